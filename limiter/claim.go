@@ -1,0 +1,108 @@
+package limiter
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"hash"
+)
+
+// Errors of a Store. All others wrap ErrUnavailable.
+var (
+	// ErrUnavailable says that the store could not answer in time: it is not
+	// known whether anything was taken. It is not a refusal.
+	ErrUnavailable = errors.New("limiter store unavailable")
+	// ErrCost says that a claim asked for less than 1 permit or for more than
+	// its rate ever holds. Nothing was taken and no store was asked.
+	ErrCost = errors.New("cost outside 1 to the rate's count")
+	// ErrLimit says that a claim's limit is not valid. Nothing was taken.
+	ErrLimit = errors.New("limit not valid")
+)
+
+// An Algorithm is a way to keep a rate.
+type Algorithm uint8
+
+// TokenBucket gives a permit back exactly one window after it was taken: never
+// more than Rate.Count permits in any window, by the store's clock.
+const TokenBucket Algorithm = iota
+
+// A Limit is one promise to each key. It is immutable and shared by all claims
+// under it; a changed limit of the same Name goes on from the same counts.
+type Limit struct {
+	// Name tells limits apart in a store. It is not empty and holds neither
+	// braces nor blanks: "sms-send.phone:1m".
+	Name string
+	Rate Rate
+	// Algorithm is TokenBucket when zero.
+	Algorithm Algorithm
+}
+
+// A Key is who is counted.
+type Key [16]byte
+
+// KeyOf makes a key of the parts that a client sent. Each part is prefixed with
+// its length before hashing (SHA-256, cut to 16 bytes), so that ("ab", "c") and
+// ("a", "bc") are different keys.
+func KeyOf(parts ...string) Key {
+	return sum(sha256.New(), parts)
+}
+
+// KeyWithSecret is KeyOf with HMAC-SHA256 under secret: without the secret
+// nobody can find out which text a key was made of by trying all texts.
+func KeyWithSecret(secret []byte, parts ...string) Key {
+	return sum(hmac.New(sha256.New, secret), parts)
+}
+
+func sum(h hash.Hash, parts []string) Key {
+	var length [8]byte
+	for _, p := range parts {
+		binary.BigEndian.PutUint64(length[:], uint64(len(p)))
+		h.Write(length[:])
+		h.Write([]byte(p))
+	}
+	var out [sha256.Size]byte
+	return Key(h.Sum(out[:0])[:len(Key{})])
+}
+
+// String is k in lower-case hexadecimal, 32 characters.
+func (k Key) String() string { return hex.EncodeToString(k[:]) }
+
+// A Claim asks for Cost permits of one limit under one key.
+type Claim struct {
+	Limit *Limit
+	Key   Key
+	// Cost is 1 to Limit.Rate.Count.
+	Cost int64
+}
+
+// Check returns an error that wraps ErrCost or ErrLimit if no store could ever
+// grant c.
+func (c Claim) Check() error {
+	if c.Limit == nil || c.Limit.Name == "" || c.Limit.Rate.Check() != nil {
+		return ErrLimit
+	}
+	if c.Cost < 1 || c.Cost > c.Limit.Rate.Count {
+		return ErrCost
+	}
+	return nil
+}
+
+// A Store keeps counts. All methods are safe for concurrent use.
+type Store interface {
+	// Take asks for everything a request needs in one step: either all claims
+	// are granted and d.Permit can give them back, or nothing is taken. It
+	// fills d, reusing d.Outcomes, and waits no longer than ctx allows. When it
+	// returns an error, d says nothing.
+	Take(ctx context.Context, claims []Claim, d *Decision) error
+
+	// Refund gives back what the decision that returned p took for these
+	// claims: exactly those permits, and only once however often it is called.
+	// What has already come back by itself is not given back again.
+	Refund(ctx context.Context, claims []Claim, p Permit) error
+
+	// Peek says what Take would say, takes nothing and writes nothing.
+	Peek(ctx context.Context, claims []Claim, d *Decision) error
+}

@@ -1,0 +1,42 @@
+package limiter
+
+import "time"
+
+// A Decision is the answer to the claims of one request.
+type Decision struct {
+	// Allowed says that every claim was granted. When it is false, nothing was
+	// taken at all.
+	Allowed bool
+	// Wait is how long until all claims would pass together if nobody else
+	// came: the longest Wait of a refused outcome. It is 0 when Allowed.
+	Wait time.Duration
+	// At is when it was decided, by the store's clock.
+	At time.Time
+	// Permit gives back what was taken. It is the zero Permit when not Allowed.
+	Permit Permit
+	// Outcomes has one entry a claim, in the order of the claims.
+	Outcomes []Outcome
+}
+
+// An Outcome is what one limit says of one claim, the others left aside.
+type Outcome struct {
+	// Allowed says that this limit would have granted the claim.
+	Allowed bool
+	// Remaining is how many permits are left now, this decision counted.
+	Remaining int64
+	// Wait is how long until the same claim would pass (again); 0 means at
+	// once. It is exact, and never longer than the rate's window.
+	Wait time.Duration
+}
+
+// A Permit is the right to give back what one decision took. The zero Permit
+// gives back nothing.
+type Permit struct {
+	// ID is random and unique to the decision.
+	ID [16]byte
+	// At is when the permits were taken, by the store's clock.
+	At time.Time
+}
+
+// IsZero reports whether p gives back nothing.
+func (p Permit) IsZero() bool { return p.At.IsZero() }

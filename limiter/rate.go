@@ -1,0 +1,78 @@
+package limiter
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/model"
+)
+
+const (
+	// MaxCount is the largest number of permits a rate may have: Redisson packs
+	// a count into an unsigned 32-bit integer.
+	MaxCount = 1<<32 - 1
+	// MaxWindow is the longest window a rate may have.
+	MaxWindow = 366 * 24 * time.Hour
+)
+
+// ErrRate says that a rate is not of the form COUNT/WINDOW or is out of range.
+var ErrRate = errors.New("not a rate")
+
+// A Rate is Count permits in any Window. Count is 1 to MaxCount, Window is
+// whole milliseconds, 1 ms to MaxWindow. The zero Rate is not valid.
+type Rate struct {
+	Count  int64
+	Window time.Duration
+}
+
+// ParseRate reads COUNT/WINDOW: "5/1h", "100/10s", "10/1d", "20/1h30m". The
+// window has a unit, always; the units are ms, s, m, h, d (24 h) and w (7 d).
+// Errors wrap ErrRate and say what to write instead.
+func ParseRate(s string) (Rate, error) {
+	count, window, found := strings.Cut(strings.TrimSpace(s), "/")
+	if !found {
+		return Rate{}, fmt.Errorf("%w: %q; write COUNT/WINDOW, for example 5/1m", ErrRate, s)
+	}
+	if window != "" && !strings.ContainsAny(window, "0123456789") {
+		return Rate{}, fmt.Errorf("%w: %q; say how long the window is, for example %s/1%s", ErrRate, s, count, window)
+	}
+	n, err := strconv.ParseInt(count, 10, 64)
+	if err != nil || count[0] == '+' {
+		return Rate{}, fmt.Errorf("%w: %q; the count is a whole number from 1 to %d", ErrRate, s, int64(MaxCount))
+	}
+	w, err := model.ParseDuration(window)
+	if err != nil {
+		return Rate{}, fmt.Errorf("%w: %q; the window needs a number and a unit: ms, s, m, h, d or w", ErrRate, s)
+	}
+	r := Rate{Count: n, Window: time.Duration(w)}
+	if err := r.Check(); err != nil {
+		return Rate{}, err
+	}
+	return r, nil
+}
+
+// Check returns an error that wraps ErrRate if r is out of range.
+func (r Rate) Check() error {
+	if r.Count < 1 || r.Count > MaxCount {
+		return fmt.Errorf("%w: %d permits; the count is a whole number from 1 to %d", ErrRate, r.Count, int64(MaxCount))
+	}
+	if r.Window < time.Millisecond || r.Window > MaxWindow || r.Window%time.Millisecond != 0 {
+		return fmt.Errorf("%w: a window of %v; windows are whole milliseconds from 1ms to 366d", ErrRate, r.Window)
+	}
+	return nil
+}
+
+// String writes r as ParseRate reads it, the window in the fewest units: 1/1m,
+// 10/1d. Equal rates have equal strings.
+func (r Rate) String() string {
+	return strconv.FormatInt(r.Count, 10) + "/" + WindowName(r.Window)
+}
+
+// WindowName writes a window in the shortest form that ParseRate reads back;
+// 60 s is "1m". It names the window in keys, headers and metrics.
+func WindowName(d time.Duration) string {
+	return model.Duration(d).String()
+}

@@ -1,0 +1,170 @@
+// Package redistest starts real Redis servers for tests: on free ports of
+// 127.0.0.1, in a temporary folder, ended with the test that started them.
+package redistest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A Server is one running redis-server process.
+type Server struct {
+	Addr string // host:port on 127.0.0.1
+	Port int
+
+	tb   testing.TB
+	dir  string
+	args []string
+	cmd  *exec.Cmd
+	out  *bytes.Buffer
+	done chan struct{}
+}
+
+// Binary returns the path of redis-server: $WEIR_REDIS_SERVER, or what PATH
+// has. It ends the test with what to do when there is none.
+func Binary(tb testing.TB) string {
+	tb.Helper()
+	name := os.Getenv("WEIR_REDIS_SERVER")
+	if name == "" {
+		name = "redis-server"
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		tb.Fatalf("%s not found: install it from the system's packages (./test/run does that), or name it in WEIR_REDIS_SERVER", name)
+	}
+	return path
+}
+
+// Start runs redis-server without persistence, with args after its own, and
+// waits until it answers. The server ends with the test.
+func Start(tb testing.TB, args ...string) *Server {
+	tb.Helper()
+	dir, err := os.MkdirTemp("", "weir-redis-")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	s := &Server{tb: tb, dir: dir, args: args}
+	tb.Cleanup(func() {
+		s.Kill()
+		os.RemoveAll(dir)
+	})
+	// A free port may be taken between finding and binding it: try again.
+	for attempt := 0; ; attempt++ {
+		s.Port = FreePort(tb)
+		s.Addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Port))
+		err := s.run()
+		if err == nil {
+			return s
+		}
+		if attempt == 4 {
+			tb.Fatalf("start redis-server: %v", err)
+		}
+	}
+}
+
+// Restart starts a server that was killed again, empty, on the same port.
+func (s *Server) Restart() {
+	s.tb.Helper()
+	if err := s.run(); err != nil {
+		s.tb.Fatalf("restart redis-server: %v", err)
+	}
+}
+
+// Signal sends sig to the process: SIGSTOP and SIGCONT make it slow and well.
+func (s *Server) Signal(sig syscall.Signal) {
+	s.tb.Helper()
+	if err := s.cmd.Process.Signal(sig); err != nil {
+		s.tb.Fatalf("signal redis-server: %v", err)
+	}
+}
+
+// Kill ends the process at once, as kill -9 does, and waits for its end. It
+// does nothing to a server that has ended.
+func (s *Server) Kill() {
+	if s.cmd == nil {
+		return
+	}
+	s.cmd.Process.Kill()
+	<-s.done
+}
+
+// Dir is the server's temporary folder.
+func (s *Server) Dir() string { return s.dir }
+
+func (s *Server) run() error {
+	args := append([]string{
+		"--bind", "127.0.0.1", "--port", strconv.Itoa(s.Port), "--dir", s.dir,
+		"--save", "", "--appendonly", "no", "--daemonize", "no",
+	}, s.args...)
+	s.out = new(bytes.Buffer)
+	s.cmd = exec.Command(Binary(s.tb), args...)
+	s.cmd.Stdout, s.cmd.Stderr = s.out, s.out
+	if err := s.cmd.Start(); err != nil {
+		return err
+	}
+	done := make(chan struct{})
+	s.done = done
+	go func(cmd *exec.Cmd) {
+		cmd.Wait()
+		close(done)
+	}(s.cmd)
+	return s.answers()
+}
+
+// answers waits until the server says PONG, or has ended, or 10 s are over.
+func (s *Server) answers() error {
+	deadline := time.Now().Add(10 * time.Second)
+	for time.Now().Before(deadline) {
+		select {
+		case <-s.done:
+			return fmt.Errorf("%s ended: %s", filepath.Base(s.cmd.Path), strings.TrimSpace(s.out.String()))
+		default:
+		}
+		if ping(s.Addr) == nil {
+			return nil
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+	s.Kill()
+	return errors.New("no answer within 10 s")
+}
+
+// ping asks for a PONG; a server that wants a password is up as well.
+func ping(addr string) error {
+	conn, err := net.DialTimeout("tcp", addr, time.Second)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(time.Second))
+	if _, err := conn.Write([]byte("PING\r\n")); err != nil {
+		return err
+	}
+	var b [8]byte
+	n, err := conn.Read(b[:])
+	if err != nil || n == 0 || (b[0] != '+' && !bytes.HasPrefix(b[:n], []byte("-NOAUTH"))) {
+		return fmt.Errorf("not up: %q %v", b[:n], err)
+	}
+	return nil
+}
+
+// FreePort returns a port of 127.0.0.1 that nobody listened on just now.
+func FreePort(tb testing.TB) int {
+	tb.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}

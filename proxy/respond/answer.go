@@ -1,0 +1,44 @@
+// Package respond words everything that Weir itself says to a client: refusals,
+// problems and the quota fields on forwarded answers. It is the only place that
+// picks a status.
+//
+// It knows limiter's decisions and header fields, but neither requests nor
+// response writers, so that every door can send what it makes.
+package respond
+
+import "net/http"
+
+// A Field is one header line.
+type Field struct{ Name, Value string }
+
+// An Answer is a whole response of ours. Its fields include Content-Type,
+// Content-Length and Cache-Control: no-store; a door adds nothing but Date and
+// its own connection fields, and leaves the body out when the method is HEAD.
+type Answer struct {
+	Status int
+	Fields []Field
+	Body   []byte
+}
+
+// Into sets every field of a in h; fields of the same name that h already had
+// are replaced.
+func (a Answer) Into(h http.Header) {
+	for i, f := range a.Fields {
+		if i > 0 && a.Fields[i-1].Name == f.Name {
+			h.Add(f.Name, f.Value)
+			continue
+		}
+		h.Set(f.Name, f.Value)
+	}
+}
+
+// Field is the value of the first field called name, or "". The case of name
+// does not matter.
+func (a Answer) Field(name string) string {
+	for _, f := range a.Fields {
+		if http.CanonicalHeaderKey(f.Name) == http.CanonicalHeaderKey(name) {
+			return f.Value
+		}
+	}
+	return ""
+}

@@ -1,0 +1,200 @@
+// Package config reads the YAML that operators write and turns it into values
+// that cannot be wrong: whoever holds a *Config need not check it again.
+//
+// [Load] returns a whole [Config] or every problem of the files at once, each
+// with its file, line and column and what to write instead. Loading has no side
+// effects: it reads the files, and opens, dials or sets nothing else.
+package config
+
+import (
+	"net/netip"
+	"net/url"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/key"
+)
+
+// A Config is what an operator wants, defaults filled in. It is immutable once
+// loaded and safe for concurrent use.
+type Config struct {
+	Version   int // of the format: 1
+	Listen    Listen
+	Admin     Admin
+	Store     Store
+	Redis     Redis // meaningful when Store is StoreRedis
+	ClientIP  ClientIP
+	Privacy   Privacy
+	Defaults  Defaults
+	Keys      map[string]*key.Spec // by name; parts and replacements are resolved
+	Upstreams map[string]*Upstream // by name; one written in place stands under its URL
+	Routes    []*Route             // in the order of the files; never empty
+
+	// Hash is the SHA-256 of everything that was read, in hexadecimal. It does
+	// not depend on the directory that the files lie in.
+	Hash string
+	// Files are the files that were read, the main file first.
+	Files []string
+	// Globs are the include patterns, relative ones joined with the directory
+	// of the main file: a file that appears under one changes the config.
+	Globs []string
+	// Warnings are what is allowed but hardly meant, in the order of Problems.
+	Warnings []Problem
+
+	form *file // what was written, defaults filled in
+}
+
+// Listen says where clients connect.
+type Listen struct {
+	HTTP string // host:port; the port may be 0
+}
+
+// Admin says where operators connect.
+type Admin struct {
+	HTTP  string // host:port; the port may be 0
+	Token string // empty: none is asked for, which is allowed on loopback only
+}
+
+// A Store is a kind of place where counts live.
+type Store string
+
+// The stores there are.
+const (
+	StoreMemory Store = "memory" // one process
+	StoreRedis  Store = "redis"  // shared by several
+)
+
+// A RedisMode is a way in which Redis is deployed.
+type RedisMode string
+
+// RedisSingle is one server, with or without replicas that Weir never asks.
+const RedisSingle RedisMode = "single"
+
+// Redis says how to reach the store that several proxies share.
+type Redis struct {
+	Mode     RedisMode
+	Addrs    []string // host:port; exactly one when Mode is RedisSingle
+	Username string
+	Password string
+	Prefix   string        // of every key: "weir"
+	Timeout  time.Duration // the longest that one decision may wait
+	Breaker  Breaker
+}
+
+// A Breaker says when a failing store is left alone.
+type Breaker struct {
+	After int           // failures in a row, at least 1
+	Rest  time.Duration // how long it is not asked then
+}
+
+// ClientIP says whose word counts about where a request comes from.
+type ClientIP struct {
+	TrustedProxies []netip.Prefix // masked; IPv4 as IPv4
+	Header         string         // canonical name
+	IPv6Prefix     int            // bits of an IPv6 address that make one client, 1 to 128
+}
+
+// Privacy says what may leave the process.
+type Privacy struct {
+	HashSecret string // not empty: keys are HMACs under it
+}
+
+// A Mode says what a limit does with its refusals.
+type Mode string
+
+// The modes of a limit.
+const (
+	Enforce Mode = "enforce" // they are answered
+	Shadow  Mode = "shadow"  // they are counted and reported only
+	Off     Mode = "off"     // the limit is not asked
+)
+
+// An OnStoreFailure says what a limit answers when its store cannot.
+type OnStoreFailure string
+
+// What can happen when a store fails.
+const (
+	Allow OnStoreFailure = "allow" // the request passes
+	Deny  OnStoreFailure = "deny"  // the request is refused
+	Local OnStoreFailure = "local" // this process counts its own share
+)
+
+// Headers is the style in which clients are told about limits.
+type Headers string
+
+// The styles of headers.
+const (
+	HeadersIETF       Headers = "ietf"        // RateLimit and RateLimit-Policy
+	HeadersXRateLimit Headers = "x-ratelimit" // X-RateLimit-Limit, -Remaining and -Reset
+	HeadersNone       Headers = "none"
+)
+
+// Defaults are for limits that do not say otherwise; they are already applied
+// to the limits of a loaded Config.
+type Defaults struct {
+	Mode           Mode
+	OnStoreFailure OnStoreFailure
+	Headers        Headers
+	Expose         bool
+}
+
+// An Upstream is where requests go.
+type Upstream struct {
+	Name     string   // its URL when it was written in place
+	Echo     bool     // built in: answers with what it was asked; there are no Targets
+	Targets  []Target // at least one unless Echo
+	Timeouts Timeouts
+	Position Position
+}
+
+// A Target is one server of an upstream.
+type Target struct {
+	URL    *url.URL // http or https, a host, perhaps a port, nothing else
+	Weight int      // at least 1
+}
+
+// Timeouts bound the waiting for an upstream; both are above 0.
+type Timeouts struct {
+	Connect  time.Duration // until a connection stands
+	Response time.Duration // from the request's end to the response's header
+}
+
+// A Route is what happens to the requests that match.
+type Route struct {
+	Name      string // unique and token-safe
+	Match     Match
+	Upstream  *Upstream // never nil
+	WebSocket bool      // whether an upgrade to websocket is forwarded
+	Limits    []*Limit  // in the order of the file; may be empty
+	Reject    Reject
+	Position  Position
+}
+
+// A Match says which requests a route is for.
+type Match struct {
+	Methods []string // upper case, no doubles; empty means all
+	Host    string   // lower case: exact or *.example.com; empty means all
+	// Path is a pattern that chi takes without panic: exact, {param},
+	// {param:regexp} with the regexp anchored at both ends, /* at the end.
+	Path    string
+	Params  []string          // the names in Path, in order
+	Headers map[string]string // by canonical name; the value, or "*" for any
+}
+
+// A Limit is one promise to each key, made of one or more rates.
+type Limit struct {
+	Name           string // unique in its route and token-safe
+	Key            *key.Spec
+	Rates          []limiter.Rate // at least one; no two of one window
+	Algorithm      limiter.Algorithm
+	Mode           Mode
+	OnStoreFailure OnStoreFailure
+	Expose         bool // whether clients may learn of it
+	Position       Position
+}
+
+// A Reject is the answer to a request that a limit refuses.
+type Reject struct {
+	Status int    // 400 to 599
+	Detail string // {retry_after} stands for whole seconds
+}

@@ -1,0 +1,37 @@
+# The words a developer types. ./test/run is what CI runs.
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+
+.PHONY: build run check format lint test short fuzz image clean
+
+build: ## a static binary, ./weir
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o weir .
+
+run: ## serve config.example.yaml
+	go run .
+
+check: format lint test ## what to do before a push
+
+format:
+	gofmt -w .
+
+lint: ## vet, and golangci-lint where it is installed
+	go vet ./...
+	@if command -v golangci-lint >/dev/null; then golangci-lint run; \
+	else echo "golangci-lint is not installed: only vetted"; fi
+
+test:
+	./test/run
+
+short:
+	./test/run -short
+
+fuzz: ## a minute for each fuzz target
+	@for f in $$(grep -rlE '^func Fuzz' --include='*_test.go' proxy limiter lock); do \
+	for t in $$(grep -oE '^func Fuzz[A-Za-z0-9_]*' $$f | cut -c6-); do \
+	go test -run '^$$' -fuzz "^$$t$$" -fuzztime 1m ./$$(dirname $$f) || exit 1; done; done
+
+image:
+	docker build --build-arg VERSION=$(VERSION) -t weir .
+
+clean:
+	rm -rf weir test/.cache

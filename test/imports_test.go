@@ -1,0 +1,111 @@
+package test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// importMap says what each package may import of ours. A package that is not
+// here is not on the map: to change the map, change it here first.
+func importMap() map[string][]string {
+	rooms := []string{"proxy/config", "proxy/key", "proxy/upstream", "proxy/respond", "limiter"}
+	redis := []string{"lock", "limiter/redisstore"}
+	return map[string][]string{
+		"":                    {"proxy/cli"},
+		"proxy/cli":           slices.Concat([]string{"proxy/admin", "proxy/cluster", "proxy"}, rooms, redis),
+		"proxy/admin":         slices.Concat([]string{"proxy"}, rooms),
+		"proxy/cluster":       slices.Concat([]string{"proxy"}, rooms, redis),
+		"proxy":               rooms,
+		"proxy/config":        {"proxy/key", "limiter"},
+		"proxy/key":           {"limiter"},
+		"proxy/upstream":      {"limiter"},
+		"proxy/respond":       {"limiter"},
+		"limiter":             nil,
+		"limiter/limitertest": {"limiter"},
+		"limiter/redisstore":  {"limiter"},
+		"lock":                nil,
+		"test/redistest":      nil,
+	}
+}
+
+// fences says which packages may import a module from outside. test/ stands
+// outside of all fences.
+func fences() map[string][]string {
+	return map[string][]string{
+		"github.com/redis/go-redis/": {"limiter/redisstore", "lock", "proxy/cluster", "proxy/cli"},
+		"gopkg.in/yaml":              {"proxy/config"},
+		"go.yaml.in/yaml":            {"proxy/config"},
+		"github.com/go-chi/chi/":     {"proxy", "proxy/admin"},
+		"golang.org/x/net/http2/h2c": nil,
+		"math/rand":                  nil, // math/rand/v2 is another path
+		"testing":                    {"limiter/limitertest"},
+	}
+}
+
+func TestImports_OursGoOneWay(t *testing.T) {
+	allowed := importMap()
+	for _, s := range sources(t) {
+		if s.isTest() {
+			continue
+		}
+		may, known := allowed[s.dir]
+		if !known && !ignored(s) {
+			t.Errorf("%s: package %q is not on the import map", s.path, s.dir)
+		}
+		for _, path := range s.imports() {
+			ours, isOurs := strings.CutPrefix(path, module)
+			if isOurs && !slices.Contains(may, strings.TrimPrefix(ours, "/")) {
+				t.Errorf("%s imports %s, which %q may not", s.path, path, s.dir)
+			}
+		}
+	}
+}
+
+func TestImports_FencesHold(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.isTest() || strings.HasPrefix(s.dir, "test/") || ignored(s) {
+			continue
+		}
+		for _, path := range s.imports() {
+			for fence, inside := range fences() {
+				if behind(path, fence) && !slices.Contains(inside, s.dir) {
+					t.Errorf("%s imports %s, which is for %q only", s.path, path, inside)
+				}
+			}
+		}
+	}
+}
+
+func TestImports_LimiterAndLockNeverLog(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.isTest() || !(strings.HasPrefix(s.dir, "limiter") || strings.HasPrefix(s.dir, "lock")) {
+			continue
+		}
+		for _, path := range s.imports() {
+			if path == "log" || path == "log/slog" || strings.HasPrefix(path, "github.com/rs/zerolog") {
+				t.Errorf("%s imports %s; packages limiter and lock never log", s.path, path)
+			}
+		}
+	}
+}
+
+// behind reports whether path is fence or lies under it.
+func behind(path, fence string) bool {
+	if strings.HasSuffix(fence, "/") || strings.Contains(fence, "/yaml") {
+		return strings.HasPrefix(path, fence)
+	}
+	return path == fence
+}
+
+// ignored says that s is a tool run by go generate, no part of any package.
+func ignored(s source) bool {
+	for _, group := range s.file.Comments {
+		for _, line := range group.List {
+			if line.Text == "//go:build ignore" {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,6 +1,16 @@
 package respond
 
-import "time"
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+)
 
 // A Kind is a reason why Weir answers by itself.
 type Kind uint8
@@ -29,20 +39,121 @@ const (
 )
 
 // Status is the status of the answers of kind k.
-func (k Kind) Status() int { return 500 }
+func (k Kind) Status() int {
+	switch k {
+	case BadRequest, KeyMissing, KeyInvalid:
+		return http.StatusBadRequest
+	case NotFound:
+		return http.StatusNotFound
+	case MethodNotAllowed:
+		return http.StatusMethodNotAllowed
+	case RequestTimeout:
+		return http.StatusRequestTimeout
+	case BodyTooLarge:
+		return http.StatusRequestEntityTooLarge
+	case TargetTooLong:
+		return http.StatusRequestURITooLong
+	case Misdirected:
+		return http.StatusMisdirectedRequest
+	case HeaderTooLarge:
+		return http.StatusRequestHeaderFieldsTooLarge
+	case ClientGone:
+		return 499 // nobody is there to read it
+	case NotImplemented:
+		return http.StatusNotImplemented
+	case BadGateway:
+		return http.StatusBadGateway
+	case StoreUnavailable, NoUpstream, Draining:
+		return http.StatusServiceUnavailable
+	case GatewayTimeout:
+		return http.StatusGatewayTimeout
+	case Loop:
+		return http.StatusLoopDetected
+	}
+	return http.StatusInternalServerError
+}
 
-// Of is the kind of problem that err is.
-func Of(err error) Kind { return Internal }
+// Of is the kind of problem that err is. Errors of packages that this one does
+// not know are Internal; who knows better picks the Kind.
+func Of(err error) Kind {
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.Is(err, limiter.ErrUnavailable):
+		return StoreUnavailable
+	case errors.Is(err, limiter.ErrCost):
+		return BadRequest
+	case errors.Is(err, context.Canceled):
+		return ClientGone
+	case errors.As(err, &tooLarge):
+		return BodyTooLarge
+	}
+	return Internal
+}
+
+// A problem is the body of an answer (RFC 9457).
+type problem struct {
+	Type      string   `json:"type"`
+	Title     string   `json:"title"`
+	Status    int      `json:"status"`
+	Detail    string   `json:"detail,omitempty"`
+	RequestID string   `json:"request_id,omitempty"`
+	Violated  []string `json:"violated-policies,omitempty"`
+}
+
+// answer is p with the given fields and those that every problem has.
+func (p problem) answer(fields ...Field) Answer {
+	body, err := json.Marshal(p)
+	if err != nil {
+		panic(err) // strings and numbers can always be written
+	}
+	body = append(body, '\n')
+	return Answer{
+		Status: p.Status,
+		Fields: append(fields,
+			Field{"Content-Type", "application/problem+json"},
+			Field{"Content-Length", strconv.Itoa(len(body))},
+			Field{"Cache-Control", "no-store"}),
+		Body: body,
+	}
+}
 
 // Problem is the answer to a request that Weir cannot or will not forward.
 // Detail is for the client to read and may be empty; so may requestID.
-func Problem(kind Kind, detail, requestID string) Answer { return Answer{Status: kind.Status()} }
+func Problem(kind Kind, detail, requestID string) Answer {
+	return kind.problem(detail, requestID).answer()
+}
 
 // NotAllowed is a 405 that lists the methods which would be allowed.
-func NotAllowed(allow []string, requestID string) Answer { return Problem(MethodNotAllowed, "", requestID) }
+func NotAllowed(allow []string, requestID string) Answer {
+	return MethodNotAllowed.problem("", requestID).answer(Field{"Allow", strings.Join(allow, ", ")})
+}
 
 // Unavailable is a Problem of kind StoreUnavailable, NoUpstream or Draining
-// with a Retry-After of retry, rounded up to whole seconds.
+// with a Retry-After of retry, rounded up to whole seconds, at least 1.
 func Unavailable(kind Kind, retry time.Duration, detail, requestID string) Answer {
-	return Problem(kind, detail, requestID)
+	after := strconv.FormatInt(max(seconds(retry), 1), 10)
+	return kind.problem(detail, requestID).answer(Field{"Retry-After", after})
+}
+
+// LastHop answers a request that may not be forwarded any further because its
+// Max-Forwards is 0: OPTIONS with 200 and no body, anything else (TRACE, which
+// Weir does not reflect) with 501.
+func LastHop(method, requestID string) Answer {
+	if method == http.MethodOptions {
+		return Answer{Status: http.StatusOK, Fields: []Field{{"Content-Length", "0"}, {"Cache-Control", "no-store"}}}
+	}
+	return Problem(NotImplemented, "", requestID)
+}
+
+// problem words k. A title is the same for all problems of one type; what has
+// no type of its own is about:blank, titled like its status.
+func (k Kind) problem(detail, requestID string) problem {
+	p := problem{Type: "about:blank", Title: http.StatusText(k.Status()), Status: k.Status(), Detail: detail, RequestID: requestID}
+	switch k {
+	case StoreUnavailable, NoUpstream, Draining:
+		p.Type, p.Title = typeReducedCapacity, titleReducedCapacity
+	case ClientGone:
+		p.Title = "Client Closed Request"
+	}
+	return p
 }

@@ -2,14 +2,24 @@ package respond
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
 	"time"
+
+	"github.com/dunglas/httpsfv"
 
 	"github.com/weir-proxy/weir/limiter"
 )
 
 // ErrPolicy says that a Policy or a Style cannot be put into a header field.
 var ErrPolicy = errors.New("policy not valid")
+
+// A name of this form is the same text as a structured String and as a Token,
+// so it stays valid whichever of the two a revision of the draft demands.
+var policyName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]*$`)
 
 // A Style is the set of quota fields that a route's clients understand.
 type Style string
@@ -34,13 +44,66 @@ type Policy struct {
 // A Quota writes the quota fields of one route. It is immutable and safe for
 // concurrent use.
 type Quota struct {
-	policies []Policy
+	policies []policy
 	style    Style
+	constant []string // the lines of RateLimit-Policy; shared, never changed
+}
+
+// A policy is a Policy ready to be written.
+type policy struct {
+	Policy
+	item   string // `"phone";r=`
+	quota  int64
+	window int64 // whole seconds, rounded up: never promises more than Rate
 }
 
 // NewQuota makes the Quota of a route. Errors wrap ErrPolicy.
 func NewQuota(policies []Policy, style Style) (*Quota, error) {
-	return &Quota{policies: policies, style: style}, nil
+	if style != IETF && style != XRateLimit && style != None {
+		return nil, fmt.Errorf("%w: headers %q; write %s, %s or %s", ErrPolicy, style, IETF, XRateLimit, None)
+	}
+	q := &Quota{style: style, policies: make([]policy, 0, len(policies))}
+	var shown httpsfv.List
+	for i, p := range policies {
+		if !policyName.MatchString(p.Name) {
+			return nil, fmt.Errorf("%w: name %q; use letters, digits, _ . and -, a letter first", ErrPolicy, p.Name)
+		}
+		if slices.ContainsFunc(policies[:i], func(o Policy) bool { return o.Name == p.Name }) {
+			return nil, fmt.Errorf("%w: two are called %q", ErrPolicy, p.Name)
+		}
+		if err := p.Rate.Check(); err != nil {
+			return nil, fmt.Errorf("%w: %q: %w", ErrPolicy, p.Name, err)
+		}
+		c, item, err := compile(p)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %q: %w", ErrPolicy, p.Name, err)
+		}
+		q.policies = append(q.policies, c)
+		if p.Expose {
+			shown = append(shown, item)
+		}
+	}
+	if len(shown) > 0 {
+		value, err := httpsfv.Marshal(shown)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrPolicy, err)
+		}
+		q.constant = []string{value}
+	}
+	return q, nil
+}
+
+// compile prepares p and makes its item of RateLimit-Policy.
+func compile(p Policy) (policy, httpsfv.Item, error) {
+	item := httpsfv.NewItem(p.Name)
+	name, err := httpsfv.Marshal(item)
+	if err != nil {
+		return policy{}, item, err
+	}
+	c := policy{Policy: p, item: name + ";" + paramRemaining + "=", quota: p.Rate.Count, window: seconds(p.Rate.Window)}
+	item.Params.Add(paramQuota, c.quota)
+	item.Params.Add(paramWindow, c.window)
+	return c, item, nil
 }
 
 // A Verdict is a decision and which policies it speaks of.
@@ -52,24 +115,113 @@ type Verdict struct {
 	Of []int
 }
 
+// policyOf is the policy that outcome i of v speaks of, or nil.
+func (q *Quota) policyOf(v Verdict, i int) *policy {
+	if v.Of != nil {
+		if i >= len(v.Of) {
+			return nil
+		}
+		i = v.Of[i]
+	}
+	if i < 0 || i >= len(q.policies) {
+		return nil
+	}
+	return &q.policies[i]
+}
+
 // Headers puts the quota fields of v into h, the header of a response that is
-// about to be written. What the upstream said of its own quota stays.
-func (q *Quota) Headers(v Verdict, h http.Header) {}
-
-// A Reject is how a route words its refusals. The zero Reject is 429 and a
-// sentence of ours.
-type Reject struct {
-	Status int    // 400 to 599; 0 means 429
-	Detail string // {retry_after} becomes the whole seconds of Retry-After
+// about to be written. What the upstream said of its own quota stays: a list
+// is continued, and of two X-RateLimit triples the one that leaves less wins.
+// It costs two allocations in style ietf.
+func (q *Quota) Headers(v Verdict, h http.Header) {
+	switch {
+	case q.constant == nil:
+	case q.style == IETF:
+		q.list(v, h)
+	case q.style == XRateLimit:
+		q.triple(v, h)
+	}
 }
 
-// A Refusal is one request that was refused.
-type Refusal struct {
-	Verdict
-	Reject    Reject
-	Jitter    time.Duration // added to the wait, so that a crowd does not come back at once
-	RequestID string        // may be empty
+// list writes RateLimit and RateLimit-Policy.
+func (q *Quota) list(v Verdict, h http.Header) {
+	if own := h[fieldPolicy]; len(own) > 0 {
+		h[fieldPolicy] = append(slices.Clip(own), q.constant...)
+	} else {
+		h[fieldPolicy] = q.constant
+	}
+	var space [256]byte
+	if line := q.appendLimit(space[:0], v); len(line) > 0 {
+		h[fieldLimit] = append(slices.Clip(h[fieldLimit]), string(line))
+	}
 }
 
-// TooMany is the answer to a refused request.
-func (q *Quota) TooMany(r Refusal) Answer { return Answer{Status: http.StatusTooManyRequests} }
+// appendLimit appends the value of RateLimit to b.
+func (q *Quota) appendLimit(b []byte, v Verdict) []byte {
+	for i, o := range v.Decision.Outcomes {
+		p := q.policyOf(v, i)
+		if p == nil || !p.Expose {
+			continue
+		}
+		if len(b) > 0 {
+			b = append(b, ", "...)
+		}
+		b = append(b, p.item...)
+		b = strconv.AppendInt(b, p.remaining(o), 10)
+		if t := p.reset(o); t > 0 {
+			b = append(b, ";"+paramReset+"="...)
+			b = strconv.AppendInt(b, t, 10)
+		}
+	}
+	return b
+}
+
+// triple writes X-RateLimit-* for the exposed outcome that leaves least; of
+// equal ones, the one that takes longest to come back.
+func (q *Quota) triple(v Verdict, h http.Header) {
+	var least *policy
+	var left, reset int64
+	for i, o := range v.Decision.Outcomes {
+		p := q.policyOf(v, i)
+		if p == nil || !p.Expose {
+			continue
+		}
+		r, t := p.remaining(o), p.reset(o)
+		if least == nil || r < left || r == left && t > reset {
+			least, left, reset = p, r, t
+		}
+	}
+	if least == nil {
+		return
+	}
+	if own, err := strconv.ParseInt(h.Get(fieldXRemaining), 10, 64); err == nil && own >= 0 && own <= left {
+		return
+	}
+	h.Set(fieldXLimit, strconv.FormatInt(least.quota, 10))
+	h.Set(fieldXRemaining, strconv.FormatInt(left, 10))
+	h.Set(fieldXReset, strconv.FormatInt(reset, 10))
+}
+
+// remaining is what o leaves, within 0 and the quota; 0 if o is a refusal, even
+// when some permits are left that were too few.
+func (p *policy) remaining(o limiter.Outcome) int64 {
+	if !o.Allowed {
+		return 0
+	}
+	return min(max(o.Remaining, 0), p.quota)
+}
+
+// reset is how many seconds pass until more permits come, at most the window;
+// 0 means that the next request need not wait.
+func (p *policy) reset(o limiter.Outcome) int64 {
+	return min(seconds(o.Wait), p.window)
+}
+
+// seconds is d in whole seconds, rounded up; 0 if d is negative.
+func seconds(d time.Duration) int64 {
+	s := int64(max(d, 0) / time.Second)
+	if d > 0 && d%time.Second != 0 {
+		s++
+	}
+	return s
+}

@@ -1,0 +1,27 @@
+package respond
+
+// The names that draft-ietf-httpapi-ratelimit-headers-10 gives to fields and
+// parameters. Later revisions may rename parameters, so they stand nowhere else.
+const (
+	fieldPolicy = "Ratelimit-Policy" // canonical for net/http; field names ignore case
+	fieldLimit  = "Ratelimit"
+
+	paramQuota     = "q" // permits a window
+	paramWindow    = "w" // its length in seconds, 1 or more
+	paramRemaining = "r" // permits left
+	paramReset     = "t" // seconds until more come
+
+	typeQuotaExceeded   = "https://iana.org/assignments/http-problem-types#quota-exceeded"
+	typeReducedCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
+
+	titleQuotaExceeded   = "Request cannot be satisfied as assigned quota has been exceeded"
+	titleReducedCapacity = "Request cannot be satisfied due to temporary server capacity constraints"
+)
+
+// The three fields that clients of other proxies look for. Reset is a number
+// of seconds, not a point in time.
+const (
+	fieldXLimit     = "X-Ratelimit-Limit"
+	fieldXRemaining = "X-Ratelimit-Remaining"
+	fieldXReset     = "X-Ratelimit-Reset"
+)

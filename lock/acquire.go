@@ -1,0 +1,268 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// errorPause is the longest pause after an attempt that Redis did not answer.
+const errorPause = 500 * time.Millisecond
+
+// errLate says that the grant came when its lease was over already.
+var errLate = fmt.Errorf("%w: the grant came after its lease", ErrNotAcquired)
+
+// An acquisition is one caller's way to a lock.
+type acquisition struct {
+	locker  *Locker
+	lock    *Lock
+	claim   claim
+	watched bool
+	pass    *pass        // nil unless it is this caller's turn to contend
+	doubt   bool         // an attempt may have taken the lock without our knowing
+	pending chan outcome // the attempt that was left to itself
+}
+
+// An outcome is what became of one attempt.
+type outcome struct {
+	answer
+	sent time.Time // before the call: leases count from here
+	err  error
+}
+
+// acquire runs one way to a lock, and leaves nothing behind if it fails.
+func (l *Locker) acquire(ctx context.Context, lk *Lock, options []Option, way func(*acquisition, context.Context) (*Hold, error)) (*Hold, error) {
+	r, err := ask(options)
+	if err := errors.Join(lk.err, err); err != nil {
+		return nil, err
+	}
+	if !l.begin() {
+		return nil, ErrClosed
+	}
+	defer l.end()
+	if r.owner == (Owner{}) {
+		r.owner = l.NewOwner()
+	} else if s := l.session(grip{lk.name, r.owner}); s != nil {
+		return s.enter(ctx, r)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stop := context.AfterFunc(l.life, func() { cancel(ErrClosed) })
+	defer stop()
+
+	a := &acquisition{locker: l, lock: lk, watched: !r.leased, claim: claim{
+		owner: r.owner, count: 1, lease: r.lease, replicas: r.replicas,
+	}}
+	if a.watched {
+		a.claim.lease = l.lease
+	}
+	hold, err := way(a, ctx)
+	if err != nil {
+		a.giveUp()
+		return nil, fmt.Errorf("lock %s: %w", lk.name, err)
+	}
+	return hold, nil
+}
+
+// once asks a single time.
+func (a *acquisition) once(ctx context.Context) (*Hold, error) {
+	o := a.attempt(ctx)
+	if o.err != nil {
+		return nil, o.err
+	}
+	if !o.held {
+		return nil, ErrNotAcquired
+	}
+	return a.hold(ctx, o)
+}
+
+// wait asks until ctx is done.
+func (a *acquisition) wait(ctx context.Context) (hold *Hold, err error) {
+	a.claim.patient = true
+	if !a.lock.traits.queues {
+		a.pass, err = a.locker.gates.enter(ctx, a.lock.name)
+		if err != nil {
+			return nil, errors.Join(ErrNotAcquired, err)
+		}
+		defer func() {
+			if a.pass != nil {
+				a.pass.leave(false)
+			}
+		}()
+	}
+	o := a.attempt(ctx)
+	if o.err != nil {
+		return nil, o.err
+	}
+	if o.held {
+		return a.hold(ctx, o)
+	}
+	return a.listen(ctx, o)
+}
+
+// listen tries again whenever the lock may have become free: first when the
+// subscription is confirmed, because a release before that was not heard; then
+// at every message, and at the end of a time in any case.
+func (a *acquisition) listen(ctx context.Context, o outcome) (*Hold, error) {
+	var sub *subscription
+	defer func() {
+		if sub != nil {
+			sub.close()
+		}
+	}()
+	var trouble error // the last attempt's, if Redis did not answer
+	for {
+		if sub == nil || sub.gone() || sub.channel != o.channel {
+			if sub != nil {
+				sub.close()
+			}
+			if sub = subscribe(ctx, o); sub != nil {
+				sleep(ctx, sub.ready(), a.patience(outcome{}))
+			} else {
+				sleep[struct{}](ctx, nil, a.patience(o))
+			}
+		} else {
+			sleep(ctx, sub.wake, a.patience(o))
+		}
+		if ctx.Err() != nil {
+			return nil, errors.Join(ErrNotAcquired, context.Cause(ctx), trouble)
+		}
+		if sub != nil {
+			sub.drain()
+		}
+		next := a.attempt(ctx)
+		if next.held {
+			hold, err := a.hold(ctx, next)
+			if !errors.Is(err, errLate) {
+				return hold, err
+			}
+		}
+		if trouble = next.err; trouble != nil {
+			if !passing(trouble) {
+				return nil, trouble
+			}
+			next.hub, next.channel = o.hub, o.channel
+		}
+		o = next
+	}
+}
+
+// subscribe listens to what o names; nil when that cannot be done now.
+func subscribe(ctx context.Context, o outcome) *subscription {
+	if o.hub == nil {
+		return nil
+	}
+	sub, err := o.hub.listen(ctx, o.channel)
+	if err != nil {
+		return nil // polling goes on
+	}
+	return sub
+}
+
+// patience is how long to wait for a message after o.
+func (a *acquisition) patience(o outcome) time.Duration {
+	wait := a.locker.poll/5 + rand.N(a.locker.poll*4/5)
+	if o.err != nil {
+		return min(wait, errorPause/2+rand.N(errorPause/2))
+	}
+	if o.wait > 0 {
+		return min(wait, o.wait+time.Millisecond)
+	}
+	return wait
+}
+
+// sleep waits for wake, for d, or for the end of ctx.
+func sleep[T any](ctx context.Context, wake <-chan T, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-wake:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// passing reports whether a waiter may hope that err goes away: no reply at
+// all, or the reply of a server that is starting, failing over or busy.
+func passing(err error) bool {
+	if errors.Is(err, ErrNotSynced) || errors.Is(err, ErrNotAcquired) || errors.Is(err, ErrReentrant) {
+		return false
+	}
+	if _, replied := errors.AsType[redis.Error](err); !replied {
+		return true
+	}
+	for _, prefix := range []string{"LOADING", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "NOREPLICAS", "BUSY", "MOVED", "ASK"} {
+		if redis.HasErrorPrefix(err, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// attempt asks once. When ctx ends first, the call is left to itself; giveUp
+// sees to what it brings.
+func (a *acquisition) attempt(ctx context.Context) outcome {
+	if ctx.Err() != nil {
+		return outcome{err: errors.Join(ErrNotAcquired, context.Cause(ctx))}
+	}
+	done := make(chan outcome, 1)
+	a.locker.busy.Go(func() {
+		call, cancel := a.locker.bounded(ctx)
+		defer cancel()
+		o := outcome{sent: time.Now()}
+		o.answer, o.err = a.lock.kind.attempt(call, a.claim)
+		done <- o
+	})
+	select {
+	case o := <-done:
+		a.doubt = a.doubt || o.unclear()
+		return o
+	case <-ctx.Done():
+		a.pending = done
+		return outcome{err: errors.Join(ErrNotAcquired, context.Cause(ctx))}
+	}
+}
+
+// unclear reports whether the attempt may have taken the lock although it does
+// not say so: only a reply of the server tells that it has not.
+func (o outcome) unclear() bool {
+	_, replied := errors.AsType[redis.Error](o.err)
+	return o.err != nil && !replied
+}
+
+// hold makes a hold of a grant.
+func (a *acquisition) hold(ctx context.Context, o outcome) (*Hold, error) {
+	hold, err := a.locker.open(ctx, a, o)
+	if err != nil {
+		a.doubt = true
+		return nil, err
+	}
+	if a.lock.traits.exclusive {
+		a.pass = nil // the session's now: neighbours wait for its end
+	}
+	return hold, nil
+}
+
+// giveUp sees in the background that an acquisition which failed leaves nothing
+// in Redis.
+func (a *acquisition) giveUp() {
+	inQueue := a.lock.traits.queues && a.claim.patient
+	if a.pending == nil && !a.doubt && !inQueue {
+		return
+	}
+	a.locker.busy.Go(func() {
+		if a.pending != nil {
+			o := <-a.pending
+			a.doubt = a.doubt || o.held || o.unclear()
+		}
+		if a.doubt {
+			a.locker.undo(a.lock.kind, a.claim)
+		} else if inQueue {
+			a.locker.withdraw(a.lock.kind, a.claim)
+		}
+	})
+}

@@ -1,0 +1,190 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+	"go.uber.org/goleak"
+
+	"github.com/weir-proxy/weir/test/redistest"
+)
+
+// leakFree fails the test if goroutines are left when all its other cleanups
+// have run. Call it first.
+func leakFree(t *testing.T) {
+	t.Helper()
+	before := goleak.IgnoreCurrent()
+	t.Cleanup(func() {
+		if err := goleak.Find(before); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A world is a Redis of its own and a client that looks into it.
+type world struct {
+	t      *testing.T
+	server *redistest.Server
+	eye    *redis.Client
+}
+
+func newWorld(t *testing.T, args ...string) *world {
+	t.Helper()
+	leakFree(t)
+	w := &world{t: t, server: redistest.Start(t, args...)}
+	w.eye = w.dial(w.server.Addr)
+	return w
+}
+
+// options are those of a client that keeps its deadlines.
+func options(addr string) *redis.Options {
+	return &redis.Options{
+		Addr: addr, ContextTimeoutEnabled: true, DialerRetries: 1,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}
+}
+
+func (w *world) dial(addr string) *redis.Client {
+	w.t.Helper()
+	rdb := redis.NewClient(options(addr))
+	w.t.Cleanup(func() { rdb.Close() })
+	return rdb
+}
+
+// locker makes another process of the world: its own client and Locker.
+func (w *world) locker(settings ...Setting) *Locker {
+	w.t.Helper()
+	return w.lockerAt(w.server.Addr, settings...)
+}
+
+func (w *world) lockerAt(addr string, settings ...Setting) *Locker {
+	w.t.Helper()
+	l := New(w.dial(addr), settings...)
+	w.t.Cleanup(l.Close)
+	return l
+}
+
+// hash is what stands under the lock's key.
+func (w *world) hash(name string) map[string]string {
+	w.t.Helper()
+	m, err := w.eye.HGetAll(ctxOf(w.t), name).Result()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return m
+}
+
+// empty fails unless Redis has no key at all.
+func (w *world) empty() {
+	w.t.Helper()
+	eventually(w.t, "no key is left", func() bool {
+		keys, err := w.eye.Keys(ctxOf(w.t), "*").Result()
+		return err == nil && len(keys) == 0
+	})
+}
+
+// silent fails unless nobody is subscribed to channel, soon.
+func (w *world) silent(channel string) {
+	w.t.Helper()
+	eventually(w.t, "nobody listens to "+channel, func() bool { return w.listeners(channel) == 0 })
+}
+
+func (w *world) listeners(channel string) int64 {
+	w.t.Helper()
+	n, err := w.eye.PubSubNumSub(ctxOf(w.t), channel).Result()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return n[channel]
+}
+
+// ctxOf ends with the test, or after 20 s.
+func ctxOf(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// within is a context that ends after d.
+func within(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// eventually looks until ok says yes, for at most 15 s.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	limit := time.After(15 * time.Second)
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-limit:
+			t.Fatalf("not within 15 s: %s", what)
+		}
+	}
+}
+
+func locked(t *testing.T, l Lockable, options ...Option) *Hold {
+	t.Helper()
+	h, err := l.Lock(ctxOf(t), options...)
+	if err != nil {
+		t.Fatalf("Lock: %v", err)
+	}
+	return h
+}
+
+func refused(t *testing.T, l Lockable, options ...Option) {
+	t.Helper()
+	if h, err := l.TryLock(ctxOf(t), options...); !errors.Is(err, ErrNotAcquired) {
+		t.Fatalf("TryLock = %v, %v; want ErrNotAcquired", h, err)
+	}
+}
+
+func unlocked(t *testing.T, h *Hold) {
+	t.Helper()
+	if err := h.Unlock(ctxOf(t)); err != nil {
+		t.Fatalf("Unlock: %v", err)
+	}
+}
+
+func wantErr(t *testing.T, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Fatalf("error = %v, want %v", err, want)
+	}
+}
+
+// calls is how many scripts the server has run.
+func (w *world) calls() int {
+	w.t.Helper()
+	info, err := w.eye.Info(ctxOf(w.t), "commandstats").Result()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	total := 0
+	for line := range strings.Lines(info) {
+		for _, verb := range []string{"cmdstat_evalsha:calls=", "cmdstat_eval:calls="} {
+			if rest, ok := strings.CutPrefix(line, verb); ok {
+				n := 0
+				for _, c := range rest {
+					if c < '0' || c > '9' {
+						break
+					}
+					n = 10*n + int(c-'0')
+				}
+				total += n
+			}
+		}
+	}
+	return total
+}

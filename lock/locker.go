@@ -1,0 +1,185 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
+)
+
+// A Locker makes the locks of one process. It has one identity in Redis, one
+// pub/sub hub, and one queue for each name that is waited for. All its methods
+// are safe for concurrent use.
+type Locker struct {
+	rdb     redis.UniversalClient
+	scripts map[string]*script
+	hub     *hub
+	gates   gates
+
+	lease    time.Duration // of watched holds
+	poll     time.Duration // longest wait without a message
+	call     time.Duration // longest call
+	channels Channels
+
+	id     string          // 36 characters, as Redisson's client ids
+	owners atomic.Int64    // the number of the last owner
+	verb   atomic.Value    // string: PUBLISH or SPUBLISH, once it is known
+	life   context.Context // ends with Close, cause ErrClosed
+	finish context.CancelCauseFunc
+
+	closeOnce sync.Once
+
+	mu       sync.Mutex // guards what follows; never held over I/O
+	closed   bool
+	sessions map[grip]*session
+	busy     sync.WaitGroup // calls and goroutines that Close waits for
+}
+
+// A grip says who holds what.
+type grip struct {
+	name  string
+	owner Owner
+}
+
+// New makes a Locker over a client of a single server, a Sentinel group or a
+// cluster. It dials nothing. The client stays the caller's, and must stay open
+// until Close has returned. For waits that end on time, the client should be
+// made with ContextTimeoutEnabled; no setting of its retries makes a script run
+// twice.
+func New(rdb redis.UniversalClient, settings ...Setting) *Locker {
+	l := &Locker{
+		rdb: rdb, scripts: loadScripts(), id: uuid.NewString(),
+		lease: DefaultLease, poll: defaultPoll, call: defaultCall,
+		sessions: make(map[grip]*session),
+	}
+	l.life, l.finish = context.WithCancelCause(context.Background())
+	l.gates.byName = make(map[string]*gate)
+	l.hub = newHub(l.route)
+	for _, set := range settings {
+		set(l)
+	}
+	return l
+}
+
+// Close ends all waits and all holds with ErrClosed, gives the locks back, ends
+// the pub/sub connections and waits for every goroutine: at most a few call
+// timeouts. The contexts of the holds end first, so that guarded work hears of
+// it before another process can begin.
+func (l *Locker) Close() { l.closeOnce.Do(l.close) }
+
+func (l *Locker) close() {
+	l.mu.Lock()
+	l.closed = true
+	open := make([]*session, 0, len(l.sessions))
+	for _, s := range l.sessions {
+		open = append(open, s)
+	}
+	l.mu.Unlock()
+	l.finish(ErrClosed)
+
+	var all sync.WaitGroup
+	for _, s := range open {
+		all.Go(func() { s.abandon(ErrClosed) })
+	}
+	all.Wait()
+	l.busy.Wait()
+	l.hub.close()
+}
+
+// begin announces a call or a goroutine that Close has to wait for; it returns
+// false when the Locker is closed.
+func (l *Locker) begin() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return false
+	}
+	l.busy.Add(1)
+	return true
+}
+
+func (l *Locker) end() { l.busy.Done() }
+
+// Owner identifies who holds a lock: "<uuid of the Locker>:<number>". The zero
+// Owner is nobody.
+type Owner struct{ id string }
+
+// String is o as it stands in Redis.
+func (o Owner) String() string { return o.id }
+
+// NewOwner returns an owner that nobody else has.
+func (l *Locker) NewOwner() Owner {
+	return Owner{l.id + ":" + strconv.FormatInt(l.owners.Add(1), 10)}
+}
+
+// bounded gives a call its own time, whatever becomes of the caller: a call that
+// was sent has an effect, and somebody must hear of it.
+func (l *Locker) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), l.call)
+}
+
+// run runs a script, with WAIT for replicas if there are any to wait for.
+func (l *Locker) run(ctx context.Context, s *script, replicas, size int, keys []string, args ...any) ([]int64, error) {
+	if replicas > 0 {
+		return s.runSynced(ctx, l.rdb, replicas, size, keys, args...)
+	}
+	return s.run(ctx, l.rdb, size, keys, args...)
+}
+
+// sharded reports whether channels belong to slots; it asks a server of a
+// cluster once.
+func (l *Locker) sharded(ctx context.Context) (bool, error) {
+	if verb, ok := l.verb.Load().(string); ok {
+		return verb == "SPUBLISH", nil
+	}
+	_, cluster := l.rdb.(*redis.ClusterClient)
+	sharded := cluster && l.channels == ShardedChannels
+	if cluster && l.channels == AutoChannels {
+		err := l.rdb.Do(ctx, "PUBSUB", "SHARDNUMSUB").Err()
+		if _, refused := errors.AsType[redis.Error](err); err != nil && !refused {
+			return false, fmt.Errorf("ask for sharded channels: %w", err)
+		}
+		sharded = err == nil
+	}
+	verb := "PUBLISH"
+	if sharded {
+		verb = "SPUBLISH"
+	}
+	l.verb.Store(verb)
+	return sharded, nil
+}
+
+// publish is the command by which scripts tell of a release.
+func (l *Locker) publish(ctx context.Context) (string, error) {
+	if _, err := l.sharded(ctx); err != nil {
+		return "", err
+	}
+	return l.verb.Load().(string), nil
+}
+
+// route says where channel is heard: on the master of its slot if it is
+// sharded, else anywhere.
+func (l *Locker) route(ctx context.Context, channel string) (route, error) {
+	sharded, err := l.sharded(ctx)
+	if err != nil {
+		return route{}, err
+	}
+	if !sharded {
+		return route{open: func(ctx context.Context) *redis.PubSub { return l.rdb.Subscribe(ctx) }}, nil
+	}
+	master, err := l.rdb.(*redis.ClusterClient).MasterForKey(ctx, channel)
+	if err != nil {
+		return route{}, fmt.Errorf("find the master of %s: %w", channel, err)
+	}
+	return route{
+		name:    master.Options().Addr,
+		open:    func(ctx context.Context) *redis.PubSub { return master.SSubscribe(ctx) },
+		sharded: true,
+	}, nil
+}

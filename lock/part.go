@@ -1,0 +1,189 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// call sends something that needs the lock to be held, in turn with all else
+// that the session sends.
+func (s *session) call(ctx context.Context, h *Hold, verb string, send func(context.Context) (bool, error)) error {
+	if !s.locker.begin() {
+		return ErrClosed
+	}
+	defer s.locker.end()
+	if err := s.take(ctx); err != nil {
+		return fmt.Errorf("%s lock %s: %w", verb, s.lock.name, err)
+	}
+	defer s.give()
+	if err := h.standing(); err != nil {
+		return err
+	}
+	ctx, cancel := s.locker.bounded(ctx)
+	defer cancel()
+	held, err := send(ctx)
+	if err != nil {
+		return fmt.Errorf("%s lock %s: %w", verb, s.lock.name, err)
+	}
+	if !held {
+		s.lose()
+	}
+	return h.standing()
+}
+
+// standing returns why h cannot be used any more, or nil.
+func (h *Hold) standing() error {
+	if err := h.ended(); !errors.Is(err, ErrReleased) {
+		return err
+	}
+	return ErrNotHeld
+}
+
+// reenter adds a hold to the session of h. A call whose outcome is unknown
+// leaves no trace: the next unlock writes the count as it is.
+func (s *session) reenter(ctx context.Context, h *Hold, lease time.Duration) (*Hold, error) {
+	if !s.lock.traits.enters {
+		return nil, fmt.Errorf("lock %s: %w", s.lock.name, ErrReentrant)
+	}
+	var next *Hold
+	err := s.call(ctx, h, "reenter", func(call context.Context) (bool, error) {
+		s.mu.Lock()
+		c := s.claim
+		c.count, c.lease = len(s.holds)+1, lease
+		s.mu.Unlock()
+		sent := time.Now()
+		o, err := s.lock.kind.attempt(call, c)
+		if err != nil || !o.held {
+			return false, err
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.checkLocked() == nil {
+			s.prolongLocked(sent, lease)
+			next = s.addLocked(ctx)
+		}
+		return true, nil
+	})
+	if err == nil && next == nil {
+		err = ErrLost
+	}
+	return next, err
+}
+
+// enter is reenter for WithOwner: any live hold will do.
+func (s *session) enter(ctx context.Context, r request) (*Hold, error) {
+	s.mu.Lock()
+	var h *Hold
+	for h = range s.holds {
+		break
+	}
+	s.mu.Unlock()
+	if h == nil {
+		return nil, fmt.Errorf("lock %s: %w", s.lock.name, ErrNotHeld)
+	}
+	lease := s.claim.lease
+	if r.leased {
+		lease = r.lease
+	}
+	return s.reenter(ctx, h, lease)
+}
+
+// part ends h. When it was the last hold, the session ends before Redis is told.
+func (s *session) part(ctx context.Context, h *Hold) error {
+	s.mu.Lock()
+	if cause := s.checkLocked(); cause != nil {
+		s.mu.Unlock()
+		return cause
+	}
+	if !s.locker.begin() {
+		s.mu.Unlock()
+		return ErrClosed // Close gives it back
+	}
+	defer s.locker.end()
+	h.endLocked(ErrReleased)
+	if len(s.holds) == 0 {
+		s.endLocked(ErrReleased)
+	}
+	s.mu.Unlock()
+	if err := s.tell(ctx); err != nil {
+		return fmt.Errorf("unlock %s: %w", s.lock.name, err)
+	}
+	return nil
+}
+
+// abandon ends the session for cause and gives the lock back.
+func (s *session) abandon(cause error) {
+	s.mu.Lock()
+	if s.cause != nil {
+		s.mu.Unlock()
+		return
+	}
+	s.endLocked(cause)
+	s.mu.Unlock()
+	s.tell(context.Background()) // the lease ends what cannot be told
+}
+
+// tell makes the count in Redis what it is here. It is in turn, so that counts
+// arrive in order and no renewal is under way when the last one is sent.
+func (s *session) tell(ctx context.Context) error {
+	wait, cancel := s.locker.bounded(ctx)
+	defer cancel()
+	if err := s.take(wait); err != nil {
+		return err
+	}
+	defer s.give()
+	if s.told {
+		return nil // a neighbouring unlock has given everything back
+	}
+	s.mu.Lock()
+	c := s.claim
+	c.count = len(s.holds)
+	s.mu.Unlock()
+
+	s.told = c.count == 0
+	p, err := s.release(ctx, c)
+	if c.count > 0 {
+		if errors.Is(err, ErrLost) {
+			s.lose()
+		}
+		return err
+	}
+	if err != nil && !errors.Is(err, ErrLost) {
+		s.locker.busy.Go(func() { s.locker.withdraw(s.lock.kind, c) })
+	}
+	s.locker.forget(s)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.leaveGateLocked(p.others)
+	return err
+}
+
+// release sends c.count, and once more if there was no answer. Finding nothing
+// at the second time is no loss while the deadline stands: the first call has
+// done it.
+func (s *session) release(ctx context.Context, c claim) (parting, error) {
+	var p parting
+	var err error
+	for try := range 2 {
+		call, cancel := s.locker.bounded(ctx)
+		p, err = s.lock.kind.release(call, c)
+		cancel()
+		if err == nil && !p.held && (try == 0 || !time.Now().Before(s.until())) {
+			return p, ErrLost
+		}
+		if _, replied := errors.AsType[redis.Error](err); err == nil || replied {
+			break
+		}
+	}
+	return p, err
+}
+
+func (s *session) until() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.deadline
+}

@@ -1,0 +1,132 @@
+package lock
+
+import (
+	"context"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A hub shares pub/sub connections among all waiters of a Locker: one
+// connection, or in a cluster with sharded channels one to each master that has
+// a channel of ours. A channel is subscribed while at least one waiter listens.
+type hub struct {
+	route func(ctx context.Context, channel string) (route, error)
+
+	mu     sync.Mutex // guards what follows and all lines; never held over I/O
+	lines  map[string]*line
+	closed bool
+	wg     sync.WaitGroup
+}
+
+// A route says over which connection a channel is heard.
+type route struct {
+	name    string // equal names share a connection
+	open    func(ctx context.Context) *redis.PubSub
+	sharded bool
+}
+
+func newHub(find func(context.Context, string) (route, error)) *hub {
+	return &hub{route: find, lines: make(map[string]*line)}
+}
+
+// A subscription is one waiter's ear on one channel.
+type subscription struct {
+	wake    chan struct{} // holds one: a message, or a connection that is back
+	channel string
+	line    *line
+	topic   *topic
+}
+
+// A topic is one channel on one line.
+type topic struct {
+	ears    map[*subscription]struct{}
+	sent    bool          // the last command sent for it was SUBSCRIBE
+	pending int           // SUBSCRIBEs that are not confirmed yet
+	heard   bool          // all are confirmed: messages reach us
+	ready   chan struct{} // closed while heard
+}
+
+// listen asks for channel and returns at once; ready tells when the server has
+// confirmed. The caller must close the subscription.
+func (h *hub) listen(ctx context.Context, channel string) (*subscription, error) {
+	r, err := h.route(ctx, channel)
+	if err != nil {
+		return nil, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return nil, ErrClosed
+	}
+	ln := h.lines[r.name]
+	if ln == nil {
+		ln = newLine(h, r)
+		h.lines[r.name] = ln
+		h.wg.Go(ln.run)
+	}
+	tp := ln.topics[channel]
+	if tp == nil {
+		tp = &topic{ears: make(map[*subscription]struct{}), ready: make(chan struct{})}
+		ln.topics[channel] = tp
+	}
+	sub := &subscription{wake: make(chan struct{}, 1), channel: channel, line: ln, topic: tp}
+	tp.ears[sub] = struct{}{}
+	ln.kickLocked()
+	return sub, nil
+}
+
+// ready is closed once the server has confirmed the subscription.
+func (s *subscription) ready() <-chan struct{} {
+	s.line.hub.mu.Lock()
+	defer s.line.hub.mu.Unlock()
+	return s.topic.ready
+}
+
+// gone reports whether the connection is given up: listen again.
+func (s *subscription) gone() bool { return s.line.ctx.Err() != nil }
+
+// drain forgets what was heard so far.
+func (s *subscription) drain() {
+	select {
+	case <-s.wake:
+	default:
+	}
+}
+
+// close ends s. The channel is unsubscribed when nobody else listens.
+func (s *subscription) close() {
+	s.line.hub.mu.Lock()
+	defer s.line.hub.mu.Unlock()
+	delete(s.topic.ears, s)
+	s.line.kickLocked()
+}
+
+// close ends all connections and waits for their goroutines.
+func (h *hub) close() {
+	h.mu.Lock()
+	h.closed = true
+	for _, ln := range h.lines {
+		ln.cancel()
+	}
+	h.mu.Unlock()
+	h.wg.Wait()
+}
+
+// wakeLocked lets every listener of tp try again.
+func (tp *topic) wakeLocked() {
+	for ear := range tp.ears {
+		select {
+		case ear.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// muteLocked says that messages to tp no longer reach us.
+func (tp *topic) muteLocked() {
+	if tp.heard {
+		tp.heard = false
+		tp.ready = make(chan struct{})
+	}
+}

@@ -1,0 +1,326 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+func TestReentrant_IsTheHashThatRedissonReads(t *testing.T) {
+	w := newWorld(t)
+	h := locked(t, w.locker().Reentrant("orders"))
+	if got := h.Owner().String(); !regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}:\d+$`).MatchString(got) {
+		t.Errorf("owner %q is not uuid:decimal", got)
+	}
+	if got := w.hash("orders"); len(got) != 1 || got[h.Owner().String()] != "1" {
+		t.Errorf("hash = %v, want only {%s: 1}", got, h.Owner())
+	}
+	ttl := w.eye.PTTL(ctxOf(t), "orders").Val()
+	if ttl > 30*time.Second || ttl < 29*time.Second {
+		t.Errorf("TTL = %v, want the watchdog's 30 s", ttl)
+	}
+	unlocked(t, h)
+	w.empty()
+}
+
+func TestReentrant_ExcludesOthers(t *testing.T) {
+	w := newWorld(t)
+	one, two := w.locker(), w.locker()
+	h := locked(t, one.Reentrant("a"))
+	refused(t, one.Reentrant("a"))
+	refused(t, two.Reentrant("a"))
+	unlocked(t, h)
+	unlocked(t, locked(t, two.Reentrant("a")))
+}
+
+func TestReentrant_CountsHoldsAsTheHashDoes(t *testing.T) {
+	w := newWorld(t)
+	l := w.locker()
+	first := locked(t, l.Reentrant("a"))
+	second, err := first.Reenter(ctxOf(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	third := locked(t, l.Reentrant("a"), WithOwner(first.Owner()))
+	for _, step := range []struct {
+		hold *Hold
+		want string
+	}{{first, "3"}, {third, "2"}, {second, "1"}} {
+		if got := w.hash("a")[first.Owner().String()]; got != step.want {
+			t.Errorf("count = %q, want %s", got, step.want)
+		}
+		refused(t, l.Reentrant("a"))
+		unlocked(t, step.hold)
+	}
+	w.empty()
+	if _, err := second.Reenter(ctxOf(t)); !errors.Is(err, ErrNotHeld) {
+		t.Errorf("Reenter after Unlock = %v, want ErrNotHeld", err)
+	}
+}
+
+func TestReentrant_ReenteringKeepsTheContextOfEachHold(t *testing.T) {
+	w := newWorld(t)
+	first := locked(t, w.locker().Reentrant("a"))
+	second, err := first.Reenter(ctxOf(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	unlocked(t, first)
+	if got := context.Cause(first.Context()); got != ErrReleased {
+		t.Errorf("cause of the unlocked hold = %v, want ErrReleased", got)
+	}
+	if err := second.Context().Err(); err != nil {
+		t.Errorf("the other hold ended too: %v", err)
+	}
+	unlocked(t, second)
+}
+
+func TestUnlock_IsIdempotentAndWorksAfterTheCallerLeft(t *testing.T) {
+	w := newWorld(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	h, err := w.locker().Reentrant("a").Lock(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if err := h.Context().Err(); err != nil {
+		t.Errorf("the hold ended with the caller's context: %v", err)
+	}
+	for range 2 {
+		if err := h.Unlock(ctx); err != nil {
+			t.Errorf("Unlock = %v", err)
+		}
+	}
+	w.empty()
+}
+
+func TestUnlock_SaysLostAndLeavesTheNextOwnerAlone(t *testing.T) {
+	w := newWorld(t)
+	h := locked(t, w.locker().Reentrant("a"))
+	w.eye.Del(ctxOf(t), "a")
+	next := locked(t, w.locker().Reentrant("a"))
+	wantErr(t, h.Unlock(ctxOf(t)), ErrLost)
+	wantErr(t, h.Unlock(ctxOf(t)), ErrLost)
+	if got := w.hash("a")[next.Owner().String()]; got != "1" {
+		t.Errorf("the next owner's count = %q, want 1", got)
+	}
+	unlocked(t, next)
+}
+
+func TestWatchdog_RenewsUntilUnlock(t *testing.T) {
+	w := newWorld(t)
+	const lease = 300 * time.Millisecond
+	h := locked(t, w.locker(WithWatchdog(lease)).Reentrant("a"))
+	limit := time.After(4 * lease)
+	for done := false; !done; {
+		select {
+		case <-limit:
+			done = true
+		case <-time.After(10 * time.Millisecond):
+		}
+		if len(w.hash("a")) != 1 {
+			t.Fatal("the lock ended although its holder lives")
+		}
+	}
+	if err := h.Context().Err(); err != nil {
+		t.Fatalf("context ended: %v", context.Cause(h.Context()))
+	}
+	unlocked(t, h)
+	w.empty()
+}
+
+func TestWatchdog_EndsTheHoldWhenRedisSaysItIsGone(t *testing.T) {
+	w := newWorld(t)
+	h := locked(t, w.locker(WithWatchdog(300*time.Millisecond)).Reentrant("a"))
+	w.eye.Del(ctxOf(t), "a")
+	<-h.Context().Done()
+	if got := context.Cause(h.Context()); got != ErrLost {
+		t.Errorf("cause = %v, want ErrLost", got)
+	}
+	if time.Until(h.Deadline()) < 0 {
+		t.Error("the loss was found by the deadline, not by the renewal")
+	}
+}
+
+func TestWithLease_EndsByItselfUnlessExtended(t *testing.T) {
+	w := newWorld(t)
+	l := w.locker()
+	h := locked(t, l.Reentrant("a"), WithLease(time.Minute))
+	if ttl := w.eye.PTTL(ctxOf(t), "a").Val(); ttl > time.Minute || ttl < 59*time.Second {
+		t.Errorf("TTL = %v, want 1m", ttl)
+	}
+	if err := h.Extend(ctxOf(t), 2*time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if left := time.Until(h.Deadline()); left < 110*time.Second {
+		t.Errorf("deadline in %v after Extend(2m)", left)
+	}
+	if ttl := w.eye.PTTL(ctxOf(t), "a").Val(); ttl < 119*time.Second {
+		t.Errorf("TTL = %v, want 2m", ttl)
+	}
+	unlocked(t, h)
+	wantErr(t, h.Extend(ctxOf(t), time.Minute), ErrNotHeld)
+
+	short := locked(t, l.Reentrant("a"), WithLease(50*time.Millisecond))
+	<-short.Context().Done()
+	if got := context.Cause(short.Context()); got != ErrLost {
+		t.Errorf("cause = %v, want ErrLost", got)
+	}
+	wantErr(t, short.Unlock(ctxOf(t)), ErrLost)
+	wantErr(t, short.Extend(ctxOf(t), time.Minute), ErrLost)
+	w.empty()
+}
+
+func TestLock_HearsOfTheRelease(t *testing.T) {
+	w := newWorld(t)
+	h := locked(t, w.locker().Reentrant("a"))
+	other := w.locker(WithPoll(time.Hour)).Reentrant("a")
+	got := make(chan *Hold)
+	go func() {
+		h, _ := other.Lock(ctxOf(t))
+		got <- h
+	}()
+	eventually(t, "the waiter listens", func() bool { return w.listeners("redisson_lock__channel:{a}") == 1 })
+	unlocked(t, h)
+	next := <-got
+	if next == nil {
+		t.Fatal("the waiter did not get the lock: only a message can have told it")
+	}
+	w.silent("redisson_lock__channel:{a}")
+	unlocked(t, next)
+}
+
+func TestLock_WithoutMessagesPolls(t *testing.T) {
+	w := newWorld(t)
+	h := locked(t, w.locker().Reentrant("a"))
+	other := w.locker(WithPoll(50 * time.Millisecond)).Reentrant("a")
+	got := make(chan *Hold)
+	go func() {
+		h, _ := other.Lock(ctxOf(t))
+		got <- h
+	}()
+	eventually(t, "the waiter listens", func() bool { return w.listeners("redisson_lock__channel:{a}") == 1 })
+	w.eye.Del(ctxOf(t), "a") // nothing is published
+	next := <-got
+	if next == nil {
+		t.Fatal("the waiter did not poll")
+	}
+	unlocked(t, next)
+	wantErr(t, h.Unlock(ctxOf(t)), ErrLost)
+}
+
+func TestLock_ContextEndIsBothErrors(t *testing.T) {
+	w := newWorld(t)
+	h := locked(t, w.locker().Reentrant("a"))
+	ctx, cancel := context.WithCancelCause(t.Context())
+	mine := errors.New("mine")
+	other := w.locker().Reentrant("a")
+	failed := make(chan error)
+	go func() {
+		_, err := other.Lock(ctx)
+		failed <- err
+	}()
+	eventually(t, "the waiter listens", func() bool { return w.listeners("redisson_lock__channel:{a}") == 1 })
+	cancel(mine)
+	err := <-failed
+	wantErr(t, err, ErrNotAcquired)
+	wantErr(t, err, mine)
+	w.silent("redisson_lock__channel:{a}")
+	unlocked(t, h)
+	w.empty()
+
+	_, err = other.Lock(within(t, 0))
+	wantErr(t, err, context.DeadlineExceeded)
+}
+
+func TestLock_NeverTwoAtATime(t *testing.T) {
+	w := newWorld(t)
+	var inside, rounds atomic.Int64
+	var all sync.WaitGroup
+	for range 4 {
+		l := w.locker().Reentrant("a")
+		for range 4 {
+			all.Go(func() {
+				for range 25 {
+					h := locked(t, l)
+					if inside.Add(1) != 1 {
+						t.Error("two holders at once")
+					}
+					rounds.Add(1)
+					inside.Add(-1)
+					unlocked(t, h)
+				}
+			})
+		}
+	}
+	all.Wait()
+	if got := rounds.Load(); got != 400 {
+		t.Errorf("%d rounds, want 400", got)
+	}
+	w.empty()
+	w.silent("redisson_lock__channel:{a}")
+}
+
+func TestClose_EndsHoldsAndWaits(t *testing.T) {
+	w := newWorld(t)
+	l, other := w.locker(), w.locker()
+	h := locked(t, l.Reentrant("a"))
+	held := locked(t, other.Reentrant("b"))
+	failed := make(chan error)
+	go func() {
+		_, err := l.Reentrant("b").Lock(ctxOf(t))
+		failed <- err
+	}()
+	eventually(t, "the waiter listens", func() bool { return w.listeners("redisson_lock__channel:{b}") == 1 })
+	l.Close()
+	wantErr(t, <-failed, ErrClosed)
+	if got := context.Cause(h.Context()); got != ErrClosed {
+		t.Errorf("cause = %v, want ErrClosed", got)
+	}
+	wantErr(t, h.Unlock(ctxOf(t)), ErrClosed)
+	_, err := l.Reentrant("a").TryLock(ctxOf(t))
+	wantErr(t, err, ErrClosed)
+	w.silent("redisson_lock__channel:{b}")
+	unlocked(t, held)
+	w.empty()
+	l.Close()
+}
+
+func TestScriptFlush_ChangesNothing(t *testing.T) {
+	w := newWorld(t)
+	l := w.locker().Reentrant("a")
+	for range 3 {
+		h := locked(t, l)
+		w.eye.ScriptFlush(ctxOf(t))
+		if err := h.Extend(ctxOf(t), time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		w.eye.ScriptFlush(ctxOf(t))
+		unlocked(t, h)
+	}
+	w.empty()
+}
+
+func TestNames(t *testing.T) {
+	w := newWorld(t)
+	l := w.locker()
+	for _, name := range []string{"", "a{b", "a}b{", "{}x", "a}b", "}{"} {
+		_, err := l.Reentrant(name).Lock(ctxOf(t))
+		if !errors.Is(err, ErrBadName) {
+			t.Errorf("Lock of %q: %v, want ErrBadName", name, err)
+		}
+	}
+	for _, name := range []string{"a", "a b", "{a}", "x{a}y", "a:b", "x}{a}"} {
+		if h, err := l.Reentrant(name).TryLock(ctxOf(t)); err != nil {
+			t.Errorf("Lock of %q: %v", name, err)
+		} else {
+			unlocked(t, h)
+		}
+	}
+	_, err := l.Reentrant("a").Lock(ctxOf(t), WithLease(MinLease-1))
+	wantErr(t, err, ErrBadLease)
+}

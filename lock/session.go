@@ -1,0 +1,172 @@
+package lock
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// A session is what one owner has of one lock, from the first hold to the last.
+// It owns the watchdog: two timers that stop before the release is sent.
+type session struct {
+	locker  *Locker
+	lock    *Lock
+	claim   claim // owner and lease; count is the number of holds
+	token   int64
+	watched bool
+	turn    chan struct{} // holds one: the right to send what depends on the count
+	told    bool          // Redis was told of the end; guarded by turn
+
+	mu       sync.Mutex // guards what follows; never held over I/O
+	holds    map[*Hold]struct{}
+	deadline time.Time // we hold it for certain before
+	cause    error     // nil while it is held: then ErrReleased, ErrLost or ErrClosed
+	pass     *pass     // for the neighbours; nil if they do not wait for us
+	expiry   *time.Timer
+	renewal  *time.Timer // nil unless watched
+}
+
+// safe is the part of a lease that we rely on: 1 % and 2 ms are left for clocks
+// that run at different speeds.
+func safe(lease time.Duration) time.Duration { return lease - lease/100 - 2*time.Millisecond }
+
+// open makes the first hold of a session from a grant. It fails with errLate
+// when the lease is over already, and with ErrClosed.
+func (l *Locker) open(ctx context.Context, a *acquisition, o outcome) (*Hold, error) {
+	s := &session{
+		locker: l, lock: a.lock, claim: a.claim, token: o.token, watched: a.watched,
+		turn: make(chan struct{}, 1), holds: make(map[*Hold]struct{}, 1),
+		deadline: o.sent.Add(safe(a.claim.lease)),
+	}
+	if a.lock.traits.exclusive {
+		s.pass = a.pass
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	left := time.Until(s.deadline)
+	if left <= 0 {
+		return nil, errLate
+	}
+	if !l.remember(s) {
+		return nil, ErrClosed
+	}
+	s.expiry = time.AfterFunc(left, s.expire)
+	if s.watched {
+		s.renewal = time.AfterFunc(time.Until(o.sent.Add(s.claim.lease/3)), s.renew)
+	}
+	return s.addLocked(ctx), nil
+}
+
+// remember keeps s for WithOwner and Close; false when the Locker is closed.
+func (l *Locker) remember(s *session) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return false
+	}
+	l.sessions[s.grip()] = s
+	return true
+}
+
+// forget undoes remember.
+func (l *Locker) forget(s *session) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.sessions[s.grip()] == s {
+		delete(l.sessions, s.grip())
+	}
+}
+
+// session returns the running session of g, or nil.
+func (l *Locker) session(g grip) *session {
+	l.mu.Lock()
+	s := l.sessions[g]
+	l.mu.Unlock()
+	if s == nil || s.check() != nil {
+		return nil
+	}
+	return s
+}
+
+func (s *session) grip() grip { return grip{s.lock.name, s.claim.owner} }
+
+// check ends the session if its deadline is over, and returns why it has ended.
+func (s *session) check() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.checkLocked()
+}
+
+func (s *session) checkLocked() error {
+	if s.cause == nil && time.Until(s.deadline) <= 0 {
+		s.endLocked(ErrLost)
+		s.cleanUpLocked()
+	}
+	return s.cause
+}
+
+// expire is what the expiry timer does: the deadline may have moved meanwhile.
+func (s *session) expire() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.checkLocked() == nil {
+		s.expiry.Reset(time.Until(s.deadline))
+	}
+}
+
+// endLocked ends all holds: from here on nobody may rely on the lock.
+func (s *session) endLocked(cause error) {
+	s.cause = cause
+	s.expiry.Stop()
+	if s.renewal != nil {
+		s.renewal.Stop()
+	}
+	for h := range s.holds {
+		h.endLocked(cause)
+	}
+}
+
+// cleanUpLocked gives back in the background what a lost session may still have
+// (Redis keeps it a little longer than we rely on it), then lets a neighbour in.
+func (s *session) cleanUpLocked() {
+	if !s.locker.begin() {
+		s.leaveGateLocked(false)
+		return
+	}
+	go func() {
+		defer s.locker.end()
+		s.locker.withdraw(s.lock.kind, s.claim)
+		s.locker.forget(s)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.leaveGateLocked(false)
+	}()
+}
+
+func (s *session) leaveGateLocked(others bool) {
+	if s.pass != nil {
+		s.pass.leave(others)
+		s.pass = nil
+	}
+}
+
+// prolongLocked moves the deadline after a call that was sent at sent and gave
+// the lock another lease; it never moves back.
+func (s *session) prolongLocked(sent time.Time, lease time.Duration) {
+	if d := sent.Add(safe(lease)); d.After(s.deadline) {
+		s.deadline = d
+		s.expiry.Reset(time.Until(d))
+	}
+}
+
+// take waits for the right to send; give returns it.
+func (s *session) take(ctx context.Context) error {
+	select {
+	case s.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (s *session) give() { <-s.turn }

@@ -1,0 +1,44 @@
+package lock
+
+import (
+	"context"
+	"time"
+)
+
+// undo gives back what c may hold after a call whose outcome is unknown. The
+// call may even be executed after the first undo, because it was sent over
+// another connection: so undo is tried until it finds something, five times
+// over some 4 s. What it does not find then ends with its lease.
+func (l *Locker) undo(k kind, c claim) {
+	for _, pause := range []time.Duration{0, 50 * time.Millisecond, 200 * time.Millisecond, time.Second, 3 * time.Second} {
+		closing := l.pause(pause)
+		if p, err := l.giveBack(k, c); err == nil && p.held || closing {
+			return
+		}
+	}
+}
+
+// withdraw takes c out of a queue: it is known to hold nothing, so that one
+// answered call is enough.
+func (l *Locker) withdraw(k kind, c claim) {
+	for _, pause := range []time.Duration{0, 50 * time.Millisecond, 200 * time.Millisecond, time.Second} {
+		closing := l.pause(pause)
+		if _, err := l.giveBack(k, c); err == nil || closing {
+			return
+		}
+	}
+}
+
+// giveBack is one call of release that leaves nothing to c.
+func (l *Locker) giveBack(k kind, c claim) (parting, error) {
+	ctx, cancel := l.bounded(context.Background())
+	defer cancel()
+	c.count = 0
+	return k.release(ctx, c)
+}
+
+// pause waits for d, or until the Locker is closing, which it reports.
+func (l *Locker) pause(d time.Duration) (closing bool) {
+	sleep[struct{}](l.life, nil, d)
+	return l.life.Err() != nil
+}

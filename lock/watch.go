@@ -1,0 +1,62 @@
+package lock
+
+import (
+	"context"
+	"time"
+)
+
+// renew is what the watchdog does: every third of the lease it makes Redis keep
+// the lock for another lease. An answer that we do not hold it ends the session
+// at once. Without an answer it tries again after a thirtieth of the lease, until
+// the deadline ends the session.
+func (s *session) renew() {
+	if !s.locker.begin() {
+		return
+	}
+	defer s.locker.end()
+	ctx, cancel := context.WithTimeout(s.locker.life, min(s.locker.call, s.claim.lease/3))
+	defer cancel()
+	if s.take(ctx) != nil {
+		s.again(time.Now(), s.claim.lease/30)
+		return
+	}
+	defer s.give()
+	if s.check() != nil {
+		return
+	}
+	sent := time.Now()
+	held, err := s.lock.kind.extend(ctx, s.claim)
+	switch {
+	case err != nil:
+		s.again(sent, s.claim.lease/30)
+	case held:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.checkLocked() == nil {
+			s.prolongLocked(sent, s.claim.lease)
+			s.renewal.Reset(time.Until(sent.Add(s.claim.lease / 3)))
+		}
+	default:
+		s.lose()
+	}
+}
+
+// again arms the watchdog for a time after the last call was sent.
+func (s *session) again(sent time.Time, pause time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.checkLocked() == nil {
+		s.renewal.Reset(max(time.Until(sent.Add(pause)), time.Millisecond))
+	}
+}
+
+// lose ends the session because Redis says that the owner does not hold it.
+func (s *session) lose() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cause == nil {
+		s.endLocked(ErrLost)
+		s.leaveGateLocked(false)
+		s.locker.forget(s)
+	}
+}

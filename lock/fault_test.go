@@ -1,0 +1,175 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/weir-proxy/weir/test/redistest"
+)
+
+// behind makes a Locker whose replies pass through a proxy. Its connections are
+// open before anything is spoilt.
+func (w *world) behind(settings ...Setting) (*Locker, *redistest.FaultProxy) {
+	w.t.Helper()
+	p := redistest.NewFaultProxy(w.t, w.server.Addr)
+	l := w.lockerAt(p.Addr, settings...)
+	unlocked(w.t, locked(w.t, l.Reentrant("warm")))
+	return l, p
+}
+
+func TestLostReply_OfALockIsUndone(t *testing.T) {
+	w := newWorld(t)
+	l, p := w.behind()
+	before := w.calls()
+	p.Lose(1)
+	_, err := l.Reentrant("a").TryLock(ctxOf(t))
+	if err == nil || errors.Is(err, ErrNotAcquired) {
+		t.Fatalf("TryLock = %v, want the connection's error", err)
+	}
+	if got := p.Lost(); got != 1 {
+		t.Fatalf("%d replies lost, want 1", got)
+	}
+	w.empty()
+	if got := w.calls() - before; got != 2 {
+		t.Errorf("%d script calls, want 2: the lock, once, and its undoing", got)
+	}
+}
+
+func TestLostReply_OfAWaiterIsNotASecondHold(t *testing.T) {
+	w := newWorld(t)
+	l, p := w.behind(WithPoll(50 * time.Millisecond))
+	h := locked(t, w.locker().Reentrant("a"))
+	got := make(chan *Hold)
+	go func() {
+		h, err := l.Reentrant("a").Lock(ctxOf(t))
+		if err != nil {
+			t.Errorf("Lock: %v", err)
+		}
+		got <- h
+	}()
+	eventually(t, "the waiter listens", func() bool { return w.listeners("redisson_lock__channel:{a}") == 1 })
+	p.Hold()
+	unlocked(t, h)
+	eventually(t, "the waiter was granted the lock", func() bool { return len(w.hash("a")) == 1 })
+	p.Cut() // the grant is lost
+	p.Release()
+	next := <-got
+	if m := w.hash("a"); len(m) != 1 || m[next.Owner().String()] != "1" {
+		t.Errorf("hash = %v, want one hold of %s", m, next.Owner())
+	}
+	unlocked(t, next)
+	w.empty()
+}
+
+func TestLostReply_OfAnUnlockIsSuccess(t *testing.T) {
+	w := newWorld(t)
+	l, p := w.behind()
+	h := locked(t, l.Reentrant("a"))
+	p.Lose(1)
+	unlocked(t, h)
+	if got := p.Lost(); got != 1 {
+		t.Fatalf("%d replies lost, want 1", got)
+	}
+	w.empty()
+}
+
+func TestLostReply_OfReentryKeepsTheCount(t *testing.T) {
+	w := newWorld(t)
+	l, p := w.behind()
+	first := locked(t, l.Reentrant("a"))
+	p.Lose(1)
+	if _, err := first.Reenter(ctxOf(t)); err == nil {
+		t.Fatal("Reenter succeeded without a reply")
+	}
+	second, err := first.Reenter(ctxOf(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := w.hash("a")[first.Owner().String()]; got != "2" {
+		t.Errorf("count = %q, want 2", got)
+	}
+	unlocked(t, first)
+	unlocked(t, second)
+	w.empty()
+}
+
+func TestCancel_InFlightLeavesNothing(t *testing.T) {
+	w := newWorld(t)
+	l, p := w.behind()
+	p.Hold()
+	ctx, cancel := context.WithCancel(t.Context())
+	failed := make(chan error)
+	go func() {
+		_, err := l.Reentrant("a").Lock(ctx)
+		failed <- err
+	}()
+	eventually(t, "the script ran", func() bool { return len(w.hash("a")) == 1 })
+	cancel()
+	wantErr(t, <-failed, context.Canceled)
+	p.Release()
+	w.empty()
+	w.silent("redisson_lock__channel:{a}")
+}
+
+func TestCancel_BeforeSendAsksNothing(t *testing.T) {
+	w := newWorld(t)
+	l := w.locker()
+	before := w.calls()
+	for _, ask := range []func(context.Context, ...Option) (*Hold, error){l.Reentrant("a").Lock, l.Reentrant("a").TryLock} {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err := ask(ctx)
+		wantErr(t, err, context.Canceled)
+		wantErr(t, err, ErrNotAcquired)
+	}
+	if got := w.calls() - before; got != 0 {
+		t.Errorf("%d script calls, want none", got)
+	}
+}
+
+func TestRedisGone_EndsTheHoldByItsDeadline(t *testing.T) {
+	w := newWorld(t)
+	l := w.locker(WithWatchdog(400*time.Millisecond), WithCallTimeout(100*time.Millisecond))
+	h := locked(t, l.Reentrant("a"))
+	w.server.Kill()
+	<-h.Context().Done()
+	if got := context.Cause(h.Context()); got != ErrLost {
+		t.Errorf("cause = %v, want ErrLost", got)
+	}
+	if late := time.Since(h.Deadline()); late < 0 {
+		t.Errorf("the context ended %v before the deadline", -late)
+	}
+	wantErr(t, h.Unlock(ctxOf(t)), ErrLost)
+	_, err := l.Reentrant("a").Lock(ctxOf(t))
+	if err == nil || errors.Is(err, ErrNotAcquired) {
+		t.Errorf("Lock = %v, want an error of the connection at once", err)
+	}
+}
+
+func TestPubSubKilled_WaitersAreWokenAgain(t *testing.T) {
+	w := newWorld(t)
+	const channel = "redisson_lock__channel:{a}"
+	h := locked(t, w.locker().Reentrant("a"))
+	other := w.locker(WithPoll(time.Hour)).Reentrant("a")
+	got := make(chan *Hold)
+	go func() {
+		h, _ := other.Lock(ctxOf(t))
+		got <- h
+	}()
+	for range 3 {
+		eventually(t, "the waiter listens", func() bool { return w.listeners(channel) == 1 })
+		if err := w.eye.Do(ctxOf(t), "client", "kill", "type", "pubsub").Err(); err != nil {
+			t.Fatal(err)
+		}
+		w.eye.Del(ctxOf(t), "nothing")
+	}
+	unlocked(t, h) // heard, or found when the connection is back
+	next := <-got
+	if next == nil {
+		t.Fatal("the waiter was not woken")
+	}
+	unlocked(t, next)
+	w.silent(channel)
+}

@@ -1,0 +1,90 @@
+package lock
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestGate_LetsInOneByOneInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &gates{byName: map[string]*gate{}}
+		first, err := g.enter(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var order []int
+		for i := range 5 {
+			go func() {
+				p, err := g.enter(t.Context(), "a")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				order = append(order, i)
+				p.leave(false)
+			}()
+			synctest.Wait()
+		}
+		if len(order) != 0 {
+			t.Fatal("somebody came in while the gate was taken")
+		}
+		first.leave(false)
+		synctest.Wait()
+		for i, got := range order {
+			if i != got {
+				t.Fatalf("order = %v", order)
+			}
+		}
+		if len(order) != 5 || len(g.byName) != 0 {
+			t.Errorf("%d came in, %d gates left; want 5 and 0", len(order), len(g.byName))
+		}
+	})
+}
+
+func TestGate_WhoLeavesTheQueueHoldsUpNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &gates{byName: map[string]*gate{}}
+		first, _ := g.enter(t.Context(), "a")
+		ctx, cancel := context.WithCancel(t.Context())
+		go g.enter(ctx, "a")
+		synctest.Wait()
+		in := false
+		go func() {
+			p, _ := g.enter(t.Context(), "a")
+			in = true
+			p.leave(false)
+		}()
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		first.leave(false)
+		synctest.Wait()
+		if !in || len(g.byName) != 0 {
+			t.Errorf("in = %v, %d gates left", in, len(g.byName))
+		}
+	})
+}
+
+func TestGate_StandsBackWhenOthersWaitTooLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &gates{byName: map[string]*gate{}}
+		p, _ := g.enter(t.Context(), "a")
+		start := time.Now()
+		for range maxStreak + 1 {
+			next := make(chan *pass)
+			go func() {
+				p, _ := g.enter(t.Context(), "a")
+				next <- p
+			}()
+			synctest.Wait()
+			p.leave(true)
+			p = <-next
+		}
+		if got := time.Since(start); got != yieldFor {
+			t.Errorf("stood back for %v in %d hand-overs, want %v", got, maxStreak+1, yieldFor)
+		}
+		p.leave(false)
+	})
+}

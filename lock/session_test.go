@@ -1,0 +1,232 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A book is a kind without Redis: it says what it is told to say and writes
+// down what it was asked, for tests on virtual time.
+type book struct {
+	mu      sync.Mutex
+	refuse  bool
+	fail    error
+	delay   time.Duration
+	extends []time.Time
+	counts  []int
+}
+
+func (b *book) answer(ctx context.Context) (bool, error) {
+	b.mu.Lock()
+	delay, held, err := b.delay, !b.refuse, b.fail
+	b.mu.Unlock()
+	sleep[struct{}](ctx, nil, delay)
+	if err == nil {
+		err = ctx.Err()
+	}
+	return held && err == nil, err
+}
+
+func (b *book) attempt(ctx context.Context, _ claim) (answer, error) {
+	held, err := b.answer(ctx)
+	return answer{held: held, token: 7}, err
+}
+
+func (b *book) extend(ctx context.Context, _ claim) (bool, error) {
+	b.mu.Lock()
+	b.extends = append(b.extends, time.Now())
+	b.mu.Unlock()
+	return b.answer(ctx)
+}
+
+func (b *book) release(ctx context.Context, c claim) (parting, error) {
+	b.mu.Lock()
+	b.counts = append(b.counts, c.count)
+	b.mu.Unlock()
+	held, err := b.answer(ctx)
+	return parting{held: held}, err
+}
+
+func (b *book) say(change func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	change()
+}
+
+func (b *book) seen() []time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.extends)
+}
+
+func (b *book) renewals() int { return len(b.seen()) }
+
+// virtual runs f with a Locker without Redis, on virtual time.
+func virtual(t *testing.T, f func(t *testing.T, b *book, lk *Lock)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		l := New(nil)
+		defer l.Close()
+		b := new(book)
+		f(t, b, l.newLock("a", b, traits{exclusive: true, enters: true}))
+	})
+}
+
+func TestSession_RenewsEveryThirdOfTheLease(t *testing.T) {
+	virtual(t, func(t *testing.T, b *book, lk *Lock) {
+		start := time.Now()
+		h := locked(t, lk)
+		<-time.After(35 * time.Second)
+		for i, at := range b.seen() {
+			if got, want := at.Sub(start), time.Duration(i+1)*10*time.Second; got != want {
+				t.Errorf("renewal %d after %v, want %v", i, got, want)
+			}
+		}
+		if got := b.renewals(); got != 3 {
+			t.Errorf("%d renewals in 35 s, want 3", got)
+		}
+		unlocked(t, h)
+		<-time.After(time.Hour)
+		if b.renewals() != 3 {
+			t.Error("renewed after Unlock")
+		}
+	})
+}
+
+func TestSession_DeadlineCountsFromBeforeTheSend(t *testing.T) {
+	virtual(t, func(t *testing.T, b *book, lk *Lock) {
+		b.delay = 2 * time.Second
+		sent := time.Now()
+		h := locked(t, lk)
+		if got, want := h.Deadline().Sub(sent), 30*time.Second-300*time.Millisecond-2*time.Millisecond; got != want {
+			t.Errorf("deadline %v after the send, want %v", got, want)
+		}
+		<-time.After(9 * time.Second) // renewed 10 s after the send, answered 2 s later
+		sent = sent.Add(10 * time.Second)
+		<-time.After(2 * time.Second)
+		if got, want := h.Deadline().Sub(sent), 30*time.Second-300*time.Millisecond-2*time.Millisecond; got != want {
+			t.Errorf("deadline %v after the renewal, want %v", got, want)
+		}
+		unlocked(t, h)
+	})
+}
+
+func TestSession_WithoutAnswersEndsAtTheDeadline(t *testing.T) {
+	virtual(t, func(t *testing.T, b *book, lk *Lock) {
+		sent := time.Now()
+		h := locked(t, lk)
+		b.say(func() { b.fail = errors.New("no answer") })
+		<-h.Context().Done()
+		if got, want := time.Since(sent), 30*time.Second-302*time.Millisecond; got != want {
+			t.Errorf("ended after %v, want %v", got, want)
+		}
+		if got := context.Cause(h.Context()); got != ErrLost {
+			t.Errorf("cause = %v, want ErrLost", got)
+		}
+		if got := b.renewals(); got < 15 || got > 25 {
+			t.Errorf("%d renewals were tried in the last 20 s, want about one a second", got)
+		}
+		wantErr(t, h.Unlock(t.Context()), ErrLost)
+	})
+}
+
+func TestSession_RidesOutAnOutageShorterThanTheLease(t *testing.T) {
+	virtual(t, func(t *testing.T, b *book, lk *Lock) {
+		h := locked(t, lk)
+		b.say(func() { b.fail = errors.New("no answer") })
+		<-time.After(25 * time.Second)
+		b.say(func() { b.fail = nil })
+		<-time.After(time.Minute)
+		if err := h.Context().Err(); err != nil {
+			t.Errorf("lost: %v", context.Cause(h.Context()))
+		}
+		unlocked(t, h)
+	})
+}
+
+func TestSession_RefusedRenewalEndsItAtOnce(t *testing.T) {
+	virtual(t, func(t *testing.T, b *book, lk *Lock) {
+		h := locked(t, lk)
+		b.say(func() { b.refuse = true })
+		<-time.After(10*time.Second + time.Nanosecond)
+		wantErr(t, context.Cause(h.Context()), ErrLost)
+	})
+}
+
+func TestSession_NoRenewalIsUnderWayWhenUnlockIsSent(t *testing.T) {
+	virtual(t, func(t *testing.T, b *book, lk *Lock) {
+		h := locked(t, lk)
+		b.say(func() { b.delay = time.Second })
+		<-time.After(10*time.Second + 1) // the renewal is being answered
+		start := time.Now()
+		unlocked(t, h)
+		if got := time.Since(start); got < 2*time.Second-2 {
+			t.Errorf("Unlock took %v: it did not wait for the renewal", got)
+		}
+	})
+}
+
+func TestSession_ContextSeesTheDeadlineWithoutATimer(t *testing.T) {
+	virtual(t, func(t *testing.T, b *book, lk *Lock) {
+		h := locked(t, lk)
+		h.session.mu.Lock()
+		h.session.expiry.Stop() // as if the process were stopped
+		h.session.renewal.Stop()
+		h.session.mu.Unlock()
+		<-time.After(time.Minute)
+		if err := h.Context().Err(); !errors.Is(err, context.Canceled) {
+			t.Errorf("Err = %v, want Canceled", err)
+		}
+		wantErr(t, context.Cause(h.Context()), ErrLost)
+	})
+}
+
+func TestSession_GrantAfterItsLeaseIsGivenBack(t *testing.T) {
+	virtual(t, func(t *testing.T, b *book, lk *Lock) {
+		b.delay = 2 * time.Second
+		_, err := lk.TryLock(t.Context(), WithLease(time.Second))
+		wantErr(t, err, ErrNotAcquired)
+		<-time.After(3 * time.Second)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if len(b.counts) == 0 {
+			t.Error("nothing was given back")
+		}
+	})
+}
+
+func TestSession_ContextKeepsValuesOnly(t *testing.T) {
+	virtual(t, func(t *testing.T, b *book, lk *Lock) {
+		type key struct{}
+		ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), key{}, "v"), time.Second)
+		defer cancel()
+		h, err := lk.Lock(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(2 * time.Second)
+		if _, has := h.Context().Deadline(); has || h.Context().Err() != nil || h.Context().Value(key{}) != "v" {
+			t.Error("the hold's context has the deadline, or not the values, of the caller's")
+		}
+		unlocked(t, h)
+	})
+}
+
+func TestUnlock_TakesTwoCallTimeoutsAtMost(t *testing.T) {
+	virtual(t, func(t *testing.T, b *book, lk *Lock) {
+		h := locked(t, lk)
+		b.say(func() { b.delay = time.Hour })
+		start := time.Now()
+		if err := h.Unlock(t.Context()); err == nil || errors.Is(err, ErrLost) {
+			t.Errorf("Unlock = %v, want the call's error", err)
+		}
+		if got := time.Since(start); got != 6*time.Second {
+			t.Errorf("Unlock took %v, want 6s", got)
+		}
+	})
+}

@@ -34,12 +34,11 @@ type Value struct {
 	Skip bool
 }
 
-// Extract reads the key from r. Errors wrap ErrMissing or ErrAmbiguous and name
-// the key, never its value.
-func (s *Spec) Extract(r Request) (Value, error) {
-	var v Value
-	err := s.extract(r, &v)
-	return v, err
+// Extract reads the key from r into v, whose Parts it reuses. Errors wrap
+// ErrMissing or ErrAmbiguous and name the key, never its value.
+func (s *Spec) Extract(r Request, v *Value) error {
+	v.Parts, v.Skip = v.Parts[:0], false
+	return s.extract(r, v)
 }
 
 func (s *Spec) extract(r Request, v *Value) error {

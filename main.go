@@ -1,0 +1,20 @@
+// Command weir is an HTTP reverse proxy that limits rates.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/weir-proxy/weir/proxy/cli"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	reload := make(chan os.Signal, 1)
+	signal.Notify(reload, syscall.SIGHUP)
+	code := cli.Run(ctx, os.Args[1:], cli.World{Stdout: os.Stdout, Stderr: os.Stderr, Reload: reload})
+	stop()
+	os.Exit(code)
+}

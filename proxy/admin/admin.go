@@ -1,0 +1,107 @@
+// Package admin serves the operators' side of a proxy: whether it lives and is
+// ready, its figures, its reload and its profiles. It listens apart from
+// clients.
+package admin
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
+	"net/http"
+	"net/http/pprof"
+	"strings"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Options are what the admin side is given; all but Token are required.
+type Options struct {
+	// Token is asked for, as a bearer token (RFC 6750), before anything is
+	// changed or profiled. When it is empty, reloading is open to whoever
+	// reaches the listener and profiles are served to nobody.
+	Token    string
+	Gatherer prometheus.Gatherer
+	// Reload reads the configuration anew. What it returns is sent as JSON.
+	Reload func(ctx context.Context) (any, error)
+	// Ready tells what the proxy can do now.
+	Ready func(ctx context.Context) Readiness
+}
+
+// A Readiness is what a proxy can do now.
+type Readiness struct {
+	// Ready says that requests should be sent here. A proxy whose store is away
+	// stays ready: it serves by what its limits say of that.
+	Ready bool
+	// Checks names each thing that was looked at, and "ok" or what is wrong.
+	Checks map[string]string
+}
+
+// New makes the handler.
+func New(o Options) http.Handler {
+	mux := chi.NewMux()
+	mux.Use(http.NewCrossOriginProtection().Handler) // no web page may reload us
+	mux.Get("/healthz", healthz)
+	mux.Get("/readyz", o.readyz)
+	mux.Method(http.MethodGet, "/metrics", promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{EnableOpenMetrics: true}))
+	mux.With(o.bearer).Post("/reload", o.reload)
+	if o.Token != "" {
+		mux.With(o.bearer).Route("/debug/pprof", profiles)
+	}
+	return mux
+}
+
+func profiles(mux chi.Router) {
+	mux.HandleFunc("/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/profile", pprof.Profile)
+	mux.HandleFunc("/symbol", pprof.Symbol)
+	mux.HandleFunc("/trace", pprof.Trace)
+	mux.HandleFunc("/*", pprof.Index)
+}
+
+// bearer lets only those pass who know the token.
+func (o Options) bearer(next http.Handler) http.Handler {
+	if o.Token == "" {
+		return next
+	}
+	want := sha256.Sum256([]byte(o.Token))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		token, found := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		got := sha256.Sum256([]byte(token))
+		if !found || subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
+			w.Header().Set("WWW-Authenticate", `Bearer realm="weir"`)
+			problem(w, http.StatusUnauthorized, "send the admin token as Authorization: Bearer TOKEN", nil)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func healthz(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Write([]byte("ok\n"))
+}
+
+func (o Options) readyz(w http.ResponseWriter, r *http.Request) {
+	state := o.Ready(r.Context())
+	status, word := http.StatusOK, "ok"
+	for _, check := range state.Checks {
+		if check != "ok" {
+			word = "degraded"
+		}
+	}
+	if !state.Ready {
+		status, word = http.StatusServiceUnavailable, "not ready"
+	}
+	reply(w, status, "application/json", map[string]any{"status": word, "checks": state.Checks})
+}
+
+// reply sends v as JSON.
+func reply(w http.ResponseWriter, status int, contentType string, v any) {
+	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	json.NewEncoder(w).Encode(v)
+}

@@ -1,0 +1,127 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/config"
+)
+
+var (
+	// errRefused says that a limit refused; the exchange has the decision.
+	errRefused = errors.New("refused by a limit")
+	// errUndecided says that the store could not answer and that a limit of the
+	// route lets nobody pass then.
+	errUndecided = errors.New("limits cannot be asked")
+)
+
+// An admitter asks the limits whether a request may pass. It outlives
+// generations.
+type admitter struct {
+	store   limiter.Store
+	timeout time.Duration // the most a decision may wait; 0 for a store that never waits
+	local   *limiter.Memory
+	nodes   func() int // how many proxies share the limits, at least 1
+	metrics *metrics
+}
+
+func newAdmitter(o Options, m *metrics) *admitter {
+	a := &admitter{store: o.Store, nodes: o.Nodes, metrics: m, local: limiter.NewMemory(limiter.MemoryOptions{})}
+	if o.Config.Store == config.StoreRedis {
+		a.timeout = o.Config.Redis.Timeout
+	}
+	return a
+}
+
+// admit asks for all claims of x in one step: errRefused when a limit refused,
+// errUndecided when the store could not tell and a limit says deny. A client
+// that leaves meanwhile is counted all the same: what was asked for was asked
+// for.
+func (a *admitter) admit(ctx context.Context, x *exchange) error {
+	if len(x.claims) == 0 {
+		a.watch(ctx, x)
+		return nil
+	}
+	x.store = a.store
+	err := a.take(ctx, x.claims, &x.decision)
+	if err != nil {
+		if !errors.Is(err, limiter.ErrUnavailable) {
+			return err
+		}
+		x.err = err
+		if err := a.without(x); err != nil {
+			return err
+		}
+	}
+	a.metrics.decided(x, x.windows, &x.decision)
+	if x.decision.Allowed {
+		a.watch(ctx, x)
+		return nil
+	}
+	return errRefused
+}
+
+// take asks the store, for as long as a decision may last.
+func (a *admitter) take(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
+	if a.timeout == 0 {
+		return a.store.Take(ctx, claims, d)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.timeout)
+	defer cancel()
+	began := time.Now()
+	err := a.store.Take(ctx, claims, d)
+	a.metrics.asked("take", time.Since(began), err)
+	return err
+}
+
+// watch asks each limit in shadow mode what it would have said of a request that
+// passes. Each is asked alone, since what one refuses the others still count.
+func (a *admitter) watch(ctx context.Context, x *exchange) {
+	var d limiter.Decision
+	for from := 0; from < len(x.shadows); {
+		of := x.route.windows[x.shaded[from]].of
+		to := from + len(of.windows)
+		if err := a.take(ctx, x.shadows[from:to], &d); err == nil {
+			a.metrics.decided(x, x.shaded[from:to], &d)
+		}
+		from = to
+	}
+}
+
+// without decides while the store cannot: each limit by its own policy. A limit
+// that denies refuses the request; one that allows is left out; the others are
+// asked in this process for this node's share.
+func (a *admitter) without(x *exchange) error {
+	for i := range x.claims {
+		if x.window(i).of.onFailure == config.Deny {
+			x.fallback = string(config.Deny)
+			a.metrics.fellBack(x)
+			a.metrics.unasked(x, x.window(i).of)
+			return errUndecided
+		}
+	}
+	nodes := int64(max(a.nodes(), 1))
+	x.fallback = string(config.Allow)
+	claims, windows := x.claims[:0], x.windows[:0]
+	for i, c := range x.claims {
+		if x.window(i).of.onFailure == config.Allow {
+			a.metrics.unasked(x, x.window(i).of)
+			continue
+		}
+		share := *c.Limit
+		share.Rate.Count = max(share.Rate.Count/nodes, 1)
+		c.Limit, c.Cost = &share, min(c.Cost, share.Rate.Count)
+		claims, windows = append(claims, c), append(windows, x.windows[i])
+		x.fallback = string(config.Local)
+	}
+	x.claims, x.windows = claims, windows
+	a.metrics.fellBack(x)
+	x.store = a.local
+	if len(claims) == 0 {
+		x.decision = limiter.Decision{Allowed: true, Outcomes: x.decision.Outcomes[:0]}
+		return nil
+	}
+	return a.local.Take(context.Background(), x.claims, &x.decision)
+}

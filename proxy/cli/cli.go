@@ -1,0 +1,71 @@
+// Package cli is the command line of weir, one file a command. It puts the parts
+// together: which store, which listeners, whose signals.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/alecthomas/kong"
+)
+
+// A World is what a command can reach of the process it runs in.
+type World struct {
+	Stdout, Stderr io.Writer
+	Reload         <-chan os.Signal // SIGHUP
+}
+
+// Exit codes.
+const (
+	exitOK    = 0
+	exitFault = 1 // the command could not do what it was told
+	exitUsage = 2 // the command line could not be understood
+)
+
+// commands are all that weir can be told.
+type commands struct {
+	Run         runCommand         `cmd:"" default:"withargs" help:"Serve. SIGHUP reloads, SIGTERM drains."`
+	Check       checkCommand       `cmd:"" help:"Name every problem of a configuration file."`
+	Schema      schemaCommand      `cmd:"" help:"Print the JSON Schema of the configuration, for editors."`
+	Healthcheck healthcheckCommand `cmd:"" help:"Ask a running weir whether it lives, for containers."`
+	Version     versionCommand     `cmd:"" help:"Print the version."`
+}
+
+// errSaid says that the command has already told what went wrong.
+var errSaid = errors.New("said")
+
+// Run does what args say and returns the exit code. When ctx ends, a command
+// that serves drains and ends.
+func Run(ctx context.Context, args []string, w World) int {
+	var c commands
+	ended := -1
+	parser, err := kong.New(&c,
+		kong.Name("weir"),
+		kong.Description("An HTTP reverse proxy that limits rates."),
+		kong.Writers(w.Stdout, w.Stderr),
+		kong.Exit(func(code int) { ended = code }),
+		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.Bind(w),
+	)
+	if err != nil {
+		panic(err) // our own mistake in commands
+	}
+	parsed, err := parser.Parse(args)
+	if ended >= 0 { // --help has been answered
+		return ended
+	}
+	if err != nil {
+		fmt.Fprintf(w.Stderr, "weir: %v; weir --help lists the commands\n", err)
+		return exitUsage
+	}
+	switch err := parsed.Run(); {
+	case err == nil:
+		return exitOK
+	case !errors.Is(err, errSaid):
+		fmt.Fprintf(w.Stderr, "weir: %v\n", err)
+	}
+	return exitFault
+}

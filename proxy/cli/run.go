@@ -1,0 +1,187 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
+	"github.com/mattn/go-isatty"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/rs/zerolog"
+
+	"github.com/weir-proxy/weir/proxy"
+	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/config"
+)
+
+// drainWithin is how long requests under way may take once weir was told to
+// end. Kubernetes waits 30 s before it kills.
+const drainWithin = 25 * time.Second
+
+type runCommand struct {
+	Config string `short:"c" help:"The configuration; without it weir.yaml, then config.example.yaml." placeholder:"FILE"`
+}
+
+// Run serves until ctx is done, then drains.
+func (c runCommand) Run(ctx context.Context, w World) error {
+	path, err := configPath(c.Config)
+	if err != nil {
+		return err
+	}
+	read, err := load(path, w.Stderr)
+	if err != nil {
+		return err
+	}
+	memlimit.Set(memlimit.WithRatio(0.9)) // without a limit to find, nothing is set
+	s, err := assemble(ctx, path, read, newLog(w.Stderr))
+	if err != nil {
+		return err
+	}
+	return s.serve(ctx, w.Reload)
+}
+
+// configPath is the file to read: the one that was named, or the first that is
+// there.
+func configPath(named string) (string, error) {
+	if named != "" {
+		return named, nil
+	}
+	for _, path := range []string{"weir.yaml", "config.example.yaml"} {
+		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+			return path, err
+		}
+	}
+	return "", errors.New("no configuration: write weir.yaml, or name a file with -c FILE")
+}
+
+// newLog writes JSON lines, or lines for people when out is a terminal.
+func newLog(out io.Writer) zerolog.Logger {
+	if f, ok := out.(*os.File); ok && isatty.IsTerminal(f.Fd()) {
+		out = zerolog.ConsoleWriter{Out: out, TimeFormat: time.TimeOnly}
+	}
+	zerolog.TimeFieldFormat = zerolog.TimeFormatUnixMs
+	return zerolog.New(out).With().Timestamp().Logger()
+}
+
+// A service is one weir, put together and listening.
+type service struct {
+	log      zerolog.Logger
+	proxy    *proxy.Proxy
+	shared   shared
+	clients  listening
+	admins   listening
+	draining atomic.Bool
+}
+
+// A listening is a server and where it listens.
+type listening struct {
+	net.Listener
+	*proxy.Server
+}
+
+// assemble puts a weir together. When it returns an error, nothing is left open.
+func assemble(ctx context.Context, path string, c *config.Config, log zerolog.Logger) (*service, error) {
+	s := &service{log: log}
+	registry := newRegistry()
+	var err error
+	if s.shared, err = openStore(ctx, c, log); err != nil {
+		return nil, err
+	}
+	s.proxy, err = proxy.New(proxy.Options{
+		Path: path, Config: c, Registry: registry, Log: log,
+		Store: s.shared.store, Nodes: s.shared.nodes, Agree: s.shared.agree, Number: s.shared.number,
+	})
+	if err != nil {
+		s.shared.close()
+		return nil, err
+	}
+	operators := admin.New(admin.Options{Token: c.Admin.Token, Gatherer: registry, Reload: s.reload, Ready: s.ready})
+	if s.admins, err = listen(c.Admin.HTTP, proxy.NewServer(operators, log)); err == nil {
+		s.clients, err = listen(c.Listen.HTTP, proxy.NewServer(s.proxy, log))
+	}
+	if err != nil {
+		if s.admins.Listener != nil {
+			s.admins.Listener.Close()
+		}
+		s.shared.close()
+		return nil, err
+	}
+	for _, warning := range c.Warnings {
+		log.Warn().Str("at", warning.Position.String()).Str("problem", warning.String()).Msg("config")
+	}
+	return s, nil
+}
+
+func listen(addr string, server *proxy.Server) (listening, error) {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return listening{}, fmt.Errorf("%w; is another weir running?", err)
+	}
+	return listening{l, server}, nil
+}
+
+// serve serves until ctx is done or a listener fails, then drains.
+func (s *service) serve(ctx context.Context, reload <-chan os.Signal) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var background sync.WaitGroup
+	for _, l := range []listening{s.admins, s.clients} {
+		background.Go(func() {
+			if err := l.Serve(l.Listener); err != nil {
+				stop(err)
+			}
+		})
+	}
+	background.Go(func() { s.watch(ctx) })
+	background.Go(func() { s.signals(ctx, reload) })
+	background.Go(func() { s.shared.run(ctx) })
+	s.log.Info().Stringer("http", s.clients.Addr()).Stringer("admin", s.admins.Addr()).Str("store", s.shared.name).
+		Str("version", readBuild().version).Msg("serving")
+
+	<-ctx.Done()
+	err := s.drain()
+	background.Wait()
+	s.proxy.Close()
+	s.shared.close()
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return err
+}
+
+// drain ends the service in peace: first it is no longer ready, then it takes no
+// connections, then requests under way end.
+func (s *service) drain() error {
+	s.draining.Store(true)
+	s.log.Info().Float64("within_s", drainWithin.Seconds()).Msg("draining")
+	ctx, cancel := context.WithTimeout(context.Background(), drainWithin)
+	defer cancel()
+	err := s.clients.Drain(ctx)
+	if err := s.admins.Drain(ctx); err != nil {
+		s.log.Warn().Err(err).Msg("admin")
+	}
+	s.log.Info().Msg("drained")
+	return err
+}
+
+func newRegistry() *prometheus.Registry {
+	r := prometheus.NewRegistry()
+	b := readBuild()
+	r.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "weir_build_info", Help: "Which weir this is; always 1.",
+			ConstLabels: prometheus.Labels{"version": b.version, "commit": b.commit, "goversion": b.golang},
+		}, func() float64 { return 1 }),
+	)
+	return r
+}

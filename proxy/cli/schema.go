@@ -1,0 +1,11 @@
+package cli
+
+import "github.com/weir-proxy/weir/proxy/config"
+
+type schemaCommand struct{}
+
+// Run prints the JSON Schema of the configuration.
+func (schemaCommand) Run(w World) error {
+	_, err := w.Stdout.Write(config.Schema())
+	return err
+}

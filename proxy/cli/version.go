@@ -1,0 +1,36 @@
+package cli
+
+import (
+	"fmt"
+	"runtime/debug"
+)
+
+type versionCommand struct{}
+
+// Run prints which weir this is and what it was built with.
+func (versionCommand) Run(w World) error {
+	b := readBuild()
+	_, err := fmt.Fprintf(w.Stdout, "weir %s (commit %s, %s)\n", b.version, b.commit, b.golang)
+	return err
+}
+
+// A build is what a binary knows of its own making.
+type build struct{ version, commit, golang string }
+
+func readBuild() build {
+	b := build{version: "(devel)", commit: "unknown", golang: "unknown"}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return b
+	}
+	b.golang = info.GoVersion
+	if info.Main.Version != "" {
+		b.version = info.Main.Version
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			b.commit = s.Value
+		}
+	}
+	return b
+}

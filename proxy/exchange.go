@@ -1,0 +1,110 @@
+package proxy
+
+import (
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/upstream"
+)
+
+// An exchange carries what one request has learned on its way through the
+// rooms. It belongs to one goroutine. No room between door and forward knows
+// more of a request than this, so that all doors can share the rooms.
+type exchange struct {
+	began time.Time
+
+	// What the door brings.
+	method    string
+	authority string // as asked for: Host, or the authority of the target
+	target    string // path as sent, before the question mark
+	rawQuery  string // as sent, after the question mark
+	proto     string // "HTTP/1.1"
+	scheme    string // "http" or "https"
+	header    fields
+	peer      netip.AddrPort
+
+	// What the rooms learn.
+	id      string       // record: the request's id
+	trusted bool         // address: the peer is a trusted proxy
+	client  netip.Addr   // address: who asks
+	network netip.Prefix // address: the client as limits count it
+	host    string       // tidy: lower case, without port
+	path    string       // tidy: the one spelling that is matched and forwarded
+	route   *route       // match
+	found   *chi.Context // match: the parameters of the path, in order
+	claims  []limiter.Claim
+	windows []int           // extract: windows[i] is the window of the route that claims[i] asks for
+	shadows []limiter.Claim // extract: those of limits in shadow mode
+	shaded  []int           // extract: as windows, for shadows
+	query   url.Values
+	value   key.Value // extract: the key last read
+	keys    []counted // extract: the keys made so far
+
+	// What was decided and what came of it.
+	decision limiter.Decision
+	fallback string        // admit: the policy that decided while the store could not
+	store    limiter.Store // admit: who granted, and takes back
+	of       []int         // refuse: as windows, but the policies of the quota
+	status   int           // the status that the client sees
+	bytes    int64         // of the body that the client was sent
+	err      error         // for the log
+	result   upstream.Result
+}
+
+// fields looks up a header; http.Header is one. Names are in canonical form.
+type fields interface {
+	Values(name string) []string
+}
+
+// Header returns all values of a field.
+func (x *exchange) Header(name string) []string { return x.header.Values(name) }
+
+// Query returns all values of a query parameter. A query that can be read in
+// two ways has none: extract refuses it before.
+func (x *exchange) Query(name string) []string { return x.query[name] }
+
+// Param returns a parameter of the path, decoded.
+func (x *exchange) Param(name string) string {
+	if x.route == nil {
+		return ""
+	}
+	for i, known := range x.route.params {
+		if known == name && i < len(x.found.URLParams.Values) {
+			text, err := url.PathUnescape(x.found.URLParams.Values[i])
+			if err == nil {
+				return text
+			}
+		}
+	}
+	return ""
+}
+
+// Client returns the client as limits count it.
+func (x *exchange) Client() netip.Prefix { return x.network }
+
+// reset makes x fit for the next request and keeps what it has allocated.
+func (x *exchange) reset() {
+	kept := exchange{found: x.found, claims: x.claims[:0], windows: x.windows[:0], shadows: x.shadows[:0], shaded: x.shaded[:0], of: x.of[:0]}
+	kept.decision.Outcomes = x.decision.Outcomes[:0]
+	kept.keys = x.keys[:0]
+	kept.value.Parts = x.value.Parts[:0]
+	*x = kept
+}
+
+func newExchange() any { return &exchange{found: chi.NewRouteContext(), header: http.Header(nil)} }
+
+// window is the window that claims[i] asks for.
+func (x *exchange) window(i int) *window { return x.route.windows[x.windows[i]] }
+
+// refusing is the first claim that a limit refused.
+func (x *exchange) refusing() (i int, found bool) {
+	i = slices.IndexFunc(x.decision.Outcomes, func(o limiter.Outcome) bool { return !o.Allowed })
+	return i, i >= 0 && !x.decision.Allowed
+}

@@ -1,0 +1,48 @@
+package proxy
+
+import (
+	"net/http"
+
+	"github.com/weir-proxy/weir/proxy/respond"
+	"github.com/weir-proxy/weir/proxy/upstream"
+)
+
+// A door is where a request came in and where its answer goes out. It alone
+// knows the request and the response as net/http, or another server, has them.
+type door interface {
+	// answer sends an answer of ours.
+	answer(a respond.Answer)
+	// forward takes the request to the pool and the answer back. When the answer
+	// breaks off on its way, the door sees to it that the client can tell.
+	forward(p *upstream.Pool, t *upstream.Trip) upstream.Result
+}
+
+// forward takes the request to its upstream. What cannot be forwarded is
+// answered here.
+func (g *generation) forward(x *exchange, d door) {
+	x.result = d.forward(x.route.pool, &upstream.Trip{
+		Path:        x.path,
+		RawQuery:    x.rawQuery,
+		Host:        x.authority,
+		Proto:       x.proto,
+		Scheme:      x.scheme,
+		Client:      x.client,
+		Peer:        x.peer,
+		TrustedPeer: x.trusted,
+		RequestID:   x.id,
+		WebSocket:   x.route.upgrades,
+		OnHeader:    x.onHeader,
+	})
+	x.err = x.result.Err
+	if x.result.Kind != upstream.OK && !x.result.Wrote {
+		d.answer(failed(x))
+	}
+}
+
+// onHeader tells the client of the forwarded answer what is left of its quota.
+func (x *exchange) onHeader(h http.Header) {
+	if len(x.claims) > 0 {
+		x.route.quota.Headers(respond.Verdict{Decision: &x.decision, Of: x.policies()}, h)
+	}
+	h.Set("X-Request-Id", x.id)
+}

@@ -1,0 +1,153 @@
+package proxy
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/respond"
+	"github.com/weir-proxy/weir/proxy/upstream"
+)
+
+// A generation is everything that one configuration makes of requests. It never
+// changes; a reload builds the next one and swaps the pointer to it.
+type generation struct {
+	number  int64
+	config  *config.Config
+	secret  []byte // of the keys' hash; empty for none
+	address addresser
+	table   *table
+	pools   map[*config.Upstream]*upstream.Pool
+
+	users atomic.Int64 // requests under way, and 1 while it is the current one
+}
+
+// compile builds the generation of a configuration. It opens and dials nothing.
+func compile(c *config.Config) (*generation, error) {
+	g := &generation{
+		config:  c,
+		secret:  []byte(c.Privacy.HashSecret),
+		address: newAddresser(c.ClientIP),
+		table:   &table{exact: map[string]*site{}, wildcard: map[string]*site{}, any: new(site)},
+		pools:   map[*config.Upstream]*upstream.Pool{},
+	}
+	for i, from := range c.Routes {
+		r, err := g.route(from)
+		if err != nil {
+			g.close()
+			return nil, fmt.Errorf("%s: route %s: %w", from.Position, from.Name, err)
+		}
+		r.order = i
+		g.table.add(r, from.Match)
+	}
+	g.users.Store(1)
+	return g, nil
+}
+
+// enter counts a request in on the current generation. That one may be retired
+// between being loaded and being counted on, so it is loaded once more.
+func (p *Proxy) enter() *generation {
+	for {
+		g := p.current.Load()
+		g.users.Add(1)
+		if p.current.Load() == g {
+			return g
+		}
+		g.leave()
+	}
+}
+
+// leave counts a user out; the last one closes the door. Closing more than once
+// does no harm.
+func (g *generation) leave() {
+	if g.users.Add(-1) == 0 {
+		g.close()
+	}
+}
+
+// close lets go of idle connections to upstreams; requests under way end in
+// peace.
+func (g *generation) close() {
+	for _, p := range g.pools {
+		p.Close()
+	}
+}
+
+func (g *generation) route(from *config.Route) (*route, error) {
+	pool, err := g.pool(from.Upstream)
+	if err != nil {
+		return nil, err
+	}
+	r := &route{
+		name:     from.Name,
+		pool:     pool,
+		upgrades: from.WebSocket,
+		reject:   respond.Reject{Status: from.Reject.Status, Detail: from.Reject.Detail},
+	}
+	var policies []respond.Policy
+	for _, l := range from.Limits {
+		if l.Mode != config.Off {
+			policies = append(policies, r.limit(l)...)
+		}
+	}
+	r.quota, err = respond.NewQuota(policies, respond.Style(g.config.Defaults.Headers))
+	return r, err
+}
+
+// pool returns the pool of an upstream, made once a generation.
+func (g *generation) pool(from *config.Upstream) (*upstream.Pool, error) {
+	if p := g.pools[from]; p != nil {
+		return p, nil
+	}
+	c := upstream.Config{Name: from.Name, Echo: from.Echo, Connect: from.Timeouts.Connect, Response: from.Timeouts.Response}
+	for _, t := range from.Targets {
+		c.Targets = append(c.Targets, upstream.Target{URL: t.URL, Weight: t.Weight})
+	}
+	p, err := upstream.New(c)
+	if err != nil {
+		return nil, err
+	}
+	g.pools[from] = p
+	return p, nil
+}
+
+// limit adds a limit to the route and returns the policies it shows to clients.
+func (r *route) limit(from *config.Limit) []respond.Policy {
+	l := &limit{name: from.Name, key: from.Key, mode: from.Mode, onFailure: from.OnStoreFailure}
+	r.limits = append(r.limits, l)
+	r.notice(from.Key)
+	var policies []respond.Policy
+	for _, rate := range from.Rates {
+		span := limiter.WindowName(rate.Window)
+		l.windows = append(l.windows, len(r.windows))
+		r.windows = append(r.windows, &window{
+			of:     l,
+			policy: len(r.windows),
+			Limit:  limiter.Limit{Name: r.name + "." + l.name + ":" + span, Rate: rate, Algorithm: from.Algorithm},
+		})
+		name := l.name
+		if len(from.Rates) > 1 {
+			name += "-" + span
+		}
+		policies = append(policies, respond.Policy{Name: name, Rate: rate, Expose: from.Expose && l.mode == config.Enforce})
+	}
+	return policies
+}
+
+// notice learns what reading a key takes.
+func (r *route) notice(s *key.Spec) {
+	switch s.From.Source {
+	case key.Query:
+		r.queries = true
+	case key.Path:
+		r.hidden = append(r.hidden, s.From.Name)
+	}
+	for _, part := range s.Join {
+		r.notice(part)
+	}
+	if s.Instead != nil {
+		r.notice(s.Instead)
+	}
+}

@@ -1,0 +1,100 @@
+package proxy
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weir-proxy/weir/limiter"
+)
+
+// The results of a decision, as metrics call them.
+const (
+	allowed       = "allowed"
+	refused       = "refused"
+	shadowRefused = "shadow_refused"
+	unavailable   = "unavailable"
+)
+
+// metrics are the figures of one proxy. Labels are names from the configuration
+// and small fixed sets of words: never anything that a client sent.
+type metrics struct {
+	requests   *prometheus.CounterVec
+	seconds    *prometheus.HistogramVec
+	decisions  *prometheus.CounterVec
+	store      *prometheus.HistogramVec
+	storeFails *prometheus.CounterVec
+	fallbacks  *prometheus.CounterVec
+	reloads    *prometheus.CounterVec
+	generation prometheus.Gauge
+}
+
+func newMetrics(r prometheus.Registerer) *metrics {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_" + name, Help: help}, labels)
+		r.MustRegister(c)
+		return c
+	}
+	histogram := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+		h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "weir_" + name, Help: help, Buckets: buckets}, labels)
+		r.MustRegister(h)
+		return h
+	}
+	m := &metrics{
+		requests:   counter("requests_total", "Requests answered, by route and status.", "route", "code"),
+		seconds:    histogram("request_duration_seconds", "Time from a request's header to its answer's end.", prometheus.DefBuckets, "route"),
+		decisions:  counter("decisions_total", "What each limit said of each request it was asked about.", "route", "limit", "result"),
+		store:      histogram("store_duration_seconds", "Time that calls to a shared store took.", prometheus.ExponentialBuckets(0.0001, 2, 12), "operation"),
+		storeFails: counter("store_errors_total", "Calls to a shared store that it did not answer in time.", "operation"),
+		fallbacks:  counter("store_fallback_total", "Requests decided without the store, by the policy that decided.", "policy"),
+		reloads:    counter("reloads_total", "Attempts to read the configuration anew.", "result"),
+		generation: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_config_generation", Help: "Number of the configuration that is served."}),
+	}
+	r.MustRegister(m.generation)
+	return m
+}
+
+func (m *metrics) served(route string, status int, took time.Duration) {
+	m.requests.WithLabelValues(route, strconv.Itoa(status)).Inc()
+	m.seconds.WithLabelValues(route).Observe(took.Seconds())
+}
+
+// decided counts what each limit said; a limit of several windows says one thing.
+func (m *metrics) decided(x *exchange, windows []int, d *limiter.Decision) {
+	for i := 0; i < len(windows); {
+		of, result := x.route.windows[windows[i]].of, allowed
+		for ; i < len(windows) && x.route.windows[windows[i]].of == of; i++ {
+			if !d.Outcomes[i].Allowed {
+				result = of.refusal()
+			}
+		}
+		m.decisions.WithLabelValues(x.route.name, of.name, result).Inc()
+	}
+}
+
+// asked notes a call to the store.
+func (m *metrics) asked(operation string, took time.Duration, err error) {
+	m.store.WithLabelValues(operation).Observe(took.Seconds())
+	if err != nil {
+		m.storeFails.WithLabelValues(operation).Inc()
+	}
+}
+
+// fellBack notes a request that was decided without the store.
+func (m *metrics) fellBack(x *exchange) {
+	m.fallbacks.WithLabelValues(x.fallback).Inc()
+}
+
+// unasked notes a limit that nobody could be asked about.
+func (m *metrics) unasked(x *exchange, of *limit) {
+	m.decisions.WithLabelValues(x.route.name, of.name, unavailable).Inc()
+}
+
+func (m *metrics) reloaded(err error) {
+	result := "ok"
+	if err != nil {
+		result = "refused"
+	}
+	m.reloads.WithLabelValues(result).Inc()
+}

@@ -1,0 +1,179 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/config"
+)
+
+// Options are what a Proxy is given. All but Nodes and Agree are required.
+type Options struct {
+	Path     string         // of the configuration
+	Config   *config.Config // what was read from Path at start
+	Store    limiter.Store
+	Registry prometheus.Registerer
+	Log      zerolog.Logger
+	// Nodes tells how many proxies share the store, at least 1; nil is always 1.
+	Nodes func() int
+	// Number is that of the first generation; 0 is 1.
+	Number int64
+	// Agree makes the nodes of a cluster take up a configuration one after the
+	// other: it calls swap with the number of the generation, at most once,
+	// while no other node is in the middle of a reload. An error after swap was
+	// called says that the others could not be asked. Nil is for a proxy that
+	// shares nothing.
+	Agree func(ctx context.Context, hash string, swap func(number int64)) error
+}
+
+// A Proxy serves requests by what its configuration says. It is safe for
+// concurrent use; several in one process share nothing.
+type Proxy struct {
+	path      string
+	agree     func(ctx context.Context, hash string, swap func(number int64)) error
+	current   atomic.Pointer[generation]
+	exchanges sync.Pool
+	admitter  *admitter
+	recorder  *recorder
+	log       zerolog.Logger
+	metrics   *metrics
+
+	reloading sync.Mutex // one reload at a time
+}
+
+// New makes a Proxy that serves o.Config as its first generation.
+func New(o Options) (*Proxy, error) {
+	first, err := compile(o.Config)
+	if err != nil {
+		return nil, fmt.Errorf("compile config: %w", err)
+	}
+	first.number = max(o.Number, 1)
+	m := newMetrics(o.Registry)
+	m.generation.Set(float64(first.number))
+	if o.Nodes == nil {
+		o.Nodes = func() int { return 1 }
+	}
+	if o.Agree == nil {
+		o.Agree = alone()
+	}
+	p := &Proxy{
+		path:      o.Path,
+		agree:     o.Agree,
+		exchanges: sync.Pool{New: newExchange},
+		admitter:  newAdmitter(o, m),
+		recorder:  &recorder{log: o.Log, metrics: m},
+		log:       o.Log,
+		metrics:   m,
+	}
+	p.current.Store(first)
+	return p, nil
+}
+
+// alone numbers the generations of a proxy that shares nothing.
+func alone() func(context.Context, string, func(int64)) error {
+	number := int64(1)
+	return func(_ context.Context, _ string, swap func(int64)) error {
+		number++
+		swap(number)
+		return nil
+	}
+}
+
+// serve is the life of one request between its door and the way back. The
+// generation that it begins with is the one it ends with.
+func (p *Proxy) serve(ctx context.Context, x *exchange, d door) {
+	p.recorder.arrive(x)
+	defer p.recorder.leave(x)
+	g := p.enter()
+	defer g.leave()
+	if err := p.through(ctx, g, x); err != nil {
+		d.answer(g.refuse(x, err))
+		return
+	}
+	g.forward(x, d)
+	p.admitter.settle(ctx, x)
+}
+
+// through takes a request through the rooms in which it may be refused.
+func (p *Proxy) through(ctx context.Context, g *generation, x *exchange) error {
+	g.address.address(x)
+	p.recorder.name(x)
+	if err := tidy(x); err != nil {
+		return err
+	}
+	if err := g.table.match(x); err != nil {
+		return err
+	}
+	if err := g.extract(x); err != nil {
+		return err
+	}
+	return p.admitter.admit(ctx, x)
+}
+
+// Close lets go of what the proxy holds. It is called when no request comes any
+// more.
+func (p *Proxy) Close() { p.current.Load().leave() }
+
+// A Report says what a reload did.
+type Report struct {
+	Generation int64            `json:"generation"`
+	Hash       string           `json:"hash"`
+	Changed    bool             `json:"changed"` // false: the files say what is served already
+	Warnings   []config.Problem `json:"-"`
+	Alone      error            `json:"-"` // not nil: why the other nodes could not be asked
+	Took       time.Duration    `json:"-"`
+}
+
+// ErrRestart says that a configuration changes what only a restart can change.
+var ErrRestart = errors.New("needs a restart")
+
+// Reload makes the proxy serve what its files say now. When it returns an error
+// the proxy serves exactly what it served before; config.Problems tell what is
+// wrong with the files.
+func (p *Proxy) Reload(ctx context.Context) (Report, error) {
+	p.reloading.Lock()
+	defer p.reloading.Unlock()
+
+	began := time.Now()
+	report, err := p.reload(ctx)
+	report.Took = time.Since(began)
+	p.metrics.reloaded(err)
+	return report, err
+}
+
+func (p *Proxy) reload(ctx context.Context) (Report, error) {
+	now := p.current.Load()
+	read, err := config.Load(p.path)
+	if err != nil {
+		return Report{}, err
+	}
+	if read.Hash == now.config.Hash {
+		return Report{Generation: now.number, Hash: read.Hash}, nil
+	}
+	if err := restartless(now.config, read); err != nil {
+		return Report{}, err
+	}
+	next, err := compile(read)
+	if err != nil {
+		return Report{}, fmt.Errorf("compile config: %w", err)
+	}
+	err = p.agree(ctx, read.Hash, func(number int64) {
+		next.number = number
+		p.current.Store(next) // from here on nothing can fail
+		p.metrics.generation.Set(float64(number))
+	})
+	if p.current.Load() != next {
+		next.leave()
+		return Report{}, fmt.Errorf("agree on config: %w", err)
+	}
+	now.leave() // retired: the last of its requests closes it
+	return Report{Generation: next.number, Hash: read.Hash, Changed: true, Warnings: read.Warnings, Alone: err}, nil
+}

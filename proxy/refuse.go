@@ -1,0 +1,71 @@
+package proxy
+
+import (
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/respond"
+	"github.com/weir-proxy/weir/proxy/upstream"
+)
+
+// crowd is the part of a wait that Retry-After is stretched by at random, so
+// that clients which were refused together do not come back together.
+const crowd = 0.1
+
+// refuse words the answer to a request that a room did not let through.
+func (g *generation) refuse(x *exchange, err error) respond.Answer {
+	x.err = errors.Join(x.err, err)
+	switch {
+	case errors.Is(err, errRefused):
+		return x.route.quota.TooMany(respond.Refusal{
+			Verdict:   respond.Verdict{Decision: &x.decision, Of: x.policies()},
+			Reject:    x.route.reject,
+			Jitter:    time.Duration(rand.Float64() * crowd * float64(x.decision.Wait)),
+			RequestID: x.id,
+		})
+	case errors.Is(err, errUndecided):
+		return respond.Unavailable(respond.StoreUnavailable, time.Second, "", x.id)
+	case errors.Is(err, errNotMethod):
+		return respond.NotAllowed(g.table.allowed(x), x.id)
+	case errors.Is(err, errNoRoute):
+		return respond.Problem(respond.NotFound, "", x.id)
+	case errors.Is(err, key.ErrMissing):
+		return respond.Problem(respond.KeyMissing, err.Error(), x.id)
+	case errors.Is(err, key.ErrAmbiguous), errors.Is(err, errQuery):
+		return respond.Problem(respond.KeyInvalid, err.Error(), x.id)
+	case errors.Is(err, errTarget):
+		return respond.Problem(respond.BadRequest, err.Error(), x.id)
+	}
+	return respond.Problem(respond.Of(err), "", x.id)
+}
+
+// policies maps the outcomes of the decision to the policies of the quota.
+func (x *exchange) policies() []int {
+	x.of = x.of[:0]
+	for _, i := range x.windows {
+		x.of = append(x.of, x.route.windows[i].policy)
+	}
+	return x.of
+}
+
+// failed words the answer to a request that could not be forwarded.
+func failed(x *exchange) respond.Answer {
+	kind := respond.BadGateway
+	switch x.result.Kind {
+	case upstream.Timeout:
+		kind = respond.GatewayTimeout
+	case upstream.ClientGone:
+		kind = respond.ClientGone
+	case upstream.BadRequest:
+		kind = respond.BadRequest
+	case upstream.BodyTooLarge:
+		kind = respond.BodyTooLarge
+	case upstream.NoTarget:
+		kind = respond.NoUpstream
+	case upstream.Loop:
+		kind = respond.Loop
+	}
+	return respond.Problem(kind, "", x.id)
+}

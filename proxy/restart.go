@@ -1,0 +1,32 @@
+package proxy
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/weir-proxy/weir/proxy/config"
+)
+
+// restartless returns an error that wraps ErrRestart and names the sections
+// that differ between two configurations and outlive a generation.
+func restartless(was, is *config.Config) error {
+	var sections []string
+	for _, s := range []struct {
+		name    string
+		was, is any
+	}{
+		{"listen", was.Listen, is.Listen},
+		{"admin", was.Admin, is.Admin},
+		{"store", was.Store, is.Store},
+		{"redis", was.Redis, is.Redis},
+	} {
+		if !reflect.DeepEqual(s.was, s.is) {
+			sections = append(sections, s.name)
+		}
+	}
+	if len(sections) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %s changed; restart weir, or undo that change", ErrRestart, strings.Join(sections, ", "))
+}

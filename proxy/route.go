@@ -1,0 +1,53 @@
+package proxy
+
+import (
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/respond"
+	"github.com/weir-proxy/weir/proxy/upstream"
+)
+
+// A route is what happens to the requests that match it. It is immutable.
+type route struct {
+	name  string
+	order int // in the files
+
+	// How it is matched; table.add fills these.
+	params     []string // names of the path's parameters, in order
+	depth      string
+	conditions int
+
+	limits   []*limit
+	windows  []*window
+	queries  bool     // some key is read from the query
+	hidden   []string // parameters of the path that are keys
+	quota    *respond.Quota
+	reject   respond.Reject
+	pool     *upstream.Pool
+	upgrades bool // WebSocket is allowed
+}
+
+// A limit is one entry under limits: of a route.
+type limit struct {
+	name      string
+	key       *key.Spec
+	windows   []int // of the route
+	mode      config.Mode
+	onFailure config.OnStoreFailure
+}
+
+// A window is one rate of a limit: what a claim asks for.
+type window struct {
+	of     *limit
+	policy int // index in the route's quota
+	limiter.Limit
+}
+
+// refusal is what metrics call it when l refuses.
+func (l *limit) refusal() string {
+	if l.mode == config.Shadow {
+		return shadowRefused
+	}
+	return refused
+}

@@ -1,0 +1,106 @@
+package proxy
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/weir-proxy/weir/proxy/config"
+)
+
+// A table finds the route of a request: the most specific one that matches, by
+// host, then path, then method, then number of header conditions, then order in
+// the file. It is immutable.
+type table struct {
+	exact    map[string]*site // by host
+	wildcard map[string]*site // "*.example.com" under ".example.com"
+	any      *site
+}
+
+// A site is the routes of one host, or of one pattern of hosts.
+type site struct{ shelves []*shelf }
+
+// A shelf is the routes of a site that share their method and their header
+// conditions. What remains to be compared is the path.
+type shelf struct {
+	method  string // "" is any
+	headers []condition
+	paths   paths
+}
+
+// A condition on a header field: it is there, or has this value.
+type condition struct{ name, value string } // value "*" is any
+
+// add puts a route into the table. An earlier route that matches exactly the
+// same requests stays.
+func (t *table) add(r *route, m config.Match) {
+	s := t.site(m.Host)
+	pattern, params := shape(m.Path)
+	r.params = params
+	r.depth = depth(pattern)
+	conditions := conditions(m.Headers)
+	r.conditions = len(conditions)
+	methods := m.Methods
+	if len(methods) == 0 {
+		methods = []string{""}
+	}
+	for _, method := range methods {
+		s.shelf(method, conditions).paths.add(pattern, r)
+	}
+}
+
+// site returns the site of a host pattern, made when it is new.
+func (t *table) site(host string) *site {
+	host = strings.ToLower(host)
+	if host == "" || host == "*" {
+		return t.any
+	}
+	sites, name := t.exact, host
+	if suffix, ok := strings.CutPrefix(host, "*"); ok {
+		sites, name = t.wildcard, suffix
+	}
+	if sites[name] == nil {
+		sites[name] = new(site)
+	}
+	return sites[name]
+}
+
+// shelf returns the shelf of a method and conditions, made when it is new.
+func (s *site) shelf(method string, headers []condition) *shelf {
+	for _, sh := range s.shelves {
+		if sh.method == method && slices.Equal(sh.headers, headers) {
+			return sh
+		}
+	}
+	sh := &shelf{method: method, headers: headers, paths: paths{exact: map[string]*route{}}}
+	s.shelves = append(s.shelves, sh)
+	return sh
+}
+
+// admits reports whether a request of this method with these fields may be
+// matched here.
+func (sh *shelf) admits(method string, header fields) bool {
+	if sh.method != "" && sh.method != method {
+		return false
+	}
+	for _, c := range sh.headers {
+		if !c.holds(header.Values(c.name)) {
+			return false
+		}
+	}
+	return true
+}
+
+func (c condition) holds(values []string) bool {
+	return len(values) > 0 && (c.value == "*" || slices.Contains(values, c.value))
+}
+
+func conditions(headers map[string]string) []condition {
+	var all []condition
+	for name, value := range headers {
+		all = append(all, condition{http.CanonicalHeaderKey(name), value})
+	}
+	slices.SortFunc(all, func(a, b condition) int { return cmp.Compare(a.name, b.name) })
+	return all
+}

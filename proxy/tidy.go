@@ -1,0 +1,146 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+)
+
+// errTarget says that a request's target can be read in more than one way, or
+// in none.
+var errTarget = errors.New("target not acceptable")
+
+// tidy brings the host and the path into the one spelling that is matched and
+// forwarded, so that no other spelling of a path goes round a limit.
+func tidy(x *exchange) error {
+	if !httpguts.ValidHostHeader(x.authority) {
+		return fmt.Errorf("%w: bad host", errTarget)
+	}
+	x.host = tidyHost(x.authority)
+	if x.target == "*" && x.method == "OPTIONS" {
+		x.path = x.target
+		return nil
+	}
+	path, err := tidyPath(x.target)
+	x.path = path
+	return err
+}
+
+// tidyHost is authority in lower case, without port and closing dot.
+func tidyHost(authority string) string {
+	host := authority
+	if i := strings.LastIndexByte(host, ':'); i >= 0 && !strings.HasSuffix(host, "]") { // not the end of [::1]
+		host = host[:i]
+	}
+	return strings.ToLower(strings.TrimSuffix(host, "."))
+}
+
+// tidyPath brings an escaped path into one spelling (RFC 3986 section 6.2.2):
+// what need not be escaped is not, what must be is in upper case, dot segments
+// are resolved, and doubled slashes are one. A path that servers read in
+// different ways has no such spelling and is an error: an escaped slash, a
+// backslash, a control character, a bad escape.
+func tidyPath(s string) (string, error) {
+	if s == "" || s[0] != '/' {
+		return "", fmt.Errorf("%w: a path begins with a slash", errTarget)
+	}
+	if isTidy(s) {
+		return s, nil
+	}
+	spelled, err := respell(s)
+	if err != nil {
+		return "", err
+	}
+	return resolve(spelled), nil
+}
+
+// isTidy tells the usual case apart without allocating: plain characters, no
+// empty or dot segments.
+func isTidy(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		if !literal(c) && c != '/' && c != ';' {
+			return false
+		}
+		if i > 0 && s[i-1] == '/' && (c == '/' || c == '.') {
+			return false
+		}
+	}
+	return true
+}
+
+// respell writes each byte of s in its one spelling.
+func respell(s string) (string, error) {
+	const hex = "0123456789ABCDEF"
+	var b strings.Builder
+	b.Grow(len(s))
+	for i := 0; i < len(s); i++ {
+		c, escaped := s[i], false
+		if c == '%' {
+			if i+2 >= len(s) || unhex(s[i+1]) > 15 || unhex(s[i+2]) > 15 {
+				return "", fmt.Errorf("%w: a %% in the path is not followed by two hexadecimal digits", errTarget)
+			}
+			c, escaped = unhex(s[i+1])<<4|unhex(s[i+2]), true
+			i += 2
+		}
+		switch {
+		case c < ' ' || c == 0x7f || c == '\\' || c == '/' && escaped:
+			return "", fmt.Errorf("%w: a slash that is escaped, a backslash or a control character in the path", errTarget)
+		case literal(c), c == '/', c == ';' && !escaped:
+			b.WriteByte(c)
+		default:
+			b.WriteByte('%')
+			b.WriteByte(hex[c>>4])
+			b.WriteByte(hex[c&15])
+		}
+	}
+	return b.String(), nil
+}
+
+// resolve drops empty segments and "." and goes up for "..", never above the
+// root. A slash at the end stays.
+func resolve(path string) string {
+	segments := strings.Split(path[1:], "/")
+	kept := segments[:0]
+	for i, s := range segments {
+		last := i == len(segments)-1
+		switch s {
+		case ".", "":
+		case "..":
+			kept = kept[:max(len(kept)-1, 0)]
+		default:
+			kept = append(kept, s)
+			continue
+		}
+		if last {
+			kept = append(kept, "")
+		}
+	}
+	return "/" + strings.Join(kept, "/")
+}
+
+// literal reports whether c stands for itself in a path segment: unreserved,
+// or a delimiter that no server reads otherwise when it is not escaped. The
+// semicolon is not among them: some servers cut a segment there.
+func literal(c byte) bool {
+	switch {
+	case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+		return true
+	}
+	return strings.IndexByte("-._~!$&'()*+,=:@", c) >= 0
+}
+
+// unhex is the value of a hexadecimal digit, more than 15 for anything else.
+func unhex(c byte) byte {
+	switch {
+	case '0' <= c && c <= '9':
+		return c - '0'
+	case 'a' <= c && c <= 'f':
+		return c - 'a' + 10
+	case 'A' <= c && c <= 'F':
+		return c - 'A' + 10
+	}
+	return 0xff
+}

@@ -1,3 +1,227 @@
 package config
 
-type file struct{}
+// The types of this file are the YAML as it is written: one struct a mapping,
+// in the order in which fields are best read. Tags say what a field is called,
+// whether it is required, what it may be, and its default; the decoder and the
+// JSON Schema both go by them. Comments become descriptions in the schema.
+
+// file is a whole config file. An included file may have keys, upstreams and
+// routes only.
+type file struct {
+	// Version of the format.
+	Version int `yaml:"version" jsonschema:"default=1,minimum=1,maximum=1"`
+	// Include names more files whose keys, upstreams and routes belong to this one, relative to this file; patterns with * are allowed.
+	Include list `yaml:"include"`
+	// Listen says where clients connect.
+	Listen listenForm `yaml:"listen"`
+	// Admin says where operators connect.
+	Admin adminForm `yaml:"admin"`
+	// Store is where counts live: in this process, or in a Redis that several proxies share.
+	Store string `yaml:"store" jsonschema:"default=memory,enum=memory,enum=redis"`
+	// Redis says how to reach the store when it is redis.
+	Redis redisForm `yaml:"redis"`
+	// ClientIP says whose word counts about where a request comes from.
+	ClientIP clientIPForm `yaml:"client_ip"`
+	// Privacy says what may leave the process.
+	Privacy privacyForm `yaml:"privacy"`
+	// Defaults are for limits that do not say otherwise.
+	Defaults defaultsForm `yaml:"defaults"`
+	// Keys are named ways to tell clients apart.
+	Keys map[string]*keyForm `yaml:"keys,omitempty"`
+	// Upstreams are named places where requests go.
+	Upstreams map[string]*upstreamForm `yaml:"upstreams,omitempty"`
+	// Routes say what happens to which requests; the most specific one wins.
+	Routes []*routeForm `yaml:"routes,omitempty"`
+}
+
+// listenForm says where clients connect.
+type listenForm struct {
+	// HTTP is the address for plain HTTP, host:port.
+	HTTP string `yaml:"http" jsonschema:"default=:8080"`
+}
+
+// adminForm says where operators connect.
+type adminForm struct {
+	// HTTP is the address of the admin listener, host:port.
+	HTTP string `yaml:"http" jsonschema:"default=127.0.0.1:9901"`
+	// Token is asked for as a bearer token. It may be empty on a loopback address only.
+	Token secret `yaml:"token" jsonschema:"default="`
+}
+
+// redisForm says how to reach Redis.
+type redisForm struct {
+	// Mode is how Redis is deployed.
+	Mode string `yaml:"mode" jsonschema:"default=single,enum=single"`
+	// Addrs are the servers, host:port.
+	Addrs list `yaml:"addrs" jsonschema:"default=127.0.0.1:6379"`
+	// Username for Redis 6 access lists.
+	Username string `yaml:"username" jsonschema:"default="`
+	// Password for Redis.
+	Password secret `yaml:"password" jsonschema:"default="`
+	// Prefix of every key, so that several Weirs can share one Redis.
+	Prefix string `yaml:"prefix" jsonschema:"default=weir"`
+	// Timeout is the longest that one decision may wait.
+	Timeout duration `yaml:"timeout" jsonschema:"default=50ms"`
+	// Breaker says when a failing Redis is left alone.
+	Breaker breakerForm `yaml:"breaker"`
+}
+
+// breakerForm says when a failing Redis is left alone.
+type breakerForm struct {
+	// After so many failures in a row Redis is not asked any more.
+	After int `yaml:"after" jsonschema:"default=5,minimum=1,maximum=1000000"`
+	// Rest is how long it is left alone then.
+	Rest duration `yaml:"rest" jsonschema:"default=2s"`
+}
+
+// clientIPForm says whose word counts about where a request comes from.
+type clientIPForm struct {
+	// TrustedProxies are the networks whose header is believed.
+	TrustedProxies list `yaml:"trusted_proxies"`
+	// Header in which trusted proxies name the client.
+	Header string `yaml:"header" jsonschema:"default=X-Forwarded-For"`
+	// IPv6Prefix is how many bits of an IPv6 address make one client.
+	IPv6Prefix int `yaml:"ipv6_prefix" jsonschema:"default=64,minimum=1,maximum=128"`
+}
+
+// privacyForm says what may leave the process.
+type privacyForm struct {
+	// HashSecret makes keys leave the process only as HMAC-SHA256 under it.
+	HashSecret secret `yaml:"hash_secret" jsonschema:"default="`
+}
+
+// defaultsForm is for limits that do not say otherwise.
+type defaultsForm struct {
+	// Mode: enforce answers refusals, shadow only counts them, off asks no limit.
+	Mode string `yaml:"mode" jsonschema:"default=enforce,enum=enforce,enum=shadow,enum=off"`
+	// OnStoreFailure is what happens when the store cannot answer: local counts this process's share in memory.
+	OnStoreFailure string `yaml:"on_store_failure" jsonschema:"default=local,enum=allow,enum=deny,enum=local"`
+	// Headers is the style in which clients are told about limits.
+	Headers string `yaml:"headers" jsonschema:"default=ietf,enum=ietf,enum=x-ratelimit,enum=none"`
+	// Expose says whether clients may learn of a limit.
+	Expose bool `yaml:"expose" jsonschema:"default=true"`
+}
+
+// keyForm says how to make a key: where its text comes from, or which keys it
+// is joined of.
+type keyForm struct {
+	// Text is the short form: an origin, or in a limit the name of a key.
+	Text string `yaml:"-"`
+
+	// From is where the text comes from: header:NAME, query:NAME, path:NAME, client_ip or global.
+	From string `yaml:"from,omitempty"`
+	// Join makes one key of several, each a key's name or an origin.
+	Join list `yaml:"join,omitempty"`
+	// Normalize brings different spellings into one form: trim, lower, digits.
+	Normalize *normalForm `yaml:"normalize,omitempty"`
+	// OnMissing is what happens to a request without the key; reject when not given.
+	OnMissing *missingForm `yaml:"on_missing,omitempty"`
+}
+
+// normalForm lists steps, in the order they are taken.
+type normalForm struct {
+	// As is one step or several.
+	As list `yaml:"as" jsonschema:"required,enum=trim,enum=lower,enum=digits"`
+}
+
+// missingForm says what happens to a request without the key.
+type missingForm struct {
+	// Policy is the short form.
+	Policy string `yaml:"-" jsonschema:"enum=reject,enum=skip,enum=shared"`
+
+	// Use another key instead: its name or an origin.
+	Use string `yaml:"use" jsonschema:"required"`
+}
+
+// upstreamForm is where requests go.
+type upstreamForm struct {
+	// Text is the short form: echo, or a URL.
+	Text string `yaml:"-"`
+
+	// Targets are the servers.
+	Targets []*targetForm `yaml:"targets" jsonschema:"required,minItems=1"`
+	// Timeouts bound the waiting for them.
+	Timeouts timeoutsForm `yaml:"timeouts"`
+}
+
+// targetForm is one server of an upstream.
+type targetForm struct {
+	// URL of the server: http or https, host, perhaps a port.
+	URL string `yaml:"url" jsonschema:"required"`
+	// Weight is its share of the requests.
+	Weight int `yaml:"weight" jsonschema:"default=1,minimum=1,maximum=1000"`
+}
+
+// timeoutsForm bounds the waiting for an upstream.
+type timeoutsForm struct {
+	// Connect is how long a connection may take to stand.
+	Connect duration `yaml:"connect" jsonschema:"default=2s"`
+	// Response is how long the response's header may take after the request was sent.
+	Response duration `yaml:"response" jsonschema:"default=30s"`
+}
+
+// routeForm is what happens to the requests that match.
+type routeForm struct {
+	// Name of the route in logs, metrics and the store; made of the path when not given.
+	Name string `yaml:"name,omitempty" jsonschema:"pattern=^[A-Za-z][A-Za-z0-9_.-]*$"`
+	// Match says which requests the route is for.
+	Match matchForm `yaml:"match" jsonschema:"required"`
+	// Upstream is the name of an upstream, or a URL, or echo.
+	Upstream string `yaml:"upstream" jsonschema:"required"`
+	// WebSocket says whether upgrades to websocket are forwarded; what flows then is not limited.
+	WebSocket bool `yaml:"websocket" jsonschema:"default=false"`
+	// Limits are all asked in one step: all grant, or nothing is taken.
+	Limits []*limitForm `yaml:"limits,omitempty"`
+	// Reject is the answer when a limit refuses.
+	Reject rejectForm `yaml:"reject"`
+}
+
+// matchForm says which requests a route is for.
+type matchForm struct {
+	// Methods are one or several, in capitals; all when not given.
+	Methods list `yaml:"methods,omitempty" jsonschema:"enum=GET,enum=HEAD,enum=POST,enum=PUT,enum=PATCH,enum=DELETE,enum=OPTIONS,enum=TRACE,enum=QUERY"`
+	// Host is exact or *.example.com; all when not given.
+	Host string `yaml:"host,omitempty"`
+	// Path is exact, or has {parameters}, {parameters:regexp}, or ends with /*.
+	Path string `yaml:"path" jsonschema:"required,pattern=^/"`
+	// Headers that the request must have: the value, or * for any.
+	Headers map[string]*string `yaml:"headers,omitempty"`
+}
+
+// limitForm is one promise to each key.
+type limitForm struct {
+	// Name of the limit in answers, metrics and the store; that of the key when not given.
+	Name string `yaml:"name,omitempty" jsonschema:"pattern=^[A-Za-z][A-Za-z0-9_.-]*$"`
+	// Key says who is counted: the name of a key, an origin such as header:X-Phone, or a key written in place.
+	Key *keyForm `yaml:"key" jsonschema:"required"`
+	// Rate is COUNT/WINDOW: 1/60s, 5/1h, 1000/1d.
+	Rate string `yaml:"rate,omitempty" jsonschema:"pattern=^\\s*[0-9]+/([0-9]+(ms|s|m|h|d|w|y))+\\s*$"`
+	// Rates are several at once, of different windows.
+	Rates list `yaml:"rates,omitempty" jsonschema:"pattern=^\\s*[0-9]+/([0-9]+(ms|s|m|h|d|w|y))+\\s*$"`
+	// Algorithm that keeps the rates: token_bucket allows no more than COUNT in any WINDOW.
+	Algorithm string `yaml:"algorithm" jsonschema:"default=token_bucket,enum=token_bucket"`
+	// Mode of this limit; that of defaults when not given.
+	Mode string `yaml:"mode,omitempty" jsonschema:"enum=enforce,enum=shadow,enum=off"`
+	// OnStoreFailure of this limit; that of defaults when not given.
+	OnStoreFailure string `yaml:"on_store_failure,omitempty" jsonschema:"enum=allow,enum=deny,enum=local"`
+	// Expose says whether clients may learn of this limit; that of defaults when not given.
+	Expose *bool `yaml:"expose,omitempty"`
+}
+
+// rejectForm is the answer when a limit refuses.
+type rejectForm struct {
+	// Status of the answer.
+	Status int `yaml:"status" jsonschema:"default=429,minimum=400,maximum=599"`
+	// Detail is a sentence for people; {retry_after} stands for seconds.
+	Detail string `yaml:"detail" jsonschema:"default=Too many requests. Try again in {retry_after} s."`
+}
+
+// A shorthand has a short form: whatever is not a mapping is decoded into the
+// field that short names.
+type shorthand interface{ short() string }
+
+func (*keyForm) short() string      { return "Text" }
+func (*normalForm) short() string   { return "As" }
+func (*missingForm) short() string  { return "Policy" }
+func (*upstreamForm) short() string { return "Text" }
+func (*targetForm) short() string   { return "URL" }

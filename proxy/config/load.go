@@ -1,7 +1,139 @@
 package config
 
-// Load reads the file at path and what it includes, with the environment of
-// the process. It returns a whole *Config or Problems.
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"hash"
+	"io"
+	"io/fs"
+	"os"
+	"reflect"
+)
+
+// maxSize is how long a file may be, in bytes.
+const maxSize = 8 << 20
+
+// An Env looks up a variable of the environment, as os.LookupEnv does.
+type Env func(name string) (value string, set bool)
+
+// Load reads the file at path and the files that it includes, and fills in the
+// environment of the process. It returns a whole Config or Problems. A file that
+// cannot be read is a problem too.
 func Load(path string) (*Config, error) {
-	return nil, Problems{{Position: Position{File: path}, What: "cannot be read"}}
+	r := newReading(os.LookupEnv)
+	main := r.open(path, "")
+	if main == nil {
+		return nil, r.failed()
+	}
+	r.include(path, main)
+	return r.compile(main)
 }
+
+// Parse is Load for a file already read, called name in problems. It reads no
+// other file: include is a problem.
+func Parse(name string, data []byte, env Env) (*Config, error) {
+	r := newReading(env)
+	main := r.read(name, "", data)
+	if main == nil {
+		return nil, r.failed()
+	}
+	if len(main.Include) > 0 {
+		r.wrong(&main.Include, "cannot include files from here", "write all into one file")
+	}
+	return r.compile(main)
+}
+
+// A reading is what is learned while files are read: once for one Config.
+type reading struct {
+	env      Env
+	hash     hash.Hash
+	files    []string
+	globs    []string
+	problems []Problem
+	warnings []Problem
+	places   map[any]place // of decoded fields, by pointer to the field
+}
+
+func newReading(env Env) *reading {
+	return &reading{env: env, hash: sha256.New(), places: map[any]place{}}
+}
+
+// add notes a problem at p.
+func (r *reading) add(p place, what, instead string) {
+	r.problems = append(r.problems, Problem{p.Position, p.path, what, instead})
+}
+
+// wrong notes a problem with the value of the field that pointer points to.
+func (r *reading) wrong(pointer any, what, instead string) {
+	r.add(r.places[pointer], what, instead)
+}
+
+// misnamed notes a problem with the name before a value.
+func (r *reading) misnamed(pointer any, what, instead string) {
+	p := r.places[pointer]
+	if p.key != nil {
+		p.Line, p.Column = p.key.Line, p.key.Column
+	}
+	r.add(p, what, instead)
+}
+
+// warn notes what is allowed but hardly meant.
+func (r *reading) warn(pointer any, what, instead string) {
+	p := r.places[pointer]
+	r.warnings = append(r.warnings, Problem{p.Position, p.path, what, instead})
+}
+
+// failed is all problems, in order.
+func (r *reading) failed() Problems { return arrange(r.problems, r.files) }
+
+// open reads the file at path; id is what its content counts under in the hash.
+// It returns nil if nothing could be made of the file.
+func (r *reading) open(path, id string) *file {
+	data, err := readFile(path)
+	if err != nil {
+		r.files = append(r.files, path)
+		r.add(place{Position: Position{File: path}}, "cannot be read: "+err.Error(), "name a file that Weir may read")
+		return nil
+	}
+	return r.read(path, id, data)
+}
+
+func readFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		if pe := (*fs.PathError)(nil); errors.As(err, &pe) {
+			err = pe.Err
+		}
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxSize+1))
+	if pe := (*fs.PathError)(nil); errors.As(err, &pe) {
+		err = pe.Err
+	}
+	return data, err
+}
+
+// read decodes the content of one file. It returns nil if that is no YAML.
+func (r *reading) read(name, id string, data []byte) *file {
+	r.files = append(r.files, name)
+	for _, part := range [][]byte{[]byte(id), data} {
+		var length [8]byte
+		binary.BigEndian.PutUint64(length[:], uint64(len(part)))
+		r.hash.Write(length[:])
+		r.hash.Write(part)
+	}
+	d := &decoder{reading: r, file: name, left: maxValues}
+	root := d.parse(data)
+	if root == nil {
+		return nil
+	}
+	form := &file{}
+	d.value(root, place{}, reflect.ValueOf(form).Elem(), tag{})
+	return form
+}
+
+// sum is the hash of all that was read.
+func (r *reading) sum() string { return hex.EncodeToString(r.hash.Sum(nil)) }

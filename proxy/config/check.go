@@ -1,0 +1,136 @@
+package config
+
+import (
+	"net/http"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/net/http/httpguts"
+)
+
+// tokenSafe is what names are made of, so that they fit into headers, metrics and
+// keys of a store.
+var tokenSafe = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]*$`)
+
+// compile turns what was written into a Config, or says all that is wrong.
+func (r *reading) compile(f *file) (*Config, error) {
+	c := &Config{
+		Version:  f.Version,
+		Listen:   Listen{HTTP: f.Listen.HTTP},
+		Admin:    Admin{HTTP: f.Admin.HTTP, Token: string(f.Admin.Token)},
+		Store:    Store(f.Store),
+		Redis:    r.redis(&f.Redis),
+		ClientIP: r.clientIP(&f.ClientIP),
+		Privacy:  r.privacy(&f.Privacy),
+		Defaults: Defaults{
+			Mode:           Mode(f.Defaults.Mode),
+			OnStoreFailure: OnStoreFailure(f.Defaults.OnStoreFailure),
+			Headers:        Headers(f.Defaults.Headers),
+			Expose:         f.Defaults.Expose,
+		},
+		form: f,
+	}
+	r.listeners(f)
+	keys := newKeys(r, f.Keys)
+	c.Keys = keys.all()
+	upstreams := newUpstreams(r, f.Upstreams)
+	c.Upstreams = upstreams.byName
+	c.Routes = (&routes{reading: r, keys: keys, upstreams: upstreams, defaults: f.Defaults}).all(f.Routes)
+	if len(f.Routes) == 0 && len(r.problems) == 0 {
+		r.wrong(f, "there are no routes", "write routes: with at least one match and upstream")
+	}
+	if len(r.problems) > 0 {
+		return nil, r.failed()
+	}
+	c.Hash, c.Files, c.Globs = r.sum(), r.files, r.globs
+	c.Warnings = arrange(r.warnings, r.files)
+	return c, nil
+}
+
+func (r *reading) redis(f *redisForm) Redis {
+	for i := range f.Addrs {
+		if a := r.address(&f.Addrs[i], f.Addrs[i]); a.port == "0" {
+			r.wrong(&f.Addrs[i], "has port 0", "write the port that Redis listens on, for example 6379")
+		}
+	}
+	if len(f.Addrs) != 1 && r.sound(&f.Addrs) {
+		r.wrong(&f.Addrs, "mode single wants exactly one address", "name one server")
+	}
+	r.token(&f.Prefix, f.Prefix)
+	return Redis{
+		Mode:     RedisMode(f.Mode),
+		Addrs:    f.Addrs,
+		Username: f.Username,
+		Password: string(f.Password),
+		Prefix:   f.Prefix,
+		Timeout:  time.Duration(f.Timeout),
+		Breaker:  Breaker{After: f.Breaker.After, Rest: time.Duration(f.Breaker.Rest)},
+	}
+}
+
+func (r *reading) clientIP(f *clientIPForm) ClientIP {
+	c := ClientIP{Header: http.CanonicalHeaderKey(f.Header), IPv6Prefix: f.IPv6Prefix}
+	if f.Header != "" && !httpguts.ValidHeaderFieldName(f.Header) {
+		r.wrong(&f.Header, "not the name of a header", "write for example X-Forwarded-For")
+	}
+	for i := range f.TrustedProxies {
+		if p, ok := r.network(&f.TrustedProxies[i]); ok {
+			c.TrustedProxies = append(c.TrustedProxies, p)
+		}
+	}
+	return c
+}
+
+// network reads 10.0.0.0/8, fd00::/8 or a single address.
+func (r *reading) network(text *string) (netip.Prefix, bool) {
+	if *text == "" {
+		return netip.Prefix{}, false
+	}
+	if a, err := netip.ParseAddr(*text); err == nil && a.Zone() == "" {
+		return netip.PrefixFrom(a.Unmap(), a.Unmap().BitLen()), true
+	}
+	p, err := netip.ParsePrefix(*text)
+	switch {
+	case err != nil:
+		r.wrong(text, quote(*text)+" is not a network", "write for example 10.0.0.0/8, fd00::/8 or 192.0.2.1")
+		return p, false
+	case p.Addr().Is4In6():
+		r.wrong(text, quote(*text)+" is IPv4 written as IPv6", "write it as IPv4, for example 10.0.0.0/8")
+		return p, false
+	case p != p.Masked():
+		r.wrong(text, quote(*text)+" has bits behind its length", "write "+p.Masked().String()+", or "+p.Addr().String()+" for the one address")
+		return p, false
+	case p.Bits() == 0:
+		r.warn(text, "everybody is trusted to say who they are", "name the networks of your own proxies")
+	}
+	return p, true
+}
+
+func (r *reading) privacy(f *privacyForm) Privacy {
+	if n := len(f.HashSecret); n > 0 && n < 16 {
+		r.warn(&f.HashSecret, "the secret is short enough to be guessed", "use 16 characters or more, made at random")
+	}
+	return Privacy{HashSecret: string(f.HashSecret)}
+}
+
+// token notes a problem if text is not token-safe, and reports whether it is.
+// An empty text is a problem already.
+func (r *reading) token(pointer any, text string) bool {
+	if text != "" && !tokenSafe.MatchString(text) {
+		r.wrong(pointer, quote(text)+" is no name", "begin with a letter and go on with letters, digits, _ . or -")
+		return false
+	}
+	return text != ""
+}
+
+// sound reports whether nothing is wrong with the value at pointer so far.
+func (r *reading) sound(pointer any) bool {
+	p := r.places[pointer]
+	return !slices.ContainsFunc(r.problems, func(q Problem) bool {
+		below, under := strings.CutPrefix(q.Path, p.path)
+		return q.Position == p.Position || q.File == p.File && under && (below == "" || strings.ContainsAny(below[:1], ".["))
+	})
+}

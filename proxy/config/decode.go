@@ -1,0 +1,274 @@
+package config
+
+import (
+	"reflect"
+	"strconv"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// maxValues bounds how many values one file may hold once its aliases are
+// followed, so that a short file cannot ask for endless work.
+const maxValues = 2_000_000
+
+// A decoder turns the nodes of one file into forms. It goes on after a problem,
+// so that all are found at once.
+type decoder struct {
+	*reading
+	file string
+	left int // values that may still be decoded
+}
+
+// A place is where the value of a field stands.
+type place struct {
+	Position
+	key  *yaml.Node // the name before the value; nil in a list
+	path string
+}
+
+// value decodes n into v, which must be addressable, and remembers its place
+// under the pointer to v.
+func (d *decoder) value(n *yaml.Node, p place, v reflect.Value, t tag) {
+	p.Position = d.at(n)
+	d.places[v.Addr().Interface()] = p
+	if d.left--; d.left < 0 {
+		if d.left == -1 {
+			d.add(p, "more values than a config may have", "use fewer aliases")
+		}
+		return
+	}
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	if n.Style&yaml.TaggedStyle != 0 {
+		d.add(p, "has the tag "+n.Tag, "write the value without a tag")
+		return
+	}
+	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" {
+		d.add(p, "has no value", "give it one, or leave it out")
+		return
+	}
+	if v.Kind() == reflect.Pointer {
+		v.Set(reflect.New(v.Type().Elem()))
+		v = v.Elem()
+		d.places[v.Addr().Interface()] = p
+	}
+	if s, ok := v.Addr().Interface().(shorthand); ok && n.Kind != yaml.MappingNode {
+		field, _ := v.Type().FieldByName(s.short())
+		d.value(n, p, v.FieldByIndex(field.Index), tagOf(v.Type(), field))
+		d.absent(p, v, nil)
+		return
+	}
+	d.kind(n, p, v, t)
+}
+
+// kind decodes n by the type of v.
+func (d *decoder) kind(n *yaml.Node, p place, v reflect.Value, t tag) {
+	switch v.Interface().(type) {
+	case duration:
+		d.duration(n, p, v)
+		return
+	case list:
+		d.list(n, p, v, t)
+		return
+	}
+	switch v.Kind() {
+	case reflect.String:
+		d.text(n, p, v, t)
+	case reflect.Int:
+		d.number(n, p, v, t)
+	case reflect.Bool:
+		d.boolean(n, p, v)
+	case reflect.Slice:
+		d.slice(n, p, v)
+	case reflect.Map:
+		d.mapping(n, p, v)
+	case reflect.Struct:
+		d.fields(n, p, v)
+	}
+}
+
+// fields decodes a mapping into a struct.
+func (d *decoder) fields(n *yaml.Node, p place, v reflect.Value) {
+	if n.Kind != yaml.MappingNode {
+		d.add(p, "want a mapping, got "+kindName(n), "write "+strings.Join(fieldNames(v.Type()), ", ")+" below it, each with a colon")
+		d.absent(p, v, nil)
+		return
+	}
+	seen := map[string]bool{}
+	for _, pair := range d.pairs(n, p) {
+		name := pair.key.Value
+		seen[name] = true
+		at := place{Position: d.at(pair.key), key: pair.key, path: join(p.path, name)}
+		if instead, ok := notBuilt(v.Type(), name); ok {
+			d.add(at, "not built yet", instead)
+			continue
+		}
+		index, ok := fieldIndex(v.Type(), name)
+		if !ok {
+			at.path = p.path
+			d.add(at, "unknown field "+strconv.Quote(name), suggest(name, fieldNames(v.Type())))
+			continue
+		}
+		d.value(pair.value, at, v.Field(index), tagOf(v.Type(), v.Type().Field(index)))
+	}
+	d.absent(p, v, seen)
+}
+
+// absent gives the fields that were not seen their defaults, and says which of
+// them are required. A nil seen means the short form: nothing is required.
+func (r *reading) absent(p place, v reflect.Value, seen map[string]bool) {
+	if v.Kind() != reflect.Struct {
+		return
+	}
+	for i := range v.NumField() {
+		field := v.Type().Field(i)
+		name := fieldName(field)
+		if name == "" || seen[name] {
+			continue
+		}
+		f, t := v.Field(i), tagOf(v.Type(), field)
+		at := place{Position: p.Position, path: join(p.path, name)}
+		if _, ok := r.places[f.Addr().Interface()]; ok {
+			continue // the short form has filled it
+		}
+		r.places[f.Addr().Interface()] = at
+		switch {
+		case t.required && seen != nil:
+			r.add(p, "has no "+name, "write "+name+": below it")
+		case f.Kind() == reflect.Struct:
+			r.absent(at, f, nil)
+		case t.standard != nil:
+			setDefault(f, *t.standard)
+		}
+	}
+}
+
+// slice decodes a list of mappings.
+func (d *decoder) slice(n *yaml.Node, p place, v reflect.Value) {
+	if n.Kind != yaml.SequenceNode {
+		d.add(p, "want a list, got "+kindName(n), `start each entry with "- "`)
+		return
+	}
+	v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
+	for i, c := range n.Content {
+		d.value(c, place{path: p.path + "[" + strconv.Itoa(i) + "]"}, v.Index(i), tag{})
+	}
+}
+
+// mapping decodes a mapping whose names are free.
+func (d *decoder) mapping(n *yaml.Node, p place, v reflect.Value) {
+	if n.Kind != yaml.MappingNode {
+		d.add(p, "want a mapping, got "+kindName(n), "write NAME: VALUE below it")
+		return
+	}
+	v.Set(reflect.MakeMap(v.Type()))
+	for _, pair := range d.pairs(n, p) {
+		elem := reflect.New(v.Type().Elem()).Elem()
+		name := pair.key.Value
+		at := place{key: pair.key, path: join(p.path, name)}
+		d.value(pair.value, at, elem, tag{})
+		if !elem.IsNil() {
+			v.SetMapIndex(reflect.ValueOf(name), elem)
+		}
+	}
+}
+
+// A pair is a name and a value of a mapping.
+type pair struct{ key, value *yaml.Node }
+
+// pairs are those of the mapping n. Those of its merge keys (<<) follow, except
+// the ones that n has itself.
+func (d *decoder) pairs(n *yaml.Node, p place) []pair {
+	var pairs []pair
+	var merged []*yaml.Node
+	first := map[string]int{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		at := place{Position: d.at(key), path: p.path}
+		switch line, doubled := first[key.Value]; {
+		case key.Kind == yaml.ScalarNode && key.ShortTag() == "!!merge":
+			merged = append(merged, value)
+		case key.Kind != yaml.ScalarNode || key.ShortTag() != "!!str":
+			d.add(at, "a name must be text", "put it in quotes")
+		case doubled:
+			d.add(at, strconv.Quote(key.Value)+" is given twice, first on line "+strconv.Itoa(line), "keep one")
+		default:
+			first[key.Value] = key.Line
+			pairs = append(pairs, pair{key, value})
+		}
+	}
+	for _, m := range merged {
+		for _, pair := range d.merge(m, p) {
+			if _, own := first[pair.key.Value]; !own {
+				first[pair.key.Value] = pair.key.Line
+				pairs = append(pairs, pair)
+			}
+		}
+	}
+	return pairs
+}
+
+// merge is what a merge key brings: the pairs of one mapping or of several, of
+// which the earlier win. Merge keys in a merged mapping are not followed.
+func (d *decoder) merge(n *yaml.Node, p place) []pair {
+	sources := []*yaml.Node{n}
+	if n.Kind == yaml.SequenceNode {
+		sources = n.Content
+	}
+	var pairs []pair
+	for _, s := range sources {
+		at := place{Position: d.at(s), path: p.path}
+		if s.Kind == yaml.AliasNode {
+			s = s.Alias
+		}
+		if s.Kind != yaml.MappingNode {
+			d.add(at, "<< wants a mapping, got "+kindName(s), "write <<: *NAME of a mapping")
+			continue
+		}
+		for i := 0; i+1 < len(s.Content); i += 2 {
+			if d.left--; d.left < 0 {
+				return pairs // value says so
+			}
+			if s.Content[i].ShortTag() == "!!merge" {
+				d.add(at, "what is merged merges itself", "merge both: <<: [*A, *B]")
+				continue
+			}
+			pairs = append(pairs, pair{s.Content[i], s.Content[i+1]})
+		}
+	}
+	return pairs
+}
+
+// at is where n stands.
+func (d *decoder) at(n *yaml.Node) Position {
+	return Position{File: d.file, Line: n.Line, Column: n.Column}
+}
+
+// join adds a name to the path of a field.
+func join(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
+// kindName is what n is, in the words of an operator.
+func kindName(n *yaml.Node) string {
+	switch n.Kind {
+	case yaml.SequenceNode:
+		return "a list"
+	case yaml.MappingNode:
+		return "a mapping"
+	}
+	switch n.ShortTag() {
+	case "!!int", "!!float":
+		return "a number"
+	case "!!bool":
+		return "true or false"
+	case "!!timestamp":
+		return "a date"
+	}
+	return "text"
+}

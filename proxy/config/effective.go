@@ -1,0 +1,72 @@
+package config
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// Effective is the config as YAML with every default filled in and included
+// files taken in. Secrets are hidden. Loading it gives the same config, but for
+// the secrets.
+func (c *Config) Effective() ([]byte, error) {
+	form := *c.form
+	form.Include = list{}
+	var root yaml.Node
+	if err := root.Encode(&form); err != nil {
+		return nil, fmt.Errorf("encode config: %w", err)
+	}
+	protect(&root)
+	var b bytes.Buffer
+	encoder := yaml.NewEncoder(&b)
+	encoder.SetIndent(2)
+	if err := encoder.Encode(&root); err != nil {
+		return nil, fmt.Errorf("encode config: %w", err)
+	}
+	return b.Bytes(), nil
+}
+
+// protect doubles the dollars of values, so that they are read back as they are.
+func protect(n *yaml.Node) {
+	if n.Kind == yaml.ScalarNode && strings.Contains(n.Value, "$") {
+		n.Value = strings.ReplaceAll(n.Value, "$", "$$")
+		n.Style = yaml.DoubleQuotedStyle
+	}
+	for i, c := range n.Content {
+		if n.Kind != yaml.MappingNode || i%2 == 1 {
+			protect(c)
+		}
+	}
+}
+
+// MarshalYAML writes the short form if that was written.
+func (k *keyForm) MarshalYAML() (any, error) {
+	if k.Text != "" {
+		return k.Text, nil
+	}
+	type full keyForm
+	return (*full)(k), nil
+}
+
+// MarshalYAML writes the steps alone.
+func (n *normalForm) MarshalYAML() (any, error) { return n.As, nil }
+
+// MarshalYAML writes the short form if that was written.
+func (m *missingForm) MarshalYAML() (any, error) {
+	if m.Policy != "" {
+		return m.Policy, nil
+	}
+	type full missingForm
+	return (*full)(m), nil
+}
+
+// MarshalYAML writes the short form if that was written.
+func (u *upstreamForm) MarshalYAML() (any, error) {
+	if u.Text != "" {
+		return u.Text, nil
+	}
+	type full upstreamForm
+	return (*full)(u), nil
+}

@@ -1,0 +1,76 @@
+package config
+
+import (
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"strings"
+)
+
+// include adds the keys, upstreams and routes of the files that main includes.
+func (r *reading) include(path string, main *file) {
+	read := map[string]bool{filepath.Clean(path): true}
+	dir := filepath.Dir(path)
+	for i := range main.Include {
+		pattern := main.Include[i]
+		if pattern == "" {
+			continue // a problem already
+		}
+		if !filepath.IsAbs(pattern) {
+			pattern = filepath.Join(dir, pattern)
+		}
+		r.globs = append(r.globs, pattern)
+		matches, err := filepath.Glob(pattern)
+		switch {
+		case err != nil:
+			r.wrong(&main.Include[i], "not a pattern", `write for example "conf.d/*.yaml"`)
+		case len(matches) == 0 && !strings.ContainsAny(pattern, "*?["):
+			r.wrong(&main.Include[i], "there is no such file", "name a file that exists, or a pattern with *")
+		}
+		for _, match := range matches {
+			if read[match] {
+				continue
+			}
+			read[match] = true
+			id, err := filepath.Rel(dir, match)
+			if err != nil {
+				id = match
+			}
+			if part := r.open(match, id); part != nil {
+				r.merge(main, part)
+			}
+		}
+	}
+}
+
+// merge adds what an included file has to main.
+func (r *reading) merge(main, part *file) {
+	v := reflect.ValueOf(part).Elem()
+	for i := range v.NumField() {
+		switch name := fieldName(v.Type().Field(i)); name {
+		case "keys", "upstreams", "routes":
+		default:
+			if pointer := v.Field(i).Addr().Interface(); r.places[pointer].key != nil {
+				r.misnamed(pointer, "has no place in an included file", "move it to "+r.files[0])
+			}
+		}
+	}
+	add(r, &main.Keys, part.Keys)
+	add(r, &main.Upstreams, part.Upstreams)
+	main.Routes = append(main.Routes, part.Routes...)
+}
+
+// add adds the entries of part to all; a name may stand in one file only.
+func add[T any](r *reading, all *map[string]*T, part map[string]*T) {
+	if *all == nil {
+		*all = map[string]*T{}
+	}
+	for name, v := range part {
+		if first, ok := (*all)[name]; ok {
+			at := r.places[first]
+			r.misnamed(v, fmt.Sprintf("%q is given twice, first at %s", name, at.Position), "give one of them another name")
+			continue
+		}
+		(*all)[name] = v
+	}
+}

@@ -1,0 +1,16 @@
+package config
+
+import (
+	"bytes"
+	_ "embed"
+)
+
+//go:generate go test -run TestSchema_HasNotDrifted -update .
+
+//go:embed schema.json
+var schema []byte
+
+// Schema is the JSON Schema of a config file, for editors. It is a copy. What
+// Load accepts is valid under it, save that a variable may stand in a text that
+// the schema wants to be of some form; what is valid may still be refused.
+func Schema() []byte { return bytes.Clone(schema) }

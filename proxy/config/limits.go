@@ -1,0 +1,117 @@
+package config
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/weir-proxy/weir/limiter"
+)
+
+// limits makes the limits of one route.
+type limits struct {
+	*routes
+	route  string
+	params []string // of the route's path
+}
+
+func (l *limits) all(forms []*limitForm) []*Limit {
+	var made []*Limit
+	l.name(forms)
+	for _, f := range forms {
+		if f == nil {
+			continue // a problem already
+		}
+		f.Mode = cmp.Or(f.Mode, l.defaults.Mode)
+		f.OnStoreFailure = cmp.Or(f.OnStoreFailure, l.defaults.OnStoreFailure)
+		if f.Expose == nil {
+			f.Expose = &l.defaults.Expose
+		}
+		limit := &Limit{
+			Name:           f.Name,
+			Rates:          l.rates(f),
+			Algorithm:      limiter.TokenBucket,
+			Mode:           Mode(f.Mode),
+			OnStoreFailure: OnStoreFailure(f.OnStoreFailure),
+			Expose:         *f.Expose,
+			Position:       l.places[f].Position,
+		}
+		if f.Key != nil {
+			limit.Key = l.keys.use(f.Key)
+			for _, name := range params(limit.Key) {
+				if !slices.Contains(l.params, name) {
+					l.wrong(f.Key, "the key is read from path:"+name+", but the route's path has no {"+name+"}", "write {"+name+"} where it stands in match.path")
+				}
+			}
+		}
+		made = append(made, limit)
+	}
+	return made
+}
+
+// name gives each limit without a name that of its key.
+func (l *limits) name(forms []*limitForm) {
+	taken := map[string]bool{}
+	for _, f := range forms {
+		if f == nil || !l.token(&f.Name, f.Name) {
+			continue
+		}
+		if taken[f.Name] {
+			l.wrong(&f.Name, "two limits of this route are called "+f.Name, "give one of them another name")
+		}
+		taken[f.Name] = true
+	}
+	for _, f := range forms {
+		if f == nil || f.Name != "" || f.Key == nil {
+			continue
+		}
+		base := tokenOf(cmp.Or(f.Key.Text, f.Key.From, strings.Join(f.Key.Join, "-")), "limit")
+		name := base
+		for i := 2; taken[name]; i++ {
+			name = base + "-" + strconv.Itoa(i)
+		}
+		if name != base {
+			l.warn(f, "has no name and is called "+name+" for its place among the limits on this key", "give it a name, so that its counts stay its own when limits are added")
+		}
+		f.Name, taken[name] = name, true
+	}
+}
+
+// rates reads rate or rates.
+func (l *limits) rates(f *limitForm) []limiter.Rate {
+	var made []limiter.Rate
+	one, several := l.given(&f.Rate), l.given(&f.Rates)
+	switch {
+	case one && several:
+		l.wrong(&f.Rate, "has both rate and rates", "write all of them under rates")
+	case !one && !several:
+		l.wrong(f, "has no rate", "write rate: COUNT/WINDOW, for example 5/1m")
+	case several && len(f.Rates) == 0 && l.sound(&f.Rates):
+		l.wrong(&f.Rates, "there is no rate", "write for example [5/1m, 20/1h]")
+	}
+	texts := []*string{&f.Rate}
+	for i := range f.Rates {
+		texts = append(texts, &f.Rates[i])
+	}
+	for _, text := range texts {
+		if *text == "" {
+			continue // absent, or a problem already
+		}
+		rate, err := limiter.ParseRate(*text)
+		if err != nil {
+			what, instead, _ := strings.Cut(err.Error(), "; ")
+			l.wrong(text, what, instead)
+			continue
+		}
+		if i := slices.IndexFunc(made, func(r limiter.Rate) bool { return r.Window == rate.Window }); i >= 0 {
+			l.wrong(text, rate.String()+" has the same window as "+made[i].String(), "keep the smaller one")
+			continue
+		}
+		made = append(made, rate)
+	}
+	return made
+}
+
+// given reports whether a field is written, be it wrong.
+func (r *reading) given(pointer any) bool { return r.places[pointer].key != nil }

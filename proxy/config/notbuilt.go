@@ -1,0 +1,91 @@
+package config
+
+import (
+	"reflect"
+	"strings"
+)
+
+// planned names what Weir will have and has not, and what to do instead: fields
+// as FORM.FIELD, and values as FORM.FIELD=VALUE or, for the beginning of one,
+// FORM.FIELD=BEGINNING:. A line is taken out when its field is built.
+const planned = `
+file.lists                  | let the limits decide alone
+file.reload                 | reload with SIGHUP or POST /reload
+listenForm.https            | end TLS before Weir and use http
+listenForm.tls              | end TLS before Weir and use http
+listenForm.proxy_protocol   | let the proxy before Weir set a header and name it in client_ip
+listenForm.h2c              | use HTTP/1.1 here
+adminForm.https             | use http on a loopback address
+redisForm.tls               | reach Redis over a trusted network
+redisForm.master            | name one server in addrs
+redisForm.sentinel          | name one server in addrs
+redisForm.mode=sentinel     | write single
+redisForm.mode=cluster      | write single
+keyForm.must_equal          | limit both values, each with a limit of its own
+keyForm.on_invalid          | leave it out
+keyForm.set_header          | leave it out
+keyForm.sensitive           | set privacy.hash_secret
+keyForm.of                  | write from
+keyForm.part                | leave it out
+keyForm.drop_last           | leave it out
+keyForm.from=json:          | let the client send it in a header or in the query
+keyForm.from=form:          | let the client send it in a header or in the query
+keyForm.from=cookie:        | let the client send it in a header
+keyForm.from=jwt:           | let the client send it in a header
+keyForm.from=host           | write one route for each host
+keyForm.from=method         | write one route for each method
+normalForm.as=e164          | write digits
+normalForm.default_region   | write digits
+normalForm.allow_types      | write digits
+upstreamForm.balance        | leave it out: targets take turns by weight
+upstreamForm.health         | leave it out
+upstreamForm.retries        | leave it out
+routeForm.body              | limit the body at the upstream
+routeForm.lists             | let the limits decide alone
+routeForm.refund_on         | leave it out
+limitForm.distinct          | limit the key itself
+limitForm.penalty           | leave it out
+limitForm.cooldown          | write several rates, for example [1/1m, 5/1h]
+limitForm.reset_on          | leave it out
+limitForm.overrides         | write one limit for all
+limitForm.concurrent        | write a rate
+limitForm.wait              | leave it out: a refusal says when to come back
+limitForm.max_waiting       | leave it out
+limitForm.cost              | leave it out: a request costs 1
+limitForm.max_cost          | leave it out: a request costs 1
+limitForm.count             | leave it out: every request counts
+limitForm.burst             | leave it out: the rate's count is the burst
+limitForm.scope             | leave it out: the rate is for all proxies together
+limitForm.redisson_name     | leave it out
+limitForm.algorithm=fixed_window   | write token_bucket
+limitForm.algorithm=sliding_window | write token_bucket
+limitForm.algorithm=gcra           | write token_bucket
+`
+
+// notBuilt reports whether a field of the form t is planned, and what to do
+// instead.
+func notBuilt(t reflect.Type, field string) (instead string, ok bool) {
+	return lookup(t.Name() + "." + field)
+}
+
+// notBuiltValue is notBuilt for a value of a field.
+func notBuiltValue(field, value string) (instead string, ok bool) {
+	if instead, ok = lookup(field + "=" + value); ok {
+		return instead, ok
+	}
+	source, _, named := strings.Cut(value, ":")
+	if !named {
+		return "", false
+	}
+	return lookup(field + "=" + source + ":")
+}
+
+func lookup(name string) (string, bool) {
+	for line := range strings.Lines(planned) {
+		left, right, _ := strings.Cut(line, "|")
+		if name != "" && strings.TrimSpace(left) == name {
+			return strings.TrimSpace(right), true
+		}
+	}
+	return "", false
+}

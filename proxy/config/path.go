@@ -1,0 +1,162 @@
+package config
+
+import (
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+var (
+	// parameter is the name of a {parameter}.
+	parameter = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	// letter is one character of a path, percent-encoded or not.
+	letter = regexp.MustCompile(`%[0-9A-Fa-f]{2}|(?s:.)`)
+	// plain is what needs no percent-encoding in a path, and bare what must not have any.
+	plain = regexp.MustCompile(`^[A-Za-z0-9_.~!$&'()+,;=:@-]$`)
+	bare  = regexp.MustCompile(`^[A-Za-z0-9_.~-]$`)
+)
+
+// A pattern is a path as the router takes it.
+type pattern struct {
+	text   string   // every regexp anchored at both ends
+	params []string // the names, in order
+	shape  string   // text without the names: equal for patterns that match alike
+}
+
+// A fault is what is wrong with a text and what to write instead; the zero
+// fault is none.
+type fault struct{ what, instead string }
+
+// parsePath reads a path of segments: text, {name} and {name:regexp}, each a
+// whole segment, and * as the last. The router panics on whatever is let
+// through wrongly here.
+func parsePath(text string) (pattern, fault) {
+	var p pattern
+	if !strings.HasPrefix(text, "/") {
+		return p, fault{"does not begin with /", "write /" + text}
+	}
+	segments, f := split(text[1:])
+	if f != (fault{}) {
+		return p, f
+	}
+	for i, s := range segments {
+		last := i == len(segments)-1
+		switch {
+		case s == "*" && last, s == "" && last:
+			p.grow(s, s)
+		case strings.HasPrefix(s, "{"):
+			if f := p.parameter(s[1 : len(s)-1]); f != (fault{}) {
+				return p, f
+			}
+		default:
+			if f := checkSegment(s); f != (fault{}) {
+				return p, f
+			}
+			p.grow(s, s)
+		}
+	}
+	return p, fault{}
+}
+
+// grow adds a segment.
+func (p *pattern) grow(text, shape string) {
+	p.text += "/" + text
+	p.shape += "/" + shape
+}
+
+// parameter adds what stands between braces.
+func (p *pattern) parameter(inside string) fault {
+	name, re, constrained := strings.Cut(inside, ":")
+	if !parameter.MatchString(name) {
+		return fault{quote(name) + " is no name for a parameter", "begin with a letter and go on with letters, digits or _"}
+	}
+	if slices.Contains(p.params, name) {
+		return fault{"has two parameters called " + name, "give one of them another name"}
+	}
+	p.params = append(p.params, name)
+	if !constrained {
+		p.grow("{"+name+"}", "{}")
+		return fault{}
+	}
+	if re == "" {
+		return fault{"the regexp of " + name + " is empty", "write {" + name + "} for any text"}
+	}
+	if _, err := regexp.Compile(re); err != nil {
+		return fault{"the regexp of " + name + " is wrong: " + strings.TrimPrefix(err.Error(), "error parsing regexp: "), "see https://golang.org/s/re2syntax"}
+	}
+	// Without the group, ^a|b$ would match all that begins with a.
+	re = "^(?:" + re + ")$"
+	p.grow("{"+name+":"+re+"}", "{"+re+"}")
+	return fault{}
+}
+
+// split cuts at each slash that is not inside braces. A segment that begins
+// with a brace ends with the brace that closes it.
+func split(s string) ([]string, fault) {
+	var segments []string
+	depth, begin := 0, 0
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '{':
+			if depth == 0 && i != begin {
+				return nil, fault{"a parameter stands beside other text", "let {" + "name} fill the whole segment between two slashes"}
+			}
+			depth++
+		case c == '}' && depth == 0:
+			return nil, fault{"a brace is closed that was not opened", "write {" + "name}"}
+		case c == '}':
+			depth--
+			if depth == 0 && i+1 < len(s) && s[i+1] != '/' {
+				return nil, fault{"a parameter stands beside other text", "let {" + "name} fill the whole segment between two slashes"}
+			}
+		case c == '/' && depth == 0:
+			segments = append(segments, s[begin:i])
+			begin = i + 1
+		}
+	}
+	if depth != 0 {
+		return nil, fault{"a brace is not closed", "write {" + "name}; in a regexp every { needs its }"}
+	}
+	return append(segments, s[begin:]), fault{}
+}
+
+// checkSegment says what is wrong with a segment of plain text.
+func checkSegment(s string) fault {
+	switch {
+	case s == "":
+		return fault{"has two slashes in a row", "write one: requests are matched so"}
+	case s == "." || s == "..":
+		return fault{"holds the segment " + s, "write the path that remains: requests are matched so"}
+	case strings.Contains(s, "*"):
+		return fault{"* must be the whole last segment", "end with /*, or write {" + "name} for one segment"}
+	case strings.ContainsAny(s, "?#"):
+		return fault{"holds a query or a fragment", "write the path only"}
+	}
+	if spelled := spell(s); spelled != s {
+		return fault{quote(s) + " is not how requests are spelled", "write " + spelled}
+	}
+	return fault{}
+}
+
+// spell writes a segment in the one spelling that requests are matched in: only
+// what must be is percent-encoded, in capitals.
+func spell(s string) string {
+	return letter.ReplaceAllStringFunc(s, func(c string) string {
+		if len(c) == 3 && c[0] == '%' {
+			if text, err := url.PathUnescape(c); err == nil && bare.MatchString(text) {
+				return text
+			}
+			return strings.ToUpper(c)
+		}
+		if plain.MatchString(c) {
+			return c
+		}
+		var b strings.Builder
+		for i := range len(c) {
+			fmt.Fprintf(&b, "%%%02X", c[i])
+		}
+		return b.String()
+	})
+}

@@ -1,0 +1,186 @@
+package config
+
+import (
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/weir-proxy/weir/proxy/key"
+	"golang.org/x/net/http/httpguts"
+)
+
+// braces are the placeholders of a detail.
+var braces = regexp.MustCompile(`\{[^{}]*\}|[{}]`)
+
+// routes makes routes.
+type routes struct {
+	*reading
+	keys      *keys
+	upstreams *upstreams
+	defaults  defaultsForm
+}
+
+// all makes the routes of all files, in their order.
+func (r *routes) all(forms []*routeForm) []*Route {
+	r.name(forms)
+	var made []*Route
+	var seen shadows
+	for _, form := range forms {
+		if form == nil {
+			continue // a problem already
+		}
+		p := r.path(&form.Match)
+		route := &Route{
+			Name:      form.Name,
+			Match:     r.match(&form.Match, p),
+			Upstream:  r.upstreams.refer(&form.Upstream),
+			WebSocket: form.WebSocket,
+			Limits:    (&limits{r, form.Name, p.params}).all(form.Limits),
+			Reject:    r.reject(&form.Reject),
+			Position:  r.places[form].Position,
+		}
+		if by := seen.add(route, p.shape); by != nil {
+			r.warn(form, "this route can never match: "+by.Name+" at "+by.Position.String()+" comes first for the same requests", "take one of them out, or let them differ in match")
+		}
+		made = append(made, route)
+	}
+	r.counters(forms)
+	return made
+}
+
+// name gives each route without a name one made of its path.
+func (r *routes) name(forms []*routeForm) {
+	taken := map[string]*routeForm{}
+	for _, f := range forms {
+		if f == nil || !r.token(&f.Name, f.Name) {
+			continue
+		}
+		if first, ok := taken[f.Name]; ok {
+			r.wrong(&f.Name, "two routes are called "+f.Name+", the first at "+r.places[first].Position.String(), "give one of them another name")
+			continue
+		}
+		taken[f.Name] = f
+	}
+	for _, f := range forms {
+		if f == nil || f.Name != "" || !r.sound(&f.Name) {
+			continue
+		}
+		name := tokenOf(f.Match.Path, "route")
+		for i := 2; taken[name] != nil; i++ {
+			name = tokenOf(f.Match.Path, "route") + "-" + strconv.Itoa(i)
+		}
+		if name != tokenOf(f.Match.Path, "route") {
+			r.warn(f, "has no name and is called "+name+" for its place among the routes of this path", "give it a name, so that its counts stay its own when routes are added")
+		}
+		f.Name, taken[name] = name, f
+	}
+}
+
+// tokenOf makes a token-safe name of any text: /v1/sms/send is v1-sms-send. The
+// prefix stands before one that would not begin with a letter.
+func tokenOf(text, prefix string) string {
+	text = strings.ReplaceAll(text, "*", "all")
+	words := strings.FieldsFunc(text, func(c rune) bool {
+		return !strings.ContainsRune("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.", c)
+	})
+	name := strings.Join(words, "-")
+	if !tokenSafe.MatchString(name) {
+		name = strings.TrimSuffix(prefix+"-"+name, "-")
+	}
+	return name
+}
+
+func (r *routes) path(f *matchForm) pattern {
+	if f.Path == "" {
+		return pattern{} // a problem already
+	}
+	p, fault := parsePath(f.Path)
+	if fault.what != "" {
+		r.wrong(&f.Path, fault.what, fault.instead)
+	}
+	return p
+}
+
+func (r *routes) match(f *matchForm, p pattern) Match {
+	for i, m := range f.Methods {
+		if slices.Index(f.Methods, m) < i && m != "" {
+			r.wrong(&f.Methods[i], m+" is given twice", "write it once")
+		}
+	}
+	if len(f.Methods) == 0 && r.places[&f.Methods].key != nil && r.sound(&f.Methods) {
+		r.wrong(&f.Methods, "no method is given", "write for example [GET, POST], or leave it out for all")
+	}
+	host := strings.ToLower(f.Host)
+	if name := strings.TrimPrefix(host, "*."); host != "" && (len(name) > 253 || !hostname.MatchString(name) || strings.HasSuffix(name, ".")) {
+		r.wrong(&f.Host, quote(f.Host)+" is not a host", "write api.example.com or *.example.com, without a port")
+	}
+	return Match{Methods: f.Methods, Host: host, Path: p.text, Params: p.params, Headers: r.headers(f.Headers)}
+}
+
+func (r *routes) headers(forms map[string]*string) map[string]string {
+	if len(forms) == 0 {
+		return nil
+	}
+	made := map[string]string{}
+	for _, name := range sortedKeys(forms) {
+		canonical := http.CanonicalHeaderKey(name)
+		_, doubled := made[canonical]
+		switch {
+		case !httpguts.ValidHeaderFieldName(name):
+			r.misnamed(forms[name], quote(name)+" is not the name of a header", "write for example X-App")
+		case canonical == "Host":
+			r.misnamed(forms[name], "Host is no header to match", "write host: beside path:")
+		case doubled:
+			r.misnamed(forms[name], canonical+" is given twice, in another spelling", "keep one")
+		}
+		made[canonical] = *forms[name]
+	}
+	return made
+}
+
+func (r *routes) reject(f *rejectForm) Reject {
+	for _, m := range braces.FindAllString(f.Detail, -1) {
+		if m != "{retry_after}" {
+			r.wrong(&f.Detail, quote(m)+" stands for nothing", "write {retry_after} for the seconds to wait, and no other braces")
+		}
+	}
+	return Reject{Status: f.Status, Detail: f.Detail}
+}
+
+// counters checks that no two limits count under one name: route a.b with limit
+// c and route a with limit b.c would.
+func (r *routes) counters(forms []*routeForm) {
+	first := map[string]*limitForm{}
+	for _, route := range forms {
+		if route == nil {
+			continue
+		}
+		for _, l := range route.Limits {
+			if l == nil || l.Name == "" || route.Name == "" {
+				continue // a problem already
+			}
+			name := route.Name + "." + l.Name
+			if other, ok := first[name]; ok && r.sound(&l.Name) {
+				r.wrong(&l.Name, "counts as "+name+", as the limit at "+r.places[other].Position.String()+" does", "give the route or the limit another name")
+			}
+			first[name] = l
+		}
+	}
+}
+
+// params are the path parameters that a key is read from.
+func params(spec *key.Spec) []string {
+	if spec == nil {
+		return nil
+	}
+	var names []string
+	if spec.From.Source == key.Path {
+		names = append(names, spec.From.Name)
+	}
+	for _, part := range spec.Join {
+		names = append(names, params(part)...)
+	}
+	return append(names, params(spec.Instead)...)
+}

@@ -1,0 +1,162 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/invopop/jsonschema"
+)
+
+var update = flag.Bool("update", false, "write schema.json and the golden files anew")
+
+// TestSchema_HasNotDrifted fails when a form was changed and go generate was
+// not run.
+func TestSchema_HasNotDrifted(t *testing.T) {
+	want := generate(t)
+	if *update {
+		if err := os.WriteFile("schema.json", want, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if !bytes.Equal(Schema(), want) {
+		t.Error("schema.json is not what the forms say; run go generate ./proxy/config")
+	}
+}
+
+func TestSchema_IsACopy(t *testing.T) {
+	Schema()[0] = 'x'
+	if Schema()[0] != '{' {
+		t.Error("a caller can change the schema")
+	}
+}
+
+// generate makes the JSON Schema of the forms.
+func generate(t *testing.T) []byte {
+	t.Helper()
+	comments := formComments(t)
+	types := map[string]reflect.Type{}
+	r := &jsonschema.Reflector{
+		FieldNameTag:               "yaml",
+		RequiredFromJSONSchemaTags: true,
+		Anonymous:                  true,
+		LookupComment: func(rt reflect.Type, field string) string {
+			types[rt.Name()] = rt
+			return comments[rt.Name()+"."+field]
+		},
+		Mapper: func(rt reflect.Type) *jsonschema.Schema {
+			switch rt {
+			case reflect.TypeFor[duration]():
+				return &jsonschema.Schema{Type: "string", Pattern: `^([0-9]+(ms|s|m|h|d|w|y))+$`}
+			case reflect.TypeFor[secret]():
+				return &jsonschema.Schema{Type: "string"}
+			case reflect.TypeFor[list]():
+				return &jsonschema.Schema{Type: "string"} // of one entry; see loosen
+			}
+			return nil
+		},
+	}
+	root := r.Reflect(&file{})
+	root.Title = "Weir"
+	for name, def := range root.Definitions {
+		loosen(def, types[name])
+	}
+	b, err := json.MarshalIndent(root, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(b, '\n')
+}
+
+// loosen lets def, of a form, be what the loader takes besides: a list of one
+// without brackets, a variable in place of a value, a short form.
+func loosen(def *jsonschema.Schema, form reflect.Type) {
+	for i := range form.NumField() {
+		field := form.Field(i)
+		if name := fieldName(field); name != "" {
+			p, _ := def.Properties.Get(name)
+			def.Properties.Set(name, loose(p, field.Type))
+		}
+	}
+	s, ok := reflect.New(form).Interface().(shorthand)
+	if !ok {
+		return
+	}
+	field, _ := form.FieldByName(s.short())
+	short := &jsonschema.Schema{Type: "string"}
+	for _, v := range tagOf(form, field).enum {
+		short.Enum = append(short.Enum, v)
+	}
+	full := *def
+	full.Description = ""
+	*def = jsonschema.Schema{
+		Description: def.Description,
+		AnyOf:       []*jsonschema.Schema{loose(short, field.Type), &full},
+	}
+}
+
+// loose is p, which a value of type t is decoded from, or something as good.
+func loose(p *jsonschema.Schema, t reflect.Type) *jsonschema.Schema {
+	outer := &jsonschema.Schema{Description: p.Description, Default: p.Default}
+	p.Description, p.Default = "", nil
+	one := []*jsonschema.Schema{p}
+	if p.Type == "integer" || p.Type == "boolean" || p.Enum != nil || p.Pattern != "" {
+		one = append(one, &jsonschema.Schema{Type: "string", Pattern: `\$\{[A-Za-z_]`})
+	}
+	if t == reflect.TypeFor[list]() {
+		items := &jsonschema.Schema{AnyOf: one}
+		if len(one) == 1 {
+			items = p
+		}
+		one = append(one, &jsonschema.Schema{Type: "array", Items: items})
+	}
+	if len(one) > 1 {
+		outer.AnyOf = one
+		return outer
+	}
+	p.Description, p.Default = outer.Description, outer.Default
+	return p
+}
+
+// formComments reads the comments of form.go: of FORM. and FORM.Field.
+func formComments(t *testing.T) map[string]string {
+	t.Helper()
+	f, err := parser.ParseFile(token.NewFileSet(), "form.go", nil, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	comments := map[string]string{}
+	for _, decl := range f.Decls {
+		d, ok := decl.(*ast.GenDecl)
+		if !ok || d.Tok != token.TYPE {
+			continue
+		}
+		spec := d.Specs[0].(*ast.TypeSpec)
+		form, ok := spec.Type.(*ast.StructType)
+		if !ok {
+			continue
+		}
+		comments[spec.Name.Name+"."] = sentence(d.Doc, spec.Name.Name)
+		for _, field := range form.Fields.List {
+			comments[spec.Name.Name+"."+field.Names[0].Name] = sentence(field.Doc, "")
+		}
+	}
+	return comments
+}
+
+// sentence is a comment on one line, without the name of a form before it.
+func sentence(c *ast.CommentGroup, name string) string {
+	text := strings.Join(strings.Fields(c.Text()), " ")
+	if rest, ok := strings.CutPrefix(text, name+" "); ok && name != "" {
+		return "This " + rest
+	}
+	return text
+}

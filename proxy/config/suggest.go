@@ -1,0 +1,67 @@
+package config
+
+import (
+	"slices"
+	"strings"
+)
+
+// suggest says what to write instead of word: the nearest of the choices if
+// one is near, else all of them.
+func suggest(word string, choices []string) string {
+	if best := near(word, choices); best != "" || len(choices) == 0 {
+		return best
+	}
+	return "write " + either(choices)
+}
+
+// near asks whether the nearest of the choices was meant, if one is near.
+func near(word string, choices []string) string {
+	best, least := "", 1+max(1, len(word)/3)
+	for _, c := range choices {
+		if n := distance(strings.ToLower(word), strings.ToLower(c)); n < min(least, len(word)) {
+			best, least = c, n
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return "did you mean " + best + "?"
+}
+
+// either lists choices: a, b or c.
+func either(choices []string) string {
+	last := len(choices) - 1
+	if last == 0 {
+		return choices[0]
+	}
+	return strings.Join(choices[:last], ", ") + " or " + choices[last]
+}
+
+// distance is how many characters must be put in, left out, replaced, or
+// swapped with their neighbour to make b of a (optimal string alignment). It
+// costs len(a) * len(b) steps, and gives up on words beyond any of ours.
+func distance(a, b string) int {
+	if len(a) > 100 || len(b) > 100 {
+		return 100
+	}
+	var before, above []int
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		before, above, row = above, row, slices.Clone(row)
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			row[j+1] = min(above[j]+cost, above[j+1]+1, row[j]+1)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				row[j+1] = min(row[j+1], before[j-1]+1)
+			}
+		}
+	}
+	return row[len(b)]
+}

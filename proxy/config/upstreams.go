@@ -1,0 +1,140 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"maps"
+	"net"
+	"net/url"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// echo is the name of the upstream that is built in.
+const echo = "echo"
+
+// upstreams makes each upstream once, those written in place by their URL.
+type upstreams struct {
+	*reading
+	byName map[string]*Upstream
+	names  []string // under upstreams:, also those with problems
+}
+
+// newUpstreams makes the named upstreams.
+func newUpstreams(r *reading, forms map[string]*upstreamForm) *upstreams {
+	u := &upstreams{reading: r, byName: map[string]*Upstream{}, names: slices.Sorted(maps.Keys(forms))}
+	for _, name := range u.names {
+		form := forms[name]
+		if !tokenSafe.MatchString(name) {
+			r.misnamed(form, quote(name)+" is no name for an upstream", "begin with a letter and go on with letters, digits, _ . or -")
+		}
+		u.byName[name] = u.build(name, form)
+	}
+	return u
+}
+
+// build makes the upstream of a form.
+func (u *upstreams) build(name string, form *upstreamForm) *Upstream {
+	up := &Upstream{
+		Name:     name,
+		Timeouts: Timeouts{time.Duration(form.Timeouts.Connect), time.Duration(form.Timeouts.Response)},
+		Position: u.places[form].Position,
+	}
+	if form.Text == echo {
+		up.Echo = true
+		return up
+	}
+	if form.Text != "" { // sms: http://127.0.0.1:9000
+		target := &targetForm{URL: form.Text, Weight: 1}
+		u.places[&target.URL] = u.places[&form.Text]
+		form.Text, form.Targets = "", []*targetForm{target}
+	} else if len(form.Targets) == 0 && u.sound(form) {
+		u.wrong(&form.Targets, "there is no target", "name at least one URL")
+	}
+	seen := map[string]bool{}
+	for _, t := range form.Targets {
+		if t == nil || t.URL == "" {
+			continue // a problem already
+		}
+		to, what, instead := parseURL(t.URL)
+		switch {
+		case what != "":
+			u.wrong(&t.URL, what, instead)
+		case seen[to.String()]:
+			u.wrong(&t.URL, to.String()+" is given twice", "keep one, and give it weight: 2 for a double share")
+		default:
+			seen[to.String()] = true
+			up.Targets = append(up.Targets, Target{to, t.Weight})
+		}
+	}
+	return up
+}
+
+// refer finds the upstream of a route by its name, or makes one of its URL.
+func (u *upstreams) refer(text *string) *Upstream {
+	if up, ok := u.byName[*text]; ok {
+		return up
+	}
+	if *text == "" {
+		return nil // a problem already
+	}
+	if *text != echo && !strings.Contains(*text, "://") {
+		instead := near(*text, append(u.names, echo))
+		if _, _, err := net.SplitHostPort(*text); err == nil {
+			instead = "write a URL: http://" + *text
+		}
+		instead = cmp.Or(instead, "name one under upstreams, or write a URL such as http://127.0.0.1:9000")
+		u.wrong(text, "there is no upstream "+quote(*text), instead)
+		return nil
+	}
+	name := *text
+	if name != echo {
+		to, what, instead := parseURL(*text)
+		if what != "" {
+			u.wrong(text, what, instead)
+			return nil
+		}
+		name = to.String()
+	}
+	if up, ok := u.byName[name]; ok {
+		return up
+	}
+	form := &upstreamForm{Text: name}
+	u.absent(u.places[text], reflect.ValueOf(form).Elem(), nil)
+	up := u.build(name, form)
+	up.Position = u.places[text].Position
+	u.byName[name] = up
+	return up
+}
+
+// parseURL reads the URL of a target: scheme and host, perhaps a port. What is
+// wrong never repeats the text, which may hold a password.
+func parseURL(text string) (to *url.URL, what, instead string) {
+	const example = "write for example http://127.0.0.1:9000"
+	to, err := url.Parse(text)
+	if err != nil {
+		if ue := (*url.Error)(nil); errors.As(err, &ue) && !strings.Contains(text, "@") {
+			return nil, "not a URL: " + ue.Err.Error(), example
+		}
+		return nil, "not a URL", example
+	}
+	port, err := strconv.ParseUint(to.Port(), 10, 16)
+	switch {
+	case to.Scheme != "http" && to.Scheme != "https":
+		return nil, "the scheme is neither http nor https", example
+	case to.User != nil:
+		return nil, "the URL holds a user name or password", "write it without, and let clients send the Authorization header"
+	case !isHost(to.Hostname()):
+		return nil, "the URL has no host", example
+	case to.Port() != "" && (err != nil || port == 0) || strings.HasSuffix(to.Host, ":"):
+		return nil, "the port is not a number from 1 to 65535", example
+	case to.Path != "" && to.Path != "/":
+		return nil, "the URL has a path", "write it without: the path of the request is forwarded as it is"
+	case to.RawQuery != "" || to.ForceQuery || to.Fragment != "" || strings.Contains(text, "#"):
+		return nil, "the URL has a query or a fragment", "write it without"
+	}
+	return &url.URL{Scheme: to.Scheme, Host: strings.ToLower(to.Host)}, "", ""
+}

@@ -7,7 +7,9 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"hash"
+	"strings"
 )
 
 // Errors of a Store. All others wrap ErrUnavailable.
@@ -81,11 +83,45 @@ type Claim struct {
 // Check returns an error that wraps ErrCost or ErrLimit if no store could ever
 // grant c.
 func (c Claim) Check() error {
-	if c.Limit == nil || c.Limit.Name == "" || c.Limit.Rate.Check() != nil {
-		return ErrLimit
+	if c.Limit == nil {
+		return fmt.Errorf("%w: a claim without a limit", ErrLimit)
+	}
+	if err := c.Limit.Check(); err != nil {
+		return err
 	}
 	if c.Cost < 1 || c.Cost > c.Limit.Rate.Count {
-		return ErrCost
+		return fmt.Errorf("%w: %d permits of %s, which has %s", ErrCost, c.Cost, c.Limit.Name, c.Limit.Rate)
+	}
+	return nil
+}
+
+// Check returns an error that wraps ErrLimit if l breaks a rule of its fields.
+func (l *Limit) Check() error {
+	if l.Name == "" || strings.ContainsAny(l.Name, "{} \t\r\n") {
+		return fmt.Errorf("%w: the name %q; it is not empty and holds neither braces nor blanks", ErrLimit, l.Name)
+	}
+	if l.Algorithm != TokenBucket {
+		return fmt.Errorf("%w: %s has the unknown algorithm %d", ErrLimit, l.Name, l.Algorithm)
+	}
+	if err := l.Rate.Check(); err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrLimit, l.Name, err)
+	}
+	return nil
+}
+
+// CheckAll returns the first error of claims, or one that wraps ErrLimit when
+// two claims name the same limit and the same key: ask for both costs in one
+// claim instead. It does not allocate when there is nothing to say.
+func CheckAll(claims []Claim) error {
+	for i, c := range claims {
+		if err := c.Check(); err != nil {
+			return err
+		}
+		for _, earlier := range claims[:i] {
+			if earlier.Key == c.Key && earlier.Limit.Name == c.Limit.Name {
+				return fmt.Errorf("%w: two claims of %s under one key", ErrLimit, c.Limit.Name)
+			}
+		}
 	}
 	return nil
 }

@@ -11,9 +11,10 @@ import (
 )
 
 const (
-	// MaxCount is the largest number of permits a rate may have: Redisson packs
-	// a count into an unsigned 32-bit integer.
-	MaxCount = 1<<32 - 1
+	// MaxCount is the largest number of permits a rate may have. A count is kept
+	// in 32 bits, and one with the highest bit set was a negative number once:
+	// stores count it as nothing.
+	MaxCount = 1<<31 - 1
 	// MaxWindow is the longest window a rate may have.
 	MaxWindow = 366 * 24 * time.Hour
 )

@@ -1,0 +1,191 @@
+package limitertest
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+)
+
+// window: a permit comes back exactly one window after it was taken.
+func window(_ *testing.T, s *scene) {
+	c := one(limit("w", 2, 10*time.Second), s.key(), 1)
+	s.allowed(c, 1)
+	s.Advance(4 * time.Second)
+	s.allowed(c, 1)
+	s.denied(c, 6*time.Second)
+	s.Advance(6*time.Second - time.Millisecond)
+	s.denied(c, time.Millisecond)
+	s.Advance(time.Millisecond)
+	d := s.allowed(c, 1)
+	if d.Outcomes[0].Remaining != 0 || d.Outcomes[0].Wait != 4*time.Second {
+		s.t.Fatalf("after the second window began: %+v, want 0 left and 4s", d.Outcomes[0])
+	}
+	s.Advance(10 * time.Second)
+	s.left(c, 2)
+	s.allowed(c, 2)
+}
+
+// costs: one claim may take several permits, up to all.
+func costs(_ *testing.T, s *scene) {
+	l, k := limit("c", 10, 10*time.Second), s.key()
+	s.allowed(one(l, k, 7), 1)
+	s.denied(one(l, k, 4), 10*time.Second)
+	s.allowed(one(l, k, 3), 1)
+	s.denied(one(l, k, 1), 10*time.Second)
+	s.denied(one(l, k, 10), 10*time.Second)
+	s.Advance(10 * time.Second)
+	s.allowed(one(l, k, 10), 1)
+}
+
+// waitIsExact: the wait for n permits is that of the n-th to come back, and then
+// they pass at the first try.
+func waitIsExact(_ *testing.T, s *scene) {
+	for _, count := range []int64{5, 20, 100} {
+		l, k := limit("x", count, 100*time.Second), s.key()
+		for range count {
+			s.allowed(one(l, k, 1), 1)
+			s.Advance(500 * time.Millisecond)
+		}
+		gone := time.Duration(count) * 500 * time.Millisecond
+		for n := int64(1); n <= count; n += max(1, count/7) {
+			s.denied(one(l, k, n), 100*time.Second-gone+time.Duration(n-1)*500*time.Millisecond)
+		}
+		d := s.peek(s.t, one(l, k, count))
+		s.Advance(d.Wait - time.Millisecond)
+		s.denied(one(l, k, count), time.Millisecond)
+		s.Advance(time.Millisecond)
+		s.allowed(one(l, k, count), 1)
+	}
+}
+
+// allOrNone: one refusing limit leaves all others untouched, and is named.
+func allOrNone(_ *testing.T, s *scene) {
+	a, b, c := limit("a", 3, 20*time.Second), limit("b", 1, 10*time.Second), limit("c", 5, 30*time.Second)
+	ka, kb := s.key(), s.key()
+	all := []limiter.Claim{{Limit: a, Key: ka, Cost: 1}, {Limit: b, Key: kb, Cost: 1}, {Limit: c, Key: ka, Cost: 2}}
+	s.allowed(all, 1)
+	d := s.denied(all, 10*time.Second)
+	want := []limiter.Outcome{
+		{Allowed: true, Remaining: 2},
+		{Allowed: false, Remaining: 0, Wait: 10 * time.Second},
+		{Allowed: true, Remaining: 3},
+	}
+	for i, o := range d.Outcomes {
+		if o != want[i] {
+			s.t.Errorf("outcome %d is %+v, want %+v", i, o, want[i])
+		}
+	}
+	s.left(one(a, ka, 1), 2)
+	s.left(one(c, ka, 1), 3)
+	s.Advance(10 * time.Second)
+	s.allowed(all, 1)
+	d = s.denied(all, 20*time.Second) // c has 1 left of the 2, b is empty as well
+	if d.Outcomes[0].Allowed != true || d.Outcomes[1].Allowed || d.Outcomes[2].Allowed {
+		s.t.Errorf("outcomes %+v, want b and c to refuse", d.Outcomes)
+	}
+	var none limiter.Decision
+	if err := s.Store.Take(s.t.Context(), nil, &none); err != nil || !none.Allowed || !none.Permit.IsZero() {
+		s.t.Errorf("no claims: %+v, %v; want allowed without a permit", none, err)
+	}
+}
+
+// badClaims: what no store could grant is an error, and takes nothing.
+func badClaims(t *testing.T, s *scene) {
+	good, k := limit("good", 3, 10*time.Second), s.key()
+	claim := limiter.Claim{Limit: good, Key: k, Cost: 1}
+	for name, bad := range map[string]struct {
+		claim limiter.Claim
+		want  error
+	}{
+		"cost 0":       {limiter.Claim{Limit: good, Key: s.key(), Cost: 0}, limiter.ErrCost},
+		"cost -3":      {limiter.Claim{Limit: good, Key: s.key(), Cost: -3}, limiter.ErrCost},
+		"cost 4 of 3":  {limiter.Claim{Limit: good, Key: s.key(), Cost: 4}, limiter.ErrCost},
+		"no limit":     {limiter.Claim{Key: s.key(), Cost: 1}, limiter.ErrLimit},
+		"no name":      {limiter.Claim{Limit: limit("", 3, time.Second), Key: s.key(), Cost: 1}, limiter.ErrLimit},
+		"name {":       {limiter.Claim{Limit: limit("a{b", 3, time.Second), Key: s.key(), Cost: 1}, limiter.ErrLimit},
+		"rate 0":       {limiter.Claim{Limit: limit("x", 0, time.Second), Key: s.key(), Cost: 1}, limiter.ErrLimit},
+		"rate 1e17":    {limiter.Claim{Limit: limit("x", 1e17, time.Second), Key: s.key(), Cost: 1}, limiter.ErrLimit},
+		"half a ms":    {limiter.Claim{Limit: limit("x", 1, time.Millisecond/2), Key: s.key(), Cost: 1}, limiter.ErrLimit},
+		"the same key": {claim, limiter.ErrLimit},
+	} {
+		claims := []limiter.Claim{claim, bad.claim}
+		var d limiter.Decision
+		if err := s.Store.Take(t.Context(), claims, &d); !errors.Is(err, bad.want) {
+			t.Errorf("%s: take says %v, want %v", name, err, bad.want)
+		}
+		if err := s.Store.Peek(t.Context(), claims, &d); !errors.Is(err, bad.want) {
+			t.Errorf("%s: peek says %v, want %v", name, err, bad.want)
+		}
+		if err := s.Store.Refund(t.Context(), claims, limiter.Permit{At: time.UnixMilli(1)}); !errors.Is(err, bad.want) {
+			t.Errorf("%s: refund says %v, want %v", name, err, bad.want)
+		}
+	}
+	s.left([]limiter.Claim{claim}, 3)
+}
+
+// peek: it says what take would say and takes nothing.
+func peek(t *testing.T, s *scene) {
+	for _, count := range []int64{3, 30, 300} {
+		c := one(limit("p", count, 10*time.Second), s.key(), 1)
+		for i := range count {
+			before := s.peek(t, c)
+			if again := s.peek(t, c); !again.Allowed || again.Outcomes[0] != before.Outcomes[0] || !again.Permit.IsZero() {
+				t.Fatalf("peeked twice: %+v, then %+v", before, again)
+			}
+			if before.Outcomes[0].Remaining != count-i {
+				t.Fatalf("%d left before take %d of %d", before.Outcomes[0].Remaining, i+1, count)
+			}
+			s.allowed(c, 1)
+		}
+		p, d := s.peek(t, c), s.take(t, c)
+		if p.Allowed || p.Wait != d.Wait || p.Outcomes[0] != d.Outcomes[0] {
+			t.Fatalf("peek %+v, take %+v", p, d)
+		}
+	}
+}
+
+// rateChanges: what was taken stays taken when the rate goes up or down.
+func rateChanges(_ *testing.T, s *scene) {
+	for _, start := range []int64{10, 40, 200} {
+		k := s.key()
+		at := func(count int64) []limiter.Claim { return one(limit("r", count, 10*time.Second), k, 1) }
+		half := int(start / 2)
+		s.allowed(at(start), half)
+		s.Advance(time.Second)
+
+		s.left(at(start+5), start+5-int64(half)) // raised
+		s.allowed(at(start+5), 1)
+		s.left(at(int64(half)+2), 1) // lowered
+		s.allowed(at(int64(half)+2), 1)
+		s.denied(at(int64(half)+2), 9*time.Second)
+		s.denied(at(3), 9*time.Second) // lowered below what is out
+		s.left(at(3), 0)
+		s.denied(at(2), 10*time.Second)
+		s.Advance(9 * time.Second)
+		s.denied(at(2), time.Second)
+		s.allowed(at(start), 1) // raised again
+		s.left(at(start), start-3)
+		s.Advance(10 * time.Second)
+		s.left(at(2), 2)
+		s.allowed(at(2), 2)
+	}
+}
+
+// clockSetBack: no wait is longer than a window, nothing is taken twice, and the
+// window heals by itself.
+func clockSetBack(_ *testing.T, s *scene) {
+	for _, count := range []int64{4, 40, 400} {
+		c := one(limit("back", count, 10*time.Second), s.key(), 1)
+		s.allowed(c, int(count))
+		s.Advance(-time.Hour)
+		s.denied(c, 10*time.Second)
+		s.Advance(10*time.Second - time.Millisecond)
+		s.denied(c, time.Millisecond)
+		s.Advance(time.Millisecond)
+		s.allowed(c, int(count))
+		s.denied(c, 10*time.Second)
+		s.Advance(time.Hour)
+	}
+}

@@ -1,0 +1,77 @@
+package limitertest
+
+import (
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+)
+
+// A model is the plainest token bucket: every permit with its time, nothing
+// merged, everything counted each time.
+type model struct {
+	now time.Duration
+	log []grant // oldest first
+}
+
+type grant struct {
+	at     time.Duration
+	n      int64
+	permit limiter.Permit
+}
+
+// out is what was taken within the length that ends now.
+func (m *model) out(length time.Duration) (sum int64) {
+	for _, g := range m.log {
+		if m.now-g.at < length {
+			sum += g.n
+		}
+	}
+	return sum
+}
+
+// outcome is what a claim hears, before or after it was taken.
+func (m *model) outcome(r limiter.Rate, cost int64) limiter.Outcome {
+	left := r.Count - m.out(r.Window)
+	short := cost - left
+	o := limiter.Outcome{Allowed: short <= 0, Remaining: max(0, left)}
+	if short <= 0 {
+		return o
+	}
+	for _, g := range m.log {
+		if m.now-g.at >= r.Window {
+			continue
+		}
+		if short -= g.n; short <= 0 {
+			o.Wait = g.at + r.Window - m.now
+			break
+		}
+	}
+	return o
+}
+
+func (m *model) take(n int64, p limiter.Permit) {
+	m.log = append(m.log, grant{at: m.now, n: n, permit: p})
+}
+
+func (m *model) refund(p limiter.Permit) {
+	for i, g := range m.log {
+		if g.permit == p {
+			m.log[i].n = 0
+		}
+	}
+}
+
+// worst is the most that lies in any window of the log, the window's end not
+// included.
+func (m *model) worst(length time.Duration) (worst int64) {
+	for i, from := range m.log {
+		var sum int64
+		for _, g := range m.log[i:] {
+			if g.at-from.at < length {
+				sum += g.n
+			}
+		}
+		worst = max(worst, sum)
+	}
+	return worst
+}

@@ -1,0 +1,92 @@
+package limitertest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+)
+
+// refundOnce: exactly what one decision took comes back, in all its limits, and
+// only once however often it is asked for.
+func refundOnce(t *testing.T, s *scene) {
+	for _, count := range []int64{5, 50, 500} {
+		a, b := limit("a", count, 10*time.Second), limit("b", 2*count, 20*time.Second)
+		k := s.key()
+		both := []limiter.Claim{{Limit: a, Key: k, Cost: 1}, {Limit: b, Key: k, Cost: 2}}
+		first := s.allowed(both, 1)
+		s.Advance(time.Second)
+		second := s.allowed(both, int(count)-1)
+		s.denied(both, 19*time.Second)
+		for range 3 {
+			s.refund(t, both, second.Permit)
+			s.left(one(a, k, 1), 1)
+			s.left(one(b, k, 1), 2)
+		}
+		s.allowed(both, 1)
+		s.denied(both, 19*time.Second)
+		for range 2 {
+			s.refund(t, both, first.Permit)
+			s.left(one(a, k, 1), 1)
+		}
+		s.allowed(both, 1)
+		s.denied(one(a, k, 1), 10*time.Second) // the first second's permit is gone
+		s.refund(t, both, limiter.Permit{})
+		if count < 128 { // nothing is merged: an id of nobody is told from one that was
+			s.refund(t, both, limiter.Permit{ID: [16]byte{1}, At: first.At})
+		}
+		s.refund(t, nil, first.Permit)
+		s.left(one(a, k, 1), 0)
+	}
+}
+
+// refundAfterReturn: what came back by itself is not given back again.
+func refundAfterReturn(t *testing.T, s *scene) {
+	for _, count := range []int64{2, 40, 400} {
+		c := one(limit("late", count, 10*time.Second), s.key(), 1)
+		old := s.allowed(c, 1)
+		s.Advance(5 * time.Second)
+		s.allowed(c, int(count)-1)
+		s.Advance(5 * time.Second)
+		s.left(c, 1)
+		s.refund(t, c, old.Permit)
+		s.left(c, 1)
+		s.allowed(c, 1)
+		s.refund(t, c, old.Permit)
+		s.left(c, 0)
+	}
+}
+
+// refundMerged: also where a store merges what was taken, each decision gives
+// back its permits at most once, and the latest ones for sure.
+func refundMerged(t *testing.T, s *scene) {
+	const count = 1000
+	c := one(limit("merged", count, 100*time.Second), s.key(), 1)
+	var permits []limiter.Permit
+	for range count {
+		permits = append(permits, s.allowed(c, 1).Permit)
+		s.Advance(10 * time.Millisecond)
+	}
+	s.left(c, 0)
+	latest := permits[count-200:]
+	for i, p := range latest {
+		for range 2 {
+			s.refund(t, c, p)
+			s.left(c, int64(i+1))
+		}
+	}
+	s.allowed(c, 200)
+	s.left(c, 0)
+	for _, p := range latest {
+		s.refund(t, c, p)
+	}
+	s.left(c, 0)
+	for _, p := range permits {
+		s.refund(t, c, p)
+	}
+	if left := s.peek(t, c).Outcomes[0].Remaining; left > count-200 {
+		t.Fatalf("%d left after all %d were given back, 200 of them before", left, count)
+	}
+	s.Advance(200 * time.Second)
+	s.left(c, count)
+}

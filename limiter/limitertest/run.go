@@ -1,0 +1,174 @@
+// Package limitertest is the suite that every limiter.Store must pass: what the
+// interface promises, at the edges, in random schedules against a model, and
+// with many callers at once.
+package limitertest
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+)
+
+// A Subject is a store under test, with its clock in the suite's hand: it stands
+// still between calls of Advance.
+type Subject struct {
+	Store limiter.Store
+	// Advance moves the store's clock, backwards when d is negative.
+	Advance func(d time.Duration)
+	// Kept reads what is kept of a claim's window after it was granted: permits
+	// left, and the sum of those that are out. Nil if the store cannot say.
+	Kept func(c limiter.Claim) (left, out int64, err error)
+	// Steps is how long each of the random schedules is; 600 when zero. There
+	// are 100 of a kind, or as many as -rapid.checks says.
+	Steps int
+}
+
+// A reporter is what *testing.T and *rapid.T have in common.
+type reporter interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+// Run tests the stores that open makes; each test opens its own.
+func Run(t *testing.T, open func(t *testing.T) Subject) {
+	for _, test := range []struct {
+		name string
+		run  func(t *testing.T, s *scene)
+	}{
+		{"Window", window},
+		{"Costs", costs},
+		{"WaitIsExact", waitIsExact},
+		{"AllOrNone", allOrNone},
+		{"BadClaims", badClaims},
+		{"Peek", peek},
+		{"RateChanges", rateChanges},
+		{"RefundOnce", refundOnce},
+		{"RefundAfterReturn", refundAfterReturn},
+		{"RefundMerged", refundMerged},
+		{"ClockSetBack", clockSetBack},
+		{"Schedules", schedules},
+		{"SchedulesMerged", schedulesMerged},
+		{"Concurrent", concurrent},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			test.run(t, &scene{Subject: open(t), t: t})
+		})
+	}
+}
+
+// A scene is one test's subject with verbs.
+type scene struct {
+	Subject
+	t    testing.TB
+	keys atomic.Int64
+}
+
+// key is one that nobody used before.
+func (s *scene) key() limiter.Key {
+	return limiter.KeyOf(s.t.Name(), fmt.Sprint(s.keys.Add(1)))
+}
+
+func limit(name string, count int64, length time.Duration) *limiter.Limit {
+	return &limiter.Limit{Name: name, Rate: limiter.Rate{Count: count, Window: length}}
+}
+
+func one(l *limiter.Limit, k limiter.Key, cost int64) []limiter.Claim {
+	return []limiter.Claim{{Limit: l, Key: k, Cost: cost}}
+}
+
+// take takes and fails the test on errors.
+func (s *scene) take(t reporter, claims []limiter.Claim) limiter.Decision {
+	t.Helper()
+	var d limiter.Decision
+	if err := s.Store.Take(s.t.Context(), claims, &d); err != nil {
+		t.Fatalf("take: %v", err)
+	}
+	s.sane(t, claims, d)
+	return d
+}
+
+func (s *scene) peek(t reporter, claims []limiter.Claim) limiter.Decision {
+	t.Helper()
+	var d limiter.Decision
+	if err := s.Store.Peek(s.t.Context(), claims, &d); err != nil {
+		t.Fatalf("peek: %v", err)
+	}
+	return d
+}
+
+func (s *scene) refund(t reporter, claims []limiter.Claim, p limiter.Permit) {
+	t.Helper()
+	if err := s.Store.Refund(s.t.Context(), claims, p); err != nil {
+		t.Fatalf("refund: %v", err)
+	}
+}
+
+// allowed takes n times and wants all granted.
+func (s *scene) allowed(claims []limiter.Claim, n int) limiter.Decision {
+	s.t.Helper()
+	var d limiter.Decision
+	for i := range n {
+		if d = s.take(s.t, claims); !d.Allowed {
+			s.t.Fatalf("take %d of %d: refused, want granted: %+v", i+1, n, d)
+		}
+	}
+	return d
+}
+
+// denied takes once and wants a refusal with this wait.
+func (s *scene) denied(claims []limiter.Claim, wait time.Duration) limiter.Decision {
+	s.t.Helper()
+	d := s.take(s.t, claims)
+	if d.Allowed || d.Wait != wait {
+		s.t.Fatalf("got allowed %v wait %v, want a refusal with wait %v", d.Allowed, d.Wait, wait)
+	}
+	return d
+}
+
+// left wants so many permits left.
+func (s *scene) left(claims []limiter.Claim, want int64) {
+	s.t.Helper()
+	if got := s.peek(s.t, claims).Outcomes[0].Remaining; got != want {
+		s.t.Fatalf("%d permits left, want %d", got, want)
+	}
+}
+
+// sane checks what holds of every decision.
+func (s *scene) sane(t reporter, claims []limiter.Claim, d limiter.Decision) {
+	t.Helper()
+	if len(d.Outcomes) != len(claims) || d.At.IsZero() {
+		t.Fatalf("%d outcomes for %d claims, at %v", len(d.Outcomes), len(claims), d.At)
+	}
+	if d.Allowed == d.Permit.IsZero() && len(claims) > 0 {
+		t.Fatalf("allowed %v with permit %v", d.Allowed, d.Permit)
+	}
+	var longest time.Duration
+	all := true
+	for i, o := range d.Outcomes {
+		c := claims[i]
+		if o.Remaining < 0 || o.Remaining > c.Limit.Rate.Count || o.Wait < 0 || o.Wait > c.Limit.Rate.Window {
+			t.Fatalf("outcome out of range: %+v", o)
+		}
+		if (o.Wait == 0) != (o.Remaining >= c.Cost) {
+			t.Fatalf("wait %v with %d left for a cost of %d", o.Wait, o.Remaining, c.Cost)
+		}
+		if !o.Allowed {
+			all, longest = false, max(longest, o.Wait)
+		}
+	}
+	if d.Allowed != all || d.Wait != longest {
+		t.Fatalf("decision %v wait %v, but outcomes say %v %v", d.Allowed, d.Wait, all, longest)
+	}
+	if s.Kept == nil || !d.Allowed {
+		return
+	}
+	for _, c := range claims {
+		left, out, err := s.Kept(c)
+		if err != nil || left+out != c.Limit.Rate.Count {
+			t.Fatalf("%d left and %d out of %d (%v)", left, out, c.Limit.Rate.Count, err)
+		}
+	}
+}

@@ -1,0 +1,128 @@
+package redisstore
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// A Mode is the shape of a Redis deployment.
+type Mode string
+
+// The modes.
+const (
+	Single   Mode = "single"
+	Sentinel Mode = "sentinel"
+	Cluster  Mode = "cluster"
+)
+
+// ErrConfig says that a ClientConfig makes no sense.
+var ErrConfig = errors.New("redis config not valid")
+
+// A ClientConfig says where Redis is and how to talk to it.
+type ClientConfig struct {
+	Mode   Mode     // Single when empty
+	Addrs  []string // host:port; of the sentinels in mode Sentinel
+	Master string   // the name that the sentinels watch; only there
+
+	Username, Password string
+	// SentinelUsername and SentinelPassword are for the sentinels themselves.
+	SentinelUsername, SentinelPassword string
+	DB                                 int         // not in mode Cluster
+	TLS                                *tls.Config // nil: without TLS
+
+	// Timeout bounds each read and write, and dialling by five times as much;
+	// DefaultTimeout when zero.
+	Timeout time.Duration
+	// BreakAfter failures in a row open the breaker of a node for BreakRest;
+	// 5 and 2 s when zero.
+	BreakAfter uint
+	BreakRest  time.Duration
+}
+
+const (
+	defaultBreakAfter = 5
+	defaultBreakRest  = 2 * time.Second
+)
+
+// NewClient makes a client with the settings that a limiter needs: no command
+// is ever sent twice, a context's deadline ends the call, dialling a dead Redis
+// fails at once, connections are small, and each node has a breaker. It dials
+// nothing yet. The caller closes it. Errors wrap ErrConfig.
+func NewClient(c ClientConfig) (redis.UniversalClient, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	if c.Timeout <= 0 {
+		c.Timeout = DefaultTimeout
+	}
+	if c.BreakAfter == 0 {
+		c.BreakAfter = defaultBreakAfter
+	}
+	if c.BreakRest <= 0 {
+		c.BreakRest = defaultBreakRest
+	}
+	guarded := func(client *redis.Client) *redis.Client {
+		client.AddHook(newBreaker(c.BreakAfter, c.BreakRest))
+		return client
+	}
+	o := c.options()
+	switch c.Mode {
+	case Sentinel:
+		return guarded(redis.NewFailoverClient(o.Failover())), nil
+	case Cluster:
+		cluster := o.Cluster()
+		cluster.NewClient = func(o *redis.Options) *redis.Client { return guarded(redis.NewClient(o)) }
+		return redis.NewClusterClient(cluster), nil
+	}
+	return guarded(redis.NewClient(o.Simple())), nil
+}
+
+func (c ClientConfig) check() error {
+	switch {
+	case c.Mode != "" && c.Mode != Single && c.Mode != Sentinel && c.Mode != Cluster:
+		return fmt.Errorf("%w: mode %q; write single, sentinel or cluster", ErrConfig, c.Mode)
+	case len(c.Addrs) == 0:
+		return fmt.Errorf("%w: no address; write host:port", ErrConfig)
+	case (c.Mode == "" || c.Mode == Single) && len(c.Addrs) > 1:
+		return fmt.Errorf("%w: mode single has one address, not %d", ErrConfig, len(c.Addrs))
+	case c.Mode == Sentinel && c.Master == "":
+		return fmt.Errorf("%w: mode sentinel needs the name of the master", ErrConfig)
+	case c.Mode == Cluster && c.DB != 0:
+		return fmt.Errorf("%w: a cluster has no database %d", ErrConfig, c.DB)
+	}
+	for _, a := range c.Addrs {
+		if i := strings.LastIndexByte(a, ':'); i < 1 || i == len(a)-1 {
+			return fmt.Errorf("%w: address %q; write host:port", ErrConfig, a)
+		}
+	}
+	return nil
+}
+
+func (c ClientConfig) options() *redis.UniversalOptions {
+	return &redis.UniversalOptions{
+		Addrs: c.Addrs, MasterName: c.Master, DB: c.DB,
+		Username: c.Username, Password: c.Password,
+		SentinelUsername: c.SentinelUsername, SentinelPassword: c.SentinelPassword,
+		TLSConfig: c.TLS,
+
+		MaxRetries:            -1, // 0 would mean three
+		ContextTimeoutEnabled: true,
+		DialTimeout:           5 * c.Timeout,
+		DialerRetries:         1,
+		ReadTimeout:           c.Timeout,
+		WriteTimeout:          c.Timeout,
+		PoolTimeout:           c.Timeout,
+		MinIdleConns:          2,
+		ConnMaxLifetime:       30 * time.Minute,
+		ConnMaxLifetimeJitter: 5 * time.Minute,
+		ReadBufferSize:        8 << 10, WriteBufferSize: 8 << 10,
+		PipelineReadBufferSize: 32 << 10, PipelineWriteBufferSize: 32 << 10,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}
+}

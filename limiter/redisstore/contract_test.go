@@ -1,0 +1,96 @@
+package redisstore_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/limitertest"
+	"github.com/weir-proxy/weir/limiter/redisstore"
+	"github.com/weir-proxy/weir/test/redistest"
+)
+
+// patient is for a machine that is busy with other tests.
+const patient = 10 * time.Second
+
+func TestStore_KeepsTheContractOnRedis(t *testing.T) {
+	client := connect(t, redistest.Start(t).Addr)
+	limitertest.Run(t, func(t *testing.T) limitertest.Subject {
+		client.Set(t.Context(), redisstore.TestClock, int64(1_800_000_000_000), 0)
+		store := redisstore.NewWithTestClock(client, redisstore.Options{Timeout: patient})
+		return limitertest.Subject{
+			Store: store,
+			Advance: func(d time.Duration) {
+				if err := client.IncrBy(context.Background(), redisstore.TestClock, d.Milliseconds()).Err(); err != nil {
+					t.Errorf("advance: %v", err)
+				}
+			},
+			Steps: 80,
+			Kept:  func(c limiter.Claim) (int64, int64, error) { return kept(client, c) },
+		}
+	})
+}
+
+// miniredis has a clock of its own that a test can set: the scripts run as they
+// are, with TIME.
+func TestStore_KeepsTheContractOnMiniredis(t *testing.T) {
+	limitertest.Run(t, func(t *testing.T) limitertest.Subject {
+		m := miniredis.RunT(t)
+		var mu sync.Mutex
+		now := time.UnixMilli(1_800_000_000_000)
+		m.SetTime(now)
+		return limitertest.Subject{
+			Steps: 10, // a script takes 0.3 ms there
+			Store: redisstore.New(connect(t, m.Addr()), redisstore.Options{Timeout: patient}),
+			Advance: func(d time.Duration) {
+				mu.Lock()
+				defer mu.Unlock()
+				now = now.Add(d)
+				m.SetTime(now)
+				if d > 0 {
+					m.FastForward(d)
+				}
+			},
+		}
+	})
+}
+
+// connect makes a client that ends with the test.
+func connect(t testing.TB, addr string) redis.UniversalClient {
+	t.Helper()
+	client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{addr}, Timeout: patient})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+// kept reads one window as it lies in Redis, in one step.
+func kept(client redis.UniversalClient, c limiter.Claim) (left, out int64, err error) {
+	name := redisstore.WindowName(redisstore.DefaultPrefix, c.Limit.Name, c.Key)
+	var value *redis.StringCmd
+	var members *redis.StringSliceCmd
+	_, err = client.TxPipelined(context.Background(), func(p redis.Pipeliner) error {
+		value, members = p.Get(context.Background(), name+":value"), p.ZRange(context.Background(), name+":permits", 0, -1)
+		return nil
+	})
+	if errors.Is(err, redis.Nil) {
+		return c.Limit.Rate.Count, 0, nil
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, m := range members.Val() {
+		out += int64(binary.LittleEndian.Uint32([]byte(m[len(m)-4:])))
+	}
+	left, err = value.Int64()
+	return left, out, err
+}

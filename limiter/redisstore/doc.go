@@ -1,0 +1,52 @@
+// Package redisstore keeps limiter's counts in Redis, so that many proxies count
+// together.
+//
+// # What it promises
+//
+//   - One decision is one script call: everything that a request asks for is
+//     taken, or nothing. Between reading and writing nobody else comes.
+//   - In no window, by Redis's clock in whole milliseconds, are more permits
+//     granted than the rate has, whatever the number and the clocks of the
+//     proxies, and while the rate is changed.
+//   - A call ends when its context or Options.Timeout says so. It is sent once:
+//     after a timeout it is unknown whether it was counted, which is
+//     limiter.ErrUnavailable, and costs at most its own permits for one window.
+//   - Keys are small (128 entries, about 4 KB, at any rate) and leave by
+//     themselves one second after the last permit came back.
+//
+// What it does not promise: Redis replicates asynchronously, so a failover may
+// forget the last permits; a clock of Redis that is set forward returns permits
+// early by as much.
+//
+// # Layout
+//
+// A limit named L, on a key whose hexadecimal form is K, is a Redisson
+// RRateLimiter of the name PREFIX:{K}:L, without its config hash:
+//
+//	PREFIX:{K}:L:value    string  permits left
+//	PREFIX:{K}:L:permits  zset    score: ms when taken; member: below
+//	PREFIX:{K}:L:base     string  our own: what value was counted for
+//
+// A member is one byte with the length of an id, the id, and a count of 4 bytes,
+// lowest first. The id of a decision has 16 bytes.
+//
+// # Faults of such limiters, and what keeps them out
+//
+//	keys that live for ever             every write sets the time to live of all keys   TestKeys_LeaveByThemselves
+//	looking writes a key that stays     peek writes nothing                             TestPeek_WritesNothing
+//	config gone, so an error            the config travels with each call               TestStore_HealsLostKeys
+//	spent value without entries: error  no entries means that nothing is out            TestStore_HealsLostKeys
+//	too many results to unpack          ranges are removed by score, lists in parts     TestStore_ForeignCrowd
+//	a call sent twice drifts for ever   value and entries change together; recounted    TestStore_TwiceIsOnce, TestStore_HealsDrift
+//	given back twice: more than rate    refund removes the entry, by id, once           limitertest RefundOnce
+//	proxies' clocks differ              Redis's TIME, nothing else                      TestStore_ManyCallers
+//	cost 0, negative or huge            refused before Redis; foreign ones count 0      limitertest BadClaims, TestStore_ForeignNegative
+//	a new rate resets or is ignored     value is counted again for the new rate         limitertest RateChanges
+//	counts of dead clients stay         counts belong to no client                      TestKeys_LeaveByThemselves
+//	wait only until the first permit    the wait walks as far as the cost needs         limitertest WaitIsExact
+//	memory grows with the rate          entries are merged into 64 parts of a window    TestKeys_StaySmall
+//	no way to look                      Peek                                            limitertest Peek
+//	which algorithm is it?              a log of permits over a sliding window          package limiter
+//	braces split a limiter's keys       names hold no braces, the key is hexadecimal    limitertest BadClaims
+//	value lost means a full budget      value is counted from the entries               TestStore_HealsLostKeys
+package redisstore

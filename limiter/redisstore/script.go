@@ -1,0 +1,88 @@
+package redisstore
+
+import (
+	"context"
+	"crypto/sha1"
+	_ "embed"
+	"encoding/hex"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+var (
+	//go:embed clock.lua
+	clockLua string
+	//go:embed bucket.lua
+	bucketLua string
+	//go:embed take.lua
+	takeLua string
+	//go:embed peek.lua
+	peekLua string
+	//go:embed refund.lua
+	refundLua string
+)
+
+// A script is a text and the hash by which Redis remembers it.
+type script struct {
+	text, hash string
+}
+
+func newScript(parts ...string) script {
+	text := strings.Join(parts, "\n")
+	sum := sha1.Sum([]byte(text)) // the name Redis gives it, no secret
+	return script{text: text, hash: hex.EncodeToString(sum[:])}
+}
+
+// scripts are the texts as Redis runs them: a clock, the bucket, and then what is
+// to be done. A test gives a clock of its own.
+type scripts struct {
+	take, peek, refund script
+}
+
+func newScripts(clock string) scripts {
+	return scripts{
+		take:   newScript(clock, bucketLua, takeLua),
+		peek:   newScript(clock, bucketLua, peekLua),
+		refund: newScript(clock, bucketLua, refundLua),
+	}
+}
+
+// onceCmd is a command that the client never sends again: after a timeout it is
+// not known whether Redis ran it, and running it twice would count twice.
+type onceCmd struct{ *redis.Cmd }
+
+// NoRetry keeps a client from sending the command a second time.
+func (onceCmd) NoRetry() bool { return true }
+
+// runner is the part of a client that a store needs.
+type runner interface {
+	Process(ctx context.Context, cmd redis.Cmder) error
+}
+
+// run has Redis run s once: by its hash, and by its text if Redis does not know
+// the hash, for then nothing ran the first time.
+func (s script) run(ctx context.Context, r runner, keys []string, args []any) (any, error) {
+	val, err := s.send(ctx, r, "evalsha", s.hash, keys, args)
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		return s.send(ctx, r, "eval", s.text, keys, args)
+	}
+	return val, err
+}
+
+func (s script) send(ctx context.Context, r runner, verb, what string, keys []string, args []any) (any, error) {
+	cmd := s.command(ctx, verb, what, keys, args)
+	err := r.Process(ctx, cmd)
+	return cmd.Val(), err
+}
+
+func (s script) command(ctx context.Context, verb, what string, keys []string, args []any) onceCmd {
+	all := make([]any, 0, 3+len(keys)+len(args))
+	all = append(all, verb, what, len(keys))
+	for _, k := range keys {
+		all = append(all, k)
+	}
+	cmd := redis.NewCmd(ctx, append(all, args...)...)
+	cmd.SetFirstKeyPos(3)
+	return onceCmd{cmd}
+}

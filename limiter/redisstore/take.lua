@@ -1,0 +1,12 @@
+-- take decides requests one after another, each wholly or not at all.
+-- KEYS   value, permits, base of each window
+-- ARGV   number of windows; rate and length (ms) of each; then the requests
+-- reply  time (ms); then for each request 1 or 0, and for each of its claims what
+--        is left and the wait (ms)
+-- The whole script is one step for everybody else.
+local now = clock()
+local windows, first = read_windows(now)
+local reply = { now }
+for i = first, #ARGV do decide(windows, ARGV[i], reply, false) end
+for _, w in ipairs(windows) do keep(w) end
+return reply

@@ -9,8 +9,8 @@ import (
 // A Trip is what was decided about one request before it is forwarded.
 type Trip struct {
 	// Path is the path that was matched, in the spelling that goes on the wire
-	// (escaped), beginning with a slash; or "*" for OPTIONS. A target's own
-	// path is put in front of it.
+	// (escaped), beginning with exactly one slash; or "*" for OPTIONS. A
+	// target's own path is put in front of it.
 	Path string
 	// RawQuery is what the client sent after the question mark, byte for byte.
 	RawQuery string
@@ -27,14 +27,17 @@ type Trip struct {
 	TrustedPeer bool
 	// RequestID is sent as X-Request-Id unless empty.
 	RequestID string
-	// WebSocket says that this request may leave HTTP for WebSocket.
+	// WebSocket says that this request may leave HTTP for WebSocket. Messages
+	// after that are not seen by anybody here.
 	WebSocket bool
 	// Forwarded says that RFC 7239's Forwarded is sent beside X-Forwarded-*.
 	Forwarded bool
-	// Set replaces request fields; it is not changed.
+	// Set replaces request fields; names are in canonical form. It is not
+	// changed.
 	Set http.Header
 	// OnHeader, unless nil, is called once with the header of the upstream's
-	// final answer, just before it is written. It may add fields.
+	// final answer, just before it is written. It may change fields. Fields
+	// that the caller has already put into the response stay beside them.
 	OnHeader func(h http.Header)
 }
 
@@ -43,17 +46,20 @@ type Kind uint8
 
 // The ways a trip can end.
 const (
-	OK           Kind = iota // the answer was passed on whole
-	Connect                  // no connection to the target could be made; it saw nothing
-	Timeout                  // the target did not begin its answer in time
-	ClientGone               // the client left before the answer was whole
-	BadRequest               // the client's body is not valid HTTP; answer 400
-	BodyTooLarge             // the client's body is longer than its limit; answer 413
-	BadResponse              // the answer is not HTTP, or not one that was asked for
-	Reset                    // the target closed the connection before it answered
-	BodyCut                  // the answer began and was cut short; the client must see it cut
-	NoTarget                 // the pool has no target to ask, or is closed
-	Loop                     // the request has passed this process before
+	OK             Kind = iota // the answer was passed on whole
+	Connect                    // no connection to the target could be made; it saw nothing
+	ConnectTimeout             // a connection could not be made in time; the target saw nothing
+	Timeout                    // the target did not take the request or begin its answer in time
+	ClientGone                 // the client left before the answer was whole
+	BadRequest                 // the request, or its body, is not valid HTTP; answer 400
+	BodyTimeout                // the client's body did not come in time; answer 408
+	BodyTooLarge               // the client's body is longer than its limit; answer 413
+	BadResponse                // the answer is not HTTP, or not one that was asked for
+	Reset                      // the target closed the connection before it answered
+	BodyCut                    // the answer began and was cut short; the client must see it cut
+	NoTarget                   // the pool has no target that is fit to be asked
+	LastHop                    // Max-Forwards is 0: the caller answers OPTIONS or TRACE by itself
+	Loop                       // the request has passed this process before
 )
 
 // A Result is what came of a trip.

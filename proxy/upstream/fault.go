@@ -1,0 +1,96 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"syscall"
+)
+
+// errAnswer says that the target's answer cannot be passed on.
+var errAnswer = errors.New("answer not acceptable")
+
+// A bodyError says that the client's body could not be read.
+type bodyError struct{ err error }
+
+func (e *bodyError) Error() string { return "read request body: " + e.err.Error() }
+func (e *bodyError) Unwrap() error { return e.err }
+
+// fail ends the journey before the answer's header.
+func (j *journey) fail(err error) {
+	if why := j.body.err(); why != nil {
+		err = &bodyError{why}
+	}
+	j.result.Kind, j.result.Err = j.blame(err), fmt.Errorf("ask upstream: %w", err)
+}
+
+// lose ends the journey in the middle of the answer's body.
+func (j *journey) lose(err error) {
+	j.result.Kind, j.result.Err = BodyCut, fmt.Errorf("read answer: %w", err)
+	switch kind := j.blame(err); kind {
+	case ClientGone, BadRequest, BodyTimeout, BodyTooLarge:
+		j.result.Kind = kind
+	}
+}
+
+// blame tells whose fault err is: first the client's, since a client that left
+// or sent nonsense makes everything behind it fail too, then the target's.
+func (j *journey) blame(err error) Kind {
+	var inBody *bodyError
+	switch {
+	case errors.Is(j.in.Context().Err(), context.Canceled), j.result.Wrote && j.written != nil:
+		return ClientGone
+	case errors.As(err, &inBody):
+		return blameBody(inBody.err)
+	}
+	return blameTarget(err)
+}
+
+// blameBody tells what is wrong with a client's body. One that ends too early
+// is a bad request: whoever sent it may still be there to read so.
+func blameBody(err error) Kind {
+	var tooLarge *http.MaxBytesError
+	var op *net.OpError
+	switch {
+	case errors.As(err, &tooLarge):
+		return BodyTooLarge
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return BodyTimeout
+	case errors.As(err, &op):
+		return ClientGone
+	}
+	return BadRequest
+}
+
+// blameTarget tells how a target failed.
+func blameTarget(err error) Kind {
+	var dialled *dialError
+	var timeout net.Error
+	late := errors.As(err, &timeout) && timeout.Timeout() || errors.Is(err, context.DeadlineExceeded)
+	switch {
+	case errors.As(err, &dialled) && late:
+		return ConnectTimeout
+	case errors.As(err, &dialled):
+		return Connect
+	case late:
+		return Timeout
+	case closed(err):
+		return Reset
+	}
+	return BadResponse
+}
+
+// closed reports whether the target ended the connection.
+func closed(err error) bool {
+	for _, end := range []error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE} {
+		if errors.Is(err, end) {
+			return true
+		}
+	}
+	return strings.Contains(err.Error(), "server closed idle connection") // net/http has no name for it
+}

@@ -1,0 +1,154 @@
+package upstream
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"golang.org/x/net/http/httpguts"
+)
+
+// receive looks at the header of the target's final answer before it is
+// written. An error means that this answer cannot be passed on.
+func (j *journey) receive(res *http.Response) error {
+	j.result.FirstByte = time.Since(j.began)
+	switch {
+	case res.StatusCode < 100:
+		return fmt.Errorf("%w: status %03d", errAnswer, res.StatusCode)
+	case res.StatusCode == http.StatusSwitchingProtocols:
+		if err := switched(res); err != nil {
+			return err
+		}
+	default:
+		j.answer = answerBody{ReadCloser: res.Body, res: res, journey: j}
+		res.Body = &j.answer
+		prune(res.Trailer)
+	}
+	j.result.Status = res.StatusCode
+	res.Header.Del("Alt-Svc") // would lead clients round the proxy
+	if j.trip.OnHeader != nil {
+		j.trip.OnHeader(res.Header)
+	}
+	return nil
+}
+
+// switched checks that a 101 is the one that was asked for, and takes away the
+// connection's fields, which httputil leaves in place here.
+func switched(res *http.Response) error {
+	to := res.Header["Upgrade"]
+	asked := res.Request.Header.Get("Upgrade")
+	if asked == "" || len(to) != 1 || !strings.EqualFold(to[0], asked) || !httpguts.HeaderValuesContainsToken(res.Header["Connection"], "Upgrade") {
+		return fmt.Errorf("%w: 101 to %q, asked for %q", errAnswer, to, asked)
+	}
+	strip(res.Header)
+	res.Header["Connection"], res.Header["Upgrade"] = []string{"Upgrade"}, to
+	return nil
+}
+
+// strip removes what belongs to one connection: the fields that Connection
+// names, and those that are known to even if it does not.
+func strip(h http.Header) {
+	for _, line := range h["Connection"] {
+		for name := range strings.SplitSeq(line, ",") {
+			h.Del(strings.TrimSpace(name))
+		}
+	}
+	for _, name := range []string{
+		"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection",
+		"Te", "Trailer", "Transfer-Encoding", "Upgrade",
+	} {
+		delete(h, name)
+	}
+}
+
+// prune removes what must not come after a body.
+func prune(trailer http.Header) {
+	for name := range trailer {
+		if !mayTrail(name) {
+			delete(trailer, name)
+		}
+	}
+}
+
+// An answerBody is the target's body on its way to the client.
+type answerBody struct {
+	io.ReadCloser
+	res     *http.Response
+	journey *journey
+	err     error // what went wrong when reading it
+}
+
+func (b *answerBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	switch {
+	case err == io.EOF:
+		prune(b.res.Trailer)
+	case err != nil && b.err == nil:
+		b.err = err
+		if why := b.journey.body.err(); why != nil {
+			b.err = &bodyError{why} // the target could not answer what never arrived
+		}
+	}
+	return n, err
+}
+
+// WriteHeader passes on 1xx answers to clients that can read them, and the
+// final one with nothing added to it but what the caller put there.
+func (j *journey) WriteHeader(status int) {
+	h := j.ResponseWriter.Header()
+	if status < 200 && status != http.StatusSwitchingProtocols {
+		if !j.in.ProtoAtLeast(1, 1) || status == http.StatusContinue && j.in.Header["Expect"] == nil {
+			return
+		}
+		strip(h)
+		j.ResponseWriter.WriteHeader(status)
+		return
+	}
+	for name, values := range j.kept {
+		if h[name] == nil {
+			h[name] = values // a 1xx has swept it away
+		}
+	}
+	if _, ok := h["Content-Type"]; !ok {
+		h["Content-Type"] = nil // or net/http would guess one
+	}
+	if j.in.ProtoMajor == 1 && j.body.unread() {
+		j.answerEarly(h)
+	}
+	j.result.Wrote = true
+	j.ResponseWriter.WriteHeader(status)
+}
+
+// answerEarly lets the answer begin while the request is still coming in, each
+// at its own pace. By default net/http would first swallow the rest of the
+// body, which the target is still to get. Since nobody then checks that rest,
+// the connection carries no further request.
+func (j *journey) answerEarly(h http.Header) {
+	if http.NewResponseController(j.ResponseWriter).EnableFullDuplex() == nil {
+		h.Set("Connection", "close")
+	}
+}
+
+func (j *journey) Write(p []byte) (int, error) {
+	n, err := j.ResponseWriter.Write(p)
+	if err != nil && j.written == nil {
+		j.written = err
+	}
+	return n, err
+}
+
+// Unwrap lets net/http find what the writer below can do.
+func (j *journey) Unwrap() http.ResponseWriter { return j.ResponseWriter }
+
+// Hijack hands the client's connection over to WebSocket.
+func (j *journey) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	c, rw, err := http.NewResponseController(j.ResponseWriter).Hijack()
+	if err == nil {
+		j.result.Wrote = true
+	}
+	return c, rw, err
+}

@@ -1,0 +1,95 @@
+package upstream
+
+import (
+	"net/http"
+	"net/http/httputil"
+	"strconv"
+	"strings"
+)
+
+// rewrite makes the request for the target. When it is called, httputil has
+// already taken away what belongs to the client's connection (the fields that
+// Connection names, and the known ones) as well as Forwarded and the three
+// well-known X-Forwarded-*. So nothing a client writes into Connection can
+// strip what is added here.
+func (j *journey) rewrite(pr *httputil.ProxyRequest) {
+	in, out, t := pr.In, pr.Out, j.trip
+	j.target.address(out.URL, t.Path, t.RawQuery)
+	out.URL.ForceQuery = in.URL.ForceQuery
+	out.Host = t.Host
+
+	h := out.Header
+	upgrade(h, in, t.WebSocket)
+	h.Del("Http2-Settings") // half of an upgrade to h2c
+	h.Del("Proxy")          // CGI makes a variable of it that sends clients elsewhere
+	disown(h, t)
+	introduce(h, in.Header, t)
+	h["Via"] = append(h["Via"][:len(h["Via"]):len(h["Via"])], strings.TrimPrefix(t.Proto, "HTTP/")+" "+j.pool.pseudonym)
+	if n := maxForwards(in.Method, in.Header); n > 0 {
+		h.Set("Max-Forwards", strconv.Itoa(n-1))
+	}
+	if t.RequestID != "" {
+		h.Set("X-Request-Id", t.RequestID)
+	}
+	for name, values := range t.Set {
+		h[name] = values
+	}
+	if out.Body != nil {
+		out.Trailer = trailers(in)
+		j.body = &requestBody{ReadCloser: out.Body, from: in.Trailer, to: out.Trailer}
+		out.Body = j.body
+	}
+}
+
+// upgrade leaves the request's wish to leave HTTP in h only if it is for
+// WebSocket and allowed. Anything else, h2c above all, would open a way to the
+// target that nobody limits.
+func upgrade(h http.Header, in *http.Request, allowed bool) {
+	wish := in.Header["Upgrade"]
+	if allowed && h["Upgrade"] != nil && len(wish) == 1 && strings.EqualFold(wish[0], "websocket") && in.ProtoMajor == 1 && in.ProtoMinor >= 1 {
+		h.Del("Te")
+		return
+	}
+	h.Del("Upgrade")
+	h.Del("Connection")
+	if h["Te"] != nil {
+		h.Set("Connection", "TE") // it concerns this connection only (RFC 9110 10.1.4)
+	}
+}
+
+// disown takes out what the client has no right to say: X-Forwarded-* unless
+// its peer is trusted, and names that differ from ours only by underscores,
+// since many servers cannot tell those apart.
+func disown(h http.Header, t *Trip) {
+	for name := range h {
+		if !t.TrustedPeer && strings.HasPrefix(name, "X-Forwarded-") {
+			delete(h, name)
+			continue
+		}
+		if strings.IndexByte(name, '_') >= 0 && ours(http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-")), t) {
+			delete(h, name)
+		}
+	}
+}
+
+// ours reports whether Weir speaks for the field called name.
+func ours(name string, t *Trip) bool {
+	switch name {
+	case "Forwarded", "X-Real-Ip", "X-Request-Id", "Via":
+		return true
+	}
+	return strings.HasPrefix(name, "X-Forwarded-") || t.Set[name] != nil
+}
+
+// maxForwards is how many times a request may still be forwarded, -1 if that is
+// not limited: only OPTIONS and TRACE can be (RFC 9110 7.6.2).
+func maxForwards(method string, h http.Header) int {
+	if method != http.MethodOptions && method != http.MethodTrace {
+		return -1
+	}
+	n, err := strconv.ParseUint(h.Get("Max-Forwards"), 10, 31)
+	if err != nil {
+		return -1
+	}
+	return int(n)
+}

@@ -1,0 +1,195 @@
+package upstream
+
+import (
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+)
+
+const okEmpty = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+
+// forwarded sends request through a house and returns the head that the target
+// sees: its first line, and its fields by lower-case name.
+func forwarded(t *testing.T, change func(*Trip), request string) (string, map[string][]string) {
+	t.Helper()
+	url, heads := replies(t, okEmpty)
+	h := open(t, poolOf(t, url), func(trip *Trip, _ *http.Request) {
+		if change != nil {
+			change(trip)
+		}
+	})
+	if res, _ := h.ask(t, request); res.StatusCode != http.StatusOK {
+		t.Fatalf("status %s", res.Status)
+	}
+	first, rest, _ := strings.Cut(await(t, heads, "request"), "\r\n")
+	fields := map[string][]string{}
+	for line := range strings.SplitSeq(strings.TrimSpace(rest), "\r\n") {
+		name, value, _ := strings.Cut(line, ": ")
+		name = strings.ToLower(name)
+		fields[name] = append(fields[name], value)
+	}
+	return first, fields
+}
+
+func trusted(t *Trip) { t.TrustedPeer = true }
+
+func TestRewrite_FieldsOfTheRequest(t *testing.T) {
+	const ip = "127.0.0.1"
+	for name, c := range map[string]struct {
+		change func(*Trip)
+		lines  string            // added to the request
+		want   map[string]string // joined by |; "" means absent
+	}{
+		"nothing invented": {nil, "", map[string]string{
+			"host": "api.example", "user-agent": "", "accept-encoding": "", "connection": "", "te": "", "forwarded": "",
+			"content-length": "", "transfer-encoding": "", "x-request-id": "",
+		}},
+		"end-to-end fields stay, order and all": {nil, "X-Phone: +86 1\r\nX-A: 1\r\nX-A: 2\r\nUser-Agent: curl\r\nAccept-Encoding: br\r\nCookie: a=b\r\nAuthorization: Bearer x\r\n", map[string]string{
+			"x-phone": "+86 1", "x-a": "1|2", "user-agent": "curl", "accept-encoding": "br", "cookie": "a=b", "authorization": "Bearer x",
+		}},
+		"connection fields go": {nil, "Connection: close, X-Mine\r\nX-Mine: 1\r\nKeep-Alive: 5\r\nProxy-Connection: keep-alive\r\nTE: gzip\r\nProxy-Authorization: Basic x\r\nProxy: http://evil\r\nUpgrade: h2c\r\nHTTP2-Settings: AAA\r\n", map[string]string{
+			"connection": "", "x-mine": "", "keep-alive": "", "proxy-connection": "", "te": "", "proxy-authorization": "", "proxy": "", "upgrade": "", "http2-settings": "",
+		}},
+		"TE trailers is passed on as ours": {nil, "TE: trailers, gzip\r\nConnection: TE\r\n", map[string]string{"te": "trailers", "connection": "TE"}},
+		"Connection cannot strip what we add": {func(t *Trip) { t.RequestID = "r1"; t.Set = http.Header{"X-Phone-E164": {"+861"}} },
+			"Connection: X-Forwarded-For, X-Forwarded-Host, X-Forwarded-Proto, X-Real-Ip, Via, X-Request-Id, X-Phone-E164, Host\r\n", map[string]string{
+				"x-forwarded-for": ip, "x-forwarded-host": "api.example", "x-forwarded-proto": "http", "x-real-ip": ip,
+				"via": "1.1 weir-test", "x-request-id": "r1", "x-phone-e164": "+861", "host": "api.example",
+			}},
+		"a stranger's word is replaced": {nil,
+			"X-Forwarded-For: 6.6.6.6\r\nX-Forwarded-Host: evil\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Port: 1\r\nX-Forwarded-Prefix: /x\r\nX-Real-IP: 6.6.6.6\r\nForwarded: for=6.6.6.6\r\n", map[string]string{
+				"x-forwarded-for": ip, "x-forwarded-host": "api.example", "x-forwarded-proto": "http", "x-forwarded-port": "", "x-forwarded-prefix": "",
+				"x-real-ip": ip, "forwarded": "",
+			}},
+		"a trusted peer's word is continued": {func(t *Trip) { trusted(t); t.Client = netip.MustParseAddr("6.6.6.6") },
+			"X-Forwarded-For: 1.1.1.1\r\nX-Forwarded-For: 6.6.6.6\r\nX-Forwarded-Host: shop.example\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Port: 443\r\nForwarded: for=6.6.6.6\r\n", map[string]string{
+				"x-forwarded-for": "1.1.1.1, 6.6.6.6, " + ip, "x-forwarded-host": "shop.example", "x-forwarded-proto": "https", "x-forwarded-port": "443",
+				"x-real-ip": "6.6.6.6", "forwarded": "for=6.6.6.6",
+			}},
+		"Forwarded is replaced": {func(t *Trip) { t.Forwarded = true }, "Forwarded: for=6.6.6.6\r\n", map[string]string{
+			"forwarded": "for=127.0.0.1;host=api.example;proto=http",
+		}},
+		"Forwarded is continued": {func(t *Trip) { trusted(t); t.Forwarded = true }, "Forwarded: for=6.6.6.6\r\n", map[string]string{
+			"forwarded": "for=6.6.6.6|for=127.0.0.1;host=api.example;proto=http",
+		}},
+		"underscores are no disguise": {func(t *Trip) { trusted(t); t.RequestID = "r1"; t.Set = http.Header{"X-Phone-E164": {"+861"}} },
+			"X_Forwarded_For: 6.6.6.6\r\nx_real_ip: 6.6.6.6\r\nX_Request-Id: evil\r\nX-Phone_E164: +1\r\nX_Other: stays\r\n", map[string]string{
+				"x_forwarded_for": "", "x_real_ip": "", "x_request-id": "", "x-phone_e164": "", "x_other": "stays", "x-phone-e164": "+861",
+			}},
+		"Via is continued": {nil, "Via: 1.0 fred, 1.1 weir-tester\r\nVia: 1.1 other\r\n", map[string]string{"via": "1.0 fred, 1.1 weir-tester|1.1 other|1.1 weir-test"}},
+		"our id and fields replace the client's": {func(t *Trip) { t.RequestID = "r1"; t.Set = http.Header{"X-A": {"ours"}} }, "X-Request-Id: theirs\r\nX-A: theirs\r\nX-A: too\r\n", map[string]string{
+			"x-request-id": "r1", "x-a": "ours",
+		}},
+		"Max-Forwards of GET is not ours": {nil, "Max-Forwards: 0\r\n", map[string]string{"max-forwards": "0"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, got := forwarded(t, c.change, "GET /p HTTP/1.1\r\nHost: api.example\r\n"+c.lines+"\r\n")
+			for field, want := range c.want {
+				if values := strings.Join(got[field], "|"); values != want {
+					t.Errorf("%s: %q, want %q", field, values, want)
+				}
+			}
+		})
+	}
+}
+
+func TestRewrite_TargetStaysByteForByte(t *testing.T) {
+	for _, target := range []string{
+		"/", "/a%2Fb", "/a%2fb;x=1,2", "/a^b|c{d}\"", "/a?x=1;y=2&z=%zz&&=", "/a?", "/%E4%BD%A0?q=%e4", "/a?b?c", "/a//b/../c",
+	} {
+		first, _ := forwarded(t, nil, "GET "+target+" HTTP/1.1\r\nHost: a\r\n\r\n")
+		want := target
+		if strings.ContainsAny(target, `^|{}"`) {
+			want = "/a%5Eb%7Cc%7Bd%7D%22" // net/http's spelling, in which it was matched
+		}
+		if first != "GET "+want+" HTTP/1.1" {
+			t.Errorf("target sees %q, want %s", first, want)
+		}
+	}
+	first, _ := forwarded(t, nil, "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n")
+	if first != "OPTIONS * HTTP/1.1" {
+		t.Errorf("target sees %q", first)
+	}
+	first, _ = forwarded(t, func(trip *Trip) { trip.Path = "/a^b" }, "GET /x HTTP/1.1\r\nHost: a\r\n\r\n")
+	if first != "GET /a^b HTTP/1.1" {
+		t.Errorf("target sees %q, want the trip's spelling", first)
+	}
+}
+
+func TestRewrite_BasePathComesFirst(t *testing.T) {
+	url, heads := replies(t, okEmpty)
+	h := open(t, poolOf(t, url+"/base%2Fx/"), nil)
+	h.ask(t, "GET /p?q HTTP/1.1\r\nHost: a\r\n\r\n")
+	if first, _, _ := strings.Cut(await(t, heads, "request"), "\r\n"); first != "GET /base%2Fx/p?q HTTP/1.1" {
+		t.Errorf("target sees %q", first)
+	}
+}
+
+func TestRewrite_MaxForwardsIsCountedDown(t *testing.T) {
+	_, got := forwarded(t, nil, "OPTIONS /x HTTP/1.1\r\nHost: a\r\nMax-Forwards: 3\r\n\r\n")
+	if got["max-forwards"][0] != "2" {
+		t.Errorf("Max-Forwards %q, want 2", got["max-forwards"])
+	}
+}
+
+func TestForward_RefusesWhatMustNotGoOn(t *testing.T) {
+	h := open(t, mustPool(t, Config{Echo: true, Pseudonym: "weir-test"}), func(trip *Trip, r *http.Request) {
+		if path := r.Header.Get("X-Path"); path != "" {
+			trip.Path = path
+		}
+		if r.Header.Get("X-Query") != "" {
+			trip.RawQuery = "a b"
+		}
+	})
+	for _, c := range []struct {
+		request string
+		want    Kind
+	}{
+		{"CONNECT a:1 HTTP/1.1\r\nHost: a\r\n", BadRequest},
+		{"OPTIONS / HTTP/1.1\r\nHost: a\r\nMax-Forwards: 0\r\n", LastHop},
+		{"TRACE / HTTP/1.1\r\nHost: a\r\nMax-Forwards: 0\r\n", LastHop},
+		{"GET / HTTP/1.1\r\nHost: a\r\nVia: 1.0 fred (a, b), 1.1 weir-test\r\n", Loop},
+		{"GET / HTTP/1.1\r\nHost: a\r\nVia: 1.0 fred\r\nVia: 1.1 weir-test (x)\r\n", Loop},
+		{"GET / HTTP/1.1\r\nHost: a\r\nX-Path: *\r\n", BadRequest},
+		{"GET / HTTP/1.1\r\nHost: a\r\nX-Path: //a\r\n", BadRequest},
+		{"GET / HTTP/1.1\r\nHost: a\r\nX-Path: /a HTTP/1.1\r\n", BadRequest},
+		{"GET / HTTP/1.1\r\nHost: a\r\nX-Path: a\r\n", BadRequest},
+		{"GET / HTTP/1.1\r\nHost: a\r\nX-Query: 1\r\n", BadRequest},
+		{"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: \xff\r\n", BadRequest},
+	} {
+		h.dial(t, c.request+"\r\n")
+		got := h.result(t)
+		if got.Kind != c.want || got.Err == nil || got.Wrote || got.Target != "" {
+			t.Errorf("%q: result %+v, want kind %d before any target", c.request, got, c.want)
+		}
+	}
+}
+
+func TestElement_OfForwarded(t *testing.T) {
+	for _, c := range []struct{ peer, host, want string }{
+		{"10.0.0.1:9", "a.example", "for=10.0.0.1;host=a.example;proto=https"},
+		{"10.0.0.1:9", "a.example:8443", `for=10.0.0.1;host="a.example:8443";proto=https`},
+		{"[2001:db8::1%eth0]:9", `a"b\`, `for="[2001:db8::1]";host="a\"b\\";proto=https`},
+		{"[::ffff:10.0.0.1]:9", "", `for=10.0.0.1;host="";proto=https`},
+		{"", "a", "for=unknown;host=a;proto=https"},
+	} {
+		trip := &Trip{Host: c.host, Scheme: "https", Forwarded: true}
+		if c.peer != "" {
+			trip.Peer = netip.MustParseAddrPort(c.peer)
+		}
+		h := http.Header{}
+		introduce(h, nil, trip)
+		if got := h.Get("Forwarded"); got != c.want {
+			t.Errorf("peer %s: %s, want %s", c.peer, got, c.want)
+		}
+	}
+}
+
+func TestIntroduce_AnUnknownPeerIsNotInvented(t *testing.T) {
+	h := http.Header{"X-Real-Ip": {"6.6.6.6"}}
+	introduce(h, http.Header{"X-Forwarded-For": {"6.6.6.6"}}, &Trip{Host: "a", Scheme: "http"})
+	if h["X-Real-Ip"] != nil || h["X-Forwarded-For"] != nil {
+		t.Errorf("header %v, want no address", h)
+	}
+}

@@ -1,0 +1,117 @@
+package upstream
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+)
+
+const (
+	defaultConnect  = 2 * time.Second
+	defaultResponse = 30 * time.Second
+
+	// A target that never answers "100 Continue" gets the body after this.
+	continueAfter = time.Second
+	// Idle connections end before most servers end them from their side.
+	idleFor = 30 * time.Second
+	// idlePerTarget keeps bursts from dialling anew each time.
+	idlePerTarget = 512
+	// maxHeader is the longest header of an answer.
+	maxHeader = 256 << 10
+)
+
+// newTransport makes the connections of one pool. It speaks HTTP/1.1 only:
+// upgrades do not exist in HTTP/2.
+func newTransport(c Config) *http.Transport {
+	d := dialer{
+		Dialer: net.Dialer{Timeout: orElse(c.Connect, defaultConnect), KeepAlive: 15 * time.Second},
+		stall:  orElse(c.Response, defaultResponse),
+	}
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	return &http.Transport{
+		Proxy:                  nil, // never from the environment
+		DialContext:            d.dial,
+		DialTLSContext:         d.dialTLS,
+		Protocols:              protocols,
+		DisableCompression:     true, // what the client accepts is what is asked for
+		MaxIdleConnsPerHost:    idlePerTarget,
+		IdleConnTimeout:        idleFor,
+		ResponseHeaderTimeout:  orElse(c.Response, defaultResponse),
+		ExpectContinueTimeout:  continueAfter,
+		MaxResponseHeaderBytes: maxHeader,
+	}
+}
+
+func orElse(d, otherwise time.Duration) time.Duration {
+	if d == 0 {
+		return otherwise
+	}
+	return d
+}
+
+// A dialError says that there is no connection, so that the target has seen
+// nothing of the request.
+type dialError struct{ err error }
+
+func (e *dialError) Error() string { return e.err.Error() }
+func (e *dialError) Unwrap() error { return e.err }
+
+// A dialer makes connections that do not wait for ever to be written to.
+type dialer struct {
+	net.Dialer
+	stall time.Duration
+}
+
+func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	c, err := d.DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, &dialError{err}
+	}
+	return &conn{Conn: c, stall: d.stall}, nil
+}
+
+func (d *dialer) dialTLS(ctx context.Context, network, addr string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, d.Timeout)
+	defer cancel()
+	c, err := d.dial(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, &dialError{err}
+	}
+	t := tls.Client(c, &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}})
+	if err := t.HandshakeContext(ctx); err != nil {
+		c.Close()
+		return nil, &dialError{fmt.Errorf("tls: %w", err)}
+	}
+	return t, nil
+}
+
+// A conn gives up when the other end takes nothing for the length of stall:
+// net/http bounds only the wait for an answer, which begins when the request
+// has been sent whole.
+type conn struct {
+	net.Conn
+	stall time.Duration
+}
+
+func (c *conn) Write(b []byte) (int, error) {
+	if err := c.SetWriteDeadline(time.Now().Add(c.stall)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Write(b)
+}
+
+// CloseWrite lets one direction of a WebSocket end before the other.
+func (c *conn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return c.Close()
+}

@@ -47,6 +47,7 @@ func target(r *http.Request) string {
 
 func (d *httpDoor) answer(a respond.Answer) {
 	a.Into(d.w.Header())
+	d.w.Header().Set("X-Request-Id", d.x.id)
 	d.w.WriteHeader(a.Status)
 	if d.r.Method != http.MethodHead {
 		d.w.Write(a.Body)

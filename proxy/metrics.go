@@ -91,10 +91,13 @@ func (m *metrics) unasked(x *exchange, of *limit) {
 	m.decisions.WithLabelValues(x.route.name, of.name, unavailable).Inc()
 }
 
-func (m *metrics) reloaded(err error) {
-	result := "ok"
-	if err != nil {
+func (m *metrics) reloaded(r Report, err error) {
+	result := "unchanged"
+	switch {
+	case err != nil:
 		result = "refused"
+	case r.Changed:
+		result = "ok"
 	}
 	m.reloads.WithLabelValues(result).Inc()
 }

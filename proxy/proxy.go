@@ -145,7 +145,7 @@ func (p *Proxy) Reload(ctx context.Context) (Report, error) {
 	began := time.Now()
 	report, err := p.reload(ctx)
 	report.Took = time.Since(began)
-	p.metrics.reloaded(err)
+	p.metrics.reloaded(report, err)
 	return report, err
 }
 

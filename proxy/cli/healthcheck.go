@@ -6,26 +6,30 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/weir-proxy/weir/proxy/config"
 )
+
+// defaultAdmin is where a file that says nothing else puts the admin listener.
+const defaultAdmin = "127.0.0.1:9901"
 
 type healthcheckCommand struct {
 	Config string        `short:"c" help:"The file that the running weir was started with." placeholder:"FILE"`
+	Admin  string        `help:"Where its admin listener is; without this the file says." placeholder:"HOST:PORT"`
 	Within time.Duration `default:"2s" help:"How long to wait for an answer."`
 }
 
-// Run asks the admin listener whether the process lives: exit 0 if it does.
-func (c healthcheckCommand) Run(ctx context.Context, w World) error {
-	path, err := configPath(c.Config)
-	if err != nil {
-		return err
-	}
-	read, err := load(path, w.Stderr)
-	if err != nil {
-		return err
+// Run asks the admin listener whether the process lives: exit 0 if it does. A
+// file that does not load any more is no reason to call a process dead that
+// still serves what the file said before; the default address is asked then.
+func (c healthcheckCommand) Run(ctx context.Context) error {
+	addr := c.Admin
+	if addr == "" {
+		addr = c.configured()
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.Within)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+reachable(read.Admin.HTTP)+"/healthz", nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+reachable(addr)+"/healthz", nil)
 	if err != nil {
 		return fmt.Errorf("healthcheck: %w", err)
 	}
@@ -38,6 +42,16 @@ func (c healthcheckCommand) Run(ctx context.Context, w World) error {
 		return fmt.Errorf("healthcheck: %s", answer.Status)
 	}
 	return nil
+}
+
+// configured is where the file says the admin listener is, or its default.
+func (c healthcheckCommand) configured() string {
+	if path, err := configPath(c.Config); err == nil {
+		if read, err := config.Load(path); err == nil {
+			return read.Admin.HTTP
+		}
+	}
+	return defaultAdmin
 }
 
 // reachable is the address to dial for one that is listened on: a wildcard is

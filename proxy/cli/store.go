@@ -1,0 +1,105 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/rs/zerolog"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/redisstore"
+	"github.com/weir-proxy/weir/proxy/cluster"
+	"github.com/weir-proxy/weir/proxy/config"
+)
+
+// patience bounds what no request waits for: signs of life, reloads, checks.
+const patience = time.Second
+
+// A shared is the store and what comes with sharing it.
+type shared struct {
+	name   string
+	store  limiter.Store
+	number int64 // of the generation to begin with
+	nodes  func() int
+	agree  func(ctx context.Context, hash string, swap func(number int64)) error
+	check  func(ctx context.Context) error
+	run    func(ctx context.Context) // until ctx is done
+	close  func()
+}
+
+// openStore opens what the configuration names. A Redis that does not answer is
+// logged and no fault: each limit says what happens then. One that is too old
+// is a fault.
+func openStore(ctx context.Context, c *config.Config, log zerolog.Logger) (shared, error) {
+	if c.Store == config.StoreMemory {
+		return memoryStore(), nil
+	}
+	decisions, err := redisClient(c.Redis, c.Redis.Timeout)
+	if err != nil {
+		return shared{}, err
+	}
+	coordination, err := redisClient(c.Redis, patience)
+	if err != nil {
+		decisions.Close()
+		return shared{}, err
+	}
+	store := redisstore.New(decisions, redisstore.Options{Prefix: c.Redis.Prefix, Timeout: c.Redis.Timeout})
+	node := cluster.Join(coordination, c.Redis.Prefix, nodeID())
+	s := shared{
+		name:  "redis",
+		store: store,
+		nodes: node.Live,
+		agree: node.Agree,
+		check: redisstore.New(coordination, redisstore.Options{Prefix: c.Redis.Prefix, Timeout: patience}).Check,
+		run:   node.Run,
+		close: func() { decisions.Close(); coordination.Close() },
+	}
+	err = s.check(ctx)
+	if errors.Is(err, redisstore.ErrVersion) {
+		s.close()
+		return shared{}, err
+	}
+	if err == nil {
+		err = node.Agree(ctx, c.Hash, func(number int64) { s.number = number })
+	}
+	if err != nil {
+		log.Warn().Err(err).Strs("addrs", c.Redis.Addrs).Msg("redis unavailable; limits go by on_store_failure until it answers")
+	}
+	return s, nil
+}
+
+func memoryStore() shared {
+	return shared{
+		name:  "memory",
+		store: limiter.NewMemory(limiter.MemoryOptions{}),
+		check: func(context.Context) error { return nil },
+		run:   func(context.Context) {},
+		close: func() {},
+	}
+}
+
+// redisClient makes a client whose calls may take so long.
+func redisClient(c config.Redis, timeout time.Duration) (redis.UniversalClient, error) {
+	client, err := redisstore.NewClient(redisstore.ClientConfig{
+		Mode: redisstore.Mode(c.Mode), Addrs: c.Addrs, Username: c.Username, Password: c.Password, Timeout: timeout,
+		BreakAfter: uint(c.Breaker.After), BreakRest: c.Breaker.Rest,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("redis: %w", err)
+	}
+	return client, nil
+}
+
+// nodeID is unique among the processes that share a store.
+func nodeID() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "weir"
+	}
+	return host + "-" + strconv.Itoa(os.Getpid()) + "-" + strconv.FormatInt(time.Now().UnixMilli(), 36)
+}

@@ -1,0 +1,48 @@
+// Package proxy takes HTTP requests in, lets through those that their limits
+// allow, and forwards them.
+//
+// # A request
+//
+// Each thing that a request goes through is a room, and each room is one file
+// named by its verb:
+//
+//	door → record → address → tidy → match → extract → admit → forward → settle
+//
+// and back out through record. The door makes an exchange of the request; the
+// rooms between door and forward know nothing else, so that another door, for
+// another HTTP server, needs no second copy of any room. A room says no by
+// returning an error; refuse words the answer. Only record logs, only package
+// respond picks a status, only admit and settle talk to the limiter.
+//
+// # A reload
+//
+//	knock → read → compile → agree → swap → retire → report
+//
+// A generation is everything that one configuration makes of requests. It never
+// changes. Reload builds the next one and swaps one pointer; each request is
+// served by the generation it began with, and the last request of a retired one
+// closes its connections. A configuration with any fault changes nothing.
+//
+// # What is shared
+//
+// Between all requests: the pointer to the current generation and that
+// generation's count of requests (generation.go), the pool of exchanges, the
+// limiter's store and the local store that stands in for it (admit.go), the
+// figures (metrics.go), the log. All else belongs to one request or never
+// changes.
+//
+// # HTTP
+//
+// What is forwarded is HTTP/1.1 as net/http reads it, with these rules of ours:
+//
+//   - The path that is matched is the path that is forwarded, in one spelling
+//     (tidy.go). A path that servers read in different ways is refused with 400.
+//   - The query is forwarded byte for byte. Where a key is read from it, a query
+//     that can be read in two ways is refused with 400.
+//   - A header field or parameter that is a key and comes twice is refused with
+//     400: which of the two the upstream would believe is not known.
+//   - A request that a limit refuses is answered before its body is read, also
+//     when the client waits for 100 Continue.
+//   - CONNECT and a target of "*" with any method but OPTIONS are refused with
+//     400: this is no tunnel.
+package proxy

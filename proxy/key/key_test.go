@@ -1,0 +1,211 @@
+package key
+
+import (
+	"errors"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+)
+
+// A request is what tests read keys from.
+type request struct {
+	header http.Header
+	query  url.Values
+	params map[string]string
+	client netip.Prefix
+}
+
+func (r request) Header(name string) []string { return r.header[name] }
+func (r request) Query(name string) []string  { return r.query[name] }
+func (r request) Param(name string) string    { return r.params[name] }
+func (r request) Client() netip.Prefix        { return r.client }
+
+func of(origin string, steps ...Step) *Spec {
+	o, err := ParseOrigin(origin)
+	if err != nil {
+		panic(err)
+	}
+	return &Spec{Name: origin, From: o, Normalize: steps}
+}
+
+func header(values ...string) request {
+	return request{header: http.Header{"X-Phone": values}}
+}
+
+func TestParseOrigin(t *testing.T) {
+	for in, want := range map[string]Origin{
+		"header:x-phone": {Header, "X-Phone"},
+		"query:user":     {Query, "user"},
+		"path:id":        {Path, "id"},
+		"client_ip":      {ClientIP, ""},
+		"global":         {Global, ""},
+	} {
+		got, err := ParseOrigin(in)
+		if err != nil || got != want {
+			t.Errorf("ParseOrigin(%q) = %v, %v; want %v", in, got, err, want)
+		}
+		if again, err := ParseOrigin(got.String()); err != nil || again != got {
+			t.Errorf("ParseOrigin(%q) = %v, %v; want %v again", got, again, err, got)
+		}
+	}
+	for _, in := range []string{"", "header", "header:", "header:a b", "header:X-Phone:", "query:", "path", "client_ip:x", "global:", "cookies:x", "X-Phone"} {
+		if got, err := ParseOrigin(in); !errors.Is(err, ErrSpec) || !strings.Contains(err.Error(), ";") {
+			t.Errorf("ParseOrigin(%q) = %v, %v; want an ErrSpec that says what to write", in, got, err)
+		}
+	}
+}
+
+func TestParseStep(t *testing.T) {
+	for _, in := range []string{"trim", "lower", "digits"} {
+		if got, err := ParseStep(in); err != nil || string(got) != in {
+			t.Errorf("ParseStep(%q) = %q, %v", in, got, err)
+		}
+	}
+	if _, err := ParseStep("upper"); !errors.Is(err, ErrSpec) {
+		t.Errorf("ParseStep(upper) = %v; want ErrSpec", err)
+	}
+}
+
+func TestExtract_SpellingsOfOneNumberAreOneKey(t *testing.T) {
+	spec := of("header:X-Phone", Digits)
+	for _, spelling := range []string{
+		"8613800138000", "+86 138 0013 8000", "+86-138-0013-8000", "(+86) 138.0013.8000", " 8613800138000\t",
+		"８６１３８００１３８０００", "٨٦١٣٨٠٠١٣٨٠٠٠", "𝟪𝟨𝟣𝟥𝟪𝟢𝟢𝟣𝟥𝟪𝟢𝟢𝟢",
+	} {
+		var v Value
+		if err := spec.Extract(header(spelling), &v); err != nil || v.Parts[1] != "8613800138000" {
+			t.Errorf("Extract(%q) = %v, %v; want 8613800138000", spelling, v.Parts, err)
+		}
+	}
+}
+
+// Every decimal digit that Unicode knows has its own value.
+func TestDigits_OfAnyScript(t *testing.T) {
+	want := 0
+	for r := rune(0); r <= unicode.MaxRune; r++ {
+		if !unicode.Is(unicode.Nd, r) {
+			want = 0
+			continue
+		}
+		if got := digits(string(r)); got != string(rune('0'+want)) {
+			t.Fatalf("digits(%U) = %q; want %d", r, got, want)
+		}
+		want = (want + 1) % 10
+	}
+}
+
+func TestExtract_Steps(t *testing.T) {
+	for _, c := range []struct {
+		steps    []Step
+		in, want string
+	}{
+		{nil, " Alice ", " Alice "},
+		{[]Step{Trim}, " Alice ", "Alice"},
+		{[]Step{Lower}, " Alice ", " alice "},
+		{[]Step{Trim, Lower}, " ÄLICE ", "älice"},
+		{[]Step{Digits}, "a1b2", "12"},
+	} {
+		var v Value
+		if err := of("header:X-Phone", c.steps...).Extract(header(c.in), &v); err != nil || v.Parts[1] != c.want {
+			t.Errorf("Extract(%q) by %v = %q, %v; want %q", c.in, c.steps, v.Parts, err, c.want)
+		}
+	}
+}
+
+func TestExtract_Sources(t *testing.T) {
+	r := request{
+		header: http.Header{"X-Phone": {"1"}},
+		query:  url.Values{"user": {"2"}},
+		params: map[string]string{"id": "3"},
+		client: netip.MustParsePrefix("192.0.2.1/32"),
+	}
+	for _, c := range []struct{ origin, want string }{
+		{"header:X-Phone", "1"}, {"query:user", "2"}, {"path:id", "3"}, {"client_ip", "192.0.2.1"}, {"global", ""},
+	} {
+		var v Value
+		if err := of(c.origin).Extract(r, &v); err != nil || !slices.Equal(v.Parts, []string{c.origin, c.want}) {
+			t.Errorf("Extract(%s) = %q, %v; want its name and %q", c.origin, v.Parts, err, c.want)
+		}
+	}
+	r.client = netip.MustParsePrefix("2001:db8::/64")
+	var v Value
+	if err := of("client_ip").Extract(r, &v); err != nil || v.Parts[1] != "2001:db8::/64" {
+		t.Errorf("Extract(client_ip) = %q, %v; want the network", v.Parts, err)
+	}
+}
+
+func TestExtract_Missing(t *testing.T) {
+	with := func(m Missing) *Spec {
+		s := of("header:X-Phone", Digits)
+		s.OnMissing, s.Instead = m, of("global")
+		return s
+	}
+	for name, r := range map[string]request{"none": {}, "empty": header(""), "nothing left of it": header("abc")} {
+		var v Value
+		for _, m := range []Missing{"", Reject} {
+			if err := with(m).Extract(r, &v); !errors.Is(err, ErrMissing) || !strings.Contains(err.Error(), "header:X-Phone") {
+				t.Errorf("%s, %q: %v; want ErrMissing that names the key", name, m, err)
+			}
+		}
+		if err := with(Skip).Extract(r, &v); err != nil || !v.Skip {
+			t.Errorf("%s, skip: %v, %v; want Skip", name, v, err)
+		}
+		if err := with(Shared).Extract(r, &v); err != nil || v.Skip || !slices.Equal(v.Parts, []string{"header:X-Phone"}) {
+			t.Errorf("%s, shared: %v, %v; want the key's name alone", name, v, err)
+		}
+		if err := with(Use).Extract(r, &v); err != nil || !slices.Equal(v.Parts, []string{"global", ""}) {
+			t.Errorf("%s, use: %v, %v; want the other key", name, v, err)
+		}
+	}
+}
+
+func TestExtract_TwiceIsAmbiguous(t *testing.T) {
+	var v Value
+	err := of("header:X-Phone").Extract(header("13800138000", "13800138001"), &v)
+	if !errors.Is(err, ErrAmbiguous) || strings.Contains(err.Error(), "138") {
+		t.Errorf("Extract = %v; want ErrAmbiguous without the values", err)
+	}
+	r := request{query: url.Values{"user": {"a", "a"}}}
+	if err := of("query:user").Extract(r, &v); !errors.Is(err, ErrAmbiguous) {
+		t.Errorf("Extract = %v; want ErrAmbiguous", err)
+	}
+}
+
+func TestExtract_Join(t *testing.T) {
+	skip := of("query:user")
+	skip.OnMissing = Skip
+	r := header("1")
+	var v Value
+	if err := (&Spec{Name: "pair", Join: []*Spec{of("global"), of("header:X-Phone")}}).Extract(r, &v); err != nil ||
+		!slices.Equal(v.Parts, []string{"global", "", "header:X-Phone", "1"}) {
+		t.Errorf("join = %q, %v", v.Parts, err)
+	}
+	if err := (&Spec{Join: []*Spec{of("header:X-Phone"), skip}}).Extract(r, &v); err != nil || !v.Skip {
+		t.Errorf("join with a part that is skipped = %v, %v; want Skip", v, err)
+	}
+	if err := (&Spec{Join: []*Spec{skip, of("path:id")}}).Extract(request{query: url.Values{"user": {"a"}}}, &v); !errors.Is(err, ErrMissing) {
+		t.Errorf("join without a part = %v; want ErrMissing", err)
+	}
+	// What was read before does not stay.
+	if err := of("global").Extract(r, &v); err != nil || v.Skip || len(v.Parts) != 2 {
+		t.Errorf("a Value used again = %v, %v", v, err)
+	}
+}
+
+func FuzzExtract(f *testing.F) {
+	f.Add("+86 138", "x")
+	f.Fuzz(func(t *testing.T, a, b string) {
+		spec := of("header:X-Phone", Trim, Lower, Digits)
+		var one, two Value
+		if spec.Extract(header(a), &one) != nil || spec.Extract(header(one.Parts[1]), &two) != nil {
+			return
+		}
+		if !slices.Equal(one.Parts, two.Parts) {
+			t.Fatalf("normalizing %q twice gives %q, then %q", a, one.Parts, two.Parts)
+		}
+	})
+}

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"errors"
 	"net/http"
 
 	"github.com/weir-proxy/weir/proxy/respond"
@@ -33,7 +34,7 @@ func (g *generation) forward(x *exchange, d door) {
 		WebSocket:   x.route.upgrades,
 		OnHeader:    x.onHeader,
 	})
-	x.err = x.result.Err
+	x.err = errors.Join(x.err, x.result.Err)
 	if x.result.Kind != upstream.OK && !x.result.Wrote {
 		d.answer(failed(x))
 	}

@@ -1,0 +1,334 @@
+package proxy
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/rs/zerolog"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/config"
+)
+
+// A world is a proxy with its file, its log and its figures, in front of the
+// built-in echo unless the file says otherwise.
+type world struct {
+	*testing.T
+	*Proxy
+	path     string
+	log      bytes.Buffer
+	registry *prometheus.Registry
+	store    *fragile
+}
+
+// fragile is a memory store that can be made to fail.
+type fragile struct {
+	*limiter.Memory
+	err atomic.Pointer[error]
+}
+
+func (f *fragile) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
+	if err := f.err.Load(); err != nil {
+		return *err
+	}
+	return f.Memory.Take(ctx, claims, d)
+}
+
+func (f *fragile) fail(err error) { f.err.Store(&err) }
+
+// made makes a world whose file has these lines; "LIMITS" stands for nothing.
+func made(t *testing.T, yaml string, change ...func(*Options)) *world {
+	t.Helper()
+	w := &world{T: t, path: filepath.Join(t.TempDir(), "weir.yaml"), registry: prometheus.NewRegistry()}
+	w.store = &fragile{Memory: limiter.NewMemory(limiter.MemoryOptions{})}
+	w.write(yaml)
+	c, err := config.Load(w.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := Options{Path: w.path, Config: c, Store: w.store, Registry: w.registry, Log: zerolog.New(zerolog.SyncWriter(&w.log))}
+	for _, f := range change {
+		f(&o)
+	}
+	if w.Proxy, err = New(o); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Proxy.Close)
+	return w
+}
+
+func (w *world) write(yaml string) {
+	w.Helper()
+	if err := os.WriteFile(w.path, []byte(yaml), 0o600); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// send sends a request with "Name: value" header lines from 192.0.2.1.
+func (w *world) send(method, target string, lines ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, target, nil)
+	for _, line := range lines {
+		name, value, _ := strings.Cut(line, ": ")
+		r.Header.Add(name, value)
+	}
+	rec := httptest.NewRecorder()
+	w.ServeHTTP(rec, r)
+	return rec
+}
+
+func (w *world) sends(want int, method, target string, lines ...string) *httptest.ResponseRecorder {
+	w.Helper()
+	rec := w.send(method, target, lines...)
+	if rec.Code != want {
+		w.Errorf("%s %s %v = %d; want %d\n%s", method, target, lines, rec.Code, want, rec.Body)
+	}
+	return rec
+}
+
+// lines are the lines of the log that carry this message.
+func (w *world) lines(message string) []map[string]any {
+	w.Helper()
+	var found []map[string]any
+	for line := range strings.Lines(w.log.String()) {
+		var fields map[string]any
+		if err := json.Unmarshal([]byte(line), &fields); err != nil {
+			w.Fatalf("log line %q: %v", line, err)
+		}
+		if fields["message"] == message {
+			found = append(found, fields)
+		}
+	}
+	return found
+}
+
+// limited is one route with these limits.
+func limited(limits string) string {
+	return "upstreams: {demo: echo}\nroutes:\n  - {name: a, match: {path: /a}, upstream: demo, limits: [" + limits + "]}\n"
+}
+
+func TestServe_LimitsByKey(t *testing.T) {
+	w := made(t, limited("{key: header:X-User, rate: 2/1m}"))
+	w.sends(200, "GET", "/a", "X-User: alice")
+	w.sends(200, "GET", "/a", "X-User: alice")
+	w.sends(429, "GET", "/a", "X-User: alice")
+	w.sends(200, "GET", "/a", "X-User: bob")
+}
+
+func TestServe_AllOrNone(t *testing.T) {
+	w := made(t, limited("{name: many, key: global, rate: 100/1m}, {name: few, key: header:X-User, rate: 1/1m}"))
+	w.sends(200, "GET", "/a", "X-User: alice")
+	for range 5 {
+		w.sends(429, "GET", "/a", "X-User: alice")
+	}
+	rec := w.sends(200, "GET", "/a", "X-User: bob")
+	if got := rec.Header().Get("RateLimit"); !strings.Contains(got, `"many";r=98`) {
+		t.Errorf("RateLimit = %s; want many;r=98: refused requests take nothing", got)
+	}
+}
+
+func TestServe_Refusals(t *testing.T) {
+	w := made(t, `
+upstreams: {demo: echo}
+keys: {pair: {join: [query:user, client_ip]}}
+routes:
+  - {name: a, match: {path: /a, methods: [POST, PUT]}, upstream: demo, limits: [{key: pair, rate: 1/1m}]}
+`)
+	for _, c := range []struct {
+		want                  int
+		method, target, about string
+	}{
+		{404, "GET", "/b", ""},
+		{405, "GET", "/a?user=x", ""},
+		{400, "POST", "/a", "query:user"},
+		{400, "POST", "/a?user=x&user=y", "query:user"},
+		{400, "POST", "/a?user=x;user=y", "semicolon"},
+		{400, "POST", "/a%2fb", "slash"},
+		{200, "POST", "/a?user=x", ""},
+		{429, "POST", "//a?user=x", ""},
+		{429, "POST", "/b/../%61?user=%78", ""},
+	} {
+		rec := w.sends(c.want, c.method, c.target)
+		if c.want == 200 {
+			continue
+		}
+		var doc struct {
+			Status int
+			Detail string
+		}
+		if err := json.Unmarshal(rec.Body.Bytes(), &doc); err != nil || doc.Status != c.want || !strings.Contains(doc.Detail, c.about) {
+			t.Errorf("%s %s: %s; want a problem about %q", c.method, c.target, rec.Body, c.about)
+		}
+		if rec.Header().Get("X-Request-Id") == "" {
+			t.Errorf("%s %s: no X-Request-Id", c.method, c.target)
+		}
+	}
+	if got := w.send("GET", "/a").Header().Get("Allow"); got != "POST, PUT" {
+		t.Errorf("Allow = %q; want POST, PUT", got)
+	}
+}
+
+func TestAdmit_WithoutStore(t *testing.T) {
+	for _, c := range []struct {
+		policy string
+		nodes  int
+		want   []int
+	}{
+		{"allow", 1, []int{200, 200, 200, 200, 200}},
+		{"deny", 1, []int{503, 503}},
+		{"local", 1, []int{200, 200, 200, 200, 429}},
+		{"local", 2, []int{200, 200, 429}},
+		{"local", 9, []int{200, 429}},
+	} {
+		t.Run(fmt.Sprintf("%s/%d", c.policy, c.nodes), func(t *testing.T) {
+			w := made(t, limited("{name: l, key: header:X-User, rate: 4/1m, on_store_failure: "+c.policy+"}"),
+				func(o *Options) { o.Nodes = func() int { return c.nodes } })
+			w.store.fail(fmt.Errorf("%w: away", limiter.ErrUnavailable))
+			for _, want := range c.want {
+				w.sends(want, "GET", "/a", "X-User: alice")
+			}
+			if got := w.lines("request")[0]; got["fallback"] != c.policy || !strings.Contains(fmt.Sprint(got["error"]), "away") {
+				t.Errorf("log line %v; want fallback %s and the error", got, c.policy)
+			}
+			if got := testutil.ToFloat64(w.metrics.fallbacks.WithLabelValues(c.policy)); got != float64(len(c.want)) {
+				t.Errorf("weir_store_fallback_total = %v; want %d", got, len(c.want))
+			}
+			w.store.err.Store(nil)
+			w.sends(200, "GET", "/a", "X-User: alice")
+		})
+	}
+}
+
+func TestAdmit_WithoutStoreEachLimitByItsOwn(t *testing.T) {
+	w := made(t, limited(`{name: open, key: global, rate: 1/1m, on_store_failure: allow},
+		{name: own, key: header:X-User, rate: 2/1m, on_store_failure: local}`))
+	w.store.fail(limiter.ErrUnavailable)
+	w.sends(200, "GET", "/a", "X-User: alice")
+	w.sends(200, "GET", "/a", "X-User: alice")
+	rec := w.sends(429, "GET", "/a", "X-User: alice")
+	if body := rec.Body.String(); !strings.Contains(body, `"own"`) || strings.Contains(body, `"open"`) {
+		t.Errorf("violated policies in %s; want own alone", body)
+	}
+}
+
+func TestAdmit_OtherErrorsAreFaultsOfOurs(t *testing.T) {
+	w := made(t, limited("{key: global, rate: 1/1m, on_store_failure: allow}"))
+	w.store.fail(errors.New("a secret"))
+	if rec := w.sends(500, "GET", "/a"); strings.Contains(rec.Body.String(), "secret") {
+		t.Errorf("the client reads %s; the error is for the log", rec.Body)
+	}
+}
+
+func TestAdmit_ShadowRefusesNobody(t *testing.T) {
+	w := made(t, limited("{name: watch, key: global, rates: [1/1m, 9/1h], mode: shadow}, {name: real, key: global, rate: 3/1m}, {name: not, key: global, rate: 1/1h, mode: off}"))
+	for range 3 {
+		rec := w.sends(200, "GET", "/a")
+		if got := rec.Header().Get("RateLimit-Policy"); got != `"real";q=3;w=60` {
+			t.Errorf("RateLimit-Policy = %s; want only what is enforced", got)
+		}
+	}
+	w.sends(429, "GET", "/a")
+	for result, want := range map[string]float64{"allowed": 1, "shadow_refused": 2} {
+		if got := testutil.ToFloat64(w.metrics.decisions.WithLabelValues("a", "watch", result)); got != want {
+			t.Errorf("decisions of watch, %s = %v; want %v", result, got, want)
+		}
+	}
+}
+
+// The proxy is its own upstream here. The inner pass is a loop and stays in this
+// process, so its permit comes back; the outer pass was forwarded and counts.
+func TestSettle_GivesBackWhatNeverLeft(t *testing.T) {
+	var w *world
+	front := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { w.ServeHTTP(rw, r) }))
+	defer front.Close()
+	w = made(t, "routes:\n  - {name: a, match: {path: /a}, upstream: '"+front.URL+"', limits: [{key: global, rate: 3/1h}]}\n")
+	for i, want := range []int{508, 508, 429} {
+		answer, err := front.Client().Get(front.URL + "/a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != want {
+			t.Errorf("request %d = %d; want %d", i+1, answer.StatusCode, want)
+		}
+	}
+}
+
+func TestRecord_NothingOfAKey(t *testing.T) {
+	w := made(t, `
+upstreams: {demo: echo}
+routes:
+  - {name: a, match: {path: "/u/{id}/x"}, upstream: demo, limits: [{key: path:id, rate: 1/1m}, {key: header:X-Phone, rate: 1/1m}, {key: query:q, rate: 9/1m}]}
+`)
+	for range 2 {
+		w.send("GET", "/u/13800138000/x?q=13800138000", "X-Phone: 13800138000")
+	}
+	lines := w.lines("request")
+	if len(lines) != 2 || lines[0]["path"] != "/u/*/x" || lines[1]["limit"] == nil || len(lines[1]["key"].(string)) != keyDigits {
+		t.Errorf("lines %v; want two, the path's key hidden, the refusing limit and the hash of its key", lines)
+	}
+	families, err := w.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all := w.log.String() + fmt.Sprint(families); strings.Contains(all, "13800138000") {
+		t.Errorf("a key is in the log or the figures:\n%s", all)
+	}
+}
+
+func TestRecord_RequestID(t *testing.T) {
+	w := made(t, "client_ip: {trusted_proxies: [192.0.2.1/32]}\n"+limited("{key: global, rate: 9/1m}"))
+	if got := w.send("GET", "/a", "X-Request-Id: abc-123").Header().Get("X-Request-Id"); got != "abc-123" {
+		t.Errorf("id from a trusted proxy = %q; want it kept", got)
+	}
+	for _, bad := range []string{"a b", "ä", strings.Repeat("a", 129)} {
+		if got := w.send("GET", "/a", "X-Request-Id: "+bad).Header().Get("X-Request-Id"); got == bad || got == "" {
+			t.Errorf("id %q = %q; want one of ours", bad, got)
+		}
+	}
+	w = made(t, limited("{key: global, rate: 9/1m}"))
+	if got := w.send("GET", "/a", "X-Request-Id: abc-123").Header().Get("X-Request-Id"); got == "abc-123" {
+		t.Error("id from a stranger was kept")
+	}
+}
+
+func TestKeys_ASecretChangesThem(t *testing.T) {
+	hash := func(yaml string) limiter.Key {
+		return made(t, yaml+limited("{key: global, rate: 1/1m}")).current.Load().hash([]string{"phone", "1"})
+	}
+	plain, one, two := hash(""), hash("privacy: {hash_secret: one-secret-long-enough-for-this}\n"), hash("privacy: {hash_secret: two-secret-long-enough-for-this}\n")
+	if plain == one || one == two {
+		t.Errorf("keys %s, %s, %s; want three different ones", plain, one, two)
+	}
+}
+
+func TestServe_ManyAtOnceNeverMoreThanTheRate(t *testing.T) {
+	w := made(t, limited("{key: global, rate: 50/1h}"))
+	var passed atomic.Int64
+	var all sync.WaitGroup
+	for range 16 {
+		all.Go(func() {
+			for range 50 {
+				if w.send("GET", "/a").Code == 200 {
+					passed.Add(1)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if passed.Load() != 50 {
+		t.Errorf("%d passed; want 50", passed.Load())
+	}
+}

@@ -51,8 +51,7 @@ func (j *journey) blame(err error) Kind {
 	return blameTarget(err)
 }
 
-// blameBody tells what is wrong with a client's body. One that ends too early
-// is a bad request: whoever sent it may still be there to read so.
+// blameBody tells what is wrong with a client's body.
 func blameBody(err error) Kind {
 	var tooLarge *http.MaxBytesError
 	var op *net.OpError

@@ -24,6 +24,7 @@ func (j *journey) rewrite(pr *httputil.ProxyRequest) {
 	h.Del("Proxy")          // CGI makes a variable of it that sends clients elsewhere
 	disown(h, t)
 	introduce(h, in.Header, t)
+	expect(out, in)
 	h["Via"] = append(h["Via"][:len(h["Via"]):len(h["Via"])], strings.TrimPrefix(t.Proto, "HTTP/")+" "+j.pool.pseudonym)
 	if n := maxForwards(in.Method, in.Header); n > 0 {
 		h.Set("Max-Forwards", strconv.Itoa(n-1))
@@ -55,6 +56,16 @@ func upgrade(h http.Header, in *http.Request, allowed bool) {
 	if h["Te"] != nil {
 		h.Set("Connection", "TE") // it concerns this connection only (RFC 9110 10.1.4)
 	}
+}
+
+// expect passes 100-continue on. Such a request gets a connection of its own:
+// only then does net/http not ask the client for a body that the target, which
+// has answered without it, did not want. In HTTP/1.0 it means nothing.
+func expect(out, in *http.Request) {
+	if !in.ProtoAtLeast(1, 1) {
+		out.Header.Del("Expect")
+	}
+	out.Close = out.Header["Expect"] != nil
 }
 
 // disown takes out what the client has no right to say: X-Forwarded-* unless

@@ -1,0 +1,216 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weir-proxy/weir/proxy/config"
+)
+
+// A screen is where a command writes; commands may write at any time.
+type screen struct {
+	mu sync.Mutex // guards what follows
+	b  bytes.Buffer
+}
+
+func (s *screen) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(b)
+}
+
+func (s *screen) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+// weir runs a command to its end.
+func weir(args ...string) (code int, stdout, stderr string) {
+	var out, errs screen
+	code = Run(context.Background(), args, World{Stdout: &out, Stderr: &errs})
+	return code, out.String(), errs.String()
+}
+
+// file writes a configuration that listens on free ports.
+func file(t *testing.T, more string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "weir.yaml")
+	yaml := "listen: {http: '127.0.0.1:0'}\nadmin: {http: '127.0.0.1:0'}\nroutes: [{match: {path: /a}, upstream: echo}]\nupstreams: {echo: echo}\n" + more
+	if err := os.WriteFile(path, []byte(yaml), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestRun_Usage(t *testing.T) {
+	if code, _, stderr := weir("sing"); code != exitUsage || !strings.Contains(stderr, "--help") {
+		t.Errorf("weir sing = %d, %q; want %d and where to look", code, stderr, exitUsage)
+	}
+	if code, stdout, _ := weir("--help"); code != exitOK || !strings.Contains(stdout, "check") {
+		t.Errorf("weir --help = %d, %q", code, stdout)
+	}
+}
+
+func TestRun_NoConfiguration(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if code, _, stderr := weir(); code != exitFault || !strings.Contains(stderr, "weir.yaml") {
+		t.Errorf("weir in an empty folder = %d, %q; want that it says what to write", code, stderr)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	good := file(t, "")
+	if code, stdout, _ := weir("check", good); code != exitOK || !strings.HasSuffix(stdout, ": ok\n") {
+		t.Errorf("check of a good file = %d, %q", code, stdout)
+	}
+	if code, stdout, _ := weir("check", "--effective", good); code != exitOK || !strings.Contains(stdout, "on_store_failure: local") {
+		t.Errorf("check --effective = %d, %q; want the defaults", code, stdout)
+	}
+	bad := file(t, "sturdy: true\nlisten: {}\n")
+	if code, stdout, _ := weir("check", bad); code != exitFault || strings.Count(stdout, "\n") != 2 || !strings.Contains(stdout, bad+":5:1: ") {
+		t.Errorf("check of a bad file = %d, %q; want two problems with their places", code, stdout)
+	}
+}
+
+func TestSchemaAndVersion(t *testing.T) {
+	if code, stdout, _ := weir("schema"); code != exitOK || !json.Valid([]byte(stdout)) {
+		t.Errorf("schema = %d, %q; want JSON", code, stdout)
+	}
+	if code, stdout, _ := weir("version"); code != exitOK || !strings.HasPrefix(stdout, "weir ") {
+		t.Errorf("version = %d, %q", code, stdout)
+	}
+}
+
+func TestHealthcheck(t *testing.T) {
+	if code, _, stderr := weir("healthcheck", "--admin", "127.0.0.1:1"); code != exitFault || stderr == "" {
+		t.Errorf("healthcheck of nobody = %d, %q; want that it says so", code, stderr)
+	}
+	if got := reachable(":9901"); got != "localhost:9901" {
+		t.Errorf("reachable(:9901) = %s", got)
+	}
+	if got := reachable("0.0.0.0:9901"); got != "localhost:9901" {
+		t.Errorf("reachable(0.0.0.0:9901) = %s", got)
+	}
+	if got := reachable("[::]:9901"); got != "localhost:9901" {
+		t.Errorf("reachable([::]:9901) = %s", got)
+	}
+	if got := reachable("10.0.0.1:9901"); got != "10.0.0.1:9901" {
+		t.Errorf("reachable(10.0.0.1:9901) = %s", got)
+	}
+	c := healthcheckCommand{Config: file(t, "nonsense")}
+	if got := c.configured(); got != defaultAdmin {
+		t.Errorf("admin address of a file that does not load = %s; want %s", got, defaultAdmin)
+	}
+}
+
+func TestDefaultAdminIsTheLoaders(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "weir.yaml")
+	if err := os.WriteFile(path, []byte("routes: [{match: {path: /}, upstream: 'http://127.0.0.1:1'}]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Load(path)
+	if err != nil || c.Admin.HTTP != defaultAdmin {
+		t.Errorf("admin = %v, %v; want %s", c, err, defaultAdmin)
+	}
+}
+
+// serving runs weir until the test ends, and returns its log and what the log
+// says of a message, as soon as it says it.
+func serving(t *testing.T, path string, reload chan os.Signal) (stop func() int, says func(message string) map[string]any) {
+	t.Helper()
+	var errs screen
+	ctx, cancel := context.WithCancel(context.Background())
+	code := make(chan int, 1)
+	go func() { code <- Run(ctx, []string{"run", "-c", path}, World{Stdout: &errs, Stderr: &errs, Reload: reload}) }()
+	stop = sync.OnceValue(func() int { cancel(); return <-code })
+	t.Cleanup(func() { stop() })
+	says = func(message string) map[string]any {
+		t.Helper()
+		deadline := time.After(20 * time.Second)
+		tick := time.NewTicker(5 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			for line := range strings.Lines(errs.String()) {
+				var fields map[string]any
+				if json.Unmarshal([]byte(line), &fields) == nil && fields["message"] == message {
+					return fields
+				}
+			}
+			select {
+			case <-tick.C:
+			case <-deadline:
+				t.Fatalf("no %q within 20 s in:\n%s", message, errs.String())
+			}
+		}
+	}
+	return stop, says
+}
+
+func TestServe_FromStartToDrain(t *testing.T) {
+	path := file(t, "")
+	reload := make(chan os.Signal, 1)
+	stop, says := serving(t, path, reload)
+	started := says("serving")
+	for _, url := range []string{"http://" + started["http"].(string) + "/a", "http://" + started["admin"].(string) + "/readyz"} {
+		answer, err := http.Get(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != 200 {
+			t.Errorf("%s = %d", url, answer.StatusCode)
+		}
+	}
+	if code, _, stderr := weir("healthcheck", "--admin", started["admin"].(string)); code != exitOK {
+		t.Errorf("healthcheck = %d, %q", code, stderr)
+	}
+	if err := os.WriteFile(path, []byte("routes: nonsense\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	reload <- os.Interrupt // any signal on that channel is the one to reload
+	if got := says("reload refused"); got["file"] != path || got["line"] != 1.0 || got["column"] != 9.0 {
+		t.Errorf("the log says %v; want the place", got)
+	}
+	if code := stop(); code != exitOK {
+		t.Errorf("exit code %d; want %d", code, exitOK)
+	}
+	says("drained")
+}
+
+func TestServe_PortTaken(t *testing.T) {
+	_, says := serving(t, file(t, ""), nil)
+	taken := says("serving")["http"].(string)
+	path := filepath.Join(t.TempDir(), "weir.yaml")
+	yaml := "listen: {http: '" + taken + "'}\nadmin: {http: '127.0.0.1:0'}\nroutes: [{match: {path: /a}, upstream: 'http://127.0.0.1:1'}]\n"
+	if err := os.WriteFile(path, []byte(yaml), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr := weir("run", "-c", path); code != exitFault || !strings.Contains(stderr, "another weir") {
+		t.Errorf("a second weir on one port = %d, %q; want that it says so", code, stderr)
+	}
+}
+
+func TestServe_StartsWithoutRedis(t *testing.T) {
+	path := file(t, "store: redis\nredis: {addrs: ['127.0.0.1:1']}\n")
+	_, says := serving(t, path, nil)
+	started := says("serving")
+	says("redis unavailable; limits go by on_store_failure until it answers")
+	answer, err := http.Get("http://" + started["admin"].(string) + "/readyz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	var doc struct{ Status string }
+	if err := json.NewDecoder(answer.Body).Decode(&doc); err != nil || doc.Status != "degraded" {
+		t.Errorf("readyz = %+v, %v; want degraded", doc, err)
+	}
+}

@@ -123,6 +123,16 @@ func backend(t testing.TB, handle http.HandlerFunc) string {
 	return s.URL
 }
 
+// newTLS is an upstream that speaks TLS with a certificate nobody knows.
+func newTLS(t testing.TB, handle http.HandlerFunc) string {
+	t.Helper()
+	s := httptest.NewUnstartedServer(handle)
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
 // rawBackend is an upstream that does with each connection what serve does, and
 // closes it then.
 func rawBackend(t testing.TB, serve func(c net.Conn, r *bufio.Reader)) string {
@@ -216,3 +226,21 @@ func send(t testing.TB, w io.Writer, format string, args ...any) {
 		t.Fatal(err)
 	}
 }
+
+// request is one that no server has read.
+func request(t testing.TB, url string) *http.Request {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.RemoteAddr = "127.0.0.1:9"
+	return r
+}
+
+// silent is a ResponseWriter that nobody listens to.
+type silent struct{ header http.Header }
+
+func (s silent) Header() http.Header         { return s.header }
+func (s silent) Write(p []byte) (int, error) { return len(p), nil }
+func (s silent) WriteHeader(int)             {}

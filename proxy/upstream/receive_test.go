@@ -233,9 +233,9 @@ func TestForward_PanicsOfTheCaller(t *testing.T) {
 	defer pool.Close()
 	forward := func(cause any) (res Result, panicked any) {
 		defer func() { panicked = recover() }()
-		trip := tripOf(request(t))
+		trip := tripOf(request(t, "http://a/"))
 		trip.OnHeader = func(http.Header) { panic(cause) }
-		return pool.Forward(silent{http.Header{}}, request(t), trip), nil
+		return pool.Forward(silent{http.Header{}}, request(t, "http://a/"), trip), nil
 	}
 	if res, panicked := forward(http.ErrAbortHandler); panicked != nil || res.Kind == OK || res.Err == nil {
 		t.Errorf("result %+v, panic %v; want a result", res, panicked)
@@ -244,21 +244,3 @@ func TestForward_PanicsOfTheCaller(t *testing.T) {
 		t.Errorf("panic %v, want the caller's own", panicked)
 	}
 }
-
-// request is one that no server has read.
-func request(t testing.TB) *http.Request {
-	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://a/", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.RemoteAddr = "127.0.0.1:9"
-	return r
-}
-
-// silent is a ResponseWriter that nobody listens to.
-type silent struct{ header http.Header }
-
-func (s silent) Header() http.Header         { return s.header }
-func (s silent) Write(p []byte) (int, error) { return len(p), nil }
-func (s silent) WriteHeader(int)             {}

@@ -1,0 +1,224 @@
+package upstream
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestNew_RefusesWhatCannotBeAsked(t *testing.T) {
+	u := func(s string) []Target { return []Target{{URL: mustURL(t, s)}} }
+	for name, c := range map[string]Config{
+		"nothing":            {},
+		"echo with targets":  {Echo: true, Targets: u("http://a")},
+		"no URL":             {Targets: []Target{{}}},
+		"no scheme":          {Targets: u("//a")},
+		"ftp":                {Targets: u("ftp://a")},
+		"opaque":             {Targets: u("http:a")},
+		"no host":            {Targets: u("http:///p")},
+		"password":           {Targets: u("http://u:secret@a")},
+		"query":              {Targets: u("http://a?x")},
+		"fragment":           {Targets: u("http://a#x")},
+		"negative weight":    {Targets: []Target{{URL: &url.URL{Scheme: "http", Host: "a"}, Weight: -1}}},
+		"huge weight":        {Targets: []Target{{URL: &url.URL{Scheme: "http", Host: "a"}, Weight: maxWeight + 1}}},
+		"negative timeout":   {Targets: u("http://a"), Connect: -1},
+		"negative timeout 2": {Targets: u("http://a"), Response: -1},
+	} {
+		_, err := New(c)
+		if !errors.Is(err, ErrConfig) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: error %v, want ErrConfig and no password", name, err)
+		}
+	}
+}
+
+func TestNew_PoolsHaveAPseudonymOfTheirOwn(t *testing.T) {
+	a, b := mustPool(t, Config{Echo: true}), mustPool(t, Config{Echo: true})
+	if a.pseudonym == b.pseudonym || !strings.HasPrefix(a.pseudonym, "weir-") || len(a.pseudonym) != len("weir-")+8 {
+		t.Errorf("pseudonyms %q and %q", a.pseudonym, b.pseudonym)
+	}
+}
+
+func TestPool_TargetsTakeTurns(t *testing.T) {
+	var urls []string
+	var asked [2]atomic.Int32
+	for i := range asked {
+		urls = append(urls, backend(t, func(http.ResponseWriter, *http.Request) { asked[i].Add(1) }))
+	}
+	h := open(t, mustPool(t, Config{Targets: []Target{{URL: mustURL(t, urls[0]), Weight: 2}, {URL: mustURL(t, urls[1])}}}), nil)
+	for range 6 {
+		h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		if got := h.result(t); got.Target != urls[0] && got.Target != urls[1] {
+			t.Errorf("result names target %q", got.Target)
+		}
+	}
+	if asked[0].Load() != 4 || asked[1].Load() != 2 {
+		t.Errorf("targets were asked %d and %d times, want 4 and 2", asked[0].Load(), asked[1].Load())
+	}
+}
+
+func TestPool_ARequestThatComesBackIsALoop(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := poolOf(t, "http://"+l.Addr().String())
+	server := &http.Server{ReadHeaderTimeout: patience, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if res := pool.Forward(w, r, tripOf(r)); res.Kind == Loop {
+			w.WriteHeader(http.StatusLoopDetected)
+		}
+	})}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	defer func() { server.Close(); <-served; pool.Close() }()
+	res, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(request(t, "http://"+l.Addr().String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusLoopDetected {
+		t.Errorf("status %s, want 508", res.Status)
+	}
+}
+
+func TestPool_KeepsConnections(t *testing.T) {
+	var connections atomic.Int32
+	url := rawBackend(t, func(c net.Conn, r *bufio.Reader) {
+		connections.Add(1)
+		for readHead(r) != "" {
+			_, _ = io.WriteString(c, okEmpty)
+		}
+	})
+	h := open(t, poolOf(t, url), nil)
+	for range 5 {
+		h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	}
+	if n := connections.Load(); n != 1 {
+		t.Errorf("%d connections for 5 requests in a row, want 1", n)
+	}
+}
+
+func TestPool_ADeadKeptConnectionIsNoFailure(t *testing.T) {
+	for _, method := range []string{"GET", "POST"} {
+		var asked atomic.Int32
+		closed := make(chan bool, 10)
+		url := rawBackend(t, func(c net.Conn, r *bufio.Reader) {
+			readHead(r)
+			asked.Add(1)
+			_, _ = io.WriteString(c, okEmpty) // says keep-alive, and closes
+			c.Close()
+			closed <- true
+		})
+		h := open(t, poolOf(t, url), nil)
+		for range 5 {
+			res, _ := h.ask(t, method+" / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
+			if got := h.result(t); res.StatusCode != 200 || got.Kind != OK {
+				t.Errorf("%s: %s, result %+v", method, res.Status, got)
+			}
+			await(t, closed, "end of the connection")
+		}
+		if n := asked.Load(); n != 5 {
+			t.Errorf("%s: upstream saw %d requests, want 5", method, n)
+		}
+	}
+}
+
+func TestPool_CloseHarmsNoRequestUnderWay(t *testing.T) {
+	arrived, goOn, ended := make(chan bool), make(chan bool), make(chan bool, 1)
+	url := rawBackend(t, func(c net.Conn, r *bufio.Reader) {
+		readHead(r)
+		arrived <- true
+		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nhalf")
+		<-goOn
+		_, _ = io.WriteString(c, "half")
+		_, _ = io.ReadAll(r)
+		ended <- true
+	})
+	pool := poolOf(t, url)
+	h := open(t, pool, nil)
+	_, r := h.dial(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	await(t, arrived, "request")
+	pool.Close()
+	close(goOn)
+	if _, body := answer(t, r, "GET"); body != "halfhalf" {
+		t.Errorf("body %q", body)
+	}
+	if got := h.result(t); got.Kind != OK {
+		t.Errorf("result %+v", got)
+	}
+	await(t, ended, "end of the connection")
+}
+
+func TestForward_TargetsThatFail(t *testing.T) {
+	gone, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone.Close()
+	release := make(chan bool)
+	defer close(release)
+	mute := rawBackend(t, func(_ net.Conn, r *bufio.Reader) { readHead(r); <-release })
+	deaf := rawBackend(t, func(net.Conn, *bufio.Reader) { <-release })
+	secure := strings.Replace(backend(t, func(http.ResponseWriter, *http.Request) {}), "http:", "https:", 1)
+
+	const body = 64 << 20 // more than sockets hold
+	for name, c := range map[string]struct {
+		config Config
+		url    string
+		length int
+		want   Kind
+	}{
+		"nobody listens":  {Config{}, "http://" + gone.Addr().String(), 0, Connect},
+		"dial too slow":   {Config{Connect: 1}, mute, 0, ConnectTimeout},
+		"not TLS":         {Config{}, secure, 0, Connect},
+		"TLS too slow":    {Config{Connect: 50 * time.Millisecond}, strings.Replace(deaf, "http:", "https:", 1), 0, ConnectTimeout},
+		"no answer":       {Config{Response: 50 * time.Millisecond}, mute, 0, Timeout},
+		"takes no body":   {Config{Response: 50 * time.Millisecond}, deaf, body, Timeout},
+		"closes at once":  {Config{}, rawBackend(t, func(net.Conn, *bufio.Reader) {}), 0, Reset},
+		"closes in reply": {Config{}, rawBackend(t, func(_ net.Conn, r *bufio.Reader) { readHead(r) }), 0, Reset},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.config.Targets = []Target{{URL: mustURL(t, c.url)}}
+			h := open(t, mustPool(t, c.config), nil)
+			r := request(t, h.URL)
+			if c.length > 0 {
+				r.Method, r.ContentLength = "POST", int64(c.length)
+				r.Body = io.NopCloser(io.LimitReader(zeros{}, int64(c.length)))
+			}
+			if res, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(r); err == nil {
+				res.Body.Close()
+			}
+			got := h.result(t)
+			if got.Kind != c.want || got.Wrote || got.Status != 0 || got.Err == nil {
+				t.Errorf("result %+v, want kind %d", got, c.want)
+			}
+		})
+	}
+}
+
+// zeros has no end.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { return len(p), nil }
+
+func TestForward_ToTLS(t *testing.T) {
+	// The pool trusts what the machine trusts, so a certificate made for a test
+	// is refused before the target sees any request.
+	asked := false
+	s := newTLS(t, func(http.ResponseWriter, *http.Request) { asked = true })
+	h := open(t, poolOf(t, s), nil)
+	h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	if got := h.result(t); got.Kind != Connect || asked {
+		t.Errorf("result %+v, asked %v; want no connection", got, asked)
+	}
+}

@@ -10,7 +10,7 @@ import (
 
 // maxValues bounds how many values one file may hold once its aliases are
 // followed, so that a short file cannot ask for endless work.
-const maxValues = 2_000_000
+const maxValues = 500_000
 
 // A decoder turns the nodes of one file into forms. It goes on after a problem,
 // so that all are found at once.
@@ -32,10 +32,7 @@ type place struct {
 func (d *decoder) value(n *yaml.Node, p place, v reflect.Value, t tag) {
 	p.Position = d.at(n)
 	d.places[v.Addr().Interface()] = p
-	if d.left--; d.left < 0 {
-		if d.left == -1 {
-			d.add(p, "more values than a config may have", "use fewer aliases")
-		}
+	if !d.spend(p) {
 		return
 	}
 	if n.Kind == yaml.AliasNode {
@@ -43,10 +40,12 @@ func (d *decoder) value(n *yaml.Node, p place, v reflect.Value, t tag) {
 	}
 	if n.Style&yaml.TaggedStyle != 0 {
 		d.add(p, "has the tag "+n.Tag, "write the value without a tag")
+		d.absent(p, v, nil)
 		return
 	}
 	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" {
 		d.add(p, "has no value", "give it one, or leave it out")
+		d.absent(p, v, nil)
 		return
 	}
 	if v.Kind() == reflect.Pointer {
@@ -61,6 +60,16 @@ func (d *decoder) value(n *yaml.Node, p place, v reflect.Value, t tag) {
 		return
 	}
 	d.kind(n, p, v, t)
+}
+
+// spend reports whether one more value may be decoded, and says so once when
+// none may.
+func (d *decoder) spend(p place) bool {
+	d.left--
+	if d.left == -1 {
+		d.add(p, "more values than a config may have", "use fewer aliases")
+	}
+	return d.left >= 0
 }
 
 // kind decodes n by the type of v.
@@ -228,8 +237,8 @@ func (d *decoder) merge(n *yaml.Node, p place) []pair {
 			continue
 		}
 		for i := 0; i+1 < len(s.Content); i += 2 {
-			if d.left--; d.left < 0 {
-				return pairs // value says so
+			if !d.spend(at) {
+				return pairs
 			}
 			if s.Content[i].ShortTag() == "!!merge" {
 				d.add(at, "what is merged merges itself", "merge both: <<: [*A, *B]")

@@ -11,6 +11,5 @@ import (
 var schema []byte
 
 // Schema is the JSON Schema of a config file, for editors. It is a copy. What
-// Load accepts is valid under it, save that a variable may stand in a text that
-// the schema wants to be of some form; what is valid may still be refused.
+// Load accepts is valid under it; what is valid may still be refused.
 func Schema() []byte { return bytes.Clone(schema) }

@@ -116,7 +116,8 @@ func readFile(path string) ([]byte, error) {
 	return data, err
 }
 
-// read decodes the content of one file. It returns nil if that is no YAML.
+// read decodes the content of one file. It returns nil if there is too
+// little or too much to make anything of it.
 func (r *reading) read(name, id string, data []byte) *file {
 	r.files = append(r.files, name)
 	for _, part := range [][]byte{[]byte(id), data} {
@@ -132,6 +133,9 @@ func (r *reading) read(name, id string, data []byte) *file {
 	}
 	form := &file{}
 	d.value(root, place{}, reflect.ValueOf(form).Elem(), tag{})
+	if d.left < 0 {
+		return nil
+	}
 	return form
 }
 

@@ -80,12 +80,13 @@ func notBuiltValue(field, value string) (instead string, ok bool) {
 	return lookup(field + "=" + source + ":")
 }
 
-func lookup(name string) (string, bool) {
-	for line := range strings.Lines(planned) {
-		left, right, _ := strings.Cut(line, "|")
-		if name != "" && strings.TrimSpace(left) == name {
-			return strings.TrimSpace(right), true
-		}
+// lookup finds the line of planned that begins with name.
+func lookup(name string) (instead string, ok bool) {
+	_, line, ok := strings.Cut(planned, "\n"+name+" ")
+	if !ok {
+		return "", false
 	}
-	return "", false
+	line, _, _ = strings.Cut(line, "\n")
+	_, instead, _ = strings.Cut(line, "|")
+	return strings.TrimSpace(instead), true
 }

@@ -83,6 +83,9 @@ func (p *pattern) parameter(inside string) fault {
 	if re == "" {
 		return fault{"the regexp of " + name + " is empty", "write {" + name + "} for any text"}
 	}
+	if strings.ContainsAny(re, " \t") {
+		return fault{"the regexp of " + name + " holds a blank", "leave it out: no path holds one"}
+	}
 	if _, err := regexp.Compile(re); err != nil {
 		return fault{"the regexp of " + name + " is wrong: " + strings.TrimPrefix(err.Error(), "error parsing regexp: "), "see https://golang.org/s/re2syntax"}
 	}

@@ -1,0 +1,146 @@
+package config
+
+import (
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/key"
+	"gopkg.in/yaml.v3"
+)
+
+const example = "../../config.example.yaml"
+
+// TestExample_ShowsEveryField walks the forms beside the example: each field
+// stands in it, and one that has a default is shown with it.
+func TestExample_ShowsEveryField(t *testing.T) {
+	data, err := readFile(example)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &decoder{reading: newReading(environment), file: example, left: maxValues}
+	root := d.parse(data)
+	if root == nil {
+		t.Fatal(d.problems)
+	}
+	shown := map[reflect.Type]bool{}
+	shows(t, d, shown, reflect.TypeFor[file](), []*yaml.Node{root})
+}
+
+// shows checks the fields of form against all the mappings that are one. A form
+// that stands in two places is shown in the first.
+func shows(t *testing.T, d *decoder, shown map[reflect.Type]bool, form reflect.Type, nodes []*yaml.Node) {
+	t.Helper()
+	if shown[form] {
+		return
+	}
+	shown[form] = true
+	for i := range form.NumField() {
+		field := form.Field(i)
+		name := fieldName(field)
+		if name == "" {
+			continue
+		}
+		var found []*yaml.Node
+		for _, n := range nodes {
+			if n.Kind != yaml.MappingNode {
+				continue // a short form
+			}
+			for _, p := range d.pairs(n, place{}) {
+				if p.key.Value == name {
+					found = append(found, p.value)
+				}
+			}
+		}
+		at := form.Name() + "." + name
+		if len(found) == 0 {
+			t.Errorf("%s does not stand in the example", at)
+			continue
+		}
+		if want := tagOf(form, field).standard; want != nil && !slices.ContainsFunc(found, func(n *yaml.Node) bool { return is(d, n, *want) }) {
+			t.Errorf("%s is nowhere shown with its default %q", at, *want)
+		}
+		if sub := formOf(field.Type); sub != nil {
+			shows(t, d, shown, sub, under(field.Type, found))
+		}
+	}
+}
+
+// is reports whether n, or its only entry, is the text want.
+func is(d *decoder, n *yaml.Node, want string) bool {
+	if n.Kind == yaml.SequenceNode && len(n.Content) == 1 {
+		n = n.Content[0]
+	}
+	got, ok := d.expand(n, place{})
+	return ok && got == want
+}
+
+// formOf is the form within t, nil if there is none.
+func formOf(t reflect.Type) reflect.Type {
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Map {
+		t = t.Elem()
+	}
+	if t.Kind() == reflect.Struct {
+		return t
+	}
+	return nil
+}
+
+// under is nodes, or what they hold if t holds several.
+func under(t reflect.Type, nodes []*yaml.Node) []*yaml.Node {
+	if t.Kind() != reflect.Slice && t.Kind() != reflect.Map {
+		return nodes
+	}
+	var all []*yaml.Node
+	for _, n := range nodes {
+		for i, c := range n.Content {
+			if n.Kind == yaml.SequenceNode || i%2 == 1 {
+				all = append(all, c)
+			}
+		}
+	}
+	return all
+}
+
+// TestExample_ServesAlone says what a newcomer meets: no Redis, no upstream,
+// and one code a minute for each phone number in whatever spelling.
+func TestExample_ServesAlone(t *testing.T) {
+	c := mustLoad(t, example)
+	if c.Store != StoreMemory || c.Listen.HTTP != ":8080" || c.Admin.HTTP != "127.0.0.1:9901" || c.Admin.Token != "" {
+		t.Errorf("got %v %v %v", c.Store, c.Listen, c.Admin)
+	}
+	if len(c.Warnings) > 0 {
+		t.Errorf("got warnings %v", c.Warnings)
+	}
+	for _, r := range c.Routes {
+		if !r.Upstream.Echo {
+			t.Errorf("route %s needs a server", r.Name)
+		}
+	}
+	send := c.Routes[0]
+	if send.Match.Path != "/v1/sms/send" || !slices.Equal(send.Match.Methods, []string{"POST"}) {
+		t.Errorf("got %+v", send.Match)
+	}
+	phone := send.Limits[0]
+	wantKey := &key.Spec{
+		Name:      "phone",
+		From:      key.Origin{Source: key.Header, Name: "X-Phone"},
+		Normalize: []key.Step{key.Digits},
+		OnMissing: key.Reject,
+	}
+	if !reflect.DeepEqual(phone.Key, wantKey) {
+		t.Errorf("key: got %+v, want %+v", phone.Key, wantKey)
+	}
+	if want := []limiter.Rate{{Count: 1, Window: time.Minute}}; !slices.Equal(phone.Rates, want) || phone.Mode != Enforce {
+		t.Errorf("got %v %v, want %v enforced", phone.Rates, phone.Mode, want)
+	}
+	for _, l := range send.Limits[1:] {
+		for _, r := range l.Rates {
+			if r.Count < 10 {
+				t.Errorf("limit %s of %v disturbs a newcomer", l.Name, r)
+			}
+		}
+	}
+}

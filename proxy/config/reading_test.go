@@ -1,0 +1,238 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"gopkg.in/yaml.v3"
+)
+
+const small = "routes:\n  - {match: {path: /a}, upstream: echo}\n"
+
+// write makes files in a new directory and returns the path of the first.
+func write(t *testing.T, files ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for i := 0; i < len(files); i += 2 {
+		path := filepath.Join(dir, files[i])
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(files[i+1]), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return filepath.Join(dir, files[0])
+}
+
+// fails returns the problems of err.
+func fails(t *testing.T, c *Config, err error) Problems {
+	t.Helper()
+	var problems Problems
+	if c != nil || !errors.As(err, &problems) || len(problems) == 0 {
+		t.Fatalf("got %v, %v, want problems only", c, err)
+	}
+	return problems
+}
+
+func TestLoad_FileThatCannotBeRead(t *testing.T) {
+	dir := t.TempDir()
+	for path, want := range map[string]string{
+		filepath.Join(dir, "none.yaml"): ": cannot be read: no such file or directory; name a file that Weir may read",
+		dir:                             ": cannot be read: is a directory; name a file that Weir may read",
+	} {
+		c, err := Load(path)
+		if got := fails(t, c, err).Error(); got != path+want {
+			t.Errorf("got %q, want %q", got, path+want)
+		}
+	}
+}
+
+func TestLoad_IncludedFileThatCannotBeRead(t *testing.T) {
+	main := write(t, "weir.yaml", "include: parts/*.yaml\n"+small, "parts/a.yaml/b", "")
+	c, err := Load(main)
+	want := filepath.Join(filepath.Dir(main), "parts/a.yaml") + ": cannot be read: is a directory; name a file that Weir may read"
+	if got := fails(t, c, err).Error(); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestLoad_EnvironmentOfTheProcess(t *testing.T) {
+	t.Setenv("WEIR_TEST_PATH", "/from/the/environment")
+	c, err := Load(write(t, "weir.yaml", "routes:\n  - {match: {path: \"${WEIR_TEST_PATH}\"}, upstream: echo}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := c.Routes[0].Match.Path; got != "/from/the/environment" {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestLoad_TooLong(t *testing.T) {
+	c, err := Load(write(t, "weir.yaml", strings.Repeat("#", maxSize+1)))
+	if got := fails(t, c, err).Error(); !strings.HasSuffix(got, "is longer than 8 MiB; move parts of it to files under include") {
+		t.Errorf("got %q", got)
+	}
+}
+
+// TestLoad_TellsWhatItRead is what a watcher goes by.
+func TestLoad_TellsWhatItRead(t *testing.T) {
+	main := write(t, "weir.yaml", "include: [\"*.yaml\", b/c.yaml, \"none/*.yaml\"]\n"+small,
+		"a.yaml", "keys: {k: global}\n", "b/c.yaml", "upstreams: {u: echo}\n")
+	c, err := Load(main)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Dir(main)
+	if want := []string{main, dir + "/a.yaml", dir + "/b/c.yaml"}; !slices.Equal(c.Files, want) {
+		t.Errorf("files: got %q, want %q", c.Files, want)
+	}
+	if want := []string{dir + "/*.yaml", dir + "/b/c.yaml", dir + "/none/*.yaml"}; !slices.Equal(c.Globs, want) {
+		t.Errorf("globs: got %q, want %q", c.Globs, want)
+	}
+	if c.Keys["k"] == nil || c.Upstreams["u"] == nil || len(c.Routes) != 1 {
+		t.Errorf("got %v %v %v", c.Keys, c.Upstreams, c.Routes)
+	}
+}
+
+func TestLoad_HashIsOfTheContent(t *testing.T) {
+	hash := func(main, part, name string) string {
+		t.Helper()
+		c, err := Load(write(t, "weir.yaml", main, name, part))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.Hash
+	}
+	main, part := "include: \"p*.yaml\"\n"+small, "keys: {k: global}\n"
+	base := hash(main, part, "p.yaml")
+	if len(base) != 64 {
+		t.Errorf("got %q", base)
+	}
+	if again := hash(main, part, "p.yaml"); again != base {
+		t.Error("the hash depends on the directory")
+	}
+	for _, other := range []string{
+		hash(main+"#", part, "p.yaml"), hash(main, part+"#", "p.yaml"), hash(main, part, "p2.yaml"),
+	} {
+		if other == base {
+			t.Error("a change does not change the hash")
+		}
+	}
+}
+
+func TestParse_DoesNotInclude(t *testing.T) {
+	c, err := Parse("weir.yaml", []byte("include: [\"/etc/*\"]\n"+small), environment)
+	want := "weir.yaml:1:10: include: cannot include files from here; write all into one file"
+	if got := fails(t, c, err).Error(); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestParse_AliasesAskForBoundedWork: a few thousand lines that would be
+// millions of limits, or of fields.
+func TestParse_AliasesAskForBoundedWork(t *testing.T) {
+	for _, text := range []string{
+		"routes:\n  - &r\n    match: {path: /a}\n    upstream: echo\n    limits:\n      - &one {key: client_ip, rate: 1/1m}\n" +
+			strings.Repeat("      - *one\n", 1000) + strings.Repeat("  - *r\n", 1000),
+		"routes:\n  - match: {path: /a}\n    upstream: echo\n    limits:\n      - &one {key: client_ip, rate: 1/1m}\n      - <<: [" +
+			strings.Repeat("*one, ", 300_000) + "]\n",
+	} {
+		c, err := Parse("weir.yaml", []byte(text), environment)
+		problems := fails(t, c, err)
+		if len(problems) != 1 || problems[0].What != "more values than a config may have" {
+			t.Errorf("got %d problems, the first %v", len(problems), problems[0])
+		}
+	}
+}
+
+// A broken reader panics, as the YAML parser does on some inputs.
+type broken struct{}
+
+func (broken) Read([]byte) (int, error) { panic("broken") }
+
+func TestDocument_ParserThatPanicsIsAnError(t *testing.T) {
+	if _, err := document(yaml.NewDecoder(broken{})); err == nil || errors.Is(err, io.EOF) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestProblems_NeverShowSecrets loads secrets in every wrong way.
+func TestProblems_NeverShowSecrets(t *testing.T) {
+	for _, path := range []string{"testdata/bad-secret.yaml", "testdata/bad-url.yaml", "testdata/bad-upstream.yaml", "testdata/bad-address.yaml"} {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(data), "hunter2") {
+			t.Errorf("%s holds no secret", path)
+		}
+		if _, err := load(path); strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: a secret is shown in\n%v", path, err)
+		}
+	}
+}
+
+func TestEffective_HidesSecrets(t *testing.T) {
+	c, err := Parse("weir.yaml", []byte("admin: {token: hunter2}\nredis: {password: hunter2}\nprivacy: {hash_secret: hunter2}\n"+small), environment)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b := string(effective(t, c)); strings.Contains(b, "hunter2") || strings.Count(b, "(hidden)") != 3 {
+		t.Errorf("got\n%s", b)
+	}
+	if c.Admin.Token != "hunter2" || c.Redis.Password != "hunter2" || c.Privacy.HashSecret != "hunter2" {
+		t.Errorf("got %+v %+v %+v", c.Admin, c.Redis, c.Privacy)
+	}
+}
+
+// TestEffective_IsTheSameConfig: what is said with defaults left out and with
+// them written is the same, but for where it stands.
+func TestEffective_IsTheSameConfig(t *testing.T) {
+	for _, path := range append(mustGlob(t, "testdata/good-*.yaml"), example) {
+		c := mustLoad(t, path)
+		again, err := Parse("effective.yaml", effective(t, c), environment)
+		if err != nil {
+			t.Errorf("%s: %v", path, err)
+			continue
+		}
+		for _, c := range []*Config{c, again} {
+			c.Hash, c.Files, c.Globs, c.Warnings, c.form = "", nil, nil, nil, nil
+			c.Admin.Token, c.Redis.Password, c.Privacy.HashSecret = "", "", ""
+			for _, u := range c.Upstreams {
+				u.Position = Position{}
+			}
+			for _, r := range c.Routes {
+				r.Position = Position{}
+				for _, l := range r.Limits {
+					l.Position = Position{}
+				}
+			}
+		}
+		if !reflect.DeepEqual(c, again) {
+			t.Errorf("%s: got %+v, want %+v", path, again, c)
+		}
+	}
+}
+
+// BenchmarkParse reads a thousand routes of two limits each.
+func BenchmarkParse(b *testing.B) {
+	var text strings.Builder
+	text.WriteString("keys: {phone: {from: header:X-Phone, normalize: digits}}\nroutes:\n")
+	for i := range 1000 {
+		fmt.Fprintf(&text, "  - match: {methods: [POST], path: /v%d/send}\n    upstream: echo\n    limits:\n", i)
+		text.WriteString("      - {key: phone, rates: [1/60s, 5/1h]}\n      - {key: client_ip, rate: 5/1m}\n")
+	}
+	for b.Loop() {
+		if _, err := Parse("weir.yaml", []byte(text.String()), environment); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,154 @@
+package config
+
+import (
+	"net/netip"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/key"
+)
+
+// TestLoad_Forms says what each form of testdata/good-forms.yaml means.
+func TestLoad_Forms(t *testing.T) {
+	c := mustLoad(t, "testdata/good-forms.yaml")
+	if want := []netip.Prefix{netip.MustParsePrefix("10.1.2.3/32")}; !slices.Equal(c.ClientIP.TrustedProxies, want) {
+		t.Errorf("got %v", c.ClientIP.TrustedProxies)
+	}
+	short := c.Keys["short"]
+	for name, want := range map[string]*key.Spec{
+		"short":    {Name: "short", From: key.Origin{Source: key.Header, Name: "X-Short"}, OnMissing: key.Reject},
+		"one-step": {Name: "one-step", From: key.Origin{Source: key.Query, Name: "q"}, Normalize: []key.Step{key.Lower}, OnMissing: key.Skip},
+		"steps":    {Name: "steps", From: key.Origin{Source: key.Query, Name: "q"}, Normalize: []key.Step{key.Trim, key.Lower}, OnMissing: key.Shared},
+		"mapping":  {Name: "mapping", From: key.Origin{Source: key.Header, Name: "X-Mapping"}, Normalize: []key.Step{key.Digits}, OnMissing: key.Use, Instead: short},
+		"more": {
+			Name: "more", From: key.Origin{Source: key.Path, Name: "id"}, Normalize: []key.Step{key.Trim, key.Digits}, OnMissing: key.Use,
+			Instead: &key.Spec{Name: "client_ip", From: key.Origin{Source: key.ClientIP}, OnMissing: key.Reject},
+		},
+		"pair": {Name: "pair", OnMissing: key.Reject, Join: []*key.Spec{
+			short, {Name: "header:X-Other", From: key.Origin{Source: key.Header, Name: "X-Other"}, OnMissing: key.Reject},
+		}},
+	} {
+		if got := c.Keys[name]; !reflect.DeepEqual(got, want) {
+			t.Errorf("key %s: got %+v, want %+v", name, got, want)
+		}
+	}
+	if c.Keys["pair"].Join[0] != short {
+		t.Error("a named key is made twice")
+	}
+
+	full := c.Upstreams["full"]
+	var targets []string
+	for _, to := range full.Targets {
+		targets = append(targets, to.URL.String())
+	}
+	if want := []string{"http://a", "http://b:81", "http://[::1]:82"}; !slices.Equal(targets, want) || full.Targets[1].Weight != 3 || full.Targets[2].Weight != 1 {
+		t.Errorf("got %v %+v", targets, full.Targets)
+	}
+	if want := (Timeouts{1500 * time.Millisecond, 30 * time.Second}); full.Timeouts != want {
+		t.Errorf("got %v, want %v", full.Timeouts, want)
+	}
+	if u := c.Upstreams["url"]; u.Targets[0].URL.String() != "https://one.example:8443" {
+		t.Errorf("got %v", u.Targets[0].URL)
+	}
+
+	route := map[string]*Route{}
+	for _, r := range c.Routes {
+		route[r.Name] = r
+	}
+	if r := route["a"]; !r.Upstream.Echo || !r.WebSocket || !slices.Equal(r.Match.Methods, []string{"GET"}) || r.Limits != nil {
+		t.Errorf("got %+v", r)
+	}
+	if route["c"].Upstream != route["d"].Upstream || c.Upstreams["http://a"] != route["c"].Upstream {
+		t.Error("one URL in two places is two upstreams")
+	}
+	want := Match{
+		Host: "*.example.com", Path: "/c/{id:^(?:[0-9]+|x{2})$}/*", Params: []string{"id"},
+		Headers: map[string]string{"X-App": "*", "X-Kind": "a b"},
+	}
+	if got := route["c"].Match; !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	pair := route["c"].Limits[0]
+	if want := []limiter.Rate{{Count: 1, Window: time.Minute}, {Count: 5, Window: 90 * time.Minute}}; pair.Name != "pair" || pair.Key != c.Keys["pair"] || !slices.Equal(pair.Rates, want) {
+		t.Errorf("got %+v", pair)
+	}
+	if l := route["c"].Limits[3]; l.Mode != Off || l.Expose || l.OnStoreFailure != Deny {
+		t.Errorf("got %+v", l)
+	}
+	if got, want := route["e"].Reject, (Reject{503, "Later: {retry_after}"}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if got, want := route["d"].Position, (Position{"testdata/good-forms.yaml", 33, 5}); got != want {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// TestLoad_DefaultsReachLimits: a limit has what defaults say unless it says
+// otherwise itself.
+func TestLoad_DefaultsReachLimits(t *testing.T) {
+	c, err := Parse("weir.yaml", []byte(`
+defaults: {mode: shadow, on_store_failure: deny, headers: none, expose: false}
+routes:
+  - match: {path: /a}
+    upstream: echo
+    limits:
+      - {name: a, key: global, rate: 1/1m}
+      - {name: b, key: global, rate: 1/1m, mode: enforce, on_store_failure: allow, expose: true}
+`), environment)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := c.Routes[0].Limits[0], c.Routes[0].Limits[1]
+	if a.Mode != Shadow || a.OnStoreFailure != Deny || a.Expose || c.Defaults.Headers != HeadersNone {
+		t.Errorf("got %+v", a)
+	}
+	if b.Mode != Enforce || b.OnStoreFailure != Allow || !b.Expose {
+		t.Errorf("got %+v", b)
+	}
+}
+
+// TestLoad_FewestLines is the config that README begins with, and all that is
+// filled in.
+func TestLoad_FewestLines(t *testing.T) {
+	c := mustLoad(t, "testdata/good-six-lines.yaml")
+	want := &Config{
+		Version:  1,
+		Listen:   Listen{HTTP: ":8080"},
+		Admin:    Admin{HTTP: "127.0.0.1:9901"},
+		Store:    StoreMemory,
+		Redis:    Redis{Mode: RedisSingle, Addrs: []string{"127.0.0.1:6379"}, Prefix: "weir", Timeout: 50 * time.Millisecond, Breaker: Breaker{After: 5, Rest: 2 * time.Second}},
+		ClientIP: ClientIP{Header: "X-Forwarded-For", IPv6Prefix: 64},
+		Defaults: Defaults{Mode: Enforce, OnStoreFailure: Local, Headers: HeadersIETF, Expose: true},
+	}
+	route := c.Routes[0]
+	if route.Name != "v1-sms-send" || route.Limits[0].Name != "header-X-Phone" || route.Upstream.Timeouts != (Timeouts{2 * time.Second, 30 * time.Second}) {
+		t.Errorf("got %+v %+v %+v", route, route.Limits[0], route.Upstream)
+	}
+	if want := (Reject{429, "Too many requests. Try again in {retry_after} s."}); route.Reject != want {
+		t.Errorf("got %+v", route.Reject)
+	}
+	c.Keys, c.Upstreams, c.Routes, c.Hash, c.Files, c.Globs, c.Warnings, c.form = nil, nil, nil, "", nil, nil, nil, nil
+	if !reflect.DeepEqual(c, want) {
+		t.Errorf("got %+v, want %+v", c, want)
+	}
+}
+
+func TestDistance(t *testing.T) {
+	for _, tt := range []struct {
+		a, b string
+		want int
+	}{
+		{"", "", 0}, {"a", "", 1}, {"", "ab", 2}, {"rate", "rate", 0}, {"rate", "rates", 1},
+		{"rate", "raet", 1}, {"limits", "lmits", 1}, {"stroe", "store", 1}, {"abc", "xyz", 3}, {"kitten", "sitting", 3},
+	} {
+		if got := distance(tt.a, tt.b); got != tt.want {
+			t.Errorf("%q, %q: got %d, want %d", tt.a, tt.b, got, tt.want)
+		}
+		if got := distance(tt.b, tt.a); got != tt.want {
+			t.Errorf("%q, %q: got %d, want %d", tt.b, tt.a, got, tt.want)
+		}
+	}
+}

@@ -1,0 +1,107 @@
+package config
+
+import (
+	"bytes"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"gopkg.in/yaml.v3"
+)
+
+// TestSchema_AgreesWithLoad: what Load takes is valid for an editor too.
+func TestSchema_AgreesWithLoad(t *testing.T) {
+	s := compileSchema(t)
+	for _, path := range append(mustGlob(t, "testdata/good-*.yaml"), example) {
+		if err := s.Validate(instance(t, path)); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+		effective, err := mustLoad(t, path).Effective()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var v any
+		if err := yaml.Unmarshal(bytes.ReplaceAll(effective, []byte("$$"), []byte("$")), &v); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Validate(v); err != nil {
+			t.Errorf("%s made effective: %v", path, err)
+		}
+	}
+}
+
+// TestSchema_RefusesWhatAnEditorCanSee: fields, kinds, and the values of lists
+// of choices.
+func TestSchema_RefusesWhatAnEditorCanSee(t *testing.T) {
+	s := compileSchema(t)
+	for _, fault := range []string{
+		"unknown-field", "wrong-type", "enum", "number-range", "not-built", "route-incomplete", "version",
+		"methods", "reject", "normalize", "on-missing", "no-value", "routes-mapping", "document-list",
+	} {
+		if err := s.Validate(instance(t, "testdata/bad-"+fault+".yaml")); err == nil {
+			t.Errorf("bad-%s.yaml is valid under the schema", fault)
+		}
+	}
+}
+
+func compileSchema(t *testing.T) *jsonschema.Schema {
+	t.Helper()
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(Schema()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	if err := c.AddResource("weir.json", doc); err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.Compile("weir.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// instance is the file at path as an editor reads it.
+func instance(t *testing.T, path string) any {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var v any
+	if err := yaml.Unmarshal(data, &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// TestNotBuilt_NamesFormsThatExist: a line of the table with a slip in it would
+// say nothing to anybody.
+func TestNotBuilt_NamesFormsThatExist(t *testing.T) {
+	forms := map[string]reflect.Type{}
+	collect(forms, reflect.TypeFor[file]())
+	for line := range strings.Lines(strings.TrimSpace(planned)) {
+		name, instead, _ := strings.Cut(line, "|")
+		form, field, _ := strings.Cut(strings.TrimSpace(name), ".")
+		field, _, isValue := strings.Cut(field, "=")
+		if forms[form] == nil || field == "" || strings.TrimSpace(instead) == "" {
+			t.Errorf("not a line of the table: %s", line)
+			continue
+		}
+		if _, ok := fieldIndex(forms[form], field); isValue && !ok {
+			t.Errorf("%s has no field %s to have a value", form, field)
+		}
+	}
+}
+
+// collect finds all forms within form.
+func collect(forms map[string]reflect.Type, form reflect.Type) {
+	forms[form.Name()] = form
+	for i := range form.NumField() {
+		if sub := formOf(form.Field(i).Type); sub != nil {
+			collect(forms, sub)
+		}
+	}
+}

@@ -124,13 +124,13 @@ func backend(t testing.TB, handle http.HandlerFunc) string {
 }
 
 // newTLS is an upstream that speaks TLS with a certificate nobody knows.
-func newTLS(t testing.TB, handle http.HandlerFunc) string {
+func newTLS(t testing.TB, handle http.HandlerFunc) *httptest.Server {
 	t.Helper()
 	s := httptest.NewUnstartedServer(handle)
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	s.StartTLS()
 	t.Cleanup(s.Close)
-	return s.URL
+	return s
 }
 
 // rawBackend is an upstream that does with each connection what serve does, and

@@ -15,6 +15,7 @@ package upstream
 
 import (
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -39,6 +40,9 @@ type Config struct {
 	// 0; Response the most until an answer begins after the request was sent,
 	// and the most that a target may take none of the request, 30 s if 0.
 	Connect, Response time.Duration
+	// TLS is how https targets are trusted, by the roots of the machine if nil.
+	// It is not changed.
+	TLS *tls.Config
 	// Pseudonym is this process in Via, by which it knows requests that come
 	// back to it. All pools of a process should have the same. When it is empty
 	// the pool makes one up: "weir-" and 8 random hexadecimal digits.

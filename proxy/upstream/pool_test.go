@@ -2,6 +2,8 @@ package upstream
 
 import (
 	"bufio"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"io"
 	"net"
@@ -212,13 +214,19 @@ type zeros struct{}
 func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 
 func TestForward_ToTLS(t *testing.T) {
-	// The pool trusts what the machine trusts, so a certificate made for a test
-	// is refused before the target sees any request.
-	asked := false
-	s := newTLS(t, func(http.ResponseWriter, *http.Request) { asked = true })
-	h := open(t, poolOf(t, s), nil)
+	var asked atomic.Int32
+	s := newTLS(t, func(http.ResponseWriter, *http.Request) { asked.Add(1) })
+	stranger := open(t, poolOf(t, s.URL), nil)
+	stranger.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	if got := stranger.result(t); got.Kind != Connect || asked.Load() != 0 {
+		t.Errorf("result %+v, asked %d times; want no connection to one that nobody vouches for", got, asked.Load())
+	}
+
+	roots := x509.NewCertPool()
+	roots.AddCert(s.Certificate())
+	h := open(t, mustPool(t, Config{Targets: []Target{{URL: mustURL(t, s.URL)}}, TLS: &tls.Config{RootCAs: roots}}), nil)
 	h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-	if got := h.result(t); got.Kind != Connect || asked {
-		t.Errorf("result %+v, asked %v; want no connection", got, asked)
+	if got := h.result(t); got.Kind != OK || asked.Load() != 1 {
+		t.Errorf("result %+v, asked %d times", got, asked.Load())
 	}
 }

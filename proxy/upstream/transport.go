@@ -29,7 +29,12 @@ func newTransport(c Config) *http.Transport {
 	d := dialer{
 		Dialer: net.Dialer{Timeout: orElse(c.Connect, defaultConnect), KeepAlive: 15 * time.Second},
 		stall:  orElse(c.Response, defaultResponse),
+		tls:    &tls.Config{MinVersion: tls.VersionTLS12},
 	}
+	if c.TLS != nil {
+		d.tls = c.TLS.Clone()
+	}
+	d.tls.NextProtos = []string{"http/1.1"}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	return &http.Transport{
@@ -64,6 +69,7 @@ func (e *dialError) Unwrap() error { return e.err }
 type dialer struct {
 	net.Dialer
 	stall time.Duration
+	tls   *tls.Config
 }
 
 func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -81,11 +87,11 @@ func (d *dialer) dialTLS(ctx context.Context, network, addr string) (net.Conn, e
 	if err != nil {
 		return nil, err
 	}
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
-		return nil, &dialError{err}
+	config := d.tls.Clone()
+	if config.ServerName == "" {
+		config.ServerName, _, _ = net.SplitHostPort(addr) // net/http has put it together
 	}
-	t := tls.Client(c, &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}})
+	t := tls.Client(c, config)
 	if err := t.HandshakeContext(ctx); err != nil {
 		c.Close()
 		return nil, &dialError{fmt.Errorf("tls: %w", err)}

@@ -1,0 +1,113 @@
+package upstream
+
+import (
+	"bufio"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// overHTTP2 is a house whose clients speak HTTP/2, and its client.
+func overHTTP2(t *testing.T, pool *Pool) (*house, *http.Client) {
+	t.Helper()
+	h := &house{results: make(chan Result, 10)}
+	h.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		res := pool.Forward(w, r, tripOf(r))
+		h.results <- res
+		if res.Kind != OK && res.Wrote {
+			panic(http.ErrAbortHandler)
+		}
+	}))
+	h.EnableHTTP2 = true
+	h.Config.ErrorLog = log.New(io.Discard, "", 0)
+	h.StartTLS()
+	t.Cleanup(func() { h.Client().CloseIdleConnections(); h.Close(); pool.Close() })
+	return h, h.Client()
+}
+
+func TestForward_FromHTTP2(t *testing.T) {
+	url := backend(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Via", r.Header.Get("Via"))
+		w.Header().Set("X-Proto", r.Proto)
+		w.Header().Set("Trailer", "X-Sum")
+		rc := http.NewResponseController(w)
+		_ = rc.EnableFullDuplex()
+		_ = rc.Flush()
+		lines := bufio.NewReader(r.Body)
+		for {
+			line, err := lines.ReadString('\n')
+			if err != nil {
+				break
+			}
+			_, _ = io.WriteString(w, "you said "+line)
+			_ = rc.Flush()
+		}
+		w.Header().Set("X-Sum", r.Trailer.Get("X-Sum")+"!")
+	})
+	h, client := overHTTP2(t, poolOf(t, url))
+	body, say := io.Pipe()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, h.URL, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Trailer = http.Header{"X-Sum": nil}
+	res, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if res.ProtoMajor != 2 || res.Header.Get("X-Via") != "2.0 weir-test" || res.Header.Get("X-Proto") != "HTTP/1.1" {
+		t.Errorf("%s, upstream saw Via %q, %s", res.Proto, res.Header.Get("X-Via"), res.Header.Get("X-Proto"))
+	}
+	lines := bufio.NewReader(res.Body)
+	for _, word := range []string{"one\n", "two\n"} {
+		send(t, say, "%s", word)
+		if got, err := lines.ReadString('\n'); got != "you said "+word {
+			t.Fatalf("got %q, %v", got, err)
+		}
+	}
+	r.Trailer.Set("X-Sum", "42")
+	say.Close()
+	if rest, err := io.ReadAll(lines); err != nil || len(rest) > 0 || res.Trailer.Get("X-Sum") != "42!" {
+		t.Errorf("rest %q, %v, trailers %v", rest, err, res.Trailer)
+	}
+	if got := h.result(t); got.Kind != OK {
+		t.Errorf("result %+v", got)
+	}
+}
+
+func TestForward_FromHTTP2_CutsAndLeavers(t *testing.T) {
+	url, _ := replies(t, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf")
+	h, client := overHTTP2(t, poolOf(t, url))
+	res, err := client.Get(h.URL)
+	if err == nil {
+		_, err = io.ReadAll(res.Body)
+		res.Body.Close()
+	}
+	if err == nil || !strings.Contains(err.Error(), "stream error") {
+		t.Errorf("client reads %v, want that the stream is cut", err)
+	}
+	if got := h.result(t); got.Kind != BodyCut || !got.Wrote {
+		t.Errorf("result %+v", got)
+	}
+
+	ended := make(chan bool, 1)
+	url = backend(t, func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+		ended <- true
+	})
+	h, client = overHTTP2(t, poolOf(t, url))
+	res, err = client.Get(h.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close() // resets the stream
+	await(t, ended, "end of the upstream's work")
+	if got := h.result(t); got.Kind != ClientGone {
+		t.Errorf("result %+v", got)
+	}
+}

@@ -12,7 +12,8 @@ import (
 // concurrent: 32 callers share three keys while the clock runs on, and no window
 // by the store's own clock holds more than the rate; afterwards all comes back.
 func concurrent(t *testing.T, s *scene) {
-	const callers, calls = 32, 150
+	const callers = 32
+	calls := min(150, max(30, s.steps()))
 	l, total := limit("hot", 40, 10*time.Second), limit("total", 300, 10*time.Second)
 	keys, all := []limiter.Key{s.key(), s.key(), s.key()}, s.key()
 	var mu sync.Mutex
@@ -43,7 +44,7 @@ func concurrent(t *testing.T, s *scene) {
 					mu.Unlock()
 				}
 				if i%5 == 0 {
-					s.Advance(20 * time.Millisecond)
+					s.Advance(3000 * time.Millisecond / time.Duration(calls))
 				}
 			}
 		})

@@ -6,6 +6,10 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
+// idBytes of a permit's id are written to Redis: enough to tell the decisions of
+// one window apart, in half the room.
+const idBytes = 8
+
 // A batch is what one script call asks: the windows that it touches, and
 // requests that name windows by number.
 type batch struct {
@@ -16,8 +20,8 @@ type batch struct {
 
 // add appends one request and the windows of its claims.
 func (b *batch) add(prefix string, claims []limiter.Claim, id [16]byte) {
-	request := make([]byte, 0, len(id)+6*len(claims))
-	request = append(request, id[:]...)
+	request := make([]byte, 0, idBytes+6*len(claims))
+	request = append(request, id[:idBytes]...)
 	for _, c := range claims {
 		request = binary.LittleEndian.AppendUint16(request, uint16(b.window(prefix, c)))
 		request = binary.LittleEndian.AppendUint32(request, uint32(c.Cost))
@@ -46,7 +50,7 @@ func (b *batch) refund(prefix string, claims []limiter.Claim, p limiter.Permit) 
 	for _, c := range claims {
 		b.window(prefix, c)
 	}
-	args := append(b.args(), p.ID[:], p.At.UnixMilli())
+	args := append(b.args(), p.ID[:idBytes], p.At.UnixMilli())
 	for _, c := range claims {
 		args = append(args, c.Cost)
 	}

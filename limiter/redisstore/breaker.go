@@ -32,11 +32,14 @@ func (b breaker) DialHook(next redis.DialHook) redis.DialHook { return next }
 // ProcessHook guards one command.
 func (b breaker) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
+		if within(ctx) {
+			return next(ctx, cmd)
+		}
 		if !b.circuit.TryAcquirePermit() {
 			cmd.SetErr(ErrOpen)
 			return ErrOpen
 		}
-		err := next(ctx, cmd)
+		err := next(context.WithValue(ctx, guarded{}, true), cmd)
 		b.record(err)
 		return err
 	}
@@ -45,17 +48,26 @@ func (b breaker) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 // ProcessPipelineHook guards one pipeline, which counts as one call.
 func (b breaker) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if within(ctx) {
+			return next(ctx, cmds)
+		}
 		if !b.circuit.TryAcquirePermit() {
 			for _, cmd := range cmds {
 				cmd.SetErr(ErrOpen)
 			}
 			return ErrOpen
 		}
-		err := next(ctx, cmds)
+		err := next(context.WithValue(ctx, guarded{}, true), cmds)
 		b.record(err)
 		return err
 	}
 }
+
+// guarded marks the context of a call that holds a permit already: a new
+// connection says hello within the command that it was dialled for.
+type guarded struct{}
+
+func within(ctx context.Context) bool { return ctx.Value(guarded{}) != nil }
 
 // record tells the circuit how a call went. A caller that left says nothing
 // about Redis, but in a half-open circuit somebody must be told.

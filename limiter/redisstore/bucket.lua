@@ -6,7 +6,7 @@
 --                    oldest + length. Only where reading all of `permits` each
 --                    time would cost more; never needed for a right answer.
 -- A member is one byte L, L bytes of id, and the count as 4 bytes, lowest first.
--- L = 16 is one decision (count 0: it was given back), L = 6 is several that were
+-- L = 8 is one decision (count 0: it was given back), L = 6 is several that were
 -- merged (id = their score), 'floor' says that nothing merged until its score is
 -- given back early any more. Others' members have any L.
 --
@@ -42,14 +42,15 @@ local function permits_of(member)
 end
 
 local function is_mark(member)
-  return member ~= FLOOR and byte(member, 1) == 16 and permits_of(member) == 0
+  return member ~= FLOOR and byte(member, 1) == 8 and permits_of(member) == 0
 end
 
 -- recount reads everything and trusts nothing but the members.
 local function recount(w)
   local all = call('ZRANGE', w.permits, 0, -1, 'WITHSCORES')
   local sum = 0
-  w.at, w.n, w.gone, w.whole, w.counted, w.future = {}, {}, 0, true, w.now, {}
+  w.at, w.n, w.gone, w.future = {}, {}, 0, {}
+  w.whole, w.fresh, w.counted = true, true, w.now
   for i = 1, #all, 2 do
     local at, n = tonumber(all[i + 1]), permits_of(all[i])
     if at <= w.now - w.length then
@@ -78,7 +79,7 @@ local function open(w, value, base)
   local rate, oldest, counted
   if base then rate, oldest, counted = string.match(base, '^(%d+):(%d+):(%d+)$') end
   rate, oldest, counted = tonumber(rate), tonumber(oldest), tonumber(counted)
-  if w.rate <= SMALL or not left or rate ~= w.rate or oldest > w.now
+  if w.rate <= SMALL or not left or left > w.rate or rate ~= w.rate or oldest > w.now
     or counted > w.now or counted <= w.now - w.length then
     return recount(w)
   end
@@ -114,9 +115,8 @@ local function wait(w, cost)
   local i = 1
   while true do
     while i > #w.at do
-      local counted = w.counted
       if not more(w) then break end
-      if w.counted ~= counted then return wait(w, cost) end
+      if w.fresh then return wait(w, cost) end
     end
     if i > #w.at then break end
     short = short - w.n[i]
@@ -124,7 +124,7 @@ local function wait(w, cost)
     i = i + 1
   end
   -- What is still missing was taken just now, or value lies: count again.
-  if short > w.given and w.counted ~= w.now then
+  if short > w.given and not w.fresh then
     recount(w)
     return wait(w, cost)
   end
@@ -240,13 +240,13 @@ local function read_windows(now)
   return windows, next_arg
 end
 
--- decide answers one request: 16 bytes of id, then for each claim the number of
+-- decide answers one request: 8 bytes of id, then for each claim the number of
 -- its window (2 bytes) and its cost (4 bytes). It takes all claims or none, and
 -- appends to the reply: 1 or 0, then for each claim what is left and how long
 -- until the same claim passes.
 local function decide(windows, request, reply, dry)
-  local id, claims, allowed = string.sub(request, 1, 16), {}, true
-  for i = 17, #request, 6 do
+  local id, claims, allowed = string.sub(request, 1, 8), {}, true
+  for i = 9, #request, 6 do
     local a, b, c, d, e, f = byte(request, i, i + 5)
     local claim = { windows[a + b * 256], c + d * 256 + e * 65536 + f * 16777216 }
     claims[#claims + 1] = claim

@@ -28,7 +28,7 @@
 //	PREFIX:{K}:L:base     string  our own: what value was counted for
 //
 // A member is one byte with the length of an id, the id, and a count of 4 bytes,
-// lowest first. The id of a decision has 16 bytes.
+// lowest first. The id of a decision has 8 bytes; Redisson reads any length.
 //
 // # Faults of such limiters, and what keeps them out
 //

@@ -1,0 +1,184 @@
+package redisstore_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/redisstore"
+	"github.com/weir-proxy/weir/test/redistest"
+)
+
+func TestNewClient_RefusesNonsense(t *testing.T) {
+	for name, c := range map[string]redisstore.ClientConfig{
+		"mode":          {Mode: "ring", Addrs: []string{"a:1"}},
+		"no address":    {},
+		"two addresses": {Addrs: []string{"a:1", "b:1"}},
+		"no port":       {Addrs: []string{"a"}},
+		"empty port":    {Addrs: []string{"a:"}},
+		"no master":     {Mode: redisstore.Sentinel, Addrs: []string{"a:1"}},
+		"cluster db":    {Mode: redisstore.Cluster, Addrs: []string{"a:1"}, DB: 1},
+	} {
+		if _, err := redisstore.NewClient(c); !errors.Is(err, redisstore.ErrConfig) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// The breaker of a client keeps a dead Redis from being asked.
+func TestNewClient_HasABreaker(t *testing.T) {
+	client, err := redisstore.NewClient(redisstore.ClientConfig{
+		Addrs: []string{net.JoinHostPort("127.0.0.1", strconv.Itoa(redistest.FreePort(t)))}, BreakAfter: 3, BreakRest: time.Minute,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	s := redisstore.New(client, redisstore.Options{Timeout: patient})
+	var d limiter.Decision
+	for i := range 6 {
+		err := s.Take(t.Context(), claim(1, time.Minute, 1), &d)
+		if !errors.Is(err, limiter.ErrUnavailable) || errors.Is(err, redisstore.ErrOpen) != (i >= 3) {
+			t.Errorf("call %d: %v", i+1, err)
+		}
+	}
+}
+
+// After a rest the breaker tries, over a new connection if need be, and closes.
+func TestNewClient_ComesBack(t *testing.T) {
+	server := redistest.Start(t)
+	client, err := redisstore.NewClient(redisstore.ClientConfig{
+		Addrs: []string{server.Addr}, Timeout: patient, BreakAfter: 2, BreakRest: 50 * time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	s := redisstore.New(client, redisstore.Options{Timeout: patient})
+	c := claim(1000, time.Minute, 1)
+	var d limiter.Decision
+	server.Kill()
+	for !errors.Is(err, redisstore.ErrOpen) {
+		err = s.Take(t.Context(), c, &d)
+	}
+	server.Restart()
+	start := time.Now()
+	for s.Take(t.Context(), c, &d) != nil {
+		if time.Since(start) > 3*time.Second {
+			t.Fatal("not back after 3 s")
+		}
+	}
+}
+
+// TLS and an ACL user that may touch nothing but our keys.
+func TestNewClient_TLSAndUser(t *testing.T) {
+	certFile, keyFile, pool := certificate(t)
+	port := redistest.FreePort(t)
+	redistest.Start(t, "--tls-port", strconv.Itoa(port), "--tls-cert-file", certFile, "--tls-key-file", keyFile,
+		"--tls-auth-clients", "no", "--user", "default", "off",
+		"--user", "weir", "on", ">s3cret", "resetkeys", "~weir:*", "-@all", "+@scripting", "+@read", "+@write", "+@connection", "+time", "+info")
+	c := redisstore.ClientConfig{
+		Addrs: []string{net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}, Timeout: patient,
+		Username: "weir", Password: "s3cret", TLS: &tls.Config{RootCAs: pool, ServerName: "redis.test"},
+	}
+	client, err := redisstore.NewClient(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	s := redisstore.New(client, redisstore.Options{Timeout: patient})
+	var d limiter.Decision
+	if err := s.Take(t.Context(), claim(1, time.Minute, 1), &d); err != nil || !d.Allowed {
+		t.Fatalf("over TLS: %+v %v", d, err)
+	}
+	if err := s.Check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.Password = "wrong"
+	wrong, err := redisstore.NewClient(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer wrong.Close()
+	s = redisstore.New(wrong, redisstore.Options{Timeout: patient})
+	if err := s.Take(t.Context(), claim(1, time.Minute, 1), &d); !errors.Is(err, limiter.ErrUnavailable) {
+		t.Errorf("wrong password: %v", err)
+	}
+}
+
+// certificate makes one for redis.test, signed by itself.
+func certificate(t *testing.T) (certFile, keyFile string, pool *x509.CertPool) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tmpl := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "redis.test"}, DNSNames: []string{"redis.test"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	write := func(name, kind string, b []byte) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: b}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool = x509.NewCertPool()
+	pool.AddCert(cert)
+	return write("cert.pem", "CERTIFICATE", der), write("key.pem", "EC PRIVATE KEY", keyDER), pool
+}
+
+func TestCheck_Versions(t *testing.T) {
+	for info, want := range map[string]error{
+		"redis_version:7.0.15\r\n":                        nil,
+		"redis_version:6.2.0":                             nil,
+		"redis_version:10.0.0":                            nil,
+		"redis_version:6.0.16\r\n":                        redisstore.ErrVersion,
+		"redis_version:5.0":                               redisstore.ErrVersion,
+		"redis_version:7.2.4\r\nvalkey_version:8.0.1\r\n": nil,
+		"redis_version:7.2.4\r\nvalkey_version:7.2.5\r\n": nil,
+		"redis_version:7.2.4\r\nvalkey_version:7.1.9\r\n": redisstore.ErrVersion,
+		"# Server\r\nredis_mode:standalone":               redisstore.ErrVersion,
+		"redis_version:seven":                             redisstore.ErrVersion,
+		"":                                                redisstore.ErrVersion,
+	} {
+		if err := redisstore.CheckVersion(info); !errors.Is(err, want) {
+			t.Errorf("%q: %v, want %v", info, err, want)
+		}
+	}
+	s := newScene(t)
+	if err := s.store.Check(t.Context()); err != nil {
+		t.Errorf("a real server: %v", err)
+	}
+	s.server.Kill()
+	if err := s.store.Check(t.Context()); !errors.Is(err, limiter.ErrUnavailable) {
+		t.Errorf("a dead server: %v", err)
+	}
+}

@@ -1,0 +1,205 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/redisstore"
+)
+
+// A relay stands between a client and Redis, and can keep replies to itself.
+type relay struct {
+	addr string
+	mute atomic.Bool
+	seen atomic.Int64 // bytes that Redis said while mute
+	wg   sync.WaitGroup
+}
+
+func newRelay(t *testing.T, to string) *relay {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &relay{addr: l.Addr().String()}
+	r.wg.Go(func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("tcp", to)
+			if err != nil {
+				client.Close()
+				continue
+			}
+			r.wg.Go(func() { io.Copy(server, client); server.Close() })
+			r.wg.Go(func() { io.Copy(r.reply(client), server); client.Close() })
+		}
+	})
+	t.Cleanup(func() { l.Close(); r.wg.Wait() })
+	return r
+}
+
+func (r *relay) reply(to io.Writer) io.Writer { return replies{r, to} }
+
+type replies struct {
+	*relay
+	to io.Writer
+}
+
+func (r replies) Write(p []byte) (int, error) {
+	if r.mute.Load() {
+		r.seen.Add(int64(len(p)))
+		return len(p), nil
+	}
+	return r.to.Write(p)
+}
+
+// A call whose reply is lost is not sent again: it is unknown, it ends in time,
+// and it costs its permits once, for one window.
+func TestStore_TwiceIsOnce(t *testing.T) {
+	s := newHeldScene(t)
+	r := newRelay(t, s.server.Addr)
+	client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{r.addr}, Timeout: patient})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	through := redisstore.NewWithTestClock(client, redisstore.Options{Timeout: 200 * time.Millisecond})
+	for _, count := range []int64{10, 100, 1000} {
+		c := claim(count, 10*time.Second, 3)
+		s.do("del", name(c)+":value", name(c)+":permits", name(c)+":base")
+		var d limiter.Decision
+		if err := through.Take(t.Context(), c, &d); err != nil {
+			t.Fatal(err)
+		}
+		r.mute.Store(true)
+		err := through.Take(t.Context(), c, &d)
+		if !errors.Is(err, limiter.ErrUnavailable) {
+			t.Fatalf("a lost reply: %v, want ErrUnavailable", err)
+		}
+		deadline := time.Now().Add(patient)
+		for r.seen.Load() == 0 && time.Now().Before(deadline) {
+			<-time.After(time.Millisecond)
+		}
+		r.mute.Store(false)
+		r.seen.Store(0)
+		s.left(c, count-6)
+		s.advance(10 * time.Second)
+		s.left(c, count)
+		c[0].Cost = count
+		s.allowed(c, 1)
+		s.advance(20 * time.Second)
+	}
+}
+
+// Even a client that sends again by default does not send a script again.
+func TestStore_NoClientSendsAgain(t *testing.T) {
+	s := newHeldScene(t)
+	r := newRelay(t, s.server.Addr)
+	client := redis.NewClient(&redis.Options{Addr: r.addr, ReadTimeout: 100 * time.Millisecond, ContextTimeoutEnabled: true})
+	defer client.Close()
+	through := redisstore.NewWithTestClock(client, redisstore.Options{Timeout: 2 * time.Second})
+	c := claim(10, 10*time.Second, 1)
+	var d limiter.Decision
+	if err := through.Take(t.Context(), c, &d); err != nil {
+		t.Fatal(err)
+	}
+	r.mute.Store(true)
+	if err := through.Take(t.Context(), c, &d); !errors.Is(err, limiter.ErrUnavailable) {
+		t.Fatalf("a lost reply: %v, want ErrUnavailable", err)
+	}
+	s.left(c, 8)
+}
+
+// A Redis that hangs costs a caller no more than its context or the timeout.
+func TestStore_EndsInTime(t *testing.T) {
+	s := newScene(t)
+	client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{s.server.Addr}, BreakAfter: 99})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	c := claim(10, time.Minute, 1)
+	var d limiter.Decision
+	slow := redisstore.New(client, redisstore.Options{Timeout: time.Minute})
+	quick := redisstore.New(client, redisstore.Options{Timeout: 30 * time.Millisecond})
+	s.server.Signal(syscall.SIGSTOP)
+	defer s.server.Signal(syscall.SIGCONT)
+
+	start := time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+	defer cancel()
+	if err := slow.Take(ctx, c, &d); !errors.Is(err, limiter.ErrUnavailable) {
+		t.Errorf("with a deadline: %v", err)
+	}
+	for name, call := range map[string]func() error{
+		"take":   func() error { return quick.Take(t.Context(), c, &d) },
+		"peek":   func() error { return quick.Peek(t.Context(), c, &d) },
+		"refund": func() error { return quick.Refund(t.Context(), c, limiter.Permit{At: time.UnixMilli(1)}) },
+	} {
+		if err := call(); !errors.Is(err, limiter.ErrUnavailable) {
+			t.Errorf("%s with a timeout: %v", name, err)
+		}
+	}
+	if took := time.Since(start); took > 2*time.Second {
+		t.Errorf("four calls of 30 ms took %v", took)
+	}
+	gone, stop := context.WithCancel(t.Context())
+	stop()
+	if err := slow.Take(gone, c, &d); !errors.Is(err, limiter.ErrUnavailable) || !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled before: %v", err)
+	}
+}
+
+// A Redis that lost its scripts, or everything, serves the next call.
+func TestStore_SurvivesFlushAndRestart(t *testing.T) {
+	s := newScene(t)
+	c := claim(100, time.Minute, 1)
+	s.allowed(c, 2)
+	s.do("script", "flush")
+	s.allowed(c, 1)
+	s.left(c, 97)
+
+	s.server.Kill()
+	var d limiter.Decision
+	start := time.Now()
+	if err := s.store.Take(t.Context(), c, &d); !errors.Is(err, limiter.ErrUnavailable) {
+		t.Errorf("dead Redis: %v", err)
+	}
+	if took := time.Since(start); took > time.Second {
+		t.Errorf("a dead Redis was noticed after %v", took)
+	}
+	s.server.Restart()
+	deadline := time.Now().Add(patient)
+	for s.store.Take(t.Context(), c, &d) != nil {
+		if time.Now().After(deadline) {
+			t.Fatal("no answer after the restart")
+		}
+	}
+	if d.Outcomes[0].Remaining != 99 {
+		t.Errorf("%d left in an empty Redis", d.Outcomes[0].Remaining)
+	}
+}
+
+// Keys of another type are an error, not a panic and not a grant.
+func TestStore_ForeignTypes(t *testing.T) {
+	s := newScene(t)
+	c := claim(10, time.Minute, 1)
+	s.do("set", name(c)+":permits", "no set")
+	var d limiter.Decision
+	if err := s.store.Take(t.Context(), c, &d); !errors.Is(err, limiter.ErrUnavailable) {
+		t.Errorf("take: %v", err)
+	}
+}

@@ -1,0 +1,106 @@
+package redisstore_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/redisstore"
+	"github.com/weir-proxy/weir/test/redistest"
+)
+
+// A scene is a store on a Redis of its own, with Redis's real clock or with one
+// that the test sets.
+type scene struct {
+	t      testing.TB
+	server *redistest.Server
+	client redis.UniversalClient
+	store  *redisstore.Store
+	held   bool // the test holds the clock
+}
+
+func newScene(t testing.TB, args ...string) *scene {
+	t.Helper()
+	s := &scene{t: t, server: redistest.Start(t, args...)}
+	s.client = connect(t, s.server.Addr)
+	s.store = redisstore.New(s.client, redisstore.Options{Timeout: patient})
+	return s
+}
+
+// newHeldScene has a clock that stands at 1,800,000,000,000 ms.
+func newHeldScene(t testing.TB) *scene {
+	t.Helper()
+	s := newScene(t)
+	s.held = true
+	s.store = redisstore.NewWithTestClock(s.client, redisstore.Options{Timeout: patient})
+	s.do("set", redisstore.TestClock, int64(1_800_000_000_000))
+	return s
+}
+
+func (s *scene) advance(d time.Duration) {
+	s.t.Helper()
+	s.do("incrby", redisstore.TestClock, d.Milliseconds())
+}
+
+// do runs one command in Redis.
+func (s *scene) do(args ...any) any {
+	s.t.Helper()
+	v, err := s.client.Do(s.t.Context(), args...).Result()
+	if err != nil && err != redis.Nil {
+		s.t.Fatalf("%v: %v", args, err)
+	}
+	return v
+}
+
+func (s *scene) take(claims []limiter.Claim) limiter.Decision {
+	s.t.Helper()
+	var d limiter.Decision
+	if err := s.store.Take(s.t.Context(), claims, &d); err != nil {
+		s.t.Fatalf("take: %v", err)
+	}
+	return d
+}
+
+// allowed takes n times and wants all granted.
+func (s *scene) allowed(claims []limiter.Claim, n int) limiter.Decision {
+	s.t.Helper()
+	var d limiter.Decision
+	for i := range n {
+		if d = s.take(claims); !d.Allowed {
+			s.t.Fatalf("take %d of %d: refused, want granted: %+v", i+1, n, d)
+		}
+	}
+	return d
+}
+
+func (s *scene) denied(claims []limiter.Claim, wait time.Duration) {
+	s.t.Helper()
+	if d := s.take(claims); d.Allowed || d.Wait != wait {
+		s.t.Fatalf("allowed %v wait %v, want a refusal with wait %v", d.Allowed, d.Wait, wait)
+	}
+}
+
+func (s *scene) left(claims []limiter.Claim, want int64) {
+	s.t.Helper()
+	var d limiter.Decision
+	if err := s.store.Peek(s.t.Context(), claims, &d); err != nil {
+		s.t.Fatalf("peek: %v", err)
+	}
+	if got := d.Outcomes[0].Remaining; got != want {
+		s.t.Fatalf("%d permits left, want %d", got, want)
+	}
+}
+
+func claim(count int64, window time.Duration, cost int64) []limiter.Claim {
+	return []limiter.Claim{{
+		Limit: &limiter.Limit{Name: "sms.phone:w", Rate: limiter.Rate{Count: count, Window: window}},
+		Key:   limiter.KeyOf("+8613800138000"), Cost: cost,
+	}}
+}
+
+// name is the limiter's name in Redis.
+func name(c []limiter.Claim) string {
+	return redisstore.WindowName(redisstore.DefaultPrefix, c[0].Limit.Name, c[0].Key)
+}

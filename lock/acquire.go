@@ -18,14 +18,18 @@ var errLate = fmt.Errorf("%w: the grant came after its lease", ErrNotAcquired)
 
 // An acquisition is one caller's way to a lock.
 type acquisition struct {
-	locker  *Locker
-	lock    *Lock
-	claim   claim
-	watched bool
+	locker *Locker
+	lock   *Lock
+	claim  claim
+	// accept takes in a grant; errLate makes a waiter go on.
+	accept  func(context.Context, outcome) error
 	pass    *pass        // nil unless it is this caller's turn to contend
 	doubt   bool         // an attempt may have taken the lock without our knowing
 	pending chan outcome // the attempt that was left to itself
 }
+
+// A way is how hard an acquisition tries.
+type way func(*acquisition, context.Context) error
 
 // An outcome is what became of one attempt.
 type outcome struct {
@@ -34,59 +38,75 @@ type outcome struct {
 	err  error
 }
 
-// acquire runs one way to a lock, and leaves nothing behind if it fails.
-func (l *Locker) acquire(ctx context.Context, lk *Lock, options []Option, way func(*acquisition, context.Context) (*Hold, error)) (*Hold, error) {
+// acquire runs one way to a hold, and leaves nothing behind if it fails.
+func (l *Locker) acquire(ctx context.Context, lk *Lock, options []Option, try way) (*Hold, error) {
 	r, err := ask(options)
 	if err := errors.Join(lk.err, err); err != nil {
 		return nil, err
 	}
-	if !l.begin() {
-		return nil, ErrClosed
-	}
-	defer l.end()
-	if r.owner == (Owner{}) {
-		r.owner = l.NewOwner()
-	} else if s := l.session(grip{lk.name, r.owner}); s != nil {
+	switch s := l.session(grip{lk.role, lk.name, r.owner}); {
+	case r.owner == (Owner{}):
+		r.owner = lk.newOwner()
+	case !lk.traits.enters:
+		return nil, fmt.Errorf("lock %s: %w", lk.name, ErrReentrant)
+	case s != nil:
 		return s.enter(ctx, r)
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	stop := context.AfterFunc(l.life, func() { cancel(ErrClosed) })
-	defer stop()
-
-	a := &acquisition{locker: l, lock: lk, watched: !r.leased, claim: claim{
-		owner: r.owner, count: 1, lease: r.lease, replicas: r.replicas,
-	}}
-	if a.watched {
-		a.claim.lease = l.lease
+	lease := r.lease
+	if !r.leased {
+		lease = l.lease
 	}
-	hold, err := way(a, ctx)
-	if err != nil {
-		a.giveUp()
-		return nil, fmt.Errorf("lock %s: %w", lk.name, err)
+	var hold *Hold
+	a := &acquisition{locker: l, lock: lk, claim: claim{owner: r.owner, count: 1, lease: lease, replicas: r.replicas}}
+	a.accept = func(ctx context.Context, o outcome) error {
+		hold, err = l.open(ctx, a, o, !r.leased)
+		return err
+	}
+	if err := a.run(ctx, try); err != nil {
+		return nil, err
 	}
 	return hold, nil
 }
 
+// run goes one way until a grant is accepted.
+func (a *acquisition) run(ctx context.Context, try way) error {
+	if a.lock.err != nil {
+		return a.lock.err
+	}
+	if !a.locker.begin() {
+		return ErrClosed
+	}
+	defer a.locker.end()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stop := context.AfterFunc(a.locker.life, func() { cancel(ErrClosed) })
+	defer stop()
+	if err := try(a, ctx); err != nil {
+		a.giveUp()
+		return fmt.Errorf("lock %s: %w", a.lock.name, err)
+	}
+	return nil
+}
+
 // once asks a single time.
-func (a *acquisition) once(ctx context.Context) (*Hold, error) {
+func (a *acquisition) once(ctx context.Context) error {
 	o := a.attempt(ctx)
 	if o.err != nil {
-		return nil, o.err
+		return o.err
 	}
 	if !o.held {
-		return nil, ErrNotAcquired
+		return ErrNotAcquired
 	}
-	return a.hold(ctx, o)
+	return a.take(ctx, o)
 }
 
 // wait asks until ctx is done.
-func (a *acquisition) wait(ctx context.Context) (hold *Hold, err error) {
+func (a *acquisition) wait(ctx context.Context) (err error) {
 	a.claim.patient = true
-	if !a.lock.traits.queues {
-		a.pass, err = a.locker.gates.enter(ctx, a.lock.name)
+	if !a.lock.traits.crowds {
+		a.pass, err = a.locker.gates.enter(ctx, a.lock.role+a.lock.name)
 		if err != nil {
-			return nil, errors.Join(ErrNotAcquired, err)
+			return errors.Join(ErrNotAcquired, err)
 		}
 		defer func() {
 			if a.pass != nil {
@@ -96,10 +116,10 @@ func (a *acquisition) wait(ctx context.Context) (hold *Hold, err error) {
 	}
 	o := a.attempt(ctx)
 	if o.err != nil {
-		return nil, o.err
+		return o.err
 	}
 	if o.held {
-		return a.hold(ctx, o)
+		return a.take(ctx, o)
 	}
 	return a.listen(ctx, o)
 }
@@ -107,7 +127,7 @@ func (a *acquisition) wait(ctx context.Context) (hold *Hold, err error) {
 // listen tries again whenever the lock may have become free: first when the
 // subscription is confirmed, because a release before that was not heard; then
 // at every message, and at the end of a time in any case.
-func (a *acquisition) listen(ctx context.Context, o outcome) (*Hold, error) {
+func (a *acquisition) listen(ctx context.Context, o outcome) error {
 	var sub *subscription
 	defer func() {
 		if sub != nil {
@@ -129,21 +149,20 @@ func (a *acquisition) listen(ctx context.Context, o outcome) (*Hold, error) {
 			sleep(ctx, sub.wake, a.patience(o))
 		}
 		if ctx.Err() != nil {
-			return nil, errors.Join(ErrNotAcquired, context.Cause(ctx), trouble)
+			return errors.Join(ErrNotAcquired, context.Cause(ctx), trouble)
 		}
 		if sub != nil {
 			sub.drain()
 		}
 		next := a.attempt(ctx)
 		if next.held {
-			hold, err := a.hold(ctx, next)
-			if !errors.Is(err, errLate) {
-				return hold, err
+			if err := a.take(ctx, next); !errors.Is(err, errLate) {
+				return err
 			}
 		}
 		if trouble = next.err; trouble != nil {
 			if !passing(trouble) {
-				return nil, trouble
+				return trouble
 			}
 			next.hub, next.channel = o.hub, o.channel
 		}
@@ -234,17 +253,16 @@ func (o outcome) unclear() bool {
 	return o.err != nil && !replied
 }
 
-// hold makes a hold of a grant.
-func (a *acquisition) hold(ctx context.Context, o outcome) (*Hold, error) {
-	hold, err := a.locker.open(ctx, a, o)
-	if err != nil {
+// take accepts a grant, or remembers that it must be given back.
+func (a *acquisition) take(ctx context.Context, o outcome) error {
+	if err := a.accept(ctx, o); err != nil {
 		a.doubt = true
-		return nil, err
+		return err
 	}
 	if a.lock.traits.exclusive {
 		a.pass = nil // the session's now: neighbours wait for its end
 	}
-	return hold, nil
+	return nil
 }
 
 // giveUp sees in the background that an acquisition which failed leaves nothing

@@ -19,9 +19,12 @@ type Lockable interface {
 type Lock struct {
 	locker *Locker
 	name   string
-	err    error // what is wrong with the name
+	role   string // tells locks apart that share a name but not their holds
+	err    error  // what is wrong with the name
 	kind   kind
 	traits traits
+	// newOwner makes the owner of an acquisition without WithOwner.
+	newOwner func() Owner
 }
 
 // Traits are what the kinds need to be treated differently in.
@@ -29,8 +32,9 @@ type traits struct {
 	// exclusive: nobody else in this process can hold it at the same time, so
 	// that local waiters queue behind the holder without asking Redis.
 	exclusive bool
-	// queues: Redis keeps the order of waiters, so that they do not queue here,
-	// and must be told when one leaves.
+	// crowds: all waiters of this process contend, they do not queue here.
+	crowds bool
+	// queues: Redis keeps the order of waiters, and must be told when one leaves.
 	queues bool
 	// enters: one owner may hold it several times.
 	enters bool
@@ -56,7 +60,8 @@ type claim struct {
 	count    int // how often the owner holds the lock after the call
 	lease    time.Duration
 	replicas int
-	patient  bool // the owner waits if it is refused
+	permits  int64 // of a semaphore
+	patient  bool  // the owner waits if it is refused
 }
 
 // An answer is what an attempt brought.
@@ -78,7 +83,7 @@ type parting struct {
 
 // newLock makes a lock whose name was not checked yet.
 func (l *Locker) newLock(name string, k kind, t traits) *Lock {
-	return &Lock{locker: l, name: name, err: checkName(name), kind: k, traits: t}
+	return &Lock{locker: l, name: name, err: checkName(name), kind: k, traits: t, newOwner: l.NewOwner}
 }
 
 // Name is the name of the lock, and its main key in Redis.

@@ -43,8 +43,8 @@ type Locker struct {
 
 // A grip says who holds what.
 type grip struct {
-	name  string
-	owner Owner
+	role, name string
+	owner      Owner
 }
 
 // New makes a Locker over a client of a single server, a Sentinel group or a

@@ -32,9 +32,9 @@ func safe(lease time.Duration) time.Duration { return lease - lease/100 - 2*time
 
 // open makes the first hold of a session from a grant. It fails with errLate
 // when the lease is over already, and with ErrClosed.
-func (l *Locker) open(ctx context.Context, a *acquisition, o outcome) (*Hold, error) {
+func (l *Locker) open(ctx context.Context, a *acquisition, o outcome, watched bool) (*Hold, error) {
 	s := &session{
-		locker: l, lock: a.lock, claim: a.claim, token: o.token, watched: a.watched,
+		locker: l, lock: a.lock, claim: a.claim, token: o.token, watched: watched,
 		turn: make(chan struct{}, 1), holds: make(map[*Hold]struct{}, 1),
 		deadline: o.sent.Add(safe(a.claim.lease)),
 	}
@@ -88,7 +88,7 @@ func (l *Locker) session(g grip) *session {
 	return s
 }
 
-func (s *session) grip() grip { return grip{s.lock.name, s.claim.owner} }
+func (s *session) grip() grip { return grip{s.lock.role, s.lock.name, s.claim.owner} }
 
 // check ends the session if its deadline is over, and returns why it has ended.
 func (s *session) check() error {

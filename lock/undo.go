@@ -29,6 +29,18 @@ func (l *Locker) withdraw(k kind, c claim) {
 	}
 }
 
+// withdrawLater is withdraw in the background. A Locker that is closing leaves it
+// to the lease.
+func (l *Locker) withdrawLater(k kind, c claim) {
+	if !l.begin() {
+		return
+	}
+	go func() {
+		defer l.end()
+		l.withdraw(k, c)
+	}()
+}
+
 // giveBack is one call of release that leaves nothing to c.
 func (l *Locker) giveBack(k kind, c claim) (parting, error) {
 	ctx, cancel := l.bounded(context.Background())

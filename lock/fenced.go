@@ -1,0 +1,36 @@
+package lock
+
+import "context"
+
+// Fenced is a reentrant lock whose holds carry a token larger than that of every
+// earlier hold, across processes and lost leases: the guarded resource must
+// remember the largest token it has seen and refuse smaller ones. It is what
+// Redisson calls RFencedLock.
+//
+// The counter, "redisson_lock_token:{name}", lives without end: deleting or
+// evicting it, or losing it in a failover, starts the tokens anew.
+func (l *Locker) Fenced(name string) *Lock {
+	k := &fenced{
+		reentrant: l.reentrant(name), lock: l.scripts["fenced_lock"],
+		keys: []string{name, prefixed("redisson_lock_token", name)},
+	}
+	return l.newLock(name, k, traits{exclusive: true, enters: true})
+}
+
+// fenced is the kind of Fenced.
+type fenced struct {
+	*reentrant
+	lock *script
+	keys []string
+}
+
+func (k *fenced) attempt(ctx context.Context, c claim) (answer, error) {
+	reply, err := k.locker.run(ctx, k.lock, c.replicas, 2, k.keys, c.owner.id, c.count, c.lease.Milliseconds())
+	if err != nil {
+		return answer{}, err
+	}
+	if reply[0] == 1 {
+		return answer{held: true, token: reply[1]}, nil
+	}
+	return answer{wait: millis(reply[1]), hub: k.locker.hub, channel: k.channel}, nil
+}

@@ -1,0 +1,301 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// exclusives are the kinds of which one hold excludes all others, each with the
+// channels on which its waiters listen.
+func exclusives() []struct {
+	name    string
+	make    func(*Locker) *Lock
+	channel string
+} {
+	return []struct {
+		name    string
+		make    func(*Locker) *Lock
+		channel string
+	}{
+		{"reentrant", func(l *Locker) *Lock { return l.Reentrant("a") }, "redisson_lock__channel:{a}"},
+		{"fair", func(l *Locker) *Lock { return l.Fair("a") }, "redisson_lock__channel:{a}:*"},
+		{"fenced", func(l *Locker) *Lock { return l.Fenced("a") }, "redisson_lock__channel:{a}"},
+		{"write", func(l *Locker) *Lock { return l.ReadWrite("a").Write() }, "redisson_rwlock:{a}"},
+		{"simple", func(l *Locker) *Lock { return l.Simple("a") }, "weir_simple:{a}"},
+		{"multi", func(l *Locker) *Lock { return Multi(l.Fenced("b"), l.Reentrant("a")) }, "redisson_lock__channel:{a}"},
+		{"red", func(l *Locker) *Lock { return Red(l.Reentrant("a")) }, "redisson_lock__channel:{a}"},
+		{"permit", func(l *Locker) *Lock { return l.Permits("a").Lock }, "redisson_sc:{a}"},
+	}
+}
+
+// listening is how many channels that match have a listener.
+func (w *world) listening(pattern string) int {
+	w.t.Helper()
+	channels, err := w.eye.PubSubChannels(ctxOf(w.t), pattern).Result()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return len(channels)
+}
+
+// clean fails unless only what belongs there for good is left.
+func (w *world) clean(pattern string) {
+	w.t.Helper()
+	eventually(w.t, "nothing is left", func() bool {
+		keys, err := w.eye.Keys(ctxOf(w.t), "*").Result()
+		for _, key := range keys {
+			if !strings.HasPrefix(key, "redisson_lock_token:") && w.eye.Type(ctxOf(w.t), key).Val() != "string" {
+				return false
+			}
+		}
+		return err == nil && w.listening(pattern) == 0
+	})
+}
+
+// eachExclusive runs a test for every kind on a server of its own.
+func eachExclusive(t *testing.T, f func(t *testing.T, w *world, make func(*Locker) *Lock, channel string)) {
+	t.Helper()
+	for _, k := range exclusives() {
+		t.Run(k.name, func(t *testing.T) {
+			w := newWorld(t)
+			if k.name == "permit" {
+				if _, err := w.locker().Permits("a").TrySetPermits(ctxOf(t), 1); err != nil {
+					t.Fatal(err)
+				}
+			}
+			f(t, w, k.make, k.channel)
+			w.clean(k.channel)
+		})
+	}
+}
+
+func TestKinds_ExcludeAndHandOver(t *testing.T) {
+	eachExclusive(t, func(t *testing.T, w *world, make func(*Locker) *Lock, channel string) {
+		h := locked(t, make(w.locker()))
+		one, two := make(w.locker(WithPoll(time.Hour))), make(w.locker(WithPoll(time.Hour)))
+		refused(t, one)
+		got := beside(func() (*Hold, error) { return one.Lock(ctxOf(t)) })
+		eventually(t, "the waiter listens", func() bool { return w.listening(channel) > 0 })
+		refused(t, two)
+		unlocked(t, h)
+		next := got(t)
+		refused(t, two)
+		unlocked(t, next)
+		unlocked(t, locked(t, two))
+	})
+}
+
+// beside runs f beside the test; the result waits for it.
+func beside(f func() (*Hold, error)) func(t *testing.T) *Hold {
+	type result struct {
+		hold *Hold
+		err  error
+	}
+	done := make(chan result, 1)
+	go func() {
+		h, err := f()
+		done <- result{h, err}
+	}()
+	return func(t *testing.T) *Hold {
+		t.Helper()
+		r := <-done
+		if r.err != nil {
+			t.Fatalf("Lock: %v", r.err)
+		}
+		return r.hold
+	}
+}
+
+func TestKinds_NeverTwoAtATime(t *testing.T) {
+	eachExclusive(t, func(t *testing.T, w *world, make func(*Locker) *Lock, _ string) {
+		var inside, rounds atomic.Int64
+		var all sync.WaitGroup
+		for range 3 {
+			lk := make(w.locker())
+			for range 3 {
+				all.Go(func() {
+					for range 10 {
+						h, err := lk.Lock(ctxOf(t))
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						if inside.Add(1) != 1 {
+							t.Error("two holders at once")
+						}
+						rounds.Add(1)
+						inside.Add(-1)
+						if err := h.Unlock(ctxOf(t)); err != nil {
+							t.Error(err)
+						}
+					}
+				})
+			}
+		}
+		all.Wait()
+		if got := rounds.Load(); got != 90 {
+			t.Errorf("%d rounds, want 90", got)
+		}
+	})
+}
+
+func TestKinds_CancelledWaitersLeaveNothing(t *testing.T) {
+	eachExclusive(t, func(t *testing.T, w *world, make func(*Locker) *Lock, channel string) {
+		h := locked(t, make(w.locker()))
+		lk := make(w.locker())
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		for range 5 {
+			all.Go(func() {
+				if _, err := lk.Lock(ctx); !errors.Is(err, ErrNotAcquired) || !errors.Is(err, context.Canceled) {
+					t.Errorf("Lock = %v, want ErrNotAcquired and Canceled", err)
+				}
+			})
+		}
+		eventually(t, "a waiter listens", func() bool { return w.listening(channel) > 0 })
+		cancel()
+		all.Wait()
+		eventually(t, "nobody listens", func() bool { return w.listening(channel) == 0 })
+		unlocked(t, h)
+		unlocked(t, locked(t, lk))
+	})
+}
+
+func TestKinds_CancelInFlightLeavesNothing(t *testing.T) {
+	eachExclusive(t, func(t *testing.T, w *world, make func(*Locker) *Lock, channel string) {
+		l, p := w.behind()
+		lk := make(l)
+		before := w.calls()
+		p.Hold()
+		ctx, cancel := context.WithCancel(t.Context())
+		failed := started(func() error { _, err := lk.Lock(ctx); return err })
+		eventually(t, "a script ran", func() bool { return w.calls() > before })
+		cancel()
+		wantErr(t, <-failed, context.Canceled)
+		p.Release()
+		free := make(w.locker())
+		eventually(t, "the lock is free", func() bool {
+			h, err := free.TryLock(ctxOf(t))
+			if err != nil {
+				return false
+			}
+			unlocked(t, h)
+			return true
+		})
+	})
+}
+
+// started runs f beside the test.
+func started(f func() error) chan error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	return done
+}
+
+func TestKinds_LostRepliesAreFoundOut(t *testing.T) {
+	eachExclusive(t, func(t *testing.T, w *world, make func(*Locker) *Lock, channel string) {
+		l, p := w.behind()
+		lk := make(l)
+		p.Lose(1)
+		if _, err := lk.TryLock(ctxOf(t)); err == nil || errors.Is(err, ErrNotAcquired) {
+			t.Fatalf("TryLock = %v, want the connection's error", err)
+		}
+		var h *Hold
+		eventually(t, "the lock is free", func() (ok bool) {
+			var err error
+			h, err = lk.TryLock(ctxOf(t))
+			return err == nil
+		})
+		p.Lose(1)
+		if err := h.Extend(ctxOf(t), time.Minute); err == nil {
+			t.Error("Extend succeeded without a reply")
+		}
+		if err := h.Extend(ctxOf(t), time.Minute); err != nil {
+			t.Error(err)
+		}
+		p.Lose(1)
+		unlocked(t, h)
+		if got := p.Lost(); got != 3 {
+			t.Errorf("%d replies lost, want 3", got)
+		}
+		unlocked(t, locked(t, lk))
+	})
+}
+
+func TestKinds_ScriptFlushChangesNothing(t *testing.T) {
+	eachExclusive(t, func(t *testing.T, w *world, make func(*Locker) *Lock, _ string) {
+		lk := make(w.locker())
+		for range 2 {
+			w.eye.ScriptFlush(ctxOf(t))
+			h := locked(t, lk)
+			w.eye.ScriptFlush(ctxOf(t))
+			if err := h.Extend(ctxOf(t), time.Minute); err != nil {
+				t.Fatal(err)
+			}
+			w.eye.ScriptFlush(ctxOf(t))
+			unlocked(t, h)
+		}
+	})
+}
+
+func TestKinds_EndWithTheirLease(t *testing.T) {
+	eachExclusive(t, func(t *testing.T, w *world, make func(*Locker) *Lock, _ string) {
+		lk := make(w.locker())
+		h := locked(t, lk, WithLease(60*time.Millisecond))
+		next := locked(t, make(w.locker()))
+		if h.Context().Err() == nil {
+			t.Error("another holds the lock, and the context has not ended")
+		}
+		wantErr(t, h.Unlock(ctxOf(t)), ErrLost)
+		unlocked(t, next)
+	})
+}
+
+func TestKinds_AreRenewed(t *testing.T) {
+	eachExclusive(t, func(t *testing.T, w *world, make func(*Locker) *Lock, _ string) {
+		const lease = 150 * time.Millisecond
+		h := locked(t, make(w.locker(WithWatchdog(lease))))
+		other := make(w.locker())
+		for end := time.Now().Add(3 * lease); time.Now().Before(end); {
+			refused(t, other)
+		}
+		if h.Context().Err() != nil {
+			t.Errorf("ended: %v", context.Cause(h.Context()))
+		}
+		unlocked(t, h)
+	})
+}
+
+func TestKinds_ReenterOrSayThatTheyCannot(t *testing.T) {
+	eachExclusive(t, func(t *testing.T, w *world, make func(*Locker) *Lock, _ string) {
+		lk, other := make(w.locker()), make(w.locker())
+		h := locked(t, lk)
+		if !lk.traits.enters {
+			_, err := h.Reenter(ctxOf(t))
+			wantErr(t, err, ErrReentrant)
+			_, err = lk.TryLock(ctxOf(t), WithOwner(h.Owner()))
+			wantErr(t, err, ErrReentrant)
+			unlocked(t, h)
+			return
+		}
+		second, err := h.Reenter(ctxOf(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		third := locked(t, lk, WithOwner(h.Owner()))
+		if got := fmt.Sprint(second.Token(), third.Token()); got != fmt.Sprint(h.Token(), h.Token()) {
+			t.Errorf("tokens %s, want all %d", got, h.Token())
+		}
+		for _, h := range []*Hold{h, third, second} {
+			refused(t, other)
+			unlocked(t, h)
+		}
+		unlocked(t, locked(t, other))
+	})
+}

@@ -1,0 +1,232 @@
+package lock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Multi is all of several locks held as one: the hold is lost when any of them
+// is. They are taken one after another in the order of their names, the same in
+// every process, so that two Multis never wait for each other; what was taken
+// is given back before Multi waits for what was refused. The locks may be of
+// different kinds and Lockers; fair ones are only taken when nobody queues. The
+// hold belongs to the Locker of the first name: close that one first.
+func Multi(locks ...*Lock) *Lock {
+	k, lk := gather(locks)
+	if lk.err != nil {
+		return lk
+	}
+	lk.kind = &multi{k}
+	return lk
+}
+
+// Red is a majority of several locks, which live on servers that know nothing of
+// each other: it survives the loss of a minority. The hold is lost when fewer
+// than a majority are renewed. All are asked at the same time, each for at most
+// a twentieth of the lease. Like every lock with a lease it needs a fence where
+// a second holder would do harm.
+func Red(locks ...*Lock) *Lock {
+	k, lk := gather(locks)
+	if lk.err != nil {
+		return lk
+	}
+	lk.kind = &red{k}
+	return lk
+}
+
+// A bundle is what the kinds of Multi and Red have in common.
+type bundle struct {
+	parts []*Lock
+}
+
+// gather makes a lock, still without kind, of sorted parts.
+func gather(locks []*Lock) (bundle, *Lock) {
+	if len(locks) == 0 {
+		return bundle{}, &Lock{err: fmt.Errorf("%w: no locks to hold together", ErrBadName)}
+	}
+	parts := slices.Clone(locks)
+	slices.SortStableFunc(parts, func(a, b *Lock) int {
+		return cmp.Or(strings.Compare(a.name, b.name), strings.Compare(a.role, b.role))
+	})
+	first := parts[0]
+	lk := &Lock{locker: first.locker, newOwner: first.locker.NewOwner, traits: traits{exclusive: true, enters: true}}
+	names := make([]string, 0, len(parts))
+	for i, p := range parts {
+		lk.err = errors.Join(lk.err, p.err)
+		lk.traits.exclusive = lk.traits.exclusive && p.traits.exclusive
+		lk.traits.enters = lk.traits.enters && p.traits.enters
+		if i > 0 && p.locker == parts[i-1].locker && p.name == parts[i-1].name {
+			lk.err = errors.Join(lk.err, fmt.Errorf("%w: %q is held twice", ErrBadName, p.name))
+		}
+		names = append(names, fmt.Sprintf("%d:%s%s", len(p.name), p.role, p.name))
+	}
+	lk.name = strings.Join(names, ",")
+	return bundle{parts}, lk
+}
+
+// release releases all parts, and says what each answered.
+func (b bundle) release(ctx context.Context, c claim) ([]parting, []error) {
+	partings := make([]parting, len(b.parts))
+	errs := make([]error, len(b.parts))
+	var all sync.WaitGroup
+	for i, p := range b.parts {
+		all.Go(func() { partings[i], errs[i] = p.kind.release(ctx, c) })
+	}
+	all.Wait()
+	return partings, errs
+}
+
+// together is the parting of all parts, of which so many must have been held.
+func together(partings []parting, enough int) parting {
+	held, others := 0, false
+	for _, p := range partings {
+		if p.held {
+			held++
+		}
+		others = others || p.others
+	}
+	return parting{held: held >= enough, others: others}
+}
+
+// undo gives back what parts may have, although ctx may be over; what does not
+// answer now is undone in the background.
+func (b bundle) undo(ctx context.Context, c claim, parts []*Lock) {
+	c.count = 0
+	var all sync.WaitGroup
+	for _, p := range parts {
+		all.Go(func() {
+			fresh, cancel := p.locker.bounded(ctx)
+			defer cancel()
+			if _, err := p.kind.release(fresh, c); err != nil {
+				p.locker.withdrawLater(p.kind, c)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// multi is the kind of Multi.
+type multi struct{ bundle }
+
+func (k *multi) attempt(ctx context.Context, c claim) (answer, error) {
+	c.patient = false
+	for i, p := range k.parts {
+		a, err := p.kind.attempt(ctx, c)
+		if err == nil && a.held {
+			continue
+		}
+		taken := k.parts[:i]
+		if err != nil {
+			taken = k.parts[:i+1] // perhaps
+		}
+		if c.count == 1 {
+			k.undo(ctx, c, taken)
+		}
+		return a, err
+	}
+	return answer{held: true}, nil
+}
+
+func (k *multi) extend(ctx context.Context, c claim) (bool, error) {
+	for _, p := range k.parts {
+		if held, err := p.kind.extend(ctx, c); err != nil || !held {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+func (k *multi) release(ctx context.Context, c claim) (parting, error) {
+	partings, errs := k.bundle.release(ctx, c)
+	return together(partings, len(k.parts)), errors.Join(errs...)
+}
+
+// red is the kind of Red.
+type red struct{ bundle }
+
+func (k *red) quorum() int { return len(k.parts)/2 + 1 }
+
+// brief is the time that one part may take.
+func (k *red) brief(ctx context.Context, c claim) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, max(c.lease/20, 5*time.Millisecond))
+}
+
+// each asks all parts at the same time and returns how many said yes.
+func (k *red) each(ctx context.Context, c claim, ask func(context.Context, *Lock) (bool, error)) (int, error) {
+	ctx, cancel := k.brief(ctx, c)
+	defer cancel()
+	yes := make([]bool, len(k.parts))
+	errs := make([]error, len(k.parts))
+	var all sync.WaitGroup
+	for i, p := range k.parts {
+		all.Go(func() { yes[i], errs[i] = ask(ctx, p) })
+	}
+	all.Wait()
+	n := 0
+	for _, y := range yes {
+		if y {
+			n++
+		}
+	}
+	return n, errors.Join(errs...)
+}
+
+func (k *red) attempt(ctx context.Context, c claim) (answer, error) {
+	c.patient = false
+	answers := make(chan answer, len(k.parts))
+	n, err := k.each(ctx, c, func(ctx context.Context, p *Lock) (bool, error) {
+		a, err := p.kind.attempt(ctx, c)
+		if err == nil && !a.held {
+			answers <- a
+		}
+		return a.held, err
+	})
+	if n >= k.quorum() {
+		return answer{held: true}, nil
+	}
+	if c.count == 1 {
+		k.undo(ctx, c, k.parts)
+	}
+	if len(answers) == 0 {
+		return answer{}, err // nobody refused: too many are gone
+	}
+	return <-answers, nil
+}
+
+func (k *red) extend(ctx context.Context, c claim) (bool, error) {
+	n, err := k.each(ctx, c, func(ctx context.Context, p *Lock) (bool, error) {
+		return p.kind.extend(ctx, c)
+	})
+	if n >= k.quorum() {
+		return true, nil
+	}
+	return false, err
+}
+
+// release succeeds when a majority has answered; the others hear of it later.
+func (k *red) release(ctx context.Context, c claim) (parting, error) {
+	ctx, cancel := k.brief(ctx, c)
+	defer cancel()
+	partings, errs := k.bundle.release(ctx, c)
+	answered := 0
+	for _, err := range errs {
+		if err == nil {
+			answered++
+		}
+	}
+	if answered < k.quorum() {
+		return parting{}, errors.Join(errs...)
+	}
+	for i, err := range errs {
+		if err != nil && c.count == 0 {
+			k.parts[i].locker.withdrawLater(k.parts[i].kind, c)
+		}
+	}
+	return together(partings, k.quorum()), nil
+}

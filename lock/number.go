@@ -1,0 +1,68 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// trySet gives the number under name its first value and publishes message; it
+// reports whether the number did not exist before. A lost reply is an error.
+func (l *Locker) trySet(ctx context.Context, s *script, name, channel string, n, message int64) (bool, error) {
+	if n < 1 {
+		return false, fmt.Errorf("set %s: %d is below 1", name, n)
+	}
+	if !l.begin() {
+		return false, ErrClosed
+	}
+	defer l.end()
+	ctx, cancel := context.WithTimeout(ctx, l.call)
+	defer cancel()
+	verb, err := l.publish(ctx)
+	if err != nil {
+		return false, err
+	}
+	reply, err := l.run(ctx, s, 0, 1, []string{name}, n, verb, channel, message)
+	return err == nil && reply[0] == 1, err
+}
+
+// told sends a call that carries an id, and sends it again, with the same id,
+// when the reply was lost. Like Unlock it works after ctx has ended, within two
+// call timeouts.
+func (l *Locker) told(ctx context.Context, send func(ctx context.Context, verb, id string) error) error {
+	if !l.begin() {
+		return ErrClosed
+	}
+	defer l.end()
+	id := l.NewOwner().id
+	var err error
+	for range 2 {
+		call, cancel := l.bounded(ctx)
+		var verb string
+		if verb, err = l.publish(call); err == nil {
+			err = send(call, verb, id)
+		}
+		cancel()
+		if _, replied := errors.AsType[redis.Error](err); err == nil || replied {
+			break
+		}
+	}
+	return err
+}
+
+// number is the number under the name of lk; 0 if there is none.
+func (lk *Lock) number(ctx context.Context) (int64, error) {
+	if lk.err != nil {
+		return 0, lk.err
+	}
+	n, err := lk.locker.rdb.Get(ctx, lk.name).Int64()
+	if errors.Is(err, redis.Nil) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read %s: %w", lk.name, err)
+	}
+	return n, nil
+}

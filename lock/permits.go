@@ -1,0 +1,100 @@
+package lock
+
+import (
+	"context"
+	"encoding/hex"
+
+	"github.com/google/uuid"
+)
+
+// Permits is a semaphore whose permits come back by themselves when their
+// holder dies: it is what Redisson calls RPermitExpirableSemaphore. Each permit
+// is a [Hold], renewed while it is held unless it was taken with WithLease; its
+// Owner is the permit's id, 32 hexadecimal digits, as Redisson shows it.
+//
+// It cannot be entered twice: one permit, one hold. WithOwner is ErrReentrant.
+type Permits struct {
+	*Lock
+	set  *script
+	kind *permits
+}
+
+// Permits makes the semaphore of name. It has no permits until TrySetPermits.
+func (l *Locker) Permits(name string) *Permits {
+	k := &permits{
+		locker: l, channel: prefixed("redisson_sc", name), keys: []string{name, suffixed(name, "timeout")},
+		take: l.scripts["permit_take"], give: l.scripts["permit_give"], prolong: l.scripts["permit_extend"],
+		count: l.scripts["permit_count"],
+	}
+	lk := l.newLock(name, k, traits{})
+	lk.newOwner = func() Owner {
+		id := uuid.New()
+		return Owner{hex.EncodeToString(id[:])}
+	}
+	return &Permits{Lock: lk, set: l.scripts["semaphore_set"], kind: k}
+}
+
+// TrySetPermits gives the semaphore n permits unless it exists already, which
+// it reports.
+func (p *Permits) TrySetPermits(ctx context.Context, n int64) (set bool, err error) {
+	if p.err != nil {
+		return false, p.err
+	}
+	return p.locker.trySet(ctx, p.set, p.name, p.kind.channel, n, n)
+}
+
+// Available is how many permits could be taken now, those of dead holders
+// included; 0 if the semaphore does not exist. It changes nothing.
+func (p *Permits) Available(ctx context.Context) (int64, error) {
+	if p.err != nil {
+		return 0, p.err
+	}
+	reply, err := p.locker.run(ctx, p.kind.count, 0, 1, p.kind.keys)
+	if err != nil {
+		return 0, err
+	}
+	return reply[0], nil
+}
+
+// permits is the kind of Permits.
+type permits struct {
+	locker                     *Locker
+	channel                    string
+	keys                       []string
+	take, give, prolong, count *script
+}
+
+// member is the id as it stands in the sorted set: 16 raw bytes.
+func (c claim) member() []byte {
+	raw, err := hex.DecodeString(c.owner.id)
+	if err != nil {
+		return []byte(c.owner.id)
+	}
+	return raw
+}
+
+func (k *permits) attempt(ctx context.Context, c claim) (answer, error) {
+	verb, err := k.locker.publish(ctx)
+	if err != nil {
+		return answer{}, err
+	}
+	reply, err := k.locker.run(ctx, k.take, c.replicas, 2, k.keys, c.member(), c.lease.Milliseconds(), verb, k.channel)
+	if err != nil {
+		return answer{}, err
+	}
+	return answer{held: reply[0] == 1, wait: millis(reply[1]), hub: k.locker.hub, channel: k.channel}, nil
+}
+
+func (k *permits) extend(ctx context.Context, c claim) (bool, error) {
+	reply, err := k.locker.run(ctx, k.prolong, 0, 1, k.keys, c.member(), c.lease.Milliseconds())
+	return err == nil && reply[0] == 1, err
+}
+
+func (k *permits) release(ctx context.Context, c claim) (parting, error) {
+	verb, err := k.locker.publish(ctx)
+	if err != nil {
+		return parting{}, err
+	}
+	reply, err := k.locker.run(ctx, k.give, 0, 1, k.keys, c.member(), verb, k.channel)
+	return parting{held: err == nil && reply[0] == 1}, err
+}

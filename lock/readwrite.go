@@ -1,0 +1,110 @@
+package lock
+
+import (
+	"context"
+	"fmt"
+)
+
+// A ReadWrite lock is held by any number of readers, or by one writer. It is what
+// Redisson calls RReadWriteLock.
+//
+// Read and Write are locks of their own. A writer may take the read lock too, in
+// the name of the same owner ([WithOwner]), and then unlock the write lock: it
+// goes on as a reader, and no writer comes between. The other way round would
+// wait for itself, and returns ErrReentrant.
+type ReadWrite struct {
+	read, write *Lock
+}
+
+// ReadWrite makes the two locks of name.
+func (l *Locker) ReadWrite(name string) *ReadWrite {
+	k := &readwrite{locker: l, name: name, channel: prefixed("redisson_rwlock", name)}
+	k.holds = name // what the keys of single read holds begin with
+	if !tagged(name) {
+		k.holds = "{" + name + "}"
+	}
+	read := &reader{k, l.scripts["read_lock"], l.scripts["read_unlock"], l.scripts["read_extend"]}
+	write := &writer{k, l.scripts["write_lock"], l.scripts["write_unlock"], l.scripts["write_extend"]}
+	rw := &ReadWrite{
+		read:  l.newLock(name, read, traits{enters: true}),
+		write: l.newLock(name, write, traits{exclusive: true, enters: true}),
+	}
+	rw.read.role, rw.write.role = "read ", "write "
+	return rw
+}
+
+// Read is the lock of a reader.
+func (rw *ReadWrite) Read() *Lock { return rw.read }
+
+// Write is the lock of the writer.
+func (rw *ReadWrite) Write() *Lock { return rw.write }
+
+type readwrite struct {
+	locker               *Locker
+	name, holds, channel string
+}
+
+// answer reads the reply of an attempt; -3 stands for a reader that wants to
+// become the writer.
+func (k *readwrite) answer(reply []int64, err error) (answer, error) {
+	if err != nil {
+		return answer{}, err
+	}
+	if reply[1] == -3 {
+		return answer{}, fmt.Errorf("%w: its reader cannot become its writer", ErrReentrant)
+	}
+	return answer{held: reply[0] == 1, wait: millis(reply[1]), hub: k.locker.hub, channel: k.channel}, nil
+}
+
+func (k *readwrite) parting(reply []int64, err error) (parting, error) {
+	if err != nil {
+		return parting{}, err
+	}
+	return parting{held: reply[0] == 1, others: reply[1] > 0}, nil
+}
+
+// reader is the kind of Read.
+type reader struct {
+	*readwrite
+	lock, unlock, prolong *script
+}
+
+func (k *reader) attempt(ctx context.Context, c claim) (answer, error) {
+	return k.answer(k.locker.run(ctx, k.lock, c.replicas, 2, []string{k.name}, c.owner.id, c.count, c.lease.Milliseconds(), k.holds))
+}
+
+func (k *reader) extend(ctx context.Context, c claim) (bool, error) {
+	reply, err := k.locker.run(ctx, k.prolong, 0, 1, []string{k.name}, c.owner.id, c.lease.Milliseconds(), k.holds)
+	return err == nil && reply[0] == 1, err
+}
+
+func (k *reader) release(ctx context.Context, c claim) (parting, error) {
+	verb, err := k.locker.publish(ctx)
+	if err != nil {
+		return parting{}, err
+	}
+	return k.parting(k.locker.run(ctx, k.unlock, 0, 2, []string{k.name}, c.owner.id, c.count, verb, k.channel, k.holds))
+}
+
+// writer is the kind of Write.
+type writer struct {
+	*readwrite
+	lock, unlock, prolong *script
+}
+
+func (k *writer) attempt(ctx context.Context, c claim) (answer, error) {
+	return k.answer(k.locker.run(ctx, k.lock, c.replicas, 2, []string{k.name}, c.owner.id, c.count, c.lease.Milliseconds()))
+}
+
+func (k *writer) extend(ctx context.Context, c claim) (bool, error) {
+	reply, err := k.locker.run(ctx, k.prolong, 0, 1, []string{k.name}, c.owner.id, c.lease.Milliseconds())
+	return err == nil && reply[0] == 1, err
+}
+
+func (k *writer) release(ctx context.Context, c claim) (parting, error) {
+	verb, err := k.locker.publish(ctx)
+	if err != nil {
+		return parting{}, err
+	}
+	return k.parting(k.locker.run(ctx, k.unlock, 0, 2, []string{k.name}, c.owner.id, c.count, verb, k.channel, k.holds))
+}

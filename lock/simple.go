@@ -1,0 +1,47 @@
+package lock
+
+import "context"
+
+// Simple is the lock that many languages know: a string under name, set if
+// absent and with an end, whose value is the owner. It cannot be entered twice,
+// and shares no name with the other kinds. Its release is published on
+// "weir_simple:{name}"; who does not listen there has to poll.
+func (l *Locker) Simple(name string) *Lock {
+	k := &simple{
+		locker: l, name: name, channel: prefixed("weir_simple", name),
+		lock: l.scripts["simple_lock"], unlock: l.scripts["simple_unlock"], prolong: l.scripts["simple_extend"],
+	}
+	return l.newLock(name, k, traits{exclusive: true})
+}
+
+// simple is the kind of Simple.
+type simple struct {
+	locker                *Locker
+	name, channel         string
+	lock, unlock, prolong *script
+}
+
+func (k *simple) attempt(ctx context.Context, c claim) (answer, error) {
+	reply, err := k.locker.run(ctx, k.lock, c.replicas, 2, []string{k.name}, c.owner.id, c.lease.Milliseconds())
+	if err != nil {
+		return answer{}, err
+	}
+	return answer{held: reply[0] == 1, wait: millis(reply[1]), hub: k.locker.hub, channel: k.channel}, nil
+}
+
+func (k *simple) extend(ctx context.Context, c claim) (bool, error) {
+	reply, err := k.locker.run(ctx, k.prolong, 0, 1, []string{k.name}, c.owner.id, c.lease.Milliseconds())
+	return err == nil && reply[0] == 1, err
+}
+
+func (k *simple) release(ctx context.Context, c claim) (parting, error) {
+	verb, err := k.locker.publish(ctx)
+	if err != nil {
+		return parting{}, err
+	}
+	reply, err := k.locker.run(ctx, k.unlock, 0, 2, []string{k.name}, c.owner.id, verb, k.channel)
+	if err != nil {
+		return parting{}, err
+	}
+	return parting{held: reply[0] == 1, others: reply[1] > 0}, nil
+}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/key"
 )
 
 // limits makes the limits of one route.
@@ -18,6 +19,7 @@ type limits struct {
 
 func (l *limits) all(forms []*limitForm) []*Limit {
 	var made []*Limit
+	shown := map[string]bool{}
 	l.name(forms)
 	for _, f := range forms {
 		if f == nil {
@@ -39,15 +41,41 @@ func (l *limits) all(forms []*limitForm) []*Limit {
 		}
 		if f.Key != nil {
 			limit.Key = l.keys.use(f.Key)
-			for _, name := range params(limit.Key) {
-				if !slices.Contains(l.params, name) {
-					l.wrong(f.Key, "the key is read from path:"+name+", but the route's path has no {"+name+"}", "write {"+name+"} where it stands in match.path")
-				}
-			}
+			l.parameters(f.Key, limit.Key)
 		}
+		l.policies(f, limit.Rates, shown)
 		made = append(made, limit)
 	}
 	return made
+}
+
+// parameters checks that the route's path has what the key is read from.
+func (l *limits) parameters(form *keyForm, spec *key.Spec) {
+	for _, name := range params(spec) {
+		if slices.Contains(l.params, name) {
+			continue
+		}
+		stands := "{" + name + "}"
+		if name == "*" {
+			stands = "/*"
+		}
+		l.wrong(form, "the key is read from path:"+name+", but the route's path has no "+stands, "write "+stands+" where it stands in match.path")
+	}
+}
+
+// policies checks that clients can tell the rates of a route apart: those of a
+// limit with several are called LIMIT-WINDOW.
+func (l *limits) policies(f *limitForm, rates []limiter.Rate, shown map[string]bool) {
+	for _, rate := range rates {
+		name := f.Name
+		if len(rates) > 1 {
+			name += "-" + limiter.WindowName(rate.Window)
+		}
+		if shown[name] && l.sound(&f.Name) {
+			l.wrong(&f.Name, "two rates of this route are shown as "+name, "give one of the limits another name")
+		}
+		shown[name] = true
+	}
 }
 
 // name gives each limit without a name that of its key.

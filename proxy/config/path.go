@@ -13,15 +13,17 @@ var (
 	parameter = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 	// letter is one character of a path, percent-encoded or not.
 	letter = regexp.MustCompile(`%[0-9A-Fa-f]{2}|(?s:.)`)
-	// plain is what needs no percent-encoding in a path, and bare what must not have any.
-	plain = regexp.MustCompile(`^[A-Za-z0-9_.~!$&'()+,;=:@-]$`)
-	bare  = regexp.MustCompile(`^[A-Za-z0-9_.~-]$`)
+	// bare is what stands in a path without percent-encoding.
+	bare = regexp.MustCompile(`^[A-Za-z0-9_.~!$&'()+,;=:@-]$`)
+	// never is what no request that is let in has in its path, and what the
+	// router would take for something else.
+	never = regexp.MustCompile(`(?i)%(2F|5C|2A|7F|[01][0-9A-F])|[\\\x00-\x1f\x7f]|%(?:[^0-9A-F]|[0-9A-F][^0-9A-F]|[0-9A-F]?$)`)
 )
 
 // A pattern is a path as the router takes it.
 type pattern struct {
 	text   string   // every regexp anchored at both ends
-	params []string // the names, in order
+	params []string // the names, in order; "*" is what /* stands for
 	shape  string   // text without the names: equal for patterns that match alike
 }
 
@@ -44,7 +46,10 @@ func parsePath(text string) (pattern, fault) {
 	for i, s := range segments {
 		last := i == len(segments)-1
 		switch {
-		case s == "*" && last, s == "" && last:
+		case s == "*" && last:
+			p.params = append(p.params, s)
+			p.grow(s, s)
+		case s == "" && last:
 			p.grow(s, s)
 		case strings.HasPrefix(s, "{"):
 			if f := p.parameter(s[1 : len(s)-1]); f != (fault{}) {
@@ -54,7 +59,7 @@ func parsePath(text string) (pattern, fault) {
 			if f := checkSegment(s); f != (fault{}) {
 				return p, f
 			}
-			p.grow(s, s)
+			p.grow(spell(s), spell(s))
 		}
 	}
 	return p, fault{}
@@ -130,30 +135,32 @@ func checkSegment(s string) fault {
 	switch {
 	case s == "":
 		return fault{"has two slashes in a row", "write one: requests are matched so"}
-	case s == "." || s == "..":
-		return fault{"holds the segment " + s, "write the path that remains: requests are matched so"}
 	case strings.Contains(s, "*"):
 		return fault{"* must be the whole last segment", "end with /*, or write {" + "name} for one segment"}
 	case strings.ContainsAny(s, "?#"):
 		return fault{"holds a query or a fragment", "write the path only"}
 	}
-	if spelled := spell(s); spelled != s {
-		return fault{quote(s) + " is not how requests are spelled", "write " + spelled}
+	if m := never.FindString(s); m != "" {
+		return fault{"no request has " + m + " in its path", "write {" + "name} for the segment, or %25 for a percent sign"}
+	}
+	if s := spell(s); s == "." || s == ".." {
+		return fault{"holds the segment " + s, "write the path that remains: requests are matched so"}
 	}
 	return fault{}
 }
 
 // spell writes a segment in the one spelling that requests are matched in: only
-// what must be is percent-encoded, in capitals.
+// what must be is percent-encoded, in capitals. The semicolon keeps the spelling
+// it has, because servers tell the two apart.
 func spell(s string) string {
 	return letter.ReplaceAllStringFunc(s, func(c string) string {
 		if len(c) == 3 && c[0] == '%' {
-			if text, err := url.PathUnescape(c); err == nil && bare.MatchString(text) {
+			if text, err := url.PathUnescape(c); err == nil && text != ";" && bare.MatchString(text) {
 				return text
 			}
 			return strings.ToUpper(c)
 		}
-		if plain.MatchString(c) {
+		if bare.MatchString(c) {
 			return c
 		}
 		var b strings.Builder

@@ -65,7 +65,7 @@ func TestLoad_Forms(t *testing.T) {
 		t.Error("one URL in two places is two upstreams")
 	}
 	want := Match{
-		Host: "*.example.com", Path: "/c/{id:^(?:[0-9]+|x{2})$}/*", Params: []string{"id"},
+		Host: "*.example.com", Path: "/c/{id:^(?:[0-9]+|x{2})$}/*", Params: []string{"id", "*"},
 		Headers: map[string]string{"X-App": "*", "X-Kind": "a b"},
 	}
 	if got := route["c"].Match; !reflect.DeepEqual(got, want) {

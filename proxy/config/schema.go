@@ -175,9 +175,10 @@ type Match struct {
 	Methods []string // upper case, no doubles; empty means all
 	Host    string   // lower case: exact or *.example.com; empty means all
 	// Path is a pattern that chi takes without panic: exact, {param},
-	// {param:regexp} with the regexp anchored at both ends, /* at the end.
+	// {param:regexp} with the regexp anchored at both ends, /* at the end. It is
+	// in the spelling of RFC 3986 section 6.2.2.
 	Path    string
-	Params  []string          // the names in Path, in order
+	Params  []string          // the names in Path, in order; "*" for /*
 	Headers map[string]string // by canonical name; the value, or "*" for any
 }
 

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"net/netip"
 	"reflect"
 	"slices"
 	"testing"
@@ -11,12 +10,11 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// TestLoad_Forms says what each form of testdata/good-forms.yaml means.
-func TestLoad_Forms(t *testing.T) {
-	c := mustLoad(t, "testdata/good-forms.yaml")
-	if want := []netip.Prefix{netip.MustParsePrefix("10.1.2.3/32")}; !slices.Equal(c.ClientIP.TrustedProxies, want) {
-		t.Errorf("got %v", c.ClientIP.TrustedProxies)
-	}
+// forms holds every form that a value may have.
+const forms = "testdata/good-forms.yaml"
+
+func TestLoad_FormsOfKeys(t *testing.T) {
+	c := mustLoad(t, forms)
 	short := c.Keys["short"]
 	for name, want := range map[string]*key.Spec{
 		"short":    {Name: "short", From: key.Origin{Source: key.Header, Name: "X-Short"}, OnMissing: key.Reject},
@@ -38,7 +36,10 @@ func TestLoad_Forms(t *testing.T) {
 	if c.Keys["pair"].Join[0] != short {
 		t.Error("a named key is made twice")
 	}
+}
 
+func TestLoad_FormsOfUpstreams(t *testing.T) {
+	c := mustLoad(t, forms)
 	full := c.Upstreams["full"]
 	var targets []string
 	for _, to := range full.Targets {
@@ -53,7 +54,10 @@ func TestLoad_Forms(t *testing.T) {
 	if u := c.Upstreams["url"]; u.Targets[0].URL.String() != "https://one.example:8443" {
 		t.Errorf("got %v", u.Targets[0].URL)
 	}
+}
 
+func TestLoad_FormsOfRoutes(t *testing.T) {
+	c := mustLoad(t, forms)
 	route := map[string]*Route{}
 	for _, r := range c.Routes {
 		route[r.Name] = r

@@ -30,7 +30,7 @@ func exclusives() []struct {
 		{"simple", func(l *Locker) *Lock { return l.Simple("a") }, "weir_simple:{a}"},
 		{"multi", func(l *Locker) *Lock { return Multi(l.Fenced("b"), l.Reentrant("a")) }, "redisson_lock__channel:{a}"},
 		{"red", func(l *Locker) *Lock { return Red(l.Reentrant("a")) }, "redisson_lock__channel:{a}"},
-		{"permit", func(l *Locker) *Lock { return l.Permits("a").Lock }, "redisson_sc:{a}"},
+		{"permit", func(l *Locker) *Lock { return l.Permits("a").lock }, "redisson_sc:{a}"},
 	}
 }
 

@@ -45,6 +45,12 @@ type world struct {
 func newWorld(t *testing.T, args ...string) *world {
 	t.Helper()
 	leakFree(t)
+	return newServer(t, args...)
+}
+
+// newServer is a world that leaves looking for leaks to others.
+func newServer(t *testing.T, args ...string) *world {
+	t.Helper()
 	w := &world{t: t, server: redistest.Start(t, args...)}
 	w.eye = w.dial(w.server.Addr)
 	return w

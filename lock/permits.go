@@ -14,7 +14,7 @@ import (
 //
 // It cannot be entered twice: one permit, one hold. WithOwner is ErrReentrant.
 type Permits struct {
-	*Lock
+	lock *Lock
 	set  *script
 	kind *permits
 }
@@ -31,25 +31,35 @@ func (l *Locker) Permits(name string) *Permits {
 		id := uuid.New()
 		return Owner{hex.EncodeToString(id[:])}
 	}
-	return &Permits{Lock: lk, set: l.scripts["semaphore_set"], kind: k}
+	return &Permits{lock: lk, set: l.scripts["semaphore_set"], kind: k}
 }
 
 // TrySetPermits gives the semaphore n permits unless it exists already, which
 // it reports.
 func (p *Permits) TrySetPermits(ctx context.Context, n int64) (set bool, err error) {
-	if p.err != nil {
-		return false, p.err
+	if p.lock.err != nil {
+		return false, p.lock.err
 	}
-	return p.locker.trySet(ctx, p.set, p.name, p.kind.channel, n, n)
+	return p.kind.locker.trySet(ctx, p.set, p.lock.name, p.kind.channel, n, n)
+}
+
+// Lock takes one permit, waiting for it until ctx is done.
+func (p *Permits) Lock(ctx context.Context, options ...Option) (*Hold, error) {
+	return p.lock.Lock(ctx, options...)
+}
+
+// TryLock takes one permit, or returns ErrNotAcquired.
+func (p *Permits) TryLock(ctx context.Context, options ...Option) (*Hold, error) {
+	return p.lock.TryLock(ctx, options...)
 }
 
 // Available is how many permits could be taken now, those of dead holders
 // included; 0 if the semaphore does not exist. It changes nothing.
 func (p *Permits) Available(ctx context.Context) (int64, error) {
-	if p.err != nil {
-		return 0, p.err
+	if p.lock.err != nil {
+		return 0, p.lock.err
 	}
-	reply, err := p.locker.run(ctx, p.kind.count, 0, 1, p.kind.keys)
+	reply, err := p.kind.locker.run(ctx, p.kind.count, 0, 1, p.kind.keys)
 	if err != nil {
 		return 0, err
 	}

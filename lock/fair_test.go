@@ -1,0 +1,123 @@
+package lock
+
+import (
+	"context"
+	"testing"
+	"time"
+)
+
+const fairQueue = "redisson_lock_queue:{a}"
+
+// queued waits until so many stand in the queue.
+func (w *world) queued(n int64) {
+	w.t.Helper()
+	eventually(w.t, "the queue is as long as it should be", func() bool { return w.eye.LLen(ctxOf(w.t), fairQueue).Val() == n })
+}
+
+func TestFair_ServesInOrderAcrossProcesses(t *testing.T) {
+	w := newWorld(t)
+	h := locked(t, w.locker().Fair("a"))
+	lockers := []*Locker{w.locker(WithPoll(time.Hour)), w.locker(WithPoll(time.Hour)), w.locker(WithPoll(time.Hour))}
+	order := make(chan int, 9)
+	for i := range 9 {
+		go func() {
+			h, err := lockers[i%3].Fair("a").Lock(ctxOf(t))
+			if err != nil {
+				t.Error(err)
+			} else {
+				order <- i
+				h.Unlock(ctxOf(t))
+			}
+		}()
+		w.queued(int64(i + 1))
+	}
+	refused(t, w.locker().Fair("a"))
+	unlocked(t, h)
+	for want := range 9 {
+		if got := <-order; got != want {
+			t.Fatalf("number %d came when it was the turn of %d", got, want)
+		}
+	}
+	w.empty()
+}
+
+func TestFair_WhoGivesUpLeavesTheQueue(t *testing.T) {
+	w := newWorld(t)
+	h := locked(t, w.locker().Fair("a"))
+	one, two := w.locker(), w.locker(WithPoll(time.Hour))
+	ctx, cancel := context.WithCancel(t.Context())
+	failed := started(func() error { _, err := one.Fair("a").Lock(ctx); return err })
+	w.queued(1)
+	got := beside(func() (*Hold, error) { return two.Fair("a").Lock(ctxOf(t)) })
+	w.queued(2)
+	cancel()
+	wantErr(t, <-failed, context.Canceled)
+	w.queued(1)
+	unlocked(t, h)
+	unlocked(t, got(t))
+	w.empty()
+}
+
+func TestFair_ADeadHeadIsPassedOver(t *testing.T) {
+	w := newWorld(t)
+	h := locked(t, w.locker().Fair("a"))
+	dead := w.locker(WithPoll(100 * time.Millisecond)) // is believed for 300 ms
+	lk := dead.Fair("a")
+	if a, err := lk.kind.attempt(ctxOf(t), claim{owner: dead.NewOwner(), count: 1, lease: time.Second, patient: true}); err != nil || a.held {
+		t.Fatalf("attempt = %v, %v", a, err)
+	}
+	w.queued(1)
+	got := beside(func() (*Hold, error) { return w.locker(WithPoll(200 * time.Millisecond)).Fair("a").Lock(ctxOf(t)) })
+	w.queued(2)
+	unlocked(t, h)
+	unlocked(t, got(t))
+	w.empty()
+}
+
+// Redisson's dead waiters are passed over when the time they wrote down is up.
+func TestFair_ADeadJavaHeadIsPassedOver(t *testing.T) {
+	w := newWorld(t)
+	const java = "8b0f2a6c-6b1d-4e0e-9c1a-0d9d6f5b7c11:57"
+	w.eye.RPush(ctxOf(t), fairQueue, java)
+	w.eye.Do(ctxOf(t), "zadd", "redisson_lock_timeout:{a}", time.Now().Add(time.Minute).UnixMilli(), java)
+	lk := w.locker(WithPoll(50 * time.Millisecond)).Fair("a")
+	refused(t, lk)
+	w.eye.Do(ctxOf(t), "zadd", "redisson_lock_timeout:{a}", time.Now().Add(-time.Millisecond).UnixMilli(), java)
+	unlocked(t, locked(t, lk))
+	w.empty()
+}
+
+func TestFair_AnEntryWithoutATimeIsPassedOver(t *testing.T) {
+	w := newWorld(t)
+	w.eye.RPush(ctxOf(t), fairQueue, "nobody")
+	unlocked(t, locked(t, w.locker().Fair("a")))
+	w.empty()
+}
+
+func TestFair_AWaiterBehindAFreeLockDoesNotSpin(t *testing.T) {
+	w := newWorld(t)
+	const java = "8b0f2a6c-6b1d-4e0e-9c1a-0d9d6f5b7c11:57"
+	w.eye.RPush(ctxOf(t), fairQueue, java)
+	w.eye.Do(ctxOf(t), "zadd", "redisson_lock_timeout:{a}", time.Now().Add(500*time.Millisecond).UnixMilli(), java)
+	before := w.calls()
+	unlocked(t, locked(t, w.locker(WithPoll(250*time.Millisecond)).Fair("a")))
+	if got := w.calls() - before; got > 15 {
+		t.Errorf("%d script calls in half a second behind a dead head", got)
+	}
+}
+
+func TestFair_KeepsItsPlaceInALongQueue(t *testing.T) {
+	w := newWorld(t)
+	l := w.locker(WithPoll(100 * time.Millisecond))
+	h := locked(t, l.Fair("a"))
+	got := beside(func() (*Hold, error) { return l.Fair("a").Lock(ctxOf(t)) })
+	w.queued(1)
+	// As if the waiter had stood there for nearly its five minutes.
+	waiter := w.eye.LIndex(ctxOf(t), fairQueue, 0).Val()
+	w.eye.Do(ctxOf(t), "zadd", "redisson_lock_timeout:{a}", time.Now().Add(time.Second).UnixMilli(), waiter)
+	eventually(t, "it wrote down a later time", func() bool {
+		return time.Until(time.UnixMilli(int64(w.eye.ZScore(ctxOf(t), "redisson_lock_timeout:{a}", waiter).Val()))) > 4*time.Minute
+	})
+	unlocked(t, h)
+	unlocked(t, got(t))
+}

@@ -1,0 +1,201 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// semaphoreOf makes the semaphore "a" with n permits.
+func semaphoreOf(t *testing.T, l *Locker, n int64) *Semaphore {
+	t.Helper()
+	s := l.Semaphore("a")
+	if _, err := s.TrySetPermits(ctxOf(t), n); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func available(t *testing.T, s interface {
+	Available(context.Context) (int64, error)
+}, want int64) {
+	t.Helper()
+	eventually(t, "as many permits as there should be", func() bool {
+		got, err := s.Available(ctxOf(t))
+		return err == nil && got == want
+	})
+}
+
+func TestSemaphore_NeverMoreThanItsPermits(t *testing.T) {
+	w := newWorld(t)
+	s := semaphoreOf(t, w.locker(), 5)
+	var inside, most atomic.Int64
+	var all sync.WaitGroup
+	for range 3 {
+		s := w.locker().Semaphore("a")
+		for i := range 4 {
+			all.Go(func() {
+				n := int64(i%3 + 1)
+				for range 10 {
+					if err := s.Acquire(ctxOf(t), n); err != nil {
+						t.Error(err)
+						return
+					}
+					now := inside.Add(n)
+					for m := most.Load(); now > m && !most.CompareAndSwap(m, now); m = most.Load() {
+					}
+					inside.Add(-n)
+					if err := s.Release(ctxOf(t), n); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+	}
+	all.Wait()
+	if got := most.Load(); got > 5 {
+		t.Errorf("%d permits were out at once, want at most 5", got)
+	}
+	available(t, s, 5)
+	w.silent("redisson_sc:{a}")
+}
+
+func TestSemaphore_RefusesWhatItHasNot(t *testing.T) {
+	w := newWorld(t)
+	l := w.locker()
+	wantErr(t, l.Semaphore("none").TryAcquire(ctxOf(t), 1), ErrNotAcquired)
+	s := semaphoreOf(t, l, 2)
+	wantErr(t, s.TryAcquire(ctxOf(t), 3), ErrNotAcquired)
+	for _, n := range []int64{0, -1} {
+		if s.TryAcquire(ctxOf(t), n) == nil || s.Release(ctxOf(t), n) == nil {
+			t.Errorf("%d permits were taken or given", n)
+		}
+	}
+	available(t, s, 2)
+}
+
+func TestSemaphore_WaitersHearOfARelease(t *testing.T) {
+	w := newWorld(t)
+	s := semaphoreOf(t, w.locker(), 1)
+	if err := s.Acquire(ctxOf(t), 1); err != nil {
+		t.Fatal(err)
+	}
+	other := w.locker(WithPoll(time.Hour)).Semaphore("a")
+	done := started(func() error { return other.Acquire(ctxOf(t), 1) })
+	eventually(t, "the waiter listens", func() bool { return w.listeners("redisson_sc:{a}") == 1 })
+	if err := s.Release(ctxOf(t), 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	w.silent("redisson_sc:{a}")
+}
+
+func TestSemaphore_CancelledOrLostCallsCostNoPermit(t *testing.T) {
+	w := newWorld(t)
+	l, p := w.behind()
+	s := semaphoreOf(t, l, 3)
+	p.Lose(1)
+	if err := s.Acquire(ctxOf(t), 2); err == nil || errors.Is(err, ErrNotAcquired) {
+		t.Fatalf("Acquire = %v, want the connection's error", err)
+	}
+	available(t, s, 3)
+
+	before := w.calls()
+	p.Hold()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := started(func() error { return s.Acquire(ctx, 2) })
+	eventually(t, "the script ran", func() bool { return w.calls() > before })
+	cancel()
+	wantErr(t, <-done, context.Canceled)
+	p.Release()
+	available(t, s, 3)
+
+	if err := s.Acquire(ctxOf(t), 2); err != nil {
+		t.Fatal(err)
+	}
+	p.Lose(1)
+	if err := s.Release(ctxOf(t), 2); err != nil {
+		t.Fatal(err)
+	}
+	available(t, s, 3)
+}
+
+func TestPermits_ComeBackWhenTheirHolderDies(t *testing.T) {
+	w := newWorld(t)
+	p := w.locker().Permits("a")
+	if _, err := p.TrySetPermits(ctxOf(t), 2); err != nil {
+		t.Fatal(err)
+	}
+	h := locked(t, p)
+	lost := locked(t, p, WithLease(60*time.Millisecond))
+	refused(t, p)
+	next := locked(t, w.locker(WithPoll(time.Hour)).Permits("a")) // hears nothing, but knows when
+	if lost.Context().Err() == nil {
+		t.Error("the permit is another's, and its context has not ended")
+	}
+	available(t, p, 0)
+	unlocked(t, next)
+	unlocked(t, h)
+	available(t, p, 2)
+	wantErr(t, lost.Unlock(ctxOf(t)), ErrLost)
+	available(t, p, 2)
+}
+
+func TestLatch_OpensAtZeroForAll(t *testing.T) {
+	w := newWorld(t)
+	latch := w.locker().Latch("a")
+	if err := latch.Await(ctxOf(t)); err != nil {
+		t.Fatalf("Await of a latch without a count: %v", err)
+	}
+	if _, err := latch.TrySetCount(ctxOf(t), 3); err != nil {
+		t.Fatal(err)
+	}
+	if set, err := latch.TrySetCount(ctxOf(t), 5); err != nil || set {
+		t.Errorf("TrySetCount of a closed latch = %v, %v", set, err)
+	}
+	var waiting []chan error
+	for range 2 {
+		l := w.locker(WithPoll(time.Hour))
+		for range 3 {
+			waiting = append(waiting, started(func() error { return l.Latch("a").Await(ctxOf(t)) }))
+		}
+	}
+	eventually(t, "all processes listen", func() bool { return w.listeners("redisson_countdownlatch__channel__{a}") == 2 })
+	for left := int64(3); left > 0; left-- {
+		if got, err := latch.Count(ctxOf(t)); err != nil || got != left {
+			t.Errorf("Count = %d, %v, want %d", got, err, left)
+		}
+		if err := latch.CountDown(ctxOf(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, done := range waiting {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	w.silent("redisson_countdownlatch__channel__{a}")
+}
+
+func TestLatch_ALostReplyCountsOnce(t *testing.T) {
+	w := newWorld(t)
+	l, p := w.behind()
+	latch := l.Latch("a")
+	if _, err := latch.TrySetCount(ctxOf(t), 3); err != nil {
+		t.Fatal(err)
+	}
+	p.Lose(1)
+	if err := latch.CountDown(ctxOf(t)); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := latch.Count(ctxOf(t)); err != nil || got != 2 {
+		t.Errorf("Count = %d, %v, want 2", got, err)
+	}
+	wantErr(t, latch.Await(within(t, 20*time.Millisecond)), context.DeadlineExceeded)
+	w.silent("redisson_countdownlatch__channel__{a}")
+}

@@ -54,15 +54,19 @@ func TestLayout_NoTestSleepsOrSkips(t *testing.T) {
 		}
 		bubbled := slices.Contains(s.imports(), "testing/synctest")
 		ast.Inspect(s.file, func(node ast.Node) bool {
-			call, ok := node.(*ast.SelectorExpr)
+			call, ok := node.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			method, ok := call.Fun.(*ast.SelectorExpr)
 			if !ok {
 				return true
 			}
 			at := s.files.Position(call.Pos())
-			if from, ok := call.X.(*ast.Ident); ok && from.Name == "time" && call.Sel.Name == "Sleep" && !bubbled {
+			if from, ok := method.X.(*ast.Ident); ok && from.Name == "time" && method.Sel.Name == "Sleep" && !bubbled {
 				t.Errorf("%s:%d sleeps; wait for a condition, or use testing/synctest", s.path, at.Line)
 			}
-			if slices.Contains([]string{"Skip", "Skipf", "SkipNow"}, call.Sel.Name) {
+			if slices.Contains([]string{"Skip", "Skipf", "SkipNow"}, method.Sel.Name) {
 				t.Errorf("%s:%d skips; fix the test or delete the promise", s.path, at.Line)
 			}
 			return true

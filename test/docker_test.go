@@ -1,0 +1,161 @@
+package test
+
+import (
+	"debug/elf"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"gopkg.in/yaml.v3"
+)
+
+func dockerfile(t *testing.T) string {
+	t.Helper()
+	b, err := os.ReadFile("../Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.ReplaceAll(string(b), "\\\n", " ")
+}
+
+// instruction is what stands behind a word at the beginning of a line.
+func instruction(t *testing.T, word string) string {
+	t.Helper()
+	m := regexp.MustCompile(`(?m)^`+word+` +(.+)$`).FindAllStringSubmatch(dockerfile(t), -1)
+	if len(m) == 0 {
+		t.Fatalf("the Dockerfile has no %s", word)
+	}
+	return m[len(m)-1][1]
+}
+
+// The build command of the Dockerfile, run as it stands, makes a static binary
+// that runs.
+func TestDocker_BuildCommandMakesAStaticBinary(t *testing.T) {
+	run := instruction(t, "RUN")
+	_, build, found := strings.Cut(run, "CGO_ENABLED=0")
+	if !found {
+		t.Fatalf("the build is not static: %s", run)
+	}
+	binary := filepath.Join(t.TempDir(), "weir")
+	build = strings.Replace(build, "/out/weir", binary, 1)
+	cmd := exec.Command("sh", "-ec", "export CGO_ENABLED=0"+strings.Replace(build, "go build", "\n go build", 1))
+	cmd.Dir = ".."
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", build, err, out)
+	}
+	if out, err := exec.Command(binary, "version").CombinedOutput(); err != nil {
+		t.Fatalf("the binary does not run: %v %s", err, out)
+	}
+	file, err := elf.Open(binary)
+	if err != nil {
+		t.Logf("not an ELF file here: %v", err)
+		return
+	}
+	defer file.Close()
+	if libraries, err := file.ImportedLibraries(); err != nil || len(libraries) > 0 {
+		t.Errorf("the binary needs %v (%v)", libraries, err)
+	}
+	if slices.ContainsFunc(file.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }) {
+		t.Error("the binary needs an interpreter")
+	}
+}
+
+func TestDocker_RunsWithoutRootAndShell(t *testing.T) {
+	if user := instruction(t, "USER"); user != "65532:65532" {
+		t.Errorf("the image runs as %s, want 65532:65532", user)
+	}
+	var entry, check []string
+	if err := json.Unmarshal([]byte(instruction(t, "ENTRYPOINT")), &entry); err != nil {
+		t.Errorf("ENTRYPOINT is not in exec form: %v", err)
+	}
+	_, probe, _ := strings.Cut(instruction(t, "HEALTHCHECK"), "CMD ")
+	if err := json.Unmarshal([]byte(probe), &check); err != nil || len(check) != 2 || check[1] != "healthcheck" {
+		t.Errorf("HEALTHCHECK is %q, want weir healthcheck in exec form (%v)", probe, err)
+	}
+	if !strings.Contains(dockerfile(t), "COPY --from=build /out/weir "+entry[0]+"\n") || check[0] != entry[0] {
+		t.Errorf("ENTRYPOINT %v and HEALTHCHECK %v are not what was copied", entry, check)
+	}
+	version := regexp.MustCompile(`(?m)^go (\d+\.\d+)`)
+	mod, err := os.ReadFile("../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := version.FindStringSubmatch(string(mod))[1]; !strings.Contains(dockerfile(t), "golang:"+want+" ") {
+		t.Errorf("the image is not built with go %s, as go.mod says", want)
+	}
+}
+
+// A compose is what the test needs of docker-compose.yml.
+type compose struct {
+	Services map[string]struct {
+		Build, Image string
+		Command      []string
+		Ports        []string
+		Configs      []struct{ Source, Target string }
+		DependsOn    map[string]struct{ Condition string } `yaml:"depends_on"`
+		Healthcheck  struct{ Test []string }
+	}
+	Configs map[string]struct{ Content string }
+	Volumes map[string]any
+}
+
+func TestDocker_ComposeFitsTogether(t *testing.T) {
+	b, err := os.ReadFile("../docker-compose.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var c compose
+	if err := yaml.Unmarshal(b, &c); err != nil {
+		t.Fatal(err)
+	}
+	weirs, ports := 0, map[string]bool{}
+	for name, s := range c.Services {
+		for _, port := range s.Ports {
+			if ports[port] {
+				t.Errorf("port %s is given twice", port)
+			}
+			ports[port] = true
+		}
+		for needed, how := range s.DependsOn {
+			other, known := c.Services[needed]
+			if !known {
+				t.Errorf("%s depends on %s, which is not there", name, needed)
+			}
+			// Weir's image brings its own health check.
+			if how.Condition == "service_healthy" && other.Build == "" && len(other.Healthcheck.Test) == 0 {
+				t.Errorf("%s waits for %s to be healthy, which nobody checks", name, needed)
+			}
+		}
+		for _, config := range s.Configs {
+			if _, known := c.Configs[config.Source]; !known || config.Target != "/etc/weir/weir.yaml" {
+				t.Errorf("%s mounts %v", name, config)
+			}
+			if config.Source == "weir" {
+				weirs++
+			}
+		}
+	}
+	if weirs != 2 {
+		t.Errorf("%d services serve the rules, want 2", weirs)
+	}
+	if !slices.Contains(c.Services["redis"].Command, "noeviction") {
+		t.Error("Redis may throw counts away")
+	}
+	for name, config := range c.Configs {
+		dir := t.TempDir()
+		write(t, filepath.Join(dir, "weir.yaml"), config.Content)
+		if code, stdout, stderr := command(t, dir, "check", "weir.yaml"); code != 0 {
+			t.Errorf("the config %s is not good: %s%s", name, stdout, stderr)
+		}
+		for _, host := range regexp.MustCompile(`([a-z0-9-]+):(?:8080|6379)`).FindAllStringSubmatch(config.Content, -1) {
+			if _, known := c.Services[host[1]]; !known {
+				t.Errorf("the config %s names the host %s, which is not there", name, host[1])
+			}
+		}
+	}
+}

@@ -1,0 +1,68 @@
+package test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+)
+
+// A journal keeps what a process writes to stderr.
+type journal struct {
+	mu   sync.Mutex // guards what follows
+	said bytes.Buffer
+}
+
+func (j *journal) Write(b []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.said.Write(b)
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.said.String()
+}
+
+// lines are the complete lines so far that are JSON objects.
+func (j *journal) lines() []line {
+	var out []line
+	all := strings.SplitAfter(j.String(), "\n")
+	for _, text := range all {
+		var l line
+		if strings.HasSuffix(text, "\n") && json.Unmarshal([]byte(text), &l) == nil {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// count says how many lines have that message.
+func (j *journal) count(message string) int {
+	n := 0
+	for _, l := range j.lines() {
+		if l.text("message") == message {
+			n++
+		}
+	}
+	return n
+}
+
+// A line is one JSON object of the log.
+type line map[string]any
+
+// text is a field in words; a missing one is empty.
+func (l line) text(field string) string {
+	if v, ok := l[field]; ok {
+		return fmt.Sprint(v)
+	}
+	return ""
+}
+
+// last returns the last n lines of s.
+func last(s string, n int) string {
+	lines := strings.SplitAfter(s, "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "")
+}

@@ -1,0 +1,43 @@
+// Package test looks at Weir from outside: it builds the binary, runs it as a
+// process, and talks to it as clients, operators and failing machines do.
+package test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// TestMain builds weir once and puts it first on PATH, for every test and
+// script to run by its name. It has the race detector built in unless -short is
+// given.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	dir, err := os.MkdirTemp("", "weir-test-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	if err := build(dir); err != nil {
+		fmt.Fprintln(os.Stderr, "build weir:", err) // the tests that need it fail
+	}
+	os.Setenv("GORACE", "atexit_sleep_ms=0") // or each process lingers for a second
+	os.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+func build(dir string) error {
+	args := []string{"build", "-o", filepath.Join(dir, "weir")}
+	if !testing.Short() {
+		args = append(args, "-race")
+	}
+	cmd := exec.Command("go", append(args, ".")...)
+	cmd.Dir = ".."
+	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+	return cmd.Run()
+}

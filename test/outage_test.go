@@ -1,0 +1,184 @@
+package test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/weir-proxy/weir/test/redistest"
+)
+
+const (
+	// decisionTime is redis.timeout when the configuration does not say.
+	decisionTime = 50 * time.Millisecond
+	// slack is what a busy machine may add to an answer. An outage lasts longer,
+	// so that a request that waits for Redis is found out.
+	slack = 1500 * time.Millisecond
+	// outage is how long Redis is away.
+	outage = 3 * time.Second
+	// comeback is how soon after Redis is back it must decide again.
+	comeback = 3 * time.Second
+)
+
+// policies is one route for each way to go on without a store, and one for load.
+func policies() string {
+	out := "upstreams: {demo: echo}\nroutes:\n"
+	for _, policy := range []string{"allow", "deny", "local"} {
+		out += fmt.Sprintf(`  - name: %[1]s
+    match: {path: /%[1]s}
+    upstream: demo
+    limits: [{name: phone, key: "header:X-Phone", rate: 3/1h, on_store_failure: %[1]s}]
+`, policy)
+	}
+	return out
+}
+
+// ask sends n requests for phone to the route of a policy.
+func (w *weir) ask(policy, phone string, n int) []int {
+	w.t.Helper()
+	out := make([]int, n)
+	for i := range out {
+		out[i], _ = do(w.t, http.MethodPost, w.URL+"/"+policy, http.Header{"X-Phone": {phone}})
+	}
+	return out
+}
+
+func TestOutage_EachPolicyDoesWhatItSays(t *testing.T) {
+	faults := map[string]func(t *testing.T, s *redistest.Server) (heal func()){
+		"asleep": func(t *testing.T, s *redistest.Server) func() {
+			c := client(t, s.Addr)
+			over := make(chan struct{})
+			go func() {
+				defer close(over)
+				c.Do(t.Context(), "DEBUG", "SLEEP", outage.Seconds()+1)
+			}()
+			return func() { <-over }
+		},
+		"stopped": func(t *testing.T, s *redistest.Server) func() {
+			s.Signal(syscall.SIGSTOP)
+			return func() { s.Signal(syscall.SIGCONT) }
+		},
+		"killed": func(t *testing.T, s *redistest.Server) func() {
+			s.Kill()
+			return s.Restart
+		},
+	}
+	for name, fault := range faults {
+		t.Run(name, func(t *testing.T) {
+			server := redistest.Start(t, "--enable-debug-command", "yes")
+			w := start(t, hasty(server.Addr)+policies())
+			for _, policy := range []string{"allow", "deny", "local"} {
+				settled(t, w, policy)
+			}
+			var loads []*load
+			for _, policy := range []string{"allow", "deny", "local"} {
+				loads = append(loads, fire(t, 2, volley{w.URL + "/" + policy, fresh("load")}))
+			}
+			for _, l := range loads {
+				l.more(t, 20)
+			}
+
+			heal := fault(t, server)
+			began := time.Now()
+			within(t, outage, "weir finds out", func() bool { return slices.Equal(w.ask("deny", "x", 1), []int{503}) })
+			wantPolicies(t, w)
+			eventually(t, "the outage has lasted", func() bool { return time.Since(began) > outage })
+			heal()
+			n := 0
+			within(t, comeback+slack, "Redis decides again", func() bool {
+				n++
+				return w.ask("deny", fmt.Sprint("back", n), 1)[0] == http.StatusOK
+			})
+			if got := w.ask("deny", "after", 4); !slices.Equal(got, []int{200, 200, 200, 429}) {
+				t.Errorf("after the outage the answers are %v, want Redis to limit again", got)
+			}
+			for _, l := range loads {
+				l.cease()
+				wantSwift(t, l)
+			}
+		})
+	}
+}
+
+// settled waits until decisions come from Redis: a connection stands.
+func settled(t *testing.T, w *weir, policy string) {
+	t.Helper()
+	n := 0
+	eventually(t, "Redis decides", func() bool {
+		n++
+		return w.ask("deny", fmt.Sprint(policy, n), 1)[0] == http.StatusOK
+	})
+}
+
+// wantPolicies asks every policy while Redis is away.
+func wantPolicies(t *testing.T, w *weir) {
+	t.Helper()
+	for policy, want := range map[string][]int{
+		"allow": {200, 200, 200, 200, 200, 200},
+		"deny":  {503, 503, 503, 503, 503, 503},
+		"local": {200, 200, 200, 429, 429, 429}, // the only node's share is all of it
+	} {
+		if got := w.ask(policy, "during", 6); !slices.Equal(got, want) {
+			t.Errorf("%s answers %v while Redis is away, want %v", policy, got, want)
+		}
+		if w.metric(fmt.Sprintf("weir_store_fallback_total{policy=%q}", policy)) < 6 {
+			t.Errorf("fallbacks to %s are not counted", policy)
+		}
+	}
+	if got := w.checks()["store"]; got == "ok" || got == "" {
+		t.Errorf("/readyz says of the store %q while Redis is away", got)
+	}
+	if status, _ := w.get(w.Admin + "/readyz"); status != http.StatusOK {
+		t.Errorf("/readyz is %d while Redis is away, want 200: requests are still served", status)
+	}
+}
+
+// wantSwift looks at the slowest answer of a load.
+func wantSwift(t *testing.T, l *load) {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.errors) > 0 {
+		t.Errorf("%d requests failed, the first: %s", len(l.errors), l.errors[0])
+	}
+	if l.slowest > decisionTime+slack {
+		t.Errorf("the slowest answer took %v, want at most %v and what a busy machine adds", l.slowest, decisionTime)
+	}
+	t.Logf("slowest answer %v, answers %v", l.slowest, l.answers)
+}
+
+func TestOutage_StartsWithoutRedis(t *testing.T) {
+	server := redistest.Start(t)
+	server.Kill()
+	w := start(t, hasty(server.Addr)+policies())
+	if got := w.checks()["store"]; got == "ok" || got == "" {
+		t.Errorf("/readyz says of the store %q, but there is none", got)
+	}
+	wantPolicies(t, w)
+
+	server.Restart()
+	within(t, comeback+slack, "Redis decides", func() bool { return w.ask("deny", "late", 1)[0] == http.StatusOK })
+	eventually(t, "/readyz says ok", func() bool { return w.checks()["store"] == "ok" })
+}
+
+// What is decided while Redis is away is decided as one answer, not a mix: a
+// route with a limit that denies lets nobody pass.
+func TestOutage_DenyWinsInOneRoute(t *testing.T) {
+	server := redistest.Start(t)
+	server.Kill()
+	w := start(t, hasty(server.Addr)+`upstreams: {demo: echo}
+routes:
+  - match: {path: /v1/sms/send}
+    upstream: demo
+    limits:
+      - {name: a, key: "header:X-Phone", rate: 5/1h, on_store_failure: allow}
+      - {name: b, key: "header:X-Phone", rate: 5/1h, on_store_failure: deny}
+`)
+	status, header, body := exchange(t, http.MethodPost, w.URL+"/v1/sms/send", http.Header{"X-Phone": {"1"}})
+	if status != http.StatusServiceUnavailable || header.Get("Retry-After") == "" {
+		t.Errorf("the answer is %d %v %s, want 503 with Retry-After", status, header, body)
+	}
+}

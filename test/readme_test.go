@@ -1,0 +1,152 @@
+package test
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+)
+
+func readme(t *testing.T) string {
+	t.Helper()
+	b, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// blocks are the fenced blocks of that language.
+func blocks(t *testing.T, language string) []string {
+	t.Helper()
+	var out []string
+	for part := range strings.SplitSeq(readme(t), "\n```"+language+"\n") {
+		body, _, _ := strings.Cut(part, "\n```")
+		out = append(out, body+"\n")
+	}
+	if len(out) < 2 {
+		t.Fatalf("the README has no block of %s", language)
+	}
+	return out[1:]
+}
+
+func TestReadme_ConfigurationsAreGood(t *testing.T) {
+	for i, text := range blocks(t, "yaml") {
+		dir := t.TempDir()
+		write(t, filepath.Join(dir, "weir.yaml"), text)
+		if code, stdout, stderr := command(t, dir, "check", "weir.yaml"); code != 0 || stdout != "weir.yaml: ok\n" {
+			t.Errorf("block %d is not good: %s%s\n%s", i, stdout, stderr, text)
+		}
+	}
+}
+
+// Each curl of the README is followed by the status that it gets.
+func TestReadme_CurlsGetWhatTheySay(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "config.example.yaml"), example(t))
+	w := startWith(t, dir)
+	hosts := strings.NewReplacer("localhost:8080", w.URL, "localhost:9901", w.Admin)
+	ran := 0
+	for _, block := range blocks(t, "sh") {
+		for text := range strings.Lines(block) {
+			if !strings.HasPrefix(text, "curl ") {
+				continue
+			}
+			ran++
+			asked, want, _ := strings.Cut(text, "#")
+			method, url, header := curl(t, hosts.Replace(asked))
+			status, body := do(t, method, url, header)
+			if strconv.Itoa(status) != strings.TrimSpace(want) {
+				t.Errorf("%sis answered %d %s", text, status, body)
+			}
+		}
+	}
+	if ran < 8 {
+		t.Errorf("%d curl lines found, want at least 8", ran)
+	}
+}
+
+// curl reads a command line as curl and a shell do, as far as the README needs.
+func curl(t *testing.T, text string) (method, url string, header http.Header) {
+	t.Helper()
+	words := regexp.MustCompile(`'[^']*'|\S+`).FindAllString(text, -1)
+	method, header = http.MethodGet, http.Header{}
+	for i := 1; i < len(words); i++ {
+		switch word := words[i]; word {
+		case "-i", "-s":
+		case "-X":
+			i++
+			method = words[i]
+		case "-H":
+			i++
+			name, value, _ := strings.Cut(strings.Trim(words[i], "'"), ": ")
+			header.Add(name, value)
+		default:
+			if url != "" || strings.HasPrefix(word, "-") {
+				t.Fatalf("cannot read %q of %s", word, text)
+			}
+			url = word
+		}
+	}
+	return method, url, header
+}
+
+// The worked timeline is played against the store, row by row.
+func TestReadme_TimelineIsTrue(t *testing.T) {
+	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	now := begin
+	store := limiter.NewMemory(limiter.MemoryOptions{Clock: func() time.Time { return now }})
+	limit := &limiter.Limit{Name: "t", Rate: limiter.Rate{Count: 3, Window: time.Minute}}
+	if !strings.Contains(readme(t), "at\n3/1m:") {
+		t.Error("the timeline is not about 3/1m any more")
+	}
+	row := regexp.MustCompile(`(?m)^\| (\d+) s +\| (200|429)(?:, (\d+) s)? \| (\d+) \|`)
+	rows := row.FindAllStringSubmatch(readme(t), -1)
+	if len(rows) < 5 {
+		t.Fatalf("%d rows found", len(rows))
+	}
+	for _, r := range rows {
+		number := func(i int) int64 {
+			n, _ := strconv.ParseInt(r[i], 10, 64) // the pattern takes digits only, or nothing
+			return n
+		}
+		now = begin.Add(time.Duration(number(1)) * time.Second)
+		var d limiter.Decision
+		if err := store.Take(t.Context(), []limiter.Claim{{Limit: limit, Key: limiter.KeyOf("p"), Cost: 1}}, &d); err != nil {
+			t.Fatal(err)
+		}
+		if d.Allowed != (r[2] == "200") || d.Wait != time.Duration(number(3))*time.Second || d.Outcomes[0].Remaining != number(4) {
+			t.Errorf("row %q: the store says %+v", r[0], d)
+		}
+	}
+}
+
+// Every metric that Weir has is in the README's table, and the other way round.
+func TestReadme_NamesEveryMetric(t *testing.T) {
+	w := start(t, sms("1/1h", ""))
+	w.statuses("p", 2)
+	var told []string
+	for _, m := range regexp.MustCompile("(?m)^\\| `(weir_[a-z_]+)").FindAllStringSubmatch(readme(t), -1) {
+		told = append(told, m[1])
+	}
+	if len(told) < 8 {
+		t.Fatalf("the README tells of %v only", told)
+	}
+	seen := regexp.MustCompile(`(?m)^# TYPE (weir_[a-z_]+) `).FindAllStringSubmatch(w.metrics(), -1)
+	for _, m := range seen {
+		if !strings.Contains(strings.Join(told, " ")+" ", m[1]+" ") {
+			t.Errorf("%s is not in the README", m[1])
+		}
+	}
+	for _, name := range []string{"weir_requests_total", "weir_request_duration_seconds", "weir_decisions_total", "weir_config_generation", "weir_build_info"} {
+		if !strings.Contains(w.metrics(), "# TYPE "+name+" ") {
+			t.Errorf("%s is in the README, but not in /metrics", name)
+		}
+	}
+}

@@ -1,0 +1,214 @@
+package test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/weir-proxy/weir/test/redistest"
+)
+
+// rules is a configuration with an SMS route at that rate, and a route for load.
+func rules(rate string) string {
+	return fmt.Sprintf(`upstreams: {demo: echo}
+routes:
+  - name: sms-send
+    match: {path: /v1/sms/send}
+    upstream: demo
+    limits:
+      - {name: phone, key: "header:X-Phone", rate: %s}
+  - name: load
+    match: {path: /load}
+    upstream: demo
+    limits:
+      - {name: everybody, key: "header:X-Phone", rate: 1000000/1m}
+`, rate)
+}
+
+// generation is the number of the configuration that is served.
+func (w *weir) generation() int {
+	w.t.Helper()
+	return int(w.metric("weir_config_generation"))
+}
+
+func TestReload_UnderLoad(t *testing.T) {
+	for _, store := range []string{"memory", "redis"} {
+		t.Run(store, func(t *testing.T) {
+			head := ""
+			if store == "redis" {
+				head = shared(redistest.Start(t).Addr)
+			}
+			w := start(t, head+rules("1/60s"))
+			l := fire(t, 8, volley{w.URL + "/load", fresh("load")})
+			if got := w.statuses("used", 2); got[0] != 200 || got[1] != 429 {
+				t.Fatalf("before the edit the answers are %v, want 200 and 429", got)
+			}
+			l.more(t, 100)
+			before := w.generation()
+
+			w.edit(head + rules("3/60s"))
+			eventually(t, "the edit is served", func() bool { return w.generation() > before })
+			if got := w.statuses("used", 3); got[0] != 200 || got[1] != 200 || got[2] != 429 {
+				t.Errorf("after one permit and the edit to 3/60s the answers are %v, want 200, 200, 429", got)
+			}
+			l.more(t, 100)
+
+			served := w.generation()
+			w.edit(head + rules("nonsense"))
+			refused := w.logged("reload refused", nil)
+			if refused.text("file") == "" || refused.text("line") == "" || refused.text("column") == "" {
+				t.Errorf("the log says %v, want file, line and column", refused)
+			}
+			wantRefusal(t, w)
+			if got := w.send("used"); got != 429 {
+				t.Errorf("after nonsense the used-up phone is answered %d, want 429 as before", got)
+			}
+			if got := w.statuses("other", 4); got[0] != 200 || got[1] != 200 || got[2] != 200 || got[3] != 429 {
+				t.Errorf("after nonsense another phone is answered %v, want the old rule of 3/60s", got)
+			}
+			if got := w.generation(); got != served {
+				t.Errorf("after nonsense generation %d is served, want %d", got, served)
+			}
+			if w.metric(`weir_reloads_total{result="refused"}`) < 1 {
+				t.Errorf("the refused reload is not counted")
+			}
+			l.more(t, 100)
+			l.cease()
+			l.only(t, http.StatusOK)
+		})
+	}
+}
+
+// wantRefusal asks for a reload of a file that is wrong.
+func wantRefusal(t *testing.T, w *weir) {
+	t.Helper()
+	status, body := w.reload()
+	var problem struct {
+		Status   int
+		Detail   string
+		Problems []string
+	}
+	if err := json.Unmarshal([]byte(body), &problem); err != nil || status != http.StatusUnprocessableEntity {
+		t.Fatalf("POST /reload is answered %d %s, want 422 and a problem", status, body)
+	}
+	text, err := os.ReadFile(w.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, _, _ := strings.Cut(string(text), "nonsense")
+	line := 1 + strings.Count(before, "\n")
+	column := len(before) - strings.LastIndex(before, "\n")
+	want := fmt.Sprintf("%s:%d:%d: ", w.File, line, column)
+	if len(problem.Problems) != 1 || !strings.HasPrefix(problem.Problems[0], want) || problem.Detail == "" || problem.Status != status {
+		t.Errorf("POST /reload says %s, want one problem at %s", body, want)
+	}
+}
+
+func TestReload_OnRequestSaysWhatIsServed(t *testing.T) {
+	w := start(t, rules("1/60s"))
+	write(t, w.File, rules("2/60s")+tail)
+	status, body := w.reload()
+	var answer struct{ Generation int }
+	if err := json.Unmarshal([]byte(body), &answer); err != nil || status != http.StatusOK || answer.Generation != 2 {
+		t.Fatalf("POST /reload is answered %d %s, want 200 and generation 2", status, body)
+	}
+	if got := w.statuses("p", 3); got[1] != 200 || got[2] != 429 {
+		t.Errorf("after the reload the answers are %v, want the new rule of 2/60s at once", got)
+	}
+	if status, body := w.reload(); status != http.StatusOK || w.generation() != 2 {
+		t.Errorf("a reload of the same file is answered %d %s and serves generation %d, want 200 and 2", status, body, w.generation())
+	}
+}
+
+func TestReload_EditorsRenameIsSeen(t *testing.T) {
+	w := start(t, rules("1/60s"))
+	for n := 2; n <= 4; n++ { // more than once: the first rename is the easy one
+		next := filepath.Join(w.Dir, ".weir.yaml.swp")
+		write(t, next, rules(fmt.Sprintf("%d/60s", n))+tail)
+		if err := os.Rename(next, w.File); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the renamed file is served", func() bool { return w.generation() == n })
+	}
+}
+
+// A Kubernetes volume is changed by pointing a link at another folder.
+func TestReload_SwappedLinkIsSeen(t *testing.T) {
+	dir := t.TempDir()
+	volume := func(n int) {
+		folder := fmt.Sprintf("..2026_%d", n)
+		if err := os.Mkdir(filepath.Join(dir, folder), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(dir, folder, "weir.yaml"), rules(fmt.Sprintf("%d/60s", n))+tail)
+		if err := os.Symlink(folder, filepath.Join(dir, "..data_tmp")); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data")); err != nil {
+			t.Fatal(err)
+		}
+		if n > 1 {
+			os.RemoveAll(filepath.Join(dir, fmt.Sprintf("..2026_%d", n-1)))
+		}
+	}
+	volume(1)
+	if err := os.Symlink(filepath.Join("..data", "weir.yaml"), filepath.Join(dir, "weir.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	w := startWith(t, dir, "-c", filepath.Join(dir, "weir.yaml"))
+	for n := 2; n <= 4; n++ {
+		volume(n)
+		eventually(t, "the swapped file is served", func() bool { return w.generation() == n })
+	}
+}
+
+// Nothing changes in the file between the two refusals, so that only the signal
+// can have caused the second.
+func TestReload_OnSIGHUP(t *testing.T) {
+	w := start(t, rules("1/60s"))
+	w.edit(rules("nonsense"))
+	w.logged("reload refused", nil)
+	said := w.log.count("reload refused")
+	w.signal(syscall.SIGHUP)
+	eventually(t, "SIGHUP reloads", func() bool { return w.log.count("reload refused") > said })
+	if w.ended() {
+		t.Error("weir ended")
+	}
+}
+
+// What a request began with is what it ends with: a request that is under way
+// during a reload is forwarded and answered by the old rules.
+func TestReload_LetsRequestsUnderWayEnd(t *testing.T) {
+	release := make(chan struct{})
+	api := backend(t, func(_ http.ResponseWriter, r *http.Request) { held(r, release) })
+	config := func(path string) string {
+		return fmt.Sprintf("routes:\n  - {match: {path: %s}, upstream: %s}\n", path, api.URL)
+	}
+	w := start(t, config("/old"))
+	answer := make(chan int, 1)
+	go func() {
+		status, _ := do(t, http.MethodPost, w.URL+"/old", nil)
+		answer <- status
+	}()
+	eventually(t, "the request is under way", func() bool { return api.hits() == 1 })
+	w.edit(config("/new"))
+	eventually(t, "the edit is served", func() bool { return w.generation() == 2 })
+	if status, _ := w.get(w.URL + "/old"); status != http.StatusNotFound {
+		t.Errorf("the old route is answered %d after the reload, want 404", status)
+	}
+	close(release)
+	select {
+	case status := <-answer:
+		if status != http.StatusOK {
+			t.Errorf("the request under way is answered %d, want 200", status)
+		}
+	case <-time.After(patience):
+		t.Error("the request under way is not answered")
+	}
+}

@@ -1,0 +1,194 @@
+package test
+
+import (
+	"bufio"
+	"fmt"
+	"math"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weir-proxy/weir/test/redistest"
+)
+
+func TestShared_TwoProcessesLetThroughExactlyTheRate(t *testing.T) {
+	const rate, window, requests = 50, 10 * time.Second, 2000
+	server := redistest.Start(t)
+	config := shared(server.Addr) + sms("50/10s", ", on_store_failure: deny")
+	nodes := []*weir{start(t, config), start(t, config)}
+
+	// A machine that needs longer than the window for all requests proves
+	// nothing; it gets another go.
+	for round := range 3 {
+		began := time.Now()
+		got := parallel(t, nodes, fmt.Sprint("phone", round), requests)
+		if took := time.Since(began); took >= window {
+			t.Logf("%d requests took %v, longer than the window", requests, took)
+			continue
+		}
+		if got[http.StatusOK] != rate || got[http.StatusTooManyRequests] != requests-rate {
+			t.Errorf("answers are %v, want exactly %d of 200 and %d of 429", got, rate, requests-rate)
+		}
+		return
+	}
+	t.Fatal("this machine is too slow for the test")
+}
+
+// parallel sends n requests for one phone to all nodes at once and counts the
+// statuses.
+func parallel(t *testing.T, nodes []*weir, phone string, n int) map[int]int {
+	t.Helper()
+	const clients = 50
+	var mu sync.Mutex
+	got := map[int]int{}
+	var wg sync.WaitGroup
+	for c := range clients {
+		wg.Go(func() {
+			l := &load{answers: map[int]int{}}
+			client := &http.Client{Transport: &http.Transport{}, Timeout: patience}
+			defer client.CloseIdleConnections()
+			for i := c; i < n; i += clients {
+				l.one(client, nodes[i%len(nodes)].URL+"/v1/sms/send", http.Header{"X-Phone": {phone}})
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			for status, answers := range l.answers {
+				got[status] += answers
+			}
+			for _, err := range l.errors {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	return got
+}
+
+func TestShared_KillingOneChangesNothingForTheOther(t *testing.T) {
+	server := redistest.Start(t)
+	config := shared(server.Addr) + sms("20/1h, 1000000/24h", ", on_store_failure: deny")
+	one, other := start(t, config), start(t, config)
+	for i, status := range one.statuses("p", 8) {
+		if status != http.StatusOK {
+			t.Fatalf("request %d of 20 allowed ones is answered %d", i, status)
+		}
+	}
+	both := []*load{
+		fire(t, 4, volley{one.URL + "/v1/sms/send", fresh("one")}),
+		fire(t, 4, volley{other.URL + "/v1/sms/send", fresh("other")}),
+	}
+	both[0].more(t, 50)
+	both[1].more(t, 50)
+	one.kill()
+	both[1].more(t, 200)
+	for _, l := range both {
+		l.cease()
+	}
+	both[1].only(t, http.StatusOK)
+
+	got := other.statuses("p", 13)
+	for i, status := range got {
+		want := http.StatusOK
+		if i == 12 {
+			want = http.StatusTooManyRequests
+		}
+		if status != want {
+			t.Fatalf("after 8 of 20 by the killed one, the other answers %v, want 12 times 200 and then 429", got)
+		}
+	}
+}
+
+// fresh gives each request of a load a phone of its own.
+func fresh(prefix string) func(client, n int) http.Header {
+	return func(client, n int) http.Header {
+		return http.Header{"X-Phone": {fmt.Sprintf("%s-%d-%d", prefix, client, n)}}
+	}
+}
+
+// Only Redis's clock decides: nothing that weir sends with a decision is a point
+// in time by its own clock.
+func TestShared_SendsNoTimeOfItsOwn(t *testing.T) {
+	server := redistest.Start(t)
+	monitor := watch(t, server.Addr)
+	w := start(t, shared(server.Addr)+sms("5/1m, 100/1h", ", on_store_failure: deny"))
+	w.statuses("p", 3)
+
+	seen := 0
+	eventually(t, "the decisions are seen at Redis", func() bool {
+		seen = 0
+		for _, args := range monitor.calls() {
+			seen++
+			for _, arg := range args {
+				if near(arg, time.Now()) {
+					t.Fatalf("a decision carries the time %s: %q", arg, args)
+				}
+			}
+		}
+		return seen >= 3
+	})
+}
+
+// near reports whether text is a number that could be the present, in any unit.
+func near(text string, now time.Time) bool {
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return false
+	}
+	for _, unit := range []float64{1, 1e3, 1e6, 1e9} {
+		if math.Abs(n/unit-float64(now.Unix())) < 86400 {
+			return true
+		}
+	}
+	return false
+}
+
+// A monitor is what Redis is told by its clients.
+type monitor struct{ *journal }
+
+// watch listens to everything that is sent to the server from now on.
+func watch(t *testing.T, addr string) monitor {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	if _, err := conn.Write([]byte("MONITOR\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	in := bufio.NewReader(conn)
+	if answer, err := in.ReadString('\n'); err != nil || answer != "+OK\r\n" {
+		t.Fatalf("MONITOR is answered %q %v", answer, err)
+	}
+	m := monitor{new(journal)}
+	go func() {
+		for {
+			text, err := in.ReadString('\n')
+			if err != nil {
+				return // the test is over
+			}
+			m.Write([]byte(text))
+		}
+	}()
+	return m
+}
+
+// calls are the arguments of each script call about the phone's limit.
+func (m monitor) calls() [][]string {
+	var out [][]string
+	for text := range strings.Lines(m.String()) {
+		_, command, _ := strings.Cut(text, "] ")
+		args := strings.Split(strings.TrimSpace(command), " ")
+		for i := range args {
+			args[i] = strings.Trim(args[i], `"`)
+		}
+		if strings.HasPrefix(strings.ToUpper(args[0]), "EVAL") && strings.Contains(command, "sms-send.phone") {
+			out = append(out, args)
+		}
+	}
+	return out
+}

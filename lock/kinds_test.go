@@ -212,6 +212,7 @@ func TestKinds_LostRepliesAreFoundOut(t *testing.T) {
 			h, err = lk.TryLock(ctxOf(t))
 			return err == nil
 		})
+		l.busy.Wait() // the undoing has had its answer
 		p.Lose(1)
 		if err := h.Extend(ctxOf(t), time.Minute); err == nil {
 			t.Error("Extend succeeded without a reply")

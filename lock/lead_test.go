@@ -1,0 +1,120 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+func TestLead_CampaignsAgainAfterALoss(t *testing.T) {
+	virtual(t, func(t *testing.T, b *book, lk *Lock) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		defer cancel(nil)
+		mine := errors.New("mine")
+		terms := 0
+		err := Lead(ctx, lk, func(ctx context.Context) {
+			terms++
+			if terms == 3 {
+				cancel(mine)
+				<-ctx.Done()
+				return
+			}
+			b.say(func() { b.refuse = true })
+			<-ctx.Done()
+			if got := context.Cause(ctx); got != ErrLost {
+				t.Errorf("cause = %v, want ErrLost", got)
+			}
+			b.say(func() { b.refuse = false })
+		})
+		if err != mine || terms != 3 {
+			t.Errorf("Lead = %v after %d terms, want the cause of its context after 3", err, terms)
+		}
+	})
+}
+
+func TestLead_StopsATenthOfTheLeaseBeforeItsEnd(t *testing.T) {
+	virtual(t, func(t *testing.T, b *book, lk *Lock) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		sent := time.Now()
+		Lead(ctx, lk, func(inner context.Context) {
+			b.say(func() { b.fail = errors.New("no answer") })
+			<-inner.Done()
+			if got, want := time.Since(sent), 27*time.Second-302*time.Millisecond; got != want {
+				t.Errorf("work was stopped %v after the lock was asked for, want %v", got, want)
+			}
+			cancel()
+		})
+	})
+}
+
+func TestLead_TriesAgainAfterErrors(t *testing.T) {
+	virtual(t, func(t *testing.T, b *book, lk *Lock) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		b.fail = errors.New("no answer")
+		go func() {
+			<-time.After(time.Minute)
+			b.say(func() { b.fail = nil })
+		}()
+		led := false
+		Lead(ctx, lk, func(context.Context) {
+			led = true
+			cancel()
+		})
+		if !led {
+			t.Error("did not lead when Redis was back")
+		}
+	})
+}
+
+func TestLead_EndsWithTheLockerOrABadName(t *testing.T) {
+	w := newWorld(t)
+	wantErr(t, Lead(ctxOf(t), w.locker().Reentrant(""), func(context.Context) {}), ErrBadName)
+	l := w.locker()
+	done := make(chan error)
+	started := make(chan struct{})
+	go func() {
+		done <- Lead(ctxOf(t), l.Reentrant("a"), func(ctx context.Context) {
+			close(started)
+			<-ctx.Done()
+		})
+	}()
+	<-started
+	l.Close()
+	wantErr(t, <-done, ErrClosed)
+	w.empty()
+}
+
+func TestLead_OneAtATimeAndTheNextFollows(t *testing.T) {
+	w := newWorld(t)
+	var leading, terms atomic.Int64
+	ctx, cancel := context.WithCancel(ctxOf(t))
+	defer cancel()
+	var done []chan error
+	for range 3 {
+		lk := w.locker().Fenced("a")
+		var last int64
+		done = append(done, started(func() error {
+			return Lead(ctx, lk, func(ctx context.Context) {
+				if leading.Add(1) != 1 {
+					t.Error("two leaders")
+				}
+				if token := TokenFrom(ctx); token <= last {
+					t.Errorf("token %d after %d", token, last)
+				} else {
+					last = token
+				}
+				if terms.Add(1) == 4 {
+					cancel()
+				}
+				leading.Add(-1)
+			})
+		}))
+	}
+	for _, d := range done {
+		wantErr(t, <-d, context.Canceled)
+	}
+}

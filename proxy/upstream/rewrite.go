@@ -15,7 +15,6 @@ import (
 func (j *journey) rewrite(pr *httputil.ProxyRequest) {
 	in, out, t := pr.In, pr.Out, j.trip
 	j.target.address(out.URL, t.Path, t.RawQuery)
-	out.URL.ForceQuery = in.URL.ForceQuery
 	out.Host = t.Host
 
 	h := out.Header

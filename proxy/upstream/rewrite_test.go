@@ -52,6 +52,9 @@ func TestRewrite_FieldsOfTheRequest(t *testing.T) {
 			"connection": "", "x-mine": "", "keep-alive": "", "proxy-connection": "", "te": "", "proxy-authorization": "", "proxy": "", "upgrade": "", "http2-settings": "",
 		}},
 		"TE trailers is passed on as ours": {nil, "TE: trailers, gzip\r\nConnection: TE\r\n", map[string]string{"te": "trailers", "connection": "TE"}},
+		"an allowed upgrade is alone in Connection": {func(t *Trip) { t.WebSocket = true }, "TE: trailers\r\nConnection: TE, X-Mine, upgrade\r\nX-Mine: 1\r\nUpgrade: WebSocket\r\n", map[string]string{
+			"connection": "Upgrade", "upgrade": "WebSocket", "te": "", "x-mine": "",
+		}},
 		"Connection cannot strip what we add": {func(t *Trip) { t.RequestID = "r1"; t.Set = http.Header{"X-Phone-E164": {"+861"}} },
 			"Connection: X-Forwarded-For, X-Forwarded-Host, X-Forwarded-Proto, X-Real-Ip, Via, X-Request-Id, X-Phone-E164, Host\r\n", map[string]string{
 				"x-forwarded-for": ip, "x-forwarded-host": "api.example", "x-forwarded-proto": "http", "x-real-ip": ip,
@@ -123,6 +126,13 @@ func TestRewrite_BasePathComesFirst(t *testing.T) {
 	h.ask(t, "GET /p?q HTTP/1.1\r\nHost: a\r\n\r\n")
 	if first, _, _ := strings.Cut(await(t, heads, "request"), "\r\n"); first != "GET /base%2Fx/p?q HTTP/1.1" {
 		t.Errorf("target sees %q", first)
+	}
+}
+
+func TestRewrite_ExpectMeansNothingInHTTP10(t *testing.T) {
+	_, got := forwarded(t, nil, "POST /x HTTP/1.0\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\na")
+	if got["expect"] != nil || got["via"][0] != "1.0 weir-test" {
+		t.Errorf("target sees Expect %q, Via %q", got["expect"], got["via"])
 	}
 }
 

@@ -179,6 +179,30 @@ func TestForward_TheClientsFaultIsNotTheUpstreams(t *testing.T) {
 	})
 }
 
+func TestForward_NonsenseAfterTheAnswerBegan(t *testing.T) {
+	url := backend(t, func(w http.ResponseWriter, r *http.Request) {
+		rc := http.NewResponseController(w)
+		_ = rc.EnableFullDuplex()
+		_ = rc.Flush()
+		if _, err := io.Copy(w, r.Body); err != nil {
+			panic(http.ErrAbortHandler)
+		}
+	})
+	h := open(t, poolOf(t, url), nil)
+	c, r := h.dial(t, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+	res, err := http.ReadResponse(r, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	send(t, c, "zz\r\n")
+	if _, err := io.ReadAll(res.Body); err == nil {
+		t.Error("the answer looks whole")
+	}
+	if got := h.result(t); got.Kind != BadRequest || !got.Wrote || got.Status != 200 {
+		t.Errorf("result %+v, want that the client is to blame", got)
+	}
+}
+
 func TestForward_AnEarlyAnswerDoesNotWaitForTheBody(t *testing.T) {
 	seen := make(chan string, 1)
 	url := rawBackend(t, func(c net.Conn, r *bufio.Reader) {

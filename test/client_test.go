@@ -141,13 +141,6 @@ func (l *load) cease() {
 	l.clients.Wait()
 }
 
-// count is how many answers of that status have come so far.
-func (l *load) count(status int) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.answers[status]
-}
-
 // more waits until n further answers of any status have come.
 func (l *load) more(t *testing.T, n int) {
 	t.Helper()

@@ -153,7 +153,7 @@ func ping(addr string) error {
 	var b [8]byte
 	n, err := conn.Read(b[:])
 	if err != nil || n == 0 || (b[0] != '+' && !bytes.HasPrefix(b[:n], []byte("-NOAUTH"))) {
-		return fmt.Errorf("not up: %q %v", b[:n], err)
+		return errors.Join(fmt.Errorf("not up: %q", b[:n]), err)
 	}
 	return nil
 }

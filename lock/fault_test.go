@@ -23,7 +23,7 @@ func TestLostReply_OfALockIsUndone(t *testing.T) {
 	w := newWorld(t)
 	l, p := w.behind()
 	before := w.calls()
-	p.Lose(1)
+	p.Lose("evalsha")
 	_, err := l.Reentrant("a").TryLock(ctxOf(t))
 	if err == nil || errors.Is(err, ErrNotAcquired) {
 		t.Fatalf("TryLock = %v, want the connection's error", err)
@@ -39,23 +39,17 @@ func TestLostReply_OfALockIsUndone(t *testing.T) {
 
 func TestLostReply_OfAWaiterIsNotASecondHold(t *testing.T) {
 	w := newWorld(t)
-	l, p := w.behind(WithPoll(50 * time.Millisecond))
+	l, p := w.behind(WithPoll(time.Hour))
 	h := locked(t, w.locker().Reentrant("a"))
-	got := make(chan *Hold)
-	go func() {
-		h, err := l.Reentrant("a").Lock(ctxOf(t))
-		if err != nil {
-			t.Errorf("Lock: %v", err)
-		}
-		got <- h
-	}()
-	eventually(t, "the waiter listens", func() bool { return w.listeners("redisson_lock__channel:{a}") == 1 })
-	p.Hold()
+	before := w.calls()
+	got := beside(func() (*Hold, error) { return l.Reentrant("a").Lock(ctxOf(t)) })
+	eventually(t, "the waiter asked, listened and asked again", func() bool { return w.calls() == before+2 })
+	p.Lose("evalsha")
 	unlocked(t, h)
-	eventually(t, "the waiter was granted the lock", func() bool { return len(w.hash("a")) == 1 })
-	p.Cut() // the grant is lost
-	p.Release()
-	next := <-got
+	next := got(t)
+	if p.Lost() != 1 {
+		t.Errorf("%d replies lost, want 1", p.Lost())
+	}
 	if m := w.hash("a"); len(m) != 1 || m[next.Owner().String()] != "1" {
 		t.Errorf("hash = %v, want one hold of %s", m, next.Owner())
 	}
@@ -67,7 +61,7 @@ func TestLostReply_OfAnUnlockIsSuccess(t *testing.T) {
 	w := newWorld(t)
 	l, p := w.behind()
 	h := locked(t, l.Reentrant("a"))
-	p.Lose(1)
+	p.Lose("evalsha")
 	unlocked(t, h)
 	if got := p.Lost(); got != 1 {
 		t.Fatalf("%d replies lost, want 1", got)
@@ -79,7 +73,7 @@ func TestLostReply_OfReentryKeepsTheCount(t *testing.T) {
 	w := newWorld(t)
 	l, p := w.behind()
 	first := locked(t, l.Reentrant("a"))
-	p.Lose(1)
+	p.Lose("evalsha")
 	if _, err := first.Reenter(ctxOf(t)); err == nil {
 		t.Fatal("Reenter succeeded without a reply")
 	}

@@ -99,7 +99,10 @@ func TestSemaphore_CancelledOrLostCallsCostNoPermit(t *testing.T) {
 	w := newWorld(t)
 	l, p := w.behind()
 	s := semaphoreOf(t, l, 3)
-	p.Lose(1)
+	if err := errors.Join(s.Acquire(ctxOf(t), 1), s.Release(ctxOf(t), 1)); err != nil {
+		t.Fatal(err) // so that Redis knows the scripts
+	}
+	p.Lose("evalsha")
 	if err := s.Acquire(ctxOf(t), 2); err == nil || errors.Is(err, ErrNotAcquired) {
 		t.Fatalf("Acquire = %v, want the connection's error", err)
 	}
@@ -118,7 +121,7 @@ func TestSemaphore_CancelledOrLostCallsCostNoPermit(t *testing.T) {
 	if err := s.Acquire(ctxOf(t), 2); err != nil {
 		t.Fatal(err)
 	}
-	p.Lose(1)
+	p.Lose("evalsha")
 	if err := s.Release(ctxOf(t), 2); err != nil {
 		t.Fatal(err)
 	}
@@ -186,10 +189,13 @@ func TestLatch_ALostReplyCountsOnce(t *testing.T) {
 	w := newWorld(t)
 	l, p := w.behind()
 	latch := l.Latch("a")
-	if _, err := latch.TrySetCount(ctxOf(t), 3); err != nil {
+	if _, err := latch.TrySetCount(ctxOf(t), 4); err != nil {
 		t.Fatal(err)
 	}
-	p.Lose(1)
+	if err := latch.CountDown(ctxOf(t)); err != nil {
+		t.Fatal(err) // so that Redis knows the script
+	}
+	p.Lose("evalsha")
 	if err := latch.CountDown(ctxOf(t)); err != nil {
 		t.Fatal(err)
 	}

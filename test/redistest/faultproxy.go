@@ -1,9 +1,10 @@
 package redistest
 
 import (
-	"io"
+	"bytes"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -22,7 +23,7 @@ type FaultProxy struct {
 	mu     sync.Mutex // guards what follows; never held over I/O
 	mood   mood
 	change chan struct{} // closed when the mood changes
-	lose   int           // how many replies to lose yet
+	lose   []string      // what requests hold whose replies are to be lost yet
 	lost   int
 	conns  map[net.Conn]struct{}
 	closed bool
@@ -58,11 +59,13 @@ func (p *FaultProxy) Hold() { p.set(holdReplies) }
 // Release ends Hold.
 func (p *FaultProxy) Release() { p.set(passReplies) }
 
-// Lose swallows the next n replies and cuts the connection of each.
-func (p *FaultProxy) Lose(n int) {
+// Lose makes the reply to the next request that holds word get lost, by cutting
+// the connection instead of passing it on. Several words are lost one after
+// another.
+func (p *FaultProxy) Lose(word string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.lose += n
+	p.lose = append(p.lose, word)
 }
 
 // Lost is how many replies were swallowed so far.
@@ -131,28 +134,34 @@ func (p *FaultProxy) accept() {
 			}
 			continue
 		}
+		doomed := new(atomic.Bool)
 		p.pipes.Go(func() {
 			defer p.drop(server)
-			io.Copy(server, client)
+			carry(server, client, func(request []byte) bool {
+				if p.matches(request) {
+					doomed.Store(true)
+				}
+				return true
+			})
 		})
 		p.pipes.Go(func() {
 			defer p.drop(client)
 			defer p.drop(server)
-			p.replies(client, server)
+			carry(client, server, func([]byte) bool { return p.passes(doomed) })
 		})
 	}
 }
 
-// replies carries what the server answers, as the mood is.
-func (p *FaultProxy) replies(client, server net.Conn) {
+// carry copies from one end to the other while pass lets it.
+func carry(to, from net.Conn, pass func([]byte) bool) {
 	buffer := make([]byte, 32<<10)
 	for {
-		n, err := server.Read(buffer)
+		n, err := from.Read(buffer)
 		if n > 0 {
-			if !p.passes() {
+			if !pass(buffer[:n]) {
 				return
 			}
-			if _, err := client.Write(buffer[:n]); err != nil {
+			if _, err := to.Write(buffer[:n]); err != nil {
 				return
 			}
 		}
@@ -162,22 +171,32 @@ func (p *FaultProxy) replies(client, server net.Conn) {
 	}
 }
 
+// matches reports whether the reply to request is the next one to lose.
+func (p *FaultProxy) matches(request []byte) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.lose) == 0 || !bytes.Contains(request, []byte(p.lose[0])) {
+		return false
+	}
+	p.lose = p.lose[1:]
+	return true
+}
+
 // passes waits until a reply may go on; false says that it is lost.
-func (p *FaultProxy) passes() bool {
+func (p *FaultProxy) passes(doomed *atomic.Bool) bool {
 	for {
 		p.mu.Lock()
-		if p.lose > 0 {
-			p.lose--
+		change := p.change
+		free := p.mood == passReplies
+		if doomed.Load() {
 			p.lost++
 			p.mu.Unlock()
 			return false
 		}
-		if p.mood == passReplies {
-			p.mu.Unlock()
+		p.mu.Unlock()
+		if free {
 			return true
 		}
-		change := p.change
-		p.mu.Unlock()
 		<-change
 	}
 }

@@ -38,6 +38,9 @@ func (g *generation) forward(x *exchange, d door) {
 	if x.result.Kind != upstream.OK && !x.result.Wrote {
 		d.answer(failed(x))
 	}
+	if x.status == 0 { // a connection that was handed over writes no status
+		x.status = x.result.Status
+	}
 }
 
 // onHeader tells the client of the forwarded answer what is left of its quota.

@@ -16,6 +16,7 @@ import (
 type generation struct {
 	number  int64
 	config  *config.Config
+	via     string // this process in Via
 	secret  []byte // of the keys' hash; empty for none
 	address addresser
 	table   *table
@@ -25,9 +26,11 @@ type generation struct {
 }
 
 // compile builds the generation of a configuration. It opens and dials nothing.
-func compile(c *config.Config) (*generation, error) {
+// The pseudonym is this process in Via.
+func compile(c *config.Config, pseudonym string) (*generation, error) {
 	g := &generation{
 		config:  c,
+		via:     pseudonym,
 		secret:  []byte(c.Privacy.HashSecret),
 		address: newAddresser(c.ClientIP),
 		table:   &table{exact: map[string]*site{}, wildcard: map[string]*site{}, any: new(site)},
@@ -101,7 +104,7 @@ func (g *generation) pool(from *config.Upstream) (*upstream.Pool, error) {
 	if p := g.pools[from]; p != nil {
 		return p, nil
 	}
-	c := upstream.Config{Name: from.Name, Echo: from.Echo, Connect: from.Timeouts.Connect, Response: from.Timeouts.Response}
+	c := upstream.Config{Name: from.Name, Echo: from.Echo, Pseudonym: g.via, Connect: from.Timeouts.Connect, Response: from.Timeouts.Response}
 	for _, t := range from.Targets {
 		c.Targets = append(c.Targets, upstream.Target{URL: t.URL, Weight: t.Weight})
 	}

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"sync"
@@ -38,6 +39,7 @@ type Options struct {
 // concurrent use; several in one process share nothing.
 type Proxy struct {
 	path      string
+	pseudonym string // this process in Via
 	agree     func(ctx context.Context, hash string, swap func(number int64)) error
 	current   atomic.Pointer[generation]
 	exchanges sync.Pool
@@ -51,7 +53,8 @@ type Proxy struct {
 
 // New makes a Proxy that serves o.Config as its first generation.
 func New(o Options) (*Proxy, error) {
-	first, err := compile(o.Config)
+	pseudonym := "weir-" + rand.Text()[:8]
+	first, err := compile(o.Config, pseudonym)
 	if err != nil {
 		return nil, fmt.Errorf("compile config: %w", err)
 	}
@@ -66,6 +69,7 @@ func New(o Options) (*Proxy, error) {
 	}
 	p := &Proxy{
 		path:      o.Path,
+		pseudonym: pseudonym,
 		agree:     o.Agree,
 		exchanges: sync.Pool{New: newExchange},
 		admitter:  newAdmitter(o, m),
@@ -161,7 +165,7 @@ func (p *Proxy) reload(ctx context.Context) (Report, error) {
 	if err := restartless(now.config, read); err != nil {
 		return Report{}, err
 	}
-	next, err := compile(read)
+	next, err := compile(read, p.pseudonym)
 	if err != nil {
 		return Report{}, fmt.Errorf("compile config: %w", err)
 	}

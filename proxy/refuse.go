@@ -54,8 +54,10 @@ func (x *exchange) policies() []int {
 func failed(x *exchange) respond.Answer {
 	kind := respond.BadGateway
 	switch x.result.Kind {
-	case upstream.Timeout:
+	case upstream.Timeout, upstream.ConnectTimeout:
 		kind = respond.GatewayTimeout
+	case upstream.BodyTimeout:
+		kind = respond.RequestTimeout
 	case upstream.ClientGone:
 		kind = respond.ClientGone
 	case upstream.BadRequest:
@@ -66,6 +68,8 @@ func failed(x *exchange) respond.Answer {
 		kind = respond.NoUpstream
 	case upstream.Loop:
 		kind = respond.Loop
+	case upstream.LastHop:
+		return respond.LastHop(x.method, x.id)
 	}
 	return respond.Problem(kind, "", x.id)
 }

@@ -35,7 +35,9 @@ func NewServer(h http.Handler, log zerolog.Logger) *Server {
 		IdleTimeout:       idleWithin,
 		MaxHeaderBytes:    headerBytes,
 		Protocols:         protocols,
-		ErrorLog:          stdlog.New(complaints{log}, "", 0),
+		// OPTIONS * is for a route or for nobody, not for net/http to answer.
+		DisableGeneralOptionsHandler: true,
+		ErrorLog:                     stdlog.New(complaints{log}, "", 0),
 	}}
 }
 

@@ -18,6 +18,9 @@ func tidy(x *exchange) error {
 	if !httpguts.ValidHostHeader(x.authority) {
 		return fmt.Errorf("%w: bad host", errTarget)
 	}
+	if x.method == "CONNECT" {
+		return fmt.Errorf("%w: this is no tunnel", errTarget)
+	}
 	x.host = tidyHost(x.authority)
 	if x.target == "*" && x.method == "OPTIONS" {
 		x.path = x.target

@@ -102,6 +102,12 @@ func TestTidy_OptionsStarIsItsOwnTarget(t *testing.T) {
 	}
 }
 
+func TestTidy_RefusesTunnels(t *testing.T) {
+	if err := tidy(&exchange{method: "CONNECT", authority: "a:1", target: "/"}); !errors.Is(err, errTarget) {
+		t.Errorf("tidy of CONNECT = %v; want errTarget", err)
+	}
+}
+
 func TestTidy_RefusesBadHost(t *testing.T) {
 	if err := tidy(&exchange{method: "GET", authority: "a b", target: "/"}); !errors.Is(err, errTarget) {
 		t.Errorf("tidy with a blank in the host = %v; want errTarget", err)

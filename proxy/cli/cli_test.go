@@ -130,7 +130,9 @@ func serving(t *testing.T, path string, reload chan os.Signal) (stop func() int,
 	var errs screen
 	ctx, cancel := context.WithCancel(context.Background())
 	code := make(chan int, 1)
-	go func() { code <- Run(ctx, []string{"run", "-c", path}, World{Stdout: &errs, Stderr: &errs, Reload: reload}) }()
+	go func() {
+		code <- Run(ctx, []string{"run", "-c", path}, World{Stdout: &errs, Stderr: &errs, Reload: reload})
+	}()
 	stop = sync.OnceValue(func() int { cancel(); return <-code })
 	t.Cleanup(func() { stop() })
 	says = func(message string) map[string]any {

@@ -28,6 +28,7 @@ const drainWithin = 25 * time.Second
 
 type runCommand struct {
 	Config string `short:"c" help:"The configuration; without it weir.yaml, then config.example.yaml." placeholder:"FILE"`
+	Level  string `name:"log-level" default:"info" enum:"debug,info,warn,error" help:"The least that is logged; warn leaves out the line of each request."`
 }
 
 // Run serves until ctx is done, then drains.
@@ -41,7 +42,7 @@ func (c runCommand) Run(ctx context.Context, w World) error {
 		return err
 	}
 	memlimit.Set(memlimit.WithRatio(0.9)) // without a limit to find, nothing is set
-	s, err := assemble(ctx, path, read, newLog(w.Stderr))
+	s, err := assemble(ctx, path, read, newLog(w.Stderr, c.Level))
 	if err != nil {
 		return err
 	}
@@ -63,12 +64,16 @@ func configPath(named string) (string, error) {
 }
 
 // newLog writes JSON lines, or lines for people when out is a terminal.
-func newLog(out io.Writer) zerolog.Logger {
+func newLog(out io.Writer, level string) zerolog.Logger {
+	least, err := zerolog.ParseLevel(level)
+	if err != nil {
+		panic(err) // kong lets no other words through
+	}
 	if f, ok := out.(*os.File); ok && isatty.IsTerminal(f.Fd()) {
 		out = zerolog.ConsoleWriter{Out: out, TimeFormat: time.TimeOnly}
 	}
 	zerolog.TimeFieldFormat = zerolog.TimeFormatUnixMs
-	return zerolog.New(out).With().Timestamp().Logger()
+	return zerolog.New(out).Level(least).With().Timestamp().Logger()
 }
 
 // A service is one weir, put together and listening.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -39,6 +40,7 @@ func openStore(ctx context.Context, c *config.Config, log zerolog.Logger) (share
 	if c.Store == config.StoreMemory {
 		return memoryStore(), nil
 	}
+	redis.SetLogger(murmur{log}) // the client has one logger for the process
 	decisions, err := redisClient(c.Redis, c.Redis.Timeout)
 	if err != nil {
 		return shared{}, err
@@ -56,8 +58,13 @@ func openStore(ctx context.Context, c *config.Config, log zerolog.Logger) (share
 		nodes: node.Live,
 		agree: node.Agree,
 		check: redisstore.New(coordination, redisstore.Options{Prefix: c.Redis.Prefix, Timeout: patience}).Check,
-		run:   node.Run,
 		close: func() { decisions.Close(); coordination.Close() },
+	}
+	s.run = func(ctx context.Context) {
+		var all sync.WaitGroup
+		all.Go(func() { node.Run(ctx) })
+		all.Go(func() { s.watch(ctx, log) })
+		all.Wait()
 	}
 	err = s.check(ctx)
 	if errors.Is(err, redisstore.ErrVersion) {
@@ -71,6 +78,37 @@ func openStore(ctx context.Context, c *config.Config, log zerolog.Logger) (share
 		log.Warn().Err(err).Strs("addrs", c.Redis.Addrs).Msg("redis unavailable; limits go by on_store_failure until it answers")
 	}
 	return s, nil
+}
+
+// watch says when the store goes away and when it comes back.
+func (s shared) watch(ctx context.Context, log zerolog.Logger) {
+	tick := time.NewTicker(patience)
+	defer tick.Stop()
+	away := false
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		err := s.check(ctx)
+		switch {
+		case err != nil && !away && ctx.Err() == nil:
+			log.Warn().Err(err).Msg("store away; limits go by on_store_failure")
+		case err == nil && away:
+			log.Info().Msg("store back")
+		}
+		away = err != nil
+	}
+}
+
+// A murmur is what the client of Redis has to say: of use when looking for a
+// fault, and far too much otherwise.
+type murmur struct{ log zerolog.Logger }
+
+// Printf implements the client's logger.
+func (m murmur) Printf(_ context.Context, format string, v ...any) {
+	m.log.Debug().Msgf("redis: "+format, v...)
 }
 
 func memoryStore() shared {

@@ -212,3 +212,72 @@ func TestReload_LetsRequestsUnderWayEnd(t *testing.T) {
 		t.Error("the request under way is not answered")
 	}
 }
+
+// Reloads leave nothing behind: no goroutine, no connection, no half-built rule.
+func TestReload_ManyUnderLoad(t *testing.T) {
+	api := backend(t, func(http.ResponseWriter, *http.Request) {})
+	config := func(n int) string {
+		return fmt.Sprintf(`routes:
+  - {name: load, match: {path: /load}, upstream: %s, limits: [{key: "header:X-Phone", rate: %d/1h}]}
+`, api.URL, n)
+	}
+	rounds := 30
+	if testing.Short() {
+		rounds = 10
+	}
+	w := start(t, config(1))
+	l := fire(t, 8, volley{w.URL + "/load", fresh("p")})
+	l.more(t, 100)
+	before := w.metric("go_goroutines")
+	for n := 2; n <= rounds; n++ {
+		w.edit(config(n))
+		if status, body := w.reload(); status != http.StatusOK {
+			t.Fatalf("reload %d is answered %d %s", n, status, body)
+		}
+		l.more(t, 10)
+	}
+	if got := w.generation(); got != rounds {
+		t.Errorf("generation %d is served after %d reloads", got, rounds)
+	}
+	eventually(t, "old generations are gone", func() bool { return w.metric("go_goroutines") <= before+20 })
+	l.cease()
+	l.only(t, http.StatusOK)
+}
+
+func TestReload_IncludedFiles(t *testing.T) {
+	w := start(t, "include: [\"more/*.yaml\"]\nupstreams: {demo: echo}\nroutes: [{match: {path: /main}, upstream: demo}]\n")
+	if err := os.Mkdir(filepath.Join(w.Dir, "more"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(w.Dir, "more", "a.yaml")
+	write(t, file, "routes: [{match: {path: /a}, upstream: demo}]\n")
+	if status, body := w.reload(); status != http.StatusOK {
+		t.Fatalf("a reload with a new included file is answered %d %s", status, body)
+	}
+	if status, _ := w.get(w.URL + "/a"); status != http.StatusOK {
+		t.Errorf("the included route is answered %d, want 200", status)
+	}
+	write(t, file, "routes: [{match: {path: /b}, upstream: demo}]\n")
+	eventually(t, "an edit of the included file is served", func() bool {
+		status, _ := w.get(w.URL + "/b")
+		return status == http.StatusOK
+	})
+	write(t, file, "routes: [{match: {path: /c}, upstream: nowhere}]\n")
+	refused := w.logged("reload refused", nil)
+	if refused.text("file") != file || refused.text("line") != "1" {
+		t.Errorf("the log says %v, want it to name %s", refused, file)
+	}
+}
+
+// What only a restart can change is said, and the rest of that file waits too.
+func TestReload_SaysWhatNeedsARestart(t *testing.T) {
+	w := start(t, rules("1/60s"))
+	write(t, w.File, rules("3/60s")+"listen: {http: \"127.0.0.1:1\"}\nadmin: {http: \"127.0.0.1:0\"}\n")
+	status, body := w.reload()
+	if status != http.StatusConflict || !strings.Contains(body, "restart") || !strings.Contains(body, "listen") {
+		t.Errorf("POST /reload is answered %d %s, want 409 and that listen needs a restart", status, body)
+	}
+	if got := w.generation(); got != 1 {
+		t.Errorf("generation %d is served, want 1", got)
+	}
+}

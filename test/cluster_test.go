@@ -1,0 +1,128 @@
+package test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"syscall"
+	"testing"
+
+	"github.com/weir-proxy/weir/test/redistest"
+)
+
+// signs are the nodes that Redis knows of, and when each was last heard.
+func signs(t *testing.T, addr string) map[string]float64 {
+	t.Helper()
+	nodes, err := client(t, addr).ZRangeWithScores(t.Context(), "weir:{cluster}:nodes", 0, -1).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]float64{}
+	for _, n := range nodes {
+		out[fmt.Sprint(n.Member)] = n.Score
+	}
+	return out
+}
+
+// acquainted waits until n nodes have been heard, and each of them once more:
+// then each has been told how many there are.
+func acquainted(t *testing.T, addr string, n int) {
+	t.Helper()
+	var first map[string]float64
+	eventually(t, "all nodes are heard", func() bool {
+		first = signs(t, addr)
+		return len(first) == n
+	})
+	eventually(t, "all nodes are heard again", func() bool {
+		again := 0
+		for id, at := range signs(t, addr) {
+			if at > first[id] {
+				again++
+			}
+		}
+		return again == n
+	})
+}
+
+// While Redis is away, what all nodes together let through is the limit.
+func TestCluster_LocalSharesAddUpToTheLimit(t *testing.T) {
+	server := redistest.Start(t)
+	config := hasty(server.Addr) + sms("6/1h", ", on_store_failure: local")
+	nodes := []*weir{start(t, config), start(t, config)}
+	acquainted(t, server.Addr, len(nodes))
+	server.Kill()
+	for i, w := range nodes {
+		if got := w.statuses("p", 5); !slices.Equal(got, []int{200, 200, 200, 429, 429}) {
+			t.Errorf("node %d of 2 answers %v by itself, want half of 6", i, got)
+		}
+	}
+}
+
+// A node that ends in peace is not waited for: the others have its share at the
+// next sign of life.
+func TestCluster_NodeThatEndsIsForgotten(t *testing.T) {
+	server := redistest.Start(t)
+	config := shared(server.Addr) + sms("6/1h", "")
+	one, other := start(t, config), start(t, config)
+	acquainted(t, server.Addr, 2)
+	one.signal(syscall.SIGTERM)
+	if code := one.exit(); code != 0 {
+		t.Errorf("exit code %d, want 0", code)
+	}
+	if got := signs(t, server.Addr); len(got) != 1 {
+		t.Errorf("after one of two has ended Redis knows of %v", got)
+	}
+	other.statuses("p", 1)
+}
+
+// Two nodes that take up one configuration call it by one number, and a later
+// one by a higher.
+func TestCluster_NodesAgreeOnGenerations(t *testing.T) {
+	server := redistest.Start(t)
+	config := func(rate string) string { return shared(server.Addr) + sms(rate, "") }
+	one, other := start(t, config("1/1h")), start(t, config("1/1h"))
+	first := one.generation()
+	if got := other.generation(); got != first {
+		t.Errorf("one configuration is generation %d and %d", first, got)
+	}
+	for n := 2; n <= 4; n++ {
+		one.edit(config(fmt.Sprintf("%d/1h", n)))
+		other.edit(config(fmt.Sprintf("%d/1h", n)))
+		eventually(t, "both serve the edit", func() bool {
+			return one.generation() == first+n-1 && other.generation() == first+n-1
+		})
+	}
+}
+
+// An operator must be able to change the rules while Redis is away.
+func TestCluster_ReloadsWithoutRedis(t *testing.T) {
+	for name, fault := range map[string]func(*redistest.Server){
+		"killed":  (*redistest.Server).Kill,
+		"stopped": func(s *redistest.Server) { s.Signal(syscall.SIGSTOP) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := redistest.Start(t)
+			config := hasty(server.Addr) + policies()
+			w := start(t, config)
+			fault(server)
+			before := w.generation()
+			w.edit(config + "  - {name: late, match: {path: /late}, upstream: demo}\n")
+			eventually(t, "the edit is served", func() bool { return w.generation() > before })
+			if status, _ := w.get(w.URL + "/late"); status != http.StatusOK {
+				t.Errorf("the new route is answered %d, want 200", status)
+			}
+		})
+	}
+}
+
+// What was used is used, whoever restarts.
+func TestCluster_CountsOutliveTheProcess(t *testing.T) {
+	server := redistest.Start(t)
+	config := shared(server.Addr) + sms("3/1h", "")
+	w := start(t, config)
+	w.statuses("p", 2)
+	w.kill()
+	if got := start(t, config).statuses("p", 2); !slices.Equal(got, []int{200, 429}) {
+		t.Errorf("after 2 of 3 by a killed process the next answers %v, want 200 and 429", got)
+	}
+}

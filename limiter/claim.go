@@ -24,13 +24,6 @@ var (
 	ErrLimit = errors.New("limit not valid")
 )
 
-// An Algorithm is a way to keep a rate.
-type Algorithm uint8
-
-// TokenBucket gives a permit back exactly one window after it was taken: never
-// more than Rate.Count permits in any window, by the store's clock.
-const TokenBucket Algorithm = iota
-
 // A Limit is one promise to each key. It is immutable and shared by all claims
 // under it; a changed limit of the same Name goes on from the same counts.
 type Limit struct {
@@ -40,6 +33,9 @@ type Limit struct {
 	Rate Rate
 	// Algorithm is TokenBucket when zero.
 	Algorithm Algorithm
+	// Burst is for GCRA alone: how many permits may be taken at once. 0 means
+	// Rate.Count.
+	Burst int64
 }
 
 // A Key is who is counted.
@@ -76,7 +72,7 @@ func (k Key) String() string { return hex.EncodeToString(k[:]) }
 type Claim struct {
 	Limit *Limit
 	Key   Key
-	// Cost is 1 to Limit.Rate.Count.
+	// Cost is 1 to Limit.Most().
 	Cost int64
 }
 
@@ -89,8 +85,8 @@ func (c Claim) Check() error {
 	if err := c.Limit.Check(); err != nil {
 		return err
 	}
-	if c.Cost < 1 || c.Cost > c.Limit.Rate.Count {
-		return fmt.Errorf("%w: %d permits of %s, which has %s", ErrCost, c.Cost, c.Limit.Name, c.Limit.Rate)
+	if c.Cost < 1 || c.Cost > c.Limit.Most() {
+		return fmt.Errorf("%w: %d permits of %s, which has %d", ErrCost, c.Cost, c.Limit.Name, c.Limit.Most())
 	}
 	return nil
 }
@@ -100,13 +96,10 @@ func (l *Limit) Check() error {
 	if l.Name == "" || strings.ContainsAny(l.Name, "{} \t\r\n") {
 		return fmt.Errorf("%w: the name %q; it is not empty and holds neither braces nor blanks", ErrLimit, l.Name)
 	}
-	if l.Algorithm != TokenBucket {
-		return fmt.Errorf("%w: %s has the unknown algorithm %d", ErrLimit, l.Name, l.Algorithm)
-	}
 	if err := l.Rate.Check(); err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrLimit, l.Name, err)
 	}
-	return nil
+	return l.checkAlgorithm()
 }
 
 // CheckAll returns the first error of claims, or one that wraps ErrLimit when

@@ -25,8 +25,12 @@ type Outcome struct {
 	// Remaining is how many permits are left now, this decision counted.
 	Remaining int64
 	// Wait is how long until the same claim would pass (again); 0 means at
-	// once. It is exact, and never longer than the rate's window.
+	// once. It is exact, and never longer than Limit.Horizon unless the key is
+	// banned.
 	Wait time.Duration
+	// Banned says that the key was banned: nothing is left until Wait is over,
+	// whatever the rate.
+	Banned bool
 }
 
 // A Permit is the right to give back what one decision took. The zero Permit

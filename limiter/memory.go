@@ -98,11 +98,11 @@ func (m *Memory) Take(_ context.Context, claims []Claim, d *Decision) error {
 	binary.LittleEndian.PutUint64(d.Permit.ID[8:], rand.Uint64())
 	d.Permit.At = d.At
 	for i, c := range claims {
-		length, o := c.Limit.Rate.Window.Milliseconds(), &d.Outcomes[i]
-		w := m.cell(refs[i])
-		m.shards[refs[i].shard].takeLocked(w, now, length, d.Permit.ID, c.Cost)
+		t, o := m.cell(refs[i]), &d.Outcomes[i]
+		m.shards[refs[i].shard].takeLocked(t, now, c.Limit, d.Permit.ID, c.Cost)
+		t.until = max(t.until, t.tally.until(c.Limit))
 		o.Remaining -= c.Cost
-		o.Wait = millis(w.wait(now, length, c.Limit.Rate.Count, c.Cost))
+		o.Wait = millis(t.wait(now, c.Limit, c.Cost))
 	}
 	return nil
 }
@@ -145,21 +145,21 @@ func (m *Memory) Refund(_ context.Context, claims []Claim, p Permit) error {
 // refund gives back one claim: to its key, or to the overflow that it was
 // counted in when it was taken.
 func (m *Memory) refund(c Claim, p Permit) {
-	s := &m.shards[m.shard(c.Key)]
 	own := cellID{limit: m.number(c.Limit.Name), key: c.Key}
-	length := c.Limit.Rate.Window.Milliseconds()
+	s := &m.shards[m.shard(c.Key)]
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := m.clock().UnixMilli()
 	for _, id := range [...]cellID{own, own.overflow()} {
-		w := s.findLocked(id)
-		if w == nil {
+		t := s.findLocked(id)
+		if t == nil {
 			continue
 		}
-		w.settle(now, length)
-		before := cap(w.entries)
-		given := w.window.refund(now, p, c)
-		s.bytes += entryBytes * int64(cap(w.entries)-before)
+		var given int64
+		s.changeLocked(t, c.Limit, func(t *tally) {
+			t.settle(now, c.Limit)
+			given = t.refund(now, p, c)
+		})
 		if given > 0 {
 			return
 		}
@@ -170,15 +170,9 @@ func (m *Memory) refund(c Claim, p Permit) {
 func (m *Memory) weighLocked(claims []Claim, refs []cellRef, now int64, d *Decision) {
 	*d = Decision{Allowed: true, At: time.UnixMilli(now), Outcomes: d.Outcomes[:0]}
 	for i, c := range claims {
-		rate := c.Limit.Rate
-		o := Outcome{Allowed: true, Remaining: rate.Count}
-		if w := m.cell(refs[i]); w != nil {
-			length := rate.Window.Milliseconds()
-			w.settle(now, length)
-			w.until = max(w.until, w.newest()+length)
-			before := earlier(claims[:i], refs[:i], refs[i])
-			left := w.left(rate.Count) - before
-			o = Outcome{Allowed: c.Cost <= left, Remaining: max(0, left), Wait: millis(w.wait(now, length, rate.Count, before+c.Cost))}
+		o := Outcome{Allowed: true, Remaining: c.Limit.Most()}
+		if t := m.cell(refs[i]); t != nil {
+			o = t.weigh(now, c, earlier(claims[:i], refs[:i], refs[i]))
 		}
 		if !o.Allowed {
 			d.Allowed = false
@@ -186,6 +180,19 @@ func (m *Memory) weighLocked(claims []Claim, refs []cellRef, now int64, d *Decis
 		}
 		d.Outcomes = append(d.Outcomes, o)
 	}
+}
+
+// weigh is what c says of a claim before which others of the same decision take
+// so much of the same cell.
+func (c *cell) weigh(now int64, claim Claim, before int64) Outcome {
+	c.settle(now, claim.Limit)
+	c.until = max(c.until, c.tally.until(claim.Limit))
+	left := c.left(now, claim.Limit) - before
+	wait := c.wait(now, claim.Limit, before+claim.Cost)
+	if now < c.banned {
+		return Outcome{Banned: true, Wait: millis(max(wait, c.banned-now))}
+	}
+	return Outcome{Allowed: claim.Cost <= left, Remaining: max(0, left), Wait: millis(wait)}
 }
 
 // earlier is what the claims before take from the same cell: two keys of one

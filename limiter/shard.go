@@ -5,7 +5,7 @@ import "sync"
 const (
 	// cellBytes is what one key costs beside its entries: its cell and its
 	// place in the index, as measured.
-	cellBytes  = 160
+	cellBytes  = 192
 	entryBytes = 32
 	// sweepStep cells are looked at for each new key, sweepFull when there is
 	// no room for it.
@@ -41,7 +41,7 @@ type cell struct {
 	id    cellID
 	used  bool
 	until int64 // when everything has come back
-	window
+	tally
 }
 
 // findLocked returns the cell that counts id, or nil if there is none yet.
@@ -99,7 +99,7 @@ func (s *shard) addLocked(id cellID, now int64) *cell {
 		i = int32(len(s.cells))
 		s.cells = append(s.cells, cell{})
 	}
-	s.cells[i] = cell{id: id, used: true, until: now + 1, window: window{floor: now - 1}}
+	s.cells[i] = cell{id: id, used: true, until: now + 1, tally: tally{window: window{floor: now - 1}}}
 	s.index[id] = i
 	s.bytes += cellBytes
 	return &s.cells[i]
@@ -125,22 +125,32 @@ func (s *shard) sweepLocked(now int64, n int) {
 
 // takeLocked takes cost permits in c. When the shard's bytes are used up, they
 // join the newest entry instead of making a new one: later, never earlier.
-func (s *shard) takeLocked(c *cell, now, length int64, id [16]byte, cost int64) {
-	c.until = max(c.until, now+length)
+func (s *shard) takeLocked(c *cell, now int64, l *Limit, id [16]byte, cost int64) {
 	n := len(c.entries)
-	if n < cap(c.entries) || n >= fullWindow {
-		c.take(now, length, id, cost)
+	logged := l.Algorithm == TokenBucket && n < fullWindow || l.Algorithm == Concurrent
+	if !logged || n < cap(c.entries) {
+		c.take(now, l, id, cost)
 		return
 	}
-	grown := min(max(1, 2*n), fullWindow)
-	more := entryBytes * int64(grown-n)
-	if n > 0 && s.bytes+more > s.maxBytes {
+	more := int64(max(1, n))
+	if l.Algorithm == TokenBucket {
+		more = min(more, fullWindow-int64(n))
+	}
+	if n > 0 && s.bytes+entryBytes*more > s.maxBytes {
 		c.fold(now, cost)
 		return
 	}
-	entries := make([]entry, n, grown)
+	entries := make([]entry, n, int64(n)+more)
 	copy(entries, c.entries)
 	c.entries = entries
-	s.bytes += more
-	c.take(now, length, id, cost)
+	s.bytes += entryBytes * more
+	c.take(now, l, id, cost)
+}
+
+// changeLocked lets change work on c, and keeps account of the bytes.
+func (s *shard) changeLocked(c *cell, l *Limit, change func(t *tally)) {
+	before := cap(c.entries)
+	change(&c.tally)
+	s.bytes += entryBytes * int64(cap(c.entries)-before)
+	c.until = max(c.until, c.tally.until(l))
 }

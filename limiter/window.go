@@ -90,10 +90,7 @@ func (w *window) wait(now, length, count, cost int64) int64 {
 }
 
 // take takes cost permits at now, under id.
-func (w *window) take(now, length int64, id [16]byte, cost int64) {
-	if len(w.entries) >= fullWindow {
-		w.merge(length)
-	}
+func (w *window) take(now int64, id [16]byte, cost int64) {
 	w.entries = append(w.entries, entry{at: now, n: uint32(cost), id: id})
 	w.taken += cost
 }
@@ -157,6 +154,59 @@ func (w *window) refundMerged(at, length int64, id [16]byte, cost int64) int64 {
 		return n
 	}
 	return 0
+}
+
+// release gives back at once what was taken under id.
+func (w *window) release(id [16]byte) int64 {
+	i := slices.IndexFunc(w.entries, func(e entry) bool { return e.kind == single && e.id == id })
+	if i < 0 {
+		return 0
+	}
+	n := int64(w.entries[i].n)
+	w.taken -= n
+	w.entries = slices.Delete(w.entries, i, i+1)
+	return n
+}
+
+// renew makes what was taken under id as young as now, and reports whether it
+// was still out.
+func (w *window) renew(now int64, id [16]byte) bool {
+	n := w.release(id)
+	if n == 0 {
+		return false
+	}
+	w.take(now, id, n)
+	return true
+}
+
+// grant takes n permits out of the youngest entries.
+func (w *window) grant(n int64) {
+	for i := len(w.entries) - 1; i >= 0 && n > 0; i-- {
+		e := &w.entries[i]
+		some := min(n, int64(e.n))
+		e.n -= uint32(some)
+		w.taken -= some
+		n -= some
+		if e.kind == single && some > 0 {
+			e.kind = merged // a refund takes what is left of it, not all of it
+		}
+	}
+}
+
+// unmarked reports whether it is certain that id, taken at the time at, was not
+// given back.
+func (w *window) unmarked(at int64, id [16]byte) bool {
+	return at > w.floor && !slices.ContainsFunc(w.entries, func(e entry) bool { return e.kind == mark && e.id == id })
+}
+
+// remember marks id as given back, and forgets the oldest mark for it when there
+// are many.
+func (w *window) remember(at int64, id [16]byte) {
+	if len(w.entries) >= mergeSlots {
+		w.floor = max(w.floor, w.entries[0].at)
+		w.entries = slices.Delete(w.entries, 0, 1)
+	}
+	w.insert(entry{at: at, kind: mark, id: id})
 }
 
 // insert puts e where its time belongs.

@@ -2,6 +2,7 @@ package limiter
 
 import (
 	"testing"
+	"time"
 )
 
 // The window of the README: 5 permits in 60 s, taken at 0, 10, 10 and 30 s.
@@ -29,7 +30,7 @@ func TestWindow_Timeline(t *testing.T) {
 			t.Fatalf("at %d for %d: %d left, wait %d; want %d and %d", row.at, row.cost, left, wait, row.left, row.wait)
 		}
 		if row.wait == 0 {
-			w.take(row.at, length, [16]byte{byte(row.at)}, row.cost)
+			w.take(row.at, [16]byte{byte(row.at)}, row.cost)
 		}
 	}
 }
@@ -38,11 +39,12 @@ func TestWindow_Timeline(t *testing.T) {
 // what was taken.
 func TestWindow_StaysSmall(t *testing.T) {
 	for _, length := range []int64{1, 10, 64, 1000, 3_600_000} {
-		var w window
+		var w tally
+		l := Limit{Rate: Rate{Count: MaxCount, Window: time.Duration(length) * time.Millisecond}}
 		for now := range int64(2000) {
 			at := now * max(1, length/500)
-			w.settle(at, length)
-			w.take(at, length, [16]byte{byte(now), byte(now >> 8)}, 1)
+			w.settle(at, &l)
+			w.take(at, &l, [16]byte{byte(now), byte(now >> 8)}, 1)
 			var sum int64
 			for _, e := range w.entries {
 				sum += int64(e.n)

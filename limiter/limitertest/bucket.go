@@ -109,6 +109,11 @@ func badClaims(t *testing.T, s *scene) {
 		"rate 1e17":    {limiter.Claim{Limit: limit("x", 1e17, time.Second), Key: s.key(), Cost: 1}, limiter.ErrLimit},
 		"half a ms":    {limiter.Claim{Limit: limit("x", 1, time.Millisecond/2), Key: s.key(), Cost: 1}, limiter.ErrLimit},
 		"the same key": {claim, limiter.ErrLimit},
+		"a burst":      {limiter.Claim{Limit: &limiter.Limit{Name: "x", Rate: good.Rate, Burst: 2}, Key: s.key(), Cost: 1}, limiter.ErrLimit},
+		"algorithm 9":  {limiter.Claim{Limit: &limiter.Limit{Name: "x", Rate: good.Rate, Algorithm: 9}, Key: s.key(), Cost: 1}, limiter.ErrLimit},
+		"above burst": {limiter.Claim{
+			Limit: &limiter.Limit{Name: "x", Rate: good.Rate, Algorithm: limiter.GCRA, Burst: 2}, Key: s.key(), Cost: 3,
+		}, limiter.ErrCost},
 	} {
 		claims := []limiter.Claim{claim, bad.claim}
 		var d limiter.Decision

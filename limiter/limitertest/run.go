@@ -18,7 +18,7 @@ type Subject struct {
 	Store limiter.Store
 	// Advance moves the store's clock, backwards when d is negative.
 	Advance func(d time.Duration)
-	// Kept reads what is kept of a claim's window after it was granted: permits
+	// Kept reads what is kept of a claim's token bucket after it was granted: permits
 	// left, and the sum of those that are out. Nil if the store cannot say.
 	Kept func(c limiter.Claim) (left, out int64, err error)
 	// Steps is how long each of the random schedules is; 600 when zero. There
@@ -52,6 +52,11 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 		{"Schedules", schedules},
 		{"SchedulesMerged", schedulesMerged},
 		{"Concurrent", concurrent},
+		{"Oracles", oracles},
+		{"Mixed", mixed},
+		{"Promises", promises},
+		{"Leases", leases},
+		{"Keeping", keeping},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			test.run(t, &scene{Subject: open(t), t: t})
@@ -149,7 +154,7 @@ func (s *scene) sane(t reporter, claims []limiter.Claim, d limiter.Decision) {
 	all := true
 	for i, o := range d.Outcomes {
 		c := claims[i]
-		if o.Remaining < 0 || o.Remaining > c.Limit.Rate.Count || o.Wait < 0 || o.Wait > c.Limit.Rate.Window {
+		if o.Remaining < 0 || o.Remaining > c.Limit.Most() || o.Wait < 0 || o.Wait > c.Limit.Horizon() {
 			t.Fatalf("outcome out of range: %+v", o)
 		}
 		if (o.Wait == 0) != (o.Remaining >= c.Cost) {
@@ -166,6 +171,9 @@ func (s *scene) sane(t reporter, claims []limiter.Claim, d limiter.Decision) {
 		return
 	}
 	for _, c := range claims {
+		if c.Limit.Algorithm != limiter.TokenBucket {
+			continue
+		}
 		left, out, err := s.Kept(c)
 		if err != nil || left+out != c.Limit.Rate.Count {
 			t.Fatalf("%d left and %d out of %d (%v)", left, out, c.Limit.Rate.Count, err)

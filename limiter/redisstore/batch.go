@@ -10,55 +10,70 @@ import (
 // one window apart, in half the room.
 const idBytes = 8
 
-// A batch is what one script call asks: the windows that it touches, and
-// requests that name windows by number.
+// A batch is what one script call asks: the windows that it touches, and what is
+// to be done with them.
 type batch struct {
-	keys     []string // three a window: value, permits, base
-	windows  []any    // two a window: rate, length
-	requests []any    // packed: the id, then window and cost of each claim
+	keys []string // three a window: state, log, base
+	args []any    // of the windows, four each
+	rest []any    // what else the script is told
 }
 
-// add appends one request and the windows of its claims.
-func (b *batch) add(prefix string, claims []limiter.Claim, id [16]byte) {
-	request := make([]byte, 0, idBytes+6*len(claims))
-	request = append(request, id[:idBytes]...)
+const windowArgs = 4
+
+// newBatch makes a batch of the windows of claims, in their order.
+func newBatch(prefix string, claims []limiter.Claim, rest ...any) *batch {
+	b := &batch{keys: make([]string, 0, 3*len(claims)), args: make([]any, 0, windowArgs*len(claims)), rest: rest}
 	for _, c := range claims {
-		request = binary.LittleEndian.AppendUint16(request, uint16(b.window(prefix, c)))
-		request = binary.LittleEndian.AppendUint32(request, uint32(c.Cost))
+		b.window(prefix, c)
 	}
-	b.requests = append(b.requests, request)
+	return b
 }
 
 // window appends the window of c and returns its number, counted from 1.
 func (b *batch) window(prefix string, c limiter.Claim) int {
-	name := windowName(prefix, c.Limit.Name, c.Key)
-	b.keys = append(b.keys, name+":value", name+":permits", name+":base")
-	b.windows = append(b.windows, c.Limit.Rate.Count, c.Limit.Rate.Window.Milliseconds())
-	return len(b.windows) / 2
+	b.keys = append(b.keys, windowKeys(prefix, c)...)
+	l := c.Limit
+	b.args = append(b.args, int(l.Algorithm), l.Rate.Count, l.Rate.Window.Milliseconds(), l.Most())
+	return len(b.args) / windowArgs
 }
 
-// args are the arguments of take and peek.
-func (b *batch) args() []any {
-	args := make([]any, 0, 1+len(b.windows)+len(b.requests))
-	args = append(args, len(b.windows)/2)
-	args = append(args, b.windows...)
-	return append(args, b.requests...)
+// request appends a request of take or peek: the id, then window and cost of each
+// claim. first is the number of the first claim's window; the others follow.
+func (b *batch) request(id [16]byte, claims []limiter.Claim, first int) {
+	request := make([]byte, 0, idBytes+6*len(claims))
+	request = append(request, id[:idBytes]...)
+	for i, c := range claims {
+		request = binary.LittleEndian.AppendUint16(request, uint16(first+i))
+		request = binary.LittleEndian.AppendUint32(request, uint32(c.Cost))
+	}
+	b.rest = append(b.rest, request)
 }
 
-// refund adds the windows of claims and returns the arguments of refund.
-func (b *batch) refund(prefix string, claims []limiter.Claim, p limiter.Permit) []any {
-	for _, c := range claims {
-		b.window(prefix, c)
-	}
-	args := append(b.args(), p.ID[:idBytes], p.At.UnixMilli())
-	for _, c := range claims {
-		args = append(args, c.Cost)
-	}
-	return args
+// argv are all arguments: the number of windows, the windows, and the rest.
+func (b *batch) argv() []any {
+	args := make([]any, 0, 1+len(b.args)+len(b.rest))
+	args = append(args, len(b.args)/windowArgs)
+	args = append(args, b.args...)
+	return append(args, b.rest...)
 }
 
 // windowName is the name of the Redisson rate limiter that keeps one limit of
 // one key. The braces make all limits of a key share a cluster slot.
 func windowName(prefix, limit string, k limiter.Key) string {
 	return prefix + ":{" + k.String() + "}:" + limit
+}
+
+// windowKeys are the three keys of a claim's window. Each algorithm has its own,
+// except that a token bucket has those of Redisson.
+func windowKeys(prefix string, c limiter.Claim) []string {
+	name := windowName(prefix, c.Limit.Name, c.Key)
+	switch c.Limit.Algorithm {
+	case limiter.TokenBucket:
+	case limiter.Concurrent:
+		name += ":concurrent"
+	default:
+		name += ":" + c.Limit.Algorithm.String()
+		return []string{name, name + ":refunds", name + ":base"}
+	}
+	return []string{name + ":value", name + ":permits", name + ":base"}
 }

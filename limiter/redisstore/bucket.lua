@@ -1,10 +1,11 @@
--- One token bucket is three keys:
+-- A token bucket, and a limit of concurrent permits, is three keys:
 --   value    string  permits left: rate - sum of the permits in `permits`
 --   permits  zset    what was taken: score = time in ms, member = id and count
 --   base     string  "rate:oldest:counted": value was counted for this rate, at
 --                    the time `counted`, and nothing comes back before
 --                    oldest + length. Only where reading all of `permits` each
 --                    time would cost more; never needed for a right answer.
+--                    Or "ban:until".
 -- A member is one byte L, L bytes of id, and the count as 4 bytes, lowest first.
 -- L = 8 is one decision (count 0: it was given back), L = 6 is several that were
 -- merged (id = their score), 'floor' says that nothing merged until its score is
@@ -16,6 +17,7 @@
 local call, byte, char, floor = redis.call, string.byte, string.char, math.floor
 local SMALL, FULL, SLOTS, MARKS, SLACK = 16, 128, 64, 32, 1000
 local FLOOR = char(5) .. 'floor' .. char(0, 0, 0, 0)
+local CONCURRENT = 4
 
 local function int(n) return string.format('%.0f', n) end
 
@@ -47,7 +49,7 @@ end
 
 -- recount reads everything and trusts nothing but the members.
 local function recount(w)
-  local all = call('ZRANGE', w.permits, 0, -1, 'WITHSCORES')
+  local all = call('ZRANGE', w.log, 0, -1, 'WITHSCORES')
   local sum = 0
   w.at, w.n, w.gone, w.future = {}, {}, 0, {}
   w.whole, w.fresh, w.counted = true, true, w.now
@@ -71,9 +73,12 @@ local function recount(w)
   w.left = w.rate - sum - w.given
 end
 
+local bucket = {}
+
 -- open learns how many permits are left, with as little reading as is exact.
-local function open(w, value, base)
+function bucket.open(w, value, base)
   w.given, w.members, w.at, w.n, w.gone, w.read = 0, {}, {}, {}, 0, 0
+  w.merges = w.rate > FULL and w.algorithm ~= CONCURRENT
   w.had_base = base
   local left = value and tonumber(value)
   local rate, oldest, counted
@@ -85,7 +90,7 @@ local function open(w, value, base)
   end
   w.left, w.counted, w.oldest = left, counted, oldest
   if oldest > w.now - w.length then return end
-  local gone = call('ZRANGEBYSCORE', w.permits, '-inf', int(w.now - w.length))
+  local gone = call('ZRANGEBYSCORE', w.log, '-inf', int(w.now - w.length))
   for i = 1, #gone do w.left = w.left + permits_of(gone[i]) end
   w.gone, w.read, w.oldest = #gone, #gone, nil
 end
@@ -94,7 +99,7 @@ end
 local function more(w)
   if w.whole then return false end
   local size = math.max(8, w.read - w.gone)
-  local part = call('ZRANGE', w.permits, w.read, w.read + size - 1, 'WITHSCORES')
+  local part = call('ZRANGE', w.log, w.read, w.read + size - 1, 'WITHSCORES')
   w.read = w.read + #part / 2
   w.whole = #part < 2 * size
   for i = 1, #part, 2 do
@@ -108,15 +113,18 @@ local function more(w)
   return #part > 0
 end
 
+-- left is how many permits are left, negative when a lowered rate is overdrawn.
+function bucket.left(w) return w.left end
+
 -- wait is how many ms it takes until `cost` permits are left; 0 is now.
-local function wait(w, cost)
+function bucket.wait(w, cost)
   local short = cost - w.left
   if short <= 0 then return 0 end
   local i = 1
   while true do
     while i > #w.at do
       if not more(w) then break end
-      if w.fresh then return wait(w, cost) end
+      if w.fresh then return bucket.wait(w, cost) end
     end
     if i > #w.at then break end
     short = short - w.n[i]
@@ -126,18 +134,12 @@ local function wait(w, cost)
   -- What is still missing was taken just now, or value lies: count again.
   if short > w.given and not w.fresh then
     recount(w)
-    return wait(w, cost)
+    return bucket.wait(w, cost)
   end
   return w.length
 end
 
--- fits tells whether cost permits are left. It says no only after looking at
--- what they wait for.
-local function fits(w, cost)
-  return cost <= w.left or wait(w, cost) == 0
-end
-
-local function grant(w, id, cost)
+function bucket.take(w, id, cost)
   w.left = w.left - cost
   w.given = w.given + cost
   w.members[#w.members + 1] = int(w.now)
@@ -159,7 +161,7 @@ end
 -- merge makes one entry of all whose times lie in one of SLOTS parts of the
 -- length. It keeps the latest time, so that nothing comes back early.
 local function merge(w)
-  local all = call('ZRANGE', w.permits, 0, -1, 'WITHSCORES')
+  local all = call('ZRANGE', w.log, 0, -1, 'WITHSCORES')
   local width = math.ceil(w.length / SLOTS)
   local marks, out = 0, {}
   for i = 1, #all, 2 do
@@ -193,70 +195,29 @@ local function merge(w)
   end
   flush()
   if dropped then out[#out + 1], out[#out + 2] = int(dropped), FLOOR end
-  call('DEL', w.permits)
-  add(w.permits, out)
+  call('DEL', w.log)
+  add(w.log, out)
 end
 
 -- keep writes what was granted. A key lives a little longer than the last permit
 -- needs to come back, and all keys of a window die together.
-local function keep(w)
-  if w.future and #w.future > 0 then add(w.permits, w.future, 'XX') end
+function bucket.keep(w)
+  if w.future and #w.future > 0 then add(w.log, w.future, 'XX') end
   if w.given == 0 then return end
   local ttl = int(w.length + SLACK)
-  if w.gone > 0 then call('ZREMRANGEBYSCORE', w.permits, '-inf', int(w.now - w.length)) end
-  add(w.permits, w.members)
-  if w.rate > FULL and call('ZCARD', w.permits) > FULL then merge(w) end
-  call('PEXPIRE', w.permits, ttl)
-  call('SET', w.value, int(w.left), 'PX', ttl)
+  if w.gone > 0 then call('ZREMRANGEBYSCORE', w.log, '-inf', int(w.now - w.length)) end
+  add(w.log, w.members)
+  if w.merges and call('ZCARD', w.log) > FULL then merge(w) end
+  call('PEXPIRE', w.log, ttl)
+  call('SET', w.state, int(w.left), 'PX', ttl)
   if w.rate <= SMALL then
     if w.had_base then call('DEL', w.base) end
     return
   end
   if not w.oldest and w.whole then w.oldest = w.at[1] or w.now end
   if not w.oldest then
-    w.oldest = tonumber(call('ZRANGE', w.permits, 0, 0, 'WITHSCORES')[2])
+    w.oldest = tonumber(call('ZRANGE', w.log, 0, 0, 'WITHSCORES')[2])
   end
   local base = int(w.rate) .. ':' .. int(w.oldest) .. ':' .. int(w.counted)
   if base ~= w.had_base then call('SET', w.base, base, 'PX', ttl) end
-end
-
--- read_windows reads ARGV[1] windows, three KEYS and three ARGV each, with one
--- MGET, and returns them and the place of the next ARGV.
-local function read_windows(now)
-  local windows, strings, next_arg = {}, {}, 2
-  for i = 1, tonumber(ARGV[1]) do
-    local k = 3 * i
-    windows[i] = {
-      now = now, value = KEYS[k - 2], permits = KEYS[k - 1], base = KEYS[k],
-      rate = tonumber(ARGV[next_arg]), length = tonumber(ARGV[next_arg + 1]),
-    }
-    strings[2 * i - 1], strings[2 * i] = KEYS[k - 2], KEYS[k]
-    next_arg = next_arg + 2
-  end
-  if #strings > 0 then
-    local got = call('MGET', unpack(strings))
-    for i, w in ipairs(windows) do open(w, got[2 * i - 1], got[2 * i]) end
-  end
-  return windows, next_arg
-end
-
--- decide answers one request: 8 bytes of id, then for each claim the number of
--- its window (2 bytes) and its cost (4 bytes). It takes all claims or none, and
--- appends to the reply: 1 or 0, then for each claim what is left and how long
--- until the same claim passes.
-local function decide(windows, request, reply, dry)
-  local id, claims, allowed = string.sub(request, 1, 8), {}, true
-  for i = 9, #request, 6 do
-    local a, b, c, d, e, f = byte(request, i, i + 5)
-    local claim = { windows[a + b * 256], c + d * 256 + e * 65536 + f * 16777216 }
-    claims[#claims + 1] = claim
-    if not fits(claim[1], claim[2]) then allowed = false end
-  end
-  reply[#reply + 1] = allowed and 1 or 0
-  for _, claim in ipairs(claims) do
-    local w, cost = claim[1], claim[2]
-    if allowed and not dry then grant(w, id, cost) end
-    reply[#reply + 1] = math.max(0, w.left)
-    reply[#reply + 1] = wait(w, cost)
-  end
 end

@@ -33,16 +33,15 @@ func readDecision(list []any, at time.Time, claims []limiter.Claim, d *limiter.D
 	}
 	*d = limiter.Decision{Allowed: allowed == 1, At: at, Outcomes: d.Outcomes[:0]}
 	for i, c := range claims {
-		left, ok1 := number(list, 1+2*i)
-		wait, ok2 := number(list, 2+2*i)
-		window := c.Limit.Rate.Window
-		if !ok1 || !ok2 || left > c.Limit.Rate.Count || wait > window.Milliseconds() || (wait == 0) != (left >= c.Cost) {
+		left, wait, ok := readClaim(list[min(len(list), 1+2*i):], c)
+		if !ok || d.Allowed && left < 0 {
 			return nil, errReply
 		}
 		o := limiter.Outcome{
 			Allowed:   d.Allowed || wait == 0,
-			Remaining: left,
+			Remaining: max(0, left),
 			Wait:      time.Duration(wait) * time.Millisecond,
+			Banned:    left < 0,
 		}
 		if !o.Allowed {
 			d.Wait = max(d.Wait, o.Wait)
@@ -53,6 +52,21 @@ func readDecision(list []any, at time.Time, claims []limiter.Claim, d *limiter.D
 		return nil, errReply // a refusal without a reason
 	}
 	return list[1+2*len(claims):], nil
+}
+
+// readClaim reads what is left of a claim's limit, or -1 if its key is banned, and
+// how long the claim would wait.
+func readClaim(list []any, c limiter.Claim) (left, wait int64, ok bool) {
+	if len(list) < 2 {
+		return 0, 0, false
+	}
+	wait, ok = number(list, 1)
+	if n, isInt := list[0].(int64); !ok || isInt && n == -1 && wait > 0 {
+		return -1, wait, ok
+	}
+	left, ok = number(list, 0)
+	ok = ok && left <= c.Limit.Most() && wait <= c.Limit.Horizon().Milliseconds() && (wait == 0) == (left >= c.Cost)
+	return left, wait, ok
 }
 
 // number is the whole number at i, not negative.

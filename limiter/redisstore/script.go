@@ -15,12 +15,26 @@ var (
 	clockLua string
 	//go:embed bucket.lua
 	bucketLua string
+	//go:embed giveback.lua
+	givebackLua string
+	//go:embed counter.lua
+	counterLua string
+	//go:embed decide.lua
+	decideLua string
 	//go:embed take.lua
 	takeLua string
 	//go:embed peek.lua
 	peekLua string
 	//go:embed refund.lua
 	refundLua string
+	//go:embed renew.lua
+	renewLua string
+	//go:embed grant.lua
+	grantLua string
+	//go:embed reset.lua
+	resetLua string
+	//go:embed ban.lua
+	banLua string
 )
 
 // A script is a text and the hash by which Redis remembers it.
@@ -34,17 +48,19 @@ func newScript(parts ...string) script {
 	return script{text: text, hash: hex.EncodeToString(sum[:])}
 }
 
-// scripts are the texts as Redis runs them: a clock, the bucket, and then what is
-// to be done. A test gives a clock of its own.
+// scripts are the texts as Redis runs them: a clock, the algorithms, and then
+// what is to be done. A test gives a clock of its own.
 type scripts struct {
-	take, peek, refund script
+	take, peek, refund, renew, grant, reset, ban script
 }
 
 func newScripts(clock string) scripts {
+	build := func(last string) script {
+		return newScript(clock, bucketLua, givebackLua, counterLua, decideLua, last)
+	}
 	return scripts{
-		take:   newScript(clock, bucketLua, takeLua),
-		peek:   newScript(clock, bucketLua, peekLua),
-		refund: newScript(clock, bucketLua, refundLua),
+		take: build(takeLua), peek: build(peekLua), refund: build(refundLua), renew: build(renewLua),
+		grant: build(grantLua), reset: build(resetLua), ban: build(banLua),
 	}
 }
 

@@ -78,11 +78,11 @@ func (s *Store) decide(ctx context.Context, sc script, claims []limiter.Claim, i
 	if err := limiter.CheckAll(claims); err != nil {
 		return err
 	}
-	var b batch
-	b.add(s.prefix, claims, id)
+	b := newBatch(s.prefix, claims)
+	b.request(id, claims, 1)
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	reply, err := sc.run(ctx, s.client, b.keys, b.args())
+	reply, err := sc.run(ctx, s.client, b.keys, b.argv())
 	if err != nil {
 		return fmt.Errorf("decide %d claims: %w: %w", len(claims), limiter.ErrUnavailable, err)
 	}
@@ -107,18 +107,35 @@ func (s *Store) Refund(ctx context.Context, claims []limiter.Claim, p limiter.Pe
 	if p.IsZero() || len(claims) == 0 {
 		return nil
 	}
-	var b batch
-	args := b.refund(s.prefix, claims, p)
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	reply, err := s.scripts.refund.run(ctx, s.client, b.keys, args)
-	if err == nil {
-		if n, ok := reply.(int64); !ok || n < 0 {
-			err = errReply
-		}
-	}
+	_, err := s.change(ctx, s.scripts.refund, claims, taken(claims, p)...)
 	if err != nil {
-		return fmt.Errorf("refund %d claims: %w: %w", len(claims), limiter.ErrUnavailable, err)
+		return fmt.Errorf("refund %d claims: %w", len(claims), err)
 	}
 	return nil
+}
+
+// taken tells a script what p took for claims.
+func taken(claims []limiter.Claim, p limiter.Permit) []any {
+	args := []any{p.ID[:idBytes], p.At.UnixMilli()}
+	for _, c := range claims {
+		args = append(args, c.Cost)
+	}
+	return args
+}
+
+// change runs a script that changes the windows of claims and answers with a
+// number that is not negative. Its errors wrap limiter.ErrUnavailable.
+func (s *Store) change(ctx context.Context, sc script, claims []limiter.Claim, rest ...any) (int64, error) {
+	b := newBatch(s.prefix, claims, rest...)
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	reply, err := sc.run(ctx, s.client, b.keys, b.argv())
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
+	}
+	n, ok := reply.(int64)
+	if !ok || n < 0 {
+		return 0, fmt.Errorf("%w: %w", limiter.ErrUnavailable, errReply)
+	}
+	return n, nil
 }

@@ -1,12 +1,13 @@
 -- take decides requests one after another, each wholly or not at all.
--- KEYS   value, permits, base of each window
--- ARGV   number of windows; rate and length (ms) of each; then the requests
+-- KEYS   state, log, base of each window
+-- ARGV   number of windows; algorithm, rate, length (ms), most of each; then the
+--        requests, see decide
 -- reply  time (ms); then for each request 1 or 0, and for each of its claims what
---        is left and the wait (ms)
+--        is left (-1: banned) and the wait (ms)
 -- The whole script is one step for everybody else.
 local now = clock()
 local windows, first = read_windows(now)
 local reply = { now }
 for i = first, #ARGV do decide(windows, ARGV[i], reply, false) end
-for _, w in ipairs(windows) do keep(w) end
+for _, w in ipairs(windows) do w.kind.keep(w) end
 return reply

@@ -1,0 +1,255 @@
+package limitertest
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/weir-proxy/weir/limiter"
+)
+
+// counters are the algorithms beside the token bucket.
+var counters = [...]limiter.Algorithm{limiter.FixedWindow, limiter.SlidingWindow, limiter.GCRA, limiter.Concurrent}
+
+// oracles: whatever happens, each algorithm says exactly what its oracle says.
+func oracles(t *testing.T, s *scene) {
+	for _, a := range append(counters[:], limiter.TokenBucket) {
+		t.Run(a.String(), func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) { s.against(t, a) })
+		})
+	}
+}
+
+// against runs one random schedule of one algorithm.
+func (s *scene) against(t *rapid.T, a limiter.Algorithm) {
+	l := limit("o", rapid.Int64Range(1, 120).Draw(t, "count"), time.Duration(rapid.Int64Range(5000, 90_000).Draw(t, "length"))*time.Millisecond)
+	l.Algorithm = a
+	if a == limiter.GCRA && rapid.Bool().Draw(t, "has burst") {
+		l.Burst = rapid.Int64Range(1, 150).Draw(t, "burst")
+	}
+	o, k := newOracle(a), s.key()
+	now := s.peek(t, one(l, k, 1)).At.UnixMilli()
+	var given []taken
+	for range s.steps() {
+		if rapid.Bool().Draw(t, "pauses") {
+			pause := rapid.Int64Range(0, l.Rate.Window.Milliseconds()/4).Draw(t, "pause")
+			s.Advance(time.Duration(pause) * time.Millisecond)
+			now += pause
+		}
+		cost := rapid.Int64Range(1, 1+(l.Most()-1)/3).Draw(t, "cost")
+		want := outcome(o, now, l, cost)
+		switch step := rapid.IntRange(0, 9).Draw(t, "step"); {
+		case step == 0:
+			if got := s.peek(t, one(l, k, cost)).Outcomes[0]; got != want {
+				t.Fatalf("peek says %+v, want %+v", got, want)
+			}
+		case step == 1 && len(given) > 0:
+			g := rapid.SampledFrom(given).Draw(t, "permit")
+			most := *l
+			most.Rate.Count, most.Burst = max(l.Rate.Count, g.n), l.Burst
+			if a == limiter.GCRA {
+				most = *l
+				g.n = min(g.n, l.Most())
+			}
+			s.refund(t, one(&most, k, g.n), g.permit)
+			o.refund(now, l, g.permit)
+		case step == 2 && a != limiter.GCRA:
+			changed := *l
+			changed.Rate.Count = rapid.Int64Range(1, 120).Draw(t, "new count")
+			l = &changed
+		default:
+			d := s.take(t, one(l, k, cost))
+			if d.Allowed {
+				o.take(now, l, cost, d.Permit)
+				given = append(given, taken{now, cost, d.Permit})
+				want = outcome(o, now, l, cost)
+				want.Allowed = true
+			}
+			if d.Outcomes[0] != want {
+				t.Fatalf("take says %+v, want %+v", d.Outcomes[0], want)
+			}
+		}
+	}
+}
+
+// mixed: a decision over all algorithms at once takes everything or nothing.
+func mixed(_ *testing.T, s *scene) {
+	k := s.key()
+	var claims []limiter.Claim
+	for _, a := range append(counters[:], limiter.TokenBucket) {
+		l := limit("mixed-"+a.String(), 4, 100*time.Second)
+		l.Algorithm = a
+		claims = append(claims, limiter.Claim{Limit: l, Key: k, Cost: 1})
+	}
+	s.Advance(time.Duration(100_000-s.peek(s.t, claims).At.UnixMilli()%100_000) * time.Millisecond) // a sliding window begins
+	first := s.allowed(claims, 1)
+	s.Advance(time.Second)
+	s.allowed(claims[:1], 3)
+	d := s.take(s.t, claims)
+	for i, o := range d.Outcomes {
+		if o.Allowed != (i > 0) || i > 0 && o.Remaining != 3 {
+			s.t.Errorf("%s: %+v after a refusal by the first", claims[i].Limit.Name, o)
+		}
+	}
+	s.refund(s.t, claims, first.Permit)
+	s.refund(s.t, claims, first.Permit)
+	for _, c := range claims[1:] {
+		s.left([]limiter.Claim{c}, 4)
+	}
+	s.left(claims[:1], 1)
+}
+
+// promises: each algorithm's worst window is what its comment says, and not less.
+func promises(t *testing.T, s *scene) {
+	const count, length = 60, 60_000
+	for a, most := range map[limiter.Algorithm]float64{
+		limiter.TokenBucket: 1, limiter.FixedWindow: 2, limiter.SlidingWindow: 2, limiter.GCRA: 2, limiter.Concurrent: 1,
+	} {
+		l := limit("promise", count, length*time.Millisecond)
+		l.Algorithm = a
+		c := one(l, s.key(), 1)
+		var m model
+		for i := range 900 {
+			pause := time.Duration(i%7*i%11*20) * time.Millisecond
+			if i%130 == 0 {
+				pause = 45 * time.Second // quiet, then a burst
+			}
+			s.Advance(pause)
+			m.now += pause
+			if d := s.take(t, c); d.Allowed {
+				m.take(1, d.Permit)
+			}
+		}
+		worst := float64(m.worst(length*time.Millisecond)) / count
+		if worst > most || worst < 1 {
+			t.Errorf("%s: the fullest window has %.2f x the rate, want 1 to %.2f", a, worst, most)
+		}
+	}
+}
+
+// leases: a permit that is held comes back when it is given back, or when its
+// lease is over and was not renewed.
+func leases(t *testing.T, s *scene) {
+	l := limit("inflight", 2, 10*time.Second)
+	l.Algorithm = limiter.Concurrent
+	keeper, c := s.Store.(limiter.Keeper), one(l, s.key(), 1)
+	a, b := s.allowed(c, 1), s.allowed(c, 1)
+	for range 5 {
+		s.Advance(6 * time.Second)
+		if err := keeper.Renew(t.Context(), c, a.Permit); err != nil {
+			t.Fatalf("renew: %v", err)
+		}
+	}
+	s.left(c, 1) // b died
+	if err := keeper.Renew(t.Context(), c, b.Permit); !errors.Is(err, limiter.ErrReturned) {
+		t.Errorf("renew after the lease: %v", err)
+	}
+	s.allowed(c, 1)
+	s.denied(c, 10*time.Second)
+	s.refund(t, c, a.Permit)
+	s.refund(t, c, a.Permit)
+	s.left(c, 1)
+	if err := keeper.Renew(t.Context(), c, a.Permit); !errors.Is(err, limiter.ErrReturned) {
+		t.Errorf("renew after giving back: %v", err)
+	}
+	l.Rate.Count = limiter.MaxConcurrent + 1
+	var d limiter.Decision
+	if err := s.Store.Take(t.Context(), c, &d); !errors.Is(err, limiter.ErrLimit) {
+		t.Errorf("more than the most concurrent: %v", err)
+	}
+	l.Rate.Count = 300 // more than a log ever merges
+	held := []limiter.Permit{}
+	for range 299 {
+		held = append(held, s.allowed(c, 1).Permit)
+	}
+	s.denied(c, 10*time.Second)
+	for i, p := range held {
+		s.refund(t, c, p)
+		s.left(c, int64(i+1))
+	}
+}
+
+// keeping: an operator resets, grants, bans and unbans one key of any algorithm.
+func keeping(t *testing.T, s *scene) {
+	keeper := s.Store.(limiter.Keeper)
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, count := range []int64{5, 40, 300} {
+		for _, a := range append(counters[:], limiter.TokenBucket) {
+			l := limit(fmt.Sprintf("keep-%s-%d", a, count), count, 100*time.Second)
+			l.Algorithm = a
+			k := s.key()
+			c, other := one(l, k, 1), one(l, s.key(), 1)
+			s.Advance(time.Duration(100_000-s.peek(t, c).At.UnixMilli()%100_000) * time.Millisecond)
+			s.allowed(other, 1)
+			first := s.allowed(c, int(count)-1)
+			s.allowed(c, 1)
+
+			check(keeper.Grant(t.Context(), one(l, k, 2)))
+			s.left(c, 2)
+			s.allowed(c, 2)
+			check(keeper.Grant(t.Context(), one(l, k, count)))
+			check(keeper.Grant(t.Context(), one(l, k, 1)))
+			s.left(c, count)
+
+			s.allowed(c, 3)
+			check(keeper.Reset(t.Context(), c))
+			s.left(c, count)
+			s.allowed(c, int(count)-1)
+			s.refund(t, c, first.Permit)
+			s.left(c, 1)
+
+			check(keeper.Ban(t.Context(), c, time.Hour))
+			d := s.banned(c, time.Hour)
+			s.Advance(time.Minute)
+			s.banned(append(c, limiter.Claim{Limit: limit("free", 9, time.Second), Key: k, Cost: 1}), 59*time.Minute)
+			if d.Outcomes[0].Remaining != 0 {
+				t.Errorf("%+v while banned", d.Outcomes[0])
+			}
+			s.left(other, s.peek(t, other).Outcomes[0].Remaining)
+			s.Advance(59*time.Minute - time.Millisecond)
+			s.banned(c, time.Millisecond)
+			s.Advance(time.Millisecond)
+			s.allowed(c, int(count))
+
+			check(keeper.Ban(t.Context(), c, time.Hour))
+			check(keeper.Ban(t.Context(), c, 0))
+			if d := s.peek(t, c); d.Outcomes[0].Banned {
+				t.Error("banned after the ban was lifted")
+			}
+			check(keeper.Ban(t.Context(), c, time.Hour))
+			check(keeper.Reset(t.Context(), c))
+			s.allowed(c, 1)
+		}
+	}
+	bad := one(limit("bad", 0, time.Second), s.key(), 1)
+	for name, err := range map[string]error{
+		"renew": keeper.Renew(t.Context(), bad, limiter.Permit{}), "reset": keeper.Reset(t.Context(), bad),
+		"grant": keeper.Grant(t.Context(), bad), "ban": keeper.Ban(t.Context(), bad, time.Hour),
+		"ban back": keeper.Ban(t.Context(), nil, -time.Hour), "ban long": keeper.Ban(t.Context(), nil, 2*limiter.MaxWindow),
+	} {
+		if !errors.Is(err, limiter.ErrLimit) {
+			t.Errorf("%s: %v, want ErrLimit", name, err)
+		}
+	}
+}
+
+// banned takes and wants a refusal by a ban that lasts so long.
+func (s *scene) banned(claims []limiter.Claim, wait time.Duration) limiter.Decision {
+	s.t.Helper()
+	var d limiter.Decision
+	if err := s.Store.Take(s.t.Context(), claims, &d); err != nil {
+		s.t.Fatal(err)
+	}
+	if d.Allowed || !d.Outcomes[0].Banned || d.Wait != wait {
+		s.t.Fatalf("%+v, want banned for %v", d, wait)
+	}
+	return d
+}

@@ -1,0 +1,156 @@
+package limiter
+
+// A tally is what one key has taken of one limit, kept by the limit's algorithm.
+// Times are milliseconds and always arguments. The zero tally is one of which
+// nothing was taken.
+type tally struct {
+	// The log of TokenBucket and Concurrent. The others use its taken as their
+	// counter, and its entries only as marks of what was given back.
+	window
+	algorithm Algorithm
+	counter
+	banned int64 // until when nothing is left
+}
+
+// A counter is the state of an algorithm that keeps no log.
+type counter struct {
+	start  int64   // FixedWindow: of the window. SlidingWindow: its number. GCRA: when debt was right
+	before int64   // SlidingWindow: permits of the window before. GCRA: when nothing was owed last
+	debt   float64 // GCRA: permits that still flow back
+}
+
+// settle brings t to now. A tally of another algorithm starts anew: its state
+// says nothing about this one.
+func (t *tally) settle(now int64, l *Limit) {
+	if t.algorithm != l.Algorithm {
+		*t = tally{algorithm: l.Algorithm, banned: t.banned, window: window{floor: now - 1}}
+	}
+	t.window.settle(now, l.Horizon().Milliseconds())
+	switch l.Algorithm {
+	case FixedWindow:
+		t.settleFixed(now, length(l))
+	case SlidingWindow:
+		t.settleSliding(now, length(l))
+	case GCRA:
+		t.start = min(t.start, now)
+	}
+}
+
+// left is how many permits are left at now; t is settled. It is negative while
+// a count that was lowered is overdrawn.
+func (t *tally) left(now int64, l *Limit) int64 {
+	switch l.Algorithm {
+	case SlidingWindow:
+		return l.Rate.Count - t.usedSliding(now, length(l))
+	case GCRA:
+		return t.leftGCRA(now, l)
+	}
+	return t.window.left(l.Rate.Count)
+}
+
+// wait is the exact time until cost permits are left; t is settled.
+func (t *tally) wait(now int64, l *Limit, cost int64) int64 {
+	if t.left(now, l) >= cost {
+		return 0
+	}
+	switch l.Algorithm {
+	case FixedWindow:
+		return t.start + length(l) - now
+	case SlidingWindow:
+		return t.waitSliding(now, l, cost)
+	case GCRA:
+		return t.waitGCRA(now, l, cost)
+	}
+	return t.window.wait(now, length(l), l.Rate.Count, cost)
+}
+
+// take takes cost permits, whatever is left; t is settled.
+func (t *tally) take(now int64, l *Limit, id [16]byte, cost int64) {
+	switch l.Algorithm {
+	case FixedWindow:
+		if t.start == 0 {
+			t.start = now
+		}
+		t.taken += cost
+	case SlidingWindow:
+		t.taken += cost
+	case GCRA:
+		t.takeGCRA(now, l, cost)
+	case TokenBucket:
+		if len(t.entries) >= fullWindow {
+			t.merge(length(l))
+		}
+		t.window.take(now, id, cost)
+	case Concurrent:
+		t.window.take(now, id, cost)
+	}
+}
+
+// refund gives back what p took for c and returns how many permits that were: 0
+// if they have come back already. t is settled.
+func (t *tally) refund(now int64, p Permit, c Claim) int64 {
+	at := p.At.UnixMilli()
+	switch c.Limit.Algorithm {
+	case TokenBucket:
+		return t.window.refund(now, p, c)
+	case Concurrent:
+		return t.release(p.ID)
+	}
+	if at <= now-c.Limit.Horizon().Milliseconds() || !t.unmarked(at, p.ID) {
+		return 0
+	}
+	n := t.giveBack(now, at, c)
+	if n > 0 {
+		t.remember(at, p.ID)
+	}
+	return n
+}
+
+// giveBack takes out of the counter what is still in it of cost permits that
+// were taken at the time at.
+func (t *tally) giveBack(now, at int64, c Claim) int64 {
+	switch c.Limit.Algorithm {
+	case FixedWindow:
+		if t.start == 0 || at < t.start {
+			return 0
+		}
+		n := min(c.Cost, t.taken)
+		t.taken -= n
+		return n
+	case SlidingWindow:
+		return t.giveBackSliding(at/length(c.Limit), c.Cost)
+	case GCRA:
+		return t.giveBackGCRA(now, at, c)
+	}
+	return 0
+}
+
+// grant gives n permits of l to the key on top: as if the latest n had not been
+// taken.
+func (t *tally) grant(now int64, l *Limit, n int64) {
+	switch l.Algorithm {
+	case TokenBucket, Concurrent:
+		t.window.grant(n)
+	case FixedWindow:
+		t.taken -= min(n, t.taken)
+	case SlidingWindow:
+		n -= t.giveBackSliding(t.start, n)
+		t.giveBackSliding(t.start-1, n)
+	case GCRA:
+		t.debt, t.start = max(0, t.owed(now, l)-float64(n)), now
+	}
+}
+
+// until is when the key is as if nothing had been taken, as far as is known.
+func (t *tally) until(l *Limit) int64 {
+	last := t.newest()
+	switch l.Algorithm {
+	case FixedWindow, GCRA:
+		last = max(last, t.start)
+	case SlidingWindow:
+		last = max(last, t.start*length(l))
+	}
+	return max(t.banned, last+l.Horizon().Milliseconds())
+}
+
+func length(l *Limit) int64 { return l.Rate.Window.Milliseconds() }

@@ -44,7 +44,7 @@ func (a *admitter) admit(ctx context.Context, x *exchange) error {
 		a.watch(ctx, x)
 		return nil
 	}
-	x.store = a.store
+	store := a.store
 	err := a.take(ctx, x.claims, &x.decision)
 	if err != nil {
 		if !errors.Is(err, limiter.ErrUnavailable) {
@@ -54,9 +54,11 @@ func (a *admitter) admit(ctx context.Context, x *exchange) error {
 		if err := a.without(x); err != nil {
 			return err
 		}
+		store = a.local
 	}
 	a.metrics.decided(x, x.windows, &x.decision)
 	if x.decision.Allowed {
+		x.takings = append(x.takings, taking{store, x.claims, x.windows, x.decision.Permit})
 		a.watch(ctx, x)
 		return nil
 	}
@@ -85,6 +87,7 @@ func (a *admitter) watch(ctx context.Context, x *exchange) {
 		to := from + len(of.windows)
 		if err := a.take(ctx, x.shadows[from:to], &d); err == nil {
 			a.metrics.decided(x, x.shaded[from:to], &d)
+			x.takings = append(x.takings, taking{a.store, x.shadows[from:to], x.shaded[from:to], d.Permit})
 		}
 		from = to
 	}
@@ -118,7 +121,6 @@ func (a *admitter) without(x *exchange) error {
 	}
 	x.claims, x.windows = claims, windows
 	a.metrics.fellBack(x)
-	x.store = a.local
 	if len(claims) == 0 {
 		x.decision = limiter.Decision{Allowed: true, Outcomes: x.decision.Outcomes[:0]}
 		return nil

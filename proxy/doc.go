@@ -14,6 +14,16 @@
 // returning an error; refuse words the answer. Only record logs, only package
 // respond picks a status, only admit and settle talk to the limiter.
 //
+// # What counts
+//
+// A request takes its permits before it is forwarded, so that a crowd cannot
+// slip through while answers are awaited. Settle gives them back, once and each
+// by its id, when the request never left, when the route's refund_on names what
+// came of it, or, for a limit with count, when the upstream's status is known
+// and is none of those that stay counted. A status is known from the answer's
+// header on, whatever happens to its body. What nobody knows stays counted: the
+// client left, or the connection broke, before there was an answer.
+//
 // # A reload
 //
 //	knock → read → compile → agree → swap → retire → report

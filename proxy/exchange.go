@@ -43,18 +43,21 @@ type exchange struct {
 	windows []int           // extract: windows[i] is the window of the route that claims[i] asks for
 	shadows []limiter.Claim // extract: those of limits in shadow mode
 	shaded  []int           // extract: as windows, for shadows
+	takings []taking        // admit: what was taken, and of whom
 	query   url.Values
 	value   key.Value // extract: the key last read
 	keys    []counted // extract: the keys made so far
 
 	// What was decided and what came of it.
 	decision limiter.Decision
-	fallback string        // admit: the policy that decided while the store could not
-	store    limiter.Store // admit: who granted, and takes back
-	of       []int         // refuse: as windows, but the policies of the quota
-	status   int           // the status that the client sees
-	bytes    int64         // of the body that the client was sent
-	err      error         // for the log
+	fallback string          // admit: the policy that decided while the store could not
+	asked    bool            // forward: the upstream asked not to count this request
+	back     []limiter.Claim // settle: what is given back
+	returned bool            // settle: something was given back
+	of       []int           // refuse: as windows, but the policies of the quota
+	status   int             // the status that the client sees
+	bytes    int64           // of the body that the client was sent
+	err      error           // for the log
 	result   upstream.Result
 }
 
@@ -91,7 +94,8 @@ func (x *exchange) Client() netip.Prefix { return x.network }
 
 // reset makes x fit for the next request and keeps what it has allocated.
 func (x *exchange) reset() {
-	kept := exchange{found: x.found, claims: x.claims[:0], windows: x.windows[:0], shadows: x.shadows[:0], shaded: x.shaded[:0], of: x.of[:0]}
+	kept := exchange{found: x.found, claims: x.claims[:0], windows: x.windows[:0], shadows: x.shadows[:0], shaded: x.shaded[:0], of: x.of[:0],
+		takings: x.takings[:0], back: x.back[:0]}
 	kept.decision.Outcomes = x.decision.Outcomes[:0]
 	kept.keys = x.keys[:0]
 	kept.value.Parts = x.value.Parts[:0]

@@ -43,8 +43,13 @@ func (g *generation) forward(x *exchange, d door) {
 	}
 }
 
-// onHeader tells the client of the forwarded answer what is left of its quota.
+// onHeader tells the client of the forwarded answer what is left of its quota,
+// and takes out the upstream's wish that this request shall not count.
 func (x *exchange) onHeader(h http.Header) {
+	if name := x.route.refund.Header; name != "" && len(h[name]) > 0 {
+		x.asked = true
+		delete(h, name)
+	}
 	if len(x.claims) > 0 {
 		x.route.quota.Headers(respond.Verdict{Decision: &x.decision, Of: x.policies()}, h)
 	}

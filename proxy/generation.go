@@ -23,6 +23,7 @@ type generation struct {
 	pools   map[*config.Upstream]*upstream.Pool
 
 	users atomic.Int64 // requests under way, and 1 while it is the current one
+	ended func()       // called when no request is under way any more
 }
 
 // compile builds the generation of a configuration. It opens and dials nothing.
@@ -46,6 +47,7 @@ func compile(c *config.Config, pseudonym string) (*generation, error) {
 		g.table.add(r, from.Match)
 	}
 	g.users.Store(1)
+	g.ended = func() {} // until it is installed
 	return g, nil
 }
 
@@ -67,6 +69,7 @@ func (p *Proxy) enter() *generation {
 func (g *generation) leave() {
 	if g.users.Add(-1) == 0 {
 		g.close()
+		g.ended()
 	}
 }
 
@@ -87,6 +90,7 @@ func (g *generation) route(from *config.Route) (*route, error) {
 		name:     from.Name,
 		pool:     pool,
 		upgrades: from.WebSocket,
+		refund:   newRefund(from.RefundOn),
 		reject:   respond.Reject{Status: from.Reject.Status, Detail: from.Reject.Detail},
 	}
 	var policies []respond.Policy
@@ -118,7 +122,7 @@ func (g *generation) pool(from *config.Upstream) (*upstream.Pool, error) {
 
 // limit adds a limit to the route and returns the policies it shows to clients.
 func (r *route) limit(from *config.Limit) []respond.Policy {
-	l := &limit{name: from.Name, key: from.Key, mode: from.Mode, onFailure: from.OnStoreFailure}
+	l := &limit{name: from.Name, key: from.Key, mode: from.Mode, onFailure: from.OnStoreFailure, count: from.Count}
 	r.limits = append(r.limits, l)
 	r.notice(from.Key)
 	var policies []respond.Policy

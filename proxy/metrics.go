@@ -26,6 +26,7 @@ type metrics struct {
 	store      *prometheus.HistogramVec
 	storeFails *prometheus.CounterVec
 	fallbacks  *prometheus.CounterVec
+	refunds    *prometheus.CounterVec
 	reloads    *prometheus.CounterVec
 	generation prometheus.Gauge
 }
@@ -48,6 +49,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		store:      histogram("store_duration_seconds", "Time that calls to a shared store took.", prometheus.ExponentialBuckets(0.0001, 2, 12), "operation"),
 		storeFails: counter("store_errors_total", "Calls to a shared store that it did not answer in time.", "operation"),
 		fallbacks:  counter("store_fallback_total", "Requests decided without the store, by the policy that decided.", "policy"),
+		refunds:    counter("refunds_total", "Requests that a limit does not count in the end, for what came of them.", "route", "limit"),
 		reloads:    counter("reloads_total", "Attempts to read the configuration anew.", "result"),
 		generation: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_config_generation", Help: "Number of the configuration that is served."}),
 	}

@@ -47,6 +47,7 @@ type Proxy struct {
 	recorder  *recorder
 	log       zerolog.Logger
 	metrics   *metrics
+	alive     sync.WaitGroup // generations that a request is still served by
 
 	reloading sync.Mutex // one reload at a time
 }
@@ -77,7 +78,7 @@ func New(o Options) (*Proxy, error) {
 		log:       o.Log,
 		metrics:   m,
 	}
-	p.current.Store(first)
+	p.install(first)
 	return p, nil
 }
 
@@ -122,9 +123,27 @@ func (p *Proxy) through(ctx context.Context, g *generation, x *exchange) error {
 	return p.admitter.admit(ctx, x)
 }
 
+// install makes g the generation that serves.
+func (p *Proxy) install(g *generation) {
+	p.alive.Add(1)
+	g.ended = sync.OnceFunc(p.alive.Done)
+	p.current.Store(g)
+}
+
 // Close lets go of what the proxy holds. It is called when no request comes any
-// more.
-func (p *Proxy) Close() { p.current.Load().leave() }
+// more. Requests that were cut off have a moment to give back what they took.
+func (p *Proxy) Close() {
+	p.current.Load().leave()
+	ended := make(chan struct{})
+	go func() {
+		p.alive.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(2 * settleWithin):
+	}
+}
 
 // A Report says what a reload did.
 type Report struct {
@@ -171,7 +190,7 @@ func (p *Proxy) reload(ctx context.Context) (Report, error) {
 	}
 	err = p.agree(ctx, read.Hash, func(number int64) {
 		next.number = number
-		p.current.Store(next) // from here on nothing can fail
+		p.install(next) // from here on nothing can fail
 		p.metrics.generation.Set(float64(number))
 	})
 	if p.current.Load() != next {

@@ -24,6 +24,7 @@ type route struct {
 	hidden   []string // parameters of the path that are keys
 	quota    *respond.Quota
 	reject   respond.Reject
+	refund   refund
 	pool     *upstream.Pool
 	upgrades bool // WebSocket is allowed
 }
@@ -35,6 +36,7 @@ type limit struct {
 	windows   []int // of the route
 	mode      config.Mode
 	onFailure config.OnStoreFailure
+	count     *config.Statuses // after which a request stays counted; nil is all
 }
 
 // A window is one rate of a limit: what a claim asks for.

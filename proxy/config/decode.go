@@ -78,8 +78,11 @@ func (d *decoder) kind(n *yaml.Node, p place, v reflect.Value, t tag) {
 	case duration:
 		d.duration(n, p, v)
 		return
-	case list:
+	case list, codes:
 		d.list(n, p, v, t)
+		return
+	case code:
+		d.code(n, p, v)
 		return
 	}
 	switch v.Kind() {

@@ -172,6 +172,8 @@ type routeForm struct {
 	WebSocket bool `yaml:"websocket" jsonschema:"default=false"`
 	// Limits are all asked in one step: all grant, or nothing is taken.
 	Limits []*limitForm `yaml:"limits,omitempty"`
+	// RefundOn says after which outcomes a request gives back what it took.
+	RefundOn *refundForm `yaml:"refund_on,omitempty"`
 	// Reject is the answer when a limit refuses.
 	Reject rejectForm `yaml:"reject"`
 }
@@ -200,12 +202,30 @@ type limitForm struct {
 	Rates list `yaml:"rates,omitempty" jsonschema:"pattern=^\\s*[0-9]+/([0-9]+(ms|s|m|h|d|w|y))+\\s*$"`
 	// Algorithm that keeps the rates: token_bucket allows no more than COUNT in any WINDOW.
 	Algorithm string `yaml:"algorithm" jsonschema:"default=token_bucket,enum=token_bucket"`
+	// Count says which outcomes stay counted; all when not given.
+	Count *countForm `yaml:"count,omitempty"`
 	// Mode of this limit; that of defaults when not given.
 	Mode string `yaml:"mode,omitempty" jsonschema:"enum=enforce,enum=shadow,enum=off"`
 	// OnStoreFailure of this limit; that of defaults when not given.
 	OnStoreFailure string `yaml:"on_store_failure,omitempty" jsonschema:"enum=allow,enum=deny,enum=local"`
 	// Expose says whether clients may learn of this limit; that of defaults when not given.
 	Expose *bool `yaml:"expose,omitempty"`
+}
+
+// refundForm says after which outcomes a request gives back what it took.
+type refundForm struct {
+	// Status of the upstream's answer: 404, 5xx, 500-503.
+	Status codes `yaml:"status,omitempty"`
+	// Errors are ways in which the upstream may fail.
+	Errors list `yaml:"errors,omitempty" jsonschema:"enum=timeout,enum=connect,enum=reset,enum=cut,enum=bad_response"`
+	// Header of the upstream's answer that asks for it by being there; clients do not see it.
+	Header string `yaml:"header,omitempty"`
+}
+
+// countForm says which outcomes stay counted.
+type countForm struct {
+	// Status of the upstream's answer: 404, 4xx, 400-403. After others the request gives back what it took.
+	Status codes `yaml:"status" jsonschema:"required"`
 }
 
 // rejectForm is the answer when a limit refuses.

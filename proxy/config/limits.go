@@ -34,6 +34,7 @@ func (l *limits) all(forms []*limitForm) []*Limit {
 			Name:           f.Name,
 			Rates:          l.rates(f),
 			Algorithm:      limiter.TokenBucket,
+			Count:          l.count(f.Count),
 			Mode:           Mode(f.Mode),
 			OnStoreFailure: OnStoreFailure(f.OnStoreFailure),
 			Expose:         *f.Expose,

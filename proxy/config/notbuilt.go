@@ -42,7 +42,6 @@ upstreamForm.health         | leave it out
 upstreamForm.retries        | leave it out
 routeForm.body              | limit the body at the upstream
 routeForm.lists             | let the limits decide alone
-routeForm.refund_on         | leave it out
 limitForm.distinct          | limit the key itself
 limitForm.penalty           | leave it out
 limitForm.cooldown          | write several rates, for example [1/1m, 5/1h]
@@ -53,7 +52,6 @@ limitForm.wait              | leave it out: a refusal says when to come back
 limitForm.max_waiting       | leave it out
 limitForm.cost              | leave it out: a request costs 1
 limitForm.max_cost          | leave it out: a request costs 1
-limitForm.count             | leave it out: every request counts
 limitForm.burst             | leave it out: the rate's count is the burst
 limitForm.scope             | leave it out: the rate is for all proxies together
 limitForm.redisson_name     | leave it out

@@ -38,6 +38,7 @@ func (r *routes) all(forms []*routeForm) []*Route {
 			Upstream:  r.upstreams.refer(&form.Upstream),
 			WebSocket: form.WebSocket,
 			Limits:    (&limits{r, form.Name, p.params}).all(form.Limits),
+			RefundOn:  r.refund(form.RefundOn),
 			Reject:    r.reject(&form.Reject),
 			Position:  r.places[form].Position,
 		}

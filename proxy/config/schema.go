@@ -166,6 +166,7 @@ type Route struct {
 	Upstream  *Upstream // never nil
 	WebSocket bool      // whether an upgrade to websocket is forwarded
 	Limits    []*Limit  // in the order of the file; may be empty
+	RefundOn  Refund
 	Reject    Reject
 	Position  Position
 }
@@ -188,6 +189,7 @@ type Limit struct {
 	Key            *key.Spec
 	Rates          []limiter.Rate // at least one; no two of one window
 	Algorithm      limiter.Algorithm
+	Count          *Statuses // after which a request stays counted; nil means after all
 	Mode           Mode
 	OnStoreFailure OnStoreFailure
 	Expose         bool // whether clients may learn of it

@@ -58,6 +58,8 @@ func generate(t *testing.T) []byte {
 				return &jsonschema.Schema{Type: "string", Pattern: `^([0-9]+(ms|s|m|h|d|w|y))+$`}
 			case reflect.TypeFor[secret]():
 				return &jsonschema.Schema{Type: "string"}
+			case reflect.TypeFor[codes](), reflect.TypeFor[code]():
+				return &jsonschema.Schema{Type: "string", Pattern: codeForm.String()} // of one entry; see loosen
 			case reflect.TypeFor[list]():
 				return &jsonschema.Schema{Type: "string"} // of one entry; see loosen
 			}
@@ -111,7 +113,10 @@ func loose(p *jsonschema.Schema, t reflect.Type) *jsonschema.Schema {
 	if p.Type == "integer" || p.Type == "boolean" || p.Enum != nil || p.Pattern != "" {
 		one = append(one, &jsonschema.Schema{Type: "string", Pattern: `\$\{[A-Za-z_]`})
 	}
-	if t == reflect.TypeFor[list]() {
+	if t == reflect.TypeFor[codes]() {
+		one = append(one, &jsonschema.Schema{Type: "integer", Minimum: "100", Maximum: "599"})
+	}
+	if t == reflect.TypeFor[list]() || t == reflect.TypeFor[codes]() {
 		items := &jsonschema.Schema{AnyOf: one}
 		if len(one) == 1 {
 			items = p

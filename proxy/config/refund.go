@@ -1,0 +1,61 @@
+package config
+
+import (
+	"net/http"
+
+	"golang.org/x/net/http/httpguts"
+)
+
+// A Fault is a way in which an upstream can fail.
+type Fault string
+
+// The faults there are.
+const (
+	FaultTimeout     Fault = "timeout"      // it did not answer, or could not be connected to, in time
+	FaultConnect     Fault = "connect"      // no connection could be made
+	FaultReset       Fault = "reset"        // it closed the connection before it answered
+	FaultCut         Fault = "cut"          // its answer ended too early
+	FaultBadResponse Fault = "bad_response" // what it answered is not HTTP
+)
+
+// A Refund says after which outcomes a request gives back what it took. The
+// zero Refund is after none.
+type Refund struct {
+	Status Statuses // of the upstream's answer
+	Errors []Fault
+	Header string // canonical name of a field of the upstream's answer; may be empty
+}
+
+// refund makes the Refund of a route.
+func (r *routes) refund(f *refundForm) Refund {
+	if f == nil {
+		return Refund{}
+	}
+	if r.given(&f.Status) && len(f.Status) == 0 && r.sound(&f.Status) {
+		r.wrong(&f.Status, "no status is given", "write for example [5xx], or leave it out")
+	}
+	if !r.given(&f.Status) && !r.given(&f.Errors) && !r.given(&f.Header) && r.sound(f) {
+		r.wrong(f, "says nothing", "write status, errors or header below it")
+	}
+	if f.Header != "" && !httpguts.ValidHeaderFieldName(f.Header) {
+		r.wrong(&f.Header, quote(f.Header)+" is not the name of a header", "write for example X-Refund")
+	}
+	made := Refund{Status: f.Status.statuses(), Header: http.CanonicalHeaderKey(f.Header)}
+	for _, e := range f.Errors {
+		made.Errors = append(made.Errors, Fault(e))
+	}
+	return made
+}
+
+// count makes the statuses that a limit keeps counted; nil when every outcome
+// is.
+func (l *limits) count(f *countForm) *Statuses {
+	if f == nil {
+		return nil
+	}
+	if len(f.Status) == 0 && l.sound(f) {
+		l.wrong(f, "no status is given", "write for example {status: [4xx]}, or leave count out for all")
+	}
+	s := f.Status.statuses()
+	return &s
+}

@@ -1,0 +1,91 @@
+package config
+
+import (
+	"fmt"
+	"math/bits"
+	"reflect"
+	"regexp"
+	"strconv"
+
+	"gopkg.in/yaml.v3"
+)
+
+// Statuses are some of the HTTP statuses from 100 to 599. The zero Statuses has
+// none.
+type Statuses struct{ bits [10]uint64 }
+
+// Has reports whether status is one of s.
+func (s *Statuses) Has(status int) bool {
+	return status >= 0 && status < 64*len(s.bits) && s.bits[status/64]>>(status%64)&1 == 1
+}
+
+// Empty reports whether s has no status.
+func (s *Statuses) Empty() bool {
+	n := 0
+	for _, b := range s.bits {
+		n += bits.OnesCount64(b)
+	}
+	return n == 0
+}
+
+func (s *Statuses) add(from, to int) {
+	for status := from; status <= to; status++ {
+		s.bits[status/64] |= 1 << (status % 64)
+	}
+}
+
+// codes are statuses as they are written, one or several.
+type codes []code
+
+// A code is 404, 5xx or 500-503.
+type code string
+
+// codeForm is what a code looks like.
+var codeForm = regexp.MustCompile(`^(?:([1-5])xx|([1-5][0-9][0-9])(?:-([1-5][0-9][0-9]))?)$`)
+
+// code decodes a code, which need not be in quotes though it may be a number.
+func (d *decoder) code(n *yaml.Node, p place, v reflect.Value) {
+	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" && n.ShortTag() != "!!str" {
+		d.add(p, "want a status, got "+kindName(n), "write for example 404, 5xx or 500-503")
+		return
+	}
+	s, ok := d.expand(n, p)
+	if !ok {
+		return
+	}
+	if _, _, err := parseCode(s); err != nil {
+		d.add(p, err.Error(), "write for example 404, 5xx or 500-503")
+		return
+	}
+	v.SetString(s)
+}
+
+// parseCode reads a code as its first and last status.
+func parseCode(s string) (from, to int, err error) {
+	m := codeForm.FindStringSubmatch(s)
+	switch {
+	case m == nil:
+		return 0, 0, fmt.Errorf("%s is no status", quote(s))
+	case m[1] != "":
+		hundreds, _ := strconv.Atoi(m[1])
+		return 100 * hundreds, 100*hundreds + 99, nil
+	}
+	from, _ = strconv.Atoi(m[2])
+	if to = from; m[3] != "" {
+		to, _ = strconv.Atoi(m[3])
+	}
+	if to < from {
+		return 0, 0, fmt.Errorf("%s ends before it begins", quote(s))
+	}
+	return from, to, nil
+}
+
+// statuses are those of all codes; a code with a problem has none.
+func (c codes) statuses() (s Statuses) {
+	for _, text := range c {
+		if from, to, err := parseCode(string(text)); err == nil {
+			s.add(from, to)
+		}
+	}
+	return s
+}

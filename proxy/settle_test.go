@@ -1,0 +1,352 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/redisstore"
+	"github.com/weir-proxy/weir/test/redistest"
+)
+
+// stores runs a test against counts in memory and in a real Redis.
+func stores(t *testing.T, test func(t *testing.T, use func(*Options))) {
+	t.Run("memory", func(t *testing.T) { test(t, func(*Options) {}) })
+	t.Run("redis", func(t *testing.T) {
+		client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{redistest.Start(t).Addr}, Timeout: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { client.Close() })
+		store := redisstore.New(client, redisstore.Options{Timeout: time.Minute})
+		test(t, func(o *Options) { o.Store = store })
+	})
+}
+
+// behind is a file with one route whose upstream is h, and more of the route.
+func behind(t *testing.T, h http.HandlerFunc, route string) string {
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	return "routes:\n  - {name: a, match: {path: /a}, upstream: '" + s.URL + "', " + route + "}\n"
+}
+
+// answers is an upstream that answers with the status that the query names.
+func answers(w http.ResponseWriter, r *http.Request) {
+	status := http.StatusOK
+	fmt.Sscan(r.URL.Query().Get("status"), &status)
+	if r.URL.Query().Has("refund") {
+		w.Header().Set("X-Refund", "yes")
+	}
+	w.WriteHeader(status)
+}
+
+// left is what limit l of route a says it has left, after a request that is
+// given back itself.
+func (w *world) left(limit string) string {
+	w.Helper()
+	rec := w.send("GET", "/a?status=503")
+	for policy := range strings.SplitSeq(rec.Header().Get("RateLimit"), ", ") {
+		if rest, ok := strings.CutPrefix(policy, `"`+limit+`";r=`); ok {
+			left, _, _ := strings.Cut(rest, ";")
+			return left
+		}
+	}
+	w.Fatalf("no %s in %v", limit, rec.Header())
+	return ""
+}
+
+func TestSettle_RefundOn(t *testing.T) {
+	stores(t, func(t *testing.T, use func(*Options)) {
+		w := made(t, behind(t, answers, `refund_on: {status: [5xx, 404], header: x-refund}, limits: [{name: l, key: global, rates: [3/1h, 9/1d]}]`), use)
+		for _, c := range []struct {
+			query string
+			left  string // of 3, one being asked for by the question itself
+		}{
+			{"status=500", "2"},
+			{"status=599", "2"},
+			{"status=404", "2"},
+			{"status=200&refund", "2"},
+			{"status=403", "1"},
+			{"status=200", "0"},
+		} {
+			rec := w.send("GET", "/a?"+c.query)
+			if got := w.left("l-1h"); got != c.left {
+				t.Errorf("after %s %s are left; want %s", c.query, got, c.left)
+			}
+			if got := rec.Header().Get("X-Refund"); got != "" {
+				t.Errorf("the client reads X-Refund: %s; that is between the upstream and Weir", got)
+			}
+		}
+		if got := testutil.ToFloat64(w.metrics.refunds.WithLabelValues("a", "l")); got != 10 {
+			t.Errorf("weir_refunds_total = %v; want 4 and one for each of 6 questions", got)
+		}
+	})
+}
+
+// A permit that was given back is there once more, not twice: of two permits in
+// use one comes back, and one more request passes.
+func TestSettle_ExactlyOnce(t *testing.T) {
+	stores(t, func(t *testing.T, use func(*Options)) {
+		w := made(t, behind(t, answers, `refund_on: {status: [5xx]}, limits: [{key: global, rate: 2/1h}]`), use)
+		w.sends(200, "GET", "/a")
+		for range 5 {
+			w.sends(502, "GET", "/a?status=502")
+		}
+		w.sends(200, "GET", "/a")
+		w.sends(429, "GET", "/a")
+	})
+}
+
+// Of 100 wrong codes at once at most 5 reach the upstream, though each right
+// one is given back.
+func TestSettle_CountHoldsAgainstACrowd(t *testing.T) {
+	stores(t, func(t *testing.T, use func(*Options)) {
+		var reached atomic.Int64
+		guess := func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Query().Get("code") == "right" {
+				w.WriteHeader(http.StatusNoContent)
+				return
+			}
+			reached.Add(1)
+			w.WriteHeader(http.StatusForbidden)
+		}
+		w := made(t, behind(t, guess, `limits: [{name: guesses, key: header:X-Phone, rate: 5/10m, count: {status: [4xx]}}, {name: all, key: global, rate: 1000/1h}]`), use)
+		for range 20 {
+			w.sends(204, "GET", "/a?code=right", "X-Phone: 1")
+		}
+		var all sync.WaitGroup
+		for i := range 100 {
+			all.Go(func() { w.send("GET", fmt.Sprintf("/a?code=%d", i), "X-Phone: 1") })
+		}
+		all.Wait()
+		if reached.Load() != 5 {
+			t.Errorf("%d wrong codes reached the upstream; want 5", reached.Load())
+		}
+		w.sends(429, "GET", "/a?code=right", "X-Phone: 1")
+		rec := w.sends(204, "GET", "/a?code=right", "X-Phone: 2")
+		if got := rec.Header().Get("RateLimit"); !strings.Contains(got, `"all";r=974`) {
+			t.Errorf("RateLimit = %s; want all to have counted 20 + 5 + 1", got)
+		}
+	})
+}
+
+// faulty are upstreams that fail each in their own way.
+func faulty(t *testing.T, fault string) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fault == "connect" {
+		l.Close()
+		return l.Addr().String()
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				c.Read(make([]byte, 4096))
+				switch fault {
+				case "bad_response":
+					fmt.Fprint(c, "nonsense\r\n\r\n")
+				case "cut":
+					fmt.Fprint(c, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")
+				case "timeout":
+					c.Read(make([]byte, 1)) // until the other side has had enough
+				}
+			}()
+		}
+	}()
+	return l.Addr().String()
+}
+
+// Each fault gives back where it is named, and nowhere else. What is counted
+// only after some statuses stays counted when nobody knows the status, but for
+// a target that was never reached.
+func TestSettle_Faults(t *testing.T) {
+	known := map[string]string{"connect": "2", "cut": "2", "timeout": "1", "reset": "1", "bad_response": "1"}
+	for fault, uncounted := range known {
+		t.Run(fault, func(t *testing.T) {
+			addr := faulty(t, fault)
+			for on, want := range map[string]string{fault: "2", "": "1", "others": "1"} {
+				errs := on
+				if on == "others" {
+					errs = "timeout, connect, reset, cut, bad_response"
+					errs = strings.Replace(errs, fault, map[bool]string{true: "reset", false: "timeout"}[fault == "timeout"], 1)
+				}
+				yaml := "upstreams: {bad: {targets: ['http://" + addr + "'], timeouts: {response: 50ms}}}\nroutes:\n" +
+					"  - {name: a, match: {path: /a}, upstream: bad, refund_on: {errors: [" + errs + "]}, limits: [{name: l, key: client_ip, rate: 2/1h}]}\n" +
+					"  - {name: c, match: {path: /c}, upstream: bad, limits: [{name: l, key: client_ip, rate: 2/1h, count: {status: 4xx}}]}\n"
+				w := made(t, yaml)
+				if got := w.leftAfter("/a", "a.l:1h"); got != want {
+					t.Errorf("after %s, refunded on %q, %s of 2 are left; want %s", fault, on, got, want)
+				}
+				if got := w.leftAfter("/c", "c.l:1h"); got != uncounted {
+					t.Errorf("after %s, counted on 4xx, %s of 2 are left; want %s", fault, got, uncounted)
+				}
+			}
+		})
+	}
+}
+
+// leftAfter is what the store says is left of 2 under the client's address,
+// after a request.
+func (w *world) leftAfter(path, name string) string {
+	w.Helper()
+	func() {
+		defer func() { recover() }() // how a door cuts a connection
+		w.send("GET", path)
+	}()
+	g := w.current.Load()
+	claim := limiter.Claim{Limit: &limiter.Limit{Name: name, Rate: limiter.Rate{Count: 2, Window: time.Hour}}, Key: g.hash([]string{"client_ip", "192.0.2.1"}), Cost: 1}
+	var d limiter.Decision
+	if err := w.store.Peek(w.Context(), []limiter.Claim{claim}, &d); err != nil {
+		w.Fatal(err)
+	}
+	return fmt.Sprint(d.Outcomes[0].Remaining)
+}
+
+// slow is an upstream that answers nothing until it is let go, and tells when it
+// was asked. With a query of "begin" it answers half a 500 instead.
+func slow(asked chan<- struct{}, let <-chan struct{}) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.RawQuery == "begin" {
+			w.WriteHeader(http.StatusInternalServerError)
+			fmt.Fprint(w, "half")
+			w.(http.Flusher).Flush()
+		} else {
+			asked <- struct{}{}
+		}
+		select {
+		case <-let:
+		case <-r.Context().Done():
+		}
+	}
+}
+
+// A client that leaves before the upstream has answered stays counted, since
+// the upstream may have done what was asked. Once the status is known it
+// decides, whoever leaves.
+func TestSettle_ClientLeaves(t *testing.T) {
+	for query, want := range map[string]string{"": "0", "begin": "1"} {
+		t.Run("query "+query, func(t *testing.T) {
+			came, let := make(chan struct{}, 1), make(chan struct{})
+			defer close(let)
+			w := made(t, behind(t, slow(came, let), `refund_on: {status: [5xx]}, limits: [{name: l, key: global, rate: 1/1h}]`))
+			ctx, leave := context.WithCancel(t.Context())
+			r := httptest.NewRequestWithContext(ctx, "GET", "/a?"+query, nil)
+			var gone sync.WaitGroup
+			gone.Go(func() {
+				defer func() { recover() }()
+				w.ServeHTTP(&begun{ResponseRecorder: httptest.NewRecorder(), at: came}, r)
+			})
+			<-came
+			leave()
+			gone.Wait()
+			if got := w.remaining("a.l:1h", "global", ""); got != want {
+				t.Errorf("%s left; want %s", got, want)
+			}
+		})
+	}
+}
+
+// A begun is a client that tells when it has read the answer's header.
+type begun struct {
+	*httptest.ResponseRecorder
+	at chan<- struct{}
+}
+
+func (b *begun) WriteHeader(status int) {
+	b.ResponseRecorder.WriteHeader(status)
+	select {
+	case b.at <- struct{}{}:
+	default: // an answer of ours, after the client has left
+	}
+}
+
+// remaining is what the store says is left of 1 an hour.
+func (w *world) remaining(name string, parts ...string) string {
+	w.Helper()
+	claim := limiter.Claim{Limit: &limiter.Limit{Name: name, Rate: limiter.Rate{Count: 1, Window: time.Hour}}, Key: w.current.Load().hash(parts), Cost: 1}
+	var d limiter.Decision
+	if err := w.store.Peek(w.Context(), []limiter.Claim{claim}, &d); err != nil {
+		w.Fatal(err)
+	}
+	return fmt.Sprint(d.Outcomes[0].Remaining)
+}
+
+// A request that is cut off because the proxy must end has given back what it
+// took by the time that Close returns.
+func TestSettle_WhileDraining(t *testing.T) {
+	began, let := make(chan struct{}), make(chan struct{})
+	defer close(let)
+	w := made(t, behind(t, slow(nil, let), `refund_on: {status: [5xx]}, limits: [{name: l, key: global, rate: 1/1h}]`))
+	s := NewServer(w.Proxy, w.Proxy.log)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var served sync.WaitGroup
+	served.Go(func() { s.Serve(l) })
+	served.Go(func() {
+		answer, err := http.Get("http://" + l.Addr().String() + "/a?begin")
+		if err != nil {
+			t.Error(err)
+		}
+		close(began)
+		if err == nil {
+			io.Copy(io.Discard, answer.Body)
+			answer.Body.Close()
+		}
+	})
+	<-began
+	now, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Drain(now); err == nil {
+		t.Error("Drain cut nobody off")
+	}
+	w.Proxy.Close()
+	if got := w.remaining("a.l:1h", "global", ""); got != "1" {
+		t.Errorf("%s left; want the one that was given back", got)
+	}
+	served.Wait()
+}
+
+func TestSettle_ShadowIsSettledToo(t *testing.T) {
+	w := made(t, behind(t, answers, `refund_on: {status: [5xx]}, limits: [{name: l, key: global, rate: 1/1h, mode: shadow}, {name: only, key: global, rate: 1/1h, mode: shadow, count: {status: 4xx}}]`))
+	w.sends(500, "GET", "/a?status=500")
+	for _, name := range []string{"a.l:1h", "a.only:1h"} {
+		if got := w.remaining(name, "global", ""); got != "1" {
+			t.Errorf("%s: %s left after a 500; want 1", name, got)
+		}
+	}
+	w.sends(200, "GET", "/a")
+	if all, only := w.remaining("a.l:1h", "global", ""), w.remaining("a.only:1h", "global", ""); all != "0" || only != "1" {
+		t.Errorf("after a 200 %s and %s left; want 0 and 1", all, only)
+	}
+}
+
+func TestSettle_SaysSoInTheLog(t *testing.T) {
+	w := made(t, behind(t, answers, `refund_on: {status: [5xx]}, limits: [{key: global, rate: 1/1h}]`))
+	w.sends(500, "GET", "/a?status=500")
+	w.sends(200, "GET", "/a")
+	lines := w.lines("request")
+	if lines[0]["refunded"] != true || lines[1]["refunded"] != nil {
+		t.Errorf("lines %v; want refunded in the first alone", lines)
+	}
+}

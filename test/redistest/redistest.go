@@ -22,12 +22,13 @@ type Server struct {
 	Addr string // host:port on 127.0.0.1
 	Port int
 
-	tb   testing.TB
-	dir  string
-	args []string
-	cmd  *exec.Cmd
-	out  *bytes.Buffer
-	done chan struct{}
+	tb       testing.TB
+	dir      string
+	sentinel string // the file of a sentinel; empty for a server
+	args     []string
+	cmd      *exec.Cmd
+	out      *bytes.Buffer
+	done     chan struct{}
 }
 
 // Binary returns the path of redis-server: $WEIR_REDIS_SERVER, or what PATH
@@ -106,6 +107,9 @@ func (s *Server) run() error {
 		"--bind", "127.0.0.1", "--port", strconv.Itoa(s.Port), "--dir", s.dir,
 		"--save", "", "--appendonly", "no", "--daemonize", "no",
 	}, s.args...)
+	if s.sentinel != "" {
+		args = []string{s.sentinel, "--sentinel", "--bind", "127.0.0.1", "--port", strconv.Itoa(s.Port)}
+	}
 	s.out = new(bytes.Buffer)
 	s.cmd = exec.Command(Binary(s.tb), args...)
 	s.cmd.Stdout, s.cmd.Stderr = s.out, s.out

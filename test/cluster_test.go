@@ -46,6 +46,7 @@ func acquainted(t *testing.T, addr string, n int) {
 
 // While Redis is away, what all nodes together let through is the limit.
 func TestCluster_LocalSharesAddUpToTheLimit(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	config := hasty(server.Addr) + sms("6/1h", ", on_store_failure: local")
 	nodes := []*weir{start(t, config), start(t, config)}
@@ -61,6 +62,7 @@ func TestCluster_LocalSharesAddUpToTheLimit(t *testing.T) {
 // A node that ends in peace is not waited for: the others have its share at the
 // next sign of life.
 func TestCluster_NodeThatEndsIsForgotten(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	config := shared(server.Addr) + sms("6/1h", "")
 	one, other := start(t, config), start(t, config)
@@ -78,6 +80,7 @@ func TestCluster_NodeThatEndsIsForgotten(t *testing.T) {
 // Two nodes that take up one configuration call it by one number, and a later
 // one by a higher.
 func TestCluster_NodesAgreeOnGenerations(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	config := func(rate string) string { return shared(server.Addr) + sms(rate, "") }
 	one, other := start(t, config("1/1h")), start(t, config("1/1h"))
@@ -96,11 +99,13 @@ func TestCluster_NodesAgreeOnGenerations(t *testing.T) {
 
 // An operator must be able to change the rules while Redis is away.
 func TestCluster_ReloadsWithoutRedis(t *testing.T) {
+	t.Parallel()
 	for name, fault := range map[string]func(*redistest.Server){
 		"killed":  (*redistest.Server).Kill,
 		"stopped": func(s *redistest.Server) { s.Signal(syscall.SIGSTOP) },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			server := redistest.Start(t)
 			config := hasty(server.Addr) + policies()
 			w := start(t, config)
@@ -117,6 +122,7 @@ func TestCluster_ReloadsWithoutRedis(t *testing.T) {
 
 // What was used is used, whoever restarts.
 func TestCluster_CountsOutliveTheProcess(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	config := shared(server.Addr) + sms("3/1h", "")
 	w := start(t, config)

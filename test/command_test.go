@@ -81,6 +81,13 @@ func TestCommand_HealthcheckAsksTheProcess(t *testing.T) {
 	if code, stdout, stderr := command(t, dir, "healthcheck"); code != 0 {
 		t.Errorf("healthcheck of a weir that lives exits %d %s %s, want 0", code, stdout, stderr)
 	}
+	// A file that got broken later is no reason to end a process that serves.
+	write(t, dir+"/weir.yaml", "rootes: []\n")
+	w.logged("reload refused", nil)
+	if code, stdout, stderr := command(t, dir, "healthcheck", "--admin", admin); code != 0 {
+		t.Errorf("healthcheck after a bad edit exits %d %s %s, want 0", code, stdout, stderr)
+	}
+	write(t, dir+"/weir.yaml", config)
 	w.kill()
 	if code, _, stderr := command(t, dir, "healthcheck"); code != 1 || stderr == "" {
 		t.Errorf("healthcheck of a weir that is gone exits %d %q, want 1 and a reason", code, stderr)

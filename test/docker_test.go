@@ -36,6 +36,7 @@ func instruction(t *testing.T, word string) string {
 // The build command of the Dockerfile, run as it stands, makes a static binary
 // that runs.
 func TestDocker_BuildCommandMakesAStaticBinary(t *testing.T) {
+	t.Parallel()
 	run := instruction(t, "RUN")
 	_, build, found := strings.Cut(run, "CGO_ENABLED=0")
 	if !found {

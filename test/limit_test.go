@@ -20,8 +20,10 @@ func stores(t *testing.T) map[string]string {
 
 // A request that one limit refuses uses up nothing of the others.
 func TestLimit_AllOrNothing(t *testing.T) {
+	t.Parallel()
 	for name, store := range stores(t) {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := start(t, store+`upstreams: {demo: echo}
 routes:
   - name: send
@@ -45,8 +47,10 @@ routes:
 // The refusal names the limits that refused, shows all that may be seen, and
 // says when to come back: then the request passes.
 func TestLimit_RefusalSaysWhenToComeBack(t *testing.T) {
+	t.Parallel()
 	for name, store := range stores(t) {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := start(t, store+`upstreams: {demo: echo}
 routes:
   - name: send
@@ -91,6 +95,7 @@ routes:
 
 // A limit that only refuses what nobody may know of leaves no name behind.
 func TestLimit_HiddenRefusalIsNameless(t *testing.T) {
+	t.Parallel()
 	w := start(t, sms("1/1h", ", expose: false"))
 	w.statuses("p", 1)
 	status, header, body := exchange(t, http.MethodPost, w.URL+"/v1/sms/send", http.Header{"X-Phone": {"p"}})
@@ -103,6 +108,7 @@ func TestLimit_HiddenRefusalIsNameless(t *testing.T) {
 }
 
 func TestLimit_WhatIsMissing(t *testing.T) {
+	t.Parallel()
 	w := start(t, `upstreams: {demo: echo}
 keys:
   skipped: {from: "header:X-Phone", on_missing: skip}
@@ -133,6 +139,7 @@ routes:
 }
 
 func TestLimit_ShadowAndOff(t *testing.T) {
+	t.Parallel()
 	w := start(t, `upstreams: {demo: echo}
 routes:
   - name: send
@@ -151,6 +158,7 @@ routes:
 }
 
 func TestLimit_OtherHeaders(t *testing.T) {
+	t.Parallel()
 	w := start(t, "defaults: {headers: x-ratelimit}\n"+sms("2/1h", ""))
 	_, header, _ := exchange(t, http.MethodPost, w.URL+"/v1/sms/send", http.Header{"X-Phone": {"p"}})
 	if header.Get("X-RateLimit-Limit") != "2" || header.Get("X-RateLimit-Remaining") != "1" || header.Get("RateLimit") != "" {

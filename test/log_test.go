@@ -1,6 +1,13 @@
 package test
 
-import "testing"
+import (
+	"encoding/json"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/weir-proxy/weir/test/redistest"
+)
 
 func TestLog_OneLinePerRequest(t *testing.T) {
 	w := start(t, sms("1/1h", ""))
@@ -21,5 +28,22 @@ func TestLog_OneLinePerRequest(t *testing.T) {
 	}
 	if n := w.log.count("request"); n != 2 {
 		t.Errorf("2 requests left %d lines", n)
+	}
+}
+
+// Whoever reads the log by machine must not stumble over a line.
+func TestLog_IsJSONAlsoWhileRedisIsAway(t *testing.T) {
+	server := redistest.Start(t)
+	w := start(t, hasty(server.Addr)+sms("9/1h", ""))
+	w.statuses("p", 2)
+	server.Kill()
+	w.statuses("p", 8)
+	w.get(w.Admin + "/readyz")
+	w.signal(syscall.SIGTERM)
+	w.exit()
+	for text := range strings.Lines(w.log.String()) {
+		if !json.Valid([]byte(text)) {
+			t.Fatalf("a line of the log is not JSON: %s", text)
+		}
 	}
 }

@@ -1,16 +1,22 @@
 package test
 
 import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/test/redistest"
 )
 
 func readme(t *testing.T) string {
@@ -127,9 +133,50 @@ func TestReadme_TimelineIsTrue(t *testing.T) {
 	}
 }
 
+// The refusal and the log line of the README are what Weir says, but for what
+// differs from one request to the next.
+func TestReadme_RefusalAndLogLineAreReal(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "config.example.yaml"), example(t))
+	w := startWith(t, dir)
+	w.statuses("13800138000", 1)
+	_, header, body := exchange(t, http.MethodPost, w.URL+"/v1/sms/send", http.Header{"X-Phone": {"13800138000"}})
+
+	told, err := http.ReadResponse(bufio.NewReader(strings.NewReader(blocks(t, "http")[0])), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range told.Header {
+		if got, want := header.Get(name), told.Header.Get(name); name != "Retry-After" && got != want {
+			t.Errorf("%s is %q, the README says %q", name, got, want)
+		}
+	}
+	want, err := io.ReadAll(told.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	differs := regexp.MustCompile(`in \d+ s|"request_id":"\w+"`)
+	if got, want := differs.ReplaceAllString(strings.TrimSpace(body), ""), differs.ReplaceAllString(strings.TrimSpace(string(want)), ""); got != want {
+		t.Errorf("the body is\n%s\nthe README says\n%s", got, want)
+	}
+
+	var shown line
+	if err := json.Unmarshal([]byte(blocks(t, "json")[0]), &shown); err != nil {
+		t.Fatal(err)
+	}
+	said := w.logged("request", func(l line) bool { return l.text("status") == "429" })
+	if got, want := slices.Sorted(maps.Keys(said)), slices.Sorted(maps.Keys(shown)); !slices.Equal(got, want) {
+		t.Errorf("the line has the fields %v, the README %v", got, want)
+	}
+}
+
 // Every metric that Weir has is in the README's table, and the other way round.
 func TestReadme_NamesEveryMetric(t *testing.T) {
-	w := start(t, sms("1/1h", ""))
+	server := redistest.Start(t)
+	w := start(t, hasty(server.Addr)+sms("1/1h", ""))
+	w.statuses("p", 2)
+	w.reload()
+	server.Kill()
 	w.statuses("p", 2)
 	var told []string
 	for _, m := range regexp.MustCompile("(?m)^\\| `(weir_[a-z_]+)").FindAllStringSubmatch(readme(t), -1) {
@@ -144,7 +191,7 @@ func TestReadme_NamesEveryMetric(t *testing.T) {
 			t.Errorf("%s is not in the README", m[1])
 		}
 	}
-	for _, name := range []string{"weir_requests_total", "weir_request_duration_seconds", "weir_decisions_total", "weir_config_generation", "weir_build_info"} {
+	for _, name := range told {
 		if !strings.Contains(w.metrics(), "# TYPE "+name+" ") {
 			t.Errorf("%s is in the README, but not in /metrics", name)
 		}

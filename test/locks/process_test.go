@@ -1,0 +1,62 @@
+package locks
+
+import (
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/weir-proxy/weir/lock"
+)
+
+func TestKill9_TheLockIsFreeWithinItsLease(t *testing.T) {
+	s, rdb := server(t)
+	const lease = 900 * time.Millisecond
+	c := start(t, "hold", s.Addr, lease.String())
+	owner := strings.TrimPrefix(c.says(), "holds ")
+	l := process(t, s.Addr, lock.WithPoll(time.Hour))
+	// It lives: renewed to no less than two thirds, for two leases.
+	for end := time.Now().Add(2 * lease); time.Now().Before(end); {
+		if ttl := rdb.PTTL(minute(t), "a").Val(); ttl < lease/3 {
+			t.Fatalf("TTL %v although the holder lives", ttl)
+		}
+	}
+	c.signal(syscall.SIGKILL)
+	killed := time.Now()
+	h := held(t, l.Reentrant("a")) // nothing is published: the waiter knows the TTL
+	if took := time.Since(killed); took < lease/3 {
+		t.Errorf("free %v after the kill, sooner than a renewed lease can end", took)
+	}
+	if h.Owner().String() == owner {
+		t.Error("the dead process is still the owner")
+	}
+	released(t, h)
+}
+
+func TestStop_TheContextEndsBeforeAnyMoreWork(t *testing.T) {
+	s, rdb := server(t)
+	c := start(t, "hold", s.Addr, "300ms")
+	c.says()
+	c.signal(syscall.SIGSTOP)
+	h := held(t, process(t, s.Addr).Reentrant("a"))
+	next := time.Now()
+	c.signal(syscall.SIGCONT)
+	if got := c.says(); got != "ended "+lock.ErrLost.Error() {
+		t.Errorf("the child says %q, want that its context ended with %v", got, lock.ErrLost)
+	}
+	nano, err := strconv.ParseInt(strings.TrimPrefix(c.says(), "worked "), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if late := time.Unix(0, nano).Sub(next); late > 0 {
+		t.Errorf("the child began to work %v after the lock was another's", late)
+	}
+	if got := c.says(); got != "unlock "+lock.ErrLost.Error() {
+		t.Errorf("the child says %q, want that unlocking is %v", got, lock.ErrLost)
+	}
+	if m := rdb.HGetAll(minute(t), "a").Val(); len(m) != 1 || m[h.Owner().String()] != "1" {
+		t.Errorf("hash = %v, want the next owner's one hold", m)
+	}
+	released(t, h)
+}

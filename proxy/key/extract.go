@@ -3,41 +3,15 @@ package key
 import (
 	"errors"
 	"fmt"
-	"net/netip"
+
+	"golang.org/x/net/http/httpguts"
 )
 
-var (
-	// ErrMissing says that a request does not carry a key that it must carry.
-	ErrMissing = errors.New("key missing")
-	// ErrAmbiguous says that a request carries a key more than once: which one
-	// the upstream would believe is not known, so none is.
-	ErrAmbiguous = errors.New("key given more than once")
-)
-
-// A Request is what keys are read from.
-type Request interface {
-	// Header returns all values of the field with this canonical name.
-	Header(name string) []string
-	// Query returns all values of the query parameter.
-	Query(name string) []string
-	// Param returns the value of the path's {parameter}, "" if it has none.
-	Param(name string) string
-	// Client returns the client's address, IPv6 already cut to its network.
-	Client() netip.Prefix
-}
-
-// A Value is a key's text as found in one request.
-type Value struct {
-	// Parts are the texts after normalizing, one unless keys were joined.
-	Parts []string
-	// Skip says that the key is missing and limits on it do not apply.
-	Skip bool
-}
-
-// Extract reads the key from r into v, whose Parts it reuses. Errors wrap
-// ErrMissing or ErrAmbiguous and name the key, never its value.
+// Extract reads the key from r into v, whose Parts it reuses. All calls between
+// two of v.Reset must be for the same request. Errors wrap one of this
+// package's and name the key, never its value; v says nothing then.
 func (s *Spec) Extract(r Request, v *Value) error {
-	v.Parts, v.Skip = v.Parts[:0], false
+	v.Parts, v.Skip, v.leaves = v.Parts[:0], false, v.leaves[:0]
 	return s.extract(r, v)
 }
 
@@ -50,52 +24,137 @@ func (s *Spec) extract(r Request, v *Value) error {
 		}
 		return nil
 	}
-	text, err := s.From.read(r)
+	whole := s
+	if s.Of != nil {
+		whole = s.Of
+	}
+	f, err := whole.find(r, v)
+	v.set(whole.SetHeader, f.text)
 	if err != nil {
-		return fmt.Errorf("%s: %w", s.From, err)
+		v.set(s.SetHeader, "")
+		return whole.otherwise(r, v, err)
 	}
-	for _, step := range s.Normalize {
-		text = step.Apply(text)
+	if s.Of != nil {
+		f = found{text: s.Part.of(f.number), number: f.number}
+		v.set(s.SetHeader, f.text)
 	}
-	if text == "" && s.From.Source != Global {
-		return s.missing(r, v)
-	}
-	// The name stands first, so that the value of one key never counts under
-	// another whose text happens to be the same.
-	v.Parts = append(v.Parts, s.Name, text)
+	v.add(s, f)
 	return nil
 }
 
-// missing does what the configuration says of a request without the key.
-func (s *Spec) missing(r Request, v *Value) error {
-	switch s.OnMissing {
+// otherwise does what the configuration says of a request without the key.
+func (s *Spec) otherwise(r Request, v *Value, err error) error {
+	policy, instead, name := Reject, (*Spec)(nil), s.Name
+	switch {
+	case errors.Is(err, ErrMissing):
+		policy, instead = s.OnMissing, s.Instead
+	case errors.Is(err, ErrInvalid):
+		policy, instead, name = s.OnInvalid, s.InsteadOfInvalid, s.Name+"\x00invalid"
+	}
+	switch policy {
 	case Skip:
 		v.Skip = true
 		return nil
 	case Shared:
-		v.Parts = append(v.Parts, s.Name)
+		v.share(s, name)
 		return nil
 	case Use:
-		return s.Instead.extract(r, v)
+		return instead.extract(r, v)
 	}
-	return fmt.Errorf("%s: %w", s.From, ErrMissing)
+	return fmt.Errorf("%s: %w", s.From, err)
 }
 
-// read returns the one text at o, "" if there is none.
-func (o Origin) read(r Request) (string, error) {
-	switch o.Source {
-	case Header:
-		return one(r.Header(o.Name))
-	case Query:
-		return one(r.Query(o.Name))
-	case Path:
-		return r.Param(o.Name), nil
-	case ClientIP:
-		return client(r.Client()), nil
+// find is what s, which has an origin, is in the request, and why there is
+// none. It remembers what took work.
+func (s *Spec) find(r Request, v *Value) (found, error) {
+	dear := s.Phone != nil || len(s.Equal) > 0 || s.From.Source == JSON || s.From.Source == Form || s.From.Source == JWT
+	if dear {
+		for _, m := range v.memory {
+			if m.spec == s {
+				return m.found, m.err
+			}
+		}
 	}
-	return "", nil
+	f, err := s.at(s.From, r, v)
+	if len(s.Equal) > 0 {
+		err = s.agree(r, v, f, err)
+	}
+	if err == nil && s.SetHeader != "" && !httpguts.ValidHeaderFieldValue(f.text) {
+		err = fmt.Errorf("%w: it cannot be sent in a header field", ErrInvalid)
+	}
+	if err != nil {
+		f = found{}
+	}
+	if dear {
+		v.memory = append(v.memory, memory{s, f, err})
+	}
+	return f, err
 }
 
+// at is what stands at one place, normalized.
+func (s *Spec) at(o Origin, r Request, v *Value) (found, error) {
+	f, err := o.read(r, v, s.Tokens)
+	if err != nil {
+		return found{}, err
+	}
+	return s.normal(f, o.Source == Global)
+}
+
+// normal brings f into its one form.
+func (s *Spec) normal(f found, mayBeEmpty bool) (found, error) {
+	for _, step := range s.Normalize {
+		f.text = step.Apply(f.text)
+		if step == Digits && f.kind == numeral {
+			f.kind = text // digits are digits, with quotes or without
+		}
+	}
+	if f.text == "" && !mayBeEmpty {
+		return found{}, ErrMissing
+	}
+	if s.Phone == nil {
+		return f, nil
+	}
+	number, err := s.Phone.Parse(f.text)
+	return found{text: number.E164, number: number}, err
+}
+
+// agree returns err, which is what came of the key's own place, or else that
+// another place carries another key. Where the key's own place has none but
+// the request would not be refused for that, no other place may have one: the
+// upstream could go by it.
+func (s *Spec) agree(r Request, v *Value, f found, err error) error {
+	missing, invalid := errors.Is(err, ErrMissing), errors.Is(err, ErrInvalid)
+	policy := s.OnMissing
+	if invalid {
+		policy = s.OnInvalid
+	}
+	if err != nil && (!missing && !invalid || policy == Reject || policy == "") {
+		return err
+	}
+	for _, o := range s.Equal {
+		other, otherErr := s.at(o, r, v)
+		switch {
+		case errors.Is(otherErr, ErrMissing):
+			continue
+		case otherErr != nil && !errors.Is(otherErr, ErrInvalid):
+			return fmt.Errorf("at %s: %w", o, otherErr)
+		case otherErr != nil, err != nil, other.text != f.text, other.weighed() != f.weighed():
+			return fmt.Errorf("%w, at %s", ErrMismatch, o)
+		}
+	}
+	return err
+}
+
+// weighed is the kind of f where copies are compared: a header can only have the
+// string of a number.
+func (f found) weighed() kind {
+	if f.kind == numeral {
+		return text
+	}
+	return f.kind
+}
+
+// one is the only value, or "" if there is none.
 func one(values []string) (string, error) {
 	switch len(values) {
 	case 0:
@@ -104,16 +163,4 @@ func one(values []string) (string, error) {
 		return values[0], nil
 	}
 	return "", ErrAmbiguous
-}
-
-// client writes an address without the length of its network when that is a
-// single host.
-func client(p netip.Prefix) string {
-	if !p.IsValid() {
-		return ""
-	}
-	if p.IsSingleIP() {
-		return p.Addr().String()
-	}
-	return p.String()
 }

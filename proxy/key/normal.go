@@ -14,18 +14,19 @@ const (
 	Trim   Step = "trim"   // blanks at both ends are dropped
 	Lower  Step = "lower"  // letters become lower case
 	Digits Step = "digits" // all but decimal digits is dropped; digits of any script become 0-9
+	E164   Step = "e164"   // a phone number becomes +8613800138000; see Phone
 )
 
 // ParseStep reads the name of a step. Errors wrap ErrSpec and list the steps.
 func ParseStep(s string) (Step, error) {
 	switch step := Step(s); step {
-	case Trim, Lower, Digits:
+	case Trim, Lower, Digits, E164:
 		return step, nil
 	}
-	return "", fmt.Errorf("%w: %q is no way to normalize; write %s, %s or %s", ErrSpec, s, Trim, Lower, Digits)
+	return "", fmt.Errorf("%w: %q is no way to normalize; write %s, %s, %s or %s", ErrSpec, s, Trim, Lower, Digits, E164)
 }
 
-// Apply takes the step on s.
+// Apply takes the step on s. E164 leaves s as it is: only a Phone can take it.
 func (step Step) Apply(s string) string {
 	switch step {
 	case Trim:

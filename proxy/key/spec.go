@@ -1,76 +1,28 @@
 // Package key makes the keys that limits count under: it takes the texts that
 // a request carries, brings different spellings of one value into one form,
 // and hashes the result, so that no client's text reaches a store.
+//
+// The rule behind all of it: where an upstream could read another value than
+// Weir, the request is refused. A key that is given twice, in two spellings of
+// its name, in a body that is not what it says it is, or in two places that do
+// not agree, is an error and never a guess.
+//
+// A Spec never changes once compiled and is safe for concurrent use, as are
+// Phone, Tokens, List and Keyer. A Value belongs to one request.
 package key
 
 import (
-	"errors"
 	"fmt"
-	"net/http"
-	"strings"
+	"slices"
 
 	"golang.org/x/net/http/httpguts"
 )
 
-// ErrSpec says that a text in the configuration does not describe a key.
-var ErrSpec = errors.New("not a key")
-
-// A Source is the part of a request that a key is read from.
-type Source string
-
-// The sources that a key can be read from.
-const (
-	Header   Source = "header"    // a header field
-	Query    Source = "query"     // a query parameter
-	Path     Source = "path"      // a {parameter} of the route's path
-	ClientIP Source = "client_ip" // the client's address, IPv6 cut to its network
-	Global   Source = "global"    // one key for everybody
-)
-
-// An Origin is a Source and the name of the field in it.
-type Origin struct {
-	Source Source
-	Name   string // in canonical form for Header; empty for ClientIP and Global
-}
-
-// ParseOrigin reads "header:X-Phone", "query:user", "path:id", "client_ip" or
-// "global". Errors wrap ErrSpec and say what to write instead.
-func ParseOrigin(s string) (Origin, error) {
-	source, name, named := strings.Cut(s, ":")
-	o := Origin{Source: Source(source), Name: name}
-	switch o.Source {
-	case ClientIP, Global:
-		if named {
-			return Origin{}, fmt.Errorf("%w: %q; %s takes no name: write %s", ErrSpec, s, source, source)
-		}
-		return o, nil
-	case Header:
-		if !httpguts.ValidHeaderFieldName(name) {
-			return Origin{}, fmt.Errorf("%w: %q; name the header field, for example header:X-Phone", ErrSpec, s)
-		}
-		o.Name = http.CanonicalHeaderKey(name)
-		return o, nil
-	case Query, Path:
-		if name == "" {
-			return Origin{}, fmt.Errorf("%w: %q; name the parameter, for example %s:user", ErrSpec, s, source)
-		}
-		return o, nil
-	}
-	return Origin{}, fmt.Errorf("%w: %q; write header:NAME, query:NAME, path:NAME, client_ip or global", ErrSpec, s)
-}
-
-// String is o as ParseOrigin reads it.
-func (o Origin) String() string {
-	if o.Name == "" {
-		return string(o.Source)
-	}
-	return string(o.Source) + ":" + o.Name
-}
-
-// Missing says what happens when a request does not carry the key.
+// Missing says what happens when a request does not carry the key, or carries
+// one that is not valid.
 type Missing string
 
-// What can happen when a key is missing.
+// What can happen when a key is missing or not valid.
 const (
 	Reject Missing = "reject" // the request is refused with 400
 	Skip   Missing = "skip"   // limits on this key do not apply
@@ -82,16 +34,104 @@ const (
 type Spec struct {
 	// Name is the key's name under keys:, or its origin when written in place.
 	Name string
-	// From is where the text comes from. It is the zero Origin when Join is set.
+	// From is where the text comes from. It is the zero Origin when Join or Of
+	// is set.
 	From Origin
 	// Join lists keys that together make this one; it is nil when From is set.
 	Join []*Spec
+	// Of is the key of a phone number that this one is a Part of. What happens
+	// without it is what Of says.
+	Of   *Spec
+	Part Part
 	// Normalize lists the steps that bring different spellings together, in the
-	// order they are taken.
+	// order they are taken. E164 is last, if it is there.
 	Normalize []Step
+	// Phone takes the step E164.
+	Phone *Phone
+	// Tokens verifies what a key is read from when that is a token.
+	Tokens *Tokens
+	// Equal lists further places: each that carries the key must carry the same,
+	// after normalizing.
+	Equal []Origin
 	// OnMissing is Reject when empty. It is not consulted when Join is set: then
 	// that of the missing part decides.
 	OnMissing Missing
 	// Instead is the key to use when OnMissing is Use.
 	Instead *Spec
+	// OnInvalid is the same for a key that is not valid; InsteadOfInvalid is the
+	// key to use when it is Use. A key given twice, or one that differs from
+	// its copy, is always refused.
+	OnInvalid        Missing
+	InsteadOfInvalid *Spec
+	// SetHeader is the field that tells the upstream the normalized text; empty
+	// for none. What a client sends in it never reaches the upstream.
+	SetHeader string
+	// Sensitive says that people see the key masked.
+	Sensitive bool
+}
+
+// Check returns an error that wraps ErrSpec if parts of s do not fit together.
+// It does not look into other specs.
+func (s *Spec) Check() error {
+	e164 := slices.Index(s.Normalize, E164)
+	switch tokens := slices.ContainsFunc(s.places(), func(o Origin) bool { return o.Source == JWT }); {
+	case tokens && s.Tokens == nil:
+		return fmt.Errorf("%w: a claim needs keys that verify tokens; say where they are", ErrSpec)
+	case e164 >= 0 && s.Phone == nil:
+		return fmt.Errorf("%w: %s needs to know how phone numbers are written; give a default region", ErrSpec, E164)
+	case s.Phone != nil && e164 != len(s.Normalize)-1:
+		return fmt.Errorf("%w: %s is the last step; write it at the end", ErrSpec, E164)
+	case s.Of != nil && s.Of.Phone == nil:
+		return fmt.Errorf("%w: only a key with normalize: %s has a %s; name such a key in of", ErrSpec, E164, s.Part.Kind)
+	case s.From.Source == "" && (len(s.Equal) > 0 || len(s.Normalize) > 0 || s.Of == nil && s.SetHeader != ""):
+		return fmt.Errorf("%w: must_equal, normalize and set_header belong to a key that has from; write them there", ErrSpec)
+	case s.SetHeader != "" && !httpguts.ValidHeaderFieldName(s.SetHeader):
+		return fmt.Errorf("%w: %q is no name for a header field; write one such as X-Phone-E164", ErrSpec, s.SetHeader)
+	case s.OnMissing == Use && s.Instead == nil, s.OnInvalid == Use && s.InsteadOfInvalid == nil:
+		return fmt.Errorf("%w: which key to use instead is not said; name one", ErrSpec)
+	}
+	return nil
+}
+
+// places are all that s itself is read from.
+func (s *Spec) places() []Origin {
+	if s.From.Source == "" {
+		return nil
+	}
+	return append([]Origin{s.From}, s.Equal...)
+}
+
+// Origins lists every place that s, or a key it is made of or may be replaced
+// by, is read from: what a request has to keep at hand. Some may be listed more
+// than once.
+func (s *Spec) Origins() []Origin {
+	all := s.places()
+	for _, other := range s.others() {
+		all = append(all, other.Origins()...)
+	}
+	return all
+}
+
+// Headers lists the fields that s, or a key it is made of or may be replaced
+// by, sets for the upstream.
+func (s *Spec) Headers() []string {
+	var all []string
+	if s.SetHeader != "" {
+		all = append(all, s.SetHeader)
+	}
+	for _, other := range s.others() {
+		all = append(all, other.Headers()...)
+	}
+	return all
+}
+
+// others are the keys that s is made of or may be replaced by.
+func (s *Spec) others() []*Spec {
+	others := slices.Clone(s.Join)
+	for _, o := range []*Spec{s.Of, s.Instead, s.InsteadOfInvalid} {
+		if o != nil {
+			others = append(others, o)
+		}
+	}
+	return others
 }

@@ -1,0 +1,163 @@
+package key
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// maxDepth is how deep a document may be nested. Parsers give up at different
+// depths; no API needs this one.
+const maxDepth = 64
+
+// lookup finds the one scalar that pointer names in doc, "" if there is none.
+// It reads doc to its end in one pass, without building a tree, and is
+// ErrInvalid for all that two parsers could read in two ways: a name given
+// twice in any object, bytes that are no UTF-8, half a surrogate pair, anything
+// after the document. Names on the way that differ from the pointer's only in
+// case are ErrAmbiguous: some parsers take one for the other.
+func (v *Value) lookup(doc []byte, pointer string) (found, error) {
+	v.buffer = *bytes.NewBuffer(doc)
+	if v.json == nil {
+		v.json = jsontext.NewDecoder(&v.buffer)
+	} else {
+		v.json.Reset(&v.buffer)
+	}
+	w := walk{Decoder: v.json}
+	if err := w.value(pointer); err != nil {
+		return found{}, err
+	}
+	if _, err := w.ReadToken(); !errors.Is(err, io.EOF) {
+		return found{}, fmt.Errorf("%w: the JSON has something after its end", ErrInvalid)
+	}
+	return w.found, w.fault
+}
+
+// A walk goes through a document once.
+type walk struct {
+	*jsontext.Decoder
+	found
+	fault error // what is wrong with the value, in a document that is well formed
+}
+
+// value reads a value in which pointer names what is looked for; "" names the
+// value itself.
+func (w *walk) value(pointer string) error {
+	if w.StackDepth() > maxDepth {
+		return fmt.Errorf("%w: JSON nested deeper than %d", ErrInvalid, maxDepth)
+	}
+	if pointer == "" {
+		return w.scalar()
+	}
+	name, rest := segment(pointer)
+	switch w.PeekKind() {
+	case '{':
+		return w.object(name, rest)
+	case '[':
+		return w.array(index(name), rest)
+	}
+	return w.skip()
+}
+
+func (w *walk) object(name, rest string) error {
+	if _, err := w.token(); err != nil { // {
+		return err
+	}
+	for w.PeekKind() != '}' {
+		t, err := w.token()
+		if err != nil {
+			return err
+		}
+		switch same, alike := compare(t, name); {
+		case same:
+			err = w.value(rest)
+		case alike:
+			return fmt.Errorf("%w: in JSON, in upper and in lower case", ErrAmbiguous)
+		default:
+			err = w.skip()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	_, err := w.token() // }
+	return err
+}
+
+// compare does not allocate.
+func compare(t jsontext.Token, name string) (same, alike bool) {
+	s := t.String()
+	same = s == name
+	return same, !same && strings.EqualFold(s, name)
+}
+
+func (w *walk) array(at int, rest string) error {
+	if _, err := w.token(); err != nil { // [
+		return err
+	}
+	for i := 0; w.PeekKind() != ']'; i++ {
+		read := w.skip
+		if i == at {
+			read = func() error { return w.value(rest) }
+		}
+		if err := read(); err != nil {
+			return err
+		}
+	}
+	_, err := w.token() // ]
+	return err
+}
+
+// scalar reads what was looked for.
+func (w *walk) scalar() error {
+	if k := w.PeekKind(); k == '{' || k == '[' {
+		w.fault = fmt.Errorf("%w: in JSON it is an object or a list", ErrInvalid)
+		return w.skip()
+	}
+	t, err := w.token()
+	if err != nil {
+		return err
+	}
+	w.text = t.String()
+	switch t.Kind() {
+	case '0':
+		w.kind = numeral
+		w.text, w.fault = numeralText(w.text)
+	case 't', 'f':
+		w.kind = boolean
+	case 'n':
+		w.kind = null
+	}
+	return nil
+}
+
+// skip reads a value that nobody looks for.
+func (w *walk) skip() error {
+	for depth := w.StackDepth(); ; {
+		if _, err := w.token(); err != nil {
+			return err
+		}
+		switch d := w.StackDepth(); {
+		case d <= depth:
+			return nil
+		case d > maxDepth:
+			return fmt.Errorf("%w: JSON nested deeper than %d", ErrInvalid, maxDepth)
+		}
+	}
+}
+
+// token reads on. What is wrong is said without what was read.
+func (w *walk) token() (jsontext.Token, error) {
+	t, err := w.ReadToken()
+	if err == nil {
+		return t, nil
+	}
+	if errors.Is(err, jsontext.ErrDuplicateName) {
+		return t, fmt.Errorf("%w: a name in the JSON", ErrAmbiguous)
+	}
+	return t, fmt.Errorf("%w: the body is not JSON", ErrInvalid)
+}

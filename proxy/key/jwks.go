@@ -1,0 +1,146 @@
+package key
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/MicahParks/jwkset"
+)
+
+const (
+	maxJWKS      = 1 << 20          // bytes
+	fetchTimeout = 10 * time.Second // for one answer
+	fetchPause   = 10 * time.Second // between two, however many unknown keys are asked for
+)
+
+// keep reads the set of keys again from time to time, and soon after a token
+// named a key that is not in it. No request waits for that: issuers publish a
+// key before they sign with it.
+func (t *Tokens) keep(ctx context.Context) {
+	every := t.config.Refresh
+	if every == 0 {
+		every = defaultRefresh
+	}
+	again := time.NewTimer(every)
+	defer again.Stop()
+	wanted := t.wanted
+	for last := time.Now(); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-again.C:
+		case <-wanted:
+			if rest := fetchPause - time.Since(last); rest > 0 {
+				wanted = nil // one refresh will do for all who ask until then
+				again.Reset(min(rest, every))
+				continue
+			}
+		}
+		if err := t.refresh(ctx); err != nil && ctx.Err() == nil && t.config.Report != nil {
+			t.config.Report(err)
+		}
+		last, wanted = time.Now(), t.wanted
+		again.Reset(every)
+	}
+}
+
+// want has the keys read again soon. It does not wait.
+func (t *Tokens) want() {
+	select {
+	case t.wanted <- struct{}{}:
+	default:
+	}
+}
+
+// refresh reads the set of keys and puts it in force. If it cannot be read, or is
+// empty, the keys in force stay.
+func (t *Tokens) refresh(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
+	defer cancel()
+	read := t.file
+	if remote(t.config.JWKS) {
+		read = t.fetch
+	}
+	text, err := read(ctx)
+	if err != nil {
+		return fmt.Errorf("read keys of tokens: %w", err)
+	}
+	keys, err := jwksKeys(text)
+	if err != nil {
+		return fmt.Errorf("read keys of tokens at %s: %w", t.config.JWKS, err)
+	}
+	keys = slices.Concat(t.fixed, keys)
+	t.keys.Store(&keys)
+	return nil
+}
+
+func (t *Tokens) file(context.Context) ([]byte, error) { return os.ReadFile(t.config.JWKS) }
+
+func (t *Tokens) fetch(ctx context.Context) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, t.config.JWKS, nil)
+	if err != nil {
+		return nil, err
+	}
+	client := http.Client{}
+	if t.config.Client != nil {
+		client = *t.config.Client
+	}
+	client.CheckRedirect = func(to *http.Request, via []*http.Request) error {
+		if !trusted(to.URL.String()) || len(via) > 3 {
+			return errors.New("led to a place that cannot be trusted")
+		}
+		return nil
+	}
+	answer, err := client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s answered %s", t.config.JWKS, answer.Status)
+	}
+	text, err := io.ReadAll(io.LimitReader(answer.Body, maxJWKS+1))
+	if len(text) > maxJWKS {
+		return nil, fmt.Errorf("%s answered with more than %d bytes", t.config.JWKS, maxJWKS)
+	}
+	return text, err
+}
+
+// jwksKeys reads a set of keys. Keys of a kind that is not known, secret keys
+// and those for encryption are left out; none left is an error.
+func jwksKeys(text []byte) ([]verifier, error) {
+	var set jwkset.JWKSMarshal
+	if err := json.Unmarshal(text, &set); err != nil {
+		return nil, fmt.Errorf("no set of keys: %w", err)
+	}
+	var keys []verifier
+	for _, one := range set.Keys {
+		if one.KTY == jwkset.KtyOct || one.USE != "" && one.USE != jwkset.UseSig {
+			continue
+		}
+		parsed, err := jwkset.NewJWKFromMarshal(one, jwkset.JWKMarshalOptions{}, jwkset.JWKValidateOptions{})
+		if err != nil {
+			continue
+		}
+		v, err := publicKey(parsed.Key())
+		if err != nil {
+			continue
+		}
+		v.id = one.KID
+		if alg := one.ALG.String(); alg != "" {
+			v.methods = slices.DeleteFunc(v.methods, func(m string) bool { return m != alg })
+		}
+		keys = append(keys, v)
+	}
+	if len(keys) == 0 {
+		return nil, errors.New("no public key in it that can verify")
+	}
+	return keys, nil
+}

@@ -1,0 +1,123 @@
+package key
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/gaissmai/bart"
+)
+
+// A List is a set of keys: for the client's address, addresses and networks; for
+// any other key, texts. It never changes and is safe for concurrent use.
+type List struct {
+	spec     *Spec
+	texts    map[string]struct{}
+	networks bart.Lite
+}
+
+// A Problem is what is wrong with a line of a list. Its text does not repeat the
+// line.
+type Problem struct {
+	Line int // from 1
+	Err  error
+}
+
+// ParseList reads a list of keys of spec, one a line, each in any spelling that
+// spec takes. Blank lines are left out, and so is what follows a # at the start
+// of a line or after a blank. It returns every problem there is; the List holds
+// the lines that have none. Problems wrap ErrSpec. A joined key has no lists.
+func ParseList(spec *Spec, text string) (*List, []Problem) {
+	l := &List{spec: spec, texts: map[string]struct{}{}}
+	if spec.Join != nil || spec.From.Source == Global {
+		return l, []Problem{{Line: 1, Err: fmt.Errorf("%w: %s is made of several keys, or of none; name one that has a text of its own", ErrSpec, spec.Name)}}
+	}
+	var problems []Problem
+	number := 0
+	for line := range strings.Lines(strings.TrimPrefix(text, "\uFEFF")) {
+		number++
+		if entry := entry(line); entry != "" {
+			if err := l.insert(entry); err != nil {
+				problems = append(problems, Problem{number, err})
+			}
+		}
+	}
+	return l, problems
+}
+
+// entry is a line without its comment.
+func entry(line string) string {
+	for i := range len(line) {
+		if line[i] == '#' && (i == 0 || line[i-1] == ' ' || line[i-1] == '\t') {
+			line = line[:i]
+			break
+		}
+	}
+	return strings.TrimSpace(line)
+}
+
+func (l *List) insert(entry string) error {
+	if l.spec.Of == nil && l.spec.From.Source == ClientIP {
+		network, err := network(entry)
+		if err == nil {
+			l.networks.Insert(network)
+		}
+		return err
+	}
+	if l.spec.Of != nil {
+		text, err := l.spec.Part.text(entry)
+		if err == nil {
+			l.texts[text] = struct{}{}
+		}
+		return err
+	}
+	f, err := l.spec.normal(found{text: entry}, false)
+	if err != nil {
+		return errors.Join(ErrSpec, err)
+	}
+	l.texts[f.text] = struct{}{}
+	return nil
+}
+
+// network reads an address or a network. One in which bits are set behind its
+// length is refused: which of the two was meant is not known.
+func network(s string) (netip.Prefix, error) {
+	if !strings.Contains(s, "/") {
+		a, err := netip.ParseAddr(s)
+		if err != nil || a.Zone() != "" {
+			return netip.Prefix{}, fmt.Errorf("%w: no address; write one such as 192.0.2.1 or 2001:db8::/48", ErrSpec)
+		}
+		a = a.Unmap()
+		return netip.PrefixFrom(a, a.BitLen()), nil
+	}
+	p, err := netip.ParsePrefix(s)
+	if err != nil || p.Addr().Is4In6() {
+		return netip.Prefix{}, fmt.Errorf("%w: no network; write one such as 192.0.2.0/24 or 2001:db8::/48", ErrSpec)
+	}
+	if p != p.Masked() {
+		return netip.Prefix{}, fmt.Errorf("%w: no network, for bits are set behind its length; write an address, or a network such as 192.0.2.0/24", ErrSpec)
+	}
+	return p, nil
+}
+
+// Has reports whether the key that v extracted last stands in the list. It does
+// not if it is missing or replaced by another. A client whose addresses count
+// as one network is in the list if any of them is.
+func (l *List) Has(v *Value) bool {
+	if l == nil || v.Skip || len(v.leaves) != 1 {
+		return false
+	}
+	leaf := v.leaves[0]
+	if leaf.spec != l.spec || !leaf.known || leaf.weighed() != text {
+		return false
+	}
+	if l.spec.Of == nil && l.spec.From.Source == ClientIP {
+		return leaf.network.IsValid() && l.networks.OverlapsPrefix(leaf.network)
+	}
+	_, ok := l.texts[leaf.text]
+	return ok
+}
+
+// Len is how many different entries the list has.
+func (l *List) Len() int { return len(l.texts) + l.networks.Size() }

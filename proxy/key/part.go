@@ -1,0 +1,68 @@
+package key
+
+import (
+	"fmt"
+	"strings"
+)
+
+// A PartKind is what a key can take of a phone number.
+type PartKind string
+
+// The parts there are.
+const (
+	Country  PartKind = "country"   // the ISO 3166 code, "CN"
+	DialCode PartKind = "dial_code" // "+86"
+	Prefix   PartKind = "prefix"    // the number without its last digits, "+861380013"
+)
+
+// A Part is what a key takes of a phone number.
+type Part struct {
+	Kind PartKind
+	Drop int // digits that Prefix drops, 1 to 10
+}
+
+// ParsePart reads "country", "dial_code" or "prefix"; drop is for prefix alone,
+// and 0 for the others. Errors wrap ErrSpec and say what to write.
+func ParsePart(s string, drop int) (Part, error) {
+	p := Part{Kind: PartKind(s), Drop: drop}
+	switch p.Kind {
+	case Country, DialCode:
+		if drop != 0 {
+			return Part{}, fmt.Errorf("%w: a %s drops no digits; leave drop_last out, or write part: %s", ErrSpec, s, Prefix)
+		}
+		return p, nil
+	case Prefix:
+		if drop < 1 || drop > 10 {
+			return Part{}, fmt.Errorf("%w: a prefix that drops %d digits; write drop_last with 1 to 10, for example 4", ErrSpec, drop)
+		}
+		return p, nil
+	}
+	return Part{}, fmt.Errorf("%w: %q is no part of a phone number; write %s, %s or %s", ErrSpec, s, Country, DialCode, Prefix)
+}
+
+// of is the part of n. A prefix keeps at least the country code.
+func (p Part) of(n Number) string {
+	switch p.Kind {
+	case Country:
+		return n.Country
+	case DialCode:
+		return n.Dial
+	}
+	return n.E164[:max(len(n.Dial), len(n.E164)-p.Drop)]
+}
+
+// text checks what a list says of p and writes it as of does.
+func (p Part) text(s string) (string, error) {
+	switch p.Kind {
+	case Country:
+		if len(s) != 2 && s != "001" || strings.ToUpper(s) != s {
+			return "", fmt.Errorf("%w: no country; write two capital letters, for example CN", ErrSpec)
+		}
+		return s, nil
+	}
+	digits, ok := dialled(s)
+	if !ok {
+		return "", fmt.Errorf("%w: no %s; write a plus and digits", ErrSpec, p.Kind)
+	}
+	return "+" + strings.TrimPrefix(digits, "+"), nil
+}

@@ -1,0 +1,98 @@
+package key
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/maypok86/otter/v2"
+	"github.com/nyaruka/phonenumbers/v2"
+)
+
+// phones is how many numbers a Phone remembers: some 250 bytes each.
+const phones = 16384
+
+// A Number is a valid phone number.
+type Number struct {
+	E164    string // "+8613800138000"
+	Country string // "CN"; "001" for a number that belongs to no country
+	Dial    string // "+86"
+	Type    LineType
+}
+
+// A Phone brings all spellings of a phone number into E.164. It remembers the
+// numbers asked for last, those that are none as well, and needs no closing. It
+// is safe for concurrent use.
+type Phone struct {
+	region string
+	allow  []LineType
+	known  *otter.Cache[string, verdict]
+}
+
+// A verdict is what came of a number.
+type verdict struct {
+	Number
+	valid, allowed bool
+}
+
+// NewPhone returns a Phone that reads numbers without a country code as they
+// are dialled in region, an ISO 3166 code such as CN. If region is empty, all
+// numbers need a plus. Numbers of other types than allow are refused; nil
+// allows all. Errors wrap ErrSpec.
+func NewPhone(region string, allow []LineType) (*Phone, error) {
+	if region != "" && !phonenumbers.GetSupportedRegions()[region] {
+		return nil, fmt.Errorf("%w: %q is no region; write two capital letters, for example CN", ErrSpec, region)
+	}
+	for _, t := range allow {
+		if _, err := ParseLineType(string(t)); err != nil {
+			return nil, err
+		}
+	}
+	known, err := otter.New(&otter.Options[string, verdict]{MaximumSize: phones})
+	if err != nil {
+		return nil, fmt.Errorf("make room for phone numbers: %w", err)
+	}
+	if region == "" {
+		region = "ZZ" // that of no country
+	}
+	return &Phone{region: region, allow: slices.Clone(allow), known: known}, nil
+}
+
+// Parse reads a number in any spelling that dialled lets through and that is
+// valid in the numbering plan of its country. Errors wrap ErrInvalid. A number
+// that was seen lately costs less than a microsecond, any other some 30.
+func (p *Phone) Parse(s string) (Number, error) {
+	digits, ok := dialled(s)
+	if !ok {
+		return Number{}, fmt.Errorf("%w: not written as a phone number", ErrInvalid)
+	}
+	v, ok := p.known.GetIfPresent(digits)
+	if !ok {
+		v = p.learn(digits)
+		p.known.Set(strings.Clone(digits), v) // a clone, lest it keep a whole body
+	}
+	switch {
+	case !v.valid:
+		return Number{}, fmt.Errorf("%w: no such phone number", ErrInvalid)
+	case !v.allowed:
+		return Number{}, fmt.Errorf("%w: phone numbers of type %s are not taken", ErrInvalid, v.Type)
+	}
+	return v.Number, nil
+}
+
+// learn asks the numbering plans.
+func (p *Phone) learn(digits string) verdict {
+	n, err := phonenumbers.Parse(digits, p.region)
+	if err != nil || !phonenumbers.IsValidNumber(n) {
+		return verdict{}
+	}
+	v := verdict{valid: true, Number: Number{
+		E164:    phonenumbers.Format(n, phonenumbers.E164),
+		Country: phonenumbers.GetRegionCodeForNumber(n),
+		Dial:    "+" + strconv.Itoa(int(n.GetCountryCode())),
+		Type:    lineType(phonenumbers.GetNumberType(n)),
+	}}
+	v.allowed = len(p.allow) == 0 || slices.Contains(p.allow, v.Type)
+	return v
+}

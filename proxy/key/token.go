@@ -1,0 +1,127 @@
+package key
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/golang-jwt/jwt/v5"
+)
+
+// A token is the one that a request bears, verified once.
+type token struct {
+	by     *Tokens
+	text   string
+	claims []byte // as JSON
+	err    error
+}
+
+// claim returns a claim of the request's token, "" if it bears none. The claim
+// is a string or a number.
+func (t *Tokens) claim(r Request, v *Value, name string) (found, error) {
+	if t == nil { // Spec.Check refuses such a spec
+		return found{}, ErrNoKeys
+	}
+	text, err := bearer(r.Header("Authorization"))
+	if err != nil || text == "" {
+		return found{}, err
+	}
+	if v.token.by != t || v.token.text != text {
+		claims, err := t.verify(text)
+		v.token = token{t, text, claims, err}
+	}
+	if v.token.err != nil {
+		return found{}, v.token.err
+	}
+	f, err := v.lookup(v.token.claims, pointerTo(name))
+	if err == nil && (f.kind == boolean || f.kind == null) {
+		return found{}, fmt.Errorf("%w: the claim is neither a string nor a number", ErrInvalid)
+	}
+	return f, err
+}
+
+// bearer is the token of the only Authorization field, "" if it is of another
+// scheme.
+func bearer(fields []string) (string, error) {
+	field, err := one(fields)
+	if err != nil {
+		return "", err
+	}
+	scheme, text, _ := strings.Cut(field, " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return "", nil
+	}
+	text = strings.Trim(text, " ")
+	if text == "" {
+		return "", fmt.Errorf("%w: Bearer without a token", ErrInvalid)
+	}
+	return text, nil
+}
+
+// verify returns the claims of a token that is signed with one of the keys, has
+// begun and has not expired. All others are ErrInvalid, or ErrNoKeys while no
+// keys are known. It does not wait.
+func (t *Tokens) verify(text string) ([]byte, error) {
+	_, err := t.parser.ParseWithClaims(text, &jwt.RegisteredClaims{}, t.candidates)
+	if err != nil {
+		return nil, explain(err)
+	}
+	claims, err := base64.RawURLEncoding.DecodeString(strings.Split(text, ".")[1])
+	if err != nil {
+		return nil, fmt.Errorf("%w: the token is broken", ErrInvalid)
+	}
+	return claims, nil
+}
+
+// candidates are the keys that may have signed a token.
+func (t *Tokens) candidates(token *jwt.Token) (any, error) {
+	keys := t.keys.Load()
+	if keys == nil || len(*keys) == 0 {
+		return nil, ErrNoKeys
+	}
+	if _, ok := token.Header["crit"]; ok { // RFC 7515 section 4.1.11: none is understood here
+		return nil, errors.New("critical extensions")
+	}
+	id, ok := token.Header["kid"].(string)
+	if _, given := token.Header["kid"]; given && !ok {
+		return nil, errors.New("key id is no string")
+	}
+	var set jwt.VerificationKeySet
+	for _, v := range *keys {
+		if v.fits(id, token.Method.Alg()) {
+			set.Keys = append(set.Keys, v.key)
+		}
+	}
+	if len(set.Keys) == 0 {
+		t.want()
+		return nil, errors.New("no such key")
+	}
+	return set, nil
+}
+
+// explain says what is wrong with a token without a word of the token.
+func explain(err error) error {
+	if errors.Is(err, ErrNoKeys) {
+		return ErrNoKeys
+	}
+	why := "is broken"
+	for _, c := range []struct {
+		is  error
+		why string
+	}{
+		{jwt.ErrTokenUnverifiable, "is signed with a key that is not known, or in a way that is not taken"},
+		{jwt.ErrTokenSignatureInvalid, "has a signature that is not valid, or in a way that is not taken"},
+		{jwt.ErrTokenExpired, "has expired"},
+		{jwt.ErrTokenNotValidYet, "is not valid yet"},
+		{jwt.ErrTokenInvalidIssuer, "is from another issuer"},
+		{jwt.ErrTokenInvalidAudience, "is for somebody else"},
+		{jwt.ErrTokenRequiredClaimMissing, "lacks a claim that it must have"},
+	} {
+		if errors.Is(err, c.is) {
+			why = c.why
+			break
+		}
+	}
+	return fmt.Errorf("%w: the token %s", ErrInvalid, why)
+}

@@ -1,0 +1,239 @@
+package locks
+
+import (
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/weir-proxy/weir/lock"
+	"github.com/weir-proxy/weir/test/redistest"
+)
+
+const (
+	clients  = 8
+	mishaps  = 6 // replies lost in one history; each stays open to its end
+	patience = 30 * time.Second
+)
+
+// A history is what all clients did and saw.
+type history struct {
+	start  time.Time
+	owners atomic.Int64
+
+	mu  sync.Mutex // guards what follows
+	ops []porcupine.Operation
+}
+
+func (h *history) now() int64 { return int64(time.Since(h.start)) }
+
+func (h *history) add(client int, in input, out output, call int64) {
+	end := h.now()
+	if out.answer == unknown {
+		end = math.MaxInt64
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ops = append(h.ops, porcupine.Operation{ClientId: client, Input: in, Output: out, Call: call, Return: end})
+}
+
+// A player is one client: a Locker behind a proxy of its own.
+type player struct {
+	*history
+	id     int
+	t      *testing.T
+	locker *lock.Locker
+	proxy  *redistest.FaultProxy
+	dice   *rand.Rand
+	losses *atomic.Int64
+}
+
+// asks notes a call that takes something, and what came of it.
+func (p *player) asks(in input, call func(ctx context.Context) (*lock.Hold, error)) (*lock.Hold, bool) {
+	if p.dice.IntN(10) == 0 && p.losses.Add(-1) >= 0 {
+		p.proxy.Lose("evalsha")
+	}
+	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
+	defer cancel()
+	at := p.now()
+	hold, err := call(ctx)
+	switch {
+	case err == nil:
+		out := output{answer: done}
+		if hold != nil {
+			out.token = hold.Token()
+		}
+		p.add(p.id, in, out, at)
+		return hold, true
+	case errors.Is(err, lock.ErrNotAcquired):
+		p.add(p.id, in, output{answer: refusal}, at)
+	default:
+		p.add(p.id, in, output{answer: unknown}, at)
+		in.verb = undo
+		p.add(p.id, in, output{answer: unknown}, at)
+	}
+	return nil, false
+}
+
+// gives notes a call that gives something back; it must succeed.
+func (p *player) gives(in input, call func(ctx context.Context) error) {
+	in.verb = release
+	at := p.now()
+	if err := call(p.t.Context()); err != nil {
+		p.t.Errorf("give back: %v", err)
+	}
+	p.add(p.id, in, output{}, at)
+}
+
+// takes holds l for a moment, waiting for it or asking once.
+func (p *player) takes(l lock.Lockable, in input, enter bool) {
+	in.owner = int(p.owners.Add(1))
+	ask := l.TryLock
+	if p.dice.IntN(3) == 0 {
+		ask = l.Lock
+	}
+	hold, ok := p.asks(in, func(ctx context.Context) (*lock.Hold, error) { return ask(ctx) })
+	if !ok {
+		return
+	}
+	if enter && p.dice.IntN(2) == 0 {
+		at := p.now()
+		if again, err := hold.Reenter(p.t.Context()); err == nil {
+			p.add(p.id, input{verb: reenter, owner: in.owner}, output{}, at)
+			p.gives(in, again.Unlock)
+		} // otherwise the next unlock says how many there are
+	}
+	p.gives(in, hold.Unlock)
+}
+
+// record lets the clients loose and checks what they saw.
+func record(t *testing.T, m porcupine.Model, permits int64, move func(p *player)) {
+	t.Helper()
+	s, rdb := server(t)
+	rounds := 50
+	if testing.Short() {
+		rounds = 15
+	}
+	h := &history{start: time.Now()}
+	var losses atomic.Int64
+	losses.Store(mishaps)
+	var all sync.WaitGroup
+	for id := range clients {
+		proxy := redistest.NewFaultProxy(t, s.Addr)
+		p := &player{
+			history: h, id: id, t: t, proxy: proxy, losses: &losses,
+			locker: process(t, proxy.Addr, lock.WithPoll(500*time.Millisecond)),
+			dice:   rand.New(rand.NewPCG(uint64(id), uint64(permits))),
+		}
+		all.Go(func() {
+			for n := range rounds {
+				move(p)
+				if n%10 == 9 && p.id == 0 {
+					rdb.ScriptFlush(context.Background())
+					rdb.Do(context.Background(), "client", "kill", "type", "pubsub")
+				}
+			}
+		})
+	}
+	all.Wait()
+	result, info := porcupine.CheckOperationsVerbose(m, h.ops, 30*time.Second)
+	if result != porcupine.Ok {
+		file := filepath.Join(t.ArtifactDir(), "history.html")
+		if err := porcupine.VisualizePath(m, info, file); err != nil {
+			t.Error(err)
+		}
+		t.Errorf("the history of %d calls is %s; see %s", len(h.ops), result, file)
+	}
+	open := 0
+	for _, op := range h.ops {
+		if op.Return == math.MaxInt64 {
+			open++
+		}
+	}
+	t.Logf("%d calls by %d clients, %d of them without an end", len(h.ops), clients, open)
+}
+
+func TestHistory_Mutex(t *testing.T) {
+	record(t, model(0, false), 0, func(p *player) {
+		p.takes(p.locker.Simple("a"), input{verb: acquire}, false)
+	})
+}
+
+func TestHistory_Reentrant(t *testing.T) {
+	record(t, model(0, false), 0, func(p *player) {
+		p.takes(p.locker.Reentrant("a"), input{verb: acquire}, true)
+	})
+}
+
+func TestHistory_Fenced(t *testing.T) {
+	record(t, model(0, true), 0, func(p *player) {
+		p.takes(p.locker.Fenced("a"), input{verb: acquire}, true)
+	})
+}
+
+func TestHistory_ReadWrite(t *testing.T) {
+	record(t, model(0, false), 0, func(p *player) {
+		rw := p.locker.ReadWrite("a")
+		if p.dice.IntN(3) == 0 {
+			p.takes(rw.Write(), input{verb: acquire}, true)
+		} else {
+			p.takes(rw.Read(), input{verb: share}, false)
+		}
+	})
+}
+
+func TestHistory_Semaphore(t *testing.T) {
+	const permits = 5
+	record(t, model(permits, false), permits, func(p *player) {
+		s := p.locker.Semaphore("a")
+		if _, err := s.TrySetPermits(p.t.Context(), permits); err != nil {
+			p.t.Error(err)
+		}
+		in := input{verb: share, owner: int(p.owners.Add(1)), n: int64(p.dice.IntN(3) + 1)}
+		ask := s.TryAcquire
+		if p.dice.IntN(3) == 0 {
+			ask = s.Acquire
+		}
+		_, ok := p.asks(in, func(ctx context.Context) (*lock.Hold, error) { return nil, ask(ctx, in.n) })
+		if ok {
+			p.gives(in, func(ctx context.Context) error { return s.Release(ctx, in.n) })
+		}
+	})
+}
+
+func TestHistory_Permits(t *testing.T) {
+	const permits = 3
+	record(t, model(permits, false), permits, func(p *player) {
+		s := p.locker.Permits("a")
+		if _, err := s.TrySetPermits(p.t.Context(), permits); err != nil {
+			p.t.Error(err)
+		}
+		p.takes(s, input{verb: share, n: 1}, false)
+	})
+}
+
+// A checker that cannot say no checks nothing.
+func TestHistory_TheModelsCanSayNo(t *testing.T) {
+	op := func(verb verb, owner int, answer answer, call, end int64) porcupine.Operation {
+		return porcupine.Operation{Input: input{verb: verb, owner: owner, n: 1}, Output: output{answer: answer}, Call: call, Return: end}
+	}
+	for name, ops := range map[string][]porcupine.Operation{
+		"two holders":               {op(acquire, 1, done, 0, 1), op(acquire, 2, done, 2, 3)},
+		"refused by nobody":         {op(acquire, 1, refusal, 0, 1)},
+		"a writer among readers":    {op(share, 1, done, 0, 1), op(acquire, 2, done, 2, 3)},
+		"more permits than it has":  {op(share, 1, done, 0, 1), op(share, 2, done, 2, 3), op(share, 3, done, 4, 5)},
+		"reentry by another":        {op(acquire, 1, done, 0, 1), op(reenter, 2, done, 2, 3)},
+		"held after all was undone": {op(acquire, 1, done, 0, 1), op(undo, 2, unknown, 0, 9), op(acquire, 3, done, 2, 3)},
+	} {
+		if porcupine.CheckOperations(model(2, false), ops) {
+			t.Errorf("%s: the model has nothing against it", name)
+		}
+	}
+}

@@ -1,0 +1,141 @@
+package locks
+
+import (
+	"fmt"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// An input is what one call asked for. Owner is a number of its own for each
+// acquisition.
+type input struct {
+	verb  verb
+	owner int
+	n     int64 // permits of a semaphore
+}
+
+type verb int
+
+const (
+	acquire verb = iota // exclusively: a mutex, a writer
+	share               // as a reader, or permits of a semaphore
+	reenter
+	release
+	// undo is what the lock does by itself after a call without an answer: it
+	// gives back what the call may have taken, some time or never.
+	undo
+)
+
+// An output is what one call brought.
+type output struct {
+	answer answer
+	token  int64
+}
+
+type answer int
+
+const (
+	done answer = iota
+	refusal
+	unknown // no answer: it was executed some time, or never
+)
+
+// A state is what the lock is. Doubtful holds the owners whose taking was seen
+// by nobody, so that undo knows what to give back.
+type state struct {
+	owner    int // 0: nobody
+	count    int
+	readers  int
+	free     int64 // permits left
+	token    int64
+	doubtful string
+}
+
+// models are what the kinds promise when nobody else is there.
+func model(permits int64, fenced bool) porcupine.Model {
+	return porcupine.Model{
+		Init: func() any { return state{free: permits} },
+		Step: func(s, in, out any) (bool, any) {
+			ok, next := step(s.(state), in.(input), out.(output), fenced)
+			return ok, next
+		},
+		DescribeOperation: func(in, out any) string { return fmt.Sprintf("%+v → %+v", in, out) },
+	}
+}
+
+// step says whether what happened can happen in s, and what comes of it.
+func step(s state, in input, out output, fenced bool) (bool, state) {
+	switch in.verb {
+	case acquire:
+		return s.acquire(in, out, fenced)
+	case share:
+		return s.share(in, out)
+	case reenter:
+		next := s
+		next.count++
+		return s.owner == in.owner, next
+	case release:
+		return s.release(in)
+	default:
+		return true, s.undo(in)
+	}
+}
+
+func (s state) acquire(in input, out output, fenced bool) (bool, state) {
+	can := s.owner == 0 && s.readers == 0
+	next := s
+	next.owner, next.count, next.token = in.owner, 1, s.token+1
+	switch {
+	case out.answer == refusal:
+		return !can, s
+	case out.answer == unknown && !can:
+		return true, s
+	}
+	return can && (!fenced || out.answer == unknown || out.token == next.token), next
+}
+
+func (s state) share(in input, out output) (bool, state) {
+	can := s.owner == 0 && s.free >= in.n
+	next := s
+	next.readers++
+	next.free -= in.n
+	switch {
+	case out.answer == refusal:
+		return !can, s
+	case out.answer == unknown && !can:
+		return true, s
+	case out.answer == unknown:
+		next.doubtful += fmt.Sprintf("<%d>", in.owner)
+	}
+	return can, next
+}
+
+func (s state) release(in input) (bool, state) {
+	next := s
+	if s.owner == in.owner {
+		if next.count--; next.count == 0 {
+			next.owner = 0
+		}
+		return true, next
+	}
+	next.readers--
+	next.free += in.n
+	return s.readers > 0, next
+}
+
+func (s state) undo(in input) state {
+	if s.owner == in.owner {
+		s.owner, s.count = 0, 0
+		return s
+	}
+	mark := fmt.Sprintf("<%d>", in.owner)
+	for i := 0; i+len(mark) <= len(s.doubtful); i++ {
+		if s.doubtful[i:i+len(mark)] == mark {
+			s.doubtful = s.doubtful[:i] + s.doubtful[i+len(mark):]
+			s.readers--
+			s.free += in.n
+			return s
+		}
+	}
+	return s
+}

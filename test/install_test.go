@@ -1,0 +1,70 @@
+package test
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// With --found nothing is installed: what PATH has is taken if it is recent
+// enough, and otherwise it says what to do.
+func TestInstallRedis_FindsWhatIsRecentEnough(t *testing.T) {
+	for version, want := range map[string]bool{
+		"":                             false, // none at all
+		"Redis server v=6.0.16 sha=0":  false,
+		"Redis server v=6.2.0 sha=0":   true,
+		"Redis server v=7.0.15 sha=0":  true,
+		"Redis server v=10.0.1 sha=0":  true,
+		"Valkey server v=8.1.1 sha=0":  true,
+		"redis-server: cannot execute": false,
+	} {
+		dir := t.TempDir() // a clone without a cache, and a system with a few tools
+		tools(t, dir)
+		script, err := os.ReadFile("install-redis")
+		if err != nil {
+			t.Fatal(err)
+		}
+		program(t, filepath.Join(dir, "install-redis"), string(script))
+		if version != "" {
+			program(t, filepath.Join(dir, "redis-server"), "#!/bin/sh\necho '"+version+"'\n")
+		}
+		cmd := exec.Command("bash", filepath.Join(dir, "install-redis"), "--found")
+		cmd.Env = []string{"PATH=" + dir}
+		var stdout, stderr bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &stdout, &stderr
+		err = cmd.Run()
+		if found := err == nil; found != want {
+			t.Errorf("%q is found: %v, want %v\n%s", version, found, want, stderr.String())
+		}
+		if want && strings.TrimSpace(stdout.String()) != filepath.Join(dir, "redis-server") {
+			t.Errorf("%q is found at %q", version, stdout.String())
+		}
+		if !want && !strings.Contains(stderr.String(), "WEIR_REDIS_SERVER") {
+			t.Errorf("%q: nobody is told what to do: %s", version, stderr.String())
+		}
+	}
+}
+
+// tools links the programs that the script needs before it installs anything.
+func tools(t *testing.T, dir string) {
+	t.Helper()
+	for _, name := range []string{"dirname", "grep"} {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(path, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func program(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+}

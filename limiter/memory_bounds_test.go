@@ -32,9 +32,9 @@ func numbered(i int) (k limiter.Key) {
 // A flood of new keys neither grows the memory beyond its bound nor pushes out a
 // key that is at its limit.
 func TestMemory_FloodPushesNobodyOut(t *testing.T) {
-	flood := 1_000_000 // five times what has room
+	flood := 500_000 // two and a half times what has room
 	if testing.Short() {
-		flood = 300_000
+		flood = 250_000
 	}
 	const bound = 64 << 20
 	h := newHand()

@@ -28,6 +28,7 @@ func TestMemory_KeepsTheContract(t *testing.T) {
 		return limitertest.Subject{
 			Store:   limiter.NewMemory(limiter.MemoryOptions{Clock: h.now}),
 			Advance: h.advance,
+			Steps:   200,
 		}
 	})
 }

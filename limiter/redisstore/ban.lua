@@ -11,5 +11,6 @@ for _, w in ipairs(windows) do
   else
     call('SET', w.base, 'ban:' .. int(now + ARGV[first]), 'PX', int(ARGV[first] + SLACK))
   end
+  tell(w)
 end
 return 1

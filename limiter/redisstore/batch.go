@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"encoding/binary"
+	"encoding/hex"
 
 	"github.com/weir-proxy/weir/limiter"
 )
@@ -38,12 +39,12 @@ func (b *batch) window(prefix string, c limiter.Claim) int {
 }
 
 // request appends a request of take or peek: the id, then window and cost of each
-// claim. first is the number of the first claim's window; the others follow.
-func (b *batch) request(id [16]byte, claims []limiter.Claim, first int) {
+// claim. window tells the number of a claim's window.
+func (b *batch) request(id [16]byte, claims []limiter.Claim, window func(c limiter.Claim) int) {
 	request := make([]byte, 0, idBytes+6*len(claims))
 	request = append(request, id[:idBytes]...)
-	for i, c := range claims {
-		request = binary.LittleEndian.AppendUint16(request, uint16(first+i))
+	for _, c := range claims {
+		request = binary.LittleEndian.AppendUint16(request, uint16(window(c)))
 		request = binary.LittleEndian.AppendUint32(request, uint32(c.Cost))
 	}
 	b.rest = append(b.rest, request)
@@ -63,17 +64,36 @@ func windowName(prefix, limit string, k limiter.Key) string {
 	return prefix + ":{" + k.String() + "}:" + limit
 }
 
-// windowKeys are the three keys of a claim's window. Each algorithm has its own,
-// except that a token bucket has those of Redisson.
+// windowKeys are the three keys of a claim's window. Each algorithm has its own;
+// a token bucket has those of Redisson.
 func windowKeys(prefix string, c limiter.Claim) []string {
 	name := windowName(prefix, c.Limit.Name, c.Key)
+	state := suffix(c.Limit.Algorithm)
 	switch c.Limit.Algorithm {
 	case limiter.TokenBucket:
+		return []string{name + state, name + ":permits", name + ":base"}
 	case limiter.Concurrent:
-		name += ":concurrent"
-	default:
-		name += ":" + c.Limit.Algorithm.String()
-		return []string{name, name + ":refunds", name + ":base"}
+		return []string{name + state, name + ":concurrent:permits", name + ":concurrent:base"}
 	}
-	return []string{name + ":value", name + ":permits", name + ":base"}
+	return []string{name + state, name + state + ":refunds", name + state + ":base"}
+}
+
+// suffix ends the name of a window's first key.
+func suffix(a limiter.Algorithm) string {
+	switch a {
+	case limiter.TokenBucket:
+		return ":value"
+	case limiter.Concurrent:
+		return ":concurrent:value"
+	}
+	return ":" + a.String()
+}
+
+// readKey reads what Key.String writes.
+func readKey(s string, k *limiter.Key) bool {
+	if len(s) != hex.EncodedLen(len(k)) {
+		return false
+	}
+	_, err := hex.Decode(k[:], []byte(s))
+	return err == nil
 }

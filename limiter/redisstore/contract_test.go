@@ -32,7 +32,7 @@ func TestStore_KeepsTheContractOnRedis(t *testing.T) {
 					t.Errorf("advance: %v", err)
 				}
 			},
-			Steps: 80,
+			Steps: 40,
 			Kept:  func(c limiter.Claim) (int64, int64, error) { return kept(client, c) },
 		}
 	})
@@ -47,8 +47,8 @@ func TestStore_KeepsTheContractOnMiniredis(t *testing.T) {
 		now := time.UnixMilli(1_800_000_000_000)
 		m.SetTime(now)
 		return limitertest.Subject{
-			Steps: 10, // a script takes 0.3 ms there
-			Store: redisstore.New(connect(t, m.Addr()), redisstore.Options{Timeout: patient}),
+			Steps: 6, // a script takes 0.3 ms there
+			Store: redisstore.New(connect(t, m.Addr()), redisstore.Options{Timeout: patient, Denials: -1}),
 			Advance: func(d time.Duration) {
 				mu.Lock()
 				defer mu.Unlock()

@@ -33,6 +33,10 @@ local function read_windows(now)
   return windows, first
 end
 
+-- tell lets all proxies know that a window may have room. Who may not publish
+-- still may give back.
+local function tell(w) redis.pcall('PUBLISH', ROOM, int(w.algorithm) .. ':' .. w.state) end
+
 -- fits tells whether cost permits are left. It says no only after looking at what
 -- they wait for.
 local function fits(w, cost)

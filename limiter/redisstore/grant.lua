@@ -4,5 +4,8 @@
 --        permits for each window
 -- reply  1
 local windows, first = list_windows(clock())
-for i, w in ipairs(windows) do w.kind.grant(w, tonumber(ARGV[first - 1 + i])) end
+for i, w in ipairs(windows) do
+  w.kind.grant(w, tonumber(ARGV[first - 1 + i]))
+  tell(w)
+end
 return 1

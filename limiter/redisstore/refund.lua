@@ -6,6 +6,8 @@
 local windows, first = list_windows(clock())
 local id, at, given = ARGV[first], tonumber(ARGV[first + 1]), 0
 for i, w in ipairs(windows) do
-  given = given + w.kind.refund(w, id, tonumber(ARGV[first + 1 + i]), at)
+  local n = w.kind.refund(w, id, tonumber(ARGV[first + 1 + i]), at)
+  if n > 0 and w.algorithm ~= CONCURRENT then tell(w) end
+  given = given + n
 end
 return given

@@ -8,5 +8,6 @@ for _, w in ipairs(windows) do
   call('DEL', w.state, w.log, w.base)
   call('ZADD', w.log, int(now), FLOOR)
   call('PEXPIRE', w.log, int(2 * w.length + SLACK))
+  tell(w)
 end
 return 1

@@ -25,7 +25,8 @@ func newScene(t testing.TB, args ...string) *scene {
 	t.Helper()
 	s := &scene{t: t, server: redistest.Start(t, args...)}
 	s.client = connect(t, s.server.Addr)
-	s.store = redisstore.New(s.client, redisstore.Options{Timeout: patient})
+	s.store = redisstore.New(s.client, redisstore.Options{Timeout: patient, Denials: -1})
+	t.Cleanup(func() { s.store.Close() })
 	return s
 }
 

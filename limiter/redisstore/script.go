@@ -5,6 +5,7 @@ import (
 	"crypto/sha1"
 	_ "embed"
 	"encoding/hex"
+	"fmt"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -54,14 +55,26 @@ type scripts struct {
 	take, peek, refund, renew, grant, reset, ban script
 }
 
-func newScripts(clock string) scripts {
+func newScripts(clock, prefix string) scripts {
+	room := "local ROOM = " + quote(channel(prefix))
 	build := func(last string) script {
-		return newScript(clock, bucketLua, givebackLua, counterLua, decideLua, last)
+		return newScript(clock, room, bucketLua, givebackLua, counterLua, decideLua, last)
 	}
 	return scripts{
 		take: build(takeLua), peek: build(peekLua), refund: build(refundLua), renew: build(renewLua),
 		grant: build(grantLua), reset: build(resetLua), ban: build(banLua),
 	}
+}
+
+// quote writes s as a Lua string, whatever it holds.
+func quote(s string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, c := range []byte(s) {
+		fmt.Fprintf(&b, `\%03d`, c)
+	}
+	b.WriteByte('"')
+	return b.String()
 }
 
 // onceCmd is a command that the client never sends again: after a timeout it is

@@ -25,9 +25,22 @@ type Options struct {
 	// Timeout is the most one call may take, whatever the caller's context
 	// says; DefaultTimeout when zero.
 	Timeout time.Duration
+	// Flights is how many script calls of Take may be under way at a time, to
+	// each node; DefaultFlights when zero. Requests that arrive meanwhile travel
+	// together in the next one.
+	Flights int
+	// Denials is how many refused windows are remembered in this process, about
+	// 200 bytes each; DefaultDenials when zero, none when negative.
+	Denials int
 }
 
-// A Store is a limiter.Store in Redis. All methods are safe for concurrent use
+// DefaultFlights is enough to keep one Redis busy.
+const DefaultFlights = 2
+
+// DefaultDenials is enough for 100,000 keys under attack.
+const DefaultDenials = 100_000
+
+// A Store is a limiter.Keeper in Redis. All methods are safe for concurrent use
 // and wait for Redis no longer than the context and Options.Timeout allow. An
 // error of Redis wraps limiter.ErrUnavailable.
 type Store struct {
@@ -35,6 +48,9 @@ type Store struct {
 	prefix  string
 	timeout time.Duration
 	scripts scripts
+	lane    lane
+	denials *denials  // nil: none
+	ear     *listener // nil: none
 }
 
 // New makes a Store that asks client, which it does not close. NewClient makes
@@ -51,42 +67,84 @@ func newStore(client redis.UniversalClient, o Options, clock string) *Store {
 	if o.Timeout <= 0 {
 		o.Timeout = DefaultTimeout
 	}
-	return &Store{client: client, prefix: o.Prefix, timeout: o.Timeout, scripts: newScripts(clock)}
+	if o.Flights <= 0 {
+		o.Flights = DefaultFlights
+	}
+	s := &Store{client: client, prefix: o.Prefix, timeout: o.Timeout, scripts: newScripts(clock, o.Prefix)}
+	s.lane = lane{store: s, flights: o.Flights}
+	if o.Denials == 0 {
+		o.Denials = DefaultDenials
+	}
+	if o.Denials > 0 {
+		s.denials = newDenials(o.Denials)
+		s.ear = listen(client, o.Prefix, s.denials)
+	}
+	return s
 }
 
-// Take implements limiter.Store: one round trip, one step in Redis.
+// Close waits for what is under way. The client stays open. Afterwards Take
+// answers limiter.ErrUnavailable.
+func (s *Store) Close() error {
+	s.lane.close()
+	if s.ear != nil {
+		s.ear.close()
+	}
+	s.denials.stop()
+	return nil
+}
+
+// Take implements limiter.Store: one round trip, one step in Redis, shared with
+// the requests that came meanwhile. They are decided in order, as if one by one.
+// What is refused for some time already is not asked for again.
 func (s *Store) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
-	var id [16]byte
-	binary.LittleEndian.PutUint64(id[:8], rand.Uint64())
-	binary.LittleEndian.PutUint64(id[8:], rand.Uint64())
-	if err := s.decide(ctx, s.scripts.take, claims, id, d); err != nil {
+	if err := limiter.CheckAll(claims); err != nil {
 		return err
 	}
-	if d.Allowed && len(claims) > 0 {
-		d.Permit = limiter.Permit{ID: id, At: d.At}
+	if len(claims) == 0 {
+		return s.decide(ctx, s.scripts.take, claims, [16]byte{}, d)
+	}
+	if s.denials.decide(time.Now(), claims, d) {
+		return nil
+	}
+	c := newCall(claims, newID())
+	if err := s.lane.do(ctx, c); err != nil {
+		return fmt.Errorf("take %d claims: %w: %w", len(claims), limiter.ErrUnavailable, err)
+	}
+	outcomes := append(d.Outcomes[:0], c.decision.Outcomes...)
+	*d = c.decision
+	d.Outcomes = outcomes
+	if d.Allowed {
+		d.Permit = limiter.Permit{ID: c.id, At: d.At}
 	}
 	return nil
 }
 
-// Peek implements limiter.Store.
-func (s *Store) Peek(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
-	return s.decide(ctx, s.scripts.peek, claims, [16]byte{}, d)
+func newID() (id [16]byte) {
+	binary.LittleEndian.PutUint64(id[:8], rand.Uint64())
+	binary.LittleEndian.PutUint64(id[8:], rand.Uint64())
+	return id
 }
 
-// decide asks for one decision of take or peek.
-func (s *Store) decide(ctx context.Context, sc script, claims []limiter.Claim, id [16]byte, d *limiter.Decision) error {
+// Peek implements limiter.Store.
+func (s *Store) Peek(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
 	if err := limiter.CheckAll(claims); err != nil {
 		return err
 	}
+	return s.decide(ctx, s.scripts.peek, claims, [16]byte{}, d)
+}
+
+// decide asks for one decision, all by itself.
+func (s *Store) decide(ctx context.Context, sc script, claims []limiter.Claim, id [16]byte, d *limiter.Decision) error {
 	b := newBatch(s.prefix, claims)
-	b.request(id, claims, 1)
+	next := 0
+	b.request(id, claims, func(limiter.Claim) int { next++; return next })
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	reply, err := sc.run(ctx, s.client, b.keys, b.argv())
-	if err != nil {
-		return fmt.Errorf("decide %d claims: %w: %w", len(claims), limiter.ErrUnavailable, err)
+	at, rest, bad := readTime(reply)
+	if err == nil {
+		err = bad
 	}
-	at, rest, err := readTime(reply)
 	if err == nil {
 		rest, err = readDecision(rest, at, claims, d)
 	}

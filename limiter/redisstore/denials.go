@@ -1,0 +1,142 @@
+package redisstore
+
+import (
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/maypok86/otter/v2"
+
+	"github.com/weir-proxy/weir/limiter"
+)
+
+// denials remember what Redis refused, until the moment that Redis named: until
+// then the same claim, or one of more permits, is refused without asking. That
+// changes no decision, because nothing but a refund, a grant, a reset or the end
+// of a ban makes room earlier, and those are heard of (see listener). While they
+// cannot be heard of, nothing is remembered.
+type denials struct {
+	cache   *otter.Cache[windowID, denial]
+	hearing atomic.Bool   // what other proxies give back is heard of
+	version atomic.Uint64 // counts what made room
+}
+
+// A denial is the refusal of cost permits of limit.
+type denial struct {
+	limit  *limiter.Limit
+	cost   int64
+	left   int64
+	banned bool
+	until  time.Time
+}
+
+// newDenials keeps at most size of them, the most used.
+func newDenials(size int) *denials {
+	if size <= 0 {
+		return nil
+	}
+	return &denials{cache: otter.Must(&otter.Options[windowID, denial]{MaximumSize: size})}
+}
+
+// decide fills d and returns true if one of claims is known to be refused now.
+// Limits of which nothing is known are taken to grant, with all permits left.
+func (n *denials) decide(now time.Time, claims []limiter.Claim, d *limiter.Decision) bool {
+	if n == nil || !n.hearing.Load() {
+		return false
+	}
+	refused := false
+	for _, c := range claims {
+		if _, ok := n.find(now, c); ok {
+			refused = true
+			break
+		}
+	}
+	if !refused {
+		return false
+	}
+	*d = limiter.Decision{At: now, Outcomes: d.Outcomes[:0]}
+	for _, c := range claims {
+		o := limiter.Outcome{Allowed: true, Remaining: c.Limit.Most()}
+		if known, ok := n.find(now, c); ok {
+			// Whole milliseconds, rounded up: never before Redis said.
+			wait := (known.until.Sub(now) + time.Millisecond - 1).Truncate(time.Millisecond)
+			o = limiter.Outcome{Remaining: known.left, Wait: wait, Banned: known.banned}
+			d.Wait = max(d.Wait, wait)
+		}
+		d.Outcomes = append(d.Outcomes, o)
+	}
+	return true
+}
+
+func (n *denials) find(now time.Time, c limiter.Claim) (denial, bool) {
+	known, ok := n.cache.GetIfPresent(idOf(c))
+	return known, ok && c.Cost >= known.cost && now.Before(known.until) && same(known.limit, c.Limit)
+}
+
+// stop ends what the cache runs by itself.
+func (n *denials) stop() {
+	if n != nil {
+		n.cache.StopAllGoroutines()
+	}
+}
+
+// now is the version to learn by, taken before Redis is asked.
+func (n *denials) now() uint64 {
+	if n == nil {
+		return 0
+	}
+	return n.version.Load()
+}
+
+// learn remembers what c was refused, if nothing made room since it was sent:
+// then version is still what it was.
+func (n *denials) learn(c *call, version uint64) {
+	if n == nil || c.decision.Allowed {
+		return
+	}
+	for i, o := range c.decision.Outcomes {
+		claim := c.claims[i]
+		if o.Allowed || claim.Limit.Algorithm == limiter.Concurrent {
+			continue // what is held may come back at any time
+		}
+		id := idOf(claim)
+		n.cache.Set(id, denial{limit: claim.Limit, cost: claim.Cost, left: o.Remaining, banned: o.Banned, until: c.sent.Add(o.Wait)})
+		if n.version.Load() != version || !n.hearing.Load() {
+			n.cache.Invalidate(id)
+		}
+	}
+}
+
+// forget is told that there may be room in the window that id names.
+func (n *denials) forget(id windowID) {
+	n.version.Add(1)
+	n.cache.Invalidate(id)
+}
+
+// hears says whether from now on it is heard of what others give back. What was
+// learnt before is not trusted.
+func (n *denials) hears(yes bool) {
+	n.hearing.Store(yes)
+	n.version.Add(1)
+	n.cache.InvalidateAll()
+}
+
+// windowOf reads the name that a script publishes: the number of the algorithm
+// and the window's first key.
+func windowOf(prefix, message string) (id windowID, ok bool) {
+	number, name, _ := strings.Cut(message, ":")
+	if len(number) != 1 || number[0] < '0' || number[0] > '0'+byte(limiter.Concurrent) {
+		return id, false
+	}
+	id.algorithm = limiter.Algorithm(number[0] - '0')
+	name, ok = strings.CutPrefix(name, prefix+":{")
+	if !ok {
+		return id, false
+	}
+	hex, name, ok := strings.Cut(name, "}:")
+	if !ok || !readKey(hex, &id.key) {
+		return id, false
+	}
+	id.limit, ok = strings.CutSuffix(name, suffix(id.algorithm))
+	return id, ok
+}

@@ -1,0 +1,246 @@
+package redisstore_test
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/redisstore"
+)
+
+// hearing is a store that remembers denials, after it began to hear.
+func (s *scene) hearing() *redisstore.Store {
+	s.t.Helper()
+	store := redisstore.New(s.client, redisstore.Options{Timeout: patient, Denials: 1000})
+	s.t.Cleanup(func() { store.Close() })
+	s.until("the store hears", store.Hears)
+	return store
+}
+
+// until waits for something that comes soon.
+func (s *scene) until(what string, holds func() bool) {
+	s.t.Helper()
+	deadline := time.Now().Add(patient)
+	for !holds() {
+		if time.Now().After(deadline) {
+			s.t.Fatalf("%s: not within %v", what, patient)
+		}
+		<-time.After(time.Millisecond)
+	}
+}
+
+// scripts is how many scripts Redis ran.
+func (s *scene) scripts() (n int) {
+	s.t.Helper()
+	info, err := s.client.Info(s.t.Context(), "commandstats").Result()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, line := range strings.Split(info, "\r\n") {
+		name, stats, _ := strings.Cut(line, ":calls=")
+		if name == "cmdstat_evalsha" || name == "cmdstat_eval" {
+			calls, err := strconv.Atoi(stats[:strings.IndexByte(stats, ',')])
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			n += calls
+		}
+	}
+	return n
+}
+
+func decide(t testing.TB, s limiter.Store, c ...limiter.Claim) limiter.Decision {
+	t.Helper()
+	var d limiter.Decision
+	if err := s.Take(t.Context(), c, &d); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// A flood of what is refused costs Redis nothing, and hears how long to wait.
+func TestDenials_FloodCostsNothing(t *testing.T) {
+	s := newScene(t)
+	store := s.hearing()
+	c := claim(2, time.Hour, 1)
+	s.allowed(c, 2)
+	first := decide(t, store, c...)
+	before := s.scripts()
+	const flood = 10_000
+	for range flood {
+		d := decide(t, store, c...)
+		if d.Allowed || d.Wait > first.Wait || d.Wait < first.Wait-time.Minute || !d.Permit.IsZero() || d.Outcomes[0].Allowed {
+			t.Fatalf("%+v after %+v", d, first)
+		}
+	}
+	if n := s.scripts() - before; n > flood/100 {
+		t.Errorf("%d scripts for %d refusals", n, flood)
+	}
+	// Others in the request make no difference, and a smaller cost is another question.
+	other := claim(5, time.Hour, 1)[0]
+	other.Limit.Name = "other"
+	if d := decide(t, store, other, c[0]); d.Allowed || !d.Outcomes[0].Allowed || d.Outcomes[1].Allowed {
+		t.Errorf("with another limit: %+v", d)
+	}
+	if got := s.scripts() - before; got > flood/100 {
+		t.Errorf("%d scripts", got)
+	}
+	s.left([]limiter.Claim{other}, 5)
+}
+
+// A smaller cost may pass while a larger is refused, and passes.
+func TestDenials_GoByCost(t *testing.T) {
+	s := newScene(t)
+	store := s.hearing()
+	c := claim(10, time.Hour, 8)
+	decide(t, store, c...)
+	if decide(t, store, c...).Allowed {
+		t.Fatal("16 of 10")
+	}
+	c[0].Cost = 2
+	if !decide(t, store, c...).Allowed {
+		t.Error("2 of 2 left refused")
+	}
+	if decide(t, store, c...).Allowed {
+		t.Error("2 of none granted")
+	}
+	c[0].Cost = 3
+	before := s.scripts()
+	if decide(t, store, c...).Allowed || s.scripts() != before {
+		t.Error("a larger cost than one refused was asked for")
+	}
+}
+
+// A denial ends when Redis said it would, not a millisecond later.
+func TestDenials_EndInTime(t *testing.T) {
+	s := newScene(t)
+	store := s.hearing()
+	c := claim(1, 300*time.Millisecond, 1)
+	for range 5 {
+		first := decide(t, store, c...)
+		if !first.Allowed {
+			t.Fatalf("not free after the wait: %+v", first)
+		}
+		d := decide(t, store, c...)
+		for !d.Allowed && d.Wait > 50*time.Millisecond {
+			d = decide(t, store, c...)
+		}
+		<-time.After(d.Wait)
+	}
+}
+
+// What makes room on one proxy makes room on all: nothing is refused for longer
+// than the news takes.
+func TestDenials_AreClearedEverywhere(t *testing.T) {
+	s := newScene(t)
+	near, far := s.hearing(), s.hearing()
+	for a := limiter.TokenBucket; a < limiter.Concurrent; a++ {
+		for name, makeRoom := range map[string]func(c []limiter.Claim, p limiter.Permit) error{
+			"refund": func(c []limiter.Claim, p limiter.Permit) error { return near.Refund(t.Context(), c, p) },
+			"grant":  func(c []limiter.Claim, _ limiter.Permit) error { return near.Grant(t.Context(), c) },
+			"reset":  func(c []limiter.Claim, _ limiter.Permit) error { return near.Reset(t.Context(), c) },
+			"unban": func(c []limiter.Claim, _ limiter.Permit) error {
+				if err := near.Reset(t.Context(), c); err != nil {
+					return err
+				}
+				if err := near.Ban(t.Context(), c, time.Hour); err != nil {
+					return err
+				}
+				s.until("banned", func() bool { return decide(t, far, c...).Outcomes[0].Banned })
+				return near.Ban(t.Context(), c, 0)
+			},
+		} {
+			c := claim(1, time.Hour, 1)
+			c[0].Limit.Name, c[0].Limit.Algorithm = fmt.Sprint("l:", name), a
+			p := decide(t, near, c...).Permit
+			for _, store := range []limiter.Store{near, far} {
+				if decide(t, store, c...).Allowed {
+					t.Fatalf("%s %s: two of one", a, name)
+				}
+			}
+			if err := makeRoom(c, p); err != nil {
+				t.Fatal(err)
+			}
+			s.until(fmt.Sprint(a, " ", name, " is heard of"), func() bool { return decide(t, far, c...).Allowed })
+		}
+	}
+}
+
+// A rate that was raised is asked for anew; what is held may be free at any time.
+func TestDenials_KnowTheirLimit(t *testing.T) {
+	s := newScene(t)
+	store := s.hearing()
+	c := claim(1, time.Hour, 1)
+	decide(t, store, c...)
+	decide(t, store, c...)
+	if !decide(t, store, claim(2, time.Hour, 1)...).Allowed {
+		t.Error("refused by the old rate")
+	}
+	held := claim(1, time.Hour, 1)
+	held[0].Limit.Algorithm = limiter.Concurrent
+	p := decide(t, store, held...).Permit
+	decide(t, store, held...)
+	if err := store.Refund(t.Context(), held, p); err != nil {
+		t.Fatal(err)
+	}
+	if !decide(t, store, held...).Allowed {
+		t.Error("a slot was given back and is refused")
+	}
+}
+
+// Who cannot hear remembers nothing, and hears again by itself.
+func TestDenials_NeedAnEar(t *testing.T) {
+	s := newScene(t)
+	store := s.hearing()
+	c := claim(1, time.Hour, 1)
+	decide(t, store, c...)
+	decide(t, store, c...)
+	if store.Remembered() != 1 {
+		t.Fatalf("%d denials", store.Remembered())
+	}
+	s.do("acl", "setuser", "default", "resetchannels")
+	s.do("client", "kill", "type", "pubsub")
+	s.until("deaf", func() bool { return !store.Hears() })
+	if store.Remembered() != 0 {
+		t.Errorf("%d denials while deaf", store.Remembered())
+	}
+	before := s.scripts()
+	for range 10 {
+		decide(t, store, c...)
+	}
+	if n := s.scripts() - before; n != 10 {
+		t.Errorf("%d scripts for 10 refusals while deaf", n)
+	}
+	s.do("acl", "setuser", "default", "allchannels")
+	s.until("hears again", store.Hears)
+}
+
+// However many keys are refused, few are remembered.
+func TestDenials_AreBounded(t *testing.T) {
+	s := newScene(t)
+	store := s.hearing()
+	for i := range 3000 {
+		c := claim(1, time.Hour, 1)
+		c[0].Key = limiter.KeyOf(fmt.Sprint(i))
+		decide(t, store, c...)
+		decide(t, store, c...)
+	}
+	if n := store.Remembered(); n > 1000 || n < 500 {
+		t.Errorf("%d denials are remembered, want up to 1000", n)
+	}
+}
+
+// A store on a client that is closed first ends all the same.
+func TestStore_CloseEnds(t *testing.T) {
+	s := newScene(t)
+	client := redis.NewClient(&redis.Options{Addr: s.server.Addr})
+	store := redisstore.New(client, redisstore.Options{})
+	client.Close()
+	store.Close()
+	store.Close()
+}

@@ -1,0 +1,213 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-proxy/weir/limiter"
+)
+
+const (
+	// maxClaims of many requests travel in one script call, so that Redis does
+	// nothing else for about half a millisecond at most.
+	maxClaims = 128
+	// maxQueue calls may wait in a lane.
+	maxQueue = 8192
+)
+
+// errBusy says that too many requests wait for Redis already.
+var errBusy = errors.New("too many requests wait for redis")
+
+// A lane carries calls to one Redis. Up to flights script calls are under way at
+// a time; what arrives meanwhile travels together in the next. Nothing waits for
+// company: an idle lane sends at once.
+type lane struct {
+	store   *Store
+	flights int
+
+	mu     sync.Mutex // guards what follows; never held over I/O
+	queue  []*call
+	flying int
+	closed bool
+	wg     sync.WaitGroup // of the flights
+}
+
+// do sends c and waits for its answer, for no longer than ctx and the store's
+// timeout allow. What has not been sent by then never is.
+func (l *lane) do(ctx context.Context, c *call) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	if err := l.join(c); err != nil {
+		return err
+	}
+	timer := time.NewTimer(l.store.timeout)
+	defer timer.Stop()
+	select {
+	case <-c.done:
+		return c.err
+	case <-ctx.Done():
+		return c.abandoned(context.Cause(ctx))
+	case <-timer.C:
+		return c.abandoned(context.DeadlineExceeded)
+	}
+}
+
+// abandoned is the error of a caller that leaves, unless the answer is there.
+func (c *call) abandoned(err error) error {
+	select {
+	case <-c.done:
+		return c.err
+	default:
+	}
+	if c.leave() {
+		return fmt.Errorf("%w: not sent", err)
+	}
+	return err
+}
+
+// join puts c into the queue and starts a flight if there may be one more.
+func (l *lane) join(c *call) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.closed:
+		return redis.ErrClosed
+	case len(l.queue) >= maxQueue:
+		return errBusy
+	}
+	l.queue = append(l.queue, c)
+	if l.flying < l.flights {
+		l.flying++
+		l.wg.Go(l.fly)
+	}
+	return nil
+}
+
+// fly sends what waits until nothing does.
+func (l *lane) fly() {
+	for {
+		f := l.board()
+		if f == nil {
+			return
+		}
+		f.send()
+	}
+}
+
+// board takes calls from the front of the queue for one flight; nil ends the
+// flight. It stops before a call that asks for a window by another rate than one
+// aboard, as happens while a reload is under way: each goes by its own.
+func (l *lane) board() *flight {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f := newFlight(l.store)
+	n := 0
+	for ; n < len(l.queue); n++ {
+		if !f.takes(l.queue[n]) {
+			break
+		}
+	}
+	l.queue = l.queue[:copy(l.queue, l.queue[n:])]
+	clear(l.queue[len(l.queue):cap(l.queue)])
+	if len(f.calls) == 0 && len(l.queue) == 0 {
+		l.flying--
+		return nil
+	}
+	return f
+}
+
+// close lets no more calls in and waits for those under way.
+func (l *lane) close() {
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	l.wg.Wait()
+}
+
+// A flight is one script call for many requests.
+type flight struct {
+	store   *Store
+	calls   []*call
+	windows map[windowID]boarded
+	batch   batch
+}
+
+// A windowID is whose window of what.
+type windowID struct {
+	limit     string
+	algorithm limiter.Algorithm
+	key       limiter.Key
+}
+
+type boarded struct {
+	number int
+	limit  *limiter.Limit
+}
+
+func newFlight(s *Store) *flight { return &flight{store: s, windows: map[windowID]boarded{}} }
+
+// takes puts c aboard, or drops it if its caller has left; it reports false if c
+// must take the next flight.
+func (f *flight) takes(c *call) bool {
+	if len(f.windows)+len(c.claims) > maxClaims && len(f.calls) > 0 || len(f.calls) >= maxClaims {
+		return false
+	}
+	for _, claim := range c.claims {
+		if other, ok := f.windows[idOf(claim)]; ok && !same(other.limit, claim.Limit) {
+			return false
+		}
+	}
+	if !c.send() {
+		return true
+	}
+	f.calls = append(f.calls, c)
+	for _, claim := range c.claims {
+		if _, ok := f.windows[idOf(claim)]; !ok {
+			f.windows[idOf(claim)] = boarded{f.batch.window(f.store.prefix, claim), claim.Limit}
+		}
+	}
+	f.batch.request(c.id, c.claims, func(claim limiter.Claim) int { return f.windows[idOf(claim)].number })
+	return true
+}
+
+func idOf(c limiter.Claim) windowID { return windowID{c.Limit.Name, c.Limit.Algorithm, c.Key} }
+
+func same(a, b *limiter.Limit) bool { return a == b || a.Rate == b.Rate && a.Burst == b.Burst }
+
+// send asks Redis and tells every call its part of the answer.
+func (f *flight) send() {
+	if len(f.calls) == 0 {
+		return
+	}
+	now, version := time.Now(), f.store.denials.now()
+	want := 0
+	for _, c := range f.calls {
+		c.sent = now
+		want += 1 + 2*len(c.claims)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), f.store.timeout)
+	defer cancel()
+	reply, err := f.store.scripts.take.run(ctx, f.store.client, f.batch.keys, f.batch.argv())
+	at, rest, bad := readTime(reply)
+	if err == nil {
+		err = bad
+	}
+	if err == nil && len(rest) != want {
+		err = errReply
+	}
+	for _, c := range f.calls {
+		if err == nil {
+			rest, err = readDecision(rest, at, c.claims, &c.decision)
+		}
+		if err == nil {
+			f.store.denials.learn(c, version)
+		}
+		c.finish(err)
+	}
+}

@@ -1,0 +1,212 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/test/redistest"
+)
+
+const patient = 10 * time.Second
+
+// grounded is a store whose lane sends nothing until its test lets it.
+func grounded(t *testing.T, addr string) *Store {
+	t.Helper()
+	client, err := NewClient(ClientConfig{Addrs: []string{addr}, Timeout: patient})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := NewWithTestClock(client, Options{Timeout: patient, Flights: 1})
+	t.Cleanup(func() { s.Close(); client.Close() })
+	s.lane.flying = 1
+	return s
+}
+
+func bucketOf(name string, count int64) *limiter.Limit {
+	return &limiter.Limit{Name: name, Rate: limiter.Rate{Count: count, Window: 10 * time.Second}}
+}
+
+// Whatever travels together is decided as if it had come one by one: same
+// answers, same state.
+func TestLane_DecidesAsOneByOne(t *testing.T) {
+	server := redistest.Start(t)
+	many := grounded(t, server.Addr)
+	single := NewWithTestClock(many.client, Options{Timeout: patient, Prefix: "single"})
+	clock := int64(1_800_000_000_000)
+	rng := rand.New(rand.NewPCG(1, 2))
+	limits := []*limiter.Limit{bucketOf("one", 3), bucketOf("two", 40), bucketOf("three", 300)}
+	for a := limiter.FixedWindow; a <= limiter.Concurrent; a++ {
+		l := bucketOf(a.String(), 20)
+		l.Algorithm = a
+		limits = append(limits, l)
+	}
+	for round := range 40 {
+		clock += rng.Int64N(3000)
+		many.client.Set(t.Context(), TestClock, clock, 0)
+		var calls []*call
+		for range 1 + rng.IntN(60) {
+			var claims []limiter.Claim
+			for _, l := range limits {
+				if rng.IntN(3) == 0 {
+					claims = append(claims, limiter.Claim{Limit: l, Key: limiter.KeyOf(fmt.Sprint(rng.IntN(3))), Cost: 1 + rng.Int64N(3)})
+				}
+			}
+			if len(claims) > 0 {
+				calls = append(calls, newCall(claims, newID()))
+			}
+		}
+		for _, c := range calls {
+			if err := many.lane.join(c); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for f := many.lane.board(); f != nil; f = many.lane.board() {
+			f.send()
+		}
+		many.lane.flying = 1
+		for i, c := range calls {
+			<-c.done
+			var want limiter.Decision
+			if c.err != nil {
+				t.Fatal(c.err)
+			}
+			if err := single.Take(t.Context(), c.claims, &want); err != nil {
+				t.Fatal(err)
+			}
+			if c.decision.Allowed != want.Allowed || c.decision.Wait != want.Wait || !slices.Equal(c.decision.Outcomes, want.Outcomes) {
+				t.Fatalf("round %d call %d of %d: together %+v, one by one %+v", round, i, len(calls), c.decision, want)
+			}
+		}
+	}
+}
+
+// Requests that ask for the same window by different rates do not travel
+// together, and come in order all the same.
+func TestLane_KeepsRatesApart(t *testing.T) {
+	server := redistest.Start(t)
+	s := grounded(t, server.Addr)
+	s.client.Set(t.Context(), TestClock, int64(1_800_000_000_000), 0)
+	var calls []*call
+	for _, count := range []int64{5, 5, 9, 5} {
+		c := newCall([]limiter.Claim{{Limit: bucketOf("l", count), Cost: 1}}, newID())
+		calls = append(calls, c)
+		if err := s.lane.join(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	flights := 0
+	for f := s.lane.board(); f != nil; f = s.lane.board() {
+		flights++
+		f.send()
+	}
+	for i, left := range []int64{4, 3, 6, 1} {
+		if got := calls[i].decision.Outcomes[0].Remaining; got != left {
+			t.Errorf("call %d: %d left, want %d", i, got, left)
+		}
+	}
+	if flights != 3 {
+		t.Errorf("%d flights, want 3", flights)
+	}
+}
+
+// A caller that leaves before its request was sent takes nothing.
+func TestLane_LeavesNothingBehind(t *testing.T) {
+	server := redistest.Start(t)
+	s := grounded(t, server.Addr)
+	s.client.Set(t.Context(), TestClock, int64(1_800_000_000_000), 0)
+	claims := []limiter.Claim{{Limit: bucketOf("l", 5), Cost: 1}}
+	ctx, cancel := context.WithCancel(t.Context())
+	gone := make(chan error)
+	go func() {
+		var d limiter.Decision
+		gone <- s.Take(ctx, claims, &d)
+	}()
+	for waits := 0; waits == 0; {
+		s.lane.mu.Lock()
+		waits = len(s.lane.queue)
+		s.lane.mu.Unlock()
+	}
+	cancel()
+	if err := <-gone; !errors.Is(err, context.Canceled) || !errors.Is(err, limiter.ErrUnavailable) {
+		t.Errorf("left: %v", err)
+	}
+	for f := s.lane.board(); f != nil; f = s.lane.board() {
+		f.send()
+	}
+	var d limiter.Decision
+	if err := s.Peek(t.Context(), claims, &d); err != nil || d.Outcomes[0].Remaining != 5 {
+		t.Errorf("%+v %v, want 5 left", d, err)
+	}
+}
+
+// The queue is bounded, and closing lets nobody in.
+func TestLane_Bounds(t *testing.T) {
+	server := redistest.Start(t)
+	s := grounded(t, server.Addr)
+	claims := []limiter.Claim{{Limit: bucketOf("l", 5), Cost: 1}}
+	for range maxQueue {
+		if err := s.lane.join(newCall(claims, newID())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var d limiter.Decision
+	if err := s.Take(t.Context(), claims, &d); !errors.Is(err, limiter.ErrUnavailable) || !errors.Is(err, errBusy) {
+		t.Errorf("a full queue: %v", err)
+	}
+	s.lane.queue, s.lane.flying = nil, 0
+	s.Close()
+	if err := s.Take(t.Context(), claims, &d); !errors.Is(err, limiter.ErrUnavailable) || !errors.Is(err, redis.ErrClosed) {
+		t.Errorf("closed: %v", err)
+	}
+}
+
+// While Redis hangs every caller leaves in time, and afterwards all goes on.
+func TestLane_CallersLeaveInTime(t *testing.T) {
+	server := redistest.Start(t)
+	client, err := NewClient(ClientConfig{Addrs: []string{server.Addr}, Timeout: 100 * time.Millisecond, BreakAfter: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	s := New(client, Options{Timeout: 100 * time.Millisecond, Denials: -1})
+	defer s.Close()
+	claims := []limiter.Claim{{Limit: bucketOf("l", 1_000_000), Cost: 1}}
+	var d limiter.Decision
+	if err := s.Take(t.Context(), claims, &d); err != nil {
+		t.Fatal(err)
+	}
+	server.Signal(syscall.SIGSTOP)
+	const callers = 200
+	took := make(chan time.Duration, callers)
+	for range callers {
+		go func() {
+			var d limiter.Decision
+			start := time.Now()
+			if err := s.Take(t.Context(), claims, &d); !errors.Is(err, limiter.ErrUnavailable) {
+				t.Errorf("hung: %v", err)
+			}
+			took <- time.Since(start)
+		}()
+	}
+	for range callers {
+		if d := <-took; d > 2*time.Second {
+			t.Errorf("a caller waited %v", d)
+		}
+	}
+	server.Signal(syscall.SIGCONT)
+	deadline := time.Now().Add(patient)
+	for s.Take(t.Context(), claims, &d) != nil {
+		if time.Now().After(deadline) {
+			t.Fatal("no answer afterwards")
+		}
+	}
+}

@@ -211,7 +211,7 @@ func passing(err error) bool {
 	if errors.Is(err, ErrNotSynced) || errors.Is(err, ErrNotAcquired) || errors.Is(err, ErrReentrant) {
 		return false
 	}
-	if _, replied := errors.AsType[redis.Error](err); !replied {
+	if !replied(err) {
 		return true
 	}
 	for _, prefix := range []string{"LOADING", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "NOREPLICAS", "BUSY", "MOVED", "ASK"} {
@@ -249,8 +249,7 @@ func (a *acquisition) attempt(ctx context.Context) outcome {
 // unclear reports whether the attempt may have taken the lock although it does
 // not say so: only a reply of the server tells that it has not.
 func (o outcome) unclear() bool {
-	_, replied := errors.AsType[redis.Error](o.err)
-	return o.err != nil && !replied
+	return o.err != nil && !replied(o.err)
 }
 
 // take accepts a grant, or remembers that it must be given back.

@@ -2,7 +2,6 @@ package lock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -142,7 +141,7 @@ func (l *Locker) sharded(ctx context.Context) (bool, error) {
 	sharded := cluster && l.channels == ShardedChannels
 	if cluster && l.channels == AutoChannels {
 		err := l.rdb.Do(ctx, "PUBSUB", "SHARDNUMSUB").Err()
-		if _, refused := errors.AsType[redis.Error](err); err != nil && !refused {
+		if err != nil && !replied(err) {
 			return false, fmt.Errorf("ask for sharded channels: %w", err)
 		}
 		sharded = err == nil

@@ -45,7 +45,7 @@ func (l *Locker) told(ctx context.Context, send func(ctx context.Context, verb, 
 			err = send(call, verb, id)
 		}
 		cancel()
-		if _, replied := errors.AsType[redis.Error](err); err == nil || replied {
+		if err == nil || replied(err) {
 			break
 		}
 	}

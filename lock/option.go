@@ -87,7 +87,7 @@ func WithOwner(o Owner) Option {
 }
 
 // WithReplicas gives the lock back and returns ErrNotSynced unless n replicas
-// confirm within half of the call timeout that they have it. That makes losing
+// confirm within a third of the call timeout that they have it. That makes losing
 // the lock in a failover less likely, not impossible: only a fencing token that
 // the guarded resource checks does that.
 func WithReplicas(n int) Option {

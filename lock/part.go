@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // call sends something that needs the lock to be held, in turn with all else
@@ -175,7 +173,7 @@ func (s *session) release(ctx context.Context, c claim) (parting, error) {
 		if err == nil && !p.held && (try == 0 || !time.Now().Before(s.until())) {
 			return p, ErrLost
 		}
-		if _, replied := errors.AsType[redis.Error](err); err == nil || replied {
+		if err == nil || replied(err) {
 			break
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/sha1" // Redis names scripts by it
 	"embed"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -70,9 +71,25 @@ func (s *script) run(ctx context.Context, rdb redis.UniversalClient, size int, k
 		err = rdb.Process(ctx, cmd)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("run %s: %w", s.name, err)
+		return nil, s.failed(ctx, rdb, err)
 	}
 	return s.decode(cmd.Val(), size)
+}
+
+// failed wraps err. A node of a cluster that does not answer may have been
+// replaced; the client only asks for that when it is let to try again by itself.
+func (s *script) failed(ctx context.Context, rdb redis.UniversalClient, err error) error {
+	if cluster, ok := rdb.(*redis.ClusterClient); ok && !replied(err) {
+		cluster.ReloadState(ctx) // in the background, not more often than every 200 ms
+	}
+	return fmt.Errorf("run %s: %w", s.name, err)
+}
+
+// replied reports whether err is what a server said: then the command had no
+// effect. Any other error leaves open what was executed.
+func replied(err error) bool {
+	_, ok := errors.AsType[redis.Error](err)
+	return ok
 }
 
 // runSynced is run, followed on the same connection by WAIT for so many
@@ -83,7 +100,7 @@ func (s *script) runSynced(ctx context.Context, rdb redis.UniversalClient, repli
 		// WAIT has no key: only the node itself can be asked.
 		master, err := cluster.MasterForKey(ctx, keys[0])
 		if err != nil {
-			return nil, fmt.Errorf("run %s: %w", s.name, err)
+			return nil, s.failed(ctx, rdb, err)
 		}
 		node = master
 	}
@@ -92,7 +109,7 @@ func (s *script) runSynced(ctx context.Context, rdb redis.UniversalClient, repli
 		cmd, confirmed, err = s.pipeline(ctx, node, "eval", replicas, keys, args)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("run %s: %w", s.name, err)
+		return nil, s.failed(ctx, rdb, err)
 	}
 	reply, err := s.decode(cmd.Val(), size)
 	if err == nil && confirmed < int64(replicas) {
@@ -101,11 +118,12 @@ func (s *script) runSynced(ctx context.Context, rdb redis.UniversalClient, repli
 	return reply, err
 }
 
-// pipeline sends the script and WAIT together; WAIT takes half of the time left.
+// pipeline sends the script and WAIT together. WAIT takes a third of the time
+// left: servers look at its end ten times a second only.
 func (s *script) pipeline(ctx context.Context, node redis.UniversalClient, verb string, replicas int, keys []string, args []any) (once, int64, error) {
 	patience := time.Second
 	if deadline, ok := ctx.Deadline(); ok {
-		patience = max(time.Until(deadline)/2, time.Millisecond)
+		patience = max(time.Until(deadline)/3, time.Millisecond)
 	}
 	pipe := node.Pipeline()
 	cmd := s.command(ctx, verb, keys, args)

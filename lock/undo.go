@@ -7,23 +7,30 @@ import (
 
 // undo gives back what c may hold after a call whose outcome is unknown. The
 // call may even be executed after the first undo, because it was sent over
-// another connection: so undo is tried until it finds something, five times
-// over some 4 s. What it does not find then ends with its lease.
+// another connection: so undo is tried until it finds something. What it does
+// not find then ends with its lease.
 func (l *Locker) undo(k kind, c claim) {
-	for _, pause := range []time.Duration{0, 50 * time.Millisecond, 200 * time.Millisecond, time.Second, 3 * time.Second} {
-		closing := l.pause(pause)
-		if p, err := l.giveBack(k, c); err == nil && p.held || closing {
-			return
-		}
-	}
+	l.repeat(func() bool {
+		p, err := l.giveBack(k, c)
+		return err == nil && p.held
+	})
 }
 
-// withdraw takes c out of a queue: it is known to hold nothing, so that one
-// answered call is enough.
+// withdraw gives back what c is known to have: a hold that has ended or a place
+// in a queue. One call that is answered is enough.
 func (l *Locker) withdraw(k kind, c claim) {
-	for _, pause := range []time.Duration{0, 50 * time.Millisecond, 200 * time.Millisecond, time.Second} {
+	l.repeat(func() bool {
+		_, err := l.giveBack(k, c)
+		return err == nil
+	})
+}
+
+// repeat calls done until it says yes, five times over some 4 s. A Locker that
+// is closing does not pause, and calls once more.
+func (l *Locker) repeat(done func() bool) {
+	for _, pause := range []time.Duration{0, 50 * time.Millisecond, 200 * time.Millisecond, time.Second, 3 * time.Second} {
 		closing := l.pause(pause)
-		if _, err := l.giveBack(k, c); err == nil || closing {
+		if done() || closing {
 			return
 		}
 	}

@@ -15,12 +15,11 @@ import (
 type FaultProxy struct {
 	Addr string // host:port on 127.0.0.1
 
-	tb       testing.TB
-	upstream string
 	listener net.Listener
 	pipes    sync.WaitGroup
 
 	mu     sync.Mutex // guards what follows; never held over I/O
+	target string     // where new connections go
 	mood   mood
 	change chan struct{} // closed when the mood changes
 	lose   []string      // what requests hold whose replies are to be lost yet
@@ -45,7 +44,7 @@ func NewFaultProxy(tb testing.TB, upstream string) *FaultProxy {
 		tb.Fatal(err)
 	}
 	p := &FaultProxy{
-		Addr: l.Addr().String(), tb: tb, upstream: upstream, listener: l,
+		Addr: l.Addr().String(), target: upstream, listener: l,
 		change: make(chan struct{}), conns: make(map[net.Conn]struct{}),
 	}
 	p.pipes.Go(p.accept)
@@ -73,6 +72,15 @@ func (p *FaultProxy) Lost() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.lost
+}
+
+// Redirect lets new connections go to another server, and cuts the old ones, as
+// when a name or an address moves in a failover.
+func (p *FaultProxy) Redirect(upstream string) {
+	p.mu.Lock()
+	p.target = upstream
+	p.mu.Unlock()
+	p.Cut()
 }
 
 // Cut closes all connections.
@@ -126,7 +134,10 @@ func (p *FaultProxy) accept() {
 		if err != nil {
 			return
 		}
-		server, err := net.Dial("tcp", p.upstream)
+		p.mu.Lock()
+		target := p.target
+		p.mu.Unlock()
+		server, err := net.Dial("tcp", target)
 		if err != nil || !p.keep(client) || !p.keep(server) {
 			client.Close()
 			if server != nil {

@@ -81,15 +81,18 @@ func (a *admitter) take(ctx context.Context, claims []limiter.Claim, d *limiter.
 // watch asks each limit in shadow mode what it would have said of a request that
 // passes. Each is asked alone, since what one refuses the others still count.
 func (a *admitter) watch(ctx context.Context, x *exchange) {
+	for _, l := range x.unfit {
+		a.metrics.decisions.WithLabelValues(x.route.name, l.name, shadowRefused).Inc()
+	}
 	var d limiter.Decision
-	for from := 0; from < len(x.shadows); {
+	for from, to := 0, 0; from < len(x.shadows); from = to {
 		of := x.route.windows[x.shaded[from]].of
-		to := from + len(of.windows)
+		for to = from + 1; to < len(x.shadows) && x.route.windows[x.shaded[to]].of == of; to++ {
+		}
 		if err := a.take(ctx, x.shadows[from:to], &d); err == nil {
 			a.metrics.decided(x, x.shaded[from:to], &d)
 			x.takings = append(x.takings, taking{a.store, x.shadows[from:to], x.shaded[from:to], d.Permit})
 		}
-		from = to
 	}
 }
 
@@ -115,7 +118,10 @@ func (a *admitter) without(x *exchange) error {
 		}
 		share := *c.Limit
 		share.Rate.Count = max(share.Rate.Count/nodes, 1)
-		c.Limit, c.Cost = &share, min(c.Cost, share.Rate.Count)
+		if share.Burst > 0 {
+			share.Burst = max(share.Burst/nodes, 1)
+		}
+		c.Limit, c.Cost = &share, min(c.Cost, share.Most())
 		claims, windows = append(claims, c), append(windows, x.windows[i])
 		x.fallback = string(config.Local)
 	}

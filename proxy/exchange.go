@@ -43,6 +43,7 @@ type exchange struct {
 	windows []int           // extract: windows[i] is the window of the route that claims[i] asks for
 	shadows []limiter.Claim // extract: those of limits in shadow mode
 	shaded  []int           // extract: as windows, for shadows
+	unfit   []*limit        // extract: in shadow mode, and would have refused before any store
 	takings []taking        // admit: what was taken, and of whom
 	query   url.Values
 	value   key.Value // extract: the key last read
@@ -95,7 +96,7 @@ func (x *exchange) Client() netip.Prefix { return x.network }
 // reset makes x fit for the next request and keeps what it has allocated.
 func (x *exchange) reset() {
 	kept := exchange{found: x.found, claims: x.claims[:0], windows: x.windows[:0], shadows: x.shadows[:0], shaded: x.shaded[:0], of: x.of[:0],
-		takings: x.takings[:0], back: x.back[:0]}
+		takings: x.takings[:0], unfit: x.unfit[:0], back: x.back[:0]}
 	kept.decision.Outcomes = x.decision.Outcomes[:0]
 	kept.keys = x.keys[:0]
 	kept.value.Parts = x.value.Parts[:0]

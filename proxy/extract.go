@@ -4,14 +4,20 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strconv"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// errQuery says that a query which a key is read from can be read in two ways.
-var errQuery = errors.New("query not acceptable")
+var (
+	// errQuery says that a query which something is read from can be read in two
+	// ways.
+	errQuery = errors.New("query not acceptable")
+	// errCost says that a request asks for a cost that is none.
+	errCost = errors.New("cost not acceptable")
+)
 
 // extract learns what the request claims: one claim for each window of each
 // limit of its route, under the key that the request carries. A key is made
@@ -25,15 +31,69 @@ func (g *generation) extract(x *exchange) error {
 		x.query = query
 	}
 	for _, l := range x.route.limits {
-		k, err := g.key(x, l.key)
+		err := g.claim(x, l)
+		if err != nil && l.mode == config.Shadow {
+			x.unfit = append(x.unfit, l) // a limit in shadow mode refuses nobody
+			continue
+		}
 		if err != nil {
 			return err
 		}
-		if !k.skip {
-			x.claim(l, k.Key)
-		}
 	}
 	return nil
+}
+
+// claim asks for the permits of each window of l. What limits in shadow mode are
+// asked is kept apart, because they never refuse.
+func (g *generation) claim(x *exchange, l *limit) error {
+	k, err := g.key(x, l.key)
+	if err != nil || k.skip {
+		return err
+	}
+	cost, err := x.cost(l.cost)
+	if err != nil {
+		return err
+	}
+	of := l.windows
+	if others, ok := l.overrides[k.Key]; ok {
+		of = others
+	}
+	for _, i := range of {
+		if cost > x.route.windows[i].Most() {
+			return fmt.Errorf("%s: %w: %d is more than can ever be asked for", l.cost.From, errCost, cost)
+		}
+	}
+	claims, windows := &x.claims, &x.windows
+	if l.mode == config.Shadow {
+		claims, windows = &x.shadows, &x.shaded
+	}
+	for _, i := range of {
+		*claims = append(*claims, limiter.Claim{Limit: &x.route.windows[i].Limit, Key: k.Key, Cost: cost})
+		*windows = append(*windows, i)
+	}
+	return nil
+}
+
+// cost is how many permits the request asks for; 1 if it does not say.
+func (x *exchange) cost(c *config.Cost) (int64, error) {
+	if c == nil {
+		return 1, nil
+	}
+	values := x.Header(c.From.Name)
+	if c.From.Source == key.Query {
+		values = x.Query(c.From.Name)
+	}
+	if len(values) == 0 {
+		return 1, nil
+	}
+	if len(values) > 1 {
+		return 0, fmt.Errorf("%s: %w", c.From, key.ErrAmbiguous)
+	}
+	n, err := strconv.ParseInt(values[0], 10, 64)
+	if err != nil || n < 1 || n > c.Max || values[0][0] == '+' {
+		return 0, fmt.Errorf("%s: %w: write a whole number from 1 to %d", c.From, errCost, c.Max)
+	}
+	return n, nil
 }
 
 // A counted is the key that a spec has made of the request.
@@ -54,30 +114,8 @@ func (g *generation) key(x *exchange, by *key.Spec) (counted, error) {
 	}
 	k := counted{by: by, skip: x.value.Skip}
 	if !k.skip {
-		k.Key = g.hash(x.value.Parts)
+		k.Key = g.config.Privacy.Hash(x.value.Parts)
 	}
 	x.keys = append(x.keys, k)
 	return k, nil
-}
-
-// claim asks for one permit of each window of l. What limits in shadow mode are
-// asked is kept apart, because they never refuse.
-func (x *exchange) claim(l *limit, k limiter.Key) {
-	claims, windows := &x.claims, &x.windows
-	if l.mode == config.Shadow {
-		claims, windows = &x.shadows, &x.shaded
-	}
-	for _, i := range l.windows {
-		*claims = append(*claims, limiter.Claim{Limit: &x.route.windows[i].Limit, Key: k, Cost: 1})
-		*windows = append(*windows, i)
-	}
-}
-
-// hash makes the key of its parts; with a secret nobody without it can tell
-// from the key what the parts were.
-func (g *generation) hash(parts []string) limiter.Key {
-	if len(g.secret) > 0 {
-		return limiter.KeyWithSecret(g.secret, parts...)
-	}
-	return limiter.KeyOf(parts...)
 }

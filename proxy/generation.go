@@ -17,7 +17,6 @@ type generation struct {
 	number  int64
 	config  *config.Config
 	via     string // this process in Via
-	secret  []byte // of the keys' hash; empty for none
 	address addresser
 	table   *table
 	pools   map[*config.Upstream]*upstream.Pool
@@ -32,7 +31,6 @@ func compile(c *config.Config, pseudonym string) (*generation, error) {
 	g := &generation{
 		config:  c,
 		via:     pseudonym,
-		secret:  []byte(c.Privacy.HashSecret),
 		address: newAddresser(c.ClientIP),
 		table:   &table{exact: map[string]*site{}, wildcard: map[string]*site{}, any: new(site)},
 		pools:   map[*config.Upstream]*upstream.Pool{},
@@ -122,25 +120,45 @@ func (g *generation) pool(from *config.Upstream) (*upstream.Pool, error) {
 
 // limit adds a limit to the route and returns the policies it shows to clients.
 func (r *route) limit(from *config.Limit) []respond.Policy {
-	l := &limit{name: from.Name, key: from.Key, mode: from.Mode, onFailure: from.OnStoreFailure, count: from.Count}
+	l := &limit{name: from.Name, key: from.Key, mode: from.Mode, onFailure: from.OnStoreFailure, count: from.Count, cost: from.Cost}
 	r.limits = append(r.limits, l)
 	r.notice(from.Key)
+	if l.cost != nil && l.cost.From.Source == key.Query {
+		r.queries = true
+	}
 	var policies []respond.Policy
-	for _, rate := range from.Rates {
+	l.windows, policies = r.rates(l, from, from.Rates)
+	for k, rates := range from.Overrides {
+		windows, others := r.rates(l, from, rates)
+		for i := range others {
+			others[i].Override = true
+		}
+		if l.overrides == nil {
+			l.overrides = map[limiter.Key][]int{}
+		}
+		l.overrides[k] = windows
+		policies = append(policies, others...)
+	}
+	return policies
+}
+
+// rates adds a window to the route for each rate of a limit.
+func (r *route) rates(l *limit, from *config.Limit, rates []limiter.Rate) (windows []int, policies []respond.Policy) {
+	for _, rate := range rates {
 		span := limiter.WindowName(rate.Window)
-		l.windows = append(l.windows, len(r.windows))
+		windows = append(windows, len(r.windows))
 		r.windows = append(r.windows, &window{
 			of:     l,
 			policy: len(r.windows),
-			Limit:  limiter.Limit{Name: r.name + "." + l.name + ":" + span, Rate: rate, Algorithm: from.Algorithm},
+			Limit:  limiter.Limit{Name: r.name + "." + l.name + ":" + span, Rate: rate, Algorithm: from.Algorithm, Burst: from.Burst},
 		})
 		name := l.name
-		if len(from.Rates) > 1 {
+		if len(rates) > 1 {
 			name += "-" + span
 		}
-		policies = append(policies, respond.Policy{Name: name, Rate: rate, Expose: from.Expose && l.mode == config.Enforce})
+		policies = append(policies, respond.Policy{Name: name, Rate: rate, Limit: l.name, Expose: from.Expose && l.mode == config.Enforce})
 	}
-	return policies
+	return windows, policies
 }
 
 // notice learns what reading a key takes.

@@ -306,7 +306,7 @@ func TestRecord_RequestID(t *testing.T) {
 
 func TestKeys_ASecretChangesThem(t *testing.T) {
 	hash := func(yaml string) limiter.Key {
-		return made(t, yaml+limited("{key: global, rate: 1/1m}")).current.Load().hash([]string{"phone", "1"})
+		return made(t, yaml+limited("{key: global, rate: 1/1m}")).current.Load().config.Privacy.Hash([]string{"phone", "1"})
 	}
 	plain, one, two := hash(""), hash("privacy: {hash_secret: one-secret-long-enough-for-this}\n"), hash("privacy: {hash_secret: two-secret-long-enough-for-this}\n")
 	if plain == one || one == two {

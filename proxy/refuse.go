@@ -33,7 +33,7 @@ func (g *generation) refuse(x *exchange, err error) respond.Answer {
 		return respond.Problem(respond.NotFound, "", x.id)
 	case errors.Is(err, key.ErrMissing):
 		return respond.Problem(respond.KeyMissing, err.Error(), x.id)
-	case errors.Is(err, key.ErrAmbiguous), errors.Is(err, errQuery):
+	case errors.Is(err, key.ErrAmbiguous), errors.Is(err, errQuery), errors.Is(err, errCost):
 		return respond.Problem(respond.KeyInvalid, err.Error(), x.id)
 	case errors.Is(err, errTarget):
 		return respond.Problem(respond.BadRequest, err.Error(), x.id)

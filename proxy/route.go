@@ -33,7 +33,9 @@ type route struct {
 type limit struct {
 	name      string
 	key       *key.Spec
-	windows   []int // of the route
+	windows   []int                 // of the route
+	overrides map[limiter.Key][]int // windows of single keys
+	cost      *config.Cost          // nil: each request costs 1
 	mode      config.Mode
 	onFailure config.OnStoreFailure
 	count     *config.Statuses // after which a request stays counted; nil is all

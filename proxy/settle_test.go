@@ -213,7 +213,7 @@ func (w *world) leftAfter(path, name string) string {
 		w.send("GET", path)
 	}()
 	g := w.current.Load()
-	claim := limiter.Claim{Limit: &limiter.Limit{Name: name, Rate: limiter.Rate{Count: 2, Window: time.Hour}}, Key: g.hash([]string{"client_ip", "192.0.2.1"}), Cost: 1}
+	claim := limiter.Claim{Limit: &limiter.Limit{Name: name, Rate: limiter.Rate{Count: 2, Window: time.Hour}}, Key: g.config.Privacy.Hash([]string{"client_ip", "192.0.2.1"}), Cost: 1}
 	var d limiter.Decision
 	if err := w.store.Peek(w.Context(), []limiter.Claim{claim}, &d); err != nil {
 		w.Fatal(err)
@@ -282,7 +282,7 @@ func (b *begun) WriteHeader(status int) {
 // remaining is what the store says is left of 1 an hour.
 func (w *world) remaining(name string, parts ...string) string {
 	w.Helper()
-	claim := limiter.Claim{Limit: &limiter.Limit{Name: name, Rate: limiter.Rate{Count: 1, Window: time.Hour}}, Key: w.current.Load().hash(parts), Cost: 1}
+	claim := limiter.Claim{Limit: &limiter.Limit{Name: name, Rate: limiter.Rate{Count: 1, Window: time.Hour}}, Key: w.current.Load().config.Privacy.Hash(parts), Cost: 1}
 	var d limiter.Decision
 	if err := w.store.Peek(w.Context(), []limiter.Claim{claim}, &d); err != nil {
 		w.Fatal(err)

@@ -38,7 +38,8 @@ func (r *reading) compile(f *file) (*Config, error) {
 	c.Keys = keys.all()
 	upstreams := newUpstreams(r, f.Upstreams)
 	c.Upstreams = upstreams.byName
-	c.Routes = (&routes{reading: r, keys: keys, upstreams: upstreams, defaults: f.Defaults}).all(f.Routes)
+	c.Routes = (&routes{reading: r, keys: keys, upstreams: upstreams, defaults: f.Defaults,
+		bearers: bearers{r, c.Privacy, c.ClientIP.IPv6Prefix}}).all(f.Routes)
 	if len(f.Routes) == 0 && len(r.problems) == 0 {
 		r.wrong(f, "there are no routes", "write routes: with at least one match and upstream")
 	}

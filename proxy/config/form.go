@@ -170,6 +170,8 @@ type routeForm struct {
 	Upstream string `yaml:"upstream" jsonschema:"required"`
 	// WebSocket says whether upgrades to websocket are forwarded; what flows then is not limited.
 	WebSocket bool `yaml:"websocket" jsonschema:"default=false"`
+	// Mode of the route: shadow and off hold for all its limits whatever they say, enforce for those that say nothing.
+	Mode string `yaml:"mode,omitempty" jsonschema:"enum=enforce,enum=shadow,enum=off"`
 	// Limits are all asked in one step: all grant, or nothing is taken.
 	Limits []*limitForm `yaml:"limits,omitempty"`
 	// RefundOn says after which outcomes a request gives back what it took.
@@ -200,8 +202,16 @@ type limitForm struct {
 	Rate string `yaml:"rate,omitempty" jsonschema:"pattern=^\\s*[0-9]+/([0-9]+(ms|s|m|h|d|w|y))+\\s*$"`
 	// Rates are several at once, of different windows.
 	Rates list `yaml:"rates,omitempty" jsonschema:"pattern=^\\s*[0-9]+/([0-9]+(ms|s|m|h|d|w|y))+\\s*$"`
-	// Algorithm that keeps the rates: token_bucket allows no more than COUNT in any WINDOW.
-	Algorithm string `yaml:"algorithm" jsonschema:"default=token_bucket,enum=token_bucket"`
+	// Overrides are other rates for some values of the key.
+	Overrides map[string]*list `yaml:"overrides,omitempty"`
+	// Algorithm that keeps the rates: token_bucket allows no more than COUNT in any WINDOW; gcra lets permits flow back evenly; fixed_window and sliding_window are cheaper and looser.
+	Algorithm string `yaml:"algorithm" jsonschema:"default=token_bucket,enum=token_bucket,enum=fixed_window,enum=sliding_window,enum=gcra"`
+	// Burst is how many permits gcra gives at once; the rate's count when not given.
+	Burst int `yaml:"burst,omitempty" jsonschema:"minimum=1,maximum=2147483647"`
+	// Cost says where a request tells how many permits it asks for: header:NAME or query:NAME. A request that does not tell asks for 1.
+	Cost string `yaml:"cost,omitempty"`
+	// MaxCost is the most that a request may ask for.
+	MaxCost int `yaml:"max_cost,omitempty" jsonschema:"minimum=1,maximum=2147483647"`
 	// Count says which outcomes stay counted; all when not given.
 	Count *countForm `yaml:"count,omitempty"`
 	// Mode of this limit; that of defaults when not given.

@@ -13,19 +13,19 @@ import (
 // limits makes the limits of one route.
 type limits struct {
 	*routes
-	route  string
+	route  *routeForm
 	params []string // of the route's path
 }
 
 func (l *limits) all(forms []*limitForm) []*Limit {
 	var made []*Limit
-	shown := map[string]bool{}
+	shown := map[string]*limitForm{}
 	l.name(forms)
 	for _, f := range forms {
 		if f == nil {
 			continue // a problem already
 		}
-		f.Mode = cmp.Or(f.Mode, l.defaults.Mode)
+		f.Mode = l.mode(f)
 		f.OnStoreFailure = cmp.Or(f.OnStoreFailure, l.defaults.OnStoreFailure)
 		if f.Expose == nil {
 			f.Expose = &l.defaults.Expose
@@ -33,7 +33,7 @@ func (l *limits) all(forms []*limitForm) []*Limit {
 		limit := &Limit{
 			Name:           f.Name,
 			Rates:          l.rates(f),
-			Algorithm:      limiter.TokenBucket,
+			Cost:           l.cost(f),
 			Count:          l.count(f.Count),
 			Mode:           Mode(f.Mode),
 			OnStoreFailure: OnStoreFailure(f.OnStoreFailure),
@@ -44,7 +44,12 @@ func (l *limits) all(forms []*limitForm) []*Limit {
 			limit.Key = l.keys.use(f.Key)
 			l.parameters(f.Key, limit.Key)
 		}
+		l.algorithm(f, limit)
+		l.overrides(f, limit)
 		l.policies(f, limit.Rates, shown)
+		for _, rates := range limit.Overrides {
+			l.policies(f, rates, shown)
+		}
 		made = append(made, limit)
 	}
 	return made
@@ -66,16 +71,16 @@ func (l *limits) parameters(form *keyForm, spec *key.Spec) {
 
 // policies checks that clients can tell the rates of a route apart: those of a
 // limit with several are called LIMIT-WINDOW.
-func (l *limits) policies(f *limitForm, rates []limiter.Rate, shown map[string]bool) {
+func (l *limits) policies(f *limitForm, rates []limiter.Rate, shown map[string]*limitForm) {
 	for _, rate := range rates {
 		name := f.Name
 		if len(rates) > 1 {
 			name += "-" + limiter.WindowName(rate.Window)
 		}
-		if shown[name] && l.sound(&f.Name) {
+		if other := shown[name]; other != nil && other != f && l.sound(&f.Name) {
 			l.wrong(&f.Name, "two rates of this route are shown as "+name, "give one of the limits another name")
 		}
-		shown[name] = true
+		shown[name] = f
 	}
 }
 
@@ -109,7 +114,6 @@ func (l *limits) name(forms []*limitForm) {
 
 // rates reads rate or rates.
 func (l *limits) rates(f *limitForm) []limiter.Rate {
-	var made []limiter.Rate
 	one, several := l.given(&f.Rate), l.given(&f.Rates)
 	switch {
 	case one && several:
@@ -123,6 +127,12 @@ func (l *limits) rates(f *limitForm) []limiter.Rate {
 	for i := range f.Rates {
 		texts = append(texts, &f.Rates[i])
 	}
+	return l.parse(texts)
+}
+
+// parse reads rates, no two of one window.
+func (l *limits) parse(texts []*string) []limiter.Rate {
+	var made []limiter.Rate
 	for _, text := range texts {
 		if *text == "" {
 			continue // absent, or a problem already

@@ -46,18 +46,11 @@ limitForm.distinct          | limit the key itself
 limitForm.penalty           | leave it out
 limitForm.cooldown          | write several rates, for example [1/1m, 5/1h]
 limitForm.reset_on          | leave it out
-limitForm.overrides         | write one limit for all
 limitForm.concurrent        | write a rate
 limitForm.wait              | leave it out: a refusal says when to come back
 limitForm.max_waiting       | leave it out
-limitForm.cost              | leave it out: a request costs 1
-limitForm.max_cost          | leave it out: a request costs 1
-limitForm.burst             | leave it out: the rate's count is the burst
 limitForm.scope             | leave it out: the rate is for all proxies together
 limitForm.redisson_name     | leave it out
-limitForm.algorithm=fixed_window   | write token_bucket
-limitForm.algorithm=sliding_window | write token_bucket
-limitForm.algorithm=gcra           | write token_bucket
 `
 
 // notBuilt reports whether a field of the form t is planned, and what to do

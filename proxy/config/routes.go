@@ -20,6 +20,7 @@ type routes struct {
 	keys      *keys
 	upstreams *upstreams
 	defaults  defaultsForm
+	bearers   bearers
 }
 
 // all makes the routes of all files, in their order.
@@ -37,7 +38,7 @@ func (r *routes) all(forms []*routeForm) []*Route {
 			Match:     r.match(&form.Match, p),
 			Upstream:  r.upstreams.refer(&form.Upstream),
 			WebSocket: form.WebSocket,
-			Limits:    (&limits{r, form.Name, p.params}).all(form.Limits),
+			Limits:    (&limits{r, form, p.params}).all(form.Limits),
 			RefundOn:  r.refund(form.RefundOn),
 			Reject:    r.reject(&form.Reject),
 			Position:  r.places[form].Position,

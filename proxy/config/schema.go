@@ -99,6 +99,15 @@ type Privacy struct {
 	HashSecret string // not empty: keys are HMACs under it
 }
 
+// Hash makes the key of its parts; with a secret nobody without it can tell
+// from the key what the parts were.
+func (p Privacy) Hash(parts []string) limiter.Key {
+	if p.HashSecret != "" {
+		return limiter.KeyWithSecret([]byte(p.HashSecret), parts...)
+	}
+	return limiter.KeyOf(parts...)
+}
+
 // A Mode says what a limit does with its refusals.
 type Mode string
 
@@ -189,11 +198,20 @@ type Limit struct {
 	Key            *key.Spec
 	Rates          []limiter.Rate // at least one; no two of one window
 	Algorithm      limiter.Algorithm
-	Count          *Statuses // after which a request stays counted; nil means after all
+	Burst          int64                          // of GCRA; 0 is the rate's count
+	Overrides      map[limiter.Key][]limiter.Rate // by key, as Privacy.Hash makes it
+	Cost           *Cost                          // nil: each request costs 1
+	Count          *Statuses                      // after which a request stays counted; nil means after all
 	Mode           Mode
 	OnStoreFailure OnStoreFailure
 	Expose         bool // whether clients may learn of it
 	Position       Position
+}
+
+// A Cost says where a request tells how many permits it asks for.
+type Cost struct {
+	From key.Origin // a header field or a query parameter; without it the cost is 1
+	Max  int64      // at least 1
 }
 
 // A Reject is the answer to a request that a limit refuses.

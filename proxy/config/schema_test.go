@@ -107,6 +107,9 @@ func loosen(def *jsonschema.Schema, form reflect.Type) {
 
 // loose is p, which a value of type t is decoded from, or something as good.
 func loose(p *jsonschema.Schema, t reflect.Type) *jsonschema.Schema {
+	if t.Kind() == reflect.Map && p.AdditionalProperties != nil && t.Elem() == reflect.TypeFor[*list]() {
+		p.AdditionalProperties = loose(p.AdditionalProperties, t.Elem().Elem())
+	}
 	outer := &jsonschema.Schema{Description: p.Description, Default: p.Default}
 	p.Description, p.Default = "", nil
 	one := []*jsonschema.Schema{p}

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/dunglas/httpsfv"
@@ -39,6 +40,11 @@ type Policy struct {
 	// Expose is false for a limit that no client may learn of: it is then
 	// named nowhere, only its effect on Retry-After remains.
 	Expose bool
+	// Limit groups policies. One with Override speaks for some clients only: in
+	// an answer to one of them it stands in place of all those of its Limit
+	// that do not override.
+	Limit    string
+	Override bool
 }
 
 // A Quota writes the quota fields of one route. It is immutable and safe for
@@ -53,6 +59,7 @@ type Quota struct {
 type policy struct {
 	Policy
 	item   string // `"phone";r=`
+	shown  string // `"phone";q=1;w=60`
 	quota  int64
 	window int64 // whole seconds, rounded up: never promises more than Rate
 }
@@ -63,47 +70,44 @@ func NewQuota(policies []Policy, style Style) (*Quota, error) {
 		return nil, fmt.Errorf("%w: headers %q; write %s, %s or %s", ErrPolicy, style, IETF, XRateLimit, None)
 	}
 	q := &Quota{style: style, policies: make([]policy, 0, len(policies))}
-	var shown httpsfv.List
+	var shown []string
 	for i, p := range policies {
 		if !policyName.MatchString(p.Name) {
 			return nil, fmt.Errorf("%w: name %q; use letters, digits, _ . and -, a letter first", ErrPolicy, p.Name)
 		}
-		if slices.ContainsFunc(policies[:i], func(o Policy) bool { return o.Name == p.Name }) {
+		if slices.ContainsFunc(policies[:i], func(o Policy) bool { return o.Name == p.Name && !p.Override && !o.Override }) {
 			return nil, fmt.Errorf("%w: two are called %q", ErrPolicy, p.Name)
 		}
 		if err := p.Rate.Check(); err != nil {
 			return nil, fmt.Errorf("%w: %q: %w", ErrPolicy, p.Name, err)
 		}
-		c, item, err := compile(p)
+		c, err := compile(p)
 		if err != nil {
 			return nil, fmt.Errorf("%w: %q: %w", ErrPolicy, p.Name, err)
 		}
 		q.policies = append(q.policies, c)
-		if p.Expose {
-			shown = append(shown, item)
+		if p.Expose && !p.Override {
+			shown = append(shown, c.shown)
 		}
 	}
 	if len(shown) > 0 {
-		value, err := httpsfv.Marshal(shown)
-		if err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrPolicy, err)
-		}
-		q.constant = []string{value}
+		q.constant = []string{strings.Join(shown, ", ")}
 	}
 	return q, nil
 }
 
 // compile prepares p and makes its item of RateLimit-Policy.
-func compile(p Policy) (policy, httpsfv.Item, error) {
+func compile(p Policy) (policy, error) {
 	item := httpsfv.NewItem(p.Name)
 	name, err := httpsfv.Marshal(item)
 	if err != nil {
-		return policy{}, item, err
+		return policy{}, err
 	}
 	c := policy{Policy: p, item: name + ";" + paramRemaining + "=", quota: p.Rate.Count, window: seconds(p.Rate.Window)}
 	item.Params.Add(paramQuota, c.quota)
 	item.Params.Add(paramWindow, c.window)
-	return c, item, nil
+	c.shown, err = httpsfv.Marshal(item)
+	return c, err
 }
 
 // A Verdict is a decision and which policies it speaks of.
@@ -145,15 +149,44 @@ func (q *Quota) Headers(v Verdict, h http.Header) {
 
 // list writes RateLimit and RateLimit-Policy.
 func (q *Quota) list(v Verdict, h http.Header) {
+	policies := q.constant
+	if overridden := q.overridden(v); len(overridden) > 0 {
+		policies = q.instead(overridden)
+	}
 	if own := h[fieldPolicy]; len(own) > 0 {
-		h[fieldPolicy] = append(slices.Clip(own), q.constant...)
+		h[fieldPolicy] = append(slices.Clip(own), policies...)
 	} else {
-		h[fieldPolicy] = q.constant
+		h[fieldPolicy] = policies
 	}
 	var space [256]byte
 	if line := q.appendLimit(space[:0], v); len(line) > 0 {
 		h[fieldLimit] = append(slices.Clip(h[fieldLimit]), string(line))
 	}
+}
+
+// overridden are the policies that v speaks of and that override others; nil,
+// mostly.
+func (q *Quota) overridden(v Verdict) []*policy {
+	var all []*policy
+	for i := range v.Decision.Outcomes {
+		if p := q.policyOf(v, i); p != nil && p.Override {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// instead is the line of RateLimit-Policy for a client with overrides.
+func (q *Quota) instead(overrides []*policy) []string {
+	var shown []string
+	for i := range q.policies {
+		p := &q.policies[i]
+		its := slices.ContainsFunc(overrides, func(o *policy) bool { return o.Limit == p.Limit })
+		if p.Expose && (!its && !p.Override || slices.Contains(overrides, p)) {
+			shown = append(shown, p.shown)
+		}
+	}
+	return []string{strings.Join(shown, ", ")}
 }
 
 // appendLimit appends the value of RateLimit to b.

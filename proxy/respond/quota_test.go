@@ -290,3 +290,38 @@ func BenchmarkTooMany(b *testing.B) {
 		q.TooMany(r)
 	}
 }
+
+// A client with an override sees it in place of what it overrides, and nobody
+// else sees it.
+func TestHeaders_Overrides(t *testing.T) {
+	minute, hour := limiter.Rate{Count: 1, Window: time.Minute}, limiter.Rate{Count: 9, Window: time.Hour}
+	q, err := NewQuota([]Policy{
+		{Name: "a-1m", Rate: minute, Expose: true, Limit: "a"},
+		{Name: "a-1h", Rate: hour, Expose: true, Limit: "a"},
+		{Name: "a", Rate: limiter.Rate{Count: 7, Window: time.Hour}, Expose: true, Limit: "a", Override: true},
+		{Name: "a", Rate: limiter.Rate{Count: 8, Window: time.Hour}, Expose: true, Limit: "a", Override: true},
+		{Name: "b", Rate: hour, Expose: true, Limit: "b"},
+	}, IETF)
+	if err != nil {
+		t.Fatal(err)
+	}
+	granted := limiter.Outcome{Allowed: true, Remaining: 1}
+	for _, c := range []struct {
+		of   []int
+		want string
+	}{
+		{[]int{0, 1, 4}, `"a-1m";q=1;w=60, "a-1h";q=9;w=3600, "b";q=9;w=3600`},
+		{[]int{3, 4}, `"a";q=8;w=3600, "b";q=9;w=3600`},
+		{[]int{2}, `"a";q=7;w=3600, "b";q=9;w=3600`},
+	} {
+		d := limiter.Decision{Allowed: true}
+		for range c.of {
+			d.Outcomes = append(d.Outcomes, granted)
+		}
+		h := http.Header{}
+		q.Headers(Verdict{Decision: &d, Of: c.of}, h)
+		if got := h.Get("RateLimit-Policy"); got != c.want {
+			t.Errorf("outcomes of %v: RateLimit-Policy = %s; want %s", c.of, got, c.want)
+		}
+	}
+}

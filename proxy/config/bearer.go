@@ -1,0 +1,81 @@
+package config
+
+import (
+	"net/netip"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/key"
+)
+
+// bearers makes keys of texts that stand in the configuration, exactly as they
+// are made of requests that carry these texts.
+type bearers struct {
+	*reading
+	privacy Privacy
+	prefix  int // bits of an IPv6 address that make one client
+}
+
+// single reports whether a value of the key is one text, and says so otherwise.
+func (b bearers) single(pointer any, spec *key.Spec) bool {
+	switch {
+	case spec == nil:
+		return false // a problem already
+	case spec.Join != nil:
+		b.wrong(pointer, "the key "+spec.Name+" is joined of several, which no single value can name", "use a key that is not joined")
+		return false
+	case spec.From.Source == key.Global:
+		b.wrong(pointer, "the key is global: it has no values", "use a key that tells clients apart")
+		return false
+	}
+	return true
+}
+
+// key is the one that a request with text would be counted under. The text must
+// hold a value.
+func (b bearers) key(pointer any, spec *key.Spec, text string) (limiter.Key, bool) {
+	r := bearer{text: text}
+	if spec.From.Source == key.ClientIP {
+		var ok bool
+		if r.client, ok = b.client(text); !ok {
+			b.wrong(pointer, quote(text)+" is not the address of a client", "write for example 192.0.2.1 or 2001:db8::1")
+			return limiter.Key{}, false
+		}
+	}
+	strict := *spec
+	strict.OnMissing, strict.Instead = key.Reject, nil
+	var v key.Value
+	if err := strict.Extract(r, &v); err != nil {
+		b.wrong(pointer, quote(text)+" is no value of the key "+spec.Name, "write it as clients send it")
+		return limiter.Key{}, false
+	}
+	return b.privacy.Hash(v.Parts), true
+}
+
+// client reads an address, or a network that is one client.
+func (b bearers) client(text string) (netip.Prefix, bool) {
+	if p, err := netip.ParsePrefix(text); err == nil {
+		return p, p == p.Masked() && (p.IsSingleIP() || p.Addr().Is6() && p.Bits() == b.prefix)
+	}
+	addr, err := netip.ParseAddr(text)
+	if err != nil || addr.Zone() != "" {
+		return netip.Prefix{}, false
+	}
+	addr = addr.Unmap()
+	bits := addr.BitLen()
+	if addr.Is6() {
+		bits = b.prefix
+	}
+	p, err := addr.Prefix(bits)
+	return p, err == nil
+}
+
+// A bearer is a request that carries one text wherever a key is read from.
+type bearer struct {
+	text   string
+	client netip.Prefix
+}
+
+func (b bearer) Header(string) []string { return []string{b.text} }
+func (b bearer) Query(string) []string  { return []string{b.text} }
+func (b bearer) Param(string) string    { return b.text }
+func (b bearer) Client() netip.Prefix   { return b.client }

@@ -1,0 +1,178 @@
+package locks
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-proxy/weir/lock"
+)
+
+// scripts is how many scripts a server has run, and how long they took.
+func scripts(t testing.TB, rdb *redis.Client) (calls int, took time.Duration) {
+	t.Helper()
+	info, err := rdb.Info(minute(t), "commandstats").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(info) {
+		if name, rest, ok := strings.Cut(line, ":calls="); ok && strings.HasPrefix(name, "cmdstat_eval") {
+			n, rest, _ := strings.Cut(rest, ",usec=")
+			usec, _, _ := strings.Cut(rest, ",")
+			calls += number(n)
+			took += time.Duration(number(usec)) * time.Microsecond
+		}
+	}
+	return calls, took
+}
+
+func number(digits string) int {
+	n := 0
+	for _, c := range digits {
+		n = 10*n + int(c-'0')
+	}
+	return n
+}
+
+// A thousand waiters in one process cost Redis what one costs.
+func TestCrowd_CostsThreeScriptCallsAHandOver(t *testing.T) {
+	s, rdb := server(t)
+	const waiters = 1000
+	first := held(t, process(t, s.Addr).Reentrant("a"))
+	lk := process(t, s.Addr, lock.WithPoll(time.Hour)).Reentrant("a")
+	before, _ := scripts(t, rdb)
+	var all sync.WaitGroup
+	ctx := minute(t)
+	for range waiters {
+		all.Go(func() {
+			h, err := lk.Lock(ctx)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if err := h.Unlock(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	eventually(t, "one waiter listens", func() bool { return listeners(t, rdb, "redisson_lock__channel:{a}") == 1 })
+	released(t, first)
+	all.Wait()
+	after, _ := scripts(t, rdb)
+	if calls := after - before; calls > 3*waiters {
+		t.Errorf("%d script calls for %d hand-overs, want at most 3 each", calls, waiters)
+	}
+	eventually(t, "nobody listens", func() bool { return listeners(t, rdb, "redisson_lock__channel:{a}") == 0 })
+}
+
+// Two processes with many waiters each share a lock: local hand-overs are
+// bounded, so that both come through at any time.
+func TestCrowd_DoesNotStarveAnotherProcess(t *testing.T) {
+	s, _ := server(t)
+	busy := process(t, s.Addr, lock.WithPoll(time.Hour)).Reentrant("a")
+	ctx, cancel := context.WithCancel(minute(t))
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				if err := lock.Do(ctx, busy, func(context.Context) error { return nil }); err != nil && ctx.Err() == nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	other := process(t, s.Addr, lock.WithPoll(time.Hour)).Reentrant("a")
+	for range 5 {
+		released(t, held(t, other))
+	}
+	cancel()
+	all.Wait()
+}
+
+// BenchmarkLockUnlock is the path without contention.
+func BenchmarkLockUnlock(b *testing.B) {
+	for name, kind := range kinds() {
+		b.Run(name, func(b *testing.B) {
+			s, rdb := benchServer(b)
+			lk := kind(process(b, s))
+			ctx := context.Background()
+			cycle(b, ctx, lk)
+			_, before := scripts(b, rdb)
+			b.ReportAllocs()
+			for b.Loop() {
+				cycle(b, ctx, lk)
+			}
+			_, after := scripts(b, rdb)
+			b.ReportMetric(float64((after-before).Microseconds())/float64(b.N), "redis-µs/op")
+		})
+	}
+}
+
+func kinds() map[string]func(*lock.Locker) lock.Lockable {
+	return map[string]func(*lock.Locker) lock.Lockable{
+		"reentrant": func(l *lock.Locker) lock.Lockable { return l.Reentrant("a") },
+		"fenced":    func(l *lock.Locker) lock.Lockable { return l.Fenced("a") },
+		"fair":      func(l *lock.Locker) lock.Lockable { return l.Fair("a") },
+		"simple":    func(l *lock.Locker) lock.Lockable { return l.Simple("a") },
+		"read":      func(l *lock.Locker) lock.Lockable { return l.ReadWrite("a").Read() },
+		"write":     func(l *lock.Locker) lock.Lockable { return l.ReadWrite("a").Write() },
+	}
+}
+
+func cycle(b *testing.B, ctx context.Context, lk lock.Lockable) {
+	h, err := lk.Lock(ctx)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := h.Unlock(ctx); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func benchServer(b *testing.B) (string, *redis.Client) {
+	s, rdb := server(b)
+	return s.Addr, rdb
+}
+
+// BenchmarkHandOver is the time from an unlock in one process until the waiter
+// in another holds the lock, the poll set to 10 s.
+func BenchmarkHandOver(b *testing.B) {
+	addr, rdb := benchServer(b)
+	one := process(b, addr, lock.WithPoll(10*time.Second)).Reentrant("a")
+	two := process(b, addr, lock.WithPoll(10*time.Second)).Reentrant("a")
+	ctx := context.Background()
+	var took []time.Duration
+	for b.Loop() {
+		h, err := one.Lock(ctx)
+		if err != nil {
+			b.Fatal(err)
+		}
+		got := make(chan time.Time)
+		go func() {
+			h, err := two.Lock(ctx)
+			at := time.Now()
+			if err != nil {
+				b.Error(err)
+			} else if err := h.Unlock(ctx); err != nil {
+				b.Error(err)
+			}
+			got <- at
+		}()
+		for rdb.PubSubNumSub(ctx, "redisson_lock__channel:{a}").Val()["redisson_lock__channel:{a}"] == 0 {
+			<-time.After(100 * time.Microsecond)
+		}
+		at := time.Now()
+		if err := h.Unlock(ctx); err != nil {
+			b.Fatal(err)
+		}
+		took = append(took, (<-got).Sub(at))
+	}
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)/2].Microseconds()), "median-µs")
+	b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-µs")
+}

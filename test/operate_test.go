@@ -94,9 +94,9 @@ func TestOperate_EndsWhileRedisHangs(t *testing.T) {
 func TestOperate_WrongPasswordIsSaid(t *testing.T) {
 	server := redistest.Start(t, "--requirepass", "right")
 	w := start(t, fmt.Sprintf("store: redis\nredis: {addrs: [%q], password: wrong-secret}\n", server.Addr)+policies())
-	if got := w.checks()["store"]; !strings.Contains(got, "WRONGPASS") {
-		t.Errorf("/readyz says of the store %q, want Redis's own word for a wrong password", got)
-	}
+	eventually(t, "/readyz has Redis's own word for a wrong password", func() bool {
+		return strings.Contains(w.checks()["store"], "WRONGPASS")
+	})
 	if got := w.ask("deny", "p", 1); got[0] != http.StatusServiceUnavailable {
 		t.Errorf("deny answers %v, want 503", got)
 	}

@@ -41,6 +41,9 @@ func dialled(s string) (digits string, ok bool) {
 		}
 		text = text[:i]
 	}
+	if text == "" || text[0] != '+' && text[0] != '(' && !isDigit(text[0]) {
+		return "", false // -138 is a number below zero
+	}
 	var out [maxDialled + 1]byte
 	n := 0
 	for i := range len(text) {

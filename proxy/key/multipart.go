@@ -12,13 +12,16 @@ import (
 // multipart reads a form whose fields are parts of their own (RFC 7578). Parts
 // of which servers make different things are ErrInvalid: text before the first
 // boundary, lines that end without a carriage return, a name given twice or in
-// the notation of RFC 2231, a file or an encoding where a plain value is due,
-// a form without its end.
+// the notation of RFC 2231, a file or an encoding where a plain value is due, a
+// form that does not end with its last boundary.
 func (f *field) multipart(body []byte, boundary string) error {
 	start := []byte("--" + boundary)
 	first, ok := bytes.CutPrefix(bytes.TrimPrefix(body, []byte("\r\n")), start)
 	if boundary == "" || !ok || !bytes.HasPrefix(first, []byte("\r\n")) && !bytes.HasPrefix(first, []byte("--")) {
 		return fmt.Errorf("%w: the form does not begin with its boundary", ErrInvalid)
+	}
+	if end := string(bytes.TrimRight(body, "\r\n")); !strings.HasSuffix("\r\n"+end, "\r\n--"+boundary+"--") {
+		return fmt.Errorf("%w: the form does not end with its boundary", ErrInvalid)
 	}
 	for parts := multipart.NewReader(bytes.NewReader(body), boundary); ; {
 		part, err := parts.NextRawPart()

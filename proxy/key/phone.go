@@ -84,7 +84,7 @@ func (p *Phone) Parse(s string) (Number, error) {
 // learn asks the numbering plans.
 func (p *Phone) learn(digits string) verdict {
 	n, err := phonenumbers.Parse(digits, p.region)
-	if err != nil || !phonenumbers.IsValidNumber(n) {
+	if err != nil || !phonenumbers.IsValidNumber(n) && !phonenumbers.IsValidNumber(withoutMexicanOne(n)) {
 		return verdict{}
 	}
 	v := verdict{valid: true, Number: Number{
@@ -95,4 +95,15 @@ func (p *Phone) learn(digits string) verdict {
 	}}
 	v.allowed = len(p.allow) == 0 || slices.Contains(p.allow, v.Type)
 	return v
+}
+
+// withoutMexicanOne drops the 1 that stood before mobile numbers of Mexico until
+// 2019 and still stands in many an address book. It changes n.
+func withoutMexicanOne(n *phonenumbers.PhoneNumber) *phonenumbers.PhoneNumber {
+	const mexico, one = 52, 1e10 // the 1 before ten digits
+	if national := n.GetNationalNumber(); n.GetCountryCode() == mexico && one <= national && national < 2*one {
+		national -= one
+		n.NationalNumber = &national
+	}
+	return n
 }

@@ -79,7 +79,7 @@ func (s *Spec) Check() error {
 		return fmt.Errorf("%w: a claim needs keys that verify tokens; say where they are", ErrSpec)
 	case e164 >= 0 && s.Phone == nil:
 		return fmt.Errorf("%w: %s needs to know how phone numbers are written; give a default region", ErrSpec, E164)
-	case s.Phone != nil && e164 != len(s.Normalize)-1:
+	case s.Phone != nil && (e164 < 0 || e164 != len(s.Normalize)-1):
 		return fmt.Errorf("%w: %s is the last step; write it at the end", ErrSpec, E164)
 	case s.Of != nil && s.Of.Phone == nil:
 		return fmt.Errorf("%w: only a key with normalize: %s has a %s; name such a key in of", ErrSpec, E164, s.Part.Kind)

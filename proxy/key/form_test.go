@@ -1,0 +1,177 @@
+package key
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+func part(name, text string) string {
+	return fmt.Sprintf("Content-Disposition: form-data; name=%q\n\n%s", name, text)
+}
+
+func TestExtract_Form(t *testing.T) {
+	const urlencoded = "application/x-www-form-urlencoded"
+	for name, c := range map[string]struct {
+		m    *letter
+		want string
+		err  error
+	}{
+		"one field":               {sendsForm("a=2&phone=1"), "1", nil},
+		"escaped":                 {sendsForm("%70hone=%2B1+2"), "+1 2", nil},
+		"charset":                 {sends(urlencoded+"; charset=UTF-8", "phone=1"), "1", nil},
+		"another query":           {sendsForm("phone=1").asks("x=2"), "1", nil},
+		"none":                    {sendsForm("a=2"), "", ErrMissing},
+		"no body":                 {sendsForm(""), "", ErrMissing},
+		"nothing at all":          {sends("", ""), "", ErrMissing},
+		"empty":                   {sendsForm("phone="), "", ErrMissing},
+		"twice":                   {sendsForm("phone=1&phone=2"), "", ErrAmbiguous},
+		"twice the same":          {sendsForm("phone=1&phone=1"), "", ErrAmbiguous},
+		"twice, one escaped":      {sendsForm("phone=1&%70hone=2"), "", ErrAmbiguous},
+		"twice, one empty":        {sendsForm("phone=1&phone="), "", ErrAmbiguous},
+		"as a list":               {sendsForm("phone=1&phone[]=2"), "", ErrAmbiguous},
+		"as a list alone":         {sendsForm("phone%5B0%5D=2"), "", ErrAmbiguous},
+		"upper case":              {sendsForm("phone=1&Phone=2"), "", ErrAmbiguous},
+		"a blank before":          {sendsForm("phone=1&+phone=2"), "", ErrAmbiguous},
+		"a NUL":                   {sendsForm("phone=1&phone%00x=2"), "", ErrAmbiguous},
+		"in the query too":        {sendsForm("phone=1").asks("phone=1"), "", ErrAmbiguous},
+		"semicolon":               {sendsForm("phone=1;phone=2"), "", ErrInvalid},
+		"bad escape":              {sendsForm("phone=1&x=%zz"), "", ErrInvalid},
+		"no UTF-8":                {sendsForm("phone=%ff"), "", ErrInvalid},
+		"as text":                 {sends("text/plain", "phone=1"), "", ErrInvalid},
+		"as JSON":                 {sendsJSON("phone=1"), "", ErrInvalid},
+		"without a type":          {sends("", "phone=1"), "", ErrInvalid},
+		"with a broken type":      {sends("application/x-www-form-urlencoded; charset", "phone=1"), "", ErrInvalid},
+		"with two charsets":       {sends(urlencoded+"; charset=utf-8; charset=utf-16", "phone=1"), "", ErrInvalid},
+		"UTF-16":                  {sends(urlencoded+"; charset=utf-16", "phone=1"), "", ErrInvalid},
+		"two types":               {sendsForm("phone=1").with("Content-Type", urlencoded, "application/json"), "", ErrAmbiguous},
+		"compressed":              {sendsForm("phone=1").with("Content-Encoding", "gzip"), "", ErrInvalid},
+		"not compressed":          {sendsForm("phone=1").with("Content-Encoding", "identity"), "1", nil},
+		"parts":                   {sendsParts(part("a", "2"), part("phone", "1")), "1", nil},
+		"parts, plain text":       {sendsParts("Content-Type: text/plain; charset=utf-8\n" + part("phone", "1")), "1", nil},
+		"parts, a file beside":    {sendsParts("Content-Disposition: form-data; name=\"f\"; filename=\"phone\"\nContent-Type: image/png\n\n--x", part("phone", "1")), "1", nil},
+		"parts, 8bit":             {sendsParts("Content-Transfer-Encoding: 8bit\n" + part("phone", "1")), "1", nil},
+		"parts, none":             {sendsParts(part("a", "1")), "", ErrMissing},
+		"parts, twice":            {sendsParts(part("phone", "1"), part("phone", "2")), "", ErrAmbiguous},
+		"parts, upper case":       {sendsParts(part("phone", "1"), part("PHONE", "2")), "", ErrAmbiguous},
+		"parts, a list":           {sendsParts(part("phone[]", "1")), "", ErrAmbiguous},
+		"parts, in the query":     {sendsParts(part("phone", "1")).asks("phone=2"), "", ErrAmbiguous},
+		"parts, a file":           {sendsParts("Content-Disposition: form-data; name=\"phone\"; filename=\"x\"\n\n1"), "", ErrInvalid},
+		"parts, base64":           {sendsParts("Content-Transfer-Encoding: base64\n" + part("phone", "MQ==")), "", ErrInvalid},
+		"parts, quoted-printable": {sendsParts("Content-Transfer-Encoding: quoted-printable\n" + part("phone", "=31")), "", ErrInvalid},
+		"parts, UTF-16":           {sendsParts("Content-Type: text/plain; charset=utf-16\n" + part("phone", "1")), "", ErrInvalid},
+		"parts, JSON":             {sendsParts("Content-Type: application/json\n" + part("phone", "1")), "", ErrInvalid},
+		"parts, no UTF-8":         {sendsParts(part("phone", "\xff")), "", ErrInvalid},
+		"parts, two names":        {sendsParts("Content-Disposition: form-data; name=\"phone\"; name=\"x\"\n\n1"), "", ErrInvalid},
+		"parts, two dispositions": {sendsParts("Content-Disposition: form-data; name=\"x\"\n" + part("phone", "1")), "", ErrInvalid},
+		"parts, no disposition":   {sendsParts("X: y\n\n1"), "", ErrInvalid},
+		"parts, not form-data":    {sendsParts("Content-Disposition: attachment; name=\"phone\"\n\n1"), "", ErrInvalid},
+		"parts, RFC 2231":         {sendsParts("Content-Disposition: form-data; name*=utf-8''phone\n\n1"), "", ErrInvalid},
+		"parts, RFC 2231 beside":  {sendsParts(part("phone", "1"), "Content-Disposition: form-data; name*0=\"pho\"; name*1=\"ne\"\n\n2"), "", ErrInvalid},
+		"parts, cut off":          {sends("multipart/form-data; boundary=B", "--B\r\nContent-Disposition: form-data; name=\"phone\"\r\n\r\n1\r\n"), "", ErrInvalid},
+		"parts, no end":           {sends("multipart/form-data; boundary=B", "--B\r\nContent-Disposition: form-data; name=\"phone\"\r\n\r\n1\r\n--B\r\n"), "", ErrInvalid},
+		"parts, text before":      {sends("multipart/form-data; boundary=B", "x\r\n--B\r\nContent-Disposition: form-data; name=\"phone\"\r\n\r\n1\r\n--B--\r\n"), "", ErrInvalid},
+		"parts, bare line feeds":  {sends("multipart/form-data; boundary=B", "--B\nContent-Disposition: form-data; name=\"phone\"\n\n1\n--B--\n"), "", ErrInvalid},
+		"parts, text after":       {sends("multipart/form-data; boundary=B", "--B\r\nContent-Disposition: form-data; name=\"phone\"\r\n\r\n1\r\n--B--\r\nx"), "", ErrInvalid},
+		"parts, another boundary": {sends("multipart/form-data; boundary=C", "--B\r\n\r\n--B--\r\n"), "", ErrInvalid},
+		"parts, no boundary":      {sends("multipart/form-data", "--B\r\n\r\n--B--\r\n"), "", ErrInvalid},
+		"parts, two boundaries":   {sends("multipart/form-data; boundary=B; boundary=C", "--B--\r\n"), "", ErrInvalid},
+		"parts, an empty form":    {sends("multipart/form-data; boundary=B", "--B--\r\n"), "", ErrMissing},
+	} {
+		got, err := extract(of("form:phone"), c.m)
+		if got != c.want || !errors.Is(err, c.err) {
+			t.Errorf("%s: %q, %v; want %q, %v", name, got, err, c.want, c.err)
+		}
+		if err != nil && !strings.Contains(err.Error(), "form:phone") {
+			t.Errorf("%s: %v; want the key named", name, err)
+		}
+	}
+}
+
+func TestExtract_JSONTypes(t *testing.T) {
+	const doc = `{"phone":"1"}`
+	for kind, want := range map[string]error{
+		"application/json": nil, "application/json; charset=utf-8": nil, "Application/JSON;charset=\"UTF-8\"": nil, "application/vnd.api+json": nil,
+		"": ErrInvalid, "text/plain": ErrInvalid, "application/x-www-form-urlencoded": ErrInvalid, "text/json": ErrInvalid, "application/jsonp": ErrInvalid,
+		"application/json; charset=utf-16": ErrInvalid, "application/json; charset=iso-8859-1": ErrInvalid, "application/json, text/plain": ErrInvalid, "x": ErrInvalid,
+	} {
+		if _, err := extract(of("json:/phone"), sends(kind, doc)); !errors.Is(err, want) {
+			t.Errorf("%q: %v; want %v", kind, err, want)
+		}
+	}
+	if _, err := extract(of("json:/phone"), sendsJSON(doc).with("Content-Type", "application/json", "text/plain")); !errors.Is(err, ErrAmbiguous) {
+		t.Errorf("two Content-Types = %v; want ErrAmbiguous", err)
+	}
+	for _, encoding := range []string{"gzip", "br", "GZIP", "identity, gzip"} {
+		if _, err := extract(of("json:/phone"), sendsJSON(doc).with("Content-Encoding", encoding)); !errors.Is(err, ErrInvalid) {
+			t.Errorf("Content-Encoding %s = %v; want ErrInvalid", encoding, err)
+		}
+	}
+}
+
+func TestExtract_Cookie(t *testing.T) {
+	for _, c := range []struct {
+		fields string // | parts fields
+		want   string
+		err    error
+	}{
+		{"sid=1", "1", nil},
+		{"a=2; sid=1; b=3", "1", nil},
+		{"a=2|sid=1", "1", nil},
+		{"sid=1=2", "1=2", nil},
+		{"sid = 1", "1", nil},
+		{"sid=s%3Aabc", "s:abc", nil},
+		{"sid=%61bc", "abc", nil},
+		{"sid=50%", "50%", nil},
+		{"sid=a+b", "a+b", nil},
+		{"xsid=1; sid2=2", "", ErrMissing},
+		{"", "", ErrMissing},
+		{"sid", "", ErrMissing},
+		{"sid=", "", ErrMissing},
+		{"sid=1; sid=2", "", ErrAmbiguous},
+		{"sid=1; sid=1", "", ErrAmbiguous},
+		{"sid=1|sid=2", "", ErrAmbiguous},
+		{"sid=1;sid", "", ErrAmbiguous},
+		{"sid=1; SID=2", "", ErrAmbiguous},
+		{"Sid=2", "", ErrAmbiguous},
+		{"sid=1; sid[]=2", "", ErrAmbiguous},
+		{"a=2, sid=1", "", ErrAmbiguous},
+		{"sid=1; a=2, sid=3", "", ErrAmbiguous},
+		{"sid=1, a=2", "", ErrInvalid},
+		{`a="x; sid=2"; sid=1`, "", ErrAmbiguous},
+		{`sid="1"`, "", ErrInvalid},
+		{`sid="\061"`, "", ErrInvalid},
+		{`sid=a\b`, "", ErrInvalid},
+		{"sid=a b", "", ErrInvalid},
+		{"sid=a\tb", "", ErrInvalid},
+		{"sid=%ff", "", ErrInvalid},
+	} {
+		r := request{header: http.Header{"Cookie": strings.Split(c.fields, "|")}}
+		if got, err := extract(of("cookie:sid"), r); got != c.want || !errors.Is(err, c.err) {
+			t.Errorf("Cookie: %s = %q, %v; want %q, %v", c.fields, got, err, c.want, c.err)
+		}
+	}
+	if _, err := extract(of("cookie:sid"), request{}); !errors.Is(err, ErrMissing) {
+		t.Errorf("without cookies = %v; want ErrMissing", err)
+	}
+}
+
+func FuzzForm(f *testing.F) {
+	f.Add("application/x-www-form-urlencoded", "phone=1&a=2")
+	f.Add("multipart/form-data; boundary=B", "--B\r\nContent-Disposition: form-data; name=\"phone\"\r\n\r\n1\r\n--B--\r\n")
+	f.Fuzz(func(t *testing.T, kind, body string) {
+		m := sends(kind, body)
+		got, err := extract(of("form:phone"), m)
+		if err != nil {
+			return
+		}
+		// What net/http's own reading finds first must be what was found.
+		r, _ := http.NewRequest(http.MethodPost, "/", strings.NewReader(body))
+		r.Header.Set("Content-Type", kind)
+		if value := r.PostFormValue("phone"); value != got {
+			t.Fatalf("%q: %q is %q; net/http reads %q", kind, body, got, value)
+		}
+	})
+}

@@ -1,0 +1,316 @@
+package key
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/nyaruka/phonenumbers/v2"
+)
+
+func mustPhone(t testing.TB, region string, allow ...LineType) *Phone {
+	t.Helper()
+	p, err := NewPhone(region, allow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// phoneAt is the key of a phone number, of China unless it says otherwise.
+func phoneAt(t testing.TB, origin string) *Spec {
+	t.Helper()
+	s := of(origin, E164)
+	s.Phone = mustPhone(t, "CN")
+	if err := s.Check(); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// spellings are one number each, for a region.
+func spellings() map[string]map[string][]string {
+	return map[string]map[string][]string{
+		"CN": {"+8613800138000": {
+			"+8613800138000", "008613800138000", "8613800138000", "13800138000", "013800138000",
+			"+86 138-0013-8000", "+86 138 0013 8000", "(+86)138 0013 8000", "(+86) 138.0013.8000", "+86 (0) 138 0013 8000", "138/0013/8000",
+			"８６１３８００１３８０００", "＋８６　１３８－００１３－８０００", "＋86 13800138000", "（＋８６）１３８００１３８０００",
+			"+٨٦١٣٨٠٠١٣٨٠٠٠", "١٣٨٠٠١٣٨٠٠٠", "۱۳۸۰۰۱۳۸۰۰۰", "१३८००१३८०००", "+𝟪𝟨𝟣𝟥𝟪𝟢𝟢𝟣𝟥𝟪𝟢𝟢𝟢",
+			"tel:+86-138-0013-8000", "TEL:+86-138-0013-8000", "tel:+8613800138000;ext=5", "ｔｅｌ：13800138000",
+			"+86 138 0013 8000 ext. 5", "+86 138 0013 8000 ext 12345", "+8613800138000x5", "13800138000 X 77", "+86 138 0013 8000;ext=5", "+8613800138000 extension 9",
+			" 13800138000\t", "\u00a013800138000\u3000", "138\u00a00013\u20098000", "138–0013—8000", "138‐0013‑8000", "138−0013−8000",
+			"\u200b13800138000", "138\u200d00138000", "\u202a+8613800138000\u202c", "\ufeff13800138000", "138\u00ad00138000", "\u2068+86 138 0013 8000\u2069",
+			"17951 13800138000",
+		}},
+		"US": {
+			"+12125551234":   {"1 (212) 555-1234", "(212) 555-1234", "212.555.1234", "+1 212 555 1234", "12125551234", "011 1 212 555 1234"},
+			"+8613800138000": {"+8613800138000", "011 86 138 0013 8000"},
+		},
+		"IT": {"+390669812345": {"+39 06 698 12345", "06 698 12345", "0039 06 698 12345", "+390669812345"}},
+		"MX": {"+525512345678": {"+52 1 55 1234 5678", "+52 55 1234 5678", "55 1234 5678"}},
+		"AR": {"+5491123456789": {"+54 9 11 2345 6789", "011 15 2345 6789", "+5491123456789"}},
+		"GB": {"+442079460018": {"+44 (0)20 7946 0018", "020 7946 0018", "0044 20 7946 0018"}},
+		"":   {"+8613800138000": {"+8613800138000", "+86 138 0013 8000", "tel:+86-138-0013-8000"}},
+	}
+}
+
+func TestPhone_OneNumberIsOneKey(t *testing.T) {
+	for region, numbers := range spellings() {
+		p := mustPhone(t, region)
+		for want, all := range numbers {
+			for _, s := range all {
+				for range 2 { // the second time it is remembered
+					if got, err := p.Parse(s); err != nil || got.E164 != want {
+						t.Errorf("in %q, Parse(%q) = %q, %v; want %s", region, s, got.E164, err, want)
+					}
+				}
+			}
+		}
+	}
+}
+
+func notPhones() []string {
+	return []string{
+		"", " ", "+", "abc", "13800138000abc", "1-800-FLOWERS", "phone 13800138000", "tel 13800138000", "tel:", "sms:+8613800138000",
+		"++8613800138000", "+86+13800138000", "86+13800138000", "1380013800", "138001380000", "+86 138 0013 8000 0", "110",
+		"13800138000,13900139000", "13800138000;13900139000", "13800138000/13900139000", "13800138000\n", "138\r\n00138000", "13800138000\x00",
+		"13800138000;phone-context=+1", "13800138000;isub=1", "13800138000;ext=", "13800138000;ext=1;ext=2", "13800138000 ext 5 6", "13800138000 x", "13800138000x5x6", "x5",
+		"13800138000#5", "-13800138000", ". 13800138000", "13800138000*5", "138００138000e1", "1.38e10", "0x336da9880", "½13800138000", "①③⑧00138000", "١٣٨abc", "138\xff00138000",
+		"<13800138000>", "%2B8613800138000", "\"13800138000\"", "[13800138000]", "null", "true", strings.Repeat("1", 25), strings.Repeat(" ", 200) + "13800138000", strings.Repeat("0", 10000),
+		"+999 13800138000", "+86", "+8610086",
+	}
+}
+
+func TestPhone_RefusesWhatIsNone(t *testing.T) {
+	p := mustPhone(t, "CN")
+	for _, s := range notPhones() {
+		for range 2 {
+			got, err := p.Parse(s)
+			if !errors.Is(err, ErrInvalid) || got != (Number{}) {
+				t.Errorf("Parse(%q) = %+v, %v; want ErrInvalid and nothing else", s, got, err)
+			}
+			secretless(t, err, "138", "139")
+		}
+	}
+	if _, err := mustPhone(t, "").Parse("13800138000"); !errors.Is(err, ErrInvalid) {
+		t.Errorf("without a region, a number without a plus = %v; want ErrInvalid", err)
+	}
+}
+
+func TestPhone_KnowsLines(t *testing.T) {
+	for _, c := range []struct {
+		number string
+		want   Number
+	}{
+		{"+8613800138000", Number{"+8613800138000", "CN", "+86", Mobile}},
+		{"+86 10 6552 9988", Number{"+861065529988", "CN", "+86", Fixed}},
+		{"+1 212 555 1234", Number{"+12125551234", "US", "+1", FixedOrMobile}},
+		{"+1 416 555 1234", Number{"+14165551234", "CA", "+1", FixedOrMobile}},
+		{"+1 900 555 1234", Number{"+19005551234", "US", "+1", Premium}},
+		{"+1 800 555 1234", Number{"+18005551234", "US", "+1", TollFree}},
+		{"+800 1234 5678", Number{"+80012345678", "001", "+800", TollFree}},
+		{"+44 7624 000000", Number{E164: "+447624000000", Dial: "+44"}},
+		{"+44 70 1234 5678", Number{"+447012345678", "GB", "+44", Personal}},
+		{"+44 56 1234 5678", Number{"+445612345678", "GB", "+44", VoIP}},
+		{"+44 3444 111 222", Number{"+443444111222", "GB", "+44", UAN}},
+		{"+44 7640 123456", Number{"+447640123456", "GB", "+44", Pager}},
+	} {
+		got, err := mustPhone(t, "CN").Parse(c.number)
+		if c.want.Type == "" {
+			got.Type, got.Country = "", ""
+		}
+		if err != nil || got != c.want {
+			t.Errorf("Parse(%s) = %+v, %v; want %+v", c.number, got, err, c.want)
+		}
+	}
+}
+
+// Each type has an example in the numbering plans, but for the one that means
+// that a plan does not tell.
+func TestPhone_KnowsAllTypes(t *testing.T) {
+	p := mustPhone(t, "CN")
+	for kind := phonenumbers.FIXED_LINE; kind <= phonenumbers.VOICEMAIL; kind++ {
+		if kind == phonenumbers.FIXED_LINE_OR_MOBILE {
+			continue
+		}
+		n := phonenumbers.GetExampleNumberForType(kind)
+		got, err := p.Parse(phonenumbers.Format(n, phonenumbers.E164))
+		if err != nil || got.Type != lineType(kind) || !slices.Contains(lineTypes(), got.Type) {
+			t.Errorf("type %d: %+v, %v; want %s", kind, got, err, lineType(kind))
+		}
+	}
+}
+
+func TestPhone_TakesOnlyAllowedLines(t *testing.T) {
+	p := mustPhone(t, "CN", Mobile, FixedOrMobile)
+	for number, want := range map[string]bool{
+		"+8613800138000": true, "+12125551234": true, "+861065529988": false, "+19005551234": false, "+18005551234": false, "+445612345678": false,
+	} {
+		_, err := p.Parse(number)
+		if (err == nil) != want || err != nil && !errors.Is(err, ErrInvalid) {
+			t.Errorf("Parse(%s) = %v; want taken: %v", number, err, want)
+		}
+		secretless(t, err, number[1:])
+	}
+}
+
+func TestNewPhone_SaysWhatToWrite(t *testing.T) {
+	for _, region := range []string{"cn", "86", "China", "XX", "ZZ", "001"} {
+		if _, err := NewPhone(region, nil); !errors.Is(err, ErrSpec) || !strings.Contains(err.Error(), "write") {
+			t.Errorf("NewPhone(%q) = %v; want an ErrSpec that says what to write", region, err)
+		}
+	}
+	if _, err := NewPhone("CN", []LineType{"cell"}); !errors.Is(err, ErrSpec) {
+		t.Errorf("NewPhone with an unknown type = %v; want ErrSpec", err)
+	}
+	for _, want := range lineTypes() {
+		if got, err := ParseLineType(string(want)); err != nil || got != want {
+			t.Errorf("ParseLineType(%s) = %s, %v", want, got, err)
+		}
+	}
+	if _, err := ParseLineType("unknown"); !errors.Is(err, ErrSpec) || !strings.Contains(err.Error(), "fixed_or_mobile") {
+		t.Errorf("ParseLineType(unknown) = %v; want an ErrSpec that lists the types", err)
+	}
+}
+
+// What is remembered has a bound, and what was remembered does not change an
+// answer.
+func TestPhone_MemoryIsBounded(t *testing.T) {
+	rounds := 3 * phones
+	if testing.Short() {
+		rounds = phones + phones/4
+	}
+	p := mustPhone(t, "CN")
+	for i := range rounds {
+		p.known.Set(fmt.Sprintf("+86139%08d", i), verdict{})
+	}
+	p.known.CleanUp()
+	if n := p.known.EstimatedSize(); n > phones {
+		t.Errorf("%d numbers are remembered; want at most %d", n, phones)
+	}
+	if got, err := p.Parse("13800138000"); err != nil || got.E164 != "+8613800138000" {
+		t.Errorf("after a flood, Parse = %v, %v", got, err)
+	}
+}
+
+func TestParsePart(t *testing.T) {
+	for _, c := range []struct {
+		in   string
+		drop int
+		want string // of +8613800138000; "" for ErrSpec
+	}{
+		{"country", 0, "CN"}, {"dial_code", 0, "+86"}, {"prefix", 1, "+861380013800"}, {"prefix", 4, "+861380013"}, {"prefix", 10, "+861"},
+		{"country", 1, ""}, {"dial_code", 4, ""}, {"prefix", 0, ""}, {"prefix", -1, ""}, {"prefix", 11, ""}, {"region", 0, ""}, {"", 0, ""},
+	} {
+		part, err := ParsePart(c.in, c.drop)
+		if c.want == "" {
+			if !errors.Is(err, ErrSpec) || !strings.Contains(err.Error(), ";") {
+				t.Errorf("ParsePart(%q, %d) = %v; want an ErrSpec that says what to write", c.in, c.drop, err)
+			}
+			continue
+		}
+		phone := phoneAt(t, "header:X-Phone")
+		var v Value
+		s := &Spec{Name: "part", Of: phone, Part: part}
+		if err != nil || s.Extract(header("13800138000"), &v) != nil || !slices.Equal(v.Parts, []string{"part", c.want}) {
+			t.Errorf("part %s %d = %q, %v; want %q", c.in, c.drop, v.Parts, err, c.want)
+		}
+	}
+	short := Number{E164: "+29012345", Dial: "+290"}
+	if got := (Part{Prefix, 10}).of(short); got != "+290" {
+		t.Errorf("a prefix that drops more than there is = %q; want the country code", got)
+	}
+}
+
+func TestExtract_PartGoesByItsPhone(t *testing.T) {
+	phone := phoneAt(t, "header:X-Phone")
+	country := &Spec{Name: "country", Of: phone, Part: Part{Kind: Country}, SetHeader: "X-Country"}
+	if _, err := extract(country, header()); !errors.Is(err, ErrMissing) || !strings.Contains(err.Error(), "X-Phone") {
+		t.Errorf("without the phone = %v; want ErrMissing that names its origin", err)
+	}
+	if _, err := extract(country, header("x")); !errors.Is(err, ErrInvalid) {
+		t.Errorf("with no phone = %v; want ErrInvalid", err)
+	}
+	var v Value
+	if err := country.Extract(header("13800138000"), &v); err != nil || !slices.Equal(v.Set, []Field{{"X-Country", "CN"}}) {
+		t.Errorf("set = %v, %v; want the country", v.Set, err)
+	}
+	phone.OnMissing = Skip
+	v.Reset()
+	if err := country.Extract(header(), &v); err != nil || !v.Skip || !slices.Equal(v.Set, []Field{{"X-Country", ""}}) {
+		t.Errorf("skipped = %+v, %v; want no country for the upstream", v, err)
+	}
+}
+
+func FuzzPhone(f *testing.F) {
+	for _, numbers := range spellings() {
+		for _, all := range numbers {
+			for _, s := range all {
+				f.Add(s)
+			}
+		}
+	}
+	for _, s := range notPhones() {
+		f.Add(s)
+	}
+	p, err := NewPhone("CN", nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		digits, ok := dialled(s)
+		if !ok {
+			return
+		}
+		if again, ok := dialled(digits); !ok || again != digits {
+			t.Fatalf("dialled(%q) = %q, and of that %q, %v", s, digits, again, ok)
+		}
+		n, err := p.Parse(s)
+		if err != nil {
+			return
+		}
+		if again, err := p.Parse(n.E164); err != nil || again != n {
+			t.Fatalf("Parse(%q) = %+v, and of that %+v, %v", s, n, again, err)
+		}
+		if !strings.HasPrefix(n.E164, n.Dial) || len(n.E164) > 16 {
+			t.Fatalf("Parse(%q) = %+v; want at most 15 digits behind a plus", s, n)
+		}
+	})
+}
+
+func BenchmarkPhone(b *testing.B) {
+	for name, s := range map[string]string{"canonical": "+8613800138000", "written": "+86 138-0013-8000", "refused": "13800138000abc", "invalid": "+86138"} {
+		b.Run(name, func(b *testing.B) {
+			p := mustPhone(b, "CN")
+			b.ReportAllocs()
+			for b.Loop() {
+				p.Parse(s)
+			}
+		})
+	}
+	b.Run("unknown", func(b *testing.B) {
+		p := mustPhone(b, "CN")
+		b.ReportAllocs()
+		for b.Loop() {
+			p.learn("+8613800138000")
+		}
+	})
+}
+
+func BenchmarkExtract(b *testing.B) {
+	phone := phoneAt(b, "header:X-Phone")
+	country := &Spec{Name: "country", Of: phone, Part: Part{Kind: Country}}
+	r := header("+86 138 0013 8000")
+	r.header = http.Header{"X-Phone": {"+86 138 0013 8000"}}
+	b.ReportAllocs()
+	var v Value
+	for b.Loop() {
+		v.Reset()
+		if phone.Extract(r, &v) != nil || country.Extract(r, &v) != nil {
+			b.Fatal("refused")
+		}
+	}
+}

@@ -1,0 +1,195 @@
+package key
+
+import (
+	"errors"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"testing"
+)
+
+// A letter is a request with all that keys can be read from.
+type letter struct {
+	request
+	host, method string
+	body         Body
+	bodyErr      error
+	bodies       int // times that the body was asked for
+}
+
+func (m *letter) Host() string   { return m.host }
+func (m *letter) Method() string { return m.method }
+func (m *letter) Body() (Body, error) {
+	m.bodies++
+	return m.body, m.bodyErr
+}
+
+// sends is a request with a body.
+func sends(kind, body string) *letter {
+	return &letter{request: request{header: http.Header{}}, body: Body{Type: kind, Bytes: []byte(body)}}
+}
+
+func (m *letter) with(field string, values ...string) *letter {
+	m.header[field] = values
+	return m
+}
+
+func (m *letter) asks(query string) *letter {
+	m.query, _ = url.ParseQuery(query)
+	return m
+}
+
+func sendsJSON(body string) *letter { return sends("application/json", body) }
+func sendsForm(body string) *letter { return sends("application/x-www-form-urlencoded", body) }
+
+// sendsParts is a form in parts; each is its headers, an empty line and text.
+func sendsParts(parts ...string) *letter {
+	var b strings.Builder
+	for _, p := range parts {
+		b.WriteString("--B\r\n" + strings.ReplaceAll(p, "\n", "\r\n") + "\r\n")
+	}
+	return sends("multipart/form-data; boundary=B", b.String()+"--B--\r\n")
+}
+
+func bears(token string) *letter {
+	return sends("", "").with("Authorization", "Bearer "+token)
+}
+
+// extract is the text that a fresh Value finds.
+func extract(s *Spec, r Request) (string, error) {
+	var v Value
+	err := s.Extract(r, &v)
+	return v.Text(), err
+}
+
+// secretless fails the test if an error tells what the client sent.
+func secretless(t *testing.T, err error, secrets ...string) {
+	t.Helper()
+	for _, s := range secrets {
+		if err != nil && strings.Contains(err.Error(), s) {
+			t.Errorf("the error tells %q: %v", s, err)
+		}
+	}
+}
+
+func TestExtract_MessageSources(t *testing.T) {
+	m := sends("", "")
+	m.host, m.method = "api.example.com", "POST"
+	for origin, want := range map[string]string{"host": "api.example.com", "method": "POST"} {
+		if got, err := extract(of(origin), m); err != nil || got != want {
+			t.Errorf("%s = %q, %v; want %q", origin, got, err, want)
+		}
+	}
+	for _, origin := range []string{"host", "method", "json:/a", "form:a"} {
+		if _, err := extract(of(origin), request{}); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s of a request that shows none = %v; want ErrInvalid", origin, err)
+		}
+	}
+}
+
+func TestExtract_BodyTooLarge(t *testing.T) {
+	for _, origin := range []string{"json:/a", "form:a"} {
+		m := sendsJSON(`{"a":1}`)
+		m.bodyErr = ErrBodyTooLarge
+		s := of(origin)
+		s.OnMissing, s.OnInvalid = Skip, Skip
+		if _, err := extract(s, m); !errors.Is(err, ErrBodyTooLarge) || !strings.Contains(err.Error(), origin) {
+			t.Errorf("%s = %v; want ErrBodyTooLarge that names the key, whatever the policies", origin, err)
+		}
+	}
+}
+
+func TestSpec_OriginsAndHeaders(t *testing.T) {
+	phone := of("json:/phone")
+	phone.Equal, phone.SetHeader = []Origin{{Header, "X-Phone"}}, "X-Phone-E164"
+	phone.OnMissing, phone.Instead = Use, of("cookie:sid")
+	phone.OnInvalid, phone.InsteadOfInvalid = Use, of("jwt:sub")
+	pair := &Spec{Join: []*Spec{of("client_ip"), {Of: phone, SetHeader: "X-Country"}}}
+	var got []string
+	for _, o := range pair.Origins() {
+		got = append(got, o.String())
+	}
+	if want := "client_ip json:/phone header:X-Phone cookie:sid jwt:sub"; strings.Join(got, " ") != want {
+		t.Errorf("Origins = %q; want %q", got, want)
+	}
+	if got := strings.Join(pair.Headers(), " "); got != "X-Country X-Phone-E164" {
+		t.Errorf("Headers = %q", got)
+	}
+}
+
+func TestSpec_Check(t *testing.T) {
+	china := mustPhone(t, "CN")
+	phone := &Spec{Name: "phone", From: Origin{Header, "X-Phone"}, Normalize: []Step{Trim, E164}, Phone: china}
+	good := map[string]*Spec{
+		"phone":   phone,
+		"part":    {Name: "country", Of: phone, Part: Part{Kind: Country}, SetHeader: "X-Country"},
+		"joined":  {Name: "pair", Join: []*Spec{phone, of("client_ip")}},
+		"claim":   {Name: "sub", From: Origin{JWT, "sub"}, Tokens: &Tokens{}},
+		"instead": {Name: "x", From: Origin{Header, "X"}, OnMissing: Use, Instead: phone},
+	}
+	for name, s := range good {
+		if err := s.Check(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	bad := map[string]*Spec{
+		"claim without keys":          {From: Origin{JWT, "sub"}},
+		"copy is a claim":             {From: Origin{Header, "X"}, Equal: []Origin{{JWT, "sub"}}},
+		"e164 without a phone":        {From: Origin{Header, "X"}, Normalize: []Step{E164}},
+		"a phone without e164":        {From: Origin{Header, "X"}, Phone: china},
+		"e164 is not last":            {From: Origin{Header, "X"}, Phone: china, Normalize: []Step{E164, Trim}},
+		"part of no phone":            {Of: of("client_ip"), Part: Part{Kind: Country}},
+		"joined with set_header":      {Join: []*Spec{phone}, SetHeader: "X"},
+		"joined with must_equal":      {Join: []*Spec{phone}, Equal: []Origin{{Header, "X"}}},
+		"part with steps":             {Of: phone, Normalize: []Step{Trim}},
+		"set_header is no name":       {From: Origin{Header, "X"}, SetHeader: "X Y"},
+		"use of nothing":              {From: Origin{Header, "X"}, OnMissing: Use},
+		"use of nothing if not valid": {From: Origin{Header, "X"}, OnInvalid: Use},
+	}
+	for name, s := range bad {
+		if err := s.Check(); !errors.Is(err, ErrSpec) || !strings.Contains(err.Error(), ";") && !strings.Contains(err.Error(), "write") {
+			t.Errorf("%s: %v; want an ErrSpec that says what to write", name, err)
+		}
+	}
+}
+
+func TestValue_RemembersWhatIsDear(t *testing.T) {
+	phone := phoneAt(t, "json:/phone")
+	country := &Spec{Name: "country", Of: phone, Part: Part{Kind: Country}}
+	near := &Spec{Name: "range", Of: phone, Part: Part{Prefix, 4}}
+	m := sendsJSON(`{"phone":"13800138000"}`)
+	var v Value
+	for s, want := range map[*Spec]string{phone: "+8613800138000", country: "CN", near: "+861380013"} {
+		if err := s.Extract(m, &v); err != nil || v.Text() != want {
+			t.Errorf("%s = %q, %v; want %q", s.Name, v.Text(), err, want)
+		}
+	}
+	if m.bodies != 1 {
+		t.Errorf("the body was read %d times; want once for all keys made of it", m.bodies)
+	}
+	v.Reset()
+	m = sendsJSON(`{"phone":"13900139000"}`)
+	if err := country.Extract(m, &v); err != nil || m.bodies != 1 {
+		t.Errorf("after Reset = %v, %d reads; want the next request's", err, m.bodies)
+	}
+	if err := phone.Extract(m, &v); err != nil || v.Text() != "+8613900139000" {
+		t.Errorf("after Reset = %q, %v", v.Text(), err)
+	}
+}
+
+func TestValue_RemembersFaults(t *testing.T) {
+	phone := phoneAt(t, "json:/phone")
+	m := sendsJSON(`{"phone":"1"}`)
+	var v Value
+	for range 2 {
+		if err := phone.Extract(m, &v); !errors.Is(err, ErrInvalid) {
+			t.Errorf("Extract = %v; want ErrInvalid, each time", err)
+		}
+	}
+	if m.bodies != 1 {
+		t.Errorf("the body was read %d times; want once", m.bodies)
+	}
+}
+
+func client4(s string) request { return request{client: netip.MustParsePrefix(s)} }

@@ -3,6 +3,7 @@ package proxy
 import (
 	"net/http"
 	"net/netip"
+	"time"
 
 	"github.com/weir-proxy/weir/proxy/respond"
 	"github.com/weir-proxy/weir/proxy/upstream"
@@ -10,9 +11,11 @@ import (
 
 // A httpDoor is the door of net/http's server.
 type httpDoor struct {
-	w http.ResponseWriter
-	r *http.Request
-	x *exchange
+	w    *counter
+	r    *http.Request
+	x    *exchange
+	body *body // nil if the request has none
+	cut  bool  // the connection must not be used again
 }
 
 // ServeHTTP takes one request in and sees it out.
@@ -24,15 +27,22 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.TLS != nil {
 		x.scheme = "https"
 	}
-	x.header = r.Header
+	x.header, x.length = r.Header, r.ContentLength
 	x.peer, _ = netip.ParseAddrPort(r.RemoteAddr)
+	x.fault = malformed(r)
 
-	d := &httpDoor{w: &counter{ResponseWriter: w, x: x}, r: r, x: x}
+	d := &httpDoor{r: r, x: x, body: newBody(w, r, p.timeouts.Body)}
+	d.w = &counter{ResponseWriter: w, x: x, body: d.body}
+	if r.ProtoMajor == 2 {
+		d.w.stall = p.timeouts.Write
+	}
 	p.serve(r.Context(), x, d)
-	cut := x.result.Wrote && x.result.Kind != upstream.OK
+	d.cut = d.cut || x.result.Wrote && x.result.Kind != upstream.OK
+	d.w.end()
+	d.body.end()
 	x.reset()
 	p.exchanges.Put(x)
-	if cut {
+	if d.cut {
 		panic(http.ErrAbortHandler) // how net/http wants a connection to be cut
 	}
 }
@@ -45,23 +55,50 @@ func target(r *http.Request) string {
 	return r.URL.EscapedPath()
 }
 
+// answer sends an answer of ours at once, whether or not the request's body has
+// come. What has not is read afterwards if that saves the connection.
 func (d *httpDoor) answer(a respond.Answer) {
-	a.Into(d.w.Header())
-	d.w.Header().Set("X-Request-Id", d.x.id)
+	h := d.w.Header()
+	a.Into(h)
+	h.Set("X-Request-Id", d.x.id)
+	early := d.r.ProtoMajor == 1 && d.body.unread()
+	if early {
+		_ = http.NewResponseController(d.w).EnableFullDuplex() // or net/http reads the body first
+	}
+	worthless := early && d.body.worthless()
+	if worthless {
+		h.Set("Connection", "close")
+	}
 	d.w.WriteHeader(a.Status)
 	if d.r.Method != http.MethodHead {
 		d.w.Write(a.Body)
 	}
+	if early && !worthless {
+		d.cut = d.w.FlushError() != nil || d.body.linger() != nil
+	}
 }
 
 func (d *httpDoor) forward(p *upstream.Pool, t *upstream.Trip) upstream.Result {
-	return p.Forward(d.w, d.r, t)
+	r := d.r
+	if d.body != nil {
+		d.body.limit(d.x.route.maxBody)
+		with := *d.r // net/http goes by what its own request has as a body
+		with.Body = d.body
+		r = &with
+	}
+	result := p.Forward(d.w, r, t)
+	if result.Kind == upstream.ClientGone && d.body.late() {
+		result.Kind = upstream.BodyTimeout // net/http takes one for the other
+	}
+	return result
 }
 
 // A counter notes what the client was sent.
 type counter struct {
 	http.ResponseWriter
-	x *exchange
+	x     *exchange
+	body  *body
+	stall time.Duration // the most that one piece may take to be taken; 0 if the connection sees to that
 }
 
 // Unwrap lets net/http find what the writer below can do.
@@ -70,6 +107,7 @@ func (c *counter) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 func (c *counter) WriteHeader(status int) {
 	if status >= 200 || status == http.StatusSwitchingProtocols {
 		c.x.status = status
+		c.body.answered()
 	}
 	c.ResponseWriter.WriteHeader(status)
 }
@@ -78,7 +116,32 @@ func (c *counter) Write(b []byte) (int, error) {
 	if c.x.status == 0 {
 		c.x.status = http.StatusOK
 	}
+	c.deadline(c.stall)
 	n, err := c.ResponseWriter.Write(b)
+	c.deadline(0)
 	c.x.bytes += int64(n)
 	return n, err
+}
+
+// FlushError sends what has been written on its way.
+func (c *counter) FlushError() error {
+	c.deadline(c.stall)
+	defer c.deadline(0)
+	return http.NewResponseController(c.ResponseWriter).Flush()
+}
+
+// end bounds the wait for what net/http still has to write.
+func (c *counter) end() { c.deadline(c.stall) }
+
+// deadline sets the one for writing on a stream of HTTP/2, whose reader may
+// stop while others on its connection go on; none if after is 0.
+func (c *counter) deadline(after time.Duration) {
+	if c.stall == 0 {
+		return
+	}
+	at := time.Time{}
+	if after > 0 {
+		at = time.Now().Add(after)
+	}
+	_ = http.NewResponseController(c.ResponseWriter).SetWriteDeadline(at) // fails when the stream is gone
 }

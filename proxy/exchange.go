@@ -28,7 +28,9 @@ type exchange struct {
 	proto     string // "HTTP/1.1"
 	scheme    string // "http" or "https"
 	header    fields
+	length    int64 // of the body as announced; -1 for not
 	peer      netip.AddrPort
+	fault     error // what is wrong with the request as HTTP
 
 	// What the rooms learn.
 	id      string       // record: the request's id

@@ -89,6 +89,7 @@ func (g *generation) route(from *config.Route) (*route, error) {
 		pool:     pool,
 		upgrades: from.WebSocket,
 		refund:   newRefund(from.RefundOn),
+		maxBody:  from.MaxBody,
 		reject:   respond.Reject{Status: from.Reject.Status, Detail: from.Reject.Detail},
 	}
 	var policies []respond.Policy

@@ -48,6 +48,7 @@ type Proxy struct {
 	log       zerolog.Logger
 	metrics   *metrics
 	alive     sync.WaitGroup // generations that a request is still served by
+	timeouts  config.ListenTimeouts
 
 	reloading sync.Mutex // one reload at a time
 }
@@ -77,6 +78,7 @@ func New(o Options) (*Proxy, error) {
 		recorder:  &recorder{log: o.Log, metrics: m},
 		log:       o.Log,
 		metrics:   m,
+		timeouts:  o.Config.Listen.Timeouts,
 	}
 	p.install(first)
 	return p, nil
@@ -111,10 +113,16 @@ func (p *Proxy) serve(ctx context.Context, x *exchange, d door) {
 func (p *Proxy) through(ctx context.Context, g *generation, x *exchange) error {
 	g.address.address(x)
 	p.recorder.name(x)
+	if x.fault != nil {
+		return x.fault
+	}
 	if err := tidy(x); err != nil {
 		return err
 	}
 	if err := g.table.match(x); err != nil {
+		return err
+	}
+	if err := x.fits(); err != nil {
 		return err
 	}
 	if err := g.extract(x); err != nil {

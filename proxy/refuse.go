@@ -35,8 +35,12 @@ func (g *generation) refuse(x *exchange, err error) respond.Answer {
 		return respond.Problem(respond.KeyMissing, err.Error(), x.id)
 	case errors.Is(err, key.ErrAmbiguous), errors.Is(err, errQuery), errors.Is(err, errCost):
 		return respond.Problem(respond.KeyInvalid, err.Error(), x.id)
-	case errors.Is(err, errTarget):
+	case errors.Is(err, errLongTarget):
+		return respond.Problem(respond.TargetTooLong, "", x.id)
+	case errors.Is(err, errTarget), errors.Is(err, errMalformed):
 		return respond.Problem(respond.BadRequest, err.Error(), x.id)
+	case errors.Is(err, errTooLong):
+		return respond.Problem(respond.BodyTooLarge, err.Error(), x.id)
 	}
 	return respond.Problem(respond.Of(err), "", x.id)
 }

@@ -26,7 +26,8 @@ type route struct {
 	reject   respond.Reject
 	refund   refund
 	pool     *upstream.Pool
-	upgrades bool // WebSocket is allowed
+	upgrades bool  // WebSocket is allowed
+	maxBody  int64 // bytes; 0 for any
 }
 
 // A limit is one entry under limits: of a route.

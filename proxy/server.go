@@ -11,43 +11,56 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// Bounds of what a client may take its time for. Uploads and downloads may last
-// as long as bytes flow.
-const (
-	headerWithin = 10 * time.Second // a request's header
-	idleWithin   = 2 * time.Minute  // between requests on one connection
-	headerBytes  = 64 << 10         // of a request's header
-)
+// A Server takes requests from listeners to a handler, within bounds of what a
+// client may take its time for. Uploads and downloads may last as long as bytes
+// flow.
+type Server struct {
+	http   http.Server
+	bounds config.Listen
+}
 
-// A Server takes HTTP/1.1 requests from a listener to a handler.
-type Server struct{ http http.Server }
-
-// NewServer makes a Server with bounds for slow and large headers. What
-// net/http has to complain about goes to log.
-func NewServer(h http.Handler, log zerolog.Logger) *Server {
+// NewServer makes a Server with the timeouts and sizes of c. What net/http has
+// to complain about goes to log.
+func NewServer(h http.Handler, c config.Listen, log zerolog.Logger) *Server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
-	return &Server{http.Server{
-		Handler:           h,
-		ReadHeaderTimeout: headerWithin,
-		IdleTimeout:       idleWithin,
-		MaxHeaderBytes:    headerBytes,
+	return &Server{bounds: c, http: http.Server{
+		Handler:           framed(h),
+		ReadHeaderTimeout: c.Timeouts.Header,
+		IdleTimeout:       c.Timeouts.Idle,
+		MaxHeaderBytes:    int(c.MaxHeader),
 		Protocols:         protocols,
-		// OPTIONS * is for a route or for nobody, not for net/http to answer.
-		DisableGeneralOptionsHandler: true,
-		ErrorLog:                     stdlog.New(complaints{log}, "", 0),
+		ConnContext:       withConn,
+		ConnState:         idles,
+		ErrorLog:          stdlog.New(complaints{log}, "", 0),
 	}}
 }
 
 // Serve takes requests from l until Drain. It owns l.
 func (s *Server) Serve(l net.Listener) error {
-	err := s.http.Serve(l)
+	err := s.http.Serve(watched{l, s.bounds.Timeouts.Write})
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}
 	return fmt.Errorf("serve %s: %w", l.Addr(), err)
+}
+
+// A watched listener watches over its connections; see conn.
+type watched struct {
+	net.Listener
+	stall time.Duration
+}
+
+func (l watched) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return newConn(c, l.stall), nil
 }
 
 // Drain stops taking connections, lets requests under way end until ctx is

@@ -12,9 +12,19 @@ import (
 // in none.
 var errTarget = errors.New("target not acceptable")
 
+// errLongTarget says that a target is longer than any that is meant.
+var errLongTarget = errors.New("target too long")
+
+// maxTarget is how long path and query may be together, in bytes; RFC 9112
+// section 3 wants 8000 at least.
+const maxTarget = 16 << 10
+
 // tidy brings the host and the path into the one spelling that is matched and
 // forwarded, so that no other spelling of a path goes round a limit.
 func tidy(x *exchange) error {
+	if len(x.target)+len(x.rawQuery) > maxTarget {
+		return errLongTarget
+	}
 	if !httpguts.ValidHostHeader(x.authority) {
 		return fmt.Errorf("%w: bad host", errTarget)
 	}

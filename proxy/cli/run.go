@@ -109,8 +109,8 @@ func assemble(ctx context.Context, path string, c *config.Config, log zerolog.Lo
 		return nil, err
 	}
 	operators := admin.New(admin.Options{Token: c.Admin.Token, Gatherer: registry, Reload: s.reload, Ready: s.ready})
-	if s.admins, err = listen(c.Admin.HTTP, proxy.NewServer(operators, log)); err == nil {
-		s.clients, err = listen(c.Listen.HTTP, proxy.NewServer(s.proxy, log))
+	if s.admins, err = listen(c.Admin.HTTP, proxy.NewServer(operators, c.Listen, log)); err == nil {
+		s.clients, err = listen(c.Listen.HTTP, proxy.NewServer(s.proxy, c.Listen, log))
 	}
 	if err != nil {
 		if s.admins.Listener != nil {

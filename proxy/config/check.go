@@ -19,7 +19,7 @@ var tokenSafe = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]*$`)
 func (r *reading) compile(f *file) (*Config, error) {
 	c := &Config{
 		Version:  f.Version,
-		Listen:   Listen{HTTP: f.Listen.HTTP},
+		Listen:   r.listen(&f.Listen),
 		Admin:    Admin{HTTP: f.Admin.HTTP, Token: string(f.Admin.Token)},
 		Store:    Store(f.Store),
 		Redis:    r.redis(&f.Redis),

@@ -78,6 +78,9 @@ func (d *decoder) kind(n *yaml.Node, p place, v reflect.Value, t tag) {
 	case duration:
 		d.duration(n, p, v)
 		return
+	case size:
+		d.size(n, p, v)
+		return
 	case list, codes:
 		d.list(n, p, v, t)
 		return

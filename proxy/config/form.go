@@ -38,6 +38,23 @@ type file struct {
 type listenForm struct {
 	// HTTP is the address for plain HTTP, host:port.
 	HTTP string `yaml:"http" jsonschema:"default=:8080"`
+	// Timeouts bound how long a client may take.
+	Timeouts patienceForm `yaml:"timeouts"`
+	// MaxHeader is how long a request's header may be.
+	MaxHeader size `yaml:"max_header" jsonschema:"default=64KiB"`
+}
+
+// patienceForm bounds how long a client may take. Uploads and downloads may last
+// as long as bytes flow.
+type patienceForm struct {
+	// Header is how long the header of a request may take.
+	Header duration `yaml:"header" jsonschema:"default=10s"`
+	// Body is how long a request's body may stand still; on average it must also bring 500 bytes a second. It no longer holds once the answer has begun.
+	Body duration `yaml:"body" jsonschema:"default=30s"`
+	// Write is how long a client may take nothing of what it is sent.
+	Write duration `yaml:"write" jsonschema:"default=30s"`
+	// Idle is how long a connection may stay open between requests.
+	Idle duration `yaml:"idle" jsonschema:"default=2m"`
 }
 
 // adminForm says where operators connect.
@@ -172,12 +189,20 @@ type routeForm struct {
 	WebSocket bool `yaml:"websocket" jsonschema:"default=false"`
 	// Mode of the route: shadow and off hold for all its limits whatever they say, enforce for those that say nothing.
 	Mode string `yaml:"mode,omitempty" jsonschema:"enum=enforce,enum=shadow,enum=off"`
+	// Body bounds the bodies of requests.
+	Body *bodyForm `yaml:"body,omitempty"`
 	// Limits are all asked in one step: all grant, or nothing is taken.
 	Limits []*limitForm `yaml:"limits,omitempty"`
 	// RefundOn says after which outcomes a request gives back what it took.
 	RefundOn *refundForm `yaml:"refund_on,omitempty"`
 	// Reject is the answer when a limit refuses.
 	Reject rejectForm `yaml:"reject"`
+}
+
+// bodyForm bounds the bodies of requests.
+type bodyForm struct {
+	// Max is how long one may be; a longer one is answered with 413. Any length when body is not given.
+	Max size `yaml:"max" jsonschema:"required"`
 }
 
 // matchForm says which requests a route is for.

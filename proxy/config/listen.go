@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // hostname is a name in the domain name system, or an IPv4 address.
@@ -14,6 +15,24 @@ var hostname = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_-]*[A-Za-z0-9])?(\.[A
 // An address is host:port; the host is empty for all addresses of the machine.
 // The zero address is one that has a problem.
 type address struct{ host, port string }
+
+// listen makes the bounds of what clients may do.
+func (r *reading) listen(f *listenForm) Listen {
+	const least, most = 1 << 10, 16 << 20
+	if r.sound(&f.MaxHeader) && (f.MaxHeader < least || f.MaxHeader > most) {
+		r.wrong(&f.MaxHeader, f.MaxHeader.String()+" is out of range", "write 1KiB to 16MiB")
+	}
+	return Listen{
+		HTTP:      f.HTTP,
+		MaxHeader: int64(f.MaxHeader),
+		Timeouts: ListenTimeouts{
+			Header: time.Duration(f.Timeouts.Header),
+			Body:   time.Duration(f.Timeouts.Body),
+			Write:  time.Duration(f.Timeouts.Write),
+			Idle:   time.Duration(f.Timeouts.Idle),
+		},
+	}
+}
 
 // listeners checks that both listeners can stand side by side, and that the
 // admin listener is not open to everybody.

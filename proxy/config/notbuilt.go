@@ -40,7 +40,6 @@ normalForm.allow_types      | write digits
 upstreamForm.balance        | leave it out: targets take turns by weight
 upstreamForm.health         | leave it out
 upstreamForm.retries        | leave it out
-routeForm.body              | limit the body at the upstream
 routeForm.lists             | let the limits decide alone
 limitForm.distinct          | limit the key itself
 limitForm.penalty           | leave it out

@@ -40,6 +40,7 @@ func (r *routes) all(forms []*routeForm) []*Route {
 			WebSocket: form.WebSocket,
 			Limits:    (&limits{r, form, p.params}).all(form.Limits),
 			RefundOn:  r.refund(form.RefundOn),
+			MaxBody:   r.body(form.Body),
 			Reject:    r.reject(&form.Reject),
 			Position:  r.places[form].Position,
 		}
@@ -140,6 +141,14 @@ func (r *routes) headers(forms map[string]*string) map[string]string {
 		made[canonical] = *forms[name]
 	}
 	return made
+}
+
+// body is how long a body may be, 0 for any length.
+func (r *routes) body(f *bodyForm) int64 {
+	if f == nil {
+		return 0
+	}
+	return int64(f.Max)
 }
 
 func (r *routes) reject(f *rejectForm) Reject {

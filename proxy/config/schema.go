@@ -46,7 +46,18 @@ type Config struct {
 
 // Listen says where clients connect.
 type Listen struct {
-	HTTP string // host:port; the port may be 0
+	HTTP      string // host:port; the port may be 0
+	Timeouts  ListenTimeouts
+	MaxHeader int64 // bytes of a request's header; at least 1 KiB
+}
+
+// ListenTimeouts bound how long a client may take; all are above 0. Uploads and
+// downloads may last as long as bytes flow.
+type ListenTimeouts struct {
+	Header time.Duration // for the header of a request
+	Body   time.Duration // without any of a request's body, until the answer begins
+	Write  time.Duration // to take a piece of what it is sent
+	Idle   time.Duration // between requests
 }
 
 // Admin says where operators connect.
@@ -174,6 +185,7 @@ type Route struct {
 	Match     Match
 	Upstream  *Upstream // never nil
 	WebSocket bool      // whether an upgrade to websocket is forwarded
+	MaxBody   int64     // bytes of a request's body; 0 for any
 	Limits    []*Limit  // in the order of the file; may be empty
 	RefundOn  Refund
 	Reject    Reject

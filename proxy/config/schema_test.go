@@ -56,6 +56,8 @@ func generate(t *testing.T) []byte {
 			switch rt {
 			case reflect.TypeFor[duration]():
 				return &jsonschema.Schema{Type: "string", Pattern: `^([0-9]+(ms|s|m|h|d|w|y))+$`}
+			case reflect.TypeFor[size]():
+				return &jsonschema.Schema{Type: "string", Pattern: `^[0-9]+(B|KiB|MiB|GiB)$`}
 			case reflect.TypeFor[secret]():
 				return &jsonschema.Schema{Type: "string"}
 			case reflect.TypeFor[codes](), reflect.TypeFor[code]():

@@ -47,6 +47,10 @@ func setDefault(v reflect.Value, text string) {
 		d, _ := model.ParseDuration(text)
 		v.SetInt(int64(d))
 		return
+	case size:
+		n, _ := parseSize(text)
+		v.SetInt(int64(n))
+		return
 	case list:
 		v.Set(reflect.ValueOf(list{text}))
 		return

@@ -1,0 +1,120 @@
+package proxy
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+)
+
+// A conn is one client's connection. It gives up when the client takes nothing
+// for the length of stall, and it reads along to notice faulty framing.
+type conn struct {
+	net.Conn
+	stall time.Duration
+	framing
+	since time.Time    // when it was made
+	armed atomic.Int64 // when the deadline for writing was last set, in ns after since; 0 for not
+}
+
+func newConn(c net.Conn, stall time.Duration) *conn {
+	wrapped := &conn{Conn: c, stall: stall, since: time.Now()}
+	wrapped.fresh.Store(true)
+	return wrapped
+}
+
+func (c *conn) Read(p []byte) (int, error) {
+	for {
+		n, err := c.Conn.Read(p)
+		if n > 0 {
+			if n = c.skip(p[:n]); n == 0 && err == nil {
+				continue // an empty line and nothing else
+			}
+			c.see(p[:n])
+		}
+		return n, err
+	}
+}
+
+// Write bounds how long one piece may take to be taken. The deadline is set anew
+// when an eighth of it has passed, not for every piece.
+func (c *conn) Write(p []byte) (int, error) {
+	now := time.Since(c.since)
+	if armed := c.armed.Load(); armed == 0 || now-time.Duration(armed) > c.stall/8 {
+		if err := c.Conn.SetWriteDeadline(c.since.Add(now + c.stall)); err != nil {
+			return 0, err
+		}
+		c.armed.Store(int64(now))
+	}
+	return c.Conn.Write(p)
+}
+
+// SetWriteDeadline is for net/http's own ends; the next Write sets ours again.
+func (c *conn) SetWriteDeadline(t time.Time) error {
+	c.armed.Store(0)
+	return c.Conn.SetWriteDeadline(t)
+}
+
+// SetDeadline is SetReadDeadline and SetWriteDeadline.
+func (c *conn) SetDeadline(t time.Time) error {
+	c.armed.Store(0)
+	return c.Conn.SetDeadline(t)
+}
+
+// CloseWrite lets the client read the end of an answer while it still sends.
+func (c *conn) CloseWrite() error {
+	inner := c.Conn
+	if wrapped, ok := inner.(interface{ Raw() net.Conn }); ok { // of the PROXY protocol
+		inner = wrapped.Raw()
+	}
+	if half, ok := inner.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return c.Close()
+}
+
+// of is c itself, for those who hold one of the types that embed it.
+func (c *conn) of() *conn { return c }
+
+// A secureConn is a conn inside of TLS.
+type secureConn struct {
+	*conn
+	tls *tls.Conn
+}
+
+// ConnectionState lets net/http fill in Request.TLS.
+func (c secureConn) ConnectionState() tls.ConnectionState { return c.tls.ConnectionState() }
+
+// connKey is where a request's context holds its conn.
+type connKey struct{}
+
+// withConn is http.Server's ConnContext.
+func withConn(ctx context.Context, c net.Conn) context.Context {
+	if c, ok := c.(interface{ of() *conn }); ok {
+		return context.WithValue(ctx, connKey{}, c.of())
+	}
+	return ctx
+}
+
+// idles is http.Server's ConnState.
+func idles(c net.Conn, state http.ConnState) {
+	if c, ok := c.(interface{ of() *conn }); ok && state == http.StateIdle {
+		c.of().begin()
+	}
+}
+
+// framed is next for requests whose connection may have faulty framing: it
+// carries no request after this one (RFC 9112 section 6.1).
+func framed(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if c, ok := r.Context().Value(connKey{}).(*conn); ok {
+			c.fresh.Store(false)
+			if c.faulty.Load() {
+				w.Header().Set("Connection", "close")
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}

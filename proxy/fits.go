@@ -1,0 +1,19 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+)
+
+// errTooLong says that a body is announced to be longer than its route takes.
+var errTooLong = errors.New("body too large")
+
+// fits refuses a body that is announced to be longer than its route takes,
+// before anything is taken from any limit. One that is not announced is counted
+// while it is forwarded.
+func (x *exchange) fits() error {
+	if most := x.route.maxBody; most > 0 && x.length > most {
+		return fmt.Errorf("%w: at most %d bytes are taken here", errTooLong, most)
+	}
+	return nil
+}

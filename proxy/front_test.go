@@ -1,0 +1,159 @@
+package proxy
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+// enough is how long a test waits for what must happen. It is a failure to reach
+// it.
+const enough = 15 * time.Second
+
+// A front is a world that listens.
+type front struct {
+	*world
+	server *Server
+	addr   string
+}
+
+// opened makes a world and lets it listen, as the file says but for the address.
+func opened(t *testing.T, yaml string) *front {
+	t.Helper()
+	f := &front{world: made(t, yaml)}
+	f.server = NewServer(f.Proxy, f.current.Load().config.Listen, zerolog.Nop())
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.addr = l.Addr().String()
+	served := make(chan error, 1)
+	go func() { served <- f.server.Serve(l) }()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+		defer cancel()
+		f.server.Drain(ctx)
+		if err := <-served; err != nil {
+			t.Errorf("serve: %v", err)
+		}
+	})
+	return f
+}
+
+// A wire is a client's connection.
+type wire struct {
+	*testing.T
+	net.Conn
+	*bufio.Reader
+}
+
+func (w *wire) Read(p []byte) (int, error) { return w.Reader.Read(p) }
+
+// dial connects a client that says these bytes.
+func (f *front) dial(said string) *wire {
+	f.Helper()
+	c, err := net.Dial("tcp", f.addr)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { c.Close() })
+	c.SetDeadline(time.Now().Add(enough))
+	w := &wire{f.T, c, bufio.NewReader(c)}
+	w.says("%s", said)
+	return w
+}
+
+func (w *wire) says(format string, args ...any) {
+	w.Helper()
+	if _, err := fmt.Fprintf(w.Conn, format, args...); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// hears reads one answer whole, to a request with this method.
+func (w *wire) hears(method string) (*http.Response, string) {
+	w.Helper()
+	answer, err := http.ReadResponse(w.Reader, &http.Request{Method: method})
+	if err != nil {
+		w.Fatalf("read answer: %v", err)
+	}
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		w.Fatalf("read body of answer: %v", err)
+	}
+	return answer, string(body)
+}
+
+// status reads one answer and checks its status.
+func (w *wire) status(want int) (*http.Response, string) {
+	w.Helper()
+	answer, body := w.hears("GET")
+	if answer.StatusCode != want {
+		w.Fatalf("status %d; want %d\n%v\n%s", answer.StatusCode, want, answer.Header, body)
+	}
+	return answer, body
+}
+
+// ended checks that the connection ends without another byte.
+func (w *wire) ended() {
+	w.Helper()
+	rest, err := io.ReadAll(w.Reader)
+	var late net.Error
+	if len(rest) > 0 || asTimeout(err, &late) {
+		w.Errorf("the connection goes on: %q, %v; want its end", rest, err)
+	}
+}
+
+func asTimeout(err error, late *net.Error) bool {
+	var ok bool
+	*late, ok = err.(net.Error)
+	return ok && (*late).Timeout()
+}
+
+// upstreamOf starts an upstream for the test.
+func upstreamOf(t *testing.T, handle http.HandlerFunc) string {
+	t.Helper()
+	s := httptest.NewServer(handle)
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// forwarding is a config of one route for everything, to url, with more lines
+// before it and more fields of the route.
+func forwarding(url, before, fields string) string {
+	if fields != "" {
+		fields = ", " + fields
+	}
+	return before + "\nroutes:\n  - {name: all, match: {path: /*}, upstream: '" + url + "'" + fields + "}\n"
+}
+
+// await is the next value from c.
+func await[T any](t testing.TB, c <-chan T, what string) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(enough):
+		t.Fatalf("no %s within %v", what, enough)
+		panic("unreachable")
+	}
+}
+
+// endless writes to w until it fails.
+func endless(w io.Writer) error {
+	piece := []byte(strings.Repeat("x", 32<<10))
+	for {
+		if _, err := w.Write(piece); err != nil {
+			return err
+		}
+	}
+}

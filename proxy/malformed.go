@@ -1,0 +1,41 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+// errMalformed says that a request is not HTTP as it should be.
+var errMalformed = errors.New("malformed request")
+
+// malformed finds what net/http lets pass in HTTP/2 and what would be another
+// message in HTTP/1 (RFC 9113 sections 8.1.1, 8.2.1 and 8.3.1). Requests in
+// HTTP/1 have been checked by net/http.
+func malformed(r *http.Request) error {
+	if r.ProtoMajor != 2 {
+		return nil
+	}
+	for name, values := range r.Header {
+		for _, v := range values {
+			if v != strings.Trim(v, " \t") {
+				return fmt.Errorf("%w: blanks around the value of %s", errMalformed, name)
+			}
+		}
+	}
+	for i, v := range r.Header["Content-Length"] {
+		if strings.Trim(v, "0123456789") != "" || v == "" {
+			return fmt.Errorf("%w: Content-Length is not a number", errMalformed)
+		}
+		if i > 0 && v != r.Header["Content-Length"][0] {
+			return fmt.Errorf("%w: Content-Length is given twice", errMalformed)
+		}
+	}
+	for _, v := range r.Header["Host"] {
+		if !strings.EqualFold(v, r.Host) {
+			return fmt.Errorf("%w: Host is not the authority", errMalformed)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,232 @@
+package proxy
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// leastRate is how many bytes a second the body of a request must bring on
+	// average, beyond one listen.timeouts.body of grace: a client that sends one
+	// byte now and then does make progress, and would never end.
+	leastRate = 500
+	// lingerBytes is how much of a body that nobody wants is read, so that the
+	// connection can be used again.
+	lingerBytes = 256 << 10
+	// partWithin is how long a connection that is about to end is kept open for a
+	// client that may still send a body before it reads the answer.
+	partWithin = time.Second
+)
+
+// A clock sets the deadline for reading; http.ResponseController is one.
+type clock interface {
+	SetReadDeadline(t time.Time) error
+}
+
+// A body is the client's body. Reading it fails with os.ErrDeadlineExceeded when
+// the client sends nothing for the length of wait, or too little for long; with
+// *http.MaxBytesError when it is longer than it may be; and with
+// http.ErrBodyReadAfterClose when the request has ended, whoever still reads
+// then. Only the time spent waiting for the client counts, so a slow upstream
+// costs no client its body; and once the answer has begun, none does: then the
+// two may talk at whatever pace they like. It is safe for concurrent use.
+type body struct {
+	io.ReadCloser
+	clock  clock
+	wait   time.Duration // without progress; 0 for any
+	most   int64         // bytes; 0 for any
+	stream bool          // its messages may be few and far between
+	length int64         // as announced; -1 for not
+	asked  bool          // the client sends it only after "100 Continue"
+
+	mu      sync.Mutex    // guards what follows; never held while reading
+	reading bool          // somebody waits for the client
+	free    bool          // the answer has begun
+	over    bool          // the request has ended
+	got     int64         // bytes
+	waited  time.Duration // for them
+	failed  error         // how reading ended; io.EOF is its good end
+	parting bool          // the connection ends with this request
+}
+
+// newBody is the body of r, nil if it has none.
+func newBody(w http.ResponseWriter, r *http.Request, wait time.Duration) *body {
+	if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 {
+		return nil
+	}
+	return &body{
+		ReadCloser: r.Body,
+		clock:      http.NewResponseController(w),
+		wait:       wait,
+		stream:     r.ProtoMajor == 2 && strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc"),
+		length:     r.ContentLength,
+		asked:      r.Header.Get("Expect") != "",
+	}
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	p, err := b.before(p)
+	if err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	n, err := b.ReadCloser.Read(p)
+	return b.after(n, err, time.Since(began))
+}
+
+// before sets the deadline for one read, and cuts p to what may still come and
+// one byte more.
+func (b *body) before(p []byte) ([]byte, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.over:
+		return p, http.ErrBodyReadAfterClose
+	case b.failed != nil:
+		return p, b.failed
+	}
+	if left := b.most - b.got + 1; b.most > 0 && int64(len(p)) > left {
+		p = p[:left]
+	}
+	b.reading = true
+	if b.free || b.wait == 0 {
+		return p, nil
+	}
+	within := b.wait
+	if !b.stream {
+		within = min(within, within+time.Duration(b.got)*(time.Second/leastRate)-b.waited)
+	}
+	_ = b.clock.SetReadDeadline(time.Now().Add(within)) // without deadlines there is no connection to hold
+	return p, nil
+}
+
+// after takes note of what a read brought. Between reads there is no deadline:
+// net/http reads too, to learn that the client has left.
+func (b *body) after(n int, err error, took time.Duration) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.reading = false
+	b.got += int64(n)
+	b.waited += took
+	if b.most > 0 && b.got > b.most {
+		n -= int(b.got - b.most)
+		err = &http.MaxBytesError{Limit: b.most}
+	}
+	if err != nil {
+		b.failed = err
+	}
+	if !b.over && !b.free && b.wait > 0 {
+		_ = b.clock.SetReadDeadline(time.Time{})
+	}
+	return n, err
+}
+
+// Close lets go of the body. What net/http still reads of it then must come in
+// time.
+func (b *body) Close() error {
+	b.deadline(b.wait)
+	err := b.ReadCloser.Close()
+	b.deadline(0)
+	return err
+}
+
+// deadline sets the one for reading, or none if after is 0, as long as that is
+// this request's business.
+func (b *body) deadline(after time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.over || b.wait == 0 {
+		return
+	}
+	at := time.Time{}
+	if after > 0 {
+		at = time.Now().Add(after)
+	}
+	_ = b.clock.SetReadDeadline(at)
+}
+
+// limit bounds how long the body may be; 0 is any length.
+func (b *body) limit(most int64) {
+	if b != nil {
+		b.most = most
+	}
+}
+
+// answered says that the answer has begun.
+func (b *body) answered() {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.reading && !b.free && b.wait > 0 {
+		_ = b.clock.SetReadDeadline(time.Time{})
+	}
+	b.free = true
+}
+
+// late reports whether the client did not send the body in time.
+func (b *body) late() bool {
+	if b == nil {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return errors.Is(b.failed, os.ErrDeadlineExceeded)
+}
+
+// unread reports whether some of the body may still have to come.
+func (b *body) unread() bool {
+	if b == nil {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.failed != io.EOF
+}
+
+// worthless reports whether the rest of the body is not worth reading for the
+// sake of the connection, which ends then: it is long, cannot be read, or has
+// not been sent yet.
+func (b *body) worthless() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.parting = b.failed != nil || b.asked && b.got == 0 || b.length-b.got > lingerBytes
+	return b.parting
+}
+
+// linger reads what is left of a body that nobody wants, at most lingerBytes.
+func (b *body) linger() error {
+	b.mu.Lock()
+	b.most, b.free = 0, false
+	b.mu.Unlock()
+	_, err := io.CopyN(io.Discard, b, lingerBytes)
+	if err == io.EOF {
+		return nil
+	}
+	return err
+}
+
+// end is called when the handler returns: the connection is no longer this
+// request's to set deadlines for. The last one is for what net/http may still
+// read of the body.
+func (b *body) end() {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.over = true
+	within := b.wait
+	if b.parting {
+		within = min(within, partWithin)
+	}
+	if b.wait > 0 && b.failed != io.EOF {
+		_ = b.clock.SetReadDeadline(time.Now().Add(within))
+	}
+}

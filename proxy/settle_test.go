@@ -296,7 +296,7 @@ func TestSettle_WhileDraining(t *testing.T) {
 	began, let := make(chan struct{}), make(chan struct{})
 	defer close(let)
 	w := made(t, behind(t, slow(nil, let), `refund_on: {status: [5xx]}, limits: [{name: l, key: global, rate: 1/1h}]`))
-	s := NewServer(w.Proxy, w.Proxy.log)
+	s := NewServer(w.Proxy, w.current.Load().config.Listen, w.Proxy.log)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

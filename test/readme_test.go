@@ -52,6 +52,48 @@ func TestReadme_ConfigurationsAreGood(t *testing.T) {
 	}
 }
 
+// What the README calls missing is refused as not built, and what is refused as
+// not built the README calls missing.
+func TestReadme_KnowsWhatIsMissing(t *testing.T) {
+	_, rest, _ := strings.Cut(readme(t), "## What it does not do yet")
+	missing, _, _ := strings.Cut(rest, "\n## ")
+	missing = strings.Join(strings.Fields(missing), " ")
+	const routes = "upstreams: {demo: echo}\nroutes: [{match: {path: /}, upstream: demo, limits: [{rate: 1/1h, %s}]}]\n"
+	key := func(from string) string { return strings.Replace(routes, "%s", "key: {"+from+"}", 1) }
+	limit := func(more string) string { return strings.Replace(routes, "%s", `key: "header:X", `+more, 1) }
+	for words, config := range map[string]string{
+		"front door: TLS":               "listen: {https: \":1\"}\n" + limit(""),
+		"HTTP/2":                        "listen: {h2c: true}\n" + limit(""),
+		"PROXY protocol":                "listen: {proxy_protocol: true}\n" + limit(""),
+		"Sentinel":                      "redis: {mode: sentinel}\n" + limit(""),
+		"Cluster":                       "redis: {mode: cluster}\n" + limit(""),
+		"Redis: Sentinel, Cluster, TLS": "redis: {tls: {}}\n" + limit(""),
+		"health checks":                 "upstreams: {u: {targets: [\"http://a\"], health: {path: /}}}\n",
+		"retries":                       "upstreams: {u: {targets: [\"http://a\"], retries: 1}}\n",
+		"JSON bodies":                   key(`from: "json:/x"`),
+		"forms":                         key(`from: "form:x"`),
+		"cookies":                       key(`from: "cookie:x"`),
+		"JWT claims":                    key(`from: "jwt:x"`),
+		"the method":                    key(`from: method`),
+		"E.164":                         key(`from: "header:X", normalize: {as: e164}`),
+		"parts of other keys":           key(`of: x, part: country`),
+		"cooldown":                      limit("cooldown: [1m, 2m]"),
+		"penalty":                       limit("penalty: {ban: 1h, after: 3}"),
+		"distinct values":               limit(`distinct: "header:Y"`),
+		"requests in flight":            limit("concurrent: 4"),
+		"waiting":                       limit("wait: 1s"),
+		"lists":                         "lists: {}\n" + limit(""),
+	} {
+		dir := t.TempDir()
+		write(t, filepath.Join(dir, "weir.yaml"), config)
+		_, said, _ := command(t, dir, "check", "weir.yaml")
+		refused, told := strings.Contains(said, "not built yet"), strings.Contains(missing, words)
+		if refused != told {
+			t.Errorf("%s: not built yet: %v, missing in the README: %v\n%s%s", words, refused, told, config, said)
+		}
+	}
+}
+
 // Each curl of the README is followed by the status that it gets.
 func TestReadme_CurlsGetWhatTheySay(t *testing.T) {
 	dir := t.TempDir()
@@ -173,8 +215,13 @@ func TestReadme_RefusalAndLogLineAreReal(t *testing.T) {
 // Every metric that Weir has is in the README's table, and the other way round.
 func TestReadme_NamesEveryMetric(t *testing.T) {
 	server := redistest.Start(t)
-	w := start(t, hasty(server.Addr)+sms("1/1h", ""))
+	w := start(t, shared(server.Addr)+`upstreams: {demo: echo, gone: "http://127.0.0.1:1"}
+routes:
+  - {match: {path: /v1/sms/send}, upstream: demo, limits: [{key: "header:X-Phone", rate: 1/1h}]}
+  - {match: {path: /gone}, upstream: gone, refund_on: {errors: [connect]}, limits: [{key: "header:X-Phone", rate: 1/1h}]}
+`)
 	w.statuses("p", 2)
+	do(t, http.MethodPost, w.URL+"/gone", http.Header{"X-Phone": {"p"}})
 	w.reload()
 	server.Kill()
 	w.statuses("p", 2)

@@ -1,151 +1,170 @@
 package redistest
 
 import (
-	"context"
+	"bufio"
 	"fmt"
+	"net"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
+// slots is how many a cluster shares out.
 const slots = 16384
 
-// A Cluster is three masters with one replica each. It ends with the test.
+// A Cluster is a Redis Cluster on 127.0.0.1: masters first, then a replica of
+// each.
 type Cluster struct {
-	// Nodes are the servers: at first 0 to 2 are masters, and 3 to 5 their
-	// replicas in the same order.
 	Nodes []*Server
-
-	tb testing.TB
-}
-
-// StartCluster starts six servers, joins them and waits until every node sees
-// the whole cluster and every replica follows its master: some 2 s. A master
-// that does not answer is replaced after about 1 s.
-func StartCluster(tb testing.TB) *Cluster {
-	tb.Helper()
-	c := &Cluster{tb: tb}
-	var buses []int // the ports for neighbours
-	for range 6 {
-		buses = append(buses, FreePort(tb))
-		c.Nodes = append(c.Nodes, startNode(tb, buses[len(buses)-1]))
-	}
-	for i, node := range c.Nodes[:3] {
-		c.do(node, "cluster", "addslotsrange", i*slots/3, (i+1)*slots/3-1)
-	}
-	for i, node := range c.Nodes[1:] {
-		c.do(c.Nodes[0], "cluster", "meet", "127.0.0.1", node.Port, buses[1+i])
-	}
-	for i, node := range c.Nodes[:3] {
-		id := c.do(node, "cluster", "myid").(string)
-		c.wait(c.Nodes[3+i], "to know its master", func(string) bool {
-			return c.try(c.Nodes[3+i], "cluster", "replicate", id) == nil
-		}, "ping")
-	}
-	for _, node := range c.Nodes {
-		c.wait(node, "a whole cluster", func(info string) bool {
-			return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_known_nodes:6")
-		}, "cluster", "info")
-		c.wait(node, "three masters and three replicas", func(nodes string) bool {
-			return strings.Count(nodes, " connected") == 6 && strings.Count(nodes, "slave ") == 3
-		}, "cluster", "nodes")
-	}
-	for _, node := range c.Nodes[3:] {
-		c.wait(node, "replication", func(info string) bool {
-			return strings.Contains(info, "master_link_status:up")
-		}, "info", "replication")
-	}
-	return c
-}
-
-func startNode(tb testing.TB, bus int) *Server {
-	tb.Helper()
-	return Start(tb,
-		"--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-node-timeout", "1000",
-		"--cluster-port", strconv.Itoa(bus), "--repl-diskless-sync-delay", "0",
-	)
 }
 
 // Addrs are the addresses of all nodes.
 func (c *Cluster) Addrs() []string {
-	var addrs []string
-	for _, node := range c.Nodes {
-		addrs = append(addrs, node.Addr)
+	addrs := make([]string, len(c.Nodes))
+	for i, n := range c.Nodes {
+		addrs[i] = n.Addr
 	}
 	return addrs
 }
 
-// Master is the server that owns the slot of key now, as a living node sees it.
-func (c *Cluster) Master(key string) *Server {
-	c.tb.Helper()
-	for _, node := range c.Nodes {
-		slot, err := c.ask(node, "cluster", "keyslot", key)
-		if err != nil {
-			continue // killed
+// StartCluster runs a cluster of so many masters and as many replicas, and waits
+// until every node knows it and serves. It ends with the test.
+func StartCluster(tb testing.TB, masters int) *Cluster {
+	tb.Helper()
+	c := &Cluster{}
+	for range 2 * masters {
+		c.Nodes = append(c.Nodes, startNode(tb))
+	}
+	for i, n := range c.Nodes {
+		if i > 0 {
+			n.must("cluster meet 127.0.0.1 " + strconv.Itoa(c.Nodes[0].Port))
 		}
-		ranges, err := c.ask(node, "cluster", "slots")
-		if err != nil {
-			continue
-		}
-		for _, item := range ranges.([]any) {
-			r := item.([]any)
-			if r[0].(int64) <= slot.(int64) && slot.(int64) <= r[1].(int64) {
-				return c.at(int(r[2].([]any)[1].(int64)))
-			}
+		if i < masters {
+			n.must("cluster addslots" + numbers(i*slots/masters, (i+1)*slots/masters))
 		}
 	}
-	c.tb.Fatalf("no living node knows a master for %s", key)
-	return nil
-}
-
-func (c *Cluster) at(port int) *Server {
-	for _, node := range c.Nodes {
-		if node.Port == port {
-			return node
-		}
+	c.wait(tb, "know each other", func(n *Server) bool {
+		return strings.Contains(n.must("cluster info"), fmt.Sprintf("cluster_known_nodes:%d\r", len(c.Nodes)))
+	})
+	for i, n := range c.Nodes[masters:] {
+		n.must("cluster replicate " + c.Nodes[i].must("cluster myid"))
 	}
-	c.tb.Fatalf("no node on port %d", port)
-	return nil
+	c.wait(tb, "serve", func(n *Server) bool {
+		info := n.must("cluster info")
+		return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_slots_ok:16384")
+	})
+	c.wait(tb, "have replicas", func(n *Server) bool {
+		info := n.must("info replication")
+		return strings.Contains(info, "master_link_status:up") || strings.Contains(info, "connected_slaves:1")
+	})
+	return c
 }
 
-// ask sends one command to one node.
-func (c *Cluster) ask(node *Server, args ...any) (any, error) {
-	rdb := redis.NewClient(&redis.Options{Addr: node.Addr, MaxRetries: -1, DialerRetries: 1, Protocol: 2})
-	defer rdb.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	return rdb.Do(ctx, args...).Result()
-}
-
-func (c *Cluster) try(node *Server, args ...any) error {
-	_, err := c.ask(node, args...)
-	return err
-}
-
-func (c *Cluster) do(node *Server, args ...any) any {
-	c.tb.Helper()
-	reply, err := c.ask(node, args...)
+// startNode starts a server with room for the bus, which listens 10,000 ports
+// higher.
+func startNode(tb testing.TB) *Server {
+	tb.Helper()
+	dir, err := os.MkdirTemp("", "weir-redis-")
 	if err != nil {
-		c.tb.Fatalf("%v at %s: %v", args, node.Addr, err)
+		tb.Fatal(err)
+	}
+	s := &Server{tb: tb, dir: dir, args: []string{"--cluster-enabled", "yes", "--cluster-node-timeout", "1500", "--cluster-replica-validity-factor", "0"}}
+	tb.Cleanup(func() {
+		s.Kill()
+		os.RemoveAll(dir)
+	})
+	for attempt := 0; ; attempt++ {
+		s.Port = FreePort(tb)
+		if s.Port > 55_000 {
+			s.Port -= 20_000
+		}
+		s.Addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Port))
+		os.Remove(dir + "/nodes.conf")
+		err := s.run()
+		if err == nil {
+			return s
+		}
+		if attempt == 9 {
+			tb.Fatalf("start redis-server for a cluster: %v", err)
+		}
+	}
+}
+
+// wait waits until something holds of every node.
+func (c *Cluster) wait(tb testing.TB, what string, holds func(n *Server) bool) {
+	tb.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for _, n := range c.Nodes {
+		for !holds(n) {
+			if time.Now().After(deadline) {
+				tb.Fatalf("the cluster's nodes do not %s within 30 s", what)
+			}
+			<-time.After(20 * time.Millisecond)
+		}
+	}
+}
+
+// must sends one command by hand and returns its reply without the framing.
+func (s *Server) must(command string) string {
+	s.tb.Helper()
+	reply, err := s.ask(command)
+	if err != nil {
+		s.tb.Fatalf("%.60s: %v", command, err)
 	}
 	return reply
 }
 
-// wait asks node until its reply satisfies, for at most 30 s.
-func (c *Cluster) wait(node *Server, what string, satisfies func(string) bool, args ...any) {
-	c.tb.Helper()
-	deadline := time.Now().Add(30 * time.Second)
-	for {
-		reply, err := c.ask(node, args...)
-		if err == nil && satisfies(fmt.Sprint(reply)) {
-			return
-		}
-		if time.Now().After(deadline) {
-			c.tb.Fatalf("node %s waited 30 s for %s; it says %v, %v", node.Addr, what, reply, err)
-		}
-		<-time.After(20 * time.Millisecond)
+func (s *Server) ask(command string) (string, error) {
+	conn, err := net.DialTimeout("tcp", s.Addr, 5*time.Second)
+	if err != nil {
+		return "", err
 	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(10 * time.Second))
+	words := strings.Fields(command)
+	var b strings.Builder
+	fmt.Fprintf(&b, "*%d\r\n", len(words))
+	for _, w := range words {
+		fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(w), w)
+	}
+	if _, err := conn.Write([]byte(b.String())); err != nil {
+		return "", err
+	}
+	r := bufio.NewReader(conn)
+	line, err := r.ReadString('\n')
+	if err != nil {
+		return "", err
+	}
+	line = strings.TrimRight(line, "\r\n")
+	if line[0] == '-' {
+		return "", fmt.Errorf("%s", line[1:])
+	}
+	if line[0] != '$' {
+		return line[1:], nil
+	}
+	size, err := strconv.Atoi(line[1:])
+	if err != nil || size < 0 {
+		return "", err
+	}
+	body := make([]byte, size)
+	for n := 0; n < size; {
+		m, err := r.Read(body[n:])
+		if err != nil {
+			return "", err
+		}
+		n += m
+	}
+	return string(body), nil
+}
+
+// numbers are from, from+1, … up to and without to, each after a blank.
+func numbers(from, to int) string {
+	var b strings.Builder
+	for i := from; i < to; i++ {
+		b.WriteByte(' ')
+		b.WriteString(strconv.Itoa(i))
+	}
+	return b.String()
 }

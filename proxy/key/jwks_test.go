@@ -1,0 +1,285 @@
+package key
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"io"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+)
+
+func b64(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
+
+// jwk is a key of a set; more are name and value in turn.
+func (r ring) jwk(family, id string, more ...string) map[string]string {
+	k := map[string]string{"kid": id}
+	switch family {
+	case "RSA":
+		k["kty"], k["n"], k["e"] = "RSA", b64(r.rsa.N.Bytes()), b64(big.NewInt(int64(r.rsa.E)).Bytes())
+	case "EC":
+		point, err := r.ec.PublicKey.Bytes()
+		if err != nil {
+			panic(err)
+		}
+		k["kty"], k["crv"], k["x"], k["y"] = "EC", "P-256", b64(point[1:33]), b64(point[33:])
+	case "OKP":
+		k["kty"], k["crv"], k["x"] = "OKP", "Ed25519", b64(r.ed.Public().(ed25519.PublicKey))
+	case "oct":
+		k["kty"], k["k"] = "oct", b64([]byte(secret))
+	}
+	for i := 0; i < len(more); i += 2 {
+		k[more[i]] = more[i+1]
+	}
+	return k
+}
+
+func set(keys ...map[string]string) string {
+	text, err := json.Marshal(map[string]any{"keys": keys})
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
+func TestTokens_JWKS(t *testing.T) {
+	keys := newRing(t)
+	file := filepath.Join(t.TempDir(), "keys.json")
+	text := set(keys.jwk("RSA", "r1", "use", "sig"), keys.jwk("EC", "e1", "alg", "ES256"), keys.jwk("OKP", "o1"),
+		keys.jwk("oct", "s1"), keys.jwk("RSA", "enc", "use", "enc"), keys.jwk("RSA", "ps", "alg", "PS256"), map[string]string{"kty": "XYZ", "kid": "x"})
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tokens := opened(t, TokenConfig{JWKS: file})
+	for name, c := range map[string]struct {
+		token string
+		want  error
+	}{
+		"RSA":                     {signed(t, jwt.SigningMethodRS256, keys.rsa, nil, "kid", "r1"), nil},
+		"EC":                      {signed(t, jwt.SigningMethodES256, keys.ec, nil, "kid", "e1"), nil},
+		"Ed25519":                 {signed(t, jwt.SigningMethodEdDSA, keys.ed, nil, "kid", "o1"), nil},
+		"no key id":               {signed(t, jwt.SigningMethodES256, keys.ec, nil), nil},
+		"the key's own algorithm": {signed(t, jwt.SigningMethodPS256, keys.rsa, nil, "kid", "ps"), nil},
+		"another algorithm":       {signed(t, jwt.SigningMethodRS256, keys.rsa, nil, "kid", "ps"), ErrInvalid},
+		"another key's id":        {signed(t, jwt.SigningMethodRS256, keys.rsa, nil, "kid", "e1"), ErrInvalid},
+		"an unknown id":           {signed(t, jwt.SigningMethodRS256, keys.rsa, nil, "kid", "r2"), ErrInvalid},
+		"a key for encryption":    {signed(t, jwt.SigningMethodRS256, keys.rsa, nil, "kid", "enc"), ErrInvalid},
+		"a secret in public":      {signed(t, jwt.SigningMethodHS256, []byte(secret), nil, "kid", "s1"), ErrInvalid},
+		"a secret, no id":         {signed(t, jwt.SigningMethodHS256, []byte(secret), nil), ErrInvalid},
+	} {
+		if _, err := extract(claimOf(tokens, "sub"), bears(c.token)); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v; want %v", name, err, c.want)
+		}
+	}
+	broken := jwt.NewWithClaims(jwt.SigningMethodES256, jwt.MapClaims{"sub": "alice", "exp": 99999999999})
+	broken.Header["kid"] = 1
+	token, err := broken.SignedString(keys.ec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := extract(claimOf(tokens, "sub"), bears(token)); !errors.Is(err, ErrInvalid) {
+		t.Errorf("a key id that is a number: %v; want ErrInvalid", err)
+	}
+}
+
+func TestTokens_JWKSFileThatIsNone(t *testing.T) {
+	for name, text := range map[string]string{"no JSON": "x", "empty": `{"keys":[]}`, "only secrets": set(ring{}.jwk("oct", "a"))} {
+		file := filepath.Join(t.TempDir(), "keys.json")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		tokens, err := NewTokens(TokenConfig{JWKS: file})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := tokens.Open(t.Context()); err == nil || errors.Is(err, ErrNoKeys) || !strings.Contains(err.Error(), file) {
+			t.Errorf("%s: %v; want an error that names the file", name, err)
+		}
+		tokens.Close()
+	}
+}
+
+func TestTokens_JWKSOverHTTP(t *testing.T) {
+	keys := newRing(t)
+	var fail atomic.Bool
+	fail.Store(true)
+	issuer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/away":
+			http.Redirect(w, r, "http://issuer.example/keys", http.StatusFound)
+		case r.URL.Path == "/long":
+			io.WriteString(w, strings.Repeat(" ", maxJWKS)+set(keys.jwk("EC", "e1")))
+		case fail.Load():
+			w.WriteHeader(http.StatusInternalServerError)
+		default:
+			io.WriteString(w, set(keys.jwk("EC", "e1")))
+		}
+	}))
+	defer issuer.Close()
+	m := bears(signed(t, jwt.SigningMethodES256, keys.ec, nil, "kid", "e1"))
+
+	open := func(path string) (*Tokens, error) {
+		tokens, err := NewTokens(TokenConfig{JWKS: issuer.URL + path, Client: issuer.Client()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(tokens.Close)
+		return tokens, tokens.Open(t.Context())
+	}
+	tokens, err := open("/keys")
+	if !errors.Is(err, ErrNoKeys) {
+		t.Errorf("Open while the issuer is down = %v; want ErrNoKeys", err)
+	}
+	s := claimOf(tokens, "sub")
+	s.OnInvalid, s.OnMissing = Skip, Skip
+	if _, err := extract(s, m); !errors.Is(err, ErrNoKeys) || errors.Is(err, ErrInvalid) {
+		t.Errorf("a token then = %v; want ErrNoKeys, whatever the policies", err)
+	}
+	fail.Store(false)
+	if tokens, err = open("/keys"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := extract(claimOf(tokens, "sub"), m); err != nil || got != "alice" {
+		t.Errorf("a token = %q, %v", got, err)
+	}
+	tokens.Close()
+	tokens.Close()
+	if got, err := extract(claimOf(tokens, "sub"), m); err != nil || got != "alice" {
+		t.Errorf("a token after Close = %q, %v; want the keys that were there", got, err)
+	}
+	for _, path := range []string{"/away", "/long"} {
+		if _, err := open(path); !errors.Is(err, ErrNoKeys) {
+			t.Errorf("%s = %v; want ErrNoKeys", path, err)
+		}
+	}
+}
+
+// A transport answers from memory, so that time can be virtual.
+type transport struct {
+	mu     sync.Mutex
+	answer string // empty for a failure
+	asked  []time.Time
+}
+
+func (f *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked = append(f.asked, time.Now())
+	if f.answer == "" {
+		return nil, errors.New("unreachable")
+	}
+	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(f.answer)), Request: r}, nil
+}
+
+func (f *transport) say(answer string) {
+	f.mu.Lock()
+	f.answer = answer
+	f.mu.Unlock()
+}
+
+func (f *transport) times() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.asked)
+}
+
+func TestTokens_KeysAreKeptFresh(t *testing.T) {
+	keys, next := newRing(t), newRing(t)
+	synctest.Test(t, func(t *testing.T) {
+		issuer := &transport{answer: set(keys.jwk("EC", "e1"))}
+		var failed atomic.Int64
+		tokens, err := NewTokens(TokenConfig{
+			JWKS: "https://issuer.example/keys", Client: &http.Client{Transport: issuer}, Refresh: 5 * time.Minute,
+			Report: func(error) { failed.Add(1) },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := tokens.Open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		defer tokens.Close()
+		verify := func(token string, want error) {
+			t.Helper()
+			if _, err := extract(claimOf(tokens, "sub"), bears(token)); !errors.Is(err, want) {
+				t.Errorf("at %v: %v; want %v", time.Now(), err, want)
+			}
+		}
+		wait := func(d time.Duration) { time.Sleep(d); synctest.Wait() } // virtual
+		old := signed(t, jwt.SigningMethodES256, keys.ec, jwt.MapClaims{"exp": time.Now().Add(time.Hour).Unix()}, "kid", "e1")
+		fresh := signed(t, jwt.SigningMethodES256, next.ec, jwt.MapClaims{"exp": time.Now().Add(time.Hour).Unix()}, "kid", "e2")
+		unknown := signed(t, jwt.SigningMethodES256, next.ec, jwt.MapClaims{"exp": time.Now().Add(time.Hour).Unix()}, "kid", "e3")
+		verify(old, nil)
+
+		issuer.say(set(keys.jwk("EC", "e1"), next.jwk("EC", "e2")))
+		wait(time.Minute)
+		for range 1000 { // a flood of unknown keys asks once, and waits for nothing
+			verify(unknown, ErrInvalid)
+		}
+		wait(0)
+		verify(fresh, nil)
+		if n := issuer.times(); n != 2 {
+			t.Errorf("the issuer was asked %d times; want 2", n)
+		}
+
+		for range 100 {
+			verify(unknown, ErrInvalid)
+			wait(time.Second)
+		}
+		if n := issuer.times(); n < 10 || n > 12 {
+			t.Errorf("unknown keys over 100 s: the issuer was asked %d times; want once in 10 s", n-2)
+		}
+
+		issuer.say("") // down: what is known stays
+		wait(11 * time.Minute)
+		if failed.Load() < 2 {
+			t.Errorf("%d failures were reported; want each", failed.Load())
+		}
+		verify(old, nil)
+		issuer.say(set(next.jwk("EC", "e2"))) // a key is withdrawn
+		wait(6 * time.Minute)
+		verify(old, ErrInvalid)
+		verify(fresh, nil)
+	})
+}
+
+func TestTokens_CloseEndsARefresh(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tokens, err := NewTokens(TokenConfig{JWKS: "https://issuer.example/keys", Client: &http.Client{Transport: hanging{}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		if err := tokens.Open(context.Background()); !errors.Is(err, ErrNoKeys) || time.Since(began) != fetchTimeout {
+			t.Errorf("Open = %v after %v; want ErrNoKeys after %v", err, time.Since(began), fetchTimeout)
+		}
+		time.Sleep(defaultRefresh) // virtual: the next one hangs by now
+		synctest.Wait()
+		began = time.Now()
+		tokens.Close()
+		if d := time.Since(began); d != 0 {
+			t.Errorf("Close took %v; want it at once", d)
+		}
+	})
+}
+
+// hanging never answers.
+type hanging struct{}
+
+func (hanging) RoundTrip(r *http.Request) (*http.Response, error) {
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}

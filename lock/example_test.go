@@ -1,0 +1,207 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-proxy/weir/lock"
+	"github.com/weir-proxy/weir/test/redistest"
+)
+
+// A stage is a Redis for one example.
+type stage struct {
+	testing.TB // for its type only
+	cleanups   []func()
+}
+
+func (s *stage) Helper()          {}
+func (s *stage) Cleanup(f func()) { s.cleanups = append(s.cleanups, f) }
+func (s *stage) Fatal(args ...any) {
+	fmt.Fprintln(os.Stderr, args...)
+	os.Exit(1)
+}
+func (s *stage) Fatalf(format string, args ...any) { s.Fatal(fmt.Sprintf(format, args...)) }
+
+// connect starts a server of its own; close ends it.
+func connect() (rdb *redis.Client, closeAll func()) {
+	s := new(stage)
+	server := redistest.Start(s)
+	rdb = redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
+	return rdb, func() {
+		rdb.Close()
+		for i := len(s.cleanups) - 1; i >= 0; i-- {
+			s.cleanups[i]()
+		}
+	}
+}
+
+func Example() {
+	rdb, closeAll := connect()
+	defer closeAll()
+	ctx := context.Background()
+
+	locker := lock.New(rdb)
+	defer locker.Close()
+	hold, err := locker.Reentrant("orders").Lock(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_, err = locker.Reentrant("orders").TryLock(ctx)
+	fmt.Println("somebody else:", errors.Is(err, lock.ErrNotAcquired))
+	fmt.Println("unlock:", hold.Unlock(ctx))
+	fmt.Println("the work may go on:", hold.Context().Err() == nil)
+	// Output:
+	// somebody else: true
+	// unlock: <nil>
+	// the work may go on: false
+}
+
+func ExampleDo() {
+	rdb, closeAll := connect()
+	defer closeAll()
+	locker := lock.New(rdb)
+	defer locker.Close()
+
+	err := lock.Do(context.Background(), locker.Reentrant("orders"), func(ctx context.Context) error {
+		fmt.Println("alone")
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// alone
+	// <nil>
+}
+
+// The resource keeps the largest token that it has seen and refuses smaller
+// ones: the holder that lost the lock cannot undo what the next one did.
+func ExampleLocker_Fenced() {
+	rdb, closeAll := connect()
+	defer closeAll()
+	ctx := context.Background()
+	locker := lock.New(rdb)
+	defer locker.Close()
+
+	var seen int64
+	balance := 100
+	write := func(token int64, value int) {
+		if token < seen {
+			fmt.Printf("token %d: refused\n", token)
+			return
+		}
+		seen, balance = token, value
+		fmt.Printf("token %d: balance %d\n", token, balance)
+	}
+
+	slow, _ := locker.Fenced("account").Lock(ctx, lock.WithLease(50*time.Millisecond))
+	<-slow.Context().Done() // it was stopped for longer than its lease
+	next, _ := locker.Fenced("account").Lock(ctx)
+	write(next.Token(), 90)
+	write(slow.Token(), 120)
+	fmt.Println(slow.Unlock(ctx), next.Unlock(ctx))
+	// Output:
+	// token 2: balance 90
+	// token 1: refused
+	// lock lost <nil>
+}
+
+func ExampleHold_Reenter() {
+	rdb, closeAll := connect()
+	defer closeAll()
+	ctx := context.Background()
+	locker := lock.New(rdb)
+	defer locker.Close()
+
+	outer, _ := locker.Reentrant("orders").Lock(ctx)
+	inner, _ := outer.Reenter(ctx)
+	outer.Unlock(ctx)
+	fmt.Println("holds:", rdb.HGet(ctx, "orders", inner.Owner().String()).Val())
+	inner.Unlock(ctx)
+	fmt.Println("keys:", rdb.Exists(ctx, "orders").Val())
+	// Output:
+	// holds: 1
+	// keys: 0
+}
+
+func ExampleReadWrite() {
+	rdb, closeAll := connect()
+	defer closeAll()
+	ctx := context.Background()
+	locker := lock.New(rdb)
+	defer locker.Close()
+
+	catalogue := locker.ReadWrite("catalogue")
+	writer, _ := catalogue.Write().Lock(ctx)
+	reader, _ := catalogue.Read().Lock(ctx, lock.WithOwner(writer.Owner()))
+	writer.Unlock(ctx) // goes on as a reader; no writer came between
+	another, err := catalogue.Read().TryLock(ctx)
+	fmt.Println("another reader:", err)
+	_, err = catalogue.Write().TryLock(ctx)
+	fmt.Println("a writer:", errors.Is(err, lock.ErrNotAcquired))
+	reader.Unlock(ctx)
+	another.Unlock(ctx)
+	// Output:
+	// another reader: <nil>
+	// a writer: true
+}
+
+func ExampleLocker_Permits() {
+	rdb, closeAll := connect()
+	defer closeAll()
+	ctx := context.Background()
+	locker := lock.New(rdb)
+	defer locker.Close()
+
+	workers := locker.Permits("workers")
+	workers.TrySetPermits(ctx, 1)
+	permit, _ := workers.Lock(ctx)
+	_, err := workers.TryLock(ctx)
+	fmt.Println("a second one:", errors.Is(err, lock.ErrNotAcquired))
+	permit.Unlock(ctx)
+	free, _ := workers.Available(ctx)
+	fmt.Println("free:", free)
+	// Output:
+	// a second one: true
+	// free: 1
+}
+
+func ExampleLocker_Latch() {
+	rdb, closeAll := connect()
+	defer closeAll()
+	ctx := context.Background()
+	locker := lock.New(rdb)
+	defer locker.Close()
+
+	ready := locker.Latch("ready")
+	ready.TrySetCount(ctx, 2)
+	for range 2 {
+		go ready.CountDown(ctx)
+	}
+	fmt.Println(ready.Await(ctx))
+	// Output:
+	// <nil>
+}
+
+func ExampleLead() {
+	rdb, closeAll := connect()
+	defer closeAll()
+	locker := lock.New(rdb)
+	defer locker.Close()
+
+	ctx, resign := context.WithCancelCause(context.Background())
+	err := lock.Lead(ctx, locker.Fenced("leader"), func(ctx context.Context) {
+		fmt.Println("leading with token", lock.TokenFrom(ctx))
+		resign(errors.New("resigned"))
+		<-ctx.Done()
+	})
+	fmt.Println(err)
+	// Output:
+	// leading with token 1
+	// resigned
+}

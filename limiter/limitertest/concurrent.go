@@ -32,6 +32,9 @@ func concurrent(t *testing.T, s *scene) {
 				if i%2 == 1 { // opposite orders must not wait for each other
 					slices.Reverse(claims)
 				}
+				if s.Apart {
+					claims = claims[i%4/2 : i%4/2+1]
+				}
 				if err := s.Store.Take(t.Context(), claims, &d); err != nil {
 					t.Errorf("take: %v", err)
 					return

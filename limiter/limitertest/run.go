@@ -24,6 +24,9 @@ type Subject struct {
 	// Steps is how long each of the random schedules is; 600 when zero. There
 	// are 100 of a kind, or as many as -rapid.checks says.
 	Steps int
+	// Apart says that a decision over several keys is not made at one moment, as
+	// in a cluster: then its time is not exact for each of its claims.
+	Apart bool
 }
 
 // A reporter is what *testing.T and *rapid.T have in common.

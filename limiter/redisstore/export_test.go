@@ -1,6 +1,12 @@
 package redisstore
 
-import "github.com/redis/go-redis/v9"
+import (
+	"context"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-proxy/weir/limiter"
+)
 
 // TestClock is where a store of NewWithTestClock reads the time, in ms.
 const TestClock = "weir-test-clock"
@@ -23,4 +29,24 @@ func (s *Store) Hears() bool { return s.denials.hearing.Load() }
 func (s *Store) Remembered() int {
 	s.denials.cache.CleanUp()
 	return s.denials.cache.EstimatedSize()
+}
+
+// NewWithSlotClock is New with a clock that each slot of a cluster has of its own:
+// in SlotClock of a key.
+func NewWithSlotClock(client redis.UniversalClient, o Options) *Store {
+	o.Denials = -1
+	return newStore(client, o, `local function clock()
+  return KEYS[1] and tonumber(redis.call('GET', string.match(KEYS[1], '{.-}') .. 'clock')) or redis.call('TIME')[1] * 1000
+end`)
+}
+
+// SlotClock is where a store of NewWithSlotClock reads the time for k.
+func SlotClock(k limiter.Key) string { return "{" + k.String() + "}clock" }
+
+// Reserve takes the first part of a request that lies in several slots, as if
+// this process died before the second.
+func (s *Store) Reserve(ctx context.Context, claims []limiter.Claim) ([]limiter.Claim, error) {
+	p := s.parts(claims)[0]
+	c := newCall(p.claims, newID())
+	return p.claims, s.lanes.of(ctx, p.claims[0]).do(ctx, c)
 }

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/weir-proxy/weir/limiter"
 )
 
 const (
@@ -115,7 +113,7 @@ func (l *lane) board() *flight {
 	}
 	l.queue = l.queue[:copy(l.queue, l.queue[n:])]
 	clear(l.queue[len(l.queue):cap(l.queue)])
-	if len(f.calls) == 0 && len(l.queue) == 0 {
+	if f.claims == 0 && len(l.queue) == 0 {
 		l.flying--
 		return nil
 	}
@@ -128,86 +126,4 @@ func (l *lane) close() {
 	l.closed = true
 	l.mu.Unlock()
 	l.wg.Wait()
-}
-
-// A flight is one script call for many requests.
-type flight struct {
-	store   *Store
-	calls   []*call
-	windows map[windowID]boarded
-	batch   batch
-}
-
-// A windowID is whose window of what.
-type windowID struct {
-	limit     string
-	algorithm limiter.Algorithm
-	key       limiter.Key
-}
-
-type boarded struct {
-	number int
-	limit  *limiter.Limit
-}
-
-func newFlight(s *Store) *flight { return &flight{store: s, windows: map[windowID]boarded{}} }
-
-// takes puts c aboard, or drops it if its caller has left; it reports false if c
-// must take the next flight.
-func (f *flight) takes(c *call) bool {
-	if len(f.windows)+len(c.claims) > maxClaims && len(f.calls) > 0 || len(f.calls) >= maxClaims {
-		return false
-	}
-	for _, claim := range c.claims {
-		if other, ok := f.windows[idOf(claim)]; ok && !same(other.limit, claim.Limit) {
-			return false
-		}
-	}
-	if !c.send() {
-		return true
-	}
-	f.calls = append(f.calls, c)
-	for _, claim := range c.claims {
-		if _, ok := f.windows[idOf(claim)]; !ok {
-			f.windows[idOf(claim)] = boarded{f.batch.window(f.store.prefix, claim), claim.Limit}
-		}
-	}
-	f.batch.request(c.id, c.claims, func(claim limiter.Claim) int { return f.windows[idOf(claim)].number })
-	return true
-}
-
-func idOf(c limiter.Claim) windowID { return windowID{c.Limit.Name, c.Limit.Algorithm, c.Key} }
-
-func same(a, b *limiter.Limit) bool { return a == b || a.Rate == b.Rate && a.Burst == b.Burst }
-
-// send asks Redis and tells every call its part of the answer.
-func (f *flight) send() {
-	if len(f.calls) == 0 {
-		return
-	}
-	now, version := time.Now(), f.store.denials.now()
-	want := 0
-	for _, c := range f.calls {
-		c.sent = now
-		want += 1 + 2*len(c.claims)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), f.store.timeout)
-	defer cancel()
-	reply, err := f.store.scripts.take.run(ctx, f.store.client, f.batch.keys, f.batch.argv())
-	at, rest, bad := readTime(reply)
-	if err == nil {
-		err = bad
-	}
-	if err == nil && len(rest) != want {
-		err = errReply
-	}
-	for _, c := range f.calls {
-		if err == nil {
-			rest, err = readDecision(rest, at, c.claims, &c.decision)
-		}
-		if err == nil {
-			f.store.denials.learn(c, version)
-		}
-		c.finish(err)
-	}
 }

@@ -27,9 +27,12 @@ func grounded(t *testing.T, addr string) *Store {
 	}
 	s := NewWithTestClock(client, Options{Timeout: patient, Flights: 1})
 	t.Cleanup(func() { s.Close(); client.Close() })
-	s.lane.flying = 1
+	s.lanes.of(t.Context(), limiter.Claim{Limit: bucketOf("l", 1)}).flying = 1
 	return s
 }
+
+// lane is the only one of a store on a single Redis.
+func (s *Store) lane() *lane { return s.lanes.byNode[""] }
 
 func bucketOf(name string, count int64) *limiter.Limit {
 	return &limiter.Limit{Name: name, Rate: limiter.Rate{Count: count, Window: 10 * time.Second}}
@@ -65,14 +68,14 @@ func TestLane_DecidesAsOneByOne(t *testing.T) {
 			}
 		}
 		for _, c := range calls {
-			if err := many.lane.join(c); err != nil {
+			if err := many.lane().join(c); err != nil {
 				t.Fatal(err)
 			}
 		}
-		for f := many.lane.board(); f != nil; f = many.lane.board() {
+		for f := many.lane().board(); f != nil; f = many.lane().board() {
 			f.send()
 		}
-		many.lane.flying = 1
+		many.lane().flying = 1
 		for i, c := range calls {
 			<-c.done
 			var want limiter.Decision
@@ -99,12 +102,12 @@ func TestLane_KeepsRatesApart(t *testing.T) {
 	for _, count := range []int64{5, 5, 9, 5} {
 		c := newCall([]limiter.Claim{{Limit: bucketOf("l", count), Cost: 1}}, newID())
 		calls = append(calls, c)
-		if err := s.lane.join(c); err != nil {
+		if err := s.lane().join(c); err != nil {
 			t.Fatal(err)
 		}
 	}
 	flights := 0
-	for f := s.lane.board(); f != nil; f = s.lane.board() {
+	for f := s.lane().board(); f != nil; f = s.lane().board() {
 		flights++
 		f.send()
 	}
@@ -131,15 +134,15 @@ func TestLane_LeavesNothingBehind(t *testing.T) {
 		gone <- s.Take(ctx, claims, &d)
 	}()
 	for waits := 0; waits == 0; {
-		s.lane.mu.Lock()
-		waits = len(s.lane.queue)
-		s.lane.mu.Unlock()
+		s.lane().mu.Lock()
+		waits = len(s.lane().queue)
+		s.lane().mu.Unlock()
 	}
 	cancel()
 	if err := <-gone; !errors.Is(err, context.Canceled) || !errors.Is(err, limiter.ErrUnavailable) {
 		t.Errorf("left: %v", err)
 	}
-	for f := s.lane.board(); f != nil; f = s.lane.board() {
+	for f := s.lane().board(); f != nil; f = s.lane().board() {
 		f.send()
 	}
 	var d limiter.Decision
@@ -154,7 +157,7 @@ func TestLane_Bounds(t *testing.T) {
 	s := grounded(t, server.Addr)
 	claims := []limiter.Claim{{Limit: bucketOf("l", 5), Cost: 1}}
 	for range maxQueue {
-		if err := s.lane.join(newCall(claims, newID())); err != nil {
+		if err := s.lane().join(newCall(claims, newID())); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -162,7 +165,7 @@ func TestLane_Bounds(t *testing.T) {
 	if err := s.Take(t.Context(), claims, &d); !errors.Is(err, limiter.ErrUnavailable) || !errors.Is(err, errBusy) {
 		t.Errorf("a full queue: %v", err)
 	}
-	s.lane.queue, s.lane.flying = nil, 0
+	s.lane().queue, s.lane().flying = nil, 0
 	s.Close()
 	if err := s.Take(t.Context(), claims, &d); !errors.Is(err, limiter.ErrUnavailable) || !errors.Is(err, redis.ErrClosed) {
 		t.Errorf("closed: %v", err)

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -48,7 +49,8 @@ type Store struct {
 	prefix  string
 	timeout time.Duration
 	scripts scripts
-	lane    lane
+	lanes   *lanes
+	apart   bool      // a cluster: one script call per key
 	denials *denials  // nil: none
 	ear     *listener // nil: none
 }
@@ -71,7 +73,8 @@ func newStore(client redis.UniversalClient, o Options, clock string) *Store {
 		o.Flights = DefaultFlights
 	}
 	s := &Store{client: client, prefix: o.Prefix, timeout: o.Timeout, scripts: newScripts(clock, o.Prefix)}
-	s.lane = lane{store: s, flights: o.Flights}
+	s.lanes = &lanes{store: s, flights: o.Flights, byNode: map[string]*lane{}}
+	_, s.apart = client.(*redis.ClusterClient)
 	if o.Denials == 0 {
 		o.Denials = DefaultDenials
 	}
@@ -85,7 +88,7 @@ func newStore(client redis.UniversalClient, o Options, clock string) *Store {
 // Close waits for what is under way. The client stays open. Afterwards Take
 // answers limiter.ErrUnavailable.
 func (s *Store) Close() error {
-	s.lane.close()
+	s.lanes.close()
 	if s.ear != nil {
 		s.ear.close()
 	}
@@ -106,9 +109,21 @@ func (s *Store) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Dec
 	if s.denials.decide(time.Now(), claims, d) {
 		return nil
 	}
-	c := newCall(claims, newID())
-	if err := s.lane.do(ctx, c); err != nil {
+	take := s.takeTogether
+	if !s.one(claims) {
+		take = s.takeApart
+	}
+	if err := take(ctx, claims, d); err != nil {
 		return fmt.Errorf("take %d claims: %w: %w", len(claims), limiter.ErrUnavailable, err)
+	}
+	return nil
+}
+
+// takeTogether decides a request by one script call.
+func (s *Store) takeTogether(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
+	c := newCall(claims, newID())
+	if err := s.lanes.of(ctx, claims[0]).do(ctx, c); err != nil {
+		return err
 	}
 	outcomes := append(d.Outcomes[:0], c.decision.Outcomes...)
 	*d = c.decision
@@ -130,7 +145,22 @@ func (s *Store) Peek(ctx context.Context, claims []limiter.Claim, d *limiter.Dec
 	if err := limiter.CheckAll(claims); err != nil {
 		return err
 	}
-	return s.decide(ctx, s.scripts.peek, claims, [16]byte{}, d)
+	if s.one(claims) {
+		return s.decide(ctx, s.scripts.peek, claims, [16]byte{}, d)
+	}
+	var parts []*part
+	var mu sync.Mutex
+	err := s.each(claims, func(p *part) error {
+		mu.Lock()
+		parts = append(parts, p)
+		mu.Unlock()
+		return s.decide(ctx, s.scripts.peek, p.claims, [16]byte{}, &p.Decision)
+	})
+	if err != nil {
+		return err
+	}
+	assemble(claims, parts, d)
+	return nil
 }
 
 // decide asks for one decision, all by itself.
@@ -152,6 +182,7 @@ func (s *Store) decide(ctx context.Context, sc script, claims []limiter.Claim, i
 		err = errReply
 	}
 	if err != nil {
+		s.remap()
 		return fmt.Errorf("decide %d claims: %w: %w", len(claims), limiter.ErrUnavailable, err)
 	}
 	return nil
@@ -165,8 +196,12 @@ func (s *Store) Refund(ctx context.Context, claims []limiter.Claim, p limiter.Pe
 	if p.IsZero() || len(claims) == 0 {
 		return nil
 	}
-	_, err := s.change(ctx, s.scripts.refund, claims, taken(claims, p)...)
-	if err != nil {
+	return s.each(claims, func(p2 *part) error { return s.refund(ctx, p2.claims, p) })
+}
+
+// refund gives back one part.
+func (s *Store) refund(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
+	if _, err := s.change(ctx, s.scripts.refund, claims, taken(claims, p)...); err != nil {
 		return fmt.Errorf("refund %d claims: %w", len(claims), err)
 	}
 	return nil
@@ -189,6 +224,7 @@ func (s *Store) change(ctx context.Context, sc script, claims []limiter.Claim, r
 	defer cancel()
 	reply, err := sc.run(ctx, s.client, b.keys, b.argv())
 	if err != nil {
+		s.remap()
 		return 0, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
 	}
 	n, ok := reply.(int64)

@@ -1,0 +1,190 @@
+package limiter_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+)
+
+// asked counts what a Memory is asked.
+type asked struct {
+	*limiter.Memory
+	mu    sync.Mutex
+	takes int
+}
+
+func (a *asked) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
+	a.mu.Lock()
+	a.takes++
+	a.mu.Unlock()
+	return a.Memory.Take(ctx, claims, d)
+}
+
+// A queueing test has a line at a limit of 1 permit in 100 ms.
+func queueing(t *testing.T, test func(t *testing.T, store *asked, line *limiter.Line, claims []limiter.Claim)) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &asked{Memory: limiter.NewMemory(limiter.MemoryOptions{})}
+		claims := []limiter.Claim{{Limit: rate("smooth", 1, 100*time.Millisecond), Key: numbered(1), Cost: 1}}
+		test(t, store, limiter.NewLine(store, time.Second), claims)
+	})
+}
+
+// Who came first is served first, each as soon as there is a permit, and only one
+// of them asks.
+func TestLine_FirstComeFirstServed(t *testing.T) {
+	queueing(t, func(t *testing.T, store *asked, line *limiter.Line, claims []limiter.Claim) {
+		start := time.Now()
+		type served struct {
+			who int
+			at  time.Duration
+		}
+		order := make(chan served, 10)
+		for who := range 10 {
+			go func() {
+				var d limiter.Decision
+				if err := line.Take(t.Context(), claims, &d, 2*time.Second, 100); err != nil || !d.Allowed {
+					t.Errorf("%d: %+v %v", who, d, err)
+				}
+				order <- served{who, time.Since(start)}
+			}()
+			synctest.Wait()
+		}
+		for who := range 10 {
+			if got, want := <-order, (served{who, time.Duration(who) * 100 * time.Millisecond}); got != want {
+				t.Errorf("served %+v, want %+v", got, want)
+			}
+		}
+		if store.takes > 20 {
+			t.Errorf("the store was asked %d times for 10 callers", store.takes)
+		}
+	})
+}
+
+// Waiting that cannot help is not begun.
+func TestLine_ReturnsAtOnce(t *testing.T) {
+	queueing(t, func(t *testing.T, _ *asked, line *limiter.Line, claims []limiter.Claim) {
+		var d limiter.Decision
+		take(t, line2{line, 0}, claims...)
+		start := time.Now()
+		for _, most := range []time.Duration{0, 99 * time.Millisecond} {
+			if err := line.Take(t.Context(), claims, &d, most, 100); err != nil || d.Allowed || d.Wait != 100*time.Millisecond {
+				t.Errorf("%v: %+v %v", most, d, err)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		if err := line.Take(ctx, claims, &d, time.Hour, 100); err != nil || d.Allowed {
+			t.Errorf("a deadline before the permit: %+v %v", d, err)
+		}
+		go line.Take(t.Context(), claims, new(limiter.Decision), time.Second, 100)
+		synctest.Wait()
+		if err := line.Take(t.Context(), claims, &d, 50*time.Millisecond, 100); err != nil || d.Allowed {
+			t.Errorf("behind one who waits longer: %+v %v", d, err)
+		}
+		if took := time.Since(start); took != 0 {
+			t.Errorf("it took %v", took)
+		}
+		synctest.Wait()
+		time.Sleep(time.Second)
+	})
+}
+
+// line2 is a Line as a Store that waits so long.
+type line2 struct {
+	*limiter.Line
+	most time.Duration
+}
+
+func (l line2) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
+	return l.Line.Take(ctx, claims, d, l.most, 100)
+}
+func (l line2) Peek(context.Context, []limiter.Claim, *limiter.Decision) error { return nil }
+func (l line2) Refund(context.Context, []limiter.Claim, limiter.Permit) error  { return nil }
+
+// No more wait than may, other keys are not held up.
+func TestLine_IsBounded(t *testing.T) {
+	queueing(t, func(t *testing.T, _ *asked, line *limiter.Line, claims []limiter.Claim) {
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() { line.Take(t.Context(), claims, new(limiter.Decision), time.Second, 3) })
+			synctest.Wait()
+		}
+		var d limiter.Decision
+		if err := line.Take(t.Context(), claims, &d, time.Second, 3); !errors.Is(err, limiter.ErrCrowded) {
+			t.Errorf("a fourth: %v", err)
+		}
+		other := slices.Clone(claims)
+		other[0].Key = numbered(2)
+		if err := line.Take(t.Context(), other, &d, 0, 3); err != nil || !d.Allowed {
+			t.Errorf("another key: %+v %v", d, err)
+		}
+		wg.Wait()
+	})
+}
+
+// Who leaves takes nothing, wherever in the line, and the next moves up.
+func TestLine_LeavingTakesNothing(t *testing.T) {
+	queueing(t, func(t *testing.T, store *asked, line *limiter.Line, claims []limiter.Claim) {
+		take(t, store, claims...)
+		var wg sync.WaitGroup
+		cancels := make([]context.CancelFunc, 5)
+		passed := make([]time.Duration, 5)
+		start := time.Now()
+		for i := range cancels {
+			ctx, cancel := context.WithCancel(t.Context())
+			cancels[i] = cancel
+			wg.Go(func() {
+				var d limiter.Decision
+				err := line.Take(ctx, claims, &d, time.Minute, 100)
+				if err == nil && d.Allowed {
+					passed[i] = time.Since(start)
+				} else if !errors.Is(err, context.Canceled) {
+					t.Errorf("%d: %+v %v", i, d, err)
+				}
+			})
+			synctest.Wait()
+		}
+		time.Sleep(50 * time.Millisecond)
+		cancels[0]() // the first
+		cancels[2]() // in the middle
+		wg.Wait()
+		want := []time.Duration{0, 100 * time.Millisecond, 0, 200 * time.Millisecond, 300 * time.Millisecond}
+		if !slices.Equal(passed, want) {
+			t.Errorf("passed at %v, want %v", passed, want)
+		}
+		for _, cancel := range cancels {
+			cancel()
+		}
+	})
+}
+
+// slow is a store whose answer takes a while.
+type slow struct{ *limiter.Memory }
+
+func (s slow) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
+	err := s.Memory.Take(ctx, claims, d)
+	time.Sleep(20 * time.Millisecond)
+	return err
+}
+
+// Who leaves while the store answers gives back what it was granted.
+func TestLine_GivesBackWhatCameTooLate(t *testing.T) {
+	queueing(t, func(t *testing.T, store *asked, _ *limiter.Line, claims []limiter.Claim) {
+		line := limiter.NewLine(slow{store.Memory}, time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		var d limiter.Decision
+		if err := line.Take(ctx, claims, &d, time.Minute, 100); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("left: %v", err)
+		}
+		if !take(t, store, claims...).Allowed {
+			t.Error("the permit of one who left is gone")
+		}
+	})
+}

@@ -1,0 +1,267 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/limitertest"
+	"github.com/weir-proxy/weir/limiter/redisstore"
+	"github.com/weir-proxy/weir/test/redistest"
+)
+
+// A clocked store tells every slot the time before it asks.
+type clocked struct {
+	*redisstore.Store
+	client redis.UniversalClient
+
+	mu   sync.Mutex // guards what follows, and writing it to Redis
+	now  int64
+	told map[limiter.Key]int64
+}
+
+func (c *clocked) advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now += d.Milliseconds()
+}
+
+func (c *clocked) tell(ctx context.Context, claims []limiter.Claim) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, claim := range claims {
+		if c.told[claim.Key] != c.now {
+			c.told[claim.Key] = c.now
+			c.client.Set(ctx, redisstore.SlotClock(claim.Key), c.now, 0)
+		}
+	}
+}
+
+func (c *clocked) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
+	c.tell(ctx, claims)
+	return c.Store.Take(ctx, claims, d)
+}
+
+func (c *clocked) Peek(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
+	c.tell(ctx, claims)
+	return c.Store.Peek(ctx, claims, d)
+}
+
+func (c *clocked) Refund(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
+	c.tell(ctx, claims)
+	return c.Store.Refund(ctx, claims, p)
+}
+
+func (c *clocked) Renew(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
+	c.tell(ctx, claims)
+	return c.Store.Renew(ctx, claims, p)
+}
+
+func (c *clocked) Ban(ctx context.Context, claims []limiter.Claim, d time.Duration) error {
+	c.tell(ctx, claims)
+	return c.Store.Ban(ctx, claims, d)
+}
+
+// clusterClient is for a cluster that answers slowly while its nodes die.
+func clusterClient(t *testing.T, c *redistest.Cluster) *redis.ClusterClient {
+	t.Helper()
+	client, err := redisstore.NewClient(redisstore.ClientConfig{Mode: redisstore.Cluster, Addrs: c.Addrs(), Timeout: patient})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	return client.(*redis.ClusterClient)
+}
+
+func TestStore_OnACluster(t *testing.T) {
+	servers := redistest.StartCluster(t, 3)
+	client := clusterClient(t, servers)
+	t.Run("KeepsTheContract", func(t *testing.T) {
+		limitertest.Run(t, func(t *testing.T) limitertest.Subject {
+			store := &clocked{
+				Store:  redisstore.NewWithSlotClock(client, redisstore.Options{Timeout: patient}),
+				client: client, now: 1_800_000_000_000, told: map[limiter.Key]int64{},
+			}
+			t.Cleanup(func() { store.Close() })
+			return limitertest.Subject{Store: store, Advance: store.advance, Steps: 10, Apart: true}
+		})
+	})
+	store := redisstore.New(client, redisstore.Options{Timeout: patient, Denials: -1})
+	t.Cleanup(func() { store.Close() })
+	t.Run("Check", func(t *testing.T) {
+		if err := store.Check(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("ManyKeysTogether", func(t *testing.T) { manyKeysTogether(t, client, store) })
+	t.Run("DiesBetweenReserveAndCancel", func(t *testing.T) { diesBetween(t, store) })
+	t.Run("SlotsMove", func(t *testing.T) { slotsMove(t, client, store) })
+	t.Run("DenialsAreHeardOf", func(t *testing.T) {
+		s := &scene{t: t, client: client}
+		near, far := s.hearing(), s.hearing()
+		c := claim(1, time.Hour, 1)
+		c[0].Key = limiter.KeyOf("denied")
+		decide(t, near, c...)
+		decide(t, near, c...)
+		decide(t, far, c...)
+		if err := near.Reset(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		s.until("the reset is heard of", func() bool { return decide(t, far, c...).Allowed })
+	})
+	t.Run("MasterDies", func(t *testing.T) { masterDies(t, servers, store) })
+}
+
+// manyKeysTogether: callers of keys on all nodes are each decided rightly, also
+// when no node knows the script any more.
+func manyKeysTogether(t *testing.T, client *redis.ClusterClient, store *redisstore.Store) {
+	if err := client.ForEachMaster(t.Context(), func(ctx context.Context, n *redis.Client) error { return n.ScriptFlush(ctx).Err() }); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	granted := map[limiter.Key]int{}
+	for caller := range 64 {
+		wg.Go(func() {
+			for i := range 30 {
+				c := claim(20, time.Hour, 1)
+				c[0].Key = limiter.KeyOf("many", strconv.Itoa((caller+i)%50))
+				if decide(t, store, c...).Allowed {
+					mu.Lock()
+					granted[c[0].Key]++
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for k, n := range granted {
+		if n != 20 {
+			t.Errorf("%v was granted %d times, want 20", k, n)
+		}
+	}
+	if len(granted) != 50 {
+		t.Errorf("%d keys", len(granted))
+	}
+}
+
+// diesBetween: what was reserved comes back after its window, and nothing else is
+// changed.
+func diesBetween(t *testing.T, store *redisstore.Store) {
+	a, b := claim(2, 500*time.Millisecond, 1)[0], claim(2, 500*time.Millisecond, 1)[0]
+	a.Key, b.Key = limiter.KeyOf("here"), limiter.KeyOf("there")
+	a.Limit.Name, b.Limit.Name = "here", "there"
+	reserved, err := store.Reserve(t.Context(), []limiter.Claim{a, b})
+	if err != nil || len(reserved) != 1 {
+		t.Fatal(reserved, err)
+	}
+	at := time.Now()
+	left := func(c limiter.Claim) int64 {
+		var d limiter.Decision
+		if err := store.Peek(t.Context(), []limiter.Claim{c}, &d); err != nil {
+			t.Fatal(err)
+		}
+		return d.Outcomes[0].Remaining
+	}
+	other := a
+	if reserved[0].Key == a.Key {
+		other = b
+	}
+	if got := left(reserved[0]); got != 1 && time.Since(at) < 400*time.Millisecond {
+		t.Errorf("%d left of what is reserved, want 1", got)
+	}
+	if got := left(other); got != 2 {
+		t.Errorf("%d left of the other, want 2", got)
+	}
+	<-time.After(500 * time.Millisecond)
+	if got := left(reserved[0]); got != 2 {
+		t.Errorf("%d left after the window, want 2", got)
+	}
+}
+
+// slotsMove: a key that moves to another node is asked for there, and what was
+// taken is still taken.
+func slotsMove(t *testing.T, client *redis.ClusterClient, store *redisstore.Store) {
+	ctx := t.Context()
+	c := claim(50, time.Hour, 1)
+	c[0].Key = limiter.KeyOf("moves")
+	for range 30 {
+		decide(t, store, c...)
+	}
+	key := name(c) + ":value"
+	slot := client.ClusterKeySlot(ctx, key).Val()
+	from, err := client.MasterForKey(ctx, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var to *redis.Client
+	var mu sync.Mutex
+	client.ForEachMaster(ctx, func(_ context.Context, n *redis.Client) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if n.Options().Addr != from.Options().Addr {
+			to = n
+		}
+		return nil
+	})
+	id := func(n *redis.Client) string { return n.Do(ctx, "cluster", "myid").Val().(string) }
+	must := func(n *redis.Client, args ...any) {
+		t.Helper()
+		if err := n.Do(ctx, args...).Err(); err != nil {
+			t.Fatalf("%v: %v", args, err)
+		}
+	}
+	must(to, "cluster", "setslot", slot, "importing", id(from))
+	must(from, "cluster", "setslot", slot, "migrating", id(to))
+	if !decide(t, store, c...).Allowed {
+		t.Error("refused while the slot begins to move")
+	}
+	host, port := to.Options().Addr[:9], to.Options().Addr[10:]
+	for _, k := range []string{":value", ":permits", ":base"} {
+		must(from, "migrate", host, port, name(c)+k, 0, 5000)
+	}
+	if !decide(t, store, c...).Allowed { // ASK
+		t.Error("refused while the slot moves")
+	}
+	must(to, "cluster", "setslot", slot, "node", id(to))
+	must(from, "cluster", "setslot", slot, "node", id(to))
+	var d limiter.Decision
+	for i := range 18 { // MOVED
+		if d = decide(t, store, c...); !d.Allowed {
+			t.Fatalf("take %d after the move: %+v", i, d)
+		}
+	}
+	if d.Outcomes[0].Remaining != 0 || decide(t, store, c...).Allowed {
+		t.Errorf("%+v after 50 of 50", d)
+	}
+}
+
+// masterDies: its replica takes over, and takes go on.
+func masterDies(t *testing.T, servers *redistest.Cluster, store *redisstore.Store) {
+	servers.Nodes[0].Kill()
+	deadline := time.Now().Add(40 * time.Second)
+	for i := range 60 {
+		c := claim(3, time.Hour, 1)
+		c[0].Key = limiter.KeyOf(fmt.Sprint("after", i))
+		var d limiter.Decision
+		for {
+			err := store.Take(t.Context(), c, &d)
+			if err == nil {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("key %d: %v", i, err)
+			}
+			<-time.After(20 * time.Millisecond)
+		}
+		if !d.Allowed {
+			t.Fatalf("key %d: %+v", i, d)
+		}
+	}
+}

@@ -1,0 +1,156 @@
+package redisstore
+
+import (
+	"context"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-proxy/weir/limiter"
+)
+
+// A flight is many requests on their way to one Redis: in one script call, or in
+// a cluster in one pipeline with a script call for each key.
+type flight struct {
+	store   *Store
+	claims  int
+	windows map[windowID]boarded
+	groups  []*group
+	byKey   map[limiter.Key]*group // in a cluster
+}
+
+// A group is what one script call carries.
+type group struct {
+	batch batch
+	calls []*call
+	cmd   onceCmd
+}
+
+// A windowID is whose window of what.
+type windowID struct {
+	limit     string
+	algorithm limiter.Algorithm
+	key       limiter.Key
+}
+
+// boarded is a window by its number in its group.
+type boarded struct {
+	number int
+	limit  *limiter.Limit
+}
+
+func newFlight(s *Store) *flight {
+	return &flight{store: s, windows: map[windowID]boarded{}, byKey: map[limiter.Key]*group{}}
+}
+
+// takes puts c aboard, or drops it if its caller has left; it reports false if c
+// must take the next flight.
+func (f *flight) takes(c *call) bool {
+	if f.claims > 0 && f.claims+len(c.claims) > maxClaims {
+		return false
+	}
+	for _, claim := range c.claims {
+		if other, ok := f.windows[idOf(claim)]; ok && !same(other.limit, claim.Limit) {
+			return false
+		}
+	}
+	if !c.send() {
+		return true
+	}
+	f.claims += len(c.claims)
+	g := f.group(c.claims[0].Key)
+	g.calls = append(g.calls, c)
+	g.batch.request(c.id, c.claims, func(claim limiter.Claim) int {
+		id := idOf(claim)
+		w, ok := f.windows[id]
+		if !ok {
+			w = boarded{g.batch.window(f.store.prefix, claim), claim.Limit}
+			f.windows[id] = w
+		}
+		return w.number
+	})
+	return true
+}
+
+func idOf(c limiter.Claim) windowID { return windowID{c.Limit.Name, c.Limit.Algorithm, c.Key} }
+
+func same(a, b *limiter.Limit) bool { return a == b || a.Rate == b.Rate && a.Burst == b.Burst }
+
+// group is where the claims of a key travel: all together, or each key in a slot
+// of its own.
+func (f *flight) group(k limiter.Key) *group {
+	if !f.store.apart {
+		k = limiter.Key{}
+	}
+	g := f.byKey[k]
+	if g == nil {
+		g = &group{}
+		f.byKey[k] = g
+		f.groups = append(f.groups, g)
+	}
+	return g
+}
+
+// send asks Redis and tells every call its part of the answer.
+func (f *flight) send() {
+	if len(f.groups) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), f.store.timeout)
+	defer cancel()
+	sent, version := time.Now(), f.store.denials.now()
+	if len(f.groups) == 1 {
+		g := f.groups[0]
+		reply, err := f.store.scripts.take.run(ctx, f.store.client, g.batch.keys, g.batch.argv())
+		g.land(f.store, sent, version, reply, err)
+		return
+	}
+	f.sendAll(ctx)
+	for _, g := range f.groups {
+		err := g.cmd.Err()
+		if redis.HasErrorPrefix(err, "NOSCRIPT") { // it did not run: send the text, by itself
+			g.cmd = f.store.scripts.take.command(ctx, "eval", f.store.scripts.take.text, g.batch.keys, g.batch.argv())
+			err = f.store.client.Process(ctx, g.cmd)
+		}
+		g.land(f.store, sent, version, g.cmd.Val(), err)
+	}
+}
+
+// sendAll sends all groups in one pipeline. Each command keeps its own error.
+func (f *flight) sendAll(ctx context.Context) {
+	pipe := f.store.client.Pipeline()
+	for _, g := range f.groups {
+		sc := f.store.scripts.take
+		g.cmd = sc.command(ctx, "evalsha", sc.hash, g.batch.keys, g.batch.argv())
+		_ = pipe.Process(ctx, g.cmd) // a pipeline only collects here
+	}
+	_, _ = pipe.Exec(ctx)
+}
+
+// land reads the reply and tells each call.
+func (g *group) land(s *Store, sent time.Time, version uint64, reply any, err error) {
+	at, rest, bad := readTime(reply)
+	if err == nil {
+		err = bad
+	}
+	want := 0
+	for _, c := range g.calls {
+		want += 1 + 2*len(c.claims)
+	}
+	if err == nil && len(rest) != want {
+		err = errReply
+	}
+	if err != nil {
+		s.remap()
+	}
+	for _, c := range g.calls {
+		c.sent = sent
+		if err == nil {
+			rest, err = readDecision(rest, at, c.claims, &c.decision)
+		}
+		if err == nil {
+			s.denials.learn(c, version)
+		}
+		c.finish(err)
+	}
+}

@@ -94,21 +94,24 @@ func (s *Spec) find(r Request, v *Value) (found, error) {
 // at is what stands at one place, normalized.
 func (s *Spec) at(o Origin, r Request, v *Value) (found, error) {
 	f, err := o.read(r, v, s.Tokens)
-	if err != nil {
+	switch {
+	case err != nil:
 		return found{}, err
+	case o.Source == Global:
+		return f, nil
 	}
-	return s.normal(f, o.Source == Global)
+	return s.normal(f)
 }
 
-// normal brings f into its one form.
-func (s *Spec) normal(f found, mayBeEmpty bool) (found, error) {
+// normal brings f into its one form. Nothing left of it is ErrMissing.
+func (s *Spec) normal(f found) (found, error) {
 	for _, step := range s.Normalize {
 		f.text = step.Apply(f.text)
 		if step == Digits && f.kind == numeral {
 			f.kind = text // digits are digits, with quotes or without
 		}
 	}
-	if f.text == "" && !mayBeEmpty {
+	if f.text == "" {
 		return found{}, ErrMissing
 	}
 	if s.Phone == nil {

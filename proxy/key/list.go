@@ -72,7 +72,7 @@ func (l *List) insert(entry string) error {
 		}
 		return err
 	}
-	f, err := l.spec.normal(found{text: entry}, false)
+	f, err := l.spec.normal(found{text: entry})
 	if err != nil {
 		return errors.Join(ErrSpec, err)
 	}

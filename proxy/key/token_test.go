@@ -373,3 +373,27 @@ func TestPublicKey_TiedToItsFamily(t *testing.T) {
 		}
 	}
 }
+
+func BenchmarkTokens(b *testing.B) {
+	tokens, err := NewTokens(TokenConfig{Secret: []byte(secret)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := tokens.Open(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	defer tokens.Close()
+	text, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": "alice", "exp": 99999999999}).SignedString([]byte(secret))
+	if err != nil {
+		b.Fatal(err)
+	}
+	s, m := claimOf(tokens, "sub"), bears(text)
+	b.ReportAllocs()
+	var v Value
+	for b.Loop() {
+		v.Reset()
+		if err := s.Extract(m, &v); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -81,8 +81,13 @@ func (a *acquisition) run(ctx context.Context, try way) error {
 	defer cancel(nil)
 	stop := context.AfterFunc(a.locker.life, func() { cancel(ErrClosed) })
 	defer stop()
-	if err := try(a, ctx); err != nil {
-		a.giveUp()
+	err := a.locker.settled(ctx, a.claim.owner)
+	if err == nil {
+		if err = try(a, ctx); err != nil {
+			a.giveUp()
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("lock %s: %w", a.lock.name, err)
 	}
 	return nil
@@ -271,7 +276,7 @@ func (a *acquisition) giveUp() {
 	if a.pending == nil && !a.doubt && !inQueue {
 		return
 	}
-	a.locker.busy.Go(func() {
+	a.locker.settle(a.claim.owner, func() {
 		if a.pending != nil {
 			o := <-a.pending
 			a.doubt = a.doubt || o.held || o.unclear()

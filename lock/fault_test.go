@@ -57,6 +57,24 @@ func TestLostReply_OfAWaiterIsNotASecondHold(t *testing.T) {
 	w.empty()
 }
 
+func TestLostReply_IsSettledBeforeTheOwnerAsksAgain(t *testing.T) {
+	w := newWorld(t)
+	l, p := w.behind()
+	for range 20 {
+		owner := WithOwner(l.NewOwner())
+		p.Lose("evalsha")
+		if _, err := l.Reentrant("a").TryLock(ctxOf(t), owner); err == nil {
+			t.Fatal("TryLock succeeded without a reply")
+		}
+		h := locked(t, l.Reentrant("a"), owner)
+		l.busy.Wait()
+		if got := w.hash("a")[h.Owner().String()]; got != "1" {
+			t.Fatalf("count = %q, want 1: the undoing took the next hold away", got)
+		}
+		unlocked(t, h)
+	}
+}
+
 func TestLostReply_OfAnUnlockIsSuccess(t *testing.T) {
 	w := newWorld(t)
 	l, p := w.behind()

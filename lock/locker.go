@@ -34,10 +34,12 @@ type Locker struct {
 
 	closeOnce sync.Once
 
-	mu       sync.Mutex // guards what follows; never held over I/O
-	closed   bool
-	sessions map[grip]*session
-	busy     sync.WaitGroup // calls and goroutines that Close waits for
+	busy sync.WaitGroup // calls and goroutines that Close waits for
+
+	mu        sync.Mutex // guards what follows; never held over I/O
+	closed    bool
+	sessions  map[grip]*session
+	unsettled map[Owner]chan struct{} // closed when nothing is being given back
 }
 
 // A grip says who holds what.
@@ -55,7 +57,7 @@ func New(rdb redis.UniversalClient, settings ...Setting) *Locker {
 	l := &Locker{
 		rdb: rdb, scripts: loadScripts(), id: uuid.NewString(),
 		lease: DefaultLease, poll: defaultPoll, call: defaultCall,
-		sessions: make(map[grip]*session),
+		sessions: make(map[grip]*session), unsettled: make(map[Owner]chan struct{}),
 	}
 	l.life, l.finish = context.WithCancelCause(context.Background())
 	l.gates.byName = make(map[string]*gate)

@@ -104,11 +104,18 @@ func (b bundle) undo(ctx context.Context, c claim, parts []*Lock) {
 			fresh, cancel := p.locker.bounded(ctx)
 			defer cancel()
 			if _, err := p.kind.release(fresh, c); err != nil {
-				p.locker.withdrawLater(p.kind, c)
+				b.settle(p, c)
 			}
 		})
 	}
 	all.Wait()
+}
+
+// settle gives p back in the background. It is the first Locker's doing, as the
+// hold is: that one knows what the owner has open.
+func (b bundle) settle(p *Lock, c claim) {
+	first := b.parts[0].locker
+	first.settle(c.owner, func() { first.withdraw(p.kind, c) })
 }
 
 // multi is the kind of Multi.
@@ -225,7 +232,7 @@ func (k *red) release(ctx context.Context, c claim) (parting, error) {
 	}
 	for i, err := range errs {
 		if err != nil && c.count == 0 {
-			k.parts[i].locker.withdrawLater(k.parts[i].kind, c)
+			k.settle(k.parts[i], c)
 		}
 	}
 	return together(partings, k.quorum()), nil

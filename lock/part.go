@@ -151,7 +151,7 @@ func (s *session) tell(ctx context.Context) error {
 		return err
 	}
 	if err != nil && !errors.Is(err, ErrLost) {
-		s.locker.busy.Go(func() { s.locker.withdraw(s.lock.kind, c) })
+		s.locker.settle(c.owner, func() { s.locker.withdraw(s.lock.kind, c) })
 	}
 	s.locker.forget(s)
 	s.mu.Lock()

@@ -133,14 +133,14 @@ func (s *session) cleanUpLocked() {
 		s.leaveGateLocked(false)
 		return
 	}
-	go func() {
-		defer s.locker.end()
+	defer s.locker.end()
+	s.locker.settle(s.claim.owner, func() {
 		s.locker.withdraw(s.lock.kind, s.claim)
 		s.locker.forget(s)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.leaveGateLocked(false)
-	}()
+	})
 }
 
 func (s *session) leaveGateLocked(others bool) {

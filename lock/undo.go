@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -36,16 +37,44 @@ func (l *Locker) repeat(done func() bool) {
 	}
 }
 
-// withdrawLater is withdraw in the background. A Locker that is closing leaves it
-// to the lease.
-func (l *Locker) withdrawLater(k kind, c claim) {
-	if !l.begin() {
-		return
+// settle gives back in the background what owner may have. Nothing new is asked
+// for in the name of owner meanwhile ([Locker.settled]): work could not tell it
+// from the old. The caller has begun, so that Close waits for work.
+func (l *Locker) settle(owner Owner, work func()) {
+	done := make(chan struct{})
+	l.mu.Lock()
+	before := l.unsettled[owner]
+	l.unsettled[owner] = done
+	l.mu.Unlock()
+	l.busy.Go(func() {
+		work()
+		if before != nil {
+			<-before
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.unsettled[owner] == done {
+			delete(l.unsettled, owner)
+		}
+		close(done)
+	})
+}
+
+// settled waits until nothing is being given back in the name of owner.
+func (l *Locker) settled(ctx context.Context, owner Owner) error {
+	for {
+		l.mu.Lock()
+		done := l.unsettled[owner]
+		l.mu.Unlock()
+		if done == nil {
+			return nil
+		}
+		select {
+		case <-done:
+		case <-ctx.Done():
+			return errors.Join(ErrNotAcquired, context.Cause(ctx))
+		}
 	}
-	go func() {
-		defer l.end()
-		l.withdraw(k, c)
-	}()
 }
 
 // giveBack is one call of release that leaves nothing to c.

@@ -57,15 +57,15 @@ routes:
     match: {path: /v1/sms/send}
     upstream: demo
     limits:
-      - {name: phone, key: "header:X-Phone", rates: [1/2s, 9/1h]}
+      - {name: phone, key: "header:X-Phone", rates: [1/3s, 9/1h]}
       - {name: secret, key: client_ip, rate: 5/1h, expose: false}
 `)
 			w.statuses("p", 1)
 			status, header, body := exchange(t, http.MethodPost, w.URL+"/v1/sms/send", http.Header{"X-Phone": {"p"}})
 			refused := time.Now()
 			after, err := strconv.Atoi(header.Get("Retry-After"))
-			if status != 429 || err != nil || after < 1 || after > 3 {
-				t.Fatalf("the answer is %d, Retry-After %q, want 429 and 1 to 3 seconds", status, header.Get("Retry-After"))
+			if status != 429 || err != nil || after < 1 || after > 4 {
+				t.Fatalf("the answer is %d, Retry-After %q, want 429 and 1 to 4 seconds", status, header.Get("Retry-After"))
 			}
 			var problem struct {
 				Violated []string `json:"violated-policies"`
@@ -79,7 +79,7 @@ routes:
 				}
 			}
 			if got := header.Get("RateLimit"); !strings.Contains(got, ";r=0;t=") || !strings.Contains(got, ";r=8") {
-				t.Errorf("RateLimit is %q, want nothing left in 2 s and 8 in 1 h", got)
+				t.Errorf("RateLimit is %q, want nothing left in 3 s and 8 in 1 h", got)
 			}
 			if header.Get("Cache-Control") != "no-store" {
 				t.Errorf("a refusal may be stored: %q", header.Get("Cache-Control"))

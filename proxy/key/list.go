@@ -1,7 +1,6 @@
 package key
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -74,7 +73,7 @@ func (l *List) insert(entry string) error {
 	}
 	f, err := l.spec.normal(found{text: entry})
 	if err != nil {
-		return errors.Join(ErrSpec, err)
+		return fmt.Errorf("%w: %w; write it as a request would carry it", ErrSpec, err)
 	}
 	l.texts[f.text] = struct{}{}
 	return nil

@@ -217,7 +217,7 @@ func (c *connection) read(ctx context.Context) {
 // nobody has listened for a heartbeat.
 func (c *connection) write(ctx context.Context) {
 	defer c.cancel()
-	tick := time.NewTicker(heartbeat)
+	tick := time.NewTicker(c.line.hub.heartbeat)
 	defer tick.Stop()
 	var before int64
 	asked := false

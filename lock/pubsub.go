@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -11,7 +12,8 @@ import (
 // connection, or in a cluster with sharded channels one to each master that has
 // a channel of ours. A channel is subscribed while at least one waiter listens.
 type hub struct {
-	route func(ctx context.Context, channel string) (route, error)
+	route     func(ctx context.Context, channel string) (route, error)
+	heartbeat time.Duration
 
 	mu     sync.Mutex // guards what follows and all lines; never held over I/O
 	lines  map[string]*line
@@ -27,7 +29,7 @@ type route struct {
 }
 
 func newHub(find func(context.Context, string) (route, error)) *hub {
-	return &hub{route: find, lines: make(map[string]*line)}
+	return &hub{route: find, heartbeat: heartbeat, lines: make(map[string]*line)}
 }
 
 // A subscription is one waiter's ear on one channel.

@@ -1,0 +1,190 @@
+package lock
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-proxy/weir/test/redistest"
+)
+
+// hub makes a hub of one connection to addr.
+func (w *world) hub(addr string, heartbeat time.Duration) *hub {
+	w.t.Helper()
+	rdb := w.dial(addr)
+	h := newHub(func(context.Context, string) (route, error) {
+		return route{open: func(ctx context.Context) *redis.PubSub { return rdb.Subscribe(ctx) }}, nil
+	})
+	h.heartbeat = heartbeat
+	w.t.Cleanup(h.close)
+	return h
+}
+
+func (w *world) listen(h *hub, channel string) *subscription {
+	w.t.Helper()
+	sub, err := h.listen(ctxOf(w.t), channel)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return sub
+}
+
+// connections is how many pub/sub connections the server has.
+func (w *world) connections() int {
+	w.t.Helper()
+	list, err := w.eye.Do(ctxOf(w.t), "client", "list", "type", "pubsub").Text()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	n := 0
+	for _, c := range list {
+		if c == '\n' {
+			n++
+		}
+	}
+	return n
+}
+
+func TestHub_SharesChannelsAndConnections(t *testing.T) {
+	w := newWorld(t)
+	h := w.hub(w.server.Addr, heartbeat)
+	one, two, other := w.listen(h, "a"), w.listen(h, "a"), w.listen(h, "b")
+	for _, s := range []*subscription{one, two, other} {
+		<-s.ready()
+	}
+	if got := w.listeners("a"); got != 1 {
+		t.Errorf("%d listen to a, want 1", got)
+	}
+	if got := w.connections(); got != 1 {
+		t.Errorf("%d connections, want 1", got)
+	}
+	one.drain()
+	two.drain()
+	other.drain()
+	w.eye.Publish(ctxOf(t), "a", "0")
+	<-one.wake
+	<-two.wake
+	select {
+	case <-other.wake:
+		t.Error("a message to a woke who listens to b")
+	default:
+	}
+	one.close()
+	w.eye.Publish(ctxOf(t), "a", "0")
+	<-two.wake
+	two.close()
+	w.silent("a")
+	other.close()
+	w.silent("b")
+}
+
+func TestHub_ReadyMeansThatTheServerHasConfirmed(t *testing.T) {
+	w := newWorld(t)
+	h := w.hub(w.server.Addr, heartbeat)
+	for n := range 200 { // as fast as possible: the same channel comes and goes
+		s := w.listen(h, "a")
+		<-s.ready()
+		if n%2 == 0 {
+			if got := w.listeners("a"); got != 1 {
+				t.Fatalf("ready, and %d listen", got)
+			}
+		}
+		s.close()
+	}
+	w.silent("a")
+}
+
+func TestHub_ManyComeAndGo(t *testing.T) {
+	w := newWorld(t)
+	h := w.hub(w.server.Addr, heartbeat)
+	var all sync.WaitGroup
+	for range 16 {
+		all.Go(func() {
+			for range 50 {
+				s := w.listen(h, fmt.Sprint("c", rand.N(5)))
+				if rand.N(2) == 0 {
+					<-s.ready()
+				}
+				s.close()
+			}
+		})
+	}
+	all.Wait()
+	for n := range 5 {
+		w.silent(fmt.Sprint("c", n))
+	}
+}
+
+func TestHub_AnIdleConnectionIsClosed(t *testing.T) {
+	w := newWorld(t)
+	h := w.hub(w.server.Addr, 20*time.Millisecond)
+	for range 3 {
+		s := w.listen(h, "a")
+		<-s.ready()
+		s.close()
+		eventually(t, "no connection is left", func() bool { return w.connections() == 0 })
+	}
+}
+
+func TestHub_AConnectionThatFallsSilentIsReplaced(t *testing.T) {
+	w := newWorld(t)
+	p := redistest.NewFaultProxy(t, w.server.Addr)
+	h := w.hub(p.Addr, 30*time.Millisecond)
+	s := w.listen(h, "a")
+	<-s.ready()
+	first := s.ready()
+	p.Hold() // the peer is there, and says nothing more
+	eventually(t, "the connection is given up", func() bool { return s.ready() != first })
+	p.Release()
+	eventually(t, "another is there", func() bool {
+		select {
+		case <-s.ready():
+			return true
+		default:
+			return false
+		}
+	})
+	s.drain()
+	w.eye.Publish(ctxOf(t), "a", "0")
+	<-s.wake
+	s.close()
+}
+
+func TestHub_AQuietConnectionThatAnswersIsKept(t *testing.T) {
+	w := newWorld(t)
+	h := w.hub(w.server.Addr, 100*time.Millisecond)
+	s := w.listen(h, "a")
+	<-s.ready()
+	id := w.eye.Do(ctxOf(t), "client", "list", "type", "pubsub").Val().(string)[:8]
+	limit := time.After(450 * time.Millisecond)
+	for done := false; !done; {
+		select {
+		case <-limit:
+			done = true
+		default:
+		}
+		if now := w.eye.Do(ctxOf(t), "client", "list", "type", "pubsub").Val().(string)[:8]; now != id {
+			t.Fatalf("connection %s became %s", id, now)
+		}
+	}
+	s.close()
+}
+
+func TestHub_KilledConnectionsWakeTheirListeners(t *testing.T) {
+	w := newWorld(t)
+	h := w.hub(w.server.Addr, heartbeat)
+	s := w.listen(h, "a")
+	<-s.ready()
+	s.drain()
+	w.eye.Do(ctxOf(t), "client", "kill", "type", "pubsub")
+	<-s.wake // messages may have been missed meanwhile
+	<-s.ready()
+	w.eye.Publish(ctxOf(t), "a", "0")
+	<-s.wake
+	s.close()
+}

@@ -144,6 +144,9 @@ func TestSpec_Check(t *testing.T) {
 		"joined with must_equal":      {Join: []*Spec{phone}, Equal: []Origin{{Header, "X"}}},
 		"part with steps":             {Of: phone, Normalize: []Step{Trim}},
 		"set_header is no name":       {From: Origin{Header, "X"}, SetHeader: "X Y"},
+		"set_header is not canonical": {From: Origin{Header, "X"}, SetHeader: "x-phone"},
+		"set_header frames a body":    {From: Origin{Header, "X"}, SetHeader: "Content-Length"},
+		"set_header is the host":      {From: Origin{Header, "X"}, SetHeader: "Host"},
 		"use of nothing":              {From: Origin{Header, "X"}, OnMissing: Use},
 		"use of nothing if not valid": {From: Origin{Header, "X"}, OnInvalid: Use},
 	}

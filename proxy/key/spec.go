@@ -13,6 +13,7 @@ package key
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 
 	"golang.org/x/net/http/httpguts"
@@ -63,8 +64,8 @@ type Spec struct {
 	// its copy, is always refused.
 	OnInvalid        Missing
 	InsteadOfInvalid *Spec
-	// SetHeader is the field that tells the upstream the normalized text; empty
-	// for none. What a client sends in it never reaches the upstream.
+	// SetHeader is the field, its name in canonical form, that tells the upstream
+	// the normalized text; empty for none. What a client sends in it never reaches the upstream.
 	SetHeader string
 	// Sensitive says that people see the key masked.
 	Sensitive bool
@@ -85,8 +86,10 @@ func (s *Spec) Check() error {
 		return fmt.Errorf("%w: only a key with normalize: %s has a %s; name such a key in of", ErrSpec, E164, s.Part.Kind)
 	case s.From.Source == "" && (len(s.Equal) > 0 || len(s.Normalize) > 0 || s.Of == nil && s.SetHeader != ""):
 		return fmt.Errorf("%w: must_equal, normalize and set_header belong to a key that has from; write them there", ErrSpec)
-	case s.SetHeader != "" && !httpguts.ValidHeaderFieldName(s.SetHeader):
+	case s.SetHeader != "" && (!httpguts.ValidHeaderFieldName(s.SetHeader) || http.CanonicalHeaderKey(s.SetHeader) != s.SetHeader):
 		return fmt.Errorf("%w: %q is no name for a header field; write one such as X-Phone-E164", ErrSpec, s.SetHeader)
+	case s.SetHeader != "" && !httpguts.ValidTrailerHeader(s.SetHeader): // nor what frames or routes a message
+		return fmt.Errorf("%w: %s means something of its own in HTTP; write a field such as X-Phone-E164", ErrSpec, s.SetHeader)
 	case s.OnMissing == Use && s.Instead == nil, s.OnInvalid == Use && s.InsteadOfInvalid == nil:
 		return fmt.Errorf("%w: which key to use instead is not said; name one", ErrSpec)
 	}

@@ -74,6 +74,11 @@ type Claim struct {
 	Key   Key
 	// Cost is 1 to Limit.Most().
 	Cost int64
+	// Redisson names the RRateLimiter of Redisson that counts this claim, shared
+	// with Java programs. Empty: the store's own name for Limit and Key. Its
+	// config in Redis, once there, says rate and window instead of Limit. Memory
+	// goes by Limit and Key all the same.
+	Redisson string
 }
 
 // Check returns an error that wraps ErrCost or ErrLimit if no store could ever
@@ -84,6 +89,14 @@ func (c Claim) Check() error {
 	}
 	if err := c.Limit.Check(); err != nil {
 		return err
+	}
+	if c.Redisson != "" {
+		if c.Limit.Algorithm != TokenBucket {
+			return fmt.Errorf("%w: %s shares a limiter with Redisson, which is a token bucket", ErrLimit, c.Limit.Name)
+		}
+		if err := CheckRedissonName(c.Redisson); err != nil {
+			return err
+		}
 	}
 	if c.Cost < 1 || c.Cost > c.Limit.Most() {
 		return fmt.Errorf("%w: %d permits of %s, which has %d", ErrCost, c.Cost, c.Limit.Name, c.Limit.Most())
@@ -102,6 +115,23 @@ func (l *Limit) Check() error {
 	return l.checkAlgorithm()
 }
 
+// CheckRedissonName returns an error that wraps ErrLimit if name is empty or holds
+// braces that put the keys of one limiter into several slots of a cluster:
+// unless it holds exactly one pair with something between, or none.
+func CheckRedissonName(name string) error {
+	before, rest, open := strings.Cut(name, "{")
+	tag, after, closed := strings.Cut(rest, "}")
+	switch {
+	case name == "":
+		return fmt.Errorf("%w: a Redisson limiter has a name", ErrLimit)
+	case !open && !strings.Contains(name, "}"):
+		return nil
+	case !closed || tag == "" || strings.Contains(before, "}") || strings.ContainsAny(tag, "{") || strings.ContainsAny(after, "{}"):
+		return fmt.Errorf("%w: the braces in the name %q; write none, or one pair with something between", ErrLimit, name)
+	}
+	return nil
+}
+
 // CheckAll returns the first error of claims, or one that wraps ErrLimit when
 // two claims name the same limit and the same key: ask for both costs in one
 // claim instead. It does not allocate when there is nothing to say.
@@ -111,7 +141,8 @@ func CheckAll(claims []Claim) error {
 			return err
 		}
 		for _, earlier := range claims[:i] {
-			if earlier.Key == c.Key && earlier.Limit.Name == c.Limit.Name {
+			if earlier.Key == c.Key && earlier.Limit.Name == c.Limit.Name ||
+				c.Redisson != "" && earlier.Redisson == c.Redisson {
 				return fmt.Errorf("%w: two claims of %s under one key", ErrLimit, c.Limit.Name)
 			}
 		}

@@ -19,7 +19,11 @@ type batch struct {
 	rest []any    // what else the script is told
 }
 
-const windowArgs = 4
+const (
+	windowArgs = 4
+	// sharedKind is what scripts call a window that Redisson shares.
+	sharedKind = int(limiter.Concurrent) + 1
+)
 
 // newBatch makes a batch of the windows of claims, in their order.
 func newBatch(prefix string, claims []limiter.Claim, rest ...any) *batch {
@@ -34,7 +38,11 @@ func newBatch(prefix string, claims []limiter.Claim, rest ...any) *batch {
 func (b *batch) window(prefix string, c limiter.Claim) int {
 	b.keys = append(b.keys, windowKeys(prefix, c)...)
 	l := c.Limit
-	b.args = append(b.args, int(l.Algorithm), l.Rate.Count, l.Rate.Window.Milliseconds(), l.Most())
+	kind := int(l.Algorithm)
+	if c.Redisson != "" {
+		kind = sharedKind
+	}
+	b.args = append(b.args, kind, l.Rate.Count, l.Rate.Window.Milliseconds(), l.Most())
 	return len(b.args) / windowArgs
 }
 
@@ -67,6 +75,9 @@ func windowName(prefix, limit string, k limiter.Key) string {
 // windowKeys are the three keys of a claim's window. Each algorithm has its own;
 // a token bucket has those of Redisson.
 func windowKeys(prefix string, c limiter.Claim) []string {
+	if c.Redisson != "" {
+		return []string{redissonKey(c.Redisson, "value"), redissonKey(c.Redisson, "permits"), c.Redisson}
+	}
 	name := windowName(prefix, c.Limit.Name, c.Key)
 	state := suffix(c.Limit.Algorithm)
 	switch c.Limit.Algorithm {

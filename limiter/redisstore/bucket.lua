@@ -199,15 +199,21 @@ local function merge(w)
   add(w.log, out)
 end
 
--- keep writes what was granted. A key lives a little longer than the last permit
--- needs to come back, and all keys of a window die together.
-function bucket.keep(w)
+-- write writes what was granted into the log, and reports whether there was any.
+local function write(w)
   if w.future and #w.future > 0 then add(w.log, w.future, 'XX') end
-  if w.given == 0 then return end
-  local ttl = int(w.length + SLACK)
+  if w.given == 0 then return false end
   if w.gone > 0 then call('ZREMRANGEBYSCORE', w.log, '-inf', int(w.now - w.length)) end
   add(w.log, w.members)
   if w.merges and call('ZCARD', w.log) > FULL then merge(w) end
+  return true
+end
+
+-- keep writes everything. A key lives a little longer than the last permit needs
+-- to come back, and all keys of a window die together.
+function bucket.keep(w)
+  if not write(w) then return end
+  local ttl = int(w.length + SLACK)
   call('PEXPIRE', w.log, ttl)
   call('SET', w.state, int(w.left), 'PX', ttl)
   if w.rate <= SMALL then

@@ -1,4 +1,4 @@
-local KINDS = { ['0'] = bucket, ['1'] = fixed, ['2'] = sliding, ['3'] = gcra, ['4'] = bucket }
+local KINDS = { ['0'] = bucket, ['1'] = fixed, ['2'] = sliding, ['3'] = gcra, ['4'] = bucket, ['5'] = redisson }
 
 -- list_windows makes windows of ARGV[1] times three KEYS and four ARGV, and
 -- returns them and the place of the next ARGV.

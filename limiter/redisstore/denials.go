@@ -96,8 +96,8 @@ func (n *denials) learn(c *call, version uint64) {
 	}
 	for i, o := range c.decision.Outcomes {
 		claim := c.claims[i]
-		if o.Allowed || claim.Limit.Algorithm == limiter.Concurrent {
-			continue // what is held may come back at any time
+		if o.Allowed || claim.Limit.Algorithm == limiter.Concurrent || claim.Redisson != "" {
+			continue // others may make room at any time, and do not tell
 		}
 		id := idOf(claim)
 		n.cache.Set(id, denial{limit: claim.Limit, cost: claim.Cost, left: o.Remaining, banned: o.Banned, until: c.sent.Add(o.Wait)})
@@ -134,7 +134,7 @@ func windowOf(prefix, message string) (id windowID, ok bool) {
 		return id, false
 	}
 	hex, name, ok := strings.Cut(name, "}:")
-	if !ok || !readKey(hex, &id.key) {
+	if !ok || !readKey(hex, &id.home.key) {
 		return id, false
 	}
 	id.limit, ok = strings.CutSuffix(name, suffix(id.algorithm))

@@ -16,7 +16,7 @@ type flight struct {
 	claims  int
 	windows map[windowID]boarded
 	groups  []*group
-	byKey   map[limiter.Key]*group // in a cluster
+	byHome  map[home]*group // in a cluster
 }
 
 // A group is what one script call carries.
@@ -30,7 +30,21 @@ type group struct {
 type windowID struct {
 	limit     string
 	algorithm limiter.Algorithm
-	key       limiter.Key
+	home      home
+}
+
+// A home is what lies in one slot of a cluster: a key, or the keys of one limiter
+// that Redisson shares.
+type home struct {
+	key      limiter.Key
+	redisson string
+}
+
+func homeOf(c limiter.Claim) home {
+	if c.Redisson != "" {
+		return home{redisson: c.Redisson}
+	}
+	return home{key: c.Key}
 }
 
 // boarded is a window by its number in its group.
@@ -40,7 +54,7 @@ type boarded struct {
 }
 
 func newFlight(s *Store) *flight {
-	return &flight{store: s, windows: map[windowID]boarded{}, byKey: map[limiter.Key]*group{}}
+	return &flight{store: s, windows: map[windowID]boarded{}, byHome: map[home]*group{}}
 }
 
 // takes puts c aboard, or drops it if its caller has left; it reports false if c
@@ -58,7 +72,7 @@ func (f *flight) takes(c *call) bool {
 		return true
 	}
 	f.claims += len(c.claims)
-	g := f.group(c.claims[0].Key)
+	g := f.group(homeOf(c.claims[0]))
 	g.calls = append(g.calls, c)
 	g.batch.request(c.id, c.claims, func(claim limiter.Claim) int {
 		id := idOf(claim)
@@ -72,20 +86,20 @@ func (f *flight) takes(c *call) bool {
 	return true
 }
 
-func idOf(c limiter.Claim) windowID { return windowID{c.Limit.Name, c.Limit.Algorithm, c.Key} }
+func idOf(c limiter.Claim) windowID { return windowID{c.Limit.Name, c.Limit.Algorithm, homeOf(c)} }
 
 func same(a, b *limiter.Limit) bool { return a == b || a.Rate == b.Rate && a.Burst == b.Burst }
 
-// group is where the claims of a key travel: all together, or each key in a slot
+// group is where the claims of a home travel: all together, or each home in a slot
 // of its own.
-func (f *flight) group(k limiter.Key) *group {
+func (f *flight) group(h home) *group {
 	if !f.store.apart {
-		k = limiter.Key{}
+		h = home{}
 	}
-	g := f.byKey[k]
+	g := f.byHome[h]
 	if g == nil {
 		g = &group{}
-		f.byKey[k] = g
+		f.byHome[h] = g
 		f.groups = append(f.groups, g)
 	}
 	return g

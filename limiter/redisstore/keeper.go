@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
@@ -45,6 +46,9 @@ func (s *Store) Grant(ctx context.Context, claims []limiter.Claim) error {
 func (s *Store) Ban(ctx context.Context, claims []limiter.Claim, d time.Duration) error {
 	if err := limiter.CheckBan(d); err != nil {
 		return err
+	}
+	if slices.ContainsFunc(claims, func(c limiter.Claim) bool { return c.Redisson != "" }) {
+		return fmt.Errorf("%w: a limiter shared with Redisson cannot be banned", limiter.ErrLimit)
 	}
 	return s.keep(ctx, "ban", s.scripts.ban, claims, func([]limiter.Claim) []any { return []any{d.Milliseconds()} })
 }

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"slices"
@@ -76,7 +77,7 @@ type part struct {
 func (s *Store) parts(claims []limiter.Claim) []*part {
 	var all []*part
 	for i, c := range claims {
-		at := slices.IndexFunc(all, func(p *part) bool { return !s.apart || p.claims[0].Key == c.Key })
+		at := slices.IndexFunc(all, func(p *part) bool { return !s.apart || homeOf(p.claims[0]) == homeOf(c) })
 		if at < 0 {
 			at = len(all)
 			all = append(all, &part{})
@@ -84,11 +85,15 @@ func (s *Store) parts(claims []limiter.Claim) []*part {
 		all[at].claims = append(all[at].claims, c)
 		all[at].places = append(all[at].places, i)
 	}
-	slices.SortFunc(all, func(a, b *part) int { return cmp.Compare(string(a.claims[0].Key[:]), string(b.claims[0].Key[:])) })
+	slices.SortFunc(all, func(a, b *part) int { return homeOf(a.claims[0]).compare(homeOf(b.claims[0])) })
 	return all
+}
+
+func (h home) compare(other home) int {
+	return cmp.Or(cmp.Compare(h.redisson, other.redisson), bytes.Compare(h.key[:], other.key[:]))
 }
 
 // one reports whether claims make one part, without making it.
 func (s *Store) one(claims []limiter.Claim) bool {
-	return !s.apart || !slices.ContainsFunc(claims, func(c limiter.Claim) bool { return c.Key != claims[0].Key })
+	return !s.apart || !slices.ContainsFunc(claims, func(c limiter.Claim) bool { return homeOf(c) != homeOf(claims[0]) })
 }

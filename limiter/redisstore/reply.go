@@ -64,8 +64,12 @@ func readClaim(list []any, c limiter.Claim) (left, wait int64, ok bool) {
 	if n, isInt := list[0].(int64); !ok || isInt && n == -1 && wait > 0 {
 		return -1, wait, ok
 	}
+	most, horizon := c.Limit.Most(), c.Limit.Horizon()
+	if c.Redisson != "" { // its own config decides
+		most, horizon = limiter.MaxCount, limiter.MaxWindow
+	}
 	left, ok = number(list, 0)
-	ok = ok && left <= c.Limit.Most() && wait <= c.Limit.Horizon().Milliseconds() && (wait == 0) == (left >= c.Cost)
+	ok = ok && left <= most && wait <= horizon.Milliseconds() && (wait == 0) == (left >= c.Cost)
 	return left, wait, ok
 }
 

@@ -5,9 +5,13 @@
 local now = clock()
 local windows = list_windows(now)
 for _, w in ipairs(windows) do
-  call('DEL', w.state, w.log, w.base)
-  call('ZADD', w.log, int(now), FLOOR)
-  call('PEXPIRE', w.log, int(2 * w.length + SLACK))
+  if w.kind == redisson then
+    call('DEL', w.state, w.log)
+  else
+    call('DEL', w.state, w.log, w.base)
+    call('ZADD', w.log, int(now), FLOOR)
+    call('PEXPIRE', w.log, int(2 * w.length + SLACK))
+  end
   tell(w)
 end
 return 1

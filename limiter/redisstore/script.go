@@ -22,6 +22,20 @@ var (
 	counterLua string
 	//go:embed decide.lua
 	decideLua string
+	//go:embed redisson.lua
+	redissonLua string
+	//go:embed handle.lua
+	handleLua string
+	//go:embed handle_take.lua
+	handleTakeLua string
+	//go:embed handle_left.lua
+	handleLeftLua string
+	//go:embed handle_release.lua
+	handleReleaseLua string
+	//go:embed handle_set.lua
+	handleSetLua string
+	//go:embed handle_window.lua
+	handleWindowLua string
 	//go:embed take.lua
 	takeLua string
 	//go:embed peek.lua
@@ -53,16 +67,22 @@ func newScript(parts ...string) script {
 // what is to be done. A test gives a clock of its own.
 type scripts struct {
 	take, peek, refund, renew, grant, reset, ban script
+
+	handleTake, handleLeft, handleRelease, handleSet, handleWindow script
 }
 
 func newScripts(clock, prefix string) scripts {
 	room := "local ROOM = " + quote(channel(prefix))
-	build := func(last string) script {
-		return newScript(clock, room, bucketLua, givebackLua, counterLua, decideLua, last)
+	build := func(last ...string) script {
+		return newScript(append([]string{clock, room, bucketLua, givebackLua, counterLua, redissonLua, decideLua}, last...)...)
 	}
 	return scripts{
 		take: build(takeLua), peek: build(peekLua), refund: build(refundLua), renew: build(renewLua),
 		grant: build(grantLua), reset: build(resetLua), ban: build(banLua),
+
+		handleTake: build(handleLua, handleTakeLua), handleLeft: build(handleLua, handleLeftLua),
+		handleRelease: build(handleLua, handleReleaseLua), handleSet: build(handleLua, handleSetLua),
+		handleWindow: build(handleLua, handleWindowLua),
 	}
 }
 

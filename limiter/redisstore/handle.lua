@@ -1,0 +1,26 @@
+-- KEYS of a Redisson limiter, as Redisson passes them: 1 the hash, 2 value, 3 value
+-- of this client, 4 permits, 5 permits of this client.
+
+local UNSET = redis.error_reply('UNSET rate limiter is not initialized')
+
+local function choose(w)
+  w.state, w.log = KEYS[2], KEYS[4]
+  if w.type == 1 then w.state, w.log = KEYS[3], KEYS[5] end
+end
+
+-- handle is the window of the limiter, or nil if it has no config.
+local function handle(now)
+  local w = { now = now, hash = KEYS[1], algorithm = 0, kind = redisson }
+  if not configured(w) then return nil end
+  choose(w)
+  return w
+end
+
+-- config makes a window of four ARGV: rate, interval, type, keepAliveTime.
+local function config(now, from)
+  local w = { now = now, hash = KEYS[1], algorithm = 0, kind = redisson }
+  w.rate, w.length = tonumber(ARGV[from]), tonumber(ARGV[from + 1])
+  w.type, w.keep_alive = tonumber(ARGV[from + 2]), tonumber(ARGV[from + 3])
+  choose(w)
+  return w
+end

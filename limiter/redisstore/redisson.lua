@@ -1,0 +1,52 @@
+-- A limiter that is shared with Redisson: a bucket whose config is a hash,
+--   rate, interval (ms), type (0: all clients together, 1: each by itself),
+--   keepAliveTime (ms without use until all is forgotten; 0: never)
+-- and which other programs change as well. So nothing is trusted but the entries,
+-- and every call counts them.
+
+local redisson = {}
+for name, f in pairs(bucket) do redisson[name] = f end
+
+-- configured reads the hash into w, and reports whether there is one.
+local function configured(w)
+  local c = call('HMGET', w.hash, 'rate', 'interval', 'type', 'keepAliveTime')
+  if not c[1] or not c[2] then return false end
+  w.rate, w.length, w.type = tonumber(c[1]), tonumber(c[2]), tonumber(c[3]) or 0
+  w.most, w.keep_alive = w.rate, tonumber(c[4]) or 0
+  return true
+end
+
+local function configure(w)
+  call('HSET', w.hash, 'rate', int(w.rate), 'interval', int(w.length), 'type', int(w.type), 'keepAliveTime', int(w.keep_alive))
+end
+
+-- expire does as Redisson does: all keys live as long as the config says, or as
+-- the hash does.
+local function expire(w)
+  local ttl = w.keep_alive > 0 and math.max(w.keep_alive, w.length) or call('PTTL', w.hash)
+  if ttl <= 0 then return end
+  for _, key in ipairs({ w.hash, w.state, w.log }) do call('PEXPIRE', key, int(ttl)) end
+end
+
+-- open counts anew. Without a config the claim's own is written, with the first
+-- grant; it is forgotten an hour after the last use.
+function redisson.open(w)
+  w.hash = w.hash or w.base
+  if not configured(w) then
+    w.fresh_config, w.type, w.keep_alive = true, 0, math.max(2 * w.length, 3600000)
+  end
+  bucket.open(w, false, false)
+end
+
+function redisson.keep(w)
+  if not write(w) then return end
+  if w.fresh_config then configure(w) end
+  call('SET', w.state, int(w.left), 'KEEPTTL')
+  expire(w)
+end
+
+function redisson.refund(w, id, cost, at)
+  w.hash = w.hash or w.base
+  configured(w)
+  return bucket.refund(w, id, cost, at)
+end

@@ -22,7 +22,7 @@ func BenchmarkForward(b *testing.B) {
 		}))
 		pool := poolOf(b, s.URL)
 		plain := &httputil.ReverseProxy{
-			Transport:  pool.transport,
+			Transport:  pool.carrier(),
 			BufferPool: pool.buffers,
 			Rewrite: func(pr *httputil.ProxyRequest) {
 				pr.SetURL(mustURL(b, s.URL))

@@ -47,6 +47,10 @@ func (j *journey) blame(err error) Kind {
 		return ClientGone
 	case errors.As(err, &inBody):
 		return blameBody(inBody.err)
+	case errors.Is(err, errNoTarget):
+		return NoTarget
+	case errors.Is(err, errBusy):
+		return Busy
 	}
 	return blameTarget(err)
 }
@@ -91,5 +95,12 @@ func closed(err error) bool {
 			return true
 		}
 	}
-	return strings.Contains(err.Error(), "server closed idle connection") // net/http has no name for it
+	for _, text := range []string{ // for which net/http has no names
+		"server closed idle connection", "stream error:", "server sent GOAWAY", "client connection lost",
+	} {
+		if strings.Contains(err.Error(), text) {
+			return true
+		}
+	}
+	return false
 }

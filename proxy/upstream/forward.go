@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -33,11 +34,11 @@ func (p *Pool) Forward(w http.ResponseWriter, r *http.Request, t *Trip) Result {
 	if kind, err := p.refuses(r, t); err != nil {
 		return Result{Kind: kind, Err: err}
 	}
-	j := &journey{ResponseWriter: w, in: r, trip: t, pool: p, target: p.pick(), began: time.Now()}
+	j := &journey{ResponseWriter: w, in: r, trip: t, pool: p, began: time.Now()}
+	defer j.leave()
 	if h := w.Header(); len(h) > 0 {
 		j.kept = maps.Clone(h)
 	}
-	j.result.Target = j.target.name
 	j.travel()
 	return j.result
 }
@@ -97,20 +98,21 @@ type journey struct {
 	in     *http.Request
 	trip   *Trip
 	pool   *Pool
-	target *target
+	member *member // who is busy with it
 	began  time.Time
 	kept   http.Header // fields that the caller had put into the response
 
 	body    *requestBody // nil if the request has none
 	answer  answerBody
-	written error // what went wrong when writing to the client
+	stall   *stall // nil if the target may fall silent
+	written error  // what went wrong when writing to the client
 	result  Result
 }
 
 // travel goes there and back, and fills j.result.
 func (j *journey) travel() {
 	proxy := httputil.ReverseProxy{
-		Transport:      j.pool.transport,
+		Transport:      j,
 		Rewrite:        j.rewrite,
 		ModifyResponse: j.receive,
 		ErrorHandler:   func(_ http.ResponseWriter, _ *http.Request, err error) { j.fail(err) },
@@ -140,6 +142,13 @@ func (j *journey) serve(proxy *httputil.ReverseProxy) (aborted bool) {
 			panic(v)
 		}
 	}()
-	proxy.ServeHTTP(j, j.in)
+	in := j.in
+	if j.pool.idle > 0 {
+		ctx, cancel := context.WithCancelCause(in.Context())
+		defer cancel(nil)
+		j.stall = newStall(j.pool.idle, cancel)
+		in = in.WithContext(ctx)
+	}
+	proxy.ServeHTTP(j, in)
 	return false
 }

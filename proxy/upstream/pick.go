@@ -1,53 +1,148 @@
 package upstream
 
-import "sync/atomic"
+import (
+	"encoding/binary"
+	"math"
+	"time"
 
-// A rotation is the order in which targets take turns. It is worked out once,
-// so that taking a turn is one atomic addition.
-type rotation struct {
-	order []uint16 // indexes of targets
-	turn  atomic.Uint64
+	"github.com/cespare/xxhash/v2"
+)
+
+// A Balance is how a pool spreads requests over its targets.
+type Balance uint8
+
+// The balances there are. All of them honour weights.
+const (
+	RoundRobin  Balance = iota // targets take turns
+	LeastLoaded                // the target with the fewest requests under way
+	Sticky                     // requests with one Affinity go to one target; others take turns
+)
+
+// A member is a target in one pool. The crew's mutex guards what changes.
+type member struct {
+	target
+	*server
+	weight float64
+	seed   uint64  // its name as a number
+	credit float64 // what it has gained and not spent by taking turns
 }
 
-// newRotation spreads turns by weight, each 1 or more: of every sum of weights
-// (their common divisor taken out) target i gets weights[i], spread as evenly
-// as can be. The algorithm is nginx's smooth weighted round robin: each turn
-// everyone gains its weight, the richest is picked and pays the sum.
-func newRotation(weights []int) *rotation {
-	divisor, sum := 0, 0
-	for _, w := range weights {
-		divisor = gcd(divisor, w)
-	}
-	for _, w := range weights {
-		sum += w / divisor
-	}
-	r := &rotation{order: make([]uint16, 0, sum)}
-	credit := make([]int, len(weights))
-	for range sum {
-		best := 0
-		for i, w := range weights {
-			credit[i] += w / divisor
-			if credit[i] > credit[best] {
-				best = i
-			}
+// An asking is one request that wants a target.
+type asking struct {
+	affinity string    // "" for none
+	tried    []*member // those that have failed it
+}
+
+// choose picks the member to ask: nil and ErrNoTarget when none is fit, nil and
+// no error when all that are fit are full. Those that have not failed this
+// request come before others, and those that are not tired before those that
+// are. It costs a look at each member.
+func (p *Pool) choose(now time.Time, a asking) (*member, error) {
+	var candidates []*member
+	best, fit := 0, false
+	for _, m := range p.members {
+		if p.health.Path != "" && m.down {
+			continue
 		}
-		credit[best] -= sum
-		r.order = append(r.order, uint16(best))
+		fit = true
+		if p.most > 0 && m.busy >= p.most {
+			continue
+		}
+		rank := 1
+		if m.tired(now, p.health) {
+			rank++
+		}
+		if a.failed(m) {
+			rank += 2
+		}
+		switch {
+		case best == 0 || rank < best:
+			best, candidates = rank, append(p.scratch[:0], m)
+		case rank == best:
+			candidates = append(candidates, m)
+		}
+		p.scratch = candidates
 	}
-	return r
+	switch {
+	case !fit:
+		return nil, errNoTarget
+	case len(candidates) < 2:
+		return only(candidates), nil
+	case p.balance == Sticky && a.affinity != "":
+		return weightiest(candidates, a.affinity), nil
+	case p.balance == LeastLoaded:
+		candidates = p.idlest(now, candidates)
+	}
+	return p.turn(now, candidates), nil
 }
 
-// next is the index of the target whose turn it is.
-func (r *rotation) next() int {
-	if len(r.order) == 1 {
-		return int(r.order[0])
+// failed reports whether m has failed this request.
+func (a asking) failed(m *member) bool {
+	for _, t := range a.tried {
+		if t == m {
+			return true
+		}
 	}
-	return int(r.order[(r.turn.Add(1)-1)%uint64(len(r.order))])
+	return false
 }
 
-func gcd(a, b int) int {
-	for b != 0 {
-		a, b = b, a%b
+func only(candidates []*member) *member {
+	if len(candidates) == 0 {
+		return nil
 	}
-	return a
+	return candidates[0]
+}
+
+// turn lets candidates take turns, spread as evenly as their weights allow. The
+// algorithm is nginx's smooth weighted round robin: each time everyone gains its
+// weight, the richest is picked and pays the sum.
+func (p *Pool) turn(now time.Time, candidates []*member) *member {
+	var sum float64
+	best := candidates[0]
+	for _, m := range candidates {
+		share := m.weight * m.ramp(now, p.health)
+		sum += share
+		m.credit += share
+		if m.credit > best.credit {
+			best = m
+		}
+	}
+	best.credit -= sum
+	return best
+}
+
+// idlest keeps those candidates that one more request would load the least.
+func (p *Pool) idlest(now time.Time, candidates []*member) []*member {
+	least := math.Inf(1)
+	var kept []*member
+	for _, m := range candidates {
+		load := float64(m.busy+1) / (m.weight * m.ramp(now, p.health))
+		switch {
+		case load < least:
+			least, kept = load, append(candidates[:0], m)
+		case load == least:
+			kept = append(kept, m)
+		}
+	}
+	return kept
+}
+
+// weightiest picks by rendezvous: each candidate and the affinity together make
+// a number, and the highest wins. So when a target goes, only its own requests
+// move, in shares by weight. The score is Schindelhauer and Schomaker's,
+// weight/-ln(u) with u spread evenly between 0 and 1.
+func weightiest(candidates []*member, affinity string) *member {
+	hash := xxhash.Sum64String(affinity)
+	var best *member
+	var most float64
+	for _, m := range candidates {
+		var both [16]byte
+		binary.BigEndian.PutUint64(both[:8], hash)
+		binary.BigEndian.PutUint64(both[8:], m.seed)
+		u := (float64(xxhash.Sum64(both[:])>>11) + 0.5) / (1 << 53)
+		if score := m.weight / -math.Log(u); best == nil || score > most {
+			best, most = m, score
+		}
+	}
+	return best
 }

@@ -1,52 +1,147 @@
 package upstream
 
 import (
+	"errors"
+	"fmt"
+	"math"
 	"slices"
-	"sync"
-	"sync/atomic"
+	"strings"
 	"testing"
+	"time"
 )
 
-func TestRotation_SpreadsByWeight(t *testing.T) {
+// trio is a pool of targets http://a, http://b … of these weights.
+func trio(t testing.TB, c Config, weights ...int) *Pool {
+	t.Helper()
+	for i, w := range weights {
+		c.Targets = append(c.Targets, Target{URL: mustURL(t, "http://"+string(rune('a'+i))), Weight: w})
+	}
+	p := mustPool(t, c)
+	t.Cleanup(p.Close)
+	return p
+}
+
+// choices are the hosts that p chooses one after the other, all of which stay
+// busy if that is said.
+func choices(t testing.TB, p *Pool, now time.Time, n int, stay bool) string {
+	t.Helper()
+	var got strings.Builder
+	for range n {
+		m, err := p.choose(now, asking{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if stay {
+			m.busy++
+		}
+		got.WriteString(m.host)
+	}
+	return got.String()
+}
+
+func TestChoose_TurnsByWeight(t *testing.T) {
 	for _, c := range []struct {
 		weights []int
-		want    []int
+		want    string
 	}{
-		{[]int{1}, []int{0, 0, 0}},
-		{[]int{7}, []int{0, 0, 0}},
-		{[]int{1, 1}, []int{0, 1, 0, 1}},
-		{[]int{500, 500, 500}, []int{0, 1, 2, 0, 1, 2}},
-		{[]int{5, 1, 1}, []int{0, 0, 1, 0, 2, 0, 0}},
-		{[]int{2, 4}, []int{1, 0, 1, 1, 0, 1}},
+		{[]int{1}, "aaa"},
+		{[]int{7}, "aaa"},
+		{[]int{1, 1}, "abab"},
+		{[]int{500, 500, 500}, "abcabc"},
+		{[]int{5, 1, 1}, "aabacaa"},
+		{[]int{2, 4}, "babbab"},
 	} {
-		r := newRotation(c.weights)
-		var got []int
-		for range c.want {
-			got = append(got, r.next())
-		}
-		if !slices.Equal(got, c.want) {
-			t.Errorf("weights %v: turns %v, want %v", c.weights, got, c.want)
+		if got := choices(t, trio(t, Config{}, c.weights...), time.Now(), len(c.want), false); got != c.want {
+			t.Errorf("weights %v: turns %s, want %s", c.weights, got, c.want)
 		}
 	}
 }
 
-func TestRotation_NoTurnIsLostOrTakenTwice(t *testing.T) {
-	weights := []int{3, 1, 1000, 6}
-	r := newRotation(weights)
-	counts := make([]atomic.Int64, len(weights))
-	var wg sync.WaitGroup
-	const rounds, workers = 2, 10 // 1010 turns a round, 2 rounds for each worker
-	for range workers {
-		wg.Go(func() {
-			for range rounds * 1010 {
-				counts[r.next()].Add(1)
-			}
-		})
+func TestChoose_LeastLoaded(t *testing.T) {
+	p := trio(t, Config{Balance: LeastLoaded}, 1, 1, 2)
+	if got := choices(t, p, time.Now(), 8, true); strings.Count(got, "a") != 2 || strings.Count(got, "b") != 2 || strings.Count(got, "c") != 4 {
+		t.Errorf("eight that stay went to %s; want 2, 2 and 4 as the weights say", got)
 	}
-	wg.Wait()
-	for i, w := range weights {
-		if got := counts[i].Load(); got != int64(w*rounds*workers) {
-			t.Errorf("target %d: %d turns, want %d", i, got, w*rounds*workers)
+	p.members[1].busy = 0
+	if got := choices(t, p, time.Now(), 1, false); got != "b" {
+		t.Errorf("chose %s; want the one that nobody asks", got)
+	}
+	p.members[0].busy = 0
+	p.members[2].busy = 1 // loads 1 with one more, as the others would be
+	if got := choices(t, p, time.Now(), 6, false); strings.Count(got, "a") == 0 || strings.Count(got, "b") == 0 {
+		t.Errorf("equals were asked %s; want that they take turns", got)
+	}
+}
+
+func TestChoose_StickyMovesOnlyWhatItMust(t *testing.T) {
+	p := trio(t, Config{Balance: Sticky, Health: Health{After: 1, Rest: time.Hour}}, 1, 1, 2)
+	of := func(i int) string {
+		m, err := p.choose(time.Now(), asking{affinity: fmt.Sprint("user-", i)})
+		if err != nil {
+			t.Fatal(err)
 		}
+		return m.host
+	}
+	const n = 4000
+	before, counts := map[int]string{}, map[string]int{}
+	for i := range n {
+		before[i] = of(i)
+		counts[before[i]]++
+		if again := of(i); again != before[i] {
+			t.Fatalf("user %d went to %s and to %s", i, before[i], again)
+		}
+	}
+	for host, want := range map[string]float64{"a": 0.25, "b": 0.25, "c": 0.5} {
+		if got := float64(counts[host]) / n; math.Abs(got-want) > 0.03 {
+			t.Errorf("%s gets %v of them, want %v", host, got, want)
+		}
+	}
+	p.crew.connected(p.members[0], p.health, false)
+	for i, was := range before {
+		if now := of(i); now == "a" || was != "a" && now != was {
+			t.Fatalf("user %d moved from %s to %s when a failed", i, was, now)
+		}
+	}
+	if got := choices(t, p, time.Now(), 30, false); strings.Count(got, "b") != 10 {
+		t.Errorf("without affinity they went to %s, want turns by weight", got)
+	}
+}
+
+func TestChoose_TheOrderOfRanks(t *testing.T) {
+	now := time.Now()
+	p := trio(t, Config{Connections: 1, Health: Health{After: 2, Rest: time.Minute, Path: "/", Interval: 1, Timeout: 1}}, 1, 1, 1, 1)
+	a, b, c, d := p.members[0], p.members[1], p.members[2], p.members[3]
+	d.down = true
+	b.rests, b.failed = now.Add(1), 2
+	tried := []*member{a, b}
+	for _, want := range []*member{c, a, b} { // fresh, has failed it, has failed it and rests
+		got, err := p.choose(now, asking{tried: tried})
+		if got != want || err != nil {
+			t.Fatalf("chose %v, %v; want %s", got, err, want.host)
+		}
+		got.busy++
+	}
+	if got, err := p.choose(now, asking{}); got != nil || err != nil {
+		t.Errorf("chose %v, %v; want none, as all are full", got, err)
+	}
+	for _, m := range p.members {
+		m.down = true
+	}
+	if got, err := p.choose(now, asking{}); got != nil || !errors.Is(err, errNoTarget) {
+		t.Errorf("chose %v, %v; want that none is fit", got, err)
+	}
+}
+
+func TestChoose_ShareGrowsAfterAReturn(t *testing.T) {
+	now := time.Now()
+	p := trio(t, Config{Health: Health{After: 1, Rest: time.Minute, SlowStart: 10 * time.Second}}, 1, 1)
+	p.members[1].since = now
+	var got []int
+	for _, after := range []time.Duration{0, 5 * time.Second, 10 * time.Second} {
+		p.members[0].credit, p.members[1].credit = 0, 0
+		got = append(got, strings.Count(choices(t, p, now.Add(after), 110, false), "b"))
+	}
+	if !slices.Equal(got, []int{10, 37, 55}) && !slices.Equal(got, []int{10, 36, 55}) {
+		t.Errorf("of 110 turns b got %v at once, half way and after it; want a tenth, half and all of its share", got)
 	}
 }

@@ -8,12 +8,15 @@
 // allows it leaves HTTP, and that an answer cut short looks cut to the client.
 //
 // It does not limit, match, log or word errors: a [Trip] goes in, a [Result]
-// comes out. Nor does it retry, except that a request which certainly no target
-// has seen, or an idempotent one without a body, is sent again when it ran into
-// a kept connection that the target had closed in the meantime.
+// comes out. It asks another target when the one before has certainly not seen
+// the request, or when that does no harm, and leaves targets alone that fail;
+// how often and how long, [Config] says. Always, a request which certainly no
+// target has seen, or an idempotent one without a body, is sent again when it
+// ran into a kept connection that the target had closed in the meantime.
 package upstream
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/tls"
 	"encoding/hex"
@@ -21,9 +24,15 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/url"
+	"strconv"
+	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/cespare/xxhash/v2"
 )
 
 // ErrConfig says that a Config cannot be a Pool.
@@ -36,10 +45,32 @@ type Config struct {
 	// Targets is then empty.
 	Echo    bool
 	Targets []Target
+	Balance Balance
 	// Connect is the most time that a connection to a target may take, 2 s if
 	// 0; Response the most until an answer begins after the request was sent,
 	// and the most that a target may take none of the request, 30 s if 0.
 	Connect, Response time.Duration
+	// Handshake is the most time that TLS may take; if 0, Connect is for both.
+	// Idle is the most that a target may send nothing in the middle of an
+	// answer, without end if 0. It does not bind WebSocket.
+	Handshake, Idle time.Duration
+	// Connections is the most requests that one target works on at a time,
+	// over HTTP/1.1 also the most connections it has; 0 is any number. What
+	// exceeds it waits in the queue, first come first served.
+	Connections int
+	Queue       Queue
+	// Retries is how many more targets one request may be taken to.
+	Retries int
+	Health  Health
+	// Protocol is what targets speak.
+	Protocol Protocol
+	// Renew is how often the names of targets are looked up anew, so that
+	// connections to addresses that are gone end; 0 is never. Resolver looks
+	// them up, that of the machine if nil.
+	Renew    time.Duration
+	Resolver *net.Resolver
+	// Fleet remembers how targets fare beyond this pool; nil remembers nothing.
+	Fleet *Fleet
 	// TLS is how https targets are trusted, by the roots of the machine if nil.
 	// It is not changed.
 	TLS *tls.Config
@@ -49,8 +80,25 @@ type Config struct {
 	Pseudonym string
 }
 
+// A Queue is where requests wait while all targets are full.
+type Queue struct {
+	Length  int // requests that may wait; 0 is none
+	Timeout time.Duration
+}
+
+// A Protocol is a version of HTTP.
+type Protocol uint8
+
+// The protocols there are. Only HTTP1 can carry WebSocket.
+const (
+	HTTP1 Protocol = iota
+	HTTP2          // over TLS
+	H2C            // HTTP/2 in the clear, known beforehand
+)
+
 // A Target is one server. URL has scheme http or https, a host, and maybe a
-// path that is put in front of every request's path. Weight is its share of
+// path that is put in front of every request's path; or it is unix: and the
+// path of a socket. Weight is its share of
 // requests, at most 1000; 0 means 1.
 type Target struct {
 	URL    *url.URL
@@ -58,14 +106,36 @@ type Target struct {
 }
 
 // A Pool forwards to the targets of one upstream. It is safe for concurrent use.
+//
+// It shares with the other pools of its Fleet how targets fare and which
+// requests wait; a mutex of the upstream guards that.
 type Pool struct {
-	targets   []target
-	rotation  *rotation
-	transport roundTripper
+	config    Config
+	members   []*member
+	scratch   []*member // for choose; guarded by the crew
+	fleet     *Fleet
+	crew      *crew
+	transport atomic.Pointer[carrier]
+	resolver  *net.Resolver
 	buffers   *buffers
 	silence   *log.Logger
 	pseudonym string
+
+	balance Balance
+	most    int
+	queue   Queue
+	retries int
+	health  Health
+	renew   time.Duration
+	idle    time.Duration
+
+	stop    context.CancelFunc // ends what Start has started
+	running sync.WaitGroup
+	closing sync.Once
 }
+
+// A carrier keeps the connections of a pool.
+type carrier struct{ roundTripper }
 
 // A roundTripper sends one request and returns the header of its answer.
 type roundTripper interface {
@@ -73,38 +143,136 @@ type roundTripper interface {
 	CloseIdleConnections()
 }
 
-// New makes a Pool. It dials nothing. Errors wrap ErrConfig.
+// New makes a Pool. It dials nothing, and starts nothing before Start. Errors
+// wrap ErrConfig.
 func New(c Config) (*Pool, error) {
-	p := &Pool{buffers: newBuffers(), silence: log.New(io.Discard, "", 0), pseudonym: c.Pseudonym}
+	p := &Pool{
+		config: c, fleet: c.Fleet, resolver: c.Resolver,
+		buffers: newBuffers(), silence: log.New(io.Discard, "", 0), pseudonym: c.Pseudonym,
+		balance: c.Balance, most: c.Connections, queue: c.Queue, retries: c.Retries, health: c.Health, renew: c.Renew, idle: c.Idle,
+	}
 	if p.pseudonym == "" {
 		p.pseudonym = newPseudonym()
 	}
-	if c.Connect < 0 || c.Response < 0 {
-		return nil, fmt.Errorf("%w: %s: a timeout is negative", ErrConfig, c.Name)
+	if err := p.check(); err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrConfig, c.Name, err)
+	}
+	if p.fleet == nil {
+		p.fleet = NewFleet()
+	}
+	if p.resolver == nil {
+		p.resolver = net.DefaultResolver
+	}
+	p.crew = p.fleet.join(c.Name)
+	for _, m := range p.members {
+		m.server = p.crew.enlist(m.name)
 	}
 	if c.Echo {
-		if len(c.Targets) > 0 {
-			return nil, fmt.Errorf("%w: %s: either echo or targets", ErrConfig, c.Name)
-		}
-		p.targets, p.transport = []target{{name: "echo", scheme: "http", host: "echo"}}, echo{}
-		p.rotation = newRotation([]int{1})
-		return p, nil
+		p.transport.Store(&carrier{echo{}})
+	} else {
+		p.transport.Store(&carrier{p.connections()})
 	}
-	weights := make([]int, 0, len(c.Targets))
+	return p, nil
+}
+
+// check makes the members of the pool, or says what cannot be.
+func (p *Pool) check() error {
+	c := p.config
+	for _, d := range []time.Duration{c.Connect, c.Response, c.Handshake, c.Idle, c.Queue.Timeout, c.Renew, c.Health.Rest, c.Health.SlowStart} {
+		if d < 0 {
+			return errors.New("a time is negative")
+		}
+	}
+	switch {
+	case c.Connections < 0 || c.Retries < 0 || c.Queue.Length < 0 || c.Health.After < 0:
+		return errors.New("a number is negative")
+	case c.Health.Path != "" && (c.Health.Path[0] != '/' || c.Health.Interval <= 0 || c.Health.Timeout <= 0 || c.Health.After == 0):
+		return errors.New("health needs a path with a slash, an interval, a timeout and after how many bad looks")
+	case c.Echo && len(c.Targets) > 0:
+		return errors.New("either echo or targets")
+	case c.Echo:
+		p.add(target{name: echoHost, scheme: "http", host: echoHost}, 1)
+		return nil
+	case len(c.Targets) == 0:
+		return errors.New("no targets")
+	}
 	for _, from := range c.Targets {
 		t, err := newTarget(from)
-		if err != nil {
-			return nil, fmt.Errorf("%w: %s: %w", ErrConfig, c.Name, err)
+		switch {
+		case err != nil:
+			return err
+		case c.Protocol == HTTP2 && t.scheme != "https", c.Protocol == H2C && t.scheme != "http":
+			return fmt.Errorf("target %s: h2 needs https, and h2c http", t.name)
 		}
-		p.targets = append(p.targets, t)
-		weights = append(weights, max(from.Weight, 1))
+		if t.socket != "" {
+			t.host = strconv.Itoa(len(p.members)) + "." + socketHost
+		}
+		p.add(t, max(from.Weight, 1))
 	}
-	if len(p.targets) == 0 {
-		return nil, fmt.Errorf("%w: %s: no targets", ErrConfig, c.Name)
+	return nil
+}
+
+func (p *Pool) add(t target, weight int) {
+	p.members = append(p.members, &member{target: t, weight: float64(weight), seed: xxhash.Sum64String(t.name)})
+}
+
+// carrier is what requests are sent over now.
+func (p *Pool) carrier() *carrier { return p.transport.Load() }
+
+// connections makes a transport that holds no connections yet.
+func (p *Pool) connections() *http.Transport {
+	sockets := map[string]string{}
+	for _, m := range p.members {
+		if m.socket != "" {
+			sockets[m.host+":80"] = m.socket
+		}
 	}
-	p.rotation = newRotation(weights)
-	p.transport = newTransport(c)
-	return p, nil
+	return newTransport(p.config, sockets)
+}
+
+// watches reports whether the pool leaves targets alone that fail.
+func (p *Pool) watches() bool { return p.health.After > 0 }
+
+// Start begins to look how the targets fare and where their names point, if the
+// pool is to do that. It is called at most once; Retire or Close ends it.
+func (p *Pool) Start() {
+	ctx, stop := context.WithCancel(context.Background())
+	p.stop = stop
+	if p.health.Path != "" && !p.config.Echo {
+		for _, m := range p.members {
+			p.running.Go(func() { p.probe(ctx, m, p.look) })
+		}
+	}
+	if hosts := p.named(); p.renew > 0 && len(hosts) > 0 {
+		p.running.Go(func() { p.resolve(ctx, hosts) })
+	}
+}
+
+// Retire ends what Start has begun and waits for that: the pool gets no new
+// requests. Those under way go on.
+func (p *Pool) Retire() {
+	if p.stop != nil {
+		p.stop()
+	}
+	p.running.Wait()
+}
+
+// A State is how a target fares.
+type State struct {
+	Target  string
+	Healthy bool // it is asked before those that are not
+}
+
+// States tells how the targets fare now, in the order of the configuration.
+func (p *Pool) States() []State {
+	p.crew.mu.Lock()
+	defer p.crew.mu.Unlock()
+	now := time.Now()
+	states := make([]State, len(p.members))
+	for i, m := range p.members {
+		states[i] = State{m.name, !(p.health.Path != "" && m.down) && !now.Before(m.rests)}
+	}
+	return states
 }
 
 // newPseudonym makes a name that no other process has.
@@ -114,9 +282,15 @@ func newPseudonym() string {
 	return "weir-" + hex.EncodeToString(b[:])
 }
 
-// pick chooses the target of the next request, nil if there is none.
-func (p *Pool) pick() *target { return &p.targets[p.rotation.next()] }
-
-// Close closes idle connections; requests under way end in peace, and their
-// connections are closed after them.
-func (p *Pool) Close() { p.transport.CloseIdleConnections() }
+// Close retires the pool and closes idle connections; requests under way end in
+// peace, and their connections are closed after them.
+func (p *Pool) Close() {
+	p.Retire()
+	p.carrier().CloseIdleConnections()
+	p.closing.Do(func() {
+		for _, m := range p.members {
+			p.crew.dismiss(m.name)
+		}
+		p.fleet.leave(p.config.Name)
+	})
+}

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -81,7 +82,12 @@ type answerBody struct {
 }
 
 func (b *answerBody) Read(p []byte) (int, error) {
+	b.journey.stall.begin()
 	n, err := b.ReadCloser.Read(p)
+	b.journey.stall.end()
+	if err != nil && err != io.EOF && context.Cause(b.res.Request.Context()) == errIdle {
+		err = errIdle
+	}
 	switch {
 	case err == io.EOF:
 		prune(b.res.Trailer)

@@ -14,16 +14,15 @@ import (
 // strip what is added here.
 func (j *journey) rewrite(pr *httputil.ProxyRequest) {
 	in, out, t := pr.In, pr.Out, j.trip
-	j.target.address(out.URL, t.Path, t.RawQuery)
 	out.Host = t.Host
 
 	h := out.Header
-	upgrade(h, in, t.WebSocket)
+	j.upgrade(h)
 	h.Del("Http2-Settings") // half of an upgrade to h2c
 	h.Del("Proxy")          // CGI makes a variable of it that sends clients elsewhere
 	disown(h, t)
 	introduce(h, in.Header, t)
-	expect(out, in)
+	j.expect(out)
 	h["Via"] = append(h["Via"][:len(h["Via"]):len(h["Via"])], strings.TrimPrefix(t.Proto, "HTTP/")+" "+j.pool.pseudonym)
 	if n := maxForwards(in.Method, in.Header); n > 0 {
 		h.Set("Max-Forwards", strconv.Itoa(n-1))
@@ -44,27 +43,29 @@ func (j *journey) rewrite(pr *httputil.ProxyRequest) {
 // upgrade leaves the request's wish to leave HTTP in h only if it is for
 // WebSocket and allowed. Anything else, h2c above all, would open a way to the
 // target that nobody limits.
-func upgrade(h http.Header, in *http.Request, allowed bool) {
-	wish := in.Header["Upgrade"]
-	if allowed && h["Upgrade"] != nil && len(wish) == 1 && strings.EqualFold(wish[0], "websocket") && in.ProtoMajor == 1 && in.ProtoMinor >= 1 {
+func (j *journey) upgrade(h http.Header) {
+	in, wish := j.in, j.in.Header["Upgrade"]
+	http1 := j.pool.config.Protocol == HTTP1
+	if j.trip.WebSocket && http1 && h["Upgrade"] != nil && len(wish) == 1 && strings.EqualFold(wish[0], "websocket") && in.ProtoMajor == 1 && in.ProtoMinor >= 1 {
 		h.Del("Te")
 		return
 	}
 	h.Del("Upgrade")
 	h.Del("Connection")
-	if h["Te"] != nil {
+	if h["Te"] != nil && http1 {
 		h.Set("Connection", "TE") // it concerns this connection only (RFC 9110 10.1.4)
 	}
 }
 
 // expect passes 100-continue on. Such a request gets a connection of its own:
 // only then does net/http not ask the client for a body that the target, which
-// has answered without it, did not want. In HTTP/1.0 it means nothing.
-func expect(out, in *http.Request) {
-	if !in.ProtoAtLeast(1, 1) {
+// has answered without it, did not want. In HTTP/1.0 it means nothing; HTTP/2 has
+// streams of their own anyway.
+func (j *journey) expect(out *http.Request) {
+	if !j.in.ProtoAtLeast(1, 1) {
 		out.Header.Del("Expect")
 	}
-	out.Close = out.Header["Expect"] != nil
+	out.Close = out.Header["Expect"] != nil && j.pool.config.Protocol == HTTP1
 }
 
 // disown takes out what the client has no right to say: X-Forwarded-* unless

@@ -10,11 +10,20 @@ import (
 // maxWeight bounds how long a rotation can get.
 const maxWeight = 1000
 
+const (
+	echoHost = "echo"
+	// socketHost stands for a socket where net/http wants a host; the number of
+	// the target follows. No name in the domain name system ends so.
+	socketHost = "socket.invalid."
+)
+
 // A target is a server, ready to be asked.
 type target struct {
 	name         string // its URL, for logs
 	scheme, host string
 	base         string // escaped path without a slash at its end
+	socket       string // the path of its unix socket, "" if it has none
+	authority    string // what it is called in a request that is ours
 }
 
 // newTarget checks what the operator wrote.
@@ -23,16 +32,27 @@ func newTarget(from Target) (target, error) {
 	switch {
 	case u == nil:
 		return target{}, errors.New("a target has no URL")
+	case from.Weight < 0 || from.Weight > maxWeight:
+		return target{}, fmt.Errorf("target %s: weight %d; write 1 to %d", u.Redacted(), from.Weight, maxWeight)
+	case u.Scheme == "unix":
+		return newSocket(u)
 	case u.Scheme != "http" && u.Scheme != "https":
-		return target{}, fmt.Errorf("target %s: write http://HOST or https://HOST", u.Redacted())
+		return target{}, fmt.Errorf("target %s: write http://HOST, https://HOST or unix:/PATH", u.Redacted())
 	case u.Host == "" || u.Opaque != "":
 		return target{}, fmt.Errorf("target %s: no host", u.Redacted())
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
 		return target{}, fmt.Errorf("target %s: leave out user, query and fragment", u.Redacted())
-	case from.Weight < 0 || from.Weight > maxWeight:
-		return target{}, fmt.Errorf("target %s: weight %d; write 1 to %d", u, from.Weight, maxWeight)
 	}
-	return target{name: u.String(), scheme: u.Scheme, host: u.Host, base: strings.TrimRight(u.EscapedPath(), "/")}, nil
+	base := strings.TrimRight(u.EscapedPath(), "/")
+	return target{name: u.String(), scheme: u.Scheme, host: u.Host, base: base, authority: u.Host}, nil
+}
+
+// newSocket checks the path of a unix socket.
+func newSocket(u *url.URL) (target, error) {
+	if u.Host != "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || !strings.HasPrefix(u.Path, "/") {
+		return target{}, fmt.Errorf("target %s: write unix:/PATH", u.Redacted())
+	}
+	return target{name: "unix:" + u.Path, scheme: "http", socket: u.Path, authority: "localhost"}, nil
 }
 
 // address points u at t. The path goes into Opaque, which net/http sends as it

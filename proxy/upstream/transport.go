@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -19,24 +20,39 @@ const (
 	idleFor = 30 * time.Second
 	// idlePerTarget keeps bursts from dialling anew each time.
 	idlePerTarget = 512
+	// A connection of HTTP/2 that brings nothing for so long is tried out.
+	pingAfter = 15 * time.Second
 	// maxHeader is the longest header of an answer.
 	maxHeader = 256 << 10
 )
 
-// newTransport makes the connections of one pool. It speaks HTTP/1.1 only:
-// upgrades do not exist in HTTP/2.
-func newTransport(c Config) *http.Transport {
+// newTransport makes the connections of one pool. It speaks one version of HTTP
+// only, that of the configuration. Addresses in sockets are those of unix
+// sockets.
+func newTransport(c Config, sockets map[string]string) *http.Transport {
 	d := dialer{
-		Dialer: net.Dialer{Timeout: orElse(c.Connect, defaultConnect), KeepAlive: 15 * time.Second},
-		stall:  orElse(c.Response, defaultResponse),
-		tls:    &tls.Config{MinVersion: tls.VersionTLS12},
+		Dialer:    net.Dialer{Timeout: orElse(c.Connect, defaultConnect), KeepAlive: 15 * time.Second, Resolver: c.Resolver},
+		stall:     orElse(c.Response, defaultResponse),
+		handshake: c.Handshake,
+		sockets:   sockets,
+		tls:       &tls.Config{MinVersion: tls.VersionTLS12},
 	}
 	if c.TLS != nil {
 		d.tls = c.TLS.Clone()
 	}
 	d.tls.NextProtos = []string{"http/1.1"}
+	most := c.Connections
 	protocols := new(http.Protocols)
-	protocols.SetHTTP1(true)
+	switch c.Protocol {
+	case HTTP1:
+		protocols.SetHTTP1(true)
+	case HTTP2:
+		d.tls.NextProtos, most = []string{"h2"}, 0
+		protocols.SetHTTP2(true)
+	case H2C:
+		most = 0
+		protocols.SetUnencryptedHTTP2(true)
+	}
 	return &http.Transport{
 		Proxy:                  nil, // never from the environment
 		DialContext:            d.dial,
@@ -44,6 +60,8 @@ func newTransport(c Config) *http.Transport {
 		Protocols:              protocols,
 		DisableCompression:     true, // what the client accepts is what is asked for
 		MaxIdleConnsPerHost:    idlePerTarget,
+		MaxConnsPerHost:        most,
+		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter},
 		IdleConnTimeout:        idleFor,
 		ResponseHeaderTimeout:  orElse(c.Response, defaultResponse),
 		ExpectContinueTimeout:  continueAfter,
@@ -68,11 +86,16 @@ func (e *dialError) Unwrap() error { return e.err }
 // A dialer makes connections that do not wait for ever to be written to.
 type dialer struct {
 	net.Dialer
-	stall time.Duration
-	tls   *tls.Config
+	stall     time.Duration
+	handshake time.Duration     // 0: the time to connect is for both
+	sockets   map[string]string // by address
+	tls       *tls.Config
 }
 
 func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	if path, ok := d.sockets[addr]; ok {
+		network, addr = "unix", path
+	}
 	c, err := d.DialContext(ctx, network, addr)
 	if err != nil {
 		return nil, &dialError{err}
@@ -81,18 +104,26 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 }
 
 func (d *dialer) dialTLS(ctx context.Context, network, addr string) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, d.Timeout)
+	within, cancel := context.WithTimeout(ctx, d.Timeout)
 	defer cancel()
-	c, err := d.dial(ctx, network, addr)
+	c, err := d.dial(within, network, addr)
 	if err != nil {
 		return nil, err
+	}
+	if d.handshake > 0 {
+		within, cancel = context.WithTimeout(ctx, d.handshake)
+		defer cancel()
 	}
 	config := d.tls.Clone()
 	if config.ServerName == "" {
 		config.ServerName, _, _ = net.SplitHostPort(addr) // net/http has put it together
 	}
 	t := tls.Client(c, config)
-	if err := t.HandshakeContext(ctx); err != nil {
+	err = t.HandshakeContext(within)
+	if got := t.ConnectionState().NegotiatedProtocol; err == nil && config.NextProtos[0] == "h2" && got != "h2" {
+		err = errors.New("the target does not speak HTTP/2")
+	}
+	if err != nil {
 		c.Close()
 		return nil, &dialError{fmt.Errorf("tls: %w", err)}
 	}

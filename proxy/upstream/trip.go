@@ -32,6 +32,9 @@ type Trip struct {
 	WebSocket bool
 	// Forwarded says that RFC 7239's Forwarded is sent beside X-Forwarded-*.
 	Forwarded bool
+	// Affinity is what requests have in common that shall go to one target of a
+	// pool that is Sticky; "" for nothing.
+	Affinity string
 	// Set replaces request fields; names are in canonical form. It is not
 	// changed.
 	Set http.Header
@@ -60,6 +63,7 @@ const (
 	NoTarget                   // the pool has no target that is fit to be asked
 	LastHop                    // Max-Forwards is 0: the caller answers OPTIONS or TRACE by itself
 	Loop                       // the request has passed this process before
+	Busy                       // all targets are full, and so is the queue, or the wait in it was too long
 )
 
 // A Result is what came of a trip.
@@ -73,8 +77,10 @@ type Result struct {
 	// When Kind is not OK the caller must then cut the connection (panic with
 	// http.ErrAbortHandler); otherwise it answers by itself.
 	Wrote bool
-	// Target is the URL of the target that was asked, "" if none was.
+	// Target is the URL of the target that was asked last, "" if none was.
 	Target string
+	// Retries is how many targets were asked before that one.
+	Retries int
 	// FirstByte is how long the final answer's header took.
 	FirstByte time.Duration
 }

@@ -1,0 +1,40 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// errIdle says that a target sent nothing for too long in the middle of an
+// answer.
+var errIdle = errors.New("no byte came in time")
+
+// A stall ends a journey whose target falls silent in the middle of its answer.
+// It runs only while somebody waits for a byte.
+type stall struct {
+	after  time.Duration
+	timer  *time.Timer
+	cancel context.CancelCauseFunc
+}
+
+// newStall makes a stall that calls cancel; it does not run yet.
+func newStall(after time.Duration, cancel context.CancelCauseFunc) *stall {
+	s := &stall{after: after, cancel: cancel}
+	s.timer = time.AfterFunc(after, func() { cancel(errIdle) })
+	s.timer.Stop()
+	return s
+}
+
+// begin and end enclose a wait. A nil stall never ends anything.
+func (s *stall) begin() {
+	if s != nil {
+		s.timer.Reset(s.after)
+	}
+}
+
+func (s *stall) end() {
+	if s != nil {
+		s.timer.Stop()
+	}
+}

@@ -1,0 +1,66 @@
+package upstream
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// resolve looks the names of the targets up anew every interval until ctx is
+// done. When an address is gone, the connections that there are serve their
+// requests to the end and no further ones; new ones go where the names point to
+// now. A name that cannot be looked up changes nothing.
+func (p *Pool) resolve(ctx context.Context, hosts []string) {
+	every := time.NewTicker(p.renew)
+	defer every.Stop()
+	known := map[string][]netip.Addr{}
+	for {
+		if p.moved(ctx, hosts, known) {
+			p.replace()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-every.C:
+		}
+	}
+}
+
+// moved looks hosts up, keeps what it finds in known, and reports whether an
+// address that was known is gone.
+func (p *Pool) moved(ctx context.Context, hosts []string, known map[string][]netip.Addr) bool {
+	gone := false
+	for _, host := range hosts {
+		found, err := p.resolver.LookupNetIP(ctx, "ip", host)
+		if err != nil {
+			continue
+		}
+		gone = gone || slices.ContainsFunc(known[host], func(a netip.Addr) bool { return !slices.Contains(found, a) })
+		known[host] = found
+	}
+	return gone
+}
+
+// replace makes new connections of the pool. The old ones are closed as soon as
+// they are idle, since nobody asks for them any more.
+func (p *Pool) replace() {
+	old := p.transport.Swap(&carrier{p.connections()})
+	old.CloseIdleConnections()
+}
+
+// named are the hosts of the targets that are names.
+func (p *Pool) named() []string {
+	var hosts []string
+	for _, m := range p.members {
+		host, _, err := net.SplitHostPort(m.host)
+		if err != nil {
+			host = m.host
+		}
+		if _, err := netip.ParseAddr(host); err != nil && m.socket == "" && m.host != echoHost && host[0] != '[' && !slices.Contains(hosts, host) {
+			hosts = append(hosts, host)
+		}
+	}
+	return hosts
+}

@@ -244,3 +244,18 @@ type silent struct{ header http.Header }
 func (s silent) Header() http.Header         { return s.header }
 func (s silent) Write(p []byte) (int, error) { return len(p), nil }
 func (s silent) WriteHeader(int)             {}
+
+// until waits for a condition that other goroutines bring about.
+func until(t testing.TB, holds func() bool) {
+	t.Helper()
+	every := time.NewTicker(time.Millisecond)
+	defer every.Stop()
+	deadline := time.After(patience)
+	for !holds() {
+		select {
+		case <-every.C:
+		case <-deadline:
+			t.Fatalf("did not come true within %v", patience)
+		}
+	}
+}

@@ -1,0 +1,240 @@
+package upstream
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+)
+
+// nobody is the URL of a server that is gone.
+func nobody(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	return "http://" + l.Addr().String()
+}
+
+// inOrder is a pool whose targets are asked in this order, as each that failed
+// a request is not its first choice.
+func inOrder(t testing.TB, c Config, urls ...string) *Pool {
+	t.Helper()
+	for _, u := range urls {
+		c.Targets = append(c.Targets, Target{URL: mustURL(t, u)})
+	}
+	return mustPool(t, c)
+}
+
+// counted answers with the body it got and counts how often it was asked.
+func counted(t testing.TB) (url string, asked *atomic.Int32) {
+	asked = new(atomic.Int32)
+	return backend(t, func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		_, _ = io.Copy(w, r.Body)
+	}), asked
+}
+
+func TestRetry_OfWhatNoTargetHasSeen(t *testing.T) {
+	alive, asked := counted(t)
+	for i, request := range []string{
+		"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+		"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody",
+		"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n",
+		"POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\nbody",
+	} {
+		p := inOrder(t, Config{Retries: 1}, nobody(t), alive) // its first turn is nobody's
+		h := open(t, p, nil)
+		_, r := h.dial(t, request)
+		res, err := http.ReadResponse(r, nil)
+		for err == nil && res.StatusCode == http.StatusContinue {
+			res, err = http.ReadResponse(r, nil)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(res.Body)
+		want := ""
+		if i > 0 {
+			want = "body"
+		}
+		if got := h.result(t); res.StatusCode != 200 || string(body) != want || got.Kind != OK || got.Retries != 1 || got.Target != alive {
+			t.Errorf("%s: %s %q, result %+v", request, res.Status, body, got)
+		}
+	}
+	if n := asked.Load(); n != 4 {
+		t.Errorf("asked %d times, want once for each", n)
+	}
+}
+
+func TestRetry_OfResets(t *testing.T) {
+	for _, c := range []struct {
+		name, request, answer string
+		want                  Kind
+		retries               int
+	}{
+		{"idempotent", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "", OK, 1},
+		{"not idempotent", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n", "", Reset, 0},
+		{"its body has been read", "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody", "", Reset, 0},
+		{"bytes came back", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\n", Reset, 0},
+		{"nonsense came back", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "hello\r\n\r\n", BadResponse, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			bad := rawBackend(t, func(conn net.Conn, r *bufio.Reader) {
+				head := readHead(r)
+				if strings.HasPrefix(head, "PUT") {
+					_, _ = io.CopyN(io.Discard, r, 4)
+				}
+				_, _ = io.WriteString(conn, c.answer)
+			})
+			alive, asked := counted(t)
+			h := open(t, inOrder(t, Config{Retries: 1}, bad, alive), nil)
+			h.ask(t, c.request)
+			if got := h.result(t); got.Kind != c.want || got.Retries != c.retries || int(asked.Load()) != c.retries {
+				t.Errorf("result %+v, the other was asked %d times; want kind %d and %d retries", got, asked.Load(), c.want, c.retries)
+			}
+		})
+	}
+}
+
+// When a target may have seen the request, the failure of another after it does
+// not hide that.
+func TestRetry_TellsOfTheTargetThatMayHaveSeenIt(t *testing.T) {
+	bad := rawBackend(t, func(_ net.Conn, r *bufio.Reader) { readHead(r) })
+	h := open(t, inOrder(t, Config{Retries: 5}, bad, nobody(t)), nil)
+	h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	if got := h.result(t); got.Kind != Reset || got.Retries != 5 {
+		t.Errorf("result %+v, want Reset after 5 retries", got)
+	}
+}
+
+func TestRetry_WithinTheBudget(t *testing.T) {
+	h := open(t, inOrder(t, Config{Retries: 3}, nobody(t)), nil)
+	retries := 0
+	for range 100 {
+		h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		got := h.result(t)
+		if got.Kind != Connect {
+			t.Fatalf("result %+v", got)
+		}
+		retries += got.Retries
+	}
+	if retries < 28 || retries > 30 {
+		t.Errorf("%d retries of 100 requests, want a fifth and the reserve of 10", retries)
+	}
+}
+
+func TestHealth_ATargetThatIsGoneRests(t *testing.T) {
+	alive, asked := counted(t)
+	h := open(t, inOrder(t, Config{Health: Health{After: 2, Rest: 1 << 60}}, nobody(t), alive), nil)
+	failed := 0
+	for range 20 {
+		h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		if h.result(t).Kind == Connect {
+			failed++
+		}
+	}
+	if failed != 2 || asked.Load() != 18 {
+		t.Errorf("%d failed and %d were answered, want 2 and 18", failed, asked.Load())
+	}
+}
+
+func TestHealth_WhenAllRestTheyAreAskedAnyway(t *testing.T) {
+	p := inOrder(t, Config{Health: Health{After: 1, Rest: 1 << 60}}, nobody(t), nobody(t))
+	h := open(t, p, nil)
+	for range 4 {
+		h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		if got := h.result(t); got.Kind != Connect || got.Target == "" {
+			t.Errorf("result %+v, want that one was asked", got)
+		}
+	}
+	if states := p.States(); states[0].Healthy || states[1].Healthy {
+		t.Errorf("states %v", states)
+	}
+}
+
+// A client that leaves while a connection is being made is not the target's fault.
+func TestHealth_AClientThatLeavesProvesNothing(t *testing.T) {
+	release := make(chan bool)
+	defer close(release)
+	deaf := strings.Replace(rawBackend(t, func(net.Conn, *bufio.Reader) { <-release }), "http:", "https:", 1)
+	p := inOrder(t, Config{Health: Health{After: 1, Rest: 1 << 60}, Connect: patience}, deaf)
+	h := open(t, p, nil)
+	c, _ := h.dial(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	until(t, func() bool { return p.load() == 1 })
+	c.Close()
+	if got := h.result(t); got.Kind != ClientGone {
+		t.Errorf("result %+v", got)
+	}
+	if !p.States()[0].Healthy {
+		t.Error("the target rests")
+	}
+}
+
+// load is how many requests are under way.
+func (p *Pool) load() (n int) {
+	p.crew.mu.Lock()
+	defer p.crew.mu.Unlock()
+	for _, m := range p.members {
+		n += m.busy
+	}
+	return n
+}
+
+func TestProbe_OnRealSockets(t *testing.T) {
+	var status atomic.Int32
+	status.Store(503)
+	seen := make(chan string, 100)
+	flaky := backend(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/healthz" {
+			w.WriteHeader(int(status.Load()))
+			select {
+			case seen <- r.Host + " " + r.UserAgent():
+			default:
+			}
+		}
+	})
+	health := Health{After: 1, Rest: 1, Path: "/healthz", Interval: 1e6, Timeout: patience}
+	p := inOrder(t, Config{Health: health}, flaky)
+	p.Start()
+	h := open(t, p, nil)
+	until(t, func() bool { return !p.States()[0].Healthy })
+	h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	if got := h.result(t); got.Kind != NoTarget || got.Target != "" {
+		t.Errorf("result %+v, want that nobody was asked", got)
+	}
+	if got, want := await(t, seen, "look"), strings.TrimPrefix(flaky, "http://")+" weir-health"; got != want {
+		t.Errorf("the target sees %q, want %q", got, want)
+	}
+	status.Store(204)
+	until(t, func() bool { return p.States()[0].Healthy })
+	h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	if got := h.result(t); got.Kind != OK {
+		t.Errorf("result %+v", got)
+	}
+	p.Retire() // ends the looks: goleak sees to that
+}
+
+func TestProbe_GoodIsWhatTheOperatorSays(t *testing.T) {
+	url := backend(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
+	for _, c := range []struct {
+		good func(int) bool
+		want bool
+	}{{nil, false}, {func(s int) bool { return s == 418 }, true}} {
+		p := inOrder(t, Config{Health: Health{After: 1, Path: "/", Interval: 1, Timeout: 1, Good: c.good}}, url)
+		if err := p.look(t.Context(), p.members[0]); (err == nil) != c.want {
+			t.Errorf("look: %v, want good %v", err, c.want)
+		}
+		p.Close()
+	}
+	p := inOrder(t, Config{Health: Health{After: 1, Path: "/", Interval: 1, Timeout: 1}}, nobody(t))
+	defer p.Close()
+	if p.look(t.Context(), p.members[0]) == nil {
+		t.Error("a target that is gone passes the look")
+	}
+}

@@ -1,0 +1,267 @@
+package upstream
+
+import (
+	"bufio"
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// talk answers each line with itself, over the version of HTTP it is asked in,
+// and tells that version, what it was asked for, and the trailers it got.
+func talk(w http.ResponseWriter, r *http.Request) {
+	rc := http.NewResponseController(w)
+	_ = rc.EnableFullDuplex()
+	w.Header().Set("X-Seen", r.Proto+" "+r.Method+" "+r.RequestURI+" "+r.Host+" te="+r.Header.Get("Te")+" "+r.Header.Get("Upgrade"))
+	w.Header().Set("Trailer", "X-Sum")
+	_ = rc.Flush()
+	lines := bufio.NewReader(r.Body)
+	for {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			break
+		}
+		_, _ = io.WriteString(w, line)
+		_ = rc.Flush()
+	}
+	w.Header().Set("X-Sum", r.Trailer.Get("X-Sum")+"!")
+}
+
+// newH2C is an upstream that speaks HTTP/2 in the clear and nothing else, on l.
+func newH2C(t testing.TB, l net.Listener, handle http.HandlerFunc) {
+	t.Helper()
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	s := &http.Server{Handler: handle, Protocols: protocols, ReadHeaderTimeout: patience}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	t.Cleanup(func() { s.Close(); <-served })
+}
+
+func listen(t testing.TB, network, address string) net.Listener {
+	t.Helper()
+	l, err := net.Listen(network, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func TestProtocol_HTTP2(t *testing.T) {
+	clear := listen(t, "tcp", "127.0.0.1:0")
+	newH2C(t, clear, talk)
+	path := filepath.Join(t.TempDir(), "s")
+	newH2C(t, listen(t, "unix", path), talk)
+	secure := httptest.NewUnstartedServer(http.HandlerFunc(talk))
+	secure.EnableHTTP2 = true
+	secure.StartTLS()
+	defer secure.Close()
+	roots := x509.NewCertPool()
+	roots.AddCert(secure.Certificate())
+
+	for name, c := range map[string]Config{
+		"h2c":             {Protocol: H2C, Targets: []Target{{URL: mustURL(t, "http://"+clear.Addr().String()+"/base/")}}},
+		"h2c on a socket": {Protocol: H2C, Targets: []Target{{URL: mustURL(t, "unix:"+path)}}},
+		"h2":              {Protocol: HTTP2, TLS: &tls.Config{RootCAs: roots}, Targets: []Target{{URL: mustURL(t, secure.URL)}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			base := ""
+			if name == "h2c" {
+				base = "/base"
+			}
+			h := open(t, mustPool(t, c), nil)
+			conn, r := h.dial(t, "POST /a%2Fb?c HTTP/1.1\r\nHost: x.example\r\nTE: trailers\r\nConnection: te, upgrade\r\nUpgrade: websocket\r\n"+
+				"Transfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n")
+			send(t, conn, "4\r\none\n\r\n")
+			res, err := http.ReadResponse(r, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, want := res.Header.Get("X-Seen"), "HTTP/2.0 POST "+base+"/a%2Fb?c x.example te=trailers"; got != want {
+				t.Errorf("target sees %q, want %q", got, want)
+			}
+			lines := bufio.NewReader(res.Body)
+			for _, next := range []string{"4\r\ntwo\n\r\n", "0\r\nX-Sum: 42\r\n\r\n", ""} {
+				line, _ := lines.ReadString('\n')
+				if want := map[string]string{"4\r\ntwo\n\r\n": "one\n", "0\r\nX-Sum: 42\r\n\r\n": "two\n"}[next]; line != want {
+					t.Errorf("client reads %q, want %q", line, want)
+				}
+				send(t, conn, "%s", next)
+			}
+			if res.Trailer.Get("X-Sum") != "42!" {
+				t.Errorf("trailers %v", res.Trailer)
+			}
+			if got := h.result(t); got.Kind != OK {
+				t.Errorf("result %+v", got)
+			}
+		})
+	}
+}
+
+func TestProtocol_HTTP2Fails(t *testing.T) {
+	aborts := listen(t, "tcp", "127.0.0.1:0")
+	newH2C(t, aborts, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	mute := listen(t, "tcp", "127.0.0.1:0")
+	newH2C(t, mute, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	secure := newTLS(t, func(http.ResponseWriter, *http.Request) {}) // knows no HTTP/2
+	roots := x509.NewCertPool()
+	roots.AddCert(secure.Certificate())
+	for name, c := range map[string]struct {
+		config Config
+		url    string
+		want   Kind
+	}{
+		"aborted":        {Config{Protocol: H2C}, "http://" + aborts.Addr().String(), Reset},
+		"too slow":       {Config{Protocol: H2C, Response: 50 * time.Millisecond}, "http://" + mute.Addr().String(), Timeout},
+		"nobody listens": {Config{Protocol: H2C}, nobody(t), Connect},
+		"not HTTP/2":     {Config{Protocol: HTTP2, TLS: &tls.Config{RootCAs: roots}}, secure.URL, Connect},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := open(t, inOrder(t, c.config, c.url), nil)
+			h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+			if got := h.result(t); got.Kind != c.want {
+				t.Errorf("result %+v, want kind %d", got, c.want)
+			}
+		})
+	}
+}
+
+func TestTarget_UnixSocket(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	s := httptest.NewUnstartedServer(http.HandlerFunc(talk))
+	s.Listener.Close()
+	s.Listener = listen(t, "unix", path)
+	s.Start()
+	defer s.Close()
+	h := open(t, inOrder(t, Config{}, "unix:"+path), nil)
+	res, _ := h.ask(t, "GET /a?b HTTP/1.1\r\nHost: x.example\r\n\r\n")
+	if got := res.Header.Get("X-Seen"); got != "HTTP/1.1 GET /a?b x.example te=" {
+		t.Errorf("target sees %q", got)
+	}
+	if got := h.result(t); got.Kind != OK || got.Target != "unix:"+path {
+		t.Errorf("result %+v", got)
+	}
+	for _, bad := range []string{"unix:", "unix:relative", "unix://host/path", "unix:/a?b"} {
+		if _, err := New(Config{Targets: []Target{{URL: mustURL(t, bad)}}}); err == nil {
+			t.Errorf("%s is a target", bad)
+		}
+	}
+}
+
+func TestForward_ToTLSWithAClientCertificateAndAName(t *testing.T) {
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Name", r.TLS.ServerName)
+		w.Header().Set("X-Certificates", strings.Repeat("x", len(r.TLS.PeerCertificates)))
+	}))
+	s.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert, MinVersion: tls.VersionTLS12}
+	s.StartTLS()
+	defer s.Close()
+	roots := x509.NewCertPool()
+	roots.AddCert(s.Certificate())
+	config := &tls.Config{RootCAs: roots, Certificates: s.TLS.Certificates, ServerName: "example.com"}
+	h := open(t, inOrder(t, Config{TLS: config}, s.URL), nil)
+	res, _ := h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	if res.Header.Get("X-Name") != "example.com" || res.Header.Get("X-Certificates") != "x" {
+		t.Errorf("%s, target sees %v; want the name and one certificate", res.Status, res.Header)
+	}
+}
+
+func TestTimeout_OfTheHandshakeAlone(t *testing.T) {
+	release := make(chan bool)
+	defer close(release)
+	deaf := strings.Replace(rawBackend(t, func(net.Conn, *bufio.Reader) { <-release }), "http:", "https:", 1)
+	h := open(t, inOrder(t, Config{Connect: patience, Handshake: 50 * time.Millisecond}, deaf), nil)
+	h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	if got := h.result(t); got.Kind != ConnectTimeout {
+		t.Errorf("result %+v", got)
+	}
+}
+
+func TestTimeout_BetweenBytes(t *testing.T) {
+	release := make(chan bool)
+	defer close(release)
+	stuck := func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "half")
+		_ = http.NewResponseController(w).Flush()
+		<-release
+	}
+	clear := listen(t, "tcp", "127.0.0.1:0")
+	newH2C(t, clear, stuck)
+	for url, protocol := range map[string]Protocol{backend(t, stuck): HTTP1, "http://" + clear.Addr().String(): H2C} {
+		h := open(t, inOrder(t, Config{Idle: 50 * time.Millisecond, Protocol: protocol}, url), nil)
+		_, r := h.dial(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		res, err := http.ReadResponse(r, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if body, err := io.ReadAll(res.Body); err == nil {
+			t.Errorf("client reads %q as a whole answer", body)
+		}
+		if got := h.result(t); got.Kind != BodyCut || !strings.Contains(got.Err.Error(), errIdle.Error()) {
+			t.Errorf("result %+v", got)
+		}
+	}
+}
+
+// What lasts longer than idle altogether is not cut as long as bytes come, nor
+// is a client that reads slowly the target's fault.
+func TestTimeout_BetweenBytesOnly(t *testing.T) {
+	const idle = 200 * time.Millisecond
+	tick := make(chan time.Time)
+	url := backend(t, func(w http.ResponseWriter, _ *http.Request) {
+		for range tick {
+			_, _ = io.WriteString(w, "x")
+			_ = http.NewResponseController(w).Flush()
+		}
+	})
+	h := open(t, inOrder(t, Config{Idle: idle}, url), nil)
+	_, r := h.dial(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	every := time.NewTicker(idle / 10)
+	defer every.Stop()
+	for range 30 {
+		tick <- <-every.C
+	}
+	close(tick)
+	if res, body := answer(t, r, "GET"); res.StatusCode != 200 || len(body) != 30 {
+		t.Errorf("%s %q", res.Status, body)
+	}
+	if got := h.result(t); got.Kind != OK {
+		t.Errorf("result %+v", got)
+	}
+}
+
+func TestConnections_NeverMoreThanThat(t *testing.T) {
+	const most, clients = 2, 10
+	now, goOn := make(chan int, clients), make(chan bool)
+	url := backend(t, func(http.ResponseWriter, *http.Request) { now <- 1; <-goOn })
+	p := inOrder(t, Config{Connections: most, Queue: Queue{clients - most, patience}}, url)
+	h := open(t, p, nil)
+	for range clients {
+		h.dial(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	}
+	until(t, func() bool {
+		p.crew.mu.Lock()
+		defer p.crew.mu.Unlock()
+		return len(p.crew.waiting) == clients-most
+	})
+	if n := len(now); n > most {
+		t.Errorf("%d requests are at the target, want %d", n, most)
+	}
+	h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	if got := h.result(t); got.Kind != Busy || got.Target != "" {
+		t.Errorf("result %+v, want Busy", got)
+	}
+	close(goOn)
+	for range clients {
+		if got := h.result(t); got.Kind != OK {
+			t.Errorf("result %+v", got)
+		}
+	}
+}

@@ -1,0 +1,136 @@
+package upstream
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+)
+
+// A nameserver answers every question for an IPv4 address with the one it has.
+type nameserver struct {
+	net.PacketConn
+	address atomic.Pointer[[4]byte] // nil: nobody knows
+	asked   atomic.Int32
+}
+
+func newNameserver(t testing.TB) *nameserver {
+	t.Helper()
+	c, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &nameserver{PacketConn: c}
+	ended := make(chan bool)
+	go func() { n.serve(); close(ended) }()
+	t.Cleanup(func() { c.Close(); <-ended })
+	return n
+}
+
+func (n *nameserver) serve() {
+	buf := make([]byte, 1500)
+	for {
+		size, from, err := n.ReadFrom(buf)
+		if err != nil {
+			return
+		}
+		var m dnsmessage.Message
+		if m.Unpack(buf[:size]) != nil || len(m.Questions) != 1 {
+			continue
+		}
+		n.asked.Add(1)
+		q := m.Questions[0]
+		m.Response, m.Additionals = true, nil
+		if a := n.address.Load(); a == nil {
+			m.RCode = dnsmessage.RCodeServerFailure
+		} else if q.Type == dnsmessage.TypeA {
+			m.Answers = []dnsmessage.Resource{{
+				Header: dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class},
+				Body:   &dnsmessage.AResource{A: *a},
+			}}
+		}
+		if packed, err := m.Pack(); err == nil {
+			_, _ = n.WriteTo(packed, from)
+		}
+	}
+}
+
+// resolver asks n and nobody else.
+func (n *nameserver) resolver() *net.Resolver {
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "udp", n.LocalAddr().String())
+	}}
+}
+
+// here is a server on an address of this machine that says which one it is.
+func here(t testing.TB, address string, slow chan bool) {
+	t.Helper()
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			_ = http.NewResponseController(w).Flush()
+			<-slow
+		}
+		_, _ = io.WriteString(w, address)
+	}))
+	s.Listener.Close()
+	s.Listener = listen(t, "tcp", address)
+	s.Start()
+	t.Cleanup(s.Close)
+}
+
+func TestResolve_ConnectionsToVanishedAddressesDrain(t *testing.T) {
+	first := listen(t, "tcp", "127.0.0.1:0")
+	_, port, _ := net.SplitHostPort(first.Addr().String())
+	first.Close()
+	slow := make(chan bool)
+	here(t, "127.0.0.1:"+port, slow)
+	here(t, "127.0.0.2:"+port, slow)
+	names := newNameserver(t)
+	names.address.Store(&[4]byte{127, 0, 0, 1})
+
+	p := inOrder(t, Config{Resolver: names.resolver(), Renew: time.Millisecond}, "http://api.test.:"+port)
+	h := open(t, p, nil)
+	get := func() string {
+		_, body := h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		return body
+	}
+	p.Start()
+	_, r := h.dial(t, "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
+	until(t, func() bool { return p.load() == 1 })
+	if got := get(); got != "127.0.0.1:"+port { // its connection is kept
+		t.Fatalf("%q answers", got)
+	}
+	names.address.Store(&[4]byte{127, 0, 0, 2})
+	until(t, func() bool { return get() == "127.0.0.2:"+port })
+	close(slow)
+	if _, body := answer(t, r, "GET"); body != "127.0.0.1:"+port {
+		t.Errorf("the request under way reads %q", body)
+	}
+	if got := get(); got != "127.0.0.2:"+port {
+		t.Errorf("%q answers after that", got)
+	}
+	names.address.Store(nil)
+	asked := names.asked.Load()
+	until(t, func() bool { return names.asked.Load() > asked+4 })
+	if got := get(); got != "127.0.0.2:"+port {
+		t.Errorf("%q answers when names cannot be looked up", got)
+	}
+}
+
+func TestResolve_OnlyNames(t *testing.T) {
+	p := inOrder(t, Config{}, "http://127.0.0.1", "https://[::1]:1", "http://[::1]", "unix:/s", "http://a.example", "http://a.example:81", "https://b")
+	defer p.Close()
+	if got := strings.Join(p.named(), " "); got != "a.example b" {
+		t.Errorf("names %q", got)
+	}
+	if e := mustPool(t, Config{Echo: true}); len(e.named()) > 0 {
+		t.Error("echo has a name")
+	}
+}

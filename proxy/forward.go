@@ -31,6 +31,8 @@ func (g *generation) forward(x *exchange, d door) {
 		Peer:        x.peer,
 		TrustedPeer: x.trusted,
 		RequestID:   x.id,
+		Affinity:    g.affinity(x),
+		Forwarded:   x.route.tells,
 		WebSocket:   x.route.upgrades,
 		OnHeader:    x.onHeader,
 	})

@@ -20,17 +20,19 @@ type generation struct {
 	address addresser
 	table   *table
 	pools   map[*config.Upstream]*upstream.Pool
+	fleet   *upstream.Fleet
 
 	users atomic.Int64 // requests under way, and 1 while it is the current one
 	ended func()       // called when no request is under way any more
 }
 
 // compile builds the generation of a configuration. It opens and dials nothing.
-// The pseudonym is this process in Via.
-func compile(c *config.Config, pseudonym string) (*generation, error) {
+// The pseudonym is this process in Via; the fleet remembers how targets fare.
+func compile(c *config.Config, pseudonym string, fleet *upstream.Fleet) (*generation, error) {
 	g := &generation{
 		config:  c,
 		via:     pseudonym,
+		fleet:   fleet,
 		address: newAddresser(c.ClientIP),
 		table:   &table{exact: map[string]*site{}, wildcard: map[string]*site{}, any: new(site)},
 		pools:   map[*config.Upstream]*upstream.Pool{},
@@ -71,14 +73,6 @@ func (g *generation) leave() {
 	}
 }
 
-// close lets go of idle connections to upstreams; requests under way end in
-// peace.
-func (g *generation) close() {
-	for _, p := range g.pools {
-		p.Close()
-	}
-}
-
 func (g *generation) route(from *config.Route) (*route, error) {
 	pool, err := g.pool(from.Upstream)
 	if err != nil {
@@ -87,10 +81,15 @@ func (g *generation) route(from *config.Route) (*route, error) {
 	r := &route{
 		name:     from.Name,
 		pool:     pool,
+		hashBy:   from.Upstream.HashBy,
+		tells:    from.Upstream.Forwarded,
 		upgrades: from.WebSocket,
 		refund:   newRefund(from.RefundOn),
 		maxBody:  from.MaxBody,
 		reject:   respond.Reject{Status: from.Reject.Status, Detail: from.Reject.Detail},
+	}
+	if r.hashBy != nil {
+		r.notice(r.hashBy)
 	}
 	var policies []respond.Policy
 	for _, l := range from.Limits {
@@ -100,23 +99,6 @@ func (g *generation) route(from *config.Route) (*route, error) {
 	}
 	r.quota, err = respond.NewQuota(policies, respond.Style(g.config.Defaults.Headers))
 	return r, err
-}
-
-// pool returns the pool of an upstream, made once a generation.
-func (g *generation) pool(from *config.Upstream) (*upstream.Pool, error) {
-	if p := g.pools[from]; p != nil {
-		return p, nil
-	}
-	c := upstream.Config{Name: from.Name, Echo: from.Echo, Pseudonym: g.via, Connect: from.Timeouts.Connect, Response: from.Timeouts.Response}
-	for _, t := range from.Targets {
-		c.Targets = append(c.Targets, upstream.Target{URL: t.URL, Weight: t.Weight})
-	}
-	p, err := upstream.New(c)
-	if err != nil {
-		return nil, err
-	}
-	g.pools[from] = p
-	return p, nil
 }
 
 // limit adds a limit to the route and returns the policies it shows to clients.

@@ -27,6 +27,8 @@ type metrics struct {
 	storeFails *prometheus.CounterVec
 	fallbacks  *prometheus.CounterVec
 	refunds    *prometheus.CounterVec
+	trips      *prometheus.CounterVec
+	retries    *prometheus.CounterVec
 	reloads    *prometheus.CounterVec
 	generation prometheus.Gauge
 }
@@ -50,6 +52,8 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		storeFails: counter("store_errors_total", "Calls to a shared store that it did not answer in time.", "operation"),
 		fallbacks:  counter("store_fallback_total", "Requests decided without the store, by the policy that decided.", "policy"),
 		refunds:    counter("refunds_total", "Requests that a limit does not count in the end, for what came of them.", "route", "limit"),
+		trips:      counter("upstream_requests_total", "Requests that were to be forwarded, by the target asked last and what came of it.", "upstream", "target", "result"),
+		retries:    counter("upstream_retries_total", "Requests taken to one more target.", "upstream"),
 		reloads:    counter("reloads_total", "Attempts to read the configuration anew.", "result"),
 		generation: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_config_generation", Help: "Number of the configuration that is served."}),
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
 // Options are what a Proxy is given. All but Nodes and Agree are required.
@@ -39,7 +40,8 @@ type Options struct {
 // concurrent use; several in one process share nothing.
 type Proxy struct {
 	path      string
-	pseudonym string // this process in Via
+	pseudonym string          // this process in Via
+	fleet     *upstream.Fleet // how targets fare, over all generations
 	agree     func(ctx context.Context, hash string, swap func(number int64)) error
 	current   atomic.Pointer[generation]
 	exchanges sync.Pool
@@ -55,8 +57,8 @@ type Proxy struct {
 
 // New makes a Proxy that serves o.Config as its first generation.
 func New(o Options) (*Proxy, error) {
-	pseudonym := "weir-" + rand.Text()[:8]
-	first, err := compile(o.Config, pseudonym)
+	pseudonym, fleet := "weir-"+rand.Text()[:8], upstream.NewFleet()
+	first, err := compile(o.Config, pseudonym, fleet)
 	if err != nil {
 		return nil, fmt.Errorf("compile config: %w", err)
 	}
@@ -72,6 +74,7 @@ func New(o Options) (*Proxy, error) {
 	p := &Proxy{
 		path:      o.Path,
 		pseudonym: pseudonym,
+		fleet:     fleet,
 		agree:     o.Agree,
 		exchanges: sync.Pool{New: newExchange},
 		admitter:  newAdmitter(o, m),
@@ -81,6 +84,7 @@ func New(o Options) (*Proxy, error) {
 		timeouts:  o.Config.Listen.Timeouts,
 	}
 	p.install(first)
+	m.watch(o.Registry, p)
 	return p, nil
 }
 
@@ -106,6 +110,7 @@ func (p *Proxy) serve(ctx context.Context, x *exchange, d door) {
 		return
 	}
 	g.forward(x, d)
+	p.metrics.forwarded(x)
 	p.admitter.settle(ctx, x)
 }
 
@@ -136,12 +141,15 @@ func (p *Proxy) install(g *generation) {
 	p.alive.Add(1)
 	g.ended = sync.OnceFunc(p.alive.Done)
 	p.current.Store(g)
+	g.start()
 }
 
 // Close lets go of what the proxy holds. It is called when no request comes any
 // more. Requests that were cut off have a moment to give back what they took.
 func (p *Proxy) Close() {
-	p.current.Load().leave()
+	last := p.current.Load()
+	last.retire()
+	last.leave()
 	ended := make(chan struct{})
 	go func() {
 		p.alive.Wait()
@@ -192,7 +200,7 @@ func (p *Proxy) reload(ctx context.Context) (Report, error) {
 	if err := restartless(now.config, read); err != nil {
 		return Report{}, err
 	}
-	next, err := compile(read, p.pseudonym)
+	next, err := compile(read, p.pseudonym, p.fleet)
 	if err != nil {
 		return Report{}, fmt.Errorf("compile config: %w", err)
 	}
@@ -205,6 +213,7 @@ func (p *Proxy) reload(ctx context.Context) (Report, error) {
 		next.leave()
 		return Report{}, fmt.Errorf("agree on config: %w", err)
 	}
-	now.leave() // retired: the last of its requests closes it
+	now.retire()
+	now.leave() // the last of its requests closes it
 	return Report{Generation: next.number, Hash: read.Hash, Changed: true, Warnings: read.Warnings, Alone: err}, nil
 }

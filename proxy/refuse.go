@@ -68,8 +68,8 @@ func failed(x *exchange) respond.Answer {
 		kind = respond.BadRequest
 	case upstream.BodyTooLarge:
 		kind = respond.BodyTooLarge
-	case upstream.NoTarget:
-		kind = respond.NoUpstream
+	case upstream.NoTarget, upstream.Busy:
+		return respond.Unavailable(respond.NoUpstream, time.Second, "", x.id)
 	case upstream.Loop:
 		kind = respond.Loop
 	case upstream.LastHop:

@@ -26,8 +26,10 @@ type route struct {
 	reject   respond.Reject
 	refund   refund
 	pool     *upstream.Pool
-	upgrades bool  // WebSocket is allowed
-	maxBody  int64 // bytes; 0 for any
+	hashBy   *key.Spec // requests with one of these keys go to one target; nil: any goes to any
+	tells    bool      // the upstream is told of the client by RFC 7239's field too
+	upgrades bool      // WebSocket is allowed
+	maxBody  int64     // bytes; 0 for any
 }
 
 // A limit is one entry under limits: of a route.

@@ -36,7 +36,7 @@ func (r *reading) compile(f *file) (*Config, error) {
 	r.listeners(f)
 	keys := newKeys(r, f.Keys)
 	c.Keys = keys.all()
-	upstreams := newUpstreams(r, f.Upstreams)
+	upstreams := newUpstreams(r, keys, f.Upstreams)
 	c.Upstreams = upstreams.byName
 	c.Routes = (&routes{reading: r, keys: keys, upstreams: upstreams, defaults: f.Defaults,
 		bearers: bearers{r, c.Privacy, c.ClientIP.IPv6Prefix}}).all(f.Routes)

@@ -35,6 +35,7 @@ func Load(path string) (*Config, error) {
 // other file: include is a problem.
 func Parse(name string, data []byte, env Env) (*Config, error) {
 	r := newReading(env)
+	r.sealed = true
 	main := r.read(name, "", data)
 	if main == nil {
 		return nil, r.failed()
@@ -48,6 +49,7 @@ func Parse(name string, data []byte, env Env) (*Config, error) {
 // A reading is what is learned while files are read: once for one Config.
 type reading struct {
 	env      Env
+	sealed   bool // no other file may be read
 	hash     hash.Hash
 	files    []string
 	globs    []string
@@ -120,12 +122,7 @@ func readFile(path string) ([]byte, error) {
 // little or too much to make anything of it.
 func (r *reading) read(name, id string, data []byte) *file {
 	r.files = append(r.files, name)
-	for _, part := range [][]byte{[]byte(id), data} {
-		var length [8]byte
-		binary.BigEndian.PutUint64(length[:], uint64(len(part)))
-		r.hash.Write(length[:])
-		r.hash.Write(part)
-	}
+	r.count(id, data)
 	d := &decoder{reading: r, file: name, left: maxValues}
 	root := d.parse(data)
 	if root == nil {
@@ -137,6 +134,16 @@ func (r *reading) read(name, id string, data []byte) *file {
 		return nil
 	}
 	return form
+}
+
+// count lets what was read count in the hash.
+func (r *reading) count(id string, data []byte) {
+	for _, part := range [][]byte{[]byte(id), data} {
+		var length [8]byte
+		binary.BigEndian.PutUint64(length[:], uint64(len(part)))
+		r.hash.Write(length[:])
+		r.hash.Write(part)
+	}
 }
 
 // sum is the hash of all that was read.

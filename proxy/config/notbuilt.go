@@ -37,9 +37,6 @@ keyForm.from=method         | write one route for each method
 normalForm.as=e164          | write digits
 normalForm.default_region   | write digits
 normalForm.allow_types      | write digits
-upstreamForm.balance        | leave it out: targets take turns by weight
-upstreamForm.health         | leave it out
-upstreamForm.retries        | leave it out
 routeForm.lists             | let the limits decide alone
 limitForm.distinct          | limit the key itself
 limitForm.penalty           | leave it out

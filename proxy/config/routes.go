@@ -44,6 +44,7 @@ func (r *routes) all(forms []*routeForm) []*Route {
 			Reject:    r.reject(&form.Reject),
 			Position:  r.places[form].Position,
 		}
+		r.upgrades(form, route)
 		if by := seen.add(route, p.shape); by != nil {
 			r.warn(form, "this route can never match: "+by.Name+" at "+by.Position.String()+" comes first for the same requests", "take one of them out, or let them differ in match")
 		}
@@ -51,6 +52,13 @@ func (r *routes) all(forms []*routeForm) []*Route {
 	}
 	r.counters(forms)
 	return made
+}
+
+// upgrades checks that the route's upstream can carry what the route lets through.
+func (r *routes) upgrades(form *routeForm, route *Route) {
+	if up := route.Upstream; form.WebSocket && up != nil && up.Protocol != ProtocolHTTP1 && !up.Echo {
+		r.wrong(&form.WebSocket, "upstream "+up.Name+" speaks "+string(up.Protocol)+", which carries no websocket", "let it speak http1, or name another upstream")
+	}
 }
 
 // name gives each route without a name one made of its path.

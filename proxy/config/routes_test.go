@@ -48,7 +48,7 @@ func TestLoad_FormsOfUpstreams(t *testing.T) {
 	if want := []string{"http://a", "http://b:81", "http://[::1]:82"}; !slices.Equal(targets, want) || full.Targets[1].Weight != 3 || full.Targets[2].Weight != 1 {
 		t.Errorf("got %v %+v", targets, full.Targets)
 	}
-	if want := (Timeouts{1500 * time.Millisecond, 30 * time.Second}); full.Timeouts != want {
+	if want := (Timeouts{Connect: 1500 * time.Millisecond, Response: 30 * time.Second}); full.Timeouts != want {
 		t.Errorf("got %v, want %v", full.Timeouts, want)
 	}
 	if u := c.Upstreams["url"]; u.Targets[0].URL.String() != "https://one.example:8443" {
@@ -128,7 +128,7 @@ func TestLoad_FewestLines(t *testing.T) {
 		Defaults: Defaults{Mode: Enforce, OnStoreFailure: Local, Headers: HeadersIETF, Expose: true},
 	}
 	route := c.Routes[0]
-	if route.Name != "v1-sms-send" || route.Limits[0].Name != "header-X-Phone" || route.Upstream.Timeouts != (Timeouts{2 * time.Second, 30 * time.Second}) {
+	if route.Name != "v1-sms-send" || route.Limits[0].Name != "header-X-Phone" || route.Upstream.Timeouts != (Timeouts{Connect: 2 * time.Second, Response: 30 * time.Second}) {
 		t.Errorf("got %+v %+v %+v", route, route.Limits[0], route.Upstream)
 	}
 	if want := (Reject{429, "Too many requests. Try again in {retry_after} s."}); route.Reject != want {

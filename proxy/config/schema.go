@@ -7,6 +7,8 @@
 package config
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"net/netip"
 	"net/url"
 	"time"
@@ -163,20 +165,77 @@ type Upstream struct {
 	Name     string   // its URL when it was written in place
 	Echo     bool     // built in: answers with what it was asked; there are no Targets
 	Targets  []Target // at least one unless Echo
+	Balance  Balance
+	HashBy   *key.Spec // not nil exactly when Balance is BalanceHash
+	Health   Health
 	Timeouts Timeouts
-	Position Position
+	Retries  int // more targets that one request may be taken to
+	// MaxConnections is the most requests that one target works on at a time,
+	// 0 for any number; what exceeds it waits in the Queue.
+	MaxConnections int
+	Queue          Queue
+	Protocol       Protocol
+	TLS            UpstreamTLS
+	Resolve        time.Duration // how often names are looked up anew
+	Forwarded      bool          // whether RFC 7239's field is sent
+	Position       Position
+}
+
+// A Balance is how requests are spread over targets.
+type Balance string
+
+// The balances there are.
+const (
+	BalanceRoundRobin  Balance = "round_robin"
+	BalanceLeastLoaded Balance = "least_loaded"
+	BalanceHash        Balance = "hash" // by a key; those without it take turns
+)
+
+// Health says how targets are found out that are not fit to be asked.
+type Health struct {
+	Path              string // begins with a slash; empty: targets are not looked at
+	Interval, Timeout time.Duration
+	Status            Statuses // of a good answer
+	After             int      // failures in a row, at least 1
+	Rest              time.Duration
+	SlowStart         time.Duration // 0: none
+}
+
+// A Queue is where requests wait for a target.
+type Queue struct {
+	Length  int // may be 0
+	Timeout time.Duration
+}
+
+// A Protocol is a version of HTTP.
+type Protocol string
+
+// The protocols that targets can speak.
+const (
+	ProtocolHTTP1 Protocol = "http1"
+	ProtocolH2    Protocol = "h2"  // all targets are https
+	ProtocolH2C   Protocol = "h2c" // no target is https
+)
+
+// UpstreamTLS is how https targets are trusted, and who Weir is to them.
+type UpstreamTLS struct {
+	Roots       *x509.CertPool   // nil: those of the machine
+	Certificate *tls.Certificate // nil: none is shown
+	ServerName  string           // empty: the host of the target's URL
 }
 
 // A Target is one server of an upstream.
 type Target struct {
-	URL    *url.URL // http or https, a host, perhaps a port, nothing else
+	URL    *url.URL // http or https, a host, perhaps a port, nothing else; or unix and an absolute path
 	Weight int      // at least 1
 }
 
-// Timeouts bound the waiting for an upstream; both are above 0.
+// Timeouts bound the waiting for an upstream.
 type Timeouts struct {
-	Connect  time.Duration // until a connection stands
-	Response time.Duration // from the request's end to the response's header
+	Connect  time.Duration // until a connection stands; above 0
+	TLS      time.Duration // for its handshake; 0: Connect is for both
+	Response time.Duration // from the request's end to the response's header; above 0
+	Idle     time.Duration // between two bytes of a response; 0: without end
 }
 
 // A Route is what happens to the requests that match.

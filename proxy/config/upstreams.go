@@ -19,13 +19,14 @@ const echo = "echo"
 // upstreams makes each upstream once, those written in place by their URL.
 type upstreams struct {
 	*reading
+	keys   *keys
 	byName map[string]*Upstream
 	names  []string // under upstreams:, also those with problems
 }
 
 // newUpstreams makes the named upstreams.
-func newUpstreams(r *reading, forms map[string]*upstreamForm) *upstreams {
-	u := &upstreams{reading: r, byName: map[string]*Upstream{}, names: slices.Sorted(maps.Keys(forms))}
+func newUpstreams(r *reading, keys *keys, forms map[string]*upstreamForm) *upstreams {
+	u := &upstreams{reading: r, keys: keys, byName: map[string]*Upstream{}, names: slices.Sorted(maps.Keys(forms))}
 	for _, name := range u.names {
 		form := forms[name]
 		if !tokenSafe.MatchString(name) {
@@ -39,12 +40,19 @@ func newUpstreams(r *reading, forms map[string]*upstreamForm) *upstreams {
 // build makes the upstream of a form.
 func (u *upstreams) build(name string, form *upstreamForm) *Upstream {
 	up := &Upstream{
-		Name:     name,
-		Timeouts: Timeouts{time.Duration(form.Timeouts.Connect), time.Duration(form.Timeouts.Response)},
-		Position: u.places[form].Position,
+		Name:           name,
+		Health:         u.health(&form.Health),
+		Timeouts:       timeouts(&form.Timeouts),
+		Retries:        form.Retries,
+		MaxConnections: form.MaxConnections,
+		Queue:          Queue{form.Queue.Length, time.Duration(form.Queue.Timeout)},
+		Protocol:       Protocol(form.Protocol),
+		Resolve:        time.Duration(form.Resolve),
+		Forwarded:      form.Forwarded,
+		Position:       u.places[form].Position,
 	}
 	if form.Text == echo {
-		up.Echo = true
+		up.Echo, up.Balance = true, BalanceRoundRobin
 		return up
 	}
 	if form.Text != "" { // sms: http://127.0.0.1:9000
@@ -68,7 +76,13 @@ func (u *upstreams) build(name string, form *upstreamForm) *Upstream {
 		default:
 			seen[to.String()] = true
 			up.Targets = append(up.Targets, Target{to, t.Weight})
+			u.speaks(&t.URL, up.Protocol, to.Scheme)
 		}
+	}
+	up.Balance, up.HashBy = u.balance(form)
+	up.TLS = u.tls(form, up.Targets)
+	if u.given(&form.Queue) && form.MaxConnections == 0 && u.sound(&form.MaxConnections) {
+		u.warn(&form.Queue, "nothing ever waits: there is no max_connections", "write how many requests a target works on at a time, or leave queue out")
 	}
 	return up
 }
@@ -81,7 +95,7 @@ func (u *upstreams) refer(text *string) *Upstream {
 	if *text == "" {
 		return nil // a problem already
 	}
-	if *text != echo && !strings.Contains(*text, "://") {
+	if *text != echo && !strings.Contains(*text, "://") && !strings.HasPrefix(*text, "unix:") {
 		instead := near(*text, append(u.names, echo))
 		if _, _, err := net.SplitHostPort(*text); err == nil {
 			instead = "write a URL: http://" + *text
@@ -110,8 +124,8 @@ func (u *upstreams) refer(text *string) *Upstream {
 	return up
 }
 
-// parseURL reads the URL of a target: scheme and host, perhaps a port. What is
-// wrong never repeats the text, which may hold a password.
+// parseURL reads the URL of a target: scheme and host, perhaps a port; or unix:
+// and a path. What is wrong never repeats the text, which may hold a password.
 func parseURL(text string) (to *url.URL, what, instead string) {
 	const example = "write for example http://127.0.0.1:9000"
 	to, err := url.Parse(text)
@@ -121,10 +135,13 @@ func parseURL(text string) (to *url.URL, what, instead string) {
 		}
 		return nil, "not a URL", example
 	}
+	if to.Scheme == "unix" {
+		return parseSocket(to)
+	}
 	port, err := strconv.ParseUint(to.Port(), 10, 16)
 	switch {
 	case to.Scheme != "http" && to.Scheme != "https":
-		return nil, "the scheme is neither http nor https", example
+		return nil, "the scheme is none of http, https and unix", example
 	case to.User != nil:
 		return nil, "the URL holds a user name or password", "write it without, and let clients send the Authorization header"
 	case !isHost(to.Hostname()):
@@ -137,4 +154,21 @@ func parseURL(text string) (to *url.URL, what, instead string) {
 		return nil, "the URL has a query or a fragment", "write it without"
 	}
 	return &url.URL{Scheme: to.Scheme, Host: strings.ToLower(to.Host)}, "", ""
+}
+
+// maxSocket is how long the path of a unix socket may be, in bytes.
+const maxSocket = 107
+
+// parseSocket reads unix:/path or unix:///path.
+func parseSocket(from *url.URL) (to *url.URL, what, instead string) {
+	const example = "write for example unix:/run/app.sock"
+	switch {
+	case from.User != nil || from.Host != "" || from.RawQuery != "" || from.ForceQuery || from.Fragment != "":
+		return nil, "the URL of a socket has more than a path", example
+	case !strings.HasPrefix(from.Path, "/") || strings.HasSuffix(from.Path, "/"):
+		return nil, "the path of the socket does not begin at the root, or is that of a directory", example
+	case len(from.Path) > maxSocket:
+		return nil, "the path of the socket is longer than " + strconv.Itoa(maxSocket) + " bytes", "put the socket into a directory with a shorter name"
+	}
+	return &url.URL{Scheme: "unix", Path: from.Path, OmitHost: true}, "", ""
 }

@@ -216,6 +216,9 @@ func (p *Pool) add(t target, weight int) {
 	p.members = append(p.members, &member{target: t, weight: float64(weight), seed: xxhash.Sum64String(t.name)})
 }
 
+// Name is what the configuration calls the upstream.
+func (p *Pool) Name() string { return p.config.Name }
+
 // carrier is what requests are sent over now.
 func (p *Pool) carrier() *carrier { return p.transport.Load() }
 

@@ -1,0 +1,36 @@
+package config
+
+import "path/filepath"
+
+// maxAttached is how long a file may be that a field names, in bytes.
+const maxAttached = maxSize
+
+// attach reads the file that a field names, relative to the file in which the
+// field stands. What is in it belongs to the config: it counts in the hash, and
+// the file is one of Files. It reports whether there is anything to use; an
+// empty name is nothing, and what cannot be read is a problem.
+func (r *reading) attach(name *string) ([]byte, bool) {
+	if *name == "" {
+		return nil, false
+	}
+	if r.sealed {
+		r.wrong(name, "cannot read files from here", "leave it out")
+		return nil, false
+	}
+	path := *name
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(filepath.Dir(r.places[name].File), path)
+	}
+	data, err := readFile(path)
+	r.files = append(r.files, path)
+	if err != nil {
+		r.wrong(name, quote(*name)+" cannot be read: "+err.Error(), "name a file that Weir may read")
+		return nil, false
+	}
+	if len(data) > maxAttached {
+		r.wrong(name, quote(*name)+" is longer than 8 MiB", "name a shorter file")
+		return nil, false
+	}
+	r.count(*name, data)
+	return data, true
+}

@@ -1,0 +1,103 @@
+package config
+
+import (
+	"strings"
+	"time"
+
+	"github.com/weir-proxy/weir/proxy/key"
+)
+
+// balance reads round_robin, least_loaded or hash:KEY.
+func (u *upstreams) balance(form *upstreamForm) (Balance, *key.Spec) {
+	const choices = "write round_robin, least_loaded or hash:KEY"
+	name, text, hashed := strings.Cut(form.Balance, ":")
+	balance := Balance(name)
+	switch {
+	case hashed && balance != BalanceHash,
+		!hashed && balance != BalanceRoundRobin && balance != BalanceLeastLoaded:
+		if form.Balance != "" {
+			u.wrong(&form.Balance, quote(form.Balance)+" is no way to spread requests", choices)
+		}
+		return BalanceRoundRobin, nil
+	case len(form.Targets) == 1 && u.given(&form.Balance):
+		u.warn(&form.Balance, "there is one target, so nothing is spread", "leave it out, or name more targets")
+	}
+	if !hashed {
+		return balance, nil
+	}
+	u.places[&text] = u.places[&form.Balance]
+	if text == "" {
+		u.wrong(&text, "has no key", choices)
+	}
+	by := u.keys.refer(&text)
+	switch {
+	case by == nil:
+		return BalanceRoundRobin, nil // a problem already
+	case by.From.Source == key.Global:
+		u.warn(&form.Balance, "all requests have this key, so all go to one target", "name a key that differs between clients")
+	case mayMiss(by):
+		u.warn(&form.Balance, "requests without "+by.Name+" take turns", "let the key be one that every request has, or say with on_missing: {use: client_ip} what stands in for it")
+	}
+	if form.Health.SlowStart > 0 {
+		u.warn(&form.Health.SlowStart, "a target that is back gets the requests of its keys at once", "leave it out, or balance in another way")
+	}
+	return BalanceHash, by
+}
+
+// mayMiss reports whether a request can be without the key.
+func mayMiss(s *key.Spec) bool {
+	for _, part := range s.Join {
+		if mayMiss(part) {
+			return true
+		}
+	}
+	if s.Of != nil {
+		return mayMiss(s.Of)
+	}
+	switch s.From.Source {
+	case "", key.ClientIP, key.Global, key.Host, key.Method:
+		return false
+	}
+	return s.OnMissing != key.Shared && (s.OnMissing != key.Use || s.Instead == nil || mayMiss(s.Instead))
+}
+
+func (u *upstreams) health(f *healthForm) Health {
+	h := Health{
+		Path:      f.Path,
+		Interval:  time.Duration(f.Interval),
+		Timeout:   time.Duration(f.Timeout),
+		Status:    f.Status.statuses(),
+		After:     f.After,
+		Rest:      time.Duration(f.Rest),
+		SlowStart: time.Duration(f.SlowStart),
+	}
+	if len(f.Status) == 0 {
+		h.Status.add(200, 299)
+	}
+	if f.Path != "" && (!strings.HasPrefix(f.Path, "/") || strings.HasPrefix(f.Path, "//") || strings.ContainsAny(f.Path, " ?#")) {
+		u.wrong(&f.Path, quote(f.Path)+" is not a path", "write for example /healthz, without a query")
+	}
+	if f.Path == "" && u.sound(&f.Path) && (u.given(&f.Interval) || u.given(&f.Timeout) || u.given(&f.Status)) {
+		u.warn(f, "targets are not looked at: there is no path", "write path: with what they are to be asked for")
+	}
+	return h
+}
+
+func timeouts(f *timeoutsForm) Timeouts {
+	return Timeouts{
+		Connect:  time.Duration(f.Connect),
+		TLS:      time.Duration(f.TLS),
+		Response: time.Duration(f.Response),
+		Idle:     time.Duration(f.Idle),
+	}
+}
+
+// speaks checks that a target of this scheme can speak protocol.
+func (u *upstreams) speaks(pointer *string, protocol Protocol, scheme string) {
+	switch {
+	case protocol == ProtocolH2 && scheme != "https":
+		u.wrong(pointer, "h2 needs https, and this target is "+scheme, "write https://, or protocol: h2c")
+	case protocol == ProtocolH2C && scheme == "https":
+		u.wrong(pointer, "h2c is HTTP/2 without TLS, and this target is https", "write protocol: h2")
+	}
+}

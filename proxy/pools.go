@@ -1,0 +1,109 @@
+package proxy
+
+import (
+	"crypto/tls"
+
+	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/upstream"
+)
+
+// pool returns the pool of an upstream, made once a generation.
+func (g *generation) pool(from *config.Upstream) (*upstream.Pool, error) {
+	if p := g.pools[from]; p != nil {
+		return p, nil
+	}
+	p, err := upstream.New(g.asked(from))
+	if err != nil {
+		return nil, err
+	}
+	g.pools[from] = p
+	return p, nil
+}
+
+// asked is how the targets of an upstream are to be asked.
+func (g *generation) asked(from *config.Upstream) upstream.Config {
+	c := upstream.Config{
+		Name:        from.Name,
+		Echo:        from.Echo,
+		Pseudonym:   g.via,
+		Fleet:       g.fleet,
+		Connect:     from.Timeouts.Connect,
+		Handshake:   from.Timeouts.TLS,
+		Response:    from.Timeouts.Response,
+		Idle:        from.Timeouts.Idle,
+		Connections: from.MaxConnections,
+		Queue:       upstream.Queue{Length: from.Queue.Length, Timeout: from.Queue.Timeout},
+		Retries:     from.Retries,
+		Renew:       from.Resolve,
+		TLS:         trust(from.TLS),
+		Health: upstream.Health{
+			After:     from.Health.After,
+			Rest:      from.Health.Rest,
+			SlowStart: from.Health.SlowStart,
+			Path:      from.Health.Path,
+			Interval:  from.Health.Interval,
+			Timeout:   from.Health.Timeout,
+			Good:      from.Health.Status.Has,
+		},
+	}
+	switch from.Balance {
+	case config.BalanceLeastLoaded:
+		c.Balance = upstream.LeastLoaded
+	case config.BalanceHash:
+		c.Balance = upstream.Sticky
+	}
+	switch from.Protocol {
+	case config.ProtocolH2:
+		c.Protocol = upstream.HTTP2
+	case config.ProtocolH2C:
+		c.Protocol = upstream.H2C
+	}
+	for _, t := range from.Targets {
+		c.Targets = append(c.Targets, upstream.Target{URL: t.URL, Weight: t.Weight})
+	}
+	return c
+}
+
+// trust is what a connection to an https target goes by.
+func trust(from config.UpstreamTLS) *tls.Config {
+	c := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: from.Roots, ServerName: from.ServerName}
+	if from.Certificate != nil {
+		c.Certificates = []tls.Certificate{*from.Certificate}
+	}
+	return c
+}
+
+// start begins to look after the targets of g, which serves from now on.
+func (g *generation) start() {
+	for _, p := range g.pools {
+		p.Start()
+	}
+}
+
+// retire ends that: g gets no new requests. Those under way go on.
+func (g *generation) retire() {
+	for _, p := range g.pools {
+		p.Retire()
+	}
+}
+
+// close lets go of idle connections to upstreams; requests under way end in
+// peace.
+func (g *generation) close() {
+	for _, p := range g.pools {
+		p.Close()
+	}
+}
+
+// affinity is what the request has in common with others that are to go to the
+// same target, "" for nothing: a request without the key goes to any.
+func (g *generation) affinity(x *exchange) string {
+	if x.route.hashBy == nil {
+		return ""
+	}
+	k, err := g.key(x, x.route.hashBy)
+	if err != nil || k.skip {
+		return ""
+	}
+	return k.Key.String()
+}

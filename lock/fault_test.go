@@ -146,7 +146,7 @@ func TestRedisGone_EndsTheHoldByItsDeadline(t *testing.T) {
 	l := w.locker(WithWatchdog(400*time.Millisecond), WithCallTimeout(100*time.Millisecond))
 	h := locked(t, l.Reentrant("a"))
 	w.server.Kill()
-	<-h.Context().Done()
+	ended(t, h)
 	if got := context.Cause(h.Context()); got != ErrLost {
 		t.Errorf("cause = %v, want ErrLost", got)
 	}

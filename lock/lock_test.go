@@ -172,6 +172,12 @@ func unlocked(t *testing.T, h *Hold) {
 	}
 }
 
+// ended waits until h's context has ended.
+func ended(t *testing.T, h *Hold) {
+	t.Helper()
+	eventually(t, "the hold has ended", func() bool { return h.Context().Err() != nil })
+}
+
 func wantErr(t *testing.T, err, want error) {
 	t.Helper()
 	if !errors.Is(err, want) {

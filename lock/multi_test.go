@@ -56,7 +56,7 @@ func TestMulti_IsLostWithAnyPart(t *testing.T) {
 	l := w.locker(WithWatchdog(150 * time.Millisecond))
 	h := locked(t, Multi(l.Reentrant("a"), l.Reentrant("b")))
 	w.eye.Del(ctxOf(t), "b")
-	<-h.Context().Done()
+	ended(t, h)
 	wantErr(t, h.Unlock(ctxOf(t)), ErrLost)
 	w.empty()
 }
@@ -125,7 +125,7 @@ func TestRed_IsLostWithoutAMajority(t *testing.T) {
 	h := locked(t, lock)
 	worlds[1].eye.Del(ctxOf(t), "a")
 	worlds[2].eye.Del(ctxOf(t), "a")
-	<-h.Context().Done()
+	ended(t, h)
 	wantErr(t, h.Unlock(ctxOf(t)), ErrLost)
 	worlds[0].empty()
 }

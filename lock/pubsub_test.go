@@ -34,6 +34,17 @@ func (w *world) listen(h *hub, channel string) *subscription {
 	return sub
 }
 
+// heard waits for something from c.
+func (w *world) heard(c <-chan struct{}) {
+	w.t.Helper()
+	ctx := ctxOf(w.t)
+	select {
+	case <-c:
+	case <-ctx.Done():
+		w.t.Error("nothing is heard")
+	}
+}
+
 // connections is how many pub/sub connections the server has.
 func (w *world) connections() int {
 	w.t.Helper()
@@ -55,7 +66,7 @@ func TestHub_SharesChannelsAndConnections(t *testing.T) {
 	h := w.hub(w.server.Addr, heartbeat)
 	one, two, other := w.listen(h, "a"), w.listen(h, "a"), w.listen(h, "b")
 	for _, s := range []*subscription{one, two, other} {
-		<-s.ready()
+		w.heard(s.ready())
 	}
 	if got := w.listeners("a"); got != 1 {
 		t.Errorf("%d listen to a, want 1", got)
@@ -67,8 +78,8 @@ func TestHub_SharesChannelsAndConnections(t *testing.T) {
 	two.drain()
 	other.drain()
 	w.eye.Publish(ctxOf(t), "a", "0")
-	<-one.wake
-	<-two.wake
+	w.heard(one.wake)
+	w.heard(two.wake)
 	select {
 	case <-other.wake:
 		t.Error("a message to a woke who listens to b")
@@ -76,7 +87,7 @@ func TestHub_SharesChannelsAndConnections(t *testing.T) {
 	}
 	one.close()
 	w.eye.Publish(ctxOf(t), "a", "0")
-	<-two.wake
+	w.heard(two.wake)
 	two.close()
 	w.silent("a")
 	other.close()
@@ -88,7 +99,7 @@ func TestHub_ReadyMeansThatTheServerHasConfirmed(t *testing.T) {
 	h := w.hub(w.server.Addr, heartbeat)
 	for n := range 200 { // as fast as possible: the same channel comes and goes
 		s := w.listen(h, "a")
-		<-s.ready()
+		w.heard(s.ready())
 		if n%2 == 0 {
 			if got := w.listeners("a"); got != 1 {
 				t.Fatalf("ready, and %d listen", got)
@@ -108,7 +119,7 @@ func TestHub_ManyComeAndGo(t *testing.T) {
 			for range 50 {
 				s := w.listen(h, fmt.Sprint("c", rand.N(5)))
 				if rand.N(2) == 0 {
-					<-s.ready()
+					w.heard(s.ready())
 				}
 				s.close()
 			}
@@ -125,7 +136,7 @@ func TestHub_AnIdleConnectionIsClosed(t *testing.T) {
 	h := w.hub(w.server.Addr, 20*time.Millisecond)
 	for range 3 {
 		s := w.listen(h, "a")
-		<-s.ready()
+		w.heard(s.ready())
 		s.close()
 		eventually(t, "no connection is left", func() bool { return w.connections() == 0 })
 	}
@@ -136,7 +147,7 @@ func TestHub_AConnectionThatFallsSilentIsReplaced(t *testing.T) {
 	p := redistest.NewFaultProxy(t, w.server.Addr)
 	h := w.hub(p.Addr, 30*time.Millisecond)
 	s := w.listen(h, "a")
-	<-s.ready()
+	w.heard(s.ready())
 	first := s.ready()
 	p.Hold() // the peer is there, and says nothing more
 	eventually(t, "the connection is given up", func() bool { return s.ready() != first })
@@ -151,7 +162,7 @@ func TestHub_AConnectionThatFallsSilentIsReplaced(t *testing.T) {
 	})
 	s.drain()
 	w.eye.Publish(ctxOf(t), "a", "0")
-	<-s.wake
+	w.heard(s.wake)
 	s.close()
 }
 
@@ -159,7 +170,7 @@ func TestHub_AQuietConnectionThatAnswersIsKept(t *testing.T) {
 	w := newWorld(t)
 	h := w.hub(w.server.Addr, 100*time.Millisecond)
 	s := w.listen(h, "a")
-	<-s.ready()
+	w.heard(s.ready())
 	id := w.eye.Do(ctxOf(t), "client", "list", "type", "pubsub").Val().(string)[:8]
 	limit := time.After(450 * time.Millisecond)
 	for done := false; !done; {
@@ -179,12 +190,12 @@ func TestHub_KilledConnectionsWakeTheirListeners(t *testing.T) {
 	w := newWorld(t)
 	h := w.hub(w.server.Addr, heartbeat)
 	s := w.listen(h, "a")
-	<-s.ready()
+	w.heard(s.ready())
 	s.drain()
 	w.eye.Do(ctxOf(t), "client", "kill", "type", "pubsub")
-	<-s.wake // messages may have been missed meanwhile
-	<-s.ready()
+	w.heard(s.wake) // messages may have been missed meanwhile
+	w.heard(s.ready())
 	w.eye.Publish(ctxOf(t), "a", "0")
-	<-s.wake
+	w.heard(s.wake)
 	s.close()
 }

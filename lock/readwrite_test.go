@@ -91,7 +91,7 @@ func TestReadWrite_ADeadReaderHoldsTheWriterForItsLeaseOnly(t *testing.T) {
 	l := w.locker()
 	dead := locked(t, l.ReadWrite("a").Read(), WithLease(100*time.Millisecond))
 	alive := locked(t, l.ReadWrite("a").Read())
-	<-dead.Context().Done()
+	ended(t, dead)
 	unlocked(t, alive)
 	unlocked(t, locked(t, w.locker(WithPoll(time.Hour)).ReadWrite("a").Write()))
 	w.empty()

@@ -137,7 +137,7 @@ func TestWatchdog_EndsTheHoldWhenRedisSaysItIsGone(t *testing.T) {
 	w := newWorld(t)
 	h := locked(t, w.locker(WithWatchdog(300*time.Millisecond)).Reentrant("a"))
 	w.eye.Del(ctxOf(t), "a")
-	<-h.Context().Done()
+	ended(t, h)
 	if got := context.Cause(h.Context()); got != ErrLost {
 		t.Errorf("cause = %v, want ErrLost", got)
 	}
@@ -166,7 +166,7 @@ func TestWithLease_EndsByItselfUnlessExtended(t *testing.T) {
 	wantErr(t, h.Extend(ctxOf(t), time.Minute), ErrNotHeld)
 
 	short := locked(t, l.Reentrant("a"), WithLease(50*time.Millisecond))
-	<-short.Context().Done()
+	ended(t, short)
 	if got := context.Cause(short.Context()); got != ErrLost {
 		t.Errorf("cause = %v, want ErrLost", got)
 	}

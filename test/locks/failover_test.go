@@ -86,7 +86,7 @@ func TestFailover_OfAReplicaThatMissedTheLockIsALoss(t *testing.T) {
 	h := held(t, l.Reentrant("a"))
 	proxy.Redirect(replica.Addr) // the name of the master now means another server
 	next := held(t, process(t, replica.Addr).Reentrant("a"))
-	<-h.Context().Done()
+	ended(t, h)
 	if got := context.Cause(h.Context()); got != lock.ErrLost {
 		t.Errorf("cause = %v, want ErrLost", got)
 	}

@@ -66,6 +66,12 @@ func held(t testing.TB, l lock.Lockable, options ...lock.Option) *lock.Hold {
 	return h
 }
 
+// ended waits until h's context has ended.
+func ended(t testing.TB, h *lock.Hold) {
+	t.Helper()
+	eventually(t, "the hold has ended", func() bool { return h.Context().Err() != nil })
+}
+
 func released(t testing.TB, h *lock.Hold) {
 	t.Helper()
 	if err := h.Unlock(minute(t)); err != nil {

@@ -6,13 +6,20 @@
 // Each thing that a request goes through is a room, and each room is one file
 // named by its verb:
 //
-//	door → record → address → tidy → match → extract → admit → forward → settle
+//	door → record → address → tidy → match → screen → extract → admit → forward → settle
 //
 // and back out through record. The door makes an exchange of the request; the
 // rooms between door and forward know nothing else, so that another door, for
 // another HTTP server, needs no second copy of any room. A room says no by
 // returning an error; refuse words the answer. Only record logs, only package
 // respond picks a status, only admit and settle talk to the limiter.
+//
+// # Who is asked at all
+//
+// Screen looks the request up in its route's lists: one that denies refuses it
+// with 403, whatever the others say; otherwise one that bypasses leaves all
+// limits out. Lists are part of the configuration, files of theirs included: a
+// change of one is a reload, and a bad line in it changes nothing.
 //
 // # What counts
 //

@@ -10,6 +10,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
@@ -41,6 +42,7 @@ type exchange struct {
 	path    string       // tidy: the one spelling that is matched and forwarded
 	route   *route       // match
 	found   *chi.Context // match: the parameters of the path, in order
+	list    *config.List // screen: the one that decided what is done with the request
 	claims  []limiter.Claim
 	windows []int           // extract: windows[i] is the window of the route that claims[i] asks for
 	shadows []limiter.Claim // extract: those of limits in shadow mode

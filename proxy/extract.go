@@ -23,12 +23,11 @@ var (
 // limit of its route, under the key that the request carries. A key is made
 // once, however many limits count under it.
 func (g *generation) extract(x *exchange) error {
-	if x.route.queries {
-		query, err := url.ParseQuery(x.rawQuery)
-		if err != nil {
-			return fmt.Errorf("%w: a %% that is no escape, or a semicolon", errQuery)
-		}
-		x.query = query
+	if x.bypasses() {
+		return nil
+	}
+	if err := x.readQuery(); err != nil {
+		return err
 	}
 	for _, l := range x.route.limits {
 		err := g.claim(x, l)
@@ -40,6 +39,19 @@ func (g *generation) extract(x *exchange) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// readQuery reads the query, if the route needs it.
+func (x *exchange) readQuery() error {
+	if !x.route.queries || x.query != nil {
+		return nil
+	}
+	query, err := url.ParseQuery(x.rawQuery)
+	if err != nil {
+		return fmt.Errorf("%w: a %% that is no escape, or a semicolon", errQuery)
+	}
+	x.query = query
 	return nil
 }
 

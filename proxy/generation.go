@@ -2,6 +2,8 @@ package proxy
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"sync/atomic"
 
 	"github.com/weir-proxy/weir/limiter"
@@ -86,7 +88,11 @@ func (g *generation) route(from *config.Route) (*route, error) {
 		upgrades: from.WebSocket,
 		refund:   newRefund(from.RefundOn),
 		maxBody:  from.MaxBody,
-		reject:   respond.Reject{Status: from.Reject.Status, Detail: from.Reject.Detail},
+		screens:  newScreens(from.Lists),
+		reject:   newReject(from.Reject),
+	}
+	for _, l := range from.Lists {
+		r.notice(l.Key)
 	}
 	if r.hashBy != nil {
 		r.notice(r.hashBy)
@@ -99,6 +105,14 @@ func (g *generation) route(from *config.Route) (*route, error) {
 	}
 	r.quota, err = respond.NewQuota(policies, respond.Style(g.config.Defaults.Headers))
 	return r, err
+}
+
+func newReject(c config.Reject) respond.Reject {
+	r := respond.Reject{Status: c.Status, Detail: c.Detail, Body: c.Body, ContentType: c.ContentType}
+	for _, name := range slices.Sorted(maps.Keys(c.Headers)) {
+		r.Fields = append(r.Fields, respond.Field{Name: name, Value: c.Headers[name]})
+	}
+	return r
 }
 
 // limit adds a limit to the route and returns the policies it shows to clients.

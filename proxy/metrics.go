@@ -29,6 +29,7 @@ type metrics struct {
 	refunds    *prometheus.CounterVec
 	trips      *prometheus.CounterVec
 	retries    *prometheus.CounterVec
+	listed     *prometheus.CounterVec
 	reloads    *prometheus.CounterVec
 	generation prometheus.Gauge
 }
@@ -51,6 +52,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		store:      histogram("store_duration_seconds", "Time that calls to a shared store took.", prometheus.ExponentialBuckets(0.0001, 2, 12), "operation"),
 		storeFails: counter("store_errors_total", "Calls to a shared store that it did not answer in time.", "operation"),
 		fallbacks:  counter("store_fallback_total", "Requests decided without the store, by the policy that decided.", "policy"),
+		listed:     counter("list_matches_total", "Requests whose key was on a list, by the list that decided.", "route", "list", "action"),
 		refunds:    counter("refunds_total", "Requests that a limit does not count in the end, for what came of them.", "route", "limit"),
 		trips:      counter("upstream_requests_total", "Requests that were to be forwarded, by the target asked last and what came of it.", "upstream", "target", "result"),
 		retries:    counter("upstream_retries_total", "Requests taken to one more target.", "upstream"),

@@ -130,6 +130,9 @@ func (p *Proxy) through(ctx context.Context, g *generation, x *exchange) error {
 	if err := x.fits(); err != nil {
 		return err
 	}
+	if err := g.screen(x); err != nil {
+		return err
+	}
 	if err := g.extract(x); err != nil {
 		return err
 	}

@@ -180,6 +180,26 @@ routes:
 	}
 }
 
+func TestRefuse_InTheOperatorsWords(t *testing.T) {
+	w := made(t, "routes:\n"+
+		`  - {name: a, match: {path: /a}, upstream: echo, limits: [{name: l, key: global, rate: 1/1h}], reject: {status: 403, headers: {x-reason: "{limit}"}, body: '{"after":{retry_after},"id":"{request_id}"}', content_type: application/json}}`+"\n")
+	w.sends(200, "GET", "/a")
+	rec := w.sends(403, "GET", "/a")
+	var doc struct {
+		After int
+		ID    string
+	}
+	if err := json.Unmarshal(rec.Body.Bytes(), &doc); err != nil || fmt.Sprint(doc.After) != rec.Header().Get("Retry-After") || doc.ID != rec.Header().Get("X-Request-Id") {
+		t.Errorf("%s with %v: %v", rec.Body, rec.Header(), err)
+	}
+	if rec.Header().Get("X-Reason") != "l" || rec.Header().Get("Content-Type") != "application/json" {
+		t.Errorf("header %v", rec.Header())
+	}
+	if rec := w.sends(403, "HEAD", "/a"); rec.Body.Len() != 0 {
+		t.Errorf("HEAD got a body: %s", rec.Body)
+	}
+}
+
 func TestAdmit_WithoutStore(t *testing.T) {
 	for _, c := range []struct {
 		policy string

@@ -18,7 +18,7 @@ const keyDigits = 12
 //
 // The fields of the line: request_id, route, method, host, path, status, bytes,
 // duration_ms, client, and where they apply upstream, upstream_ms, limit (the
-// one that refused) with wait_ms and key, refunded, fallback and error. The query is never
+// one that refused) with wait_ms and key, list (the one that decided), refunded, fallback and error. The query is never
 // written, and of a key only the beginning of its hash: enough to find it in the
 // store, too little to tell what the client sent.
 type recorder struct {
@@ -51,6 +51,9 @@ func (rec *recorder) leave(x *exchange) {
 		name = x.route.name
 	}
 	rec.metrics.served(name, x.status, took)
+	if x.list != nil {
+		rec.metrics.listed.WithLabelValues(name, x.list.Name, string(x.list.Action)).Inc()
+	}
 	e := rec.log.Info()
 	if e == nil {
 		return
@@ -65,6 +68,9 @@ func (rec *recorder) leave(x *exchange) {
 	if refused {
 		e.Str("limit", x.window(i).of.name).Float64("wait_ms", ms(x.decision.Wait)).
 			Str("key", x.claims[i].Key.String()[:keyDigits])
+	}
+	if x.list != nil {
+		e.Str("list", x.list.Name)
 	}
 	if x.returned {
 		e.Bool("refunded", true)

@@ -18,6 +18,7 @@ type route struct {
 	depth      string
 	conditions int
 
+	screens  []screen
 	limits   []*limit
 	windows  []*window
 	queries  bool     // some key is read from the query

@@ -2,6 +2,7 @@ package config
 
 import (
 	"net/netip"
+	"strings"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/key"
@@ -33,22 +34,32 @@ func (b bearers) single(pointer any, spec *key.Spec) bool {
 // key is the one that a request with text would be counted under. The text must
 // hold a value.
 func (b bearers) key(pointer any, spec *key.Spec, text string) (limiter.Key, bool) {
-	r := bearer{text: text}
-	if spec.From.Source == key.ClientIP {
-		var ok bool
-		if r.client, ok = b.client(text); !ok {
-			b.wrong(pointer, quote(text)+" is not the address of a client", "write for example 192.0.2.1 or 2001:db8::1")
-			return limiter.Key{}, false
-		}
-	}
-	strict := *spec
-	strict.OnMissing, strict.Instead = key.Reject, nil
 	var v key.Value
-	if err := strict.Extract(r, &v); err != nil {
-		b.wrong(pointer, quote(text)+" is no value of the key "+spec.Name, "write it as clients send it")
+	ok, instead := false, "write it as clients send it"
+	switch {
+	case spec.Of != nil:
+		ok = part(spec, text)
+		v.Parts, instead = []string{spec.Name, text}, "write for example CN, +86 or +86138"
+	case spec.From.Source == key.ClientIP:
+		var client netip.Prefix
+		client, ok = b.client(text)
+		ok = ok && spec.Extract(bearer{client: client}, &v) == nil
+		instead = "write for example 192.0.2.1 or 2001:db8::1"
+	default:
+		plain := key.Spec{Name: spec.Name, From: key.Origin{Source: key.Header, Name: "X"}, Normalize: spec.Normalize, Phone: spec.Phone}
+		ok = plain.Extract(bearer{text: text}, &v) == nil
+	}
+	if !ok {
+		b.wrong(pointer, quote(text)+" is no value of the key "+spec.Name, instead)
 		return limiter.Key{}, false
 	}
 	return b.privacy.Hash(v.Parts), true
+}
+
+// part reports whether text is what a part of a phone number is written as.
+func part(spec *key.Spec, text string) bool {
+	_, problems := key.ParseList(spec, text)
+	return len(problems) == 0 && (spec.Part.Kind == key.Country || strings.HasPrefix(text, "+") && strings.Trim(text[1:], "0123456789") == "")
 }
 
 // client reads an address, or a network that is one client.

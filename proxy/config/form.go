@@ -5,12 +5,12 @@ package config
 // whether it is required, what it may be, and its default; the decoder and the
 // JSON Schema both go by them. Comments become descriptions in the schema.
 
-// file is a whole config file. An included file may have keys, upstreams and
-// routes only.
+// file is a whole config file. An included file may have keys, lists,
+// upstreams and routes only.
 type file struct {
 	// Version of the format.
 	Version int `yaml:"version" jsonschema:"default=1,minimum=1,maximum=1"`
-	// Include names more files whose keys, upstreams and routes belong to this one, relative to this file; patterns with * are allowed.
+	// Include names more files whose keys, lists, upstreams and routes belong to this one, relative to this file; patterns with * are allowed.
 	Include list `yaml:"include"`
 	// Listen says where clients connect.
 	Listen listenForm `yaml:"listen"`
@@ -28,6 +28,8 @@ type file struct {
 	Defaults defaultsForm `yaml:"defaults"`
 	// Keys are named ways to tell clients apart.
 	Keys map[string]*keyForm `yaml:"keys,omitempty"`
+	// Lists are keys that are treated apart.
+	Lists map[string]*listForm `yaml:"lists,omitempty"`
 	// Upstreams are named places where requests go.
 	Upstreams map[string]*upstreamForm `yaml:"upstreams,omitempty"`
 	// Routes say what happens to which requests; the most specific one wins.
@@ -150,6 +152,18 @@ type missingForm struct {
 	Use string `yaml:"use" jsonschema:"required"`
 }
 
+// listForm is keys that are treated apart.
+type listForm struct {
+	// Key says what stands in the list: the name of a key, an origin, or a key written in place.
+	Key *keyForm `yaml:"key" jsonschema:"required"`
+	// Values are the keys, as clients send them; for client_ip networks too.
+	Values list `yaml:"values,omitempty"`
+	// File with one value a line, relative to this file; # begins a comment. A change is noticed.
+	File string `yaml:"file,omitempty" jsonschema:"default="`
+	// Action: bypass lets requests pass all limits of the route, deny refuses them with 403.
+	Action string `yaml:"action" jsonschema:"required,enum=bypass,enum=deny"`
+}
+
 // upstreamForm is where requests go.
 type upstreamForm struct {
 	// Text is the short form: echo, or a URL.
@@ -251,6 +265,8 @@ type routeForm struct {
 	Mode string `yaml:"mode,omitempty" jsonschema:"enum=enforce,enum=shadow,enum=off"`
 	// Body bounds the bodies of requests.
 	Body *bodyForm `yaml:"body,omitempty"`
+	// Lists to look the request up in, before its limits; deny goes before bypass.
+	Lists list `yaml:"lists,omitempty"`
 	// Limits are all asked in one step: all grant, or nothing is taken.
 	Limits []*limitForm `yaml:"limits,omitempty"`
 	// RefundOn says after which outcomes a request gives back what it took.
@@ -327,8 +343,14 @@ type countForm struct {
 type rejectForm struct {
 	// Status of the answer.
 	Status int `yaml:"status" jsonschema:"default=429,minimum=400,maximum=599"`
-	// Detail is a sentence for people; {retry_after} stands for seconds.
+	// Detail is a sentence for people; {retry_after} stands for seconds, {limit} and {request_id} for what they say.
 	Detail string `yaml:"detail" jsonschema:"default=Too many requests. Try again in {retry_after} s."`
+	// Headers that the answer has besides.
+	Headers map[string]*string `yaml:"headers,omitempty"`
+	// Body in place of a problem (RFC 9457), with the same placeholders.
+	Body string `yaml:"body,omitempty"`
+	// ContentType of the body; text/plain in UTF-8 when not given. What stands for a placeholder is escaped for JSON and HTML.
+	ContentType string `yaml:"content_type,omitempty"`
 }
 
 // A shorthand has a short form: whatever is not a mapping is decoded into the

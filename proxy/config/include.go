@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// include adds the keys, upstreams and routes of the files that main includes.
+// include adds the keys, lists, upstreams and routes of the files that main includes.
 func (r *reading) include(path string, main *file) {
 	read := map[string]bool{filepath.Clean(path): true}
 	dir := filepath.Dir(path)
@@ -48,7 +48,7 @@ func (r *reading) merge(main, part *file) {
 	v := reflect.ValueOf(part).Elem()
 	for i := range v.NumField() {
 		switch name := fieldName(v.Type().Field(i)); name {
-		case "keys", "upstreams", "routes":
+		case "keys", "lists", "upstreams", "routes":
 		default:
 			if pointer := v.Field(i).Addr().Interface(); r.places[pointer].key != nil {
 				r.misnamed(pointer, "has no place in an included file", "move it to "+r.files[0])
@@ -56,6 +56,7 @@ func (r *reading) merge(main, part *file) {
 		}
 	}
 	add(r, &main.Keys, part.Keys)
+	add(r, &main.Lists, part.Lists)
 	add(r, &main.Upstreams, part.Upstreams)
 	main.Routes = append(main.Routes, part.Routes...)
 }

@@ -42,7 +42,7 @@ func (l *limits) all(forms []*limitForm) []*Limit {
 		}
 		if f.Key != nil {
 			limit.Key = l.keys.use(f.Key)
-			l.parameters(f.Key, limit.Key)
+			l.parameters(f.Key, limit.Key, l.params)
 		}
 		l.algorithm(f, limit)
 		l.overrides(f, limit)
@@ -56,16 +56,16 @@ func (l *limits) all(forms []*limitForm) []*Limit {
 }
 
 // parameters checks that the route's path has what the key is read from.
-func (l *limits) parameters(form *keyForm, spec *key.Spec) {
+func (r *routes) parameters(pointer any, spec *key.Spec, has []string) {
 	for _, name := range params(spec) {
-		if slices.Contains(l.params, name) {
+		if slices.Contains(has, name) {
 			continue
 		}
 		stands := "{" + name + "}"
 		if name == "*" {
 			stands = "/*"
 		}
-		l.wrong(form, "the key is read from path:"+name+", but the route's path has no "+stands, "write "+stands+" where it stands in match.path")
+		r.wrong(pointer, "the key is read from path:"+name+", but the route's path has no "+stands, "write "+stands+" where it stands in match.path")
 	}
 }
 

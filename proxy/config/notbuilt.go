@@ -9,7 +9,6 @@ import (
 // as FORM.FIELD, and values as FORM.FIELD=VALUE or, for the beginning of one,
 // FORM.FIELD=BEGINNING:. A line is taken out when its field is built.
 const planned = `
-file.lists                  | let the limits decide alone
 file.reload                 | reload with SIGHUP or POST /reload
 listenForm.https            | end TLS before Weir and use http
 listenForm.tls              | end TLS before Weir and use http
@@ -37,7 +36,6 @@ keyForm.from=method         | write one route for each method
 normalForm.as=e164          | write digits
 normalForm.default_region   | write digits
 normalForm.allow_types      | write digits
-routeForm.lists             | let the limits decide alone
 limitForm.distinct          | limit the key itself
 limitForm.penalty           | leave it out
 limitForm.cooldown          | write several rates, for example [1/1m, 5/1h]

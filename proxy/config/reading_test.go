@@ -198,7 +198,8 @@ func TestEffective_HidesSecrets(t *testing.T) {
 func TestEffective_IsTheSameConfig(t *testing.T) {
 	for _, path := range append(mustGlob(t, "testdata/good-*.yaml"), example) {
 		c := mustLoad(t, path)
-		again, err := Parse("effective.yaml", effective(t, c), environment)
+		r := newReading(environment)
+		again, err := r.compile(r.read(filepath.Join(filepath.Dir(path), "effective.yaml"), "", effective(t, c)))
 		if err != nil {
 			t.Errorf("%s: %v", path, err)
 			continue
@@ -211,6 +212,9 @@ func TestEffective_IsTheSameConfig(t *testing.T) {
 			}
 			for _, r := range c.Routes {
 				r.Position = Position{}
+				for _, l := range r.Lists {
+					l.Position = Position{}
+				}
 				for _, l := range r.Limits {
 					l.Position = Position{}
 				}

@@ -2,7 +2,6 @@ package config
 
 import (
 	"net/http"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,9 +10,6 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// braces are the placeholders of a detail.
-var braces = regexp.MustCompile(`\{[^{}]*\}|[{}]`)
-
 // routes makes routes.
 type routes struct {
 	*reading
@@ -21,6 +17,7 @@ type routes struct {
 	upstreams *upstreams
 	defaults  defaultsForm
 	bearers   bearers
+	lists     *lists
 }
 
 // all makes the routes of all files, in their order.
@@ -39,12 +36,16 @@ func (r *routes) all(forms []*routeForm) []*Route {
 			Upstream:  r.upstreams.refer(&form.Upstream),
 			WebSocket: form.WebSocket,
 			Limits:    (&limits{r, form, p.params}).all(form.Limits),
+			Lists:     r.lists.refer(form.Lists),
 			RefundOn:  r.refund(form.RefundOn),
 			MaxBody:   r.body(form.Body),
 			Reject:    r.reject(&form.Reject),
 			Position:  r.places[form].Position,
 		}
 		r.upgrades(form, route)
+		for i, l := range route.Lists {
+			r.parameters(&form.Lists[i], l.Key, p.params)
+		}
 		if by := seen.add(route, p.shape); by != nil {
 			r.warn(form, "this route can never match: "+by.Name+" at "+by.Position.String()+" comes first for the same requests", "take one of them out, or let them differ in match")
 		}
@@ -157,15 +158,6 @@ func (r *routes) body(f *bodyForm) int64 {
 		return 0
 	}
 	return int64(f.Max)
-}
-
-func (r *routes) reject(f *rejectForm) Reject {
-	for _, m := range braces.FindAllString(f.Detail, -1) {
-		if m != "{retry_after}" {
-			r.wrong(&f.Detail, quote(m)+" stands for nothing", "write {retry_after} for the seconds to wait, and no other braces")
-		}
-	}
-	return Reject{Status: f.Status, Detail: f.Detail}
 }
 
 // counters checks that no two limits count under one name: route a.b with limit

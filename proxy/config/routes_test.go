@@ -82,7 +82,7 @@ func TestLoad_FormsOfRoutes(t *testing.T) {
 	if l := route["c"].Limits[3]; l.Mode != Off || l.Expose || l.OnStoreFailure != Deny {
 		t.Errorf("got %+v", l)
 	}
-	if got, want := route["e"].Reject, (Reject{503, "Later: {retry_after}"}); got != want {
+	if got, want := route["e"].Reject, (Reject{Status: 503, Detail: "Later: {retry_after}"}); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	if got, want := route["d"].Position, (Position{"testdata/good-forms.yaml", 33, 5}); got != want {
@@ -131,7 +131,7 @@ func TestLoad_FewestLines(t *testing.T) {
 	if route.Name != "v1-sms-send" || route.Limits[0].Name != "header-X-Phone" || route.Upstream.Timeouts != (Timeouts{Connect: 2 * time.Second, Response: 30 * time.Second}) {
 		t.Errorf("got %+v %+v %+v", route, route.Limits[0], route.Upstream)
 	}
-	if want := (Reject{429, "Too many requests. Try again in {retry_after} s."}); route.Reject != want {
+	if want := (Reject{Status: 429, Detail: "Too many requests. Try again in {retry_after} s."}); !reflect.DeepEqual(route.Reject, want) {
 		t.Errorf("got %+v", route.Reject)
 	}
 	c.Keys, c.Upstreams, c.Routes, c.Hash, c.Files, c.Globs, c.Warnings, c.form = nil, nil, nil, "", nil, nil, nil, nil

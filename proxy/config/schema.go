@@ -246,6 +246,7 @@ type Route struct {
 	WebSocket bool      // whether an upgrade to websocket is forwarded
 	MaxBody   int64     // bytes of a request's body; 0 for any
 	Limits    []*Limit  // in the order of the file; may be empty
+	Lists     []*List   // in the order of the file
 	RefundOn  Refund
 	Reject    Reject
 	Position  Position
@@ -283,10 +284,4 @@ type Limit struct {
 type Cost struct {
 	From key.Origin // a header field or a query parameter; without it the cost is 1
 	Max  int64      // at least 1
-}
-
-// A Reject is the answer to a request that a limit refuses.
-type Reject struct {
-	Status int    // 400 to 599
-	Detail string // {retry_after} stands for whole seconds
 }

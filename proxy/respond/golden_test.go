@@ -72,7 +72,7 @@ func TestGolden_EveryAnswerOfOurs(t *testing.T) {
 		"last-hop-trace":      LastHop("TRACE", "req-1"),
 		"key-missing":         Problem(KeyMissing, "header X-Phone is missing", "req-1"),
 	}
-	for k := Internal; k <= Loop; k++ {
+	for k := Internal; k <= Forbidden; k++ {
 		answers["problem-"+strconv.Itoa(int(k))+"-"+strconv.Itoa(k.Status())] = Problem(k, "", "req-1")
 	}
 	for name, a := range answers {

@@ -36,6 +36,7 @@ const (
 	Draining                     // 503: this proxy is about to stop
 	GatewayTimeout               // 504: the upstream did not answer in time
 	Loop                         // 508: the request has been here before
+	Forbidden                    // 403: the client is not wanted
 )
 
 // Status is the status of the answers of kind k.
@@ -43,6 +44,8 @@ func (k Kind) Status() int {
 	switch k {
 	case BadRequest, KeyMissing, KeyInvalid:
 		return http.StatusBadRequest
+	case Forbidden:
+		return http.StatusForbidden
 	case NotFound:
 		return http.StatusNotFound
 	case MethodNotAllowed:
@@ -106,11 +109,15 @@ func (p problem) answer(fields ...Field) Answer {
 	if err != nil {
 		panic(err) // strings and numbers can always be written
 	}
-	body = append(body, '\n')
+	return finish(p.Status, "application/problem+json", append(body, '\n'), fields)
+}
+
+// finish is an answer with the given fields and those that every one has.
+func finish(status int, contentType string, body []byte, fields []Field) Answer {
 	return Answer{
-		Status: p.Status,
+		Status: status,
 		Fields: append(fields,
-			Field{"Content-Type", "application/problem+json"},
+			Field{"Content-Type", contentType},
 			Field{"Content-Length", strconv.Itoa(len(body))},
 			Field{"Cache-Control", "no-store"}),
 		Body: body,

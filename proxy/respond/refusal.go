@@ -1,17 +1,22 @@
 package respond
 
 import (
+	"cmp"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 )
 
-// A Reject is how a route words its refusals. The zero Reject is 429 and a
-// sentence of ours.
+// A Reject is how a route words its refusals. The zero Reject is a problem with
+// status 429 and a sentence of ours. In Detail, Body and the values of Fields
+// {retry_after} becomes the whole seconds of Retry-After, {limit} the first
+// exposed policy that refused ("" if none is), {request_id} the request's id.
 type Reject struct {
-	Status int    // 400 to 599; 0 means 429
-	Detail string // {retry_after} becomes the whole seconds of Retry-After
+	Status      int    // 400 to 599; 0 means 429
+	Detail      string // of the problem
+	Fields      []Field
+	Body        string // in place of a problem, unless empty
+	ContentType string // of Body; for JSON and HTML placeholders are escaped
 }
 
 // A Refusal is one request that was refused.
@@ -28,20 +33,10 @@ type Refusal struct {
 // trace but Retry-After.
 func (q *Quota) TooMany(r Refusal) Answer {
 	after := strconv.FormatInt(q.retryAfter(r), 10)
-	detail := r.Reject.Detail
-	if detail == "" {
-		detail = "Too many requests. Try again in {retry_after} s."
-	}
-	p := problem{
-		Type:      typeQuotaExceeded,
-		Title:     titleQuotaExceeded,
-		Status:    r.Reject.Status,
-		Detail:    strings.ReplaceAll(detail, "{retry_after}", after),
-		RequestID: r.RequestID,
-		Violated:  q.violated(r.Verdict),
-	}
-	if p.Status == 0 {
-		p.Status = http.StatusTooManyRequests
+	violated := q.violated(r.Verdict)
+	said := placeholders{after: after, id: r.RequestID}
+	if len(violated) > 0 {
+		said.limit = violated[0]
 	}
 	fields := []Field{{"Retry-After", after}}
 	h := make(http.Header, 3)
@@ -51,7 +46,22 @@ func (q *Quota) TooMany(r Refusal) Answer {
 			fields = append(fields, Field{name, v})
 		}
 	}
-	return p.answer(fields...)
+	for _, f := range r.Reject.Fields {
+		fields = append(fields, Field{f.Name, said.in(f.Value, plain)})
+	}
+	status := cmp.Or(r.Reject.Status, http.StatusTooManyRequests)
+	if r.Reject.Body != "" {
+		body := []byte(said.in(r.Reject.Body, escaping(r.Reject.ContentType)))
+		return finish(status, r.Reject.ContentType, body, fields)
+	}
+	return problem{
+		Type:      typeQuotaExceeded,
+		Title:     titleQuotaExceeded,
+		Status:    status,
+		Detail:    said.in(cmp.Or(r.Reject.Detail, "Too many requests. Try again in {retry_after} s."), plain),
+		RequestID: r.RequestID,
+		Violated:  violated,
+	}.answer(fields...)
 }
 
 // retryAfter is the value of Retry-After in seconds.

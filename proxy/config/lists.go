@@ -1,0 +1,167 @@
+package config
+
+import (
+	"cmp"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/weir-proxy/weir/proxy/key"
+)
+
+const (
+	maxListSize = 64 << 20 // bytes of a list's file
+	maxFaults   = 20       // problems of one file that are told
+)
+
+// An Action says what happens to a request whose key is on a list.
+type Action string
+
+// The actions there are.
+const (
+	Bypass     Action = "bypass" // no limit of the route is asked
+	DenyListed Action = "deny"   // the request is refused with 403
+)
+
+// A List is keys that are treated apart.
+type List struct {
+	Name     string // token-safe
+	Key      *key.Spec
+	Members  *key.List
+	Action   Action
+	Position Position
+}
+
+// lists makes lists of what is written, each once.
+type lists struct {
+	*reading
+	keys    *keys
+	bearers bearers
+	forms   map[string]*listForm
+	byName  map[string]*List // nil for one with a problem
+	used    map[string]bool
+}
+
+func newLists(r *reading, k *keys, b bearers, forms map[string]*listForm) *lists {
+	l := &lists{reading: r, keys: k, bearers: b, forms: forms, byName: map[string]*List{}, used: map[string]bool{}}
+	for _, name := range slices.Sorted(maps.Keys(forms)) {
+		l.byName[name] = l.make(name, forms[name])
+	}
+	return l
+}
+
+func (l *lists) make(name string, f *listForm) *List {
+	if !tokenSafe.MatchString(name) {
+		l.misnamed(f, quote(name)+" is no name for a list", "begin with a letter and go on with letters, digits, _ . or -")
+	}
+	if l.given(&f.Values) == (f.File != "") && l.sound(f) {
+		l.wrong(f, "has not exactly one of values and file", "write values: [one, two], or file: with the name of a file of one value a line")
+	}
+	if f.Key == nil {
+		return nil // a problem already
+	}
+	spec := l.keys.use(f.Key)
+	if !l.bearers.single(f.Key, spec) {
+		return nil
+	}
+	return &List{Name: name, Key: spec, Members: l.members(name, f, spec), Action: Action(f.Action), Position: l.places[f].Position}
+}
+
+// members reads the values, in place or from the list's file.
+func (l *lists) members(name string, f *listForm, spec *key.Spec) *key.List {
+	if f.File != "" {
+		return l.file(name, f, spec)
+	}
+	for i := range f.Values {
+		one, problems := key.ParseList(spec, f.Values[i])
+		if f.Values[i] != "" && (len(problems) > 0 || one.Len() == 0) {
+			l.wrong(&f.Values[i], quote(f.Values[i])+" is no value of the key "+spec.Name, "write it as clients send it")
+		}
+	}
+	all, _ := key.ParseList(spec, strings.Join(f.Values, "\n"))
+	return all
+}
+
+// file reads a list's file, which stands beside the file that names it.
+func (l *lists) file(name string, f *listForm, spec *key.Spec) *key.List {
+	if l.sealed {
+		l.wrong(&f.File, "cannot read files from here", "write the values under values")
+		return nil
+	}
+	path := f.File
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(filepath.Dir(l.places[&f.File].File), path)
+	}
+	data, err := readFile(path, maxListSize)
+	if rel, err := filepath.Rel(filepath.Dir(l.files[0]), path); err == nil && !filepath.IsAbs(f.File) {
+		f.File = rel // as the main file would say it
+	}
+	l.files = append(l.files, path)
+	l.count("list "+name, data)
+	switch {
+	case err != nil:
+		l.wrong(&f.File, quote(path)+" cannot be read: "+err.Error(), "name a file that Weir may read")
+		return nil
+	case len(data) > maxListSize:
+		l.wrong(&f.File, quote(path)+" is longer than 64 MiB", "take values out")
+		return nil
+	case !utf8.Valid(data):
+		l.wrong(&f.File, quote(path)+" is not text in UTF-8", "write one value a line")
+		return nil
+	}
+	members, problems := key.ParseList(spec, string(data))
+	l.faults(place{Position: Position{File: path}, path: "lists." + name}, spec, string(data), problems)
+	return members
+}
+
+// faults tells what is wrong in a list's file, where.
+func (l *lists) faults(p place, spec *key.Spec, text string, problems []key.Problem) {
+	lines := strings.Split(text, "\n")
+	for i, fault := range problems {
+		p.Line = fault.Line
+		if i == maxFaults {
+			p.Column = 1
+			l.add(p, "and "+strconv.Itoa(len(problems)-i)+" more lines like these", "")
+			return
+		}
+		line := strings.TrimPrefix(lines[fault.Line-1], "\uFEFF")
+		p.Column = 1 + utf8.RuneCountInString(line) - utf8.RuneCountInString(strings.TrimLeftFunc(line, unicode.IsSpace))
+		_, instead, _ := strings.Cut(fault.Err.Error(), "; ")
+		l.add(p, "no value of the key "+spec.Name, cmp.Or(instead, "write it as clients send it"))
+	}
+}
+
+// refer finds the lists of a route.
+func (l *lists) refer(names list) []*List {
+	var made []*List
+	for i := range names {
+		name := names[i]
+		if name == "" {
+			continue // a problem already
+		}
+		found, ok := l.byName[name]
+		switch {
+		case !ok:
+			l.wrong(&names[i], "there is no list "+quote(name), near(name, slices.Sorted(maps.Keys(l.byName))))
+		case slices.Index(names, name) < i:
+			l.wrong(&names[i], name+" is given twice", "write it once")
+		case found != nil:
+			made = append(made, found)
+		}
+		l.used[name] = true
+	}
+	return made
+}
+
+// unused warns of lists that do nothing.
+func (l *lists) unused() {
+	for _, name := range slices.Sorted(maps.Keys(l.forms)) {
+		if !l.used[name] {
+			l.warn(l.forms[name], "no route has this list", "name it under lists: of a route")
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package config
+
+import (
+	"cmp"
+	"encoding/json"
+	"mime"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+)
+
+// A Reject is the answer to a request that a limit refuses. In Detail, Body and
+// the values of Headers {retry_after}, {limit} and {request_id} stand for what
+// they are called.
+type Reject struct {
+	Status      int               // 400 to 599
+	Detail      string            // of a problem, when Body is empty
+	Headers     map[string]string // by canonical name; never one that Weir sets itself
+	Body        string            // in place of a problem; may be empty
+	ContentType string            // of Body
+}
+
+var (
+	// braces are the placeholders of a sentence, and what looks like one.
+	braces = regexp.MustCompile(`\{[^{}]*\}|[{}]`)
+	// words are placeholders where braces have other uses, as in JSON.
+	words = regexp.MustCompile(`\{[A-Za-z][A-Za-z0-9_]*\}`)
+)
+
+func (r *routes) reject(f *rejectForm) Reject {
+	r.placeholders(&f.Detail, f.Detail, braces)
+	if f.Body == "" && r.given(&f.ContentType) {
+		r.wrong(&f.ContentType, "there is no body that it could be of", "write body: beside it, or leave it out")
+	}
+	made := Reject{Status: f.Status, Detail: f.Detail, Body: f.Body}
+	if f.Body != "" {
+		made.ContentType = cmp.Or(f.ContentType, "text/plain; charset=utf-8")
+	}
+	r.placeholders(&f.Body, f.Body, words)
+	kind, _, err := mime.ParseMediaType(cmp.Or(f.ContentType, "text/plain"))
+	switch {
+	case err != nil || !strings.Contains(kind, "/"):
+		r.wrong(&f.ContentType, quote(f.ContentType)+" is no media type", "write for example application/json")
+	case f.Body != "" && jsonType(kind):
+		sample := strings.NewReplacer("{retry_after}", "1", "{limit}", "a", "{request_id}", "a").Replace(f.Body)
+		if !json.Valid([]byte(sample)) && r.sound(&f.Body) {
+			r.wrong(&f.Body, "is not JSON, as its content_type says", `put {limit} and {request_id} in quotes, as in {"limit":"{limit}","after":{retry_after}}`)
+		}
+	}
+	for _, name := range sortedKeys(f.Headers) {
+		value := f.Headers[name]
+		canonical := http.CanonicalHeaderKey(name)
+		_, doubled := made.Headers[canonical]
+		switch {
+		case !httpguts.ValidHeaderFieldName(name):
+			r.misnamed(value, quote(name)+" is not the name of a header", "write for example X-Reason")
+		case slices.Contains(ownFields(), canonical):
+			r.misnamed(value, canonical+" is set by Weir itself", "leave it out")
+		case doubled:
+			r.misnamed(value, canonical+" is given twice, in another spelling", "keep one")
+		case !httpguts.ValidHeaderFieldValue(*value):
+			r.wrong(value, "cannot be sent in a header", "write plain characters")
+		}
+		r.placeholders(value, *value, braces)
+		if made.Headers == nil {
+			made.Headers = map[string]string{}
+		}
+		made.Headers[canonical] = *value
+	}
+	return made
+}
+
+// placeholders checks that those in text stand for something.
+func (r *routes) placeholders(pointer any, text string, form *regexp.Regexp) {
+	for _, m := range form.FindAllString(text, -1) {
+		if !slices.Contains([]string{"{retry_after}", "{limit}", "{request_id}"}, m) {
+			r.wrong(pointer, quote(m)+" stands for nothing", "write {retry_after} for the seconds to wait, {limit} or {request_id}, and no other braces")
+		}
+	}
+}
+
+// jsonType reports whether a media type, without parameters, is JSON.
+func jsonType(kind string) bool {
+	return kind == "application/json" || strings.HasSuffix(kind, "+json")
+}
+
+// ownFields are those that refusals have anyway, or that belong to the
+// connection.
+func ownFields() []string {
+	return []string{
+		"Cache-Control", "Connection", "Content-Length", "Content-Type", "Date", "Keep-Alive", "Ratelimit", "Ratelimit-Policy", "Retry-After",
+		"Te", "Trailer", "Transfer-Encoding", "Upgrade", "X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset", "X-Request-Id",
+	}
+}

@@ -1,0 +1,70 @@
+package respond
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+)
+
+// refusing is a quota of a hidden limit and one that clients may know, and a
+// decision in which both refused for 2 s.
+func refusing(t *testing.T) (*Quota, Refusal) {
+	t.Helper()
+	q, err := NewQuota([]Policy{{Name: "hidden", Rate: rate("1/1h")}, {Name: "shown", Rate: rate("1/1h"), Expose: true}}, IETF)
+	if err != nil {
+		t.Fatal(err)
+	}
+	no := limiter.Outcome{Wait: 2 * time.Second}
+	d := limiter.Decision{Wait: 2 * time.Second, Outcomes: []limiter.Outcome{no, no}}
+	return q, Refusal{Verdict: Verdict{Decision: &d}, RequestID: "a'&<{limit}"}
+}
+
+func TestTooMany_OwnWords(t *testing.T) {
+	for _, c := range []struct {
+		reject Reject
+		want   string
+	}{
+		{Reject{Body: "wait {retry_after} s for {limit}, {request_id} {other}"}, "wait 2 s for shown, a'&<{limit} {other}"},
+		{Reject{Body: `{"after":{retry_after},"limit":"{limit}","id":"{request_id}"}`, ContentType: "application/json"}, "{\"after\":2,\"limit\":\"shown\",\"id\":\"a'\\u0026\\u003c{limit}\"}"},
+		{Reject{Body: `"{request_id}"`, ContentType: "application/x+json; charset=utf-8"}, `"a'\u0026\u003c{limit}"`},
+		{Reject{Body: `<b>{request_id}</b>`, ContentType: "text/html; charset=utf-8"}, "<b>a&#39;&amp;&lt;{limit}</b>"},
+	} {
+		q, r := refusing(t)
+		r.Reject = c.reject
+		r.Reject.Status = 403
+		r.Reject.Fields = []Field{{"X-Reason", "{limit} for {retry_after}"}}
+		a := q.TooMany(r)
+		if got := string(a.Body); got != c.want || a.Status != 403 {
+			t.Errorf("%+v: %d %s; want 403 %s", c.reject, a.Status, got, c.want)
+		}
+		if a.Field("X-Reason") != "shown for 2" || a.Field("Content-Type") != c.reject.ContentType || a.Field("Retry-After") != "2" || a.Field("Cache-Control") != "no-store" {
+			t.Errorf("%+v: fields %v", c.reject, a.Fields)
+		}
+		if strings.Contains(a.Field("Content-Type"), "json") && !json.Valid(a.Body) {
+			t.Errorf("%s is not JSON", a.Body)
+		}
+	}
+}
+
+// A sentence of the operator's keeps its place in a problem.
+func TestTooMany_OwnDetail(t *testing.T) {
+	q, r := refusing(t)
+	r.Reject.Detail = "{limit}, {retry_after}, {request_id}"
+	var got problem
+	if err := json.Unmarshal(q.TooMany(r).Body, &got); err != nil || got.Detail != "shown, 2, a'&<{limit}" || got.Status != 429 {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// A hidden limit has no name, not even where the operator asks for one.
+func TestTooMany_HiddenLimitHasNoName(t *testing.T) {
+	q, r := refusing(t)
+	r.Decision.Outcomes[1].Allowed = true
+	r.Reject.Body = "[{limit}]"
+	if got := string(q.TooMany(r).Body); got != "[]" {
+		t.Errorf("%s; want []", got)
+	}
+}

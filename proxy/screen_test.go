@@ -1,0 +1,109 @@
+package proxy
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+const screened = `
+client_ip: {trusted_proxies: [192.0.2.1]}
+keys: {phone: {from: "header:X-Phone", normalize: digits, on_missing: skip}}
+lists:
+  testers: {key: phone, file: testers.txt, action: bypass}
+  offices: {key: client_ip, values: [198.51.100.0/24, "2001:db8::1"], action: bypass}
+  stolen: {key: phone, values: ["3", "4"], action: deny}
+  bots: {key: "header:X-App", values: [bot], action: deny}
+upstreams: {demo: echo}
+routes:
+  - {name: a, match: {path: /a}, upstream: demo, lists: [testers, offices, stolen], limits: [{name: l, key: global, rate: 1/1h}]}
+  - {name: b, match: {path: /b}, upstream: demo, lists: bots, limits: [{name: l, key: global, rate: 9/1h}]}
+`
+
+func listed(t *testing.T, testers string) *world {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "testers.txt"), []byte(testers), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return made(t, strings.Replace(screened, "testers.txt", filepath.Join(dir, "testers.txt"), 1))
+}
+
+func TestScreen_BypassAndDeny(t *testing.T) {
+	w := listed(t, "# testers\n+1\n 3 # also stolen\n")
+	w.sends(200, "GET", "/a", "X-Phone: 9")
+	w.sends(429, "GET", "/a", "X-Phone: 9")
+	w.sends(429, "GET", "/a")
+	for range 3 {
+		rec := w.sends(200, "GET", "/a", "X-Phone: (1)")
+		if got := rec.Header().Get("RateLimit"); got != "" {
+			t.Errorf("RateLimit = %s; want none where no limit was asked", got)
+		}
+	}
+	for _, from := range []string{"198.51.100.7", "2001:db8::1"} {
+		w.sends(200, "GET", "/a", "X-Forwarded-For: "+from)
+	}
+	w.sends(429, "GET", "/a", "X-Forwarded-For: 198.51.101.7")
+	w.sends(429, "GET", "/a", "X-Forwarded-For: 2001:db8:1::1")
+	w.sends(403, "GET", "/a", "X-Phone: 4")
+	w.sends(403, "GET", "/a", "X-Phone: 3") // deny goes before bypass
+	rec := w.sends(403, "GET", "/a", "X-Phone: 4", "X-Forwarded-For: 198.51.100.7")
+	if body := rec.Body.String(); rec.Header().Get("Content-Type") != "application/problem+json" || strings.Contains(body, "stolen") {
+		t.Errorf("%v %s; want a problem that says nothing of lists", rec.Header(), body)
+	}
+	for labels, want := range map[[3]string]float64{
+		{"a", "testers", "bypass"}: 3,
+		{"a", "offices", "bypass"}: 2,
+		{"a", "stolen", "deny"}:    3,
+	} {
+		if got := testutil.ToFloat64(w.metrics.listed.WithLabelValues(labels[:]...)); got != want {
+			t.Errorf("weir_list_matches_total%v = %v; want %v", labels, got, want)
+		}
+	}
+	if got := w.lines("request")[3]["list"]; got != "testers" {
+		t.Errorf("list = %v; want testers", got)
+	}
+}
+
+// A request without the key of a list is dealt with as the key says.
+func TestScreen_WithoutTheKey(t *testing.T) {
+	w := listed(t, "")
+	w.sends(400, "GET", "/b")
+	w.sends(400, "GET", "/b", "X-App: bot", "X-App: other")
+	w.sends(403, "GET", "/b", "X-App: bot")
+	w.sends(200, "GET", "/b", "X-App: Bot")
+	w.sends(200, "GET", "/a")
+}
+
+// A list's file belongs to the configuration: a change of it is a change, and a
+// bad line changes nothing.
+func TestScreen_FilesAreReloaded(t *testing.T) {
+	w := listed(t, "1\n")
+	w.sends(200, "GET", "/a")
+	w.sends(429, "GET", "/a", "X-Phone: 2")
+	files := w.current.Load().config.Files
+	if len(files) != 2 || filepath.Base(files[1]) != "testers.txt" {
+		t.Fatalf("Files = %v; want the list's file to be watched", files)
+	}
+	knocks := knocked(t, w)
+	write := func(text string) {
+		if err := os.WriteFile(files[1], []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		one(t, knocks, "a change of the list's file")
+	}
+	write("2\nnone\n")
+	if _, err := w.Reload(t.Context()); err == nil || !strings.Contains(err.Error(), files[1]+":2:1: ") {
+		t.Errorf("Reload = %v; want a problem at line 2 of the list's file", err)
+	}
+	w.sends(429, "GET", "/a", "X-Phone: 2")
+	write("2\n")
+	if report, err := w.Reload(t.Context()); err != nil || !report.Changed {
+		t.Errorf("Reload = %+v, %v; want a change", report, err)
+	}
+	w.sends(200, "GET", "/a", "X-Phone: 2")
+	w.sends(429, "GET", "/a", "X-Phone: 1")
+}

@@ -16,7 +16,7 @@ const example = "../../config.example.yaml"
 // TestExample_ShowsEveryField walks the forms beside the example: each field
 // stands in it, and one that has a default is shown with it.
 func TestExample_ShowsEveryField(t *testing.T) {
-	data, err := readFile(example, maxSize)
+	data, err := readFile(example)
 	if err != nil {
 		t.Fatal(err)
 	}

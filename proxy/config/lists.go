@@ -13,10 +13,8 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-const (
-	maxListSize = 64 << 20 // bytes of a list's file
-	maxFaults   = 20       // problems of one file that are told
-)
+// maxFaults is how many problems of one list's file are told.
+const maxFaults = 20
 
 // An Action says what happens to a request whose key is on a list.
 type Action string
@@ -88,29 +86,16 @@ func (l *lists) members(name string, f *listForm, spec *key.Spec) *key.List {
 
 // file reads a list's file, which stands beside the file that names it.
 func (l *lists) file(name string, f *listForm, spec *key.Spec) *key.List {
-	if l.sealed {
-		l.wrong(&f.File, "cannot read files from here", "write the values under values")
+	data, ok := l.attach(&f.File)
+	if !ok {
 		return nil
 	}
-	path := f.File
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(filepath.Dir(l.places[&f.File].File), path)
-	}
-	data, err := readFile(path, maxListSize)
+	path := l.files[len(l.files)-1]
 	if rel, err := filepath.Rel(filepath.Dir(l.files[0]), path); err == nil && !filepath.IsAbs(f.File) {
 		f.File = rel // as the main file would say it
 	}
-	l.files = append(l.files, path)
-	l.count("list "+name, data)
-	switch {
-	case err != nil:
-		l.wrong(&f.File, quote(path)+" cannot be read: "+err.Error(), "name a file that Weir may read")
-		return nil
-	case len(data) > maxListSize:
-		l.wrong(&f.File, quote(path)+" is longer than 64 MiB", "take values out")
-		return nil
-	case !utf8.Valid(data):
-		l.wrong(&f.File, quote(path)+" is not text in UTF-8", "write one value a line")
+	if !utf8.Valid(data) {
+		l.wrong(&f.File, quote(f.File)+" is not text in UTF-8", "write one value a line")
 		return nil
 	}
 	members, problems := key.ParseList(spec, string(data))

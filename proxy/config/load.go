@@ -93,7 +93,7 @@ func (r *reading) failed() Problems { return arrange(r.problems, r.files) }
 // open reads the file at path; id is what its content counts under in the hash.
 // It returns nil if nothing could be made of the file.
 func (r *reading) open(path, id string) *file {
-	data, err := readFile(path, maxSize)
+	data, err := readFile(path)
 	if err != nil {
 		r.files = append(r.files, path)
 		r.add(place{Position: Position{File: path}}, "cannot be read: "+err.Error(), "name a file that Weir may read")
@@ -102,8 +102,7 @@ func (r *reading) open(path, id string) *file {
 	return r.read(path, id, data)
 }
 
-// readFile reads a file, and one byte more than most of a longer one.
-func readFile(path string, most int64) ([]byte, error) {
+func readFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		if pe := (*fs.PathError)(nil); errors.As(err, &pe) {
@@ -112,7 +111,7 @@ func readFile(path string, most int64) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, most+1))
+	data, err := io.ReadAll(io.LimitReader(f, maxSize+1))
 	if pe := (*fs.PathError)(nil); errors.As(err, &pe) {
 		err = pe.Err
 	}

@@ -62,6 +62,32 @@ func TestReentrant_CountsHoldsAsTheHashDoes(t *testing.T) {
 	}
 }
 
+func TestReentrant_ALongerLeaseOfAReentryCounts(t *testing.T) {
+	w := newWorld(t)
+	l := w.locker()
+	for name, make := range map[string]func(string) *Lock{
+		"reentrant": l.Reentrant, "fenced": l.Fenced, "fair": l.Fair,
+		"read":  func(n string) *Lock { return l.ReadWrite(n).Read() },
+		"write": func(n string) *Lock { return l.ReadWrite(n).Write() },
+	} {
+		first := locked(t, make(name), WithLease(time.Minute))
+		second := locked(t, make(name), WithOwner(first.Owner()), WithLease(time.Hour))
+		if ttl := w.eye.PTTL(ctxOf(t), name).Val(); ttl < 59*time.Minute {
+			t.Errorf("%s: TTL = %v, want 1h", name, ttl)
+		}
+		if left := time.Until(first.Deadline()); left < 59*time.Minute {
+			t.Errorf("%s: deadline in %v, want 1h less the margin", name, left)
+		}
+		third := locked(t, make(name), WithOwner(first.Owner()), WithLease(time.Second))
+		if ttl := w.eye.PTTL(ctxOf(t), name).Val(); ttl < 59*time.Minute {
+			t.Errorf("%s: a shorter lease made the TTL %v", name, ttl)
+		}
+		for _, h := range []*Hold{first, second, third} {
+			unlocked(t, h)
+		}
+	}
+}
+
 func TestReentrant_ReenteringKeepsTheContextOfEachHold(t *testing.T) {
 	w := newWorld(t)
 	first := locked(t, w.locker().Reentrant("a"))

@@ -76,10 +76,11 @@ func (s *script) run(ctx context.Context, rdb redis.UniversalClient, size int, k
 	return s.decode(cmd.Val(), size)
 }
 
-// failed wraps err. A node of a cluster that does not answer may have been
-// replaced; the client only asks for that when it is let to try again by itself.
+// failed wraps err. A node of a cluster that does not answer, or not for this
+// key, may have been replaced; the client only asks for that when it is let to
+// try again by itself.
 func (s *script) failed(ctx context.Context, rdb redis.UniversalClient, err error) error {
-	if cluster, ok := rdb.(*redis.ClusterClient); ok && !replied(err) {
+	if cluster, ok := rdb.(*redis.ClusterClient); ok && passing(err) {
 		cluster.ReloadState(ctx) // in the background, not more often than every 200 ms
 	}
 	return fmt.Errorf("run %s: %w", s.name, err)
@@ -93,7 +94,8 @@ func replied(err error) bool {
 }
 
 // runSynced is run, followed on the same connection by WAIT for so many
-// replicas. It returns ErrNotSynced with the reply when fewer confirmed it.
+// replicas. It returns ErrNotSynced when fewer confirmed what the script has
+// taken; the first integer of a reply tells whether it took anything.
 func (s *script) runSynced(ctx context.Context, rdb redis.UniversalClient, replicas, size int, keys []string, args ...any) ([]int64, error) {
 	node := rdb
 	if cluster, ok := rdb.(*redis.ClusterClient); ok {
@@ -112,7 +114,7 @@ func (s *script) runSynced(ctx context.Context, rdb redis.UniversalClient, repli
 		return nil, s.failed(ctx, rdb, err)
 	}
 	reply, err := s.decode(cmd.Val(), size)
-	if err == nil && confirmed < int64(replicas) {
+	if err == nil && reply[0] == 1 && confirmed < int64(replicas) {
 		err = fmt.Errorf("%w: %d of %d", ErrNotSynced, confirmed, replicas)
 	}
 	return reply, err

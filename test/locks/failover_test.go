@@ -75,6 +75,16 @@ func TestReplicas_TooFewGiveTheLockBack(t *testing.T) {
 	}
 }
 
+func TestReplicas_ARefusalIsNoMatterOfReplicas(t *testing.T) {
+	s, _ := server(t)
+	l := process(t, s.Addr, lock.WithCallTimeout(time.Second))
+	h := held(t, l.Reentrant("a"))
+	if _, err := l.Reentrant("a").TryLock(minute(t), lock.WithReplicas(1)); !errors.Is(err, lock.ErrNotAcquired) {
+		t.Errorf("error = %v, want ErrNotAcquired", err)
+	}
+	released(t, h)
+}
+
 // A replica that was cut off before the lock reached it is promoted: two hold
 // the lock at once, as doc.go says. The old holder learns of it at its next
 // renewal.

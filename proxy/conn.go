@@ -1,10 +1,8 @@
 package proxy
 
 import (
-	"context"
 	"crypto/tls"
 	"net"
-	"net/http"
 	"sync/atomic"
 	"time"
 )
@@ -86,35 +84,3 @@ type secureConn struct {
 
 // ConnectionState lets net/http fill in Request.TLS.
 func (c secureConn) ConnectionState() tls.ConnectionState { return c.tls.ConnectionState() }
-
-// connKey is where a request's context holds its conn.
-type connKey struct{}
-
-// withConn is http.Server's ConnContext.
-func withConn(ctx context.Context, c net.Conn) context.Context {
-	if c, ok := c.(interface{ of() *conn }); ok {
-		return context.WithValue(ctx, connKey{}, c.of())
-	}
-	return ctx
-}
-
-// idles is http.Server's ConnState.
-func idles(c net.Conn, state http.ConnState) {
-	if c, ok := c.(interface{ of() *conn }); ok && state == http.StateIdle {
-		c.of().begin()
-	}
-}
-
-// framed is next for requests whose connection may have faulty framing: it
-// carries no request after this one (RFC 9112 section 6.1).
-func framed(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if c, ok := r.Context().Value(connKey{}).(*conn); ok {
-			c.fresh.Store(false)
-			if c.faulty.Load() {
-				w.Header().Set("Connection", "close")
-			}
-		}
-		next.ServeHTTP(w, r)
-	})
-}

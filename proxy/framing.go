@@ -31,6 +31,13 @@ type framing struct {
 // ends like one.
 func (f *framing) begin() { f.fresh.Store(f.n == 0 && !f.inside && !f.off) }
 
+// next is called when a request is about to be served. It reports whether its
+// connection may carry another.
+func (f *framing) next() (faulty bool) {
+	f.fresh.Store(false)
+	return f.faulty.Load()
+}
+
 // skip drops empty lines before a request (RFC 9112 section 2.2) and returns how
 // many bytes of p are left.
 func (f *framing) skip(p []byte) int {

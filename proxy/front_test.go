@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -24,6 +25,7 @@ type front struct {
 	*world
 	server *Server
 	addr   string
+	served sync.WaitGroup
 }
 
 // opened makes a world and lets it listen, as the file says but for the address.
@@ -31,22 +33,29 @@ func opened(t *testing.T, yaml string) *front {
 	t.Helper()
 	f := &front{world: made(t, yaml)}
 	f.server = NewServer(f.Proxy, f.current.Load().config.Listen, zerolog.Nop())
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.addr = l.Addr().String()
-	served := make(chan error, 1)
-	go func() { served <- f.server.Serve(l) }()
+	f.addr = f.listens(f.server.Serve)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 		defer cancel()
 		f.server.Drain(ctx)
-		if err := <-served; err != nil {
-			t.Errorf("serve: %v", err)
-		}
+		f.served.Wait()
 	})
 	return f
+}
+
+// listens starts serve on a free port, until the test ends.
+func (f *front) listens(serve func(net.Listener) error) (addr string) {
+	f.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.served.Go(func() {
+		if err := serve(l); err != nil {
+			f.Errorf("serve: %v", err)
+		}
+	})
+	return l.Addr().String()
 }
 
 // A wire is a client's connection.

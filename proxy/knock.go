@@ -26,14 +26,26 @@ const (
 // and Kubernetes put new files in the place of old ones. Where a directory
 // cannot be watched, the files are looked at every 30 s.
 func (p *Proxy) Watch(ctx context.Context, knock func(context.Context)) error {
+	if err := watch(ctx, p.look, knock); err != nil {
+		return fmt.Errorf("watch config: %w", err)
+	}
+	return nil
+}
+
+// A look is a sum of what is in some files, whose directories it adds to w.
+type look func(w *fsnotify.Watcher) [sha256.Size]byte
+
+// watch calls changed whenever look sees something else than before, and once at
+// the beginning, until ctx is done.
+func watch(ctx context.Context, look look, changed func(context.Context)) error {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
-		return fmt.Errorf("watch config: %w", err)
+		return err
 	}
 	defer w.Close()
 
 	var seen [sha256.Size]byte // nothing yet: they may have changed since they were read
-	p.look(w)
+	look(w)
 	again := time.NewTicker(lookAgain)
 	defer again.Stop()
 	settled := time.NewTimer(0)
@@ -49,10 +61,10 @@ func (p *Proxy) Watch(ctx context.Context, knock func(context.Context)) error {
 		case <-again.C:
 			settled.Reset(0)
 		case <-settled.C:
-			if now := p.look(w); now != seen {
+			if now := look(w); now != seen {
 				seen = now
-				knock(ctx)
-				p.look(w) // there may be other files to watch now
+				changed(ctx)
+				look(w) // there may be other files to watch now
 			}
 		}
 	}
@@ -69,8 +81,13 @@ func (p *Proxy) look(w *fsnotify.Watcher) [sha256.Size]byte {
 		w.Add(filepath.Dir(g))
 	}
 	slices.Sort(files)
+	return lookAt(w, slices.Compact(files))
+}
+
+// lookAt watches the directories of files and sums up what is in the files.
+func lookAt(w *fsnotify.Watcher, files []string) [sha256.Size]byte {
 	h := sha256.New()
-	for _, f := range slices.Compact(files) {
+	for _, f := range files {
 		w.Add(filepath.Dir(f)) // a directory that cannot be watched is looked at
 		if real, err := filepath.EvalSymlinks(f); err == nil {
 			w.Add(filepath.Dir(real))

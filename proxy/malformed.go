@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+
+	"golang.org/x/net/http/httpguts"
 )
 
 // errMalformed says that a request is not HTTP as it should be.
@@ -16,6 +18,12 @@ var errMalformed = errors.New("malformed request")
 func malformed(r *http.Request) error {
 	if r.ProtoMajor != 2 {
 		return nil
+	}
+	if !httpguts.ValidHeaderFieldName(r.Method) {
+		return fmt.Errorf("%w: the method is no token", errMalformed)
+	}
+	if strings.ContainsFunc(r.RequestURI, func(c rune) bool { return c <= ' ' || c >= 0x7f }) {
+		return fmt.Errorf("%w: a blank, a control character or a letter beyond ASCII in the path", errMalformed)
 	}
 	for name, values := range r.Header {
 		for _, v := range values {

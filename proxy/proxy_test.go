@@ -29,9 +29,27 @@ type world struct {
 	*testing.T
 	*Proxy
 	path     string
-	log      bytes.Buffer
+	log      journal
 	registry *prometheus.Registry
 	store    *fragile
+}
+
+// A journal is a log that can be read while it is written.
+type journal struct {
+	mu sync.Mutex // guards what follows
+	b  bytes.Buffer
+}
+
+func (j *journal) Write(line []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.b.Write(line)
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.b.String()
 }
 
 // fragile is a memory store that can be made to fail.
@@ -59,7 +77,7 @@ func made(t *testing.T, yaml string, change ...func(*Options)) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := Options{Path: w.path, Config: c, Store: w.store, Registry: w.registry, Log: zerolog.New(zerolog.SyncWriter(&w.log))}
+	o := Options{Path: w.path, Config: c, Store: w.store, Registry: w.registry, Log: zerolog.New(&w.log)}
 	for _, f := range change {
 		f(&o)
 	}

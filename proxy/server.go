@@ -21,28 +21,67 @@ import (
 type Server struct {
 	http   http.Server
 	bounds config.Listen
+	log    zerolog.Logger
 }
 
-// NewServer makes a Server with the timeouts and sizes of c. What net/http has
-// to complain about goes to log.
+const (
+	// streams is how many requests one HTTP/2 connection may have under way. Of
+	// those that a client has taken back, no more are worked on than that.
+	streams = 100
+	// pingAfter is how long an HTTP/2 client may say nothing while it has requests
+	// under way before it is asked whether it is still there.
+	pingAfter = 30 * time.Second
+)
+
+// NewServer makes a Server with the bounds of c and the protocols that it allows.
+// What net/http has to complain about goes to log.
 func NewServer(h http.Handler, c config.Listen, log zerolog.Logger) *Server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
-	return &Server{bounds: c, http: http.Server{
-		Handler:           framed(h),
+	protocols.SetHTTP2(true)
+	protocols.SetUnencryptedHTTP2(c.H2C)
+	return &Server{bounds: c, log: log, http: http.Server{
+		Handler:           overLinks(h),
 		ReadHeaderTimeout: c.Timeouts.Header,
 		IdleTimeout:       c.Timeouts.Idle,
 		MaxHeaderBytes:    int(c.MaxHeader),
 		Protocols:         protocols,
-		ConnContext:       withConn,
-		ConnState:         idles,
-		ErrorLog:          stdlog.New(complaints{log}, "", 0),
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: streams,
+			SendPingTimeout:      pingAfter,
+			WriteByteTimeout:     c.Timeouts.Write,
+		},
+		ConnContext: linked,
+		ConnState:   idles,
+		ErrorLog:    stdlog.New(complaints{log}, "", 0),
 	}}
 }
 
-// Serve takes requests from l until Drain. It owns l.
+// Serve takes requests from l until Drain: HTTP/1, and HTTP/2 with prior
+// knowledge if the configuration allows it. It owns l.
 func (s *Server) Serve(l net.Listener) error {
-	err := s.http.Serve(watched{l, s.bounds.Timeouts.Write})
+	return s.serve(watched{s.introduced(l), s.bounds.Timeouts.Write})
+}
+
+// ServeTLS takes requests in TLS from l until Drain: HTTP/1, and HTTP/2 from
+// clients that ask for it. It owns l.
+func (s *Server) ServeTLS(l net.Listener, c *Certificates) error {
+	h := &handshaker{
+		Listener: s.introduced(l),
+		config:   c.config(),
+		within:   s.bounds.Timeouts.Header,
+		stall:    s.bounds.Timeouts.Write,
+		log:      s.log,
+	}
+	return s.serve(h.start())
+}
+
+func (s *Server) introduced(l net.Listener) net.Listener {
+	return introduced(l, s.bounds.ProxyProtocol, s.bounds.Timeouts.Header)
+}
+
+func (s *Server) serve(l net.Listener) error {
+	err := s.http.Serve(l)
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}

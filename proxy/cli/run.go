@@ -3,9 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"net"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -78,18 +76,14 @@ func newLog(out io.Writer, level string) zerolog.Logger {
 
 // A service is one weir, put together and listening.
 type service struct {
-	log      zerolog.Logger
-	proxy    *proxy.Proxy
-	shared   shared
-	clients  listening
-	admins   listening
-	draining atomic.Bool
-}
-
-// A listening is a server and where it listens.
-type listening struct {
-	net.Listener
-	*proxy.Server
+	log          zerolog.Logger
+	proxy        *proxy.Proxy
+	shared       shared
+	clients      *proxy.Server
+	admins       *proxy.Server
+	listening    []listening
+	certificates *proxy.Certificates // nil without HTTPS
+	draining     atomic.Bool
 }
 
 // assemble puts a weir together. When it returns an error, nothing is left open.
@@ -108,14 +102,10 @@ func assemble(ctx context.Context, path string, c *config.Config, log zerolog.Lo
 		s.shared.close()
 		return nil, err
 	}
-	operators := admin.New(admin.Options{Token: c.Admin.Token, Gatherer: registry, Reload: s.reload, Ready: s.ready})
-	if s.admins, err = listen(c.Admin.HTTP, proxy.NewServer(operators, c.Listen, log)); err == nil {
-		s.clients, err = listen(c.Listen.HTTP, proxy.NewServer(s.proxy, c.Listen, log))
-	}
-	if err != nil {
-		if s.admins.Listener != nil {
-			s.admins.Listener.Close()
-		}
+	desk := admin.New(admin.Options{Token: c.Admin.Token, Gatherer: registry, Reload: s.reload, Ready: s.ready})
+	s.admins = proxy.NewServer(desk, operators(c.Listen), log)
+	s.clients = proxy.NewServer(s.proxy, c.Listen, log)
+	if err := s.listen(c); err != nil {
 		s.shared.close()
 		return nil, err
 	}
@@ -125,22 +115,16 @@ func assemble(ctx context.Context, path string, c *config.Config, log zerolog.Lo
 	return s, nil
 }
 
-func listen(addr string, server *proxy.Server) (listening, error) {
-	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		return listening{}, fmt.Errorf("%w; is another weir running?", err)
-	}
-	return listening{l, server}, nil
-}
-
 // serve serves until ctx is done or a listener fails, then drains.
 func (s *service) serve(ctx context.Context, reload <-chan os.Signal) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var background sync.WaitGroup
-	for _, l := range []listening{s.admins, s.clients} {
+	serving := s.log.Info()
+	for _, l := range s.listening {
+		serving = serving.Stringer(l.name, l.Addr())
 		background.Go(func() {
-			if err := l.Serve(l.Listener); err != nil {
+			if err := l.serve(l.Listener); err != nil {
 				stop(err)
 			}
 		})
@@ -148,8 +132,8 @@ func (s *service) serve(ctx context.Context, reload <-chan os.Signal) error {
 	background.Go(func() { s.watch(ctx) })
 	background.Go(func() { s.signals(ctx, reload) })
 	background.Go(func() { s.shared.run(ctx) })
-	s.log.Info().Stringer("http", s.clients.Addr()).Stringer("admin", s.admins.Addr()).Str("store", s.shared.name).
-		Str("version", readBuild().version).Msg("serving")
+	background.Go(func() { s.renew(ctx) })
+	serving.Str("store", s.shared.name).Str("version", readBuild().version).Msg("serving")
 
 	<-ctx.Done()
 	err := s.drain()

@@ -80,12 +80,19 @@ func (r *reading) clientIP(f *clientIPForm) ClientIP {
 	if f.Header != "" && !httpguts.ValidHeaderFieldName(f.Header) {
 		r.wrong(&f.Header, "not the name of a header", "write for example X-Forwarded-For")
 	}
-	for i := range f.TrustedProxies {
-		if p, ok := r.network(&f.TrustedProxies[i]); ok {
-			c.TrustedProxies = append(c.TrustedProxies, p)
+	c.TrustedProxies = r.networks(f.TrustedProxies)
+	return c
+}
+
+// networks reads all that are networks.
+func (r *reading) networks(texts list) []netip.Prefix {
+	var all []netip.Prefix
+	for i := range texts {
+		if p, ok := r.network(&texts[i]); ok {
+			all = append(all, p)
 		}
 	}
-	return c
+	return all
 }
 
 // network reads 10.0.0.0/8, fd00::/8 or a single address.

@@ -38,12 +38,39 @@ type file struct {
 
 // listenForm says where clients connect.
 type listenForm struct {
-	// HTTP is the address for plain HTTP, host:port.
+	// HTTP is the address for plain HTTP, host:port, or none.
 	HTTP string `yaml:"http" jsonschema:"default=:8080"`
+	// HTTPS is the address for HTTP in TLS, host:port, or none.
+	HTTPS string `yaml:"https" jsonschema:"default=none"`
+	// TLS says with which certificates HTTPS is served.
+	TLS *tlsForm `yaml:"tls,omitempty"`
+	// H2C lets clients speak HTTP/2 without TLS, with prior knowledge.
+	H2C bool `yaml:"h2c" jsonschema:"default=false"`
+	// ProxyProtocol names the networks of load balancers that begin each connection with the PROXY protocol, version 1 or 2.
+	ProxyProtocol list `yaml:"proxy_protocol"`
 	// Timeouts bound how long a client may take.
 	Timeouts patienceForm `yaml:"timeouts"`
 	// MaxHeader is how long a request's header may be.
 	MaxHeader size `yaml:"max_header" jsonschema:"default=64KiB"`
+}
+
+// tlsForm says with which certificates HTTPS is served. Files are relative to
+// the config, and read anew when they change.
+type tlsForm struct {
+	// Cert is a file with a certificate and those that signed it, in PEM.
+	Cert string `yaml:"cert" jsonschema:"required"`
+	// Key is a file with its private key, in PEM.
+	Key string `yaml:"key" jsonschema:"required"`
+	// More certificates, chosen by the name that a client asks for; the first one is for clients that ask for none of them.
+	More []*pairForm `yaml:"more,omitempty"`
+}
+
+// pairForm is a certificate and its key.
+type pairForm struct {
+	// Cert is a file with a certificate and those that signed it, in PEM.
+	Cert string `yaml:"cert" jsonschema:"required"`
+	// Key is a file with its private key, in PEM.
+	Key string `yaml:"key" jsonschema:"required"`
 }
 
 // patienceForm bounds how long a client may take. Uploads and downloads may last

@@ -3,6 +3,7 @@ package config
 import (
 	"net"
 	"net/netip"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -23,7 +24,13 @@ func (r *reading) listen(f *listenForm) Listen {
 		r.wrong(&f.MaxHeader, f.MaxHeader.String()+" is out of range", "write 1KiB to 16MiB")
 	}
 	return Listen{
-		HTTP:      f.HTTP,
+		HTTP:  offered(f.HTTP),
+		HTTPS: offered(f.HTTPS),
+		TLS:   r.pairs(f.TLS),
+		H2C:   f.H2C,
+
+		ProxyProtocol: r.networks(f.ProxyProtocol),
+
 		MaxHeader: int64(f.MaxHeader),
 		Timeouts: ListenTimeouts{
 			Header: time.Duration(f.Timeouts.Header),
@@ -34,13 +41,60 @@ func (r *reading) listen(f *listenForm) Listen {
 	}
 }
 
-// listeners checks that both listeners can stand side by side, and that the
-// admin listener is not open to everybody.
+// none is what is written for an address that is not listened on.
+const none = "none"
+
+// offered is addr, or "" for none.
+func offered(addr string) string {
+	if addr == none {
+		return ""
+	}
+	return addr
+}
+
+// pairs are the files of all certificates, the one for every client first.
+func (r *reading) pairs(f *tlsForm) []Pair {
+	if f == nil {
+		return nil
+	}
+	pairs := []Pair{{r.beside(&f.Cert), r.beside(&f.Key)}}
+	for _, p := range f.More {
+		if p != nil {
+			pairs = append(pairs, Pair{r.beside(&p.Cert), r.beside(&p.Key)})
+		}
+	}
+	return pairs
+}
+
+// beside makes path, which is relative to the main file, one that can be opened,
+// also in the config made effective.
+func (r *reading) beside(path *string) string {
+	if *path != "" && !filepath.IsAbs(*path) {
+		*path = filepath.Join(filepath.Dir(r.files[0]), *path)
+	}
+	return *path
+}
+
+// listeners checks that all listeners can stand side by side, that HTTPS has a
+// certificate, and that the admin listener is not open to everybody.
 func (r *reading) listeners(f *file) {
-	clients := r.address(&f.Listen.HTTP, f.Listen.HTTP)
+	clients := r.address(&f.Listen.HTTP, offered(f.Listen.HTTP))
+	secure := r.address(&f.Listen.HTTPS, offered(f.Listen.HTTPS))
 	admin := r.address(&f.Admin.HTTP, f.Admin.HTTP)
-	if clients.port != "" && clients.port == admin.port && clients.port != "0" && clients.meets(admin) {
+	switch {
+	case f.Listen.HTTP == none && f.Listen.HTTPS == none:
+		r.wrong(&f.Listen.HTTP, "nothing is listened on", "write an address here or in https")
+	case f.Listen.HTTPS != none && f.Listen.HTTPS != "" && f.Listen.TLS == nil && r.sound(&f.Listen.HTTPS):
+		r.wrong(&f.Listen.HTTPS, "has no certificate", "write tls: {cert: FILE, key: FILE} beside it")
+	}
+	if secure.clashes(clients) {
+		r.wrong(&f.Listen.HTTPS, "listens where listen.http does", "use another port")
+	}
+	switch {
+	case admin.clashes(clients):
 		r.wrong(&f.Admin.HTTP, "listens where listen.http does", "use another port")
+	case admin.clashes(secure):
+		r.wrong(&f.Admin.HTTP, "listens where listen.https does", "use another port")
 	}
 	if admin.port != "" && f.Admin.Token == "" && !admin.loopback() && r.sound(&f.Admin.Token) {
 		r.wrong(&f.Admin.HTTP, "everybody on the network could use the admin listener", `set admin.token, for example "${WEIR_ADMIN_TOKEN}", or listen on 127.0.0.1`)
@@ -81,6 +135,11 @@ func isHost(s string) bool {
 // meets reports whether a and b, of one port, are one place or overlap.
 func (a address) meets(b address) bool {
 	return a.everywhere() || b.everywhere() || a.host == b.host || a.loopback() && b.loopback()
+}
+
+// clashes reports whether a and b cannot both be listened on.
+func (a address) clashes(b address) bool {
+	return a.port != "" && a.port == b.port && a.port != "0" && a.meets(b)
 }
 
 func (a address) everywhere() bool {

@@ -10,10 +10,7 @@ import (
 // FORM.FIELD=BEGINNING:. A line is taken out when its field is built.
 const planned = `
 file.reload                 | reload with SIGHUP or POST /reload
-listenForm.https            | end TLS before Weir and use http
-listenForm.tls              | end TLS before Weir and use http
-listenForm.proxy_protocol   | let the proxy before Weir set a header and name it in client_ip
-listenForm.h2c              | use HTTP/1.1 here
+tlsForm.acme                | name the files that another ACME client writes in cert and key
 adminForm.https             | use http on a loopback address
 redisForm.tls               | reach Redis over a trusted network
 redisForm.master            | name one server in addrs

@@ -48,10 +48,18 @@ type Config struct {
 
 // Listen says where clients connect.
 type Listen struct {
-	HTTP      string // host:port; the port may be 0
-	Timeouts  ListenTimeouts
-	MaxHeader int64 // bytes of a request's header; at least 1 KiB
+	HTTP          string // host:port; the port may be 0; "" for none
+	HTTPS         string // as HTTP; not both are none
+	TLS           []Pair // at least one if HTTPS is not none
+	H2C           bool   // whether HTTP/2 without TLS is spoken
+	ProxyProtocol []netip.Prefix
+	Timeouts      ListenTimeouts
+	MaxHeader     int64 // bytes of a request's header; at least 1 KiB
 }
+
+// A Pair is a certificate and its key: paths of PEM files, which have not been
+// opened.
+type Pair struct{ Cert, Key string }
 
 // ListenTimeouts bound how long a client may take; all are above 0. Uploads and
 // downloads may last as long as bytes flow.

@@ -1,0 +1,111 @@
+package proxy
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+	"github.com/rs/zerolog"
+
+	"github.com/weir-proxy/weir/proxy/config"
+)
+
+// Certificates are what TLS clients are shown. They are read anew when their
+// files change. It is safe for concurrent use.
+type Certificates struct {
+	log     zerolog.Logger
+	files   []config.Pair
+	pairs   []tls.Certificate // as files; only Watch changes them
+	current atomic.Pointer[tls.Config]
+}
+
+// LoadCertificates reads pairs of files. One that cannot be read, or does not
+// fit its key, is an error.
+func LoadCertificates(files []config.Pair, log zerolog.Logger) (*Certificates, error) {
+	c := &Certificates{log: log, files: files}
+	for _, f := range files {
+		pair, err := load(f)
+		if err != nil {
+			return nil, err
+		}
+		c.pairs = append(c.pairs, pair)
+		c.complain(f, pair)
+	}
+	c.install()
+	return c, nil
+}
+
+func load(f config.Pair) (tls.Certificate, error) {
+	pair, err := tls.LoadX509KeyPair(f.Cert, f.Key)
+	if err != nil {
+		return pair, fmt.Errorf("certificate %s with key %s: %w", f.Cert, f.Key, err)
+	}
+	return pair, nil
+}
+
+// install makes what clients are shown of the pairs. A client is shown the first
+// that fits the name it asks for and what it can verify; when none does, the
+// first of all.
+func (c *Certificates) install() {
+	c.current.Store(&tls.Config{
+		MinVersion:   tls.VersionTLS12,
+		NextProtos:   []string{"h2", "http/1.1"},
+		Certificates: slices.Clone(c.pairs),
+	})
+}
+
+// config is for connections from now on, whenever the pairs change.
+func (c *Certificates) config() *tls.Config {
+	return &tls.Config{
+		MinVersion:         tls.VersionTLS12,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return c.current.Load(), nil },
+	}
+}
+
+// Watch reads the files anew whenever they change, until ctx is done. A pair
+// that cannot be used leaves the one before it in place. Connections that stand
+// are not touched.
+func (c *Certificates) Watch(ctx context.Context) error {
+	var all []string
+	for _, f := range c.files {
+		all = append(all, f.Cert, f.Key)
+	}
+	look := func(w *fsnotify.Watcher) [sha256.Size]byte { return lookAt(w, all) }
+	if err := watch(ctx, look, func(context.Context) { c.reload() }); err != nil {
+		return fmt.Errorf("watch certificates: %w", err)
+	}
+	return nil
+}
+
+func (c *Certificates) reload() {
+	changed := false
+	for i, f := range c.files {
+		pair, err := load(f)
+		if err != nil {
+			c.log.Error().Err(err).Time("served_until", c.pairs[i].Leaf.NotAfter).Msg("certificate refused; the one before it stays")
+			continue
+		}
+		if bytes.Equal(pair.Certificate[0], c.pairs[i].Certificate[0]) {
+			continue
+		}
+		c.pairs[i], changed = pair, true
+		c.log.Info().Str("file", f.Cert).Strs("names", pair.Leaf.DNSNames).Time("until", pair.Leaf.NotAfter).Msg("certificate loaded")
+		c.complain(f, pair)
+	}
+	if changed {
+		c.install()
+	}
+}
+
+// complain says when a certificate is of no use to clients.
+func (c *Certificates) complain(f config.Pair, pair tls.Certificate) {
+	if now := time.Now(); now.After(pair.Leaf.NotAfter) || now.Before(pair.Leaf.NotBefore) {
+		c.log.Warn().Str("file", f.Cert).Time("from", pair.Leaf.NotBefore).Time("until", pair.Leaf.NotAfter).Msg("certificate not valid now")
+	}
+}

@@ -1,0 +1,68 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"net"
+
+	"github.com/weir-proxy/weir/proxy"
+	"github.com/weir-proxy/weir/proxy/config"
+)
+
+// A listening is where connections come in, and what serves them.
+type listening struct {
+	net.Listener
+	name  string // "http", "https" or "admin"
+	serve func(net.Listener) error
+}
+
+// listen opens all listeners and reads the certificates. When it returns an
+// error, nothing is left open.
+func (s *service) listen(c *config.Config) error {
+	err := s.open("admin", c.Admin.HTTP, s.admins.Serve)
+	if err == nil && c.Listen.HTTP != "" {
+		err = s.open("http", c.Listen.HTTP, s.clients.Serve)
+	}
+	if err == nil && c.Listen.HTTPS != "" {
+		err = s.openTLS(c.Listen)
+	}
+	if err != nil {
+		for _, l := range s.listening {
+			l.Close()
+		}
+	}
+	return err
+}
+
+func (s *service) open(name, addr string, serve func(net.Listener) error) error {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return fmt.Errorf("%w; is another weir running?", err)
+	}
+	s.listening = append(s.listening, listening{l, name, serve})
+	return nil
+}
+
+func (s *service) openTLS(c config.Listen) error {
+	var err error
+	if s.certificates, err = proxy.LoadCertificates(c.TLS, s.log); err != nil {
+		return err
+	}
+	return s.open("https", c.HTTPS, func(l net.Listener) error { return s.clients.ServeTLS(l, s.certificates) })
+}
+
+// renew takes up certificates that change, until ctx is done.
+func (s *service) renew(ctx context.Context) {
+	if s.certificates == nil {
+		return
+	}
+	if err := s.certificates.Watch(ctx); err != nil {
+		s.log.Error().Err(err).Msg("certificates are not renewed; restart weir to take up new ones")
+	}
+}
+
+// operators are the bounds of the admin listener: those of clients, without
+// what only clients are offered.
+func operators(c config.Listen) config.Listen {
+	return config.Listen{Timeouts: c.Timeouts, MaxHeader: c.MaxHeader}
+}

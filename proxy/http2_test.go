@@ -1,0 +1,274 @@
+package proxy
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+)
+
+// A speaker speaks HTTP/2 frame by frame.
+type speaker struct {
+	*testing.T
+	*http2.Framer
+	conn net.Conn
+}
+
+// speaks opens a connection of HTTP/2 with prior knowledge.
+func (f *front) speaks() *speaker {
+	f.Helper()
+	w := f.dial(http2.ClientPreface)
+	s := &speaker{f.T, http2.NewFramer(w.Conn, w.Reader), w.Conn}
+	s.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	if err := s.WriteSettings(); err != nil {
+		f.Fatal(err)
+	}
+	return s
+}
+
+// asks sends the header of a request with pairs of names and values.
+func (s *speaker) asks(stream uint32, ends bool, fields ...string) {
+	s.Helper()
+	if err := s.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: encode(fields...), EndHeaders: true, EndStream: ends}); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// encode is a header block that changes no table.
+func encode(fields ...string) []byte {
+	var b bytes.Buffer
+	e := hpack.NewEncoder(&b)
+	for i := 0; i < len(fields); i += 2 {
+		e.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1], Sensitive: true})
+	}
+	return b.Bytes()
+}
+
+// hears reads frames until want says that one is what is waited for.
+func (s *speaker) hears(what string, want func(http2.Frame) bool) {
+	s.Helper()
+	for {
+		frame, err := s.ReadFrame()
+		if err != nil {
+			s.Fatalf("no %s: %v", what, err)
+		}
+		if want(frame) {
+			return
+		}
+	}
+}
+
+// status is how stream was answered: a status, or the code of RST_STREAM or
+// GOAWAY.
+func (s *speaker) status(stream uint32) (status string) {
+	s.Helper()
+	s.hears("answer", func(f http2.Frame) bool {
+		if bye, ok := f.(*http2.GoAwayFrame); ok && bye.ErrCode != http2.ErrCodeNo {
+			status = bye.ErrCode.String()
+			return true
+		}
+		if f.Header().StreamID != stream {
+			return false
+		}
+		switch f := f.(type) {
+		case *http2.MetaHeadersFrame:
+			status = f.PseudoValue("status")
+		case *http2.RSTStreamFrame:
+			status = f.ErrCode.String()
+		}
+		return status != ""
+	})
+	return status
+}
+
+func request(method, path string, more ...string) []string {
+	return append([]string{":method", method, ":scheme", "http", ":authority", "a.example", ":path", path}, more...)
+}
+
+const cleartext = "listen: {h2c: true}"
+
+func TestHTTP2_WithPriorKnowledgeWhereAllowed(t *testing.T) {
+	f := opened(t, forwarding("echo", cleartext, ""))
+	s := f.speaks()
+	s.asks(1, true, request("GET", "/x")...)
+	if got := s.status(1); got != "200" {
+		t.Errorf("status %s; want 200", got)
+	}
+	f = opened(t, forwarding("echo", "", ""))
+	f.dial(http2.ClientPreface).status(400)
+}
+
+func TestHTTP2_MalformedRequestsAreNotForwarded(t *testing.T) {
+	var forwarded atomic.Int64
+	url := upstreamOf(t, func(http.ResponseWriter, *http.Request) { forwarded.Add(1) })
+	f := opened(t, forwarding(url, cleartext, ""))
+	for name, fields := range map[string][]string{
+		"sign before the length":     request("POST", "/", "content-length", "+5"),
+		"two lengths":                request("POST", "/", "content-length", "5", "content-length", "6"),
+		"no length":                  request("POST", "/", "content-length", ""),
+		"blank before a value":       request("POST", "/", "x-a", " 1"),
+		"tab after a value":          request("POST", "/", "x-a", "1\t"),
+		"host beside the authority":  request("POST", "/", "host", "b.example"),
+		"capitals":                   request("POST", "/", "X-A", "1"),
+		"space in a name":            request("POST", "/", "x a", "1"),
+		"colon in a name":            request("POST", "/", "x:a", "1"),
+		"line break in a value":      request("POST", "/", "x-a", "1\r\nx-b: 2"),
+		"NUL in a value":             request("POST", "/", "x-a", "1\x00"),
+		"connection":                 request("POST", "/", "connection", "close"),
+		"keep-alive":                 request("POST", "/", "keep-alive", "1"),
+		"proxy-connection":           request("POST", "/", "proxy-connection", "close"),
+		"transfer-encoding":          request("POST", "/", "transfer-encoding", "chunked"),
+		"upgrade":                    request("POST", "/", "upgrade", "h2c"),
+		"te other than trailers":     request("POST", "/", "te", "gzip"),
+		"unknown pseudo-field":       request("POST", "/", ":proto", "x"),
+		"pseudo-field twice":         request("POST", "/", ":path", "/b"),
+		"pseudo-field after a field": {":method", "POST", ":scheme", "http", ":path", "/", "x-a", "1", ":authority", "a"},
+		"no method":                  {":scheme", "http", ":path", "/", ":authority", "a"},
+		"no path":                    {":method", "GET", ":scheme", "http", ":authority", "a"},
+		"empty path":                 {":method", "GET", ":scheme", "http", ":authority", "a", ":path", ""},
+		"path that is not absolute":  {":method", "GET", ":scheme", "http", ":authority", "a", ":path", "x"},
+		"path of one star":           {":method", "GET", ":scheme", "http", ":authority", "a", ":path", "*"},
+		"a tunnel":                   {":method", "CONNECT", ":authority", "a:80"},
+		"space in the path":          {":method", "GET", ":scheme", "http", ":authority", "a", ":path", "/ HTTP/1.1"},
+		"line break in the path":     {":method", "GET", ":scheme", "http", ":authority", "a", ":path", "/\r\nX: 1"},
+		"space in the method":        {":method", "GET /", ":scheme", "http", ":authority", "a", ":path", "/"},
+		"blank in the authority":     {":method", "GET", ":scheme", "http", ":authority", "a b", ":path", "/"},
+		"slash in the authority":     {":method", "GET", ":scheme", "http", ":authority", "a/b", ":path", "/"},
+		"somebody in the authority":  {":method", "GET", ":scheme", "http", ":authority", "u@a", ":path", "/"},
+	} {
+		s := f.speaks()
+		s.asks(1, false, fields...)
+		s.WriteData(1, true, []byte("hello"))
+		if got := s.status(1); got != "400" && got != "PROTOCOL_ERROR" {
+			t.Errorf("%s: %s; want 400 or PROTOCOL_ERROR", name, got)
+		}
+		s.conn.Close()
+	}
+	for name, data := range map[string]string{"less than announced": "1234", "more than announced": "123456"} {
+		s := f.speaks()
+		s.asks(1, false, request("POST", "/", "content-length", "5")...)
+		s.WriteData(1, true, []byte(data))
+		if got := s.status(1); got != "400" && got != "PROTOCOL_ERROR" {
+			t.Errorf("%s: %s; want 400 or PROTOCOL_ERROR", name, got)
+		}
+	}
+	if n := forwarded.Load(); n > 2 {
+		t.Errorf("%d were forwarded; want only those whose body turned out wrong later", n)
+	}
+	s := f.speaks()
+	s.asks(1, true, request("GET", "/", "host", "a.example", "te", "trailers")...)
+	if got := s.status(1); got != "200" {
+		t.Errorf("a request with nothing wrong: %s; want 200", got)
+	}
+}
+
+func TestHTTP2_CookieCrumbsAreJoined(t *testing.T) {
+	got := make(chan []string, 1)
+	url := upstreamOf(t, func(_ http.ResponseWriter, r *http.Request) { got <- r.Header["Cookie"] })
+	s := opened(t, forwarding(url, cleartext, "")).speaks()
+	s.asks(1, true, request("GET", "/", "cookie", "a=1", "cookie", "b=2")...)
+	if c := await(t, got, "request"); len(c) != 1 || c[0] != "a=1; b=2" {
+		t.Errorf("the upstream sees Cookie %q; want one line", c)
+	}
+}
+
+// A client that asks only to take back would keep the upstream busy for nothing.
+func TestHTTP2_RapidResetIsBounded(t *testing.T) {
+	var reached atomic.Int64
+	url := upstreamOf(t, func(_ http.ResponseWriter, r *http.Request) {
+		reached.Add(1)
+		<-r.Context().Done()
+	})
+	f := opened(t, forwarding(url, cleartext, ""))
+	s := f.speaks()
+	ended := make(chan bool)
+	go func() {
+		defer close(ended)
+		io.Copy(io.Discard, s.conn)
+	}()
+	block := encode(request("GET", "/")...)
+	for stream := uint32(1); stream < 20_000; stream += 2 {
+		if s.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: block, EndHeaders: true, EndStream: true}) != nil ||
+			s.WriteRSTStream(stream, http2.ErrCodeCancel) != nil {
+			break
+		}
+	}
+	await(t, ended, "end of the connection")
+	if n := reached.Load(); n > 2*mostTakenBack+streams {
+		t.Errorf("%d requests reached the upstream; want at most some hundreds of 10000", n)
+	}
+}
+
+func TestHTTP2_TakingBackNowAndThenIsFine(t *testing.T) {
+	l := &link{Conn: nil} // closing it would panic
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 10 * mostTakenBack {
+		l.count(t.Context())
+		l.count(t.Context())
+		l.count(gone)
+	}
+}
+
+func TestHTTP2_DrainSaysGoAwayAndFinishes(t *testing.T) {
+	began, let := make(chan bool), make(chan bool)
+	url := upstreamOf(t, func(w http.ResponseWriter, r *http.Request) {
+		began <- true
+		<-let
+		io.WriteString(w, "at last")
+	})
+	f := opened(t, forwarding(url, cleartext, ""))
+	s := f.speaks()
+	s.asks(1, true, request("GET", "/")...)
+	await(t, began, "request")
+	drained := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), enough)
+		defer cancel()
+		drained <- f.server.Drain(ctx)
+	}()
+	s.hears("GOAWAY", func(fr http2.Frame) bool {
+		bye, ok := fr.(*http2.GoAwayFrame)
+		return ok && bye.ErrCode == http2.ErrCodeNo
+	})
+	close(let)
+	if got := s.status(1); got != "200" {
+		t.Errorf("the request under way: %s; want 200", got)
+	}
+	if err := await(t, drained, "end of draining"); err != nil {
+		t.Error(err)
+	}
+}
+
+// A reader that gives no window for its stream, while its connection is alive.
+func TestHTTP2_StalledStreamIsCut(t *testing.T) {
+	failed := make(chan error, 1)
+	url := upstreamOf(t, func(w http.ResponseWriter, r *http.Request) { failed <- endless(w) })
+	s := opened(t, forwarding(url, "listen: {h2c: true, timeouts: {write: 300ms}}", "")).speaks()
+	s.asks(1, true, request("GET", "/")...)
+	s.hears("RST_STREAM", func(f http2.Frame) bool { _, ok := f.(*http2.RSTStreamFrame); return ok })
+	if err := await(t, failed, "end of the upstream's answer"); err == nil {
+		t.Error("the upstream could write for ever")
+	}
+	s.asks(3, true, request("GET", "/")...)
+	if got := s.status(3); got != "200" {
+		t.Errorf("another request on the connection: %s; want 200", got)
+	}
+}
+
+func TestHTTP2_StalledBodyIsCut(t *testing.T) {
+	s := opened(t, forwarding("echo", "listen: {h2c: true, timeouts: {body: 300ms}}", "")).speaks()
+	s.asks(1, false, request("POST", "/")...)
+	s.WriteData(1, false, []byte("half"))
+	began := time.Now()
+	if got := s.status(1); got != "408" {
+		t.Errorf("status %s after %v; want 408", got, time.Since(began))
+	}
+}

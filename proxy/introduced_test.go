@@ -1,0 +1,78 @@
+package proxy
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/tls"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/pires/go-proxyproto"
+)
+
+// presented is what a load balancer says of a client at 203.0.113.7.
+func presented(t *testing.T, version byte) string {
+	t.Helper()
+	h := proxyproto.HeaderProxyFromAddrs(version,
+		&net.TCPAddr{IP: net.IPv4(203, 0, 113, 7), Port: 4711}, &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 80})
+	var b bytes.Buffer
+	if _, err := h.WriteTo(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+const (
+	plainly  = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+	balanced = "listen: {proxy_protocol: [127.0.0.0/8], timeouts: {header: 300ms}}"
+)
+
+func TestIntroduced_ByTrustedBalancers(t *testing.T) {
+	f := opened(t, forwarding("echo", balanced, ""))
+	for version := byte(1); version <= 2; version++ {
+		w := f.dial(presented(t, version) + plainly + plainly)
+		for range 2 {
+			if _, body := w.status(200); !strings.Contains(body, `"203.0.113.7"`) {
+				t.Errorf("version %d: %s; want the client that the balancer names", version, body)
+			}
+		}
+		if line := f.line("request"); line["client"] != "203.0.113.7" {
+			t.Errorf("logged %v", line)
+		}
+	}
+	for _, said := range []string{"PROXY UNKNOWN\r\n", "\r\n\r\n\x00\r\nQUIT\n\x20\x00\x00\x00"} { // of their own: a health check
+		if _, body := f.dial(said + plainly).status(200); !strings.Contains(body, `"127.0.0.1"`) {
+			t.Errorf("%q: %s; want the balancer's own address", said, body)
+		}
+	}
+}
+
+func TestIntroduced_TrustedBalancersMust(t *testing.T) {
+	f := opened(t, forwarding("echo", balanced, ""))
+	for _, said := range []string{plainly, "PROXY TCP4 nonsense\r\n" + plainly, "PROXY TCP4 1.2.3.4 ", ""} {
+		f.dial(said).ended()
+	}
+}
+
+func TestIntroduced_NobodyElseMay(t *testing.T) {
+	f := opened(t, forwarding("echo", "listen: {proxy_protocol: [10.0.0.0/8]}", ""))
+	for version := byte(1); version <= 2; version++ {
+		f.dial(presented(t, version) + plainly).status(400)
+	}
+	if _, body := f.dial(plainly).status(200); !strings.Contains(body, `"127.0.0.1"`) {
+		t.Errorf("got %s; want the peer's own address", body)
+	}
+}
+
+func TestIntroduced_BeforeTLS(t *testing.T) {
+	f := opened(t, forwarding("echo", balanced, ""))
+	f.addr, _ = f.secured()
+	w := f.dial(presented(t, 2))
+	c := tls.Client(w.Conn, &tls.Config{InsecureSkipVerify: true})
+	in := &wire{t, c, bufio.NewReader(c)}
+	in.says("%s", plainly)
+	if _, body := in.status(200); !strings.Contains(body, `"203.0.113.7"`) {
+		t.Errorf("got %s; want the client that the balancer names", body)
+	}
+}

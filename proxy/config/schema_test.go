@@ -136,15 +136,19 @@ func loose(p *jsonschema.Schema, t reflect.Type) *jsonschema.Schema {
 	return p
 }
 
-// formComments reads the comments of form.go: of FORM. and FORM.Field.
+// formComments reads the comments of the forms: of FORM. and FORM.Field.
 func formComments(t *testing.T) map[string]string {
 	t.Helper()
-	f, err := parser.ParseFile(token.NewFileSet(), "form.go", nil, parser.ParseComments)
-	if err != nil {
-		t.Fatal(err)
+	var decls []ast.Decl
+	for _, name := range []string{"form.go", "form_listen.go"} {
+		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		decls = append(decls, f.Decls...)
 	}
 	comments := map[string]string{}
-	for _, decl := range f.Decls {
+	for _, decl := range decls {
 		d, ok := decl.(*ast.GenDecl)
 		if !ok || d.Tok != token.TYPE {
 			continue

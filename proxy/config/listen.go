@@ -57,22 +57,21 @@ func (r *reading) pairs(f *tlsForm) []Pair {
 	if f == nil {
 		return nil
 	}
-	pairs := []Pair{{r.beside(&f.Cert), r.beside(&f.Key)}}
+	pairs := []Pair{{r.beside(f.Cert), r.beside(f.Key)}}
 	for _, p := range f.More {
 		if p != nil {
-			pairs = append(pairs, Pair{r.beside(&p.Cert), r.beside(&p.Key)})
+			pairs = append(pairs, Pair{r.beside(p.Cert), r.beside(p.Key)})
 		}
 	}
 	return pairs
 }
 
-// beside makes path, which is relative to the main file, one that can be opened,
-// also in the config made effective.
-func (r *reading) beside(path *string) string {
-	if *path != "" && !filepath.IsAbs(*path) {
-		*path = filepath.Join(filepath.Dir(r.files[0]), *path)
+// beside is path, relative to the main file.
+func (r *reading) beside(path string) string {
+	if path == "" || filepath.IsAbs(path) {
+		return path
 	}
-	return *path
+	return filepath.Join(filepath.Dir(r.files[0]), path)
 }
 
 // listeners checks that all listeners can stand side by side, that HTTPS has a

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -45,25 +46,20 @@ func (w *world) heard(c <-chan struct{}) {
 	}
 }
 
-// connections is how many pub/sub connections the server has.
+// connections is how many clients the server has.
 func (w *world) connections() int {
 	w.t.Helper()
-	list, err := w.eye.Do(ctxOf(w.t), "client", "list", "type", "pubsub").Text()
+	list, err := w.eye.ClientList(ctxOf(w.t)).Result()
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	n := 0
-	for _, c := range list {
-		if c == '\n' {
-			n++
-		}
-	}
-	return n
+	return strings.Count(list, "\n")
 }
 
 func TestHub_SharesChannelsAndConnections(t *testing.T) {
 	w := newWorld(t)
 	h := w.hub(w.server.Addr, heartbeat)
+	before := w.connections()
 	one, two, other := w.listen(h, "a"), w.listen(h, "a"), w.listen(h, "b")
 	for _, s := range []*subscription{one, two, other} {
 		w.heard(s.ready())
@@ -71,7 +67,7 @@ func TestHub_SharesChannelsAndConnections(t *testing.T) {
 	if got := w.listeners("a"); got != 1 {
 		t.Errorf("%d listen to a, want 1", got)
 	}
-	if got := w.connections(); got != 1 {
+	if got := w.connections() - before; got != 1 {
 		t.Errorf("%d connections, want 1", got)
 	}
 	one.drain()
@@ -134,11 +130,12 @@ func TestHub_ManyComeAndGo(t *testing.T) {
 func TestHub_AnIdleConnectionIsClosed(t *testing.T) {
 	w := newWorld(t)
 	h := w.hub(w.server.Addr, 20*time.Millisecond)
+	before := w.connections()
 	for range 3 {
 		s := w.listen(h, "a")
 		w.heard(s.ready())
 		s.close()
-		eventually(t, "no connection is left", func() bool { return w.connections() == 0 })
+		eventually(t, "no connection is left", func() bool { return w.connections() == before })
 	}
 }
 
@@ -198,4 +195,50 @@ func TestHub_KilledConnectionsWakeTheirListeners(t *testing.T) {
 	w.eye.Publish(ctxOf(t), "a", "0")
 	w.heard(s.wake)
 	s.close()
+}
+
+// A channel that was given up and wanted again is not heard before the server
+// has confirmed the last of the commands.
+func TestLine_OnlyTheLastConfirmationCounts(t *testing.T) {
+	h := newHub(nil)
+	ln := newLine(h, route{})
+	defer ln.cancel()
+	tp := &topic{ears: make(map[*subscription]struct{}), ready: make(chan struct{})}
+	ln.topics["a"] = tp
+	ear := &subscription{wake: make(chan struct{}, 1), line: ln, topic: tp}
+	sent := func(join, leave int) {
+		t.Helper()
+		j, l := ln.changes()
+		if len(j) != join || len(l) != leave {
+			t.Fatalf("sent %d SUBSCRIBE and %d UNSUBSCRIBE, want %d and %d", len(j), len(l), join, leave)
+		}
+	}
+	confirmed := func(kind string, want bool) {
+		t.Helper()
+		if !ln.heard(&redis.Subscription{Kind: kind, Channel: "a"}) {
+			t.Fatalf("the %s was not expected", kind)
+		}
+		select {
+		case <-ear.ready():
+			if !want {
+				t.Fatalf("ready at the %s", kind)
+			}
+		default:
+			if want {
+				t.Fatalf("not ready at the %s", kind)
+			}
+		}
+	}
+	tp.ears[ear] = struct{}{}
+	sent(1, 0)
+	ear.close()
+	sent(0, 1)
+	tp.ears[ear] = struct{}{}
+	sent(1, 0)
+	confirmed("subscribe", false)
+	confirmed("unsubscribe", false)
+	confirmed("subscribe", true)
+	if ln.heard(&redis.Subscription{Kind: "unsubscribe", Channel: "a"}) {
+		t.Error("the server took the channel away, and nobody minds")
+	}
 }

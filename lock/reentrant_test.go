@@ -62,6 +62,31 @@ func TestReentrant_CountsHoldsAsTheHashDoes(t *testing.T) {
 	}
 }
 
+func TestReentrant_AllHoldsMayBeUnlockedAtOnce(t *testing.T) {
+	w := newWorld(t)
+	l := w.locker().Reentrant("a")
+	for range 50 {
+		holds := []*Hold{locked(t, l)}
+		for range 3 {
+			h, err := holds[0].Reenter(ctxOf(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			holds = append(holds, h)
+		}
+		var all sync.WaitGroup
+		for _, h := range holds {
+			all.Go(func() {
+				if err := h.Unlock(ctxOf(t)); err != nil {
+					t.Errorf("Unlock: %v", err)
+				}
+			})
+		}
+		all.Wait()
+	}
+	w.empty()
+}
+
 func TestReentrant_ALongerLeaseOfAReentryCounts(t *testing.T) {
 	w := newWorld(t)
 	l := w.locker()
@@ -237,6 +262,13 @@ func TestLock_WithoutMessagesPolls(t *testing.T) {
 	}
 	unlocked(t, next)
 	wantErr(t, h.Unlock(ctxOf(t)), ErrLost)
+}
+
+func TestLock_WaitsNoLongerThanTheHoldersLease(t *testing.T) {
+	w := newWorld(t)
+	w.eye.HSet(ctxOf(t), "a", "8b0f2a6c-6b1d-4e0e-9c1a-0d9d6f5b7c11:57", 1)
+	w.eye.PExpire(ctxOf(t), "a", 150*time.Millisecond) // its holder is dead
+	unlocked(t, locked(t, w.locker(WithPoll(time.Hour)).Reentrant("a")))
 }
 
 func TestLock_ContextEndIsBothErrors(t *testing.T) {

@@ -53,6 +53,11 @@ func TestFair_WhoGivesUpLeavesTheQueue(t *testing.T) {
 	cancel()
 	wantErr(t, <-failed, context.Canceled)
 	w.queued(1)
+	// Who stood behind moves up: its time is one waiter's shorter.
+	behind := w.eye.ZRangeWithScores(ctxOf(t), "redisson_lock_timeout:{a}", 0, -1).Val()
+	if in := time.Until(time.UnixMilli(int64(behind[0].Score))); len(behind) != 1 || in > 6*time.Minute {
+		t.Errorf("%d times, the first in %v; want one, in at most 6m", len(behind), in)
+	}
 	unlocked(t, h)
 	unlocked(t, got(t))
 	w.empty()

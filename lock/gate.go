@@ -10,6 +10,7 @@ import (
 const (
 	maxStreak = 16                    // local hand-overs in a row while others wait
 	yieldFor  = 10 * time.Millisecond // the head start that others get then
+	forget    = time.Second           // a streak without use is over after this
 )
 
 // A gates value lets one goroutine of this process at a time contend for a name, first
@@ -20,8 +21,10 @@ type gates struct {
 }
 
 type gate struct {
-	queue  list.List // of chan struct{}; the front one is inside
-	streak int       // times in a row that the lock stayed in this process although others waited
+	queue    list.List // of chan struct{}; the front one is inside
+	streak   int       // times in a row that others waited when the lock was given back
+	used     time.Time // when the queue became empty
+	sweeping bool      // a timer will look whether the gate can go
 }
 
 // A pass is the right to contend. It is given back by leave, once.
@@ -31,8 +34,8 @@ type pass struct {
 	place *list.Element
 }
 
-// enter waits for this caller's turn. When the turn comes from a neighbour for
-// the maxStreak-th time although other processes wait, the caller first stands
+// enter waits for this caller's turn. When the lock was given back by this
+// process maxStreak times in a row while others waited, the caller first stands
 // back for yieldFor.
 func (g *gates) enter(ctx context.Context, name string) (*pass, error) {
 	p, turn := g.join(name)
@@ -93,10 +96,6 @@ func (p *pass) leave(others bool) {
 	gt := g.byName[p.name]
 	inside := gt.queue.Front() == p.place
 	gt.queue.Remove(p.place)
-	if gt.queue.Len() == 0 {
-		delete(g.byName, p.name)
-		return
-	}
 	if !inside {
 		return
 	}
@@ -105,5 +104,34 @@ func (p *pass) leave(others bool) {
 	} else {
 		gt.streak = 0
 	}
-	close(gt.queue.Front().Value.(chan struct{}))
+	switch {
+	case gt.queue.Len() > 0:
+		close(gt.queue.Front().Value.(chan struct{}))
+	case gt.streak == 0:
+		delete(g.byName, p.name)
+	default:
+		gt.used = time.Now()
+		g.sweepLocked(p.name, gt)
+	}
+}
+
+// sweepLocked removes gt when it was not used for a while: until then it keeps
+// the streak of a caller that comes back again and again.
+func (g *gates) sweepLocked(name string, gt *gate) {
+	if gt.sweeping {
+		return
+	}
+	gt.sweeping = true
+	time.AfterFunc(forget, func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		gt.sweeping = false
+		switch {
+		case g.byName[name] != gt || gt.queue.Len() > 0:
+		case time.Since(gt.used) >= forget:
+			delete(g.byName, name)
+		default:
+			g.sweepLocked(name, gt)
+		}
+	})
 }

@@ -88,3 +88,26 @@ func TestGate_StandsBackWhenOthersWaitTooLong(t *testing.T) {
 		p.leave(false)
 	})
 }
+
+func TestGate_StandsBackForOthersWhenAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &gates{byName: map[string]*gate{}}
+		start := time.Now()
+		for range 2*maxStreak + 1 {
+			p, err := g.enter(t.Context(), "a")
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.leave(true)
+		}
+		if got := time.Since(start); got != 2*yieldFor {
+			t.Errorf("stood back for %v in %d rounds, want %v", got, 2*maxStreak+1, 2*yieldFor)
+		}
+		<-time.After(3 * forget)
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if len(g.byName) != 0 {
+			t.Errorf("%d gates are left, want none", len(g.byName))
+		}
+	})
+}

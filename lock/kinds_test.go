@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -188,6 +189,34 @@ func TestKinds_CancelInFlightLeavesNothing(t *testing.T) {
 			unlocked(t, h)
 			return true
 		})
+	})
+}
+
+// Callers come and go at any moment: while they queue, while a script is under
+// way, while they subscribe, when they are just granted the lock.
+func TestKinds_CancelAtAnyMomentLeavesNothing(t *testing.T) {
+	eachExclusive(t, func(t *testing.T, w *world, make func(*Locker) *Lock, _ string) {
+		var all sync.WaitGroup
+		for range 3 {
+			lk := make(w.locker())
+			for range 4 {
+				all.Go(func() {
+					for range 25 {
+						ctx, cancel := context.WithTimeout(t.Context(), rand.N(3*time.Millisecond))
+						if h, err := lk.Lock(ctx); err == nil {
+							if err := h.Unlock(ctx); err != nil {
+								t.Errorf("Unlock: %v", err)
+							}
+						} else if !errors.Is(err, ErrNotAcquired) || !errors.Is(err, context.DeadlineExceeded) {
+							t.Errorf("Lock = %v, want ErrNotAcquired and DeadlineExceeded", err)
+						}
+						cancel()
+					}
+				})
+			}
+		}
+		all.Wait()
+		unlocked(t, locked(t, make(w.locker())))
 	})
 }
 

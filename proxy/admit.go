@@ -38,8 +38,14 @@ func newAdmitter(o Options, m *metrics) *admitter {
 // admit asks for all claims of x in one step: errRefused when a limit refused,
 // errUndecided when the store could not tell and a limit says deny. A client
 // that leaves meanwhile is counted all the same: what was asked for was asked
-// for.
+// for. All that it asks of the store takes no longer together than one decision
+// may.
 func (a *admitter) admit(ctx context.Context, x *exchange) error {
+	if a.timeout > 0 {
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.timeout)
+		defer cancel()
+		ctx = bounded
+	}
 	if len(x.claims) == 0 {
 		a.watch(ctx, x)
 		return nil
@@ -57,21 +63,21 @@ func (a *admitter) admit(ctx context.Context, x *exchange) error {
 		store = a.local
 	}
 	a.metrics.decided(x, x.windows, &x.decision)
-	if x.decision.Allowed {
-		x.takings = append(x.takings, taking{store, x.claims, x.windows, x.decision.Permit})
-		a.watch(ctx, x)
-		return nil
+	if !x.decision.Allowed {
+		return errRefused
 	}
-	return errRefused
+	x.takings = append(x.takings, taking{store, x.claims, x.windows, x.decision.Permit})
+	if err == nil { // a store that is away is not asked again for the same request
+		a.watch(ctx, x)
+	}
+	return nil
 }
 
-// take asks the store, for as long as a decision may last.
+// take asks the store.
 func (a *admitter) take(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
 	if a.timeout == 0 {
 		return a.store.Take(ctx, claims, d)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.timeout)
-	defer cancel()
 	began := time.Now()
 	err := a.store.Take(ctx, claims, d)
 	a.metrics.asked("take", time.Since(began), err)
@@ -89,10 +95,12 @@ func (a *admitter) watch(ctx context.Context, x *exchange) {
 		of := x.route.windows[x.shaded[from]].of
 		for to = from + 1; to < len(x.shadows) && x.route.windows[x.shaded[to]].of == of; to++ {
 		}
-		if err := a.take(ctx, x.shadows[from:to], &d); err == nil {
-			a.metrics.decided(x, x.shaded[from:to], &d)
-			x.takings = append(x.takings, taking{a.store, x.shadows[from:to], x.shaded[from:to], d.Permit})
+		if err := a.take(ctx, x.shadows[from:to], &d); err != nil {
+			a.metrics.unasked(x, of)
+			continue
 		}
+		a.metrics.decided(x, x.shaded[from:to], &d)
+		x.takings = append(x.takings, taking{a.store, x.shadows[from:to], x.shaded[from:to], d.Permit})
 	}
 }
 

@@ -1,21 +1,30 @@
 package proxy
 
 import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
 	"net/http"
 	"net/netip"
 	"time"
 
+	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/respond"
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
+
+// errBody says that the body of a request could not be read to its end.
+var errBody = errors.New("body cannot be read")
 
 // A httpDoor is the door of net/http's server.
 type httpDoor struct {
 	w    *counter
 	r    *http.Request
 	x    *exchange
-	body *body // nil if the request has none
-	cut  bool  // the connection must not be used again
+	body *body  // nil if the request has none
+	read []byte // what whole has read of it; nil if nobody asked
+	cut  bool   // the connection must not be used again
 }
 
 // ServeHTTP takes one request in and sees it out.
@@ -32,6 +41,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x.fault = malformed(r)
 
 	d := &httpDoor{r: r, x: x, body: newBody(w, r, p.timeouts.Body)}
+	x.carrier = d
 	d.w = &counter{ResponseWriter: w, x: x, body: d.body}
 	if r.ProtoMajor == 2 {
 		d.w.stall = p.timeouts.Write
@@ -78,12 +88,34 @@ func (d *httpDoor) answer(a respond.Answer) {
 	}
 }
 
+// whole implements carrier. The trailer has come with the end of the body, so it
+// is forwarded as well.
+func (d *httpDoor) whole(most int64) ([]byte, error) {
+	if d.body == nil {
+		return nil, nil
+	}
+	d.body.limit(most)
+	read, err := io.ReadAll(d.body)
+	var tooLong *http.MaxBytesError
+	if errors.As(err, &tooLong) {
+		return nil, fmt.Errorf("%w: more than %d bytes", key.ErrBodyTooLarge, most)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errBody, err)
+	}
+	d.read = read
+	return read, nil
+}
+
 func (d *httpDoor) forward(p *upstream.Pool, t *upstream.Trip) upstream.Result {
 	r := d.r
 	if d.body != nil {
 		d.body.limit(d.x.route.maxBody)
 		with := *d.r // net/http goes by what its own request has as a body
 		with.Body = d.body
+		if d.read != nil {
+			with.Body = io.NopCloser(bytes.NewReader(d.read))
+		}
 		r = &with
 	}
 	result := p.Forward(d.w, r, t)

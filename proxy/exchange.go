@@ -30,6 +30,7 @@ type exchange struct {
 	scheme    string // "http" or "https"
 	header    fields
 	length    int64 // of the body as announced; -1 for not
+	carrier   carrier
 	peer      netip.AddrPort
 	fault     error // what is wrong with the request as HTTP
 
@@ -51,6 +52,7 @@ type exchange struct {
 	takings []taking        // admit: what was taken, and of whom
 	query   url.Values
 	value   key.Value // extract: the key last read
+	content *content  // extract: the body, if a key was read from it
 	keys    []counted // extract: the keys made so far
 
 	// What was decided and what came of it.
@@ -65,6 +67,24 @@ type exchange struct {
 	err      error           // for the log
 	result   upstream.Result
 }
+
+// A carrier hands out the body of its request: the door's.
+type carrier interface {
+	// whole reads the body to its end and keeps it to be forwarded as it came.
+	// A body of more than so many bytes is an error that wraps
+	// key.ErrBodyTooLarge.
+	whole(most int64) ([]byte, error)
+}
+
+// A content is a body that was read, or why it could not be.
+type content struct {
+	bytes []byte
+	err   error
+}
+
+// keyBody is how long a body may be that a key is read from, where its route
+// does not say.
+const keyBody = 1 << 20
 
 // fields looks up a header; http.Header is one. Names are in canonical form.
 type fields interface {
@@ -97,13 +117,37 @@ func (x *exchange) Param(name string) string {
 // Client returns the client as limits count it.
 func (x *exchange) Client() netip.Prefix { return x.network }
 
+// Host returns the host that was asked for, in the spelling that is matched.
+func (x *exchange) Host() string { return x.host }
+
+// Method returns the method.
+func (x *exchange) Method() string { return x.method }
+
+// Body returns the body, which is read once for all keys.
+func (x *exchange) Body() (key.Body, error) {
+	if x.content == nil {
+		most := x.route.maxBody
+		if most == 0 {
+			most = keyBody
+		}
+		x.content = new(content)
+		x.content.bytes, x.content.err = x.carrier.whole(most)
+	}
+	kind := ""
+	if types := x.Header("Content-Type"); len(types) > 0 {
+		kind = types[0]
+	}
+	return key.Body{Type: kind, Bytes: x.content.bytes}, x.content.err
+}
+
 // reset makes x fit for the next request and keeps what it has allocated.
 func (x *exchange) reset() {
 	kept := exchange{found: x.found, claims: x.claims[:0], windows: x.windows[:0], shadows: x.shadows[:0], shaded: x.shaded[:0], of: x.of[:0],
 		takings: x.takings[:0], unfit: x.unfit[:0], back: x.back[:0]}
 	kept.decision.Outcomes = x.decision.Outcomes[:0]
 	kept.keys = x.keys[:0]
-	kept.value.Parts = x.value.Parts[:0]
+	kept.value = x.value
+	kept.value.Reset()
 	*x = kept
 }
 

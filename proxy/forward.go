@@ -34,6 +34,7 @@ func (g *generation) forward(x *exchange, d door) {
 		Affinity:    g.affinity(x),
 		Forwarded:   x.route.tells,
 		WebSocket:   x.route.upgrades,
+		Set:         g.told(x),
 		OnHeader:    x.onHeader,
 	})
 	x.err = errors.Join(x.err, x.result.Err)
@@ -43,6 +44,24 @@ func (g *generation) forward(x *exchange, d door) {
 	if x.status == 0 { // a connection that was handed over writes no status
 		x.status = x.result.Status
 	}
+}
+
+// told are the fields in which the upstream learns the keys of the request. What
+// a client sends in them never reaches an upstream, by whatever route.
+func (g *generation) told(x *exchange) http.Header {
+	if len(g.tells) == 0 {
+		return nil
+	}
+	set := http.Header{}
+	for _, name := range g.tells {
+		set[name] = []string{}
+	}
+	for _, f := range x.value.Set {
+		if f.Value != "" {
+			set[f.Name] = []string{f.Value}
+		}
+	}
+	return set
 }
 
 // onHeader tells the client of the forwarded answer what is left of its quota,

@@ -1,10 +1,12 @@
 package proxy
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
@@ -18,7 +20,8 @@ import (
 type generation struct {
 	number  int64
 	config  *config.Config
-	via     string // this process in Via
+	via     string   // this process in Via
+	tells   []string // fields in which upstreams are told keys
 	address addresser
 	table   *table
 	pools   map[*config.Upstream]*upstream.Pool
@@ -27,6 +30,9 @@ type generation struct {
 	users atomic.Int64 // requests under way, and 1 while it is the current one
 	ended func()       // called when no request is under way any more
 }
+
+// warmWithin is the most time that making a generation ready may take.
+const warmWithin = 5 * time.Second
 
 // compile builds the generation of a configuration. It opens and dials nothing.
 // The pseudonym is this process in Via; the fleet remembers how targets fare.
@@ -39,6 +45,9 @@ func compile(c *config.Config, pseudonym string, fleet *upstream.Fleet) (*genera
 		table:   &table{exact: map[string]*site{}, wildcard: map[string]*site{}, any: new(site)},
 		pools:   map[*config.Upstream]*upstream.Pool{},
 	}
+	for _, k := range c.Keys {
+		g.tells = append(g.tells, k.Headers()...)
+	}
 	for i, from := range c.Routes {
 		r, err := g.route(from)
 		if err != nil {
@@ -46,6 +55,9 @@ func compile(c *config.Config, pseudonym string, fleet *upstream.Fleet) (*genera
 			return nil, fmt.Errorf("%s: route %s: %w", from.Position, from.Name, err)
 		}
 		r.order = i
+		for _, l := range from.Limits { // a key may be written in place
+			g.tells = append(g.tells, l.Key.Headers()...)
+		}
 		g.table.add(r, from.Match)
 	}
 	g.users.Store(1)
@@ -73,6 +85,17 @@ func (g *generation) leave() {
 		g.close()
 		g.ended()
 	}
+}
+
+// warm makes ready what takes reading or asking. An error that wraps
+// key.ErrNoKeys says that g can serve, but refuses tokens for now.
+func (g *generation) warm(ctx context.Context) error {
+	if g.config.Tokens == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, warmWithin)
+	defer cancel()
+	return g.config.Tokens.Open(ctx)
 }
 
 func (g *generation) route(from *config.Route) (*route, error) {
@@ -160,16 +183,12 @@ func (r *route) rates(l *limit, from *config.Limit, rates []limiter.Rate) (windo
 
 // notice learns what reading a key takes.
 func (r *route) notice(s *key.Spec) {
-	switch s.From.Source {
-	case key.Query:
-		r.queries = true
-	case key.Path:
-		r.hidden = append(r.hidden, s.From.Name)
-	}
-	for _, part := range s.Join {
-		r.notice(part)
-	}
-	if s.Instead != nil {
-		r.notice(s.Instead)
+	for _, o := range s.Origins() {
+		switch o.Source {
+		case key.Query, key.Form: // a field of a form may stand in the query as well
+			r.queries = true
+		case key.Path:
+			r.hidden = append(r.hidden, o.Name)
+		}
 	}
 }

@@ -93,6 +93,9 @@ func (g *generation) close() {
 	for _, p := range g.pools {
 		p.Close()
 	}
+	if g.config.Tokens != nil {
+		g.config.Tokens.Close()
+	}
 }
 
 // affinity is what the request has in common with others that are to go to the

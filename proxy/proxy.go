@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
@@ -55,12 +56,19 @@ type Proxy struct {
 	reloading sync.Mutex // one reload at a time
 }
 
-// New makes a Proxy that serves o.Config as its first generation.
-func New(o Options) (*Proxy, error) {
+// New makes a Proxy that serves o.Config as its first generation. It reads the
+// files that the configuration names, and may ask for the keys of tokens.
+func New(ctx context.Context, o Options) (*Proxy, error) {
 	pseudonym, fleet := "weir-"+rand.Text()[:8], upstream.NewFleet()
 	first, err := compile(o.Config, pseudonym, fleet)
 	if err != nil {
 		return nil, fmt.Errorf("compile config: %w", err)
+	}
+	if err := first.warm(ctx); errors.Is(err, key.ErrNoKeys) {
+		o.Log.Warn().Err(err).Msg("tokens are refused for now")
+	} else if err != nil {
+		first.close()
+		return nil, fmt.Errorf("warm: %w", err)
 	}
 	first.number = max(o.Number, 1)
 	m := newMetrics(o.Registry)
@@ -171,6 +179,7 @@ type Report struct {
 	Changed    bool             `json:"changed"` // false: the files say what is served already
 	Warnings   []config.Problem `json:"-"`
 	Alone      error            `json:"-"` // not nil: why the other nodes could not be asked
+	Unready    error            `json:"-"` // not nil: what is served, but refuses some requests for now
 	Took       time.Duration    `json:"-"`
 }
 
@@ -197,7 +206,7 @@ func (p *Proxy) reload(ctx context.Context) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	if read.Hash == now.config.Hash {
+	if read.Hash == now.config.Hash && read.Tokens == nil { // files with keys of tokens are not in the hash
 		return Report{Generation: now.number, Hash: read.Hash}, nil
 	}
 	if err := restartless(now.config, read); err != nil {
@@ -206,6 +215,11 @@ func (p *Proxy) reload(ctx context.Context) (Report, error) {
 	next, err := compile(read, p.pseudonym, p.fleet)
 	if err != nil {
 		return Report{}, fmt.Errorf("compile config: %w", err)
+	}
+	unready := next.warm(ctx)
+	if unready != nil && !errors.Is(unready, key.ErrNoKeys) {
+		next.leave()
+		return Report{}, fmt.Errorf("warm: %w", unready)
 	}
 	err = p.agree(ctx, read.Hash, func(number int64) {
 		next.number = number
@@ -218,5 +232,5 @@ func (p *Proxy) reload(ctx context.Context) (Report, error) {
 	}
 	now.retire()
 	now.leave() // the last of its requests closes it
-	return Report{Generation: next.number, Hash: read.Hash, Changed: true, Warnings: read.Warnings, Alone: err}, nil
+	return Report{Generation: next.number, Hash: read.Hash, Changed: true, Warnings: read.Warnings, Alone: err, Unready: unready}, nil
 }

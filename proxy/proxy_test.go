@@ -6,10 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -81,7 +83,7 @@ func made(t *testing.T, yaml string, change ...func(*Options)) *world {
 	for _, f := range change {
 		f(&o)
 	}
-	if w.Proxy, err = New(o); err != nil {
+	if w.Proxy, err = New(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.Proxy.Close)
@@ -95,9 +97,15 @@ func (w *world) write(yaml string) {
 	}
 }
 
-// send sends a request with "Name: value" header lines from 192.0.2.1.
+// send sends a request with "Name: value" header lines from 192.0.2.1. A line
+// that is none of a header is the body.
 func (w *world) send(method, target string, lines ...string) *httptest.ResponseRecorder {
-	r := httptest.NewRequest(method, target, nil)
+	var body io.Reader
+	if i := slices.IndexFunc(lines, func(line string) bool { return line[0] == '{' || !strings.Contains(line, ": ") }); i >= 0 {
+		body = strings.NewReader(lines[i])
+		lines = slices.Delete(slices.Clone(lines), i, i+1)
+	}
+	r := httptest.NewRequest(method, target, body)
 	for _, line := range lines {
 		name, value, _ := strings.Cut(line, ": ")
 		r.Header.Add(name, value)

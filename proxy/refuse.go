@@ -1,8 +1,11 @@
 package proxy
 
 import (
+	"context"
 	"errors"
+	"io"
 	"math/rand/v2"
+	"os"
 	"time"
 
 	"github.com/weir-proxy/weir/proxy/key"
@@ -35,16 +38,33 @@ func (g *generation) refuse(x *exchange, err error) respond.Answer {
 		return respond.Problem(respond.NotFound, "", x.id)
 	case errors.Is(err, key.ErrMissing):
 		return respond.Problem(respond.KeyMissing, err.Error(), x.id)
-	case errors.Is(err, key.ErrAmbiguous), errors.Is(err, errQuery), errors.Is(err, errCost):
+	case errors.Is(err, errBody):
+		return respond.Problem(unread(err), "", x.id)
+	case errors.Is(err, key.ErrNoKeys):
+		return respond.Unavailable(respond.StoreUnavailable, time.Second, "", x.id)
+	case errors.Is(err, key.ErrAmbiguous), errors.Is(err, key.ErrInvalid), errors.Is(err, key.ErrMismatch),
+		errors.Is(err, errQuery), errors.Is(err, errCost):
 		return respond.Problem(respond.KeyInvalid, err.Error(), x.id)
 	case errors.Is(err, errLongTarget):
 		return respond.Problem(respond.TargetTooLong, "", x.id)
 	case errors.Is(err, errTarget), errors.Is(err, errMalformed):
 		return respond.Problem(respond.BadRequest, err.Error(), x.id)
-	case errors.Is(err, errTooLong):
+	case errors.Is(err, errTooLong), errors.Is(err, key.ErrBodyTooLarge):
 		return respond.Problem(respond.BodyTooLarge, err.Error(), x.id)
 	}
 	return respond.Problem(respond.Of(err), "", x.id)
+}
+
+// unread is what to tell a client whose body could not be read: it was late, it
+// has left, or what it sent is no body.
+func unread(err error) respond.Kind {
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return respond.RequestTimeout
+	case errors.Is(err, context.Canceled), errors.Is(err, io.ErrUnexpectedEOF):
+		return respond.ClientGone
+	}
+	return respond.BadRequest
 }
 
 // policies maps the outcomes of the decision to the policies of the quota.

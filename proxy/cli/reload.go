@@ -26,6 +26,9 @@ func (s *service) reload(ctx context.Context) (any, error) {
 	case report.Alone != nil:
 		s.log.Warn().Err(report.Alone).Msg("reloaded without the other nodes")
 	}
+	if report.Unready != nil {
+		s.log.Warn().Err(report.Unready).Msg("tokens are refused for now")
+	}
 	for _, warning := range report.Warnings {
 		s.log.Warn().Str("at", warning.Position.String()).Str("problem", warning.String()).Msg("config")
 	}

@@ -94,7 +94,7 @@ func assemble(ctx context.Context, path string, c *config.Config, log zerolog.Lo
 	if s.shared, err = openStore(ctx, c, log); err != nil {
 		return nil, err
 	}
-	s.proxy, err = proxy.New(proxy.Options{
+	s.proxy, err = proxy.New(ctx, proxy.Options{
 		Path: path, Config: c, Registry: registry, Log: log,
 		Store: s.shared.store, Nodes: s.shared.nodes, Agree: s.shared.agree, Number: s.shared.number,
 	})

@@ -34,7 +34,8 @@ func (r *reading) compile(f *file) (*Config, error) {
 		form: f,
 	}
 	r.listeners(f)
-	keys := newKeys(r, f.Keys)
+	c.Tokens = r.tokens(f.JWT)
+	keys := newKeys(r, f.Keys, c.Tokens)
 	c.Keys = keys.all()
 	upstreams := newUpstreams(r, keys, f.Upstreams)
 	c.Upstreams = upstreams.byName

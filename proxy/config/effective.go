@@ -50,8 +50,14 @@ func (k *keyForm) MarshalYAML() (any, error) {
 	return (*full)(k), nil
 }
 
-// MarshalYAML writes the steps alone.
-func (n *normalForm) MarshalYAML() (any, error) { return n.As, nil }
+// MarshalYAML writes the steps alone if that says all.
+func (n *normalForm) MarshalYAML() (any, error) {
+	if n.DefaultRegion == "" && len(n.AllowTypes) == 0 {
+		return n.As, nil
+	}
+	type full normalForm
+	return (*full)(n), nil
+}
 
 // MarshalYAML writes the short form if that was written.
 func (m *missingForm) MarshalYAML() (any, error) {

@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"maps"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,11 +21,13 @@ type keys struct {
 	forms map[string]*keyForm
 	done  map[string]*key.Spec // nil for one with a problem
 	parts map[*key.Spec]int    // how many texts each is made of, at most
-	open  []string             // the names that are being made
+	// tokens verifies what jwt: reads; nil when nothing is said of tokens.
+	tokens *key.Tokens
+	open   []string // the names that are being made
 }
 
-func newKeys(r *reading, forms map[string]*keyForm) *keys {
-	return &keys{reading: r, forms: forms, done: map[string]*key.Spec{}, parts: map[*key.Spec]int{}}
+func newKeys(r *reading, forms map[string]*keyForm, tokens *key.Tokens) *keys {
+	return &keys{reading: r, tokens: tokens, forms: forms, done: map[string]*key.Spec{}, parts: map[*key.Spec]int{}}
 }
 
 // all makes the named keys.
@@ -84,7 +87,8 @@ func (k *keys) refer(text *string) *key.Spec {
 	if !ok {
 		return nil
 	}
-	return k.counted(&key.Spec{Name: from.String(), From: from, OnMissing: key.Reject}, 1)
+	spec := &key.Spec{Name: from.String(), From: from, Tokens: k.tokens, OnMissing: key.Reject}
+	return k.counted(text, spec, 1)
 }
 
 // origin reads an origin. Where a name may stand too, and no origin has one,
@@ -113,8 +117,13 @@ func (k *keys) origin(text *string, nameable bool) (key.Origin, bool) {
 
 // build makes the key of a form; name is empty for one written in place.
 func (k *keys) build(form *keyForm, name string) *key.Spec {
-	if k.given(&form.Join) {
+	switch {
+	case k.given(&form.Join):
 		return k.join(form, name)
+	case form.Of != "":
+		return k.part(form, name)
+	case form.Part != "" || form.DropLast != 0:
+		k.wrong(form, "is a part of no key", "write of: with the name of a key that has normalize: e164")
 	}
 	if form.From == "" {
 		if k.sound(form) {
@@ -123,40 +132,114 @@ func (k *keys) build(form *keyForm, name string) *key.Spec {
 		return nil
 	}
 	from, ok := k.origin(&form.From, false)
-	spec := &key.Spec{Name: name, From: from, OnMissing: key.Reject}
+	spec := &key.Spec{
+		Name: name, From: from, Tokens: k.tokens, Sensitive: form.Sensitive,
+		SetHeader: http.CanonicalHeaderKey(form.SetHeader),
+	}
 	if name == "" {
 		spec.Name = from.String()
 	}
-	if form.Normalize != nil {
-		for _, step := range form.Normalize.As {
-			if step != "" {
-				spec.Normalize = append(spec.Normalize, key.Step(step))
-			}
+	ok = k.normalize(form.Normalize, spec) && ok
+	for i := range form.MustEqual {
+		if equal, found := k.origin(&form.MustEqual[i], false); found {
+			spec.Equal = append(spec.Equal, equal)
 		}
 	}
-	k.missing(form, spec)
-	if !ok || spec.OnMissing == key.Use && spec.Instead == nil {
+	spec.OnMissing, spec.Instead = k.otherwise(&form.OnMissing)
+	if form.OnInvalid != nil {
+		spec.OnInvalid, spec.InsteadOfInvalid = k.otherwise(&form.OnInvalid)
+	}
+	if !ok || spec.OnMissing == key.Use && spec.Instead == nil || spec.OnInvalid == key.Use && spec.InsteadOfInvalid == nil {
 		return nil
 	}
-	return k.counted(spec, max(1, k.parts[spec.Instead]))
+	return k.counted(form, spec, max(1, k.parts[spec.Instead], k.parts[spec.InsteadOfInvalid]))
 }
 
-// missing reads what happens without the key.
-func (k *keys) missing(form *keyForm, spec *key.Spec) {
-	if form.OnMissing == nil {
-		form.OnMissing = &missingForm{Policy: string(key.Reject)}
+// normalize reads the steps, and how phone numbers are written.
+func (k *keys) normalize(form *normalForm, spec *key.Spec) (ok bool) {
+	if form == nil {
+		return true
 	}
-	if m := form.OnMissing; m.Use != "" {
-		spec.OnMissing, spec.Instead = key.Use, k.refer(&m.Use)
+	for _, step := range form.As {
+		if step != "" {
+			spec.Normalize = append(spec.Normalize, key.Step(step))
+		}
+	}
+	if !slices.Contains(spec.Normalize, key.E164) {
+		if form.DefaultRegion != "" || k.given(&form.AllowTypes) {
+			k.wrong(form, "default_region and allow_types are for phone numbers", "write as: e164")
+		}
+		return true
+	}
+	types := make([]key.LineType, 0, len(form.AllowTypes))
+	for _, t := range form.AllowTypes {
+		if t != "" {
+			types = append(types, key.LineType(t))
+		}
+	}
+	phone, err := key.NewPhone(form.DefaultRegion, types)
+	if err != nil {
+		k.fault(&form.DefaultRegion, err)
+	}
+	spec.Phone = phone
+	return err == nil
+}
+
+// otherwise reads what happens without a key, or with one that is not valid: it
+// is refused unless something else is said.
+func (k *keys) otherwise(form **missingForm) (key.Missing, *key.Spec) {
+	if *form == nil {
+		*form = &missingForm{Policy: string(key.Reject)}
+	}
+	if m := *form; m.Use != "" {
+		return key.Use, k.refer(&m.Use)
 	} else if m.Policy != "" {
-		spec.OnMissing = key.Missing(m.Policy)
+		return key.Missing(m.Policy), nil
 	}
+	return key.Reject, nil
+}
+
+// part makes a key of a part of a phone number.
+func (k *keys) part(form *keyForm, name string) *key.Spec {
+	if form.From != "" || form.Normalize != nil || form.OnMissing != nil || form.OnInvalid != nil || len(form.MustEqual) > 0 {
+		k.wrong(form, "a part has no from, normalize, must_equal, on_missing or on_invalid of its own", "write them for the key it is a part of")
+	}
+	if form.Part == "" {
+		if k.sound(&form.Part) {
+			k.wrong(form, "does not say which part", "write part: country, dial_code or prefix")
+		}
+		return nil
+	}
+	part, err := key.ParsePart(form.Part, form.DropLast)
+	if err != nil {
+		k.fault(&form.Part, err)
+		return nil
+	}
+	of := k.refer(&form.Of)
+	if of == nil {
+		return nil
+	}
+	spec := &key.Spec{
+		Name: name, Of: of, Part: part, Sensitive: form.Sensitive, SetHeader: http.CanonicalHeaderKey(form.SetHeader),
+		OnMissing: key.Reject,
+	}
+	if name == "" {
+		spec.Name = of.Name + "." + form.Part
+	}
+	return k.counted(form, spec, max(1, k.parts[of]))
+}
+
+// fault notes an error of package key, which says what to write instead.
+func (k *keys) fault(pointer any, err error) {
+	what, instead, _ := strings.Cut(err.Error(), "; ")
+	k.wrong(pointer, what, instead)
 }
 
 // join makes a key of several.
 func (k *keys) join(form *keyForm, name string) *key.Spec {
-	if form.From != "" || form.Normalize != nil || form.OnMissing != nil {
-		k.wrong(form, "a joined key has no from, normalize or on_missing of its own", "write them for its parts")
+	if form.From != "" || form.Of != "" || form.Normalize != nil || form.OnMissing != nil || form.OnInvalid != nil ||
+		form.SetHeader != "" || form.Sensitive || len(form.MustEqual) > 0 {
+		k.wrong(form, "a joined key has no from, of, normalize, must_equal, on_missing, on_invalid, set_header or sensitive of its own", "write them for its parts")
 	}
 	if len(form.Join) < 2 && k.sound(&form.Join) {
 		k.wrong(&form.Join, "joins fewer than two keys", "name two or more, for example [ip, phone]")
@@ -182,10 +265,14 @@ func (k *keys) join(form *keyForm, name string) *key.Spec {
 	if slices.Contains(spec.Join, nil) {
 		return nil
 	}
-	return k.counted(spec, parts)
+	return k.counted(form, spec, parts)
 }
 
-func (k *keys) counted(spec *key.Spec, parts int) *key.Spec {
+// counted takes up a spec whose parts fit together.
+func (k *keys) counted(pointer any, spec *key.Spec, parts int) *key.Spec {
+	if err := spec.Check(); err != nil {
+		k.fault(pointer, err)
+	}
 	k.parts[spec] = parts
 	return spec
 }

@@ -17,22 +17,6 @@ redisForm.master            | name one server in addrs
 redisForm.sentinel          | name one server in addrs
 redisForm.mode=sentinel     | write single
 redisForm.mode=cluster      | write single
-keyForm.must_equal          | limit both values, each with a limit of its own
-keyForm.on_invalid          | leave it out
-keyForm.set_header          | leave it out
-keyForm.sensitive           | set privacy.hash_secret
-keyForm.of                  | write from
-keyForm.part                | leave it out
-keyForm.drop_last           | leave it out
-keyForm.from=json:          | let the client send it in a header or in the query
-keyForm.from=form:          | let the client send it in a header or in the query
-keyForm.from=cookie:        | let the client send it in a header
-keyForm.from=jwt:           | let the client send it in a header
-keyForm.from=host           | write one route for each host
-keyForm.from=method         | write one route for each method
-normalForm.as=e164          | write digits
-normalForm.default_region   | write digits
-normalForm.allow_types      | write digits
 limitForm.distinct          | limit the key itself
 limitForm.penalty           | leave it out
 limitForm.cooldown          | write several rates, for example [1/1m, 5/1h]

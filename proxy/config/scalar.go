@@ -24,12 +24,13 @@ func (d duration) MarshalYAML() (any, error) { return model.Duration(d).String()
 // A secret is text that is never shown.
 type secret string
 
-// MarshalYAML hides s, but not that it is empty.
+// MarshalYAML hides s, but not that it is empty. What stands instead is long
+// enough to be any secret.
 func (s secret) MarshalYAML() (any, error) {
 	if s == "" {
 		return "", nil
 	}
-	return "(hidden)", nil
+	return "(hidden by weir check --effective)", nil
 }
 
 // A list is texts, of which a single one may stand without brackets.

@@ -36,25 +36,10 @@ type Origin struct {
 
 const origins = "header:NAME, query:NAME, path:NAME, cookie:NAME, form:NAME, json:/POINTER, jwt:CLAIM, client_ip, host, method or global"
 
-// ParseOrigin reads "header:X-Phone", "query:user", "path:id", "client_ip" or
-// "global". Errors wrap ErrSpec and say what to write instead. The other
-// origins are refused until all doors hand out what they are read from.
+// ParseOrigin reads "header:X-Phone", "query:user", "cookie:sid", "form:phone",
+// "json:/user/phone", "path:id", "jwt:sub", "client_ip", "host", "method" or
+// "global". Errors wrap ErrSpec and say what to write instead.
 func ParseOrigin(s string) (Origin, error) {
-	o, err := ParseAnyOrigin(s)
-	switch o.Source {
-	case Header, Query, Path, ClientIP, Global:
-		return o, nil
-	}
-	switch source, _, _ := strings.Cut(s, ":"); Source(source) {
-	case Header, Query, Path, ClientIP, Global:
-		return Origin{}, err
-	}
-	return Origin{}, fmt.Errorf("%w: %q; write header:NAME, query:NAME, path:NAME, client_ip or global", ErrSpec, s)
-}
-
-// ParseAnyOrigin is ParseOrigin for all sources, "cookie:sid", "form:phone",
-// "json:/user/phone", "jwt:sub", "host" and "method" among them.
-func ParseAnyOrigin(s string) (Origin, error) {
 	source, name, named := strings.Cut(s, ":")
 	o := Origin{Source: Source(source), Name: name}
 	switch o.Source {

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"maps"
 	"net/http"
 	"net/http/httputil"
 	"strconv"
@@ -30,9 +31,8 @@ func (j *journey) rewrite(pr *httputil.ProxyRequest) {
 	if t.RequestID != "" {
 		h.Set("X-Request-Id", t.RequestID)
 	}
-	for name, values := range t.Set {
-		h[name] = values
-	}
+	maps.Copy(h, t.Set)
+	maps.DeleteFunc(h, func(name string, values []string) bool { return len(values) == 0 && t.Set[name] != nil })
 	if out.Body != nil {
 		out.Trailer = trailers(in)
 		j.body = &requestBody{ReadCloser: out.Body, from: in.Trailer, to: out.Trailer}

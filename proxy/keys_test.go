@@ -1,0 +1,172 @@
+package proxy
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+)
+
+// sms counts codes by the phone number in the body.
+const sms = `
+upstreams: {demo: echo}
+keys:
+  phone:
+    from: json:/phone
+    must_equal: header:X-Phone
+    normalize: {as: e164, default_region: CN, allow_types: [mobile]}
+    set_header: X-Phone-E164
+    sensitive: true
+  country: {of: phone, part: country}
+routes:
+  - name: send
+    match: {path: /send}
+    upstream: demo
+    body: {max: 1KiB}
+    limits: [{key: phone, rate: 1/1h}, {key: country, rate: 100/1h}]
+`
+
+const typeJSON = "Content-Type: application/json"
+
+// TestKeys_EverySpellingOfANumberIsCounted: after one code has gone out, no way
+// of writing the same number gets another one.
+func TestKeys_EverySpellingOfANumberIsCounted(t *testing.T) {
+	w := made(t, sms)
+	w.sends(200, "POST", "/send", typeJSON, `{"phone":"+8613800138000"}`)
+	for _, body := range []string{
+		`{"phone":"13800138000"}`,
+		`{"phone":"008613800138000"}`,
+		`{"phone":"8613800138000"}`,
+		`{"phone":"+86 138-0013-8000"}`,
+		`{"phone":"(+86) 138 0013 8000"}`,
+		`{"phone":"８６１３８００１３８０００"}`,
+		`{"phone":"tel:+86-138-0013-8000"}`,
+		`{"phone":"+86 138 0013 8000 ext. 5"}`,
+		`{"phone":13800138000}`,
+		`{"phone":"13800138000"}`,
+		`{"a":{"phone":"+8613900139000"},"phone":"13800138000"}`,
+	} {
+		w.sends(429, "POST", "/send", typeJSON, body)
+	}
+	w.sends(200, "POST", "/send", typeJSON, `{"phone":"13900139000"}`)
+}
+
+// TestKeys_WhatCanBeReadInTwoWaysIsRefused: nothing of this reaches the upstream.
+func TestKeys_WhatCanBeReadInTwoWaysIsRefused(t *testing.T) {
+	w := made(t, sms)
+	for _, lines := range [][]string{
+		{typeJSON, `{"phone":"13800138000","phone":"13900139000"}`},
+		{typeJSON, `{"phone":"13800138000","Phone":"13900139000"}`},
+		{typeJSON, `{"phone":"13800138000"}{"phone":"13900139000"}`},
+		{typeJSON, `{"phone":"13800138000"`},
+		{typeJSON, `{"phone":["13800138000"]}`},
+		{typeJSON, `{"phone":"13800138000abc"}`},
+		{typeJSON, `{"phone":"call 13800138000"}`},
+		{typeJSON, `{"phone":"12345"}`},
+		{typeJSON, `{"phone":"+12125550123"}`},
+		{typeJSON, `{"phone":null}`},
+		{typeJSON, `{}`},
+		{typeJSON, `phone=13800138000`},
+		{"Content-Type: text/plain", `{"phone":"13800138000"}`},
+		{`{"phone":"13800138000"}`},
+		{typeJSON, typeJSON, `{"phone":"13800138000"}`},
+		{typeJSON, "Content-Encoding: gzip", `{"phone":"13800138000"}`},
+		{"Content-Type: application/json; charset=utf-7", `{"phone":"13800138000"}`},
+		{typeJSON, "X-Phone: 13900139000", `{"phone":"13800138000"}`},
+		{typeJSON, "X-Phone: 13800138000", "X-Phone: 13900139000", `{"phone":"13800138000"}`},
+		{typeJSON, "X-Phone: 13800138000"},
+	} {
+		w.sends(400, "POST", "/send", lines...)
+	}
+	w.sends(200, "POST", "/send", typeJSON, "X-Phone: +86 138 0013 8000", `{"phone":"13800138000"}`)
+	w.sends(413, "POST", "/send", typeJSON, `{"phone":"13800138000","x":"`+strings.Repeat("x", 1024)+`"}`)
+}
+
+// answered is what the echo saw.
+func answered(t *testing.T, rec *httptest.ResponseRecorder) (header map[string][]string, body string) {
+	t.Helper()
+	var seen struct {
+		Headers map[string][]string
+		Body    string
+	}
+	if err := json.Unmarshal(rec.Body.Bytes(), &seen); err != nil {
+		t.Fatalf("the echo says %s: %v", rec.Body, err)
+	}
+	return seen.Headers, seen.Body
+}
+
+func TestKeys_UpstreamGetsTheBodyAndTheNumber(t *testing.T) {
+	w := made(t, sms)
+	sent := `{ "phone" : "138 0013 8000" , "text":"ü" }`
+	header, body := answered(t, w.sends(200, "POST", "/send", typeJSON, "X-Phone-E164: +8613900139000", sent))
+	if body != sent {
+		t.Errorf("the upstream got %q; want %q, byte for byte", body, sent)
+	}
+	if got := fmt.Sprint(header["X-Phone-E164"]); got != "[+8613800138000]" {
+		t.Errorf("X-Phone-E164 = %s; want the number that was counted, and nothing the client sent", got)
+	}
+}
+
+// TestKeys_ToldOnlyByUs: a request that is not counted by the key, since it is
+// missing, cannot tell the upstream a number of its own choice either.
+func TestKeys_ToldOnlyByUs(t *testing.T) {
+	w := made(t, strings.Replace(sms, "sensitive: true", "on_missing: skip", 1))
+	header, _ := answered(t, w.sends(200, "POST", "/send", typeJSON, "X-Phone-E164: +8613900139000", `{}`))
+	if got := header["X-Phone-E164"]; got != nil {
+		t.Errorf("X-Phone-E164 = %v; want none", got)
+	}
+}
+
+func TestKeys_FormCookieHostMethod(t *testing.T) {
+	w := made(t, `
+upstreams: {demo: echo}
+routes:
+  - {match: {path: /form}, upstream: demo, limits: [{key: form:user, rate: 1/1h}]}
+  - {match: {path: /cookie}, upstream: demo, limits: [{key: cookie:sid, rate: 1/1h}]}
+  - {match: {path: /host}, upstream: demo, limits: [{key: host, rate: 1/1h}]}
+  - {match: {path: /method}, upstream: demo, limits: [{key: method, rate: 1/1h}]}
+`)
+	form := "Content-Type: application/x-www-form-urlencoded"
+	w.sends(200, "POST", "/form", form, "user=a&x=1")
+	w.sends(429, "POST", "/form", form, "x=2&user=%61")
+	w.sends(400, "POST", "/form", form, "user=a&user=b")
+	w.sends(200, "GET", "/cookie", "Cookie: a=1; sid=one")
+	w.sends(429, "GET", "/cookie", "Cookie: sid=one; b=2")
+	w.sends(400, "GET", "/cookie", "Cookie: sid=one; sid=two")
+	w.sends(200, "GET", "http://one.example/host")
+	w.sends(429, "GET", "http://ONE.example:80/host")
+	w.sends(200, "GET", "http://two.example/host")
+	w.sends(200, "GET", "/method")
+	w.sends(429, "GET", "/method")
+	w.sends(200, "PUT", "/method")
+}
+
+func TestKeys_TokensAreVerified(t *testing.T) {
+	const secret = "0123456789abcdef0123456789abcdef"
+	w := made(t, "jwt: {secret: "+secret+"}\n"+limited("{key: jwt:sub, rate: 1/1h}"))
+	token := func(method jwt.SigningMethod, key any, user string, end time.Duration) string {
+		signed, err := jwt.NewWithClaims(method, jwt.MapClaims{"sub": user, "exp": time.Now().Add(end).Unix()}).SignedString(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return "Authorization: Bearer " + signed
+	}
+	alice := token(jwt.SigningMethodHS256, []byte(secret), "alice", time.Hour)
+	w.sends(200, "GET", "/a", alice)
+	w.sends(429, "GET", "/a", alice)
+	w.sends(429, "GET", "/a", token(jwt.SigningMethodHS512, []byte(secret), "alice", 2*time.Hour))
+	w.sends(200, "GET", "/a", token(jwt.SigningMethodHS256, []byte(secret), "bob", time.Hour))
+	for _, line := range []string{
+		token(jwt.SigningMethodHS256, []byte("another secret of thirty-two bytes"), "eve", time.Hour),
+		token(jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, "eve", time.Hour),
+		token(jwt.SigningMethodHS256, []byte(secret), "eve", -time.Hour),
+		"Authorization: Basic alice",
+		"X-Nothing: at all",
+	} {
+		w.sends(400, "GET", "/a", line)
+	}
+}

@@ -5,14 +5,9 @@ import (
 	"time"
 )
 
-const (
-	// fairWait is how long Redisson lets a waiter stand in the queue after the
-	// one before it. Ours keep to it, so that both can share a queue.
-	fairWait = 5 * time.Minute
-	// fairGlance is the shortest time between two looks of a waiter that hears
-	// nothing.
-	fairGlance = 50 * time.Millisecond
-)
+// fairWait is how long Redisson lets a waiter stand in the queue after the one
+// before it. Ours keep to it, so that both can share a queue.
+const fairWait = 5 * time.Minute
 
 // Fair is a reentrant lock that is held in the order in which it was asked for,
 // across processes. It is what Redisson calls RFairLock: the hash of a reentrant
@@ -49,11 +44,7 @@ func (k *fair) attempt(ctx context.Context, c claim) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	a := answer{held: reply[0] == 1, wait: millis(reply[1]), hub: k.locker.hub, channel: k.channel + ":" + c.owner.id}
-	if a.wait > 0 {
-		a.wait = max(a.wait, fairGlance)
-	}
-	return a, nil
+	return answer{held: reply[0] == 1, wait: millis(reply[1]), hub: k.locker.hub, channel: k.channel + ":" + c.owner.id}, nil
 }
 
 func (k *fair) release(ctx context.Context, c claim) (parting, error) {

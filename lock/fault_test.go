@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"errors"
+	"syscall"
 	"testing"
 	"time"
 
@@ -158,6 +159,23 @@ func TestRedisGone_EndsTheHoldByItsDeadline(t *testing.T) {
 	if err == nil || errors.Is(err, ErrNotAcquired) {
 		t.Errorf("Lock = %v, want an error of the connection at once", err)
 	}
+}
+
+func TestRedisHangs_LockEndsOnTimeAndLeavesNothing(t *testing.T) {
+	w := newWorld(t)
+	l := w.locker()
+	unlocked(t, locked(t, l.Reentrant("a")))
+	w.server.Signal(syscall.SIGSTOP)
+	for _, ask := range []func(context.Context, ...Option) (*Hold, error){l.Reentrant("a").TryLock, l.Reentrant("a").Lock} {
+		start := time.Now()
+		_, err := ask(within(t, 50*time.Millisecond))
+		wantErr(t, err, context.DeadlineExceeded)
+		if took := time.Since(start); took > 2*time.Second {
+			t.Errorf("took %v, want about 50 ms", took)
+		}
+	}
+	w.server.Signal(syscall.SIGCONT)
+	w.empty() // what the server still did is undone
 }
 
 func TestPubSubKilled_WaitersAreWokenAgain(t *testing.T) {

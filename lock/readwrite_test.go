@@ -86,6 +86,31 @@ func TestReadWrite_LeasesAreNotAdded(t *testing.T) {
 	w.empty()
 }
 
+func TestReadWrite_TheHashLastsAsLongAsTheLongestReader(t *testing.T) {
+	w := newWorld(t)
+	rw := w.locker().ReadWrite("a")
+	long, short, third := locked(t, rw.Read(), WithLease(time.Hour)), locked(t, rw.Read(), WithLease(time.Minute)), locked(t, rw.Read())
+	for _, step := range []struct {
+		hold     *Hold
+		min, max time.Duration
+	}{{third, 59 * time.Minute, time.Hour}, {long, 59 * time.Second, time.Minute}} {
+		unlocked(t, step.hold)
+		if ttl := w.eye.PTTL(ctxOf(t), "a").Val(); ttl < step.min || ttl > step.max {
+			t.Errorf("TTL = %v, want %v to %v", ttl, step.min, step.max)
+		}
+	}
+	unlocked(t, short)
+
+	wr := locked(t, rw.Write(), WithLease(time.Hour))
+	r := locked(t, rw.Read(), WithOwner(wr.Owner()), WithLease(time.Minute))
+	unlocked(t, wr)
+	if ttl := w.eye.PTTL(ctxOf(t), "a").Val(); ttl > time.Minute {
+		t.Errorf("TTL = %v after the writer left, want the reader's 1m", ttl)
+	}
+	unlocked(t, r)
+	w.empty()
+}
+
 func TestReadWrite_ADeadReaderHoldsTheWriterForItsLeaseOnly(t *testing.T) {
 	w := newWorld(t)
 	l := w.locker()

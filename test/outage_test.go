@@ -182,3 +182,26 @@ routes:
 		t.Errorf("the answer is %d %v %s, want 503 with Retry-After", status, header, body)
 	}
 }
+
+// However many limits a request has to ask about, it waits once.
+func TestOutage_ShadowsDoNotAddUp(t *testing.T) {
+	server := redistest.Start(t)
+	w := start(t, fmt.Sprintf("store: redis\nredis: {addrs: [%q], timeout: 1s}\n", server.Addr)+`upstreams: {demo: echo}
+routes:
+  - name: send
+    match: {path: /v1/sms/send}
+    upstream: demo
+    limits:
+      - {name: a, key: "header:X-Phone", rate: 5/1h}
+      - {name: b, key: "header:X-Phone", rate: 5/2h, mode: shadow}
+      - {name: c, key: "header:X-Phone", rate: 5/3h, mode: shadow}
+      - {name: d, key: "header:X-Phone", rate: 5/4h, mode: shadow}
+`)
+	w.statuses("p", 1)
+	server.Signal(syscall.SIGSTOP)
+	began := time.Now()
+	w.statuses("p", 1)
+	if took := time.Since(began); took > time.Second+slack {
+		t.Errorf("a request over one limit and three in shadow took %v, want what one call may take: 1s", took)
+	}
+}

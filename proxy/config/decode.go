@@ -10,7 +10,7 @@ import (
 
 // maxValues bounds how many values one file may hold once its aliases are
 // followed, so that a short file cannot ask for endless work.
-const maxValues = 500_000
+const maxValues = 200_000
 
 // A decoder turns the nodes of one file into forms. It goes on after a problem,
 // so that all are found at once.

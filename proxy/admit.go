@@ -20,7 +20,7 @@ var (
 // An admitter asks the limits whether a request may pass. It outlives
 // generations.
 type admitter struct {
-	store   limiter.Store
+	store   limiter.Keeper
 	timeout time.Duration // the most a decision may wait; 0 for a store that never waits
 	local   *limiter.Memory
 	nodes   func() int // how many proxies share the limits, at least 1
@@ -64,28 +64,46 @@ func (a *admitter) admit(ctx context.Context, x *exchange) error {
 	}
 	a.metrics.decided(x, x.windows, &x.decision)
 	if !x.decision.Allowed {
+		a.penalize(ctx, x, store)
+		x.hurry()
 		return errRefused
 	}
-	x.takings = append(x.takings, taking{store, x.claims, x.windows, x.decision.Permit})
+	x.takings = append(x.takings, newTaking(store, x.claims, x.windows, x.decision.Permit))
 	if err == nil { // a store that is away is not asked again for the same request
 		a.watch(ctx, x)
 	}
 	return nil
 }
 
+// hurry lets a client that was refused for what it has under way come back soon:
+// any of that may end at any moment, long before the lease that the store goes
+// by.
+func (x *exchange) hurry() {
+	x.decision.Wait = 0
+	for i := range x.decision.Outcomes {
+		o := &x.decision.Outcomes[i]
+		if concurrent(x.claims[i]) && !o.Banned {
+			o.Wait = min(o.Wait, time.Second)
+		}
+		if !o.Allowed {
+			x.decision.Wait = max(x.decision.Wait, o.Wait)
+		}
+	}
+}
+
 // take asks the store.
 func (a *admitter) take(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
-	if a.timeout == 0 {
-		return a.store.Take(ctx, claims, d)
-	}
 	began := time.Now()
 	err := a.store.Take(ctx, claims, d)
-	a.metrics.asked("take", time.Since(began), err)
+	if a.timeout > 0 {
+		a.metrics.asked("take", time.Since(began), err)
+	}
 	return err
 }
 
 // watch asks each limit in shadow mode what it would have said of a request that
-// passes. Each is asked alone, since what one refuses the others still count.
+// passes. Each is asked alone, since what one refuses the others still count. They
+// have what the decision left of its time.
 func (a *admitter) watch(ctx context.Context, x *exchange) {
 	for _, l := range x.unfit {
 		a.metrics.decisions.WithLabelValues(x.route.name, l.name, shadowRefused).Inc()
@@ -100,7 +118,7 @@ func (a *admitter) watch(ctx context.Context, x *exchange) {
 			continue
 		}
 		a.metrics.decided(x, x.shaded[from:to], &d)
-		x.takings = append(x.takings, taking{a.store, x.shadows[from:to], x.shaded[from:to], d.Permit})
+		x.takings = append(x.takings, newTaking(a.store, x.shadows[from:to], x.shaded[from:to], d.Permit))
 	}
 }
 

@@ -31,6 +31,11 @@
 // header on, whatever happens to its body. What nobody knows stays counted: the
 // client left, or the connection broke, before there was an answer.
 //
+// What is under way at a time is bounded by permits that a request holds until
+// its end, renewed while it lasts (hold.go); those of a process that has died
+// come back with their lease. A limit with a penalty counts its refusals in the
+// same store and bans a key that it has refused too often (penalize.go).
+//
 // # A reload
 //
 //	knock → read → compile → agree → swap → retire → report

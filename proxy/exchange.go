@@ -60,6 +60,7 @@ type exchange struct {
 	fallback string          // admit: the policy that decided while the store could not
 	asked    bool            // forward: the upstream asked not to count this request
 	back     []limiter.Claim // settle: what is given back
+	banned   bool            // admit: this refusal was one too many
 	returned bool            // settle: something was given back
 	of       []int           // refuse: as windows, but the policies of the quota
 	status   int             // the status that the client sees

@@ -142,6 +142,7 @@ func newReject(c config.Reject) respond.Reject {
 func (r *route) limit(from *config.Limit) []respond.Policy {
 	l := &limit{name: from.Name, key: from.Key, mode: from.Mode, onFailure: from.OnStoreFailure, count: from.Count, cost: from.Cost}
 	r.limits = append(r.limits, l)
+	l.penalty = r.penalty(from)
 	r.notice(from.Key)
 	if l.cost != nil && l.cost.From.Source == key.Query {
 		r.queries = true
@@ -162,10 +163,25 @@ func (r *route) limit(from *config.Limit) []respond.Policy {
 	return policies
 }
 
+// penalty counts refusals for as long as the limit's longest window.
+func (r *route) penalty(from *config.Limit) *penalty {
+	if from.Penalty == nil {
+		return nil
+	}
+	rate := limiter.Rate{Count: from.Penalty.After}
+	for _, counted := range from.Rates {
+		rate.Window = max(rate.Window, counted.Window)
+	}
+	return &penalty{limiter.Limit{Name: r.name + "." + from.Name + ":refused", Rate: rate}, from.Penalty.Ban}
+}
+
 // rates adds a window to the route for each rate of a limit.
 func (r *route) rates(l *limit, from *config.Limit, rates []limiter.Rate) (windows []int, policies []respond.Policy) {
 	for _, rate := range rates {
 		span := limiter.WindowName(rate.Window)
+		if from.Algorithm == limiter.Concurrent {
+			span = "held"
+		}
 		windows = append(windows, len(r.windows))
 		r.windows = append(r.windows, &window{
 			of:     l,
@@ -176,7 +192,7 @@ func (r *route) rates(l *limit, from *config.Limit, rates []limiter.Rate) (windo
 		if len(rates) > 1 {
 			name += "-" + span
 		}
-		policies = append(policies, respond.Policy{Name: name, Rate: rate, Limit: l.name, Expose: from.Expose && l.mode == config.Enforce})
+		policies = append(policies, respond.Policy{Name: name, Rate: rate, Limit: l.name, Concurrent: from.Algorithm == limiter.Concurrent, Expose: from.Expose && l.mode == config.Enforce})
 	}
 	return windows, policies
 }

@@ -22,7 +22,7 @@ import (
 type Options struct {
 	Path     string         // of the configuration
 	Config   *config.Config // what was read from Path at start
-	Store    limiter.Store
+	Store    limiter.Keeper
 	Registry prometheus.Registerer
 	Log      zerolog.Logger
 	// Nodes tells how many proxies share the store, at least 1; nil is always 1.
@@ -111,6 +111,7 @@ func alone() func(context.Context, string, func(int64)) error {
 func (p *Proxy) serve(ctx context.Context, x *exchange, d door) {
 	p.recorder.arrive(x)
 	defer p.recorder.leave(x)
+	defer x.letGo()
 	g := p.enter()
 	defer g.leave()
 	if err := p.through(ctx, g, x); err != nil {

@@ -18,7 +18,7 @@ const keyDigits = 12
 //
 // The fields of the line: request_id, route, method, host, path, status, bytes,
 // duration_ms, client, and where they apply upstream, upstream_ms, limit (the
-// one that refused) with wait_ms and key, list (the one that decided), refunded, fallback and error. The query is never
+// one that refused) with wait_ms and key, banned (from now on), list (the one that decided), refunded, fallback and error. The query is never
 // written, and of a key only the beginning of its hash: enough to find it in the
 // store, too little to tell what the client sent.
 type recorder struct {
@@ -68,6 +68,9 @@ func (rec *recorder) leave(x *exchange) {
 	if refused {
 		e.Str("limit", x.window(i).of.name).Float64("wait_ms", ms(x.decision.Wait)).
 			Str("key", x.claims[i].Key.String()[:keyDigits])
+	}
+	if x.banned {
+		e.Bool("banned", true)
 	}
 	if x.list != nil {
 		e.Str("list", x.list.Name)

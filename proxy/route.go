@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"time"
+
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/key"
@@ -39,10 +41,17 @@ type limit struct {
 	key       *key.Spec
 	windows   []int                 // of the route
 	overrides map[limiter.Key][]int // windows of single keys
+	penalty   *penalty              // nil: none
 	cost      *config.Cost          // nil: each request costs 1
 	mode      config.Mode
 	onFailure config.OnStoreFailure
 	count     *config.Statuses // after which a request stays counted; nil is all
+}
+
+// A penalty counts the refusals of a limit, and bans.
+type penalty struct {
+	limiter.Limit
+	ban time.Duration
 }
 
 // A window is one rate of a limit: what a claim asks for.

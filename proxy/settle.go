@@ -16,15 +16,28 @@ const settleWithin = time.Second
 
 // A taking is what one decision took, and of whom.
 type taking struct {
-	store   limiter.Store
+	store   limiter.Keeper
 	claims  []limiter.Claim
 	windows []int // as the exchange's
 	permit  limiter.Permit
+	hold    *hold // nil unless some claims are concurrent
+}
+
+func newTaking(store limiter.Keeper, claims []limiter.Claim, windows []int, p limiter.Permit) taking {
+	return taking{store, claims, windows, p, holds(store, claims, p)}
+}
+
+// letGo ends what is held, whatever came of the request.
+func (x *exchange) letGo() {
+	for _, t := range x.takings {
+		t.hold.end()
+	}
 }
 
 // settle closes the account of a request that was admitted. What it took stays
 // taken unless it never left this process, or its route or a limit wants this
-// outcome not to count: then exactly that is given back, once. An outcome that
+// outcome not to count: then exactly that is given back, once. Concurrent
+// permits are given back in any case, for their request is over. An outcome that
 // nobody knows counts, since the upstream may have done what was asked. The
 // client may have left by then, so its context does not bind. Limits in shadow
 // mode are settled as if they were enforced.
@@ -42,11 +55,12 @@ func (a *admitter) giveBack(ctx context.Context, x *exchange, t taking) {
 	var last *limit
 	for i, c := range t.claims {
 		of := x.route.windows[t.windows[i]].of
-		if !all && !of.uncounted(&x.result) {
+		if !all && !concurrent(c) && !of.uncounted(&x.result) {
 			continue
 		}
 		x.back = append(x.back, c)
-		if of != last {
+		if of != last && !concurrent(c) {
+			x.returned = true
 			a.metrics.refunds.WithLabelValues(x.route.name, of.name).Inc()
 			last = of
 		}
@@ -61,9 +75,7 @@ func (a *admitter) giveBack(ctx context.Context, x *exchange, t taking) {
 	a.metrics.asked("refund", time.Since(began), err)
 	if err != nil {
 		x.err = errors.Join(x.err, fmt.Errorf("give back: %w", err))
-		return
 	}
-	x.returned = true
 }
 
 // returns reports whether the request gives back all that it took.

@@ -24,7 +24,7 @@ const patience = time.Second
 // A shared is the store and what comes with sharing it.
 type shared struct {
 	name   string
-	store  limiter.Store
+	store  limiter.Keeper
 	number int64 // of the generation to begin with
 	nodes  func() int
 	agree  func(ctx context.Context, hash string, swap func(number int64)) error

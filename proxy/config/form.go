@@ -243,6 +243,8 @@ type limitForm struct {
 	Rate string `yaml:"rate,omitempty" jsonschema:"pattern=^\\s*[0-9]+/([0-9]+(ms|s|m|h|d|w|y))+\\s*$"`
 	// Rates are several at once, of different windows.
 	Rates list `yaml:"rates,omitempty" jsonschema:"pattern=^\\s*[0-9]+/([0-9]+(ms|s|m|h|d|w|y))+\\s*$"`
+	// Concurrent is how many requests of a key may be under way at a time, in place of a rate.
+	Concurrent int `yaml:"concurrent,omitempty" jsonschema:"minimum=1,maximum=10000"`
 	// Overrides are other rates for some values of the key.
 	Overrides map[string]*list `yaml:"overrides,omitempty"`
 	// Algorithm that keeps the rates: token_bucket allows no more than COUNT in any WINDOW; gcra lets permits flow back evenly; fixed_window and sliding_window are cheaper and looser.
@@ -253,6 +255,8 @@ type limitForm struct {
 	Cost string `yaml:"cost,omitempty"`
 	// MaxCost is the most that a request may ask for.
 	MaxCost int `yaml:"max_cost,omitempty" jsonschema:"minimum=1,maximum=2147483647"`
+	// Penalty bans a key that is refused too often.
+	Penalty *penaltyForm `yaml:"penalty,omitempty"`
 	// Count says which outcomes stay counted; all when not given.
 	Count *countForm `yaml:"count,omitempty"`
 	// Mode of this limit; that of defaults when not given.
@@ -277,6 +281,14 @@ type refundForm struct {
 type countForm struct {
 	// Status of the upstream's answer: 404, 4xx, 400-403. After others the request gives back what it took.
 	Status codes `yaml:"status" jsonschema:"required"`
+}
+
+// penaltyForm bans a key that is refused too often.
+type penaltyForm struct {
+	// Ban is for how long the limit refuses everything.
+	Ban duration `yaml:"ban" jsonschema:"required"`
+	// After so many refusals within the longest window of the limit.
+	After int `yaml:"after" jsonschema:"default=1,minimum=1,maximum=1000000"`
 }
 
 // rejectForm is the answer when a limit refuses.

@@ -32,8 +32,8 @@ func (l *limits) all(forms []*limitForm) []*Limit {
 		}
 		limit := &Limit{
 			Name:           f.Name,
-			Rates:          l.rates(f),
 			Cost:           l.cost(f),
+			Penalty:        l.penalty(f),
 			Count:          l.count(f.Count),
 			Mode:           Mode(f.Mode),
 			OnStoreFailure: OnStoreFailure(f.OnStoreFailure),
@@ -44,8 +44,13 @@ func (l *limits) all(forms []*limitForm) []*Limit {
 			limit.Key = l.keys.use(f.Key)
 			l.parameters(f.Key, limit.Key, l.params)
 		}
-		l.algorithm(f, limit)
-		l.overrides(f, limit)
+		if l.given(&f.Concurrent) {
+			l.concurrent(f, limit)
+		} else {
+			limit.Rates = l.rates(f)
+			l.algorithm(f, limit)
+			l.overrides(f, limit)
+		}
 		l.policies(f, limit.Rates, shown)
 		for _, rates := range limit.Overrides {
 			l.policies(f, rates, shown)
@@ -119,7 +124,7 @@ func (l *limits) rates(f *limitForm) []limiter.Rate {
 	case one && several:
 		l.wrong(&f.Rate, "has both rate and rates", "write all of them under rates")
 	case !one && !several:
-		l.wrong(f, "has no rate", "write rate: COUNT/WINDOW, for example 5/1m")
+		l.wrong(f, "has no rate", "write rate: COUNT/WINDOW, for example 5/1m, or concurrent: COUNT")
 	case several && len(f.Rates) == 0 && l.sound(&f.Rates):
 		l.wrong(&f.Rates, "there is no rate", "write for example [5/1m, 20/1h]")
 	}

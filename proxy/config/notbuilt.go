@@ -18,10 +18,8 @@ redisForm.sentinel          | name one server in addrs
 redisForm.mode=sentinel     | write single
 redisForm.mode=cluster      | write single
 limitForm.distinct          | limit the key itself
-limitForm.penalty           | leave it out
 limitForm.cooldown          | write several rates, for example [1/1m, 5/1h]
 limitForm.reset_on          | leave it out
-limitForm.concurrent        | write a rate
 limitForm.wait              | leave it out: a refusal says when to come back
 limitForm.max_waiting       | leave it out
 limitForm.scope             | leave it out: the rate is for all proxies together

@@ -6,10 +6,11 @@ const (
 	fieldPolicy = "Ratelimit-Policy" // canonical for net/http; field names ignore case
 	fieldLimit  = "Ratelimit"
 
-	paramQuota     = "q" // permits a window
-	paramWindow    = "w" // its length in seconds, 1 or more
-	paramRemaining = "r" // permits left
-	paramReset     = "t" // seconds until more come
+	paramQuota     = "q"  // permits a window
+	paramWindow    = "w"  // its length in seconds, 1 or more
+	paramRemaining = "r"  // permits left
+	paramUnit      = "qu" // what the quota counts; requests when absent
+	paramReset     = "t"  // seconds until more come
 
 	typeQuotaExceeded   = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 	typeReducedCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"

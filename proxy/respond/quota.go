@@ -43,8 +43,11 @@ type Policy struct {
 	// Limit groups policies. One with Override speaks for some clients only: in
 	// an answer to one of them it stands in place of all those of its Limit
 	// that do not override.
-	Limit    string
-	Override bool
+	Limit string
+	// Concurrent says that the rate's count bounds what is under way at a time;
+	// its window means nothing to clients.
+	Concurrent bool
+	Override   bool
 }
 
 // A Quota writes the quota fields of one route. It is immutable and safe for
@@ -105,7 +108,11 @@ func compile(p Policy) (policy, error) {
 	}
 	c := policy{Policy: p, item: name + ";" + paramRemaining + "=", quota: p.Rate.Count, window: seconds(p.Rate.Window)}
 	item.Params.Add(paramQuota, c.quota)
-	item.Params.Add(paramWindow, c.window)
+	if p.Concurrent {
+		item.Params.Add(paramUnit, "concurrent-requests")
+	} else {
+		item.Params.Add(paramWindow, c.window)
+	}
 	c.shown, err = httpsfv.Marshal(item)
 	return c, err
 }
@@ -244,9 +251,15 @@ func (p *policy) remaining(o limiter.Outcome) int64 {
 	return min(max(o.Remaining, 0), p.quota)
 }
 
-// reset is how many seconds pass until more permits come, at most the window;
-// 0 means that the next request need not wait.
+// reset is how many seconds pass until more permits come, at most the window
+// unless the key is banned; 0 means that the next request need not wait.
 func (p *policy) reset(o limiter.Outcome) int64 {
+	switch {
+	case o.Banned:
+		return seconds(o.Wait)
+	case p.Concurrent:
+		return min(seconds(o.Wait), 1) // it may come at any moment
+	}
 	return min(seconds(o.Wait), p.window)
 }
 

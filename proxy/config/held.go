@@ -1,0 +1,50 @@
+package config
+
+import (
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+)
+
+// Lease is how long a concurrent permit is held for a request that nobody hears
+// of any more. While the request is under way it is renewed well before.
+const Lease = 30 * time.Second
+
+// A Penalty bans the key of a limit that has refused it too often.
+type Penalty struct {
+	Ban   time.Duration // how long
+	After int64         // refusals within the longest window of the limit, at least 1
+}
+
+// concurrent makes the only rate of a limit on what is under way at a time.
+func (l *limits) concurrent(f *limitForm, limit *Limit) {
+	for _, other := range []struct {
+		pointer any
+		name    string
+	}{
+		{&f.Rate, "rate"}, {&f.Rates, "rates"}, {&f.Overrides, "overrides"}, {&f.Burst, "burst"}, {&f.Count, "count"}, {&f.Penalty, "penalty"},
+	} {
+		if l.given(other.pointer) {
+			l.wrong(other.pointer, "concurrent bounds what is under way at a time and goes with no "+other.name, "write a limit of its own for it")
+		}
+	}
+	if f.Algorithm != limiter.TokenBucket.String() && f.Algorithm != "" {
+		l.wrong(&f.Algorithm, "concurrent is an algorithm of its own", "leave algorithm out")
+	}
+	limit.Algorithm = limiter.Concurrent
+	if f.Concurrent > 0 {
+		limit.Rates = []limiter.Rate{{Count: int64(f.Concurrent), Window: Lease}}
+	}
+}
+
+// penalty reads what a key has to fear.
+func (l *limits) penalty(f *limitForm) *Penalty {
+	if f.Penalty == nil {
+		return nil
+	}
+	ban := time.Duration(f.Penalty.Ban)
+	if err := limiter.CheckBan(ban); err != nil {
+		l.wrong(&f.Penalty.Ban, "is longer than a ban may be", "write at most 366d")
+	}
+	return &Penalty{Ban: ban, After: int64(f.Penalty.After)}
+}

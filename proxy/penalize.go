@@ -1,0 +1,56 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/weir-proxy/weir/limiter"
+)
+
+// penalize counts the refusals of limits that have a penalty, and bans the key
+// of a limit that has refused it too often. It is asked after a refusal that no
+// ban has caused, so a key costs at most so many calls before its ban, and none
+// during it. A count that the store cannot make is left out: the request is
+// refused all the same.
+func (a *admitter) penalize(ctx context.Context, x *exchange, by limiter.Keeper) {
+	for from, to := 0, 0; from < len(x.claims); from = to {
+		of := x.window(from).of
+		refused, banned := false, false
+		for to = from; to < len(x.claims) && x.window(to).of == of; to++ {
+			refused = refused || !x.decision.Outcomes[to].Allowed
+			banned = banned || x.decision.Outcomes[to].Banned
+		}
+		if of.penalty == nil || !refused || banned {
+			continue
+		}
+		if err := a.penalty(ctx, x, by, from, to); err != nil {
+			x.err = errors.Join(x.err, fmt.Errorf("count a refusal: %w", err))
+		}
+	}
+}
+
+// penalty counts one refusal of the limit of claims from to to, and bans when
+// that was the last one to be had.
+func (a *admitter) penalty(ctx context.Context, x *exchange, by limiter.Keeper, from, to int) error {
+	of := x.window(from).of
+	count := []limiter.Claim{{Limit: &of.penalty.Limit, Key: x.claims[from].Key, Cost: 1}}
+	var d limiter.Decision
+	if err := by.Take(ctx, count, &d); err != nil {
+		return err
+	}
+	if d.Allowed && d.Outcomes[0].Remaining > 0 {
+		return nil
+	}
+	if err := by.Ban(ctx, x.claims[from:to], of.penalty.ban); err != nil {
+		return err
+	}
+	a.metrics.bans.WithLabelValues(x.route.name, of.name).Inc()
+	x.banned = true
+	for i := from; i < to; i++ {
+		o := &x.decision.Outcomes[i]
+		o.Allowed, o.Banned, o.Remaining, o.Wait = false, true, 0, max(o.Wait, of.penalty.ban)
+		x.decision.Wait = max(x.decision.Wait, o.Wait)
+	}
+	return by.Reset(ctx, count)
+}

@@ -59,30 +59,18 @@ func TestReadme_KnowsWhatIsMissing(t *testing.T) {
 	missing, _, _ := strings.Cut(rest, "\n## ")
 	missing = strings.Join(strings.Fields(missing), " ")
 	const routes = "upstreams: {demo: echo}\nroutes: [{match: {path: /}, upstream: demo, limits: [{rate: 1/1h, %s}]}]\n"
-	key := func(from string) string { return strings.Replace(routes, "%s", "key: {"+from+"}", 1) }
 	limit := func(more string) string { return strings.Replace(routes, "%s", `key: "header:X", `+more, 1) }
 	for words, config := range map[string]string{
-		"front door: TLS":               "listen: {https: \":1\"}\n" + limit(""),
-		"HTTP/2":                        "listen: {h2c: true}\n" + limit(""),
-		"PROXY protocol":                "listen: {proxy_protocol: true}\n" + limit(""),
-		"Sentinel":                      "redis: {mode: sentinel}\n" + limit(""),
-		"Cluster":                       "redis: {mode: cluster}\n" + limit(""),
-		"Redis: Sentinel, Cluster, TLS": "redis: {tls: {}}\n" + limit(""),
-		"health checks":                 "upstreams: {u: {targets: [\"http://a\"], health: {path: /}}}\n",
-		"retries":                       "upstreams: {u: {targets: [\"http://a\"], retries: 1}}\n",
-		"JSON bodies":                   key(`from: "json:/x"`),
-		"forms":                         key(`from: "form:x"`),
-		"cookies":                       key(`from: "cookie:x"`),
-		"JWT claims":                    key(`from: "jwt:x"`),
-		"the method":                    key(`from: method`),
-		"E.164":                         key(`from: "header:X", normalize: {as: e164}`),
-		"parts of other keys":           key(`of: x, part: country`),
-		"cooldown":                      limit("cooldown: [1m, 2m]"),
-		"penalty":                       limit("penalty: {ban: 1h, after: 3}"),
-		"distinct values":               limit(`distinct: "header:Y"`),
-		"requests in flight":            limit("concurrent: 4"),
-		"waiting":                       limit("wait: 1s"),
-		"lists":                         "lists: {}\n" + limit(""),
+		"ACME":                   "listen: {https: \":1\", tls: {acme: {}}}\n" + limit(""),
+		"Sentinel":               "redis: {mode: sentinel}\n" + limit(""),
+		"Cluster":                "redis: {mode: cluster}\n" + limit(""),
+		"Sentinel, Cluster, TLS": "redis: {tls: {}}\n" + limit(""),
+		"cooldown":               limit("cooldown: [1m, 2m]"),
+		"penalty":                limit("penalty: {ban: 1h, after: 3}"),
+		"distinct values":        limit(`distinct: "header:Y"`),
+		"requests in flight":     limit("concurrent: 4"),
+		"waiting":                limit("wait: 1s"),
+		"Redisson":               limit(`redisson_name: "a:{key}"`),
 	} {
 		dir := t.TempDir()
 		write(t, filepath.Join(dir, "weir.yaml"), config)
@@ -215,7 +203,7 @@ func TestReadme_RefusalAndLogLineAreReal(t *testing.T) {
 // Every metric that Weir has is in the README's table, and the other way round.
 func TestReadme_NamesEveryMetric(t *testing.T) {
 	server := redistest.Start(t)
-	w := start(t, shared(server.Addr)+`upstreams: {demo: echo, gone: "http://127.0.0.1:1"}
+	w := start(t, shared(server.Addr)+`upstreams: {demo: echo, gone: {targets: ["http://127.0.0.1:1", "http://127.0.0.1:2"], retries: 1}}
 routes:
   - {match: {path: /v1/sms/send}, upstream: demo, limits: [{key: "header:X-Phone", rate: 1/1h}]}
   - {match: {path: /gone}, upstream: gone, refund_on: {errors: [connect]}, limits: [{key: "header:X-Phone", rate: 1/1h}]}

@@ -66,9 +66,7 @@ func TestReadme_KnowsWhatIsMissing(t *testing.T) {
 		"Cluster":                "redis: {mode: cluster}\n" + limit(""),
 		"Sentinel, Cluster, TLS": "redis: {tls: {}}\n" + limit(""),
 		"cooldown":               limit("cooldown: [1m, 2m]"),
-		"penalty":                limit("penalty: {ban: 1h, after: 3}"),
 		"distinct values":        limit(`distinct: "header:Y"`),
-		"requests in flight":     limit("concurrent: 4"),
 		"waiting":                limit("wait: 1s"),
 		"Redisson":               limit(`redisson_name: "a:{key}"`),
 	} {

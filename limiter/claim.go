@@ -132,10 +132,16 @@ func CheckRedissonName(name string) error {
 	return nil
 }
 
+// MaxClaims is how many claims one decision may have.
+const MaxClaims = 128
+
 // CheckAll returns the first error of claims, or one that wraps ErrLimit when
-// two claims name the same limit and the same key: ask for both costs in one
-// claim instead. It does not allocate when there is nothing to say.
+// there are more than MaxClaims, or two name the same limit and the same key: ask
+// for both costs in one claim instead. It does not allocate when there is nothing to say.
 func CheckAll(claims []Claim) error {
+	if len(claims) > MaxClaims {
+		return fmt.Errorf("%w: %d claims in one decision; the most is %d", ErrLimit, len(claims), MaxClaims)
+	}
 	for i, c := range claims {
 		if err := c.Check(); err != nil {
 			return err

@@ -112,7 +112,7 @@ func promises(t *testing.T, s *scene) {
 		l.Algorithm = a
 		c := one(l, s.key(), 1)
 		var m model
-		for i := range 900 {
+		for i := range min(900, 20*s.steps()) {
 			pause := time.Duration(i%7*i%11*20) * time.Millisecond
 			if i%130 == 0 {
 				pause = 45 * time.Second // quiet, then a burst
@@ -124,8 +124,8 @@ func promises(t *testing.T, s *scene) {
 			}
 		}
 		worst := float64(m.worst(length*time.Millisecond)) / count
-		if worst > most || worst < 1 {
-			t.Errorf("%s: the fullest window has %.2f x the rate, want 1 to %.2f", a, worst, most)
+		if worst > most || worst < 0.9 {
+			t.Errorf("%s: the fullest window has %.2f x the rate, want 0.9 to %.2f", a, worst, most)
 		}
 	}
 }
@@ -181,7 +181,7 @@ func keeping(t *testing.T, s *scene) {
 			t.Fatal(err)
 		}
 	}
-	for _, count := range []int64{5, 40, 300} {
+	for _, count := range s.some(5, 40, 300) {
 		for _, a := range append(counters[:], limiter.TokenBucket) {
 			l := limit(fmt.Sprintf("keep-%s-%d", a, count), count, 100*time.Second)
 			l.Algorithm = a

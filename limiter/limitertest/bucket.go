@@ -2,6 +2,7 @@ package limitertest
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -128,11 +129,20 @@ func badClaims(t *testing.T, s *scene) {
 		}
 	}
 	s.left([]limiter.Claim{claim}, 3)
+	var many []limiter.Claim
+	for i := range limiter.MaxClaims + 1 {
+		many = append(many, limiter.Claim{Limit: limit(fmt.Sprint("many", i), int64(3+i), time.Second), Key: k, Cost: 1})
+	}
+	var d limiter.Decision
+	if err := s.Store.Take(t.Context(), many, &d); !errors.Is(err, limiter.ErrLimit) {
+		t.Errorf("%d claims: %v", len(many), err)
+	}
+	s.allowed(many[1:], 3)
 }
 
 // peek: it says what take would say and takes nothing.
 func peek(t *testing.T, s *scene) {
-	for _, count := range []int64{3, 30, 300} {
+	for _, count := range s.some(3, 30, 300) {
 		c := one(limit("p", count, 10*time.Second), s.key(), 1)
 		for i := range count {
 			before := s.peek(t, c)
@@ -153,7 +163,7 @@ func peek(t *testing.T, s *scene) {
 
 // rateChanges: what was taken stays taken when the rate goes up or down.
 func rateChanges(_ *testing.T, s *scene) {
-	for _, start := range []int64{10, 40, 200} {
+	for _, start := range s.some(10, 40, 200) {
 		k := s.key()
 		at := func(count int64) []limiter.Claim { return one(limit("r", count, 10*time.Second), k, 1) }
 		half := int(start / 2)
@@ -181,7 +191,7 @@ func rateChanges(_ *testing.T, s *scene) {
 // clockSetBack: no wait is longer than a window, nothing is taken twice, and the
 // window heals by itself.
 func clockSetBack(_ *testing.T, s *scene) {
-	for _, count := range []int64{4, 40, 400} {
+	for _, count := range s.some(4, 40, 400) {
 		c := one(limit("back", count, 10*time.Second), s.key(), 1)
 		s.allowed(c, int(count))
 		s.Advance(-time.Hour)

@@ -10,7 +10,7 @@ import (
 // refundOnce: exactly what one decision took comes back, in all its limits, and
 // only once however often it is asked for.
 func refundOnce(t *testing.T, s *scene) {
-	for _, count := range []int64{5, 50, 500} {
+	for _, count := range s.some(5, 50, 500) {
 		a, b := limit("a", count, 10*time.Second), limit("b", 2*count, 20*time.Second)
 		k := s.key()
 		both := []limiter.Claim{{Limit: a, Key: k, Cost: 1}, {Limit: b, Key: k, Cost: 2}}
@@ -42,7 +42,7 @@ func refundOnce(t *testing.T, s *scene) {
 
 // refundAfterReturn: what came back by itself is not given back again.
 func refundAfterReturn(t *testing.T, s *scene) {
-	for _, count := range []int64{2, 40, 400} {
+	for _, count := range s.some(2, 40, 400) {
 		c := one(limit("late", count, 10*time.Second), s.key(), 1)
 		old := s.allowed(c, 1)
 		s.Advance(5 * time.Second)
@@ -60,7 +60,8 @@ func refundAfterReturn(t *testing.T, s *scene) {
 // refundMerged: also where a store merges what was taken, each decision gives
 // back its permits at most once, and the latest ones for sure.
 func refundMerged(t *testing.T, s *scene) {
-	const count = 1000
+	count := min(1000, 50*int64(s.steps()))
+	some := count / 5
 	c := one(limit("merged", count, 100*time.Second), s.key(), 1)
 	var permits []limiter.Permit
 	for range count {
@@ -68,14 +69,14 @@ func refundMerged(t *testing.T, s *scene) {
 		s.Advance(10 * time.Millisecond)
 	}
 	s.left(c, 0)
-	latest := permits[count-200:]
+	latest := permits[count-some:]
 	for i, p := range latest {
 		for range 2 {
 			s.refund(t, c, p)
 			s.left(c, int64(i+1))
 		}
 	}
-	s.allowed(c, 200)
+	s.allowed(c, int(some))
 	s.left(c, 0)
 	for _, p := range latest {
 		s.refund(t, c, p)
@@ -84,8 +85,8 @@ func refundMerged(t *testing.T, s *scene) {
 	for _, p := range permits {
 		s.refund(t, c, p)
 	}
-	if left := s.peek(t, c).Outcomes[0].Remaining; left > count-200 {
-		t.Fatalf("%d left after all %d were given back, 200 of them before", left, count)
+	if left := s.peek(t, c).Outcomes[0].Remaining; left > count-some {
+		t.Fatalf("%d left after all %d were given back, %d of them before", left, count, some)
 	}
 	s.Advance(200 * time.Second)
 	s.left(c, count)

@@ -5,6 +5,7 @@ package limitertest
 
 import (
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -22,7 +23,8 @@ type Subject struct {
 	// left, and the sum of those that are out. Nil if the store cannot say.
 	Kept func(c limiter.Claim) (left, out int64, err error)
 	// Steps is how long each of the random schedules is; 600 when zero. There
-	// are 100 of a kind, or as many as -rapid.checks says.
+	// are 100 of a kind, or as many as -rapid.checks says. Below 20 the rest of
+	// the suite is short as well, for a store that is slow.
 	Steps int
 	// Apart says that a decision over several keys is not made at one moment, as
 	// in a cluster: then its time is not exact for each of its claims.
@@ -72,6 +74,15 @@ type scene struct {
 	Subject
 	t    testing.TB
 	keys atomic.Int64
+}
+
+// some returns the numbers that are tried: all of them, or those below 100 when
+// the suite is to be short.
+func (s *scene) some(counts ...int64) []int64 {
+	if s.steps() >= 20 {
+		return counts
+	}
+	return slices.DeleteFunc(counts, func(n int64) bool { return n >= 100 })
 }
 
 // key is one that nobody used before.

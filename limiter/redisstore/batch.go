@@ -3,6 +3,7 @@ package redisstore
 import (
 	"encoding/binary"
 	"encoding/hex"
+	"time"
 
 	"github.com/weir-proxy/weir/limiter"
 )
@@ -14,20 +15,31 @@ const idBytes = 8
 // A batch is what one script call asks: the windows that it touches, and what is
 // to be done with them.
 type batch struct {
-	keys []string // three a window: state, log, base
-	args []any    // of the windows, four each
-	rest []any    // what else the script is told
+	keys    []string // three a window: state, log, base
+	limits  []any    // five a limit
+	numbers map[limitID]byte
+	windows []byte // the number of each window's limit, counted from 1
+	rest    []any  // what else the script is told
+	mixed   bool   // not all windows are logs of our own
+}
+
+// A limitID is what scripts are told of a limit.
+type limitID struct {
+	rate  limiter.Rate
+	burst int64
+	kind  int
 }
 
 const (
-	windowArgs = 4
+	// slack is how long keys outlive what they must remember.
+	slack = time.Second
 	// sharedKind is what scripts call a window that Redisson shares.
 	sharedKind = int(limiter.Concurrent) + 1
 )
 
 // newBatch makes a batch of the windows of claims, in their order.
 func newBatch(prefix string, claims []limiter.Claim, rest ...any) *batch {
-	b := &batch{keys: make([]string, 0, 3*len(claims)), args: make([]any, 0, windowArgs*len(claims)), rest: rest}
+	b := &batch{rest: rest}
 	for _, c := range claims {
 		b.window(prefix, c)
 	}
@@ -37,13 +49,28 @@ func newBatch(prefix string, claims []limiter.Claim, rest ...any) *batch {
 // window appends the window of c and returns its number, counted from 1.
 func (b *batch) window(prefix string, c limiter.Claim) int {
 	b.keys = append(b.keys, windowKeys(prefix, c)...)
+	b.windows = append(b.windows, b.limit(c))
+	return len(b.windows)
+}
+
+// limit appends the limit of c, unless it is there, and returns its number.
+func (b *batch) limit(c limiter.Claim) byte {
 	l := c.Limit
-	kind := int(l.Algorithm)
+	id := limitID{l.Rate, l.Burst, int(l.Algorithm)}
 	if c.Redisson != "" {
-		kind = sharedKind
+		id.kind = sharedKind
 	}
-	b.args = append(b.args, kind, l.Rate.Count, l.Rate.Window.Milliseconds(), l.Most())
-	return len(b.args) / windowArgs
+	if n, ok := b.numbers[id]; ok {
+		return n
+	}
+	if b.numbers == nil {
+		b.numbers = map[limitID]byte{}
+	}
+	n := byte(len(b.numbers) + 1)
+	b.numbers[id] = n
+	b.limits = append(b.limits, id.kind, l.Rate.Count, l.Rate.Window.Milliseconds(), l.Most(), (l.Horizon() + slack).Milliseconds())
+	b.mixed = b.mixed || id.kind != int(limiter.TokenBucket) && id.kind != int(limiter.Concurrent)
+	return n
 }
 
 // request appends a request of take or peek: the id, then window and cost of each
@@ -58,11 +85,12 @@ func (b *batch) request(id [16]byte, claims []limiter.Claim, window func(c limit
 	b.rest = append(b.rest, request)
 }
 
-// argv are all arguments: the number of windows, the windows, and the rest.
+// argv are all arguments: the limits, the windows, and the rest.
 func (b *batch) argv() []any {
-	args := make([]any, 0, 1+len(b.args)+len(b.rest))
-	args = append(args, len(b.args)/windowArgs)
-	args = append(args, b.args...)
+	args := make([]any, 0, 2+len(b.limits)+len(b.rest))
+	args = append(args, len(b.numbers))
+	args = append(args, b.limits...)
+	args = append(args, b.windows)
 	return append(args, b.rest...)
 }
 

@@ -3,23 +3,28 @@
 --   permits  zset    what was taken: score = time in ms, member = id and count
 --   base     string  "rate:oldest:counted": value was counted for this rate, at
 --                    the time `counted`, and nothing comes back before
---                    oldest + length. Only where reading all of `permits` each
---                    time would cost more; never needed for a right answer.
+--                    oldest + length. Only with more entries than are quickly
+--                    read each time; never needed for a right answer.
 --                    Or "ban:until".
 -- A member is one byte L, L bytes of id, and the count as 4 bytes, lowest first.
--- L = 8 is one decision (count 0: it was given back), L = 6 is several that were
--- merged (id = their score), 'floor' says that nothing merged until its score is
+-- L = 8 is one decision (count 0: it was given back). L = 6 is several that were
+-- merged (id = their score), L = 14 several of one script call (id = their score
+-- and the id of the first). 'floor' says that nothing merged until its score is
 -- given back early any more. Others' members have any L.
 --
 -- Functions that read are called before any that writes: reading decides,
 -- `keep` writes everything at the end.
 
 local call, byte, char, floor = redis.call, string.byte, string.char, math.floor
-local SMALL, FULL, SLOTS, MARKS, SLACK = 16, 128, 64, 32, 1000
+local SMALL, FULL, SLOTS, MARKS, HOT = 16, 128, 64, 32, 4
 local FLOOR = char(5) .. 'floor' .. char(0, 0, 0, 0)
 local CONCURRENT = 4
 
 local function int(n) return string.format('%.0f', n) end
+
+local NOW = clock()
+local NOW_TEXT = int(NOW)
+local NONE = {} -- is never written to
 
 -- little writes n as so many bytes, lowest first.
 local function little(n, width)
@@ -31,9 +36,15 @@ local function little(n, width)
   return table.concat(out)
 end
 
-local function single(id, n) return char(#id) .. id .. little(n, 4) end
+local function single(id, n)
+  if n < 256 then return char(#id) .. id .. char(n, 0, 0, 0) end
+  return char(#id) .. id .. little(n, 4)
+end
 local function merged(at, n) return char(6) .. little(at, 6) .. little(n, 4) end
-local function is_merged(member) return #member == 11 and byte(member, 1) == 6 end
+local function is_merged(member)
+  local length = byte(member, 1)
+  return (length == 6 or length == 14) and #member == length + 5
+end
 
 -- permits_of reads a member's count. A foreign one with the highest bit set was
 -- a negative number, and counts as nothing.
@@ -50,61 +61,60 @@ end
 -- recount reads everything and trusts nothing but the members.
 local function recount(w)
   local all = call('ZRANGE', w.log, 0, -1, 'WITHSCORES')
-  local sum = 0
-  w.at, w.n, w.gone, w.future = {}, {}, 0, {}
-  w.whole, w.fresh, w.counted = true, true, w.now
+  local now, old, gone, sum = NOW, NOW - w.l.length, 0, 0
+  local ats, ns, k = NONE, NONE, 0
+  if #all > 0 then ats, ns = {}, {} end
   for i = 1, #all, 2 do
     local at, n = tonumber(all[i + 1]), permits_of(all[i])
-    if at <= w.now - w.length then
-      w.gone = w.gone + 1
+    if at <= old then
+      gone = gone + 1
     else
-      if at > w.now then -- the clock was set back: it was taken now at the latest
-        at = w.now
-        w.future[#w.future + 1] = int(at)
-        w.future[#w.future + 1] = all[i]
+      if at > now then -- the clock was set back: it was taken now at the latest
+        at = now
+        local future = w.future or {}
+        w.future, future[#future + 1], future[#future + 2] = future, int(at), all[i]
       end
       if n > 0 then
-        w.at[#w.at + 1], w.n[#w.n + 1] = at, n
-        sum = sum + n
+        k = k + 1
+        ats[k], ns[k], sum = at, n, sum + n
       end
     end
   end
-  w.oldest = w.at[1]
-  w.left = w.rate - sum - w.given
+  w.at, w.n, w.gone, w.whole, w.fresh, w.counted = ats, ns, gone, true, true, now
+  w.oldest = ats[1]
+  w.left = w.l.rate - sum - w.given
 end
 
 local bucket = {}
 
 -- open learns how many permits are left, with as little reading as is exact.
 function bucket.open(w, value, base)
-  w.given, w.members, w.at, w.n, w.gone, w.read = 0, {}, {}, {}, 0, 0
-  w.merges = w.rate > FULL and w.algorithm ~= CONCURRENT
   w.had_base = base
-  local left = value and tonumber(value)
-  local rate, oldest, counted
-  if base then rate, oldest, counted = string.match(base, '^(%d+):(%d+):(%d+)$') end
+  if not value or not base then return recount(w) end
+  local rate, oldest, counted = string.match(base, '^(%d+):(%d+):(%d+)$')
   rate, oldest, counted = tonumber(rate), tonumber(oldest), tonumber(counted)
-  if w.rate <= SMALL or not left or left > w.rate or rate ~= w.rate or oldest > w.now
-    or counted > w.now or counted <= w.now - w.length then
+  local left = tonumber(value)
+  if not left or left > w.l.rate or rate ~= w.l.rate or oldest > NOW or counted > NOW or counted <= NOW - w.l.length then
     return recount(w)
   end
-  w.left, w.counted, w.oldest = left, counted, oldest
-  if oldest > w.now - w.length then return end
-  local gone = call('ZRANGEBYSCORE', w.log, '-inf', int(w.now - w.length))
+  w.at, w.n, w.left, w.counted, w.oldest = {}, {}, left, counted, oldest
+  if oldest > NOW - w.l.length then return end
+  local gone = call('ZRANGEBYSCORE', w.log, '-inf', int(NOW - w.l.length))
   for i = 1, #gone do w.left = w.left + permits_of(gone[i]) end
-  w.gone, w.read, w.oldest = #gone, #gone, nil
+  w.gone, w.oldest = #gone, false
 end
 
 -- more reads the next few entries, oldest first; false when there are none.
 local function more(w)
   if w.whole then return false end
-  local size = math.max(8, w.read - w.gone)
-  local part = call('ZRANGE', w.log, w.read, w.read + size - 1, 'WITHSCORES')
-  w.read = w.read + #part / 2
+  local read = w.read or w.gone
+  local size = math.max(8, read - w.gone)
+  local part = call('ZRANGE', w.log, read, read + size - 1, 'WITHSCORES')
+  w.read = read + #part / 2
   w.whole = #part < 2 * size
   for i = 1, #part, 2 do
     local at, n = tonumber(part[i + 1]), permits_of(part[i])
-    if at > w.now then
+    if at > NOW then
       recount(w)
       return true
     end
@@ -128,7 +138,7 @@ function bucket.wait(w, cost)
     end
     if i > #w.at then break end
     short = short - w.n[i]
-    if short <= 0 then return w.at[i] + w.length - w.now end
+    if short <= 0 then return w.at[i] + w.l.length - NOW end
     i = i + 1
   end
   -- What is still missing was taken just now, or value lies: count again.
@@ -136,18 +146,19 @@ function bucket.wait(w, cost)
     recount(w)
     return bucket.wait(w, cost)
   end
-  return w.length
+  return w.l.length
 end
 
 function bucket.take(w, id, cost)
-  w.left = w.left - cost
-  w.given = w.given + cost
-  w.members[#w.members + 1] = int(w.now)
-  w.members[#w.members + 1] = single(id, cost)
+  local members = w.members or {}
+  w.members, w.left, w.given = members, w.left - cost, w.given + cost
+  members[#members + 1] = NOW_TEXT
+  members[#members + 1] = single(id, cost)
 end
 
 -- add is ZADD of alternating scores and members, in parts that fit a call.
 local function add(key, scored, flag)
+  if #scored == 2 and not flag then return call('ZADD', key, scored[1], scored[2]) end
   for i = 1, #scored, 1000 do
     local last = math.min(i + 999, #scored)
     if flag then
@@ -159,10 +170,14 @@ local function add(key, scored, flag)
 end
 
 -- merge makes one entry of all whose times lie in one of SLOTS parts of the
--- length. It keeps the latest time, so that nothing comes back early.
+-- length, what was just granted included. It keeps the latest time, so that
+-- nothing comes back early.
 local function merge(w)
   local all = call('ZRANGE', w.log, 0, -1, 'WITHSCORES')
-  local width = math.ceil(w.length / SLOTS)
+  for i = 1, #w.members, 2 do
+    all[#all + 1], all[#all + 2] = w.members[i + 1], w.members[i]
+  end
+  local width = math.ceil(w.l.length / SLOTS)
   local marks, out = 0, {}
   for i = 1, #all, 2 do
     if is_mark(all[i]) then marks = marks + 1 end
@@ -190,7 +205,7 @@ local function merge(w)
     else
       flush()
       slot, score, sum = floor(tonumber(s) / width), s, n
-      member = is_merged(m) and merged(tonumber(s), n) or m
+      member = byte(m, 1) == 6 and is_merged(m) and merged(tonumber(s), n) or m
     end
   end
   flush()
@@ -199,13 +214,24 @@ local function merge(w)
   add(w.log, out)
 end
 
+-- together makes one entry of what one call granted on a hot key, where each by
+-- itself would soon be merged.
+local function together(w)
+  local first = string.sub(w.members[2], 2, 9)
+  w.members = { NOW_TEXT, char(14) .. little(NOW, 6) .. first .. little(w.given, 4) }
+end
+
 -- write writes what was granted into the log, and reports whether there was any.
 local function write(w)
-  if w.future and #w.future > 0 then add(w.log, w.future, 'XX') end
+  if w.future then add(w.log, w.future, 'XX') end
   if w.given == 0 then return false end
-  if w.gone > 0 then call('ZREMRANGEBYSCORE', w.log, '-inf', int(w.now - w.length)) end
-  add(w.log, w.members)
-  if w.merges and call('ZCARD', w.log) > FULL then merge(w) end
+  if w.gone > 0 then call('ZREMRANGEBYSCORE', w.log, '-inf', int(NOW - w.l.length)) end
+  if w.l.merges and #w.members > 2 * HOT then together(w) end
+  if w.l.merges and call('ZCARD', w.log) + #w.members / 2 > FULL then
+    merge(w)
+  else
+    add(w.log, w.members)
+  end
   return true
 end
 
@@ -213,17 +239,17 @@ end
 -- to come back, and all keys of a window die together.
 function bucket.keep(w)
   if not write(w) then return end
-  local ttl = int(w.length + SLACK)
+  local ttl = w.l.ttl
   call('PEXPIRE', w.log, ttl)
   call('SET', w.state, int(w.left), 'PX', ttl)
-  if w.rate <= SMALL then
+  if w.whole and #w.at + #w.members / 2 <= SMALL then -- quickly read again
     if w.had_base then call('DEL', w.base) end
     return
   end
-  if not w.oldest and w.whole then w.oldest = w.at[1] or w.now end
+  if not w.oldest and w.whole then w.oldest = w.at[1] or NOW end
   if not w.oldest then
     w.oldest = tonumber(call('ZRANGE', w.log, 0, 0, 'WITHSCORES')[2])
   end
-  local base = int(w.rate) .. ':' .. int(w.oldest) .. ':' .. int(w.counted)
+  local base = int(w.l.rate) .. ':' .. int(w.oldest) .. ':' .. int(w.counted)
   if base ~= w.had_base then call('SET', w.base, base, 'PX', ttl) end
 end

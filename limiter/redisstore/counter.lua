@@ -8,11 +8,8 @@
 
 local TINY = 1e-6
 
-local function horizon(w)
-  if w.algorithm == 2 then return 2 * w.length end
-  if w.algorithm == 3 then return math.ceil(w.most * w.length / w.rate) end
-  return w.length
-end
+-- horizon is how long after its last permit a key is as new.
+local function horizon(w) return w.l.ttl - SLACK end
 
 local function load(w, state)
   local start, taken, before, debt
@@ -25,22 +22,22 @@ end
 
 local function save(w)
   local state = table.concat({ int(w.start), int(w.taken), int(w.before), string.format('%.17g', w.debt) }, ':')
-  call('SET', w.state, state, 'PX', int(horizon(w) + SLACK))
+  call('SET', w.state, state, 'PX', w.l.ttl)
 end
 
 -- once marks id as given back, unless it is, may have been, or is all back.
 local function once(w, id, at)
   local limit = call('ZSCORE', w.log, FLOOR)
-  if at <= w.now - horizon(w) or limit and at <= tonumber(limit) then return false end
+  if at <= NOW - horizon(w) or limit and at <= tonumber(limit) then return false end
   if call('ZSCORE', w.log, id) then return false end
-  call('ZREMRANGEBYSCORE', w.log, '-inf', int(w.now - horizon(w)))
+  call('ZREMRANGEBYSCORE', w.log, '-inf', int(NOW - horizon(w)))
   if call('ZCARD', w.log) >= SLOTS then
     local oldest = call('ZRANGE', w.log, 0, 0, 'WITHSCORES')
     call('ZREM', w.log, oldest[1])
     call('ZADD', w.log, 'GT', oldest[2], FLOOR)
   end
   call('ZADD', w.log, int(at), id)
-  call('PEXPIRE', w.log, int(horizon(w) + SLACK))
+  call('PEXPIRE', w.log, w.l.ttl)
   return true
 end
 
@@ -75,16 +72,16 @@ end
 -- A fixed window: start is when its first permit was taken.
 local fixed = counting({
   settle = function(w)
-    w.start = math.min(w.start, w.now)
-    if w.now - w.start >= w.length then w.start, w.taken = 0, 0 end
+    w.start = math.min(w.start, NOW)
+    if NOW - w.start >= w.l.length then w.start, w.taken = 0, 0 end
   end,
-  left = function(w) return w.rate - w.taken end,
+  left = function(w) return w.l.rate - w.taken end,
   wait = function(w, cost)
-    if cost <= w.rate - w.taken then return 0 end
-    return w.start + w.length - w.now
+    if cost <= w.l.rate - w.taken then return 0 end
+    return w.start + w.l.length - NOW
   end,
   add = function(w, cost)
-    if w.start == 0 then w.start = w.now end
+    if w.start == 0 then w.start = NOW end
     w.taken = w.taken + cost
   end,
   holds = function(w, at) return w.start ~= 0 and at >= w.start and w.taken > 0 end,
@@ -99,9 +96,9 @@ local fixed = counting({
 -- The sliding window: start is the number of the window of now, before what was
 -- taken in the one before.
 local function used(w, at)
-  local number = floor(at / w.length)
+  local number = floor(at / w.l.length)
   local n = w.start == number and w.before or w.start + 1 == number and w.taken or 0
-  local faded = math.ceil(n * ((number * w.length + w.length - at) / w.length))
+  local faded = math.ceil(n * ((number * w.l.length + w.l.length - at) / w.l.length))
   return w.start == number and w.taken + faded or faded
 end
 
@@ -119,7 +116,7 @@ end
 
 local sliding = counting({
   settle = function(w)
-    local number = floor(w.now / w.length)
+    local number = floor(NOW / w.l.length)
     if number == w.start + 1 then
       w.before, w.taken = w.taken, 0
     elseif number > w.start then
@@ -127,52 +124,54 @@ local sliding = counting({
     end
     w.start = number
   end,
-  left = function(w) return w.rate - used(w, w.now) end,
+  left = function(w) return w.l.rate - used(w, NOW) end,
   wait = function(w, cost)
-    local room = w.rate - cost
-    if used(w, w.now) <= room then return 0 end
-    local fading, border, free = w.before, (w.start + 1) * w.length, room - w.taken
-    if w.taken > room then fading, border, free = w.taken, border + w.length, room end
-    local at = math.max(border - floor(math.max(0, free) * w.length / math.max(1, fading)), w.now + 1)
-    while at > w.now + 1 and used(w, at - 1) <= room do at = at - 1 end
+    local room = w.l.rate - cost
+    if used(w, NOW) <= room then return 0 end
+    local fading, border, free = w.before, (w.start + 1) * w.l.length, room - w.taken
+    if w.taken > room then fading, border, free = w.taken, border + w.l.length, room end
+    local at = math.max(border - floor(math.max(0, free) * w.l.length / math.max(1, fading)), NOW + 1)
+    while at > NOW + 1 and used(w, at - 1) <= room do at = at - 1 end
     while used(w, at) > room do at = at + 1 end
-    return at - w.now
+    return at - NOW
   end,
   add = function(w, cost) w.taken = w.taken + cost end,
   holds = function(w, at)
-    local field = pick(w, floor(at / w.length))
+    local field = pick(w, floor(at / w.l.length))
     return field and w[field] > 0
   end,
-  back = function(w, at, cost) return take_out(w, floor(at / w.length), cost) end,
+  back = function(w, at, cost) return take_out(w, floor(at / w.l.length), cost) end,
   give = function(w, n) take_out(w, w.start - 1, n - take_out(w, w.start, n)) end,
 })
 
 -- GCRA: debt permits were owed at start and flow back evenly; before is when
 -- nothing was owed last.
-local function owed(w, at) return math.max(0, w.debt - (at - w.start) * w.rate / w.length) end
+local function owed(w, at) return math.max(0, w.debt - (at - w.start) * w.l.rate / w.l.length) end
 
-local function left_gcra(w, at) return floor(w.most - owed(w, at) + TINY) end
+local function left_gcra(w, at) return floor(w.l.most - owed(w, at) + TINY) end
 
 local gcra = counting({
-  settle = function(w) w.start = math.min(w.start, w.now) end,
-  left = function(w) return left_gcra(w, w.now) end,
+  settle = function(w) w.start = math.min(w.start, NOW) end,
+  left = function(w) return left_gcra(w, NOW) end,
   wait = function(w, cost)
-    if cost <= left_gcra(w, w.now) then return 0 end
-    local over = owed(w, w.now) + cost - w.most - TINY
-    local at = w.now + math.max(1, math.ceil(over * w.length / w.rate))
-    while at > w.now + 1 and left_gcra(w, at - 1) >= cost do at = at - 1 end
+    if cost <= left_gcra(w, NOW) then return 0 end
+    local over = owed(w, NOW) + cost - w.l.most - TINY
+    local at = NOW + math.max(1, math.ceil(over * w.l.length / w.l.rate))
+    while at > NOW + 1 and left_gcra(w, at - 1) >= cost do at = at - 1 end
     while left_gcra(w, at) < cost do at = at + 1 end
-    return at - w.now
+    return at - NOW
   end,
   add = function(w, cost)
-    local debt = owed(w, w.now)
-    if debt == 0 then w.before = w.now end
-    w.debt, w.start = debt + cost, w.now
+    local debt = owed(w, NOW)
+    if debt == 0 then w.before = NOW end
+    w.debt, w.start = debt + cost, NOW
   end,
-  holds = function(w, at) return owed(w, w.now) > 0 and at >= w.before end,
+  holds = function(w, at) return owed(w, NOW) > 0 and at >= w.before end,
   back = function(w, at, cost)
-    w.debt, w.start = math.max(0, owed(w, w.now) - cost), w.now
+    w.debt, w.start = math.max(0, owed(w, NOW) - cost), NOW
     return cost
   end,
-  give = function(w, n) w.debt, w.start = math.max(0, owed(w, w.now) - n), w.now end,
+  give = function(w, n) w.debt, w.start = math.max(0, owed(w, NOW) - n), NOW end,
 })
+
+KINDS['1'], KINDS['2'], KINDS['3'] = fixed, sliding, gcra

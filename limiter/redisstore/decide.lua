@@ -1,41 +1,53 @@
-local KINDS = { ['0'] = bucket, ['1'] = fixed, ['2'] = sliding, ['3'] = gcra, ['4'] = bucket, ['5'] = redisson }
+-- KINDS are the algorithms by their numbers; other files add theirs. SLACK is how
+-- long, in ms, keys outlive what they must remember.
+local KINDS = { ['0'] = bucket, ['4'] = bucket }
+local SLACK = 1000
 
--- list_windows makes windows of ARGV[1] times three KEYS and four ARGV, and
--- returns them and the place of the next ARGV.
-local function list_windows(now)
-  local windows, a = {}, 2
+-- list_windows reads ARGV: the number of limits; five of each limit (algorithm,
+-- rate, length in ms, the most of a claim, time to live in ms); and one byte for
+-- each window, the number of its limit. A window has three KEYS. It returns the
+-- windows and the place of the next ARGV.
+local function list_windows()
+  local limits, windows, a = {}, {}, 2
   for i = 1, tonumber(ARGV[1]) do
-    windows[i] = {
-      now = now, state = KEYS[3 * i - 2], log = KEYS[3 * i - 1], base = KEYS[3 * i],
-      kind = KINDS[ARGV[a]], algorithm = tonumber(ARGV[a]),
-      rate = tonumber(ARGV[a + 1]), length = tonumber(ARGV[a + 2]), most = tonumber(ARGV[a + 3]),
+    local rate, algorithm = tonumber(ARGV[a + 1]), tonumber(ARGV[a])
+    limits[i] = {
+      kind = KINDS[ARGV[a]], algorithm = algorithm, merges = rate > FULL and algorithm ~= CONCURRENT,
+      rate = rate, length = tonumber(ARGV[a + 2]), most = tonumber(ARGV[a + 3]), ttl = ARGV[a + 4],
     }
-    a = a + 4
+    a = a + 5
   end
-  return windows, a
+  local of = ARGV[a]
+  for i = 1, #of do
+    local l = limits[byte(of, i)]
+    windows[i] = {
+      l = l, kind = l.kind, state = KEYS[3 * i - 2], log = KEYS[3 * i - 1], base = KEYS[3 * i],
+      left = 0, given = 0, gone = 0, at = NONE, n = NONE, had_base = false, whole = false, fresh = false,
+      counted = 0, oldest = false, members = false,
+    }
+  end
+  return windows, a + 1
 end
 
 -- read_windows is list_windows that also reads their state, with one MGET.
-local function read_windows(now)
-  local windows, first = list_windows(now)
+local function read_windows()
+  local windows, first = list_windows()
+  if #windows == 0 then return windows, first end
   local strings = {}
-  for i, w in ipairs(windows) do
-    strings[2 * i - 1], strings[2 * i] = w.state, w.base
+  for i = 1, #windows do
+    strings[2 * i - 1], strings[2 * i] = windows[i].state, windows[i].base
   end
-  if #strings > 0 then
-    local got = call('MGET', unpack(strings))
-    for i, w in ipairs(windows) do
-      local ban = got[2 * i] and string.match(got[2 * i], '^ban:(%d+)$')
-      if ban and tonumber(ban) > now then w.banned = ban - now end
-      w.kind.open(w, got[2 * i - 1], got[2 * i])
+  local got = call('MGET', unpack(strings))
+  for i = 1, #windows do
+    local w, base = windows[i], got[2 * i]
+    if base and byte(base) == 98 then -- b of ban
+      local ban = tonumber(string.match(base, '^ban:(%d+)$'))
+      if ban and ban > NOW then w.banned = ban - NOW end
     end
+    w.kind.open(w, got[2 * i - 1], base)
   end
   return windows, first
 end
-
--- tell lets all proxies know that a window may have room. Who may not publish
--- still may give back.
-local function tell(w) redis.pcall('PUBLISH', ROOM, int(w.algorithm) .. ':' .. w.state) end
 
 -- fits tells whether cost permits are left. It says no only after looking at what
 -- they wait for.
@@ -43,23 +55,31 @@ local function fits(w, cost)
   return not w.banned and (cost <= w.kind.left(w) or w.kind.wait(w, cost) == 0)
 end
 
+local asked, costs = {}, {} -- of the request that is being decided
+
 -- decide answers one request: 8 bytes of id, then for each claim the number of its
 -- window (2 bytes) and its cost (4 bytes). It takes all claims or none, and
 -- appends to the reply: 1 or 0, then for each claim what is left, or -1 if the
 -- key is banned, and how long until the same claim passes.
 local function decide(windows, request, reply, dry)
-  local id, claims, allowed = string.sub(request, 1, 8), {}, true
+  local n, allowed = 0, true
   for i = 9, #request, 6 do
     local a, b, c, d, e, f = byte(request, i, i + 5)
-    local claim = { windows[a + b * 256], c + d * 256 + e * 65536 + f * 16777216 }
-    claims[#claims + 1] = claim
-    if not fits(claim[1], claim[2]) then allowed = false end
+    n = n + 1
+    asked[n], costs[n] = windows[a + b * 256], c + d * 256 + e * 65536 + f * 16777216
+    if not fits(asked[n], costs[n]) then allowed = false end
   end
-  reply[#reply + 1] = allowed and 1 or 0
-  for _, claim in ipairs(claims) do
-    local w, cost = claim[1], claim[2]
+  local id, r = string.sub(request, 1, 8), #reply + 1
+  reply[r] = allowed and 1 or 0
+  for i = 1, n do
+    local w, cost = asked[i], costs[i]
     if allowed and not dry then w.kind.take(w, id, cost) end
-    reply[#reply + 1] = w.banned and -1 or math.max(0, w.kind.left(w))
-    reply[#reply + 1] = math.max(w.banned or 0, w.kind.wait(w, cost))
+    local left = w.kind.left(w)
+    if w.banned then
+      reply[r + 2 * i - 1], reply[r + 2 * i] = -1, math.max(w.banned, w.kind.wait(w, cost))
+    else
+      reply[r + 2 * i - 1] = left > 0 and left or 0
+      reply[r + 2 * i] = left >= cost and 0 or w.kind.wait(w, cost)
+    end
   end
 end

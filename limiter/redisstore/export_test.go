@@ -50,3 +50,11 @@ func (s *Store) Reserve(ctx context.Context, claims []limiter.Claim) ([]limiter.
 	c := newCall(p.claims, newID())
 	return p.claims, s.lanes.of(ctx, p.claims[0]).do(ctx, c)
 }
+
+func (s *Store) Batch(claims [][]limiter.Claim) {
+	f := newFlight(s)
+	for _, c := range claims {
+		f.takes(newCall(c, newID()))
+	}
+	f.send()
+}

@@ -115,7 +115,7 @@ func (f *flight) send() {
 	sent, version := time.Now(), f.store.denials.now()
 	if len(f.groups) == 1 {
 		g := f.groups[0]
-		reply, err := f.store.scripts.take.run(ctx, f.store.client, g.batch.keys, g.batch.argv())
+		reply, err := f.store.takeScript(&g.batch).run(ctx, f.store.client, g.batch.keys, g.batch.argv())
 		g.land(f.store, sent, version, reply, err)
 		return
 	}
@@ -123,18 +123,27 @@ func (f *flight) send() {
 	for _, g := range f.groups {
 		err := g.cmd.Err()
 		if redis.HasErrorPrefix(err, "NOSCRIPT") { // it did not run: send the text, by itself
-			g.cmd = f.store.scripts.take.command(ctx, "eval", f.store.scripts.take.text, g.batch.keys, g.batch.argv())
+			sc := f.store.takeScript(&g.batch)
+			g.cmd = sc.command(ctx, "eval", sc.text, g.batch.keys, g.batch.argv())
 			err = f.store.client.Process(ctx, g.cmd)
 		}
 		g.land(f.store, sent, version, g.cmd.Val(), err)
 	}
 }
 
+// takeScript is the leanest script that takes what b asks.
+func (s *Store) takeScript(b *batch) script {
+	if b.mixed {
+		return s.scripts.take
+	}
+	return s.scripts.takeLogs
+}
+
 // sendAll sends all groups in one pipeline. Each command keeps its own error.
 func (f *flight) sendAll(ctx context.Context) {
 	pipe := f.store.client.Pipeline()
 	for _, g := range f.groups {
-		sc := f.store.scripts.take
+		sc := f.store.takeScript(&g.batch)
 		g.cmd = sc.command(ctx, "evalsha", sc.hash, g.batch.keys, g.batch.argv())
 		_ = pipe.Process(ctx, g.cmd) // a pipeline only collects here
 	}

@@ -11,7 +11,7 @@ end
 -- merged each refund leaves a mark; elsewhere one floor for all will do. The new
 -- member comes first: an empty set would lose its time to live.
 local function refund_single(w, id, cost, at)
-  if w.rate > FULL then
+  if w.l.rate > FULL then
     call('ZADD', w.log, at, single(id, 0))
   else
     call('ZADD', w.log, 'GT', at, FLOOR)
@@ -25,14 +25,14 @@ end
 -- floor tell whether it was given back before.
 local function refund_merged(w, id, cost, at)
   local limit = call('ZSCORE', w.log, FLOOR)
-  if at <= w.now - w.length or limit and at <= tonumber(limit) then return 0 end
+  if at <= NOW - w.l.length or limit and at <= tonumber(limit) then return 0 end
   local after = call('ZRANGEBYSCORE', w.log, int(at), '+inf', 'WITHSCORES')
   for i = 1, #after, 2 do
     if is_merged(after[i]) then
       local had, score = permits_of(after[i]), after[i + 1]
       local n = math.min(cost, had)
       call('ZADD', w.log, int(at), single(id, 0))
-      if had > n then call('ZADD', w.log, score, merged(tonumber(score), had - n)) end
+      if had > n then call('ZADD', w.log, score, string.sub(after[i], 1, -5) .. little(had - n, 4)) end
       call('ZREM', w.log, after[i])
       credit(w, n)
       return n
@@ -45,7 +45,7 @@ end
 function bucket.refund(w, id, cost, at)
   local member = single(id, cost)
   local score = call('ZSCORE', w.log, member)
-  if w.algorithm == CONCURRENT then
+  if w.l.algorithm == CONCURRENT then
     if not score then return 0 end
     call('ZREM', w.log, member)
     credit(w, cost)
@@ -59,10 +59,9 @@ end
 -- renew makes what id took as young as now; 0 if it has come back.
 function bucket.renew(w, id, cost)
   local score = call('ZSCORE', w.log, single(id, cost))
-  if not score or tonumber(score) <= w.now - w.length then return 0 end
-  local ttl = int(w.length + SLACK)
-  call('ZADD', w.log, int(w.now), single(id, cost))
-  for _, key in ipairs({ w.state, w.log, w.base }) do call('PEXPIRE', key, ttl) end
+  if not score or tonumber(score) <= NOW - w.l.length then return 0 end
+  call('ZADD', w.log, int(NOW), single(id, cost))
+  for _, key in ipairs({ w.state, w.log, w.base }) do call('PEXPIRE', key, w.l.ttl) end
   return 1
 end
 

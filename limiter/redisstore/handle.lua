@@ -8,18 +8,22 @@ local function choose(w)
   if w.type == 1 then w.state, w.log = KEYS[3], KEYS[5] end
 end
 
+local function blank()
+  return { l = { algorithm = 0 }, kind = redisson, hash = KEYS[1], given = 0, gone = 0, at = NONE, n = NONE }
+end
+
 -- handle is the window of the limiter, or nil if it has no config.
-local function handle(now)
-  local w = { now = now, hash = KEYS[1], algorithm = 0, kind = redisson }
+local function handle()
+  local w = blank()
   if not configured(w) then return nil end
   choose(w)
   return w
 end
 
 -- config makes a window of four ARGV: rate, interval, type, keepAliveTime.
-local function config(now, from)
-  local w = { now = now, hash = KEYS[1], algorithm = 0, kind = redisson }
-  w.rate, w.length = tonumber(ARGV[from]), tonumber(ARGV[from + 1])
+local function config(from)
+  local w = blank()
+  w.l.rate, w.l.length = tonumber(ARGV[from]), tonumber(ARGV[from + 1])
   w.type, w.keep_alive = tonumber(ARGV[from + 2]), tonumber(ARGV[from + 3])
   choose(w)
   return w

@@ -3,10 +3,9 @@
 --        try: only if there is none. set: and forget what was taken. update: only
 --        if there is one; what was taken stays taken.
 -- reply  1 if the config was written, else 0
-local now = clock()
-local before = handle(now)
+local before = handle()
 if ARGV[1] == 'try' and before or ARGV[1] == 'update' and not before then return 0 end
-local w = config(now, 2)
+local w = config(2)
 if ARGV[1] == 'set' or before and before.type ~= w.type then
   call('DEL', KEYS[2], KEYS[3], KEYS[4], KEYS[5])
 end

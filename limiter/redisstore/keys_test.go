@@ -157,10 +157,11 @@ func TestKeys_WriteWholeNumbers(t *testing.T) {
 	if got := s.do("get", name(c)+":value"); got != "2147483646" {
 		t.Errorf("value %q", got)
 	}
+	s.allowed(c, 19)
 	if got := s.do("get", name(c)+":base"); got != "2147483647:1800000000000:1800000000000" {
 		t.Errorf("base %q", got)
 	}
-	c[0].Cost = limiter.MaxCount - 1
+	c[0].Cost = limiter.MaxCount - 20
 	s.allowed(c, 1)
 	s.left(c, 0)
 	var sum uint64

@@ -213,3 +213,43 @@ func TestLane_CallersLeaveInTime(t *testing.T) {
 		}
 	}
 }
+
+// What a hot key grants in one call is one entry; still each is given back by its
+// id, once.
+func TestLane_HotKeysGiveBack(t *testing.T) {
+	server := redistest.Start(t)
+	s := grounded(t, server.Addr)
+	s.client.Set(t.Context(), TestClock, int64(1_800_000_000_000), 0)
+	claims := []limiter.Claim{{Limit: bucketOf("hot", 1000), Cost: 2}}
+	var calls []*call
+	for range 3 {
+		for range 40 {
+			c := newCall(claims, newID())
+			calls = append(calls, c)
+			if err := s.lane().join(c); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f := s.lane().board()
+		f.send()
+	}
+	if n := s.client.ZCard(t.Context(), WindowName("weir", "hot", claims[0].Key)+":permits").Val(); n != 3 {
+		t.Errorf("%d entries for 3 calls", n)
+	}
+	left := func(want int64) {
+		t.Helper()
+		var d limiter.Decision
+		if err := s.Peek(t.Context(), claims, &d); err != nil || d.Outcomes[0].Remaining != want {
+			t.Fatalf("%+v %v, want %d left", d, err, want)
+		}
+	}
+	left(1000 - 240)
+	for i, c := range calls[:30] {
+		for range 2 {
+			if err := s.Refund(t.Context(), claims, limiter.Permit{ID: c.id, At: c.decision.At}); err != nil {
+				t.Fatal(err)
+			}
+			left(1000 - 240 + 2*int64(i+1))
+		}
+	}
+}

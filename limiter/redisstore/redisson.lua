@@ -11,19 +11,20 @@ for name, f in pairs(bucket) do redisson[name] = f end
 local function configured(w)
   local c = call('HMGET', w.hash, 'rate', 'interval', 'type', 'keepAliveTime')
   if not c[1] or not c[2] then return false end
-  w.rate, w.length, w.type = tonumber(c[1]), tonumber(c[2]), tonumber(c[3]) or 0
-  w.most, w.keep_alive = w.rate, tonumber(c[4]) or 0
+  local rate = tonumber(c[1])
+  w.l = { algorithm = w.l.algorithm, rate = rate, most = rate, length = tonumber(c[2]), merges = rate > FULL }
+  w.type, w.keep_alive = tonumber(c[3]) or 0, tonumber(c[4]) or 0
   return true
 end
 
 local function configure(w)
-  call('HSET', w.hash, 'rate', int(w.rate), 'interval', int(w.length), 'type', int(w.type), 'keepAliveTime', int(w.keep_alive))
+  call('HSET', w.hash, 'rate', int(w.l.rate), 'interval', int(w.l.length), 'type', int(w.type), 'keepAliveTime', int(w.keep_alive))
 end
 
 -- expire does as Redisson does: all keys live as long as the config says, or as
 -- the hash does.
 local function expire(w)
-  local ttl = w.keep_alive > 0 and math.max(w.keep_alive, w.length) or call('PTTL', w.hash)
+  local ttl = w.keep_alive > 0 and math.max(w.keep_alive, w.l.length) or call('PTTL', w.hash)
   if ttl <= 0 then return end
   for _, key in ipairs({ w.hash, w.state, w.log }) do call('PEXPIRE', key, int(ttl)) end
 end
@@ -33,7 +34,7 @@ end
 function redisson.open(w)
   w.hash = w.hash or w.base
   if not configured(w) then
-    w.fresh_config, w.type, w.keep_alive = true, 0, math.max(2 * w.length, 3600000)
+    w.fresh_config, w.type, w.keep_alive = true, 0, math.max(2 * w.l.length, 3600000)
   end
   bucket.open(w, false, false)
 end
@@ -50,3 +51,5 @@ function redisson.refund(w, id, cost, at)
   configured(w)
   return bucket.refund(w, id, cost, at)
 end
+
+KINDS['5'] = redisson

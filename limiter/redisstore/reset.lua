@@ -2,15 +2,14 @@
 -- before is given back to what is taken from now on.
 -- KEYS, ARGV  state, log, base of each window; ARGV as for ban, without the last
 -- reply       1
-local now = clock()
-local windows = list_windows(now)
+local windows = list_windows()
 for _, w in ipairs(windows) do
-  if w.kind == redisson then
+  if w.kind == KINDS['5'] then
     call('DEL', w.state, w.log)
   else
     call('DEL', w.state, w.log, w.base)
-    call('ZADD', w.log, int(now), FLOOR)
-    call('PEXPIRE', w.log, int(2 * w.length + SLACK))
+    call('ZADD', w.log, NOW_TEXT, FLOOR)
+    call('PEXPIRE', w.log, w.l.ttl)
   end
   tell(w)
 end

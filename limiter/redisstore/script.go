@@ -36,6 +36,8 @@ var (
 	handleSetLua string
 	//go:embed handle_window.lua
 	handleWindowLua string
+	//go:embed tell.lua
+	tellLua string
 	//go:embed take.lua
 	takeLua string
 	//go:embed peek.lua
@@ -66,23 +68,26 @@ func newScript(parts ...string) script {
 // scripts are the texts as Redis runs them: a clock, the algorithms, and then
 // what is to be done. A test gives a clock of its own.
 type scripts struct {
-	take, peek, refund, renew, grant, reset, ban script
+	// takeLogs is take for token buckets and concurrent permits alone: what a
+	// script defines costs time at each call.
+	takeLogs, take, peek, refund, renew, grant, reset, ban script
 
 	handleTake, handleLeft, handleRelease, handleSet, handleWindow script
 }
 
 func newScripts(clock, prefix string) scripts {
 	room := "local ROOM = " + quote(channel(prefix))
-	build := func(last ...string) script {
-		return newScript(append([]string{clock, room, bucketLua, givebackLua, counterLua, redissonLua, decideLua}, last...)...)
+	full := func(last ...string) script {
+		return newScript(append([]string{clock, room, bucketLua, decideLua, counterLua, givebackLua, redissonLua, tellLua}, last...)...)
 	}
 	return scripts{
-		take: build(takeLua), peek: build(peekLua), refund: build(refundLua), renew: build(renewLua),
-		grant: build(grantLua), reset: build(resetLua), ban: build(banLua),
+		takeLogs: newScript(clock, bucketLua, decideLua, takeLua),
+		take:     full(takeLua), peek: full(peekLua), refund: full(refundLua), renew: full(renewLua),
+		grant: full(grantLua), reset: full(resetLua), ban: full(banLua),
 
-		handleTake: build(handleLua, handleTakeLua), handleLeft: build(handleLua, handleLeftLua),
-		handleRelease: build(handleLua, handleReleaseLua), handleSet: build(handleLua, handleSetLua),
-		handleWindow: build(handleLua, handleWindowLua),
+		handleTake: full(handleLua, handleTakeLua), handleLeft: full(handleLua, handleLeftLua),
+		handleRelease: full(handleLua, handleReleaseLua), handleSet: full(handleLua, handleSetLua),
+		handleWindow: full(handleLua, handleWindowLua),
 	}
 }
 

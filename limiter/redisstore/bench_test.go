@@ -1,0 +1,212 @@
+package redisstore_test
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/redisstore"
+)
+
+// A meter tells what decisions cost: µs of Redis's CPU from its own statistics,
+// and of this process from the system's.
+type meter struct {
+	s      *scene
+	client time.Duration
+	server float64
+}
+
+func (s *scene) meter() *meter {
+	s.do("config", "resetstat")
+	return &meter{s: s, client: cpu(s.t), server: s.serverCPU()}
+}
+
+// serverCPU is the CPU time of Redis in µs, sockets and all. On a busy machine it
+// is truer than the statistics of commands, which go by the wall.
+func (s *scene) serverCPU() (usec float64) {
+	s.t.Helper()
+	info, err := s.client.Info(s.t.Context(), "cpu").Result()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, line := range strings.Split(info, "\r\n") {
+		if name, v, _ := strings.Cut(line, ":"); name == "used_cpu_sys_main_thread" || name == "used_cpu_user_main_thread" {
+			seconds, err := strconv.ParseFloat(v, 64)
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			usec += 1e6 * seconds
+		}
+	}
+	return usec
+}
+
+func cpu(tb testing.TB) time.Duration {
+	tb.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		tb.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// report is per decision: µs in scripts, script calls, µs of client CPU.
+func (m *meter) report(b *testing.B, decisions int) {
+	b.Helper()
+	used, server := cpu(b)-m.client, m.s.serverCPU()-m.server
+	info, err := m.s.client.Info(b.Context(), "commandstats").Result()
+	if err != nil {
+		b.Fatal(err)
+	}
+	var calls, usec float64
+	for _, line := range strings.Split(info, "\r\n") {
+		if name, rest, _ := strings.Cut(line, ":"); name == "cmdstat_evalsha" || name == "cmdstat_eval" {
+			for _, field := range strings.Split(rest, ",") {
+				k, v, _ := strings.Cut(field, "=")
+				n, err := strconv.ParseFloat(v, 64)
+				if err != nil {
+					b.Fatal(err)
+				}
+				switch k {
+				case "calls":
+					calls += n
+				case "usec":
+					usec += n
+				}
+			}
+		}
+	}
+	b.ReportMetric(usec/float64(decisions), "redis-µs/op")
+	b.ReportMetric(server/float64(decisions), "redis-cpu-µs/op")
+	b.ReportMetric(calls/float64(decisions), "scripts/op")
+	b.ReportMetric(float64(used.Microseconds())/float64(decisions), "client-µs/op")
+}
+
+var benchRates = []limiter.Rate{
+	{Count: 1, Window: time.Second}, {Count: 10, Window: time.Second}, {Count: 1000, Window: time.Second}, {Count: 100_000, Window: time.Second},
+}
+
+// BenchmarkTake is one caller alone: one script call for each decision. keys says
+// over how many keys they are spread.
+func BenchmarkTake(b *testing.B) {
+	for _, algorithm := range []limiter.Algorithm{limiter.TokenBucket, limiter.FixedWindow, limiter.SlidingWindow, limiter.GCRA} {
+		for _, rate := range benchRates {
+			if algorithm != limiter.TokenBucket && rate.Count != 1000 {
+				continue
+			}
+			for _, keys := range []int{1, 10_000} {
+				b.Run(fmt.Sprintf("%s/%s/keys=%d", algorithm, rate, keys), func(b *testing.B) {
+					run(b, rate, algorithm, keys, 1)
+				})
+			}
+		}
+	}
+}
+
+// BenchmarkTakeTogether is 64 callers at once, as a busy proxy is.
+func BenchmarkTakeTogether(b *testing.B) {
+	for _, rate := range benchRates {
+		for _, keys := range []int{1, 10_000} {
+			b.Run(fmt.Sprintf("%s/keys=%d", rate, keys), func(b *testing.B) {
+				run(b, rate, limiter.TokenBucket, keys, 64)
+			})
+		}
+	}
+}
+
+// BenchmarkTakeRefused is a flood on a spent key.
+func BenchmarkTakeRefused(b *testing.B) {
+	s := newScene(b)
+	store := s.hearing()
+	c := claim(1, time.Hour, 1)
+	decide(b, store, c...)
+	decide(b, store, c...)
+	m := s.meter()
+	var d limiter.Decision
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := store.Take(b.Context(), c, &d); err != nil || d.Allowed {
+			b.Fatal(d, err)
+		}
+	}
+	m.report(b, b.N)
+}
+
+// run takes from many callers, without what is remembered of refusals.
+func run(b *testing.B, rate limiter.Rate, algorithm limiter.Algorithm, keys, callers int) {
+	s := newScene(b)
+	l := &limiter.Limit{Name: "bench", Rate: rate, Algorithm: algorithm}
+	all := make([]limiter.Key, keys)
+	for i := range all {
+		all[i] = limiter.KeyOf(strconv.Itoa(i))
+	}
+	store := redisstore.New(s.client, redisstore.Options{Timeout: patient, Denials: -1})
+	defer store.Close()
+	decide(b, store, limiter.Claim{Limit: l, Key: all[0], Cost: 1})
+	m := s.meter()
+	var next, granted atomic.Int64
+	var wg sync.WaitGroup
+	b.ResetTimer()
+	for range callers {
+		wg.Go(func() {
+			claims := make([]limiter.Claim, 1)
+			var d limiter.Decision
+			for n := next.Add(1); n <= int64(b.N); n = next.Add(1) {
+				claims[0] = limiter.Claim{Limit: l, Key: all[int(n*7919)%keys], Cost: 1}
+				if err := store.Take(b.Context(), claims, &d); err != nil {
+					b.Error(err)
+					return
+				}
+				if d.Allowed {
+					granted.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	b.StopTimer()
+	m.report(b, b.N)
+	b.ReportMetric(float64(granted.Load())/float64(b.N), "granted/op")
+	bytes := int64(0)
+	for _, key := range s.do("keys", "weir:{"+all[0].String()+"*").([]any) {
+		bytes += s.do("memory", "usage", key, "samples", 0).(int64)
+	}
+	b.ReportMetric(float64(bytes), "bytes/key")
+}
+
+// BenchmarkAfterIdling is the slowest single call on a key of 100,000 permits a
+// second that was busy and then idle: everything has expired at once.
+func BenchmarkAfterIdling(b *testing.B) {
+	s := newScene(b)
+	c := claim(100_000, 200*time.Millisecond, 1)
+	var worst int64
+	for b.Loop() {
+		var wg sync.WaitGroup
+		for range 64 {
+			wg.Go(func() {
+				for range 100 {
+					decide(b, s.store, c...)
+				}
+			})
+		}
+		wg.Wait()
+		<-time.After(250 * time.Millisecond)
+		s.do("config", "set", "slowlog-log-slower-than", 0)
+		s.do("slowlog", "reset")
+		decide(b, s.store, c...)
+		for _, entry := range s.do("slowlog", "get", 10).([]any) {
+			e := entry.([]any)
+			if args := e[3].([]any); args[0] == "evalsha" {
+				worst = max(worst, e[2].(int64))
+			}
+		}
+		s.do("config", "set", "slowlog-log-slower-than", 1_000_000)
+	}
+	b.ReportMetric(float64(worst), "worst-µs")
+}

@@ -1,0 +1,3 @@
+-- tell lets all proxies know that a window may have room. Who may not publish
+-- still may give back.
+local function tell(w) redis.pcall('PUBLISH', ROOM, int(w.l.algorithm) .. ':' .. w.state) end

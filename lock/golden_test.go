@@ -84,9 +84,10 @@ func (w *world) content(ctx context.Context, key string, known *strings.Replacer
 			if len(member) == 16 {
 				member = "hex:" + hex.EncodeToString([]byte(member))
 			}
-			members = append(members, fmt.Sprintf("%s@%v", member, in))
+			members = append(members, fmt.Sprintf("%s@%v", known.Replace(member), in))
 		}
-		return "zset " + known.Replace(strings.Join(members, " "))
+		sort.Strings(members)
+		return "zset " + strings.Join(members, " ")
 	case "string":
 		return "string " + known.Replace(w.eye.Get(ctx, key).Val())
 	default:

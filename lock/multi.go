@@ -26,10 +26,14 @@ func Multi(locks ...*Lock) *Lock {
 	return lk
 }
 
+// redBrief is the least time that a server gets to answer, unless the lease is
+// so short that it would be a third of it.
+const redBrief = 50 * time.Millisecond
+
 // Red is a majority of several locks, which live on servers that know nothing of
 // each other: it survives the loss of a minority. The hold is lost when fewer
 // than a majority are renewed. All are asked at the same time, each for at most
-// a twentieth of the lease. Like every lock with a lease it needs a fence where
+// a twentieth of the lease or 50 ms. Like every lock with a lease it needs a fence where
 // a second holder would do harm.
 func Red(locks ...*Lock) *Lock {
 	k, lk := gather(locks)
@@ -161,7 +165,7 @@ func (k *red) quorum() int { return len(k.parts)/2 + 1 }
 
 // brief is the time that one part may take.
 func (k *red) brief(ctx context.Context, c claim) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, max(c.lease/20, 5*time.Millisecond))
+	return context.WithTimeout(ctx, max(c.lease/20, min(c.lease/3, redBrief)))
 }
 
 // each asks all parts at the same time and returns how many said yes.

@@ -124,17 +124,17 @@ func TestReadWrite_ADeadReaderHoldsTheWriterForItsLeaseOnly(t *testing.T) {
 
 func TestReadWrite_RenewsTheHoldsBesideTheHash(t *testing.T) {
 	w := newWorld(t)
-	const lease = 150 * time.Millisecond
+	const lease = 900 * time.Millisecond
 	l := w.locker(WithWatchdog(lease))
 	one := locked(t, l.ReadWrite("a").Read())
 	two, err := one.Reenter(ctxOf(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(3 * lease); time.Now().Before(end); {
-		if n := w.eye.Exists(ctxOf(t), "a", "{a}:"+one.Owner().String()+":rwlock_timeout:1", "{a}:"+one.Owner().String()+":rwlock_timeout:2").Val(); n != 3 {
-			t.Fatalf("%d of 3 keys are left", n)
-		}
+	end := time.Now().Add(lease)
+	eventually(t, "the lease would be over", func() bool { return time.Now().After(end) })
+	if n := w.eye.Exists(ctxOf(t), "a", "{a}:"+one.Owner().String()+":rwlock_timeout:1", "{a}:"+one.Owner().String()+":rwlock_timeout:2").Val(); n != 3 {
+		t.Errorf("%d of 3 keys are left", n)
 	}
 	unlocked(t, one)
 	unlocked(t, two)

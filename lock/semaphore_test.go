@@ -128,6 +128,67 @@ func TestSemaphore_CancelledOrLostCallsCostNoPermit(t *testing.T) {
 	available(t, s, 3)
 }
 
+func TestSemaphore_TheSameAttemptTwiceTakesOnce(t *testing.T) {
+	w := newWorld(t)
+	l := w.locker()
+	s := semaphoreOf(t, l, 3)
+	c := claim{owner: l.NewOwner(), permits: 2, lease: markLife}
+	for range 2 {
+		if a, err := s.kind.attempt(ctxOf(t), c); err != nil || !a.held {
+			t.Fatalf("attempt = %+v, %v", a, err)
+		}
+		available(t, s, 1)
+	}
+	for range 2 {
+		if _, err := s.kind.release(ctxOf(t), c); err != nil {
+			t.Fatal(err)
+		}
+		available(t, s, 3)
+	}
+}
+
+// dead takes a permit for a process that nobody hears of again.
+func (w *world) dead(p *Permits, lease time.Duration) {
+	w.t.Helper()
+	c := claim{owner: p.lock.newOwner(), count: 1, lease: lease}
+	if a, err := p.kind.attempt(ctxOf(w.t), c); err != nil || !a.held {
+		w.t.Fatalf("attempt = %+v, %v", a, err)
+	}
+}
+
+func TestPermits_OfTheDeadComeBack(t *testing.T) {
+	w := newWorld(t)
+	p := w.locker().Permits("a")
+	if _, err := p.TrySetPermits(ctxOf(t), 2); err != nil {
+		t.Fatal(err)
+	}
+	w.dead(p, 100*time.Millisecond)
+	w.dead(p, 100*time.Millisecond)
+	available(t, p, 0)
+	available(t, p, 2) // counted before anybody takes them back
+	same(t, "nobody took them back", w.eye.Get(ctxOf(t), "a").Val(), "0")
+	one, two := locked(t, p), locked(t, p)
+	refused(t, p)
+	unlocked(t, one)
+	w.dead(p, 150*time.Millisecond)
+	// Nobody tells this waiter, but it knows when the permit comes back.
+	unlocked(t, locked(t, w.locker(WithPoll(time.Hour)).Permits("a")))
+	unlocked(t, two)
+	available(t, p, 2)
+}
+
+func TestPermits_OneThatCameBackCannotBeExtended(t *testing.T) {
+	w := newWorld(t)
+	p := w.locker().Permits("a")
+	if _, err := p.TrySetPermits(ctxOf(t), 1); err != nil {
+		t.Fatal(err)
+	}
+	h := locked(t, p)
+	member := w.eye.ZRange(ctxOf(t), "{a}:timeout", 0, 0).Val()[0]
+	w.eye.Do(ctxOf(t), "zadd", "{a}:timeout", time.Now().Add(-time.Millisecond).UnixMilli(), member)
+	wantErr(t, h.Extend(ctxOf(t), time.Minute), ErrLost)
+}
+
 func TestPermits_ComeBackWhenTheirHolderDies(t *testing.T) {
 	w := newWorld(t)
 	p := w.locker().Permits("a")

@@ -52,7 +52,7 @@ func (r *resource) raise(ctx context.Context, token int64) (bool, error) {
 func TestFence_NoUpdateIsLost(t *testing.T) {
 	rounds := 10_000
 	if testing.Short() {
-		rounds = 1_000
+		rounds = 3_000
 	}
 	locks, rdb := server(t)
 	data, eye := server(t)

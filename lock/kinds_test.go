@@ -12,18 +12,15 @@ import (
 	"time"
 )
 
-// exclusives are the kinds of which one hold excludes all others, each with the
-// channels on which its waiters listen.
-func exclusives() []struct {
+// An exclusive is a kind of which one hold excludes all others.
+type exclusive struct {
 	name    string
-	make    func(*Locker) *Lock
-	channel string
-} {
-	return []struct {
-		name    string
-		make    func(*Locker) *Lock
-		channel string
-	}{
+	kind    func(*Locker) *Lock
+	channel string // a pattern of the channels on which its waiters listen
+}
+
+func exclusives() []exclusive {
+	return []exclusive{
 		{"reentrant", func(l *Locker) *Lock { return l.Reentrant("a") }, "redisson_lock__channel:{a}"},
 		{"fair", func(l *Locker) *Lock { return l.Fair("a") }, "redisson_lock__channel:{a}:*"},
 		{"fenced", func(l *Locker) *Lock { return l.Fenced("a") }, "redisson_lock__channel:{a}"},
@@ -60,7 +57,7 @@ func (w *world) clean(pattern string) {
 }
 
 // eachExclusive runs a test for every kind on a server of its own.
-func eachExclusive(t *testing.T, f func(t *testing.T, w *world, make func(*Locker) *Lock, channel string)) {
+func eachExclusive(t *testing.T, f func(t *testing.T, w *world, kind func(*Locker) *Lock, channel string)) {
 	t.Helper()
 	for _, k := range exclusives() {
 		t.Run(k.name, func(t *testing.T) {
@@ -70,16 +67,16 @@ func eachExclusive(t *testing.T, f func(t *testing.T, w *world, make func(*Locke
 					t.Fatal(err)
 				}
 			}
-			f(t, w, k.make, k.channel)
+			f(t, w, k.kind, k.channel)
 			w.clean(k.channel)
 		})
 	}
 }
 
 func TestKinds_ExcludeAndHandOver(t *testing.T) {
-	eachExclusive(t, func(t *testing.T, w *world, make func(*Locker) *Lock, channel string) {
-		h := locked(t, make(w.locker()))
-		one, two := make(w.locker(WithPoll(time.Hour))), make(w.locker(WithPoll(time.Hour)))
+	eachExclusive(t, func(t *testing.T, w *world, kind func(*Locker) *Lock, channel string) {
+		h := locked(t, kind(w.locker()))
+		one, two := kind(w.locker(WithPoll(time.Hour))), kind(w.locker(WithPoll(time.Hour)))
 		refused(t, one)
 		got := beside(func() (*Hold, error) { return one.Lock(ctxOf(t)) })
 		eventually(t, "the waiter listens", func() bool { return w.listening(channel) > 0 })
@@ -114,11 +111,11 @@ func beside(f func() (*Hold, error)) func(t *testing.T) *Hold {
 }
 
 func TestKinds_NeverTwoAtATime(t *testing.T) {
-	eachExclusive(t, func(t *testing.T, w *world, make func(*Locker) *Lock, _ string) {
+	eachExclusive(t, func(t *testing.T, w *world, kind func(*Locker) *Lock, _ string) {
 		var inside, rounds atomic.Int64
 		var all sync.WaitGroup
 		for range 3 {
-			lk := make(w.locker())
+			lk := kind(w.locker())
 			for range 3 {
 				all.Go(func() {
 					for range 10 {
@@ -147,9 +144,9 @@ func TestKinds_NeverTwoAtATime(t *testing.T) {
 }
 
 func TestKinds_CancelledWaitersLeaveNothing(t *testing.T) {
-	eachExclusive(t, func(t *testing.T, w *world, make func(*Locker) *Lock, channel string) {
-		h := locked(t, make(w.locker()))
-		lk := make(w.locker())
+	eachExclusive(t, func(t *testing.T, w *world, kind func(*Locker) *Lock, channel string) {
+		h := locked(t, kind(w.locker()))
+		lk := kind(w.locker())
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		for range 5 {
@@ -169,9 +166,9 @@ func TestKinds_CancelledWaitersLeaveNothing(t *testing.T) {
 }
 
 func TestKinds_CancelInFlightLeavesNothing(t *testing.T) {
-	eachExclusive(t, func(t *testing.T, w *world, make func(*Locker) *Lock, channel string) {
+	eachExclusive(t, func(t *testing.T, w *world, kind func(*Locker) *Lock, channel string) {
 		l, p := w.behind()
-		lk := make(l)
+		lk := kind(l)
 		before := w.calls()
 		p.Hold()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -180,7 +177,7 @@ func TestKinds_CancelInFlightLeavesNothing(t *testing.T) {
 		cancel()
 		wantErr(t, <-failed, context.Canceled)
 		p.Release()
-		free := make(w.locker())
+		free := kind(w.locker())
 		eventually(t, "the lock is free", func() bool {
 			h, err := free.TryLock(ctxOf(t))
 			if err != nil {
@@ -195,10 +192,10 @@ func TestKinds_CancelInFlightLeavesNothing(t *testing.T) {
 // Callers come and go at any moment: while they queue, while a script is under
 // way, while they subscribe, when they are just granted the lock.
 func TestKinds_CancelAtAnyMomentLeavesNothing(t *testing.T) {
-	eachExclusive(t, func(t *testing.T, w *world, make func(*Locker) *Lock, _ string) {
+	eachExclusive(t, func(t *testing.T, w *world, kind func(*Locker) *Lock, _ string) {
 		var all sync.WaitGroup
 		for range 3 {
-			lk := make(w.locker())
+			lk := kind(w.locker())
 			for range 4 {
 				all.Go(func() {
 					for range 25 {
@@ -216,7 +213,7 @@ func TestKinds_CancelAtAnyMomentLeavesNothing(t *testing.T) {
 			}
 		}
 		all.Wait()
-		unlocked(t, locked(t, make(w.locker())))
+		unlocked(t, locked(t, kind(w.locker())))
 	})
 }
 
@@ -228,9 +225,9 @@ func started(f func() error) chan error {
 }
 
 func TestKinds_LostRepliesAreFoundOut(t *testing.T) {
-	eachExclusive(t, func(t *testing.T, w *world, make func(*Locker) *Lock, channel string) {
+	eachExclusive(t, func(t *testing.T, w *world, kind func(*Locker) *Lock, channel string) {
 		l, p := w.behind()
-		lk := make(l)
+		lk := kind(l)
 		h := locked(t, lk) // so that Redis knows the scripts
 		if err := h.Extend(ctxOf(t), time.Minute); err != nil {
 			t.Fatal(err)
@@ -273,8 +270,8 @@ func extendOf(t *testing.T) string {
 }
 
 func TestKinds_ScriptFlushChangesNothing(t *testing.T) {
-	eachExclusive(t, func(t *testing.T, w *world, make func(*Locker) *Lock, _ string) {
-		lk := make(w.locker())
+	eachExclusive(t, func(t *testing.T, w *world, kind func(*Locker) *Lock, _ string) {
+		lk := kind(w.locker())
 		for range 2 {
 			w.eye.ScriptFlush(ctxOf(t))
 			h := locked(t, lk)
@@ -289,10 +286,10 @@ func TestKinds_ScriptFlushChangesNothing(t *testing.T) {
 }
 
 func TestKinds_EndWithTheirLease(t *testing.T) {
-	eachExclusive(t, func(t *testing.T, w *world, make func(*Locker) *Lock, _ string) {
-		lk := make(w.locker())
+	eachExclusive(t, func(t *testing.T, w *world, kind func(*Locker) *Lock, _ string) {
+		lk := kind(w.locker())
 		h := locked(t, lk, WithLease(300*time.Millisecond))
-		next := locked(t, make(w.locker()))
+		next := locked(t, kind(w.locker()))
 		if h.Context().Err() == nil {
 			t.Error("another holds the lock, and the context has not ended")
 		}
@@ -302,12 +299,12 @@ func TestKinds_EndWithTheirLease(t *testing.T) {
 }
 
 func TestKinds_AreRenewed(t *testing.T) {
-	eachExclusive(t, func(t *testing.T, w *world, make func(*Locker) *Lock, _ string) {
+	eachExclusive(t, func(t *testing.T, w *world, kind func(*Locker) *Lock, _ string) {
 		const lease = 900 * time.Millisecond
-		h := locked(t, make(w.locker(WithWatchdog(lease))))
+		h := locked(t, kind(w.locker(WithWatchdog(lease))))
 		end := time.Now().Add(lease)
 		eventually(t, "the lease would be over", func() bool { return time.Now().After(end) })
-		refused(t, make(w.locker()))
+		refused(t, kind(w.locker()))
 		if h.Context().Err() != nil {
 			t.Errorf("ended: %v", context.Cause(h.Context()))
 		}
@@ -316,8 +313,8 @@ func TestKinds_AreRenewed(t *testing.T) {
 }
 
 func TestKinds_ReenterOrSayThatTheyCannot(t *testing.T) {
-	eachExclusive(t, func(t *testing.T, w *world, make func(*Locker) *Lock, _ string) {
-		lk, other := make(w.locker()), make(w.locker())
+	eachExclusive(t, func(t *testing.T, w *world, kind func(*Locker) *Lock, _ string) {
+		lk, other := kind(w.locker()), kind(w.locker())
 		h := locked(t, lk)
 		if !lk.traits.enters {
 			_, err := h.Reenter(ctxOf(t))

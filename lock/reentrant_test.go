@@ -5,7 +5,6 @@ import (
 	"errors"
 	"regexp"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -90,20 +89,20 @@ func TestReentrant_AllHoldsMayBeUnlockedAtOnce(t *testing.T) {
 func TestReentrant_ALongerLeaseOfAReentryCounts(t *testing.T) {
 	w := newWorld(t)
 	l := w.locker()
-	for name, make := range map[string]func(string) *Lock{
+	for name, kind := range map[string]func(string) *Lock{
 		"reentrant": l.Reentrant, "fenced": l.Fenced, "fair": l.Fair,
 		"read":  func(n string) *Lock { return l.ReadWrite(n).Read() },
 		"write": func(n string) *Lock { return l.ReadWrite(n).Write() },
 	} {
-		first := locked(t, make(name), WithLease(time.Minute))
-		second := locked(t, make(name), WithOwner(first.Owner()), WithLease(time.Hour))
+		first := locked(t, kind(name), WithLease(time.Minute))
+		second := locked(t, kind(name), WithOwner(first.Owner()), WithLease(time.Hour))
 		if ttl := w.eye.PTTL(ctxOf(t), name).Val(); ttl < 59*time.Minute {
 			t.Errorf("%s: TTL = %v, want 1h", name, ttl)
 		}
 		if left := time.Until(first.Deadline()); left < 59*time.Minute {
 			t.Errorf("%s: deadline in %v, want 1h less the margin", name, left)
 		}
-		third := locked(t, make(name), WithOwner(first.Owner()), WithLease(time.Second))
+		third := locked(t, kind(name), WithOwner(first.Owner()), WithLease(time.Second))
 		if ttl := w.eye.PTTL(ctxOf(t), name).Val(); ttl < 59*time.Minute {
 			t.Errorf("%s: a shorter lease made the TTL %v", name, ttl)
 		}
@@ -291,34 +290,6 @@ func TestLock_ContextEndIsBothErrors(t *testing.T) {
 
 	_, err = other.Lock(within(t, 0))
 	wantErr(t, err, context.DeadlineExceeded)
-}
-
-func TestLock_NeverTwoAtATime(t *testing.T) {
-	w := newWorld(t)
-	var inside, rounds atomic.Int64
-	var all sync.WaitGroup
-	for range 4 {
-		l := w.locker().Reentrant("a")
-		for range 4 {
-			all.Go(func() {
-				for range 25 {
-					h := locked(t, l)
-					if inside.Add(1) != 1 {
-						t.Error("two holders at once")
-					}
-					rounds.Add(1)
-					inside.Add(-1)
-					unlocked(t, h)
-				}
-			})
-		}
-	}
-	all.Wait()
-	if got := rounds.Load(); got != 400 {
-		t.Errorf("%d rounds, want 400", got)
-	}
-	w.empty()
-	w.silent("redisson_lock__channel:{a}")
 }
 
 func TestClose_EndsHoldsAndWaits(t *testing.T) {

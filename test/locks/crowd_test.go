@@ -101,11 +101,11 @@ func BenchmarkLockUnlock(b *testing.B) {
 			s, rdb := benchServer(b)
 			lk := kind(process(b, s))
 			ctx := context.Background()
-			cycle(b, ctx, lk)
+			cycle(ctx, b, lk)
 			_, before := scripts(b, rdb)
 			b.ReportAllocs()
 			for b.Loop() {
-				cycle(b, ctx, lk)
+				cycle(ctx, b, lk)
 			}
 			_, after := scripts(b, rdb)
 			b.ReportMetric(float64((after-before).Microseconds())/float64(b.N), "redis-µs/op")
@@ -124,7 +124,7 @@ func kinds() map[string]func(*lock.Locker) lock.Lockable {
 	}
 }
 
-func cycle(b *testing.B, ctx context.Context, lk lock.Lockable) {
+func cycle(ctx context.Context, b *testing.B, lk lock.Lockable) {
 	h, err := lk.Lock(ctx)
 	if err != nil {
 		b.Fatal(err)

@@ -158,7 +158,7 @@ func BenchmarkHandOver(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			got := beside(two, ctx, b)
+			got := beside(ctx, b, two)
 			<-time.After(5 * time.Millisecond) // the waiter waits
 			at := time.Now()
 			must(b, unlock())
@@ -171,7 +171,7 @@ func BenchmarkHandOver(b *testing.B) {
 }
 
 // beside takes and gives back beside the benchmark, and says when it had it.
-func beside(take contender, ctx context.Context, b *testing.B) chan time.Time {
+func beside(ctx context.Context, b *testing.B, take contender) chan time.Time {
 	got := make(chan time.Time, 1)
 	go func() {
 		unlock, err := take(ctx)

@@ -49,13 +49,15 @@
 //
 // Between all requests: the pointer to the current generation and that
 // generation's count of requests (generation.go), the pool of exchanges, the
+// certificates (certificates.go), the
 // limiter's store and the local store that stands in for it (admit.go), the
 // figures (metrics.go), the log. All else belongs to one request or never
 // changes.
 //
 // # HTTP
 //
-// What is forwarded is HTTP/1.1 as net/http reads it, with these rules of ours:
+// What is forwarded is HTTP/1.1 and HTTP/2 as net/http reads them, with these
+// rules of ours:
 //
 //   - The path that is matched is the path that is forwarded, in one spelling
 //     (tidy.go). A path that servers read in different ways is refused with 400.
@@ -67,4 +69,36 @@
 //     when the client waits for 100 Continue.
 //   - CONNECT and a target of "*" with any method but OPTIONS are refused with
 //     400: this is no tunnel.
+//   - A header with both Content-Length and Transfer-Encoding, or with
+//     Transfer-Encoding in HTTP/1.0, ends its connection after the answer
+//     (framing.go). So may a body that looks like such a header.
+//   - What HTTP/2 lets through and HTTP/1 would read as something else is
+//     answered with 400 (malformed.go).
+//   - A client that is slow beyond the bounds of listen.timeouts is cut; an
+//     upstream never is for its client's sake (patience.go, conn.go, door.go).
+//   - An HTTP/2 connection whose client takes back most of what it asks is closed
+//     (link.go).
+//
+// Where RFC 9110, 9112 and 9113 leave a choice, or net/http makes it:
+//
+//   - Any Transfer-Encoding but a single "chunked" is answered with 501, also
+//     where 400 was possible: no other coding is known here.
+//   - An empty line before a request is ignored at the beginning of a connection,
+//     and after a request that ended with an empty line itself. After a body of
+//     known length it is answered with 400.
+//   - Requests that net/http cannot read, and headers that are too long, are
+//     answered by net/http, in plain text and without a line in the log; the
+//     connection ends. All other refusals are application/problem+json.
+//   - A folded line becomes one line (RFC 9112 section 5.2).
+//   - Trailers that were not announced are dropped; so are those that say who the
+//     client is or how a message is framed.
+//   - OPTIONS * is answered here: it asks about this server.
+//   - Via on answers is optional and not sent: it would tell clients about the
+//     inside. For the same reason "by" is left out of Forwarded, and the name in
+//     Via to upstreams is a pseudonym that is made anew at each start.
+//   - no-transform needs no care: bodies are passed on as they are.
+//   - Malformed HTTP/2 may be answered with a 400 where a stream error was
+//     possible (RFC 9113 section 8.1.1). net/http ends the connection at SETTINGS
+//     that are given twice, which is stricter than it must be.
+//   - Server push is never used.
 package proxy

@@ -1,0 +1,115 @@
+package proxy
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A script is an upstream that notes each whole request, head and body as they
+// are on the wire, and answers with bytes as they are.
+type script struct {
+	url  string
+	seen chan string
+}
+
+// scripted starts a script. An answer that says "Connection: close" ends its
+// connection.
+func scripted(t *testing.T, answer string) *script {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	s := &script{"http://" + l.Addr().String(), make(chan string, 1000)}
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go s.serve(c, answer)
+		}
+	}()
+	return s
+}
+
+func (s *script) serve(c net.Conn, answer string) {
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(enough))
+	var wire strings.Builder
+	in := bufio.NewReader(io.TeeReader(c, &wire))
+	for {
+		r, err := http.ReadRequest(in)
+		if err != nil {
+			return
+		}
+		if _, err := io.Copy(io.Discard, r.Body); err != nil {
+			return // a cut request is not a request
+		}
+		s.seen <- wire.String()
+		wire.Reset()
+		if _, err := io.WriteString(c, answer); err != nil || strings.Contains(answer, "Connection: close") {
+			return
+		}
+	}
+}
+
+// last is the request that the upstream has seen.
+func (s *script) last(t *testing.T) string {
+	t.Helper()
+	return await(t, s.seen, "request at the upstream")
+}
+
+const fine = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+// A rule is what becomes of a request.
+type rule struct {
+	name, said string
+	status     int    // 0: the connection ends without an answer
+	closes     bool   // whether the connection ends after the answer
+	forwarded  string // what the upstream's request has in it; "" for anything
+	never      string // what it has not in it; "" for anything
+}
+
+// hold checks rules, each on a connection of its own, against an upstream that
+// is fine. A request that is answered with 400 or more must not have reached it.
+func hold(t *testing.T, rules []rule) {
+	t.Helper()
+	s := scripted(t, fine)
+	f := opened(t, forwarding(s.url, hurried, ""))
+	for _, r := range rules {
+		t.Run(r.name, func(t *testing.T) {
+			w := f.dial(r.said)
+			w.T = t
+			answer, _ := w.status(r.status)
+			if r.closes {
+				w.ended()
+			} else if answer.Close {
+				t.Error("the connection ends; want it kept")
+			}
+			if r.status >= 400 {
+				select {
+				case got := <-s.seen:
+					t.Errorf("forwarded as %q", got)
+				default:
+				}
+				return
+			}
+			got := s.last(t)
+			if !strings.Contains(got, r.forwarded) || r.never != "" && strings.Contains(strings.ToLower(got), strings.ToLower(r.never)) {
+				t.Errorf("forwarded as %q; want %q in it and not %q", got, r.forwarded, r.never)
+			}
+		})
+	}
+}
+
+// lined is a request with these lines; "|" stands for the end of a line.
+func lined(lines string) string {
+	return strings.ReplaceAll(lines, "|", "\r\n")
+}

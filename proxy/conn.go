@@ -18,9 +18,7 @@ type conn struct {
 }
 
 func newConn(c net.Conn, stall time.Duration) *conn {
-	wrapped := &conn{Conn: c, stall: stall, since: time.Now()}
-	wrapped.fresh.Store(true)
-	return wrapped
+	return &conn{Conn: c, stall: stall, since: time.Now()}
 }
 
 func (c *conn) Read(p []byte) (int, error) {

@@ -8,15 +8,14 @@ import (
 // A framing reads along with the requests of one connection and notices what
 // net/http does not tell its handlers: a header with both Content-Length and
 // Transfer-Encoding, or with Transfer-Encoding in HTTP/1.0. It also drops empty
-// lines before a request line. It looks at lines, not at messages, so that a
+// lines before the first request. It looks at lines, not at messages, so that a
 // body made of such lines is taken for a header; that costs the client its
 // connection and nothing else.
 type framing struct {
 	faulty atomic.Bool // a header was seen that two servers could read in two ways
-	fresh  atomic.Bool // the next byte begins a request
-	begun  bool        // there was a line
-	off    bool        // the first line was HTTP/2's
-	inside bool        // the last line was not empty
+	begun  bool        // there was something
+	past   bool        // and the first line is whole
+	off    bool        // and HTTP/2's
 
 	line   [len("transfer-encoding:")]byte // the beginning of the line that is being read
 	n      int                             // so much of it
@@ -26,31 +25,14 @@ type framing struct {
 	tail   [len("HTTP/1.0")]byte           // the end of the line that is being read
 }
 
-// begin says that a request may follow. It is one only if nothing of the next
-// request has been read already, so after the end of a header, or of a body that
-// ends like one.
-func (f *framing) begin() { f.fresh.Store(f.n == 0 && !f.inside && !f.off) }
-
-// next is called when a request is about to be served. It reports whether its
-// connection may carry another.
-func (f *framing) next() (faulty bool) {
-	f.fresh.Store(false)
-	return f.faulty.Load()
-}
-
-// skip drops empty lines before a request (RFC 9112 section 2.2) and returns how
-// many bytes of p are left.
+// skip drops empty lines before the first request (RFC 9112 section 2.2) and
+// returns how many bytes of p are left.
 func (f *framing) skip(p []byte) int {
-	if !f.fresh.Load() {
+	if f.begun {
 		return len(p)
 	}
-	rest := p
-	for len(rest) >= 2 && rest[0] == '\r' && rest[1] == '\n' {
-		rest = rest[2:]
-	}
-	if len(rest) > 0 {
-		f.fresh.Store(false)
-	}
+	rest := bytes.TrimLeft(p, "\r\n")
+	f.begun = len(rest) > 0
 	return copy(p, rest)
 }
 
@@ -82,8 +64,8 @@ func (f *framing) keep(p []byte) {
 // judge looks at a line that is whole. An empty one ends a header.
 func (f *framing) judge() {
 	line, tail := bytes.TrimRight(f.line[:f.n], "\r"), f.tail
-	first := !f.begun
-	f.n, f.tail, f.begun, f.inside = 0, [len(f.tail)]byte{}, true, len(line) > 0
+	first := !f.past
+	f.n, f.tail, f.past = 0, [len(f.tail)]byte{}, true
 	switch {
 	case len(line) == 0:
 		if f.coding && (f.length || f.old) {

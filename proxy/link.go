@@ -31,13 +31,6 @@ func linked(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, linkKey{}, l)
 }
 
-// idles is http.Server's ConnState.
-func idles(c net.Conn, state http.ConnState) {
-	if c, ok := c.(interface{ of() *conn }); ok && state == http.StateIdle {
-		c.of().begin()
-	}
-}
-
 // overLinks is next for requests that come over links. A connection with faulty
 // framing carries no request after this one (RFC 9112 section 6.1). One whose
 // client asks only to take back is closed: each such request costs the upstream
@@ -49,7 +42,7 @@ func overLinks(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		if l.framing != nil && l.framing.next() {
+		if l.framing != nil && l.framing.faulty.Load() {
 			w.Header().Set("Connection", "close")
 		}
 		if r.ProtoMajor == 2 {

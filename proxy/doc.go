@@ -83,9 +83,8 @@
 //
 //   - Any Transfer-Encoding but a single "chunked" is answered with 501, also
 //     where 400 was possible: no other coding is known here.
-//   - An empty line before a request is ignored at the beginning of a connection,
-//     and after a request that ended with an empty line itself. After a body of
-//     known length it is answered with 400.
+//   - Empty lines before a request are ignored at the beginning of a connection
+//     only: later, what follows a body cannot be told from it in time.
 //   - Requests that net/http cannot read, and headers that are too long, are
 //     answered by net/http, in plain text and without a line in the log; the
 //     connection ends. All other refusals are application/problem+json.

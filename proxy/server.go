@@ -52,7 +52,6 @@ func NewServer(h http.Handler, c config.Listen, log zerolog.Logger) *Server {
 			WriteByteTimeout:     c.Timeouts.Write,
 		},
 		ConnContext: linked,
-		ConnState:   idles,
 		ErrorLog:    stdlog.New(complaints{log}, "", 0),
 	}}
 }

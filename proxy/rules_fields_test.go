@@ -7,7 +7,7 @@ import (
 
 func TestRules_RequestLines(t *testing.T) {
 	host := "|Host: a||"
-	hold(t, []rule{
+	obeyed(t, []rule{
 		{"plain", lined("GET /x?y HTTP/1.1" + host), 200, false, "GET /x?y HTTP/1.1\r\nHost: a\r\n", ""},
 		{"absolute target wins over Host", lined("GET http://b.example/x HTTP/1.1" + host), 200, false, "GET /x HTTP/1.1\r\nHost: b.example\r\n", "Host: a"},
 		{"8000 bytes of path", lined("GET /" + strings.Repeat("a", 8000) + " HTTP/1.1" + host), 200, false, "aaa", ""},
@@ -31,7 +31,7 @@ func TestRules_RequestLines(t *testing.T) {
 }
 
 func TestRules_Hosts(t *testing.T) {
-	hold(t, []rule{
+	obeyed(t, []rule{
 		{"none", lined("GET / HTTP/1.1||"), 400, true, "", ""},
 		{"two", lined("GET / HTTP/1.1|Host: a|Host: b||"), 400, true, "", ""},
 		{"two in one", lined("GET / HTTP/1.1|Host: a, b||"), 400, true, "", ""},
@@ -45,7 +45,7 @@ func TestRules_Hosts(t *testing.T) {
 
 func TestRules_Fields(t *testing.T) {
 	get := "GET / HTTP/1.1|Host: a|"
-	hold(t, []rule{
+	obeyed(t, []rule{
 		{"blank before the first field", lined("GET / HTTP/1.1| X: 1|Host: a||"), 400, true, "", ""},
 		{"blank before a colon", lined(get + "X : 1||"), 400, true, "", ""},
 		{"no colon", lined(get + "X||"), 400, true, "", ""},
@@ -63,7 +63,7 @@ func TestRules_Fields(t *testing.T) {
 
 func TestRules_FieldsOfOneConnection(t *testing.T) {
 	get := "GET / HTTP/1.1|Host: a|"
-	hold(t, []rule{
+	obeyed(t, []rule{
 		{"named", lined(get + "Connection: X-A, x-b|X-A: 1|X-B: 2|X-C: 3||"), 200, false, "X-C: 3\r\n", "x-a: 1"},
 		{"named in a second line", lined(get + "Connection: keep-alive|Connection: X-A|X-A: 1||"), 200, false, "Host: a", "x-a"},
 		{"known", lined(get + "Proxy-Connection: x|Keep-Alive: x||"), 200, false, "Host: a", "keep-alive"},
@@ -78,7 +78,7 @@ func TestRules_FieldsOfOneConnection(t *testing.T) {
 }
 
 func TestRules_Hops(t *testing.T) {
-	hold(t, []rule{
+	obeyed(t, []rule{
 		{"via, in order", lined("GET / HTTP/1.1|Host: a|Via: 1.0 fred|Via: 1.1 bob||"), 200, false, "Via: 1.0 fred\r\nVia: 1.1 bob\r\nVia: 1.1 weir-", ""},
 		{"via HTTP/1.0", lined("GET / HTTP/1.0|Host: a|Connection: keep-alive||"), 200, false, "Via: 1.0 weir-", ""},
 		{"OPTIONS, one hop less", lined("OPTIONS /x HTTP/1.1|Host: a|Max-Forwards: 5||"), 200, false, "Max-Forwards: 4\r\n", ""},

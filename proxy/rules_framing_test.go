@@ -10,7 +10,7 @@ import (
 func TestRules_LengthsOfRequests(t *testing.T) {
 	post := "POST / HTTP/1.1|Host: a|"
 	chunked := post + "Transfer-Encoding: chunked||"
-	hold(t, []rule{
+	obeyed(t, []rule{
 		{"two lengths that differ", lined(post + "Content-Length: 5|Content-Length: 6||hello!"), 400, true, "", ""},
 		{"two lengths in one line", lined(post + "Content-Length: 5, 6||hello!"), 400, true, "", ""},
 		{"the same length twice", lined(post + "Content-Length: 5|Content-Length: 5||hello"), 200, false, "Content-Length: 5\r\n", "Content-Length: 5\r\nContent-Length"},
@@ -39,7 +39,7 @@ func TestRules_LengthsOfRequests(t *testing.T) {
 
 func TestRules_Trailers(t *testing.T) {
 	chunked := "POST / HTTP/1.1|Host: a|Trailer: X-Sum, Authorization, X-Forwarded-For|Transfer-Encoding: chunked||5|hello|0|"
-	hold(t, []rule{
+	obeyed(t, []rule{
 		{"announced", lined(chunked + "X-Sum: 42||"), 200, false, "0\r\nX-Sum: 42\r\n\r\n", ""},
 		{"not announced", lined(chunked + "X-Other: 42||"), 200, false, "hello", "X-Other"},
 		{"who one is", lined(chunked + "Authorization: 42||"), 200, false, "hello", "Authorization: 42"},

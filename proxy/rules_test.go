@@ -77,9 +77,9 @@ type rule struct {
 	never      string // what it has not in it; "" for anything
 }
 
-// hold checks rules, each on a connection of its own, against an upstream that
+// obeyed checks rules, each on a connection of its own, against an upstream that
 // is fine. A request that is answered with 400 or more must not have reached it.
-func hold(t *testing.T, rules []rule) {
+func obeyed(t *testing.T, rules []rule) {
 	t.Helper()
 	s := scripted(t, fine)
 	f := opened(t, forwarding(s.url, hurried, ""))

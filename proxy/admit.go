@@ -51,7 +51,10 @@ func (a *admitter) admit(ctx context.Context, x *exchange) error {
 		return nil
 	}
 	store := a.store
-	err := a.take(ctx, x.claims, &x.decision)
+	err := a.takeOnce(ctx, x)
+	if x.repeated {
+		return nil
+	}
 	if err != nil {
 		if !errors.Is(err, limiter.ErrUnavailable) {
 			return err
@@ -60,7 +63,7 @@ func (a *admitter) admit(ctx context.Context, x *exchange) error {
 		if err := a.without(x); err != nil {
 			return err
 		}
-		store = a.local
+		store, x.once = a.local, nil
 	}
 	a.metrics.decided(x, x.windows, &x.decision)
 	if !x.decision.Allowed {
@@ -68,7 +71,7 @@ func (a *admitter) admit(ctx context.Context, x *exchange) error {
 		x.hurry()
 		return errRefused
 	}
-	x.takings = append(x.takings, newTaking(store, x.claims, x.windows, x.decision.Permit))
+	x.takings = append(x.takings, newTaking(store, x.claims, x.windows, x.decision.Permit).with(x.once))
 	if err == nil { // a store that is away is not asked again for the same request
 		a.watch(ctx, x)
 	}

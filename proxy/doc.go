@@ -6,7 +6,7 @@
 // Each thing that a request goes through is a room, and each room is one file
 // named by its verb:
 //
-//	door → record → address → tidy → match → screen → extract → admit → forward → settle
+//	door → record → address → tidy → match → screen → extract → mark → admit → forward → settle
 //
 // and back out through record. The door makes an exchange of the request; the
 // rooms between door and forward know nothing else, so that another door, for
@@ -30,6 +30,11 @@
 // and is none of those that stay counted. A status is known from the answer's
 // header on, whatever happens to its body. What nobody knows stays counted: the
 // client left, or the connection broke, before there was an answer.
+//
+// On a route with idempotency, a request that carries a mark is counted together
+// with being the first of its kind, in one step; its repeats, up to a bound, pass
+// and are not counted (repeat.go). What is given back whole is forgotten as a
+// first one too. While the store is away everything counts.
 //
 // What is under way at a time is bounded by permits that a request holds until
 // its end, renewed while it lasts (hold.go); those of a process that has died

@@ -51,15 +51,18 @@ type exchange struct {
 	unfit   []*limit        // extract: in shadow mode, and would have refused before any store
 	takings []taking        // admit: what was taken, and of whom
 	query   url.Values
-	value   key.Value // extract: the key last read
-	content *content  // extract: the body, if a key was read from it
-	keys    []counted // extract: the keys made so far
+	value   key.Value       // extract: the key last read
+	content *content        // extract: the body, if a key was read from it
+	once    []limiter.Claim // mark: to be the first of its kind; none without a mark
+	keys    []counted       // extract: the keys made so far
 
 	// What was decided and what came of it.
 	decision limiter.Decision
 	fallback string          // admit: the policy that decided while the store could not
 	asked    bool            // forward: the upstream asked not to count this request
 	back     []limiter.Claim // settle: what is given back
+	all      []limiter.Claim // admit: claims and once
+	repeated bool            // admit: it repeats a request that was counted
 	banned   bool            // admit: this refusal was one too many
 	returned bool            // settle: something was given back
 	of       []int           // refuse: as windows, but the policies of the quota
@@ -144,7 +147,7 @@ func (x *exchange) Body() (key.Body, error) {
 // reset makes x fit for the next request and keeps what it has allocated.
 func (x *exchange) reset() {
 	kept := exchange{found: x.found, claims: x.claims[:0], windows: x.windows[:0], shadows: x.shadows[:0], shaded: x.shaded[:0], of: x.of[:0],
-		takings: x.takings[:0], unfit: x.unfit[:0], back: x.back[:0]}
+		takings: x.takings[:0], unfit: x.unfit[:0], back: x.back[:0], all: x.all[:0]}
 	kept.decision.Outcomes = x.decision.Outcomes[:0]
 	kept.keys = x.keys[:0]
 	kept.value = x.value

@@ -104,15 +104,16 @@ func (g *generation) route(from *config.Route) (*route, error) {
 		return nil, err
 	}
 	r := &route{
-		name:     from.Name,
-		pool:     pool,
-		hashBy:   from.Upstream.HashBy,
-		tells:    from.Upstream.Forwarded,
-		upgrades: from.WebSocket,
-		refund:   newRefund(from.RefundOn),
-		maxBody:  from.MaxBody,
-		screens:  newScreens(from.Lists),
-		reject:   newReject(from.Reject),
+		name:        from.Name,
+		pool:        pool,
+		hashBy:      from.Upstream.HashBy,
+		tells:       from.Upstream.Forwarded,
+		upgrades:    from.WebSocket,
+		refund:      newRefund(from.RefundOn),
+		idempotency: newIdempotency(from.Name, from.Idempotency),
+		maxBody:     from.MaxBody,
+		screens:     newScreens(from.Lists),
+		reject:      newReject(from.Reject),
 	}
 	for _, l := range from.Lists {
 		r.notice(l.Key)

@@ -27,6 +27,7 @@ type metrics struct {
 	storeFails *prometheus.CounterVec
 	fallbacks  *prometheus.CounterVec
 	refunds    *prometheus.CounterVec
+	repeats    *prometheus.CounterVec
 	bans       *prometheus.CounterVec
 	trips      *prometheus.CounterVec
 	retries    *prometheus.CounterVec
@@ -55,6 +56,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		fallbacks:  counter("store_fallback_total", "Requests decided without the store, by the policy that decided.", "policy"),
 		listed:     counter("list_matches_total", "Requests whose key was on a list, by the list that decided.", "route", "list", "action"),
 		bans:       counter("bans_total", "Keys that a limit has banned because it refused them too often.", "route", "limit"),
+		repeats:    counter("repeats_total", "Requests that repeat one that was counted, and do not count.", "route"),
 		refunds:    counter("refunds_total", "Requests that a limit does not count in the end, for what came of them.", "route", "limit"),
 		trips:      counter("upstream_requests_total", "Requests that were to be forwarded, by the target asked last and what came of it.", "upstream", "target", "result"),
 		retries:    counter("upstream_retries_total", "Requests taken to one more target.", "upstream"),

@@ -145,6 +145,9 @@ func (p *Proxy) through(ctx context.Context, g *generation, x *exchange) error {
 	if err := g.extract(x); err != nil {
 		return err
 	}
+	if err := g.mark(x); err != nil {
+		return err
+	}
 	return p.admitter.admit(ctx, x)
 }
 

@@ -51,6 +51,9 @@ func (rec *recorder) leave(x *exchange) {
 		name = x.route.name
 	}
 	rec.metrics.served(name, x.status, took)
+	if x.repeated {
+		rec.metrics.repeats.WithLabelValues(name).Inc()
+	}
 	if x.list != nil {
 		rec.metrics.listed.WithLabelValues(name, x.list.Name, string(x.list.Action)).Inc()
 	}
@@ -68,6 +71,9 @@ func (rec *recorder) leave(x *exchange) {
 	if refused {
 		e.Str("limit", x.window(i).of.name).Float64("wait_ms", ms(x.decision.Wait)).
 			Str("key", x.claims[i].Key.String()[:keyDigits])
+	}
+	if x.repeated {
+		e.Bool("repeated", true)
 	}
 	if x.banned {
 		e.Bool("banned", true)

@@ -43,7 +43,7 @@ func (g *generation) refuse(x *exchange, err error) respond.Answer {
 	case errors.Is(err, key.ErrNoKeys):
 		return respond.Unavailable(respond.StoreUnavailable, time.Second, "", x.id)
 	case errors.Is(err, key.ErrAmbiguous), errors.Is(err, key.ErrInvalid), errors.Is(err, key.ErrMismatch),
-		errors.Is(err, errQuery), errors.Is(err, errCost):
+		errors.Is(err, errQuery), errors.Is(err, errCost), errors.Is(err, errMark):
 		return respond.Problem(respond.KeyInvalid, err.Error(), x.id)
 	case errors.Is(err, errLongTarget):
 		return respond.Problem(respond.TargetTooLong, "", x.id)

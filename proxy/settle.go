@@ -20,11 +20,17 @@ type taking struct {
 	claims  []limiter.Claim
 	windows []int // as the exchange's
 	permit  limiter.Permit
-	hold    *hold // nil unless some claims are concurrent
+	hold    *hold           // nil unless some claims are concurrent
+	once    []limiter.Claim // that it was the first of its kind; given back with all the rest
 }
 
 func newTaking(store limiter.Keeper, claims []limiter.Claim, windows []int, p limiter.Permit) taking {
-	return taking{store, claims, windows, p, holds(store, claims, p)}
+	return taking{store: store, claims: claims, windows: windows, permit: p, hold: holds(store, claims, p)}
+}
+
+func (t taking) with(once []limiter.Claim) taking {
+	t.once = once
+	return t
 }
 
 // letGo ends what is held, whatever came of the request.
@@ -64,6 +70,9 @@ func (a *admitter) giveBack(ctx context.Context, x *exchange, t taking) {
 			a.metrics.refunds.WithLabelValues(x.route.name, of.name).Inc()
 			last = of
 		}
+	}
+	if all {
+		x.back = append(x.back, t.once...)
 	}
 	if len(x.back) == 0 {
 		return

@@ -211,6 +211,8 @@ type routeForm struct {
 	Limits []*limitForm `yaml:"limits,omitempty"`
 	// RefundOn says after which outcomes a request gives back what it took.
 	RefundOn *refundForm `yaml:"refund_on,omitempty"`
+	// Idempotency lets clients repeat a request without being counted again.
+	Idempotency *idempotencyForm `yaml:"idempotency,omitempty"`
 	// Reject is the answer when a limit refuses.
 	Reject rejectForm `yaml:"reject"`
 }
@@ -281,6 +283,16 @@ type refundForm struct {
 type countForm struct {
 	// Status of the upstream's answer: 404, 4xx, 400-403. After others the request gives back what it took.
 	Status codes `yaml:"status" jsonschema:"required"`
+}
+
+// idempotencyForm lets clients repeat a request without being counted again. The upstream must know the mark, or it does its work again.
+type idempotencyForm struct {
+	// Header in which a client marks a request and its repeats, which have the same target and body.
+	Header string `yaml:"header" jsonschema:"default=Idempotency-Key"`
+	// Life is how long a request is remembered.
+	Life duration `yaml:"life" jsonschema:"default=1d"`
+	// Repeats is how many of them do not count.
+	Repeats int `yaml:"repeats" jsonschema:"default=5,minimum=1,maximum=1000"`
 }
 
 // penaltyForm bans a key that is refused too often.

@@ -31,16 +31,17 @@ func (r *routes) all(forms []*routeForm) []*Route {
 		}
 		p := r.path(&form.Match)
 		route := &Route{
-			Name:      form.Name,
-			Match:     r.match(&form.Match, p),
-			Upstream:  r.upstreams.refer(&form.Upstream),
-			WebSocket: form.WebSocket,
-			Limits:    (&limits{r, form, p.params}).all(form.Limits),
-			Lists:     r.lists.refer(form.Lists),
-			RefundOn:  r.refund(form.RefundOn),
-			MaxBody:   r.body(form.Body),
-			Reject:    r.reject(&form.Reject),
-			Position:  r.places[form].Position,
+			Name:        form.Name,
+			Match:       r.match(&form.Match, p),
+			Upstream:    r.upstreams.refer(&form.Upstream),
+			WebSocket:   form.WebSocket,
+			Limits:      (&limits{r, form, p.params}).all(form.Limits),
+			Lists:       r.lists.refer(form.Lists),
+			RefundOn:    r.refund(form.RefundOn),
+			Idempotency: r.idempotency(form.Idempotency),
+			MaxBody:     r.body(form.Body),
+			Reject:      r.reject(&form.Reject),
+			Position:    r.places[form].Position,
 		}
 		r.upgrades(form, route)
 		for i, l := range route.Lists {

@@ -249,16 +249,17 @@ type Timeouts struct {
 
 // A Route is what happens to the requests that match.
 type Route struct {
-	Name      string // unique and token-safe
-	Match     Match
-	Upstream  *Upstream // never nil
-	WebSocket bool      // whether an upgrade to websocket is forwarded
-	MaxBody   int64     // bytes of a request's body; 0 for any
-	Limits    []*Limit  // in the order of the file; may be empty
-	Lists     []*List   // in the order of the file
-	RefundOn  Refund
-	Reject    Reject
-	Position  Position
+	Name        string // unique and token-safe
+	Match       Match
+	Upstream    *Upstream // never nil
+	WebSocket   bool      // whether an upgrade to websocket is forwarded
+	MaxBody     int64     // bytes of a request's body; 0 for any
+	Limits      []*Limit  // in the order of the file; may be empty
+	Lists       []*List   // in the order of the file
+	RefundOn    Refund
+	Idempotency *Idempotency // nil: repeats count
+	Reject      Reject
+	Position    Position
 }
 
 // A Match says which requests a route is for.

@@ -243,18 +243,12 @@ func (a *acquisition) attempt(ctx context.Context) outcome {
 	})
 	select {
 	case o := <-done:
-		a.doubt = a.doubt || o.unclear()
+		a.doubt = a.doubt || unknown(o.err)
 		return o
 	case <-ctx.Done():
 		a.pending = done
 		return outcome{err: errors.Join(ErrNotAcquired, context.Cause(ctx))}
 	}
-}
-
-// unclear reports whether the attempt may have taken the lock although it does
-// not say so: only a reply of the server tells that it has not.
-func (o outcome) unclear() bool {
-	return o.err != nil && !replied(o.err)
 }
 
 // take accepts a grant, or remembers that it must be given back.
@@ -279,7 +273,7 @@ func (a *acquisition) giveUp() {
 	a.locker.settle(a.claim.owner, func() {
 		if a.pending != nil {
 			o := <-a.pending
-			a.doubt = a.doubt || o.held || o.unclear()
+			a.doubt = a.doubt || o.held || unknown(o.err)
 		}
 		if a.doubt {
 			a.locker.undo(a.lock.kind, a.claim)

@@ -159,6 +159,13 @@ func TestRedisGone_EndsTheHoldByItsDeadline(t *testing.T) {
 	if err == nil || errors.Is(err, ErrNotAcquired) {
 		t.Errorf("Lock = %v, want an error of the connection at once", err)
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for owner := range l.unsettled {
+		if owner != h.Owner() {
+			t.Errorf("%s is being undone, and was never sent", owner)
+		}
+	}
 }
 
 func TestRedisHangs_LockEndsOnTimeAndLeavesNothing(t *testing.T) {

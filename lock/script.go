@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"time"
 
@@ -86,8 +87,17 @@ func (s *script) failed(ctx context.Context, rdb redis.UniversalClient, err erro
 	return fmt.Errorf("run %s: %w", s.name, err)
 }
 
-// replied reports whether err is what a server said: then the command had no
-// effect. Any other error leaves open what was executed.
+// unknown reports whether err leaves open what the server has done. It has done
+// nothing when it said so, and when there was no connection to send over.
+func unknown(err error) bool {
+	if err == nil || replied(err) || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrClosed) {
+		return false
+	}
+	network, ok := errors.AsType[*net.OpError](err)
+	return !ok || network.Op != "dial"
+}
+
+// replied reports whether err is what a server said.
 func replied(err error) bool {
 	_, ok := errors.AsType[redis.Error](err)
 	return ok

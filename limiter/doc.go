@@ -21,7 +21,40 @@
 //     shares counts between processes.
 //   - window: the length of time over which a rate counts.
 //   - wait: how long until the same claim would pass if nobody else came.
+//   - horizon: how long after its last permit a key is as new.
+//   - lease: how long a concurrent permit is held without being renewed.
+//   - ban: a time for which a key has nothing, whatever its rates.
+//   - line: where callers wait for their turn at a key ([Line]).
+//   - mark: what remembers that a permit was given back.
 //
 // A refusal is an answer, not an error: an error always means that it is not
 // known what was taken.
+//
+// # Guarantees
+//
+// Of every store, as package limitertest has it:
+//
+//   - All or none: a decision takes every claim or nothing, whatever the
+//     algorithms and keys, and names every limit that refused and the time after
+//     which all pass.
+//   - The bounds of [Algorithm], by the store's clock in whole milliseconds, for
+//     any number of concurrent callers. A token bucket never grants more than its
+//     rate in any window.
+//   - Waits are exact: who comes back then, alone, passes at the first try, and
+//     a millisecond earlier does not. Above 128 entries a key, token buckets merge
+//     entries, and a permit may come back up to 1/64 of the window late.
+//   - Given back once: Refund gives back exactly what a decision took, however
+//     often it is called, and nothing that has come back by itself.
+//   - A limit that changes its rate keeps what was taken; one that changes its
+//     algorithm starts anew.
+//   - A clock that is set back makes nobody wait longer than the horizon.
+//
+// # Which algorithm
+//
+//	            any window holds at most   state of a key          refusals until
+//	token_bucket    1 x rate               ≤ 128 entries, ≤ 4 KB   the n-th permit is a window old
+//	fixed_window    2 x rate               one counter             the window is over
+//	sliding_window  2 x rate, mostly ~1 x  two counters            the old window has faded
+//	gcra            rate + burst           one number              enough has flowed back
+//	concurrent      rate held at a time    one entry a permit      a permit is given back
 package limiter

@@ -37,7 +37,7 @@ func ParseRate(s string) (Rate, error) {
 	if !found {
 		return Rate{}, fmt.Errorf("%w: %q; write COUNT/WINDOW, for example 5/1m", ErrRate, s)
 	}
-	if window != "" && !strings.ContainsAny(window, "0123456789") {
+	if _, err := model.ParseDuration("1" + window); err == nil && !strings.ContainsAny(window, "0123456789") {
 		return Rate{}, fmt.Errorf("%w: %q; say how long the window is, for example %s/1%s", ErrRate, s, count, window)
 	}
 	n, err := strconv.ParseInt(count, 10, 64)

@@ -178,6 +178,27 @@ func TestCluster(t *testing.T) {
 		}
 	})
 
+	t.Run("plain channels reach every node", func(t *testing.T) {
+		one := clusterProcess(t, c, lock.WithChannels(lock.PlainChannels))
+		two := clusterProcess(t, c, lock.WithChannels(lock.PlainChannels), lock.WithPoll(time.Hour))
+		h := held(t, one.Reentrant("g"))
+		got := waiter(t, two.Reentrant("g"))
+		const channel = "redisson_lock__channel:{g}"
+		eventually(t, "the waiter listens at some node", func() bool {
+			for _, node := range c.Nodes {
+				rdb := client(node.Addr)
+				n := listeners(t, rdb, channel)
+				rdb.Close()
+				if n == 1 {
+					return true
+				}
+			}
+			return false
+		})
+		released(t, h)
+		released(t, <-got)
+	})
+
 	t.Run("fair", func(t *testing.T) {
 		h := held(t, one.Fair("a"))
 		got := waiter(t, two.Fair("a"))

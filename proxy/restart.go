@@ -13,15 +13,15 @@ import (
 func restartless(was, is *config.Config) error {
 	var sections []string
 	for _, s := range []struct {
-		name    string
-		was, is any
+		name string
+		same bool
 	}{
-		{"listen", was.Listen, is.Listen},
-		{"admin", was.Admin, is.Admin},
-		{"store", was.Store, is.Store},
-		{"redis", was.Redis, is.Redis},
+		{"listen", reflect.DeepEqual(was.Listen, is.Listen)},
+		{"admin", was.Admin == is.Admin},
+		{"store", was.Store == is.Store},
+		{"redis", was.Redis.Equal(is.Redis)},
 	} {
-		if !reflect.DeepEqual(s.was, s.is) {
+		if !s.same {
 			sections = append(sections, s.name)
 		}
 	}

@@ -43,8 +43,12 @@ func weir(args ...string) (code int, stdout, stderr string) {
 // file writes a configuration that listens on free ports.
 func file(t *testing.T, more string) string {
 	t.Helper()
+	return write(t, "listen: {http: '127.0.0.1:0'}\nadmin: {http: '127.0.0.1:0'}\nroutes: [{match: {path: /a}, upstream: echo}]\nupstreams: {echo: echo}\n"+more)
+}
+
+func write(t *testing.T, yaml string) string {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "weir.yaml")
-	yaml := "listen: {http: '127.0.0.1:0'}\nadmin: {http: '127.0.0.1:0'}\nroutes: [{match: {path: /a}, upstream: echo}]\nupstreams: {echo: echo}\n" + more
 	if err := os.WriteFile(path, []byte(yaml), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -70,8 +70,15 @@ func newLog(out io.Writer, level string) zerolog.Logger {
 	if f, ok := out.(*os.File); ok && isatty.IsTerminal(f.Fd()) {
 		out = zerolog.ConsoleWriter{Out: out, TimeFormat: time.TimeOnly}
 	}
-	zerolog.TimeFieldFormat = zerolog.TimeFormatUnixMs
-	return zerolog.New(out).Level(least).With().Timestamp().Logger()
+	return zerolog.New(out).Level(least).Hook(clock{})
+}
+
+// A clock stamps each line with the time in UTC, RFC 3339 with milliseconds.
+type clock struct{}
+
+// Run implements zerolog.Hook.
+func (clock) Run(e *zerolog.Event, _ zerolog.Level, _ string) {
+	e.Str(zerolog.TimestampFieldName, time.Now().UTC().Format("2006-01-02T15:04:05.000Z07:00"))
 }
 
 // A service is one weir, put together and listening.

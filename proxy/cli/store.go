@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"os"
@@ -124,13 +125,26 @@ func memoryStore() shared {
 // redisClient makes a client whose calls may take so long.
 func redisClient(c config.Redis, timeout time.Duration) (redis.UniversalClient, error) {
 	client, err := redisstore.NewClient(redisstore.ClientConfig{
-		Mode: redisstore.Mode(c.Mode), Addrs: c.Addrs, Username: c.Username, Password: c.Password, Timeout: timeout,
-		BreakAfter: uint(c.Breaker.After), BreakRest: c.Breaker.Rest,
+		Mode: redisstore.Mode(c.Mode), Addrs: c.Addrs, Master: c.Master, TLS: redisTLS(c.TLS),
+		Username: c.Username, Password: c.Password, SentinelUsername: c.Sentinel.Username, SentinelPassword: c.Sentinel.Password,
+		Timeout: timeout, BreakAfter: uint(c.Breaker.After), BreakRest: c.Breaker.Rest,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("redis: %w", err)
 	}
 	return client, nil
+}
+
+// redisTLS is how TLS is spoken with Redis; nil for not at all.
+func redisTLS(c *config.UpstreamTLS) *tls.Config {
+	if c == nil {
+		return nil
+	}
+	made := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: c.Roots, ServerName: c.ServerName}
+	if c.Certificate != nil {
+		made.Certificates = []tls.Certificate{*c.Certificate}
+	}
+	return made
 }
 
 // nodeID is unique among the processes that share a store.

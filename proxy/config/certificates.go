@@ -9,30 +9,35 @@ import (
 // tls reads the files of an upstream's certificates.
 func (u *upstreams) tls(form *upstreamForm, targets []Target) UpstreamTLS {
 	f := &form.TLS
-	made := UpstreamTLS{ServerName: f.ServerName}
-	if *f == (upstreamTLSForm{}) {
-		return made
-	}
 	secure := func(t Target) bool { return t.URL.Scheme == "https" }
-	if !slices.ContainsFunc(targets, secure) && u.sound(&form.Targets) {
+	if *f != (upstreamTLSForm{}) && !slices.ContainsFunc(targets, secure) && u.sound(&form.Targets) {
 		u.wrong(f, "no target is https", "write https:// in their URLs, or leave tls out")
 	}
-	if f.ServerName != "" && !isHost(f.ServerName) {
-		u.wrong(&f.ServerName, quote(f.ServerName)+" is not the name of a server", "write for example api.example.com")
+	return u.trust(trustForm{&f.CA, &f.Cert, &f.Key, &f.ServerName})
+}
+
+// A trustForm is where it stands whom to believe and what to show.
+type trustForm struct{ ca, cert, key, serverName *string }
+
+// trust reads whom to believe and what to show.
+func (r *reading) trust(f trustForm) UpstreamTLS {
+	made := UpstreamTLS{ServerName: *f.serverName}
+	if made.ServerName != "" && !isHost(made.ServerName) {
+		r.wrong(f.serverName, quote(made.ServerName)+" is not the name of a server", "write for example api.example.com")
 	}
-	if data, ok := u.attach(&f.CA); ok {
+	if data, ok := r.attach(f.ca); ok {
 		made.Roots = x509.NewCertPool()
 		if !made.Roots.AppendCertsFromPEM(data) {
-			u.wrong(&f.CA, "there is no certificate in this file", "name a file with -----BEGIN CERTIFICATE-----")
+			r.wrong(f.ca, "there is no certificate in this file", "name a file with -----BEGIN CERTIFICATE-----")
 		}
 	}
 	switch {
-	case f.Cert == "" && f.Key != "":
-		u.wrong(&f.Key, "there is a key and no certificate", "write cert: beside it")
-	case f.Cert != "" && f.Key == "":
-		u.wrong(&f.Cert, "there is a certificate and no key", "write key: beside it")
+	case *f.cert == "" && *f.key != "":
+		r.wrong(f.key, "there is a key and no certificate", "write cert: beside it")
+	case *f.cert != "" && *f.key == "":
+		r.wrong(f.cert, "there is a certificate and no key", "write key: beside it")
 	default:
-		made.Certificate = u.pair(&f.Cert, &f.Key)
+		made.Certificate = r.pair(f.cert, f.key)
 	}
 	return made
 }

@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"golang.org/x/net/http/httpguts"
 )
@@ -53,27 +52,6 @@ func (r *reading) compile(f *file) (*Config, error) {
 	c.Hash, c.Files, c.Globs = r.sum(), r.files, r.globs
 	c.Warnings = arrange(r.warnings, r.files)
 	return c, nil
-}
-
-func (r *reading) redis(f *redisForm) Redis {
-	for i := range f.Addrs {
-		if a := r.address(&f.Addrs[i], f.Addrs[i]); a.port == "0" {
-			r.wrong(&f.Addrs[i], "has port 0", "write the port that Redis listens on, for example 6379")
-		}
-	}
-	if len(f.Addrs) != 1 && r.sound(&f.Addrs) {
-		r.wrong(&f.Addrs, "mode single wants exactly one address", "name one server")
-	}
-	r.token(&f.Prefix, f.Prefix)
-	return Redis{
-		Mode:     RedisMode(f.Mode),
-		Addrs:    f.Addrs,
-		Username: f.Username,
-		Password: string(f.Password),
-		Prefix:   f.Prefix,
-		Timeout:  time.Duration(f.Timeout),
-		Breaker:  Breaker{After: f.Breaker.After, Rest: time.Duration(f.Breaker.Rest)},
-	}
 }
 
 func (r *reading) clientIP(f *clientIPForm) ClientIP {

@@ -38,32 +38,6 @@ type file struct {
 	Routes []*routeForm `yaml:"routes,omitempty"`
 }
 
-// redisForm says how to reach Redis.
-type redisForm struct {
-	// Mode is how Redis is deployed.
-	Mode string `yaml:"mode" jsonschema:"default=single,enum=single"`
-	// Addrs are the servers, host:port.
-	Addrs list `yaml:"addrs" jsonschema:"default=127.0.0.1:6379"`
-	// Username for Redis 6 access lists.
-	Username string `yaml:"username" jsonschema:"default="`
-	// Password for Redis.
-	Password secret `yaml:"password" jsonschema:"default="`
-	// Prefix of every key, so that several Weirs can share one Redis.
-	Prefix string `yaml:"prefix" jsonschema:"default=weir"`
-	// Timeout is the longest that one decision may wait.
-	Timeout duration `yaml:"timeout" jsonschema:"default=50ms"`
-	// Breaker says when a failing Redis is left alone.
-	Breaker breakerForm `yaml:"breaker"`
-}
-
-// breakerForm says when a failing Redis is left alone.
-type breakerForm struct {
-	// After so many failures in a row Redis is not asked any more.
-	After int `yaml:"after" jsonschema:"default=5,minimum=1,maximum=1000000"`
-	// Rest is how long it is left alone then.
-	Rest duration `yaml:"rest" jsonschema:"default=2s"`
-}
-
 // clientIPForm says whose word counts about where a request comes from.
 type clientIPForm struct {
 	// TrustedProxies are the networks whose header is believed.

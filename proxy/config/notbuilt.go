@@ -12,11 +12,6 @@ const planned = `
 file.reload                 | reload with SIGHUP or POST /reload
 tlsForm.acme                | name the files that another ACME client writes in cert and key
 adminForm.https             | use http on a loopback address
-redisForm.tls               | reach Redis over a trusted network
-redisForm.master            | name one server in addrs
-redisForm.sentinel          | name one server in addrs
-redisForm.mode=sentinel     | write single
-redisForm.mode=cluster      | write single
 limitForm.distinct          | limit the key itself
 limitForm.cooldown          | write several rates, for example [1/1m, 5/1h]
 limitForm.reset_on          | leave it out

@@ -1,0 +1,78 @@
+package cli
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/weir-proxy/weir/test/redistest"
+)
+
+// twoKeys limits each request by two keys, which a cluster keeps on different
+// nodes for most users.
+const twoKeys = `
+store: redis
+redis: {timeout: 5s, %s}
+listen: {http: '127.0.0.1:0'}
+admin: {http: '127.0.0.1:0'}
+upstreams: {echo: echo}
+routes:
+  - match: {path: /a}
+    upstream: echo
+    limits:
+      - {name: user, key: header:X-User, rate: 2/1h, on_store_failure: deny}
+      - {name: all, key: global, rate: 5/1h, on_store_failure: deny}
+`
+
+// passes sends a request of each user in turn and returns which were let through.
+func passes(t *testing.T, addr string, users ...string) string {
+	t.Helper()
+	var b strings.Builder
+	for _, user := range users {
+		r, err := http.NewRequest("GET", "http://"+addr+"/a", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("X-User", user)
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		switch answer.StatusCode {
+		case 200:
+			b.WriteString("+")
+		case 429:
+			b.WriteString("-")
+		default:
+			fmt.Fprintf(&b, " %d ", answer.StatusCode)
+		}
+	}
+	return b.String()
+}
+
+func TestServe_RedisInAllItsShapes(t *testing.T) {
+	for mode, redis := range map[string]func() string{
+		"single": func() string { return "addrs: ['" + redistest.Start(t).Addr + "']" },
+		"cluster": func() string {
+			return "mode: cluster, addrs: ['" + strings.Join(redistest.StartCluster(t, 3).Addrs(), "','") + "']"
+		},
+		"sentinel": func() string {
+			s := redistest.StartSentinel(t)
+			return "mode: sentinel, master: " + s.Name + ", addrs: ['" + strings.Join(s.Addrs, "','") + "']"
+		},
+	} {
+		t.Run(mode, func(t *testing.T) {
+			path := write(t, fmt.Sprintf(twoKeys, redis()))
+			_, one := serving(t, path, nil)
+			_, two := serving(t, path, nil)
+			first, second := one("serving")["http"].(string), two("serving")["http"].(string)
+			got := passes(t, first, "a", "a") + passes(t, second, "a", "b", "b", "b", "c", "c", "d") + passes(t, first, "d")
+			// A refused request of a or b takes nothing from all, which has 5.
+			if want := "++" + "-" + "++" + "-" + "+" + "---"; got != want {
+				t.Errorf("passed %s; want %s", got, want)
+			}
+		})
+	}
+}

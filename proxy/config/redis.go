@@ -1,0 +1,82 @@
+package config
+
+import (
+	"bytes"
+	"reflect"
+	"slices"
+	"time"
+)
+
+// redis reads how the shared store is reached.
+func (r *reading) redis(f *redisForm) Redis {
+	for i := range f.Addrs {
+		if a := r.address(&f.Addrs[i], f.Addrs[i]); a.port == "0" {
+			r.wrong(&f.Addrs[i], "has port 0", "write the port that Redis listens on, for example 6379")
+		}
+	}
+	r.deployment(f)
+	r.token(&f.Prefix, f.Prefix)
+	made := Redis{
+		Mode:     RedisMode(f.Mode),
+		Addrs:    f.Addrs,
+		Master:   f.Master,
+		Username: f.Username,
+		Password: string(f.Password),
+		Sentinel: Login{f.Sentinel.Username, string(f.Sentinel.Password)},
+		Prefix:   f.Prefix,
+		Timeout:  time.Duration(f.Timeout),
+		Breaker:  Breaker{After: f.Breaker.After, Rest: time.Duration(f.Breaker.Rest)},
+	}
+	t := &f.TLS
+	trusted := r.trust(trustForm{&t.CA, &t.Cert, &t.Key, &t.ServerName})
+	switch {
+	case t.Enabled:
+		made.TLS = &trusted
+	case *t != (redisTLSForm{}):
+		r.wrong(t, "says how TLS is spoken, but not that it is", "write enabled: true beside it")
+	}
+	return made
+}
+
+// deployment checks that what is said fits the mode.
+func (r *reading) deployment(f *redisForm) {
+	mode := RedisMode(f.Mode)
+	if mode == RedisSingle && len(f.Addrs) != 1 && r.sound(&f.Addrs) {
+		r.wrong(&f.Addrs, "mode single wants exactly one address", "name one server, or write mode: sentinel or cluster")
+	}
+	if mode != RedisSentinel {
+		if f.Master != "" {
+			r.wrong(&f.Master, "only sentinels know masters by name", "write mode: sentinel, or leave it out")
+		}
+		if f.Sentinel != (loginForm{}) {
+			r.wrong(&f.Sentinel, "there are no sentinels to log in to", "write mode: sentinel, or leave it out")
+		}
+		return
+	}
+	if f.Master == "" && r.sound(&f.Master) {
+		r.wrong(f, "does not say which master", "write master: with the name that the sentinels know it by")
+	}
+}
+
+// Equal reports whether r and other reach Redis in the same way.
+func (r Redis) Equal(other Redis) bool {
+	if (r.TLS == nil) != (other.TLS == nil) || r.TLS != nil && !r.TLS.equal(*other.TLS) {
+		return false
+	}
+	r.TLS, other.TLS = nil, nil
+	return reflect.DeepEqual(r, other)
+}
+
+func (t UpstreamTLS) equal(other UpstreamTLS) bool {
+	if t.ServerName != other.ServerName || !t.Roots.Equal(other.Roots) {
+		return false
+	}
+	var shown, shownToo [][]byte
+	if t.Certificate != nil {
+		shown = t.Certificate.Certificate
+	}
+	if other.Certificate != nil {
+		shownToo = other.Certificate.Certificate
+	}
+	return slices.EqualFunc(shown, shownToo, bytes.Equal)
+}

@@ -19,7 +19,7 @@ import (
 
 const (
 	clients  = 8
-	mishaps  = 6 // replies lost in one history; each stays open to its end
+	mishaps  = 4 // replies lost in one history; each stays open to its end
 	patience = 30 * time.Second
 )
 

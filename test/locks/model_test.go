@@ -2,6 +2,7 @@ package locks
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/anishathalye/porcupine"
 )
@@ -48,7 +49,7 @@ type state struct {
 	readers  int
 	free     int64 // permits left
 	token    int64
-	doubtful string
+	doubtful owners
 }
 
 // models are what the kinds promise when nobody else is there.
@@ -105,7 +106,7 @@ func (s state) share(in input, out output) (bool, state) {
 	case out.answer == unknown && !can:
 		return true, s
 	case out.answer == unknown:
-		next.doubtful += fmt.Sprintf("<%d>", in.owner)
+		next.doubtful = next.doubtful.with(in.owner)
 	}
 	return can, next
 }
@@ -126,16 +127,31 @@ func (s state) release(in input) (bool, state) {
 func (s state) undo(in input) state {
 	if s.owner == in.owner {
 		s.owner, s.count = 0, 0
-		return s
 	}
-	mark := fmt.Sprintf("<%d>", in.owner)
-	for i := 0; i+len(mark) <= len(s.doubtful); i++ {
-		if s.doubtful[i:i+len(mark)] == mark {
-			s.doubtful = s.doubtful[:i] + s.doubtful[i+len(mark):]
-			s.readers--
-			s.free += in.n
-			return s
-		}
+	if rest, ok := s.doubtful.without(in.owner); ok {
+		s.doubtful = rest
+		s.readers--
+		s.free += in.n
 	}
 	return s
+}
+
+// Owners are some owners in order, so that equal sets are equal states; 0 is
+// nobody.
+type owners [mishaps]int
+
+func (o owners) with(owner int) owners {
+	o[0] = owner // the smallest place is free: there are no more mishaps than places
+	slices.Sort(o[:])
+	return o
+}
+
+func (o owners) without(owner int) (owners, bool) {
+	i := slices.Index(o[:], owner)
+	if i < 0 {
+		return o, false
+	}
+	o[i] = 0
+	slices.Sort(o[:])
+	return o, true
 }

@@ -48,10 +48,10 @@ func NewLine(store Store, timeout time.Duration) *Line {
 // Take is Store.Take that waits up to most for the claims to be granted, in the
 // line of claims[0]. It returns at once, with the refusal, when waiting cannot
 // help: the store names a time that is further off than most or than ctx's
-// deadline. With max callers in that line already it returns ErrCrowded, and d
+// deadline. With crowd callers in that line already it returns ErrCrowded, and d
 // holds no decision. When ctx ends, its error is returned, and nothing was taken
 // or what was taken is given back.
-func (l *Line) Take(ctx context.Context, claims []Claim, d *Decision, most time.Duration, max int) error {
+func (l *Line) Take(ctx context.Context, claims []Claim, d *Decision, most time.Duration, crowd int) error {
 	if len(claims) == 0 {
 		return l.store.Take(ctx, claims, d)
 	}
@@ -63,7 +63,7 @@ func (l *Line) Take(ctx context.Context, claims []Claim, d *Decision, most time.
 		deadline = at
 	}
 	at := place{claims[0].Limit.Name, claims[0].Key}
-	me, alone, err := l.join(at, max)
+	me, alone, err := l.join(at, crowd)
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (l *Line) Take(ctx context.Context, claims []Claim, d *Decision, most time.
 var errTooLate = errors.New("not within the time")
 
 // join puts a waiter at the end; alone says that it is the first.
-func (l *Line) join(at place, max int) (me *waiter, alone bool, err error) {
+func (l *Line) join(at place, crowd int) (me *waiter, alone bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	q := l.queue[at]
@@ -90,7 +90,7 @@ func (l *Line) join(at place, max int) (me *waiter, alone bool, err error) {
 		q = &queue{}
 		l.queue[at] = q
 	}
-	if len(q.waiting) > 0 && len(q.waiting) >= max {
+	if len(q.waiting) > 0 && len(q.waiting) >= crowd {
 		return nil, false, ErrCrowded
 	}
 	me = &waiter{first: make(chan struct{})}

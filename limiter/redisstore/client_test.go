@@ -89,7 +89,8 @@ func TestNewClient_TLSAndUser(t *testing.T) {
 	port := redistest.FreePort(t)
 	redistest.Start(t, "--tls-port", strconv.Itoa(port), "--tls-cert-file", certFile, "--tls-key-file", keyFile,
 		"--tls-auth-clients", "no", "--user", "default", "off",
-		"--user", "weir", "on", ">s3cret", "resetkeys", "~weir:*", "-@all", "+@scripting", "+@read", "+@write", "+@connection", "+time", "+info")
+		"--user", "weir", "on", ">s3cret", "resetkeys", "~weir:*", "resetchannels", "&weir:*", "-@all",
+		"+@read", "+@write", "+@scripting", "+@connection", "+@pubsub", "+time", "+info")
 	c := redisstore.ClientConfig{
 		Addrs: []string{net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}, Timeout: patient,
 		Username: "weir", Password: "s3cret", TLS: &tls.Config{RootCAs: pool, ServerName: "redis.test"},
@@ -100,6 +101,7 @@ func TestNewClient_TLSAndUser(t *testing.T) {
 	}
 	defer client.Close()
 	s := redisstore.New(client, redisstore.Options{Timeout: patient})
+	defer s.Close()
 	var d limiter.Decision
 	if err := s.Take(t.Context(), claim(1, time.Minute, 1), &d); err != nil || !d.Allowed {
 		t.Fatalf("over TLS: %+v %v", d, err)
@@ -107,6 +109,7 @@ func TestNewClient_TLSAndUser(t *testing.T) {
 	if err := s.Check(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	(&scene{t: t}).until("the store hears", s.Hears)
 	c.Password = "wrong"
 	wrong, err := redisstore.NewClient(c)
 	if err != nil {

@@ -11,8 +11,16 @@
 //   - A call ends when its context or Options.Timeout says so. It is sent once:
 //     after a timeout it is unknown whether it was counted, which is
 //     limiter.ErrUnavailable, and costs at most its own permits for one window.
+//     What was not sent yet when its caller left never is.
 //   - Keys are small (128 entries, about 4 KB, at any rate) and leave by
 //     themselves one second after the last permit came back.
+//   - Requests that arrive while a script call is under way share the next one,
+//     and are decided in order, as if one by one. An idle store sends at once.
+//   - What Redis refused until some time is refused here until then, whatever else
+//     the request claims; refunds, grants, resets and lifted bans are heard of from
+//     all proxies, and while they cannot be, nothing is remembered.
+//   - In a cluster each node has its own queue. A request over several keys is
+//     reserved key by key and given back by id if one refuses.
 //
 // What it does not promise: Redis replicates asynchronously, so a failover may
 // forget the last permits; a clock of Redis that is set forward returns permits
@@ -20,15 +28,17 @@
 //
 // # Layout
 //
-// A limit named L, on a key whose hexadecimal form is K, is a Redisson
+// A token bucket named L, on a key whose hexadecimal form is K, is a Redisson
 // RRateLimiter of the name PREFIX:{K}:L, without its config hash:
 //
 //	PREFIX:{K}:L:value    string  permits left
 //	PREFIX:{K}:L:permits  zset    score: ms when taken; member: below
-//	PREFIX:{K}:L:base     string  our own: what value was counted for
+//	PREFIX:{K}:L:base     string  our own: what value was counted for, or a ban
 //
 // A member is one byte with the length of an id, the id, and a count of 4 bytes,
-// lowest first. The id of a decision has 8 bytes; Redisson reads any length.
+// lowest first. The id of a decision has 8 bytes; Redisson reads any length. The
+// other algorithms have names of their own below PREFIX:{K}:L. A claim that names
+// a limiter of Redisson uses that one's keys and nothing else.
 //
 // # Faults of such limiters, and what keeps them out
 //
@@ -37,13 +47,16 @@
 //	config gone, so an error            the config travels with each call               TestStore_HealsLostKeys
 //	spent value without entries: error  no entries means that nothing is out            TestStore_HealsLostKeys
 //	too many results to unpack          ranges are removed by score, lists in parts     TestStore_ForeignCrowd
-//	a call sent twice drifts for ever   value and entries change together; recounted    TestStore_TwiceIsOnce, TestStore_HealsDrift
+//	a call sent twice drifts for ever   value and entries change together; recounted    TestStore_TwiceIsOnce, TestStore_SameCallTwice
+//	a wrong value stays wrong           it is counted again once a window               TestStore_HealsDrift
 //	given back twice: more than rate    refund removes the entry, by id, once           limitertest RefundOnce
+//	release() makes more than the rate  it takes permits out of the entries             TestRateLimiter_Releases
 //	proxies' clocks differ              Redis's TIME, nothing else                      TestStore_ManyCallers
 //	cost 0, negative or huge            refused before Redis; foreign ones count 0      limitertest BadClaims, TestStore_ForeignNegative
-//	a new rate resets or is ignored     value is counted again for the new rate         limitertest RateChanges
+//	a new rate resets or is ignored     value is counted again for the new rate         TestRateLimiter_ChangesItsRate
 //	counts of dead clients stay         counts belong to no client                      TestKeys_LeaveByThemselves
 //	wait only until the first permit    the wait walks as far as the cost needs         limitertest WaitIsExact
+//	waiters starve behind small ones    first come, first served                        TestRateLimiter_Waits
 //	memory grows with the rate          entries are merged into 64 parts of a window    TestKeys_StaySmall
 //	no way to look                      Peek                                            limitertest Peek
 //	which algorithm is it?              a log of permits over a sliding window          package limiter

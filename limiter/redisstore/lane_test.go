@@ -253,3 +253,38 @@ func TestLane_HotKeysGiveBack(t *testing.T) {
 		}
 	}
 }
+
+// A call that Redis runs twice, as when something on the way repeats it, costs at
+// most its permits once more, for one window, and never longer.
+func TestStore_SameCallTwice(t *testing.T) {
+	server := redistest.Start(t)
+	s := grounded(t, server.Addr)
+	for _, count := range []int64{10, 100, 1000} {
+		clock := int64(1_800_000_000_000)
+		s.client.Set(t.Context(), TestClock, clock, 0)
+		claims := []limiter.Claim{{Limit: bucketOf(fmt.Sprint("twice", count), count), Cost: 3}}
+		left := func(least, most int64) {
+			t.Helper()
+			var d limiter.Decision
+			if err := s.Peek(t.Context(), claims, &d); err != nil || d.Outcomes[0].Remaining < least || d.Outcomes[0].Remaining > most {
+				t.Fatalf("%+v %v, want %d to %d left", d, err, least, most)
+			}
+		}
+		for range min(count/3-2, 25) { // enough entries for a base, where there may be
+			f := newFlight(s)
+			f.takes(newCall(claims, newID()))
+			f.send()
+		}
+		before := count - 3*min(count/3-2, 25)
+		left(before, before)
+		id := newID()
+		for range 2 {
+			f := newFlight(s)
+			f.takes(newCall(claims, id))
+			f.send()
+		}
+		left(before-6, before-3)
+		s.client.Set(t.Context(), TestClock, clock+10_000, 0)
+		left(count, count)
+	}
+}

@@ -54,8 +54,8 @@
 //
 // No row updated means that somebody has taken over: give up. The resource must
 // also note the token of whoever reads in order to write later, as the example
-// of [Locker.Fenced] shows. The counter is a key without end; it must outlive
-// every token that a resource remembers.
+// of [Locker.Fenced] shows. Tokens go on rising even when Redis has lost the last
+// one, because none is below its clock.
 //
 // # Owners
 //

@@ -90,24 +90,24 @@ func ExampleLocker_Fenced() {
 
 	var seen int64
 	balance := 100
-	write := func(token int64, value int) {
-		if token < seen {
-			fmt.Printf("token %d: refused\n", token)
+	write := func(h *lock.Hold, value int) {
+		if h.Token() < seen {
+			fmt.Println("too late, refused:", value)
 			return
 		}
-		seen, balance = token, value
-		fmt.Printf("token %d: balance %d\n", token, balance)
+		seen, balance = h.Token(), value
 	}
 
 	slow, _ := locker.Fenced("account").Lock(ctx, lock.WithLease(50*time.Millisecond))
 	<-slow.Context().Done() // it was stopped for longer than its lease
 	next, _ := locker.Fenced("account").Lock(ctx)
-	write(next.Token(), 90)
-	write(slow.Token(), 120)
+	write(next, 90)
+	write(slow, 120)
+	fmt.Println("balance:", balance)
 	fmt.Println(slow.Unlock(ctx), next.Unlock(ctx))
 	// Output:
-	// token 2: balance 90
-	// token 1: refused
+	// too late, refused: 120
+	// balance: 90
 	// lock lost <nil>
 }
 
@@ -196,12 +196,12 @@ func ExampleLead() {
 
 	ctx, resign := context.WithCancelCause(context.Background())
 	err := lock.Lead(ctx, locker.Fenced("leader"), func(ctx context.Context) {
-		fmt.Println("leading with token", lock.TokenFrom(ctx))
+		fmt.Println("leading, with a token:", lock.TokenFrom(ctx) > 0)
 		resign(errors.New("resigned"))
 		<-ctx.Done()
 	})
 	fmt.Println(err)
 	// Output:
-	// leading with token 1
+	// leading, with a token: true
 	// resigned
 }

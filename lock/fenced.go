@@ -7,8 +7,11 @@ import "context"
 // remember the largest token it has seen and refuse smaller ones. It is what
 // Redisson calls RFencedLock.
 //
-// The counter, "redisson_lock_token:{name}", lives without end: deleting or
-// evicting it, or losing it in a failover, starts the tokens anew.
+// The last token, "redisson_lock_token:{name}", lives without end. Each token is
+// at least one more, as Redisson counts, and at least the server's clock in
+// microseconds: the tokens go on rising when the last one was deleted, evicted
+// or lost in a failover, as long as no server's clock falls behind it. They are
+// below 2^53.
 func (l *Locker) Fenced(name string) *Lock {
 	k := &fenced{
 		reentrant: l.reentrant(name), lock: l.scripts["fenced_lock"],

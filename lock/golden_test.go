@@ -129,10 +129,25 @@ func TestGolden_Fenced(t *testing.T) {
 	unlocked(t, locked(t, l.Fenced("orders")))
 	same(t, "told", tp.next(t), "redisson_lock__channel:{orders} 0")
 	h := locked(t, l.Fenced("orders"))
-	same(t, "held", w.picture(l), `
+	same(t, "held", w.picture(l), fmt.Sprintf(`
 orders hash ID1:2=1 ends
-redisson_lock_token:{orders} string 2 stays
-`)
+redisson_lock_token:{orders} string %d stays
+`, h.Token()))
+	unlocked(t, h)
+
+	// Redisson counts by one; what it finds must be a number that can be raised.
+	java := w.eye.Incr(ctxOf(t), "redisson_lock_token:{orders}").Val()
+	h = locked(t, l.Fenced("orders"))
+	if java <= 0 || h.Token() <= java {
+		t.Errorf("token %d after Java's %d", h.Token(), java)
+	}
+	unlocked(t, h)
+	far := int64(1) << 52 // beyond any clock
+	w.eye.Set(ctxOf(t), "redisson_lock_token:{orders}", far, 0)
+	h = locked(t, l.Fenced("orders"))
+	if h.Token() != far+1 {
+		t.Errorf("token %d after %d, want one more", h.Token(), far)
+	}
 	unlocked(t, h)
 }
 

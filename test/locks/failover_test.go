@@ -87,15 +87,18 @@ func TestReplicas_ARefusalIsNoMatterOfReplicas(t *testing.T) {
 
 // A replica that was cut off before the lock reached it is promoted: two hold
 // the lock at once, as doc.go says. The old holder learns of it at its next
-// renewal.
+// renewal; a resource knows at once, by the token.
 func TestFailover_OfAReplicaThatMissedTheLockIsALoss(t *testing.T) {
 	master, _ := server(t)
 	replica, rdb := server(t)
 	proxy := redistest.NewFaultProxy(t, master.Addr)
 	l := process(t, proxy.Addr, lock.WithWatchdog(600*time.Millisecond), lock.WithCallTimeout(100*time.Millisecond))
-	h := held(t, l.Reentrant("a"))
+	h := held(t, l.Fenced("a"))
 	proxy.Redirect(replica.Addr) // the name of the master now means another server
-	next := held(t, process(t, replica.Addr).Reentrant("a"))
+	next := held(t, process(t, replica.Addr).Fenced("a"))
+	if next.Token() <= h.Token() {
+		t.Errorf("token %d after %d: a resource cannot tell who is late", next.Token(), h.Token())
+	}
 	ended(t, h)
 	if got := context.Cause(h.Context()); got != lock.ErrLost {
 		t.Errorf("cause = %v, want ErrLost", got)

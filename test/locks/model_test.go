@@ -85,14 +85,14 @@ func step(s state, in input, out output, fenced bool) (bool, state) {
 func (s state) acquire(in input, out output, fenced bool) (bool, state) {
 	can := s.owner == 0 && s.readers == 0
 	next := s
-	next.owner, next.count, next.token = in.owner, 1, s.token+1
+	next.owner, next.count, next.token = in.owner, 1, max(s.token, out.token)
 	switch {
 	case out.answer == refusal:
 		return !can, s
 	case out.answer == unknown && !can:
 		return true, s
 	}
-	return can && (!fenced || out.answer == unknown || out.token == next.token), next
+	return can && (!fenced || out.answer == unknown || out.token > s.token), next
 }
 
 func (s state) share(in input, out output) (bool, state) {

@@ -7,8 +7,9 @@ ARG TARGETOS TARGETARCH
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -ldflags="-s -w" -o /out/weir .
 
-# Certificates and an unprivileged user, nothing to run but weir.
-FROM gcr.io/distroless/static-debian13:nonroot
+# One static binary, the certificates that it trusts, and nothing to log in as.
+FROM scratch
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
 COPY --from=build /out/weir /usr/bin/weir
 COPY config.example.yaml /etc/weir/
 WORKDIR /etc/weir

@@ -1,11 +1,14 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 
+	"github.com/weir-proxy/weir/limiter/redisstore"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -74,5 +77,20 @@ func TestServe_RedisInAllItsShapes(t *testing.T) {
 				t.Errorf("passed %s; want %s", got, want)
 			}
 		})
+	}
+}
+
+func TestCheck_SaysWhyRedisRests(t *testing.T) {
+	wrong, answers := errors.New("WRONGPASS"), []error(nil)
+	check := remembering(func(context.Context) error {
+		err := answers[0]
+		answers = answers[1:]
+		return err
+	})
+	answers = []error{wrong, redisstore.ErrOpen, redisstore.ErrOpen, nil, redisstore.ErrOpen}
+	for i, want := range []error{wrong, wrong, wrong, nil, redisstore.ErrOpen} {
+		if err := check(t.Context()); !errors.Is(err, want) || i == 4 && errors.Is(err, wrong) {
+			t.Errorf("check %d = %v; want %v", i+1, err, want)
+		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -58,7 +59,7 @@ func openStore(ctx context.Context, c *config.Config, log zerolog.Logger) (share
 		store: store,
 		nodes: node.Live,
 		agree: node.Agree,
-		check: redisstore.New(coordination, redisstore.Options{Prefix: c.Redis.Prefix, Timeout: patience}).Check,
+		check: remembering(redisstore.New(coordination, redisstore.Options{Prefix: c.Redis.Prefix, Timeout: patience}).Check),
 		close: func() { decisions.Close(); coordination.Close() },
 	}
 	s.run = func(ctx context.Context) {
@@ -79,6 +80,20 @@ func openStore(ctx context.Context, c *config.Config, log zerolog.Logger) (share
 		log.Warn().Err(err).Strs("addrs", c.Redis.Addrs).Msg("redis unavailable; limits go by on_store_failure until it answers")
 	}
 	return s, nil
+}
+
+// remembering is check, which says why a Redis that rests after failures does: an
+// operator may look at any moment.
+func remembering(check func(context.Context) error) func(context.Context) error {
+	var last atomic.Pointer[error]
+	return func(ctx context.Context) error {
+		err := check(ctx)
+		if cause := last.Load(); errors.Is(err, redisstore.ErrOpen) && cause != nil && *cause != nil {
+			return fmt.Errorf("%w: %w", err, *cause)
+		}
+		last.Store(&err)
+		return err
+	}
 }
 
 // watch says when the store goes away and when it comes back.

@@ -19,7 +19,16 @@
 // Screen looks the request up in its route's lists: one that denies refuses it
 // with 403, whatever the others say; otherwise one that bypasses leaves all
 // limits out. Lists are part of the configuration, files of theirs included: a
-// change of one is a reload, and a bad line in it changes nothing.
+// change of one is a reload, and a bad line in it changes nothing. A browser's
+// preflight (preflight.go) is looked up too and asks no limit either, unless its
+// route says count_preflight.
+//
+// # Where it goes
+//
+// A route has an upstream or a reply of its own (reply.go): an answer, or a
+// redirect. Both count alike. What goes to an upstream may be rewritten
+// (rewrite.go) after everything else has been decided by what the client sent.
+// Package upstream picks the target, and another one when that does no harm.
 //
 // # What counts
 //
@@ -56,7 +65,8 @@
 // generation's count of requests (generation.go), the pool of exchanges, the
 // certificates (certificates.go), the
 // limiter's store and the local store that stands in for it (admit.go), the
-// figures (metrics.go), the log. All else belongs to one request or never
+// figures (metrics.go), the log, and the fleet: what is known of how targets
+// fare, and which requests wait for one (package upstream). All else belongs to one request or never
 // changes.
 //
 // # HTTP
@@ -65,9 +75,9 @@
 // rules of ours:
 //
 //   - The path that is matched is the path that is forwarded, in one spelling
-//     (tidy.go). A path that servers read in different ways is refused with 400.
-//   - The query is forwarded byte for byte. Where a key is read from it, a query
-//     that can be read in two ways is refused with 400.
+//     (tidy.go), unless the route rewrites it. A path that servers read in different ways is refused with 400.
+//   - The query is forwarded byte for byte. Where a key is read from it, or it
+//     decides the route, a query that can be read in two ways is refused with 400.
 //   - A header field or parameter that is a key and comes twice is refused with
 //     400: which of the two the upstream would believe is not known.
 //   - A request that a limit refuses is answered before its body is read, also

@@ -44,7 +44,15 @@ func (g *generation) extract(x *exchange) error {
 
 // readQuery reads the query, if the route needs it.
 func (x *exchange) readQuery() error {
-	if !x.route.queries || x.query != nil {
+	if !x.route.queries {
+		return nil
+	}
+	return x.parseQuery()
+}
+
+// parseQuery reads the query, unless that has been done.
+func (x *exchange) parseQuery() error {
+	if x.query != nil {
 		return nil
 	}
 	query, err := url.ParseQuery(x.rawQuery)

@@ -39,6 +39,9 @@ func (w *watcher) Collect(to chan<- prometheus.Metric) {
 
 // forwarded notes what came of a request that was to be forwarded.
 func (m *metrics) forwarded(x *exchange) {
+	if x.route.pool == nil {
+		return
+	}
 	name := x.route.pool.Name()
 	m.trips.WithLabelValues(name, x.result.Target, outcome(x.result.Kind)).Inc()
 	if x.result.Retries > 0 {

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"errors"
+	"maps"
 	"net/http"
 
 	"github.com/weir-proxy/weir/proxy/respond"
@@ -21,10 +22,15 @@ type door interface {
 // forward takes the request to its upstream. What cannot be forwarded is
 // answered here.
 func (g *generation) forward(x *exchange, d door) {
+	if x.route.reply != nil {
+		x.reply(d)
+		return
+	}
 	x.result = d.forward(x.route.pool, &upstream.Trip{
-		Path:        x.path,
+		Path:        x.route.rewrite.path(x.path),
 		RawQuery:    x.rawQuery,
 		Host:        x.authority,
+		As:          x.route.rewrite.host,
 		Proto:       x.proto,
 		Scheme:      x.scheme,
 		Client:      x.client,
@@ -46,13 +52,15 @@ func (g *generation) forward(x *exchange, d door) {
 	}
 }
 
-// told are the fields in which the upstream learns the keys of the request. What
+// told are the fields that the route sets or takes out, and those in which the
+// upstream learns the keys of the request. What
 // a client sends in them never reaches an upstream, by whatever route.
 func (g *generation) told(x *exchange) http.Header {
 	if len(g.tells) == 0 {
-		return nil
+		return x.route.rewrite.set
 	}
 	set := http.Header{}
+	maps.Copy(set, x.route.rewrite.set)
 	for _, name := range g.tells {
 		set[name] = []string{}
 	}
@@ -71,6 +79,7 @@ func (x *exchange) onHeader(h http.Header) {
 		x.asked = true
 		delete(h, name)
 	}
+	x.route.rewrite.answer(h)
 	if len(x.claims) > 0 {
 		x.route.quota.Headers(respond.Verdict{Decision: &x.decision, Of: x.policies()}, h)
 	}

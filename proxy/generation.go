@@ -99,24 +99,28 @@ func (g *generation) warm(ctx context.Context) error {
 }
 
 func (g *generation) route(from *config.Route) (*route, error) {
-	pool, err := g.pool(from.Upstream)
-	if err != nil {
-		return nil, err
-	}
 	r := &route{
 		name:        from.Name,
-		pool:        pool,
-		hashBy:      from.Upstream.HashBy,
-		tells:       from.Upstream.Forwarded,
+		reply:       newReply(from),
+		rewrite:     newRewrite(from.Rewrite),
 		upgrades:    from.WebSocket,
 		refund:      newRefund(from.RefundOn),
 		idempotency: newIdempotency(from.Name, from.Idempotency),
 		maxBody:     from.MaxBody,
 		screens:     newScreens(from.Lists),
 		reject:      newReject(from.Reject),
+
+		countsPreflight: from.CountPreflight,
 	}
 	for _, l := range from.Lists {
 		r.notice(l.Key)
+	}
+	var err error
+	if r.reply == nil {
+		if r.pool, err = g.pool(from.Upstream); err != nil {
+			return nil, err
+		}
+		r.tells, r.hashBy = from.Upstream.Forwarded, from.Upstream.HashBy
 	}
 	if r.hashBy != nil {
 		r.notice(r.hashBy)

@@ -3,6 +3,7 @@ package proxy
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"slices"
 )
 
@@ -12,12 +13,13 @@ var (
 )
 
 // match learns the route of a request: errNoRoute when there is none, and
-// errNotMethod when there would be one with another method. Its cost does not
+// errNotMethod when there would be one with another method; errQuery when the
+// query decides and can be read in two ways. Its cost does not
 // grow with the number of routes.
 func (t *table) match(x *exchange) error {
 	for s := range t.sites(x.host) {
-		if s.match(x) {
-			return nil
+		if found, err := s.match(x); found || err != nil {
+			return err
 		}
 	}
 	if len(t.allowed(x)) > 0 {
@@ -46,7 +48,7 @@ func (t *table) sites(host string) func(yield func(*site) bool) {
 
 // match looks on every shelf that admits the request and keeps the most
 // specific route.
-func (s *site) match(x *exchange) bool {
+func (s *site) match(x *exchange) (bool, error) {
 	var best *route
 	var from, last *shelf
 	for _, sh := range s.shelves {
@@ -55,18 +57,46 @@ func (s *site) match(x *exchange) bool {
 		}
 		r := sh.paths.find(x.found, x.path)
 		last = sh
-		if r != nil && (best == nil || beats(r, sh, best, from)) {
+		if r == nil || best != nil && !beats(r, sh, best, from) {
+			continue
+		}
+		holds, err := x.holds(sh.query)
+		if err != nil {
+			return false, err
+		}
+		if holds {
 			best, from = r, sh
 		}
 	}
 	if best == nil {
-		return false
+		return false, nil
 	}
 	if from != last {
 		from.paths.find(x.found, x.path) // for the parameters, which the last look has overwritten
 	}
 	x.route = best
-	return true
+	return true, nil
+}
+
+// holds reports whether the query fulfils conditions. A parameter that is there
+// twice fulfils and breaks them at once, so that is errQuery.
+func (x *exchange) holds(conditions []condition) (bool, error) {
+	if len(conditions) == 0 {
+		return true, nil
+	}
+	if err := x.parseQuery(); err != nil {
+		return false, err
+	}
+	for _, c := range conditions {
+		values := x.query[c.name]
+		if len(values) > 1 {
+			return false, fmt.Errorf("%w: a parameter that decides comes twice", errQuery)
+		}
+		if !c.holds(values) {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 // beats reports whether route a of one shelf is more specific than b of another.
@@ -86,7 +116,10 @@ func (t *table) allowed(x *exchange) []string {
 	var methods []string
 	for s := range t.sites(x.host) {
 		for _, sh := range s.shelves {
-			if sh.method != "" && sh.admits(sh.method, x.header) && sh.paths.find(x.found, x.path) != nil {
+			if sh.method == "" || !sh.admits(sh.method, x.header) || sh.paths.find(x.found, x.path) == nil {
+				continue
+			}
+			if holds, err := x.holds(sh.query); holds && err == nil {
 				methods = append(methods, sh.method)
 			}
 		}

@@ -101,7 +101,7 @@ func (g *generation) close() {
 // affinity is what the request has in common with others that are to go to the
 // same target, "" for nothing: a request without the key goes to any.
 func (g *generation) affinity(x *exchange) string {
-	if x.route.hashBy == nil {
+	if x.route.hashBy == nil || x.readQuery() != nil {
 		return ""
 	}
 	k, err := g.key(x, x.route.hashBy)

@@ -20,20 +20,23 @@ type route struct {
 	depth      string
 	conditions int
 
-	screens     []screen
-	limits      []*limit
-	windows     []*window
-	queries     bool     // some key is read from the query
-	hidden      []string // parameters of the path that are keys
-	quota       *respond.Quota
-	reject      respond.Reject
-	refund      refund
-	idempotency *idempotency // nil: repeats count
-	pool        *upstream.Pool
-	hashBy      *key.Spec // requests with one of these keys go to one target; nil: any goes to any
-	tells       bool      // the upstream is told of the client by RFC 7239's field too
-	upgrades    bool      // WebSocket is allowed
-	maxBody     int64     // bytes; 0 for any
+	screens         []screen
+	limits          []*limit
+	windows         []*window
+	queries         bool     // some key is read from the query
+	hidden          []string // parameters of the path that are keys
+	quota           *respond.Quota
+	reject          respond.Reject
+	refund          refund
+	reply           *reply         // nil: requests are forwarded
+	rewrite         rewrite        // of what is forwarded
+	pool            *upstream.Pool // nil: there is a reply
+	hashBy          *key.Spec      // requests with one of these keys go to one target; nil: any goes to any
+	tells           bool           // the upstream is told of the client by RFC 7239's field too
+	upgrades        bool           // WebSocket is allowed
+	countsPreflight bool           // limits are asked about preflights too
+	idempotency     *idempotency   // nil: repeats count
+	maxBody         int64          // bytes; 0 for any
 }
 
 // A limit is one entry under limits: of a route.

@@ -76,4 +76,6 @@ func (g *generation) screen(x *exchange) error {
 }
 
 // bypasses reports whether no limit is asked about the request.
-func (x *exchange) bypasses() bool { return x.list != nil && x.list.Action == config.Bypass }
+func (x *exchange) bypasses() bool {
+	return x.list != nil && x.list.Action == config.Bypass || x.preflight()
+}

@@ -89,7 +89,7 @@ func (a *admitter) giveBack(ctx context.Context, x *exchange, t taking) {
 
 // returns reports whether the request gives back all that it took.
 func (x *exchange) returns() bool {
-	if x.result.Target == "" {
+	if x.result.Target == "" && x.route.pool != nil {
 		return true // no target was asked
 	}
 	back := &x.route.refund

@@ -21,15 +21,17 @@ type table struct {
 // A site is the routes of one host, or of one pattern of hosts.
 type site struct{ shelves []*shelf }
 
-// A shelf is the routes of a site that share their method and their header
-// conditions. What remains to be compared is the path.
+// A shelf is the routes of a site that share their method and their conditions
+// on headers and query. What remains to be compared is the path.
 type shelf struct {
 	method  string // "" is any
 	headers []condition
+	query   []condition
 	paths   paths
 }
 
-// A condition on a header field: it is there, or has this value.
+// A condition on a header field or a parameter of the query: it is there, or has
+// this value.
 type condition struct{ name, value string } // value "*" is any
 
 // add puts a route into the table. An earlier route that matches exactly the
@@ -39,14 +41,14 @@ func (t *table) add(r *route, m config.Match) {
 	pattern, params := shape(m.Path)
 	r.params = params
 	r.depth = depth(pattern)
-	conditions := conditions(m.Headers)
-	r.conditions = len(conditions)
+	headers, query := conditions(m.Headers, http.CanonicalHeaderKey), conditions(m.Query, strings.Clone)
+	r.conditions = len(headers) + len(query)
 	methods := m.Methods
 	if len(methods) == 0 {
 		methods = []string{""}
 	}
 	for _, method := range methods {
-		s.shelf(method, conditions).paths.add(pattern, r)
+		s.shelf(method, headers, query).paths.add(pattern, r)
 	}
 }
 
@@ -67,13 +69,13 @@ func (t *table) site(host string) *site {
 }
 
 // shelf returns the shelf of a method and conditions, made when it is new.
-func (s *site) shelf(method string, headers []condition) *shelf {
+func (s *site) shelf(method string, headers, query []condition) *shelf {
 	for _, sh := range s.shelves {
-		if sh.method == method && slices.Equal(sh.headers, headers) {
+		if sh.method == method && slices.Equal(sh.headers, headers) && slices.Equal(sh.query, query) {
 			return sh
 		}
 	}
-	sh := &shelf{method: method, headers: headers, paths: paths{exact: map[string]*route{}}}
+	sh := &shelf{method: method, headers: headers, query: query, paths: paths{exact: map[string]*route{}}}
 	s.shelves = append(s.shelves, sh)
 	return sh
 }
@@ -96,10 +98,11 @@ func (c condition) holds(values []string) bool {
 	return len(values) > 0 && (c.value == "*" || slices.Contains(values, c.value))
 }
 
-func conditions(headers map[string]string) []condition {
+// conditions are those written, each under its name as spelled by spelling.
+func conditions(written map[string]string, spelling func(string) string) []condition {
 	var all []condition
-	for name, value := range headers {
-		all = append(all, condition{http.CanonicalHeaderKey(name), value})
+	for name, value := range written {
+		all = append(all, condition{spelling(name), value})
 	}
 	slices.SortFunc(all, func(a, b condition) int { return cmp.Compare(a.name, b.name) })
 	return all

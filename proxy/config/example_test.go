@@ -115,7 +115,7 @@ func TestExample_ServesAlone(t *testing.T) {
 		t.Errorf("got warnings %v", c.Warnings)
 	}
 	for _, r := range c.Routes {
-		if !r.Upstream.Echo {
+		if r.Upstream != nil && !r.Upstream.Echo {
 			t.Errorf("route %s needs a server", r.Name)
 		}
 	}

@@ -171,8 +171,14 @@ type routeForm struct {
 	Name string `yaml:"name,omitempty" jsonschema:"pattern=^[A-Za-z][A-Za-z0-9_.-]*$"`
 	// Match says which requests the route is for.
 	Match matchForm `yaml:"match" jsonschema:"required"`
-	// Upstream is the name of an upstream, or a URL, or echo.
-	Upstream string `yaml:"upstream" jsonschema:"required"`
+	// Upstream is the name of an upstream, or a URL, or echo. A route has this, or redirect, or respond.
+	Upstream string `yaml:"upstream,omitempty"`
+	// Redirect sends clients to another place.
+	Redirect *redirectForm `yaml:"redirect,omitempty"`
+	// Respond is one answer for all requests.
+	Respond *respondForm `yaml:"respond,omitempty"`
+	// Rewrite says what the upstream and the client see otherwise than it was sent.
+	Rewrite *rewriteForm `yaml:"rewrite,omitempty"`
 	// WebSocket says whether upgrades to websocket are forwarded; what flows then is not limited.
 	WebSocket bool `yaml:"websocket" jsonschema:"default=false"`
 	// Mode of the route: shadow and off hold for all its limits whatever they say, enforce for those that say nothing.
@@ -181,6 +187,8 @@ type routeForm struct {
 	Body *bodyForm `yaml:"body,omitempty"`
 	// Lists to look the request up in, before its limits; deny goes before bypass.
 	Lists list `yaml:"lists,omitempty"`
+	// CountPreflight says whether the limits are asked about preflights of browsers (OPTIONS with Origin and Access-Control-Request-Method, without a body).
+	CountPreflight bool `yaml:"count_preflight" jsonschema:"default=false"`
 	// Limits are all asked in one step: all grant, or nothing is taken.
 	Limits []*limitForm `yaml:"limits,omitempty"`
 	// RefundOn says after which outcomes a request gives back what it took.
@@ -207,6 +215,49 @@ type matchForm struct {
 	Path string `yaml:"path" jsonschema:"required,pattern=^/"`
 	// Headers that the request must have: the value, or * for any.
 	Headers map[string]*string `yaml:"headers,omitempty"`
+	// Query parameters that the request must have, once: the value, or * for any.
+	Query map[string]*string `yaml:"query,omitempty"`
+}
+
+// redirectForm sends clients to another place.
+type redirectForm struct {
+	// To is where: a URL or a path. {host}, {path} and {query} (with its question mark) are those of the request.
+	To string `yaml:"to" jsonschema:"required"`
+	// Status is 301 or 308 for good, 302 or 307 for now, 303 to fetch the answer there; 307 and 308 keep the method.
+	Status int `yaml:"status" jsonschema:"default=307,minimum=301,maximum=308"`
+}
+
+// respondForm is one answer for all requests.
+type respondForm struct {
+	// Status of the answer.
+	Status int `yaml:"status" jsonschema:"default=200,minimum=200,maximum=599"`
+	// Body of the answer.
+	Body string `yaml:"body" jsonschema:"default="`
+	// ContentType of the body.
+	ContentType string `yaml:"content_type" jsonschema:"default=text/plain; charset=utf-8"`
+	// Headers that the answer has besides.
+	Headers map[string]*string `yaml:"headers,omitempty"`
+}
+
+// rewriteForm says what the upstream and the client see otherwise than it was
+// sent.
+type rewriteForm struct {
+	// StripPrefix is taken from the beginning of the path, if that has it.
+	StripPrefix string `yaml:"strip_prefix,omitempty" jsonschema:"pattern=^/"`
+	// AddPrefix is put before the path.
+	AddPrefix string `yaml:"add_prefix,omitempty" jsonschema:"pattern=^/"`
+	// Headers of the request on its way to the upstream.
+	Headers *fieldsForm `yaml:"headers,omitempty"`
+	// ResponseHeaders are those of the answer on its way to the client.
+	ResponseHeaders *fieldsForm `yaml:"response_headers,omitempty"`
+}
+
+// fieldsForm says which headers are added, replaced and taken out.
+type fieldsForm struct {
+	// Set headers to these values; those of the same name are replaced.
+	Set map[string]*string `yaml:"set,omitempty"`
+	// Remove the headers of these names.
+	Remove list `yaml:"remove,omitempty"`
 }
 
 // limitForm is one promise to each key.

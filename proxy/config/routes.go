@@ -34,6 +34,9 @@ func (r *routes) all(forms []*routeForm) []*Route {
 			Name:        form.Name,
 			Match:       r.match(&form.Match, p),
 			Upstream:    r.upstreams.refer(&form.Upstream),
+			Redirect:    r.redirect(form.Redirect),
+			Respond:     r.respond(form.Respond),
+			Rewrite:     r.rewrite(form.Rewrite, p),
 			WebSocket:   form.WebSocket,
 			Limits:      (&limits{r, form, p.params}).all(form.Limits),
 			Lists:       r.lists.refer(form.Lists),
@@ -43,6 +46,8 @@ func (r *routes) all(forms []*routeForm) []*Route {
 			Reject:      r.reject(&form.Reject),
 			Position:    r.places[form].Position,
 		}
+		route.CountPreflight = form.CountPreflight
+		r.destination(form)
 		r.upgrades(form, route)
 		for i, l := range route.Lists {
 			r.parameters(&form.Lists[i], l.Key, p.params)
@@ -129,7 +134,46 @@ func (r *routes) match(f *matchForm, p pattern) Match {
 	if name := strings.TrimPrefix(host, "*."); host != "" && (len(name) > 253 || !hostname.MatchString(name) || strings.HasSuffix(name, ".")) {
 		r.wrong(&f.Host, quote(f.Host)+" is not a host", "write api.example.com or *.example.com, without a port")
 	}
-	return Match{Methods: f.Methods, Host: host, Path: p.text, Params: p.params, Headers: r.headers(f.Headers)}
+	return Match{Methods: f.Methods, Host: host, Path: p.text, Params: p.params, Headers: r.headers(f.Headers), Query: r.query(f.Query)}
+}
+
+func (r *routes) query(forms map[string]*string) map[string]string {
+	if len(forms) == 0 {
+		return nil
+	}
+	made := map[string]string{}
+	for _, name := range sortedKeys(forms) {
+		if name == "" {
+			r.misnamed(forms[name], "a parameter has no name", "write for example type: sms")
+		}
+		made[name] = *forms[name]
+	}
+	return made
+}
+
+// destination checks that a route goes to one place, and has nothing that only
+// another kind of place could use.
+func (r *routes) destination(f *routeForm) {
+	places := 0
+	for _, given := range []bool{r.given(&f.Upstream), f.Redirect != nil, f.Respond != nil} {
+		if given {
+			places++
+		}
+	}
+	switch {
+	case places == 0 && (r.given(&f.Match) || r.given(&f.Name)): // or it is no route at all
+		r.wrong(f, "goes nowhere", "write upstream:, redirect: or respond: below it")
+	case places > 1:
+		r.wrong(f, "goes to more than one place", "keep one of upstream, redirect and respond")
+	case r.given(&f.Upstream):
+		return
+	}
+	if f.Rewrite != nil {
+		r.wrong(f.Rewrite, "there is no upstream that could see it", "leave it out")
+	}
+	if f.WebSocket {
+		r.wrong(&f.WebSocket, "there is no upstream to speak websocket with", "leave it out")
+	}
 }
 
 func (r *routes) headers(forms map[string]*string) map[string]string {

@@ -261,15 +261,20 @@ type Timeouts struct {
 type Route struct {
 	Name        string // unique and token-safe
 	Match       Match
-	Upstream    *Upstream // never nil
-	WebSocket   bool      // whether an upgrade to websocket is forwarded
-	MaxBody     int64     // bytes of a request's body; 0 for any
-	Limits      []*Limit  // in the order of the file; may be empty
-	Lists       []*List   // in the order of the file
+	Upstream    *Upstream // nil exactly when Redirect or Respond is there
+	Redirect    *Redirect
+	Respond     *Respond
+	Rewrite     Rewrite
+	WebSocket   bool     // whether an upgrade to websocket is forwarded
+	MaxBody     int64    // bytes of a request's body; 0 for any
+	Limits      []*Limit // in the order of the file; may be empty
+	Lists       []*List  // in the order of the file
 	RefundOn    Refund
 	Idempotency *Idempotency // nil: repeats count
 	Reject      Reject
-	Position    Position
+	// CountPreflight says whether the limits are asked about preflights.
+	CountPreflight bool
+	Position       Position
 }
 
 // A Match says which requests a route is for.
@@ -282,6 +287,39 @@ type Match struct {
 	Path    string
 	Params  []string          // the names in Path, in order; "*" for /*
 	Headers map[string]string // by canonical name; the value, or "*" for any
+	Query   map[string]string // by name; the value, or "*" for any
+}
+
+// A Rewrite says what the upstream and the client see otherwise than it was sent.
+type Rewrite struct {
+	// StripPrefix and AddPrefix are whole segments in the spelling of a Path:
+	// they begin with a slash and do not end with one; or they are empty.
+	StripPrefix, AddPrefix string
+	Request, Response      Fields
+	Host                   string // what the upstream is asked for as host; empty: what the client asked for
+}
+
+// Fields are changes to headers, none of which frames a message or is set by
+// Weir itself. Names are canonical.
+type Fields struct {
+	Set    map[string]string
+	Remove []string
+}
+
+// A Redirect sends clients to another place.
+type Redirect struct {
+	// To is a URL or a path in which {host}, {path} and {query} stand for those
+	// of the request.
+	To     string
+	Status int // 301, 302, 303, 307 or 308
+}
+
+// Respond is one answer for all requests.
+type Respond struct {
+	Status      int // 200 to 599
+	Body        string
+	ContentType string            // of the body, if there is one
+	Headers     map[string]string // by canonical name
 }
 
 // A Limit is one promise to each key, made of one or more rates.

@@ -8,8 +8,9 @@ import (
 
 // shadows finds routes that can never match. Of two routes that match one
 // request the more specific wins: host, then path, then method, then number of
-// headers, then the order of the files. So a route is lost only to earlier ones
-// with the same host, path and headers that take all its methods.
+// headers and query parameters, then the order of the files. So a route is lost
+// only to earlier ones with the same host, path, headers and query that take all
+// its methods.
 type shadows struct {
 	seen map[string][]*Route
 }
@@ -22,6 +23,10 @@ func (s *shadows) add(route *Route, shape string) *Route {
 	id := []string{route.Match.Host, shape}
 	for _, name := range sortedKeys(route.Match.Headers) {
 		id = append(id, name, route.Match.Headers[name])
+	}
+	id = append(id, "?")
+	for _, name := range sortedKeys(route.Match.Query) {
+		id = append(id, name, route.Match.Query[name])
 	}
 	place := strings.Join(id, "\x00") // no text of a file holds a control character
 	earlier := s.seen[place]

@@ -11,8 +11,9 @@ import "net/http"
 // A Field is one header line.
 type Field struct{ Name, Value string }
 
-// An Answer is a whole response of ours. Its fields include Content-Type,
-// Content-Length and Cache-Control: no-store; a door adds nothing but Date and
+// An Answer is a whole response of ours. What Weir words has the fields
+// Content-Type, Content-Length and Cache-Control: no-store; what the operator
+// words has those that it needs and those that the operator wants. A door adds nothing but Date and
 // its own connection fields, and leaves the body out when the method is HEAD.
 type Answer struct {
 	Status int

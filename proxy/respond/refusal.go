@@ -39,13 +39,7 @@ func (q *Quota) TooMany(r Refusal) Answer {
 		said.limit = violated[0]
 	}
 	fields := []Field{{"Retry-After", after}}
-	h := make(http.Header, 3)
-	q.Headers(r.Verdict, h)
-	for _, name := range []string{fieldPolicy, fieldLimit, fieldXLimit, fieldXRemaining, fieldXReset} {
-		for _, v := range h[name] {
-			fields = append(fields, Field{name, v})
-		}
-	}
+	fields = append(fields, q.fields(r.Verdict)...)
 	for _, f := range r.Reject.Fields {
 		fields = append(fields, Field{f.Name, said.in(f.Value, plain)})
 	}
@@ -62,6 +56,19 @@ func (q *Quota) TooMany(r Refusal) Answer {
 		RequestID: r.RequestID,
 		Violated:  violated,
 	}.answer(fields...)
+}
+
+// fields are what Headers sets.
+func (q *Quota) fields(v Verdict) []Field {
+	h := make(http.Header, 3)
+	q.Headers(v, h)
+	var fields []Field
+	for _, name := range []string{fieldPolicy, fieldLimit, fieldXLimit, fieldXRemaining, fieldXReset} {
+		for _, value := range h[name] {
+			fields = append(fields, Field{name, value})
+		}
+	}
+	return fields
 }
 
 // retryAfter is the value of Retry-After in seconds.

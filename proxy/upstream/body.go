@@ -50,14 +50,15 @@ func (b *requestBody) unread() bool { return b != nil && !b.whole.Load() }
 
 // trailers makes room for those trailers of in that may be forwarded; their
 // values come with the end of the body. Trailers that the client did not
-// announce are dropped, as RFC 9110 6.5.1 allows.
-func trailers(in *http.Request) http.Header {
+// announce are dropped, as RFC 9110 6.5.1 allows, and so are those that the
+// operator speaks for.
+func trailers(in *http.Request, t *Trip) http.Header {
 	if len(in.Trailer) == 0 {
 		return nil
 	}
 	out := make(http.Header, len(in.Trailer))
 	for name := range in.Trailer {
-		if mayTrail(name) && !httpguts.HeaderValuesContainsToken(in.Header["Connection"], name) {
+		if mayTrail(name) && !ours(name, t) && !httpguts.HeaderValuesContainsToken(in.Header["Connection"], name) {
 			out[name] = nil
 		}
 	}

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"maps"
 	"net/http"
 	"net/http/httputil"
@@ -15,7 +16,7 @@ import (
 // strip what is added here.
 func (j *journey) rewrite(pr *httputil.ProxyRequest) {
 	in, out, t := pr.In, pr.Out, j.trip
-	out.Host = t.Host
+	out.Host = cmp.Or(t.As, t.Host)
 
 	h := out.Header
 	j.upgrade(h)
@@ -34,7 +35,7 @@ func (j *journey) rewrite(pr *httputil.ProxyRequest) {
 	maps.Copy(h, t.Set)
 	maps.DeleteFunc(h, func(name string, values []string) bool { return len(values) == 0 && t.Set[name] != nil })
 	if out.Body != nil {
-		out.Trailer = trailers(in)
+		out.Trailer = trailers(in, t)
 		j.body = &requestBody{ReadCloser: out.Body, from: in.Trailer, to: out.Trailer}
 		out.Body = j.body
 	}
@@ -83,7 +84,7 @@ func disown(h http.Header, t *Trip) {
 	}
 }
 
-// ours reports whether Weir speaks for the field called name.
+// ours reports whether Weir, or its operator, speaks for the field called name.
 func ours(name string, t *Trip) bool {
 	switch name {
 	case "Forwarded", "X-Real-Ip", "X-Request-Id", "Via":

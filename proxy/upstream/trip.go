@@ -14,8 +14,9 @@ type Trip struct {
 	Path string
 	// RawQuery is what the client sent after the question mark, byte for byte.
 	RawQuery string
-	// Host is the authority that the client asked for; it is kept.
-	Host string
+	// Host is the authority that the client asked for; it is kept unless As says
+	// what the target is asked for.
+	Host, As string
 	// Proto is the version the request was received with ("HTTP/1.1"), Scheme
 	// "http" or "https".
 	Proto, Scheme string
@@ -35,8 +36,8 @@ type Trip struct {
 	// Affinity is what requests have in common that shall go to one target of a
 	// pool that is Sticky; "" for nothing.
 	Affinity string
-	// Set replaces request fields; names are in canonical form. It is not
-	// changed.
+	// Set replaces request fields; one without values is taken out. Names are in
+	// canonical form. It is not changed.
 	Set http.Header
 	// OnHeader, unless nil, is called once with the header of the upstream's
 	// final answer, just before it is written. It may change fields. Fields

@@ -1,0 +1,73 @@
+package config
+
+import (
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+)
+
+func (r *routes) redirect(f *redirectForm) *Redirect {
+	if f == nil {
+		return nil
+	}
+	if statuses := []int{301, 302, 303, 307, 308, 0}; !slices.Contains(statuses, f.Status) {
+		r.wrong(&f.Status, "is no status that sends clients elsewhere", "write 301, 302, 303, 307 or 308")
+	}
+	places := strings.NewReplacer("{host}", "h.example", "{path}", "/p", "{query}", "?q")
+	for _, m := range words.FindAllString(f.To, -1) {
+		if places.Replace(m) == m {
+			r.wrong(&f.To, quote(m)+" stands for nothing", "write {host}, {path} or {query}")
+			return nil
+		}
+	}
+	to, err := url.Parse(places.Replace(f.To))
+	switch {
+	case f.To == "":
+		return nil // a problem already
+	case err != nil,
+		to.Scheme != "" && ((to.Scheme != "http" && to.Scheme != "https") || to.Host == ""),
+		to.Scheme == "" && (to.Host != "" || !strings.HasPrefix(to.Path, "/")),
+		strings.ContainsAny(f.To, " \\\"<>"):
+		r.wrong(&f.To, quote(f.To)+" is no place to go", "write for example https://www.example.com{path}{query}, or a path such as /new")
+	}
+	return &Redirect{To: f.To, Status: f.Status}
+}
+
+func (r *routes) respond(f *respondForm) *Respond {
+	if f == nil {
+		return nil
+	}
+	if f.Body != "" && slices.Contains([]int{http.StatusNoContent, http.StatusResetContent, http.StatusNotModified}, f.Status) {
+		r.wrong(&f.Body, "an answer with this status has no body", "leave it out, or write another status")
+	}
+	if kind, _, err := mime.ParseMediaType(f.ContentType); f.ContentType != "" && (err != nil || !strings.Contains(kind, "/")) {
+		r.wrong(&f.ContentType, quote(f.ContentType)+" is no media type", "write for example application/json")
+	}
+	made := &Respond{Status: f.Status, Body: f.Body, ContentType: f.ContentType}
+	for _, name := range sortedKeys(f.Headers) {
+		value := f.Headers[name]
+		canonical := http.CanonicalHeaderKey(name)
+		_, doubled := made.Headers[canonical]
+		switch {
+		case !httpguts.ValidHeaderFieldName(name):
+			r.misnamed(value, quote(name)+" is not the name of a header", "write for example X-App")
+		case canonical == "Content-Type":
+			r.misnamed(value, "Content-Type has a field of its own", "write content_type: beside headers:")
+		case fixed(canonical, false) || canonical == "Date":
+			r.misnamed(value, canonical+" is set by Weir itself", "leave it out")
+		case doubled:
+			r.misnamed(value, canonical+" is given twice, in another spelling", "keep one")
+		case !httpguts.ValidHeaderFieldValue(*value):
+			r.wrong(value, "cannot be sent in a header", "write plain characters")
+		}
+		if made.Headers == nil {
+			made.Headers = map[string]string{}
+		}
+		made.Headers[canonical] = *value
+	}
+	return made
+}

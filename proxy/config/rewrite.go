@@ -1,0 +1,120 @@
+package config
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+)
+
+func (r *routes) rewrite(f *rewriteForm, p pattern) Rewrite {
+	if f == nil {
+		return Rewrite{}
+	}
+	made := Rewrite{StripPrefix: r.prefix(&f.StripPrefix), AddPrefix: r.prefix(&f.AddPrefix)}
+	made.Request = r.fields(f.Headers, true)
+	made.Response = r.fields(f.ResponseHeaders, false)
+	if host, ok := made.Request.Set["Host"]; ok {
+		delete(made.Request.Set, "Host")
+		made.Host = host
+		if !httpguts.ValidHostHeader(host) || strings.ContainsAny(host, "/@ ") {
+			r.wrong(f.Headers, quote(host)+" is not a host", "write for example api.example.com or 10.0.0.1:8080")
+		}
+	}
+	if made.StripPrefix != "" && p.text != "" && !begins(p.text, made.StripPrefix) {
+		r.warn(&f.StripPrefix, "no path of this route begins with "+made.StripPrefix, "write the beginning of match.path, or leave it out")
+	}
+	return made
+}
+
+// begins reports whether the paths of a pattern can begin with the segments of
+// prefix.
+func begins(pattern, prefix string) bool {
+	segments, _ := split(pattern[1:])
+	for i, want := range strings.Split(prefix[1:], "/") {
+		if i >= len(segments) {
+			return false
+		}
+		if s := segments[i]; s == "*" {
+			return true
+		} else if s != want && !strings.HasPrefix(s, "{") {
+			return false
+		}
+	}
+	return true
+}
+
+// prefix reads a path of whole segments; a slash at its end says nothing.
+func (r *routes) prefix(text *string) string {
+	if *text == "" {
+		return "" // absent, or a problem already
+	}
+	p, f := parsePath(strings.TrimSuffix(*text, "/"))
+	switch {
+	case strings.Trim(*text, "/") == "":
+		r.wrong(text, "is no segment", "write for example /api, or leave it out")
+		return ""
+	case f != (fault{}):
+		r.wrong(text, f.what, f.instead)
+		return ""
+	case len(p.params) > 0:
+		r.wrong(text, "holds a parameter", "write plain segments, for example /api/v1")
+		return ""
+	}
+	return p.text
+}
+
+// fields reads changes to the headers of a request, or else of an answer.
+func (r *routes) fields(f *fieldsForm, request bool) Fields {
+	var made Fields
+	if f == nil {
+		return made
+	}
+	for _, name := range sortedKeys(f.Set) {
+		value := f.Set[name]
+		canonical := http.CanonicalHeaderKey(name)
+		_, doubled := made.Set[canonical]
+		switch {
+		case !httpguts.ValidHeaderFieldName(name):
+			r.misnamed(value, quote(name)+" is not the name of a header", "write for example X-App")
+		case fixed(canonical, request):
+			r.misnamed(value, canonical+" is set by Weir itself", "leave it out")
+		case doubled:
+			r.misnamed(value, canonical+" is given twice, in another spelling", "keep one")
+		case !httpguts.ValidHeaderFieldValue(*value):
+			r.wrong(value, "cannot be sent in a header", "write plain characters")
+		}
+		if made.Set == nil {
+			made.Set = map[string]string{}
+		}
+		made.Set[canonical] = *value
+	}
+	for i, name := range f.Remove {
+		canonical := http.CanonicalHeaderKey(name)
+		_, set := made.Set[canonical]
+		switch {
+		case name == "":
+			continue // a problem already
+		case !httpguts.ValidHeaderFieldName(name):
+			r.wrong(&f.Remove[i], quote(name)+" is not the name of a header", "write for example X-App")
+		case fixed(canonical, request) || request && canonical == "Host":
+			r.wrong(&f.Remove[i], canonical+" is set by Weir itself", "leave it out")
+		case set:
+			r.wrong(&f.Remove[i], canonical+" is set and removed", "keep one: what is set replaces what was there")
+		}
+		made.Remove = append(made.Remove, canonical)
+	}
+	return made
+}
+
+// fixed reports whether a header belongs to the connection, frames the message,
+// or is what Weir says of itself or of the client.
+func fixed(name string, request bool) bool {
+	if request && (strings.HasPrefix(name, "X-Forwarded-") || slices.Contains([]string{"Expect", "Forwarded", "Max-Forwards", "X-Real-Ip"}, name)) {
+		return true
+	}
+	return slices.Contains([]string{
+		"Connection", "Content-Length", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Via", "X-Request-Id",
+	}, name)
+}

@@ -1,0 +1,60 @@
+package proxy
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/weir-proxy/weir/proxy/config"
+)
+
+// A rewrite is what the upstream and the client see otherwise than it was sent.
+// It is immutable.
+type rewrite struct {
+	strip, add   string      // whole segments
+	host         string      // "" for that of the request
+	set          http.Header // what is removed has no values; nil for nothing
+	answerSet    map[string]string
+	answerRemove []string
+}
+
+func newRewrite(c config.Rewrite) rewrite {
+	r := rewrite{
+		strip: c.StripPrefix, add: c.AddPrefix, host: c.Host,
+		answerSet: c.Response.Set, answerRemove: c.Response.Remove,
+	}
+	if len(c.Request.Set)+len(c.Request.Remove) > 0 {
+		r.set = http.Header{}
+	}
+	for name, value := range c.Request.Set {
+		r.set[name] = []string{value}
+	}
+	for _, name := range c.Request.Remove {
+		r.set[name] = []string{}
+	}
+	return r
+}
+
+// path is the path that the upstream is asked for. A prefix is stripped only
+// where a segment ends with it.
+func (r *rewrite) path(path string) string {
+	if path == "*" {
+		return path
+	}
+	if rest, ok := strings.CutPrefix(path, r.strip); ok && (rest == "" || rest[0] == '/') {
+		path = rest
+	}
+	if path == "" && r.add == "" {
+		return "/"
+	}
+	return r.add + path
+}
+
+// answer changes the header of the upstream's answer.
+func (r *rewrite) answer(h http.Header) {
+	for _, name := range r.answerRemove {
+		delete(h, name)
+	}
+	for name, value := range r.answerSet {
+		h[name] = []string{value}
+	}
+}

@@ -21,6 +21,8 @@ type acquisition struct {
 	locker *Locker
 	lock   *Lock
 	claim  claim
+	// watched: the hold is to be renewed.
+	watched bool
 	// accept takes in a grant; errLate makes a waiter go on.
 	accept  func(context.Context, outcome) error
 	pass    *pass        // nil unless it is this caller's turn to contend
@@ -57,9 +59,9 @@ func (l *Locker) acquire(ctx context.Context, lk *Lock, options []Option, try wa
 		lease = l.lease
 	}
 	var hold *Hold
-	a := &acquisition{locker: l, lock: lk, claim: claim{owner: r.owner, count: 1, lease: lease, replicas: r.replicas}}
+	a := &acquisition{locker: l, lock: lk, watched: !r.leased, claim: claim{owner: r.owner, count: 1, lease: lease, replicas: r.replicas}}
 	a.accept = func(ctx context.Context, o outcome) error {
-		hold, err = l.open(ctx, a, o, !r.leased)
+		hold, err = l.open(ctx, a, o)
 		return err
 	}
 	if err := a.run(ctx, try); err != nil {
@@ -115,7 +117,7 @@ func (a *acquisition) wait(ctx context.Context) (err error) {
 		}
 		defer func() {
 			if a.pass != nil {
-				a.pass.leave(false)
+				a.pass.leave(0)
 			}
 		}()
 	}

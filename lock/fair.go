@@ -56,5 +56,5 @@ func (k *fair) release(ctx context.Context, c claim) (parting, error) {
 	if err != nil {
 		return parting{}, err
 	}
-	return parting{held: reply[0] == 1, others: reply[1] > 0}, nil
+	return parting{held: reply[0] == 1, told: reply[1]}, nil
 }

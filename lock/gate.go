@@ -42,7 +42,7 @@ func (g *gates) enter(ctx context.Context, name string) (*pass, error) {
 	select {
 	case <-turn:
 	case <-ctx.Done():
-		p.leave(false)
+		p.leave(0)
 		return nil, context.Cause(ctx)
 	}
 	if !g.spent(name) {
@@ -54,7 +54,7 @@ func (g *gates) enter(ctx context.Context, name string) (*pass, error) {
 	case <-timer.C:
 		return p, nil
 	case <-ctx.Done():
-		p.leave(false)
+		p.leave(0)
 		return nil, context.Cause(ctx)
 	}
 }
@@ -87,9 +87,9 @@ func (g *gates) spent(name string) bool {
 	return true
 }
 
-// leave lets the next one in. Others says that other processes wait for the
-// lock that was just given back.
-func (p *pass) leave(others bool) {
+// leave lets the next one in. Told is how many listeners heard that the lock was
+// given back: all of them in other processes, because here nobody listens.
+func (p *pass) leave(told int64) {
 	g := p.gates
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -99,7 +99,7 @@ func (p *pass) leave(others bool) {
 	if !inside {
 		return
 	}
-	if others {
+	if told > 0 {
 		gt.streak++
 	} else {
 		gt.streak = 0

@@ -23,14 +23,14 @@ func TestGate_LetsInOneByOneInOrder(t *testing.T) {
 					return
 				}
 				order = append(order, i)
-				p.leave(false)
+				p.leave(0)
 			}()
 			synctest.Wait()
 		}
 		if len(order) != 0 {
 			t.Fatal("somebody came in while the gate was taken")
 		}
-		first.leave(false)
+		first.leave(0)
 		synctest.Wait()
 		for i, got := range order {
 			if i != got {
@@ -54,12 +54,12 @@ func TestGate_WhoLeavesTheQueueHoldsUpNobody(t *testing.T) {
 		go func() {
 			p, _ := g.enter(t.Context(), "a")
 			in = true
-			p.leave(false)
+			p.leave(0)
 		}()
 		synctest.Wait()
 		cancel()
 		synctest.Wait()
-		first.leave(false)
+		first.leave(0)
 		synctest.Wait()
 		if !in || len(g.byName) != 0 {
 			t.Errorf("in = %v, %d gates left", in, len(g.byName))
@@ -79,13 +79,13 @@ func TestGate_StandsBackWhenOthersWaitTooLong(t *testing.T) {
 				next <- p
 			}()
 			synctest.Wait()
-			p.leave(true)
+			p.leave(1)
 			p = <-next
 		}
 		if got := time.Since(start); got != yieldFor {
 			t.Errorf("stood back for %v in %d hand-overs, want %v", got, maxStreak+1, yieldFor)
 		}
-		p.leave(false)
+		p.leave(0)
 	})
 }
 
@@ -98,7 +98,7 @@ func TestGate_StandsBackForOthersWhenAlone(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p.leave(true)
+			p.leave(1)
 		}
 		if got := time.Since(start); got != 2*yieldFor {
 			t.Errorf("stood back for %v in %d rounds, want %v", got, 2*maxStreak+1, 2*yieldFor)

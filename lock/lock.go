@@ -77,8 +77,8 @@ type answer struct {
 
 // A parting is what a release brought.
 type parting struct {
-	held   bool // there was something to give back
-	others bool // somebody was told of it
+	held bool  // there was something to give back
+	told int64 // how many listeners heard that the lock is free
 }
 
 // newLock makes a lock whose name was not checked yet.

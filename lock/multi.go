@@ -88,14 +88,14 @@ func (b bundle) release(ctx context.Context, c claim) ([]parting, []error) {
 
 // together is the parting of all parts, of which so many must have been held.
 func together(partings []parting, enough int) parting {
-	held, others := 0, false
+	held, told := 0, int64(0)
 	for _, p := range partings {
 		if p.held {
 			held++
 		}
-		others = others || p.others
+		told += p.told
 	}
-	return parting{held: held >= enough, others: others}
+	return parting{held: held >= enough, told: told}
 }
 
 // undo gives back what parts may have, although ctx may be over; what does not

@@ -156,7 +156,7 @@ func (s *session) tell(ctx context.Context) error {
 	s.locker.forget(s)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.leaveGateLocked(p.others)
+	s.leaveGateLocked(p.told)
 	return err
 }
 

@@ -60,7 +60,7 @@ func (k *readwrite) parting(reply []int64, err error) (parting, error) {
 	if err != nil {
 		return parting{}, err
 	}
-	return parting{held: reply[0] == 1, others: reply[1] > 0}, nil
+	return parting{held: reply[0] == 1, told: reply[1]}, nil
 }
 
 // reader is the kind of Read.

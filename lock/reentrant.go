@@ -47,7 +47,7 @@ func (k *reentrant) release(ctx context.Context, c claim) (parting, error) {
 	if err != nil {
 		return parting{}, err
 	}
-	return parting{held: reply[0] == 1, others: reply[1] > 0}, nil
+	return parting{held: reply[0] == 1, told: reply[1]}, nil
 }
 
 // millis is a time to wait as scripts answer it: a key that is about to end has

@@ -32,9 +32,9 @@ func safe(lease time.Duration) time.Duration { return lease - lease/100 - 2*time
 
 // open makes the first hold of a session from a grant. It fails with errLate
 // when the lease is over already, and with ErrClosed.
-func (l *Locker) open(ctx context.Context, a *acquisition, o outcome, watched bool) (*Hold, error) {
+func (l *Locker) open(ctx context.Context, a *acquisition, o outcome) (*Hold, error) {
 	s := &session{
-		locker: l, lock: a.lock, claim: a.claim, token: o.token, watched: watched,
+		locker: l, lock: a.lock, claim: a.claim, token: o.token, watched: a.watched,
 		turn: make(chan struct{}, 1), holds: make(map[*Hold]struct{}, 1),
 		deadline: o.sent.Add(safe(a.claim.lease)),
 	}
@@ -130,7 +130,7 @@ func (s *session) endLocked(cause error) {
 // (Redis keeps it a little longer than we rely on it), then lets a neighbour in.
 func (s *session) cleanUpLocked() {
 	if !s.locker.begin() {
-		s.leaveGateLocked(false)
+		s.leaveGateLocked(0)
 		return
 	}
 	defer s.locker.end()
@@ -139,13 +139,14 @@ func (s *session) cleanUpLocked() {
 		s.locker.forget(s)
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.leaveGateLocked(false)
+		s.leaveGateLocked(0)
 	})
 }
 
-func (s *session) leaveGateLocked(others bool) {
+// leaveGateLocked lets a neighbour in, when so many others were told.
+func (s *session) leaveGateLocked(told int64) {
 	if s.pass != nil {
-		s.pass.leave(others)
+		s.pass.leave(told)
 		s.pass = nil
 	}
 }

@@ -43,5 +43,5 @@ func (k *simple) release(ctx context.Context, c claim) (parting, error) {
 	if err != nil {
 		return parting{}, err
 	}
-	return parting{held: reply[0] == 1, others: reply[1] > 0}, nil
+	return parting{held: reply[0] == 1, told: reply[1]}, nil
 }

@@ -56,7 +56,7 @@ func (s *session) lose() {
 	defer s.mu.Unlock()
 	if s.cause == nil {
 		s.endLocked(ErrLost)
-		s.leaveGateLocked(false)
+		s.leaveGateLocked(0)
 		s.locker.forget(s)
 	}
 }

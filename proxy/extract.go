@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
@@ -83,12 +84,19 @@ func (g *generation) claim(x *exchange, l *limit) error {
 			return fmt.Errorf("%s: %w: %d is more than can ever be asked for", l.cost.From, errCost, cost)
 		}
 	}
+	shared := ""
+	if l.redisson != "" {
+		shared = strings.ReplaceAll(l.redisson, "{key}", k.text)
+		if limiter.CheckRedissonName(shared) != nil {
+			return fmt.Errorf("%s: %w: it holds braces", l.key.From, key.ErrInvalid)
+		}
+	}
 	claims, windows := &x.claims, &x.windows
 	if l.mode == config.Shadow {
 		claims, windows = &x.shadows, &x.shaded
 	}
 	for _, i := range of {
-		*claims = append(*claims, limiter.Claim{Limit: &x.route.windows[i].Limit, Key: k.Key, Cost: cost})
+		*claims = append(*claims, limiter.Claim{Limit: &x.route.windows[i].Limit, Key: k.Key, Cost: cost, Redisson: shared})
 		*windows = append(*windows, i)
 	}
 	return nil
@@ -120,7 +128,8 @@ func (x *exchange) cost(c *config.Cost) (int64, error) {
 type counted struct {
 	by *key.Spec
 	limiter.Key
-	skip bool // it is missing, and limits on it do not apply
+	text string // what stands for it in names that Java programs share
+	skip bool   // it is missing, and limits on it do not apply
 }
 
 func (g *generation) key(x *exchange, by *key.Spec) (counted, error) {
@@ -134,6 +143,7 @@ func (g *generation) key(x *exchange, by *key.Spec) (counted, error) {
 	}
 	k := counted{by: by, skip: x.value.Skip}
 	if !k.skip {
+		k.text = x.value.Text()
 		k.Key = g.config.Privacy.Hash(x.value.Parts)
 	}
 	x.keys = append(x.keys, k)

@@ -145,7 +145,7 @@ func newReject(c config.Reject) respond.Reject {
 
 // limit adds a limit to the route and returns the policies it shows to clients.
 func (r *route) limit(from *config.Limit) []respond.Policy {
-	l := &limit{name: from.Name, key: from.Key, mode: from.Mode, onFailure: from.OnStoreFailure, count: from.Count, cost: from.Cost}
+	l := &limit{name: from.Name, key: from.Key, mode: from.Mode, onFailure: from.OnStoreFailure, count: from.Count, cost: from.Cost, redisson: from.RedissonName}
 	r.limits = append(r.limits, l)
 	l.penalty = r.penalty(from)
 	r.notice(from.Key)

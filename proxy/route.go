@@ -45,6 +45,7 @@ type limit struct {
 	key       *key.Spec
 	windows   []int                 // of the route
 	overrides map[limiter.Key][]int // windows of single keys
+	redisson  string                // name of the limiter that Java programs share; {key} is the key's text
 	penalty   *penalty              // nil: none
 	cost      *config.Cost          // nil: each request costs 1
 	mode      config.Mode

@@ -282,6 +282,8 @@ type limitForm struct {
 	Cost string `yaml:"cost,omitempty"`
 	// MaxCost is the most that a request may ask for.
 	MaxCost int `yaml:"max_cost,omitempty" jsonschema:"minimum=1,maximum=2147483647"`
+	// RedissonName is the RRateLimiter of Redisson that counts, shared with Java programs: {key} stands for the key's text. Its own config in Redis goes before the rate.
+	RedissonName string `yaml:"redisson_name,omitempty" jsonschema:"default="`
 	// Penalty bans a key that is refused too often.
 	Penalty *penaltyForm `yaml:"penalty,omitempty"`
 	// Count says which outcomes stay counted; all when not given.

@@ -51,6 +51,7 @@ func (l *limits) all(forms []*limitForm) []*Limit {
 			l.algorithm(f, limit)
 			l.overrides(f, limit)
 		}
+		l.redisson(f, limit)
 		l.policies(f, limit.Rates, shown)
 		for _, rates := range limit.Overrides {
 			l.policies(f, rates, shown)

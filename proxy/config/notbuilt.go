@@ -18,7 +18,6 @@ limitForm.reset_on          | leave it out
 limitForm.wait              | leave it out: a refusal says when to come back
 limitForm.max_waiting       | leave it out
 limitForm.scope             | leave it out: the rate is for all proxies together
-limitForm.redisson_name     | leave it out
 `
 
 // notBuilt reports whether a field of the form t is planned, and what to do

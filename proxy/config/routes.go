@@ -18,6 +18,7 @@ type routes struct {
 	defaults  defaultsForm
 	bearers   bearers
 	lists     *lists
+	store     Store
 }
 
 // all makes the routes of all files, in their order.

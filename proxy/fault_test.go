@@ -1,0 +1,91 @@
+package proxy
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+)
+
+// faulty are upstreams that fail each in their own way.
+func faulty(t *testing.T, fault string) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fault == "connect" {
+		l.Close()
+		return l.Addr().String()
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				c.Read(make([]byte, 4096))
+				switch fault {
+				case "bad_response":
+					fmt.Fprint(c, "nonsense\r\n\r\n")
+				case "cut":
+					fmt.Fprint(c, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")
+				case "timeout":
+					c.Read(make([]byte, 1)) // until the other side has had enough
+				}
+			}()
+		}
+	}()
+	return l.Addr().String()
+}
+
+// Each fault gives back where it is named, and nowhere else. What is counted
+// only after some statuses stays counted when nobody knows the status, but for
+// a target that was never reached.
+func TestSettle_Faults(t *testing.T) {
+	known := map[string]string{"connect": "2", "cut": "2", "timeout": "1", "reset": "1", "bad_response": "1"}
+	for fault, uncounted := range known {
+		t.Run(fault, func(t *testing.T) {
+			addr := faulty(t, fault)
+			for on, want := range map[string]string{fault: "2", "": "1", "others": "1"} {
+				errs := on
+				if on == "others" {
+					errs = "timeout, connect, reset, cut, bad_response"
+					errs = strings.Replace(errs, fault, map[bool]string{true: "reset", false: "timeout"}[fault == "timeout"], 1)
+				}
+				yaml := "upstreams: {bad: {targets: ['http://" + addr + "'], timeouts: {response: 50ms}}}\nroutes:\n" +
+					"  - {name: a, match: {path: /a}, upstream: bad, refund_on: {errors: [" + errs + "]}, limits: [{name: l, key: client_ip, rate: 2/1h}]}\n" +
+					"  - {name: c, match: {path: /c}, upstream: bad, limits: [{name: l, key: client_ip, rate: 2/1h, count: {status: 4xx}}]}\n"
+				w := made(t, yaml)
+				if got := w.leftAfter("/a", "a.l:1h"); got != want {
+					t.Errorf("after %s, refunded on %q, %s of 2 are left; want %s", fault, on, got, want)
+				}
+				if got := w.leftAfter("/c", "c.l:1h"); got != uncounted {
+					t.Errorf("after %s, counted on 4xx, %s of 2 are left; want %s", fault, got, uncounted)
+				}
+			}
+		})
+	}
+}
+
+// leftAfter is what the store says is left of 2 under the client's address,
+// after a request.
+func (w *world) leftAfter(path, name string) string {
+	w.Helper()
+	func() {
+		defer func() { recover() }() // how a door cuts a connection
+		w.send("GET", path)
+	}()
+	g := w.current.Load()
+	claim := limiter.Claim{Limit: &limiter.Limit{Name: name, Rate: limiter.Rate{Count: 2, Window: time.Hour}}, Key: g.config.Privacy.Hash([]string{"client_ip", "192.0.2.1"}), Cost: 1}
+	var d limiter.Decision
+	if err := w.store.Peek(w.Context(), []limiter.Claim{claim}, &d); err != nil {
+		w.Fatal(err)
+	}
+	return fmt.Sprint(d.Outcomes[0].Remaining)
+}

@@ -1,0 +1,40 @@
+package proxy
+
+import (
+	"testing"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter/redisstore"
+	"github.com/weir-proxy/weir/test/redistest"
+)
+
+// A limit with redisson_name counts where Java programs look, under the key's
+// normalized text, and goes by the rate that they have set.
+func TestRoute_SharesALimiterWithJava(t *testing.T) {
+	client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{redistest.Start(t).Addr}, Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	w := made(t, `
+keys: {phone: {from: "header:X-Phone", normalize: digits}}
+routes:
+  - {name: a, match: {path: /a}, upstream: echo, limits: [{key: phone, rate: 3/1h, redisson_name: "java:{key}"}]}
+  - {name: b, match: {path: /b}, upstream: echo, limits: [{key: "header:X-User", rate: 3/1h, redisson_name: "java:{key}"}]}
+`, func(o *Options) { o.Store = redisstore.New(client, redisstore.Options{Timeout: time.Minute}) })
+	ctx := t.Context()
+	if err := client.HSet(ctx, "java:2", "rate", "1", "interval", "3600000", "type", "0").Err(); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		w.sends(200, "GET", "/a", "X-Phone: +1")
+	}
+	w.sends(429, "GET", "/a", "X-Phone: 1")
+	if left, err := client.Get(ctx, "{java:1}:value").Result(); err != nil || left != "0" {
+		t.Errorf("{java:1}:value = %q, %v; want 0, where Java looks", left, err)
+	}
+	w.sends(200, "GET", "/a", "X-Phone: 2")
+	w.sends(429, "GET", "/a", "X-Phone: 2") // the rate that Java has set
+	w.sends(400, "GET", "/b", "X-User: a{b}{c}")
+	w.sends(200, "GET", "/b", "X-User: a")
+}

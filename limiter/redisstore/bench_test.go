@@ -1,7 +1,9 @@
 package redisstore_test
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -106,6 +108,30 @@ func BenchmarkTake(b *testing.B) {
 				})
 			}
 		}
+	}
+}
+
+// BenchmarkIdle is a caller that nobody else disturbs, by the plain path and by the
+// one that gathers: it must cost no time.
+func BenchmarkIdle(b *testing.B) {
+	s := newScene(b)
+	c := claim(1_000_000, time.Second, 1)
+	for name, take := range map[string]func(context.Context, []limiter.Claim, *limiter.Decision) error{
+		"plain": s.store.TakePlain, "together": s.store.Take,
+	} {
+		b.Run(name, func(b *testing.B) {
+			var d limiter.Decision
+			all := make([]time.Duration, 0, b.N)
+			for range b.N {
+				start := time.Now()
+				if err := take(b.Context(), c, &d); err != nil {
+					b.Fatal(err)
+				}
+				all = append(all, time.Since(start))
+			}
+			slices.Sort(all)
+			b.ReportMetric(float64(all[len(all)/2].Microseconds()), "p50-µs")
+		})
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -115,6 +116,7 @@ func TestStore_OnACluster(t *testing.T) {
 		}
 		s.until("the reset is heard of", func() bool { return decide(t, far, c...).Allowed })
 	})
+	t.Run("OneNodeHangs", func(t *testing.T) { oneNodeHangs(t, servers, client, store) })
 	t.Run("MasterDies", func(t *testing.T) { masterDies(t, servers, store) })
 }
 
@@ -239,6 +241,46 @@ func slotsMove(t *testing.T, client *redis.ClusterClient, store *redisstore.Stor
 	}
 	if d.Outcomes[0].Remaining != 0 || decide(t, store, c...).Allowed {
 		t.Errorf("%+v after 50 of 50", d)
+	}
+}
+
+// oneNodeHangs: keys of the other nodes are decided as quickly as ever.
+func oneNodeHangs(t *testing.T, servers *redistest.Cluster, client *redis.ClusterClient, store *redisstore.Store) {
+	hung := servers.Nodes[1]
+	var here, elsewhere []limiter.Claim
+	for i := 0; len(here) == 0 || len(elsewhere) == 0; i++ {
+		c := claim(1000, time.Hour, 1)
+		c[0].Key = limiter.KeyOf("hangs", strconv.Itoa(i))
+		node, err := client.MasterForKey(t.Context(), name(c)+":value")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if node.Options().Addr == hung.Addr {
+			here = c
+		} else {
+			elsewhere = c
+		}
+	}
+	decide(t, store, elsewhere...)
+	hung.Signal(syscall.SIGSTOP)
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for range 10 { // more than may be under way to one node
+		wg.Go(func() {
+			var d limiter.Decision
+			_ = store.Take(ctx, here, &d) // until its node goes on, or we leave
+		})
+	}
+	start := time.Now()
+	for range 20 {
+		decide(t, store, elsewhere...)
+	}
+	took := time.Since(start)
+	hung.Signal(syscall.SIGCONT)
+	cancel()
+	wg.Wait()
+	if took > time.Second {
+		t.Errorf("20 decisions on other nodes took %v", took)
 	}
 }
 

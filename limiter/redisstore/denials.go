@@ -28,6 +28,7 @@ type denial struct {
 	left   int64
 	banned bool
 	until  time.Time
+	ahead  time.Duration // how far the store's clock was ahead of ours, about
 }
 
 // newDenials keeps at most size of them, the most used.
@@ -44,17 +45,17 @@ func (n *denials) decide(now time.Time, claims []limiter.Claim, d *limiter.Decis
 	if n == nil || !n.hearing.Load() {
 		return false
 	}
+	var first denial
 	refused := false
 	for _, c := range claims {
-		if _, ok := n.find(now, c); ok {
-			refused = true
+		if first, refused = n.find(now, c); refused {
 			break
 		}
 	}
 	if !refused {
 		return false
 	}
-	*d = limiter.Decision{At: now, Outcomes: d.Outcomes[:0]}
+	*d = limiter.Decision{At: time.UnixMilli(now.Add(first.ahead).UnixMilli()), Outcomes: d.Outcomes[:0]}
 	for _, c := range claims {
 		o := limiter.Outcome{Allowed: true, Remaining: c.Limit.Most()}
 		if known, ok := n.find(now, c); ok {
@@ -100,7 +101,10 @@ func (n *denials) learn(c *call, version uint64) {
 			continue // others may make room at any time, and do not tell
 		}
 		id := idOf(claim)
-		n.cache.Set(id, denial{limit: claim.Limit, cost: claim.Cost, left: o.Remaining, banned: o.Banned, until: c.sent.Add(o.Wait)})
+		n.cache.Set(id, denial{
+			limit: claim.Limit, cost: claim.Cost, left: o.Remaining, banned: o.Banned,
+			until: c.sent.Add(o.Wait), ahead: c.decision.At.Sub(c.sent),
+		})
 		if n.version.Load() != version || !n.hearing.Load() {
 			n.cache.Invalidate(id)
 		}

@@ -74,7 +74,8 @@ func TestDenials_FloodCostsNothing(t *testing.T) {
 	const flood = 10_000
 	for range flood {
 		d := decide(t, store, c...)
-		if d.Allowed || d.Wait > first.Wait || d.Wait < first.Wait-time.Minute || !d.Permit.IsZero() || d.Outcomes[0].Allowed {
+		if d.Allowed || d.Wait > first.Wait || d.Wait < first.Wait-time.Minute || !d.Permit.IsZero() || d.Outcomes[0].Allowed ||
+			d.At.Before(first.At) || d.At.Sub(first.At) > time.Minute {
 			t.Fatalf("%+v after %+v", d, first)
 		}
 	}

@@ -56,5 +56,10 @@ func (s *Store) Batch(claims [][]limiter.Claim) {
 	for _, c := range claims {
 		f.takes(newCall(c, newID()))
 	}
-	f.send()
+	f.send(context.Background())
+}
+
+// TakePlain is Take without company, memory or queue: one script call.
+func (s *Store) TakePlain(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
+	return s.decide(ctx, s.scripts.takeLogs, claims, newID(), d)
 }

@@ -105,12 +105,13 @@ func (f *flight) group(h home) *group {
 	return g
 }
 
-// send asks Redis and tells every call its part of the answer.
-func (f *flight) send() {
+// send asks Redis and tells every call its part of the answer, within the time
+// that ctx and the store allow.
+func (f *flight) send(ctx context.Context) {
 	if len(f.groups) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), f.store.timeout)
+	ctx, cancel := context.WithTimeout(ctx, f.store.timeout)
 	defer cancel()
 	sent, version := time.Now(), f.store.denials.now()
 	if len(f.groups) == 1 {

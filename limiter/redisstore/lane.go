@@ -36,13 +36,19 @@ type lane struct {
 }
 
 // do sends c and waits for its answer, for no longer than ctx and the store's
-// timeout allow. What has not been sent by then never is.
+// timeout allow. What has not been sent by then never is. In an idle lane the
+// caller sends its request itself; then a ctx that is cancelled, rather than over,
+// is noticed when Redis answers.
 func (l *lane) do(ctx context.Context, c *call) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	if err := l.join(c); err != nil {
+	alone, err := l.join(c)
+	if err != nil {
 		return err
+	}
+	if alone {
+		return l.solo(ctx, c)
 	}
 	timer := time.NewTimer(l.store.timeout)
 	defer timer.Stop()
@@ -54,6 +60,22 @@ func (l *lane) do(ctx context.Context, c *call) error {
 	case <-timer.C:
 		return c.abandoned(context.DeadlineExceeded)
 	}
+}
+
+// solo is a flight of one. What came meanwhile flies next, without the caller.
+func (l *lane) solo(ctx context.Context, c *call) error {
+	f := newFlight(l.store)
+	f.takes(c)
+	f.send(ctx)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer l.wg.Done()
+	if len(l.queue) > 0 {
+		l.wg.Go(l.fly)
+	} else {
+		l.flying--
+	}
+	return c.err
 }
 
 // abandoned is the error of a caller that leaves, unless the answer is there.
@@ -69,22 +91,23 @@ func (c *call) abandoned(err error) error {
 	return err
 }
 
-// join puts c into the queue and starts a flight if there may be one more.
-func (l *lane) join(c *call) error {
+// join puts c into the queue, or tells the caller to send it: there may be one
+// more flight, and nobody else waits.
+func (l *lane) join(c *call) (alone bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case l.closed:
-		return redis.ErrClosed
+		return false, redis.ErrClosed
 	case len(l.queue) >= maxQueue:
-		return errBusy
+		return false, errBusy
+	case l.flying < l.flights:
+		l.flying++
+		l.wg.Add(1)
+		return true, nil
 	}
 	l.queue = append(l.queue, c)
-	if l.flying < l.flights {
-		l.flying++
-		l.wg.Go(l.fly)
-	}
-	return nil
+	return false, nil
 }
 
 // fly sends what waits until nothing does.
@@ -94,7 +117,7 @@ func (l *lane) fly() {
 		if f == nil {
 			return
 		}
-		f.send()
+		f.send(context.Background())
 	}
 }
 

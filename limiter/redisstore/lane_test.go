@@ -68,12 +68,12 @@ func TestLane_DecidesAsOneByOne(t *testing.T) {
 			}
 		}
 		for _, c := range calls {
-			if err := many.lane().join(c); err != nil {
+			if _, err := many.lane().join(c); err != nil {
 				t.Fatal(err)
 			}
 		}
 		for f := many.lane().board(); f != nil; f = many.lane().board() {
-			f.send()
+			f.send(t.Context())
 		}
 		many.lane().flying = 1
 		for i, c := range calls {
@@ -102,14 +102,14 @@ func TestLane_KeepsRatesApart(t *testing.T) {
 	for _, count := range []int64{5, 5, 9, 5} {
 		c := newCall([]limiter.Claim{{Limit: bucketOf("l", count), Cost: 1}}, newID())
 		calls = append(calls, c)
-		if err := s.lane().join(c); err != nil {
+		if _, err := s.lane().join(c); err != nil {
 			t.Fatal(err)
 		}
 	}
 	flights := 0
 	for f := s.lane().board(); f != nil; f = s.lane().board() {
 		flights++
-		f.send()
+		f.send(t.Context())
 	}
 	for i, left := range []int64{4, 3, 6, 1} {
 		if got := calls[i].decision.Outcomes[0].Remaining; got != left {
@@ -143,7 +143,7 @@ func TestLane_LeavesNothingBehind(t *testing.T) {
 		t.Errorf("left: %v", err)
 	}
 	for f := s.lane().board(); f != nil; f = s.lane().board() {
-		f.send()
+		f.send(t.Context())
 	}
 	var d limiter.Decision
 	if err := s.Peek(t.Context(), claims, &d); err != nil || d.Outcomes[0].Remaining != 5 {
@@ -157,7 +157,7 @@ func TestLane_Bounds(t *testing.T) {
 	s := grounded(t, server.Addr)
 	claims := []limiter.Claim{{Limit: bucketOf("l", 5), Cost: 1}}
 	for range maxQueue {
-		if err := s.lane().join(newCall(claims, newID())); err != nil {
+		if _, err := s.lane().join(newCall(claims, newID())); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -226,12 +226,12 @@ func TestLane_HotKeysGiveBack(t *testing.T) {
 		for range 40 {
 			c := newCall(claims, newID())
 			calls = append(calls, c)
-			if err := s.lane().join(c); err != nil {
+			if _, err := s.lane().join(c); err != nil {
 				t.Fatal(err)
 			}
 		}
 		f := s.lane().board()
-		f.send()
+		f.send(t.Context())
 	}
 	if n := s.client.ZCard(t.Context(), WindowName("weir", "hot", claims[0].Key)+":permits").Val(); n != 3 {
 		t.Errorf("%d entries for 3 calls", n)
@@ -273,7 +273,7 @@ func TestStore_SameCallTwice(t *testing.T) {
 		for range min(count/3-2, 25) { // enough entries for a base, where there may be
 			f := newFlight(s)
 			f.takes(newCall(claims, newID()))
-			f.send()
+			f.send(t.Context())
 		}
 		before := count - 3*min(count/3-2, 25)
 		left(before, before)
@@ -281,7 +281,7 @@ func TestStore_SameCallTwice(t *testing.T) {
 		for range 2 {
 			f := newFlight(s)
 			f.takes(newCall(claims, id))
-			f.send()
+			f.send(t.Context())
 		}
 		left(before-6, before-3)
 		s.client.Set(t.Context(), TestClock, clock+10_000, 0)

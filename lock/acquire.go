@@ -26,6 +26,7 @@ type acquisition struct {
 	// accept takes in a grant; errLate makes a waiter go on.
 	accept  func(context.Context, outcome) error
 	pass    *pass        // nil unless it is this caller's turn to contend
+	asked   bool         // an attempt was sent
 	doubt   bool         // an attempt may have taken the lock without our knowing
 	pending chan outcome // the attempt that was left to itself
 }
@@ -235,6 +236,7 @@ func (a *acquisition) attempt(ctx context.Context) outcome {
 	if ctx.Err() != nil {
 		return outcome{err: errors.Join(ErrNotAcquired, context.Cause(ctx))}
 	}
+	a.asked = true
 	done := make(chan outcome, 1)
 	a.locker.busy.Go(func() {
 		call, cancel := a.locker.bounded(ctx)
@@ -268,7 +270,7 @@ func (a *acquisition) take(ctx context.Context, o outcome) error {
 // giveUp sees in the background that an acquisition which failed leaves nothing
 // in Redis.
 func (a *acquisition) giveUp() {
-	inQueue := a.lock.traits.queues && a.claim.patient
+	inQueue := a.lock.traits.queues && a.claim.patient && a.asked
 	if a.pending == nil && !a.doubt && !inQueue {
 		return
 	}

@@ -130,13 +130,14 @@ func TestCancel_BeforeSendAsksNothing(t *testing.T) {
 	w := newWorld(t)
 	l := w.locker()
 	before := w.calls()
-	for _, ask := range []func(context.Context, ...Option) (*Hold, error){l.Reentrant("a").Lock, l.Reentrant("a").TryLock} {
+	for _, ask := range []func(context.Context, ...Option) (*Hold, error){l.Reentrant("a").Lock, l.Reentrant("a").TryLock, l.Fair("a").Lock} {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		_, err := ask(ctx)
 		wantErr(t, err, context.Canceled)
 		wantErr(t, err, ErrNotAcquired)
 	}
+	l.busy.Wait()
 	if got := w.calls() - before; got != 0 {
 		t.Errorf("%d script calls, want none", got)
 	}

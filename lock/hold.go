@@ -133,7 +133,8 @@ func (h *Hold) Reenter(ctx context.Context) (*Hold, error) {
 // Unlock ends the hold; the last hold of an owner gives the lock back and wakes
 // who waits for it. The context of the hold ends before Redis is told.
 //
-// It works after ctx has ended, with its own time: at most two call timeouts.
+// It works after ctx has ended, with its own time: at most two call timeouts, and
+// one more if a renewal is under way.
 // Calling it again returns the same result. ErrLost says that the lock had been
 // lost before; whoever holds it now is not disturbed. Any other error says that
 // Redis did not answer: it is told again in the background, and the lease ends

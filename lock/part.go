@@ -128,11 +128,7 @@ func (s *session) abandon(cause error) {
 // tell makes the count in Redis what it is here. It is in turn, so that counts
 // arrive in order and no renewal is under way when the last one is sent.
 func (s *session) tell(ctx context.Context) error {
-	wait, cancel := s.locker.bounded(ctx)
-	defer cancel()
-	if err := s.take(wait); err != nil {
-		return err
-	}
+	s.turn <- struct{}{} // whoever has the turn has it for one call at most
 	defer s.give()
 	if s.told {
 		return nil // a neighbouring unlock has given everything back

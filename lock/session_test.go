@@ -230,3 +230,19 @@ func TestUnlock_TakesTwoCallTimeoutsAtMost(t *testing.T) {
 		}
 	})
 }
+
+func TestUnlock_LetsANeighbourInAlthoughRedisHangs(t *testing.T) {
+	virtual(t, func(t *testing.T, b *book, lk *Lock) {
+		h := locked(t, lk)
+		b.say(func() { b.delay = time.Hour })
+		for range 3 { // each of them waits for its turn
+			go h.Extend(t.Context(), time.Minute)
+		}
+		synctest.Wait()
+		if err := h.Unlock(t.Context()); err == nil {
+			t.Error("Unlock succeeded without an answer")
+		}
+		b.say(func() { b.delay = 0 })
+		unlocked(t, locked(t, lk))
+	})
+}

@@ -1,0 +1,224 @@
+// Package memory measures how much of it a running weir takes.
+package memory
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// enough is how long a test waits for what must happen.
+const enough = 2 * time.Minute
+
+// A weir is one that runs as a process of its own.
+type weir struct {
+	*testing.T
+	pid  int
+	addr string
+}
+
+// run builds weir and starts it in front of url, until the test ends.
+func run(t *testing.T, url string) *weir {
+	t.Helper()
+	dir := t.TempDir()
+	program := filepath.Join(dir, "weir")
+	if out, err := exec.Command("go", "build", "-o", program, "../..").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	file := filepath.Join(dir, "weir.yaml")
+	yaml := "listen: {http: '127.0.0.1:0', timeouts: {idle: 10m}}\nadmin: {http: '127.0.0.1:0'}\n" +
+		"routes: [{match: {path: /*}, upstream: '" + url + "', limits: [{key: client_ip, rate: 1000000/1s}]}]\n"
+	if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command(program, "run", "-c", file)
+	log, err := c.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	read := make(chan bool)
+	t.Cleanup(func() {
+		c.Process.Signal(syscall.SIGTERM)
+		<-read
+		c.Wait()
+	})
+	addr := make(chan string, 1)
+	go func() {
+		defer close(read)
+		for lines := bufio.NewScanner(log); lines.Scan(); {
+			var line struct{ Message, HTTP string }
+			if json.Unmarshal(lines.Bytes(), &line) == nil && line.Message == "serving" {
+				addr <- line.HTTP
+			}
+		}
+	}()
+	select {
+	case a := <-addr:
+		return &weir{t, c.Process.Pid, a}
+	case <-time.After(enough):
+		t.Fatal("weir does not serve")
+		return nil
+	}
+}
+
+// resident is how much memory the process has, in bytes; most is the highest it
+// ever was.
+func (w *weir) resident() (now, most int64) {
+	w.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", w.pid))
+	if err != nil {
+		w.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		words := strings.Fields(line)
+		if len(words) < 2 {
+			continue
+		}
+		kib, _ := strconv.ParseInt(words[1], 10, 64)
+		switch words[0] {
+		case "VmRSS:":
+			now = kib << 10
+		case "VmHWM:":
+			most = kib << 10
+		}
+	}
+	return now, most
+}
+
+// zeros are n bytes.
+func zeros(n int64) io.Reader { return io.LimitReader(zero{}, n) }
+
+type zero struct{}
+
+func (zero) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+// However much is sent up or down, it streams: what is held is a matter of
+// buffers.
+func TestMemory_StreamsTakeNone(t *testing.T) {
+	const most = 20 << 20
+	size := int64(1 << 30)
+	if testing.Short() {
+		size = 128 << 20
+	}
+	upstream := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		n, _ := io.Copy(io.Discard, r.Body)
+		if r.Method == http.MethodPost {
+			fmt.Fprint(rw, n)
+			return
+		}
+		rw.Header().Set("Content-Length", strconv.FormatInt(size, 10))
+		io.Copy(rw, zeros(size))
+	}))
+	t.Cleanup(upstream.Close)
+	w := run(t, upstream.URL)
+	client := &http.Client{Timeout: enough}
+	t.Cleanup(client.CloseIdleConnections)
+	get := func(r *http.Request) (int64, string) {
+		answer, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		head, _ := bufio.NewReader(io.LimitReader(answer.Body, 20)).ReadString('\n')
+		rest, err := io.Copy(io.Discard, answer.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return int64(len(head)) + rest, head
+	}
+	ask := func(method string, n int64) *http.Request {
+		r, err := http.NewRequestWithContext(t.Context(), method, "http://"+w.addr+"/x", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n > 0 {
+			r.Body, r.ContentLength = io.NopCloser(zeros(n)), n
+		}
+		return r
+	}
+	get(ask(http.MethodPost, 1<<20))
+	before, _ := w.resident()
+	began := time.Now()
+	if _, got := get(ask(http.MethodPost, size)); got != strconv.FormatInt(size, 10) {
+		t.Errorf("the upstream read %s bytes; want %d", got, size)
+	}
+	if got, _ := get(ask(http.MethodGet, 0)); got != size {
+		t.Errorf("the client read %d bytes; want %d", got, size)
+	}
+	_, peak := w.resident()
+	t.Logf("%d MiB up and down in %v: %d MiB resident before, %d at most", size>>20, time.Since(began).Round(time.Millisecond), before>>20, peak>>20)
+	if grown := peak - before; grown > most {
+		t.Errorf("grown by %d MiB; want less than %d", grown>>20, most>>20)
+	}
+}
+
+// A connection that waits for its next request is cheap.
+func TestMemory_IdleConnections(t *testing.T) {
+	const most = 25 << 10
+	n, fixed := 10_000, int64(0)
+	w := run(t, "echo")
+	var files syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
+		t.Fatal(err)
+	}
+	if room := int(files.Cur) - 200; n > room {
+		t.Logf("only %d connections: that many files may be open", room)
+		n, fixed = room, 8<<20 // what grows once, whatever their number, weighs more on few
+	}
+	before, _ := w.resident()
+	var opened sync.WaitGroup
+	next := make(chan bool)
+	for range 50 {
+		opened.Go(func() {
+			for range next {
+				w.idle()
+			}
+		})
+	}
+	for range n {
+		next <- true
+	}
+	close(next)
+	opened.Wait()
+	after, _ := w.resident()
+	each := (after - before) / int64(n)
+	t.Logf("%d idle connections: %d MiB resident before, %d after, %d bytes each", n, before>>20, after>>20, each)
+	if after-before > most*int64(n)+fixed {
+		t.Errorf("%d bytes for an idle connection; want at most %d", each, most)
+	}
+}
+
+// idle opens a connection, asks once, and leaves it open until the test ends.
+func (w *weir) idle() {
+	c, err := net.Dial("tcp", w.addr)
+	if err != nil {
+		w.Error(err)
+		return
+	}
+	w.Cleanup(func() { c.Close() })
+	c.SetDeadline(time.Now().Add(enough))
+	io.WriteString(c, "GET /x HTTP/1.1\r\nHost: a\r\n\r\n")
+	answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		w.Error(err)
+		return
+	}
+	io.Copy(io.Discard, answer.Body)
+	answer.Body.Close()
+}

@@ -117,7 +117,7 @@ func (b *body) after(n int, err error, took time.Duration) (int, error) {
 		n -= int(b.got - b.most)
 		err = &http.MaxBytesError{Limit: b.most}
 	}
-	if err != nil {
+	if err != nil && b.failed == nil {
 		b.failed = err
 	}
 	if !b.over && !b.free && b.wait > 0 {
@@ -148,6 +148,19 @@ func (b *body) deadline(after time.Duration) {
 		at = time.Now().Add(after)
 	}
 	_ = b.clock.SetReadDeadline(at)
+}
+
+// Stop ends reading, also a read that waits: nobody wants more of the body.
+func (b *body) Stop() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.failed == nil {
+		b.failed, b.parting = http.ErrBodyReadAfterClose, true
+	}
+	if b.reading && !b.over && b.clock != nil {
+		b.free = true // nothing disarms this one
+		_ = b.clock.SetReadDeadline(time.Unix(1, 0))
+	}
 }
 
 // limit bounds how long the body may be; 0 is any length.

@@ -195,3 +195,23 @@ func TestBody_NoneForRequestsWithoutOne(t *testing.T) {
 	b.answered()
 	b.end()
 }
+
+func TestBody_StopEndsAReadThatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := drips(time.Hour, "x").body(nil)
+		b.answered()
+		read := make(chan error)
+		go func() {
+			_, err := b.Read(make([]byte, 10))
+			read <- err
+		}()
+		synctest.Wait()
+		b.Stop()
+		if err := <-read; !errors.Is(err, os.ErrDeadlineExceeded) || b.late() {
+			t.Errorf("read: %v, late %v; want it ended, and not the client's fault", err, b.late())
+		}
+		if _, err := b.Read(make([]byte, 10)); !errors.Is(err, http.ErrBodyReadAfterClose) {
+			t.Errorf("read after that: %v", err)
+		}
+	})
+}

@@ -91,6 +91,7 @@ func (b *answerBody) Read(p []byte) (int, error) {
 	switch {
 	case err == io.EOF:
 		prune(b.res.Trailer)
+		b.journey.stop()
 	case err != nil && b.err == nil:
 		b.err = err
 		if why := b.journey.body.err(); why != nil {
@@ -98,4 +99,13 @@ func (b *answerBody) Read(p []byte) (int, error) {
 		}
 	}
 	return n, err
+}
+
+// stop ends reading of a client's body when the answer is whole without it.
+// Over HTTP/2, net/http ends an answer only when nobody reads the request's body
+// any more, and nothing else would end a read that waits.
+func (j *journey) stop() {
+	if body, ok := j.in.Body.(interface{ Stop() }); ok && j.body.unread() {
+		body.Stop()
+	}
 }

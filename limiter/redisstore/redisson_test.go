@@ -2,15 +2,11 @@ package redisstore_test
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/limiter/redisstore"
@@ -278,136 +274,6 @@ func TestRateLimiter_OlderForm(t *testing.T) {
 	}
 	if err := r.Wait(t.Context(), 3); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// foreignTake takes n permits the way that Redisson is known to: by the client's
-// clock, 16 bytes of id, and without a cap unless something had expired.
-const foreignTake = `
-local c = redis.call('HMGET', KEYS[1], 'rate', 'interval')
-local rate, interval, n, now = tonumber(c[1]), tonumber(c[2]), tonumber(ARGV[1]), tonumber(ARGV[2])
-local function sum(list) local s = 0 for _, m in ipairs(list) do s = s + struct.unpack('I', string.sub(m, -4)) end return s end
-local v = tonumber(redis.call('GET', KEYS[2]))
-if v then
-  local back = sum(redis.call('ZRANGEBYSCORE', KEYS[3], 0, now - interval))
-  if back > 0 then
-    redis.call('ZREMRANGEBYSCORE', KEYS[3], 0, now - interval)
-    v = v + back
-    if v > rate then v = rate - sum(redis.call('ZRANGE', KEYS[3], 0, -1)) end
-    redis.call('SET', KEYS[2], v)
-  end
-  if v < n then return 0 end
-else
-  redis.call('SET', KEYS[2], rate)
-end
-redis.call('ZADD', KEYS[3], now, struct.pack('Bc0I', #ARGV[3], ARGV[3], n))
-redis.call('DECRBY', KEYS[2], n)
-return 1`
-
-// Whoever asks, a Java program or us by the handle or by a claim: in no window are
-// more permits than the rate, and after a pause all are back.
-func TestRateLimiter_SharesWithForeigners(t *testing.T) {
-	s := newHeldScene(t)
-	rng := rand.New(rand.NewPCG(7, 7))
-	for _, rate := range []limiter.Rate{{Count: 7, Window: 5 * time.Second}, {Count: 60, Window: 5 * time.Second}, {Count: 500, Window: 5 * time.Second}} {
-		name := fmt.Sprint("shared:", rate.Count)
-		r := s.handle(name)
-		s.setRate(r, redisstore.RateConfig{Rate: rate})
-		c := []limiter.Claim{{Limit: &limiter.Limit{Name: "yaml", Rate: limiter.Rate{Count: 9999, Window: time.Minute}}, Cost: 1, Redisson: name}}
-		type grant struct{ at, n int64 }
-		var grants []grant
-		var by [3]int
-		now := int64(1_800_000_000_000)
-		s.do("set", redisstore.TestClock, now)
-		for range 2500 {
-			step := rng.Int64N(2 * 5000 / rate.Count)
-			now += step
-			s.advance(time.Duration(step) * time.Millisecond)
-			n, who := 1+rng.Int64N(2), rng.IntN(3)
-			var allowed bool
-			switch who {
-			case 0:
-				id := make([]byte, 16)
-				binary.LittleEndian.PutUint64(id, rng.Uint64())
-				v, err := s.client.Eval(t.Context(), foreignTake, []string{name, "{" + name + "}:value", "{" + name + "}:permits"}, n, now, id).Int()
-				if err != nil {
-					t.Fatal(err)
-				}
-				allowed = v == 1
-			case 1:
-				allowed = s.allow(r, n).Allowed
-			case 2:
-				c[0].Cost = n
-				allowed = s.take(c).Allowed
-			}
-			if allowed {
-				by[who]++
-				grants = append(grants, grant{now, n})
-			}
-		}
-		var worst int64
-		for i, from := range grants {
-			var sum int64
-			for _, g := range grants[i:] {
-				if g.at-from.at < 5000 {
-					sum += g.n
-				}
-			}
-			worst = max(worst, sum)
-		}
-		if worst > rate.Count || worst < rate.Count*9/10 || slices.Min(by[:]) == 0 {
-			t.Errorf("%v: %d in the fullest window, granted by %v", rate, worst, by)
-		}
-		s.advance(6 * time.Second)
-		s.available(r, rate.Count)
-	}
-}
-
-// A claim that names a limiter goes by its config; without one it writes its own;
-// beside others it is taken with all or none.
-func TestClaim_NamesARedissonLimiter(t *testing.T) {
-	s := newHeldScene(t)
-	shared := claim(5, 10*time.Second, 1)
-	shared[0].Redisson = "redisson:demo:limit:+8613800138000"
-	r := s.handle(shared[0].Redisson)
-	s.allowed(shared, 1)
-	if got, err := r.Config(t.Context()); err != nil || got.Rate != shared[0].Limit.Rate || got.KeepAlive < 10*time.Second {
-		t.Errorf("config %+v %v", got, err)
-	}
-	if _, err := r.UpdateRate(t.Context(), config(3, 20*time.Second, 0)); err != nil {
-		t.Fatal(err)
-	}
-	s.left(shared, 2) // its hash decides
-	own := claim(4, time.Minute, 1)[0]
-	own.Limit.Name = "own"
-	both := []limiter.Claim{shared[0], own}
-	d := s.allowed(both, 2)
-	s.denied(both, 20*time.Second)
-	s.left([]limiter.Claim{own}, 2)
-	for range 2 {
-		if err := s.store.Refund(t.Context(), both, d.Permit); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s.left(shared, 1)
-	s.available(r, 1)
-	if err := s.store.Reset(t.Context(), shared); err != nil {
-		t.Fatal(err)
-	}
-	s.left(shared, 3)
-	if _, err := r.Config(t.Context()); err != nil {
-		t.Errorf("reset took the config: %v", err)
-	}
-	if err := s.store.Ban(t.Context(), shared, time.Hour); !errors.Is(err, limiter.ErrLimit) {
-		t.Errorf("ban: %v", err)
-	}
-	bad := shared[0]
-	bad.Redisson = "a{b"
-	if err := s.store.Take(t.Context(), []limiter.Claim{bad}, &d); !errors.Is(err, limiter.ErrLimit) {
-		t.Errorf("odd braces: %v", err)
-	}
-	if err := s.client.Get(t.Context(), "x").Err(); err != redis.Nil {
-		t.Error(err)
 	}
 }
 

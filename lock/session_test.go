@@ -246,3 +246,27 @@ func TestUnlock_LetsANeighbourInAlthoughRedisHangs(t *testing.T) {
 		unlocked(t, locked(t, lk))
 	})
 }
+
+// The lost call may be executed after the first undo.
+func TestUndo_GoesOnUntilItFindsSomething(t *testing.T) {
+	virtual(t, func(t *testing.T, b *book, lk *Lock) {
+		released := func(want int) {
+			t.Helper()
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			if len(b.counts) != want {
+				t.Errorf("%d calls to give back, want %d", len(b.counts), want)
+			}
+		}
+		b.fail = errors.New("no answer")
+		if _, err := lk.TryLock(t.Context()); err == nil {
+			t.Fatal("TryLock succeeded without an answer")
+		}
+		b.say(func() { b.fail, b.refuse = nil, true })
+		<-time.After(100 * time.Millisecond)
+		released(2) // at once and after 50 ms: nothing there
+		b.say(func() { b.refuse = false })
+		<-time.After(time.Minute)
+		released(3) // after another 200 ms
+	})
+}

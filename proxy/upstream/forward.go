@@ -19,7 +19,7 @@ const flushAfter = 10 * time.Millisecond
 var (
 	errTarget  = errors.New("request target cannot be forwarded")
 	errMethod  = errors.New("method CONNECT cannot be forwarded")
-	errUpgrade = errors.New("Upgrade is not readable")
+	errUpgrade = errors.New("field Upgrade is not readable")
 	errLoop    = errors.New("request has passed this proxy before")
 	errLastHop = errors.New("Max-Forwards is 0")
 	errAborted = errors.New("forwarding aborted")

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -76,7 +77,7 @@ func (p *Pool) look(ctx context.Context, m *member) error {
 	defer res.Body.Close()
 	_, err = io.CopyN(io.Discard, res.Body, maxProbe)
 	switch {
-	case err != nil && err != io.EOF:
+	case err != nil && !errors.Is(err, io.EOF):
 		return fmt.Errorf("look at %s: %w", m.name, err)
 	case !p.health.good(res.StatusCode):
 		return fmt.Errorf("look at %s: status %d", m.name, res.StatusCode)

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -85,7 +86,7 @@ func (b *answerBody) Read(p []byte) (int, error) {
 	b.journey.stall.begin()
 	n, err := b.ReadCloser.Read(p)
 	b.journey.stall.end()
-	if err != nil && err != io.EOF && context.Cause(b.res.Request.Context()) == errIdle {
+	if err != nil && err != io.EOF && errors.Is(context.Cause(b.res.Request.Context()), errIdle) {
 		err = errIdle
 	}
 	switch {

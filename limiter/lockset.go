@@ -61,8 +61,7 @@ func sorted(refs []cellRef, room []int32) []int32 {
 // openLocked finds or makes the cells of refs.
 func (m *Memory) openLocked(refs []cellRef, now int64) {
 	for i := range refs {
-		s := &m.shards[refs[i].shard]
-		refs[i].index = s.index[s.openLocked(refs[i].id, now).id]
+		refs[i].index = m.shards[refs[i].shard].openLocked(refs[i].id, now)
 	}
 }
 

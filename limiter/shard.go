@@ -61,13 +61,13 @@ func (s *shard) sharedLocked(id cellID) *cell {
 	return s.findLocked(id.overflow())
 }
 
-// openLocked returns the cell that counts id, making one if there is room. Where
-// there is none, all new keys of a limit share one overflow cell: a key that is
-// being limited is never pushed out. The result is valid until the next call.
-func (s *shard) openLocked(id cellID, now int64) *cell {
-	if c := s.findLocked(id); c != nil {
-		c.holdLocked(now)
-		return c
+// openLocked returns the index of the cell that counts id, making one if there is
+// room. Where there is none, all new keys of a limit share one overflow cell: a key
+// that is being limited is never pushed out. It stays out of sweeps at now.
+func (s *shard) openLocked(id cellID, now int64) int32 {
+	if i, ok := s.index[id]; ok {
+		s.cells[i].holdLocked(now)
+		return i
 	}
 	s.sweepLocked(now, sweepStep)
 	if !s.roomLocked() {
@@ -75,9 +75,9 @@ func (s *shard) openLocked(id cellID, now int64) *cell {
 	}
 	if !s.roomLocked() {
 		id = id.overflow()
-		if c := s.findLocked(id); c != nil {
-			c.holdLocked(now)
-			return c
+		if i, ok := s.index[id]; ok {
+			s.cells[i].holdLocked(now)
+			return i
 		}
 	}
 	return s.addLocked(id, now)
@@ -91,7 +91,7 @@ func (s *shard) roomLocked() bool {
 	return len(s.index) < s.maxCells && s.bytes+cellBytes+entryBytes <= s.maxBytes
 }
 
-func (s *shard) addLocked(id cellID, now int64) *cell {
+func (s *shard) addLocked(id cellID, now int64) int32 {
 	var i int32
 	if n := len(s.free); n > 0 {
 		i, s.free = s.free[n-1], s.free[:n-1]
@@ -102,7 +102,7 @@ func (s *shard) addLocked(id cellID, now int64) *cell {
 	s.cells[i] = cell{id: id, used: true, until: now + 1, tally: tally{window: window{floor: now - 1}}}
 	s.index[id] = i
 	s.bytes += cellBytes
-	return &s.cells[i]
+	return i
 }
 
 // sweepLocked looks at the next n cells and forgets those of which everything

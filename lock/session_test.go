@@ -270,3 +270,18 @@ func TestUndo_GoesOnUntilItFindsSomething(t *testing.T) {
 		released(3) // after another 200 ms
 	})
 }
+
+func TestSession_ARenewalNeverShortensWhatExtendGave(t *testing.T) {
+	virtual(t, func(t *testing.T, b *book, lk *Lock) {
+		h := locked(t, lk)
+		if err := h.Extend(t.Context(), 10*time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		before := h.Deadline()
+		<-time.After(25 * time.Second) // renewed twice
+		if b.renewals() < 3 || !h.Deadline().Equal(before) {
+			t.Errorf("deadline %v, want %v as Extend left it", h.Deadline(), before)
+		}
+		unlocked(t, h)
+	})
+}

@@ -203,3 +203,27 @@ func TestStore_ForeignTypes(t *testing.T) {
 		t.Errorf("take: %v", err)
 	}
 }
+
+// A full Redis that may evict nothing is an error; then nothing was taken, and
+// nothing is forgotten.
+func TestStore_FullRedis(t *testing.T) {
+	s := newHeldScene(t)
+	for _, count := range []int64{10, 100} {
+		for a := limiter.TokenBucket; a <= limiter.Concurrent; a++ {
+			c := claim(count, 10*time.Second, 1)
+			c[0].Limit.Algorithm = a
+			s.allowed(c, int(count)-3)
+			s.do("config", "set", "maxmemory", 1)
+			var d limiter.Decision
+			for range 4 {
+				if err := s.store.Take(t.Context(), c, &d); !errors.Is(err, limiter.ErrUnavailable) {
+					t.Fatalf("%s: a full Redis: %v", a, err)
+				}
+			}
+			s.do("config", "set", "maxmemory", 0)
+			s.left(c, 3)
+			s.allowed(c, 3)
+			s.advance(20 * time.Second)
+		}
+	}
+}

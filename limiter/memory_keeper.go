@@ -13,7 +13,9 @@ func (m *Memory) Renew(_ context.Context, claims []Claim, p Permit) error {
 	lost := false
 	for _, c := range claims {
 		held := false
-		m.change(c, false, func(t *tally, now int64) { held = held || t.renew(now, p.ID) })
+		m.change(c, false, func(t *tally, now int64) {
+			held = c.Limit.Algorithm == Concurrent && t.renew(now, p.ID)
+		})
 		lost = lost || !held
 	}
 	if lost {

@@ -170,6 +170,13 @@ func leases(t *testing.T, s *scene) {
 		s.refund(t, c, p)
 		s.left(c, int64(i+1))
 	}
+	bucket := one(limit("no-lease", 1, 10*time.Second), s.key(), 1)
+	p := s.allowed(bucket, 1).Permit
+	s.Advance(6 * time.Second)
+	if err := keeper.Renew(t.Context(), bucket, p); !errors.Is(err, limiter.ErrReturned) {
+		t.Errorf("renew of what is no lease: %v", err)
+	}
+	s.denied(bucket, 4*time.Second)
 }
 
 // keeping: an operator resets, grants, bans and unbans one key of any algorithm.

@@ -100,32 +100,26 @@ func windowName(prefix, limit string, k limiter.Key) string {
 	return prefix + ":{" + k.String() + "}:" + limit
 }
 
-// windowKeys are the three keys of a claim's window. Each algorithm has its own;
-// a token bucket has those of Redisson.
+// windowKeys are the three keys of a claim's window. A token bucket has those of
+// Redisson; the other algorithms have their own, told apart by braces, which no
+// limit's name holds.
 func windowKeys(prefix string, c limiter.Claim) []string {
 	if c.Redisson != "" {
 		return []string{redissonKey(c.Redisson, "value"), redissonKey(c.Redisson, "permits"), c.Redisson}
 	}
 	name := windowName(prefix, c.Limit.Name, c.Key)
-	state := suffix(c.Limit.Algorithm)
-	switch c.Limit.Algorithm {
-	case limiter.TokenBucket:
-		return []string{name + state, name + ":permits", name + ":base"}
-	case limiter.Concurrent:
-		return []string{name + state, name + ":concurrent:permits", name + ":concurrent:base"}
+	if a := c.Limit.Algorithm; a != limiter.TokenBucket {
+		name += ":{" + a.String() + "}"
 	}
-	return []string{name + state, name + state + ":refunds", name + state + ":base"}
+	return []string{name + ":value", name + ":permits", name + ":base"}
 }
 
 // suffix ends the name of a window's first key.
 func suffix(a limiter.Algorithm) string {
-	switch a {
-	case limiter.TokenBucket:
+	if a == limiter.TokenBucket {
 		return ":value"
-	case limiter.Concurrent:
-		return ":concurrent:value"
 	}
-	return ":" + a.String()
+	return ":{" + a.String() + "}:value"
 }
 
 // readKey reads what Key.String writes.

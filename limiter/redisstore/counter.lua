@@ -1,9 +1,9 @@
 -- The algorithms that keep no log: a fixed window, a sliding one of two counters,
 -- and GCRA. One is three keys:
---   state  string  "start:taken:before:debt", see each
---   log    zset    marks of what was given back: score = its time, member = its id;
---                  'floor' says that nothing older is given back any more
---   base   string  "ban:until", mostly absent
+--   value    string  "start:taken:before:debt", see each
+--   permits  zset    marks of what was given back: score = its time, member = its id;
+--                    'floor' says that nothing older is given back any more
+--   base     string  "ban:until", mostly absent
 -- limiter's counter.go is the same arithmetic, in the same order.
 
 local TINY = 1e-6

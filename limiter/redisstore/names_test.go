@@ -1,0 +1,49 @@
+package redisstore
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+)
+
+// What a script publishes of a window names that window, whatever its limit is
+// called; anything else names none.
+func TestWindowOf_ReadsWhatScriptsTell(t *testing.T) {
+	seen := map[string]windowID{}
+	for _, prefix := range []string{"weir", "a:b"} {
+		for _, name := range []string{"l", "sms.phone:1m", "l:value", "l:fixed_window", "l:concurrent:value", "l:concurrent", "l:permits", "l:base"} {
+			for a := limiter.TokenBucket; a <= limiter.Concurrent; a++ {
+				c := limiter.Claim{
+					Limit: &limiter.Limit{Name: name, Rate: limiter.Rate{Count: 1, Window: time.Second}, Algorithm: a},
+					Key:   limiter.KeyOf(prefix, name),
+				}
+				keys := windowKeys(prefix, c)
+				message := fmt.Sprint(int(a), ":", keys[0])
+				if id, ok := windowOf(prefix, message); !ok || id != idOf(c) {
+					t.Errorf("%q is %+v %v, want %+v", message, id, ok, idOf(c))
+				}
+				for _, k := range keys {
+					if other, ok := seen[k]; ok {
+						t.Errorf("%q is of %+v as well", k, other)
+					}
+					seen[k] = idOf(c)
+					if tag := "{" + c.Key.String() + "}"; !strings.Contains(k, tag) || !strings.HasPrefix(k, prefix+":") {
+						t.Errorf("key %q without prefix or tag", k)
+					}
+				}
+			}
+		}
+	}
+	k := limiter.KeyOf("x").String()
+	for _, bad := range []string{
+		"", "0", "0:", "9:weir:{" + k + "}:l:value", "0:other:{" + k + "}:l:value", "0:weir:{short}:l:value",
+		"0:weir:{" + k + "}:l:permits", "0:weir:{" + strings.Repeat("z", 32) + "}:l:value", "00:weir:{" + k + "}:l:value",
+	} {
+		if id, ok := windowOf("weir", bad); ok {
+			t.Errorf("%q is %+v", bad, id)
+		}
+	}
+}

@@ -7,11 +7,12 @@ package locks
 
 import (
 	"context"
-	"errors"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,16 +31,16 @@ type contender func(ctx context.Context) (unlock func() error, err error)
 // contenders are the same lock by each library; each call is another process.
 // Those that poll do so every 50 ms: their own defaults are 50 to 250 ms, and
 // not to wait at all.
-func contenders() map[string]func(b *testing.B, addr string) contender {
-	return map[string]func(b *testing.B, addr string) contender{
-		"weir-reentrant": func(b *testing.B, addr string) contender {
-			return weir(locker(b, addr).Reentrant("weir"))
+func contenders() map[string]func(b *testing.B, rdb *redis.Client) contender {
+	return map[string]func(b *testing.B, rdb *redis.Client) contender{
+		"weir-reentrant": func(b *testing.B, rdb *redis.Client) contender {
+			return weir(locker(b, rdb).Reentrant("weir"))
 		},
-		"weir-simple": func(b *testing.B, addr string) contender {
-			return weir(locker(b, addr).Simple("weir-simple"))
+		"weir-simple": func(b *testing.B, rdb *redis.Client) contender {
+			return weir(locker(b, rdb).Simple("weir-simple"))
 		},
-		"redsync": func(b *testing.B, addr string) contender {
-			rs := redsync.New(goredis.NewPool(client(b, addr)))
+		"redsync": func(b *testing.B, rdb *redis.Client) contender {
+			rs := redsync.New(goredis.NewPool(rdb))
 			return func(ctx context.Context) (func() error, error) {
 				m := rs.NewMutex("redsync", redsync.WithExpiry(30*time.Second), redsync.WithTries(1<<30), redsync.WithRetryDelay(50*time.Millisecond))
 				if err := m.LockContext(ctx); err != nil {
@@ -48,8 +49,8 @@ func contenders() map[string]func(b *testing.B, addr string) contender {
 				return func() error { _, err := m.UnlockContext(ctx); return err }, nil
 			}
 		},
-		"redislock": func(b *testing.B, addr string) contender {
-			c := redislock.New(client(b, addr))
+		"redislock": func(b *testing.B, rdb *redis.Client) contender {
+			c := redislock.New(rdb)
 			return func(ctx context.Context) (func() error, error) {
 				l, err := c.Obtain(ctx, "redislock", 30*time.Second, &redislock.Options{RetryStrategy: redislock.LinearBackoff(50 * time.Millisecond)})
 				if err != nil {
@@ -77,50 +78,73 @@ func client(b *testing.B, addr string) *redis.Client {
 	return rdb
 }
 
-func locker(b *testing.B, addr string) *lock.Locker {
-	l := lock.New(client(b, addr), lock.WithPoll(10*time.Second))
+// A counter counts the commands that clients send.
+type counter struct{ sent atomic.Int64 }
+
+func (c *counter) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (c *counter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		c.sent.Add(1)
+		return next(ctx, cmd)
+	}
+}
+
+func (c *counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func locker(b *testing.B, rdb *redis.Client) *lock.Locker {
+	l := lock.New(rdb, lock.WithPoll(10*time.Second))
 	b.Cleanup(l.Close)
 	return l
 }
 
-// each runs a benchmark for every library on a server of its own.
-func each(b *testing.B, run func(b *testing.B, addr string, join func() contender)) {
-	names := contenders()
-	sorted := make([]string, 0, len(names))
-	for name := range names {
-		sorted = append(sorted, name)
-	}
-	slices.Sort(sorted)
-	for _, name := range sorted {
-		b.Run(name, func(b *testing.B) {
-			s := redistest.Start(b)
-			run(b, s.Addr, func() contender { return names[name](b, s.Addr) })
+// A scene is one library on a server of its own.
+type scene struct {
+	addr    string
+	library string
+	sent    counter
+}
+
+// join makes another process.
+func (s *scene) join(b *testing.B) contender {
+	rdb := client(b, s.addr)
+	rdb.AddHook(&s.sent)
+	return contenders()[s.library](b, rdb)
+}
+
+// each runs a benchmark for every library.
+func each(b *testing.B, run func(b *testing.B, s *scene)) {
+	for _, library := range slices.Sorted(maps.Keys(contenders())) {
+		b.Run(library, func(b *testing.B) {
+			run(b, &scene{addr: redistest.Start(b).Addr, library: library})
 		})
 	}
 }
 
-// commands is how many commands the server has run that a lock needs, and how
-// many µs they took.
-func commands(b *testing.B, rdb *redis.Client) (calls, usec float64) {
+// cost is how many µs the server has spent on scripts, and on the SET by which
+// redsync takes a lock without one.
+func (s *scene) cost(b *testing.B, rdb *redis.Client) float64 {
 	info, err := rdb.Info(context.Background(), "commandstats").Result()
 	if err != nil {
 		b.Fatal(err)
 	}
+	total := 0.0
 	for line := range strings.Lines(info) {
 		name, rest, _ := strings.Cut(line, ":calls=")
-		switch name {
-		case "cmdstat_evalsha", "cmdstat_eval", "cmdstat_set":
-			n, rest, _ := strings.Cut(rest, ",usec=")
-			u, _, _ := strings.Cut(rest, ",")
-			c, err1 := strconv.ParseFloat(n, 64)
-			d, err2 := strconv.ParseFloat(u, 64)
-			if err := errors.Join(err1, err2); err != nil {
-				b.Fatal(err)
-			}
-			calls, usec = calls+c, usec+d
+		if name != "cmdstat_evalsha" && name != "cmdstat_eval" && (name != "cmdstat_set" || s.library != "redsync") {
+			continue
 		}
+		_, rest, _ = strings.Cut(rest, ",usec=")
+		usec, _, _ := strings.Cut(rest, ",")
+		n, err := strconv.ParseFloat(usec, 64)
+		if err != nil {
+			b.Fatal(err)
+		}
+		total += n
 	}
-	return calls, usec
+	return total
 }
 
 func must(b *testing.B, err error) {
@@ -131,9 +155,9 @@ func must(b *testing.B, err error) {
 
 // BenchmarkFree is a lock and an unlock that nobody else wants.
 func BenchmarkFree(b *testing.B) {
-	each(b, func(b *testing.B, addr string, join func() contender) {
-		take, rdb, ctx := join(), client(b, addr), context.Background()
-		_, before := commands(b, rdb)
+	each(b, func(b *testing.B, s *scene) {
+		take, rdb, ctx := s.join(b), client(b, s.addr), context.Background()
+		before := s.cost(b, rdb)
 		b.ReportAllocs()
 		for b.Loop() {
 			unlock, err := take(ctx)
@@ -142,16 +166,15 @@ func BenchmarkFree(b *testing.B) {
 			}
 			must(b, unlock())
 		}
-		_, after := commands(b, rdb)
-		b.ReportMetric((after-before)/float64(b.N), "redis-µs/op")
+		b.ReportMetric((s.cost(b, rdb)-before)/float64(b.N), "redis-µs/op")
 	})
 }
 
 // BenchmarkHandOver is the time from an unlock until a waiter in another process
 // holds the lock.
 func BenchmarkHandOver(b *testing.B) {
-	each(b, func(b *testing.B, addr string, join func() contender) {
-		one, two, ctx := join(), join(), context.Background()
+	each(b, func(b *testing.B, s *scene) {
+		one, two, ctx := s.join(b), s.join(b), context.Background()
 		var took []time.Duration
 		for b.Loop() {
 			unlock, err := one(ctx)
@@ -188,9 +211,9 @@ func beside(ctx context.Context, b *testing.B, take contender) chan time.Time {
 // BenchmarkCrowd is one turn of 100 goroutines of one process that all want the
 // lock.
 func BenchmarkCrowd(b *testing.B) {
-	each(b, func(b *testing.B, addr string, join func() contender) {
-		take, rdb, ctx := join(), client(b, addr), context.Background()
-		before, _ := commands(b, rdb)
+	each(b, func(b *testing.B, s *scene) {
+		take, ctx := s.join(b), context.Background()
+		before := s.sent.sent.Load()
 		for b.Loop() {
 			var all sync.WaitGroup
 			for range 100 {
@@ -204,8 +227,7 @@ func BenchmarkCrowd(b *testing.B) {
 			}
 			all.Wait()
 		}
-		after, _ := commands(b, rdb)
-		b.ReportMetric((after-before)/float64(b.N)/100, "calls/turn")
+		b.ReportMetric(float64(s.sent.sent.Load()-before)/float64(b.N)/100, "calls/turn")
 		b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/100, "µs/turn")
 		b.ReportMetric(0, "ns/op")
 	})

@@ -202,12 +202,21 @@ func TestReadme_RefusalAndLogLineAreReal(t *testing.T) {
 func TestReadme_NamesEveryMetric(t *testing.T) {
 	server := redistest.Start(t)
 	w := start(t, shared(server.Addr)+`upstreams: {demo: echo, gone: {targets: ["http://127.0.0.1:1", "http://127.0.0.1:2"], retries: 1}}
+lists: {friends: {key: "header:X-Phone", values: [friend], action: bypass}}
 routes:
+  - {match: {path: /banned}, upstream: demo, lists: [friends], limits: [{key: "header:X-Phone", rate: 1/1h, penalty: {ban: 1h, after: 1}}]}
+  - {match: {path: /once}, upstream: demo, idempotency: {header: Idempotency-Key}, limits: [{key: "header:X-Phone", rate: 1/1h}]}
   - {match: {path: /v1/sms/send}, upstream: demo, limits: [{key: "header:X-Phone", rate: 1/1h}]}
   - {match: {path: /gone}, upstream: gone, refund_on: {errors: [connect]}, limits: [{key: "header:X-Phone", rate: 1/1h}]}
 `)
 	w.statuses("p", 2)
 	do(t, http.MethodPost, w.URL+"/gone", http.Header{"X-Phone": {"p"}})
+	for _, phone := range []string{"friend", "p", "p", "p"} {
+		do(t, http.MethodPost, w.URL+"/banned", http.Header{"X-Phone": {phone}})
+	}
+	for range 2 {
+		do(t, http.MethodPost, w.URL+"/once", http.Header{"X-Phone": {"p"}, "Idempotency-Key": {"a"}})
+	}
 	w.reload()
 	server.Kill()
 	w.statuses("p", 2)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	stdlog "log"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -218,5 +219,21 @@ func TestServe_StartsWithoutRedis(t *testing.T) {
 	var doc struct{ Status string }
 	if err := json.NewDecoder(answer.Body).Decode(&doc); err != nil || doc.Status != "degraded" {
 		t.Errorf("readyz = %+v, %v; want degraded", doc, err)
+	}
+}
+
+func TestWhisper_LibrariesSpeakJSON(t *testing.T) {
+	var errs screen
+	path := file(t, "")
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if code := Run(ctx, []string{"run", "-c", path, "--log-level", "debug"}, World{Stdout: &errs, Stderr: &errs}); code != exitOK {
+		t.Fatalf("exit code %d:\n%s", code, errs.String())
+	}
+	stdlog.Print("Unsolicited response")
+	var last map[string]any
+	lines := strings.Split(strings.TrimSpace(errs.String()), "\n")
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil || last["error"] != "Unsolicited response" || last["level"] != "debug" {
+		t.Errorf("the last line is %s; want what the library said, as JSON at debug level", lines[len(lines)-1])
 	}
 }

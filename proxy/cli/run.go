@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	stdlog "log"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,8 +41,11 @@ func (c runCommand) Run(ctx context.Context, w World) error {
 	if err != nil {
 		return err
 	}
+	log := newLog(w.Stderr, c.Level)
+	stdlog.SetFlags(0)
+	stdlog.SetOutput(whisper{log})        // the standard library's, for the whole process
 	memlimit.Set(memlimit.WithRatio(0.9)) // without a limit to find, nothing is set
-	s, err := assemble(ctx, path, read, newLog(w.Stderr, c.Level))
+	s, err := assemble(ctx, path, read, log)
 	if err != nil {
 		return err
 	}
@@ -71,6 +76,15 @@ func newLog(out io.Writer, level string) zerolog.Logger {
 		out = zerolog.ConsoleWriter{Out: out, TimeFormat: time.TimeOnly}
 	}
 	return zerolog.New(out).Level(least).Hook(clock{})
+}
+
+// A whisper is what libraries write to the standard log: of use when looking for
+// a fault, and no JSON by itself.
+type whisper struct{ log zerolog.Logger }
+
+func (w whisper) Write(line []byte) (int, error) {
+	w.log.Debug().Str("error", strings.TrimSpace(string(line))).Msg("library")
+	return len(line), nil
 }
 
 // A clock stamps each line with the time in UTC, RFC 3339 with milliseconds.

@@ -17,7 +17,11 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain sees to it that nothing is left running, but for a lookup of a name
+// that nobody waits for any more: net ends it when its time is up.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net.(*Resolver).tryOneName"))
+}
 
 func TestNew_RefusesWhatCannotBeAsked(t *testing.T) {
 	u := func(s string) []Target { return []Target{{URL: mustURL(t, s)}} }
@@ -110,8 +114,11 @@ func TestPool_KeepsConnections(t *testing.T) {
 	}
 }
 
+// A request that may be sent twice does not fail because its target has just
+// closed the connection that was kept. One that may not, may: whether the target
+// has seen it is not known.
 func TestPool_ADeadKeptConnectionIsNoFailure(t *testing.T) {
-	for _, method := range []string{"GET", "POST"} {
+	for _, method := range []string{"GET", "OPTIONS"} {
 		var asked atomic.Int32
 		closed := make(chan bool, 10)
 		url := rawBackend(t, func(c net.Conn, r *bufio.Reader) {

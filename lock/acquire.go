@@ -24,11 +24,10 @@ type acquisition struct {
 	// watched: the hold is to be renewed.
 	watched bool
 	// accept takes in a grant; errLate makes a waiter go on.
-	accept  func(context.Context, outcome) error
-	pass    *pass        // nil unless it is this caller's turn to contend
-	asked   bool         // an attempt was sent
-	doubt   bool         // an attempt may have taken the lock without our knowing
-	pending chan outcome // the attempt that was left to itself
+	accept func(context.Context, outcome) error
+	pass   *pass // nil unless it is this caller's turn to contend
+	asked  bool  // an attempt was sent
+	doubt  bool  // an attempt may have taken the lock without our knowing
 }
 
 // A way is how hard an acquisition tries.
@@ -230,29 +229,38 @@ func passing(err error) bool {
 	return false
 }
 
-// attempt asks once. When ctx ends first, the call is left to itself; giveUp
-// sees to what it brings.
+// attempt asks once. The deadline of ctx is the call's too; the end of ctx
+// without a deadline is seen when the call has ended, because a goroutine for
+// each call, which could leave it to itself, would double what a lock costs.
 func (a *acquisition) attempt(ctx context.Context) outcome {
-	if ctx.Err() != nil {
-		return outcome{err: errors.Join(ErrNotAcquired, context.Cause(ctx))}
+	if err := over(ctx); err != nil {
+		return outcome{err: errors.Join(ErrNotAcquired, err)}
 	}
 	a.asked = true
-	done := make(chan outcome, 1)
-	a.locker.busy.Go(func() {
-		call, cancel := a.locker.bounded(ctx)
+	call, cancel := a.locker.bounded(ctx)
+	defer cancel()
+	if deadline, ok := ctx.Deadline(); ok {
+		call, cancel = context.WithDeadline(call, deadline)
 		defer cancel()
-		o := outcome{sent: time.Now()}
-		o.answer, o.err = a.lock.kind.attempt(call, a.claim)
-		done <- o
-	})
-	select {
-	case o := <-done:
-		a.doubt = a.doubt || unknown(o.err)
-		return o
-	case <-ctx.Done():
-		a.pending = done
-		return outcome{err: errors.Join(ErrNotAcquired, context.Cause(ctx))}
 	}
+	o := outcome{sent: time.Now()}
+	o.answer, o.err = a.lock.kind.attempt(call, a.claim)
+	a.doubt = a.doubt || unknown(o.err)
+	if err := over(ctx); o.err != nil && err != nil {
+		o.err = errors.Join(ErrNotAcquired, err, o.err)
+	}
+	return o
+}
+
+// over is why ctx has ended, or will as soon as its timer is served.
+func over(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
+		return context.DeadlineExceeded
+	}
+	return nil
 }
 
 // take accepts a grant, or remembers that it must be given back.
@@ -271,18 +279,10 @@ func (a *acquisition) take(ctx context.Context, o outcome) error {
 // in Redis.
 func (a *acquisition) giveUp() {
 	inQueue := a.lock.traits.queues && a.claim.patient && a.asked
-	if a.pending == nil && !a.doubt && !inQueue {
-		return
+	switch {
+	case a.doubt:
+		a.locker.settle(a.claim.owner, func() { a.locker.undo(a.lock.kind, a.claim) })
+	case inQueue:
+		a.locker.settle(a.claim.owner, func() { a.locker.withdraw(a.lock.kind, a.claim) })
 	}
-	a.locker.settle(a.claim.owner, func() {
-		if a.pending != nil {
-			o := <-a.pending
-			a.doubt = a.doubt || o.held || unknown(o.err)
-		}
-		if a.doubt {
-			a.locker.undo(a.lock.kind, a.claim)
-		} else if inQueue {
-			a.locker.withdraw(a.lock.kind, a.claim)
-		}
-	})
 }

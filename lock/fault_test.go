@@ -110,7 +110,7 @@ func TestLostReply_OfReentryKeepsTheCount(t *testing.T) {
 
 func TestCancel_InFlightLeavesNothing(t *testing.T) {
 	w := newWorld(t)
-	l, p := w.behind()
+	l, p := w.behind(WithCallTimeout(500 * time.Millisecond))
 	p.Hold()
 	ctx, cancel := context.WithCancel(t.Context())
 	failed := make(chan error)

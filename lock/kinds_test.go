@@ -167,7 +167,7 @@ func TestKinds_CancelledWaitersLeaveNothing(t *testing.T) {
 
 func TestKinds_CancelInFlightLeavesNothing(t *testing.T) {
 	eachExclusive(t, func(t *testing.T, w *world, kind func(*Locker) *Lock, channel string) {
-		l, p := w.behind()
+		l, p := w.behind(WithCallTimeout(500 * time.Millisecond))
 		lk := kind(l)
 		before := w.calls()
 		p.Hold()

@@ -97,7 +97,7 @@ func TestSemaphore_WaitersHearOfARelease(t *testing.T) {
 
 func TestSemaphore_CancelledOrLostCallsCostNoPermit(t *testing.T) {
 	w := newWorld(t)
-	l, p := w.behind()
+	l, p := w.behind(WithCallTimeout(500 * time.Millisecond))
 	s := semaphoreOf(t, l, 3)
 	if err := errors.Join(s.Acquire(ctxOf(t), 1), s.Release(ctxOf(t), 1)); err != nil {
 		t.Fatal(err) // so that Redis knows the scripts

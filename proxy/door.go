@@ -81,7 +81,7 @@ func (d *httpDoor) answer(a respond.Answer) {
 	}
 	d.w.WriteHeader(a.Status)
 	if d.r.Method != http.MethodHead {
-		d.w.Write(a.Body)
+		_, _ = d.w.Write(a.Body) // the client may have left
 	}
 	if early && !worthless {
 		d.cut = d.w.FlushError() != nil || d.body.linger() != nil

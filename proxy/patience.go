@@ -200,7 +200,7 @@ func (b *body) unread() bool {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.failed != io.EOF
+	return !errors.Is(b.failed, io.EOF)
 }
 
 // worthless reports whether the rest of the body is not worth reading for the
@@ -219,7 +219,7 @@ func (b *body) linger() error {
 	b.most, b.free = 0, false
 	b.mu.Unlock()
 	_, err := io.CopyN(io.Discard, b, lingerBytes)
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		return nil
 	}
 	return err
@@ -239,7 +239,7 @@ func (b *body) end() {
 	if b.parting {
 		within = min(within, partWithin)
 	}
-	if b.wait > 0 && b.failed != io.EOF {
+	if b.wait > 0 && !errors.Is(b.failed, io.EOF) {
 		_ = b.clock.SetReadDeadline(time.Now().Add(within))
 	}
 }

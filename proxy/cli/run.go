@@ -141,9 +141,9 @@ func (s *service) serve(ctx context.Context, reload <-chan os.Signal) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var background sync.WaitGroup
-	serving := s.log.Info()
+	addresses := map[string]any{}
 	for _, l := range s.listening {
-		serving = serving.Stringer(l.name, l.Addr())
+		addresses[l.name] = l.Addr().String()
 		background.Go(func() {
 			if err := l.serve(l.Listener); err != nil {
 				stop(err)
@@ -154,7 +154,7 @@ func (s *service) serve(ctx context.Context, reload <-chan os.Signal) error {
 	background.Go(func() { s.signals(ctx, reload) })
 	background.Go(func() { s.shared.run(ctx) })
 	background.Go(func() { s.renew(ctx) })
-	serving.Str("store", s.shared.name).Str("version", readBuild().version).Msg("serving")
+	s.log.Info().Fields(addresses).Str("store", s.shared.name).Str("version", readBuild().version).Msg("serving")
 
 	<-ctx.Done()
 	err := s.drain()

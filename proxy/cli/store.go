@@ -60,7 +60,7 @@ func openStore(ctx context.Context, c *config.Config, log zerolog.Logger) (share
 		nodes: node.Live,
 		agree: node.Agree,
 		check: remembering(redisstore.New(coordination, redisstore.Options{Prefix: c.Redis.Prefix, Timeout: patience}).Check),
-		close: func() { decisions.Close(); coordination.Close() },
+		close: func() { store.Close(); decisions.Close(); coordination.Close() },
 	}
 	s.run = func(ctx context.Context) {
 		var all sync.WaitGroup

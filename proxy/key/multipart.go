@@ -25,7 +25,7 @@ func (f *field) multipart(body []byte, boundary string) error {
 	}
 	for parts := multipart.NewReader(bytes.NewReader(body), boundary); ; {
 		part, err := parts.NextRawPart()
-		if err == io.EOF { //nolint:errorlint // wrapped, it says that the form was cut off
+		if err == io.EOF { // wrapped, it says that the form was cut off
 			return nil
 		}
 		if err != nil {

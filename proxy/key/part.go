@@ -53,8 +53,7 @@ func (p Part) of(n Number) string {
 
 // text checks what a list says of p and writes it as of does.
 func (p Part) text(s string) (string, error) {
-	switch p.Kind {
-	case Country:
+	if p.Kind == Country {
 		if len(s) != 2 && s != "001" || strings.ToUpper(s) != s {
 			return "", fmt.Errorf("%w: no country; write two capital letters, for example CN", ErrSpec)
 		}

@@ -136,7 +136,7 @@ func (j *journey) travel() {
 // short ends here: the cause has been noted where it occurred.
 func (j *journey) serve(proxy *httputil.ReverseProxy) (aborted bool) {
 	defer func() {
-		if v := recover(); v == http.ErrAbortHandler {
+		if v := recover(); v == http.ErrAbortHandler { //nolint:errorlint // a panic is no error that could be wrapped
 			aborted = true
 		} else if v != nil {
 			panic(v)

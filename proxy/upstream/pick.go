@@ -38,7 +38,7 @@ type asking struct {
 // request come before others, and those that are not tired before those that
 // are. It costs a look at each member.
 func (p *Pool) choose(now time.Time, a asking) (*member, error) {
-	var candidates []*member
+	candidates := p.scratch[:0]
 	best, fit := 0, false
 	for _, m := range p.members {
 		if p.health.Path != "" && m.down {
@@ -57,7 +57,7 @@ func (p *Pool) choose(now time.Time, a asking) (*member, error) {
 		}
 		switch {
 		case best == 0 || rank < best:
-			best, candidates = rank, append(p.scratch[:0], m)
+			best, candidates = rank, append(candidates[:0], m)
 		case rank == best:
 			candidates = append(candidates, m)
 		}
@@ -114,12 +114,12 @@ func (p *Pool) turn(now time.Time, candidates []*member) *member {
 // idlest keeps those candidates that one more request would load the least.
 func (p *Pool) idlest(now time.Time, candidates []*member) []*member {
 	least := math.Inf(1)
-	var kept []*member
+	kept := candidates[:0]
 	for _, m := range candidates {
 		load := float64(m.busy+1) / (m.weight * m.ramp(now, p.health))
 		switch {
 		case load < least:
-			least, kept = load, append(candidates[:0], m)
+			least, kept = load, append(kept[:0], m)
 		case load == least:
 			kept = append(kept, m)
 		}

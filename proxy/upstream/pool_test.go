@@ -20,7 +20,10 @@ import (
 // TestMain sees to it that nothing is left running, but for a lookup of a name
 // that nobody waits for any more: net ends it when its time is up.
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net.(*Resolver).tryOneName"))
+	goleak.VerifyTestMain(m,
+		goleak.IgnoreAnyFunction("net.(*Resolver).tryOneName"),
+		goleak.IgnoreAnyFunction("net.(*Resolver).lookupIPAddr.func1"),
+		goleak.IgnoreAnyFunction("net.(*Resolver).lookupIPAddr.func2"))
 }
 
 func TestNew_RefusesWhatCannotBeAsked(t *testing.T) {

@@ -168,9 +168,10 @@ func TestMemory_StreamsTakeNone(t *testing.T) {
 	}
 }
 
-// A connection that waits for its next request is cheap.
+// A connection that waits for its next request is cheap: some 24 KiB by what the
+// system counts, which varies with what the runtime has not given back yet.
 func TestMemory_IdleConnections(t *testing.T) {
-	const most = 25 << 10
+	const most = 32 << 10
 	n, fixed := 10_000, int64(0)
 	w := run(t, "echo")
 	var files syscall.Rlimit

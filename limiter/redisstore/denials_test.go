@@ -1,9 +1,12 @@
 package redisstore_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -244,4 +247,27 @@ func TestStore_CloseEnds(t *testing.T) {
 	client.Close()
 	store.Close()
 	store.Close()
+}
+
+// A call that waited in vain is refused, not unknown, when others have learnt
+// meanwhile that its key is.
+func TestDenials_AreRememberedAtTheDeadline(t *testing.T) {
+	s := newScene(t)
+	store := s.hearing()
+	known, unknown := claim(1, time.Hour, 1), claim(1, time.Minute, 1)
+	s.server.Signal(syscall.SIGSTOP)
+	defer s.server.Signal(syscall.SIGCONT)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	answered := make(chan error, 1)
+	var d limiter.Decision
+	go func() { answered <- store.Take(ctx, known, &d) }()
+	s.until("the call is under way", func() bool { return store.Flying() > 0 })
+	store.Deny(known[0], time.Minute)
+	if err := <-answered; err != nil || d.Allowed || d.Wait <= 0 {
+		t.Errorf("%+v, %v; want a refusal", d, err)
+	}
+	if err := store.Take(ctx, unknown, &d); !errors.Is(err, limiter.ErrUnavailable) {
+		t.Errorf("%v; want ErrUnavailable for what nobody knows of", err)
+	}
 }

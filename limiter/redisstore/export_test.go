@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -62,4 +63,21 @@ func (s *Store) Batch(claims [][]limiter.Claim) {
 // TakePlain is Take without company, memory or queue: one script call.
 func (s *Store) TakePlain(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
 	return s.decide(ctx, s.scripts.takeLogs, claims, newID(), d)
+}
+
+// Deny makes s remember that c was refused for so long.
+func (s *Store) Deny(c limiter.Claim, wait time.Duration) {
+	s.denials.cache.Set(idOf(c), denial{limit: c.Limit, cost: c.Cost, until: time.Now().Add(wait)})
+}
+
+// Flying is how many flights are under way to a Redis that is no cluster.
+func (s *Store) Flying() (n int) {
+	s.lanes.mu.Lock()
+	defer s.lanes.mu.Unlock()
+	for _, l := range s.lanes.byNode {
+		l.mu.Lock()
+		n += l.flying
+		l.mu.Unlock()
+	}
+	return n
 }

@@ -114,6 +114,10 @@ func (s *Store) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Dec
 		take = s.takeApart
 	}
 	if err := take(ctx, claims, d); err != nil {
+		// Others may have learnt meanwhile what this call waited for in vain.
+		if s.denials.decide(time.Now(), claims, d) {
+			return nil
+		}
 		return fmt.Errorf("take %d claims: %w: %w", len(claims), limiter.ErrUnavailable, err)
 	}
 	return nil

@@ -59,7 +59,7 @@ func openStore(ctx context.Context, c *config.Config, log zerolog.Logger) (share
 		store: store,
 		nodes: node.Live,
 		agree: node.Agree,
-		check: remembering(redisstore.New(coordination, redisstore.Options{Prefix: c.Redis.Prefix, Timeout: patience}).Check),
+		check: remembering(redisstore.New(coordination, redisstore.Options{Prefix: c.Redis.Prefix, Timeout: patience, Denials: -1}).Check),
 		close: func() { store.Close(); decisions.Close(); coordination.Close() },
 	}
 	s.run = func(ctx context.Context) {

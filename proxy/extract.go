@@ -128,8 +128,9 @@ func (x *exchange) cost(c *config.Cost) (int64, error) {
 type counted struct {
 	by *key.Spec
 	limiter.Key
-	text string // what stands for it in names that Java programs share
-	skip bool   // it is missing, and limits on it do not apply
+	text  string // what stands for it in names that Java programs share
+	skip  bool   // it is missing, and limits on it do not apply
+	shown string // masked, for people; of a sensitive key only
 }
 
 func (g *generation) key(x *exchange, by *key.Spec) (counted, error) {
@@ -145,6 +146,9 @@ func (g *generation) key(x *exchange, by *key.Spec) (counted, error) {
 	if !k.skip {
 		k.text = x.value.Text()
 		k.Key = g.config.Privacy.Hash(x.value.Parts)
+	}
+	if by.Sensitive && !k.skip {
+		k.shown = x.value.Shown()
 	}
 	x.keys = append(x.keys, k)
 	return k, nil

@@ -86,6 +86,20 @@ func TestKeys_WhatCanBeReadInTwoWaysIsRefused(t *testing.T) {
 	w.sends(413, "POST", "/send", typeJSON, `{"phone":"13800138000","x":"`+strings.Repeat("x", 1024)+`"}`)
 }
 
+func TestKeys_SensitiveOnesAreShownMasked(t *testing.T) {
+	w := made(t, sms)
+	for range 2 {
+		w.send("POST", "/send", typeJSON, `{"phone":"138 0013 8000"}`)
+	}
+	lines := w.lines("request")
+	if got := lines[1]["masked"]; got != "phone=+86138****8000" || lines[0]["masked"] != nil {
+		t.Errorf("lines %v; want the number of the refused request masked", lines)
+	}
+	if strings.Contains(w.log.String(), "13800138000") {
+		t.Errorf("the number is in the log:\n%s", w.log.String())
+	}
+}
+
 // answered is what the echo saw.
 func answered(t *testing.T, rec *httptest.ResponseRecorder) (header map[string][]string, body string) {
 	t.Helper()

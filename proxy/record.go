@@ -18,9 +18,11 @@ const keyDigits = 12
 //
 // The fields of the line: request_id, route, method, host, path, status, bytes,
 // duration_ms, client, and where they apply upstream, upstream_ms, limit (the
-// one that refused) with wait_ms and key, banned (from now on), list (the one that decided), refunded, fallback and error. The query is never
-// written, and of a key only the beginning of its hash: enough to find it in the
-// store, too little to tell what the client sent.
+// one that refused) with wait_ms, key and masked, banned (from now on), list (the
+// one that decided), refunded, fallback and error. The query is never written,
+// and of a key only the beginning of its hash: enough to find it in the store, too
+// little to tell what the client sent. A key that is sensitive is shown masked as
+// well.
 type recorder struct {
 	log     zerolog.Logger
 	metrics *metrics
@@ -71,6 +73,9 @@ func (rec *recorder) leave(x *exchange) {
 	if refused {
 		e.Str("limit", x.window(i).of.name).Float64("wait_ms", ms(x.decision.Wait)).
 			Str("key", x.claims[i].Key.String()[:keyDigits])
+		if k := slices.IndexFunc(x.keys, func(k counted) bool { return k.Key == x.claims[i].Key }); k >= 0 && x.keys[k].shown != "" {
+			e.Str("masked", x.keys[k].shown)
+		}
 	}
 	if x.repeated {
 		e.Bool("repeated", true)

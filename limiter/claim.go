@@ -36,6 +36,8 @@ type Limit struct {
 	// Burst is for GCRA alone: how many permits may be taken at once. 0 means
 	// Rate.Count.
 	Burst int64
+	// Scope is Overall when zero.
+	Scope Scope
 }
 
 // A Key is who is counted.
@@ -76,8 +78,8 @@ type Claim struct {
 	Cost int64
 	// Redisson names the RRateLimiter of Redisson that counts this claim, shared
 	// with Java programs. Empty: the store's own name for Limit and Key. Its
-	// config in Redis, once there, says rate and window instead of Limit. Memory
-	// goes by Limit and Key all the same.
+	// config in Redis, once there, says rate, window and scope instead of Limit.
+	// Memory goes by Limit and Key all the same.
 	Redisson string
 }
 
@@ -111,6 +113,9 @@ func (l *Limit) Check() error {
 	}
 	if err := l.Rate.Check(); err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrLimit, l.Name, err)
+	}
+	if l.Scope > PerClient {
+		return fmt.Errorf("%w: %s has the unknown scope %d", ErrLimit, l.Name, l.Scope)
 	}
 	return l.checkAlgorithm()
 }

@@ -17,6 +17,8 @@
 //   - decision: the answer to all claims of one request: all granted, or none.
 //   - outcome: the part of a decision that speaks of one claim.
 //   - permit: the right to give back what a decision took.
+//   - scope: whether the clients of a store count together or each by itself.
+//   - client: one process that uses a store which others use too.
 //   - store: where counts live. [Memory] is one process; package redisstore
 //     shares counts between processes.
 //   - window: the length of time over which a rate counts.
@@ -46,7 +48,7 @@
 //   - Given back once: Refund gives back exactly what a decision took, however
 //     often it is called, and nothing that has come back by itself.
 //   - A limit that changes its rate keeps what was taken; one that changes its
-//     algorithm starts anew.
+//     algorithm, or its scope where there are several clients, starts anew.
 //   - A clock that is set back makes nobody wait longer than the horizon.
 //
 // # Which algorithm

@@ -83,7 +83,7 @@ func allOrNone(_ *testing.T, s *scene) {
 	s.Advance(10 * time.Second)
 	s.allowed(all, 1)
 	d = s.denied(all, 20*time.Second) // c has 1 left of the 2, b is empty as well
-	if d.Outcomes[0].Allowed != true || d.Outcomes[1].Allowed || d.Outcomes[2].Allowed {
+	if !d.Outcomes[0].Allowed || d.Outcomes[1].Allowed || d.Outcomes[2].Allowed {
 		s.t.Errorf("outcomes %+v, want b and c to refuse", d.Outcomes)
 	}
 	var none limiter.Decision

@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"encoding/binary"
-	"encoding/hex"
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
@@ -15,7 +14,7 @@ const idBytes = 8
 // A batch is what one script call asks: the windows that it touches, and what is
 // to be done with them.
 type batch struct {
-	keys    []string // three a window: state, log, base
+	keys    []string // of the windows, in their order
 	limits  []any    // five a limit
 	numbers map[limitID]byte
 	windows []byte // the number of each window's limit, counted from 1
@@ -33,22 +32,23 @@ type limitID struct {
 const (
 	// slack is how long keys outlive what they must remember.
 	slack = time.Second
-	// sharedKind is what scripts call a window that Redisson shares.
+	// sharedKind is what scripts call a window that Redisson shares, and that and
+	// one more if each client counts by itself there.
 	sharedKind = int(limiter.Concurrent) + 1
 )
 
 // newBatch makes a batch of the windows of claims, in their order.
-func newBatch(prefix string, claims []limiter.Claim, rest ...any) *batch {
+func newBatch(n names, claims []limiter.Claim, rest ...any) *batch {
 	b := &batch{rest: rest}
 	for _, c := range claims {
-		b.window(prefix, c)
+		b.window(n, c)
 	}
 	return b
 }
 
 // window appends the window of c and returns its number, counted from 1.
-func (b *batch) window(prefix string, c limiter.Claim) int {
-	b.keys = append(b.keys, windowKeys(prefix, c)...)
+func (b *batch) window(n names, c limiter.Claim) int {
+	b.keys = append(b.keys, n.keys(c)...)
 	b.windows = append(b.windows, b.limit(c))
 	return len(b.windows)
 }
@@ -58,7 +58,7 @@ func (b *batch) limit(c limiter.Claim) byte {
 	l := c.Limit
 	id := limitID{l.Rate, l.Burst, int(l.Algorithm)}
 	if c.Redisson != "" {
-		id.kind = sharedKind
+		id.kind = sharedKind + int(l.Scope)
 	}
 	if n, ok := b.numbers[id]; ok {
 		return n
@@ -92,41 +92,4 @@ func (b *batch) argv() []any {
 	args = append(args, b.limits...)
 	args = append(args, b.windows)
 	return append(args, b.rest...)
-}
-
-// windowName is the name of the Redisson rate limiter that keeps one limit of
-// one key. The braces make all limits of a key share a cluster slot.
-func windowName(prefix, limit string, k limiter.Key) string {
-	return prefix + ":{" + k.String() + "}:" + limit
-}
-
-// windowKeys are the three keys of a claim's window. A token bucket has those of
-// Redisson; the other algorithms have their own, told apart by braces, which no
-// limit's name holds.
-func windowKeys(prefix string, c limiter.Claim) []string {
-	if c.Redisson != "" {
-		return []string{redissonKey(c.Redisson, "value"), redissonKey(c.Redisson, "permits"), c.Redisson}
-	}
-	name := windowName(prefix, c.Limit.Name, c.Key)
-	if a := c.Limit.Algorithm; a != limiter.TokenBucket {
-		name += ":{" + a.String() + "}"
-	}
-	return []string{name + ":value", name + ":permits", name + ":base"}
-}
-
-// suffix ends the name of a window's first key.
-func suffix(a limiter.Algorithm) string {
-	if a == limiter.TokenBucket {
-		return ":value"
-	}
-	return ":{" + a.String() + "}:value"
-}
-
-// readKey reads what Key.String writes.
-func readKey(s string, k *limiter.Key) bool {
-	if len(s) != hex.EncodedLen(len(k)) {
-		return false
-	}
-	_, err := hex.Decode(k[:], []byte(s))
-	return err == nil
 }

@@ -48,7 +48,7 @@ func TestBreaker_OpensRestsAndTries(t *testing.T) {
 		if err := ask(nil); !errors.Is(err, ErrOpen) {
 			t.Fatalf("still resting: %v", err)
 		}
-		time.Sleep(2)
+		time.Sleep(2 * time.Nanosecond)
 		if err := ask(io.EOF); !errors.Is(err, io.EOF) || asked != 1 {
 			t.Fatalf("the try: %v, asked %d times", err, asked)
 		}

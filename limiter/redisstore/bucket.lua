@@ -85,7 +85,7 @@ local function recount(w)
   w.left = w.l.rate - sum - w.given
 end
 
-local bucket = {}
+local bucket = { keys = 3 }
 
 -- open learns how many permits are left, with as little reading as is exact.
 function bucket.open(w, value, base)

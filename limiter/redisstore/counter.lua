@@ -43,6 +43,7 @@ end
 
 -- counting makes an algorithm of its own functions and those that all share.
 local function counting(kind)
+  kind.keys = 3
   function kind.open(w, state)
     load(w, state)
     kind.settle(w)

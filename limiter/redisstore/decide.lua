@@ -5,8 +5,8 @@ local SLACK = 1000
 
 -- list_windows reads ARGV: the number of limits; five of each limit (algorithm,
 -- rate, length in ms, the most of a claim, time to live in ms); and one byte for
--- each window, the number of its limit. A window has three KEYS. It returns the
--- windows and the place of the next ARGV.
+-- each window, the number of its limit. A window has as many KEYS as its kind
+-- says. It returns the windows and the place of the next ARGV.
 local function list_windows()
   local limits, windows, a = {}, {}, 2
   for i = 1, tonumber(ARGV[1]) do
@@ -17,14 +17,15 @@ local function list_windows()
     }
     a = a + 5
   end
-  local of = ARGV[a]
+  local of, k = ARGV[a], 1
   for i = 1, #of do
     local l = limits[byte(of, i)]
     windows[i] = {
-      l = l, kind = l.kind, state = KEYS[3 * i - 2], log = KEYS[3 * i - 1], base = KEYS[3 * i],
+      l = l, kind = l.kind, first = k, state = KEYS[k], log = KEYS[k + 1], base = KEYS[k + 2],
       left = 0, given = 0, gone = 0, at = NONE, n = NONE, had_base = false, whole = false, fresh = false,
       counted = 0, oldest = false, members = false,
     }
+    k = k + l.kind.keys
   end
   return windows, a + 1
 end

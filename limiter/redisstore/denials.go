@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -123,24 +122,4 @@ func (n *denials) hears(yes bool) {
 	n.hearing.Store(yes)
 	n.version.Add(1)
 	n.cache.InvalidateAll()
-}
-
-// windowOf reads the name that a script publishes: the number of the algorithm
-// and the window's first key.
-func windowOf(prefix, message string) (id windowID, ok bool) {
-	number, name, _ := strings.Cut(message, ":")
-	if len(number) != 1 || number[0] < '0' || number[0] > '0'+byte(limiter.Concurrent) {
-		return id, false
-	}
-	id.algorithm = limiter.Algorithm(number[0] - '0')
-	name, ok = strings.CutPrefix(name, prefix+":{")
-	if !ok {
-		return id, false
-	}
-	hex, name, ok := strings.Cut(name, "}:")
-	if !ok || !readKey(hex, &id.home.key) {
-		return id, false
-	}
-	id.limit, ok = strings.CutSuffix(name, suffix(id.algorithm))
-	return id, ok
 }

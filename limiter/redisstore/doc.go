@@ -37,8 +37,9 @@
 //
 // A member is one byte with the length of an id, the id, and a count of 4 bytes,
 // lowest first. The id of a decision has 8 bytes; Redisson reads any length. The
-// other algorithms have the same three keys below PREFIX:{K}:L:{ALGORITHM}. A
-// claim that names a limiter of Redisson uses that one's keys and nothing else.
+// other algorithms have the same three keys below PREFIX:{K}:L:{ALGORITHM}. What
+// each client counts by itself ends with a colon and the client's UUID. A claim
+// that names a limiter of Redisson uses that one's keys and nothing else.
 //
 // # Faults of such limiters, and what keeps them out
 //

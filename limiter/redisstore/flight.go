@@ -30,6 +30,7 @@ type group struct {
 type windowID struct {
 	limit     string
 	algorithm limiter.Algorithm
+	scope     limiter.Scope
 	home      home
 }
 
@@ -78,7 +79,7 @@ func (f *flight) takes(c *call) bool {
 		id := idOf(claim)
 		w, ok := f.windows[id]
 		if !ok {
-			w = boarded{g.batch.window(f.store.prefix, claim), claim.Limit}
+			w = boarded{g.batch.window(f.store.names, claim), claim.Limit}
 			f.windows[id] = w
 		}
 		return w.number
@@ -86,7 +87,9 @@ func (f *flight) takes(c *call) bool {
 	return true
 }
 
-func idOf(c limiter.Claim) windowID { return windowID{c.Limit.Name, c.Limit.Algorithm, homeOf(c)} }
+func idOf(c limiter.Claim) windowID {
+	return windowID{c.Limit.Name, c.Limit.Algorithm, c.Limit.Scope, homeOf(c)}
+}
 
 func same(a, b *limiter.Limit) bool { return a == b || a.Rate == b.Rate && a.Burst == b.Burst }
 

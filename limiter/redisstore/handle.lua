@@ -3,21 +3,17 @@
 
 local UNSET = redis.error_reply('UNSET rate limiter is not initialized')
 
-local function choose(w)
-  w.state, w.log = KEYS[2], KEYS[4]
-  if w.type == 1 then w.state, w.log = KEYS[3], KEYS[5] end
-end
-
 local function blank()
-  return { l = { algorithm = 0 }, kind = redisson, hash = KEYS[1], given = 0, gone = 0, at = NONE, n = NONE }
+  return {
+    l = { algorithm = 0 }, kind = redisson, given = 0, gone = 0, at = NONE, n = NONE,
+    hash = KEYS[1], state = KEYS[2], own_state = KEYS[3], log = KEYS[4], own_log = KEYS[5],
+  }
 end
 
 -- handle is the window of the limiter, or nil if it has no config.
 local function handle()
   local w = blank()
-  if not configured(w) then return nil end
-  choose(w)
-  return w
+  return configured(w) and w or nil
 end
 
 -- config makes a window of four ARGV: rate, interval, type, keepAliveTime.

@@ -6,5 +6,4 @@ local w = handle()
 if not w then return UNSET end
 bucket.grant(w, tonumber(ARGV[1]))
 expire(w)
-tell(w)
 return 1

@@ -16,5 +16,4 @@ if ARGV[1] == 'update' and call('EXISTS', w.log) == 1 then
   call('SET', w.state, int(math.max(0, w.left)), 'KEEPTTL')
 end
 if w.keep_alive > 0 then expire(w) end
-tell(w)
 return 1

@@ -28,7 +28,7 @@ func (l *lanes) of(ctx context.Context, c limiter.Claim) *lane {
 	node := ""
 	if cluster, ok := l.store.client.(*redis.ClusterClient); ok {
 		// Without an answer the call itself will say what is wrong.
-		if master, err := cluster.MasterForKey(ctx, windowKeys(l.store.prefix, c)[0]); err == nil {
+		if master, err := cluster.MasterForKey(ctx, l.store.names.keys(c)[0]); err == nil {
 			node = master.Options().Addr
 		}
 	}

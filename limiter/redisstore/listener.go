@@ -22,7 +22,7 @@ const (
 // it hears at all.
 type listener struct {
 	client  redis.UniversalClient
-	prefix  string
+	names   names
 	denials *denials
 	cancel  context.CancelFunc
 	done    chan struct{}
@@ -31,9 +31,9 @@ type listener struct {
 // channel is where scripts publish.
 func channel(prefix string) string { return prefix + ":room" }
 
-func listen(client redis.UniversalClient, prefix string, n *denials) *listener {
+func listen(client redis.UniversalClient, own names, n *denials) *listener {
 	ctx, cancel := context.WithCancel(context.Background())
-	l := &listener{client: client, prefix: prefix, denials: n, cancel: cancel, done: make(chan struct{})}
+	l := &listener{client: client, names: own, denials: n, cancel: cancel, done: make(chan struct{})}
 	go l.run(ctx)
 	return l
 }
@@ -63,7 +63,7 @@ func (l *listener) run(ctx context.Context) {
 
 // hear listens until the subscription breaks.
 func (l *listener) hear(ctx context.Context) error {
-	sub := l.client.Subscribe(ctx, channel(l.prefix))
+	sub := l.client.Subscribe(ctx, channel(l.names.prefix))
 	defer sub.Close()
 	defer context.AfterFunc(ctx, func() { sub.Close() })()
 	asked := false
@@ -93,7 +93,7 @@ func (l *listener) hear(ctx context.Context) error {
 
 // heard forgets the window that a message names, or all if it names none.
 func (l *listener) heard(message string) {
-	if id, ok := windowOf(l.prefix, message); ok {
+	if id, ok := l.names.window(message); ok {
 		l.denials.forget(id)
 		return
 	}

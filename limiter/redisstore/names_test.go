@@ -14,16 +14,22 @@ import (
 func TestWindowOf_ReadsWhatScriptsTell(t *testing.T) {
 	seen := map[string]windowID{}
 	for _, prefix := range []string{"weir", "a:b"} {
+		n := newNames(prefix, "one")
 		for _, name := range []string{"l", "sms.phone:1m", "l:value", "l:fixed_window", "l:concurrent:value", "l:concurrent", "l:permits", "l:base"} {
-			for a := limiter.TokenBucket; a <= limiter.Concurrent; a++ {
+			for kind := range 2 * (limiter.Concurrent + 1) {
+				a := kind / 2
 				c := limiter.Claim{
-					Limit: &limiter.Limit{Name: name, Rate: limiter.Rate{Count: 1, Window: time.Second}, Algorithm: a},
+					Limit: &limiter.Limit{Name: name, Rate: limiter.Rate{Count: 1, Window: time.Second}, Algorithm: a, Scope: limiter.Scope(kind % 2)},
 					Key:   limiter.KeyOf(prefix, name),
 				}
-				keys := windowKeys(prefix, c)
+				keys := n.keys(c)
 				message := fmt.Sprint(int(a), ":", keys[0])
-				if id, ok := windowOf(prefix, message); !ok || id != idOf(c) {
+				if id, ok := n.window(message); !ok || id != idOf(c) {
 					t.Errorf("%q is %+v %v, want %+v", message, id, ok, idOf(c))
+				}
+				theirs, ok := newNames(prefix, "two").window(message)
+				if !ok || (theirs == idOf(c)) != (c.Limit.Scope == limiter.Overall) {
+					t.Errorf("%q is %+v %v to another client", message, theirs, ok)
 				}
 				for _, k := range keys {
 					if other, ok := seen[k]; ok {
@@ -42,7 +48,7 @@ func TestWindowOf_ReadsWhatScriptsTell(t *testing.T) {
 		"", "0", "0:", "9:weir:{" + k + "}:l:value", "0:other:{" + k + "}:l:value", "0:weir:{short}:l:value",
 		"0:weir:{" + k + "}:l:permits", "0:weir:{" + strings.Repeat("z", 32) + "}:l:value", "00:weir:{" + k + "}:l:value",
 	} {
-		if id, ok := windowOf("weir", bad); ok {
+		if id, ok := newNames("weir", "").window(bad); ok {
 			t.Errorf("%q is %+v", bad, id)
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -61,11 +60,15 @@ type RateLimiter struct {
 }
 
 // RateLimiter is the handle on the limiter of that name. client tells the clients
-// of a limiter that counts each by itself apart; a UUID does. An error wraps
+// of a limiter that counts each by itself apart; a UUID does. Empty, it is this
+// store's, as for claims that name the limiter. An error wraps
 // limiter.ErrLimit: the name is empty or has odd braces.
 func (s *Store) RateLimiter(name, client string) (*RateLimiter, error) {
 	if err := limiter.CheckRedissonName(name); err != nil {
 		return nil, err
+	}
+	if client == "" {
+		client = s.names.client
 	}
 	value, permits := redissonKey(name, "value"), redissonKey(name, "permits")
 	return &RateLimiter{
@@ -81,14 +84,6 @@ func (r *RateLimiter) Fixed() *RateLimiter {
 	other := *r
 	other.fixed = true
 	return &other
-}
-
-// redissonKey is how Redisson names what belongs to name: in the same slot.
-func redissonKey(name, what string) string {
-	if strings.Contains(name, "{") {
-		return name + ":" + what
-	}
-	return "{" + name + "}:" + what
 }
 
 // TrySetRate gives the limiter its config if it has none, and reports whether it

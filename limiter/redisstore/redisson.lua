@@ -2,10 +2,18 @@
 --   rate, interval (ms), type (0: all clients together, 1: each by itself),
 --   keepAliveTime (ms without use until all is forgotten; 0: never)
 -- and which other programs change as well. So nothing is trusted but the entries,
--- and every call counts them.
+-- and every call counts them. Its five KEYS: value, permits, the hash, and value
+-- and permits of this client.
 
 local redisson = {}
 for name, f in pairs(bucket) do redisson[name] = f end
+redisson.keys = 5
+local PER_CLIENT = 6
+
+-- choose lets w be what its type counts: all clients together, or this one.
+local function choose(w)
+  if w.type == 1 then w.state, w.log = w.own_state, w.own_log end
+end
 
 -- configured reads the hash into w, and reports whether there is one.
 local function configured(w)
@@ -14,7 +22,18 @@ local function configured(w)
   local rate = tonumber(c[1])
   w.l = { algorithm = w.l.algorithm, rate = rate, most = rate, length = tonumber(c[2]), merges = rate > FULL }
   w.type, w.keep_alive = tonumber(c[3]) or 0, tonumber(c[4]) or 0
+  choose(w)
   return true
+end
+
+-- find is configured for a window of a claim. Without a hash it goes by the
+-- claim's own limit.
+local function find(w)
+  w.hash, w.own_state, w.own_log = w.base, KEYS[w.first + 3], KEYS[w.first + 4]
+  if configured(w) then return true end
+  w.type, w.keep_alive = w.l.algorithm == PER_CLIENT and 1 or 0, math.max(2 * w.l.length, 3600000)
+  choose(w)
+  return false
 end
 
 local function configure(w)
@@ -32,10 +51,7 @@ end
 -- open counts anew. Without a config the claim's own is written, with the first
 -- grant; it is forgotten an hour after the last use.
 function redisson.open(w)
-  w.hash = w.hash or w.base
-  if not configured(w) then
-    w.fresh_config, w.type, w.keep_alive = true, 0, math.max(2 * w.l.length, 3600000)
-  end
+  if not w.hash then w.fresh_config = not find(w) end
   bucket.open(w, false, false)
 end
 
@@ -47,9 +63,13 @@ function redisson.keep(w)
 end
 
 function redisson.refund(w, id, cost, at)
-  w.hash = w.hash or w.base
-  configured(w)
+  find(w)
   return bucket.refund(w, id, cost, at)
 end
 
-KINDS['5'] = redisson
+function redisson.grant(w, n)
+  find(w)
+  return bucket.grant(w, n)
+end
+
+KINDS['5'], KINDS['6'] = redisson, redisson

@@ -4,7 +4,8 @@
 -- reply       1
 local windows = list_windows()
 for _, w in ipairs(windows) do
-  if w.kind == KINDS['5'] then
+  if w.kind == redisson then
+    find(w)
     call('DEL', w.state, w.log)
   else
     call('DEL', w.state, w.log, w.base)

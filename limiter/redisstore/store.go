@@ -2,9 +2,7 @@ package redisstore
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -23,6 +21,10 @@ const DefaultPrefix = "weir"
 type Options struct {
 	// Prefix begins all keys; DefaultPrefix when empty. It holds no braces.
 	Prefix string
+	// Client tells this process apart from all others, for limits that each client
+	// counts by itself; random when empty. What a client counted is found again
+	// by one of the same name: two processes of one name count together.
+	Client string
 	// Timeout is the most one call may take, whatever the caller's context
 	// says; DefaultTimeout when zero.
 	Timeout time.Duration
@@ -46,7 +48,7 @@ const DefaultDenials = 100_000
 // error of Redis wraps limiter.ErrUnavailable.
 type Store struct {
 	client  redis.UniversalClient
-	prefix  string
+	names   names
 	timeout time.Duration
 	scripts scripts
 	lanes   *lanes
@@ -72,7 +74,7 @@ func newStore(client redis.UniversalClient, o Options, clock string) *Store {
 	if o.Flights <= 0 {
 		o.Flights = DefaultFlights
 	}
-	s := &Store{client: client, prefix: o.Prefix, timeout: o.Timeout, scripts: newScripts(clock, o.Prefix)}
+	s := &Store{client: client, names: newNames(o.Prefix, o.Client), timeout: o.Timeout, scripts: newScripts(clock, o.Prefix)}
 	s.lanes = &lanes{store: s, flights: o.Flights, byNode: map[string]*lane{}}
 	_, s.apart = client.(*redis.ClusterClient)
 	if o.Denials == 0 {
@@ -80,7 +82,7 @@ func newStore(client redis.UniversalClient, o Options, clock string) *Store {
 	}
 	if o.Denials > 0 {
 		s.denials = newDenials(o.Denials)
-		s.ear = listen(client, o.Prefix, s.denials)
+		s.ear = listen(client, s.names, s.denials)
 	}
 	return s
 }
@@ -129,19 +131,13 @@ func (s *Store) takeTogether(ctx context.Context, claims []limiter.Claim, d *lim
 	if err := s.lanes.of(ctx, claims[0]).do(ctx, c); err != nil {
 		return err
 	}
-	outcomes := append(d.Outcomes[:0], c.decision.Outcomes...)
+	outcomes := d.Outcomes[:0]
 	*d = c.decision
-	d.Outcomes = outcomes
+	d.Outcomes = append(outcomes, c.decision.Outcomes...)
 	if d.Allowed {
 		d.Permit = limiter.Permit{ID: c.id, At: d.At}
 	}
 	return nil
-}
-
-func newID() (id [16]byte) {
-	binary.LittleEndian.PutUint64(id[:8], rand.Uint64())
-	binary.LittleEndian.PutUint64(id[8:], rand.Uint64())
-	return id
 }
 
 // Peek implements limiter.Store.
@@ -169,7 +165,7 @@ func (s *Store) Peek(ctx context.Context, claims []limiter.Claim, d *limiter.Dec
 
 // decide asks for one decision, all by itself.
 func (s *Store) decide(ctx context.Context, sc script, claims []limiter.Claim, id [16]byte, d *limiter.Decision) error {
-	b := newBatch(s.prefix, claims)
+	b := newBatch(s.names, claims)
 	next := 0
 	b.request(id, claims, func(limiter.Claim) int { next++; return next })
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
@@ -223,7 +219,7 @@ func taken(claims []limiter.Claim, p limiter.Permit) []any {
 // change runs a script that changes the windows of claims and answers with a
 // number that is not negative. Its errors wrap limiter.ErrUnavailable.
 func (s *Store) change(ctx context.Context, sc script, claims []limiter.Claim, rest ...any) (int64, error) {
-	b := newBatch(s.prefix, claims, rest...)
+	b := newBatch(s.names, claims, rest...)
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	reply, err := sc.run(ctx, s.client, b.keys, b.argv())

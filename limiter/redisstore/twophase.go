@@ -69,7 +69,8 @@ func unknown(claims []limiter.Claim) limiter.Decision {
 	return d
 }
 
-// cancel gives back what parts reserved, even when the caller has left.
+// cancel gives back what parts reserved, even when the caller has left. What
+// cannot be given back comes back by itself.
 func (s *Store) cancel(ctx context.Context, id [16]byte, parts []*part) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.timeout)
 	defer cancel()
@@ -79,7 +80,7 @@ func (s *Store) cancel(ctx context.Context, id [16]byte, parts []*part) {
 		if at.IsZero() {
 			at = time.UnixMilli(1) // unknown: give back only what is found by its id
 		}
-		wg.Go(func() { s.refund(ctx, p.claims, limiter.Permit{ID: id, At: at}) })
+		wg.Go(func() { _ = s.refund(ctx, p.claims, limiter.Permit{ID: id, At: at}) })
 	}
 	wg.Wait()
 }

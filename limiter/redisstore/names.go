@@ -1,0 +1,120 @@
+package redisstore
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"math/rand/v2"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/weir-proxy/weir/limiter"
+)
+
+// names are what one store calls its windows in Redis.
+type names struct {
+	prefix string
+	client string // ends the names of what this client counts by itself
+}
+
+// newNames makes names of a text that tells clients apart; without one, of chance.
+// In a name it is a UUID, as Redisson's are, so that no text can make the name of
+// one window that of another.
+func newNames(prefix, client string) names {
+	id := limiter.KeyOf("client", client)
+	if client == "" {
+		id = newID()
+	}
+	return names{prefix: prefix, client: uuid.UUID(id).String()}
+}
+
+func newID() (id [16]byte) {
+	binary.LittleEndian.PutUint64(id[:8], rand.Uint64())
+	binary.LittleEndian.PutUint64(id[8:], rand.Uint64())
+	return id
+}
+
+// keys are those of a claim's window: state, log and base. A token bucket has
+// those of Redisson; the other algorithms have their own, told apart by braces,
+// which no limit's name holds. A window that Redisson shares has the hash as its
+// base, and then state and log of this client alone: the hash says which count.
+func (n names) keys(c limiter.Claim) []string {
+	if c.Redisson != "" {
+		value, permits := redissonKey(c.Redisson, "value"), redissonKey(c.Redisson, "permits")
+		return []string{value, permits, c.Redisson, value + ":" + n.client, permits + ":" + n.client}
+	}
+	name, end := windowName(n.prefix, c.Limit.Name, c.Key), n.end(c.Limit.Scope)
+	if a := c.Limit.Algorithm; a != limiter.TokenBucket {
+		name += ":{" + a.String() + "}"
+	}
+	return []string{name + ":value" + end, name + ":permits" + end, name + ":base" + end}
+}
+
+// end is what follows the names of the keys of that scope.
+func (n names) end(s limiter.Scope) string {
+	if s == limiter.PerClient {
+		return ":" + n.client
+	}
+	return ""
+}
+
+// windowName is the name of the Redisson rate limiter that keeps one limit of
+// one key. The braces make all limits of a key share a cluster slot.
+func windowName(prefix, limit string, k limiter.Key) string {
+	return prefix + ":{" + k.String() + "}:" + limit
+}
+
+// redissonKey is how Redisson names what belongs to name: in the same slot.
+func redissonKey(name, what string) string {
+	if strings.Contains(name, "{") {
+		return name + ":" + what
+	}
+	return "{" + name + "}:" + what
+}
+
+// elsewhere is the scope of what another client counts by itself.
+const elsewhere = limiter.PerClient + 1
+
+// window reads what a script publishes: the number of the algorithm and the
+// window's first key.
+func (n names) window(message string) (id windowID, ok bool) {
+	number, name, _ := strings.Cut(message, ":")
+	if len(number) != 1 || number[0] < '0' || number[0] > '0'+byte(limiter.Concurrent) {
+		return id, false
+	}
+	id.algorithm = limiter.Algorithm(number[0] - '0')
+	name, ok = strings.CutPrefix(name, n.prefix+":{")
+	if !ok {
+		return id, false
+	}
+	hex, name, ok := strings.Cut(name, "}:")
+	if !ok || !readKey(hex, &id.home.key) {
+		return id, false
+	}
+	if i := len(name) - len(n.client); i > 0 && uuid.Validate(name[i:]) == nil {
+		id.scope = elsewhere
+		if name[i:] == n.client {
+			id.scope = limiter.PerClient
+		}
+		name = strings.TrimSuffix(name[:i], ":")
+	}
+	id.limit, ok = strings.CutSuffix(name, suffix(id.algorithm))
+	return id, ok
+}
+
+// suffix ends the name of a window's first key.
+func suffix(a limiter.Algorithm) string {
+	if a == limiter.TokenBucket {
+		return ":value"
+	}
+	return ":{" + a.String() + "}:value"
+}
+
+// readKey reads what Key.String writes.
+func readKey(s string, k *limiter.Key) bool {
+	if len(s) != hex.EncodedLen(len(k)) {
+		return false
+	}
+	_, err := hex.Decode(k[:], []byte(s))
+	return err == nil
+}

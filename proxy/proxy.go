@@ -27,15 +27,19 @@ type Options struct {
 	Log      zerolog.Logger
 	// Nodes tells how many proxies share the store, at least 1; nil is always 1.
 	Nodes func() int
-	// Number is that of the first generation; 0 is 1.
+	// Number is that of the first generation; 0 is 1, not agreed on yet.
 	Number int64
 	// Agree makes the nodes of a cluster take up a configuration one after the
 	// other: it calls swap with the number of the generation, at most once,
 	// while no other node is in the middle of a reload. An error after swap was
-	// called says that the others could not be asked. Nil is for a proxy that
-	// shares nothing.
-	Agree func(ctx context.Context, hash string, swap func(number int64)) error
+	// called says that the others could not be asked; what was taken up so is
+	// agreed on once more by the next Reload, changed or not. Nil is for a proxy
+	// that shares nothing.
+	Agree Agree
 }
+
+// Agree is how nodes agree on a configuration; see Options.
+type Agree func(ctx context.Context, c *config.Config, swap func(number int64)) error
 
 // A Proxy serves requests by what its configuration says. It is safe for
 // concurrent use; several in one process share nothing.
@@ -43,7 +47,7 @@ type Proxy struct {
 	path      string
 	pseudonym string          // this process in Via
 	fleet     *upstream.Fleet // how targets fare, over all generations
-	agree     func(ctx context.Context, hash string, swap func(number int64)) error
+	agree     Agree
 	current   atomic.Pointer[generation]
 	exchanges sync.Pool
 	admitter  *admitter
@@ -53,7 +57,8 @@ type Proxy struct {
 	alive     sync.WaitGroup // generations that a request is still served by
 	timeouts  config.ListenTimeouts
 
-	reloading sync.Mutex // one reload at a time
+	reloading sync.Mutex // one reload at a time; guards what follows
+	unagreed  bool       // the other nodes could not be asked about what is served
 }
 
 // New makes a Proxy that serves o.Config as its first generation. It reads the
@@ -71,6 +76,7 @@ func New(ctx context.Context, o Options) (*Proxy, error) {
 		return nil, fmt.Errorf("warm: %w", err)
 	}
 	first.number = max(o.Number, 1)
+	unagreed := o.Agree != nil && o.Number == 0
 	m := newMetrics(o.Registry)
 	m.generation.Set(float64(first.number))
 	if o.Nodes == nil {
@@ -90,6 +96,7 @@ func New(ctx context.Context, o Options) (*Proxy, error) {
 		log:       o.Log,
 		metrics:   m,
 		timeouts:  o.Config.Listen.Timeouts,
+		unagreed:  unagreed,
 	}
 	p.install(first)
 	m.watch(o.Registry, p)
@@ -97,9 +104,9 @@ func New(ctx context.Context, o Options) (*Proxy, error) {
 }
 
 // alone numbers the generations of a proxy that shares nothing.
-func alone() func(context.Context, string, func(int64)) error {
+func alone() Agree {
 	number := int64(1)
-	return func(_ context.Context, _ string, swap func(int64)) error {
+	return func(_ context.Context, _ *config.Config, swap func(int64)) error {
 		number++
 		swap(number)
 		return nil
@@ -210,7 +217,7 @@ func (p *Proxy) reload(ctx context.Context) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	if read.Hash == now.config.Hash && read.Tokens == nil { // files with keys of tokens are not in the hash
+	if read.Hash == now.config.Hash && read.Tokens == nil && !p.unagreed { // files with keys of tokens are not in the hash
 		return Report{Generation: now.number, Hash: read.Hash}, nil
 	}
 	if err := restartless(now.config, read); err != nil {
@@ -225,7 +232,7 @@ func (p *Proxy) reload(ctx context.Context) (Report, error) {
 		next.leave()
 		return Report{}, fmt.Errorf("warm: %w", unready)
 	}
-	err = p.agree(ctx, read.Hash, func(number int64) {
+	err = p.agree(ctx, read, func(number int64) {
 		next.number = number
 		p.install(next) // from here on nothing can fail
 		p.metrics.generation.Set(float64(number))
@@ -234,6 +241,7 @@ func (p *Proxy) reload(ctx context.Context) (Report, error) {
 		next.leave()
 		return Report{}, fmt.Errorf("agree on config: %w", err)
 	}
+	p.unagreed = err != nil
 	now.retire()
 	now.leave() // the last of its requests closes it
 	return Report{Generation: next.number, Hash: read.Hash, Changed: true, Warnings: read.Warnings, Alone: err, Unready: unready}, nil

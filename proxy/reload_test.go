@@ -45,7 +45,7 @@ func TestReload_ErrorChangesNothing(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := made(t, good, func(o *Options) {
-				o.Agree = func(context.Context, string, func(int64)) error { return busy }
+				o.Agree = func(context.Context, *config.Config, func(int64)) error { return busy }
 			})
 			before := w.current.Load()
 			w.write(c.yaml)
@@ -64,7 +64,7 @@ func TestReload_ErrorChangesNothing(t *testing.T) {
 func TestReload_AloneIsNoError(t *testing.T) {
 	away := errors.New("away")
 	w := made(t, limited("{key: global, rate: 1/1h}"), func(o *Options) {
-		o.Agree = func(_ context.Context, _ string, swap func(int64)) error { swap(7); return away }
+		o.Agree = func(_ context.Context, _ *config.Config, swap func(int64)) error { swap(7); return away }
 	})
 	w.write(limited("{key: global, rate: 2/1h}"))
 	report, err := w.Reload(t.Context())

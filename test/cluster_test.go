@@ -132,3 +132,50 @@ func TestCluster_CountsOutliveTheProcess(t *testing.T) {
 		t.Errorf("after 2 of 3 by a killed process the next answers %v, want 200 and 429", got)
 	}
 }
+
+// A node whose file differs is named by all, and once they agree that is over.
+func TestCluster_TellsOfNodesThatDiffer(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	config := func(rate string) string { return shared(server.Addr) + sms(rate, "") }
+	one, other := start(t, config("1/1h")), start(t, config("2/1h"))
+	const drift = "weir_cluster_config_drift"
+	within(t, 3*patience, "both tell of the other", func() bool { return one.metric(drift) == 1 && other.metric(drift) == 1 })
+	if got := one.logged("nodes serve other configurations than this one", nil).text("nodes"); got != "1" {
+		t.Errorf("the log says %s nodes, want 1", got)
+	}
+	if got := one.metric("weir_cluster_nodes"); got != 2 {
+		t.Errorf("weir_cluster_nodes is %v, want 2", got)
+	}
+	other.edit(config("1/1h"))
+	eventually(t, "nobody differs any more", func() bool { return one.metric(drift) == 0 && other.metric(drift) == 0 })
+	one.logged("all nodes serve one configuration", nil)
+	if said := one.log.count("nodes serve other configurations than this one"); said != 1 {
+		t.Errorf("said %d times, want once", said)
+	}
+}
+
+// A node that reloaded while Redis was away makes that known when it is back.
+func TestCluster_ReturnsAfterAnOutage(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	proxy := redistest.NewFaultProxy(t, server.Addr)
+	w := start(t, hasty(proxy.Addr)+sms("1/1h", ""))
+	known := func() string {
+		return client(t, server.Addr).HGet(t.Context(), "weir:{cluster}:config", "number").Val()
+	}
+	if got := known(); got != "1" {
+		t.Fatalf("Redis knows of generation %q, want 1", got)
+	}
+	proxy.Redirect("127.0.0.1:1")
+	w.edit(hasty(proxy.Addr) + sms("2/1h", ""))
+	w.logged("reloaded without the other nodes", nil)
+	if got := w.generation(); got != 2 {
+		t.Errorf("generation %d is served alone, want 2", got)
+	}
+	proxy.Redirect(server.Addr)
+	eventually(t, "Redis knows of the edit", func() bool { return known() == "2" })
+	if got := w.generation(); got != 2 {
+		t.Errorf("generation %d is served, want 2", got)
+	}
+}

@@ -51,6 +51,16 @@ func (s *service) openTLS(c config.Listen) error {
 	return s.open("https", c.HTTPS, func(l net.Listener) error { return s.clients.ServeTLS(l, s.certificates) })
 }
 
+// address is where the listener of that name takes connections.
+func (s *service) address(name string) string {
+	for _, l := range s.listening {
+		if l.name == name {
+			return l.Addr().String()
+		}
+	}
+	return ""
+}
+
 // renew takes up certificates that change, until ctx is done.
 func (s *service) renew(ctx context.Context) {
 	if s.certificates == nil {

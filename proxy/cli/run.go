@@ -115,6 +115,9 @@ func assemble(ctx context.Context, path string, c *config.Config, log zerolog.Lo
 	if s.shared, err = openStore(ctx, c, log); err != nil {
 		return nil, err
 	}
+	if s.shared.node != nil {
+		count(registry, s.shared.node)
+	}
 	s.proxy, err = proxy.New(ctx, proxy.Options{
 		Path: path, Config: c, Registry: registry, Log: log,
 		Store: s.shared.store, Nodes: s.shared.nodes, Agree: s.shared.agree, Number: s.shared.number,
@@ -152,7 +155,8 @@ func (s *service) serve(ctx context.Context, reload <-chan os.Signal) error {
 	}
 	background.Go(func() { s.watch(ctx) })
 	background.Go(func() { s.signals(ctx, reload) })
-	background.Go(func() { s.shared.run(ctx) })
+	background.Go(func() { s.shared.run(ctx, s.address("admin")) })
+	background.Go(func() { s.mind(ctx) })
 	background.Go(func() { s.renew(ctx) })
 	s.log.Info().Fields(addresses).Str("store", s.shared.name).Str("version", readBuild().version).Msg("serving")
 

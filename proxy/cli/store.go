@@ -16,6 +16,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/limiter/redisstore"
+	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/cluster"
 	"github.com/weir-proxy/weir/proxy/config"
 )
@@ -29,9 +30,10 @@ type shared struct {
 	store  limiter.Keeper
 	number int64 // of the generation to begin with
 	nodes  func() int
-	agree  func(ctx context.Context, hash string, swap func(number int64)) error
+	agree  proxy.Agree
+	node   *cluster.Node // nil when nothing is shared
 	check  func(ctx context.Context) error
-	run    func(ctx context.Context) // until ctx is done
+	run    func(ctx context.Context, address string) // until ctx is done; operators reach this weir there
 	close  func()
 }
 
@@ -53,18 +55,19 @@ func openStore(ctx context.Context, c *config.Config, log zerolog.Logger) (share
 		return shared{}, err
 	}
 	store := redisstore.New(decisions, redisstore.Options{Prefix: c.Redis.Prefix, Timeout: c.Redis.Timeout})
-	node := cluster.Join(coordination, c.Redis.Prefix, nodeID())
+	node := cluster.Join(coordination, cluster.Options{Prefix: c.Redis.Prefix, ID: nodeID(), Version: readBuild().version, Source: "file"})
 	s := shared{
 		name:  "redis",
 		store: store,
 		nodes: node.Live,
 		agree: node.Agree,
+		node:  node,
 		check: remembering(redisstore.New(coordination, redisstore.Options{Prefix: c.Redis.Prefix, Timeout: patience, Denials: -1}).Check),
 		close: func() { store.Close(); decisions.Close(); coordination.Close() },
 	}
-	s.run = func(ctx context.Context) {
+	s.run = func(ctx context.Context, address string) {
 		var all sync.WaitGroup
-		all.Go(func() { node.Run(ctx) })
+		all.Go(func() { node.Run(ctx, address) })
 		all.Go(func() { s.watch(ctx, log) })
 		all.Wait()
 	}
@@ -74,9 +77,11 @@ func openStore(ctx context.Context, c *config.Config, log zerolog.Logger) (share
 		return shared{}, err
 	}
 	if err == nil {
-		err = node.Agree(ctx, c.Hash, func(number int64) { s.number = number })
+		err = node.Agree(ctx, c, func(number int64) { s.number = number })
 	}
 	if err != nil {
+		s.number = 0 // not agreed on
+		node.Assume(c.Hash)
 		log.Warn().Err(err).Strs("addrs", c.Redis.Addrs).Msg("redis unavailable; limits go by on_store_failure until it answers")
 	}
 	return s, nil
@@ -132,7 +137,7 @@ func memoryStore() shared {
 		name:  "memory",
 		store: limiter.NewMemory(limiter.MemoryOptions{}),
 		check: func(context.Context) error { return nil },
-		run:   func(context.Context) {},
+		run:   func(context.Context, string) {},
 		close: func() {},
 	}
 }

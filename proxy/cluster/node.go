@@ -1,16 +1,11 @@
-// Package cluster makes several proxies behave as one: each knows how many
-// there are, and they take up a new configuration one after the other, all
-// under the same number.
-//
-// In Redis it keeps, under PREFIX:{cluster}: a sorted set of live nodes with the
-// time of their last sign of life, a hash that names the configuration taken up
-// last, and a lock (package lock) that a reload holds.
 package cluster
 
 import (
 	"context"
 	_ "embed"
-	"fmt"
+	"errors"
+	"net"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -24,13 +19,30 @@ const (
 	// node that gives none still counts.
 	every = 2 * time.Second
 	after = 10 * time.Second
+	// memory is how long configurations are known of when no node lives: longer
+	// than the longest window of a limit.
+	memory = 400 * 24 * time.Hour
 )
 
-//go:embed beat.lua
-var beatScript string
+var (
+	//go:embed beat.lua
+	beatScript string
+	//go:embed define.lua
+	defineScript string
+	//go:embed publish.lua
+	publishScript string
+)
 
-//go:embed publish.lua
-var publishScript string
+// errReply says that Redis holds what no node writes.
+var errReply = errors.New("not understood")
+
+// Options are who a node is.
+type Options struct {
+	Prefix  string // of all keys
+	ID      string // unique among the nodes
+	Version string // of the program
+	Source  string // of its configuration: file or redis
+}
 
 // A Node is this process among those that share its store. It is safe for
 // concurrent use.
@@ -38,46 +50,88 @@ type Node struct {
 	rdb     redis.UniversalClient
 	prefix  string
 	id      string
+	version string
+	source  string
+	address string // set before the first sign of life
+	started time.Time
 	locker  *lock.Locker
-	beat    *redis.Script
-	publish *redis.Script
-	live    atomic.Int64 // how many there are, as far as was last heard
-	number  atomic.Int64 // of the generation that this node took up last
+
+	beat, members, publish *redis.Script
+
+	live     atomic.Int64 // how many there are, as far as was last heard
+	drifting atomic.Int64 // how many others are told to serve something else
+	serving  atomic.Pointer[serving]
+	returned chan struct{} // of length 1
+	drifted  chan int      // of length 1
 }
 
-// Join makes the Node of a process. Keys begin with prefix; id is unique among
-// the nodes. Nothing is asked of Redis before Run or Agree.
-func Join(rdb redis.UniversalClient, prefix, id string) *Node {
+// A serving is what a node serves.
+type serving struct {
+	number int64  // of the generation
+	hash   string // of the configuration
+	agreed int64  // the last number that Redis knew of; 0 is none
+	alone  bool   // Redis could not be asked about it
+	behind bool   // the others have moved on without it
+}
+
+// Join makes the Node of a process. Nothing is asked of Redis before Run or
+// Agree.
+func Join(rdb redis.UniversalClient, o Options) *Node {
 	n := &Node{
-		rdb:     rdb,
-		prefix:  prefix + ":{cluster}:",
-		id:      id,
-		locker:  lock.New(rdb),
-		beat:    redis.NewScript(beatScript),
-		publish: redis.NewScript(publishScript),
+		rdb:      rdb,
+		prefix:   o.Prefix + ":{cluster}:",
+		id:       o.ID,
+		version:  o.Version,
+		source:   o.Source,
+		started:  time.Now().UTC(),
+		locker:   lock.New(rdb),
+		beat:     redis.NewScript(beatScript),
+		members:  redis.NewScript(membersScript),
+		publish:  redis.NewScript(defineScript + publishScript),
+		returned: make(chan struct{}, 1),
+		drifted:  make(chan int, 1),
 	}
 	n.live.Store(1)
-	n.number.Store(1)
+	n.serving.Store(&serving{})
 	return n
 }
+
+// ID is the node's own.
+func (n *Node) ID() string { return n.id }
 
 // Live is how many nodes there are, this one counted: the number last heard,
 // also while Redis is away, and 1 before anything was heard.
 func (n *Node) Live() int { return int(n.live.Load()) }
 
+// Drift is how many other nodes serve another configuration than this one, and
+// have done so for longer than a reload takes.
+func (n *Node) Drift() int { return int(n.drifting.Load()) }
+
+// Drifted tells each new value of Drift once; those that nobody receives in time
+// are left out.
+func (n *Node) Drifted() <-chan int { return n.drifted }
+
+// Returned tells that Redis answers again after this node has taken up a
+// configuration without it: it should reload, to be numbered as the others are.
+func (n *Node) Returned() <-chan struct{} { return n.returned }
+
 // Run gives signs of life until ctx is done, and then leaves, so that the others
-// need not wait to notice.
-func (n *Node) Run(ctx context.Context) {
+// need not wait to notice. Operators reach the node at address; one that is
+// listened on everywhere is told by the machine's name.
+func (n *Node) Run(ctx context.Context, address string) {
+	n.address = reachable(address)
 	tick := time.NewTicker(every)
 	defer tick.Stop()
+	var d drift
 	for {
-		n.sign(ctx)
+		n.sign(ctx, &d)
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 			defer cancel()
 			n.rdb.ZRem(ctx, n.prefix+"nodes", n.id) // or it is dropped after a while
+			n.rdb.HDel(ctx, n.prefix+"members", n.id)
 			n.locker.Close()
 			return
 		}
@@ -86,21 +140,41 @@ func (n *Node) Run(ctx context.Context) {
 
 // sign gives one sign of life. When Redis does not answer, what was heard last
 // still holds.
-func (n *Node) sign(ctx context.Context) {
+func (n *Node) sign(ctx context.Context, d *drift) {
 	ctx, cancel := context.WithTimeout(ctx, every)
 	defer cancel()
-	live, err := n.beat.Run(ctx, n.rdb, []string{n.prefix + "nodes"}, n.id, after.Milliseconds()).Int64()
-	if err == nil {
-		n.live.Store(max(live, 1))
+	text, hash := n.says()
+	keys := []string{n.prefix + "nodes", n.prefix + "members", n.prefix + "config", n.prefix + "limits"}
+	live, others, err := beaten(n.beat.Run(ctx, n.rdb, keys, n.id, after.Milliseconds(), text, hash, memory.Milliseconds()))
+	if err != nil {
+		return
+	}
+	n.live.Store(max(live, 1))
+	if told, news := d.note(time.Now(), int(others)); news {
+		n.drifting.Store(int64(told))
+		offer(n.drifted, told)
+	}
+	if now := n.serving.Load(); now.alone && !now.behind {
+		offer(n.returned, struct{}{})
 	}
 }
 
-// numbered asks under which number a configuration is known, and makes it known
-// under the next when it is not the one taken up last.
-func (n *Node) numbered(ctx context.Context, hash string) (int64, error) {
-	number, err := n.publish.Run(ctx, n.rdb, []string{n.prefix + "config"}, hash, n.id).Int64()
-	if err != nil {
-		return 0, fmt.Errorf("publish config: %w", err)
+// offer leaves v for whoever receives from c, unless somebody has to hear of
+// something already.
+func offer[T any](c chan T, v T) {
+	select {
+	case c <- v:
+	default:
 	}
-	return number, nil
+}
+
+// reachable is the address under which others reach what is listened on.
+func reachable(address string) string {
+	host, port, err := net.SplitHostPort(address)
+	if ip := net.ParseIP(host); err == nil && (host == "" || ip != nil && ip.IsUnspecified()) {
+		if name, err := os.Hostname(); err == nil {
+			return net.JoinHostPort(name, port)
+		}
+	}
+	return address
 }

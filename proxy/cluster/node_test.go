@@ -3,7 +3,7 @@ package cluster_test
 import (
 	"context"
 	"errors"
-	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -40,10 +40,10 @@ func eventually(t *testing.T, what string, ok func() bool) {
 // is called.
 func joined(t *testing.T, rdb redis.UniversalClient, id string) (*cluster.Node, func()) {
 	t.Helper()
-	n := cluster.Join(rdb, "test", id)
+	n := cluster.Join(rdb, cluster.Options{Prefix: "test", ID: id, Version: "v1", Source: "file"})
 	ctx, cancel := context.WithCancel(t.Context())
 	var run sync.WaitGroup
-	run.Go(func() { n.Run(ctx) })
+	run.Go(func() { n.Run(ctx, "127.0.0.1:9901") })
 	leave := func() { cancel(); run.Wait() }
 	t.Cleanup(leave)
 	return n, leave
@@ -64,7 +64,7 @@ func TestNode_RemembersWhileRedisIsAway(t *testing.T) {
 	joined(t, dial(t, s.Addr), "b")
 	eventually(t, "a sees both", func() bool { return a.Live() == 2 })
 	s.Kill()
-	if err := a.Agree(t.Context(), "hash", func(int64) {}); !errors.Is(err, cluster.ErrAlone) {
+	if err := a.Agree(t.Context(), called("one"), func(int64) {}); !errors.Is(err, cluster.ErrAlone) {
 		t.Fatalf("Agree without Redis = %v; want ErrAlone", err)
 	}
 	if got := a.Live(); got != 2 {
@@ -73,71 +73,55 @@ func TestNode_RemembersWhileRedisIsAway(t *testing.T) {
 }
 
 func TestNode_IsAloneUntilItHears(t *testing.T) {
-	n := cluster.Join(dial(t, "127.0.0.1:1"), "test", "a")
+	n := cluster.Join(dial(t, "127.0.0.1:1"), cluster.Options{Prefix: "test", ID: "a"})
 	if got := n.Live(); got != 1 {
 		t.Errorf("Live = %d; want 1", got)
 	}
 }
 
-func TestAgree_SameConfigSameNumber(t *testing.T) {
+func TestNodes_TellWhatEachSays(t *testing.T) {
 	s := redistest.Start(t)
 	a, _ := joined(t, dial(t, s.Addr), "a")
-	b, _ := joined(t, dial(t, s.Addr), "b")
-	var got []int64
-	for _, step := range []struct {
-		n    *cluster.Node
-		hash string
-	}{{a, "one"}, {b, "one"}, {b, "two"}, {a, "two"}, {a, "one"}} {
-		if err := step.n.Agree(t.Context(), step.hash, func(number int64) { got = append(got, number) }); err != nil {
-			t.Fatal(err)
-		}
+	b, leaveB := joined(t, dial(t, s.Addr), "b")
+	if err := a.Agree(t.Context(), called("one"), func(int64) {}); err != nil {
+		t.Fatal(err)
 	}
-	if want := []int64{1, 1, 2, 2, 3}; !slices.Equal(got, want) {
-		t.Errorf("numbers %v; want %v", got, want)
+	var all []cluster.Member
+	eventually(t, "b reads what a serves", func() bool {
+		var err error
+		all, err = b.Nodes(t.Context())
+		return err == nil && len(all) == 2 && all[0].Generation == 1
+	})
+	got := all[0]
+	if since := time.Since(got.Seen); since < -time.Minute || since > time.Minute {
+		t.Errorf("seen %v", got.Seen)
+	}
+	if since := time.Since(got.Started); since < 0 || since > time.Minute {
+		t.Errorf("started %v", got.Started)
+	}
+	got.Seen, got.Started = time.Time{}, time.Time{}
+	if want := (cluster.Member{ID: "a", Address: "127.0.0.1:9901", Version: "v1", Source: "file", Hash: "one", Generation: 1}); got != want {
+		t.Errorf("a says %+v; want %+v", got, want)
+	}
+	leaveB()
+	if all, err := a.Nodes(t.Context()); err != nil || len(all) != 1 {
+		t.Errorf("after b left: %+v, %v; want a alone", all, err)
 	}
 }
 
-func TestAgree_OneAfterTheOther(t *testing.T) {
+func TestNodes_ErrorsAreTold(t *testing.T) {
 	s := redistest.Start(t)
-	var mu sync.Mutex
-	inside, most, calls := 0, 0, 0
-	var all sync.WaitGroup
-	for _, id := range []string{"a", "b", "c", "d"} {
-		n, _ := joined(t, dial(t, s.Addr), id)
-		all.Go(func() {
-			for range 10 {
-				err := n.Agree(t.Context(), id, func(int64) {
-					mu.Lock()
-					inside++
-					calls++
-					most = max(most, inside)
-					mu.Unlock()
-					mu.Lock()
-					inside--
-					mu.Unlock()
-				})
-				if err != nil {
-					t.Errorf("node %s: %v", id, err)
-				}
-			}
-		})
+	rdb := dial(t, s.Addr)
+	a, _ := joined(t, rdb, "a")
+	eventually(t, "a is heard", func() bool { all, err := a.Nodes(t.Context()); return err == nil && len(all) == 1 })
+	now := rdb.Time(t.Context()).Val().UnixMilli()
+	rdb.ZAdd(t.Context(), "test:{cluster}:nodes", redis.Z{Score: float64(now), Member: "x"})
+	rdb.HSet(t.Context(), "test:{cluster}:members", "x", "no JSON")
+	if all, err := a.Nodes(t.Context()); err == nil || !strings.Contains(err.Error(), "node x") {
+		t.Errorf("Nodes = %+v, %v; want that x is not understood", all, err)
 	}
-	all.Wait()
-	if most != 1 || calls != 40 {
-		t.Errorf("%d reloads, at most %d at once; want 40, one at a time", calls, most)
-	}
-}
-
-func TestAgree_WithoutRedisGoesOnAlone(t *testing.T) {
-	n := cluster.Join(dial(t, "127.0.0.1:1"), "test", "a")
-	var got []int64
-	for range 2 {
-		err := n.Agree(t.Context(), "hash", func(number int64) { got = append(got, number) })
-		if !errors.Is(err, cluster.ErrAlone) {
-			t.Fatalf("Agree = %v; want ErrAlone", err)
-		}
-	}
-	if want := []int64{2, 3}; !slices.Equal(got, want) {
-		t.Errorf("numbers %v; want %v", got, want)
+	s.Kill()
+	if _, err := a.Nodes(t.Context()); err == nil {
+		t.Error("Nodes without Redis is no error")
 	}
 }

@@ -1,10 +1,24 @@
 -- KEYS[1] hash: number, hash and node of the configuration taken up last
--- ARGV    hash of a configuration, id of the node that takes it up
--- reply   the configuration's number
--- One step: the number grows by one exactly when the configuration is another.
+-- KEYS[2] hash: limit -> its definition
+-- KEYS[3] sorted set: limit -> milliseconds when it left the definitions
+-- ARGV    hash of a configuration, id of the node that takes it up, the number
+--         that this node has seen last, milliseconds that configurations are
+--         remembered, then of each limit its name and its definition
+-- reply   1 and the configuration's number, or 0 and the number that it was not
+--         written over
+-- One step: a configuration that is not the last one gets the next number, and
+-- its definitions take the place of all others, unless somebody has published
+-- since the node looked.
 local last = redis.call('HMGET', KEYS[1], 'number', 'hash')
+local number = tonumber(last[1]) or 0
 if last[2] == ARGV[1] then
-  return tonumber(last[1])
+  return {1, number}
 end
-redis.call('HSET', KEYS[1], 'hash', ARGV[1], 'node', ARGV[2])
-return redis.call('HINCRBY', KEYS[1], 'number', 1)
+if number ~= tonumber(ARGV[3]) then
+  return {0, number}
+end
+number = number + 1
+redis.call('HSET', KEYS[1], 'number', string.format('%.0f', number), 'hash', ARGV[1], 'node', ARGV[2])
+define(KEYS[2], KEYS[3], 5, ARGV[4])
+redis.call('PEXPIRE', KEYS[1], ARGV[4])
+return {1, number}

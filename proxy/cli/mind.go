@@ -1,0 +1,42 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weir-proxy/weir/proxy/cluster"
+)
+
+// mind does what the other nodes give reason to, until ctx is done: it says when
+// they serve something else, and is numbered among them again after Redis was
+// away.
+func (s *service) mind(ctx context.Context) {
+	node := s.shared.node
+	if node == nil {
+		return
+	}
+	for {
+		select {
+		case others := <-node.Drifted():
+			if others > 0 {
+				s.log.Warn().Int("nodes", others).Msg("nodes serve other configurations than this one")
+			} else {
+				s.log.Info().Msg("all nodes serve one configuration")
+			}
+		case <-node.Returned():
+			s.reload(ctx)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// count adds what a node knows of the others to the figures.
+func count(r prometheus.Registerer, n *cluster.Node) {
+	gauge := func(name, help string, value func() int) {
+		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_cluster_" + name, Help: help}, func() float64 { return float64(value()) }))
+	}
+	gauge("nodes", "Nodes that share the store and live, as far as was last heard.", n.Live)
+	gauge("config_drift", "Other nodes that have served another configuration for longer than a reload takes.", n.Drift)
+}

@@ -1,0 +1,225 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/cluster"
+	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/test/redistest"
+)
+
+// called is a configuration with that hash and a route of that name.
+func called(hash string) *config.Config {
+	limit := &config.Limit{Name: "l", Rates: []limiter.Rate{{Count: 1, Window: time.Minute}, {Count: 5, Window: time.Hour}}}
+	return &config.Config{Hash: hash, Routes: []*config.Route{{Name: hash, Limits: []*config.Limit{limit}}}}
+}
+
+// agrees has n take up a configuration and returns its number; 0 is none.
+func agrees(n *cluster.Node, hash string) (number int64, err error) {
+	err = n.Agree(context.Background(), called(hash), func(given int64) { number = given })
+	return number, err
+}
+
+// step is agrees, which must go well.
+func step(t *testing.T, n *cluster.Node, hash string, want int64) {
+	t.Helper()
+	if got, err := agrees(n, hash); err != nil || got != want {
+		t.Fatalf("%s takes up %q as %d, %v; want %d", n.ID(), hash, got, err, want)
+	}
+}
+
+func TestAgree_SameConfigSameNumber(t *testing.T) {
+	s := redistest.Start(t)
+	a, _ := joined(t, dial(t, s.Addr), "a")
+	b, _ := joined(t, dial(t, s.Addr), "b")
+	step(t, a, "one", 1)
+	step(t, b, "one", 1)
+	step(t, b, "two", 2)
+	step(t, a, "two", 2)
+	step(t, a, "one", 3)
+}
+
+func TestAgree_OneAfterTheOther(t *testing.T) {
+	s := redistest.Start(t)
+	var mu sync.Mutex
+	inside, most, calls := 0, 0, 0
+	var all sync.WaitGroup
+	for _, id := range []string{"a", "b", "c", "d"} {
+		n, _ := joined(t, dial(t, s.Addr), id)
+		all.Go(func() {
+			for range 10 {
+				err := n.Agree(t.Context(), called(id), func(int64) {
+					mu.Lock()
+					inside++
+					calls++
+					most = max(most, inside)
+					mu.Unlock()
+					mu.Lock()
+					inside--
+					mu.Unlock()
+				})
+				if err != nil {
+					t.Errorf("node %s: %v", id, err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if most != 1 || calls != 40 {
+		t.Errorf("%d reloads, at most %d at once; want 40, one at a time", calls, most)
+	}
+}
+
+func TestAgree_WithoutRedisGoesOnAlone(t *testing.T) {
+	n := cluster.Join(dial(t, "127.0.0.1:1"), cluster.Options{Prefix: "test", ID: "a"})
+	n.Assume("one")
+	var got []int64
+	for _, hash := range []string{"one", "two", "three"} {
+		number, err := agrees(n, hash)
+		if !errors.Is(err, cluster.ErrAlone) {
+			t.Fatalf("Agree = %v; want ErrAlone", err)
+		}
+		got = append(got, number)
+	}
+	if want := []int64{1, 2, 3}; !slices.Equal(got, want) {
+		t.Errorf("numbers %v; want %v", got, want)
+	}
+}
+
+func TestAgree_WritesWhatLimitsAre(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := dial(t, s.Addr)
+	a, _ := joined(t, rdb, "a")
+	step(t, a, "one", 1)
+	all, err := a.Limits(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := cluster.Definition{Rates: []string{"1/1m", "5/1h"}, Algorithm: "token_bucket", Scope: "overall"}
+	if got := all["one.l"]; len(all) != 1 || !slices.Equal(got.Rates, want.Rates) || got.Algorithm != want.Algorithm || got.Scope != want.Scope {
+		t.Errorf("limits are %+v; want one.l: %+v", all, want)
+	}
+	step(t, a, "two", 2)
+	all, _ = a.Limits(t.Context())
+	if _, ok := all["two.l"]; !ok || len(all) != 1 {
+		t.Errorf("limits are %v; want those of the new configuration only", slices.Collect(maps.Keys(all)))
+	}
+	left := func() []string { return rdb.ZRange(t.Context(), "test:{cluster}:removed", 0, -1).Val() }
+	if got := left(); !slices.Equal(got, []string{"one.l"}) {
+		t.Errorf("noted as removed: %v; want one.l", got)
+	}
+	step(t, a, "one", 3)
+	if got := left(); !slices.Equal(got, []string{"two.l"}) {
+		t.Errorf("noted as removed: %v; want two.l, one.l is back", got)
+	}
+	for _, key := range []string{"config", "limits", "removed"} {
+		if ttl := rdb.PTTL(t.Context(), "test:{cluster}:"+key).Val(); ttl < limiter.MaxWindow {
+			t.Errorf("%s lives for %v; want longer than the longest window", key, ttl)
+		}
+	}
+}
+
+// A held is a client whose calls of one kind wait.
+type held struct {
+	what          string // is in the call
+	came, release chan struct{}
+}
+
+func (h *held) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (h *held) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+func (h *held) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if strings.Contains(cmd.String(), h.what) {
+			h.came <- struct{}{}
+			<-h.release
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// A node that is held up in the middle of its turn until others have had theirs
+// writes nothing and serves what it served.
+func TestAgree_LostTurnChangesNothing(t *testing.T) {
+	s := redistest.Start(t)
+	slow, other := dial(t, s.Addr), dial(t, s.Addr)
+	a, _ := joined(t, slow, "a")
+	b, _ := joined(t, other, "b")
+	step(t, a, "one", 1)
+	hold := &held{what: "removed", came: make(chan struct{}, 2), release: make(chan struct{})}
+	slow.AddHook(hold)
+	done := make(chan error, 1)
+	var swapped int64
+	go func() {
+		number, err := agrees(a, "two")
+		swapped = number
+		done <- err
+	}()
+	<-hold.came
+	other.Del(t.Context(), "test:{cluster}:reload") // as if the lease were over
+	step(t, b, "three", 2)
+	close(hold.release)
+	if err := <-done; !errors.Is(err, cluster.ErrBusy) || swapped != 0 {
+		t.Errorf("Agree = %v, swapped to %d; want ErrBusy and nothing swapped", err, swapped)
+	}
+	all, _ := b.Limits(t.Context())
+	if _, ok := all["three.l"]; !ok || len(all) != 1 {
+		t.Errorf("limits are %v; want those of three only", all)
+	}
+	if got := other.HGet(t.Context(), "test:{cluster}:config", "hash").Val(); got != "three" {
+		t.Errorf("the configuration taken up last is %s; want three", got)
+	}
+}
+
+// What a node took up alone is numbered when Redis is back, unless the others
+// have gone further: then theirs stays.
+func TestAgree_ReturnsAfterAnOutage(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		others string // what they take up meanwhile
+		want   int64
+		err    error
+	}{
+		{"others did nothing", "", 2, nil},
+		{"others took up the same", "mine", 2, nil},
+		{"others went further", "theirs", 0, cluster.ErrBehind},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := redistest.Start(t)
+			p := redistest.NewFaultProxy(t, s.Addr)
+			a, _ := joined(t, dial(t, p.Addr), "a")
+			b, _ := joined(t, dial(t, s.Addr), "b")
+			step(t, a, "one", 1)
+			step(t, b, "one", 1)
+			p.Redirect("127.0.0.1:1")
+			if number, err := agrees(a, "mine"); !errors.Is(err, cluster.ErrAlone) || number != 2 {
+				t.Fatalf("alone: %d, %v", number, err)
+			}
+			if c.others != "" {
+				step(t, b, c.others, 2)
+			}
+			p.Redirect(s.Addr)
+			<-a.Returned()
+			if number, err := agrees(a, "mine"); number != c.want || !errors.Is(err, c.err) {
+				t.Fatalf("back: %d, %v; want %d, %v", number, err, c.want, c.err)
+			}
+			if c.err != nil {
+				if got := dial(t, s.Addr).HGet(t.Context(), "test:{cluster}:config", "hash").Val(); got != c.others {
+					t.Errorf("the configuration taken up last is %s; want %s", got, c.others)
+				}
+				step(t, a, "newest", 3) // an edit is one for all
+			}
+		})
+	}
+}

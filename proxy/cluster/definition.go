@@ -1,0 +1,68 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/weir-proxy/weir/proxy/config"
+)
+
+// A Definition is what a limit is in the configuration taken up last.
+type Definition struct {
+	Rates     []string `json:"rates"` // COUNT/WINDOW
+	Algorithm string   `json:"algorithm"`
+	Burst     int64    `json:"burst,omitempty"`
+	Scope     string   `json:"scope"`              // overall
+	Redisson  string   `json:"redisson,omitempty"` // name of the limiter that counts instead
+}
+
+// Define is what the limits of a configuration are, by ROUTE.LIMIT. Limits that
+// are off are there too: what was counted for them is wanted when they are on
+// again.
+func Define(c *config.Config) map[string]Definition {
+	all := map[string]Definition{}
+	for _, route := range c.Routes {
+		for _, l := range route.Limits {
+			d := Definition{Algorithm: l.Algorithm.String(), Burst: l.Burst, Scope: "overall", Redisson: l.RedissonName}
+			for _, rate := range l.Rates {
+				d.Rates = append(d.Rates, rate.String())
+			}
+			all[route.Name+"."+l.Name] = d
+		}
+	}
+	return all
+}
+
+// Limits are the definitions of the configuration taken up last, by ROUTE.LIMIT.
+func (n *Node) Limits(ctx context.Context) (map[string]Definition, error) {
+	texts, err := n.rdb.HGetAll(ctx, n.prefix+"limits").Result()
+	if err != nil {
+		return nil, fmt.Errorf("read limits: %w", err)
+	}
+	all := make(map[string]Definition, len(texts))
+	for name, text := range texts {
+		var d Definition
+		if err := json.Unmarshal([]byte(text), &d); err != nil {
+			return nil, fmt.Errorf("read limits: %w: %s is %s", errReply, name, text)
+		}
+		all[name] = d
+	}
+	return all, nil
+}
+
+// defining are the arguments by which a script writes definitions.
+func defining(c *config.Config) []any {
+	all := Define(c)
+	var args []any
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		b, err := json.Marshal(all[name])
+		if err != nil {
+			panic(err) // texts and numbers always can be written
+		}
+		args = append(args, name, b)
+	}
+	return args
+}

@@ -1,0 +1,96 @@
+package cluster
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+//go:embed members.lua
+var membersScript string
+
+// A Member is what a node says of itself.
+type Member struct {
+	ID         string    `json:"id"`
+	Address    string    `json:"address"` // of its admin listener; a wildcard is written as the machine's name
+	Version    string    `json:"version"` // of the program
+	Source     string    `json:"source"`  // of its configuration: file or redis
+	Hash       string    `json:"hash"`    // of the configuration that it serves
+	Generation int64     `json:"generation"`
+	Started    time.Time `json:"started"` // by its own clock
+	Seen       time.Time `json:"seen"`    // when it was heard last, by Redis's clock
+}
+
+// Nodes are all that live, by their ids. A node that died counts for up to ten
+// seconds more.
+func (n *Node) Nodes(ctx context.Context) ([]Member, error) {
+	reply, err := n.members.Run(ctx, n.rdb, []string{n.prefix + "nodes", n.prefix + "members"}, after.Milliseconds()).Slice()
+	if err != nil {
+		return nil, fmt.Errorf("read nodes: %w", err)
+	}
+	members := make([]Member, 0, len(reply))
+	for _, row := range reply {
+		m, err := readMember(row)
+		if err != nil {
+			return nil, fmt.Errorf("read nodes: %w", err)
+		}
+		members = append(members, m)
+	}
+	slices.SortFunc(members, func(a, b Member) int { return strings.Compare(a.ID, b.ID) })
+	return members, nil
+}
+
+// readMember reads a row of id, time and JSON.
+func readMember(row any) (Member, error) {
+	var m Member
+	texts, ok := row.([]any)
+	if !ok || len(texts) != 3 {
+		return m, fmt.Errorf("%w: a row is %v", errReply, row)
+	}
+	id, _ := texts[0].(string)
+	at, _ := texts[1].(string)
+	said, _ := texts[2].(string)
+	ms, err := strconv.ParseInt(at, 10, 64)
+	if err != nil || id == "" {
+		return m, fmt.Errorf("%w: a row is %v", errReply, row)
+	}
+	if err := json.Unmarshal([]byte(said), &m); err != nil {
+		return m, fmt.Errorf("%w: node %s says %s", errReply, id, said)
+	}
+	m.ID, m.Seen = id, time.UnixMilli(ms).UTC()
+	return m, nil
+}
+
+// says is what this node lets others know of it. The script that compares hashes
+// finds them in this text.
+func (n *Node) says() (text, hash string) {
+	now := n.serving.Load()
+	b, err := json.Marshal(struct {
+		Address    string    `json:"address"`
+		Version    string    `json:"version"`
+		Source     string    `json:"source"`
+		Hash       string    `json:"hash"`
+		Generation int64     `json:"generation"`
+		Started    time.Time `json:"started"`
+	}{n.address, n.version, n.source, now.hash, now.number, n.started})
+	if err != nil {
+		panic(err) // no such value can be out of JSON's range
+	}
+	return string(b), now.hash
+}
+
+// beaten reads the reply to a sign of life.
+func beaten(reply *redis.Cmd) (live, others int64, err error) {
+	counts, err := reply.Int64Slice()
+	if err != nil || len(counts) != 2 {
+		return 0, 0, fmt.Errorf("%w: %v %w", errReply, counts, err)
+	}
+	return counts[0], counts[1], nil
+}

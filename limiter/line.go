@@ -3,11 +3,13 @@ package limiter
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 )
 
-// ErrCrowded says that as many callers wait in a line as may. Nothing was taken.
+// ErrCrowded says that as many callers wait in a line as may. Nothing was taken;
+// the decision is a refusal that was made without asking.
 var ErrCrowded = errors.New("too many wait already")
 
 // A Line lets callers wait for permits of a Store: for each key first come,
@@ -45,38 +47,129 @@ func NewLine(store Store, timeout time.Duration) *Line {
 	return &Line{store: store, timeout: timeout, queue: map[place]*queue{}}
 }
 
+// A Patience says what a caller waits for.
+type Patience struct {
+	// For says of each claim how long it may be waited for, from the call on; 0 is
+	// not at all. Claims beyond its length are not waited for.
+	For []time.Duration
+	// Crowd is how many callers may be in a line, the one that asks included.
+	Crowd int
+	// Waits, if not nil, is called at most once: when waiting begins.
+	Waits func()
+}
+
 // Take is Store.Take that waits up to most for the claims to be granted, in the
-// line of claims[0]. It returns at once, with the refusal, when waiting cannot
-// help: the store names a time that is further off than most or than ctx's
-// deadline. With crowd callers in that line already it returns ErrCrowded, and d
-// holds no decision. When ctx ends, its error is returned, and nothing was taken
-// or what was taken is given back.
+// line of claims[0]: TakePatiently with one time for all claims.
 func (l *Line) Take(ctx context.Context, claims []Claim, d *Decision, most time.Duration, crowd int) error {
-	if len(claims) == 0 {
-		return l.store.Take(ctx, claims, d)
+	p := Patience{For: make([]time.Duration, len(claims)), Crowd: crowd}
+	for i := range p.For {
+		p.For[i] = most
 	}
+	return l.TakePatiently(ctx, claims, d, p)
+}
+
+// TakePatiently is Store.Take that waits for refused claims as long as p says, in
+// the line of the first claim that may be waited for. It returns at once, with the
+// refusal, when waiting cannot help: a claim that is not waited for is refused, or
+// the store names a time beyond what p or ctx's deadline allows. With p.Crowd
+// callers in that line already it returns ErrCrowded and refuses without asking.
+// When ctx ends, its error is returned, and nothing was taken or what was taken is
+// given back. A caller who need not stand in line is not held up by those who do.
+func (l *Line) TakePatiently(ctx context.Context, claims []Claim, d *Decision, p Patience) error {
 	if err := CheckAll(claims); err != nil {
 		return err
 	}
-	deadline := time.Now().Add(most)
-	if at, ok := ctx.Deadline(); ok && at.Before(deadline) {
-		deadline = at
+	if len(p.For) > len(claims) {
+		p.For = p.For[:len(claims)]
 	}
-	at := place{claims[0].Limit.Name, claims[0].Key}
-	me, alone, err := l.join(at, crowd)
+	first := slices.IndexFunc(p.For, func(d time.Duration) bool { return d > 0 })
+	if first < 0 {
+		if len(claims) == 0 {
+			return l.store.Take(ctx, claims, d)
+		}
+		return l.ask(ctx, claims, d)
+	}
+	v := &visit{Patience: p, place: place{claims[first].Limit.Name, claims[first].Key}, claims: claims, first: first, began: time.Now()}
+	me, alone, err := l.join(v.place, p.Crowd)
 	if err != nil {
+		v.refuse(d, p.For[first])
 		return err
 	}
-	defer l.leave(at, me)
+	defer l.leave(v.place, me)
 	if !alone {
-		if err := l.await(ctx, at, me, deadline); err != nil {
+		if err := l.await(ctx, v, me); err != nil {
 			if errors.Is(err, errTooLate) {
-				return l.store.Peek(ctx, claims, d)
+				return l.tooLate(ctx, v, d)
 			}
 			return err
 		}
 	}
-	return l.serve(ctx, at, claims, d, deadline)
+	return l.serve(ctx, v, d)
+}
+
+// A visit is one call: whose line it stands in, and since when.
+type visit struct {
+	Patience
+	place  place
+	claims []Claim
+	first  int // the claim whose line it is
+	began  time.Time
+	waited bool
+}
+
+// waits tells the caller that waiting begins.
+func (v *visit) waits() {
+	if !v.waited && v.Waits != nil {
+		v.Waits()
+	}
+	v.waited = true
+}
+
+// until is the latest that a claim is waited for.
+func (v *visit) until(ctx context.Context, claim int) time.Time {
+	most := v.began
+	if claim < len(v.For) {
+		most = most.Add(v.For[claim])
+	}
+	if at, ok := ctx.Deadline(); ok && at.Before(most) {
+		return at
+	}
+	return most
+}
+
+// worth reports whether all that d refuses may be waited for.
+func (v *visit) worth(ctx context.Context, now time.Time, d *Decision) bool {
+	for i, o := range d.Outcomes {
+		if !o.Allowed && now.Add(o.Wait).After(v.until(ctx, i)) {
+			return false
+		}
+	}
+	return true
+}
+
+// refuse fills d with what is known without asking: those who are in line go
+// first. The other limits are taken to grant.
+func (v *visit) refuse(d *Decision, wait time.Duration) {
+	*d = Decision{At: time.Now(), Wait: wait, Outcomes: d.Outcomes[:0]}
+	for i, c := range v.claims {
+		o := Outcome{Allowed: true, Remaining: c.Limit.Most()}
+		if i == v.first {
+			o = Outcome{Wait: wait}
+		}
+		d.Outcomes = append(d.Outcomes, o)
+	}
+}
+
+// tooLate says what the store thinks of a caller whose turn did not come in
+// time. What it would grant belongs to those who are in line before.
+func (l *Line) tooLate(ctx context.Context, v *visit, d *Decision) error {
+	if err := l.store.Peek(ctx, v.claims, d); err != nil {
+		return err
+	}
+	if d.Allowed {
+		v.refuse(d, v.For[v.first])
+	}
+	return nil
 }
 
 var errTooLate = errors.New("not within the time")
@@ -120,13 +213,15 @@ func (l *Line) leave(at place, me *waiter) {
 
 // await waits until me is first. It does not wait when the first itself is told
 // to wait beyond the deadline.
-func (l *Line) await(ctx context.Context, at place, me *waiter, deadline time.Time) error {
+func (l *Line) await(ctx context.Context, v *visit, me *waiter) error {
+	deadline := v.until(ctx, v.first)
 	l.mu.Lock()
-	tooLate := l.queue[at].free.After(deadline)
+	tooLate := l.queue[v.place].free.After(deadline)
 	l.mu.Unlock()
 	if tooLate {
 		return errTooLate
 	}
+	v.waits()
 	timer := time.NewTimer(time.Until(deadline))
 	defer timer.Stop()
 	select {
@@ -140,18 +235,19 @@ func (l *Line) await(ctx context.Context, at place, me *waiter, deadline time.Ti
 }
 
 // serve asks the store for the first in line, again each time that it named.
-func (l *Line) serve(ctx context.Context, at place, claims []Claim, d *Decision, deadline time.Time) error {
+func (l *Line) serve(ctx context.Context, v *visit, d *Decision) error {
 	for {
-		if err := l.ask(ctx, claims, d); err != nil || d.Allowed {
+		if err := l.ask(ctx, v.claims, d); err != nil || d.Allowed {
 			return err
 		}
-		again := time.Now().Add(d.Wait)
-		if again.After(deadline) {
+		now := time.Now()
+		if !v.worth(ctx, now, d) {
 			return nil
 		}
 		l.mu.Lock()
-		l.queue[at].free = again
+		l.queue[v.place].free = now.Add(d.Wait)
 		l.mu.Unlock()
+		v.waits()
 		timer := time.NewTimer(d.Wait)
 		select {
 		case <-timer.C:

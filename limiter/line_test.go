@@ -188,3 +188,56 @@ func TestLine_GivesBackWhatCameTooLate(t *testing.T) {
 		}
 	})
 }
+
+// A claim that is not waited for is refused at once, whatever the others would
+// wait, and each is waited for no longer than is said of it.
+func TestLine_WaitsForEachClaimByItself(t *testing.T) {
+	queueing(t, func(t *testing.T, _ *asked, line *limiter.Line, claims []limiter.Claim) {
+		both := append(slices.Clone(claims), limiter.Claim{Limit: rate("day", 1, 150*time.Millisecond), Key: numbered(1), Cost: 1})
+		began := 0
+		ask := func(d *limiter.Decision, most ...time.Duration) time.Duration {
+			start := time.Now()
+			if err := line.TakePatiently(t.Context(), both, d, limiter.Patience{For: most, Crowd: 9, Waits: func() { began++ }}); err != nil {
+				t.Fatal(err)
+			}
+			return time.Since(start)
+		}
+		var d limiter.Decision
+		if took := ask(&d, time.Second, time.Second); took != 0 || !d.Allowed || began != 0 {
+			t.Errorf("the first: %v, %+v, waiting began %d times", took, d, began)
+		}
+		for _, most := range [][]time.Duration{{time.Second}, {time.Second, 149 * time.Millisecond}, {99 * time.Millisecond, time.Second}, {0, time.Millisecond}, nil} {
+			if took := ask(&d, most...); took != 0 || d.Allowed || d.Wait != 150*time.Millisecond || began != 0 {
+				t.Errorf("%v: %v, %+v, waiting began %d times; want a refusal at once", most, took, d, began)
+			}
+		}
+		if took := ask(&d, 100*time.Millisecond, 150*time.Millisecond); took != 150*time.Millisecond || !d.Allowed || began != 1 {
+			t.Errorf("both may be waited for: %v, %+v, waiting began %d times", took, d, began)
+		}
+	})
+}
+
+// What comes free while somebody is in line is not granted to one whose time is
+// over, and a crowd is refused without asking.
+func TestLine_RefusalsTakeNothing(t *testing.T) {
+	queueing(t, func(t *testing.T, store *asked, _ *limiter.Line, claims []limiter.Claim) {
+		take(t, store, claims...)
+		line := limiter.NewLine(slow{store.Memory}, time.Second)
+		go line.Take(t.Context(), claims, new(limiter.Decision), time.Second, 2) // asks at 0, and from 120 to 140 ms
+		synctest.Wait()
+		time.Sleep(10 * time.Millisecond) // the first does not know yet how long it waits; at 108 ms a permit is free, until it takes it at 120
+		go func() {
+			var d limiter.Decision
+			if err := line.Take(t.Context(), claims, &d, 98*time.Millisecond, 2); err != nil || d.Allowed || d.Wait <= 0 {
+				t.Errorf("behind one that is first: %+v %v; want a refusal", d, err)
+			}
+		}()
+		synctest.Wait()
+		asked := store.takes
+		var d limiter.Decision
+		if err := line.Take(t.Context(), claims, &d, time.Second, 2); !errors.Is(err, limiter.ErrCrowded) || d.Allowed || d.Wait != time.Second || len(d.Outcomes) != 1 || store.takes != asked {
+			t.Errorf("a third of two: %+v %v; want a refusal without a question", d, err)
+		}
+		time.Sleep(time.Second)
+	})
+}

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -23,7 +24,8 @@ type admitter struct {
 	store   limiter.Keeper
 	timeout time.Duration // the most a decision may wait; 0 for a store that never waits
 	local   *limiter.Memory
-	nodes   func() int // how many proxies share the limits, at least 1
+	line    *limiter.Line // at the store
+	nodes   func() int    // how many proxies share the limits, at least 1
 	metrics *metrics
 }
 
@@ -32,6 +34,7 @@ func newAdmitter(o Options, m *metrics) *admitter {
 	if o.Config.Store == config.StoreRedis {
 		a.timeout = o.Config.Redis.Timeout
 	}
+	a.line = limiter.NewLine(a.store, cmp.Or(a.timeout, settleWithin))
 	return a
 }
 
@@ -39,21 +42,28 @@ func newAdmitter(o Options, m *metrics) *admitter {
 // errUndecided when the store could not tell and a limit says deny. A client
 // that leaves meanwhile is counted all the same: what was asked for was asked
 // for. All that it asks of the store takes no longer together than one decision
-// may.
-func (a *admitter) admit(ctx context.Context, x *exchange) error {
-	if a.timeout > 0 {
-		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.timeout)
-		defer cancel()
-		ctx = bounded
-	}
+// may. A request that may wait for its turn is another matter: see wait.
+func (a *admitter) admit(client context.Context, x *exchange) error {
+	ctx, cancel := a.bound(client)
+	defer func() { cancel() }()
 	if len(x.claims) == 0 {
 		a.watch(ctx, x)
 		return nil
 	}
-	store := a.store
-	err := a.takeOnce(ctx, x)
+	store, take := a.store, taker(a.take)
+	if x.route.waits {
+		take = a.inLine(client, x)
+	}
+	err := a.takeOnce(ctx, x, take)
 	if x.repeated {
 		return nil
+	}
+	if x.waited { // what is asked from now on has its own time
+		cancel()
+		ctx, cancel = a.bound(client)
+	}
+	if errors.Is(err, limiter.ErrCrowded) {
+		err = nil // the decision is a refusal
 	}
 	if err != nil {
 		if !errors.Is(err, limiter.ErrUnavailable) {
@@ -78,6 +88,14 @@ func (a *admitter) admit(ctx context.Context, x *exchange) error {
 	return nil
 }
 
+// bound is the time that one decision may take, whether or not the client stays.
+func (a *admitter) bound(client context.Context) (context.Context, context.CancelFunc) {
+	if a.timeout == 0 {
+		return client, func() {}
+	}
+	return context.WithTimeout(context.WithoutCancel(client), a.timeout)
+}
+
 // hurry lets a client that was refused for what it has under way come back soon:
 // any of that may end at any moment, long before the lease that the store goes
 // by.
@@ -93,6 +111,9 @@ func (x *exchange) hurry() {
 		}
 	}
 }
+
+// A taker asks for claims, as limiter.Store.Take does.
+type taker func(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error
 
 // take asks the store.
 func (a *admitter) take(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {

@@ -63,6 +63,7 @@ type exchange struct {
 	back     []limiter.Claim // settle: what is given back
 	all      []limiter.Claim // admit: claims and once
 	repeated bool            // admit: it repeats a request that was counted
+	waited   bool            // admit: it stood in line for its turn
 	banned   bool            // admit: this refusal was one too many
 	returned bool            // settle: something was given back
 	of       []int           // refuse: as windows, but the policies of the quota

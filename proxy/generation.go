@@ -145,8 +145,12 @@ func newReject(c config.Reject) respond.Reject {
 
 // limit adds a limit to the route and returns the policies it shows to clients.
 func (r *route) limit(from *config.Limit) []respond.Policy {
-	l := &limit{name: from.Name, key: from.Key, mode: from.Mode, onFailure: from.OnStoreFailure, count: from.Count, cost: from.Cost, redisson: from.RedissonName}
+	l := &limit{
+		name: from.Name, key: from.Key, mode: from.Mode, onFailure: from.OnStoreFailure, count: from.Count, cost: from.Cost, redisson: from.RedissonName,
+		wait: from.Wait, maxWaiting: from.MaxWaiting,
+	}
 	r.limits = append(r.limits, l)
+	r.waits = r.waits || l.wait > 0 && l.mode == config.Enforce
 	l.penalty = r.penalty(from)
 	r.notice(from.Key)
 	if l.cost != nil && l.cost.From.Source == key.Query {

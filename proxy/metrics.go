@@ -32,6 +32,8 @@ type metrics struct {
 	trips      *prometheus.CounterVec
 	retries    *prometheus.CounterVec
 	listed     *prometheus.CounterVec
+	waits      *prometheus.CounterVec
+	waiting    *prometheus.GaugeVec
 	reloads    *prometheus.CounterVec
 	generation prometheus.Gauge
 }
@@ -63,7 +65,9 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		reloads:    counter("reloads_total", "Attempts to read the configuration anew.", "result"),
 		generation: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_config_generation", Help: "Number of the configuration that is served."}),
 	}
-	r.MustRegister(m.generation)
+	m.waits = counter("waits_total", "Requests that stood in line for their turn, or could not for the crowd, by what came of it.", "route", "limit", "result")
+	m.waiting = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_waiting_requests", Help: "Requests that stand in line for their turn."}, []string{"route", "limit"})
+	r.MustRegister(m.generation, m.waiting)
 	return m
 }
 

@@ -88,23 +88,23 @@ func (a *admitter) repeats(ctx context.Context, x *exchange) (bool, error) {
 
 // takeOnce asks for all claims of x and, with a mark, for being the first of its
 // kind, in one step. Of two that come at once the second is a repeat.
-func (a *admitter) takeOnce(ctx context.Context, x *exchange) error {
+func (a *admitter) takeOnce(ctx context.Context, x *exchange, take taker) error {
 	if len(x.once) == 0 {
-		return a.take(ctx, x.claims, &x.decision)
+		return take(ctx, x.claims, &x.decision)
 	}
 	if repeated, err := a.repeats(ctx, x); err != nil || repeated {
 		return err
 	}
 	n := len(x.claims)
 	x.all = append(append(x.all[:0], x.claims...), x.once...)
-	if err := a.take(ctx, x.all, &x.decision); err != nil {
+	if err := take(ctx, x.all, &x.decision); err != nil {
 		return err
 	}
 	if n < len(x.decision.Outcomes) && !x.decision.Outcomes[n].Allowed {
 		if repeated, err := a.repeats(ctx, x); err != nil || repeated {
 			return err
 		}
-		return a.take(ctx, x.claims, &x.decision)
+		return take(ctx, x.claims, &x.decision)
 	}
 	x.decision.Outcomes = x.decision.Outcomes[:n]
 	return nil

@@ -24,6 +24,7 @@ type route struct {
 	limits          []*limit
 	windows         []*window
 	queries         bool     // some key is read from the query
+	waits           bool     // some limit lets requests wait for their turn
 	hidden          []string // parameters of the path that are keys
 	quota           *respond.Quota
 	reject          respond.Reject
@@ -41,16 +42,18 @@ type route struct {
 
 // A limit is one entry under limits: of a route.
 type limit struct {
-	name      string
-	key       *key.Spec
-	windows   []int                 // of the route
-	overrides map[limiter.Key][]int // windows of single keys
-	redisson  string                // name of the limiter that Java programs share; {key} is the key's text
-	penalty   *penalty              // nil: none
-	cost      *config.Cost          // nil: each request costs 1
-	mode      config.Mode
-	onFailure config.OnStoreFailure
-	count     *config.Statuses // after which a request stays counted; nil is all
+	name       string
+	key        *key.Spec
+	windows    []int                 // of the route
+	overrides  map[limiter.Key][]int // windows of single keys
+	redisson   string                // name of the limiter that Java programs share; {key} is the key's text
+	penalty    *penalty              // nil: none
+	cost       *config.Cost          // nil: each request costs 1
+	wait       time.Duration         // how long a request may wait for its turn; 0: not at all
+	maxWaiting int                   // requests of one key that wait at a time
+	mode       config.Mode
+	onFailure  config.OnStoreFailure
+	count      *config.Statuses // after which a request stays counted; nil is all
 }
 
 // A penalty counts the refusals of a limit, and bans.

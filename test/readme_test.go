@@ -207,6 +207,7 @@ routes:
   - {match: {path: /banned}, upstream: demo, lists: [friends], limits: [{key: "header:X-Phone", rate: 1/1h, penalty: {ban: 1h, after: 1}}]}
   - {match: {path: /once}, upstream: demo, idempotency: {header: Idempotency-Key}, limits: [{key: "header:X-Phone", rate: 1/1h}]}
   - {match: {path: /v1/sms/send}, upstream: demo, limits: [{key: "header:X-Phone", rate: 1/1h}]}
+  - {match: {path: /wait}, upstream: demo, limits: [{key: "header:X-Phone", rate: 1/500ms, wait: 20s}]}
   - {match: {path: /gone}, upstream: gone, refund_on: {errors: [connect]}, limits: [{key: "header:X-Phone", rate: 1/1h}]}
 `)
 	w.statuses("p", 2)
@@ -216,6 +217,9 @@ routes:
 	}
 	for range 2 {
 		do(t, http.MethodPost, w.URL+"/once", http.Header{"X-Phone": {"p"}, "Idempotency-Key": {"a"}})
+	}
+	for range 2 {
+		do(t, http.MethodPost, w.URL+"/wait", http.Header{"X-Phone": {"p"}})
 	}
 	w.reload()
 	server.Kill()

@@ -40,6 +40,7 @@ func (l *limits) all(forms []*limitForm) []*Limit {
 			Expose:         *f.Expose,
 			Position:       l.places[f].Position,
 		}
+		limit.Wait, limit.MaxWaiting = l.wait(f)
 		if f.Key != nil {
 			limit.Key = l.keys.use(f.Key)
 			l.parameters(f.Key, limit.Key, l.params)

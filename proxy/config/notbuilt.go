@@ -15,8 +15,6 @@ adminForm.https             | use http on a loopback address
 limitForm.distinct          | limit the key itself
 limitForm.cooldown          | write several rates, for example [1/1m, 5/1h]
 limitForm.reset_on          | leave it out
-limitForm.wait              | leave it out: a refusal says when to come back
-limitForm.max_waiting       | leave it out
 limitForm.scope             | leave it out: the rate is for all proxies together
 `
 

@@ -1,0 +1,36 @@
+package config
+
+import (
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/key"
+)
+
+// A Limit is one promise to each key, made of one or more rates.
+type Limit struct {
+	Name           string // unique in its route and token-safe
+	Key            *key.Spec
+	Rates          []limiter.Rate // at least one; no two of one window
+	Algorithm      limiter.Algorithm
+	Burst          int64                          // of GCRA; 0 is the rate's count
+	Overrides      map[limiter.Key][]limiter.Rate // by key, as Privacy.Hash makes it
+	RedissonName   string                         // of the limiter that Java programs share; {key} stands for the key's text; may be empty
+	Penalty        *Penalty                       // nil: none
+	Cost           *Cost                          // nil: each request costs 1
+	Count          *Statuses                      // after which a request stays counted; nil means after all
+	Mode           Mode
+	OnStoreFailure OnStoreFailure
+	Expose         bool // whether clients may learn of it
+	// Wait is how long a request may wait for its turn, 0 for not at all, and
+	// MaxWaiting how many of one key may at a time, at least 1.
+	Wait       time.Duration
+	MaxWaiting int
+	Position   Position
+}
+
+// A Cost says where a request tells how many permits it asks for.
+type Cost struct {
+	From key.Origin // a header field or a query parameter; without it the cost is 1
+	Max  int64      // at least 1
+}

@@ -1,0 +1,31 @@
+package config
+
+import (
+	"cmp"
+	"time"
+)
+
+const (
+	// longestWait bounds how long a request may wait: clients and proxies before
+	// Weir give up sooner or later.
+	longestWait = time.Minute
+	// crowd is how many requests of a key may wait where the file does not say.
+	crowd = 100
+)
+
+// wait reads how long requests may wait for their turn, and how many.
+func (l *limits) wait(f *limitForm) (most time.Duration, waiting int) {
+	switch {
+	case !l.given(&f.Wait) && l.given(&f.MaxWaiting):
+		l.wrong(&f.MaxWaiting, "nobody waits", "write wait: beside it, for example 500ms, or leave max_waiting out")
+	case !l.given(&f.Wait):
+		return 0, 0
+	case l.given(&f.Concurrent):
+		l.wrong(&f.Wait, "nobody knows when what is under way will end", "write max_connections and queue for the upstream, or leave wait out")
+	case time.Duration(f.Wait) > longestWait:
+		l.wrong(&f.Wait, "is longer than clients wait", "write at most 1m")
+	case f.Mode != string(Enforce):
+		l.warn(&f.Wait, "nobody waits for a limit whose mode is "+f.Mode, "leave it out until the mode is enforce")
+	}
+	return time.Duration(f.Wait), cmp.Or(f.MaxWaiting, crowd)
+}

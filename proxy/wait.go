@@ -1,0 +1,75 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+)
+
+// How waiting ended, as metrics call it.
+const (
+	waitPassed  = "passed"  // its turn came
+	waitRefused = "refused" // not in time, or another limit refused
+	waitCrowded = "crowded" // it never began: too many waited
+	waitGone    = "gone"    // the client left
+)
+
+// inLine asks for claims so that a refusal is waited for as long as each limit
+// says, first come, first served for each key. A request waits for no limit that
+// does not say so, and for none longer than it says; when the time to wait is
+// known to be longer it is refused at once. A client that leaves meanwhile, as far
+// as its connection tells, has taken nothing.
+func (a *admitter) inLine(client context.Context, x *exchange) taker {
+	return func(_ context.Context, claims []limiter.Claim, d *limiter.Decision) error {
+		p, first := x.patience()
+		if first == nil {
+			return a.line.TakePatiently(context.WithoutCancel(client), claims, d, p)
+		}
+		waiting := a.metrics.waiting.WithLabelValues(x.route.name, first.name)
+		p.Waits = func() {
+			x.waited = true
+			waiting.Inc()
+		}
+		began := time.Now()
+		err := a.line.TakePatiently(client, claims, d, p)
+		if x.waited {
+			waiting.Dec()
+		} else if a.timeout > 0 {
+			a.metrics.asked("take", time.Since(began), err)
+		}
+		if how := x.howWaited(err, d); how != "" {
+			a.metrics.waits.WithLabelValues(x.route.name, first.name, how).Inc()
+		}
+		return err
+	}
+}
+
+// patience is how long each claim is waited for; first is the limit in whose line
+// the request stands, or nil.
+func (x *exchange) patience() (p limiter.Patience, first *limit) {
+	p.For = make([]time.Duration, len(x.claims))
+	for i := range x.claims {
+		of := x.window(i).of
+		if p.For[i] = of.wait; of.wait > 0 && first == nil {
+			first, p.Crowd = of, of.maxWaiting
+		}
+	}
+	return p, first
+}
+
+// howWaited says how waiting ended; empty if there was none.
+func (x *exchange) howWaited(err error, d *limiter.Decision) string {
+	switch {
+	case errors.Is(err, limiter.ErrCrowded):
+		return waitCrowded
+	case !x.waited || errors.Is(err, limiter.ErrUnavailable):
+		return ""
+	case err != nil:
+		return waitGone
+	case d.Allowed:
+		return waitPassed
+	}
+	return waitRefused
+}

@@ -1,0 +1,148 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/weir-proxy/weir/limiter"
+)
+
+// queueing is a world in a bubble of its own time, with one route /a.
+func queueing(t *testing.T, limits string, test func(t *testing.T, w *world)) {
+	synctest.Test(t, func(t *testing.T) {
+		test(t, made(t, "routes:\n  - {name: a, match: {path: /a}, respond: {body: ok}, limits: ["+limits+"]}\n"))
+	})
+}
+
+// crowd sends n requests, each after the one before waits or has its answer, and
+// returns the statuses and times of the answers in the order of the requests.
+func (w *world) crowd(n int) []string {
+	start, got := time.Now(), make([]string, n)
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			rec := w.send("GET", "/a")
+			got[i] = fmt.Sprint(rec.Code, " ", time.Since(start))
+		})
+		synctest.Wait()
+	}
+	all.Wait()
+	return got
+}
+
+func (w *world) waits(want ...float64) {
+	w.Helper()
+	var got []float64
+	for _, how := range []string{waitPassed, waitRefused, waitCrowded, waitGone} {
+		got = append(got, testutil.ToFloat64(w.metrics.waits.WithLabelValues("a", "l", how)))
+	}
+	if !slices.Equal(got, want) {
+		w.Errorf("weir_waits_total passed, refused, crowded, gone = %v; want %v", got, want)
+	}
+	if got := testutil.ToFloat64(w.metrics.waiting.WithLabelValues("a", "l")); got != 0 {
+		w.Errorf("weir_waiting_requests = %v; want none any more", got)
+	}
+}
+
+// Requests pass as soon as the rate lets them, in the order in which they came;
+// whose turn comes too late is refused without waiting.
+func TestWait_FirstComeFirstServed(t *testing.T) {
+	queueing(t, "{name: l, key: client_ip, rate: 1/100ms, wait: 250ms}", func(t *testing.T, w *world) {
+		want := []string{"200 0s", "200 100ms", "200 200ms", "429 200ms", "429 200ms"} // when it is known that 300 ms is too late
+		if got := w.crowd(5); !slices.Equal(got, want) {
+			t.Errorf("answers %v; want %v", got, want)
+		}
+		w.waits(2, 2, 0, 0)
+	})
+	queueing(t, "{name: l, key: client_ip, rate: 1/1s, wait: 250ms}", func(t *testing.T, w *world) {
+		if got, want := w.crowd(3), []string{"200 0s", "429 0s", "429 0s"}; !slices.Equal(got, want) {
+			t.Errorf("answers %v; want %v", got, want)
+		}
+		w.waits(0, 0, 0, 0)
+	})
+}
+
+func TestWait_IsBounded(t *testing.T) {
+	queueing(t, "{name: l, key: client_ip, rate: 1/100ms, wait: 10s, max_waiting: 2}", func(t *testing.T, w *world) {
+		want := []string{"200 0s", "200 100ms", "200 200ms", "429 0s", "429 0s"}
+		if got := w.crowd(5); !slices.Equal(got, want) {
+			t.Errorf("answers %v; want %v", got, want)
+		}
+		w.waits(2, 0, 2, 0)
+	})
+}
+
+// A limit that says nothing of waiting refuses at once; of two that do, each is
+// waited for as long as it says.
+func TestWait_AmongOtherLimits(t *testing.T) {
+	queueing(t, "{name: l, key: client_ip, rate: 1/100ms, wait: 1s}, {name: day, key: client_ip, rate: 2/1d}", func(t *testing.T, w *world) {
+		want := []string{"200 0s", "200 100ms", "429 100ms"}
+		if got := w.crowd(3); !slices.Equal(got, want) {
+			t.Errorf("answers %v; want the third to be refused when its turn has come", got)
+		}
+		if got := w.crowd(1); !slices.Equal(got, []string{"429 0s"}) {
+			t.Errorf("with nobody in line %v; want a refusal at once", got)
+		}
+	})
+	queueing(t, "{name: l, key: client_ip, rate: 1/100ms, wait: 1s}, {name: m, key: client_ip, rate: 2/1s, wait: 500ms}", func(t *testing.T, w *world) {
+		want := []string{"200 0s", "200 100ms", "429 100ms"}
+		if got := w.crowd(3); !slices.Equal(got, want) {
+			t.Errorf("answers %v; want %v", got, want)
+		}
+	})
+}
+
+// Who leaves while waiting has taken nothing.
+func TestWait_LeavingTakesNothing(t *testing.T) {
+	queueing(t, "{name: l, key: client_ip, rate: 1/100ms, wait: 10s}", func(t *testing.T, w *world) {
+		w.sends(200, "GET", "/a")
+		ctx, leave := context.WithCancel(t.Context())
+		var gone sync.WaitGroup
+		gone.Go(func() { w.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, "GET", "/a", nil)) })
+		synctest.Wait()
+		leave()
+		gone.Wait()
+		if got, want := w.crowd(2), []string{"200 100ms", "200 200ms"}; !slices.Equal(got, want) {
+			t.Errorf("answers %v; want %v", got, want)
+		}
+		w.waits(2, 0, 0, 1)
+		if lines := w.lines("request"); lines[1]["status"] != 499.0 {
+			t.Errorf("the log says %v; want 499", lines[1])
+		}
+	})
+}
+
+// A store that fails is not waited for: the policy of each limit decides.
+func TestWait_NotForAStoreThatFails(t *testing.T) {
+	queueing(t, "{name: l, key: client_ip, rate: 1/100ms, wait: 10s}", func(t *testing.T, w *world) {
+		w.store.fail(limiter.ErrUnavailable)
+		if got, want := w.crowd(2), []string{"200 0s", "429 0s"}; !slices.Equal(got, want) {
+			t.Errorf("answers %v; want %v, decided in this process", got, want)
+		}
+	})
+}
+
+// Several proxies that share a store keep the rate together while their clients
+// wait.
+func TestWait_OverASharedStore(t *testing.T) {
+	stores(t, func(t *testing.T, use func(*Options)) {
+		w := made(t, "routes:\n  - {name: a, match: {path: /a}, respond: {body: ok}, limits: [{name: l, key: client_ip, rate: 2/200ms, wait: 30s}]}\n", use)
+		began := time.Now()
+		var all sync.WaitGroup
+		for range 7 {
+			all.Go(func() { w.sends(200, "GET", "/a") })
+		}
+		all.Wait()
+		if took := time.Since(began); took < 600*time.Millisecond {
+			t.Errorf("7 requests passed in %v; 2 may in 200 ms", took)
+		}
+	})
+}

@@ -13,6 +13,7 @@ require (
 	github.com/gaissmai/bart v0.30.0
 	github.com/go-chi/chi/v5 v5.5.0
 	github.com/golang-jwt/jwt/v5 v5.3.1
+	github.com/gorilla/websocket v1.5.3
 	github.com/invopop/jsonschema v0.14.0
 	github.com/maypok86/otter/v2 v2.4.0
 	github.com/pires/go-proxyproto v0.15.0

@@ -23,10 +23,21 @@ import (
 // enough is how long a test waits for what must happen.
 const enough = 20 * time.Second
 
+// A door is a Weir that serves: plain, and in TLS with a certificate for
+// localhost that ca vouches for.
+type door struct {
+	plain, secure string // host:port; secure has localhost as its host
+	ca            string // a PEM file
+}
+
 // through starts a Weir with these lines of YAML and returns its address.
-func through(t *testing.T, yaml string) (addr string) {
+func through(t *testing.T, yaml string) (addr string) { return opened(t, yaml).plain }
+
+// opened starts a Weir with these lines of YAML, until the test ends.
+func opened(t *testing.T, yaml string) door {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "weir.yaml")
+	dir := t.TempDir()
+	path := filepath.Join(dir, "weir.yaml")
 	if err := os.WriteFile(path, []byte(yaml), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -41,17 +52,28 @@ func through(t *testing.T, yaml string) (addr string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := proxy.NewServer(p, c.Listen, zerolog.Nop())
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	pair := issued(t, dir)
+	certs, err := proxy.LoadCertificates([]config.Pair{pair}, zerolog.Nop())
 	if err != nil {
 		t.Fatal(err)
 	}
+	s := proxy.NewServer(p, c.Listen, zerolog.Nop())
 	var served sync.WaitGroup
-	served.Go(func() {
-		if err := s.Serve(l); err != nil {
-			t.Errorf("serve: %v", err)
+	listen := func(serve func(net.Listener) error) string {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
 		}
-	})
+		served.Go(func() {
+			if err := serve(l); err != nil {
+				t.Errorf("serve: %v", err)
+			}
+		})
+		return l.Addr().String()
+	}
+	d := door{plain: listen(s.Serve), ca: pair.Cert}
+	_, port, _ := net.SplitHostPort(listen(func(l net.Listener) error { return s.ServeTLS(l, certs) }))
+	d.secure = "localhost:" + port
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
@@ -59,7 +81,7 @@ func through(t *testing.T, yaml string) (addr string) {
 		served.Wait()
 		p.Close()
 	})
-	return l.Addr().String()
+	return d
 }
 
 // serve starts a server on a free port until the test ends.

@@ -1,0 +1,147 @@
+package interop
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// program is the path of a program of others: what PATH has, or what test/install
+// has left. Without one the test fails.
+func program(t *testing.T, name string) string {
+	t.Helper()
+	cached, err := filepath.Abs(filepath.Join("..", ".cache", "bin", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, candidate := range []string{name, cached} {
+		if path, err := exec.LookPath(candidate); err == nil {
+			return path
+		}
+	}
+	t.Fatalf("%s is not here: run test/install %s, as ./test/run does", name, name)
+	return ""
+}
+
+// said is what a program that must succeed has written, to both its outputs.
+func said(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	text, err := ran(t, name, args...)
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, text)
+	}
+	return text
+}
+
+// ran runs a program to its end.
+func ran(t *testing.T, name string, args ...string) (text string, err error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*enough)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, program(t, name), args...).CombinedOutput()
+	return string(out), err
+}
+
+// A written is what a program that runs has written so far.
+type written struct {
+	mu   sync.Mutex // guards what follows
+	text bytes.Buffer
+}
+
+func (w *written) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.Write(p)
+}
+
+func (w *written) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.String()
+}
+
+// startServer starts a server that listens on addr, and waits until it does. It
+// ends with the test.
+func startServer(t *testing.T, c *exec.Cmd, addr string) {
+	t.Helper()
+	out := new(written)
+	c.Stdout, c.Stderr = out, out
+	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- c.Wait() }()
+	t.Cleanup(func() {
+		c.Process.Signal(os.Interrupt)
+		select {
+		case <-ended:
+		case <-time.After(enough):
+			c.Process.Kill()
+			<-ended
+		}
+		if t.Failed() {
+			t.Logf("%s said:\n%s", filepath.Base(c.Path), out)
+		}
+	})
+	await(t, c.Path+" on "+addr, func() bool {
+		select {
+		case err := <-ended:
+			ended <- err
+			t.Fatalf("%s has ended: %v\n%s", c.Path, err, out)
+		default:
+		}
+		conn, err := net.Dial("tcp", addr)
+		if err != nil {
+			return false
+		}
+		conn.Close()
+		return true
+	})
+}
+
+// await waits until cond holds.
+func await(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(enough)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !cond() {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %v: %s", enough, what)
+		}
+		<-tick.C
+	}
+}
+
+// free is an address on this machine that nobody listens on.
+func free(t *testing.T) (addr string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// listening runs a program until it or the test ends, and returns what it writes.
+func listening(t *testing.T, name string, args ...string) *written {
+	t.Helper()
+	out := new(written)
+	c := exec.CommandContext(t.Context(), program(t, name), args...)
+	c.Stdout, c.Stderr = out, out
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Wait() })
+	return out
+}

@@ -183,6 +183,12 @@ func (p *Proxy) Close() {
 	}
 }
 
+// Serving is which configuration is served now.
+func (p *Proxy) Serving() (number int64, hash string) {
+	g := p.current.Load()
+	return g.number, g.config.Hash
+}
+
 // A Report says what a reload did.
 type Report struct {
 	Generation int64            `json:"generation"`

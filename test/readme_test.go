@@ -125,7 +125,7 @@ func curl(t *testing.T, text string) (method, url string, header http.Header) {
 			if url != "" || strings.HasPrefix(word, "-") {
 				t.Fatalf("cannot read %q of %s", word, text)
 			}
-			url = word
+			url = strings.Trim(word, "'")
 		}
 	}
 	return method, url, header

@@ -20,14 +20,19 @@ import (
 // Options are what the admin side is given; all but Token are required.
 type Options struct {
 	// Token is asked for, as a bearer token (RFC 6750), before anything is
-	// changed or profiled. When it is empty, reloading is open to whoever
-	// reaches the listener and profiles are served to nobody.
+	// changed, profiled, or told of the cluster. When it is empty, all that is open
+	// to whoever reaches the listener, but profiles are served to nobody.
 	Token    string
 	Gatherer prometheus.Gatherer
 	// Reload reads the configuration anew. What it returns is sent as JSON.
 	Reload func(ctx context.Context) (any, error)
 	// Ready tells what the proxy can do now.
 	Ready func(ctx context.Context) Readiness
+	// Leader, Nodes and Statistics (of the last minutes) tell of the cluster. What
+	// they return is sent as JSON.
+	Leader     func(ctx context.Context) (any, error)
+	Nodes      func(ctx context.Context) (any, error)
+	Statistics func(ctx context.Context, minutes int) (any, error)
 }
 
 // A Readiness is what a proxy can do now.
@@ -47,6 +52,7 @@ func New(o Options) http.Handler {
 	mux.Get("/readyz", o.readyz)
 	mux.Method(http.MethodGet, "/metrics", promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{EnableOpenMetrics: true}))
 	mux.With(o.bearer).Post("/reload", o.reload)
+	o.ask(mux)
 	if o.Token != "" {
 		mux.With(o.bearer).Route("/debug/pprof", profiles)
 	}

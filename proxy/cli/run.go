@@ -100,6 +100,7 @@ type service struct {
 	log          zerolog.Logger
 	proxy        *proxy.Proxy
 	shared       shared
+	lead         *lead
 	clients      *proxy.Server
 	admins       *proxy.Server
 	listening    []listening
@@ -126,8 +127,10 @@ func assemble(ctx context.Context, path string, c *config.Config, log zerolog.Lo
 		s.shared.close()
 		return nil, err
 	}
-	desk := admin.New(admin.Options{Token: c.Admin.Token, Gatherer: registry, Reload: s.reload, Ready: s.ready})
-	s.admins = proxy.NewServer(desk, operators(c.Listen), log)
+	s.lead = newLead(s.shared, s.proxy, registry, log)
+	desk := admin.Options{Token: c.Admin.Token, Gatherer: registry, Reload: s.reload, Ready: s.ready}
+	s.tell(&desk)
+	s.admins = proxy.NewServer(admin.New(desk), operators(c.Listen), log)
 	s.clients = proxy.NewServer(s.proxy, c.Listen, log)
 	if err := s.listen(c); err != nil {
 		s.shared.close()
@@ -158,12 +161,14 @@ func (s *service) serve(ctx context.Context, reload <-chan os.Signal) error {
 	background.Go(func() { s.shared.run(ctx, s.address("admin")) })
 	background.Go(func() { s.mind(ctx) })
 	background.Go(func() { s.renew(ctx) })
+	background.Go(func() { s.lead.run(ctx) })
 	s.log.Info().Fields(addresses).Str("store", s.shared.name).Str("version", readBuild().version).Msg("serving")
 
 	<-ctx.Done()
 	err := s.drain()
 	background.Wait()
 	s.proxy.Close()
+	s.lead.close()
 	s.shared.close()
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 		return cause

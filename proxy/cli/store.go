@@ -35,6 +35,11 @@ type shared struct {
 	check  func(ctx context.Context) error
 	run    func(ctx context.Context, address string) // until ctx is done; operators reach this weir there
 	close  func()
+
+	id      string // of this node
+	started time.Time
+	client  redis.UniversalClient // for what no request waits for; nil when nothing is shared
+	prefix  string                // of all keys
 }
 
 // openStore opens what the configuration names. A Redis that does not answer is
@@ -55,7 +60,8 @@ func openStore(ctx context.Context, c *config.Config, log zerolog.Logger) (share
 		return shared{}, err
 	}
 	store := redisstore.New(decisions, redisstore.Options{Prefix: c.Redis.Prefix, Timeout: c.Redis.Timeout})
-	node := cluster.Join(coordination, cluster.Options{Prefix: c.Redis.Prefix, ID: nodeID(), Version: readBuild().version, Source: "file"})
+	id := nodeID()
+	node := cluster.Join(coordination, cluster.Options{Prefix: c.Redis.Prefix, ID: id, Version: readBuild().version, Source: "file"})
 	s := shared{
 		name:  "redis",
 		store: store,
@@ -64,6 +70,8 @@ func openStore(ctx context.Context, c *config.Config, log zerolog.Logger) (share
 		node:  node,
 		check: remembering(redisstore.New(coordination, redisstore.Options{Prefix: c.Redis.Prefix, Timeout: patience, Denials: -1}).Check),
 		close: func() { store.Close(); decisions.Close(); coordination.Close() },
+
+		id: id, started: time.Now().UTC(), client: coordination, prefix: c.Redis.Prefix,
 	}
 	s.run = func(ctx context.Context, address string) {
 		var all sync.WaitGroup
@@ -139,6 +147,8 @@ func memoryStore() shared {
 		check: func(context.Context) error { return nil },
 		run:   func(context.Context, string) {},
 		close: func() {},
+
+		id: nodeID(), started: time.Now().UTC(),
 	}
 }
 

@@ -12,6 +12,12 @@
 //	limits   hash  ROUTE.LIMIT: what the limit is there, as JSON (Definition)
 //	removed  zset  ROUTE.LIMIT: when the limit left the definitions, in milliseconds
 //	reload         the lock (package lock) that a reload holds
+//	lead           the lock that the leader holds
+//	leader   hash  token, node, since: who took the lead last
+//	tasks    hash  name of a task: its last run, as JSON (Run)
+//	minute:N hash  id of a node: what it counted in minute N since 1970, as JSON
+//	minutes  zset  minutes to be added up: when a report of them came last
+//	statistics:N   what all counted in minute N, as JSON
 //
 // Times are Redis's. A node that is silent for ten seconds is no longer among
 // the nodes. What is known of configurations outlives the longest window of a
@@ -27,4 +33,17 @@
 // A node that cannot ask Redis takes up its file all the same, and is numbered
 // when Redis is back; if the others have moved on meanwhile, it does not put its
 // own in the place of theirs.
+//
+// # The leader
+//
+// What is to be done once for all nodes is a Task, and one node does them all: the
+// Leader. It holds a lock, so that two do not work at the same time, and has a
+// token, so that it does no harm when two do all the same: whatever a task changes
+// it changes by a script that first compares the token with that of whoever took
+// the lead last (fence.lua). A leader that was stopped beyond its lease, or cut
+// off, is turned away there. Tasks are such that what one leader began and the
+// next does again comes to the same.
+//
+// A process that shares nothing leads itself, and keeps in memory what is said
+// above to be in Redis.
 package cluster

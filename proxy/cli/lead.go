@@ -1,0 +1,107 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
+	"github.com/weir-proxy/weir/proxy"
+	"github.com/weir-proxy/weir/proxy/cluster"
+)
+
+// A lead is what this weir does for its whole cluster while it leads, and what it
+// tells of that at any time. A weir that shares nothing leads itself.
+type lead struct {
+	node       string
+	leader     *cluster.Leader
+	statistics *cluster.Statistics
+	log        zerolog.Logger
+	leads      prometheus.Gauge
+	runs       *prometheus.CounterVec
+
+	mu     sync.Mutex      // guards what follows
+	failed map[string]bool // tasks whose last run has failed
+}
+
+// newLead puts together what is done for all nodes that share s.
+func newLead(s shared, p *proxy.Proxy, r prometheus.Registerer, log zerolog.Logger) *lead {
+	l := &lead{
+		node:       s.id,
+		log:        log,
+		statistics: cluster.NewStatistics(s.client, s.prefix, s.id, p.Counts),
+		failed:     map[string]bool{},
+		leads:      prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_leader", Help: "1 while this node does the work that one node does for all."}),
+		runs: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_leader_task_runs_total", Help: "Runs of the tasks of the leader, on this node.",
+		}, []string{"task", "result"}),
+	}
+	r.MustRegister(l.leads, l.runs)
+	tasks := []cluster.Task{l.statistics.Task()}
+	for _, task := range tasks {
+		l.runs.WithLabelValues(task.Name, "ok")
+		l.runs.WithLabelValues(task.Name, "failed")
+	}
+	l.leader = cluster.NewLeader(cluster.LeaderOptions{
+		Client: s.client, Prefix: s.prefix, ID: s.id, Tasks: tasks,
+		Took: l.took, Lost: l.lost, Ran: l.ran,
+	})
+	return l
+}
+
+// run competes for the lead, and reports what this weir counts, until ctx is done.
+func (l *lead) run(ctx context.Context) {
+	var all sync.WaitGroup
+	all.Go(func() { l.statistics.Run(ctx) })
+	all.Go(func() {
+		if err := l.leader.Run(ctx); ctx.Err() == nil {
+			l.log.Error().Err(err).Msg("leads no more")
+		}
+	})
+	all.Wait()
+}
+
+// close reports what was counted last.
+func (l *lead) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := l.statistics.Flush(ctx); err != nil {
+		l.log.Warn().Err(err).Msg("the last statistics are not reported")
+	}
+}
+
+func (l *lead) took(t cluster.Term) {
+	l.leads.Set(1)
+	l.log.Info().Str("node", l.node).Int64("token", t.Token).Msg("leading")
+}
+
+func (l *lead) lost(t cluster.Term, cause error) {
+	l.leads.Set(0)
+	level := zerolog.WarnLevel
+	if errors.Is(cause, context.Canceled) { // weir ends
+		level, cause = zerolog.InfoLevel, nil
+	}
+	l.log.WithLevel(level).Err(cause).Str("node", l.node).Int64("token", t.Token).Float64("for_s", time.Since(t.Since).Seconds()).Msg("leads no more")
+}
+
+// ran counts a run, and logs it when a task begins to fail, or fails no more.
+func (l *lead) ran(r cluster.Run) {
+	result := "ok"
+	if r.Error != "" {
+		result = "failed"
+	}
+	l.runs.WithLabelValues(r.Task, result).Inc()
+	l.mu.Lock()
+	before := l.failed[r.Task]
+	l.failed[r.Task] = r.Error != ""
+	l.mu.Unlock()
+	switch {
+	case r.Error != "" && !before:
+		l.log.Warn().Str("task", r.Task).Str("error", r.Error).Msg("a task of the leader fails")
+	case r.Error == "" && before:
+		l.log.Info().Str("task", r.Task).Msg("a task of the leader works again")
+	}
+}

@@ -1,0 +1,139 @@
+package cluster
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+var (
+	//go:embed report.lua
+	reportScript string
+	//go:embed sum.lua
+	sumScript string
+)
+
+// mostChanged is how many minutes are added up at a time; the rest follows.
+const mostChanged = 100
+
+// A ledger is the book that the nodes of a cluster share.
+type ledger struct {
+	rdb    redis.UniversalClient
+	prefix string
+	fence  fence
+
+	reported, summed *redis.Script
+}
+
+func newLedger(rdb redis.UniversalClient, prefix string) *ledger {
+	p := prefix + ":{cluster}:"
+	return &ledger{rdb, p, fence{rdb, p + "leader"}, redis.NewScript(reportScript), fenced(sumScript)}
+}
+
+// page is the key of what the nodes say of a minute.
+func (l *ledger) page(minute int64) string {
+	return l.prefix + "minute:" + strconv.FormatInt(minute, 10)
+}
+
+// total is the key of what that comes to.
+func (l *ledger) total(minute int64) string {
+	return l.prefix + "statistics:" + strconv.FormatInt(minute, 10)
+}
+
+func (l *ledger) open() string { return l.prefix + "minutes" }
+
+// now implements book.
+func (l *ledger) now(ctx context.Context) (time.Time, error) { return l.rdb.Time(ctx).Result() }
+
+// report implements book.
+func (l *ledger) report(ctx context.Context, node string, minute int64, r report) (time.Time, error) {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return time.Time{}, err
+	}
+	reply, err := l.reported.Run(ctx, l.rdb, []string{l.page(minute), l.open()}, minute, node, text, openFor.Milliseconds()).Int64Slice()
+	switch {
+	case err != nil:
+		return time.Time{}, err
+	case len(reply) != 2:
+		return time.Time{}, errReply
+	case reply[1] == 0:
+		err = errClosed
+	}
+	return time.UnixMilli(reply[0]), err
+}
+
+// reports implements book.
+func (l *ledger) reports(ctx context.Context, minute int64) ([]report, error) {
+	texts, err := l.rdb.HVals(ctx, l.page(minute)).Result()
+	if err != nil {
+		return nil, fmt.Errorf("read reports: %w", err)
+	}
+	all := make([]report, len(texts))
+	for i, text := range texts {
+		if err := json.Unmarshal([]byte(text), &all[i]); err != nil {
+			return nil, fmt.Errorf("read reports: %w: %w", errReply, err)
+		}
+	}
+	return all, nil
+}
+
+// changed implements book.
+func (l *ledger) changed(ctx context.Context) ([]edition, error) {
+	minutes, err := l.rdb.ZRangeWithScores(ctx, l.open(), 0, mostChanged-1).Result()
+	if err != nil {
+		return nil, fmt.Errorf("read changed minutes: %w", err)
+	}
+	all := make([]edition, len(minutes))
+	for i, z := range minutes {
+		text, _ := z.Member.(string)
+		minute, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("read changed minutes: %w: %w", errReply, err)
+		}
+		all[i] = edition{minute, z.Score}
+	}
+	return all, nil
+}
+
+// sum implements book.
+func (l *ledger) sum(ctx context.Context, t Term, of edition, sum []Tally) error {
+	text, err := json.Marshal(sum)
+	if err != nil {
+		return err
+	}
+	change := strconv.FormatFloat(of.change, 'f', -1, 64)
+	_, err = l.fence.run(ctx, l.summed, t, []string{l.total(of.minute), l.open()}, of.minute, text, Kept.Milliseconds(), change)
+	if err != nil {
+		return fmt.Errorf("write a sum: %w", err)
+	}
+	return nil
+}
+
+// sums implements book.
+func (l *ledger) sums(ctx context.Context, first, last int64) ([][]Tally, error) {
+	var keys []string
+	for m := first; m <= last; m++ {
+		keys = append(keys, l.total(m))
+	}
+	texts, err := l.rdb.MGet(ctx, keys...).Result()
+	if err != nil {
+		return nil, fmt.Errorf("read statistics: %w", err)
+	}
+	all := make([][]Tally, len(texts))
+	for i, v := range texts {
+		text, there := v.(string)
+		if !there {
+			continue
+		}
+		if err := json.Unmarshal([]byte(text), &all[i]); err != nil {
+			return nil, fmt.Errorf("read statistics: %w: %w", errReply, err)
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,131 @@
+package cluster
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-proxy/weir/lock"
+)
+
+// remember is how long who led, and what the tasks came to, is remembered when no
+// node is left.
+const remember = 24 * time.Hour
+
+var (
+	//go:embed lead.lua
+	leadScript string
+	//go:embed note.lua
+	noteScript string
+)
+
+// An office is the seat that the nodes of a cluster compete for.
+type office struct {
+	rdb   redis.UniversalClient
+	node  string
+	lease time.Duration
+
+	lock, leading, runs string // keys
+
+	lead, noted *redis.Script
+}
+
+func newOffice(rdb redis.UniversalClient, prefix, node string, lease time.Duration) *office {
+	p := prefix + ":{cluster}:"
+	return &office{
+		rdb: rdb, node: node, lease: lease, lock: p + "lead", leading: p + "leader", runs: p + "tasks",
+		lead: redis.NewScript(leadScript), noted: fenced(noteScript),
+	}
+}
+
+// A candidate is a lock that remembers in whose name it was taken last.
+type candidate struct {
+	lock.Lockable
+	owner lock.Owner
+}
+
+// Lock implements lock.Lockable.
+func (c *candidate) Lock(ctx context.Context, options ...lock.Option) (*lock.Hold, error) {
+	hold, err := c.Lockable.Lock(ctx, options...)
+	if err == nil {
+		c.owner = hold.Owner()
+	}
+	return hold, err
+}
+
+// hold implements seat.
+func (o *office) hold(ctx context.Context, work func(context.Context, Term)) error {
+	locker := lock.New(o.rdb, lock.WithWatchdog(o.lease))
+	defer locker.Close()
+	c := &candidate{Lockable: locker.Reentrant(o.lock)}
+	return lock.Lead(ctx, c, func(ctx context.Context) {
+		t, err := o.begin(ctx, c.owner.String())
+		if err == nil { // else the lock is given back, and asked for again
+			work(ctx, t)
+		}
+	})
+}
+
+// begin writes down that this node leads.
+func (o *office) begin(ctx context.Context, owner string) (Term, error) {
+	reply, err := o.lead.Run(ctx, o.rdb, []string{o.lock, o.leading}, owner, o.node, remember.Milliseconds()).Int64Slice()
+	if err != nil {
+		return Term{}, fmt.Errorf("take the lead: %w", err)
+	}
+	if len(reply) != 2 {
+		return Term{}, fmt.Errorf("take the lead: %w", errReply)
+	}
+	return Term{Token: reply[0], Since: time.UnixMilli(reply[1]).UTC()}, nil
+}
+
+// fence keeps off those who lead no more.
+func (o *office) fence() fence { return fence{o.rdb, o.leading} }
+
+// note implements seat.
+func (o *office) note(ctx context.Context, t Term, r Run) error {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	if _, err := o.fence().run(ctx, o.noted, t, []string{o.runs}, r.Task, text, remember.Milliseconds()); err != nil {
+		return fmt.Errorf("note a run of %s: %w", r.Task, err)
+	}
+	return nil
+}
+
+// look implements seat.
+func (o *office) look(ctx context.Context) (Leadership, error) {
+	var held *redis.IntCmd
+	var who, runs *redis.MapStringStringCmd
+	_, err := o.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		held, who, runs = p.Exists(ctx, o.lock), p.HGetAll(ctx, o.leading), p.HGetAll(ctx, o.runs)
+		return nil
+	})
+	if err != nil {
+		return Leadership{}, fmt.Errorf("look who leads: %w", err)
+	}
+	l := Leadership{Tasks: []Run{}}
+	for _, name := range slices.Sorted(maps.Keys(runs.Val())) {
+		var r Run
+		if err := json.Unmarshal([]byte(runs.Val()[name]), &r); err != nil {
+			return Leadership{}, fmt.Errorf("look who leads: %w: %w", errReply, err)
+		}
+		l.Tasks = append(l.Tasks, r)
+	}
+	if held.Val() == 0 {
+		return l, nil
+	}
+	token, err1 := strconv.ParseInt(who.Val()["token"], 10, 64)
+	since, err2 := strconv.ParseInt(who.Val()["since"], 10, 64)
+	if err1 == nil && err2 == nil {
+		l.Node, l.Token, l.Since = who.Val()["node"], token, time.UnixMilli(since).UTC()
+	}
+	return l, nil
+}

@@ -1,0 +1,58 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+)
+
+// A solo is the seat of a process that shares nothing: always its own.
+type solo struct {
+	node string
+
+	mu    sync.Mutex // guards what follows
+	since time.Time  // zero while nobody leads
+	runs  []Run      // by name
+}
+
+func newSolo(node string) *solo { return &solo{node: node} }
+
+// hold implements seat.
+func (s *solo) hold(ctx context.Context, work func(context.Context, Term)) error {
+	t := Term{Token: 1, Since: time.Now().UTC()}
+	s.sit(t.Since)
+	work(ctx, t)
+	s.sit(time.Time{})
+	return context.Cause(ctx)
+}
+
+func (s *solo) sit(since time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.since = since
+}
+
+// note implements seat.
+func (s *solo) note(_ context.Context, _ Term, r Run) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i, found := slices.BinarySearchFunc(s.runs, r.Task, func(r Run, name string) int { return cmp.Compare(r.Task, name) })
+	if !found {
+		s.runs = slices.Insert(s.runs, i, r)
+	}
+	s.runs[i] = r
+	return nil
+}
+
+// look implements seat.
+func (s *solo) look(context.Context) (Leadership, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := Leadership{Tasks: append([]Run{}, s.runs...)}
+	if !s.since.IsZero() {
+		l.Node, l.Since, l.Token = s.node, s.since, 1
+	}
+	return l, nil
+}

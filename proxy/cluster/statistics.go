@@ -1,0 +1,210 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-proxy/weir/proxy"
+)
+
+const (
+	// reportEvery is how often a node reports; what a node that is killed has
+	// counted since is lost.
+	reportEvery = 5 * time.Second
+	// openFor is for how long a minute takes reports, so that what a node counts
+	// while Redis is away is not lost.
+	openFor = time.Hour
+	// Kept is how long statistics are kept.
+	Kept = 24 * time.Hour
+	// mostSeries is how many series a node reports for one minute; the rest is
+	// counted together.
+	mostSeries = 2000
+)
+
+// others is what everything beyond mostSeries is counted under.
+func others() proxy.Series { return proxy.Series{Route: "(others)"} }
+
+// errClosed says that a minute takes no reports any more.
+var errClosed = errors.New("minute closed")
+
+// A Tally is one series and how often it happened.
+type Tally struct {
+	proxy.Series
+	N int64 `json:"n"`
+}
+
+// A book is where what the nodes count is written.
+type book interface {
+	now(ctx context.Context) (time.Time, error)
+	// report replaces what node has reported of a minute, and returns the book's
+	// time. An error that is errClosed says that it never will be taken.
+	report(ctx context.Context, node string, minute int64, r report) (time.Time, error)
+	// reports are those of all nodes.
+	reports(ctx context.Context, minute int64) ([]report, error)
+	// changed are the minutes of which there are reports that are not in the sum.
+	changed(ctx context.Context) ([]edition, error)
+	// sum replaces the sum of a minute, unless another leads: then ErrDeposed.
+	sum(ctx context.Context, t Term, of edition, sum []Tally) error
+	// sums are those of the minutes from first to last; none is nil.
+	sums(ctx context.Context, first, last int64) ([][]Tally, error)
+}
+
+// A report is what one node says of one minute.
+type report struct {
+	Tallies []Tally `json:"tallies"`
+}
+
+// An edition is a minute as of some change of it.
+type edition struct {
+	minute int64 // since 1970
+	change float64
+}
+
+// Statistics tell for each minute, all nodes together, how often what happened.
+//
+// Every node reports its own counts for each minute, by the store's clock, again
+// and again, each time in place of its last report; the leader adds the reports
+// up, each time in place of the last sum. So nothing is counted twice, whatever is
+// sent or done twice and whoever leads, and nothing is lost but what a killed node
+// had not reported yet. All methods are safe for concurrent use but Run and Flush,
+// which belong to one goroutine.
+type Statistics struct {
+	node   string
+	counts func() map[proxy.Series]int64
+	book   book
+
+	ahead  time.Duration // by which the store's clock is ahead of ours
+	asked  bool          // it is known
+	looked time.Time     // when counts were looked at last
+	last   map[proxy.Series]int64
+	pages  map[int64]*page
+}
+
+// A page is what this node has counted in one minute.
+type page struct {
+	counts map[proxy.Series]int64
+	told   bool // as it is now
+}
+
+// NewStatistics makes the statistics of a node of a cluster, or, when rdb is nil,
+// of a process that shares nothing. counts is how often each has happened since
+// the process began.
+func NewStatistics(rdb redis.UniversalClient, prefix, node string, counts func() map[proxy.Series]int64) *Statistics {
+	s := &Statistics{node: node, counts: counts, last: map[proxy.Series]int64{}, pages: map[int64]*page{}, looked: time.Now()}
+	if rdb == nil {
+		s.book = newDiary()
+	} else {
+		s.book = newLedger(rdb, prefix)
+	}
+	return s
+}
+
+// Run reports until ctx is done: every few seconds and when a minute ends.
+func (s *Statistics) Run(ctx context.Context) {
+	for {
+		s.Flush(ctx) // what could not be reported is reported next time
+		now := s.time()
+		next := min(reportEvery, now.Truncate(time.Minute).Add(time.Minute).Sub(now))
+		timer := time.NewTimer(next)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
+}
+
+// Flush reports what was counted until now. An error says that some of it is not
+// reported yet.
+func (s *Statistics) Flush(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, every)
+	defer cancel()
+	if !s.asked {
+		if now, err := s.book.now(ctx); err == nil {
+			s.adjust(now)
+		}
+	}
+	s.look()
+	for _, minute := range slices.Sorted(maps.Keys(s.pages)) {
+		if err := s.tell(ctx, minute); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// time is the store's, as far as it is known.
+func (s *Statistics) time() time.Time { return time.Now().Add(s.ahead) }
+
+func (s *Statistics) adjust(now time.Time) { s.ahead, s.asked = time.Until(now), true }
+
+// look writes what has happened since the last look on the page of the minute in
+// which that was.
+func (s *Statistics) look() {
+	now, counts := s.time(), s.counts()
+	at := s.looked.Add(s.ahead)
+	if now.Sub(at) > 2*reportEvery || at.After(now) {
+		at = now // the process was stopped, or a clock was set
+	}
+	for series, n := range counts {
+		if n > s.last[series] {
+			s.page(at.Unix()/60).add(series, n-s.last[series])
+		}
+	}
+	s.last, s.looked = counts, time.Now()
+	maps.DeleteFunc(s.pages, func(minute int64, _ *page) bool { return now.Sub(begin(minute)) > openFor })
+}
+
+// begin is when a minute begins.
+func begin(minute int64) time.Time { return time.Unix(minute*60, 0).UTC() }
+
+func (s *Statistics) page(minute int64) *page {
+	p := s.pages[minute]
+	if p == nil {
+		p = &page{counts: map[proxy.Series]int64{}}
+		s.pages[minute] = p
+	}
+	return p
+}
+
+func (p *page) add(series proxy.Series, n int64) {
+	if _, known := p.counts[series]; !known && len(p.counts) >= mostSeries {
+		series = others()
+	}
+	p.counts[series] += n
+	p.told = false
+}
+
+// tell reports a page, and forgets it when it will not change any more.
+func (s *Statistics) tell(ctx context.Context, minute int64) error {
+	p := s.pages[minute]
+	if !p.told {
+		now, err := s.book.report(ctx, s.node, minute, report{Tallies: tallies(p.counts)})
+		if err != nil && !errors.Is(err, errClosed) {
+			return fmt.Errorf("report a minute: %w", err)
+		}
+		p.told = true
+		s.adjust(now)
+	}
+	if s.time().Unix()/60 > minute+1 {
+		delete(s.pages, minute)
+	}
+	return nil
+}
+
+// tallies are counts in a fixed order.
+func tallies(counts map[proxy.Series]int64) []Tally {
+	out := make([]Tally, 0, len(counts))
+	for series, n := range counts {
+		out = append(out, Tally{series, n})
+	}
+	slices.SortFunc(out, func(a, b Tally) int { return a.compare(b) })
+	return out
+}

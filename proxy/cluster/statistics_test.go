@@ -1,0 +1,272 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-proxy/weir/proxy"
+	"github.com/weir-proxy/weir/proxy/cluster"
+	"github.com/weir-proxy/weir/test/redistest"
+)
+
+// A counter stands for the figures of one proxy.
+type counter struct {
+	mu     sync.Mutex
+	counts map[proxy.Series]int64
+}
+
+func newCounter() *counter { return &counter{counts: map[proxy.Series]int64{}} }
+
+func (c *counter) add(route, limit, result string, n int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.counts[proxy.Series{Route: route, Limit: limit, Result: result}] += n
+}
+
+func (c *counter) read() map[proxy.Series]int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.counts)
+}
+
+// told are all minutes together, as anybody reads them.
+func told(t *testing.T, s *cluster.Statistics) map[proxy.Series]int64 {
+	t.Helper()
+	minutes, err := s.Minutes(t.Context(), 1440)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[proxy.Series]int64{}
+	for _, m := range minutes {
+		for _, r := range m.Routes {
+			all[proxy.Series{Route: r.Route}] += r.Requests
+			for _, l := range r.Limits {
+				for result, n := range map[string]int64{"allowed": l.Allowed, "refused": l.Refused, "shadow_refused": l.ShadowRefused, "unavailable": l.Unavailable} {
+					all[proxy.Series{Route: r.Route, Limit: l.Limit, Result: result}] += n
+				}
+			}
+		}
+	}
+	maps.DeleteFunc(all, func(_ proxy.Series, n int64) bool { return n == 0 })
+	return all
+}
+
+// Nodes count, report and report again, leaders come and go in the middle of it,
+// and in the end everything was counted once.
+func TestStatistics_AreWhatWasCounted(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := dial(t, s.Addr)
+	const nodes = 4
+	var counters []*counter
+	var all []*cluster.Statistics
+	for i := range nodes {
+		counters = append(counters, newCounter())
+		all = append(all, cluster.NewStatistics(rdb, "test", fmt.Sprint("node", i), counters[i].read))
+	}
+	var leaders []*candidate
+	for i := range nodes {
+		task := all[i].Task()
+		task.Every = time.Millisecond
+		leaders = append(leaders, runs(t, cluster.LeaderOptions{Client: rdb, ID: fmt.Sprint("node", i), Tasks: []cluster.Task{task}}))
+	}
+	var work sync.WaitGroup
+	for i := range nodes {
+		work.Go(func() {
+			for range 300 {
+				limit := fmt.Sprint("limit", rand.N(3))
+				result := []string{"allowed", "refused", "shadow_refused", "unavailable"}[rand.N(4)]
+				counters[i].add("send", limit, result, rand.N(int64(5)))
+				counters[i].add("send", "", "", 1)
+				if err := all[i].Flush(t.Context()); err != nil {
+					t.Errorf("report: %v", err)
+				}
+			}
+		})
+	}
+	leaders[0].away()
+	rdb.Del(t.Context(), "test:{cluster}:lead") // the lead is lost in the middle
+	leaders[1].away()
+	work.Wait()
+	want := map[proxy.Series]int64{}
+	for _, c := range counters {
+		for series, n := range c.counts {
+			want[series] += n
+		}
+	}
+	maps.DeleteFunc(want, func(_ proxy.Series, n int64) bool { return n == 0 })
+	eventually(t, "all is added up", func() bool { return maps.Equal(told(t, all[3]), want) })
+	if got := told(t, all[0])[proxy.Series{Route: "send"}]; got != 4*300 {
+		t.Errorf("%d requests, want %d", got, 4*300)
+	}
+	names := rdb.Keys(t.Context(), "test:*").Val()
+	if slices.ContainsFunc(names, func(name string) bool { return rdb.TTL(t.Context(), name).Val() < 0 }) {
+		t.Errorf("some of %q live for ever", names)
+	}
+}
+
+// A report that comes after its minute was added up is added to it.
+func TestStatistics_TakeLateReports(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := dial(t, s.Addr)
+	c := newCounter()
+	stats := cluster.NewStatistics(rdb, "test", "a", c.read)
+	task := stats.Task()
+	term := leading(t, rdb)
+	for round := range 3 {
+		c.add("send", "", "", 1)
+		if err := stats.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := task.Run(t.Context(), term); err != nil {
+			t.Fatal(err)
+		}
+		if got := told(t, stats)[proxy.Series{Route: "send"}]; got != int64(round)+1 {
+			t.Errorf("after %d requests the sum is %d", round+1, got)
+		}
+	}
+	if did, err := task.Run(t.Context(), term); err != nil || did != "" {
+		t.Errorf("with nothing new the leader says %q %v", did, err)
+	}
+}
+
+// leading is the term of somebody who leads.
+func leading(t *testing.T, rdb redis.UniversalClient) cluster.Term {
+	t.Helper()
+	rdb.HSet(t.Context(), "test:{cluster}:lead", "me:1", 1)
+	token, err := cluster.Begin(t.Context(), rdb, "me:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cluster.Term{Token: token}
+}
+
+func TestStatistics_ADeposedLeaderWritesNoSum(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := dial(t, s.Addr)
+	c := newCounter()
+	stats := cluster.NewStatistics(rdb, "test", "a", c.read)
+	old, term := leading(t, rdb), leading(t, rdb)
+	c.add("send", "", "", 1)
+	if err := stats.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stats.Task().Run(t.Context(), old); !errors.Is(err, cluster.ErrDeposed) {
+		t.Errorf("the deposed leader is answered %v; want ErrDeposed", err)
+	}
+	if got := told(t, stats); len(got) != 0 {
+		t.Errorf("the deposed leader wrote %v", got)
+	}
+	if _, err := stats.Task().Run(t.Context(), term); err != nil || told(t, stats)[proxy.Series{Route: "send"}] != 1 {
+		t.Errorf("the leader says %v, and wrote %v; want 1", err, told(t, stats))
+	}
+}
+
+// What is counted while Redis is away is reported when it is back.
+func TestStatistics_OutliveAnOutage(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := dial(t, s.Addr)
+	c := newCounter()
+	stats := cluster.NewStatistics(rdb, "test", "a", c.read)
+	s.Kill()
+	c.add("send", "", "", 7)
+	if err := stats.Flush(t.Context()); err == nil {
+		t.Error("a report without Redis is no error")
+	}
+	s.Restart()
+	c.add("send", "", "", 5)
+	if err := stats.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stats.Task().Run(t.Context(), leading(t, rdb)); err != nil {
+		t.Fatal(err)
+	}
+	if got := told(t, stats)[proxy.Series{Route: "send"}]; got != 12 {
+		t.Errorf("%d requests are told of; want 12", got)
+	}
+}
+
+func TestStatistics_ClosedMinutesTakeNoReports(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := dial(t, s.Addr)
+	now := rdb.Time(t.Context()).Val().Unix() / 60
+	for _, row := range []struct {
+		ago    int64
+		closed bool
+	}{{0, false}, {59, false}, {62, true}} {
+		if err := cluster.Report(t.Context(), rdb, now-row.ago); (err != nil) != row.closed {
+			t.Errorf("a report of %d minutes ago is answered %v", row.ago, err)
+		}
+	}
+}
+
+// Alone, each thing is told under the minute in which it happened, for a day.
+func TestStatistics_MinuteByMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // which begins on a full minute
+		c := newCounter()
+		stats := cluster.NewStatistics(nil, "", "a", c.read)
+		leader := cluster.NewLeader(cluster.LeaderOptions{ID: "a", Tasks: []cluster.Task{stats.Task()}})
+		ctx, cancel := context.WithCancel(t.Context())
+		var run sync.WaitGroup
+		run.Go(func() { stats.Run(ctx) })
+		run.Go(func() { leader.Run(ctx) })
+		began := time.Now().UTC()
+		for minute := range 3 {
+			for range 59 {
+				time.Sleep(time.Second)
+				c.add("send", "phone", "refused", int64(minute)+1)
+			}
+			time.Sleep(time.Second)
+		}
+		time.Sleep(10 * time.Second)
+		minutes, err := stats.Minutes(t.Context(), 10)
+		if err != nil || len(minutes) != 3 {
+			t.Fatalf("minutes are %+v, %v; want 3", minutes, err)
+		}
+		for i, m := range minutes {
+			if got := m.Routes[0].Limits[0].Refused; !m.At.Equal(began.Add(time.Duration(i)*time.Minute)) || got != 59*(int64(i)+1) {
+				t.Errorf("minute %d is %+v; want %d refused", i, m, 59*(i+1))
+			}
+		}
+		if last, _ := stats.Minutes(t.Context(), 1); len(last) != 0 {
+			t.Errorf("in the last minute %+v happened; want nothing", last)
+		}
+		time.Sleep(cluster.Kept)
+		c.add("send", "", "", 1)
+		time.Sleep(time.Minute)
+		if minutes, _ := stats.Minutes(t.Context(), 1e6); len(minutes) != 1 {
+			t.Errorf("after a day %+v are told of; want the last one only", minutes)
+		}
+		cancel()
+		run.Wait()
+	})
+}
+
+// However many routes and limits there are, a report is bounded, and nothing is
+// left out of it.
+func TestStatistics_AreBounded(t *testing.T) {
+	c := newCounter()
+	for i := range 3000 {
+		c.add(fmt.Sprint("route", i), "", "", 1)
+	}
+	stats := cluster.NewStatistics(nil, "", "a", c.read)
+	if err := stats.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stats.Task().Run(t.Context(), cluster.Term{}); err != nil {
+		t.Fatal(err)
+	}
+	all := told(t, stats)
+	if got := all[proxy.Series{Route: "(others)"}]; len(all) != 2001 || got != 1000 {
+		t.Errorf("3000 routes are told as %d, of which the others have %d", len(all), got)
+	}
+}

@@ -1,0 +1,121 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/weir-proxy/weir/proxy"
+)
+
+// A Minute is what happened in one minute, on all nodes together.
+type Minute struct {
+	At     time.Time     `json:"at"` // when it began
+	Routes []RouteMinute `json:"routes"`
+}
+
+// A RouteMinute is what happened to the requests of a route.
+type RouteMinute struct {
+	Route    string        `json:"route"`
+	Requests int64         `json:"requests"`
+	Limits   []LimitMinute `json:"limits,omitempty"`
+}
+
+// A LimitMinute is what a limit said.
+type LimitMinute struct {
+	Limit         string `json:"limit"`
+	Allowed       int64  `json:"allowed"`
+	Refused       int64  `json:"refused"`
+	ShadowRefused int64  `json:"shadow_refused"`
+	Unavailable   int64  `json:"unavailable"`
+}
+
+// Task adds up what the nodes report.
+func (s *Statistics) Task() Task {
+	return Task{Name: "statistics", Every: reportEvery, Run: s.sum}
+}
+
+// sum adds up the minutes that have changed. Done twice, or by two at once, it
+// comes to the same.
+func (s *Statistics) sum(ctx context.Context, t Term) (string, error) {
+	changed, err := s.book.changed(ctx)
+	if err != nil {
+		return "", err
+	}
+	for _, e := range changed {
+		reports, err := s.book.reports(ctx, e.minute)
+		if err != nil {
+			return "", err
+		}
+		total := map[proxy.Series]int64{}
+		for _, r := range reports {
+			for _, tally := range r.Tallies {
+				total[tally.Series] += tally.N
+			}
+		}
+		if err := s.book.sum(ctx, t, e, tallies(total)); err != nil {
+			return "", err
+		}
+	}
+	if len(changed) == 0 {
+		return "", nil
+	}
+	return fmt.Sprintf("added up %d minutes", len(changed)), nil
+}
+
+// Minutes are the last n, the present one included, oldest first; those in which
+// nothing happened are left out. n is at most that of Kept.
+func (s *Statistics) Minutes(ctx context.Context, n int) ([]Minute, error) {
+	now, err := s.book.now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	last := now.Unix() / 60
+	first := last - min(int64(n), int64(Kept/time.Minute)) + 1
+	sums, err := s.book.sums(ctx, first, last)
+	if err != nil {
+		return nil, err
+	}
+	minutes := []Minute{}
+	for i, sum := range sums {
+		if len(sum) > 0 {
+			minutes = append(minutes, Minute{At: begin(first + int64(i)), Routes: routes(sum)})
+		}
+	}
+	return minutes, nil
+}
+
+// routes arranges tallies, which are in order.
+func routes(sum []Tally) []RouteMinute {
+	var out []RouteMinute
+	for _, t := range sum {
+		if len(out) == 0 || out[len(out)-1].Route != t.Route {
+			out = append(out, RouteMinute{Route: t.Route})
+		}
+		r := &out[len(out)-1]
+		if t.Limit == "" {
+			r.Requests += t.N
+			continue
+		}
+		if len(r.Limits) == 0 || r.Limits[len(r.Limits)-1].Limit != t.Limit {
+			r.Limits = append(r.Limits, LimitMinute{Limit: t.Limit})
+		}
+		l := &r.Limits[len(r.Limits)-1]
+		switch t.Result {
+		case "allowed":
+			l.Allowed += t.N
+		case "refused":
+			l.Refused += t.N
+		case "shadow_refused":
+			l.ShadowRefused += t.N
+		case "unavailable":
+			l.Unavailable += t.N
+		}
+	}
+	return out
+}
+
+func (t Tally) compare(other Tally) int {
+	return cmp.Or(cmp.Compare(t.Route, other.Route), cmp.Compare(t.Limit, other.Limit), cmp.Compare(t.Result, other.Result))
+}

@@ -1,0 +1,47 @@
+package proxy
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+)
+
+// A Series is what is counted: the requests of a route, with Limit and Result
+// empty, or what a limit of it says.
+type Series struct {
+	Route  string `json:"route"`
+	Limit  string `json:"limit,omitempty"`
+	Result string `json:"result,omitempty"` // allowed, refused, shadow_refused or unavailable
+}
+
+// Counts is how often each has happened since the process began. It is read off
+// the figures that /metrics shows, so asking costs no request anything.
+func (p *Proxy) Counts() map[Series]int64 {
+	counts := map[Series]int64{}
+	each(p.metrics.requests, func(label map[string]string, n int64) {
+		counts[Series{Route: label["route"]}] += n
+	})
+	each(p.metrics.decisions, func(label map[string]string, n int64) {
+		counts[Series{label["route"], label["limit"], label["result"]}] += n
+	})
+	return counts
+}
+
+// each calls do for each series of v with its labels and its value.
+func each(v *prometheus.CounterVec, do func(label map[string]string, n int64)) {
+	all := make(chan prometheus.Metric, 64)
+	go func() {
+		v.Collect(all)
+		close(all)
+	}()
+	for one := range all {
+		var m dto.Metric
+		if err := one.Write(&m); err != nil {
+			continue // a counter always can
+		}
+		label := map[string]string{}
+		for _, l := range m.GetLabel() {
+			label[l.GetName()] = l.GetValue()
+		}
+		do(label, int64(m.GetCounter().GetValue()))
+	}
+}

@@ -1,0 +1,232 @@
+package test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/weir-proxy/weir/test/redistest"
+)
+
+// A leadership is what /api/v1/leader says.
+type leadership struct {
+	Self, Node string
+	Token      int64
+	Tasks      []taskRun
+}
+
+// A taskRun is the last run of a task.
+type taskRun struct {
+	Task, Node, Error string
+	At, Next          time.Time
+}
+
+// leadership asks w who leads.
+func (w *weir) leadership() (l leadership) {
+	w.t.Helper()
+	w.page("/api/v1/leader", &l)
+	return l
+}
+
+// page fetches a page of the admin side into v.
+func (w *weir) page(path string, v any) {
+	w.t.Helper()
+	status, body := w.get(w.Admin + path)
+	if err := json.Unmarshal([]byte(body), v); err != nil || status != http.StatusOK {
+		w.t.Fatalf("%s is answered %d %s: %v", path, status, body, err)
+	}
+}
+
+// crew starts n nodes and waits until one of them leads. It returns that one and
+// the others.
+func crew(t *testing.T, n int, config string) (leader *weir, others []*weir) {
+	t.Helper()
+	var all []*weir
+	for range n {
+		all = append(all, start(t, config))
+	}
+	at := leads(t, all)
+	return all[at], slices.Concat(all[:at], all[at+1:])
+}
+
+// leads waits until one of these nodes leads, and all say so.
+func leads(t *testing.T, all []*weir) (at int) {
+	t.Helper()
+	eventually(t, "all see one of them lead", func() bool {
+		first := all[0].leadership()
+		at = slices.IndexFunc(all, func(w *weir) bool { return w.leadership().Self == first.Node })
+		return at >= 0 && !slices.ContainsFunc(all, func(w *weir) bool { return w.leadership().Node != first.Node })
+	})
+	return at
+}
+
+func TestLeader_KilledOneIsFollowed(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	leader, others := crew(t, 3, shared(server.Addr)+sms("1/1h", ""))
+	was := leader.leadership()
+	if got := leader.metric("weir_leader") + others[0].metric("weir_leader") + others[1].metric("weir_leader"); got != 1 || leader.metric("weir_leader") != 1 {
+		t.Errorf("%v nodes say that they lead, want the one", got)
+	}
+	leader.kill()
+	next := others[leads(t, others)]
+	now := next.leadership()
+	if now.Token <= was.Token {
+		t.Errorf("the token is %d after %d, want a larger one", now.Token, was.Token)
+	}
+	next.logged("leading", func(l line) bool { return l.text("node") == now.Self })
+	eventually(t, "the tasks go on under the next leader", func() bool {
+		return !slices.ContainsFunc(next.leadership().Tasks, func(r taskRun) bool { return r.Node != now.Self || r.Error != "" })
+	})
+	if next.metric(`weir_leader_task_runs_total{result="ok",task="statistics"}`) == 0 {
+		t.Error("no run of a task is counted")
+	}
+}
+
+// A leader that ends in peace gives up the lead at once, long before its lease.
+func TestLeader_EndsInPeace(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	leader, others := crew(t, 2, shared(server.Addr)+sms("1/1h", ""))
+	leader.signal(syscall.SIGTERM)
+	if code := leader.exit(); code != 0 {
+		t.Errorf("exit code %d, want 0", code)
+	}
+	if leader.log.count("leads no more") != 1 {
+		t.Error("the leader does not say that it leads no more")
+	}
+	if held := client(t, server.Addr).HLen(t.Context(), "weir:{cluster}:lead").Val(); held != 0 && !others[0].leading() {
+		t.Error("the lead is still held by the one that has ended")
+	}
+	eventually(t, "the other leads", others[0].leading)
+}
+
+func (w *weir) leading() bool { l := w.leadership(); return l.Node == l.Self }
+
+// A leader that is stopped for longer than its lease, and goes on, finds that
+// another leads, and changes nothing any more.
+func TestLeader_StoppedOneDoesNothingMore(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	leader, others := crew(t, 2, shared(server.Addr)+sms("1/1h", ""))
+	leader.signal(syscall.SIGSTOP)
+	other := others[leads(t, others)]
+	now := other.leadership()
+	monitor := watch(t, server.Addr)
+	leader.signal(syscall.SIGCONT)
+	leader.logged("leads no more", nil)
+	eventually(t, "the old leader says who leads", func() bool { l := leader.leadership(); return l.Node == now.Self && l.Token == now.Token })
+	if leader.metric("weir_leader") != 0 || other.metric("weir_leader") != 1 {
+		t.Error("both, or the wrong one, say that they lead")
+	}
+	old := leader.leadership().Self
+	for _, r := range other.leadership().Tasks {
+		if r.Node == old && r.At.After(time.UnixMilli(now.Token)) {
+			t.Errorf("the old leader ran %s at %v", r.Task, r.At)
+		}
+	}
+	if said := monitor.String(); strings.Contains(said, fmt.Sprintf(`\"node\":\"%s\"`, old)) {
+		t.Errorf("the old leader noted a run after it went on:\n%s", said)
+	}
+}
+
+// With the store in memory a process is a cluster of its own.
+func TestLeader_AloneLeads(t *testing.T) {
+	t.Parallel()
+	w := start(t, sms("1/1h", ""))
+	if l := w.leadership(); l.Node == "" || l.Node != l.Self {
+		t.Errorf("alone, the lead is %+v", l)
+	}
+	if w.metric("weir_leader") != 1 {
+		t.Error("weir_leader is not 1")
+	}
+}
+
+// Each node tells of all, and says which of them serves something else.
+func TestNodes_AreToldByEach(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	config := shared(server.Addr) + sms("1/1h", "")
+	one, other := start(t, config), start(t, config)
+	other.edit(shared(server.Addr) + sms("2/1h", ""))
+	var said struct {
+		Self  string
+		Nodes []struct {
+			ID, Address, Version, Hash string
+			Generation                 int64
+			Seen, Started              time.Time
+			Drift                      bool
+		}
+	}
+	for _, w := range []*weir{one, other} {
+		eventually(t, "one of two serves what was taken up before", func() bool {
+			w.page("/api/v1/nodes", &said)
+			return len(said.Nodes) == 2 && said.Nodes[0].Drift != said.Nodes[1].Drift
+		})
+		for _, n := range said.Nodes {
+			if n.Drift != ("http://"+n.Address == one.Admin) || n.Version == "" || len(n.Hash) != 64 || n.Generation == 0 || n.Seen.IsZero() || n.Started.IsZero() {
+				t.Errorf("%s says of the nodes %+v; want that %s is behind", w.Admin, said.Nodes, one.Admin)
+			}
+		}
+	}
+	alone := start(t, sms("1/1h", ""))
+	alone.page("/api/v1/nodes", &said)
+	if len(said.Nodes) != 1 || said.Nodes[0].ID != said.Self || "http://"+said.Nodes[0].Address != alone.Admin || said.Nodes[0].Drift {
+		t.Errorf("alone, the nodes are %+v", said.Nodes)
+	}
+}
+
+// A counted is what /api/v1/statistics says, all minutes together.
+type counted struct{ requests, allowed, refused int64 }
+
+func (w *weir) counted() (c counted) {
+	w.t.Helper()
+	var said struct {
+		Minutes []struct {
+			Routes []struct {
+				Route    string
+				Requests int64
+				Limits   []struct{ Allowed, Refused int64 }
+			}
+		}
+	}
+	w.page("/api/v1/statistics?minutes=1440", &said)
+	for _, m := range said.Minutes {
+		for _, r := range m.Routes {
+			c.requests += r.Requests
+			for _, l := range r.Limits {
+				c.allowed, c.refused = c.allowed+l.Allowed, c.refused+l.Refused
+			}
+		}
+	}
+	return c
+}
+
+// What two nodes count is told by both, once each, and a change of the leader in
+// the middle of a minute neither loses nor doubles any of it.
+func TestStatistics_EqualWhatWasSent(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	leader, others := crew(t, 3, shared(server.Addr)+sms("5/1h", ", on_store_failure: deny"))
+	others[0].statuses("a", 8)
+	others[1].statuses("a", 4)
+	leader.statuses("b", 3)
+	all := counted{requests: 15, allowed: 8, refused: 7}
+	eventually(t, "all is told", func() bool { return leader.counted() == all })
+	leader.kill()
+	others[0].statuses("b", 4)
+	all = counted{requests: 19, allowed: 10, refused: 9}
+	for _, w := range others {
+		eventually(t, "all is told under the next leader", func() bool { return w.counted() == all })
+	}
+	others[0].signal(syscall.SIGTERM)
+	others[0].exit()
+	if got := others[1].counted(); got != all {
+		t.Errorf("in the end %+v is told, want %+v", got, all)
+	}
+}

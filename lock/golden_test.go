@@ -1,304 +1,273 @@
 package lock
 
 import (
-	"context"
-	"encoding/hex"
-	"fmt"
-	"sort"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/weir-proxy/weir/test/redistest"
 )
 
-// A tape hears every message of a server.
-type tape struct {
-	sub *redis.PubSub
+// The files of testdata/redisson are what the real Redisson left in Redis and
+// said on its channels; test/interop/redisson has written them. Here we do the
+// same and must leave and say the same, but for what is ours alone: its names
+// begin with weir_.
+
+// A scene is our doings on a server of its own, told like Redisson's.
+type scene struct {
+	*world
+	*redistest.Story
 }
 
-func (w *world) tape() *tape {
-	w.t.Helper()
-	sub := w.eye.PSubscribe(ctxOf(w.t), "*")
-	if _, err := sub.Receive(ctxOf(w.t)); err != nil {
-		w.t.Fatal(err)
+func newScene(t *testing.T) *scene {
+	w := newWorld(t)
+	return &scene{w, redistest.NewStory(t, w.eye)}
+}
+
+// keys writes down the keys that Redisson would have.
+func (s *scene) keys(step string) {
+	s.t.Helper()
+	s.Keys(step, "weir_", "{orders}:weir_", "a{b}c:weir_")
+}
+
+// calls names the owners of holds A, B, …
+func (s *scene) calls(holds ...*Hold) {
+	for i, h := range holds {
+		s.Call(h.Owner().String(), string(rune('A'+i)))
 	}
-	w.t.Cleanup(func() { sub.Close() })
-	return &tape{sub}
 }
 
-// next is the next message as "channel message".
-func (tp *tape) next(t *testing.T) string {
+// leaves unlocks h and writes down what it tells.
+func (s *scene) leaves(step string, h *Hold) {
+	s.t.Helper()
+	unlocked(s.t, h)
+	s.Told(step)
+}
+
+func (s *scene) end(name string) {
+	s.t.Helper()
+	s.Same("testdata/redisson/" + name + ".txt")
+}
+
+func again(t *testing.T, h *Hold) *Hold {
 	t.Helper()
-	m, err := tp.sub.ReceiveMessage(ctxOf(t))
+	next, err := h.Reenter(ctxOf(t))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Reenter: %v", err)
 	}
-	return m.Channel + " " + m.Payload
-}
-
-// picture writes down all keys of the server: name, type, content, and whether
-// the key ends by itself. Locker ids become ID1, ID2… Times in scores become
-// the seconds from now, rounded.
-func (w *world) picture(lockers ...*Locker) string {
-	w.t.Helper()
-	ctx := ctxOf(w.t)
-	keys, err := w.eye.Keys(ctx, "*").Result()
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	var names []string
-	for i, l := range lockers {
-		names = append(names, l.id, "ID"+strconv.Itoa(i+1))
-	}
-	known := strings.NewReplacer(names...)
-	var lines []string
-	for _, key := range keys {
-		end := "stays"
-		if w.eye.PTTL(ctx, key).Val() > 0 {
-			end = "ends"
-		}
-		lines = append(lines, known.Replace(key)+" "+w.content(ctx, key, known)+" "+end+"\n")
-	}
-	sort.Strings(lines)
-	return strings.Join(lines, "")
-}
-
-func (w *world) content(ctx context.Context, key string, known *strings.Replacer) string {
-	switch kind := w.eye.Type(ctx, key).Val(); kind {
-	case "hash":
-		var fields []string
-		for f, v := range w.eye.HGetAll(ctx, key).Val() {
-			fields = append(fields, known.Replace(f)+"="+v)
-		}
-		sort.Strings(fields)
-		return "hash " + strings.Join(fields, " ")
-	case "list":
-		return "list " + known.Replace(strings.Join(w.eye.LRange(ctx, key, 0, -1).Val(), " "))
-	case "zset":
-		var members []string
-		for _, z := range w.eye.ZRangeWithScores(ctx, key, 0, -1).Val() {
-			in := time.Until(time.UnixMilli(int64(z.Score))).Round(10 * time.Second)
-			member := z.Member.(string)
-			if len(member) == 16 {
-				member = "hex:" + hex.EncodeToString([]byte(member))
-			}
-			members = append(members, fmt.Sprintf("%s@%v", known.Replace(member), in))
-		}
-		sort.Strings(members)
-		return "zset " + strings.Join(members, " ")
-	case "string":
-		return "string " + known.Replace(w.eye.Get(ctx, key).Val())
-	default:
-		return kind
-	}
-}
-
-func same(t *testing.T, what, got, want string) {
-	t.Helper()
-	want = strings.TrimLeft(want, "\n")
-	if got != want {
-		t.Errorf("%s:\ngot:\n%s\nwant:\n%s", what, got, want)
-	}
+	return next
 }
 
 func TestGolden_Reentrant(t *testing.T) {
-	w := newWorld(t)
-	l := w.locker()
-	tp := w.tape()
+	s := newScene(t)
+	l := s.locker()
 	h := locked(t, l.Reentrant("orders"))
-	second, err := h.Reenter(ctxOf(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	same(t, "entered twice", w.picture(l), "orders hash ID1:1=2 ends\n")
+	s.calls(h)
+	s.keys("held")
+	second := again(t, h)
+	s.keys("entered twice")
 	unlocked(t, second)
-	same(t, "left once", w.picture(l), "orders hash ID1:1=1 ends\n")
+	s.keys("left once")
+	s.leaves("told", h)
+	s.keys("left")
+	h = locked(t, l.Reentrant("my{tag}orders"), WithOwner(h.Owner()))
+	s.keys("held with a tag")
+	s.leaves("told with a tag", h)
+	s.end("reentrant")
+}
+
+// Ours also say that they live, and end with the last who waits: Redisson's
+// queue stays for ever when its waiters die.
+func TestGolden_Fair(t *testing.T) {
+	s := newScene(t)
+	one, two := s.locker(), s.locker(WithPoll(4*time.Second))
+	h := locked(t, one.Fair("orders"))
+	s.calls(h)
+	s.Call(two.id+":1", "B")
+	s.Call(two.id+":2", "C")
+	s.keys("held")
+	length := func() int64 { return s.eye.LLen(ctxOf(t), "redisson_lock_queue:{orders}").Val() }
+	second := beside(func() (*Hold, error) { return two.Fair("orders").Lock(ctxOf(t)) })
+	eventually(t, "one waits", func() bool { return length() == 1 })
+	third := beside(func() (*Hold, error) { return two.Fair("orders").Lock(ctxOf(t)) })
+	eventually(t, "two wait", func() bool { return length() == 2 })
+	for _, key := range []string{"redisson_lock_queue:{orders}", "redisson_lock_timeout:{orders}", "weir_lock_alive:{orders}"} {
+		if ttl := s.eye.PTTL(ctxOf(t), key).Val(); ttl <= 0 {
+			t.Errorf("%s has %v to live, want an end", key, ttl)
+		}
+		s.eye.Persist(ctxOf(t), key)
+	}
+	s.keys("two wait")
+	s.leaves("told", h)
+	h = second(t)
+	s.keys("one waits")
+	s.leaves("told the next", h)
+	h = third(t)
+	s.keys("nobody waits")
 	unlocked(t, h)
-	same(t, "left", w.picture(l), "")
-	same(t, "told", tp.next(t), "redisson_lock__channel:{orders} 0")
-	unlocked(t, locked(t, l.Reentrant("my{tag}orders")))
-	same(t, "told with a tag", tp.next(t), "redisson_lock__channel:my{tag}orders 0")
+	s.keys("left")
+	s.empty() // of ours, too
+	s.end("fair")
 }
 
 func TestGolden_Fenced(t *testing.T) {
-	w := newWorld(t)
-	l := w.locker()
-	tp := w.tape()
-	unlocked(t, locked(t, l.Fenced("orders")))
-	same(t, "told", tp.next(t), "redisson_lock__channel:{orders} 0")
-	h := locked(t, l.Fenced("orders"))
-	same(t, "held", w.picture(l), fmt.Sprintf(`
-orders hash ID1:2=1 ends
-redisson_lock_token:{orders} string %d stays
-`, h.Token()))
-	unlocked(t, h)
+	s := newScene(t)
+	s.eye.Set(ctxOf(t), "redisson_lock_token:{orders}", 41, 0)
+	l := s.locker().Fenced("orders")
+	h := locked(t, l)
+	s.calls(h)
+	s.Call(strconv.FormatInt(h.Token(), 10), "TOKEN")
+	s.keys("held")
+	s.leaves("told", h)
+	s.keys("left")
+	s.end("fenced")
 
 	// Redisson counts by one; what it finds must be a number that can be raised.
-	java := w.eye.Incr(ctxOf(t), "redisson_lock_token:{orders}").Val()
-	h = locked(t, l.Fenced("orders"))
-	if java <= 0 || h.Token() <= java {
+	java := s.eye.Incr(ctxOf(t), "redisson_lock_token:{orders}").Val()
+	if java != h.Token()+1 {
+		t.Errorf("Java's token is %d after our %d, want one more", java, h.Token())
+	}
+	h = locked(t, l)
+	if h.Token() <= java {
 		t.Errorf("token %d after Java's %d", h.Token(), java)
 	}
 	unlocked(t, h)
 	far := int64(1) << 52 // beyond any clock
-	w.eye.Set(ctxOf(t), "redisson_lock_token:{orders}", far, 0)
-	h = locked(t, l.Fenced("orders"))
+	s.eye.Set(ctxOf(t), "redisson_lock_token:{orders}", far, 0)
+	h = locked(t, l)
 	if h.Token() != far+1 {
 		t.Errorf("token %d after %d, want one more", h.Token(), far)
 	}
 	unlocked(t, h)
 }
 
-func TestGolden_Fair(t *testing.T) {
-	w := newWorld(t)
-	one, two := w.locker(), w.locker(WithPoll(4*time.Second))
-	tp := w.tape()
-	h := locked(t, one.Fair("orders"))
-	same(t, "held", w.picture(one), "orders hash ID1:1=1 ends\n")
-	second := beside(func() (*Hold, error) { return two.Fair("orders").Lock(ctxOf(t)) })
-	eventually(t, "one waits", func() bool { return w.eye.LLen(ctxOf(t), "redisson_lock_queue:{orders}").Val() == 1 })
-	third := beside(func() (*Hold, error) { return two.Fair("orders").Lock(ctxOf(t)) })
-	eventually(t, "two wait", func() bool { return w.eye.LLen(ctxOf(t), "redisson_lock_queue:{orders}").Val() == 2 })
-	same(t, "two wait", w.picture(one, two), `
-orders hash ID1:1=1 ends
-redisson_lock_queue:{orders} list ID2:1 ID2:2 ends
-redisson_lock_timeout:{orders} zset ID2:1@5m30s ID2:2@10m30s ends
-weir_lock_alive:{orders} zset ID2:1@10s ID2:2@10s ends
-`)
-	unlocked(t, h)
-	h = second(t)
-	same(t, "told", tp.next(t), "redisson_lock__channel:{orders}:"+h.Owner().String()+" 0")
-	same(t, "one waits", w.picture(one, two), `
-orders hash ID2:1=1 ends
-redisson_lock_queue:{orders} list ID2:2 ends
-redisson_lock_timeout:{orders} zset ID2:2@5m30s ends
-weir_lock_alive:{orders} zset ID2:2@10s ends
-`)
-	unlocked(t, h)
-	unlocked(t, third(t))
-	same(t, "left", w.picture(), "")
-}
-
 func TestGolden_ReadWrite(t *testing.T) {
-	w := newWorld(t)
-	one, two := w.locker(), w.locker()
-	tp := w.tape()
-	r := locked(t, one.ReadWrite("orders").Read())
-	r2, err := r.Reenter(ctxOf(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := newScene(t)
+	one, two := s.locker(), s.locker()
+	rw := one.ReadWrite("orders")
+	r := locked(t, rw.Read())
+	r2 := again(t, r)
 	r3 := locked(t, two.ReadWrite("orders").Read())
-	same(t, "read", w.picture(one, two), `
-orders hash ID1:1=2 ID2:1=1 mode=read ends
-{orders}:ID1:1:rwlock_timeout:1 string 1 ends
-{orders}:ID1:1:rwlock_timeout:2 string 1 ends
-{orders}:ID2:1:rwlock_timeout:1 string 1 ends
-`)
+	s.calls(r, r3)
+	s.keys("two read")
 	unlocked(t, r2)
 	unlocked(t, r3)
-	same(t, "one reads", w.picture(one, two), `
-orders hash ID1:1=1 mode=read ends
-{orders}:ID1:1:rwlock_timeout:1 string 1 ends
-`)
+	s.keys("one reads")
+	s.leaves("told by the last reader", r)
+	s.keys("nobody reads")
+	a := WithOwner(r.Owner())
+	wr := locked(t, rw.Write(), a)
+	s.keys("one writes")
+	wr2 := again(t, wr)
+	s.keys("entered twice")
+	unlocked(t, wr2)
+	r = locked(t, rw.Read(), a)
+	s.keys("one writes and reads")
 	unlocked(t, r)
-	same(t, "told by the last reader", tp.next(t), "redisson_rwlock:{orders} 0")
-	same(t, "left", w.picture(), "")
+	s.leaves("told by the writer", wr)
+	s.keys("left")
+	r = locked(t, one.ReadWrite("x{tag}").Read(), a)
+	s.keys("read with a tag")
+	s.leaves("told with a tag", r)
+	s.end("readwrite")
+}
 
-	rw := one.ReadWrite("orders")
+// Unlike Redisson, the writer tells of it: readers may come in now.
+func TestGolden_Downgrade(t *testing.T) {
+	s := newScene(t)
+	rw := s.locker().ReadWrite("orders")
 	wr := locked(t, rw.Write())
-	same(t, "write", w.picture(one), "orders hash ID1:2:write=1 mode=write ends\n")
-	r = locked(t, rw.Read(), WithOwner(wr.Owner()))
-	same(t, "write and read", w.picture(one), `
-orders hash ID1:2:write=1 ID1:2=1 mode=write ends
-{orders}:ID1:2:rwlock_timeout:1 string 1 ends
-`)
+	s.calls(wr)
+	r := locked(t, rw.Read(), WithOwner(wr.Owner()))
 	unlocked(t, wr)
-	same(t, "told by the writer", tp.next(t), "redisson_rwlock:{orders} 1")
-	same(t, "downgraded", w.picture(one), `
-orders hash ID1:2=1 mode=read ends
-{orders}:ID1:2:rwlock_timeout:1 string 1 ends
-`)
+	s.keys("goes on as a reader")
 	unlocked(t, r)
-	same(t, "left", w.picture(), "")
-
-	r = locked(t, one.ReadWrite("x{tag}").Read())
-	same(t, "with a tag", w.picture(one), `
-x{tag} hash ID1:3=1 mode=read ends
-x{tag}:ID1:3:rwlock_timeout:1 string 1 ends
-`)
-	unlocked(t, r)
+	s.keys("left")
+	s.end("downgrade")
 }
 
 func TestGolden_Semaphore(t *testing.T) {
-	w := newWorld(t)
-	s := w.locker().Semaphore("orders")
-	tp := w.tape()
+	s := newScene(t)
+	sem := s.locker().Semaphore("orders")
 	for _, want := range []bool{true, false} {
-		if set, err := s.TrySetPermits(ctxOf(t), 5); err != nil || set != want {
+		if set, err := sem.TrySetPermits(ctxOf(t), 5); err != nil || set != want {
 			t.Fatalf("TrySetPermits = %v, %v", set, err)
 		}
 	}
-	same(t, "told of the permits", tp.next(t), "redisson_sc:{orders} 5")
-	same(t, "set", w.picture(), "orders string 5 stays\n")
-	if err := s.Acquire(ctxOf(t), 3); err != nil {
+	s.Told("told of the permits")
+	s.keys("set")
+	if err := sem.Acquire(ctxOf(t), 3); err != nil {
 		t.Fatal(err)
 	}
-	same(t, "taken", w.eye.Get(ctxOf(t), "orders").Val(), "2")
-	if err := s.Release(ctxOf(t), 2); err != nil {
+	s.keys("taken")
+	if err := sem.Release(ctxOf(t), 2); err != nil {
 		t.Fatal(err)
 	}
-	same(t, "told of a release", tp.next(t), "redisson_sc:{orders} 4")
+	s.Told("told of a release")
+	s.keys("given back")
+	s.end("semaphore")
 }
 
 func TestGolden_Permits(t *testing.T) {
-	w := newWorld(t)
-	p := w.locker().Permits("orders")
-	tp := w.tape()
+	s := newScene(t)
+	p := s.locker().Permits("orders")
 	if _, err := p.TrySetPermits(ctxOf(t), 2); err != nil {
 		t.Fatal(err)
 	}
-	same(t, "told of the permits", tp.next(t), "redisson_sc:{orders} 2")
+	s.Told("told of the permits")
+	s.keys("set")
 	h := locked(t, p)
 	if id := h.Owner().String(); len(id) != 32 {
 		t.Errorf("permit %q, want 32 hexadecimal digits", id)
 	}
-	same(t, "taken", w.picture(), "orders string 1 stays\n{orders}:timeout zset hex:"+h.Owner().String()+"@30s stays\n")
-	unlocked(t, h)
-	same(t, "told of a release", tp.next(t), "redisson_sc:{orders} 2")
-	same(t, "given back", w.picture(), "orders string 2 stays\n")
+	s.Call("hex:"+h.Owner().String(), "PERMIT")
+	s.keys("taken")
+	s.leaves("told of a release", h)
+	s.keys("given back")
+	s.end("permits")
 }
 
 func TestGolden_Latch(t *testing.T) {
-	w := newWorld(t)
-	l := w.locker().Latch("orders")
-	tp := w.tape()
-	if set, err := l.TrySetCount(ctxOf(t), 2); err != nil || !set {
-		t.Fatalf("TrySetCount = %v, %v", set, err)
+	s := newScene(t)
+	l := s.locker()
+	set := func(name string, n int64) {
+		t.Helper()
+		if set, err := l.Latch(name).TrySetCount(ctxOf(t), n); err != nil || !set {
+			t.Fatalf("TrySetCount = %v, %v", set, err)
+		}
 	}
-	same(t, "told of the count", tp.next(t), "redisson_countdownlatch__channel__{orders} 1")
-	same(t, "set", w.picture(), "orders string 2 stays\n")
-	for range 3 {
-		if err := l.CountDown(ctxOf(t)); err != nil {
+	down := func() {
+		t.Helper()
+		if err := l.Latch("orders").CountDown(ctxOf(t)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	same(t, "told of zero", tp.next(t), "redisson_countdownlatch__channel__{orders} 0")
-	if n := w.eye.Exists(ctxOf(t), "orders").Val(); n != 0 {
-		t.Error("the count is still there at zero")
-	}
-	same(t, "the channel of a name with a tag", w.locker().Latch("a{b}c").channel, "redisson_countdownlatch__channel__{a{b}c}")
+	set("orders", 2)
+	s.Told("told of the count")
+	s.keys("set")
+	down()
+	s.keys("counted once")
+	down()
+	s.Told("told of zero")
+	s.keys("open")
+	down() // nothing is left to count, or to tell
+	set("a{b}c", 1)
+	s.Told("told with a tag")
+	s.end("latch")
 }
 
+// Simple is ours alone.
 func TestGolden_Simple(t *testing.T) {
-	w := newWorld(t)
-	l := w.locker()
-	h := locked(t, l.Simple("orders"))
-	same(t, "held", w.picture(l), "orders string ID1:1 ends\n")
-	unlocked(t, h)
-	same(t, "left", w.picture(), "")
+	s := newScene(t)
+	h := locked(t, s.locker().Simple("orders"))
+	s.calls(h)
+	s.keys("held")
+	s.leaves("told", h)
+	s.keys("left")
+	want := "-- held --\norders string A ends\n-- told --\nweir_simple:{orders} 0\n-- left --\n"
+	if got := s.Text(); got != want {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
 }
 
 // A Java service that holds, renews, waits for and gives back a lock is played
@@ -312,7 +281,9 @@ func TestGolden_AJavaHolderIsRespected(t *testing.T) {
 	refused(t, lk)
 	got := beside(func() (*Hold, error) { return lk.Lock(ctxOf(t)) })
 	eventually(t, "the waiter listens", func() bool { return w.listeners("redisson_lock__channel:{orders}") == 1 })
-	same(t, "held by Java", w.eye.HGet(ctxOf(t), "orders", java).Val(), "2")
+	if got := w.eye.HGet(ctxOf(t), "orders", java).Val(); got != "2" {
+		t.Errorf("Java's count is %q, want 2", got)
+	}
 	w.eye.Del(ctxOf(t), "orders")
 	w.eye.Publish(ctxOf(t), "redisson_lock__channel:{orders}", "0")
 	unlocked(t, got(t))

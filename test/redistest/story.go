@@ -1,0 +1,169 @@
+package redistest
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A Story writes down what a program leaves on a server and says on its
+// channels, step by step, so that two programs can be compared by the letter:
+// each step is a line "-- what happened --" and lines of keys or messages.
+type Story struct {
+	tb    testing.TB
+	rdb   redis.UniversalClient
+	tape  *redis.PubSub
+	names []string // what stands in Redis and what the story calls it, in turn
+	text  strings.Builder
+}
+
+// NewStory listens to all channels of rdb's server, until the test ends. Nobody
+// else should use the server.
+func NewStory(tb testing.TB, rdb redis.UniversalClient) *Story {
+	tb.Helper()
+	s := &Story{tb: tb, rdb: rdb}
+	ctx := s.context()
+	s.tape = rdb.PSubscribe(ctx, "*")
+	tb.Cleanup(func() { s.tape.Close() })
+	if _, err := s.tape.Receive(ctx); err != nil {
+		tb.Fatal(err)
+	}
+	return s
+}
+
+func (s *Story) context() context.Context {
+	ctx, cancel := context.WithTimeout(s.tb.Context(), 20*time.Second)
+	s.tb.Cleanup(cancel)
+	return ctx
+}
+
+// Call makes the story say name for what is different in each run: owners,
+// permits, tokens.
+func (s *Story) Call(owner, name string) { s.names = append(s.names, owner, name) }
+
+// Keys writes down all keys of the server: name, type, content, and whether the
+// key ends by itself. Scores and fields that are times are shown as the time from now,
+// rounded to ten seconds. Keys that begin with one of but are left out.
+func (s *Story) Keys(step string, but ...string) {
+	s.tb.Helper()
+	ctx := s.context()
+	keys := s.all(ctx, but)
+	known := strings.NewReplacer(s.names...)
+	lines := make([]string, 0, len(keys))
+	for _, key := range keys {
+		end := "stays"
+		if s.rdb.PTTL(ctx, key).Val() > 0 {
+			end = "ends"
+		}
+		lines = append(lines, known.Replace(key)+" "+s.content(ctx, key, known)+" "+end)
+	}
+	sort.Strings(lines)
+	s.step(step, lines)
+}
+
+func (s *Story) all(ctx context.Context, but []string) []string {
+	s.tb.Helper()
+	keys, err := s.rdb.Keys(ctx, "*").Result()
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+	return slices.DeleteFunc(keys, func(key string) bool {
+		return slices.ContainsFunc(but, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
+	})
+}
+
+func (s *Story) content(ctx context.Context, key string, known *strings.Replacer) string {
+	switch kind := s.rdb.Type(ctx, key).Val(); kind {
+	case "hash":
+		var fields []string
+		for f, v := range s.rdb.HGetAll(ctx, key).Val() {
+			if at, err := strconv.ParseInt(v, 10, 64); err == nil && strings.HasSuffix(f, "time") {
+				v = "@" + fromNow(at)
+			}
+			fields = append(fields, known.Replace(f)+"="+known.Replace(v))
+		}
+		sort.Strings(fields)
+		return "hash " + strings.Join(fields, " ")
+	case "list":
+		return "list " + known.Replace(strings.Join(s.rdb.LRange(ctx, key, 0, -1).Val(), " "))
+	case "zset":
+		var members []string
+		for _, z := range s.rdb.ZRangeWithScores(ctx, key, 0, -1).Val() {
+			members = append(members, known.Replace(legible(z.Member.(string)))+"@"+fromNow(int64(z.Score)))
+		}
+		sort.Strings(members)
+		return "zset " + strings.Join(members, " ")
+	case "string":
+		return "string " + known.Replace(s.rdb.Get(ctx, key).Val())
+	default:
+		return kind
+	}
+}
+
+// fromNow is how far ms since 1970 are from now, rounded.
+func fromNow(ms int64) string {
+	return time.Until(time.UnixMilli(ms)).Round(10 * time.Second).String()
+}
+
+// legible is a member as it stands, or its bytes if they are no text.
+func legible(member string) string {
+	for _, c := range []byte(member) {
+		if c < ' ' || c > '~' {
+			return "hex:" + hex.EncodeToString([]byte(member))
+		}
+	}
+	return member
+}
+
+// Told writes down the next message on any channel.
+func (s *Story) Told(step string) {
+	s.tb.Helper()
+	m, err := s.tape.ReceiveMessage(s.context())
+	if err != nil {
+		s.tb.Fatalf("%s: no message: %v", step, err)
+	}
+	s.step(step, []string{strings.NewReplacer(s.names...).Replace(m.Channel) + " " + m.Payload})
+}
+
+func (s *Story) step(step string, lines []string) {
+	fmt.Fprintf(&s.text, "-- %s --\n", step)
+	for _, line := range lines {
+		s.text.WriteString(line + "\n")
+	}
+}
+
+// Text is the story so far.
+func (s *Story) Text() string { return s.text.String() }
+
+// Record writes the story into a file, to be compared with later.
+func (s *Story) Record(path string) {
+	s.tb.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		s.tb.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(s.text.String()), 0o600); err != nil {
+		s.tb.Fatal(err)
+	}
+}
+
+// Same fails the test unless the story is the one in the file.
+func (s *Story) Same(path string) {
+	s.tb.Helper()
+	want, err := os.ReadFile(path)
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+	if got := s.text.String(); got != string(want) {
+		s.tb.Errorf("not the story of %s:\ngot:\n%s\nwant:\n%s", path, got, want)
+	}
+}

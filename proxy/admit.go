@@ -23,14 +23,16 @@ var (
 type admitter struct {
 	store   limiter.Keeper
 	timeout time.Duration // the most a decision may wait; 0 for a store that never waits
-	local   *limiter.Memory
+	standby *standby
 	line    *limiter.Line // at the store
-	nodes   func() int    // how many proxies share the limits, at least 1
 	metrics *metrics
 }
 
 func newAdmitter(o Options, m *metrics) *admitter {
-	a := &admitter{store: o.Store, nodes: o.Nodes, metrics: m, local: limiter.NewMemory(limiter.MemoryOptions{})}
+	a := &admitter{store: o.Store, standby: newStandby(o.Store, o.Nodes), metrics: m}
+	if a.standby.store != nil {
+		a.store = twin{o.Store, a.standby}
+	}
 	if o.Config.Store == config.StoreRedis {
 		a.timeout = o.Config.Redis.Timeout
 	}
@@ -50,11 +52,14 @@ func (a *admitter) admit(client context.Context, x *exchange) error {
 		a.watch(ctx, x)
 		return nil
 	}
-	store, take := a.store, taker(a.take)
-	if x.route.waits {
-		take = a.inLine(client, x)
+	store, err := a.store, errAway
+	if !a.standby.decides(x) {
+		take := taker(a.take)
+		if x.route.waits {
+			take = a.inLine(client, x)
+		}
+		err = a.takeOnce(ctx, x, take)
 	}
-	err := a.takeOnce(ctx, x, take)
 	if x.repeated {
 		return nil
 	}
@@ -70,10 +75,12 @@ func (a *admitter) admit(client context.Context, x *exchange) error {
 			return err
 		}
 		x.err = err
-		if err := a.without(x); err != nil {
+		if err := a.standby.decide(x, a.metrics); err != nil {
 			return err
 		}
-		store, x.once = a.local, nil
+		store, x.once = deputy{a.standby.local, a.standby}, nil
+	} else {
+		a.standby.note(x)
 	}
 	a.metrics.decided(x, x.windows, &x.decision)
 	if !x.decision.Allowed {
@@ -144,42 +151,4 @@ func (a *admitter) watch(ctx context.Context, x *exchange) {
 		a.metrics.decided(x, x.shaded[from:to], &d)
 		x.takings = append(x.takings, newTaking(a.store, x.shadows[from:to], x.shaded[from:to], d.Permit))
 	}
-}
-
-// without decides while the store cannot: each limit by its own policy. A limit
-// that denies refuses the request; one that allows is left out; the others are
-// asked in this process for this node's share.
-func (a *admitter) without(x *exchange) error {
-	for i := range x.claims {
-		if x.window(i).of.onFailure == config.Deny {
-			x.fallback = string(config.Deny)
-			a.metrics.fellBack(x)
-			a.metrics.unasked(x, x.window(i).of)
-			return errUndecided
-		}
-	}
-	nodes := int64(max(a.nodes(), 1))
-	x.fallback = string(config.Allow)
-	claims, windows := x.claims[:0], x.windows[:0]
-	for i, c := range x.claims {
-		if x.window(i).of.onFailure == config.Allow {
-			a.metrics.unasked(x, x.window(i).of)
-			continue
-		}
-		share := *c.Limit
-		share.Rate.Count = max(share.Rate.Count/nodes, 1)
-		if share.Burst > 0 {
-			share.Burst = max(share.Burst/nodes, 1)
-		}
-		c.Limit, c.Cost = &share, min(c.Cost, share.Most())
-		claims, windows = append(claims, c), append(windows, x.windows[i])
-		x.fallback = string(config.Local)
-	}
-	x.claims, x.windows = claims, windows
-	a.metrics.fellBack(x)
-	if len(claims) == 0 {
-		x.decision = limiter.Decision{Allowed: true, Outcomes: x.decision.Outcomes[:0]}
-		return nil
-	}
-	return a.local.Take(context.Background(), x.claims, &x.decision)
 }

@@ -131,6 +131,7 @@ func (g *generation) route(from *config.Route) (*route, error) {
 			policies = append(policies, r.limit(l)...)
 		}
 	}
+	r.standsIn = r.local && !slices.ContainsFunc(r.limits, func(l *limit) bool { return l.mode == config.Enforce && l.onFailure == config.Deny })
 	r.quota, err = respond.NewQuota(policies, respond.Style(g.config.Defaults.Headers))
 	return r, err
 }
@@ -151,6 +152,7 @@ func (r *route) limit(from *config.Limit) []respond.Policy {
 	}
 	r.limits = append(r.limits, l)
 	r.waits = r.waits || l.wait > 0 && l.mode == config.Enforce
+	r.local = r.local || l.mode == config.Enforce && l.onFailure == config.Local
 	l.penalty = r.penalty(from)
 	r.notice(from.Key)
 	if l.cost != nil && l.cost.From.Source == key.Query {

@@ -37,6 +37,8 @@ type route struct {
 	upgrades        bool           // WebSocket is allowed
 	countsPreflight bool           // limits are asked about preflights too
 	idempotency     *idempotency   // nil: repeats count
+	local           bool           // some limit goes by this node's share while the store is away
+	standsIn        bool           // and none denies then
 	maxBody         int64          // bytes; 0 for any
 }
 

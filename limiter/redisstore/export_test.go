@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"encoding/binary"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -80,4 +81,38 @@ func (s *Store) Flying() (n int) {
 		l.mu.Unlock()
 	}
 	return n
+}
+
+// Unreported is of how many windows s has something to report.
+func (s *Store) Unreported() int64 { return s.reports.known.Load() }
+
+// Ungranted is how many grants s is to report of the window of claims.
+func (s *Store) Ungranted(claims []limiter.Claim) int {
+	s.reports.mu.Lock()
+	defer s.reports.mu.Unlock()
+	return len(s.reports.byWindow[idOf(claims[0])].grants)
+}
+
+// TellAged reports a grant that was made so long ago, and waits.
+func (s *Store) TellAged(ctx context.Context, claims []limiter.Claim, p limiter.Permit, age time.Duration) error {
+	s.reports.add(time.Now().Add(-age), claims, p)
+	return s.tell(ctx, claims)
+}
+
+// Reports are what a Store has to report.
+type Reports struct{ r *reports }
+
+func NewReports() Reports { return Reports{newReports()} }
+
+func (r Reports) Add(claims []limiter.Claim, p limiter.Permit) { r.r.add(time.Now(), claims, p) }
+
+// Ages are those of the grants as they would travel now.
+func (r Reports) Ages(claims []limiter.Claim) (ages []time.Duration) {
+	told := r.r.take(claims, true)[0]
+	packed := told.pack(time.Now())
+	for i := 12; i < len(packed); i += grantBytes {
+		age := append(append([]byte{}, packed[i:i+6]...), 0, 0)
+		ages = append(ages, time.Duration(binary.LittleEndian.Uint64(age))*time.Millisecond)
+	}
+	return ages
 }

@@ -52,6 +52,8 @@ var (
 	resetLua string
 	//go:embed ban.lua
 	banLua string
+	//go:embed report.lua
+	reportLua string
 )
 
 // A script is a text and the hash by which Redis remembers it.
@@ -70,7 +72,7 @@ func newScript(parts ...string) script {
 type scripts struct {
 	// takeLogs is take for token buckets and concurrent permits alone: what a
 	// script defines costs time at each call.
-	takeLogs, take, peek, refund, renew, grant, reset, ban script
+	takeLogs, take, peek, refund, renew, grant, reset, ban, report script
 
 	handleTake, handleLeft, handleRelease, handleSet, handleWindow script
 }
@@ -84,6 +86,7 @@ func newScripts(clock, prefix string) scripts {
 		takeLogs: newScript(clock, bucketLua, decideLua, takeLua),
 		take:     full(takeLua), peek: full(peekLua), refund: full(refundLua), renew: full(renewLua),
 		grant: full(grantLua), reset: full(resetLua), ban: full(banLua),
+		report: full(reportLua),
 
 		handleTake: full(handleLua, handleTakeLua), handleLeft: full(handleLua, handleLeftLua),
 		handleRelease: full(handleLua, handleReleaseLua), handleSet: full(handleLua, handleSetLua),

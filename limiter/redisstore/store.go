@@ -35,6 +35,10 @@ type Options struct {
 	// Denials is how many refused windows are remembered in this process, about
 	// 200 bytes each; DefaultDenials when zero, none when negative.
 	Denials int
+	// Settle is how long after Redis is back decisions go on in its place where
+	// they were made so (see Standing): longer than the breaker of any process
+	// rests, so that all can report first. None when zero.
+	Settle time.Duration
 }
 
 // DefaultFlights is enough to keep one Redis busy.
@@ -52,7 +56,10 @@ type Store struct {
 	timeout time.Duration
 	scripts scripts
 	lanes   *lanes
-	apart   bool      // a cluster: one script call per key
+	apart   bool // a cluster: one script call per key
+	settle  time.Duration
+	reports *reports
+	absence *absence
 	denials *denials  // nil: none
 	ear     *listener // nil: none
 }
@@ -74,7 +81,10 @@ func newStore(client redis.UniversalClient, o Options, clock string) *Store {
 	if o.Flights <= 0 {
 		o.Flights = DefaultFlights
 	}
-	s := &Store{client: client, names: newNames(o.Prefix, o.Client), timeout: o.Timeout, scripts: newScripts(clock, o.Prefix)}
+	s := &Store{
+		client: client, names: newNames(o.Prefix, o.Client), timeout: o.Timeout, scripts: newScripts(clock, o.Prefix),
+		settle: o.Settle, reports: newReports(), absence: newAbsence(),
+	}
 	s.lanes = &lanes{store: s, flights: o.Flights, byNode: map[string]*lane{}}
 	_, s.apart = client.(*redis.ClusterClient)
 	if o.Denials == 0 {
@@ -87,9 +97,10 @@ func newStore(client redis.UniversalClient, o Options, clock string) *Store {
 	return s
 }
 
-// Close waits for what is under way. The client stays open. Afterwards Take
-// answers limiter.ErrUnavailable.
+// Close waits for what is under way, and reports what is to be reported. The
+// client stays open. Afterwards Take answers limiter.ErrUnavailable.
 func (s *Store) Close() error {
+	s.absence.close(s)
 	s.lanes.close()
 	if s.ear != nil {
 		s.ear.close()
@@ -111,11 +122,8 @@ func (s *Store) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Dec
 	if s.denials.decide(time.Now(), claims, d) {
 		return nil
 	}
-	take := s.takeTogether
-	if !s.one(claims) {
-		take = s.takeApart
-	}
-	if err := take(ctx, claims, d); err != nil {
+	if err := s.takeAfterReports(ctx, claims, d); err != nil {
+		s.heard(err)
 		// Others may have learnt meanwhile what this call waited for in vain.
 		if s.denials.decide(time.Now(), claims, d) {
 			return nil
@@ -123,6 +131,22 @@ func (s *Store) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Dec
 		return fmt.Errorf("take %d claims: %w: %w", len(claims), limiter.ErrUnavailable, err)
 	}
 	return nil
+}
+
+// takeAfterReports tells Redis what it has not heard of the claims' windows, and
+// then has it decide.
+func (s *Store) takeAfterReports(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
+	if s.reports.about(claims) {
+		ctx, cancel := context.WithTimeout(ctx, s.timeout)
+		defer cancel()
+		if err := s.tell(ctx, claims); err != nil {
+			return fmt.Errorf("report what was granted: %w", err)
+		}
+	}
+	if !s.one(claims) {
+		return s.takeApart(ctx, claims, d)
+	}
+	return s.takeTogether(ctx, claims, d)
 }
 
 // takeTogether decides a request by one script call.

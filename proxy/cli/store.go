@@ -59,7 +59,9 @@ func openStore(ctx context.Context, c *config.Config, log zerolog.Logger) (share
 		decisions.Close()
 		return shared{}, err
 	}
-	store := redisstore.New(decisions, redisstore.Options{Prefix: c.Redis.Prefix, Timeout: c.Redis.Timeout})
+	store := redisstore.New(decisions, redisstore.Options{
+		Prefix: c.Redis.Prefix, Timeout: c.Redis.Timeout, Settle: c.Redis.Breaker.Rest + patience,
+	})
 	id := nodeID()
 	node := cluster.Join(coordination, cluster.Options{Prefix: c.Redis.Prefix, ID: id, Version: readBuild().version, Source: "file"})
 	s := shared{

@@ -1,0 +1,139 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+)
+
+// look is how often it is tried, about, whether Redis is back. While its breaker
+// is open that asks nobody.
+const look = 200 * time.Millisecond
+
+// An absence is the time for which others decide in place of Redis. It begins
+// when the breaker opens. It ends some time after Redis answers again: meanwhile
+// each process has told what it granted, so that none takes for free what another
+// has let pass. A single failure is no absence.
+type absence struct {
+	cancel context.CancelFunc
+	ctx    context.Context // of the goroutine that looks; ends with the store
+	wg     sync.WaitGroup
+
+	away atomic.Bool // changed with mu held
+
+	mu      sync.Mutex // guards what follows; never held over I/O
+	looking bool
+}
+
+func newAbsence() *absence {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &absence{ctx: ctx, cancel: cancel}
+}
+
+// Standing reports whether Redis is to be asked about what others may have
+// decided in its place: false from the time that its breaker opened until
+// Options.Settle after it is back. In a cluster it is always true.
+func (s *Store) Standing() bool {
+	return !s.absence.away.Load()
+}
+
+// Report has Redis count what was granted in its place: as soon as it answers,
+// and before the next decision over any of these claims. It is counted whatever
+// is left, as old as it is then. Up to 128 grants of a window are known by their
+// ids, of 50,000 windows; what is beyond that for its windows is not reported.
+// It does not wait.
+func (s *Store) Report(claims []limiter.Claim, p limiter.Permit) {
+	s.reports.add(time.Now(), claims, p)
+	s.lookout(false)
+}
+
+// Withdraw takes back what was to be reported of p, and reports whether it was in
+// time. If not, Refund gives it back.
+func (s *Store) Withdraw(claims []limiter.Claim, p limiter.Permit) bool {
+	return s.reports.drop(claims, p)
+}
+
+// heard learns from how a decision went.
+func (s *Store) heard(err error) {
+	if errors.Is(err, ErrOpen) && !s.apart && s.settle > 0 {
+		s.lookout(true)
+	}
+}
+
+// lookout makes sure that somebody looks for Redis.
+func (s *Store) lookout(away bool) {
+	a := s.absence
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if away {
+		a.away.Store(true)
+	}
+	if a.looking || a.ctx.Err() != nil {
+		return
+	}
+	a.looking = true
+	a.wg.Go(s.lookFor)
+}
+
+// lookFor asks again and again, reports, and lets the others report. Processes
+// that lost Redis together do not look together.
+func (s *Store) lookFor() {
+	var back time.Time
+	for {
+		err := s.answers(s.absence.ctx)
+		switch {
+		case err != nil:
+			back = time.Time{}
+			s.heard(err)
+		case back.IsZero():
+			back = time.Now()
+		}
+		if err == nil && s.over(back) {
+			return
+		}
+		select {
+		case <-s.absence.ctx.Done():
+			return
+		case <-time.After(look/2 + rand.N(look)):
+		}
+	}
+}
+
+// answers asks whether Redis is there at all, and then reports. A Redis that hangs
+// reads what it was sent when it wakes up, however often, so nothing that counts
+// is sent to find out.
+func (s *Store) answers(ctx context.Context) error {
+	ping, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	if err := s.client.Ping(ping).Err(); err != nil {
+		return err
+	}
+	return s.tell(ctx, nil)
+}
+
+// over ends the absence when it is time, and reports whether there is nothing
+// left to look for.
+func (s *Store) over(back time.Time) bool {
+	a := s.absence
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if time.Since(back) >= s.settle {
+		a.away.Store(false)
+	}
+	a.looking = a.away.Load() || s.reports.known.Load() > 0
+	return !a.looking
+}
+
+// close stops looking, and reports once more what there is.
+func (a *absence) close(s *Store) {
+	a.cancel()
+	a.wg.Wait()
+	if s.reports.known.Load() > 0 {
+		_ = s.answers(context.Background()) // without an answer it is lost
+	}
+}

@@ -1,0 +1,110 @@
+package redisstore_test
+
+import (
+	"context"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/redisstore"
+)
+
+// absent is a scene whose client has a breaker that opens at once.
+func absent(t *testing.T, settle time.Duration) (*scene, *redisstore.Store) {
+	t.Helper()
+	s := newScene(t)
+	client, err := redisstore.NewClient(redisstore.ClientConfig{
+		Addrs: []string{s.server.Addr}, Timeout: time.Second, BreakAfter: 1, BreakRest: 50 * time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := redisstore.New(client, redisstore.Options{Timeout: time.Second, Denials: -1, Settle: settle})
+	t.Cleanup(func() { store.Close(); client.Close() })
+	return s, store
+}
+
+// A Redis that fails is not asked until it is back and the others have had the
+// time to report: and then it is, without anybody asking.
+func TestAbsence_BeginsWithTheBreakerAndEndsAfterSettling(t *testing.T) {
+	const settle = 300 * time.Millisecond
+	s, store := absent(t, settle)
+	c := claim(10, time.Hour, 1)
+	var d limiter.Decision
+	if err := store.Take(t.Context(), c, &d); err != nil || !store.Standing() {
+		t.Fatalf("at first: %v", err)
+	}
+	s.server.Kill()
+	s.within("the absence is noticed", func() bool {
+		_ = store.Take(t.Context(), c, &d)
+		return !store.Standing()
+	})
+	store.Report(c, limiter.Permit{ID: [16]byte{1}})
+	s.server.Restart()
+	back := time.Now()
+	s.within("Redis is told", func() bool { return store.Unreported() == 0 })
+	s.within("the absence ends", store.Standing)
+	if after := time.Since(back); after < settle {
+		t.Errorf("the absence ended %v after Redis was back, want at least %v", after, settle)
+	}
+	if err := store.Take(t.Context(), c, &d); err != nil || d.Outcomes[0].Remaining != 8 {
+		t.Errorf("the first decision after: %v %+v, want 8 left of an empty Redis that heard of 1", err, d)
+	}
+}
+
+// One call that fails is no absence: what was granted in its place is told at
+// once, and Redis goes on deciding.
+func TestAbsence_OneFailureIsNone(t *testing.T) {
+	s := newScene(t)
+	r := newRelay(t, s.server.Addr)
+	client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{r.addr}, Timeout: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := redisstore.New(client, redisstore.Options{Timeout: 300 * time.Millisecond, Denials: -1, Settle: time.Hour})
+	defer client.Close()
+	defer store.Close()
+	c := claim(10, time.Hour, 1)
+	var d limiter.Decision
+	if err := store.Take(t.Context(), c, &d); err != nil {
+		t.Fatal(err)
+	}
+	r.mute.Store(true)
+	if err := store.Take(t.Context(), c, &d); err == nil {
+		t.Fatal("no error without a reply")
+	}
+	r.mute.Store(false)
+	store.Report(c, limiter.Permit{ID: [16]byte{1}})
+	if !store.Standing() {
+		t.Error("one failure is taken for an absence")
+	}
+	s.within("Redis is told", func() bool { return store.Unreported() == 0 })
+	s.left(c, 7) // one, the lost reply's, and the one reported
+}
+
+// A Redis that hangs is asked whether it is there, and for nothing that it would
+// count when it wakes up.
+func TestAbsence_CountsNothingTwice(t *testing.T) {
+	s, store := absent(t, time.Millisecond)
+	c := claim(1000, time.Hour, 1)
+	c[0].Limit.Algorithm = limiter.FixedWindow
+	s.allowed(c, 1)
+	s.server.Signal(syscall.SIGSTOP)
+	var d limiter.Decision
+	s.within("the absence is noticed", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		_ = store.Take(ctx, c, &d)
+		return !store.Standing()
+	})
+	store.Report(c, limiter.Permit{ID: [16]byte{1}})
+	before := time.Now()
+	s.within("it is looked for some times", func() bool { return time.Since(before) > time.Second })
+	s.server.Signal(syscall.SIGCONT)
+	s.within("Redis is told", func() bool { return store.Unreported() == 0 })
+	s.within("the absence ends", store.Standing)
+	if err := store.Peek(t.Context(), c, &d); err != nil || d.Outcomes[0].Remaining < 990 || d.Outcomes[0].Remaining > 998 {
+		t.Errorf("%v %+v, want about 998 left", err, d.Outcomes)
+	}
+}

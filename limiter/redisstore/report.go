@@ -1,0 +1,202 @@
+package redisstore
+
+import (
+	"encoding/binary"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+)
+
+const (
+	// maxReports is of how many windows it is remembered what was granted
+	// elsewhere; about 10 MB if one grant each.
+	maxReports = 50_000
+	// maxGrants of one window are remembered each by itself; later ones join the
+	// last of them, which is then as young as they are.
+	maxGrants = 128
+	// perReport windows travel in one script call.
+	perReport = 32
+	// grantBytes is how long a grant is on its way: id, permits and age.
+	grantBytes = idBytes + 4 + 6
+)
+
+// reports are grants that were made in place of Redis, while it could not be
+// asked, and that it has not heard of yet.
+type reports struct {
+	turn  chan struct{} // held by who is telling Redis
+	known atomic.Int64  // how many windows there are, to be read in passing
+
+	mu       sync.Mutex // guards what follows; never held over I/O
+	byWindow map[windowID]*report
+}
+
+// A report is what was granted in one window.
+type report struct {
+	claim  limiter.Claim
+	grants []grant // oldest first
+	told   int     // so many of them are on their way to Redis
+}
+
+type grant struct {
+	id   [16]byte
+	cost int64
+	at   time.Time
+}
+
+func newReports() *reports {
+	return &reports{turn: make(chan struct{}, 1), byWindow: map[windowID]*report{}}
+}
+
+// add remembers what p took for claims. When there is no room, what has come
+// back by itself makes some; without that, new windows are not remembered.
+func (r *reports) add(now time.Time, claims []limiter.Claim, p limiter.Permit) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range claims {
+		id := idOf(c)
+		found := r.byWindow[id]
+		if found == nil {
+			if len(r.byWindow) >= maxReports && !r.sweepLocked(now) {
+				continue
+			}
+			found = &report{}
+			r.byWindow[id] = found
+			r.known.Add(1)
+		}
+		found.claim = c
+		found.add(grant{p.ID, c.Cost, now})
+	}
+}
+
+func (r *report) add(g grant) {
+	n := len(r.grants)
+	if n-r.told < maxGrants {
+		r.grants = append(r.grants, g)
+		return
+	}
+	last := &r.grants[n-1]
+	last.id, last.cost, last.at = [16]byte{}, last.cost+g.cost, g.at
+	binary.LittleEndian.PutUint64(last.id[:], uint64(g.at.UnixNano())) // of nobody: it cannot be given back
+}
+
+// sweepLocked forgets windows of which everything has come back, and reports
+// whether there were any among some.
+func (r *reports) sweepLocked(now time.Time) bool {
+	looked, swept := 0, false
+	for id, found := range r.byWindow { // in no order: a look here, a look there
+		last := found.grants[len(found.grants)-1]
+		if found.told == 0 && now.Sub(last.at) >= found.claim.Limit.Horizon() {
+			delete(r.byWindow, id)
+			r.known.Add(-1)
+			swept = true
+		}
+		if looked++; looked == 16 {
+			break
+		}
+	}
+	return swept
+}
+
+// drop forgets what p took for claims, and reports whether Redis will never hear
+// of any of it.
+func (r *reports) drop(claims []limiter.Claim, p limiter.Permit) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	dropped := false
+	for _, c := range claims {
+		id := idOf(c)
+		found := r.byWindow[id]
+		if found == nil {
+			continue
+		}
+		fresh := found.grants[found.told:]
+		i := slices.IndexFunc(fresh, func(g grant) bool { return g.id == p.ID })
+		if i < 0 {
+			continue
+		}
+		dropped = true
+		found.grants = slices.Delete(found.grants, found.told+i, found.told+i+1)
+		if len(found.grants) == 0 {
+			delete(r.byWindow, id)
+			r.known.Add(-1)
+		}
+	}
+	return dropped
+}
+
+// about reports whether there is something to tell of a window of claims.
+func (r *reports) about(claims []limiter.Claim) bool {
+	if r.known.Load() == 0 {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.ContainsFunc(claims, func(c limiter.Claim) bool { return r.byWindow[idOf(c)] != nil })
+}
+
+// take is what is to be told of the windows of claims, or of some windows if
+// there are none; nothing of what cannot travel in one call. It is on its way
+// until done or kept is called with it.
+func (r *reports) take(claims []limiter.Claim, together bool) []*report {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []*report
+	add := func(found *report) bool {
+		if len(out) > 0 && (!together && homeOf(out[0].claim) != homeOf(found.claim) || len(out) == perReport) {
+			return false
+		}
+		found.told = len(found.grants)
+		out = append(out, found)
+		return true
+	}
+	for _, c := range claims {
+		if found := r.byWindow[idOf(c)]; found != nil && found.told == 0 {
+			add(found)
+		}
+	}
+	if claims == nil {
+		for _, found := range r.byWindow {
+			if !add(found) && together {
+				break
+			}
+		}
+	}
+	return out
+}
+
+// done forgets what Redis has heard of; kept has it told again.
+func (r *reports) done(told []*report) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, found := range told {
+		found.grants, found.told = slices.Delete(found.grants, 0, found.told), 0
+		if len(found.grants) == 0 {
+			delete(r.byWindow, idOf(found.claim))
+			r.known.Add(-1)
+		}
+	}
+}
+
+func (r *reports) kept(told []*report) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, found := range told {
+		found.told = 0
+	}
+}
+
+// pack writes the grants that are on their way as the script reads them.
+func (r *report) pack(now time.Time) []byte {
+	out := make([]byte, 0, grantBytes*r.told)
+	for _, g := range r.grants[:r.told] {
+		out = append(out, g.id[:idBytes]...)
+		out = binary.LittleEndian.AppendUint32(out, uint32(g.cost))
+		var age [8]byte
+		binary.LittleEndian.PutUint64(age[:], uint64(max(0, now.Sub(g.at).Milliseconds())))
+		out = append(out, age[:6]...)
+	}
+	return out
+}

@@ -1,0 +1,98 @@
+-- report counts what was granted elsewhere while this Redis could not be asked,
+-- whatever is left.
+-- KEYS   state, log, base of each window
+-- ARGV   limits and windows, see list_windows; then for
+--        each window its grants, oldest first, 18 bytes each: id (8), permits (4),
+--        age in ms (6)
+-- reply  1
+-- The whole script is one step. A log knows its grants by their ids, so that one
+-- that is reported twice counts once, as long as it is not merged.
+
+-- number reads so many bytes at i, lowest first.
+local function number(text, i, width)
+  local n = 0
+  for k = i + width - 1, i, -1 do n = n * 256 + byte(text, k) end
+  return n
+end
+
+-- grants reads those that have not come back in `length` ms.
+local function grants(text, length)
+  local out = {}
+  for i = 1, #text, 18 do
+    local age = number(text, i + 12, 6)
+    if age < length then
+      out[#out + 1] = { id = string.sub(text, i, i + 7), n = number(text, i + 8, 4), at = NOW - age }
+    end
+  end
+  return out
+end
+
+-- enter puts grants into a log.
+local function enter(w, list)
+  local scored = {}
+  for i, g in ipairs(list) do scored[2 * i - 1], scored[2 * i] = int(g.at), single(g.id, g.n) end
+  add(w.log, scored, 'NX')
+end
+
+-- A bucket's value is counted anew from its entries. What says so is thrown away,
+-- unless it is a ban.
+function bucket.report(w, list)
+  enter(w, list)
+  recount(w)
+  call('SET', w.state, int(w.left), 'PX', w.l.ttl)
+  call('PEXPIRE', w.log, w.l.ttl)
+  if string.sub(call('GET', w.base) or '', 1, 4) ~= 'ban:' then call('DEL', w.base) end
+end
+
+function redisson.report(w, list)
+  redisson.open(w)
+  enter(w, list)
+  recount(w)
+  if w.fresh_config then configure(w) end
+  call('SET', w.state, int(w.left), 'KEEPTTL')
+  expire(w)
+end
+
+-- counted makes the report of an algorithm without a log.
+local function counted(kind, count)
+  function kind.report(w, list)
+    kind.open(w, call('GET', w.state))
+    count(w, list)
+    save(w)
+  end
+end
+
+-- What is older than the window of now counts in it all the same.
+counted(fixed, function(w, list)
+  for _, g in ipairs(list) do
+    if w.start == 0 then w.start = g.at end
+    w.taken = w.taken + g.n
+  end
+end)
+
+counted(sliding, function(w, list)
+  for _, g in ipairs(list) do
+    local field = pick(w, floor(g.at / w.l.length))
+    if field then w[field] = w[field] + g.n end
+  end
+end)
+
+-- Debts add up: what was owed here, and what the grants by themselves would owe.
+counted(gcra, function(w, list)
+  local debt, last = 0, NOW
+  for _, g in ipairs(list) do
+    debt = math.max(0, debt - (g.at - last) * w.l.rate / w.l.length) + g.n
+    last = g.at
+  end
+  debt = math.max(0, debt - (NOW - last) * w.l.rate / w.l.length)
+  local here = owed(w, NOW)
+  if here == 0 then w.before = list[1].at end
+  w.debt, w.start = math.min(w.l.most, here + debt), NOW
+end)
+
+local windows, first = list_windows()
+for i, w in ipairs(windows) do
+  local list = grants(ARGV[first - 1 + i], w.l.ttl - SLACK)
+  if #list > 0 then w.kind.report(w, list) end
+end
+return 1

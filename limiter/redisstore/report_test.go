@@ -1,0 +1,224 @@
+package redisstore_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/redisstore"
+)
+
+// reported has s hear of n grants of claims by somebody else, all made now.
+func (s *scene) reported(claims []limiter.Claim, n int) []limiter.Permit {
+	permits := make([]limiter.Permit, n)
+	for i := range permits {
+		permits[i] = limiter.Permit{ID: [16]byte{byte(i + 1), byte(i >> 8), 9}, At: time.Now()}
+		s.store.Report(claims, permits[i])
+	}
+	return permits
+}
+
+// quiet waits until there is nothing left to report.
+func (s *scene) quiet() {
+	s.t.Helper()
+	s.within("everything is reported", func() bool { return s.store.Unreported() == 0 })
+}
+
+func (s *scene) within(what string, cond func() bool) {
+	s.t.Helper()
+	deadline := time.Now().Add(patient)
+	for !cond() {
+		if time.Now().After(deadline) {
+			s.t.Fatalf("not within %v: %s", patient, what)
+		}
+		<-time.After(2 * time.Millisecond)
+	}
+}
+
+func algorithms() []limiter.Algorithm {
+	return []limiter.Algorithm{limiter.TokenBucket, limiter.FixedWindow, limiter.SlidingWindow, limiter.GCRA, limiter.Concurrent}
+}
+
+// What is reported counts, whatever is left, beside what is there.
+func TestReport_Counts(t *testing.T) {
+	for _, a := range algorithms() {
+		for _, count := range []int64{10, 1000} {
+			t.Run(fmt.Sprint(a, count), func(t *testing.T) {
+				s := newHeldScene(t)
+				c := claim(count, time.Hour, 2)
+				c[0].Limit.Algorithm = a
+				s.allowed(c, 1)
+				s.reported(c, 3)
+				s.quiet()
+				s.left(c, count-8)
+				s.reported(c, int(count/2))
+				s.quiet()
+				s.left(c, 0)
+				if d := s.take(c); d.Allowed || d.Wait <= 0 || d.Wait > c[0].Limit.Horizon() {
+					t.Errorf("overdrawn: %+v, want a refusal within the horizon", d)
+				}
+				s.advance(2 * time.Hour)
+				s.left(c, count)
+			})
+		}
+	}
+}
+
+// The first decision over a window knows what is reported of it, whether or not
+// anybody had the time to tell Redis before.
+func TestReport_ComesBeforeTheNextDecision(t *testing.T) {
+	s := newScene(t)
+	for i := range 50 {
+		c := claim(10, time.Hour, 1)
+		c[0].Key = limiter.KeyOf(fmt.Sprint(i))
+		s.reported(c, 7)
+		if d := s.take(c); !d.Allowed || d.Outcomes[0].Remaining != 2 {
+			t.Fatalf("after 7 of 10 were reported: %+v, want 2 left", d)
+		}
+	}
+}
+
+// A report is as old as the grant: it comes back when that would have.
+func TestReport_IsAsOldAsTheGrant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := redisstore.NewReports()
+		c := claim(10, time.Minute, 3)
+		r.Add(c, limiter.Permit{ID: [16]byte{1}})
+		time.Sleep(20 * time.Second)
+		r.Add(c, limiter.Permit{ID: [16]byte{2}})
+		time.Sleep(5 * time.Second)
+		if got, want := r.Ages(c), []time.Duration{25 * time.Second, 5 * time.Second}; fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("ages %v, want %v", got, want)
+		}
+	})
+}
+
+func TestReport_ComesBackWithTheGrant(t *testing.T) {
+	s := newHeldScene(t)
+	c := claim(10, time.Minute, 1)
+	s.tellAged(c, 4, 40*time.Second)
+	s.tellAged(c, 3, 10*time.Second)
+	s.tellAged(c, 9, 61*time.Second) // has come back
+	s.left(c, 3)
+	s.advance(19999 * time.Millisecond)
+	s.left(c, 3)
+	s.advance(time.Millisecond)
+	s.left(c, 7)
+	s.advance(30 * time.Second)
+	s.left(c, 10)
+}
+
+// tellAged reports n grants that were made so long ago.
+func (s *scene) tellAged(claims []limiter.Claim, n int, age time.Duration) {
+	s.t.Helper()
+	for i := range n {
+		p := limiter.Permit{ID: [16]byte{byte(i + 1), byte(n)}}
+		if err := s.store.TellAged(s.t.Context(), claims, p, age); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+// A log that hears of a grant twice, because a reply was lost, counts it once.
+func TestReport_TwiceIsOnce(t *testing.T) {
+	s := newHeldScene(t)
+	c := claim(10, time.Minute, 2)
+	s.tellAged(c, 1, time.Second)
+	s.tellAged(c, 1, time.Second)
+	s.left(c, 8)
+}
+
+// What was reported is given back by its id, before or after Redis heard of it.
+func TestReport_IsGivenBack(t *testing.T) {
+	for _, a := range algorithms() {
+		s := newHeldScene(t)
+		c := claim(10, time.Hour, 1)
+		c[0].Limit.Algorithm = a
+		permits := s.reported(c, 3)
+		s.quiet()
+		if s.store.Withdraw(c, permits[1]) {
+			t.Errorf("%s: what Redis has heard of is withdrawn", a)
+		}
+		permits[1].At = time.UnixMilli(1_800_000_000_000)
+		for range 2 {
+			if err := s.store.Refund(t.Context(), c, permits[1]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.left(c, 8)
+	}
+	s := newScene(t)
+	s.server.Kill()
+	c := claim(10, time.Hour, 1)
+	permits := s.reported(c, 3)
+	if !s.store.Withdraw(c, permits[1]) || s.store.Withdraw(c, permits[1]) {
+		t.Error("what Redis has not heard of is not withdrawn, or twice")
+	}
+	s.server.Restart()
+	s.quiet()
+	s.left(c, 8)
+}
+
+// A limiter that Java programs share is told as they would write it.
+func TestReport_ReachesRedisson(t *testing.T) {
+	s := newScene(t)
+	c := claim(10, time.Hour, 1)
+	c[0].Redisson = "demo"
+	s.do("hset", "demo", "rate", 5, "interval", 3_600_000, "type", 0)
+	s.allowed(c, 1)
+	s.reported(c, 3)
+	s.quiet()
+	if got := s.do("get", "{demo}:value"); got != "1" {
+		t.Errorf("the value is %v, want 1 of 5", got)
+	}
+	if got := s.do("zcard", "{demo}:permits"); got != int64(4) {
+		t.Errorf("%v entries, want 4", got)
+	}
+}
+
+// A ban outlives a report.
+func TestReport_LeavesBans(t *testing.T) {
+	s := newScene(t)
+	c := claim(10, time.Hour, 1)
+	if err := s.store.Ban(t.Context(), c, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	s.reported(c, 1)
+	s.quiet()
+	if d := s.take(c); d.Allowed || !d.Outcomes[0].Banned {
+		t.Errorf("a banned key after a report: %+v", d)
+	}
+}
+
+// However much is granted meanwhile, what is remembered is bounded, and a key
+// stays small.
+func TestReport_IsBounded(t *testing.T) {
+	s := newScene(t)
+	s.server.Kill()
+	c := claim(100_000, time.Hour, 1)
+	s.reported(c, 5000)
+	if got := s.store.Ungranted(c); got > 128 {
+		t.Errorf("%d grants of one window are remembered, want at most 128", got)
+	}
+	s.server.Restart()
+	s.quiet()
+	s.left(c, 95_000)
+	s.allowed(c, 1)
+	if n := s.do("zcard", name(c)+":permits").(int64); n > 129 {
+		t.Errorf("%d entries in Redis, want at most 129", n)
+	}
+}
+
+// What is to be reported when a process ends in peace is.
+func TestReport_CloseTells(t *testing.T) {
+	s := newScene(t)
+	s.server.Kill()
+	c := claim(10, time.Hour, 1)
+	other := redisstore.New(connect(t, s.server.Addr), redisstore.Options{Timeout: patient, Denials: -1})
+	other.Report(c, limiter.Permit{ID: [16]byte{1}})
+	s.server.Restart()
+	other.Close()
+	s.left(c, 9)
+}

@@ -1,0 +1,234 @@
+package limiter_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+)
+
+func TestShare_IsAPartOfAtLeastOne(t *testing.T) {
+	for _, c := range []struct {
+		count, burst int64
+		n            int
+		rate, most   int64
+	}{{100, 0, 4, 25, 25}, {3, 0, 4, 1, 1}, {10, 0, 3, 3, 3}, {10, 0, 0, 10, 10}, {100, 50, 4, 25, 12}, {100, 2, 4, 25, 1}} {
+		l := limiter.Limit{Name: "l", Rate: limiter.Rate{Count: c.count, Window: time.Minute}}
+		if c.burst > 0 {
+			l.Algorithm, l.Burst = limiter.GCRA, c.burst
+		}
+		part := l.Share(c.n)
+		if part.Rate.Count != c.rate || part.Most() != c.most || part.Rate.Window != time.Minute {
+			t.Errorf("the share of %d/1m burst %d for %d is %v burst %d", c.count, c.burst, c.n, part.Rate, part.Burst)
+		}
+	}
+}
+
+func TestShare_OfWhatEachCountsByItselfIsAllOfIt(t *testing.T) {
+	l := limiter.Limit{Name: "l", Rate: limiter.Rate{Count: 8, Window: time.Minute}, Scope: limiter.PerClient}
+	if part := l.Share(4); part.Rate.Count != 8 {
+		t.Errorf("the share is %v, want 8/1m", part.Rate)
+	}
+	d := newDeputy(t, limiter.TokenBucket, 8, 4)
+	d.claim.Limit.Scope = limiter.PerClient
+	d.told(1, 7, 0)
+	d.want(7)
+}
+
+// A deputy is a Memory that takes over, by a clock that the test sets.
+type deputy struct {
+	*limiter.Memory
+	t     *testing.T
+	now   time.Time
+	claim limiter.Claim
+	n     int
+}
+
+func newDeputy(t *testing.T, a limiter.Algorithm, count int64, n int) *deputy {
+	d := &deputy{t: t, now: time.UnixMilli(1_800_000_000_000), n: n}
+	d.Memory = limiter.NewMemory(limiter.MemoryOptions{Clock: func() time.Time { return d.now }})
+	d.claim = limiter.Claim{
+		Limit: &limiter.Limit{Name: "l", Algorithm: a, Rate: limiter.Rate{Count: count, Window: 10 * time.Second}},
+		Key:   limiter.KeyOf("k"), Cost: 1,
+	}
+	return d
+}
+
+// told notes what the store said: a grant under id, or a refusal for id 0.
+func (d *deputy) told(id byte, left int64, wait time.Duration) {
+	said := limiter.Decision{Allowed: id != 0, Outcomes: []limiter.Outcome{{Allowed: id != 0, Remaining: left, Wait: wait}}}
+	if id != 0 {
+		said.Permit = limiter.Permit{ID: [16]byte{id}, At: d.now}
+	}
+	d.Note([]limiter.Claim{d.claim}, &said, d.n)
+}
+
+// grants is how many the share lets pass one after the other.
+func (d *deputy) grants() int64 {
+	d.t.Helper()
+	share := d.claim.Limit.Share(d.n)
+	c := d.claim
+	c.Limit = &share
+	var said limiter.Decision
+	for n := int64(0); ; n++ {
+		if err := d.Take(d.t.Context(), []limiter.Claim{c}, &said); err != nil {
+			d.t.Fatal(err)
+		}
+		if !said.Allowed {
+			return n
+		}
+	}
+}
+
+func (d *deputy) want(n int64) {
+	d.t.Helper()
+	if got := d.grants(); got != n {
+		d.t.Errorf("%s: %d pass, want %d", d.claim.Limit.Algorithm, got, n)
+	}
+}
+
+// rated are the algorithms that count against a rate.
+func rated() []limiter.Algorithm {
+	return []limiter.Algorithm{limiter.TokenBucket, limiter.FixedWindow, limiter.SlidingWindow, limiter.GCRA}
+}
+
+func TestNote_WhatWasGrantedCountsAgainstTheShare(t *testing.T) {
+	for _, a := range append(rated(), limiter.Concurrent) {
+		d := newDeputy(t, a, 40, 4)
+		for i := range byte(4) {
+			d.told(i+1, 36, 0)
+		}
+		d.want(6)
+	}
+}
+
+func TestNote_OverdrawnShareGrantsNothing(t *testing.T) {
+	for _, a := range append(rated(), limiter.Concurrent) {
+		d := newDeputy(t, a, 40, 4)
+		for i := range byte(30) {
+			d.told(i+1, 10, 0)
+		}
+		d.want(0)
+	}
+}
+
+// What the others had is not to be had once more.
+func TestNote_NoMoreThanThePartOfWhatWasLeft(t *testing.T) {
+	for _, a := range rated() {
+		d := newDeputy(t, a, 40, 4)
+		d.told(1, 8, 0)
+		d.want(2)
+		d = newDeputy(t, a, 40, 4)
+		d.told(0, 0, time.Second)
+		d.want(0)
+	}
+}
+
+// A refusal holds until the time that it named, not longer.
+func TestNote_RefusalEndsWhenItSaid(t *testing.T) {
+	d := newDeputy(t, limiter.TokenBucket, 1, 4)
+	d.told(0, 0, 3*time.Second)
+	d.now = d.now.Add(2999 * time.Millisecond)
+	d.want(0)
+	d.now = d.now.Add(time.Millisecond)
+	d.want(1)
+
+	d = newDeputy(t, limiter.TokenBucket, 40, 4)
+	d.told(0, 0, 3*time.Second) // 39 others may come back later
+	d.now = d.now.Add(3 * time.Second)
+	d.want(1)
+	d.now = d.now.Add(7 * time.Second)
+	d.want(9)
+}
+
+// A node that had all of a rate goes on at its share of it, and not after hours.
+func TestNote_GCRAFlowsOn(t *testing.T) {
+	d := newDeputy(t, limiter.GCRA, 40, 4)
+	for i := range 4000 {
+		d.told(byte(1+i%200), 0, 0)
+		d.now = d.now.Add(250 * time.Millisecond)
+	}
+	d.want(0)
+	d.now = d.now.Add(time.Second)
+	d.want(1)
+}
+
+func TestNote_IsGivenBack(t *testing.T) {
+	for _, a := range append(rated(), limiter.Concurrent) {
+		d := newDeputy(t, a, 40, 4)
+		for i := range byte(10) {
+			d.told(i+1, 39, 0)
+		}
+		d.now = d.now.Add(time.Millisecond)
+		p := limiter.Permit{ID: [16]byte{3}, At: d.now}
+		for range 2 {
+			if err := d.Refund(t.Context(), []limiter.Claim{d.claim}, p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		d.want(1)
+	}
+}
+
+func TestNote_BanHolds(t *testing.T) {
+	d := newDeputy(t, limiter.TokenBucket, 40, 4)
+	said := limiter.Decision{Outcomes: []limiter.Outcome{{Banned: true, Wait: time.Minute}}}
+	d.Note([]limiter.Claim{d.claim}, &said, 4)
+	d.now = d.now.Add(59 * time.Second)
+	d.want(0)
+	d.now = d.now.Add(time.Second)
+	d.want(10)
+}
+
+// New keys are noted in half of the room; the rest is for those that come while
+// the store is away.
+func TestNote_FillsHalf(t *testing.T) {
+	m := limiter.NewMemory(limiter.MemoryOptions{MaxKeys: 1000})
+	l := &limiter.Limit{Name: "l", Rate: limiter.Rate{Count: 1, Window: time.Hour}}
+	said := limiter.Decision{Allowed: true, Outcomes: []limiter.Outcome{{Allowed: true}}, Permit: limiter.Permit{ID: [16]byte{1}}}
+	for i := range 5000 {
+		m.Note([]limiter.Claim{{Limit: l, Key: limiter.KeyOf(string(rune(i))), Cost: 1}}, &said, 1)
+	}
+	if keys, _ := m.Keys(); keys != 500 {
+		t.Errorf("%d keys are noted, want 500", keys)
+	}
+	fresh := []limiter.Claim{{Limit: l, Key: limiter.KeyOf("fresh"), Cost: 1}}
+	var d limiter.Decision
+	if err := m.Take(t.Context(), fresh, &d); err != nil || !d.Allowed {
+		t.Errorf("a new key has no room: %v %+v", err, d)
+	}
+}
+
+func TestNote_DoesNotAllocate(t *testing.T) {
+	d := newDeputy(t, limiter.TokenBucket, 10, 4)
+	claims := []limiter.Claim{d.claim}
+	said := limiter.Decision{Allowed: true, Outcomes: []limiter.Outcome{{Allowed: true, Remaining: 3}}, Permit: limiter.Permit{ID: [16]byte{1}}}
+	next := func() {
+		d.now = d.now.Add(time.Second)
+		d.Note(claims, &said, 4)
+	}
+	for range 30 {
+		next()
+	}
+	if n := testing.AllocsPerRun(100, next); n > 0 {
+		t.Errorf("%v allocations a decision, want 0", n)
+	}
+}
+
+// What Note adds to each decision of a shared store.
+func BenchmarkNote(b *testing.B) {
+	for _, a := range rated() {
+		b.Run(a.String(), func(b *testing.B) {
+			m := limiter.NewMemory(limiter.MemoryOptions{})
+			l := &limiter.Limit{Name: "l", Algorithm: a, Rate: limiter.Rate{Count: 100, Window: time.Second}}
+			claims := []limiter.Claim{{Limit: l, Cost: 1}}
+			said := limiter.Decision{Allowed: true, Outcomes: []limiter.Outcome{{Allowed: true, Remaining: 50}}}
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				claims[0].Key = limiter.Key{byte(i), byte(i>>8) % 4}
+				said.Permit.ID[0], said.Permit.ID[1] = byte(i), byte(i>>8)
+				m.Note(claims, &said, 4)
+			}
+		})
+	}
+}

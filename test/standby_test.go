@@ -1,0 +1,209 @@
+package test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/weir-proxy/weir/test/redistest"
+)
+
+// drizzle asks each of nodes for one phone, about every 40 ms from two clients,
+// until the test calls what it returns. It asks slowly enough to leave the
+// machine to others, and fast enough to want all that there is to have.
+func drizzle(t *testing.T, nodes []*weir) (stop func()) {
+	t.Helper()
+	over := make(chan struct{})
+	var clients sync.WaitGroup
+	for _, w := range nodes {
+		for range 2 {
+			clients.Go(func() {
+				c := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1}, Timeout: patience}
+				defer c.CloseIdleConnections()
+				tick := time.NewTicker(40 * time.Millisecond)
+				defer tick.Stop()
+				for {
+					select {
+					case <-over:
+						return
+					case <-tick.C:
+					}
+					r, err := http.NewRequest(http.MethodPost, w.URL+"/v1/sms/send", nil)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					r.Header.Set("X-Phone", "p")
+					res, err := c.Do(r)
+					if err != nil {
+						t.Errorf("a request failed: %v", err)
+						continue
+					}
+					io.Copy(io.Discard, res.Body)
+					res.Body.Close()
+				}
+			})
+		}
+	}
+	stop = sync.OnceFunc(func() { close(over); clients.Wait() })
+	t.Cleanup(stop)
+	return stop
+}
+
+// An account is what the logs of all nodes say together.
+type account struct {
+	granted []time.Time // when, in order
+	local   int         // of these, without Redis
+	slowest time.Duration
+}
+
+func accountOf(t *testing.T, nodes []*weir) account {
+	t.Helper()
+	var a account
+	for _, w := range nodes {
+		for _, l := range w.log.lines() {
+			if l.text("message") != "request" {
+				continue
+			}
+			ms, err := strconv.ParseFloat(l.text("duration_ms"), 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a.slowest = max(a.slowest, time.Duration(ms*float64(time.Millisecond)))
+			if l.text("status") != "200" {
+				continue
+			}
+			at, err := time.Parse(time.RFC3339, l.text("time"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			a.granted = append(a.granted, at)
+			if l.text("fallback") == "local" {
+				a.local++
+			}
+		}
+	}
+	slices.SortFunc(a.granted, time.Time.Compare)
+	return a
+}
+
+// most is how many were granted in the fullest stretch of so long that begins
+// between from and to.
+func (a account) most(length time.Duration, from, to time.Time) (most int) {
+	for i, at := range a.granted {
+		if at.Before(from) || at.After(to) {
+			continue
+		}
+		n := 0
+		for n < len(a.granted)-i && a.granted[i+n].Sub(at) < length {
+			n++
+		}
+		most = max(most, n)
+	}
+	return most
+}
+
+// Four nodes that lose Redis for half a minute, under more load than the limit
+// lets through, grant what the limit says: what each had before counts against
+// its share, and what it granted meanwhile is counted when Redis is back.
+func TestStandby_OutageDoesNotOpenAFreshLimit(t *testing.T) {
+	const (
+		rate   = 40
+		window = 10 * time.Second
+		// near is what the log's clock may be away from the store's.
+		near = 150 * time.Millisecond
+	)
+	long := 30 * time.Second
+	if testing.Short() {
+		long = window + 2*time.Second
+	}
+	for name, fault := range map[string]struct{ cut, heal func(*redistest.Server) }{
+		"stopped": {func(s *redistest.Server) { s.Signal(syscall.SIGSTOP) }, func(s *redistest.Server) { s.Signal(syscall.SIGCONT) }},
+		"killed":  {(*redistest.Server).Kill, (*redistest.Server).Restart},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			config := hasty(server.Addr) + sms(fmt.Sprintf("%d/%s", rate, window), ", on_store_failure: local")
+			nodes := make([]*weir, 4)
+			for i := range nodes {
+				nodes[i] = start(t, config)
+			}
+			acquainted(t, server.Addr, len(nodes))
+			began := time.Now()
+			stop := drizzle(t, nodes)
+			lasted(t, began, window)
+			cut := time.Now()
+			fault.cut(server)
+			lasted(t, cut, long)
+			fault.heal(server)
+			healed := time.Now()
+			eventually(t, "Redis decides again", func() bool {
+				return client(t, server.Addr).Exists(t.Context(), keys(t, server.Addr, "*:permits")...).Val() > 0
+			})
+			lasted(t, healed, 2*window)
+			stop()
+
+			a := accountOf(t, nodes)
+			if got := a.most(window-near, cut.Add(-window), healed); got > rate*11/10 {
+				t.Errorf("%d grants within %v around the outage, want at most %d and a tenth", got, window, rate)
+			}
+			if got := a.most(window-near, healed, healed.Add(window)); got > rate {
+				t.Errorf("%d grants within %v after the outage, want at most %d", got, window, rate)
+			}
+			if windows := int(long / window); a.local < rate*windows/2 {
+				t.Errorf("%d grants by the nodes themselves in %v, want about %d", a.local, long, rate*windows)
+			}
+			if a.slowest > decisionTime+slack {
+				t.Errorf("the slowest request took %v, want at most %v and what a busy machine adds", a.slowest, decisionTime)
+			}
+			t.Logf("before %d, around %d, after %d of %d in %v; %d without Redis; slowest %v", a.most(window-near, began, cut.Add(-window)),
+				a.most(window-near, cut.Add(-window), healed), a.most(window-near, healed, healed.Add(window)), rate, window, a.local, a.slowest)
+		})
+	}
+}
+
+// lasted waits until so long has passed since began.
+func lasted(t *testing.T, began time.Time, long time.Duration) {
+	t.Helper()
+	within(t, long+patience, "time passes", func() bool { return time.Since(began) > long })
+}
+
+// keys are the names in Redis that match.
+func keys(t *testing.T, addr, pattern string) []string {
+	t.Helper()
+	names, err := client(t, addr).Keys(t.Context(), pattern).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(names, "none")
+}
+
+// What a node granted by itself is counted once Redis answers, also of a key
+// that nobody asks about any more.
+func TestStandby_GrantsAreReported(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	w := start(t, hasty(server.Addr)+sms("3/1h", ", on_store_failure: local"))
+	acquainted(t, server.Addr, 1)
+	server.Kill()
+	if got := w.statuses("p", 2); !slices.Equal(got, []int{200, 200}) {
+		t.Fatalf("without Redis: %v", got)
+	}
+	server.Restart()
+	eventually(t, "Redis has heard of two", func() bool {
+		values := keys(t, server.Addr, "weir:*:value")
+		return len(values) > 1 && client(t, server.Addr).Get(t.Context(), values[0]).Val() == "1"
+	})
+	other := start(t, hasty(server.Addr)+sms("3/1h", ", on_store_failure: deny"))
+	eventually(t, "Redis decides", func() bool { return other.statuses("q", 1)[0] != http.StatusServiceUnavailable })
+	if got := other.statuses("p", 2); !slices.Equal(got, []int{200, 429}) {
+		t.Errorf("another node answers %v after two of three, want 200 and 429", got)
+	}
+}

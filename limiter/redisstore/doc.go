@@ -5,29 +5,22 @@
 //
 //   - One decision is one script call: everything that a request asks for is
 //     taken, or nothing. Between reading and writing nobody else comes.
-//
 //   - In no window, by Redis's clock in whole milliseconds, are more permits
 //     granted than the rate has, whatever the number and the clocks of the
 //     proxies, and while the rate is changed.
-//
 //   - A call ends when its context or Options.Timeout says so. It is sent once:
 //     after a timeout it is unknown whether it was counted, which is
 //     limiter.ErrUnavailable, and costs at most its own permits for one window.
 //     What was not sent yet when its caller left never is.
-//
 //   - Keys are small (128 entries, about 4 KB, at any rate) and leave by
 //     themselves one second after the last permit came back.
-//
 //   - Requests that arrive while a script call is under way share the next one,
 //     and are decided in order, as if one by one. An idle store sends at once.
-//
 //   - What Redis refused until some time is refused here until then, whatever else
 //     the request claims; refunds, grants, resets and lifted bans are heard of from
 //     all proxies, and while they cannot be, nothing is remembered.
-//
 //   - In a cluster each node has its own queue. A request over several keys is
 //     reserved key by key and given back by id if one refuses.
-//
 //   - While Redis fails and somebody decides in its place, nothing of that is
 //     asked of Redis: one small call at a time finds out when it is back. It hears
 //     of what was granted meanwhile before it decides anything that it touches,

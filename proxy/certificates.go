@@ -5,8 +5,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -21,14 +23,32 @@ import (
 type Certificates struct {
 	log     zerolog.Logger
 	files   []config.Pair
+	issuer  Issuer            // nil for none
 	pairs   []tls.Certificate // as files; only Watch changes them
 	current atomic.Pointer[tls.Config]
 }
 
+// An Issuer has certificates that no file has, and renews them by itself. It must
+// be safe for concurrent use.
+type Issuer interface {
+	// Names are those that it has certificates for, or will have.
+	Names() []string
+	// Certificate is the one to show to a client, or to who asks for proof that a
+	// name is ours; an error when there is none yet.
+	Certificate(*tls.ClientHelloInfo) (*tls.Certificate, error)
+	// Held are the certificates that it has now.
+	Held() []*x509.Certificate
+}
+
+// proof is the protocol of an authority that asks whether a name is ours (RFC
+// 8737): it goes when it has seen the certificate.
+const proof = "acme-tls/1"
+
 // LoadCertificates reads pairs of files. One that cannot be read, or does not
-// fit its key, is an error.
-func LoadCertificates(files []config.Pair, log zerolog.Logger) (*Certificates, error) {
-	c := &Certificates{log: log, files: files}
+// fit its key, is an error. An issuer, unless nil, has further certificates; for
+// its names they go before those of files.
+func LoadCertificates(files []config.Pair, issuer Issuer, log zerolog.Logger) (*Certificates, error) {
+	c := &Certificates{log: log, files: files, issuer: issuer}
 	for _, f := range files {
 		pair, err := load(f)
 		if err != nil {
@@ -53,18 +73,41 @@ func load(f config.Pair) (tls.Certificate, error) {
 // that fits the name it asks for and what it can verify; when none does, the
 // first of all.
 func (c *Certificates) install() {
-	c.current.Store(&tls.Config{
+	shown := &tls.Config{
 		MinVersion:   tls.VersionTLS12,
 		NextProtos:   []string{"h2", "http/1.1"},
 		Certificates: slices.Clone(c.pairs),
-	})
+	}
+	if c.issuer != nil {
+		shown.GetCertificate = c.issued
+	}
+	c.current.Store(shown)
+}
+
+// issued is the issuer's certificate for a client; nil where those of files are
+// to be shown: for other names, and until the issuer has its own.
+func (c *Certificates) issued(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	files := len(c.files) > 0
+	if files && !slices.Contains(c.issuer.Names(), strings.ToLower(hello.ServerName)) {
+		return nil, nil
+	}
+	cert, err := c.issuer.Certificate(hello)
+	if err != nil && files {
+		return nil, nil
+	}
+	return cert, err
 }
 
 // config is for connections from now on, whenever the pairs change.
 func (c *Certificates) config() *tls.Config {
 	return &tls.Config{
-		MinVersion:         tls.VersionTLS12,
-		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return c.current.Load(), nil },
+		MinVersion: tls.VersionTLS12,
+		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			if c.issuer != nil && slices.Equal(hello.SupportedProtos, []string{proof}) {
+				return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{proof}, GetCertificate: c.issuer.Certificate}, nil
+			}
+			return c.current.Load(), nil
+		},
 	}
 }
 

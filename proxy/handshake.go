@@ -101,6 +101,10 @@ func (h *handshaker) shake(c net.Conn) {
 		c.Close()
 		return
 	}
+	if t.ConnectionState().NegotiatedProtocol == proof {
+		t.Close() // it has seen what it wanted to see
+		return
+	}
 	var ready net.Conn = t
 	if t.ConnectionState().NegotiatedProtocol != "h2" {
 		ready = secureConn{newConn(t, h.stall), t}

@@ -81,7 +81,7 @@ func (f *front) secured() (addr string, client *http.Client) {
 	pair := pairIn(f.TempDir(), "a")
 	roots := x509.NewCertPool()
 	roots.AddCert(issue(f.T, pair, "a.example"))
-	certs, err := LoadCertificates([]config.Pair{pair}, zerolog.Nop())
+	certs, err := LoadCertificates([]config.Pair{pair}, nil, zerolog.Nop())
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func TestCertificates_ByName(t *testing.T) {
 		issue(t, pair, name)
 		files = append(files, pair)
 	}
-	certs, err := LoadCertificates(files, zerolog.Nop())
+	certs, err := LoadCertificates(files, nil, zerolog.Nop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +186,7 @@ func TestCertificates_Refused(t *testing.T) {
 	issue(t, a, "a.example")
 	issue(t, b, "b.example")
 	for _, files := range []config.Pair{{Cert: a.Cert, Key: b.Key}, {Cert: filepath.Join(dir, "none"), Key: a.Key}, {Cert: a.Key, Key: a.Cert}} {
-		if _, err := LoadCertificates([]config.Pair{a, files}, zerolog.Nop()); err == nil || !strings.Contains(err.Error(), files.Cert) {
+		if _, err := LoadCertificates([]config.Pair{a, files}, nil, zerolog.Nop()); err == nil || !strings.Contains(err.Error(), files.Cert) {
 			t.Errorf("%v: %v; want an error that names the file", files, err)
 		}
 	}
@@ -198,7 +198,7 @@ func TestCertificates_AreRenewed(t *testing.T) {
 	pair, other := pairIn(t.TempDir(), "a"), pairIn(t.TempDir(), "b")
 	first := issue(t, pair, "a.example")
 	issue(t, other, "b.example")
-	certs, err := LoadCertificates([]config.Pair{pair, other}, log)
+	certs, err := LoadCertificates([]config.Pair{pair, other}, nil, log)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,8 @@ func importMap() map[string][]string {
 	redis := []string{"lock", "limiter/redisstore"}
 	return map[string][]string{
 		"":                    {"proxy/cli"},
-		"proxy/cli":           slices.Concat([]string{"proxy/admin", "proxy/cluster", "proxy"}, rooms, redis),
+		"proxy/cli":           slices.Concat([]string{"proxy/acme", "proxy/admin", "proxy/cluster", "proxy"}, rooms, redis),
+		"proxy/acme":          {"proxy/config"},
 		"proxy/admin":         slices.Concat([]string{"proxy"}, rooms),
 		"proxy/cluster":       slices.Concat([]string{"proxy"}, rooms, redis),
 		"proxy":               rooms,
@@ -38,6 +39,9 @@ func fences() map[string][]string {
 		"go.yaml.in/yaml":            {"proxy/config"},
 		"github.com/go-chi/chi/":     {"proxy", "proxy/admin"},
 		"golang.org/x/net/http2/h2c": nil,
+		"github.com/caddyserver/":    {"proxy/acme"},
+		"go.uber.org/zap":            {"proxy/acme"},
+		"go.uber.org/zap/":           {"proxy/acme"},
 		"math/rand":                  nil, // math/rand/v2 is another path
 		"testing":                    {"limiter/limitertest"},
 	}

@@ -61,7 +61,7 @@ func TestReadme_KnowsWhatIsMissing(t *testing.T) {
 	const routes = "upstreams: {demo: echo}\nroutes: [{match: {path: /}, upstream: demo, limits: [{rate: 1/1h, %s}]}]\n"
 	limit := func(more string) string { return strings.Replace(routes, "%s", `key: "header:X", `+more, 1) }
 	for words, config := range map[string]string{
-		"ACME":                   "listen: {https: \":1\", tls: {acme: {}}}\n" + limit(""),
+		"ACME":                   "listen: {https: \":1\", tls: {acme: {domains: [a.example]}}}\n" + limit(""),
 		"Sentinel":               "redis: {mode: sentinel}\n" + limit(""),
 		"Cluster":                "redis: {mode: cluster}\n" + limit(""),
 		"Sentinel, Cluster, TLS": "redis: {tls: {}}\n" + limit(""),
@@ -201,7 +201,10 @@ func TestReadme_RefusalAndLogLineAreReal(t *testing.T) {
 // Every metric that Weir has is in the README's table, and the other way round.
 func TestReadme_NamesEveryMetric(t *testing.T) {
 	server := redistest.Start(t)
-	w := start(t, shared(server.Addr)+`upstreams: {demo: echo, gone: {targets: ["http://127.0.0.1:1", "http://127.0.0.1:2"], retries: 1}}
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "weir.yaml"), shared(server.Addr)+`admin: {http: "127.0.0.1:0"}
+listen: {http: "127.0.0.1:0", https: "127.0.0.1:0", tls: {cert: cert.pem, key: key.pem}}
+upstreams: {demo: echo, gone: {targets: ["http://127.0.0.1:1", "http://127.0.0.1:2"], retries: 1}}
 lists: {friends: {key: "header:X-Phone", values: [friend], action: bypass}}
 routes:
   - {match: {path: /banned}, upstream: demo, lists: [friends], limits: [{key: "header:X-Phone", rate: 1/1h, penalty: {ban: 1h, after: 1}}]}
@@ -210,6 +213,8 @@ routes:
   - {match: {path: /wait}, upstream: demo, limits: [{key: "header:X-Phone", rate: 1/500ms, wait: 20s}]}
   - {match: {path: /gone}, upstream: gone, refund_on: {errors: [connect]}, limits: [{key: "header:X-Phone", rate: 1/1h}]}
 `)
+	certify(t, dir)
+	w := startWith(t, dir, "-c", "weir.yaml")
 	w.statuses("p", 2)
 	do(t, http.MethodPost, w.URL+"/gone", http.Header{"X-Phone": {"p"}})
 	for _, phone := range []string{"friend", "p", "p", "p"} {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 
-	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
@@ -18,13 +17,13 @@ type listening struct {
 
 // listen opens all listeners and reads the certificates. When it returns an
 // error, nothing is left open.
-func (s *service) listen(c *config.Config) error {
+func (s *service) listen(ctx context.Context, c *config.Config) error {
 	err := s.open("admin", c.Admin.HTTP, s.admins.Serve)
 	if err == nil && c.Listen.HTTP != "" {
 		err = s.open("http", c.Listen.HTTP, s.clients.Serve)
 	}
 	if err == nil && c.Listen.HTTPS != "" {
-		err = s.openTLS(c.Listen)
+		err = s.openTLS(ctx, c.Listen)
 	}
 	if err != nil {
 		for _, l := range s.listening {
@@ -43,15 +42,8 @@ func (s *service) open(name, addr string, serve func(net.Listener) error) error 
 	return nil
 }
 
-func (s *service) openTLS(c config.Listen) error {
-	var err error
-	if s.certificates, err = proxy.LoadCertificates(c.TLS, s.log); err != nil {
-		return err
-	}
-	return s.open("https", c.HTTPS, func(l net.Listener) error { return s.clients.ServeTLS(l, s.certificates) })
-}
-
-// address is where the listener of that name takes connections.
+// address is where the listener of that name takes connections; "" if there is
+// none.
 func (s *service) address(name string) string {
 	for _, l := range s.listening {
 		if l.name == name {
@@ -59,16 +51,6 @@ func (s *service) address(name string) string {
 		}
 	}
 	return ""
-}
-
-// renew takes up certificates that change, until ctx is done.
-func (s *service) renew(ctx context.Context) {
-	if s.certificates == nil {
-		return
-	}
-	if err := s.certificates.Watch(ctx); err != nil {
-		s.log.Error().Err(err).Msg("certificates are not renewed; restart weir to take up new ones")
-	}
 }
 
 // operators are the bounds of the admin listener: those of clients, without

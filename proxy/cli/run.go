@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	stdlog "log"
+	"net/http"
 	"os"
 	"strings"
 	"sync"
@@ -18,6 +19,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/weir-proxy/weir/proxy"
+	"github.com/weir-proxy/weir/proxy/acme"
 	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/config"
 )
@@ -104,35 +106,36 @@ type service struct {
 	clients      *proxy.Server
 	admins       *proxy.Server
 	listening    []listening
+	registry     *prometheus.Registry
 	certificates *proxy.Certificates // nil without HTTPS
+	issuer       *acme.Manager       // nil without ACME
 	draining     atomic.Bool
 }
 
 // assemble puts a weir together. When it returns an error, nothing is left open.
 func assemble(ctx context.Context, path string, c *config.Config, log zerolog.Logger) (*service, error) {
-	s := &service{log: log}
-	registry := newRegistry()
+	s := &service{log: log, registry: newRegistry()}
 	var err error
 	if s.shared, err = openStore(ctx, c, log); err != nil {
 		return nil, err
 	}
 	if s.shared.node != nil {
-		count(registry, s.shared.node)
+		count(s.registry, s.shared.node)
 	}
 	s.proxy, err = proxy.New(ctx, proxy.Options{
-		Path: path, Config: c, Registry: registry, Log: log,
+		Path: path, Config: c, Registry: s.registry, Log: log,
 		Store: s.shared.store, Nodes: s.shared.nodes, Agree: s.shared.agree, Number: s.shared.number,
 	})
 	if err != nil {
 		s.shared.close()
 		return nil, err
 	}
-	s.lead = newLead(s.shared, s.proxy, registry, log)
-	desk := admin.Options{Token: c.Admin.Token, Gatherer: registry, Reload: s.reload, Ready: s.ready}
+	s.lead = newLead(s.shared, s.proxy, s.registry, log)
+	desk := admin.Options{Token: c.Admin.Token, Gatherer: s.registry, Reload: s.reload, Ready: s.ready}
 	s.tell(&desk)
 	s.admins = proxy.NewServer(admin.New(desk), operators(c.Listen), log)
-	s.clients = proxy.NewServer(s.proxy, c.Listen, log)
-	if err := s.listen(c); err != nil {
+	s.clients = proxy.NewServer(http.HandlerFunc(s.enter), c.Listen, log)
+	if err := s.listen(ctx, c); err != nil {
 		s.shared.close()
 		return nil, err
 	}
@@ -167,6 +170,7 @@ func (s *service) serve(ctx context.Context, reload <-chan os.Signal) error {
 	<-ctx.Done()
 	err := s.drain()
 	background.Wait()
+	s.closeIssuer()
 	s.proxy.Close()
 	s.lead.close()
 	s.shared.close()

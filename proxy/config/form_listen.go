@@ -18,15 +18,35 @@ type listenForm struct {
 	MaxHeader size `yaml:"max_header" jsonschema:"default=64KiB"`
 }
 
-// tlsForm says with which certificates HTTPS is served. Files are relative to
-// the config, and read anew when they change.
+// tlsForm says with which certificates HTTPS is served: those of files, which are
+// relative to the config and read anew when they change, and those that an
+// authority gives over ACME.
 type tlsForm struct {
 	// Cert is a file with a certificate and those that signed it, in PEM.
-	Cert string `yaml:"cert" jsonschema:"required"`
+	Cert string `yaml:"cert,omitempty"`
 	// Key is a file with its private key, in PEM.
-	Key string `yaml:"key" jsonschema:"required"`
+	Key string `yaml:"key,omitempty"`
 	// More certificates, chosen by the name that a client asks for; the first one is for clients that ask for none of them.
 	More []*pairForm `yaml:"more,omitempty"`
+	// ACME gets certificates from an authority and renews them in time.
+	ACME *acmeForm `yaml:"acme,omitempty"`
+}
+
+// acmeForm says for which names an authority is asked for certificates. Who writes
+// it agrees to the authority's terms.
+type acmeForm struct {
+	// Domains are the names, one certificate for each; the first is shown to clients that ask for none of them.
+	Domains list `yaml:"domains" jsonschema:"required"`
+	// Email is where the authority writes to when something is wrong.
+	Email string `yaml:"email" jsonschema:"default="`
+	// Directory is the authority's URL.
+	Directory string `yaml:"directory" jsonschema:"default=https://acme-v02.api.letsencrypt.org/directory"`
+	// CA is a PEM file of certificates, relative to this file, that vouch for the directory itself. Without one, what the machine trusts does.
+	CA string `yaml:"ca" jsonschema:"default="`
+	// Storage is a folder, relative to this file, where certificates, their keys and the account outlive restarts. Several proxies may share it.
+	Storage string `yaml:"storage" jsonschema:"default=acme"`
+	// Challenges are the ways to prove that the names are ours: http-01 is asked at port 80 of each, tls-alpn-01 at port 443. Both when not given, and listen.http is listened on.
+	Challenges list `yaml:"challenges,omitempty" jsonschema:"enum=http-01,enum=tls-alpn-01"`
 }
 
 // pairForm is a certificate and its key.

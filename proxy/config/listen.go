@@ -27,6 +27,7 @@ func (r *reading) listen(f *listenForm) Listen {
 		HTTP:  offered(f.HTTP),
 		HTTPS: offered(f.HTTPS),
 		TLS:   r.pairs(f.TLS),
+		ACME:  r.acme(f),
 		H2C:   f.H2C,
 
 		ProxyProtocol: r.networks(f.ProxyProtocol),
@@ -57,7 +58,15 @@ func (r *reading) pairs(f *tlsForm) []Pair {
 	if f == nil {
 		return nil
 	}
-	pairs := []Pair{{r.beside(f.Cert), r.beside(f.Key)}}
+	var pairs []Pair
+	switch {
+	case f.Cert != "" && f.Key != "":
+		pairs = append(pairs, Pair{r.beside(f.Cert), r.beside(f.Key)})
+	case f.Cert != "" || f.Key != "":
+		r.wrong(f, "cert and key belong together", "write both: cert: FILE, key: FILE")
+	case f.ACME == nil && r.sound(f):
+		r.wrong(f, "has no certificate", "write cert: FILE, key: FILE, or acme: {domains: [NAME]}")
+	}
 	for _, p := range f.More {
 		if p != nil {
 			pairs = append(pairs, Pair{r.beside(p.Cert), r.beside(p.Key)})
@@ -84,7 +93,7 @@ func (r *reading) listeners(f *file) {
 	case f.Listen.HTTP == none && f.Listen.HTTPS == none:
 		r.wrong(&f.Listen.HTTP, "nothing is listened on", "write an address here or in https")
 	case f.Listen.HTTPS != none && f.Listen.HTTPS != "" && f.Listen.TLS == nil && r.sound(&f.Listen.HTTPS):
-		r.wrong(&f.Listen.HTTPS, "has no certificate", "write tls: {cert: FILE, key: FILE} beside it")
+		r.wrong(&f.Listen.HTTPS, "has no certificate", "write tls: {cert: FILE, key: FILE} or tls: {acme: {domains: [NAME]}} beside it")
 	}
 	if secure.clashes(clients) {
 		r.wrong(&f.Listen.HTTPS, "listens where listen.http does", "use another port")

@@ -10,7 +10,6 @@ import (
 // FORM.FIELD=BEGINNING:. A line is taken out when its field is built.
 const planned = `
 file.reload                 | reload with SIGHUP or POST /reload
-tlsForm.acme                | name the files that another ACME client writes in cert and key
 adminForm.https             | use http on a loopback address
 limitForm.distinct          | limit the key itself
 limitForm.cooldown          | write several rates, for example [1/1m, 5/1h]

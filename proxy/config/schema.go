@@ -51,7 +51,8 @@ type Config struct {
 type Listen struct {
 	HTTP          string // host:port; the port may be 0; "" for none
 	HTTPS         string // as HTTP; not both are none
-	TLS           []Pair // at least one if HTTPS is not none
+	TLS           []Pair // at least one if HTTPS is not none and ACME is nil
+	ACME          *ACME  // nil for none
 	H2C           bool   // whether HTTP/2 without TLS is spoken
 	ProxyProtocol []netip.Prefix
 	Timeouts      ListenTimeouts

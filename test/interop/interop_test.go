@@ -53,7 +53,7 @@ func opened(t *testing.T, yaml string) door {
 		t.Fatal(err)
 	}
 	pair := issued(t, dir)
-	certs, err := proxy.LoadCertificates([]config.Pair{pair}, zerolog.Nop())
+	certs, err := proxy.LoadCertificates([]config.Pair{pair}, nil, zerolog.Nop())
 	if err != nil {
 		t.Fatal(err)
 	}

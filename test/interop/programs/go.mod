@@ -6,6 +6,7 @@ go 1.26.0
 
 tool (
 	github.com/letsencrypt/pebble/v2/cmd/pebble
+	github.com/letsencrypt/pebble/v2/cmd/pebble-challtestsrv
 	google.golang.org/grpc/interop/client
 	google.golang.org/grpc/interop/server
 )

@@ -1,0 +1,81 @@
+package config
+
+import (
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// The ways to prove to an authority that a name is ours (RFC 8555 section 8.3,
+// RFC 8737).
+const (
+	challengeHTTP = "http-01"
+	challengeALPN = "tls-alpn-01"
+)
+
+// An ACME says for which names an authority is asked for certificates.
+type ACME struct {
+	Domains   []string // at least one, in lower case, each once
+	Email     string   // may be empty
+	Directory string   // an https URL
+	CA        string   // a PEM file, which has not been opened; "" for what the machine trusts
+	Storage   string   // a folder, which need not be there; never empty
+	HTTP      bool     // the authority may ask listen.http; at least one of the two is true
+	ALPN      bool     // it may ask listen.https
+}
+
+// acme makes what is written of an authority; nil when nothing is.
+func (r *reading) acme(f *listenForm) *ACME {
+	if f.TLS == nil || f.TLS.ACME == nil {
+		return nil
+	}
+	a := f.TLS.ACME
+	r.directory(a)
+	if a.Email != "" && !strings.Contains(strings.Trim(a.Email, "@"), "@") {
+		r.wrong(&a.Email, "is no address for mail", "write for example ops@example.com")
+	}
+	plain := offered(f.HTTP) != ""
+	if !plain && len(a.Challenges) == 1 && a.Challenges[0] == challengeHTTP {
+		r.wrong(&a.Challenges, challengeHTTP+" is asked of listen.http, and that is none", "write "+challengeALPN+", or an address in listen.http")
+	}
+	any := len(a.Challenges) == 0
+	return &ACME{
+		Domains: r.domains(a), Email: a.Email, Directory: a.Directory, CA: r.beside(a.CA), Storage: r.beside(a.Storage),
+		HTTP: plain && (any || slices.Contains(a.Challenges, challengeHTTP)),
+		ALPN: any || slices.Contains(a.Challenges, challengeALPN),
+	}
+}
+
+// directory checks the authority's URL. The account's key signs what it is sent,
+// so it must be known to be the authority.
+func (r *reading) directory(a *acmeForm) {
+	u, err := url.Parse(a.Directory)
+	if r.sound(&a.Directory) && (err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil) {
+		r.wrong(&a.Directory, "is no https URL", "write for example https://acme-v02.api.letsencrypt.org/directory")
+	}
+}
+
+// domains are the names of a, each once.
+func (r *reading) domains(a *acmeForm) []string {
+	if len(a.Domains) == 0 && r.sound(&a.Domains) {
+		r.wrong(&a.Domains, "names no domain", "write for example [api.example.com]")
+	}
+	var names []string
+	for i := range a.Domains {
+		at, name := &a.Domains[i], strings.ToLower(strings.TrimSuffix(a.Domains[i], "."))
+		_, notAddress := netip.ParseAddr(name)
+		switch {
+		case !r.sound(at):
+		case strings.HasPrefix(name, "*."):
+			r.wrong(at, "a name for all below it needs a proof in the DNS, which is not given here", "write each name, or name the files that another ACME client writes in cert and key")
+		case notAddress == nil || len(name) > 253 || !hostname.MatchString(name) || !strings.Contains(name, "."):
+			r.wrong(at, quote(name)+" is no domain that an authority knows", "write for example api.example.com")
+		case slices.Contains(names, name):
+			r.wrong(at, quote(name)+" stands here twice", "leave one out")
+		default:
+			names = append(names, name)
+		}
+	}
+	return names
+}

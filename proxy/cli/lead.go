@@ -41,6 +41,9 @@ func newLead(s shared, p *proxy.Proxy, r prometheus.Registerer, log zerolog.Logg
 	}
 	r.MustRegister(l.leads, l.runs)
 	tasks := []cluster.Task{l.statistics.Task()}
+	if s.node != nil {
+		tasks = append(tasks, cluster.NewSweep(s.client, s.prefix, cluster.DefaultGrace, s.node.Nodes).Task())
+	}
 	for _, task := range tasks {
 		l.runs.WithLabelValues(task.Name, "ok")
 		l.runs.WithLabelValues(task.Name, "failed")

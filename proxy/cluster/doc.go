@@ -44,6 +44,10 @@
 // off, is turned away there. Tasks are such that what one leader began and the
 // next does again comes to the same.
 //
+// A node that died is forgotten by the next sign of life of any other. What it
+// held of limits on concurrent requests comes back with its lease and not sooner:
+// a silent node may be cut off and still at work for the clients it has.
+//
 // A process that shares nothing leads itself, and keeps in memory what is said
 // above to be in Redis.
 package cluster

@@ -24,3 +24,10 @@ func Report(ctx context.Context, rdb redis.UniversalClient, minute int64) error 
 	_, err := newLedger(rdb, "test").report(ctx, "a", minute, report{})
 	return err
 }
+
+// Remove deletes those of keys that are of these limits, as if they were gone.
+func (s *Sweep) Remove(ctx context.Context, t Term, limits, keys []string) error {
+	s.pass = &pass{term: t, limits: limits}
+	_, err := s.remove(ctx, t, keys)
+	return err
+}

@@ -1,0 +1,103 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// errLate says that a leave to delete had run out before it was used; the next step
+// asks for another.
+var errLate = errors.New("too late")
+
+// rest is what follows ROUTE.LIMIT in a key of the store: the window, the
+// algorithm if it is not the usual one, what is kept, and whose it is if each
+// proxy counts by itself.
+var rest = regexp.MustCompile(`^:[0-9a-z]+(:\{[a-z_]+\})?(:(?:value|permits|base))(:[0-9a-f-]{36})?$`)
+
+// A doomed is a key of a removed limit.
+type doomed struct {
+	key   string
+	own   string // the name under which Redisson would keep a config for it
+	slot  string // what decides where it lies in a cluster
+	limit string
+}
+
+// doom reads a key that s.pass looks for; false for every other.
+func (s *Sweep) doom(key string) (doomed, bool) {
+	tag, name, found := strings.Cut(strings.TrimPrefix(key, s.prefix+":{"), "}:")
+	limit, _, _ := strings.Cut(name, ":")
+	if !found || len(tag) != 32 || !slices.Contains(s.pass.limits, limit) {
+		return doomed{}, false
+	}
+	parts := rest.FindStringSubmatchIndex(name[len(limit):])
+	if parts == nil {
+		return doomed{}, false
+	}
+	end := len(key) - len(name) + len(limit) + parts[4]
+	return doomed{key: key, own: key[:end], slot: tag, limit: limit}, true
+}
+
+// remove deletes those of keys that are of removed limits.
+func (s *Sweep) remove(ctx context.Context, t Term, keys []string) (gone int64, err error) {
+	bySlot := map[string][]doomed{}
+	_, apart := s.rdb.(*redis.ClusterClient)
+	for _, key := range keys {
+		if d, yes := s.doom(key); yes {
+			if !apart {
+				d.slot = ""
+			}
+			bySlot[d.slot] = append(bySlot[d.slot], d)
+		}
+	}
+	if len(bySlot) == 0 {
+		return 0, nil
+	}
+	l := leave{until: strconv.FormatInt(1<<52, 10)}
+	if apart {
+		if l, err = s.leave(ctx, t); err != nil {
+			return 0, err
+		}
+	}
+	for _, doomed := range bySlot {
+		n, err := s.removeTogether(ctx, t, l, doomed, apart)
+		gone += max(n, 0)
+		if err != nil {
+			return gone, err
+		}
+	}
+	return gone, nil
+}
+
+// removeTogether deletes keys that lie together, by one call.
+func (s *Sweep) removeTogether(ctx context.Context, t Term, l leave, all []doomed, apart bool) (int64, error) {
+	names, args := []string{s.fence.key, s.removed()}, []any{t.Token, l.until}
+	if apart {
+		names, args[0] = nil, ""
+	}
+	for _, d := range all {
+		if apart && !slices.Contains(l.limits, d.limit) {
+			continue // it came back
+		}
+		names, args = append(names, d.own, d.key), append(args, d.limit)
+	}
+	if len(names) == 0 {
+		return 0, nil
+	}
+	n, err := s.sweep.Run(ctx, s.rdb, names, args...).Int64()
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("delete keys of removed limits: %w", err)
+	case n == -2:
+		return 0, ErrDeposed
+	case n == -1:
+		return 0, fmt.Errorf("delete keys of removed limits: %w", errLate)
+	}
+	return n, nil
+}

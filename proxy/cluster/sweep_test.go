@@ -1,0 +1,288 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/redisstore"
+	"github.com/weir-proxy/weir/proxy/cluster"
+	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/test/redistest"
+)
+
+// A field is a Redis in which limits have counted, some of which are no more.
+type field struct {
+	t    *testing.T
+	rdb  redis.UniversalClient
+	node *cluster.Node
+	hash string // of what all nodes serve
+	term cluster.Term
+}
+
+// nodes are the only one that there is, without a wait for its sign of life.
+func (f *field) nodes(context.Context) ([]cluster.Member, error) {
+	return []cluster.Member{{ID: "a", Hash: f.hash}}, nil
+}
+
+// sown is a field whose configuration has no limit but send.phone any more, which
+// had send.old and send.shared before; it was counted for all of them.
+func sown(t *testing.T, rdb redis.UniversalClient) *field {
+	t.Helper()
+	f := &field{t: t, rdb: rdb}
+	f.node, _ = joined(t, rdb, "a")
+	f.serves("phone, old, shared")
+	f.serves("phone")
+	f.term = leading(t, rdb)
+	return f
+}
+
+// serves makes a configuration with these limits the last one.
+func (f *field) serves(limits string) {
+	f.t.Helper()
+	c := limited(f.t, limits)
+	if err := f.node.Agree(f.t.Context(), c, func(int64) {}); err != nil {
+		f.t.Fatal(err)
+	}
+	f.hash = c.Hash
+}
+
+// limited is a configuration with these limits.
+func limited(t *testing.T, names string) *config.Config {
+	t.Helper()
+	text := "upstreams: {demo: echo}\nroutes:\n  - name: send\n    match: {path: /}\n    upstream: demo\n    limits:\n"
+	for name := range strings.SplitSeq(names, ", ") {
+		text += "      - {name: " + name + ", key: 'header:X-" + name + "', rate: 1/1h}\n"
+	}
+	c, err := config.Parse("weir.yaml", []byte(text), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// counts lets the store count once for each of n keys.
+func (f *field) counts(prefix string, l limiter.Limit, n int) {
+	f.t.Helper()
+	store := redisstore.New(f.rdb, redisstore.Options{Prefix: prefix, Timeout: 5 * time.Second, Denials: -1})
+	defer store.Close()
+	l.Rate = limiter.Rate{Count: 3, Window: time.Hour}
+	for i := range n {
+		claims := []limiter.Claim{{Limit: &l, Key: limiter.KeyOf(strconv.Itoa(i)), Cost: 1}}
+		var d limiter.Decision
+		if err := store.Take(f.t.Context(), claims, &d); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+}
+
+// keys are all that lie in Redis for limits, in order.
+func (f *field) keys() []string {
+	f.t.Helper()
+	var all []string
+	each := func(ctx context.Context, c *redis.Client) error {
+		names, err := c.Keys(ctx, "*:{????????????????????????????????}:*").Result()
+		all = append(all, names...)
+		return err
+	}
+	var err error
+	if c, apart := f.rdb.(*redis.ClusterClient); apart {
+		for _, name := range clusterMasters(f.t, c) {
+			err = errors.Join(err, each(f.t.Context(), name))
+		}
+	} else {
+		err = each(f.t.Context(), f.rdb.(*redis.Client))
+	}
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	slices.Sort(all)
+	return all
+}
+
+func clusterMasters(t *testing.T, c *redis.ClusterClient) []*redis.Client {
+	t.Helper()
+	found := make(chan *redis.Client, 16)
+	if err := c.ForEachMaster(t.Context(), func(_ context.Context, m *redis.Client) error { found <- m; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	close(found)
+	var all []*redis.Client
+	for m := range found {
+		all = append(all, m)
+	}
+	return all
+}
+
+// sweep takes steps until one says that it is done.
+func (f *field) sweep(grace time.Duration) string {
+	f.t.Helper()
+	task := cluster.NewSweep(f.rdb, "test", grace, f.nodes).Task()
+	var did string
+	eventually(f.t, "the sweep is done", func() bool {
+		var err error
+		if did, err = task.Run(f.t.Context(), f.term); err != nil {
+			f.t.Fatal(err)
+		}
+		return did == "" || strings.HasPrefix(did, "deleted") && !strings.HasSuffix(did, "so far")
+	})
+	return did
+}
+
+func TestSweep_OnlyWhatIsNoMore(t *testing.T) {
+	f := sown(t, dial(t, redistest.Start(t).Addr))
+	f.counts("test", limiter.Limit{Name: "send.phone:1h"}, 3)                                       // lives
+	f.counts("test", limiter.Limit{Name: "send.older:1h"}, 1)                                       // unknown, and never ours to judge
+	f.counts("test", limiter.Limit{Name: "x.send.old:1h"}, 1)                                       // of another route
+	f.counts("other", limiter.Limit{Name: "send.old:1h"}, 1)                                        // of another Weir
+	f.rdb.Set(t.Context(), "test:{0123456789abcdef0123456789abcdef}:send.old:notes:1", "x", 0)      // not the store's
+	f.rdb.Set(t.Context(), "test:{0123456789abcdef0123456789abcde}:send.old:1h:value", "x", 0)      // neither
+	f.rdb.HSet(t.Context(), "test:{00000000000000000000000000000000}:send.shared:1h", "rate", 1)    // a Java program's
+	f.rdb.Set(t.Context(), "test:{00000000000000000000000000000000}:send.shared:1h:value", "1", 0)  // and
+	f.rdb.Set(t.Context(), "test:{00000000000000000000000000000000}:send.shared:1h:permits", "", 0) // its counts
+	want := f.keys()
+	for _, algorithm := range []limiter.Algorithm{limiter.TokenBucket, limiter.FixedWindow, limiter.SlidingWindow, limiter.GCRA, limiter.Concurrent} {
+		f.counts("test", limiter.Limit{Name: "send.old:1h", Algorithm: algorithm}, 3)
+		f.counts("test", limiter.Limit{Name: "send.old:1d", Algorithm: algorithm, Scope: limiter.PerClient}, 1)
+	}
+	f.counts("test", limiter.Limit{Name: "send.old:refused"}, 2)
+	f.counts("test", limiter.Limit{Name: "send.shared:1h"}, 1)
+
+	if did := f.sweep(time.Hour); did != "" {
+		t.Errorf("within the grace the sweep says %q; want nothing", did)
+	}
+	if did := f.sweep(0); !regexp.MustCompile(`^deleted \d+ keys of 2 removed limits$`).MatchString(did) {
+		t.Errorf("the sweep says %q", did)
+	}
+	if got := f.keys(); !slices.Equal(got, want) {
+		t.Errorf("the sweep left\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if did := f.sweep(0); did != "" {
+		t.Errorf("when all is done the sweep says %q; want nothing", did)
+	}
+}
+
+// A limit that comes back in the middle of a sweep keeps what was counted since.
+func TestSweep_SparesWhatComesBack(t *testing.T) {
+	s := redistest.Start(t)
+	f := sown(t, dial(t, s.Addr))
+	f.counts("test", limiter.Limit{Name: "send.old:1h"}, 3000)
+	task := cluster.NewSweep(f.rdb, "test", 0, f.nodes).Task()
+	if did, err := task.Run(t.Context(), f.term); err != nil || !strings.HasSuffix(did, "so far") {
+		t.Fatalf("the first step says %q %v; want that it is not done", did, err)
+	}
+	want := f.keys()
+	f.serves("phone, old")
+	if did, err := task.Run(t.Context(), f.term); err != nil || strings.HasSuffix(did, "so far") {
+		t.Errorf("the next step says %q %v; want that it is done", did, err)
+	}
+	sweep := cluster.NewSweep(f.rdb, "test", 0, f.nodes) // one that has not heard of it
+	if err := sweep.Remove(t.Context(), f.term, []string{"send.old"}, want); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.keys(); len(want) == 0 || !slices.Equal(got, want) {
+		t.Errorf("%d of %d keys are left of a limit that came back", len(got), len(want))
+	}
+}
+
+func TestSweep_LooksAtFewKeysAtATime(t *testing.T) {
+	s := redistest.Start(t)
+	f := sown(t, dial(t, s.Addr))
+	pipe := f.rdb.Pipeline()
+	for i := range 20_000 {
+		pipe.Set(t.Context(), fmt.Sprint("noise", i), "", 0)
+	}
+	if _, err := pipe.Exec(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	task := cluster.NewSweep(f.rdb, "test", 0, f.nodes).Task()
+	for step := 1; ; step++ {
+		did, err := task.Run(t.Context(), f.term)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stats := f.rdb.Info(t.Context(), "commandstats").Val()
+		calls := regexp.MustCompile(`cmdstat_scan:calls=(\d+)`).FindStringSubmatch(stats)
+		if n, _ := strconv.Atoi(calls[1]); n > 20*step {
+			t.Fatalf("after %d steps SCAN was called %d times; want at most 20 a step", step, n)
+		}
+		if strings.Contains(stats, "cmdstat_keys:") {
+			t.Fatal("KEYS was called")
+		}
+		if !strings.HasSuffix(did, "so far") {
+			if step < 3 {
+				t.Errorf("20,000 keys took %d steps; want several", step)
+			}
+			return
+		}
+	}
+}
+
+func TestSweep_ADeposedLeaderDeletesNothing(t *testing.T) {
+	f := sown(t, dial(t, redistest.Start(t).Addr))
+	f.counts("test", limiter.Limit{Name: "send.old:1h"}, 3)
+	want := f.keys()
+	// Deposed before it begins, and between leave and deletion.
+	sweep := cluster.NewSweep(f.rdb, "test", 0, f.nodes)
+	old := f.term
+	f.term = leading(t, f.rdb)
+	if _, err := sweep.Task().Run(t.Context(), old); !errors.Is(err, cluster.ErrDeposed) {
+		t.Errorf("the deposed leader is answered %v; want ErrDeposed", err)
+	}
+	if err := sweep.Remove(t.Context(), old, []string{"send.old"}, want); !errors.Is(err, cluster.ErrDeposed) {
+		t.Errorf("the deposed leader's deletion is answered %v; want ErrDeposed", err)
+	}
+	if got := f.keys(); !slices.Equal(got, want) {
+		t.Errorf("the deposed leader left %q of %q", got, want)
+	}
+}
+
+// A node that serves another file may still count for a limit that is gone.
+func TestSweep_WaitsForNodesThatAreBehind(t *testing.T) {
+	f := sown(t, dial(t, redistest.Start(t).Addr))
+	f.counts("test", limiter.Limit{Name: "send.old:1h"}, 1)
+	want := f.keys()
+	knows := func(n int) {
+		t.Helper()
+		eventually(t, "the nodes are known", func() bool {
+			members, err := f.node.Nodes(t.Context())
+			return err == nil && len(members) == n && members[0].Hash == f.hash
+		})
+	}
+	behind, gone := joined(t, f.rdb, "b")
+	behind.Assume(limited(t, "old").Hash)
+	knows(2)
+	task := cluster.NewSweep(f.rdb, "test", 0, f.node.Nodes).Task()
+	if did, err := task.Run(t.Context(), f.term); err != nil || !strings.HasPrefix(did, "waits") || !slices.Equal(f.keys(), want) {
+		t.Errorf("beside a node that is behind the sweep says %q %v and leaves %q of %q", did, err, f.keys(), want)
+	}
+	gone()
+	knows(1)
+	if did, err := task.Run(t.Context(), f.term); err != nil || len(f.keys()) != 0 {
+		t.Errorf("when that node is gone the sweep says %q %v and leaves %q", did, err, f.keys())
+	}
+}
+
+// In a cluster the keys lie on other servers than what is known of limits.
+func TestSweep_InARedisCluster(t *testing.T) {
+	c := redistest.StartCluster(t, 3)
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), ReadTimeout: 3 * time.Second})
+	t.Cleanup(func() { rdb.Close() })
+	f := sown(t, rdb)
+	f.counts("test", limiter.Limit{Name: "send.phone:1h"}, 20)
+	want := f.keys()
+	f.counts("test", limiter.Limit{Name: "send.old:1h"}, 20)
+	f.sweep(0)
+	if got := f.keys(); len(want) < 20 || !slices.Equal(got, want) {
+		t.Errorf("the sweep left %d keys, want those %d of the limit that lives", len(got), len(want))
+	}
+}

@@ -164,6 +164,7 @@ func (s *service) serve(ctx context.Context, reload <-chan os.Signal) error {
 	background.Go(func() { s.shared.run(ctx, s.address("admin")) })
 	background.Go(func() { s.mind(ctx) })
 	background.Go(func() { s.renew(ctx) })
+	background.Go(func() { save(ctx) })
 	background.Go(func() { s.lead.run(ctx) })
 	s.log.Info().Fields(addresses).Str("store", s.shared.name).Str("version", readBuild().version).Msg("serving")
 

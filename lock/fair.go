@@ -39,12 +39,12 @@ func (k *fair) attempt(ctx context.Context, c claim) (answer, error) {
 		queue = 1
 	}
 	alive := 3 * k.locker.poll
-	reply, err := k.locker.run(ctx, k.lock, c.replicas, 2, k.keys, c.owner.id, c.count, c.lease.Milliseconds(),
+	r, err := k.locker.run(ctx, k.lock, c.replicas, k.keys, c.owner.id, c.count, c.lease.Milliseconds(),
 		queue, alive.Milliseconds(), fairWait.Milliseconds())
 	if err != nil {
 		return answer{}, err
 	}
-	return answer{held: reply[0] == 1, wait: millis(reply[1]), hub: k.locker.hub, channel: k.channel + ":" + c.owner.id}, nil
+	return r.answer(k.locker.hub, k.channel+":"+c.owner.id), nil
 }
 
 func (k *fair) release(ctx context.Context, c claim) (parting, error) {
@@ -52,9 +52,6 @@ func (k *fair) release(ctx context.Context, c claim) (parting, error) {
 	if err != nil {
 		return parting{}, err
 	}
-	reply, err := k.locker.run(ctx, k.unlock, 0, 2, k.keys, c.owner.id, c.count, verb, k.channel, fairWait.Milliseconds())
-	if err != nil {
-		return parting{}, err
-	}
-	return parting{held: reply[0] == 1, told: reply[1]}, nil
+	r, err := k.locker.run(ctx, k.unlock, 0, k.keys, c.owner.id, c.count, verb, k.channel, fairWait.Milliseconds())
+	return r.parting(), err
 }

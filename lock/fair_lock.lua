@@ -3,25 +3,30 @@
 --          set waiter -> ms until which it says that it lives
 -- ARGV     owner, number of holds after this call, lease in ms, 1 to wait in the
 --          queue, ms that a waiter lives without a word, ms between two waiters
--- reply    {1, 0}: held; {0, ms}: look again after so long (-1: when told, -2:
+-- reply    0: held; {ms}: look again after so long (-1: when told, -2:
 --          ours has ended)
 -- atomic   pass over the dead, look, and take or queue. By the server's clock.
 --          Run twice, it changes nothing more.
 local hash, queue, times, alive = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local owner, count, lease = ARGV[1], ARGV[2], ARGV[3]
-local clock = redis.call('TIME')
-local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
-local function number(n) return string.format('%.0f', n) end
-
 local ttl = redis.call('PTTL', hash)
 if ttl ~= -2 and redis.call('HEXISTS', hash, owner) == 1 then
   redis.call('HSET', hash, owner, count)
   if ttl < tonumber(lease) then redis.call('PEXPIRE', hash, lease) end
-  return {1, 0}
+  return 0
 end
-if count ~= '1' then return {0, -2} end
+if count ~= '1' then return {-2} end
 
 local head = redis.call('LINDEX', queue, 0)
+if not head and ttl == -2 then
+  redis.call('HSET', hash, owner, '1')
+  redis.call('PEXPIRE', hash, lease)
+  return 0
+end
+
+local clock = redis.call('TIME')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+local function number(n) return string.format('%.0f', n) end
 while head and head ~= owner do
   local life = redis.call('ZSCORE', alive, head) or redis.call('ZSCORE', times, head) or 0
   if tonumber(life) > now then break end
@@ -42,7 +47,7 @@ if ttl == -2 and (not head or head == owner) then
   end
   redis.call('HSET', hash, owner, '1')
   redis.call('PEXPIRE', hash, lease)
-  return {1, 0}
+  return 0
 end
 
 if ARGV[4] == '1' then
@@ -64,5 +69,5 @@ if ARGV[4] == '1' then
     if redis.call('PTTL', key) < tonumber(rest) then redis.call('PEXPIRE', key, rest) end
   end
 end
-if ttl > 0 and (not head or head == owner) then return {0, ttl} end
-return {0, -1}
+if ttl > 0 and (not head or head == owner) then return {ttl} end
+return {-1}

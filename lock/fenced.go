@@ -28,12 +28,13 @@ type fenced struct {
 }
 
 func (k *fenced) attempt(ctx context.Context, c claim) (answer, error) {
-	reply, err := k.locker.run(ctx, k.lock, c.replicas, 2, k.keys, c.owner.id, c.count, c.lease.Milliseconds())
+	r, err := k.locker.run(ctx, k.lock, c.replicas, k.keys, c.owner.id, c.count, c.lease.Milliseconds())
 	if err != nil {
 		return answer{}, err
 	}
-	if reply[0] == 1 {
-		return answer{held: true, token: reply[1]}, nil
+	a := r.answer(k.locker.hub, k.channel)
+	if a.held {
+		a.token = r.n
 	}
-	return answer{wait: millis(reply[1]), hub: k.locker.hub, channel: k.channel}, nil
+	return a, nil
 }

@@ -49,7 +49,7 @@ func (t *Latch) CountDown(ctx context.Context) error {
 	}
 	l := t.lock.locker
 	return l.told(ctx, func(ctx context.Context, verb, id string) error {
-		_, err := l.run(ctx, t.down, 0, 1, []string{t.lock.name, t.mark + id}, markLife.Milliseconds(), verb, t.channel)
+		_, err := l.run(ctx, t.down, 0, []string{t.lock.name, t.mark + id}, markLife.Milliseconds(), verb, t.channel)
 		return err
 	})
 }

@@ -126,11 +126,11 @@ func (l *Locker) bounded(ctx context.Context) (context.Context, context.CancelFu
 }
 
 // run runs a script, with WAIT for replicas if there are any to wait for.
-func (l *Locker) run(ctx context.Context, s *script, replicas, size int, keys []string, args ...any) ([]int64, error) {
+func (l *Locker) run(ctx context.Context, s *script, replicas int, keys []string, args ...any) (reply, error) {
 	if replicas > 0 {
-		return s.runSynced(ctx, l.rdb, replicas, size, keys, args...)
+		return s.runSynced(ctx, l.rdb, replicas, keys, args...)
 	}
-	return s.run(ctx, l.rdb, size, keys, args...)
+	return s.run(ctx, l.rdb, keys, args...)
 }
 
 // sharded reports whether channels belong to slots; it asks a server of a

@@ -24,8 +24,8 @@ func (l *Locker) trySet(ctx context.Context, s *script, name, channel string, n,
 	if err != nil {
 		return false, err
 	}
-	reply, err := l.run(ctx, s, 0, 1, []string{name}, n, verb, channel, message)
-	return err == nil && reply[0] == 1, err
+	r, err := l.run(ctx, s, 0, []string{name}, n, verb, channel, message)
+	return r.done, err
 }
 
 // told sends a call that carries an id, and sends it again, with the same id,

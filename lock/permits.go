@@ -59,11 +59,11 @@ func (p *Permits) Available(ctx context.Context) (int64, error) {
 	if p.lock.err != nil {
 		return 0, p.lock.err
 	}
-	reply, err := p.kind.locker.run(ctx, p.kind.count, 0, 1, p.kind.keys)
+	r, err := p.kind.locker.run(ctx, p.kind.count, 0, p.kind.keys)
 	if err != nil {
 		return 0, err
 	}
-	return reply[0], nil
+	return r.n, nil
 }
 
 // permits is the kind of Permits.
@@ -88,16 +88,16 @@ func (k *permits) attempt(ctx context.Context, c claim) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	reply, err := k.locker.run(ctx, k.take, c.replicas, 2, k.keys, c.member(), c.lease.Milliseconds(), verb, k.channel)
+	r, err := k.locker.run(ctx, k.take, c.replicas, k.keys, c.member(), c.lease.Milliseconds(), verb, k.channel)
 	if err != nil {
 		return answer{}, err
 	}
-	return answer{held: reply[0] == 1, wait: millis(reply[1]), hub: k.locker.hub, channel: k.channel}, nil
+	return r.answer(k.locker.hub, k.channel), nil
 }
 
 func (k *permits) extend(ctx context.Context, c claim) (bool, error) {
-	reply, err := k.locker.run(ctx, k.prolong, 0, 1, k.keys, c.member(), c.lease.Milliseconds())
-	return err == nil && reply[0] == 1, err
+	r, err := k.locker.run(ctx, k.prolong, 0, k.keys, c.member(), c.lease.Milliseconds())
+	return r.done, err
 }
 
 func (k *permits) release(ctx context.Context, c claim) (parting, error) {
@@ -105,6 +105,6 @@ func (k *permits) release(ctx context.Context, c claim) (parting, error) {
 	if err != nil {
 		return parting{}, err
 	}
-	reply, err := k.locker.run(ctx, k.give, 0, 1, k.keys, c.member(), verb, k.channel)
-	return parting{held: err == nil && reply[0] == 1}, err
+	r, err := k.locker.run(ctx, k.give, 0, k.keys, c.member(), verb, k.channel)
+	return parting{held: r.done}, err
 }

@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"fmt"
+	"strconv"
 )
 
 // A ReadWrite lock is held by any number of readers, or by one writer. It is what
@@ -44,23 +45,9 @@ type readwrite struct {
 	name, holds, channel string
 }
 
-// answer reads the reply of an attempt; -3 stands for a reader that wants to
-// become the writer.
-func (k *readwrite) answer(reply []int64, err error) (answer, error) {
-	if err != nil {
-		return answer{}, err
-	}
-	if reply[1] == -3 {
-		return answer{}, fmt.Errorf("%w: its reader cannot become its writer", ErrReentrant)
-	}
-	return answer{held: reply[0] == 1, wait: millis(reply[1]), hub: k.locker.hub, channel: k.channel}, nil
-}
-
-func (k *readwrite) parting(reply []int64, err error) (parting, error) {
-	if err != nil {
-		return parting{}, err
-	}
-	return parting{held: reply[0] == 1, told: reply[1]}, nil
+// hold is the key of a reader's i-th hold.
+func (k *readwrite) hold(o Owner, i int) string {
+	return k.holds + ":" + o.id + ":rwlock_timeout:" + strconv.Itoa(i)
 }
 
 // reader is the kind of Read.
@@ -70,12 +57,16 @@ type reader struct {
 }
 
 func (k *reader) attempt(ctx context.Context, c claim) (answer, error) {
-	return k.answer(k.locker.run(ctx, k.lock, c.replicas, 2, []string{k.name}, c.owner.id, c.count, c.lease.Milliseconds(), k.holds))
+	r, err := k.locker.run(ctx, k.lock, c.replicas, []string{k.name, k.hold(c.owner, c.count)}, c.owner.id, c.count, c.lease.Milliseconds())
+	if err != nil {
+		return answer{}, err
+	}
+	return r.answer(k.locker.hub, k.channel), nil
 }
 
 func (k *reader) extend(ctx context.Context, c claim) (bool, error) {
-	reply, err := k.locker.run(ctx, k.prolong, 0, 1, []string{k.name}, c.owner.id, c.lease.Milliseconds(), k.holds)
-	return err == nil && reply[0] == 1, err
+	r, err := k.locker.run(ctx, k.prolong, 0, []string{k.name}, c.owner.id, c.lease.Milliseconds(), k.holds)
+	return r.done, err
 }
 
 func (k *reader) release(ctx context.Context, c claim) (parting, error) {
@@ -83,7 +74,8 @@ func (k *reader) release(ctx context.Context, c claim) (parting, error) {
 	if err != nil {
 		return parting{}, err
 	}
-	return k.parting(k.locker.run(ctx, k.unlock, 0, 2, []string{k.name}, c.owner.id, c.count, verb, k.channel, k.holds))
+	r, err := k.locker.run(ctx, k.unlock, 0, []string{k.name, k.hold(c.owner, 1)}, c.owner.id, c.count, verb, k.channel, k.holds)
+	return r.parting(), err
 }
 
 // writer is the kind of Write.
@@ -93,12 +85,19 @@ type writer struct {
 }
 
 func (k *writer) attempt(ctx context.Context, c claim) (answer, error) {
-	return k.answer(k.locker.run(ctx, k.lock, c.replicas, 2, []string{k.name}, c.owner.id, c.count, c.lease.Milliseconds()))
+	r, err := k.locker.run(ctx, k.lock, c.replicas, []string{k.name}, c.owner.id, c.count, c.lease.Milliseconds())
+	if err != nil {
+		return answer{}, err
+	}
+	if !r.done && r.n == -3 {
+		return answer{}, fmt.Errorf("%w: its reader cannot become its writer", ErrReentrant)
+	}
+	return r.answer(k.locker.hub, k.channel), nil
 }
 
 func (k *writer) extend(ctx context.Context, c claim) (bool, error) {
-	reply, err := k.locker.run(ctx, k.prolong, 0, 1, []string{k.name}, c.owner.id, c.lease.Milliseconds())
-	return err == nil && reply[0] == 1, err
+	r, err := k.locker.run(ctx, k.prolong, 0, []string{k.name}, c.owner.id, c.lease.Milliseconds())
+	return r.done, err
 }
 
 func (k *writer) release(ctx context.Context, c claim) (parting, error) {
@@ -106,5 +105,6 @@ func (k *writer) release(ctx context.Context, c claim) (parting, error) {
 	if err != nil {
 		return parting{}, err
 	}
-	return k.parting(k.locker.run(ctx, k.unlock, 0, 2, []string{k.name}, c.owner.id, c.count, verb, k.channel, k.holds))
+	r, err := k.locker.run(ctx, k.unlock, 0, []string{k.name}, c.owner.id, c.count, verb, k.channel, k.holds)
+	return r.parting(), err
 }

@@ -69,7 +69,7 @@ func (s *Semaphore) Release(ctx context.Context, n int64) error {
 	}
 	l := s.lock.locker
 	return l.told(ctx, func(ctx context.Context, verb, id string) error {
-		_, err := l.run(ctx, s.kind.give, 0, 1, []string{s.lock.name, s.kind.mark + id}, n, markLife.Milliseconds(), verb, s.kind.channel)
+		_, err := l.run(ctx, s.kind.give, 0, []string{s.lock.name, s.kind.mark + id}, n, markLife.Milliseconds(), verb, s.kind.channel)
 		return err
 	})
 }
@@ -91,11 +91,11 @@ type semaphore struct {
 }
 
 func (k *semaphore) attempt(ctx context.Context, c claim) (answer, error) {
-	reply, err := k.locker.run(ctx, k.take, c.replicas, 1, []string{k.name, k.mark + c.owner.id}, c.permits, c.lease.Milliseconds())
+	r, err := k.locker.run(ctx, k.take, c.replicas, []string{k.name, k.mark + c.owner.id}, c.permits, c.lease.Milliseconds())
 	if err != nil {
 		return answer{}, err
 	}
-	return answer{held: reply[0] == 1, hub: k.locker.hub, channel: k.channel}, nil
+	return answer{held: r.done, hub: k.locker.hub, channel: k.channel}, nil
 }
 
 // extend has nothing to extend: permits are taken until somebody gives them.
@@ -106,6 +106,6 @@ func (k *semaphore) release(ctx context.Context, c claim) (parting, error) {
 	if err != nil {
 		return parting{}, err
 	}
-	reply, err := k.locker.run(ctx, k.undo, 0, 1, []string{k.name, k.mark + c.owner.id}, c.permits, verb, k.channel)
-	return parting{held: err == nil && reply[0] == 1}, err
+	r, err := k.locker.run(ctx, k.undo, 0, []string{k.name, k.mark + c.owner.id}, c.permits, verb, k.channel)
+	return parting{held: r.done}, err
 }

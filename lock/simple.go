@@ -22,16 +22,16 @@ type simple struct {
 }
 
 func (k *simple) attempt(ctx context.Context, c claim) (answer, error) {
-	reply, err := k.locker.run(ctx, k.lock, c.replicas, 2, []string{k.name}, c.owner.id, c.lease.Milliseconds())
+	r, err := k.locker.run(ctx, k.lock, c.replicas, []string{k.name}, c.owner.id, c.lease.Milliseconds())
 	if err != nil {
 		return answer{}, err
 	}
-	return answer{held: reply[0] == 1, wait: millis(reply[1]), hub: k.locker.hub, channel: k.channel}, nil
+	return r.answer(k.locker.hub, k.channel), nil
 }
 
 func (k *simple) extend(ctx context.Context, c claim) (bool, error) {
-	reply, err := k.locker.run(ctx, k.prolong, 0, 1, []string{k.name}, c.owner.id, c.lease.Milliseconds())
-	return err == nil && reply[0] == 1, err
+	r, err := k.locker.run(ctx, k.prolong, 0, []string{k.name}, c.owner.id, c.lease.Milliseconds())
+	return r.done, err
 }
 
 func (k *simple) release(ctx context.Context, c claim) (parting, error) {
@@ -39,9 +39,6 @@ func (k *simple) release(ctx context.Context, c claim) (parting, error) {
 	if err != nil {
 		return parting{}, err
 	}
-	reply, err := k.locker.run(ctx, k.unlock, 0, 2, []string{k.name}, c.owner.id, verb, k.channel)
-	if err != nil {
-		return parting{}, err
-	}
-	return parting{held: reply[0] == 1, told: reply[1]}, nil
+	r, err := k.locker.run(ctx, k.unlock, 0, []string{k.name}, c.owner.id, verb, k.channel)
+	return r.parting(), err
 }

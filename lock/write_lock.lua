@@ -1,18 +1,17 @@
 -- KEYS[1]  the lock's hash, as in read_lock.lua
 -- ARGV     owner, number of holds after this call, lease in ms
--- reply    {1, 0}: held; {0, ms}: others' for so long (-1: without end, -2: ours
+-- reply    0: held; {ms}: others' for so long (-1: without end, -2: ours
 --          has ended, -3: the owner reads, so that it would wait for itself)
 -- atomic   look and take. The lease is never added to what is left. Run twice,
 --          it changes nothing more.
 local field = ARGV[1] .. ':write'
 local ttl = redis.call('PTTL', KEYS[1])
 if ttl == -2 then
-  if ARGV[2] ~= '1' then return {0, -2} end
-  redis.call('HSET', KEYS[1], 'mode', 'write')
+  if ARGV[2] ~= '1' then return {-2} end
 elseif redis.call('HEXISTS', KEYS[1], field) == 0 then
-  if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then return {0, -3} end
-  return {0, ttl}
+  if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then return {-3} end
+  return {ttl}
 end
-redis.call('HSET', KEYS[1], field, ARGV[2])
+redis.call('HSET', KEYS[1], 'mode', 'write', field, ARGV[2])
 if ttl < tonumber(ARGV[3]) then redis.call('PEXPIRE', KEYS[1], ARGV[3]) end
-return {1, 0}
+return 0

@@ -1,17 +1,18 @@
 -- KEYS     as in fair_lock.lua
--- ARGV     owner, number of holds left, PUBLISH or SPUBLISH, channel without the
---          waiter's name, ms between two waiters
--- reply    {}: the owner neither held nor waited; n: done, n listeners were told
+-- ARGV     owner, number of holds left or 'all' to take it from anybody, PUBLISH or
+--          SPUBLISH, channel without the waiter's name, ms between two waiters
+-- reply    {}: there was nothing to give back; n: done, n listeners were told
 -- atomic   give back, or leave the queue; then tell the first living waiter that
 --          the lock is free, if it is. Run twice, it changes nothing more.
 local hash, queue, times, alive = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local owner = ARGV[1]
-if ARGV[2] ~= '0' then
+if ARGV[2] == 'all' then
+  if redis.call('DEL', hash) == 0 then return {} end
+elseif ARGV[2] ~= '0' then
   if redis.call('HEXISTS', hash, owner) == 0 then return {} end
   redis.call('HSET', hash, owner, ARGV[2])
   return 0
-end
-if redis.call('HDEL', hash, owner) == 0 then
+elseif redis.call('HDEL', hash, owner) == 0 then
   if not redis.call('ZSCORE', times, owner) then return {} end
   local behind = false
   for _, waiter in ipairs(redis.call('LRANGE', queue, 0, -1)) do

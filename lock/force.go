@@ -1,0 +1,123 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+)
+
+// An overt kind can be looked at, and taken away, by those who do not hold it.
+type overt interface {
+	// look says how many ms the lease of the holder lasts, -1 for without end;
+	// done is false if nobody holds the lock.
+	look(ctx context.Context) (reply, error)
+	// force gives back what anybody holds, and tells who waits; done is false if
+	// nobody held it.
+	force(ctx context.Context) (reply, error)
+}
+
+// Locked reports whether anybody holds the lock, in this process or another. It
+// may have changed when the answer arrives. For a reader's lock it is whether
+// anybody reads, for a writer's whether anybody writes. Locks that are held
+// together by [Multi] or [Red] can only be asked one by one: errors.ErrUnsupported.
+func (lk *Lock) Locked(ctx context.Context) (bool, error) {
+	r, err := lk.overtly(ctx, "look at", overt.look)
+	return r.done, err
+}
+
+// Remaining is how long the lease of whoever holds the lock lasts if it is not
+// renewed; 0 if nobody holds it, and the longest Duration if a lock of others'
+// has no end. It knows the kinds that Locked knows.
+func (lk *Lock) Remaining(ctx context.Context) (time.Duration, error) {
+	r, err := lk.overtly(ctx, "look at", overt.look)
+	switch {
+	case !r.done:
+		return 0, err
+	case r.n < 0:
+		return math.MaxInt64, nil
+	}
+	return time.Duration(r.n) * time.Millisecond, nil
+}
+
+// ForceUnlock takes the lock away from all who hold it, wakes who waits, and
+// reports whether anybody held it. It is for operators: the holder goes on until
+// it renews next, a third of its lease at most (its hold ends with ErrLost
+// then), or without a watchdog to the end of its lease, while the next one
+// begins. It knows the kinds that Locked knows. A call without an answer may
+// have done it; asking again does no harm but to who got the lock meanwhile.
+func (lk *Lock) ForceUnlock(ctx context.Context) (bool, error) {
+	r, err := lk.overtly(ctx, "take away", overt.force)
+	return r.done, err
+}
+
+func (lk *Lock) overtly(ctx context.Context, verb string, do func(overt, context.Context) (reply, error)) (reply, error) {
+	if lk.err != nil {
+		return reply{}, lk.err
+	}
+	k, ok := lk.kind.(overt)
+	if !ok {
+		return reply{}, fmt.Errorf("%s lock %s: %w: ask its parts", verb, lk.name, errors.ErrUnsupported)
+	}
+	if !lk.locker.begin() {
+		return reply{}, ErrClosed
+	}
+	defer lk.locker.end()
+	ctx, cancel := context.WithTimeout(ctx, lk.locker.call)
+	defer cancel()
+	r, err := do(k, ctx)
+	if err != nil {
+		err = fmt.Errorf("%s lock %s: %w", verb, lk.name, err)
+	}
+	return r, err
+}
+
+// look is that of all kinds whose key is there while they are held; mode is that
+// of a read-write lock, or empty.
+func (l *Locker) look(ctx context.Context, name, mode string) (reply, error) {
+	return l.run(ctx, l.scripts["look"], 0, []string{name}, mode)
+}
+
+func (k *reentrant) look(ctx context.Context) (reply, error) { return k.locker.look(ctx, k.name, "") }
+
+func (k *reentrant) force(ctx context.Context) (reply, error) {
+	return k.locker.take(ctx, k.name, k.channel)
+}
+
+func (k *simple) look(ctx context.Context) (reply, error) { return k.locker.look(ctx, k.name, "") }
+
+func (k *simple) force(ctx context.Context) (reply, error) {
+	return k.locker.take(ctx, k.name, k.channel)
+}
+
+// take deletes a lock that is one key and tells.
+func (l *Locker) take(ctx context.Context, name, channel string) (reply, error) {
+	verb, err := l.publish(ctx)
+	if err != nil {
+		return reply{}, err
+	}
+	return l.run(ctx, l.scripts["force"], 0, []string{name}, verb, channel)
+}
+
+func (k *fair) force(ctx context.Context) (reply, error) {
+	verb, err := k.locker.publish(ctx)
+	if err != nil {
+		return reply{}, err
+	}
+	return k.locker.run(ctx, k.unlock, 0, k.keys, "", "all", verb, k.channel, fairWait.Milliseconds())
+}
+
+func (k *reader) look(ctx context.Context) (reply, error) { return k.locker.look(ctx, k.name, "read") }
+func (k *writer) look(ctx context.Context) (reply, error) { return k.locker.look(ctx, k.name, "write") }
+
+func (k *reader) force(ctx context.Context) (reply, error) { return k.take(ctx, "read", "0") }
+func (k *writer) force(ctx context.Context) (reply, error) { return k.take(ctx, "write", "1") }
+
+func (k *readwrite) take(ctx context.Context, mode, message string) (reply, error) {
+	verb, err := k.locker.publish(ctx)
+	if err != nil {
+		return reply{}, err
+	}
+	return k.locker.run(ctx, k.locker.scripts["force_mode"], 0, []string{k.name}, mode, verb, k.channel, message, k.holds)
+}

@@ -1,0 +1,156 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"math"
+	"testing"
+	"time"
+)
+
+// overtKinds are all kinds that can be looked at and taken away.
+func overtKinds() map[string]func(*Locker) *Lock {
+	return map[string]func(*Locker) *Lock{
+		"reentrant": func(l *Locker) *Lock { return l.Reentrant("orders") },
+		"fair":      func(l *Locker) *Lock { return l.Fair("orders") },
+		"fenced":    func(l *Locker) *Lock { return l.Fenced("orders") },
+		"simple":    func(l *Locker) *Lock { return l.Simple("orders") },
+		"read":      func(l *Locker) *Lock { return l.ReadWrite("orders").Read() },
+		"write":     func(l *Locker) *Lock { return l.ReadWrite("orders").Write() },
+	}
+}
+
+func isLocked(t *testing.T, lk *Lock, want bool) {
+	t.Helper()
+	if got, err := lk.Locked(ctxOf(t)); err != nil || got != want {
+		t.Errorf("Locked = %v, %v; want %v", got, err, want)
+	}
+}
+
+func TestForce_LooksAndTakesAway(t *testing.T) {
+	for name, kind := range overtKinds() {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			mine, other := kind(w.locker(WithWatchdog(3*time.Second))), kind(w.locker(WithPoll(time.Hour)))
+			isLocked(t, other, false)
+			if left, err := other.Remaining(ctxOf(t)); err != nil || left != 0 {
+				t.Errorf("Remaining of a free lock = %v, %v", left, err)
+			}
+			if was, err := other.ForceUnlock(ctxOf(t)); err != nil || was {
+				t.Errorf("ForceUnlock of a free lock = %v, %v", was, err)
+			}
+			h := locked(t, mine)
+			isLocked(t, other, true)
+			if left, err := other.Remaining(ctxOf(t)); err != nil || left <= 0 || left > 3*time.Second {
+				t.Errorf("Remaining = %v, %v; want up to 3 s", left, err)
+			}
+			if was, err := other.ForceUnlock(ctxOf(t)); err != nil || !was {
+				t.Errorf("ForceUnlock = %v, %v; want it taken away", was, err)
+			}
+			isLocked(t, other, false)
+			ended(t, h)
+			if err := context.Cause(h.Context()); !errors.Is(err, ErrLost) {
+				t.Errorf("the hold ended with %v, want ErrLost", err)
+			}
+			wantErr(t, h.Unlock(ctxOf(t)), ErrLost)
+			unlocked(t, locked(t, other))
+		})
+	}
+}
+
+// Who waits in another process hears of it: he does not ask for an hour.
+func TestForce_WakesWhoWaits(t *testing.T) {
+	for name, kind := range overtKinds() {
+		if name == "read" {
+			continue // nobody waits for readers but a writer, below
+		}
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			locked(t, kind(w.locker()))
+			got := beside(func() (*Hold, error) { return kind(w.locker(WithPoll(time.Hour))).Lock(ctxOf(t)) })
+			eventually(t, "somebody listens", func() bool { return len(w.eye.PubSubChannels(ctxOf(t), "*").Val()) == 1 })
+			if was, err := kind(w.locker()).ForceUnlock(ctxOf(t)); err != nil || !was {
+				t.Errorf("ForceUnlock = %v, %v", was, err)
+			}
+			unlocked(t, got(t))
+		})
+	}
+	t.Run("a writer behind readers", func(t *testing.T) {
+		w := newWorld(t)
+		r := locked(t, w.locker().ReadWrite("orders").Read())
+		again(t, r)
+		locked(t, w.locker().ReadWrite("orders").Read())
+		rw := w.locker(WithPoll(time.Hour)).ReadWrite("orders")
+		got := beside(func() (*Hold, error) { return rw.Write().Lock(ctxOf(t)) })
+		eventually(t, "the writer listens", func() bool { return w.listeners("redisson_rwlock:{orders}") == 1 })
+		isLocked(t, rw.Write(), false)
+		if was, err := rw.Write().ForceUnlock(ctxOf(t)); err != nil || was {
+			t.Errorf("ForceUnlock of a writer while others read = %v, %v", was, err)
+		}
+		if was, err := rw.Read().ForceUnlock(ctxOf(t)); err != nil || !was {
+			t.Errorf("ForceUnlock of the readers = %v, %v", was, err)
+		}
+		h := got(t)
+		if keys := w.eye.Keys(ctxOf(t), "*").Val(); len(keys) != 1 {
+			t.Errorf("there are %q, want the writer's alone", keys)
+		}
+		unlocked(t, h)
+	})
+}
+
+func TestForce_KnowsLocksWithoutEndAndBundles(t *testing.T) {
+	w := newWorld(t)
+	l := w.locker()
+	w.eye.HSet(ctxOf(t), "orders", "8b0f2a6c-6b1d-4e0e-9c1a-0d9d6f5b7c11:57", 1)
+	if left, err := l.Reentrant("orders").Remaining(ctxOf(t)); err != nil || left != math.MaxInt64 {
+		t.Errorf("Remaining of a lock without end = %v, %v", left, err)
+	}
+	for _, lk := range []*Lock{Multi(l.Reentrant("a"), l.Reentrant("b")), Red(l.Reentrant("a"), l.Reentrant("b"))} {
+		_, err := lk.ForceUnlock(ctxOf(t))
+		wantErr(t, err, errors.ErrUnsupported)
+		_, err = lk.Locked(ctxOf(t))
+		wantErr(t, err, errors.ErrUnsupported)
+	}
+	_, err := l.Reentrant("").Remaining(ctxOf(t))
+	wantErr(t, err, ErrBadName)
+	w.server.Kill()
+	if _, err := l.Reentrant("orders").Locked(ctxOf(t)); err == nil {
+		t.Error("Locked without a server is no error")
+	}
+	l.Close()
+	_, err = l.Reentrant("orders").Locked(ctxOf(t))
+	wantErr(t, err, ErrClosed)
+}
+
+// Redisson's own doing, but that its readers' holds stay behind.
+func TestGolden_Force(t *testing.T) {
+	for name, kind := range overtKinds() {
+		if name == "simple" || name == "fenced" { // ours alone; as reentrant
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t)
+			l := s.locker()
+			s.calls(locked(t, kind(l)))
+			if name == "fair" { // it tells the first who waits
+				l := s.locker()
+				s.Call(l.id+":1", "B")
+				got := beside(func() (*Hold, error) { return kind(l).Lock(ctxOf(t)) })
+				eventually(t, "he listens", func() bool { return len(s.eye.PubSubChannels(ctxOf(t), "redisson_*").Val()) == 1 })
+				defer func() { unlocked(t, got(t)) }()
+			}
+			if was, err := kind(s.locker()).ForceUnlock(ctxOf(t)); err != nil || !was {
+				t.Fatalf("ForceUnlock = %v, %v", was, err)
+			}
+			s.Told("told by force")
+			if name == "fair" {
+				eventually(t, "the next one has it", func() bool { return s.eye.Exists(ctxOf(t), "redisson_lock_queue:{orders}").Val() == 0 })
+			}
+			if name == "read" {
+				s.eye.Set(ctxOf(t), "{orders}:A:rwlock_timeout:1", "1", time.Minute)
+			}
+			s.keys("taken away")
+			s.end("force_" + name)
+		})
+	}
+}

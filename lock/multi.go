@@ -12,17 +12,22 @@ import (
 )
 
 // Multi is all of several locks held as one: the hold is lost when any of them
-// is. They are taken one after another in the order of their names, the same in
-// every process, so that two Multis never wait for each other; what was taken
-// is given back before Multi waits for what was refused. The locks may be of
-// different kinds and Lockers; fair ones are only taken when nobody queues. The
-// hold belongs to the Locker of the first name: close that one first.
+// is. Reentrant locks of one Locker are taken all or none in one round trip, in a
+// cluster if their names have the same hash tag. Others are taken one after
+// another in the order of their names, the same in every process, so that two
+// Multis never wait for each other; what was taken is given back before Multi
+// waits for what was refused. The locks may be of different kinds and Lockers;
+// fair ones are only taken when nobody queues. The hold belongs to the Locker of
+// the first name: close that one first.
 func Multi(locks ...*Lock) *Lock {
 	k, lk := gather(locks)
 	if lk.err != nil {
 		return lk
 	}
 	lk.kind = &multi{k}
+	if one := newJoint(k.parts); one != nil {
+		lk.kind = one
+	}
 	return lk
 }
 

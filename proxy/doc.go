@@ -103,7 +103,11 @@
 //   - Requests that net/http cannot read, and headers that are too long, are
 //     answered by net/http, in plain text and without a line in the log; the
 //     connection ends. All other refusals are application/problem+json.
-//   - A folded line becomes one line (RFC 9112 section 5.2).
+//   - A folded line becomes one line, in answers as well (RFC 9112 section 5.2). A
+//     line of an answer with a blank before its colon is left out whole: mended, it
+//     might frame the answer in another way than it was read in.
+//   - A client of HTTP/1.0 is answered in HTTP/1.0; all that is sent to upstreams is
+//     HTTP/1.1 or HTTP/2. Its Upgrade and its 100-continue mean nothing.
 //   - Trailers that were not announced are dropped; so are those that say who the
 //     client is or how a message is framed.
 //   - OPTIONS * is answered here: it asks about this server.
@@ -114,5 +118,9 @@
 //   - Malformed HTTP/2 may be answered with a 400 where a stream error was
 //     possible (RFC 9113 section 8.1.1). net/http ends the connection at SETTINGS
 //     that are given twice, which is stricter than it must be.
-//   - Server push is never used.
+//   - Server push is never used. TLS is never renegotiated: crypto/tls as a server
+//     refuses to.
+//   - Floods of pings, settings, empty frames and header fragments over HTTP/2 are
+//     bounded by net/http; of its own Weir bounds requests that are taken back
+//     (link.go), and those under way (server.go).
 package proxy

@@ -29,6 +29,7 @@ func (j *journey) RoundTrip(r *http.Request) (*http.Response, error) {
 		res, err := j.pool.carrier().RoundTrip(try.request)
 		j.judge(err)
 		if err == nil {
+			j.named = res.Header["Connection"]
 			return res, nil
 		}
 		j.leave()

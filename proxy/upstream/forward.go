@@ -104,8 +104,9 @@ type journey struct {
 
 	body    *requestBody // nil if the request has none
 	answer  answerBody
-	stall   *stall // nil if the target may fall silent
-	written error  // what went wrong when writing to the client
+	named   []string // what the answer's Connection says, which httputil removes before it is received
+	stall   *stall   // nil if the target may fall silent
+	written error    // what went wrong when writing to the client
 	result  Result
 }
 

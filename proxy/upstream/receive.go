@@ -26,7 +26,7 @@ func (j *journey) receive(res *http.Response) error {
 	default:
 		j.answer = answerBody{ReadCloser: res.Body, res: res, journey: j}
 		res.Body = &j.answer
-		prune(res.Trailer)
+		j.prune(res.Trailer)
 	}
 	j.result.Status = res.StatusCode
 	res.Header.Del("Alt-Svc") // would lead clients round the proxy
@@ -65,10 +65,11 @@ func strip(h http.Header) {
 	}
 }
 
-// prune removes what must not come after a body.
-func prune(trailer http.Header) {
+// prune removes what must not come after a body, and what the target's Connection
+// has named as its own.
+func (j *journey) prune(trailer http.Header) {
 	for name := range trailer {
-		if !mayTrail(name) {
+		if !mayTrail(name) || httpguts.HeaderValuesContainsToken(j.named, name) {
 			delete(trailer, name)
 		}
 	}
@@ -91,7 +92,7 @@ func (b *answerBody) Read(p []byte) (int, error) {
 	}
 	switch {
 	case err == io.EOF:
-		prune(b.res.Trailer)
+		b.journey.prune(b.res.Trailer)
 		b.journey.stop()
 	case err != nil && b.err == nil:
 		b.err = err

@@ -30,6 +30,23 @@ const (
 	// time. Refund gives one back when its work is over, Renew holds it on, and
 	// without either it comes back after Rate.Window, its lease.
 	Concurrent
+	// Distinct counts the different values that a key was used with, Claim.Value:
+	// never more than Rate.Count in any window. A value stands until one window
+	// after its last use; while it stands, using it again costs nothing. Up to 3
+	// entries a value.
+	Distinct
+	// Cooldown lets one permit through at a time, and the next one only after a
+	// pause that grows: Limit.Steps[0] after the first, Steps[1] after the second,
+	// and so on, the last step again and again. Rate.Window after the last permit
+	// the key begins anew; Rate.Count is 1. Up to 32 entries.
+	Cooldown
+)
+
+// MaxDistinct is the largest Rate.Count of a Distinct limit, and MaxSteps how many
+// steps a Cooldown may have.
+const (
+	MaxDistinct = 1000
+	MaxSteps    = 30
 )
 
 // MaxConcurrent is the largest Rate.Count of a Concurrent limit: each permit that
@@ -49,18 +66,22 @@ func (a Algorithm) String() string {
 		return "gcra"
 	case Concurrent:
 		return "concurrent"
+	case Distinct:
+		return "distinct"
+	case Cooldown:
+		return "cooldown"
 	}
 	return fmt.Sprintf("algorithm %d", uint8(a))
 }
 
 // ParseAlgorithm reads what String writes. Errors wrap ErrLimit.
 func ParseAlgorithm(name string) (Algorithm, error) {
-	for a := TokenBucket; a <= Concurrent; a++ {
+	for a := TokenBucket; a <= Cooldown; a++ {
 		if a.String() == name {
 			return a, nil
 		}
 	}
-	return 0, fmt.Errorf("%w: no algorithm is called %q; write token_bucket, fixed_window, sliding_window, gcra or concurrent", ErrLimit, name)
+	return 0, fmt.Errorf("%w: no algorithm is called %q; write token_bucket, fixed_window, sliding_window, gcra, concurrent, distinct or cooldown", ErrLimit, name)
 }
 
 // Most is how many permits are left to a key of which nothing was taken, and so
@@ -88,7 +109,7 @@ func (l *Limit) Horizon() time.Duration {
 // checkAlgorithm checks what the algorithm demands of a limit whose rate is good.
 func (l *Limit) checkAlgorithm() error {
 	switch {
-	case l.Algorithm > Concurrent:
+	case l.Algorithm > Cooldown:
 		return fmt.Errorf("%w: %s has the unknown algorithm %d", ErrLimit, l.Name, l.Algorithm)
 	case l.Burst != 0 && l.Algorithm != GCRA:
 		return fmt.Errorf("%w: %s has a burst; only gcra has one", ErrLimit, l.Name)
@@ -98,6 +119,8 @@ func (l *Limit) checkAlgorithm() error {
 		return fmt.Errorf("%w: %s takes more than 366d to let a burst of %d flow back", ErrLimit, l.Name, l.Burst)
 	case l.Algorithm == Concurrent && l.Rate.Count > MaxConcurrent:
 		return fmt.Errorf("%w: %s holds up to %d; the most is %d", ErrLimit, l.Name, l.Rate.Count, MaxConcurrent)
+	case l.Algorithm == Distinct && l.Rate.Count > MaxDistinct:
+		return fmt.Errorf("%w: %s allows %d different values; the most is %d", ErrLimit, l.Name, l.Rate.Count, MaxDistinct)
 	}
-	return nil
+	return l.checkSteps()
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"hash"
 	"strings"
+	"time"
 )
 
 // Errors of a Store. All others wrap ErrUnavailable.
@@ -38,6 +39,9 @@ type Limit struct {
 	Burst int64
 	// Scope is Overall when zero.
 	Scope Scope
+	// Steps are for Cooldown alone: the pauses after the first permit, the second
+	// and so on, each at least as long as the one before. It must not be changed.
+	Steps []time.Duration
 }
 
 // A Key is who is counted.
@@ -74,8 +78,11 @@ func (k Key) String() string { return hex.EncodeToString(k[:]) }
 type Claim struct {
 	Limit *Limit
 	Key   Key
-	// Cost is 1 to Limit.Most().
+	// Cost is 1 to Limit.Most(); for Distinct always 1.
 	Cost int64
+	// Value is for Distinct alone: what the key is used with. Its first 8 bytes
+	// tell values apart.
+	Value Key
 	// Redisson names the RRateLimiter of Redisson that counts this claim, shared
 	// with Java programs. Empty: the store's own name for Limit and Key. Its
 	// config in Redis, once there, says rate, window and scope instead of Limit.
@@ -99,6 +106,9 @@ func (c Claim) Check() error {
 		if err := CheckRedissonName(c.Redisson); err != nil {
 			return err
 		}
+	}
+	if c.Limit.Algorithm == Distinct && c.Cost != 1 {
+		return fmt.Errorf("%w: %d permits of %s, which counts values", ErrCost, c.Cost, c.Limit.Name)
 	}
 	if c.Cost < 1 || c.Cost > c.Limit.Most() {
 		return fmt.Errorf("%w: %d permits of %s, which has %d", ErrCost, c.Cost, c.Limit.Name, c.Limit.Most())

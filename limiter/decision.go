@@ -25,7 +25,8 @@ type Outcome struct {
 	// Remaining is how many permits are left now, this decision counted.
 	Remaining int64
 	// Wait is how long until the same claim would pass (again); 0 means at
-	// once. It is exact, and never longer than Limit.Horizon unless the key is
+	// once, which for a value of Distinct that stands holds whatever Remaining is.
+	// It is exact, and never longer than Limit.Horizon unless the key is
 	// banned.
 	Wait time.Duration
 	// Banned says that the key was banned: nothing is left until Wait is over,

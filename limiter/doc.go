@@ -24,6 +24,8 @@
 //   - window: the length of time over which a rate counts.
 //   - wait: how long until the same claim would pass if nobody else came.
 //   - horizon: how long after its last permit a key is as new.
+//   - value: what a key is used with, where different ones are counted.
+//   - step: a pause after a permit, where they grow.
 //   - lease: how long a concurrent permit is held without being renewed.
 //   - ban: a time for which a key has nothing, whatever its rates.
 //   - line: where callers wait for their turn at a key ([Line]).
@@ -59,4 +61,6 @@
 //	sliding_window  2 x rate, mostly ~1 x  two counters            the old window has faded
 //	gcra            rate + burst           one number              enough has flowed back
 //	concurrent      rate held at a time    one entry a permit      a permit is given back
+//	distinct        rate values            ≤ 3 entries a value     the n-th value is a window unused
+//	cooldown        one a step             ≤ 32 entries            the step is over
 package limiter

@@ -99,8 +99,12 @@ func (m *Memory) Take(_ context.Context, claims []Claim, d *Decision) error {
 	d.Permit.At = d.At
 	for i, c := range claims {
 		t, o := m.cell(refs[i]), &d.Outcomes[i]
-		m.shards[refs[i].shard].takeLocked(t, now, c.Limit, d.Permit.ID, c.Cost)
+		m.shards[refs[i].shard].takeLocked(t, now, c, d.Permit.ID)
 		t.until = max(t.until, t.tally.until(c.Limit))
+		if c.Limit.Algorithm == Distinct {
+			o.Remaining = max(0, t.left(now, c.Limit))
+			continue // the value stands, so the same claim passes again
+		}
 		o.Remaining -= c.Cost
 		o.Wait = millis(t.wait(now, c.Limit, c.Cost))
 	}
@@ -188,11 +192,14 @@ func (c *cell) weigh(now int64, claim Claim, before int64) Outcome {
 	c.settle(now, claim.Limit)
 	c.until = max(c.until, c.tally.until(claim.Limit))
 	left := c.left(now, claim.Limit) - before
-	wait := c.wait(now, claim.Limit, before+claim.Cost)
+	wait, stands := c.wait(now, claim.Limit, before+claim.Cost), false
+	if claim.Limit.Algorithm == Distinct && c.stands(claim.Value) {
+		wait, stands = 0, true
+	}
 	if now < c.banned {
 		return Outcome{Banned: true, Wait: millis(max(wait, c.banned-now))}
 	}
-	return Outcome{Allowed: claim.Cost <= left, Remaining: max(0, left), Wait: millis(wait)}
+	return Outcome{Allowed: stands || claim.Cost <= left, Remaining: max(0, left), Wait: millis(wait)}
 }
 
 // earlier is what the claims before take from the same cell: two keys of one

@@ -123,28 +123,44 @@ func (s *shard) sweepLocked(now int64, n int) {
 	}
 }
 
-// takeLocked takes cost permits in c. When the shard's bytes are used up, they
-// join the newest entry instead of making a new one: later, never earlier.
-func (s *shard) takeLocked(c *cell, now int64, l *Limit, id [16]byte, cost int64) {
+// takeLocked takes what claim asks for in c. When the shard's bytes are used up, it
+// joins the newest entry instead of making a new one: later, never earlier.
+func (s *shard) takeLocked(c *cell, now int64, claim Claim, id [16]byte) {
 	n := len(c.entries)
-	logged := l.Algorithm == TokenBucket && n < fullWindow || l.Algorithm == Concurrent
-	if !logged || n < cap(c.entries) {
-		c.take(now, l, id, cost)
+	if n < cap(c.entries) || !logs(claim.Limit.Algorithm, n) {
+		c.take(now, claim, id)
 		return
 	}
 	more := int64(max(1, n))
-	if l.Algorithm == TokenBucket {
+	switch claim.Limit.Algorithm {
+	case TokenBucket:
 		more = min(more, fullWindow-int64(n))
+	case Cooldown:
+		more = min(more, maxPauses-int64(n))
 	}
 	if n > 0 && s.bytes+entryBytes*more > s.maxBytes {
-		c.fold(now, cost)
+		if claim.Limit.Algorithm == Distinct {
+			c.supersede(claim.Value.short())
+		}
+		c.fold(now, claim.Cost)
 		return
 	}
 	entries := make([]entry, n, int64(n)+more)
 	copy(entries, c.entries)
 	c.entries = entries
 	s.bytes += entryBytes * more
-	c.take(now, l, id, cost)
+	c.take(now, claim, id)
+}
+
+// logs reports whether one more permit is one more entry, where there are n.
+func logs(a Algorithm, n int) bool {
+	switch a {
+	case TokenBucket:
+		return n < fullWindow
+	case Cooldown:
+		return n < maxPauses
+	}
+	return a == Concurrent || a == Distinct
 }
 
 // changeLocked lets change work on c, and keeps account of the bytes.

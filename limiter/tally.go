@@ -4,8 +4,8 @@ package limiter
 // Times are milliseconds and always arguments. The zero tally is one of which
 // nothing was taken.
 type tally struct {
-	// The log of TokenBucket and Concurrent. The others use its taken as their
-	// counter, and its entries only as marks of what was given back.
+	// The log of TokenBucket, Concurrent, Distinct and Cooldown. The others use its
+	// taken as their counter, and its entries only as marks of what was given back.
 	window
 	algorithm Algorithm
 	counter
@@ -24,6 +24,10 @@ type counter struct {
 func (t *tally) settle(now int64, l *Limit) {
 	if t.algorithm != l.Algorithm {
 		*t = tally{algorithm: l.Algorithm, banned: t.banned, window: window{floor: now - 1}}
+	}
+	if l.Algorithm == Cooldown {
+		t.settlePauses(now, length(l))
+		return
 	}
 	t.window.settle(now, l.Horizon().Milliseconds())
 	switch l.Algorithm {
@@ -44,6 +48,11 @@ func (t *tally) left(now int64, l *Limit) int64 {
 		return l.Rate.Count - t.usedSliding(now, length(l))
 	case GCRA:
 		return t.leftGCRA(now, l)
+	case Cooldown:
+		if t.pause(now, l) > 0 {
+			return 0
+		}
+		return 1
 	}
 	return t.window.left(l.Rate.Count)
 }
@@ -60,12 +69,15 @@ func (t *tally) wait(now int64, l *Limit, cost int64) int64 {
 		return t.waitSliding(now, l, cost)
 	case GCRA:
 		return t.waitGCRA(now, l, cost)
+	case Cooldown:
+		return t.pause(now, l)
 	}
 	return t.window.wait(now, length(l), l.Rate.Count, cost)
 }
 
-// take takes cost permits, whatever is left; t is settled.
-func (t *tally) take(now int64, l *Limit, id [16]byte, cost int64) {
+// take takes what c asks for, whatever is left; t is settled.
+func (t *tally) take(now int64, c Claim, id [16]byte) {
+	l, cost := c.Limit, c.Cost
 	switch l.Algorithm {
 	case FixedWindow:
 		if t.start == 0 {
@@ -83,6 +95,10 @@ func (t *tally) take(now int64, l *Limit, id [16]byte, cost int64) {
 		t.window.take(now, id, cost)
 	case Concurrent:
 		t.window.take(now, id, cost)
+	case Distinct:
+		t.use(now, id, c.Value)
+	case Cooldown:
+		t.takePause(now, id)
 	}
 }
 
@@ -93,8 +109,10 @@ func (t *tally) refund(now int64, p Permit, c Claim) int64 {
 	switch c.Limit.Algorithm {
 	case TokenBucket:
 		return t.window.refund(now, p, c)
-	case Concurrent:
+	case Concurrent, Cooldown:
 		return t.release(p.ID)
+	case Distinct:
+		return t.unuse(p.ID)
 	}
 	if at <= now-c.Limit.Horizon().Milliseconds() || !t.unmarked(at, p.ID) {
 		return 0
@@ -131,6 +149,10 @@ func (t *tally) grant(now int64, l *Limit, n int64) {
 	switch l.Algorithm {
 	case TokenBucket, Concurrent:
 		t.window.grant(n)
+	case Distinct:
+		t.grantValues(n)
+	case Cooldown:
+		t.grantPauses(n)
 	case FixedWindow:
 		t.taken -= min(n, t.taken)
 	case SlidingWindow:

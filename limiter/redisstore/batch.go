@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"encoding/binary"
+	"strconv"
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
@@ -11,11 +12,14 @@ import (
 // one window apart, in half the room.
 const idBytes = 8
 
+// valueBytes of a value tell it apart from the others of its key.
+const valueBytes = 8
+
 // A batch is what one script call asks: the windows that it touches, and what is
 // to be done with them.
 type batch struct {
 	keys    []string // of the windows, in their order
-	limits  []any    // five a limit
+	limits  []any    // five a limit: see list_windows
 	numbers map[limitID]byte
 	windows []byte // the number of each window's limit, counted from 1
 	rest    []any  // what else the script is told
@@ -26,6 +30,7 @@ type batch struct {
 type limitID struct {
 	rate  limiter.Rate
 	burst int64
+	steps string
 	kind  int
 }
 
@@ -34,7 +39,7 @@ const (
 	slack = time.Second
 	// sharedKind is what scripts call a window that Redisson shares, and that and
 	// one more if each client counts by itself there.
-	sharedKind = int(limiter.Concurrent) + 1
+	sharedKind = int(limiter.Cooldown) + 1
 )
 
 // newBatch makes a batch of the windows of claims, in their order.
@@ -56,7 +61,10 @@ func (b *batch) window(n names, c limiter.Claim) int {
 // limit appends the limit of c, unless it is there, and returns its number.
 func (b *batch) limit(c limiter.Claim) byte {
 	l := c.Limit
-	id := limitID{l.Rate, l.Burst, int(l.Algorithm)}
+	id := limitID{rate: l.Rate, burst: l.Burst, kind: int(l.Algorithm)}
+	for _, s := range l.Steps {
+		id.steps += strconv.FormatInt(s.Milliseconds(), 10) + ","
+	}
 	if c.Redisson != "" {
 		id.kind = sharedKind + int(l.Scope)
 	}
@@ -68,19 +76,26 @@ func (b *batch) limit(c limiter.Claim) byte {
 	}
 	n := byte(len(b.numbers) + 1)
 	b.numbers[id] = n
-	b.limits = append(b.limits, id.kind, l.Rate.Count, l.Rate.Window.Milliseconds(), l.Most(), (l.Horizon() + slack).Milliseconds())
+	most := any(l.Most())
+	if id.steps != "" {
+		most = id.steps
+	}
+	b.limits = append(b.limits, id.kind, l.Rate.Count, l.Rate.Window.Milliseconds(), most, (l.Horizon() + slack).Milliseconds())
 	b.mixed = b.mixed || id.kind != int(limiter.TokenBucket) && id.kind != int(limiter.Concurrent)
 	return n
 }
 
 // request appends a request of take or peek: the id, then window and cost of each
-// claim. window tells the number of a claim's window.
+// claim, and the value where values are counted. window tells the number of a claim's window.
 func (b *batch) request(id [16]byte, claims []limiter.Claim, window func(c limiter.Claim) int) {
 	request := make([]byte, 0, idBytes+6*len(claims))
 	request = append(request, id[:idBytes]...)
 	for _, c := range claims {
 		request = binary.LittleEndian.AppendUint16(request, uint16(window(c)))
 		request = binary.LittleEndian.AppendUint32(request, uint32(c.Cost))
+		if c.Limit.Algorithm == limiter.Distinct {
+			request = append(request, c.Value[:valueBytes]...)
+		}
 	}
 	b.rest = append(b.rest, request)
 }

@@ -96,8 +96,8 @@ func (n *denials) learn(c *call, version uint64) {
 	}
 	for i, o := range c.decision.Outcomes {
 		claim := c.claims[i]
-		if o.Allowed || claim.Limit.Algorithm == limiter.Concurrent || claim.Redisson != "" {
-			continue // others may make room at any time, and do not tell
+		if o.Allowed || changeable(claim) {
+			continue
 		}
 		id := idOf(claim)
 		n.cache.Set(id, denial{
@@ -108,6 +108,13 @@ func (n *denials) learn(c *call, version uint64) {
 			n.cache.Invalidate(id)
 		}
 	}
+}
+
+// changeable reports whether a refusal of c says little of the next one: of what is
+// shared others may make room at any time, and do not tell, and a value that was
+// refused says nothing of those that stand.
+func changeable(c limiter.Claim) bool {
+	return c.Limit.Algorithm == limiter.Concurrent || c.Limit.Algorithm == limiter.Distinct || c.Redisson != ""
 }
 
 // forget is told that there may be room in the window that id names.

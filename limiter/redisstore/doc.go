@@ -45,6 +45,9 @@
 // each client counts by itself ends with a colon and the client's UUID. A claim
 // that names a limiter of Redisson uses that one's keys and nothing else.
 //
+// A member of a distinct limit is 8 bytes of the value and the 8 of the decision's id
+// (zeros: uses that are not given back any more), of a cooldown as a bucket's.
+//
 // # Faults of such limiters, and what keeps them out
 //
 //	keys that live for ever             every write sets the time to live of all keys   TestKeys_LeaveByThemselves

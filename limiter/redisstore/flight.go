@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -91,7 +92,9 @@ func idOf(c limiter.Claim) windowID {
 	return windowID{c.Limit.Name, c.Limit.Algorithm, c.Limit.Scope, homeOf(c)}
 }
 
-func same(a, b *limiter.Limit) bool { return a == b || a.Rate == b.Rate && a.Burst == b.Burst }
+func same(a, b *limiter.Limit) bool {
+	return a == b || a.Rate == b.Rate && a.Burst == b.Burst && slices.Equal(a.Steps, b.Steps)
+}
 
 // group is where the claims of a home travel: all together, or each home in a slot
 // of its own.

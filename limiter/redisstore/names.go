@@ -79,7 +79,7 @@ const elsewhere = limiter.PerClient + 1
 // window's first key.
 func (n names) window(message string) (id windowID, ok bool) {
 	number, name, _ := strings.Cut(message, ":")
-	if len(number) != 1 || number[0] < '0' || number[0] > '0'+byte(limiter.Concurrent) {
+	if len(number) != 1 || number[0] < '0' || number[0] > '0'+byte(limiter.Cooldown) {
 		return id, false
 	}
 	id.algorithm = limiter.Algorithm(number[0] - '0')

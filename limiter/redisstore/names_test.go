@@ -16,7 +16,7 @@ func TestWindowOf_ReadsWhatScriptsTell(t *testing.T) {
 	for _, prefix := range []string{"weir", "a:b"} {
 		n := newNames(prefix, "one")
 		for _, name := range []string{"l", "sms.phone:1m", "l:value", "l:fixed_window", "l:concurrent:value", "l:concurrent", "l:permits", "l:base"} {
-			for kind := range 2 * (limiter.Concurrent + 1) {
+			for kind := range 2 * (limiter.Cooldown + 1) {
 				a := kind / 2
 				c := limiter.Claim{
 					Limit: &limiter.Limit{Name: name, Rate: limiter.Rate{Count: 1, Window: time.Second}, Algorithm: a, Scope: limiter.Scope(kind % 2)},

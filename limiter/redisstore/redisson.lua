@@ -8,7 +8,7 @@
 local redisson = {}
 for name, f in pairs(bucket) do redisson[name] = f end
 redisson.keys = 5
-local PER_CLIENT = 6
+local PER_CLIENT = 8
 
 -- choose lets w be what its type counts: all clients together, or this one.
 local function choose(w)
@@ -72,4 +72,4 @@ function redisson.grant(w, n)
   return bucket.grant(w, n)
 end
 
-KINDS['5'], KINDS['6'] = redisson, redisson
+KINDS['7'], KINDS['8'] = redisson, redisson

@@ -69,7 +69,8 @@ func readClaim(list []any, c limiter.Claim) (left, wait int64, ok bool) {
 		most, horizon = limiter.MaxCount, limiter.MaxWindow
 	}
 	left, ok = number(list, 0)
-	ok = ok && left <= most && wait <= horizon.Milliseconds() && (wait == 0) == (left >= c.Cost)
+	stands := c.Limit.Algorithm == limiter.Distinct && wait == 0 // whatever is left
+	ok = ok && left <= most && wait <= horizon.Milliseconds() && (stands || (wait == 0) == (left >= c.Cost))
 	return left, wait, ok
 }
 

@@ -20,6 +20,10 @@ var (
 	givebackLua string
 	//go:embed counter.lua
 	counterLua string
+	//go:embed distinct.lua
+	distinctLua string
+	//go:embed cooldown.lua
+	cooldownLua string
 	//go:embed decide.lua
 	decideLua string
 	//go:embed redisson.lua
@@ -80,7 +84,7 @@ type scripts struct {
 func newScripts(clock, prefix string) scripts {
 	room := "local ROOM = " + quote(channel(prefix))
 	full := func(last ...string) script {
-		return newScript(append([]string{clock, room, bucketLua, decideLua, counterLua, givebackLua, redissonLua, tellLua}, last...)...)
+		return newScript(append([]string{clock, room, bucketLua, decideLua, counterLua, givebackLua, distinctLua, cooldownLua, redissonLua, tellLua}, last...)...)
 	}
 	return scripts{
 		takeLogs: newScript(clock, bucketLua, decideLua, takeLua),

@@ -1,0 +1,84 @@
+package redisstore_test
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+)
+
+// spread is one claim of 3 values an hour, under key, with a value.
+func spread(key, value string) []limiter.Claim {
+	l := &limiter.Limit{Name: "fan:1h", Rate: limiter.Rate{Count: 3, Window: time.Hour}, Algorithm: limiter.Distinct}
+	return []limiter.Claim{{Limit: l, Key: limiter.KeyOf(key), Cost: 1, Value: limiter.KeyOf(value)}}
+}
+
+// Of many values at once as many pass as may, and those pass again and again,
+// while the others are refused, also by a store that remembers refusals.
+func TestDistinct_ACrowdOfValues(t *testing.T) {
+	s := newScene(t)
+	store := s.hearing()
+	var passed sync.Map
+	var n atomic.Int64
+	for range 2 {
+		var all sync.WaitGroup
+		for i := range 60 {
+			all.Go(func() {
+				var d limiter.Decision
+				if err := store.Take(t.Context(), spread("ip", fmt.Sprint(i)), &d); err != nil {
+					t.Error(err)
+				}
+				if _, known := passed.Load(i); d.Allowed && !known {
+					n.Add(1)
+					passed.Store(i, true)
+				} else if known && !d.Allowed {
+					t.Errorf("value %d passed before, and is refused now: %+v", i, d)
+				}
+			})
+		}
+		all.Wait()
+		if n.Load() != 3 {
+			t.Fatalf("%d of 60 values passed, want 3", n.Load())
+		}
+	}
+}
+
+// However often a value is used, its window has few entries, and leaves by itself.
+func TestDistinct_KeysStaySmall(t *testing.T) {
+	s := newHeldScene(t)
+	c := spread("ip", "")
+	log := name(c) + ":{distinct}:permits"
+	for i := range 300 {
+		s.allowed(spread("ip", fmt.Sprint(i%3)), 1)
+		s.advance(time.Second)
+		if n := s.do("zcard", log).(int64); n > 9 {
+			t.Fatalf("%d entries after %d uses of 3 values", n, i+1)
+		}
+	}
+	if ttl := s.do("pttl", log).(int64); ttl <= 0 || ttl > (time.Hour+time.Second).Milliseconds() {
+		t.Errorf("it lives for %d ms", ttl)
+	}
+	if n := s.do("dbsize").(int64); n != 2 { // the clock is one
+		t.Errorf("%d keys, want only the log", n-1)
+	}
+}
+
+// A cooldown has few entries however many permits it has granted.
+func TestCooldown_KeysStaySmall(t *testing.T) {
+	s := newHeldScene(t)
+	l := &limiter.Limit{Name: "pause", Rate: limiter.Rate{Count: 1, Window: time.Hour}, Algorithm: limiter.Cooldown, Steps: []time.Duration{time.Second, 2 * time.Second}}
+	c := []limiter.Claim{{Limit: l, Key: limiter.KeyOf("phone"), Cost: 1}}
+	for range 100 {
+		s.allowed(c, 1)
+		s.advance(2 * time.Second)
+	}
+	s.allowed(c, 1)
+	s.denied(c, 2*time.Second)
+	log := name(c) + ":{cooldown}:permits"
+	if n, ttl := s.do("zcard", log).(int64), s.do("pttl", log).(int64); n > 32 || ttl <= 0 {
+		t.Errorf("%d entries, which live for %d ms", n, ttl)
+	}
+}

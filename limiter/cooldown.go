@@ -68,3 +68,14 @@ func (w *window) grantPauses(n int64) {
 	w.grant(n)
 	w.entries = slices.DeleteFunc(w.entries, func(e entry) bool { return e.n == 0 })
 }
+
+// pauseFor makes the pause last for so long from now on, if it is shorter: as if
+// as few permits had been taken as that needs.
+func (w *window) pauseFor(now, wait int64, l *Limit) {
+	if wait <= w.pause(now, l) {
+		return
+	}
+	level := min(len(l.Steps)-1, max(0, slices.IndexFunc(l.Steps, func(s time.Duration) bool { return s.Milliseconds() >= wait })))
+	w.entries = append(w.entries[:0], entry{at: min(now, now+wait-l.Steps[level].Milliseconds()), n: uint32(level + 1), kind: merged})
+	w.taken = int64(level) + 1
+}

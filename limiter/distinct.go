@@ -98,3 +98,13 @@ func (w *window) grantValues(n int64) {
 		})
 	}
 }
+
+// useUnknown notes n values that others are known to use, but not which; they can
+// be told from all others, and not given back.
+func (w *window) useUnknown(now, n int64) {
+	if n <= 0 {
+		return
+	}
+	w.entries = append(w.entries, entry{at: now, n: uint32(n), kind: merged})
+	w.taken += n
+}

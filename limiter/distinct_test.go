@@ -39,3 +39,53 @@ func TestDistinct_WithoutRoom(t *testing.T) {
 		t.Errorf("%+v; want the second step", d)
 	}
 }
+
+// Who takes over from a store lets through only its part of the values that were
+// left, those that this process has used, and no earlier than the pause is over.
+func TestNote_ValuesAndPauses(t *testing.T) {
+	now := time.UnixMilli(1_800_000_000_000)
+	m := limiter.NewMemory(limiter.MemoryOptions{Clock: func() time.Time { return now }})
+	fan := &limiter.Limit{Name: "fan", Rate: limiter.Rate{Count: 12, Window: time.Hour}, Algorithm: limiter.Distinct}
+	use := func(value string) limiter.Claim {
+		return limiter.Claim{Limit: fan, Key: limiter.KeyOf("ip"), Cost: 1, Value: limiter.KeyOf(value)}
+	}
+	passes := func(want bool, c limiter.Claim) {
+		t.Helper()
+		share := c.Limit.Share(4)
+		c.Limit = &share
+		if d := take(t, m, c); d.Allowed != want {
+			t.Errorf("%+v; want allowed %v", d, want)
+		}
+	}
+	note := func(c limiter.Claim, left int64, wait time.Duration) limiter.Permit {
+		d := limiter.Decision{Allowed: wait == 0, Outcomes: []limiter.Outcome{{Allowed: wait == 0, Remaining: left, Wait: wait}}}
+		d.Permit = limiter.Permit{ID: [16]byte{byte(left), 1}, At: now}
+		m.Note([]limiter.Claim{c}, &d, 4)
+		return d.Permit
+	}
+	p := note(use("a"), 8, 0) // a part of 2 is left to this process
+	passes(true, use("a"))
+	passes(true, use("b"))
+	passes(true, use("c"))
+	passes(false, use("d"))
+	if err := m.Refund(t.Context(), []limiter.Claim{use("a")}, p); err != nil {
+		t.Fatal(err)
+	}
+	passes(true, use("a"))
+	note(use("e"), 0, time.Minute)
+	passes(false, use("f"))
+	passes(true, use("a"))
+
+	slow := &limiter.Limit{Name: "pause", Rate: limiter.Rate{Count: 1, Window: time.Hour}, Algorithm: limiter.Cooldown, Steps: []time.Duration{time.Second, time.Minute}}
+	phone := func(s string) limiter.Claim { return limiter.Claim{Limit: slow, Key: limiter.KeyOf(s), Cost: 1} }
+	note(phone("granted"), 0, 0)
+	passes(false, phone("granted"))
+	note(phone("refused"), 0, 20*time.Second)
+	now = now.Add(20*time.Second - time.Millisecond)
+	passes(true, phone("granted"))
+	passes(false, phone("refused"))
+	now = now.Add(time.Millisecond)
+	passes(true, phone("refused"))
+	now = now.Add(time.Minute - time.Millisecond)
+	passes(false, phone("refused"))
+}

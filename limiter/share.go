@@ -42,6 +42,8 @@ func (m *Memory) Note(claims []Claim, d *Decision, n int) {
 
 func (m *Memory) note(c Claim, d *Decision, o *Outcome, n int) {
 	share, parts := c.Limit.Share(n), c.Limit.parts(n)
+	own := c
+	own.Limit = &share
 	id := cellID{limit: m.number(c.Limit.Name), key: c.Key}
 	s := &m.shards[m.shard(c.Key)]
 	s.mu.Lock()
@@ -54,20 +56,27 @@ func (m *Memory) note(c Claim, d *Decision, o *Outcome, n int) {
 	found.settle(now, &share)
 	found.banned = 0
 	if d.Allowed {
-		s.takeLocked(found, now, &share, d.Permit.ID, c.Cost)
+		s.takeLocked(found, now, own, d.Permit.ID)
 	}
 	switch wait := o.Wait.Milliseconds(); {
 	case o.Banned:
 		found.banned = now + wait
+	case share.Algorithm == Distinct:
+		others := found.left(now, &share) - (o.Remaining+parts-1)/parts
+		s.changeLocked(found, &share, func(t *tally) { t.useUnknown(now, others) })
+	case share.Algorithm == Cooldown:
+		s.changeLocked(found, &share, func(t *tally) { t.pauseFor(now, wait, &share) })
 	case share.Algorithm != Concurrent:
 		others := found.left(now, &share) - (o.Remaining+parts-1)/parts
 		if soon := min(others, c.Cost); soon > 0 && wait > 0 && share.Algorithm == TokenBucket {
-			s.takeLocked(found, now, &share, [16]byte{}, soon)
+			own.Cost = soon
+			s.takeLocked(found, now, own, [16]byte{})
 			found.backIn(wait, now, &share)
 			others -= soon
 		}
 		if others > 0 {
-			s.takeLocked(found, now, &share, [16]byte{}, others)
+			own.Cost = others
+			s.takeLocked(found, now, own, [16]byte{})
 		}
 	}
 	found.debt = min(found.debt, float64(share.Most())) // a share that is all used still flows back

@@ -75,6 +75,12 @@ func (g *generation) claim(x *exchange, l *limit) error {
 	if err != nil {
 		return err
 	}
+	var value counted
+	if l.distinct != nil {
+		if value, err = g.key(x, l.distinct); err != nil || value.skip {
+			return err
+		}
+	}
 	of := l.windows
 	if others, ok := l.overrides[k.Key]; ok {
 		of = others
@@ -96,7 +102,7 @@ func (g *generation) claim(x *exchange, l *limit) error {
 		claims, windows = &x.shadows, &x.shaded
 	}
 	for _, i := range of {
-		*claims = append(*claims, limiter.Claim{Limit: &x.route.windows[i].Limit, Key: k.Key, Cost: cost, Redisson: shared})
+		*claims = append(*claims, limiter.Claim{Limit: &x.route.windows[i].Limit, Key: k.Key, Cost: cost, Value: value.Key, Redisson: shared})
 		*windows = append(*windows, i)
 	}
 	return nil

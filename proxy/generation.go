@@ -48,6 +48,7 @@ func compile(c *config.Config, pseudonym string, fleet *upstream.Fleet) (*genera
 	for _, k := range c.Keys {
 		g.tells = append(g.tells, k.Headers()...)
 	}
+	made := make(map[string]*route, len(c.Routes))
 	for i, from := range c.Routes {
 		r, err := g.route(from)
 		if err != nil {
@@ -59,7 +60,9 @@ func compile(c *config.Config, pseudonym string, fleet *upstream.Fleet) (*genera
 			g.tells = append(g.tells, l.Key.Headers()...)
 		}
 		g.table.add(r, from.Match)
+		made[r.name] = r
 	}
+	g.resets(made)
 	g.users.Store(1)
 	g.ended = func() {} // until it is installed
 	return g, nil
@@ -148,13 +151,16 @@ func newReject(c config.Reject) respond.Reject {
 func (r *route) limit(from *config.Limit) []respond.Policy {
 	l := &limit{
 		name: from.Name, key: from.Key, mode: from.Mode, onFailure: from.OnStoreFailure, count: from.Count, cost: from.Cost, redisson: from.RedissonName,
-		wait: from.Wait, maxWaiting: from.MaxWaiting,
+		wait: from.Wait, maxWaiting: from.MaxWaiting, distinct: from.Distinct,
 	}
 	r.limits = append(r.limits, l)
 	r.waits = r.waits || l.wait > 0 && l.mode == config.Enforce
 	r.local = r.local || l.mode == config.Enforce && l.onFailure == config.Local
 	l.penalty = r.penalty(from)
 	r.notice(from.Key)
+	if l.distinct != nil {
+		r.notice(l.distinct)
+	}
 	if l.cost != nil && l.cost.From.Source == key.Query {
 		r.queries = true
 	}
@@ -190,20 +196,25 @@ func (r *route) penalty(from *config.Limit) *penalty {
 func (r *route) rates(l *limit, from *config.Limit, rates []limiter.Rate) (windows []int, policies []respond.Policy) {
 	for _, rate := range rates {
 		span := limiter.WindowName(rate.Window)
-		if from.Algorithm == limiter.Concurrent {
+		shown := rate
+		switch from.Algorithm {
+		case limiter.Concurrent:
 			span = "held"
+		case limiter.Cooldown:
+			span = "cooldown" // whatever its steps are
+			shown.Window = from.Steps[len(from.Steps)-1]
 		}
 		windows = append(windows, len(r.windows))
 		r.windows = append(r.windows, &window{
 			of:     l,
 			policy: len(r.windows),
-			Limit:  limiter.Limit{Name: r.name + "." + l.name + ":" + span, Rate: rate, Algorithm: from.Algorithm, Burst: from.Burst},
+			Limit:  limiter.Limit{Name: r.name + "." + l.name + ":" + span, Rate: rate, Algorithm: from.Algorithm, Burst: from.Burst, Steps: from.Steps, Scope: from.Scope},
 		})
 		name := l.name
 		if len(rates) > 1 {
 			name += "-" + span
 		}
-		policies = append(policies, respond.Policy{Name: name, Rate: rate, Limit: l.name, Concurrent: from.Algorithm == limiter.Concurrent, Expose: from.Expose && l.mode == config.Enforce})
+		policies = append(policies, respond.Policy{Name: name, Rate: shown, Limit: l.name, Concurrent: from.Algorithm == limiter.Concurrent, Expose: from.Expose && l.mode == config.Enforce})
 	}
 	return windows, policies
 }

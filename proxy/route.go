@@ -23,6 +23,7 @@ type route struct {
 	screens         []screen
 	limits          []*limit
 	windows         []*window
+	resets          []reset  // cooldowns of other routes that its answers let begin anew
 	queries         bool     // some key is read from the query
 	waits           bool     // some limit lets requests wait for their turn
 	hidden          []string // parameters of the path that are keys
@@ -50,6 +51,7 @@ type limit struct {
 	overrides  map[limiter.Key][]int // windows of single keys
 	redisson   string                // name of the limiter that Java programs share; {key} is the key's text
 	penalty    *penalty              // nil: none
+	distinct   *key.Spec             // whose values are counted; nil: requests are
 	cost       *config.Cost          // nil: each request costs 1
 	wait       time.Duration         // how long a request may wait for its turn; 0: not at all
 	maxWaiting int                   // requests of one key that wait at a time

@@ -51,6 +51,7 @@ func (a *admitter) settle(ctx context.Context, x *exchange) {
 	for _, t := range x.takings {
 		a.giveBack(ctx, x, t)
 	}
+	a.restart(ctx, x)
 }
 
 // giveBack gives back all claims of one taking, or those of limits that do not

@@ -210,6 +210,8 @@ routes:
   - {match: {path: /banned}, upstream: demo, lists: [friends], limits: [{key: "header:X-Phone", rate: 1/1h, penalty: {ban: 1h, after: 1}}]}
   - {match: {path: /once}, upstream: demo, idempotency: {header: Idempotency-Key}, limits: [{key: "header:X-Phone", rate: 1/1h}]}
   - {match: {path: /v1/sms/send}, upstream: demo, limits: [{key: "header:X-Phone", rate: 1/1h}]}
+  - {name: again, match: {path: /again}, upstream: demo, limits: [{key: "header:X-Phone", cooldown: [1h], reset_on: {route: right}}]}
+  - {name: right, match: {path: /right}, upstream: demo, limits: [{key: "header:X-Phone", rate: 9/1h}]}
   - {match: {path: /wait}, upstream: demo, limits: [{key: "header:X-Phone", rate: 1/500ms, wait: 20s}]}
   - {match: {path: /gone}, upstream: gone, refund_on: {errors: [connect]}, limits: [{key: "header:X-Phone", rate: 1/1h}]}
 `)
@@ -223,6 +225,7 @@ routes:
 	for range 2 {
 		do(t, http.MethodPost, w.URL+"/once", http.Header{"X-Phone": {"p"}, "Idempotency-Key": {"a"}})
 	}
+	do(t, http.MethodPost, w.URL+"/right", http.Header{"X-Phone": {"p"}})
 	for range 2 {
 		do(t, http.MethodPost, w.URL+"/wait", http.Header{"X-Phone": {"p"}})
 	}

@@ -43,7 +43,7 @@ function cooldown.keep(w)
   if not w.id then return end
   if w.stale then call('DEL', w.log) end
   for _, late in ipairs(call('ZRANGEBYSCORE', w.log, '(' .. NOW_TEXT, '+inf')) do call('ZADD', w.log, NOW_TEXT, late) end
-  if call('ZCARD', w.log) >= PAUSES then
+  while call('ZCARD', w.log) >= PAUSES do
     local two = call('ZRANGE', w.log, 0, 1, 'WITHSCORES')
     call('ZREM', w.log, two[1], two[3])
     call('ZADD', w.log, two[4], merged(tonumber(two[4]), permits_of(two[1]) + permits_of(two[3])))

@@ -117,6 +117,17 @@ func changeable(c limiter.Claim) bool {
 	return c.Limit.Algorithm == limiter.Concurrent || c.Limit.Algorithm == limiter.Distinct || c.Redisson != ""
 }
 
+// forgetAll is told that there may be room for claims: by who made it, so that the
+// next request of this process need not wait until it is heard of.
+func (n *denials) forgetAll(claims []limiter.Claim) {
+	if n == nil {
+		return
+	}
+	for _, c := range claims {
+		n.forget(idOf(c))
+	}
+}
+
 // forget is told that there may be room in the window that id names.
 func (n *denials) forget(id windowID) {
 	n.version.Add(1)

@@ -82,3 +82,20 @@ func TestCooldown_KeysStaySmall(t *testing.T) {
 		t.Errorf("%d entries, which live for %d ms", n, ttl)
 	}
 }
+
+// What was granted in place of Redis counts there: values stand, pauses go on.
+func TestReport_ValuesAndPauses(t *testing.T) {
+	s := newHeldScene(t)
+	s.allowed(spread("ip", "a"), 1)
+	for _, value := range []string{"b", "b", "c"} {
+		s.tellAged(spread("ip", value), 1, time.Minute)
+	}
+	s.left(spread("ip", ""), 0)
+	s.allowed(spread("ip", "c"), 1)
+	s.allowed(spread("ip", "b"), 1)
+	s.denied(spread("ip", "d"), time.Hour)
+	l := &limiter.Limit{Name: "pause", Rate: limiter.Rate{Count: 1, Window: time.Hour}, Algorithm: limiter.Cooldown, Steps: []time.Duration{time.Minute, 5 * time.Minute}}
+	c := []limiter.Claim{{Limit: l, Key: limiter.KeyOf("phone"), Cost: 1}}
+	s.tellAged(c, 2, 2*time.Minute)
+	s.denied(c, 3*time.Minute)
+}

@@ -64,6 +64,7 @@ func (s *Store) keep(ctx context.Context, verb string, sc script, claims []limit
 		if _, err := s.change(ctx, sc, p.claims, rest(p.claims)...); err != nil {
 			return fmt.Errorf("%s %d claims: %w", verb, len(p.claims), err)
 		}
+		s.denials.forgetAll(p.claims)
 		return nil
 	})
 }

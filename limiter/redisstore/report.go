@@ -41,9 +41,10 @@ type report struct {
 }
 
 type grant struct {
-	id   [16]byte
-	cost int64
-	at   time.Time
+	id    [16]byte
+	cost  int64
+	at    time.Time
+	value limiter.Key // where values are counted
 }
 
 func newReports() *reports {
@@ -67,12 +68,20 @@ func (r *reports) add(now time.Time, claims []limiter.Claim, p limiter.Permit) {
 			r.known.Add(1)
 		}
 		found.claim = c
-		found.add(grant{p.ID, c.Cost, now})
+		found.add(grant{p.ID, c.Cost, now, c.Value})
 	}
 }
 
 func (r *report) add(g grant) {
 	n := len(r.grants)
+	if r.claim.Limit.Algorithm == limiter.Distinct { // as many as there are values
+		fresh := r.grants[r.told:]
+		if i := slices.IndexFunc(fresh, func(o grant) bool { return o.value == g.value }); i >= 0 {
+			r.grants = slices.Delete(r.grants, r.told+i, r.told+i+1)
+		}
+		r.grants = append(r.grants, g)
+		return
+	}
 	if n-r.told < maxGrants {
 		r.grants = append(r.grants, g)
 		return
@@ -197,6 +206,9 @@ func (r *report) pack(now time.Time) []byte {
 		var age [8]byte
 		binary.LittleEndian.PutUint64(age[:], uint64(max(0, now.Sub(g.at).Milliseconds())))
 		out = append(out, age[:6]...)
+		if r.claim.Limit.Algorithm == limiter.Distinct {
+			out = append(out, g.value[:valueBytes]...)
+		}
 	}
 	return out
 }

@@ -3,7 +3,7 @@
 -- KEYS   state, log, base of each window
 -- ARGV   limits and windows, see list_windows; then for
 --        each window its grants, oldest first, 18 bytes each: id (8), permits (4),
---        age in ms (6)
+--        age in ms (6); and the value (8) where values are counted
 -- reply  1
 -- The whole script is one step. A log knows its grants by their ids, so that one
 -- that is reported twice counts once, as long as it is not merged.
@@ -16,12 +16,12 @@ local function number(text, i, width)
 end
 
 -- grants reads those that have not come back in `length` ms.
-local function grants(text, length)
+local function grants(text, length, valued)
   local out = {}
-  for i = 1, #text, 18 do
+  for i = 1, #text, valued and 26 or 18 do
     local age = number(text, i + 12, 6)
     if age < length then
-      out[#out + 1] = { id = string.sub(text, i, i + 7), n = number(text, i + 8, 4), at = NOW - age }
+      out[#out + 1] = { id = string.sub(text, i, i + 7), n = number(text, i + 8, 4), at = NOW - age, value = string.sub(text, i + 18, i + 25) }
     end
   end
   return out
@@ -51,6 +51,21 @@ function redisson.report(w, list)
   if w.fresh_config then configure(w) end
   call('SET', w.state, int(w.left), 'KEEPTTL')
   expire(w)
+end
+
+-- A value that was used elsewhere stands here.
+function distinct.report(w, list)
+  distinct.open(w)
+  for _, g in ipairs(list) do put(w, g.value .. g.id, g.at) end
+  w.changed = true
+  distinct.keep(w)
+end
+
+function cooldown.report(w, list)
+  cooldown.open(w)
+  if w.stale then call('DEL', w.log) end
+  enter(w, list)
+  call('PEXPIRE', w.log, w.l.ttl)
 end
 
 -- counted makes the report of an algorithm without a log.
@@ -92,7 +107,7 @@ end)
 
 local windows, first = list_windows()
 for i, w in ipairs(windows) do
-  local list = grants(ARGV[first - 1 + i], w.l.ttl - SLACK)
+  local list = grants(ARGV[first - 1 + i], w.l.ttl - SLACK, w.kind.valued)
   if #list > 0 then w.kind.report(w, list) end
 end
 return 1

@@ -228,6 +228,7 @@ func (s *Store) refund(ctx context.Context, claims []limiter.Claim, p limiter.Pe
 	if _, err := s.change(ctx, s.scripts.refund, claims, taken(claims, p)...); err != nil {
 		return fmt.Errorf("refund %d claims: %w", len(claims), err)
 	}
+	s.denials.forgetAll(claims)
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -61,6 +62,7 @@ func openStore(ctx context.Context, c *config.Config, log zerolog.Logger) (share
 	}
 	store := redisstore.New(decisions, redisstore.Options{
 		Prefix: c.Redis.Prefix, Timeout: c.Redis.Timeout, Settle: c.Redis.Breaker.Rest + patience,
+		Client: clientName(c.Listen),
 	})
 	id := nodeID()
 	node := cluster.Join(coordination, cluster.Options{Prefix: c.Redis.Prefix, ID: id, Version: readBuild().version, Source: "file"})
@@ -177,6 +179,16 @@ func redisTLS(c *config.UpstreamTLS) *tls.Config {
 		made.Certificates = []tls.Certificate{*c.Certificate}
 	}
 	return made
+}
+
+// clientName is what limits of scope per_client know this process by, also after a
+// restart: where it listens. With a port that the system chooses it is made anew.
+func clientName(l config.Listen) string {
+	host, err := os.Hostname()
+	if err != nil || strings.HasSuffix(l.HTTP, ":0") || strings.HasSuffix(l.HTTPS, ":0") {
+		return ""
+	}
+	return strings.Join([]string{host, l.HTTP, l.HTTPS}, " ")
 }
 
 // nodeID is unique among the processes that share a store.

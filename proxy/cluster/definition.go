@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
@@ -15,7 +16,9 @@ type Definition struct {
 	Rates     []string `json:"rates"` // COUNT/WINDOW
 	Algorithm string   `json:"algorithm"`
 	Burst     int64    `json:"burst,omitempty"`
-	Scope     string   `json:"scope"`              // overall
+	Scope     string   `json:"scope"`              // overall or per_client
+	Distinct  string   `json:"distinct,omitempty"` // the key whose values are counted
+	Steps     []string `json:"steps,omitempty"`    // of a cooldown
 	Redisson  string   `json:"redisson,omitempty"` // name of the limiter that counts instead
 }
 
@@ -26,9 +29,15 @@ func Define(c *config.Config) map[string]Definition {
 	all := map[string]Definition{}
 	for _, route := range c.Routes {
 		for _, l := range route.Limits {
-			d := Definition{Algorithm: l.Algorithm.String(), Burst: l.Burst, Scope: "overall", Redisson: l.RedissonName}
+			d := Definition{Algorithm: l.Algorithm.String(), Burst: l.Burst, Scope: l.Scope.String(), Redisson: l.RedissonName}
 			for _, rate := range l.Rates {
 				d.Rates = append(d.Rates, rate.String())
+			}
+			if l.Distinct != nil {
+				d.Distinct = l.Distinct.Name
+			}
+			for _, step := range l.Steps {
+				d.Steps = append(d.Steps, limiter.WindowName(step))
 			}
 			all[route.Name+"."+l.Name] = d
 		}

@@ -81,7 +81,7 @@ func (d *decoder) kind(n *yaml.Node, p place, v reflect.Value, t tag) {
 	case size:
 		d.size(n, p, v)
 		return
-	case list, codes:
+	case list, codes, durations:
 		d.list(n, p, v, t)
 		return
 	case code:

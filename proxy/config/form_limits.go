@@ -12,6 +12,12 @@ type limitForm struct {
 	Rates list `yaml:"rates,omitempty" jsonschema:"pattern=^\\s*[0-9]+/([0-9]+(ms|s|m|h|d|w|y))+\\s*$"`
 	// Concurrent is how many requests of a key may be under way at a time, in place of a rate.
 	Concurrent int `yaml:"concurrent,omitempty" jsonschema:"minimum=1,maximum=10000"`
+	// Distinct is a key whose different values are counted: so many of them for each key, as in key: client_ip, distinct: phone, rate: 3/1h. A value stands until one window after its last use, and costs nothing more while it stands.
+	Distinct *keyForm `yaml:"distinct,omitempty"`
+	// Cooldown is how long a key is refused after the first request that passed, after the second, and so on, in place of a rate. It begins anew twice the last one after the last request.
+	Cooldown durations `yaml:"cooldown,omitempty"`
+	// ResetOn says which answers on another route let the cooldown of the same key begin anew.
+	ResetOn *resetForm `yaml:"reset_on,omitempty"`
 	// Overrides are other rates for some values of the key.
 	Overrides map[string]*list `yaml:"overrides,omitempty"`
 	// Algorithm that keeps the rates: token_bucket allows no more than COUNT in any WINDOW; gcra lets permits flow back evenly; fixed_window and sliding_window are cheaper and looser.
@@ -22,6 +28,8 @@ type limitForm struct {
 	Cost string `yaml:"cost,omitempty"`
 	// MaxCost is the most that a request may ask for.
 	MaxCost int `yaml:"max_cost,omitempty" jsonschema:"minimum=1,maximum=2147483647"`
+	// Scope says who counts together: overall is all Weirs that share a store, per_client each by itself, with the whole rate.
+	Scope string `yaml:"scope" jsonschema:"default=overall,enum=overall,enum=per_client"`
 	// Wait lets a request wait so long for its turn, first come, first served for each key, before it is refused.
 	Wait duration `yaml:"wait,omitempty"`
 	// MaxWaiting is how many requests of a key may wait at a time; 100 when not given.
@@ -38,6 +46,14 @@ type limitForm struct {
 	OnStoreFailure string `yaml:"on_store_failure,omitempty" jsonschema:"enum=allow,enum=deny,enum=local"`
 	// Expose says whether clients may learn of this limit; that of defaults when not given.
 	Expose *bool `yaml:"expose,omitempty"`
+}
+
+// resetForm says which answers let a cooldown begin anew.
+type resetForm struct {
+	// Route is the name of another route, which looks at the same key.
+	Route string `yaml:"route" jsonschema:"required"`
+	// Status of the answers there: 204, 2xx, 200-204; 2xx when not given.
+	Status codes `yaml:"status,omitempty"`
 }
 
 // countForm says which outcomes stay counted.

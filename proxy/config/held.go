@@ -18,19 +18,7 @@ type Penalty struct {
 
 // concurrent makes the only rate of a limit on what is under way at a time.
 func (l *limits) concurrent(f *limitForm, limit *Limit) {
-	for _, other := range []struct {
-		pointer any
-		name    string
-	}{
-		{&f.Rate, "rate"}, {&f.Rates, "rates"}, {&f.Overrides, "overrides"}, {&f.Burst, "burst"}, {&f.Count, "count"}, {&f.Penalty, "penalty"},
-	} {
-		if l.given(other.pointer) {
-			l.wrong(other.pointer, "concurrent bounds what is under way at a time and goes with no "+other.name, "write a limit of its own for it")
-		}
-	}
-	if f.Algorithm != limiter.TokenBucket.String() && f.Algorithm != "" {
-		l.wrong(&f.Algorithm, "concurrent is an algorithm of its own", "leave algorithm out")
-	}
+	l.without(f, "concurrent bounds what is under way at a time", "rate", "rates", "distinct", "cooldown", "overrides", "burst", "count", "penalty")
 	limit.Algorithm = limiter.Concurrent
 	if f.Concurrent > 0 {
 		limit.Rates = []limiter.Rate{{Count: int64(f.Concurrent), Window: Lease}}

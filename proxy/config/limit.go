@@ -11,6 +11,10 @@ import (
 type Limit struct {
 	Name           string // unique in its route and token-safe
 	Key            *key.Spec
+	Distinct       *key.Spec       // whose values are counted; not nil exactly when Algorithm is Distinct
+	Steps          []time.Duration // of Cooldown, ascending
+	Reset          *Reset          // of Cooldown; nil: nothing does
+	Scope          limiter.Scope
 	Rates          []limiter.Rate // at least one; no two of one window
 	Algorithm      limiter.Algorithm
 	Burst          int64                          // of GCRA; 0 is the rate's count
@@ -27,6 +31,13 @@ type Limit struct {
 	Wait       time.Duration
 	MaxWaiting int
 	Position   Position
+}
+
+// A Reset says which answers of a route let the cooldown of the same key begin anew.
+type Reset struct {
+	Route  string    // another one
+	Key    *key.Spec // as that route reads it; one of its limits or lists does
+	Status Statuses
 }
 
 // A Cost says where a request tells how many permits it asks for.

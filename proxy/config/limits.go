@@ -41,17 +41,12 @@ func (l *limits) all(forms []*limitForm) []*Limit {
 			Position:       l.places[f].Position,
 		}
 		limit.Wait, limit.MaxWaiting = l.wait(f)
+		limit.Scope = l.scope(f)
 		if f.Key != nil {
 			limit.Key = l.keys.use(f.Key)
 			l.parameters(f.Key, limit.Key, l.params)
 		}
-		if l.given(&f.Concurrent) {
-			l.concurrent(f, limit)
-		} else {
-			limit.Rates = l.rates(f)
-			l.algorithm(f, limit)
-			l.overrides(f, limit)
-		}
+		l.kind(f, limit)
 		l.redisson(f, limit)
 		l.policies(f, limit.Rates, shown)
 		for _, rates := range limit.Overrides {
@@ -60,6 +55,41 @@ func (l *limits) all(forms []*limitForm) []*Limit {
 		made = append(made, limit)
 	}
 	return made
+}
+
+// kind reads what a limit counts, and how much of it.
+func (l *limits) kind(f *limitForm, limit *Limit) {
+	switch {
+	case l.given(&f.Concurrent):
+		l.concurrent(f, limit)
+	case l.given(&f.Cooldown):
+		l.cooldown(f, limit)
+	default:
+		limit.Rates = l.rates(f)
+		l.algorithm(f, limit)
+		l.distinct(f, limit)
+		l.overrides(f, limit)
+	}
+	if !l.given(&f.Cooldown) && l.given(&f.ResetOn) {
+		l.wrong(&f.ResetOn, "there is no cooldown that could begin anew", "write cooldown: in place of a rate, or leave reset_on out")
+	}
+}
+
+// without notes a problem for each of the named fields that is given: what the
+// limit is goes with none of them.
+func (l *limits) without(f *limitForm, what string, names ...string) {
+	fields := map[string]any{
+		"rate": &f.Rate, "rates": &f.Rates, "concurrent": &f.Concurrent, "distinct": &f.Distinct, "cooldown": &f.Cooldown, "overrides": &f.Overrides,
+		"burst": &f.Burst, "cost": &f.Cost, "count": &f.Count, "penalty": &f.Penalty, "redisson_name": &f.RedissonName,
+	}
+	for _, name := range names {
+		if l.given(fields[name]) {
+			l.wrong(fields[name], what+" and goes with no "+name, "write a limit of its own for it")
+		}
+	}
+	if f.Algorithm != limiter.TokenBucket.String() && f.Algorithm != "" {
+		l.wrong(&f.Algorithm, strings.Fields(what)[0]+" is an algorithm of its own", "leave algorithm out")
+	}
 }
 
 // parameters checks that the route's path has what the key is read from.
@@ -126,7 +156,7 @@ func (l *limits) rates(f *limitForm) []limiter.Rate {
 	case one && several:
 		l.wrong(&f.Rate, "has both rate and rates", "write all of them under rates")
 	case !one && !several:
-		l.wrong(f, "has no rate", "write rate: COUNT/WINDOW, for example 5/1m, or concurrent: COUNT")
+		l.wrong(f, "has no rate", "write rate: COUNT/WINDOW, for example 5/1m, or concurrent: COUNT, or cooldown: [1m, 5m]")
 	case several && len(f.Rates) == 0 && l.sound(&f.Rates):
 		l.wrong(&f.Rates, "there is no rate", "write for example [5/1m, 20/1h]")
 	}

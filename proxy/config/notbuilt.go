@@ -11,10 +11,6 @@ import (
 const planned = `
 file.reload                 | reload with SIGHUP or POST /reload
 adminForm.https             | use http on a loopback address
-limitForm.distinct          | limit the key itself
-limitForm.cooldown          | write several rates, for example [1/1m, 5/1h]
-limitForm.reset_on          | leave it out
-limitForm.scope             | leave it out: the rate is for all proxies together
 `
 
 // notBuilt reports whether a field of the form t is planned, and what to do

@@ -59,6 +59,7 @@ func (r *routes) all(forms []*routeForm) []*Route {
 		made = append(made, route)
 	}
 	r.counters(forms)
+	r.resets(forms, made)
 	return made
 }
 

@@ -21,6 +21,9 @@ type duration time.Duration
 // MarshalYAML writes d as it is read.
 func (d duration) MarshalYAML() (any, error) { return model.Duration(d).String(), nil }
 
+// durations are one or several of them.
+type durations []duration
+
 // A secret is text that is never shown.
 type secret string
 

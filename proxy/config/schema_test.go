@@ -54,7 +54,7 @@ func generate(t *testing.T) []byte {
 		},
 		Mapper: func(rt reflect.Type) *jsonschema.Schema {
 			switch rt {
-			case reflect.TypeFor[duration]():
+			case reflect.TypeFor[duration](), reflect.TypeFor[durations]():
 				return &jsonschema.Schema{Type: "string", Pattern: `^([0-9]+(ms|s|m|h|d|w|y))+$`}
 			case reflect.TypeFor[size]():
 				return &jsonschema.Schema{Type: "string", Pattern: `^[0-9]+(B|KiB|MiB|GiB)$`}
@@ -121,7 +121,7 @@ func loose(p *jsonschema.Schema, t reflect.Type) *jsonschema.Schema {
 	if t == reflect.TypeFor[codes]() {
 		one = append(one, &jsonschema.Schema{Type: "integer", Minimum: "100", Maximum: "599"})
 	}
-	if t == reflect.TypeFor[list]() || t == reflect.TypeFor[codes]() {
+	if t == reflect.TypeFor[list]() || t == reflect.TypeFor[codes]() || t == reflect.TypeFor[durations]() {
 		items := &jsonschema.Schema{AnyOf: one}
 		if len(one) == 1 {
 			items = p

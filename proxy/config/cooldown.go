@@ -1,0 +1,116 @@
+package config
+
+import (
+	"reflect"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/key"
+)
+
+// forget is how many times the last step of a cooldown must go by without a
+// request that passes until it begins anew.
+const forget = 2
+
+// cooldown reads the steps of a limit and what lets them begin anew.
+func (l *limits) cooldown(f *limitForm, limit *Limit) {
+	l.without(f, "cooldown is pauses", "rate", "rates", "distinct", "overrides", "burst", "cost", "redisson_name")
+	limit.Algorithm = limiter.Cooldown
+	switch {
+	case len(f.Cooldown) == 0 && l.sound(&f.Cooldown):
+		l.wrong(&f.Cooldown, "there is no pause", "write for example [1m, 5m, 1h]")
+	case len(f.Cooldown) > limiter.MaxSteps:
+		l.wrong(&f.Cooldown, strconv.Itoa(len(f.Cooldown))+" steps are too many", "write at most "+strconv.Itoa(limiter.MaxSteps))
+	}
+	for i := range f.Cooldown {
+		step := time.Duration(f.Cooldown[i])
+		switch {
+		case step == 0: // a problem already
+		case i > 0 && f.Cooldown[i] < f.Cooldown[i-1]:
+			l.wrong(&f.Cooldown[i], "is shorter than the step before", "write them in ascending order")
+		case step > limiter.MaxWindow/forget:
+			l.wrong(&f.Cooldown[i], "is longer than can be remembered", "write at most 183d")
+		}
+		limit.Steps = append(limit.Steps, step)
+	}
+	if len(limit.Steps) > 0 {
+		limit.Rates = []limiter.Rate{{Count: 1, Window: forget * slices.Max(limit.Steps)}}
+	}
+	limit.Reset = l.reset(f.ResetOn)
+}
+
+// reset reads what lets a cooldown begin anew; resets looks for the route.
+func (l *limits) reset(f *resetForm) *Reset {
+	if f == nil {
+		return nil
+	}
+	if l.given(&f.Status) && len(f.Status) == 0 && l.sound(&f.Status) {
+		l.wrong(&f.Status, "no status is given", "write for example [2xx], or leave it out")
+	}
+	status := f.Status.statuses()
+	if !l.given(&f.Status) {
+		status.add(200, 299)
+	}
+	return &Reset{Route: f.Route, Status: status}
+}
+
+// resets finds the routes whose answers let cooldowns begin anew. Such a route
+// must look at the same key, or nobody would know whose cooldown it is.
+func (r *routes) resets(forms []*routeForm, made []*Route) {
+	byName := map[string]*Route{}
+	var names []string
+	for _, route := range made {
+		byName[route.Name] = route
+		names = append(names, route.Name)
+	}
+	at := 0
+	for _, form := range forms {
+		if form == nil {
+			continue
+		}
+		route, l := made[at], 0
+		at++
+		for _, f := range form.Limits {
+			if f == nil {
+				continue
+			}
+			if limit := route.Limits[l]; limit.Reset != nil && f.ResetOn.Route != "" && limit.Key != nil {
+				r.resetBy(f, route, limit, byName[limit.Reset.Route], names)
+			}
+			l++
+		}
+	}
+}
+
+// resetBy checks that other is a route that can reset limit.
+func (r *routes) resetBy(f *limitForm, of *Route, limit *Limit, other *Route, names []string) {
+	pointer := &f.ResetOn.Route
+	switch {
+	case other == nil:
+		r.wrong(pointer, "there is no route "+quote(*pointer), suggest(*pointer, names))
+	case other == of:
+		r.wrong(pointer, "the cooldown would begin anew with each request that passes", "name another route")
+	default:
+		if limit.Reset.Key = other.reads(limit.Key); limit.Reset.Key == nil {
+			r.wrong(pointer, "route "+other.Name+" does not look at the key "+limit.Key.Name+", so nobody knows whose cooldown ends", "give it a limit or a list on that key")
+		}
+	}
+}
+
+// reads is the key of one of the route's limits or lists that is the same as spec,
+// or nil.
+func (route *Route) reads(spec *key.Spec) *key.Spec {
+	for _, l := range route.Limits {
+		if l.Mode != Off && l.Key != nil && (l.Key == spec || reflect.DeepEqual(l.Key, spec)) {
+			return l.Key
+		}
+	}
+	for _, l := range route.Lists {
+		if l.Key == spec || reflect.DeepEqual(l.Key, spec) {
+			return l.Key
+		}
+	}
+	return nil
+}

@@ -1,0 +1,60 @@
+package proxy
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+// resetting are two routes: one with a cooldown that the other's success ends.
+const resetting = `
+keys: {phone: {from: "header:X-Phone", normalize: digits}}
+routes:
+  - {name: send, match: {path: /send}, upstream: 'URL', refund_on: {status: [5xx]}, limits: [{name: backoff, key: phone, cooldown: [1m, 5m], reset_on: {route: verify, status: [2xx]}}]}
+  - {name: verify, match: {path: /verify}, upstream: 'URL', limits: [{name: guesses, key: phone, rate: 100/1h}]}
+`
+
+func TestCooldown_GrowsAndBeginsAnew(t *testing.T) {
+	stores(t, func(t *testing.T, use func(*Options)) {
+		url := strings.Split(strings.Split(behind(t, answers, ""), "upstream: '")[1], "'")[0]
+		w := made(t, strings.ReplaceAll(resetting, "URL", url), use)
+		w.sends(503, "POST", "/send?status=503", "X-Phone: 1") // given back: as if it had not been
+		w.sends(200, "POST", "/send", "X-Phone: 1")
+		rec := w.sends(429, "POST", "/send", "X-Phone: 1")
+		if got, want := rec.Header().Get("RateLimit"), `"backoff";r=0;t=60`; got != want {
+			t.Errorf("RateLimit = %s; want %s", got, want)
+		}
+		w.sends(200, "POST", "/send", "X-Phone: 2")
+		w.sends(403, "POST", "/verify?status=403", "X-Phone: 1")
+		w.sends(200, "POST", "/verify", "X-Phone: 3")
+		w.sends(429, "POST", "/send", "X-Phone: 1")
+		w.sends(204, "POST", "/verify?status=204", "X-Phone: + 1")
+		w.sends(200, "POST", "/send", "X-Phone: 1")
+		w.sends(429, "POST", "/send", "X-Phone: 1")
+		w.sends(429, "POST", "/send", "X-Phone: 2")
+		if got := testutil.ToFloat64(w.metrics.resets.WithLabelValues("send", "backoff")); got != 2 {
+			t.Errorf("weir_cooldown_resets_total = %v; want 2", got)
+		}
+	})
+}
+
+// The pauses grow with each request that passes, not with those that are refused.
+func TestCooldown_Steps(t *testing.T) {
+	queueing(t, "{name: l, key: client_ip, cooldown: [1s, 3s]}", func(t *testing.T, w *world) {
+		start := time.Now()
+		for _, at := range []time.Duration{0, time.Second, 4 * time.Second, 7 * time.Second} {
+			for since := time.Since(start); since < at; since = time.Since(start) {
+				w.sends(429, "GET", "/a")
+				<-time.After(500 * time.Millisecond)
+			}
+			w.sends(200, "GET", "/a")
+		}
+		<-time.After(6 * time.Second) // twice the last step
+		w.sends(200, "GET", "/a")
+		<-time.After(time.Second)
+		w.sends(200, "GET", "/a")
+		w.sends(429, "GET", "/a")
+	})
+}

@@ -21,7 +21,7 @@ func (r *reading) attach(name *string) ([]byte, bool) {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(filepath.Dir(r.places[name].File), path)
 	}
-	data, err := readFile(path)
+	data, err := r.shelf.read(path)
 	r.files = append(r.files, path)
 	if err != nil {
 		r.wrong(name, quote(*name)+" cannot be read: "+err.Error(), "name a file that Weir may read")

@@ -50,6 +50,7 @@ func (r *reading) compile(f *file) (*Config, error) {
 		return nil, r.failed()
 	}
 	c.Hash, c.Files, c.Globs = r.sum(), r.files, r.globs
+	c.Sum, c.Bare = c.Hash, r.exposed()
 	c.Warnings = arrange(r.warnings, r.files)
 	return c, nil
 }

@@ -20,7 +20,7 @@ func (r *reading) include(path string, main *file) {
 			pattern = filepath.Join(dir, pattern)
 		}
 		r.globs = append(r.globs, pattern)
-		matches, err := filepath.Glob(pattern)
+		matches, err := r.shelf.glob(pattern)
 		switch {
 		case err != nil:
 			r.wrong(&main.Include[i], "not a pattern", `write for example "conf.d/*.yaml"`)

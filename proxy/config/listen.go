@@ -80,6 +80,9 @@ func (r *reading) beside(path string) string {
 	if path == "" || filepath.IsAbs(path) {
 		return path
 	}
+	if r.home != "" {
+		return filepath.Join(r.home, path)
+	}
 	return filepath.Join(filepath.Dir(r.files[0]), path)
 }
 

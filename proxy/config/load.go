@@ -49,17 +49,20 @@ func Parse(name string, data []byte, env Env) (*Config, error) {
 // A reading is what is learned while files are read: once for one Config.
 type reading struct {
 	env      Env
-	sealed   bool // no other file may be read
+	shelf    shelf
+	sealed   bool   // no other file may be read
+	home     string // where files are that belong to this machine; empty: beside the main file
 	hash     hash.Hash
 	files    []string
 	globs    []string
 	problems []Problem
 	warnings []Problem
 	places   map[any]place // of decoded fields, by pointer to the field
+	bare     []place       // of secrets that stand in a file as they are
 }
 
 func newReading(env Env) *reading {
-	return &reading{env: env, hash: sha256.New(), places: map[any]place{}}
+	return &reading{env: env, shelf: disk{}, hash: sha256.New(), places: map[any]place{}}
 }
 
 // add notes a problem at p.
@@ -93,7 +96,7 @@ func (r *reading) failed() Problems { return arrange(r.problems, r.files) }
 // open reads the file at path; id is what its content counts under in the hash.
 // It returns nil if nothing could be made of the file.
 func (r *reading) open(path, id string) *file {
-	data, err := readFile(path)
+	data, err := r.shelf.read(path)
 	if err != nil {
 		r.files = append(r.files, path)
 		r.add(place{Position: Position{File: path}}, "cannot be read: "+err.Error(), "name a file that Weir may read")

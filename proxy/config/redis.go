@@ -7,6 +7,39 @@ import (
 	"time"
 )
 
+// A RedisMode is a way in which Redis is deployed.
+type RedisMode string
+
+// The modes there are.
+const (
+	RedisSingle   RedisMode = "single"   // one server, with or without replicas that Weir never asks
+	RedisSentinel RedisMode = "sentinel" // the master that sentinels name
+	RedisCluster  RedisMode = "cluster"  // Redis Cluster
+)
+
+// Redis says how to reach the store that several proxies share.
+type Redis struct {
+	Mode     RedisMode
+	Addrs    []string // host:port; exactly one when Mode is RedisSingle
+	Master   string   // what the sentinels call it; not empty when Mode is RedisSentinel
+	Username string
+	Password string
+	Sentinel Login         // to the sentinels
+	TLS      *UpstreamTLS  // nil: without TLS
+	Prefix   string        // of every key: "weir"
+	Timeout  time.Duration // the longest that one decision may wait
+	Breaker  Breaker
+}
+
+// A Login is who Weir is to a server.
+type Login struct{ Username, Password string }
+
+// A Breaker says when a failing store is left alone.
+type Breaker struct {
+	After int           // failures in a row, at least 1
+	Rest  time.Duration // how long it is not asked then
+}
+
 // redis reads how the shared store is reached.
 func (r *reading) redis(f *redisForm) Redis {
 	for i := range f.Addrs {

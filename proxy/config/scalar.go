@@ -60,6 +60,9 @@ func (d *decoder) text(n *yaml.Node, p place, v reflect.Value, t tag) {
 		d.add(p, fmt.Sprintf("%q is not one of the values there are", s), suggest(s, t.enum))
 		return
 	}
+	if v.Type() == reflect.TypeFor[secret]() && s != "" && n.Value == s {
+		d.bare = append(d.bare, p)
+	}
 	v.SetString(s)
 }
 

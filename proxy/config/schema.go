@@ -36,6 +36,8 @@ type Config struct {
 	// Hash is the SHA-256 of everything that was read, in hexadecimal. It does
 	// not depend on the directory that the files lie in.
 	Hash string
+	// Sum is as Hash, of this machine alone: with the files that do not travel.
+	Sum string
 	// Files are the files that were read, the main file first.
 	Files []string
 	// Globs are the include patterns, relative ones joined with the directory
@@ -43,6 +45,9 @@ type Config struct {
 	Globs []string
 	// Warnings are what is allowed but hardly meant, in the order of Problems.
 	Warnings []Problem
+	// Bare are secrets that stand in the files as they are, and would be read by
+	// whoever sees these.
+	Bare []Problem
 
 	form *file // what was written, defaults filled in
 }
@@ -86,39 +91,6 @@ const (
 	StoreMemory Store = "memory" // one process
 	StoreRedis  Store = "redis"  // shared by several
 )
-
-// A RedisMode is a way in which Redis is deployed.
-type RedisMode string
-
-// The modes there are.
-const (
-	RedisSingle   RedisMode = "single"   // one server, with or without replicas that Weir never asks
-	RedisSentinel RedisMode = "sentinel" // the master that sentinels name
-	RedisCluster  RedisMode = "cluster"  // Redis Cluster
-)
-
-// Redis says how to reach the store that several proxies share.
-type Redis struct {
-	Mode     RedisMode
-	Addrs    []string // host:port; exactly one when Mode is RedisSingle
-	Master   string   // what the sentinels call it; not empty when Mode is RedisSentinel
-	Username string
-	Password string
-	Sentinel Login         // to the sentinels
-	TLS      *UpstreamTLS  // nil: without TLS
-	Prefix   string        // of every key: "weir"
-	Timeout  time.Duration // the longest that one decision may wait
-	Breaker  Breaker
-}
-
-// A Login is who Weir is to a server.
-type Login struct{ Username, Password string }
-
-// A Breaker says when a failing store is left alone.
-type Breaker struct {
-	After int           // failures in a row, at least 1
-	Rest  time.Duration // how long it is not asked then
-}
 
 // ClientIP says whose word counts about where a request comes from.
 type ClientIP struct {

@@ -1,0 +1,137 @@
+package config
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// MaxBundle is how much the files of a Bundle may hold together, in bytes.
+const MaxBundle = maxSize
+
+// ErrBundle says that a Bundle cannot be one.
+var ErrBundle = errors.New("not a configuration that can travel")
+
+// A Bundle is a configuration as it travels to other machines: its file, those
+// that it includes, and the files of its lists, as they are written. Variables of
+// the environment are filled in where it arrives. Files with certificates and keys
+// do not travel: they are read where it arrives, from beside the file there.
+type Bundle struct {
+	Main  string            `json:"main"`  // name of the file that the others belong to
+	Files map[string]string `json:"files"` // by the names that they have for each other
+}
+
+// Pack bundles the file at path. It does not say whether the configuration is
+// right: that depends on where it arrives. Problems tell what could not be read.
+func Pack(path string) (Bundle, error) {
+	p := &picker{dir: filepath.Dir(path), picked: map[string]string{}}
+	name := filepath.Base(path)
+	r := newReading(os.LookupEnv)
+	r.shelf = p
+	main := r.open(name, "")
+	if main == nil {
+		return Bundle{}, r.failed()
+	}
+	r.include(name, main)
+	for _, name := range sortedKeys(main.Lists) {
+		r.attach(&main.Lists[name].File)
+	}
+	if p.missing {
+		return Bundle{}, r.failed()
+	}
+	b := Bundle{Main: name, Files: p.picked}
+	return b, b.Check()
+}
+
+// Check returns an error that wraps ErrBundle if b is too large or has no main
+// file.
+func (b Bundle) Check() error {
+	size := 0
+	for _, text := range b.Files {
+		size += len(text)
+	}
+	if _, ok := b.Files[b.Main]; !ok {
+		return fmt.Errorf("%w: the file %q is not in it", ErrBundle, b.Main)
+	}
+	if size > MaxBundle {
+		return fmt.Errorf("%w: its files have more than %d MiB together; move long lists to a place of their own", ErrBundle, MaxBundle>>20)
+	}
+	return nil
+}
+
+// Hash is the SHA-256 of the names and the content of all files, in hexadecimal.
+func (b Bundle) Hash() string {
+	h := sha256.New()
+	names := slices.Sorted(maps.Keys(b.Files))
+	for _, part := range append([]string{b.Main}, names...) {
+		for _, text := range []string{part, b.Files[part]} {
+			var length [8]byte
+			binary.BigEndian.PutUint64(length[:], uint64(len(text)))
+			h.Write(length[:])
+			h.Write([]byte(text))
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// Unpack makes of b what Load makes of files, on a machine whose own file made
+// own. What b says nothing of among listen, admin, store, redis and reload is as
+// in own. The Hash of the result is that of b, the same on all machines.
+func Unpack(own *Config, b Bundle) (*Config, error) {
+	if err := b.Check(); err != nil {
+		return nil, err
+	}
+	r := newReading(os.LookupEnv)
+	r.home = filepath.Dir(own.Files[0])
+	r.shelf = parcel{b.Files, r.home}
+	main := r.open(b.Main, "")
+	if main == nil {
+		return nil, r.failed()
+	}
+	r.include(b.Main, main)
+	r.inherit(main, own.form)
+	c, err := r.compile(main)
+	if err != nil {
+		return nil, err
+	}
+	c.Hash = b.Hash()
+	c.Files, c.Globs = []string{own.Files[0]}, nil
+	for _, name := range r.files {
+		if _, came := b.Files[name]; !came {
+			c.Files = append(c.Files, within(r.home, name))
+		}
+	}
+	return c, nil
+}
+
+// exposed are the secrets that stand in the files as they are.
+func (r *reading) exposed() []Problem {
+	var ps []Problem
+	for _, p := range r.bare {
+		ps = append(ps, Problem{p.Position, p.path, "a secret stands in the file, for all to read who see it", `write "${NAME}", and set NAME where Weir runs`})
+	}
+	return arrange(ps, r.files)
+}
+
+// inherit gives main the sections of own that it says nothing of and that belong
+// to a machine rather than to all.
+func (r *reading) inherit(main, own *file) {
+	if !r.given(&main.Listen) {
+		main.Listen = own.Listen
+	}
+	if !r.given(&main.Admin) {
+		main.Admin = own.Admin
+	}
+	if !r.given(&main.Store) {
+		main.Store = own.Store
+	}
+	if !r.given(&main.Redis) {
+		main.Redis = own.Redis
+	}
+}

@@ -1,0 +1,145 @@
+package config
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// own is the configuration of a machine, in a folder of its own.
+func own(t *testing.T, text string) *Config {
+	t.Helper()
+	return mustLoad(t, write(t, "own.yaml", text))
+}
+
+const travelling = `include: ["conf.d/*.yaml"]
+keys: {phone: "header:X-Phone"}
+upstreams: {demo: echo}
+lists: {qa: {key: phone, file: lists/qa.txt, action: bypass}}
+routes: [{name: a, match: {path: /a}, upstream: demo, lists: [qa], limits: [{key: phone, rate: 1/1m}]}]
+`
+
+func TestPack_TakesWhatBelongsToTheFile(t *testing.T) {
+	b, err := Pack(write(t, "weir.yaml", travelling, "conf.d/b.yaml", "routes: [{name: b, match: {path: /b}, upstream: demo}]\n",
+		"lists/qa.txt", "+1 555 0100\n", "other.txt", "no part of it"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"conf.d/b.yaml", "lists/qa.txt", "weir.yaml"}; b.Main != "weir.yaml" || !slices.Equal(sortedKeys(b.Files), want) {
+		t.Errorf("packed %s and %q; want %q", b.Main, sortedKeys(b.Files), want)
+	}
+	at := own(t, "listen: {http: ':1234'}\nadmin: {http: '127.0.0.1:4321'}\n"+small)
+	c, err := Unpack(at, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Routes) != 2 || c.Routes[0].Lists[0].Members.Len() != 1 {
+		t.Errorf("unpacked %d routes; want both, and the list's value", len(c.Routes))
+	}
+	if c.Listen.HTTP != ":1234" || c.Admin.HTTP != "127.0.0.1:4321" {
+		t.Errorf("listens on %s and %s; want as the machine's own file says", c.Listen.HTTP, c.Admin.HTTP)
+	}
+	if again, err := Unpack(own(t, small), b); err != nil || again.Hash != c.Hash || c.Hash != b.Hash() {
+		t.Errorf("elsewhere the hash is another, %v", err)
+	}
+	b.Files["lists/qa.txt"] += "+1 555 0101\n"
+	if b.Hash() == c.Hash {
+		t.Error("another list has the same hash")
+	}
+}
+
+func TestPack_KeepsVariablesAsTheyAre(t *testing.T) {
+	const text = "privacy: {hash_secret: \"${TRAVELLING_SECRET}\"}\n" + small
+	b, err := Pack(write(t, "weir.yaml", text)) // the variable is not set here
+	if err != nil || b.Files["weir.yaml"] != text {
+		t.Fatalf("Pack = %+v, %v", b, err)
+	}
+	if _, err := Unpack(own(t, small), b); err == nil || !strings.Contains(err.Error(), "weir.yaml:1:24: ") || !strings.Contains(err.Error(), "TRAVELLING_SECRET") {
+		t.Errorf("where it is not set: %v; want its place and name", err)
+	}
+	t.Setenv("TRAVELLING_SECRET", "a secret of sixteen characters")
+	c, err := Unpack(own(t, small), b)
+	if err != nil || c.Privacy.HashSecret != "a secret of sixteen characters" || len(c.Bare) != 0 {
+		t.Errorf("where it is set: %v", err)
+	}
+}
+
+func TestUnpack_NamesBareSecrets(t *testing.T) {
+	b := Bundle{Main: "weir.yaml", Files: map[string]string{"weir.yaml": "privacy: {hash_secret: hunter2hunter2hunter2}\n" + small}}
+	c, err := Unpack(own(t, small), b)
+	if err != nil || len(c.Bare) != 1 || c.Bare[0].Path != "privacy.hash_secret" || strings.Contains(c.Bare[0].String(), "hunter2") {
+		t.Errorf("bare secrets: %v, %v; want the one, unsaid", c.Bare, err)
+	}
+}
+
+// What belongs to a machine stays there: certificates are read beside its file.
+func TestUnpack_ReadsCertificatesWhereItIs(t *testing.T) {
+	b := Bundle{Main: "weir.yaml", Files: map[string]string{"weir.yaml": "upstreams: {s: {targets: ['https://a'], tls: {ca: tls/ca.pem}}}\nroutes: [{match: {path: /}, upstream: s}]\n"}}
+	at := own(t, small)
+	_, err := Unpack(at, b)
+	if err == nil || !strings.Contains(err.Error(), "tls/ca.pem") {
+		t.Fatalf("without the file: %v; want that it is missing", err)
+	}
+	ca, _ := certified(t)
+	beside := filepath.Join(filepath.Dir(at.Files[0]), "tls/ca.pem")
+	os.Mkdir(filepath.Dir(beside), 0o755)
+	os.WriteFile(beside, []byte(ca), 0o600)
+	c, err := Unpack(at, b)
+	if err != nil || !slices.Contains(c.Files, beside) {
+		t.Errorf("with the file: %v, watched: %v", err, c)
+	}
+	if c.Hash != b.Hash() || c.Sum == c.Hash {
+		t.Error("the hash is not that of the bundle alone, or the sum is")
+	}
+}
+
+func TestUnpack_ProblemsHaveTheirPlaces(t *testing.T) {
+	b := Bundle{Main: "weir.yaml", Files: map[string]string{
+		"weir.yaml": "include: ['conf.d/*.yaml']\n" + small, "conf.d/b.yaml": "routes: [{match: {path: /b}, upstream: nowhere}]\n",
+	}}
+	var ps Problems
+	if _, err := Unpack(own(t, small), b); !errors.As(err, &ps) || ps[0].File != "conf.d/b.yaml" || ps[0].Line != 1 {
+		t.Errorf("Unpack = %v; want the place in conf.d/b.yaml", err)
+	}
+	if _, err := Unpack(own(t, small), Bundle{Main: "x", Files: map[string]string{"y": ""}}); !errors.Is(err, ErrBundle) {
+		t.Errorf("a bundle without its main file: %v; want ErrBundle", err)
+	}
+	big := Bundle{Main: "x", Files: map[string]string{"x": strings.Repeat(" ", MaxBundle+1)}}
+	if err := big.Check(); !errors.Is(err, ErrBundle) {
+		t.Errorf("a bundle that is too large: %v; want ErrBundle", err)
+	}
+}
+
+func TestPack_NeedsWhatTheFileNames(t *testing.T) {
+	path := write(t, "weir.yaml", travelling)
+	if _, err := Pack(path); err == nil || !strings.Contains(err.Error(), "lists/qa.txt") {
+		t.Errorf("Pack = %v; want that the list's file is missing", err)
+	}
+	if _, err := Pack(filepath.Join(filepath.Dir(path), "none.yaml")); err == nil || !strings.Contains(err.Error(), "none.yaml") {
+		t.Errorf("Pack = %v; want that the file is missing", err)
+	}
+}
+
+func TestCompare_TellsEachPart(t *testing.T) {
+	load := func(text string) *Config { return own(t, text) }
+	was := load("upstreams: {demo: echo}\nroutes:\n- {name: a, match: {path: /a}, upstream: demo, limits: [{name: l, key: global, rate: 1/1m}, {name: gone, key: global, rate: 1/1h}]}\n- {name: old, match: {path: /old}, upstream: demo}\n")
+	is := load("upstreams: {demo: echo}\ndefaults: {expose: false}\nroutes:\n- {name: a, match: {path: /a}, upstream: demo, limits: [{name: l, key: global, rate: 2/1m}, {name: new, key: global, rate: 1/1h}]}\n")
+	var got []string
+	for _, c := range Compare(was, is) {
+		text, _, _ := strings.Cut(c.String(), ":")
+		got = append(got, text)
+	}
+	want := []string{"limit a.gone removed", "limit a.l changed", "limit a.new added", "route old removed", "section defaults changed"}
+	if !slices.Equal(got, want) {
+		t.Errorf("Compare tells %q; want %q", got, want)
+	}
+	if changes := Compare(was, is); !strings.Contains(changes[1].Was, "rate: 1/1m") || !strings.Contains(changes[1].Is, "rate: 2/1m") {
+		t.Errorf("limit a.l: %q -> %q; want the rates", changes[1].Was, changes[1].Is)
+	}
+	if changes := Compare(was, was); len(changes) != 0 {
+		t.Errorf("nothing changed: %v", changes)
+	}
+}

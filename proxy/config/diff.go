@@ -1,0 +1,90 @@
+package config
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// A Change is what becomes of one part of a configuration.
+type Change struct {
+	What string `json:"what"`          // limit, route, key, list, upstream or section
+	Name string `json:"name"`          // of a limit ROUTE.LIMIT
+	Was  string `json:"was,omitempty"` // as YAML, defaults filled in; empty: it is added
+	Is   string `json:"is,omitempty"`  // empty: it is removed
+}
+
+// String is one line: "limit sms-send.phone: added: {…}".
+func (c Change) String() string {
+	switch {
+	case c.Was == "":
+		return c.What + " " + c.Name + " added: " + c.Is
+	case c.Is == "":
+		return c.What + " " + c.Name + " removed: " + c.Was
+	}
+	return c.What + " " + c.Name + " changed: " + c.Was + " -> " + c.Is
+}
+
+// Compare tells what changes from was to is: limits first, then routes, keys,
+// lists, upstreams and the other sections, by name. What a file holds that the
+// configuration names is not compared, and secrets are not told.
+func Compare(was, is *Config) []Change {
+	before, after := was.form.parts(), is.form.parts()
+	var changes []Change
+	for i, what := range partNames() {
+		names := maps.Clone(before[i])
+		maps.Copy(names, after[i])
+		for _, name := range slices.Sorted(maps.Keys(names)) {
+			if before[i][name] != after[i][name] {
+				changes = append(changes, Change{what, name, before[i][name], after[i][name]})
+			}
+		}
+	}
+	return changes
+}
+
+// partNames are what the parts of a file are called.
+func partNames() []string { return []string{"limit", "route", "key", "list", "upstream", "section"} }
+
+// parts are the texts of all parts of f, by kind, as in partNames, and name.
+func (f *file) parts() []map[string]string {
+	limits, routes := map[string]string{}, map[string]string{}
+	for _, r := range f.Routes {
+		for _, l := range r.Limits {
+			limits[r.Name+"."+l.Name] = line(l)
+		}
+		without := *r
+		without.Limits = nil
+		routes[r.Name] = line(&without)
+	}
+	sections := map[string]string{"client_ip": line(f.ClientIP), "privacy": line(f.Privacy), "defaults": line(f.Defaults)}
+	if f.JWT != nil {
+		sections["jwt"] = line(f.JWT)
+	}
+	return []map[string]string{limits, routes, lines(f.Keys), lines(f.Lists), lines(f.Upstreams), sections}
+}
+
+func lines[T any](all map[string]*T) map[string]string {
+	made := map[string]string{}
+	for name, v := range all {
+		made[name] = line(v)
+	}
+	return made
+}
+
+// line is a form as YAML on one line.
+func line(form any) string {
+	var root yaml.Node
+	var b bytes.Buffer
+	encoder := yaml.NewEncoder(&b)
+	if err := root.Encode(form); err == nil {
+		root.Style = yaml.FlowStyle
+		if err := encoder.Encode(&root); err != nil {
+			panic(err) // forms can be written: Effective does
+		}
+	}
+	return strings.Join(strings.Fields(b.String()), " ")
+}

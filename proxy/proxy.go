@@ -18,10 +18,13 @@ import (
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
-// Options are what a Proxy is given. All but Nodes and Agree are required.
+// Options are what a Proxy is given. All but Read, Nodes, Number and Agree are
+// required.
 type Options struct {
-	Path     string         // of the configuration
-	Config   *config.Config // what was read from Path at start
+	Path   string         // of the configuration
+	Config *config.Config // what was read at start
+	// Read reads the configuration anew; nil loads Path.
+	Read     func(ctx context.Context) (*config.Config, error)
 	Store    limiter.Keeper
 	Registry prometheus.Registerer
 	Log      zerolog.Logger
@@ -33,7 +36,7 @@ type Options struct {
 	// other: it calls swap with the number of the generation, at most once,
 	// while no other node is in the middle of a reload. An error after swap was
 	// called says that the others could not be asked; what was taken up so is
-	// agreed on once more by the next Reload, changed or not. Nil is for a proxy
+	// agreed on once more by Rejoin. Nil is for a proxy
 	// that shares nothing.
 	Agree Agree
 }
@@ -44,7 +47,7 @@ type Agree func(ctx context.Context, c *config.Config, swap func(number int64)) 
 // A Proxy serves requests by what its configuration says. It is safe for
 // concurrent use; several in one process share nothing.
 type Proxy struct {
-	path      string
+	read      func(ctx context.Context) (*config.Config, error)
 	pseudonym string          // this process in Via
 	fleet     *upstream.Fleet // how targets fare, over all generations
 	agree     Agree
@@ -82,11 +85,14 @@ func New(ctx context.Context, o Options) (*Proxy, error) {
 	if o.Nodes == nil {
 		o.Nodes = func() int { return 1 }
 	}
+	if o.Read == nil {
+		o.Read = func(context.Context) (*config.Config, error) { return config.Load(o.Path) }
+	}
 	if o.Agree == nil {
 		o.Agree = alone()
 	}
 	p := &Proxy{
-		path:      o.Path,
+		read:      o.Read,
 		pseudonym: pseudonym,
 		fleet:     fleet,
 		agree:     o.Agree,
@@ -181,74 +187,4 @@ func (p *Proxy) Close() {
 	case <-ended:
 	case <-time.After(2 * settleWithin):
 	}
-}
-
-// Serving is which configuration is served now.
-func (p *Proxy) Serving() (number int64, hash string) {
-	g := p.current.Load()
-	return g.number, g.config.Hash
-}
-
-// A Report says what a reload did.
-type Report struct {
-	Generation int64            `json:"generation"`
-	Hash       string           `json:"hash"`
-	Changed    bool             `json:"changed"` // false: the files say what is served already
-	Warnings   []config.Problem `json:"-"`
-	Alone      error            `json:"-"` // not nil: why the other nodes could not be asked
-	Unready    error            `json:"-"` // not nil: what is served, but refuses some requests for now
-	Took       time.Duration    `json:"-"`
-}
-
-// ErrRestart says that a configuration changes what only a restart can change.
-var ErrRestart = errors.New("needs a restart")
-
-// Reload makes the proxy serve what its files say now. When it returns an error
-// the proxy serves exactly what it served before; config.Problems tell what is
-// wrong with the files.
-func (p *Proxy) Reload(ctx context.Context) (Report, error) {
-	p.reloading.Lock()
-	defer p.reloading.Unlock()
-
-	began := time.Now()
-	report, err := p.reload(ctx)
-	report.Took = time.Since(began)
-	p.metrics.reloaded(report, err)
-	return report, err
-}
-
-func (p *Proxy) reload(ctx context.Context) (Report, error) {
-	now := p.current.Load()
-	read, err := config.Load(p.path)
-	if err != nil {
-		return Report{}, err
-	}
-	if read.Hash == now.config.Hash && read.Tokens == nil && !p.unagreed { // files with keys of tokens are not in the hash
-		return Report{Generation: now.number, Hash: read.Hash}, nil
-	}
-	if err := restartless(now.config, read); err != nil {
-		return Report{}, err
-	}
-	next, err := compile(read, p.pseudonym, p.fleet)
-	if err != nil {
-		return Report{}, fmt.Errorf("compile config: %w", err)
-	}
-	unready := next.warm(ctx)
-	if unready != nil && !errors.Is(unready, key.ErrNoKeys) {
-		next.leave()
-		return Report{}, fmt.Errorf("warm: %w", unready)
-	}
-	err = p.agree(ctx, read, func(number int64) {
-		next.number = number
-		p.install(next) // from here on nothing can fail
-		p.metrics.generation.Set(float64(number))
-	})
-	if p.current.Load() != next {
-		next.leave()
-		return Report{}, fmt.Errorf("agree on config: %w", err)
-	}
-	p.unagreed = err != nil
-	now.retire()
-	now.leave() // the last of its requests closes it
-	return Report{Generation: next.number, Hash: read.Hash, Changed: true, Warnings: read.Warnings, Alone: err, Unready: unready}, nil
 }

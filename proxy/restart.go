@@ -20,6 +20,7 @@ func restartless(was, is *config.Config) error {
 		{"admin", was.Admin == is.Admin},
 		{"store", was.Store == is.Store},
 		{"redis", was.Redis.Equal(is.Redis)},
+		{"reload", was.Reload == is.Reload},
 	} {
 		if !s.same {
 			sections = append(sections, s.name)

@@ -15,6 +15,8 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/weir-proxy/weir/proxy/config"
 )
 
 // Options are what the admin side is given; all but Token are required.
@@ -26,6 +28,11 @@ type Options struct {
 	Gatherer prometheus.Gatherer
 	// Reload reads the configuration anew. What it returns is sent as JSON.
 	Reload func(ctx context.Context) (any, error)
+	// Cluster moves all nodes from one configuration to another; nil when there
+	// is none, and then nothing can be pushed.
+	Cluster Cluster
+	// Plan tells what would change if the proxy served this.
+	Plan func(ctx context.Context, b config.Bundle) (any, error)
 	// Ready tells what the proxy can do now.
 	Ready func(ctx context.Context) Readiness
 	// Leader, Nodes and Statistics (of the last minutes) tell of the cluster. What
@@ -53,6 +60,7 @@ func New(o Options) http.Handler {
 	mux.Method(http.MethodGet, "/metrics", promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{EnableOpenMetrics: true}))
 	mux.With(o.bearer).Post("/reload", o.reload)
 	o.ask(mux)
+	mux.With(o.bearer).Group(o.pushes)
 	if o.Token != "" {
 		mux.With(o.bearer).Route("/debug/pprof", profiles)
 	}

@@ -21,6 +21,11 @@ func (o Options) reload(w http.ResponseWriter, r *http.Request) {
 		problem(w, http.StatusConflict, err.Error(), nil)
 		return
 	}
+	refused(w, problems)
+}
+
+// refused sends every problem of a configuration.
+func refused(w http.ResponseWriter, problems config.Problems) {
 	lines := make([]string, len(problems))
 	for i, p := range problems {
 		lines[i] = p.String()

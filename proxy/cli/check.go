@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -10,12 +11,17 @@ import (
 
 type checkCommand struct {
 	File      string `arg:"" help:"The file to check."`
-	Effective bool   `help:"Print the configuration with all defaults filled in, secrets masked."`
+	Effective bool   `help:"Print the configuration with all defaults filled in, secrets masked." xor:"what"`
+	Against   string `help:"Compare with what a running weir serves, and say what would change." placeholder:"HOST:PORT" xor:"what"`
+	Token     string `env:"WEIR_ADMIN_TOKEN" help:"The token of that weir, if it asks for one."`
 }
 
 // Run prints every problem of the file, one a line, or that there is none.
 // Warnings are printed as well; they are no fault.
-func (c checkCommand) Run(w World) error {
+func (c checkCommand) Run(ctx context.Context, w World) error {
+	if c.Against != "" {
+		return c.compare(ctx, w.Stdout)
+	}
 	read, err := load(c.File, w.Stdout)
 	if err != nil {
 		return err
@@ -38,12 +44,18 @@ func (c checkCommand) Run(w World) error {
 // load reads a configuration; its problems are printed to out, one a line.
 func load(path string, out io.Writer) (*config.Config, error) {
 	c, err := config.Load(path)
+	return c, printed(out, err)
+}
+
+// printed is err, or errSaid when it is problems, which it prints to out, one a
+// line.
+func printed(out io.Writer, err error) error {
 	var problems config.Problems
-	if errors.As(err, &problems) {
-		for _, p := range problems {
-			fmt.Fprintln(out, p)
-		}
-		return nil, errSaid
+	if !errors.As(err, &problems) {
+		return err
 	}
-	return c, err
+	for _, p := range problems {
+		fmt.Fprintln(out, p)
+	}
+	return errSaid
 }

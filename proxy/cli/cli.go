@@ -29,6 +29,9 @@ const (
 type commands struct {
 	Run         runCommand         `cmd:"" default:"withargs" help:"Serve. SIGHUP reloads, SIGTERM drains."`
 	Check       checkCommand       `cmd:"" help:"Name every problem of a configuration file."`
+	Push        pushCommand        `cmd:"" help:"Have all nodes serve a file, or none."`
+	Rollback    rollbackCommand    `cmd:"" help:"Have all nodes serve what was pushed earlier."`
+	History     historyCommand     `cmd:"" help:"List what was pushed, by whom, and what it changed."`
 	Schema      schemaCommand      `cmd:"" help:"Print the JSON Schema of the configuration, for editors."`
 	Healthcheck healthcheckCommand `cmd:"" help:"Ask a running weir whether it lives, for containers."`
 	Version     versionCommand     `cmd:"" help:"Print the version."`

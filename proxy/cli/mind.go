@@ -25,7 +25,9 @@ func (s *service) mind(ctx context.Context) {
 				s.log.Info().Msg("all nodes serve one configuration")
 			}
 		case <-node.Returned():
-			s.reload(ctx)
+			if s.origin.served() == nil {
+				s.rejoin(ctx) // else what was pushed is followed
+			}
 		case <-ctx.Done():
 			return
 		}

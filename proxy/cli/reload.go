@@ -5,13 +5,21 @@ import (
 	"errors"
 	"os"
 
+	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
 // reload reads the configuration anew and logs what came of it.
 func (s *service) reload(ctx context.Context) (any, error) {
-	report, err := s.proxy.Reload(ctx)
+	return s.report(s.proxy.Reload(ctx))
+}
+
+// rejoin agrees with the other nodes on what is served, and logs what came of it.
+func (s *service) rejoin(ctx context.Context) { s.report(s.proxy.Rejoin(ctx)) }
+
+// report logs what came of a reload.
+func (s *service) report(report proxy.Report, err error) (any, error) {
 	var problems config.Problems
 	switch {
 	case errors.As(err, &problems):

@@ -101,6 +101,7 @@ func (clock) Run(e *zerolog.Event, _ zerolog.Level, _ string) {
 type service struct {
 	log          zerolog.Logger
 	proxy        *proxy.Proxy
+	origin       *origin
 	shared       shared
 	lead         *lead
 	clients      *proxy.Server
@@ -114,24 +115,29 @@ type service struct {
 
 // assemble puts a weir together. When it returns an error, nothing is left open.
 func assemble(ctx context.Context, path string, c *config.Config, log zerolog.Logger) (*service, error) {
-	s := &service{log: log, registry: newRegistry()}
+	s := &service{log: log, registry: newRegistry(), origin: &origin{path: path, own: c, log: log}}
 	var err error
-	if s.shared, err = openStore(ctx, c, log); err != nil {
+	if s.shared, err = openStore(c, log); err != nil {
+		return nil, err
+	}
+	begin, err := s.shared.begin(ctx, s.origin)
+	if err != nil {
+		s.shared.close()
 		return nil, err
 	}
 	if s.shared.node != nil {
 		count(s.registry, s.shared.node)
 	}
 	s.proxy, err = proxy.New(ctx, proxy.Options{
-		Path: path, Config: c, Registry: s.registry, Log: log,
-		Store: s.shared.store, Nodes: s.shared.nodes, Agree: s.shared.agree, Number: s.shared.number,
+		Path: path, Config: begin.config, Read: s.origin.read, Registry: s.registry, Log: log,
+		Store: s.shared.store, Nodes: s.shared.nodes, Agree: s.shared.agree, Number: begin.number,
 	})
 	if err != nil {
 		s.shared.close()
 		return nil, err
 	}
 	s.lead = newLead(s.shared, s.proxy, s.registry, log)
-	desk := admin.Options{Token: c.Admin.Token, Gatherer: s.registry, Reload: s.reload, Ready: s.ready}
+	desk := admin.Options{Token: c.Admin.Token, Gatherer: s.registry, Reload: s.reload, Ready: s.ready, Plan: s.plan}
 	s.tell(&desk)
 	s.admins = proxy.NewServer(admin.New(desk), operators(c.Listen), log)
 	s.clients = proxy.NewServer(http.HandlerFunc(s.enter), c.Listen, log)
@@ -139,7 +145,7 @@ func assemble(ctx context.Context, path string, c *config.Config, log zerolog.Lo
 		s.shared.close()
 		return nil, err
 	}
-	for _, warning := range c.Warnings {
+	for _, warning := range begin.config.Warnings {
 		log.Warn().Str("at", warning.Position.String()).Str("problem", warning.String()).Msg("config")
 	}
 	return s, nil
@@ -163,6 +169,7 @@ func (s *service) serve(ctx context.Context, reload <-chan os.Signal) error {
 	background.Go(func() { s.signals(ctx, reload) })
 	background.Go(func() { s.shared.run(ctx, s.address("admin")) })
 	background.Go(func() { s.mind(ctx) })
+	background.Go(func() { s.follow(ctx) })
 	background.Go(func() { s.renew(ctx) })
 	background.Go(func() { save(ctx) })
 	background.Go(func() { s.lead.run(ctx) })

@@ -27,15 +27,14 @@ const patience = time.Second
 
 // A shared is the store and what comes with sharing it.
 type shared struct {
-	name   string
-	store  limiter.Keeper
-	number int64 // of the generation to begin with
-	nodes  func() int
-	agree  proxy.Agree
-	node   *cluster.Node // nil when nothing is shared
-	check  func(ctx context.Context) error
-	run    func(ctx context.Context, address string) // until ctx is done; operators reach this weir there
-	close  func()
+	name  string
+	store limiter.Keeper
+	nodes func() int
+	agree proxy.Agree
+	node  *cluster.Node // nil when nothing is shared
+	check func(ctx context.Context) error
+	run   func(ctx context.Context, address string) // until ctx is done; operators reach this weir there
+	close func()
 
 	id      string // of this node
 	started time.Time
@@ -43,10 +42,8 @@ type shared struct {
 	prefix  string                // of all keys
 }
 
-// openStore opens what the configuration names. A Redis that does not answer is
-// logged and no fault: each limit says what happens then. One that is too old
-// is a fault.
-func openStore(ctx context.Context, c *config.Config, log zerolog.Logger) (shared, error) {
+// openStore opens what the configuration names. It asks nothing of Redis yet.
+func openStore(c *config.Config, log zerolog.Logger) (shared, error) {
 	if c.Store == config.StoreMemory {
 		return memoryStore(), nil
 	}
@@ -65,7 +62,7 @@ func openStore(ctx context.Context, c *config.Config, log zerolog.Logger) (share
 		Client: clientName(c.Listen),
 	})
 	id := nodeID()
-	node := cluster.Join(coordination, cluster.Options{Prefix: c.Redis.Prefix, ID: id, Version: readBuild().version, Source: "file"})
+	node := cluster.Join(coordination, cluster.Options{Prefix: c.Redis.Prefix, ID: id, Version: readBuild().version, Source: string(c.Reload.Source)})
 	s := shared{
 		name:  "redis",
 		store: store,
@@ -82,19 +79,6 @@ func openStore(ctx context.Context, c *config.Config, log zerolog.Logger) (share
 		all.Go(func() { node.Run(ctx, address) })
 		all.Go(func() { s.watch(ctx, log) })
 		all.Wait()
-	}
-	err = s.check(ctx)
-	if errors.Is(err, redisstore.ErrVersion) {
-		s.close()
-		return shared{}, err
-	}
-	if err == nil {
-		err = node.Agree(ctx, c, func(number int64) { s.number = number })
-	}
-	if err != nil {
-		s.number = 0 // not agreed on
-		node.Assume(c.Hash)
-		log.Warn().Err(err).Strs("addrs", c.Redis.Addrs).Msg("redis unavailable; limits go by on_store_failure until it answers")
 	}
 	return s, nil
 }

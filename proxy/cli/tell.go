@@ -31,6 +31,9 @@ func (s *service) tell(o *admin.Options) {
 		minutes, err := s.lead.statistics.Minutes(ctx, n)
 		return map[string]any{"minutes": minutes}, err
 	}
+	if s.shared.node != nil && s.origin.pushable() {
+		o.Cluster = desk{s}
+	}
 	o.Nodes = func(ctx context.Context) (any, error) {
 		members, err := s.members(ctx)
 		return map[string]any{"self": s.shared.id, "nodes": memberships(members)}, err
@@ -42,10 +45,10 @@ func (s *service) members(ctx context.Context) ([]cluster.Member, error) {
 	if s.shared.node != nil {
 		return s.shared.node.Nodes(ctx)
 	}
-	number, hash := s.proxy.Serving()
+	number, now := s.proxy.Serving()
 	return []cluster.Member{{
 		ID: s.shared.id, Address: s.address("admin"), Version: readBuild().version, Source: "file",
-		Hash: hash, Generation: number, Started: s.shared.started, Seen: time.Now().UTC(),
+		Hash: now.Hash, Generation: number, Started: s.shared.started, Seen: time.Now().UTC(),
 	}}, nil
 }
 

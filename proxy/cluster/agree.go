@@ -32,10 +32,10 @@ var (
 	ErrBehind = errors.New("the other nodes have moved on")
 )
 
-// Assume notes what this node serves without anybody having been asked: what it
+// Assume notes what this node serves, and under which number, without anybody having been asked: what it
 // has read at its start, while Redis is away.
-func (n *Node) Assume(hash string) {
-	n.serving.Store(&serving{number: 1, hash: hash, alone: true})
+func (n *Node) Assume(hash string, number int64) {
+	n.serving.Store(&serving{number: number, hash: hash, alone: true})
 }
 
 // Agree calls swap with the number of c, while no other node is between knowing
@@ -80,6 +80,7 @@ func (n *Node) Agree(ctx context.Context, c *config.Config, swap func(number int
 	}
 	swap(number)
 	n.serving.Store(&serving{number: number, hash: c.Hash, agreed: number})
+	offer(n.nudged, struct{}{})
 	return nil
 }
 
@@ -118,22 +119,31 @@ func (n *Node) seen(ctx context.Context, hash string) (int64, error) {
 // still is the last number.
 func (n *Node) numbered(ctx context.Context, c *config.Config, seen int64) (int64, error) {
 	keys := []string{n.prefix + "config", n.prefix + "limits", n.prefix + "removed"}
-	args := append([]any{c.Hash, n.id, seen, memory.Milliseconds()}, defining(c)...)
-	reply, err := n.publish.Run(ctx, n.rdb, keys, args...).Int64Slice()
+	args := append([]any{c.Hash, n.id, seen, memory.Milliseconds(), n.source}, defining(c)...)
+	reply, err := n.scripts.publish.Run(ctx, n.rdb, keys, args...).Int64Slice()
 	if err != nil {
 		return 0, fmt.Errorf("publish config: %w", err)
 	}
 	if len(reply) != 2 {
 		return 0, fmt.Errorf("publish config: %w: %v", errReply, reply)
 	}
-	if reply[0] == 1 {
+	switch reply[0] {
+	case 1:
 		return reply[1], nil
+	case 2:
+		n.fallBehind()
+		return 0, fmt.Errorf("%w: generation %d was pushed to all nodes; push this file, or write reload: {source: file}", ErrBehind, reply[1])
 	}
-	if now := n.serving.Load(); now.returning(c.Hash) {
-		behind := *now
-		behind.behind = true
-		n.serving.Store(&behind)
+	if n.serving.Load().returning(c.Hash) {
+		n.fallBehind()
 		return 0, fmt.Errorf("%w: to generation %d, while this one knew of %d; its own file is served on until it changes", ErrBehind, reply[1], seen)
 	}
 	return 0, fmt.Errorf("%w: generation %d came before this one", ErrBusy, reply[1])
+}
+
+// fallBehind notes that the others serve something newer.
+func (n *Node) fallBehind() {
+	now := *n.serving.Load()
+	now.behind = true
+	n.serving.Store(&now)
 }

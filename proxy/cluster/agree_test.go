@@ -82,7 +82,7 @@ func TestAgree_OneAfterTheOther(t *testing.T) {
 
 func TestAgree_WithoutRedisGoesOnAlone(t *testing.T) {
 	n := cluster.Join(dial(t, "127.0.0.1:1"), cluster.Options{Prefix: "test", ID: "a"})
-	n.Assume("one")
+	n.Assume("one", 1)
 	var got []int64
 	for _, hash := range []string{"one", "two", "three"} {
 		number, err := agrees(n, hash)

@@ -11,6 +11,9 @@
 //	config   hash  number, hash and node of the configuration taken up last
 //	limits   hash  ROUTE.LIMIT: what the limit is there, as JSON (Definition)
 //	removed  zset  ROUTE.LIMIT: when the limit left the definitions, in milliseconds
+//	push     hash  the push that is under way, and what nodes say of it
+//	history  list  what was pushed, the last first (Entry)
+//	pushes         the channel by which nodes hear that there is something to look at
 //	reload         the lock (package lock) that a reload holds
 //	lead           the lock that the leader holds
 //	leader   hash  token, node, since: who took the lead last
@@ -29,6 +32,13 @@
 // higher. Number and definitions are written in one step, and only if nobody has
 // published since the writer looked: a node that was stopped in the middle of
 // its turn writes nothing when it goes on.
+//
+// What is pushed is served by all nodes or by none (Push). A push is its own lock:
+// while one is under way no other begins, and the next one is told who pushes. It
+// lives by the signs of the node that pushes, and when that dies it is forgotten;
+// nothing is changed before the one step that decides. Nodes follow what is
+// decided, whenever they hear of it (Follow). A request is served by one
+// generation from its beginning to its end.
 //
 // A node that cannot ask Redis takes up its file all the same, and is numbered
 // when Redis is back; if the others have moved on meanwhile, it does not put its

@@ -56,11 +56,13 @@ type Node struct {
 	started time.Time
 	locker  *lock.Locker
 
-	beat, members, publish *redis.Script
+	scripts scripts
 
 	live     atomic.Int64 // how many there are, as far as was last heard
 	drifting atomic.Int64 // how many others are told to serve something else
 	serving  atomic.Pointer[serving]
+	pushed   atomic.Int64  // the generation that it serves because it was pushed; 0 is none
+	nudged   chan struct{} // of length 1: the next sign of life is due
 	returned chan struct{} // of length 1
 	drifted  chan int      // of length 1
 }
@@ -74,6 +76,20 @@ type serving struct {
 	behind bool   // the others have moved on without it
 }
 
+// scripts are what Redis does for nodes, each in one step.
+type scripts struct {
+	beat, members, publish, begin, answer, keep, commit, undo *redis.Script
+}
+
+func newScripts() scripts {
+	return scripts{
+		beat: redis.NewScript(beatScript), members: redis.NewScript(membersScript),
+		publish: redis.NewScript(defineScript + publishScript),
+		begin:   redis.NewScript(beginScript), answer: redis.NewScript(answerScript), keep: redis.NewScript(keepScript),
+		commit: redis.NewScript(defineScript + commitScript), undo: redis.NewScript(undoScript),
+	}
+}
+
 // Join makes the Node of a process. Nothing is asked of Redis before Run or
 // Agree.
 func Join(rdb redis.UniversalClient, o Options) *Node {
@@ -85,9 +101,8 @@ func Join(rdb redis.UniversalClient, o Options) *Node {
 		source:   o.Source,
 		started:  time.Now().UTC(),
 		locker:   lock.New(rdb),
-		beat:     redis.NewScript(beatScript),
-		members:  redis.NewScript(membersScript),
-		publish:  redis.NewScript(defineScript + publishScript),
+		scripts:  newScripts(),
+		nudged:   make(chan struct{}, 1),
 		returned: make(chan struct{}, 1),
 		drifted:  make(chan int, 1),
 	}
@@ -127,6 +142,7 @@ func (n *Node) Run(ctx context.Context, address string) {
 		n.sign(ctx, &d)
 		select {
 		case <-tick.C:
+		case <-n.nudged:
 		case <-ctx.Done():
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 			defer cancel()
@@ -145,7 +161,7 @@ func (n *Node) sign(ctx context.Context, d *drift) {
 	defer cancel()
 	text, hash := n.says()
 	keys := []string{n.prefix + "nodes", n.prefix + "members", n.prefix + "config", n.prefix + "limits"}
-	live, others, err := beaten(n.beat.Run(ctx, n.rdb, keys, n.id, after.Milliseconds(), text, hash, memory.Milliseconds()))
+	live, others, err := beaten(n.scripts.beat.Run(ctx, n.rdb, keys, n.id, after.Milliseconds(), text, hash, memory.Milliseconds()))
 	if err != nil {
 		return
 	}

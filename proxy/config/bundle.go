@@ -134,4 +134,7 @@ func (r *reading) inherit(main, own *file) {
 	if !r.given(&main.Redis) {
 		main.Redis = own.Redis
 	}
+	if !r.given(&main.Reload) {
+		main.Reload = own.Reload
+	}
 }

@@ -22,6 +22,7 @@ func (r *reading) compile(f *file) (*Config, error) {
 		Admin:    Admin{HTTP: f.Admin.HTTP, Token: string(f.Admin.Token)},
 		Store:    Store(f.Store),
 		Redis:    r.redis(&f.Redis),
+		Reload:   r.reload(&f.Reload, f.Store),
 		ClientIP: r.clientIP(&f.ClientIP),
 		Privacy:  r.privacy(&f.Privacy),
 		Defaults: Defaults{

@@ -1,8 +1,8 @@
 package config
 
 import (
-	"bytes"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -13,7 +13,7 @@ import (
 type Change struct {
 	What string `json:"what"`          // limit, route, key, list, upstream or section
 	Name string `json:"name"`          // of a limit ROUTE.LIMIT
-	Was  string `json:"was,omitempty"` // as YAML, defaults filled in; empty: it is added
+	Was  string `json:"was,omitempty"` // as YAML, without defaults; empty: it is added
 	Is   string `json:"is,omitempty"`  // empty: it is removed
 }
 
@@ -75,16 +75,46 @@ func lines[T any](all map[string]*T) map[string]string {
 	return made
 }
 
-// line is a form as YAML on one line.
+// line is a form as YAML on one line, without what is as usual.
 func line(form any) string {
 	var root yaml.Node
-	var b bytes.Buffer
-	encoder := yaml.NewEncoder(&b)
-	if err := root.Encode(form); err == nil {
-		root.Style = yaml.FlowStyle
-		if err := encoder.Encode(&root); err != nil {
-			panic(err) // forms can be written: Effective does
-		}
+	if err := root.Encode(form); err != nil {
+		panic(err) // forms can be written: Effective does
 	}
-	return strings.Join(strings.Fields(b.String()), " ")
+	unusual(&root, reflect.TypeOf(form))
+	root.Style = yaml.FlowStyle
+	b, err := yaml.Marshal(&root)
+	if err != nil {
+		panic(err)
+	}
+	return strings.Join(strings.Fields(string(b)), " ")
+}
+
+// unusual takes the fields out of n, which a form of type t was written as, that
+// have their default.
+func unusual(n *yaml.Node, t reflect.Type) {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch {
+	case n.Kind == yaml.SequenceNode && t.Kind() == reflect.Slice:
+		for _, c := range n.Content {
+			unusual(c, t.Elem())
+		}
+	case n.Kind == yaml.MappingNode && t.Kind() == reflect.Struct:
+		var left []*yaml.Node
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			name, value := n.Content[i], n.Content[i+1]
+			index, ok := fieldIndex(t, name.Value)
+			if ok {
+				field := t.Field(index)
+				unusual(value, field.Type)
+				if standard := tagOf(t, field).standard; standard != nil && value.Value == *standard && value.Kind == yaml.ScalarNode || value.Kind != yaml.ScalarNode && len(value.Content) == 0 {
+					continue
+				}
+			}
+			left = append(left, name, value)
+		}
+		n.Content = left
+	}
 }

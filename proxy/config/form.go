@@ -20,6 +20,8 @@ type file struct {
 	Store string `yaml:"store" jsonschema:"default=memory,enum=memory,enum=redis"`
 	// Redis says how to reach the store when it is redis.
 	Redis redisForm `yaml:"redis"`
+	// Reload says where the configuration comes from.
+	Reload reloadForm `yaml:"reload"`
 	// ClientIP says whose word counts about where a request comes from.
 	ClientIP clientIPForm `yaml:"client_ip"`
 	// Privacy says what may leave the process.

@@ -9,7 +9,6 @@ import (
 // as FORM.FIELD, and values as FORM.FIELD=VALUE or, for the beginning of one,
 // FORM.FIELD=BEGINNING:. A line is taken out when its field is built.
 const planned = `
-file.reload                 | reload with SIGHUP or POST /reload
 adminForm.https             | use http on a loopback address
 `
 

@@ -25,6 +25,7 @@ type Config struct {
 	Admin     Admin
 	Store     Store
 	Redis     Redis // meaningful when Store is StoreRedis
+	Reload    Reload
 	ClientIP  ClientIP
 	Privacy   Privacy
 	Defaults  Defaults

@@ -1,0 +1,105 @@
+package admin
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weir-proxy/weir/proxy/config"
+)
+
+// A faulty answers everything with one error, or with what it was asked.
+type faulty struct{ err error }
+
+func (f faulty) Push(_ context.Context, p Push) (any, error)         { return p, f.err }
+func (f faulty) Rollback(_ context.Context, r Rollback) (any, error) { return r, f.err }
+func (f faulty) History(context.Context) (any, error)                { return "history", f.err }
+func (f faulty) Diff(_ context.Context, n int64) (any, error)        { return n, f.err }
+
+// sent sends a body to an admin side with these options.
+func sent(o Options, method, target, body string) *httptest.ResponseRecorder {
+	o.Gatherer = prometheus.NewRegistry()
+	w := httptest.NewRecorder()
+	New(o).ServeHTTP(w, httptest.NewRequest(method, target, strings.NewReader(body)))
+	return w
+}
+
+func TestPush_PassesOnWhatIsAsked(t *testing.T) {
+	o := Options{Cluster: faulty{}, Plan: func(_ context.Context, b config.Bundle) (any, error) { return b.Main, nil }}
+	for _, c := range []struct{ method, target, body, want string }{
+		{"POST", "/api/v1/push", `{"bundle":{"main":"a","files":{"a":"b"}},"author":"ann","dry_run":true}`, `{"bundle":{"main":"a","files":{"a":"b"}},"author":"ann","dry_run":true}`},
+		{"POST", "/api/v1/rollback", `{"generation":7,"author":"ann"}`, `{"generation":7,"author":"ann"}`},
+		{"GET", "/api/v1/history", "", `"history"`},
+		{"GET", "/api/v1/history/7", "", `7`},
+		{"POST", "/api/v1/plan", `{"bundle":{"main":"a","files":{}}}`, `"a"`},
+	} {
+		if w := sent(o, c.method, c.target, c.body); w.Code != 200 || strings.TrimSpace(w.Body.String()) != c.want {
+			t.Errorf("%s %s = %d %s; want %s", c.method, c.target, w.Code, w.Body, c.want)
+		}
+	}
+}
+
+func TestPush_ErrorsHaveTheirStatus(t *testing.T) {
+	problems := config.Problems{{Position: config.Position{File: "a", Line: 1, Column: 2}, What: "wrong"}}
+	for _, c := range []struct {
+		err   error
+		code  int
+		words string
+	}{
+		{&Fault{Status: 409, Detail: "ann pushes", Facts: map[string]any{"author": "ann"}}, 409, `"author":"ann"`},
+		{fmt.Errorf("look: %w", problems), 422, `"problems":["a:1:2: wrong"]`},
+		{fmt.Errorf("%w: too large", config.ErrBundle), 422, "too large"},
+		{errors.New("no answer"), 503, "no answer"},
+	} {
+		w := sent(Options{Cluster: faulty{c.err}}, "POST", "/api/v1/push", "{}")
+		if w.Code != c.code || !strings.Contains(w.Body.String(), c.words) || !json.Valid(w.Body.Bytes()) {
+			t.Errorf("%v: %d %s; want %d and %s", c.err, w.Code, w.Body, c.code, c.words)
+		}
+	}
+}
+
+func TestPush_BadRequests(t *testing.T) {
+	o := Options{Cluster: faulty{}}
+	long := string(bytes.Repeat([]byte(" "), maxRequest+1))
+	for _, c := range []struct {
+		method, target, body string
+		code                 int
+	}{
+		{"POST", "/api/v1/push", "nonsense", http.StatusBadRequest},
+		{"POST", "/api/v1/push", `{"bundel":{}}`, http.StatusBadRequest},
+		{"POST", "/api/v1/push", long, http.StatusRequestEntityTooLarge},
+		{"GET", "/api/v1/push", "", http.StatusMethodNotAllowed},
+		{"GET", "/api/v1/history/last", "", http.StatusNotFound},
+	} {
+		if w := sent(o, c.method, c.target, c.body); w.Code != c.code {
+			t.Errorf("%s %s of %.20q = %d; want %d", c.method, c.target, c.body, w.Code, c.code)
+		}
+	}
+}
+
+func TestPush_WhereTheFileIsServed(t *testing.T) {
+	for _, target := range []string{"/api/v1/push", "/api/v1/rollback"} {
+		if w := sent(Options{}, "POST", target, "{}"); w.Code != 409 || !strings.Contains(w.Body.String(), "source: redis") {
+			t.Errorf("%s = %d %s; want what to write", target, w.Code, w.Body)
+		}
+	}
+}
+
+func TestPush_WantsTheToken(t *testing.T) {
+	o := Options{Token: "secret", Cluster: faulty{}}
+	for _, c := range []struct{ method, target string }{
+		{"POST", "/api/v1/push"}, {"POST", "/api/v1/rollback"}, {"POST", "/api/v1/plan"}, {"GET", "/api/v1/history"}, {"GET", "/api/v1/history/1"},
+	} {
+		if w := sent(o, c.method, c.target, "{}"); w.Code != 401 {
+			t.Errorf("%s %s without the token = %d; want 401", c.method, c.target, w.Code)
+		}
+	}
+}

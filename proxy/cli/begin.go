@@ -1,0 +1,83 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/weir-proxy/weir/limiter/redisstore"
+	"github.com/weir-proxy/weir/proxy/cluster"
+	"github.com/weir-proxy/weir/proxy/config"
+)
+
+// A beginning is what a weir serves first.
+type beginning struct {
+	config *config.Config
+	number int64 // of its generation; 0 when the other nodes could not be asked about it
+}
+
+// begin finds out what to serve first: what was pushed to all nodes, or else the
+// file. A Redis that does not answer is logged and no fault: then it is what was
+// pushed as far as that was kept, or else the file, and each limit says what
+// happens. One that is too old is a fault, and so is a configuration that was
+// pushed and cannot be served here: what all others serve is served whole.
+func (s shared) begin(ctx context.Context, o *origin) (beginning, error) {
+	b := beginning{config: o.own}
+	if s.node == nil {
+		return b, nil
+	}
+	err := s.check(ctx)
+	if errors.Is(err, redisstore.ErrVersion) {
+		return b, err
+	}
+	var e cluster.Entry
+	if err == nil && o.pushable() {
+		e, err = s.node.Pushed(ctx)
+	}
+	if err == nil && e.Generation > 0 {
+		return s.pushed(o, e)
+	}
+	if err == nil {
+		err = s.node.Agree(ctx, o.own, func(number int64) { b.number = number })
+	}
+	if err == nil {
+		return b, nil
+	}
+	o.log.Warn().Err(err).Strs("addrs", o.own.Redis.Addrs).Msg("redis unavailable; limits go by on_store_failure until it answers")
+	b, err = o.kept()
+	s.node.Assume(b.config.Hash, max(b.number, 1))
+	return b, err
+}
+
+// kept is a beginning without Redis.
+func (o *origin) kept() (beginning, error) {
+	b := beginning{config: o.own}
+	k, err := o.recall()
+	if err != nil {
+		o.log.Warn().Err(err).Msg("what was pushed is not known; the file is served")
+	}
+	if k.Bundle.Main == "" {
+		return b, nil
+	}
+	c, err := config.Unpack(o.own, k.Bundle)
+	if err != nil {
+		return b, fmt.Errorf("what was kept in %s: %w", o.own.Reload.Keep, err)
+	}
+	o.set(k.Bundle)
+	o.log.Info().Int64("generation", k.Generation).Str("hash", c.Hash).Msg("what was pushed is served as it was kept")
+	return beginning{c, k.Generation}, nil
+}
+
+// pushed is a beginning with what was pushed to all nodes.
+func (s shared) pushed(o *origin, e cluster.Entry) (beginning, error) {
+	c, err := config.Unpack(o.own, e.Bundle)
+	if err != nil {
+		return beginning{}, fmt.Errorf("what was pushed as generation %d: %w", e.Generation, err)
+	}
+	o.set(e.Bundle)
+	s.node.Adopt(e)
+	if err := o.keep(e); err != nil {
+		o.log.Warn().Err(err).Msg("a start without Redis would serve something older")
+	}
+	return beginning{c, e.Generation}, nil
+}

@@ -1,0 +1,186 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/rogpeppe/go-internal/diff"
+
+	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/cluster"
+	"github.com/weir-proxy/weir/proxy/config"
+)
+
+// A desk does for operators what moves all nodes.
+type desk struct{ *service }
+
+// A pushed is what came of a push, or of trying one.
+type pushed struct {
+	cluster.Outcome
+	Changed  bool            `json:"changed"`
+	DryRun   bool            `json:"dry_run,omitempty"`
+	Changes  []config.Change `json:"changes"`
+	Warnings []string        `json:"warnings,omitempty"`
+}
+
+// Push implements admin.Cluster.
+func (d desk) Push(ctx context.Context, p admin.Push) (any, error) {
+	return d.push(ctx, cluster.Push{Bundle: p.Bundle, Author: p.Author}, p.DryRun)
+}
+
+func (d desk) push(ctx context.Context, p cluster.Push, dry bool) (any, error) {
+	c, err := config.Unpack(d.origin.own, p.Bundle)
+	if err == nil && len(c.Bare) > 0 {
+		err = config.Problems(c.Bare)
+	}
+	if err != nil {
+		d.audit("push refused", p, err)
+		return nil, err
+	}
+	number, now := d.proxy.Serving()
+	done := pushed{DryRun: dry, Changes: config.Compare(now, c), Outcome: cluster.Outcome{Generation: number, Hash: c.Hash}}
+	for _, w := range c.Warnings {
+		done.Warnings = append(done.Warnings, w.String())
+	}
+	p.Config = c
+	if b := d.origin.served(); b != nil && b.Hash() == c.Hash {
+		return done, nil // all nodes serve it already
+	}
+	if dry {
+		done.Nodes, err = d.shared.node.Try(ctx, p)
+		return done, fault(err)
+	}
+	if done.Outcome, err = d.shared.node.Push(ctx, p); err != nil {
+		d.audit("push refused", p, err)
+		return nil, fault(err)
+	}
+	done.Changed = true
+	d.log.Info().Str("author", p.Author).Int64("generation", done.Generation).Str("hash", done.Hash).Int64("from", p.From).Msg("pushed")
+	return done, nil
+}
+
+// audit logs who wanted what in vain.
+func (d desk) audit(message string, p cluster.Push, err error) {
+	d.log.Warn().Str("author", p.Author).Str("hash", p.Bundle.Hash()).Int64("from", p.From).Err(err).Msg(message)
+}
+
+// fault says how operators are told of an error of the cluster's.
+func fault(err error) error {
+	var refused *cluster.Refused
+	var other *cluster.UnderWay
+	switch {
+	case errors.As(err, &refused):
+		return &admin.Fault{Status: http.StatusConflict, Detail: err.Error(), Facts: map[string]any{"nodes": refused.Answers}}
+	case errors.As(err, &other):
+		return &admin.Fault{Status: http.StatusConflict, Detail: err.Error(), Facts: map[string]any{"author": other.Author, "node": other.Node}}
+	case errors.Is(err, cluster.ErrOvertaken):
+		return &admin.Fault{Status: http.StatusConflict, Detail: err.Error()}
+	}
+	return err
+}
+
+// Rollback implements admin.Cluster.
+func (d desk) Rollback(ctx context.Context, r admin.Rollback) (any, error) {
+	entries, err := d.shared.node.History(ctx)
+	if err != nil {
+		return nil, err
+	}
+	i := 1
+	if r.Generation != 0 {
+		i = slices.IndexFunc(entries, func(e cluster.Entry) bool { return e.Generation == r.Generation })
+	}
+	if i < 0 || i >= len(entries) {
+		return nil, &admin.Fault{Status: http.StatusNotFound, Detail: "there is no such generation in the history; weir history lists them"}
+	}
+	return d.push(ctx, cluster.Push{Bundle: entries[i].Bundle, Author: r.Author, From: entries[i].Generation}, false)
+}
+
+// History implements admin.Cluster.
+func (d desk) History(ctx context.Context) (any, error) {
+	entries, err := d.shared.node.History(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]any{"history": entries}, nil
+}
+
+// Diff implements admin.Cluster: what a generation changed in the files, against
+// the one that was pushed before it.
+func (d desk) Diff(ctx context.Context, generation int64) (any, error) {
+	entries, err := d.shared.node.History(ctx)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(entries, func(e cluster.Entry) bool { return e.Generation == generation })
+	if i < 0 {
+		return nil, &admin.Fault{Status: http.StatusNotFound, Detail: fmt.Sprintf("generation %d is not in the history; weir history lists what is", generation)}
+	}
+	before := cluster.Entry{}
+	if i+1 < len(entries) {
+		before = entries[i+1]
+	}
+	return struct {
+		cluster.Entry
+		Diff string `json:"diff"`
+	}{entries[i], compareFiles(before.Bundle, entries[i].Bundle)}, nil
+}
+
+// compareFiles is what differs between the files of two bundles.
+func compareFiles(was, is config.Bundle) string {
+	var names []string
+	for _, b := range []config.Bundle{was, is} {
+		for name := range b.Files {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	var all bytes.Buffer
+	for _, name := range slices.Compact(names) {
+		all.Write(diff.Diff("a/"+name, []byte(was.Files[name]), "b/"+name, []byte(is.Files[name])))
+	}
+	return all.String()
+}
+
+// plan tells what would change if b were served.
+func (s *service) plan(_ context.Context, b config.Bundle) (any, error) {
+	c, err := config.Unpack(s.origin.own, b)
+	if err != nil {
+		return nil, err
+	}
+	number, now := s.proxy.Serving()
+	return plan{number, config.Compare(now, c)}, nil
+}
+
+// follow serves what is pushed, until ctx is done.
+func (s *service) follow(ctx context.Context) {
+	if s.shared.node == nil || !s.origin.pushable() {
+		return
+	}
+	s.shared.node.Follow(ctx, &cluster.Follower{
+		Take: func(ctx context.Context, b config.Bundle) (cluster.Taken, error) {
+			c, err := config.Unpack(s.origin.own, b)
+			if err != nil {
+				return nil, err
+			}
+			return s.proxy.Prepare(ctx, c)
+		},
+		Told: s.told,
+	})
+}
+
+// told notes what came of a push on this node.
+func (s *service) told(e cluster.Entry, err error) {
+	if err != nil {
+		s.log.Error().Err(err).Int64("generation", e.Generation).Msg("what was pushed cannot be served here")
+		return
+	}
+	s.origin.set(e.Bundle)
+	s.log.Info().Int64("generation", e.Generation).Str("hash", e.Hash).Str("author", e.Author).Msg("pushed configuration is served")
+	if err := s.origin.keep(e); err != nil {
+		s.log.Warn().Err(err).Msg("a start without Redis would serve something older")
+	}
+}

@@ -1,0 +1,61 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/weir-proxy/weir/proxy/admin"
+)
+
+type pushCommand struct {
+	running
+	File   string `arg:"" help:"The file that all nodes are to serve, with what it includes and the files of its lists."`
+	DryRun bool   `help:"Ask all nodes whether they could serve it, and change nothing."`
+	Author string `help:"Who pushes, for the history; the user and the machine when not given."`
+}
+
+// Run has all nodes serve a file, or none, and prints what changes.
+func (c pushCommand) Run(ctx context.Context, w World) error {
+	b, err := pack(c.File, w.Stdout)
+	if err != nil {
+		return err
+	}
+	var done pushed
+	p := admin.Push{Bundle: b, Author: author(c.Author), DryRun: c.DryRun}
+	if err := c.ask(ctx, w.Stdout, http.MethodPost, "/api/v1/push", p, &done); err != nil {
+		return err
+	}
+	return done.print(w.Stdout)
+}
+
+// print tells people what came of a push. It is errSaid when a node could not
+// serve what was only tried.
+func (p pushed) print(out io.Writer) error {
+	for _, warning := range p.Warnings {
+		fmt.Fprintf(out, "%s (warning)\n", warning)
+	}
+	for _, change := range p.Changes {
+		fmt.Fprintln(out, change)
+	}
+	unable := 0
+	for _, n := range p.Nodes {
+		if n.Said != "ok" {
+			unable++
+			fmt.Fprintf(out, "%s: %s\n", n.Node, n.Said)
+		}
+	}
+	switch {
+	case len(p.Nodes) == 0:
+		fmt.Fprintf(out, "generation %d is this already\n", p.Generation)
+	case p.DryRun && unable > 0:
+		fmt.Fprintf(out, "%d of %d nodes could not serve this\n", unable, len(p.Nodes))
+		return errSaid
+	case p.DryRun:
+		fmt.Fprintf(out, "all %d nodes could serve this; nothing has changed\n", len(p.Nodes))
+	default:
+		fmt.Fprintf(out, "generation %d is served by %d of %d nodes\n", p.Generation, len(p.Nodes)-unable, len(p.Nodes))
+	}
+	return nil
+}

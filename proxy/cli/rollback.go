@@ -1,0 +1,24 @@
+package cli
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/weir-proxy/weir/proxy/admin"
+)
+
+type rollbackCommand struct {
+	running
+	Generation int64  `arg:"" optional:"" help:"The generation to go back to, as weir history lists it; the one before when not given."`
+	Author     string `help:"Who goes back, for the history; the user and the machine when not given."`
+}
+
+// Run has all nodes serve, as a new generation, what an earlier one was.
+func (c rollbackCommand) Run(ctx context.Context, w World) error {
+	var done pushed
+	r := admin.Rollback{Generation: c.Generation, Author: author(c.Author)}
+	if err := c.ask(ctx, w.Stdout, http.MethodPost, "/api/v1/rollback", r, &done); err != nil {
+		return err
+	}
+	return done.print(w.Stdout)
+}

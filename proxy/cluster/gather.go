@@ -1,0 +1,107 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// gather waits until every node that lives has answered, or has had its time, or
+// one has refused and the others have had a moment more. It keeps the push alive.
+func (n *Node) gather(ctx context.Context, id string) ([]Answer, error) {
+	deadline := time.NewTimer(answersWithin)
+	defer deadline.Stop()
+	poll := time.NewTicker(pollEvery)
+	defer poll.Stop()
+	var enough <-chan time.Time // once one has refused
+	for {
+		answers, err := n.answers(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		silent, refused := false, false
+		for _, a := range answers {
+			silent = silent || a.Said == ""
+			refused = refused || a.Said != "" && a.Said != agreed
+		}
+		if !silent {
+			return answers, nil
+		}
+		if refused && enough == nil {
+			enough = time.After(refusedWithin)
+		}
+		select {
+		case <-poll.C:
+		case <-enough:
+			return answers, nil
+		case <-deadline.C:
+			return answers, nil
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// answers are those of all nodes that live, so far.
+func (n *Node) answers(ctx context.Context, id string) ([]Answer, error) {
+	keys := []string{n.prefix + "push", n.prefix + "nodes", n.prefix + "members"}
+	reply, err := n.scripts.keep.Run(ctx, n.rdb, keys, id, pushLife.Milliseconds(), after.Milliseconds()).Slice()
+	if errors.Is(err, redis.Nil) {
+		return nil, ErrOvertaken
+	}
+	if err != nil {
+		return nil, fmt.Errorf("hear nodes: %w", err)
+	}
+	var all []Answer
+	for _, row := range reply {
+		texts, ok := row.([]any)
+		if !ok || len(texts) != 3 {
+			return nil, fmt.Errorf("hear nodes: %w: %v", errReply, row)
+		}
+		var a Answer
+		a.Node, _ = texts[0].(string)
+		a.Said, _ = texts[1].(string)
+		said, _ := texts[2].(string)
+		var m Member
+		if json.Unmarshal([]byte(said), &m) == nil && m.Source == "file" {
+			a.Said = "reads its own file; write reload: {source: redis} there and restart it"
+		}
+		all = append(all, a)
+	}
+	return all, nil
+}
+
+// spread waits until all nodes serve that generation, and returns what each one
+// serves then.
+func (n *Node) spread(ctx context.Context, number int64) []Answer {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), spreadWithin)
+	defer cancel()
+	poll := time.NewTicker(pollEvery)
+	defer poll.Stop()
+	var answers []Answer
+	for {
+		if members, err := n.Nodes(ctx); err == nil {
+			answers = answers[:0]
+			all := true
+			for _, m := range members {
+				a := Answer{m.ID, agreed}
+				if m.Generation != number {
+					a.Said, all = fmt.Sprintf("serves generation %d still", m.Generation), false
+				}
+				answers = append(answers, a)
+			}
+			if all {
+				return answers
+			}
+		}
+		select {
+		case <-poll.C:
+		case <-ctx.Done():
+			return answers
+		}
+	}
+}

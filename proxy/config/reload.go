@@ -1,0 +1,28 @@
+package config
+
+// A Source is where a configuration comes from.
+type Source string
+
+// The sources there are.
+const (
+	SourceFile  Source = "file"  // the file that Weir was started with
+	SourceRedis Source = "redis" // what was pushed to all nodes; Store is StoreRedis
+)
+
+// Reload says where the configuration comes from.
+type Reload struct {
+	Source Source
+	Keep   string // path of the file in which what was pushed is kept; empty for none
+}
+
+// reload checks that the source can be one.
+func (r *reading) reload(f *reloadForm, store string) Reload {
+	made := Reload{Source(f.Source), r.beside(f.Keep)}
+	switch {
+	case made.Source == SourceRedis && Store(store) != StoreRedis && r.sound(&f.Source):
+		r.wrong(&f.Source, "there is no Redis that it could come from", "write store: redis, or source: file")
+	case made.Source == SourceFile && f.Keep != "":
+		r.wrong(&f.Keep, "only what is pushed is kept", "write source: redis beside it, or leave it out")
+	}
+	return made
+}

@@ -1,0 +1,354 @@
+package test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/weir-proxy/weir/test/redistest"
+)
+
+// following is the configuration of a node that serves what is pushed.
+func following(addr string) string {
+	return shared(addr) + "reload: {source: redis}\n" + edition(0)
+}
+
+// edition is a configuration of which three parts of each answer tell the number.
+func edition(n int) string {
+	return fmt.Sprintf(`routes:
+  - name: edition
+    match: {path: /edition}
+    respond: {body: "%d", headers: {X-Edition: "%d"}}
+    limits: [{name: all, key: "header:X-Phone", rate: %d/1h}]
+`, n, n, 1_000_000+n)
+}
+
+// fleet starts n nodes that serve what is pushed, and waits until they know each
+// other.
+func fleet(t *testing.T, addr string, n int) []*weir {
+	t.Helper()
+	var nodes []*weir
+	for range n {
+		nodes = append(nodes, start(t, following(addr)))
+	}
+	eventually(t, "all nodes are heard", func() bool { return len(signs(t, addr)) == n })
+	return nodes
+}
+
+// edited is what the node serves: the number that all parts of one answer tell.
+func (w *weir) edited() string {
+	w.t.Helper()
+	status, header, body := exchange(w.t, http.MethodGet, w.URL+"/edition", http.Header{"X-Phone": {"p"}})
+	policy := header.Get("Ratelimit-Policy")
+	if status != http.StatusOK || header.Get("X-Edition") != body || !strings.HasPrefix(policy, fmt.Sprintf(`"all";q=%s;`, plus(body))) {
+		w.t.Errorf("answer of several editions: %d %q %q %q", status, body, header.Get("X-Edition"), policy)
+	}
+	return body
+}
+
+// plus is the count of the limit in an edition.
+func plus(edition string) string {
+	var n int
+	fmt.Sscan(edition, &n)
+	return fmt.Sprint(1_000_000 + n)
+}
+
+// push has the cluster serve that text, through w.
+func (w *weir) push(text, author string, args ...string) (code int, stdout, stderr string) {
+	w.t.Helper()
+	dir := w.t.TempDir()
+	write(w.t, filepath.Join(dir, "next.yaml"), text)
+	return w.tell(dir, append([]string{"push", "next.yaml", "--author", author}, args...)...)
+}
+
+// tell runs a command of weir's in dir that asks w.
+func (w *weir) tell(dir string, args ...string) (code int, stdout, stderr string) {
+	w.t.Helper()
+	return command(w.t, dir, append(args, "--admin", w.Admin)...)
+}
+
+// editions waits until all nodes serve that edition.
+func editions(t *testing.T, nodes []*weir, n int) {
+	t.Helper()
+	for i, w := range nodes {
+		eventually(t, fmt.Sprintf("node %d serves edition %d", i, n), func() bool { return w.edited() == fmt.Sprint(n) })
+	}
+}
+
+// Every answer is of one edition, and no client sees an older one after a newer.
+func TestPush_UnderLoadToFiveNodes(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	nodes := fleet(t, server.Addr, 5)
+	stop := make(chan struct{})
+	var clients sync.WaitGroup
+	var answers atomic.Int64
+	for _, w := range nodes {
+		clients.Go(func() {
+			client := &http.Client{Timeout: patience}
+			defer client.CloseIdleConnections()
+			for last := 0; ; answers.Add(1) {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				last = wantWhole(t, client, w.URL+"/edition", last)
+			}
+		})
+	}
+	t.Cleanup(func() { // also when the test fails
+		select {
+		case <-stop:
+		default:
+			close(stop)
+		}
+		clients.Wait()
+	})
+	for n := 1; n <= 3; n++ {
+		goal := answers.Load() + 50
+		eventually(t, "the load goes on", func() bool { return answers.Load() >= goal })
+		code, stdout, stderr := nodes[n].push(edition(n), "ann")
+		if code != 0 || !strings.Contains(stdout, "served by 5 of 5 nodes") {
+			t.Fatalf("push %d exits %d: %s%s", n, code, stdout, stderr)
+		}
+		for i, w := range nodes { // at once: the command has waited for it
+			if got := w.edited(); got != fmt.Sprint(n) {
+				t.Errorf("after push %d node %d serves %s", n, i, got)
+			}
+		}
+	}
+	first := nodes[0].generation()
+	for i, w := range nodes {
+		if got := w.generation(); got != first {
+			t.Errorf("node %d calls it generation %d, node 0 %d", i, got, first)
+		}
+	}
+	close(stop)
+	clients.Wait()
+}
+
+// wantWhole sends one request and returns the edition of its answer, which must
+// be whole and no older than last.
+func wantWhole(t *testing.T, client *http.Client, url string, last int) int {
+	req, err := http.NewRequest(http.MethodGet, url, nil)
+	if err != nil {
+		t.Error(err)
+		return last
+	}
+	req.Header.Set("X-Phone", "p")
+	res, err := client.Do(req)
+	if err != nil {
+		t.Errorf("a request failed: %v", err)
+		return last
+	}
+	body, err := io.ReadAll(res.Body)
+	res.Body.Close()
+	var n int
+	fmt.Sscan(string(body), &n)
+	if header, policy := res.Header.Get("X-Edition"), res.Header.Get("Ratelimit-Policy"); err != nil || res.StatusCode != http.StatusOK ||
+		header != string(body) || !strings.HasPrefix(policy, fmt.Sprintf(`"all";q=%d;`, 1_000_000+n)) {
+		t.Errorf("an answer of several editions: %d %q, %q, %q, %v", res.StatusCode, body, header, policy, err)
+	}
+	if n < last {
+		t.Errorf("edition %d after %d", n, last)
+	}
+	return n
+}
+
+// Whatever a pusher was doing when it was killed, all others serve one edition,
+// and the next push is served by all.
+func TestPush_KilledAtEachStep(t *testing.T) {
+	t.Parallel()
+	for _, step := range []struct {
+		name   string
+		killed func(t *testing.T, server *redistest.Server, p *redistest.FaultProxy, pusher *weir, others []*weir)
+		serves int // what the others are left with
+	}{
+		{"before all have answered", func(t *testing.T, server *redistest.Server, _ *redistest.FaultProxy, pusher *weir, others []*weir) {
+			others[0].signal(syscall.SIGSTOP)
+			go pusher.pushed(edition(1))
+			underWay(t, server.Addr)
+			pusher.kill()
+			others[0].signal(syscall.SIGCONT)
+		}, 0},
+		{"when it could decide", func(t *testing.T, server *redistest.Server, p *redistest.FaultProxy, pusher *weir, _ []*weir) {
+			go pusher.pushed(edition(1))
+			underWay(t, server.Addr)
+			p.Hold() // what it does from here on it hears nothing of
+			eventually(t, "the others have answered, or it is decided", func() bool {
+				push := client(t, server.Addr).HGetAll(t.Context(), "weir:{cluster}:push").Val()
+				return len(push) >= 6+2 || len(push) == 0
+			})
+			pusher.kill()
+		}, -1},
+		{"when it has decided", func(t *testing.T, server *redistest.Server, p *redistest.FaultProxy, pusher *weir, _ []*weir) {
+			p.Lose("weir:{cluster}:history")
+			go pusher.pushed(edition(1))
+			eventually(t, "the decision is lost on its way back", func() bool { return p.Lost() > 0 })
+			pusher.kill()
+		}, 1},
+	} {
+		t.Run(step.name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			p := redistest.NewFaultProxy(t, server.Addr)
+			pusher := start(t, following(p.Addr))
+			others := fleetBeside(t, server.Addr, 2)
+			step.killed(t, server, p, pusher, others)
+			// It is forgotten as a node, and so is what it did not decide.
+			within(t, 2*patience, "the push is over", func() bool {
+				return client(t, server.Addr).Exists(t.Context(), "weir:{cluster}:push").Val() == 0 && len(signs(t, server.Addr)) == 2
+			})
+			want := step.serves
+			if want < 0 {
+				fmt.Sscan(others[0].edited(), &want)
+			}
+			editions(t, others, want)
+			code, stdout, stderr := others[1].push(edition(7), "ann")
+			if code != 0 {
+				t.Errorf("the next push exits %d: %s%s", code, stdout, stderr)
+			}
+			editions(t, others, 7)
+		})
+	}
+}
+
+// fleetBeside is fleet for nodes that come to one that is there already.
+func fleetBeside(t *testing.T, addr string, n int) []*weir {
+	t.Helper()
+	var nodes []*weir
+	for range n {
+		nodes = append(nodes, start(t, following(addr)))
+	}
+	eventually(t, "all nodes are heard", func() bool { return len(signs(t, addr)) == n+1 })
+	return nodes
+}
+
+// pushed asks w to push, and does not care what comes of it.
+func (w *weir) pushed(text string) {
+	body, _ := json.Marshal(map[string]any{"author": "bob", "bundle": map[string]any{"main": "a.yaml", "files": map[string]string{"a.yaml": text}}})
+	res, err := http.Post(w.Admin+"/api/v1/push", "application/json", strings.NewReader(string(body)))
+	if err == nil {
+		res.Body.Close()
+	}
+}
+
+// underWay waits until a push is.
+func underWay(t *testing.T, addr string) {
+	t.Helper()
+	eventually(t, "a push is under way", func() bool {
+		return client(t, addr).Exists(t.Context(), "weir:{cluster}:push").Val() == 1
+	})
+}
+
+// Killing the command is no way to leave a push half done either.
+func TestPush_CommandKilled(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	nodes := fleet(t, server.Addr, 2)
+	nodes[1].signal(syscall.SIGSTOP)
+	dir := t.TempDir()
+	write(t, dir+"/next.yaml", edition(1))
+	cmd := exec.Command("weir", "push", "next.yaml", "--admin", nodes[0].Admin)
+	cmd.Dir = dir
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	underWay(t, server.Addr)
+	cmd.Process.Kill()
+	cmd.Wait()
+	eventually(t, "the push is undone", func() bool {
+		return client(t, server.Addr).Exists(t.Context(), "weir:{cluster}:push").Val() == 0
+	})
+	nodes[1].signal(syscall.SIGCONT)
+	editions(t, nodes, 0)
+}
+
+func TestPush_TwoAtOnceOneIsTold(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	nodes := fleet(t, server.Addr, 2)
+	nodes[1].signal(syscall.SIGSTOP) // so that the first one lasts
+	done := make(chan string, 1)
+	go func() {
+		_, stdout, stderr := nodes[0].push(edition(1), "ann")
+		done <- stdout + stderr
+	}()
+	underWay(t, server.Addr)
+	code, stdout, stderr := nodes[0].push(edition(2), "bob")
+	if code != 1 || !strings.Contains(stderr, "ann has been pushing") {
+		t.Errorf("the second push exits %d: %s%s; want that ann pushes", code, stdout, stderr)
+	}
+	nodes[1].signal(syscall.SIGCONT)
+	if said := <-done; !strings.Contains(said, "served by 2 of 2 nodes") {
+		t.Errorf("the first push says %s", said)
+	}
+	editions(t, nodes, 1)
+}
+
+// One node that could not serve it is enough, and says why.
+func TestPush_RefusedByOneNode(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	nodes := fleet(t, server.Addr, 3)
+	for _, w := range nodes[:2] {
+		certify(t, w.Dir)
+	}
+	text := "upstreams: {s: {targets: [\"https://127.0.0.1:1\"], tls: {ca: cert.pem}}}\n" + edition(1) + "  - {match: {path: /s}, upstream: s}\n"
+	for _, dry := range [][]string{{"--dry-run"}, nil} {
+		code, stdout, stderr := nodes[0].push(text, "ann", dry...)
+		if code != 1 || strings.Count(stdout, "\"cert.pem\" cannot be read") != 1 {
+			t.Errorf("push exits %d: %s%s; want the one node that lacks cert.pem", code, stdout, stderr)
+		}
+	}
+	editions(t, nodes, 0)
+	certify(t, nodes[2].Dir)
+	if code, stdout, stderr := nodes[0].push(text, "ann", "--dry-run"); code != 0 || !strings.Contains(stdout, "all 3 nodes could serve this") {
+		t.Errorf("dry run exits %d: %s%s", code, stdout, stderr)
+	}
+	editions(t, nodes, 0)
+	if code, stdout, stderr := nodes[0].push(text, "ann"); code != 0 {
+		t.Errorf("push exits %d: %s%s", code, stdout, stderr)
+	}
+	editions(t, nodes, 1)
+}
+
+// A node that cannot be reached, and one that was ended, serve what was pushed
+// meanwhile as soon as they are back.
+func TestPush_NodesThatWereAwayCatchUp(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	p := redistest.NewFaultProxy(t, server.Addr)
+	nodes := fleet(t, server.Addr, 2)
+	cut := start(t, following(p.Addr))
+	nodes[1].signal(syscall.SIGTERM)
+	nodes[1].exit()
+	p.Redirect("127.0.0.1:1")
+	began := time.Now()
+	code, stdout, stderr := nodes[0].push(edition(1), "ann") // waits until the one is no longer among those that live
+	if code != 0 || !strings.Contains(stdout, "1 of 1 nodes") {
+		t.Fatalf("push exits %d after %v: %s%s", code, time.Since(began), stdout, stderr)
+	}
+	if got := cut.edited(); got != "0" {
+		t.Errorf("the node that is cut off serves %s", got)
+	}
+	p.Redirect(server.Addr)
+	editions(t, []*weir{cut}, 1)
+	back := startWith(t, nodes[1].Dir, "-c", nodes[1].File)
+	if got := back.edited(); got != "1" {
+		t.Errorf("the node that starts again serves %s first", got)
+	}
+	if got, want := back.generation(), nodes[0].generation(); got != want {
+		t.Errorf("it calls it generation %d, the others %d", got, want)
+	}
+}

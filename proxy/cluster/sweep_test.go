@@ -259,7 +259,7 @@ func TestSweep_WaitsForNodesThatAreBehind(t *testing.T) {
 		})
 	}
 	behind, gone := joined(t, f.rdb, "b")
-	behind.Assume(limited(t, "old").Hash)
+	behind.Assume(limited(t, "old").Hash, 1)
 	knows(2)
 	task := cluster.NewSweep(f.rdb, "test", 0, f.node.Nodes).Task()
 	if did, err := task.Run(t.Context(), f.term); err != nil || !strings.HasPrefix(did, "waits") || !slices.Equal(f.keys(), want) {

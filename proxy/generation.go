@@ -26,6 +26,7 @@ type generation struct {
 	table   *table
 	pools   map[*config.Upstream]*upstream.Pool
 	fleet   *upstream.Fleet
+	counted []limiter.Limit // see Prepared.Limits
 
 	users atomic.Int64 // requests under way, and 1 while it is the current one
 	ended func()       // called when no request is under way any more
@@ -60,6 +61,7 @@ func compile(c *config.Config, pseudonym string, fleet *upstream.Fleet) (*genera
 			g.tells = append(g.tells, l.Key.Headers()...)
 		}
 		g.table.add(r, from.Match)
+		g.counted = append(g.counted, r.counted()...)
 		made[r.name] = r
 	}
 	g.resets(made)
@@ -178,6 +180,19 @@ func (r *route) limit(from *config.Limit) []respond.Policy {
 		policies = append(policies, others...)
 	}
 	return policies
+}
+
+// counted are the limits of r whose counts tell by themselves who would be
+// refused.
+func (r *route) counted() []limiter.Limit {
+	var all []limiter.Limit
+	for _, w := range r.windows {
+		plain := w.Algorithm != limiter.Distinct && w.Algorithm != limiter.Cooldown && w.Scope == limiter.Overall
+		if plain && w.of.mode == config.Enforce && w.of.redisson == "" && len(w.of.overrides) == 0 {
+			all = append(all, w.Limit)
+		}
+	}
+	return all
 }
 
 // penalty counts refusals for as long as the limit's longest window.

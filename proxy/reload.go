@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/key"
 )
@@ -102,6 +103,11 @@ func (p *Proxy) Prepare(ctx context.Context, c *config.Config) (*Prepared, error
 
 // Config is what will be served.
 func (r *Prepared) Config() *config.Config { return r.config }
+
+// Limits are those that refuse what exceeds them and whose counts are this
+// cluster's: not those that are shared with others' programs, or that count for
+// each node by itself, or that differ by more than the key.
+func (r *Prepared) Limits() []limiter.Limit { return r.counted }
 
 // Install serves r, under that number, from now on. All nodes have agreed on it.
 func (r *Prepared) Install(number int64) {

@@ -162,6 +162,37 @@ func TestPush_ToldWhatIsWrong(t *testing.T) {
 	}
 }
 
+// With Redis it also says who would be refused now: by the counts that are there,
+// each by what is left of it under the new rate.
+func TestCheck_SaysWhoWouldBeRefusedNow(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	w := start(t, shared(server.Addr)+sms("5/1h", ""))
+	for phone, n := range map[string]int{"a": 1, "b": 3, "c": 4} {
+		w.statuses(phone, n)
+	}
+	dir := t.TempDir()
+	for rate, want := range map[string]string{
+		"3/1h": "sms-send.phone:1h would refuse 2 keys now",
+		"4/1h": "sms-send.phone:1h would refuse 1 keys now",
+		"5/1h": "looked at all 3 counts there are\n0 changes against generation 1\n",
+		"1/2h": "looked at all 0 counts there are\n1 changes", // another window begins empty
+	} {
+		write(t, dir+"/next.yaml", sms(rate, ""))
+		code, stdout, stderr := command(t, dir, "check", "next.yaml", "--against", w.Admin)
+		if code != 0 || !strings.Contains(stdout, want) || strings.Contains(want, "looked at all") && strings.Contains(stdout, "would refuse") {
+			t.Errorf("with %s check exits %d:\n%s%swant %q", rate, code, stdout, stderr, want)
+		}
+	}
+	if got := w.statuses("a", 4); got[3] != http.StatusOK {
+		t.Errorf("looking has taken permits: %v", got)
+	}
+	write(t, dir+"/next.yaml", "listen: {http: \":1\"}\n"+sms("5/1h", ""))
+	if _, stdout, _ := command(t, dir, "check", "next.yaml", "--against", w.Admin); !strings.Contains(stdout, "restart") || !strings.Contains(stdout, "listen") {
+		t.Errorf("what needs a restart is not said:\n%s", stdout)
+	}
+}
+
 func TestCheck_AgainstARunningWeir(t *testing.T) {
 	t.Parallel()
 	w := start(t, sms("2/1h", ""))

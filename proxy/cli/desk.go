@@ -145,16 +145,6 @@ func compareFiles(was, is config.Bundle) string {
 	return all.String()
 }
 
-// plan tells what would change if b were served.
-func (s *service) plan(_ context.Context, b config.Bundle) (any, error) {
-	c, err := config.Unpack(s.origin.own, b)
-	if err != nil {
-		return nil, err
-	}
-	number, now := s.proxy.Serving()
-	return plan{number, config.Compare(now, c)}, nil
-}
-
 // follow serves what is pushed, until ctx is done.
 func (s *service) follow(ctx context.Context) {
 	if s.shared.node == nil || !s.origin.pushable() {

@@ -48,7 +48,8 @@ type Options struct {
 // concurrent use.
 type Node struct {
 	rdb     redis.UniversalClient
-	prefix  string
+	prefix  string // of the cluster's own keys
+	store   string // of all keys
 	id      string
 	version string
 	source  string
@@ -96,6 +97,7 @@ func Join(rdb redis.UniversalClient, o Options) *Node {
 	n := &Node{
 		rdb:      rdb,
 		prefix:   o.Prefix + ":{cluster}:",
+		store:    o.Prefix,
 		id:       o.ID,
 		version:  o.Version,
 		source:   o.Source,

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"strconv"
@@ -20,7 +19,6 @@ import (
 type child struct {
 	t     *testing.T
 	cmd   *exec.Cmd
-	in    io.WriteCloser
 	lines *bufio.Scanner
 }
 
@@ -30,10 +28,6 @@ func start(t *testing.T, role string, params ...string) *child {
 	c := &child{t: t, cmd: exec.Command(os.Args[0])}
 	c.cmd.Env = append(os.Environ(), "WEIR_LOCK_CHILD="+role, "WEIR_LOCK_PARAMS="+strings.Join(params, " "))
 	c.cmd.Stderr = os.Stderr
-	var err error
-	if c.in, err = c.cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
 	out, err := c.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -57,8 +51,6 @@ func (c *child) says() string {
 	}
 	return c.lines.Text()
 }
-
-func (c *child) hears(line string) { fmt.Fprintln(c.in, line) }
 
 func (c *child) signal(s syscall.Signal) {
 	c.t.Helper()

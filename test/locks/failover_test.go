@@ -161,47 +161,8 @@ func TestCluster(t *testing.T) {
 	c := redistest.StartCluster(t, 3)
 	one, two := clusterProcess(t, c), clusterProcess(t, c, lock.WithPoll(5*time.Second))
 
-	t.Run("all kinds hand over by sharded channels", func(t *testing.T) {
-		for _, k := range []struct {
-			channel  string
-			one, two lock.Lockable
-		}{
-			{"redisson_lock__channel:{a}", one.Reentrant("a"), two.Reentrant("a")},
-			{"redisson_lock__channel:{b}", one.Fenced("b"), two.Fenced("b")},
-			{"redisson_rwlock:{c}", one.ReadWrite("c").Write(), two.ReadWrite("c").Read()},
-			{"weir_simple:{d}", one.Simple("d"), two.Simple("d")},
-			{"redisson_lock__channel:{e}", lock.Multi(one.Reentrant("e"), one.Reentrant("f")), lock.Multi(two.Reentrant("f"), two.Reentrant("e"))},
-		} {
-			h := held(t, k.one, lock.WithReplicas(1))
-			got := waiter(t, k.two)
-			eventually(t, "the waiter listens to "+k.channel, func() bool { return shardListeners(t, c, k.channel) == 1 })
-			released(t, h)
-			released(t, <-got)
-			eventually(t, "nobody listens to "+k.channel, func() bool { return shardListeners(t, c, k.channel) == 0 })
-		}
-	})
-
-	t.Run("plain channels reach every node", func(t *testing.T) {
-		one := clusterProcess(t, c, lock.WithChannels(lock.PlainChannels))
-		two := clusterProcess(t, c, lock.WithChannels(lock.PlainChannels), lock.WithPoll(time.Hour))
-		h := held(t, one.Reentrant("g"))
-		got := waiter(t, two.Reentrant("g"))
-		const channel = "redisson_lock__channel:{g}"
-		eventually(t, "the waiter listens at some node", func() bool {
-			for _, node := range c.Nodes {
-				rdb := client(node.Addr)
-				n := listeners(t, rdb, channel)
-				rdb.Close()
-				if n == 1 {
-					return true
-				}
-			}
-			return false
-		})
-		released(t, h)
-		released(t, <-got)
-	})
-
+	t.Run("all kinds hand over by sharded channels", func(t *testing.T) { handOver(t, c, one, two) })
+	t.Run("plain channels reach every node", func(t *testing.T) { reachEveryNode(t, c) })
 	t.Run("fair", func(t *testing.T) {
 		h := held(t, one.Fair("a"))
 		got := waiter(t, two.Fair("a"))
@@ -247,4 +208,46 @@ func TestCluster(t *testing.T) {
 		}
 		released(t, next)
 	})
+}
+
+func handOver(t *testing.T, c *redistest.Cluster, one, two *lock.Locker) {
+	for _, k := range []struct {
+		channel  string
+		one, two lock.Lockable
+	}{
+		{"redisson_lock__channel:{a}", one.Reentrant("a"), two.Reentrant("a")},
+		{"redisson_lock__channel:{b}", one.Fenced("b"), two.Fenced("b")},
+		{"redisson_rwlock:{c}", one.ReadWrite("c").Write(), two.ReadWrite("c").Read()},
+		{"weir_simple:{d}", one.Simple("d"), two.Simple("d")},
+		{"redisson_lock__channel:{e}", lock.Multi(one.Reentrant("e"), one.Reentrant("f")), lock.Multi(two.Reentrant("f"), two.Reentrant("e"))},
+		{"redisson_lock__channel:h{tag}", lock.Multi(one.Reentrant("{tag}i"), one.Reentrant("h{tag}")), lock.Multi(two.Reentrant("h{tag}"), two.Reentrant("{tag}i"))},
+	} {
+		h := held(t, k.one, lock.WithReplicas(1))
+		got := waiter(t, k.two)
+		eventually(t, "the waiter listens to "+k.channel, func() bool { return shardListeners(t, c, k.channel) == 1 })
+		released(t, h)
+		released(t, <-got)
+		eventually(t, "nobody listens to "+k.channel, func() bool { return shardListeners(t, c, k.channel) == 0 })
+	}
+}
+
+func reachEveryNode(t *testing.T, c *redistest.Cluster) {
+	one := clusterProcess(t, c, lock.WithChannels(lock.PlainChannels))
+	two := clusterProcess(t, c, lock.WithChannels(lock.PlainChannels), lock.WithPoll(time.Hour))
+	h := held(t, one.Reentrant("g"))
+	got := waiter(t, two.Reentrant("g"))
+	const channel = "redisson_lock__channel:{g}"
+	eventually(t, "the waiter listens at some node", func() bool {
+		for _, node := range c.Nodes {
+			rdb := client(node.Addr)
+			n := listeners(t, rdb, channel)
+			rdb.Close()
+			if n == 1 {
+				return true
+			}
+		}
+		return false
+	})
+	released(t, h)
+	released(t, <-got)
 }

@@ -4,7 +4,6 @@ package locks
 
 import (
 	"context"
-	"errors"
 	"os"
 	"testing"
 	"time"
@@ -76,13 +75,6 @@ func released(t testing.TB, h *lock.Hold) {
 	t.Helper()
 	if err := h.Unlock(minute(t)); err != nil {
 		t.Fatalf("Unlock: %v", err)
-	}
-}
-
-func refused(t testing.TB, l lock.Lockable) {
-	t.Helper()
-	if _, err := l.TryLock(minute(t)); !errors.Is(err, lock.ErrNotAcquired) {
-		t.Fatalf("TryLock = %v, want ErrNotAcquired", err)
 	}
 }
 

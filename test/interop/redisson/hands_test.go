@@ -286,4 +286,20 @@ func TestForce_TakesAwayFromEitherSide(t *testing.T) {
 	}
 	unlocked(t, next())
 	j.do("false", "ann", "reentrant.force", "orders")
+	for _, kind := range []string{"reentrant", "fair", "write"} { // and we take it from Java
+		name := "by-us-" + kind
+		lk := map[string]*lock.Lock{
+			"reentrant": w.locker().Reentrant(name), "fair": w.locker().Fair(name), "write": w.locker().ReadWrite(name).Write(),
+		}[kind]
+		j.do("locked", "ann", kind+".lock", name)
+		waits := j.begin("bob", kind+".lock", name)
+		eventually(t, "bob listens", func() bool {
+			return len(w.eye.PubSubChannels(t.Context(), "*{"+name+"}*").Val()) == 1
+		})
+		if was, err := lk.ForceUnlock(brief(t)); err != nil || !was {
+			t.Fatalf("ForceUnlock = %v, %v", was, err)
+		}
+		waits.is("locked")
+		j.do("unlocked", "bob", kind+".unlock", name)
+	}
 }

@@ -288,25 +288,3 @@ func TestGolden_AJavaHolderIsRespected(t *testing.T) {
 	w.eye.Publish(ctxOf(t), "redisson_lock__channel:{orders}", "0")
 	unlocked(t, got(t))
 }
-
-func TestNames_AllKeysShareTheSlotOfTheName(t *testing.T) {
-	w := newWorld(t, "--cluster-enabled", "yes")
-	slot := func(key string) int64 {
-		n, err := w.eye.ClusterKeySlot(ctxOf(t), key).Result()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return n
-	}
-	for _, name := range []string{"a", "a b", "{a}", "x{a}y", "x{a}{b}", "x}{a}", "{a}}", "{{a}", "a:b"} {
-		if err := checkName(name); err != nil {
-			t.Errorf("checkName(%q) = %v", name, err)
-			continue
-		}
-		for _, key := range []string{prefixed("redisson_lock__channel", name), suffixed(name, "timeout"), prefixed("redisson_lock_queue", name) + ":u:1"} {
-			if got, want := slot(key), slot(name); got != want {
-				t.Errorf("%q is in slot %d, %q in %d", key, got, name, want)
-			}
-		}
-	}
-}

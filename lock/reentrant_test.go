@@ -331,23 +331,3 @@ func TestScriptFlush_ChangesNothing(t *testing.T) {
 	}
 	w.empty()
 }
-
-func TestNames(t *testing.T) {
-	w := newWorld(t)
-	l := w.locker()
-	for _, name := range []string{"", "a{b", "a}b{", "{}x", "a}b", "}{"} {
-		_, err := l.Reentrant(name).Lock(ctxOf(t))
-		if !errors.Is(err, ErrBadName) {
-			t.Errorf("Lock of %q: %v, want ErrBadName", name, err)
-		}
-	}
-	for _, name := range []string{"a", "a b", "{a}", "x{a}y", "a:b", "x}{a}"} {
-		if h, err := l.Reentrant(name).TryLock(ctxOf(t)); err != nil {
-			t.Errorf("Lock of %q: %v", name, err)
-		} else {
-			unlocked(t, h)
-		}
-	}
-	_, err := l.Reentrant("a").Lock(ctxOf(t), WithLease(MinLease-1))
-	wantErr(t, err, ErrBadLease)
-}

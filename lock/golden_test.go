@@ -95,7 +95,7 @@ func TestGolden_Fair(t *testing.T) {
 		if ttl := s.eye.PTTL(ctxOf(t), key).Val(); ttl <= 0 {
 			t.Errorf("%s has %v to live, want an end", key, ttl)
 		}
-		s.eye.Persist(ctxOf(t), key)
+		s.Stays(key)
 	}
 	s.keys("two wait")
 	s.leaves("told", h)

@@ -33,12 +33,12 @@ func Multi(locks ...*Lock) *Lock {
 
 // redBrief is the least time that a server gets to answer, unless the lease is
 // so short that it would be a third of it.
-const redBrief = 50 * time.Millisecond
+const redBrief = 250 * time.Millisecond
 
 // Red is a majority of several locks, which live on servers that know nothing of
 // each other: it survives the loss of a minority. The hold is lost when fewer
 // than a majority are renewed. All are asked at the same time, each for at most
-// a twentieth of the lease or 50 ms. Like every lock with a lease it needs a fence where
+// a twentieth of the lease or 250 ms. Like every lock with a lease it needs a fence where
 // a second holder would do harm.
 func Red(locks ...*Lock) *Lock {
 	k, lk := gather(locks)

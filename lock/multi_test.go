@@ -89,7 +89,7 @@ func three(t *testing.T, settings ...Setting) (worlds []*world, lock, other *Loc
 }
 
 func TestRed_SurvivesAMinorityAndExcludes(t *testing.T) {
-	worlds, lock, other := three(t, WithCallTimeout(200*time.Millisecond))
+	worlds, lock, other := three(t, WithCallTimeout(time.Second))
 	h := locked(t, lock)
 	refused(t, other)
 	unlocked(t, h)
@@ -109,7 +109,7 @@ func TestRed_SurvivesAMinorityAndExcludes(t *testing.T) {
 }
 
 func TestRed_WithoutAMajorityLeavesNothing(t *testing.T) {
-	worlds, lock, other := three(t, WithCallTimeout(200*time.Millisecond), WithPoll(50*time.Millisecond))
+	worlds, lock, other := three(t, WithCallTimeout(time.Second), WithPoll(50*time.Millisecond))
 	worlds[0].server.Kill()
 	worlds[1].server.Kill()
 	_, err := lock.TryLock(ctxOf(t))

@@ -24,6 +24,7 @@ type Story struct {
 	rdb   redis.UniversalClient
 	tape  *redis.PubSub
 	names []string // what stands in Redis and what the story calls it, in turn
+	stays []string // what keys begin with whose end is not told
 	text  strings.Builder
 }
 
@@ -51,6 +52,10 @@ func (s *Story) context() context.Context {
 // permits, tokens.
 func (s *Story) Call(owner, name string) { s.names = append(s.names, owner, name) }
 
+// Stays makes the story say that keys which begin with prefix stay, although
+// they may end by themselves.
+func (s *Story) Stays(prefix string) { s.stays = append(s.stays, prefix) }
+
 // Keys writes down all keys of the server: name, type, content, and whether the
 // key ends by itself. Scores and fields that are times are shown as the time from now,
 // rounded to ten seconds. Keys that begin with one of but are left out.
@@ -62,7 +67,7 @@ func (s *Story) Keys(step string, but ...string) {
 	lines := make([]string, 0, len(keys))
 	for _, key := range keys {
 		end := "stays"
-		if s.rdb.PTTL(ctx, key).Val() > 0 {
+		if s.rdb.PTTL(ctx, key).Val() > 0 && !begins(key, s.stays) {
 			end = "ends"
 		}
 		lines = append(lines, known.Replace(key)+" "+s.content(ctx, key, known)+" "+end)
@@ -78,8 +83,12 @@ func (s *Story) all(ctx context.Context, but []string) []string {
 		s.tb.Fatal(err)
 	}
 	return slices.DeleteFunc(keys, func(key string) bool {
-		return slices.ContainsFunc(but, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
+		return begins(key, but)
 	})
+}
+
+func begins(key string, prefixes []string) bool {
+	return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
 }
 
 func (s *Story) content(ctx context.Context, key string, known *strings.Replacer) string {

@@ -1,0 +1,26 @@
+package cluster
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/weir-proxy/weir/limiter"
+)
+
+func TestReadCounted(t *testing.T) {
+	key := limiter.KeyOf("p")
+	for text, limit := range map[string]string{
+		"{" + key.String() + "}:a.l:1h:value":              "a.l:1h",
+		"{" + key.String() + "}:a.l:1h:fixed_window:value": "a.l:1h",
+		"{" + key.String() + "}:a.l:held:concurrent:base":  "a.l:held",
+		"{" + strings.Repeat("x", 32) + "}:a.l:1h:value":   "",
+		"{" + key.String()[:30] + "}:a.l:1h:value":         "",
+		"{cluster}:config":                                 "",
+		"nonsense":                                         "",
+	} {
+		c, ok := readCounted(text)
+		if ok != (limit != "") || ok && (c.Limit != limit || c.Key != key) {
+			t.Errorf("%s is %+v, %v; want %q", text, c, ok, limit)
+		}
+	}
+}

@@ -1,0 +1,238 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-proxy/weir/proxy/cluster"
+	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/test/redistest"
+)
+
+// A host is what serves on a node: it notes what it was told to serve.
+type host struct {
+	*cluster.Node
+
+	mu     sync.Mutex // guards what follows
+	serves []int64
+	text   string
+	open   int   // ready and neither installed nor discarded
+	refuse error // what it says to every bundle
+}
+
+// A room is a bundle that is ready on a host.
+type room struct {
+	h    *host
+	text string
+}
+
+func (r room) Install(number int64) {
+	r.h.mu.Lock()
+	defer r.h.mu.Unlock()
+	r.h.open--
+	r.h.serves, r.h.text = append(r.h.serves, number), r.text
+}
+
+func (r room) Discard() {
+	r.h.mu.Lock()
+	defer r.h.mu.Unlock()
+	r.h.open--
+}
+
+func (h *host) take(_ context.Context, b config.Bundle) (cluster.Taken, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.refuse != nil {
+		return nil, h.refuse
+	}
+	h.open++
+	return room{h, b.Files[b.Main]}, nil
+}
+
+func (h *host) is(text string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.text == text
+}
+
+// hosts runs nodes that follow, until the test ends.
+func hosts(t *testing.T, addr string, ids ...string) []*host {
+	t.Helper()
+	var all []*host
+	for _, id := range ids {
+		h, _ := hosted(t, dial(t, addr), id)
+		all = append(all, h)
+	}
+	eventually(t, "all are known", func() bool {
+		members, err := all[0].Nodes(t.Context())
+		return err == nil && len(members) >= len(ids)
+	})
+	return all
+}
+
+// hosted runs one, until the test ends or the function that it returns is called.
+func hosted(t *testing.T, rdb redis.UniversalClient, id string) (*host, func()) {
+	t.Helper()
+	h := &host{Node: cluster.Join(rdb, cluster.Options{Prefix: "test", ID: id, Source: "redis"})}
+	ctx, cancel := context.WithCancel(t.Context())
+	var run sync.WaitGroup
+	run.Go(func() { h.Run(ctx, "127.0.0.1:1") })
+	run.Go(func() { h.Follow(ctx, &cluster.Follower{Take: h.take, Told: func(cluster.Entry, error) {}}) })
+	leave := func() { cancel(); run.Wait() }
+	t.Cleanup(func() {
+		leave()
+		if h.open != 0 {
+			t.Errorf("node %s holds %d configurations that are ready", id, h.open)
+		}
+	})
+	return h, leave
+}
+
+// of is a push of that text.
+func of(text string) cluster.Push {
+	b := config.Bundle{Main: "a", Files: map[string]string{"a": text}}
+	return cluster.Push{Bundle: b, Config: called(b.Hash()), Author: "ann"}
+}
+
+func TestPush_AllOrNothing(t *testing.T) {
+	s := redistest.Start(t)
+	all := hosts(t, s.Addr, "a", "b", "c")
+	done, err := all[0].Push(t.Context(), of("one"))
+	if err != nil || done.Generation != 1 || len(done.Nodes) != 3 {
+		t.Fatalf("Push = %+v, %v", done, err)
+	}
+	all[2].mu.Lock()
+	all[2].refuse = errors.New("not with me")
+	all[2].mu.Unlock()
+	var refused *cluster.Refused
+	if _, err := all[0].Push(t.Context(), of("two")); !errors.As(err, &refused) || !strings.Contains(err.Error(), "node c: not with me") {
+		t.Fatalf("Push = %v; want what c said", err)
+	}
+	for _, h := range all {
+		if !h.is("one") {
+			t.Errorf("node %s serves %q after a push that was refused", h.ID(), h.text)
+		}
+	}
+	if answers, err := all[1].Try(t.Context(), of("two")); err != nil || len(answers) != 3 || answers[0].Said != "ok" || answers[2].Said != "not with me" {
+		t.Errorf("Try = %+v, %v", answers, err)
+	}
+	history, err := all[1].History(t.Context())
+	if err != nil || len(history) != 1 || history[0].Author != "ann" || history[0].Node != "a" || history[0].Bundle.Files["a"] != "one" || time.Since(history[0].At).Abs() > time.Minute {
+		t.Errorf("History = %+v, %v", history, err)
+	}
+}
+
+// A node that comes while a push is under way is heard too, before it is decided.
+func TestPush_HearsWhoComesLate(t *testing.T) {
+	s := redistest.Start(t)
+	slow := dial(t, s.Addr)
+	first, _ := hosted(t, slow, "a")
+	eventually(t, "a is known", func() bool { m, err := first.Nodes(t.Context()); return err == nil && len(m) == 1 })
+	hold := &held{what: "history", came: make(chan struct{}, 9), release: make(chan struct{})}
+	slow.AddHook(hold)
+	done := make(chan error, 1)
+	go func() {
+		_, err := first.Push(t.Context(), of("one"))
+		done <- err
+	}()
+	<-hold.came // a has agreed, and is about to decide
+	late := &host{Node: cluster.Join(dial(t, s.Addr), cluster.Options{Prefix: "test", ID: "b", Source: "redis"})}
+	ctx, cancel := context.WithCancel(t.Context())
+	var run sync.WaitGroup
+	run.Go(func() { late.Run(ctx, "127.0.0.1:1") })
+	t.Cleanup(func() { cancel(); run.Wait() })
+	eventually(t, "b is known", func() bool { m, err := late.Nodes(t.Context()); return err == nil && len(m) == 2 })
+	close(hold.release)
+	decided := make(chan bool, 9)
+	take := func(ctx context.Context, b config.Bundle) (cluster.Taken, error) {
+		decided <- dial(t, s.Addr).HExists(ctx, "test:{cluster}:config", "pushed").Val()
+		return late.take(ctx, b)
+	}
+	run.Go(func() { late.Follow(ctx, &cluster.Follower{Take: take, Told: func(cluster.Entry, error) {}}) })
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if <-decided {
+		t.Error("it was decided before b was heard")
+	}
+	eventually(t, "b serves it", func() bool { return late.is("one") })
+}
+
+// What a pusher that was held up for too long wants to decide is not decided.
+func TestPush_OvertakenDecidesNothing(t *testing.T) {
+	s := redistest.Start(t)
+	slow, other := dial(t, s.Addr), dial(t, s.Addr)
+	a, _ := hosted(t, slow, "a")
+	b, _ := hosted(t, other, "b")
+	eventually(t, "both are known", func() bool { m, err := b.Nodes(t.Context()); return err == nil && len(m) == 2 })
+	hold := &held{what: "history", came: make(chan struct{}, 9), release: make(chan struct{})}
+	slow.AddHook(hold)
+	done := make(chan error, 1)
+	go func() {
+		_, err := a.Push(t.Context(), of("one"))
+		done <- err
+	}()
+	<-hold.came
+	var under *cluster.UnderWay
+	if _, err := b.Push(t.Context(), of("two")); !errors.As(err, &under) || under.Author != "ann" || under.Node != "a" {
+		t.Errorf("Push beside another = %v; want who pushes", err)
+	}
+	other.Del(t.Context(), "test:{cluster}:push") // as if it had given no sign for too long
+	pushed := make(chan error, 1)
+	go func() { // a follows, but for its decision: it answers, and serves it later
+		_, err := b.Push(t.Context(), of("two"))
+		pushed <- err
+	}()
+	eventually(t, "the other push is decided", func() bool {
+		return other.HGet(t.Context(), "test:{cluster}:config", "pushed").Val() == "1"
+	})
+	close(hold.release)
+	if err := <-done; !errors.Is(err, cluster.ErrOvertaken) {
+		t.Errorf("Push = %v; want ErrOvertaken", err)
+	}
+	if err := <-pushed; err != nil {
+		t.Error(err)
+	}
+	eventually(t, "both serve the other push", func() bool { return a.is("two") && b.is("two") })
+	if all, err := b.History(t.Context()); err != nil || len(all) != 1 {
+		t.Errorf("History = %+v, %v; want the other push alone", all, err)
+	}
+}
+
+// A decision whose answer is lost on its way is known to be one.
+func TestPush_LostAnswerIsAskedAgain(t *testing.T) {
+	s := redistest.Start(t)
+	p := redistest.NewFaultProxy(t, s.Addr)
+	a, _ := hosted(t, dial(t, p.Addr), "a")
+	eventually(t, "a is known", func() bool { m, err := a.Nodes(t.Context()); return err == nil && len(m) == 1 })
+	if _, err := a.Push(t.Context(), of("zero")); err != nil { // Redis knows the script from now on
+		t.Fatal(err)
+	}
+	p.Lose("test:{cluster}:removed")
+	done, err := a.Push(t.Context(), of("one"))
+	if err != nil || done.Generation != 2 || p.Lost() != 1 {
+		t.Errorf("Push = %+v, %v, %d answers lost; want generation 2 in spite of a lost one", done, err, p.Lost())
+	}
+	if all, err := a.History(t.Context()); err != nil || len(all) != 2 {
+		t.Errorf("History = %+v, %v; want each once", all, err)
+	}
+}
+
+// While what was pushed is served, a node's own file is not published.
+func TestAgree_OwnFileIsNoWayRoundAPush(t *testing.T) {
+	s := redistest.Start(t)
+	a, _ := hosted(t, dial(t, s.Addr), "a")
+	eventually(t, "a is known", func() bool { m, err := a.Nodes(t.Context()); return err == nil && len(m) == 1 })
+	if _, err := a.Push(t.Context(), of("one")); err != nil {
+		t.Fatal(err)
+	}
+	if number, err := agrees(a.Node, "file"); number != 0 || !errors.Is(err, cluster.ErrBehind) {
+		t.Errorf("Agree = %d, %v; want ErrBehind", number, err)
+	}
+}

@@ -75,11 +75,16 @@
 // rules of ours:
 //
 //   - The path that is matched is the path that is forwarded, in one spelling
-//     (tidy.go), unless the route rewrites it. A path that servers read in different ways is refused with 400.
+//     (tidy.go), unless the route rewrites it. A path that servers read in different ways is refused with 400;
+//     so is one that a forgiving server would take for another route's, or for
+//     another key: /a;x for /a, or an escape that is escaped (lenient.go).
 //   - The query is forwarded byte for byte. Where a key is read from it, or it
 //     decides the route, a query that can be read in two ways is refused with 400.
 //   - A header field or parameter that is a key and comes twice is refused with
 //     400: which of the two the upstream would believe is not known.
+//   - So is one that comes under two names which some servers take for one:
+//     X-Phone and X_Phone (CGI, WSGI), phone and Phone or phone[] in a query. Under
+//     such a name alone it counts as under the right one.
 //   - A request that a limit refuses is answered before its body is read, also
 //     when the client waits for 100 Continue.
 //   - CONNECT and a target of "*" with any method but OPTIONS are refused with

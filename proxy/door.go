@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/weir-proxy/weir/proxy/key"
@@ -39,6 +40,11 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x.header, x.length = r.Header, r.ContentLength
 	x.peer, _ = netip.ParseAddrPort(r.RemoteAddr)
 	x.fault = malformed(r)
+	for name := range r.Header {
+		if strings.Contains(name, "_") {
+			x.twins = append(x.twins, name)
+		}
+	}
 
 	d := &httpDoor{r: r, x: x, body: newBody(w, r, p.timeouts.Body)}
 	x.carrier = d

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-chi/chi/v5"
@@ -30,6 +31,7 @@ type exchange struct {
 	scheme    string // "http" or "https"
 	header    fields
 	length    int64 // of the body as announced; -1 for not
+	twins     []string // names of fields that CGI and WSGI take for others: X_Phone for X-Phone
 	carrier   carrier
 	peer      netip.AddrPort
 	fault     error // what is wrong with the request as HTTP
@@ -96,12 +98,29 @@ type fields interface {
 	Values(name string) []string
 }
 
-// Header returns all values of a field.
-func (x *exchange) Header(name string) []string { return x.header.Values(name) }
+// Header returns all values of a field, those of its twins included.
+func (x *exchange) Header(name string) []string {
+	values := x.header.Values(name)
+	for _, twin := range x.twins {
+		if strings.EqualFold(strings.ReplaceAll(twin, "_", "-"), name) && twin != name {
+			values = append(slices.Clip(values), x.header.Values(twin)...)
+		}
+	}
+	return values
+}
 
-// Query returns all values of a query parameter. A query that can be read in
-// two ways has none: extract refuses it before.
-func (x *exchange) Query(name string) []string { return x.query[name] }
+// Query returns all values of a query parameter, those of its twins included:
+// Phone, and phone[]. A query that can be read in two ways has none: extract
+// refuses it before.
+func (x *exchange) Query(name string) []string {
+	values := x.query[name]
+	for twin, more := range x.query {
+		if key.Disguises(twin, name) {
+			values = append(slices.Clip(values), more...)
+		}
+	}
+	return values
+}
 
 // Param returns a parameter of the path, decoded.
 func (x *exchange) Param(name string) string {

@@ -14,9 +14,18 @@ var (
 
 // match learns the route of a request: errNoRoute when there is none, and
 // errNotMethod when there would be one with another method; errQuery when the
-// query decides and can be read in two ways. Its cost does not
-// grow with the number of routes.
+// query decides and can be read in two ways; errTarget when an upstream could take
+// the path for another route's. Its cost does not grow with the number of routes.
 func (t *table) match(x *exchange) error {
+	if err := t.find(x); err != nil {
+		return err
+	}
+	return t.sincere(x)
+}
+
+// find is match that takes the path as it is.
+func (t *table) find(x *exchange) error {
+	x.route = nil
 	for s := range t.sites(x.host) {
 		if found, err := s.match(x); found || err != nil {
 			return err

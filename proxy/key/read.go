@@ -65,6 +65,10 @@ func client(p netip.Prefix) string {
 	return p.String()
 }
 
+// Disguises reports whether an upstream could take a field or parameter called name
+// for the one called want, though that is another name.
+func Disguises(name, want string) bool { return disguises(name, want) }
+
 // disguises reports whether an upstream could take name for want although they
 // differ: some do not tell upper from lower case, some drop blanks around a
 // name, and some read "phone[]" as "phone" or stop at a NUL.

@@ -98,7 +98,7 @@ func ExampleLocker_Fenced() {
 		seen, balance = h.Token(), value
 	}
 
-	slow, _ := locker.Fenced("account").Lock(ctx, lock.WithLease(50*time.Millisecond))
+	slow, _ := locker.Fenced("account").Lock(ctx, lock.WithLease(500*time.Millisecond))
 	<-slow.Context().Done() // it was stopped for longer than its lease
 	next, _ := locker.Fenced("account").Lock(ctx)
 	write(next, 90)

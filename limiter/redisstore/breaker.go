@@ -3,6 +3,8 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/failsafe-go/failsafe-go/circuitbreaker"
@@ -10,7 +12,7 @@ import (
 )
 
 // ErrOpen says that Redis was not asked, because it has failed too often in a
-// row and rests.
+// row and rests. An error that wraps it wraps the last failure as well.
 var ErrOpen = errors.New("redis rests after failures")
 
 // A breaker stops asking one Redis that keeps failing. After so many failures in
@@ -19,11 +21,17 @@ var ErrOpen = errors.New("redis rests after failures")
 // unless it says that this Redis can do nothing now.
 type breaker struct {
 	circuit circuitbreaker.CircuitBreaker[any]
+	why     *atomic.Pointer[error] // what is answered while Redis rests
 }
 
 func newBreaker(after uint, rest time.Duration) breaker {
-	return breaker{circuit: circuitbreaker.NewBuilder[any]().
-		WithFailureThreshold(after).WithDelay(rest).WithSuccessThreshold(1).Build()}
+	b := breaker{
+		circuit: circuitbreaker.NewBuilder[any]().
+			WithFailureThreshold(after).WithDelay(rest).WithSuccessThreshold(1).Build(),
+		why: new(atomic.Pointer[error]),
+	}
+	b.why.Store(&ErrOpen)
+	return b
 }
 
 // DialHook leaves dialling alone: who dials does so for a command.
@@ -36,8 +44,9 @@ func (b breaker) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 			return next(ctx, cmd)
 		}
 		if !b.circuit.TryAcquirePermit() {
-			cmd.SetErr(ErrOpen)
-			return ErrOpen
+			err := *b.why.Load()
+			cmd.SetErr(err)
+			return err
 		}
 		err := next(context.WithValue(ctx, guarded{}, true), cmd)
 		b.record(err)
@@ -52,10 +61,11 @@ func (b breaker) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 			return next(ctx, cmds)
 		}
 		if !b.circuit.TryAcquirePermit() {
+			err := *b.why.Load()
 			for _, cmd := range cmds {
-				cmd.SetErr(ErrOpen)
+				cmd.SetErr(err)
 			}
-			return ErrOpen
+			return err
 		}
 		err := next(context.WithValue(ctx, guarded{}, true), cmds)
 		b.record(err)
@@ -77,6 +87,8 @@ func (b breaker) record(err error) {
 		b.circuit.RecordSuccess()
 	case errors.Is(err, context.Canceled) && !b.circuit.IsHalfOpen():
 	default:
+		why := fmt.Errorf("%w: %w", ErrOpen, err)
+		b.why.Store(&why)
 		b.circuit.RecordFailure()
 	}
 }

@@ -40,7 +40,7 @@ func TestBreaker_OpensRestsAndTries(t *testing.T) {
 			}
 		}
 		asked = 0
-		if err := ask(nil); !errors.Is(err, ErrOpen) || asked != 0 {
+		if err := ask(nil); !errors.Is(err, ErrOpen) || !errors.Is(err, io.EOF) || asked != 0 {
 			t.Fatalf("open: %v, asked %d times", err, asked)
 		}
 		synctest.Wait()

@@ -155,9 +155,8 @@ func (s *Store) takeTogether(ctx context.Context, claims []limiter.Claim, d *lim
 	if err := s.lanes.of(ctx, claims[0]).do(ctx, c); err != nil {
 		return err
 	}
-	outcomes := d.Outcomes[:0]
-	*d = c.decision
-	d.Outcomes = append(outcomes, c.decision.Outcomes...)
+	d.Outcomes = append(d.Outcomes[:0], c.decision.Outcomes...)
+	d.Allowed, d.Wait, d.At, d.Permit = c.decision.Allowed, c.decision.Wait, c.decision.At, limiter.Permit{}
 	if d.Allowed {
 		d.Permit = limiter.Permit{ID: c.id, At: d.At}
 	}

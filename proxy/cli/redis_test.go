@@ -1,14 +1,15 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weir-proxy/weir/limiter/redisstore"
+	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -80,17 +81,20 @@ func TestServe_RedisInAllItsShapes(t *testing.T) {
 	}
 }
 
+// A wrong password is named at every look, also while Redis rests after it.
 func TestCheck_SaysWhyRedisRests(t *testing.T) {
-	wrong, answers := errors.New("WRONGPASS"), []error(nil)
-	check := remembering(func(context.Context) error {
-		err := answers[0]
-		answers = answers[1:]
-		return err
-	})
-	answers = []error{wrong, redisstore.ErrOpen, redisstore.ErrOpen, nil, redisstore.ErrOpen}
-	for i, want := range []error{wrong, wrong, wrong, nil, redisstore.ErrOpen} {
-		if err := check(t.Context()); !errors.Is(err, want) || i == 4 && errors.Is(err, wrong) {
-			t.Errorf("check %d = %v; want %v", i+1, err, want)
+	addr := redistest.Start(t, "--requirepass", "right").Addr
+	client, err := redisClient(config.Redis{Addrs: []string{addr}, Password: "wrong", Breaker: config.Breaker{After: 2, Rest: time.Minute}}, patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	store := redisstore.New(client, redisstore.Options{Denials: -1, Timeout: 10 * time.Second})
+	defer store.Close()
+	for look := range 5 {
+		err := store.Check(t.Context())
+		if err == nil || !strings.Contains(err.Error(), "WRONGPASS") || (look > 1) != errors.Is(err, redisstore.ErrOpen) {
+			t.Errorf("look %d: %v", look+1, err)
 		}
 	}
 }

@@ -3,13 +3,11 @@ package cli
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"os"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -69,7 +67,7 @@ func openStore(c *config.Config, log zerolog.Logger) (shared, error) {
 		nodes: node.Live,
 		agree: node.Agree,
 		node:  node,
-		check: remembering(redisstore.New(coordination, redisstore.Options{Prefix: c.Redis.Prefix, Timeout: patience, Denials: -1}).Check),
+		check: redisstore.New(coordination, redisstore.Options{Prefix: c.Redis.Prefix, Timeout: patience, Denials: -1}).Check,
 		close: func() { store.Close(); decisions.Close(); coordination.Close() },
 
 		id: id, started: time.Now().UTC(), client: coordination, prefix: c.Redis.Prefix,
@@ -81,20 +79,6 @@ func openStore(c *config.Config, log zerolog.Logger) (shared, error) {
 		all.Wait()
 	}
 	return s, nil
-}
-
-// remembering is check, which says why a Redis that rests after failures does: an
-// operator may look at any moment.
-func remembering(check func(context.Context) error) func(context.Context) error {
-	var last atomic.Pointer[error]
-	return func(ctx context.Context) error {
-		err := check(ctx)
-		if cause := last.Load(); errors.Is(err, redisstore.ErrOpen) && cause != nil && *cause != nil {
-			return fmt.Errorf("%w: %w", err, *cause)
-		}
-		last.Store(&err)
-		return err
-	}
 }
 
 // watch says when the store goes away and when it comes back.

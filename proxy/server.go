@@ -1,13 +1,12 @@
 package proxy
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	stdlog "log"
 	"net"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -19,9 +18,14 @@ import (
 // client may take its time for. Uploads and downloads may last as long as bytes
 // flow.
 type Server struct {
-	http   http.Server
-	bounds config.Listen
-	log    zerolog.Logger
+	http        http.Server
+	bounds      config.Listen
+	log         zerolog.Logger
+	parting     atomic.Bool // clients are told that their connections end
+	connections atomic.Int64
+
+	mu        sync.Mutex // guards what follows
+	listeners []net.Listener
 }
 
 const (
@@ -40,8 +44,9 @@ func NewServer(h http.Handler, c config.Listen, log zerolog.Logger) *Server {
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(c.H2C)
-	return &Server{bounds: c, log: log, http: http.Server{
-		Handler:           overLinks(h),
+	s := &Server{bounds: c, log: log}
+	s.http = http.Server{
+		Handler:           overLinks(s.overParting(h)),
 		ReadHeaderTimeout: c.Timeouts.Header,
 		IdleTimeout:       c.Timeouts.Idle,
 		MaxHeaderBytes:    int(c.MaxHeader),
@@ -52,19 +57,23 @@ func NewServer(h http.Handler, c config.Listen, log zerolog.Logger) *Server {
 			WriteByteTimeout:     c.Timeouts.Write,
 		},
 		ConnContext: linked,
+		ConnState:   s.counted,
 		ErrorLog:    stdlog.New(complaints{log}, "", 0),
-	}}
+	}
+	return s
 }
 
 // Serve takes requests from l until Drain: HTTP/1, and HTTP/2 with prior
 // knowledge if the configuration allows it. It owns l.
 func (s *Server) Serve(l net.Listener) error {
+	s.open(l)
 	return s.serve(watched{s.introduced(l), s.bounds.Timeouts.Write})
 }
 
 // ServeTLS takes requests in TLS from l until Drain: HTTP/1, and HTTP/2 from
 // clients that ask for it. It owns l.
 func (s *Server) ServeTLS(l net.Listener, c *Certificates) error {
+	s.open(l)
 	h := &handshaker{
 		Listener: s.introduced(l),
 		config:   c.config(),
@@ -80,11 +89,7 @@ func (s *Server) introduced(l net.Listener) net.Listener {
 }
 
 func (s *Server) serve(l net.Listener) error {
-	err := s.http.Serve(l)
-	if errors.Is(err, http.ErrServerClosed) {
-		return nil
-	}
-	return fmt.Errorf("serve %s: %w", l.Addr(), err)
+	return s.ended(l, s.http.Serve(l))
 }
 
 // A watched listener watches over its connections; see conn.
@@ -99,17 +104,6 @@ func (l watched) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	return newConn(c, l.stall), nil
-}
-
-// Drain stops taking connections, lets requests under way end until ctx is
-// done, and then cuts those that have not.
-func (s *Server) Drain(ctx context.Context) error {
-	err := s.http.Shutdown(ctx)
-	if err != nil {
-		s.http.Close()
-		return fmt.Errorf("requests cut off after the time to drain: %w", err)
-	}
-	return nil
 }
 
 // complaints are net/http's own log lines: a client's doing, all but panics.

@@ -1,9 +1,12 @@
 package test
 
 import (
+	"bufio"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -67,5 +70,79 @@ func TestDrain_IdleConnectionsDoNotHoldIt(t *testing.T) {
 	w.signal(syscall.SIGTERM)
 	if code := w.exit(); code != 0 {
 		t.Errorf("exit code %d, want 0", code)
+	}
+}
+
+// For the time that load balancers need, weir says that it leaves and still
+// takes connections; its answers say that theirs end.
+func TestDrain_DelayTellsFirst(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "weir.yaml"), sms("100/1m", "")+`
+listen: {http: "127.0.0.1:0", drain: {delay: 2s}}
+admin: {http: "127.0.0.1:0"}
+`)
+	w := startWith(t, dir, "-c", "weir.yaml")
+	w.signal(syscall.SIGTERM)
+	eventually(t, "/readyz says no", func() bool {
+		status, _ := w.get(w.Admin + "/readyz")
+		return status == http.StatusServiceUnavailable
+	})
+	conn, err := net.Dial("tcp", strings.TrimPrefix(w.URL, "http://"))
+	if err != nil {
+		t.Fatalf("a new connection is refused while others are told: %v", err)
+	}
+	defer conn.Close()
+	fmt.Fprint(conn, "POST /v1/sms/send HTTP/1.1\r\nHost: x\r\nX-Phone: 1\r\nContent-Length: 0\r\n\r\n")
+	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	if res.StatusCode != http.StatusOK || !res.Close {
+		t.Errorf("the answer is %d and the connection ends: %v; want 200 and an end", res.StatusCode, res.Close)
+	}
+	if code := w.exit(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// Whoever uses a connection while weir ends gets an answer that says it is the
+// last one, and no reset.
+func TestDrain_ConnectionsInUseAreTold(t *testing.T) {
+	w := start(t, sms("100000/1m", ""))
+	conn, err := net.Dial("tcp", strings.TrimPrefix(w.URL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	answers, told := bufio.NewReader(conn), false
+	for n := 0; !told; n++ {
+		fmt.Fprint(conn, "POST /v1/sms/send HTTP/1.1\r\nHost: x\r\nX-Phone: 1\r\nContent-Length: 0\r\n\r\n")
+		res, err := http.ReadResponse(answers, nil)
+		if err != nil {
+			t.Fatalf("request %d has no answer: %v", n, err)
+		}
+		io.Copy(io.Discard, res.Body)
+		res.Body.Close()
+		if told = res.Close; n == 3 {
+			w.signal(syscall.SIGTERM)
+		}
+	}
+}
+
+// Who asks twice does not want to wait.
+func TestDrain_SecondSignalEndsAtOnce(t *testing.T) {
+	release := make(chan struct{})
+	defer close(release)
+	api := backend(t, func(_ http.ResponseWriter, r *http.Request) { held(r, release) })
+	w := start(t, "routes:\n  - {match: {path: /slow}, upstream: "+api.URL+"}\n")
+	go do(t, http.MethodPost, w.URL+"/slow", nil)
+	eventually(t, "the request is under way", func() bool { return api.hits() == 1 })
+	w.signal(syscall.SIGTERM)
+	w.logged("draining", nil)
+	w.signal(syscall.SIGTERM)
+	w.exit()
+	if by, ok := w.cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || by.Signal() != syscall.SIGTERM {
+		t.Errorf("ended by %v, want the second SIGTERM", w.cmd.ProcessState)
 	}
 }

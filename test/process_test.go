@@ -48,8 +48,14 @@ func start(t *testing.T, config string) *weir {
 // for both listeners.
 func startWith(t *testing.T, dir string, args ...string) *weir {
 	t.Helper()
+	return launch(t, dir, func(w *weir) { w.cmd = exec.Command("weir", args...) })
+}
+
+// launch is startWith for a command that the caller makes.
+func launch(t *testing.T, dir string, prepare func(w *weir)) *weir {
+	t.Helper()
 	w := &weir{Dir: dir, File: filepath.Join(dir, "weir.yaml"), t: t, log: new(journal), done: make(chan struct{})}
-	w.cmd = exec.Command("weir", args...)
+	prepare(w)
 	w.cmd.Dir = dir
 	w.cmd.Stderr = w.log
 	if err := w.cmd.Start(); err != nil {

@@ -12,8 +12,8 @@ import (
 )
 
 // openTLS opens the listener for HTTPS and gets at the certificates.
-func (s *service) openTLS(ctx context.Context, c config.Listen) error {
-	err := s.open("https", c.HTTPS, func(l net.Listener) error { return s.clients.ServeTLS(l, s.certificates) })
+func (s *service) openTLS(ctx context.Context, from sockets, c config.Listen) error {
+	err := s.open(from, "https", c.HTTPS, func(l net.Listener) error { return s.clients.ServeTLS(l, s.certificates) })
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"net"
 
 	"github.com/weir-proxy/weir/proxy/config"
@@ -18,12 +17,18 @@ type listening struct {
 // listen opens all listeners and reads the certificates. When it returns an
 // error, nothing is left open.
 func (s *service) listen(ctx context.Context, c *config.Config) error {
-	err := s.open("admin", c.Admin.HTTP, s.admins.Serve)
+	from, err := inherit(c.Listen.ReusePort)
+	if err == nil {
+		err = s.open(from, "admin", c.Admin.HTTP, s.admins.Serve)
+	}
 	if err == nil && c.Listen.HTTP != "" {
-		err = s.open("http", c.Listen.HTTP, s.clients.Serve)
+		err = s.open(from, "http", c.Listen.HTTP, s.clients.Serve)
 	}
 	if err == nil && c.Listen.HTTPS != "" {
-		err = s.openTLS(ctx, c.Listen)
+		err = s.openTLS(ctx, from, c.Listen)
+	}
+	if unused := from.rest(); err == nil {
+		err = unused
 	}
 	if err != nil {
 		for _, l := range s.listening {
@@ -33,10 +38,10 @@ func (s *service) listen(ctx context.Context, c *config.Config) error {
 	return err
 }
 
-func (s *service) open(name, addr string, serve func(net.Listener) error) error {
-	l, err := net.Listen("tcp", addr)
+func (s *service) open(from sockets, name, addr string, serve func(net.Listener) error) error {
+	l, err := from.open(name, addr)
 	if err != nil {
-		return fmt.Errorf("%w; is another weir running?", err)
+		return err
 	}
 	s.listening = append(s.listening, listening{l, name, serve})
 	return nil

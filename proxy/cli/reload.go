@@ -12,6 +12,8 @@ import (
 
 // reload reads the configuration anew and logs what came of it.
 func (s *service) reload(ctx context.Context) (any, error) {
+	s.supervisor.reloading()
+	defer s.supervisor.ready(s.proxy)
 	return s.report(s.proxy.Reload(ctx))
 }
 

@@ -24,10 +24,6 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// drainWithin is how long requests under way may take once weir was told to
-// end. Kubernetes waits 30 s before it kills.
-const drainWithin = 25 * time.Second
-
 type runCommand struct {
 	Config string `short:"c" help:"The configuration; without it weir.yaml, then config.example.yaml." placeholder:"FILE"`
 	Level  string `name:"log-level" default:"info" enum:"debug,info,warn,error" help:"The least that is logged; warn leaves out the line of each request."`
@@ -110,12 +106,17 @@ type service struct {
 	registry     *prometheus.Registry
 	certificates *proxy.Certificates // nil without HTTPS
 	issuer       *acme.Manager       // nil without ACME
+	supervisor   supervisor
+	drains       config.Drain
 	draining     atomic.Bool
 }
 
 // assemble puts a weir together. When it returns an error, nothing is left open.
 func assemble(ctx context.Context, path string, c *config.Config, log zerolog.Logger) (*service, error) {
-	s := &service{log: log, registry: newRegistry(), origin: &origin{path: path, own: c, log: log}}
+	s := &service{
+		log: log, registry: newRegistry(), origin: &origin{path: path, own: c, log: log},
+		supervisor: supervisor{log}, drains: c.Listen.Drain,
+	}
 	var err error
 	if s.shared, err = openStore(c, log); err != nil {
 		return nil, err
@@ -174,9 +175,13 @@ func (s *service) serve(ctx context.Context, reload <-chan os.Signal) error {
 	background.Go(func() { save(ctx) })
 	background.Go(func() { s.lead.run(ctx) })
 	s.log.Info().Fields(addresses).Str("store", s.shared.name).Str("version", readBuild().version).Msg("serving")
+	watched, unwatch := context.WithCancel(context.Background())
+	background.Go(func() { s.supervisor.watchdog(watched, s.alive) })
+	s.supervisor.ready(s.proxy)
 
 	<-ctx.Done()
 	err := s.drain()
+	unwatch()
 	background.Wait()
 	s.closeIssuer()
 	s.proxy.Close()
@@ -188,12 +193,20 @@ func (s *service) serve(ctx context.Context, reload <-chan os.Signal) error {
 	return err
 }
 
+// alive reports whether the admin listener answers: what a health check asks.
+func (s *service) alive() bool {
+	return healthcheckCommand{Admin: s.address("admin"), Within: patience}.Run(context.Background()) == nil
+}
+
 // drain ends the service in peace: first it is no longer ready, then it takes no
 // connections, then requests under way end.
 func (s *service) drain() error {
 	s.draining.Store(true)
-	s.log.Info().Float64("within_s", drainWithin.Seconds()).Msg("draining")
-	ctx, cancel := context.WithTimeout(context.Background(), drainWithin)
+	s.supervisor.stopping()
+	s.log.Info().Float64("delay_s", s.drains.Delay.Seconds()).Float64("within_s", s.drains.Within.Seconds()).Msg("draining")
+	s.clients.Part()
+	<-time.After(s.drains.Delay)
+	ctx, cancel := context.WithTimeout(context.Background(), s.drains.Within)
 	defer cancel()
 	err := s.clients.Drain(ctx)
 	if err := s.admins.Drain(ctx); err != nil {

@@ -16,6 +16,18 @@ type listenForm struct {
 	Timeouts patienceForm `yaml:"timeouts"`
 	// MaxHeader is how long a request's header may be.
 	MaxHeader size `yaml:"max_header" jsonschema:"default=64KiB"`
+	// ReusePort lets another weir listen on the same addresses at the same time, so that it can take over before this one ends. Without it a second one is a fault.
+	ReusePort bool `yaml:"reuse_port" jsonschema:"default=false"`
+	// Drain says how weir ends.
+	Drain drainForm `yaml:"drain"`
+}
+
+// drainForm says how weir ends.
+type drainForm struct {
+	// Delay is how long weir says that it is no longer ready, and still takes connections, for load balancers that ask; without it, it takes none at once.
+	Delay duration `yaml:"delay,omitempty"`
+	// Within is how long requests under way have to end after that.
+	Within duration `yaml:"within" jsonschema:"default=25s"`
 }
 
 // tlsForm says with which certificates HTTPS is served: those of files, which are

@@ -33,6 +33,8 @@ func (r *reading) listen(f *listenForm) Listen {
 		ProxyProtocol: r.networks(f.ProxyProtocol),
 
 		MaxHeader: int64(f.MaxHeader),
+		ReusePort: f.ReusePort,
+		Drain:     Drain{Delay: time.Duration(f.Drain.Delay), Within: time.Duration(f.Drain.Within)},
 		Timeouts: ListenTimeouts{
 			Header: time.Duration(f.Timeouts.Header),
 			Body:   time.Duration(f.Timeouts.Body),

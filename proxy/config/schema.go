@@ -63,7 +63,13 @@ type Listen struct {
 	ProxyProtocol []netip.Prefix
 	Timeouts      ListenTimeouts
 	MaxHeader     int64 // bytes of a request's header; at least 1 KiB
+	ReusePort     bool  // another process may listen there too
+	Drain         Drain
 }
+
+// Drain says how weir ends: for Delay, which may be 0, it only says so, and then
+// requests under way have Within, above 0.
+type Drain struct{ Delay, Within time.Duration }
 
 // A Pair is a certificate and its key: paths of PEM files, which have not been
 // opened.

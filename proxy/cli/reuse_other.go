@@ -1,0 +1,13 @@
+//go:build !unix
+
+package cli
+
+import (
+	"errors"
+	"syscall"
+)
+
+// reusePort does not exist here.
+func reusePort(_, _ string, _ syscall.RawConn) error {
+	return errors.New("listen.reuse_port is for Unix; leave it out")
+}

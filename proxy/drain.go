@@ -1,0 +1,115 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+)
+
+const (
+	// lastCall is how long connections that wait to be accepted are let in before
+	// a listener is closed for good.
+	lastCall = time.Second
+	// handshake is how long a connection may take to be opened, once its client has
+	// begun to.
+	handshake = 300 * time.Millisecond
+	// lastWord is how long connections in use have to carry one more answer, which
+	// says that it is the last, before those without a request are closed.
+	lastWord = time.Second
+)
+
+// Part tells clients, with each answer from now on, that their connection ends:
+// HTTP/1 by Connection: close, HTTP/2 by GOAWAY. Connections are still taken. A
+// load balancer may need that time to learn that this server leaves.
+func (s *Server) Part() { s.parting.Store(true) }
+
+// Drain ends the server in peace. It takes the connections that wait already and
+// then no more; tells clients as Part does; closes connections that are not in
+// use; lets requests under way end until ctx is done, and then cuts those that
+// have not. Closing is the last thing that happens to a connection on which a
+// client was just told so: a request that is on its way is not lost.
+func (s *Server) Drain(ctx context.Context) error {
+	s.Part()
+	for _, l := range s.doors() {
+		s.shut(l)
+	}
+	until(ctx, lastWord, func() bool { return s.connections.Load() == 0 })
+	err := s.http.Shutdown(ctx)
+	if err != nil {
+		s.http.Close()
+		return fmt.Errorf("requests cut off after the time to drain: %w", err)
+	}
+	return nil
+}
+
+// shut closes l once nobody waits there to be accepted: the kernel would reset
+// those connections. Where another process listens too, nobody is to come in the
+// last moment.
+func (s *Server) shut(l net.Listener) {
+	if s.bounds.ReusePort {
+		deafen(l)
+		<-time.After(handshake)
+	}
+	until(context.Background(), lastCall, func() bool { return !queued(l) })
+	l.Close()
+}
+
+// until waits until it is so, at most so long.
+func until(ctx context.Context, most time.Duration, so func() bool) {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !so() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// open notes that l is served.
+func (s *Server) open(l net.Listener) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.listeners = append(s.listeners, l)
+}
+
+func (s *Server) doors() []net.Listener {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.listeners
+}
+
+// counted is http.Server's ConnState: how many connections there are.
+func (s *Server) counted(_ net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		s.connections.Add(1)
+	case http.StateClosed, http.StateHijacked:
+		s.connections.Add(-1)
+	}
+}
+
+// overParting is next, whose answers say that the server leaves once it does.
+func (s *Server) overParting(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.parting.Load() {
+			w.Header().Set("Connection", "close")
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// ended is the error of a listener that is no longer served; none if that was
+// meant.
+func (s *Server) ended(l net.Listener, err error) error {
+	if errors.Is(err, http.ErrServerClosed) || s.parting.Load() && errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return fmt.Errorf("serve %s: %w", l.Addr(), err)
+}

@@ -38,7 +38,7 @@ func (s *Server) Drain(ctx context.Context) error {
 	}
 	until(ctx, lastWord, func() bool { return s.connections.Load() == 0 })
 	err := s.http.Shutdown(ctx)
-	if err != nil {
+	if err != nil && !errors.Is(err, net.ErrClosed) { // the listeners are
 		s.http.Close()
 		return fmt.Errorf("requests cut off after the time to drain: %w", err)
 	}

@@ -26,10 +26,11 @@ type admitter struct {
 	standby *standby
 	line    *limiter.Line // at the store
 	metrics *metrics
+	nearby  *nearby
 }
 
 func newAdmitter(o Options, m *metrics) *admitter {
-	a := &admitter{store: o.Store, standby: newStandby(o.Store, o.Nodes), metrics: m}
+	a := &admitter{store: o.Store, standby: newStandby(o.Store, o.Nodes), metrics: m, nearby: newNearby()}
 	if a.standby.store != nil {
 		a.store = twin{o.Store, a.standby}
 	}
@@ -81,6 +82,7 @@ func (a *admitter) admit(client context.Context, x *exchange) error {
 		store, x.once = deputy{a.standby.local, a.standby}, nil
 	} else {
 		a.standby.note(x)
+		a.nearby.note(x)
 	}
 	a.metrics.decided(x, x.windows, &x.decision)
 	if !x.decision.Allowed {

@@ -116,6 +116,7 @@ func (g *generation) route(from *config.Route) (*route, error) {
 		reject:      newReject(from.Reject),
 
 		countsPreflight: from.CountPreflight,
+		alerts:          alerts(g.config.Alerts),
 	}
 	for _, l := range from.Lists {
 		r.notice(l.Key)
@@ -223,6 +224,7 @@ func (r *route) rates(l *limit, from *config.Limit, rates []limiter.Rate) (windo
 		r.windows = append(r.windows, &window{
 			of:     l,
 			policy: len(r.windows),
+			near:   r.alerts.near(rate, l.mode),
 			Limit:  limiter.Limit{Name: r.name + "." + l.name + ":" + span, Rate: rate, Algorithm: from.Algorithm, Burst: from.Burst, Steps: from.Steps, Scope: from.Scope},
 		})
 		name := l.name

@@ -71,10 +71,10 @@ func (rec *recorder) leave(x *exchange) {
 	}
 	i, refused := x.refusing()
 	if refused {
-		e.Str("limit", x.window(i).of.name).Float64("wait_ms", ms(x.decision.Wait)).
-			Str("key", x.claims[i].Key.String()[:keyDigits])
-		if k := slices.IndexFunc(x.keys, func(k counted) bool { return k.Key == x.claims[i].Key }); k >= 0 && x.keys[k].shown != "" {
-			e.Str("masked", x.keys[k].shown)
+		hash, masked := x.people(i)
+		e.Str("limit", x.window(i).of.name).Float64("wait_ms", ms(x.decision.Wait)).Str("key", hash)
+		if masked != "" {
+			e.Str("masked", masked)
 		}
 	}
 	if x.repeated {
@@ -96,6 +96,16 @@ func (rec *recorder) leave(x *exchange) {
 		e.AnErr("error", x.err)
 	}
 	e.Msg("request")
+}
+
+// people is what people are shown of the key of claims[i]: the beginning of its
+// hash, and, if it is sensitive, itself, masked.
+func (x *exchange) people(i int) (hash, masked string) {
+	key := x.claims[i].Key
+	if k := slices.IndexFunc(x.keys, func(k counted) bool { return k.Key == key }); k >= 0 {
+		masked = x.keys[k].shown
+	}
+	return key.String()[:keyDigits], masked
 }
 
 // shown is the path for people to read: a parameter that is a key is hidden.

@@ -37,10 +37,11 @@ type route struct {
 	tells           bool           // the upstream is told of the client by RFC 7239's field too
 	upgrades        bool           // WebSocket is allowed
 	countsPreflight bool           // limits are asked about preflights too
-	idempotency     *idempotency   // nil: repeats count
-	local           bool           // some limit goes by this node's share while the store is away
-	standsIn        bool           // and none denies then
-	maxBody         int64          // bytes; 0 for any
+	alerts          alerts
+	idempotency     *idempotency // nil: repeats count
+	local           bool         // some limit goes by this node's share while the store is away
+	standsIn        bool         // and none denies then
+	maxBody         int64        // bytes; 0 for any
 }
 
 // A limit is one entry under limits: of a route.
@@ -69,7 +70,8 @@ type penalty struct {
 // A window is one rate of a limit: what a claim asks for.
 type window struct {
 	of     *limit
-	policy int // index in the route's quota
+	policy int   // index in the route's quota
+	near   int64 // with less than this left a key is told of; 0 is never
 	limiter.Limit
 }
 

@@ -22,6 +22,7 @@ type lead struct {
 	log        zerolog.Logger
 	leads      prometheus.Gauge
 	runs       *prometheus.CounterVec
+	alerts     *prometheus.CounterVec
 
 	mu     sync.Mutex      // guards what follows
 	failed map[string]bool // tasks whose last run has failed
@@ -32,15 +33,22 @@ func newLead(s shared, p *proxy.Proxy, r prometheus.Registerer, log zerolog.Logg
 	l := &lead{
 		node:       s.id,
 		log:        log,
-		statistics: cluster.NewStatistics(s.client, s.prefix, s.id, p.Counts),
+		statistics: cluster.NewStatistics(s.client, s.prefix, s.id, p),
 		failed:     map[string]bool{},
 		leads:      prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_leader", Help: "1 while this node does the work that one node does for all."}),
 		runs: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_leader_task_runs_total", Help: "Runs of the tasks of the leader, on this node.",
 		}, []string{"task", "result"}),
 	}
-	r.MustRegister(l.leads, l.runs)
-	tasks := []cluster.Task{l.statistics.Task()}
+	l.alerts = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "weir_alerts_total", Help: "Attempts to tell the webhook of an alert, and alerts that were given up, on this node.",
+	}, []string{"kind", "result"})
+	r.MustRegister(l.leads, l.runs, l.alerts)
+	for _, kind := range []string{cluster.KindRefused, cluster.KindUsed} {
+		l.alerts.WithLabelValues(kind, cluster.Sent)
+	}
+	alarm := cluster.NewAlarm(l.statistics, s.client, s.prefix, p.Alerts, l.told)
+	tasks := []cluster.Task{l.statistics.Task(), alarm.Task()}
 	if s.node != nil {
 		tasks = append(tasks, cluster.NewSweep(s.client, s.prefix, cluster.DefaultGrace, s.node.Nodes).Task())
 	}
@@ -88,6 +96,21 @@ func (l *lead) lost(t cluster.Term, cause error) {
 		level, cause = zerolog.InfoLevel, nil
 	}
 	l.log.WithLevel(level).Err(cause).Str("node", l.node).Int64("token", t.Token).Float64("for_s", time.Since(t.Since).Seconds()).Msg("leads no more")
+}
+
+// told counts what becomes of an alert, and logs it, but for those that will be
+// sent again: their task fails, which is logged.
+func (l *lead) told(a cluster.Alert, result string, err error) {
+	l.alerts.WithLabelValues(a.Kind, result).Inc()
+	if result == cluster.Failed {
+		return
+	}
+	level := zerolog.InfoLevel
+	if result == cluster.Dropped {
+		level = zerolog.WarnLevel
+	}
+	l.log.WithLevel(level).Err(err).Str("id", a.ID).Str("kind", a.Kind).Str("route", a.Route).Str("limit", a.Limit).
+		Int64("count", a.Count).Str("result", result).Msg("alert")
 }
 
 // ran counts a run, and logs it when a task begins to fail, or fails no more.

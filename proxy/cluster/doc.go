@@ -21,6 +21,8 @@
 //	minute:N hash  id of a node: what it counted in minute N since 1970, as JSON
 //	minutes  zset  minutes to be added up: when a report of them came last
 //	statistics:N   what all counted in minute N, as JSON
+//	alerts   list  alerts that wait to be sent, as JSON (Alert)
+//	alerted:...    what was told of lately
 //
 // Times are Redis's. A node that is silent for ten seconds is no longer among
 // the nodes. What is known of configurations outlives the longest window of a

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -30,4 +31,10 @@ func (s *Sweep) Remove(ctx context.Context, t Term, limits, keys []string) error
 	s.pass = &pass{term: t, limits: limits}
 	_, err := s.remove(ctx, t, keys)
 	return err
+}
+
+// Rest puts off the next attempt, and says by how much at most.
+func (a *Alarm) Rest() time.Duration {
+	a.rest()
+	return a.pause
 }

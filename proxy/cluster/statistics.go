@@ -25,6 +25,8 @@ const (
 	// mostSeries is how many series a node reports for one minute; the rest is
 	// counted together.
 	mostSeries = 2000
+	// mostNear is how many limits it tells of that a key has used up.
+	mostNear = 50
 )
 
 // others is what everything beyond mostSeries is counted under.
@@ -57,7 +59,8 @@ type book interface {
 
 // A report is what one node says of one minute.
 type report struct {
-	Tallies []Tally `json:"tallies"`
+	Tallies []Tally      `json:"tallies"`
+	Near    []proxy.Near `json:"near,omitempty"`
 }
 
 // An edition is a minute as of some change of it.
@@ -75,9 +78,9 @@ type edition struct {
 // had not reported yet. All methods are safe for concurrent use but Run and Flush,
 // which belong to one goroutine.
 type Statistics struct {
-	node   string
-	counts func() map[proxy.Series]int64
-	book   book
+	node    string
+	figures Figures
+	book    book
 
 	ahead  time.Duration // by which the store's clock is ahead of ours
 	asked  bool          // it is known
@@ -86,17 +89,25 @@ type Statistics struct {
 	pages  map[int64]*page
 }
 
+// Figures are what a proxy counts; *proxy.Proxy has them.
+type Figures interface {
+	// Counts is how often each has happened since the process began.
+	Counts() map[proxy.Series]int64
+	// Near are keys that have used most of a limit, since it was asked last.
+	Near() []proxy.Near
+}
+
 // A page is what this node has counted in one minute.
 type page struct {
 	counts map[proxy.Series]int64
-	told   bool // as it is now
+	near   map[string]proxy.Near // by ROUTE.LIMIT and window
+	told   bool                  // as it is now
 }
 
 // NewStatistics makes the statistics of a node of a cluster, or, when rdb is nil,
-// of a process that shares nothing. counts is how often each has happened since
-// the process began.
-func NewStatistics(rdb redis.UniversalClient, prefix, node string, counts func() map[proxy.Series]int64) *Statistics {
-	s := &Statistics{node: node, counts: counts, last: map[proxy.Series]int64{}, pages: map[int64]*page{}, looked: time.Now()}
+// of a process that shares nothing.
+func NewStatistics(rdb redis.UniversalClient, prefix, node string, figures Figures) *Statistics {
+	s := &Statistics{node: node, figures: figures, last: map[proxy.Series]int64{}, pages: map[int64]*page{}, looked: time.Now()}
 	if rdb == nil {
 		s.book = newDiary()
 	} else {
@@ -148,7 +159,7 @@ func (s *Statistics) adjust(now time.Time) { s.ahead, s.asked = time.Until(now),
 // look writes what has happened since the last look on the page of the minute in
 // which that was.
 func (s *Statistics) look() {
-	now, counts := s.time(), s.counts()
+	now, counts := s.time(), s.figures.Counts()
 	at := s.looked.Add(s.ahead)
 	if now.Sub(at) > 2*reportEvery || at.After(now) {
 		at = now // the process was stopped, or a clock was set
@@ -157,6 +168,9 @@ func (s *Statistics) look() {
 		if n > s.last[series] {
 			s.page(at.Unix()/60).add(series, n-s.last[series])
 		}
+	}
+	for _, near := range s.figures.Near() {
+		s.page(at.Unix() / 60).approach(near)
 	}
 	s.last, s.looked = counts, time.Now()
 	maps.DeleteFunc(s.pages, func(minute int64, _ *page) bool { return now.Sub(begin(minute)) > openFor })
@@ -168,7 +182,7 @@ func begin(minute int64) time.Time { return time.Unix(minute*60, 0).UTC() }
 func (s *Statistics) page(minute int64) *page {
 	p := s.pages[minute]
 	if p == nil {
-		p = &page{counts: map[proxy.Series]int64{}}
+		p = &page{counts: map[proxy.Series]int64{}, near: map[string]proxy.Near{}}
 		s.pages[minute] = p
 	}
 	return p
@@ -182,11 +196,20 @@ func (p *page) add(series proxy.Series, n int64) {
 	p.told = false
 }
 
+// approach remembers the key that has used most of a limit and window.
+func (p *page) approach(near proxy.Near) {
+	name := near.Route + "." + near.Limit + ":" + near.Window
+	if known, found := p.near[name]; near.Used > known.Used && (found || len(p.near) < mostNear) {
+		p.near[name] = near
+		p.told = false
+	}
+}
+
 // tell reports a page, and forgets it when it will not change any more.
 func (s *Statistics) tell(ctx context.Context, minute int64) error {
 	p := s.pages[minute]
 	if !p.told {
-		now, err := s.book.report(ctx, s.node, minute, report{Tallies: tallies(p.counts)})
+		now, err := s.book.report(ctx, s.node, minute, report{Tallies: tallies(p.counts), Near: slices.Collect(maps.Values(p.near))})
 		if err != nil && !errors.Is(err, errClosed) {
 			return fmt.Errorf("report a minute: %w", err)
 		}

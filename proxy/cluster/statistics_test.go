@@ -23,6 +23,7 @@ import (
 type counter struct {
 	mu     sync.Mutex
 	counts map[proxy.Series]int64
+	near   []proxy.Near
 }
 
 func newCounter() *counter { return &counter{counts: map[proxy.Series]int64{}} }
@@ -33,7 +34,15 @@ func (c *counter) add(route, limit, result string, n int64) {
 	c.counts[proxy.Series{Route: route, Limit: limit, Result: result}] += n
 }
 
-func (c *counter) read() map[proxy.Series]int64 {
+// Near implements cluster.Figures.
+func (c *counter) Near() []proxy.Near {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.near
+}
+
+// Counts implements cluster.Figures.
+func (c *counter) Counts() map[proxy.Series]int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return maps.Clone(c.counts)
@@ -71,7 +80,7 @@ func TestStatistics_AreWhatWasCounted(t *testing.T) {
 	var all []*cluster.Statistics
 	for i := range nodes {
 		counters = append(counters, newCounter())
-		all = append(all, cluster.NewStatistics(rdb, "test", fmt.Sprint("node", i), counters[i].read))
+		all = append(all, cluster.NewStatistics(rdb, "test", fmt.Sprint("node", i), counters[i]))
 	}
 	var leaders []*candidate
 	for i := range nodes {
@@ -119,7 +128,7 @@ func TestStatistics_TakeLateReports(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := dial(t, s.Addr)
 	c := newCounter()
-	stats := cluster.NewStatistics(rdb, "test", "a", c.read)
+	stats := cluster.NewStatistics(rdb, "test", "a", c)
 	task := stats.Task()
 	term := leading(t, rdb)
 	for round := range 3 {
@@ -154,7 +163,7 @@ func TestStatistics_ADeposedLeaderWritesNoSum(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := dial(t, s.Addr)
 	c := newCounter()
-	stats := cluster.NewStatistics(rdb, "test", "a", c.read)
+	stats := cluster.NewStatistics(rdb, "test", "a", c)
 	old, term := leading(t, rdb), leading(t, rdb)
 	c.add("send", "", "", 1)
 	if err := stats.Flush(t.Context()); err != nil {
@@ -176,7 +185,7 @@ func TestStatistics_OutliveAnOutage(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := dial(t, s.Addr)
 	c := newCounter()
-	stats := cluster.NewStatistics(rdb, "test", "a", c.read)
+	stats := cluster.NewStatistics(rdb, "test", "a", c)
 	s.Kill()
 	c.add("send", "", "", 7)
 	if err := stats.Flush(t.Context()); err == nil {
@@ -213,7 +222,7 @@ func TestStatistics_ClosedMinutesTakeNoReports(t *testing.T) {
 func TestStatistics_MinuteByMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // which begins on a full minute
 		c := newCounter()
-		stats := cluster.NewStatistics(nil, "", "a", c.read)
+		stats := cluster.NewStatistics(nil, "", "a", c)
 		leader := cluster.NewLeader(cluster.LeaderOptions{ID: "a", Tasks: []cluster.Task{stats.Task()}})
 		ctx, cancel := context.WithCancel(t.Context())
 		var run sync.WaitGroup
@@ -258,7 +267,7 @@ func TestStatistics_AreBounded(t *testing.T) {
 	for i := range 3000 {
 		c.add(fmt.Sprint("route", i), "", "", 1)
 	}
-	stats := cluster.NewStatistics(nil, "", "a", c.read)
+	stats := cluster.NewStatistics(nil, "", "a", c)
 	if err := stats.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,8 @@ func (r *reading) compile(f *file) (*Config, error) {
 			Headers:        Headers(f.Defaults.Headers),
 			Expose:         f.Defaults.Expose,
 		},
-		form: f,
+		Alerts: r.alerts(&f.Alerts),
+		form:   f,
 	}
 	r.listeners(f)
 	c.Tokens = r.tokens(f.JWT)

@@ -28,6 +28,8 @@ type file struct {
 	Privacy privacyForm `yaml:"privacy"`
 	// Defaults are for limits that do not say otherwise.
 	Defaults defaultsForm `yaml:"defaults"`
+	// Alerts say who is told when limits are used up.
+	Alerts alertsForm `yaml:"alerts"`
 	// JWT says which tokens keys from jwt: believe.
 	JWT *jwtForm `yaml:"jwt,omitempty"`
 	// Keys are named ways to tell clients apart.

@@ -207,7 +207,7 @@ func TestEffective_IsTheSameConfig(t *testing.T) {
 		}
 		for _, c := range []*Config{c, again} {
 			c.Hash, c.Sum, c.Files, c.Globs, c.Warnings, c.Bare, c.form = "", "", nil, nil, nil, nil, nil
-			c.Admin.Token, c.Redis.Password, c.Redis.Sentinel.Password, c.Privacy.HashSecret = "", "", "", ""
+			c.Admin.Token, c.Redis.Password, c.Redis.Sentinel.Password, c.Privacy.HashSecret, c.Alerts.Secret = "", "", "", "", ""
 			for _, u := range c.Upstreams {
 				u.Position = Position{}
 			}

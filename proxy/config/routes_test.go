@@ -127,6 +127,7 @@ func TestLoad_FewestLines(t *testing.T) {
 		Reload:   Reload{Source: SourceFile},
 		ClientIP: ClientIP{Header: "X-Forwarded-For", IPv6Prefix: 64},
 		Defaults: Defaults{Mode: Enforce, OnStoreFailure: Local, Headers: HeadersIETF, Expose: true},
+		Alerts:   Alerts{Refused: 100, Used: 80, Repeat: time.Hour},
 	}
 	route := c.Routes[0]
 	if route.Name != "v1-sms-send" || route.Limits[0].Name != "header-X-Phone" || route.Upstream.Timeouts != (Timeouts{Connect: 2 * time.Second, Response: 30 * time.Second}) {

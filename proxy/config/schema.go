@@ -29,6 +29,7 @@ type Config struct {
 	ClientIP  ClientIP
 	Privacy   Privacy
 	Defaults  Defaults
+	Alerts    Alerts
 	Tokens    *key.Tokens          // verifies what jwt: reads; nil when nothing is said of tokens
 	Keys      map[string]*key.Spec // by name; parts and replacements are resolved
 	Upstreams map[string]*Upstream // by name; one written in place stands under its URL

@@ -1,0 +1,166 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-proxy/weir/proxy/config"
+)
+
+const (
+	// alarmEvery is the pause between two looks at what is reported.
+	alarmEvery = 2 * time.Second
+	// mostQueued is how many alerts wait to be sent; more are lost.
+	mostQueued = 100
+	// sendWithin is for how long an alert that the webhook does not take is sent
+	// again and again.
+	sendWithin = time.Hour
+	// firstPause and longestPause bound the pause after a failure; it doubles.
+	firstPause, longestPause = time.Second, time.Minute
+)
+
+// The results of an alert.
+const (
+	Sent    = "sent"
+	Failed  = "failed"  // it will be sent again
+	Dropped = "dropped" // it will not: the webhook wants none of it, or not in time, or the queue was full
+)
+
+// An outbox is where alerts wait to be sent.
+type outbox interface {
+	// raise puts a in, unless the same was put in less than repeat ago; full says
+	// that there was no room.
+	raise(ctx context.Context, t Term, a Alert, repeat time.Duration) (raised, full bool, err error)
+	// next is the one to be sent next; false if there is none.
+	next(ctx context.Context) (letter, bool, error)
+	// done takes one out.
+	done(ctx context.Context, t Term, l letter) error
+}
+
+// A letter is an alert as it lies in the outbox.
+type letter struct {
+	Alert
+	text string
+}
+
+// An Alarm tells a webhook of limits that are used up, once for all nodes. It
+// goes by what the nodes report for the statistics, so it costs no request
+// anything. An alert is raised once in the configured time for each limit; it is
+// sent until the webhook has taken it. A leader that dies between sending one and
+// noting that makes the next one send it again, under the same id.
+type Alarm struct {
+	book  book
+	box   outbox
+	rules func() config.Alerts
+	hook  *hook
+	told  func(a Alert, result string, err error)
+
+	pause time.Duration // after the last failure; 0 after none
+	after time.Time     // when it may be sent again
+}
+
+// NewAlarm makes the alarm that goes by what s reports. rules says who is told,
+// and may change; told hears what becomes of each alert.
+func NewAlarm(s *Statistics, rdb redis.UniversalClient, prefix string, rules func() config.Alerts, told func(Alert, string, error)) *Alarm {
+	a := &Alarm{book: s.book, rules: rules, hook: newHook(), told: told}
+	if rdb == nil {
+		a.box = newTray()
+	} else {
+		a.box = newQueue(rdb, prefix)
+	}
+	return a
+}
+
+// Task looks at what is reported and sends what is to be told.
+func (a *Alarm) Task() Task { return Task{Name: "alerts", Every: alarmEvery, Run: a.run} }
+
+func (a *Alarm) run(ctx context.Context, t Term) (string, error) {
+	rules := a.rules()
+	if rules.Webhook == "" {
+		return "", nil
+	}
+	raised, err := a.raise(ctx, t, rules)
+	if err != nil {
+		return "", err
+	}
+	sent, err := a.send(ctx, t, rules)
+	if raised+sent == 0 {
+		return "", err
+	}
+	return fmt.Sprintf("raised %d, sent %d", raised, sent), err
+}
+
+// raise puts what this minute and the one before give reason to into the outbox.
+func (a *Alarm) raise(ctx context.Context, t Term, rules config.Alerts) (raised int, err error) {
+	now, err := a.book.now(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for minute := now.Unix()/60 - 1; minute <= now.Unix()/60; minute++ {
+		reports, err := a.book.reports(ctx, minute)
+		if err != nil {
+			return raised, err
+		}
+		for _, alert := range found(rules, reports, now.UTC()) {
+			fresh, full, err := a.box.raise(ctx, t, alert, rules.Repeat)
+			switch {
+			case err != nil:
+				return raised, err
+			case full:
+				a.told(alert, Dropped, errFull)
+			case fresh:
+				raised++
+			}
+		}
+	}
+	return raised, nil
+}
+
+// errFull says that there were too many alerts at a time.
+var errFull = errors.New("queue of alerts is full")
+
+// send sends what waits, until one fails.
+func (a *Alarm) send(ctx context.Context, t Term, rules config.Alerts) (sent int, err error) {
+	for ctx.Err() == nil && !time.Now().Before(a.after) {
+		l, found, err := a.box.next(ctx)
+		if err != nil || !found {
+			return sent, err
+		}
+		err = a.hook.post(ctx, rules, l.Alert)
+		if err != nil && ctx.Err() != nil {
+			return sent, err
+		}
+		result := Sent
+		switch {
+		case err != nil && !errors.Is(err, errUnwanted) && time.Since(l.At) < sendWithin:
+			result = Failed
+		case err != nil:
+			result = Dropped
+		}
+		a.told(l.Alert, result, err)
+		if result == Failed {
+			a.rest()
+			return sent, err
+		}
+		a.pause = 0
+		if err := a.box.done(ctx, t, l); err != nil {
+			return sent, err
+		}
+		if result == Sent {
+			sent++
+		}
+	}
+	return sent, nil
+}
+
+// rest puts off the next attempt: twice as long after each failure, and by chance,
+// so that receivers are not met by all Weirs at once.
+func (a *Alarm) rest() {
+	a.pause = min(max(2*a.pause, firstPause), longestPause)
+	a.after = time.Now().Add(a.pause/2 + rand.N(a.pause/2))
+}

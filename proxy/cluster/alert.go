@@ -1,0 +1,79 @@
+package cluster
+
+import (
+	"crypto/rand"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weir-proxy/weir/proxy"
+	"github.com/weir-proxy/weir/proxy/config"
+)
+
+// The kinds of alerts.
+const (
+	KindRefused = "refused" // a limit has refused many requests within a minute
+	KindUsed    = "used"    // a key has used most of a limit
+)
+
+// An Alert is what a webhook is told. Keys are told by their hash, and masked.
+type Alert struct {
+	ID     string    `json:"id"` // the same each time that it is sent
+	Kind   string    `json:"kind"`
+	Text   string    `json:"text"` // the whole of it, for people
+	Route  string    `json:"route"`
+	Limit  string    `json:"limit"`
+	Window string    `json:"window,omitempty"` // of the rate that is used
+	At     time.Time `json:"at"`
+	Count  int64     `json:"count"` // requests refused, or permits used
+	Of     int64     `json:"of"`    // how many it takes for an alert, or the count of the rate
+	Key    string    `json:"key,omitempty"`
+	Masked string    `json:"masked,omitempty"`
+}
+
+// subject is what the alert is about: of alerts on the same one is sent, and then
+// none for a while.
+func (a Alert) subject() string {
+	return strings.Join([]string{a.Kind, a.Route, a.Limit, a.Window}, ":")
+}
+
+// found are the alerts that the reports of one minute give reason to, in a fixed
+// order.
+func found(rules config.Alerts, reports []report, at time.Time) []Alert {
+	refused, near := map[proxy.Series]int64{}, map[string]proxy.Near{}
+	for _, r := range reports {
+		for _, t := range r.Tallies {
+			if t.Result == "refused" {
+				refused[t.Series] += t.N
+			}
+		}
+		for _, n := range r.Near {
+			name := n.Route + ":" + n.Limit + ":" + n.Window
+			if n.Used > near[name].Used {
+				near[name] = n
+			}
+		}
+	}
+	var all []Alert
+	for _, t := range tallies(refused) {
+		if t.N >= rules.Refused {
+			all = append(all, Alert{
+				Kind: KindRefused, Route: t.Route, Limit: t.Limit, At: at, Count: t.N, Of: rules.Refused,
+				Text: fmt.Sprintf("Weir: limit %s of route %s has refused %d requests within a minute.", t.Limit, t.Route, t.N),
+			})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(near)) {
+		n := near[name]
+		all = append(all, Alert{
+			Kind: KindUsed, Route: n.Route, Limit: n.Limit, Window: n.Window, At: at, Count: n.Used, Of: n.Of, Key: n.Key, Masked: n.Masked,
+			Text: fmt.Sprintf("Weir: a key has used %d of %d in %s, limit %s of route %s.", n.Used, n.Of, n.Window, n.Limit, n.Route),
+		})
+	}
+	for i := range all {
+		all[i].ID = rand.Text()
+	}
+	return all
+}

@@ -1,0 +1,52 @@
+package cluster
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"time"
+)
+
+// A tray is the outbox of a process that shares nothing.
+type tray struct {
+	mu     sync.Mutex           // guards what follows
+	raised map[string]time.Time // by subject: until when it is not raised again
+	queue  []Alert
+}
+
+func newTray() *tray { return &tray{raised: map[string]time.Time{}} }
+
+// raise implements outbox.
+func (b *tray) raise(_ context.Context, _ Term, a Alert, repeat time.Duration) (raised, full bool, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	maps.DeleteFunc(b.raised, func(_ string, until time.Time) bool { return !now.Before(until) })
+	if _, known := b.raised[a.subject()]; known {
+		return false, false, nil
+	}
+	b.raised[a.subject()] = now.Add(repeat)
+	if len(b.queue) >= mostQueued {
+		return false, true, nil
+	}
+	b.queue = append(b.queue, a)
+	return true, false, nil
+}
+
+// next implements outbox.
+func (b *tray) next(context.Context) (letter, bool, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.queue) == 0 {
+		return letter{}, false, nil
+	}
+	return letter{Alert: b.queue[0]}, true, nil
+}
+
+// done implements outbox.
+func (b *tray) done(context.Context, Term, letter) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.queue = b.queue[1:] // only the task takes any out
+	return nil
+}

@@ -1,0 +1,61 @@
+package config
+
+import (
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Alerts say who is told when limits are used up.
+type Alerts struct {
+	Webhook string        // a URL; empty: nobody is told
+	Secret  string        // signs what is sent; empty: nothing does
+	Refused int64         // requests that a limit refuses within a minute, at least 1
+	Used    int64         // percent of a rate that a key has used, 1 to 100
+	Repeat  time.Duration // how long nothing more is said of the same limit, at least two minutes
+}
+
+// alerts reads who is told what.
+func (r *reading) alerts(f *alertsForm) Alerts {
+	a := Alerts{Webhook: f.Webhook, Secret: string(f.Secret), Refused: int64(f.Refused), Repeat: time.Duration(f.Repeat)}
+	percent, is := strings.CutSuffix(f.Used, "%")
+	n, err := strconv.Atoi(percent)
+	if f.Used != "" && (!is || err != nil || n < 1 || n > 100 || !whole.MatchString(percent)) {
+		r.wrong(&f.Used, quote(f.Used)+" is no share", "write 1% to 100%")
+	}
+	a.Used = int64(n)
+	if a.Repeat > 0 && a.Repeat < 2*time.Minute {
+		r.wrong(&f.Repeat, "is shorter than the two minutes that are looked at", "write at least 2m")
+	}
+	if f.Webhook == "" {
+		if f.Secret != "" {
+			r.warn(&f.Secret, "there is no webhook that anything is sent to", "write webhook: beside it")
+		}
+		return a
+	}
+	to, err := url.Parse(f.Webhook)
+	switch {
+	case err != nil || to.Scheme != "http" && to.Scheme != "https" || to.Hostname() == "":
+		r.wrong(&f.Webhook, "is not the URL of a webhook", "write for example https://hooks.example.com/weir")
+		return a
+	case to.User != nil:
+		r.wrong(&f.Webhook, "holds a password", "leave it out: the receiver knows Weir by the signature of secret")
+	case to.Scheme == "http" && !loopback(to.Hostname()):
+		r.warn(&f.Webhook, "alerts travel without TLS", "write https://")
+	}
+	if n := len(f.Secret); n > 0 && n < 16 {
+		r.warn(&f.Secret, "the secret is short enough to be guessed", "use 16 characters or more, made at random")
+	}
+	if f.Secret == "" {
+		r.warn(&f.Webhook, "the receiver cannot tell whether an alert is from Weir", "write secret: beside it, made at random")
+	}
+	return a
+}
+
+// loopback reports whether host is this machine.
+func loopback(host string) bool {
+	a, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && a.IsLoopback()
+}

@@ -1,0 +1,84 @@
+package proxy
+
+import (
+	"testing"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/config"
+)
+
+func TestNear_FromWhichUseOnAKeyIsTold(t *testing.T) {
+	for _, row := range []struct {
+		count, used int64
+		webhook     string
+		mode        config.Mode
+		want        int64 // permits used at which it is told; 0 never
+	}{
+		{100, 80, "x", config.Enforce, 80},
+		{100, 1, "x", config.Enforce, 1},
+		{100, 100, "x", config.Enforce, 100},
+		{101, 80, "x", config.Enforce, 81}, // 80.8, rounded up
+		{50000, 99, "x", config.Enforce, 49500},
+		{99, 80, "x", config.Enforce, 0}, // too small to be of note
+		{100, 80, "", config.Enforce, 0}, // nobody is told
+		{100, 80, "x", config.Shadow, 0}, // on trial
+	} {
+		near := alerts{Webhook: row.webhook, Used: row.used}.near(limiter.Rate{Count: row.count, Window: time.Hour}, row.mode)
+		told := int64(0)
+		for used := int64(1); used <= row.count && told == 0; used++ {
+			if row.count-used < near {
+				told = used
+			}
+		}
+		if told != row.want {
+			t.Errorf("%+v: told of when %d are used", row, told)
+		}
+	}
+}
+
+// nearing is an exchange that leaves so many permits of a limit of 100.
+func nearing(name string, left int64) *exchange {
+	w := &window{of: &limit{name: name}, near: 21, Limit: limiter.Limit{Name: "send." + name + ":1h", Rate: limiter.Rate{Count: 100, Window: time.Hour}}}
+	return &exchange{
+		route: &route{name: "send", windows: []*window{w}}, windows: []int{0},
+		claims:   []limiter.Claim{{Limit: &w.Limit, Key: limiter.KeyOf(name)}},
+		keys:     []counted{{Key: limiter.KeyOf(name), shown: "+86****"}},
+		decision: limiter.Decision{Outcomes: []limiter.Outcome{{Remaining: left}}},
+	}
+}
+
+func TestNear_RemembersWhoHasUsedMost(t *testing.T) {
+	n := newNearby()
+	for _, left := range []int64{50, 21, 20, 3, 10} {
+		n.note(nearing("phone", left))
+	}
+	n.note(nearing("banned", -1))
+	got := map[string]Near{}
+	for _, near := range n.drain() {
+		got[near.Limit] = near
+	}
+	want := Near{Route: "send", Limit: "phone", Window: "1h", Used: 97, Of: 100, Key: limiter.KeyOf("phone").String()[:12], Masked: "+86****"}
+	if len(got) != 2 || got["phone"] != want || got["banned"].Used != 100 {
+		t.Errorf("told are %+v; want %+v, and 100 of a banned key", got, want)
+	}
+	if again := n.drain(); len(again) != 0 {
+		t.Errorf("told again are %+v", again)
+	}
+}
+
+func TestNear_IsBoundedAndNeverWaits(t *testing.T) {
+	n := newNearby()
+	for i := range 2 * mostNear {
+		n.note(nearing(string(rune('A'+i)), 0))
+	}
+	if got := len(n.drain()); got != mostNear {
+		t.Errorf("%d limits are told of; want %d", got, mostNear)
+	}
+	n.mu.Lock() // another request writes
+	n.note(nearing("phone", 0))
+	n.mu.Unlock()
+	if got := n.drain(); len(got) != 0 {
+		t.Errorf("told are %+v by a request that should not have waited", got)
+	}
+}

@@ -107,3 +107,29 @@ func TestDeploy_Kubernetes(t *testing.T) {
 		t.Errorf("the pod has %v s to end; it says that it drains for 25", got)
 	}
 }
+
+// The alerts speak of metrics that there are. promtool, which Prometheus brings,
+// has read the file as well where it is here.
+func TestDeploy_AlertsNameMetricsThatAre(t *testing.T) {
+	rules := deployed(t, "weir.rules.yaml")
+	if len(documents(t, rules)) != 1 {
+		t.Fatal("the rules are not one document")
+	}
+	named := regexp.MustCompile(`weir_[a-z_]+`).FindAllString(rules, -1)
+	if len(named) < 6 {
+		t.Fatalf("the rules speak of %v only", named)
+	}
+	for _, name := range named {
+		if name = strings.TrimSuffix(name, "_bucket"); !strings.Contains(readme(t), "`"+name) {
+			t.Errorf("an alert speaks of %s, which the README does not know", name)
+		}
+	}
+	promtool, err := exec.LookPath("promtool")
+	if err != nil {
+		t.Log("promtool is not here: its own check is left out")
+		return
+	}
+	if out, err := exec.Command(promtool, "check", "rules", "deploy/weir.rules.yaml").CombinedOutput(); err != nil {
+		t.Errorf("promtool: %v %s", err, out)
+	}
+}

@@ -62,6 +62,7 @@ func TestReadme_KnowsWhatIsMissing(t *testing.T) {
 	limit := func(more string) string { return strings.Replace(routes, "%s", `key: "header:X", `+more, 1) }
 	for words, config := range map[string]string{
 		"ACME":                   "listen: {https: \":1\", tls: {acme: {domains: [a.example]}}}\n" + limit(""),
+		"HTTP/3":                 "listen: {http3: true}\n" + limit(""),
 		"Sentinel":               "redis: {mode: sentinel}\n" + limit(""),
 		"Cluster":                "redis: {mode: cluster}\n" + limit(""),
 		"Sentinel, Cluster, TLS": "redis: {tls: {}}\n" + limit(""),

@@ -26,11 +26,15 @@ func (s *service) openTLS(ctx context.Context, from sockets, c config.Listen) er
 		issuer = s.issuer
 	}
 	if s.certificates, err = proxy.LoadCertificates(c.TLS, issuer, s.log); err != nil {
-		s.closeIssuer()
 		return err
 	}
 	s.registry.MustRegister(s.certificates.Expiry())
 	return nil
+}
+
+// openAdminTLS opens the admin listener in TLS, with the same certificates.
+func (s *service) openAdminTLS(addr string) error {
+	return s.open("admin_https", addr, func(l net.Listener) error { return s.admins.ServeTLS(l, s.certificates) })
 }
 
 // enter takes a client's request: an authority that asks whether a name is ours

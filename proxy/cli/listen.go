@@ -30,10 +30,14 @@ func (s *service) listen(ctx context.Context, c *config.Config) error {
 	if unused := from.rest(); err == nil {
 		err = unused
 	}
+	if err == nil && c.Admin.HTTPS != "" {
+		err = s.openAdminTLS(c.Admin.HTTPS)
+	}
 	if err != nil {
 		for _, l := range s.listening {
 			l.Close()
 		}
+		s.closeIssuer()
 	}
 	return err
 }

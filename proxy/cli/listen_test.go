@@ -67,6 +67,42 @@ func TestServe_HTTPSAlone(t *testing.T) {
 	}
 }
 
+func TestServe_AdminInTLS(t *testing.T) {
+	path := listened(t, "http: none, https: '127.0.0.1:0', tls: {cert: cert.pem, key: key.pem}")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(strings.Replace(string(text), "admin: {", "admin: {https: '127.0.0.1:0', token: secret, ", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	client := certified(t, path)
+	stop, says := serving(t, path, nil)
+	addr := says("serving")["admin_https"]
+	if addr == nil {
+		t.Fatal("serving without an admin listener in TLS")
+	}
+	for token, want := range map[string]int{"secret": 200, "guess": 401} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+addr.(string)+"/reload", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+token)
+		answer, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != want {
+			t.Errorf("with %s: status %d; want %d", token, answer.StatusCode, want)
+		}
+	}
+	client.CloseIdleConnections()
+	if code := stop(); code != exitOK {
+		t.Errorf("exit code %d", code)
+	}
+}
+
 func TestServe_CertificateThatIsNone(t *testing.T) {
 	path := listened(t, "http: '127.0.0.1:0', https: '127.0.0.1:0', tls: {cert: cert.pem, key: key.pem}")
 	if code, _, stderr := weir("run", "-c", path); code != exitFault || !strings.Contains(stderr, "cert.pem") {

@@ -19,7 +19,7 @@ func (r *reading) compile(f *file) (*Config, error) {
 	c := &Config{
 		Version:  f.Version,
 		Listen:   r.listen(&f.Listen),
-		Admin:    Admin{HTTP: f.Admin.HTTP, Token: string(f.Admin.Token)},
+		Admin:    Admin{HTTP: f.Admin.HTTP, HTTPS: offered(f.Admin.HTTPS), Token: string(f.Admin.Token)},
 		Store:    Store(f.Store),
 		Redis:    r.redis(&f.Redis),
 		Reload:   r.reload(&f.Reload, f.Store),
@@ -35,6 +35,7 @@ func (r *reading) compile(f *file) (*Config, error) {
 		form:   f,
 	}
 	r.listeners(f)
+	r.operators(f)
 	c.Tokens = r.tokens(f.JWT)
 	keys := newKeys(r, f.Keys, c.Tokens)
 	c.Keys = keys.all()

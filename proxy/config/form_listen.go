@@ -86,6 +86,8 @@ type patienceForm struct {
 type adminForm struct {
 	// HTTP is the address of the admin listener, host:port.
 	HTTP string `yaml:"http" jsonschema:"default=127.0.0.1:9901"`
+	// HTTPS is a second address of it, in TLS with the certificates of listen.tls, host:port, or none.
+	HTTPS string `yaml:"https" jsonschema:"default=none"`
 	// Token is asked for as a bearer token. It may be empty on a loopback address only.
 	Token secret `yaml:"token" jsonschema:"default="`
 }

@@ -137,6 +137,15 @@ func (r *reading) address(pointer any, text string) address {
 	return address{host, port}
 }
 
+// spot is text as an address; the zero address when it is none.
+func spot(text string) address {
+	host, port, err := net.SplitHostPort(text)
+	if err != nil {
+		return address{}
+	}
+	return address{host, port}
+}
+
 // isHost reports whether s is an address or a name.
 func isHost(s string) bool {
 	if _, err := netip.ParseAddr(s); err == nil {

@@ -9,7 +9,7 @@ import (
 // as FORM.FIELD, and values as FORM.FIELD=VALUE or, for the beginning of one,
 // FORM.FIELD=BEGINNING:. A line is taken out when its field is built.
 const planned = `
-adminForm.https             | use http on a loopback address
+listenForm.http3            | leave it out: clients speak HTTP/2
 `
 
 // notBuilt reports whether a field of the form t is planned, and what to do

@@ -33,8 +33,8 @@ func (s *service) openTLS(ctx context.Context, from sockets, c config.Listen) er
 }
 
 // openAdminTLS opens the admin listener in TLS, with the same certificates.
-func (s *service) openAdminTLS(addr string) error {
-	return s.open("admin_https", addr, func(l net.Listener) error { return s.admins.ServeTLS(l, s.certificates) })
+func (s *service) openAdminTLS(from sockets, addr string) error {
+	return s.open(from, "admin_https", addr, func(l net.Listener) error { return s.admins.ServeTLS(l, s.certificates) })
 }
 
 // enter takes a client's request: an authority that asks whether a name is ours

@@ -27,11 +27,11 @@ func (s *service) listen(ctx context.Context, c *config.Config) error {
 	if err == nil && c.Listen.HTTPS != "" {
 		err = s.openTLS(ctx, from, c.Listen)
 	}
+	if err == nil && c.Admin.HTTPS != "" {
+		err = s.openAdminTLS(from, c.Admin.HTTPS)
+	}
 	if unused := from.rest(); err == nil {
 		err = unused
-	}
-	if err == nil && c.Admin.HTTPS != "" {
-		err = s.openAdminTLS(c.Admin.HTTPS)
 	}
 	if err != nil {
 		for _, l := range s.listening {

@@ -141,8 +141,13 @@ func TestDocker_ComposeFitsTogether(t *testing.T) {
 			}
 		}
 	}
-	if weirs != 2 {
-		t.Errorf("%d services serve the rules, want 2", weirs)
+	if weirs != 3 {
+		t.Errorf("%d services serve the rules, want 3", weirs)
+	}
+	for _, target := range regexp.MustCompile(`"([a-z0-9-]+):9901"`).FindAllStringSubmatch(deployed(t, "prometheus.yaml"), -1) {
+		if _, known := c.Services[target[1]]; !known {
+			t.Errorf("Prometheus looks at %s, which is not there", target[1])
+		}
 	}
 	if !slices.Contains(c.Services["redis"].Command, "noeviction") {
 		t.Error("Redis may throw counts away")

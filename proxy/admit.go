@@ -84,6 +84,9 @@ func (a *admitter) admit(client context.Context, x *exchange) error {
 		a.standby.note(x)
 		a.nearby.note(x)
 	}
+	if x.rotates {
+		x.fold()
+	}
 	a.metrics.decided(x, x.windows, &x.decision)
 	if !x.decision.Allowed {
 		a.penalize(ctx, x, store)

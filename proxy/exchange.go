@@ -30,7 +30,7 @@ type exchange struct {
 	proto     string // "HTTP/1.1"
 	scheme    string // "http" or "https"
 	header    fields
-	length    int64 // of the body as announced; -1 for not
+	length    int64    // of the body as announced; -1 for not
 	twins     []string // names of fields that CGI and WSGI take for others: X_Phone for X-Phone
 	carrier   carrier
 	peer      netip.AddrPort
@@ -65,6 +65,7 @@ type exchange struct {
 	back     []limiter.Claim // settle: what is given back
 	all      []limiter.Claim // admit: claims and once
 	repeated bool            // admit: it repeats a request that was counted
+	rotates  bool            // extract: claims are there twice, under two keys
 	waited   bool            // admit: it stood in line for its turn
 	banned   bool            // admit: this refusal was one too many
 	returned bool            // settle: something was given back

@@ -105,6 +105,13 @@ func (g *generation) claim(x *exchange, l *limit) error {
 		*claims = append(*claims, limiter.Claim{Limit: &x.route.windows[i].Limit, Key: k.Key, Cost: cost, Value: value.Key, Redisson: shared})
 		*windows = append(*windows, i)
 	}
+	if g.config.Privacy.Rotates && shared == "" { // what was counted before counts as well
+		x.rotates = true
+		for _, i := range of {
+			*claims = append(*claims, limiter.Claim{Limit: &x.route.windows[i].Limit, Key: k.former, Cost: cost, Value: value.former})
+			*windows = append(*windows, i)
+		}
+	}
 	return nil
 }
 
@@ -134,9 +141,10 @@ func (x *exchange) cost(c *config.Cost) (int64, error) {
 type counted struct {
 	by *key.Spec
 	limiter.Key
-	text  string // what stands for it in names that Java programs share
-	skip  bool   // it is missing, and limits on it do not apply
-	shown string // masked, for people; of a sensitive key only
+	former limiter.Key // under the secret that is being replaced; not made otherwise
+	text   string      // what stands for it in names that Java programs share
+	skip   bool        // it is missing, and limits on it do not apply
+	shown  string      // masked, for people; of a sensitive key only
 }
 
 func (g *generation) key(x *exchange, by *key.Spec) (counted, error) {
@@ -152,6 +160,7 @@ func (g *generation) key(x *exchange, by *key.Spec) (counted, error) {
 	if !k.skip {
 		k.text = x.value.Text()
 		k.Key = g.config.Privacy.Hash(x.value.Parts)
+		k.former, _ = g.config.Privacy.Former(x.value.Parts)
 	}
 	if by.Sensitive && !k.skip {
 		k.shown = x.value.Shown()

@@ -70,8 +70,12 @@ func unread(err error) respond.Kind {
 // policies maps the outcomes of the decision to the policies of the quota.
 func (x *exchange) policies() []int {
 	x.of = x.of[:0]
-	for _, i := range x.windows {
-		x.of = append(x.of, x.route.windows[i].policy)
+	for i, w := range x.windows {
+		policy := x.route.windows[w].policy
+		if x.rotates && x.ownClaim(i) != i {
+			policy = -1 // it is told of once
+		}
+		x.of = append(x.of, policy)
 	}
 	return x.of
 }

@@ -46,6 +46,9 @@ func (a *admitter) restart(ctx context.Context, x *exchange) {
 			continue
 		}
 		claims := []limiter.Claim{{Limit: &r.of.Limit, Key: x.keys[i].Key, Cost: 1}}
+		if x.rotates {
+			claims = append(claims, limiter.Claim{Limit: &r.of.Limit, Key: x.keys[i].former, Cost: 1})
+		}
 		if err := a.reset(ctx, claims); err != nil {
 			x.err = errors.Join(x.err, fmt.Errorf("end a cooldown: %w", err))
 			continue

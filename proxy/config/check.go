@@ -103,11 +103,21 @@ func (r *reading) network(text *string) (netip.Prefix, bool) {
 	return p, true
 }
 
+// noSecret is written as the previous secret where there was none.
+const noSecret = "none"
+
 func (r *reading) privacy(f *privacyForm) Privacy {
 	if n := len(f.HashSecret); n > 0 && n < 16 {
 		r.warn(&f.HashSecret, "the secret is short enough to be guessed", "use 16 characters or more, made at random")
 	}
-	return Privacy{HashSecret: string(f.HashSecret)}
+	p := Privacy{HashSecret: string(f.HashSecret), Previous: string(f.PreviousSecret), Rotates: f.PreviousSecret != ""}
+	if p.Previous == noSecret {
+		p.Previous = ""
+	}
+	if p.Rotates && p.Previous == p.HashSecret {
+		r.wrong(&f.PreviousSecret, "is the secret in use", "write the one that was in use before, or none if there was none, or leave it out")
+	}
+	return p
 }
 
 // token notes a problem if text is not token-safe, and reports whether it is.

@@ -56,6 +56,8 @@ type clientIPForm struct {
 type privacyForm struct {
 	// HashSecret makes keys leave the process only as HMAC-SHA256 under it.
 	HashSecret secret `yaml:"hash_secret" jsonschema:"default="`
+	// PreviousSecret is the one that HashSecret replaces, or none: what was counted under it counts on. Keep it for as long as the longest window of all limits.
+	PreviousSecret secret `yaml:"previous_secret" jsonschema:"default="`
 }
 
 // defaultsForm is for limits that do not say otherwise.

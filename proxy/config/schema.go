@@ -111,6 +111,16 @@ type ClientIP struct {
 // Privacy says what may leave the process.
 type Privacy struct {
 	HashSecret string // not empty: keys are HMACs under it
+	Previous   string // the same of what was counted before, when Rotates
+	Rotates    bool   // limits are claimed under both keys
+}
+
+// Former is the key of parts under the secret that is replaced, if one is.
+func (p Privacy) Former(parts []string) (k limiter.Key, rotates bool) {
+	if !p.Rotates {
+		return k, false
+	}
+	return Privacy{HashSecret: p.Previous}.Hash(parts), true
 }
 
 // Hash makes the key of its parts; with a secret nobody without it can tell

@@ -14,14 +14,19 @@ import (
 func (s *service) reload(ctx context.Context) (any, error) {
 	s.supervisor.reloading()
 	defer s.supervisor.ready(s.proxy)
-	return s.report(s.proxy.Reload(ctx))
+	report, err := s.proxy.Reload(ctx)
+	s.report(report, err)
+	if err != nil {
+		return nil, err
+	}
+	return report, nil
 }
 
 // rejoin agrees with the other nodes on what is served, and logs what came of it.
 func (s *service) rejoin(ctx context.Context) { s.report(s.proxy.Rejoin(ctx)) }
 
 // report logs what came of a reload.
-func (s *service) report(report proxy.Report, err error) (any, error) {
+func (s *service) report(report proxy.Report, err error) {
 	var problems config.Problems
 	switch {
 	case errors.As(err, &problems):
@@ -29,10 +34,10 @@ func (s *service) report(report proxy.Report, err error) (any, error) {
 			s.log.Error().Str("file", p.File).Int("line", p.Line).Int("column", p.Column).Str("problem", p.String()).
 				Msg("reload refused")
 		}
-		return nil, err
+		return
 	case err != nil:
 		s.log.Error().Err(err).Msg("reload refused")
-		return nil, err
+		return
 	case report.Alone != nil:
 		s.log.Warn().Err(report.Alone).Msg("reloaded without the other nodes")
 	}
@@ -46,7 +51,6 @@ func (s *service) report(report proxy.Report, err error) (any, error) {
 		s.log.Info().Int64("generation", report.Generation).Str("hash", report.Hash).
 			Dur("took_ms", report.Took).Msg("reloaded")
 	}
-	return report, nil
 }
 
 // watch reloads when the files change.

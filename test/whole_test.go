@@ -139,7 +139,9 @@ func (w *weir) searches() {
 	var all sync.WaitGroup
 	got := make([]int, 25)
 	for i := range got {
-		all.Go(func() { got[i], _ = do(w.t, http.MethodGet, w.URL+"/v1/search/a", http.Header{"X-Forwarded-For": {"203.0.113.1"}}) })
+		all.Go(func() {
+			got[i], _ = do(w.t, http.MethodGet, w.URL+"/v1/search/a", http.Header{"X-Forwarded-For": {"203.0.113.1"}})
+		})
 	}
 	all.Wait()
 	if n := len(slices.DeleteFunc(slices.Clone(got), func(s int) bool { return s == 200 })); n > 5 {

@@ -18,12 +18,13 @@ const valueBytes = 8
 // A batch is what one script call asks: the windows that it touches, and what is
 // to be done with them.
 type batch struct {
-	keys    []string // of the windows, in their order
-	limits  []any    // five a limit: see list_windows
-	numbers map[limitID]byte
-	windows []byte // the number of each window's limit, counted from 1
-	rest    []any  // what else the script is told
-	mixed   bool   // not all windows are logs of our own
+	keys     []string // of the windows, in their order
+	limits   []any    // five a limit: see list_windows
+	numbers  map[limitID]byte
+	windows  []byte // the number of each window's limit, counted from 1
+	requests []byte // one after another
+	rest     []any  // what else the script is told
+	mixed    bool   // not all windows are logs of our own
 }
 
 // A limitID is what scripts are told of a limit.
@@ -85,26 +86,29 @@ func (b *batch) limit(c limiter.Claim) byte {
 	return n
 }
 
-// request appends a request of take or peek: the id, then window and cost of each
-// claim, and the value where values are counted. window tells the number of a claim's window.
+// request appends a request of take or peek: the number of its claims, and for each
+// the entry that records it in Redis, which is a length, the id and the cost, the
+// number of its window, which window tells, and the value where values are counted.
 func (b *batch) request(id [16]byte, claims []limiter.Claim, window func(c limiter.Claim) int) {
-	request := make([]byte, 0, idBytes+6*len(claims))
-	request = append(request, id[:idBytes]...)
+	b.requests = append(b.requests, byte(len(claims)))
 	for _, c := range claims {
-		request = binary.LittleEndian.AppendUint16(request, uint16(window(c)))
-		request = binary.LittleEndian.AppendUint32(request, uint32(c.Cost))
+		b.requests = append(append(b.requests, idBytes), id[:idBytes]...)
+		b.requests = binary.LittleEndian.AppendUint32(b.requests, uint32(c.Cost))
+		b.requests = binary.LittleEndian.AppendUint16(b.requests, uint16(window(c)))
 		if c.Limit.Algorithm == limiter.Distinct {
-			request = append(request, c.Value[:valueBytes]...)
+			b.requests = append(b.requests, c.Value[:valueBytes]...)
 		}
 	}
-	b.rest = append(b.rest, request)
 }
 
-// argv are all arguments: the limits, the windows, and the rest.
+// argv are all arguments: the limits, the windows, the requests and the rest.
 func (b *batch) argv() []any {
-	args := make([]any, 0, 2+len(b.limits)+len(b.rest))
+	args := make([]any, 0, 3+len(b.limits)+len(b.rest))
 	args = append(args, len(b.numbers))
 	args = append(args, b.limits...)
 	args = append(args, b.windows)
+	if len(b.requests) > 0 {
+		args = append(args, b.requests)
+	}
 	return append(args, b.rest...)
 }

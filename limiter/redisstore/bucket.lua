@@ -15,12 +15,16 @@
 -- Functions that read are called before any that writes: reading decides,
 -- `keep` writes everything at the end.
 
-local call, byte, char, floor = redis.call, string.byte, string.char, math.floor
-local SMALL, FULL, SLOTS, MARKS, HOT = 16, 128, 64, 32, 4
+local call, tonumber, floor = redis.call, tonumber, math.floor
+local byte, char, sub, format = string.byte, string.char, string.sub, string.format
+local SMALL, FULL, SLOTS, MARKS, HOT = 12, 128, 64, 32, 4
 local FLOOR = char(5) .. 'floor' .. char(0, 0, 0, 0)
 local CONCURRENT = 4
 
-local function int(n) return string.format('%.0f', n) end
+-- int writes a time or any other whole number; count_text a count of permits,
+-- which fits 32 bits and so is written faster.
+local function int(n) return format('%.0f', n) end
+local function count_text(n) return format('%d', n) end
 
 local NOW = clock()
 local NOW_TEXT = int(NOW)
@@ -54,8 +58,29 @@ local function permits_of(member)
   return a + b * 256 + c * 65536 + d * 16777216
 end
 
+-- total is the sum of members' counts.
+local function total(members)
+  local sum = 0
+  for i = 1, #members do
+    local a, b, c, d = byte(members[i], -4, -1)
+    if d ~= 0 or c ~= 0 or b ~= 0 then a = permits_of(members[i]) end
+    sum = sum + a
+  end
+  return sum
+end
+
 local function is_mark(member)
   return member ~= FLOOR and byte(member, 1) == 8 and permits_of(member) == 0
+end
+
+-- count learns what is left from the entries alone: reading their times as well
+-- costs as much again. Unless value fits them, some have expired.
+local function count(w, value)
+  local live = call('ZRANGEBYSCORE', w.log, w.l.since, '+inf')
+  local left, size = w.l.rate - total(live), #live
+  w.left, w.size = left, size
+  if size == 0 then w.at, w.n, w.whole, w.fresh = NONE, NONE, true, true end
+  if value ~= left then w.gone = 1 end
 end
 
 -- recount reads everything and trusts nothing but the members.
@@ -80,28 +105,33 @@ local function recount(w)
       end
     end
   end
-  w.at, w.n, w.gone, w.whole, w.fresh, w.counted = ats, ns, gone, true, true, now
-  w.oldest = ats[1]
-  w.left = w.l.rate - sum - w.given
+  w.at, w.n, w.gone, w.whole, w.fresh, w.oldest = ats, ns, gone, true, true, ats[1]
+  w.left, w.size = w.l.rate - sum - w.given, #all / 2 - gone
 end
 
 local bucket = { keys = 3 }
 
--- open learns how many permits are left, with as little reading as is exact.
+-- trusts tells whether value was counted for this rate, less than a length ago.
+-- If so, only what has expired since is read.
+local function trusts(w, value)
+  local rate, oldest, counted = string.match(w.had_base, '^(%d+):(%d+):(%d+)$')
+  oldest, counted = tonumber(oldest), tonumber(counted)
+  if not value or value > w.l.rate or tonumber(rate) ~= w.l.rate then return false end
+  if oldest > NOW or counted > NOW or counted <= NOW - w.l.length then return false end
+  w.at, w.n, w.left, w.counted = {}, {}, value, counted
+  if oldest > NOW - w.l.length then return true end
+  local gone = call('ZRANGEBYSCORE', w.log, '-inf', w.l.old)
+  w.left, w.gone = value + total(gone), #gone
+  return w.left <= w.l.rate
+end
+
+-- open learns how many permits are left, with as little reading as is exact. When
+-- it looks like a refusal, it reads the times at once.
 function bucket.open(w, value, base)
-  w.had_base = base
-  if not value or not base then return recount(w) end
-  local rate, oldest, counted = string.match(base, '^(%d+):(%d+):(%d+)$')
-  rate, oldest, counted = tonumber(rate), tonumber(oldest), tonumber(counted)
-  local left = tonumber(value)
-  if not left or left > w.l.rate or rate ~= w.l.rate or oldest > NOW or counted > NOW or counted <= NOW - w.l.length then
-    return recount(w)
-  end
-  w.at, w.n, w.left, w.counted, w.oldest = {}, {}, left, counted, oldest
-  if oldest > NOW - w.l.length then return end
-  local gone = call('ZRANGEBYSCORE', w.log, '-inf', int(NOW - w.l.length))
-  for i = 1, #gone do w.left = w.left + permits_of(gone[i]) end
-  w.gone, w.oldest = #gone, false
+  value, w.had_base = tonumber(value), base or nil
+  if base and trusts(w, value) then return end
+  if base or not value or value < 1 then return recount(w) end
+  count(w, value)
 end
 
 -- more reads the next few entries, oldest first; false when there are none.
@@ -123,13 +153,14 @@ local function more(w)
   return #part > 0
 end
 
--- left is how many permits are left, negative when a lowered rate is overdrawn.
-function bucket.left(w) return w.left end
-
 -- wait is how many ms it takes until `cost` permits are left; 0 is now.
 function bucket.wait(w, cost)
   local short = cost - w.left
   if short <= 0 then return 0 end
+  if not w.at then
+    recount(w)
+    return bucket.wait(w, cost)
+  end
   local i = 1
   while true do
     while i > #w.at do
@@ -149,16 +180,21 @@ function bucket.wait(w, cost)
   return w.l.length
 end
 
-function bucket.take(w, id, cost)
-  local members = w.members or {}
-  w.members, w.left, w.given = members, w.left - cost, w.given + cost
-  members[#members + 1] = NOW_TEXT
-  members[#members + 1] = single(id, cost)
+-- take takes cost permits, which member records. Of many that will be merged,
+-- only the first few are kept one by one.
+function bucket.take(w, cost, member)
+  w.left, w.given = w.left - cost, w.given + cost
+  local members = w.members
+  if not members then
+    w.members = { NOW_TEXT, member }
+  elseif #members <= 2 * HOT or not w.l.merges then
+    members[#members + 1] = NOW_TEXT
+    members[#members + 1] = member
+  end
 end
 
 -- add is ZADD of alternating scores and members, in parts that fit a call.
 local function add(key, scored, flag)
-  if #scored == 2 and not flag then return call('ZADD', key, scored[1], scored[2]) end
   for i = 1, #scored, 1000 do
     local last = math.min(i + 999, #scored)
     if flag then
@@ -217,20 +253,24 @@ end
 -- together makes one entry of what one call granted on a hot key, where each by
 -- itself would soon be merged.
 local function together(w)
-  local first = string.sub(w.members[2], 2, 9)
+  local first = sub(w.members[2], 2, 9)
   w.members = { NOW_TEXT, char(14) .. little(NOW, 6) .. first .. little(w.given, 4) }
+  return w.members
 end
 
 -- write writes what was granted into the log, and reports whether there was any.
 local function write(w)
   if w.future then add(w.log, w.future, 'XX') end
   if w.given == 0 then return false end
-  if w.gone > 0 then call('ZREMRANGEBYSCORE', w.log, '-inf', int(NOW - w.l.length)) end
-  if w.l.merges and #w.members > 2 * HOT then together(w) end
-  if w.l.merges and call('ZCARD', w.log) + #w.members / 2 > FULL then
+  local log, l, members = w.log, w.l, w.members
+  if w.gone > 0 then call('ZREMRANGEBYSCORE', log, '-inf', l.old) end
+  if l.merges and #members > 2 * HOT then members = together(w) end
+  if l.merges and (w.size or call('ZCARD', log)) + #members / 2 > FULL then
     merge(w)
+  elseif #members == 2 then
+    call('ZADD', log, members[1], members[2])
   else
-    add(w.log, w.members)
+    add(log, members)
   end
   return true
 end
@@ -238,18 +278,18 @@ end
 -- keep writes everything. A key lives a little longer than the last permit needs
 -- to come back, and all keys of a window die together.
 function bucket.keep(w)
+  local size, members = w.size, w.members
+  -- What is to be trusted from now on must hold nothing that has expired.
+  if size and members and not w.fresh and size + #members / 2 > SMALL then w.gone = 1 end
   if not write(w) then return end
   local ttl = w.l.ttl
   call('PEXPIRE', w.log, ttl)
-  call('SET', w.state, int(w.left), 'PX', ttl)
-  if w.whole and #w.at + #w.members / 2 <= SMALL then -- quickly read again
-    if w.had_base then call('DEL', w.base) end
-    return
+  call('SET', w.state, count_text(w.left), 'PX', ttl)
+  if not size then return end -- value was trusted, and is as long as it was
+  if size + #w.members / 2 > SMALL then
+    local oldest = w.oldest or call('ZRANGE', w.log, 0, 0, 'WITHSCORES')[2]
+    call('SET', w.base, count_text(w.l.rate) .. ':' .. int(oldest) .. ':' .. NOW_TEXT, 'PX', ttl)
+  elseif w.had_base then -- quickly read again
+    call('DEL', w.base)
   end
-  if not w.oldest and w.whole then w.oldest = w.at[1] or NOW end
-  if not w.oldest then
-    w.oldest = tonumber(call('ZRANGE', w.log, 0, 0, 'WITHSCORES')[2])
-  end
-  local base = int(w.l.rate) .. ':' .. int(w.oldest) .. ':' .. int(w.counted)
-  if base ~= w.had_base then call('SET', w.base, base, 'PX', ttl) end
 end

@@ -18,6 +18,7 @@ function cooldown.open(w)
     if n > 0 then w.level, w.last = w.level + n, at end
   end
   if w.level > 0 and w.last <= NOW - w.l.length then w.level, w.stale = 0, true end
+  w.left = cooldown.wait(w) == 0 and 1 or 0
 end
 
 -- step is the pause after so many permits; the steps stand in place of the most of
@@ -33,14 +34,13 @@ function cooldown.wait(w)
   return math.max(0, w.last + step(w) - NOW)
 end
 
-function cooldown.left(w) return cooldown.wait(w) == 0 and 1 or 0 end
-
-function cooldown.take(w, id)
-  w.level, w.last, w.id = w.level + 1, NOW, id
+function cooldown.take(w, _, entry)
+  w.level, w.last, w.entry = w.level + 1, NOW, entry
+  w.left = cooldown.wait(w) == 0 and 1 or 0
 end
 
 function cooldown.keep(w)
-  if not w.id then return end
+  if not w.entry then return end
   if w.stale then call('DEL', w.log) end
   for _, late in ipairs(call('ZRANGEBYSCORE', w.log, '(' .. NOW_TEXT, '+inf')) do call('ZADD', w.log, NOW_TEXT, late) end
   while call('ZCARD', w.log) >= PAUSES do
@@ -48,7 +48,7 @@ function cooldown.keep(w)
     call('ZREM', w.log, two[1], two[3])
     call('ZADD', w.log, two[4], merged(tonumber(two[4]), permits_of(two[1]) + permits_of(two[3])))
   end
-  call('ZADD', w.log, NOW_TEXT, single(w.id, 1))
+  call('ZADD', w.log, NOW_TEXT, w.entry)
   call('PEXPIRE', w.log, w.l.ttl)
 end
 

@@ -47,10 +47,11 @@ local function counting(kind)
   function kind.open(w, state)
     load(w, state)
     kind.settle(w)
+    w.left = kind.remains(w)
   end
-  function kind.take(w, id, cost)
+  function kind.take(w, cost)
     kind.add(w, cost)
-    w.changed = true
+    w.left, w.changed = kind.remains(w), true
   end
   function kind.keep(w)
     if w.changed then save(w) end
@@ -76,7 +77,7 @@ local fixed = counting({
     w.start = math.min(w.start, NOW)
     if NOW - w.start >= w.l.length then w.start, w.taken = 0, 0 end
   end,
-  left = function(w) return w.l.rate - w.taken end,
+  remains = function(w) return w.l.rate - w.taken end,
   wait = function(w, cost)
     if cost <= w.l.rate - w.taken then return 0 end
     return w.start + w.l.length - NOW
@@ -125,7 +126,7 @@ local sliding = counting({
     end
     w.start = number
   end,
-  left = function(w) return w.l.rate - used(w, NOW) end,
+  remains = function(w) return w.l.rate - used(w, NOW) end,
   wait = function(w, cost)
     local room = w.l.rate - cost
     if used(w, NOW) <= room then return 0 end
@@ -153,7 +154,7 @@ local function left_gcra(w, at) return floor(w.l.most - owed(w, at) + TINY) end
 
 local gcra = counting({
   settle = function(w) w.start = math.min(w.start, NOW) end,
-  left = function(w) return left_gcra(w, NOW) end,
+  remains = function(w) return left_gcra(w, NOW) end,
   wait = function(w, cost)
     if cost <= left_gcra(w, NOW) then return 0 end
     local over = owed(w, NOW) + cost - w.l.most - TINY

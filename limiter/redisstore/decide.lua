@@ -4,16 +4,21 @@ local KINDS = { ['0'] = bucket, ['4'] = bucket }
 local SLACK = 1000
 
 -- list_windows reads ARGV: the number of limits; five of each limit (algorithm,
--- rate, length in ms, the most of a claim or the steps of a cooldown, time to live in
--- ms); and one byte for each window, the number of its limit. A window has as many KEYS as its kind
--- says. It returns the windows and the place of the next ARGV.
+-- rate, length in ms, the most of a claim or the steps of a cooldown, time to live
+-- in ms); and one byte for each window, the number of its limit. A window has as
+-- many KEYS as its kind says. It returns the windows and the place of the next ARGV.
+--
+-- What a window has from the beginning is what most windows need: a table that has
+-- to grow costs much more.
 local function list_windows()
   local limits, windows, a = {}, {}, 2
   for i = 1, tonumber(ARGV[1]) do
-    local rate, algorithm = tonumber(ARGV[a + 1]), tonumber(ARGV[a])
+    local rate, algorithm, length = tonumber(ARGV[a + 1]), tonumber(ARGV[a]), tonumber(ARGV[a + 2])
+    local old = int(NOW - length)
     limits[i] = {
       kind = KINDS[ARGV[a]], algorithm = algorithm, merges = rate > FULL and algorithm ~= CONCURRENT,
-      rate = rate, length = tonumber(ARGV[a + 2]), most = tonumber(ARGV[a + 3]), says = ARGV[a + 3], ttl = ARGV[a + 4],
+      rate = rate, length = length, most = tonumber(ARGV[a + 3]), says = ARGV[a + 3], ttl = ARGV[a + 4],
+      old = old, since = '(' .. old,
     }
     a = a + 5
   end
@@ -21,10 +26,10 @@ local function list_windows()
   for i = 1, #of do
     local l = limits[byte(of, i)]
     windows[i] = {
-      l = l, kind = l.kind, first = k, state = KEYS[k], log = KEYS[k + 1], base = KEYS[k + 2],
-      left = 0, given = 0, gone = 0, at = NONE, n = NONE, had_base = false, whole = false, fresh = false,
-      counted = 0, oldest = false, members = false,
+      l = l, state = KEYS[k], log = KEYS[k + 1], base = KEYS[k + 2],
+      left = 0, given = 0, gone = 0, size = false, members = false,
     }
+    if l.kind.place then l.kind.place(windows[i], k) end
     k = k + l.kind.keys
   end
   return windows, a + 1
@@ -45,49 +50,54 @@ local function read_windows()
       local ban = tonumber(string.match(base, '^ban:(%d+)$'))
       if ban and ban > NOW then w.banned = ban - NOW end
     end
-    w.kind.open(w, got[2 * i - 1], base)
+    w.l.kind.open(w, got[2 * i - 1], base)
   end
   return windows, first
 end
 
--- fits tells whether cost permits are left. It says no only after looking at what
--- they wait for.
-local function fits(w, cost, value)
-  return not w.banned and (cost <= w.kind.left(w) or w.kind.wait(w, cost, value) == 0)
+local asked, costs, waits, values, entries = {}, {}, {}, {}, {} -- of the request that is being decided
+
+-- decide answers one of the requests, the one that begins at `from`: a byte that
+-- says how many claims it has, then for each claim the entry that would record it
+-- (13 bytes, the last four its cost), the number of its window (2 bytes), and a
+-- value (8 bytes) where its kind is one of values. It takes all claims or none, and
+-- writes into the reply behind `to`: 1 or 0, then for each claim what is left, or
+-- -1 if the key is banned, and how long until the same claim passes. It returns
+-- where the next request begins, and the end of the reply.
+local function decide(windows, requests, from, reply, to, dry)
+  local n, allowed = byte(requests, from), true
+  from = from + 1
+  for i = 1, n do
+    local c, d, e, f, a, b = byte(requests, from + 9, from + 14)
+    local w, cost = windows[a + b * 256], c + d * 256 + e * 65536 + f * 16777216
+    asked[i], costs[i], entries[i], values[i] = w, cost, from, nil
+    from = from + 15
+    if w.l.kind.valued then
+      values[i] = sub(requests, from, from + 7)
+      from = from + 8
+    end
+    local wait = cost > w.left and w.l.kind.wait(w, cost, values[i]) or 0
+    if wait > 0 or w.banned then allowed = false end
+    waits[i] = wait
+  end
+  reply[to + 1] = allowed and 1 or 0
+  for i = 1, n do
+    local w, wait = asked[i], waits[i]
+    if allowed and not dry then
+      local kind, cost, value = w.l.kind, costs[i], values[i]
+      kind.take(w, cost, sub(requests, entries[i], entries[i] + 12), value)
+      if cost > w.left then wait = kind.wait(w, cost, value) end
+    end
+    local left = w.left
+    if w.banned then left, wait = -1, math.max(w.banned, wait) elseif left < 0 then left = 0 end
+    reply[to + 2 * i], reply[to + 2 * i + 1] = left, wait
+  end
+  return from, to + 2 * n + 1
 end
 
-local asked, costs, values = {}, {}, {} -- of the request that is being decided
-
--- decide answers one request: 8 bytes of id, then for each claim the number of its
--- window (2 bytes) and its cost (4 bytes), and a value (8 bytes) where its kind is
--- one of values. It takes all claims or none, and appends to the reply: 1 or 0, then for each claim what is left, or -1 if the
--- key is banned, and how long until the same claim passes.
-local function decide(windows, request, reply, dry)
-  local n, allowed = 0, true
-  local i = 9
-  while i < #request do
-    local a, b, c, d, e, f = byte(request, i, i + 5)
-    local w, cost, value = windows[a + b * 256], c + d * 256 + e * 65536 + f * 16777216, nil
-    i = i + 6
-    if w.kind.valued then
-      value = string.sub(request, i, i + 7)
-      i = i + 8
-    end
-    n = n + 1
-    asked[n], costs[n], values[n] = w, cost, value
-    if not fits(w, cost, value) then allowed = false end
-  end
-  local id, r = string.sub(request, 1, 8), #reply + 1
-  reply[r] = allowed and 1 or 0
-  for i = 1, n do
-    local w, cost, value = asked[i], costs[i], values[i]
-    if allowed and not dry then w.kind.take(w, id, cost, value) end
-    local left = w.kind.left(w)
-    if w.banned then
-      reply[r + 2 * i - 1], reply[r + 2 * i] = -1, math.max(w.banned, w.kind.wait(w, cost, value))
-    else
-      reply[r + 2 * i - 1] = left > 0 and left or 0
-      reply[r + 2 * i] = left >= cost and 0 or w.kind.wait(w, cost, value)
-    end
-  end
+-- decide_all answers all requests, one after another.
+local function decide_all(windows, requests, dry)
+  local reply, from, to = { NOW }, 1, 1
+  while from <= #requests do from, to = decide(windows, requests, from, reply, to, dry) end
+  return reply
 end

@@ -40,9 +40,8 @@ function distinct.open(w)
       note(w, string.sub(member, 1, 8), string.sub(member, 9), at)
     end
   end
+  w.left = w.l.rate - w.standing
 end
-
-function distinct.left(w) return w.l.rate - w.standing end
 
 -- lasts are the times of the last uses, oldest first.
 local function lasts(w)
@@ -53,13 +52,15 @@ local function lasts(w)
 end
 
 function distinct.wait(w, cost, value)
-  local short = cost - distinct.left(w)
+  local short = cost - w.left
   if short <= 0 or w.values[value] then return 0 end
   return lasts(w)[short] + w.l.length - NOW
 end
 
-function distinct.take(w, id, _, value)
+function distinct.take(w, _, entry, value)
+  local id = sub(entry, 2, 9)
   note(w, value, id, NOW)
+  w.left = w.l.rate - w.standing
   put(w, value .. id, NOW)
   w.changed = true
   local uses, own, before = w.values[value], 0, nil

@@ -32,7 +32,7 @@ local function refund_merged(w, id, cost, at)
       local had, score = permits_of(after[i]), after[i + 1]
       local n = math.min(cost, had)
       call('ZADD', w.log, int(at), single(id, 0))
-      if had > n then call('ZADD', w.log, score, string.sub(after[i], 1, -5) .. little(had - n, 4)) end
+      if had > n then call('ZADD', w.log, score, sub(after[i], 1, -5) .. little(had - n, 4)) end
       call('ZREM', w.log, after[i])
       credit(w, n)
       return n
@@ -74,7 +74,7 @@ function bucket.grant(w, n)
     local had = permits_of(member)
     local some = math.min(n, had)
     if some > 0 then
-      local id = string.sub(member, 2, -5)
+      local id = sub(member, 2, -5)
       if #id == 8 then call('ZADD', w.log, score, single(id, 0)) end
       if had > some then call('ZADD', w.log, score, single(id, had - some)) end
       call('ZREM', w.log, member)

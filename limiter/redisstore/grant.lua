@@ -5,7 +5,7 @@
 -- reply  1
 local windows, first = list_windows()
 for i, w in ipairs(windows) do
-  w.kind.grant(w, tonumber(ARGV[first - 1 + i]))
+  w.l.kind.grant(w, tonumber(ARGV[first - 1 + i]))
   tell(w)
 end
 return 1

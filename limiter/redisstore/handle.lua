@@ -5,7 +5,7 @@ local UNSET = redis.error_reply('UNSET rate limiter is not initialized')
 
 local function blank()
   return {
-    l = { algorithm = 0 }, kind = redisson, given = 0, gone = 0, at = NONE, n = NONE,
+    l = { algorithm = 0 }, given = 0, gone = 0,
     hash = KEYS[1], state = KEYS[2], own_state = KEYS[3], log = KEYS[4], own_log = KEYS[5],
   }
 end
@@ -19,7 +19,7 @@ end
 -- config makes a window of four ARGV: rate, interval, type, keepAliveTime.
 local function config(from)
   local w = blank()
-  w.l.rate, w.l.length = tonumber(ARGV[from]), tonumber(ARGV[from + 1])
+  w.l = limit_of(tonumber(ARGV[from]), tonumber(ARGV[from + 1]), 0)
   w.type, w.keep_alive = tonumber(ARGV[from + 2]), tonumber(ARGV[from + 3])
   choose(w)
   return w

@@ -2,5 +2,5 @@
 -- reply  the number; or the error UNSET
 local w = handle()
 if not w then return UNSET end
-redisson.open(w)
+recount(w)
 return math.max(0, w.left)

@@ -12,7 +12,7 @@ end
 for _, key in ipairs({ w.hash, w.state, w.log }) do call('PERSIST', key) end
 configure(w)
 if ARGV[1] == 'update' and call('EXISTS', w.log) == 1 then
-  bucket.open(w, false, false)
+  recount(w)
   call('SET', w.state, int(math.max(0, w.left)), 'KEEPTTL')
 end
 if w.keep_alive > 0 then expire(w) end

@@ -4,8 +4,8 @@
 local w = handle()
 if not w then return UNSET end
 local n = tonumber(ARGV[1])
-redisson.open(w)
+recount(w)
 local allowed = n <= w.left
-if allowed then bucket.take(w, ARGV[2], n) end
+if allowed then bucket.take(w, n, single(ARGV[2], n)) end
 redisson.keep(w)
 return { allowed and 1 or 0, math.max(0, w.left), bucket.wait(w, n), w.l.rate }

@@ -1,6 +1,4 @@
 -- peek says what take would say, and writes nothing. KEYS, ARGV and reply are
 -- those of take; what is left is what is left without the request.
 local windows, first = read_windows()
-local reply = { NOW }
-for i = first, #ARGV do decide(windows, ARGV[i], reply, true) end
-return reply
+return decide_all(windows, ARGV[first], true)

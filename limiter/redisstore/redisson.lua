@@ -10,17 +10,23 @@ for name, f in pairs(bucket) do redisson[name] = f end
 redisson.keys = 5
 local PER_CLIENT = 8
 
+-- place gives a window of a claim its keys, of which KEYS[k] is the first.
+function redisson.place(w, k) w.hash, w.own_state, w.own_log = w.base, KEYS[k + 3], KEYS[k + 4] end
+
 -- choose lets w be what its type counts: all clients together, or this one.
 local function choose(w)
   if w.type == 1 then w.state, w.log = w.own_state, w.own_log end
+end
+
+local function limit_of(rate, length, algorithm)
+  return { kind = redisson, algorithm = algorithm, rate = rate, most = rate, length = length, old = int(NOW - length), merges = rate > FULL }
 end
 
 -- configured reads the hash into w, and reports whether there is one.
 local function configured(w)
   local c = call('HMGET', w.hash, 'rate', 'interval', 'type', 'keepAliveTime')
   if not c[1] or not c[2] then return false end
-  local rate = tonumber(c[1])
-  w.l = { algorithm = w.l.algorithm, rate = rate, most = rate, length = tonumber(c[2]), merges = rate > FULL }
+  w.l = limit_of(tonumber(c[1]), tonumber(c[2]), w.l.algorithm)
   w.type, w.keep_alive = tonumber(c[3]) or 0, tonumber(c[4]) or 0
   choose(w)
   return true
@@ -29,7 +35,6 @@ end
 -- find is configured for a window of a claim. Without a hash it goes by the
 -- claim's own limit.
 local function find(w)
-  w.hash, w.own_state, w.own_log = w.base, KEYS[w.first + 3], KEYS[w.first + 4]
   if configured(w) then return true end
   w.type, w.keep_alive = w.l.algorithm == PER_CLIENT and 1 or 0, math.max(2 * w.l.length, 3600000)
   choose(w)
@@ -51,8 +56,8 @@ end
 -- open counts anew. Without a config the claim's own is written, with the first
 -- grant; it is forgotten an hour after the last use.
 function redisson.open(w)
-  if not w.hash then w.fresh_config = not find(w) end
-  bucket.open(w, false, false)
+  w.fresh_config = not find(w)
+  recount(w)
 end
 
 function redisson.keep(w)

@@ -6,7 +6,7 @@
 local windows, first = list_windows()
 local id, at, given = ARGV[first], tonumber(ARGV[first + 1]), 0
 for i, w in ipairs(windows) do
-  local n = w.kind.refund(w, id, tonumber(ARGV[first + 1 + i]), at)
+  local n = w.l.kind.refund(w, id, tonumber(ARGV[first + 1 + i]), at)
   if n > 0 and w.l.algorithm ~= CONCURRENT then tell(w) end
   given = given + n
 end

@@ -107,7 +107,7 @@ end)
 
 local windows, first = list_windows()
 for i, w in ipairs(windows) do
-  local list = grants(ARGV[first - 1 + i], w.l.ttl - SLACK, w.kind.valued)
-  if #list > 0 then w.kind.report(w, list) end
+  local list = grants(ARGV[first - 1 + i], w.l.ttl - SLACK, w.l.kind.valued)
+  if #list > 0 then w.l.kind.report(w, list) end
 end
 return 1

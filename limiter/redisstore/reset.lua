@@ -4,7 +4,7 @@
 -- reply       1
 local windows = list_windows()
 for _, w in ipairs(windows) do
-  if w.kind == redisson then
+  if w.l.kind == redisson then
     find(w)
     call('DEL', w.state, w.log)
   else

@@ -21,7 +21,7 @@ import (
 )
 
 // patience is how long a test waits for what must happen.
-const patience = 10 * time.Second
+const patience = time.Minute
 
 // until waits for a condition that other goroutines bring about.
 func (w *world) until(holds func() bool) {

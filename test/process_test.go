@@ -13,7 +13,7 @@ import (
 )
 
 // patience is how long a test waits for what must happen, on a busy machine.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // tail is added to configurations: ports that nobody else has.
 const tail = `

@@ -21,7 +21,7 @@ import (
 )
 
 // enough is how long a test waits for what must happen.
-const enough = 20 * time.Second
+const enough = time.Minute
 
 // A door is a Weir that serves: plain, and in TLS with a certificate for
 // localhost that ca vouches for.

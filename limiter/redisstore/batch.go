@@ -24,7 +24,7 @@ type batch struct {
 	windows  []byte // the number of each window's limit, counted from 1
 	requests []byte // one after another
 	rest     []any  // what else the script is told
-	mixed    bool   // not all windows are logs of our own
+	needs    needs  // the algorithms of all windows
 }
 
 // A limitID is what scripts are told of a limit.
@@ -82,7 +82,7 @@ func (b *batch) limit(c limiter.Claim) byte {
 		most = id.steps
 	}
 	b.limits = append(b.limits, id.kind, l.Rate.Count, l.Rate.Window.Milliseconds(), most, (l.Horizon() + slack).Milliseconds())
-	b.mixed = b.mixed || id.kind != int(limiter.TokenBucket) && id.kind != int(limiter.Concurrent)
+	b.needs = max(b.needs, needsOf(id.kind))
 	return n
 }
 

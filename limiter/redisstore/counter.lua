@@ -21,7 +21,7 @@ local function load(w, state)
 end
 
 local function save(w)
-  local state = table.concat({ int(w.start), int(w.taken), int(w.before), string.format('%.17g', w.debt) }, ':')
+  local state = format('%.0f:%.0f:%.0f:%.17g', w.start, w.taken, w.before, w.debt)
   call('SET', w.state, state, 'PX', w.l.ttl)
 end
 

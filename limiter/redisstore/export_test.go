@@ -63,7 +63,7 @@ func (s *Store) Batch(claims [][]limiter.Claim) {
 
 // TakePlain is Take without company, memory or queue: one script call.
 func (s *Store) TakePlain(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
-	return s.decide(ctx, s.scripts.takeLogs, claims, newID(), d)
+	return s.decide(ctx, s.scripts.take(logs), claims, newID(), d)
 }
 
 // Deny makes s remember that c was refused for so long.

@@ -122,7 +122,7 @@ func (f *flight) send(ctx context.Context) {
 	sent, version := time.Now(), f.store.denials.now()
 	if len(f.groups) == 1 {
 		g := f.groups[0]
-		reply, err := f.store.takeScript(&g.batch).run(ctx, f.store.client, g.batch.keys, g.batch.argv())
+		reply, err := f.store.scripts.take(g.batch.needs).run(ctx, f.store.client, g.batch.keys, g.batch.argv())
 		g.land(f.store, sent, version, reply, err)
 		return
 	}
@@ -130,7 +130,7 @@ func (f *flight) send(ctx context.Context) {
 	for _, g := range f.groups {
 		err := g.cmd.Err()
 		if redis.HasErrorPrefix(err, "NOSCRIPT") { // it did not run: send the text, by itself
-			sc := f.store.takeScript(&g.batch)
+			sc := f.store.scripts.take(g.batch.needs)
 			g.cmd = sc.command(ctx, "eval", sc.text, g.batch.keys, g.batch.argv())
 			err = f.store.client.Process(ctx, g.cmd)
 		}
@@ -138,19 +138,11 @@ func (f *flight) send(ctx context.Context) {
 	}
 }
 
-// takeScript is the leanest script that takes what b asks.
-func (s *Store) takeScript(b *batch) script {
-	if b.mixed {
-		return s.scripts.take
-	}
-	return s.scripts.takeLogs
-}
-
 // sendAll sends all groups in one pipeline. Each command keeps its own error.
 func (f *flight) sendAll(ctx context.Context) {
 	pipe := f.store.client.Pipeline()
 	for _, g := range f.groups {
-		sc := f.store.takeScript(&g.batch)
+		sc := f.store.scripts.take(g.batch.needs)
 		g.cmd = sc.command(ctx, "evalsha", sc.hash, g.batch.keys, g.batch.argv())
 		_ = pipe.Process(ctx, g.cmd) // a pipeline only collects here
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-proxy/weir/limiter"
 )
 
 var (
@@ -74,9 +76,8 @@ func newScript(parts ...string) script {
 // scripts are the texts as Redis runs them: a clock, the algorithms, and then
 // what is to be done. A test gives a clock of its own.
 type scripts struct {
-	// takeLogs is take for token buckets and concurrent permits alone: what a
-	// script defines costs time at each call.
-	takeLogs, take, peek, refund, renew, grant, reset, ban, report script
+	takes                                          [3]script // by what they need
+	peek, refund, renew, grant, reset, ban, report script
 
 	handleTake, handleLeft, handleRelease, handleSet, handleWindow script
 }
@@ -87,8 +88,12 @@ func newScripts(clock, prefix string) scripts {
 		return newScript(append([]string{clock, room, bucketLua, decideLua, counterLua, givebackLua, distinctLua, cooldownLua, redissonLua, tellLua}, last...)...)
 	}
 	return scripts{
-		takeLogs: newScript(clock, bucketLua, decideLua, takeLua),
-		take:     full(takeLua), peek: full(peekLua), refund: full(refundLua), renew: full(renewLua),
+		takes: [...]script{
+			logs:     newScript(clock, bucketLua, decideLua, takeLua),
+			counters: newScript(clock, bucketLua, decideLua, counterLua, takeLua),
+			all:      full(takeLua),
+		},
+		peek: full(peekLua), refund: full(refundLua), renew: full(renewLua),
 		grant: full(grantLua), reset: full(resetLua), ban: full(banLua),
 		report: full(reportLua),
 
@@ -97,6 +102,30 @@ func newScripts(clock, prefix string) scripts {
 		handleWindow: full(handleLua, handleWindowLua),
 	}
 }
+
+// needs says which algorithms a script must know, each one those before it too:
+// what a script defines costs time at each call.
+type needs byte
+
+const (
+	logs     needs = iota // token buckets and concurrent permits
+	counters              // fixed and sliding windows, GCRA
+	all
+)
+
+// needsOf is what a limit needs whose algorithm has this number in the scripts.
+func needsOf(kind int) needs {
+	switch {
+	case kind == int(limiter.TokenBucket), kind == int(limiter.Concurrent):
+		return logs
+	case kind == int(limiter.FixedWindow), kind == int(limiter.SlidingWindow), kind == int(limiter.GCRA):
+		return counters
+	}
+	return all
+}
+
+// take is the leanest script that takes by such algorithms.
+func (s *scripts) take(n needs) script { return s.takes[n] }
 
 // quote writes s as a Lua string, whatever it holds.
 func quote(s string) string {

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/config"
 )
 
 // The results of a decision, as metrics call them.
@@ -70,6 +71,14 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	m.waits = counter("waits_total", "Requests that stood in line for their turn, or could not for the crowd, by what came of it.", "route", "limit", "result")
 	m.waiting = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_waiting_requests", Help: "Requests that stand in line for their turn."}, []string{"route", "limit"})
 	r.MustRegister(m.generation, m.waiting)
+	// A counter that is first seen at 1 has not grown for Prometheus: what alerts watch
+	// begins at 0.
+	for _, result := range []string{"ok", "unchanged", "refused"} {
+		m.reloads.WithLabelValues(result)
+	}
+	for _, policy := range []config.OnStoreFailure{config.Local, config.Allow, config.Deny} {
+		m.fallbacks.WithLabelValues(string(policy))
+	}
 	return m
 }
 

@@ -99,6 +99,17 @@ admin: {http: "127.0.0.1:0", token: "open-sesame"}
 	}
 }
 
+// What an alert watches for its growth is there before it grows.
+func TestMetrics_BeginAtNothing(t *testing.T) {
+	t.Parallel()
+	w := start(t, sms("1/1h", ""))
+	for _, name := range []string{`weir_reloads_total{result="refused"} 0`, `weir_store_fallback_total{policy="local"} 0`, `weir_store_fallback_total{policy="deny"} 0`} {
+		if !strings.Contains(w.metrics(), "\n"+name+"\n") {
+			t.Errorf("/metrics does not begin with %s", name)
+		}
+	}
+}
+
 func TestMetrics_CountWhatHappened(t *testing.T) {
 	server := redistest.Start(t)
 	w := start(t, shared(server.Addr)+`upstreams: {demo: echo}

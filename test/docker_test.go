@@ -10,8 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"gopkg.in/yaml.v3"
 )
 
 func dockerfile(t *testing.T) string {
@@ -91,29 +89,8 @@ func TestDocker_RunsWithoutRootAndShell(t *testing.T) {
 	}
 }
 
-// A compose is what the test needs of docker-compose.yml.
-type compose struct {
-	Services map[string]struct {
-		Build, Image string
-		Command      []string
-		Ports        []string
-		Configs      []struct{ Source, Target string }
-		DependsOn    map[string]struct{ Condition string } `yaml:"depends_on"`
-		Healthcheck  struct{ Test []string }
-	}
-	Configs map[string]struct{ Content string }
-	Volumes map[string]any
-}
-
 func TestDocker_ComposeFitsTogether(t *testing.T) {
-	b, err := os.ReadFile("../docker-compose.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var c compose
-	if err := yaml.Unmarshal(b, &c); err != nil {
-		t.Fatal(err)
-	}
+	c := composeFile(t)
 	weirs, ports := 0, map[string]bool{}
 	for name, s := range c.Services {
 		for _, port := range s.Ports {
@@ -133,7 +110,7 @@ func TestDocker_ComposeFitsTogether(t *testing.T) {
 			}
 		}
 		for _, config := range s.Configs {
-			if _, known := c.Configs[config.Source]; !known || config.Target != "/etc/weir/weir.yaml" {
+			if _, known := c.Configs[config.Source]; !known || s.Build != "" && config.Target != "/etc/weir/weir.yaml" {
 				t.Errorf("%s mounts %v", name, config)
 			}
 			if config.Source == "weir" {
@@ -149,16 +126,21 @@ func TestDocker_ComposeFitsTogether(t *testing.T) {
 			t.Errorf("Prometheus looks at %s, which is not there", target[1])
 		}
 	}
-	if !slices.Contains(c.Services["redis"].Command, "noeviction") {
-		t.Error("Redis may throw counts away")
+	for _, name := range []string{"redis", "replica"} {
+		if !strings.Contains(c.config(t, name), "\nmaxmemory-policy noeviction\n") {
+			t.Errorf("%s may throw counts away", name)
+		}
 	}
 	for name, config := range c.Configs {
+		if config.Content == "" {
+			continue
+		}
 		dir := t.TempDir()
 		write(t, filepath.Join(dir, "weir.yaml"), config.Content)
 		if code, stdout, stderr := command(t, dir, "check", "weir.yaml"); code != 0 {
 			t.Errorf("the config %s is not good: %s%s", name, stdout, stderr)
 		}
-		for _, host := range regexp.MustCompile(`([a-z0-9-]+):(?:8080|6379)`).FindAllStringSubmatch(config.Content, -1) {
+		for _, host := range regexp.MustCompile(`([a-z0-9-]+):(?:8080|26379)`).FindAllStringSubmatch(config.Content, -1) {
 			if _, known := c.Services[host[1]]; !known {
 				t.Errorf("the config %s names the host %s, which is not there", name, host[1])
 			}

@@ -199,8 +199,9 @@ func TestReadme_RefusalAndLogLineAreReal(t *testing.T) {
 	}
 }
 
-// Every metric that Weir has is in the README's table, and the other way round.
-func TestReadme_NamesEveryMetric(t *testing.T) {
+// exercised is a weir to which everything has happened that a metric tells of.
+func exercised(t *testing.T) *weir {
+	t.Helper()
 	server := redistest.Start(t)
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "weir.yaml"), shared(server.Addr)+`admin: {http: "127.0.0.1:0"}
@@ -233,6 +234,13 @@ routes:
 	w.reload()
 	server.Kill()
 	w.statuses("p", 2)
+	return w
+}
+
+// Every metric that Weir has is in the README's table with its labels, and the other
+// way round.
+func TestReadme_NamesEveryMetric(t *testing.T) {
+	w := exercised(t)
 	var told []string
 	for _, m := range regexp.MustCompile("(?m)^\\| `(weir_[a-z_]+)").FindAllStringSubmatch(readme(t), -1) {
 		told = append(told, m[1])
@@ -249,6 +257,24 @@ routes:
 	for _, name := range told {
 		if !strings.Contains(w.metrics(), "# TYPE "+name+" ") {
 			t.Errorf("%s is in the README, but not in /metrics", name)
+		}
+	}
+	labels := map[string]string{}
+	for _, m := range regexp.MustCompile("(?m)^\\| `(weir_[a-z_]+)(?:\\{([a-z,]+)\\})?` \\|").FindAllStringSubmatch(readme(t), -1) {
+		names := strings.FieldsFunc(m[2], func(r rune) bool { return r == ',' })
+		slices.Sort(names)
+		labels[m[1]] = strings.Join(names, ",")
+	}
+	for _, m := range regexp.MustCompile(`(?m)^(weir_[a-z_]+?)(?:_bucket|_sum|_count)?(\{.*\})? `).FindAllStringSubmatch(w.metrics(), -1) {
+		var names []string
+		for _, label := range regexp.MustCompile(`(\w+)="`).FindAllStringSubmatch(m[2], -1) {
+			if label[1] != "le" {
+				names = append(names, label[1])
+			}
+		}
+		slices.Sort(names)
+		if got, want := strings.Join(names, ","), labels[m[1]]; got != want {
+			t.Errorf("%s has the labels %q, the README says %q", m[1], got, want)
 		}
 	}
 }

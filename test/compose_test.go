@@ -1,0 +1,263 @@
+package test
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"gopkg.in/yaml.v3"
+
+	"github.com/weir-proxy/weir/test/redistest"
+)
+
+// A compose is what the tests need of docker-compose.yml.
+type compose struct {
+	Services map[string]composed
+	Configs  map[string]struct{ Content, File string }
+	Volumes  map[string]any
+}
+
+// A composed is one of its services.
+type composed struct {
+	Build, Image string
+	Command      []string
+	Ports        []string
+	Volumes      []string
+	Configs      []struct{ Source, Target string }
+	DependsOn    map[string]struct{ Condition string } `yaml:"depends_on"`
+	Healthcheck  struct{ Test []string }
+	Networks     map[string]struct {
+		Address string `yaml:"ipv4_address"`
+	}
+}
+
+func composeFile(t *testing.T) (c compose) {
+	t.Helper()
+	b, err := os.ReadFile("../docker-compose.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(b, &c); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// config is the text of a config: what stands there, or in the file it names.
+func (c compose) config(t *testing.T, name string) string {
+	t.Helper()
+	if file := c.Configs[name].File; file != "" {
+		b, err := os.ReadFile(filepath.Join("..", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	return c.Configs[name].Content
+}
+
+// A town is docker-compose.yml without containers: each command of its Redis and
+// Sentinels as it stands there, run by a process of this machine with a folder instead
+// of each volume, and each address in the files replaced by one of this machine.
+type town struct {
+	t       *testing.T
+	compose compose
+	root    string            // holds what containers would have of their own
+	addrs   map[string]string // of the services, by name
+	spelled []string          // addresses as they stand in the files, each before the one here
+	clients map[string]*redis.Client
+}
+
+func settle(t *testing.T) *town {
+	t.Helper()
+	s := &town{t: t, compose: composeFile(t), root: t.TempDir(), addrs: map[string]string{}, clients: map[string]*redis.Client{}}
+	for _, name := range slices.Sorted(maps.Keys(s.compose.Services)) {
+		port := fmt.Sprint(redistest.FreePort(t))
+		s.addrs[name] = net.JoinHostPort("127.0.0.1", port)
+		if address := s.compose.Services[name].Networks["default"].Address; address != "" {
+			s.spelled = append(s.spelled, address+" 6379", "127.0.0.1 "+port)
+		}
+		s.spelled = append(s.spelled, name+":26379", s.addrs[name])
+	}
+	return s
+}
+
+// text is a config with the addresses that things have here.
+func (s *town) text(config string) string {
+	return strings.NewReplacer(s.spelled...).Replace(s.compose.config(s.t, config))
+}
+
+// run starts the command of a Redis or a Sentinel, which listens on that port by its
+// file, and waits until it answers. It ends with the test, or when the caller ends
+// it.
+func (s *town) run(name, port string) *exec.Cmd {
+	s.t.Helper()
+	service := s.compose.Services[name]
+	data, etc := filepath.Join(s.root, name, "data"), filepath.Join(s.root, name, "etc")
+	for _, dir := range []string{data, etc} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	_, own, _ := net.SplitHostPort(s.addrs[name])
+	for _, config := range service.Configs {
+		text := strings.Replace(s.text(config.Source), "port "+port+"\n", "port "+own+"\nbind 127.0.0.1\n", 1)
+		write(s.t, filepath.Join(etc, filepath.Base(config.Target)), text)
+	}
+	here := strings.NewReplacer("/data/", data+"/", "/etc/", etc+"/", "redis-server ", redistest.Binary(s.t)+" ")
+	command := slices.Clone(service.Command)
+	for i := range command {
+		command[i] = here.Replace(command[i])
+	}
+	cmd, said := exec.Command(command[0], command[1:]...), new(journal)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = data, said, said
+	if err := cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+		if s.t.Failed() {
+			s.t.Logf("%s said:\n%s", name, last(said.String(), 30))
+		}
+	})
+	eventually(s.t, name+" answers", func() bool { return s.redis(name).Ping(s.t.Context()).Err() == nil })
+	return cmd
+}
+
+// weir starts one with the config of that name; on a busy machine Redis has longer to
+// answer.
+func (s *town) weir(config string) *weir {
+	s.t.Helper()
+	dir := s.t.TempDir()
+	text := strings.Replace(s.text(config), `http: ":9901"`, `http: "127.0.0.1:0"`, 1)
+	text = strings.Replace(text, "master: weir,", "master: weir, timeout: 5s,", 1)
+	if !strings.Contains(text, "admin:") {
+		text += "admin: {http: \"127.0.0.1:0\"}\n"
+	}
+	write(s.t, filepath.Join(dir, "weir.yaml"), text+"listen: {http: \"127.0.0.1:0\"}\n")
+	return startWith(s.t, dir, "-c", "weir.yaml")
+}
+
+// redis speaks to a Redis or a Sentinel directly.
+func (s *town) redis(name string) *redis.Client {
+	s.t.Helper()
+	if s.clients[name] == nil {
+		s.clients[name] = client(s.t, s.addrs[name])
+	}
+	return s.clients[name]
+}
+
+// replicates waits until that Redis follows the other.
+func (s *town) replicates(name, master string) {
+	s.t.Helper()
+	_, port, _ := net.SplitHostPort(s.addrs[master])
+	within(s.t, 2*patience, name+" follows "+master, func() bool {
+		info := s.redis(name).Info(s.t.Context(), "replication").Val()
+		return strings.Contains(info, "role:slave") && strings.Contains(info, "master_port:"+port+"\r") && strings.Contains(info, "master_link_status:up")
+	})
+}
+
+// agreed waits until every Sentinel could replace the master, which is that one.
+func (s *town) agreed(master string) {
+	s.t.Helper()
+	_, port, _ := net.SplitHostPort(s.addrs[master])
+	for _, name := range sentinels() {
+		within(s.t, 2*patience, name+" is one of a quorum", func() bool {
+			c, ctx := s.redis(name), s.t.Context()
+			quorum := c.Do(ctx, "sentinel", "ckquorum", "weir").String()
+			return strings.Contains(quorum, "OK 3 usable") && strings.Contains(c.Do(ctx, "sentinel", "get-master-addr-by-name", "weir").String(), port)
+		})
+	}
+}
+
+// promoted waits until every Sentinel names that one the master, and it is.
+func (s *town) promoted(name string) {
+	s.t.Helper()
+	_, port, _ := net.SplitHostPort(s.addrs[name])
+	within(s.t, 2*patience, name+" is the master", func() bool {
+		for _, sentinel := range sentinels() {
+			if !strings.Contains(s.redis(sentinel).Do(s.t.Context(), "sentinel", "get-master-addr-by-name", "weir").String(), port) {
+				return false
+			}
+		}
+		return strings.Contains(s.redis(name).Info(s.t.Context(), "replication").Val(), "role:master")
+	})
+}
+
+func sentinels() []string { return []string{"sentinel-1", "sentinel-2", "sentinel-3"} }
+
+// hour asks for a code and returns the answer's status and what is left of the phone
+// in this hour.
+func (w *weir) hour(phone string) (status int, left string) {
+	w.t.Helper()
+	status, header, _ := exchange(w.t, http.MethodPost, w.URL+"/v1/sms/send", http.Header{"X-Phone": {phone}})
+	if m := regexp.MustCompile(`"phone-1h";r=(\d+)`).FindStringSubmatch(header.Get("Ratelimit")); m != nil {
+		left = m[1]
+	}
+	return status, left
+}
+
+// What docker-compose.yml says holds together when processes of this machine do it:
+// three Weirs share the counts, in the Redis that the Sentinels name; when that is
+// killed its replica goes on with what was counted; and the old master, started
+// again, follows the new.
+func TestCompose_SharesAndSurvivesItsMaster(t *testing.T) {
+	t.Parallel()
+	s := settle(t)
+	master := s.run("redis-1", "6379")
+	s.run("redis-2", "6379")
+	s.replicates("redis-2", "redis-1")
+	for _, name := range sentinels() {
+		s.run(name, "26379")
+	}
+	s.agreed("redis-1")
+	s.spelled = append(s.spelled, "http://upstream:8080", s.weir("upstream").URL)
+	weirs := []*weir{s.weir("weir"), s.weir("weir"), s.weir("weir")}
+
+	if status, left := weirs[0].hour("13800138000"); status != http.StatusOK || left != "4" {
+		t.Errorf("the first request is answered %d with %q left in the hour, want 200 and 4", status, left)
+	}
+	if status, left := weirs[1].hour("13800138000"); status != http.StatusTooManyRequests || left != "4" {
+		t.Errorf("the second one, elsewhere, is answered %d with %q left, want 429 and 4", status, left)
+	}
+	counted := s.redis("redis-1").DBSize(t.Context()).Val()
+	eventually(t, "the replica has heard of it", func() bool {
+		return counted > 0 && s.redis("redis-2").DBSize(t.Context()).Val() >= counted
+	})
+
+	master.Process.Kill()
+	master.Wait()
+	for i, w := range weirs {
+		if status := w.send(fmt.Sprint("1390013900", i)); status != http.StatusOK {
+			t.Errorf("without a master weir %d answers somebody new with %d, want 200", i, status)
+		}
+	}
+	s.promoted("redis-2")
+	for i, w := range weirs {
+		eventually(t, "the weir reaches the new master", func() bool {
+			_, body := w.get(w.Admin + "/readyz")
+			return !strings.Contains(body, "degraded")
+		})
+		// A minute may have gone by; the hour has not.
+		if status, left := w.hour("13800138000"); status == http.StatusOK && left == "4" || left == "" {
+			t.Errorf("after the failover weir %d answers %d with %q left: it has forgotten", i, status, left)
+		}
+	}
+
+	if testing.Short() {
+		return // Sentinel takes its time to turn it round
+	}
+	s.run("redis-1", "6379")
+	s.replicates("redis-1", "redis-2")
+	s.agreed("redis-2")
+}

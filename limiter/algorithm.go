@@ -24,7 +24,9 @@ const (
 	// Two counters.
 	SlidingWindow
 	// GCRA lets Rate.Count permits a window flow back evenly, and up to Burst be
-	// taken at once: at most Burst + Rate.Count. One number.
+	// taken at once: at most Burst + Rate.Count. One number, which does not know
+	// whose permits have flowed back in part: a late refund gives all of its own
+	// back, and so lets that part through once more.
 	GCRA
 	// Concurrent counts what is held: never more than Rate.Count permits at a
 	// time. Refund gives one back when its work is over, Renew holds it on, and

@@ -6,74 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"pgregory.net/rapid"
-
 	"github.com/weir-proxy/weir/limiter"
 )
 
 // counters are the algorithms beside the token bucket.
 var counters = [...]limiter.Algorithm{limiter.FixedWindow, limiter.SlidingWindow, limiter.GCRA, limiter.Concurrent}
-
-// oracles: whatever happens, each algorithm says exactly what its oracle says.
-func oracles(t *testing.T, s *scene) {
-	for _, a := range append(counters[:], limiter.TokenBucket) {
-		t.Run(a.String(), func(t *testing.T) {
-			rapid.Check(t, func(t *rapid.T) { s.against(t, a) })
-		})
-	}
-}
-
-// against runs one random schedule of one algorithm.
-func (s *scene) against(t *rapid.T, a limiter.Algorithm) {
-	l := limit("o", rapid.Int64Range(1, 120).Draw(t, "count"), time.Duration(rapid.Int64Range(5000, 90_000).Draw(t, "length"))*time.Millisecond)
-	l.Algorithm = a
-	if a == limiter.GCRA && rapid.Bool().Draw(t, "has burst") {
-		l.Burst = rapid.Int64Range(1, 150).Draw(t, "burst")
-	}
-	o, k := newOracle(a), s.key()
-	now := s.peek(t, one(l, k, 1)).At.UnixMilli()
-	var given []taken
-	for range s.steps() {
-		if rapid.Bool().Draw(t, "pauses") {
-			pause := rapid.Int64Range(0, l.Rate.Window.Milliseconds()/4).Draw(t, "pause")
-			s.Advance(time.Duration(pause) * time.Millisecond)
-			now += pause
-		}
-		cost := rapid.Int64Range(1, 1+(l.Most()-1)/3).Draw(t, "cost")
-		want := outcome(o, now, l, cost)
-		switch step := rapid.IntRange(0, 9).Draw(t, "step"); {
-		case step == 0:
-			if got := s.peek(t, one(l, k, cost)).Outcomes[0]; got != want {
-				t.Fatalf("peek says %+v, want %+v", got, want)
-			}
-		case step == 1 && len(given) > 0:
-			g := rapid.SampledFrom(given).Draw(t, "permit")
-			most := *l
-			most.Rate.Count, most.Burst = max(l.Rate.Count, g.n), l.Burst
-			if a == limiter.GCRA {
-				most = *l
-				g.n = min(g.n, l.Most())
-			}
-			s.refund(t, one(&most, k, g.n), g.permit)
-			o.refund(now, l, g.permit)
-		case step == 2 && a != limiter.GCRA:
-			changed := *l
-			changed.Rate.Count = rapid.Int64Range(1, 120).Draw(t, "new count")
-			l = &changed
-		default:
-			d := s.take(t, one(l, k, cost))
-			if d.Allowed {
-				o.take(now, l, cost, d.Permit)
-				given = append(given, taken{now, cost, d.Permit})
-				want = outcome(o, now, l, cost)
-				want.Allowed = true
-			}
-			if d.Outcomes[0] != want {
-				t.Fatalf("take says %+v, want %+v", d.Outcomes[0], want)
-			}
-		}
-	}
-}
 
 // mixed: a decision over all algorithms at once takes everything or nothing.
 func mixed(_ *testing.T, s *scene) {

@@ -2,11 +2,8 @@ package limitertest
 
 import (
 	"errors"
-	"slices"
 	"testing"
 	"time"
-
-	"pgregory.net/rapid"
 
 	"github.com/weir-proxy/weir/limiter"
 )
@@ -80,6 +77,11 @@ func cooldown(t *testing.T, s *scene) {
 	s.allowed(c, 1)
 	s.denied(c, 2*time.Millisecond)
 
+	badPauses(t, s)
+}
+
+// badPauses: steps grow, are whole milliseconds, and no longer than the window.
+func badPauses(t *testing.T, s *scene) {
 	two := pauses(time.Second)
 	two.Rate.Count = 2
 	stray := limit("stray", 1, time.Second)
@@ -93,45 +95,6 @@ func cooldown(t *testing.T, s *scene) {
 			t.Errorf("bad %s: %v, want ErrLimit", name, err)
 		}
 	}
-}
-
-// cooldownSchedules: in random schedules the store says what a plain list says.
-func cooldownSchedules(t *testing.T, s *scene) {
-	rapid.Check(t, func(t *rapid.T) {
-		var steps []time.Duration
-		for range rapid.IntRange(1, 5).Draw(t, "steps") {
-			steps = append(steps, time.Duration(rapid.Int64Range(1, 100_000).Draw(t, "step"))*time.Millisecond)
-		}
-		slices.Sort(steps)
-		l, k := pauses(steps...), s.key()
-		now := s.peek(t, one(l, k, 1)).At.UnixMilli()
-		var log []used
-		for range min(s.steps(), 30) { // fewer than what is merged
-			pause := rapid.Int64Range(0, 120_000).Draw(t, "pause")
-			s.Advance(time.Duration(pause) * time.Millisecond)
-			now += pause
-			if n := len(log); n > 0 && log[n-1].at <= now-200_000 {
-				log = nil
-			}
-			if len(log) > 0 && rapid.IntRange(0, 4).Draw(t, "give back") == 0 {
-				i := rapid.IntRange(0, len(log)-1).Draw(t, "which")
-				s.refund(t, one(l, k, 1), log[i].permit)
-				log = slices.Delete(log, i, i+1)
-				continue
-			}
-			var want time.Duration
-			if n := len(log); n > 0 {
-				want = max(0, time.Duration(log[n-1].at-now)*time.Millisecond+steps[min(n, len(steps))-1])
-			}
-			d := s.take(t, one(l, k, 1))
-			if d.Allowed != (want == 0) || d.Wait != want {
-				t.Fatalf("after %d permits: %+v, want a wait of %v", len(log), d, want)
-			}
-			if d.Allowed {
-				log = append(log, used{at: now, permit: d.Permit})
-			}
-		}
-	})
 }
 
 // together: all algorithms of one key are taken in one step, or none.

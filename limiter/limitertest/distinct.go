@@ -2,12 +2,8 @@ package limitertest
 
 import (
 	"errors"
-	"fmt"
-	"slices"
 	"testing"
 	"time"
-
-	"pgregory.net/rapid"
 
 	"github.com/weir-proxy/weir/limiter"
 )
@@ -88,6 +84,12 @@ func distinct(t *testing.T, s *scene) {
 	}
 	s.banned(with(l, k, "c"), time.Hour)
 
+	badValues(t, s)
+}
+
+// badValues: a value costs one, and there are not too many.
+func badValues(t *testing.T, s *scene) {
+	k := s.key()
 	for name, bad := range map[string]limiter.Claim{
 		"cost":  {Limit: values(5), Key: k, Cost: 2},
 		"count": {Limit: values(limiter.MaxDistinct + 1), Key: k, Cost: 1},
@@ -97,68 +99,4 @@ func distinct(t *testing.T, s *scene) {
 			t.Errorf("bad %s: %v", name, err)
 		}
 	}
-}
-
-// A used is one use of a value.
-type used struct {
-	at     int64
-	value  string
-	permit limiter.Permit
-	stays  bool // there were so many later uses that it is not given back any more
-}
-
-// distinctSchedules: in random schedules the store says what a plain list of uses
-// says, of which the last two of each value can be given back.
-func distinctSchedules(t *testing.T, s *scene) {
-	rapid.Check(t, func(t *rapid.T) {
-		l, k := values(rapid.Int64Range(1, 6).Draw(t, "count")), s.key()
-		now := s.peek(t, with(l, k, "")).At.UnixMilli()
-		var log []used
-		for range min(s.steps(), 60) {
-			pause := rapid.Int64Range(0, 40_000).Draw(t, "pause")
-			s.Advance(time.Duration(pause) * time.Millisecond)
-			now += pause
-			log = slices.DeleteFunc(log, func(u used) bool { return u.at <= now-100_000 })
-			if len(log) > 0 && rapid.IntRange(0, 3).Draw(t, "give back") == 0 {
-				i := rapid.IntRange(0, len(log)-1).Draw(t, "which")
-				s.refund(t, with(l, k, log[i].value), log[i].permit)
-				if !log[i].stays {
-					log = slices.Delete(log, i, i+1)
-				}
-				continue
-			}
-			v := fmt.Sprint(rapid.IntRange(0, 8).Draw(t, "value"))
-			last := map[string]int64{}
-			for _, u := range log {
-				last[u.value] = max(last[u.value], u.at)
-			}
-			_, stands := last[v]
-			d := s.take(t, with(l, k, v))
-			if want := stands || int64(len(last)) < l.Rate.Count; d.Allowed != want {
-				t.Fatalf("%s with %v standing: %+v, want allowed %v", v, last, d, want)
-			}
-			if d.Allowed {
-				uses := 0
-				for i := len(log) - 1; i >= 0; i-- {
-					if log[i].value == v && !log[i].stays {
-						uses++
-						log[i].stays = uses > 1
-					}
-				}
-				log = append(log, used{at: now, value: v, permit: d.Permit})
-				last[v] = now
-			} else {
-				oldest := now
-				for _, at := range last {
-					oldest = min(oldest, at)
-				}
-				if want := time.Duration(oldest+100_000-now) * time.Millisecond; d.Wait != want {
-					t.Fatalf("wait %v, want %v", d.Wait, want)
-				}
-			}
-			if int64(len(last)) > l.Rate.Count {
-				t.Fatalf("%d values in one window, the rate is %s", len(last), l.Rate)
-			}
-		}
-	})
 }

@@ -32,8 +32,8 @@ func TestStore_KeepsTheContractOnRedis(t *testing.T) {
 					t.Errorf("advance: %v", err)
 				}
 			},
-			Steps: 40,
-			Kept:  func(c limiter.Claim) (int64, int64, error) { return kept(client, c) },
+			Steps: 40, Together: 40, Calls: calls(20_000, 10_000),
+			Kept: func(c limiter.Claim) (int64, int64, error) { return kept(client, c) },
 		}
 	})
 }
@@ -47,8 +47,8 @@ func TestStore_KeepsTheContractOnMiniredis(t *testing.T) {
 		now := time.UnixMilli(1_800_000_000_000)
 		m.SetTime(now)
 		return limitertest.Subject{
-			Steps: 6, // a script takes 0.3 ms there
-			Store: redisstore.New(connect(t, m.Addr()), redisstore.Options{Timeout: patient, Denials: -1}),
+			Steps: 6, Together: 60, Calls: calls(3000, 5000), // a script takes 0.3 ms there
+			Store: redisstore.New(connect(t, m.Addr()), redisstore.Options{Timeout: patient, Denials: -1, Flights: 1}),
 			Advance: func(d time.Duration) {
 				mu.Lock()
 				defer mu.Unlock()
@@ -60,6 +60,18 @@ func TestStore_KeepsTheContractOnMiniredis(t *testing.T) {
 			},
 		}
 	})
+}
+
+// calls is how many random calls there are of each algorithm: as many as the suite
+// has, or fewer with the race detector or -short.
+func calls(race, short int) int {
+	switch {
+	case testing.Short():
+		return short
+	case raced:
+		return race
+	}
+	return 0
 }
 
 // connect makes a client that ends with the test.

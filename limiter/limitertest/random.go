@@ -1,0 +1,145 @@
+package limitertest
+
+import (
+	"errors"
+	"flag"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/weir-proxy/weir/limiter"
+)
+
+// seed prints what the random schedules of this process begin with: one of its own,
+// unless the command line says another.
+func seed(t *testing.T) {
+	f := flag.Lookup("rapid.seed")
+	if f.Value.String() == "0" {
+		if err := flag.Set("rapid.seed", strconv.FormatUint(rand.Uint64(), 10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("random schedules: -rapid.seed=%s", f.Value)
+}
+
+// random: whatever happens, each algorithm says exactly what its oracle says, and
+// no window holds more than its comment allows.
+func random(t *testing.T, s *scene) {
+	for a := limiter.TokenBucket; a <= limiter.Cooldown; a++ {
+		t.Run(a.String(), func(t *testing.T) {
+			var seen tally
+			rapid.Check(t, func(t *rapid.T) { s.against(t, a, &seen) })
+			seen.check(t, a)
+		})
+	}
+}
+
+func (s *scene) calls() int {
+	if s.Calls == 0 {
+		return 60_000
+	}
+	return s.Calls
+}
+
+// against runs one random schedule of one algorithm.
+func (s *scene) against(t *rapid.T, a limiter.Algorithm, seen *tally) {
+	length := time.Duration(rapid.Int64Range(5000, 90_000).Draw(t, "length")) * time.Millisecond
+	// A late refund gives more back to gcra than is still owed, beyond its bound.
+	refunds := a != limiter.GCRA || rapid.Bool().Draw(t, "refunds")
+	lanes := make([]*lane, max(1, s.Together))
+	for i := range lanes {
+		lanes[i] = &lane{s: s, seen: seen, refunds: refunds, limit: randomLimit(t, a, length), key: s.key(), oracle: newOracle(a)}
+	}
+	now := s.peek(t, lanes[0].claims(1)).At.UnixMilli()
+	for calls := 0; calls < s.calls()/100; calls += len(lanes) {
+		if rapid.Bool().Draw(t, "pauses") {
+			pause := rapid.Int64Range(0, length.Milliseconds()/4).Draw(t, "pause")
+			s.Advance(time.Duration(pause) * time.Millisecond)
+			now += pause
+		}
+		s.round(t, now, lanes)
+		seen.calls += len(lanes)
+	}
+}
+
+// randomLimit is one of a window that is given.
+func randomLimit(t *rapid.T, a limiter.Algorithm, length time.Duration) *limiter.Limit {
+	l := limit("r", 1, length)
+	l.Algorithm = a
+	switch a {
+	case limiter.Distinct:
+		l.Rate.Count = rapid.Int64Range(1, 6).Draw(t, "count")
+	case limiter.Cooldown:
+		for range rapid.IntRange(1, 5).Draw(t, "steps") {
+			l.Steps = append(l.Steps, time.Duration(rapid.Int64Range(1, length.Milliseconds()).Draw(t, "step"))*time.Millisecond)
+		}
+		slices.Sort(l.Steps)
+	default:
+		l.Rate.Count = rapid.Int64Range(1, 120).Draw(t, "count")
+	}
+	if a == limiter.GCRA && rapid.Bool().Draw(t, "has burst") {
+		l.Burst = rapid.Int64Range(1, 150).Draw(t, "burst")
+	}
+	return l
+}
+
+// round makes one call on every lane: the takes at once, the peeks in one.
+func (s *scene) round(t *rapid.T, now int64, lanes []*lane) {
+	var peeks []limiter.Claim
+	var wants []limiter.Outcome
+	var takes [][]limiter.Claim
+	var takers []*lane
+	for _, l := range lanes {
+		switch step := rapid.IntRange(0, 49).Draw(t, "step"); {
+		case step == 1:
+			c := l.draw(t)
+			peeks, wants = append(peeks, c...), append(wants, outcome(l.oracle, now, c[0]))
+			continue
+		case step == 2 && len(l.given) > 0 && l.refunds:
+			l.refund(t, now)
+			continue
+		case step == 3 && len(l.given) > 0 && l.limit.Algorithm == limiter.Concurrent:
+			l.renew(t, now)
+			continue
+		case step == 4 && l.limit.Algorithm != limiter.GCRA:
+			l.limit = randomLimit(t, l.limit.Algorithm, l.limit.Rate.Window)
+		}
+		takes, takers = append(takes, l.draw(t)), append(takers, l)
+	}
+	if got := s.peek(t, peeks).Outcomes; !slices.Equal(got, wants) {
+		t.Fatalf("peek says %+v, want %+v", got, wants)
+	}
+	for i, d := range s.takeAll(t, takes) {
+		takers[i].took(t, now, takes[i][0], d)
+	}
+}
+
+// takeAll takes all at the same time.
+func (s *scene) takeAll(t reporter, all [][]limiter.Claim) []limiter.Decision {
+	ds, errs := make([]limiter.Decision, len(all)), make([]error, len(all))
+	var wg sync.WaitGroup
+	for i, claims := range all {
+		take := func() { errs[i] = s.Store.Take(s.t.Context(), claims, &ds[i]) }
+		if len(all) == 1 {
+			take()
+		} else {
+			wg.Go(take)
+		}
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatalf("take: %v", err)
+	}
+	for i, claims := range all {
+		s.sane(t, claims, ds[i])
+	}
+	if len(all) > 0 { // one of them: it may take two more calls
+		s.conserved(t, all[0], ds[0])
+	}
+	return ds
+}

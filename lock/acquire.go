@@ -53,6 +53,8 @@ func (l *Locker) acquire(ctx context.Context, lk *Lock, options []Option, try wa
 		return nil, fmt.Errorf("lock %s: %w", lk.name, ErrReentrant)
 	case s != nil:
 		return s.enter(ctx, r)
+	case l.entangled(lk, r.owner):
+		return nil, fmt.Errorf("lock %s: %w: its owner holds some of it together with something else; unlock that first", lk.name, ErrReentrant)
 	}
 	lease := r.lease
 	if !r.leased {

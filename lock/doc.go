@@ -89,8 +89,9 @@
 // leaves the lease alone. Waiters of a fair lock also write down that they live,
 // so that the dead are passed over in seconds. Times are the server's, not the
 // client's. Unlocks leave no latch key: an owner that is used once needs none.
-// Spin locks, which never publish, should not share a name with these. Locks of
-// a group of values (getMultiLock with a name and values) are not built.
+// Spin locks, which never publish, should not share a name with these. A group of
+// values leaves no fields of the dead, and one owner does not hold a value twice
+// as part of two of them.
 //
 // All else is the same by the letter: testdata/redisson is what Redisson 3.17,
 // 3.52 and 4.7 leave in Redis, and the tests compare.

@@ -15,6 +15,7 @@ func overtKinds() map[string]func(*Locker) *Lock {
 		"fair":      func(l *Locker) *Lock { return l.Fair("orders") },
 		"fenced":    func(l *Locker) *Lock { return l.Fenced("orders") },
 		"simple":    func(l *Locker) *Lock { return l.Simple("orders") },
+		"group":     func(l *Locker) *Lock { return l.Group("orders", "one", "two") },
 		"read":      func(l *Locker) *Lock { return l.ReadWrite("orders").Read() },
 		"write":     func(l *Locker) *Lock { return l.ReadWrite("orders").Write() },
 	}
@@ -125,7 +126,7 @@ func TestForce_KnowsLocksWithoutEndAndBundles(t *testing.T) {
 // Redisson's own doing, but that its readers' holds stay behind.
 func TestGolden_Force(t *testing.T) {
 	for name, kind := range overtKinds() {
-		if name == "simple" || name == "fenced" { // ours alone; as reentrant
+		if name == "simple" || name == "fenced" || name == "group" { // ours alone; as reentrant; a story of its own
 			continue
 		}
 		t.Run(name, func(t *testing.T) {

@@ -2,6 +2,7 @@ package lock
 
 import (
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -254,6 +255,28 @@ func TestGolden_Latch(t *testing.T) {
 	set("a{b}c", 1)
 	s.Told("told with a tag")
 	s.end("latch")
+}
+
+func TestGolden_Group(t *testing.T) {
+	s := newScene(t)
+	h := locked(t, s.locker().Group("orders", "one", "two"))
+	s.calls(h)
+	s.keys("held")
+	second := again(t, h)
+	s.keys("entered twice")
+	unlocked(t, second)
+	s.keys("left once")
+	s.leaves("told", h)
+	s.keys("left")
+	long := s.locker().Group("orders", strings.Repeat("0123456789", 9), "grün")
+	locked(t, long, WithOwner(h.Owner()))
+	s.keys("held with long values")
+	if was, err := long.ForceUnlock(ctxOf(t)); err != nil || !was {
+		t.Fatalf("ForceUnlock = %v, %v", was, err)
+	}
+	s.Told("told by force")
+	s.keys("taken away")
+	s.end("group")
 }
 
 // Simple is ours alone.

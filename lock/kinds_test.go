@@ -26,6 +26,7 @@ func exclusives() []exclusive {
 		{"fenced", func(l *Locker) *Lock { return l.Fenced("a") }, "redisson_lock__channel:{a}"},
 		{"write", func(l *Locker) *Lock { return l.ReadWrite("a").Write() }, "redisson_rwlock:{a}"},
 		{"simple", func(l *Locker) *Lock { return l.Simple("a") }, "weir_simple:{a}"},
+		{"group", func(l *Locker) *Lock { return l.Group("a", "one", "two", "three") }, "redisson_lock__channel:{a}"},
 		{"multi", func(l *Locker) *Lock { return Multi(l.Fenced("b"), l.Reentrant("a")) }, "redisson_lock__channel:{a}"},
 		{"red", func(l *Locker) *Lock { return Red(l.Reentrant("a")) }, "redisson_lock__channel:{a}"},
 		{"permit", func(l *Locker) *Lock { return l.Permits("a").lock }, "redisson_sc:{a}"},
@@ -262,7 +263,7 @@ func TestKinds_LostRepliesAreFoundOut(t *testing.T) {
 // extendOf is the script that renews the kind of this subtest.
 func extendOf(t *testing.T) string {
 	switch _, kind, _ := strings.Cut(t.Name(), "/"); kind {
-	case "write", "simple", "permit":
+	case "write", "simple", "group", "permit":
 		return kind + "_extend"
 	default:
 		return "reentrant_extend"

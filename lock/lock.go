@@ -23,6 +23,8 @@ type Lock struct {
 	err    error  // what is wrong with the name
 	kind   kind
 	traits traits
+	// things is what an owner has of it in Redis, if that is not one thing.
+	things []string
 	// newOwner makes the owner of an acquisition without WithOwner.
 	newOwner func() Owner
 }

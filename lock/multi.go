@@ -73,6 +73,7 @@ func gather(locks []*Lock) (bundle, *Lock) {
 		if i > 0 && p.locker == parts[i-1].locker && p.name == parts[i-1].name {
 			lk.err = errors.Join(lk.err, fmt.Errorf("%w: %q is held twice", ErrBadName, p.name))
 		}
+		lk.things = append(lk.things, p.all()...)
 		names = append(names, fmt.Sprintf("%d:%s%s", len(p.name), p.role, p.name))
 	}
 	lk.name = strings.Join(names, ",")

@@ -82,7 +82,8 @@ func WithLease(d time.Duration) Option {
 // WithOwner takes the lock in the name of o: if o holds it already through the
 // same Locker, this is one more hold of the same. One owner must not be used by
 // two goroutines at once: they would not exclude each other. Kinds that cannot
-// be entered twice refuse it with ErrReentrant.
+// be entered twice refuse it with ErrReentrant, and so does a lock of which o
+// holds a part together with other things, as in [Multi] or [Locker.Group].
 func WithOwner(o Owner) Option {
 	return func(r *request) { r.owner = o }
 }

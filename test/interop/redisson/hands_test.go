@@ -31,6 +31,7 @@ func pairs() []pair {
 		{java: "fair", name: "orders", ours: func(l *lock.Locker) *lock.Lock { return l.Fair("orders") }, channel: "redisson_lock__channel:{orders}:"},
 		{java: "fenced", name: "orders", ours: func(l *lock.Locker) *lock.Lock { return l.Fenced("orders") }, channel: "redisson_lock__channel:{orders}", young: true},
 		{java: "write", name: "orders", ours: func(l *lock.Locker) *lock.Lock { return l.ReadWrite("orders").Write() }, channel: "redisson_rwlock:{orders}"},
+		{java: "group", name: "orders,one,two", ours: func(l *lock.Locker) *lock.Lock { return l.Group("orders", "two", "one") }, channel: "redisson_lock__channel:{orders}", young: true},
 		{java: "multi", name: "a,b", ours: multi, channel: "redisson_lock__channel:{a}"},
 		{java: "red", name: "a,b,c", ours: red, channel: "redisson_lock__channel:"},
 	}
@@ -170,6 +171,56 @@ func TestLocks_AreRenewedAndOutliveNobodyForLong(t *testing.T) {
 			j.kill()
 			unlocked(t, held(t, p.ours(w.locker(lock.WithPoll(lease)))))
 		})
+	}
+}
+
+// Values of one group are held by both sides at a time, unless they share one.
+func TestGroup_OnlyCommonValuesExclude(t *testing.T) {
+	if older(t) {
+		return // no locks of groups yet
+	}
+	w := newWorld(t)
+	j := newJava(t, w.server.Addr)
+	l := w.locker()
+	j.do("locked", "ann", "group.lock", "orders,one,two")
+	hold := held(t, l.Group("orders", "three"))
+	refused(t, l.Group("orders", "two", "four"))
+	j.do("false", "bob", "group.try", "orders,three,four", 0)
+	j.do("true", "bob", "group.try", "orders,four", 0)
+	got := beside(t, l.Group("orders", "two", "five"))
+	w.listens(1, "redisson_lock__channel:{orders}")
+	j.do("unlocked", "ann", "group.unlock", "orders,one,two")
+	unlocked(t, got())
+	waits := j.begin("ann", "group.lock", "orders,three")
+	w.listens(1, "redisson_lock__channel:{orders}")
+	waits.waits()
+	unlocked(t, hold)
+	waits.is("locked")
+	j.do("unlocked", "ann", "group.unlock", "orders,three")
+	j.do("unlocked", "bob", "group.unlock", "orders,four")
+	if n := w.eye.Exists(t.Context(), "orders").Val(); n != 0 {
+		t.Errorf("fields are left: %v", w.eye.HGetAll(t.Context(), "orders").Val())
+	}
+}
+
+// What Java left when it was killed is free after its lease, although others keep
+// the group's key alive, and nothing of it stays.
+func TestGroup_WhatAKilledJavaHeldIsFreeAfterItsLease(t *testing.T) {
+	if older(t) {
+		return // no locks of groups yet
+	}
+	const lease = 3 * time.Second
+	w := newWorld(t)
+	keeper := held(t, w.locker().Group("orders", "kept"))
+	j := startJava(t, "single", w.server.Addr, lease)
+	j.do("locked", "ann", "group.lock", "orders,one,two")
+	got := beside(t, w.locker().Group("orders", "one", "two"))
+	w.listens(1, "redisson_lock__channel:{orders}")
+	j.kill()
+	unlocked(t, got())
+	unlocked(t, keeper)
+	if n := w.eye.Exists(t.Context(), "orders").Val(); n != 0 {
+		t.Errorf("fields are left: %v", w.eye.HGetAll(t.Context(), "orders").Val())
 	}
 }
 

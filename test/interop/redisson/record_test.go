@@ -215,6 +215,12 @@ func TestRecord_Group(t *testing.T) {
 	s.keys("left once")
 	s.tells("told", "unlocked", "ann", "group.unlock", "orders,one,two")
 	s.keys("left")
+	long := "orders," + strings.Repeat("0123456789", 9) + ",grün"
+	s.do("locked", "ann", "group.lock", long)
+	s.keys("held with long values")
+	s.do("true", "bob", "group.locked", long)
+	s.tells("told by force", "false", "bob", "group.force", long) // true is for one value only
+	s.keys("taken away")
 	s.end("group")
 }
 

@@ -1,0 +1,30 @@
+package lock
+
+import "slices"
+
+// all is every thing that an owner of lk has in Redis, named so that locks which
+// share one have a name in common.
+func (lk *Lock) all() []string {
+	if lk.things == nil {
+		return []string{lk.role + lk.name}
+	}
+	return lk.things
+}
+
+// entangled reports whether owner holds a part of lk as a part of another lock.
+// Redis counts how often an owner holds a thing, not for which of its locks: the
+// first of the two to be unlocked would give away what the other relies on.
+func (l *Locker) entangled(lk *Lock, owner Owner) bool {
+	ours := lk.all()
+	var others []*session
+	l.mu.Lock()
+	for g, s := range l.sessions {
+		if g.owner == owner && (g.role != lk.role || g.name != lk.name) {
+			others = append(others, s)
+		}
+	}
+	l.mu.Unlock()
+	return slices.ContainsFunc(others, func(s *session) bool {
+		return s.check() == nil && slices.ContainsFunc(s.lock.all(), func(thing string) bool { return slices.Contains(ours, thing) })
+	})
+}

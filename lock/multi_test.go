@@ -53,14 +53,19 @@ func TestMulti_OfTwoInOppositeOrderDoesNotDeadlock(t *testing.T) {
 	w.empty()
 }
 
+// What is left is free at once, not when its lease is over.
 func TestMulti_IsLostWithAnyPart(t *testing.T) {
 	w := newWorld(t)
-	l := w.locker(WithWatchdog(150 * time.Millisecond))
-	h := locked(t, Multi(l.Reentrant("a"), l.Reentrant("b")))
-	w.eye.Del(ctxOf(t), "b")
-	ended(t, h)
-	wantErr(t, h.Unlock(ctxOf(t)), ErrLost)
-	w.empty()
+	l := w.locker(WithWatchdog(time.Hour))
+	for _, lk := range []*Lock{Multi(l.Reentrant("a"), l.Reentrant("b")), Multi(l.Fair("a"), l.Reentrant("b")), l.Group("a", "b", "c")} {
+		h := locked(t, lk)
+		w.eye.Del(ctxOf(t), "b")
+		w.eye.HDel(ctxOf(t), "a", fieldOf("b"))
+		wantErr(t, h.Extend(ctxOf(t), 2*time.Hour), ErrLost)
+		ended(t, h)
+		wantErr(t, h.Unlock(ctxOf(t)), ErrLost)
+		w.empty()
+	}
 }
 
 func TestMulti_BadPartsAreNamed(t *testing.T) {

@@ -50,13 +50,13 @@ func (s *session) again(sent time.Time, pause time.Duration) {
 	}
 }
 
-// lose ends the session because Redis says that the owner does not hold it.
+// lose ends the session because Redis says that the owner does not hold it, or not
+// all of it: what is left of several things is given back.
 func (s *session) lose() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.cause == nil {
 		s.endLocked(ErrLost)
-		s.leaveGateLocked(0)
-		s.locker.forget(s)
+		s.cleanUpLocked()
 	}
 }

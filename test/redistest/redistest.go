@@ -125,9 +125,9 @@ func (s *Server) run() error {
 	return s.answers()
 }
 
-// answers waits until the server says PONG, or has ended, or 10 s are over.
+// answers waits until the server says PONG, or has ended, or a minute is over.
 func (s *Server) answers() error {
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for time.Now().Before(deadline) {
 		select {
 		case <-s.done:

@@ -43,7 +43,7 @@ func NewStory(tb testing.TB, rdb redis.UniversalClient) *Story {
 }
 
 func (s *Story) context() context.Context {
-	ctx, cancel := context.WithTimeout(s.tb.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(s.tb.Context(), time.Minute)
 	s.tb.Cleanup(cancel)
 	return ctx
 }

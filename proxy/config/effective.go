@@ -76,3 +76,15 @@ func (u *upstreamForm) MarshalYAML() (any, error) {
 	type full upstreamForm
 	return (*full)(u), nil
 }
+
+// MarshalYAML hides the two secrets as two, since one must not replace itself.
+func (p privacyForm) MarshalYAML() (any, error) {
+	former := string(p.PreviousSecret)
+	if former != "" {
+		former = "(the former one, hidden as well)"
+	}
+	return struct {
+		HashSecret     secret `yaml:"hash_secret"`
+		PreviousSecret string `yaml:"previous_secret"`
+	}{p.HashSecret, former}, nil
+}

@@ -6,13 +6,13 @@
 // Each thing that a request goes through is a room, and each room is one file
 // named by its verb:
 //
-//	door → record → address → tidy → match → screen → extract → mark → admit → forward → settle
+//	door → record → address → tidy → match → screen → extract → vet → mark → admit → forward → settle
 //
 // and back out through record. The door makes an exchange of the request; the
 // rooms between door and forward know nothing else, so that another door, for
 // another HTTP server, needs no second copy of any room. A room says no by
 // returning an error; refuse words the answer. Only record logs, only package
-// respond picks a status, only admit and settle talk to the limiter.
+// respond picks a status, only vet, admit and settle talk to the limiter.
 //
 // # Who is asked at all
 //
@@ -22,6 +22,20 @@
 // change of one is a reload, and a bad line in it changes nothing. A browser's
 // preflight (preflight.go) is looked up too and asks no limit either, unless its
 // route says count_preflight.
+//
+// # Who invents keys
+//
+// A key that nobody has sent yet costs memory, in the store too, and a permit of a
+// new phone number is worth as much as one of a known one. With new_keys, vet
+// (vet.go) bounds how many requests with keys that are new one client address may
+// send to a route, whatever limits the route has. It is off unless the
+// configuration asks for it: after a start every key is new, and who has many
+// clients behind one address, or forgot to name a proxy in front, would refuse
+// people who have done nothing. Keys that clients cannot choose do not count:
+// addresses, claims of tokens that were verified, and the one that is global.
+// What a limit in shadow mode counts by refuses nobody; on a route in shadow mode
+// more new keys than allowed are only reported. Each process counts by itself,
+// and nothing of it goes to the store: that would cost what it is to save.
 //
 // # Where it goes
 //
@@ -64,7 +78,8 @@
 // Between all requests: the pointer to the current generation and that
 // generation's count of requests (generation.go), the pool of exchanges, the
 // certificates (certificates.go), the
-// limiter's store and the local store that stands in for it (admit.go), the
+// limiter's store and the local store that stands in for it (admit.go), what is
+// known of keys (vet.go), the
 // figures (metrics.go), the log, and the fleet: what is known of how targets
 // fare, and which requests wait for one (package upstream). All else belongs to one request or never
 // changes.

@@ -55,6 +55,7 @@ type exchange struct {
 	query   url.Values
 	value   key.Value       // extract: the key last read
 	content *content        // extract: the body, if a key was read from it
+	novelty string          // vet: what was said of too many new keys; empty if nothing
 	once    []limiter.Claim // mark: to be the first of its kind; none without a mark
 	keys    []counted       // extract: the keys made so far
 

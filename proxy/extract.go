@@ -142,6 +142,7 @@ type counted struct {
 	by *key.Spec
 	limiter.Key
 	former limiter.Key // under the secret that is being replaced; not made otherwise
+	bare   limiter.Key // under no secret, which may change; made where vet looks, and stays here
 	text   string      // what stands for it in names that Java programs share
 	skip   bool        // it is missing, and limits on it do not apply
 	shown  string      // masked, for people; of a sensitive key only
@@ -161,6 +162,9 @@ func (g *generation) key(x *exchange, by *key.Spec) (counted, error) {
 		k.text = x.value.Text()
 		k.Key = g.config.Privacy.Hash(x.value.Parts)
 		k.former, _ = g.config.Privacy.Former(x.value.Parts)
+		if x.route.novelty.looks(by) {
+			k.bare = config.Privacy{}.Hash(x.value.Parts)
+		}
 	}
 	if by.Sensitive && !k.skip {
 		k.shown = x.value.Shown()

@@ -113,6 +113,7 @@ func (g *generation) route(from *config.Route) (*route, error) {
 		idempotency: newIdempotency(from.Name, from.Idempotency),
 		maxBody:     from.MaxBody,
 		screens:     newScreens(from.Lists),
+		novelty:     newNovelty(from),
 		reject:      newReject(from.Reject),
 
 		countsPreflight: from.CountPreflight,

@@ -36,6 +36,7 @@ type metrics struct {
 	resets     *prometheus.CounterVec
 	waits      *prometheus.CounterVec
 	waiting    *prometheus.GaugeVec
+	novelties  *prometheus.CounterVec
 	reloads    *prometheus.CounterVec
 	generation prometheus.Gauge
 }
@@ -67,6 +68,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		reloads:    counter("reloads_total", "Attempts to read the configuration anew.", "result"),
 		generation: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_config_generation", Help: "Number of the configuration that is served."}),
 	}
+	m.novelties = counter("new_keys_total", "Requests with keys that nobody had sent lately, by what became of them.", "route", "result")
 	m.resets = counter("cooldown_resets_total", "Cooldowns that began anew because of an answer on another route.", "route", "limit")
 	m.waits = counter("waits_total", "Requests that stood in line for their turn, or could not for the crowd, by what came of it.", "route", "limit", "result")
 	m.waiting = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_waiting_requests", Help: "Requests that stand in line for their turn."}, []string{"route", "limit"})

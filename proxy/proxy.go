@@ -53,6 +53,7 @@ type Proxy struct {
 	agree     Agree
 	current   atomic.Pointer[generation]
 	exchanges sync.Pool
+	guard     *limiter.Guard // which keys are known
 	admitter  *admitter
 	recorder  *recorder
 	log       zerolog.Logger
@@ -97,6 +98,7 @@ func New(ctx context.Context, o Options) (*Proxy, error) {
 		fleet:     fleet,
 		agree:     o.Agree,
 		exchanges: sync.Pool{New: newExchange},
+		guard:     limiter.NewGuard(limiter.GuardOptions{}),
 		admitter:  newAdmitter(o, m),
 		recorder:  &recorder{log: o.Log, metrics: m},
 		log:       o.Log,
@@ -156,6 +158,9 @@ func (p *Proxy) through(ctx context.Context, g *generation, x *exchange) error {
 		return err
 	}
 	if err := g.extract(x); err != nil {
+		return err
+	}
+	if err := p.vet(x); err != nil {
 		return err
 	}
 	if err := g.mark(x); err != nil {

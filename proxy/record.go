@@ -19,7 +19,8 @@ const keyDigits = 12
 // The fields of the line: request_id, route, method, host, path, status, bytes,
 // duration_ms, client, and where they apply upstream, upstream_ms, limit (the
 // one that refused) with wait_ms, key and masked, banned (from now on), list (the
-// one that decided), refunded, fallback and error. The query is never written,
+// one that decided), new_keys (refused, or shadow_refused, for too many of them),
+// refunded, fallback and error. The query is never written,
 // and of a key only the beginning of its hash: enough to find it in the store, too
 // little to tell what the client sent. A key that is sensitive is shown masked as
 // well.
@@ -76,6 +77,9 @@ func (rec *recorder) leave(x *exchange) {
 		if masked != "" {
 			e.Str("masked", masked)
 		}
+	}
+	if x.novelty != "" {
+		e.Str("new_keys", x.novelty)
 	}
 	if x.repeated {
 		e.Bool("repeated", true)

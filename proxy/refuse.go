@@ -21,7 +21,7 @@ const crowd = 0.1
 func (g *generation) refuse(x *exchange, err error) respond.Answer {
 	x.err = errors.Join(x.err, err)
 	switch {
-	case errors.Is(err, errRefused):
+	case errors.Is(err, errRefused), errors.Is(err, errInventive):
 		return x.route.quota.TooMany(respond.Refusal{
 			Verdict:   respond.Verdict{Decision: &x.decision, Of: x.policies()},
 			Reject:    x.route.reject,

@@ -27,6 +27,7 @@ type route struct {
 	queries         bool     // some key is read from the query
 	waits           bool     // some limit lets requests wait for their turn
 	hidden          []string // parameters of the path that are keys
+	novelty         novelty
 	quota           *respond.Quota
 	reject          respond.Reject
 	refund          refund

@@ -30,6 +30,7 @@ func (r *reading) compile(f *file) (*Config, error) {
 			OnStoreFailure: OnStoreFailure(f.Defaults.OnStoreFailure),
 			Headers:        Headers(f.Defaults.Headers),
 			Expose:         f.Defaults.Expose,
+			NewKeys:        r.newKeys(&f.Defaults.NewKeys),
 		},
 		Alerts: r.alerts(&f.Alerts),
 		form:   f,
@@ -44,7 +45,7 @@ func (r *reading) compile(f *file) (*Config, error) {
 	bearers := bearers{r, c.Privacy, c.ClientIP.IPv6Prefix}
 	lists := newLists(r, keys, bearers, f.Lists)
 	c.Routes = (&routes{reading: r, keys: keys, upstreams: upstreams, defaults: f.Defaults,
-		bearers: bearers, lists: lists, store: c.Store}).all(f.Routes)
+		newly: c.Defaults.NewKeys, bearers: bearers, lists: lists, store: c.Store}).all(f.Routes)
 	lists.unused()
 	if len(f.Routes) == 0 && len(r.problems) == 0 {
 		r.wrong(f, "there are no routes", "write routes: with at least one match and upstream")

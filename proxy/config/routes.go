@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/key"
 	"golang.org/x/net/http/httpguts"
 )
@@ -16,6 +17,7 @@ type routes struct {
 	keys      *keys
 	upstreams *upstreams
 	defaults  defaultsForm
+	newly     limiter.Rate // what holds for new keys where a route does not say
 	bearers   bearers
 	lists     *lists
 	store     Store
@@ -48,6 +50,7 @@ func (r *routes) all(forms []*routeForm) []*Route {
 			Position:    r.places[form].Position,
 		}
 		route.CountPreflight = form.CountPreflight
+		route.NewKeys, route.NewKeysMode = r.invention(form, route.Limits)
 		r.destination(form)
 		r.upgrades(form, route)
 		for i, l := range route.Lists {

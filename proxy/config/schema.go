@@ -169,6 +169,7 @@ type Defaults struct {
 	OnStoreFailure OnStoreFailure
 	Headers        Headers
 	Expose         bool
+	NewKeys        limiter.Rate // as that of a Route
 }
 
 // An Upstream is where requests go.
@@ -264,6 +265,10 @@ type Route struct {
 	RefundOn    Refund
 	Idempotency *Idempotency // nil: repeats count
 	Reject      Reject
+	// NewKeys is how many requests with new keys a client may send, which a Guard
+	// can keep; the zero Rate is any number. NewKeysMode is what becomes of more.
+	NewKeys     limiter.Rate
+	NewKeysMode Mode
 	// CountPreflight says whether the limits are asked about preflights.
 	CountPreflight bool
 	Position       Position

@@ -118,6 +118,25 @@ func TestSpec_OriginsAndHeaders(t *testing.T) {
 	}
 }
 
+// Only what a client is given, or somebody has signed, cannot be invented.
+func TestSpec_Invented(t *testing.T) {
+	or := of("jwt:sub")
+	or.OnMissing, or.Instead = Use, of("header:X-User")
+	for spec, want := range map[*Spec]bool{
+		of("client_ip"): false, of("jwt:sub"): false, of("global"): false,
+		of("header:X-User"): true, of("query:q"): true, of("cookie:sid"): true, of("path:id"): true, of("form:f"): true,
+		of("json:/a"): true, of("host"): true, of("method"): true,
+		{Of: of("header:X-Phone")}:                         true,
+		{Join: []*Spec{of("client_ip"), of("global")}}:     false,
+		{Join: []*Spec{of("client_ip"), of("cookie:sid")}}: true,
+		or: true,
+	} {
+		if got := spec.Invented(); got != want {
+			t.Errorf("%v: %v; want %v", spec.Origins(), got, want)
+		}
+	}
+}
+
 func TestSpec_Check(t *testing.T) {
 	china := mustPhone(t, "CN")
 	phone := &Spec{Name: "phone", From: Origin{Header, "X-Phone"}, Normalize: []Step{Trim, E164}, Phone: china}

@@ -115,6 +115,15 @@ func (s *Spec) Origins() []Origin {
 	return all
 }
 
+// Invented reports whether clients can make up values of s, or of a key it is made
+// of or may be replaced by, as many as they like. Addresses are given to them,
+// tokens are signed, and of global there is one.
+func (s *Spec) Invented() bool {
+	return slices.ContainsFunc(s.Origins(), func(o Origin) bool {
+		return o.Source != ClientIP && o.Source != JWT && o.Source != Global
+	})
+}
+
 // Headers lists the fields that s, or a key it is made of or may be replaced
 // by, sets for the upstream.
 func (s *Spec) Headers() []string {

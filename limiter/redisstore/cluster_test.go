@@ -101,7 +101,7 @@ func TestStore_OnACluster(t *testing.T) {
 		}
 	})
 	t.Run("ManyKeysTogether", func(t *testing.T) { manyKeysTogether(t, client, store) })
-	t.Run("DiesBetweenReserveAndCancel", func(t *testing.T) { diesBetween(t, store) })
+	t.Run("DiesBetweenReserveAndCancel", func(t *testing.T) { diesBetween(t, servers, client) })
 	t.Run("SlotsMove", func(t *testing.T) { slotsMove(t, client, store) })
 	t.Run("DenialsAreHeardOf", func(t *testing.T) {
 		s := &scene{t: t, client: client}
@@ -150,40 +150,6 @@ func manyKeysTogether(t *testing.T, client *redis.ClusterClient, store *redissto
 	}
 	if len(granted) != 50 {
 		t.Errorf("%d keys", len(granted))
-	}
-}
-
-// diesBetween: what was reserved comes back after its window, and nothing else is
-// changed.
-func diesBetween(t *testing.T, store *redisstore.Store) {
-	a, b := claim(2, 500*time.Millisecond, 1)[0], claim(2, 500*time.Millisecond, 1)[0]
-	a.Key, b.Key = limiter.KeyOf("here"), limiter.KeyOf("there")
-	a.Limit.Name, b.Limit.Name = "here", "there"
-	reserved, err := store.Reserve(t.Context(), []limiter.Claim{a, b})
-	if err != nil || len(reserved) != 1 {
-		t.Fatal(reserved, err)
-	}
-	at := time.Now()
-	left := func(c limiter.Claim) int64 {
-		var d limiter.Decision
-		if err := store.Peek(t.Context(), []limiter.Claim{c}, &d); err != nil {
-			t.Fatal(err)
-		}
-		return d.Outcomes[0].Remaining
-	}
-	other := a
-	if reserved[0].Key == a.Key {
-		other = b
-	}
-	if got := left(reserved[0]); got != 1 && time.Since(at) < 400*time.Millisecond {
-		t.Errorf("%d left of what is reserved, want 1", got)
-	}
-	if got := left(other); got != 2 {
-		t.Errorf("%d left of the other, want 2", got)
-	}
-	<-time.After(500 * time.Millisecond)
-	if got := left(reserved[0]); got != 2 {
-		t.Errorf("%d left after the window, want 2", got)
 	}
 }
 

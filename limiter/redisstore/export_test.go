@@ -45,14 +45,6 @@ end`)
 // SlotClock is where a store of NewWithSlotClock reads the time for k.
 func SlotClock(k limiter.Key) string { return "{" + k.String() + "}clock" }
 
-// Reserve takes the first part of a request that lies in several slots, as if
-// this process died before the second.
-func (s *Store) Reserve(ctx context.Context, claims []limiter.Claim) ([]limiter.Claim, error) {
-	p := s.parts(claims)[0]
-	c := newCall(p.claims, newID())
-	return p.claims, s.lanes.of(ctx, p.claims[0]).do(ctx, c)
-}
-
 func (s *Store) Batch(claims [][]limiter.Claim) {
 	f := newFlight(s)
 	for _, c := range claims {

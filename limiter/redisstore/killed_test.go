@@ -1,0 +1,229 @@
+package redisstore_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/redisstore"
+	"github.com/weir-proxy/weir/test/redistest"
+)
+
+// What a process that is to be killed is told.
+const (
+	holdAt    = "WEIR_TEST_HOLD_AT"    // before which script call it waits for its end
+	holdAddrs = "WEIR_TEST_HOLD_ADDRS" // the cluster
+	holdKeys  = "WEIR_TEST_HOLD_KEYS"  // which two keys it asks for
+)
+
+// pair is a request over two keys.
+func pair(names ...string) []limiter.Claim {
+	var claims []limiter.Claim
+	for _, name := range names {
+		c := claim(2, time.Hour, 1)[0]
+		c.Key = limiter.KeyOf("pair", name)
+		claims = append(claims, c)
+	}
+	return claims
+}
+
+// takeAndHold is the process that is to be killed: it decides one request, but
+// before one of its script calls it says "held" and waits.
+func takeAndHold() {
+	at, err := strconv.Atoi(os.Getenv(holdAt))
+	if err != nil {
+		panic(err)
+	}
+	client, err := redisstore.NewClient(redisstore.ClientConfig{
+		Mode: redisstore.Cluster, Addrs: strings.Split(os.Getenv(holdAddrs), ","), Timeout: time.Minute,
+	})
+	if err != nil {
+		panic(err)
+	}
+	client.AddHook(&holder{at: at})
+	store := redisstore.NewWithSlotClock(client, redisstore.Options{Timeout: time.Minute})
+	var d limiter.Decision
+	err = store.Take(context.Background(), pair(strings.Split(os.Getenv(holdKeys), ",")...), &d)
+	fmt.Printf("decided %+v %v\n", d, err)
+}
+
+// A holder counts script calls and lets one of them never begin.
+type holder struct {
+	at int
+
+	mu    sync.Mutex // guards what follows
+	calls int
+}
+
+func (h *holder) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *holder) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "evalsha" {
+			h.mu.Lock()
+			h.calls++
+			hold := h.calls == h.at
+			h.mu.Unlock()
+			if hold {
+				fmt.Println("held")
+				_, _ = io.Copy(io.Discard, os.Stdin) // until we are killed, or who would do it has ended
+				os.Exit(1)
+			}
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (h *holder) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// killedBefore runs takeAndHold in a process of its own and kills it, as kill -9
+// does, when it is about to make its script call of that number.
+func killedBefore(t *testing.T, call int, servers *redistest.Cluster, keys []string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, os.Args[0])
+	cmd.Env = append(os.Environ(), holdAt+"="+strconv.Itoa(call),
+		holdAddrs+"="+strings.Join(servers.Addrs(), ","), holdKeys+"="+strings.Join(keys, ","))
+	cmd.Stderr = t.Output()
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stdin.Close()
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	if line != "held\n" {
+		t.Fatalf("the process says %q (%v), want that it is held", line, err)
+	}
+	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGKILL {
+		t.Fatalf("the process ended by %v, want a kill", cmd.ProcessState)
+	}
+}
+
+// diesBetween: a process that is killed in the midst of a request over two nodes
+// leaves what it had reserved until the window is over, and nothing else.
+func diesBetween(t *testing.T, servers *redistest.Cluster, client *redis.ClusterClient) {
+	for _, test := range []struct {
+		name   string
+		before int // which script call: reserve, ask the other, and give back if it refused
+		spent  int // permits of the other that are out already
+	}{
+		{"BeforeTheSecond", 2, 0},
+		{"BeforeGivingBack", 3, 2},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			store := &clocked{
+				Store:  redisstore.NewWithSlotClock(client, redisstore.Options{Timeout: patient}),
+				client: client, now: 1_800_000_000_000, told: map[limiter.Key]int64{},
+			}
+			t.Cleanup(func() { store.Close() })
+			keys := onTwoNodes(t, client, test.name)
+			both := pair(keys...)
+			first, second := both[:1], both[1:]
+			left := func(claims []limiter.Claim, want int64) {
+				t.Helper()
+				var d limiter.Decision
+				if err := store.Peek(t.Context(), claims, &d); err != nil || d.Outcomes[0].Remaining != want {
+					t.Errorf("%+v (%v), want %d left", d, err, want)
+				}
+			}
+			for range test.spent {
+				var d limiter.Decision
+				if err := store.Take(t.Context(), second, &d); err != nil || !d.Allowed {
+					t.Fatal(d, err)
+				}
+			}
+			left(first, 2)
+			left(second, int64(2-test.spent))
+			before := contents(t, client, first[0].Key)
+			killedBefore(t, test.before, servers, keys)
+
+			for key, now := range contents(t, client, first[0].Key) {
+				if now != before[key] {
+					t.Errorf("%s was %q, is %q", key, before[key], now)
+				}
+			}
+			left(first, 1)
+			left(second, int64(2-test.spent))
+			store.advance(time.Hour - time.Millisecond)
+			left(first, 1)
+			store.advance(time.Millisecond)
+			left(first, 2)
+			left(second, 2)
+		})
+	}
+}
+
+// onTwoNodes finds two keys on different nodes, the one that is asked for first
+// first.
+func onTwoNodes(t *testing.T, client *redis.ClusterClient, salt string) []string {
+	t.Helper()
+	node := func(c limiter.Claim) string {
+		master, err := client.MasterForKey(t.Context(), redisstore.WindowName(redisstore.DefaultPrefix, c.Limit.Name, c.Key)+":value")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return master.Options().Addr
+	}
+	for i := 1; ; i++ {
+		names := []string{salt + "0", salt + strconv.Itoa(i)}
+		both := pair(names...)
+		if node(both[0]) == node(both[1]) {
+			continue
+		}
+		if both[0].Key.String() > both[1].Key.String() {
+			names[0], names[1] = names[1], names[0]
+		}
+		return names
+	}
+}
+
+// contents are all keys of the cluster with what they hold, but those of one.
+func contents(t *testing.T, client *redis.ClusterClient, but limiter.Key) map[string]string {
+	t.Helper()
+	var mu sync.Mutex
+	all := map[string]string{}
+	err := client.ForEachMaster(t.Context(), func(ctx context.Context, n *redis.Client) error {
+		keys, err := n.Keys(ctx, "*").Result()
+		for _, key := range keys {
+			if strings.Contains(key, but.String()) {
+				continue
+			}
+			dump, err := n.Dump(ctx, key).Result()
+			if err != nil && err != redis.Nil { // it has just ended by itself
+				return err
+			}
+			mu.Lock()
+			all[key] = dump
+			mu.Unlock()
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}

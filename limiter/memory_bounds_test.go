@@ -2,7 +2,9 @@ package limiter_test
 
 import (
 	"encoding/binary"
+	"os"
 	"runtime"
+	"strconv"
 	"testing"
 	"time"
 
@@ -29,16 +31,31 @@ func numbered(i int) (k limiter.Key) {
 	return k
 }
 
+// flood is how many new keys come, and what a Memory has room for: few, or as many
+// as WEIR_TEST_FLOOD says and the defaults.
+func flood(t *testing.T) (keys, room int, bound int64) {
+	t.Helper()
+	said := os.Getenv("WEIR_TEST_FLOOD")
+	if said == "" {
+		keys = 500_000 // two and a half times what has room
+		if testing.Short() {
+			keys = 250_000
+		}
+		return keys, 200_000, 64 << 20
+	}
+	keys, err := strconv.Atoi(said)
+	if err != nil || keys < 2_000_000 {
+		t.Fatalf("WEIR_TEST_FLOOD is %q; write a number of keys, 2000000 or more", said)
+	}
+	return keys, 1_000_000, 256 << 20
+}
+
 // A flood of new keys neither grows the memory beyond its bound nor pushes out a
 // key that is at its limit.
 func TestMemory_FloodPushesNobodyOut(t *testing.T) {
-	flood := 500_000 // two and a half times what has room
-	if testing.Short() {
-		flood = 250_000
-	}
-	const bound = 64 << 20
+	flood, room, bound := flood(t)
 	h := newHand()
-	m := limiter.NewMemory(limiter.MemoryOptions{MaxKeys: 200_000, MaxBytes: bound, Clock: h.now})
+	m := limiter.NewMemory(limiter.MemoryOptions{MaxKeys: room, MaxBytes: bound, Clock: h.now})
 	l := rate("sms", 1, time.Hour)
 	var before, after runtime.MemStats
 	runtime.GC()
@@ -50,7 +67,7 @@ func TestMemory_FloodPushesNobodyOut(t *testing.T) {
 			t.Fatal("a fresh key was refused")
 		}
 	}
-	var granted int
+	granted := len(victims)
 	claims := make([]limiter.Claim, 1)
 	var d limiter.Decision
 	for i := range flood {
@@ -67,13 +84,13 @@ func TestMemory_FloodPushesNobodyOut(t *testing.T) {
 	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > bound {
 		t.Errorf("%d MB on the heap, the bound is %d", grown>>20, bound>>20)
 	} else {
-		t.Logf("%d keys: %d MB on the heap, %d granted", flood, grown>>20, granted)
+		t.Logf("%d keys: %d MB on the heap of %d, %d granted", flood, grown>>20, bound>>20, granted)
 	}
-	if keys, bytes := m.Keys(); keys > 200_000+64 || bytes > bound {
+	if keys, bytes := m.Keys(); keys > room+64 || bytes > bound {
 		t.Errorf("%d keys, %d bytes by its own account", keys, bytes)
 	}
-	if granted > 200_000+64 {
-		t.Errorf("%d keys granted, there is room for 200,000", granted)
+	if granted > room+64 {
+		t.Errorf("%d keys granted, there is room for %d", granted, room)
 	}
 	for _, c := range victims {
 		if take(t, m, c).Allowed {

@@ -51,6 +51,11 @@ func (c RateConfig) check() error {
 // Permits come back one interval after they were taken, by the clock of Redis;
 // Java programs go by their own, so next to them the rate holds for windows that
 // are shorter by twice the skew of their clocks.
+//
+// Only the entries are believed. What a Java program gives back with release,
+// which RRateLimiter has since 3.52 and which raises value but leaves the entries,
+// is still out for this handle, and for Java too as soon as this handle grants
+// something. Release here takes permits out of the entries, so Java sees it.
 type RateLimiter struct {
 	store *Store
 	name  string

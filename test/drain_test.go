@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/weir-proxy/weir/test/redistest"
 )
 
 func TestDrain_RequestsUnderWayEnd(t *testing.T) {
@@ -144,5 +146,50 @@ func TestDrain_SecondSignalEndsAtOnce(t *testing.T) {
 	w.exit()
 	if by, ok := w.cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || by.Signal() != syscall.SIGTERM {
 		t.Errorf("ended by %v, want the second SIGTERM", w.cmd.ProcessState)
+	}
+}
+
+// As long as its last requests end, a node counts among the others and is asked
+// about what is pushed; then it is gone at once.
+func TestDrain_ANodeStaysUntilItsEnd(t *testing.T) {
+	t.Parallel()
+	server, release := redistest.Start(t), make(chan struct{})
+	api := backend(t, func(_ http.ResponseWriter, r *http.Request) { held(r, release) })
+	config := func(n int) string {
+		return shared(server.Addr) + "reload: {source: redis}\n" + edition(n) + "  - {match: {path: /slow}, upstream: " + api.URL + "}\n"
+	}
+	leaves, stays := start(t, config(0)), start(t, config(0))
+	acquainted(t, server.Addr, 2)
+	answer := make(chan int, 1)
+	go func() {
+		status, _ := do(t, http.MethodPost, leaves.URL+"/slow", nil)
+		answer <- status
+	}()
+	eventually(t, "the request is under way", func() bool { return api.hits() == 1 })
+
+	leaves.signal(syscall.SIGTERM)
+	leaves.logged("draining", nil)
+	acquainted(t, server.Addr, 2) // each has given a sign since
+	var said struct{ Nodes []struct{ Address string } }
+	stays.page("/api/v1/nodes", &said)
+	if len(said.Nodes) != 2 || stays.metric("weir_cluster_nodes") != 2 {
+		t.Errorf("the other node tells of %v; want both", said.Nodes)
+	}
+	if code, stdout, stderr := stays.push(config(1), "anna"); code != 0 {
+		t.Errorf("push exits with %d: %s%s", code, stdout, stderr)
+	}
+	leaves.logged("pushed configuration is served", nil)
+	if leaves.ended() {
+		t.Error("weir ended while a request was under way")
+	}
+	close(release)
+	if status := <-answer; status != http.StatusOK {
+		t.Errorf("the request under way is answered %d", status)
+	}
+	if code := leaves.exit(); code != 0 {
+		t.Errorf("exit code %d, want 0", code)
+	}
+	if got := signs(t, server.Addr); len(got) != 1 {
+		t.Errorf("after it has ended Redis knows of %v", got)
 	}
 }

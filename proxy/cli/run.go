@@ -168,9 +168,12 @@ func (s *service) serve(ctx context.Context, reload <-chan os.Signal) error {
 	}
 	background.Go(func() { s.watch(ctx) })
 	background.Go(func() { s.signals(ctx, reload) })
-	background.Go(func() { s.shared.run(ctx, s.address("admin")) })
-	background.Go(func() { s.mind(ctx) })
-	background.Go(func() { s.follow(ctx) })
+	// As long as requests end here, this node has its share of what the cluster
+	// limits, and is asked about what is pushed.
+	member, part := context.WithCancel(context.Background())
+	background.Go(func() { s.shared.run(member, s.address("admin")) })
+	background.Go(func() { s.mind(member) })
+	background.Go(func() { s.follow(member) })
 	background.Go(func() { s.renew(ctx) })
 	background.Go(func() { save(ctx) })
 	background.Go(func() { s.lead.run(ctx) })
@@ -181,6 +184,7 @@ func (s *service) serve(ctx context.Context, reload <-chan os.Signal) error {
 
 	<-ctx.Done()
 	err := s.drain()
+	part()
 	unwatch()
 	background.Wait()
 	s.closeIssuer()

@@ -47,6 +47,44 @@ routes:
 	})
 }
 
+// What an override names is a text, and the number that JSON writes so: each keeps
+// counts of its own. A list takes both for one, too.
+func TestExtract_OverridesAndListsHoldForNumbers(t *testing.T) {
+	w := made(t, `
+keys: {id: json:/id}
+lists: {stolen: {key: id, values: ["13"], action: deny}, own: {key: id, values: ["7"], action: bypass}}
+routes:
+  - name: a
+    match: {path: /a}
+    upstream: echo
+    lists: [stolen, own]
+    limits: [{key: id, rate: 1/1h, overrides: {"42": 3/1h, "4.5": 2/1h, "true": 9/1h}}]
+`)
+	for _, c := range []struct {
+		body string
+		rate int
+	}{
+		{`{"id": 41}`, 1}, {`{"id": "41"}`, 1},
+		{`{"id": 42}`, 3}, {`{"id": "42"}`, 3},
+		{`{"id": 4.5}`, 2}, {`{"id": "4.5"}`, 2},
+		{`{"id": "true"}`, 9}, {`{"id": true}`, 1},
+	} {
+		for range c.rate {
+			w.sends(200, "POST", "/a", typeJSON, c.body)
+		}
+		w.sends(429, "POST", "/a", typeJSON, c.body)
+	}
+	w.sends(429, "POST", "/a", typeJSON, `{"id": 42.0}`)
+	w.sends(429, "POST", "/a", typeJSON, `{"id": 4200e-2}`)
+	w.sends(200, "POST", "/a", typeJSON, `{"id": "42.0"}`)
+	for _, id := range []string{`13`, `"13"`, `1.3e1`} {
+		w.sends(403, "POST", "/a", typeJSON, `{"id": `+id+`}`)
+	}
+	for _, id := range []string{`7`, `"7"`, `7.0`, `7`, `"7"`} {
+		w.sends(200, "POST", "/a", typeJSON, `{"id": `+id+`}`)
+	}
+}
+
 // An IPv6 client is one network, however the override and the client spell an
 // address in it.
 func TestExtract_OverridesOfNetworks(t *testing.T) {

@@ -31,9 +31,9 @@ func (b bearers) single(pointer any, spec *key.Spec) bool {
 	return true
 }
 
-// key is the one that a request with text would be counted under. The text must
-// hold a value.
-func (b bearers) key(pointer any, spec *key.Spec, text string) (limiter.Key, bool) {
+// keys are those that requests with text would be counted under: one, or two where
+// it may stand in JSON as a string and as a number. The text must hold a value.
+func (b bearers) keys(pointer any, spec *key.Spec, text string) []limiter.Key {
 	var v key.Value
 	ok, instead := false, "write it as clients send it"
 	switch {
@@ -51,9 +51,17 @@ func (b bearers) key(pointer any, spec *key.Spec, text string) (limiter.Key, boo
 	}
 	if !ok {
 		b.wrong(pointer, quote(text)+" is no value of the key "+spec.Name, instead)
-		return limiter.Key{}, false
+		return nil
 	}
-	return b.privacy.Hash(v.Parts), true
+	all := []limiter.Key{b.privacy.Hash(v.Parts)}
+	if number := spec.AsNumber(v.Parts[1]); number != nil {
+		if number[1] != v.Parts[1] {
+			b.warn(pointer, "numbers are counted in one spelling, so that this is the text "+quote(text)+" alone", "write "+number[1]+" for the number")
+			return all
+		}
+		all = append(all, b.privacy.Hash(number))
+	}
+	return all
 }
 
 // part reports whether text is what a part of a phone number is written as.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"strconv"
+	"slices"
 	"strings"
 	"testing"
 
@@ -251,5 +252,27 @@ func BenchmarkJSON(b *testing.B) {
 		if f, err := v.lookup(doc, "/user/phone"); err != nil || f.text != "+8613800138000" {
 			b.Fatal(f, err)
 		}
+	}
+}
+
+func TestSpec_AsNumber(t *testing.T) {
+	id, digits := of("json:/id"), of("json:/id")
+	digits.Normalize = []Step{Digits}
+	for _, c := range []struct {
+		spec       *Spec
+		text, want string // "" for none
+	}{
+		{id, "42", "42"}, {id, "-0", "0"}, {id, "42.0", "42"}, {id, "1e3", "1000"}, {of("jwt:sub"), "7", "7"},
+		{id, "042", ""}, {id, "+1", ""}, {id, "4 2", ""}, {id, "true", ""}, {id, "", ""}, {id, "1e999", ""},
+		{digits, "42", ""}, {of("header:X-Id"), "42", ""},
+	} {
+		parts := c.spec.AsNumber(c.text)
+		if c.want == "" && parts != nil || c.want != "" && (len(parts) != 2 || parts[1] != c.want) {
+			t.Errorf("%s %q: %q; want %q", c.spec.From, c.text, parts, c.want)
+		}
+	}
+	var v Value
+	if err := id.Extract(sendsJSON(`{"id":42}`), &v); err != nil || !slices.Equal(v.Parts, id.AsNumber("42")) {
+		t.Errorf("a request counts under %q, %v; want %q", v.Parts, err, id.AsNumber("42"))
 	}
 }

@@ -3,6 +3,8 @@ package key
 import (
 	"fmt"
 	"math"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -11,6 +13,24 @@ const (
 	maxNumeral = 64 // characters of a number
 	maxWhole   = 40 // digits of a whole number that is written out
 )
+
+// jsonNumber is a number as JSON writes it.
+var jsonNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)
+
+// AsNumber is the Parts of a request that carries text as a JSON number, where the
+// string of the same text has others: the second is the one spelling of that
+// number. It is nil if text is no number, or if numbers and strings are one to s or
+// s is never read from JSON.
+func (s *Spec) AsNumber(text string) []string {
+	if s.From.Source != JSON && s.From.Source != JWT || s.Phone != nil || slices.Contains(s.Normalize, Digits) || !jsonNumber.MatchString(text) {
+		return nil
+	}
+	spelled, err := numeralText(text)
+	if err != nil {
+		return nil
+	}
+	return []string{tag(s.Name, numeral), spelled}
+}
 
 // numeralText is the one spelling of a JSON number: 1, 1.0, 1e0 and 10e-1 are
 // one key, and so are 0 and -0. A whole number of at most 40 digits is exact;

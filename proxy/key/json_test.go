@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"strconv"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 

@@ -6,36 +6,48 @@
 -- atomic   look at all, then take all or none. What has expired is free, and what
 --          its holder left is removed. Run twice, it changes nothing more: the
 --          number is absolute, and only the first hold can take a value.
-local key, owner, lease = KEYS[1], ARGV[1], tonumber(ARGV[3])
-local clock = redis.call('TIME')
-local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
-local ttl = redis.call('PTTL', key)
+local call, key, owner, count, lease = redis.call, KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
+local ttl = call('PTTL', key)
+local clock = call('TIME')
+local now = clock[1] * 1000 + clock[2] / 1000
+local stop = string.format('%d%03d', (now + lease) / 1000, (now + lease) % 1000) -- cheaper than %.0f
+
+if ttl == -2 then
+  if count ~= '1' then return {-2} end
+  for i = 4, #ARGV do
+    local value = ARGV[i]
+    call('HSET', key, value, owner, value .. ':' .. owner .. ':expire_time', stop, value .. ':' .. owner .. ':lock_count', count)
+  end
+  call('PEXPIREAT', key, stop)
+  return 0
+end
+
 local holders, ends, last, ours = {}, {}, 0, true
 for i = 4, #ARGV do
-  local holder = redis.call('HGET', key, ARGV[i])
-  local stop = 0
-  if holder then stop = tonumber(redis.call('HGET', key, ARGV[i] .. ':' .. holder .. ':expire_time') or 0) or 0 end
+  local holder = call('HGET', key, ARGV[i])
+  local over = 0
+  if holder then over = tonumber(call('HGET', key, ARGV[i] .. ':' .. holder .. ':expire_time') or 0) or 0 end
   if holder ~= owner then
     ours = false
-    if holder and stop > last then last = stop end
+    if holder and over > last then last = over end
   end
-  holders[i], ends[i] = holder, stop
+  holders[i], ends[i] = holder, over
 end
 if last > now then
   if ttl >= 0 and ttl < last - now then return {ttl} end
   return {last - now}
 end
-if not ours and ARGV[2] ~= '1' then return {-2} end
+if not ours and count ~= '1' then return {-2} end
 for i = 4, #ARGV do
   local held = ARGV[i] .. ':' .. owner
-  local stop = now + lease
+  local over = stop
   if holders[i] == owner then
-    if ends[i] > stop then stop = ends[i] end
+    if ends[i] > now + lease then over = string.format('%.0f', ends[i]) end
   elseif holders[i] then
     local dead = ARGV[i] .. ':' .. holders[i]
-    redis.call('HDEL', key, dead .. ':expire_time', dead .. ':lock_count')
+    call('HDEL', key, dead .. ':expire_time', dead .. ':lock_count')
   end
-  redis.call('HSET', key, ARGV[i], owner, held .. ':expire_time', stop, held .. ':lock_count', ARGV[2])
+  call('HSET', key, ARGV[i], owner, held .. ':expire_time', over, held .. ':lock_count', count)
 end
-if ttl ~= -1 and ttl < lease then redis.call('PEXPIRE', key, lease) end
+if ttl ~= -1 and ttl < lease then call('PEXPIREAT', key, stop) end
 return 0

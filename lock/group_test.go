@@ -104,6 +104,10 @@ func TestGroup_TheKeyLastsAsLongAsTheLongest(t *testing.T) {
 		t.Fatal(err)
 	}
 	unlocked(t, short)
+	unlocked(t, locked(t, l.Group("orders", "a"), WithOwner(long.Owner()), WithLease(time.Minute)))
+	if left, err := l.Group("orders", "a").Remaining(ctxOf(t)); err != nil || left < 59*time.Minute {
+		t.Errorf("Remaining = %v, %v; want the hour", left, err)
+	}
 	if ttl := w.eye.PTTL(ctxOf(t), "orders").Val(); ttl < 59*time.Minute {
 		t.Errorf("the key lasts %v, want an hour", ttl)
 	}

@@ -5,19 +5,21 @@
 -- atomic   look and take. Each hold has a key of its own beside the hash, so
 --          that the hash can end with the last living reader. Run twice, it
 --          changes nothing more.
-local ttl = redis.call('PTTL', KEYS[1])
+local call, key, owner = redis.call, KEYS[1], ARGV[1]
+local ttl = call('PTTL', key)
 if ttl == -2 then
   if ARGV[2] ~= '1' then return {-2} end
-  redis.call('HSET', KEYS[1], 'mode', 'read', ARGV[1], '1')
+  call('HSET', key, 'mode', 'read', owner, '1')
 else
-  local mode = redis.call('HGET', KEYS[1], 'mode')
-  if mode ~= 'read' and redis.call('HEXISTS', KEYS[1], ARGV[1] .. ':write') == 0 then
+  local mode = call('HGET', key, 'mode')
+  if mode ~= 'read' and call('HEXISTS', key, owner .. ':write') == 0 then
     return {ttl}
-  elseif ARGV[2] ~= '1' and redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
+  elseif ARGV[2] ~= '1' and call('HEXISTS', key, owner) == 0 then
     return {-2}
   end
-  redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+  call('HSET', key, owner, ARGV[2])
 end
-redis.call('SET', KEYS[2], '1', 'PX', ARGV[3])
-if ttl < tonumber(ARGV[3]) then redis.call('PEXPIRE', KEYS[1], ARGV[3]) end
+local lease = ARGV[3]
+call('SET', KEYS[2], '1', 'PX', lease)
+if ttl == -2 or ttl < tonumber(lease) then call('PEXPIRE', key, lease) end
 return 0

@@ -74,7 +74,7 @@ func (k *reader) release(ctx context.Context, c claim) (parting, error) {
 	if err != nil {
 		return parting{}, err
 	}
-	r, err := k.locker.run(ctx, k.unlock, 0, []string{k.name, k.hold(c.owner, 1)}, c.owner.id, c.count, verb, k.channel, k.holds)
+	r, err := k.locker.run(ctx, k.unlock, 0, []string{k.name, k.hold(c.owner, 1)}, c.owner.id, c.count, verb, k.channel)
 	return r.parting(), err
 }
 

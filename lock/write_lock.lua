@@ -4,14 +4,14 @@
 --          has ended, -3: the owner reads, so that it would wait for itself)
 -- atomic   look and take. The lease is never added to what is left. Run twice,
 --          it changes nothing more.
-local field = ARGV[1] .. ':write'
-local ttl = redis.call('PTTL', KEYS[1])
+local call, key, field = redis.call, KEYS[1], ARGV[1] .. ':write'
+local ttl = call('PTTL', key)
 if ttl == -2 then
   if ARGV[2] ~= '1' then return {-2} end
-elseif redis.call('HEXISTS', KEYS[1], field) == 0 then
-  if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then return {-3} end
+elseif call('HEXISTS', key, field) == 0 then
+  if call('HEXISTS', key, ARGV[1]) == 1 then return {-3} end
   return {ttl}
 end
-redis.call('HSET', KEYS[1], 'mode', 'write', field, ARGV[2])
-if ttl < tonumber(ARGV[3]) then redis.call('PEXPIRE', KEYS[1], ARGV[3]) end
+call('HSET', key, 'mode', 'write', field, ARGV[2])
+if ttl == -2 or ttl < tonumber(ARGV[3]) then call('PEXPIRE', key, ARGV[3]) end
 return 0

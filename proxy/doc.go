@@ -120,9 +120,11 @@
 //     where 400 was possible: no other coding is known here.
 //   - Empty lines before a request are ignored at the beginning of a connection
 //     only: later, what follows a body cannot be told from it in time.
-//   - Requests that net/http cannot read, and headers that are too long, are
-//     answered by net/http, in plain text and without a line in the log; the
-//     connection ends. All other refusals are application/problem+json.
+//   - Requests that net/http cannot read (400, 501, 505), headers that are too long
+//     (431) and expectations that nobody has (417) are answered by net/http, before
+//     any code of ours can word it: in plain text or with nothing but the status, and
+//     without a line in the log; the connection ends. All other refusals are
+//     application/problem+json.
 //   - A folded line becomes one line, in answers as well (RFC 9112 section 5.2). A
 //     line of an answer with a blank before its colon is left out whole: mended, it
 //     might frame the answer in another way than it was read in.

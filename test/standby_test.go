@@ -201,6 +201,7 @@ func TestStandby_GrantsAreReported(t *testing.T) {
 		values := keys(t, server.Addr, "weir:*:value")
 		return len(values) > 1 && client(t, server.Addr).Get(t.Context(), values[0]).Val() == "1"
 	})
+	eventually(t, "weir says so", func() bool { return w.metric(`weir_store_reported_permits_total{result="counted"}`) == 2 })
 	other := start(t, hasty(server.Addr)+sms("3/1h", ", on_store_failure: deny"))
 	eventually(t, "Redis decides", func() bool { return other.statuses("q", 1)[0] != http.StatusServiceUnavailable })
 	if got := other.statuses("p", 2); !slices.Equal(got, []int{200, 429}) {

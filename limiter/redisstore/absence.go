@@ -52,6 +52,13 @@ func (s *Store) Report(claims []limiter.Claim, p limiter.Permit) {
 	s.lookout(false)
 }
 
+// Reported is how many permits Redis has heard of that were granted in its place,
+// and how many it never will hear of, for want of memory: each window of a limit
+// by itself, since the Store was made.
+func (s *Store) Reported() (heard, lost int64) {
+	return s.reports.heard.Load(), s.reports.lost.Load()
+}
+
 // Withdraw takes back what was to be reported of p, and reports whether it was in
 // time. If not, Refund gives it back.
 func (s *Store) Withdraw(claims []limiter.Claim, p limiter.Permit) bool {

@@ -28,6 +28,8 @@ const (
 type reports struct {
 	turn  chan struct{} // held by who is telling Redis
 	known atomic.Int64  // how many windows there are, to be read in passing
+	heard atomic.Int64  // permits that Redis has been told of
+	lost  atomic.Int64  // permits that it never will be
 
 	mu       sync.Mutex // guards what follows; never held over I/O
 	byWindow map[windowID]*report
@@ -61,6 +63,7 @@ func (r *reports) add(now time.Time, claims []limiter.Claim, p limiter.Permit) {
 		found := r.byWindow[id]
 		if found == nil {
 			if len(r.byWindow) >= maxReports && !r.sweepLocked(now) {
+				r.lost.Add(c.Cost)
 				continue
 			}
 			found = &report{}
@@ -181,6 +184,9 @@ func (r *reports) done(told []*report) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, found := range told {
+		for _, g := range found.grants[:found.told] {
+			r.heard.Add(g.cost)
+		}
 		found.grants, found.told = slices.Delete(found.grants, 0, found.told), 0
 		if len(found.grants) == 0 {
 			delete(r.byWindow, idOf(found.claim))

@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"encoding/binary"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -221,4 +222,30 @@ func TestReport_CloseTells(t *testing.T) {
 	s.server.Restart()
 	other.Close()
 	s.left(c, 9)
+}
+
+// It is known how many permits Redis has heard of, each window by itself, and how
+// many were too many to be remembered.
+func TestReport_TellsHowMany(t *testing.T) {
+	s := newScene(t)
+	s.server.Kill()
+	c := append(claim(10, time.Hour, 2), claim(100, 24*time.Hour, 2)...)
+	s.reported(c, 3)
+	if heard, lost := s.store.Reported(); heard != 0 || lost != 0 {
+		t.Errorf("%d heard, %d lost; want none yet", heard, lost)
+	}
+	s.server.Restart()
+	s.quiet()
+	if heard, lost := s.store.Reported(); heard != 12 || lost != 0 {
+		t.Errorf("%d heard, %d lost; want 12, of two windows", heard, lost)
+	}
+	s.server.Kill()
+	many := claim(10, time.Hour, 2)
+	for i := range 50_003 {
+		binary.LittleEndian.PutUint32(many[0].Key[:], uint32(i))
+		s.store.Report(many, limiter.Permit{ID: [16]byte{1}})
+	}
+	if _, lost := s.store.Reported(); lost != 6 {
+		t.Errorf("%d lost; want 6, of the three windows without room", lost)
+	}
 }

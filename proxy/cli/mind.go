@@ -4,8 +4,6 @@ import (
 	"context"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/weir-proxy/weir/proxy/cluster"
 )
 
 // mind does what the other nodes give reason to, until ctx is done: it says when
@@ -34,8 +32,18 @@ func (s *service) mind(ctx context.Context) {
 	}
 }
 
-// count adds what a node knows of the others to the figures.
-func count(r prometheus.Registerer, n *cluster.Node) {
+// count adds what a node knows of the others, and of the store, to the figures.
+func (s shared) count(r prometheus.Registerer) {
+	for i, result := range []string{"counted", "lost"} {
+		r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "weir_store_reported_permits_total", ConstLabels: prometheus.Labels{"result": result},
+			Help: "Permits that were granted while the store was away, by whether it has counted them since.",
+		}, func() float64 {
+			heard, lost := s.reported()
+			return float64([]int64{heard, lost}[i])
+		}))
+	}
+	n := s.node
 	gauge := func(name, help string, value func() int) {
 		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_cluster_" + name, Help: help}, func() float64 { return float64(value()) }))
 	}

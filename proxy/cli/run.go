@@ -127,7 +127,7 @@ func assemble(ctx context.Context, path string, c *config.Config, log zerolog.Lo
 		return nil, err
 	}
 	if s.shared.node != nil {
-		count(s.registry, s.shared.node)
+		s.shared.count(s.registry)
 	}
 	s.proxy, err = proxy.New(ctx, proxy.Options{
 		Path: path, Config: begin.config, Read: s.origin.read, Registry: s.registry, Log: log,

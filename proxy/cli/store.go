@@ -30,9 +30,11 @@ type shared struct {
 	nodes func() int
 	agree proxy.Agree
 	node  *cluster.Node // nil when nothing is shared
-	check func(ctx context.Context) error
-	run   func(ctx context.Context, address string) // until ctx is done; operators reach this weir there
-	close func()
+	// reported is as redisstore.Store's; nil when nothing is shared.
+	reported func() (heard, lost int64)
+	check    func(ctx context.Context) error
+	run      func(ctx context.Context, address string) // until ctx is done; operators reach this weir there
+	close    func()
 
 	id      string // of this node
 	started time.Time
@@ -62,13 +64,14 @@ func openStore(c *config.Config, log zerolog.Logger) (shared, error) {
 	id := nodeID()
 	node := cluster.Join(coordination, cluster.Options{Prefix: c.Redis.Prefix, ID: id, Version: readBuild().version, Source: string(c.Reload.Source)})
 	s := shared{
-		name:  "redis",
-		store: store,
-		nodes: node.Live,
-		agree: node.Agree,
-		node:  node,
-		check: redisstore.New(coordination, redisstore.Options{Prefix: c.Redis.Prefix, Timeout: patience, Denials: -1}).Check,
-		close: func() { store.Close(); decisions.Close(); coordination.Close() },
+		name:     "redis",
+		store:    store,
+		nodes:    node.Live,
+		agree:    node.Agree,
+		node:     node,
+		reported: store.Reported,
+		check:    redisstore.New(coordination, redisstore.Options{Prefix: c.Redis.Prefix, Timeout: patience, Denials: -1}).Check,
+		close:    func() { store.Close(); decisions.Close(); coordination.Close() },
 
 		id: id, started: time.Now().UTC(), client: coordination, prefix: c.Redis.Prefix,
 	}

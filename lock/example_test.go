@@ -111,6 +111,26 @@ func ExampleLocker_Fenced() {
 	// lock lost <nil>
 }
 
+// A transfer needs both of its accounts, and no order of locking them.
+func ExampleLocker_Group() {
+	rdb, closeAll := connect()
+	defer closeAll()
+	ctx := context.Background()
+	locker := lock.New(rdb)
+	defer locker.Close()
+
+	transfer, _ := locker.Group("accounts", "anna", "bert").Lock(ctx)
+	_, err := locker.Group("accounts", "bert", "carl").TryLock(ctx)
+	fmt.Println("bert's are held:", errors.Is(err, lock.ErrNotAcquired))
+	other, err := locker.Group("accounts", "carl", "dora").TryLock(ctx)
+	fmt.Println("carl's and dora's are free:", err == nil)
+	fmt.Println(other.Unlock(ctx), transfer.Unlock(ctx))
+	// Output:
+	// bert's are held: true
+	// carl's and dora's are free: true
+	// <nil> <nil>
+}
+
 func ExampleHold_Reenter() {
 	rdb, closeAll := connect()
 	defer closeAll()

@@ -78,17 +78,17 @@ func released(t testing.TB, h *lock.Hold) {
 	}
 }
 
-// eventually looks until ok says yes, for at most 30 s.
+// eventually looks until ok says yes, for at most a minute.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	limit := time.After(30 * time.Second)
+	limit := time.After(time.Minute)
 	for !ok() {
 		select {
 		case <-tick.C:
 		case <-limit:
-			t.Fatalf("not within 30 s: %s", what)
+			t.Fatalf("not within a minute: %s", what)
 		}
 	}
 }

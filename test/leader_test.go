@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,14 +18,19 @@ import (
 // A leadership is what /api/v1/leader says.
 type leadership struct {
 	Self, Node string
+	Since      time.Time
 	Token      int64
 	Tasks      []taskRun
 }
+
+// lease is how long the lead outlives a node that died.
+const lease = 10 * time.Second
 
 // A taskRun is the last run of a task.
 type taskRun struct {
 	Task, Node, Error string
 	At, Next          time.Time
+	Took              float64 `json:"took_ms"`
 }
 
 // leadership asks w who leads.
@@ -74,8 +81,12 @@ func TestLeader_KilledOneIsFollowed(t *testing.T) {
 		t.Errorf("%v nodes say that they lead, want the one", got)
 	}
 	leader.kill()
+	killed := time.Now()
 	next := others[leads(t, others)]
 	now := next.leadership()
+	if took := now.Since.Sub(killed); took > 2*lease { // twice, for a busy machine
+		t.Errorf("another leads %v after the kill, want within the lease of %v", took, lease)
+	}
 	if now.Token <= was.Token {
 		t.Errorf("the token is %d after %d, want a larger one", now.Token, was.Token)
 	}
@@ -132,6 +143,66 @@ func TestLeader_StoppedOneDoesNothingMore(t *testing.T) {
 	}
 	if said := monitor.String(); strings.Contains(said, fmt.Sprintf(`\"node\":\"%s\"`, old)) {
 		t.Errorf("the old leader noted a run after it went on:\n%s", said)
+	}
+}
+
+// noted are the runs that Redis took from leaders, in turn.
+func (m monitor) noted(t *testing.T) (out []taskRun) {
+	t.Helper()
+	for _, found := range regexp.MustCompile(`lua\] "HSET" "weir:\{cluster\}:[a-z]+" "[a-z]+" ("\{.*\}")`).FindAllStringSubmatch(m.String(), -1) {
+		text, err := strconv.Unquote(found[1])
+		if err != nil {
+			t.Fatalf("%s: %v", found[1], err)
+		}
+		var r taskRun
+		if err := json.Unmarshal([]byte(text), &r); err == nil && r.Task != "" {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// Whatever happens to leaders, killed or stopped and continued: of one task no two
+// runs overlap, and after the first run of one leader Redis takes none from an
+// earlier one. Here the clock of all nodes is that of this machine.
+func TestLeader_NoTaskRunsTwiceAtATime(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	config := shared(server.Addr) + sms("1/1h", "")
+	leader, others := crew(t, 4, config)
+	monitor := watch(t, server.Addr)
+	worked := func(w *weir) {
+		t.Helper()
+		self := w.leadership().Self
+		eventually(t, "the leader's runs are noted", func() bool {
+			return slices.ContainsFunc(monitor.noted(t), func(r taskRun) bool { return r.Node == self && r.Task == "statistics" })
+		})
+	}
+	worked(leader)
+	leader.kill()
+	at := leads(t, others)
+	second := others[at]
+	others = slices.Delete(slices.Clone(others), at, at+1)
+	worked(second)
+	second.signal(syscall.SIGSTOP)
+	worked(others[leads(t, others)])
+	second.signal(syscall.SIGCONT)
+	second.logged("leads no more", nil)
+	worked(others[leads(t, others)])
+
+	ended, terms, led := map[string]time.Time{}, map[string]bool{}, ""
+	for _, r := range monitor.noted(t) {
+		if r.At.Before(ended[r.Task]) {
+			t.Errorf("%s of %s began at %v, before the run before it had ended at %v", r.Task, r.Node, r.At, ended[r.Task])
+		}
+		ended[r.Task] = r.At.Add(time.Duration(r.Took * float64(time.Millisecond)))
+		if r.Node != led && terms[r.Node] {
+			t.Errorf("%s ran %s after %s had taken the lead", r.Node, r.Task, led)
+		}
+		led, terms[r.Node] = r.Node, true
+	}
+	if len(terms) != 3 {
+		t.Errorf("%d nodes have led, want 3", len(terms))
 	}
 }
 

@@ -197,6 +197,14 @@ func TestPush_KilledAtEachStep(t *testing.T) {
 			eventually(t, "the decision is lost on its way back", func() bool { return p.Lost() > 0 })
 			pusher.kill()
 		}, 1},
+		{"while it waits for all to serve it", func(t *testing.T, server *redistest.Server, p *redistest.FaultProxy, pusher *weir, others []*weir) {
+			before := client(t, server.Addr).HGet(t.Context(), "weir:{cluster}:config", "number").Val()
+			go pusher.pushed(edition(1))
+			eventually(t, "it is decided", func() bool {
+				return client(t, server.Addr).HGet(t.Context(), "weir:{cluster}:config", "number").Val() != before
+			})
+			pusher.kill()
+		}, 1},
 	} {
 		t.Run(step.name, func(t *testing.T) {
 			t.Parallel()
@@ -214,6 +222,10 @@ func TestPush_KilledAtEachStep(t *testing.T) {
 				fmt.Sscan(others[0].edited(), &want)
 			}
 			editions(t, others, want)
+			p.Release()
+			back := startWith(t, pusher.Dir, "-c", pusher.File)
+			editions(t, []*weir{back}, want)
+			others = append(others, back)
 			code, stdout, stderr := others[1].push(edition(7), "ann")
 			if code != 0 {
 				t.Errorf("the next push exits %d: %s%s", code, stdout, stderr)
@@ -272,28 +284,6 @@ func TestPush_CommandKilled(t *testing.T) {
 	})
 	nodes[1].signal(syscall.SIGCONT)
 	editions(t, nodes, 0)
-}
-
-func TestPush_TwoAtOnceOneIsTold(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	nodes := fleet(t, server.Addr, 2)
-	nodes[1].signal(syscall.SIGSTOP) // so that the first one lasts
-	done := make(chan string, 1)
-	go func() {
-		_, stdout, stderr := nodes[0].push(edition(1), "ann")
-		done <- stdout + stderr
-	}()
-	underWay(t, server.Addr)
-	code, stdout, stderr := nodes[0].push(edition(2), "bob")
-	if code != 1 || !strings.Contains(stderr, "ann has been pushing") {
-		t.Errorf("the second push exits %d: %s%s; want that ann pushes", code, stdout, stderr)
-	}
-	nodes[1].signal(syscall.SIGCONT)
-	if said := <-done; !strings.Contains(said, "served by 2 of 2 nodes") {
-		t.Errorf("the first push says %s", said)
-	}
-	editions(t, nodes, 1)
 }
 
 // One node that could not serve it is enough, and says why.

@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -213,7 +214,10 @@ func contents(t *testing.T, client *redis.ClusterClient, but limiter.Key) map[st
 				continue
 			}
 			dump, err := n.Dump(ctx, key).Result()
-			if err != nil && err != redis.Nil { // it has just ended by itself
+			if errors.Is(err, redis.Nil) {
+				continue // its time to live has just ended
+			}
+			if err != nil {
 				return err
 			}
 			mu.Lock()

@@ -15,9 +15,9 @@ import (
 type flight struct {
 	store   *Store
 	claims  int
-	windows map[windowID]boarded
+	windows map[windowID]boarded // nil: of one call, whose windows are all different
 	groups  []*group
-	byHome  map[home]*group // in a cluster
+	byHome  map[home]*group // in a cluster, of more than one call
 }
 
 // A group is what one script call carries.
@@ -59,6 +59,9 @@ func newFlight(s *Store) *flight {
 	return &flight{store: s, windows: map[windowID]boarded{}, byHome: map[home]*group{}}
 }
 
+// soloFlight is for one call, which then costs what it would cost without flights.
+func soloFlight(s *Store) *flight { return &flight{store: s} }
+
 // takes puts c aboard, or drops it if its caller has left; it reports false if c
 // must take the next flight.
 func (f *flight) takes(c *call) bool {
@@ -77,6 +80,9 @@ func (f *flight) takes(c *call) bool {
 	g := f.group(homeOf(c.claims[0]))
 	g.calls = append(g.calls, c)
 	g.batch.request(c.id, c.claims, func(claim limiter.Claim) int {
+		if f.windows == nil {
+			return g.batch.window(f.store.names, claim)
+		}
 		id := idOf(claim)
 		w, ok := f.windows[id]
 		if !ok {
@@ -99,14 +105,16 @@ func same(a, b *limiter.Limit) bool {
 // group is where the claims of a home travel: all together, or each home in a slot
 // of its own.
 func (f *flight) group(h home) *group {
-	if !f.store.apart {
-		h = home{}
+	if len(f.groups) > 0 && !f.store.apart {
+		return f.groups[0]
 	}
 	g := f.byHome[h]
 	if g == nil {
 		g = &group{}
-		f.byHome[h] = g
 		f.groups = append(f.groups, g)
+		if f.byHome != nil {
+			f.byHome[h] = g
+		}
 	}
 	return g
 }

@@ -64,7 +64,7 @@ func (l *lane) do(ctx context.Context, c *call) error {
 
 // solo is a flight of one. What came meanwhile flies next, without the caller.
 func (l *lane) solo(ctx context.Context, c *call) error {
-	f := newFlight(l.store)
+	f := soloFlight(l.store)
 	f.takes(c)
 	f.send(ctx)
 	l.mu.Lock()

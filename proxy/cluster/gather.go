@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -46,7 +48,7 @@ func (n *Node) gather(ctx context.Context, id string) ([]Answer, error) {
 	}
 }
 
-// answers are those of all nodes that live, so far.
+// answers are those of all nodes that live, so far, by the nodes' ids.
 func (n *Node) answers(ctx context.Context, id string) ([]Answer, error) {
 	keys := []string{n.prefix + "push", n.prefix + "nodes", n.prefix + "members"}
 	reply, err := n.scripts.keep.Run(ctx, n.rdb, keys, id, pushLife.Milliseconds(), after.Milliseconds()).Slice()
@@ -72,6 +74,7 @@ func (n *Node) answers(ctx context.Context, id string) ([]Answer, error) {
 		}
 		all = append(all, a)
 	}
+	slices.SortFunc(all, func(a, b Answer) int { return strings.Compare(a.Node, b.Node) })
 	return all, nil
 }
 

@@ -30,6 +30,10 @@
 //   - ban: a time for which a key has nothing, whatever its rates.
 //   - line: where callers wait for their turn at a key ([Line]).
 //   - mark: what remembers that a permit was given back.
+//   - share: the part of a rate that one of several processes may grant by itself
+//     while they cannot count together.
+//   - report: what a store is told afterwards of grants that were made in its
+//     place.
 //
 // A refusal is an answer, not an error: an error always means that it is not
 // known what was taken.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"net"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -81,7 +80,7 @@ func startServer(t *testing.T, c *exec.Cmd, addr string) {
 	ended := make(chan error, 1)
 	go func() { ended <- c.Wait() }()
 	t.Cleanup(func() {
-		c.Process.Signal(os.Interrupt)
+		c.Process.Signal(syscall.SIGTERM) // a shell may have let it ignore the other
 		select {
 		case <-ended:
 		case <-time.After(enough):

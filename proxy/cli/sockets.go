@@ -51,20 +51,21 @@ func (s sockets) open(name, addr string) (net.Listener, error) {
 
 // rest closes what nobody opened, and says what is wrong with it.
 func (s sockets) rest() error {
-	for _, name := range slices.Sorted(maps.Keys(s.passed)) {
-		of := s.passed[name]
-		for _, l := range of {
-			if l != nil { // no socket that is listened on
-				l.Close()
-			}
-		}
-		if len(of) > 1 {
-			return fmt.Errorf("systemd passed %d sockets named %s; one ListenStream= has one name", len(of), name)
-		}
-		return fmt.Errorf("systemd passed a socket named %s, where nothing is served; "+
-			"write FileDescriptorName=http, https or admin into its unit, and listen.https into the configuration if that is meant", name)
+	names := slices.Sorted(maps.Keys(s.passed))
+	if len(names) == 0 {
+		return nil
 	}
-	return nil
+	name, of := names[0], s.passed[names[0]]
+	for _, l := range of {
+		if l != nil { // no socket that is listened on
+			l.Close()
+		}
+	}
+	if len(of) > 1 {
+		return fmt.Errorf("systemd passed %d sockets named %s; one ListenStream= has one name", len(of), name)
+	}
+	return fmt.Errorf("systemd passed a socket named %s, where nothing is served; "+
+		"write FileDescriptorName=http, https or admin into its unit, and listen.https into the configuration if that is meant", name)
 }
 
 // A lent listener is systemd's: nobody else may touch the socket itself, which

@@ -47,7 +47,7 @@ func TestStore_KeepsTheContractOnMiniredis(t *testing.T) {
 		now := time.UnixMilli(1_800_000_000_000)
 		m.SetTime(now)
 		return limitertest.Subject{
-			Steps: 6, Together: 60, Calls: calls(3000, 5000), // a script takes 0.3 ms there
+			Steps: 6, Together: 60, Calls: calls(1500, 5000), // a script takes 0.3 ms there
 			Store: redisstore.New(connect(t, m.Addr()), redisstore.Options{Timeout: patient, Denials: -1, Flights: 1}),
 			Advance: func(d time.Duration) {
 				mu.Lock()

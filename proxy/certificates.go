@@ -126,23 +126,28 @@ func (c *Certificates) Watch(ctx context.Context) error {
 	return nil
 }
 
+// reload logs what it has loaded only when clients are shown it.
 func (c *Certificates) reload() {
-	changed := false
+	var loaded []int
 	for i, f := range c.files {
 		pair, err := load(f)
 		if err != nil {
 			c.log.Error().Err(err).Time("served_until", c.pairs[i].Leaf.NotAfter).Msg("certificate refused; the one before it stays")
 			continue
 		}
-		if bytes.Equal(pair.Certificate[0], c.pairs[i].Certificate[0]) {
-			continue
+		if !bytes.Equal(pair.Certificate[0], c.pairs[i].Certificate[0]) {
+			c.pairs[i] = pair
+			loaded = append(loaded, i)
 		}
-		c.pairs[i], changed = pair, true
-		c.log.Info().Str("file", f.Cert).Strs("names", pair.Leaf.DNSNames).Time("until", pair.Leaf.NotAfter).Msg("certificate loaded")
-		c.complain(f, pair)
 	}
-	if changed {
-		c.install()
+	if len(loaded) == 0 {
+		return
+	}
+	c.install()
+	for _, i := range loaded {
+		f, leaf := c.files[i], c.pairs[i].Leaf
+		c.log.Info().Str("file", f.Cert).Strs("names", leaf.DNSNames).Time("until", leaf.NotAfter).Msg("certificate loaded")
+		c.complain(f, c.pairs[i])
 	}
 }
 

@@ -192,7 +192,8 @@ func TestPush_KilledAtEachStep(t *testing.T) {
 			pusher.kill()
 		}, -1},
 		{"when it has decided", func(t *testing.T, server *redistest.Server, p *redistest.FaultProxy, pusher *weir, _ []*weir) {
-			p.Lose("weir:{cluster}:history")
+			pusher.pushed(edition(0)) // now Redis knows the script that decides
+			p.Lose("weir:{cluster}:history\r\n$20\r\nweir:{cluster}:nodes")
 			go pusher.pushed(edition(1))
 			eventually(t, "the decision is lost on its way back", func() bool { return p.Lost() > 0 })
 			pusher.kill()

@@ -182,7 +182,7 @@ func oracle(doc []byte) (name string, value any, ok bool) {
 	for {
 		if t, err := d.ReadToken(); err == io.EOF {
 			break
-		} else if err != nil || d.StackDepth() > maxDepth || t.Kind() == '"' && strings.EqualFold(t.String(), "phone") && t.String() != "phone" {
+		} else if err != nil || d.StackDepth() > maxDepth || t.Kind() == '"' && names(d) && strings.EqualFold(t.String(), "phone") && t.String() != "phone" {
 			return "", nil, false
 		}
 	}
@@ -196,10 +196,17 @@ func oracle(doc []byte) (name string, value any, ok bool) {
 	return "phone", value, ok
 }
 
+// names reports whether d has just read the name of a member of the whole.
+func names(d *jsontext.Decoder) bool {
+	kind, n := d.StackIndex(d.StackDepth())
+	return d.StackDepth() == 1 && kind == '{' && n%2 == 1
+}
+
 func FuzzJSON(f *testing.F) {
 	for _, doc := range []string{
 		`{"phone":"1"}`, `{"a":{"phone":2},"phone":"1"}`, `{"phone":1.50}`, `{"phone":null}`, `{"phone":[1]}`, `{"phone":"\u00e4\ud83d\ude00"}`,
 		`{"phone":"1"}x`, `{"phone":"1","phone":"2"}`, `{"Phone":"2"}`, "{\"phone\":\"\xff\"}", `[1]`, `{"phone":true,"x":[{},[]]}`,
+		`{"x":{"phoNe":0},"phone":"PHONE"}`,
 	} {
 		f.Add([]byte(doc))
 	}

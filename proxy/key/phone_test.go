@@ -3,6 +3,7 @@ package key
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -128,18 +129,30 @@ func TestPhone_KnowsLines(t *testing.T) {
 	}
 }
 
-// Each type has an example in the numbering plans, but for the one that means
-// that a plan does not tell.
+// Each type has examples in the numbering plans, but for the one that means that a
+// plan does not tell, which some say of both fixed and mobile lines.
 func TestPhone_KnowsAllTypes(t *testing.T) {
 	p := mustPhone(t, "CN")
 	for kind := phonenumbers.FIXED_LINE; kind <= phonenumbers.VOICEMAIL; kind++ {
 		if kind == phonenumbers.FIXED_LINE_OR_MOBILE {
 			continue
 		}
-		n := phonenumbers.GetExampleNumberForType(kind)
-		got, err := p.Parse(phonenumbers.Format(n, phonenumbers.E164))
-		if err != nil || got.Type != lineType(kind) || !slices.Contains(lineTypes(), got.Type) {
-			t.Errorf("type %d: %+v, %v; want %s", kind, got, err, lineType(kind))
+		told := 0
+		for _, region := range slices.Sorted(maps.Keys(phonenumbers.GetSupportedRegions())) {
+			n := phonenumbers.GetExampleNumberForTypeInRegion(region, kind)
+			if n == nil {
+				continue
+			}
+			got, err := p.Parse(phonenumbers.Format(n, phonenumbers.E164))
+			switch {
+			case err != nil || !slices.Contains(lineTypes(), got.Type):
+				t.Errorf("type %d in %s: %+v, %v", kind, region, got, err)
+			case got.Type == lineType(kind):
+				told++
+			}
+		}
+		if told == 0 {
+			t.Errorf("of no example of type %d it is told that it is %s", kind, lineType(kind))
 		}
 	}
 }

@@ -3,6 +3,7 @@ package test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -11,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/weir-proxy/weir/test/redistest"
 )
 
 func TestCommand_Scripts(t *testing.T) {
@@ -64,15 +67,9 @@ func command(t *testing.T, dir string, args ...string) (code int, stdout, stderr
 	return cmd.ProcessState.ExitCode(), out.String(), complaints.String()
 }
 
-// The admin port must be known to be asked, so this test takes a free one and
-// another when somebody was faster.
+// The admin port must be known to be asked.
 func TestCommand_HealthcheckAsksTheProcess(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	admin := l.Addr().String()
-	l.Close()
+	admin := net.JoinHostPort("127.0.0.1", fmt.Sprint(redistest.FreePort(t)))
 	dir := t.TempDir()
 	config := "upstreams: {demo: echo}\nroutes: [{match: {path: /}, upstream: demo}]\n" +
 		"listen: {http: \"127.0.0.1:0\"}\nadmin: {http: \"" + admin + "\"}\n"

@@ -6,11 +6,14 @@ import (
 	"net"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/weir-proxy/weir/test/redistest"
 )
 
 // program is the path of a program of others: what PATH has, or what test/install
@@ -124,12 +127,7 @@ func await(t *testing.T, what string, cond func() bool) {
 // free is an address on this machine that nobody listens on.
 func free(t *testing.T) (addr string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(redistest.FreePort(t)))
 }
 
 // listening runs a program until it or the test ends, and returns what it writes.

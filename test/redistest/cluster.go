@@ -77,9 +77,6 @@ func startNode(tb testing.TB) *Server {
 	})
 	for attempt := 0; ; attempt++ {
 		s.Port = FreePort(tb)
-		if s.Port > 55_000 {
-			s.Port -= 20_000
-		}
 		s.Addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Port))
 		os.Remove(dir + "/nodes.conf")
 		err := s.run()

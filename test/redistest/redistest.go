@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -162,13 +163,28 @@ func ping(addr string) error {
 	return nil
 }
 
-// FreePort returns a port of 127.0.0.1 that nobody listened on just now.
+// FreePort returns a port of 127.0.0.1 that nobody listens on, and that is not
+// returned to another test, also of another process, until this one has ended:
+// what listens there may end and come back. The port is below those that the
+// system gives to who asks for none, and the one 10,000 higher is as well.
 func FreePort(tb testing.TB) int {
 	tb.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
+	for range 100 {
+		port := 11_000 + rand.IntN(10_000)
+		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+		held, err := net.ListenPacket("udp", addr) // of no use but that one process has it
+		if err != nil {
+			continue
+		}
+		l, err := net.Listen("tcp", addr)
+		if err != nil {
+			held.Close()
+			continue
+		}
+		l.Close()
+		tb.Cleanup(func() { held.Close() })
+		return port
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	tb.Fatal("no port of 127.0.0.1 from 11000 to 20999 is free")
+	return 0
 }

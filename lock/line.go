@@ -180,8 +180,8 @@ func (ln *line) heard(message any) bool {
 		tp.pending--
 		if tp.pending == 0 && tp.sent {
 			tp.heard = true
-			close(tp.ready)
 			tp.wakeLocked() // messages may have been missed while it was not heard
+			close(tp.ready) // last: who waited for this alone asks once, not twice
 		}
 		ln.kickLocked() // a topic that nobody wants any more can go
 	}

@@ -7,11 +7,13 @@ import (
 )
 
 // WriteHeader passes on 1xx answers to clients that can read them, and the
-// final one with nothing added to it but what the caller put there.
+// final one with nothing added to it but what the caller put there. A 100 is
+// left to net/http: it writes one itself when the body begins to be read, which
+// the target's 100 makes happen at that moment, and the client wants it once.
 func (j *journey) WriteHeader(status int) {
 	h := j.ResponseWriter.Header()
 	if status < 200 && status != http.StatusSwitchingProtocols {
-		if !j.in.ProtoAtLeast(1, 1) || status == http.StatusContinue && j.in.Header["Expect"] == nil {
+		if !j.in.ProtoAtLeast(1, 1) || status == http.StatusContinue {
 			return
 		}
 		strip(h)

@@ -223,14 +223,18 @@ func (p *Pool) Name() string { return p.config.Name }
 func (p *Pool) carrier() *carrier { return p.transport.Load() }
 
 // connections makes a transport that holds no connections yet.
-func (p *Pool) connections() *http.Transport {
+func (p *Pool) connections() roundTripper {
 	sockets := map[string]string{}
 	for _, m := range p.members {
 		if m.socket != "" {
 			sockets[m.host+":80"] = m.socket
 		}
 	}
-	return newTransport(p.config, sockets)
+	t := newTransport(p.config, sockets)
+	if p.config.Protocol == HTTP1 {
+		return oneByOne{t}
+	}
+	return t
 }
 
 // watches reports whether the pool leaves targets alone that fail.

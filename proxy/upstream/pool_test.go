@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/url"
@@ -20,6 +21,7 @@ import (
 // TestMain sees to it that nothing is left running, but for a lookup of a name
 // that nobody waits for any more: net ends it when its time is up.
 func TestMain(m *testing.M) {
+	log.SetOutput(io.Discard) // net/http tells there of targets that send too much
 	goleak.VerifyTestMain(m,
 		goleak.IgnoreAnyFunction("net.(*Resolver).tryOneName"),
 		goleak.IgnoreAnyFunction("net.(*Resolver).lookupIPAddr.func1"),

@@ -100,7 +100,7 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	if err != nil {
 		return nil, &dialError{err}
 	}
-	return &conn{Conn: c, stall: d.stall}, nil
+	return newConn(c, d.stall), nil
 }
 
 func (d *dialer) dialTLS(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -128,27 +128,4 @@ func (d *dialer) dialTLS(ctx context.Context, network, addr string) (net.Conn, e
 		return nil, &dialError{fmt.Errorf("tls: %w", err)}
 	}
 	return t, nil
-}
-
-// A conn gives up when the other end takes nothing for the length of stall:
-// net/http bounds only the wait for an answer, which begins when the request
-// has been sent whole.
-type conn struct {
-	net.Conn
-	stall time.Duration
-}
-
-func (c *conn) Write(b []byte) (int, error) {
-	if err := c.SetWriteDeadline(time.Now().Add(c.stall)); err != nil {
-		return 0, err
-	}
-	return c.Conn.Write(b)
-}
-
-// CloseWrite lets one direction of a WebSocket end before the other.
-func (c *conn) CloseWrite() error {
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return c.Close()
 }

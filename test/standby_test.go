@@ -128,11 +128,8 @@ func TestStandby_OutageDoesNotOpenAFreshLimit(t *testing.T) {
 		window = 10 * time.Second
 		// near is what the log's clock may be away from the store's.
 		near = 150 * time.Millisecond
+		long = 30 * time.Second
 	)
-	long := 30 * time.Second
-	if testing.Short() {
-		long = window + 2*time.Second
-	}
 	for name, fault := range map[string]struct{ cut, heal func(*redistest.Server) }{
 		"stopped": {func(s *redistest.Server) { s.Signal(syscall.SIGSTOP) }, func(s *redistest.Server) { s.Signal(syscall.SIGCONT) }},
 		"killed":  {(*redistest.Server).Kill, (*redistest.Server).Restart},

@@ -169,15 +169,10 @@ func (s *storm) one(client *http.Client, url string) {
 	}
 }
 
-// at waits until the storm is so many seconds old, a third of that in a short
-// run, and lets something happen.
+// at waits until the storm is so many seconds old, and lets something happen.
 func (s *storm) at(seconds int, what string, happen func()) {
 	s.t.Helper()
-	due := time.Duration(seconds) * time.Second
-	if testing.Short() {
-		due /= 3
-	}
-	<-time.After(time.Until(s.began.Add(due)))
+	<-time.After(time.Until(s.began.Add(time.Duration(seconds) * time.Second)))
 	s.t.Logf("%v: %s", time.Since(s.began).Round(time.Millisecond), what)
 	happen()
 }

@@ -202,13 +202,13 @@ func (s *service) alive() bool {
 	return healthcheckCommand{Admin: s.address("admin"), Within: patience}.Run(context.Background()) == nil
 }
 
-// drain ends the service in peace: first it is no longer ready, then it takes no
-// connections, then requests under way end.
+// drain ends the service in peace: first its answers end their connections and it
+// is no longer ready, then it takes no connections, then requests under way end.
 func (s *service) drain() error {
+	s.clients.Part()
 	s.draining.Store(true)
 	s.supervisor.stopping()
 	s.log.Info().Float64("delay_s", s.drains.Delay.Seconds()).Float64("within_s", s.drains.Within.Seconds()).Msg("draining")
-	s.clients.Part()
 	<-time.After(s.drains.Delay)
 	ctx, cancel := context.WithTimeout(context.Background(), s.drains.Within)
 	defer cancel()

@@ -84,7 +84,7 @@ type attempt struct {
 // attempt addresses r to m. A pool that retries keeps an eye on how far it gets.
 func (j *journey) attempt(r *http.Request, m *member) *attempt {
 	try := &attempt{}
-	ctx := r.Context()
+	ctx := j.turn.watched(r.Context())
 	if j.pool.retries > 0 {
 		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotFirstResponseByte: func() { try.begun.Store(true) }})
 	}

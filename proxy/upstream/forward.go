@@ -106,7 +106,8 @@ type journey struct {
 	answer  answerBody
 	named   []string // what the answer's Connection says, which httputil removes before it is received
 	stall   *stall   // nil if the target may fall silent
-	written error    // what went wrong when writing to the client
+	turn    turn
+	written error // what went wrong when writing to the client
 	result  Result
 }
 

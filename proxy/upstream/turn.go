@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"net/http"
@@ -21,11 +22,14 @@ type oneByOne struct{ *http.Transport }
 // was to take; the target has seen nothing of it then. A request with a body,
 // which may have been read already, fails instead.
 func (t oneByOne) RoundTrip(r *http.Request) (*http.Response, error) {
+	u, watched := r.Context().Value(turnKey{}).(*turn)
+	if !watched {
+		u = new(turn)
+	}
 	for {
-		var u turn
 		trace := httptrace.ClientTrace{GotConn: u.begin, GotFirstResponseByte: u.check}
 		res, err := t.Transport.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), &trace)))
-		if err != nil || !u.unasked.Load() {
+		if err != nil || !u.isSpoiled() {
 			return res, err
 		}
 		res.Body.Close()
@@ -37,14 +41,30 @@ func (t oneByOne) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // A turn is a request's on a connection that was used before.
 type turn struct {
-	conn    *conn // nil if it is a new one
-	unasked atomic.Bool
+	conn    atomic.Pointer[conn] // nil if it is a new one
+	spoiled atomic.Pointer[conn] // the last on which something was left over, which may still be read there
 }
+
+// isSpoiled reports whether the answer was there before the request.
+func (u *turn) isSpoiled() bool {
+	c := u.conn.Load()
+	return c != nil && c == u.spoiled.Load()
+}
+
+// wasSpoiled reports whether one was, on this connection or one tried before.
+func (u *turn) wasSpoiled() bool { return u.spoiled.Load() != nil }
+
+// watched is ctx for a request whose turn is u, by which 1xx answers are told apart
+// that were left over.
+func (u *turn) watched(ctx context.Context) context.Context {
+	return context.WithValue(ctx, turnKey{}, u)
+}
+
+type turnKey struct{}
 
 // begin notes which connection it is; net/http may try one after another.
 func (u *turn) begin(info httptrace.GotConnInfo) {
-	u.conn = nil
-	u.unasked.Store(false)
+	u.conn.Store(nil)
 	if !info.Reused {
 		return
 	}
@@ -52,15 +72,16 @@ func (u *turn) begin(info httptrace.GotConnInfo) {
 	if over, ok := raw.(*tls.Conn); ok {
 		raw = over.NetConn()
 	}
-	if u.conn, _ = raw.(*conn); u.conn != nil {
-		u.conn.turn()
+	if c, ok := raw.(*conn); ok {
+		c.turn()
+		u.conn.Store(c)
 	}
 }
 
 // check ends a connection on which the answer came before the request.
 func (u *turn) check() {
-	if u.conn != nil && u.conn.unasked() {
-		u.unasked.Store(true)
-		u.conn.Close()
+	if c := u.conn.Load(); c != nil && c.unasked() {
+		u.spoiled.Store(c)
+		c.Close()
 	}
 }

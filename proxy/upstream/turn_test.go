@@ -19,6 +19,7 @@ import (
 // What a target sends with an answer, beyond its end, is not the answer to anybody
 // else, however soon they ask.
 func TestTurn_WhatIsLeftOverIsNoAnswer(t *testing.T) {
+	const hints = "HTTP/1.1 103 Early Hints\r\nLink: </evil>\r\n\r\n"
 	poison := func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		c, rw, err := http.NewResponseController(w).Hijack()
@@ -28,7 +29,7 @@ func TestTurn_WhatIsLeftOverIsNoAnswer(t *testing.T) {
 		}
 		defer c.Close()
 		for err == nil {
-			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")
+			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"+hints+"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")
 			if r, err = http.ReadRequest(rw.Reader); err == nil {
 				_, _ = io.Copy(io.Discard, r.Body)
 			}

@@ -13,7 +13,7 @@ import (
 func (j *journey) WriteHeader(status int) {
 	h := j.ResponseWriter.Header()
 	if status < 200 && status != http.StatusSwitchingProtocols {
-		if !j.in.ProtoAtLeast(1, 1) || status == http.StatusContinue {
+		if !j.in.ProtoAtLeast(1, 1) || status == http.StatusContinue || j.turn.wasSpoiled() {
 			return
 		}
 		strip(h)

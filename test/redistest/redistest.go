@@ -163,28 +163,43 @@ func ping(addr string) error {
 	return nil
 }
 
-// FreePort returns a port of 127.0.0.1 that nobody listens on, and that is not
-// returned to another test, also of another process, until this one has ended:
-// what listens there may end and come back. The port is below those that the
-// system gives to who asks for none, and the one 10,000 higher is as well.
+// FreePort returns a port of 127.0.0.1 that nobody listens on, for TCP and for UDP,
+// and that is not returned to another test, also of another process, until this one
+// has ended: what listens there may end and come back. The port is below those that
+// the system gives to who asks for none, and the one 10,000 higher is as well.
 func FreePort(tb testing.TB) int {
 	tb.Helper()
 	for range 100 {
 		port := 11_000 + rand.IntN(10_000)
-		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-		held, err := net.ListenPacket("udp", addr) // of no use but that one process has it
+		// The one 20,000 higher is of no use but that one process has it.
+		held, err := net.ListenPacket("udp", local(port+20_000))
 		if err != nil {
 			continue
 		}
-		l, err := net.Listen("tcp", addr)
-		if err != nil {
+		if !free(local(port)) {
 			held.Close()
 			continue
 		}
-		l.Close()
 		tb.Cleanup(func() { held.Close() })
 		return port
 	}
 	tb.Fatal("no port of 127.0.0.1 from 11000 to 20999 is free")
 	return 0
+}
+
+func local(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+
+// free reports whether nobody listens on addr.
+func free(addr string) bool {
+	p, err := net.ListenPacket("udp", addr)
+	if err != nil {
+		return false
+	}
+	p.Close()
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return false
+	}
+	l.Close()
+	return true
 }

@@ -154,7 +154,7 @@ func TestExtract_SetHeader(t *testing.T) {
 
 	user := of("json:/user")
 	user.SetHeader = "X-User"
-	if err := user.Extract(m, &v); !errors.Is(err, ErrInvalid) {
-		t.Errorf("a text with a line break = %v; want ErrInvalid, for it would forge a field", err)
+	if err := user.Extract(m, &v); !errors.Is(err, ErrAmbiguous) {
+		t.Errorf("a text with a line break = %v; want ErrAmbiguous, for it would forge a field", err)
 	}
 }

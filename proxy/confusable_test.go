@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 )
@@ -152,4 +153,22 @@ routes:
 	}
 	w.sends(200, "GET", "/query?user=a+b%C3%A9")
 	w.sends(200, "GET", "/path/a%20b%C3%A9")
+}
+
+// A request without odd names is looked through without allocating.
+func TestConfusable_CommonRequestCostsNothing(t *testing.T) {
+	w := made(t, limited(`{key: "header:X-User", rate: 1/1h}`))
+	g := w.current.Load()
+	x := newExchange().(*exchange)
+	x.header = http.Header{"X-User": {"a"}, "Accept": {"*/*"}, "User-Agent": {"x"}}
+	for r := range g.table.any.shelves[0].paths.exact {
+		x.route = g.table.any.shelves[0].paths.exact[r]
+	}
+	if got := testing.AllocsPerRun(100, func() {
+		if err := g.unconfused(x); err != nil {
+			t.Fatal(err)
+		}
+	}); got > 0 {
+		t.Errorf("%v allocations", got)
+	}
 }

@@ -97,9 +97,12 @@
 //     decides the route, a query that can be read in two ways is refused with 400.
 //   - A header field or parameter that is a key and comes twice is refused with
 //     400: which of the two the upstream would believe is not known.
-//   - So is one that comes under two names which some servers take for one:
-//     X-Phone and X_Phone (CGI, WSGI), phone and Phone or phone[] in a query. Under
-//     such a name alone it counts as under the right one.
+//   - So is a request with a field or parameter that some servers take for a key, a
+//     cost or a mark although it is called otherwise: X_Phone or X.Phone for X-Phone
+//     (CGI, WSGI, PHP), Phone, phone[] or [phone] for phone. So is one with such a
+//     name for a field that Weir sets or believes (X_Forwarded_For, set_header), or
+//     by which a route is chosen (confusable.go). Package key has the whole rule, and
+//     the table of what servers read differently.
 //   - A request that a limit refuses is answered before its body is read, also
 //     when the client waits for 100 Continue.
 //   - CONNECT and a target of "*" with any method but OPTIONS are refused with

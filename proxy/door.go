@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/netip"
-	"strings"
 	"time"
 
 	"github.com/weir-proxy/weir/proxy/key"
@@ -41,8 +40,8 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x.peer, _ = netip.ParseAddrPort(r.RemoteAddr)
 	x.fault = malformed(r)
 	for name := range r.Header {
-		if strings.Contains(name, "_") {
-			x.twins = append(x.twins, name)
+		if !key.IsPlainHeader(name) {
+			x.odd = append(x.odd, name)
 		}
 	}
 

@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/go-chi/chi/v5"
@@ -31,33 +30,35 @@ type exchange struct {
 	scheme    string // "http" or "https"
 	header    fields
 	length    int64    // of the body as announced; -1 for not
-	twins     []string // names of fields that CGI and WSGI take for others: X_Phone for X-Phone
+	odd       []string // names of fields that some servers may take for others: X_Phone, X.Phone
 	carrier   carrier
 	peer      netip.AddrPort
 	fault     error // what is wrong with the request as HTTP
 
 	// What the rooms learn.
-	id      string       // record: the request's id
-	trusted bool         // address: the peer is a trusted proxy
-	client  netip.Addr   // address: who asks
-	network netip.Prefix // address: the client as limits count it
-	host    string       // tidy: lower case, without port
-	path    string       // tidy: the one spelling that is matched and forwarded
-	route   *route       // match
-	found   *chi.Context // match: the parameters of the path, in order
-	list    *config.List // screen: the one that decided what is done with the request
-	claims  []limiter.Claim
-	windows []int           // extract: windows[i] is the window of the route that claims[i] asks for
-	shadows []limiter.Claim // extract: those of limits in shadow mode
-	shaded  []int           // extract: as windows, for shadows
-	unfit   []*limit        // extract: in shadow mode, and would have refused before any store
-	takings []taking        // admit: what was taken, and of whom
-	query   url.Values
-	value   key.Value       // extract: the key last read
-	content *content        // extract: the body, if a key was read from it
-	novelty string          // vet: what was said of too many new keys; empty if nothing
-	once    []limiter.Claim // mark: to be the first of its kind; none without a mark
-	keys    []counted       // extract: the keys made so far
+	id       string       // record: the request's id
+	trusted  bool         // address: the peer is a trusted proxy
+	client   netip.Addr   // address: who asks
+	network  netip.Prefix // address: the client as limits count it
+	host     string       // tidy: lower case, without port
+	path     string       // tidy: the one spelling that is matched and forwarded
+	route    *route       // match
+	found    *chi.Context // match: the parameters of the path, in order
+	list     *config.List // screen: the one that decided what is done with the request
+	claims   []limiter.Claim
+	windows  []int           // extract: windows[i] is the window of the route that claims[i] asks for
+	shadows  []limiter.Claim // extract: those of limits in shadow mode
+	shaded   []int           // extract: as windows, for shadows
+	unfit    []*limit        // extract: in shadow mode, and would have refused before any store
+	takings  []taking        // admit: what was taken, and of whom
+	query    url.Values
+	read     bool            // extract: the names in query are looked through
+	confused []key.Origin    // match, extract: what other names of the request may be taken for
+	value    key.Value       // extract: the key last read
+	content  *content        // extract: the body, if a key was read from it
+	novelty  string          // vet: what was said of too many new keys; empty if nothing
+	once     []limiter.Claim // mark: to be the first of its kind; none without a mark
+	keys     []counted       // extract: the keys made so far
 
 	// What was decided and what came of it.
 	decision limiter.Decision
@@ -100,29 +101,12 @@ type fields interface {
 	Values(name string) []string
 }
 
-// Header returns all values of a field, those of its twins included.
-func (x *exchange) Header(name string) []string {
-	values := x.header.Values(name)
-	for _, twin := range x.twins {
-		if strings.EqualFold(strings.ReplaceAll(twin, "_", "-"), name) && twin != name {
-			values = append(slices.Clip(values), x.header.Values(twin)...)
-		}
-	}
-	return values
-}
+// Header returns all values of a field.
+func (x *exchange) Header(name string) []string { return x.header.Values(name) }
 
-// Query returns all values of a query parameter, those of its twins included:
-// Phone, and phone[]. A query that can be read in two ways has none: extract
-// refuses it before.
-func (x *exchange) Query(name string) []string {
-	values := x.query[name]
-	for twin, more := range x.query {
-		if key.Disguises(twin, name) {
-			values = append(slices.Clip(values), more...)
-		}
-	}
-	return values
-}
+// Query returns all values of a query parameter. A query that can be read in two
+// ways has none: extract refuses it before.
+func (x *exchange) Query(name string) []string { return x.query[name] }
 
 // Param returns a parameter of the path, decoded.
 func (x *exchange) Param(name string) string {
@@ -171,7 +155,7 @@ func (x *exchange) reset() {
 	kept := exchange{found: x.found, claims: x.claims[:0], windows: x.windows[:0], shadows: x.shadows[:0], shaded: x.shaded[:0], of: x.of[:0],
 		takings: x.takings[:0], unfit: x.unfit[:0], back: x.back[:0], all: x.all[:0]}
 	kept.decision.Outcomes = x.decision.Outcomes[:0]
-	kept.keys = x.keys[:0]
+	kept.keys, kept.odd, kept.confused = x.keys[:0], x.odd[:0], x.confused[:0]
 	kept.value = x.value
 	kept.value.Reset()
 	*x = kept

@@ -45,10 +45,15 @@ func (g *generation) extract(x *exchange) error {
 
 // readQuery reads the query, if the route needs it.
 func (x *exchange) readQuery() error {
-	if !x.route.queries {
+	if !x.route.queries || x.read {
 		return nil
 	}
-	return x.parseQuery()
+	if err := x.parseQuery(); err != nil {
+		return err
+	}
+	x.read = true
+	x.foldQuery()
+	return nil
 }
 
 // parseQuery reads the query, unless that has been done.
@@ -120,6 +125,9 @@ func (x *exchange) cost(c *config.Cost) (int64, error) {
 	if c == nil {
 		return 1, nil
 	}
+	if x.Confused(c.From) {
+		return 0, fmt.Errorf("%s: %w: another name may be taken for its own", c.From, key.ErrAmbiguous)
+	}
 	values := x.Header(c.From.Name)
 	if c.From.Source == key.Query {
 		values = x.Query(c.From.Name)
@@ -131,7 +139,7 @@ func (x *exchange) cost(c *config.Cost) (int64, error) {
 		return 0, fmt.Errorf("%s: %w", c.From, key.ErrAmbiguous)
 	}
 	n, err := strconv.ParseInt(values[0], 10, 64)
-	if err != nil || n < 1 || n > c.Max || values[0][0] == '+' {
+	if err != nil || n < 1 || n > c.Max || values[0][0] == '+' || values[0][0] == '0' { // which makes it octal for some
 		return 0, fmt.Errorf("%s: %w: write a whole number from 1 to %d", c.From, errCost, c.Max)
 	}
 	return n, nil

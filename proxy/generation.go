@@ -20,8 +20,9 @@ import (
 type generation struct {
 	number  int64
 	config  *config.Config
-	via     string   // this process in Via
-	tells   []string // fields in which upstreams are told keys
+	via     string     // this process in Via
+	tells   []string   // fields in which upstreams are told keys
+	fields  fieldNames // by whose names no other field may go
 	address addresser
 	table   *table
 	pools   map[*config.Upstream]*upstream.Pool
@@ -65,6 +66,7 @@ func compile(c *config.Config, pseudonym string, fleet *upstream.Fleet) (*genera
 		made[r.name] = r
 	}
 	g.resets(made)
+	g.protect(c.Routes)
 	g.users.Store(1)
 	g.ended = func() {} // until it is installed
 	return g, nil
@@ -115,9 +117,13 @@ func (g *generation) route(from *config.Route) (*route, error) {
 		screens:     newScreens(from.Lists),
 		novelty:     newNovelty(from),
 		reject:      newReject(from.Reject),
+		deciders:    deciders(from.Match),
 
 		countsPreflight: from.CountPreflight,
 		alerts:          alerts(g.config.Alerts),
+	}
+	if r.idempotency != nil {
+		r.fields.add(r.idempotency.header)
 	}
 	for _, l := range from.Lists {
 		r.notice(l.Key)
@@ -165,8 +171,8 @@ func (r *route) limit(from *config.Limit) []respond.Policy {
 	if l.distinct != nil {
 		r.notice(l.distinct)
 	}
-	if l.cost != nil && l.cost.From.Source == key.Query {
-		r.queries = true
+	if l.cost != nil {
+		r.from(l.cost.From)
 	}
 	var policies []respond.Policy
 	l.windows, policies = r.rates(l, from, from.Rates)
@@ -240,11 +246,19 @@ func (r *route) rates(l *limit, from *config.Limit, rates []limiter.Rate) (windo
 // notice learns what reading a key takes.
 func (r *route) notice(s *key.Spec) {
 	for _, o := range s.Origins() {
-		switch o.Source {
-		case key.Query, key.Form: // a field of a form may stand in the query as well
-			r.queries = true
-		case key.Path:
-			r.hidden = append(r.hidden, o.Name)
-		}
+		r.from(o)
+	}
+}
+
+// from learns what reading something at o takes.
+func (r *route) from(o key.Origin) {
+	switch o.Source {
+	case key.Query, key.Form: // a field of a form may stand in the query as well
+		r.queries = true
+		r.names = r.names.With(o.Name)
+	case key.Header:
+		r.fields.add(o.Name)
+	case key.Path:
+		r.hidden = append(r.hidden, o.Name)
 	}
 }

@@ -22,19 +22,3 @@ func TestLenient_PathsOfOthersAreRefused(t *testing.T) {
 		}
 	}
 }
-
-func TestTwins_AreOneKey(t *testing.T) {
-	w := made(t, `routes:
-  - {name: h, match: {path: /h}, upstream: echo, limits: [{key: "header:X-Phone", rate: 1/1h}]}
-  - {name: q, match: {path: /q}, upstream: echo, limits: [{key: "query:phone", rate: 1/1h}]}
-`)
-	w.sends(200, "GET", "/h", "X-Phone: 1")
-	w.sends(429, "GET", "/h", "X_Phone: 1")
-	w.sends(400, "GET", "/h", "X-Phone: 2", "X_Phone: 1")
-	w.sends(200, "GET", "/h", "X-Phone: 2", "X_Other: 1")
-	w.sends(200, "GET", "/q?phone=1")
-	w.sends(429, "GET", "/q?Phone=1")
-	w.sends(429, "GET", "/q?phone%5B%5D=1")
-	w.sends(400, "GET", "/q?phone=2&phone[]=1")
-	w.sends(200, "GET", "/q?phone=2&phones=1")
-}

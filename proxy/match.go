@@ -69,7 +69,7 @@ func (s *site) match(x *exchange) (bool, error) {
 		if r == nil || best != nil && !beats(r, sh, best, from) {
 			continue
 		}
-		holds, err := x.holds(sh.query)
+		holds, err := x.holds(sh)
 		if err != nil {
 			return false, err
 		}
@@ -87,16 +87,20 @@ func (s *site) match(x *exchange) (bool, error) {
 	return true, nil
 }
 
-// holds reports whether the query fulfils conditions. A parameter that is there
-// twice fulfils and breaks them at once, so that is errQuery.
-func (x *exchange) holds(conditions []condition) (bool, error) {
-	if len(conditions) == 0 {
+// holds reports whether the query fulfils the conditions of sh. A parameter that is
+// there twice, or under a name that is folded, fulfils and breaks them at once, so
+// that is errQuery.
+func (x *exchange) holds(sh *shelf) (bool, error) {
+	if len(sh.query) == 0 {
 		return true, nil
 	}
 	if err := x.parseQuery(); err != nil {
 		return false, err
 	}
-	for _, c := range conditions {
+	if err := x.disguised(sh.names); err != nil {
+		return false, err
+	}
+	for _, c := range sh.query {
 		values := x.query[c.name]
 		if len(values) > 1 {
 			return false, fmt.Errorf("%w: a parameter that decides comes twice", errQuery)
@@ -128,7 +132,7 @@ func (t *table) allowed(x *exchange) []string {
 			if sh.method == "" || !sh.admits(sh.method, x.header) || sh.paths.find(x.found, x.path) == nil {
 				continue
 			}
-			if holds, err := x.holds(sh.query); holds && err == nil {
+			if holds, err := x.holds(sh); holds && err == nil {
 				methods = append(methods, sh.method)
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
@@ -48,12 +49,14 @@ func (g *generation) mark(x *exchange) error {
 	}
 	marks := x.Header(i.header)
 	switch {
+	case x.Confused(key.Origin{Source: key.Header, Name: i.header}):
+		return fmt.Errorf("header:%s: %w: another name may be taken for its own", i.header, key.ErrAmbiguous)
 	case len(marks) == 0:
 		return nil
 	case len(marks) > 1:
 		return fmt.Errorf("header:%s: %w", i.header, key.ErrAmbiguous)
-	case marks[0] == "" || len(marks[0]) > maxMark:
-		return fmt.Errorf("header:%s: %w: write 1 to %d characters", i.header, errMark, maxMark)
+	case marks[0] == "" || len(marks[0]) > maxMark || strings.ContainsFunc(marks[0], func(r rune) bool { return r < ' ' || r >= 0x7f }):
+		return fmt.Errorf("header:%s: %w: write 1 to %d ASCII characters", i.header, errMark, maxMark)
 	}
 	body, err := x.Body()
 	if err != nil {

@@ -23,10 +23,13 @@ type route struct {
 	screens         []screen
 	limits          []*limit
 	windows         []*window
-	resets          []reset  // cooldowns of other routes that its answers let begin anew
-	queries         bool     // some key is read from the query
-	waits           bool     // some limit lets requests wait for their turn
-	hidden          []string // parameters of the path that are keys
+	resets          []reset    // cooldowns of other routes that its answers let begin anew
+	queries         bool       // some key is read from the query
+	waits           bool       // some limit lets requests wait for their turn
+	hidden          []string   // parameters of the path that are keys
+	fields          fieldNames // that something is read from
+	names           key.Names  // of parameters of the query that something is read from
+	deciders        []string   // fields whose values it asks for
 	novelty         novelty
 	quota           *respond.Quota
 	reject          respond.Reject

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/key"
 )
 
 // A table finds the route of a request: the most specific one that matches, by
@@ -27,6 +28,7 @@ type shelf struct {
 	method  string // "" is any
 	headers []condition
 	query   []condition
+	names   key.Names // of query's parameters
 	paths   paths
 }
 
@@ -76,6 +78,9 @@ func (s *site) shelf(method string, headers, query []condition) *shelf {
 		}
 	}
 	sh := &shelf{method: method, headers: headers, query: query, paths: paths{exact: map[string]*route{}}}
+	for _, c := range query {
+		sh.names = sh.names.With(c.name)
+	}
 	s.shelves = append(s.shelves, sh)
 	return sh
 }

@@ -80,6 +80,33 @@ func bodies(add adder, counted, refused, either []int) {
 	add(counted, "multipart: as it was", multi(part("phone", spent)+"--b--\r\n"))
 	add(refused, "multipart: twice", multi(part("phone", unspent)+part("phone", spent)+"--b--\r\n"))
 	add(refused, "multipart: cut off", multi(part("phone", unspent)+part("phone", spent)))
+	typed := func(kind, body string) string {
+		return request("POST /v1/form", body, "Content-Type: "+kind)
+	}
+	two := part("phone", unspent) + strings.ReplaceAll(part("phone", spent), "--b\r", "--c\r")
+	for name, attempt := range map[string]string{
+		"two boundaries":     typed("multipart/form-data; boundary=b; boundary=c", two+"--b--\r\n--c--\r\n"),
+		"another word":       typed("multipart/form-data; xboundary=c; boundary=b", two+"--b--\r\n"),
+		"a boundary quoted":  typed(`multipart/form-data; boundary="b c"`, strings.ReplaceAll(part("phone", unspent), "--b", "--b c")+"--b c--\r\n"),
+		"a longer boundary":  multi(part("phone", unspent) + strings.ReplaceAll(part("phone", spent), "--b\r", "--bb\r") + "--b--\r\n"),
+		"after the end":      multi(part("phone", unspent) + "--b--\r\n" + part("phone", spent) + "--b--\r\n"),
+		"text after the end": multi(part("phone", unspent) + "--b--\r\nx"),
+		"blank at a line":    multi(strings.Replace(part("phone", unspent), "--b", "--b ", 1) + "--b--\r\n"),
+		"line feeds":         multi(strings.ReplaceAll(part("phone", unspent)+"--b--\r\n", "\r\n", "\n")),
+		"a line feed":        multi(part("a", "1\n--b\nContent-Disposition: form-data; name=\"phone\"\n\n"+spent) + part("phone", unspent) + "--b--\r\n"),
+		"a bare name":        multi(strings.Replace(part("phone", unspent), `"phone"`, "phone", 1) + "--b--\r\n"),
+		"an escaped name":    multi(strings.Replace(part("phone", unspent), `"phone"`, `"ph\one"`, 1) + "--b--\r\n"),
+		"two names":          multi(strings.Replace(part("phone", unspent), `"phone"`, `"a"; name="phone"`, 1) + "--b--\r\n"),
+		"a name of RFC 2231": multi(part("phone", unspent) + strings.Replace(part("phone", spent), "name=\"phone\"", "name*=utf-8''phone", 1) + "--b--\r\n"),
+		"an encoding":        multi(strings.Replace(part("phone", unspent), "\r\n\r\n", "\r\nContent-Transfer-Encoding: 8bit\r\n\r\n", 1) + "--b--\r\n"),
+		"a folded field":     multi(strings.Replace(part("phone", unspent), "; name", ";\r\n name", 1) + "--b--\r\n"),
+		"a part of parts":    multi("--b\r\nContent-Disposition: form-data; name=\"a\"\r\nContent-Type: multipart/mixed; boundary=c\r\n\r\n" + strings.ReplaceAll(part("phone", spent), "--b", "--c") + "--c--\r\n" + part("phone", unspent) + "--b--\r\n"),
+		"a name as a list":   multi(part("phone", unspent) + part("phone[]", spent) + "--b--\r\n"),
+		"a name in capitals": multi(part("phone", unspent) + part("Phone", spent) + "--b--\r\n"),
+		"a file":             multi(part("phone\"; filename=\"x", unspent) + "--b--\r\n"),
+	} {
+		add(refused, "multipart: "+name, attempt)
+	}
 	add(refused, "multipart: preamble", multi(part("phone", spent)[3:]+part("phone", unspent)+"--b--\r\n"))
 }
 
@@ -91,7 +118,16 @@ func fields(add adder, counted, refused, either []int) {
 	add(refused, "header: twice", to("X-Phone: "+unspent, "X-Phone: "+spent))
 	add(refused, "header: twice, other case", to("X-Phone: "+unspent, "x-phone: "+spent))
 	add(refused, "header: underscore twin", to("X-Phone: "+unspent, "X_Phone: "+spent))
-	add(counted, "header: underscore alone", to("X_Phone: "+spent))
+	for _, name := range []string{"X_Phone", "X.Phone", "x.phone", "X_Forwarded_For", "X.Forwarded-For", "X_Request_Id"} {
+		add(refused, "header: as "+name, to("X-Phone: "+unspent, name+": "+spent))
+		add(refused, "header: only as "+name, to(name+": "+spent))
+	}
+	for name, value := range map[string]string{
+		"Arabic digits": "+\u0668\u0666\u0661\u0663\u0668\u0660\u0660\u0661\u0663\u0668\u0660\u0660\u0660", "a digit more": spent + "\u0661", "a superscript": spent + "\u00b2",
+		"a full-width digit": spent + "\uff17", "extension 7": spent + " ext 7", "extension 8": spent + " x8", "of a URI": "tel:" + spent + ";ext=9",
+	} {
+		add(refused, "header: "+name, to("X-Phone: "+value))
+	}
 	add(refused, "header: list", to("X-Phone: "+unspent+", "+spent))
 	add(refused, "header: empty first", to("X-Phone:", "X-Phone: "+spent))
 	add(refused, "header: blank before the colon", to("X-Phone : "+spent))
@@ -104,6 +140,12 @@ func fields(add adder, counted, refused, either []int) {
 	add(counted, "user: blanks", request("GET /v1/user", "", "X-User:   Alice  "))
 	add(refused, "cookie: twice", request("GET /v1/cookie", "", "Cookie: sid=2; sid=1"))
 	add(refused, "cookie: two headers", request("GET /v1/cookie", "", "Cookie: sid=2", "Cookie: sid=1"))
+	for _, line := range []string{"sid[]=1", "sid[x]=1", "+sid=1", "s%69d=1", "SID=1", "sid =1", "sid= 1", "=sid=1", "sid=%31%zz", `a="; sid=3; b="`, "sid=2; sid%00=1"} {
+		add(refused, "cookie: "+line, request("GET /v1/cookie", "", "Cookie: "+line))
+	}
+	for _, value := range []string{"al\u00e9", "a\tb", "\u00a0alice", "alice\u200b"} {
+		add(refused, "user: "+value, request("GET /v1/user", "", "X-User: "+value))
+	}
 }
 
 // paths are spellings of one.
@@ -130,7 +172,13 @@ func queries(add adder, counted, refused, either []int) {
 	add(refused, "query: indexed", to("phone[0]=%2B8613800138000&phone=%2B8613900139000"))
 	add(refused, "query: bad escape", to("phone=%2B8613900139000&x=%zz"))
 	add(counted, "query: name escaped", to("%70hone=%2B8613800138000"))
-	add(counted, "query: list alone", to("phone[]=%2B8613800138000"))
+	for _, name := range []string{"phone[]", "phone[x]", "[phone]", "[phone][]", "phone]", "+phone", "%20phone", "phone+", "phone%00", "phone%00x", "PHONE", "!phone", "ph%6Fne[", "phone[0][1]"} {
+		if name != "ph%6Fne[" { // phone_, to PHP, and phone to Rack
+			add(refused, "query: as "+name, to("phone=%2B8613900139000&"+name+"=%2B8613800138000"))
+		}
+		add(refused, "query: only as "+name, to(name+"=%2B8613800138000"))
+		add(refused, "form: as "+name, formed("phone=%2B8613900139000&"+name+"=%2B8613800138000"))
+	}
 	add(either, "query: plus as a blank", to("phone=+8613800138000"))
 }
 

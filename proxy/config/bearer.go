@@ -46,7 +46,11 @@ func (b bearers) keys(pointer any, spec *key.Spec, text string) []limiter.Key {
 		ok = ok && spec.Extract(bearer{client: client}, &v) == nil
 		instead = "write for example 192.0.2.1 or 2001:db8::1"
 	default:
-		plain := key.Spec{Name: spec.Name, From: key.Origin{Source: key.Header, Name: "X"}, Normalize: spec.Normalize, Phone: spec.Phone}
+		from := key.Origin{Source: key.Path, Name: "x"} // any that shows the text to be read
+		if spec.From.Source == key.Header {
+			from = key.Origin{Source: key.Header, Name: "X"} // where less is taken
+		}
+		plain := key.Spec{Name: spec.Name, From: from, Normalize: spec.Normalize, Phone: spec.Phone}
 		ok = plain.Extract(bearer{text: text}, &v) == nil
 	}
 	if !ok {
@@ -94,7 +98,8 @@ type bearer struct {
 	client netip.Prefix
 }
 
-func (b bearer) Header(string) []string { return []string{b.text} }
-func (b bearer) Query(string) []string  { return []string{b.text} }
-func (b bearer) Param(string) string    { return b.text }
-func (b bearer) Client() netip.Prefix   { return b.client }
+func (b bearer) Header(string) []string   { return []string{b.text} }
+func (b bearer) Query(string) []string    { return []string{b.text} }
+func (b bearer) Confused(key.Origin) bool { return false }
+func (b bearer) Param(string) string      { return b.text }
+func (b bearer) Client() netip.Prefix     { return b.client }

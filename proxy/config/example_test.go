@@ -127,8 +127,12 @@ func TestExample_ServesAlone(t *testing.T) {
 	wantKey := &key.Spec{
 		Name:      "phone",
 		From:      key.Origin{Source: key.Header, Name: "X-Phone"},
-		Normalize: []key.Step{key.Digits},
+		Normalize: []key.Step{key.E164},
+		Phone:     phone.Key.Phone,
 		OnMissing: key.Reject,
+	}
+	if n, err := wantKey.Phone.Parse("+86 138 0013 8000"); err != nil || n.E164 != "+8613800138000" {
+		t.Errorf("a number is %v, %v", n, err)
 	}
 	if !reflect.DeepEqual(phone.Key, wantKey) {
 		t.Errorf("key: got %+v, want %+v", phone.Key, wantKey)

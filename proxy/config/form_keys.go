@@ -54,6 +54,8 @@ type normalForm struct {
 	As list `yaml:"as" jsonschema:"required,enum=trim,enum=lower,enum=digits,enum=e164"`
 	// DefaultRegion is the country whose numbers may come without a country code, for e164: CN.
 	DefaultRegion string `yaml:"default_region,omitempty" jsonschema:"pattern=^[A-Z][A-Z]$"`
+	// Extensions behind a phone number are refused, since nobody can text them, or kept: all extensions of one number are one key; refuse when not given.
+	Extensions string `yaml:"extensions,omitempty" jsonschema:"enum=refuse,enum=keep"`
 	// AllowTypes are the kinds of lines that e164 takes; all when not given.
 	AllowTypes list `yaml:"allow_types,omitempty" jsonschema:"enum=mobile,enum=fixed,enum=fixed_or_mobile,enum=toll_free,enum=premium,enum=shared_cost,enum=voip,enum=pager,enum=uan,enum=voicemail,enum=personal"`
 }

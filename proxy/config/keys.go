@@ -23,7 +23,8 @@ type keys struct {
 	parts map[*key.Spec]int    // how many texts each is made of, at most
 	// tokens verifies what jwt: reads; nil when nothing is said of tokens.
 	tokens *key.Tokens
-	open   []string // the names that are being made
+	open   []string    // the names that are being made
+	warned []*key.Spec // those that may be phone numbers, and are not read as such
 }
 
 func newKeys(r *reading, forms map[string]*keyForm, tokens *key.Tokens) *keys {
@@ -145,6 +146,9 @@ func (k *keys) build(form *keyForm, name string) *key.Spec {
 			spec.Equal = append(spec.Equal, equal)
 		}
 	}
+	if form.Normalize != nil {
+		k.phone(form.Normalize, name, spec)
+	}
 	spec.OnMissing, spec.Instead = k.otherwise(&form.OnMissing)
 	if form.OnInvalid != nil {
 		spec.OnInvalid, spec.InsteadOfInvalid = k.otherwise(&form.OnInvalid)
@@ -166,8 +170,8 @@ func (k *keys) normalize(form *normalForm, spec *key.Spec) (ok bool) {
 		}
 	}
 	if !slices.Contains(spec.Normalize, key.E164) {
-		if form.DefaultRegion != "" || k.given(&form.AllowTypes) {
-			k.wrong(form, "default_region and allow_types are for phone numbers", "write as: e164")
+		if form.DefaultRegion != "" || form.Extensions != "" || k.given(&form.AllowTypes) {
+			k.wrong(form, "default_region, allow_types and extensions are for phone numbers", "write as: e164")
 		}
 		return true
 	}
@@ -177,7 +181,7 @@ func (k *keys) normalize(form *normalForm, spec *key.Spec) (ok bool) {
 			types = append(types, key.LineType(t))
 		}
 	}
-	phone, err := key.NewPhone(form.DefaultRegion, types)
+	phone, err := key.NewPhone(form.DefaultRegion, types, key.Extensions(form.Extensions))
 	if err != nil {
 		k.fault(&form.DefaultRegion, err)
 	}

@@ -53,6 +53,7 @@ func (r *routes) all(forms []*routeForm) []*Route {
 		route.NewKeys, route.NewKeysMode = r.invention(form, route.Limits)
 		r.destination(form)
 		r.upgrades(form, route)
+		r.phones(form, route)
 		for i, l := range route.Lists {
 			r.parameters(&form.Lists[i], l.Key, p.params)
 		}

@@ -2,6 +2,7 @@ package key
 
 import (
 	"errors"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -154,7 +155,49 @@ func TestExtract_SetHeader(t *testing.T) {
 
 	user := of("json:/user")
 	user.SetHeader = "X-User"
-	if err := user.Extract(m, &v); !errors.Is(err, ErrInvalid) {
-		t.Errorf("a text with a line break = %v; want ErrInvalid, for it would forge a field", err)
+	if err := user.Extract(m, &v); !errors.Is(err, ErrAmbiguous) {
+		t.Errorf("a text with a line break = %v; want ErrAmbiguous, for it would forge a field", err)
 	}
+}
+
+// No policy lets a request pass, or counts it elsewhere, of which some server finds
+// the key.
+func TestExtract_PoliciesDoNotHideOtherReadings(t *testing.T) {
+	byClaim := claimOf(opened(t, TokenConfig{Secret: []byte(secret)}), "sub")
+	for name, c := range map[string]struct {
+		spec *Spec
+		r    Request
+	}{
+		"digits beyond ASCII":    {phoneAt(t, "header:X-Phone"), header("+86 138 0013 800٠")},
+		"an extension":           {phoneAt(t, "header:X-Phone"), header("+86 138 0013 8000 ext 7")},
+		"text around a number":   {phoneAt(t, "header:X-Phone"), header("to +86 138 0013 8000")},
+		"digits, and others":     {of("header:X-Phone", Digits), header("138٠")},
+		"beyond ASCII":           {of("header:X-Phone", Lower), header("É")},
+		"a folded field":         {of("header:X-Phone"), request{header: http.Header{"X_phone": {"1"}}}},
+		"a folded parameter":     {of("query:phone"), sends("", "").asks("phone[]=1")},
+		"a folded cookie":        {of("cookie:sid"), request{header: http.Header{"Cookie": {"s.id=1; sid[]=2"}}}},
+		"a folded form field":    {of("form:phone"), sendsForm("[phone]=1")},
+		"a folded query":         {of("form:phone"), sendsForm("phone=1").asks("phone[]=2")},
+		"a folded query, alone":  {of("form:phone"), sendsForm("a=1").asks("phone[]=2")},
+		"a form with semicolons": {of("form:phone"), sendsForm("a=1;phone=1")},
+		"a form in parts":        {of("form:phone"), sends("multipart/form-data; boundary=B", "x--B\r\n\r\n--B--")},
+		"a coded form":           {of("form:phone"), sendsForm("phone=1").with("Content-Encoding", "gzip")},
+		"two blanks":             {byClaim, sends("", "").with("Authorization", "Bearer  x")},
+		"no scheme":              {byClaim, sends("", "").with("Authorization", "x.y.z")},
+		"Bearer hidden":          {byClaim, sends("", "").with("Authorization", "Basic x, Bearer x")},
+	} {
+		for _, policy := range []Missing{Reject, Skip, Shared, Use} {
+			s := *c.spec
+			s.OnMissing, s.Instead, s.OnInvalid, s.InsteadOfInvalid = policy, of("global"), policy, of("global")
+			if got, err := extract(&s, c.r); !errors.Is(err, ErrAmbiguous) {
+				t.Errorf("%s, %s: %q, %v; want ErrAmbiguous", name, policy, got, err)
+			}
+			secretless(t, extractError(&s, c.r), "138", "x.y")
+		}
+	}
+}
+
+func extractError(s *Spec, r Request) error {
+	_, err := extract(s, r)
+	return err
 }

@@ -17,24 +17,27 @@ func whole(r Request, m Message) (Body, error) {
 	}
 	for _, encoding := range r.Header("Content-Encoding") {
 		if encoding != "" && !strings.EqualFold(encoding, "identity") {
-			return Body{}, fmt.Errorf("%w: the body is encoded; send it without Content-Encoding", ErrInvalid)
+			return Body{}, fmt.Errorf("%w: the body is encoded; send it without Content-Encoding", ErrAmbiguous)
 		}
 	}
 	return body, nil
 }
 
-// media is the type of the body and its parameters. A charset other than UTF-8
-// is ErrInvalid: keys are read as UTF-8, and an upstream could read them
-// otherwise.
-func (b Body) media() (string, map[string]string, error) {
+// media is the type of the body. One that is broken is ErrAmbiguous, because some
+// servers look no further than its beginning, and so is a charset other than UTF-8:
+// keys are read as UTF-8, and an upstream could read them otherwise.
+func (b Body) media() (string, error) {
+	if b.Type == "" {
+		return "", fmt.Errorf("%w: Content-Type is missing", ErrInvalid)
+	}
 	kind, parameters, err := mime.ParseMediaType(b.Type)
 	if err != nil {
-		return "", nil, fmt.Errorf("%w: Content-Type is missing or not one", ErrInvalid)
+		return "", fmt.Errorf("%w: Content-Type is broken", ErrAmbiguous)
 	}
 	if charset, ok := parameters["charset"]; ok && !strings.EqualFold(charset, "utf-8") {
-		return "", nil, fmt.Errorf("%w: the charset of Content-Type is not UTF-8", ErrInvalid)
+		return "", fmt.Errorf("%w: the charset of Content-Type is not UTF-8", ErrAmbiguous)
 	}
-	return kind, parameters, nil
+	return kind, nil
 }
 
 // json returns an error unless the body says that it is JSON.
@@ -42,7 +45,7 @@ func (b Body) json() error {
 	if b.Type == "application/json" {
 		return nil
 	}
-	kind, _, err := b.media()
+	kind, err := b.media()
 	if err != nil {
 		return err
 	}

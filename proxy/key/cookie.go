@@ -4,45 +4,65 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
-	"unicode/utf8"
 )
 
-// cookie is the one cookie of this name in the Cookie fields, "" if there is
+// cookie is the one cookie of this name in the Cookie field, "" if there is
 // none. Escapes are decoded, because some servers do so and a client could
-// otherwise spell one value in many ways; the quotes, commas, blanks and
-// backslashes that RFC 6265 forbids in a value, and servers read in different
-// ways, are ErrInvalid.
+// otherwise spell one value in many ways. What servers read in different ways is
+// ErrAmbiguous: a second Cookie field, which some join with a comma; a name that
+// is folded, or has blanks around it; a string in quotes that reaches over the end of
+// its pair; and in the value, what RFC 6265 forbids there, and a % that is no
+// escape.
 func cookie(fields []string, name string) (string, error) {
-	value, seen := "", false
-	for _, field := range fields {
-		after := byte(';')
-		for field != "" {
-			var pair string
-			pair, separator, rest := cut(field)
-			this, text, _ := strings.Cut(strings.Trim(pair, " \t"), "=")
-			this = strings.TrimRight(this, " \t")
-			if this == name || disguises(this, name) {
-				if seen || this != name || after == ',' {
-					return "", ErrAmbiguous
-				}
-				if separator == ',' {
-					return "", fmt.Errorf("%w: a comma in a cookie", ErrInvalid)
-				}
-				value, seen = strings.TrimLeft(text, " \t"), true
-			}
-			field, after = rest, separator
+	field, err := one(fields)
+	if err != nil {
+		return "", fmt.Errorf("%w: two Cookie fields", ErrAmbiguous)
+	}
+	var names Names                       // made when it is needed
+	value, seen, open := "", false, false // open: within quotes, for those who know them
+	for after := byte(';'); field != ""; {
+		pair, separator, rest := cut(field)
+		this, text, _ := strings.Cut(strings.TrimLeft(pair, " "), "=")
+		if this != name && names == nil {
+			names = names.With(name)
 		}
+		switch {
+		case this != name && (len(names.Confused(nil, this)) > 0 || nameless(this, text, name)):
+			return "", fmt.Errorf("%w: another cookie may be taken for it", ErrAmbiguous)
+		case this == name && (seen || open || after == ',' || separator == ','):
+			return "", fmt.Errorf("%w: a cookie that is there twice, beside a comma or within quotes", ErrAmbiguous)
+		case this == name:
+			value, seen = text, true
+		}
+		open = open != (strings.Count(pair, `"`)%2 != 0) || strings.Contains(pair, `\"`)
+		field, after = rest, separator
 	}
-	if i := strings.IndexFunc(value, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '"' || r == '\\' }); i >= 0 {
-		return "", fmt.Errorf("%w: a quote, blank or backslash in a cookie", ErrInvalid)
+	return cookieValue(value)
+}
+
+// nameless reports whether a pair without a name, "=sid=1", has this one for
+// servers that look for it where the first "=" is not the end of a name.
+func nameless(this, text, name string) bool {
+	if strings.TrimSpace(this) != "" {
+		return strings.TrimSpace(this) == name
 	}
-	if plain, err := url.PathUnescape(value); err == nil {
-		value = plain
+	inner, _, _ := strings.Cut(text, "=")
+	return strings.TrimSpace(inner) == name
+}
+
+// cookieValue is a value, decoded.
+func cookieValue(value string) (string, error) {
+	if strings.ContainsFunc(value, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '"' || r == '\\' }) {
+		return "", fmt.Errorf("%w: a quote, blank, backslash or no ASCII in a cookie", ErrAmbiguous)
 	}
-	if !utf8.ValidString(value) {
-		return "", fmt.Errorf("%w: a cookie is not UTF-8", ErrInvalid)
+	if strings.IndexByte(value, '%') < 0 {
+		return value, nil
 	}
-	return value, nil
+	plain, err := url.PathUnescape(value)
+	if err != nil || strings.ContainsFunc(plain, func(r rune) bool { return r == ' ' || r == '"' || r == '\\' }) {
+		return "", fmt.Errorf("%w: a %% in a cookie that is no escape, or one of a quote, blank or backslash", ErrAmbiguous)
+	}
+	return plain, nil
 }
 
 // cut takes the first pair off a Cookie field. Old servers part cookies at

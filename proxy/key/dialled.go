@@ -3,7 +3,6 @@ package key
 import (
 	"strings"
 	"unicode"
-	"unicode/utf8"
 )
 
 const (
@@ -13,36 +12,36 @@ const (
 )
 
 // dialled is what one would dial for a phone number as written: a plus, if it
-// begins with one, and ASCII digits. It takes digits of any script, full-width
-// forms, blanks, dashes, dots, slashes and parentheses; "tel:" before the
-// number, and an extension after it (";ext=5", "ext. 5", "x5"), are dropped, and
-// so are the invisible marks that come along when a number is copied from a
-// page or an address book. Anything else makes it no phone number: letters, as
-// in 1-800-FLOWERS, other text before or after the number, a second plus, line
-// breaks, a URI's other parameters. What dialled returns it returns unchanged
-// again, without allocating.
-func dialled(s string) (digits string, ok bool) {
+// begins with one, and ASCII digits. It takes blanks, dashes, dots, slashes and
+// parentheses, full-width ones as well; "tel:" before the number, and an extension
+// after it (";ext=5", "ext. 5", "x5"), are dropped, and so are the invisible
+// marks that come along when a number is copied from a page or an address book.
+// Whether there was an extension is told. Anything else makes it no phone number:
+// digits beyond ASCII, letters, as in 1-800-FLOWERS, other text before or after
+// the number, a second plus, line breaks, a URI's other parameters. What dialled
+// returns it returns unchanged again, without allocating.
+func dialled(s string) (digits string, extension, ok bool) {
 	if isDialled(s) {
-		return s, true
+		return s, false, true
 	}
 	if len(s) > maxSpelling {
-		return "", false
+		return "", false, false
 	}
 	var buffer [maxSpelling]byte
 	spelling, ok := latin(buffer[:0], s)
 	if !ok {
-		return "", false
+		return "", false, false
 	}
 	text := strings.Trim(string(spelling), " ")
 	text = strings.TrimPrefix(text, "tel:")
 	if i := strings.IndexFunc(text, func(r rune) bool { return 'a' <= r && r <= 'z' || r == ';' || r == ':' || r == '=' }); i >= 0 {
 		if !isExtension(text[i:]) {
-			return "", false
+			return "", false, false
 		}
-		text = text[:i]
+		text, extension = text[:i], true
 	}
 	if text == "" || text[0] != '+' && text[0] != '(' && !isDigit(text[0]) {
-		return "", false // -138 is a number below zero
+		return "", false, false // -138 is a number below zero
 	}
 	var out [maxDialled + 1]byte
 	n := 0
@@ -50,17 +49,17 @@ func dialled(s string) (digits string, ok bool) {
 		c := text[i]
 		switch {
 		case c == '+' && n > 0, c != '+' && !isDigit(c) && strings.IndexByte(" -./()", c) < 0:
-			return "", false
+			return "", false, false
 		case c == '+' || isDigit(c):
 			if n == len(out) {
-				return "", false
+				return "", false, false
 			}
 			out[n] = c
 			n++
 		}
 	}
 	digits = string(out[:n])
-	return digits, isDialled(digits)
+	return digits, extension, isDialled(digits)
 }
 
 // isDialled reports whether s is a plus or none, and digits.
@@ -79,12 +78,11 @@ func isDialled(s string) bool {
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// latin appends s to b in ASCII: digits as 0-9, letters in lower case, every
-// blank as a space, every dash as a hyphen. It reports whether all of s has such
+// latin appends s to b in ASCII: letters in lower case, every blank as a space, every dash as a hyphen. It reports whether all of s has such
 // a form.
 func latin(b []byte, s string) ([]byte, bool) {
 	for _, r := range s {
-		if '\uFF01' <= r && r <= '\uFF5E' {
+		if '\uFF01' <= r && r <= '\uFF5E' && !unicode.IsDigit(r) {
 			r -= '\uFF01' - '!' // full-width
 		}
 		switch {
@@ -96,8 +94,6 @@ func latin(b []byte, s string) ([]byte, bool) {
 			b = append(b, ' ')
 		case '\u2010' <= r && r <= '\u2015', r == '\u2212', r == '\u30FC', r == '\uFE63':
 			b = append(b, '-')
-		case r != utf8.RuneError && unicode.IsDigit(r):
-			b = append(b, '0'+byte(value(r)))
 		case !isInvisible(r):
 			return nil, false
 		}

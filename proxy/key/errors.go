@@ -12,9 +12,10 @@ var (
 	// ErrInvalid says that a request carries a key that is not what it claims to
 	// be: no phone number, no JSON, a token that nobody signed.
 	ErrInvalid = errors.New("key not valid")
-	// ErrAmbiguous says that a request carries a key more than once: which one
-	// the upstream would believe is not known, so none is.
-	ErrAmbiguous = errors.New("key given more than once")
+	// ErrAmbiguous says that servers would not all read the same key in a request:
+	// it is there more than once, or in a form of which they make different things.
+	// Which one the upstream would believe is not known, so none is.
+	ErrAmbiguous = errors.New("key can be read in more than one way")
 	// ErrMismatch says that two places of a request which must carry the same
 	// key do not.
 	ErrMismatch = errors.New("key differs from its other copy")

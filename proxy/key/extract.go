@@ -100,12 +100,20 @@ func (s *Spec) at(o Origin, r Request, v *Value) (found, error) {
 	case o.Source == Global:
 		return f, nil
 	}
+	if err := s.unambiguous(o, f); err != nil {
+		return found{}, err
+	}
 	return s.normal(f)
 }
 
 // normal brings f into its one form. Nothing left of it is ErrMissing.
 func (s *Spec) normal(f found) (found, error) {
 	for _, step := range s.Normalize {
+		if step == Digits || step == E164 {
+			if err := otherDigits(f.text); err != nil {
+				return found{}, err
+			}
+		}
 		f.text = step.Apply(f.text)
 		if step == Digits && f.kind == numeral {
 			f.kind = text // digits are digits, with quotes or without

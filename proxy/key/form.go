@@ -3,7 +3,6 @@ package key
 import (
 	"fmt"
 	"net/url"
-	"unicode/utf8"
 )
 
 // form is the one value of a field in a form, "" if there is none. The same
@@ -13,24 +12,24 @@ func form(r Request, m Message, name string) (string, error) {
 	if err != nil || len(body.Bytes) == 0 {
 		return "", err
 	}
-	kind, parameters, err := body.media()
+	kind, err := body.media()
 	if err != nil {
 		return "", err
 	}
-	fields := field{name: name}
+	fields := field{name: name, names: Names{}.With(name)}
 	switch kind {
 	case "application/x-www-form-urlencoded":
 		err = fields.urlencoded(body.Bytes)
 	case "multipart/form-data":
-		err = fields.multipart(body.Bytes, parameters["boundary"])
+		err = fields.multipart(body)
 	default:
 		return "", fmt.Errorf("%w: Content-Type does not say that the body is a form", ErrInvalid)
 	}
 	switch {
 	case err != nil:
 		return "", err
-	case len(fields.values) > 0 && len(r.Query(name)) > 0:
-		return "", fmt.Errorf("%w: in the form and in the query", ErrAmbiguous)
+	case r.Confused(Origin{Query, name}), len(fields.values) > 0 && len(r.Query(name)) > 0:
+		return "", fmt.Errorf("%w: in the query as well as in the form", ErrAmbiguous)
 	}
 	return one(fields.values)
 }
@@ -38,15 +37,16 @@ func form(r Request, m Message, name string) (string, error) {
 // A field collects the values that a form has for a name.
 type field struct {
 	name   string
+	names  Names // the same
 	values []string
 }
 
 // urlencoded reads a form in which & stands between fields. A semicolon, which
-// some servers take for & too, and a bad escape are ErrInvalid.
+// some servers take for & too, and a bad escape are ErrAmbiguous.
 func (f *field) urlencoded(body []byte) error {
 	all, err := url.ParseQuery(string(body))
 	if err != nil {
-		return fmt.Errorf("%w: the form has a %% that is no escape, or a semicolon", ErrInvalid)
+		return fmt.Errorf("%w: the form has a %% that is no escape, or a semicolon", ErrAmbiguous)
 	}
 	for name, values := range all {
 		for _, value := range values {
@@ -61,12 +61,10 @@ func (f *field) urlencoded(body []byte) error {
 // meet takes a value if it is of this field.
 func (f *field) meet(name, value string) error {
 	switch {
-	case disguises(name, f.name):
-		return fmt.Errorf("%w: in the form, in another spelling", ErrAmbiguous)
+	case len(f.names.Confused(nil, name)) > 0:
+		return fmt.Errorf("%w: in the form, another name may be taken for its own", ErrAmbiguous)
 	case name != f.name:
 		return nil
-	case !utf8.ValidString(value):
-		return fmt.Errorf("%w: in the form it is not UTF-8", ErrInvalid)
 	}
 	f.values = append(f.values, value)
 	return nil

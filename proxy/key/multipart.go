@@ -3,78 +3,125 @@ package key
 import (
 	"bytes"
 	"fmt"
-	"io"
-	"mime"
-	"mime/multipart"
+	"regexp"
+	"strconv"
 	"strings"
 )
 
-// multipart reads a form whose fields are parts of their own (RFC 7578). Parts
-// of which servers make different things are ErrInvalid: text before the first
-// boundary, lines that end without a carriage return, a name given twice or in
-// the notation of RFC 2231, a file or an encoding where a plain value is due, a
-// form that does not end with its last boundary.
-func (f *field) multipart(body []byte, boundary string) error {
-	start := []byte("--" + boundary)
-	first, ok := bytes.CutPrefix(bytes.TrimPrefix(body, []byte("\r\n")), start)
-	if boundary == "" || !ok || !bytes.HasPrefix(first, []byte("\r\n")) && !bytes.HasPrefix(first, []byte("--")) {
-		return fmt.Errorf("%w: the form does not begin with its boundary", ErrInvalid)
+// One grammar of RFC 7578 that all servers read alike, and no more of it.
+var (
+	// multipartType has one boundary of characters that need no quotes, and
+	// nothing else in which PHP could find the word.
+	multipartType = regexp.MustCompile(`^(?i:multipart/form-data)(?i:; ?charset="?utf-8"?)?; ?(?i:boundary)=(?:"([0-9A-Za-z_.-]{1,70})"|([0-9A-Za-z_.-]{1,70}))(?i:; ?charset="?utf-8"?)?$`)
+	// disposition has a name and at most a file's name. In neither is anything
+	// that is escaped.
+	disposition = regexp.MustCompile(`^(?i:form-data); ?(?i:name)="([^"\\\x00-\x1f\x7f]+)"(; ?(?i:filename)="[^"\\\x00-\x1f\x7f]*")?$`)
+	plainPart   = regexp.MustCompile(`^(?i:text/plain)(?i:; ?charset="?utf-8"?)?$`)
+)
+
+// maxPartHeader is how many fields a part may have.
+const maxPartHeader = 3
+
+// A partHeader is what the header of a part says.
+type partHeader struct {
+	name   string
+	file   bool
+	kind   string // "" for plain text
+	length string // "" if it does not say
+}
+
+// multipart reads a form whose fields are parts of their own. What is not
+// written in the one grammar is ErrAmbiguous, wherever in the form it stands:
+// what one server takes for text of a part, or for a part of which nobody asks,
+// another takes for the field.
+func (f *field) multipart(body Body) error {
+	match := multipartType.FindStringSubmatch(body.Type)
+	if match == nil {
+		return unlike("Content-Type has not one plain boundary")
 	}
-	if end := string(bytes.TrimRight(body, "\r\n")); !strings.HasSuffix("\r\n"+end, "\r\n--"+boundary+"--") {
-		return fmt.Errorf("%w: the form does not end with its boundary", ErrInvalid)
+	delimiter := []byte("--" + match[1] + match[2])
+	rest, ok := bytes.CutPrefix(body.Bytes, delimiter)
+	if !ok {
+		return unlike("it does not begin with its boundary")
 	}
-	for parts := multipart.NewReader(bytes.NewReader(body), boundary); ; {
-		part, err := parts.NextRawPart()
-		if err == io.EOF { // wrapped, it says that the form was cut off
+	for delimiters := 1; ; delimiters++ {
+		switch string(rest) {
+		case "--", "--\r\n":
+			if bytes.Count(body.Bytes, delimiter) != delimiters {
+				return unlike("something else in it looks like its boundary")
+			}
 			return nil
 		}
-		if err != nil {
-			return fmt.Errorf("%w: the form is broken or cut off", ErrInvalid)
+		if rest, ok = bytes.CutPrefix(rest, []byte("\r\n")); !ok {
+			return unlike("something follows a boundary")
 		}
-		if err := f.part(part); err != nil {
+		header, content, ok := bytes.Cut(rest, []byte("\r\n\r\n"))
+		if !ok {
+			return unlike("a part has no end")
+		}
+		var text []byte
+		text, rest, ok = bytes.Cut(content, append([]byte("\r\n"), delimiter...))
+		if !ok {
+			return unlike("it does not end with its boundary")
+		}
+		if err := f.part(string(header), text); err != nil {
 			return err
 		}
 	}
 }
 
-// part reads one part of a form.
-func (f *field) part(part *multipart.Part) error {
-	dispositions := part.Header["Content-Disposition"]
-	if len(dispositions) != 1 {
-		return fmt.Errorf("%w: a part of the form has not one Content-Disposition", ErrInvalid)
-	}
-	kind, parameters, err := mime.ParseMediaType(dispositions[0])
-	if err != nil || kind != "form-data" || strings.Contains(strings.ToLower(dispositions[0]), "name*") {
-		return fmt.Errorf("%w: the name of a part of the form can be read in two ways", ErrInvalid)
-	}
-	name := parameters["name"]
-	if name != f.name {
-		return f.meet(name, "")
-	}
-	if err := plain(part, parameters); err != nil {
-		return err
-	}
-	value, err := io.ReadAll(part)
-	if err != nil {
-		return fmt.Errorf("%w: the form is broken or cut off", ErrInvalid)
-	}
-	return f.meet(name, string(value))
+// unlike says why a form is not written in the one grammar.
+func unlike(why string) error {
+	return fmt.Errorf("%w: a form in parts that servers read differently: %s", ErrAmbiguous, why)
 }
 
-// plain returns an error if a part is not simply its text.
-func plain(part *multipart.Part, parameters map[string]string) error {
-	if _, file := parameters["filename"]; file {
-		return fmt.Errorf("%w: in the form it is a file", ErrInvalid)
+// part reads one part.
+func (f *field) part(header string, text []byte) error {
+	h, err := readPartHeader(header)
+	switch {
+	case err != nil:
+		return err
+	case h.length != "" && h.length != strconv.Itoa(len(text)):
+		return unlike("a part is not as long as it says")
+	case h.name != f.name:
+		return f.meet(h.name, "")
+	case h.file, h.kind != "" && !plainPart.MatchString(h.kind):
+		return fmt.Errorf("%w: in the form it is a file, or no plain text", ErrAmbiguous)
 	}
-	for _, encoding := range part.Header["Content-Transfer-Encoding"] {
-		if e := strings.ToLower(encoding); e != "7bit" && e != "8bit" && e != "binary" {
-			return fmt.Errorf("%w: in the form it is encoded", ErrInvalid)
+	return f.meet(h.name, string(text))
+}
+
+// readPartHeader reads the fields of a part, of which each is there once.
+func readPartHeader(header string) (h partHeader, err error) {
+	lines := strings.Split(header, "\r\n")
+	if len(lines) > maxPartHeader {
+		return h, unlike("a part has other fields than one needs")
+	}
+	for _, line := range lines {
+		name, value, ok := strings.Cut(line, ":")
+		value = strings.TrimPrefix(value, " ")
+		if !ok || value == "" || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+			return h, unlike("a field of a part is broken or empty")
+		}
+		switch {
+		case strings.EqualFold(name, "Content-Disposition") && h.name == "":
+			match := disposition.FindStringSubmatch(value)
+			if match == nil {
+				return h, unlike("a part has not one plain name in quotes")
+			}
+			h.name, h.file = match[1], match[2] != ""
+		case strings.EqualFold(name, "Content-Type") && h.kind == "":
+			if h.kind = value; strings.HasPrefix(strings.ToLower(value), "multipart/") {
+				return h, unlike("a form in a part")
+			}
+		case strings.EqualFold(name, "Content-Length") && h.length == "":
+			h.length = value
+		default:
+			return h, unlike("a part has other fields than one needs")
 		}
 	}
-	for _, t := range part.Header["Content-Type"] {
-		if kind, _, err := (Body{Type: t}).media(); err != nil || kind != "text/plain" {
-			return fmt.Errorf("%w: in the form it is no plain text", ErrInvalid)
-		}
+	if h.name == "" {
+		return h, unlike("a part has no name")
 	}
-	return nil
+	return h, nil
 }

@@ -3,7 +3,6 @@ package key
 import (
 	"fmt"
 	"strings"
-	"unicode"
 )
 
 // A Step is one way to bring different spellings of a value into one form.
@@ -13,7 +12,7 @@ type Step string
 const (
 	Trim   Step = "trim"   // blanks at both ends are dropped
 	Lower  Step = "lower"  // letters become lower case
-	Digits Step = "digits" // all but decimal digits is dropped; digits of any script become 0-9
+	Digits Step = "digits" // all but 0-9 is dropped; digits of other scripts are refused
 	E164   Step = "e164"   // a phone number becomes +8613800138000; see Phone
 )
 
@@ -39,33 +38,12 @@ func (step Step) Apply(s string) string {
 	return s
 }
 
-// digits keeps the decimal digits of s. Unicode puts the ten digits of a script
-// side by side, zero first, so the distance to the nearest non-digit below
-// tells the value.
+// digits keeps 0-9 of s.
 func digits(s string) string {
 	return strings.Map(func(r rune) rune {
 		if '0' <= r && r <= '9' {
 			return r
 		}
-		if !unicode.IsDigit(r) {
-			return -1
-		}
-		return '0' + value(r)
+		return -1
 	}, s)
-}
-
-// value is that of the decimal digit r. A range of the table may hold several
-// sets of ten, as the mathematical digits do, but each range begins at a zero.
-func value(r rune) rune {
-	for _, span := range unicode.Nd.R16 {
-		if rune(span.Lo) <= r && r <= rune(span.Hi) {
-			return (r - rune(span.Lo)) % 10
-		}
-	}
-	for _, span := range unicode.Nd.R32 {
-		if rune(span.Lo) <= r && r <= rune(span.Hi) {
-			return (r - rune(span.Lo)) % 10
-		}
-	}
-	return 0
 }

@@ -59,8 +59,8 @@ func (p Part) text(s string) (string, error) {
 		}
 		return s, nil
 	}
-	digits, ok := dialled(s)
-	if !ok {
+	digits, extension, ok := dialled(s)
+	if !ok || extension {
 		return "", fmt.Errorf("%w: no %s; write a plus and digits", ErrSpec, p.Kind)
 	}
 	return "+" + strings.TrimPrefix(digits, "+"), nil

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/maypok86/otter/v2"
 	"github.com/nyaruka/phonenumbers/v2"
@@ -21,12 +22,25 @@ type Number struct {
 	Type    LineType
 }
 
+// Extensions says what becomes of an extension behind a phone number.
+type Extensions string
+
+// What can become of an extension.
+const (
+	// RefuseExtensions refuses a number with an extension: nobody can text it, and
+	// some servers drop the extension while others append it to the number.
+	RefuseExtensions Extensions = "refuse"
+	// KeepExtensions lets it pass. All extensions of one number are one key.
+	KeepExtensions Extensions = "keep"
+)
+
 // A Phone brings all spellings of a phone number into E.164. It remembers the
 // numbers asked for last, those that are none as well, and needs no closing. It
 // is safe for concurrent use.
 type Phone struct {
 	region string
 	allow  []LineType
+	extend Extensions
 	known  *otter.Cache[string, verdict]
 }
 
@@ -39,8 +53,8 @@ type verdict struct {
 // NewPhone returns a Phone that reads numbers without a country code as they
 // are dialled in region, an ISO 3166 code such as CN. If region is empty, all
 // numbers need a plus. Numbers of other types than allow are refused; nil
-// allows all. Errors wrap ErrSpec.
-func NewPhone(region string, allow []LineType) (*Phone, error) {
+// allows all. Extensions are refused unless they are kept. Errors wrap ErrSpec.
+func NewPhone(region string, allow []LineType, extend Extensions) (*Phone, error) {
 	if region != "" && !phonenumbers.GetSupportedRegions()[region] {
 		return nil, fmt.Errorf("%w: %q is no region; write two capital letters, for example CN", ErrSpec, region)
 	}
@@ -56,16 +70,23 @@ func NewPhone(region string, allow []LineType) (*Phone, error) {
 	if region == "" {
 		region = "ZZ" // that of no country
 	}
-	return &Phone{region: region, allow: slices.Clone(allow), known: known}, nil
+	return &Phone{region: region, allow: slices.Clone(allow), extend: extend, known: known}, nil
 }
 
 // Parse reads a number in any spelling that dialled lets through and that is
-// valid in the numbering plan of its country. Errors wrap ErrInvalid. A number
-// that was seen lately costs less than a microsecond, any other some 30.
+// valid in the numbering plan of its country. Errors wrap ErrInvalid, or
+// ErrAmbiguous where a server could make a number of what is none here: it has
+// digits, and something else between them or behind. A number that was seen lately
+// costs less than a microsecond, any other some 30.
 func (p *Phone) Parse(s string) (Number, error) {
-	digits, ok := dialled(s)
-	if !ok {
+	digits, extension, ok := dialled(s)
+	switch {
+	case !ok && strings.ContainsFunc(s, unicode.IsNumber):
+		return Number{}, fmt.Errorf("%w: digits that are not written as a phone number", ErrAmbiguous)
+	case !ok:
 		return Number{}, fmt.Errorf("%w: not written as a phone number", ErrInvalid)
+	case extension && p.extend != KeepExtensions:
+		return Number{}, fmt.Errorf("%w: a phone number with an extension; send the number without it", ErrAmbiguous)
 	}
 	v, ok := p.known.GetIfPresent(digits)
 	if !ok {

@@ -8,13 +8,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/nyaruka/phonenumbers/v2"
 )
 
 func mustPhone(t testing.TB, region string, allow ...LineType) *Phone {
 	t.Helper()
-	p, err := NewPhone(region, allow)
+	p, err := NewPhone(region, allow, RefuseExtensions)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,10 +39,8 @@ func spellings() map[string]map[string][]string {
 		"CN": {"+8613800138000": {
 			"+8613800138000", "008613800138000", "8613800138000", "13800138000", "013800138000",
 			"+86 138-0013-8000", "+86 138 0013 8000", "(+86)138 0013 8000", "(+86) 138.0013.8000", "+86 (0) 138 0013 8000", "138/0013/8000",
-			"８６１３８００１３８０００", "＋８６　１３８－００１３－８０００", "＋86 13800138000", "（＋８６）１３８００１３８０００",
-			"+٨٦١٣٨٠٠١٣٨٠٠٠", "١٣٨٠٠١٣٨٠٠٠", "۱۳۸۰۰۱۳۸۰۰۰", "१३८००१३८०००", "+𝟪𝟨𝟣𝟥𝟪𝟢𝟢𝟣𝟥𝟪𝟢𝟢𝟢",
-			"tel:+86-138-0013-8000", "TEL:+86-138-0013-8000", "tel:+8613800138000;ext=5", "ｔｅｌ：13800138000",
-			"+86 138 0013 8000 ext. 5", "+86 138 0013 8000 ext 12345", "+8613800138000x5", "13800138000 X 77", "+86 138 0013 8000;ext=5", "+8613800138000 extension 9",
+			"＋86　138－0013－8000", "＋86 13800138000", "（＋86）13800138000",
+			"tel:+86-138-0013-8000", "TEL:+86-138-0013-8000", "ｔｅｌ：13800138000",
 			" 13800138000\t", "\u00a013800138000\u3000", "138\u00a00013\u20098000", "138–0013—8000", "138‐0013‑8000", "138−0013−8000",
 			"\u200b13800138000", "138\u200d00138000", "\u202a+8613800138000\u202c", "\ufeff13800138000", "138\u00ad00138000", "\u2068+86 138 0013 8000\u2069",
 			"17951 13800138000",
@@ -78,10 +77,30 @@ func notPhones() []string {
 		"", " ", "+", "abc", "13800138000abc", "1-800-FLOWERS", "phone 13800138000", "tel 13800138000", "tel:", "sms:+8613800138000",
 		"++8613800138000", "+86+13800138000", "86+13800138000", "1380013800", "138001380000", "+86 138 0013 8000 0", "110",
 		"13800138000,13900139000", "13800138000;13900139000", "13800138000/13900139000", "13800138000\n", "138\r\n00138000", "13800138000\x00",
-		"13800138000;phone-context=+1", "13800138000;isub=1", "13800138000;ext=", "13800138000;ext=1;ext=2", "13800138000 ext 5 6", "13800138000 x", "13800138000x5x6", "x5",
+		"13800138000;phone-context=+1", "13800138000;isub=1", "13800138000;ext=", "13800138000;ext=1;ext=2", "13800138000 ext 5 6", "13800138000 x", "13800138000x5x6", "x5", "８６１３８００１３８０００", "+٨٦١٣٨٠٠١٣٨٠٠٠", "१३८००१३८०००", "𝟪𝟨𝟣𝟥𝟪𝟢𝟢𝟣𝟥𝟪𝟢𝟢𝟢",
 		"13800138000#5", "-13800138000", ". 13800138000", "13800138000*5", "138００138000e1", "1.38e10", "0x336da9880", "½13800138000", "①③⑧00138000", "١٣٨abc", "138\xff00138000",
 		"<13800138000>", "%2B8613800138000", "\"13800138000\"", "[13800138000]", "null", "true", strings.Repeat("1", 25), strings.Repeat(" ", 200) + "13800138000", strings.Repeat("0", 10000),
 		"+999 13800138000", "+86", "+8610086",
+	}
+}
+
+// An extension is not texted, and not one server in two makes the same of it.
+func TestPhone_Extensions(t *testing.T) {
+	refuses := mustPhone(t, "CN")
+	keeps, err := NewPhone("CN", nil, KeepExtensions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []string{
+		"tel:+8613800138000;ext=5", "+86 138 0013 8000 ext. 5", "+86 138 0013 8000 ext 12345", "+8613800138000x5",
+		"13800138000 X 77", "+86 138 0013 8000;ext=5", "+8613800138000 extension 9",
+	} {
+		if got, err := refuses.Parse(s); !errors.Is(err, ErrAmbiguous) || got != (Number{}) {
+			t.Errorf("Parse(%q) = %v, %v; want ErrAmbiguous", s, got, err)
+		}
+		if got, err := keeps.Parse(s); err != nil || got.E164 != "+8613800138000" {
+			t.Errorf("Parse(%q), kept = %v, %v; want the one number", s, got, err)
+		}
 	}
 }
 
@@ -90,8 +109,12 @@ func TestPhone_RefusesWhatIsNone(t *testing.T) {
 	for _, s := range notPhones() {
 		for range 2 {
 			got, err := p.Parse(s)
-			if !errors.Is(err, ErrInvalid) || got != (Number{}) {
-				t.Errorf("Parse(%q) = %+v, %v; want ErrInvalid and nothing else", s, got, err)
+			want := ErrInvalid // all find no number here
+			if _, _, ok := dialled(s); !ok && strings.ContainsFunc(s, unicode.IsNumber) {
+				want = ErrAmbiguous // some could find one
+			}
+			if !errors.Is(err, want) || got != (Number{}) {
+				t.Errorf("Parse(%q) = %+v, %v; want %v and nothing else", s, got, err, want)
 			}
 			secretless(t, err, "138", "139")
 		}
@@ -172,11 +195,11 @@ func TestPhone_TakesOnlyAllowedLines(t *testing.T) {
 
 func TestNewPhone_SaysWhatToWrite(t *testing.T) {
 	for _, region := range []string{"cn", "86", "China", "XX", "ZZ", "001"} {
-		if _, err := NewPhone(region, nil); !errors.Is(err, ErrSpec) || !strings.Contains(err.Error(), "write") {
+		if _, err := NewPhone(region, nil, ""); !errors.Is(err, ErrSpec) || !strings.Contains(err.Error(), "write") {
 			t.Errorf("NewPhone(%q) = %v; want an ErrSpec that says what to write", region, err)
 		}
 	}
-	if _, err := NewPhone("CN", []LineType{"cell"}); !errors.Is(err, ErrSpec) {
+	if _, err := NewPhone("CN", []LineType{"cell"}, ""); !errors.Is(err, ErrSpec) {
 		t.Errorf("NewPhone with an unknown type = %v; want ErrSpec", err)
 	}
 	for _, want := range lineTypes() {
@@ -269,16 +292,16 @@ func FuzzPhone(f *testing.F) {
 	for _, s := range notPhones() {
 		f.Add(s)
 	}
-	p, err := NewPhone("CN", nil)
+	p, err := NewPhone("CN", nil, "")
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		digits, ok := dialled(s)
+		digits, _, ok := dialled(s)
 		if !ok {
 			return
 		}
-		if again, ok := dialled(digits); !ok || again != digits {
+		if again, extension, ok := dialled(digits); !ok || extension || again != digits {
 			t.Fatalf("dialled(%q) = %q, and of that %q, %v", s, digits, again, ok)
 		}
 		n, err := p.Parse(s)

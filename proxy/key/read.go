@@ -1,17 +1,15 @@
 package key
 
 import (
+	"fmt"
 	"net/netip"
-	"strings"
 )
 
 // read returns the one text at o, "" if there is none.
 func (o Origin) read(r Request, v *Value, tokens *Tokens) (f found, err error) {
 	switch o.Source {
-	case Header:
-		f.text, err = one(r.Header(o.Name))
-	case Query:
-		f.text, err = one(r.Query(o.Name))
+	case Header, Query:
+		f.text, err = o.plain(r)
 	case Path:
 		f.text = r.Param(o.Name)
 	case Cookie:
@@ -25,6 +23,17 @@ func (o Origin) read(r Request, v *Value, tokens *Tokens) (f found, err error) {
 		return o.open(r, v)
 	}
 	return f, err
+}
+
+// plain reads the one field or parameter of this name.
+func (o Origin) plain(r Request) (string, error) {
+	if r.Confused(o) {
+		return "", fmt.Errorf("%w: another name may be taken for its own", ErrAmbiguous)
+	}
+	if o.Source == Header {
+		return one(r.Header(o.Name))
+	}
+	return one(r.Query(o.Name))
 }
 
 // open reads what only a Message has.
@@ -63,21 +72,4 @@ func client(p netip.Prefix) string {
 		return p.Addr().String()
 	}
 	return p.String()
-}
-
-// Disguises reports whether an upstream could take a field or parameter called name
-// for the one called want, though that is another name.
-func Disguises(name, want string) bool { return disguises(name, want) }
-
-// disguises reports whether an upstream could take name for want although they
-// differ: some do not tell upper from lower case, some drop blanks around a
-// name, and some read "phone[]" as "phone" or stop at a NUL.
-func disguises(name, want string) bool {
-	if name == want {
-		return false
-	}
-	if i := strings.IndexAny(name, "[\x00"); i >= 0 {
-		name = name[:i]
-	}
-	return strings.EqualFold(strings.TrimSpace(name), want)
 }

@@ -12,6 +12,10 @@ type Request interface {
 	Header(name string) []string
 	// Query returns all values of the query parameter.
 	Query(name string) []string
+	// Confused reports whether the request has a header field or a query parameter
+	// that some server takes for the one at o, although it is called otherwise: see
+	// FoldHeader and Names.
+	Confused(o Origin) bool
 	// Param returns the value of the path's {parameter}, "" if it has none.
 	Param(name string) string
 	// Client returns the client's address, IPv6 already cut to its network.

@@ -1,14 +1,3 @@
-// Package key makes the keys that limits count under: it takes the texts that
-// a request carries, brings different spellings of one value into one form,
-// and hashes the result, so that no client's text reaches a store.
-//
-// The rule behind all of it: where an upstream could read another value than
-// Weir, the request is refused. A key that is given twice, in two spellings of
-// its name, in a body that is not what it says it is, or in two places that do
-// not agree, is an error and never a guess.
-//
-// A Spec never changes once compiled and is safe for concurrent use, as are
-// Phone, Tokens, List and Keyer. A Value belongs to one request.
 package key
 
 import (

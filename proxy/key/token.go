@@ -41,24 +41,6 @@ func (t *Tokens) claim(r Request, v *Value, name string) (found, error) {
 	return f, err
 }
 
-// bearer is the token of the only Authorization field, "" if it is of another
-// scheme.
-func bearer(fields []string) (string, error) {
-	field, err := one(fields)
-	if err != nil {
-		return "", err
-	}
-	scheme, text, _ := strings.Cut(field, " ")
-	if !strings.EqualFold(scheme, "Bearer") {
-		return "", nil
-	}
-	text = strings.Trim(text, " ")
-	if text == "" {
-		return "", fmt.Errorf("%w: Bearer without a token", ErrInvalid)
-	}
-	return text, nil
-}
-
 // verify returns the claims of a token that is signed with one of the keys, has
 // begun and has not expired. All others are ErrInvalid, or ErrNoKeys while no
 // keys are known. It does not wait.

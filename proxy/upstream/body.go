@@ -58,7 +58,8 @@ func trailers(in *http.Request, t *Trip) http.Header {
 	}
 	out := make(http.Header, len(in.Trailer))
 	for name := range in.Trailer {
-		if mayTrail(name) && !ours(name, t) && !httpguts.HeaderValuesContainsToken(in.Header["Connection"], name) {
+		plain := http.CanonicalHeaderKey(hyphenated(name)) // see disown
+		if mayTrail(plain) && !ours(plain, t) && t.Set[name] == nil && !httpguts.HeaderValuesContainsToken(in.Header["Connection"], name) {
 			out[name] = nil
 		}
 	}

@@ -70,18 +70,28 @@ func (j *journey) expect(out *http.Request) {
 }
 
 // disown takes out what the client has no right to say: X-Forwarded-* unless
-// its peer is trusted, and names that differ from ours only by underscores,
-// since many servers cannot tell those apart.
+// its peer is trusted, and names that differ from ours only by what is neither
+// letter nor digit, since many servers make underscores of all that.
 func disown(h http.Header, t *Trip) {
 	for name := range h {
 		if !t.TrustedPeer && strings.HasPrefix(name, "X-Forwarded-") {
 			delete(h, name)
 			continue
 		}
-		if strings.IndexByte(name, '_') >= 0 && ours(http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-")), t) {
+		if plain := hyphenated(name); plain != name && t.Set[name] == nil && ours(http.CanonicalHeaderKey(plain), t) {
 			delete(h, name)
 		}
 	}
+}
+
+// hyphenated is name with hyphens for all that is neither letter nor digit.
+func hyphenated(name string) string {
+	return strings.Map(func(r rune) rune {
+		if 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' {
+			return r
+		}
+		return '-'
+	}, name)
 }
 
 // ours reports whether Weir, or its operator, speaks for the field called name.

@@ -77,8 +77,8 @@ func TestRewrite_FieldsOfTheRequest(t *testing.T) {
 			"forwarded": "for=6.6.6.6|for=127.0.0.1;host=api.example;proto=http",
 		}},
 		"underscores are no disguise": {func(t *Trip) { trusted(t); t.RequestID = "r1"; t.Set = http.Header{"X-Phone-E164": {"+861"}} },
-			"X_Forwarded_For: 6.6.6.6\r\nx_real_ip: 6.6.6.6\r\nX_Request-Id: evil\r\nX-Phone_E164: +1\r\nX_Other: stays\r\n", map[string]string{
-				"x_forwarded_for": "", "x_real_ip": "", "x_request-id": "", "x-phone_e164": "", "x_other": "stays", "x-phone-e164": "+861",
+			"X_Forwarded_For: 6.6.6.6\r\nx_real_ip: 6.6.6.6\r\nX_Request-Id: evil\r\nX-Phone_E164: +1\r\nX_Other: stays\r\nX.Forwarded.For: 6.6.6.6\r\nX-Phone.E164: +1\r\n", map[string]string{
+				"x.forwarded.for": "", "x-phone.e164": "", "x_forwarded_for": "", "x_real_ip": "", "x_request-id": "", "x-phone_e164": "", "x_other": "stays", "x-phone-e164": "+861",
 			}},
 		"Via is continued": {nil, "Via: 1.0 fred, 1.1 weir-tester\r\nVia: 1.1 other\r\n", map[string]string{"via": "1.0 fred, 1.1 weir-tester|1.1 other|1.1 weir-test"}},
 		"our id and fields replace the client's": {func(t *Trip) { t.RequestID = "r1"; t.Set = http.Header{"X-A": {"ours"}} }, "X-Request-Id: theirs\r\nX-A: theirs\r\nX-A: too\r\n", map[string]string{

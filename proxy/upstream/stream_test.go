@@ -269,7 +269,7 @@ func TestForward_TrailersGoBothWays(t *testing.T) {
 	})
 	h := open(t, poolOf(t, url), nil)
 	res, _ := h.ask(t, "POST / HTTP/1.1\r\nHost: a\r\nTE: trailers\r\nConnection: X-Mine\r\nTransfer-Encoding: chunked\r\n"+
-		"Trailer: X-Md5, X-Mine, X-Forwarded-For, Authorization\r\n\r\n1\r\na\r\n0\r\nX-Md5: abc\r\nX-Mine: 1\r\nX-Forwarded-For: 6.6.6.6\r\nAuthorization: x\r\n\r\n")
+		"Trailer: X-Md5, X-Mine, X-Forwarded-For, Authorization, X_Real_Ip, X.Forwarded-For\r\n\r\n1\r\na\r\n0\r\nX-Md5: abc\r\nX_Real_Ip: 1\r\nX.Forwarded-For: 6.6.6.6\r\nX-Mine: 1\r\nX-Forwarded-For: 6.6.6.6\r\nAuthorization: x\r\n\r\n")
 	if got := await(t, seen, "request"); len(got) != 1 || got.Get("X-Md5") != "abc" {
 		t.Errorf("upstream sees trailers %v, want X-Md5 alone", got)
 	}

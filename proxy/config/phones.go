@@ -1,0 +1,59 @@
+package config
+
+import (
+	"regexp"
+	"slices"
+
+	"github.com/weir-proxy/weir/proxy/key"
+)
+
+var (
+	// phoneName finds a name that somebody gave to a phone number. X-Hotel and
+	// cancelled are none.
+	phoneName = regexp.MustCompile(`(?i)phone|mobile|msisdn|whatsapp|handset|(^|[^a-z])(tel|telno|cell|fax|sms|callee|caller)([^a-z]|$)`)
+	// texting finds a route that texts or calls somebody.
+	texting = regexp.MustCompile(`(?i)(^|[^a-z])(sms|call|calls|dial|text|texts|whatsapp|voice)([^a-z]|$)`)
+	// noPhone finds a name that says that the digits are something else.
+	noPhone = regexp.MustCompile(`(?i)(^|[^a-z])(code|pin|otp|id|ip|user|account|order|token|card|zip|count|size|amount)([^a-z]|$)`)
+)
+
+const (
+	digitsOnPhone = "under digits one phone has many keys: with and without its country code, and with any extension"
+	writeE164     = "write e164, or {as: e164, default_region: US} for numbers that may come without a country code"
+)
+
+// phone warns of a key that is named like a phone number and that only digits
+// brings into one form.
+func (k *keys) phone(form *normalForm, name string, spec *key.Spec) {
+	if !onlyDigits(spec) {
+		return
+	}
+	names := []string{name, spec.SetHeader, spec.From.Name}
+	for _, o := range spec.Equal {
+		names = append(names, o.Name)
+	}
+	if slices.ContainsFunc(names, phoneName.MatchString) {
+		k.warn(form, digitsOnPhone, writeE164)
+		k.warned = append(k.warned, spec)
+	}
+}
+
+// phones warns of limits of a route that texts or calls, on a key that could be the
+// number.
+func (r *routes) phones(form *routeForm, made *Route) {
+	if !texting.MatchString(form.Match.Path) && !texting.MatchString(form.Name) {
+		return
+	}
+	for _, l := range made.Limits {
+		spec := l.Key
+		if spec == nil || !onlyDigits(spec) || slices.Contains(r.keys.warned, spec) || noPhone.MatchString(spec.Name) || noPhone.MatchString(spec.From.Name) {
+			continue
+		}
+		r.keys.warned = append(r.keys.warned, spec)
+		r.warn(form, "if "+spec.Name+" is a phone number: "+digitsOnPhone, writeE164)
+	}
+}
+
+func onlyDigits(s *key.Spec) bool {
+	return slices.Contains(s.Normalize, key.Digits) && !slices.Contains(s.Normalize, key.E164)
+}

@@ -1,0 +1,69 @@
+package key
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// unambiguous returns an error unless servers read the text of a key, as it was
+// sent at o, in one way. What the steps of s drop anyway may be in it.
+func (s *Spec) unambiguous(o Origin, f found) error {
+	switch o.Source {
+	case Header, Query, Path, Cookie, Form, JSON:
+	default: // nobody's spelling, or signed
+		return nil
+	}
+	sent := f.text
+	if f.kind != text || isPlainText(sent) {
+		return nil
+	}
+	if strings.IndexByte(sent, 0) >= 0 {
+		return fmt.Errorf("%w: a NUL, at which some servers cut it off", ErrAmbiguous)
+	}
+	if slices.Contains(s.Normalize, Digits) || slices.Contains(s.Normalize, E164) {
+		return nil // which refuse what they do not drop
+	}
+	if o.Source == Header && strings.ContainsFunc(sent, func(r rune) bool { return r >= utf8.RuneSelf }) {
+		return fmt.Errorf("%w: bytes beyond ASCII in a header field", ErrAmbiguous)
+	}
+	if slices.Contains(s.Normalize, Trim) {
+		sent = strings.TrimSpace(sent)
+	}
+	switch {
+	case !utf8.ValidString(sent):
+		return fmt.Errorf("%w: it is not UTF-8", ErrAmbiguous)
+	case strings.ContainsFunc(sent, unicode.IsControl):
+		return fmt.Errorf("%w: a control character", ErrAmbiguous)
+	case sent != strings.TrimFunc(sent, blank):
+		return fmt.Errorf("%w: blanks around it, which some servers drop", ErrAmbiguous)
+	}
+	return nil
+}
+
+// isPlainText tells the usual case apart: visible ASCII, and blanks inside.
+func isPlainText(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] >= 0x7f {
+			return false
+		}
+	}
+	return s == "" || s[0] != ' ' && s[len(s)-1] != ' '
+}
+
+// blank reports whether some servers drop r at the ends of a text.
+func blank(r rune) bool { return unicode.IsSpace(r) || isInvisible(r) }
+
+// otherDigits returns an error if s has a digit or number beyond ASCII. Java,
+// JavaScript, Go and PHP drop it as none of 0-9, Python takes decimal ones for
+// digits, and libraries for phone numbers do both.
+func otherDigits(s string) error {
+	for _, r := range s {
+		if r >= utf8.RuneSelf && unicode.IsNumber(r) {
+			return fmt.Errorf("%w: digits other than 0-9", ErrAmbiguous)
+		}
+	}
+	return nil
+}

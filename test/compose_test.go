@@ -22,20 +22,23 @@ import (
 // A compose is what the tests need of docker-compose.yml.
 type compose struct {
 	Services map[string]composed
-	Configs  map[string]struct{ Content, File string }
+	Configs  map[string]struct{ File string }
 	Volumes  map[string]any
 }
 
 // A composed is one of its services.
 type composed struct {
-	Build, Image string
-	Command      []string
-	Ports        []string
-	Volumes      []string
-	Configs      []struct{ Source, Target string }
-	DependsOn    map[string]struct{ Condition string } `yaml:"depends_on"`
-	Healthcheck  struct{ Test []string }
-	Networks     map[string]struct {
+	Build       any
+	Image       string
+	PullPolicy  string `yaml:"pull_policy"`
+	Environment map[string]string
+	Command     []string
+	Ports       []string
+	Volumes     []string
+	Configs     []struct{ Source, Target string }
+	DependsOn   map[string]struct{ Condition string } `yaml:"depends_on"`
+	Healthcheck struct{ Test []string }
+	Networks    map[string]struct {
 		Address string `yaml:"ipv4_address"`
 	}
 }
@@ -52,17 +55,19 @@ func composeFile(t *testing.T) (c compose) {
 	return c
 }
 
-// config is the text of a config: what stands there, or in the file it names.
+// config is the text of a config: the file that it names, or that of the Weirs that
+// have a folder of this name mounted.
 func (c compose) config(t *testing.T, name string) string {
 	t.Helper()
-	if file := c.Configs[name].File; file != "" {
-		b, err := os.ReadFile(filepath.Join("..", file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(b)
+	file := filepath.Join("test", "deploy", name, "weir.yaml")
+	if c.Configs[name].File != "" {
+		file = c.Configs[name].File
 	}
-	return c.Configs[name].Content
+	b, err := os.ReadFile(filepath.Join("..", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
 }
 
 // A town is docker-compose.yml without containers: each command of its Redis and
@@ -141,6 +146,7 @@ func (s *town) weir(config string) *weir {
 	dir := s.t.TempDir()
 	text := strings.Replace(s.text(config), `http: ":9901"`, `http: "127.0.0.1:0"`, 1)
 	text = strings.Replace(text, "master: weir,", "master: weir, timeout: 5s,", 1)
+	text = strings.Replace(text, "${WEIR_ADMIN_TOKEN}", "a-long-token-for-a-test", 1)
 	if !strings.Contains(text, "admin:") {
 		text += "admin: {http: \"127.0.0.1:0\"}\n"
 	}

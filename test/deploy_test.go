@@ -46,7 +46,7 @@ func TestDeploy_UnitsSayWhatWeirDoes(t *testing.T) {
 		"Service.EnvironmentFile": "-/etc/weir/environment", "Service.Restart": "on-failure", "Service.TimeoutStopSec": "40",
 		"Service.DynamicUser": "yes", "Service.StateDirectory": "weir", "Service.ConfigurationDirectory": "weir",
 		"Service.AmbientCapabilities": "CAP_NET_BIND_SERVICE", "Service.CapabilityBoundingSet": "CAP_NET_BIND_SERVICE",
-		"Service.NoNewPrivileges": "yes", "Service.ProtectSystem": "strict", "Service.ProtectHome": "yes", "Service.PrivateTmp": "yes",
+		"Service.NoNewPrivileges": "yes", "Service.RestrictSUIDSGID": "yes", "Service.ProtectProc": "invisible", "Service.ProtectSystem": "strict", "Service.ProtectHome": "yes", "Service.PrivateTmp": "yes",
 		"Install.WantedBy": "multi-user.target",
 	} {
 		if got := service[field]; got != want {
@@ -108,6 +108,27 @@ func TestDeploy_SystemdTakesTheUnits(t *testing.T) {
 	}
 }
 
+// What systemd itself gives the unit for how shut in it is: 10 is not at all, 0
+// cannot serve anybody.
+func TestDeploy_SystemdShutsTheUnitIn(t *testing.T) {
+	analyze, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Log("systemd is not here: its score is left out")
+		return
+	}
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "weir.service"), deployed(t, "weir.service"))
+	said, err := exec.Command(analyze, "security", "--offline=true", "--no-pager", filepath.Join(dir, "weir.service")).CombinedOutput()
+	score := regexp.MustCompile(`Overall exposure level for weir\.service: (\d+\.\d)`).FindSubmatch(said)
+	if score == nil {
+		t.Logf("this systemd gives no score to a file (%v): %s", err, said)
+		return
+	}
+	if got, _ := strconv.ParseFloat(string(score[1]), 64); got >= 2 {
+		t.Errorf("the score is %s, want below 2:\n%s", score[1], said)
+	}
+}
+
 // documents are those of a file of several, as YAML reads them.
 func documents(t *testing.T, text string) []map[string]any {
 	t.Helper()
@@ -133,7 +154,7 @@ func TestDeploy_Kubernetes(t *testing.T) {
 		}
 		kinds[kind] = doc
 	}
-	for _, kind := range []string{"ConfigMap", "Deployment", "Service", "PodDisruptionBudget"} {
+	for _, kind := range []string{"ConfigMap", "Deployment", "Service", "PodDisruptionBudget", "NetworkPolicy"} {
 		if kinds[kind] == nil {
 			t.Fatalf("there is no %s", kind)
 		}

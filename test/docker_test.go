@@ -35,11 +35,11 @@ func instruction(t *testing.T, word string) string {
 // that runs.
 func TestDocker_BuildCommandMakesAStaticBinary(t *testing.T) {
 	t.Parallel()
-	run := instruction(t, "RUN")
-	_, build, found := strings.Cut(run, "CGO_ENABLED=0")
+	_, build, found := strings.Cut(dockerfile(t), "CGO_ENABLED=0")
 	if !found {
-		t.Fatalf("the build is not static: %s", run)
+		t.Fatal("the build is not static")
 	}
+	build, _, _ = strings.Cut(build, "\n")
 	binary := filepath.Join(t.TempDir(), "weir")
 	build = strings.Replace(build, "/out/weir", binary, 1)
 	cmd := exec.Command("sh", "-ec", "export CGO_ENABLED=0"+strings.Replace(build, "go build", "\n go build", 1))
@@ -91,7 +91,7 @@ func TestDocker_RunsWithoutRootAndShell(t *testing.T) {
 
 func TestDocker_ComposeFitsTogether(t *testing.T) {
 	c := composeFile(t)
-	weirs, ports := 0, map[string]bool{}
+	weirs, builds, ports := 0, 0, map[string]bool{}
 	for name, s := range c.Services {
 		for _, port := range s.Ports {
 			if ports[port] {
@@ -105,21 +105,29 @@ func TestDocker_ComposeFitsTogether(t *testing.T) {
 				t.Errorf("%s depends on %s, which is not there", name, needed)
 			}
 			// Weir's image brings its own health check.
-			if how.Condition == "service_healthy" && other.Build == "" && len(other.Healthcheck.Test) == 0 {
+			if how.Condition == "service_healthy" && other.Image != "weir" && len(other.Healthcheck.Test) == 0 {
 				t.Errorf("%s waits for %s to be healthy, which nobody checks", name, needed)
 			}
 		}
 		for _, config := range s.Configs {
-			if _, known := c.Configs[config.Source]; !known || s.Build != "" && config.Target != "/etc/weir/weir.yaml" {
+			if _, known := c.Configs[config.Source]; !known {
 				t.Errorf("%s mounts %v", name, config)
 			}
-			if config.Source == "weir" {
-				weirs++
-			}
+		}
+		if s.Build != nil {
+			builds++
+		} else if s.Image == "weir" && (s.PullPolicy != "never" || s.DependsOn["upstream"].Condition == "") {
+			t.Errorf("%s would look for weir in a registry, or start before it is built", name)
+		}
+		if s.Image == "weir" && len(s.Configs) > 0 {
+			t.Errorf("%s has a config, which no Compose takes for a read-only container", name)
+		}
+		if slices.Contains(s.Volumes, "./test/deploy/weir:/etc/weir:ro") {
+			weirs++
 		}
 	}
-	if weirs != 3 {
-		t.Errorf("%d services serve the rules, want 3", weirs)
+	if weirs != 3 || builds != 1 {
+		t.Errorf("%d services serve the rules, and %d are built; want 3 and 1", weirs, builds)
 	}
 	for _, target := range regexp.MustCompile(`"([a-z0-9-]+):9901"`).FindAllStringSubmatch(deployed(t, "prometheus.yaml"), -1) {
 		if _, known := c.Services[target[1]]; !known {
@@ -131,19 +139,41 @@ func TestDocker_ComposeFitsTogether(t *testing.T) {
 			t.Errorf("%s may throw counts away", name)
 		}
 	}
-	for name, config := range c.Configs {
-		if config.Content == "" {
-			continue
-		}
+	for _, name := range []string{"weir", "upstream"} {
+		t.Setenv("WEIR_ADMIN_TOKEN", "a-long-token-for-a-test")
+		text := c.config(t, name)
 		dir := t.TempDir()
-		write(t, filepath.Join(dir, "weir.yaml"), config.Content)
+		write(t, filepath.Join(dir, "weir.yaml"), text)
 		if code, stdout, stderr := command(t, dir, "check", "weir.yaml"); code != 0 {
 			t.Errorf("the config %s is not good: %s%s", name, stdout, stderr)
 		}
-		for _, host := range regexp.MustCompile(`([a-z0-9-]+):(?:8080|26379)`).FindAllStringSubmatch(config.Content, -1) {
+		for _, host := range regexp.MustCompile(`([a-z0-9-]+):(?:8080|26379)`).FindAllStringSubmatch(text, -1) {
 			if _, known := c.Services[host[1]]; !known {
 				t.Errorf("the config %s names the host %s, which is not there", name, host[1])
 			}
 		}
 	}
+}
+
+// What the linker is told is the version, for an image without a repository beside it.
+func TestDocker_TheBinaryKnowsItsVersion(t *testing.T) {
+	t.Parallel()
+	for _, run := range regexp.MustCompile(`(?m)^RUN +(.+)$`).FindAllStringSubmatch(dockerfile(t), -1) {
+		_, flags, found := strings.Cut(run[1], "-ldflags=")
+		if !found {
+			continue
+		}
+		flags, _, _ = strings.Cut(flags, "/out/weir")
+		binary := filepath.Join(t.TempDir(), "weir")
+		cmd := exec.Command("sh", "-ec", "CGO_ENABLED=0 go build -buildvcs=false -ldflags="+flags+binary+" .")
+		cmd.Dir, cmd.Env = "..", append(os.Environ(), "VERSION=v1.2.3", "REVISION=0123abc")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		if out, err := exec.Command(binary, "version").Output(); err != nil || !strings.HasPrefix(string(out), "weir v1.2.3 (commit 0123abc, go") {
+			t.Errorf("it says %s (%v)", out, err)
+		}
+		return
+	}
+	t.Error("the linker is told nothing")
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"runtime/debug"
 )
@@ -13,6 +14,10 @@ func (versionCommand) Run(w World) error {
 	_, err := fmt.Fprintf(w.Stdout, "weir %s (commit %s, %s)\n", b.version, b.commit, b.golang)
 	return err
 }
+
+// What the linker was told of the build, for one without a repository beside it:
+// -X github.com/weir-proxy/weir/proxy/cli.version=v1.2.3. Empty if nothing.
+var version, revision string
 
 // A build is what a binary knows of its own making.
 type build struct{ version, commit, golang string }
@@ -32,5 +37,6 @@ func readBuild() build {
 			b.commit = s.Value
 		}
 	}
+	b.version, b.commit = cmp.Or(version, b.version), cmp.Or(revision, b.commit)
 	return b
 }

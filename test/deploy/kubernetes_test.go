@@ -7,6 +7,7 @@ import (
 
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
+	network "k8s.io/api/networking/v1"
 	policy "k8s.io/api/policy/v1"
 	"sigs.k8s.io/yaml"
 )
@@ -34,6 +35,8 @@ func manifests(t *testing.T, text string) (map[string]any, error) {
 			object = new(apps.Deployment)
 		case "policy/v1 PodDisruptionBudget":
 			object = new(policy.PodDisruptionBudget)
+		case "networking.k8s.io/v1 NetworkPolicy":
+			object = new(network.NetworkPolicy)
 		default:
 			t.Fatalf("%s %s is known to nobody here: add it to this test", kind.APIVersion, kind.Kind)
 		}
@@ -64,11 +67,14 @@ func TestKubernetes_FieldsAndNamesAreRight(t *testing.T) {
 	deployment := all["Deployment"].(*apps.Deployment)
 	service := all["Service"].(*core.Service)
 	budget := all["PodDisruptionBudget"].(*policy.PodDisruptionBudget)
+	fence := all["NetworkPolicy"].(*network.NetworkPolicy)
 	pod := deployment.Spec.Template
 	for what, selector := range map[string]map[string]string{
 		"the Deployment": deployment.Spec.Selector.MatchLabels,
 		"the Service":    service.Spec.Selector,
 		"the budget":     budget.Spec.Selector.MatchLabels,
+		"the policy":     fence.Spec.PodSelector.MatchLabels,
+		"the spread":     pod.Spec.TopologySpreadConstraints[0].LabelSelector.MatchLabels,
 	} {
 		if len(selector) == 0 || !within(selector, pod.Labels) {
 			t.Errorf("%s selects %v; the pods are %v", what, selector, pod.Labels)
@@ -83,6 +89,8 @@ func TestKubernetes_FieldsAndNamesAreRight(t *testing.T) {
 		"the Service":         service.Spec.Ports[0].TargetPort.String(),
 		"the readiness probe": container.ReadinessProbe.HTTPGet.Port.String(),
 		"the liveness probe":  container.LivenessProbe.HTTPGet.Port.String(),
+		"the policy":          fence.Spec.Ingress[0].Ports[0].Port.String(),
+		"the policy's second": fence.Spec.Ingress[1].Ports[0].Port.String(),
 	} {
 		if !ports[port] {
 			t.Errorf("%s goes to the port %s; the container has %v", what, port, ports)
@@ -90,6 +98,9 @@ func TestKubernetes_FieldsAndNamesAreRight(t *testing.T) {
 	}
 	if volume := pod.Spec.Volumes[0]; volume.Name != container.VolumeMounts[0].Name || volume.ConfigMap.Name != all["ConfigMap"].(*core.ConfigMap).Name {
 		t.Errorf("the container mounts %s, the pod has %s of %s", container.VolumeMounts[0].Name, volume.Name, volume.ConfigMap.Name)
+	}
+	if rule := fence.Spec.Ingress[1]; rule.Ports[0].Port.String() != "admin" || len(rule.From) == 0 {
+		t.Errorf("anybody reaches the admin listener: %v", rule)
 	}
 	if budget.Spec.MinAvailable.IntValue() >= int(*deployment.Spec.Replicas) {
 		t.Errorf("of %d pods %d must stay: no node could ever be emptied", *deployment.Spec.Replicas, budget.Spec.MinAvailable.IntValue())

@@ -89,16 +89,20 @@ func (m *metrics) served(route string, status int, took time.Duration) {
 	m.seconds.WithLabelValues(route).Observe(took.Seconds())
 }
 
-// decided counts what each limit said; a limit of several windows says one thing.
+// decided counts what each limit said; a limit of several windows says one thing,
+// and one that was not asked nothing.
 func (m *metrics) decided(x *exchange, windows []int, d *limiter.Decision) {
 	for i := 0; i < len(windows); {
-		of, result := x.route.windows[windows[i]].of, allowed
+		of, result, asked := x.route.windows[windows[i]].of, allowed, false
 		for ; i < len(windows) && x.route.windows[windows[i]].of == of; i++ {
+			asked = asked || !d.Outcomes[i].Unknown
 			if !d.Outcomes[i].Allowed {
 				result = of.refusal()
 			}
 		}
-		m.decisions.WithLabelValues(x.route.name, of.name, result).Inc()
+		if asked {
+			m.decisions.WithLabelValues(x.route.name, of.name, result).Inc()
+		}
 	}
 }
 

@@ -49,7 +49,7 @@ func (a *admitter) penalty(ctx context.Context, x *exchange, by limiter.Keeper, 
 	x.banned = true
 	for i := from; i < to; i++ {
 		o := &x.decision.Outcomes[i]
-		o.Allowed, o.Banned, o.Remaining, o.Wait = false, true, 0, max(o.Wait, of.penalty.ban)
+		o.Allowed, o.Unknown, o.Banned, o.Remaining, o.Wait = false, false, true, 0, max(o.Wait, of.penalty.ban)
 		x.decision.Wait = max(x.decision.Wait, o.Wait)
 	}
 	return by.Reset(ctx, count)

@@ -90,6 +90,8 @@ func TestDenials_FloodCostsNothing(t *testing.T) {
 	other.Limit.Name = "other"
 	if d := decide(t, store, other, c[0]); d.Allowed || !d.Outcomes[0].Allowed || d.Outcomes[1].Allowed {
 		t.Errorf("with another limit: %+v", d)
+	} else if !d.Outcomes[0].Unknown || d.Outcomes[1].Unknown {
+		t.Errorf("with another limit: %+v; want that only the other was not asked", d)
 	}
 	if got := s.scripts() - before; got > flood/100 {
 		t.Errorf("%d scripts", got)

@@ -88,6 +88,23 @@ func (a *admitter) giveBack(ctx context.Context, x *exchange, t taking) {
 	}
 }
 
+// restore has the decision say what is left once the permits are back that this
+// status gives back: the client is told before they are. A value of a distinct limit
+// may have stood before, and what is held stays held until the answer's end, so of
+// these the client hears what is so now. A failure that comes after the header, one of
+// refund_on's cut for example, cannot be told any more.
+func (x *exchange) restore(status int) {
+	all := x.asked || x.route.refund.Status.Has(status)
+	for i := range x.decision.Outcomes {
+		c, of := x.claims[i], x.window(i).of
+		if !all && (of.count == nil || of.count.Has(status)) || concurrent(c) || c.Limit.Algorithm == limiter.Distinct {
+			continue
+		}
+		o := &x.decision.Outcomes[i]
+		o.Remaining, o.Wait = min(o.Remaining+c.Cost, c.Limit.Most()), 0
+	}
+}
+
 // returns reports whether the request gives back all that it took.
 func (x *exchange) returns() bool {
 	if x.result.Target == "" && x.route.pool != nil {

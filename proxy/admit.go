@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
@@ -154,6 +155,18 @@ func (a *admitter) watch(ctx context.Context, x *exchange) {
 			continue
 		}
 		a.metrics.decided(x, x.shaded[from:to], &d)
+		x.shadow(from, &d)
 		x.takings = append(x.takings, newTaking(a.store, x.shadows[from:to], x.shaded[from:to], d.Permit))
+	}
+}
+
+// shadow notes what d, the decision about the claims in shadow mode from that one on,
+// would have refused. A key that is counted under two secrets is noted once.
+func (x *exchange) shadow(from int, d *limiter.Decision) {
+	for i, o := range d.Outcomes {
+		w := x.shaded[from+i]
+		if !o.Allowed && !slices.ContainsFunc(x.shadowed, func(s shadowRefusal) bool { return s.window == w }) {
+			x.shadowed = append(x.shadowed, shadowRefusal{w, x.shadows[from+i].Key, o.Banned})
+		}
 	}
 }

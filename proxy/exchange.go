@@ -51,6 +51,7 @@ type exchange struct {
 	shadows []limiter.Claim // extract: those of limits in shadow mode
 	shaded  []int           // extract: as windows, for shadows
 	unfit   []*limit        // extract: in shadow mode, and would have refused before any store
+	redact  *redactor       // serve: what of it may be logged
 	takings []taking        // admit: what was taken, and of whom
 	query   url.Values
 	value   key.Value       // extract: the key last read
@@ -69,6 +70,7 @@ type exchange struct {
 	rotates  bool            // extract: claims are there twice, under two keys
 	waited   bool            // admit: it stood in line for its turn
 	banned   bool            // admit: this refusal was one too many
+	shadowed []shadowRefusal // admit: what limits in shadow mode would have refused
 	returned bool            // settle: something was given back
 	of       []int           // refuse: as windows, but the policies of the quota
 	status   int             // the status that the client sees
@@ -169,7 +171,7 @@ func (x *exchange) Body() (key.Body, error) {
 // reset makes x fit for the next request and keeps what it has allocated.
 func (x *exchange) reset() {
 	kept := exchange{found: x.found, claims: x.claims[:0], windows: x.windows[:0], shadows: x.shadows[:0], shaded: x.shaded[:0], of: x.of[:0],
-		takings: x.takings[:0], unfit: x.unfit[:0], back: x.back[:0], all: x.all[:0]}
+		takings: x.takings[:0], unfit: x.unfit[:0], shadowed: x.shadowed[:0], back: x.back[:0], all: x.all[:0]}
 	kept.decision.Outcomes = x.decision.Outcomes[:0]
 	kept.keys = x.keys[:0]
 	kept.value = x.value

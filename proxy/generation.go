@@ -23,6 +23,7 @@ type generation struct {
 	via     string   // this process in Via
 	tells   []string // fields in which upstreams are told keys
 	address addresser
+	redact  redactor
 	table   *table
 	pools   map[*config.Upstream]*upstream.Pool
 	fleet   *upstream.Fleet
@@ -35,13 +36,20 @@ type generation struct {
 // warmWithin is the most time that making a generation ready may take.
 const warmWithin = 5 * time.Second
 
+// lasting is what outlives generations and each of them is given.
+type lasting struct {
+	pseudonym string          // this process in Via
+	fleet     *upstream.Fleet // how targets fare
+	salt      func() Salt     // of hashes in the log
+}
+
 // compile builds the generation of a configuration. It opens and dials nothing.
-// The pseudonym is this process in Via; the fleet remembers how targets fare.
-func compile(c *config.Config, pseudonym string, fleet *upstream.Fleet) (*generation, error) {
+func compile(c *config.Config, l lasting) (*generation, error) {
 	g := &generation{
 		config:  c,
-		via:     pseudonym,
-		fleet:   fleet,
+		via:     l.pseudonym,
+		fleet:   l.fleet,
+		redact:  redactor{c.Privacy, l.salt},
 		address: newAddresser(c.ClientIP),
 		table:   &table{exact: map[string]*site{}, wildcard: map[string]*site{}, any: new(site)},
 		pools:   map[*config.Upstream]*upstream.Pool{},
@@ -116,6 +124,7 @@ func (g *generation) route(from *config.Route) (*route, error) {
 		novelty:     newNovelty(from),
 		reject:      newReject(from.Reject),
 
+		redacted:        from.LogPath == config.PathRedacted,
 		countsPreflight: from.CountPreflight,
 		alerts:          alerts(g.config.Alerts),
 	}
@@ -225,6 +234,7 @@ func (r *route) rates(l *limit, from *config.Limit, rates []limiter.Rate) (windo
 		r.windows = append(r.windows, &window{
 			of:     l,
 			policy: len(r.windows),
+			rate:   l.name + "-" + span,
 			near:   r.alerts.near(rate, l.mode),
 			Limit:  limiter.Limit{Name: r.name + "." + l.name + ":" + span, Rate: rate, Algorithm: from.Algorithm, Burst: from.Burst, Steps: from.Steps, Scope: from.Scope},
 		})

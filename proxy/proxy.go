@@ -18,8 +18,8 @@ import (
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
-// Options are what a Proxy is given. All but Read, Nodes, Number and Agree are
-// required.
+// Options are what a Proxy is given. All but Read, Nodes, Number, LogSalt and
+// Agree are required.
 type Options struct {
 	Path   string         // of the configuration
 	Config *config.Config // what was read at start
@@ -32,6 +32,10 @@ type Options struct {
 	Nodes func() int
 	// Number is that of the first generation; 0 is 1, not agreed on yet.
 	Number int64
+	// LogSalt is what hashes of keys and addresses in logs and alerts are made with
+	// where the configuration has no secret; nil is one that this Proxy makes. Nodes
+	// that shall be compared have the same. It may change.
+	LogSalt func() Salt
 	// Agree makes the nodes of a cluster take up a configuration one after the
 	// other: it calls swap with the number of the generation, at most once,
 	// while no other node is in the middle of a reload. An error after swap was
@@ -48,8 +52,7 @@ type Agree func(ctx context.Context, c *config.Config, swap func(number int64)) 
 // concurrent use; several in one process share nothing.
 type Proxy struct {
 	read      func(ctx context.Context) (*config.Config, error)
-	pseudonym string          // this process in Via
-	fleet     *upstream.Fleet // how targets fare, over all generations
+	lasting   lasting
 	agree     Agree
 	current   atomic.Pointer[generation]
 	exchanges sync.Pool
@@ -68,8 +71,12 @@ type Proxy struct {
 // New makes a Proxy that serves o.Config as its first generation. It reads the
 // files that the configuration names, and may ask for the keys of tokens.
 func New(ctx context.Context, o Options) (*Proxy, error) {
-	pseudonym, fleet := "weir-"+rand.Text()[:8], upstream.NewFleet()
-	first, err := compile(o.Config, pseudonym, fleet)
+	if o.LogSalt == nil {
+		own := NewSalt()
+		o.LogSalt = func() Salt { return own }
+	}
+	kept := lasting{"weir-" + rand.Text()[:8], upstream.NewFleet(), o.LogSalt}
+	first, err := compile(o.Config, kept)
 	if err != nil {
 		return nil, fmt.Errorf("compile config: %w", err)
 	}
@@ -94,8 +101,7 @@ func New(ctx context.Context, o Options) (*Proxy, error) {
 	}
 	p := &Proxy{
 		read:      o.Read,
-		pseudonym: pseudonym,
-		fleet:     fleet,
+		lasting:   kept,
 		agree:     o.Agree,
 		exchanges: sync.Pool{New: newExchange},
 		guard:     limiter.NewGuard(limiter.GuardOptions{}),
@@ -129,6 +135,7 @@ func (p *Proxy) serve(ctx context.Context, x *exchange, d door) {
 	defer x.letGo()
 	g := p.enter()
 	defer g.leave()
+	x.redact = &g.redact
 	if err := p.through(ctx, g, x); err != nil {
 		d.answer(g.refuse(x, err))
 		return

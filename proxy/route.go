@@ -27,6 +27,7 @@ type route struct {
 	queries         bool     // some key is read from the query
 	waits           bool     // some limit lets requests wait for their turn
 	hidden          []string // parameters of the path that are keys
+	redacted        bool     // the log shows of the path what tells of nobody
 	novelty         novelty
 	quota           *respond.Quota
 	reject          respond.Reject
@@ -71,8 +72,9 @@ type penalty struct {
 // A window is one rate of a limit: what a claim asks for.
 type window struct {
 	of     *limit
-	policy int   // index in the route's quota
-	near   int64 // with less than this left a key is told of; 0 is never
+	policy int    // index in the route's quota
+	rate   string // what the log calls it: phone-1h
+	near   int64  // with less than this left a key is told of; 0 is never
 	limiter.Limit
 }
 

@@ -126,6 +126,7 @@ func TestLoad_FewestLines(t *testing.T) {
 		Redis:    Redis{Mode: RedisSingle, Addrs: []string{"127.0.0.1:6379"}, Prefix: "weir", Timeout: 50 * time.Millisecond, Breaker: Breaker{After: 5, Rest: 2 * time.Second}},
 		Reload:   Reload{Source: SourceFile},
 		ClientIP: ClientIP{Header: "X-Forwarded-For", IPv6Prefix: 64},
+		Privacy:  Privacy{LogClient: ClientFull},
 		Defaults: Defaults{Mode: Enforce, OnStoreFailure: Local, Headers: HeadersIETF, Expose: true},
 		Alerts:   Alerts{Refused: 100, Used: 80, Repeat: time.Hour},
 	}

@@ -25,6 +25,7 @@ type admitter struct {
 	store   limiter.Keeper
 	timeout time.Duration // the most a decision may wait; 0 for a store that never waits
 	standby *standby
+	denier  denier        // nil: the store knows nothing by itself
 	line    *limiter.Line // at the store
 	metrics *metrics
 	nearby  *nearby
@@ -32,6 +33,7 @@ type admitter struct {
 
 func newAdmitter(o Options, m *metrics) *admitter {
 	a := &admitter{store: o.Store, standby: newStandby(o.Store, o.Nodes), metrics: m, nearby: newNearby()}
+	a.denier, _ = o.Store.(denier)
 	if a.standby.store != nil {
 		a.store = twin{o.Store, a.standby}
 	}
@@ -90,15 +92,20 @@ func (a *admitter) admit(client context.Context, x *exchange) error {
 	}
 	a.metrics.decided(x, x.windows, &x.decision)
 	if !x.decision.Allowed {
-		a.penalize(ctx, x, store)
-		x.hurry()
-		return errRefused
+		return a.refuse(ctx, x, store)
 	}
 	x.takings = append(x.takings, newTaking(store, x.claims, x.windows, x.decision.Permit).with(x.once))
 	if err == nil { // a store that is away is not asked again for the same request
 		a.watch(ctx, x)
 	}
 	return nil
+}
+
+// refuse does what follows a refusal of by.
+func (a *admitter) refuse(ctx context.Context, x *exchange, by limiter.Keeper) error {
+	a.penalize(ctx, x, by)
+	x.hurry()
+	return errRefused
 }
 
 // bound is the time that one decision may take, whether or not the client stays.

@@ -23,6 +23,18 @@
 // preflight (preflight.go) is looked up too and asks no limit either, unless its
 // route says count_preflight.
 //
+// # Bodies that are read for a key
+//
+// A key in the body makes the whole body wait here: 64 KiB of it unless the route
+// says otherwise, and all bodies together no more than listen.max_buffered; one more
+// is answered with 503. One client address may fill an eighth of that, and always one
+// body (buffers.go). From its first byte on a body brings 500 bytes a second, give or
+// take five seconds in all (patience.go). Limits whose key is not in the body are asked
+// first whether they would refuse (early.go): nothing is taken by that, so that the one
+// decision about all limits stays all or none. A shared store is asked so only about
+// bodies that are long, or of unknown length; about others what this process
+// remembers of refusals must do, so that no short request costs a second round trip.
+//
 // # Who invents keys
 //
 // A key that nobody has sent yet costs memory, in the store too, and a permit of a
@@ -79,7 +91,7 @@
 // generation's count of requests (generation.go), the pool of exchanges, the
 // certificates (certificates.go), the
 // limiter's store and the local store that stands in for it (admit.go), what is
-// known of keys (vet.go), the
+// known of keys (vet.go), the memory for bodies (buffers.go), the
 // figures (metrics.go), the log, and the fleet: what is known of how targets
 // fare, and which requests wait for one (package upstream). All else belongs to one request or never
 // changes.

@@ -24,7 +24,8 @@ type httpDoor struct {
 	r    *http.Request
 	x    *exchange
 	body *body  // nil if the request has none
-	read []byte // what whole has read of it; nil if nobody asked
+	kept buffer // what whole has read of it
+	read []byte // in kept; nil if nobody asked
 	cut  bool   // the connection must not be used again
 }
 
@@ -47,6 +48,8 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 
 	d := &httpDoor{r: r, x: x, body: newBody(w, r, p.timeouts.Body)}
+	d.kept.all = p.buffers
+	defer d.kept.free()
 	x.carrier = d
 	d.w = &counter{ResponseWriter: w, x: x, body: d.body}
 	if r.ProtoMajor == 2 {
@@ -101,10 +104,17 @@ func (d *httpDoor) whole(most int64) ([]byte, error) {
 		return nil, nil
 	}
 	d.body.limit(most)
-	read, err := io.ReadAll(d.body)
+	d.kept.client = d.x.network
+	if announced := d.x.length; announced >= 0 {
+		most = min(most, announced)
+	}
+	read, err := d.kept.read(d.body, most)
 	var tooLong *http.MaxBytesError
 	if errors.As(err, &tooLong) {
 		return nil, fmt.Errorf("%w: more than %d bytes", key.ErrBodyTooLarge, most)
+	}
+	if errors.Is(err, errCrowded) {
+		return nil, err
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errBody, err)

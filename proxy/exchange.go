@@ -93,10 +93,6 @@ type content struct {
 	err   error
 }
 
-// keyBody is how long a body may be that a key is read from, where its route
-// does not say.
-const keyBody = 1 << 20
-
 // fields looks up a header; http.Header is one. Names are in canonical form.
 type fields interface {
 	Values(name string) []string

@@ -120,7 +120,6 @@ func (g *generation) route(from *config.Route) (*route, error) {
 		refund:      newRefund(from.RefundOn),
 		idempotency: newIdempotency(from.Name, from.Idempotency),
 		maxBody:     from.MaxBody,
-		screens:     newScreens(from.Lists),
 		novelty:     newNovelty(from),
 		reject:      newReject(from.Reject),
 
@@ -128,9 +127,16 @@ func (g *generation) route(from *config.Route) (*route, error) {
 		countsPreflight: from.CountPreflight,
 		alerts:          alerts(g.config.Alerts),
 	}
+	var plain, body []*config.List
 	for _, l := range from.Lists {
 		r.notice(l.Key)
+		if inBody(l.Key) {
+			body = append(body, l)
+		} else {
+			plain = append(plain, l)
+		}
 	}
+	r.screens, r.bodyScreens = newScreens(plain), newScreens(body)
 	var err error
 	if r.reply == nil {
 		if r.pool, err = g.pool(from.Upstream); err != nil {
@@ -147,6 +153,7 @@ func (g *generation) route(from *config.Route) (*route, error) {
 			policies = append(policies, r.limit(l)...)
 		}
 	}
+	r.foresee(from)
 	r.standsIn = r.local && !slices.ContainsFunc(r.limits, func(l *limit) bool { return l.mode == config.Enforce && l.onFailure == config.Deny })
 	r.quota, err = respond.NewQuota(policies, respond.Style(g.config.Defaults.Headers))
 	return r, err

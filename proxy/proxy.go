@@ -57,6 +57,7 @@ type Proxy struct {
 	current   atomic.Pointer[generation]
 	exchanges sync.Pool
 	guard     *limiter.Guard // which keys are known
+	buffers   *buffers
 	admitter  *admitter
 	recorder  *recorder
 	log       zerolog.Logger
@@ -105,6 +106,7 @@ func New(ctx context.Context, o Options) (*Proxy, error) {
 		agree:     o.Agree,
 		exchanges: sync.Pool{New: newExchange},
 		guard:     limiter.NewGuard(limiter.GuardOptions{}),
+		buffers:   newBuffers(o.Config.Listen.MaxBuffered),
 		admitter:  newAdmitter(o, m),
 		recorder:  &recorder{log: o.Log, metrics: m},
 		log:       o.Log,
@@ -114,6 +116,7 @@ func New(ctx context.Context, o Options) (*Proxy, error) {
 	}
 	p.install(first)
 	m.watch(o.Registry, p)
+	p.buffers.watch(o.Registry)
 	return p, nil
 }
 
@@ -161,7 +164,13 @@ func (p *Proxy) through(ctx context.Context, g *generation, x *exchange) error {
 	if err := x.fits(); err != nil {
 		return err
 	}
-	if err := g.screen(x); err != nil {
+	if err := g.screen(x, x.route.screens); err != nil {
+		return err
+	}
+	if err := p.early(ctx, g, x); err != nil {
+		return err
+	}
+	if err := g.screen(x, x.route.bodyScreens); err != nil {
 		return err
 	}
 	if err := g.extract(x); err != nil {

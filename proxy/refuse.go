@@ -42,6 +42,8 @@ func (g *generation) refuse(x *exchange, err error) respond.Answer {
 		})
 	case errors.Is(err, errUndecided):
 		return respond.Unavailable(respond.StoreUnavailable, time.Second, "", x.id)
+	case errors.Is(err, errCrowded):
+		return respond.Unavailable(respond.Crowded, time.Second, "", x.id)
 	case errors.Is(err, errListed):
 		return respond.Problem(respond.Forbidden, "", x.id)
 	case errors.Is(err, errNotMethod):

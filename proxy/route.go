@@ -21,7 +21,9 @@ type route struct {
 	conditions int
 
 	screens         []screen
+	bodyScreens     []screen // whose keys are in the body
 	limits          []*limit
+	early           []*limit // that are asked before a body is read
 	windows         []*window
 	resets          []reset  // cooldowns of other routes that its answers let begin anew
 	queries         bool     // some key is read from the query

@@ -128,7 +128,7 @@ type routeForm struct {
 
 // bodyForm bounds the bodies of requests.
 type bodyForm struct {
-	// Max is how long one may be; a longer one is answered with 413. Any length when body is not given.
+	// Max is how long one may be; a longer one is answered with 413. When body is not given, any length is taken, but of a body that a key is read from no more than 64KiB.
 	Max size `yaml:"max" jsonschema:"required"`
 }
 

@@ -64,6 +64,7 @@ type Listen struct {
 	ProxyProtocol []netip.Prefix
 	Timeouts      ListenTimeouts
 	MaxHeader     int64 // bytes of a request's header; at least 1 KiB
+	MaxBuffered   int64 // bytes of all bodies that keys are read from; at least 1 MiB
 	ReusePort     bool  // another process may listen there too
 	Drain         Drain
 }

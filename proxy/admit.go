@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
@@ -29,6 +30,8 @@ type admitter struct {
 	line    *limiter.Line // at the store
 	metrics *metrics
 	nearby  *nearby
+
+	settling atomic.Int64 // requests that are settled after their answers
 }
 
 func newAdmitter(o Options, m *metrics) *admitter {

@@ -73,7 +73,13 @@
 //
 // What is under way at a time is bounded by permits that a request holds until
 // its end, renewed while it lasts (hold.go); those of a process that has died
-// come back with their lease. A limit with a penalty counts its refusals in the
+// come back with their lease. They are released before the end of the answer is sent,
+// so that whoever asks one after the other never meets the permit of the request
+// before; its header and what is there of its body do not wait for a slow store
+// (release.go). All else is given back after the answer: a client that asks again at
+// once may come before the refund of a shared store, which takes one call of it. The
+// quota fields say what is left once it is made, as far as the status decides it; what
+// fails after the header, or a value of a distinct limit, they cannot tell of. A limit with a penalty counts its refusals in the
 // same store and bans a key that it has refused too often (penalize.go).
 //
 // # A reload

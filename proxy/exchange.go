@@ -20,7 +20,9 @@ import (
 // rooms. It belongs to one goroutine. No room between door and forward knows
 // more of a request than this, so that all doors can share the rooms.
 type exchange struct {
-	began time.Time
+	began      time.Time
+	took       time.Duration // until the answer was written; not what is settled after it
+	generation *generation   // that serves it
 
 	// What the door brings.
 	method    string
@@ -61,22 +63,23 @@ type exchange struct {
 	keys    []counted       // extract: the keys made so far
 
 	// What was decided and what came of it.
-	decision limiter.Decision
-	fallback string          // admit: the policy that decided while the store could not
-	asked    bool            // forward: the upstream asked not to count this request
-	back     []limiter.Claim // settle: what is given back
-	all      []limiter.Claim // admit: claims and once
-	repeated bool            // admit: it repeats a request that was counted
-	rotates  bool            // extract: claims are there twice, under two keys
-	waited   bool            // admit: it stood in line for its turn
-	banned   bool            // admit: this refusal was one too many
-	shadowed []shadowRefusal // admit: what limits in shadow mode would have refused
-	returned bool            // settle: something was given back
-	of       []int           // refuse: as windows, but the policies of the quota
-	status   int             // the status that the client sees
-	bytes    int64           // of the body that the client was sent
-	err      error           // for the log
-	result   upstream.Result
+	decision  limiter.Decision
+	fallback  string          // admit: the policy that decided while the store could not
+	asked     bool            // forward: the upstream asked not to count this request
+	back      []limiter.Claim // settle: what is given back
+	all       []limiter.Claim // admit: claims and once
+	repeated  bool            // admit: it repeats a request that was counted
+	rotates   bool            // extract: claims are there twice, under two keys
+	waited    bool            // admit: it stood in line for its turn
+	banned    bool            // admit: this refusal was one too many
+	shadowed  []shadowRefusal // admit: what limits in shadow mode would have refused
+	returned  bool            // settle: something was given back
+	forwarded bool            // forward: what came of it is known
+	of        []int           // refuse: as windows, but the policies of the quota
+	status    int             // the status that the client sees
+	bytes     int64           // of the body that the client was sent
+	err       error           // for the log
+	result    upstream.Result
 }
 
 // A carrier hands out the body of its request: the door's.

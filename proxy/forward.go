@@ -17,6 +17,9 @@ type door interface {
 	// forward takes the request to the pool and the answer back. When the answer
 	// breaks off on its way, the door sees to it that the client can tell.
 	forward(p *upstream.Pool, t *upstream.Trip) upstream.Result
+	// beforeEnd has release called once, before the end of the answer is sent. What
+	// release is given sends what there is of the answer so far.
+	beforeEnd(release func(flush func()))
 }
 
 // forward takes the request to its upstream. What cannot be forwarded is

@@ -54,7 +54,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	}
 	m := &metrics{
 		requests:   counter("requests_total", "Requests answered, by route and status.", "route", "code"),
-		seconds:    histogram("request_duration_seconds", "Time from a request's header to its answer's end.", prometheus.DefBuckets, "route"),
+		seconds:    histogram("request_duration_seconds", "Time from a request's header until its answer was written.", prometheus.DefBuckets, "route"),
 		decisions:  counter("decisions_total", "What each limit said of each request it was asked about.", "route", "limit", "result"),
 		store:      histogram("store_duration_seconds", "Time that calls to a shared store took.", prometheus.ExponentialBuckets(0.0001, 2, 12), "operation"),
 		storeFails: counter("store_errors_total", "Calls to a shared store that it did not answer in time.", "operation"),

@@ -130,22 +130,23 @@ func alone() Agree {
 	}
 }
 
-// serve is the life of one request between its door and the way back. The
-// generation that it begins with is the one it ends with.
+// serve is the life of one request between its door and the way back; finish is the
+// rest. The generation that it begins with is the one it ends with.
 func (p *Proxy) serve(ctx context.Context, x *exchange, d door) {
 	p.recorder.arrive(x)
-	defer p.recorder.leave(x)
-	defer x.letGo()
-	g := p.enter()
-	defer g.leave()
+	x.generation = p.enter()
+	g := x.generation
 	x.redact = &g.redact
 	if err := p.through(ctx, g, x); err != nil {
 		d.answer(g.refuse(x, err))
 		return
 	}
+	if x.hasHeld() {
+		d.beforeEnd(func(flush func()) { p.admitter.release(ctx, x, flush) })
+	}
 	g.forward(x, d)
 	p.metrics.forwarded(x)
-	p.admitter.settle(ctx, x)
+	x.forwarded = true
 }
 
 // through takes a request through the rooms in which it may be refused.

@@ -45,7 +45,7 @@ func isID(s string) bool { return len(s) <= 128 && httpguts.ValidHeaderFieldName
 
 // leave notes what came of it.
 func (rec *recorder) leave(x *exchange) {
-	took := time.Since(x.began)
+	took := x.took
 	name := "none"
 	if x.route != nil {
 		name = x.route.name

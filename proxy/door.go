@@ -59,6 +59,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer p.finish(r.Context(), x)
 	p.serve(r.Context(), x, d)
 	d.w.beforeEnd()
+	x.takenBack = r.ProtoMajor == 2 && r.Context().Err() != nil
 	d.cut = d.cut || x.result.Wrote && x.result.Kind != upstream.OK
 	d.w.end()
 	d.body.end()

@@ -71,6 +71,7 @@ type exchange struct {
 	repeated  bool            // admit: it repeats a request that was counted
 	rotates   bool            // extract: claims are there twice, under two keys
 	waited    bool            // admit: it stood in line for its turn
+	takenBack bool            // the client wants no answer any more, and has kept its connection
 	banned    bool            // admit: this refusal was one too many
 	shadowed  []shadowRefusal // admit: what limits in shadow mode would have refused
 	returned  bool            // settle: something was given back

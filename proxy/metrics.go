@@ -39,6 +39,7 @@ type metrics struct {
 	novelties  *prometheus.CounterVec
 	reloads    *prometheus.CounterVec
 	generation prometheus.Gauge
+	unlogged   prometheus.Counter
 }
 
 func newMetrics(r prometheus.Registerer) *metrics {
@@ -72,7 +73,8 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	m.resets = counter("cooldown_resets_total", "Cooldowns that began anew because of an answer on another route.", "route", "limit")
 	m.waits = counter("waits_total", "Requests that stood in line for their turn, or could not for the crowd, by what came of it.", "route", "limit", "result")
 	m.waiting = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_waiting_requests", Help: "Requests that stand in line for their turn."}, []string{"route", "limit"})
-	r.MustRegister(m.generation, m.waiting)
+	m.unlogged = prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_log_resets_unlogged_total", Help: "Requests over HTTP/2 that their clients took back and that no log line tells of."})
+	r.MustRegister(m.generation, m.waiting, m.unlogged)
 	// A counter that is first seen at 1 has not grown for Prometheus: what alerts watch
 	// begins at 0.
 	for _, result := range []string{"ok", "unchanged", "refused"} {

@@ -108,7 +108,7 @@ func New(ctx context.Context, o Options) (*Proxy, error) {
 		guard:     limiter.NewGuard(limiter.GuardOptions{}),
 		buffers:   newBuffers(o.Config.Listen.MaxBuffered),
 		admitter:  newAdmitter(o, m),
-		recorder:  &recorder{log: o.Log, metrics: m},
+		recorder:  &recorder{log: o.Log, metrics: m, resets: sample{most: loggedResets}},
 		log:       o.Log,
 		metrics:   m,
 		timeouts:  o.Config.Listen.Timeouts,

@@ -21,9 +21,13 @@ import (
 // shadow_refused, for too many of them), refunded, fallback and error. The query is
 // never written, and of a key only the beginning of a hash: too little to tell what
 // the client sent (redact.go). A key that is sensitive is shown masked as well.
+//
+// Of requests that HTTP/2 clients took back only some are told of; the others are in
+// the figures, as all are.
 type recorder struct {
 	log     zerolog.Logger
 	metrics *metrics
+	resets  sample
 }
 
 // arrive notes the beginning of a request.
@@ -59,6 +63,11 @@ func (rec *recorder) leave(x *exchange) {
 	}
 	e := rec.log.Info()
 	if e == nil {
+		return
+	}
+	if x.takenBack && !rec.resets.passes(time.Now()) {
+		e.Discard()
+		rec.metrics.unlogged.Inc()
 		return
 	}
 	e.Str("request_id", x.id).Str("route", name).Str("method", x.method).Str("host", x.host).Str("path", x.redactedPath()).

@@ -49,6 +49,11 @@
 // more new keys than allowed are only reported. Each process counts by itself,
 // and nothing of it goes to the store: that would cost what it is to save.
 //
+// Where counts live in this process, one address cannot take all room for new keys
+// whatever is configured: once half of the room is in use, an address that has brought
+// an eighth of it gets no more counts for keys of its own, but one for all of them
+// (limiter.Claim.Source). Nobody is refused for it while there is room.
+//
 // # Where it goes
 //
 // A route has an upstream or a reply of its own (reply.go): an answer, or a

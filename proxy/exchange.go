@@ -43,6 +43,7 @@ type exchange struct {
 	trusted bool         // address: the peer is a trusted proxy
 	client  netip.Addr   // address: who asks
 	network netip.Prefix // address: the client as limits count it
+	source  uint32       // address: stands for network where room for keys is shared
 	host    string       // tidy: lower case, without port
 	path    string       // tidy: the one spelling that is matched and forwarded
 	route   *route       // match

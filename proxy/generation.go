@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"fmt"
+	"hash/maphash"
 	"maps"
 	"slices"
 	"sync/atomic"
@@ -41,6 +42,7 @@ type lasting struct {
 	pseudonym string          // this process in Via
 	fleet     *upstream.Fleet // how targets fare
 	salt      func() Salt     // of hashes in the log
+	seed      maphash.Seed    // of what stands for client addresses in this process
 }
 
 // compile builds the generation of a configuration. It opens and dials nothing.

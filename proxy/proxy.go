@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -76,7 +77,7 @@ func New(ctx context.Context, o Options) (*Proxy, error) {
 		own := NewSalt()
 		o.LogSalt = func() Salt { return own }
 	}
-	kept := lasting{"weir-" + rand.Text()[:8], upstream.NewFleet(), o.LogSalt}
+	kept := lasting{"weir-" + rand.Text()[:8], upstream.NewFleet(), o.LogSalt, maphash.MakeSeed()}
 	first, err := compile(o.Config, kept)
 	if err != nil {
 		return nil, fmt.Errorf("compile config: %w", err)
@@ -152,6 +153,7 @@ func (p *Proxy) serve(ctx context.Context, x *exchange, d door) {
 // through takes a request through the rooms in which it may be refused.
 func (p *Proxy) through(ctx context.Context, g *generation, x *exchange) error {
 	g.address.address(x)
+	x.source = uint32(maphash.Comparable(p.lasting.seed, x.network)) | 1 // never nobody
 	p.recorder.name(x)
 	if x.fault != nil {
 		return x.fault

@@ -105,6 +105,7 @@ type service struct {
 	origin       *origin
 	shared       shared
 	lead         *lead
+	salt         *salt
 	clients      *proxy.Server
 	admins       *proxy.Server
 	listening    []listening
@@ -131,12 +132,15 @@ func assemble(ctx context.Context, path string, c *config.Config, log zerolog.Lo
 		s.shared.close()
 		return nil, err
 	}
+	s.salt = newSalt(s.shared)
 	if s.shared.node != nil {
 		s.shared.count(s.registry)
+		s.salt.agree(ctx) // or later: run
 	}
 	s.proxy, err = proxy.New(ctx, proxy.Options{
 		Path: path, Config: begin.config, Read: s.origin.read, Registry: s.registry, Log: log,
 		Store: s.shared.store, Nodes: s.shared.nodes, Agree: s.shared.agree, Number: begin.number,
+		LogSalt: s.salt.value,
 	})
 	if err != nil {
 		s.shared.close()
@@ -181,6 +185,7 @@ func (s *service) serve(ctx context.Context, reload <-chan os.Signal) error {
 	background.Go(func() { s.follow(member) })
 	background.Go(func() { s.renew(ctx) })
 	background.Go(func() { save(ctx) })
+	background.Go(func() { s.salt.run(ctx) })
 	background.Go(func() { s.lead.run(ctx) })
 	s.log.Info().Fields(addresses).Str("store", s.shared.name).Str("version", readBuild().version).Msg("serving")
 	watched, unwatch := context.WithCancel(context.Background())

@@ -175,8 +175,8 @@ func (a *admitter) watch(ctx context.Context, x *exchange) {
 func (x *exchange) shadow(from int, d *limiter.Decision) {
 	for i, o := range d.Outcomes {
 		w := x.shaded[from+i]
-		if !o.Allowed && !slices.ContainsFunc(x.shadowed, func(s shadowRefusal) bool { return s.window == w }) {
-			x.shadowed = append(x.shadowed, shadowRefusal{w, x.shadows[from+i].Key, o.Banned})
+		if !o.Allowed && !slices.ContainsFunc(x.shadowed, func(s refusal) bool { return s.window == w }) {
+			x.shadowed = append(x.shadowed, refusal{w, x.shadows[from+i].Key, o.Banned})
 		}
 	}
 }

@@ -74,7 +74,7 @@ type exchange struct {
 	waited    bool            // admit: it stood in line for its turn
 	takenBack bool            // the client wants no answer any more, and has kept its connection
 	banned    bool            // admit: this refusal was one too many
-	shadowed  []shadowRefusal // admit: what limits in shadow mode would have refused
+	shadowed  []refusal       // admit: what limits in shadow mode would have refused
 	returned  bool            // settle: something was given back
 	forwarded bool            // forward: what came of it is known
 	of        []int           // refuse: as windows, but the policies of the quota

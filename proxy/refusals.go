@@ -6,11 +6,16 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// A shadowRefusal is what a limit in shadow mode would have refused.
-type shadowRefusal struct {
+// A refusal is a rate that refused, or in shadow mode would have.
+type refusal struct {
 	window int // of the route
 	key    limiter.Key
 	banned bool
+}
+
+// refusal is what the decision says of claim i, which was refused.
+func (x *exchange) refusal(i int) refusal {
+	return refusal{x.windows[i], x.claims[i].Key, x.decision.Outcomes[i].Banned}
 }
 
 // logRefusals writes which rates refused the request, or would have in shadow mode,
@@ -23,9 +28,8 @@ func (x *exchange) logRefusals(e *zerolog.Event) bool {
 	if !refused {
 		return false
 	}
-	o, w := &x.decision.Outcomes[first], x.window(first)
-	e.Str("limit", w.of.name).Float64("wait_ms", ms(x.decision.Wait))
-	x.logRefusal(e, w, x.claims[first].Key, o.Banned)
+	e.Str("limit", x.window(first).of.name).Float64("wait_ms", ms(x.decision.Wait))
+	x.logRefusal(e, x.refusal(first))
 	if x.banned {
 		e.Bool("ban_began", true)
 	}
@@ -40,13 +44,13 @@ func (x *exchange) logRefusals(e *zerolog.Event) bool {
 
 // logRefusal writes one rate that refused: its name, under which key, and whether it
 // did so because of a ban.
-func (x *exchange) logRefusal(e *zerolog.Event, w *window, k limiter.Key, banned bool) {
-	hash, masked := x.logKey(k)
-	e.Str("rate", w.rate).Str("key", hash)
+func (x *exchange) logRefusal(e *zerolog.Event, r refusal) {
+	hash, masked := x.logKey(r.key)
+	e.Str("rate", x.route.windows[r.window].rate).Str("key", hash)
 	if masked != "" {
 		e.Str("masked", masked)
 	}
-	if banned {
+	if r.banned {
 		e.Bool("banned", true)
 	}
 }
@@ -65,10 +69,10 @@ type othersOf struct {
 
 // MarshalZerologArray implements zerolog.LogArrayMarshaler.
 func (x othersOf) MarshalZerologArray(a *zerolog.Array) {
-	for i, o := range x.decision.Outcomes {
+	for i := range x.decision.Outcomes {
 		if x.alsoRefused(x.first, i) {
 			e := zerolog.Dict()
-			x.logRefusal(e, x.window(i), x.claims[i].Key, o.Banned)
+			x.logRefusal(e, x.refusal(i))
 			a.Dict(e)
 		}
 	}
@@ -81,7 +85,7 @@ type shadowsOf struct{ *exchange }
 func (x shadowsOf) MarshalZerologArray(a *zerolog.Array) {
 	for _, s := range x.shadowed {
 		e := zerolog.Dict()
-		x.logRefusal(e, x.route.windows[s.window], s.key, s.banned)
+		x.logRefusal(e, s)
 		a.Dict(e)
 	}
 	for _, l := range x.unfit {

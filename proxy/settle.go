@@ -50,10 +50,14 @@ func (x *exchange) letGo() {
 // finish ends a request whose answer has been written, but for what net/http still
 // keeps of it until ServeHTTP returns. What has to be given back over a network is
 // given back after that, so that no client waits for it; then the exchange ends later
-// than its handler. When very many do, a request waits after all.
+// than its handler. When very many do, a request waits after all. A cooldown that the
+// outcome ends is ended before the answer is: what it tells the client to do next passes.
 func (p *Proxy) finish(ctx context.Context, x *exchange) {
 	x.took = time.Since(x.began)
 	a := p.admitter
+	if x.forwarded {
+		a.restart(ctx, x)
+	}
 	if a.timeout > 0 && x.forwarded && x.owes() {
 		if a.settling.Add(1) <= mostSettling {
 			go func() {
@@ -91,7 +95,6 @@ func (a *admitter) settle(ctx context.Context, x *exchange) {
 	for i := range x.takings {
 		a.giveBack(ctx, x, &x.takings[i])
 	}
-	a.restart(ctx, x)
 }
 
 // owes reports whether settling x takes a call of a store.
@@ -103,7 +106,7 @@ func (x *exchange) owes() bool {
 			return true
 		}
 	}
-	return slices.ContainsFunc(x.route.resets, func(r reset) bool { return r.status.Has(x.result.Status) })
+	return false
 }
 
 // giveBack gives back all claims of one taking, or those of limits that do not

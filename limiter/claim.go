@@ -88,6 +88,10 @@ type Claim struct {
 	// config in Redis, once there, says rate, window and scope instead of Limit.
 	// Memory goes by Limit and Key all the same.
 	Redisson string
+	// Source tells apart who brings keys, so that nobody alone can take all the room
+	// that a Memory has for new ones; 0 is nobody. It changes no count, and a store
+	// without such a bound does not look at it.
+	Source uint32
 }
 
 // Check returns an error that wraps ErrCost or ErrLimit if no store could ever

@@ -49,7 +49,7 @@ func (m *Memory) note(c Claim, d *Decision, o *Outcome, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := m.clock().UnixMilli()
-	found := s.notedLocked(id, now)
+	found := s.notedLocked(id, c.Source, now)
 	if found == nil {
 		return
 	}
@@ -85,7 +85,7 @@ func (m *Memory) note(c Claim, d *Decision, o *Outcome, n int) {
 
 // notedLocked is the cell that counts id; a new one if there is plenty of room,
 // or nil.
-func (s *shard) notedLocked(id cellID, now int64) *cell {
+func (s *shard) notedLocked(id cellID, source uint32, now int64) *cell {
 	if c := s.findLocked(id); c != nil {
 		return c
 	}
@@ -93,7 +93,7 @@ func (s *shard) notedLocked(id cellID, now int64) *cell {
 	if 2*len(s.index) >= s.maxCells || 2*(s.bytes+cellBytes+entryBytes) > s.maxBytes {
 		return nil
 	}
-	return &s.cells[s.addLocked(id, now)]
+	return &s.cells[s.addLocked(id, source, now)]
 }
 
 // backIn lets what was just taken for nobody come back after wait, unless it had

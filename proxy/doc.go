@@ -23,6 +23,18 @@
 // preflight (preflight.go) is looked up too and asks no limit either, unless its
 // route says count_preflight.
 //
+// # Bodies that are read for a key
+//
+// A key in the body makes the whole body wait here: 64 KiB of it unless the route
+// says otherwise, and all bodies together no more than listen.max_buffered; one more
+// is answered with 503. One client address may fill an eighth of that, and always one
+// body (buffers.go). From its first byte on a body brings 500 bytes a second, give or
+// take five seconds in all (patience.go). Limits whose key is not in the body are asked
+// first whether they would refuse (early.go): nothing is taken by that, so that the one
+// decision about all limits stays all or none. A shared store is asked so only about
+// bodies that are long, or of unknown length; about others what this process
+// remembers of refusals must do, so that no short request costs a second round trip.
+//
 // # Who invents keys
 //
 // A key that nobody has sent yet costs memory, in the store too, and a permit of a
@@ -36,6 +48,11 @@
 // What a limit in shadow mode counts by refuses nobody; on a route in shadow mode
 // more new keys than allowed are only reported. Each process counts by itself,
 // and nothing of it goes to the store: that would cost what it is to save.
+//
+// Where counts live in this process, one address cannot take all room for new keys
+// whatever is configured: once half of the room is in use, an address that has brought
+// an eighth of it gets no more counts for keys of its own, but one for all of them
+// (limiter.Claim.Source). Nobody is refused for it while there is room.
 //
 // # Where it goes
 //
@@ -61,8 +78,24 @@
 //
 // What is under way at a time is bounded by permits that a request holds until
 // its end, renewed while it lasts (hold.go); those of a process that has died
-// come back with their lease. A limit with a penalty counts its refusals in the
+// come back with their lease. They are released before the end of the answer is sent,
+// so that whoever asks one after the other never meets the permit of the request
+// before; its header and what is there of its body do not wait for a slow store
+// (release.go). All else is given back after the answer: a client that asks again at
+// once may come before the refund of a shared store, which takes one call of it. The
+// quota fields say what is left once it is made, as far as the status decides it; what
+// fails after the header, or a value of a distinct limit, they cannot tell of. A limit with a penalty counts its refusals in the
 // same store and bans a key that it has refused too often (penalize.go).
+//
+// # What people read of it
+//
+// One line a request (record.go). What tells of a person stands there as a hash, cut
+// short, or masked (redact.go): keys, paths that no route matches, and the client's
+// address as the configuration wants it. With a secret the hash of a key is the
+// beginning of its name in the store. Without one it is made with a salt that nodes of
+// one Redis share, because a bare hash of a phone number is found out by trying all.
+// Names in the store go without the salt: it would lie beside them, protect nothing
+// from whoever reads them, and split the counts whenever it was lost.
 //
 // # A reload
 //
@@ -79,7 +112,7 @@
 // generation's count of requests (generation.go), the pool of exchanges, the
 // certificates (certificates.go), the
 // limiter's store and the local store that stands in for it (admit.go), what is
-// known of keys (vet.go), the
+// known of keys (vet.go), the memory for bodies (buffers.go), the
 // figures (metrics.go), the log, and the fleet: what is known of how targets
 // fare, and which requests wait for one (package upstream). All else belongs to one request or never
 // changes.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/netip"
+	"strconv"
 	"time"
 
 	"github.com/weir-proxy/weir/proxy/key"
@@ -23,7 +24,8 @@ type httpDoor struct {
 	r    *http.Request
 	x    *exchange
 	body *body  // nil if the request has none
-	read []byte // what whole has read of it; nil if nobody asked
+	kept buffer // what whole has read of it
+	read []byte // in kept; nil if nobody asked
 	cut  bool   // the connection must not be used again
 }
 
@@ -46,17 +48,20 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 
 	d := &httpDoor{r: r, x: x, body: newBody(w, r, p.timeouts.Body)}
+	d.kept.all = p.buffers
+	defer d.kept.free()
 	x.carrier = d
 	d.w = &counter{ResponseWriter: w, x: x, body: d.body}
 	if r.ProtoMajor == 2 {
 		d.w.stall = p.timeouts.Write
 	}
+	defer p.finish(r.Context(), x)
 	p.serve(r.Context(), x, d)
+	d.w.beforeEnd()
+	x.takenBack = r.ProtoMajor == 2 && r.Context().Err() != nil
 	d.cut = d.cut || x.result.Wrote && x.result.Kind != upstream.OK
 	d.w.end()
 	d.body.end()
-	x.reset()
-	p.exchanges.Put(x)
 	if d.cut {
 		panic(http.ErrAbortHandler) // how net/http wants a connection to be cut
 	}
@@ -100,10 +105,17 @@ func (d *httpDoor) whole(most int64) ([]byte, error) {
 		return nil, nil
 	}
 	d.body.limit(most)
-	read, err := io.ReadAll(d.body)
+	d.kept.client = d.x.network
+	if announced := d.x.length; announced >= 0 {
+		most = min(most, announced)
+	}
+	read, err := d.kept.read(d.body, most)
 	var tooLong *http.MaxBytesError
 	if errors.As(err, &tooLong) {
 		return nil, fmt.Errorf("%w: more than %d bytes", key.ErrBodyTooLarge, most)
+	}
+	if errors.Is(err, errCrowded) {
+		return nil, err
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errBody, err)
@@ -130,12 +142,17 @@ func (d *httpDoor) forward(p *upstream.Pool, t *upstream.Trip) upstream.Result {
 	return result
 }
 
+// beforeEnd implements door.
+func (d *httpDoor) beforeEnd(release func(flush func())) { d.w.release = release }
+
 // A counter notes what the client was sent.
 type counter struct {
 	http.ResponseWriter
-	x     *exchange
-	body  *body
-	stall time.Duration // the most that one piece may take to be taken; 0 if the connection sees to that
+	x       *exchange
+	body    *body
+	stall   time.Duration      // the most that one piece may take to be taken; 0 if the connection sees to that
+	release func(flush func()) // what is called before the answer ends; nil for nothing
+	left    int64              // bytes of the body that are still to be written, where that is announced
 }
 
 // Unwrap lets net/http find what the writer below can do.
@@ -145,13 +162,44 @@ func (c *counter) WriteHeader(status int) {
 	if status >= 200 || status == http.StatusSwitchingProtocols {
 		c.x.status = status
 		c.body.answered()
+		c.expect(status)
 	}
 	c.ResponseWriter.WriteHeader(status)
+}
+
+// expect learns how long the body will be if something has to happen before its end.
+// An answer without a body ends with its header.
+func (c *counter) expect(status int) {
+	if c.release == nil {
+		return
+	}
+	length, err := strconv.ParseInt(c.Header().Get("Content-Length"), 10, 64)
+	switch {
+	case status == http.StatusSwitchingProtocols:
+	case c.x.method == http.MethodHead, status == http.StatusNoContent, status == http.StatusNotModified, err == nil && length == 0:
+		c.release(func() {})
+		c.release = nil
+	case err == nil:
+		c.left = length
+	}
+}
+
+// beforeEnd is called before what ends the answer is written.
+func (c *counter) beforeEnd() {
+	if c.release != nil {
+		c.release(func() { _ = c.FlushError() }) // whether the client is still there is learnt later
+		c.release = nil
+	}
 }
 
 func (c *counter) Write(b []byte) (int, error) {
 	if c.x.status == 0 {
 		c.x.status = http.StatusOK
+	}
+	if c.left > 0 {
+		if c.left -= int64(len(b)); c.left <= 0 {
+			c.beforeEnd()
+		}
 	}
 	c.deadline(c.stall)
 	n, err := c.ResponseWriter.Write(b)

@@ -107,13 +107,13 @@ func (g *generation) claim(x *exchange, l *limit) error {
 		claims, windows = &x.shadows, &x.shaded
 	}
 	for _, i := range of {
-		*claims = append(*claims, limiter.Claim{Limit: &x.route.windows[i].Limit, Key: k.Key, Cost: cost, Value: value.Key, Redisson: shared})
+		*claims = append(*claims, limiter.Claim{Limit: &x.route.windows[i].Limit, Key: k.Key, Cost: cost, Value: value.Key, Redisson: shared, Source: x.source})
 		*windows = append(*windows, i)
 	}
 	if g.config.Privacy.Rotates && shared == "" { // what was counted before counts as well
 		x.rotates = true
 		for _, i := range of {
-			*claims = append(*claims, limiter.Claim{Limit: &x.route.windows[i].Limit, Key: k.former, Cost: cost, Value: value.former})
+			*claims = append(*claims, limiter.Claim{Limit: &x.route.windows[i].Limit, Key: k.former, Cost: cost, Value: value.former, Source: x.source})
 			*windows = append(*windows, i)
 		}
 	}

@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"fmt"
+	"hash/maphash"
 	"maps"
 	"slices"
 	"sync/atomic"
@@ -24,6 +25,7 @@ type generation struct {
 	tells   []string   // fields in which upstreams are told keys
 	fields  fieldNames // by whose names no other field may go
 	address addresser
+	redact  redactor
 	table   *table
 	pools   map[*config.Upstream]*upstream.Pool
 	fleet   *upstream.Fleet
@@ -36,13 +38,21 @@ type generation struct {
 // warmWithin is the most time that making a generation ready may take.
 const warmWithin = 5 * time.Second
 
+// lasting is what outlives generations and each of them is given.
+type lasting struct {
+	pseudonym string          // this process in Via
+	fleet     *upstream.Fleet // how targets fare
+	salt      func() Salt     // of hashes in the log
+	seed      maphash.Seed    // of what stands for client addresses in this process
+}
+
 // compile builds the generation of a configuration. It opens and dials nothing.
-// The pseudonym is this process in Via; the fleet remembers how targets fare.
-func compile(c *config.Config, pseudonym string, fleet *upstream.Fleet) (*generation, error) {
+func compile(c *config.Config, l lasting) (*generation, error) {
 	g := &generation{
 		config:  c,
-		via:     pseudonym,
-		fleet:   fleet,
+		via:     l.pseudonym,
+		fleet:   l.fleet,
+		redact:  redactor{c.Privacy, l.salt},
 		address: newAddresser(c.ClientIP),
 		table:   &table{exact: map[string]*site{}, wildcard: map[string]*site{}, any: new(site)},
 		pools:   map[*config.Upstream]*upstream.Pool{},
@@ -114,20 +124,27 @@ func (g *generation) route(from *config.Route) (*route, error) {
 		refund:      newRefund(from.RefundOn),
 		idempotency: newIdempotency(from.Name, from.Idempotency),
 		maxBody:     from.MaxBody,
-		screens:     newScreens(from.Lists),
 		novelty:     newNovelty(from),
 		reject:      newReject(from.Reject),
 		deciders:    deciders(from.Match),
 
+		redacted:        from.LogPath == config.PathRedacted,
 		countsPreflight: from.CountPreflight,
 		alerts:          alerts(g.config.Alerts),
 	}
 	if r.idempotency != nil {
 		r.fields.add(r.idempotency.header)
 	}
+	var plain, body []*config.List
 	for _, l := range from.Lists {
 		r.notice(l.Key)
+		if inBody(l.Key) {
+			body = append(body, l)
+		} else {
+			plain = append(plain, l)
+		}
 	}
+	r.screens, r.bodyScreens = newScreens(plain), newScreens(body)
 	var err error
 	if r.reply == nil {
 		if r.pool, err = g.pool(from.Upstream); err != nil {
@@ -144,6 +161,7 @@ func (g *generation) route(from *config.Route) (*route, error) {
 			policies = append(policies, r.limit(l)...)
 		}
 	}
+	r.foresee(from)
 	r.standsIn = r.local && !slices.ContainsFunc(r.limits, func(l *limit) bool { return l.mode == config.Enforce && l.onFailure == config.Deny })
 	r.quota, err = respond.NewQuota(policies, respond.Style(g.config.Defaults.Headers))
 	return r, err
@@ -231,6 +249,7 @@ func (r *route) rates(l *limit, from *config.Limit, rates []limiter.Rate) (windo
 		r.windows = append(r.windows, &window{
 			of:     l,
 			policy: len(r.windows),
+			rate:   l.name + "-" + span,
 			near:   r.alerts.near(rate, l.mode),
 			Limit:  limiter.Limit{Name: r.name + "." + l.name + ":" + span, Rate: rate, Algorithm: from.Algorithm, Burst: from.Burst, Steps: from.Steps, Scope: from.Scope},
 		})

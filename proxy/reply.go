@@ -38,6 +38,7 @@ func (x *exchange) reply(d door) {
 		answer = respond.Redirect(to.Status, x.place(to.To))
 	}
 	if len(x.claims) > 0 {
+		x.restore(answer.Status)
 		answer = answer.With(x.route.quota, respond.Verdict{Decision: &x.decision, Of: x.policies()})
 	}
 	x.result.Status = answer.Status

@@ -21,12 +21,15 @@ type route struct {
 	conditions int
 
 	screens         []screen
+	bodyScreens     []screen // whose keys are in the body
 	limits          []*limit
+	early           []*limit // that are asked before a body is read
 	windows         []*window
 	resets          []reset    // cooldowns of other routes that its answers let begin anew
 	queries         bool       // some key is read from the query
 	waits           bool       // some limit lets requests wait for their turn
 	hidden          []string   // parameters of the path that are keys
+	redacted        bool       // the log shows of the path what tells of nobody
 	fields          fieldNames // that something is read from
 	names           key.Names  // of parameters of the query that something is read from
 	deciders        []string   // fields whose values it asks for
@@ -74,8 +77,9 @@ type penalty struct {
 // A window is one rate of a limit: what a claim asks for.
 type window struct {
 	of     *limit
-	policy int   // index in the route's quota
-	near   int64 // with less than this left a key is told of; 0 is never
+	policy int    // index in the route's quota
+	rate   string // what the log calls it: phone-1h
+	near   int64  // with less than this left a key is told of; 0 is never
 	limiter.Limit
 }
 

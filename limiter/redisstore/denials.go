@@ -39,7 +39,7 @@ func newDenials(size int) *denials {
 }
 
 // decide fills d and returns true if one of claims is known to be refused now.
-// Limits of which nothing is known are taken to grant, with all permits left.
+// Of the others it says that they were not asked.
 func (n *denials) decide(now time.Time, claims []limiter.Claim, d *limiter.Decision) bool {
 	if n == nil || !n.hearing.Load() {
 		return false
@@ -56,7 +56,7 @@ func (n *denials) decide(now time.Time, claims []limiter.Claim, d *limiter.Decis
 	}
 	*d = limiter.Decision{At: time.UnixMilli(now.Add(first.ahead).UnixMilli()), Outcomes: d.Outcomes[:0]}
 	for _, c := range claims {
-		o := limiter.Outcome{Allowed: true, Remaining: c.Limit.Most()}
+		o := limiter.Outcome{Allowed: true, Remaining: c.Limit.Most(), Unknown: true}
 		if known, ok := n.find(now, c); ok {
 			// Whole milliseconds, rounded up: never before Redis said.
 			wait := (known.until.Sub(now) + time.Millisecond - 1).Truncate(time.Millisecond)

@@ -90,6 +90,12 @@ func TestDenials_FloodCostsNothing(t *testing.T) {
 	other.Limit.Name = "other"
 	if d := decide(t, store, other, c[0]); d.Allowed || !d.Outcomes[0].Allowed || d.Outcomes[1].Allowed {
 		t.Errorf("with another limit: %+v", d)
+	} else if !d.Outcomes[0].Unknown || d.Outcomes[1].Unknown {
+		t.Errorf("with another limit: %+v; want that only the other was not asked", d)
+	}
+	var d limiter.Decision
+	if !store.Denied([]limiter.Claim{other, c[0]}, &d) || d.Allowed || d.Outcomes[1].Allowed || store.Denied([]limiter.Claim{other}, &d) {
+		t.Errorf("denied, without asking: %+v; want the one that was refused, and no other", d)
 	}
 	if got := s.scripts() - before; got > flood/100 {
 		t.Errorf("%d scripts", got)

@@ -133,6 +133,12 @@ func (s *Store) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Dec
 	return nil
 }
 
+// Denied reports whether one of claims is known to be refused now, and fills d then.
+// It asks nobody: what it does not know, Redis may refuse all the same.
+func (s *Store) Denied(claims []limiter.Claim, d *limiter.Decision) bool {
+	return limiter.CheckAll(claims) == nil && s.denials.decide(time.Now(), claims, d)
+}
+
 // takeAfterReports tells Redis what it has not heard of the claims' windows, and
 // then has it decide.
 func (s *Store) takeAfterReports(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {

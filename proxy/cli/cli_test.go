@@ -74,7 +74,7 @@ func TestRun_NoConfiguration(t *testing.T) {
 
 func TestCheck(t *testing.T) {
 	good := file(t, "")
-	if code, stdout, _ := weir("check", good); code != exitOK || !strings.HasSuffix(stdout, ": ok\n") {
+	if code, stdout, _ := weir("check", good); code != exitOK || !strings.HasSuffix(stdout, ": ok\n") || strings.Count(stdout, "(note)\n") != 2 {
 		t.Errorf("check of a good file = %d, %q", code, stdout)
 	}
 	if code, stdout, _ := weir("check", "--effective", good); code != exitOK || !strings.Contains(stdout, "on_store_failure: local") {

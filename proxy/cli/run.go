@@ -39,7 +39,9 @@ func (c runCommand) Run(ctx context.Context, w World) error {
 	if err != nil {
 		return err
 	}
-	log := newLog(w.Stderr, c.Level)
+	queue := newLogQueue(w.Stderr)
+	defer queue.Close()
+	log := newLog(w.Stderr, queue, c.Level)
 	stdlog.SetFlags(0)
 	stdlog.SetOutput(whisper{log})        // the standard library's, for the whole process
 	memlimit.Set(memlimit.WithRatio(0.9)) // without a limit to find, nothing is set
@@ -47,6 +49,7 @@ func (c runCommand) Run(ctx context.Context, w World) error {
 	if err != nil {
 		return err
 	}
+	queue.watch(s.registry)
 	return s.serve(ctx, w.Reload)
 }
 
@@ -64,16 +67,18 @@ func configPath(named string) (string, error) {
 	return "", errors.New("no configuration: write weir.yaml, or name a file with -c FILE")
 }
 
-// newLog writes JSON lines, or lines for people when out is a terminal.
-func newLog(out io.Writer, level string) zerolog.Logger {
+// newLog writes JSON lines to queue, or lines for people when what is behind it, out,
+// is a terminal.
+func newLog(out io.Writer, queue *logQueue, level string) zerolog.Logger {
 	least, err := zerolog.ParseLevel(level)
 	if err != nil {
 		panic(err) // kong lets no other words through
 	}
+	var lines io.Writer = queue
 	if f, ok := out.(*os.File); ok && isatty.IsTerminal(f.Fd()) {
-		out = zerolog.ConsoleWriter{Out: out, TimeFormat: time.TimeOnly}
+		lines = zerolog.ConsoleWriter{Out: queue, TimeFormat: time.TimeOnly}
 	}
-	return zerolog.New(out).Level(least).Hook(clock{})
+	return zerolog.New(lines).Level(least).Hook(clock{})
 }
 
 // A whisper is what libraries write to the standard log: of use when looking for
@@ -100,6 +105,7 @@ type service struct {
 	origin       *origin
 	shared       shared
 	lead         *lead
+	salt         *salt
 	clients      *proxy.Server
 	admins       *proxy.Server
 	listening    []listening
@@ -126,12 +132,15 @@ func assemble(ctx context.Context, path string, c *config.Config, log zerolog.Lo
 		s.shared.close()
 		return nil, err
 	}
+	s.salt = newSalt(s.shared)
 	if s.shared.node != nil {
 		s.shared.count(s.registry)
+		s.salt.agree(ctx) // or later: run
 	}
 	s.proxy, err = proxy.New(ctx, proxy.Options{
 		Path: path, Config: begin.config, Read: s.origin.read, Registry: s.registry, Log: log,
 		Store: s.shared.store, Nodes: s.shared.nodes, Agree: s.shared.agree, Number: begin.number,
+		LogSalt: s.salt.value,
 	})
 	if err != nil {
 		s.shared.close()
@@ -176,6 +185,7 @@ func (s *service) serve(ctx context.Context, reload <-chan os.Signal) error {
 	background.Go(func() { s.follow(member) })
 	background.Go(func() { s.renew(ctx) })
 	background.Go(func() { save(ctx) })
+	background.Go(func() { s.salt.run(ctx) })
 	background.Go(func() { s.lead.run(ctx) })
 	s.log.Info().Fields(addresses).Str("store", s.shared.name).Str("version", readBuild().version).Msg("serving")
 	watched, unwatch := context.WithCancel(context.Background())

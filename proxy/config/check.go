@@ -111,7 +111,7 @@ func (r *reading) privacy(f *privacyForm) Privacy {
 	if n := len(f.HashSecret); n > 0 && n < 16 {
 		r.warn(&f.HashSecret, "the secret is short enough to be guessed", "use 16 characters or more, made at random")
 	}
-	p := Privacy{HashSecret: string(f.HashSecret), Previous: string(f.PreviousSecret), Rotates: f.PreviousSecret != ""}
+	p := Privacy{HashSecret: string(f.HashSecret), Previous: string(f.PreviousSecret), Rotates: f.PreviousSecret != "", LogClient: LogClient(f.LogClient)}
 	if p.Previous == noSecret {
 		p.Previous = ""
 	}

@@ -19,9 +19,12 @@ type address struct{ host, port string }
 
 // listen makes the bounds of what clients may do.
 func (r *reading) listen(f *listenForm) Listen {
-	const least, most = 1 << 10, 16 << 20
+	const least, most, leastBuffered = 1 << 10, 16 << 20, 1 << 20
 	if r.sound(&f.MaxHeader) && (f.MaxHeader < least || f.MaxHeader > most) {
 		r.wrong(&f.MaxHeader, f.MaxHeader.String()+" is out of range", "write 1KiB to 16MiB")
+	}
+	if r.sound(&f.MaxBuffered) && f.MaxBuffered < leastBuffered {
+		r.wrong(&f.MaxBuffered, f.MaxBuffered.String()+" is out of range", "write 1MiB or more, for example 128MiB")
 	}
 	return Listen{
 		HTTP:  offered(f.HTTP),
@@ -32,9 +35,10 @@ func (r *reading) listen(f *listenForm) Listen {
 
 		ProxyProtocol: r.networks(f.ProxyProtocol),
 
-		MaxHeader: int64(f.MaxHeader),
-		ReusePort: f.ReusePort,
-		Drain:     Drain{Delay: time.Duration(f.Drain.Delay), Within: time.Duration(f.Drain.Within)},
+		MaxHeader:   int64(f.MaxHeader),
+		MaxBuffered: int64(f.MaxBuffered),
+		ReusePort:   f.ReusePort,
+		Drain:       Drain{Delay: time.Duration(f.Drain.Delay), Within: time.Duration(f.Drain.Within)},
 		Timeouts: ListenTimeouts{
 			Header: time.Duration(f.Timeouts.Header),
 			Body:   time.Duration(f.Timeouts.Body),

@@ -49,7 +49,7 @@ func (r *routes) all(forms []*routeForm) []*Route {
 			Reject:      r.reject(&form.Reject),
 			Position:    r.places[form].Position,
 		}
-		route.CountPreflight = form.CountPreflight
+		route.CountPreflight, route.LogPath = form.CountPreflight, LogPath(form.LogPath)
 		route.NewKeys, route.NewKeysMode = r.invention(form, route.Limits)
 		r.destination(form)
 		r.upgrades(form, route)

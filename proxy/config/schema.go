@@ -64,6 +64,7 @@ type Listen struct {
 	ProxyProtocol []netip.Prefix
 	Timeouts      ListenTimeouts
 	MaxHeader     int64 // bytes of a request's header; at least 1 KiB
+	MaxBuffered   int64 // bytes of all bodies that keys are read from; at least 1 MiB
 	ReusePort     bool  // another process may listen there too
 	Drain         Drain
 }
@@ -113,7 +114,28 @@ type Privacy struct {
 	HashSecret string // not empty: keys are HMACs under it
 	Previous   string // the same of what was counted before, when Rotates
 	Rotates    bool   // limits are claimed under both keys
+	LogClient  LogClient
 }
+
+// LogClient is how the log shows a client's address.
+type LogClient string
+
+// The ways to show an address.
+const (
+	ClientFull    LogClient = "full"
+	ClientNetwork LogClient = "network" // 24 bits of IPv4, 48 of IPv6
+	ClientHashed  LogClient = "hashed"  // as limits count it, hashed
+	ClientNone    LogClient = "none"
+)
+
+// LogPath is how the log shows a path that a route matches.
+type LogPath string
+
+// The ways to show a path.
+const (
+	PathFull     LogPath = "full"     // without parameters that are keys
+	PathRedacted LogPath = "redacted" // without any parameter, nor what looks like a number or an address
+)
 
 // Former is the key of parts under the secret that is replaced, if one is.
 func (p Privacy) Former(parts []string) (k limiter.Key, rotates bool) {
@@ -269,6 +291,7 @@ type Route struct {
 	// can keep; the zero Rate is any number. NewKeysMode is what becomes of more.
 	NewKeys     limiter.Rate
 	NewKeysMode Mode
+	LogPath     LogPath
 	// CountPreflight says whether the limits are asked about preflights.
 	CountPreflight bool
 	Position       Position

@@ -31,7 +31,7 @@ func (j *journey) receive(res *http.Response) error {
 	j.result.Status = res.StatusCode
 	res.Header.Del("Alt-Svc") // would lead clients round the proxy
 	if j.trip.OnHeader != nil {
-		j.trip.OnHeader(res.Header)
+		j.trip.OnHeader(res.StatusCode, res.Header)
 	}
 	return nil
 }

@@ -44,7 +44,7 @@ func TestReceive_FieldsOfTheAnswer(t *testing.T) {
 		"Alt-Svc: h3=\":443\"\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2\r\nContent-Length: 6\r\n\r\n<html>")
 	calls := 0
 	h := open(t, poolOf(t, url), func(trip *Trip, _ *http.Request) {
-		trip.OnHeader = func(h http.Header) {
+		trip.OnHeader = func(_ int, h http.Header) {
 			calls++
 			h.Set("RateLimit", `"a";r=1`)
 		}
@@ -194,7 +194,7 @@ func TestForward_OnlyAllowedWebSocketLeavesHTTP(t *testing.T) {
 			var requests, lines atomic.Int32
 			h := open(t, poolOf(t, websocketBackend(t, &requests, &lines)), func(trip *Trip, _ *http.Request) {
 				trip.WebSocket = c.allowed
-				trip.OnHeader = func(h http.Header) { h.Set("X-Quota", "1") }
+				trip.OnHeader = func(_ int, h http.Header) { h.Set("X-Quota", "1") }
 			})
 			conn, r := h.dial(t, "GET / HTTP/"+c.version+"\r\nHost: a\r\n"+c.lines+"\r\n")
 			res, err := http.ReadResponse(r, nil)
@@ -234,7 +234,7 @@ func TestForward_PanicsOfTheCaller(t *testing.T) {
 	forward := func(cause any) (res Result, panicked any) {
 		defer func() { panicked = recover() }()
 		trip := tripOf(request(t, "http://a/"))
-		trip.OnHeader = func(http.Header) { panic(cause) }
+		trip.OnHeader = func(int, http.Header) { panic(cause) }
 		return pool.Forward(silent{http.Header{}}, request(t, "http://a/"), trip), nil
 	}
 	if res, panicked := forward(http.ErrAbortHandler); panicked != nil || res.Kind == OK || res.Err == nil {

@@ -39,6 +39,9 @@ func (c runCommand) Run(ctx context.Context, w World) error {
 	if err != nil {
 		return err
 	}
+	if missing := read.Missing(); len(missing) > 0 {
+		return printed(w.Stderr, missing)
+	}
 	log := newLog(w.Stderr, c.Level)
 	stdlog.SetFlags(0)
 	stdlog.SetOutput(whisper{log})        // the standard library's, for the whole process

@@ -54,7 +54,7 @@ func (r *reading) compile(f *file) (*Config, error) {
 		return nil, r.failed()
 	}
 	c.Hash, c.Files, c.Globs = r.sum(), r.files, r.globs
-	c.Sum, c.Bare = c.Hash, r.exposed()
+	c.Sum, c.Bare, c.opened = c.Hash, r.exposed(), r.later
 	c.Warnings = arrange(r.warnings, r.files)
 	return c, nil
 }

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"reflect"
+	"syscall"
 )
 
 // maxSize is how long a file may be, in bytes.
@@ -59,6 +60,7 @@ type reading struct {
 	warnings []Problem
 	places   map[any]place // of decoded fields, by pointer to the field
 	bare     []place       // of secrets that stand in a file as they are
+	later    []named       // files that are opened when Weir serves
 }
 
 func newReading(env Env) *reading {
@@ -105,20 +107,49 @@ func (r *reading) open(path, id string) *file {
 	return r.read(path, id, data)
 }
 
+// errNotFile says that what stands at a path is a pipe, a socket or a device: it may
+// never end, and cannot be read anew when it changes.
+var errNotFile = errors.New("is no regular file")
+
 func readFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := openFile(path)
 	if err != nil {
-		if pe := (*fs.PathError)(nil); errors.As(err, &pe) {
-			err = pe.Err
-		}
 		return nil, err
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxSize+1))
-	if pe := (*fs.PathError)(nil); errors.As(err, &pe) {
-		err = pe.Err
+	return data, pathless(err)
+}
+
+// openFile opens a regular file, and does not wait for whoever might write to what
+// is none.
+func openFile(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, pathless(err)
 	}
-	return data, err
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		err = pathless(err)
+	case info.IsDir():
+		err = syscall.EISDIR
+	case !info.Mode().IsRegular():
+		err = errNotFile
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// pathless is err without the path, which is told beside it.
+func pathless(err error) error {
+	if pe := (*fs.PathError)(nil); errors.As(err, &pe) {
+		return pe.Err
+	}
+	return err
 }
 
 // read decodes the content of one file. It returns nil if there is too

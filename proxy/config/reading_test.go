@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/weir-proxy/weir/proxy/key"
@@ -43,11 +44,18 @@ func fails(t *testing.T, c *Config, err error) Problems {
 	return problems
 }
 
+// A pipe that nobody writes to is no reason to wait for ever.
 func TestLoad_FileThatCannotBeRead(t *testing.T) {
 	dir := t.TempDir()
+	fifo := filepath.Join(dir, "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for path, want := range map[string]string{
 		filepath.Join(dir, "none.yaml"): ": cannot be read: no such file or directory; name a file that Weir may read",
 		dir:                             ": cannot be read: is a directory; name a file that Weir may read",
+		fifo:                            ": cannot be read: is no regular file; name a file that Weir may read",
+		os.DevNull:                      ": cannot be read: is no regular file; name a file that Weir may read",
 	} {
 		c, err := Load(path)
 		if got := fails(t, c, err).Error(); got != path+want {

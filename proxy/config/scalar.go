@@ -13,6 +13,8 @@ import (
 
 	"github.com/prometheus/common/model"
 	"gopkg.in/yaml.v3"
+
+	"github.com/weir-proxy/weir/limiter"
 )
 
 // A duration is written with its units: 50ms, 1h30m, 1d, 2w.
@@ -73,7 +75,11 @@ func (d *decoder) string(n *yaml.Node, p place) (string, bool) {
 		return "", false
 	}
 	if tag := n.ShortTag(); tag != "!!str" {
-		d.add(p, "want text, got "+kindName(n), "put it in quotes")
+		want, instead := "text", "put it in quotes"
+		if isRate(p.path) {
+			want, instead = "a rate", "say within which time, for example "+perMinute(n.Value)
+		}
+		d.add(p, "want "+want+", got "+kindName(n), instead)
 		return "", false
 	}
 	s, ok := d.expand(n, p)
@@ -85,6 +91,22 @@ func (d *decoder) string(n *yaml.Node, p place) (string, bool) {
 		return "", false
 	}
 	return s, true
+}
+
+// rateField finds the paths of fields that hold a rate.
+var rateField = regexp.MustCompile(`\.(rate|rates(\[\d+\])?|new_keys|overrides\..+)$`)
+
+// isRate reports whether the field at path holds a rate.
+func isRate(path string) bool { return rateField.MatchString(path) }
+
+// perMinute is a rate of that number, or of another if there is none such.
+func perMinute(number string) string {
+	if text := number + "/1m"; whole.MatchString(number) {
+		if _, err := limiter.ParseRate(text); err == nil {
+			return text
+		}
+	}
+	return "5/1m"
 }
 
 // plain is the text of a scalar that is not text: a number, a duration, true or

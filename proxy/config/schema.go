@@ -51,7 +51,8 @@ type Config struct {
 	// whoever sees these.
 	Bare []Problem
 
-	form *file // what was written, defaults filled in
+	form   *file   // what was written, defaults filled in
+	opened []named // at the start, and not by loading
 }
 
 // Listen says where clients connect.

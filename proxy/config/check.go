@@ -55,6 +55,7 @@ func (r *reading) compile(f *file) (*Config, error) {
 	}
 	c.Hash, c.Files, c.Globs = r.sum(), r.files, r.globs
 	c.Sum, c.Bare, c.opened = c.Hash, r.exposed(), r.later
+	c.written, c.values, c.own = r.written, r.values, r.own
 	c.Warnings = arrange(r.warnings, r.files)
 	return c, nil
 }

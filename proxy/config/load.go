@@ -61,15 +61,22 @@ type reading struct {
 	places   map[any]place // of decoded fields, by pointer to the field
 	bare     []place       // of secrets that stand in a file as they are
 	later    []named       // files that are opened when Weir serves
+	written  written
+	filled   map[string]string // names of variables of the environment, by what they hold
+	left     int               // values that the files may still have
+	values   []listed
+	own      map[string]bool // files that a file of this machine names
 }
 
 func newReading(env Env) *reading {
-	return &reading{env: env, shelf: disk{}, hash: sha256.New(), places: map[any]place{}}
+	return &reading{
+		env: env, shelf: disk{}, hash: sha256.New(), places: map[any]place{}, written: written{}, left: maxValues, own: map[string]bool{},
+	}
 }
 
 // add notes a problem at p.
 func (r *reading) add(p place, what, instead string) {
-	r.problems = append(r.problems, Problem{p.Position, p.path, what, instead})
+	r.problems = append(r.problems, r.unfilled(Problem{p.Position, p.path, what, instead}))
 }
 
 // wrong notes a problem with the value of the field that pointer points to.
@@ -89,7 +96,7 @@ func (r *reading) misnamed(pointer any, what, instead string) {
 // warn notes what is allowed but hardly meant.
 func (r *reading) warn(pointer any, what, instead string) {
 	p := r.places[pointer]
-	r.warnings = append(r.warnings, Problem{p.Position, p.path, what, instead})
+	r.warnings = append(r.warnings, r.unfilled(Problem{p.Position, p.path, what, instead}))
 }
 
 // failed is all problems, in order.
@@ -128,6 +135,11 @@ func openFile(path string) (*os.File, error) {
 	if err != nil {
 		return nil, pathless(err)
 	}
+	return f, regular(f)
+}
+
+// regular closes f and says what it is, unless it is a regular file.
+func regular(f *os.File) error {
 	info, err := f.Stat()
 	switch {
 	case err != nil:
@@ -139,9 +151,8 @@ func openFile(path string) (*os.File, error) {
 	}
 	if err != nil {
 		f.Close()
-		return nil, err
 	}
-	return f, nil
+	return err
 }
 
 // pathless is err without the path, which is told beside it.
@@ -157,13 +168,16 @@ func pathless(err error) error {
 func (r *reading) read(name, id string, data []byte) *file {
 	r.files = append(r.files, name)
 	r.count(id, data)
-	d := &decoder{reading: r, file: name, left: maxValues}
+	d := &decoder{reading: r, file: name, left: r.left}
 	root := d.parse(data)
 	if root == nil {
 		return nil
 	}
 	form := &file{}
 	d.value(root, place{}, reflect.ValueOf(form).Elem(), tag{})
+	if r.home != "" { // all files came in one piece, of a bounded size
+		r.left = d.left
+	}
 	if d.left < 0 {
 		return nil
 	}

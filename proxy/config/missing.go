@@ -1,5 +1,7 @@
 package config
 
+import "path/filepath"
+
 // A named file is one that a field names and that is opened only when Weir serves:
 // certificates of listeners, keys of tokens.
 type named struct {
@@ -11,8 +13,13 @@ type named struct {
 // returns where that is.
 func (r *reading) opens(pointer *string) string {
 	path := r.beside(*pointer)
-	if path != "" {
-		r.later = append(r.later, named{r.places[pointer], path})
+	if path == "" {
+		return ""
+	}
+	r.later = append(r.later, named{r.places[pointer], path})
+	r.own[filepath.Clean(path)] = true
+	if came, ok := r.shelf.(parcel); ok && !came.holds(path) && !came.own[filepath.Clean(path)] {
+		r.wrong(pointer, quote(*pointer)+" cannot be read: "+errForeign.Error(), "put it there")
 	}
 	return path
 }

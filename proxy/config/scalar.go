@@ -38,6 +38,20 @@ func (s secret) MarshalYAML() (any, error) {
 	return "(hidden by weir check --effective)", nil
 }
 
+// A secretURL is a URL that is never shown, but that there is one.
+type secretURL string
+
+// hiddenURL stands for any secretURL; nobody can be reached there (RFC 6761).
+const hiddenURL = "https://hidden.invalid/"
+
+// MarshalYAML hides u, but not that it is empty.
+func (u secretURL) MarshalYAML() (any, error) {
+	if u == "" {
+		return "", nil
+	}
+	return hiddenURL, nil
+}
+
 // A list is texts, of which a single one may stand without brackets.
 type list []string
 
@@ -62,7 +76,7 @@ func (d *decoder) text(n *yaml.Node, p place, v reflect.Value, t tag) {
 		d.add(p, fmt.Sprintf("%q is not one of the values there are", s), suggest(s, t.enum))
 		return
 	}
-	if v.Type() == reflect.TypeFor[secret]() && s != "" && n.Value == s {
+	if (v.Type() == reflect.TypeFor[secret]() || v.Type() == reflect.TypeFor[secretURL]()) && s != "" && n.Value == s {
 		d.bare = append(d.bare, p)
 	}
 	v.SetString(s)

@@ -51,8 +51,11 @@ type Config struct {
 	// whoever sees these.
 	Bare []Problem
 
-	form   *file   // what was written, defaults filled in
-	opened []named // at the start, and not by loading
+	form    *file   // what was written, defaults filled in
+	opened  []named // at the start, and not by loading
+	written written
+	values  []listed        // of lists
+	own     map[string]bool // files that the configuration names
 }
 
 // Listen says where clients connect.

@@ -33,7 +33,7 @@ func (d desk) Push(ctx context.Context, p admin.Push) (any, error) {
 }
 
 func (d desk) push(ctx context.Context, p cluster.Push, dry bool) (any, error) {
-	c, err := config.Unpack(d.origin.own, p.Bundle)
+	bundle, c, err := d.unpack(p.Bundle)
 	if err == nil && len(c.Bare) > 0 {
 		err = config.Problems(c.Bare)
 	}
@@ -46,7 +46,7 @@ func (d desk) push(ctx context.Context, p cluster.Push, dry bool) (any, error) {
 	for _, w := range c.Warnings {
 		done.Warnings = append(done.Warnings, w.String())
 	}
-	p.Config = c
+	p.Bundle, p.Config = bundle, c
 	if b := d.origin.served(); b != nil && b.Hash() == c.Hash {
 		return done, nil // all nodes serve it already
 	}
@@ -61,6 +61,21 @@ func (d desk) push(ctx context.Context, p cluster.Push, dry bool) (any, error) {
 	done.Changed = true
 	d.log.Info().Str("author", p.Author).Int64("generation", done.Generation).Str("hash", done.Hash).Int64("from", p.From).Msg("pushed")
 	return done, nil
+}
+
+// unpack makes of b what would be served here, and returns it as it may be stored
+// where all nodes, and others, can read: with the values of its lists hashed.
+func (s *service) unpack(b config.Bundle) (config.Bundle, *config.Config, error) {
+	c, err := config.Unpack(s.origin.own, b)
+	if err != nil || !s.origin.pushable() {
+		return b, c, err
+	}
+	hashed, err := b.Conceal(c, s.origin.served())
+	if err != nil {
+		return b, nil, err
+	}
+	c, err = config.Unpack(s.origin.own, hashed)
+	return hashed, c, err
 }
 
 // audit logs who wanted what in vain.

@@ -141,7 +141,7 @@ func assemble(ctx context.Context, path string, c *config.Config, log zerolog.Lo
 		return nil, err
 	}
 	s.lead = newLead(s.shared, s.proxy, s.registry, log)
-	desk := admin.Options{Token: c.Admin.Token, Gatherer: s.registry, Reload: s.reload, Ready: s.ready, Plan: s.plan}
+	desk := admin.Options{Token: c.Admin.Token, Hosts: c.Admin.Hosts, Gatherer: s.registry, Reload: s.reload, Ready: s.ready, Plan: s.plan}
 	s.tell(&desk)
 	s.admins = proxy.NewServer(admin.New(desk), operators(c.Listen), log)
 	s.clients = proxy.NewServer(http.HandlerFunc(s.enter), c.Listen, log)

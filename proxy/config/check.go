@@ -19,7 +19,7 @@ func (r *reading) compile(f *file) (*Config, error) {
 	c := &Config{
 		Version:  f.Version,
 		Listen:   r.listen(&f.Listen),
-		Admin:    Admin{HTTP: f.Admin.HTTP, HTTPS: offered(f.Admin.HTTPS), Token: string(f.Admin.Token)},
+		Admin:    Admin{HTTP: f.Admin.HTTP, HTTPS: offered(f.Admin.HTTPS), Token: string(f.Admin.Token), Hosts: r.hosts(f.Admin.Hosts)},
 		Store:    Store(f.Store),
 		Redis:    r.redis(&f.Redis),
 		Reload:   r.reload(&f.Reload, f.Store),

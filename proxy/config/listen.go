@@ -114,9 +114,7 @@ func (r *reading) listeners(f *file) {
 	case admin.clashes(secure):
 		r.wrong(&f.Admin.HTTP, "listens where listen.https does", "use another port")
 	}
-	if admin.port != "" && f.Admin.Token == "" && !admin.loopback() && r.sound(&f.Admin.Token) {
-		r.wrong(&f.Admin.HTTP, "everybody on the network could use the admin listener", `set admin.token, for example "${WEIR_ADMIN_TOKEN}", or listen on 127.0.0.1`)
-	}
+	r.guarded(&f.Admin.HTTP, admin, &f.Admin.Token)
 }
 
 // address checks that text is host:port. It says nothing of an empty text,

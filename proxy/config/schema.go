@@ -91,9 +91,10 @@ type ListenTimeouts struct {
 
 // Admin says where operators connect.
 type Admin struct {
-	HTTP  string // host:port; the port may be 0
-	HTTPS string // as HTTP; "" for none, and none unless there is listen.https
-	Token string // empty: none is asked for, which is allowed on loopback only
+	HTTP  string   // host:port; the port may be 0
+	HTTPS string   // as HTTP; "" for none, and none unless there is listen.https
+	Token string   // empty: none is asked for, which is allowed on loopback only
+	Hosts []string // that are answered without a token, besides loopback
 }
 
 // A Store is a kind of place where counts live.

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/hex"
 	"net/http"
 	"net/netip"
 	"regexp"
@@ -53,8 +54,8 @@ func (r *reading) compile(f *file) (*Config, error) {
 	if len(r.problems) > 0 {
 		return nil, r.failed()
 	}
-	c.Hash, c.Files, c.Globs = r.sum(), r.files, r.globs
-	c.Sum, c.Bare, c.opened = c.Hash, r.exposed(), r.later
+	c.Hash, c.Files, c.Globs = hex.EncodeToString(r.common.Sum(nil)), r.files, r.globs
+	c.Sum, c.Bare, c.opened = hex.EncodeToString(r.hash.Sum(nil)), r.exposed(), r.later
 	c.written, c.values, c.own = r.written, r.values, r.own
 	c.Warnings = arrange(r.warnings, r.files)
 	return c, nil

@@ -1,9 +1,9 @@
 package config
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"hash"
 	"io"
@@ -11,6 +11,8 @@ import (
 	"os"
 	"reflect"
 	"syscall"
+
+	"gopkg.in/yaml.v3"
 )
 
 // maxSize is how long a file may be, in bytes.
@@ -54,6 +56,7 @@ type reading struct {
 	sealed   bool   // no other file may be read
 	home     string // where files are that belong to this machine; empty: beside the main file
 	hash     hash.Hash
+	common   hash.Hash // as hash, without what differs from machine to machine
 	files    []string
 	globs    []string
 	problems []Problem
@@ -70,7 +73,7 @@ type reading struct {
 
 func newReading(env Env) *reading {
 	return &reading{
-		env: env, shelf: disk{}, hash: sha256.New(), places: map[any]place{}, written: written{}, left: maxValues, own: map[string]bool{},
+		env: env, shelf: disk{}, hash: sha256.New(), common: sha256.New(), places: map[any]place{}, written: written{}, left: maxValues, own: map[string]bool{},
 	}
 }
 
@@ -167,12 +170,13 @@ func pathless(err error) error {
 // little or too much to make anything of it.
 func (r *reading) read(name, id string, data []byte) *file {
 	r.files = append(r.files, name)
-	r.count(id, data)
 	d := &decoder{reading: r, file: name, left: r.left}
 	root := d.parse(data)
 	if root == nil {
 		return nil
 	}
+	count(r.hash, id, data)
+	count(r.common, id, shared(root, data))
 	form := &file{}
 	d.value(root, place{}, reflect.ValueOf(form).Elem(), tag{})
 	if r.home != "" { // all files came in one piece, of a bounded size
@@ -184,15 +188,42 @@ func (r *reading) read(name, id string, data []byte) *file {
 	return form
 }
 
-// count lets what was read count in the hash.
+// count lets what was read count in the hashes.
 func (r *reading) count(id string, data []byte) {
+	count(r.hash, id, data)
+	count(r.common, id, data)
+}
+
+func count(h hash.Hash, id string, data []byte) {
 	for _, part := range [][]byte{[]byte(id), data} {
 		var length [8]byte
 		binary.BigEndian.PutUint64(length[:], uint64(len(part)))
-		r.hash.Write(length[:])
-		r.hash.Write(part)
+		h.Write(length[:])
+		h.Write(part)
 	}
 }
 
-// sum is the hash of all that was read.
-func (r *reading) sum() string { return hex.EncodeToString(r.hash.Sum(nil)) }
+// shared is the text of a file without its sections listen and admin, which are a
+// machine's own: machines that differ in these alone serve the same. Sections are
+// whole lines, unless the file is written in braces; then all of it counts.
+func shared(root *yaml.Node, data []byte) []byte {
+	if root.Kind != yaml.MappingNode || root.Style&yaml.FlowStyle != 0 {
+		return data
+	}
+	lines := bytes.SplitAfter(data, []byte("\n"))
+	var left []byte
+	from := 0
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		name, to := root.Content[i].Value, len(lines)
+		if i+2 < len(root.Content) {
+			to = root.Content[i+2].Line - 1
+		}
+		begin := root.Content[i].Line - 1
+		left = append(left, bytes.Join(lines[from:begin], nil)...)
+		if name != "listen" && name != "admin" {
+			left = append(left, bytes.Join(lines[begin:to], nil)...)
+		}
+		from = to
+	}
+	return left
+}

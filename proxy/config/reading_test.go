@@ -137,6 +137,37 @@ func TestLoad_HashIsOfTheContent(t *testing.T) {
 	}
 }
 
+// What is a machine's own is no difference between what machines serve.
+func TestLoad_HashIsWithoutListenAndAdmin(t *testing.T) {
+	load := func(text string) *Config {
+		t.Helper()
+		c, err := Load(write(t, "weir.yaml", text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	base := load(small)
+	for _, text := range []string{
+		"listen:\n  http: ':1234'\n  # why\n\nadmin: {http: '127.0.0.1:1'}\n" + small,
+		small + "listen: {http: ':1234'}\n",
+		"admin:\n  http: '127.0.0.1:1'\n" + small + "listen: {http: ':1234'}",
+	} {
+		if c := load(text); c.Hash != base.Hash || c.Sum == base.Sum {
+			t.Errorf("%s\nhash %s and sum %s; want the hash %s, and another sum", text, c.Hash, c.Sum, base.Hash)
+		}
+	}
+	for _, text := range []string{"store: memory\n" + small, "# why\n" + small, "listen: {http: ':1234'}\n" + small + "client_ip: {header: X-Real-IP}\n"} {
+		if c := load(text); c.Hash == base.Hash {
+			t.Errorf("%s has the hash of another", text)
+		}
+	}
+	braces := "{routes: [{match: {path: /a}, upstream: echo}], listen: {http: ':1234'}}\n"
+	if c := load(braces); c.Hash == load(strings.Replace(braces, "1234", "1235", 1)).Hash {
+		t.Error("in braces, where sections are no lines, a difference does not count")
+	}
+}
+
 func TestParse_DoesNotInclude(t *testing.T) {
 	c, err := Parse("weir.yaml", []byte("include: [\"/etc/*\"]\n"+small), environment)
 	want := "weir.yaml:1:10: include: cannot include files from here; write all into one file"

@@ -35,10 +35,12 @@ type Config struct {
 	Upstreams map[string]*Upstream // by name; one written in place stands under its URL
 	Routes    []*Route             // in the order of the files; never empty
 
-	// Hash is the SHA-256 of everything that was read, in hexadecimal. It does
-	// not depend on the directory that the files lie in.
+	// Hash is the SHA-256 of everything that was read but the sections listen and
+	// admin, in hexadecimal: machines that differ in these alone serve the same. It
+	// does not depend on the directory that the files lie in.
 	Hash string
-	// Sum is as Hash, of this machine alone: with the files that do not travel.
+	// Sum is as Hash, of this machine alone: with these sections, and with the files
+	// that do not travel.
 	Sum string
 	// Files are the files that were read, the main file first.
 	Files []string

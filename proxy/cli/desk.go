@@ -22,6 +22,7 @@ type desk struct{ *service }
 type pushed struct {
 	cluster.Outcome
 	Changed  bool            `json:"changed"`
+	Restored bool            `json:"restored,omitempty"` // redis had lost it and has it again
 	DryRun   bool            `json:"dry_run,omitempty"`
 	Changes  []config.Change `json:"changes"`
 	Warnings []string        `json:"warnings,omitempty"`
@@ -48,7 +49,7 @@ func (d desk) push(ctx context.Context, p cluster.Push, dry bool) (any, error) {
 	}
 	p.Bundle, p.Config = bundle, c
 	if b := d.origin.served(); b != nil && b.Hash() == c.Hash {
-		return done, nil // all nodes serve it already
+		return d.again(ctx, done) // all nodes serve it already
 	}
 	if dry {
 		done.Nodes, err = d.shared.node.Try(ctx, p)
@@ -60,6 +61,22 @@ func (d desk) push(ctx context.Context, p cluster.Push, dry bool) (any, error) {
 	}
 	done.Changed = true
 	d.log.Info().Str("author", p.Author).Int64("generation", done.Generation).Str("hash", done.Hash).Int64("from", p.From).Msg("pushed")
+	return done, nil
+}
+
+// again is a push of what is served already. Nothing is to be done, unless Redis has
+// lost it: then it is published once more, so that nodes that come find it.
+func (d desk) again(ctx context.Context, done pushed) (any, error) {
+	if done.DryRun {
+		return done, nil
+	}
+	var err error
+	if done.Restored, err = d.shared.node.Restore(ctx); err != nil {
+		return nil, err
+	}
+	if done.Restored {
+		d.log.Warn().Int64("generation", done.Generation).Msg("published again; redis had lost it")
+	}
 	return done, nil
 }
 

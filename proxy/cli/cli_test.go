@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	stdlog "log"
 	"net/http"
 	"os"
@@ -180,6 +181,10 @@ func TestServe_FromStartToDrain(t *testing.T) {
 	if code, _, stderr := weir("healthcheck", "--admin", started["admin"].(string)); code != exitOK {
 		t.Errorf("healthcheck = %d, %q", code, stderr)
 	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := os.WriteFile(path, []byte("routes: nonsense\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -187,10 +192,40 @@ func TestServe_FromStartToDrain(t *testing.T) {
 	if got := says("reload refused"); got["file"] != path || got["line"] != 1.0 || got["column"] != 9.0 {
 		t.Errorf("the log says %v; want the place", got)
 	}
+	admin := "http://" + started["admin"].(string)
+	if ready, metrics := fetch(t, admin+"/readyz"), fetch(t, admin+"/metrics"); !strings.Contains(ready, `"degraded"`) || !strings.Contains(ready, "refused since") ||
+		strings.Contains(ready, "nonsense") || !strings.Contains(metrics, "\nweir_config_last_reload_successful 0\n") {
+		t.Errorf("while the refusal stands readyz says %s", ready)
+	}
+	if err := os.WriteFile(path, text, 0o600); err != nil { // as it was: nothing changes, and all is well again
+		t.Fatal(err)
+	}
+	reload <- os.Interrupt
+	deadline := time.Now().Add(20 * time.Second)
+	for !strings.Contains(fetch(t, admin+"/metrics"), "\nweir_config_last_reload_successful 1\n") && time.Now().Before(deadline) {
+	}
+	if ready := fetch(t, admin+"/readyz"); !strings.Contains(ready, `"status":"ok"`) {
+		t.Errorf("after the edit is undone readyz says %s", ready)
+	}
 	if code := stop(); code != exitOK {
 		t.Errorf("exit code %d; want %d", code, exitOK)
 	}
 	says("drained")
+}
+
+// fetch is what is answered at a URL.
+func fetch(t *testing.T, url string) string {
+	t.Helper()
+	answer, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 func TestServe_PortTaken(t *testing.T) {

@@ -196,6 +196,7 @@ func (s *service) follow(ctx context.Context) {
 
 // told notes what came of a push on this node.
 func (s *service) told(e cluster.Entry, err error) {
+	s.standing.note(err)
 	if err != nil {
 		s.log.Error().Err(err).Int64("generation", e.Generation).Msg("what was pushed cannot be served here")
 		return

@@ -110,6 +110,7 @@ type service struct {
 	certificates *proxy.Certificates // nil without HTTPS
 	issuer       *acme.Manager       // nil without ACME
 	supervisor   supervisor
+	standing     *standing
 	drains       config.Drain
 	draining     atomic.Bool
 }
@@ -140,6 +141,7 @@ func assemble(ctx context.Context, path string, c *config.Config, log zerolog.Lo
 		s.shared.close()
 		return nil, err
 	}
+	s.standing = newStanding(s.registry)
 	s.lead = newLead(s.shared, s.proxy, s.registry, log)
 	desk := admin.Options{Token: c.Admin.Token, Hosts: c.Admin.Hosts, Gatherer: s.registry, Reload: s.reload, Ready: s.ready, Plan: s.plan}
 	s.tell(&desk)

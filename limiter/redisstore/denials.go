@@ -81,7 +81,7 @@ func (n *denials) decide(now time.Time, age time.Duration, claims []limiter.Clai
 
 func (n *denials) find(now time.Time, age time.Duration, c limiter.Claim) (denial, bool) {
 	known, ok := n.cache.GetIfPresent(idOf(c))
-	return known, ok && now.Sub(known.asked) < age && c.Cost >= known.cost && now.Before(known.until) && same(known.limit, c.Limit)
+	return known, ok && now.Sub(known.asked) <= age && c.Cost >= known.cost && now.Before(known.until) && same(known.limit, c.Limit)
 }
 
 // stop ends what the cache runs by itself.

@@ -46,6 +46,12 @@ func TestReadme_ConfigurationsAreGood(t *testing.T) {
 	for i, text := range blocks(t, "yaml") {
 		dir := t.TempDir()
 		write(t, filepath.Join(dir, "weir.yaml"), text)
+		if err := os.Mkdir(filepath.Join(dir, "tls"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"weir.pem", "weir.key"} { // that they are there is all that is looked at
+			write(t, filepath.Join(dir, "tls", name), "")
+		}
 		if code, stdout, stderr := command(t, dir, "check", "weir.yaml"); code != 0 || stdout != "weir.yaml: ok\n" {
 			t.Errorf("block %d is not good: %s%s\n%s", i, stdout, stderr, text)
 		}

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -8,6 +9,14 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 )
+
+// trusted is how long a denial is believed without asking Redis once more: whoever
+// deletes a key by hand tells nobody. A flood of what is refused costs Redis one call
+// in so long for each key.
+const trusted = 3 * time.Second
+
+// anyAge is how long it is believed when Redis was asked and did not answer.
+const anyAge = time.Duration(math.MaxInt64)
 
 // denials remember what Redis refused, until the moment that Redis named: until
 // then the same claim, or one of more permits, is refused without asking. That
@@ -26,6 +35,7 @@ type denial struct {
 	cost   int64
 	left   int64
 	banned bool
+	asked  time.Time // when Redis was
 	until  time.Time
 	ahead  time.Duration // how far the store's clock was ahead of ours, about
 }
@@ -38,16 +48,16 @@ func newDenials(size int) *denials {
 	return &denials{cache: otter.Must(&otter.Options[windowID, denial]{MaximumSize: size})}
 }
 
-// decide fills d and returns true if one of claims is known to be refused now.
-// Of the others it says that they were not asked.
-func (n *denials) decide(now time.Time, claims []limiter.Claim, d *limiter.Decision) bool {
+// decide fills d and returns true if one of claims is known to be refused now, by
+// what Redis said at most so long ago. Of the others it says that they were not asked.
+func (n *denials) decide(now time.Time, age time.Duration, claims []limiter.Claim, d *limiter.Decision) bool {
 	if n == nil || !n.hearing.Load() {
 		return false
 	}
 	var first denial
 	refused := false
 	for _, c := range claims {
-		if first, refused = n.find(now, c); refused {
+		if first, refused = n.find(now, age, c); refused {
 			break
 		}
 	}
@@ -57,7 +67,7 @@ func (n *denials) decide(now time.Time, claims []limiter.Claim, d *limiter.Decis
 	*d = limiter.Decision{At: time.UnixMilli(now.Add(first.ahead).UnixMilli()), Outcomes: d.Outcomes[:0]}
 	for _, c := range claims {
 		o := limiter.Outcome{Allowed: true, Remaining: c.Limit.Most(), Unknown: true}
-		if known, ok := n.find(now, c); ok {
+		if known, ok := n.find(now, age, c); ok {
 			// Whole milliseconds, rounded up: never before Redis said.
 			wait := (known.until.Sub(now) + time.Millisecond - 1).Truncate(time.Millisecond)
 			o = limiter.Outcome{Remaining: known.left, Wait: wait, Banned: known.banned}
@@ -68,9 +78,9 @@ func (n *denials) decide(now time.Time, claims []limiter.Claim, d *limiter.Decis
 	return true
 }
 
-func (n *denials) find(now time.Time, c limiter.Claim) (denial, bool) {
+func (n *denials) find(now time.Time, age time.Duration, c limiter.Claim) (denial, bool) {
 	known, ok := n.cache.GetIfPresent(idOf(c))
-	return known, ok && c.Cost >= known.cost && now.Before(known.until) && same(known.limit, c.Limit)
+	return known, ok && now.Sub(known.asked) <= age && c.Cost >= known.cost && now.Before(known.until) && same(known.limit, c.Limit)
 }
 
 // stop ends what the cache runs by itself.
@@ -102,7 +112,7 @@ func (n *denials) learn(c *call, version uint64) {
 		id := idOf(claim)
 		n.cache.Set(id, denial{
 			limit: claim.Limit, cost: claim.Cost, left: o.Remaining, banned: o.Banned,
-			until: c.sent.Add(o.Wait), ahead: c.decision.At.Sub(c.sent),
+			asked: c.sent, until: c.sent.Add(o.Wait), ahead: c.decision.At.Sub(c.sent),
 		})
 		if n.version.Load() != version || !n.hearing.Load() {
 			n.cache.Invalidate(id)

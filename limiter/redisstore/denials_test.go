@@ -188,6 +188,30 @@ func TestDenials_AreClearedEverywhere(t *testing.T) {
 	}
 }
 
+// A key that somebody deletes by hand, telling nobody, is free within seconds; until
+// then Redis is asked seldom.
+func TestDenials_SeeWhatIsDeletedByHand(t *testing.T) {
+	s := newScene(t)
+	store := s.hearing()
+	c := claim(1, time.Hour, 1)
+	decide(t, store, c...)
+	if decide(t, store, c...).Allowed {
+		t.Fatal("two of one")
+	}
+	before := s.scripts()
+	if err := s.client.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	s.until("the deletion is seen", func() bool { return decide(t, store, c...).Allowed })
+	if took := time.Since(began); took > 6*time.Second {
+		t.Errorf("the deletion is seen after %v", took)
+	}
+	if n := s.scripts() - before; n > 3 {
+		t.Errorf("%d scripts until then; want hardly any", n)
+	}
+}
+
 // A rate that was raised is asked for anew; what is held may be free at any time.
 func TestDenials_KnowTheirLimit(t *testing.T) {
 	s := newScene(t)

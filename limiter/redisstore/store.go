@@ -119,13 +119,13 @@ func (s *Store) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Dec
 	if len(claims) == 0 {
 		return s.decide(ctx, s.scripts.take(all), claims, [16]byte{}, d)
 	}
-	if s.denials.decide(time.Now(), claims, d) {
+	if s.denials.decide(time.Now(), trusted, claims, d) {
 		return nil
 	}
 	if err := s.takeAfterReports(ctx, claims, d); err != nil {
 		s.heard(err)
 		// Others may have learnt meanwhile what this call waited for in vain.
-		if s.denials.decide(time.Now(), claims, d) {
+		if s.denials.decide(time.Now(), anyAge, claims, d) {
 			return nil
 		}
 		return fmt.Errorf("take %d claims: %w: %w", len(claims), limiter.ErrUnavailable, err)
@@ -136,7 +136,7 @@ func (s *Store) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Dec
 // Denied reports whether one of claims is known to be refused now, and fills d then.
 // It asks nobody: what it does not know, Redis may refuse all the same.
 func (s *Store) Denied(claims []limiter.Claim, d *limiter.Decision) bool {
-	return limiter.CheckAll(claims) == nil && s.denials.decide(time.Now(), claims, d)
+	return limiter.CheckAll(claims) == nil && s.denials.decide(time.Now(), trusted, claims, d)
 }
 
 // takeAfterReports tells Redis what it has not heard of the claims' windows, and

@@ -34,6 +34,9 @@ func (c checkCommand) Run(ctx context.Context, w World) error {
 		_, err = w.Stdout.Write(text)
 		return err
 	}
+	if missing := read.Missing(); len(missing) > 0 {
+		return printed(w.Stdout, missing)
+	}
 	for _, warning := range read.Warnings {
 		fmt.Fprintf(w.Stdout, "%s (warning)\n", warning)
 	}

@@ -39,6 +39,9 @@ func (c runCommand) Run(ctx context.Context, w World) error {
 	if err != nil {
 		return err
 	}
+	if missing := read.Missing(); len(missing) > 0 {
+		return printed(w.Stderr, missing)
+	}
 	queue := newLogQueue(w.Stderr)
 	defer queue.Close()
 	log := newLog(w.Stderr, queue, c.Level)
@@ -53,13 +56,22 @@ func (c runCommand) Run(ctx context.Context, w World) error {
 	return s.serve(ctx, w.Reload)
 }
 
+// configPaths are the files that may be read: the one that was named, or else the
+// first that is there.
+func configPaths(named string) []string {
+	if named != "" {
+		return []string{named}
+	}
+	return []string{"weir.yaml", "config.example.yaml"}
+}
+
 // configPath is the file to read: the one that was named, or the first that is
 // there.
 func configPath(named string) (string, error) {
 	if named != "" {
 		return named, nil
 	}
-	for _, path := range []string{"weir.yaml", "config.example.yaml"} {
+	for _, path := range configPaths("") {
 		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
 			return path, err
 		}
@@ -113,6 +125,7 @@ type service struct {
 	certificates *proxy.Certificates // nil without HTTPS
 	issuer       *acme.Manager       // nil without ACME
 	supervisor   supervisor
+	standing     *standing
 	drains       config.Drain
 	draining     atomic.Bool
 }
@@ -123,7 +136,11 @@ func assemble(ctx context.Context, path string, c *config.Config, log zerolog.Lo
 		log: log, registry: newRegistry(), origin: &origin{path: path, own: c, log: log},
 		supervisor: supervisor{log}, drains: c.Listen.Drain,
 	}
-	var err error
+	err := writable(c)
+	if err != nil {
+		return nil, err
+	}
+	s.watchable(path)
 	if s.shared, err = openStore(c, log); err != nil {
 		return nil, err
 	}
@@ -146,8 +163,9 @@ func assemble(ctx context.Context, path string, c *config.Config, log zerolog.Lo
 		s.shared.close()
 		return nil, err
 	}
+	s.standing = newStanding(s.registry)
 	s.lead = newLead(s.shared, s.proxy, s.registry, log)
-	desk := admin.Options{Token: c.Admin.Token, Gatherer: s.registry, Reload: s.reload, Ready: s.ready, Plan: s.plan}
+	desk := admin.Options{Token: c.Admin.Token, Hosts: c.Admin.Hosts, Gatherer: s.registry, Reload: s.reload, Ready: s.ready, Plan: s.plan}
 	s.tell(&desk)
 	s.admins = proxy.NewServer(admin.New(desk), operators(c.Listen), log)
 	s.clients = proxy.NewServer(http.HandlerFunc(s.enter), c.Listen, log)
@@ -176,6 +194,8 @@ func (s *service) serve(ctx context.Context, reload <-chan os.Signal) error {
 		})
 	}
 	background.Go(func() { s.watch(ctx) })
+	living, end := context.WithCancel(context.Background())
+	background.Go(func() { pulse(living, s.origin.path) })
 	background.Go(func() { s.signals(ctx, reload) })
 	// As long as requests end here, this node has its share of what the cluster
 	// limits, and is asked about what is pushed.
@@ -196,6 +216,7 @@ func (s *service) serve(ctx context.Context, reload <-chan os.Signal) error {
 	err := s.drain()
 	part()
 	unwatch()
+	end()
 	background.Wait()
 	s.closeIssuer()
 	s.proxy.Close()

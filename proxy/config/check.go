@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/hex"
 	"net/http"
 	"net/netip"
 	"regexp"
@@ -19,7 +20,7 @@ func (r *reading) compile(f *file) (*Config, error) {
 	c := &Config{
 		Version:  f.Version,
 		Listen:   r.listen(&f.Listen),
-		Admin:    Admin{HTTP: f.Admin.HTTP, HTTPS: offered(f.Admin.HTTPS), Token: string(f.Admin.Token)},
+		Admin:    Admin{HTTP: f.Admin.HTTP, HTTPS: offered(f.Admin.HTTPS), Token: string(f.Admin.Token), Hosts: r.hosts(f.Admin.Hosts)},
 		Store:    Store(f.Store),
 		Redis:    r.redis(&f.Redis),
 		Reload:   r.reload(&f.Reload, f.Store),
@@ -53,8 +54,9 @@ func (r *reading) compile(f *file) (*Config, error) {
 	if len(r.problems) > 0 {
 		return nil, r.failed()
 	}
-	c.Hash, c.Files, c.Globs = r.sum(), r.files, r.globs
-	c.Sum, c.Bare = c.Hash, r.exposed()
+	c.Hash, c.Files, c.Globs = hex.EncodeToString(r.common.Sum(nil)), r.files, r.globs
+	c.Sum, c.Bare, c.opened = hex.EncodeToString(r.hash.Sum(nil)), r.exposed(), r.later
+	c.written, c.values, c.own = r.written, r.values, r.own
 	c.Warnings = arrange(r.warnings, r.files)
 	return c, nil
 }

@@ -90,6 +90,8 @@ type adminForm struct {
 	HTTP string `yaml:"http" jsonschema:"default=127.0.0.1:9901"`
 	// HTTPS is a second address of it, in TLS with the certificates of listen.tls, host:port, or none.
 	HTTPS string `yaml:"https" jsonschema:"default=none"`
-	// Token is asked for as a bearer token. It may be empty on a loopback address only.
+	// Token is asked for as a bearer token. It may be empty, or shorter than 16 characters, on a loopback address only.
 	Token secret `yaml:"token" jsonschema:"default="`
+	// Hosts are names by which this machine's own programs may ask while there is no token; localhost and loopback addresses always are.
+	Hosts list `yaml:"hosts,omitempty"`
 }

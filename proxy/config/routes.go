@@ -87,15 +87,18 @@ func (r *routes) name(forms []*routeForm) {
 		}
 		taken[f.Name] = f
 	}
+	number := map[string]int{} // the last that was tried, by what the path makes
 	for _, f := range forms {
 		if f == nil || f.Name != "" || !r.sound(&f.Name) {
 			continue
 		}
-		name := tokenOf(f.Match.Path, "route")
-		for i := 2; taken[name] != nil; i++ {
-			name = tokenOf(f.Match.Path, "route") + "-" + strconv.Itoa(i)
+		base := tokenOf(f.Match.Path, "route")
+		name := base
+		for taken[name] != nil {
+			number[base] = max(number[base], 1) + 1
+			name = base + "-" + strconv.Itoa(number[base])
 		}
-		if name != tokenOf(f.Match.Path, "route") {
+		if name != base {
 			r.warn(f, "has no name and is called "+name+" for its place among the routes of this path", "give it a name, so that its counts stay its own when routes are added")
 		}
 		f.Name, taken[name] = name, f

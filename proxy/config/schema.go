@@ -35,10 +35,12 @@ type Config struct {
 	Upstreams map[string]*Upstream // by name; one written in place stands under its URL
 	Routes    []*Route             // in the order of the files; never empty
 
-	// Hash is the SHA-256 of everything that was read, in hexadecimal. It does
-	// not depend on the directory that the files lie in.
+	// Hash is the SHA-256 of everything that was read but the sections listen and
+	// admin, in hexadecimal: machines that differ in these alone serve the same. It
+	// does not depend on the directory that the files lie in.
 	Hash string
-	// Sum is as Hash, of this machine alone: with the files that do not travel.
+	// Sum is as Hash, of this machine alone: with these sections, and with the files
+	// that do not travel.
 	Sum string
 	// Files are the files that were read, the main file first.
 	Files []string
@@ -51,7 +53,11 @@ type Config struct {
 	// whoever sees these.
 	Bare []Problem
 
-	form *file // what was written, defaults filled in
+	form    *file   // what was written, defaults filled in
+	opened  []named // at the start, and not by loading
+	written written
+	values  []listed        // of lists
+	own     map[string]bool // files that the configuration names
 }
 
 // Listen says where clients connect.
@@ -88,9 +94,10 @@ type ListenTimeouts struct {
 
 // Admin says where operators connect.
 type Admin struct {
-	HTTP  string // host:port; the port may be 0
-	HTTPS string // as HTTP; "" for none, and none unless there is listen.https
-	Token string // empty: none is asked for, which is allowed on loopback only
+	HTTP  string   // host:port; the port may be 0
+	HTTPS string   // as HTTP; "" for none, and none unless there is listen.https
+	Token string   // empty: none is asked for, which is allowed on loopback only
+	Hosts []string // that are answered without a token, besides loopback
 }
 
 // A Store is a kind of place where counts live.

@@ -13,6 +13,7 @@ import (
 type List struct {
 	spec     *Spec
 	texts    map[string]struct{}
+	hashes   *hashes // of values that are not told
 	networks bart.Lite
 }
 
@@ -27,8 +28,9 @@ type Problem struct {
 // spec takes. Blank lines are left out, and so is what follows a # at the start
 // of a line or after a blank. It returns every problem there is; the List holds
 // the lines that have none. Problems wrap ErrSpec. A joined key has no lists.
-func ParseList(spec *Spec, text string) (*List, []Problem) {
-	l := &List{spec: spec, texts: map[string]struct{}{}}
+// Values may be hashed (see Pepper), under one of secrets or a salt.
+func ParseList(spec *Spec, text string, secrets ...[]byte) (*List, []Problem) {
+	l := &List{spec: spec, texts: map[string]struct{}{}, hashes: newHashes(secrets)}
 	if spec.Join != nil || spec.From.Source == Global {
 		return l, []Problem{{Line: 1, Err: fmt.Errorf("%w: %s is made of several keys, or of none; name one that has a text of its own", ErrSpec, spec.Name)}}
 	}
@@ -57,6 +59,9 @@ func entry(line string) string {
 }
 
 func (l *List) insert(entry string) error {
+	if l.spec.Conceals() && (l.hashes.reads(entry) || l.hashes.head != "") {
+		return l.hashes.insert(entry)
+	}
 	if l.spec.Of == nil && l.spec.From.Source == ClientIP {
 		network, err := network(entry)
 		if err == nil {
@@ -64,19 +69,23 @@ func (l *List) insert(entry string) error {
 		}
 		return err
 	}
-	if l.spec.Of != nil {
-		text, err := l.spec.Part.text(entry)
-		if err == nil {
-			l.texts[text] = struct{}{}
-		}
-		return err
+	text, err := l.spec.value(entry)
+	if err == nil {
+		l.texts[text] = struct{}{}
 	}
-	f, err := l.spec.normal(found{text: entry})
+	return err
+}
+
+// value is the text that a request with entry is counted under.
+func (s *Spec) value(entry string) (string, error) {
+	if s.Of != nil {
+		return s.Part.text(entry)
+	}
+	f, err := s.normal(found{text: entry})
 	if err != nil {
-		return fmt.Errorf("%w: %w; write it as a request would carry it", ErrSpec, err)
+		return "", fmt.Errorf("%w: %w; write it as a request would carry it", ErrSpec, err)
 	}
-	l.texts[f.text] = struct{}{}
-	return nil
+	return f.text, nil
 }
 
 // network reads an address or a network. One in which bits are set behind its
@@ -115,8 +124,8 @@ func (l *List) Has(v *Value) bool {
 		return leaf.network.IsValid() && l.networks.OverlapsPrefix(leaf.network)
 	}
 	_, ok := l.texts[leaf.text]
-	return ok
+	return ok || l.hashes.has(leaf.text)
 }
 
 // Len is how many different entries the list has.
-func (l *List) Len() int { return len(l.texts) + l.networks.Size() }
+func (l *List) Len() int { return len(l.texts) + len(l.hashes.sums) + l.networks.Size() }

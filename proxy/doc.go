@@ -102,8 +102,15 @@
 //     such a name alone it counts as under the right one.
 //   - A request that a limit refuses is answered before its body is read, also
 //     when the client waits for 100 Continue.
-//   - CONNECT and a target of "*" with any method but OPTIONS are refused with
-//     400: this is no tunnel.
+//   - A # that is not escaped, in path or query, is refused with 400, and so is a
+//     target of "*" with any method but OPTIONS. In the absolute form only http is
+//     a scheme; https too where TLS is spoken, or where a trusted proxy says so, and
+//     neither without a host (target.go).
+//   - A request without a host is refused with 400. One of HTTP/1.0 is for the
+//     address that the client has connected to: no upstream is ever told its own
+//     name for what was asked for.
+//   - CONNECT is answered with 405 and the end of the connection: this is no tunnel,
+//     and what follows may be meant for the other end of one.
 //   - A header with both Content-Length and Transfer-Encoding, or with
 //     Transfer-Encoding in HTTP/1.0, ends its connection after the answer
 //     (framing.go). So may a body that looks like such a header.

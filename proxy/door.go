@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -32,7 +33,10 @@ type httpDoor struct {
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := p.exchanges.Get().(*exchange)
 	x.method, x.authority, x.proto = r.Method, r.Host, r.Proto
-	x.target, x.rawQuery = target(r), r.URL.RawQuery
+	x.target = r.RequestURI
+	if x.authority == "" {
+		x.local = local(r)
+	}
 	x.scheme = "http"
 	if r.TLS != nil {
 		x.scheme = "https"
@@ -63,12 +67,12 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// target is the path of the request as it was sent.
-func target(r *http.Request) string {
-	if r.URL.Path == "*" {
-		return "*"
+// local is the address that the client of r has connected to.
+func local(r *http.Request) string {
+	if at, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr); ok {
+		return at.String()
 	}
-	return r.URL.EscapedPath()
+	return "localhost" // by a socket of this machine
 }
 
 // answer sends an answer of ours at once, whether or not the request's body has
@@ -81,8 +85,9 @@ func (d *httpDoor) answer(a respond.Answer) {
 	if early {
 		_ = http.NewResponseController(d.w).EnableFullDuplex() // or net/http reads the body first
 	}
-	worthless := early && d.body.worthless()
-	if worthless {
+	tunnel := d.r.Method == http.MethodConnect // what follows may be meant for another server
+	worthless := early && (d.body.worthless() || tunnel)
+	if worthless || tunnel {
 		h.Set("Connection", "close")
 	}
 	d.w.WriteHeader(a.Status)

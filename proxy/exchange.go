@@ -25,8 +25,8 @@ type exchange struct {
 	// What the door brings.
 	method    string
 	authority string // as asked for: Host, or the authority of the target
-	target    string // path as sent, before the question mark
-	rawQuery  string // as sent, after the question mark
+	local     string // where the client has connected to, of a request without an authority
+	target    string // as sent; tidy leaves the path of it
 	proto     string // "HTTP/1.1"
 	scheme    string // "http" or "https"
 	header    fields
@@ -37,27 +37,28 @@ type exchange struct {
 	fault     error // what is wrong with the request as HTTP
 
 	// What the rooms learn.
-	id      string       // record: the request's id
-	trusted bool         // address: the peer is a trusted proxy
-	client  netip.Addr   // address: who asks
-	network netip.Prefix // address: the client as limits count it
-	host    string       // tidy: lower case, without port
-	path    string       // tidy: the one spelling that is matched and forwarded
-	route   *route       // match
-	found   *chi.Context // match: the parameters of the path, in order
-	list    *config.List // screen: the one that decided what is done with the request
-	claims  []limiter.Claim
-	windows []int           // extract: windows[i] is the window of the route that claims[i] asks for
-	shadows []limiter.Claim // extract: those of limits in shadow mode
-	shaded  []int           // extract: as windows, for shadows
-	unfit   []*limit        // extract: in shadow mode, and would have refused before any store
-	takings []taking        // admit: what was taken, and of whom
-	query   url.Values
-	value   key.Value       // extract: the key last read
-	content *content        // extract: the body, if a key was read from it
-	novelty string          // vet: what was said of too many new keys; empty if nothing
-	once    []limiter.Claim // mark: to be the first of its kind; none without a mark
-	keys    []counted       // extract: the keys made so far
+	id       string       // record: the request's id
+	trusted  bool         // address: the peer is a trusted proxy
+	client   netip.Addr   // address: who asks
+	network  netip.Prefix // address: the client as limits count it
+	rawQuery string       // tidy: as sent, after the question mark
+	host     string       // tidy: lower case, without port
+	path     string       // tidy: the one spelling that is matched and forwarded
+	route    *route       // match
+	found    *chi.Context // match: the parameters of the path, in order
+	list     *config.List // screen: the one that decided what is done with the request
+	claims   []limiter.Claim
+	windows  []int           // extract: windows[i] is the window of the route that claims[i] asks for
+	shadows  []limiter.Claim // extract: those of limits in shadow mode
+	shaded   []int           // extract: as windows, for shadows
+	unfit    []*limit        // extract: in shadow mode, and would have refused before any store
+	takings  []taking        // admit: what was taken, and of whom
+	query    url.Values
+	value    key.Value       // extract: the key last read
+	content  *content        // extract: the body, if a key was read from it
+	novelty  string          // vet: what was said of too many new keys; empty if nothing
+	once     []limiter.Claim // mark: to be the first of its kind; none without a mark
+	keys     []counted       // extract: the keys made so far
 
 	// What was decided and what came of it.
 	decision limiter.Decision

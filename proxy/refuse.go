@@ -34,6 +34,8 @@ func (g *generation) refuse(x *exchange, err error) respond.Answer {
 		return respond.Problem(respond.Forbidden, "", x.id)
 	case errors.Is(err, errNotMethod):
 		return respond.NotAllowed(g.table.allowed(x), x.id)
+	case errors.Is(err, errTunnel):
+		return respond.NotAllowed(nil, x.id) // no target of it allows any other method
 	case errors.Is(err, errNoRoute):
 		return respond.Problem(respond.NotFound, "", x.id)
 	case errors.Is(err, key.ErrMissing):

@@ -12,24 +12,31 @@ import (
 // in none.
 var errTarget = errors.New("target not acceptable")
 
+// errTunnel says that a request is for a tunnel, which there is none of.
+var errTunnel = errors.New("CONNECT is not served")
+
 // errLongTarget says that a target is longer than any that is meant.
 var errLongTarget = errors.New("target too long")
 
-// maxTarget is how long path and query may be together, in bytes; RFC 9112
+// maxTarget is how long a target may be, in bytes; RFC 9112
 // section 3 wants 8000 at least.
 const maxTarget = 16 << 10
 
-// tidy brings the host and the path into the one spelling that is matched and
-// forwarded, so that no other spelling of a path goes round a limit.
+// tidy takes the target apart and brings the host and the path into the one
+// spelling that is matched and forwarded, so that no other spelling of a path goes
+// round a limit.
 func tidy(x *exchange) error {
-	if len(x.target)+len(x.rawQuery) > maxTarget {
+	if x.method == "CONNECT" {
+		return errTunnel
+	}
+	if len(x.target) > maxTarget {
 		return errLongTarget
+	}
+	if err := x.aim(); err != nil {
+		return err
 	}
 	if !httpguts.ValidHostHeader(x.authority) {
 		return fmt.Errorf("%w: bad host", errTarget)
-	}
-	if x.method == "CONNECT" {
-		return fmt.Errorf("%w: this is no tunnel", errTarget)
 	}
 	x.host = tidyHost(x.authority)
 	if x.target == "*" && x.method == "OPTIONS" {

@@ -103,8 +103,8 @@ func TestTidy_OptionsStarIsItsOwnTarget(t *testing.T) {
 }
 
 func TestTidy_RefusesTunnels(t *testing.T) {
-	if err := tidy(&exchange{method: "CONNECT", authority: "a:1", target: "/"}); !errors.Is(err, errTarget) {
-		t.Errorf("tidy of CONNECT = %v; want errTarget", err)
+	if err := tidy(&exchange{method: "CONNECT", authority: "a:1", target: "/"}); !errors.Is(err, errTunnel) {
+		t.Errorf("tidy of CONNECT = %v; want errTunnel", err)
 	}
 }
 

@@ -276,3 +276,24 @@ func TestHTTP2_StalledBodyIsCut(t *testing.T) {
 		t.Errorf("status %s after %v; want 408", got, time.Since(began))
 	}
 }
+
+// A frame is no longer than one may be that nobody has agreed on.
+func TestHTTP2_FramesAreShort(t *testing.T) {
+	f := opened(t, forwarding("echo", cleartext, ""))
+	s := f.speaks()
+	s.hears("SETTINGS", func(fr http2.Frame) bool {
+		settings, ok := fr.(*http2.SettingsFrame)
+		if !ok || settings.IsAck() {
+			return false
+		}
+		if size, said := settings.Value(http2.SettingMaxFrameSize); said && size != frameSize {
+			t.Errorf("SETTINGS_MAX_FRAME_SIZE is %d; want %d", size, frameSize)
+		}
+		return true
+	})
+	s.asks(1, false, request("POST", "/")...)
+	s.WriteRawFrame(http2.FrameData, 0, 1, make([]byte, frameSize+1))
+	if got := s.status(1); got != http2.ErrCodeFrameSize.String() {
+		t.Errorf("a frame that is too long: %s; want FRAME_SIZE_ERROR", got)
+	}
+}

@@ -32,6 +32,9 @@ const (
 	// streams is how many requests one HTTP/2 connection may have under way. Of
 	// those that a client has taken back, no more are worked on than that.
 	streams = 100
+	// frameSize is how long a frame of HTTP/2 may be: no longer than anybody may
+	// send unasked (RFC 9113 section 4.2), so that one costs no more memory.
+	frameSize = 16 << 10
 	// pingAfter is how long an HTTP/2 client may say nothing while it has requests
 	// under way before it is asked whether it is still there.
 	pingAfter = 30 * time.Second
@@ -53,6 +56,7 @@ func NewServer(h http.Handler, c config.Listen, log zerolog.Logger) *Server {
 		Protocols:         protocols,
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: streams,
+			MaxReadFrameSize:     frameSize,
 			SendPingTimeout:      pingAfter,
 			WriteByteTimeout:     c.Timeouts.Write,
 		},

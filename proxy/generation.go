@@ -22,6 +22,7 @@ type generation struct {
 	config  *config.Config
 	via     string   // this process in Via
 	tells   []string // fields in which upstreams are told keys
+	own     fieldSet // fields that Weir, or its operator, speaks in
 	address addresser
 	table   *table
 	pools   map[*config.Upstream]*upstream.Pool
@@ -42,6 +43,7 @@ func compile(c *config.Config, pseudonym string, fleet *upstream.Fleet) (*genera
 		config:  c,
 		via:     pseudonym,
 		fleet:   fleet,
+		own:     ownFields(),
 		address: newAddresser(c.ClientIP),
 		table:   &table{exact: map[string]*site{}, wildcard: map[string]*site{}, any: new(site)},
 		pools:   map[*config.Upstream]*upstream.Pool{},
@@ -49,6 +51,7 @@ func compile(c *config.Config, pseudonym string, fleet *upstream.Fleet) (*genera
 	for _, k := range c.Keys {
 		g.tells = append(g.tells, k.Headers()...)
 	}
+	g.own.add(c.ClientIP.Header)
 	made := make(map[string]*route, len(c.Routes))
 	for i, from := range c.Routes {
 		r, err := g.route(from)
@@ -64,6 +67,7 @@ func compile(c *config.Config, pseudonym string, fleet *upstream.Fleet) (*genera
 		g.counted = append(g.counted, r.counted()...)
 		made[r.name] = r
 	}
+	g.own.add(g.tells...)
 	g.resets(made)
 	g.users.Store(1)
 	g.ended = func() {} // until it is installed
@@ -118,6 +122,12 @@ func (g *generation) route(from *config.Route) (*route, error) {
 
 		countsPreflight: from.CountPreflight,
 		alerts:          alerts(g.config.Alerts),
+		reads:           fieldSet{},
+	}
+	r.reads.add(slices.Collect(maps.Keys(from.Match.Headers))...)
+	r.reads.add(slices.Collect(maps.Keys(from.Rewrite.Request.Set))...)
+	if r.idempotency != nil {
+		r.reads.add(r.idempotency.header)
 	}
 	for _, l := range from.Lists {
 		r.notice(l.Key)
@@ -130,7 +140,9 @@ func (g *generation) route(from *config.Route) (*route, error) {
 		r.tells, r.hashBy = from.Upstream.Forwarded, from.Upstream.HashBy
 	}
 	if r.hashBy != nil {
+		counted := r.written
 		r.notice(r.hashBy)
+		r.written = counted // nothing is counted by that
 	}
 	var policies []respond.Policy
 	for _, l := range from.Limits {
@@ -165,8 +177,8 @@ func (r *route) limit(from *config.Limit) []respond.Policy {
 	if l.distinct != nil {
 		r.notice(l.distinct)
 	}
-	if l.cost != nil && l.cost.From.Source == key.Query {
-		r.queries = true
+	if l.cost != nil {
+		r.origin(l.cost.From)
 	}
 	var policies []respond.Policy
 	l.windows, policies = r.rates(l, from, from.Rates)
@@ -240,11 +252,22 @@ func (r *route) rates(l *limit, from *config.Limit, rates []limiter.Rate) (windo
 // notice learns what reading a key takes.
 func (r *route) notice(s *key.Spec) {
 	for _, o := range s.Origins() {
-		switch o.Source {
-		case key.Query, key.Form: // a field of a form may stand in the query as well
-			r.queries = true
-		case key.Path:
-			r.hidden = append(r.hidden, o.Name)
-		}
+		r.origin(o)
+	}
+}
+
+// origin learns what reading something at o takes.
+func (r *route) origin(o key.Origin) {
+	r.reads.addOrigin(o)
+	switch o.Source {
+	case key.ClientIP, key.Host, key.Method, key.Global: // no client can write there what it likes
+	default:
+		r.written = append(r.written, o)
+	}
+	switch o.Source {
+	case key.Query, key.Form: // a field of a form may stand in the query as well
+		r.queries = true
+	case key.Path:
+		r.hidden = append(r.hidden, o.Name)
 	}
 }

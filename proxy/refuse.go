@@ -49,7 +49,7 @@ func (g *generation) refuse(x *exchange, err error) respond.Answer {
 		return respond.Problem(respond.KeyInvalid, err.Error(), x.id)
 	case errors.Is(err, errLongTarget):
 		return respond.Problem(respond.TargetTooLong, "", x.id)
-	case errors.Is(err, errTarget), errors.Is(err, errMalformed):
+	case errors.Is(err, errTarget), errors.Is(err, errMalformed), errors.Is(err, errConnection):
 		return respond.Problem(respond.BadRequest, err.Error(), x.id)
 	case errors.Is(err, errTooLong), errors.Is(err, key.ErrBodyTooLarge):
 		return respond.Problem(respond.BodyTooLarge, err.Error(), x.id)

@@ -23,10 +23,12 @@ type route struct {
 	screens         []screen
 	limits          []*limit
 	windows         []*window
-	resets          []reset  // cooldowns of other routes that its answers let begin anew
-	queries         bool     // some key is read from the query
-	waits           bool     // some limit lets requests wait for their turn
-	hidden          []string // parameters of the path that are keys
+	resets          []reset      // cooldowns of other routes that its answers let begin anew
+	queries         bool         // some key is read from the query
+	waits           bool         // some limit lets requests wait for their turn
+	hidden          []string     // parameters of the path that are keys
+	written         []key.Origin // of its keys, where a client says what it likes; see preflight
+	reads           fieldSet     // fields that something is read from
 	novelty         novelty
 	quota           *respond.Quota
 	reject          respond.Reject

@@ -21,7 +21,8 @@
 // limits out. Lists are part of the configuration, files of theirs included: a
 // change of one is a reload, and a bad line in it changes nothing. A browser's
 // preflight (preflight.go) is looked up too and asks no limit either, unless its
-// route says count_preflight.
+// route says count_preflight, or a key of the route stands in it. Who passes
+// without being counted gives nothing back, and ends no cooldown.
 //
 // # Who invents keys
 //

@@ -44,6 +44,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x.header, x.length = r.Header, r.ContentLength
 	x.peer, _ = netip.ParseAddrPort(r.RemoteAddr)
 	x.fault = malformed(r)
+	x.unasked = unasked(r.Method, r.Header)
 	for name := range r.Header {
 		if strings.Contains(name, "_") {
 			x.twins = append(x.twins, name)

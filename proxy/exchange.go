@@ -32,6 +32,7 @@ type exchange struct {
 	header    fields
 	length    int64    // of the body as announced; -1 for not
 	twins     []string // names of fields that CGI and WSGI take for others: X_Phone for X-Phone
+	unasked   []string // of OPTIONS: names of fields that no browser's preflight has
 	carrier   carrier
 	peer      netip.AddrPort
 	fault     error // what is wrong with the request as HTTP
@@ -66,6 +67,7 @@ type exchange struct {
 	asked    bool            // forward: the upstream asked not to count this request
 	back     []limiter.Claim // settle: what is given back
 	all      []limiter.Claim // admit: claims and once
+	exempt   bool            // extract: no limit is asked about it
 	repeated bool            // admit: it repeats a request that was counted
 	rotates  bool            // extract: claims are there twice, under two keys
 	waited   bool            // admit: it stood in line for its turn

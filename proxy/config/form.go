@@ -108,7 +108,7 @@ type routeForm struct {
 	Body *bodyForm `yaml:"body,omitempty"`
 	// Lists to look the request up in, before its limits; deny goes before bypass.
 	Lists list `yaml:"lists,omitempty"`
-	// CountPreflight says whether the limits are asked about preflights of browsers (OPTIONS with Origin and Access-Control-Request-Method, without a body).
+	// CountPreflight says whether the limits are asked about preflights of browsers too (OPTIONS with Origin and Access-Control-Request-Method, without anything that a browser does not send with them). One in which a key of the route stands, in its path or query for example, is counted in any case: keep it apart by methods.
 	CountPreflight bool `yaml:"count_preflight" jsonschema:"default=false"`
 	// NewKeys is how many requests with keys that nobody has sent lately one client address may send, as COUNT/WINDOW; or none for any number; that of defaults when not given. The mode is that of the route.
 	NewKeys string `yaml:"new_keys,omitempty" jsonschema:"pattern=^(none|\\s*[0-9]+/([0-9]+(ms|s|m|h|d|w|y))+\\s*)$"`

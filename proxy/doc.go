@@ -94,6 +94,13 @@
 //     (tidy.go), unless the route rewrites it. A path that servers read in different ways is refused with 400;
 //     so is one that a forgiving server would take for another route's, or for
 //     another key: /a;x for /a, or an escape that is escaped (lenient.go).
+//   - Many frameworks tell neither /Send from /send nor /send/ from /send, answer
+//     HEAD as GET, or take post for POST. What they would take for the path of a
+//     route with limits or lists, and what would have gone to one without, is that
+//     route's; between two such routes it is refused with 400 (stricter.go). A path
+//     or a method that a route names as it was sent is that route's.
+//   - A slash that is escaped is refused with 400 unless the route says that its
+//     upstream keeps it as part of a segment (encoded_slash).
 //   - The query is forwarded byte for byte. Where a key is read from it, or it
 //     decides the route, a query that can be read in two ways is refused with 400.
 //   - A header field or parameter that is a key and comes twice is refused with

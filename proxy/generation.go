@@ -45,14 +45,16 @@ func compile(c *config.Config, pseudonym string, fleet *upstream.Fleet) (*genera
 		fleet:   fleet,
 		own:     ownFields(),
 		address: newAddresser(c.ClientIP),
-		table:   &table{exact: map[string]*site{}, wildcard: map[string]*site{}, any: new(site)},
 		pools:   map[*config.Upstream]*upstream.Pool{},
 	}
 	for _, k := range c.Keys {
 		g.tells = append(g.tells, k.Headers()...)
 	}
 	g.own.add(c.ClientIP.Header)
+	routes := newTable()
+	g.table = &routes
 	made := make(map[string]*route, len(c.Routes))
+	var all []*route
 	for i, from := range c.Routes {
 		r, err := g.route(from)
 		if err != nil {
@@ -66,7 +68,9 @@ func compile(c *config.Config, pseudonym string, fleet *upstream.Fleet) (*genera
 		g.table.add(r, from.Match)
 		g.counted = append(g.counted, r.counted()...)
 		made[r.name] = r
+		all = append(all, r)
 	}
+	g.table.fold(all)
 	g.own.add(g.tells...)
 	g.resets(made)
 	g.users.Store(1)
@@ -123,9 +127,9 @@ func (g *generation) route(from *config.Route) (*route, error) {
 		countsPreflight: from.CountPreflight,
 		alerts:          alerts(g.config.Alerts),
 		reads:           fieldSet{},
+		keepsSlashes:    from.EncodedSlash == config.KeepSlash,
 	}
 	r.reads.add(slices.Collect(maps.Keys(from.Match.Headers))...)
-	r.reads.add(slices.Collect(maps.Keys(from.Rewrite.Request.Set))...)
 	if r.idempotency != nil {
 		r.reads.add(r.idempotency.header)
 	}
@@ -150,6 +154,7 @@ func (g *generation) route(from *config.Route) (*route, error) {
 			policies = append(policies, r.limit(l)...)
 		}
 	}
+	r.guarded = len(r.screens) > 0 || slices.ContainsFunc(r.limits, func(l *limit) bool { return l.mode == config.Enforce })
 	r.standsIn = r.local && !slices.ContainsFunc(r.limits, func(l *limit) bool { return l.mode == config.Enforce && l.onFailure == config.Deny })
 	r.quota, err = respond.NewQuota(policies, respond.Style(g.config.Defaults.Headers))
 	return r, err

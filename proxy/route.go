@@ -16,10 +16,17 @@ type route struct {
 	order int // in the files
 
 	// How it is matched; table.add fills these.
-	params     []string // names of the path's parameters, in order
-	depth      string
-	conditions int
+	host           string
+	methods        []string // none for any
+	pattern        string   // of the path, its parameters renamed; see shape
+	params         []string // names of the path's parameters, in order
+	segments       []int    // where they stand
+	depth          string
+	headers, query []condition
+	conditions     int
 
+	guarded         bool // it has lists, or a limit that refuses
+	keepsSlashes    bool // %2F may stand in its paths
 	screens         []screen
 	limits          []*limit
 	windows         []*window

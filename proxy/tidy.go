@@ -60,8 +60,9 @@ func tidyHost(authority string) string {
 // tidyPath brings an escaped path into one spelling (RFC 3986 section 6.2.2):
 // what need not be escaped is not, what must be is in upper case, dot segments
 // are resolved, and doubled slashes are one. A path that servers read in
-// different ways has no such spelling and is an error: an escaped slash, a
-// backslash, a control character, a bad escape.
+// different ways has no such spelling and is an error: a backslash, a control
+// character, a bad escape, a dot segment beside an escaped slash. That slash stays
+// escaped; match lets it in only where a route keeps it.
 func tidyPath(s string) (string, error) {
 	if s == "" || s[0] != '/' {
 		return "", fmt.Errorf("%w: a path begins with a slash", errTarget)
@@ -73,7 +74,29 @@ func tidyPath(s string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if strings.Contains(spelled, slash) && dotted(spelled) {
+		return "", fmt.Errorf("%w: a dot segment beside a slash that is escaped", errTarget)
+	}
 	return resolve(spelled), nil
+}
+
+// slash is a slash that is escaped, in the one spelling.
+const slash = "%2F"
+
+// dotted reports whether a segment would be a dot segment if escaped slashes were
+// none.
+func dotted(path string) bool {
+	for segment := range strings.SplitSeq(path, "/") {
+		if !strings.Contains(segment, slash) {
+			continue
+		}
+		for piece := range strings.SplitSeq(segment, slash) {
+			if piece == "." || piece == ".." {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // isTidy tells the usual case apart without allocating: plain characters, no
@@ -106,9 +129,9 @@ func respell(s string) (string, error) {
 			i += 2
 		}
 		switch {
-		case c < ' ' || c == 0x7f || c == '\\' || c == '/' && escaped:
-			return "", fmt.Errorf("%w: a slash that is escaped, a backslash or a control character in the path", errTarget)
-		case literal(c), c == '/', c == ';' && !escaped:
+		case c < ' ' || c == 0x7f || c == '\\':
+			return "", fmt.Errorf("%w: a backslash or a control character in the path", errTarget)
+		case literal(c), c == '/' && !escaped, c == ';' && !escaped:
 			b.WriteByte(c)
 		default:
 			b.WriteByte('%')

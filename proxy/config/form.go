@@ -102,6 +102,8 @@ type routeForm struct {
 	Rewrite *rewriteForm `yaml:"rewrite,omitempty"`
 	// WebSocket says whether upgrades to websocket are forwarded; what flows then is not limited.
 	WebSocket bool `yaml:"websocket" jsonschema:"default=false"`
+	// EncodedSlash says what becomes of a path with %2F, which some servers take for a slash and others do not: refuse answers 400; keep matches and forwards it as part of its segment, for an upstream that does the same.
+	EncodedSlash string `yaml:"encoded_slash" jsonschema:"default=refuse,enum=refuse,enum=keep"`
 	// Mode of the route: shadow and off hold for all its limits whatever they say, enforce for those that say nothing.
 	Mode string `yaml:"mode,omitempty" jsonschema:"enum=enforce,enum=shadow,enum=off"`
 	// Body bounds the bodies of requests.

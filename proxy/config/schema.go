@@ -271,7 +271,9 @@ type Route struct {
 	NewKeysMode Mode
 	// CountPreflight says whether the limits are asked about preflights.
 	CountPreflight bool
-	Position       Position
+	// EncodedSlash says what becomes of a path with %2F.
+	EncodedSlash EncodedSlash
+	Position     Position
 }
 
 // A Match says which requests a route is for.

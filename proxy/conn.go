@@ -12,6 +12,7 @@ import (
 type conn struct {
 	net.Conn
 	stall time.Duration
+	first func() // before the first byte is read; nil for nothing
 	framing
 	since time.Time    // when it was made
 	armed atomic.Int64 // when the deadline for writing was last set, in ns after since; 0 for not
@@ -22,6 +23,10 @@ func newConn(c net.Conn, stall time.Duration) *conn {
 }
 
 func (c *conn) Read(p []byte) (int, error) {
+	if c.first != nil {
+		c.first()
+		c.first = nil
+	}
 	for {
 		n, err := c.Conn.Read(p)
 		if n > 0 {

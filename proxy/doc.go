@@ -79,6 +79,7 @@
 // Between all requests: the pointer to the current generation and that
 // generation's count of requests (generation.go), the pool of exchanges, the
 // certificates (certificates.go), the
+// addresses that take back what they ask (offenders.go), the
 // limiter's store and the local store that stands in for it (admit.go), what is
 // known of keys (vet.go), the
 // figures (metrics.go), the log, and the fleet: what is known of how targets
@@ -126,8 +127,10 @@
 //     answered with 400 (malformed.go).
 //   - A client that is slow beyond the bounds of listen.timeouts is cut; an
 //     upstream never is for its client's sake (patience.go, conn.go, door.go).
-//   - An HTTP/2 connection whose client takes back most of what it asks is closed
-//     (link.go).
+//   - An HTTP/2 connection whose client takes back most of what it asks (rapid
+//     reset) is closed, and what was taken back before it was looked at is nobody's
+//     work (link.go). The address that does so on one connection after another waits
+//     before its next one is read: 100 ms at first, 2 s at most (offenders.go).
 //
 // Where RFC 9110, 9112 and 9113 leave a choice, or net/http makes it:
 //

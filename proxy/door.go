@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
-	"time"
 
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/respond"
@@ -55,7 +54,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x.carrier = d
 	d.w = &counter{ResponseWriter: w, x: x, body: d.body}
 	if r.ProtoMajor == 2 {
-		d.w.stall = p.timeouts.Write
+		d.w.stall = newStall(w, p.timeouts.Write)
 	}
 	p.serve(r.Context(), x, d)
 	d.cut = d.cut || x.result.Wrote && x.result.Kind != upstream.OK
@@ -142,7 +141,8 @@ type counter struct {
 	http.ResponseWriter
 	x     *exchange
 	body  *body
-	stall time.Duration // the most that one piece may take to be taken; 0 if the connection sees to that
+	stall *stall // nil if the connection sees to that
+	held  bool   // something was written that net/http may not have sent
 }
 
 // Unwrap lets net/http find what the writer below can do.
@@ -160,32 +160,26 @@ func (c *counter) Write(b []byte) (int, error) {
 	if c.x.status == 0 {
 		c.x.status = http.StatusOK
 	}
-	c.deadline(c.stall)
+	c.held = true
+	c.stall.begin()
 	n, err := c.ResponseWriter.Write(b)
-	c.deadline(0)
+	c.stall.end()
 	c.x.bytes += int64(n)
 	return n, err
 }
 
 // FlushError sends what has been written on its way.
 func (c *counter) FlushError() error {
-	c.deadline(c.stall)
-	defer c.deadline(0)
+	c.held = false
+	c.stall.begin()
+	defer c.stall.end()
 	return http.NewResponseController(c.ResponseWriter).Flush()
 }
 
-// end bounds the wait for what net/http still has to write.
-func (c *counter) end() { c.deadline(c.stall) }
-
-// deadline sets the one for writing on a stream of HTTP/2, whose reader may
-// stop while others on its connection go on; none if after is 0.
-func (c *counter) deadline(after time.Duration) {
-	if c.stall == 0 {
-		return
+// end sends what net/http still holds of an answer over HTTP/2, as long as that can
+// be cut off: after the handler it would wait for the client's window for ever.
+func (c *counter) end() {
+	if c.stall != nil && c.held {
+		_ = c.FlushError() // the client may have left
 	}
-	at := time.Time{}
-	if after > 0 {
-		at = time.Now().Add(after)
-	}
-	_ = http.NewResponseController(c.ResponseWriter).SetWriteDeadline(at) // fails when the stream is gone
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -211,7 +212,7 @@ func TestHTTP2_RapidResetIsBounded(t *testing.T) {
 }
 
 func TestHTTP2_TakingBackNowAndThenIsFine(t *testing.T) {
-	l := &link{Conn: nil} // closing it would panic
+	l := &link{offenders: newOffenders(), address: func() netip.Prefix { return netip.Prefix{} }} // closing it would panic
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 10 * mostTakenBack {

@@ -1,0 +1,64 @@
+package proxy
+
+import (
+	"crypto/tls"
+	"io"
+	"net"
+	"syscall"
+	"time"
+)
+
+// A client may end its side of the connection once it has sent a whole request, and
+// wait for the answer (half-close, RFC 9112 section 9.6). net/http takes that for a
+// client that has left, and it looks the same until something is sent. So a read
+// that only watches does not end with the client's side but with its reset: what has
+// left answers with one to the first bytes that it is sent. One that gets no bytes
+// at all for the length of stall, in the middle of an answer, is taken to have left.
+
+// watches reports whether a read into p is net/http's, to learn whether the client
+// is still there while its request is worked on. All others read more at a time.
+func watches(p []byte) bool { return len(p) == 1 }
+
+// untilReset returns when the client has left, with io.EOF, or when the deadline for
+// reading is over.
+func (c *conn) untilReset() error {
+	raw := rawConn(c.Conn)
+	if raw == nil {
+		return io.EOF
+	}
+	seen, before := c.writes.Load(), c.written
+	var silent *time.Timer
+	silent = time.AfterFunc(c.stall, func() {
+		now := c.writes.Load()
+		if now != before && now == seen { // it has begun, and does not go on
+			_ = c.Conn.SetReadDeadline(time.Unix(1, 0))
+			return
+		}
+		seen = now
+		silent.Reset(c.stall)
+	})
+	defer silent.Stop()
+	if err := raw.Read(isReset); err != nil {
+		return err
+	}
+	return io.EOF
+}
+
+// rawConn is the socket of c, nil if there is none.
+func rawConn(c net.Conn) syscall.RawConn {
+	if over, ok := c.(*tls.Conn); ok {
+		c = over.NetConn()
+	}
+	if wrapped, ok := c.(interface{ Raw() net.Conn }); ok { // of the PROXY protocol
+		c = wrapped.Raw()
+	}
+	socket, ok := c.(syscall.Conn)
+	if !ok {
+		return nil
+	}
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	return raw
+}

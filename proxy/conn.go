@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"io"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -16,7 +17,8 @@ type conn struct {
 	stall time.Duration
 	first func() // before the first byte is read; nil for nothing
 	framing
-	since   time.Time // when it was made
+	since   time.Time  // when it was made
+	writing sync.Mutex // held while something is written
 	writes  atomic.Int64
 	written int64        // of them, before the request that was read last
 	armed   atomic.Int64 // when the deadline for writing was last set, in ns after since; 0 for not
@@ -50,6 +52,8 @@ func (c *conn) Read(p []byte) (int, error) {
 // Write bounds how long one piece may take to be taken. The deadline is set anew
 // when an eighth of it has passed, not for every piece.
 func (c *conn) Write(p []byte) (int, error) {
+	c.writing.Lock()
+	defer c.writing.Unlock()
 	c.writes.Add(1)
 	now := time.Since(c.since)
 	if armed := c.armed.Load(); armed == 0 || now-time.Duration(armed) > c.stall/8 {

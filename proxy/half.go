@@ -10,10 +10,12 @@ import (
 
 // A client may end its side of the connection once it has sent a whole request, and
 // wait for the answer (half-close, RFC 9112 section 9.6). net/http takes that for a
-// client that has left, and it looks the same until something is sent. So a read
-// that only watches does not end with the client's side but with its reset: what has
-// left answers with one to the first bytes that it is sent. One that gets no bytes
-// at all for the length of stall, in the middle of an answer, is taken to have left.
+// client that has left, and it looks the same until something is sent: one that has
+// left answers that with a reset. So a read that only watches does not end with the
+// client's side but with its reset, and a client that has seen nothing of its answer
+// is sent "100 Continue", which every client of HTTP/1.1 skips (RFC 9110 section
+// 15.2). One that gets no bytes for the length of stall, in the middle of an answer,
+// is taken to have left.
 
 // watches reports whether a read into p is net/http's, to learn whether the client
 // is still there while its request is worked on. All others read more at a time.
@@ -27,6 +29,7 @@ func (c *conn) untilReset() error {
 		return io.EOF
 	}
 	seen, before := c.writes.Load(), c.written
+	c.ask(before)
 	var silent *time.Timer
 	silent = time.AfterFunc(c.stall, func() {
 		now := c.writes.Load()
@@ -42,6 +45,21 @@ func (c *conn) untilReset() error {
 		return err
 	}
 	return io.EOF
+}
+
+// ask sends what a client that has left answers with a reset, unless its answer has
+// begun since: that does as well. HTTP/1.0 has nothing of the kind.
+func (c *conn) ask(before int64) {
+	if c.older || !c.writing.TryLock() {
+		return
+	}
+	defer c.writing.Unlock()
+	if c.writes.Load() != before {
+		return
+	}
+	c.armed.Store(0)
+	_ = c.Conn.SetWriteDeadline(time.Now().Add(c.stall))
+	_, _ = io.WriteString(c.Conn, "HTTP/1.1 100 Continue\r\n\r\n") // if it fails, reading tells
 }
 
 // rawConn is the socket of c, nil if there is none.

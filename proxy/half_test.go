@@ -18,6 +18,15 @@ func (w *wire) ends() {
 	}
 }
 
+// continues reads the question whether the client is still there.
+func (w *wire) continues() {
+	w.Helper()
+	answer, err := http.ReadResponse(w.Reader, nil)
+	if err != nil || answer.StatusCode != 100 {
+		w.Fatalf("got %v, %v; want 100", answer, err)
+	}
+}
+
 // A client that has sent its request whole may end its side, and gets its answer.
 func TestHalf_TheAnswerComes(t *testing.T) {
 	let := make(chan bool)
@@ -33,7 +42,7 @@ func TestHalf_TheAnswerComes(t *testing.T) {
 	for _, said := range []string{plainly, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"} {
 		w := f.dial(said)
 		w.ends()
-		f.dial("GET").Conn.Close() // time for the end to be seen
+		w.continues()
 		let <- true
 		if _, body := w.status(200); body != "at last" {
 			t.Errorf("%q: %q", said, body)
@@ -73,15 +82,33 @@ func TestHalf_AResetEndsTheWork(t *testing.T) {
 		ended <- true
 	})
 	f := opened(t, forwarding(url, "", ""))
-	for _, first := range []string{"end", "reset"} {
+	for _, how := range []string{"end and reset", "reset", "end"} {
 		w := f.dial(plainly)
 		await(t, began, "request")
-		if first == "end" {
+		if how == "end and reset" {
 			w.ends()
+			w.continues()
 		}
-		w.Conn.(*net.TCPConn).SetLinger(0)
+		if how != "end" {
+			w.Conn.(*net.TCPConn).SetLinger(0)
+		}
 		w.Conn.Close()
-		await(t, ended, "end of the work after a "+first)
+		await(t, ended, "end of the work after "+how)
+	}
+}
+
+// HTTP/1.0 knows no answer before the answer, so nothing is asked there.
+func TestHalf_InHTTP10(t *testing.T) {
+	let := make(chan bool)
+	url := upstreamOf(t, func(w http.ResponseWriter, _ *http.Request) { let <- true; <-let })
+	f := opened(t, forwarding(url, "", ""))
+	w := f.dial("GET / HTTP/1.0\r\nHost: a\r\n\r\n")
+	await(t, let, "request")
+	w.ends()
+	f.dial(lined("OPTIONS * HTTP/1.1|Host: a||")).status(200) // the end has been seen meanwhile
+	let <- true
+	if answer, _ := w.hears("GET"); answer.StatusCode != 200 {
+		t.Errorf("got %s; want 200 at once", answer.Status)
 	}
 }
 

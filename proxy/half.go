@@ -17,6 +17,10 @@ import (
 // 15.2). One that gets no bytes for the length of stall, in the middle of an answer,
 // is taken to have left.
 
+// askAfter is how long a client has to wait for its answer before it is asked
+// whether it is still there. Most answers are quicker.
+const askAfter = 100 * time.Millisecond
+
 // watches reports whether a read into p is net/http's, to learn whether the client
 // is still there while its request is worked on. All others read more at a time.
 func watches(p []byte) bool { return len(p) == 1 }
@@ -29,18 +33,24 @@ func (c *conn) untilReset() error {
 		return io.EOF
 	}
 	seen, before := c.writes.Load(), c.written
-	c.ask(before)
-	var silent *time.Timer
-	silent = time.AfterFunc(c.stall, func() {
+	var timer *time.Timer
+	asked, set := false, make(chan struct{})
+	timer = time.AfterFunc(askAfter, func() {
+		<-set // timer is
 		now := c.writes.Load()
-		if now != before && now == seen { // it has begun, and does not go on
+		switch {
+		case !asked:
+			asked = true
+			c.ask(before)
+		case now != before && now == seen: // the answer has begun, and does not go on
 			_ = c.Conn.SetReadDeadline(time.Unix(1, 0))
 			return
 		}
 		seen = now
-		silent.Reset(c.stall)
+		timer.Reset(c.stall)
 	})
-	defer silent.Stop()
+	close(set)
+	defer timer.Stop()
 	if err := raw.Read(isReset); err != nil {
 		return err
 	}

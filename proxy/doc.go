@@ -21,7 +21,8 @@
 // limits out. Lists are part of the configuration, files of theirs included: a
 // change of one is a reload, and a bad line in it changes nothing. A browser's
 // preflight (preflight.go) is looked up too and asks no limit either, unless its
-// route says count_preflight.
+// route says count_preflight, or a key of the route stands in it. Who passes
+// without being counted gives nothing back, and ends no cooldown.
 //
 // # Bodies that are read for a key
 //
@@ -111,6 +112,7 @@
 // Between all requests: the pointer to the current generation and that
 // generation's count of requests (generation.go), the pool of exchanges, the
 // certificates (certificates.go), the
+// addresses that take back what they ask (offenders.go), the
 // limiter's store and the local store that stands in for it (admit.go), what is
 // known of keys (vet.go), the memory for bodies (buffers.go), the
 // figures (metrics.go), the log, and the fleet: what is known of how targets
@@ -126,6 +128,13 @@
 //     (tidy.go), unless the route rewrites it. A path that servers read in different ways is refused with 400;
 //     so is one that a forgiving server would take for another route's, or for
 //     another key: /a;x for /a, or an escape that is escaped (lenient.go).
+//   - Many frameworks tell neither /Send from /send nor /send/ from /send, answer
+//     HEAD as GET, or take post for POST. What they would take for the path of a
+//     route with limits or lists, and what would have gone to one without, is that
+//     route's; between two such routes it is refused with 400 (stricter.go). A path
+//     or a method that a route names as it was sent is that route's.
+//   - A slash that is escaped is refused with 400 unless the route says that its
+//     upstream keeps it as part of a segment (encoded_slash).
 //   - The query is forwarded byte for byte. Where a key is read from it, or it
 //     decides the route, a query that can be read in two ways is refused with 400.
 //   - A header field or parameter that is a key and comes twice is refused with
@@ -138,8 +147,15 @@
 //     the table of what servers read differently.
 //   - A request that a limit refuses is answered before its body is read, also
 //     when the client waits for 100 Continue.
-//   - CONNECT and a target of "*" with any method but OPTIONS are refused with
-//     400: this is no tunnel.
+//   - A # that is not escaped, in path or query, is refused with 400, and so is a
+//     target of "*" with any method but OPTIONS. In the absolute form only http is
+//     a scheme; https too where TLS is spoken, or where a trusted proxy says so, and
+//     neither without a host (target.go).
+//   - A request without a host is refused with 400. One of HTTP/1.0 is for the
+//     address that the client has connected to: no upstream is ever told its own
+//     name for what was asked for.
+//   - CONNECT is answered with 405 and the end of the connection: this is no tunnel,
+//     and what follows may be meant for the other end of one.
 //   - A header with both Content-Length and Transfer-Encoding, or with
 //     Transfer-Encoding in HTTP/1.0, ends its connection after the answer
 //     (framing.go). So may a body that looks like such a header.
@@ -147,8 +163,14 @@
 //     answered with 400 (malformed.go).
 //   - A client that is slow beyond the bounds of listen.timeouts is cut; an
 //     upstream never is for its client's sake (patience.go, conn.go, door.go).
-//   - An HTTP/2 connection whose client takes back most of what it asks is closed
-//     (link.go).
+//   - A client of HTTP/1 that ends its side of the connection behind a whole request
+//     (half-close) gets its answer, and "100 Continue" before it, which one that has left
+//     answers with a reset. One that resets the connection has left, and so has one that
+//     takes nothing more of an answer; what it asked for is given up (half.go).
+//   - An HTTP/2 connection whose client takes back most of what it asks (rapid
+//     reset) is closed, and what was taken back before it was looked at is nobody's
+//     work (link.go). The address that does so on one connection after another waits
+//     before its next one is read: 100 ms at first, 2 s at most (offenders.go).
 //
 // Where RFC 9110, 9112 and 9113 leave a choice, or net/http makes it:
 //

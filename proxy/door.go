@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/netip"
 	"strconv"
-	"time"
 
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/respond"
@@ -33,7 +33,10 @@ type httpDoor struct {
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := p.exchanges.Get().(*exchange)
 	x.method, x.authority, x.proto = r.Method, r.Host, r.Proto
-	x.target, x.rawQuery = target(r), r.URL.RawQuery
+	x.target = r.RequestURI
+	if x.authority == "" {
+		x.local = local(r)
+	}
 	x.scheme = "http"
 	if r.TLS != nil {
 		x.scheme = "https"
@@ -41,6 +44,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x.header, x.length = r.Header, r.ContentLength
 	x.peer, _ = netip.ParseAddrPort(r.RemoteAddr)
 	x.fault = malformed(r)
+	x.unasked = unasked(r.Method, r.Header)
 	for name := range r.Header {
 		if !key.IsPlainHeader(name) {
 			x.odd = append(x.odd, name)
@@ -53,7 +57,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x.carrier = d
 	d.w = &counter{ResponseWriter: w, x: x, body: d.body}
 	if r.ProtoMajor == 2 {
-		d.w.stall = p.timeouts.Write
+		d.w.stall = newStall(w, p.timeouts.Write)
 	}
 	defer p.finish(r.Context(), x)
 	p.serve(r.Context(), x, d)
@@ -67,12 +71,12 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// target is the path of the request as it was sent.
-func target(r *http.Request) string {
-	if r.URL.Path == "*" {
-		return "*"
+// local is the address that the client of r has connected to.
+func local(r *http.Request) string {
+	if at, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr); ok {
+		return at.String()
 	}
-	return r.URL.EscapedPath()
+	return "localhost" // by a socket of this machine
 }
 
 // answer sends an answer of ours at once, whether or not the request's body has
@@ -85,8 +89,9 @@ func (d *httpDoor) answer(a respond.Answer) {
 	if early {
 		_ = http.NewResponseController(d.w).EnableFullDuplex() // or net/http reads the body first
 	}
-	worthless := early && d.body.worthless()
-	if worthless {
+	tunnel := d.r.Method == http.MethodConnect // what follows may be meant for another server
+	worthless := early && (d.body.worthless() || tunnel)
+	if worthless || tunnel {
 		h.Set("Connection", "close")
 	}
 	d.w.WriteHeader(a.Status)
@@ -150,7 +155,8 @@ type counter struct {
 	http.ResponseWriter
 	x       *exchange
 	body    *body
-	stall   time.Duration      // the most that one piece may take to be taken; 0 if the connection sees to that
+	stall   *stall             // nil if the connection sees to that
+	held    bool               // something was written that net/http may not have sent
 	release func(flush func()) // what is called before the answer ends; nil for nothing
 	left    int64              // bytes of the body that are still to be written, where that is announced
 }
@@ -201,32 +207,26 @@ func (c *counter) Write(b []byte) (int, error) {
 			c.beforeEnd()
 		}
 	}
-	c.deadline(c.stall)
+	c.held = true
+	c.stall.begin()
 	n, err := c.ResponseWriter.Write(b)
-	c.deadline(0)
+	c.stall.end()
 	c.x.bytes += int64(n)
 	return n, err
 }
 
 // FlushError sends what has been written on its way.
 func (c *counter) FlushError() error {
-	c.deadline(c.stall)
-	defer c.deadline(0)
+	c.held = false
+	c.stall.begin()
+	defer c.stall.end()
 	return http.NewResponseController(c.ResponseWriter).Flush()
 }
 
-// end bounds the wait for what net/http still has to write.
-func (c *counter) end() { c.deadline(c.stall) }
-
-// deadline sets the one for writing on a stream of HTTP/2, whose reader may
-// stop while others on its connection go on; none if after is 0.
-func (c *counter) deadline(after time.Duration) {
-	if c.stall == 0 {
-		return
+// end sends what net/http still holds of an answer over HTTP/2, as long as that can
+// be cut off: after the handler it would wait for the client's window for ever.
+func (c *counter) end() {
+	if c.stall != nil && c.held {
+		_ = c.FlushError() // the client may have left
 	}
-	at := time.Time{}
-	if after > 0 {
-		at = time.Now().Add(after)
-	}
-	_ = http.NewResponseController(c.ResponseWriter).SetWriteDeadline(at) // fails when the stream is gone
 }

@@ -26,13 +26,14 @@ type exchange struct {
 	// What the door brings.
 	method    string
 	authority string // as asked for: Host, or the authority of the target
-	target    string // path as sent, before the question mark
-	rawQuery  string // as sent, after the question mark
+	local     string // where the client has connected to, of a request without an authority
+	target    string // as sent; tidy leaves the path of it
 	proto     string // "HTTP/1.1"
 	scheme    string // "http" or "https"
 	header    fields
 	length    int64    // of the body as announced; -1 for not
 	odd       []string // names of fields that some servers may take for others: X_Phone, X.Phone
+	unasked   []string // of OPTIONS: names of fields that no browser's preflight has
 	carrier   carrier
 	peer      netip.AddrPort
 	fault     error // what is wrong with the request as HTTP
@@ -43,6 +44,7 @@ type exchange struct {
 	client   netip.Addr   // address: who asks
 	network  netip.Prefix // address: the client as limits count it
 	source   uint32       // address: stands for network where room for keys is shared
+	rawQuery string       // tidy: as sent, after the question mark
 	host     string       // tidy: lower case, without port
 	path     string       // tidy: the one spelling that is matched and forwarded
 	route    *route       // match
@@ -70,6 +72,7 @@ type exchange struct {
 	asked     bool            // forward: the upstream asked not to count this request
 	back      []limiter.Claim // settle: what is given back
 	all       []limiter.Claim // admit: claims and once
+	exempt    bool            // extract: no limit is asked about it
 	repeated  bool            // admit: it repeats a request that was counted
 	rotates   bool            // extract: claims are there twice, under two keys
 	waited    bool            // admit: it stood in line for its turn

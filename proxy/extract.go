@@ -24,7 +24,7 @@ var (
 // limit of its route, under the key that the request carries. A key is made
 // once, however many limits count under it.
 func (g *generation) extract(x *exchange) error {
-	if x.bypasses() {
+	if x.exempt = x.bypasses(); x.exempt {
 		return nil
 	}
 	if err := x.readQuery(); err != nil {

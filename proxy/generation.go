@@ -24,6 +24,7 @@ type generation struct {
 	via     string     // this process in Via
 	tells   []string   // fields in which upstreams are told keys
 	fields  fieldNames // by whose names no other field may go
+	own     fieldSet   // fields that Weir, or its operator, speaks in
 	address addresser
 	redact  redactor
 	table   *table
@@ -53,14 +54,18 @@ func compile(c *config.Config, l lasting) (*generation, error) {
 		via:     l.pseudonym,
 		fleet:   l.fleet,
 		redact:  redactor{c.Privacy, l.salt},
+		own:     ownFields(),
 		address: newAddresser(c.ClientIP),
-		table:   &table{exact: map[string]*site{}, wildcard: map[string]*site{}, any: new(site)},
 		pools:   map[*config.Upstream]*upstream.Pool{},
 	}
 	for _, k := range c.Keys {
 		g.tells = append(g.tells, k.Headers()...)
 	}
+	g.own.add(c.ClientIP.Header)
+	routes := newTable()
+	g.table = &routes
 	made := make(map[string]*route, len(c.Routes))
+	var all []*route
 	for i, from := range c.Routes {
 		r, err := g.route(from)
 		if err != nil {
@@ -74,7 +79,10 @@ func compile(c *config.Config, l lasting) (*generation, error) {
 		g.table.add(r, from.Match)
 		g.counted = append(g.counted, r.counted()...)
 		made[r.name] = r
+		all = append(all, r)
 	}
+	g.table.fold(all)
+	g.own.add(g.tells...)
 	g.resets(made)
 	g.protect(c.Routes)
 	g.users.Store(1)
@@ -131,6 +139,12 @@ func (g *generation) route(from *config.Route) (*route, error) {
 		redacted:        from.LogPath == config.PathRedacted,
 		countsPreflight: from.CountPreflight,
 		alerts:          alerts(g.config.Alerts),
+		reads:           fieldSet{},
+		keepsSlashes:    from.EncodedSlash == config.KeepSlash,
+	}
+	r.reads.add(slices.Collect(maps.Keys(from.Match.Headers))...)
+	if r.idempotency != nil {
+		r.reads.add(r.idempotency.header)
 	}
 	if r.idempotency != nil {
 		r.fields.add(r.idempotency.header)
@@ -153,7 +167,9 @@ func (g *generation) route(from *config.Route) (*route, error) {
 		r.tells, r.hashBy = from.Upstream.Forwarded, from.Upstream.HashBy
 	}
 	if r.hashBy != nil {
+		counted := r.written
 		r.notice(r.hashBy)
+		r.written = counted // nothing is counted by that
 	}
 	var policies []respond.Policy
 	for _, l := range from.Limits {
@@ -161,6 +177,7 @@ func (g *generation) route(from *config.Route) (*route, error) {
 			policies = append(policies, r.limit(l)...)
 		}
 	}
+	r.guarded = len(r.screens) > 0 || len(r.bodyScreens) > 0 || slices.ContainsFunc(r.limits, func(l *limit) bool { return l.mode == config.Enforce })
 	r.foresee(from)
 	r.standsIn = r.local && !slices.ContainsFunc(r.limits, func(l *limit) bool { return l.mode == config.Enforce && l.onFailure == config.Deny })
 	r.quota, err = respond.NewQuota(policies, respond.Style(g.config.Defaults.Headers))
@@ -190,7 +207,7 @@ func (r *route) limit(from *config.Limit) []respond.Policy {
 		r.notice(l.distinct)
 	}
 	if l.cost != nil {
-		r.from(l.cost.From)
+		r.origin(l.cost.From)
 	}
 	var policies []respond.Policy
 	l.windows, policies = r.rates(l, from, from.Rates)
@@ -265,12 +282,18 @@ func (r *route) rates(l *limit, from *config.Limit, rates []limiter.Rate) (windo
 // notice learns what reading a key takes.
 func (r *route) notice(s *key.Spec) {
 	for _, o := range s.Origins() {
-		r.from(o)
+		r.origin(o)
 	}
 }
 
-// from learns what reading something at o takes.
-func (r *route) from(o key.Origin) {
+// origin learns what reading something at o takes.
+func (r *route) origin(o key.Origin) {
+	r.reads.addOrigin(o)
+	switch o.Source {
+	case key.ClientIP, key.Host, key.Method, key.Global: // no client can write there what it likes
+	default:
+		r.written = append(r.written, o)
+	}
 	switch o.Source {
 	case key.Query, key.Form: // a field of a form may stand in the query as well
 		r.queries = true

@@ -46,6 +46,7 @@ type body struct {
 	stream bool          // its messages may be few and far between
 	length int64         // as announced; -1 for not
 	asked  bool          // the client sends it only after "100 Continue"
+	single bool          // it has a stream for itself, which ends with the request
 
 	mu      sync.Mutex    // guards what follows; never held while reading
 	reading bool          // somebody waits for the client
@@ -69,6 +70,7 @@ func newBody(w http.ResponseWriter, r *http.Request, wait time.Duration) *body {
 		stream:     r.ProtoMajor == 2 && strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc"),
 		length:     r.ContentLength,
 		asked:      r.Header.Get("Expect") != "",
+		single:     r.ProtoMajor == 2,
 	}
 }
 
@@ -244,7 +246,7 @@ func (b *body) end() {
 	if b.parting {
 		within = min(within, partWithin)
 	}
-	if b.wait > 0 && !errors.Is(b.failed, io.EOF) {
+	if b.wait > 0 && !b.single && !errors.Is(b.failed, io.EOF) {
 		_ = b.clock.SetReadDeadline(time.Now().Add(within))
 	}
 }

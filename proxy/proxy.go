@@ -167,6 +167,9 @@ func (p *Proxy) through(ctx context.Context, g *generation, x *exchange) error {
 	if err := g.unconfused(x); err != nil {
 		return err
 	}
+	if err := g.connection(x); err != nil {
+		return err
+	}
 	if err := x.fits(); err != nil {
 		return err
 	}

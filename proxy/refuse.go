@@ -48,6 +48,8 @@ func (g *generation) refuse(x *exchange, err error) respond.Answer {
 		return respond.Problem(respond.Forbidden, "", x.id)
 	case errors.Is(err, errNotMethod):
 		return respond.NotAllowed(g.table.allowed(x), x.id)
+	case errors.Is(err, errTunnel):
+		return respond.NotAllowed(nil, x.id) // no target of it allows any other method
 	case errors.Is(err, errNoRoute):
 		return respond.Problem(respond.NotFound, "", x.id)
 	case errors.Is(err, key.ErrMissing):
@@ -61,7 +63,7 @@ func (g *generation) refuse(x *exchange, err error) respond.Answer {
 		return respond.Problem(respond.KeyInvalid, err.Error(), x.id)
 	case errors.Is(err, errLongTarget):
 		return respond.Problem(respond.TargetTooLong, "", x.id)
-	case errors.Is(err, errTarget), errors.Is(err, errMalformed):
+	case errors.Is(err, errTarget), errors.Is(err, errMalformed), errors.Is(err, errConnection):
 		return respond.Problem(respond.BadRequest, err.Error(), x.id)
 	case errors.Is(err, errTooLong), errors.Is(err, key.ErrBodyTooLarge):
 		return respond.Problem(respond.BodyTooLarge, err.Error(), x.id)

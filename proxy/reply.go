@@ -50,7 +50,7 @@ func (x *exchange) reply(d door) {
 func (x *exchange) place(to string) string {
 	query := ""
 	if x.rawQuery != "" {
-		query = "?" + strings.ReplaceAll(x.rawQuery, "#", "%23") // which would end it
+		query = "?" + x.rawQuery
 	}
 	return strings.NewReplacer("{host}", x.host, "{path}", x.path, "{query}", query).Replace(to)
 }

@@ -60,7 +60,7 @@ func (g *generation) screen(x *exchange, screens []screen) error {
 			return err
 		}
 		for _, l := range s.lists {
-			if !l.Members.Has(&x.value) {
+			if !x.isOn(l) {
 				continue
 			}
 			if l.Action == config.DenyListed {
@@ -73,6 +73,16 @@ func (g *generation) screen(x *exchange, screens []screen) error {
 		}
 	}
 	return nil
+}
+
+// isOn reports whether the key last read stands in l. An address lets through
+// nobody but who has it; refused is the whole network that it counts under, for a
+// client there has all its addresses at hand.
+func (x *exchange) isOn(l *config.List) bool {
+	if l.Action == config.Bypass {
+		return l.Members.HasExactly(&x.value, x.client)
+	}
+	return l.Members.Has(&x.value)
 }
 
 // bypasses reports whether no limit is asked about the request.

@@ -104,6 +104,8 @@ type routeForm struct {
 	Rewrite *rewriteForm `yaml:"rewrite,omitempty"`
 	// WebSocket says whether upgrades to websocket are forwarded; what flows then is not limited.
 	WebSocket bool `yaml:"websocket" jsonschema:"default=false"`
+	// EncodedSlash says what becomes of a path with %2F, which some servers take for a slash and others do not: refuse answers 400; keep matches and forwards it as part of its segment, for an upstream that does the same.
+	EncodedSlash string `yaml:"encoded_slash" jsonschema:"default=refuse,enum=refuse,enum=keep"`
 	// Mode of the route: shadow and off hold for all its limits whatever they say, enforce for those that say nothing.
 	Mode string `yaml:"mode,omitempty" jsonschema:"enum=enforce,enum=shadow,enum=off"`
 	// Body bounds the bodies of requests.
@@ -112,7 +114,7 @@ type routeForm struct {
 	Lists list `yaml:"lists,omitempty"`
 	// LogPath is how the log shows the path of a request: full, but for parameters that are keys, or redacted, without any parameter and whatever looks like a number or an address. A path that no route matches is always redacted.
 	LogPath string `yaml:"log_path" jsonschema:"default=full,enum=full,enum=redacted"`
-	// CountPreflight says whether the limits are asked about preflights of browsers (OPTIONS with Origin and Access-Control-Request-Method, without a body).
+	// CountPreflight says whether the limits are asked about preflights of browsers too (OPTIONS with Origin and Access-Control-Request-Method, without anything that a browser does not send with them). One in which a key of the route stands, in its path or query for example, is counted in any case: keep it apart by methods.
 	CountPreflight bool `yaml:"count_preflight" jsonschema:"default=false"`
 	// NewKeys is how many requests with keys that nobody has sent lately one client address may send, as COUNT/WINDOW; or none for any number; that of defaults when not given. The mode is that of the route.
 	NewKeys string `yaml:"new_keys,omitempty" jsonschema:"pattern=^(none|\\s*[0-9]+/([0-9]+(ms|s|m|h|d|w|y))+\\s*)$"`

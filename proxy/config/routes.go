@@ -50,6 +50,7 @@ func (r *routes) all(forms []*routeForm) []*Route {
 			Position:    r.places[form].Position,
 		}
 		route.CountPreflight, route.LogPath = form.CountPreflight, LogPath(form.LogPath)
+		route.EncodedSlash = EncodedSlash(form.EncodedSlash)
 		route.NewKeys, route.NewKeysMode = r.invention(form, route.Limits)
 		r.destination(form)
 		r.upgrades(form, route)
@@ -63,6 +64,7 @@ func (r *routes) all(forms []*routeForm) []*Route {
 		made = append(made, route)
 	}
 	r.counters(forms)
+	r.catchAlls(forms, made)
 	r.resets(forms, made)
 	return made
 }

@@ -301,7 +301,9 @@ type Route struct {
 	LogPath     LogPath
 	// CountPreflight says whether the limits are asked about preflights.
 	CountPreflight bool
-	Position       Position
+	// EncodedSlash says what becomes of a path with %2F.
+	EncodedSlash EncodedSlash
+	Position     Position
 }
 
 // A Match says which requests a route is for.

@@ -62,7 +62,7 @@ func (l *List) insert(entry string) error {
 	if l.spec.Conceals() && (l.hashes.reads(entry) || l.hashes.head != "") {
 		return l.hashes.insert(entry)
 	}
-	if l.spec.Of == nil && l.spec.From.Source == ClientIP {
+	if l.byAddress() {
 		network, err := network(entry)
 		if err == nil {
 			l.networks.Insert(network)
@@ -113,19 +113,37 @@ func network(s string) (netip.Prefix, error) {
 // not if it is missing or replaced by another. A client whose addresses count
 // as one network is in the list if any of them is.
 func (l *List) Has(v *Value) bool {
-	if l == nil || v.Skip || len(v.leaves) != 1 {
+	leaf, ok := l.own(v)
+	switch {
+	case !ok:
 		return false
-	}
-	leaf := v.leaves[0]
-	if leaf.spec != l.spec || !leaf.known || leaf.weighed() != text {
-		return false
-	}
-	if l.spec.Of == nil && l.spec.From.Source == ClientIP {
+	case l.byAddress():
 		return leaf.network.IsValid() && l.networks.OverlapsPrefix(leaf.network)
 	}
-	_, ok := l.texts[leaf.text]
+	_, ok = l.texts[leaf.text]
 	return ok || l.hashes.has(leaf.text)
 }
+
+// HasExactly is Has for a list that lets through: it goes by the address that the
+// client has, and not by those of its network that others may have.
+func (l *List) HasExactly(v *Value, client netip.Addr) bool {
+	if _, ok := l.own(v); ok && l.byAddress() {
+		return client.IsValid() && l.networks.Contains(client)
+	}
+	return l.Has(v)
+}
+
+// own is what v extracted last, if that can stand in l.
+func (l *List) own(v *Value) (leaf, bool) {
+	if l == nil || v.Skip || len(v.leaves) != 1 {
+		return leaf{}, false
+	}
+	last := v.leaves[0]
+	return last, last.spec == l.spec && last.known && last.weighed() == text
+}
+
+// byAddress reports whether l is of addresses and networks.
+func (l *List) byAddress() bool { return l.spec.Of == nil && l.spec.From.Source == ClientIP }
 
 // Len is how many different entries the list has.
 func (l *List) Len() int { return len(l.texts) + len(l.hashes.sums) + l.networks.Size() }

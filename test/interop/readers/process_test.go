@@ -79,7 +79,7 @@ func cgi(t testing.TB) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conf := strings.NewReplacer("ROOM", room, "PORT", port, "BACK", backPort, "SCRIPT", source(t, "php/index.php")).Replace(string(text))
+	conf := strings.NewReplacer("ROOM", room, "PORT", port, "BACK", backPort, "PROGRAM", source(t, "php/index.php")).Replace(string(text))
 	file := filepath.Join(room, "nginx.conf")
 	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
 		t.Fatal(err)

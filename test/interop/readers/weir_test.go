@@ -46,66 +46,68 @@ lists:
   stolen-form: {key: form, values: ["` + stolen + `"], action: deny}
   stolen-json: {key: json, values: ["` + stolen + `"], action: deny}
   stolen-cookie: {key: cookie, values: ["` + stolen + `"], action: deny}
+upstreams:
+  reader: {targets: ["READER"], timeouts: {response: 3s}} # some readers answer nothing at all
 routes:
   - name: header
     match: {methods: [POST], path: /v1/header}
-    upstream: READER
+    upstream: reader
     lists: [stolen-header]
     limits: [{name: phone, key: header, rate: 1/1h}]
   - name: query
     match: {methods: [GET], path: /v1/query}
-    upstream: READER
+    upstream: reader
     lists: [stolen-query]
     limits: [{name: phone, key: query, rate: 1/1h}]
   - name: form
     match: {methods: [POST], path: /v1/form}
-    upstream: READER
+    upstream: reader
     lists: [stolen-form]
     limits: [{name: phone, key: form, rate: 1/1h}]
   - name: json
     match: {methods: [POST], path: /v1/json}
-    upstream: READER
+    upstream: reader
     lists: [stolen-json]
     limits: [{name: phone, key: json, rate: 1/1h}]
   - name: cookie
     match: {methods: [POST], path: /v1/cookie}
-    upstream: READER
+    upstream: reader
     lists: [stolen-cookie]
     limits: [{name: phone, key: cookie, rate: 1/1h}]
   - name: users
     match: {methods: [GET], path: "/v1/users/{phone}"}
-    upstream: READER
+    upstream: reader
     limits: [{name: phone, key: path, rate: 1/1h}]
   - name: told
     match: {methods: [POST], path: /v1/told}
-    upstream: READER
+    upstream: reader
     limits: [{name: phone, key: told, rate: 1/1h}]
   - name: token
     match: {methods: [GET], path: /v1/token}
-    upstream: READER
+    upstream: reader
     limits: [{name: phone, key: sub, rate: 1/1h}]
   - name: mark
     match: {methods: [POST], path: /v1/mark}
-    upstream: READER
+    upstream: reader
     idempotency: {header: Idempotency-Key, life: 1h, repeats: 5}
     limits: [{name: phone, key: header, rate: 1/1h}]
   - name: cost
     match: {methods: [GET], path: /v1/cost}
-    upstream: READER
+    upstream: reader
     limits: [{name: phone, key: header, rate: 10/1h, cost: "query:cost_no", max_cost: 10}]
   - name: any
     match: {path: /v1/any}
-    upstream: READER
+    upstream: reader
     limits:
       - {name: header, key: any-header, rate: 1/1h}
       - {name: query, key: any-query, rate: 1/1h}
   - name: pay
     match: {host: pay.example.com, methods: [POST], path: /v1/pay}
-    upstream: READER
+    upstream: reader
     limits: [{name: phone, key: header, rate: 1/1h}]
   - name: rest
     match: {path: /*}
-    upstream: READER
+    upstream: reader
 `
 
 // through starts a Weir before a reader.

@@ -55,9 +55,9 @@ func (j judge) judge(m *message, prime *message) (*leak, bool, error) {
 	if slices.Contains(a.read["host"], j.upstream) {
 		return found("the reader was shown its own address as the host"), true, nil
 	}
-	if prime != nil && a.route == "mark" {
-		if mark := a.read["mark"]; len(mark) != 1 || mark[0] != marked(prime) {
-			return found("the reader acted again: it read the mark %q, and Weir took it for %q, which was counted before", mark, marked(prime)), true, nil
+	if prime != nil && a.route == "mark" && slices.Equal(joined(a.read["header"], digits), digits(value(prime, "X-Phone"))) {
+		if mark := a.read["mark"]; len(mark) != 1 || mark[0] != value(prime, "Idempotency-Key") {
+			return found("the reader acted again: it read the mark %q, and Weir took it for the first request's", mark), true, nil
 		}
 		return nil, true, nil
 	}
@@ -65,24 +65,50 @@ func (j judge) judge(m *message, prime *message) (*leak, bool, error) {
 		if p.listed {
 			return found("the reader read %q, which a deny list names", p.text), true, nil
 		}
-		again, err := send(j.weir, p.message)
+		counted, status, err := j.counted(p)
 		if err != nil {
 			return nil, true, err
 		}
-		if again.status != http.StatusTooManyRequests {
-			return found("the reader read %q, and a plain request for that got %d after it", p.text, again.status), true, nil
+		if !counted {
+			return found("the reader read %q, and a plain request for that got %d after it", p.text, status), true, nil
 		}
 	}
 	return nil, true, nil
 }
 
-func marked(m *message) string { return m.fields[m.index("Idempotency-Key")].value }
+// counted reports whether one of the plain requests for what was read is refused,
+// and which status the last of them got.
+func (j judge) counted(p probe) (bool, int, error) {
+	status := 0
+	for _, m := range p.messages {
+		a, err := send(j.weir, m)
+		if err != nil {
+			return false, 0, err
+		}
+		if status = a.status; status == http.StatusTooManyRequests {
+			return true, status, nil
+		}
+	}
+	return false, status, nil
+}
 
-// A probe is a plain request for what a reader read. It must be refused.
+// value is the first value of a field.
+func value(m *message, name string) string { return m.fields[m.index(name)].value }
+
+func joined(texts []string, normal func(string) []string) []string {
+	var all []string
+	for _, text := range texts {
+		all = append(all, normal(text)...)
+	}
+	return all
+}
+
+// A probe is a plain request for what a reader read, or several ways to write it.
+// One of them must be refused.
 type probe struct {
-	text    string
-	message *message
-	listed  bool
+	text     string
+	messages []*message
+	listed   bool
 }
 
 // probes are all that follow from an answer.
@@ -91,7 +117,7 @@ func probes(a answer) []probe {
 	ask := func(route string, texts []string, normal func(string) []string) {
 		for _, text := range texts {
 			for _, value := range normal(text) {
-				all = append(all, probe{text, plain(route, value), listed(route, value)})
+				all = append(all, probe{text, plainly(route, value), listed(route, value)})
 			}
 		}
 	}
@@ -102,8 +128,11 @@ func probes(a answer) []probe {
 		if strings.EqualFold(hostname(a.read["host"]), "pay.example.com") {
 			ask(a.route, a.read["header"], digits)
 		}
-	case "query", "form", "json":
+	case "query", "form":
 		ask(a.route, a.read[a.route], digits)
+		ask(a.route, a.read["params"], digits)
+	case "json":
+		ask(a.route, a.read["json"], digits)
 	case "told":
 		ask(a.route, a.read["told"], digits)
 	case "cookie":
@@ -120,7 +149,7 @@ func probes(a answer) []probe {
 			for _, phone := range a.read["header"] {
 				if n := amount(text); n > 1 {
 					for _, value := range digits(phone) {
-						all = append(all, probe{text, costly(value, max(11-n, 1)), false})
+						all = append(all, probe{text, []*message{costly(value, max(11-n, 1))}, false})
 					}
 				}
 			}
@@ -187,29 +216,35 @@ func hostname(hosts []string) string {
 	return strings.TrimSuffix(host, ".")
 }
 
-var bearer = regexp.MustCompile(`(?i)^\s*bearer[\s\x{a0},:]+([^\s,]+)`)
+// blank is what programs take for one in a header field: those that read it as
+// Latin-1 take some of its upper half.
+const blank = `[\s\v\p{Z}\x{85}]`
 
-// subject is the claim of a bearer token, whatever stands between it and its scheme.
+var (
+	bearer = regexp.MustCompile(`(?i)^` + blank + `*bearer` + blank + `+([^\s,]+)`)
+	last   = regexp.MustCompile(`(?i)^.*bearer ([^\s,]+)`) // as Laravel looks for it
+)
+
+// subject is the claim of a bearer token, wherever a program finds that.
 func subject(text string) []string {
-	match := bearer.FindStringSubmatch(text)
-	if match == nil {
-		return nil
+	for _, place := range []*regexp.Regexp{bearer, last} {
+		match := place.FindStringSubmatch(text)
+		if match == nil {
+			continue
+		}
+		parts := strings.Split(match[1], ".")
+		if len(parts) != 3 {
+			continue
+		}
+		var claims struct {
+			Subject string `json:"sub"`
+		}
+		raw, err := base64.RawURLEncoding.DecodeString(parts[1])
+		if err == nil && json.Unmarshal(raw, &claims) == nil {
+			return exact(claims.Subject)
+		}
 	}
-	parts := strings.Split(match[1], ".")
-	if len(parts) != 3 {
-		return nil
-	}
-	raw, err := base64.RawURLEncoding.DecodeString(parts[1])
-	if err != nil {
-		return nil
-	}
-	var claims struct {
-		Subject string `json:"sub"`
-	}
-	if json.Unmarshal(raw, &claims) != nil {
-		return nil
-	}
-	return exact(claims.Subject)
+	return nil
 }
 
 // amount is the number that a cost begins with.
@@ -217,6 +252,49 @@ func amount(text string) int {
 	n := 0
 	fmt.Sscanf(strings.TrimSpace(text), "%d", &n)
 	return n
+}
+
+// plainly are all plain requests for a value: where a reader leaves escapes as they
+// are, or takes bytes for Latin-1, it is not the same text that has to be sent.
+func plainly(route, value string) []*message {
+	value = raw(value)
+	all := []*message{plain(route, value)}
+	if route != "cookie" && route != "users" {
+		return all
+	}
+	if escaped := url.PathEscape(value); route == "cookie" && escaped != value {
+		m := plain(route, escaped)
+		all = append([]*message{m}, all...)
+	}
+	if narrow, ok := latin1(value); ok && narrow != value {
+		all = append(all, plain(route, narrow))
+	}
+	return all
+}
+
+// raw undoes what readers do with bytes that are no UTF-8: they say U+E000 and more.
+func raw(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		if r >= 0xe080 && r <= 0xe0ff {
+			b.WriteByte(byte(r))
+			continue
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// latin1 are the bytes of a text that was read as Latin-1.
+func latin1(text string) (string, bool) {
+	var b []byte
+	for _, r := range text {
+		if r > 0xff {
+			return "", false
+		}
+		b = append(b, byte(r))
+	}
+	return string(b), true
 }
 
 // plain is the request that everybody reads in one way.

@@ -39,7 +39,6 @@ func variation(seed uint64, i int) (m, prime *message) {
 	}
 	m = sources[i%len(sources)]()
 	if strings.HasPrefix(m.target, "/v1/mark") {
-		k.own = fmt.Sprintf("13%09d", 2*i+1_000_000)
 		prime = plain("mark", k.own)
 		prime.add("Idempotency-Key", "mark-"+k.own)
 	}
@@ -139,10 +138,8 @@ func (k *maker) cost() *message {
 
 // mark is a request that was sent before, with another mark or the same.
 func (k *maker) mark() *message {
-	own := k.own
-	if own == stolen {
-		own = k.other
-		k.own = own
+	if k.own == stolen {
+		k.own = k.other // it would be refused
 	}
 	m := request("POST", "/v1/mark")
 	m.add("X-Phone", k.own)

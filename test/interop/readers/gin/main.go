@@ -11,6 +11,8 @@ import (
 	"log"
 	"net/http"
 	"os"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/gin-gonic/gin"
 )
@@ -158,7 +160,31 @@ func texts(v any) []string {
 }
 
 func (a answer) send(w http.ResponseWriter) {
+	for name, value := range a {
+		if all, ok := value.([]string); ok {
+			for i := range all {
+				all[i] = told(all[i])
+			}
+			a[name] = all
+		}
+	}
 	text, _ := json.Marshal(a)
 	w.Header().Set("X-Read", base64.StdEncoding.EncodeToString(text))
 	_, _ = io.WriteString(w, "read\n")
+}
+
+// told is a text in UTF-8; bytes that are none are told as U+E000 and more.
+func told(text string) string {
+	if utf8.ValidString(text) {
+		return text
+	}
+	var b strings.Builder
+	for i := range len(text) {
+		if text[i] < utf8.RuneSelf {
+			b.WriteByte(text[i])
+			continue
+		}
+		b.WriteRune(0xe000 + rune(text[i]))
+	}
+	return b.String()
 }

@@ -7,7 +7,10 @@ function texts($value): array {
     if ($value === null) return [];
     if (is_array($value)) return array_merge([], ...array_map('texts', array_values($value)));
     if (is_bool($value)) return [$value ? 'true' : 'false'];
-    return [(string) $value];
+    $value = (string) $value;
+    if (preg_match('//u', $value)) return [$value];
+    // Bytes that are no UTF-8 are told as U+E000 and more.
+    return [preg_replace_callback('/[\x80-\xff]/', fn($m) => "\xee" . chr(0x80 | ord($m[0]) >> 6) . chr(0x80 | ord($m[0]) & 0x3f), $value)];
 }
 
 $path = rawurldecode(parse_url($_SERVER['REQUEST_URI'], PHP_URL_PATH) ?: '/');

@@ -18,7 +18,10 @@ class Readers < Sinatra::Base
     when nil then []
     when Hash then value.values.flat_map { |v| texts(v) }
     when Array then value.flat_map { |v| texts(v) }
-    else [value.to_s.scrub]
+    else
+      # Bytes that are no UTF-8 are told as U+E000 and more.
+      text = value.to_s.dup.force_encoding('UTF-8')
+      [text.valid_encoding? ? text : text.bytes.map { |b| (b < 0x80 ? b : 0xe000 + b) }.pack('U*')]
     end
   end
 

@@ -69,7 +69,8 @@ func (j judge) judge(m *message, prime *message) (*leak, bool, error) {
 		if err != nil {
 			return nil, true, err
 		}
-		if !counted {
+		// What nobody can ask for plainly was counted all the same if Weir says so.
+		if !counted && (status != http.StatusBadRequest || !slices.Equal(a.read["counted"], []string{p.text})) {
 			return found("the reader read %q, and a plain request for that got %d after it", p.text, status), true, nil
 		}
 	}

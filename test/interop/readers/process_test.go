@@ -4,10 +4,12 @@ package readers
 
 import (
 	"bytes"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -122,17 +124,20 @@ func source(t testing.TB, name string) string {
 	return path
 }
 
-// free is an address that nobody listens at.
+// free is an address that nobody listens at, below those that the system gives to
+// clients: between now and its use nobody else gets it by chance.
 func free(t testing.TB) (addr, port string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 200 {
+		port = strconv.Itoa(12_000 + rand.IntN(18_000))
+		addr = net.JoinHostPort("127.0.0.1", port)
+		if l, err := net.Listen("tcp", addr); err == nil {
+			l.Close()
+			return addr, port
+		}
 	}
-	defer l.Close()
-	addr = l.Addr().String()
-	_, port, _ = net.SplitHostPort(addr)
-	return addr, port
+	t.Fatal("no port is free")
+	return "", ""
 }
 
 // A tail keeps the end of what a process said.

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	variations = 2_400 // for each reader, when nothing else is asked for
+	variations = 5_000 // for each reader, when nothing else is asked for
 	workers    = 6     // requests under way at a time
 	shown      = 3     // leaks of one kind that are written out
 )

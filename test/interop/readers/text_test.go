@@ -58,6 +58,9 @@ func (k *maker) international() (text, label string) {
 // name is a spelling of a parameter's name, with its escapes, that some framework
 // may take for name, which has an underscore.
 func (k *maker) name(name string) (spelled, label string) {
+	if k.IntN(4) == 0 {
+		return name, name
+	}
 	front, back, _ := strings.Cut(name, "_")
 	spelled = pick(k,
 		name, name, name, front+"."+back, front+"+"+back, front+"%20"+back, front+"["+back, front+"%5B"+back, front+"%5F"+back, front+"%2E"+back,

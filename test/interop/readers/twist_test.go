@@ -14,7 +14,7 @@ func (k *maker) twist(m *message) {
 	if k.IntN(2) == 0 {
 		return
 	}
-	twists := []func(*message){k.spellPath, k.spellPath, k.method, k.connection, k.chunked, k.absolute, k.fragment, k.version, k.preflight, k.body, k.overrides}
+	twists := []func(*message){k.spellPath, k.spellPath, k.method, k.connection, k.chunked, k.absolute, k.fragment, k.version, k.preflight, k.body, k.body, k.overrides}
 	twists[k.IntN(len(twists))](m)
 }
 
@@ -133,7 +133,10 @@ func (k *maker) preflight(m *message) {
 // where the route reads the query.
 func (k *maker) body(m *message) {
 	if m.body == nil {
-		m.form(urlencoded, "phone_no="+k.other)
+		m.form(urlencoded, pick(k, "phone_no=", "phone_no[]=", "cost_no=10&phone_no=")+k.other)
+		if k.IntN(3) == 0 {
+			m.form("multipart/form-data; boundary=xyz", assemble("xyz", []part{{`Content-Disposition: form-data; name="phone_no"`, k.other}}))
+		}
 		m.label("a form beside it")
 		return
 	}

@@ -47,7 +47,7 @@ lists:
   stolen-json: {key: json, values: ["` + stolen + `"], action: deny}
   stolen-cookie: {key: cookie, values: ["` + stolen + `"], action: deny}
 upstreams:
-  reader: {targets: ["READER"], timeouts: {response: 3s}} # some readers answer nothing at all
+  reader: {targets: ["READER"], timeouts: {response: 2s}} # some readers answer nothing at all
 routes:
   - name: header
     match: {methods: [POST], path: /v1/header}

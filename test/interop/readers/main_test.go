@@ -12,6 +12,13 @@
 // there, and a plain request for that number must then be refused: if it passes, the
 // framework acted on a number that Weir had not counted, which is a leak.
 //
+// Keys that are missing are skipped in the configuration here, and a route for all
+// the rest stands beside those with limits: what Weir does not see goes through.
+//
+// Values that a framework gives with those of the query and of a form brought
+// together (PHP's $_REQUEST, a servlet's getParameter, Rack's params, Flask's values,
+// Go's Form) count as read from either.
+//
 // # What is left out
 //
 //   - A program that brings together more than the punctuation of a number, for

@@ -173,6 +173,10 @@ func launch(t testing.TB, addr string, cmd *exec.Cmd) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	mark := installed(t, filepath.Join("running", strconv.Itoa(cmd.Process.Pid))) // for ./run
+	if err := os.WriteFile(mark, nil, 0o600); err != nil {
+		t.Error(err)
+	}
 	done := make(chan struct{})
 	go func() {
 		cmd.Wait()
@@ -186,6 +190,7 @@ func launch(t testing.TB, addr string, cmd *exec.Cmd) {
 		}
 		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		<-done
+		os.Remove(mark)
 	})
 	eventually(t, filepath.Base(cmd.Path)+" listens", func() bool {
 		select {

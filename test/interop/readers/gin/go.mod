@@ -1,6 +1,7 @@
+// The readers in Go, net/http and gin, of the tests in the folder above.
 module github.com/weir-proxy/weir/test/interop/readers/gin
 
-go 1.26
+go 1.26.0
 
 require github.com/gin-gonic/gin v1.11.0
 

@@ -1,0 +1,114 @@
+package http1
+
+import "strconv"
+
+// A Head is one that is being written: the start line is there already, fields
+// are added, and whoever sends it adds how the body is framed. Every byte of it
+// is generated from values that are checked; nothing that was received is
+// copied as it stood.
+type Head struct {
+	buf []byte
+	err error // the first field that cannot be sent
+}
+
+// Add adds a field line. A name that is no token, a value with a control
+// character, and a name that concerns the connection or the framing make sending
+// fail with ErrOutgoing.
+func (h *Head) Add(name, value string) {
+	if len(name) == 0 || !all(name, tokenChar) || !all(value, valueChar) || hopByHop&(1<<nameOf(name)) != 0 && !mayBeSent(name) {
+		h.err = ErrOutgoing
+		return
+	}
+	h.add(name, value)
+}
+
+// mayBeSent reports whether a hop-by-hop field is one that a message may have on
+// the next hop as well, said anew: how to authenticate there.
+func mayBeSent(name string) bool {
+	n := nameOf(name)
+	return n == ProxyAuthenticate || n == ProxyAuthorization
+}
+
+// AddFields adds the lines of f that have not been dropped. They were checked
+// when they were parsed. Hop-by-hop fields must have been taken out by Strip;
+// any that is left makes sending fail.
+func (h *Head) AddFields(f *Fields) {
+	for i := range f.lines {
+		l := &f.lines[i]
+		if l.gone {
+			continue
+		}
+		if l.id != Other && hopByHop&(1<<l.id) != 0 {
+			h.err = ErrOutgoing
+			return
+		}
+		h.buf = append(h.buf, f.buf[l.name:l.nameEnd]...)
+		h.buf = append(h.buf, ':', ' ')
+		h.buf = append(h.buf, f.buf[l.value:l.valueEnd]...)
+		h.buf = append(h.buf, '\r', '\n')
+	}
+}
+
+// AddBlock adds lines that were rendered before, each ended by CRLF.
+func (h *Head) AddBlock(b Block) { h.buf = append(h.buf, b.text...) }
+
+func (h *Head) add(name, value string) {
+	h.buf = append(h.buf, name...)
+	h.buf = append(h.buf, ':', ' ')
+	h.buf = append(h.buf, value...)
+	h.buf = append(h.buf, '\r', '\n')
+}
+
+// frame adds what says how the body is framed.
+func (h *Head) frame(f Framing) {
+	switch {
+	case f.Kind == Chunked:
+		h.add("Transfer-Encoding", "chunked")
+	case f.Kind != UntilClose && f.Length >= 0:
+		h.buf = append(h.buf, "Content-Length: "...)
+		h.buf = strconv.AppendInt(h.buf, f.Length, 10)
+		h.buf = append(h.buf, '\r', '\n')
+	}
+}
+
+func (h *Head) end() { h.buf = append(h.buf, '\r', '\n') }
+
+// startRequest begins a head with a request line.
+func (h *Head) startRequest(method, target string) {
+	if len(method) == 0 || !all(method, tokenChar) || len(target) == 0 || !all(target, targetChar) {
+		h.err = ErrOutgoing
+		return
+	}
+	h.buf = append(h.buf, method...)
+	h.buf = append(h.buf, ' ')
+	h.buf = append(h.buf, target...)
+	h.buf = append(h.buf, " HTTP/1.1\r\n"...)
+}
+
+// startAnswer begins a head with a status line. The reason is always the usual
+// one: what an upstream calls it is not sent on.
+func (h *Head) startAnswer(status int) {
+	if status < 100 || status > 599 {
+		h.err = ErrOutgoing
+		return
+	}
+	h.buf = append(h.buf, "HTTP/1.1 "...)
+	h.buf = strconv.AppendInt(h.buf, int64(status), 10)
+	h.buf = append(h.buf, ' ')
+	h.buf = append(h.buf, reason(status)...)
+	h.buf = append(h.buf, '\r', '\n')
+}
+
+// A Block is field lines that were checked and rendered once, to be added to many
+// heads.
+type Block struct{ text []byte }
+
+// NewBlock renders pairs of names and values. ErrOutgoing says that one of them
+// cannot be sent.
+func NewBlock(pairs ...string) (Block, error) {
+	var h Head
+	for i := 0; i+1 < len(pairs); i += 2 {
+		h.Add(pairs[i], pairs[i+1])
+	}
+	return Block{h.buf}, h.err
+}

@@ -1,0 +1,61 @@
+package http1
+
+import "net/netip"
+
+// validAuthority reports whether b is a host and maybe a port (RFC 9110 section
+// 4.2.4: without user information). It is the only reader of hosts: the same
+// bytes that pass here are those that are written to an upstream.
+func validAuthority(b []byte) bool {
+	if len(b) == 0 {
+		return false
+	}
+	if b[0] == '[' {
+		return validLiteral(b)
+	}
+	host := 0
+	for host < len(b) && classes[b[host]]&hostChar != 0 {
+		host++
+	}
+	return host > 0 && validEscapes(b[:host]) && validPort(b[host:])
+}
+
+// validLiteral reports whether b is an IPv6 address in brackets and maybe a port.
+func validLiteral(b []byte) bool {
+	for end, c := range b {
+		if c != ']' {
+			continue
+		}
+		address, err := netip.ParseAddr(text(b, 1, uint32(end)))
+		return err == nil && address.Is6() && address.Zone() == "" && validPort(b[end+1:])
+	}
+	return false
+}
+
+// validEscapes reports whether each percent sign begins an escape.
+func validEscapes(b []byte) bool {
+	for i, c := range b {
+		if c == '%' && (i+2 >= len(b) || !is(b[i+1], hexChar) || !is(b[i+2], hexChar)) {
+			return false
+		}
+	}
+	return true
+}
+
+// validPort reports whether b is nothing, or a colon and a port of at most 65535,
+// which may be empty.
+func validPort(b []byte) bool {
+	if len(b) == 0 {
+		return true
+	}
+	if b[0] != ':' || len(b) > len(":65535") {
+		return false
+	}
+	port := 0
+	for _, c := range b[1:] {
+		if c < '0' || c > '9' {
+			return false
+		}
+		port = port*10 + int(c-'0')
+	}
+	return port <= 65535
+}

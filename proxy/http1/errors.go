@@ -48,7 +48,6 @@ var (
 var (
 	ErrInterim    = &Error{502, "too many interim answers"}
 	ErrSwitch     = &Error{502, "101 for a protocol that was not asked for"}
-	ErrUnasked    = &Error{502, "bytes that no request asked for"}
 	ErrCut        = &Error{502, "message cut short"}
 	ErrOutgoing   = &Error{500, "field to be sent not valid"}
 	ErrTooMuch    = &Error{500, "more body than its length says"}

@@ -7,26 +7,38 @@ import "strconv"
 // is generated from values that are checked; nothing that was received is
 // copied as it stood.
 type Head struct {
-	buf []byte
-	err error // the first field that cannot be sent
+	buf   []byte
+	err   error // the first field that cannot be sent
+	dated bool  // it has Date
+	host  bool  // it has Host, so that no other is added
+}
+
+// open lends in a buffer and forgets what is in it.
+func (h *Head) open(m *memory) {
+	if h.buf == nil {
+		h.buf = m.head()
+	}
+	*h = Head{buf: h.buf[:0]}
+}
+
+func (h *Head) release(m *memory) {
+	if h.buf != nil {
+		m.giveBack(h.buf)
+	}
+	*h = Head{}
 }
 
 // Add adds a field line. A name that is no token, a value with a control
 // character, and a name that concerns the connection or the framing make sending
 // fail with ErrOutgoing.
 func (h *Head) Add(name, value string) {
-	if len(name) == 0 || !all(name, tokenChar) || !all(value, valueChar) || hopByHop&(1<<nameOf(name)) != 0 && !mayBeSent(name) {
+	n := nameOf(name)
+	if len(name) == 0 || !all(name, tokenChar) || !all(value, valueChar) || hopByHop&(1<<n) != 0 && n != ProxyAuthenticate && n != ProxyAuthorization || h.host && n == Host {
 		h.err = ErrOutgoing
 		return
 	}
+	h.dated = h.dated || n == Date
 	h.add(name, value)
-}
-
-// mayBeSent reports whether a hop-by-hop field is one that a message may have on
-// the next hop as well, said anew: how to authenticate there.
-func mayBeSent(name string) bool {
-	n := nameOf(name)
-	return n == ProxyAuthenticate || n == ProxyAuthorization
 }
 
 // AddFields adds the lines of f that have not been dropped. They were checked
@@ -35,13 +47,14 @@ func mayBeSent(name string) bool {
 func (h *Head) AddFields(f *Fields) {
 	for i := range f.lines {
 		l := &f.lines[i]
-		if l.gone {
+		if l.gone || h.host && l.id == Host {
 			continue
 		}
 		if l.id != Other && hopByHop&(1<<l.id) != 0 {
 			h.err = ErrOutgoing
 			return
 		}
+		h.dated = h.dated || l.id == Date
 		h.buf = append(h.buf, f.buf[l.name:l.nameEnd]...)
 		h.buf = append(h.buf, ':', ' ')
 		h.buf = append(h.buf, f.buf[l.value:l.valueEnd]...)

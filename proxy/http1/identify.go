@@ -24,15 +24,7 @@ func candidate[S string | []byte](s S) Name {
 	case 5:
 		return Proxy
 	case 6:
-		switch lower(s[0]) {
-		case 'c':
-			return Cookie
-		case 'e':
-			return Expect
-		case 's':
-			return Server
-		}
-		return Accept
+		return either(s[0], 'c', Cookie, Expect)
 	case 7:
 		switch lower(s[0]) {
 		case 't':
@@ -55,8 +47,6 @@ func candidate[S string | []byte](s S) Name {
 			return KeepAlive
 		case 's':
 			return SetCookie
-		case 'u':
-			return UserAgent
 		}
 		return Connection
 	case 11:

@@ -8,7 +8,7 @@ type Limits struct {
 	Target        int // bytes of a request target; 8 KiB
 	Head          int // bytes of a head, start line included; 32 KiB
 	Fields        int // lines of a head; 128
-	Trailer       int // bytes of a trailer section; 8 KiB
+	Trailer       int // bytes of a trailer section, at most 16 KiB; 8 KiB
 	TrailerFields int // lines of one; 32
 	ChunkLine     int // bytes of a chunk line, extension included; 256
 	ChunkOverhead int // bytes of chunk lines beyond as many as there are of data; 16 KiB
@@ -34,7 +34,7 @@ func (l Limits) withDefaults() Limits {
 			*d.field = d.otherwise
 		}
 	}
-	l.Head, l.Trailer = min(l.Head, mostHead), min(l.Trailer, mostHead)
+	l.Head, l.Trailer = min(l.Head, mostHead), min(l.Trailer, bulkSize/2)
 	return l
 }
 

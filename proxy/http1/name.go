@@ -32,7 +32,6 @@ const (
 	XRealIP
 	XRequestID
 	Date
-	Server
 	WWWAuthenticate
 	Authorization
 	Cookie
@@ -44,8 +43,6 @@ const (
 	CacheControl
 	Age
 	Proxy
-	UserAgent
-	Accept
 	names
 )
 
@@ -103,8 +100,6 @@ func (n Name) spelling() string {
 		return "x-request-id"
 	case Date:
 		return "date"
-	case Server:
-		return "server"
 	case WWWAuthenticate:
 		return "www-authenticate"
 	case Authorization:
@@ -127,10 +122,6 @@ func (n Name) spelling() string {
 		return "age"
 	case Proxy:
 		return "proxy"
-	case UserAgent:
-		return "user-agent"
-	case Accept:
-		return "accept"
 	}
 	return ""
 }

@@ -1,0 +1,103 @@
+package http1
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+// Relay sends the answer of c on, whose head was begun with Begin: its body, as it
+// comes, and its trailer fields. What is at hand together is sent together. If it
+// fails when the client has been sent a part, the exchange is aborted; an error
+// that is a *Fault is the upstream's, any other the client's or the head's.
+func (x *Exchange) Relay(c *Call) error {
+	c.settleUpload()
+	if err := x.Start(c.body.framing); err != nil {
+		return err
+	}
+	c.body.sink = x
+	for {
+		data, err := c.body.Next()
+		if errors.Is(err, io.EOF) {
+			return x.EndWith(c.Body().Trailer())
+		}
+		if err != nil {
+			return x.broken(err)
+		}
+		if _, err := x.Write(data); err != nil {
+			x.Abort()
+			return err
+		}
+	}
+}
+
+// broken cuts the answer short since its upstream did, or its client.
+func (x *Exchange) broken(err error) error {
+	if x.err != nil {
+		x.Abort()
+		return x.err
+	}
+	_ = x.Flush() // what has come is the client's
+	x.Abort()
+	return answerFault(err)
+}
+
+// settleUpload takes note of an upload that has ended already.
+func (c *Call) settleUpload() {
+	if !c.upload.running {
+		return
+	}
+	select {
+	case <-c.upload.done:
+		c.upload.done <- struct{}{}
+		c.endUpload()
+	default:
+	}
+}
+
+// Switched hands the connection over that has changed its protocol: what the
+// upstream has sent behind its 101 comes first, as unread. Both belong to the
+// caller from then on, and deadlines are off.
+func (c *Call) Switched() (nc net.Conn, unread []byte, ok bool) {
+	if !c.switched || c.handed {
+		return nil, nil, false
+	}
+	c.handed = true
+	c.uses(nil)
+	_ = c.conn.net.SetDeadline(time.Time{})
+	return c.conn.net, append([]byte(nil), c.in.unread()...), true
+}
+
+// A Side is one end of a tunnel: a connection, and what was read from it already.
+type Side struct {
+	Conn   net.Conn
+	Unread []byte
+}
+
+// Tunnel carries bytes both ways until both directions have ended, or one has
+// failed; then it closes both. Nothing is read that is not sent on.
+func Tunnel(a, b Side) {
+	var both sync.WaitGroup
+	both.Go(func() { carry(a.Conn, b) })
+	carry(b.Conn, a)
+	both.Wait()
+	_ = a.Conn.Close()
+	_ = b.Conn.Close()
+}
+
+// carry sends what comes from one side to the other. The end of one direction
+// leaves the other open.
+func carry(to net.Conn, from Side) {
+	_, err := to.Write(from.Unread)
+	if err == nil {
+		_, err = io.Copy(to, from.Conn) // between two sockets, the kernel does it
+	}
+	half, ok := to.(interface{ CloseWrite() error })
+	if err == nil && ok && half.CloseWrite() == nil {
+		return
+	}
+	_ = to.Close()
+	_ = from.Conn.Close()
+}

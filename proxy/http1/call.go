@@ -43,14 +43,14 @@ type Call struct {
 	aborted bool
 }
 
-// Begin begins the head of the request. The target is what stands in the request
-// line, host what stands in Host.
-func (c *Call) Begin(method, target, host string) *Head {
+// Begin begins the head of the request. The parts of the target together are what
+// stands in the request line, host what stands in Host.
+func (c *Call) Begin(method, host string, target ...string) *Head {
 	c.out.open(&c.client.memory)
 	c.method, c.framed = method, false
-	c.out.startRequest(method, target)
+	c.out.startRequest(method, target...)
 	c.out.Add("Host", host)
-	if !validAuthority([]byte(host)) {
+	if !validAuthority(host) {
 		c.out.err = ErrOutgoing
 	}
 	c.out.host = true

@@ -86,15 +86,27 @@ func (h *Head) frame(f Framing) {
 
 func (h *Head) end() { h.buf = append(h.buf, '\r', '\n') }
 
-// startRequest begins a head with a request line.
-func (h *Head) startRequest(method, target string) {
-	if len(method) == 0 || !all(method, tokenChar) || len(target) == 0 || !all(target, targetChar) {
+// startRequest begins a head with a request line, whose target is the parts
+// together.
+func (h *Head) startRequest(method string, target ...string) {
+	if len(method) == 0 || !all(method, tokenChar) {
 		h.err = ErrOutgoing
 		return
 	}
 	h.buf = append(h.buf, method...)
 	h.buf = append(h.buf, ' ')
-	h.buf = append(h.buf, target...)
+	from := len(h.buf)
+	for _, part := range target {
+		if !all(part, targetChar) {
+			h.err = ErrOutgoing
+			return
+		}
+		h.buf = append(h.buf, part...)
+	}
+	if len(h.buf) == from {
+		h.err = ErrOutgoing
+		return
+	}
 	h.buf = append(h.buf, " HTTP/1.1\r\n"...)
 }
 

@@ -5,7 +5,7 @@ import "net/netip"
 // validAuthority reports whether b is a host and maybe a port (RFC 9110 section
 // 4.2.4: without user information). It is the only reader of hosts: the same
 // bytes that pass here are those that are written to an upstream.
-func validAuthority(b []byte) bool {
+func validAuthority[S string | []byte](b S) bool {
 	if len(b) == 0 {
 		return false
 	}
@@ -20,21 +20,21 @@ func validAuthority(b []byte) bool {
 }
 
 // validLiteral reports whether b is an IPv6 address in brackets and maybe a port.
-func validLiteral(b []byte) bool {
-	for end, c := range b {
-		if c != ']' {
+func validLiteral[S string | []byte](b S) bool {
+	for end := range len(b) {
+		if b[end] != ']' {
 			continue
 		}
-		address, err := netip.ParseAddr(text(b, 1, uint32(end)))
+		address, err := netip.ParseAddr(string(b[1:end]))
 		return err == nil && address.Is6() && address.Zone() == "" && validPort(b[end+1:])
 	}
 	return false
 }
 
 // validEscapes reports whether each percent sign begins an escape.
-func validEscapes(b []byte) bool {
-	for i, c := range b {
-		if c == '%' && (i+2 >= len(b) || !is(b[i+1], hexChar) || !is(b[i+2], hexChar)) {
+func validEscapes[S string | []byte](b S) bool {
+	for i := range len(b) {
+		if b[i] == '%' && (i+2 >= len(b) || !is(b[i+1], hexChar) || !is(b[i+2], hexChar)) {
 			return false
 		}
 	}
@@ -43,7 +43,7 @@ func validEscapes(b []byte) bool {
 
 // validPort reports whether b is nothing, or a colon and a port of at most 65535,
 // which may be empty.
-func validPort(b []byte) bool {
+func validPort[S string | []byte](b S) bool {
 	if len(b) == 0 {
 		return true
 	}
@@ -51,7 +51,8 @@ func validPort(b []byte) bool {
 		return false
 	}
 	port := 0
-	for _, c := range b[1:] {
+	for i := 1; i < len(b); i++ {
+		c := b[i]
 		if c < '0' || c > '9' {
 			return false
 		}

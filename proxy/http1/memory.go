@@ -14,14 +14,18 @@ type memory struct {
 	heads, bulks sync.Pool
 }
 
-func (m *memory) head() []byte { return take(&m.heads, headSize) }
-func (m *memory) bulk() []byte { return take(&m.bulks, bulkSize) }
-
-func take(p *sync.Pool, size int) []byte {
-	if b, ok := p.Get().(*[]byte); ok {
-		return *b
+func (m *memory) head() []byte {
+	if b, ok := m.heads.Get().(*[headSize]byte); ok {
+		return b[:]
 	}
-	return make([]byte, size)
+	return make([]byte, headSize)
+}
+
+func (m *memory) bulk() []byte {
+	if b, ok := m.bulks.Get().(*[bulkSize]byte); ok {
+		return b[:]
+	}
+	return make([]byte, bulkSize)
 }
 
 // giveBack takes a buffer of either size back, and lets go of one that has grown.
@@ -33,9 +37,9 @@ func (m *memory) giveBack(b []byte) {
 	b = b[:cap(b)]
 	switch len(b) {
 	case headSize:
-		m.heads.Put(&b)
+		m.heads.Put((*[headSize]byte)(b))
 	case bulkSize:
-		m.bulks.Put(&b)
+		m.bulks.Put((*[bulkSize]byte)(b))
 	}
 }
 

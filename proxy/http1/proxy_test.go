@@ -73,11 +73,12 @@ func (p *proxy) handle(x *Exchange) {
 		c.Upgrade(to)
 	}
 	x.Fields.Strip()
-	target := x.Path()
-	if query, asked := x.RawQuery(); asked {
-		target += "?" + query
+	query, asked := x.RawQuery()
+	mark := ""
+	if asked {
+		mark = "?"
 	}
-	h := c.Begin(x.Method(), target, x.Host())
+	h := c.Begin(x.Method(), x.Host(), x.Path(), mark, query)
 	h.AddFields(&x.Fields)
 	if err := p.pool.Send(c); err != nil {
 		p.fails(x, err)

@@ -129,8 +129,13 @@ func (c *Call) Release() {
 	calls := &c.client.calls
 	c.Response.Reset()
 	c.body.trailer.reset()
-	*c = Call{Response: c.Response, body: Body{trailer: c.body.trailer}, upload: upload{done: c.upload.done}}
+	c.reset()
 	calls.Put(c)
+}
+
+// reset makes c ready for another call, and keeps its memory for fields.
+func (c *Call) reset() {
+	*c = Call{Response: c.Response, body: Body{trailer: c.body.trailer}, upload: upload{done: c.upload.done}}
 }
 
 // dropConn gives up the connection: to the pool or to nobody.

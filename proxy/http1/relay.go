@@ -44,19 +44,6 @@ func (x *Exchange) broken(err error) error {
 	return answerFault(err)
 }
 
-// settleUpload takes note of an upload that has ended already.
-func (c *Call) settleUpload() {
-	if !c.upload.running {
-		return
-	}
-	select {
-	case <-c.upload.done:
-		c.upload.done <- struct{}{}
-		c.endUpload()
-	default:
-	}
-}
-
 // Switched hands the connection over that has changed its protocol: what the
 // upstream has sent behind its 101 comes first, as unread. Both belong to the
 // caller from then on, and deadlines are off.

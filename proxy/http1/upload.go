@@ -4,7 +4,14 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"sync/atomic"
+	"time"
 )
+
+// lastPiece is how long an answer waits for the end of the request to be sent,
+// once that is under way. It most likely answers that very end, so that it has
+// been sent already and only its sender has not noticed yet.
+const lastPiece = 50 * time.Millisecond
 
 // An upload sends what is left of a request's body while its caller waits for the
 // answer, or reads it.
@@ -13,6 +20,7 @@ type upload struct {
 	whole   bool          // the body has been sent behind the head
 	done    chan struct{} // holds one when the goroutine has ended
 	buf     []byte
+	last    atomic.Bool // the client's body has been read whole, and its end is being sent
 
 	mu   sync.Mutex // guards what follows, and setting deadlines for reading meanwhile
 	conn *upstream  // to bound the wait for a head on when the body is sent; nil if there is a head
@@ -68,6 +76,7 @@ func (c *Call) startUpload() {
 		up.done = make(chan struct{}, 1)
 	}
 	up.running, up.sent = true, false
+	up.last.Store(false)
 	c.x.uploading = true
 	go c.runUpload()
 }
@@ -91,6 +100,7 @@ func (c *Call) runUpload() {
 
 // sendBody sends the body until its end.
 func (c *Call) sendBody() error {
+	up := &c.upload
 	for {
 		data, err := c.source.Next()
 		if err != nil && !errors.Is(err, io.EOF) {
@@ -99,11 +109,12 @@ func (c *Call) sendBody() error {
 		piece := data
 		switch {
 		case err != nil:
-			piece = c.appendLast(c.upload.buf[:0])
+			piece = c.appendLast(up.buf[:0])
 		case c.framing.Kind == Chunked:
-			piece = appendChunk(c.upload.buf[:0], data)
+			piece = appendChunk(up.buf[:0], data)
 		}
 		c.taken = c.taken || len(data) > 0
+		up.last.Store(c.source.done())
 		if len(piece) > 0 {
 			c.conn.armWrite()
 			if _, err := c.conn.net.Write(piece); err != nil {
@@ -136,6 +147,24 @@ func (up *upload) headCame() {
 	up.mu.Lock()
 	defer up.mu.Unlock()
 	up.conn = nil
+}
+
+// settleUpload takes note of an upload that has ended, or is about to.
+func (c *Call) settleUpload() {
+	up := &c.upload
+	if !up.running {
+		return
+	}
+	wait := time.Duration(0)
+	if up.last.Load() {
+		wait = lastPiece
+	}
+	select {
+	case <-up.done:
+		up.done <- struct{}{}
+		c.endUpload()
+	case <-time.After(wait):
+	}
 }
 
 // endUpload waits for the upload, and stops it if it has not ended: the answer is

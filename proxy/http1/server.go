@@ -162,8 +162,9 @@ func (s *Server) enter(c *conn) bool {
 	s.open[c] = struct{}{}
 	s.connections.Add(1)
 	if s.sweeping == nil {
-		s.sweeping = make(chan struct{})
-		s.swept.Go(func() { s.sweep(s.sweeping) })
+		done := make(chan struct{})
+		s.sweeping = done
+		s.swept.Go(func() { s.sweep(done) })
 	}
 	return true
 }

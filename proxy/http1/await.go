@@ -1,7 +1,6 @@
 package http1
 
 import (
-	"errors"
 	"io"
 	"runtime"
 	"time"
@@ -74,14 +73,15 @@ func (c *conn) readSome() error {
 		return c.read.err
 	}
 	c.giveBack()
-	n, err := c.net.Read(c.one[:])
-	if n == 0 {
-		if err == nil {
-			err = errors.ErrUnsupported
+	for {
+		n, err := c.net.Read(c.one[:])
+		if n > 0 {
+			c.take()
+			c.x.in.w += copy(c.x.in.buf, c.one[:n])
+			return nil
 		}
-		return err
+		if err != nil {
+			return err
+		}
 	}
-	c.take()
-	c.x.in.w += copy(c.x.in.buf, c.one[:n])
-	return nil
 }

@@ -40,15 +40,16 @@ func (f *Fault) Unwrap() error { return f.Err }
 
 // Repeatable reports whether the same request can be made again: the upstream has
 // not seen any of it, or it does no harm to make it twice and nothing came back;
-// and none of the client's body is lost (RFC 9112 section 9.3.1).
+// and none of the client's body is lost (RFC 9112 section 9.3.1). An upstream that
+// is slow is not asked again.
 func (f *Fault) Repeatable(method string) bool {
 	switch {
 	case f.Taken, f.Answered, errors.Is(f.Err, ErrAborted):
 		return false
-	case !f.Wrote:
-		return f.Phase <= Asking
+	case f.Phase < Asking:
+		return true
 	}
-	return f.Phase == Asking && !timedOut(f.Err) && Idempotent(method)
+	return f.Phase == Asking && !timedOut(f.Err) && (!f.Wrote || Idempotent(method))
 }
 
 // Idempotent reports whether doing it twice is doing it once (RFC 9110 section

@@ -30,15 +30,19 @@ func (in *input) fill() error {
 	if in.r == in.w {
 		in.r, in.w = in.base, in.base
 	}
-	n, err := in.from.Read(in.buf[in.w:])
-	in.w += n
-	if n > 0 {
-		return nil
+	if in.w == len(in.buf) {
+		return io.ErrShortBuffer // or reading would never bring anything
 	}
-	if err == nil {
-		err = io.ErrNoProgress
+	for {
+		n, err := in.from.Read(in.buf[in.w:])
+		in.w += n
+		if n > 0 {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
 	}
-	return err
 }
 
 // growHead makes room for a head of which a part has been read, up to most bytes.

@@ -90,7 +90,9 @@ func TestTimeout_BodyWithoutProgress(t *testing.T) {
 		_ = x.text(408, "late")
 	}, func(t *testing.T, c net.Conn) {
 		_, _ = io.WriteString(c, lined("POST / HTTP/1.1|Host: a|Content-Length: 100000||hello"))
-		if got, took := heard(c); !within(took, 20*time.Second) || !strings.HasPrefix(got, "HTTP/1.1 408") || !timedOut(read) {
+		got, took := heard(c)
+		synctest.Wait()
+		if !within(took, 20*time.Second) || !strings.HasPrefix(got, "HTTP/1.1 408") || !timedOut(read) {
 			t.Errorf("got %q after %v, %v", got, took, read)
 		}
 	})
@@ -152,6 +154,7 @@ func TestTimeout_Write(t *testing.T) {
 	}, func(t *testing.T, c net.Conn) {
 		_, _ = io.WriteString(c, lined("GET / HTTP/1.1|Host: a||"))
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if !timedOut(sent) || !within(took, 30*time.Second) {
 			t.Errorf("got %v after %v", sent, took)
 		}

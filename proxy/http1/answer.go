@@ -169,12 +169,16 @@ func (x *Exchange) EndWith(trailer *Fields) error {
 	return nil
 }
 
-// Interim begins a 1xx answer, which SendInterim sends. A client of HTTP/1.0 gets
-// none.
+// Interim begins a 1xx answer, which SendInterim sends: before Begin, and any
+// number of times. A client of HTTP/1.0 gets none.
 func (x *Exchange) Interim(status int) *Head {
+	if x.stage >= begun { // there is something in it that must not be lost
+		x.out.err = ErrNoHeadroom
+		return &x.out
+	}
 	x.out.open(&x.conn.server.memory)
 	x.out.startAnswer(status)
-	if status >= 200 || status == 101 || x.stage >= streaming {
+	if status >= 200 || status == 101 {
 		x.out.err = ErrNoHeadroom
 	}
 	return &x.out

@@ -21,8 +21,10 @@ type Call struct {
 	source  *Body // the client's body, nil if there is none
 	pool    *Pool
 	conn    *upstream
-	out     Head // the request as it is sent, and body that was at hand
-	framed  bool // the head in out is whole
+	out     Head   // the request as it is sent, and body that was at hand
+	framed  bool   // the head in out is whole
+	head    int    // how long it is
+	atHand  []byte // body that was behind the head before this one
 	framing Framing
 	method  string
 	upgrade string
@@ -45,7 +47,12 @@ type Call struct {
 
 // Begin begins the head of the request. The parts of the target together are what
 // stands in the request line, host what stands in Host.
+//
+// It may be called again, to make the same call over another pool.
 func (c *Call) Begin(method, host string, target ...string) *Head {
+	if c.framed && len(c.out.buf) > c.head {
+		c.atHand = append([]byte(nil), c.out.buf[c.head:]...) // it cannot be read again
+	}
 	c.out.open(&c.client.memory)
 	c.method, c.framed = method, false
 	c.out.startRequest(method, target...)

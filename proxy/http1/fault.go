@@ -1,9 +1,6 @@
 package http1
 
-import (
-	"errors"
-	"fmt"
-)
+import "errors"
 
 // ErrAborted says that Abort was called.
 var ErrAborted = errors.New("call aborted")
@@ -60,9 +57,4 @@ func Idempotent(method string) bool {
 		return true
 	}
 	return false
-}
-
-// answerFault is a Fault in the middle of an answer.
-func answerFault(err error) error {
-	return &Fault{Phase: Answering, Err: fmt.Errorf("%w", err), Reused: false, Wrote: true, Answered: true}
 }

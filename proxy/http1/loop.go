@@ -57,8 +57,8 @@ func (c *conn) end(why error) {
 // head reads the head of a request.
 func (c *conn) head() error {
 	x, began := c.x, c.server.now()
-	x.began = began
 	x.reset()
+	x.began = began
 	for empty := 0; ; {
 		if rest := x.in.unread(); x.Request.stage == atStartLine && len(rest) > 0 && rest[0] == '\r' {
 			n, err := lineEnd(rest, 0)

@@ -24,7 +24,7 @@ func (x *Exchange) Relay(c *Call) error {
 			return x.EndWith(c.Body().Trailer())
 		}
 		if err != nil {
-			return x.broken(err)
+			return x.broken(c, err)
 		}
 		if _, err := x.Write(data); err != nil {
 			x.Abort()
@@ -34,14 +34,26 @@ func (x *Exchange) Relay(c *Call) error {
 }
 
 // broken cuts the answer short since its upstream did, or its client.
-func (x *Exchange) broken(err error) error {
+func (x *Exchange) broken(c *Call, err error) error {
+	if x.err == nil {
+		_ = x.Flush() // what has come is the client's
+	}
+	x.Abort()
 	if x.err != nil {
-		x.Abort()
 		return x.err
 	}
-	_ = x.Flush() // what has come is the client's
-	x.Abort()
-	return answerFault(err)
+	return c.broken(err)
+}
+
+// broken says why the body of the answer was cut short. What ends the body of the
+// request ends it, too: an upstream cannot answer what never arrived.
+func (c *Call) broken(err error) *Fault {
+	f := &Fault{Phase: Answering, Err: c.because(err), Reused: c.Reused(), Wrote: true, Answered: true}
+	c.endUpload()
+	if why := c.sourceErr(); why != nil {
+		f.Phase, f.Err = Uploading, why
+	}
+	return f
 }
 
 // Switched hands the connection over that has changed its protocol: what the

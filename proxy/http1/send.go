@@ -76,8 +76,10 @@ func (c *Call) frame() error {
 		c.out.add("TE", "trailers")
 	}
 	c.out.end()
-	c.framed = true
-	return c.appendAtHand()
+	c.framed, c.head = true, len(c.out.buf)
+	c.out.buf = append(c.out.buf, c.atHand...)
+	c.appendAtHand()
+	return nil
 }
 
 // attempt sends the request over u and reads the head of the answer.

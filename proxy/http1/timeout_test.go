@@ -179,7 +179,7 @@ func sent(t *testing.T, c *Client, answer func(net.Conn)) (*Fault, time.Duration
 		for err == nil {
 			_, err = call.Body().Next()
 		}
-		err = answerFault(err)
+		err = call.broken(err)
 	}
 	var fault *Fault
 	if !errors.As(err, &fault) {

@@ -28,30 +28,29 @@ type upload struct {
 }
 
 // appendAtHand puts a body behind the head that is at hand and fits there.
-func (c *Call) appendAtHand() error {
+func (c *Call) appendAtHand() {
 	b := c.source
-	if b == nil || c.x.Expects() || b.err != nil && b.err != io.EOF || b.framing.Kind == Length && b.left > int64(len(b.in.unread())) {
-		return nil
+	if b == nil || c.upload.whole || c.x.Expects() || b.err != nil && b.err != io.EOF || b.framing.Kind == Length && b.left > int64(len(b.in.unread())) {
+		return
 	}
 	for c.framing.Kind == Length || c.framing.Kind == Chunked {
 		if len(c.out.buf)+len(b.in.unread())+32 > cap(c.out.buf) {
-			return nil
+			return
 		}
 		data, err := b.ready()
 		switch {
 		case err == io.EOF:
 			c.out.buf = c.appendLast(c.out.buf)
 			c.upload.whole = true
-			return nil
+			return
 		case err != nil, len(data) == 0:
-			return nil // the upload will meet it again
+			return // the upload will meet it again
 		case c.framing.Kind == Chunked:
 			c.out.buf = appendChunk(c.out.buf, data)
 		default:
 			c.out.buf = append(c.out.buf, data...)
 		}
 	}
-	return nil
 }
 
 // appendLast appends what ends the body.

@@ -205,7 +205,7 @@ func (b *Body) done() bool {
 	if b.err == nil && b.framing.Kind == Chunked && b.chunks.state == atDataCR {
 		b.peekEnd()
 	}
-	return b.err == io.EOF
+	return errors.Is(b.err, io.EOF)
 }
 
 // peekEnd uses up the end of a chunked body if it is at hand.

@@ -24,6 +24,7 @@ type Call struct {
 	out     Head   // the request as it is sent, and body that was at hand
 	framed  bool   // the head in out is whole
 	head    int    // how long it is
+	content []byte // the client's body if it has been read before
 	atHand  []byte // body that was behind the head before this one
 	framing Framing
 	method  string
@@ -70,6 +71,15 @@ func (c *Call) Begin(method, host string, target ...string) *Head {
 // Upgrade asks the upstream to change to this protocol. Only then 101 is an
 // answer, and only to it. The request must have no body.
 func (c *Call) Upgrade(protocol string) { c.upgrade = protocol }
+
+// Content is the body of the request, which whoever has read it to its end gives
+// back to be sent on. It must stay as it is until Release.
+func (c *Call) Content(body []byte) {
+	c.content = body
+	if body == nil {
+		c.content = []byte{}
+	}
+}
 
 // AcceptTrailers tells the upstream that trailer fields are welcome.
 func (c *Call) AcceptTrailers() { c.te = true }

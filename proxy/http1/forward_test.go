@@ -172,6 +172,7 @@ func TestForward_StaleConnections(t *testing.T) {
 		{"GET / HTTP/1.1|Host: a||", 200},
 		{"PUT / HTTP/1.1|Host: a|Content-Length: 2||hi", 200},
 		{"POST / HTTP/1.1|Host: a|Content-Length: 2||hi", 502},
+		{"PUT / HTTP/1.1|Host: a|Content-Length: 100000||" + strings.Repeat("x", 100_000), 502}, // it cannot be read again
 	} {
 		address := origin(t, func(nc net.Conn, r *bufio.Reader) {
 			_, _ = requestOn(r)
@@ -288,6 +289,31 @@ func TestForward_ConnectionBoundAuthentication(t *testing.T) {
 		w.ended()
 		if got := p.pool.Idle(); got != c.kept {
 			t.Errorf("%s: %d connections were kept; want %d", c.challenge, got, c.kept)
+		}
+	}
+}
+
+// An upstream is no longer asked for a client that has left, whether it is silent
+// before its answer or in the middle of it.
+func TestForward_ClientsThatLeave(t *testing.T) {
+	for _, begin := range []string{"", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello"} {
+		asked, ended := make(chan bool, 1), make(chan error, 1)
+		address := origin(t, func(c net.Conn, r *bufio.Reader) {
+			_, _ = requestOn(r)
+			_, _ = io.WriteString(c, begin)
+			asked <- true
+			_, err := io.Copy(io.Discard, r)
+			ended <- err
+		})
+		p := proxyTo(t, address, func(p *proxy) { p.server.HalfClosed = Leaves })
+		w := p.dial(t, lined("GET / HTTP/1.1|Host: a||"))
+		await(t, asked, "request")
+		w.Close()
+		if err := await(t, ended, "end"); timedOut(err) {
+			t.Errorf("got %v", err)
+		}
+		if err := await(t, p.faults, "fault"); !errors.Is(err, ErrAborted) {
+			t.Errorf("got %v", err)
 		}
 	}
 }

@@ -81,9 +81,8 @@ func (r *Response) startLine(b []byte, l *Limits) (int, error) {
 	case end == len(b):
 		return 0, nil
 	}
-	n, err := lineEnd(b, end)
-	if err == ErrFieldValue {
-		err = ErrStatusLine
+	if b[end] != '\r' && b[end] != '\n' {
+		return 0, ErrStatusLine
 	}
-	return n, err
+	return lineEnd(b, end)
 }

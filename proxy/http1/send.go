@@ -78,7 +78,15 @@ func (c *Call) frame() error {
 	c.out.end()
 	c.framed, c.head = true, len(c.out.buf)
 	c.out.buf = append(c.out.buf, c.atHand...)
-	c.appendAtHand()
+	switch {
+	case c.source == nil || c.upload.whole:
+	case c.content != nil && c.source.done():
+		c.appendContent()
+	case c.content != nil, c.atHand == nil && c.source.got > 0:
+		return ErrOutgoing // somebody has read some of the body, and not given back all of it
+	default:
+		c.appendAtHand()
+	}
 	return nil
 }
 
@@ -212,7 +220,7 @@ func (c *Call) readHead() error {
 			c.in.growHead(c.client.Limits.Head)
 		}
 		if err := c.in.fill(); err != nil {
-			if err == io.EOF && c.answered {
+			if errors.Is(err, io.EOF) && c.answered {
 				err = ErrCut
 			}
 			return err

@@ -30,7 +30,7 @@ type upload struct {
 // appendAtHand puts a body behind the head that is at hand and fits there.
 func (c *Call) appendAtHand() {
 	b := c.source
-	if b == nil || c.upload.whole || c.x.Expects() || b.err != nil && b.err != io.EOF || b.framing.Kind == Length && b.left > int64(len(b.in.unread())) {
+	if c.x.Expects() || b.err != nil && b.err != io.EOF || b.framing.Kind == Length && b.left > int64(len(b.in.unread())) {
 		return
 	}
 	for c.framing.Kind == Length || c.framing.Kind == Chunked {
@@ -39,7 +39,7 @@ func (c *Call) appendAtHand() {
 		}
 		data, err := b.ready()
 		switch {
-		case err == io.EOF:
+		case errors.Is(err, io.EOF):
 			c.out.buf = c.appendLast(c.out.buf)
 			c.upload.whole = true
 			return
@@ -51,6 +51,17 @@ func (c *Call) appendAtHand() {
 			c.out.buf = append(c.out.buf, data...)
 		}
 	}
+}
+
+// appendContent puts a body behind the head that was read before.
+func (c *Call) appendContent() {
+	if c.framing.Kind == Chunked {
+		c.out.buf = appendChunk(c.out.buf, c.content)
+	} else {
+		c.out.buf = append(c.out.buf, c.content...)
+	}
+	c.out.buf = c.appendLast(c.out.buf)
+	c.upload.whole = true
 }
 
 // appendLast appends what ends the body.

@@ -228,3 +228,37 @@ func TestUpgrade_ToSomethingElse(t *testing.T) {
 		}
 	}
 }
+
+// A body that had to be read before, for a key in it, is sent on as it came.
+func TestUpload_BodyReadBefore(t *testing.T) {
+	address, seen := answering(t, fine)
+	p := proxyTo(t, address, nil)
+	give := true
+	p.change = func(x *Exchange, c *Call) {
+		body, err := io.ReadAll(x.Body())
+		if err != nil {
+			t.Error(err)
+		}
+		if give {
+			c.Content(body)
+		}
+	}
+	large := strings.Repeat("x", 100_000)
+	for _, body := range []string{
+		"Content-Length: 5||hello", "Transfer-Encoding: chunked||5|hello|0|X-Sum: 1||", "Transfer-Encoding: chunked||0||",
+		"Content-Length: 100000||" + large,
+	} {
+		said := lined("POST / HTTP/1.1|Host: a|" + body)
+		w := p.dial(t, said)
+		w.status(200)
+		if got := await(t, seen, "request"); got != said {
+			t.Errorf("got %.200q; want %.200q", got, said)
+		}
+	}
+	give = false // forgotten: nothing is sent rather than something else
+	w := p.dial(t, lined("POST / HTTP/1.1|Host: a|Content-Length: 5||hello"))
+	w.status(502)
+	if err := await(t, p.faults, "fault"); !errors.Is(err, ErrOutgoing) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -14,9 +14,9 @@ func (c *conn) readFirst(fd uintptr) bool {
 	for {
 		n, err := syscall.Read(int(fd), c.x.in.buf)
 		switch {
-		case err == syscall.EINTR:
+		case err == syscall.EINTR: //nolint:errorlint // a system call returns it as it is
 			continue
-		case err == syscall.EAGAIN:
+		case err == syscall.EAGAIN: //nolint:errorlint // as above
 			c.giveBack()
 			return false
 		case err != nil:

@@ -14,11 +14,18 @@ import (
 // changes no decision, because nothing but a refund, a grant, a reset or the end
 // of a ban makes room earlier, and those are heard of (see listener). While they
 // cannot be heard of, nothing is remembered.
+//
+// In a limiter that Redisson shares, Java programs make room too, by release or a
+// new rate, and do not tell: of those a refusal is remembered for sharedMemory.
 type denials struct {
 	cache   *otter.Cache[windowID, denial]
 	hearing atomic.Bool   // what other proxies give back is heard of
 	version atomic.Uint64 // counts what made room
 }
+
+// sharedMemory is how late a proxy may be to see the room that a Java program has
+// made: one that is refused all the time asks ten times a second.
+const sharedMemory = 100 * time.Millisecond
 
 // A denial is the refusal of cost permits of limit.
 type denial struct {
@@ -27,6 +34,7 @@ type denial struct {
 	left   int64
 	banned bool
 	until  time.Time
+	stale  time.Time     // until when it is believed, if that is before
 	ahead  time.Duration // how far the store's clock was ahead of ours, about
 }
 
@@ -70,7 +78,7 @@ func (n *denials) decide(now time.Time, claims []limiter.Claim, d *limiter.Decis
 
 func (n *denials) find(now time.Time, c limiter.Claim) (denial, bool) {
 	known, ok := n.cache.GetIfPresent(idOf(c))
-	return known, ok && c.Cost >= known.cost && now.Before(known.until) && same(known.limit, c.Limit)
+	return known, ok && c.Cost >= known.cost && now.Before(known.until) && now.Before(known.stale) && same(known.limit, c.Limit)
 }
 
 // stop ends what the cache runs by itself.
@@ -100,9 +108,14 @@ func (n *denials) learn(c *call, version uint64) {
 			continue
 		}
 		id := idOf(claim)
+		until := c.sent.Add(o.Wait)
+		stale := until
+		if claim.Redisson != "" {
+			stale = c.sent.Add(min(o.Wait, sharedMemory))
+		}
 		n.cache.Set(id, denial{
 			limit: claim.Limit, cost: claim.Cost, left: o.Remaining, banned: o.Banned,
-			until: c.sent.Add(o.Wait), ahead: c.decision.At.Sub(c.sent),
+			until: until, stale: stale, ahead: c.decision.At.Sub(c.sent),
 		})
 		if n.version.Load() != version || !n.hearing.Load() {
 			n.cache.Invalidate(id)
@@ -110,11 +123,11 @@ func (n *denials) learn(c *call, version uint64) {
 	}
 }
 
-// changeable reports whether a refusal of c says little of the next one: of what is
-// shared others may make room at any time, and do not tell, and a value that was
-// refused says nothing of those that stand.
+// changeable reports whether a refusal of c says little of the next one: what is
+// held is given back at any time, and a value that was refused says nothing of those
+// that stand.
 func changeable(c limiter.Claim) bool {
-	return c.Limit.Algorithm == limiter.Concurrent || c.Limit.Algorithm == limiter.Distinct || c.Redisson != ""
+	return c.Limit.Algorithm == limiter.Concurrent || c.Limit.Algorithm == limiter.Distinct
 }
 
 // forgetAll is told that there may be room for claims: by who made it, so that the

@@ -39,14 +39,3 @@ func TestKey_String(t *testing.T) {
 		t.Errorf("%q", s)
 	}
 }
-
-func TestCheckRedissonName(t *testing.T) {
-	for name, good := range map[string]bool{
-		"rl": true, "redisson:demo:limit": true, "a{b}c": true, "{x}": true, "a b": true,
-		"": false, "a{b": false, "a}b": false, "a}b{": false, "{}x": false, "{a}{b}": false, "{{a}}": false, "{a}}": false,
-	} {
-		if err := limiter.CheckRedissonName(name); (err == nil) != good || err != nil && !errors.Is(err, limiter.ErrLimit) {
-			t.Errorf("%q: %v", name, err)
-		}
-	}
-}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // A RedissonForm is how the RRateLimiter of a version of Redisson keeps what was
@@ -61,11 +63,23 @@ func RedissonFormOf(version string) (RedissonForm, error) {
 // MaxRedissonName is how long the name of a limiter may be, in bytes.
 const MaxRedissonName = 512
 
+// CheckRedissonKey returns an error that wraps ErrLimit if text, which a client has
+// sent, may not become part of a limiter's name: without braces, blanks and what
+// cannot be seen it stays what it is there.
+func CheckRedissonKey(text string) error {
+	if !utf8.ValidString(text) || strings.ContainsFunc(text, func(c rune) bool {
+		return c == '{' || c == '}' || !unicode.IsGraphic(c) || unicode.IsSpace(c)
+	}) {
+		return fmt.Errorf("%w: %q in a Redisson name: it holds braces, blanks or what cannot be seen", ErrLimit, text)
+	}
+	return nil
+}
+
 // CheckRedissonName returns an error that wraps ErrLimit if name is empty or too
 // long; if it holds braces that put the keys of one limiter into several slots of a
 // cluster, unless it holds exactly one pair with something between, or none; or
-// if it is a key of another limiter: one that ends in :value or :permits, or has
-// that before what tells clients apart.
+// if it looks like a key of another limiter: it ends in :value or :permits, or has
+// that, after braces, before what tells clients apart.
 func CheckRedissonName(name string) error {
 	before, rest, open := strings.Cut(name, "{")
 	tag, after, closed := strings.Cut(rest, "}")
@@ -79,7 +93,7 @@ func CheckRedissonName(name string) error {
 		return fmt.Errorf("%w: the braces in the name %q; write none, or one pair with something between", ErrLimit, name)
 	}
 	for _, part := range []string{":value", ":permits"} {
-		if strings.HasSuffix(name, part) || strings.Contains(name, part+":") {
+		if strings.HasSuffix(name, part) || strings.Contains(after, part+":") {
 			return fmt.Errorf("%w: the name %q is that of a key of another limiter; %s stands in it", ErrLimit, name, part)
 		}
 	}

@@ -1,7 +1,6 @@
 package limiter_test
 
 import (
-	"errors"
 	"strings"
 	"testing"
 

@@ -64,7 +64,7 @@ func (c RateConfig) check() error {
 // Release here takes permits out of the entries.
 //
 // A limiter that has lost its value, by eviction for instance, is counted anew; of
-// one with more than 1024 entries that takes several calls, and none grants before.
+// one with more than 512 entries that takes several calls, and none grants before.
 type RateLimiter struct {
 	store *Store
 	name  string

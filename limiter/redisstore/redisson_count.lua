@@ -7,7 +7,7 @@
 
 -- SMALL entries are read each time, and SOME before a refusal; PIECE are read at
 -- a time, and MOST at all, in one call.
-local SMALL, SOME, PIECE, MOST, SLOTS = 16, 128, 128, 1024, 64
+local SMALL, SOME, PIECE, MOST, SLOTS = 16, 128, 128, 512, 64
 
 -- later notes an entry from the time to come: its clock was ahead, or ours was set
 -- back. It was taken now at the latest.
@@ -90,12 +90,11 @@ end
 local function open(w, need)
   w.value, w.size, w.gone = value(w), ask('ZCARD', w.log), 0
   w.left = w.value
-  local first, last = ask('ZRANGE', w.log, 0, 0, 'WITHSCORES'), ask('ZRANGE', w.log, -1, -1, 'WITHSCORES')
-  if w.size > 0 then
-    permits_of(w, first[1])
-    permits_of(w, last[1])
-  end
-  if w.size == 0 or tonumber(last[2]) <= NOW - w.length then
+  local first, last = ask('ZRANGE', w.log, 0, 0, 'WITHSCORES'), ask('ZRANGE', w.log, -4, -1, 'WITHSCORES')
+  if w.size > 0 then permits_of(w, first[1]) end
+  for i = 1, #last, 2 do permits_of(w, last[i]) end
+  local latest = tonumber(last[#last])
+  if w.size == 0 or latest <= NOW - w.length then
     w.left, w.gone, w.at, w.n, w.whole = w.rate, w.size, {}, {}, true
     return
   end
@@ -104,7 +103,7 @@ local function open(w, need)
   if w.value > w.rate then w.left = math.min(w.value, w.rate - w.size) end
   if tonumber(first[2]) <= NOW - w.length then expired(w, need) end
   if w.left < need and w.size - w.gone <= SOME and not w.whole then return count(w) end
-  if tonumber(last[2]) > NOW and not w.whole then
+  if latest > NOW and not w.whole then
     local ahead = ask('ZRANGEBYSCORE', w.log, '(' .. NOW_TEXT, '+inf', 'LIMIT', 0, PIECE)
     for i = 1, #ahead do later(w, ahead[i]) end
   end

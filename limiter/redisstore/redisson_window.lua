@@ -8,10 +8,11 @@ local function open(w)
   w.left = math.min(w.rate, w.value or w.rate)
 end
 
--- remains is how long the window still lasts, and all of it if value does not end.
+-- remains is how long the window still lasts: all of it if there is none, or if value
+-- has no end.
 local function remains(w)
   local ttl = ask('PTTL', w.state)
-  return math.min(w.length, ttl == -1 and w.length or math.max(1, ttl))
+  return math.min(w.length, ttl < 0 and w.length or math.max(1, ttl))
 end
 
 local function wait(w, n)

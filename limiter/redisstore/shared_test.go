@@ -53,7 +53,7 @@ func TestRateLimiter_SharesWithForeigners(t *testing.T) {
 	}
 	t.Logf("%d calls: -rapid.seed=%d", n, seed)
 	rng := rand.New(rand.NewPCG(seed, seed))
-	for _, rate := range []limiter.Rate{{Count: 7, Window: 5 * time.Second}, {Count: 60, Window: 5 * time.Second}, {Count: 500, Window: 5 * time.Second}} {
+	for _, rate := range []limiter.Rate{{Count: 7, Window: 5 * time.Second}, {Count: 60, Window: 5 * time.Second}, {Count: 500, Window: 5 * time.Second}, {Count: 3000, Window: 5 * time.Second}} {
 		name := fmt.Sprint("shared:", rate.Count)
 		r := s.handle(name)
 		s.setRate(r, redisstore.RateConfig{Rate: rate})
@@ -63,7 +63,7 @@ func TestRateLimiter_SharesWithForeigners(t *testing.T) {
 		var by [3]int
 		now := int64(1_800_000_000_000)
 		s.do("set", redisstore.TestClock, now)
-		for range n / 3 {
+		for range n / 4 {
 			step := rng.Int64N(2 * 5000 / rate.Count)
 			now += step
 			s.advance(time.Duration(step) * time.Millisecond)

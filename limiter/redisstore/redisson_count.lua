@@ -104,7 +104,7 @@ local function open(w, need)
   if tonumber(first[2]) <= NOW - w.length then expired(w, need) end
   if w.left < need and w.size - w.gone <= SOME and not w.whole then return count(w) end
   if latest > NOW and not w.whole then
-    local ahead = ask('ZRANGEBYSCORE', w.log, '(' .. NOW_TEXT, '+inf', 'LIMIT', 0, PIECE)
+    local ahead = ask('ZRANGEBYSCORE', w.log, '(' .. NOW_TEXT, '+inf', 'LIMIT', 0, MOST)
     for i = 1, #ahead do later(w, ahead[i]) end
   end
 end

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/limiter/redisstore"
+	"github.com/weir-proxy/weir/test/redistest"
 )
 
 // Refusals of a shared limiter are remembered, but not for long: Java makes room and
@@ -168,5 +169,29 @@ func TestShared_HearsOfGrantsElsewhere(t *testing.T) {
 	}
 	if heard, lost := s.store.Reported(); heard != 3 || lost != 1 {
 		t.Errorf("heard of %d, lost %d", heard, lost)
+	}
+}
+
+// Connections that are cut, however many, make no breaker open: Redis is there, and the
+// next connection stands.
+func TestStore_CutConnectionsAreNoAbsence(t *testing.T) {
+	s := newScene(t)
+	between := redistest.NewFaultProxy(t, s.server.Addr)
+	client := connect(t, between.Addr)
+	store := redisstore.New(client, redisstore.Options{Timeout: patient, Denials: -1})
+	defer store.Close()
+	cut := 0
+	for range 40 {
+		between.Lose("sms.phone")
+		var d limiter.Decision
+		switch err := store.Take(t.Context(), claim(1000, time.Hour, 1), &d); {
+		case errors.Is(err, redisstore.ErrOpen):
+			t.Fatalf("after %d cut connections: %v", cut, err)
+		case err != nil:
+			cut++
+		}
+	}
+	if cut < 10 {
+		t.Errorf("only %d calls were cut", cut)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"hash/maphash"
 	"maps"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -195,7 +196,8 @@ func newReject(c config.Reject) respond.Reject {
 // limit adds a limit to the route and returns the policies it shows to clients.
 func (r *route) limit(from *config.Limit) []respond.Policy {
 	l := &limit{
-		name: from.Name, key: from.Key, mode: from.Mode, onFailure: from.OnStoreFailure, count: from.Count, cost: from.Cost, redisson: from.RedissonName,
+		name: from.Name, key: from.Key, mode: from.Mode, onFailure: from.OnStoreFailure, count: from.Count, cost: from.Cost,
+		redisson: from.RedissonName, keyed: strings.Contains(from.RedissonName, "{key}"), form: from.RedissonForm,
 		wait: from.Wait, maxWaiting: from.MaxWaiting, distinct: from.Distinct,
 	}
 	r.limits = append(r.limits, l)

@@ -67,6 +67,8 @@ type limit struct {
 	windows    []int                 // of the route
 	overrides  map[limiter.Key][]int // windows of single keys
 	redisson   string                // name of the limiter that Java programs share; {key} is the key's text
+	keyed      bool                  // that is in it
+	form       limiter.RedissonForm  // how Java programs keep it
 	penalty    *penalty              // nil: none
 	distinct   *key.Spec             // whose values are counted; nil: requests are
 	cost       *config.Cost          // nil: each request costs 1

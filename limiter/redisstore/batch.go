@@ -35,13 +35,8 @@ type limitID struct {
 	kind  int
 }
 
-const (
-	// slack is how long keys outlive what they must remember.
-	slack = time.Second
-	// sharedKind is what scripts call a window that Redisson shares, and that and
-	// one more if each client counts by itself there.
-	sharedKind = int(limiter.Cooldown) + 1
-)
+// slack is how long keys outlive what they must remember.
+const slack = time.Second
 
 // newBatch makes a batch of the windows of claims, in their order.
 func newBatch(n names, claims []limiter.Claim, rest ...any) *batch {
@@ -65,9 +60,6 @@ func (b *batch) limit(c limiter.Claim) byte {
 	id := limitID{rate: l.Rate, burst: l.Burst, kind: int(l.Algorithm)}
 	for _, s := range l.Steps {
 		id.steps += strconv.FormatInt(s.Milliseconds(), 10) + ","
-	}
-	if c.Redisson != "" {
-		id.kind = sharedKind + int(l.Scope)
 	}
 	if n, ok := b.numbers[id]; ok {
 		return n

@@ -23,11 +23,18 @@ const anyAge = time.Duration(math.MaxInt64)
 // changes no decision, because nothing but a refund, a grant, a reset or the end
 // of a ban makes room earlier, and those are heard of (see listener). While they
 // cannot be heard of, nothing is remembered.
+//
+// In a limiter that Redisson shares, Java programs make room too, by release or a
+// new rate, and do not tell: of those a refusal is remembered for sharedMemory.
 type denials struct {
 	cache   *otter.Cache[windowID, denial]
 	hearing atomic.Bool   // what other proxies give back is heard of
 	version atomic.Uint64 // counts what made room
 }
+
+// sharedMemory is how late a proxy may be to see the room that a Java program has
+// made: one that is refused all the time asks ten times a second.
+const sharedMemory = 100 * time.Millisecond
 
 // A denial is the refusal of cost permits of limit.
 type denial struct {
@@ -80,6 +87,9 @@ func (n *denials) decide(now time.Time, age time.Duration, claims []limiter.Clai
 
 func (n *denials) find(now time.Time, age time.Duration, c limiter.Claim) (denial, bool) {
 	known, ok := n.cache.GetIfPresent(idOf(c))
+	if c.Redisson != "" && age == trusted {
+		age = sharedMemory // a Java program may have given permits back, and does not tell
+	}
 	return known, ok && now.Sub(known.asked) <= age && c.Cost >= known.cost && now.Before(known.until) && same(known.limit, c.Limit)
 }
 
@@ -120,11 +130,11 @@ func (n *denials) learn(c *call, version uint64) {
 	}
 }
 
-// changeable reports whether a refusal of c says little of the next one: of what is
-// shared others may make room at any time, and do not tell, and a value that was
-// refused says nothing of those that stand.
+// changeable reports whether a refusal of c says little of the next one: what is
+// held is given back at any time, and a value that was refused says nothing of those
+// that stand.
 func changeable(c limiter.Claim) bool {
-	return c.Limit.Algorithm == limiter.Concurrent || c.Limit.Algorithm == limiter.Distinct || c.Redisson != ""
+	return c.Limit.Algorithm == limiter.Concurrent || c.Limit.Algorithm == limiter.Distinct
 }
 
 // forgetAll is told that there may be room for claims: by who made it, so that the

@@ -42,8 +42,13 @@
 // A member is one byte with the length of an id, the id, and a count of 4 bytes,
 // lowest first. The id of a decision has 8 bytes; Redisson reads any length. The
 // other algorithms have the same three keys below PREFIX:{K}:L:{ALGORITHM}. What
-// each client counts by itself ends with a colon and the client's UUID. A claim
-// that names a limiter of Redisson uses that one's keys and nothing else.
+// each client counts by itself ends with a colon and the client's UUID.
+//
+// A claim that names a limiter of Redisson uses that one's keys and nothing else, and
+// is a script call of its own, bounded whatever others have left there: beside other
+// claims it is reserved by itself, as a key of a cluster is. What cannot be used is
+// ErrShared, for that limiter alone. Java programs make room without telling, so
+// refusals are remembered for 100 ms only.
 //
 // A member of a distinct limit is 8 bytes of the value and the 8 of the decision's id
 // (zeros: uses that are not given back any more), of a cooldown as a bucket's.

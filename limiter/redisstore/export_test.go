@@ -60,7 +60,7 @@ func (s *Store) TakePlain(ctx context.Context, claims []limiter.Claim, d *limite
 
 // Deny makes s remember that c was refused for so long.
 func (s *Store) Deny(c limiter.Claim, wait time.Duration) {
-	s.denials.cache.Set(idOf(c), denial{limit: c.Limit, cost: c.Cost, until: time.Now().Add(wait)})
+	s.denials.cache.Set(idOf(c), denial{limit: c.Limit, cost: c.Cost, until: time.Now().Add(wait), stale: time.Now().Add(wait)})
 }
 
 // Flying is how many flights are under way to a Redis that is no cluster.
@@ -100,7 +100,7 @@ func (r Reports) Add(claims []limiter.Claim, p limiter.Permit) { r.r.add(time.No
 
 // Ages are those of the grants as they would travel now.
 func (r Reports) Ages(claims []limiter.Claim) (ages []time.Duration) {
-	told := r.r.take(claims, true)[0]
+	told := r.r.take(claims, homeOf)[0]
 	packed := told.pack(time.Now())
 	for i := 12; i < len(packed); i += grantBytes {
 		age := append(append([]byte{}, packed[i:i+6]...), 0, 0)

@@ -44,15 +44,6 @@ function bucket.report(w, list)
   if string.sub(call('GET', w.base) or '', 1, 4) ~= 'ban:' then call('DEL', w.base) end
 end
 
-function redisson.report(w, list)
-  redisson.open(w)
-  enter(w, list)
-  recount(w)
-  if w.fresh_config then configure(w) end
-  call('SET', w.state, int(w.left), 'KEEPTTL')
-  expire(w)
-end
-
 -- A value that was used elsewhere stands here.
 function distinct.report(w, list)
   distinct.open(w)

@@ -4,14 +4,9 @@
 -- reply       1
 local windows = list_windows()
 for _, w in ipairs(windows) do
-  if w.l.kind == redisson then
-    find(w)
-    call('DEL', w.state, w.log)
-  else
-    call('DEL', w.state, w.log, w.base)
-    call('ZADD', w.log, NOW_TEXT, FLOOR)
-    call('PEXPIRE', w.log, w.l.ttl)
-  end
+  call('DEL', w.state, w.log, w.base)
+  call('ZADD', w.log, NOW_TEXT, FLOOR)
+  call('PEXPIRE', w.log, w.l.ttl)
   tell(w)
 end
 return 1

@@ -28,20 +28,6 @@ var (
 	cooldownLua string
 	//go:embed decide.lua
 	decideLua string
-	//go:embed redisson.lua
-	redissonLua string
-	//go:embed handle.lua
-	handleLua string
-	//go:embed handle_take.lua
-	handleTakeLua string
-	//go:embed handle_left.lua
-	handleLeftLua string
-	//go:embed handle_release.lua
-	handleReleaseLua string
-	//go:embed handle_set.lua
-	handleSetLua string
-	//go:embed handle_window.lua
-	handleWindowLua string
 	//go:embed tell.lua
 	tellLua string
 	//go:embed take.lua
@@ -78,14 +64,12 @@ func newScript(parts ...string) script {
 type scripts struct {
 	takes                                          [3]script // by what they need
 	peek, refund, renew, grant, reset, ban, report script
-
-	handleTake, handleLeft, handleRelease, handleSet, handleWindow script
 }
 
 func newScripts(clock, prefix string) scripts {
 	room := "local ROOM = " + quote(channel(prefix))
 	full := func(last ...string) script {
-		return newScript(append([]string{clock, room, bucketLua, decideLua, counterLua, givebackLua, distinctLua, cooldownLua, redissonLua, tellLua}, last...)...)
+		return newScript(append([]string{clock, room, bucketLua, decideLua, counterLua, givebackLua, distinctLua, cooldownLua, tellLua}, last...)...)
 	}
 	return scripts{
 		takes: [...]script{
@@ -96,10 +80,6 @@ func newScripts(clock, prefix string) scripts {
 		peek: full(peekLua), refund: full(refundLua), renew: full(renewLua),
 		grant: full(grantLua), reset: full(resetLua), ban: full(banLua),
 		report: full(reportLua),
-
-		handleTake: full(handleLua, handleTakeLua), handleLeft: full(handleLua, handleLeftLua),
-		handleRelease: full(handleLua, handleReleaseLua), handleSet: full(handleLua, handleSetLua),
-		handleWindow: full(handleLua, handleWindowLua),
 	}
 }
 

@@ -55,13 +55,15 @@ type Store struct {
 	names   names
 	timeout time.Duration
 	scripts scripts
-	lanes   *lanes
-	apart   bool // a cluster: one script call per key
-	settle  time.Duration
-	reports *reports
-	absence *absence
-	denials *denials  // nil: none
-	ear     *listener // nil: none
+	// for limiters that Redisson shares: those that log, those that count a window
+	sharedLog, sharedWindow sharedScripts
+	lanes                   *lanes
+	apart                   bool // a cluster: one script call per key
+	settle                  time.Duration
+	reports                 *reports
+	absence                 *absence
+	denials                 *denials  // nil: none
+	ear                     *listener // nil: none
 }
 
 // New makes a Store that asks client, which it does not close. NewClient makes
@@ -85,7 +87,9 @@ func newStore(client redis.UniversalClient, o Options, clock string) *Store {
 		client: client, names: newNames(o.Prefix, o.Client), timeout: o.Timeout, scripts: newScripts(clock, o.Prefix),
 		settle: o.Settle, reports: newReports(), absence: newAbsence(),
 	}
-	s.lanes = &lanes{store: s, flights: o.Flights, byNode: map[string]*lane{}}
+	s.sharedLog = newSharedScripts(clock, o.Prefix, limiter.RedissonByte)
+	s.sharedWindow = newSharedScripts(clock, o.Prefix, limiter.RedissonWindow)
+	s.lanes = &lanes{store: s, flights: o.Flights, byNode: map[track]*lane{}}
 	_, s.apart = client.(*redis.ClusterClient)
 	if o.Denials == 0 {
 		o.Denials = DefaultDenials
@@ -194,6 +198,9 @@ func (s *Store) Peek(ctx context.Context, claims []limiter.Claim, d *limiter.Dec
 
 // decide asks for one decision, all by itself.
 func (s *Store) decide(ctx context.Context, sc script, claims []limiter.Claim, id [16]byte, d *limiter.Decision) error {
+	if len(claims) > 0 && claims[0].Redisson != "" {
+		return s.peekShared(ctx, claims, d)
+	}
 	b := newBatch(s.names, claims)
 	next := 0
 	b.request(id, claims, func(limiter.Claim) int { next++; return next })
@@ -230,7 +237,13 @@ func (s *Store) Refund(ctx context.Context, claims []limiter.Claim, p limiter.Pe
 
 // refund gives back one part.
 func (s *Store) refund(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
-	if _, err := s.change(ctx, s.scripts.refund, claims, taken(claims, p)...); err != nil {
+	var err error
+	if c := claims[0]; c.Redisson != "" {
+		_, err = s.changeShared(ctx, s.shared(c.RedissonForm).refund, c, taken(claims, p)...)
+	} else {
+		_, err = s.change(ctx, s.scripts.refund, claims, taken(claims, p)...)
+	}
+	if err != nil {
 		return fmt.Errorf("refund %d claims: %w", len(claims), err)
 	}
 	s.denials.forgetAll(claims)

@@ -46,7 +46,7 @@ func (r *reading) compile(f *file) (*Config, error) {
 	bearers := bearers{r, c.Privacy, c.ClientIP.IPv6Prefix}
 	lists := newLists(r, keys, bearers, f.Lists)
 	c.Routes = (&routes{reading: r, keys: keys, upstreams: upstreams, defaults: f.Defaults,
-		newly: c.Defaults.NewKeys, bearers: bearers, lists: lists, store: c.Store}).all(f.Routes)
+		newly: c.Defaults.NewKeys, bearers: bearers, lists: lists, store: c.Store, own: f.Redis.Prefix + ":"}).all(f.Routes)
 	lists.unused()
 	if len(f.Routes) == 0 && len(r.problems) == 0 {
 		r.wrong(f, "there are no routes", "write routes: with at least one match and upstream")

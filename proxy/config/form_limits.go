@@ -36,6 +36,8 @@ type limitForm struct {
 	MaxWaiting int `yaml:"max_waiting,omitempty" jsonschema:"minimum=1,maximum=100000"`
 	// RedissonName is the RRateLimiter of Redisson that counts, shared with Java programs: {key} stands for the key's text. Its own config in Redis goes before the rate.
 	RedissonName string `yaml:"redisson_name,omitempty" jsonschema:"default="`
+	// RedissonVersion is the oldest Redisson of those Java programs. It says how a limiter without entries gets its first: 3.17 and later is the default, earlier ones pack them in other ways, and up to 3.13.2 it is a window that begins anew, so that up to twice the rate passes across a border.
+	RedissonVersion string `yaml:"redisson_version,omitempty" jsonschema:"default="`
 	// Penalty bans a key that is refused too often.
 	Penalty *penaltyForm `yaml:"penalty,omitempty"`
 	// Count says which outcomes stay counted; all when not given.

@@ -21,6 +21,8 @@ type routes struct {
 	bearers   bearers
 	lists     *lists
 	store     Store
+	own       string     // how the keys of Weir itself begin in Redis
+	templates []template // of limiters that Java programs share, so far
 }
 
 // all makes the routes of all files, in their order.

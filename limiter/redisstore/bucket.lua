@@ -15,18 +15,10 @@
 -- Functions that read are called before any that writes: reading decides,
 -- `keep` writes everything at the end.
 
-local call, tonumber, floor = redis.call, tonumber, math.floor
-local byte, char, sub, format = string.byte, string.char, string.sub, string.format
-local SMALL, FULL, SLOTS, MARKS, HOT = 12, 128, 64, 32, 4
+local SMALL, HOT = 12, 4
 local FLOOR = char(5) .. 'floor' .. char(0, 0, 0, 0)
 local CONCURRENT = 4
 
--- int writes a time or any other whole number; count_text a count of permits,
--- which fits 32 bits and so is written faster.
-local function int(n) return format('%.0f', n) end
-local function count_text(n) return format('%d', n) end
-
-local NOW = clock()
 local NOW_TEXT = int(NOW)
 local NONE = {} -- is never written to
 
@@ -110,6 +102,7 @@ local function recount(w)
 end
 
 local bucket = { keys = 3 }
+KINDS['0'], KINDS['4'] = bucket, bucket
 
 -- trusts tells whether value was counted for this rate, less than a length ago.
 -- If so, only what has expired since is read.

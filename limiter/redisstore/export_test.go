@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	_ "embed"
 	"encoding/binary"
 	"time"
 
@@ -18,6 +19,15 @@ func NewWithTestClock(client redis.UniversalClient, o Options) *Store {
 	o.Denials = -1 // they go by the real time
 	return newStore(client, o, "local function clock() return tonumber(redis.call('GET', '"+TestClock+"')) end")
 }
+
+// NewWithoutStruct is New for a Redis whose Lua has no struct, as miniredis has none:
+// scripts get one that does what they need of it.
+func NewWithoutStruct(client redis.UniversalClient, o Options) *Store {
+	return newStore(client, o, structLua+clockLua)
+}
+
+//go:embed testdata/struct.lua
+var structLua string
 
 var (
 	CheckVersion = checkVersion
@@ -55,7 +65,7 @@ func (s *Store) Batch(claims [][]limiter.Claim) {
 
 // TakePlain is Take without company, memory or queue: one script call.
 func (s *Store) TakePlain(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
-	return s.decide(ctx, s.scripts.take(logs), claims, newID(), d)
+	return s.decide(ctx, s.scripts.mixed, claims, newID(), d)
 }
 
 // Deny makes s remember that c was refused for so long.

@@ -130,7 +130,7 @@ func (f *flight) send(ctx context.Context) {
 	sent, version := time.Now(), f.store.denials.now()
 	if len(f.groups) == 1 {
 		g := f.groups[0]
-		reply, err := f.store.scripts.take(g.batch.needs).run(ctx, f.store.client, g.batch.keys, g.batch.argv())
+		reply, err := f.store.scripts.take(&g.batch).run(ctx, f.store.client, g.batch.keys, g.batch.argv())
 		g.land(f.store, sent, version, reply, err)
 		return
 	}
@@ -138,7 +138,7 @@ func (f *flight) send(ctx context.Context) {
 	for _, g := range f.groups {
 		err := g.cmd.Err()
 		if redis.HasErrorPrefix(err, "NOSCRIPT") { // it did not run: send the text, by itself
-			sc := f.store.scripts.take(g.batch.needs)
+			sc := f.store.scripts.take(&g.batch)
 			g.cmd = sc.command(ctx, "eval", sc.text, g.batch.keys, g.batch.argv())
 			err = f.store.client.Process(ctx, g.cmd)
 		}
@@ -150,7 +150,7 @@ func (f *flight) send(ctx context.Context) {
 func (f *flight) sendAll(ctx context.Context) {
 	pipe := f.store.client.Pipeline()
 	for _, g := range f.groups {
-		sc := f.store.scripts.take(g.batch.needs)
+		sc := f.store.scripts.take(&g.batch)
 		g.cmd = sc.command(ctx, "evalsha", sc.hash, g.batch.keys, g.batch.argv())
 		_ = pipe.Process(ctx, g.cmd) // a pipeline only collects here
 	}

@@ -34,9 +34,12 @@ func newID() (id [16]byte) {
 	return id
 }
 
-// keys are those of a claim's window: state, log and base. A token bucket has
-// those of Redisson; the other algorithms have their own, told apart by braces,
-// which no limit's name holds. A window that Redisson shares has the hash as its
+// packed reports whether an algorithm keeps all of a window in one string.
+func packed(a limiter.Algorithm) bool { return a == limiter.SlidingLog }
+
+// keys are those of a claim's window: state, log and base, or the state alone. A
+// token bucket has those of Redisson; the other algorithms have their own, told apart
+// by braces, which no limit's name holds. A window that Redisson shares has the hash as its
 // base, and then state and log of this client alone: the hash says which count.
 func (n names) keys(c limiter.Claim) []string {
 	if c.Redisson != "" {
@@ -46,6 +49,9 @@ func (n names) keys(c limiter.Claim) []string {
 	name, end := windowName(n.prefix, c.Limit.Name, c.Key), n.end(c.Limit.Scope)
 	if a := c.Limit.Algorithm; a != limiter.TokenBucket {
 		name += ":{" + a.String() + "}"
+		if packed(a) {
+			return []string{name + ":state" + end}
+		}
 	}
 	return []string{name + ":value" + end, name + ":permits" + end, name + ":base" + end}
 }
@@ -79,7 +85,7 @@ const elsewhere = limiter.PerClient + 1
 // window's first key.
 func (n names) window(message string) (id windowID, ok bool) {
 	number, name, _ := strings.Cut(message, ":")
-	if len(number) != 1 || number[0] < '0' || number[0] > '0'+byte(limiter.Cooldown) {
+	if len(number) != 1 || number[0] < '0' || number[0] > '0'+byte(limiter.SlidingLog) {
 		return id, false
 	}
 	id.algorithm = limiter.Algorithm(number[0] - '0')
@@ -106,6 +112,9 @@ func (n names) window(message string) (id windowID, ok bool) {
 func suffix(a limiter.Algorithm) string {
 	if a == limiter.TokenBucket {
 		return ":value"
+	}
+	if packed(a) {
+		return ":{" + a.String() + "}:state"
 	}
 	return ":{" + a.String() + "}:value"
 }

@@ -8,7 +8,7 @@
 local redisson = {}
 for name, f in pairs(bucket) do redisson[name] = f end
 redisson.keys = 5
-local PER_CLIENT = 8
+local PER_CLIENT = 9
 
 -- place gives a window of a claim its keys, of which KEYS[k] is the first.
 function redisson.place(w, k) w.hash, w.own_state, w.own_log = w.base, KEYS[k + 3], KEYS[k + 4] end
@@ -77,4 +77,4 @@ function redisson.grant(w, n)
   return bucket.grant(w, n)
 end
 
-KINDS['7'], KINDS['8'] = redisson, redisson
+KINDS['8'], KINDS['9'] = redisson, redisson

@@ -43,6 +43,7 @@ func variants() []variant {
 		{name: "floor", call: plain(floorLua, floorArgs)},
 		{name: "bare", call: plain(bareLua, bareArgs)},
 		{name: "token_bucket", call: ours(limiter.TokenBucket)},
+		{name: "sliding_log", call: ours(limiter.SlidingLog)},
 		{name: "gcra", call: ours(limiter.GCRA)},
 		{name: "fixed_window", call: ours(limiter.FixedWindow)},
 		{name: "redis_rate", call: redisRate, alone: true},

@@ -35,7 +35,13 @@ func newID() (id [16]byte) {
 }
 
 // packed reports whether an algorithm keeps all of a window in one string.
-func packed(a limiter.Algorithm) bool { return a == limiter.SlidingLog }
+func packed(a limiter.Algorithm) bool {
+	switch a {
+	case limiter.FixedWindow, limiter.SlidingWindow, limiter.GCRA, limiter.SlidingLog:
+		return true
+	}
+	return false
+}
 
 // keys are those of a claim's window: state, log and base, or the state alone. A
 // token bucket has those of Redisson; the other algorithms have their own, told apart

@@ -25,6 +25,14 @@ var (
 	givebackLua string
 	//go:embed counter.lua
 	counterLua string
+	//go:embed counter_kind.lua
+	counterKindLua string
+	//go:embed take_fixed_window.lua
+	takeFixedWindowLua string
+	//go:embed take_sliding_window.lua
+	takeSlidingWindowLua string
+	//go:embed take_gcra.lua
+	takeGCRALua string
 	//go:embed distinct.lua
 	distinctLua string
 	//go:embed cooldown.lua
@@ -104,7 +112,7 @@ func newScripts(clock, prefix string) scripts {
 	room := "local ROOM = " + quote(channel(prefix))
 	full := func(last ...string) script {
 		return newScript(append([]string{
-			clock, baseLua, room, decideLua, bucketLua, counterLua, givebackLua, distinctLua, cooldownLua,
+			clock, baseLua, room, decideLua, bucketLua, counterLua, counterKindLua, givebackLua, distinctLua, cooldownLua,
 			slidingLogLua, slidingLogKindLua, redissonLua, tellLua,
 		}, last...)...)
 	}
@@ -123,11 +131,14 @@ func newScripts(clock, prefix string) scripts {
 	}
 	for a, own := range map[limiter.Algorithm]string{
 		limiter.TokenBucket: bucketLua, limiter.Concurrent: bucketLua, limiter.SlidingLog: slidingLogLua + slidingLogKindLua,
-		limiter.FixedWindow: bucketLua + counterLua, limiter.SlidingWindow: bucketLua + counterLua, limiter.GCRA: bucketLua + counterLua,
+		limiter.FixedWindow: counterLua + counterKindLua, limiter.SlidingWindow: counterLua + counterKindLua, limiter.GCRA: counterLua + counterKindLua,
 	} {
 		s.single[a] = newScript(clock, baseLua, decideLua, own, takeLua)
 	}
 	s.straight = s.single
+	s.straight[limiter.FixedWindow] = straight(clock, counterLua, takeFixedWindowLua, counterKindLua)
+	s.straight[limiter.SlidingWindow] = straight(clock, counterLua, takeSlidingWindowLua, counterKindLua)
+	s.straight[limiter.GCRA] = straight(clock, counterLua, takeGCRALua, counterKindLua)
 	s.straight[limiter.SlidingLog] = straight(clock, slidingLogLua, takeSlidingLogLua, slidingLogKindLua)
 	return s
 }

@@ -110,6 +110,7 @@ local function trusts(w, value)
   local rate, oldest, counted = string.match(w.had_base, '^(%d+):(%d+):(%d+)$')
   oldest, counted = tonumber(oldest), tonumber(counted)
   if not value or value > w.l.rate or tonumber(rate) ~= w.l.rate then return false end
+  call('ZCARD', w.log) -- an error now, if it is of another type, rather than while it is written
   if oldest > NOW or counted > NOW or counted <= NOW - w.l.length then return false end
   w.at, w.n, w.left, w.counted = {}, {}, value, counted
   if oldest > NOW - w.l.length then return true end

@@ -5,13 +5,11 @@ do
 
 local MORE = '<I6I6'
 
--- horizon is how long after its last permit a key is as new.
-local function horizon(w) return w.l.ttl - SLACK end
-
 -- read is open without what only deciding needs. It reads the ban, the floor and the
 -- marks, from `at` on.
 local function read(w, state, form, at)
   w.ban, w.floor, w.marks = 0, 0, ''
+  if state and form ~= 1 and form ~= 2 then error('a state of another form') end
   if form == 2 then
     w.ban, w.floor, at = struct.unpack(MORE, state, at)
     w.marks = sub(state, at)
@@ -21,7 +19,7 @@ end
 
 -- save writes the state, which begins with head, in the form that it needs.
 local function save(w, head)
-  if w.ban > NOW or w.floor > NOW - horizon(w) or #w.marks > 0 then
+  if w.ban > NOW or w.floor > NOW - w.l.horizon or #w.marks > 0 then
     head = char(2) .. sub(head, 2) .. struct.pack(MORE, w.ban, w.floor) .. w.marks
   end
   call('SET', w.state, head, 'PX', int(math.max(w.l.ttl, w.ban - NOW + SLACK)))
@@ -30,14 +28,14 @@ end
 -- once marks id as given back, unless it is, may have been, or is all back. The
 -- oldest of many marks is forgotten for the floor.
 local function once(w, id, at)
-  if at <= NOW - horizon(w) or at <= w.floor then return false end
+  if at <= NOW - w.l.horizon or at <= w.floor then return false end
   local kept, n, own = {}, 0, struct.pack('<I6', at) .. id
   for i = 1, #w.marks, 14 do
     local mark = sub(w.marks, i, i + 13)
     if sub(mark, 7) == id then return false end
     local its = struct.unpack('<I6', mark)
     if own and its > at then n, kept[n + 1], own = n + 1, own, nil end
-    if its > NOW - horizon(w) then n, kept[n + 1] = n + 1, mark end
+    if its > NOW - w.l.horizon then n, kept[n + 1] = n + 1, mark end
   end
   if own then n, kept[n + 1] = n + 1, own end
   if n > SLOTS then w.floor = math.max(w.floor, (struct.unpack('<I6', table.remove(kept, 1)))) end

@@ -13,8 +13,9 @@ local function list_limits()
     limits[i] = {
       kind = KINDS[ARGV[a]], algorithm = algorithm, merges = rate > FULL and algorithm ~= 4,
       rate = rate, length = length, most = tonumber(ARGV[a + 3]), says = ARGV[a + 3], ttl = ARGV[a + 4],
-      old = old, since = '(' .. old,
+      old = old, since = '(' .. old, horizon = ARGV[a + 4] - SLACK,
     }
+    if algorithm == 0 then limits[i].ttl = int(length + 2) end -- see take_token_bucket.lua
     a = a + 5
   end
   return limits, a
@@ -49,12 +50,20 @@ local function list_windows()
 end
 
 -- open learns of w what its strings say: its state and, with three keys, its base.
+-- What is of another type looks like nothing there.
 local function open(w, state, base)
+  if not state and call('EXISTS', w.state) == 1 then error('the state is no string') end
   if base and byte(base) == 98 then -- b of ban
     local ban = tonumber(string.match(base, '^ban:(%d+)$'))
     if ban and ban > NOW then w.banned = ban - NOW end
   end
   w.l.kind.open(w, state, base)
+end
+
+-- try is open that makes w bad if something of it is of another type, or not readable.
+-- Reading changes nothing, so only those who ask for w are refused an answer.
+local function try(w, state, base)
+  if not pcall(open, w, state, base) then w.bad, w.left = true, 0 end
 end
 
 -- read_windows is list_windows that also reads their state, with one MGET.
@@ -70,7 +79,7 @@ local function read_windows()
   n = 1
   for i = 1, #windows do
     local w = windows[i]
-    open(w, got[n], w.base and got[n + 1])
+    try(w, got[n], w.base and got[n + 1])
     n = w.base and n + 2 or n + 1
   end
   return windows, first
@@ -83,10 +92,11 @@ local asked, costs, waits, values, entries = {}, {}, {}, {}, {} -- of the reques
 -- (13 bytes, the last four its cost), the number of its window (2 bytes), and a
 -- value (8 bytes) where its kind is one of values. It takes all claims or none, and
 -- writes into the reply behind `to`: 1 or 0, then for each claim what is left, or
--- -1 if the key is banned, and how long until the same claim passes. It returns
--- where the next request begins, and the end of the reply.
+-- -1 if the key is banned, and how long until the same claim passes. A request with
+-- a bad window takes nothing: 2, and -2 for each claim of such a one. It returns where
+-- the next request begins, and the end of the reply.
 local function decide(windows, requests, from, reply, to, dry)
-  local n, allowed = byte(requests, from), true
+  local n, allowed, bad = byte(requests, from), true, false
   from = from + 1
   for i = 1, n do
     local c, d, e, f, a, b = byte(requests, from + 9, from + 14)
@@ -97,9 +107,15 @@ local function decide(windows, requests, from, reply, to, dry)
       values[i] = sub(requests, from, from + 7)
       from = from + 8
     end
-    local wait = cost > w.left and w.l.kind.wait(w, cost, values[i]) or 0
+    bad = bad or w.bad
+    local wait = cost > w.left and not w.bad and w.l.kind.wait(w, cost, values[i]) or 0
     if wait > 0 or w.banned then allowed = false end
     waits[i] = wait
+  end
+  if bad then
+    reply[to + 1] = 2
+    for i = 1, n do reply[to + 2 * i], reply[to + 2 * i + 1] = asked[i].bad and -2 or 0, 0 end
+    return from, to + 2 * n + 1
   end
   reply[to + 1] = allowed and 1 or 0
   for i = 1, n do

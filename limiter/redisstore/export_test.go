@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed"
 	"encoding/binary"
+	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -61,6 +62,25 @@ func (s *Store) Batch(claims [][]limiter.Claim) {
 		f.takes(newCall(c, newID()))
 	}
 	f.send(context.Background())
+}
+
+// TakeInOneCall takes each of all, which travel together.
+func (s *Store) TakeInOneCall(ctx context.Context, all [][]limiter.Claim) (errs []error, ds []limiter.Decision) {
+	f, calls := newFlight(s), []*call{}
+	for _, claims := range all {
+		c := newCall(claims, newID())
+		f.takes(c)
+		calls = append(calls, c)
+	}
+	f.send(ctx)
+	for _, c := range calls {
+		<-c.done
+		if c.err != nil {
+			c.err = fmt.Errorf("%w: %w", limiter.ErrUnavailable, c.err)
+		}
+		errs, ds = append(errs, c.err), append(ds, c.decision)
+	}
+	return errs, ds
 }
 
 // TakePlain is Take without company, memory or queue: one script call.

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -175,12 +176,15 @@ func (g *group) land(s *Store, sent time.Time, version uint64, reply any, err er
 	}
 	for _, c := range g.calls {
 		c.sent = sent
+		own := err
 		if err == nil {
-			rest, err = readDecision(rest, at, c.claims, &c.decision)
+			rest, own = readDecision(rest, at, c.claims, &c.decision)
 		}
-		if err == nil {
+		if own == nil {
 			s.denials.learn(c, version)
+		} else if !errors.Is(own, errType) {
+			err = own
 		}
-		c.finish(err)
+		c.finish(own)
 	}
 }

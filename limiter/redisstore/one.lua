@@ -4,8 +4,8 @@
 local limits = list_limits()
 return function(l, i, k, from, reply, to, state, base)
   local w = window(limits[l], k)
-  open(w, state, base)
+  try(w, state, base)
   local _, last = decide({ [i] = w }, requests, from, reply, to, false)
-  w.l.kind.keep(w)
+  if not w.bad then w.l.kind.keep(w) end
   return last
 end

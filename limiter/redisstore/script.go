@@ -21,6 +21,8 @@ var (
 	baseLua string
 	//go:embed bucket.lua
 	bucketLua string
+	//go:embed take_token_bucket.lua
+	takeTokenBucketLua string
 	//go:embed giveback.lua
 	givebackLua string
 	//go:embed counter.lua
@@ -136,6 +138,7 @@ func newScripts(clock, prefix string) scripts {
 		s.single[a] = newScript(clock, baseLua, decideLua, own, takeLua)
 	}
 	s.straight = s.single
+	s.straight[limiter.TokenBucket] = straight(clock, "", takeTokenBucketLua, bucketLua)
 	s.straight[limiter.FixedWindow] = straight(clock, counterLua, takeFixedWindowLua, counterKindLua)
 	s.straight[limiter.SlidingWindow] = straight(clock, counterLua, takeSlidingWindowLua, counterKindLua)
 	s.straight[limiter.GCRA] = straight(clock, counterLua, takeGCRALua, counterKindLua)

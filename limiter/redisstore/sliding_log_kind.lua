@@ -43,6 +43,7 @@ function log.open(w, state)
   if state then
     local form
     form, w.before, w.newest, w.taken, w.count = struct.unpack(HEAD, state)
+    if form ~= 1 and form ~= 2 then error('a state of another form') end
     w.from = BODY
     if form == 2 then
       w.ban, w.floor, w.from = struct.unpack(MORE, state, BODY)

@@ -22,22 +22,30 @@ for i = 1, #KEYS do
   if c + d + e > 0 then cost = b + c * 256 + d * 65536 + e * 16777216 end
   local form, start, taken = 1, NOW, 0
   if state then
-    form, start, taken = struct_unpack(FIXED, state)
+    form = 0
+    if #state >= 11 then form, start, taken = struct_unpack(FIXED, state) end
     if form == 1 and NOW - start >= length then start, taken = NOW, 0 end
     if start == 0 then start = NOW end
   end
-  if form ~= 1 or start > NOW then -- a ban, a refund, a clock that was set back
-    one = one or general(requests)
-    r = one(l, i, i, from, reply, r, state)
-  else
+  local usual = form == 1 and start <= NOW -- no ban, no refund, no clock that was set back
+  if usual then
     local left, allowed, wait = rate - taken, 0, 0
     if cost <= left then
       allowed, left = 1, left - cost
-      call('SET', KEYS[i], struct_pack(FIXED, 1, start, taken + cost), 'PX', ttls[l])
+      if state then
+        call('SET', KEYS[i], struct_pack(FIXED, 1, start, taken + cost), 'PX', ttls[l])
+      else
+        usual = call('SET', KEYS[i], struct_pack(FIXED, 1, start, taken + cost), 'PX', ttls[l], 'NX')
+      end
     end
     if cost > left then wait = start + length - NOW end
     reply[r + 1], reply[r + 2], reply[r + 3] = allowed, left < 0 and 0 or left, wait
+  end
+  if usual then
     r = r + 3
+  else
+    one = one or general(requests)
+    r = one(l, i, i, from, reply, r, got[i])
   end
   from = from + 16
 end

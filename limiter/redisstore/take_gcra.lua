@@ -22,23 +22,31 @@ for i = 1, #KEYS do
   if c + d + e > 0 then cost = b + c * 256 + d * 65536 + e * 16777216 end
   local most, form, start, before, debt = mosts[l], 1, NOW, NOW, 0
   if state then
-    form, start, before, debt = struct_unpack(GCRA, state)
+    form = 0
+    if #state >= 21 then form, start, before, debt = struct_unpack(GCRA, state) end
   end
-  if form ~= 1 or start > NOW then -- a ban, a refund, a clock that was set back
-    one = one or general(requests)
-    r = one(l, i, i, from, reply, r, state)
-  else
+  local usual = form == 1 and start <= NOW -- no ban, no refund, no clock that was set back
+  if usual then
     debt = debt - (NOW - start) * rate / length
     if debt <= 0 then debt, before = 0, NOW end
     local left, allowed, wait = floor(most - debt + TINY), 0, 0
     if cost <= left then
       allowed, debt = 1, debt + cost
       left = floor(most - debt + TINY)
-      call('SET', KEYS[i], struct_pack(GCRA, 1, NOW, before, debt), 'PX', ttls[l])
+      if state then
+        call('SET', KEYS[i], struct_pack(GCRA, 1, NOW, before, debt), 'PX', ttls[l])
+      else
+        usual = call('SET', KEYS[i], struct_pack(GCRA, 1, NOW, before, debt), 'PX', ttls[l], 'NX')
+      end
     end
     if cost > left then wait = until_owed(debt, NOW, rate, length, most, cost) end
     reply[r + 1], reply[r + 2], reply[r + 3] = allowed, left < 0 and 0 or left, wait
+  end
+  if usual then
     r = r + 3
+  else
+    one = one or general(requests)
+    r = one(l, i, i, from, reply, r, got[i])
   end
   from = from + 16
 end

@@ -18,7 +18,8 @@ for i = 1, #KEYS do
   local l, state = byte(of, i), got[i]
   local rate, length, form, before, newest, taken, count, at = rates[l], lengths[l], 1, NOW, NOW, 0, 0, 1
   if state then
-    form, before, newest, taken, count, at = struct_unpack(HEAD, state)
+    form = 0
+    if #state >= 19 then form, before, newest, taken, count, at = struct_unpack(HEAD, state) end
     local old, size = NOW - length, #state
     while form == 1 and at <= size do
       local after, n, next = entry(state, at)
@@ -30,11 +31,9 @@ for i = 1, #KEYS do
   local cost = b
   if c + d + e > 0 then cost = b + c * 256 + d * 65536 + e * 16777216 end
   local left, wait = rate - taken, 0
-  if form ~= 1 or newest > NOW or count >= FULL and cost <= left then
-    -- A ban, a floor, a clock that was set back, or an entry too many.
-    one = one or general(requests)
-    r = one(l, i, i, from, reply, r, state)
-  else
+  -- No ban, no floor, no clock that was set back, no entry too many.
+  local usual = form == 1 and newest <= NOW and (count < FULL or cost > left)
+  if usual then
     local allowed = cost <= left and 1 or 0
     if allowed == 1 then
       left = left - cost
@@ -47,7 +46,11 @@ for i = 1, #KEYS do
         new = packed(after, cost, sub(requests, from + 2, from + 9))
       end
       local head = struct_pack(HEAD, 1, before, NOW, taken + cost, count + 1)
-      call('SET', KEYS[i], head .. body .. new, 'PX', ttls[l])
+      if state then
+        call('SET', KEYS[i], head .. body .. new, 'PX', ttls[l])
+      else -- what is of another type looks like nothing in an MGET
+        usual = call('SET', KEYS[i], head .. new, 'PX', ttls[l], 'NX')
+      end
     end
     if cost > left then -- until when: as many as are short come back
       local short, time, size = cost - left, before, state and #state or 0
@@ -62,7 +65,12 @@ for i = 1, #KEYS do
       end
     end
     reply[r + 1], reply[r + 2], reply[r + 3] = allowed, left < 0 and 0 or left, wait
+  end
+  if usual then
     r = r + 3
+  else
+    one = one or general(requests)
+    r = one(l, i, i, from, reply, r, state)
   end
   from = from + 16
 end

@@ -22,25 +22,33 @@ for i = 1, #KEYS do
   if c + d + e > 0 then cost = b + c * 256 + d * 65536 + e * 16777216 end
   local number, form, start, taken, before = floor(NOW / length), 1, 0, 0, 0
   if state then
-    form, start, taken, before = struct_unpack(SLIDING, state)
+    form = 0
+    if #state >= 15 then form, start, taken, before = struct_unpack(SLIDING, state) end
     if form == 1 and start ~= number then
       before = start == number - 1 and taken or 0
       taken = 0
     end
   end
-  if form ~= 1 or start > number then -- a ban, a refund, a clock that was set back
-    one = one or general(requests)
-    r = one(l, i, i, from, reply, r, state)
-  else
+  local usual = form == 1 and start <= number -- no ban, no refund, no clock that was set back
+  if usual then
     start = number
     local left, allowed, wait = rate - used(start, taken, before, NOW, length), 0, 0
     if cost <= left then
       allowed, left, taken = 1, left - cost, taken + cost
-      call('SET', KEYS[i], struct_pack(SLIDING, 1, start, taken, before), 'PX', ttls[l])
+      if state then
+        call('SET', KEYS[i], struct_pack(SLIDING, 1, start, taken, before), 'PX', ttls[l])
+      else
+        usual = call('SET', KEYS[i], struct_pack(SLIDING, 1, start, taken, before), 'PX', ttls[l], 'NX')
+      end
     end
     if cost > left then wait = until_used(start, taken, before, length, rate - cost) end
     reply[r + 1], reply[r + 2], reply[r + 3] = allowed, left < 0 and 0 or left, wait
+  end
+  if usual then
     r = r + 3
+  else
+    one = one or general(requests)
+    r = one(l, i, i, from, reply, r, got[i])
   end
   from = from + 16
 end

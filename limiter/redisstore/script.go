@@ -45,6 +45,8 @@ var (
 	slidingLogKindLua string
 	//go:embed take_sliding_log.lua
 	takeSlidingLogLua string
+	//go:embed take_sliding_logs.lua
+	takeSlidingLogsLua string
 	//go:embed one.lua
 	oneLua string
 	//go:embed decide.lua
@@ -132,11 +134,13 @@ func newScripts(clock, prefix string) scripts {
 		s.single[i] = s.mixed
 	}
 	for a, own := range map[limiter.Algorithm]string{
-		limiter.TokenBucket: bucketLua, limiter.Concurrent: bucketLua, limiter.SlidingLog: slidingLogLua + slidingLogKindLua,
+		limiter.TokenBucket: bucketLua, limiter.Concurrent: bucketLua,
 		limiter.FixedWindow: counterLua + counterKindLua, limiter.SlidingWindow: counterLua + counterKindLua, limiter.GCRA: counterLua + counterKindLua,
 	} {
 		s.single[a] = newScript(clock, baseLua, decideLua, own, takeLua)
 	}
+	s.single[limiter.SlidingLog] = newScript(
+		clock, baseLua, slidingLogLua, "local function general()", decideLua, slidingLogKindLua, takeLua, "end", takeSlidingLogsLua)
 	s.straight = s.single
 	s.straight[limiter.TokenBucket] = straight(clock, "", takeTokenBucketLua, bucketLua)
 	s.straight[limiter.FixedWindow] = straight(clock, counterLua, takeFixedWindowLua, counterKindLua)

@@ -213,7 +213,7 @@ func BenchmarkBytes(b *testing.B) {
 		for _, r := range []struct {
 			rate  limiter.Rate
 			taken int
-		}{{rate(1, time.Minute), 1}, {rate(10, time.Minute), 10}, {rate(100, time.Minute), 100}, {rate(10_000, time.Hour), 3000}} {
+		}{{rate(1, time.Minute), 1}, {rate(10, time.Minute), 10}, {rate(100, time.Minute), 100}, {rate(10_000, 4*time.Second), 3050}} {
 			line, bucket := fmt.Sprintf("%s\t%d", r.rate, r.taken), 0.0
 			for _, v := range kept {
 				s := newStage(b)

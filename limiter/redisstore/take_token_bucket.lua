@@ -36,19 +36,31 @@ local function live(log, since)
   return sum, #entries
 end
 
--- waits is how long a request waits whose refusal the first entries explain: all of
--- them, in the order of their times, if they are few. Nothing if they do not.
-local function waits(log, rate, length, short)
-  local all, sum, at = redis.pcall('ZRANGE', log, 0, 15, 'WITHSCORES'), 0, nil
-  if all.err then return nil end
+-- exact reads a short log with its times: what is out, how many entries that are, and
+-- whether there are others. Nothing if it is long or not as usual.
+local ats, ns = {}, {}
+local function exact(log, length)
+  local all, sum, size = redis.pcall('ZRANGE', log, 0, 15, 'WITHSCORES'), 0, 0
+  if all.err or #all == 32 then return nil end
   for i = 1, #all, 2 do
     local x, y, z, t = byte(all[i], -4, -1)
-    local score = tonumber(all[i + 1])
-    if not t or y + z + t > 0 or score <= NOW - length or score > NOW then return nil end
-    sum = sum + x
-    if not at and sum >= short then at = score end
+    local at = tonumber(all[i + 1])
+    if not t or y + z + t > 0 or at > NOW then return nil end
+    if at > NOW - length then
+      size, sum = size + 1, sum + x
+      ats[size], ns[size] = at, x
+    end
   end
-  return sum == rate and #all < 32 and at and at + length - NOW or nil
+  return sum, size, size < #all / 2
+end
+
+-- waits is how long until so many more of the entries that exact read have come back.
+local function waits(short, size, length)
+  for i = 1, size do
+    short = short - ns[i]
+    if short <= 0 then return ats[i] + length - NOW end
+  end
+  return length
 end
 
 for i = 1, #KEYS / 3 do
@@ -63,26 +75,32 @@ for i = 1, #KEYS / 3 do
     -- What is of another type looks like nothing in an MGET.
     if call('EXISTS', log) == 0 and call('SET', KEYS[k], rate - cost, 'PX', ttl, 'NX') then left = rate - cost end
     if left and left < cost then wait = length end
-  elseif value == '0' then
-    wait = waits(log, rate, length, cost)
-    if wait then
-      reply[r + 1], reply[r + 2], reply[r + 3], r = 0, 0, wait, r + 3
-      left = -1
-    end
   else
-    local sum, size = live(log, sinces[l])
-    if sum and size < 12 and rate - sum >= 2 * cost then -- the next of the same passes, too
-      left, trims = rate - sum - cost, tonumber(value) ~= rate - sum
+    value = tonumber(value)
+    local sum, size
+    if value and value >= 2 * cost then
+      sum, size = live(log, sinces[l])
+      trims = sum and value ~= rate - sum
+    end
+    if not sum or rate - sum < 2 * cost then -- it is refused, or the next one is
+      sum, size, trims = exact(log, length)
+      if sum and sum + cost > rate - cost then wait = waits(sum + cost + (sum + cost > rate and 0 or cost) - rate, size, length) end
+    end
+    if sum and sum + cost > rate then
+      local rest = rate - sum
+      reply[r + 1], reply[r + 2], reply[r + 3], r, left = 0, rest < 0 and 0 or rest, wait, r + 3, -1
+    elseif sum and size < 12 then
+      left = rate - sum - cost
     end
   end
   if not left then
     one = one or general(requests)
-    r = one(l, i, k, from, reply, r, value, got[2 * i])
+    r = one(l, i, k, from, reply, r, got[2 * i - 1], got[2 * i])
   elseif left >= 0 then
     call('ZADD', log, now, sub(requests, from + 1, from + 13))
     if trims then call('ZREMRANGEBYSCORE', log, '-inf', olds[l]) end
     call('PEXPIRE', log, ttl)
-    if value then call('SET', KEYS[k], left, 'PX', ttl) end
+    if got[2 * i - 1] then call('SET', KEYS[k], left, 'PX', ttl) end
     reply[r + 1], reply[r + 2], reply[r + 3], r = 1, left, wait, r + 3
   end
   from = from + 16

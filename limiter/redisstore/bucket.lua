@@ -122,6 +122,13 @@ end
 -- open learns how many permits are left, with as little reading as is exact. When
 -- it looks like a refusal, it reads the times at once.
 function bucket.open(w, value, base)
+  if not value then
+    if not base and call('EXISTS', w.state, w.log) == 0 then
+      w.at, w.n, w.whole, w.fresh, w.left, w.size = NONE, NONE, true, true, w.l.rate, 0
+      return
+    end
+    if call('EXISTS', w.state) == 1 then error('value is no string') end
+  end
   value, w.had_base = tonumber(value), base or nil
   if base and trusts(w, value) then return end
   if base or not value or value < 1 then return recount(w) end

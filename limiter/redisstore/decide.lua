@@ -50,9 +50,9 @@ local function list_windows()
 end
 
 -- open learns of w what its strings say: its state and, with three keys, its base.
--- What is of another type looks like nothing there.
+-- A state of another type looks like nothing in an MGET.
 local function open(w, state, base)
-  if not state and call('EXISTS', w.state) == 1 then error('the state is no string') end
+  if not state and not w.base and call('EXISTS', w.state) == 1 then error('the state is no string') end
   if base and byte(base) == 98 then -- b of ban
     local ban = tonumber(string.match(base, '^ban:(%d+)$'))
     if ban and ban > NOW then w.banned = ban - NOW end

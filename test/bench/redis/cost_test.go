@@ -56,6 +56,7 @@ func rows() []row {
 		{name: "3 limits on one key", rates: []limiter.Rate{rate(10, time.Second), rate(100, time.Minute), rate(1000, time.Hour)}, size: size, keys: keys / 2},
 		{name: "one per call, new key", rates: minute, size: 1, keys: keys / 4, fresh: true},
 		{name: "one per call, 10/1s", rates: second, size: 1, keys: keys / 4},
+		{name: "one per call, 3 limits", rates: []limiter.Rate{rate(10, time.Second), rate(100, time.Minute), rate(1000, time.Hour)}, size: 1, keys: keys / 8},
 		{name: "12 per call, 10/1s", rates: second, size: 12, keys: keys},
 		{name: "64 per call, 10/1s", rates: second, size: 64, keys: keys},
 	}

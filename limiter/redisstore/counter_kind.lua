@@ -29,16 +29,19 @@ end
 -- oldest of many marks is forgotten for the floor.
 local function once(w, id, at)
   if at <= NOW - w.l.horizon or at <= w.floor then return false end
-  local kept, n, own = {}, 0, struct.pack('<I6', at) .. id
+  local kept, own = {}, struct.pack('<I6', at) .. id
   for i = 1, #w.marks, 14 do
     local mark = sub(w.marks, i, i + 13)
     if sub(mark, 7) == id then return false end
     local its = struct.unpack('<I6', mark)
-    if own and its > at then n, kept[n + 1], own = n + 1, own, nil end
-    if its > NOW - w.l.horizon then n, kept[n + 1] = n + 1, mark end
+    if own and its > at then
+      kept[#kept + 1] = own
+      own = nil
+    end
+    if its > NOW - w.l.horizon then kept[#kept + 1] = mark end
   end
-  if own then n, kept[n + 1] = n + 1, own end
-  if n > SLOTS then w.floor = math.max(w.floor, (struct.unpack('<I6', table.remove(kept, 1)))) end
+  if own then kept[#kept + 1] = own end
+  if #kept > SLOTS then w.floor = math.max(w.floor, (struct.unpack('<I6', table.remove(kept, 1)))) end
   w.marks = table.concat(kept)
   return true
 end

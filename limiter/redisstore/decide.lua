@@ -73,7 +73,8 @@ local function read_windows()
   local strings, n = {}, 0
   for i = 1, #windows do
     local w = windows[i]
-    strings[n + 1], strings[n + 2], n = w.state, w.base, w.base and n + 2 or n + 1
+    strings[n + 1], strings[n + 2] = w.state, w.base
+    n = w.base and n + 2 or n + 1
   end
   local got = call('MGET', unpack(strings))
   n = 1

@@ -19,7 +19,8 @@ end
 local of, requests, now = ARGV[a], ARGV[a + 1], int(NOW)
 local strings, n = {}, 0
 for i = 1, #KEYS, 3 do
-  strings[n + 1], strings[n + 2], n = KEYS[i], KEYS[i + 2], n + 2
+  strings[n + 1], strings[n + 2] = KEYS[i], KEYS[i + 2]
+  n = n + 2
 end
 local got, reply, r, from, one = call('MGET', unpack(strings)), { NOW }, 1, 1, nil
 
@@ -88,7 +89,8 @@ for i = 1, #KEYS / 3 do
     end
     if sum and sum + cost > rate then
       local rest = rate - sum
-      reply[r + 1], reply[r + 2], reply[r + 3], r, left = 0, rest < 0 and 0 or rest, wait, r + 3, -1
+      reply[r + 1], reply[r + 2], reply[r + 3] = 0, rest < 0 and 0 or rest, wait
+      r, left = r + 3, -1
     elseif sum and size < 12 then
       left = rate - sum - cost
     end
@@ -101,7 +103,8 @@ for i = 1, #KEYS / 3 do
     if trims then call('ZREMRANGEBYSCORE', log, '-inf', olds[l]) end
     call('PEXPIRE', log, ttl)
     if got[2 * i - 1] then call('SET', KEYS[k], left, 'PX', ttl) end
-    reply[r + 1], reply[r + 2], reply[r + 3], r = 1, left, wait, r + 3
+    reply[r + 1], reply[r + 2], reply[r + 3] = 1, left, wait
+    r = r + 3
   end
   from = from + 16
 end

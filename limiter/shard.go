@@ -198,7 +198,7 @@ func (s *shard) takeLocked(c *cell, now int64, claim Claim, id [16]byte) {
 	}
 	more := int64(max(1, n))
 	switch claim.Limit.Algorithm {
-	case TokenBucket:
+	case TokenBucket, SlidingLog:
 		more = min(more, fullWindow-int64(n))
 	case Cooldown:
 		more = min(more, maxPauses-int64(n))
@@ -220,7 +220,7 @@ func (s *shard) takeLocked(c *cell, now int64, claim Claim, id [16]byte) {
 // logs reports whether one more permit is one more entry, where there are n.
 func logs(a Algorithm, n int) bool {
 	switch a {
-	case TokenBucket:
+	case TokenBucket, SlidingLog:
 		return n < fullWindow
 	case Cooldown:
 		return n < maxPauses

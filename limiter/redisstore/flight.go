@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -176,7 +177,7 @@ func (g *group) asks(s *Store) (script, []string, []any) {
 	if b := g.shared; b != nil {
 		return s.shared(b.claim.RedissonForm).take, s.names.keys(b.claim), sharedArgs(b.claim, b.requests)
 	}
-	return s.scripts.take(g.batch.needs), g.batch.keys, g.batch.argv()
+	return s.scripts.take(&g.batch), g.batch.keys, g.batch.argv()
 }
 
 // land reads the reply and tells each call.
@@ -198,12 +199,15 @@ func (g *group) land(s *Store, sent time.Time, version uint64, reply any, err er
 	}
 	for _, c := range g.calls {
 		c.sent = sent
+		own := err
 		if err == nil {
-			rest, err = readDecision(rest, at, c.claims, &c.decision)
+			rest, own = readDecision(rest, at, c.claims, &c.decision)
 		}
-		if err == nil {
+		if own == nil {
 			s.denials.learn(c, version)
+		} else if !errors.Is(own, errType) {
+			err = own
 		}
-		c.finish(err)
+		c.finish(own)
 	}
 }

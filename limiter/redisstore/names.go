@@ -34,9 +34,18 @@ func newID() (id [16]byte) {
 	return id
 }
 
-// keys are those of a claim's window: state, log and base. A token bucket has
-// those of Redisson; the other algorithms have their own, told apart by braces,
-// which no limit's name holds. A limiter that Redisson shares has its own.
+// packed reports whether an algorithm keeps all of a window in one string.
+func packed(a limiter.Algorithm) bool {
+	switch a {
+	case limiter.FixedWindow, limiter.SlidingWindow, limiter.GCRA, limiter.SlidingLog:
+		return true
+	}
+	return false
+}
+
+// keys are those of a claim's window: state, log and base, or the state alone. A
+// token bucket has those of Redisson; the other algorithms have their own, told apart
+// by braces, which no limit's name holds. A limiter that Redisson shares has its own.
 func (n names) keys(c limiter.Claim) []string {
 	if c.Redisson != "" {
 		return sharedKeys(c.Redisson, n.client)
@@ -44,6 +53,9 @@ func (n names) keys(c limiter.Claim) []string {
 	name, end := windowName(n.prefix, c.Limit.Name, c.Key), n.end(c.Limit.Scope)
 	if a := c.Limit.Algorithm; a != limiter.TokenBucket {
 		name += ":{" + a.String() + "}"
+		if packed(a) {
+			return []string{name + ":state" + end}
+		}
 	}
 	return []string{name + ":value" + end, name + ":permits" + end, name + ":base" + end}
 }
@@ -80,7 +92,7 @@ func (n names) window(message string) (id windowID, ok bool) {
 	if number == "shared" {
 		return windowID{home: home{redisson: name}}, true
 	}
-	if len(number) != 1 || number[0] < '0' || number[0] > '0'+byte(limiter.Cooldown) {
+	if len(number) != 1 || number[0] < '0' || number[0] > '0'+byte(limiter.SlidingLog) {
 		return id, false
 	}
 	id.algorithm = limiter.Algorithm(number[0] - '0')
@@ -107,6 +119,9 @@ func (n names) window(message string) (id windowID, ok bool) {
 func suffix(a limiter.Algorithm) string {
 	if a == limiter.TokenBucket {
 		return ":value"
+	}
+	if packed(a) {
+		return ":{" + a.String() + "}:state"
 	}
 	return ":{" + a.String() + "}:value"
 }

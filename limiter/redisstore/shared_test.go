@@ -48,7 +48,7 @@ func TestRateLimiter_SharesWithForeigners(t *testing.T) {
 	if said, err := strconv.ParseUint(flag.Lookup("rapid.seed").Value.String(), 10, 64); err == nil && said != 0 {
 		seed = said
 	}
-	if some := calls(15_000, 6000); some > 0 {
+	if some := calls(15_000, 9000); some > 0 {
 		n = some
 	}
 	t.Logf("%d calls: -rapid.seed=%d", n, seed)

@@ -121,7 +121,7 @@ func (s *Store) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Dec
 		return err
 	}
 	if len(claims) == 0 {
-		return s.decide(ctx, s.scripts.take(all), claims, [16]byte{}, d)
+		return s.decide(ctx, s.scripts.mixed, claims, [16]byte{}, d)
 	}
 	if s.denials.decide(time.Now(), trusted, claims, d) {
 		return nil

@@ -20,8 +20,8 @@ type limitForm struct {
 	ResetOn *resetForm `yaml:"reset_on,omitempty"`
 	// Overrides are other rates for some values of the key.
 	Overrides map[string]*list `yaml:"overrides,omitempty"`
-	// Algorithm that keeps the rates: token_bucket allows no more than COUNT in any WINDOW; gcra lets permits flow back evenly; fixed_window and sliding_window are cheaper and looser.
-	Algorithm string `yaml:"algorithm" jsonschema:"default=token_bucket,enum=token_bucket,enum=fixed_window,enum=sliding_window,enum=gcra"`
+	// Algorithm that keeps the rates: token_bucket allows no more than COUNT in any WINDOW; sliding_log promises the same for about half the cost in Redis, and cannot be shared with Redisson; gcra lets permits flow back evenly; fixed_window and sliding_window are cheaper and looser.
+	Algorithm string `yaml:"algorithm" jsonschema:"default=token_bucket,enum=token_bucket,enum=sliding_log,enum=fixed_window,enum=sliding_window,enum=gcra"`
 	// Burst is how many permits gcra gives at once; the rate's count when not given.
 	Burst int `yaml:"burst,omitempty" jsonschema:"minimum=1,maximum=2147483647"`
 	// Cost says where a request tells how many permits it asks for: header:NAME or query:NAME. A request that does not tell asks for 1.

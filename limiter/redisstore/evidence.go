@@ -15,7 +15,7 @@ type evidence int
 
 const (
 	works   evidence = iota // it has answered
-	away                    // nobody is there, or answers in time
+	away                    // nobody is there, answers in time, or lets us in
 	notNow                  // it is there and says to try again, or a connection was cut
 	nothing                 // the caller has left
 )
@@ -44,11 +44,15 @@ func evidenceOf(err error) evidence {
 }
 
 // evidenceOfReply is what an error that Redis has answered says: that it works,
-// unless it can do nothing now.
+// unless it can do nothing now. A password that it does not take is wrong at the next
+// try too.
 func evidenceOfReply(err error) evidence {
+	if redis.HasErrorPrefix(err, "NOAUTH") || redis.HasErrorPrefix(err, "WRONGPASS") {
+		return away
+	}
 	for _, prefix := range []string{
 		"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY", "OOM", "MISCONF",
-		"NOREPLICAS", "NOAUTH", "WRONGPASS", "NOPERM", "ERR max number of clients",
+		"NOREPLICAS", "NOPERM", "ERR max number of clients",
 	} {
 		if redis.HasErrorPrefix(err, prefix) {
 			return notNow

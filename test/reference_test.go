@@ -159,7 +159,6 @@ func TestReference_NamesEveryTask(t *testing.T) {
 	slices.Sort(told)
 	w := start(t, shared(redistest.Start(t).Addr)+"upstreams: {demo: echo}\nroutes: [{match: {path: /}, upstream: demo}]\n"+
 		"alerts: {webhook: \"https://127.0.0.1:1/\", secret: \"long and made at random\"}\n")
-	var names []string
 	eventually(t, "the leader has run the tasks of proxy/cluster/README.md, and no others", func() bool {
 		var leader struct {
 			Tasks []struct {
@@ -170,7 +169,7 @@ func TestReference_NamesEveryTask(t *testing.T) {
 		if err := json.Unmarshal([]byte(body), &leader); err != nil {
 			t.Fatal(err)
 		}
-		names = nil
+		var names []string
 		for _, task := range leader.Tasks {
 			names = append(names, task.Task)
 		}

@@ -13,7 +13,7 @@ func (l *Limit) Advice() string {
 	switch {
 	case l.Algorithm == TokenBucket && l.Rate.Count > manyPermits:
 		return fmt.Sprintf("a token bucket of %s keeps up to 128 entries (4 KB) for each key; "+
-			"gcra or sliding_window keep a number or two", l.Rate)
+			"sliding_log promises the same in half of that, gcra or sliding_window keep a number or two", l.Rate)
 	case l.Algorithm == FixedWindow && l.Rate.Count > 1:
 		return fmt.Sprintf("a fixed window of %s lets up to %d pass within moments, across the border of two windows; "+
 			"token_bucket never does", l.Rate, 2*l.Rate.Count)

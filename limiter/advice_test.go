@@ -15,7 +15,8 @@ func TestLimit_Advice(t *testing.T) {
 		want         string // a part of it; empty: nothing
 	}{
 		{limiter.TokenBucket, 5, 0, ""},
-		{limiter.TokenBucket, 100_000, 0, "gcra or sliding_window"},
+		{limiter.TokenBucket, 100_000, 0, "sliding_log promises the same in half of that, gcra or sliding_window"},
+		{limiter.SlidingLog, 100_000, 0, ""},
 		{limiter.FixedWindow, 1, 0, ""},
 		{limiter.FixedWindow, 50, 0, "up to 100 pass"},
 		{limiter.SlidingWindow, 50, 0, ""},
@@ -32,12 +33,12 @@ func TestLimit_Advice(t *testing.T) {
 }
 
 func TestParseAlgorithm(t *testing.T) {
-	for a := limiter.TokenBucket; a <= limiter.Concurrent; a++ {
+	for a := limiter.TokenBucket; a <= limiter.SlidingLog; a++ {
 		if got, err := limiter.ParseAlgorithm(a.String()); got != a || err != nil {
 			t.Errorf("%s: %v %v", a, got, err)
 		}
 	}
-	for _, bad := range []string{"", "leaky", "GCRA", "algorithm 5"} {
+	for _, bad := range []string{"", "leaky", "GCRA", "algorithm 8"} {
 		if _, err := limiter.ParseAlgorithm(bad); err == nil || !strings.Contains(err.Error(), "write token_bucket") {
 			t.Errorf("%q: %v", bad, err)
 		}

@@ -88,6 +88,12 @@ type Claim struct {
 	// config in Redis, once there, says rate, window and scope instead of Limit.
 	// Memory goes by Limit and Key all the same.
 	Redisson string
+	// Source tells apart who brings keys, so that nobody alone can take all the room
+	// that a Memory has for new ones; 0 is nobody. It changes no count, and a store
+	// without such a bound does not look at it.
+	Source uint32
+	// RedissonForm is how that limiter keeps what was taken.
+	RedissonForm RedissonForm
 }
 
 // Check returns an error that wraps ErrCost or ErrLimit if no store could ever
@@ -105,6 +111,9 @@ func (c Claim) Check() error {
 		}
 		if err := CheckRedissonName(c.Redisson); err != nil {
 			return err
+		}
+		if c.RedissonForm > RedissonWindow {
+			return fmt.Errorf("%w: %s has the unknown form %d of Redisson's", ErrLimit, c.Limit.Name, c.RedissonForm)
 		}
 	}
 	if c.Limit.Algorithm == Distinct && c.Cost != 1 {
@@ -128,23 +137,6 @@ func (l *Limit) Check() error {
 		return fmt.Errorf("%w: %s has the unknown scope %d", ErrLimit, l.Name, l.Scope)
 	}
 	return l.checkAlgorithm()
-}
-
-// CheckRedissonName returns an error that wraps ErrLimit if name is empty or holds
-// braces that put the keys of one limiter into several slots of a cluster:
-// unless it holds exactly one pair with something between, or none.
-func CheckRedissonName(name string) error {
-	before, rest, open := strings.Cut(name, "{")
-	tag, after, closed := strings.Cut(rest, "}")
-	switch {
-	case name == "":
-		return fmt.Errorf("%w: a Redisson limiter has a name", ErrLimit)
-	case !open && !strings.Contains(name, "}"):
-		return nil
-	case !closed || tag == "" || strings.Contains(before, "}") || strings.ContainsAny(tag, "{") || strings.ContainsAny(after, "{}"):
-		return fmt.Errorf("%w: the braces in the name %q; write none, or one pair with something between", ErrLimit, name)
-	}
-	return nil
 }
 
 // MaxClaims is how many claims one decision may have.

@@ -1,7 +1,6 @@
 package limiter_test
 
 import (
-	"errors"
 	"strings"
 	"testing"
 
@@ -37,16 +36,5 @@ func TestKeyWithSecret_NeedsTheSecret(t *testing.T) {
 func TestKey_String(t *testing.T) {
 	if s := limiter.KeyOf("x").String(); len(s) != 32 || strings.ToLower(s) != s {
 		t.Errorf("%q", s)
-	}
-}
-
-func TestCheckRedissonName(t *testing.T) {
-	for name, good := range map[string]bool{
-		"rl": true, "redisson:demo:limit": true, "a{b}c": true, "{x}": true, "a b": true,
-		"": false, "a{b": false, "a}b": false, "a}b{": false, "{}x": false, "{a}{b}": false, "{{a}}": false, "{a}}": false,
-	} {
-		if err := limiter.CheckRedissonName(name); (err == nil) != good || err != nil && !errors.Is(err, limiter.ErrLimit) {
-			t.Errorf("%q: %v", name, err)
-		}
 	}
 }

@@ -32,6 +32,9 @@ type Outcome struct {
 	// Banned says that the key was banned: nothing is left until Wait is over,
 	// whatever the rate.
 	Banned bool
+	// Unknown says that this limit was not asked, because another one was known to
+	// refuse: Allowed is true, and Remaining and Wait mean nothing.
+	Unknown bool
 }
 
 // A Permit is the right to give back what one decision took. The zero Permit

@@ -47,9 +47,9 @@
 //     which all pass.
 //   - The bounds of [Algorithm], by the store's clock in whole milliseconds, for
 //     any number of concurrent callers. A token bucket never grants more than its
-//     rate in any window.
+//     rate in any window, nor does a sliding log.
 //   - Waits are exact: who comes back then, alone, passes at the first try, and
-//     a millisecond earlier does not. Above 128 entries a key, token buckets merge
+//     a millisecond earlier does not. Above 128 entries a key, logs merge
 //     entries, and a permit may come back up to 1/64 of the window late.
 //   - Given back once: Refund gives back exactly what a decision took, however
 //     often it is called, and nothing that has come back by itself.
@@ -61,6 +61,7 @@
 //
 //	            any window holds at most   state of a key          refusals until
 //	token_bucket    1 x rate               ≤ 128 entries, ≤ 4 KB   the n-th permit is a window old
+//	sliding_log     1 x rate               the same, packed        the n-th permit is a window old
 //	fixed_window    2 x rate               one counter             the window is over
 //	sliding_window  2 x rate, mostly ~1 x  two counters            the old window has faded
 //	gcra            rate + burst           one number              enough has flowed back

@@ -148,11 +148,11 @@ func (v *visit) worth(ctx context.Context, now time.Time, d *Decision) bool {
 }
 
 // refuse fills d with what is known without asking: those who are in line go
-// first. The other limits are taken to grant.
+// first. The other limits are not asked.
 func (v *visit) refuse(d *Decision, wait time.Duration) {
 	*d = Decision{At: time.Now(), Wait: wait, Outcomes: d.Outcomes[:0]}
 	for i, c := range v.claims {
-		o := Outcome{Allowed: true, Remaining: c.Limit.Most()}
+		o := Outcome{Allowed: true, Remaining: c.Limit.Most(), Unknown: true}
 		if i == v.first {
 			o = Outcome{Wait: wait}
 		}

@@ -59,9 +59,9 @@ func sorted(refs []cellRef, room []int32) []int32 {
 }
 
 // openLocked finds or makes the cells of refs.
-func (m *Memory) openLocked(refs []cellRef, now int64) {
+func (m *Memory) openLocked(claims []Claim, refs []cellRef, now int64) {
 	for i := range refs {
-		refs[i].index = m.shards[refs[i].shard].openLocked(refs[i].id, now)
+		refs[i].index = m.shards[refs[i].shard].openLocked(refs[i].id, claims[i].Source, now)
 	}
 }
 

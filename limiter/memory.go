@@ -29,7 +29,9 @@ type MemoryOptions struct {
 //
 // Its memory is bounded. A key of which everything has come back is forgotten
 // when new keys come; a key that is being limited is never forgotten for
-// others. A granted claim costs about 100 ns and does not allocate once its key
+// others. Once half of the room is in use, a Source that has brought an eighth of all
+// keys, or keys that take an eighth of the bytes, gets no more for itself: its further
+// keys share counts of their own, and those of others still find room. A granted claim costs about 100 ns and does not allocate once its key
 // is known. It starts no goroutine and needs no Close.
 type Memory struct {
 	clock  func() time.Time
@@ -67,7 +69,7 @@ func NewMemory(o MemoryOptions) *Memory {
 		s := &m.shards[i]
 		s.maxCells = max(1, o.MaxKeys/n)
 		s.maxBytes = max(cellBytes+entryBytes, o.MaxBytes/int64(n))
-		s.index = make(map[cellID]int32)
+		s.index, s.sources = make(map[cellID]int32), make(map[uint32]usage)
 	}
 	return m
 }
@@ -89,7 +91,7 @@ func (m *Memory) Take(_ context.Context, claims []Claim, d *Decision) error {
 	defer m.unlock(refs)
 
 	now := m.clock().UnixMilli()
-	m.openLocked(refs, now)
+	m.openLocked(claims, refs, now)
 	m.weighLocked(claims, refs, now, d)
 	if !d.Allowed || len(claims) == 0 {
 		return nil
@@ -124,7 +126,7 @@ func (m *Memory) Peek(_ context.Context, claims []Claim, d *Decision) error {
 	for i := range refs {
 		s := &m.shards[refs[i].shard]
 		refs[i].index = -1
-		if c := s.sharedLocked(refs[i].id); c != nil {
+		if c := s.sharedLocked(refs[i].id, claims[i].Source); c != nil {
 			refs[i].index = s.index[c.id]
 		}
 	}
@@ -154,7 +156,7 @@ func (m *Memory) refund(c Claim, p Permit) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := m.clock().UnixMilli()
-	for _, id := range [...]cellID{own, own.overflow()} {
+	for _, id := range [...]cellID{own, own.overflow(0), own.overflow(c.Source)} {
 		t := s.findLocked(id)
 		if t == nil {
 			continue

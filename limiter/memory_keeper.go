@@ -65,7 +65,7 @@ func (m *Memory) change(c Claim, create bool, change func(t *tally, now int64)) 
 	now := m.clock().UnixMilli()
 	found := s.findLocked(id)
 	if found == nil && create {
-		found = &s.cells[s.addLocked(id, now)]
+		found = &s.cells[s.addLocked(id, c.Source, now)]
 	}
 	if found == nil {
 		return

@@ -35,10 +35,10 @@ type Rate struct {
 func ParseRate(s string) (Rate, error) {
 	count, window, found := strings.Cut(strings.TrimSpace(s), "/")
 	if !found {
-		return Rate{}, fmt.Errorf("%w: %q; write COUNT/WINDOW, for example 5/1m", ErrRate, s)
+		return Rate{}, fmt.Errorf("%w: %q; write COUNT/WINDOW, for example %s", ErrRate, s, instead(count, "1m"))
 	}
 	if _, err := model.ParseDuration("1" + window); err == nil && !strings.ContainsAny(window, "0123456789") {
-		return Rate{}, fmt.Errorf("%w: %q; say how long the window is, for example %s/1%s", ErrRate, s, count, window)
+		return Rate{}, fmt.Errorf("%w: %q; say how long the window is, for example %s", ErrRate, s, instead(count, "1"+window))
 	}
 	n, err := strconv.ParseInt(count, 10, 64)
 	if err != nil || count[0] == '+' {
@@ -53,6 +53,25 @@ func ParseRate(s string) (Rate, error) {
 		return Rate{}, err
 	}
 	return r, nil
+}
+
+// instead is a rate that ParseRate reads, as near to count and window as may be:
+// units of a count, as in 5r, are left out.
+func instead(count, window string) string {
+	count = strings.TrimSpace(count)
+	for i, c := range count {
+		if c < '0' || c > '9' {
+			count = count[:i]
+			break
+		}
+	}
+	n, err := strconv.ParseInt(count, 10, 64)
+	w, broken := model.ParseDuration(window)
+	r := Rate{Count: n, Window: time.Duration(w)}
+	if err != nil || broken != nil || r.Check() != nil {
+		return "5/1m"
+	}
+	return strconv.FormatInt(n, 10) + "/" + window
 }
 
 // Check returns an error that wraps ErrRate if r is out of range.

@@ -2,6 +2,7 @@ package limiter_test
 
 import (
 	"errors"
+	"regexp"
 	"testing"
 	"time"
 
@@ -60,6 +61,28 @@ func TestWindowName(t *testing.T) {
 	} {
 		if got := limiter.WindowName(d); got != want {
 			t.Errorf("%v: %q, want %q", d, got, want)
+		}
+	}
+}
+
+// What is advised can be written.
+func TestParseRate_AdviceIsARate(t *testing.T) {
+	example := regexp.MustCompile(`for example (.*)$`)
+	for text, want := range map[string]string{
+		"5r/s": "5/1s", "5/m": "5/1m", "5": "5/1m", "5r": "5/1m", "0/s": "5/1m", "": "5/1m", "per second": "5/1m", "99999999999/s": "5/1m",
+		"100 requests/h": "100/1h", "five/m": "5/1m", "-5/s": "5/1m", "10/y": "10/1y",
+	} {
+		_, err := limiter.ParseRate(text)
+		found := []string{"", ""}
+		if err != nil {
+			found = example.FindStringSubmatch(err.Error())
+		}
+		if len(found) != 2 || found[1] != want {
+			t.Errorf("%q: %v; want the advice %s", text, err, want)
+			continue
+		}
+		if _, err := limiter.ParseRate(found[1]); err != nil {
+			t.Errorf("%q: the advice %s is no rate itself: %v", text, found[1], err)
 		}
 	}
 }

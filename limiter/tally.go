@@ -4,7 +4,7 @@ package limiter
 // Times are milliseconds and always arguments. The zero tally is one of which
 // nothing was taken.
 type tally struct {
-	// The log of TokenBucket, Concurrent, Distinct and Cooldown. The others use its
+	// The log of TokenBucket, SlidingLog, Concurrent, Distinct and Cooldown. The others use its
 	// taken as their counter, and its entries only as marks of what was given back.
 	window
 	algorithm Algorithm
@@ -88,7 +88,7 @@ func (t *tally) take(now int64, c Claim, id [16]byte) {
 		t.taken += cost
 	case GCRA:
 		t.takeGCRA(now, l, cost)
-	case TokenBucket:
+	case TokenBucket, SlidingLog:
 		if len(t.entries) >= fullWindow {
 			t.merge(length(l))
 		}
@@ -107,7 +107,7 @@ func (t *tally) take(now int64, c Claim, id [16]byte) {
 func (t *tally) refund(now int64, p Permit, c Claim) int64 {
 	at := p.At.UnixMilli()
 	switch c.Limit.Algorithm {
-	case TokenBucket:
+	case TokenBucket, SlidingLog:
 		return t.window.refund(now, p, c)
 	case Concurrent, Cooldown:
 		return t.release(p.ID)
@@ -147,7 +147,7 @@ func (t *tally) giveBack(now, at int64, c Claim) int64 {
 // taken.
 func (t *tally) grant(now int64, l *Limit, n int64) {
 	switch l.Algorithm {
-	case TokenBucket, Concurrent:
+	case TokenBucket, SlidingLog, Concurrent:
 		t.window.grant(n)
 	case Distinct:
 		t.grantValues(n)

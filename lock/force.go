@@ -42,9 +42,10 @@ func (lk *Lock) Remaining(ctx context.Context) (time.Duration, error) {
 }
 
 // ForceUnlock takes the lock away from all who hold it, wakes who waits, and
-// reports whether anybody held it. It is for operators: the holder goes on until
-// it renews next, a third of its lease at most (its hold ends with ErrLost
-// then), or without a watchdog to the end of its lease, while the next one
+// reports whether anybody held it. It is for operators. Who has held a reentrant,
+// fenced, simple or read-write lock of this package for a second hears of it at
+// once, and the hold ends with ErrLost; others go on until they renew next, a third
+// of the lease at most, or without a watchdog to its end, while the next one
 // begins. It knows the kinds that Locked knows. A call without an answer may
 // have done it; asking again does no harm but to who got the lock meanwhile.
 func (lk *Lock) ForceUnlock(ctx context.Context) (bool, error) {

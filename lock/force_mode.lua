@@ -17,4 +17,6 @@ end
 if mode ~= ARGV[1] then return {} end
 redis.call('DEL', KEYS[1])
 for _, key in ipairs(holds) do redis.call('DEL', key) end
-return redis.call(ARGV[2], ARGV[3], ARGV[4])
+local told = redis.call(ARGV[2], ARGV[3], ARGV[4])
+if ARGV[4] == '1' then redis.call(ARGV[2], ARGV[3], '0') end -- as write_unlock.lua says
+return told

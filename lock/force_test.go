@@ -144,6 +144,9 @@ func TestGolden_Force(t *testing.T) {
 				t.Fatalf("ForceUnlock = %v, %v", was, err)
 			}
 			s.Told("told by force")
+			if name == "write" {
+				s.Pass("0") // for a waiter of Redisson's that "1" has missed
+			}
 			if name == "fair" {
 				eventually(t, "the next one has it", func() bool { return s.eye.Exists(ctxOf(t), "redisson_lock_queue:{orders}").Val() == 0 })
 			}

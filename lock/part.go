@@ -150,9 +150,10 @@ func (s *session) tell(ctx context.Context) error {
 		s.locker.settle(c.owner, func() { s.locker.withdraw(s.lock.kind, c) })
 	}
 	s.locker.forget(s)
+	told := s.others(p.told)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.leaveGateLocked(p.told)
+	s.leaveGateLocked(told)
 	return err
 }
 

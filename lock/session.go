@@ -7,7 +7,8 @@ import (
 )
 
 // A session is what one owner has of one lock, from the first hold to the last.
-// It owns the watchdog: two timers that stop before the release is sent.
+// It owns the watchdog, two timers that stop before the release is sent, and the
+// ear.
 type session struct {
 	locker  *Locker
 	lock    *Lock
@@ -24,6 +25,7 @@ type session struct {
 	pass     *pass     // for the neighbours; nil if they do not wait for us
 	expiry   *time.Timer
 	renewal  *time.Timer // nil unless watched
+	ear      *ear        // nil unless it listens, or will
 }
 
 // safe is the part of a lease that we rely on: 1 % and 2 ms are left for clocks
@@ -54,6 +56,7 @@ func (l *Locker) open(ctx context.Context, a *acquisition, o outcome) (*Hold, er
 	if s.watched {
 		s.renewal = time.AfterFunc(time.Until(o.sent.Add(s.claim.lease/3)), s.renew)
 	}
+	s.listenLocked()
 	return s.addLocked(ctx), nil
 }
 
@@ -121,6 +124,7 @@ func (s *session) endLocked(cause error) {
 	if s.renewal != nil {
 		s.renewal.Stop()
 	}
+	s.ear.stop()
 	for h := range s.holds {
 		h.endLocked(cause)
 	}

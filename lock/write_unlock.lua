@@ -5,6 +5,8 @@
 -- atomic   give back and tell everybody. A writer that also reads goes on as a
 --          reader, and the hash ends with its longest hold. Run twice, it
 --          changes nothing more.
+-- told     '1' wakes all of a Redisson who wait in its queue, which misses one that
+--          is about to; '0' then leaves a permit there for the first to come.
 local field = ARGV[1] .. ':write'
 local counts = redis.call('HMGET', KEYS[1], field, ARGV[1])
 if not counts[1] then return {} end
@@ -24,4 +26,6 @@ if longest > 0 then
 else
   redis.call('DEL', KEYS[1])
 end
-return redis.call(ARGV[3], ARGV[4], '1')
+local told = redis.call(ARGV[3], ARGV[4], '1')
+redis.call(ARGV[3], ARGV[4], '0')
+return told

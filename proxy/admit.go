@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
@@ -24,13 +26,17 @@ type admitter struct {
 	store   limiter.Keeper
 	timeout time.Duration // the most a decision may wait; 0 for a store that never waits
 	standby *standby
+	denier  denier        // nil: the store knows nothing by itself
 	line    *limiter.Line // at the store
 	metrics *metrics
 	nearby  *nearby
+
+	settling atomic.Int64 // requests that are settled after their answers
 }
 
 func newAdmitter(o Options, m *metrics) *admitter {
 	a := &admitter{store: o.Store, standby: newStandby(o.Store, o.Nodes), metrics: m, nearby: newNearby()}
+	a.denier, _ = o.Store.(denier)
 	if a.standby.store != nil {
 		a.store = twin{o.Store, a.standby}
 	}
@@ -89,15 +95,20 @@ func (a *admitter) admit(client context.Context, x *exchange) error {
 	}
 	a.metrics.decided(x, x.windows, &x.decision)
 	if !x.decision.Allowed {
-		a.penalize(ctx, x, store)
-		x.hurry()
-		return errRefused
+		return a.refuse(ctx, x, store)
 	}
 	x.takings = append(x.takings, newTaking(store, x.claims, x.windows, x.decision.Permit).with(x.once))
 	if err == nil { // a store that is away is not asked again for the same request
 		a.watch(ctx, x)
 	}
 	return nil
+}
+
+// refuse does what follows a refusal of by.
+func (a *admitter) refuse(ctx context.Context, x *exchange, by limiter.Keeper) error {
+	a.penalize(ctx, x, by)
+	x.hurry()
+	return errRefused
 }
 
 // bound is the time that one decision may take, whether or not the client stays.
@@ -154,6 +165,18 @@ func (a *admitter) watch(ctx context.Context, x *exchange) {
 			continue
 		}
 		a.metrics.decided(x, x.shaded[from:to], &d)
+		x.shadow(from, &d)
 		x.takings = append(x.takings, newTaking(a.store, x.shadows[from:to], x.shaded[from:to], d.Permit))
+	}
+}
+
+// shadow notes what d, the decision about the claims in shadow mode from that one on,
+// would have refused. A key that is counted under two secrets is noted once.
+func (x *exchange) shadow(from int, d *limiter.Decision) {
+	for i, o := range d.Outcomes {
+		w := x.shaded[from+i]
+		if !o.Allowed && !slices.ContainsFunc(x.shadowed, func(s refusal) bool { return s.window == w }) {
+			x.shadowed = append(x.shadowed, refusal{w, x.shadows[from+i].Key, o.Banned})
+		}
 	}
 }

@@ -2,19 +2,26 @@ package proxy
 
 import (
 	"crypto/tls"
+	"io"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 )
 
 // A conn is one client's connection. It gives up when the client takes nothing
-// for the length of stall, and it reads along to notice faulty framing.
+// for the length of stall, and it reads along to notice faulty framing. A client that
+// ends its side only still gets its answer; see untilReset.
 type conn struct {
 	net.Conn
 	stall time.Duration
+	first func() // before the first byte is read; nil for nothing
 	framing
-	since time.Time    // when it was made
-	armed atomic.Int64 // when the deadline for writing was last set, in ns after since; 0 for not
+	since   time.Time  // when it was made
+	writing sync.Mutex // held while something is written
+	writes  atomic.Int64
+	written int64        // of them, before the request that was read last
+	armed   atomic.Int64 // when the deadline for writing was last set, in ns after since; 0 for not
 }
 
 func newConn(c net.Conn, stall time.Duration) *conn {
@@ -22,6 +29,10 @@ func newConn(c net.Conn, stall time.Duration) *conn {
 }
 
 func (c *conn) Read(p []byte) (int, error) {
+	if c.first != nil {
+		c.first()
+		c.first = nil
+	}
 	for {
 		n, err := c.Conn.Read(p)
 		if n > 0 {
@@ -29,6 +40,10 @@ func (c *conn) Read(p []byte) (int, error) {
 				continue // an empty line and nothing else
 			}
 			c.see(p[:n])
+			c.written = c.writes.Load()
+		}
+		if n == 0 && err == io.EOF && watches(p) { //nolint:errorlint // it is never wrapped
+			err = c.untilReset()
 		}
 		return n, err
 	}
@@ -37,6 +52,9 @@ func (c *conn) Read(p []byte) (int, error) {
 // Write bounds how long one piece may take to be taken. The deadline is set anew
 // when an eighth of it has passed, not for every piece.
 func (c *conn) Write(p []byte) (int, error) {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	c.writes.Add(1)
 	now := time.Since(c.since)
 	if armed := c.armed.Load(); armed == 0 || now-time.Duration(armed) > c.stall/8 {
 		if err := c.Conn.SetWriteDeadline(c.since.Add(now + c.stall)); err != nil {

@@ -21,7 +21,20 @@
 // limits out. Lists are part of the configuration, files of theirs included: a
 // change of one is a reload, and a bad line in it changes nothing. A browser's
 // preflight (preflight.go) is looked up too and asks no limit either, unless its
-// route says count_preflight.
+// route says count_preflight, or a key of the route stands in it. Who passes
+// without being counted gives nothing back, and ends no cooldown.
+//
+// # Bodies that are read for a key
+//
+// A key in the body makes the whole body wait here: 64 KiB of it unless the route
+// says otherwise, and all bodies together no more than listen.max_buffered; one more
+// is answered with 503. One client address may fill an eighth of that, and always one
+// body (buffers.go). From its first byte on a body brings 500 bytes a second, give or
+// take five seconds in all (patience.go). Limits whose key is not in the body are asked
+// first whether they would refuse (early.go): nothing is taken by that, so that the one
+// decision about all limits stays all or none. A shared store is asked so only about
+// bodies that are long, or of unknown length; about others what this process
+// remembers of refusals must do, so that no short request costs a second round trip.
 //
 // # Who invents keys
 //
@@ -36,6 +49,11 @@
 // What a limit in shadow mode counts by refuses nobody; on a route in shadow mode
 // more new keys than allowed are only reported. Each process counts by itself,
 // and nothing of it goes to the store: that would cost what it is to save.
+//
+// Where counts live in this process, one address cannot take all room for new keys
+// whatever is configured: once half of the room is in use, an address that has brought
+// an eighth of it gets no more counts for keys of its own, but one for all of them
+// (limiter.Claim.Source). Nobody is refused for it while there is room.
 //
 // # Where it goes
 //
@@ -61,8 +79,24 @@
 //
 // What is under way at a time is bounded by permits that a request holds until
 // its end, renewed while it lasts (hold.go); those of a process that has died
-// come back with their lease. A limit with a penalty counts its refusals in the
+// come back with their lease. They are released before the end of the answer is sent,
+// so that whoever asks one after the other never meets the permit of the request
+// before; its header and what is there of its body do not wait for a slow store
+// (release.go). All else is given back after the answer: a client that asks again at
+// once may come before the refund of a shared store, which takes one call of it. The
+// quota fields say what is left once it is made, as far as the status decides it; what
+// fails after the header, or a value of a distinct limit, they cannot tell of. A limit with a penalty counts its refusals in the
 // same store and bans a key that it has refused too often (penalize.go).
+//
+// # What people read of it
+//
+// One line a request (record.go). What tells of a person stands there as a hash, cut
+// short, or masked (redact.go): keys, paths that no route matches, and the client's
+// address as the configuration wants it. With a secret the hash of a key is the
+// beginning of its name in the store. Without one it is made with a salt that nodes of
+// one Redis share, because a bare hash of a phone number is found out by trying all.
+// Names in the store go without the salt: it would lie beside them, protect nothing
+// from whoever reads them, and split the counts whenever it was lost.
 //
 // # A reload
 //
@@ -78,8 +112,9 @@
 // Between all requests: the pointer to the current generation and that
 // generation's count of requests (generation.go), the pool of exchanges, the
 // certificates (certificates.go), the
+// addresses that take back what they ask (offenders.go), the
 // limiter's store and the local store that stands in for it (admit.go), what is
-// known of keys (vet.go), the
+// known of keys (vet.go), the memory for bodies (buffers.go), the
 // figures (metrics.go), the log, and the fleet: what is known of how targets
 // fare, and which requests wait for one (package upstream). All else belongs to one request or never
 // changes.
@@ -93,6 +128,13 @@
 //     (tidy.go), unless the route rewrites it. A path that servers read in different ways is refused with 400;
 //     so is one that a forgiving server would take for another route's, or for
 //     another key: /a;x for /a, or an escape that is escaped (lenient.go).
+//   - Many frameworks tell neither /Send from /send nor /send/ from /send, answer
+//     HEAD as GET, or take post for POST. What they would take for the path of a
+//     route with limits or lists, and what would have gone to one without, is that
+//     route's; between two such routes it is refused with 400 (stricter.go). A path
+//     or a method that a route names as it was sent is that route's.
+//   - A slash that is escaped is refused with 400 unless the route says that its
+//     upstream keeps it as part of a segment (encoded_slash).
 //   - The query is forwarded byte for byte. Where a key is read from it, or it
 //     decides the route, a query that can be read in two ways is refused with 400.
 //   - A header field or parameter that is a key and comes twice is refused with
@@ -105,8 +147,15 @@
 //     the table of what servers read differently.
 //   - A request that a limit refuses is answered before its body is read, also
 //     when the client waits for 100 Continue.
-//   - CONNECT and a target of "*" with any method but OPTIONS are refused with
-//     400: this is no tunnel.
+//   - A # that is not escaped, in path or query, is refused with 400, and so is a
+//     target of "*" with any method but OPTIONS. In the absolute form only http is
+//     a scheme; https too where TLS is spoken, or where a trusted proxy says so, and
+//     neither without a host (target.go).
+//   - A request without a host is refused with 400. One of HTTP/1.0 is for the
+//     address that the client has connected to: no upstream is ever told its own
+//     name for what was asked for.
+//   - CONNECT is answered with 405 and the end of the connection: this is no tunnel,
+//     and what follows may be meant for the other end of one.
 //   - A header with both Content-Length and Transfer-Encoding, or with
 //     Transfer-Encoding in HTTP/1.0, ends its connection after the answer
 //     (framing.go). So may a body that looks like such a header.
@@ -114,8 +163,14 @@
 //     answered with 400 (malformed.go).
 //   - A client that is slow beyond the bounds of listen.timeouts is cut; an
 //     upstream never is for its client's sake (patience.go, conn.go, door.go).
-//   - An HTTP/2 connection whose client takes back most of what it asks is closed
-//     (link.go).
+//   - A client of HTTP/1 that ends its side of the connection behind a whole request
+//     (half-close) gets its answer, and "100 Continue" before it, which one that has left
+//     answers with a reset. One that resets the connection has left, and so has one that
+//     takes nothing more of an answer; what it asked for is given up (half.go).
+//   - An HTTP/2 connection whose client takes back most of what it asks (rapid
+//     reset) is closed, and what was taken back before it was looked at is nobody's
+//     work (link.go). The address that does so on one connection after another waits
+//     before its next one is read: 100 ms at first, 2 s at most (offenders.go).
 //
 // Where RFC 9110, 9112 and 9113 leave a choice, or net/http makes it:
 //

@@ -5,9 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/netip"
-	"time"
+	"strconv"
 
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/respond"
@@ -23,7 +24,8 @@ type httpDoor struct {
 	r    *http.Request
 	x    *exchange
 	body *body  // nil if the request has none
-	read []byte // what whole has read of it; nil if nobody asked
+	kept buffer // what whole has read of it
+	read []byte // in kept; nil if nobody asked
 	cut  bool   // the connection must not be used again
 }
 
@@ -31,7 +33,10 @@ type httpDoor struct {
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := p.exchanges.Get().(*exchange)
 	x.method, x.authority, x.proto = r.Method, r.Host, r.Proto
-	x.target, x.rawQuery = target(r), r.URL.RawQuery
+	x.target = r.RequestURI
+	if x.authority == "" {
+		x.local = local(r)
+	}
 	x.scheme = "http"
 	if r.TLS != nil {
 		x.scheme = "https"
@@ -39,6 +44,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x.header, x.length = r.Header, r.ContentLength
 	x.peer, _ = netip.ParseAddrPort(r.RemoteAddr)
 	x.fault = malformed(r)
+	x.unasked = unasked(r.Method, r.Header)
 	for name := range r.Header {
 		if !key.IsPlainHeader(name) {
 			x.odd = append(x.odd, name)
@@ -46,28 +52,31 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 
 	d := &httpDoor{r: r, x: x, body: newBody(w, r, p.timeouts.Body)}
+	d.kept.all = p.buffers
+	defer d.kept.free()
 	x.carrier = d
 	d.w = &counter{ResponseWriter: w, x: x, body: d.body}
 	if r.ProtoMajor == 2 {
-		d.w.stall = p.timeouts.Write
+		d.w.stall = newStall(w, p.timeouts.Write)
 	}
+	defer p.finish(r.Context(), x)
 	p.serve(r.Context(), x, d)
+	d.w.beforeEnd()
+	x.takenBack = r.ProtoMajor == 2 && r.Context().Err() != nil
 	d.cut = d.cut || x.result.Wrote && x.result.Kind != upstream.OK
 	d.w.end()
 	d.body.end()
-	x.reset()
-	p.exchanges.Put(x)
 	if d.cut {
 		panic(http.ErrAbortHandler) // how net/http wants a connection to be cut
 	}
 }
 
-// target is the path of the request as it was sent.
-func target(r *http.Request) string {
-	if r.URL.Path == "*" {
-		return "*"
+// local is the address that the client of r has connected to.
+func local(r *http.Request) string {
+	if at, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr); ok {
+		return at.String()
 	}
-	return r.URL.EscapedPath()
+	return "localhost" // by a socket of this machine
 }
 
 // answer sends an answer of ours at once, whether or not the request's body has
@@ -80,8 +89,9 @@ func (d *httpDoor) answer(a respond.Answer) {
 	if early {
 		_ = http.NewResponseController(d.w).EnableFullDuplex() // or net/http reads the body first
 	}
-	worthless := early && d.body.worthless()
-	if worthless {
+	tunnel := d.r.Method == http.MethodConnect // what follows may be meant for another server
+	worthless := early && (d.body.worthless() || tunnel)
+	if worthless || tunnel {
 		h.Set("Connection", "close")
 	}
 	d.w.WriteHeader(a.Status)
@@ -100,10 +110,17 @@ func (d *httpDoor) whole(most int64) ([]byte, error) {
 		return nil, nil
 	}
 	d.body.limit(most)
-	read, err := io.ReadAll(d.body)
+	d.kept.client = d.x.network
+	if announced := d.x.length; announced >= 0 {
+		most = min(most, announced)
+	}
+	read, err := d.kept.read(d.body, most)
 	var tooLong *http.MaxBytesError
 	if errors.As(err, &tooLong) {
 		return nil, fmt.Errorf("%w: more than %d bytes", key.ErrBodyTooLarge, most)
+	}
+	if errors.Is(err, errCrowded) {
+		return nil, err
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errBody, err)
@@ -130,12 +147,18 @@ func (d *httpDoor) forward(p *upstream.Pool, t *upstream.Trip) upstream.Result {
 	return result
 }
 
+// beforeEnd implements door.
+func (d *httpDoor) beforeEnd(release func(flush func())) { d.w.release = release }
+
 // A counter notes what the client was sent.
 type counter struct {
 	http.ResponseWriter
-	x     *exchange
-	body  *body
-	stall time.Duration // the most that one piece may take to be taken; 0 if the connection sees to that
+	x       *exchange
+	body    *body
+	stall   *stall             // nil if the connection sees to that
+	held    bool               // something was written that net/http may not have sent
+	release func(flush func()) // what is called before the answer ends; nil for nothing
+	left    int64              // bytes of the body that are still to be written, where that is announced
 }
 
 // Unwrap lets net/http find what the writer below can do.
@@ -145,40 +168,65 @@ func (c *counter) WriteHeader(status int) {
 	if status >= 200 || status == http.StatusSwitchingProtocols {
 		c.x.status = status
 		c.body.answered()
+		c.expect(status)
 	}
 	c.ResponseWriter.WriteHeader(status)
+}
+
+// expect learns how long the body will be if something has to happen before its end.
+// An answer without a body ends with its header.
+func (c *counter) expect(status int) {
+	if c.release == nil {
+		return
+	}
+	length, err := strconv.ParseInt(c.Header().Get("Content-Length"), 10, 64)
+	switch {
+	case status == http.StatusSwitchingProtocols:
+	case c.x.method == http.MethodHead, status == http.StatusNoContent, status == http.StatusNotModified, err == nil && length == 0:
+		c.release(func() {})
+		c.release = nil
+	case err == nil:
+		c.left = length
+	}
+}
+
+// beforeEnd is called before what ends the answer is written.
+func (c *counter) beforeEnd() {
+	if c.release != nil {
+		c.release(func() { _ = c.FlushError() }) // whether the client is still there is learnt later
+		c.release = nil
+	}
 }
 
 func (c *counter) Write(b []byte) (int, error) {
 	if c.x.status == 0 {
 		c.x.status = http.StatusOK
 	}
-	c.deadline(c.stall)
+	if c.left > 0 {
+		if c.left -= int64(len(b)); c.left <= 0 {
+			c.beforeEnd()
+		}
+	}
+	c.held = true
+	c.stall.begin()
 	n, err := c.ResponseWriter.Write(b)
-	c.deadline(0)
+	c.stall.end()
 	c.x.bytes += int64(n)
 	return n, err
 }
 
 // FlushError sends what has been written on its way.
 func (c *counter) FlushError() error {
-	c.deadline(c.stall)
-	defer c.deadline(0)
+	c.held = false
+	c.stall.begin()
+	defer c.stall.end()
 	return http.NewResponseController(c.ResponseWriter).Flush()
 }
 
-// end bounds the wait for what net/http still has to write.
-func (c *counter) end() { c.deadline(c.stall) }
-
-// deadline sets the one for writing on a stream of HTTP/2, whose reader may
-// stop while others on its connection go on; none if after is 0.
-func (c *counter) deadline(after time.Duration) {
-	if c.stall == 0 {
-		return
+// end sends what net/http still holds of an answer over HTTP/2, as long as that can
+// be cut off: after the handler it would wait for the client's window for ever.
+func (c *counter) end() {
+	if c.stall != nil && c.held {
+		_ = c.FlushError() // the client may have left
 	}
-	at := time.Time{}
-	if after > 0 {
-		at = time.Now().Add(after)
-	}
-	_ = http.NewResponseController(c.ResponseWriter).SetWriteDeadline(at) // fails when the stream is gone
 }

@@ -19,18 +19,21 @@ import (
 // rooms. It belongs to one goroutine. No room between door and forward knows
 // more of a request than this, so that all doors can share the rooms.
 type exchange struct {
-	began time.Time
+	began      time.Time
+	took       time.Duration // until the answer was written; not what is settled after it
+	generation *generation   // that serves it
 
 	// What the door brings.
 	method    string
 	authority string // as asked for: Host, or the authority of the target
-	target    string // path as sent, before the question mark
-	rawQuery  string // as sent, after the question mark
+	local     string // where the client has connected to, of a request without an authority
+	target    string // as sent; tidy leaves the path of it
 	proto     string // "HTTP/1.1"
 	scheme    string // "http" or "https"
 	header    fields
 	length    int64    // of the body as announced; -1 for not
 	odd       []string // names of fields that some servers may take for others: X_Phone, X.Phone
+	unasked   []string // of OPTIONS: names of fields that no browser's preflight has
 	carrier   carrier
 	peer      netip.AddrPort
 	fault     error // what is wrong with the request as HTTP
@@ -40,6 +43,8 @@ type exchange struct {
 	trusted  bool         // address: the peer is a trusted proxy
 	client   netip.Addr   // address: who asks
 	network  netip.Prefix // address: the client as limits count it
+	source   uint32       // address: stands for network where room for keys is shared
+	rawQuery string       // tidy: as sent, after the question mark
 	host     string       // tidy: lower case, without port
 	path     string       // tidy: the one spelling that is matched and forwarded
 	route    *route       // match
@@ -50,6 +55,7 @@ type exchange struct {
 	shadows  []limiter.Claim // extract: those of limits in shadow mode
 	shaded   []int           // extract: as windows, for shadows
 	unfit    []*limit        // extract: in shadow mode, and would have refused before any store
+	redact   *redactor       // serve: what of it may be logged
 	takings  []taking        // admit: what was taken, and of whom
 	query    url.Values
 	read     bool            // extract: the names in query are looked through
@@ -61,21 +67,25 @@ type exchange struct {
 	keys     []counted       // extract: the keys made so far
 
 	// What was decided and what came of it.
-	decision limiter.Decision
-	fallback string          // admit: the policy that decided while the store could not
-	asked    bool            // forward: the upstream asked not to count this request
-	back     []limiter.Claim // settle: what is given back
-	all      []limiter.Claim // admit: claims and once
-	repeated bool            // admit: it repeats a request that was counted
-	rotates  bool            // extract: claims are there twice, under two keys
-	waited   bool            // admit: it stood in line for its turn
-	banned   bool            // admit: this refusal was one too many
-	returned bool            // settle: something was given back
-	of       []int           // refuse: as windows, but the policies of the quota
-	status   int             // the status that the client sees
-	bytes    int64           // of the body that the client was sent
-	err      error           // for the log
-	result   upstream.Result
+	decision  limiter.Decision
+	fallback  string          // admit: the policy that decided while the store could not
+	asked     bool            // forward: the upstream asked not to count this request
+	back      []limiter.Claim // settle: what is given back
+	all       []limiter.Claim // admit: claims and once
+	exempt    bool            // extract: no limit is asked about it
+	repeated  bool            // admit: it repeats a request that was counted
+	rotates   bool            // extract: claims are there twice, under two keys
+	waited    bool            // admit: it stood in line for its turn
+	takenBack bool            // the client wants no answer any more, and has kept its connection
+	banned    bool            // admit: this refusal was one too many
+	shadowed  []refusal       // admit: what limits in shadow mode would have refused
+	returned  bool            // settle: something was given back
+	forwarded bool            // forward: what came of it is known
+	of        []int           // refuse: as windows, but the policies of the quota
+	status    int             // the status that the client sees
+	bytes     int64           // of the body that the client was sent
+	err       error           // for the log
+	result    upstream.Result
 }
 
 // A carrier hands out the body of its request: the door's.
@@ -91,10 +101,6 @@ type content struct {
 	bytes []byte
 	err   error
 }
-
-// keyBody is how long a body may be that a key is read from, where its route
-// does not say.
-const keyBody = 1 << 20
 
 // fields looks up a header; http.Header is one. Names are in canonical form.
 type fields interface {
@@ -153,7 +159,7 @@ func (x *exchange) Body() (key.Body, error) {
 // reset makes x fit for the next request and keeps what it has allocated.
 func (x *exchange) reset() {
 	kept := exchange{found: x.found, claims: x.claims[:0], windows: x.windows[:0], shadows: x.shadows[:0], shaded: x.shaded[:0], of: x.of[:0],
-		takings: x.takings[:0], unfit: x.unfit[:0], back: x.back[:0], all: x.all[:0]}
+		takings: x.takings[:0], unfit: x.unfit[:0], shadowed: x.shadowed[:0], back: x.back[:0], all: x.all[:0]}
 	kept.decision.Outcomes = x.decision.Outcomes[:0]
 	kept.keys, kept.odd, kept.confused = x.keys[:0], x.odd[:0], x.confused[:0]
 	kept.value = x.value

@@ -24,7 +24,7 @@ var (
 // limit of its route, under the key that the request carries. A key is made
 // once, however many limits count under it.
 func (g *generation) extract(x *exchange) error {
-	if x.bypasses() {
+	if x.exempt = x.bypasses(); x.exempt {
 		return nil
 	}
 	if err := x.readQuery(); err != nil {
@@ -98,8 +98,8 @@ func (g *generation) claim(x *exchange, l *limit) error {
 	shared := ""
 	if l.redisson != "" {
 		shared = strings.ReplaceAll(l.redisson, "{key}", k.text)
-		if limiter.CheckRedissonName(shared) != nil {
-			return fmt.Errorf("%s: %w: it holds braces", l.key.From, key.ErrInvalid)
+		if l.keyed && limiter.CheckRedissonKey(k.text) != nil || limiter.CheckRedissonName(shared) != nil {
+			return fmt.Errorf("%s: %w: it cannot stand in the name of a limiter", l.key.From, key.ErrInvalid)
 		}
 	}
 	claims, windows := &x.claims, &x.windows
@@ -107,13 +107,13 @@ func (g *generation) claim(x *exchange, l *limit) error {
 		claims, windows = &x.shadows, &x.shaded
 	}
 	for _, i := range of {
-		*claims = append(*claims, limiter.Claim{Limit: &x.route.windows[i].Limit, Key: k.Key, Cost: cost, Value: value.Key, Redisson: shared})
+		*claims = append(*claims, limiter.Claim{Limit: &x.route.windows[i].Limit, Key: k.Key, Cost: cost, Value: value.Key, Redisson: shared, RedissonForm: l.form, Source: x.source})
 		*windows = append(*windows, i)
 	}
 	if g.config.Privacy.Rotates && shared == "" { // what was counted before counts as well
 		x.rotates = true
 		for _, i := range of {
-			*claims = append(*claims, limiter.Claim{Limit: &x.route.windows[i].Limit, Key: k.former, Cost: cost, Value: value.former})
+			*claims = append(*claims, limiter.Claim{Limit: &x.route.windows[i].Limit, Key: k.former, Cost: cost, Value: value.former, Source: x.source})
 			*windows = append(*windows, i)
 		}
 	}

@@ -189,6 +189,7 @@ func TestRoute_Algorithms(t *testing.T) {
 	stores(t, func(t *testing.T, use func(*Options)) {
 		for terms, passes := range map[string]int{
 			"algorithm: token_bucket":   3,
+			"algorithm: sliding_log":    3,
 			"algorithm: fixed_window":   3,
 			"algorithm: sliding_window": 3,
 			"algorithm: gcra":           3,

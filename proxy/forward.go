@@ -17,6 +17,9 @@ type door interface {
 	// forward takes the request to the pool and the answer back. When the answer
 	// breaks off on its way, the door sees to it that the client can tell.
 	forward(p *upstream.Pool, t *upstream.Trip) upstream.Result
+	// beforeEnd has release called once, before the end of the answer is sent. What
+	// release is given sends what there is of the answer so far.
+	beforeEnd(release func(flush func()))
 }
 
 // forward takes the request to its upstream. What cannot be forwarded is
@@ -74,13 +77,14 @@ func (g *generation) told(x *exchange) http.Header {
 
 // onHeader tells the client of the forwarded answer what is left of its quota,
 // and takes out the upstream's wish that this request shall not count.
-func (x *exchange) onHeader(h http.Header) {
+func (x *exchange) onHeader(status int, h http.Header) {
 	if name := x.route.refund.Header; name != "" && len(h[name]) > 0 {
 		x.asked = true
 		delete(h, name)
 	}
 	x.route.rewrite.answer(h)
 	if len(x.claims) > 0 {
+		x.restore(status)
 		x.route.quota.Headers(respond.Verdict{Decision: &x.decision, Of: x.policies()}, h)
 	}
 	h.Set("X-Request-Id", x.id)

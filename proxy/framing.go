@@ -16,6 +16,7 @@ type framing struct {
 	begun  bool        // there was something
 	past   bool        // and the first line is whole
 	off    bool        // and HTTP/2's
+	older  bool        // the last header was of HTTP/1.0
 
 	line   [len("transfer-encoding:")]byte // the beginning of the line that is being read
 	n      int                             // so much of it
@@ -71,6 +72,7 @@ func (f *framing) judge() {
 		if f.coding && (f.length || f.old) {
 			f.faulty.Store(true)
 		}
+		f.older = f.old
 		f.length, f.coding, f.old = false, false, false
 	case begins(line, "content-length:"):
 		f.length = true

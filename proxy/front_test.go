@@ -29,9 +29,9 @@ type front struct {
 }
 
 // opened makes a world and lets it listen, as the file says but for the address.
-func opened(t *testing.T, yaml string) *front {
+func opened(t *testing.T, yaml string, change ...func(*Options)) *front {
 	t.Helper()
-	f := &front{world: made(t, yaml)}
+	f := &front{world: made(t, yaml, change...)}
 	f.server = NewServer(f.Proxy, f.current.Load().config.Listen, zerolog.Nop())
 	f.addr = f.listens(f.server.Serve)
 	t.Cleanup(func() {

@@ -3,8 +3,10 @@ package proxy
 import (
 	"context"
 	"fmt"
+	"hash/maphash"
 	"maps"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -23,7 +25,9 @@ type generation struct {
 	via     string     // this process in Via
 	tells   []string   // fields in which upstreams are told keys
 	fields  fieldNames // by whose names no other field may go
+	own     fieldSet   // fields that Weir, or its operator, speaks in
 	address addresser
+	redact  redactor
 	table   *table
 	pools   map[*config.Upstream]*upstream.Pool
 	fleet   *upstream.Fleet
@@ -36,21 +40,33 @@ type generation struct {
 // warmWithin is the most time that making a generation ready may take.
 const warmWithin = 5 * time.Second
 
+// lasting is what outlives generations and each of them is given.
+type lasting struct {
+	pseudonym string          // this process in Via
+	fleet     *upstream.Fleet // how targets fare
+	salt      func() Salt     // of hashes in the log
+	seed      maphash.Seed    // of what stands for client addresses in this process
+}
+
 // compile builds the generation of a configuration. It opens and dials nothing.
-// The pseudonym is this process in Via; the fleet remembers how targets fare.
-func compile(c *config.Config, pseudonym string, fleet *upstream.Fleet) (*generation, error) {
+func compile(c *config.Config, l lasting) (*generation, error) {
 	g := &generation{
 		config:  c,
-		via:     pseudonym,
-		fleet:   fleet,
+		via:     l.pseudonym,
+		fleet:   l.fleet,
+		redact:  redactor{c.Privacy, l.salt},
+		own:     ownFields(),
 		address: newAddresser(c.ClientIP),
-		table:   &table{exact: map[string]*site{}, wildcard: map[string]*site{}, any: new(site)},
 		pools:   map[*config.Upstream]*upstream.Pool{},
 	}
 	for _, k := range c.Keys {
 		g.tells = append(g.tells, k.Headers()...)
 	}
+	g.own.add(c.ClientIP.Header)
+	routes := newTable()
+	g.table = &routes
 	made := make(map[string]*route, len(c.Routes))
+	var all []*route
 	for i, from := range c.Routes {
 		r, err := g.route(from)
 		if err != nil {
@@ -64,7 +80,10 @@ func compile(c *config.Config, pseudonym string, fleet *upstream.Fleet) (*genera
 		g.table.add(r, from.Match)
 		g.counted = append(g.counted, r.counted()...)
 		made[r.name] = r
+		all = append(all, r)
 	}
+	g.table.fold(all)
+	g.own.add(g.tells...)
 	g.resets(made)
 	g.protect(c.Routes)
 	g.users.Store(1)
@@ -114,20 +133,33 @@ func (g *generation) route(from *config.Route) (*route, error) {
 		refund:      newRefund(from.RefundOn),
 		idempotency: newIdempotency(from.Name, from.Idempotency),
 		maxBody:     from.MaxBody,
-		screens:     newScreens(from.Lists),
 		novelty:     newNovelty(from),
 		reject:      newReject(from.Reject),
 		deciders:    deciders(from.Match),
 
+		redacted:        from.LogPath == config.PathRedacted,
 		countsPreflight: from.CountPreflight,
 		alerts:          alerts(g.config.Alerts),
+		reads:           fieldSet{},
+		keepsSlashes:    from.EncodedSlash == config.KeepSlash,
+	}
+	r.reads.add(slices.Collect(maps.Keys(from.Match.Headers))...)
+	if r.idempotency != nil {
+		r.reads.add(r.idempotency.header)
 	}
 	if r.idempotency != nil {
 		r.fields.add(r.idempotency.header)
 	}
+	var plain, body []*config.List
 	for _, l := range from.Lists {
 		r.notice(l.Key)
+		if inBody(l.Key) {
+			body = append(body, l)
+		} else {
+			plain = append(plain, l)
+		}
 	}
+	r.screens, r.bodyScreens = newScreens(plain), newScreens(body)
 	var err error
 	if r.reply == nil {
 		if r.pool, err = g.pool(from.Upstream); err != nil {
@@ -136,7 +168,9 @@ func (g *generation) route(from *config.Route) (*route, error) {
 		r.tells, r.hashBy = from.Upstream.Forwarded, from.Upstream.HashBy
 	}
 	if r.hashBy != nil {
+		counted := r.written
 		r.notice(r.hashBy)
+		r.written = counted // nothing is counted by that
 	}
 	var policies []respond.Policy
 	for _, l := range from.Limits {
@@ -144,6 +178,8 @@ func (g *generation) route(from *config.Route) (*route, error) {
 			policies = append(policies, r.limit(l)...)
 		}
 	}
+	r.guarded = len(r.screens) > 0 || len(r.bodyScreens) > 0 || slices.ContainsFunc(r.limits, func(l *limit) bool { return l.mode == config.Enforce })
+	r.foresee(from)
 	r.standsIn = r.local && !slices.ContainsFunc(r.limits, func(l *limit) bool { return l.mode == config.Enforce && l.onFailure == config.Deny })
 	r.quota, err = respond.NewQuota(policies, respond.Style(g.config.Defaults.Headers))
 	return r, err
@@ -160,7 +196,8 @@ func newReject(c config.Reject) respond.Reject {
 // limit adds a limit to the route and returns the policies it shows to clients.
 func (r *route) limit(from *config.Limit) []respond.Policy {
 	l := &limit{
-		name: from.Name, key: from.Key, mode: from.Mode, onFailure: from.OnStoreFailure, count: from.Count, cost: from.Cost, redisson: from.RedissonName,
+		name: from.Name, key: from.Key, mode: from.Mode, onFailure: from.OnStoreFailure, count: from.Count, cost: from.Cost,
+		redisson: from.RedissonName, keyed: strings.Contains(from.RedissonName, "{key}"), form: from.RedissonForm,
 		wait: from.Wait, maxWaiting: from.MaxWaiting, distinct: from.Distinct,
 	}
 	r.limits = append(r.limits, l)
@@ -172,7 +209,7 @@ func (r *route) limit(from *config.Limit) []respond.Policy {
 		r.notice(l.distinct)
 	}
 	if l.cost != nil {
-		r.from(l.cost.From)
+		r.origin(l.cost.From)
 	}
 	var policies []respond.Policy
 	l.windows, policies = r.rates(l, from, from.Rates)
@@ -231,6 +268,7 @@ func (r *route) rates(l *limit, from *config.Limit, rates []limiter.Rate) (windo
 		r.windows = append(r.windows, &window{
 			of:     l,
 			policy: len(r.windows),
+			rate:   l.name + "-" + span,
 			near:   r.alerts.near(rate, l.mode),
 			Limit:  limiter.Limit{Name: r.name + "." + l.name + ":" + span, Rate: rate, Algorithm: from.Algorithm, Burst: from.Burst, Steps: from.Steps, Scope: from.Scope},
 		})
@@ -246,12 +284,18 @@ func (r *route) rates(l *limit, from *config.Limit, rates []limiter.Rate) (windo
 // notice learns what reading a key takes.
 func (r *route) notice(s *key.Spec) {
 	for _, o := range s.Origins() {
-		r.from(o)
+		r.origin(o)
 	}
 }
 
-// from learns what reading something at o takes.
-func (r *route) from(o key.Origin) {
+// origin learns what reading something at o takes.
+func (r *route) origin(o key.Origin) {
+	r.reads.addOrigin(o)
+	switch o.Source {
+	case key.ClientIP, key.Host, key.Method, key.Global: // no client can write there what it likes
+	default:
+		r.written = append(r.written, o)
+	}
 	switch o.Source {
 	case key.Query, key.Form: // a field of a form may stand in the query as well
 		r.queries = true

@@ -23,6 +23,7 @@ type handshaker struct {
 	config *tls.Config
 	within time.Duration // for one handshake
 	stall  time.Duration
+	waits  func(context.Context, net.Conn) // before a handshake
 	log    zerolog.Logger
 
 	accepted chan accepted
@@ -89,6 +90,7 @@ func (h *handshaker) hand(a accepted) bool {
 }
 
 func (h *handshaker) shake(c net.Conn) {
+	h.waits(h.ctx, c)
 	ctx, cancel := context.WithTimeout(h.ctx, h.within)
 	defer cancel()
 	t := tls.Server(c, h.config)

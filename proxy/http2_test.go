@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -135,10 +136,14 @@ func TestHTTP2_MalformedRequestsAreNotForwarded(t *testing.T) {
 		"empty path":                 {":method", "GET", ":scheme", "http", ":authority", "a", ":path", ""},
 		"path that is not absolute":  {":method", "GET", ":scheme", "http", ":authority", "a", ":path", "x"},
 		"path of one star":           {":method", "GET", ":scheme", "http", ":authority", "a", ":path", "*"},
-		"a tunnel":                   {":method", "CONNECT", ":authority", "a:80"},
 		"space in the path":          {":method", "GET", ":scheme", "http", ":authority", "a", ":path", "/ HTTP/1.1"},
 		"line break in the path":     {":method", "GET", ":scheme", "http", ":authority", "a", ":path", "/\r\nX: 1"},
 		"space in the method":        {":method", "GET /", ":scheme", "http", ":authority", "a", ":path", "/"},
+		"fragment":                   {":method", "GET", ":scheme", "http", ":authority", "a", ":path", "/x#1"},
+		"fragment in the query":      {":method", "GET", ":scheme", "http", ":authority", "a", ":path", "/x?user=1#1"},
+		"absolute form":              {":method", "GET", ":scheme", "http", ":authority", "a", ":path", "http://b/x"},
+		"no authority":               {":method", "GET", ":scheme", "http", ":path", "/"},
+		"empty authority":            {":method", "GET", ":scheme", "http", ":authority", "", ":path", "/"},
 		"blank in the authority":     {":method", "GET", ":scheme", "http", ":authority", "a b", ":path", "/"},
 		"slash in the authority":     {":method", "GET", ":scheme", "http", ":authority", "a/b", ":path", "/"},
 		"somebody in the authority":  {":method", "GET", ":scheme", "http", ":authority", "u@a", ":path", "/"},
@@ -207,7 +212,7 @@ func TestHTTP2_RapidResetIsBounded(t *testing.T) {
 }
 
 func TestHTTP2_TakingBackNowAndThenIsFine(t *testing.T) {
-	l := &link{Conn: nil} // closing it would panic
+	l := &link{offenders: newOffenders(), address: func() netip.Prefix { return netip.Prefix{} }} // closing it would panic
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 10 * mostTakenBack {
@@ -270,5 +275,26 @@ func TestHTTP2_StalledBodyIsCut(t *testing.T) {
 	began := time.Now()
 	if got := s.status(1); got != "408" {
 		t.Errorf("status %s after %v; want 408", got, time.Since(began))
+	}
+}
+
+// A frame is no longer than one may be that nobody has agreed on.
+func TestHTTP2_FramesAreShort(t *testing.T) {
+	f := opened(t, forwarding("echo", cleartext, ""))
+	s := f.speaks()
+	s.hears("SETTINGS", func(fr http2.Frame) bool {
+		settings, ok := fr.(*http2.SettingsFrame)
+		if !ok || settings.IsAck() {
+			return false
+		}
+		if size, said := settings.Value(http2.SettingMaxFrameSize); said && size != frameSize {
+			t.Errorf("SETTINGS_MAX_FRAME_SIZE is %d; want %d", size, frameSize)
+		}
+		return true
+	})
+	s.asks(1, false, request("POST", "/")...)
+	s.WriteRawFrame(http2.FrameData, 0, 1, make([]byte, frameSize+1))
+	if got := s.status(1); got != http2.ErrCodeFrameSize.String() {
+		t.Errorf("a frame that is too long: %s; want FRAME_SIZE_ERROR", got)
 	}
 }

@@ -4,17 +4,30 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"net/netip"
+	"sync"
 	"sync/atomic"
+	"time"
 )
 
-// mostTakenBack is how many requests an HTTP/2 client may take back on one
-// connection, as long as those are not more than half of all.
-const mostTakenBack = 200
+const (
+	// mostTakenBack is how many requests an HTTP/2 client may take back on one
+	// connection, as long as those are not more than half of all; of a repeat
+	// offender, fewer.
+	mostTakenBack = 200
+	fewTakenBack  = 20
+	// suspicious is after how many of them a client's next requests wait for moment,
+	// to see whether those are taken back too.
+	suspicious = 10
+	moment     = 2 * time.Millisecond
+)
 
 // A link is what is known of one client's connection over all its requests.
 type link struct {
 	net.Conn
 	framing   *framing // nil where net/http reads HTTP/2 from TLS
+	offenders *offenders
+	address   func() netip.Prefix // as offenders are counted
 	asked     atomic.Int64
 	takenBack atomic.Int64
 }
@@ -22,9 +35,11 @@ type link struct {
 // linkKey is where a request's context holds its link.
 type linkKey struct{}
 
-// linked is http.Server's ConnContext.
-func linked(ctx context.Context, c net.Conn) context.Context {
-	l := &link{Conn: c}
+// linked is http.Server's ConnContext. It must not ask c for its address, which may
+// have to be read first.
+func (s *Server) linked(ctx context.Context, c net.Conn) context.Context {
+	l := &link{Conn: c, offenders: s.offenders}
+	l.address = sync.OnceValue(func() netip.Prefix { return s.offenders.of(c) })
 	if c, ok := c.(interface{ of() *conn }); ok {
 		l.framing = &c.of().framing
 	}
@@ -34,7 +49,8 @@ func linked(ctx context.Context, c net.Conn) context.Context {
 // overLinks is next for requests that come over links. A connection with faulty
 // framing carries no request after this one (RFC 9112 section 6.1). One whose
 // client asks only to take back is closed: each such request costs the upstream
-// one, and the client nothing (RFC 9113 section 10.5).
+// one, and the client nothing (RFC 9113 section 10.5). What is taken back before
+// anything was done for it costs nothing here either.
 func overLinks(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		l, ok := r.Context().Value(linkKey{}).(*link)
@@ -47,18 +63,40 @@ func overLinks(next http.Handler) http.Handler {
 		}
 		if r.ProtoMajor == 2 {
 			defer l.count(r.Context())
+			if l.gone(r.Context()) {
+				return
+			}
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
+// gone reports whether a request has been taken back before it was looked at. Where
+// most have been, it waits a moment to see.
+func (l *link) gone(ctx context.Context) bool {
+	if back := l.takenBack.Load(); back > suspicious && back > l.asked.Load()/2 {
+		timer := time.NewTimer(moment)
+		defer timer.Stop()
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		}
+	}
+	return ctx.Err() != nil
+}
+
 // count takes note of an HTTP/2 request that has ended.
 func (l *link) count(ctx context.Context) {
-	asked := l.asked.Add(1)
-	if ctx.Err() == nil {
+	asked, takenBack := l.asked.Add(1), ctx.Err() != nil
+	offender := l.offenders.note(l.address(), takenBack, time.Now())
+	if !takenBack {
 		return
 	}
-	if back := l.takenBack.Add(1); back > mostTakenBack && back > asked/2 {
+	most := int64(mostTakenBack)
+	if offender {
+		most = fewTakenBack
+	}
+	if back := l.takenBack.Add(1); back > most && back > asked/2 {
 		l.Close()
 	}
 }

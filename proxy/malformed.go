@@ -25,6 +25,9 @@ func malformed(r *http.Request) error {
 	if strings.ContainsFunc(r.RequestURI, func(c rune) bool { return c <= ' ' || c >= 0x7f }) {
 		return fmt.Errorf("%w: a blank, a control character or a letter beyond ASCII in the path", errMalformed)
 	}
+	if r.Method != http.MethodConnect && r.RequestURI != "*" && !strings.HasPrefix(r.RequestURI, "/") {
+		return fmt.Errorf("%w: the path does not begin with a slash", errMalformed)
+	}
 	for name, values := range r.Header {
 		for _, v := range values {
 			if v != strings.Trim(v, " \t") {

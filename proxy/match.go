@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 var (
@@ -17,10 +18,18 @@ var (
 // query decides and can be read in two ways; errTarget when an upstream could take
 // the path for another route's. Its cost does not grow with the number of routes.
 func (t *table) match(x *exchange) error {
-	if err := t.find(x); err != nil {
+	err := t.find(x)
+	if strings.Contains(x.path, slash) && (err != nil || !x.route.keepsSlashes) {
+		return fmt.Errorf("%w: a slash that is escaped in the path", errTarget)
+	}
+	if err != nil {
 		return err
 	}
-	return t.sincere(x)
+	read, err := t.sincere(x)
+	if err != nil {
+		return err
+	}
+	return t.stricter(x, read)
 }
 
 // find is match that takes the path as it is.

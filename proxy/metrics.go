@@ -39,6 +39,7 @@ type metrics struct {
 	novelties  *prometheus.CounterVec
 	reloads    *prometheus.CounterVec
 	generation prometheus.Gauge
+	unlogged   prometheus.Counter
 }
 
 func newMetrics(r prometheus.Registerer) *metrics {
@@ -54,7 +55,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	}
 	m := &metrics{
 		requests:   counter("requests_total", "Requests answered, by route and status.", "route", "code"),
-		seconds:    histogram("request_duration_seconds", "Time from a request's header to its answer's end.", prometheus.DefBuckets, "route"),
+		seconds:    histogram("request_duration_seconds", "Time from a request's header until its answer was written.", prometheus.DefBuckets, "route"),
 		decisions:  counter("decisions_total", "What each limit said of each request it was asked about.", "route", "limit", "result"),
 		store:      histogram("store_duration_seconds", "Time that calls to a shared store took.", prometheus.ExponentialBuckets(0.0001, 2, 12), "operation"),
 		storeFails: counter("store_errors_total", "Calls to a shared store that it did not answer in time.", "operation"),
@@ -72,7 +73,8 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	m.resets = counter("cooldown_resets_total", "Cooldowns that began anew because of an answer on another route.", "route", "limit")
 	m.waits = counter("waits_total", "Requests that stood in line for their turn, or could not for the crowd, by what came of it.", "route", "limit", "result")
 	m.waiting = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_waiting_requests", Help: "Requests that stand in line for their turn."}, []string{"route", "limit"})
-	r.MustRegister(m.generation, m.waiting)
+	m.unlogged = prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_log_resets_unlogged_total", Help: "Requests over HTTP/2 that their clients took back and that no log line tells of."})
+	r.MustRegister(m.generation, m.waiting, m.unlogged)
 	// A counter that is first seen at 1 has not grown for Prometheus: what alerts watch
 	// begins at 0.
 	for _, result := range []string{"ok", "unchanged", "refused"} {
@@ -89,16 +91,20 @@ func (m *metrics) served(route string, status int, took time.Duration) {
 	m.seconds.WithLabelValues(route).Observe(took.Seconds())
 }
 
-// decided counts what each limit said; a limit of several windows says one thing.
+// decided counts what each limit said; a limit of several windows says one thing,
+// and one that was not asked nothing.
 func (m *metrics) decided(x *exchange, windows []int, d *limiter.Decision) {
 	for i := 0; i < len(windows); {
-		of, result := x.route.windows[windows[i]].of, allowed
+		of, result, asked := x.route.windows[windows[i]].of, allowed, false
 		for ; i < len(windows) && x.route.windows[windows[i]].of == of; i++ {
+			asked = asked || !d.Outcomes[i].Unknown
 			if !d.Outcomes[i].Allowed {
 				result = of.refusal()
 			}
 		}
-		m.decisions.WithLabelValues(x.route.name, of.name, result).Inc()
+		if asked {
+			m.decisions.WithLabelValues(x.route.name, of.name, result).Inc()
+		}
 	}
 }
 

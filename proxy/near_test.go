@@ -41,7 +41,8 @@ func TestNear_FromWhichUseOnAKeyIsTold(t *testing.T) {
 func nearing(name string, left int64) *exchange {
 	w := &window{of: &limit{name: name}, near: 21, Limit: limiter.Limit{Name: "send." + name + ":1h", Rate: limiter.Rate{Count: 100, Window: time.Hour}}}
 	return &exchange{
-		route: &route{name: "send", windows: []*window{w}}, windows: []int{0},
+		redact: &redactor{privacy: config.Privacy{HashSecret: "a secret"}},
+		route:  &route{name: "send", windows: []*window{w}}, windows: []int{0},
 		claims:   []limiter.Claim{{Limit: &w.Limit, Key: limiter.KeyOf(name)}},
 		keys:     []counted{{Key: limiter.KeyOf(name), shown: "+86****"}},
 		decision: limiter.Decision{Outcomes: []limiter.Outcome{{Remaining: left}}},

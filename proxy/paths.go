@@ -124,6 +124,25 @@ func shape(path string) (pattern string, params []string) {
 	return b.String(), params
 }
 
+// segments are the numbers of those in which the parameters of a pattern stand,
+// the one for * last.
+func segments(pattern string) []int {
+	var at []int
+	number := 0
+	for i := 1; i < len(pattern); i++ {
+		switch pattern[i] {
+		case '/':
+			number++
+		case '*':
+			at = append(at, number)
+		case '{':
+			at = append(at, number)
+			i += closing(pattern[i:])
+		}
+	}
+	return at
+}
+
 // spell writes the plain part of a pattern as tidy writes a path.
 func spell(part string) string {
 	if spelled, err := respell(part); err == nil {

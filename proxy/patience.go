@@ -12,9 +12,12 @@ import (
 
 const (
 	// leastRate is how many bytes a second the body of a request must bring on
-	// average, beyond one listen.timeouts.body of grace: a client that sends one
-	// byte now and then does make progress, and would never end.
+	// average from its first byte on: a client that sends one byte now and then does
+	// make progress, and would never end.
 	leastRate = 500
+	// bodySlack is what a body may be late by all in all: a packet that is lost is
+	// sent again after a second, and then after two more.
+	bodySlack = 5 * time.Second
 	// lingerBytes is how much of a body that nobody wants is read, so that the
 	// connection can be used again.
 	lingerBytes = 256 << 10
@@ -43,13 +46,14 @@ type body struct {
 	stream bool          // its messages may be few and far between
 	length int64         // as announced; -1 for not
 	asked  bool          // the client sends it only after "100 Continue"
+	single bool          // it has a stream for itself, which ends with the request
 
 	mu      sync.Mutex    // guards what follows; never held while reading
 	reading bool          // somebody waits for the client
 	free    bool          // the answer has begun
 	over    bool          // the request has ended
 	got     int64         // bytes
-	waited  time.Duration // for them
+	waited  time.Duration // for all but the first of them
 	failed  error         // how reading ended; io.EOF is its good end
 	parting bool          // the connection ends with this request
 }
@@ -66,6 +70,7 @@ func newBody(w http.ResponseWriter, r *http.Request, wait time.Duration) *body {
 		stream:     r.ProtoMajor == 2 && strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc"),
 		length:     r.ContentLength,
 		asked:      r.Header.Get("Expect") != "",
+		single:     r.ProtoMajor == 2,
 	}
 }
 
@@ -98,8 +103,8 @@ func (b *body) before(p []byte) ([]byte, error) {
 		return p, nil
 	}
 	within := b.wait
-	if !b.stream {
-		within = min(within, within+time.Duration(b.got)*(time.Second/leastRate)-b.waited)
+	if !b.stream && b.got > 0 {
+		within = min(within, bodySlack+time.Duration(b.got)*(time.Second/leastRate)-b.waited)
 	}
 	_ = b.clock.SetReadDeadline(time.Now().Add(within)) // without deadlines there is no connection to hold
 	return p, nil
@@ -111,8 +116,10 @@ func (b *body) after(n int, err error, took time.Duration) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.reading = false
+	if b.got > 0 {
+		b.waited += took
+	}
 	b.got += int64(n)
-	b.waited += took
 	if b.most > 0 && b.got > b.most {
 		n -= int(b.got - b.most)
 		err = &http.MaxBytesError{Limit: b.most}
@@ -239,7 +246,7 @@ func (b *body) end() {
 	if b.parting {
 		within = min(within, partWithin)
 	}
-	if b.wait > 0 && !errors.Is(b.failed, io.EOF) {
+	if b.wait > 0 && !b.single && !errors.Is(b.failed, io.EOF) {
 		_ = b.clock.SetReadDeadline(time.Now().Add(within))
 	}
 }

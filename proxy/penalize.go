@@ -34,7 +34,7 @@ func (a *admitter) penalize(ctx context.Context, x *exchange, by limiter.Keeper)
 // that was the last one to be had.
 func (a *admitter) penalty(ctx context.Context, x *exchange, by limiter.Keeper, from, to int) error {
 	of := x.window(from).of
-	count := []limiter.Claim{{Limit: &of.penalty.Limit, Key: x.claims[from].Key, Cost: 1}}
+	count := []limiter.Claim{{Limit: &of.penalty.Limit, Key: x.claims[from].Key, Cost: 1, Source: x.source}}
 	var d limiter.Decision
 	if err := by.Take(ctx, count, &d); err != nil {
 		return err
@@ -49,7 +49,7 @@ func (a *admitter) penalty(ctx context.Context, x *exchange, by limiter.Keeper, 
 	x.banned = true
 	for i := from; i < to; i++ {
 		o := &x.decision.Outcomes[i]
-		o.Allowed, o.Banned, o.Remaining, o.Wait = false, true, 0, max(o.Wait, of.penalty.ban)
+		o.Allowed, o.Unknown, o.Banned, o.Remaining, o.Wait = false, false, true, 0, max(o.Wait, of.penalty.ban)
 		x.decision.Wait = max(x.decision.Wait, o.Wait)
 	}
 	return by.Reset(ctx, count)

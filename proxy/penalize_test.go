@@ -33,8 +33,10 @@ func TestPenalize_BansAfterSoManyRefusals(t *testing.T) {
 			t.Errorf("weir_bans_total = %v; want 1", got)
 		}
 		lines := w.lines("request")
-		if lines[4]["banned"] != true || lines[3]["banned"] != nil || lines[5]["banned"] != nil {
-			t.Errorf("%v; want the third refusal to be the one that banned", lines[3:6])
+		for i, want := range []any{nil, true, true} {
+			if got := lines[3+i]; got["banned"] != want || (got["ban_began"] == true) != (i == 1) || got["rate"] != "l-1m" {
+				t.Errorf("%v; want the third refusal to ban, and those after it to be for the ban", got)
+			}
 		}
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,8 +19,8 @@ import (
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
-// Options are what a Proxy is given. All but Read, Nodes, Number and Agree are
-// required.
+// Options are what a Proxy is given. All but Read, Nodes, Number, LogSalt and
+// Agree are required.
 type Options struct {
 	Path   string         // of the configuration
 	Config *config.Config // what was read at start
@@ -32,6 +33,10 @@ type Options struct {
 	Nodes func() int
 	// Number is that of the first generation; 0 is 1, not agreed on yet.
 	Number int64
+	// LogSalt is what hashes of keys and addresses in logs and alerts are made with
+	// where the configuration has no secret; nil is one that this Proxy makes. Nodes
+	// that shall be compared have the same. It may change.
+	LogSalt func() Salt
 	// Agree makes the nodes of a cluster take up a configuration one after the
 	// other: it calls swap with the number of the generation, at most once,
 	// while no other node is in the middle of a reload. An error after swap was
@@ -48,12 +53,12 @@ type Agree func(ctx context.Context, c *config.Config, swap func(number int64)) 
 // concurrent use; several in one process share nothing.
 type Proxy struct {
 	read      func(ctx context.Context) (*config.Config, error)
-	pseudonym string          // this process in Via
-	fleet     *upstream.Fleet // how targets fare, over all generations
+	lasting   lasting
 	agree     Agree
 	current   atomic.Pointer[generation]
 	exchanges sync.Pool
 	guard     *limiter.Guard // which keys are known
+	buffers   *buffers
 	admitter  *admitter
 	recorder  *recorder
 	log       zerolog.Logger
@@ -68,8 +73,12 @@ type Proxy struct {
 // New makes a Proxy that serves o.Config as its first generation. It reads the
 // files that the configuration names, and may ask for the keys of tokens.
 func New(ctx context.Context, o Options) (*Proxy, error) {
-	pseudonym, fleet := "weir-"+rand.Text()[:8], upstream.NewFleet()
-	first, err := compile(o.Config, pseudonym, fleet)
+	if o.LogSalt == nil {
+		own := NewSalt()
+		o.LogSalt = func() Salt { return own }
+	}
+	kept := lasting{"weir-" + rand.Text()[:8], upstream.NewFleet(), o.LogSalt, maphash.MakeSeed()}
+	first, err := compile(o.Config, kept)
 	if err != nil {
 		return nil, fmt.Errorf("compile config: %w", err)
 	}
@@ -94,13 +103,13 @@ func New(ctx context.Context, o Options) (*Proxy, error) {
 	}
 	p := &Proxy{
 		read:      o.Read,
-		pseudonym: pseudonym,
-		fleet:     fleet,
+		lasting:   kept,
 		agree:     o.Agree,
 		exchanges: sync.Pool{New: newExchange},
 		guard:     limiter.NewGuard(limiter.GuardOptions{}),
+		buffers:   newBuffers(o.Config.Listen.MaxBuffered),
 		admitter:  newAdmitter(o, m),
-		recorder:  &recorder{log: o.Log, metrics: m},
+		recorder:  &recorder{log: o.Log, metrics: m, resets: sample{most: loggedResets}},
 		log:       o.Log,
 		metrics:   m,
 		timeouts:  o.Config.Listen.Timeouts,
@@ -108,6 +117,7 @@ func New(ctx context.Context, o Options) (*Proxy, error) {
 	}
 	p.install(first)
 	m.watch(o.Registry, p)
+	p.buffers.watch(o.Registry)
 	return p, nil
 }
 
@@ -121,26 +131,29 @@ func alone() Agree {
 	}
 }
 
-// serve is the life of one request between its door and the way back. The
-// generation that it begins with is the one it ends with.
+// serve is the life of one request between its door and the way back; finish is the
+// rest. The generation that it begins with is the one it ends with.
 func (p *Proxy) serve(ctx context.Context, x *exchange, d door) {
 	p.recorder.arrive(x)
-	defer p.recorder.leave(x)
-	defer x.letGo()
-	g := p.enter()
-	defer g.leave()
+	x.generation = p.enter()
+	g := x.generation
+	x.redact = &g.redact
 	if err := p.through(ctx, g, x); err != nil {
 		d.answer(g.refuse(x, err))
 		return
 	}
+	if x.hasHeld() {
+		d.beforeEnd(func(flush func()) { p.admitter.release(ctx, x, flush) })
+	}
 	g.forward(x, d)
 	p.metrics.forwarded(x)
-	p.admitter.settle(ctx, x)
+	x.forwarded = true
 }
 
 // through takes a request through the rooms in which it may be refused.
 func (p *Proxy) through(ctx context.Context, g *generation, x *exchange) error {
 	g.address.address(x)
+	x.source = uint32(maphash.Comparable(p.lasting.seed, x.network)) | 1 // never nobody
 	p.recorder.name(x)
 	if x.fault != nil {
 		return x.fault
@@ -154,10 +167,19 @@ func (p *Proxy) through(ctx context.Context, g *generation, x *exchange) error {
 	if err := g.unconfused(x); err != nil {
 		return err
 	}
+	if err := g.connection(x); err != nil {
+		return err
+	}
 	if err := x.fits(); err != nil {
 		return err
 	}
-	if err := g.screen(x); err != nil {
+	if err := g.screen(x, x.route.screens); err != nil {
+		return err
+	}
+	if err := p.early(ctx, g, x); err != nil {
+		return err
+	}
+	if err := g.screen(x, x.route.bodyScreens); err != nil {
 		return err
 	}
 	if err := g.extract(x); err != nil {

@@ -13,9 +13,21 @@ import (
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
-// crowd is the part of a wait that Retry-After is stretched by at random, so
-// that clients which were refused together do not come back together.
-const crowd = 0.1
+const (
+	// crowd is the most of a wait that Retry-After is stretched by at random, so
+	// that clients which were refused together do not come back together.
+	crowd = 0.1
+	// mostJitter is the longest stretch, however long the wait is.
+	mostJitter = 30 * time.Second
+)
+
+// jitter is what a wait is stretched by; luck is from 0 to below 1. It is in whole
+// seconds, as Retry-After is, so that rounding up adds nothing: what is waited for
+// less than 10 s is not stretched at all.
+func jitter(wait time.Duration, luck float64) time.Duration {
+	most := min(time.Duration(crowd*float64(wait)), mostJitter)
+	return time.Duration(luck * float64(most.Truncate(time.Second)+time.Second)).Truncate(time.Second)
+}
 
 // refuse words the answer to a request that a room did not let through.
 func (g *generation) refuse(x *exchange, err error) respond.Answer {
@@ -25,15 +37,19 @@ func (g *generation) refuse(x *exchange, err error) respond.Answer {
 		return x.route.quota.TooMany(respond.Refusal{
 			Verdict:   respond.Verdict{Decision: &x.decision, Of: x.policies()},
 			Reject:    x.route.reject,
-			Jitter:    time.Duration(rand.Float64() * crowd * float64(x.decision.Wait)),
+			Jitter:    jitter(x.decision.Wait, rand.Float64()),
 			RequestID: x.id,
 		})
 	case errors.Is(err, errUndecided):
 		return respond.Unavailable(respond.StoreUnavailable, time.Second, "", x.id)
+	case errors.Is(err, errCrowded):
+		return respond.Unavailable(respond.Crowded, time.Second, "", x.id)
 	case errors.Is(err, errListed):
 		return respond.Problem(respond.Forbidden, "", x.id)
 	case errors.Is(err, errNotMethod):
 		return respond.NotAllowed(g.table.allowed(x), x.id)
+	case errors.Is(err, errTunnel):
+		return respond.NotAllowed(nil, x.id) // no target of it allows any other method
 	case errors.Is(err, errNoRoute):
 		return respond.Problem(respond.NotFound, "", x.id)
 	case errors.Is(err, key.ErrMissing):
@@ -47,7 +63,7 @@ func (g *generation) refuse(x *exchange, err error) respond.Answer {
 		return respond.Problem(respond.KeyInvalid, err.Error(), x.id)
 	case errors.Is(err, errLongTarget):
 		return respond.Problem(respond.TargetTooLong, "", x.id)
-	case errors.Is(err, errTarget), errors.Is(err, errMalformed):
+	case errors.Is(err, errTarget), errors.Is(err, errMalformed), errors.Is(err, errConnection):
 		return respond.Problem(respond.BadRequest, err.Error(), x.id)
 	case errors.Is(err, errTooLong), errors.Is(err, key.ErrBodyTooLarge):
 		return respond.Problem(respond.BodyTooLarge, err.Error(), x.id)

@@ -89,7 +89,7 @@ func (p *Proxy) Prepare(ctx context.Context, c *config.Config) (*Prepared, error
 	if err := restartless(p.current.Load().config, c); err != nil {
 		return nil, err
 	}
-	next, err := compile(c, p.pseudonym, p.fleet)
+	next, err := compile(c, p.lasting)
 	if err != nil {
 		return nil, fmt.Errorf("compile config: %w", err)
 	}

@@ -67,7 +67,7 @@ func (g *generation) mark(x *exchange) error {
 	for _, c := range x.claims {
 		parts = append(parts, string(c.Key[:]))
 	}
-	x.once = []limiter.Claim{{Limit: &i.once, Key: g.config.Privacy.Hash(parts), Cost: 1}}
+	x.once = []limiter.Claim{{Limit: &i.once, Key: g.config.Privacy.Hash(parts), Cost: 1, Source: x.source}}
 	return nil
 }
 
@@ -78,7 +78,7 @@ func (a *admitter) repeats(ctx context.Context, x *exchange) (bool, error) {
 	if err := a.store.Peek(ctx, x.once, &d); err != nil || d.Allowed {
 		return false, err
 	}
-	free := []limiter.Claim{{Limit: &x.route.idempotency.repeats, Key: x.once[0].Key, Cost: 1}}
+	free := []limiter.Claim{{Limit: &x.route.idempotency.repeats, Key: x.once[0].Key, Cost: 1, Source: x.source}}
 	if err := a.take(ctx, free, &d); err != nil || !d.Allowed {
 		x.once = nil // it counts, but as no first one
 		return false, err

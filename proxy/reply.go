@@ -38,6 +38,7 @@ func (x *exchange) reply(d door) {
 		answer = respond.Redirect(to.Status, x.place(to.To))
 	}
 	if len(x.claims) > 0 {
+		x.restore(answer.Status)
 		answer = answer.With(x.route.quota, respond.Verdict{Decision: &x.decision, Of: x.policies()})
 	}
 	x.result.Status = answer.Status
@@ -49,7 +50,7 @@ func (x *exchange) reply(d door) {
 func (x *exchange) place(to string) string {
 	query := ""
 	if x.rawQuery != "" {
-		query = "?" + strings.ReplaceAll(x.rawQuery, "#", "%23") // which would end it
+		query = "?" + x.rawQuery
 	}
 	return strings.NewReplacer("{host}", x.host, "{path}", x.path, "{query}", query).Replace(to)
 }

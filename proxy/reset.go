@@ -38,8 +38,12 @@ func (g *generation) resets(made map[string]*route) {
 
 // restart lets begin anew what the outcome of a request ends: the cooldowns that
 // its key has on other routes, and bans of it there. A store that cannot be told
-// leaves them as they are.
+// leaves them as they are, and so does a request that was let pass without being
+// counted: whoever may ask as often as he likes could end them as often.
 func (a *admitter) restart(ctx context.Context, x *exchange) {
+	if x.exempt || x.repeated {
+		return
+	}
 	for _, r := range x.route.resets {
 		i := slices.IndexFunc(x.keys, func(k counted) bool { return k.by == r.key })
 		if i < 0 || x.keys[i].skip || !r.status.Has(x.result.Status) {

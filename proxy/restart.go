@@ -17,7 +17,7 @@ func restartless(was, is *config.Config) error {
 		same bool
 	}{
 		{"listen", reflect.DeepEqual(was.Listen, is.Listen)},
-		{"admin", was.Admin == is.Admin},
+		{"admin", reflect.DeepEqual(was.Admin, is.Admin)},
 		{"store", was.Store == is.Store},
 		{"redis", was.Redis.Equal(is.Redis)},
 		{"reload", was.Reload == is.Reload},

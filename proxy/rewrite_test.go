@@ -132,7 +132,7 @@ routes:
 		{308, "/old/%e4?{host}", "https://www.example.com/new/old/%E4?{host}"},
 		{307, "//same//evil.example", "/same/evil.example/"},
 		{307, "/same/x?a\"<b", "/same/x/?a%22%3Cb"},
-		{308, "/old/a?b#c", "https://www.example.com/new/old/a?b%23c"},
+		{308, "/old/a?b%23c", "https://www.example.com/new/old/a?b%23c"},
 		{307, "/one", "https://one.example/#x"},
 	} {
 		if got := w.sends(c.status, "POST", c.target).Header().Get("Location"); got != c.want {

@@ -18,5 +18,6 @@ func (x *exchange) fold() {
 		both.Allowed = both.Allowed && o.Allowed
 		both.Banned = both.Banned || o.Banned
 		both.Remaining, both.Wait = min(both.Remaining, o.Remaining), max(both.Wait, o.Wait)
+		both.Unknown = both.Unknown && o.Unknown
 	}
 }

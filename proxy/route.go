@@ -16,20 +16,32 @@ type route struct {
 	order int // in the files
 
 	// How it is matched; table.add fills these.
-	params     []string // names of the path's parameters, in order
-	depth      string
-	conditions int
+	host           string
+	methods        []string // none for any
+	pattern        string   // of the path, its parameters renamed; see shape
+	params         []string // names of the path's parameters, in order
+	segments       []int    // where they stand
+	depth          string
+	headers, query []condition
+	conditions     int
 
+	guarded         bool // it has lists, or a limit that refuses
+	keepsSlashes    bool // %2F may stand in its paths
 	screens         []screen
+	bodyScreens     []screen // whose keys are in the body
 	limits          []*limit
+	early           []*limit // that are asked before a body is read
 	windows         []*window
-	resets          []reset    // cooldowns of other routes that its answers let begin anew
-	queries         bool       // some key is read from the query
-	waits           bool       // some limit lets requests wait for their turn
-	hidden          []string   // parameters of the path that are keys
-	fields          fieldNames // that something is read from
-	names           key.Names  // of parameters of the query that something is read from
-	deciders        []string   // fields whose values it asks for
+	resets          []reset      // cooldowns of other routes that its answers let begin anew
+	queries         bool         // some key is read from the query
+	waits           bool         // some limit lets requests wait for their turn
+	hidden          []string     // parameters of the path that are keys
+	redacted        bool         // the log shows of the path what tells of nobody
+	fields          fieldNames   // that something is read from
+	names           key.Names    // of parameters of the query that something is read from
+	deciders        []string     // fields whose values it asks for
+	written         []key.Origin // of its keys, where a client says what it likes; see preflight
+	reads           fieldSet     // fields that something is read from
 	novelty         novelty
 	quota           *respond.Quota
 	reject          respond.Reject
@@ -55,6 +67,8 @@ type limit struct {
 	windows    []int                 // of the route
 	overrides  map[limiter.Key][]int // windows of single keys
 	redisson   string                // name of the limiter that Java programs share; {key} is the key's text
+	keyed      bool                  // that is in it
+	form       limiter.RedissonForm  // how Java programs keep it
 	penalty    *penalty              // nil: none
 	distinct   *key.Spec             // whose values are counted; nil: requests are
 	cost       *config.Cost          // nil: each request costs 1
@@ -74,8 +88,9 @@ type penalty struct {
 // A window is one rate of a limit: what a claim asks for.
 type window struct {
 	of     *limit
-	policy int   // index in the route's quota
-	near   int64 // with less than this left a key is told of; 0 is never
+	policy int    // index in the route's quota
+	rate   string // what the log calls it: phone-1h
+	near   int64  // with less than this left a key is told of; 0 is never
 	limiter.Limit
 }
 

@@ -25,6 +25,9 @@ func TestRules_AnswersThatAreNone(t *testing.T) {
 	for _, answer := range []string{
 		"nonsense\r\n\r\n",
 		"HTTP/1.1 20 OK\r\n\r\n",
+		"HTTP/2.0 200 OK\r\nContent-Length: 2\r\n\r\nok",
+		"HTTP/0.9 200 OK\r\nContent-Length: 2\r\n\r\nok",
+		"HTTP/3.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
 		"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello!",
 		"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\nhello",
 		"HTTP/1.1 200 OK\r\nTransfer-Encoding: x\r\n\r\nhello",

@@ -44,23 +44,23 @@ func rank(a config.Action) int {
 	return 1
 }
 
-// screen looks the request up in the lists of its route: errListed when one
-// denies; when none does and one says bypass, no limit is asked. A request that
-// does not carry the key of a list is dealt with as the key says: it is refused,
-// or it is not on the list. The cost does not grow with the lists' lengths.
-func (g *generation) screen(x *exchange) error {
-	if len(x.route.screens) == 0 {
+// screen looks the request up in lists of its route: errListed when one denies; when
+// none does and one says bypass, no limit is asked. A request that does not carry the
+// key of a list is dealt with as the key says: it is refused, or it is not on the
+// list. The cost does not grow with the lists' lengths.
+func (g *generation) screen(x *exchange, screens []screen) error {
+	if len(screens) == 0 {
 		return nil
 	}
 	if err := x.readQuery(); err != nil {
 		return err
 	}
-	for _, s := range x.route.screens {
+	for _, s := range screens {
 		if _, err := g.key(x, s.key); err != nil {
 			return err
 		}
 		for _, l := range s.lists {
-			if !l.Members.Has(&x.value) {
+			if !x.isOn(l) {
 				continue
 			}
 			if l.Action == config.DenyListed {
@@ -73,6 +73,16 @@ func (g *generation) screen(x *exchange) error {
 		}
 	}
 	return nil
+}
+
+// isOn reports whether the key last read stands in l. An address lets through
+// nobody but who has it; refused is the whole network that it counts under, for a
+// client there has all its addresses at hand.
+func (x *exchange) isOn(l *config.List) bool {
+	if l.Action == config.Bypass {
+		return l.Members.HasExactly(&x.value, x.client)
+	}
+	return l.Members.Has(&x.value)
 }
 
 // bypasses reports whether no limit is asked about the request.

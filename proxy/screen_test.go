@@ -107,3 +107,24 @@ func TestScreen_FilesAreReloaded(t *testing.T) {
 	w.sends(200, "GET", "/a", "X-Phone: 2")
 	w.sends(429, "GET", "/a", "X-Phone: 1")
 }
+
+// The neighbours of an address in its network are not let through with it; they are
+// refused with it.
+func TestScreen_AddressesExactly(t *testing.T) {
+	w := made(t, `
+client_ip: {trusted_proxies: [192.0.2.1]}
+lists:
+  friends: {key: client_ip, values: ["2001:db8::1", "2001:db8:1::/48"], action: bypass}
+  foes: {key: client_ip, values: ["2001:db8:2::1"], action: deny}
+routes:
+  - {name: a, match: {path: /a}, upstream: echo, lists: [friends, foes], limits: [{key: client_ip, rate: 1/1h}]}
+`)
+	from := func(address string) string { return "X-Forwarded-For: " + address }
+	w.sends(200, "GET", "/a", from("2001:db8::2"))
+	w.sends(429, "GET", "/a", from("2001:db8::3"))
+	for range 3 {
+		w.sends(200, "GET", "/a", from("2001:db8::1"))
+		w.sends(200, "GET", "/a", from("2001:db8:1:5::7"))
+	}
+	w.sends(403, "GET", "/a", from("2001:db8:2::2"))
+}

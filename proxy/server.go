@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	stdlog "log"
 	"net"
 	"net/http"
@@ -21,6 +22,7 @@ type Server struct {
 	http        http.Server
 	bounds      config.Listen
 	log         zerolog.Logger
+	offenders   *offenders
 	parting     atomic.Bool // clients are told that their connections end
 	connections atomic.Int64
 
@@ -32,6 +34,9 @@ const (
 	// streams is how many requests one HTTP/2 connection may have under way. Of
 	// those that a client has taken back, no more are worked on than that.
 	streams = 100
+	// frameSize is how long a frame of HTTP/2 may be: no longer than anybody may
+	// send unasked (RFC 9113 section 4.2), so that one costs no more memory.
+	frameSize = 16 << 10
 	// pingAfter is how long an HTTP/2 client may say nothing while it has requests
 	// under way before it is asked whether it is still there.
 	pingAfter = 30 * time.Second
@@ -44,7 +49,7 @@ func NewServer(h http.Handler, c config.Listen, log zerolog.Logger) *Server {
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(c.H2C)
-	s := &Server{bounds: c, log: log}
+	s := &Server{bounds: c, log: log, offenders: newOffenders()}
 	s.http = http.Server{
 		Handler:           overLinks(s.overParting(h)),
 		ReadHeaderTimeout: c.Timeouts.Header,
@@ -53,10 +58,11 @@ func NewServer(h http.Handler, c config.Listen, log zerolog.Logger) *Server {
 		Protocols:         protocols,
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: streams,
+			MaxReadFrameSize:     frameSize,
 			SendPingTimeout:      pingAfter,
 			WriteByteTimeout:     c.Timeouts.Write,
 		},
-		ConnContext: linked,
+		ConnContext: s.linked,
 		ConnState:   s.counted,
 		ErrorLog:    stdlog.New(complaints{log}, "", 0),
 	}
@@ -67,7 +73,7 @@ func NewServer(h http.Handler, c config.Listen, log zerolog.Logger) *Server {
 // knowledge if the configuration allows it. It owns l.
 func (s *Server) Serve(l net.Listener) error {
 	s.open(l)
-	return s.serve(watched{s.introduced(l), s.bounds.Timeouts.Write})
+	return s.serve(watched{s.introduced(l), s.bounds.Timeouts.Write, s.offenders})
 }
 
 // ServeTLS takes requests in TLS from l until Drain: HTTP/1, and HTTP/2 from
@@ -79,6 +85,7 @@ func (s *Server) ServeTLS(l net.Listener, c *Certificates) error {
 		config:   c.config(),
 		within:   s.bounds.Timeouts.Header,
 		stall:    s.bounds.Timeouts.Write,
+		waits:    s.offenders.keepWaiting,
 		log:      s.log,
 	}
 	return s.serve(h.start())
@@ -95,7 +102,8 @@ func (s *Server) serve(l net.Listener) error {
 // A watched listener watches over its connections; see conn.
 type watched struct {
 	net.Listener
-	stall time.Duration
+	stall     time.Duration
+	offenders *offenders
 }
 
 func (l watched) Accept() (net.Conn, error) {
@@ -103,7 +111,9 @@ func (l watched) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newConn(c, l.stall), nil
+	watched := newConn(c, l.stall)
+	watched.first = func() { l.offenders.keepWaiting(context.Background(), c) }
+	return watched, nil
 }
 
 // complaints are net/http's own log lines: a client's doing, all but panics.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
@@ -11,8 +12,12 @@ import (
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
-// settleWithin is the most time that giving back may take.
-const settleWithin = time.Second
+const (
+	// settleWithin is the most time that giving back may take.
+	settleWithin = time.Second
+	// mostSettling is how many requests may be settled at a time after their answers.
+	mostSettling = 10_000
+)
 
 // A taking is what one decision took, and of whom.
 type taking struct {
@@ -22,6 +27,8 @@ type taking struct {
 	permit  limiter.Permit
 	hold    *hold           // nil unless some claims are concurrent
 	once    []limiter.Claim // that it was the first of its kind; given back with all the rest
+
+	released bool // what is concurrent was given back
 }
 
 func newTaking(store limiter.Keeper, claims []limiter.Claim, windows []int, p limiter.Permit) taking {
@@ -40,6 +47,43 @@ func (x *exchange) letGo() {
 	}
 }
 
+// finish ends a request whose answer has been written, but for what net/http still
+// keeps of it until ServeHTTP returns. What has to be given back over a network is
+// given back after that, so that no client waits for it; then the exchange ends later
+// than its handler. When very many do, a request waits after all. A cooldown that the
+// outcome ends is ended before the answer is: what it tells the client to do next passes.
+func (p *Proxy) finish(ctx context.Context, x *exchange) {
+	x.took = time.Since(x.began)
+	a := p.admitter
+	if x.forwarded {
+		a.restart(ctx, x)
+	}
+	if a.timeout > 0 && x.forwarded && x.owes() {
+		if a.settling.Add(1) <= mostSettling {
+			go func() {
+				defer a.settling.Add(-1)
+				p.end(ctx, x)
+			}()
+			return
+		}
+		a.settling.Add(-1)
+	}
+	p.end(ctx, x)
+}
+
+// end settles what x took, and writes it down. Nobody may use x afterwards. A request
+// that broke off in the middle, of which nobody knows what came, stays counted.
+func (p *Proxy) end(ctx context.Context, x *exchange) {
+	if x.forwarded {
+		p.admitter.settle(ctx, x)
+	}
+	x.letGo()
+	p.recorder.leave(x)
+	x.generation.leave()
+	x.reset()
+	p.exchanges.Put(x)
+}
+
 // settle closes the account of a request that was admitted. What it took stays
 // taken unless it never left this process, or its route or a limit wants this
 // outcome not to count: then exactly that is given back, once. Concurrent
@@ -48,25 +92,42 @@ func (x *exchange) letGo() {
 // client may have left by then, so its context does not bind. Limits in shadow
 // mode are settled as if they were enforced.
 func (a *admitter) settle(ctx context.Context, x *exchange) {
-	for _, t := range x.takings {
-		a.giveBack(ctx, x, t)
+	for i := range x.takings {
+		a.giveBack(ctx, x, &x.takings[i])
 	}
-	a.restart(ctx, x)
+}
+
+// owes reports whether settling x takes a call of a store.
+func (x *exchange) owes() bool {
+	all := x.returns()
+	for i := range x.takings {
+		t := &x.takings[i]
+		if slices.ContainsFunc(t.windows, func(w int) bool { return all || x.route.windows[w].of.uncounted(&x.result) }) || t.hasHeld() {
+			return true
+		}
+	}
+	return false
 }
 
 // giveBack gives back all claims of one taking, or those of limits that do not
-// count the outcome.
-func (a *admitter) giveBack(ctx context.Context, x *exchange, t taking) {
+// count the outcome. What was released before is left out.
+func (a *admitter) giveBack(ctx context.Context, x *exchange, t *taking) {
 	x.back = x.back[:0]
 	all := x.returns()
 	var last *limit
 	for i, c := range t.claims {
 		of := x.route.windows[t.windows[i]].of
-		if !all && !concurrent(c) && !of.uncounted(&x.result) {
+		if concurrent(c) {
+			if !t.released {
+				x.back = append(x.back, c)
+			}
+			continue
+		}
+		if !all && !of.uncounted(&x.result) {
 			continue
 		}
 		x.back = append(x.back, c)
-		if of != last && !concurrent(c) {
+		if of != last {
 			x.returned = true
 			a.metrics.refunds.WithLabelValues(x.route.name, of.name).Inc()
 			last = of
@@ -75,6 +136,11 @@ func (a *admitter) giveBack(ctx context.Context, x *exchange, t taking) {
 	if all {
 		x.back = append(x.back, t.once...)
 	}
+	a.refund(ctx, x, t)
+}
+
+// refund gives back x.back, which is of t.
+func (a *admitter) refund(ctx context.Context, x *exchange, t *taking) {
 	if len(x.back) == 0 {
 		return
 	}
@@ -85,6 +151,23 @@ func (a *admitter) giveBack(ctx context.Context, x *exchange, t taking) {
 	a.metrics.asked("refund", time.Since(began), err)
 	if err != nil {
 		x.err = errors.Join(x.err, fmt.Errorf("give back: %w", err))
+	}
+}
+
+// restore has the decision say what is left once the permits are back that this
+// status gives back: the client is told before they are. A value of a distinct limit
+// may have stood before, and what is held stays held until the answer's end, so of
+// these the client hears what is so now. A failure that comes after the header, one of
+// refund_on's cut for example, cannot be told any more.
+func (x *exchange) restore(status int) {
+	all := x.asked || x.route.refund.Status.Has(status)
+	for i := range x.decision.Outcomes {
+		c, of := x.claims[i], x.window(i).of
+		if !all && (of.count == nil || of.count.Has(status)) || concurrent(c) || c.Limit.Algorithm == limiter.Distinct {
+			continue
+		}
+		o := &x.decision.Outcomes[i]
+		o.Remaining, o.Wait = min(o.Remaining+c.Cost, c.Limit.Most()), 0
 	}
 }
 

@@ -71,14 +71,14 @@ func TestSettle_RefundOn(t *testing.T) {
 		w := made(t, behind(t, answers, `refund_on: {status: [5xx, 404], header: x-refund}, limits: [{name: l, key: global, rates: [3/1h, 9/1d]}]`), use)
 		for _, c := range []struct {
 			query string
-			left  string // of 3, one being asked for by the question itself
+			left  string // of 3; the question itself is given back, and its header knows that
 		}{
-			{"status=500", "2"},
-			{"status=599", "2"},
-			{"status=404", "2"},
-			{"status=200&refund", "2"},
-			{"status=403", "1"},
-			{"status=200", "0"},
+			{"status=500", "3"},
+			{"status=599", "3"},
+			{"status=404", "3"},
+			{"status=200&refund", "3"},
+			{"status=403", "2"},
+			{"status=200", "1"},
 		} {
 			rec := w.send("GET", "/a?"+c.query)
 			if got := w.left("l-1h"); got != c.left {
@@ -268,5 +268,25 @@ func TestSettle_SaysSoInTheLog(t *testing.T) {
 	lines := w.lines("request")
 	if lines[0]["refunded"] != true || lines[1]["refunded"] != nil {
 		t.Errorf("lines %v; want refunded in the first alone", lines)
+	}
+}
+
+// The header of an answer that gives its permit back says that the permit is there.
+func TestSettle_TheHeaderKnowsOfTheRefund(t *testing.T) {
+	w := made(t, behind(t, answers, `refund_on: {status: [503], header: X-Refund}, limits: [{name: l, key: global, rate: 2/1h}, {name: bad, key: global, rate: 3/1h, count: {status: [4xx]}}]`))
+	for _, c := range []struct{ query, want string }{
+		{"status=503", `"l";r=2, "bad";r=3`},
+		{"status=200&refund", `"l";r=2, "bad";r=3`},
+		{"status=200", `"l";r=1, "bad";r=3`},
+		{"status=404", `"l";r=0;t=3600, "bad";r=2`},
+	} {
+		rec := w.send("GET", "/a?"+c.query)
+		if got := rec.Header().Get("RateLimit"); got != c.want {
+			t.Errorf("%s: RateLimit = %s; want %s", c.query, got, c.want)
+		}
+	}
+	w = made(t, "routes:\n  - {name: a, match: {path: /a}, respond: {status: 503}, refund_on: {status: [5xx]}, limits: [{name: l, key: global, rate: 2/1h}]}\n")
+	if got := w.send("GET", "/a").Header().Get("RateLimit"); got != `"l";r=2` {
+		t.Errorf("RateLimit of an answer of ours = %s; want nothing to be gone", got)
 	}
 }

@@ -17,6 +17,11 @@ type table struct {
 	exact    map[string]*site // by host
 	wildcard map[string]*site // "*.example.com" under ".example.com"
 	any      *site
+	folded   *folded // nil until it is made
+}
+
+func newTable() table {
+	return table{exact: map[string]*site{}, wildcard: map[string]*site{}, any: new(site)}
 }
 
 // A site is the routes of one host, or of one pattern of hosts.
@@ -39,18 +44,23 @@ type condition struct{ name, value string } // value "*" is any
 // add puts a route into the table. An earlier route that matches exactly the
 // same requests stays.
 func (t *table) add(r *route, m config.Match) {
-	s := t.site(m.Host)
-	pattern, params := shape(m.Path)
-	r.params = params
-	r.depth = depth(pattern)
-	headers, query := conditions(m.Headers, http.CanonicalHeaderKey), conditions(m.Query, strings.Clone)
-	r.conditions = len(headers) + len(query)
-	methods := m.Methods
-	if len(methods) == 0 {
-		methods = []string{""}
+	r.pattern, r.params = shape(m.Path)
+	r.segments = segments(r.pattern)
+	r.depth = depth(r.pattern)
+	r.host, r.methods = m.Host, m.Methods
+	r.headers, r.query = conditions(m.Headers, http.CanonicalHeaderKey), conditions(m.Query, strings.Clone)
+	r.conditions = len(r.headers) + len(r.query)
+	t.put(r, r.pattern)
+}
+
+// put puts a route into the table under a pattern.
+func (t *table) put(r *route, pattern string) {
+	s := t.site(r.host)
+	if len(r.methods) == 0 {
+		s.shelf("", r.headers, r.query).paths.add(pattern, r)
 	}
-	for _, method := range methods {
-		s.shelf(method, headers, query).paths.add(pattern, r)
+	for _, method := range r.methods {
+		s.shelf(method, r.headers, r.query).paths.add(pattern, r)
 	}
 }
 

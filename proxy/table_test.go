@@ -13,7 +13,8 @@ import (
 // tabled builds a table of "NAME METHODS HOST PATH [Header=value ...]"; "-"
 // stands for any.
 func tabled(lines ...string) *table {
-	tb := &table{exact: map[string]*site{}, wildcard: map[string]*site{}, any: new(site)}
+	tb := newTable()
+	var all []*route
 	for i, line := range lines {
 		part := strings.Fields(line)
 		m := config.Match{Path: part[3], Headers: map[string]string{}}
@@ -27,9 +28,12 @@ func tabled(lines ...string) *table {
 			name, value, _ := strings.Cut(h, "=")
 			m.Headers[name] = value
 		}
-		tb.add(&route{name: part[0], order: i}, m)
+		r := &route{name: part[0], order: i}
+		tb.add(r, m)
+		all = append(all, r)
 	}
-	return tb
+	tb.fold(all)
+	return &tb
 }
 
 func wanting(method, host, path string, headers ...string) *exchange {

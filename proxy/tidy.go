@@ -12,24 +12,31 @@ import (
 // in none.
 var errTarget = errors.New("target not acceptable")
 
+// errTunnel says that a request is for a tunnel, which there is none of.
+var errTunnel = errors.New("CONNECT is not served")
+
 // errLongTarget says that a target is longer than any that is meant.
 var errLongTarget = errors.New("target too long")
 
-// maxTarget is how long path and query may be together, in bytes; RFC 9112
+// maxTarget is how long a target may be, in bytes; RFC 9112
 // section 3 wants 8000 at least.
 const maxTarget = 16 << 10
 
-// tidy brings the host and the path into the one spelling that is matched and
-// forwarded, so that no other spelling of a path goes round a limit.
+// tidy takes the target apart and brings the host and the path into the one
+// spelling that is matched and forwarded, so that no other spelling of a path goes
+// round a limit.
 func tidy(x *exchange) error {
-	if len(x.target)+len(x.rawQuery) > maxTarget {
+	if x.method == "CONNECT" {
+		return errTunnel
+	}
+	if len(x.target) > maxTarget {
 		return errLongTarget
+	}
+	if err := x.aim(); err != nil {
+		return err
 	}
 	if !httpguts.ValidHostHeader(x.authority) {
 		return fmt.Errorf("%w: bad host", errTarget)
-	}
-	if x.method == "CONNECT" {
-		return fmt.Errorf("%w: this is no tunnel", errTarget)
 	}
 	x.host = tidyHost(x.authority)
 	if x.target == "*" && x.method == "OPTIONS" {
@@ -53,8 +60,9 @@ func tidyHost(authority string) string {
 // tidyPath brings an escaped path into one spelling (RFC 3986 section 6.2.2):
 // what need not be escaped is not, what must be is in upper case, dot segments
 // are resolved, and doubled slashes are one. A path that servers read in
-// different ways has no such spelling and is an error: an escaped slash, a
-// backslash, a control character, a bad escape.
+// different ways has no such spelling and is an error: a backslash, a control
+// character, a bad escape, a dot segment beside an escaped slash. That slash stays
+// escaped; match lets it in only where a route keeps it.
 func tidyPath(s string) (string, error) {
 	if s == "" || s[0] != '/' {
 		return "", fmt.Errorf("%w: a path begins with a slash", errTarget)
@@ -66,7 +74,29 @@ func tidyPath(s string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if strings.Contains(spelled, slash) && dotted(spelled) {
+		return "", fmt.Errorf("%w: a dot segment beside a slash that is escaped", errTarget)
+	}
 	return resolve(spelled), nil
+}
+
+// slash is a slash that is escaped, in the one spelling.
+const slash = "%2F"
+
+// dotted reports whether a segment would be a dot segment if escaped slashes were
+// none.
+func dotted(path string) bool {
+	for segment := range strings.SplitSeq(path, "/") {
+		if !strings.Contains(segment, slash) {
+			continue
+		}
+		for piece := range strings.SplitSeq(segment, slash) {
+			if piece == "." || piece == ".." {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // isTidy tells the usual case apart without allocating: plain characters, no
@@ -99,9 +129,9 @@ func respell(s string) (string, error) {
 			i += 2
 		}
 		switch {
-		case c < ' ' || c == 0x7f || c == '\\' || c == '/' && escaped:
-			return "", fmt.Errorf("%w: a slash that is escaped, a backslash or a control character in the path", errTarget)
-		case literal(c), c == '/', c == ';' && !escaped:
+		case c < ' ' || c == 0x7f || c == '\\':
+			return "", fmt.Errorf("%w: a backslash or a control character in the path", errTarget)
+		case literal(c), c == '/' && !escaped, c == ';' && !escaped:
 			b.WriteByte(c)
 		default:
 			b.WriteByte('%')

@@ -32,6 +32,7 @@ func TestTidyPath_OneSpelling(t *testing.T) {
 		{"/a%3bv", "/a%3Bv"},
 		{"/a%25b", "/a%25b"},
 		{"/a%252fb", "/a%252fb"},
+		{"/a%2fb/../c%2Fd", "/c%2Fd"},
 		{"/%3f", "/%3F"},
 		{"/a/*", "/a/*"},
 	} {
@@ -43,7 +44,7 @@ func TestTidyPath_OneSpelling(t *testing.T) {
 }
 
 func TestTidyPath_RefusesWhatServersReadDifferently(t *testing.T) {
-	for _, in := range []string{"", "*", "v1", "/a%2fb", "/a%2Fb", "/a\\b", "/a%5cb", "/a%00b", "/a\x00b", "/a\nb", "/a%0ab", "/a\x7f", "/a%", "/a%2", "/a%zz"} {
+	for _, in := range []string{"", "*", "v1", "/a/..%2fb", "/.%2F", "/a\\b", "/a%5cb", "/a%00b", "/a\x00b", "/a\nb", "/a%0ab", "/a\x7f", "/a%", "/a%2", "/a%zz"} {
 		if got, err := tidyPath(in); !errors.Is(err, errTarget) {
 			t.Errorf("tidyPath(%q) = %q, %v; want errTarget", in, got, err)
 		}
@@ -66,7 +67,7 @@ func FuzzTidyPath(f *testing.F) {
 		if err != nil {
 			t.Fatalf("tidyPath(%q) = %q, which does not decode: %v", in, got, err)
 		}
-		if clean := path.Clean(plain); strings.TrimSuffix(plain, "/") != strings.TrimSuffix(clean, "/") {
+		if clean := path.Clean(plain); !strings.Contains(got, slash) && strings.TrimSuffix(plain, "/") != strings.TrimSuffix(clean, "/") {
 			t.Fatalf("tidyPath(%q) = %q, which a server would clean to %q", in, got, clean)
 		}
 		u, err := url.ParseRequestURI(got)
@@ -103,8 +104,8 @@ func TestTidy_OptionsStarIsItsOwnTarget(t *testing.T) {
 }
 
 func TestTidy_RefusesTunnels(t *testing.T) {
-	if err := tidy(&exchange{method: "CONNECT", authority: "a:1", target: "/"}); !errors.Is(err, errTarget) {
-		t.Errorf("tidy of CONNECT = %v; want errTarget", err)
+	if err := tidy(&exchange{method: "CONNECT", authority: "a:1", target: "/"}); !errors.Is(err, errTunnel) {
+		t.Errorf("tidy of CONNECT = %v; want errTunnel", err)
 	}
 }
 

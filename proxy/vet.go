@@ -48,7 +48,7 @@ func (n *novelty) looks(s *key.Spec) bool { return slices.Contains(n.of, s) }
 // pass is not asked about.
 func (p *Proxy) vet(x *exchange) error {
 	n := &x.route.novelty
-	if len(n.of) == 0 || x.bypasses() {
+	if len(n.of) == 0 || x.exempt {
 		return nil
 	}
 	var room [8]limiter.Key

@@ -20,6 +20,7 @@ func importMap() map[string][]string {
 		"proxy":               rooms,
 		"proxy/config":        {"proxy/key", "limiter"},
 		"proxy/key":           {"limiter"},
+		"proxy/http1":         nil,
 		"proxy/upstream":      {"limiter"},
 		"proxy/respond":       {"limiter"},
 		"limiter":             nil,
@@ -27,6 +28,7 @@ func importMap() map[string][]string {
 		"limiter/redisstore":  {"limiter"},
 		"lock":                nil,
 		"test/redistest":      nil,
+		"test/report":         nil,
 	}
 }
 

@@ -212,7 +212,7 @@ func TestLimit_ComesBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			config := "upstreams: {demo: echo}\nroutes:\n"
-			algorithms := []string{"token_bucket", "fixed_window", "sliding_window", "gcra"}
+			algorithms := []string{"token_bucket", "sliding_log", "fixed_window", "sliding_window", "gcra"}
 			for _, a := range algorithms {
 				config += fmt.Sprintf("  - {name: %[1]s, match: {path: /%[1]s}, upstream: demo, limits: [{key: client_ip, rate: 1/2s, algorithm: %[1]s}]}\n", a)
 			}

@@ -343,3 +343,58 @@ func TestPush_NodesThatWereAwayCatchUp(t *testing.T) {
 		t.Errorf("it calls it generation %d, the others %d", got, want)
 	}
 }
+
+// After Redis came back empty a push of what is served is there again, with its
+// history, and generations go on from where they were.
+func TestPush_AfterRedisCameBackEmpty(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	nodes := fleet(t, server.Addr, 2)
+	for n := 1; n <= 3; n++ {
+		if code, stdout, stderr := nodes[0].push(edition(n), "ann"); code != 0 {
+			t.Fatalf("push %d exits %d: %s%s", n, code, stdout, stderr)
+		}
+	}
+	editions(t, nodes, 3)
+	before := nodes[0].generation()
+	dir := t.TempDir()
+	if err := client(t, server.Addr).FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if code, stdout, stderr := nodes[1].push(edition(3), "bob"); code != 0 || !strings.Contains(stdout, fmt.Sprintf("generation %d is", before)) {
+		t.Errorf("the same push exits %d: %s%s", code, stdout, stderr)
+	}
+	if code, stdout, stderr := nodes[1].tell(dir, "history"); code != 0 || strings.Count(stdout, "\n") != 3 || !strings.Contains(stdout, fmt.Sprintf("%d  ", before)) {
+		t.Errorf("history exits %d: %s%s; want what was pushed, three times", code, stdout, stderr)
+	}
+	late := start(t, following(server.Addr))
+	eventually(t, "a node that comes later serves it", func() bool { return late.edited() == "3" })
+	if code, stdout, stderr := late.push(edition(4), "eve"); code != 0 || !strings.Contains(stdout, fmt.Sprintf("generation %d is served by 3 of 3 nodes", before+1)) {
+		t.Errorf("the next push exits %d: %s%s; want a higher generation", code, stdout, stderr)
+	}
+}
+
+// Values of lists lie in Redis hashed, and list the same; history and plans do not
+// tell them.
+func TestPush_HashesValuesOfLists(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	w := start(t, following(server.Addr))
+	text := "keys: {phone: {from: \"header:X-Phone\", normalize: digits}}\nlists:\n  stolen: {key: phone, values: [\"+1 555 0100\"], action: deny}\n" +
+		strings.Replace(edition(1), "    respond:", "    lists: [stolen]\n    respond:", 1)
+	code, stdout, stderr := w.push(text, "ann")
+	if code != 0 || strings.Contains(stdout, "0100") {
+		t.Fatalf("push exits %d: %s%s; want that the value is not told", code, stdout, stderr)
+	}
+	for phone, want := range map[string]int{"+1-555-0100": http.StatusForbidden, "+1-555-0101": http.StatusOK} {
+		if status, _, _ := exchange(t, http.MethodGet, w.URL+"/edition", http.Header{"X-Phone": {phone}}); status != want {
+			t.Errorf("%s is answered with %d; want %d", phone, status, want)
+		}
+	}
+	if code, stdout, stderr := w.tell(t.TempDir(), "history", fmt.Sprint(w.generation())); code != 0 || strings.Contains(stdout, "0100") || !strings.Contains(stdout, "hashed:s:") {
+		t.Errorf("history exits %d: %s%s; want the value hashed", code, stdout, stderr)
+	}
+	if code, stdout, _ := w.push(text, "bob"); code != 0 || !strings.Contains(stdout, "is this already") {
+		t.Errorf("the same once more exits %d: %s; want that nothing changes", code, stdout)
+	}
+}

@@ -79,10 +79,11 @@ func (w *weir) sends(want int, phone, from string, violated string) {
 func TestWhole(t *testing.T) {
 	w, sms := whole(t)
 	// One code a minute for a number, however it is written; what failed is not counted.
-	for range 3 {
+	for i := range 3 {
 		if status, _, body := w.code("/v1/sms/send", "13800138000", "192.0.2.1", 503); status != 503 {
 			t.Fatalf("the upstream's 503 is answered as %d %s", status, body)
 		}
+		eventually(t, "the permit is back, after the answer", func() bool { return w.log.count("request") > i })
 	}
 	w.sends(200, "138 0013 8000", "192.0.2.1", "")
 	w.sends(429, "+86 138-0013-8000", "192.0.2.2", `"violated-policies":["phone-1m","backoff"]`)

@@ -16,7 +16,7 @@ var counters = [...]limiter.Algorithm{limiter.FixedWindow, limiter.SlidingWindow
 func mixed(_ *testing.T, s *scene) {
 	k := s.key()
 	var claims []limiter.Claim
-	for _, a := range append(counters[:], limiter.TokenBucket) {
+	for _, a := range append(counters[:], limiter.TokenBucket, limiter.SlidingLog) {
 		l := limit("mixed-"+a.String(), 4, 100*time.Second)
 		l.Algorithm = a
 		claims = append(claims, limiter.Claim{Limit: l, Key: k, Cost: 1})
@@ -43,7 +43,7 @@ func mixed(_ *testing.T, s *scene) {
 func promises(t *testing.T, s *scene) {
 	const count, length = 60, 60_000
 	for a, most := range map[limiter.Algorithm]float64{
-		limiter.TokenBucket: 1, limiter.FixedWindow: 2, limiter.SlidingWindow: 2, limiter.GCRA: 2, limiter.Concurrent: 1,
+		limiter.TokenBucket: 1, limiter.SlidingLog: 1, limiter.FixedWindow: 2, limiter.SlidingWindow: 2, limiter.GCRA: 2, limiter.Concurrent: 1,
 	} {
 		l := limit("promise", count, length*time.Millisecond)
 		l.Algorithm = a
@@ -126,7 +126,7 @@ func keeping(t *testing.T, s *scene) {
 		}
 	}
 	for _, count := range s.some(5, 40, 300) {
-		for _, a := range append(counters[:], limiter.TokenBucket) {
+		for _, a := range append(counters[:], limiter.TokenBucket, limiter.SlidingLog) {
 			l := limit(fmt.Sprintf("keep-%s-%d", a, count), count, 100*time.Second)
 			l.Algorithm = a
 			k := s.key()

@@ -77,7 +77,7 @@ func (o log) sum(in func(at int64) bool) (n int64) {
 	return n
 }
 
-// logOracle is TokenBucket and Concurrent.
+// logOracle is TokenBucket, SlidingLog and Concurrent.
 type logOracle struct{ log }
 
 func (o *logOracle) left(now int64, l *limiter.Limit) int64 {

@@ -30,7 +30,7 @@ func seed(t *testing.T) {
 // random: whatever happens, each algorithm says exactly what its oracle says, and
 // no window holds more than its comment allows.
 func random(t *testing.T, s *scene) {
-	for a := limiter.TokenBucket; a <= limiter.Cooldown; a++ {
+	for a := limiter.TokenBucket; a <= limiter.SlidingLog; a++ {
 		t.Run(a.String(), func(t *testing.T) {
 			var seen tally
 			rapid.Check(t, func(t *rapid.T) { s.against(t, a, &seen) })

@@ -48,10 +48,7 @@ type reporter interface {
 // The log says how to repeat the random ones.
 func Run(t *testing.T, open func(t *testing.T) Subject) {
 	seed(t)
-	for _, test := range []struct {
-		name string
-		run  func(t *testing.T, s *scene)
-	}{
+	logs := []test{
 		{"Window", window},
 		{"Costs", costs},
 		{"WaitIsExact", waitIsExact},
@@ -66,6 +63,8 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 		{"Schedules", schedules},
 		{"SchedulesMerged", schedulesMerged},
 		{"Concurrent", concurrent},
+	}
+	for _, test := range append(logs, []test{
 		{"Random", random},
 		{"Mixed", mixed},
 		{"Promises", promises},
@@ -74,11 +73,25 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 		{"Distinct", distinct},
 		{"Cooldown", cooldown},
 		{"Together", together},
-	} {
+	}...) {
 		t.Run(test.name, func(t *testing.T) {
 			test.run(t, &scene{Subject: open(t), t: t})
 		})
 	}
+	t.Run("SlidingLog", func(t *testing.T) {
+		for _, test := range logs {
+			t.Run(test.name, func(t *testing.T) {
+				subject := open(t)
+				subject.Store, subject.Kept = sliding{subject.Store.(limiter.Keeper)}, nil
+				test.run(t, &scene{Subject: subject, t: t})
+			})
+		}
+	})
+}
+
+type test struct {
+	name string
+	run  func(t *testing.T, s *scene)
 }
 
 // A scene is one test's subject with verbs.

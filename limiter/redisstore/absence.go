@@ -67,7 +67,7 @@ func (s *Store) Withdraw(claims []limiter.Claim, p limiter.Permit) bool {
 
 // heard learns from how a decision went.
 func (s *Store) heard(err error) {
-	if errors.Is(err, ErrOpen) && !s.apart && s.settle > 0 {
+	if errors.Is(err, ErrOpen) && !errors.Is(err, errSharedOpen) && !s.apart && s.settle > 0 {
 		s.lookout(true)
 	}
 }

@@ -24,7 +24,9 @@ type batch struct {
 	windows  []byte // the number of each window's limit, counted from 1
 	requests []byte // one after another
 	rest     []any  // what else the script is told
-	needs    needs  // the algorithms of all windows
+	kinds    uint16 // the algorithms of all windows, a bit each
+	asked    int    // requests
+	branched bool   // a request has several claims, or a window that an earlier one has
 }
 
 // A limitID is what scripts are told of a limit.
@@ -35,13 +37,8 @@ type limitID struct {
 	kind  int
 }
 
-const (
-	// slack is how long keys outlive what they must remember.
-	slack = time.Second
-	// sharedKind is what scripts call a window that Redisson shares, and that and
-	// one more if each client counts by itself there.
-	sharedKind = int(limiter.Cooldown) + 1
-)
+// slack is how long keys outlive what they must remember.
+const slack = time.Second
 
 // newBatch makes a batch of the windows of claims, in their order.
 func newBatch(n names, claims []limiter.Claim, rest ...any) *batch {
@@ -66,9 +63,6 @@ func (b *batch) limit(c limiter.Claim) byte {
 	for _, s := range l.Steps {
 		id.steps += strconv.FormatInt(s.Milliseconds(), 10) + ","
 	}
-	if c.Redisson != "" {
-		id.kind = sharedKind + int(l.Scope)
-	}
 	if n, ok := b.numbers[id]; ok {
 		return n
 	}
@@ -82,7 +76,7 @@ func (b *batch) limit(c limiter.Claim) byte {
 		most = id.steps
 	}
 	b.limits = append(b.limits, id.kind, l.Rate.Count, l.Rate.Window.Milliseconds(), most, (l.Horizon() + slack).Milliseconds())
-	b.needs = max(b.needs, needsOf(id.kind))
+	b.kinds |= 1 << id.kind
 	return n
 }
 
@@ -91,10 +85,13 @@ func (b *batch) limit(c limiter.Claim) byte {
 // number of its window, which window tells, and the value where values are counted.
 func (b *batch) request(id [16]byte, claims []limiter.Claim, window func(c limiter.Claim) int) {
 	b.requests = append(b.requests, byte(len(claims)))
+	b.asked++
 	for _, c := range claims {
+		number := window(c)
+		b.branched = b.branched || len(claims) > 1 || number != b.asked
 		b.requests = append(append(b.requests, idBytes), id[:idBytes]...)
 		b.requests = binary.LittleEndian.AppendUint32(b.requests, uint32(c.Cost))
-		b.requests = binary.LittleEndian.AppendUint16(b.requests, uint16(window(c)))
+		b.requests = binary.LittleEndian.AppendUint16(b.requests, uint16(number))
 		if c.Limit.Algorithm == limiter.Distinct {
 			b.requests = append(b.requests, c.Value[:valueBytes]...)
 		}

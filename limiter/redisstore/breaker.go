@@ -15,23 +15,21 @@ import (
 // row and rests. An error that wraps it wraps the last failure as well.
 var ErrOpen = errors.New("redis rests after failures")
 
+// errSharedOpen says that this is so of limiters that Redisson shares, and says
+// nothing of others.
+var errSharedOpen = errors.New("limiters shared with Redisson")
+
 // A breaker stops asking one Redis that keeps failing. After so many failures in
 // a row it answers ErrOpen at once, for a rest; then it lets one call through
-// and goes by what that says. A reply is a success even when it is an error,
-// unless it says that this Redis can do nothing now.
+// and goes by what that says. What counts as a failure, evidenceOf says. Limiters
+// that Redisson shares have a circuit of their own: what others do to them must not
+// cost anybody else anything.
 type breaker struct {
-	circuit circuitbreaker.CircuitBreaker[any]
-	why     *atomic.Pointer[error] // what is answered while Redis rests
+	own, shared *circuit
 }
 
 func newBreaker(after uint, rest time.Duration) breaker {
-	b := breaker{
-		circuit: circuitbreaker.NewBuilder[any]().
-			WithFailureThreshold(after).WithDelay(rest).WithSuccessThreshold(1).Build(),
-		why: new(atomic.Pointer[error]),
-	}
-	b.why.Store(&ErrOpen)
-	return b
+	return breaker{own: newCircuit(after, rest, ErrOpen), shared: newCircuit(after, rest, fmt.Errorf("%w: %w", errSharedOpen, ErrOpen))}
 }
 
 // DialHook leaves dialling alone: who dials does so for a command.
@@ -40,75 +38,82 @@ func (b breaker) DialHook(next redis.DialHook) redis.DialHook { return next }
 // ProcessHook guards one command.
 func (b breaker) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if within(ctx) {
-			return next(ctx, cmd)
-		}
-		if !b.circuit.TryAcquirePermit() {
-			err := *b.why.Load()
-			cmd.SetErr(err)
-			return err
-		}
-		err := next(context.WithValue(ctx, guarded{}, true), cmd)
-		b.record(err)
-		return err
+		return b.guard(ctx, []redis.Cmder{cmd}, func(ctx context.Context) error { return next(ctx, cmd) })
 	}
 }
 
 // ProcessPipelineHook guards one pipeline, which counts as one call.
 func (b breaker) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if within(ctx) {
-			return next(ctx, cmds)
+		return b.guard(ctx, cmds, func(ctx context.Context) error { return next(ctx, cmds) })
+	}
+}
+
+func (b breaker) guard(ctx context.Context, cmds []redis.Cmder, next func(context.Context) error) error {
+	if ctx.Value(guarded{}) != nil {
+		return next(ctx)
+	}
+	c := b.own
+	if ctx.Value(sharing{}) != nil {
+		c = b.shared
+	}
+	if !c.TryAcquirePermit() {
+		err := *c.why.Load()
+		for _, cmd := range cmds {
+			cmd.SetErr(err)
 		}
-		if !b.circuit.TryAcquirePermit() {
-			err := *b.why.Load()
-			for _, cmd := range cmds {
-				cmd.SetErr(err)
-			}
-			return err
-		}
-		err := next(context.WithValue(ctx, guarded{}, true), cmds)
-		b.record(err)
 		return err
 	}
+	err := next(context.WithValue(ctx, guarded{}, true))
+	c.record(err)
+	return err
 }
 
 // guarded marks the context of a call that holds a permit already: a new
 // connection says hello within the command that it was dialled for.
 type guarded struct{}
 
-func within(ctx context.Context) bool { return ctx.Value(guarded{}) != nil }
+// sharing marks the context of a call about limiters that Redisson shares.
+type sharing struct{}
 
-// record tells the circuit how a call went. A caller that left says nothing
-// about Redis, but in a half-open circuit somebody must be told.
-func (b breaker) record(err error) {
-	switch {
-	case healthy(err):
-		b.circuit.RecordSuccess()
-	case errors.Is(err, context.Canceled) && !b.circuit.IsHalfOpen():
-	default:
-		why := fmt.Errorf("%w: %w", ErrOpen, err)
-		b.why.Store(&why)
-		b.circuit.RecordFailure()
-	}
+func shared(ctx context.Context) context.Context { return context.WithValue(ctx, sharing{}, true) }
+
+// A circuit is what one kind of calls has learnt of one Redis.
+type circuit struct {
+	circuitbreaker.CircuitBreaker[any]
+	rest  time.Duration
+	open  error
+	why   atomic.Pointer[error] // what is answered while Redis rests
+	since atomic.Int64          // ns; when it began to say "not now" and nothing else; 0: it does not
 }
 
-// healthy reports whether err is none, or a reply of a Redis that works.
-func healthy(err error) bool {
-	var reply redis.Error
-	if err == nil || errors.Is(err, redis.Nil) {
-		return true
+func newCircuit(after uint, rest time.Duration, open error) *circuit {
+	c := &circuit{rest: rest, open: open}
+	c.CircuitBreaker = circuitbreaker.NewBuilder[any]().
+		WithFailureThreshold(after).WithDelay(rest).WithSuccessThreshold(1).Build()
+	c.why.Store(&open)
+	return c
+}
+
+// record tells the circuit how a call went. A caller that left says nothing about
+// Redis, but in a half-open circuit somebody must be told. Nor does a Redis that
+// says "not now", before it has said nothing else for as long as it would rest.
+func (c *circuit) record(err error) {
+	said := evidenceOf(err)
+	now := time.Now().UnixNano()
+	if said == works || said == away {
+		c.since.Store(0)
 	}
-	if !errors.As(err, &reply) {
-		return false
+	if said == notNow && (c.since.CompareAndSwap(0, now) || now-c.since.Load() < int64(c.rest)) {
+		said = nothing
 	}
-	for _, sick := range []string{
-		"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "BUSY", "OOM", "MISCONF",
-		"NOREPLICAS", "NOAUTH", "WRONGPASS", "NOPERM", "ERR max number of clients",
-	} {
-		if redis.HasErrorPrefix(err, sick) {
-			return false
-		}
+	switch {
+	case said == works:
+		c.RecordSuccess()
+	case said == nothing && !c.IsHalfOpen():
+	default:
+		why := fmt.Errorf("%w: %w", c.open, err)
+		c.why.Store(&why)
+		c.RecordFailure()
 	}
-	return true
 }

@@ -4,12 +4,18 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
+	"os"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
+
+// errAway is what dialling a Redis that is not there says.
+var errAway error = &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 
 type replyError string
 
@@ -31,16 +37,16 @@ func TestBreaker_OpensRestsAndTries(t *testing.T) {
 			return call(t.Context(), redis.NewCmd(t.Context(), "ping"))
 		}
 		for range 2 {
-			ask(io.EOF)
+			ask(errAway)
 		}
 		ask(nil) // in a row means in a row
 		for range 3 {
-			if err := ask(io.EOF); !errors.Is(err, io.EOF) {
+			if err := ask(errAway); !errors.Is(err, errAway) {
 				t.Fatalf("closed: %v", err)
 			}
 		}
 		asked = 0
-		if err := ask(nil); !errors.Is(err, ErrOpen) || !errors.Is(err, io.EOF) || asked != 0 {
+		if err := ask(nil); !errors.Is(err, ErrOpen) || !errors.Is(err, errAway) || asked != 0 {
 			t.Fatalf("open: %v, asked %d times", err, asked)
 		}
 		synctest.Wait()
@@ -49,7 +55,7 @@ func TestBreaker_OpensRestsAndTries(t *testing.T) {
 			t.Fatalf("still resting: %v", err)
 		}
 		time.Sleep(2 * time.Nanosecond)
-		if err := ask(io.EOF); !errors.Is(err, io.EOF) || asked != 1 {
+		if err := ask(errAway); !errors.Is(err, errAway) || asked != 1 {
 			t.Fatalf("the try: %v, asked %d times", err, asked)
 		}
 		if err := ask(nil); !errors.Is(err, ErrOpen) {
@@ -69,25 +75,88 @@ func TestBreaker_OpensRestsAndTries(t *testing.T) {
 	})
 }
 
-func TestBreaker_KnowsSickReplies(t *testing.T) {
-	for err, want := range map[error]bool{
-		nil:                                   true,
-		redis.Nil:                             true,
-		replyError("ERR syntax error"):        true,
-		replyError("NOSCRIPT No matching"):    true,
-		replyError("WRONGTYPE Operation"):     true,
-		replyError("MOVED 1 127.0.0.1:1"):     true,
-		replyError("LOADING Redis is"):        false,
-		replyError("READONLY You can't"):      false,
-		replyError("CLUSTERDOWN the cluster"): false,
-		replyError("MASTERDOWN Link"):         false,
-		replyError("OOM command not"):         false,
-		io.EOF:                                false,
-		context.DeadlineExceeded:              false,
+// A Redis that is away does not answer, or cannot be dialled. One that says to try
+// again is there, and what lies between cuts connections.
+func TestBreaker_KnowsWhoIsAway(t *testing.T) {
+	refused := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+	for err, want := range map[error]evidence{
+		nil:                                               works,
+		redis.Nil:                                         works,
+		replyError("ERR syntax error"):                    works,
+		replyError("NOSCRIPT No matching"):                works,
+		replyError("WRONGTYPE Operation"):                 works,
+		replyError("UNSHARED rl: rate is 0"):              works,
+		replyError("MOVED 1 127.0.0.1:1"):                 works,
+		replyError("LOADING Redis is"):                    notNow,
+		replyError("BUSY Redis is busy"):                  notNow,
+		replyError("READONLY You can't"):                  notNow,
+		replyError("CLUSTERDOWN the cluster"):             notNow,
+		replyError("MASTERDOWN Link"):                     notNow,
+		replyError("OOM command not"):                     notNow,
+		io.EOF:                                            notNow,
+		&net.OpError{Op: "read", Err: syscall.ECONNRESET}: notNow,
+		&net.OpError{Op: "write", Err: syscall.EPIPE}:     notNow,
+		refused:                  away,
+		context.DeadlineExceeded: away,
+		os.ErrDeadlineExceeded:   away,
+		redis.ErrPoolTimeout:     away,
+		context.Canceled:         nothing,
 	} {
-		if got := healthy(err); got != want {
-			t.Errorf("%v: healthy %v, want %v", err, got, want)
+		if got := evidenceOf(err); got != want {
+			t.Errorf("%v: %v, want %v", err, got, want)
 		}
+	}
+}
+
+// However many connections are cut, and however often Redis says to try again, it
+// is asked; unless it has said nothing else for as long as it would rest.
+func TestBreaker_IsPatientWithWhoSaysTryAgain(t *testing.T) {
+	for _, reply := range []error{io.EOF, replyError("LOADING Redis is loading"), replyError("READONLY no")} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBreaker(3, 2*time.Second)
+			with := reply
+			call := b.ProcessHook(func(context.Context, redis.Cmder) error { return with })
+			ask := func() error { return call(t.Context(), redis.NewCmd(t.Context(), "ping")) }
+			for range 100 {
+				if err := ask(); errors.Is(err, ErrOpen) {
+					t.Fatalf("%v: opened at once", reply)
+				}
+			}
+			time.Sleep(2 * time.Second)
+			with = nil
+			ask()
+			with = reply
+			for range 100 {
+				if err := ask(); errors.Is(err, ErrOpen) {
+					t.Fatalf("%v: opened, though it worked in between", reply)
+				}
+			}
+			time.Sleep(2 * time.Second)
+			for range 3 {
+				ask()
+			}
+			if err := ask(); !errors.Is(err, ErrOpen) || !errors.Is(err, reply) {
+				t.Errorf("%v after 2s of nothing else: %v", reply, err)
+			}
+		})
+	}
+}
+
+// What happens to limiters that are shared with Redisson says nothing of others, and
+// the other way round.
+func TestBreaker_KeepsSharedLimitersApart(t *testing.T) {
+	b := newBreaker(3, time.Minute)
+	late := b.ProcessHook(func(context.Context, redis.Cmder) error { return context.DeadlineExceeded })
+	well := b.ProcessHook(func(context.Context, redis.Cmder) error { return nil })
+	cmd := redis.NewCmd(t.Context(), "ping")
+	for range 3 {
+		late(shared(t.Context()), cmd)
+	}
+	if err := well(t.Context(), cmd); err != nil {
+		t.Errorf("others: %v", err)
+	}
+	if err := well(shared(t.Context()), cmd); !errors.Is(err, ErrOpen) || !errors.Is(err, errSharedOpen) {
+		t.Errorf("shared ones: %v", err)
 	}
 }
 

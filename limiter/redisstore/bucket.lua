@@ -15,18 +15,10 @@
 -- Functions that read are called before any that writes: reading decides,
 -- `keep` writes everything at the end.
 
-local call, tonumber, floor = redis.call, tonumber, math.floor
-local byte, char, sub, format = string.byte, string.char, string.sub, string.format
-local SMALL, FULL, SLOTS, MARKS, HOT = 12, 128, 64, 32, 4
+local SMALL, HOT = 12, 4
 local FLOOR = char(5) .. 'floor' .. char(0, 0, 0, 0)
 local CONCURRENT = 4
 
--- int writes a time or any other whole number; count_text a count of permits,
--- which fits 32 bits and so is written faster.
-local function int(n) return format('%.0f', n) end
-local function count_text(n) return format('%d', n) end
-
-local NOW = clock()
 local NOW_TEXT = int(NOW)
 local NONE = {} -- is never written to
 
@@ -110,6 +102,7 @@ local function recount(w)
 end
 
 local bucket = { keys = 3 }
+KINDS['0'], KINDS['4'] = bucket, bucket
 
 -- trusts tells whether value was counted for this rate, less than a length ago.
 -- If so, only what has expired since is read.
@@ -117,6 +110,7 @@ local function trusts(w, value)
   local rate, oldest, counted = string.match(w.had_base, '^(%d+):(%d+):(%d+)$')
   oldest, counted = tonumber(oldest), tonumber(counted)
   if not value or value > w.l.rate or tonumber(rate) ~= w.l.rate then return false end
+  call('ZCARD', w.log) -- an error now, if it is of another type, rather than while it is written
   if oldest > NOW or counted > NOW or counted <= NOW - w.l.length then return false end
   w.at, w.n, w.left, w.counted = {}, {}, value, counted
   if oldest > NOW - w.l.length then return true end
@@ -128,6 +122,13 @@ end
 -- open learns how many permits are left, with as little reading as is exact. When
 -- it looks like a refusal, it reads the times at once.
 function bucket.open(w, value, base)
+  if not value then
+    if not base and call('EXISTS', w.state, w.log) == 0 then
+      w.at, w.n, w.whole, w.fresh, w.left, w.size = NONE, NONE, true, true, w.l.rate, 0
+      return
+    end
+    if call('EXISTS', w.state) == 1 then error('value is no string') end
+  end
   value, w.had_base = tonumber(value), base or nil
   if base and trusts(w, value) then return end
   if base or not value or value < 1 then return recount(w) end

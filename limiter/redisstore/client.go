@@ -40,7 +40,9 @@ type ClientConfig struct {
 	// DefaultTimeout when zero.
 	Timeout time.Duration
 	// BreakAfter failures in a row open the breaker of a node for BreakRest;
-	// 5 and 2 s when zero.
+	// 5 and 2 s when zero. A failure is that nobody is there, or answers in time; and
+	// one that says to try again, or cuts connections, if it has done nothing else for
+	// BreakRest.
 	BreakAfter uint
 	BreakRest  time.Duration
 }

@@ -1,56 +1,86 @@
--- KINDS are the algorithms by their numbers; other files add theirs. SLACK is how
--- long, in ms, keys outlive what they must remember.
-local KINDS = { ['0'] = bucket, ['4'] = bucket }
-local SLACK = 1000
+-- SLACK is how long, in ms, keys outlive what they must remember. KINDS are the
+-- algorithms by their numbers; each file enters its own.
+local SLACK, KINDS = 1000, {}
 
--- list_windows reads ARGV: the number of limits; five of each limit (algorithm,
--- rate, length in ms, the most of a claim or the steps of a cooldown, time to live
--- in ms); and one byte for each window, the number of its limit. A window has as
--- many KEYS as its kind says. It returns the windows and the place of the next ARGV.
---
--- What a window has from the beginning is what most windows need: a table that has
--- to grow costs much more.
-local function list_windows()
-  local limits, windows, a = {}, {}, 2
+-- list_limits reads the limits from ARGV: their number, and five of each (algorithm,
+-- rate, length in ms, the most of a claim or the steps of a cooldown, time to live in
+-- ms). It returns them and the place of the next ARGV.
+local function list_limits()
+  local limits, a = {}, 2
   for i = 1, tonumber(ARGV[1]) do
     local rate, algorithm, length = tonumber(ARGV[a + 1]), tonumber(ARGV[a]), tonumber(ARGV[a + 2])
     local old = int(NOW - length)
     limits[i] = {
-      kind = KINDS[ARGV[a]], algorithm = algorithm, merges = rate > FULL and algorithm ~= CONCURRENT,
+      kind = KINDS[ARGV[a]], algorithm = algorithm, merges = rate > FULL and algorithm ~= 4,
       rate = rate, length = length, most = tonumber(ARGV[a + 3]), says = ARGV[a + 3], ttl = ARGV[a + 4],
-      old = old, since = '(' .. old,
+      old = old, since = '(' .. old, horizon = ARGV[a + 4] - SLACK,
     }
+    if algorithm == 0 then limits[i].ttl = int(length + 2) end -- see take_token_bucket.lua
     a = a + 5
   end
-  local of, k = ARGV[a], 1
+  return limits, a
+end
+
+-- window is one of l whose first key is KEYS[k]. What it has from the beginning is
+-- what most windows need: a table that has to grow costs much more.
+local function window(l, k)
+  if l.kind.keys == 1 then
+    return { l = l, state = KEYS[k], left = 0, given = 0, members = false, banned = nil }
+  end
+  local w = {
+    l = l, state = KEYS[k], log = KEYS[k + 1], base = KEYS[k + 2],
+    left = 0, given = 0, gone = 0, size = false, members = false,
+  }
+  return w
+end
+
+-- list_windows reads ARGV: the limits, and one byte for each window, the number of
+-- its limit. A window has as many KEYS as its kind says. It returns the windows and
+-- the place of the next ARGV.
+local function list_windows()
+  local limits, a = list_limits()
+  local windows, of, k = {}, ARGV[a], 1
   for i = 1, #of do
     local l = limits[byte(of, i)]
-    windows[i] = {
-      l = l, state = KEYS[k], log = KEYS[k + 1], base = KEYS[k + 2],
-      left = 0, given = 0, gone = 0, size = false, members = false,
-    }
-    if l.kind.place then l.kind.place(windows[i], k) end
+    windows[i] = window(l, k)
     k = k + l.kind.keys
   end
   return windows, a + 1
+end
+
+-- open learns of w what its strings say: its state and, with three keys, its base.
+-- A state of another type looks like nothing in an MGET.
+local function open(w, state, base)
+  if not state and not w.base and call('EXISTS', w.state) == 1 then error('the state is no string') end
+  if base and byte(base) == 98 then -- b of ban
+    local ban = tonumber(string.match(base, '^ban:(%d+)$'))
+    if ban and ban > NOW then w.banned = ban - NOW end
+  end
+  w.l.kind.open(w, state, base)
+end
+
+-- try is open that makes w bad if something of it is of another type, or not readable.
+-- Reading changes nothing, so only those who ask for w are refused an answer.
+local function try(w, state, base)
+  if not pcall(open, w, state, base) then w.bad, w.left = true, 0 end
 end
 
 -- read_windows is list_windows that also reads their state, with one MGET.
 local function read_windows()
   local windows, first = list_windows()
   if #windows == 0 then return windows, first end
-  local strings = {}
+  local strings, n = {}, 0
   for i = 1, #windows do
-    strings[2 * i - 1], strings[2 * i] = windows[i].state, windows[i].base
+    local w = windows[i]
+    strings[n + 1], strings[n + 2] = w.state, w.base
+    n = w.base and n + 2 or n + 1
   end
   local got = call('MGET', unpack(strings))
+  n = 1
   for i = 1, #windows do
-    local w, base = windows[i], got[2 * i]
-    if base and byte(base) == 98 then -- b of ban
-      local ban = tonumber(string.match(base, '^ban:(%d+)$'))
-      if ban and ban > NOW then w.banned = ban - NOW end
-    end
-    w.l.kind.open(w, got[2 * i - 1], base)
+    local w = windows[i]
+    try(w, got[n], w.base and got[n + 1])
+    n = w.base and n + 2 or n + 1
   end
   return windows, first
 end
@@ -62,10 +92,11 @@ local asked, costs, waits, values, entries = {}, {}, {}, {}, {} -- of the reques
 -- (13 bytes, the last four its cost), the number of its window (2 bytes), and a
 -- value (8 bytes) where its kind is one of values. It takes all claims or none, and
 -- writes into the reply behind `to`: 1 or 0, then for each claim what is left, or
--- -1 if the key is banned, and how long until the same claim passes. It returns
--- where the next request begins, and the end of the reply.
+-- -1 if the key is banned, and how long until the same claim passes. A request with
+-- a bad window takes nothing: 2, and -2 for each claim of such a one. It returns where
+-- the next request begins, and the end of the reply.
 local function decide(windows, requests, from, reply, to, dry)
-  local n, allowed = byte(requests, from), true
+  local n, allowed, bad = byte(requests, from), true, false
   from = from + 1
   for i = 1, n do
     local c, d, e, f, a, b = byte(requests, from + 9, from + 14)
@@ -76,9 +107,15 @@ local function decide(windows, requests, from, reply, to, dry)
       values[i] = sub(requests, from, from + 7)
       from = from + 8
     end
-    local wait = cost > w.left and w.l.kind.wait(w, cost, values[i]) or 0
+    bad = bad or w.bad
+    local wait = cost > w.left and not w.bad and w.l.kind.wait(w, cost, values[i]) or 0
     if wait > 0 or w.banned then allowed = false end
     waits[i] = wait
+  end
+  if bad then
+    reply[to + 1] = 2
+    for i = 1, n do reply[to + 2 * i], reply[to + 2 * i + 1] = asked[i].bad and -2 or 0, 0 end
+    return from, to + 2 * n + 1
   end
   reply[to + 1] = allowed and 1 or 0
   for i = 1, n do

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -9,16 +10,31 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
+// trusted is how long a denial is believed without asking Redis once more: whoever
+// deletes a key by hand tells nobody. A flood of what is refused costs Redis one call
+// in so long for each key.
+const trusted = 3 * time.Second
+
+// anyAge is how long it is believed when Redis was asked and did not answer.
+const anyAge = time.Duration(math.MaxInt64)
+
 // denials remember what Redis refused, until the moment that Redis named: until
 // then the same claim, or one of more permits, is refused without asking. That
 // changes no decision, because nothing but a refund, a grant, a reset or the end
 // of a ban makes room earlier, and those are heard of (see listener). While they
 // cannot be heard of, nothing is remembered.
+//
+// In a limiter that Redisson shares, Java programs make room too, by release or a
+// new rate, and do not tell: of those a refusal is remembered for sharedMemory.
 type denials struct {
 	cache   *otter.Cache[windowID, denial]
 	hearing atomic.Bool   // what other proxies give back is heard of
 	version atomic.Uint64 // counts what made room
 }
+
+// sharedMemory is how late a proxy may be to see the room that a Java program has
+// made: one that is refused all the time asks ten times a second.
+const sharedMemory = 100 * time.Millisecond
 
 // A denial is the refusal of cost permits of limit.
 type denial struct {
@@ -26,6 +42,7 @@ type denial struct {
 	cost   int64
 	left   int64
 	banned bool
+	asked  time.Time // when Redis was
 	until  time.Time
 	ahead  time.Duration // how far the store's clock was ahead of ours, about
 }
@@ -38,16 +55,16 @@ func newDenials(size int) *denials {
 	return &denials{cache: otter.Must(&otter.Options[windowID, denial]{MaximumSize: size})}
 }
 
-// decide fills d and returns true if one of claims is known to be refused now.
-// Limits of which nothing is known are taken to grant, with all permits left.
-func (n *denials) decide(now time.Time, claims []limiter.Claim, d *limiter.Decision) bool {
+// decide fills d and returns true if one of claims is known to be refused now, by
+// what Redis said at most so long ago. Of the others it says that they were not asked.
+func (n *denials) decide(now time.Time, age time.Duration, claims []limiter.Claim, d *limiter.Decision) bool {
 	if n == nil || !n.hearing.Load() {
 		return false
 	}
 	var first denial
 	refused := false
 	for _, c := range claims {
-		if first, refused = n.find(now, c); refused {
+		if first, refused = n.find(now, age, c); refused {
 			break
 		}
 	}
@@ -56,8 +73,8 @@ func (n *denials) decide(now time.Time, claims []limiter.Claim, d *limiter.Decis
 	}
 	*d = limiter.Decision{At: time.UnixMilli(now.Add(first.ahead).UnixMilli()), Outcomes: d.Outcomes[:0]}
 	for _, c := range claims {
-		o := limiter.Outcome{Allowed: true, Remaining: c.Limit.Most()}
-		if known, ok := n.find(now, c); ok {
+		o := limiter.Outcome{Allowed: true, Remaining: c.Limit.Most(), Unknown: true}
+		if known, ok := n.find(now, age, c); ok {
 			// Whole milliseconds, rounded up: never before Redis said.
 			wait := (known.until.Sub(now) + time.Millisecond - 1).Truncate(time.Millisecond)
 			o = limiter.Outcome{Remaining: known.left, Wait: wait, Banned: known.banned}
@@ -68,9 +85,12 @@ func (n *denials) decide(now time.Time, claims []limiter.Claim, d *limiter.Decis
 	return true
 }
 
-func (n *denials) find(now time.Time, c limiter.Claim) (denial, bool) {
+func (n *denials) find(now time.Time, age time.Duration, c limiter.Claim) (denial, bool) {
 	known, ok := n.cache.GetIfPresent(idOf(c))
-	return known, ok && c.Cost >= known.cost && now.Before(known.until) && same(known.limit, c.Limit)
+	if c.Redisson != "" && age == trusted {
+		age = sharedMemory // a Java program may have given permits back, and does not tell
+	}
+	return known, ok && now.Sub(known.asked) <= age && c.Cost >= known.cost && now.Before(known.until) && same(known.limit, c.Limit)
 }
 
 // stop ends what the cache runs by itself.
@@ -102,7 +122,7 @@ func (n *denials) learn(c *call, version uint64) {
 		id := idOf(claim)
 		n.cache.Set(id, denial{
 			limit: claim.Limit, cost: claim.Cost, left: o.Remaining, banned: o.Banned,
-			until: c.sent.Add(o.Wait), ahead: c.decision.At.Sub(c.sent),
+			asked: c.sent, until: c.sent.Add(o.Wait), ahead: c.decision.At.Sub(c.sent),
 		})
 		if n.version.Load() != version || !n.hearing.Load() {
 			n.cache.Invalidate(id)
@@ -110,11 +130,11 @@ func (n *denials) learn(c *call, version uint64) {
 	}
 }
 
-// changeable reports whether a refusal of c says little of the next one: of what is
-// shared others may make room at any time, and do not tell, and a value that was
-// refused says nothing of those that stand.
+// changeable reports whether a refusal of c says little of the next one: what is
+// held is given back at any time, and a value that was refused says nothing of those
+// that stand.
 func changeable(c limiter.Claim) bool {
-	return c.Limit.Algorithm == limiter.Concurrent || c.Limit.Algorithm == limiter.Distinct || c.Redisson != ""
+	return c.Limit.Algorithm == limiter.Concurrent || c.Limit.Algorithm == limiter.Distinct
 }
 
 // forgetAll is told that there may be room for claims: by who made it, so that the

@@ -90,6 +90,12 @@ func TestDenials_FloodCostsNothing(t *testing.T) {
 	other.Limit.Name = "other"
 	if d := decide(t, store, other, c[0]); d.Allowed || !d.Outcomes[0].Allowed || d.Outcomes[1].Allowed {
 		t.Errorf("with another limit: %+v", d)
+	} else if !d.Outcomes[0].Unknown || d.Outcomes[1].Unknown {
+		t.Errorf("with another limit: %+v; want that only the other was not asked", d)
+	}
+	var d limiter.Decision
+	if !store.Denied([]limiter.Claim{other, c[0]}, &d) || d.Allowed || d.Outcomes[1].Allowed || store.Denied([]limiter.Claim{other}, &d) {
+		t.Errorf("denied, without asking: %+v; want the one that was refused, and no other", d)
 	}
 	if got := s.scripts() - before; got > flood/100 {
 		t.Errorf("%d scripts", got)
@@ -179,6 +185,30 @@ func TestDenials_AreClearedEverywhere(t *testing.T) {
 			}
 			s.until(fmt.Sprint(a, " ", name, " is heard of"), func() bool { return decide(t, far, c...).Allowed })
 		}
+	}
+}
+
+// A key that somebody deletes by hand, telling nobody, is free within seconds; until
+// then Redis is asked seldom.
+func TestDenials_SeeWhatIsDeletedByHand(t *testing.T) {
+	s := newScene(t)
+	store := s.hearing()
+	c := claim(1, time.Hour, 1)
+	decide(t, store, c...)
+	if decide(t, store, c...).Allowed {
+		t.Fatal("two of one")
+	}
+	before := s.scripts()
+	if err := s.client.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	s.until("the deletion is seen", func() bool { return decide(t, store, c...).Allowed })
+	if took := time.Since(began); took > 6*time.Second {
+		t.Errorf("the deletion is seen after %v", took)
+	}
+	if n := s.scripts() - before; n > 3 {
+		t.Errorf("%d scripts until then; want hardly any", n)
 	}
 }
 

@@ -13,7 +13,10 @@
 //     limiter.ErrUnavailable, and costs at most its own permits for one window.
 //     What was not sent yet when its caller left never is.
 //   - Keys are small (128 entries, about 4 KB, at any rate) and leave by
-//     themselves one second after the last permit came back.
+//     themselves one second after the last permit came back, or sooner.
+//   - A key of another type, or one that holds what no script writes, fails the
+//     requests that ask for it, with an error that says so, and no others, though
+//     they travel together. Nothing is taken for such a request; Reset heals it.
 //   - Requests that arrive while a script call is under way share the next one,
 //     and are decided in order, as if one by one. An idle store sends at once.
 //   - What Redis refused until some time is refused here until then, whatever else
@@ -40,13 +43,39 @@
 //	PREFIX:{K}:L:base     string  our own: what value was counted for, or a ban
 //
 // A member is one byte with the length of an id, the id, and a count of 4 bytes,
-// lowest first. The id of a decision has 8 bytes; Redisson reads any length. The
-// other algorithms have the same three keys below PREFIX:{K}:L:{ALGORITHM}. What
-// each client counts by itself ends with a colon and the client's UUID. A claim
-// that names a limiter of Redisson uses that one's keys and nothing else.
+// lowest first. The id of a decision has 8 bytes; Redisson reads any length. Value and
+// permits live as long as a permit is out, so without both nothing has to be read.
+//
+// A sliding log, a fixed or sliding window and GCRA have one key,
+//
+//	PREFIX:{K}:L:{ALGORITHM}:state    string  numbers, lowest byte first
+//
+// with a ban, and what must be known of refunds, behind them where there is any: see
+// sliding_log.lua and counter.lua. Before, the three counters had value, permits and
+// base. What is in those is not read any more and expires: their limits start anew
+// with the upgrade, and while both versions run each counts by itself.
+//
+// Concurrent, distinct and cooldown limits have the three keys of a token bucket below
+// PREFIX:{K}:L:{ALGORITHM}. What each client counts by itself ends with a colon and
+// the client's UUID.
+//
+// A claim that names a limiter of Redisson uses that one's keys and nothing else, and
+// is a script call of its own, bounded whatever others have left there: beside other
+// claims it is reserved by itself, as a key of a cluster is. What cannot be used is
+// ErrShared, for that limiter alone. Java programs make room without telling, so
+// refusals are remembered for 100 ms only.
 //
 // A member of a distinct limit is 8 bytes of the value and the 8 of the decision's id
 // (zeros: uses that are not given back any more), of a cooldown as a bucket's.
+//
+// # Scripts
+//
+// Most calls carry requests of one claim each, on different windows, of one algorithm.
+// For those there is a script that goes straight on (take_ALGORITHM.lua) and decides by
+// itself whatever is usual; what only a ban, a refund or a clock that was set back
+// needs, it defines when it meets them. Requests of several claims, or several on one
+// key, have a script for each algorithm, and all others one that knows all.
+// What a decision costs is measured in test/bench/redis.
 //
 // # Faults of such limiters, and what keeps them out
 //

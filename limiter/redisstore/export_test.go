@@ -2,7 +2,9 @@ package redisstore
 
 import (
 	"context"
+	_ "embed"
 	"encoding/binary"
+	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -18,6 +20,15 @@ func NewWithTestClock(client redis.UniversalClient, o Options) *Store {
 	o.Denials = -1 // they go by the real time
 	return newStore(client, o, "local function clock() return tonumber(redis.call('GET', '"+TestClock+"')) end")
 }
+
+// NewWithoutStruct is New for a Redis whose Lua has no struct, as miniredis has none:
+// scripts get one that does what they need of it.
+func NewWithoutStruct(client redis.UniversalClient, o Options) *Store {
+	return newStore(client, o, structLua+clockLua)
+}
+
+//go:embed testdata/struct.lua
+var structLua string
 
 var (
 	CheckVersion = checkVersion
@@ -53,14 +64,33 @@ func (s *Store) Batch(claims [][]limiter.Claim) {
 	f.send(context.Background())
 }
 
+// TakeInOneCall takes each of all, which travel together.
+func (s *Store) TakeInOneCall(ctx context.Context, all [][]limiter.Claim) (errs []error, ds []limiter.Decision) {
+	f, calls := newFlight(s), []*call{}
+	for _, claims := range all {
+		c := newCall(claims, newID())
+		f.takes(c)
+		calls = append(calls, c)
+	}
+	f.send(ctx)
+	for _, c := range calls {
+		<-c.done
+		if c.err != nil {
+			c.err = fmt.Errorf("%w: %w", limiter.ErrUnavailable, c.err)
+		}
+		errs, ds = append(errs, c.err), append(ds, c.decision)
+	}
+	return errs, ds
+}
+
 // TakePlain is Take without company, memory or queue: one script call.
 func (s *Store) TakePlain(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
-	return s.decide(ctx, s.scripts.take(logs), claims, newID(), d)
+	return s.decide(ctx, s.scripts.mixed, claims, newID(), d)
 }
 
 // Deny makes s remember that c was refused for so long.
 func (s *Store) Deny(c limiter.Claim, wait time.Duration) {
-	s.denials.cache.Set(idOf(c), denial{limit: c.Limit, cost: c.Cost, until: time.Now().Add(wait)})
+	s.denials.cache.Set(idOf(c), denial{limit: c.Limit, cost: c.Cost, asked: time.Now(), until: time.Now().Add(wait)})
 }
 
 // Flying is how many flights are under way to a Redis that is no cluster.
@@ -100,7 +130,7 @@ func (r Reports) Add(claims []limiter.Claim, p limiter.Permit) { r.r.add(time.No
 
 // Ages are those of the grants as they would travel now.
 func (r Reports) Ages(claims []limiter.Claim) (ages []time.Duration) {
-	told := r.r.take(claims, true)[0]
+	told := r.r.take(claims, homeOf)[0]
 	packed := told.pack(time.Now())
 	for i := 12; i < len(packed); i += grantBytes {
 		age := append(append([]byte{}, packed[i:i+6]...), 0, 0)

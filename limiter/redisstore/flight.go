@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -11,20 +12,23 @@ import (
 )
 
 // A flight is many requests on their way to one Redis: in one script call, or in
-// a cluster in one pipeline with a script call for each key.
+// one pipeline with a script call for each key of a cluster, and for each limiter
+// that Redisson shares.
 type flight struct {
 	store   *Store
 	claims  int
 	windows map[windowID]boarded // nil: of one call, whose windows are all different
 	groups  []*group
-	byHome  map[home]*group // in a cluster, of more than one call
+	byHome  map[home]*group // of more than one call
 }
 
 // A group is what one script call carries.
 type group struct {
-	batch batch
-	calls []*call
-	cmd   onceCmd
+	home   home
+	batch  batch
+	shared *sharedBatch // in place of batch: of a limiter that Redisson shares
+	calls  []*call
+	cmd    onceCmd
 }
 
 // A windowID is whose window of what.
@@ -77,8 +81,12 @@ func (f *flight) takes(c *call) bool {
 		return true
 	}
 	f.claims += len(c.claims)
-	g := f.group(homeOf(c.claims[0]))
+	g := f.group(f.store.home(c.claims[0]))
 	g.calls = append(g.calls, c)
+	if c.claims[0].Redisson != "" {
+		g.share(c)
+		return true
+	}
 	g.batch.request(c.id, c.claims, func(claim limiter.Claim) int {
 		if f.windows == nil {
 			return g.batch.window(f.store.names, claim)
@@ -94,7 +102,11 @@ func (f *flight) takes(c *call) bool {
 	return true
 }
 
+// idOf is one for all claims that name a limiter of Redisson's: its config decides.
 func idOf(c limiter.Claim) windowID {
+	if c.Redisson != "" {
+		return windowID{home: homeOf(c)}
+	}
 	return windowID{c.Limit.Name, c.Limit.Algorithm, c.Limit.Scope, homeOf(c)}
 }
 
@@ -102,15 +114,14 @@ func same(a, b *limiter.Limit) bool {
 	return a == b || a.Rate == b.Rate && a.Burst == b.Burst && slices.Equal(a.Steps, b.Steps)
 }
 
-// group is where the claims of a home travel: all together, or each home in a slot
-// of its own.
+// group is where the claims of a home travel.
 func (f *flight) group(h home) *group {
-	if len(f.groups) > 0 && !f.store.apart {
+	if len(f.groups) > 0 && f.groups[0].home == h {
 		return f.groups[0]
 	}
 	g := f.byHome[h]
 	if g == nil {
-		g = &group{}
+		g = &group{home: h}
 		f.groups = append(f.groups, g)
 		if f.byHome != nil {
 			f.byHome[h] = g
@@ -127,10 +138,14 @@ func (f *flight) send(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, f.store.timeout)
 	defer cancel()
+	if f.groups[0].shared != nil {
+		ctx = shared(ctx)
+	}
 	sent, version := time.Now(), f.store.denials.now()
 	if len(f.groups) == 1 {
 		g := f.groups[0]
-		reply, err := f.store.scripts.take(g.batch.needs).run(ctx, f.store.client, g.batch.keys, g.batch.argv())
+		sc, keys, argv := g.asks(f.store)
+		reply, err := sc.run(ctx, f.store.client, keys, argv)
 		g.land(f.store, sent, version, reply, err)
 		return
 	}
@@ -138,8 +153,8 @@ func (f *flight) send(ctx context.Context) {
 	for _, g := range f.groups {
 		err := g.cmd.Err()
 		if redis.HasErrorPrefix(err, "NOSCRIPT") { // it did not run: send the text, by itself
-			sc := f.store.scripts.take(g.batch.needs)
-			g.cmd = sc.command(ctx, "eval", sc.text, g.batch.keys, g.batch.argv())
+			sc, keys, argv := g.asks(f.store)
+			g.cmd = sc.command(ctx, "eval", sc.text, keys, argv)
 			err = f.store.client.Process(ctx, g.cmd)
 		}
 		g.land(f.store, sent, version, g.cmd.Val(), err)
@@ -150,11 +165,19 @@ func (f *flight) send(ctx context.Context) {
 func (f *flight) sendAll(ctx context.Context) {
 	pipe := f.store.client.Pipeline()
 	for _, g := range f.groups {
-		sc := f.store.scripts.take(g.batch.needs)
-		g.cmd = sc.command(ctx, "evalsha", sc.hash, g.batch.keys, g.batch.argv())
+		sc, keys, argv := g.asks(f.store)
+		g.cmd = sc.command(ctx, "evalsha", sc.hash, keys, argv)
 		_ = pipe.Process(ctx, g.cmd) // a pipeline only collects here
 	}
 	_, _ = pipe.Exec(ctx)
+}
+
+// asks is what g has a Redis run, and for what.
+func (g *group) asks(s *Store) (script, []string, []any) {
+	if b := g.shared; b != nil {
+		return s.shared(b.claim.RedissonForm).take, s.names.keys(b.claim), sharedArgs(b.claim, b.requests)
+	}
+	return s.scripts.take(&g.batch), g.batch.keys, g.batch.argv()
 }
 
 // land reads the reply and tells each call.
@@ -172,15 +195,19 @@ func (g *group) land(s *Store, sent time.Time, version uint64, reply any, err er
 	}
 	if err != nil {
 		s.remap()
+		err = sharedError(err)
 	}
 	for _, c := range g.calls {
 		c.sent = sent
+		own := err
 		if err == nil {
-			rest, err = readDecision(rest, at, c.claims, &c.decision)
+			rest, own = readDecision(rest, at, c.claims, &c.decision)
 		}
-		if err == nil {
+		if own == nil {
 			s.denials.learn(c, version)
+		} else if !errors.Is(own, errType) {
+			err = own
 		}
-		c.finish(err)
+		c.finish(own)
 	}
 }

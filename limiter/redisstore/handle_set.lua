@@ -1,19 +1,30 @@
--- set gives a Redisson limiter a config.
--- ARGV   try | set | update; rate, interval (ms), type, keepAliveTime (ms)
---        try: only if there is none. set: and forget what was taken. update: only
---        if there is one; what was taken stays taken.
+-- set gives a limiter a config.
+-- ARGV   5 try | set | update; 6 to 9 rate, interval (ms), type, keepAliveTime (ms)
+--        try: only if there is none. set: and forget what was taken, whatever was
+--        there. update: only if there is one; what was taken stays taken.
 -- reply  1 if the config was written, else 0
-local before = handle()
-if ARGV[1] == 'try' and before or ARGV[1] == 'update' and not before then return 0 end
-local w = config(2)
-if ARGV[1] == 'set' or before and before.type ~= w.type then
-  call('DEL', KEYS[2], KEYS[3], KEYS[4], KEYS[5])
+local function set()
+  local how, before = ARGV[5], {}
+  local had = how ~= 'set' and configured(before)
+  if how == 'try' and had or how == 'update' and not had then return 0 end
+  local w = placed({ rate = tonumber(ARGV[6]), length = tonumber(ARGV[7]), type = tonumber(ARGV[8]), keep_alive = tonumber(ARGV[9]) })
+  if had and before.type == w.type then
+    open(placed(before), before.rate)
+    keep(before)
+    if before.counting then
+      call('UNLINK', w.state)
+    else
+      call('SET', w.state, int(before.left + w.rate - before.rate), 'KEEPTTL')
+    end
+  else
+    call('UNLINK', KEYS[2], KEYS[3], KEYS[4], KEYS[5])
+  end
+  if how == 'set' then call('UNLINK', KEYS[1]) end
+  for _, key in ipairs({ KEYS[1], w.state, w.log }) do call('PERSIST', key) end
+  configure(w)
+  if w.keep_alive > 0 then expire(w) end
+  tell()
+  return 1
 end
-for _, key in ipairs({ w.hash, w.state, w.log }) do call('PERSIST', key) end
-configure(w)
-if ARGV[1] == 'update' and call('EXISTS', w.log) == 1 then
-  recount(w)
-  call('SET', w.state, int(math.max(0, w.left)), 'KEEPTTL')
-end
-if w.keep_alive > 0 then expire(w) end
-return 1
+
+return run(set)

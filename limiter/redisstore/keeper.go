@@ -28,17 +28,28 @@ func (s *Store) Renew(ctx context.Context, claims []limiter.Claim, p limiter.Per
 
 // Reset implements limiter.Keeper.
 func (s *Store) Reset(ctx context.Context, claims []limiter.Claim) error {
-	return s.keep(ctx, "reset", s.scripts.reset, claims, nothing)
+	return s.keep(ctx, "reset", claims, func(p *part) error {
+		if c := p.claims[0]; c.Redisson != "" {
+			_, err := s.changeShared(ctx, s.shared(c.RedissonForm).reset, c)
+			return err
+		}
+		_, err := s.change(ctx, s.scripts.reset, p.claims)
+		return err
+	})
 }
 
 // Grant implements limiter.Keeper.
 func (s *Store) Grant(ctx context.Context, claims []limiter.Claim) error {
-	return s.keep(ctx, "grant", s.scripts.grant, claims, func(claims []limiter.Claim) []any {
-		costs := make([]any, len(claims))
-		for i, c := range claims {
+	return s.keep(ctx, "grant", claims, func(p *part) error {
+		if c := p.claims[0]; c.Redisson != "" {
+			return s.grantShared(ctx, c)
+		}
+		costs := make([]any, len(p.claims))
+		for i, c := range p.claims {
 			costs[i] = c.Cost
 		}
-		return costs
+		_, err := s.change(ctx, s.scripts.grant, p.claims, costs...)
+		return err
 	})
 }
 
@@ -50,18 +61,29 @@ func (s *Store) Ban(ctx context.Context, claims []limiter.Claim, d time.Duration
 	if slices.ContainsFunc(claims, func(c limiter.Claim) bool { return c.Redisson != "" }) {
 		return fmt.Errorf("%w: a limiter shared with Redisson cannot be banned", limiter.ErrLimit)
 	}
-	return s.keep(ctx, "ban", s.scripts.ban, claims, func([]limiter.Claim) []any { return []any{d.Milliseconds()} })
+	return s.keep(ctx, "ban", claims, func(p *part) error {
+		_, err := s.change(ctx, s.scripts.ban, p.claims, d.Milliseconds())
+		return err
+	})
 }
 
-func nothing([]limiter.Claim) []any { return nil }
+// grantShared takes permits out of the entries of a limiter, in steps that are
+// bounded.
+func (s *Store) grantShared(ctx context.Context, c limiter.Claim) error {
+	rest, err := c.Cost, error(nil)
+	for rest > 0 && err == nil {
+		rest, err = s.changeShared(ctx, s.shared(c.RedissonForm).grant, c, rest)
+	}
+	return err
+}
 
-// keep runs a script for each part of claims; rest is what else it is told.
-func (s *Store) keep(ctx context.Context, verb string, sc script, claims []limiter.Claim, rest func([]limiter.Claim) []any) error {
+// keep changes each part of claims.
+func (s *Store) keep(ctx context.Context, verb string, claims []limiter.Claim, change func(p *part) error) error {
 	if err := limiter.CheckAll(claims); err != nil || len(claims) == 0 {
 		return err
 	}
 	return s.each(claims, func(p *part) error {
-		if _, err := s.change(ctx, sc, p.claims, rest(p.claims)...); err != nil {
+		if err := change(p); err != nil {
 			return fmt.Errorf("%s %d claims: %w", verb, len(p.claims), err)
 		}
 		s.denials.forgetAll(p.claims)

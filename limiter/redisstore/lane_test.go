@@ -32,7 +32,7 @@ func grounded(t *testing.T, addr string) *Store {
 }
 
 // lane is the only one of a store on a single Redis.
-func (s *Store) lane() *lane { return s.lanes.byNode[""] }
+func (s *Store) lane() *lane { return s.lanes.byNode[track{}] }
 
 func bucketOf(name string, count int64) *limiter.Limit {
 	return &limiter.Limit{Name: name, Rate: limiter.Rate{Count: count, Window: 10 * time.Second}}

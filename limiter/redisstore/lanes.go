@@ -12,15 +12,22 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// lanes are one lane for each node that takes writes, so that a slow node of a
-// cluster holds up nobody else. A single Redis has one.
+// lanes are two lanes for each node that takes writes, so that a slow node of a
+// cluster holds up nobody else, and neither does a limiter that Redisson shares:
+// those have a lane of their own.
 type lanes struct {
 	store   *Store
 	flights int
 
 	mu     sync.Mutex // guards what follows
-	byNode map[string]*lane
+	byNode map[track]*lane
 	closed bool
+}
+
+// A track is a node, and who travels there.
+type track struct {
+	node   string
+	shared bool
 }
 
 // of is the lane to the node that keeps c.
@@ -34,10 +41,11 @@ func (l *lanes) of(ctx context.Context, c limiter.Claim) *lane {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	found := l.byNode[node]
+	at := track{node, c.Redisson != ""}
+	found := l.byNode[at]
 	if found == nil {
 		found = &lane{store: l.store, flights: l.flights, closed: l.closed}
-		l.byNode[node] = found
+		l.byNode[at] = found
 	}
 	return found
 }
@@ -64,8 +72,9 @@ func (l *lanes) close() {
 	}
 }
 
-// A part is the claims of a request that one script call can decide: those of
-// one key in a cluster, all elsewhere.
+// A part is the claims of a request that one script call can decide: one that
+// names a limiter of Redisson's, and of the others those of one key in a cluster,
+// all elsewhere.
 type part struct {
 	claims []limiter.Claim
 	places []int // of the claims in the request
@@ -77,7 +86,7 @@ type part struct {
 func (s *Store) parts(claims []limiter.Claim) []*part {
 	var all []*part
 	for i, c := range claims {
-		at := slices.IndexFunc(all, func(p *part) bool { return !s.apart || homeOf(p.claims[0]) == homeOf(c) })
+		at := slices.IndexFunc(all, func(p *part) bool { return s.home(p.claims[0]) == s.home(c) })
 		if at < 0 {
 			at = len(all)
 			all = append(all, &part{})
@@ -85,8 +94,16 @@ func (s *Store) parts(claims []limiter.Claim) []*part {
 		all[at].claims = append(all[at].claims, c)
 		all[at].places = append(all[at].places, i)
 	}
-	slices.SortFunc(all, func(a, b *part) int { return homeOf(a.claims[0]).compare(homeOf(b.claims[0])) })
+	slices.SortFunc(all, func(a, b *part) int { return s.home(a.claims[0]).compare(s.home(b.claims[0])) })
 	return all
+}
+
+// home is where c is decided, together with all that has the same.
+func (s *Store) home(c limiter.Claim) home {
+	if !s.apart && c.Redisson == "" {
+		return home{}
+	}
+	return homeOf(c)
 }
 
 func (h home) compare(other home) int {
@@ -95,5 +112,5 @@ func (h home) compare(other home) int {
 
 // one reports whether claims make one part, without making it.
 func (s *Store) one(claims []limiter.Claim) bool {
-	return !s.apart || !slices.ContainsFunc(claims, func(c limiter.Claim) bool { return homeOf(c) != homeOf(claims[0]) })
+	return !slices.ContainsFunc(claims, func(c limiter.Claim) bool { return s.home(c) != s.home(claims[0]) })
 }

@@ -34,18 +34,28 @@ func newID() (id [16]byte) {
 	return id
 }
 
-// keys are those of a claim's window: state, log and base. A token bucket has
-// those of Redisson; the other algorithms have their own, told apart by braces,
-// which no limit's name holds. A window that Redisson shares has the hash as its
-// base, and then state and log of this client alone: the hash says which count.
+// packed reports whether an algorithm keeps all of a window in one string.
+func packed(a limiter.Algorithm) bool {
+	switch a {
+	case limiter.FixedWindow, limiter.SlidingWindow, limiter.GCRA, limiter.SlidingLog:
+		return true
+	}
+	return false
+}
+
+// keys are those of a claim's window: state, log and base, or the state alone. A
+// token bucket has those of Redisson; the other algorithms have their own, told apart
+// by braces, which no limit's name holds. A limiter that Redisson shares has its own.
 func (n names) keys(c limiter.Claim) []string {
 	if c.Redisson != "" {
-		value, permits := redissonKey(c.Redisson, "value"), redissonKey(c.Redisson, "permits")
-		return []string{value, permits, c.Redisson, value + ":" + n.client, permits + ":" + n.client}
+		return sharedKeys(c.Redisson, n.client)
 	}
 	name, end := windowName(n.prefix, c.Limit.Name, c.Key), n.end(c.Limit.Scope)
 	if a := c.Limit.Algorithm; a != limiter.TokenBucket {
 		name += ":{" + a.String() + "}"
+		if packed(a) {
+			return []string{name + ":state" + end}
+		}
 	}
 	return []string{name + ":value" + end, name + ":permits" + end, name + ":base" + end}
 }
@@ -76,10 +86,13 @@ func redissonKey(name, what string) string {
 const elsewhere = limiter.PerClient + 1
 
 // window reads what a script publishes: the number of the algorithm and the
-// window's first key.
+// window's first key; or the name of a limiter that Redisson shares.
 func (n names) window(message string) (id windowID, ok bool) {
 	number, name, _ := strings.Cut(message, ":")
-	if len(number) != 1 || number[0] < '0' || number[0] > '0'+byte(limiter.Cooldown) {
+	if number == "shared" {
+		return windowID{home: home{redisson: name}}, true
+	}
+	if len(number) != 1 || number[0] < '0' || number[0] > '0'+byte(limiter.SlidingLog) {
 		return id, false
 	}
 	id.algorithm = limiter.Algorithm(number[0] - '0')
@@ -106,6 +119,9 @@ func (n names) window(message string) (id windowID, ok bool) {
 func suffix(a limiter.Algorithm) string {
 	if a == limiter.TokenBucket {
 		return ":value"
+	}
+	if packed(a) {
+		return ":{" + a.String() + "}:state"
 	}
 	return ":{" + a.String() + "}:value"
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -43,24 +44,32 @@ func (c RateConfig) check() error {
 	return nil
 }
 
-// A RateLimiter is a handle on one RRateLimiter of Redisson (3.17 and later), for
-// a Go program that shares it with Java programs. All methods are safe for
-// concurrent use. Their errors are those named here, limiter.ErrCost, the
-// context's, or wrap limiter.ErrUnavailable.
+// A RateLimiter is a handle on one RRateLimiter of Redisson, for a Go program that
+// shares it with Java programs. All methods are safe for concurrent use. Their
+// errors are those named here, limiter.ErrCost, the context's, or wrap
+// limiter.ErrUnavailable, and ErrShared where what Redis holds cannot be used.
+//
+// Entries are packed as those that are there, by whatever version; where there
+// are none, as Redisson does since 3.17. See As for others.
 //
 // Permits come back one interval after they were taken, by the clock of Redis;
 // Java programs go by their own, so next to them the rate holds for windows that
 // are shorter by twice the skew of their clocks.
 //
-// Only the entries are believed. What a Java program gives back with release,
-// which RRateLimiter has since 3.52 and which raises value but leaves the entries,
-// is still out for this handle, and for Java too as soon as this handle grants
-// something. Release here takes permits out of the entries, so Java sees it.
+// Like Redisson, a handle believes the value that is kept beside the entries, and
+// reads the entries only where permits have come back or are too few: a call costs
+// the same however many are out. What a Java program gives back with release, which
+// RRateLimiter has since 3.52 and which raises value but leaves the entries, is free
+// for this handle as well; when those entries expire nothing comes back twice.
+// Release here takes permits out of the entries.
+//
+// A limiter that has lost its value, by eviction for instance, is counted anew; of
+// one with more than 512 entries that takes several calls, and none grants before.
 type RateLimiter struct {
 	store *Store
 	name  string
 	keys  []string
-	fixed bool
+	form  limiter.RedissonForm
 	line  chan struct{} // who waits: first come, first served
 }
 
@@ -75,19 +84,18 @@ func (s *Store) RateLimiter(name, client string) (*RateLimiter, error) {
 	if client == "" {
 		client = s.names.client
 	}
-	value, permits := redissonKey(name, "value"), redissonKey(name, "permits")
-	return &RateLimiter{
-		store: s, name: name, line: make(chan struct{}, 1),
-		keys: []string{name, value, value + ":" + client, permits, permits + ":" + client},
-	}, nil
+	return &RateLimiter{store: s, name: name, keys: sharedKeys(name, client), line: make(chan struct{}, 1)}, nil
 }
 
 // Fixed is the same limiter in the form of Redisson up to 3.13.2: a counter that
 // starts anew with each window, so up to twice the rate across a border. The two
 // forms of one limiter do not know of each other.
-func (r *RateLimiter) Fixed() *RateLimiter {
+func (r *RateLimiter) Fixed() *RateLimiter { return r.As(limiter.RedissonWindow) }
+
+// As is the same limiter for a form of Redisson's: see limiter.RedissonFormOf.
+func (r *RateLimiter) As(f limiter.RedissonForm) *RateLimiter {
 	other := *r
-	other.fixed = true
+	other.form = f
 	return &other
 }
 
@@ -119,8 +127,9 @@ func (r *RateLimiter) set(ctx context.Context, how string, c RateConfig) (bool, 
 	if c.PerClient {
 		kind = 1
 	}
-	n, err := r.number(ctx, "set rate", r.store.scripts.handleSet,
+	n, err := r.number(ctx, "set rate", r.scripts().set,
 		how, c.Rate.Count, c.Rate.Window.Milliseconds(), kind, c.KeepAlive.Milliseconds())
+	r.forget()
 	return n == 1, err
 }
 
@@ -153,24 +162,21 @@ func (r *RateLimiter) Allow(ctx context.Context, n int64) (limiter.Outcome, erro
 	if n < 1 || n > limiter.MaxCount {
 		return limiter.Outcome{}, fmt.Errorf("%w: %d permits of %s", limiter.ErrCost, n, r.name)
 	}
-	sc, id := r.store.scripts.handleTake, newID()
-	if r.fixed {
-		sc = r.store.scripts.handleWindow
+	var b sharedBatch
+	b.request(newID(), n)
+	reply, err := r.run(ctx, "take", r.scripts().take, b.requests)
+	if redis.HasErrorPrefix(err, "COST") {
+		return limiter.Outcome{}, fmt.Errorf("%w: %d permits of %s, which has %s", limiter.ErrCost, n, r.name, strings.TrimPrefix(err.Error(), "COST "))
 	}
-	reply, err := r.run(ctx, "take", sc, n, id[:idBytes])
 	if err != nil {
 		return limiter.Outcome{}, err
 	}
 	list, _ := reply.([]any)
-	allowed, ok1 := number(list, 0)
-	left, ok2 := number(list, 1)
-	wait, ok3 := number(list, 2)
-	rate, ok4 := number(list, 3)
-	if !ok1 || !ok2 || !ok3 || !ok4 || allowed > 1 {
+	allowed, ok1 := number(list, 1)
+	left, ok2 := number(list, 2)
+	wait, ok3 := number(list, 3)
+	if !ok1 || !ok2 || !ok3 || allowed > 1 {
 		return limiter.Outcome{}, fmt.Errorf("take: %w: %w", limiter.ErrUnavailable, errReply)
-	}
-	if n > rate {
-		return limiter.Outcome{}, fmt.Errorf("%w: %d permits of %s, which has %d", limiter.ErrCost, n, r.name, rate)
 	}
 	return limiter.Outcome{Allowed: allowed == 1, Remaining: left, Wait: time.Duration(wait) * time.Millisecond}, nil
 }
@@ -205,7 +211,7 @@ func (r *RateLimiter) Wait(ctx context.Context, n int64) error {
 
 // Available is how many permits are left. It changes nothing.
 func (r *RateLimiter) Available(ctx context.Context) (int64, error) {
-	return r.number(ctx, "count", r.store.scripts.handleLeft)
+	return r.number(ctx, "count", r.scripts().left)
 }
 
 // Release gives back n of the permits that were taken last; there are never more
@@ -214,7 +220,11 @@ func (r *RateLimiter) Release(ctx context.Context, n int64) error {
 	if n < 1 {
 		return fmt.Errorf("%w: %d permits to give back", limiter.ErrCost, n)
 	}
-	_, err := r.number(ctx, "release", r.store.scripts.handleRelease, n)
+	var err error
+	for n > 0 && err == nil {
+		n, err = r.number(ctx, "release", r.scripts().grant, n)
+	}
+	r.forget()
 	return err
 }
 
@@ -226,6 +236,7 @@ func (r *RateLimiter) Delete(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("delete: %w: %w", limiter.ErrUnavailable, err)
 	}
+	r.forget()
 	return n > 0, nil
 }
 
@@ -263,12 +274,24 @@ func (r *RateLimiter) number(ctx context.Context, verb string, sc script, args .
 func (r *RateLimiter) run(ctx context.Context, verb string, sc script, args ...any) (any, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.store.timeout)
 	defer cancel()
-	reply, err := sc.run(ctx, r.store.client, r.keys, args)
-	if redis.HasErrorPrefix(err, "UNSET") {
+	reply, err := sc.run(shared(ctx), r.store.client, r.keys, append([]any{"", "", "", r.form.String()}, args...))
+	switch {
+	case redis.HasErrorPrefix(err, "UNSET"):
 		return nil, ErrUnset
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w: %w", verb, limiter.ErrUnavailable, err)
+	case redis.HasErrorPrefix(err, "COST"):
+		return nil, err
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w: %w", verb, limiter.ErrUnavailable, sharedError(err))
 	}
 	return reply, nil
+}
+
+// scripts are those for the limiter's form.
+func (r *RateLimiter) scripts() *sharedScripts { return r.store.shared(r.form) }
+
+// forget lets this store's own claims know that there may be room.
+func (r *RateLimiter) forget() {
+	if r.store.denials != nil {
+		r.store.denials.forget(windowID{home: home{redisson: r.name}})
+	}
 }

@@ -2,6 +2,8 @@ package redisstore
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
@@ -9,6 +11,11 @@ import (
 
 // errReply says that Redis answered something that our scripts never answer.
 var errReply = errors.New("reply of an unknown shape")
+
+// errType says that a key of a window is of another type than it should be, or holds
+// what no script of ours writes; Reset heals it. Nothing was taken, and no other
+// decision is touched.
+var errType = errors.New("a key in Redis is of another type than its limit keeps there; reset it")
 
 // readTime takes the time off the front of a reply, which must be a list of
 // whole numbers.
@@ -25,9 +32,12 @@ func readTime(reply any) (time.Time, []any, error) {
 }
 
 // readDecision takes one decision off the front of list into d. Every number
-// must lie where a right script puts it.
+// must lie where a right script puts it. With errType, list goes on behind it.
 func readDecision(list []any, at time.Time, claims []limiter.Claim, d *limiter.Decision) ([]any, error) {
 	allowed, ok := number(list, 0)
+	if ok && allowed == 2 && len(list) > 2*len(claims) {
+		return list[1+2*len(claims):], badClaims(list[1:], claims)
+	}
 	if !ok || allowed > 1 {
 		return nil, errReply
 	}
@@ -52,6 +62,20 @@ func readDecision(list []any, at time.Time, claims []limiter.Claim, d *limiter.D
 		return nil, errReply // a refusal without a reason
 	}
 	return list[1+2*len(claims):], nil
+}
+
+// badClaims names the limits whose windows are bad.
+func badClaims(list []any, claims []limiter.Claim) error {
+	var names []string
+	for i, c := range claims {
+		if n, ok := list[2*i].(int64); ok && n == -2 {
+			names = append(names, c.Limit.Name)
+		}
+	}
+	if len(names) == 0 {
+		return errReply
+	}
+	return fmt.Errorf("%w: %s", errType, strings.Join(names, ", "))
 }
 
 // readClaim reads what is left of a claim's limit, or -1 if its key is banned, and

@@ -150,14 +150,14 @@ func (r *reports) about(claims []limiter.Claim) bool {
 }
 
 // take is what is to be told of the windows of claims, or of some windows if
-// there are none; nothing of what cannot travel in one call. It is on its way
-// until done or kept is called with it.
-func (r *reports) take(claims []limiter.Claim, together bool) []*report {
+// there are none; nothing of what homeOf says cannot travel in one call. It is on its
+// way until done or kept is called with it.
+func (r *reports) take(claims []limiter.Claim, homeOf func(limiter.Claim) home) []*report {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var out []*report
 	add := func(found *report) bool {
-		if len(out) > 0 && (!together && homeOf(out[0].claim) != homeOf(found.claim) || len(out) == perReport) {
+		if len(out) > 0 && (homeOf(out[0].claim) != homeOf(found.claim) || len(out) == perReport) {
 			return false
 		}
 		found.told = len(found.grants)
@@ -171,7 +171,7 @@ func (r *reports) take(claims []limiter.Claim, together bool) []*report {
 	}
 	if claims == nil {
 		for _, found := range r.byWindow {
-			if !add(found) && together {
+			if !add(found) && len(out) == perReport {
 				break
 			}
 		}
@@ -179,13 +179,14 @@ func (r *reports) take(claims []limiter.Claim, together bool) []*report {
 	return out
 }
 
-// done forgets what Redis has heard of; kept has it told again.
-func (r *reports) done(told []*report) {
+// done forgets what Redis has heard of, or never will hear of, and counts it; kept
+// has it told again.
+func (r *reports) done(told []*report, count *atomic.Int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, found := range told {
 		for _, g := range found.grants[:found.told] {
-			r.heard.Add(g.cost)
+			count.Add(g.cost)
 		}
 		found.grants, found.told = slices.Delete(found.grants, 0, found.told), 0
 		if len(found.grants) == 0 {

@@ -44,15 +44,6 @@ function bucket.report(w, list)
   if string.sub(call('GET', w.base) or '', 1, 4) ~= 'ban:' then call('DEL', w.base) end
 end
 
-function redisson.report(w, list)
-  redisson.open(w)
-  enter(w, list)
-  recount(w)
-  if w.fresh_config then configure(w) end
-  call('SET', w.state, int(w.left), 'KEEPTTL')
-  expire(w)
-end
-
 -- A value that was used elsewhere stands here.
 function distinct.report(w, list)
   distinct.open(w)
@@ -68,46 +59,9 @@ function cooldown.report(w, list)
   call('PEXPIRE', w.log, w.l.ttl)
 end
 
--- counted makes the report of an algorithm without a log.
-local function counted(kind, count)
-  function kind.report(w, list)
-    kind.open(w, call('GET', w.state))
-    count(w, list)
-    save(w)
-  end
-end
-
--- What is older than the window of now counts in it all the same.
-counted(fixed, function(w, list)
-  for _, g in ipairs(list) do
-    if w.start == 0 then w.start = g.at end
-    w.taken = w.taken + g.n
-  end
-end)
-
-counted(sliding, function(w, list)
-  for _, g in ipairs(list) do
-    local field = pick(w, floor(g.at / w.l.length))
-    if field then w[field] = w[field] + g.n end
-  end
-end)
-
--- Debts add up: what was owed here, and what the grants by themselves would owe.
-counted(gcra, function(w, list)
-  local debt, last = 0, NOW
-  for _, g in ipairs(list) do
-    debt = math.max(0, debt - (g.at - last) * w.l.rate / w.l.length) + g.n
-    last = g.at
-  end
-  debt = math.max(0, debt - (NOW - last) * w.l.rate / w.l.length)
-  local here = owed(w, NOW)
-  if here == 0 then w.before = list[1].at end
-  w.debt, w.start = math.min(w.l.most, here + debt), NOW
-end)
-
 local windows, first = list_windows()
 for i, w in ipairs(windows) do
-  local list = grants(ARGV[first - 1 + i], w.l.ttl - SLACK, w.l.kind.valued)
-  if #list > 0 then w.l.kind.report(w, list) end
+  local list = grants(ARGV[first - 1 + i], w.l.horizon, w.l.kind.valued)
+  if #list > 0 then pcall(w.l.kind.report, w, list) end -- one of another type keeps no other from being told
 end
 return 1

@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"encoding/hex"
 	"fmt"
+	"math/bits"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -16,32 +17,40 @@ import (
 var (
 	//go:embed clock.lua
 	clockLua string
+	//go:embed base.lua
+	baseLua string
 	//go:embed bucket.lua
 	bucketLua string
+	//go:embed take_token_bucket.lua
+	takeTokenBucketLua string
 	//go:embed giveback.lua
 	givebackLua string
 	//go:embed counter.lua
 	counterLua string
+	//go:embed counter_kind.lua
+	counterKindLua string
+	//go:embed take_fixed_window.lua
+	takeFixedWindowLua string
+	//go:embed take_sliding_window.lua
+	takeSlidingWindowLua string
+	//go:embed take_gcra.lua
+	takeGCRALua string
 	//go:embed distinct.lua
 	distinctLua string
 	//go:embed cooldown.lua
 	cooldownLua string
+	//go:embed sliding_log.lua
+	slidingLogLua string
+	//go:embed sliding_log_kind.lua
+	slidingLogKindLua string
+	//go:embed take_sliding_log.lua
+	takeSlidingLogLua string
+	//go:embed take_sliding_logs.lua
+	takeSlidingLogsLua string
+	//go:embed one.lua
+	oneLua string
 	//go:embed decide.lua
 	decideLua string
-	//go:embed redisson.lua
-	redissonLua string
-	//go:embed handle.lua
-	handleLua string
-	//go:embed handle_take.lua
-	handleTakeLua string
-	//go:embed handle_left.lua
-	handleLeftLua string
-	//go:embed handle_release.lua
-	handleReleaseLua string
-	//go:embed handle_set.lua
-	handleSetLua string
-	//go:embed handle_window.lua
-	handleWindowLua string
 	//go:embed tell.lua
 	tellLua string
 	//go:embed take.lua
@@ -76,56 +85,67 @@ func newScript(parts ...string) script {
 // scripts are the texts as Redis runs them: a clock, the algorithms, and then
 // what is to be done. A test gives a clock of its own.
 type scripts struct {
-	takes                                          [3]script // by what they need
-	peek, refund, renew, grant, reset, ban, report script
+	straight [kinds]script // of one algorithm: for requests of one claim each, of different windows
+	single   [kinds]script // of one algorithm
+	mixed    script
+	peek     script
 
-	handleTake, handleLeft, handleRelease, handleSet, handleWindow script
+	refund, renew, grant, reset, ban, report script
 }
+
+// kinds is how many algorithms scripts know by number.
+const kinds = int(limiter.SlidingLog) + 1
 
 func newScripts(clock, prefix string) scripts {
 	room := "local ROOM = " + quote(channel(prefix))
 	full := func(last ...string) script {
-		return newScript(append([]string{clock, room, bucketLua, decideLua, counterLua, givebackLua, distinctLua, cooldownLua, redissonLua, tellLua}, last...)...)
+		return newScript(append([]string{
+			clock, baseLua, room, decideLua, bucketLua, counterLua, counterKindLua, givebackLua, distinctLua, cooldownLua,
+			slidingLogLua, slidingLogKindLua, tellLua,
+		}, last...)...)
 	}
-	return scripts{
-		takes: [...]script{
-			logs:     newScript(clock, bucketLua, decideLua, takeLua),
-			counters: newScript(clock, bucketLua, decideLua, counterLua, takeLua),
-			all:      full(takeLua),
-		},
-		peek: full(peekLua), refund: full(refundLua), renew: full(renewLua),
+	s := scripts{
+		mixed: full(takeLua),
+		peek:  full(peekLua), refund: full(refundLua), renew: full(renewLua),
 		grant: full(grantLua), reset: full(resetLua), ban: full(banLua),
 		report: full(reportLua),
-
-		handleTake: full(handleLua, handleTakeLua), handleLeft: full(handleLua, handleLeftLua),
-		handleRelease: full(handleLua, handleReleaseLua), handleSet: full(handleLua, handleSetLua),
-		handleWindow: full(handleLua, handleWindowLua),
 	}
+	for i := range s.single {
+		s.single[i] = s.mixed
+	}
+	for a, own := range map[limiter.Algorithm]string{
+		limiter.TokenBucket: bucketLua, limiter.Concurrent: bucketLua,
+		limiter.FixedWindow: counterLua + counterKindLua, limiter.SlidingWindow: counterLua + counterKindLua, limiter.GCRA: counterLua + counterKindLua,
+	} {
+		s.single[a] = newScript(clock, baseLua, decideLua, own, takeLua)
+	}
+	s.single[limiter.SlidingLog] = newScript(
+		clock, baseLua, slidingLogLua, "local function general()", decideLua, slidingLogKindLua, takeLua, "end", takeSlidingLogsLua)
+	s.straight = s.single
+	s.straight[limiter.TokenBucket] = straight(clock, "", takeTokenBucketLua, bucketLua)
+	s.straight[limiter.FixedWindow] = straight(clock, counterLua, takeFixedWindowLua, counterKindLua)
+	s.straight[limiter.SlidingWindow] = straight(clock, counterLua, takeSlidingWindowLua, counterKindLua)
+	s.straight[limiter.GCRA] = straight(clock, counterLua, takeGCRALua, counterKindLua)
+	s.straight[limiter.SlidingLog] = straight(clock, slidingLogLua, takeSlidingLogLua, slidingLogKindLua)
+	return s
 }
 
-// needs says which algorithms a script must know, each one those before it too:
-// what a script defines costs time at each call.
-type needs byte
+// straight is a script that goes straight on where nothing is unusual. What others
+// need it defines only when it meets them: to define it costs as much as a decision.
+func straight(clock, common, take, kind string) script {
+	return newScript(clock, baseLua, common, "local function general(requests)", decideLua, kind, oneLua, "end", take)
+}
 
-const (
-	logs     needs = iota // token buckets and concurrent permits
-	counters              // fixed and sliding windows, GCRA
-	all
-)
-
-// needsOf is what a limit needs whose algorithm has this number in the scripts.
-func needsOf(kind int) needs {
+// take is the leanest script that takes what b asks for.
+func (s *scripts) take(b *batch) script {
 	switch {
-	case kind == int(limiter.TokenBucket), kind == int(limiter.Concurrent):
-		return logs
-	case kind == int(limiter.FixedWindow), kind == int(limiter.SlidingWindow), kind == int(limiter.GCRA):
-		return counters
+	case bits.OnesCount16(b.kinds) != 1:
+		return s.mixed
+	case b.branched:
+		return s.single[bits.TrailingZeros16(b.kinds)]
 	}
-	return all
+	return s.straight[bits.TrailingZeros16(b.kinds)]
 }
-
-// take is the leanest script that takes by such algorithms.
-func (s *scripts) take(n needs) script { return s.takes[n] }
 
 // quote writes s as a Lua string, whatever it holds.
 func quote(s string) string {

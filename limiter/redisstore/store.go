@@ -55,13 +55,15 @@ type Store struct {
 	names   names
 	timeout time.Duration
 	scripts scripts
-	lanes   *lanes
-	apart   bool // a cluster: one script call per key
-	settle  time.Duration
-	reports *reports
-	absence *absence
-	denials *denials  // nil: none
-	ear     *listener // nil: none
+	// for limiters that Redisson shares: those that log, those that count a window
+	sharedLog, sharedWindow sharedScripts
+	lanes                   *lanes
+	apart                   bool // a cluster: one script call per key
+	settle                  time.Duration
+	reports                 *reports
+	absence                 *absence
+	denials                 *denials  // nil: none
+	ear                     *listener // nil: none
 }
 
 // New makes a Store that asks client, which it does not close. NewClient makes
@@ -85,7 +87,9 @@ func newStore(client redis.UniversalClient, o Options, clock string) *Store {
 		client: client, names: newNames(o.Prefix, o.Client), timeout: o.Timeout, scripts: newScripts(clock, o.Prefix),
 		settle: o.Settle, reports: newReports(), absence: newAbsence(),
 	}
-	s.lanes = &lanes{store: s, flights: o.Flights, byNode: map[string]*lane{}}
+	s.sharedLog = newSharedScripts(clock, o.Prefix, limiter.RedissonByte)
+	s.sharedWindow = newSharedScripts(clock, o.Prefix, limiter.RedissonWindow)
+	s.lanes = &lanes{store: s, flights: o.Flights, byNode: map[track]*lane{}}
 	_, s.apart = client.(*redis.ClusterClient)
 	if o.Denials == 0 {
 		o.Denials = DefaultDenials
@@ -117,20 +121,26 @@ func (s *Store) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Dec
 		return err
 	}
 	if len(claims) == 0 {
-		return s.decide(ctx, s.scripts.take(all), claims, [16]byte{}, d)
+		return s.decide(ctx, s.scripts.mixed, claims, [16]byte{}, d)
 	}
-	if s.denials.decide(time.Now(), claims, d) {
+	if s.denials.decide(time.Now(), trusted, claims, d) {
 		return nil
 	}
 	if err := s.takeAfterReports(ctx, claims, d); err != nil {
 		s.heard(err)
 		// Others may have learnt meanwhile what this call waited for in vain.
-		if s.denials.decide(time.Now(), claims, d) {
+		if s.denials.decide(time.Now(), anyAge, claims, d) {
 			return nil
 		}
 		return fmt.Errorf("take %d claims: %w: %w", len(claims), limiter.ErrUnavailable, err)
 	}
 	return nil
+}
+
+// Denied reports whether one of claims is known to be refused now, and fills d then.
+// It asks nobody: what it does not know, Redis may refuse all the same.
+func (s *Store) Denied(claims []limiter.Claim, d *limiter.Decision) bool {
+	return limiter.CheckAll(claims) == nil && s.denials.decide(time.Now(), trusted, claims, d)
 }
 
 // takeAfterReports tells Redis what it has not heard of the claims' windows, and
@@ -188,6 +198,9 @@ func (s *Store) Peek(ctx context.Context, claims []limiter.Claim, d *limiter.Dec
 
 // decide asks for one decision, all by itself.
 func (s *Store) decide(ctx context.Context, sc script, claims []limiter.Claim, id [16]byte, d *limiter.Decision) error {
+	if len(claims) > 0 && claims[0].Redisson != "" {
+		return s.peekShared(ctx, claims, d)
+	}
 	b := newBatch(s.names, claims)
 	next := 0
 	b.request(id, claims, func(limiter.Claim) int { next++; return next })
@@ -224,7 +237,13 @@ func (s *Store) Refund(ctx context.Context, claims []limiter.Claim, p limiter.Pe
 
 // refund gives back one part.
 func (s *Store) refund(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
-	if _, err := s.change(ctx, s.scripts.refund, claims, taken(claims, p)...); err != nil {
+	var err error
+	if c := claims[0]; c.Redisson != "" {
+		_, err = s.changeShared(ctx, s.shared(c.RedissonForm).refund, c, taken(claims, p)...)
+	} else {
+		_, err = s.change(ctx, s.scripts.refund, claims, taken(claims, p)...)
+	}
+	if err != nil {
 		return fmt.Errorf("refund %d claims: %w", len(claims), err)
 	}
 	s.denials.forgetAll(claims)

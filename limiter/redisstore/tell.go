@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
@@ -18,15 +19,19 @@ func (s *Store) tell(ctx context.Context, claims []limiter.Claim) error {
 		return context.Cause(ctx)
 	}
 	for {
-		told := s.reports.take(claims, !s.apart)
+		told := s.reports.take(claims, s.home)
 		if len(told) == 0 {
 			return nil
 		}
-		if err := s.report(ctx, told); err != nil {
+		switch err := s.report(ctx, told); {
+		case errors.Is(err, ErrShared): // it never will be, and must not hold up the others
+			s.reports.done(told, &s.reports.lost)
+		case err != nil:
 			s.reports.kept(told)
 			return err
+		default:
+			s.reports.done(told, &s.reports.heard)
 		}
-		s.reports.done(told)
 	}
 }
 
@@ -39,6 +44,11 @@ func (s *Store) report(ctx context.Context, told []*report) error {
 		claims[i], packed[i] = r.claim, r.pack(now)
 	}
 	s.reports.mu.Unlock()
-	_, err := s.change(ctx, s.scripts.report, claims, packed...)
+	var err error
+	if c := claims[0]; c.Redisson != "" {
+		_, err = s.changeShared(ctx, s.shared(c.RedissonForm).report, c, packed...)
+	} else {
+		_, err = s.change(ctx, s.scripts.report, claims, packed...)
+	}
 	return err
 }

@@ -1,5 +1,5 @@
 -- tell lets all proxies know that a window may have room. Who may not publish
--- still may give back. Of what Redisson shares nobody remembers refusals.
+-- still may give back.
 local function tell(w)
-  if w.l.kind ~= redisson then redis.pcall('PUBLISH', ROOM, int(w.l.algorithm) .. ':' .. w.state) end
+  redis.pcall('PUBLISH', ROOM, int(w.l.algorithm) .. ':' .. w.state)
 end

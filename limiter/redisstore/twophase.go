@@ -60,11 +60,11 @@ func (s *Store) refuse(ctx context.Context, id [16]byte, parts []*part, refused 
 	}
 }
 
-// unknown is what limits that could not be asked are taken to say.
+// unknown is what stands for the answer of limits that could not be asked.
 func unknown(claims []limiter.Claim) limiter.Decision {
 	d := limiter.Decision{Allowed: true}
 	for _, c := range claims {
-		d.Outcomes = append(d.Outcomes, limiter.Outcome{Allowed: true, Remaining: c.Limit.Most()})
+		d.Outcomes = append(d.Outcomes, limiter.Outcome{Allowed: true, Remaining: c.Limit.Most(), Unknown: true})
 	}
 	return d
 }

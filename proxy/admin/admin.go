@@ -23,8 +23,11 @@ import (
 type Options struct {
 	// Token is asked for, as a bearer token (RFC 6750), before anything is
 	// changed, profiled, or told of the cluster. When it is empty, all that is open
-	// to whoever reaches the listener, but profiles are served to nobody.
-	Token    string
+	// to this machine's own programs, but profiles are served to nobody.
+	Token string
+	// Hosts are names by which this machine's own programs may ask without a token,
+	// besides localhost and loopback addresses.
+	Hosts    []string
 	Gatherer prometheus.Gatherer
 	// Reload reads the configuration anew. What it returns is sent as JSON.
 	Reload func(ctx context.Context) (any, error)
@@ -54,7 +57,7 @@ type Readiness struct {
 // New makes the handler.
 func New(o Options) http.Handler {
 	mux := chi.NewMux()
-	mux.Use(http.NewCrossOriginProtection().Handler) // no web page may reload us
+	mux.Use(http.NewCrossOriginProtection().Handler, o.local) // no web page may reload us
 	mux.Get("/healthz", healthz)
 	mux.Get("/readyz", o.readyz)
 	mux.Method(http.MethodGet, "/metrics", promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{EnableOpenMetrics: true}))

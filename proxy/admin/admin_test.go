@@ -19,8 +19,13 @@ func asked(o Options, method, target string, lines ...string) *httptest.Response
 		o.Gatherer = prometheus.NewRegistry()
 	}
 	r := httptest.NewRequest(method, target, nil)
+	r.Host = "127.0.0.1:9901"
 	for _, line := range lines {
 		name, value, _ := strings.Cut(line, ": ")
+		if name == "Host" {
+			r.Host = value
+			continue
+		}
 		r.Header.Set(name, value)
 	}
 	w := httptest.NewRecorder()

@@ -51,7 +51,15 @@ func (f *Fault) Error() string { return f.Detail }
 
 // pushes adds what moves all nodes.
 func (o Options) pushes(mux chi.Router) {
+	planning := make(chan struct{}, 1)
 	mux.Post("/api/v1/plan", func(w http.ResponseWriter, r *http.Request) {
+		select { // before it is read: a plan costs as much as a reload
+		case planning <- struct{}{}:
+			defer func() { <-planning }()
+		default:
+			problem(w, http.StatusTooManyRequests, "another plan is being made here; ask again when it is done", nil)
+			return
+		}
 		var p Push
 		if read(w, r, &p) {
 			answer(w, func() (any, error) { return o.Plan(r.Context(), p.Bundle) })

@@ -28,7 +28,9 @@ func (f faulty) Diff(_ context.Context, n int64) (any, error)        { return n,
 func sent(o Options, method, target, body string) *httptest.ResponseRecorder {
 	o.Gatherer = prometheus.NewRegistry()
 	w := httptest.NewRecorder()
-	New(o).ServeHTTP(w, httptest.NewRequest(method, target, strings.NewReader(body)))
+	r := httptest.NewRequest(method, target, strings.NewReader(body))
+	r.Host = "localhost:9901"
+	New(o).ServeHTTP(w, r)
 	return w
 }
 
@@ -101,5 +103,31 @@ func TestPush_WantsTheToken(t *testing.T) {
 		if w := sent(o, c.method, c.target, "{}"); w.Code != 401 {
 			t.Errorf("%s %s without the token = %d; want 401", c.method, c.target, w.Code)
 		}
+	}
+}
+
+// While one plan is made, others are turned away before they are read.
+func TestPlan_OneAtATime(t *testing.T) {
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	h := New(Options{Gatherer: prometheus.NewRegistry(), Plan: func(_ context.Context, b config.Bundle) (any, error) {
+		close(begun)
+		<-goOn
+		return b.Main, nil
+	}})
+	ask := func() *httptest.ResponseRecorder {
+		w, r := httptest.NewRecorder(), httptest.NewRequest("POST", "/api/v1/plan", strings.NewReader(`{"bundle":{"main":"a","files":{}}}`))
+		r.Host = "localhost"
+		h.ServeHTTP(w, r)
+		return w
+	}
+	first := make(chan *httptest.ResponseRecorder, 1)
+	go func() { first <- ask() }()
+	<-begun
+	if w := ask(); w.Code != http.StatusTooManyRequests || !strings.Contains(w.Body.String(), "ask again") {
+		t.Errorf("a second plan = %d %s; want that it has to wait", w.Code, w.Body)
+	}
+	close(goOn)
+	if w := <-first; w.Code != 200 {
+		t.Errorf("the first plan = %d %s", w.Code, w.Body)
 	}
 }

@@ -34,6 +34,9 @@ func (s shared) begin(ctx context.Context, o *origin) (beginning, error) {
 	if err == nil && o.pushable() {
 		e, err = s.node.Pushed(ctx)
 	}
+	if err == nil && o.pushable() && e.Generation == 0 {
+		e, err = s.forgotten(ctx, o)
+	}
 	if err == nil && e.Generation > 0 {
 		return s.pushed(o, e)
 	}
@@ -47,6 +50,25 @@ func (s shared) begin(ctx context.Context, o *origin) (beginning, error) {
 	b, err = o.kept()
 	s.node.Assume(b.config.Hash, max(b.number, 1))
 	return b, err
+}
+
+// forgotten is what was pushed, kept here, and is no longer known to Redis, which came
+// back empty; it is given back with the first sign of life. Its Generation is 0 when
+// there is no such.
+func (s shared) forgotten(ctx context.Context, o *origin) (cluster.Entry, error) {
+	k, err := o.recall()
+	if err != nil {
+		o.log.Warn().Err(err).Msg("what was pushed is not known; the file is served")
+		return cluster.Entry{}, nil
+	}
+	number, err := s.node.Number(ctx)
+	if err != nil || k.Bundle.Main == "" || number >= k.Generation {
+		return cluster.Entry{}, err
+	}
+	e := k.Entry
+	e.Bundle, e.Hash = k.Bundle, k.Bundle.Hash()
+	o.log.Warn().Int64("generation", e.Generation).Msg("redis has lost what was pushed; it is served as it was kept, and published again")
+	return e, nil
 }
 
 // kept is a beginning without Redis.
@@ -75,7 +97,7 @@ func (s shared) pushed(o *origin, e cluster.Entry) (beginning, error) {
 		return beginning{}, fmt.Errorf("what was pushed as generation %d: %w", e.Generation, err)
 	}
 	o.set(e.Bundle)
-	s.node.Adopt(e)
+	s.node.Adopt(e, c)
 	if err := o.keep(e); err != nil {
 		o.log.Warn().Err(err).Msg("a start without Redis would serve something older")
 	}

@@ -17,7 +17,7 @@ type checkCommand struct {
 }
 
 // Run prints every problem of the file, one a line, or that there is none.
-// Warnings are printed as well; they are no fault.
+// Warnings and notes are printed as well; they are no fault.
 func (c checkCommand) Run(ctx context.Context, w World) error {
 	if c.Against != "" {
 		return c.compare(ctx, w.Stdout)
@@ -34,8 +34,14 @@ func (c checkCommand) Run(ctx context.Context, w World) error {
 		_, err = w.Stdout.Write(text)
 		return err
 	}
+	if missing := read.Missing(); len(missing) > 0 {
+		return printed(w.Stdout, missing)
+	}
 	for _, warning := range read.Warnings {
 		fmt.Fprintf(w.Stdout, "%s (warning)\n", warning)
+	}
+	for _, note := range read.Notes() {
+		fmt.Fprintf(w.Stdout, "%s: %s (note)\n", c.File, note)
 	}
 	fmt.Fprintf(w.Stdout, "%s: ok\n", c.File)
 	return nil

@@ -8,8 +8,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/weir-proxy/weir/proxy/config"
 )
 
 // A World is what a command can reach of the process it runs in.
@@ -35,10 +39,17 @@ type commands struct {
 	Schema      schemaCommand      `cmd:"" help:"Print the JSON Schema of the configuration, for editors."`
 	Healthcheck healthcheckCommand `cmd:"" help:"Ask a running weir whether it lives, for containers."`
 	Version     versionCommand     `cmd:"" help:"Print the version."`
+	Help        helpCommand        `cmd:"" help:"Print what a command does and takes."`
+
+	Print versionFlag `name:"version" help:"Print the version."`
 }
 
-// errSaid says that the command has already told what went wrong.
-var errSaid = errors.New("said")
+var (
+	// errSaid says that the command has already told what went wrong.
+	errSaid = errors.New("said")
+	// errUsage says that it has told what is wrong with the command line.
+	errUsage = errors.New("usage")
+)
 
 // Run does what args say and returns the exit code. When ctx ends, a command
 // that serves drains and ends.
@@ -56,8 +67,13 @@ func Run(ctx context.Context, args []string, w World) int {
 	if err != nil {
 		panic(err) // our own mistake in commands
 	}
+	names := commandNames(parser)
+	if len(args) > 0 && unknown(args[0], names) {
+		fmt.Fprintf(w.Stderr, "weir: there is no command %q; %sweir --help lists the commands\n", args[0], meant(args[0], names))
+		return exitUsage
+	}
 	parsed, err := parser.Parse(args)
-	if ended >= 0 { // --help has been answered
+	if ended >= 0 { // --help or --version has been answered
 		return ended
 	}
 	if err != nil {
@@ -67,8 +83,33 @@ func Run(ctx context.Context, args []string, w World) int {
 	switch err := parsed.Run(); {
 	case err == nil:
 		return exitOK
+	case errors.Is(err, errUsage):
+		return exitUsage
 	case !errors.Is(err, errSaid):
 		fmt.Fprintf(w.Stderr, "weir: %v\n", err)
 	}
 	return exitFault
+}
+
+// commandNames are all that the first word may be.
+func commandNames(parser *kong.Kong) []string {
+	var names []string
+	for _, child := range parser.Model.Children {
+		names = append(names, child.Name)
+	}
+	return names
+}
+
+// unknown reports whether word is meant for a command, and is none of names. run is
+// the default and takes no word: whatever is no flag is one.
+func unknown(word string, names []string) bool {
+	return !strings.HasPrefix(word, "-") && !slices.Contains(names, word)
+}
+
+// meant asks whether one of names was meant; "" if none is near.
+func meant(word string, names []string) string {
+	if near := config.Near(word, names); near != "" {
+		return near + " "
+	}
+	return ""
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	stdlog "log"
 	"net/http"
 	"os"
@@ -74,7 +75,7 @@ func TestRun_NoConfiguration(t *testing.T) {
 
 func TestCheck(t *testing.T) {
 	good := file(t, "")
-	if code, stdout, _ := weir("check", good); code != exitOK || !strings.HasSuffix(stdout, ": ok\n") {
+	if code, stdout, _ := weir("check", good); code != exitOK || !strings.HasSuffix(stdout, ": ok\n") || strings.Count(stdout, "(note)\n") != 2 {
 		t.Errorf("check of a good file = %d, %q", code, stdout)
 	}
 	if code, stdout, _ := weir("check", "--effective", good); code != exitOK || !strings.Contains(stdout, "on_store_failure: local") {
@@ -180,6 +181,10 @@ func TestServe_FromStartToDrain(t *testing.T) {
 	if code, _, stderr := weir("healthcheck", "--admin", started["admin"].(string)); code != exitOK {
 		t.Errorf("healthcheck = %d, %q", code, stderr)
 	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := os.WriteFile(path, []byte("routes: nonsense\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -187,10 +192,40 @@ func TestServe_FromStartToDrain(t *testing.T) {
 	if got := says("reload refused"); got["file"] != path || got["line"] != 1.0 || got["column"] != 9.0 {
 		t.Errorf("the log says %v; want the place", got)
 	}
+	admin := "http://" + started["admin"].(string)
+	if ready, metrics := fetch(t, admin+"/readyz"), fetch(t, admin+"/metrics"); !strings.Contains(ready, `"degraded"`) || !strings.Contains(ready, "refused since") ||
+		strings.Contains(ready, "nonsense") || !strings.Contains(metrics, "\nweir_config_last_reload_successful 0\n") {
+		t.Errorf("while the refusal stands readyz says %s", ready)
+	}
+	if err := os.WriteFile(path, text, 0o600); err != nil { // as it was: nothing changes, and all is well again
+		t.Fatal(err)
+	}
+	reload <- os.Interrupt
+	deadline := time.Now().Add(20 * time.Second)
+	for !strings.Contains(fetch(t, admin+"/metrics"), "\nweir_config_last_reload_successful 1\n") && time.Now().Before(deadline) {
+	}
+	if ready := fetch(t, admin+"/readyz"); !strings.Contains(ready, `"status":"ok"`) {
+		t.Errorf("after the edit is undone readyz says %s", ready)
+	}
 	if code := stop(); code != exitOK {
 		t.Errorf("exit code %d; want %d", code, exitOK)
 	}
 	says("drained")
+}
+
+// fetch is what is answered at a URL.
+func fetch(t *testing.T, url string) string {
+	t.Helper()
+	answer, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 func TestServe_PortTaken(t *testing.T) {
@@ -235,5 +270,69 @@ func TestWhisper_LibrariesSpeakJSON(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(errs.String()), "\n")
 	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil || last["error"] != "Unsolicited response" || last["level"] != "debug" {
 		t.Errorf("the last line is %s; want what the library said, as JSON at debug level", lines[len(lines)-1])
+	}
+}
+
+// A process that lives is found whatever its file says by now: nothing, another
+// address, or nonsense.
+func TestHealthcheck_FindsARunningWeir(t *testing.T) {
+	path := file(t, "")
+	stop, says := serving(t, path, nil)
+	says("serving")
+	for name, text := range map[string]string{
+		"a typo":          "admin: {htp: '127.0.0.1:9901'}\nroutes: nonsense\n",
+		"no YAML":         "{{{",
+		"another address": "admin: {http: '127.0.0.1:1'}\nroutes: [{match: {path: /a}, respond: {body: a}}]\n",
+		"nothing":         "",
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if code, _, stderr := weir("healthcheck", "-c", path); code != exitOK {
+			t.Errorf("with %s in the file: %d, %q; want that it is found", name, code, stderr)
+		}
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr := weir("healthcheck", "-c", path); code != exitOK {
+		t.Errorf("without the file: %d, %q; want that it is found", code, stderr)
+	}
+	stop()
+	if code, _, _ := weir("healthcheck", "-c", path, "--within", "500ms"); code != exitFault {
+		t.Errorf("after its end: %d; want %d", code, exitFault)
+	}
+}
+
+// What cannot be written is said at the start, and not with the first push.
+func TestServe_SaysWhatItCannotWrite(t *testing.T) {
+	blocked := filepath.Join(t.TempDir(), "file") // no folder can be made in its place, by root either
+	if err := os.WriteFile(blocked, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, path := range map[string]string{
+		"reload.keep " + blocked + "/kept.json cannot be written: ": file(t, "store: redis\nredis: {addrs: ['127.0.0.1:1']}\nreload: {source: redis, keep: "+blocked+"/kept.json}\n"),
+		"listen.tls.acme.storage " + blocked + "/acme cannot be written: ": listened(t,
+			"http: '127.0.0.1:0', https: '127.0.0.1:0', tls: {acme: {domains: [a.example], storage: "+blocked+"/acme}}"),
+	} {
+		if code, _, stderr := weir("run", "-c", path); code != exitFault || !strings.Contains(stderr, want) || !strings.Contains(stderr, "may write to") {
+			t.Errorf("exit code %d, %q; want %q", code, stderr, want)
+		}
+	}
+}
+
+func TestMounted_IsAFileThatIsAMount(t *testing.T) {
+	const mounts = `24 30 0:22 / /proc rw,nosuid - proc proc rw
+611 590 8:1 /srv/weir.yaml /etc/weir/weir.yaml ro,relatime - ext4 /dev/sda1 rw
+612 590 8:1 /srv/a /etc/my\040weir/weir.yaml ro,relatime - ext4 /dev/sda1 rw
+613 590 8:1 /srv/dir /etc/folder ro,relatime - ext4 /dev/sda1 rw
+`
+	for path, want := range map[string]bool{
+		"/etc/weir/weir.yaml": true, "/etc/weir/../weir/weir.yaml": true, "/etc/my weir/weir.yaml": true,
+		"/etc/folder/weir.yaml": false, "/etc/weir/other.yaml": false, "weir.yaml": false,
+	} {
+		if got := mounted(path, strings.NewReader(mounts)); got != want {
+			t.Errorf("%s: %v; want %v", path, got, want)
+		}
 	}
 }

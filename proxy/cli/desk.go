@@ -22,6 +22,7 @@ type desk struct{ *service }
 type pushed struct {
 	cluster.Outcome
 	Changed  bool            `json:"changed"`
+	Restored bool            `json:"restored,omitempty"` // redis had lost it and has it again
 	DryRun   bool            `json:"dry_run,omitempty"`
 	Changes  []config.Change `json:"changes"`
 	Warnings []string        `json:"warnings,omitempty"`
@@ -33,7 +34,7 @@ func (d desk) Push(ctx context.Context, p admin.Push) (any, error) {
 }
 
 func (d desk) push(ctx context.Context, p cluster.Push, dry bool) (any, error) {
-	c, err := config.Unpack(d.origin.own, p.Bundle)
+	bundle, c, err := d.unpack(p.Bundle)
 	if err == nil && len(c.Bare) > 0 {
 		err = config.Problems(c.Bare)
 	}
@@ -46,9 +47,9 @@ func (d desk) push(ctx context.Context, p cluster.Push, dry bool) (any, error) {
 	for _, w := range c.Warnings {
 		done.Warnings = append(done.Warnings, w.String())
 	}
-	p.Config = c
+	p.Bundle, p.Config = bundle, c
 	if b := d.origin.served(); b != nil && b.Hash() == c.Hash {
-		return done, nil // all nodes serve it already
+		return d.again(ctx, done) // all nodes serve it already
 	}
 	if dry {
 		done.Nodes, err = d.shared.node.Try(ctx, p)
@@ -61,6 +62,37 @@ func (d desk) push(ctx context.Context, p cluster.Push, dry bool) (any, error) {
 	done.Changed = true
 	d.log.Info().Str("author", p.Author).Int64("generation", done.Generation).Str("hash", done.Hash).Int64("from", p.From).Msg("pushed")
 	return done, nil
+}
+
+// again is a push of what is served already. Nothing is to be done, unless Redis has
+// lost it: then it is published once more, so that nodes that come find it.
+func (d desk) again(ctx context.Context, done pushed) (any, error) {
+	if done.DryRun {
+		return done, nil
+	}
+	var err error
+	if done.Restored, err = d.shared.node.Restore(ctx); err != nil {
+		return nil, err
+	}
+	if done.Restored {
+		d.log.Warn().Int64("generation", done.Generation).Msg("published again; redis had lost it")
+	}
+	return done, nil
+}
+
+// unpack makes of b what would be served here, and returns it as it may be stored
+// where all nodes, and others, can read: with the values of its lists hashed.
+func (s *service) unpack(b config.Bundle) (config.Bundle, *config.Config, error) {
+	c, err := config.Unpack(s.origin.own, b)
+	if err != nil || !s.origin.pushable() {
+		return b, c, err
+	}
+	hashed, err := b.Conceal(c, s.origin.served())
+	if err != nil {
+		return b, nil, err
+	}
+	c, err = config.Unpack(s.origin.own, hashed)
+	return hashed, c, err
 }
 
 // audit logs who wanted what in vain.
@@ -164,6 +196,7 @@ func (s *service) follow(ctx context.Context) {
 
 // told notes what came of a push on this node.
 func (s *service) told(e cluster.Entry, err error) {
+	s.standing.note(err)
 	if err != nil {
 		s.log.Error().Err(err).Int64("generation", e.Generation).Msg("what was pushed cannot be served here")
 		return

@@ -15,25 +15,37 @@ const defaultAdmin = "127.0.0.1:9901"
 
 type healthcheckCommand struct {
 	Config string        `short:"c" help:"The file that the running weir was started with." placeholder:"FILE"`
-	Admin  string        `help:"Where its admin listener is; without this the file says." placeholder:"HOST:PORT"`
+	Admin  string        `env:"WEIR_ADMIN" help:"Where its admin listener is; without this the weir that was started with the file is found by itself, or else the file says." placeholder:"HOST:PORT"`
 	Within time.Duration `default:"2s" help:"How long to wait for an answer."`
 }
 
-// Run asks the admin listener whether the process lives: exit 0 if it does. A
-// file that does not load any more is no reason to call a process dead that
-// still serves what the file said before; the default address is asked then.
+// Run asks whether the process lives: exit 0 if it does. Whatever the file says by
+// now is no reason to call a process dead that still serves what it said before: a
+// weir says that it lives on a socket of its own too (see pulse), and that is asked
+// first. Where there is no such socket the admin listener is asked, where the file
+// has it, or where it is by default if the file does not load.
 func (c healthcheckCommand) Run(ctx context.Context) error {
-	addr := c.Admin
-	if addr == "" {
-		addr = c.configured()
-	}
 	ctx, cancel := context.WithTimeout(ctx, c.Within)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+reachable(addr)+"/healthz", nil)
+	addr := c.Admin
+	if addr == "" {
+		for _, path := range configPaths(c.Config) {
+			if beats(ctx, path) == nil {
+				return nil
+			}
+		}
+		addr = c.configured()
+	}
+	return healthy(ctx, http.DefaultClient, "http://"+reachable(addr)+"/healthz")
+}
+
+// healthy asks a weir whether it lives.
+func healthy(ctx context.Context, client *http.Client, url string) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return fmt.Errorf("healthcheck: %w", err)
 	}
-	answer, err := http.DefaultClient.Do(r)
+	answer, err := client.Do(r)
 	if err != nil {
 		return fmt.Errorf("healthcheck: %w", err)
 	}

@@ -59,8 +59,8 @@ func (o *origin) read(context.Context) (*config.Config, error) {
 
 // A kept is what was pushed, as it lies in a file.
 type kept struct {
-	Generation int64         `json:"generation"`
-	Bundle     config.Bundle `json:"bundle"`
+	cluster.Entry
+	Bundle config.Bundle `json:"bundle"`
 }
 
 // keep writes what was pushed to the file that the configuration names for that;
@@ -70,7 +70,7 @@ func (o *origin) keep(e cluster.Entry) error {
 	if path == "" {
 		return nil
 	}
-	text, err := json.Marshal(kept{e.Generation, e.Bundle})
+	text, err := json.Marshal(kept{e, e.Bundle})
 	if err != nil {
 		return fmt.Errorf("keep what was pushed: %w", err)
 	}

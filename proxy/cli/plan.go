@@ -40,7 +40,7 @@ type refusing struct {
 // plan tells what would change if b were served, and who would be refused now, by
 // the counts that are in the store.
 func (s *service) plan(ctx context.Context, b config.Bundle) (any, error) {
-	c, err := config.Unpack(s.origin.own, b)
+	_, c, err := s.unpack(b)
 	if err != nil {
 		return nil, err
 	}

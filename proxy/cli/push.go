@@ -47,6 +47,8 @@ func (p pushed) print(out io.Writer) error {
 		}
 	}
 	switch {
+	case p.Restored:
+		fmt.Fprintf(out, "generation %d is published again; redis had lost it\n", p.Generation)
 	case len(p.Nodes) == 0:
 		fmt.Fprintf(out, "generation %d is this already\n", p.Generation)
 	case p.DryRun && unable > 0:

@@ -15,6 +15,7 @@ func (s *service) reload(ctx context.Context) (any, error) {
 	s.supervisor.reloading()
 	defer s.supervisor.ready(s.proxy)
 	report, err := s.proxy.Reload(ctx)
+	s.standing.note(err)
 	s.report(report, err)
 	if err != nil {
 		return nil, err
@@ -76,6 +77,8 @@ func (s *service) signals(ctx context.Context, reload <-chan os.Signal) {
 // ready tells what this weir can do now.
 func (s *service) ready(ctx context.Context) admin.Readiness {
 	r := admin.Readiness{Ready: !s.draining.Load(), Checks: map[string]string{"config": "ok", "store": "ok"}}
+	number, _ := s.proxy.Serving()
+	r.Checks["config"] = s.standing.check(number)
 	if err := s.shared.check(ctx); err != nil {
 		r.Checks["store"] = err.Error()
 	}

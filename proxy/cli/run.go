@@ -39,7 +39,12 @@ func (c runCommand) Run(ctx context.Context, w World) error {
 	if err != nil {
 		return err
 	}
-	log := newLog(w.Stderr, c.Level)
+	if missing := read.Missing(); len(missing) > 0 {
+		return printed(w.Stderr, missing)
+	}
+	queue := newLogQueue(w.Stderr)
+	defer queue.Close()
+	log := newLog(w.Stderr, queue, c.Level)
 	stdlog.SetFlags(0)
 	stdlog.SetOutput(whisper{log})        // the standard library's, for the whole process
 	memlimit.Set(memlimit.WithRatio(0.9)) // without a limit to find, nothing is set
@@ -47,7 +52,17 @@ func (c runCommand) Run(ctx context.Context, w World) error {
 	if err != nil {
 		return err
 	}
+	queue.watch(s.registry)
 	return s.serve(ctx, w.Reload)
+}
+
+// configPaths are the files that may be read: the one that was named, or else the
+// first that is there.
+func configPaths(named string) []string {
+	if named != "" {
+		return []string{named}
+	}
+	return []string{"weir.yaml", "config.example.yaml"}
 }
 
 // configPath is the file to read: the one that was named, or the first that is
@@ -56,7 +71,7 @@ func configPath(named string) (string, error) {
 	if named != "" {
 		return named, nil
 	}
-	for _, path := range []string{"weir.yaml", "config.example.yaml"} {
+	for _, path := range configPaths("") {
 		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
 			return path, err
 		}
@@ -64,16 +79,18 @@ func configPath(named string) (string, error) {
 	return "", errors.New("no configuration: write weir.yaml, or name a file with -c FILE")
 }
 
-// newLog writes JSON lines, or lines for people when out is a terminal.
-func newLog(out io.Writer, level string) zerolog.Logger {
+// newLog writes JSON lines to queue, or lines for people when what is behind it, out,
+// is a terminal.
+func newLog(out io.Writer, queue *logQueue, level string) zerolog.Logger {
 	least, err := zerolog.ParseLevel(level)
 	if err != nil {
 		panic(err) // kong lets no other words through
 	}
+	var lines io.Writer = queue
 	if f, ok := out.(*os.File); ok && isatty.IsTerminal(f.Fd()) {
-		out = zerolog.ConsoleWriter{Out: out, TimeFormat: time.TimeOnly}
+		lines = zerolog.ConsoleWriter{Out: queue, TimeFormat: time.TimeOnly}
 	}
-	return zerolog.New(out).Level(least).Hook(clock{})
+	return zerolog.New(lines).Level(least).Hook(clock{})
 }
 
 // A whisper is what libraries write to the standard log: of use when looking for
@@ -100,6 +117,7 @@ type service struct {
 	origin       *origin
 	shared       shared
 	lead         *lead
+	salt         *salt
 	clients      *proxy.Server
 	admins       *proxy.Server
 	listening    []listening
@@ -107,6 +125,7 @@ type service struct {
 	certificates *proxy.Certificates // nil without HTTPS
 	issuer       *acme.Manager       // nil without ACME
 	supervisor   supervisor
+	standing     *standing
 	drains       config.Drain
 	draining     atomic.Bool
 }
@@ -117,7 +136,11 @@ func assemble(ctx context.Context, path string, c *config.Config, log zerolog.Lo
 		log: log, registry: newRegistry(), origin: &origin{path: path, own: c, log: log},
 		supervisor: supervisor{log}, drains: c.Listen.Drain,
 	}
-	var err error
+	err := writable(c)
+	if err != nil {
+		return nil, err
+	}
+	s.watchable(path)
 	if s.shared, err = openStore(c, log); err != nil {
 		return nil, err
 	}
@@ -126,19 +149,23 @@ func assemble(ctx context.Context, path string, c *config.Config, log zerolog.Lo
 		s.shared.close()
 		return nil, err
 	}
+	s.salt = newSalt(s.shared)
 	if s.shared.node != nil {
 		s.shared.count(s.registry)
+		s.salt.agree(ctx) // or later: run
 	}
 	s.proxy, err = proxy.New(ctx, proxy.Options{
 		Path: path, Config: begin.config, Read: s.origin.read, Registry: s.registry, Log: log,
 		Store: s.shared.store, Nodes: s.shared.nodes, Agree: s.shared.agree, Number: begin.number,
+		LogSalt: s.salt.value,
 	})
 	if err != nil {
 		s.shared.close()
 		return nil, err
 	}
+	s.standing = newStanding(s.registry)
 	s.lead = newLead(s.shared, s.proxy, s.registry, log)
-	desk := admin.Options{Token: c.Admin.Token, Gatherer: s.registry, Reload: s.reload, Ready: s.ready, Plan: s.plan}
+	desk := admin.Options{Token: c.Admin.Token, Hosts: c.Admin.Hosts, Gatherer: s.registry, Reload: s.reload, Ready: s.ready, Plan: s.plan}
 	s.tell(&desk)
 	s.admins = proxy.NewServer(admin.New(desk), operators(c.Listen), log)
 	s.clients = proxy.NewServer(http.HandlerFunc(s.enter), c.Listen, log)
@@ -167,6 +194,8 @@ func (s *service) serve(ctx context.Context, reload <-chan os.Signal) error {
 		})
 	}
 	background.Go(func() { s.watch(ctx) })
+	living, end := context.WithCancel(context.Background())
+	background.Go(func() { pulse(living, s.origin.path) })
 	background.Go(func() { s.signals(ctx, reload) })
 	// As long as requests end here, this node has its share of what the cluster
 	// limits, and is asked about what is pushed.
@@ -176,6 +205,7 @@ func (s *service) serve(ctx context.Context, reload <-chan os.Signal) error {
 	background.Go(func() { s.follow(member) })
 	background.Go(func() { s.renew(ctx) })
 	background.Go(func() { save(ctx) })
+	background.Go(func() { s.salt.run(ctx) })
 	background.Go(func() { s.lead.run(ctx) })
 	s.log.Info().Fields(addresses).Str("store", s.shared.name).Str("version", readBuild().version).Msg("serving")
 	watched, unwatch := context.WithCancel(context.Background())
@@ -186,6 +216,7 @@ func (s *service) serve(ctx context.Context, reload <-chan os.Signal) error {
 	err := s.drain()
 	part()
 	unwatch()
+	end()
 	background.Wait()
 	s.closeIssuer()
 	s.proxy.Close()

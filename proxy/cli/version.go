@@ -3,15 +3,26 @@ package cli
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"runtime/debug"
+
+	"github.com/alecthomas/kong"
 )
 
 type versionCommand struct{}
 
 // Run prints which weir this is and what it was built with.
 func (versionCommand) Run(w World) error {
-	b := readBuild()
-	_, err := fmt.Fprintf(w.Stdout, "weir %s (commit %s, %s)\n", b.version, b.commit, b.golang)
+	return readBuild().print(w.Stdout)
+}
+
+// A versionFlag is --version: as the command, for those who know it as a flag.
+type versionFlag bool
+
+// BeforeReset implements kong's hook: the version is printed, and nothing else done.
+func (versionFlag) BeforeReset(app *kong.Kong) error {
+	err := readBuild().print(app.Stdout)
+	app.Exit(exitOK)
 	return err
 }
 
@@ -21,6 +32,11 @@ var version, revision string
 
 // A build is what a binary knows of its own making.
 type build struct{ version, commit, golang string }
+
+func (b build) print(out io.Writer) error {
+	_, err := fmt.Fprintf(out, "weir %s (commit %s, %s)\n", b.version, b.commit, b.golang)
+	return err
+}
 
 func readBuild() build {
 	b := build{version: "(devel)", commit: "unknown", golang: "unknown"}

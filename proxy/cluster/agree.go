@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/weir-proxy/weir/lock"
 	"github.com/weir-proxy/weir/proxy/config"
 )
@@ -64,7 +62,11 @@ func (n *Node) Agree(ctx context.Context, c *config.Config, swap func(number int
 	}
 	defer hold.Unlock(context.WithoutCancel(ctx))
 
-	seen, err := n.seen(hold.Context(), c.Hash)
+	_, err = n.Restore(hold.Context())
+	var seen int64
+	if err == nil {
+		seen, err = n.seen(hold.Context(), c.Hash)
+	}
 	if err != nil {
 		return n.alone(c.Hash, swap, err)
 	}
@@ -79,7 +81,7 @@ func (n *Node) Agree(ctx context.Context, c *config.Config, swap func(number int
 		return n.alone(c.Hash, swap, err)
 	}
 	swap(number)
-	n.serving.Store(&serving{number: number, hash: c.Hash, agreed: number})
+	n.serving.Store(&serving{number: number, hash: c.Hash, agreed: number, defines: defining(c)})
 	offer(n.nudged, struct{}{})
 	return nil
 }
@@ -92,7 +94,7 @@ func (n *Node) alone(hash string, swap func(number int64), err error) error {
 		number = max(now.number, 1)
 	}
 	swap(number)
-	n.serving.Store(&serving{number: number, hash: hash, agreed: now.agreed, alone: true})
+	n.serving.Store(&serving{number: number, hash: hash, agreed: now.agreed, alone: true, defines: now.defines})
 	return fmt.Errorf("%w: %w", ErrAlone, err)
 }
 
@@ -107,11 +109,7 @@ func (n *Node) seen(ctx context.Context, hash string) (int64, error) {
 	if now := n.serving.Load(); now.returning(hash) {
 		return now.agreed, nil
 	}
-	number, err := n.rdb.HGet(ctx, n.prefix+"config", "number").Int64()
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return 0, fmt.Errorf("read config: %w", err)
-	}
-	return number, nil
+	return n.Number(ctx)
 }
 
 // numbered asks under which number a configuration is known, and makes it known

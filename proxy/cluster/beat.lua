@@ -5,7 +5,8 @@
 -- ARGV    id of the node, milliseconds that a node lives without a sign, what the
 --         node says of itself, the hash of its configuration, milliseconds that
 --         configurations are remembered
--- reply   how many nodes are alive, how many of them serve another configuration
+-- reply   how many nodes are alive, how many of them serve another configuration, the
+--         number of the configuration taken up last, or 0
 -- One step, by Redis's clock: the node is noted, silent ones are dropped.
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
@@ -26,4 +27,4 @@ for i = 1, #members, 2 do
     others = others + 1
   end
 end
-return {redis.call('ZCARD', KEYS[1]), others}
+return {redis.call('ZCARD', KEYS[1]), others, tonumber(redis.call('HGET', KEYS[3], 'number')) or 0}

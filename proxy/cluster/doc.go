@@ -35,6 +35,10 @@
 // published since the writer looked: a node that was stopped in the middle of
 // its turn writes nothing when it goes on.
 //
+// When Redis comes back empty, or as an older replica of itself, the nodes give it
+// back what they still know (Restore): the number, so that generations never go
+// back, and what was pushed, with its history.
+//
 // What is pushed is served by all nodes or by none (Push). A push is its own lock:
 // while one is under way no other begins, and the next one is told who pushes. It
 // lives by the signs of the node that pushes, and when that dies it is forgotten;

@@ -19,7 +19,7 @@ var errLate = errors.New("too late")
 // rest is what follows ROUTE.LIMIT in a key of the store: the window, the
 // algorithm if it is not the usual one, what is kept, and whose it is if each
 // proxy counts by itself.
-var rest = regexp.MustCompile(`^:[0-9a-z]+(:\{[a-z_]+\})?(:(?:value|permits|base))(:[0-9a-f-]{36})?$`)
+var rest = regexp.MustCompile(`^:[0-9a-z]+(:\{[a-z_]+\})?(:(?:value|permits|base|state))(:[0-9a-f-]{36})?$`)
 
 // A doomed is a key of a removed limit.
 type doomed struct {

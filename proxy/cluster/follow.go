@@ -19,9 +19,10 @@ const (
 	againAfter = 30 * time.Second
 )
 
-// A Taken is a configuration that is ready to be served. Exactly one of its
-// methods is called, once.
+// A Taken is a configuration that is ready to be served. Exactly one of Install and
+// Discard is called, once.
 type Taken interface {
+	Config() *config.Config
 	Install(number int64)
 	Discard()
 }
@@ -42,10 +43,11 @@ type Follower struct {
 	again   time.Time
 }
 
-// Adopt notes that this node serves what was pushed.
-func (n *Node) Adopt(e Entry) {
+// Adopt notes that this node serves what was pushed, which is c here.
+func (n *Node) Adopt(e Entry, c *config.Config) {
+	n.knows(e)
 	n.pushed.Store(e.Generation)
-	n.serving.Store(&serving{number: e.Generation, hash: e.Hash, agreed: e.Generation})
+	n.serving.Store(&serving{number: e.Generation, hash: e.Hash, agreed: e.Generation, defines: defining(c)})
 	offer(n.nudged, struct{}{})
 }
 
@@ -77,7 +79,8 @@ func (n *Node) look(ctx context.Context, f *Follower) {
 	if err != nil {
 		return
 	}
-	if pushed != 0 && pushed != n.pushed.Load() && !f.waits(pushed) {
+	// A lower number is that of a Redis that has lost what came later: see Restore.
+	if pushed > n.pushed.Load() && !f.waits(pushed) {
 		n.serve(ctx, f)
 	}
 	switch {
@@ -118,7 +121,7 @@ func (n *Node) serve(ctx context.Context, f *Follower) {
 	}
 	f.ready = nil
 	taken.Install(e.Generation)
-	n.Adopt(e)
+	n.Adopt(e, taken.Config())
 	f.Told(e, nil)
 }
 

@@ -87,10 +87,10 @@ func (n *Node) says() (text, hash string) {
 }
 
 // beaten reads the reply to a sign of life.
-func beaten(reply *redis.Cmd) (live, others int64, err error) {
+func beaten(reply *redis.Cmd) (live, others, number int64, err error) {
 	counts, err := reply.Int64Slice()
-	if err != nil || len(counts) != 2 {
-		return 0, 0, fmt.Errorf("%w: %v %w", errReply, counts, err)
+	if err != nil || len(counts) != 3 {
+		return 0, 0, 0, fmt.Errorf("%w: %v %w", errReply, counts, err)
 	}
-	return counts[0], counts[1], nil
+	return counts[0], counts[1], counts[2], nil
 }

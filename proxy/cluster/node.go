@@ -62,6 +62,7 @@ type Node struct {
 	live     atomic.Int64 // how many there are, as far as was last heard
 	drifting atomic.Int64 // how many others are told to serve something else
 	serving  atomic.Pointer[serving]
+	known    atomic.Pointer[known]
 	pushed   atomic.Int64  // the generation that it serves because it was pushed; 0 is none
 	nudged   chan struct{} // of length 1: the next sign of life is due
 	returned chan struct{} // of length 1
@@ -74,12 +75,14 @@ type serving struct {
 	hash   string // of the configuration
 	agreed int64  // the last number that Redis knew of; 0 is none
 	alone  bool   // Redis could not be asked about it
-	behind bool   // the others have moved on without it
+	// defines are the arguments by which a script writes its definitions.
+	defines []any
+	behind  bool // the others have moved on without it
 }
 
 // scripts are what Redis does for nodes, each in one step.
 type scripts struct {
-	beat, members, publish, begin, answer, keep, commit, undo *redis.Script
+	beat, members, publish, begin, answer, keep, commit, undo, restore *redis.Script
 }
 
 func newScripts() scripts {
@@ -88,6 +91,7 @@ func newScripts() scripts {
 		publish: redis.NewScript(defineScript + publishScript),
 		begin:   redis.NewScript(beginScript), answer: redis.NewScript(answerScript), keep: redis.NewScript(keepScript),
 		commit: redis.NewScript(defineScript + commitScript), undo: redis.NewScript(undoScript),
+		restore: redis.NewScript(defineScript + restoreScript),
 	}
 }
 
@@ -110,6 +114,7 @@ func Join(rdb redis.UniversalClient, o Options) *Node {
 	}
 	n.live.Store(1)
 	n.serving.Store(&serving{})
+	n.known.Store(&known{})
 	return n
 }
 
@@ -163,11 +168,15 @@ func (n *Node) sign(ctx context.Context, d *drift) {
 	defer cancel()
 	text, hash := n.says()
 	keys := []string{n.prefix + "nodes", n.prefix + "members", n.prefix + "config", n.prefix + "limits"}
-	live, others, err := beaten(n.scripts.beat.Run(ctx, n.rdb, keys, n.id, after.Milliseconds(), text, hash, memory.Milliseconds()))
+	live, others, number, err := beaten(n.scripts.beat.Run(ctx, n.rdb, keys, n.id, after.Milliseconds(), text, hash, memory.Milliseconds()))
 	if err != nil {
 		return
 	}
 	n.live.Store(max(live, 1))
+	if number < n.serving.Load().agreed {
+		_, _ = n.Restore(ctx) // or at the next sign of life
+	}
+	n.learn(ctx)
 	if told, news := d.note(time.Now(), int(others)); news {
 		n.drifting.Store(int64(told))
 		offer(n.drifted, told)

@@ -111,6 +111,9 @@ type Outcome struct {
 // could not be asked; only after ErrUnknown something may have changed.
 func (n *Node) Push(ctx context.Context, p Push) (Outcome, error) {
 	e := Entry{Hash: p.Bundle.Hash(), Author: p.Author, Node: n.id, From: p.From}
+	if _, err := n.Restore(ctx); err != nil {
+		return Outcome{}, err
+	}
 	id, packed := rand.Text(), zip(p.Bundle)
 	seen, at, err := n.begin(ctx, id, e, packed)
 	if err != nil {

@@ -32,6 +32,8 @@ type room struct {
 	text string
 }
 
+func (r room) Config() *config.Config { return called(r.text) }
+
 func (r room) Install(number int64) {
 	r.h.mu.Lock()
 	defer r.h.mu.Unlock()

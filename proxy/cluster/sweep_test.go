@@ -150,7 +150,7 @@ func TestSweep_OnlyWhatIsNoMore(t *testing.T) {
 	f.rdb.Set(t.Context(), "test:{00000000000000000000000000000000}:send.shared:1h:value", "1", 0)  // and
 	f.rdb.Set(t.Context(), "test:{00000000000000000000000000000000}:send.shared:1h:permits", "", 0) // its counts
 	want := f.keys()
-	for _, algorithm := range []limiter.Algorithm{limiter.TokenBucket, limiter.FixedWindow, limiter.SlidingWindow, limiter.GCRA, limiter.Concurrent} {
+	for _, algorithm := range []limiter.Algorithm{limiter.TokenBucket, limiter.SlidingLog, limiter.FixedWindow, limiter.SlidingWindow, limiter.GCRA, limiter.Concurrent} {
 		f.counts("test", limiter.Limit{Name: "send.old:1h", Algorithm: algorithm}, 3)
 		f.counts("test", limiter.Limit{Name: "send.old:1d", Algorithm: algorithm, Scope: limiter.PerClient}, 1)
 	}

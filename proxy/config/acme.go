@@ -41,7 +41,7 @@ func (r *reading) acme(f *listenForm) *ACME {
 	}
 	any := len(a.Challenges) == 0
 	return &ACME{
-		Domains: r.domains(a), Email: a.Email, Directory: a.Directory, CA: r.beside(a.CA), Storage: r.beside(a.Storage),
+		Domains: r.domains(a), Email: a.Email, Directory: a.Directory, CA: r.opens(&a.CA), Storage: r.beside(a.Storage),
 		HTTP: plain && (any || slices.Contains(a.Challenges, challengeHTTP)),
 		ALPN: any || slices.Contains(a.Challenges, challengeALPN),
 	}

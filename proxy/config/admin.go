@@ -18,7 +18,34 @@ func (r *reading) operators(f *file) {
 			r.wrong(at, "listens where "+other.name+" does", "use another port")
 		}
 	}
-	if f.Admin.Token == "" && !secure.loopback() && r.sound(&f.Admin.Token) {
+	r.guarded(at, secure, &f.Admin.Token)
+}
+
+// leastToken is how long a token is, at least, that others on the network could try
+// to guess.
+const leastToken = 16
+
+// guarded checks that an address of the admin listener that others can reach asks
+// for a token, and for one that cannot be guessed.
+func (r *reading) guarded(at *string, a address, token *secret) {
+	switch {
+	case a.port == "" || a.loopback() || !r.sound(token):
+	case *token == "":
 		r.wrong(at, "everybody on the network could use the admin listener", `set admin.token, for example "${WEIR_ADMIN_TOKEN}", or listen on 127.0.0.1`)
+	case len(*token) < leastToken:
+		r.wrong(token, "is short enough to be guessed by others on the network", "use 16 characters or more, made at random, or listen on 127.0.0.1")
 	}
+}
+
+// hosts are names that a client may ask for.
+func (r *reading) hosts(names list) []string {
+	for i := range names {
+		if names[i] != "" && !isHost(names[i]) {
+			r.wrong(&names[i], quote(names[i])+" is no name of a machine", "write for example weir.internal, without a port")
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return names
 }

@@ -19,7 +19,7 @@ type Alerts struct {
 
 // alerts reads who is told what.
 func (r *reading) alerts(f *alertsForm) Alerts {
-	a := Alerts{Webhook: f.Webhook, Secret: string(f.Secret), Refused: int64(f.Refused), Repeat: time.Duration(f.Repeat)}
+	a := Alerts{Webhook: string(f.Webhook), Secret: string(f.Secret), Refused: int64(f.Refused), Repeat: time.Duration(f.Repeat)}
 	percent, is := strings.CutSuffix(f.Used, "%")
 	n, err := strconv.Atoi(percent)
 	if f.Used != "" && (!is || err != nil || n < 1 || n > 100 || !whole.MatchString(percent)) {
@@ -35,7 +35,7 @@ func (r *reading) alerts(f *alertsForm) Alerts {
 		}
 		return a
 	}
-	to, err := url.Parse(f.Webhook)
+	to, err := url.Parse(string(f.Webhook))
 	switch {
 	case err != nil || to.Scheme != "http" && to.Scheme != "https" || to.Hostname() == "":
 		r.wrong(&f.Webhook, "is not the URL of a webhook", "write for example https://hooks.example.com/weir")

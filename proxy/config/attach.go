@@ -1,6 +1,9 @@
 package config
 
-import "path/filepath"
+import (
+	"errors"
+	"path/filepath"
+)
 
 // maxAttached is how long a file may be that a field names, in bytes.
 const maxAttached = maxSize
@@ -21,8 +24,13 @@ func (r *reading) attach(name *string) ([]byte, bool) {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(filepath.Dir(r.places[name].File), path)
 	}
+	r.own[filepath.Clean(path)] = true
 	data, err := r.shelf.read(path)
 	r.files = append(r.files, path)
+	if errors.Is(err, errForeign) {
+		r.wrong(name, quote(*name)+" cannot be read: "+err.Error(), "put it there")
+		return nil, false
+	}
 	if err != nil {
 		r.wrong(name, quote(*name)+" cannot be read: "+err.Error(), "name a file that Weir may read")
 		return nil, false

@@ -15,6 +15,9 @@ import (
 // MaxBundle is how much the files of a Bundle may hold together, in bytes.
 const MaxBundle = maxSize
 
+// maxFiles is how many files a Bundle may have.
+const maxFiles = 1000
+
 // ErrBundle says that a Bundle cannot be one.
 var ErrBundle = errors.New("not a configuration that can travel")
 
@@ -53,8 +56,11 @@ func Pack(path string) (Bundle, error) {
 // file.
 func (b Bundle) Check() error {
 	size := 0
-	for _, text := range b.Files {
-		size += len(text)
+	for name, text := range b.Files {
+		size += len(name) + len(text)
+	}
+	if len(b.Files) > maxFiles {
+		return fmt.Errorf("%w: it has %d files; write them into %d or fewer", ErrBundle, len(b.Files), maxFiles)
 	}
 	if _, ok := b.Files[b.Main]; !ok {
 		return fmt.Errorf("%w: the file %q is not in it", ErrBundle, b.Main)
@@ -88,13 +94,17 @@ func Unpack(own *Config, b Bundle) (*Config, error) {
 		return nil, err
 	}
 	r := newReading(os.LookupEnv)
+	r.fills()
 	r.home = filepath.Dir(own.Files[0])
-	r.shelf = parcel{b.Files, r.home}
+	r.shelf = parcel{b.Files, r.home, own.own}
 	main := r.open(b.Main, "")
 	if main == nil {
 		return nil, r.failed()
 	}
 	r.include(b.Main, main)
+	if r.left < 0 { // whatever was read of it would cost what the bound is to spare
+		return nil, r.failed()
+	}
 	r.inherit(main, own.form)
 	c, err := r.compile(main)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -141,5 +142,89 @@ func TestCompare_TellsEachPart(t *testing.T) {
 	}
 	if changes := Compare(was, was); len(changes) != 0 {
 		t.Errorf("nothing changed: %v", changes)
+	}
+}
+
+// Whoever sends a configuration learns nothing of this machine's files: neither what
+// is in them nor whether they are there.
+func TestUnpack_DoesNotProbeThisMachine(t *testing.T) {
+	at := own(t, small)
+	dir := filepath.Dir(at.Files[0])
+	outside := filepath.Join(t.TempDir(), "there.txt")
+	if err := os.WriteFile(outside, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Symlink(outside, filepath.Join(dir, "link.txt")), os.WriteFile(filepath.Join(dir, "local.txt"), []byte("x\n"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	up, err := filepath.Rel(dir, outside)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{
+		"upstreams: {s: {targets: ['https://a'], tls: {ca: 'FILE'}}}\nroutes: [{match: {path: /}, upstream: s}]\n",
+		"upstreams: {s: {targets: ['https://a'], tls: {cert: 'FILE', key: 'FILE'}}}\nroutes: [{match: {path: /}, upstream: s}]\n",
+		"redis: {tls: {enabled: true, ca: 'FILE'}}\nstore: redis\n" + small,
+		"lists: {l: {key: 'header:X-A', file: 'FILE', action: deny}}\n" + small,
+		"jwt: {keys: ['FILE']}\n" + small,
+		"jwt: {jwks: 'FILE'}\n" + small,
+	} {
+		said := map[string]string{}
+		for name, file := range map[string]string{"there": outside, "not": outside + ".none", "above": up, "above, not": up + ".none"} {
+			_, err := Unpack(at, Bundle{Main: "weir.yaml", Files: map[string]string{"weir.yaml": strings.ReplaceAll(text, "FILE", file)}})
+			if err == nil {
+				t.Errorf("%s with %s is taken", text, file)
+				continue
+			}
+			said[name] = regexp.MustCompile(`:\d+: `).ReplaceAllString(strings.ReplaceAll(err.Error(), file, "FILE"), ": ")
+		}
+		if said["there"] != said["not"] || said["above"] != said["above, not"] {
+			t.Errorf("%s\nthere:     %s\nnot there: %s", text, said["there"], said["not"])
+		}
+	}
+	if _, err := Unpack(at, Bundle{Main: "weir.yaml", Files: map[string]string{"weir.yaml": "include: ['" + outside + "']\n" + small}}); err == nil {
+		t.Error("a file of this machine is included")
+	}
+	for _, file := range []string{"link.txt", "local.txt"} { // a list comes along, or is none
+		text := "lists: {l: {key: 'header:X-A', file: " + file + ", action: deny}}\n" + small
+		if _, err := Unpack(at, Bundle{Main: "weir.yaml", Files: map[string]string{"weir.yaml": text}}); err == nil || !strings.Contains(err.Error(), "did not come along") {
+			t.Errorf("%s as a list: %v", file, err)
+		}
+	}
+	if _, err := Unpack(at, Bundle{Main: "weir.yaml", Files: map[string]string{"weir.yaml": "upstreams: {s: {targets: ['https://a'], tls: {ca: link.txt}}}\n" + small}}); err == nil || !strings.Contains(err.Error(), "did not come along") {
+		t.Errorf("a link that leads out of the folder: %v", err)
+	}
+}
+
+// What this machine's own file names may be named, wherever it is.
+func TestUnpack_ReadsWhatTheOwnFileNames(t *testing.T) {
+	ca, _ := certified(t)
+	outside := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(outside, []byte(ca), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	text := "upstreams: {s: {targets: ['https://a'], tls: {ca: '" + outside + "'}}}\nroutes: [{match: {path: /}, upstream: s}]\n"
+	if _, err := Unpack(own(t, text), Bundle{Main: "weir.yaml", Files: map[string]string{"weir.yaml": text}}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestBundle_IsBounded(t *testing.T) {
+	many := Bundle{Main: "a", Files: map[string]string{"a": ""}}
+	for i := range maxFiles {
+		many.Files[strings.Repeat("x", i+1)] = ""
+	}
+	if err := many.Check(); !errors.Is(err, ErrBundle) || !strings.Contains(err.Error(), "1001 files") {
+		t.Errorf("of many files: %v; want ErrBundle", err)
+	}
+	// Files that each stay below the bound of one do not pass it together.
+	b := Bundle{Main: "weir.yaml", Files: map[string]string{"weir.yaml": "include: ['p*.yaml']\n" + small}}
+	part := "keys:\n  &a k: global\n"
+	for i := range 3 {
+		b.Files["p"+strings.Repeat("p", i)+".yaml"] = strings.ReplaceAll(part, "k:", strings.Repeat("k", i+1)+":") +
+			"routes:\n" + strings.Repeat("- {match: {path: /x, headers: {A: b, B: c, C: d, E: f}}, respond: {body: x}}\n", 8_000)
+	}
+	if _, err := Unpack(own(t, small), b); err == nil || !strings.Contains(err.Error(), "more values than a config may have") {
+		t.Errorf("of many values: %.200v; want that there are too many", err)
 	}
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/hex"
 	"net/http"
 	"net/netip"
 	"regexp"
@@ -19,7 +20,7 @@ func (r *reading) compile(f *file) (*Config, error) {
 	c := &Config{
 		Version:  f.Version,
 		Listen:   r.listen(&f.Listen),
-		Admin:    Admin{HTTP: f.Admin.HTTP, HTTPS: offered(f.Admin.HTTPS), Token: string(f.Admin.Token)},
+		Admin:    Admin{HTTP: f.Admin.HTTP, HTTPS: offered(f.Admin.HTTPS), Token: string(f.Admin.Token), Hosts: r.hosts(f.Admin.Hosts)},
 		Store:    Store(f.Store),
 		Redis:    r.redis(&f.Redis),
 		Reload:   r.reload(&f.Reload, f.Store),
@@ -45,7 +46,7 @@ func (r *reading) compile(f *file) (*Config, error) {
 	bearers := bearers{r, c.Privacy, c.ClientIP.IPv6Prefix}
 	lists := newLists(r, keys, bearers, f.Lists)
 	c.Routes = (&routes{reading: r, keys: keys, upstreams: upstreams, defaults: f.Defaults,
-		newly: c.Defaults.NewKeys, bearers: bearers, lists: lists, store: c.Store}).all(f.Routes)
+		newly: c.Defaults.NewKeys, bearers: bearers, lists: lists, store: c.Store, own: f.Redis.Prefix + ":"}).all(f.Routes)
 	lists.unused()
 	if len(f.Routes) == 0 && len(r.problems) == 0 {
 		r.wrong(f, "there are no routes", "write routes: with at least one match and upstream")
@@ -53,8 +54,9 @@ func (r *reading) compile(f *file) (*Config, error) {
 	if len(r.problems) > 0 {
 		return nil, r.failed()
 	}
-	c.Hash, c.Files, c.Globs = r.sum(), r.files, r.globs
-	c.Sum, c.Bare = c.Hash, r.exposed()
+	c.Hash, c.Files, c.Globs = hex.EncodeToString(r.common.Sum(nil)), r.files, r.globs
+	c.Sum, c.Bare, c.opened = hex.EncodeToString(r.hash.Sum(nil)), r.exposed(), r.later
+	c.written, c.values, c.own = r.written, r.values, r.own
 	c.Warnings = arrange(r.warnings, r.files)
 	return c, nil
 }
@@ -111,7 +113,7 @@ func (r *reading) privacy(f *privacyForm) Privacy {
 	if n := len(f.HashSecret); n > 0 && n < 16 {
 		r.warn(&f.HashSecret, "the secret is short enough to be guessed", "use 16 characters or more, made at random")
 	}
-	p := Privacy{HashSecret: string(f.HashSecret), Previous: string(f.PreviousSecret), Rotates: f.PreviousSecret != ""}
+	p := Privacy{HashSecret: string(f.HashSecret), Previous: string(f.PreviousSecret), Rotates: f.PreviousSecret != "", LogClient: LogClient(f.LogClient)}
 	if p.Previous == noSecret {
 		p.Previous = ""
 	}

@@ -16,7 +16,7 @@ const forget = 2
 
 // cooldown reads the steps of a limit and what lets them begin anew.
 func (l *limits) cooldown(f *limitForm, limit *Limit) {
-	l.without(f, "cooldown is pauses", "rate", "rates", "distinct", "overrides", "burst", "cost", "redisson_name")
+	l.without(f, "cooldown is pauses", "rate", "rates", "distinct", "overrides", "burst", "cost", "redisson_name", "redisson_version")
 	limit.Algorithm = limiter.Cooldown
 	switch {
 	case len(f.Cooldown) == 0 && l.sound(&f.Cooldown):

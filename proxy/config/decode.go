@@ -53,6 +53,9 @@ func (d *decoder) value(n *yaml.Node, p place, v reflect.Value, t tag) {
 		v = v.Elem()
 		d.places[v.Addr().Interface()] = p
 	}
+	if n.Kind == yaml.ScalarNode && quoted(n) && strings.Contains(n.Value, "${") {
+		d.written[v.Addr().Interface()] = n.Value // of a short form too, before its field
+	}
 	if s, ok := v.Addr().Interface().(shorthand); ok && n.Kind != yaml.MappingNode {
 		field, _ := v.Type().FieldByName(s.short())
 		d.value(n, p, v.FieldByIndex(field.Index), tagOf(v.Type(), field))

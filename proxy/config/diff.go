@@ -1,6 +1,10 @@
 package config
 
 import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -30,9 +34,12 @@ func (c Change) String() string {
 
 // Compare tells what changes from was to is: limits first, then routes, keys,
 // lists, upstreams and the other sections, by name. What a file holds that the
-// configuration names is not compared, and secrets are not told.
+// configuration names is not compared. Secrets and the values of lists are not told,
+// nor what variables of the environment hold.
 func Compare(was, is *Config) []Change {
-	before, after := was.form.parts(), is.form.parts()
+	once := make([]byte, 16)
+	rand.Read(once)
+	before, after := was.parts(once), is.parts(once)
 	var changes []Change
 	for i, what := range partNames() {
 		names := maps.Clone(before[i])
@@ -49,8 +56,10 @@ func Compare(was, is *Config) []Change {
 // partNames are what the parts of a file are called.
 func partNames() []string { return []string{"limit", "route", "key", "list", "upstream", "section"} }
 
-// parts are the texts of all parts of f, by kind, as in partNames, and name.
-func (f *file) parts() []map[string]string {
+// parts are the texts of all parts of c, by kind, as in partNames, and name. The
+// values of lists are told apart by a hash under once.
+func (c *Config) parts(once []byte) []map[string]string {
+	f, line := c.form, c.written.line
 	limits, routes := map[string]string{}, map[string]string{}
 	for _, r := range f.Routes {
 		for _, l := range r.Limits {
@@ -58,16 +67,26 @@ func (f *file) parts() []map[string]string {
 		}
 		without := *r
 		without.Limits = nil
-		routes[r.Name] = line(&without)
+		routes[r.Name] = c.written.lineOf(&without, r)
 	}
-	sections := map[string]string{"client_ip": line(f.ClientIP), "privacy": line(f.Privacy), "defaults": line(f.Defaults)}
+	sections := map[string]string{"client_ip": line(&f.ClientIP), "privacy": line(&f.Privacy), "defaults": line(&f.Defaults), "alerts": line(&f.Alerts)}
 	if f.JWT != nil {
 		sections["jwt"] = line(f.JWT)
 	}
-	return []map[string]string{limits, routes, lines(f.Keys), lines(f.Lists), lines(f.Upstreams), sections}
+	lists := map[string]string{}
+	for name, l := range f.Lists {
+		told := *l
+		if len(l.Values) > 0 {
+			mac := hmac.New(sha256.New, once)
+			mac.Write([]byte(strings.Join(l.Values, "\n")))
+			told.Values = list{fmt.Sprintf("%d, not shown, %x", len(l.Values), mac.Sum(nil)[:3])}
+		}
+		lists[name] = c.written.lineOf(&told, l)
+	}
+	return []map[string]string{limits, routes, lines(line, f.Keys), lists, lines(line, f.Upstreams), sections}
 }
 
-func lines[T any](all map[string]*T) map[string]string {
+func lines[T any](line func(any) string, all map[string]*T) map[string]string {
 	made := map[string]string{}
 	for name, v := range all {
 		made[name] = line(v)
@@ -76,11 +95,16 @@ func lines[T any](all map[string]*T) map[string]string {
 }
 
 // line is a form as YAML on one line, without what is as usual.
-func line(form any) string {
+func (w written) line(form any) string { return w.lineOf(form, form) }
+
+// lineOf is as line, for a form that was made of another, in which it stands what
+// was written.
+func (w written) lineOf(form, of any) string {
 	var root yaml.Node
 	if err := root.Encode(form); err != nil {
 		panic(err) // forms can be written: Effective does
 	}
+	w.restore(&root, reflect.ValueOf(of))
 	unusual(&root, reflect.TypeOf(form))
 	root.Style = yaml.FlowStyle
 	b, err := yaml.Marshal(&root)

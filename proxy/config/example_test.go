@@ -3,6 +3,7 @@ package config
 import (
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -59,6 +60,11 @@ func shows(t *testing.T, d *decoder, shown map[reflect.Type]bool, form reflect.T
 			t.Errorf("%s does not stand in the example", at)
 			continue
 		}
+		for _, n := range found {
+			if want := tagOf(form, field).standard; want != nil && !is(d, n, *want) && !marked(t, n.Line) {
+				t.Errorf("%s on line %d is %q, which is not its default %q, and the line does not say so", at, n.Line, n.Value, *want)
+			}
+		}
 		if want := tagOf(form, field).standard; want != nil && !slices.ContainsFunc(found, func(n *yaml.Node) bool { return is(d, n, *want) }) {
 			t.Errorf("%s is nowhere shown with its default %q", at, *want)
 		}
@@ -66,6 +72,22 @@ func shows(t *testing.T, d *decoder, shown map[reflect.Type]bool, form reflect.T
 			shows(t, d, shown, sub, under(field.Type, found))
 		}
 	}
+}
+
+// notDefault is what the comment says of a line that shows another value than the
+// default.
+const notDefault = "(not the default)"
+
+// marked reports whether a line of the example says that it shows another value than
+// the default.
+func marked(t *testing.T, line int) bool {
+	t.Helper()
+	data, err := readFile(example)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, comment, _ := strings.Cut(strings.Split(string(data), "\n")[line-1], " #")
+	return strings.Contains(comment, notDefault)
 }
 
 // is reports whether n, or its only entry, is the text want.

@@ -58,6 +58,8 @@ type privacyForm struct {
 	HashSecret secret `yaml:"hash_secret" jsonschema:"default="`
 	// PreviousSecret is the one that HashSecret replaces, or none: what was counted under it counts on. Keep it for as long as the longest window of all limits.
 	PreviousSecret secret `yaml:"previous_secret" jsonschema:"default="`
+	// LogClient is how the log shows the address of a client: full, network (the first 24 bits of IPv4 and 48 of IPv6), hashed, or none.
+	LogClient string `yaml:"log_client" jsonschema:"default=full,enum=full,enum=network,enum=hashed,enum=none"`
 }
 
 // defaultsForm is for limits that do not say otherwise.
@@ -102,13 +104,17 @@ type routeForm struct {
 	Rewrite *rewriteForm `yaml:"rewrite,omitempty"`
 	// WebSocket says whether upgrades to websocket are forwarded; what flows then is not limited.
 	WebSocket bool `yaml:"websocket" jsonschema:"default=false"`
+	// EncodedSlash says what becomes of a path with %2F, which some servers take for a slash and others do not: refuse answers 400; keep matches and forwards it as part of its segment, for an upstream that does the same.
+	EncodedSlash string `yaml:"encoded_slash" jsonschema:"default=refuse,enum=refuse,enum=keep"`
 	// Mode of the route: shadow and off hold for all its limits whatever they say, enforce for those that say nothing.
 	Mode string `yaml:"mode,omitempty" jsonschema:"enum=enforce,enum=shadow,enum=off"`
 	// Body bounds the bodies of requests.
 	Body *bodyForm `yaml:"body,omitempty"`
 	// Lists to look the request up in, before its limits; deny goes before bypass.
 	Lists list `yaml:"lists,omitempty"`
-	// CountPreflight says whether the limits are asked about preflights of browsers (OPTIONS with Origin and Access-Control-Request-Method, without a body).
+	// LogPath is how the log shows the path of a request: full, but for parameters that are keys, or redacted, without any parameter and whatever looks like a number or an address. A path that no route matches is always redacted.
+	LogPath string `yaml:"log_path" jsonschema:"default=full,enum=full,enum=redacted"`
+	// CountPreflight says whether the limits are asked about preflights of browsers too (OPTIONS with Origin and Access-Control-Request-Method, without anything that a browser does not send with them). One in which a key of the route stands, in its path or query for example, is counted in any case: keep it apart by methods.
 	CountPreflight bool `yaml:"count_preflight" jsonschema:"default=false"`
 	// NewKeys is how many requests with keys that nobody has sent lately one client address may send, as COUNT/WINDOW; or none for any number; that of defaults when not given. The mode is that of the route.
 	NewKeys string `yaml:"new_keys,omitempty" jsonschema:"pattern=^(none|\\s*[0-9]+/([0-9]+(ms|s|m|h|d|w|y))+\\s*)$"`
@@ -124,7 +130,7 @@ type routeForm struct {
 
 // bodyForm bounds the bodies of requests.
 type bodyForm struct {
-	// Max is how long one may be; a longer one is answered with 413. Any length when body is not given.
+	// Max is how long one may be; a longer one is answered with 413. When body is not given, any length is taken, but of a body that a key is read from no more than 64KiB.
 	Max size `yaml:"max" jsonschema:"required"`
 }
 

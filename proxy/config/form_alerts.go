@@ -2,8 +2,8 @@ package config
 
 // alertsForm says who is told when limits are used up.
 type alertsForm struct {
-	// Webhook is the URL that is told, with POST; nobody is when it is empty.
-	Webhook string `yaml:"webhook" jsonschema:"default="`
+	// Webhook is the URL that is told, with POST; nobody is when it is empty. It is never shown: who knows it can write there.
+	Webhook secretURL `yaml:"webhook" jsonschema:"default="`
 	// Secret signs what is sent, with HMAC-SHA256.
 	Secret secret `yaml:"secret" jsonschema:"default="`
 	// Refused: a limit refused so many requests within one minute, on all nodes together.

@@ -16,6 +16,8 @@ type listenForm struct {
 	Timeouts patienceForm `yaml:"timeouts"`
 	// MaxHeader is how long a request's header may be.
 	MaxHeader size `yaml:"max_header" jsonschema:"default=64KiB"`
+	// MaxBuffered is how much memory all bodies together may take that are kept because a key is read from them. Beyond it such requests are answered with 503.
+	MaxBuffered size `yaml:"max_buffered" jsonschema:"default=128MiB"`
 	// ReusePort lets another weir listen on the same addresses at the same time, so that it can take over before this one ends. Without it a second one is a fault.
 	ReusePort bool `yaml:"reuse_port" jsonschema:"default=false"`
 	// Drain says how weir ends.
@@ -74,7 +76,7 @@ type pairForm struct {
 type patienceForm struct {
 	// Header is how long the header of a request may take.
 	Header duration `yaml:"header" jsonschema:"default=10s"`
-	// Body is how long a request's body may stand still; on average it must also bring 500 bytes a second. It no longer holds once the answer has begun.
+	// Body is how long a request's body may stand still; from its first byte on it must also bring 500 bytes a second, give or take 5 seconds. It no longer holds once the answer has begun.
 	Body duration `yaml:"body" jsonschema:"default=30s"`
 	// Write is how long a client may take nothing of what it is sent.
 	Write duration `yaml:"write" jsonschema:"default=30s"`
@@ -88,6 +90,8 @@ type adminForm struct {
 	HTTP string `yaml:"http" jsonschema:"default=127.0.0.1:9901"`
 	// HTTPS is a second address of it, in TLS with the certificates of listen.tls, host:port, or none.
 	HTTPS string `yaml:"https" jsonschema:"default=none"`
-	// Token is asked for as a bearer token. It may be empty on a loopback address only.
+	// Token is asked for as a bearer token. It may be empty, or shorter than 16 characters, on a loopback address only.
 	Token secret `yaml:"token" jsonschema:"default="`
+	// Hosts are names by which this machine's own programs may ask while there is no token; localhost and loopback addresses always are.
+	Hosts list `yaml:"hosts,omitempty"`
 }

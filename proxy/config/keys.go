@@ -59,6 +59,9 @@ func (k *keys) named(name string, pointer any) *key.Spec {
 	form := k.forms[name]
 	if form.Text != "" { // phone: header:X-Phone
 		form.From, form.Text = form.Text, ""
+		if text, ok := k.written[&form.Text]; ok {
+			k.written[&form.From] = text
+		}
 		k.places[&form.From] = k.places[&form.Text]
 	}
 	k.open = append(k.open, name)

@@ -20,6 +20,7 @@ type Limit struct {
 	Burst          int64                          // of GCRA; 0 is the rate's count
 	Overrides      map[limiter.Key][]limiter.Rate // by key, as Privacy.Hash makes it
 	RedissonName   string                         // of the limiter that Java programs share; {key} stands for the key's text; may be empty
+	RedissonForm   limiter.RedissonForm           // how they keep it
 	Penalty        *Penalty                       // nil: none
 	Cost           *Cost                          // nil: each request costs 1
 	Count          *Statuses                      // after which a request stays counted; nil means after all

@@ -80,7 +80,7 @@ func (l *limits) kind(f *limitForm, limit *Limit) {
 func (l *limits) without(f *limitForm, what string, names ...string) {
 	fields := map[string]any{
 		"rate": &f.Rate, "rates": &f.Rates, "concurrent": &f.Concurrent, "distinct": &f.Distinct, "cooldown": &f.Cooldown, "overrides": &f.Overrides,
-		"burst": &f.Burst, "cost": &f.Cost, "count": &f.Count, "penalty": &f.Penalty, "redisson_name": &f.RedissonName,
+		"burst": &f.Burst, "cost": &f.Cost, "count": &f.Count, "penalty": &f.Penalty, "redisson_name": &f.RedissonName, "redisson_version": &f.RedissonVersion,
 	}
 	for _, name := range names {
 		if l.given(fields[name]) {

@@ -19,22 +19,26 @@ type address struct{ host, port string }
 
 // listen makes the bounds of what clients may do.
 func (r *reading) listen(f *listenForm) Listen {
-	const least, most = 1 << 10, 16 << 20
+	const least, most, leastBuffered = 1 << 10, 16 << 20, 1 << 20
 	if r.sound(&f.MaxHeader) && (f.MaxHeader < least || f.MaxHeader > most) {
 		r.wrong(&f.MaxHeader, f.MaxHeader.String()+" is out of range", "write 1KiB to 16MiB")
+	}
+	if r.sound(&f.MaxBuffered) && f.MaxBuffered < leastBuffered {
+		r.wrong(&f.MaxBuffered, f.MaxBuffered.String()+" is out of range", "write 1MiB or more, for example 128MiB")
 	}
 	return Listen{
 		HTTP:  offered(f.HTTP),
 		HTTPS: offered(f.HTTPS),
-		TLS:   r.pairs(f.TLS),
+		TLS:   r.pairs(f),
 		ACME:  r.acme(f),
 		H2C:   f.H2C,
 
 		ProxyProtocol: r.networks(f.ProxyProtocol),
 
-		MaxHeader: int64(f.MaxHeader),
-		ReusePort: f.ReusePort,
-		Drain:     Drain{Delay: time.Duration(f.Drain.Delay), Within: time.Duration(f.Drain.Within)},
+		MaxHeader:   int64(f.MaxHeader),
+		MaxBuffered: int64(f.MaxBuffered),
+		ReusePort:   f.ReusePort,
+		Drain:       Drain{Delay: time.Duration(f.Drain.Delay), Within: time.Duration(f.Drain.Within)},
 		Timeouts: ListenTimeouts{
 			Header: time.Duration(f.Timeouts.Header),
 			Body:   time.Duration(f.Timeouts.Body),
@@ -56,14 +60,19 @@ func offered(addr string) string {
 }
 
 // pairs are the files of all certificates, the one for every client first.
-func (r *reading) pairs(f *tlsForm) []Pair {
+func (r *reading) pairs(l *listenForm) []Pair {
+	f := l.TLS
 	if f == nil {
 		return nil
+	}
+	path := r.opens
+	if offered(l.HTTPS) == "" {
+		path = func(name *string) string { return r.beside(*name) } // nobody is shown it
 	}
 	var pairs []Pair
 	switch {
 	case f.Cert != "" && f.Key != "":
-		pairs = append(pairs, Pair{r.beside(f.Cert), r.beside(f.Key)})
+		pairs = append(pairs, Pair{path(&f.Cert), path(&f.Key)})
 	case f.Cert != "" || f.Key != "":
 		r.wrong(f, "cert and key belong together", "write both: cert: FILE, key: FILE")
 	case f.ACME == nil && r.sound(f):
@@ -71,7 +80,7 @@ func (r *reading) pairs(f *tlsForm) []Pair {
 	}
 	for _, p := range f.More {
 		if p != nil {
-			pairs = append(pairs, Pair{r.beside(p.Cert), r.beside(p.Key)})
+			pairs = append(pairs, Pair{path(&p.Cert), path(&p.Key)})
 		}
 	}
 	return pairs
@@ -109,9 +118,7 @@ func (r *reading) listeners(f *file) {
 	case admin.clashes(secure):
 		r.wrong(&f.Admin.HTTP, "listens where listen.https does", "use another port")
 	}
-	if admin.port != "" && f.Admin.Token == "" && !admin.loopback() && r.sound(&f.Admin.Token) {
-		r.wrong(&f.Admin.HTTP, "everybody on the network could use the admin listener", `set admin.token, for example "${WEIR_ADMIN_TOKEN}", or listen on 127.0.0.1`)
-	}
+	r.guarded(&f.Admin.HTTP, admin, &f.Admin.Token)
 }
 
 // address checks that text is host:port. It says nothing of an empty text,

@@ -74,13 +74,15 @@ func (l *lists) members(name string, f *listForm, spec *key.Spec) *key.List {
 	if f.File != "" {
 		return l.file(name, f, spec)
 	}
+	secrets := l.bearers.privacy.secrets()
 	for i := range f.Values {
-		one, problems := key.ParseList(spec, f.Values[i])
+		one, problems := key.ParseList(spec, f.Values[i], secrets...)
 		if f.Values[i] != "" && (len(problems) > 0 || one.Len() == 0) {
 			l.wrong(&f.Values[i], quote(f.Values[i])+" is no value of the key "+spec.Name, "write it as clients send it")
 		}
+		l.values = append(l.values, listed{list: name, spec: spec, at: l.places[&f.Values[i]].Position, text: f.Values[i], written: l.written[&f.Values[i]]})
 	}
-	all, _ := key.ParseList(spec, strings.Join(f.Values, "\n"))
+	all, _ := key.ParseList(spec, strings.Join(f.Values, "\n"), secrets...)
 	return all
 }
 
@@ -91,6 +93,13 @@ func (l *lists) file(name string, f *listForm, spec *key.Spec) *key.List {
 		return nil
 	}
 	path := l.files[len(l.files)-1]
+	if came, ok := l.shelf.(parcel); ok {
+		if _, ok := came.files[path]; !ok {
+			l.wrong(&f.File, quote(f.File)+" did not come along", "push it together with this file")
+			return nil
+		}
+	}
+	l.values = append(l.values, listed{list: name, spec: spec, file: path})
 	if rel, err := filepath.Rel(filepath.Dir(l.files[0]), path); err == nil && !filepath.IsAbs(f.File) {
 		f.File = rel // as the main file would say it
 	}
@@ -98,7 +107,7 @@ func (l *lists) file(name string, f *listForm, spec *key.Spec) *key.List {
 		l.wrong(&f.File, quote(f.File)+" is not text in UTF-8", "write one value a line")
 		return nil
 	}
-	members, problems := key.ParseList(spec, string(data))
+	members, problems := key.ParseList(spec, string(data), l.bearers.privacy.secrets()...)
 	l.faults(place{Position: Position{File: path}, path: "lists." + name}, spec, string(data), problems)
 	return members
 }

@@ -1,15 +1,18 @@
 package config
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"hash"
 	"io"
 	"io/fs"
 	"os"
 	"reflect"
+	"syscall"
+
+	"gopkg.in/yaml.v3"
 )
 
 // maxSize is how long a file may be, in bytes.
@@ -53,21 +56,30 @@ type reading struct {
 	sealed   bool   // no other file may be read
 	home     string // where files are that belong to this machine; empty: beside the main file
 	hash     hash.Hash
+	common   hash.Hash // as hash, without what differs from machine to machine
 	files    []string
 	globs    []string
 	problems []Problem
 	warnings []Problem
 	places   map[any]place // of decoded fields, by pointer to the field
 	bare     []place       // of secrets that stand in a file as they are
+	later    []named       // files that are opened when Weir serves
+	written  written
+	filled   map[string]string // names of variables of the environment, by what they hold
+	left     int               // values that the files may still have
+	values   []listed
+	own      map[string]bool // files that a file of this machine names
 }
 
 func newReading(env Env) *reading {
-	return &reading{env: env, shelf: disk{}, hash: sha256.New(), places: map[any]place{}}
+	return &reading{
+		env: env, shelf: disk{}, hash: sha256.New(), common: sha256.New(), places: map[any]place{}, written: written{}, left: maxValues, own: map[string]bool{},
+	}
 }
 
 // add notes a problem at p.
 func (r *reading) add(p place, what, instead string) {
-	r.problems = append(r.problems, Problem{p.Position, p.path, what, instead})
+	r.problems = append(r.problems, r.unfilled(Problem{p.Position, p.path, what, instead}))
 }
 
 // wrong notes a problem with the value of the field that pointer points to.
@@ -87,7 +99,7 @@ func (r *reading) misnamed(pointer any, what, instead string) {
 // warn notes what is allowed but hardly meant.
 func (r *reading) warn(pointer any, what, instead string) {
 	p := r.places[pointer]
-	r.warnings = append(r.warnings, Problem{p.Position, p.path, what, instead})
+	r.warnings = append(r.warnings, r.unfilled(Problem{p.Position, p.path, what, instead}))
 }
 
 // failed is all problems, in order.
@@ -105,49 +117,113 @@ func (r *reading) open(path, id string) *file {
 	return r.read(path, id, data)
 }
 
+// errNotFile says that what stands at a path is a pipe, a socket or a device: it may
+// never end, and cannot be read anew when it changes.
+var errNotFile = errors.New("is no regular file")
+
 func readFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := openFile(path)
 	if err != nil {
-		if pe := (*fs.PathError)(nil); errors.As(err, &pe) {
-			err = pe.Err
-		}
 		return nil, err
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxSize+1))
-	if pe := (*fs.PathError)(nil); errors.As(err, &pe) {
-		err = pe.Err
+	return data, pathless(err)
+}
+
+// openFile opens a regular file, and does not wait for whoever might write to what
+// is none.
+func openFile(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, pathless(err)
 	}
-	return data, err
+	return f, regular(f)
+}
+
+// regular closes f and says what it is, unless it is a regular file.
+func regular(f *os.File) error {
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		err = pathless(err)
+	case info.IsDir():
+		err = syscall.EISDIR
+	case !info.Mode().IsRegular():
+		err = errNotFile
+	}
+	if err != nil {
+		f.Close()
+	}
+	return err
+}
+
+// pathless is err without the path, which is told beside it.
+func pathless(err error) error {
+	if pe := (*fs.PathError)(nil); errors.As(err, &pe) {
+		return pe.Err
+	}
+	return err
 }
 
 // read decodes the content of one file. It returns nil if there is too
 // little or too much to make anything of it.
 func (r *reading) read(name, id string, data []byte) *file {
 	r.files = append(r.files, name)
-	r.count(id, data)
-	d := &decoder{reading: r, file: name, left: maxValues}
+	d := &decoder{reading: r, file: name, left: r.left}
 	root := d.parse(data)
 	if root == nil {
 		return nil
 	}
+	count(r.hash, id, data)
+	count(r.common, id, shared(root, data))
 	form := &file{}
 	d.value(root, place{}, reflect.ValueOf(form).Elem(), tag{})
+	if r.home != "" { // all files came in one piece, of a bounded size
+		r.left = d.left
+	}
 	if d.left < 0 {
 		return nil
 	}
 	return form
 }
 
-// count lets what was read count in the hash.
+// count lets what was read count in the hashes.
 func (r *reading) count(id string, data []byte) {
+	count(r.hash, id, data)
+	count(r.common, id, data)
+}
+
+func count(h hash.Hash, id string, data []byte) {
 	for _, part := range [][]byte{[]byte(id), data} {
 		var length [8]byte
 		binary.BigEndian.PutUint64(length[:], uint64(len(part)))
-		r.hash.Write(length[:])
-		r.hash.Write(part)
+		h.Write(length[:])
+		h.Write(part)
 	}
 }
 
-// sum is the hash of all that was read.
-func (r *reading) sum() string { return hex.EncodeToString(r.hash.Sum(nil)) }
+// shared is the text of a file without its sections listen and admin, which are a
+// machine's own: machines that differ in these alone serve the same. Sections are
+// whole lines, unless the file is written in braces; then all of it counts.
+func shared(root *yaml.Node, data []byte) []byte {
+	if root.Kind != yaml.MappingNode || root.Style&yaml.FlowStyle != 0 {
+		return data
+	}
+	lines := bytes.SplitAfter(data, []byte("\n"))
+	var left []byte
+	from := 0
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		name, to := root.Content[i].Value, len(lines)
+		if i+2 < len(root.Content) {
+			to = root.Content[i+2].Line - 1
+		}
+		begin := root.Content[i].Line - 1
+		left = append(left, bytes.Join(lines[from:begin], nil)...)
+		if name != "listen" && name != "admin" {
+			left = append(left, bytes.Join(lines[begin:to], nil)...)
+		}
+		from = to
+	}
+	return left
+}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	yaml4 "go.yaml.in/yaml/v4"
 	"gopkg.in/yaml.v3"
 )
 
@@ -55,16 +56,41 @@ func document(decoder *yaml.Decoder) (n *yaml.Node, err error) {
 	return n, nil
 }
 
+// locate is what is wrong with a text that is no YAML, and where. The parser that
+// files are decoded by knows no column, and counts some lines from 0; its successor
+// knows both. ok is false if that one finds nothing wrong, or cannot tell where.
+func locate(data []byte) (found *yaml4.LoadError, ok bool) {
+	defer func() {
+		if recover() != nil {
+			found, ok = nil, false
+		}
+	}()
+	decoder := yaml4.NewDecoder(bytes.NewReader(data))
+	for {
+		err := decoder.Decode(&yaml4.Node{})
+		if err == nil {
+			continue
+		}
+		return found, errors.As(err, &found) && found.Mark.Line > 0 && found.Mark.Column > 0
+	}
+}
+
 // lineOf finds the line in an error of the parser.
 var lineOf = regexp.MustCompile(`^yaml: line ([0-9]+): `)
 
-// syntax notes an error of the parser, which knows no column.
+// syntax notes an error of the parser.
 func (d *decoder) syntax(err error, data []byte) {
 	p := place{Position: Position{File: d.file, Line: 1, Column: 1}}
 	what := strings.TrimPrefix(err.Error(), "yaml: ")
 	if m := lineOf.FindStringSubmatch(err.Error()); m != nil {
 		p.Line, _ = strconv.Atoi(m[1])
 		what = err.Error()[len(m[0]):]
+	}
+	if exact, ok := locate(data); ok {
+		p.Line, p.Column, what = exact.Mark.Line, exact.Mark.Column, exact.Message
+		if begins := exact.ContextMark.Line; exact.ContextMsg != "" && begins > 0 && begins != p.Line {
+			what += fmt.Sprintf(" %s that begins on line %d", exact.ContextMsg, begins)
+		}
 	}
 	instead := "look for a missing colon, blank, quote or bracket there or on the line before"
 	lines := bytes.Split(data, []byte("\n"))

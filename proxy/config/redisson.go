@@ -12,6 +12,9 @@ import (
 // it.
 func (l *limits) redisson(f *limitForm, limit *Limit) {
 	name := f.RedissonName
+	if name == "" && f.RedissonVersion != "" {
+		l.wrong(&f.RedissonVersion, "no limiter is shared with Redisson", "write redisson_name, or leave redisson_version out")
+	}
 	if name == "" || limit.Key == nil {
 		return // none, or a problem already
 	}
@@ -34,9 +37,68 @@ func (l *limits) redisson(f *limitForm, limit *Limit) {
 		wrong("all keys would be counted together", "write {key} where the key's text stands in the name")
 	case l.bearers.privacy.HashSecret != "" || limit.Key.Sensitive:
 		wrong("the key's text would stand in Redis, which privacy.hash_secret and sensitive keep out", "limit another key, or leave it out")
-	case limiter.CheckRedissonName(strings.ReplaceAll(name, "{key}", "x")) != nil:
-		wrong("braces in the name put its keys into several slots of a cluster", "write no braces but {key}, or one pair more: limit:{{key}}")
+	case !l.nameable(f) || !l.version(f, limit) || !l.alone(f, limit):
 	case l.store != StoreRedis:
 		l.warn(&f.RedissonName, "with store: memory nothing is shared with anybody", "write store: redis")
 	}
+}
+
+// nameable checks what a limiter's name is made of.
+func (l *limits) nameable(f *limitForm) bool {
+	name := f.RedissonName
+	wrong := func(what, instead string) bool {
+		l.wrong(&f.RedissonName, what, instead)
+		return false
+	}
+	start, end, _ := strings.Cut(name, "{key}")
+	switch err := limiter.CheckRedissonName(strings.ReplaceAll(name, "{key}", "x")); {
+	case len(name) > limiter.MaxRedissonName/2:
+		return wrong("the name has no room for a key's text", "write a shorter one")
+	case strings.Count(name, "{key}") > 1:
+		return wrong("two texts can make the same name, for {key} stands in it twice", "write {key} once")
+	case strings.HasSuffix(name, ":value") || strings.HasSuffix(name, ":permits"):
+		return wrong("Redisson ends the names of other limiters' keys so", "let the name end in another way")
+	case err != nil:
+		return wrong("braces in the name put its keys into several slots of a cluster", "write no braces but {key}, or one pair more: limit:{{key}}")
+	case strings.Trim(start, "{:")+strings.Trim(end, "}:") == "":
+		return wrong("whoever sends a key would name any key in Redis", "write a name of its own beside {key}: limit:{key}")
+	case strings.HasPrefix(name, l.own):
+		return wrong("names that begin with redis.prefix are Weir's own", "let the name begin in another way")
+	}
+	return true
+}
+
+// version reads what the Java programs run.
+func (l *limits) version(f *limitForm, limit *Limit) bool {
+	if f.RedissonVersion == "" {
+		return true
+	}
+	form, err := limiter.RedissonFormOf(f.RedissonVersion)
+	if err != nil {
+		l.wrong(&f.RedissonVersion, "no version of Redisson is "+f.RedissonVersion, "write one as 3.16.3")
+		return false
+	}
+	limit.RedissonForm = form
+	if form == limiter.RedissonWindow {
+		l.warn(&f.RedissonVersion, "Redisson up to 3.13.2 counts a window that begins anew: up to twice the rate passes across a border", "let all programs use 3.17 or later")
+	}
+	return true
+}
+
+// alone checks that no key makes the limiter's name that of another limit's.
+func (l *limits) alone(f *limitForm, limit *Limit) bool {
+	mine := newTemplate(f, limit)
+	for _, other := range l.templates {
+		switch {
+		case other.name == mine.name && other.form == mine.form: // the same limiters, on purpose
+		case other.name == mine.name:
+			l.wrong(&f.RedissonName, "another limit shares these limiters with another redisson_version", "write the same version at both")
+			return false
+		case other.meets(mine):
+			l.wrong(&f.RedissonName, "a key can make this name the same as "+other.name+" makes it", "let the names differ before {key}, or after it")
+			return false
+		}
+	}
+	l.templates = append(l.templates, mine)
+	return true
 }

@@ -21,6 +21,8 @@ type routes struct {
 	bearers   bearers
 	lists     *lists
 	store     Store
+	own       string     // how the keys of Weir itself begin in Redis
+	templates []template // of limiters that Java programs share, so far
 }
 
 // all makes the routes of all files, in their order.
@@ -49,7 +51,8 @@ func (r *routes) all(forms []*routeForm) []*Route {
 			Reject:      r.reject(&form.Reject),
 			Position:    r.places[form].Position,
 		}
-		route.CountPreflight = form.CountPreflight
+		route.CountPreflight, route.LogPath = form.CountPreflight, LogPath(form.LogPath)
+		route.EncodedSlash = EncodedSlash(form.EncodedSlash)
 		route.NewKeys, route.NewKeysMode = r.invention(form, route.Limits)
 		r.destination(form)
 		r.upgrades(form, route)
@@ -63,6 +66,7 @@ func (r *routes) all(forms []*routeForm) []*Route {
 		made = append(made, route)
 	}
 	r.counters(forms)
+	r.catchAlls(forms, made)
 	r.resets(forms, made)
 	return made
 }
@@ -87,15 +91,18 @@ func (r *routes) name(forms []*routeForm) {
 		}
 		taken[f.Name] = f
 	}
+	number := map[string]int{} // the last that was tried, by what the path makes
 	for _, f := range forms {
 		if f == nil || f.Name != "" || !r.sound(&f.Name) {
 			continue
 		}
-		name := tokenOf(f.Match.Path, "route")
-		for i := 2; taken[name] != nil; i++ {
-			name = tokenOf(f.Match.Path, "route") + "-" + strconv.Itoa(i)
+		base := tokenOf(f.Match.Path, "route")
+		name := base
+		for taken[name] != nil {
+			number[base] = max(number[base], 1) + 1
+			name = base + "-" + strconv.Itoa(number[base])
 		}
-		if name != tokenOf(f.Match.Path, "route") {
+		if name != base {
 			r.warn(f, "has no name and is called "+name+" for its place among the routes of this path", "give it a name, so that its counts stay its own when routes are added")
 		}
 		f.Name, taken[name] = name, f

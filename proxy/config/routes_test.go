@@ -120,12 +120,13 @@ func TestLoad_FewestLines(t *testing.T) {
 	c := mustLoad(t, "testdata/good-six-lines.yaml")
 	want := &Config{
 		Version:  1,
-		Listen:   Listen{HTTP: ":8080", Timeouts: ListenTimeouts{10 * time.Second, 30 * time.Second, 30 * time.Second, 2 * time.Minute}, MaxHeader: 64 << 10, Drain: Drain{Within: 25 * time.Second}},
+		Listen:   Listen{HTTP: ":8080", Timeouts: ListenTimeouts{10 * time.Second, 30 * time.Second, 30 * time.Second, 2 * time.Minute}, MaxHeader: 64 << 10, MaxBuffered: 128 << 20, Drain: Drain{Within: 25 * time.Second}},
 		Admin:    Admin{HTTP: "127.0.0.1:9901"},
 		Store:    StoreMemory,
 		Redis:    Redis{Mode: RedisSingle, Addrs: []string{"127.0.0.1:6379"}, Prefix: "weir", Timeout: 50 * time.Millisecond, Breaker: Breaker{After: 5, Rest: 2 * time.Second}},
 		Reload:   Reload{Source: SourceFile},
 		ClientIP: ClientIP{Header: "X-Forwarded-For", IPv6Prefix: 64},
+		Privacy:  Privacy{LogClient: ClientFull},
 		Defaults: Defaults{Mode: Enforce, OnStoreFailure: Local, Headers: HeadersIETF, Expose: true},
 		Alerts:   Alerts{Refused: 100, Used: 80, Repeat: time.Hour},
 	}
@@ -137,6 +138,7 @@ func TestLoad_FewestLines(t *testing.T) {
 		t.Errorf("got %+v", route.Reject)
 	}
 	c.Keys, c.Upstreams, c.Routes, c.Hash, c.Sum, c.Files, c.Globs, c.Warnings, c.form = nil, nil, nil, "", "", nil, nil, nil, nil
+	c.written, c.own, c.values = nil, nil, nil
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("got %+v, want %+v", c, want)
 	}

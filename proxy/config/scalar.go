@@ -13,6 +13,8 @@ import (
 
 	"github.com/prometheus/common/model"
 	"gopkg.in/yaml.v3"
+
+	"github.com/weir-proxy/weir/limiter"
 )
 
 // A duration is written with its units: 50ms, 1h30m, 1d, 2w.
@@ -34,6 +36,20 @@ func (s secret) MarshalYAML() (any, error) {
 		return "", nil
 	}
 	return "(hidden by weir check --effective)", nil
+}
+
+// A secretURL is a URL that is never shown, but that there is one.
+type secretURL string
+
+// hiddenURL stands for any secretURL; nobody can be reached there (RFC 6761).
+const hiddenURL = "https://hidden.invalid/"
+
+// MarshalYAML hides u, but not that it is empty.
+func (u secretURL) MarshalYAML() (any, error) {
+	if u == "" {
+		return "", nil
+	}
+	return hiddenURL, nil
 }
 
 // A list is texts, of which a single one may stand without brackets.
@@ -60,7 +76,7 @@ func (d *decoder) text(n *yaml.Node, p place, v reflect.Value, t tag) {
 		d.add(p, fmt.Sprintf("%q is not one of the values there are", s), suggest(s, t.enum))
 		return
 	}
-	if v.Type() == reflect.TypeFor[secret]() && s != "" && n.Value == s {
+	if (v.Type() == reflect.TypeFor[secret]() || v.Type() == reflect.TypeFor[secretURL]()) && s != "" && n.Value == s {
 		d.bare = append(d.bare, p)
 	}
 	v.SetString(s)
@@ -73,7 +89,11 @@ func (d *decoder) string(n *yaml.Node, p place) (string, bool) {
 		return "", false
 	}
 	if tag := n.ShortTag(); tag != "!!str" {
-		d.add(p, "want text, got "+kindName(n), "put it in quotes")
+		want, instead := "text", "put it in quotes"
+		if isRate(p.path) {
+			want, instead = "a rate", "say within which time, for example "+perMinute(n.Value)
+		}
+		d.add(p, "want "+want+", got "+kindName(n), instead)
 		return "", false
 	}
 	s, ok := d.expand(n, p)
@@ -85,6 +105,22 @@ func (d *decoder) string(n *yaml.Node, p place) (string, bool) {
 		return "", false
 	}
 	return s, true
+}
+
+// rateField finds the paths of fields that hold a rate.
+var rateField = regexp.MustCompile(`\.(rate|rates(\[\d+\])?|new_keys|overrides\..+)$`)
+
+// isRate reports whether the field at path holds a rate.
+func isRate(path string) bool { return rateField.MatchString(path) }
+
+// perMinute is a rate of that number, or of another if there is none such.
+func perMinute(number string) string {
+	if text := number + "/1m"; whole.MatchString(number) {
+		if _, err := limiter.ParseRate(text); err == nil {
+			return text
+		}
+	}
+	return "5/1m"
 }
 
 // plain is the text of a scalar that is not text: a number, a duration, true or

@@ -35,10 +35,12 @@ type Config struct {
 	Upstreams map[string]*Upstream // by name; one written in place stands under its URL
 	Routes    []*Route             // in the order of the files; never empty
 
-	// Hash is the SHA-256 of everything that was read, in hexadecimal. It does
-	// not depend on the directory that the files lie in.
+	// Hash is the SHA-256 of everything that was read but the sections listen and
+	// admin, in hexadecimal: machines that differ in these alone serve the same. It
+	// does not depend on the directory that the files lie in.
 	Hash string
-	// Sum is as Hash, of this machine alone: with the files that do not travel.
+	// Sum is as Hash, of this machine alone: with these sections, and with the files
+	// that do not travel.
 	Sum string
 	// Files are the files that were read, the main file first.
 	Files []string
@@ -51,7 +53,11 @@ type Config struct {
 	// whoever sees these.
 	Bare []Problem
 
-	form *file // what was written, defaults filled in
+	form    *file   // what was written, defaults filled in
+	opened  []named // at the start, and not by loading
+	written written
+	values  []listed        // of lists
+	own     map[string]bool // files that the configuration names
 }
 
 // Listen says where clients connect.
@@ -64,6 +70,7 @@ type Listen struct {
 	ProxyProtocol []netip.Prefix
 	Timeouts      ListenTimeouts
 	MaxHeader     int64 // bytes of a request's header; at least 1 KiB
+	MaxBuffered   int64 // bytes of all bodies that keys are read from; at least 1 MiB
 	ReusePort     bool  // another process may listen there too
 	Drain         Drain
 }
@@ -87,9 +94,10 @@ type ListenTimeouts struct {
 
 // Admin says where operators connect.
 type Admin struct {
-	HTTP  string // host:port; the port may be 0
-	HTTPS string // as HTTP; "" for none, and none unless there is listen.https
-	Token string // empty: none is asked for, which is allowed on loopback only
+	HTTP  string   // host:port; the port may be 0
+	HTTPS string   // as HTTP; "" for none, and none unless there is listen.https
+	Token string   // empty: none is asked for, which is allowed on loopback only
+	Hosts []string // that are answered without a token, besides loopback
 }
 
 // A Store is a kind of place where counts live.
@@ -113,7 +121,28 @@ type Privacy struct {
 	HashSecret string // not empty: keys are HMACs under it
 	Previous   string // the same of what was counted before, when Rotates
 	Rotates    bool   // limits are claimed under both keys
+	LogClient  LogClient
 }
+
+// LogClient is how the log shows a client's address.
+type LogClient string
+
+// The ways to show an address.
+const (
+	ClientFull    LogClient = "full"
+	ClientNetwork LogClient = "network" // 24 bits of IPv4, 48 of IPv6
+	ClientHashed  LogClient = "hashed"  // as limits count it, hashed
+	ClientNone    LogClient = "none"
+)
+
+// LogPath is how the log shows a path that a route matches.
+type LogPath string
+
+// The ways to show a path.
+const (
+	PathFull     LogPath = "full"     // without parameters that are keys
+	PathRedacted LogPath = "redacted" // without any parameter, nor what looks like a number or an address
+)
 
 // Former is the key of parts under the secret that is replaced, if one is.
 func (p Privacy) Former(parts []string) (k limiter.Key, rotates bool) {
@@ -269,9 +298,12 @@ type Route struct {
 	// can keep; the zero Rate is any number. NewKeysMode is what becomes of more.
 	NewKeys     limiter.Rate
 	NewKeysMode Mode
+	LogPath     LogPath
 	// CountPreflight says whether the limits are asked about preflights.
 	CountPreflight bool
-	Position       Position
+	// EncodedSlash says what becomes of a path with %2F.
+	EncodedSlash EncodedSlash
+	Position     Position
 }
 
 // A Match says which requests a route is for.

@@ -58,7 +58,7 @@ func generate(t *testing.T) []byte {
 				return &jsonschema.Schema{Type: "string", Pattern: `^([0-9]+(ms|s|m|h|d|w|y))+$`}
 			case reflect.TypeFor[size]():
 				return &jsonschema.Schema{Type: "string", Pattern: `^[0-9]+(B|KiB|MiB|GiB)$`}
-			case reflect.TypeFor[secret]():
+			case reflect.TypeFor[secret](), reflect.TypeFor[secretURL]():
 				return &jsonschema.Schema{Type: "string"}
 			case reflect.TypeFor[codes](), reflect.TypeFor[code]():
 				return &jsonschema.Schema{Type: "string", Pattern: codeForm.String()} // of one entry; see loosen

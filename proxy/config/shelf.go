@@ -1,9 +1,14 @@
 package config
 
 import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
+	"syscall"
 )
 
 // A shelf is where files are read from, by the paths that files name each other
@@ -48,18 +53,54 @@ func (p *picker) glob(pattern string) ([]string, error) {
 	return found, err
 }
 
-// A parcel is files that came from elsewhere, and for those that did not come
-// along, this machine: relative ones from dir.
+// errForeign is said of all files of this machine that are not to be had, whether
+// they are there or not: who sends a configuration must not learn that.
+var errForeign = errors.New("did not come along, and is not beside this machine's own file")
+
+// A parcel is files that came from elsewhere, and of those that did not come along
+// the ones of this machine that are meant for it: what lies in dir or below, and
+// what its own file names.
 type parcel struct {
 	files map[string]string
 	dir   string
+	own   map[string]bool
 }
 
 func (p parcel) read(path string) ([]byte, error) {
 	if text, ok := p.files[path]; ok {
 		return []byte(text), nil
 	}
-	return readFile(within(p.dir, path))
+	if full := within(p.dir, path); p.own[filepath.Clean(full)] {
+		return readFile(full)
+	}
+	if !p.holds(path) {
+		return nil, errForeign
+	}
+	root, err := os.OpenRoot(p.dir)
+	if err != nil {
+		return nil, pathless(err)
+	}
+	defer root.Close()
+	inside, _ := filepath.Rel(p.dir, within(p.dir, path))
+	f, err := root.OpenFile(inside, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		if err = pathless(err); !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
+			err = errForeign // a link leads out of dir
+		}
+		return nil, err
+	}
+	if err := regular(f); err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxSize+1))
+	return data, pathless(err)
+}
+
+// holds reports whether path is in dir or below, by its name.
+func (p parcel) holds(path string) bool {
+	inside, err := filepath.Rel(p.dir, within(p.dir, path))
+	return err == nil && filepath.IsLocal(inside)
 }
 
 // glob finds only what came along.

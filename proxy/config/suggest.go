@@ -14,6 +14,10 @@ func suggest(word string, choices []string) string {
 	return "write " + either(choices)
 }
 
+// Near asks whether the nearest of the choices was meant, as "did you mean X?"; it
+// is "" when none is near.
+func Near(word string, choices []string) string { return near(word, choices) }
+
 // near asks whether the nearest of the choices was meant, if one is near.
 func near(word string, choices []string) string {
 	best, least := "", 1+max(1, len(word)/3)

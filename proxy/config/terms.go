@@ -14,6 +14,10 @@ import (
 // few is a count so small that a limit with it is hardly meant to be loose.
 const few = 5
 
+// many is a count above which a token bucket's log costs Redis enough that it is
+// worth saying what does without.
+const many = 100
+
 // mode is what a limit does with its refusals: what it says itself, its route or
 // the defaults; but of a route that says shadow or off no limit does more.
 func (l *limits) mode(f *limitForm) string {
@@ -30,12 +34,27 @@ func (l *limits) algorithm(f *limitForm, limit *Limit) {
 		l.wrong(&f.Burst, "only gcra has a burst", "write algorithm: gcra, or leave it out: at once there are as many as the rate's count")
 		return
 	}
+	l.cheaper(f, limit)
 	for _, rate := range limit.Rates {
 		l.kept(f, limit, rate)
 		if loose := limit.Algorithm == limiter.FixedWindow || limit.Algorithm == limiter.SlidingWindow; loose && rate.Count <= few {
 			l.warn(&f.Algorithm, limit.Algorithm.String()+" may let "+strconv.FormatInt(2*rate.Count, 10)+" pass within one window of "+rate.String(), "write token_bucket, which never lets more than the count pass")
 		}
 	}
+}
+
+// cheaper says of a limit with many permits in Redis that another algorithm promises
+// the same and costs less.
+func (l *limits) cheaper(f *limitForm, limit *Limit) {
+	if limit.Algorithm != limiter.TokenBucket || l.store != StoreRedis || l.given(&f.RedissonName) {
+		return
+	}
+	i := slices.IndexFunc(limit.Rates, func(r limiter.Rate) bool { return r.Count > many })
+	if i < 0 {
+		return
+	}
+	l.warn(f, "a token bucket of "+limit.Rates[i].String()+" costs Redis about twice what a sliding log does, which promises the same",
+		"write algorithm: sliding_log, unless Java programs share its keys; counts then start anew")
 }
 
 // kept checks that a rate can be kept by the algorithm.

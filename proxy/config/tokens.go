@@ -17,11 +17,11 @@ func (r *reading) tokens(f *jwtForm) *key.Tokens {
 		Secret: []byte(f.Secret), Methods: f.Methods, Issuer: f.Issuer, Audience: f.Audience,
 		JWKS: f.JWKS, Leeway: time.Duration(f.Leeway),
 	}
-	for _, file := range f.Keys {
-		c.Files = append(c.Files, r.beside(file))
+	for i := range f.Keys {
+		c.Files = append(c.Files, r.opens(&f.Keys[i]))
 	}
 	if f.JWKS != "" && !strings.Contains(f.JWKS, "://") {
-		c.JWKS = r.beside(f.JWKS)
+		c.JWKS = r.opens(&f.JWKS)
 	}
 	tokens, err := key.NewTokens(c)
 	if err != nil {

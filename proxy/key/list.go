@@ -13,6 +13,7 @@ import (
 type List struct {
 	spec     *Spec
 	texts    map[string]struct{}
+	hashes   *hashes // of values that are not told
 	networks bart.Lite
 }
 
@@ -27,8 +28,9 @@ type Problem struct {
 // spec takes. Blank lines are left out, and so is what follows a # at the start
 // of a line or after a blank. It returns every problem there is; the List holds
 // the lines that have none. Problems wrap ErrSpec. A joined key has no lists.
-func ParseList(spec *Spec, text string) (*List, []Problem) {
-	l := &List{spec: spec, texts: map[string]struct{}{}}
+// Values may be hashed (see Pepper), under one of secrets or a salt.
+func ParseList(spec *Spec, text string, secrets ...[]byte) (*List, []Problem) {
+	l := &List{spec: spec, texts: map[string]struct{}{}, hashes: newHashes(secrets)}
 	if spec.Join != nil || spec.From.Source == Global {
 		return l, []Problem{{Line: 1, Err: fmt.Errorf("%w: %s is made of several keys, or of none; name one that has a text of its own", ErrSpec, spec.Name)}}
 	}
@@ -57,26 +59,33 @@ func entry(line string) string {
 }
 
 func (l *List) insert(entry string) error {
-	if l.spec.Of == nil && l.spec.From.Source == ClientIP {
+	if l.spec.Conceals() && (l.hashes.reads(entry) || l.hashes.head != "") {
+		return l.hashes.insert(entry)
+	}
+	if l.byAddress() {
 		network, err := network(entry)
 		if err == nil {
 			l.networks.Insert(network)
 		}
 		return err
 	}
-	if l.spec.Of != nil {
-		text, err := l.spec.Part.text(entry)
-		if err == nil {
-			l.texts[text] = struct{}{}
-		}
-		return err
+	text, err := l.spec.value(entry)
+	if err == nil {
+		l.texts[text] = struct{}{}
 	}
-	f, err := l.spec.normal(found{text: entry})
+	return err
+}
+
+// value is the text that a request with entry is counted under.
+func (s *Spec) value(entry string) (string, error) {
+	if s.Of != nil {
+		return s.Part.text(entry)
+	}
+	f, err := s.normal(found{text: entry})
 	if err != nil {
-		return fmt.Errorf("%w: %w; write it as a request would carry it", ErrSpec, err)
+		return "", fmt.Errorf("%w: %w; write it as a request would carry it", ErrSpec, err)
 	}
-	l.texts[f.text] = struct{}{}
-	return nil
+	return f.text, nil
 }
 
 // network reads an address or a network. One in which bits are set behind its
@@ -104,19 +113,37 @@ func network(s string) (netip.Prefix, error) {
 // not if it is missing or replaced by another. A client whose addresses count
 // as one network is in the list if any of them is.
 func (l *List) Has(v *Value) bool {
-	if l == nil || v.Skip || len(v.leaves) != 1 {
+	leaf, ok := l.own(v)
+	switch {
+	case !ok:
 		return false
-	}
-	leaf := v.leaves[0]
-	if leaf.spec != l.spec || !leaf.known || leaf.weighed() != text {
-		return false
-	}
-	if l.spec.Of == nil && l.spec.From.Source == ClientIP {
+	case l.byAddress():
 		return leaf.network.IsValid() && l.networks.OverlapsPrefix(leaf.network)
 	}
-	_, ok := l.texts[leaf.text]
-	return ok
+	_, ok = l.texts[leaf.text]
+	return ok || l.hashes.has(leaf.text)
 }
 
+// HasExactly is Has for a list that lets through: it goes by the address that the
+// client has, and not by those of its network that others may have.
+func (l *List) HasExactly(v *Value, client netip.Addr) bool {
+	if _, ok := l.own(v); ok && l.byAddress() {
+		return client.IsValid() && l.networks.Contains(client)
+	}
+	return l.Has(v)
+}
+
+// own is what v extracted last, if that can stand in l.
+func (l *List) own(v *Value) (leaf, bool) {
+	if l == nil || v.Skip || len(v.leaves) != 1 {
+		return leaf{}, false
+	}
+	last := v.leaves[0]
+	return last, last.spec == l.spec && last.known && last.weighed() == text
+}
+
+// byAddress reports whether l is of addresses and networks.
+func (l *List) byAddress() bool { return l.spec.Of == nil && l.spec.From.Source == ClientIP }
+
 // Len is how many different entries the list has.
-func (l *List) Len() int { return len(l.texts) + l.networks.Size() }
+func (l *List) Len() int { return len(l.texts) + len(l.hashes.sums) + l.networks.Size() }

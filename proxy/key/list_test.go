@@ -2,6 +2,7 @@ package key
 
 import (
 	"errors"
+	"net/netip"
 	"slices"
 	"testing"
 )
@@ -134,5 +135,34 @@ func TestList_HasNotWhatIsNotItsKey(t *testing.T) {
 		if got := has(t, l, words, sendsJSON(`{"a":`+value+`}`)); got != want {
 			t.Errorf("%s: %v; want %v", value, got, want)
 		}
+	}
+}
+
+// Who is let through must have the address, not only the network it counts under.
+func TestList_Exactly(t *testing.T) {
+	ip := of("client_ip")
+	l := mustList(t, ip, "2001:db8:2::1\n2001:db8:3::/48\n192.0.2.1\n")
+	var v Value
+	for client, want := range map[string]bool{
+		"2001:db8:2::1": true, "2001:db8:2::2": false, "2001:db8:3:7::9": true, "2001:db8:4::1": false, "192.0.2.1": true, "192.0.2.2": false,
+	} {
+		addr := netip.MustParseAddr(client)
+		network, _ := addr.Prefix(min(addr.BitLen(), 64))
+		if err := ip.Extract(client4(network.String()), &v); err != nil {
+			t.Fatal(err)
+		}
+		if got := l.HasExactly(&v, addr); got != want {
+			t.Errorf("%s: %v; want %v", client, got, want)
+		}
+	}
+	if l.HasExactly(&v, netip.Addr{}) {
+		t.Error("a client without an address is on the list")
+	}
+	name := of("header:X-Phone")
+	if err := name.Extract(header("a"), &v); err != nil {
+		t.Fatal(err)
+	}
+	if !mustList(t, name, "a").HasExactly(&v, netip.Addr{}) {
+		t.Error("a text is not on its list")
 	}
 }

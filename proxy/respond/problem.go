@@ -37,6 +37,7 @@ const (
 	GatewayTimeout               // 504: the upstream did not answer in time
 	Loop                         // 508: the request has been here before
 	Forbidden                    // 403: the client is not wanted
+	Crowded                      // 503: there is no memory for one more body
 )
 
 // Status is the status of the answers of kind k.
@@ -66,7 +67,7 @@ func (k Kind) Status() int {
 		return http.StatusNotImplemented
 	case BadGateway:
 		return http.StatusBadGateway
-	case StoreUnavailable, NoUpstream, Draining:
+	case StoreUnavailable, NoUpstream, Draining, Crowded:
 		return http.StatusServiceUnavailable
 	case GatewayTimeout:
 		return http.StatusGatewayTimeout
@@ -135,7 +136,7 @@ func NotAllowed(allow []string, requestID string) Answer {
 	return MethodNotAllowed.problem("", requestID).answer(Field{"Allow", strings.Join(allow, ", ")})
 }
 
-// Unavailable is a Problem of kind StoreUnavailable, NoUpstream or Draining
+// Unavailable is a Problem of kind StoreUnavailable, NoUpstream, Draining or Crowded
 // with a Retry-After of retry, rounded up to whole seconds, at least 1.
 func Unavailable(kind Kind, retry time.Duration, detail, requestID string) Answer {
 	after := strconv.FormatInt(max(seconds(retry), 1), 10)
@@ -157,7 +158,7 @@ func LastHop(method, requestID string) Answer {
 func (k Kind) problem(detail, requestID string) problem {
 	p := problem{Type: "about:blank", Title: http.StatusText(k.Status()), Status: k.Status(), Detail: detail, RequestID: requestID}
 	switch k {
-	case StoreUnavailable, NoUpstream, Draining:
+	case StoreUnavailable, NoUpstream, Draining, Crowded:
 		p.Type, p.Title = typeReducedCapacity, titleReducedCapacity
 	case ClientGone:
 		p.Title = "Client Closed Request"

@@ -140,6 +140,15 @@ func (q *Quota) policyOf(v Verdict, i int) *policy {
 	return &q.policies[i]
 }
 
+// shownOf is the policy of outcome i if a client is told what is left of it: it is
+// exposed, and somebody has looked.
+func (q *Quota) shownOf(v Verdict, i int) *policy {
+	if p := q.policyOf(v, i); p != nil && p.Expose && !v.Decision.Outcomes[i].Unknown {
+		return p
+	}
+	return nil
+}
+
 // Headers puts the quota fields of v into h, the header of a response that is
 // about to be written. What the upstream said of its own quota stays: a list
 // is continued, and of two X-RateLimit triples the one that leaves less wins.
@@ -199,8 +208,8 @@ func (q *Quota) instead(overrides []*policy) []string {
 // appendLimit appends the value of RateLimit to b.
 func (q *Quota) appendLimit(b []byte, v Verdict) []byte {
 	for i, o := range v.Decision.Outcomes {
-		p := q.policyOf(v, i)
-		if p == nil || !p.Expose {
+		p := q.shownOf(v, i)
+		if p == nil {
 			continue
 		}
 		if len(b) > 0 {
@@ -222,8 +231,8 @@ func (q *Quota) triple(v Verdict, h http.Header) {
 	var least *policy
 	var left, reset int64
 	for i, o := range v.Decision.Outcomes {
-		p := q.policyOf(v, i)
-		if p == nil || !p.Expose {
+		p := q.shownOf(v, i)
+		if p == nil {
 			continue
 		}
 		r, t := p.remaining(o), p.reset(o)

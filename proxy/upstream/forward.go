@@ -18,6 +18,7 @@ const flushAfter = 10 * time.Millisecond
 // Errors that end a trip before any target is asked.
 var (
 	errTarget  = errors.New("request target cannot be forwarded")
+	errHost    = errors.New("no host is asked for") // net/http would say the target's own
 	errMethod  = errors.New("method CONNECT cannot be forwarded")
 	errUpgrade = errors.New("field Upgrade is not readable")
 	errLoop    = errors.New("request has passed this proxy before")
@@ -50,6 +51,8 @@ func (p *Pool) refuses(r *http.Request, t *Trip) (Kind, error) {
 		return BadRequest, errMethod
 	case !forwardable(r.Method, t):
 		return BadRequest, errTarget
+	case t.Host == "" && t.As == "":
+		return BadRequest, errHost
 	case !readable(r.Header.Get("Upgrade")):
 		return BadRequest, errUpgrade
 	case passed(r.Header["Via"], p.pseudonym):

@@ -17,6 +17,8 @@ import (
 func (j *journey) receive(res *http.Response) error {
 	j.result.FirstByte = time.Since(j.began)
 	switch {
+	case j.pool.config.Protocol == HTTP1 && res.ProtoMajor != 1:
+		return fmt.Errorf("%w: %s over a connection of HTTP/1", errAnswer, res.Proto)
 	case res.StatusCode < 100:
 		return fmt.Errorf("%w: status %03d", errAnswer, res.StatusCode)
 	case res.StatusCode == http.StatusSwitchingProtocols:
@@ -31,7 +33,7 @@ func (j *journey) receive(res *http.Response) error {
 	j.result.Status = res.StatusCode
 	res.Header.Del("Alt-Svc") // would lead clients round the proxy
 	if j.trip.OnHeader != nil {
-		j.trip.OnHeader(res.Header)
+		j.trip.OnHeader(res.StatusCode, res.Header)
 	}
 	return nil
 }
@@ -45,6 +47,7 @@ func switched(res *http.Response) error {
 		return fmt.Errorf("%w: 101 to %q, asked for %q", errAnswer, to, asked)
 	}
 	strip(res.Header)
+	delete(res.Header, "Content-Length") // there is no body (RFC 9110 section 8.6)
 	res.Header["Connection"], res.Header["Upgrade"] = []string{"Upgrade"}, to
 	return nil
 }

@@ -44,7 +44,7 @@ func TestReceive_FieldsOfTheAnswer(t *testing.T) {
 		"Alt-Svc: h3=\":443\"\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2\r\nContent-Length: 6\r\n\r\n<html>")
 	calls := 0
 	h := open(t, poolOf(t, url), func(trip *Trip, _ *http.Request) {
-		trip.OnHeader = func(h http.Header) {
+		trip.OnHeader = func(_ int, h http.Header) {
 			calls++
 			h.Set("RateLimit", `"a";r=1`)
 		}
@@ -161,7 +161,7 @@ func websocketBackend(t *testing.T, requests, lines *atomic.Int32) string {
 				_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 				continue
 			}
-			_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade, X-Own\r\nX-Own: 1\r\nUpgrade: "+protocol+"\r\nSec-WebSocket-Accept: x\r\n\r\n")
+			_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade, X-Own\r\nX-Own: 1\r\nUpgrade: "+protocol+"\r\nContent-Length: 0\r\nSec-WebSocket-Accept: x\r\n\r\n")
 			for {
 				line, err := r.ReadString('\n')
 				if err != nil {
@@ -177,26 +177,30 @@ func websocketBackend(t *testing.T, requests, lines *atomic.Int32) string {
 func TestForward_OnlyAllowedWebSocketLeavesHTTP(t *testing.T) {
 	for name, c := range map[string]struct {
 		allowed bool
+		method  string
 		version string
 		lines   string
 		leaves  bool
 	}{
-		"websocket":              {true, "1.1", "Connection: Upgrade\r\nUpgrade: WebSocket\r\n", true},
-		"websocket among others": {true, "1.1", "Connection: keep-alive, upgrade\r\nUpgrade: websocket\r\nTE: trailers\r\n", true},
-		"route does not allow":   {false, "1.1", "Connection: Upgrade\r\nUpgrade: websocket\r\n", false},
-		"h2c":                    {true, "1.1", "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQCAAAAAAIAAAAA\r\n", false},
-		"h2c behind websocket":   {true, "1.1", "Connection: Upgrade\r\nUpgrade: websocket, h2c\r\n", false},
-		"h2c on another line":    {true, "1.1", "Connection: Upgrade\r\nUpgrade: websocket\r\nUpgrade: h2c\r\n", false},
-		"not in Connection":      {true, "1.1", "Upgrade: websocket\r\n", false},
-		"HTTP/1.0":               {true, "1.0", "Connection: Upgrade, keep-alive\r\nUpgrade: websocket\r\n", false},
+		"websocket":              {true, "GET", "1.1", "Connection: Upgrade\r\nUpgrade: WebSocket\r\n", true},
+		"websocket among others": {true, "GET", "1.1", "Connection: keep-alive, upgrade\r\nUpgrade: websocket\r\nTE: trailers\r\n", true},
+		"route does not allow":   {false, "GET", "1.1", "Connection: Upgrade\r\nUpgrade: websocket\r\n", false},
+		"h2c":                    {true, "GET", "1.1", "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQCAAAAAAIAAAAA\r\n", false},
+		"h2c behind websocket":   {true, "GET", "1.1", "Connection: Upgrade\r\nUpgrade: websocket, h2c\r\n", false},
+		"h2c on another line":    {true, "GET", "1.1", "Connection: Upgrade\r\nUpgrade: websocket\r\nUpgrade: h2c\r\n", false},
+		"not in Connection":      {true, "GET", "1.1", "Upgrade: websocket\r\n", false},
+		"HTTP/1.0":               {true, "GET", "1.0", "Connection: Upgrade, keep-alive\r\nUpgrade: websocket\r\n", false},
+		"POST":                   {true, "POST", "1.1", "Connection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: 0\r\n", false},
+		"get":                    {true, "get", "1.1", "Connection: Upgrade\r\nUpgrade: websocket\r\n", false},
+		"with a body":            {true, "GET", "1.1", "Connection: Upgrade\r\nUpgrade: websocket\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var requests, lines atomic.Int32
 			h := open(t, poolOf(t, websocketBackend(t, &requests, &lines)), func(trip *Trip, _ *http.Request) {
 				trip.WebSocket = c.allowed
-				trip.OnHeader = func(h http.Header) { h.Set("X-Quota", "1") }
+				trip.OnHeader = func(_ int, h http.Header) { h.Set("X-Quota", "1") }
 			})
-			conn, r := h.dial(t, "GET / HTTP/"+c.version+"\r\nHost: a\r\n"+c.lines+"\r\n")
+			conn, r := h.dial(t, c.method+" / HTTP/"+c.version+"\r\nHost: a\r\n"+c.lines+"\r\n")
 			res, err := http.ReadResponse(r, nil)
 			if err != nil {
 				t.Fatal(err)
@@ -210,7 +214,7 @@ func TestForward_OnlyAllowedWebSocketLeavesHTTP(t *testing.T) {
 				}
 				return
 			}
-			if res.StatusCode != 101 || res.Header.Get("X-Quota") != "1" || res.Header.Get("X-Own") != "" || res.Header.Get("Sec-WebSocket-Accept") != "x" {
+			if res.StatusCode != 101 || res.Header.Get("X-Quota") != "1" || res.Header.Get("X-Own") != "" || res.Header["Content-Length"] != nil || res.Header.Get("Sec-WebSocket-Accept") != "x" {
 				t.Errorf("got %s %v", res.Status, res.Header)
 			}
 			for _, line := range []string{"a\n", "b\n"} {
@@ -234,7 +238,7 @@ func TestForward_PanicsOfTheCaller(t *testing.T) {
 	forward := func(cause any) (res Result, panicked any) {
 		defer func() { panicked = recover() }()
 		trip := tripOf(request(t, "http://a/"))
-		trip.OnHeader = func(http.Header) { panic(cause) }
+		trip.OnHeader = func(int, http.Header) { panic(cause) }
 		return pool.Forward(silent{http.Header{}}, request(t, "http://a/"), trip), nil
 	}
 	if res, panicked := forward(http.ErrAbortHandler); panicked != nil || res.Kind == OK || res.Err == nil {

@@ -42,12 +42,13 @@ func (j *journey) rewrite(pr *httputil.ProxyRequest) {
 }
 
 // upgrade leaves the request's wish to leave HTTP in h only if it is for
-// WebSocket and allowed. Anything else, h2c above all, would open a way to the
-// target that nobody limits.
+// WebSocket and allowed: a GET without a body (RFC 6455 section 4.1). Anything
+// else, h2c above all, would open a way to the target that nobody limits.
 func (j *journey) upgrade(h http.Header) {
 	in, wish := j.in, j.in.Header["Upgrade"]
 	http1 := j.pool.config.Protocol == HTTP1
-	if j.trip.WebSocket && http1 && h["Upgrade"] != nil && len(wish) == 1 && strings.EqualFold(wish[0], "websocket") && in.ProtoMajor == 1 && in.ProtoMinor >= 1 {
+	may := j.trip.WebSocket && http1 && in.Method == http.MethodGet && in.ContentLength == 0
+	if may && h["Upgrade"] != nil && len(wish) == 1 && strings.EqualFold(wish[0], "websocket") && in.ProtoMajor == 1 && in.ProtoMinor >= 1 {
 		h.Del("Te")
 		return
 	}

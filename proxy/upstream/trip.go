@@ -39,10 +39,10 @@ type Trip struct {
 	// Set replaces request fields; one without values is taken out. Names are in
 	// canonical form. It is not changed.
 	Set http.Header
-	// OnHeader, unless nil, is called once with the header of the upstream's
+	// OnHeader, unless nil, is called once with status and header of the upstream's
 	// final answer, just before it is written. It may change fields. Fields
 	// that the caller has already put into the response stay beside them.
-	OnHeader func(h http.Header)
+	OnHeader func(status int, h http.Header)
 }
 
 // A Kind is how a trip ended.

@@ -144,6 +144,14 @@ func (s *Story) Told(step string) {
 	s.step(step, []string{strings.NewReplacer(s.names...).Replace(m.Channel) + " " + m.Payload})
 }
 
+// Pass checks the next message on any channel, and leaves it out of the story.
+func (s *Story) Pass(want string) {
+	s.tb.Helper()
+	if m, err := s.tape.ReceiveMessage(s.context()); err != nil || m.Payload != want {
+		s.tb.Fatalf("message %v, %v; want %q", m, err, want)
+	}
+}
+
 func (s *Story) step(step string, lines []string) {
 	fmt.Fprintf(&s.text, "-- %s --\n", step)
 	for _, line := range lines {

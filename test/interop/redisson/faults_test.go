@@ -44,7 +44,7 @@ func TestFault_AWaiterWhoseConnectionsWereCutIsServed(t *testing.T) {
 	w := newWorld(t)
 	p := redistest.NewFaultProxy(t, w.server.Addr)
 	j := newJava(t, p.Addr)
-	hold := held(t, w.locker().Reentrant("orders"))
+	hold := held(t, w.locker(lock.WithWatchdog(3*time.Second)).Reentrant("orders")) // renews, and does not listen
 	waits := j.begin("ann", "reentrant.lock", "orders")
 	w.listens(1, "redisson_lock__channel:{orders}")
 	p.Cut()

@@ -96,6 +96,14 @@ func beside(t *testing.T, l lock.Lockable) func() *lock.Hold {
 	}
 }
 
+// within fails if a lock took too long from one to the next.
+func within(t *testing.T, began time.Time, way string) {
+	t.Helper()
+	if took := time.Since(began); took > handover {
+		t.Errorf("%s it took %v", way, took)
+	}
+}
+
 // Java holds, Go waits and is woken, and the other way round, again and again:
 // neither polls within the time that the test allows.
 func TestLocks_PassFromHandToHand(t *testing.T) {
@@ -106,8 +114,10 @@ func TestLocks_PassFromHandToHand(t *testing.T) {
 			refused(t, ours)
 			got := beside(t, ours)
 			w.listens(1, p.channel)
+			began := time.Now()
 			j.do("unlocked", "ann", p.java+".unlock", p.name)
 			hold := got()
+			within(t, began, "from Java to us")
 
 			j.do("false", "ann", p.java+".try", p.name, 0)
 			waits := j.begin("bob", p.java+".lock", p.name)
@@ -115,8 +125,10 @@ func TestLocks_PassFromHandToHand(t *testing.T) {
 				w.listens(1, p.channel)
 			}
 			waits.waits()
+			began = time.Now()
 			unlocked(t, hold)
 			waits.is("locked")
+			within(t, began, "from us to Java")
 			j.do("unlocked", "bob", p.java+".unlock", p.name)
 		}
 		j.do("true", "ann", p.java+".try", p.name, 0)
@@ -352,5 +364,48 @@ func TestForce_TakesAwayFromEitherSide(t *testing.T) {
 		}
 		waits.is("locked")
 		j.do("unlocked", "bob", kind+".unlock", name)
+	}
+}
+
+// Java's readers come in at once, whenever they have asked: a writer that lets go while
+// they are about to wait wakes them too.
+func TestReadWrite_ReadersThatComeWhileTheWriterGoesAreWoken(t *testing.T) {
+	w := newWorld(t)
+	j := newJava(t, w.server.Addr)
+	writer := w.locker().ReadWrite("orders").Write()
+	worst := time.Duration(0)
+	for i := range 200 {
+		hold := held(t, writer)
+		reader := j.begin("ann", "read.lock", "orders")
+		<-time.After(time.Duration(i%20) * 200 * time.Microsecond) // it subscribes, and asks again
+		began := time.Now()
+		unlocked(t, hold)
+		reader.is("locked")
+		worst = max(worst, time.Since(began))
+		j.do("unlocked", "ann", "read.unlock", "orders")
+	}
+	t.Logf("the slowest of 200 came in after %v", worst)
+	if worst > handover {
+		t.Errorf("one came in after %v", worst)
+	}
+}
+
+// Who holds a lock here, and would not renew for ten seconds, notices at once that
+// Java has taken it away.
+func TestForce_IsNoticedAtOnce(t *testing.T) {
+	for _, kind := range []string{"reentrant", "read", "write"} {
+		w := newWorld(t)
+		j := newJava(t, w.server.Addr)
+		l := w.locker()
+		lk := map[string]*lock.Lock{"reentrant": l.Reentrant("orders"), "read": l.ReadWrite("orders").Read(), "write": l.ReadWrite("orders").Write()}[kind]
+		hold := held(t, lk)
+		w.listens(1, "redisson_")
+		began := time.Now()
+		j.do("true", "ann", kind+".force", "orders")
+		<-hold.Context().Done()
+		within(t, began, kind+": the holder noticed:")
+		if err := context.Cause(hold.Context()); !errors.Is(err, lock.ErrLost) {
+			t.Errorf("%s: the hold ended with %v, want ErrLost", kind, err)
+		}
 	}
 }

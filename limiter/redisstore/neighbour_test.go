@@ -1,0 +1,197 @@
+package redisstore_test
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/redisstore"
+	"github.com/weir-proxy/weir/test/redistest"
+)
+
+// Refusals of a shared limiter are remembered, but not for long: Java makes room and
+// does not tell. What Go gives back is heard of at once, from any process.
+func TestShared_RemembersRefusalsForAMoment(t *testing.T) {
+	s := newScene(t)
+	store, other := s.hearing(), s.hearing()
+	shared := named("rl", 0, 2, time.Hour)
+	for range 2 {
+		if !decide(t, store, shared...).Allowed {
+			t.Fatal("refused")
+		}
+	}
+	var d limiter.Decision
+	refused := func() {
+		t.Helper()
+		if d = decide(t, store, shared...); d.Allowed || d.Wait < 59*time.Minute {
+			t.Fatalf("%+v, want a refusal for an hour", d)
+		}
+	}
+	refused()
+	before, began := s.scripts(), time.Now()
+	for time.Since(began) < 50*time.Millisecond {
+		refused()
+	}
+	if n := s.scripts() - before; n > 1 {
+		t.Errorf("%d scripts in 50ms of refusals", n)
+	}
+	s.do("incrby", "{rl}:value", 1) // as Java's release does
+	s.until("what Java gave back is seen", func() bool { return decide(t, store, shared...).Allowed })
+	refused()
+	r, err := other.RateLimiter("rl", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Release(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	s.until("what a neighbour gave back is heard of", func() bool { return decide(t, store, shared...).Allowed })
+}
+
+// A neighbour's limiter of 100,000 permits, full or about to be counted anew, holds up
+// nobody: no request fails, of it or of others, and the breaker stays closed.
+func TestShared_HoldsUpNobody(t *testing.T) {
+	s := newHeldScene(t)
+	s.javas(limiter.RedissonByte, limiter.Rate{Count: 100_000, Window: 1000 * time.Hour}, 100_000)
+	for _, lost := range []bool{false, true} {
+		if lost {
+			s.do("del", "{rl}:value")
+		}
+		client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{s.server.Addr}, Timeout: time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		store := redisstore.NewWithTestClock(client, redisstore.Options{Timeout: time.Second})
+		defer store.Close()
+		var all sync.WaitGroup
+		for i := range 20 {
+			all.Go(func() {
+				for k := range 20 {
+					claims := named("rl", 0, 5, time.Second)
+					if i%2 == 0 {
+						claims = claim(1000, time.Second, 1)
+						claims[0].Key = limiter.KeyOf("key", string(rune('a'+k)))
+					}
+					var d limiter.Decision
+					if err := store.Take(t.Context(), claims, &d); err != nil {
+						t.Errorf("%s: %v", claims[0].Redisson, err)
+						return
+					}
+				}
+			})
+		}
+		all.Wait()
+	}
+}
+
+// In the oldest form a permit is given back once, in its own window, and waits end
+// with the window.
+func TestShared_OldestFormCountsAWindow(t *testing.T) {
+	s := newScene(t)
+	shared := named("rl", limiter.RedissonWindow, 3, time.Hour)
+	d := s.allowed(shared, 3)
+	if late := s.take(shared); late.Allowed || late.Wait <= 59*time.Minute || late.Wait > time.Hour {
+		t.Errorf("%+v", late)
+	}
+	for range 3 {
+		if err := s.store.Refund(t.Context(), shared, d.Permit); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.left(shared, 1)
+	s.allowed(shared, 1)
+	s.do("pexpire", "{rl}:value", 1)
+	s.until("the window ends", func() bool { return s.do("exists", "{rl}:value") == int64(0) })
+	old := d.Permit
+	old.At = old.At.Add(-time.Hour)
+	s.allowed(shared, 2)
+	if err := s.store.Refund(t.Context(), shared, old); err != nil {
+		t.Fatal(err)
+	}
+	s.left(shared, 1)
+	if err := s.store.Grant(t.Context(), shared); err != nil {
+		t.Fatal(err)
+	}
+	s.left(shared, 2)
+	if err := s.store.Reset(t.Context(), shared); err != nil {
+		t.Fatal(err)
+	}
+	s.left(shared, 3)
+	s.do("lpush", "{rl}:value", "x")
+	if err := s.store.Take(t.Context(), shared, &d); !errors.Is(err, redisstore.ErrShared) {
+		t.Errorf("a value of another type: %v", err)
+	}
+}
+
+// Giving back many permits goes in bounded steps, to the last of them.
+func TestShared_GivesBackMany(t *testing.T) {
+	s := newHeldScene(t)
+	s.javas(limiter.RedissonByte, limiter.Rate{Count: 5000, Window: time.Hour}, 5000)
+	r := s.handle("rl")
+	if err := r.Release(t.Context(), 3500); err != nil {
+		t.Fatal(err)
+	}
+	s.available(r, 3500)
+	shared := named("rl", 0, 9000, time.Hour)
+	shared[0].Cost = 9000
+	if err := s.store.Grant(t.Context(), shared); err != nil {
+		t.Fatal(err)
+	}
+	s.available(r, 5000)
+}
+
+// What was granted in place of Redis counts in a shared limiter; in one that cannot
+// be used it is lost, and holds up no other.
+func TestShared_HearsOfGrantsElsewhere(t *testing.T) {
+	s := newHeldScene(t)
+	s.javas(limiter.RedissonFloat, limiter.Rate{Count: 1000, Window: time.Minute}, 300)
+	shared, own := named("rl", 0, 5, time.Second), claim(5, time.Minute, 1)
+	permit := limiter.Permit{ID: limiter.KeyOf("a"), At: time.UnixMilli(start)}
+	for _, c := range [][]limiter.Claim{shared, own} {
+		if err := s.store.TellAged(t.Context(), c, permit, time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.left(shared, 699)
+	s.left(own, 4)
+	s.do("hset", "rl", "rate", "0")
+	for _, c := range [][]limiter.Claim{shared, own} {
+		permit.ID = limiter.KeyOf("b")
+		if err := s.store.TellAged(t.Context(), c, permit, time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := s.store.Unreported(); n != 0 {
+		t.Errorf("%d windows are still to be told of", n)
+	}
+	if heard, lost := s.store.Reported(); heard != 3 || lost != 1 {
+		t.Errorf("heard of %d, lost %d", heard, lost)
+	}
+}
+
+// Connections that are cut, however many, make no breaker open: Redis is there, and the
+// next connection stands.
+func TestStore_CutConnectionsAreNoAbsence(t *testing.T) {
+	s := newScene(t)
+	between := redistest.NewFaultProxy(t, s.server.Addr)
+	client := connect(t, between.Addr)
+	store := redisstore.New(client, redisstore.Options{Timeout: patient, Denials: -1})
+	defer store.Close()
+	cut := 0
+	for range 40 {
+		between.Lose("sms.phone")
+		var d limiter.Decision
+		switch err := store.Take(t.Context(), claim(1000, time.Hour, 1), &d); {
+		case errors.Is(err, redisstore.ErrOpen):
+			t.Fatalf("after %d cut connections: %v", cut, err)
+		case err != nil:
+			cut++
+		}
+	}
+	if cut < 10 {
+		t.Errorf("only %d calls were cut", cut)
+	}
+}

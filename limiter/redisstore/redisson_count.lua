@@ -1,0 +1,110 @@
+-- A limiter in the form of Redisson 3.13.3 and later:
+--   value    rate - sum of the permits in the entries; absent when nothing is out
+--   permits  zset of entries: score = time in ms, member = id and count
+-- value is trusted, and only what has expired is read; with few entries all are
+-- read, which heals a value that is too low. One that is too high was raised by
+-- Java's release, and stands until it would be raised further.
+
+-- SMALL entries are read each time, and SOME before a refusal; PIECE are read at
+-- a time, and MOST at all, in one call.
+local SMALL, SOME, PIECE, MOST, SLOTS = 16, 128, 128, 512, 64
+
+-- later notes an entry from the time to come: its clock was ahead, or ours was set
+-- back. It was taken now at the latest.
+local function later(w, member)
+  w.future = w.future or {}
+  w.future[#w.future + 1], w.future[#w.future + 2] = NOW_TEXT, member
+end
+
+-- count reads all entries.
+local function count(w)
+  local all, sum = ask('ZRANGE', w.log, 0, -1, 'WITHSCORES'), 0
+  w.at, w.n, w.gone, w.whole, w.future, w.expired = {}, {}, 0, true, nil, false
+  for i = 1, #all, 2 do
+    local at, n = tonumber(all[i + 1]), permits_of(w, all[i])
+    if at <= NOW - w.length then
+      w.gone = w.gone + 1
+    else
+      if at > NOW then
+        at = NOW
+        later(w, all[i])
+      end
+      if n > 0 then w.at[#w.at + 1], w.n[#w.n + 1], sum = at, n, sum + n end
+    end
+  end
+  w.left, w.surplus = w.rate - sum, 0
+  if w.value and w.value <= w.rate and w.value > w.left then
+    w.left, w.surplus = w.value, w.value - w.left -- which must expire before anything comes back
+  end
+end
+
+-- expired reads entries that have expired, until so many permits are left, or
+-- there are no more. What comes back never makes more than the entries leave: each
+-- of them holds one permit at least.
+local function expired(w, need)
+  local sum, gone = 0, 0
+  repeat
+    local part = ask('ZRANGEBYSCORE', w.log, '-inf', int(NOW - w.length), 'LIMIT', gone, PIECE)
+    for i = 1, #part do sum = sum + permits_of(w, part[i]) end
+    gone = gone + #part
+    w.expired = #part == PIECE -- and perhaps more
+  until not w.expired or gone >= MOST or w.left + sum >= need
+  w.gone = gone
+  local left, room = w.left + sum, w.rate - (w.size - gone)
+  if left <= room then
+    w.left = left
+  elseif w.size <= MOST then
+    count(w)
+  else
+    w.left = math.max(w.left, room)
+  end
+end
+
+-- merge makes one entry of the oldest that lie in one of SLOTS parts of the length,
+-- at the latest of their times, so that nothing comes back early. Without a value
+-- the entries must be counted, and of many that takes as many calls as there are
+-- MOST; until then all are refused.
+local function merge(w)
+  w.left, w.value, w.counting, w.merged = 0, nil, true, {}
+  local part, slot, sum, at = ask('ZRANGE', w.log, 0, MOST - 1, 'WITHSCORES'), nil, 0, 0
+  local function flush()
+    if sum == 0 then return end
+    w.merged[#w.merged + 1] = int(at)
+    w.merged[#w.merged + 1] = pack(w.packing, little(at, 8), math.min(sum, MOST_COUNT))
+  end
+  for i = 1, #part, 2 do
+    local score, n = math.min(NOW, tonumber(part[i + 1])), permits_of(w, part[i])
+    if score > NOW - w.length then
+      local its = floor(score / math.ceil(w.length / SLOTS))
+      if its ~= slot then
+        flush()
+        slot, sum = its, 0
+      end
+      at, sum = score, sum + n
+    end
+  end
+  flush()
+end
+
+-- open learns how many permits are left, if so many are needed.
+local function open(w, need)
+  w.value, w.size, w.gone = value(w), ask('ZCARD', w.log), 0
+  w.left = w.value
+  local first, last = ask('ZRANGE', w.log, 0, 0, 'WITHSCORES'), ask('ZRANGE', w.log, -4, -1, 'WITHSCORES')
+  if w.size > 0 then permits_of(w, first[1]) end
+  for i = 1, #last, 2 do permits_of(w, last[i]) end
+  local latest = tonumber(last[#last])
+  if w.size == 0 or latest <= NOW - w.length then
+    w.left, w.gone, w.at, w.n, w.whole = w.rate, w.size, {}, {}, true
+    return
+  end
+  if w.size <= SMALL or w.size <= MOST and (not w.value or w.value > w.rate) then return count(w) end
+  if not w.value then return merge(w) end
+  if w.value > w.rate then w.left = math.min(w.value, w.rate - w.size) end
+  if tonumber(first[2]) <= NOW - w.length then expired(w, need) end
+  if w.left < need and w.size - w.gone <= SOME and not w.whole then return count(w) end
+  if latest > NOW and not w.whole then
+    local ahead = ask('ZRANGEBYSCORE', w.log, '(' .. NOW_TEXT, '+inf', 'LIMIT', 0, MOST)
+    for i = 1, #ahead do later(w, ahead[i]) end
+  end
+end

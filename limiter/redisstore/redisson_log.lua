@@ -1,0 +1,128 @@
+-- What is done with a limiter that is counted as redisson_count.lua says.
+
+-- bounded is how long it takes until something taken at the time `at` comes back.
+local function bounded(w, at) return math.min(w.length, math.max(1, at + w.length - NOW)) end
+
+-- more reads the next entries, oldest first.
+local function more(w)
+  if not w.at then w.at, w.n, w.read = {}, {}, w.gone end
+  if w.whole then return false end
+  local part = ask('ZRANGE', w.log, w.read, w.read + 63, 'WITHSCORES')
+  for i = 1, #part, 2 do
+    local n = permits_of(w, part[i])
+    if n > 0 then w.at[#w.at + 1], w.n[#w.n + 1] = tonumber(part[i + 1]), n end
+  end
+  w.read, w.whole = w.read + #part / 2, #part < 128
+  return true
+end
+
+-- wait is how many ms it takes until n permits are left; 0 is now. Beyond MOST
+-- entries each is taken to hold one permit: it is never too short for who takes as
+-- many as these hold.
+local function wait(w, n)
+  local short = n - w.left
+  if short <= 0 then return 0 end
+  if n > w.rate then return w.length end
+  if w.counting or w.expired then return 1 end
+  short = short + (w.surplus or 0)
+  local i = 1
+  while true do
+    while not w.at or i > #w.at do
+      if w.read and not w.whole and w.read - w.gone >= MOST then
+        local at = ask('ZRANGE', w.log, int(w.read + short - 1), int(w.read + short - 1), 'WITHSCORES')[2]
+        return at and bounded(w, tonumber(at)) or w.length
+      end
+      if not more(w) then return w.length end -- taken just now
+    end
+    short = short - w.n[i]
+    if short <= 0 then return bounded(w, w.at[i]) end
+    i = i + 1
+  end
+end
+
+local function take(w, id, n)
+  w.left, w.given = w.left - n, w.given + n
+  w.ids, w.costs = w.ids or {}, w.costs or {}
+  w.ids[#w.ids + 1], w.costs[#w.costs + 1] = id, n
+end
+
+-- enter writes one entry, unless its id is there. Where ids are short, one that is
+-- somebody else's becomes the next.
+local function enter(w, at, id, n)
+  if w.packing ~= 'float' then return call('ZADD', w.log, 'NX', at, pack(w.packing, id, n)) end
+  for _ = 1, 8 do
+    if call('ZADD', w.log, 'NX', at, pack(w.packing, id, n)) == 1 then return 1 end
+    id = little((number(id, 1, 4) + 1) % 4294967296, 4)
+  end
+  return 0
+end
+
+-- keep writes what was granted, and throws away what has expired.
+local function keep(w)
+  if w.merged then
+    call('ZREMRANGEBYRANK', w.log, 0, MOST - 1)
+    if #w.merged > 0 then call('ZADD', w.log, unpack(w.merged)) end
+    return
+  end
+  if w.given == 0 and w.gone == 0 and not w.future then return end
+  if w.gone > 0 and w.gone == w.size then
+    call('UNLINK', w.log)
+  elseif w.gone > 0 then
+    call('ZREMRANGEBYRANK', w.log, 0, w.gone - 1)
+  end
+  if w.future then call('ZADD', w.log, 'XX', unpack(w.future)) end
+  for i = 1, w.ids and #w.ids or 0 do enter(w, NOW_TEXT, w.ids[i], w.costs[i]) end
+  call('SET', w.state, int(w.left), 'KEEPTTL')
+  if w.fresh and w.given > 0 then configure(w) end
+  if w.given > 0 or not w.value then expire(w) end
+end
+
+-- credit adds what came out of the entries to value.
+local function credit(w, n)
+  local left = value(w)
+  if left then call('SET', w.state, int(math.min(w.rate, left + n)), 'KEEPTTL') end
+end
+
+-- refund gives back n permits of id.
+local function refund(w, id, n)
+  value(w)
+  local first = ask('ZRANGE', w.log, 0, 0)[1]
+  if not first then return 0 end
+  permits_of(w, first)
+  if call('ZREM', w.log, pack(w.packing, id, n)) == 0 then return 0 end
+  credit(w, n)
+  return n
+end
+
+-- grant takes n permits out of the youngest entries, of MOST at most, and returns
+-- how many there still are to take out. What is left of an entry is no longer given
+-- back by its id.
+local function grant(w, n)
+  value(w)
+  local part, out, some = ask('ZRANGE', w.log, -MOST, -1, 'WITHSCORES'), {}, 0
+  local rest, i = n, #part - 1
+  while i > 0 and rest > 0 do
+    local had = permits_of(w, part[i])
+    some = math.min(rest, had)
+    if some > 0 then out[#out + 1], rest = { part[i], part[i + 1], had - some }, rest - some end
+    i = i - 2
+  end
+  for _, o in ipairs(out) do
+    if o[3] > 0 then call('ZADD', w.log, o[2], sub(o[1], 1, -5) .. little(o[3], 4)) end
+    call('ZREM', w.log, o[1])
+  end
+  credit(w, n - rest)
+  return i <= 0 and #part == 2 * MOST and rest or 0
+end
+
+-- report counts grants that were made elsewhere, whatever is left.
+local function report(w, list)
+  open(w, 0)
+  keep(w)
+  for _, g in ipairs(list) do
+    if enter(w, int(g.at), g.id, g.n) == 1 then w.left = w.left - g.n end
+  end
+  if w.fresh then configure(w) end
+  if not w.counting then call('SET', w.state, int(w.left), 'KEEPTTL') end
+  expire(w)
+end

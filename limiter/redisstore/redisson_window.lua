@@ -1,0 +1,57 @@
+-- A limiter in the form of Redisson up to 3.13.2: value counts down from the rate
+-- and lives for one interval, so up to twice the rate passes across a border. What
+-- was given back is remembered under the name of the entries, which these versions
+-- do not use, for as long as value lives.
+
+local function open(w)
+  w.value = value(w)
+  w.left = math.min(w.rate, w.value or w.rate)
+end
+
+-- remains is how long the window still lasts: all of it if there is none, or if value
+-- has no end.
+local function remains(w)
+  local ttl = ask('PTTL', w.state)
+  return math.min(w.length, ttl < 0 and w.length or math.max(1, ttl))
+end
+
+local function wait(w, n)
+  if n <= w.left then return 0 end
+  if n > w.rate or not w.value then return w.length end
+  return remains(w)
+end
+
+local function take(w, _, n) w.left, w.given = w.left - n, w.given + n end
+
+-- keep begins a window, or goes on with one.
+local function keep(w)
+  if w.given == 0 then return end
+  call('SET', w.state, int(w.left), 'PX', int(remains(w)))
+  if w.fresh then configure(w) end
+  if w.keep_alive > 0 then call('PEXPIRE', KEYS[1], int(math.max(w.keep_alive, w.length))) end
+end
+
+-- refund gives back n permits that id took at the time `at`, once, and in the same
+-- window.
+local function refund(w, id, n, at)
+  open(w)
+  if not w.value or at < NOW - w.length + remains(w) then return 0 end
+  ask('SCARD', w.log)
+  if call('SADD', w.log, id) == 0 then return 0 end
+  call('PEXPIRE', w.log, int(remains(w)))
+  call('SET', w.state, int(math.min(w.rate, w.value + n)), 'KEEPTTL')
+  return n
+end
+
+local function grant(w, n)
+  open(w)
+  if w.value then call('SET', w.state, int(math.min(w.rate, w.value + n)), 'KEEPTTL') end
+  return 0
+end
+
+-- report counts in the window of now what was granted elsewhere, however old.
+local function report(w, list)
+  open(w)
+  for _, g in ipairs(list) do take(w, g.id, g.n) end
+  keep(w)
+end

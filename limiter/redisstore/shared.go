@@ -1,0 +1,170 @@
+package redisstore
+
+import (
+	"context"
+	_ "embed"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-proxy/weir/limiter"
+)
+
+// ErrShared says that a limiter of Redisson's cannot be used as it is: a key of
+// another type, a rate or an interval that no limiter has, entries of several
+// versions of Redisson. The error says which; nothing was taken and nothing
+// written. It comes with limiter.ErrUnavailable, and says nothing about Redis.
+var ErrShared = errors.New("limiter shared with Redisson cannot be used")
+
+var (
+	//go:embed redisson.lua
+	redissonLua string
+	//go:embed redisson_pack.lua
+	redissonPackLua string
+	//go:embed redisson_count.lua
+	redissonCountLua string
+	//go:embed redisson_log.lua
+	redissonLogLua string
+	//go:embed redisson_window.lua
+	redissonWindowLua string
+	//go:embed shared_decide.lua
+	sharedDecideLua string
+	//go:embed shared_refund.lua
+	sharedRefundLua string
+	//go:embed shared_grant.lua
+	sharedGrantLua string
+	//go:embed shared_reset.lua
+	sharedResetLua string
+	//go:embed shared_report.lua
+	sharedReportLua string
+	//go:embed handle_left.lua
+	handleLeftLua string
+	//go:embed handle_set.lua
+	handleSetLua string
+)
+
+// sharedScripts are what is done with one limiter that Redisson shares. Such a
+// limiter is a script call by itself: what its keys hold is others' work, and
+// must not fail what else is asked.
+type sharedScripts struct {
+	take, peek, refund, grant, reset, report script
+	left, set                                script // for handles
+}
+
+// newSharedScripts makes those for limiters that log, or for those of the oldest
+// form, which count a window.
+func newSharedScripts(clock, prefix string, f limiter.RedissonForm) sharedScripts {
+	full := func(dry bool, last string) script {
+		parts := []string{fmt.Sprintf("local ROOM, DRY = %s, %t", quote(channel(prefix)), dry), clock, redissonLua}
+		if f == limiter.RedissonWindow {
+			parts = append(parts, redissonWindowLua)
+		} else {
+			parts = append(parts, redissonPackLua, redissonCountLua, redissonLogLua)
+		}
+		return newScript(append(parts, last)...)
+	}
+	return sharedScripts{
+		take: full(false, sharedDecideLua), peek: full(true, sharedDecideLua), refund: full(false, sharedRefundLua),
+		grant: full(false, sharedGrantLua), reset: full(false, sharedResetLua), report: full(false, sharedReportLua),
+		left: full(true, handleLeftLua), set: full(false, handleSetLua),
+	}
+}
+
+// shared are the scripts for limiters of that form.
+func (s *Store) shared(f limiter.RedissonForm) *sharedScripts {
+	if f == limiter.RedissonWindow {
+		return &s.sharedWindow
+	}
+	return &s.sharedLog
+}
+
+// sharedKeys are those of a limiter as Redisson passes them.
+func sharedKeys(name, client string) []string {
+	value, permits := redissonKey(name, "value"), redissonKey(name, "permits")
+	return []string{name, value, value + ":" + client, permits, permits + ":" + client}
+}
+
+// sharedArgs tell a script what a limiter is without a config, and what it is
+// asked.
+func sharedArgs(c limiter.Claim, rest ...any) []any {
+	r := c.Limit.Rate
+	return append([]any{r.Count, r.Window.Milliseconds(), int(c.Limit.Scope), c.RedissonForm.String()}, rest...)
+}
+
+// A sharedBatch is what one script call asks of one limiter.
+type sharedBatch struct {
+	claim    limiter.Claim // the first; all name the same limiter
+	requests []byte
+}
+
+// request appends a request of shared_decide.lua.
+func (b *sharedBatch) request(id [16]byte, cost int64) {
+	b.requests = append(b.requests, id[:idBytes]...)
+	b.requests = binary.LittleEndian.AppendUint32(b.requests, uint32(cost))
+}
+
+// share appends the one claim of c.
+func (g *group) share(c *call) {
+	claim := c.claims[0]
+	if g.shared == nil {
+		g.shared = &sharedBatch{claim: claim}
+	}
+	g.shared.request(c.id, claim.Cost)
+}
+
+// peekShared says what a take of one limiter would say.
+func (s *Store) peekShared(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
+	c := claims[0]
+	b := sharedBatch{claim: c}
+	b.request([16]byte{}, c.Cost)
+	reply, err := s.askShared(ctx, s.shared(c.RedissonForm).peek, c, b.requests)
+	at, rest, bad := readTime(reply)
+	if err == nil {
+		err = bad
+	}
+	if err == nil {
+		rest, err = readDecision(rest, at, claims, d)
+	}
+	if err == nil && len(rest) > 0 {
+		err = errReply
+	}
+	if err != nil {
+		return fmt.Errorf("look at %s: %w: %w", c.Redisson, limiter.ErrUnavailable, err)
+	}
+	return nil
+}
+
+// changeShared runs a script that changes the limiter of c and answers with a
+// number that is not negative.
+func (s *Store) changeShared(ctx context.Context, sc script, c limiter.Claim, rest ...any) (int64, error) {
+	reply, err := s.askShared(ctx, sc, c, rest...)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
+	}
+	n, ok := reply.(int64)
+	if !ok || n < 0 {
+		return 0, fmt.Errorf("%w: %w", limiter.ErrUnavailable, errReply)
+	}
+	return n, nil
+}
+
+func (s *Store) askShared(ctx context.Context, sc script, c limiter.Claim, rest ...any) (any, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	reply, err := sc.run(shared(ctx), s.client, s.names.keys(c), sharedArgs(c, rest...))
+	if err != nil {
+		s.remap()
+	}
+	return reply, sharedError(err)
+}
+
+// sharedError makes an ErrShared of a script's refusal.
+func sharedError(err error) error {
+	if !redis.HasErrorPrefix(err, "UNSHARED") {
+		return err
+	}
+	return fmt.Errorf("%w: %s", ErrShared, strings.TrimPrefix(err.Error(), "UNSHARED "))
+}

@@ -1,0 +1,97 @@
+package redisstore_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/limitertest"
+	"github.com/weir-proxy/weir/limiter/redisstore"
+	"github.com/weir-proxy/weir/test/redistest"
+)
+
+// A sharing store lets each token bucket be a limiter of Redisson's, whose config
+// it changes as soon as a claim has another rate.
+type sharing struct {
+	*redisstore.Store
+	form limiter.RedissonForm
+
+	mu    sync.Mutex // guards what follows
+	rates map[string]limiter.Rate
+}
+
+func (s *sharing) shared(ctx context.Context, claims []limiter.Claim, edit bool) []limiter.Claim {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]limiter.Claim, len(claims))
+	for i, c := range claims {
+		c.Redisson, c.RedissonForm = c.Limit.Name+":"+c.Key.String(), s.form
+		out[i] = c
+		if had, ok := s.rates[c.Redisson]; edit && (!ok || had != c.Limit.Rate) {
+			if r, err := s.RateLimiter(c.Redisson, ""); err == nil {
+				_, _ = r.As(s.form).UpdateRate(ctx, redisstore.RateConfig{Rate: c.Limit.Rate, KeepAlive: c.Limit.Rate.Window})
+			}
+			s.rates[c.Redisson] = c.Limit.Rate
+		}
+	}
+	return out
+}
+
+func (s *sharing) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
+	if err := limiter.CheckAll(claims); err != nil {
+		return err
+	}
+	return s.Store.Take(ctx, s.shared(ctx, claims, true), d)
+}
+
+func (s *sharing) Peek(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
+	return s.Store.Peek(ctx, s.shared(ctx, claims, true), d)
+}
+
+func (s *sharing) Refund(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
+	return s.Store.Refund(ctx, s.shared(ctx, claims, false), p)
+}
+
+// In each packing a shared limiter promises what our own do.
+func TestShared_KeepsTheContractOnRedis(t *testing.T) {
+	client := connect(t, redistest.Start(t).Addr)
+	for _, f := range []limiter.RedissonForm{limiter.RedissonByte, limiter.RedissonFloat} {
+		t.Run(f.String(), func(t *testing.T) {
+			limitertest.RunLog(t, func(t *testing.T) limitertest.Subject {
+				client.FlushAll(t.Context())
+				client.Set(t.Context(), redisstore.TestClock, int64(start), 0)
+				return sharedSubject(t, client, f)
+			})
+		})
+	}
+}
+
+func sharedSubject(t *testing.T, client redis.UniversalClient, f limiter.RedissonForm) limitertest.Subject {
+	return limitertest.Subject{
+		Store: &sharing{
+			Store: redisstore.NewWithTestClock(client, redisstore.Options{Timeout: patient}),
+			form:  f, rates: map[string]limiter.Rate{},
+		},
+		Advance: func(d time.Duration) {
+			if err := client.IncrBy(context.Background(), redisstore.TestClock, d.Milliseconds()).Err(); err != nil {
+				t.Errorf("advance: %v", err)
+			}
+		},
+		Together: 40, Calls: calls(10_000, 4000),
+	}
+}
+
+func TestShared_KeepsTheContractOnMiniredis(t *testing.T) {
+	limitertest.RunLog(t, func(t *testing.T) limitertest.Subject {
+		client := connect(t, miniredis.RunT(t).Addr())
+		client.Set(t.Context(), redisstore.TestClock, int64(start), 0)
+		s := sharedSubject(t, client, limiter.RedissonByte)
+		s.Steps, s.Calls = 6, 1000
+		return s
+	})
+}

@@ -1,0 +1,8 @@
+-- refund gives back what one decision took, once.
+-- ARGV   5 the decision's id, 6 its time (ms), 7 its cost
+-- reply  how many permits were given back
+return run(function()
+  local given = refund(limiter(), ARGV[5], tonumber(ARGV[7]), tonumber(ARGV[6]))
+  if given > 0 then tell() end
+  return given
+end)

@@ -1,0 +1,77 @@
+-- take_sliding_log is take for requests of one claim each, every one on a window of
+-- its own: the usual way straight on, without what only others need.
+-- KEYS   state of each window
+-- ARGV   limits and windows, see list_windows; then all requests in one string, see
+--        decide
+-- reply  as that of take
+-- The whole script is one step for everybody else.
+local rates, lengths, ttls, a = {}, {}, {}, 2
+for i = 1, tonumber(ARGV[1]) do
+  rates[i], lengths[i], ttls[i] = tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2]), ARGV[a + 4]
+  a = a + 5
+end
+local of, requests = ARGV[a], ARGV[a + 1]
+local struct_pack, struct_unpack = struct.pack, struct.unpack
+local got, reply, r, from, one = call('MGET', unpack(KEYS)), { NOW }, 1, 1, nil
+
+for i = 1, #KEYS do
+  local l, state = byte(of, i), got[i]
+  local rate, length, form, before, newest, taken, count, at = rates[l], lengths[l], 1, NOW, NOW, 0, 0, 1
+  if state then
+    form = 0
+    if #state >= 19 then form, before, newest, taken, count, at = struct_unpack(HEAD, state) end
+    local old, size = NOW - length, #state
+    while form == 1 and at <= size do
+      local after, n, next = entry(state, at)
+      if before + after > old then break end
+      before, taken, count, at = before + after, taken - n, count - 1, next
+    end
+  end
+  local b, c, d, e = byte(requests, from + 10, from + 13)
+  local cost = b
+  if c + d + e > 0 then cost = b + c * 256 + d * 65536 + e * 16777216 end
+  local left, wait = rate - taken, 0
+  -- No ban, no floor, no clock that was set back, no entry too many.
+  local usual = form == 1 and newest <= NOW and (count < FULL or cost > left)
+  if usual then
+    local allowed = cost <= left and 1 or 0
+    if allowed == 1 then
+      left = left - cost
+      local body, after = '', NOW - newest
+      if state then body = sub(state, at) end
+      local new
+      if after < 65536 and cost < 256 then
+        new = struct_pack('<BI2Bc8', 18, after, cost, sub(requests, from + 2, from + 9))
+      else
+        new = packed(after, cost, sub(requests, from + 2, from + 9))
+      end
+      local head = struct_pack(HEAD, 1, before, NOW, taken + cost, count + 1)
+      if state then
+        call('SET', KEYS[i], head .. body .. new, 'PX', ttls[l])
+      else -- what is of another type looks like nothing in an MGET
+        usual = call('SET', KEYS[i], head .. new, 'PX', ttls[l], 'NX')
+      end
+    end
+    if cost > left then -- until when: as many as are short come back
+      local short, time, size = cost - left, before, state and #state or 0
+      wait = length
+      while at <= size do
+        local after, n, next = entry(state, at)
+        time, short, at = time + after, short - n, next
+        if short <= 0 then
+          wait = time + length - NOW
+          break
+        end
+      end
+    end
+    reply[r + 1], reply[r + 2], reply[r + 3] = allowed, left < 0 and 0 or left, wait
+  end
+  if usual then
+    r = r + 3
+  else
+    one = one or general(requests)
+    r = one(l, i, i, from, reply, r, state)
+  end
+  from = from + 16
+end
+return reply

@@ -1,0 +1,110 @@
+package lock
+
+import (
+	"context"
+	"time"
+)
+
+// earAfter is how long a lock is held before its holder listens for being
+// overruled: most are given back sooner, and pay nothing.
+const earAfter = time.Second
+
+// A telling kind publishes, on one channel, that its lock was taken away.
+type telling interface {
+	told() (h *hub, channel string)
+}
+
+func (k *reentrant) told() (*hub, string) { return k.locker.hub, k.channel }
+func (k *simple) told() (*hub, string)    { return k.locker.hub, k.channel }
+func (k *readwrite) told() (*hub, string) { return k.locker.hub, k.channel }
+
+// An ear hears, for a session, what is published of its lock while it is held:
+// that is its loss, or of a reader's lock perhaps that of somebody else.
+type ear struct {
+	timer  *time.Timer
+	cancel context.CancelFunc // ends the goroutine
+	heard  bool               // it is counted among those who hear of a release; guarded by the session
+}
+
+// listenLocked begins to listen when s has been held for a while. Who renews
+// sooner than that finds out as fast.
+func (s *session) listenLocked() {
+	if _, ok := s.lock.kind.(telling); !ok || s.claim.lease <= 3*earAfter {
+		return
+	}
+	ctx, cancel := context.WithCancel(s.locker.life)
+	s.ear = &ear{cancel: cancel}
+	s.ear.timer = time.AfterFunc(earAfter, func() { s.listen(ctx) })
+}
+
+// stop ends the ear, which may still be counted as a listener for a moment.
+func (e *ear) stop() {
+	if e != nil {
+		e.timer.Stop()
+		e.cancel()
+	}
+}
+
+// listen looks, at each message and after each connection that was lost, whether s
+// still has what it holds, until ctx ends. Without a subscription renewal finds out.
+func (s *session) listen(ctx context.Context) {
+	if !s.locker.begin() {
+		return
+	}
+	defer s.locker.end()
+	h, channel := s.lock.kind.(telling).told()
+	for ctx.Err() == nil {
+		sub, err := h.listen(ctx, channel)
+		if err != nil {
+			sleep[struct{}](ctx, nil, s.claim.lease/3)
+			continue
+		}
+		sleep(ctx, sub.ready(), s.claim.lease/3)
+		s.hears(true)
+		for ctx.Err() == nil && !sub.gone() {
+			sub.drain()
+			if !s.look(ctx) {
+				break
+			}
+			sleep(ctx, sub.wake, s.claim.lease)
+		}
+		sub.close()
+	}
+}
+
+func (s *session) hears(yes bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ear.heard = yes
+}
+
+// others is how many of those who heard of a release are not this process itself.
+func (s *session) others(told int64) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ear != nil && s.ear.heard {
+		told--
+	}
+	return max(told, 0)
+}
+
+// look asks whether Redis still has the session, without prolonging it, and ends
+// it if not. No answer says nothing.
+func (s *session) look(ctx context.Context) bool {
+	if s.take(ctx) != nil {
+		return false
+	}
+	defer s.give()
+	if s.told || s.check() != nil {
+		return false
+	}
+	call, cancel := s.locker.bounded(ctx)
+	defer cancel()
+	c := s.claim
+	c.lease = max(time.Until(s.until()), time.Millisecond) // which it has
+	held, err := s.lock.kind.extend(call, c)
+	if err == nil && !held {
+		s.lose()
+	}
+	return err != nil || held
+}

@@ -1,0 +1,78 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+)
+
+// A holder who would renew in ten seconds only hears at once that the lock was taken
+// away, by us or as Redisson does it. A message that says nothing of the kind does
+// no harm.
+func TestEar_HearsThatTheLockWasTakenAway(t *testing.T) {
+	type taker func(w *world, lk *Lock) error
+	force := func(_ *world, lk *Lock) error { _, err := lk.ForceUnlock(ctxOf(t)); return err }
+	javas := func(channel, message string) taker {
+		return func(w *world, _ *Lock) error {
+			w.eye.Del(ctxOf(t), "orders")
+			return w.eye.Publish(ctxOf(t), channel, message).Err()
+		}
+	}
+	for name, c := range map[string]struct {
+		channel string
+		takers  []taker
+	}{
+		"reentrant": {"redisson_lock__channel:{orders}", []taker{force, javas("redisson_lock__channel:{orders}", "0")}},
+		"fenced":    {"redisson_lock__channel:{orders}", []taker{force}},
+		"simple":    {"weir_simple:{orders}", []taker{force}},
+		"read":      {"redisson_rwlock:{orders}", []taker{force, javas("redisson_rwlock:{orders}", "0")}},
+		"write":     {"redisson_rwlock:{orders}", []taker{force, javas("redisson_rwlock:{orders}", "1")}},
+	} {
+		for _, take := range c.takers {
+			for _, options := range [][]Option{nil, {WithLease(time.Minute)}} {
+				w := newWorld(t)
+				kind := overtKinds()[name]
+				h := locked(t, kind(w.locker()), options...)
+				eventually(t, "the holder listens", func() bool { return w.listeners(c.channel) == 1 })
+				w.eye.Publish(ctxOf(t), c.channel, "0")
+				before := w.eye.PTTL(ctxOf(t), "orders").Val()
+				if err := h.Context().Err(); err != nil {
+					t.Fatalf("%s: ended by a message: %v", name, err)
+				}
+				start := time.Now()
+				if err := take(w, kind(w.locker())); err != nil {
+					t.Fatal(err)
+				}
+				<-h.Context().Done()
+				if err := context.Cause(h.Context()); !errors.Is(err, ErrLost) {
+					t.Errorf("%s: ended with %v, want ErrLost", name, err)
+				}
+				if took := time.Since(start); took > 5*time.Second {
+					t.Errorf("%s: noticed after %v", name, took)
+				}
+				if before <= 0 {
+					t.Errorf("%s: it lived for %v", name, before)
+				}
+				eventually(t, "nobody listens", func() bool { return w.listeners(c.channel) == 0 })
+			}
+		}
+	}
+}
+
+// The holder's own ear is nobody who waits, and looking makes no lease longer.
+func TestEar_IsNobodyWhoWaits(t *testing.T) {
+	w := newWorld(t)
+	l := w.locker()
+	h := locked(t, l.Reentrant("orders"), WithLease(10*time.Second))
+	eventually(t, "the holder listens", func() bool { return w.listeners("redisson_lock__channel:{orders}") == 1 })
+	if ttl := w.eye.PTTL(ctxOf(t), "orders").Val(); ttl > 9*time.Second+500*time.Millisecond {
+		t.Errorf("a second later the lease is %v", ttl)
+	}
+	unlocked(t, h)
+	l.gates.mu.Lock()
+	defer l.gates.mu.Unlock()
+	if n := len(l.gates.byName); n != 0 {
+		t.Errorf("%d gates are left: somebody is taken to wait", n)
+	}
+}

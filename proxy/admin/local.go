@@ -1,0 +1,57 @@
+package admin
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// local lets requests pass that come from this machine's own programs, as far as
+// that can be told without a token. A web page reaches a loopback address too, by
+// giving its own name that address (DNS rebinding): then Host is that name, and what
+// the page sends to change something has fields that browsers add.
+func (o Options) local(next http.Handler) http.Handler {
+	if o.Token != "" {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !o.named(r.Host) {
+			problem(w, http.StatusMisdirectedRequest, fmt.Sprintf("without admin.token only this machine is answered, and %q is not its name; ask 127.0.0.1, or write the name into admin.hosts, or set admin.token", r.Host), nil)
+			return
+		}
+		if field := browser(r); field != "" && r.Method != http.MethodGet && r.Method != http.MethodHead {
+			problem(w, http.StatusForbidden, "without admin.token no web page may change anything, and "+field+" says that this is one; set admin.token, or use weir or curl", nil)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// named reports whether host, with or without a port, is what this machine's own
+// programs ask for. HTTP/1.0 may leave it out; browsers do not.
+func (o Options) named(host string) bool {
+	if host == "" {
+		return true
+	}
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.TrimSuffix(strings.ToLower(strings.Trim(host, "[]")), ".")
+	if addr, err := netip.ParseAddr(host); err == nil && addr.Unmap().IsLoopback() {
+		return true
+	}
+	return host == "localhost" || slices.ContainsFunc(o.Hosts, func(name string) bool { return strings.EqualFold(name, host) })
+}
+
+// browser is a field that only browsers send; "" if there is none.
+func browser(r *http.Request) string {
+	for name := range r.Header {
+		if name == "Origin" || strings.HasPrefix(name, "Sec-Fetch-") {
+			return name
+		}
+	}
+	return ""
+}

@@ -1,0 +1,31 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/alecthomas/kong"
+)
+
+type helpCommand struct {
+	Command string `arg:"" optional:"" help:"The command; all are listed when not given."`
+}
+
+// Run prints what --help prints of that command.
+func (c helpCommand) Run(parser *kong.Kong, w World) error {
+	args := []string{"--help"}
+	if names := commandNames(parser); c.Command != "" {
+		if !slices.Contains(names, c.Command) {
+			fmt.Fprintf(w.Stderr, "weir: there is no command %q; %sweir help lists the commands\n", c.Command, meant(c.Command, names))
+			return errUsage
+		}
+		args = []string{c.Command, "--help"}
+	}
+	_, err := parser.Parse(args) // prints
+	var parse *kong.ParseError
+	if errors.As(err, &parse) { // it goes on after the help, without what is required
+		err = nil
+	}
+	return err
+}

@@ -1,0 +1,155 @@
+package cluster
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/redis/go-redis/v9"
+)
+
+//go:embed restore.lua
+var restoreScript string
+
+// A lost is what Redis should know and does not: it came back empty, or as an older
+// replica of itself.
+type lost struct {
+	number  string // that was found, and the first of the history; empty for none
+	head    string
+	becomes int64
+	hash    string // "" leaves the one that is there
+	pushed  bool
+	history []string
+	defines bool
+}
+
+// Restore gives back to Redis what it has lost of what this node knows: the number of
+// the configuration, so that generations never go back, and what was pushed, with its
+// history. It reports whether there was anything to give back. Every sign of life
+// looks for that, and every node gives the same.
+func (n *Node) Restore(ctx context.Context) (bool, error) {
+	if n.serving.Load().agreed == 0 {
+		return false, nil
+	}
+	pipe := n.rdb.Pipeline()
+	config := pipe.HMGet(ctx, n.prefix+"config", "number", "hash", "pushed")
+	history := pipe.LRange(ctx, n.prefix+"history", 0, remembered-1)
+	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
+		return false, fmt.Errorf("look for what redis lost: %w", err)
+	}
+	l, err := n.loses(config.Val(), history.Val())
+	if err != nil || l.becomes == 0 {
+		return false, err
+	}
+	args := []any{l.number, l.head, strconv.FormatInt(l.becomes, 10), l.hash, n.id, flag(l.pushed), memory.Milliseconds(), len(l.history)}
+	for _, text := range l.history {
+		args = append(args, text)
+	}
+	if l.defines {
+		args = append(args, n.serving.Load().defines...)
+	}
+	keys := []string{n.prefix + "config", n.prefix + "limits", n.prefix + "removed", n.prefix + "history"}
+	done, err := n.scripts.restore.Run(ctx, n.rdb, keys, args...).Int()
+	if err != nil {
+		return false, fmt.Errorf("give back what redis lost: %w", err)
+	}
+	return done == 1, nil // or another node was quicker
+}
+
+// loses compares what is in Redis with what this node knows.
+func (n *Node) loses(found []any, history []string) (l lost, err error) {
+	now, known := n.serving.Load(), n.known.Load()
+	if len(found) != 3 {
+		return l, fmt.Errorf("%w: %v", errReply, found)
+	}
+	l.number, _ = found[0].(string)
+	number, _ := strconv.ParseInt(l.number, 10, 64) // there may be none
+	if len(history) > 0 {
+		l.head = history[0]
+	}
+	_, pushed := found[2].(string)
+	switch {
+	case number >= now.agreed:
+	case n.pushed.Load() == now.agreed && pushed && !slices.Contains(known.texts, l.head):
+		// Something was pushed to nodes that knew nothing of this one's.
+		l.becomes, l.pushed = now.agreed+1, true
+		head, err := renumbered(l.head, l.becomes)
+		if err != nil {
+			return lost{}, err
+		}
+		l.history = append([]string{head}, known.texts[:min(len(known.texts), remembered-1)]...)
+	case n.pushed.Load() == now.agreed:
+		l.becomes, l.hash, l.pushed, l.history, l.defines = now.agreed, now.hash, true, known.texts, true
+	case number == 0 && now.alone: // it is agreed on anew, upon this number
+		l.becomes = now.agreed
+	case number == 0 || found[1] == now.hash:
+		l.becomes, l.hash, l.defines = now.agreed, now.hash, true
+	default: // others have taken up another one meanwhile
+		l.becomes = now.agreed + 1
+	}
+	return l, nil
+}
+
+// renumbered is an entry of the history under another generation.
+func renumbered(text string, generation int64) (string, error) {
+	var s stored
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		return "", fmt.Errorf("%w: %w", errReply, err)
+	}
+	s.Generation = generation
+	return string(s.write(s.Packed)), nil
+}
+
+// A known is the history as this node has seen it.
+type known struct {
+	of    int64 // the generation that was served when it was read; 0 if it was not
+	texts []string
+}
+
+// knows puts e before what is known of the history.
+func (n *Node) knows(e Entry) {
+	texts := []string{string(e.write(zip(e.Bundle)))}
+	for _, text := range n.known.Load().texts {
+		if other, err := readEntry(text); err == nil && other.Generation < e.Generation && len(texts) < remembered {
+			texts = append(texts, text)
+		}
+	}
+	n.known.Store(&known{texts: texts})
+}
+
+// Number is that of the configuration taken up last, by any node; 0 when Redis knows
+// of none.
+func (n *Node) Number(ctx context.Context) (int64, error) {
+	number, err := n.rdb.HGet(ctx, n.prefix+"config", "number").Int64()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return 0, fmt.Errorf("read config: %w", err)
+	}
+	return number, nil
+}
+
+// learn remembers the history, once for each generation that is served. When Redis
+// does not answer, that is left to the next sign of life.
+func (n *Node) learn(ctx context.Context) {
+	generation := n.pushed.Load()
+	if generation == 0 || n.known.Load().of == generation {
+		return
+	}
+	texts, err := n.rdb.LRange(ctx, n.prefix+"history", 0, remembered-1).Result()
+	if err != nil || len(texts) == 0 {
+		return
+	}
+	if head, err := readEntry(texts[0]); err == nil && head.Generation == generation {
+		n.known.Store(&known{generation, texts})
+	}
+}
+
+func flag(yes bool) string {
+	if yes {
+		return "1"
+	}
+	return ""
+}

@@ -1,0 +1,174 @@
+package config
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/weir-proxy/weir/proxy/key"
+)
+
+// A listed value is one of a list: where it stands, or else the file that holds all.
+type listed struct {
+	list          string // its name
+	spec          *key.Spec
+	at            Position
+	text, written string // written is empty unless it names variables
+	file          string
+}
+
+// secrets are those that values of lists may be hashed under.
+func (p Privacy) secrets() [][]byte {
+	var all [][]byte
+	for _, secret := range []string{p.HashSecret, p.Previous} {
+		if secret != "" {
+			all = append(all, []byte(secret))
+		}
+	}
+	return all
+}
+
+// Conceal is b with the values of its lists hashed, so that it can be stored and
+// sent where others may read; comments in files of lists are left out. c is what b
+// was unpacked as. The hash is under privacy.hash_secret, or, where there is none,
+// with the salt of served, or a new one if that has none. Addresses and networks
+// stay as they are: what is in a network could not be found any more. What is
+// hashed already is not hashed again: the same files give the same Bundle.
+//
+// Problems are values that stand where they cannot be replaced.
+func (b Bundle) Conceal(c *Config, served *Bundle) (Bundle, error) {
+	pepper := c.Privacy.pepper(served)
+	hashed := Bundle{b.Main, maps.Clone(b.Files)}
+	byFile := map[string][]listed{}
+	for _, v := range c.values {
+		if !v.spec.Conceals() || strings.Contains(v.written, "${") {
+			continue
+		}
+		if v.file != "" {
+			hashed.Files[v.file] = pepper.Conceal(v.spec, b.Files[v.file])
+			continue
+		}
+		byFile[v.at.File] = append(byFile[v.at.File], v)
+	}
+	var problems []Problem
+	for name, values := range byFile {
+		text, faults := concealed(pepper, b.Files[name], values)
+		hashed.Files[name] = text
+		problems = append(problems, faults...)
+	}
+	if len(problems) > 0 {
+		return Bundle{}, Problems(arrange(problems, sortedKeys(b.Files)))
+	}
+	return hashed, nil
+}
+
+// pepper is what values are hashed with.
+func (p Privacy) pepper(served *Bundle) key.Pepper {
+	if p.HashSecret != "" {
+		return key.PepperOf([]byte(p.HashSecret))
+	}
+	if served != nil {
+		for _, name := range sortedKeys(served.Files) {
+			if salt, ok := key.SaltOf(served.Files[name]); ok {
+				return salt
+			}
+		}
+	}
+	salt := make([]byte, 16)
+	rand.Read(salt)
+	return key.Salt(salt)
+}
+
+// concealed is the text of a file with the values that stand in it hashed, each in
+// its place.
+func concealed(pepper key.Pepper, text string, values []listed) (string, []Problem) {
+	lines := strings.SplitAfter(text, "\n")
+	slices.SortStableFunc(values, func(a, b listed) int { // the last first: places before it stay
+		if a.at.Line != b.at.Line {
+			return b.at.Line - a.at.Line
+		}
+		return b.at.Column - a.at.Column
+	})
+	var problems []Problem
+	var last listed
+	for _, v := range values {
+		if v.at == last.at && v.spec == last.spec {
+			continue // one value that two lists share
+		}
+		hash, err := pepper.ConcealOne(v.spec, v.text)
+		line := lines[v.at.Line-1]
+		from, to, ok := scalar(line, v)
+		if err != nil || !ok || v.at == last.at {
+			problems = append(problems, Problem{v.at, "", "a value of a list cannot be hashed where it stands", "write it out in its list, in one line, or into a file of its own"})
+			continue
+		}
+		last = v
+		if hash != v.text {
+			lines[v.at.Line-1] = line[:from] + `"` + hash + `"` + line[to:]
+		}
+	}
+	return strings.Join(lines, ""), problems
+}
+
+// scalar finds the value v, which begins at its column of a line, and ends on it.
+func scalar(line string, v listed) (from, to int, ok bool) {
+	for range v.at.Column - 1 {
+		_, size := utf8.DecodeRuneInString(line[from:])
+		from += size
+	}
+	if from >= len(line) {
+		return 0, 0, false
+	}
+	if line[from] == '"' || line[from] == '\'' {
+		to = closing(line, from)
+		return from, to, to > 0
+	}
+	rest, ok := strings.CutPrefix(line[from:], v.text)
+	rest = strings.TrimLeft(rest, " \t\r\n")
+	return from, from + len(v.text), ok && (rest == "" || strings.ContainsAny(rest[:1], ",]}#"))
+}
+
+// closing is where the quoted scalar that begins at from has ended; 0 if it does not
+// end on this line.
+func closing(line string, from int) int {
+	for i := from + 1; i < len(line); i++ {
+		switch {
+		case line[i] == '\\' && line[from] == '"':
+			i++
+		case line[i] == '\'' && line[from] == '\'' && i+1 < len(line) && line[i+1] == '\'':
+			i++
+		case line[i] == line[from]:
+			return i + 1
+		}
+	}
+	return 0
+}
+
+// shown are lists as people may see them: with values hashed, so that what is shown
+// can be loaded and lists the same.
+func (c *Config) shown(lists map[string]*listForm) map[string]*listForm {
+	salt := sha256.Sum256([]byte("salt of " + c.Hash))
+	pepper := key.Salt(salt[:])
+	specs := map[string]*key.Spec{}
+	for _, v := range c.values {
+		specs[v.list] = v.spec
+	}
+	all := map[string]*listForm{}
+	for name, l := range lists {
+		told := *l
+		told.Values = slices.Clone(l.Values)
+		for i, text := range l.Values {
+			if spec := specs[name]; spec == nil || !spec.Conceals() {
+				continue
+			}
+			if hash, err := pepper.ConcealOne(specs[name], text); err == nil {
+				told.Values[i] = hash
+			}
+		}
+		all[name] = &told
+	}
+	return all
+}

@@ -1,0 +1,137 @@
+package config
+
+import (
+	"errors"
+	"maps"
+	"strings"
+	"testing"
+)
+
+// personal has values of lists in all the ways in which they can be written.
+const personal = `keys: {phone: {from: "header:X-Phone", normalize: digits}, user: "header:X-User"}
+lists:
+  blocked: {key: phone, file: blocked.txt, action: deny}
+  flow: {key: phone, values: ["+1 555 0101", '1 555 0102', 1-555-0103], action: deny} # +1 555 0109
+  block:
+    key: user
+    values:
+      - alice, the first   # stays
+      - "bob \"b\""
+    action: bypass
+  one: {key: user, values: carol, action: bypass}
+  offices: {key: client_ip, values: [192.0.2.0/24, 198.51.100.7], action: bypass}
+  ours: {key: user, values: "${CONCEALED}", action: bypass}
+routes: [{name: a, match: {path: /a}, upstream: echo, lists: [blocked, flow, block, one, offices, ours]}]
+`
+
+func packed(main string) Bundle {
+	return Bundle{Main: "weir.yaml", Files: map[string]string{"weir.yaml": main, "blocked.txt": "# Bob\n+1 555 0100\n"}}
+}
+
+func TestConceal_ListsTheSameAndTellsNobody(t *testing.T) {
+	t.Setenv("CONCEALED", "dave")
+	for name, secret := range map[string]string{"salt": "", "secret": "privacy: {hash_secret: \"${CONCEALED_SECRET}\"}\n"} {
+		t.Setenv("CONCEALED_SECRET", "a secret of sixteen characters")
+		b := packed(secret + personal)
+		at := own(t, small)
+		plain, err := Unpack(at, b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		hashed, err := b.Conceal(plain, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for file, text := range hashed.Files {
+			for _, told := range []string{"0100", "0101", "0102", "0103", "Bob", "alice", "bob", "carol", "dave"} {
+				if strings.Contains(text, told) {
+					t.Errorf("%s: %s tells %s:\n%s", name, file, told, text)
+				}
+			}
+		}
+		for _, kept := range []string{"192.0.2.0/24", "${CONCEALED}", "# stays", "198.51.100.7"} {
+			if !strings.Contains(hashed.Files["weir.yaml"], kept) {
+				t.Errorf("%s: %s is lost:\n%s", name, kept, hashed.Files["weir.yaml"])
+			}
+		}
+		c, err := Unpack(at, hashed)
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", name, err, hashed.Files["weir.yaml"])
+		}
+		for i, l := range c.Routes[0].Lists {
+			if want := plain.Routes[0].Lists[i].Members.Len(); l.Members.Len() != want {
+				t.Errorf("%s: list %s has %d values; want %d", name, l.Name, l.Members.Len(), want)
+			}
+		}
+		if again, err := b.Conceal(plain, &hashed); err != nil || !maps.Equal(again.Files, hashed.Files) {
+			t.Errorf("%s: the same files, hashed once more: %v\n%v\nwant\n%v", name, err, again.Files, hashed.Files)
+		}
+		if again, err := hashed.Conceal(c, nil); err != nil || !maps.Equal(again.Files, hashed.Files) {
+			t.Errorf("%s: what is hashed is hashed again: %v", name, err)
+		}
+	}
+}
+
+func TestConceal_AnotherSecretIsAProblem(t *testing.T) {
+	t.Setenv("CONCEALED", "dave")
+	t.Setenv("CONCEALED_SECRET", "a secret of sixteen characters")
+	b := packed("privacy: {hash_secret: \"${CONCEALED_SECRET}\"}\n" + personal)
+	c, err := Unpack(own(t, small), b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hashed, err := b.Conceal(c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("CONCEALED_SECRET", "another secret of sixteen")
+	if _, err := Unpack(own(t, small), hashed); err == nil || !strings.Contains(err.Error(), "blocked.txt:1:1: ") || !strings.Contains(err.Error(), "privacy.previous_secret") {
+		t.Errorf("under another secret: %v; want what to do", err)
+	}
+}
+
+func TestConceal_SaysWhereItCannot(t *testing.T) {
+	const shared = "lists:\n  a: {key: 'header:X-A', values: [&x secretive], action: deny}\n  b: {key: 'header:X-A', values: [*x], action: deny}\n" +
+		"routes: [{name: a, match: {path: /a}, upstream: echo, lists: [a, b]}]\n"
+	b := packed(shared)
+	c, err := Unpack(own(t, small), b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ps Problems
+	if _, err := b.Conceal(c, nil); !errors.As(err, &ps) || ps[0].Line != 2 || strings.Contains(err.Error(), "secretive") {
+		t.Errorf("Conceal = %v; want the places, and not the value", err)
+	}
+}
+
+func TestEffective_HashesValuesOfLists(t *testing.T) {
+	t.Setenv("CONCEALED", "dave")
+	c, err := Load(write(t, "weir.yaml", personal, "blocked.txt", "+1 555 0100\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(effective(t, c))
+	for _, told := range []string{"0101", "alice", "carol", "dave"} {
+		if strings.Contains(text, told) {
+			t.Errorf("the effective config tells %s:\n%s", told, text)
+		}
+	}
+}
+
+// Two configurations are told apart by their lists, and the values are not told.
+func TestCompare_TellsNoValuesOfLists(t *testing.T) {
+	t.Setenv("CONCEALED", "dave")
+	at := own(t, small)
+	was, err := Unpack(at, packed(personal))
+	if err != nil {
+		t.Fatal(err)
+	}
+	is, err := Unpack(at, packed(strings.Replace(personal, "0102", "0104", 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	changes := Compare(was, is)
+	if len(changes) != 1 || changes[0].Name != "flow" || !strings.Contains(changes[0].Is, "3, not shown") || strings.Contains(changes[0].String(), "555") {
+		t.Errorf("changes %v; want that of flow, without values", changes)
+	}
+}

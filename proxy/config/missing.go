@@ -1,0 +1,41 @@
+package config
+
+import "path/filepath"
+
+// A named file is one that a field names and that is opened only when Weir serves:
+// certificates of listeners, keys of tokens.
+type named struct {
+	place place
+	path  string
+}
+
+// opens notes that the file that the field at pointer names is opened later, and
+// returns where that is.
+func (r *reading) opens(pointer *string) string {
+	path := r.beside(*pointer)
+	if path == "" {
+		return ""
+	}
+	r.later = append(r.later, named{r.places[pointer], path})
+	r.own[filepath.Clean(path)] = true
+	if came, ok := r.shelf.(parcel); ok && !came.holds(path) && !came.own[filepath.Clean(path)] {
+		r.wrong(pointer, quote(*pointer)+" cannot be read: "+errForeign.Error(), "put it there")
+	}
+	return path
+}
+
+// Missing are the files that Weir opens when it starts and could not open now, here
+// and as this user. They are no fault of the configuration, which may be checked
+// elsewhere before the files are there; so Load does not look for them.
+func (c *Config) Missing() Problems {
+	var all []Problem
+	for _, n := range c.opened {
+		f, err := openFile(n.path)
+		if err == nil {
+			f.Close()
+			continue
+		}
+		all = append(all, Problem{n.place.Position, n.place.path, quote(n.path) + " cannot be read: " + err.Error(), "name a file that Weir may read"})
+	}
+	return arrange(all, c.Files)
+}

@@ -1,0 +1,18 @@
+package config
+
+// Notes are what an operator should know of a configuration with which nothing is
+// wrong: what it promises less of than it might.
+func (c *Config) Notes() []string {
+	var notes []string
+	switch {
+	case c.Privacy.HashSecret != "":
+	case c.Store == StoreRedis:
+		notes = append(notes, "privacy.hash_secret is not set: whoever reads Redis can find out what names of keys stand for, phone numbers for example, by trying all; hashes in logs have a salt that is kept in Redis")
+	default:
+		notes = append(notes, "privacy.hash_secret is not set: hashes in logs have a salt that is made at each start, so that a key looks different in the log after one")
+	}
+	if c.Store == StoreMemory {
+		notes = append(notes, "store: memory counts 1000000 keys at a time; once half of them are in use, one client address gets at most an eighth for new keys, and what it brings beyond that shares one count")
+	}
+	return notes
+}

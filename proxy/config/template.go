@@ -1,0 +1,65 @@
+package config
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/key"
+)
+
+// A template is what names of limiters are made of.
+type template struct {
+	name       string
+	start, end string // around {key}; without that, the name is start
+	keyed      bool
+	digits     bool // the key is a number, perhaps with a plus before it
+	form       limiter.RedissonForm
+}
+
+func newTemplate(f *limitForm, limit *Limit) template {
+	t := template{name: f.RedissonName, form: limit.RedissonForm}
+	t.start, t.end, t.keyed = strings.Cut(f.RedissonName, "{key}")
+	steps := limit.Key.Normalize
+	t.digits = limit.Key.OnMissing != key.Use && limit.Key.OnInvalid != key.Use && len(steps) > 0 && slices.Contains([]key.Step{key.Digits, key.E164}, steps[len(steps)-1])
+	return t
+}
+
+// takes reports whether text can be part of a key.
+func (t template) takes(text string) bool {
+	return t.keyed && !strings.ContainsAny(text, "{}") && (!t.digits || strings.Trim(text, "+0123456789") == "")
+}
+
+// meets reports whether some key of t and some key of other make one name.
+func (t template) meets(other template) bool {
+	if !t.keyed {
+		t, other = other, t
+	}
+	if !t.keyed {
+		return t.start == other.start
+	}
+	if !other.keyed {
+		text, ok := strings.CutPrefix(other.start, t.start)
+		text, end := strings.CutSuffix(text, t.end)
+		return ok && end && t.takes(text)
+	}
+	return t.opens(other) && t.closes(other)
+}
+
+// opens reports whether the names of both can begin the same: the longer start is
+// then part of the other's key.
+func (t template) opens(other template) bool {
+	if len(t.start) > len(other.start) {
+		t, other = other, t
+	}
+	more, ok := strings.CutPrefix(other.start, t.start)
+	return ok && t.takes(more)
+}
+
+func (t template) closes(other template) bool {
+	if len(t.end) > len(other.end) {
+		t, other = other, t
+	}
+	more, ok := strings.CutSuffix(other.end, t.end)
+	return ok && t.takes(more)
+}

@@ -1,0 +1,106 @@
+package config
+
+import (
+	"reflect"
+	"strconv"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// written are the values that name variables of the environment, as they stand in
+// the file, by pointer to the field. Whoever asks what a configuration would change
+// is shown these: what the variables hold on the machine that answers is not theirs.
+type written map[any]string
+
+// restore puts values of v, a form, into n, which it was encoded as, as they are
+// written. Secrets stay hidden.
+func (w written) restore(n *yaml.Node, v reflect.Value) {
+	if len(w) == 0 {
+		return
+	}
+	if v.Kind() == reflect.Pointer {
+		if !v.IsNil() {
+			w.restore(n, v.Elem())
+		}
+		return
+	}
+	switch n.Kind {
+	case yaml.ScalarNode:
+		w.scalar(n, v)
+	case yaml.SequenceNode:
+		if v.Kind() == reflect.Slice && v.Len() == len(n.Content) {
+			for i, c := range n.Content {
+				w.restore(c, v.Index(i))
+			}
+		}
+	case yaml.MappingNode:
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if of := member(v, n.Content[i].Value); of.IsValid() {
+				w.restore(n.Content[i+1], of)
+			}
+		}
+	}
+}
+
+// scalar restores one value; a form that was written short has it in a field.
+func (w written) scalar(n *yaml.Node, v reflect.Value) {
+	if !v.CanAddr() || v.Type() == reflect.TypeFor[secret]() || v.Type() == reflect.TypeFor[secretURL]() {
+		return
+	}
+	if s, ok := v.Addr().Interface().(shorthand); ok {
+		v = v.FieldByName(s.short())
+	}
+	if v.Kind() == reflect.Slice && v.Len() == 1 {
+		v = v.Index(0)
+	}
+	if text, ok := w[v.Addr().Interface()]; ok {
+		n.SetString(text)
+		n.Style = yaml.DoubleQuotedStyle
+	}
+}
+
+// member is the field or the entry of v that is called name; the zero Value if
+// there is none.
+func member(v reflect.Value, name string) reflect.Value {
+	switch v.Kind() {
+	case reflect.Struct:
+		if i, ok := fieldIndex(v.Type(), name); ok {
+			return v.Field(i)
+		}
+	case reflect.Map:
+		return v.MapIndex(reflect.ValueOf(name))
+	}
+	return reflect.Value{}
+}
+
+// fills has the reading remember what variables hold, and where they are named.
+func (r *reading) fills() {
+	env := r.env
+	r.filled = map[string]string{}
+	r.env = func(name string) (string, bool) {
+		value, set := env(name)
+		if value != "" {
+			r.filled[value] = "${" + name + "}"
+		}
+		return value, set
+	}
+}
+
+// leastFilled is how long a value is, at least, that is known again wherever it
+// stands in a sentence.
+const leastFilled = 4
+
+// unfilled is p with the names of variables in the place of what they hold, for
+// those who sent the configuration from elsewhere.
+func (r *reading) unfilled(p Problem) Problem {
+	for value, name := range r.filled {
+		for _, text := range []*string{&p.What, &p.Instead} {
+			*text = strings.ReplaceAll(*text, quote(value), strconv.Quote(name))
+			if len(value) >= leastFilled {
+				*text = strings.ReplaceAll(*text, value, name)
+			}
+		}
+	}
+	return p
+}

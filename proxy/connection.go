@@ -1,0 +1,77 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/weir-proxy/weir/proxy/key"
+)
+
+// errConnection says that Connection names a field that is not the connection's.
+var errConnection = errors.New("Connection not acceptable")
+
+// A fieldSet is names of header fields as the loosest reader sees them; see
+// key.FoldHeader.
+type fieldSet map[string]struct{}
+
+func (s fieldSet) add(names ...string) {
+	for _, name := range names {
+		s[key.FoldHeader(name)] = struct{}{}
+	}
+}
+
+// ownFields are those in which Weir tells upstreams who asks and for what, and
+// those that frame a message.
+func ownFields() fieldSet {
+	s := fieldSet{}
+	s.add("Forwarded", "X-Real-Ip", "X-Request-Id", "Via", "Host", "Content-Length")
+	return s
+}
+
+// addOrigin adds the fields that a key from o is read from, or read by.
+func (s fieldSet) addOrigin(o key.Origin) {
+	switch o.Source {
+	case key.Header:
+		s.add(o.Name)
+	case key.Cookie:
+		s.add("Cookie")
+	case key.JWT:
+		s.add("Authorization")
+	case key.JSON, key.Form:
+		s.add("Content-Type", "Content-Encoding")
+	}
+}
+
+// connection returns errConnection when the request lists, as fields of this
+// connection only, one that its route reads something from: the upstream would not
+// see what was counted (RFC 9110 section 7.6.1). The same goes for fields that are
+// Weir's own. Any other is taken out, as it is to be.
+func (g *generation) connection(x *exchange) error {
+	for _, line := range x.header.Values("Connection") {
+		for name := range strings.SplitSeq(line, ",") {
+			name = strings.Trim(name, " \t")
+			if name == "" || usual(name) {
+				continue
+			}
+			folded := key.FoldHeader(name)
+			_, read := x.route.reads[folded]
+			_, own := g.own[folded]
+			if read || own || strings.HasPrefix(folded, "X_FORWARDED_") {
+				return fmt.Errorf("%w: it names %s, which is not for this connection only", errConnection, http.CanonicalHeaderKey(name))
+			}
+		}
+	}
+	return nil
+}
+
+// usual reports whether Connection may always say name.
+func usual(name string) bool {
+	for _, known := range []string{"keep-alive", "close", "upgrade", "te", "http2-settings"} {
+		if strings.EqualFold(name, known) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,109 @@
+package proxy
+
+import (
+	"context"
+	"slices"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/key"
+)
+
+// longBody is from how many bytes on a body is worth a question to a shared store of
+// its own.
+const longBody = 4 << 10
+
+// A denier is a store that may know by itself, without asking anybody, that claims are
+// refused. redisstore.Store is one and says more.
+type denier interface {
+	Denied(claims []limiter.Claim, d *limiter.Decision) bool
+}
+
+// early refuses a request before its body is read, if a limit whose key is not in the
+// body would refuse it anyway: who is over a limit by address sends no body for
+// nothing, and keeps no memory. Nothing is taken: what takes is the one decision of
+// admit, with all limits at once.
+//
+// It costs a shared store nothing when the body is short: then only refusals that
+// are known here count. For a body that is long, or of unknown length, the store is
+// asked what it would say. A store that cannot tell leaves it to admit.
+//
+// Not asked are limits in shadow mode and those that a request may wait for, and no
+// limit at all where the body may yet tell that none counts: for a list that lets
+// pass, or an idempotency key.
+func (p *Proxy) early(ctx context.Context, g *generation, x *exchange) error {
+	r := x.route
+	if len(r.early) == 0 || x.content != nil || x.length == 0 || x.bypasses() {
+		return nil
+	}
+	if r.idempotency != nil && len(x.Header(r.idempotency.header)) > 0 {
+		return nil
+	}
+	if err := x.readQuery(); err != nil {
+		return err
+	}
+	for _, l := range r.early {
+		if err := g.claim(x, l); err != nil {
+			return err
+		}
+	}
+	a := p.admitter
+	if len(x.claims) > 0 && !a.standby.decides(x) && a.foresees(ctx, x) {
+		a.standby.note(x)
+		if x.rotates {
+			x.fold()
+		}
+		a.metrics.decided(x, x.windows, &x.decision)
+		ctx, cancel := a.bound(ctx)
+		defer cancel()
+		return a.refuse(ctx, x, a.store)
+	}
+	x.claims, x.windows, x.rotates = x.claims[:0], x.windows[:0], false // extract begins anew; the keys stay
+	return nil
+}
+
+// foresees reports whether the claims of x would be refused now, and fills its
+// decision then.
+func (a *admitter) foresees(client context.Context, x *exchange) bool {
+	if a.denier != nil && a.denier.Denied(x.claims, &x.decision) {
+		return true
+	}
+	if a.timeout > 0 && x.length >= 0 && x.length < longBody {
+		return false
+	}
+	ctx, cancel := a.bound(client)
+	defer cancel()
+	err := a.store.Peek(ctx, x.claims, &x.decision)
+	return err == nil && !x.decision.Allowed
+}
+
+// foresee finds the limits that can be asked before a body is read; none where no key
+// is in the body, or where that may tell that no limit counts.
+func (r *route) foresee(from *config.Route) {
+	body := from.Idempotency != nil
+	for _, l := range from.Lists {
+		if inBody(l.Key) && l.Action == config.Bypass {
+			return
+		}
+		body = body || inBody(l.Key)
+	}
+	var early []*limit
+	for _, l := range r.limits {
+		switch {
+		case inBody(l.key) || inBody(l.distinct):
+			body = true
+		case l.mode == config.Enforce && l.wait == 0:
+			early = append(early, l)
+		}
+	}
+	if body {
+		r.early = early
+	}
+}
+
+// inBody reports whether the body has to be read for s; nil is no key.
+func inBody(s *key.Spec) bool {
+	return s != nil && slices.ContainsFunc(s.Origins(), func(o key.Origin) bool {
+		return o.Source == key.JSON || o.Source == key.Form
+	})
+}

@@ -1,0 +1,157 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+
+	"github.com/weir-proxy/weir/limiter"
+)
+
+// An unsent is a body that nobody may read before there is an answer.
+type unsent struct {
+	*testing.T
+	answer *httptest.ResponseRecorder
+}
+
+func (u unsent) Read([]byte) (int, error) {
+	if !u.answer.Flushed {
+		u.Error("the body was read before the answer was sent")
+	}
+	return 0, io.EOF
+}
+
+// unread sends a request with a body that is not to be read.
+func (w *world) unread(want int, length int64, lines ...string) *httptest.ResponseRecorder {
+	w.Helper()
+	rec := httptest.NewRecorder()
+	r := httptest.NewRequest("POST", "/", unsent{w.T, rec})
+	r.ContentLength = length
+	for i := 0; i+1 < len(lines); i += 2 {
+		r.Header.Set(lines[i], lines[i+1])
+	}
+	w.ServeHTTP(rec, r)
+	if rec.Code != want {
+		w.Errorf("%d %s; want %d", rec.Code, rec.Body, want)
+	}
+	return rec
+}
+
+// posts sends JSON.
+func (w *world) posts(want int, target, body string, lines ...string) *httptest.ResponseRecorder {
+	w.Helper()
+	return w.sends(want, "POST", target, append(lines, "Content-Type: application/json", body)...)
+}
+
+// Whoever is over a limit that needs no body is told so before the body is read, and
+// has taken nothing of the other limits.
+func TestEarly_RefusesBeforeTheBody(t *testing.T) {
+	w := made(t, keyed(", {name: ip, key: client_ip, rates: [2/1h, 9/1d]}, {name: watched, key: global, rate: 1/1h, mode: shadow}"))
+	for range 2 {
+		w.posts(200, "/", `{"phone": "1"}`)
+	}
+	rec := w.unread(429, 14)
+	if got := rec.Header().Get("RateLimit"); got != `"ip-1h";r=0;t=3600, "ip-1d";r=7` {
+		t.Errorf("RateLimit = %s; want what the limits said that were asked", got)
+	}
+	line := w.lines("request")[2]
+	if line["rate"] != "ip-1h" || line["status"] != 429.0 {
+		t.Errorf("line %v; want a refusal of ip-1h", line)
+	}
+	if got := w.remainingOf("a.phone:1h", 100, "phone", "1"); got != 98 {
+		t.Errorf("%d of phone are left; want 98", got)
+	}
+}
+
+// remainingOf is what the store has left of so many an hour.
+func (w *world) remainingOf(name string, count int64, parts ...string) int64 {
+	w.Helper()
+	l := &limiter.Limit{Name: name, Rate: limiter.Rate{Count: count, Window: 3600e9}}
+	var d limiter.Decision
+	claims := []limiter.Claim{{Limit: l, Key: w.current.Load().config.Privacy.Hash(parts), Cost: 1}}
+	if err := w.store.Peek(w.Context(), claims, &d); err != nil {
+		w.Fatal(err)
+	}
+	return d.Outcomes[0].Remaining
+}
+
+// A penalty hears of refusals that need no body as of all others.
+func TestEarly_Penalizes(t *testing.T) {
+	w := made(t, keyed(", {name: ip, key: client_ip, rate: 1/1h, penalty: {ban: 2h, after: 2}}"))
+	w.posts(200, "/", `{"phone": "1"}`)
+	w.unread(429, -1)
+	w.unread(429, -1)
+	if line := w.lines("request")[2]; line["ban_began"] != true {
+		t.Errorf("line %v; want a ban", line)
+	}
+}
+
+// Where the body may tell that no limit counts, it is read first.
+func TestEarly_NotBeforeWhatMayLetPass(t *testing.T) {
+	w := made(t, `
+keys: {phone: json:/phone}
+lists: {friends: {key: phone, values: ["7"], action: bypass}, foes: {key: phone, values: ["8"], action: deny}}
+routes:
+  - {name: a, match: {path: /a}, upstream: echo, lists: [foes, friends], limits: [{name: ip, key: client_ip, rate: 1/1h}]}
+  - {name: b, match: {path: /b}, upstream: echo, limits: [{name: phone, key: phone, rate: 9/1h}, {name: ip, key: client_ip, rate: 1/1h}], idempotency: {}}
+  - {name: c, match: {path: /c}, upstream: echo, limits: [{name: phone, key: phone, rate: 9/1h}, {name: ip, key: client_ip, rate: 1/1h, wait: 1ms}]}
+`)
+	w.posts(200, "/a", `{"phone": "1"}`)
+	w.posts(429, "/a", `{"phone": "1"}`)
+	w.posts(200, "/a", `{"phone": "7"}`)
+	w.posts(403, "/a", `{"phone": "8"}`)
+	w.posts(200, "/b", `{"phone": "1"}`, "Idempotency-Key: k")
+	w.posts(200, "/b", `{"phone": "1"}`, "Idempotency-Key: k")
+	w.posts(429, "/b", `{"phone": "1"}`)
+	w.posts(200, "/c", `{"phone": "1"}`)
+	w.posts(429, "/c", `{"phone": "1"}`)
+}
+
+// A far store counts what it is asked, and knows some refusals by itself.
+type far struct {
+	*limiter.Memory
+	takes, peeks atomic.Int64
+	knows        atomic.Bool
+}
+
+func (f *far) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
+	f.takes.Add(1)
+	return f.Memory.Take(ctx, claims, d)
+}
+
+func (f *far) Peek(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
+	f.peeks.Add(1)
+	return f.Memory.Peek(ctx, claims, d)
+}
+
+// Denied implements denier.
+func (f *far) Denied(claims []limiter.Claim, d *limiter.Decision) bool {
+	return f.knows.Load() && f.Memory.Peek(context.Background(), claims, d) == nil && !d.Allowed
+}
+
+// A shared store is asked about a short body once, as before; about a long one twice;
+// and not at all about what is known to be refused.
+func TestEarly_CostsASharedStoreNothing(t *testing.T) {
+	store := &far{Memory: limiter.NewMemory(limiter.MemoryOptions{})}
+	w := made(t, "store: redis\n"+keyed(", {name: ip, key: client_ip, rate: 2/1h}"), func(o *Options) { o.Store = store })
+	asked := func(what string, takes, peeks int64) {
+		t.Helper()
+		if store.takes.Load() != takes || store.peeks.Load() != peeks {
+			t.Errorf("%s: %d takes and %d peeks; want %d and %d", what, store.takes.Load(), store.peeks.Load(), takes, peeks)
+		}
+	}
+	w.posts(200, "/", `{"phone": "1"}`)
+	asked("a short body", 1, 0)
+	w.posts(200, "/", fmt.Sprintf(`{"phone": "1", "pad": "%5000d"}`, 1))
+	asked("a long body", 2, 1)
+	w.posts(429, "/", `{"phone": "1"}`)
+	asked("a short body that is refused", 3, 1)
+	w.unread(429, 5000)
+	asked("a long body that is refused", 3, 2)
+	store.knows.Store(true)
+	w.unread(429, 14)
+	asked("what is known", 3, 2)
+}

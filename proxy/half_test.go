@@ -1,0 +1,157 @@
+package proxy
+
+import (
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// ends ends the client's side of the connection.
+func (w *wire) ends() {
+	w.Helper()
+	if err := w.Conn.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// continues reads the question whether the client is still there.
+func (w *wire) continues() {
+	w.Helper()
+	answer, err := http.ReadResponse(w.Reader, nil)
+	if err != nil || answer.StatusCode != 100 {
+		w.Fatalf("got %v, %v; want 100", answer, err)
+	}
+}
+
+// A client that has sent its request whole may end its side, and gets its answer.
+func TestHalf_TheAnswerComes(t *testing.T) {
+	let := make(chan bool)
+	url := upstreamOf(t, func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		select {
+		case <-let:
+			io.WriteString(w, "at last")
+		case <-r.Context().Done():
+		}
+	})
+	f := opened(t, forwarding(url, "", ""))
+	for _, said := range []string{plainly, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"} {
+		w := f.dial(said)
+		w.ends()
+		w.continues()
+		let <- true
+		if _, body := w.status(200); body != "at last" {
+			t.Errorf("%q: %q", said, body)
+		}
+		w.ended()
+	}
+}
+
+// A request that is not whole is none, whoever still listens.
+func TestHalf_NotOfHalfARequest(t *testing.T) {
+	reached := make(chan bool, 1)
+	url := upstreamOf(t, func(w http.ResponseWriter, r *http.Request) {
+		if _, err := io.Copy(io.Discard, r.Body); err == nil {
+			reached <- true
+		}
+	})
+	f := opened(t, forwarding(url, "", ""))
+	w := f.dial("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhalf")
+	w.ends()
+	answer, err := http.ReadResponse(w.Reader, nil)
+	if err == nil && answer.StatusCode == 200 {
+		t.Errorf("answered %s", answer.Status)
+	}
+	select {
+	case <-reached:
+		t.Error("the upstream has read a whole body")
+	default:
+	}
+}
+
+// A client that resets the connection has left: nobody works for it any longer.
+func TestHalf_AResetEndsTheWork(t *testing.T) {
+	began, ended := make(chan bool, 1), make(chan bool, 1)
+	url := upstreamOf(t, func(w http.ResponseWriter, r *http.Request) {
+		began <- true
+		<-r.Context().Done()
+		ended <- true
+	})
+	f := opened(t, forwarding(url, "", ""))
+	for _, how := range []string{"end and reset", "reset", "end"} {
+		w := f.dial(plainly)
+		await(t, began, "request")
+		if how == "end and reset" {
+			w.ends()
+			w.continues()
+		}
+		if how != "end" {
+			w.Conn.(*net.TCPConn).SetLinger(0)
+		}
+		w.Conn.Close()
+		await(t, ended, "end of the work after "+how)
+	}
+}
+
+// HTTP/1.0 knows no answer before the answer, so nothing is asked there.
+func TestHalf_InHTTP10(t *testing.T) {
+	let := make(chan bool)
+	url := upstreamOf(t, func(w http.ResponseWriter, _ *http.Request) { let <- true; <-let })
+	f := opened(t, forwarding(url, "", ""))
+	w := f.dial("GET / HTTP/1.0\r\nHost: a\r\n\r\n")
+	await(t, let, "request")
+	w.ends()
+	f.dial(lined("OPTIONS * HTTP/1.1|Host: a||")).status(200) // the end has been seen meanwhile
+	let <- true
+	if answer, _ := w.hears("GET"); answer.StatusCode != 200 {
+		t.Errorf("got %s; want 200 at once", answer.Status)
+	}
+}
+
+// A client that has closed without a reset is found to have left with the first bytes
+// that it is sent; and in the middle of an answer that says nothing more, after the
+// time for writing.
+func TestHalf_WhoHasClosedIsNoticed(t *testing.T) {
+	sent, ended := make(chan bool, 1), make(chan bool, 1)
+	url := upstreamOf(t, func(w http.ResponseWriter, r *http.Request) {
+		http.NewResponseController(w).Flush()
+		sent <- true
+		<-r.Context().Done()
+		ended <- true
+	})
+	f := opened(t, forwarding(url, hurried, ""))
+	w := f.dial(plainly)
+	await(t, sent, "beginning of the answer")
+	if _, err := http.ReadResponse(w.Reader, nil); err != nil {
+		t.Fatal(err)
+	}
+	w.ends()
+	await(t, ended, "end of the upstream's answer")
+}
+
+// In TLS it is the same.
+func TestHalf_InTLS(t *testing.T) {
+	let := make(chan bool)
+	url := upstreamOf(t, func(w http.ResponseWriter, r *http.Request) { <-let; io.WriteString(w, "at last") })
+	addr, client := opened(t, forwarding(url, "", "")).secured()
+	config := client.Transport.(*http.Transport).TLSClientConfig.Clone()
+	config.NextProtos = []string{"http/1.1"}
+	c, err := tls.Dial("tcp", addr, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(enough))
+	io.WriteString(c, plainly)
+	if err := c.CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	let <- true
+	if got, err := io.ReadAll(c); err != nil || !strings.Contains(string(got), "at last") {
+		t.Errorf("%q, %v; want the answer", got, err)
+	}
+}

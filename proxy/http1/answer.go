@@ -1,0 +1,229 @@
+package http1
+
+import (
+	"net"
+	"strconv"
+)
+
+// Begin begins the final answer and forgets one that was begun and not sent.
+// Date is added unless the answer has it, and what concerns the connection and
+// the framing.
+func (x *Exchange) Begin(status int) *Head {
+	if x.stage >= streaming {
+		x.out.err = ErrNoHeadroom
+		return &x.out
+	}
+	x.out.open(&x.conn.server.memory)
+	x.out.startAnswer(status)
+	x.status, x.stage = status, begun
+	return &x.out
+}
+
+// Send ends the answer with this body, in one write. Of a body that the method or
+// the status excludes, only the length is sent.
+func (x *Exchange) Send(body []byte) error {
+	if err := x.Start(Framing{Length, int64(len(body))}); err != nil {
+		return err
+	}
+	if x.framing.Kind == Length {
+		if _, err := x.Write(body); err != nil {
+			return err
+		}
+	}
+	return x.End()
+}
+
+// Start ends the head of the answer: a body follows by Write and End, whose
+// length is that of f, or unknown. Nothing is sent yet. How the body is delimited
+// is decided here, whatever the Kind of f.
+func (x *Exchange) Start(f Framing) error {
+	switch {
+	case x.stage != begun || x.status < 200:
+		return ErrNoHeadroom
+	case x.out.err != nil:
+		x.stage = unanswered
+		return x.out.err
+	}
+	x.framing = onward(receiver{x.Minor, x.Method(), x.status}, f)
+	x.left = x.framing.Length
+	x.closing = x.closing || x.Closes || x.framing.Kind == UntilClose || x.conn.server.parting.Load() || x.uploading || x.worthless()
+	if !x.out.dated {
+		x.out.buf = x.conn.server.date.append(x.out.buf)
+	}
+	x.out.frame(x.framing)
+	switch {
+	case x.closing:
+		x.out.add("Connection", "close")
+	case x.Minor == 0:
+		x.out.add("Connection", "keep-alive")
+	}
+	x.out.end()
+	x.stage = streaming
+	x.conn.answerBegins()
+	return nil
+}
+
+// worthless reports whether what is left of the request's body is not worth
+// reading for the sake of the connection: it is long, cannot be read, or has not
+// been sent yet.
+func (x *Exchange) worthless() bool {
+	b := x.Body()
+	if b == nil || b.done() {
+		return false
+	}
+	return b.err != nil || x.Expects() && !x.continued || b.left > int64(x.conn.server.Limits.Drain)
+}
+
+// Write adds to the body of the answer. It may keep little until Flush or End.
+func (x *Exchange) Write(p []byte) (int, error) {
+	switch {
+	case x.stage != streaming:
+		return 0, ErrNoHeadroom
+	case x.err != nil:
+		return 0, x.err
+	case len(p) == 0:
+		return 0, nil
+	}
+	switch x.framing.Kind {
+	case None:
+		return len(p), nil
+	case Length:
+		if int64(len(p)) > x.left {
+			return 0, ErrTooMuch
+		}
+		x.left -= int64(len(p))
+	case Chunked:
+		x.out.buf = appendHex(x.out.buf, uint64(len(p)))
+		x.out.buf = append(x.out.buf, '\r', '\n')
+	}
+	x.sent += int64(len(p))
+	if len(x.out.buf)+len(p)+len("\r\n") > cap(x.out.buf) {
+		return len(p), x.push(p)
+	}
+	x.out.buf = append(x.out.buf, p...)
+	if x.framing.Kind == Chunked {
+		x.out.buf = append(x.out.buf, '\r', '\n')
+	}
+	return len(p), nil
+}
+
+// push sends what is there and p behind it, which is not copied if that can be
+// avoided.
+func (x *Exchange) push(p []byte) error {
+	end := ""
+	if x.framing.Kind == Chunked {
+		end = "\r\n"
+	}
+	x.conn.armWrite()
+	switch to, plain := x.conn.net.(*net.TCPConn); {
+	case plain:
+		x.vector = [3][]byte{x.out.buf, p, append(x.lineEnd[:0], end...)}
+		x.buffers = x.vector[:]
+		_, x.err = x.buffers.WriteTo(to)
+		x.vector = [3][]byte{}
+	case len(x.out.buf) == 0 && end == "":
+		_, x.err = x.conn.net.Write(p)
+	default:
+		x.out.buf = append(append(x.out.buf, p...), end...)
+		_, x.err = x.conn.net.Write(x.out.buf)
+	}
+	x.out.buf = x.out.buf[:0]
+	return x.err
+}
+
+// Flush sends what has been written.
+func (x *Exchange) Flush() error {
+	if len(x.out.buf) == 0 || x.err != nil || x.stage < streaming {
+		return x.err
+	}
+	x.conn.armWrite()
+	_, x.err = x.conn.net.Write(x.out.buf)
+	x.out.buf = x.out.buf[:0]
+	return x.err
+}
+
+// End ends the answer and sends what is left of it. Less body than announced is
+// an error, after which the connection is cut.
+func (x *Exchange) End() error { return x.EndWith(nil) }
+
+// EndWith is End with trailer fields, which only a body in chunks can have. Those
+// that must not stand there are left out.
+func (x *Exchange) EndWith(trailer *Fields) error {
+	switch {
+	case x.stage != streaming:
+		return ErrNoHeadroom
+	case x.framing.Kind == Length && x.left > 0:
+		return ErrTooLittle
+	case x.framing.Kind == Chunked:
+		x.out.buf = append(x.out.buf, lastChunk...)
+		if trailer != nil {
+			trailer.DropUntrailed()
+			x.out.AddFields(trailer)
+		}
+		x.out.end()
+	}
+	if err := x.Flush(); err != nil {
+		return err
+	}
+	x.stage = answered
+	return nil
+}
+
+// Interim begins a 1xx answer, which SendInterim sends: before Begin, and any
+// number of times. A client of HTTP/1.0 gets none.
+func (x *Exchange) Interim(status int) *Head {
+	if x.stage >= begun { // there is something in it that must not be lost
+		x.out.err = ErrNoHeadroom
+		return &x.out
+	}
+	x.out.open(&x.conn.server.memory)
+	x.out.startAnswer(status)
+	if status >= 200 || status == 101 {
+		x.out.err = ErrNoHeadroom
+	}
+	return &x.out
+}
+
+// SendInterim sends what Interim began.
+func (x *Exchange) SendInterim() error {
+	if x.out.err != nil {
+		return x.out.err
+	}
+	x.out.end()
+	return x.sendInterim()
+}
+
+func (x *Exchange) sendInterim() error {
+	defer func() { x.out.buf = x.out.buf[:0] }()
+	if x.Minor == 0 || x.err != nil {
+		return x.err
+	}
+	x.conn.armWrite()
+	_, x.err = x.conn.net.Write(x.out.buf)
+	return x.err
+}
+
+// Continue sends 100 Continue if the client waits for it: once at most, and not
+// any more when the final answer has begun.
+func (x *Exchange) Continue() error {
+	if !x.Expects() || x.continued || x.stage >= streaming {
+		return nil
+	}
+	x.continued = true
+	pending := x.out // an answer that has been begun is not lost
+	x.out = Head{}
+	x.out.open(&x.conn.server.memory)
+	x.out.buf = append(x.out.buf, "HTTP/1.1 100 Continue\r\n\r\n"...)
+	err := x.sendInterim()
+	x.out.release(&x.conn.server.memory)
+	x.out = pending
+	return err
+}
+
+// text sends a line of text as an answer.
+func (x *Exchange) text(status int, line string) error {
+	h := x.Begin(status)
+	h.Add("Content-Type", "text/plain; charset=utf-8")
+	h.Add("X-Content-Type-Options", "nosniff")
+	return x.Send([]byte(strconv.Itoa(status) + " " + line + "\n"))
+}

@@ -1,0 +1,87 @@
+package http1
+
+import (
+	"io"
+	"runtime"
+	"time"
+)
+
+// take gives c an exchange with a buffer, unless it has one.
+func (c *conn) take() {
+	if c.x != nil {
+		c.x.in.open()
+		return
+	}
+	x := c.server.exchanges.Get().(*Exchange)
+	x.conn = c
+	x.in = input{from: c.net, memory: &c.server.memory}
+	x.in.open()
+	c.x = x
+}
+
+// giveBack takes the exchange and its buffers from c, which has nothing to do.
+func (c *conn) giveBack() {
+	x := c.x
+	if x == nil {
+		return
+	}
+	c.x = nil
+	x.in.release()
+	x.out.release(&c.server.memory)
+	x.forget()
+	c.server.exchanges.Put(x)
+}
+
+// await waits for the first bytes of a request. A connection that waits holds no
+// buffer. The error is io.EOF if the connection has ended in order.
+func (c *conn) await() error {
+	if c.x != nil && len(c.x.in.unread()) > 0 {
+		return nil
+	}
+	if !c.state.CompareAndSwap(busy, idle) {
+		return errEnded
+	}
+	c.armRead(c.server.now(), c.patience())
+	err := c.readSome()
+	if !c.state.CompareAndSwap(idle, busy) {
+		return errEnded
+	}
+	if timedOut(err) {
+		return io.EOF
+	}
+	return err
+}
+
+// patience is how long the first bytes of a request may take. A connection that
+// has not brought any yet is in the middle of a header.
+func (c *conn) patience() time.Duration {
+	if c.fresh && c.server.Timeouts.Header > 0 {
+		return c.server.Timeouts.Header
+	}
+	return c.server.Timeouts.Idle
+}
+
+// readSome reads what there is into the buffer of an exchange.
+func (c *conn) readSome() error {
+	if c.reader != nil && runtime.GOOS != "windows" {
+		if err := c.reader.Read(c.first); err != nil {
+			return err
+		}
+		if c.read.err == nil {
+			c.x.in.w += c.read.n
+		}
+		return c.read.err
+	}
+	c.giveBack()
+	for {
+		n, err := c.net.Read(c.one[:])
+		if n > 0 {
+			c.take()
+			c.x.in.w += copy(c.x.in.buf, c.one[:n])
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}

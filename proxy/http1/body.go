@@ -1,0 +1,219 @@
+package http1
+
+import (
+	"errors"
+	"io"
+	"time"
+)
+
+// Errors of reading a body.
+var (
+	// ErrBodyTooLarge says that a body is longer than its reader allows.
+	ErrBodyTooLarge = &Error{413, "body too large"}
+	// ErrStopped says that the exchange wants no more of a body.
+	ErrStopped = errors.New("body no longer wanted")
+)
+
+// A feeder brings more of a body, within the time for it.
+type feeder interface {
+	feed(b *Body) error
+}
+
+// A Body is that of a request or an answer. It is read by one goroutine at a
+// time, and no longer than its exchange lasts.
+type Body struct {
+	in      *input
+	from    feeder
+	limits  *Limits
+	framing Framing
+	left    int64 // of a body with a length
+	chunks  chunkedReader
+	section section
+	trailer Fields
+	most    int64         // bytes; 0 for any number
+	got     int64         // bytes
+	err     error         // how reading ended; io.EOF is its good end
+	sink    *Exchange     // what was written to it is flushed before waiting for more
+	waited  time.Duration // for the client
+}
+
+// open makes b ready for a body that begins with what in has unread.
+func (b *Body) open(in *input, from feeder, f Framing, l *Limits) {
+	b.trailer.reset()
+	*b = Body{in: in, from: from, framing: f, limits: l, left: f.Length, trailer: b.trailer}
+	if f.Kind == None || f.Kind == Length && f.Length == 0 {
+		b.left, b.err = 0, io.EOF
+	}
+}
+
+// Limit makes reading fail with ErrBodyTooLarge after so many bytes; 0 is any
+// number. A body whose length is known fails at once.
+func (b *Body) Limit(most int64) { b.most = most }
+
+// Length is the length of the body as announced, 0 for none and -1 for unknown.
+func (b *Body) Length() int64 {
+	switch b.framing.Kind {
+	case None:
+		return 0
+	case Length:
+		return b.framing.Length
+	}
+	return -1
+}
+
+// Received is how many bytes of it have been read.
+func (b *Body) Received() int64 { return b.got }
+
+// Err is how reading ended: io.EOF if the body is whole, nil if it has not.
+func (b *Body) Err() error { return b.err }
+
+// Trailer are the trailer fields. There are none before reading has ended, and
+// those that must not stand there are left out.
+func (b *Body) Trailer() *Fields { return &b.trailer }
+
+// Next returns the next bytes, which stay as they are until it is called again.
+// The error is io.EOF when the body is whole, and no bytes come with any.
+func (b *Body) Next() ([]byte, error) {
+	for b.err == nil {
+		if data, err := b.ready(); len(data) > 0 || err != nil {
+			return data, err
+		}
+		if err := b.from.feed(b); err != nil {
+			b.fed(err)
+		}
+	}
+	return nil, b.err
+}
+
+// Read is Next for those who bring a buffer.
+func (b *Body) Read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	data, err := b.Next()
+	n := copy(p, data)
+	if rest := len(data) - n; rest > 0 {
+		b.back(rest)
+	}
+	return n, err
+}
+
+// back gives the last n bytes of what Next returned back.
+func (b *Body) back(n int) {
+	b.in.r -= n
+	b.got -= int64(n)
+	switch b.framing.Kind {
+	case Length:
+		b.left += int64(n)
+		b.err = nil
+	case Chunked:
+		b.chunks.left += uint64(n)
+		b.chunks.state = inData
+	}
+}
+
+// count notes what is handed out, and cuts it at the limit.
+func (b *Body) count(data []byte) ([]byte, error) {
+	if b.most > 0 && (b.got+int64(len(data)) > b.most || b.framing.Length > b.most) {
+		b.err = ErrBodyTooLarge
+		return nil, b.err
+	}
+	b.got += int64(len(data))
+	return data, nil
+}
+
+// ready is Next for what is at hand: no bytes and no error mean that more has to
+// be read.
+func (b *Body) ready() ([]byte, error) {
+	if b.err != nil {
+		return nil, b.err
+	}
+	data, err := b.take()
+	if err != nil {
+		b.err = err
+		return nil, err
+	}
+	if len(data) == 0 {
+		return nil, nil
+	}
+	return b.count(data)
+}
+
+// take uses up what is unread: data, or framing until more is needed.
+func (b *Body) take() ([]byte, error) {
+	have := b.in.unread()
+	switch b.framing.Kind {
+	case Length:
+		n := int(min(int64(len(have)), b.left))
+		if b.left == 0 {
+			return nil, io.EOF
+		}
+		b.left -= int64(n)
+		b.in.r += n
+		return have[:n], nil
+	case UntilClose:
+		b.in.r = b.in.w
+		return have, nil
+	case Chunked:
+		return b.takeChunk(have)
+	}
+	return nil, io.EOF
+}
+
+func (b *Body) takeChunk(have []byte) ([]byte, error) {
+	if b.chunks.state != atTrailer {
+		skip, n, err := b.chunks.next(have, b.limits)
+		if err != nil {
+			return nil, err
+		}
+		b.in.r += skip + n
+		if n > 0 || b.chunks.state != atTrailer {
+			return have[skip : skip+n], nil
+		}
+	}
+	have = b.in.unread()
+	done, err := b.section.parse(have, &b.trailer, bound{b.limits.Trailer, b.limits.TrailerFields})
+	if err != nil {
+		return nil, ErrTrailer
+	}
+	if !done {
+		return nil, nil
+	}
+	b.in.r += b.section.next
+	b.trailer.DropUntrailed()
+	return nil, io.EOF
+}
+
+// fed notes that no more comes.
+func (b *Body) fed(err error) {
+	switch {
+	case !errors.Is(err, io.EOF):
+		b.err = err
+	case b.framing.Kind == UntilClose:
+		b.err = io.EOF
+	default:
+		b.err = ErrCut
+	}
+}
+
+// done reports whether the body has been read to its end, taking into account
+// what can be told without waiting.
+func (b *Body) done() bool {
+	if b.err == nil && b.framing.Kind == Length && b.left == 0 {
+		b.err = io.EOF
+	}
+	if b.err == nil && b.framing.Kind == Chunked && b.chunks.state == atDataCR {
+		b.peekEnd()
+	}
+	return errors.Is(b.err, io.EOF)
+}
+
+// peekEnd uses up the end of a chunked body if it is at hand.
+func (b *Body) peekEnd() {
+	const end = "\r\n0\r\n\r\n"
+	have := b.in.unread()
+	if len(have) >= len(end) && string(have[:len(end)]) == end {
+		b.in.r += len(end)
+		b.chunks.state, b.err = atTrailer, io.EOF
+	}
+}

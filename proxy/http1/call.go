@@ -1,0 +1,214 @@
+package http1
+
+import (
+	"context"
+	"sync"
+)
+
+// A Call is one request to an upstream and its answer. It belongs to one
+// goroutine; only Abort is shared.
+type Call struct {
+	Response Response // the final head; its strings are valid until Release
+	// Interim is told of 1xx answers, all but 100 and 101. By default the
+	// exchange's client gets them, without hop-by-hop fields.
+	Interim func(r *Response)
+	// KeepTrailer says which trailer fields of the request are sent on; none if it
+	// is nil.
+	KeepTrailer func(f Field) bool
+
+	client  *Client
+	x       *Exchange
+	source  *Body // the client's body, nil if there is none
+	pool    *Pool
+	conn    *upstream
+	out     Head   // the request as it is sent, and body that was at hand
+	framed  bool   // the head in out is whole
+	head    int    // how long it is
+	content []byte // the client's body if it has been read before
+	atHand  []byte // body that was behind the head before this one
+	framing Framing
+	method  string
+	upgrade string
+	te      bool // TE: trailers is sent
+	in      input
+	body    Body // of the answer
+
+	written  bool // the request has been sent whole
+	taken    bool // body was used up that is not in out
+	answered bool // some of an answer has been read
+	switched bool // 101 has come
+	handed   bool // the connection is somebody else's
+	upload   upload
+
+	mu      sync.Mutex // guards what follows
+	cancel  context.CancelFunc
+	live    *upstream // what Abort interrupts
+	aborted bool
+}
+
+// Begin begins the head of the request. The parts of the target together are what
+// stands in the request line, host what stands in Host.
+//
+// It may be called again, to make the same call over another pool.
+func (c *Call) Begin(method, host string, target ...string) *Head {
+	if c.framed && len(c.out.buf) > c.head {
+		c.atHand = append([]byte(nil), c.out.buf[c.head:]...) // it cannot be read again
+	}
+	c.out.open(&c.client.memory)
+	c.method, c.framed = method, false
+	c.out.startRequest(method, target...)
+	c.out.Add("Host", host)
+	if !validAuthority(host) {
+		c.out.err = ErrOutgoing
+	}
+	c.out.host = true
+	if c.x != nil && !c.x.Expects() {
+		c.x.Fields.DropKnown(Expect) // it means nothing here, nor to the upstream
+	}
+	return &c.out
+}
+
+// Upgrade asks the upstream to change to this protocol. Only then 101 is an
+// answer, and only to it. The request must have no body.
+func (c *Call) Upgrade(protocol string) { c.upgrade = protocol }
+
+// Content is the body of the request, which whoever has read it to its end gives
+// back to be sent on. It must stay as it is until Release.
+func (c *Call) Content(body []byte) {
+	c.content = body
+	if body == nil {
+		c.content = []byte{}
+	}
+}
+
+// AcceptTrailers tells the upstream that trailer fields are welcome.
+func (c *Call) AcceptTrailers() { c.te = true }
+
+// Body is the body of the answer.
+func (c *Call) Body() *Body { return &c.body }
+
+// Reused reports whether the connection has carried another request before.
+func (c *Call) Reused() bool { return c.conn != nil && c.conn.used }
+
+// Abort ends what the call waits for. It may be called by any goroutine, until
+// Release.
+func (c *Call) Abort() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.aborted = true
+	if c.cancel != nil {
+		c.cancel()
+	}
+	if c.live != nil {
+		_ = c.live.net.SetDeadline(passed())
+	}
+}
+
+// dials notes how dialling can be aborted, and reports whether it shall go on.
+func (c *Call) dials(cancel context.CancelFunc) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cancel = cancel
+	return !c.aborted
+}
+
+// uses notes which connection Abort interrupts, and reports whether the call
+// shall go on.
+func (c *Call) uses(u *upstream) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.live = u
+	return !c.aborted
+}
+
+// because is err, or that the call was aborted if that is why.
+func (c *Call) because(err error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.aborted {
+		return ErrAborted
+	}
+	return err
+}
+
+// Release ends the call. Its connection is kept for another one if that is proven
+// to be safe, and closed otherwise. It must be called once, by the goroutine that
+// made the call, before the handler of its exchange returns.
+func (c *Call) Release() {
+	if c.x != nil {
+		c.x.Unwatch()
+	}
+	c.endUpload()
+	c.dropConn()
+	memory := &c.client.memory
+	c.in.release()
+	c.out.release(memory)
+	calls := &c.client.calls
+	c.Response.Reset()
+	c.body.trailer.reset()
+	c.reset()
+	calls.Put(c)
+}
+
+// reset makes c ready for another call, and keeps its memory for fields.
+func (c *Call) reset() {
+	*c = Call{Response: c.Response, body: Body{trailer: c.body.trailer}, upload: upload{done: c.upload.done}}
+}
+
+// dropConn gives up the connection: to the pool or to nobody.
+func (c *Call) dropConn() {
+	u := c.conn
+	if u == nil || c.handed {
+		return
+	}
+	alive := c.uses(nil)
+	c.conn = nil
+	if alive && c.reusable() && !u.pending() {
+		u.used = true
+		c.pool.put(u)
+		return
+	}
+	u.close()
+}
+
+// reusable reports whether the connection owes nothing and has nothing left.
+func (c *Call) reusable() bool {
+	return c.written && c.Response.Status >= 200 && !c.Response.Closes && !c.switched && c.body.done() &&
+		len(c.in.unread()) == 0 && !c.bound()
+}
+
+// bound reports whether the connection now belongs to who was authenticated on
+// it: some schemes identify a connection rather than a request.
+func (c *Call) bound() bool {
+	for _, n := range [...]Name{WWWAuthenticate, ProxyAuthenticate} {
+		if c.Response.Fields.known&(1<<n) == 0 {
+			continue
+		}
+		for i := range c.Response.Fields.lines {
+			l := &c.Response.Fields.lines[i] // also of those that were stripped
+			if l.id == n && connectionBound(text(c.Response.Fields.buf, l.value, l.valueEnd)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// connectionBound reports whether a list of challenges has one of NTLM or
+// Negotiate.
+func connectionBound(list string) bool {
+	for list != "" {
+		var challenge string
+		challenge, list = token(list)
+		for i := range len(challenge) {
+			if challenge[i] == ' ' {
+				challenge = challenge[:i]
+				break
+			}
+		}
+		if fold(challenge, "ntlm") || fold(challenge, "negotiate") {
+			return true
+		}
+	}
+	return false
+}

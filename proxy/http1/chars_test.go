@@ -1,0 +1,48 @@
+package http1
+
+import (
+	"strings"
+	"testing"
+)
+
+// The table against the grammar, letter by letter.
+func TestChars_ClassesAreThoseOfTheGrammar(t *testing.T) {
+	const alphanumeric = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+	for i := range 256 {
+		c := byte(i)
+		for _, class := range []struct {
+			name string
+			bit  byte
+			want bool
+		}{
+			{"token", tokenChar, strings.IndexByte(alphanumeric+"!#$%&'*+-.^_`|~", c) >= 0},
+			{"target", targetChar, c > ' ' && c < 0x7f && c != '#'},
+			{"value", valueChar, c == '\t' || c >= ' ' && c != 0x7f},
+			{"host", hostChar, strings.IndexByte(alphanumeric+"-._~!$&'()*+;=%", c) >= 0},
+			{"hex", hexChar, strings.IndexByte("0123456789abcdefABCDEF", c) >= 0},
+		} {
+			if is(c, class.bit) != class.want {
+				t.Errorf("%s %q: got %t", class.name, c, !class.want)
+			}
+		}
+	}
+}
+
+func TestName_EachIsFoundInAnyCase(t *testing.T) {
+	for n := Other + 1; n < names; n++ {
+		small := n.spelling()
+		for _, s := range []string{small, strings.ToUpper(small), strings.ToUpper(small[:1]) + small[1:]} {
+			if got := nameOf(s); got != n {
+				t.Errorf("%s: got %d; want %d", s, got, n)
+			}
+		}
+		for _, s := range []string{small + "x", "x" + small, small[1:], strings.ReplaceAll(small, "-", "_") + "_"} {
+			if got := nameOf(s); got == n {
+				t.Errorf("%s was taken for %s", s, small)
+			}
+		}
+	}
+	if names > 64 {
+		t.Errorf("%d names do not fit into a set of 64 bits", names)
+	}
+}

@@ -1,0 +1,154 @@
+package http1
+
+// A chunkedReader finds the data in a chunked body. It can stop after any byte
+// and go on. Extensions are dropped; what two parsers could read in two ways is
+// an error: bare LF or CR, blanks around the size, quotes (RFC 9112 section 7.1).
+type chunkedReader struct {
+	state    chunkState
+	left     uint64 // of the data of this chunk
+	digits   int    // of its size
+	line     int    // bytes of its line so far
+	overhead int    // bytes of lines that no data has paid for
+}
+
+type chunkState uint8
+
+const (
+	inSize chunkState = iota
+	inExtension
+	atSizeEnd // after the CR of a chunk line
+	inData
+	atDataCR
+	atDataLF
+	atTrailer // the last chunk has been read: a trailer section follows
+)
+
+const (
+	maxChunkDigits = 15 // so that a size fits into 63 bits
+	freeOverhead   = 16 // bytes of its line that each chunk may cost
+)
+
+// next reads on. The first skip bytes of b are framing, the data bytes after
+// them are data; both are used up then. No data means that b is used up, or that
+// the state is atTrailer.
+func (c *chunkedReader) next(b []byte, l *Limits) (skip, data int, err error) {
+	for skip < len(b) && c.state != atTrailer {
+		if c.state == inData {
+			data = int(min(c.left, uint64(len(b)-skip)))
+			if c.left -= uint64(data); c.left == 0 {
+				c.state = atDataCR
+			}
+			return skip, data, nil
+		}
+		if err := c.step(b[skip], l); err != nil {
+			return 0, 0, err
+		}
+		skip++
+	}
+	return skip, 0, nil
+}
+
+// step takes one byte that is not data.
+func (c *chunkedReader) step(b byte, l *Limits) error {
+	switch c.state {
+	case inSize, inExtension:
+		if c.line++; c.line > l.ChunkLine {
+			return ErrChunkLine
+		}
+		if c.state == inSize {
+			return c.size(b)
+		}
+		return c.extension(b)
+	case atSizeEnd:
+		if b != '\n' {
+			return ErrChunk
+		}
+		return c.begin(l)
+	case atDataCR:
+		if b != '\r' {
+			return ErrChunk
+		}
+		c.state = atDataLF
+	case atDataLF:
+		if b != '\n' {
+			return ErrChunk
+		}
+		c.state, c.digits, c.line = inSize, 0, 0
+	}
+	return nil
+}
+
+// size takes a byte of the size, or the one after it.
+func (c *chunkedReader) size(b byte) error {
+	switch {
+	case is(b, hexChar):
+		if c.digits++; c.digits > maxChunkDigits {
+			return ErrChunk
+		}
+		c.left = c.left<<4 | uint64(hexValue(b))
+	case c.digits == 0:
+		return ErrChunk
+	case b == '\r':
+		c.state = atSizeEnd
+	case b == ';':
+		c.state = inExtension
+	default:
+		return ErrChunk
+	}
+	return nil
+}
+
+func (c *chunkedReader) extension(b byte) error {
+	switch {
+	case b == '\r':
+		c.state = atSizeEnd
+	case b != '\t' && (b < ' ' || b > '~' || b == '"'):
+		return ErrChunk
+	}
+	return nil
+}
+
+// begin is called when a chunk line has ended.
+func (c *chunkedReader) begin(l *Limits) error {
+	if c.left == 0 {
+		c.state = atTrailer
+		return nil
+	}
+	c.overhead = max(c.overhead+c.line-freeOverhead-int(min(c.left, 1<<20)), 0)
+	if c.overhead > l.ChunkOverhead {
+		return ErrChunkOverhead
+	}
+	c.state = inData
+	return nil
+}
+
+func hexValue(b byte) byte {
+	if b <= '9' {
+		return b - '0'
+	}
+	return lower(b) - 'a' + 10
+}
+
+const lastChunk = "0\r\n"
+
+// appendChunk appends one chunk. Nothing is no chunk: it would be the last.
+func appendChunk(dst, data []byte) []byte {
+	if len(data) == 0 {
+		return dst
+	}
+	dst = appendHex(dst, uint64(len(data)))
+	dst = append(dst, '\r', '\n')
+	dst = append(dst, data...)
+	return append(dst, '\r', '\n')
+}
+
+func appendHex(dst []byte, n uint64) []byte {
+	shift := 60
+	for shift > 0 && n>>shift == 0 {
+		shift -= 4
+	}
+	for ; shift >= 0; shift -= 4 {
+		dst = append(dst, "0123456789abcdef"[n>>shift&15])
+	}
+	return dst
+}

@@ -1,0 +1,94 @@
+package http1
+
+import (
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"testing"
+)
+
+func TestChunked_WhatIsRefused(t *testing.T) {
+	for _, c := range []struct {
+		topic, raw string
+		want       error
+	}{
+		{"size beyond counting", "FFFFFFFFFFFFFFFFF|", ErrChunk},
+		{"size of 16 digits", "0000000000000005|hello|0|", ErrChunk},
+		{"no size", "|hello|0|", ErrChunk},
+		{"only an extension", ";a|hello|0|", ErrChunk},
+		{"underscore", "0_2e|", ErrChunk},
+		{"prefix", "0x5|hello|0|", ErrChunk},
+		{"plus", "+5|hello|0|", ErrChunk},
+		{"minus", "-5|hello|0|", ErrChunk},
+		{"blank before the size", " 5|hello|0|", ErrChunk},
+		{"blank after the size", "5 ;a|hello|0|", ErrChunk},
+		{"LF ends the line", "5\nhello|0|", ErrChunk},
+		{"CR and something", "5\rXhello|0|", ErrChunk},
+		{"CR in an extension", "2\r\r;a|ab|0|", ErrChunk},
+		{"LF in an extension", "5;a\nb|hello|0|", ErrChunk},
+		{"quoted line end", "1;e=\"|X|0||GET /s", ErrChunk},
+		{"NUL in an extension", "5;\x00|hello|0|", ErrChunk},
+		{"extension too long", "5;" + strings.Repeat("a", 300) + "|hello|0|", ErrChunkLine},
+		{"many extensions for little data", strings.Repeat("1;"+strings.Repeat("a", 200)+"|x|", 200), ErrChunkOverhead},
+		{"something after the data", "5|helloXX0|", ErrChunk},
+		{"an empty line too many", "5|hello||0|", ErrChunk},
+		{"LF after the data", "5|hello\n0|", ErrChunk},
+		{"a request in between", "INVALID|GET / HTTP/1.1|", ErrChunk},
+		{"no last chunk", "5|hello|", errUnended},
+	} {
+		if data, rest, err := chunksSplit(t, lined(c.raw)); !errors.Is(err, c.want) {
+			t.Errorf("%s: got %q, %q, %v; want %v", c.topic, data, rest, err, c.want)
+		}
+	}
+}
+
+func TestChunked_WhatIsRead(t *testing.T) {
+	for _, c := range []struct{ raw, data, rest string }{
+		{"5|hello|1|!|0||", "hello!", "|"},
+		{"5;a=b|hello|000;c||", "hello", "|"},
+		{"a|0123456789|0|A: b||GET /", "0123456789", "A: b||GET /"},
+		{"0||", "", "|"},
+		{strings.Repeat("1|x|", 10_000) + "0||", strings.Repeat("x", 10_000), "|"},
+	} {
+		if len(c.raw) > 1000 { // too long to try each offset
+			c.raw, c.rest = lined(c.raw), lined(c.rest)
+			if data, rest, err := chunksAt(c.raw, -1); data != c.data || rest != c.rest || err != nil {
+				t.Errorf("got %d bytes, %q, %v; want %d, %q", len(data), rest, err, len(c.data), c.rest)
+			}
+			continue
+		}
+		if data, rest, err := chunksSplit(t, lined(c.raw)); data != c.data || rest != lined(c.rest) || err != nil {
+			t.Errorf("%q: got %q, %q, %v; want %q, %q", c.raw, data, rest, err, c.data, c.rest)
+		}
+	}
+}
+
+// What is written can be read, and nothing is not written as the last chunk.
+func TestChunked_RoundTrip(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 200 {
+		var raw []byte
+		var want strings.Builder
+		for range random.IntN(5) {
+			piece := strings.Repeat("d", random.IntN(70_000)*random.IntN(2))
+			want.WriteString(piece)
+			raw = appendChunk(raw, []byte(piece))
+		}
+		raw = append(raw, lastChunk...)
+		if data, rest, err := chunksAt(string(raw), len(raw)); data != want.String() || rest != "" || err != nil {
+			t.Fatalf("got %d bytes, %q, %v; want %d", len(data), rest, err, want.Len())
+		}
+	}
+}
+
+func TestChunked_SizesBeyond32Bits(t *testing.T) {
+	for _, n := range []uint64{0, 1, 15, 16, 255, 1 << 32, 1<<60 - 1, 1<<64 - 1} {
+		got := uint64(0)
+		for _, c := range appendHex(nil, n) {
+			got = got<<4 | uint64(hexValue(c))
+		}
+		if got != n {
+			t.Errorf("%d became %s", n, appendHex(nil, n))
+		}
+	}
+}

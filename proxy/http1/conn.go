@@ -1,0 +1,179 @@
+package http1
+
+import (
+	"crypto/tls"
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// A conn is one client's connection. All of it but what is said to be shared
+// belongs to its goroutine.
+type conn struct {
+	server *Server
+	net    net.Conn
+	reader syscall.RawConn       // of net, nil if something lies in between
+	fd     syscall.RawConn       // of the socket, nil if there is none
+	first  func(fd uintptr) bool // reads the first bytes; made once
+	tls    bool                  // net is a *tls.Conn
+	x      *Exchange             // nil while no byte of a request is there
+	read   struct {
+		n   int
+		err error
+	} // what first found
+	one    [1]byte // for the first byte where reader is nil
+	fresh  bool    // no request has come yet
+	handed bool    // to whoever hijacked it
+
+	write deadline
+	state atomic.Uint32 // shared: idle, busy or ended
+
+	mu    sync.Mutex // guards what follows, which is shared with an upload
+	armed deadline   // for reading
+	free  bool       // the answer has begun: the client may send at its own pace
+	stop  bool       // nobody wants more of the body
+	reads bool       // of the body, under way
+
+	watch watch // shared with the sweep
+}
+
+// States of a connection.
+const (
+	busy uint32 = iota
+	idle
+	ended
+)
+
+// errEnded says that a connection was ended while it was idle.
+var errEnded = errors.New("connection ended while idle")
+
+func newConn(s *Server, nc net.Conn) *conn {
+	c := &conn{server: s, net: nc, fresh: true}
+	c.fd = socket(nc)
+	_, c.tls = nc.(*tls.Conn)
+	switch nc.(type) {
+	case *net.TCPConn, *net.UnixConn:
+		c.reader = c.fd
+	}
+	c.first = c.readFirst
+	return c
+}
+
+// socket finds the socket under nc, which may be wrapped by TLS or by the PROXY
+// protocol; nil if there is none.
+func socket(nc net.Conn) syscall.RawConn {
+	for nc != nil {
+		switch under := nc.(type) {
+		case syscall.Conn:
+			raw, err := under.SyscallConn()
+			if err != nil {
+				return nil
+			}
+			return raw
+		case interface{ NetConn() net.Conn }:
+			nc = under.NetConn()
+		case interface{ Raw() net.Conn }:
+			nc = under.Raw()
+		default:
+			return nil
+		}
+	}
+	return nil
+}
+
+// A deadline is one that has been set, so that it is not set again and again.
+// Setting it costs more than looking, so it may be up to a second late, or an
+// eighth of what it bounds if that is less.
+type deadline struct {
+	at time.Duration // since the server's epoch; 0 for none
+}
+
+// due reports whether the deadline has to be set, for something that may take
+// until within from now, and to when.
+func (d *deadline) due(now, within time.Duration) (at time.Duration, due bool) {
+	slack := min(within/8, time.Second)
+	want := now + within
+	if d.at >= want && d.at <= want+slack {
+		return d.at, false
+	}
+	return want + slack, true
+}
+
+// armRead bounds reading; 0 is no bound. c.mu is held, or there is no upload.
+func (c *conn) armRead(now, within time.Duration) {
+	if within == 0 {
+		c.disarmRead()
+		return
+	}
+	if at, due := c.armed.due(now, within); due {
+		c.armed.at = at
+		_ = c.net.SetReadDeadline(c.server.epoch.Add(at)) // fails if the connection is closed, as reading will
+	}
+}
+
+func (c *conn) disarmRead() {
+	if c.armed.at != 0 {
+		c.armed.at = 0
+		_ = c.net.SetReadDeadline(time.Time{})
+	}
+}
+
+// armWrite bounds writing.
+func (c *conn) armWrite() {
+	within := c.server.Timeouts.Write
+	if within == 0 {
+		return
+	}
+	if at, due := c.write.due(c.server.now(), within); due {
+		c.write.at = at
+		_ = c.net.SetWriteDeadline(c.server.epoch.Add(at))
+	}
+}
+
+// interrupt ends what c waits for in reading, whoever waits.
+func (c *conn) interrupt() {
+	c.armed.at = -1
+	_ = c.net.SetReadDeadline(passed())
+}
+
+// closeWrite sends the end of the stream, and lets the client still send.
+func (c *conn) closeWrite() {
+	if half, ok := c.net.(interface{ CloseWrite() error }); ok {
+		_ = half.CloseWrite()
+		return
+	}
+	if under, ok := c.net.(interface{ Raw() net.Conn }); ok {
+		if half, ok := under.Raw().(interface{ CloseWrite() error }); ok {
+			_ = half.CloseWrite()
+		}
+	}
+}
+
+// linger waits a little for the client to read what it was sent before the
+// connection is closed: closing while bytes are unread resets it.
+func (c *conn) linger() {
+	c.closeWrite()
+	at := time.Now().Add(lingerFor)
+	if c.net.SetReadDeadline(at) != nil {
+		return
+	}
+	b := c.server.memory.bulk()
+	defer c.server.memory.giveBack(b)
+	for read := 0; read < lingerBytes; {
+		n, err := c.net.Read(b)
+		if err != nil {
+			return
+		}
+		read += n
+	}
+}
+
+// timedOut reports whether err is that of a deadline.
+func timedOut(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
+
+// passed is a time that has passed: a deadline that ends any wait.
+func passed() time.Time { return time.Unix(1, 0) }

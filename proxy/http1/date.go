@@ -1,0 +1,28 @@
+package http1
+
+import (
+	"net/http"
+	"sync/atomic"
+	"time"
+)
+
+// A date renders the field Date once a second.
+type date struct {
+	line atomic.Pointer[dateLine]
+}
+
+type dateLine struct {
+	second int64
+	text   []byte
+}
+
+// append appends the whole field line.
+func (d *date) append(dst []byte) []byte {
+	now := time.Now()
+	line := d.line.Load()
+	if line == nil || line.second != now.Unix() {
+		line = &dateLine{now.Unix(), now.UTC().AppendFormat([]byte("Date: "), http.TimeFormat+"\r\n")}
+		d.line.Store(line)
+	}
+	return append(dst, line.text...)
+}

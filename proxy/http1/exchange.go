@@ -1,0 +1,94 @@
+package http1
+
+import (
+	"net"
+	"time"
+)
+
+// An Exchange is one request and its answer. It belongs to the goroutine that
+// its Handler was called on, unless a method says that it is shared.
+type Exchange struct {
+	Request
+	conn  *conn
+	in    input
+	out   Head // what has been made of the answer and not been sent
+	body  Body
+	began time.Duration
+
+	stage     progress
+	status    int
+	framing   Framing // of the answer
+	left      int64   // of its body, if it has a length
+	sent      int64   // of its body
+	closing   bool    // the connection ends after this answer
+	continued bool    // 100 Continue was sent
+	aborted   bool
+	hijacked  bool
+	err       error // why the client cannot be written to
+	uploading bool  // another goroutine reads the body
+	vector    [3][]byte
+	lineEnd   [2]byte
+	buffers   net.Buffers
+}
+
+// A progress is how far an answer has come.
+type progress uint8
+
+const (
+	unanswered progress = iota
+	begun               // the head is being made; nothing of it has been sent
+	streaming           // the head is whole and maybe sent
+	answered            // whole
+)
+
+// forget makes x ready for another connection, and keeps its memory for fields.
+func (x *Exchange) forget() {
+	x.Request.Reset()
+	x.body.trailer.reset()
+	*x = Exchange{Request: x.Request, body: Body{trailer: x.body.trailer}}
+}
+
+// reset makes x ready for the next request of the same connection.
+func (x *Exchange) reset() {
+	x.Request.Reset()
+	x.body.trailer.reset()
+	*x = Exchange{Request: x.Request, body: Body{trailer: x.body.trailer}, conn: x.conn, in: x.in, out: x.out}
+}
+
+// Body is the body of the request, nil if it has none. Reading it tells a client
+// that waits for that to go on.
+func (x *Exchange) Body() *Body {
+	if x.Request.Framing.Kind == None {
+		return nil
+	}
+	return &x.body
+}
+
+// NetConn is the connection, to ask it who the client is. It must not be used to
+// read or write.
+func (x *Exchange) NetConn() net.Conn { return x.conn.net }
+
+// Fresh reports whether this is the first request of its connection.
+func (x *Exchange) Fresh() bool { return x.conn.fresh }
+
+// Status is the status of the final answer so far, 0 for none.
+func (x *Exchange) Status() int { return x.status }
+
+// Sent is how many bytes of a body the client was sent.
+func (x *Exchange) Sent() int64 { return x.sent }
+
+// Begun reports whether some of the final answer may have been sent, so that no
+// other can be given.
+func (x *Exchange) Begun() bool { return x.stage >= streaming }
+
+// Close lets the connection end after this answer. It must come before the head
+// of the answer is whole.
+func (x *Exchange) Close() { x.closing = true }
+
+// Abort cuts the connection, so that the client can tell that the answer is not
+// whole. Nothing more is sent.
+func (x *Exchange) Abort() { x.aborted = true }
+
+// Gone reports, at the price of a system call, whether the client has left:
+// whether it has reset the connection, or only will send no more.
+func (x *Exchange) Gone() Presence { return look(x.conn.fd) }

@@ -1,0 +1,196 @@
+package http1
+
+import (
+	"iter"
+	"unsafe"
+)
+
+// A Field is one field line. Its strings point into the buffer of a connection;
+// see the package comment on how long they live.
+type Field struct {
+	ID    Name
+	Name  string // as it was spelled
+	Value string // without blanks around it
+}
+
+// Fields are the field lines of one head or trailer section, in their order.
+// They are offsets into the buffer that was parsed: looking something up costs a
+// walk over a few dozen numbers and no memory.
+type Fields struct {
+	buf   []byte
+	lines []line
+	known uint64 // a bit for each Name that is there or was
+	under bool   // some name has an underscore
+}
+
+// A line says where a field lies in the buffer.
+type line struct {
+	name, nameEnd   uint32
+	value, valueEnd uint32
+	id              Name
+	gone            bool
+}
+
+// text is buf[from:to] as a string that shares its memory.
+func text(buf []byte, from, to uint32) string {
+	if from == to {
+		return ""
+	}
+	return unsafe.String(&buf[from], int(to-from))
+}
+
+func (f *Fields) at(l *line) Field {
+	return Field{l.id, text(f.buf, l.name, l.nameEnd), text(f.buf, l.value, l.valueEnd)}
+}
+
+// All are the lines that have not been dropped.
+func (f *Fields) All() iter.Seq[Field] {
+	return func(yield func(Field) bool) {
+		for i := range f.lines {
+			if l := &f.lines[i]; !l.gone && !yield(f.at(l)) {
+				return
+			}
+		}
+	}
+}
+
+// Has reports whether there is a line of that name. n must be a known name.
+func (f *Fields) Has(n Name) bool {
+	_, ok := f.Value(n)
+	return ok
+}
+
+// Value is the value of the first line of that name. n must be a known name.
+func (f *Fields) Value(n Name) (value string, ok bool) {
+	if f.known&(1<<n) == 0 {
+		return "", false
+	}
+	for i := range f.lines {
+		if l := &f.lines[i]; l.id == n && !l.gone {
+			return text(f.buf, l.value, l.valueEnd), true
+		}
+	}
+	return "", false
+}
+
+// Lookup is the value of the first line whose name is this one in any case.
+func (f *Fields) Lookup(name string) (value string, ok bool) {
+	for i := range f.lines {
+		if l := &f.lines[i]; f.named(l, name) {
+			return text(f.buf, l.value, l.valueEnd), true
+		}
+	}
+	return "", false
+}
+
+// AppendValues appends to dst the values of all lines whose name is this one in
+// any case.
+func (f *Fields) AppendValues(dst []string, name string) []string {
+	for i := range f.lines {
+		if l := &f.lines[i]; f.named(l, name) {
+			dst = append(dst, text(f.buf, l.value, l.valueEnd))
+		}
+	}
+	return dst
+}
+
+// HasUnderscore reports whether some name has an underscore, which CGI and WSGI
+// do not tell from a hyphen.
+func (f *Fields) HasUnderscore() bool { return f.under }
+
+// Drop takes out all lines whose name is this one in any case.
+func (f *Fields) Drop(name string) {
+	for i := range f.lines {
+		if l := &f.lines[i]; f.named(l, name) {
+			l.gone = true
+		}
+	}
+}
+
+// DropLike is Drop for lines whose name differs from this one only in case and
+// in underscores for hyphens.
+func (f *Fields) DropLike(name string) {
+	if !f.under {
+		f.Drop(name)
+		return
+	}
+	for i := range f.lines {
+		if l := &f.lines[i]; alike(f.buf[l.name:l.nameEnd], name) {
+			l.gone = true
+		}
+	}
+}
+
+// DropKnown takes out all lines of that known name.
+func (f *Fields) DropKnown(n Name) { f.dropSet(1 << n) }
+
+// DropFunc takes out the lines for which drop is true.
+func (f *Fields) DropFunc(drop func(Field) bool) {
+	for i := range f.lines {
+		if l := &f.lines[i]; !l.gone && drop(f.at(l)) {
+			l.gone = true
+		}
+	}
+}
+
+func (f *Fields) named(l *line, name string) bool {
+	return int(l.nameEnd-l.name) == len(name) && !l.gone && equalFold(f.buf[l.name:l.nameEnd], name)
+}
+
+// dropSet takes out the lines whose names have their bit in set.
+func (f *Fields) dropSet(set uint64) {
+	if f.known&set == 0 {
+		return
+	}
+	for i := range f.lines {
+		if l := &f.lines[i]; l.id != Other && set&(1<<l.id) != 0 {
+			l.gone = true
+		}
+	}
+}
+
+// count is how many lines of that known name there are.
+func (f *Fields) count(n Name) (count int) {
+	if f.known&(1<<n) == 0 {
+		return 0
+	}
+	for i := range f.lines {
+		if l := &f.lines[i]; l.id == n && !l.gone {
+			count++
+		}
+	}
+	return count
+}
+
+// reset forgets all lines and keeps the memory for them.
+func (f *Fields) reset() { *f = Fields{lines: f.lines[:0]} }
+
+// equalFold compares names in any case.
+func equalFold(a []byte, b string) bool {
+	for i := range a {
+		if a[i] != b[i] && lower(a[i]) != lower(b[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// alike compares names in any case that may have underscores for hyphens.
+func alike(a []byte, b string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if hyphen(lower(a[i])) != hyphen(lower(b[i])) {
+			return false
+		}
+	}
+	return true
+}
+
+func hyphen(c byte) byte {
+	if c == '_' {
+		return '-'
+	}
+	return c
+}

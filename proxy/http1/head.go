@@ -1,0 +1,139 @@
+package http1
+
+import "strconv"
+
+// A Head is one that is being written: the start line is there already, fields
+// are added, and whoever sends it adds how the body is framed. Every byte of it
+// is generated from values that are checked; nothing that was received is
+// copied as it stood.
+type Head struct {
+	buf   []byte
+	err   error // the first field that cannot be sent
+	dated bool  // it has Date
+	host  bool  // it has Host, so that no other is added
+}
+
+// open lends in a buffer and forgets what is in it.
+func (h *Head) open(m *memory) {
+	if h.buf == nil {
+		h.buf = m.head()
+	}
+	*h = Head{buf: h.buf[:0]}
+}
+
+func (h *Head) release(m *memory) {
+	if h.buf != nil {
+		m.giveBack(h.buf)
+	}
+	*h = Head{}
+}
+
+// Add adds a field line. A name that is no token, a value with a control
+// character, and a name that concerns the connection or the framing make sending
+// fail with ErrOutgoing.
+func (h *Head) Add(name, value string) {
+	n := nameOf(name)
+	if len(name) == 0 || !all(name, tokenChar) || !all(value, valueChar) || hopByHop&(1<<n) != 0 && n != ProxyAuthenticate && n != ProxyAuthorization || h.host && n == Host {
+		h.err = ErrOutgoing
+		return
+	}
+	h.dated = h.dated || n == Date
+	h.add(name, value)
+}
+
+// AddFields adds the lines of f that have not been dropped. They were checked
+// when they were parsed. Hop-by-hop fields must have been taken out by Strip;
+// any that is left makes sending fail.
+func (h *Head) AddFields(f *Fields) {
+	for i := range f.lines {
+		l := &f.lines[i]
+		if l.gone || h.host && l.id == Host {
+			continue
+		}
+		if l.id != Other && hopByHop&(1<<l.id) != 0 {
+			h.err = ErrOutgoing
+			return
+		}
+		h.dated = h.dated || l.id == Date
+		h.buf = append(h.buf, f.buf[l.name:l.nameEnd]...)
+		h.buf = append(h.buf, ':', ' ')
+		h.buf = append(h.buf, f.buf[l.value:l.valueEnd]...)
+		h.buf = append(h.buf, '\r', '\n')
+	}
+}
+
+// AddBlock adds lines that were rendered before, each ended by CRLF.
+func (h *Head) AddBlock(b Block) { h.buf = append(h.buf, b.text...) }
+
+func (h *Head) add(name, value string) {
+	h.buf = append(h.buf, name...)
+	h.buf = append(h.buf, ':', ' ')
+	h.buf = append(h.buf, value...)
+	h.buf = append(h.buf, '\r', '\n')
+}
+
+// frame adds what says how the body is framed.
+func (h *Head) frame(f Framing) {
+	switch {
+	case f.Kind == Chunked:
+		h.add("Transfer-Encoding", "chunked")
+	case f.Kind != UntilClose && f.Length >= 0:
+		h.buf = append(h.buf, "Content-Length: "...)
+		h.buf = strconv.AppendInt(h.buf, f.Length, 10)
+		h.buf = append(h.buf, '\r', '\n')
+	}
+}
+
+func (h *Head) end() { h.buf = append(h.buf, '\r', '\n') }
+
+// startRequest begins a head with a request line, whose target is the parts
+// together.
+func (h *Head) startRequest(method string, target ...string) {
+	if len(method) == 0 || !all(method, tokenChar) {
+		h.err = ErrOutgoing
+		return
+	}
+	h.buf = append(h.buf, method...)
+	h.buf = append(h.buf, ' ')
+	from := len(h.buf)
+	for _, part := range target {
+		if !all(part, targetChar) {
+			h.err = ErrOutgoing
+			return
+		}
+		h.buf = append(h.buf, part...)
+	}
+	if len(h.buf) == from {
+		h.err = ErrOutgoing
+		return
+	}
+	h.buf = append(h.buf, " HTTP/1.1\r\n"...)
+}
+
+// startAnswer begins a head with a status line. The reason is always the usual
+// one: what an upstream calls it is not sent on.
+func (h *Head) startAnswer(status int) {
+	if status < 100 || status > 599 {
+		h.err = ErrOutgoing
+		return
+	}
+	h.buf = append(h.buf, "HTTP/1.1 "...)
+	h.buf = strconv.AppendInt(h.buf, int64(status), 10)
+	h.buf = append(h.buf, ' ')
+	h.buf = append(h.buf, reason(status)...)
+	h.buf = append(h.buf, '\r', '\n')
+}
+
+// A Block is field lines that were checked and rendered once, to be added to many
+// heads.
+type Block struct{ text []byte }
+
+// NewBlock renders pairs of names and values. ErrOutgoing says that one of them
+// cannot be sent.
+func NewBlock(pairs ...string) (Block, error) {
+	var h Head
+	for i := 0; i+1 < len(pairs); i += 2 {
+		h.Add(pairs[i], pairs[i+1])
+	}
+	return Block{h.buf}, h.err
+}

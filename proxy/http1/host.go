@@ -1,0 +1,62 @@
+package http1
+
+import "net/netip"
+
+// validAuthority reports whether b is a host and maybe a port (RFC 9110 section
+// 4.2.4: without user information). It is the only reader of hosts: the same
+// bytes that pass here are those that are written to an upstream.
+func validAuthority[S string | []byte](b S) bool {
+	if len(b) == 0 {
+		return false
+	}
+	if b[0] == '[' {
+		return validLiteral(b)
+	}
+	host := 0
+	for host < len(b) && classes[b[host]]&hostChar != 0 {
+		host++
+	}
+	return host > 0 && validEscapes(b[:host]) && validPort(b[host:])
+}
+
+// validLiteral reports whether b is an IPv6 address in brackets and maybe a port.
+func validLiteral[S string | []byte](b S) bool {
+	for end := range len(b) {
+		if b[end] != ']' {
+			continue
+		}
+		address, err := netip.ParseAddr(string(b[1:end]))
+		return err == nil && address.Is6() && address.Zone() == "" && validPort(b[end+1:])
+	}
+	return false
+}
+
+// validEscapes reports whether each percent sign begins an escape.
+func validEscapes[S string | []byte](b S) bool {
+	for i := range len(b) {
+		if b[i] == '%' && (i+2 >= len(b) || !is(b[i+1], hexChar) || !is(b[i+2], hexChar)) {
+			return false
+		}
+	}
+	return true
+}
+
+// validPort reports whether b is nothing, or a colon and a port of at most 65535,
+// which may be empty.
+func validPort[S string | []byte](b S) bool {
+	if len(b) == 0 {
+		return true
+	}
+	if b[0] != ':' || len(b) > len(":65535") {
+		return false
+	}
+	port := 0
+	for i := 1; i < len(b); i++ {
+		c := b[i]
+		if c < '0' || c > '9' {
+			return false
+		}
+		port = port*10 + int(c-'0')
+	}
+	return port <= 65535
+}

@@ -1,0 +1,5 @@
+//go:build !http1poison
+
+package http1
+
+const poisoned = false

@@ -1,0 +1,294 @@
+package http1
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+// ask makes a call of our own and returns the body of the answer.
+func ask(t testing.TB, p *Pool, path string) (string, error) {
+	t.Helper()
+	c := p.client.NewCall(nil)
+	defer c.Release()
+	c.Begin("GET", "a", path)
+	if err := p.Send(c); err != nil {
+		return "", err
+	}
+	body, err := io.ReadAll(c.Body())
+	return string(body), err
+}
+
+// The connection that was used last is used next.
+func TestPool_LastInFirstOut(t *testing.T) {
+	address := origin(t, func(c net.Conn, r *bufio.Reader) {
+		for {
+			if _, err := requestOn(r); err != nil {
+				return
+			}
+			port := c.RemoteAddr().String()
+			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+			_, _ = c.Write(append(appendChunk(nil, []byte(port)), "0\r\n\r\n"...))
+		}
+	})
+	client := &Client{}
+	p := client.NewPool(Endpoint{Network: "tcp", Address: address})
+	defer p.Close()
+	first, second := client.NewCall(nil), client.NewCall(nil)
+	var ports [2]string
+	for i, c := range []*Call{first, second} {
+		c.Begin("GET", "a", "/")
+		if err := p.Send(c); err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(c.Body())
+		ports[i] = string(body)
+	}
+	first.Release()
+	second.Release()
+	for range 3 {
+		if got, err := ask(t, p, "/"); got != ports[1] || err != nil || ports[0] == ports[1] {
+			t.Errorf("got %q, %v; want %q", got, err, ports[1])
+		}
+	}
+	if p.Idle() != 2 {
+		t.Errorf("%d are idle", p.Idle())
+	}
+}
+
+func TestPool_Bounds(t *testing.T) {
+	address, _ := answering(t, fine)
+	for _, c := range []struct {
+		topic  string
+		client *Client
+		want   int
+	}{
+		{"not more than so many", &Client{MaxIdle: 2}, 2},
+		{"not longer than that", &Client{IdleFor: 30 * time.Millisecond}, 0},
+	} {
+		p := c.client.NewPool(Endpoint{Network: "tcp", Address: address})
+		var calls []*Call
+		for range 4 {
+			call := c.client.NewCall(nil)
+			call.Begin("GET", "a", "/")
+			if err := p.Send(call); err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.ReadAll(call.Body())
+			calls = append(calls, call)
+		}
+		for _, call := range calls {
+			call.Release()
+		}
+		eventually(t, c.topic, func() bool { return p.Idle() == c.want })
+		p.Close()
+		if got, err := ask(t, p, "/"); got != "ok" || err != nil || p.Idle() != 0 {
+			t.Errorf("after Close: %q, %v, %d idle", got, err, p.Idle())
+		}
+	}
+	old := &Client{MaxAge: time.Nanosecond}
+	p := old.NewPool(Endpoint{Network: "tcp", Address: address})
+	defer p.Close()
+	for range 2 {
+		if _, err := ask(t, p, "/"); err != nil {
+			t.Error(err)
+		}
+	}
+	if u := p.pop(); u == nil || u.used && u.fresh(old.now()) {
+		t.Error("a connection was used that is too old")
+	}
+}
+
+func TestPool_NobodyThere(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	client := &Client{Connect: time.Minute}
+	_, err = ask(t, client.NewPool(Endpoint{Network: "tcp", Address: l.Addr().String()}), "/")
+	var fault *Fault
+	if !errors.As(err, &fault) || fault.Phase != Dialling || !fault.Repeatable("POST") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Abort ends dialling, and waiting.
+func TestCall_Abort(t *testing.T) {
+	reached := make(chan struct{}, 2)
+	silent := origin(t, func(_ net.Conn, r *bufio.Reader) {
+		_, _ = requestOn(r)
+		reached <- struct{}{}
+		_, _ = io.Copy(io.Discard, r)
+	})
+	for _, dial := range []func(context.Context, string, string) (net.Conn, error){
+		nil,
+		func(ctx context.Context, _, _ string) (net.Conn, error) {
+			reached <- struct{}{}
+			<-ctx.Done()
+			return nil, ctx.Err()
+		},
+	} {
+		client := &Client{}
+		p := client.NewPool(Endpoint{Network: "tcp", Address: silent, Dial: dial})
+		c := client.NewCall(nil)
+		c.Begin("GET", "a", "/")
+		done := make(chan error, 1)
+		go func() { done <- p.Send(c) }()
+		await(t, reached, "request")
+		c.Abort()
+		var fault *Fault
+		if err := await(t, done, "end"); !errors.As(err, &fault) || !errors.Is(err, ErrAborted) || fault.Repeatable("GET") {
+			t.Errorf("got %v", err)
+		}
+		c.Release()
+		p.Close()
+	}
+}
+
+// TLS on both sides, with reuse on both.
+func TestTLS_BothSides(t *testing.T) {
+	certified := httptest.NewUnstartedServer(http.NotFoundHandler())
+	certified.StartTLS()
+	defer certified.Close()
+	roots := x509.NewCertPool()
+	roots.AddCert(certified.Certificate())
+	server := &tls.Config{Certificates: certified.TLS.Certificates}
+	trusting := &tls.Config{RootCAs: roots, ServerName: "example.com"}
+
+	secure := func(s *Server) string {
+		l, err := tls.Listen("tcp", "127.0.0.1:0", server)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { _ = s.Serve(l) }()
+		t.Cleanup(func() { s.Close() })
+		return l.Addr().String()
+	}
+	upstream := secure(&Server{Handler: func(x *Exchange) {
+		if x.Path() == "/cut" {
+			x.Begin(200)
+			_ = x.Start(Framing{UntilClose, -1})
+			_, _ = x.Write([]byte("half"))
+			_ = x.Flush()
+			x.Abort()
+			return
+		}
+		reads(x)
+	}})
+	p := proxyTo(t, "", nil)
+	p.pool = p.client.NewPool(Endpoint{Network: "tcp", Address: upstream, TLS: trusting})
+	front := &Server{Handler: p.handle, HalfClosed: Leaves}
+	address := secure(front)
+
+	dial := func() *wire {
+		c, err := tls.Dial("tcp", address, trusting)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		_ = c.SetDeadline(time.Now().Add(soon))
+		return &wire{t, c, bufio.NewReader(c)}
+	}
+	w := dial()
+	large := strings.Repeat("x", 300_000)
+	for range 3 {
+		w.says(lined("GET /1 HTTP/1.1|Host: a||POST /2 HTTP/1.1|Host: a|Content-Length: 300000||") + large)
+		if _, body := w.status(200); body != "/1 " {
+			t.Errorf("got %q", body)
+		}
+		if _, body := w.status(200); body != "/2 "+large {
+			t.Errorf("got %d bytes", len(body))
+		}
+	}
+	if p.pool.Idle() != 1 {
+		t.Errorf("%d upstream connections are kept; want 1", p.pool.Idle())
+	}
+	w.says(lined("GET /cut HTTP/1.1|Host: a|Connection: close||"))
+	if res, err := http.ReadResponse(w.Reader, nil); err == nil {
+		if body, err := io.ReadAll(res.Body); err == nil {
+			t.Errorf("got %q, and no sign that it is cut", body)
+		}
+	}
+	w = dial()
+	w.says(lined("GET /1 HTTP/1.1|Host: a||"))
+	w.status(200)
+	w.Close()
+	eventually(t, "client gone", func() bool { return front.Connections() == 0 })
+}
+
+// Bytes that TLS has decrypted and nobody has asked for are seen, though the
+// socket has none.
+func TestTLS_LeftoversAreNoAnswers(t *testing.T) {
+	certified := httptest.NewUnstartedServer(http.NotFoundHandler())
+	certified.StartTLS()
+	defer certified.Close()
+	roots := x509.NewCertPool()
+	roots.AddCert(certified.Certificate())
+	connections := make(chan bool, 10)
+	address := origin(t, func(c net.Conn, _ *bufio.Reader) {
+		s := tls.Server(c, &tls.Config{Certificates: certified.TLS.Certificates, DynamicRecordSizingDisabled: true})
+		r := bufio.NewReader(s)
+		connections <- true
+		for {
+			if _, err := requestOn(r); err != nil {
+				return
+			}
+			// An answer that fills the reader's buffer, and one more in the same record.
+			head := lined("HTTP/1.1 200 OK|Content-Length: 8151||")
+			body := strings.Repeat("x", headSize-len(head))
+			_, _ = io.WriteString(s, head+body+lined("HTTP/1.1 200 OK|Content-Length: 4||evil"))
+		}
+	})
+	client := &Client{}
+	p := client.NewPool(Endpoint{Network: "tcp", Address: address, TLS: &tls.Config{RootCAs: roots, ServerName: "example.com"}})
+	defer p.Close()
+	for range 3 {
+		if got, err := ask(t, p, "/"); strings.Contains(got, "evil") || err != nil {
+			t.Errorf("got %q, %v", got, err)
+		}
+		await(t, connections, "a new connection")
+	}
+}
+
+// A call can be made again over another pool, with another head, and with the
+// body that had been read from the client before.
+func TestCall_AgainOverAnotherPool(t *testing.T) {
+	address, seen := answering(t, fine)
+	for _, body := range []string{"Content-Length: 5|~|hello", "Transfer-Encoding: chunked|~|5|hello|0||"} {
+		fields, content, _ := strings.Cut(body, "~|")
+		p := proxyTo(t, address, nil)
+		p.server.Handler = func(x *Exchange) {
+			c := p.client.NewCall(x)
+			defer c.Release()
+			c.Begin(x.Method(), "b", "/first")
+			nobody := p.client.NewPool(Endpoint{Dial: func(context.Context, string, string) (net.Conn, error) { return nil, io.EOF }})
+			var fault *Fault
+			if err := nobody.Send(c); !errors.As(err, &fault) || !fault.Repeatable("POST") {
+				t.Errorf("got %v", err)
+			}
+			c.Begin(x.Method(), "b", "/second")
+			if err := p.pool.Send(c); err != nil {
+				t.Error(err)
+			}
+			x.Begin(c.Response.Status)
+			if err := x.Relay(c); err != nil {
+				t.Error(err)
+			}
+		}
+		w := p.dial(t, lined("POST / HTTP/1.1|Host: a|"+fields+"|"+content))
+		w.status(200)
+		if got, want := await(t, seen, "request"), lined("POST /second HTTP/1.1|Host: b|"+fields+"|"+content); got != want {
+			t.Errorf("got %q; want %q", got, want)
+		}
+	}
+}

@@ -1,0 +1,285 @@
+package http1
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// soon is how long a test waits for what must happen. It is a failure to reach
+// it.
+const soon = 20 * time.Second
+
+// A proxy is the smallest there can be: a Server and a Client, and nothing in
+// between but what every proxy must do.
+type proxy struct {
+	server *Server
+	client *Client
+	pool   *Pool
+	addr   string
+	faults chan error
+	change func(x *Exchange, c *Call)
+}
+
+// proxyTo starts a proxy before an address. set may change its parts.
+func proxyTo(t testing.TB, address string, set func(*proxy)) *proxy {
+	t.Helper()
+	p := &proxy{server: &Server{}, client: &Client{Connect: soon, Response: soon}, faults: make(chan error, 100)}
+	p.server.Timeouts = Timeouts{Header: soon, Body: soon, Write: soon, Idle: soon}
+	p.server.Handler = p.handle
+	p.server.Panicked = func(v any) { t.Errorf("panic: %v", v) }
+	if set != nil {
+		set(p)
+	}
+	p.pool = p.client.NewPool(Endpoint{Network: "tcp", Address: address})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.addr = l.Addr().String()
+	served := make(chan error, 1)
+	go func() { served <- p.server.Serve(l) }()
+	t.Cleanup(func() {
+		p.server.Close()
+		p.pool.Close()
+		if err := <-served; err != nil {
+			t.Errorf("serve: %v", err)
+		}
+		for deadline := time.Now().Add(soon); p.server.Connections() > 0; {
+			if time.Now().After(deadline) {
+				t.Errorf("%d connections are left", p.server.Connections())
+				return
+			}
+			<-time.After(time.Millisecond)
+		}
+	})
+	return p
+}
+
+// handle forwards one request.
+func (p *proxy) handle(x *Exchange) {
+	c := p.client.NewCall(x)
+	defer c.Release()
+	if p.change != nil {
+		p.change(x, c)
+	}
+	c.KeepTrailer = func(Field) bool { return true }
+	if to := x.Upgrade(); to == "websocket" {
+		c.Upgrade(to)
+	}
+	x.Fields.Strip()
+	query, asked := x.RawQuery()
+	mark := ""
+	if asked {
+		mark = "?"
+	}
+	h := c.Begin(x.Method(), x.Host(), x.Path(), mark, query)
+	h.AddFields(&x.Fields)
+	if err := p.pool.Send(c); err != nil {
+		p.fails(x, err)
+		return
+	}
+	if c.Response.Status == 101 {
+		p.tunnel(x, c)
+		return
+	}
+	h = x.Begin(c.Response.Status)
+	c.Response.Fields.Strip()
+	h.AddFields(&c.Response.Fields)
+	if err := x.Relay(c); err != nil {
+		p.fault(err)
+	}
+}
+
+func (p *proxy) fails(x *Exchange, err error) {
+	p.fault(err)
+	status := 502
+	var refusal *Error
+	var fault *Fault
+	switch {
+	case errors.As(err, &fault) && fault.Phase == Uploading && errors.As(err, &refusal):
+		status = refusal.Status
+	case timedOut(err):
+		status = 504
+	}
+	_ = x.text(status, "failed")
+}
+
+func (p *proxy) fault(err error) {
+	select {
+	case p.faults <- err:
+	default:
+	}
+}
+
+func (p *proxy) tunnel(x *Exchange, c *Call) {
+	c.Response.Fields.Strip()
+	h := x.Begin(101)
+	h.AddFields(&c.Response.Fields)
+	up, rest, _ := c.Switched()
+	down, unread, err := x.Switch("websocket")
+	if err != nil {
+		up.Close()
+		return
+	}
+	Tunnel(Side{down, unread}, Side{up, rest})
+}
+
+// A wire is a client's connection, spoken by hand.
+type wire struct {
+	t testing.TB
+	net.Conn
+	*bufio.Reader
+}
+
+func (p *proxy) dial(t testing.TB, said string) *wire {
+	t.Helper()
+	c, err := net.Dial("tcp", p.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	_ = c.SetDeadline(time.Now().Add(soon))
+	w := &wire{t, c, bufio.NewReader(c)}
+	w.says(said)
+	return w
+}
+
+func (w *wire) Read(b []byte) (int, error) { return w.Reader.Read(b) }
+
+func (w *wire) says(s string) {
+	w.t.Helper()
+	if _, err := io.WriteString(w.Conn, s); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// hears reads one answer to a request with that method.
+func (w *wire) hears(method string) (*http.Response, string) {
+	w.t.Helper()
+	res, err := http.ReadResponse(w.Reader, &http.Request{Method: method})
+	if err != nil {
+		w.t.Fatalf("read answer: %v", err)
+	}
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		w.t.Fatalf("read body: %v after %q", err, body)
+	}
+	return res, string(body)
+}
+
+// status reads one answer to GET, and checks its status.
+func (w *wire) status(want int) (*http.Response, string) {
+	w.t.Helper()
+	res, body := w.hears("GET")
+	if res.StatusCode != want {
+		w.t.Fatalf("got %d %q; want %d", res.StatusCode, body, want)
+	}
+	return res, body
+}
+
+// ended checks that the connection ends, and that nothing comes before.
+func (w *wire) ended() {
+	w.t.Helper()
+	rest, err := io.ReadAll(w.Reader)
+	if len(rest) > 0 || err != nil && timedOut(err) {
+		w.t.Fatalf("got %q, %v; want the end of the connection", rest, err)
+	}
+}
+
+// An origin is an upstream spoken by hand: each connection is given to serve.
+func origin(t testing.TB, serve func(c net.Conn, r *bufio.Reader)) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_ = c.SetDeadline(time.Now().Add(soon))
+			go func() {
+				defer c.Close()
+				serve(c, bufio.NewReader(c))
+			}()
+		}
+	}()
+	return l.Addr().String()
+}
+
+// answering answers each request with the same bytes, and notes what came.
+func answering(t testing.TB, answer string) (address string, seen chan string) {
+	t.Helper()
+	seen = make(chan string, 1000)
+	return origin(t, func(c net.Conn, r *bufio.Reader) {
+		for {
+			said, err := requestOn(r)
+			if err != nil {
+				return
+			}
+			seen <- said
+			_, _ = io.WriteString(c, answer)
+		}
+	}), seen
+}
+
+// requestOn reads one request as it stands on the wire.
+func requestOn(r *bufio.Reader) (string, error) {
+	var said strings.Builder
+	tee := bufio.NewReaderSize(io.TeeReader(oneByOne{r}, &said), 16)
+	req, err := http.ReadRequest(tee)
+	if err != nil {
+		return "", err
+	}
+	if _, err := io.Copy(io.Discard, req.Body); err != nil {
+		return "", err
+	}
+	return said.String(), nil
+}
+
+// oneByOne reads no byte ahead.
+type oneByOne struct{ *bufio.Reader }
+
+func (o oneByOne) Read(p []byte) (int, error) {
+	b, err := o.ReadByte()
+	if err != nil {
+		return 0, err
+	}
+	p[0] = b
+	return 1, nil
+}
+
+const fine = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+func TestProxy_Forwards(t *testing.T) {
+	address, seen := answering(t, fine)
+	p := proxyTo(t, address, nil)
+	w := p.dial(t, lined("GET /x?y=%zz HTTP/1.1|Host: a|Connection: X-Mine|X-Mine: 1|X-Other: 2||"))
+	res, body := w.status(200)
+	if got, want := <-seen, lined("GET /x?y=%zz HTTP/1.1|Host: a|X-Other: 2||"); got != want || body != "ok" || res.Header.Get("Date") == "" {
+		t.Errorf("got %q, %q, %v; want %q", got, body, res.Header, want)
+	}
+	w.says(lined("POST / HTTP/1.1|Host: a|Content-Length: 5||hello"))
+	w.status(200)
+	if got, want := <-seen, lined("POST / HTTP/1.1|Host: a|Content-Length: 5||hello"); got != want {
+		t.Errorf("got %q; want %q", got, want)
+	}
+	w.says(lined("POST / HTTP/1.1|Host: a|Transfer-Encoding: chunked||5;x=y|hello|0|X-Sum: 1||GET /2 HTTP/1.1|Host: a||"))
+	w.status(200)
+	w.status(200)
+	if got, want := <-seen, lined("POST / HTTP/1.1|Host: a|Transfer-Encoding: chunked||5|hello|0|X-Sum: 1||"); got != want {
+		t.Errorf("got %q; want %q", got, want)
+	}
+	if got, want := <-seen, lined("GET /2 HTTP/1.1|Host: a||"); got != want {
+		t.Errorf("got %q; want %q", got, want)
+	}
+}

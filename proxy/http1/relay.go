@@ -1,0 +1,102 @@
+package http1
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+// Relay sends the answer of c on, whose head was begun with Begin: its body, as it
+// comes, and its trailer fields. What is at hand together is sent together. If it
+// fails when the client has been sent a part, the exchange is aborted; an error
+// that is a *Fault is the upstream's, any other the client's or the head's.
+func (x *Exchange) Relay(c *Call) error {
+	c.settleUpload()
+	if err := x.Start(c.body.framing); err != nil {
+		return err
+	}
+	c.body.sink = x
+	for {
+		data, err := c.body.Next()
+		if errors.Is(err, io.EOF) {
+			return x.EndWith(c.Body().Trailer())
+		}
+		if err != nil {
+			return x.broken(c, err)
+		}
+		if _, err := x.Write(data); err != nil {
+			x.Abort()
+			return err
+		}
+	}
+}
+
+// broken cuts the answer short since its upstream did, or its client.
+func (x *Exchange) broken(c *Call, err error) error {
+	if x.err == nil {
+		_ = x.Flush() // what has come is the client's
+	}
+	x.Abort()
+	if x.err != nil {
+		return x.err
+	}
+	return c.broken(err)
+}
+
+// broken says why the body of the answer was cut short. What ends the body of the
+// request ends it, too: an upstream cannot answer what never arrived.
+func (c *Call) broken(err error) *Fault {
+	f := &Fault{Phase: Answering, Err: c.because(err), Reused: c.Reused(), Wrote: true, Answered: true}
+	c.endUpload()
+	if why := c.sourceErr(); why != nil {
+		f.Phase, f.Err = Uploading, why
+	}
+	return f
+}
+
+// Switched hands the connection over that has changed its protocol: what the
+// upstream has sent behind its 101 comes first, as unread. Both belong to the
+// caller from then on, and deadlines are off.
+func (c *Call) Switched() (nc net.Conn, unread []byte, ok bool) {
+	if !c.switched || c.handed {
+		return nil, nil, false
+	}
+	c.handed = true
+	c.uses(nil)
+	_ = c.conn.net.SetDeadline(time.Time{})
+	return c.conn.net, append([]byte(nil), c.in.unread()...), true
+}
+
+// A Side is one end of a tunnel: a connection, and what was read from it already.
+type Side struct {
+	Conn   net.Conn
+	Unread []byte
+}
+
+// Tunnel carries bytes both ways until both directions have ended, or one has
+// failed; then it closes both. Nothing is read that is not sent on.
+func Tunnel(a, b Side) {
+	var both sync.WaitGroup
+	both.Go(func() { carry(a.Conn, b) })
+	carry(b.Conn, a)
+	both.Wait()
+	_ = a.Conn.Close()
+	_ = b.Conn.Close()
+}
+
+// carry sends what comes from one side to the other. The end of one direction
+// leaves the other open.
+func carry(to net.Conn, from Side) {
+	_, err := to.Write(from.Unread)
+	if err == nil {
+		_, err = io.Copy(to, from.Conn) // between two sockets, the kernel does it
+	}
+	half, ok := to.(interface{ CloseWrite() error })
+	if err == nil && ok && half.CloseWrite() == nil {
+		return
+	}
+	_ = to.Close()
+	_ = from.Conn.Close()
+}

@@ -1,0 +1,213 @@
+package http1
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+const host = "|Host: a||"
+
+func TestRequest_WhatIsRefused(t *testing.T) {
+	get, post := "GET / HTTP/1.1|", "POST / HTTP/1.1|Host: a|"
+	for _, c := range []struct {
+		topic, raw string
+		want       error
+	}{
+		// Request line and target.
+		{"two blanks in the request line", "GET  / HTTP/1.1" + host, ErrTarget},
+		{"two blanks before the version", "GET /  HTTP/1.1" + host, ErrVersion},
+		{"line feed for a blank", "GET /\nHTTP/1.1" + host, ErrTarget},
+		{"tab for a blank", "GET\t/ HTTP/1.1" + host, ErrMethod},
+		{"blank at the end of the request line", "GET / HTTP/1.1 " + host, ErrVersion},
+		{"no version", "GET /" + host, ErrTarget},
+		{"version with more digits", "GET / HTTP/1.32" + host, ErrVersion},
+		{"version beyond counting", "GET / HTTP/4294967295.255" + host, ErrMajorVersion},
+		{"another minor version", "GET / HTTP/1.2" + host, ErrVersion},
+		{"another major version", "GET / HTTP/2.0" + host, ErrMajorVersion},
+		{"version in small letters", "GET / http/1.1" + host, ErrVersion},
+		{"NUL as a method", "\x00 / HTTP/1.1" + host, ErrMethod},
+		{"method that only begins as one", "GET\x00 / HTTP/1.1" + host, ErrMethod},
+		{"method too long", strings.Repeat("A", 33) + " / HTTP/1.1" + host, ErrMethod},
+		{"target that is no path", "GET admin HTTP/1.1" + host, ErrTarget},
+		{"star with GET", "GET * HTTP/1.1" + host, ErrTarget},
+		{"other scheme", "GET ftp://a/ HTTP/1.1" + host, ErrTarget},
+		{"scheme with backslashes", `GET http:\\a/ HTTP/1.1` + host, ErrTarget},
+		{"CONNECT", "CONNECT a:1 HTTP/1.1" + host, ErrConnect},
+		{"CONNECT to a path", "CONNECT /x HTTP/1.1" + host, ErrConnect},
+		{"fragment", "GET /x#.png HTTP/1.1" + host, ErrTarget},
+		{"byte beyond ASCII in the target", "GET /\xff HTTP/1.1" + host, ErrTarget},
+		{"control character in the target", "GET /\x0c HTTP/1.1" + host, ErrTarget},
+		{"DEL in the target", "GET /\x7f HTTP/1.1" + host, ErrTarget},
+		{"user in the target", "GET http://u@h/ HTTP/1.1" + host, ErrTarget},
+		{"target without authority", "GET http:///x HTTP/1.1" + host, ErrTarget},
+		{"target too long", "GET /" + strings.Repeat("a", 8192) + " HTTP/1.1" + host, ErrTargetTooLong},
+		// Host.
+		{"no Host", get + "|", ErrHostMissing},
+		{"no Host, absolute target", "GET http://a/ HTTP/1.1||", ErrHostMissing},
+		{"two Hosts", get + "Host: a|Host: b||", ErrHostRepeated},
+		{"the same Host twice", get + "Host: a|Host: a||", ErrHostRepeated},
+		{"empty Host", get + "Host:||", ErrHost},
+		{"Host with a blank", get + "Host: a b||", ErrHost},
+		{"Host with a list", get + "Host: a,b||", ErrHost},
+		{"Host with two ports", get + "Host: a:80:80||", ErrHost},
+		{"Host with a port beyond 65535", get + "Host: a:65616||", ErrHost},
+		{"Host with a long port", get + "Host: a:000080||", ErrHost},
+		{"Host with a port only", get + "Host: :80||", ErrHost},
+		{"Host with half an address", get + "Host: [::1||", ErrHost},
+		{"Host with no address", get + "Host: [x]||", ErrHost},
+		{"Host with IPv4 in brackets", get + "Host: [127.0.0.1]||", ErrHost},
+		{"Host with a zone", get + "Host: [fe80::1%25eth0]||", ErrHost},
+		{"Host with a path", get + "Host: a/x?||", ErrHost},
+		{"Host with a user", get + "Host: u@a||", ErrHost},
+		{"Host with a backslash", get + `Host: a\b||`, ErrHost},
+		{"Host with half an escape", get + "Host: a%2||", ErrHost},
+		{"NUL in Host", get + "Host: good\x00.evil||", ErrFieldValue},
+		// Field lines.
+		{"blank before the colon", post + "Content-Length : 5||hello", ErrFieldName},
+		{"blank before the first field", get + " Content-Length: 5|Host: a||", ErrFolded},
+		{"tab before a field", get + "Host: a|\tX: 1||", ErrFolded},
+		{"folded value", post + "Transfer-Encoding:| chunked||", ErrFolded},
+		{"empty name", get + "Host: a|: x||", ErrFieldName},
+		{"name beyond ASCII", get + "Host: a|Header\x85: v||", ErrFieldName},
+		{"name with a line feed", get + "Host: a|Te\nst: x||", ErrFieldName},
+		{"line without a colon", get + "Host: a|nonsense||", ErrFieldName},
+		{"CR in a value", get + "Host: a|X: a\rb||", ErrLineEnd},
+		{"CR, CR, LF", get + "Host: a|X: a\r||", ErrLineEnd},
+		{"CR and something at the end of the head", get + "Host: a|\rZGET /e HTTP/1.1||", ErrLineEnd},
+		{"LF in a value", get + "Host: a|X: a\nContent-Length: 0||", ErrLineEnd},
+		{"LF ends the request line", "GET / HTTP/1.1\nHost: a||", ErrLineEnd},
+		{"LF ends the head", get + "Host: a|\n", ErrFieldName},
+		{"control character in a value", get + "Host: a|X: \x01||", ErrFieldValue},
+		{"DEL in a value", get + "Host: a|X: \x7f||", ErrFieldValue},
+		{"too many fields", get + "Host: a|" + strings.Repeat("A: b|", 300) + "Content-Length: 5||", ErrTooManyFields},
+		{"too many tiny fields", get + strings.Repeat("a:|", 20000) + "|", ErrTooManyFields},
+		{"head too large", get + "Host: a|X: " + strings.Repeat("a", 70_000) + "||", ErrTooLarge},
+		// Content-Length.
+		{"empty length", post + "Content-Length: |Content-Length: 43||", ErrLengthRepeated},
+		{"only an empty length", post + "Content-Length: ||", ErrLength},
+		{"length with a plus", post + "Content-Length: +5||", ErrLength},
+		{"length in hexadecimal", post + "Content-Length: 0x5||", ErrLength},
+		{"length with an underscore", post + "Content-Length: 1_0||", ErrLength},
+		{"length below zero", post + "Content-Length: -48||", ErrLength},
+		{"length of two numbers", post + "Content-Length: 1 2||", ErrLength},
+		{"length that is a list", post + "Content-Length: 5, 5||", ErrLength},
+		{"two lengths", post + "Content-Length: 1|Content-Length: 0||", ErrLengthRepeated},
+		{"the same length twice", post + "Content-Length: 5|Content-Length: 5||", ErrLengthRepeated},
+		{"length that wraps", post + "Content-Length: 18446744073709551617||", ErrLength},
+		{"length of 19 digits", post + "Content-Length: 9223372036854775807||", ErrLength},
+		// Transfer-Encoding.
+		{"coding and length", post + "Transfer-Encoding: chunked|Content-Length: 5||", ErrLengthAndCoded},
+		{"coding and length 0", post + "Content-Length: 0|Transfer-Encoding: chunked||", ErrLengthAndCoded},
+		{"unknown coding", post + "Transfer-Encoding: xchunked||", ErrCoding},
+		{"list that begins with a comma", post + "Transfer-Encoding: ,chunked||", ErrCoding},
+		{"empty coding", post + "Transfer-Encoding:||", ErrCoding},
+		{"chunked is not last", post + "Transfer-Encoding: chunked, identity||", ErrCoding},
+		{"another coding first", post + "Transfer-Encoding: gzip, chunked||", ErrCoding},
+		{"coding twice", post + "Transfer-Encoding: chunked|Transfer-Encoding: chunked||", ErrCoding},
+		{"coding after a vertical tab", post + "Transfer-Encoding: \x0bchunked||", ErrFieldValue},
+		{"coding before NEL", post + "Transfer-Encoding: chunked\x85||", ErrCoding},
+		{"coding before a no-break space", post + "Transfer-Encoding: chunked\xa0||", ErrCoding},
+		{"coding in HTTP/1.0", "POST / HTTP/1.0|Host: a|Transfer-Encoding: chunked||", ErrCodingOld},
+		// Expect.
+		{"expectation of something else", post + "Expect: foo|Content-Length: 1||", ErrExpectation},
+		{"two expectations", post + "Expect: 100-continue|Expect: 100-continue|Content-Length: 1||", ErrExpectation},
+	} {
+		if _, _, err := requestSplit(t, lined(c.raw)); !errors.Is(err, c.want) {
+			t.Errorf("%s: got %v; want %v", c.topic, err, c.want)
+		}
+	}
+}
+
+func TestRequest_WhatIsRead(t *testing.T) {
+	for _, c := range []struct{ topic, raw, want string }{
+		{"plain", "GET /x?y HTTP/1.1" + host, "GET /x?y host=a path=/x query=truey 1 {0 -1} close=false [Host: a]"},
+		{"empty query", "GET /? HTTP/1.1" + host, "GET /? host=a path=/ query=true 1 {0 -1} close=false [Host: a]"},
+		{"two slashes stay a path", "GET //evil/x HTTP/1.1" + host, "GET //evil/x host=a path=//evil/x query=false 1 {0 -1} close=false [Host: a]"},
+		{"query as it came", "GET /?a=%zz&a=1;'\"<>\\^`{} HTTP/1.1" + host, "GET /?a=%zz&a=1;'\"<>\\^`{} host=a path=/ query=truea=%zz&a=1;'\"<>\\^`{} 1"},
+		{"the target's authority goes first", "GET http://b:81?q HTTP/1.1" + host, "GET http://b:81?q host=b:81 path=/ query=trueq 1 {0 -1} close=false [Host: a]"},
+		{"https in any case", "GET HTTPS://b/x HTTP/1.1" + host, "GET HTTPS://b/x host=b path=/x query=false 1 {0 -1} close=false [Host: a]"},
+		{"OPTIONS of a whole server", "OPTIONS * HTTP/1.1" + host, "OPTIONS * host=a path=* query=false 1 {0 -1} close=false [Host: a]"},
+		{"OPTIONS of a whole server, absolute", "OPTIONS http://b HTTP/1.1" + host, "OPTIONS http://b host=b path=* query=false 1 {0 -1} close=false [Host: a]"},
+		{"method in small letters is another", "get / HTTP/1.1" + host, "get / host=a path=/ query=false 1 {0 -1} close=false [Host: a]"},
+		{"IPv6", "GET / HTTP/1.1|Host: [::1]:80||", "GET / host=[::1]:80 path=/ query=false 1 {0 -1} close=false [Host: [::1]:80]"},
+		{"HTTP/1.0 without Host", "GET / HTTP/1.0||", "GET / host= path=/ query=false 0 {0 -1} close=true"},
+		{"HTTP/1.0 that stays", "GET / HTTP/1.0|Connection: Keep-Alive||", "GET / host= path=/ query=false 0 {0 -1} close=false [Connection: Keep-Alive]"},
+		{"close on a second line", "GET / HTTP/1.1|Host: a|Connection: x|Connection: foo, Close||", "GET / host=a path=/ query=false 1 {0 -1} close=true [Host: a] [Connection: x] [Connection: foo, Close]"},
+		{"close before keep-alive", "GET / HTTP/1.1|Host: a|Connection: close, keep-alive||", "GET / host=a path=/ query=false 1 {0 -1} close=true [Host: a] [Connection: close, keep-alive]"},
+		{"blanks around a value", "GET / HTTP/1.1|Host: \t a \t ||", "GET / host=a path=/ query=false 1 {0 -1} close=false [Host: a]"},
+		{"empty value", "GET / HTTP/1.1|Host: a|X:||", "GET / host=a path=/ query=false 1 {0 -1} close=false [Host: a] [X: ]"},
+		{"value beyond ASCII", "GET / HTTP/1.1|Host: a|X: \x80\xff||", "GET / host=a path=/ query=false 1 {0 -1} close=false [Host: a] [X: \x80\xff]"},
+		{"long name", "GET / HTTP/1.1|Host: a|" + strings.Repeat("n", 300) + ": v||", "GET / host=a path=/ query=false 1 {0 -1} close=false [Host: a] [" + strings.Repeat("n", 300) + ": v]"},
+		{"HEAD has a body if it says so", "HEAD / HTTP/1.1|Host: a|Content-Length: 30||", "HEAD / host=a path=/ query=false 1 {1 30} close=false [Host: a] [Content-Length: 30]"},
+		{"length with zeros in front", "POST / HTTP/1.1|Host: a|Content-Length: 010||", "POST / host=a path=/ query=false 1 {1 10} close=false [Host: a] [Content-Length: 010]"},
+		{"length 0 is no body", "POST / HTTP/1.1|Host: a|Content-Length: 0||", "POST / host=a path=/ query=false 1 {0 0} close=false [Host: a] [Content-Length: 0]"},
+		{"chunked in any case", "POST / HTTP/1.1|Host: a|Transfer-Encoding: \tChunked ||", "POST / host=a path=/ query=false 1 {2 -1} close=false [Host: a] [Transfer-Encoding: Chunked]"},
+	} {
+		r, rest, err := requestSplit(t, lined(c.raw)+"GET /next")
+		if err != nil || rest != "GET /next" || !strings.HasPrefix(seen(r), c.want) {
+			t.Errorf("%s: got %s, %q, %v; want %s", c.topic, seen(r), rest, err, c.want)
+		}
+	}
+}
+
+func TestRequest_LongFieldsAreKeptWhole(t *testing.T) {
+	value := strings.Repeat("v", 70_000)
+	l := Limits{Head: 1 << 20}.withDefaults()
+	var r Request
+	if _, err := r.Parse([]byte(lined("GET / HTTP/1.1|Host: a|X: "+value+"||")), &l); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := r.Fields.Lookup("x"); got != value {
+		t.Errorf("got %d bytes; want %d", len(got), len(value))
+	}
+}
+
+func TestRequest_Upgrade(t *testing.T) {
+	for _, c := range []struct{ raw, want string }{
+		{"GET / HTTP/1.1|Host: a|Connection: keep-alive, Upgrade|Upgrade: websocket||", "websocket"},
+		{"GET / HTTP/1.1|Host: a|Upgrade: websocket||", ""},
+		{"GET / HTTP/1.1|Host: a|Connection: upgrade||", ""},
+		{"GET / HTTP/1.0|Host: a|Connection: upgrade|Upgrade: websocket||", ""},
+		{"GET / HTTP/1.1|Host: a|Connection: upgrade|Upgrade: websocket, h2c||", ""},
+		{"GET / HTTP/1.1|Host: a|Connection: upgrade|Upgrade: websocket|Upgrade: h2c||", ""},
+		{"POST / HTTP/1.1|Host: a|Connection: upgrade|Upgrade: websocket|Content-Length: 2||hi", ""},
+	} {
+		r, _, err := requestSplit(t, lined(c.raw))
+		if err != nil || r.Upgrade() != c.want {
+			t.Errorf("%q: got %q, %v; want %q", c.raw, r.Upgrade(), err, c.want)
+		}
+	}
+}
+
+func TestRequest_ParsingAllocatesNothing(t *testing.T) {
+	raw := []byte(lined("GET /v1/x?y=z HTTP/1.1|Host: example.com|User-Agent: curl/8|Accept: */*|X-Phone: 1||"))
+	var r Request
+	l := limits()
+	allocs := testing.AllocsPerRun(100, func() {
+		r.Reset()
+		if n, err := r.Parse(raw, l); n != len(raw) || err != nil {
+			t.Fatal(n, err)
+		}
+		_, _ = r.Fields.Lookup("x-phone")
+		_, _, _, _ = r.Method(), r.Path(), r.Host(), r.Expects()
+		r.Fields.Strip()
+	})
+	if allocs != 0 {
+		t.Errorf("got %v allocations; want none", allocs)
+	}
+}
+
+func BenchmarkRequest(b *testing.B) {
+	raw := []byte(lined("GET /v1/x?y=z HTTP/1.1|Host: example.com|User-Agent: curl/8|Accept: */*|X-Phone: 1||"))
+	var r Request
+	l := limits()
+	b.SetBytes(int64(len(raw)))
+	b.ReportAllocs()
+	for b.Loop() {
+		r.Reset()
+		if _, err := r.Parse(raw, l); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package http1
+
+// A Response is the head of an answer. Its strings point into the buffer of its
+// connection and are valid until the exchange ends.
+type Response struct {
+	Fields  Fields
+	Status  int
+	Minor   int     // of its version: 1, or 0
+	Framing Framing // of its body
+	Closes  bool    // the sender ends the connection after this answer
+
+	stage   stage
+	section section
+}
+
+// Parse takes the head of an answer to a request with that method from the
+// beginning of buf. It is used as that of a Request is.
+func (r *Response) Parse(buf []byte, method string, l *Limits) (n int, err error) {
+	if r.stage == atStartLine {
+		if n, err = r.startLine(buf, l); n == 0 || err != nil {
+			return 0, err
+		}
+		r.section.next, r.stage = n, atFields
+	}
+	done, err := r.section.parse(buf, &r.Fields, bound{l.Head, l.Fields})
+	if !done {
+		return 0, err
+	}
+	r.Framing, err = frame(message{fields: &r.Fields, minor: r.Minor, method: method, status: r.Status})
+	if err != nil {
+		return 0, err
+	}
+	r.Closes = r.Framing.Kind == UntilClose || !persists(&r.Fields, r.Minor)
+	return r.section.next, nil
+}
+
+// Reset makes r ready for another head.
+func (r *Response) Reset() {
+	r.Fields.reset()
+	*r = Response{Fields: r.Fields}
+}
+
+// startLine parses the status line and returns its length, 0 if it is not whole.
+// Some servers leave out the space after a status without a reason.
+func (r *Response) startLine(b []byte, l *Limits) (int, error) {
+	const like = "HTTP/1.x 000"
+	for i := range min(len(b), len(like)) {
+		c := b[i]
+		switch like[i] {
+		case 'x':
+			if c != '0' && c != '1' {
+				return 0, ErrStatusLine
+			}
+			r.Minor = int(c - '0')
+		case '0':
+			if c < '0' || c > '9' {
+				return 0, ErrStatusLine
+			}
+		default:
+			if c != like[i] {
+				return 0, ErrStatusLine
+			}
+		}
+	}
+	if len(b) <= len(like) {
+		return 0, nil
+	}
+	r.Status = int(b[9]-'0')*100 + int(b[10]-'0')*10 + int(b[11]-'0')
+	if r.Status < 100 || r.Status > 599 {
+		return 0, ErrStatusLine
+	}
+	end := len(like)
+	if b[end] == ' ' {
+		end += valueLength(b[end:])
+	} else if b[end] != '\r' {
+		return 0, ErrStatusLine
+	}
+	switch {
+	case end > l.Head:
+		return 0, ErrTooLarge
+	case end == len(b):
+		return 0, nil
+	}
+	if b[end] != '\r' && b[end] != '\n' {
+		return 0, ErrStatusLine
+	}
+	return lineEnd(b, end)
+}

@@ -1,0 +1,219 @@
+package http1
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// piped runs a server over one connection in a bubble of its own time, and gives
+// the client's end to play.
+func piped(t *testing.T, handle Handler, play func(t *testing.T, c net.Conn)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := &Server{Handler: handle, Timeouts: Timeouts{Header: 10 * time.Second, Body: 20 * time.Second, Write: 30 * time.Second, Idle: time.Minute}}
+		ours, theirs := net.Pipe()
+		done := make(chan struct{})
+		go func() { s.ServeConn(theirs); close(done) }()
+		play(t, ours)
+		ours.Close()
+		<-done
+		s.Close()
+		time.Sleep(time.Minute) // whoever still plays notices
+	})
+}
+
+// heard reads until the other end closes, and tells how long that took.
+func heard(c net.Conn) (string, time.Duration) {
+	began := time.Now()
+	said, _ := io.ReadAll(c)
+	return string(said), time.Since(began)
+}
+
+// within reports whether d is the wanted time or a little more: deadlines are set
+// coarsely, but never too early.
+func within(d, want time.Duration) bool { return d >= want && d <= want+want/8+time.Second }
+
+func TestTimeout_Header(t *testing.T) {
+	for _, said := range []string{"", "G", "GET / HTTP/1.1\r\nHost: a\r\n"} {
+		piped(t, says, func(t *testing.T, c net.Conn) {
+			_, _ = io.WriteString(c, said)
+			got, took := heard(c)
+			if !within(took, 10*time.Second) || (said != "") != strings.HasPrefix(got, "HTTP/1.1 408") {
+				t.Errorf("%q: got %q after %v", said, got, took)
+			}
+		})
+	}
+}
+
+// A header must be whole in time, however its bytes are spread.
+func TestTimeout_HeaderByteByByte(t *testing.T) {
+	piped(t, says, func(t *testing.T, c net.Conn) {
+		began := time.Now()
+		for {
+			if _, err := io.WriteString(c, "G"); err != nil {
+				break
+			}
+			if time.Sleep(time.Second); time.Since(began) > time.Minute {
+				t.Fatal("it waits for ever")
+			}
+			_ = c.SetReadDeadline(time.Now().Add(time.Millisecond))
+			if n, _ := c.Read(make([]byte, 1000)); n > 0 {
+				break
+			}
+		}
+		if took := time.Since(began); !within(took, 10*time.Second) {
+			t.Errorf("got %v", took)
+		}
+	})
+}
+
+func TestTimeout_Idle(t *testing.T) {
+	piped(t, says, func(t *testing.T, c net.Conn) {
+		_, _ = io.WriteString(c, lined("GET / HTTP/1.1|Host: a||"))
+		_, _ = c.Read(make([]byte, 1000))
+		if got, took := heard(c); !within(took, time.Minute) || got != "" {
+			t.Errorf("got %q after %v", got, took)
+		}
+	})
+}
+
+func TestTimeout_BodyWithoutProgress(t *testing.T) {
+	var read error
+	piped(t, func(x *Exchange) {
+		_, read = io.ReadAll(x.Body())
+		_ = x.text(408, "late")
+	}, func(t *testing.T, c net.Conn) {
+		_, _ = io.WriteString(c, lined("POST / HTTP/1.1|Host: a|Content-Length: 100000||hello"))
+		got, took := heard(c)
+		synctest.Wait()
+		if !within(took, 20*time.Second) || !strings.HasPrefix(got, "HTTP/1.1 408") || !timedOut(read) {
+			t.Errorf("got %q after %v, %v", got, took, read)
+		}
+	})
+}
+
+// A body that always makes some progress, but too little, is cut as well.
+func TestTimeout_BodyTooSlow(t *testing.T) {
+	piped(t, func(x *Exchange) {
+		_, _ = io.ReadAll(x.Body())
+		_ = x.text(408, "late")
+	}, func(t *testing.T, c net.Conn) {
+		_, _ = io.WriteString(c, lined("POST / HTTP/1.1|Host: a|Content-Length: 100000||"))
+		began := time.Now()
+		go func() {
+			for {
+				if _, err := io.WriteString(c, "x"); err != nil {
+					return
+				}
+				time.Sleep(5 * time.Second)
+			}
+		}()
+		if got, _ := heard(c); !strings.HasPrefix(got, "HTTP/1.1 408") || time.Since(began) > 30*time.Second {
+			t.Errorf("got %q after %v", got, time.Since(began))
+		}
+	})
+}
+
+// Once the answer has begun, the two may talk at whatever pace they like.
+func TestTimeout_BodyAfterTheAnswerHasBegun(t *testing.T) {
+	piped(t, func(x *Exchange) {
+		x.Begin(200)
+		_ = x.Start(Framing{Chunked, -1})
+		_ = x.Flush()
+		_, _ = io.ReadAll(x.Body())
+		_ = x.End()
+	}, func(t *testing.T, c net.Conn) {
+		_, _ = io.WriteString(c, lined("POST / HTTP/1.1|Host: a|Content-Length: 2||"))
+		_, _ = c.Read(make([]byte, 1000))
+		for range 2 {
+			time.Sleep(time.Hour)
+			_, _ = io.WriteString(c, "x")
+		}
+		b := make([]byte, 100)
+		if n, err := c.Read(b); string(b[:n]) != lined("0||") || err != nil {
+			t.Errorf("got %q, %v", b[:n], err)
+		}
+	})
+}
+
+// A client that takes nothing of its answer is cut.
+func TestTimeout_Write(t *testing.T) {
+	var sent error
+	var took time.Duration
+	piped(t, func(x *Exchange) {
+		began := time.Now()
+		x.Begin(200)
+		sent = x.Send(make([]byte, 1<<20))
+		took = time.Since(began)
+	}, func(t *testing.T, c net.Conn) {
+		_, _ = io.WriteString(c, lined("GET / HTTP/1.1|Host: a||"))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if !timedOut(sent) || !within(took, 30*time.Second) {
+			t.Errorf("got %v after %v", sent, took)
+		}
+	})
+}
+
+// sent makes a call over a connection that the test plays the upstream on.
+func sent(t *testing.T, c *Client, answer func(net.Conn)) (*Fault, time.Duration) {
+	t.Helper()
+	pool := c.NewPool(Endpoint{Dial: func(context.Context, string, string) (net.Conn, error) {
+		ours, theirs := net.Pipe()
+		go answer(theirs)
+		return ours, nil
+	}})
+	defer pool.Close()
+	call := c.NewCall(nil)
+	defer call.Release()
+	call.Begin("GET", "a", "/")
+	began := time.Now()
+	err := pool.Send(call)
+	if err == nil {
+		for err == nil {
+			_, err = call.Body().Next()
+		}
+		err = call.broken(err)
+	}
+	var fault *Fault
+	if !errors.As(err, &fault) {
+		t.Fatalf("got %v; want a fault", err)
+	}
+	return fault, time.Since(began)
+}
+
+func TestTimeout_Upstream(t *testing.T) {
+	read := func(c net.Conn) { _, _ = c.Read(make([]byte, 1000)) }
+	for _, c := range []struct {
+		topic  string
+		answer func(net.Conn)
+		phase  Phase
+		want   time.Duration
+	}{
+		{"no answer", func(c net.Conn) { read(c) }, Asking, 10 * time.Second},
+		{"half a head", func(c net.Conn) { read(c); _, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nA:") }, Asking, 10 * time.Second},
+		{"request not taken", func(net.Conn) {}, Asking, 10 * time.Second},
+		{"one limit for all interim answers", func(c net.Conn) {
+			read(c)
+			for range 5 {
+				_, _ = io.WriteString(c, lined("HTTP/1.1 103 Early Hints||"))
+				time.Sleep(3 * time.Second)
+			}
+		}, Asking, 10 * time.Second},
+		{"half a body", func(c net.Conn) { read(c); _, _ = io.WriteString(c, lined("HTTP/1.1 200 OK|Content-Length: 5||h")) }, Answering, 4 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			fault, took := sent(t, &Client{Response: 10 * time.Second, Idle: 4 * time.Second}, c.answer)
+			if fault.Phase != c.phase || !timedOut(fault) || !within(took, c.want) || fault.Repeatable("GET") {
+				t.Errorf("%s: got %v after %v", c.topic, fault, took)
+			}
+			time.Sleep(time.Minute)
+		})
+	}
+}

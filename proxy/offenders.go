@@ -1,0 +1,143 @@
+package proxy
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+const (
+	// offence is how many requests one address may take back within offenceWithin,
+	// as long as those are not more than half of all.
+	offence       = 200
+	offenceWithin = 10 * time.Second
+	// offenceStands is how long an offence is remembered.
+	offenceStands = time.Minute
+	// mostOffenders is how many addresses are watched at a time. Beyond it some are
+	// forgotten.
+	mostOffenders = 4096
+	// firstPause and longestPause bound how long a new connection of an offender
+	// waits; the pause doubles with each offence.
+	firstPause   = 100 * time.Millisecond
+	longestPause = 2 * time.Second
+)
+
+// An offenders is the addresses whose clients take back most of what they ask
+// (rapid reset, CVE-2023-44487) on one connection after another. Their next
+// connections wait, and end sooner. A network of 64 bits is one address in IPv6. An
+// address costs something only once it has taken back a request.
+type offenders struct {
+	mu   sync.Mutex // guards what follows; never held over I/O
+	seen map[netip.Prefix]*offender
+}
+
+type offender struct {
+	since            time.Time // when this count began
+	asked, takenBack int
+	offences         int
+	until            time.Time // when they are forgotten
+}
+
+func newOffenders() *offenders { return &offenders{seen: map[netip.Prefix]*offender{}} }
+
+// note takes note of a request that has ended at now. One that was not taken back
+// counts only for an address that is watched already. It reports whether addr
+// stands as an offender.
+func (o *offenders) note(addr netip.Prefix, takenBack bool, now time.Time) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	of := o.seen[addr]
+	if of == nil {
+		if !takenBack {
+			return false
+		}
+		o.makeRoom(now)
+		of = &offender{since: now}
+		o.seen[addr] = of
+	}
+	if now.Sub(of.since) > offenceWithin {
+		of.since, of.asked, of.takenBack = now, 0, 0
+	}
+	of.asked++
+	if takenBack {
+		of.takenBack++
+	}
+	if of.takenBack > offence && of.takenBack > of.asked/2 {
+		if !of.stands(now) {
+			of.offences = 0
+		}
+		of.offences++
+		of.until = now.Add(offenceStands)
+		of.since, of.asked, of.takenBack = now, 0, 0
+	}
+	return of.stands(now)
+}
+
+func (of *offender) stands(now time.Time) bool { return of.offences > 0 && now.Before(of.until) }
+
+// pause is how long a new connection from addr has to wait.
+func (o *offenders) pause(addr netip.Prefix, now time.Time) time.Duration {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	of := o.seen[addr]
+	if of == nil || !of.stands(now) {
+		return 0
+	}
+	return min(firstPause<<min(of.offences-1, 10), longestPause)
+}
+
+// makeRoom forgets whoever has nothing that stands, and if there are none of those,
+// somebody.
+func (o *offenders) makeRoom(now time.Time) {
+	if len(o.seen) < mostOffenders {
+		return
+	}
+	for addr, of := range o.seen {
+		if !of.stands(now) && now.Sub(of.since) > offenceWithin {
+			delete(o.seen, addr)
+		}
+	}
+	for addr := range o.seen {
+		if len(o.seen) < mostOffenders {
+			return
+		}
+		delete(o.seen, addr)
+	}
+}
+
+// keepWaiting lets a connection that was just opened wait for its pause, no longer
+// than ctx.
+func (o *offenders) keepWaiting(ctx context.Context, c net.Conn) {
+	if o.none() {
+		return // as always, and then it costs nothing
+	}
+	pause := o.pause(o.of(c), time.Now())
+	if pause == 0 {
+		return
+	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+func (o *offenders) none() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.seen) == 0
+}
+
+// of is the address of c's other end, as offenders are counted.
+func (o *offenders) of(c net.Conn) netip.Prefix {
+	ap, err := netip.ParseAddrPort(c.RemoteAddr().String())
+	if err != nil {
+		return netip.Prefix{} // a socket of this machine
+	}
+	addr := plain(ap.Addr())
+	p, _ := addr.Prefix(min(addr.BitLen(), 64))
+	return p
+}

@@ -1,0 +1,100 @@
+package proxy
+
+import (
+	"strings"
+	"testing"
+)
+
+const preflighted = `
+client_ip: {trusted_proxies: [127.0.0.2/32]}
+routes:
+  - {name: header, match: {path: /header}, upstream: echo, limits: [{key: "header:X-Phone", rate: 1/1h}, {name: all, key: global, rate: 1/1h}]}
+  - {name: query, match: {path: /query}, upstream: echo, limits: [{key: {from: "query:phone", on_missing: skip}, rate: 1/1h}, {name: all, key: global, rate: 1/1h}]}
+  - {name: form, match: {path: /form}, upstream: echo, limits: [{key: {from: "form:phone", on_missing: skip}, rate: 1/1h}, {name: all, key: global, rate: 1/1h}]}
+  - {name: path, match: {path: "/path/{phone}"}, upstream: echo, limits: [{key: "path:phone", rate: 1/1h}]}
+  - {name: agent, match: {path: /agent}, upstream: echo, limits: [{key: {from: "header:User-Agent", on_missing: skip}, rate: 1/1h}, {name: all, key: global, rate: 1/1h}]}
+  - {name: cost, match: {path: /cost}, upstream: echo, limits: [{key: global, rate: 1/1h, cost: "query:n", max_cost: 1}]}
+  - {name: address, match: {path: /address}, upstream: echo, limits: [{key: client_ip, rate: 1/1h}]}
+`
+
+const question = "Origin: https://app.example|Access-Control-Request-Method: POST|"
+
+// What a browser asks before it asks is not counted, and nothing else is taken for
+// that: not where a key of the route stands in it, and not with what no browser sends.
+func TestPreflight_IsNothingElse(t *testing.T) {
+	f := opened(t, preflighted)
+	for target, counts := range map[string]bool{
+		"/header": false, "/header?phone=1": false, "/query": false, "/query?other=1": false, "/form": false, "/cost": false, "/address": false,
+		"/query?phone=1": true, "/query?phone%5B%5D=1": true, "/query?Phone=1": true, "/form?phone=1": true, "/path/1": true, "/cost?n=1": true,
+	} {
+		last := ""
+		for range 3 {
+			answer, _ := f.dial(lined("OPTIONS " + target + " HTTP/1.1|Host: a|" + question + "User-Agent: x|Accept: */*|Access-Control-Request-Headers: x-phone|Sec-Fetch-Mode: cors||")).hears("GET")
+			last = answer.Status
+		}
+		if got := !strings.HasPrefix(last, "200"); got != counts { // counted, or refused at once
+			t.Errorf("OPTIONS %s three times: %s; want it refused: %v", target, last, counts)
+		}
+	}
+}
+
+func TestPreflight_HasNothingOfItsOwn(t *testing.T) {
+	for name, more := range map[string]string{
+		"a cookie":              "Cookie: a=b|",
+		"authorization":         "Authorization: Bearer x|",
+		"a field of its own":    "X-Own: 1|",
+		"a method in a field":   "X-HTTP-Method-Override: POST|",
+		"a type":                "Content-Type: application/json|",
+		"what proxies say":      "X-Forwarded-For: 192.0.2.1|",
+		"an empty chunked body": "Transfer-Encoding: chunked|",
+		"two origins":           "Origin: https://b.example|",
+	} {
+		f := opened(t, preflighted)
+		for _, want := range []string{"200", "429"} {
+			said := "OPTIONS /address HTTP/1.1|Host: a|" + question + more + "|"
+			if strings.Contains(more, "chunked") {
+				said += "0||"
+			}
+			if answer, _ := f.dial(lined(said)).hears("GET"); !strings.HasPrefix(answer.Status, want) {
+				t.Errorf("with %s: %s; want %s", name, answer.Status, want)
+			}
+		}
+	}
+}
+
+// A field that browsers do send counts where it is the key.
+func TestPreflight_KeyThatBrowsersSend(t *testing.T) {
+	f := opened(t, preflighted)
+	f.dial(lined("OPTIONS /agent HTTP/1.1|Host: a|" + question + "User-Agent: x||")).status(200)
+	f.dial(lined("OPTIONS /agent HTTP/1.1|Host: a|" + question + "User-Agent: x||")).status(429)
+}
+
+// What a trusted proxy adds is no browser's, and does not make a preflight another
+// request.
+func TestPreflight_BehindATrustedProxy(t *testing.T) {
+	f := opened(t, strings.Replace(preflighted, "127.0.0.2", "127.0.0.1", 1))
+	for range 3 {
+		f.dial(lined("OPTIONS /address HTTP/1.1|Host: a|" + question + "X-Forwarded-For: 192.0.2.1|CF-Ray: 1|Via: 1.1 x||")).status(200)
+	}
+	f.dial(lined("OPTIONS /address HTTP/1.1|Host: a|" + question + "X-Forwarded-For: 192.0.2.1|X-Own: 1||")).status(200)
+	f.dial(lined("OPTIONS /address HTTP/1.1|Host: a|" + question + "X-Forwarded-For: 192.0.2.1|X-Own: 1||")).status(429)
+}
+
+// Who passes without being counted ends no cooldown, by however many answers.
+func TestReset_NotByWhoIsNotCounted(t *testing.T) {
+	w := made(t, `
+keys: {phone: {from: "header:X-Phone", normalize: digits}}
+lists: {testers: {key: phone, values: ["1"], action: bypass}}
+routes:
+  - {name: send, match: {path: /send}, upstream: echo, limits: [{name: backoff, key: phone, cooldown: [1h], reset_on: {route: verify, status: [2xx]}}]}
+  - {name: verify, match: {path: /verify}, upstream: echo, lists: [testers], idempotency: {}, limits: [{name: guesses, key: phone, rate: 100/1h}]}
+`)
+	w.sends(200, "POST", "/send", "X-Phone: 1")
+	w.sends(200, "POST", "/verify", "X-Phone: 1")
+	w.sends(429, "POST", "/send", "X-Phone: 1")
+	w.sends(200, "POST", "/send", "X-Phone: 2")
+	w.sends(200, "POST", "/verify", "X-Phone: 2", "Idempotency-Key: a")
+	w.sends(200, "POST", "/send", "X-Phone: 2")
+	w.sends(200, "POST", "/verify", "X-Phone: 2", "Idempotency-Key: a") // a repeat
+	w.sends(429, "POST", "/send", "X-Phone: 2")
+}

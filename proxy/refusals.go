@@ -1,0 +1,94 @@
+package proxy
+
+import (
+	"github.com/rs/zerolog"
+
+	"github.com/weir-proxy/weir/limiter"
+)
+
+// A refusal is a rate that refused, or in shadow mode would have.
+type refusal struct {
+	window int // of the route
+	key    limiter.Key
+	banned bool
+}
+
+// refusal is what the decision says of claim i, which was refused.
+func (x *exchange) refusal(i int) refusal {
+	return refusal{x.windows[i], x.claims[i].Key, x.decision.Outcomes[i].Banned}
+}
+
+// logRefusals writes which rates refused the request, or would have in shadow mode,
+// and reports whether any did refuse.
+func (x *exchange) logRefusals(e *zerolog.Event) bool {
+	if len(x.shadowed)+len(x.unfit) > 0 {
+		e.Array("shadow", shadowsOf{x})
+	}
+	first, refused := x.refusing()
+	if !refused {
+		return false
+	}
+	e.Str("limit", x.window(first).of.name).Float64("wait_ms", ms(x.decision.Wait))
+	x.logRefusal(e, x.refusal(first))
+	if x.banned {
+		e.Bool("ban_began", true)
+	}
+	for i := first + 1; i < len(x.decision.Outcomes); i++ {
+		if x.alsoRefused(first, i) {
+			e.Array("also", othersOf{x, first})
+			break
+		}
+	}
+	return true
+}
+
+// logRefusal writes one rate that refused: its name, under which key, and whether it
+// did so because of a ban.
+func (x *exchange) logRefusal(e *zerolog.Event, r refusal) {
+	hash, masked := x.logKey(r.key)
+	e.Str("rate", x.route.windows[r.window].rate).Str("key", hash)
+	if masked != "" {
+		e.Str("masked", masked)
+	}
+	if r.banned {
+		e.Bool("banned", true)
+	}
+}
+
+// alsoRefused reports whether claim i was refused beside the first one that was. A
+// rate is named once, however many secrets its key is counted under.
+func (x *exchange) alsoRefused(first, i int) bool {
+	return i > first && !x.decision.Outcomes[i].Allowed && x.windows[i] != x.windows[first] && x.ownClaim(i) == i
+}
+
+// othersOf are the refusals of an exchange but for the first.
+type othersOf struct {
+	*exchange
+	first int
+}
+
+// MarshalZerologArray implements zerolog.LogArrayMarshaler.
+func (x othersOf) MarshalZerologArray(a *zerolog.Array) {
+	for i := range x.decision.Outcomes {
+		if x.alsoRefused(x.first, i) {
+			e := zerolog.Dict()
+			x.logRefusal(e, x.refusal(i))
+			a.Dict(e)
+		}
+	}
+}
+
+// shadowsOf are what limits in shadow mode say of an exchange.
+type shadowsOf struct{ *exchange }
+
+// MarshalZerologArray implements zerolog.LogArrayMarshaler.
+func (x shadowsOf) MarshalZerologArray(a *zerolog.Array) {
+	for _, s := range x.shadowed {
+		e := zerolog.Dict()
+		x.logRefusal(e, s)
+		a.Dict(e)
+	}
+	for _, l := range x.unfit {
+		a.Dict(zerolog.Dict().Str("limit", l.name).Bool("unfit", true))
+	}
+}

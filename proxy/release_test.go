@@ -1,0 +1,127 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/weir-proxy/weir/limiter"
+)
+
+// A sluggish store gives nothing back before it is let.
+type sluggish struct {
+	*limiter.Memory
+	let  chan struct{}
+	back atomic.Int64 // claims that were given back
+}
+
+func newSluggish() *sluggish {
+	return &sluggish{Memory: limiter.NewMemory(limiter.MemoryOptions{}), let: make(chan struct{})}
+}
+
+func (s *sluggish) Refund(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
+	<-s.let
+	s.back.Add(int64(len(claims)))
+	return s.Memory.Refund(ctx, claims, p)
+}
+
+// over is a proxy that listens, with one limit over s; the upstream says hello, all at
+// once or in pieces.
+func over(t *testing.T, s *sluggish, limit string) *front {
+	hello := func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Has("empty") {
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		text := "hello"
+		if r.URL.Query().Has("pieces") {
+			w.(http.Flusher).Flush()
+			text = strings.Repeat(text, 1000)
+		}
+		fmt.Fprint(w, text)
+	}
+	yaml := "store: redis\n" + behind(t, hello, "refund_on: {status: [200]}, limits: ["+limit+"]")
+	return opened(t, yaml, func(o *Options) { o.Store = s })
+}
+
+// The client has its whole answer, however long the refund takes after it; and the
+// refund is made.
+func TestSettle_NoAnswerWaitsForARefund(t *testing.T) {
+	for _, query := range []string{"all", "pieces"} {
+		t.Run(query, func(t *testing.T) {
+			store := newSluggish()
+			f := over(t, store, "{name: l, key: global, rate: 2/1h}")
+			w := f.dial("")
+			for range 2 {
+				w.says("GET /a?%s HTTP/1.1\r\nHost: a\r\n\r\n", query)
+				answer, body := w.status(200)
+				if !strings.HasPrefix(body, "hello") || answer.Header.Get("RateLimit") == "" {
+					t.Errorf("answer %v %q", answer.Header, body)
+				}
+			}
+			w.says("GET /a?%s HTTP/1.1\r\nHost: a\r\n\r\n", query)
+			w.status(429)
+			if store.back.Load() != 0 || len(f.lines("request")) != 1 {
+				t.Errorf("%d were given back, and %d lines written; want none before the store lets", store.back.Load(), len(f.lines("request")))
+			}
+			close(store.let)
+			f.until(func() bool { return store.back.Load() == 2 && len(f.lines("request")) == 3 })
+			w.says("GET /a?%s HTTP/1.1\r\nHost: a\r\n\r\n", query)
+			w.status(200)
+		})
+	}
+}
+
+// A concurrent permit is back before the client has read its answer's end, while the
+// header does not wait for it.
+func TestRelease_BeforeTheEndButNotBeforeTheHeader(t *testing.T) {
+	for _, query := range []string{"all", "pieces"} {
+		t.Run(query, func(t *testing.T) {
+			store := newSluggish()
+			f := over(t, store, "{name: l, key: global, concurrent: 1}")
+			w := f.dial("GET /a?" + query + " HTTP/1.1\r\nHost: a\r\n\r\n")
+			answer, err := http.ReadResponse(w.Reader, nil) // while the store lets nothing
+			if err != nil {
+				t.Fatal(err)
+			}
+			if store.back.Load() != 0 {
+				t.Fatal("the store has let")
+			}
+			close(store.let)
+			body, err := io.ReadAll(answer.Body)
+			if err != nil || !strings.HasPrefix(string(body), "hello") {
+				t.Errorf("body %q, %v", body, err)
+			}
+			if store.back.Load() != 1 {
+				t.Error("the answer ended before the permit was back")
+			}
+			for range 20 {
+				w.says("GET /a?%s HTTP/1.1\r\nHost: a\r\n\r\n", query)
+				w.status(200)
+			}
+		})
+	}
+}
+
+// Who asks one after the other never meets the permit of the request before: not with
+// an answer without a body either, nor with a store in this process.
+func TestRelease_OneAfterTheOther(t *testing.T) {
+	store := newSluggish()
+	close(store.let)
+	f := over(t, store, "{name: l, key: global, concurrent: 1}")
+	own := opened(t, behind(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, strings.Repeat("x", 100_000)) }, "limits: [{key: global, concurrent: 1}]"))
+	for _, w := range []*wire{f.dial(""), own.dial("")} {
+		for i := range 50 {
+			w.says("%s /a?%s HTTP/1.1\r\nHost: a\r\n\r\n", []string{"GET", "HEAD"}[i%2], []string{"empty", "all", "pieces"}[i%3])
+			answer, _ := w.hears([]string{"GET", "HEAD"}[i%2])
+			if answer.StatusCode >= 300 {
+				t.Fatalf("request %d = %d; want that nothing is held any more", i+1, answer.StatusCode)
+			}
+		}
+	}
+	f.until(func() bool { return store.back.Load() == 50 })
+}

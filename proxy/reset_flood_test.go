@@ -1,0 +1,284 @@
+package proxy
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+	"golang.org/x/net/http2"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/config"
+)
+
+// A flood takes back each request that it has just sent, over several connections,
+// and connects anew whenever one ends.
+type flood struct {
+	addr        string
+	from        string // the address it comes from
+	connections int
+	perSecond   int // of requests, over all connections
+
+	sent, dialled atomic.Int64
+	all           sync.WaitGroup
+}
+
+// batch is how many requests are sent and taken back in one write.
+const batch = 50
+
+func (f *flood) start(ctx context.Context) {
+	for range f.connections {
+		f.all.Go(func() {
+			for ctx.Err() == nil {
+				f.connect(ctx)
+			}
+		})
+	}
+}
+
+// connect floods one connection until it ends.
+func (f *flood) connect(ctx context.Context) {
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(f.from)}}
+	c, err := d.DialContext(ctx, "tcp", f.addr)
+	if err != nil {
+		return
+	}
+	defer c.Close()
+	defer context.AfterFunc(ctx, func() { c.Close() })()
+	f.dialled.Add(1)
+	var drained sync.WaitGroup
+	drained.Go(func() { io.Copy(io.Discard, c) })
+	defer drained.Wait()
+	defer c.Close()
+	out := bufio.NewWriterSize(c, 64<<10)
+	io.WriteString(out, http2.ClientPreface)
+	framer := http2.NewFramer(out, nil)
+	framer.WriteSettings()
+	block := encode(request("GET", "/")...)
+	every := time.NewTicker(time.Second * batch * time.Duration(f.connections) / time.Duration(f.perSecond))
+	defer every.Stop()
+	for stream := uint32(1); ; stream += 2 {
+		framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: block, EndHeaders: true, EndStream: true})
+		framer.WriteRSTStream(stream, http2.ErrCodeCancel)
+		if stream/2%batch != batch-1 {
+			continue
+		}
+		if out.Flush() != nil {
+			return
+		}
+		f.sent.Add(batch)
+		<-every.C
+	}
+}
+
+// A stream that is gone gets no deadline: net/http would keep it for as long.
+func TestStall_NothingIsKeptOfAStream(t *testing.T) {
+	w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+	c := &counter{ResponseWriter: w, x: &exchange{}, stall: newStall(w, time.Hour)}
+	c.Write([]byte("a"))
+	c.FlushError()
+	c.Write([]byte("b"))
+	c.end()
+	if w.set != 0 || c.stall.armed || c.held {
+		t.Errorf("%d deadlines, armed %v, held %v; want nothing left", w.set, c.stall.armed, c.held)
+	}
+	c.stall.fire() // too late: the next request may have the writer
+	if w.set != 0 {
+		t.Error("a stream was cut after its end")
+	}
+}
+
+type deadlines struct {
+	*httptest.ResponseRecorder
+	set int
+}
+
+func (d *deadlines) SetWriteDeadline(time.Time) error { d.set++; return nil }
+
+// What was taken back before anybody looked at it is no work for anybody.
+func TestLink_TakenBackIsNotWorkedOn(t *testing.T) {
+	worked := false
+	h := overLinks(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { worked = true }))
+	l := &link{offenders: newOffenders(), address: func() netip.Prefix { return netip.Prefix{} }}
+	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), linkKey{}, l))
+	cancel()
+	r := httptest.NewRequestWithContext(ctx, "GET", "/", nil)
+	r.ProtoMajor = 2
+	h.ServeHTTP(httptest.NewRecorder(), r)
+	if worked || l.takenBack.Load() != 1 {
+		t.Errorf("worked on: %v, taken back: %d; want no and 1", worked, l.takenBack.Load())
+	}
+}
+
+func TestOffenders_PausesGrowAndEnd(t *testing.T) {
+	o, now := newOffenders(), time.Now()
+	one, two := netip.MustParsePrefix("192.0.2.1/32"), netip.MustParsePrefix("192.0.2.2/32")
+	offend := func(at time.Time) {
+		for range offence + 1 {
+			o.note(one, true, at)
+			o.note(two, true, at)
+			o.note(two, false, at)
+			o.note(two, false, at)
+		}
+	}
+	if o.note(one, false, now); !o.none() {
+		t.Error("an address that takes nothing back is watched")
+	}
+	for _, want := range []time.Duration{100, 200, 400, 800, 1600, 2000, 2000} {
+		offend(now)
+		if got := o.pause(one, now); got != want*time.Millisecond {
+			t.Errorf("pause %v; want %d ms", got, want)
+		}
+	}
+	if got := o.pause(two, now); got != 0 {
+		t.Errorf("who takes back a third waits %v; want nothing", got)
+	}
+	if got := o.pause(one, now.Add(offenceStands)); got != 0 {
+		t.Errorf("pause %v after a minute; want none", got)
+	}
+	offend(now.Add(offenceStands))
+	if got := o.pause(one, now.Add(offenceStands)); got != firstPause {
+		t.Errorf("pause %v; want that of a first offence", got)
+	}
+	for i := range 2 * mostOffenders {
+		o.note(netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 32), true, now)
+	}
+	if n := len(o.seen); n > mostOffenders {
+		t.Errorf("%d addresses are watched; want at most %d", n, mostOffenders)
+	}
+}
+
+// Whoever comes back again and again to take back what he asks is let in ever more
+// slowly, and others at once.
+func TestHTTP2_RepeatOffendersAreSlowed(t *testing.T) {
+	var reached atomic.Int64
+	url := upstreamOf(t, func(http.ResponseWriter, *http.Request) { reached.Add(1) })
+	f := opened(t, forwarding(url, cleartext, ""))
+	ctx, cancel := context.WithCancel(t.Context())
+	attack := &flood{addr: f.addr, from: "127.0.0.1", connections: 4, perSecond: 100_000}
+	attack.start(ctx)
+	offender, other := netip.MustParsePrefix("127.0.0.1/32"), netip.MustParsePrefix("127.0.0.2/32")
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(enough); f.server.offenders.pause(offender, time.Now()) < 4*firstPause; <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatal("the offender is let in as quickly as ever")
+		}
+	}
+	cancel()
+	attack.all.Wait()
+	if got := f.server.offenders.pause(other, time.Now()); got != 0 {
+		t.Errorf("others wait %v", got)
+	}
+	if sent, got := attack.sent.Load(), reached.Load(); got > sent/2 {
+		t.Errorf("of %d requests that were taken back %d reached the upstream", sent, got)
+	}
+	began := time.Now()
+	f.dial(plainly).status(200)
+	if took := time.Since(began); took < firstPause {
+		t.Errorf("the offender's next connection is served after %v; want a pause", took)
+	}
+}
+
+// BenchmarkResetFlood shows what others have to bear while 200,000 requests a second
+// are taken back over 20 connections, beside a bare server of net/http. Compare
+// weir/bare; each runs for three seconds. Run it with -benchtime 1x.
+func BenchmarkResetFlood(b *testing.B) {
+	for range b.N {
+		bareP95, bareMemory := suffered(b, bareServer(b))
+		ours, memory := suffered(b, weirServer(b))
+		b.ReportMetric(float64(ours)/float64(bareP95), "p95-ratio")
+		b.ReportMetric(float64(memory)/float64(bareMemory), "memory-ratio")
+		b.ReportMetric(float64(ours.Microseconds()), "p95-µs")
+		b.ReportMetric(float64(bareP95.Microseconds()), "bare-p95-µs")
+	}
+}
+
+func bareServer(b *testing.B) (addr string) {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true)
+	s := &http.Server{Protocols: protocols, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write(bytes.Repeat([]byte("x"), 300)) })}
+	return listening(b, s.Serve, func() { s.Close() })
+}
+
+func weirServer(b *testing.B) (addr string) {
+	path := filepath.Join(b.TempDir(), "weir.yaml")
+	if err := os.WriteFile(path, []byte(forwarding("echo", cleartext, "limits: [{key: client_ip, rate: 1000000/1s}]")), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	c, err := config.Load(path)
+	if err != nil {
+		b.Fatal(err)
+	}
+	p, err := New(b.Context(), Options{Path: path, Config: c, Store: limiter.NewMemory(limiter.MemoryOptions{}), Registry: prometheus.NewRegistry(), Log: zerolog.New(io.Discard)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(p.Close)
+	s := NewServer(p, c.Listen, zerolog.Nop())
+	return listening(b, s.Serve, func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+		defer cancel()
+		s.Drain(ctx)
+	})
+}
+
+func listening(b *testing.B, serve func(net.Listener) error, end func()) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	var served sync.WaitGroup
+	served.Go(func() { serve(l) })
+	b.Cleanup(func() { end(); served.Wait() })
+	return l.Addr().String()
+}
+
+// suffered is how long another client waits during a flood, at the 95th percentile,
+// and the most memory that is in use meanwhile.
+func suffered(b *testing.B, addr string) (p95 time.Duration, memory uint64) {
+	runtime.GC()
+	ctx, cancel := context.WithTimeout(b.Context(), 3*time.Second)
+	defer cancel()
+	attack := &flood{addr: addr, from: "127.0.0.1", connections: 20, perSecond: 200_000}
+	attack.start(ctx)
+	other := &http.Client{Transport: &http.Transport{DialContext: (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP("127.0.0.2")}}).DialContext}}
+	defer other.CloseIdleConnections()
+	var took []time.Duration
+	var stats runtime.MemStats
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		began := time.Now()
+		answer, err := other.Get("http://" + addr + "/")
+		if err != nil {
+			b.Fatal(err)
+		}
+		io.Copy(io.Discard, answer.Body)
+		answer.Body.Close()
+		took = append(took, time.Since(began))
+		runtime.ReadMemStats(&stats)
+		memory = max(memory, stats.HeapInuse+stats.StackInuse)
+		<-tick.C
+	}
+	attack.all.Wait()
+	slices.Sort(took)
+	b.Logf("%s: %d requests of others, %d taken back over %d connections", addr, len(took), attack.sent.Load(), attack.dialled.Load())
+	return took[len(took)*95/100], memory
+}

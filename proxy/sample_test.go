@@ -1,0 +1,48 @@
+package proxy
+
+import (
+	"context"
+	"net/http/httptest"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+// Of requests that are taken back over HTTP/2 a few lines are written each second; all
+// are counted, and those of other clients are all told of.
+func TestRecord_ResetsAreSampled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := made(t, limited("{key: global, rate: 1000/1h}"))
+		gone, leave := context.WithCancel(t.Context())
+		leave()
+		reset := func(major int) {
+			r := httptest.NewRequestWithContext(gone, "GET", "/a", nil)
+			r.ProtoMajor = major
+			w.ServeHTTP(httptest.NewRecorder(), r)
+		}
+		for range 100 {
+			reset(2)
+		}
+		w.sends(200, "GET", "/a")
+		if got := len(w.lines("request")); got != loggedResets+1 {
+			t.Errorf("%d lines; want %d and that of the one that stayed", got, loggedResets)
+		}
+		if got := testutil.ToFloat64(w.metrics.unlogged); got != 90 {
+			t.Errorf("weir_log_resets_unlogged_total = %v; want 90", got)
+		}
+		if got := testutil.CollectAndCount(w.metrics.requests); got == 0 {
+			t.Error("requests are not counted")
+		}
+		time.Sleep(time.Second)
+		reset(2)
+		for range 20 {
+			reset(1) // a connection each
+		}
+		if got := len(w.lines("request")); got != loggedResets+1+1+20 {
+			t.Errorf("%d lines a second later; want 21 more", got)
+		}
+		w.Close()
+	})
+}

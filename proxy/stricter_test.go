@@ -1,0 +1,109 @@
+package proxy
+
+import (
+	"strings"
+	"testing"
+)
+
+const careless = `
+routes:
+  - {name: send, match: {path: /v1/send, methods: [POST]}, upstream: echo, limits: [{key: global, rate: 1/1h}]}
+  - {name: Search, match: {path: /v1/Search, methods: [GET]}, upstream: echo, limits: [{key: global, rate: 1/1h}]}
+  - {name: user, match: {path: "/u/{id}"}, upstream: echo, limits: [{key: "path:id", rate: 1/1h}]}
+  - {name: tag, match: {path: "/tag/{t:[A-Z]+}/x"}, upstream: echo, limits: [{key: "path:t", rate: 1/1h}]}
+  - {name: me, match: {path: /u/me}, upstream: echo, limits: [{key: global, rate: 1/1h}]}
+  - {name: files, match: {path: /files/*}, upstream: echo, limits: [{key: global, rate: 1/1h}]}
+  - {name: open, match: {path: /files/Public}, upstream: echo}
+  - {name: any, match: {path: /v1/send}, upstream: echo}
+  - {name: health, match: {path: /health}, upstream: echo}
+  - {name: slashed, match: {path: /u/x/}, upstream: echo}
+  - {name: rest, match: {path: /*}, upstream: echo}
+`
+
+// What a careless framework takes for a limited route's path or method is counted
+// there, however it is spelled.
+func TestStricter_OtherSpellingsCount(t *testing.T) {
+	for spelled, counted := range map[string]string{
+		"POST /V1/send": "POST /v1/send", "POST /v1/SEND/": "POST /v1/send", "POST /v1/send/": "POST /v1/send", "POST //v1/./Send": "POST /v1/send",
+		"post /v1/send": "POST /v1/send", "pOsT /V1/Send/": "POST /v1/send", "POST /v1/%C5%BFend": "POST /v1/send", "POST /v1/%73END": "POST /v1/send",
+		"GET /v1/search": "GET /v1/Search", "HEAD /v1/Search": "GET /v1/Search", "HEAD /v1/search/": "GET /v1/Search", "get /v1/SEARCH": "GET /v1/Search",
+		"GET /u/alice/": "GET /u/alice", "GET /U/alice": "GET /u/alice", "DELETE /U/alice/": "GET /u/alice",
+		"GET /TAG/DE/x/": "GET /tag/DE/X", "GET /files": "GET /files/a", "GET /Files/a/b/": "GET /files/a", "HEAD /FILES": "GET /files/a",
+	} {
+		w := made(t, careless)
+		for i, want := range []int{200, 429} {
+			line := []string{spelled, counted}[i]
+			method, target, _ := strings.Cut(line, " ")
+			if got := w.send(method, target); got.Code != want {
+				t.Errorf("%s and then %s: %d; want %d\n%s", spelled, counted, got.Code, want, got.Body)
+			}
+		}
+	}
+}
+
+// Others go where they went, with what they had.
+func TestStricter_OthersStay(t *testing.T) {
+	w := made(t, careless)
+	for range 3 {
+		for _, line := range []string{
+			"GET /v1/send", "PUT /v1/send", "GET /v1/sent", "GET /V2/send", "POST /v1/Search", "GET /files/Public", "GET /Health", "GET /health/", "GET /u/x/", "GET /", "GET /u", "PUT /V1/SEND", "head /health",
+			"GET /tag/DE", "OPTIONS /v1/Search",
+		} {
+			method, target, _ := strings.Cut(line, " ")
+			w.sends(200, method, target)
+		}
+	}
+	w.sends(200, "GET", "/u/Alice")
+	w.sends(200, "GET", "/u/alice") // another key: that is what normalize is for
+	w.sends(429, "GET", "/U/Alice/")
+	if got := w.lines("request"); got[len(got)-1]["path"] != "/U/*/" || got[len(got)-1]["route"] != "user" {
+		t.Errorf("logged %v; want the key hidden, and the route", got[len(got)-1])
+	}
+}
+
+// Where two limited routes could be meant, none is guessed.
+func TestStricter_BetweenTwoItRefuses(t *testing.T) {
+	w := made(t, careless)
+	w.sends(400, "GET", "/u/ME") // a user of that name, or me
+	w.sends(200, "GET", "/u/me")
+	w.sends(429, "GET", "/U/me/") // from the catch-all it is me's
+}
+
+func TestMatch_EncodedSlash(t *testing.T) {
+	s := scripted(t, fine)
+	f := opened(t, `
+routes:
+  - {name: kept, match: {path: "/projects/{id}/x"}, upstream: '`+s.url+`', encoded_slash: keep, limits: [{key: "path:id", rate: 1/1h}]}
+  - {name: send, match: {path: /v1/send}, upstream: '`+s.url+`', limits: [{key: global, rate: 9/1h}]}
+  - {name: rest, match: {path: /*}, upstream: '`+s.url+`', limits: [{key: global, rate: 99/1h}]}
+`)
+	get := func(path string) string { return "GET " + path + " HTTP/1.1\r\nHost: a\r\n\r\n" }
+	f.dial(get("/projects/a%2fb/x")).status(200)
+	if got := s.last(t); !strings.HasPrefix(got, "GET /projects/a%2Fb/x HTTP/1.1\r\n") {
+		t.Errorf("forwarded as %q; want the slash escaped", got)
+	}
+	f.dial(get("/projects/a%2Fb/x")).status(429)
+	f.dial(get("/projects/a%2Fc/x")).status(200)
+	f.dial(get("/projects/a%2Fb;1/x")).status(400)
+	for _, path := range []string{"/v1%2Fsend", "/v1/send%2F", "/a%2Fb", "/projects/..%2F..%2Fv1/x", "/projects/a%2F.%2Fb/x", "/projects/a%252Fb/x", "/projects%2Fa/x", "/projects/a%2Fb/y"} {
+		f.dial(get(path)).status(400)
+	}
+}
+
+// What careful clients send costs one look and no allocation; see BenchmarkMatch
+// for the routes' number.
+func TestStricter_CostsNoAllocation(t *testing.T) {
+	w := made(t, strings.ReplaceAll(strings.ReplaceAll(careless, "/v1/Search", "/v1/search"), "[A-Z]", "[0-9]"))
+	tb := w.current.Load().table
+	for _, path := range []string{"/v1/send", "/other/thing", "/u/4711", "/files/a/b"} {
+		x := wanting("GET", "a", path)
+		if n := testing.AllocsPerRun(100, func() {
+			x.path = path
+			if err := tb.match(x); err != nil {
+				t.Error(err)
+			}
+		}); n > 0 {
+			t.Errorf("%s: %v allocations; want none", path, n)
+		}
+	}
+}

@@ -1,0 +1,80 @@
+package proxy
+
+import (
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/net/http2"
+)
+
+// A request of HTTP/1.0 without a host is for whoever was connected to, and never
+// for what the upstream is called.
+func TestTarget_NoHostInHTTP10(t *testing.T) {
+	for _, host := range []string{"", "Host:\r\n"} {
+		s := scripted(t, fine)
+		f := opened(t, forwarding(s.url, "", ""))
+		f.dial("GET /x HTTP/1.0\r\n" + host + "\r\n").status(200)
+		if got := s.last(t); !strings.Contains(got, "Host: "+f.addr+"\r\n") {
+			t.Errorf("forwarded as %q; want the host %s", got, f.addr)
+		}
+	}
+}
+
+func TestTarget_NoHostBySocket(t *testing.T) {
+	s := scripted(t, fine)
+	f := opened(t, forwarding(s.url, "", ""))
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.served.Go(func() { f.server.Serve(l) })
+	c, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.Write([]byte("GET /x HTTP/1.0\r\n\r\n"))
+	if got := s.last(t); !strings.Contains(got, "Host: localhost\r\n") {
+		t.Errorf("forwarded as %q; want the host localhost", got)
+	}
+}
+
+// What a proxy that is trusted says of TLS is believed.
+func TestTarget_SchemeOfATrustedProxy(t *testing.T) {
+	f := opened(t, forwarding("echo", "client_ip: {trusted_proxies: [127.0.0.0/8]}", ""))
+	f.dial("GET https://b.example/x HTTP/1.1\r\nHost: b.example\r\n\r\n").status(200)
+	f.dial("GET ftp://b.example/x HTTP/1.1\r\nHost: b.example\r\n\r\n").status(400)
+}
+
+// A fragment made a new key of each request, and hid the query from match.
+func TestTarget_FragmentsAreNoKeys(t *testing.T) {
+	f := opened(t, "routes:\n  - {match: {path: /a}, upstream: echo, limits: [{key: \"query:user\", rate: 1/1h}]}\n")
+	f.dial("GET /a?user=v HTTP/1.1\r\nHost: a\r\n\r\n").status(200)
+	for _, said := range []string{"/a?user=v#1", "/a?user=v#2", "/a#?user=w"} {
+		f.dial("GET " + said + " HTTP/1.1\r\nHost: a\r\n\r\n").status(400)
+	}
+}
+
+// A tunnel is refused on its stream, and the connection takes no further one.
+func TestTarget_NoTunnelInHTTP2(t *testing.T) {
+	s := opened(t, forwarding("echo", cleartext, "")).speaks()
+	s.asks(1, false, ":method", "CONNECT", ":authority", "a:80")
+	s.WriteData(1, false, []byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n"))
+	var status string
+	parted := false
+	s.hears("405 and GOAWAY", func(f http2.Frame) bool { // in any order
+		switch f := f.(type) {
+		case *http2.MetaHeadersFrame:
+			status = f.PseudoValue("status")
+		case *http2.GoAwayFrame:
+			parted = true
+		}
+		return status != "" && parted
+	})
+	if status != "405" {
+		t.Errorf("status %s; want 405", status)
+	}
+}

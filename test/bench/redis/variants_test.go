@@ -1,0 +1,247 @@
+package redis
+
+import (
+	"context"
+	_ "embed"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-redis/redis_rate/v10"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/redisstore"
+)
+
+var (
+	//go:embed floor.lua
+	floorLua string
+	//go:embed bare.lua
+	bareLua string
+	//go:embed redisson.lua
+	redissonLua string
+)
+
+// A variant is one way to decide.
+type variant struct {
+	name string
+	// call makes the script call of so many requests under the rates; nil if this
+	// variant cannot do that.
+	call func(b *testing.B, s *stage, rates []limiter.Rate, size int) *template
+	// prepare writes what must be there before a key's first decision.
+	prepare func(s *stage, rates []limiter.Rate, keys []string)
+	alone   bool // one request a call, whatever is asked for
+}
+
+func variants() []variant {
+	return []variant{
+		{name: "floor", call: plain(floorLua, floorArgs)},
+		{name: "bare", call: plain(bareLua, bareArgs)},
+		{name: "token_bucket", call: ours(limiter.TokenBucket)},
+		{name: "sliding_log", call: ours(limiter.SlidingLog)},
+		{name: "gcra", call: ours(limiter.GCRA)},
+		{name: "fixed_window", call: ours(limiter.FixedWindow)},
+		{name: "redis_rate", call: redisRate, alone: true},
+		{name: "redisson", call: redissons, prepare: redissonConfig, alone: true},
+	}
+}
+
+// keyText is what one key is called: as long as limiter.Key.String.
+func keyText(n int) string { return fmt.Sprintf("%032x", n+1) }
+
+func keyOf(n int) (k limiter.Key) {
+	binary.BigEndian.PutUint64(k[8:], uint64(n+1))
+	return k
+}
+
+func newID() string {
+	var id [8]byte
+	binary.LittleEndian.PutUint64(id[:], rand.Uint64())
+	return string(id[:])
+}
+
+// ours records what a Store sends when so many requests come at once.
+func ours(a limiter.Algorithm) func(*testing.B, *stage, []limiter.Rate, int) *template {
+	return func(b *testing.B, s *stage, rates []limiter.Rate, size int) *template {
+		r := record(b, s.addr)
+		client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{r.addr}, Timeout: time.Minute})
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer client.Close()
+		store := redisstore.New(client, redisstore.Options{Flights: 1, Denials: -1, Timeout: time.Minute, Prefix: a.String()})
+		defer store.Close()
+		limits := make([]*limiter.Limit, len(rates))
+		for i, rate := range rates {
+			limits[i] = &limiter.Limit{Name: fmt.Sprintf("send.phone:%s", limiter.WindowName(rate.Window)), Rate: rate, Algorithm: a}
+		}
+		take := func(n int) limiter.Decision {
+			var d limiter.Decision
+			claims := make([]limiter.Claim, len(limits))
+			for i, l := range limits {
+				claims[i] = limiter.Claim{Limit: l, Key: keyOf(n), Cost: 1}
+			}
+			if err := store.Take(context.Background(), claims, &d); err != nil {
+				b.Error(err)
+			}
+			return d
+		}
+		take(1 << 20) // now Redis knows the script
+		keys, ids := make([]string, size), make([]string, size)
+		var wg sync.WaitGroup
+		one := func(i int) {
+			d := take(1<<21 + i)
+			keys[i] = keyText(1<<21 + i)
+			ids[i] = string(d.Permit.ID[:8])
+		}
+		if size == 1 {
+			one(0)
+			return s.checked(newTemplate(r.last(), keys, ids), len(rates))
+		}
+		release := r.hold()
+		wg.Go(func() { take(1<<20 + 1) })
+		time.Sleep(50 * time.Millisecond)
+		for i := range size {
+			wg.Go(func() { one(i) })
+		}
+		time.Sleep(200 * time.Millisecond)
+		release()
+		wg.Wait()
+		return s.checked(newTemplate(r.last(), keys, ids), len(rates))
+	}
+}
+
+// hot is the same call with one key for all: what is sent differs only in keys, and
+// a store sends a key once. So the call is recorded anew.
+func hot(a limiter.Algorithm, rate limiter.Rate, size int) func(*testing.B, *stage) *template {
+	return func(b *testing.B, s *stage) *template {
+		r := record(b, s.addr)
+		client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{r.addr}, Timeout: time.Minute})
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer client.Close()
+		store := redisstore.New(client, redisstore.Options{Flights: 1, Denials: -1, Timeout: time.Minute, Prefix: a.String()})
+		defer store.Close()
+		l := &limiter.Limit{Name: "hot", Rate: rate, Algorithm: a}
+		var mu sync.Mutex
+		var ids []string
+		take := func(n int) {
+			var d limiter.Decision
+			if err := store.Take(context.Background(), []limiter.Claim{{Limit: l, Key: keyOf(n), Cost: 1}}, &d); err != nil {
+				b.Error(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if n == 1<<21 {
+				ids = append(ids, string(d.Permit.ID[:8]))
+			}
+		}
+		take(1 << 20)
+		release := r.hold()
+		var wg sync.WaitGroup
+		wg.Go(func() { take(1<<20 + 1) })
+		time.Sleep(50 * time.Millisecond)
+		for range size {
+			wg.Go(func() { take(1 << 21) })
+		}
+		time.Sleep(200 * time.Millisecond)
+		release()
+		wg.Wait()
+		t := newTemplate(r.last(), []string{keyText(1 << 21)}, ids)
+		t.decided = size
+		return s.checked(t, 1)
+	}
+}
+
+// plain makes calls of a script that stands by itself.
+func plain(script string, args func(rates []limiter.Rate, size int) []string) func(*testing.B, *stage, []limiter.Rate, int) *template {
+	return func(_ *testing.B, s *stage, rates []limiter.Rate, size int) *template {
+		if len(rates) != 1 {
+			return nil
+		}
+		hash := s.load(script)
+		per := 1
+		if script == bareLua {
+			per = 2
+		}
+		words := []string{"evalsha", hash, fmt.Sprint(per * size)}
+		var keys, ids []string
+		for i := range size {
+			k := keyText(1<<21 + i)
+			keys = append(keys, k)
+			name := strings.ToLower(script[3:8]) + ":{" + k + "}:send.phone:" + limiter.WindowName(rates[0].Window)
+			words = append(words, name+":value")
+			if per == 2 {
+				words = append(words, name+":permits")
+			}
+		}
+		words = append(words, args(rates, size)...)
+		if per == 2 {
+			requests := []byte{}
+			for range size {
+				id := newID()
+				ids = append(ids, id)
+				requests = append(append(append(requests, 8), id...), 1, 0, 0, 0)
+			}
+			words = append(words, string(requests))
+		}
+		return newTemplate(encode(words...), keys, ids)
+	}
+}
+
+func floorArgs(rates []limiter.Rate, _ int) []string {
+	return []string{fmt.Sprint(rates[0].Count), fmt.Sprint(rates[0].Window.Milliseconds())}
+}
+
+func bareArgs(rates []limiter.Rate, _ int) []string {
+	return []string{fmt.Sprint(rates[0].Count), fmt.Sprint(rates[0].Window.Milliseconds())}
+}
+
+// redisRate records what redis_rate sends; it decides one request a call.
+func redisRate(b *testing.B, s *stage, rates []limiter.Rate, _ int) *template {
+	if len(rates) != 1 {
+		return nil
+	}
+	r := record(b, s.addr)
+	client := redis.NewClient(&redis.Options{Addr: r.addr})
+	defer client.Close()
+	l := redis_rate.NewLimiter(client)
+	rate := redis_rate.Limit{Rate: int(rates[0].Count), Burst: int(rates[0].Count), Period: rates[0].Window}
+	for range 2 {
+		if _, err := l.Allow(b.Context(), keyText(1<<21), rate); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return newTemplate(r.last(), []string{keyText(1 << 21)}, nil)
+}
+
+// redissons is one decision of a Redisson limiter: the commands that its script
+// runs, on keys of its layout.
+func redissons(_ *testing.B, s *stage, rates []limiter.Rate, _ int) *template {
+	if len(rates) != 1 {
+		return nil
+	}
+	hash, k, id := s.load(redissonLua), keyText(1<<21), newID()+newID()
+	words := append([]string{"evalsha", hash, "5"}, redissonKeys(k)...)
+	words = append(words, "1", "@@@@@@@@@@@@@", id)
+	return newTemplate(encode(words...), []string{k}, []string{id[:8]})
+}
+
+func redissonKeys(k string) []string {
+	name := "redisson:{" + k + "}:send"
+	return []string{name, name + ":value", name + ":value:00000000-0000-4000-8000-000000000000", name + ":permits", name + ":permits:00000000-0000-4000-8000-000000000000"}
+}
+
+func redissonConfig(s *stage, rates []limiter.Rate, keys []string) {
+	var out []byte
+	for _, k := range keys {
+		out = append(out, encode("hset", redissonKeys(k)[0], "rate", fmt.Sprint(rates[0].Count), "interval", fmt.Sprint(rates[0].Window.Milliseconds()), "type", "0")...)
+	}
+	s.send(out)
+}

@@ -15,7 +15,7 @@ func main() {
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	reload := make(chan os.Signal, 1)
 	signal.Notify(reload, syscall.SIGHUP)
-	code := cli.Run(ctx, os.Args[1:], cli.World{Stdout: os.Stdout, Stderr: os.Stderr, Reload: reload})
+	code := cli.Run(ctx, os.Args[1:], cli.Env{Stdout: os.Stdout, Stderr: os.Stderr, Reload: reload})
 	stop()
 	os.Exit(code)
 }

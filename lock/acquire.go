@@ -46,7 +46,7 @@ func (l *Locker) acquire(ctx context.Context, lk *Lock, options []Option, try wa
 	if err := errors.Join(lk.err, err); err != nil {
 		return nil, err
 	}
-	switch s := l.session(grip{lk.role, lk.name, r.owner}); {
+	switch s := l.session(holdKey{lk.role, lk.name, r.owner}); {
 	case r.owner == (Owner{}):
 		r.owner = lk.newOwner()
 	case !lk.traits.enters:
@@ -155,7 +155,7 @@ func (a *acquisition) listen(ctx context.Context, o outcome) error {
 				sleep[struct{}](ctx, nil, a.patience(o))
 			}
 		} else {
-			sleep(ctx, sub.wake, a.patience(o))
+			sleep(ctx, sub.woken, a.patience(o))
 		}
 		if ctx.Err() != nil {
 			return errors.Join(ErrNotAcquired, context.Cause(ctx), trouble)

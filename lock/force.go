@@ -9,7 +9,7 @@ import (
 )
 
 // An overt kind can be looked at, and taken away, by those who do not hold it.
-type overt interface {
+type revocable interface {
 	// look says how many ms the lease of the holder lasts, -1 for without end;
 	// done is false if nobody holds the lock.
 	look(ctx context.Context) (reply, error)
@@ -23,7 +23,7 @@ type overt interface {
 // anybody reads, for a writer's whether anybody writes. Locks that are held
 // together by [Multi] or [Red] can only be asked one by one: errors.ErrUnsupported.
 func (lk *Lock) Locked(ctx context.Context) (bool, error) {
-	r, err := lk.overtly(ctx, "look at", overt.look)
+	r, err := lk.overtly(ctx, "look at", revocable.look)
 	return r.done, err
 }
 
@@ -31,7 +31,7 @@ func (lk *Lock) Locked(ctx context.Context) (bool, error) {
 // renewed; 0 if nobody holds it, and the longest Duration if a lock of others'
 // has no end. It knows the kinds that Locked knows.
 func (lk *Lock) Remaining(ctx context.Context) (time.Duration, error) {
-	r, err := lk.overtly(ctx, "look at", overt.look)
+	r, err := lk.overtly(ctx, "look at", revocable.look)
 	switch {
 	case !r.done:
 		return 0, err
@@ -49,15 +49,15 @@ func (lk *Lock) Remaining(ctx context.Context) (time.Duration, error) {
 // begins. It knows the kinds that Locked knows. A call without an answer may
 // have done it; asking again does no harm but to who got the lock meanwhile.
 func (lk *Lock) ForceUnlock(ctx context.Context) (bool, error) {
-	r, err := lk.overtly(ctx, "take away", overt.force)
+	r, err := lk.overtly(ctx, "take away", revocable.force)
 	return r.done, err
 }
 
-func (lk *Lock) overtly(ctx context.Context, verb string, do func(overt, context.Context) (reply, error)) (reply, error) {
+func (lk *Lock) overtly(ctx context.Context, verb string, do func(revocable, context.Context) (reply, error)) (reply, error) {
 	if lk.err != nil {
 		return reply{}, lk.err
 	}
-	k, ok := lk.kind.(overt)
+	k, ok := lk.kind.(revocable)
 	if !ok {
 		return reply{}, fmt.Errorf("%s lock %s: %w: ask its parts", verb, lk.name, errors.ErrUnsupported)
 	}

@@ -38,12 +38,12 @@ type Locker struct {
 
 	mu        sync.Mutex // guards what follows; never held over I/O
 	closed    bool
-	sessions  map[grip]*session
+	sessions  map[holdKey]*session
 	unsettled map[Owner]chan struct{} // closed when nothing is being given back
 }
 
-// A grip says who holds what.
-type grip struct {
+// A holdKey says who holds what.
+type holdKey struct {
 	role, name string
 	owner      Owner
 }
@@ -57,7 +57,7 @@ func New(rdb redis.UniversalClient, settings ...Setting) *Locker {
 	l := &Locker{
 		rdb: rdb, scripts: loadScripts(), id: uuid.NewString(),
 		lease: DefaultLease, poll: defaultPoll, call: defaultCall,
-		sessions: make(map[grip]*session), unsettled: make(map[Owner]chan struct{}),
+		sessions: make(map[holdKey]*session), unsettled: make(map[Owner]chan struct{}),
 	}
 	l.life, l.finish = context.WithCancelCause(context.Background())
 	l.gates.byName = make(map[string]*gate)

@@ -50,14 +50,14 @@ func Red(locks ...*Lock) *Lock {
 }
 
 // A bundle is what the kinds of Multi and Red have in common.
-type bundle struct {
+type heldParts struct {
 	parts []*Lock
 }
 
 // gather makes a lock, still without kind, of sorted parts.
-func gather(locks []*Lock) (bundle, *Lock) {
+func gather(locks []*Lock) (heldParts, *Lock) {
 	if len(locks) == 0 {
-		return bundle{}, &Lock{err: fmt.Errorf("%w: no locks to hold together", ErrBadName)}
+		return heldParts{}, &Lock{err: fmt.Errorf("%w: no locks to hold together", ErrBadName)}
 	}
 	parts := slices.Clone(locks)
 	slices.SortStableFunc(parts, func(a, b *Lock) int {
@@ -77,11 +77,11 @@ func gather(locks []*Lock) (bundle, *Lock) {
 		names = append(names, fmt.Sprintf("%d:%s%s", len(p.name), p.role, p.name))
 	}
 	lk.name = strings.Join(names, ",")
-	return bundle{parts}, lk
+	return heldParts{parts}, lk
 }
 
 // release releases all parts, and says what each answered.
-func (b bundle) release(ctx context.Context, c claim) ([]parting, []error) {
+func (b heldParts) release(ctx context.Context, c claim) ([]parting, []error) {
 	partings := make([]parting, len(b.parts))
 	errs := make([]error, len(b.parts))
 	var all sync.WaitGroup
@@ -106,7 +106,7 @@ func together(partings []parting, enough int) parting {
 
 // undo gives back what parts may have, although ctx may be over; what does not
 // answer now is undone in the background.
-func (b bundle) undo(ctx context.Context, c claim, parts []*Lock) {
+func (b heldParts) undo(ctx context.Context, c claim, parts []*Lock) {
 	c.count = 0
 	var all sync.WaitGroup
 	for _, p := range parts {
@@ -123,13 +123,13 @@ func (b bundle) undo(ctx context.Context, c claim, parts []*Lock) {
 
 // settle gives p back in the background. It is the first Locker's doing, as the
 // hold is: that one knows what the owner has open.
-func (b bundle) settle(p *Lock, c claim) {
+func (b heldParts) settle(p *Lock, c claim) {
 	first := b.parts[0].locker
 	first.settle(c.owner, func() { first.withdraw(p.kind, c) })
 }
 
 // multi is the kind of Multi.
-type multi struct{ bundle }
+type multi struct{ heldParts }
 
 func (k *multi) attempt(ctx context.Context, c claim) (answer, error) {
 	c.patient = false
@@ -160,12 +160,12 @@ func (k *multi) extend(ctx context.Context, c claim) (bool, error) {
 }
 
 func (k *multi) release(ctx context.Context, c claim) (parting, error) {
-	partings, errs := k.bundle.release(ctx, c)
+	partings, errs := k.heldParts.release(ctx, c)
 	return together(partings, len(k.parts)), errors.Join(errs...)
 }
 
 // red is the kind of Red.
-type red struct{ bundle }
+type red struct{ heldParts }
 
 func (k *red) quorum() int { return len(k.parts)/2 + 1 }
 
@@ -230,7 +230,7 @@ func (k *red) extend(ctx context.Context, c claim) (bool, error) {
 func (k *red) release(ctx context.Context, c claim) (parting, error) {
 	ctx, cancel := k.brief(ctx, c)
 	defer cancel()
-	partings, errs := k.bundle.release(ctx, c)
+	partings, errs := k.heldParts.release(ctx, c)
 	answered := 0
 	for _, err := range errs {
 		if err == nil {

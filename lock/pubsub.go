@@ -16,7 +16,7 @@ type hub struct {
 	heartbeat time.Duration
 
 	mu     sync.Mutex // guards what follows and all lines; never held over I/O
-	lines  map[string]*line
+	lines  map[string]*subscriber
 	closed bool
 	wg     sync.WaitGroup
 }
@@ -29,24 +29,24 @@ type route struct {
 }
 
 func newHub(find func(context.Context, string) (route, error)) *hub {
-	return &hub{route: find, heartbeat: heartbeat, lines: make(map[string]*line)}
+	return &hub{route: find, heartbeat: heartbeat, lines: make(map[string]*subscriber)}
 }
 
-// A subscription is one waiter's ear on one channel.
+// A subscription is one waiter on one channel (pub/sub).
 type subscription struct {
-	wake    chan struct{} // holds one: a message, or a connection that is back
+	woken   chan struct{} // holds one: a message, or a connection that is back
 	channel string
-	line    *line
+	line    *subscriber
 	topic   *topic
 }
 
 // A topic is one channel on one line.
 type topic struct {
-	ears    map[*subscription]struct{}
-	sent    bool          // the last command sent for it was SUBSCRIBE
-	pending int           // SUBSCRIBEs that are not confirmed yet
-	heard   bool          // all are confirmed: messages reach us
-	ready   chan struct{} // closed while heard
+	subscribers map[*subscription]struct{}
+	sent        bool          // the last command sent for it was SUBSCRIBE
+	pending     int           // SUBSCRIBEs that are not confirmed yet
+	heard       bool          // all are confirmed: messages reach us
+	ready       chan struct{} // closed while heard
 }
 
 // listen asks for channel and returns at once; ready tells when the server has
@@ -63,17 +63,17 @@ func (h *hub) listen(ctx context.Context, channel string) (*subscription, error)
 	}
 	ln := h.lines[r.name]
 	if ln == nil {
-		ln = newLine(h, r)
+		ln = newSubscriber(h, r)
 		h.lines[r.name] = ln
 		h.wg.Go(ln.run)
 	}
 	tp := ln.topics[channel]
 	if tp == nil {
-		tp = &topic{ears: make(map[*subscription]struct{}), ready: make(chan struct{})}
+		tp = &topic{subscribers: make(map[*subscription]struct{}), ready: make(chan struct{})}
 		ln.topics[channel] = tp
 	}
-	sub := &subscription{wake: make(chan struct{}, 1), channel: channel, line: ln, topic: tp}
-	tp.ears[sub] = struct{}{}
+	sub := &subscription{woken: make(chan struct{}, 1), channel: channel, line: ln, topic: tp}
+	tp.subscribers[sub] = struct{}{}
 	ln.kickLocked()
 	return sub, nil
 }
@@ -91,7 +91,7 @@ func (s *subscription) gone() bool { return s.line.ctx.Err() != nil }
 // drain forgets what was heard so far.
 func (s *subscription) drain() {
 	select {
-	case <-s.wake:
+	case <-s.woken:
 	default:
 	}
 }
@@ -100,7 +100,7 @@ func (s *subscription) drain() {
 func (s *subscription) close() {
 	s.line.hub.mu.Lock()
 	defer s.line.hub.mu.Unlock()
-	delete(s.topic.ears, s)
+	delete(s.topic.subscribers, s)
 	s.line.kickLocked()
 }
 
@@ -117,9 +117,9 @@ func (h *hub) close() {
 
 // wakeLocked lets every listener of tp try again.
 func (tp *topic) wakeLocked() {
-	for ear := range tp.ears {
+	for sub := range tp.subscribers {
 		select {
-		case ear.wake <- struct{}{}:
+		case sub.woken <- struct{}{}:
 		default:
 		}
 	}

@@ -74,16 +74,16 @@ func TestHub_SharesChannelsAndConnections(t *testing.T) {
 	two.drain()
 	other.drain()
 	w.eye.Publish(ctxOf(t), "a", "0")
-	w.heard(one.wake)
-	w.heard(two.wake)
+	w.heard(one.woken)
+	w.heard(two.woken)
 	select {
-	case <-other.wake:
+	case <-other.woken:
 		t.Error("a message to a woke who listens to b")
 	default:
 	}
 	one.close()
 	w.eye.Publish(ctxOf(t), "a", "0")
-	w.heard(two.wake)
+	w.heard(two.woken)
 	two.close()
 	w.silent("a")
 	other.close()
@@ -159,7 +159,7 @@ func TestHub_AConnectionThatFallsSilentIsReplaced(t *testing.T) {
 	})
 	s.drain()
 	w.eye.Publish(ctxOf(t), "a", "0")
-	w.heard(s.wake)
+	w.heard(s.woken)
 	s.close()
 }
 
@@ -190,10 +190,10 @@ func TestHub_KilledConnectionsWakeTheirListeners(t *testing.T) {
 	w.heard(s.ready())
 	s.drain()
 	w.eye.Do(ctxOf(t), "client", "kill", "type", "pubsub")
-	w.heard(s.wake) // messages may have been missed meanwhile
+	w.heard(s.woken) // messages may have been missed meanwhile
 	w.heard(s.ready())
 	w.eye.Publish(ctxOf(t), "a", "0")
-	w.heard(s.wake)
+	w.heard(s.woken)
 	s.close()
 }
 
@@ -201,11 +201,11 @@ func TestHub_KilledConnectionsWakeTheirListeners(t *testing.T) {
 // has confirmed the last of the commands.
 func TestLine_OnlyTheLastConfirmationCounts(t *testing.T) {
 	h := newHub(nil)
-	ln := newLine(h, route{})
+	ln := newSubscriber(h, route{})
 	defer ln.cancel()
-	tp := &topic{ears: make(map[*subscription]struct{}), ready: make(chan struct{})}
+	tp := &topic{subscribers: make(map[*subscription]struct{}), ready: make(chan struct{})}
 	ln.topics["a"] = tp
-	ear := &subscription{wake: make(chan struct{}, 1), line: ln, topic: tp}
+	ear := &subscription{woken: make(chan struct{}, 1), line: ln, topic: tp}
 	sent := func(join, leave int) {
 		t.Helper()
 		j, l := ln.changes()
@@ -229,11 +229,11 @@ func TestLine_OnlyTheLastConfirmationCounts(t *testing.T) {
 			}
 		}
 	}
-	tp.ears[ear] = struct{}{}
+	tp.subscribers[ear] = struct{}{}
 	sent(1, 0)
 	ear.close()
 	sent(0, 1)
-	tp.ears[ear] = struct{}{}
+	tp.subscribers[ear] = struct{}{}
 	sent(1, 0)
 	confirmed("subscribe", false)
 	confirmed("unsubscribe", false)

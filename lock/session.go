@@ -8,7 +8,7 @@ import (
 
 // A session is what one owner has of one lock, from the first hold to the last.
 // It owns the watchdog, two timers that stop before the release is sent, and the
-// ear.
+// listener.
 type session struct {
 	locker  *Locker
 	lock    *Lock
@@ -24,8 +24,8 @@ type session struct {
 	cause    error     // nil while it is held: then ErrReleased, ErrLost or ErrClosed
 	pass     *pass     // for the neighbours; nil if they do not wait for us
 	expiry   *time.Timer
-	renewal  *time.Timer // nil unless watched
-	ear      *ear        // nil unless it listens, or will
+	renewal  *time.Timer    // nil unless watched
+	forced   *forceListener // nil unless it listens, or will
 }
 
 // safe is the part of a lease that we rely on: 1 % and 2 ms are left for clocks
@@ -67,7 +67,7 @@ func (l *Locker) remember(s *session) bool {
 	if l.closed {
 		return false
 	}
-	l.sessions[s.grip()] = s
+	l.sessions[s.holdKey()] = s
 	return true
 }
 
@@ -75,13 +75,13 @@ func (l *Locker) remember(s *session) bool {
 func (l *Locker) forget(s *session) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.sessions[s.grip()] == s {
-		delete(l.sessions, s.grip())
+	if l.sessions[s.holdKey()] == s {
+		delete(l.sessions, s.holdKey())
 	}
 }
 
 // session returns the running session of g, or nil.
-func (l *Locker) session(g grip) *session {
+func (l *Locker) session(g holdKey) *session {
 	l.mu.Lock()
 	s := l.sessions[g]
 	l.mu.Unlock()
@@ -91,7 +91,7 @@ func (l *Locker) session(g grip) *session {
 	return s
 }
 
-func (s *session) grip() grip { return grip{s.lock.role, s.lock.name, s.claim.owner} }
+func (s *session) holdKey() holdKey { return holdKey{s.lock.role, s.lock.name, s.claim.owner} }
 
 // check ends the session if its deadline is over, and returns why it has ended.
 func (s *session) check() error {
@@ -124,7 +124,7 @@ func (s *session) endLocked(cause error) {
 	if s.renewal != nil {
 		s.renewal.Stop()
 	}
-	s.ear.stop()
+	s.forced.stop()
 	for h := range s.holds {
 		h.endLocked(cause)
 	}

@@ -95,7 +95,7 @@ func (h *handshaker) shake(c net.Conn) {
 	defer cancel()
 	t := tls.Server(c, h.config)
 	if err := t.HandshakeContext(ctx); err != nil {
-		h.log.Debug().Err(err).Stringer("peer", c.RemoteAddr()).Msg("no TLS")
+		h.log.Debug().Err(err).Stringer("peer", c.RemoteAddr()).Msg("tls handshake failed")
 		var plain tls.RecordHeaderError
 		if errors.As(err, &plain) && plain.Conn != nil && http1(plain.RecordHeader[:]) {
 			h.tell(plain.Conn)

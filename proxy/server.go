@@ -124,7 +124,7 @@ func (c complaints) Write(line []byte) (int, error) {
 	if strings.Contains(text, "panic") {
 		c.log.Error().Str("error", text).Msg("panic in a request")
 	} else {
-		c.log.Debug().Str("error", text).Msg("connection")
+		c.log.Debug().Str("error", text).Msg("connection error")
 	}
 	return len(line), nil
 }

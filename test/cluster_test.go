@@ -141,7 +141,7 @@ func TestCluster_TellsOfNodesThatDiffer(t *testing.T) {
 	one, other := start(t, config("1/1h")), start(t, config("2/1h"))
 	const drift = "weir_cluster_config_drift"
 	within(t, 3*patience, "both tell of the other", func() bool { return one.metric(drift) == 1 && other.metric(drift) == 1 })
-	if got := one.logged("nodes serve other configurations than this one", nil).text("nodes"); got != "1" {
+	if got := one.logged("config drift; other nodes serve another configuration", nil).text("nodes"); got != "1" {
 		t.Errorf("the log says %s nodes, want 1", got)
 	}
 	if got := one.metric("weir_cluster_nodes"); got != 2 {
@@ -149,8 +149,8 @@ func TestCluster_TellsOfNodesThatDiffer(t *testing.T) {
 	}
 	other.edit(config("1/1h"))
 	eventually(t, "nobody differs any more", func() bool { return one.metric(drift) == 0 && other.metric(drift) == 0 })
-	one.logged("all nodes serve one configuration", nil)
-	if said := one.log.count("nodes serve other configurations than this one"); said != 1 {
+	one.logged("config drift ended", nil)
+	if said := one.log.count("config drift; other nodes serve another configuration"); said != 1 {
 		t.Errorf("said %d times, want once", said)
 	}
 }

@@ -178,7 +178,7 @@ func TestDrain_ANodeStaysUntilItsEnd(t *testing.T) {
 	if code, stdout, stderr := stays.push(config(1), "anna"); code != 0 {
 		t.Errorf("push exits with %d: %s%s", code, stdout, stderr)
 	}
-	leaves.logged("pushed configuration is served", nil)
+	leaves.logged("serving pushed config", nil)
 	if leaves.ended() {
 		t.Error("weir ended while a request was under way")
 	}

@@ -90,7 +90,7 @@ func TestLeader_KilledOneIsFollowed(t *testing.T) {
 	if now.Token <= was.Token {
 		t.Errorf("the token is %d after %d, want a larger one", now.Token, was.Token)
 	}
-	next.logged("leading", func(l line) bool { return l.text("node") == now.Self })
+	next.logged("leadership acquired", func(l line) bool { return l.text("node") == now.Self })
 	eventually(t, "the tasks go on under the next leader", func() bool {
 		return !slices.ContainsFunc(next.leadership().Tasks, func(r taskRun) bool { return r.Node != now.Self || r.Error != "" })
 	})
@@ -108,8 +108,8 @@ func TestLeader_EndsInPeace(t *testing.T) {
 	if code := leader.exit(); code != 0 {
 		t.Errorf("exit code %d, want 0", code)
 	}
-	if leader.log.count("leads no more") != 1 {
-		t.Error("the leader does not say that it leads no more")
+	if leader.log.count("leadership lost") != 1 {
+		t.Error("the leader does not say that it leadership lost")
 	}
 	if held := client(t, server.Addr).HLen(t.Context(), "weir:{cluster}:lead").Val(); held != 0 && !others[0].leading() {
 		t.Error("the lead is still held by the one that has ended")
@@ -130,7 +130,7 @@ func TestLeader_StoppedOneDoesNothingMore(t *testing.T) {
 	now := other.leadership()
 	monitor := watch(t, server.Addr)
 	leader.signal(syscall.SIGCONT)
-	leader.logged("leads no more", nil)
+	leader.logged("leadership lost", nil)
 	eventually(t, "the old leader says who leads", func() bool { l := leader.leadership(); return l.Node == now.Self && l.Token == now.Token })
 	if leader.metric("weir_leader") != 0 || other.metric("weir_leader") != 1 {
 		t.Error("both, or the wrong one, say that they lead")
@@ -187,7 +187,7 @@ func TestLeader_NoTaskRunsTwiceAtATime(t *testing.T) {
 	second.signal(syscall.SIGSTOP)
 	worked(others[leads(t, others)])
 	second.signal(syscall.SIGCONT)
-	second.logged("leads no more", nil)
+	second.logged("leadership lost", nil)
 	worked(others[leads(t, others)])
 
 	ended, terms, led := map[string]time.Time{}, map[string]bool{}, ""

@@ -89,7 +89,7 @@ func complain(out io.Writer, status string, text []byte) error {
 		fmt.Fprintf(out, "%s: %s\n", n.Node, cmp.Or(n.Said, "no answer"))
 	}
 	if len(doc.Problems) > 0 {
-		return errSaid
+		return errReported
 	}
 	if len(doc.Nodes) > 0 {
 		doc.Detail = "not all nodes agree; nothing has changed"

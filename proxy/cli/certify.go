@@ -57,7 +57,7 @@ func (s *service) renew(ctx context.Context) {
 		return
 	}
 	if err := s.certificates.Watch(ctx); err != nil {
-		s.log.Error().Err(err).Msg("certificates are not renewed; restart weir to take up new ones")
+		s.log.Error().Err(err).Msg("certificates are not reloaded; restart weir after they change")
 	}
 }
 

@@ -18,7 +18,7 @@ type checkCommand struct {
 
 // Run prints every problem of the file, one a line, or that there is none.
 // Warnings and notes are printed as well; they are no fault.
-func (c checkCommand) Run(ctx context.Context, w World) error {
+func (c checkCommand) Run(ctx context.Context, w Env) error {
 	if c.Against != "" {
 		return c.compare(ctx, w.Stdout)
 	}
@@ -63,5 +63,5 @@ func printed(out io.Writer, err error) error {
 	for _, p := range problems {
 		fmt.Fprintln(out, p)
 	}
-	return errSaid
+	return errReported
 }

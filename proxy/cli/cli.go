@@ -17,7 +17,7 @@ import (
 )
 
 // A World is what a command can reach of the process it runs in.
-type World struct {
+type Env struct {
 	Stdout, Stderr io.Writer
 	Reload         <-chan os.Signal // SIGHUP
 }
@@ -46,14 +46,14 @@ type commands struct {
 
 var (
 	// errSaid says that the command has already told what went wrong.
-	errSaid = errors.New("said")
+	errReported = errors.New("said")
 	// errUsage says that it has told what is wrong with the command line.
 	errUsage = errors.New("usage")
 )
 
 // Run does what args say and returns the exit code. When ctx ends, a command
 // that serves drains and ends.
-func Run(ctx context.Context, args []string, w World) int {
+func Run(ctx context.Context, args []string, w Env) int {
 	var c commands
 	ended := -1
 	parser, err := kong.New(&c,
@@ -85,7 +85,7 @@ func Run(ctx context.Context, args []string, w World) int {
 		return exitOK
 	case errors.Is(err, errUsage):
 		return exitUsage
-	case !errors.Is(err, errSaid):
+	case !errors.Is(err, errReported):
 		fmt.Fprintf(w.Stderr, "weir: %v\n", err)
 	}
 	return exitFault

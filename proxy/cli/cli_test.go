@@ -38,7 +38,7 @@ func (s *screen) String() string {
 // weir runs a command to its end.
 func weir(args ...string) (code int, stdout, stderr string) {
 	var out, errs screen
-	code = Run(context.Background(), args, World{Stdout: &out, Stderr: &errs})
+	code = Run(context.Background(), args, Env{Stdout: &out, Stderr: &errs})
 	return code, out.String(), errs.String()
 }
 
@@ -137,7 +137,7 @@ func serving(t *testing.T, path string, reload chan os.Signal) (stop func() int,
 	ctx, cancel := context.WithCancel(context.Background())
 	code := make(chan int, 1)
 	go func() {
-		code <- Run(ctx, []string{"run", "-c", path}, World{Stdout: &errs, Stderr: &errs, Reload: reload})
+		code <- Run(ctx, []string{"run", "-c", path}, Env{Stdout: &errs, Stderr: &errs, Reload: reload})
 	}()
 	stop = sync.OnceValue(func() int { cancel(); return <-code })
 	t.Cleanup(func() { stop() })
@@ -245,7 +245,7 @@ func TestServe_StartsWithoutRedis(t *testing.T) {
 	path := file(t, "store: redis\nredis: {addrs: ['127.0.0.1:1']}\n")
 	_, says := serving(t, path, nil)
 	started := says("serving")
-	says("redis unavailable; limits go by on_store_failure until it answers")
+	says("redis unreachable; limits go by on_store_failure")
 	answer, err := http.Get("http://" + started["admin"].(string) + "/readyz")
 	if err != nil {
 		t.Fatal(err)
@@ -262,7 +262,7 @@ func TestWhisper_LibrariesSpeakJSON(t *testing.T) {
 	path := file(t, "")
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if code := Run(ctx, []string{"run", "-c", path, "--log-level", "debug"}, World{Stdout: &errs, Stderr: &errs}); code != exitOK {
+	if code := Run(ctx, []string{"run", "-c", path, "--log-level", "debug"}, Env{Stdout: &errs, Stderr: &errs}); code != exitOK {
 		t.Fatalf("exit code %d:\n%s", code, errs.String())
 	}
 	stdlog.Print("Unsolicited response")

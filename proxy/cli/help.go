@@ -13,7 +13,7 @@ type helpCommand struct {
 }
 
 // Run prints what --help prints of that command.
-func (c helpCommand) Run(parser *kong.Kong, w World) error {
+func (c helpCommand) Run(parser *kong.Kong, w Env) error {
 	args := []string{"--help"}
 	if names := commandNames(parser); c.Command != "" {
 		if !slices.Contains(names, c.Command) {

@@ -15,7 +15,7 @@ type historyCommand struct {
 }
 
 // Run lists the last 20 pushes, the last first, or shows what one changed.
-func (c historyCommand) Run(ctx context.Context, w World) error {
+func (c historyCommand) Run(ctx context.Context, w Env) error {
 	if c.Generation != 0 {
 		var shown struct {
 			cluster.Entry

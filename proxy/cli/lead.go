@@ -15,7 +15,7 @@ import (
 
 // A lead is what this weir does for its whole cluster while it leads, and what it
 // tells of that at any time. A weir that shares nothing leads itself.
-type lead struct {
+type leaderTasks struct {
 	node       string
 	leader     *cluster.Leader
 	statistics *cluster.Statistics
@@ -29,8 +29,8 @@ type lead struct {
 }
 
 // newLead puts together what is done for all nodes that share s.
-func newLead(s shared, p *proxy.Proxy, r prometheus.Registerer, log zerolog.Logger) *lead {
-	l := &lead{
+func newLeaderTasks(s shared, p *proxy.Proxy, r prometheus.Registerer, log zerolog.Logger) *leaderTasks {
+	l := &leaderTasks{
 		node:       s.id,
 		log:        log,
 		statistics: cluster.NewStatistics(s.client, s.prefix, s.id, p),
@@ -47,7 +47,7 @@ func newLead(s shared, p *proxy.Proxy, r prometheus.Registerer, log zerolog.Logg
 	for _, kind := range []string{cluster.KindRefused, cluster.KindUsed} {
 		l.alerts.WithLabelValues(kind, cluster.Sent)
 	}
-	alarm := cluster.NewAlarm(l.statistics, s.client, s.prefix, p.Alerts, l.told)
+	alarm := cluster.NewAlerter(l.statistics, s.client, s.prefix, p.Alerts, l.told)
 	tasks := []cluster.Task{l.statistics.Task(), alarm.Task()}
 	if s.node != nil {
 		tasks = append(tasks, cluster.NewSweep(s.client, s.prefix, cluster.DefaultGrace, s.node.Nodes).Task())
@@ -64,43 +64,43 @@ func newLead(s shared, p *proxy.Proxy, r prometheus.Registerer, log zerolog.Logg
 }
 
 // run competes for the lead, and reports what this weir counts, until ctx is done.
-func (l *lead) run(ctx context.Context) {
+func (l *leaderTasks) run(ctx context.Context) {
 	var all sync.WaitGroup
 	all.Go(func() { l.statistics.Run(ctx) })
 	all.Go(func() {
 		if err := l.leader.Run(ctx); ctx.Err() == nil {
-			l.log.Error().Err(err).Msg("leads no more")
+			l.log.Error().Err(err).Msg("leadership lost")
 		}
 	})
 	all.Wait()
 }
 
 // close reports what was counted last.
-func (l *lead) close() {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+func (l *leaderTasks) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), connectPatience)
 	defer cancel()
 	if err := l.statistics.Flush(ctx); err != nil {
-		l.log.Warn().Err(err).Msg("the last statistics are not reported")
+		l.log.Warn().Err(err).Msg("last statistics not reported")
 	}
 }
 
-func (l *lead) took(t cluster.Term) {
+func (l *leaderTasks) took(t cluster.Term) {
 	l.leads.Set(1)
-	l.log.Info().Str("node", l.node).Int64("token", t.Token).Msg("leading")
+	l.log.Info().Str("node", l.node).Int64("token", t.Token).Msg("leadership acquired")
 }
 
-func (l *lead) lost(t cluster.Term, cause error) {
+func (l *leaderTasks) lost(t cluster.Term, cause error) {
 	l.leads.Set(0)
 	level := zerolog.WarnLevel
 	if errors.Is(cause, context.Canceled) { // weir ends
 		level, cause = zerolog.InfoLevel, nil
 	}
-	l.log.WithLevel(level).Err(cause).Str("node", l.node).Int64("token", t.Token).Float64("for_s", time.Since(t.Since).Seconds()).Msg("leads no more")
+	l.log.WithLevel(level).Err(cause).Str("node", l.node).Int64("token", t.Token).Float64("for_s", time.Since(t.Since).Seconds()).Msg("leadership lost")
 }
 
 // told counts what becomes of an alert, and logs it, but for those that will be
 // sent again: their task fails, which is logged.
-func (l *lead) told(a cluster.Alert, result string, err error) {
+func (l *leaderTasks) told(a cluster.Alert, result string, err error) {
 	l.alerts.WithLabelValues(a.Kind, result).Inc()
 	if result == cluster.Failed {
 		return
@@ -114,7 +114,7 @@ func (l *lead) told(a cluster.Alert, result string, err error) {
 }
 
 // ran counts a run, and logs it when a task begins to fail, or fails no more.
-func (l *lead) ran(r cluster.Run) {
+func (l *leaderTasks) ran(r cluster.Run) {
 	result := "ok"
 	if r.Error != "" {
 		result = "failed"
@@ -126,8 +126,8 @@ func (l *lead) ran(r cluster.Run) {
 	l.mu.Unlock()
 	switch {
 	case r.Error != "" && !before:
-		l.log.Warn().Str("task", r.Task).Str("error", r.Error).Msg("a task of the leader fails")
+		l.log.Warn().Str("task", r.Task).Str("error", r.Error).Msg("leader task failed")
 	case r.Error == "" && before:
-		l.log.Info().Str("task", r.Task).Msg("a task of the leader works again")
+		l.log.Info().Str("task", r.Task).Msg("leader task recovered")
 	}
 }

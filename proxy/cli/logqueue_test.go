@@ -163,7 +163,7 @@ func TestRun_ALogThatNobodyReads(t *testing.T) {
 	defer r.Close() // before w: what is being written to it ends
 	ctx, stop := context.WithCancel(t.Context())
 	code := make(chan int, 1)
-	go func() { code <- Run(ctx, []string{"run", "-c", file(t, "")}, World{Stdout: w, Stderr: w}) }()
+	go func() { code <- Run(ctx, []string{"run", "-c", file(t, "")}, Env{Stdout: w, Stderr: w}) }()
 	var started struct{ Message, HTTP string }
 	for lines := json.NewDecoder(r); started.Message != "serving"; {
 		if err := lines.Decode(&started); err != nil {

@@ -106,7 +106,7 @@ func (s *service) refusals(ctx context.Context, limits []limiter.Limit, p *plan)
 }
 
 // peek returns those of counts whose next request would be refused.
-func (s *service) peek(ctx context.Context, counts []cluster.Counted, limits map[string]*limiter.Limit) ([]cluster.Counted, error) {
+func (s *service) peek(ctx context.Context, counts []cluster.CountedKey, limits map[string]*limiter.Limit) ([]cluster.CountedKey, error) {
 	var claims []limiter.Claim
 	for _, c := range counts {
 		claims = append(claims, limiter.Claim{Limit: limits[c.Limit], Key: c.Key, Cost: 1})
@@ -115,7 +115,7 @@ func (s *service) peek(ctx context.Context, counts []cluster.Counted, limits map
 	if err := s.shared.store.Peek(ctx, claims, &d); err != nil {
 		return nil, fmt.Errorf("look at counts: %w", err)
 	}
-	var refused []cluster.Counted
+	var refused []cluster.CountedKey
 	for i, o := range d.Outcomes {
 		if !o.Allowed {
 			refused = append(refused, counts[i])

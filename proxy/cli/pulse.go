@@ -47,7 +47,7 @@ func pulse(ctx context.Context, path string) {
 			return
 		}
 	}
-	s := &http.Server{ReadHeaderTimeout: patience, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	s := &http.Server{ReadHeaderTimeout: connectPatience, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Write([]byte("ok\n"))
 	})}
 	defer context.AfterFunc(ctx, func() { s.Close() })()

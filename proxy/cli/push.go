@@ -17,7 +17,7 @@ type pushCommand struct {
 }
 
 // Run has all nodes serve a file, or none, and prints what changes.
-func (c pushCommand) Run(ctx context.Context, w World) error {
+func (c pushCommand) Run(ctx context.Context, w Env) error {
 	b, err := pack(c.File, w.Stdout)
 	if err != nil {
 		return err
@@ -53,7 +53,7 @@ func (p pushed) print(out io.Writer) error {
 		fmt.Fprintf(out, "generation %d is this already\n", p.Generation)
 	case p.DryRun && unable > 0:
 		fmt.Fprintf(out, "%d of %d nodes could not serve this\n", unable, len(p.Nodes))
-		return errSaid
+		return errReported
 	case p.DryRun:
 		fmt.Fprintf(out, "all %d nodes could serve this; nothing has changed\n", len(p.Nodes))
 	default:

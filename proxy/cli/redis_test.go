@@ -84,7 +84,7 @@ func TestServe_RedisInAllItsShapes(t *testing.T) {
 // A wrong password is named at every look, also while Redis rests after it.
 func TestCheck_SaysWhyRedisRests(t *testing.T) {
 	addr := redistest.Start(t, "--requirepass", "right").Addr
-	client, err := redisClient(config.Redis{Addrs: []string{addr}, Password: "wrong", Breaker: config.Breaker{After: 2, Rest: time.Minute}}, patience)
+	client, err := redisClient(config.Redis{Addrs: []string{addr}, Password: "wrong", Breaker: config.Breaker{After: 2, Rest: time.Minute}}, connectPatience)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,8 +12,8 @@ import (
 
 // reload reads the configuration anew and logs what came of it.
 func (s *service) reload(ctx context.Context) (any, error) {
-	s.supervisor.reloading()
-	defer s.supervisor.ready(s.proxy)
+	s.systemd.reloading()
+	defer s.systemd.ready(s.proxy)
 	report, err := s.proxy.Reload(ctx)
 	s.standing.note(err)
 	s.report(report, err)
@@ -46,7 +46,7 @@ func (s *service) report(report proxy.Report, err error) {
 		s.log.Warn().Err(report.Unready).Msg("tokens are refused for now")
 	}
 	for _, warning := range report.Warnings {
-		s.log.Warn().Str("at", warning.Position.String()).Str("problem", warning.String()).Msg("config")
+		s.log.Warn().Str("at", warning.Position.String()).Str("problem", warning.String()).Msg("config warning")
 	}
 	if report.Changed {
 		s.log.Info().Int64("generation", report.Generation).Str("hash", report.Hash).
@@ -58,7 +58,7 @@ func (s *service) report(report proxy.Report, err error) {
 func (s *service) watch(ctx context.Context) {
 	err := s.proxy.Watch(ctx, func(ctx context.Context) { s.reload(ctx) })
 	if err != nil {
-		s.log.Error().Err(err).Msg("config changes are not seen; send SIGHUP after one")
+		s.log.Error().Err(err).Msg("cannot watch the config file; send SIGHUP after a change")
 	}
 }
 

@@ -14,7 +14,7 @@ type rollbackCommand struct {
 }
 
 // Run has all nodes serve, as a new generation, what an earlier one was.
-func (c rollbackCommand) Run(ctx context.Context, w World) error {
+func (c rollbackCommand) Run(ctx context.Context, w Env) error {
 	var done pushed
 	r := admin.Rollback{Generation: c.Generation, Author: author(c.Author)}
 	if err := c.ask(ctx, w.Stdout, http.MethodPost, "/api/v1/rollback", r, &done); err != nil {

@@ -30,7 +30,7 @@ type runCommand struct {
 }
 
 // Run serves until ctx is done, then drains.
-func (c runCommand) Run(ctx context.Context, w World) error {
+func (c runCommand) Run(ctx context.Context, w Env) error {
 	path, err := configPath(c.Config)
 	if err != nil {
 		return err
@@ -46,7 +46,7 @@ func (c runCommand) Run(ctx context.Context, w World) error {
 	defer queue.Close()
 	log := newLog(w.Stderr, queue, c.Level)
 	stdlog.SetFlags(0)
-	stdlog.SetOutput(whisper{log})        // the standard library's, for the whole process
+	stdlog.SetOutput(stdLog{log})         // the standard library's, for the whole process
 	memlimit.Set(memlimit.WithRatio(0.9)) // without a limit to find, nothing is set
 	s, err := assemble(ctx, path, read, log)
 	if err != nil {
@@ -93,12 +93,12 @@ func newLog(out io.Writer, queue *logQueue, level string) zerolog.Logger {
 	return zerolog.New(lines).Level(least).Hook(clock{})
 }
 
-// A whisper is what libraries write to the standard log: of use when looking for
+// stdLog is what libraries write to the standard log: of use when looking for
 // a fault, and no JSON by itself.
-type whisper struct{ log zerolog.Logger }
+type stdLog struct{ log zerolog.Logger }
 
-func (w whisper) Write(line []byte) (int, error) {
-	w.log.Debug().Str("error", strings.TrimSpace(string(line))).Msg("library")
+func (w stdLog) Write(line []byte) (int, error) {
+	w.log.Debug().Str("error", strings.TrimSpace(string(line))).Msg("stdlib log")
 	return len(line), nil
 }
 
@@ -114,9 +114,9 @@ func (clock) Run(e *zerolog.Event, _ zerolog.Level, _ string) {
 type service struct {
 	log          zerolog.Logger
 	proxy        *proxy.Proxy
-	origin       *origin
+	source       *configSource
 	shared       shared
-	lead         *lead
+	lead         *leaderTasks
 	salt         *salt
 	clients      *proxy.Server
 	admins       *proxy.Server
@@ -124,7 +124,7 @@ type service struct {
 	registry     *prometheus.Registry
 	certificates *proxy.Certificates // nil without HTTPS
 	issuer       *acme.Manager       // nil without ACME
-	supervisor   supervisor
+	systemd      systemd
 	standing     *standing
 	drains       config.Drain
 	draining     atomic.Bool
@@ -133,8 +133,8 @@ type service struct {
 // assemble puts a weir together. When it returns an error, nothing is left open.
 func assemble(ctx context.Context, path string, c *config.Config, log zerolog.Logger) (*service, error) {
 	s := &service{
-		log: log, registry: newRegistry(), origin: &origin{path: path, own: c, log: log},
-		supervisor: supervisor{log}, drains: c.Listen.Drain,
+		log: log, registry: newRegistry(), source: &configSource{path: path, own: c, log: log},
+		systemd: systemd{log}, drains: c.Listen.Drain,
 	}
 	err := writable(c)
 	if err != nil {
@@ -144,7 +144,7 @@ func assemble(ctx context.Context, path string, c *config.Config, log zerolog.Lo
 	if s.shared, err = openStore(c, log); err != nil {
 		return nil, err
 	}
-	begin, err := s.shared.begin(ctx, s.origin)
+	begin, err := s.shared.begin(ctx, s.source)
 	if err != nil {
 		s.shared.close()
 		return nil, err
@@ -155,7 +155,7 @@ func assemble(ctx context.Context, path string, c *config.Config, log zerolog.Lo
 		s.salt.agree(ctx) // or later: run
 	}
 	s.proxy, err = proxy.New(ctx, proxy.Options{
-		Path: path, Config: begin.config, Read: s.origin.read, Registry: s.registry, Log: log,
+		Path: path, Config: begin.config, Read: s.source.read, Registry: s.registry, Log: log,
 		Store: s.shared.store, Nodes: s.shared.nodes, Agree: s.shared.agree, Number: begin.number,
 		LogSalt: s.salt.value,
 	})
@@ -164,17 +164,17 @@ func assemble(ctx context.Context, path string, c *config.Config, log zerolog.Lo
 		return nil, err
 	}
 	s.standing = newStanding(s.registry)
-	s.lead = newLead(s.shared, s.proxy, s.registry, log)
-	desk := admin.Options{Token: c.Admin.Token, Hosts: c.Admin.Hosts, Gatherer: s.registry, Reload: s.reload, Ready: s.ready, Plan: s.plan}
-	s.tell(&desk)
-	s.admins = proxy.NewServer(admin.New(desk), operators(c.Listen), log)
+	s.lead = newLeaderTasks(s.shared, s.proxy, s.registry, log)
+	api := admin.Options{Token: c.Admin.Token, Hosts: c.Admin.Hosts, Gatherer: s.registry, Reload: s.reload, Ready: s.ready, Plan: s.plan}
+	s.wireAdmin(&api)
+	s.admins = proxy.NewServer(admin.New(api), operators(c.Listen), log)
 	s.clients = proxy.NewServer(http.HandlerFunc(s.enter), c.Listen, log)
 	if err := s.listen(ctx, c); err != nil {
 		s.shared.close()
 		return nil, err
 	}
 	for _, warning := range begin.config.Warnings {
-		log.Warn().Str("at", warning.Position.String()).Str("problem", warning.String()).Msg("config")
+		log.Warn().Str("at", warning.Position.String()).Str("problem", warning.String()).Msg("config warning")
 	}
 	return s, nil
 }
@@ -195,13 +195,13 @@ func (s *service) serve(ctx context.Context, reload <-chan os.Signal) error {
 	}
 	background.Go(func() { s.watch(ctx) })
 	living, end := context.WithCancel(context.Background())
-	background.Go(func() { pulse(living, s.origin.path) })
+	background.Go(func() { pulse(living, s.source.path) })
 	background.Go(func() { s.signals(ctx, reload) })
 	// As long as requests end here, this node has its share of what the cluster
 	// limits, and is asked about what is pushed.
 	member, part := context.WithCancel(context.Background())
 	background.Go(func() { s.shared.run(member, s.address("admin")) })
-	background.Go(func() { s.mind(member) })
+	background.Go(func() { s.watchPeers(member) })
 	background.Go(func() { s.follow(member) })
 	background.Go(func() { s.renew(ctx) })
 	background.Go(func() { save(ctx) })
@@ -209,8 +209,8 @@ func (s *service) serve(ctx context.Context, reload <-chan os.Signal) error {
 	background.Go(func() { s.lead.run(ctx) })
 	s.log.Info().Fields(addresses).Str("store", s.shared.name).Str("version", readBuild().version).Msg("serving")
 	watched, unwatch := context.WithCancel(context.Background())
-	background.Go(func() { s.supervisor.watchdog(watched, s.alive) })
-	s.supervisor.ready(s.proxy)
+	background.Go(func() { s.systemd.watchdog(watched, s.alive) })
+	s.systemd.ready(s.proxy)
 
 	<-ctx.Done()
 	err := s.drain()
@@ -230,7 +230,7 @@ func (s *service) serve(ctx context.Context, reload <-chan os.Signal) error {
 
 // alive reports whether the admin listener answers: what a health check asks.
 func (s *service) alive() bool {
-	return healthcheckCommand{Admin: s.address("admin"), Within: patience}.Run(context.Background()) == nil
+	return healthcheckCommand{Admin: s.address("admin"), Within: connectPatience}.Run(context.Background()) == nil
 }
 
 // drain ends the service in peace: first its answers end their connections and it
@@ -238,14 +238,14 @@ func (s *service) alive() bool {
 func (s *service) drain() error {
 	s.clients.Part()
 	s.draining.Store(true)
-	s.supervisor.stopping()
+	s.systemd.stopping()
 	s.log.Info().Float64("delay_s", s.drains.Delay.Seconds()).Float64("within_s", s.drains.Within.Seconds()).Msg("draining")
 	<-time.After(s.drains.Delay)
 	ctx, cancel := context.WithTimeout(context.Background(), s.drains.Within)
 	defer cancel()
 	err := s.clients.Drain(ctx)
 	if err := s.admins.Drain(ctx); err != nil {
-		s.log.Warn().Err(err).Msg("admin")
+		s.log.Warn().Err(err).Msg("admin drain")
 	}
 	s.log.Info().Msg("drained")
 	return err

@@ -36,7 +36,7 @@ func (s sockets) open(name, addr string) (net.Listener, error) {
 			return nil, fmt.Errorf("systemd passed %s as a %s socket; write host:port into ListenStream=", name, of[0].Addr().Network())
 		}
 		delete(s.passed, name)
-		return lent{of[0]}, nil
+		return inherited{of[0]}, nil
 	}
 	c := net.ListenConfig{}
 	if s.reuse {
@@ -68,6 +68,6 @@ func (s sockets) rest() error {
 		"write FileDescriptorName=http, https or admin into its unit, and listen.https into the configuration if that is meant", name)
 }
 
-// A lent listener is systemd's: nobody else may touch the socket itself, which
+// An inherited listener is systemd's (socket activation): nobody else may touch the socket itself, which
 // the next weir will have.
-type lent struct{ net.Listener }
+type inherited struct{ net.Listener }

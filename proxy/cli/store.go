@@ -21,7 +21,7 @@ import (
 )
 
 // patience bounds what no request waits for: signs of life, reloads, checks.
-const patience = time.Second
+const connectPatience = time.Second
 
 // A shared is the store and what comes with sharing it.
 type shared struct {
@@ -47,18 +47,18 @@ func openStore(c *config.Config, log zerolog.Logger) (shared, error) {
 	if c.Store == config.StoreMemory {
 		return memoryStore(), nil
 	}
-	redis.SetLogger(murmur{log}) // the client has one logger for the process
+	redis.SetLogger(redisLog{log}) // the client has one logger for the process
 	decisions, err := redisClient(c.Redis, c.Redis.Timeout)
 	if err != nil {
 		return shared{}, err
 	}
-	coordination, err := redisClient(c.Redis, patience)
+	coordination, err := redisClient(c.Redis, connectPatience)
 	if err != nil {
 		decisions.Close()
 		return shared{}, err
 	}
 	store := redisstore.New(decisions, redisstore.Options{
-		Prefix: c.Redis.Prefix, Timeout: c.Redis.Timeout, Settle: c.Redis.Breaker.Rest + patience,
+		Prefix: c.Redis.Prefix, Timeout: c.Redis.Timeout, Settle: c.Redis.Breaker.Rest + connectPatience,
 		Client: clientName(c.Listen),
 	})
 	id := nodeID()
@@ -70,7 +70,7 @@ func openStore(c *config.Config, log zerolog.Logger) (shared, error) {
 		agree:    node.Agree,
 		node:     node,
 		reported: store.Reported,
-		check:    redisstore.New(coordination, redisstore.Options{Prefix: c.Redis.Prefix, Timeout: patience, Denials: -1}).Check,
+		check:    redisstore.New(coordination, redisstore.Options{Prefix: c.Redis.Prefix, Timeout: connectPatience, Denials: -1}).Check,
 		close:    func() { store.Close(); decisions.Close(); coordination.Close() },
 
 		id: id, started: time.Now().UTC(), client: coordination, prefix: c.Redis.Prefix,
@@ -86,7 +86,7 @@ func openStore(c *config.Config, log zerolog.Logger) (shared, error) {
 
 // watch says when the store goes away and when it comes back.
 func (s shared) watch(ctx context.Context, log zerolog.Logger) {
-	tick := time.NewTicker(patience)
+	tick := time.NewTicker(connectPatience)
 	defer tick.Stop()
 	away := false
 	for {
@@ -98,20 +98,20 @@ func (s shared) watch(ctx context.Context, log zerolog.Logger) {
 		err := s.check(ctx)
 		switch {
 		case err != nil && !away && ctx.Err() == nil:
-			log.Warn().Err(err).Msg("store away; limits go by on_store_failure")
+			log.Warn().Err(err).Msg("redis unreachable; limits go by on_store_failure")
 		case err == nil && away:
-			log.Info().Msg("store back")
+			log.Info().Msg("redis reachable")
 		}
 		away = err != nil
 	}
 }
 
-// A murmur is what the client of Redis has to say: of use when looking for a
+// redisLog is what the client of Redis has to say: of use when looking for a
 // fault, and far too much otherwise.
-type murmur struct{ log zerolog.Logger }
+type redisLog struct{ log zerolog.Logger }
 
 // Printf implements the client's logger.
-func (m murmur) Printf(_ context.Context, format string, v ...any) {
+func (m redisLog) Printf(_ context.Context, format string, v ...any) {
 	m.log.Debug().Msgf("redis: "+format, v...)
 }
 

@@ -12,7 +12,7 @@ import (
 type versionCommand struct{}
 
 // Run prints which weir this is and what it was built with.
-func (versionCommand) Run(w World) error {
+func (versionCommand) Run(w Env) error {
 	return readBuild().print(w.Stdout)
 }
 

@@ -41,7 +41,7 @@ func (a Alert) subject() string {
 
 // found are the alerts that the reports of one minute give reason to, in a fixed
 // order.
-func found(rules config.Alerts, reports []report, at time.Time) []Alert {
+func found(rules config.Alerts, reports []minuteReport, at time.Time) []Alert {
 	refused, near := map[proxy.Series]int64{}, map[string]proxy.Near{}
 	for _, r := range reports {
 		for _, t := range r.Tallies {

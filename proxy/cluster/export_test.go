@@ -10,19 +10,19 @@ import (
 // Behind runs a script of a test behind the fence of the lead, as the scripts of
 // tasks are.
 func Behind(ctx context.Context, rdb redis.UniversalClient, t Term, script string, keys ...string) error {
-	_, err := newOffice(rdb, "test", "", 0).fence().run(ctx, fenced(script), t, keys)
+	_, err := newRedisLeadership(rdb, "test", "", 0).fence().run(ctx, fenced(script), t, keys)
 	return err
 }
 
 // Begin takes the lead in the name of that owner of the lock.
 func Begin(ctx context.Context, rdb redis.UniversalClient, owner string) (int64, error) {
-	t, err := newOffice(rdb, "test", "a", 0).begin(ctx, owner)
+	t, err := newRedisLeadership(rdb, "test", "a", 0).begin(ctx, owner)
 	return t.Token, err
 }
 
 // Report reports nothing of a minute.
 func Report(ctx context.Context, rdb redis.UniversalClient, minute int64) error {
-	_, err := newLedger(rdb, "test").report(ctx, "a", minute, report{})
+	_, err := newRedisStatistics(rdb, "test").report(ctx, "a", minute, minuteReport{})
 	return err
 }
 
@@ -34,7 +34,7 @@ func (s *Sweep) Remove(ctx context.Context, t Term, limits, keys []string) error
 }
 
 // Rest puts off the next attempt, and says by how much at most.
-func (a *Alarm) Rest() time.Duration {
+func (a *Alerter) Rest() time.Duration {
 	a.rest()
 	return a.pause
 }

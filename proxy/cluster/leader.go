@@ -69,21 +69,21 @@ type LeaderOptions struct {
 // it does not. Of all nodes under one prefix one leads at a time; when it dies,
 // another does after at most the lease. It is safe for concurrent use.
 type Leader struct {
-	id    string
-	tasks []Task
-	seat  seat
-	took  func(Term)
-	lost  func(Term, error)
-	ran   func(Run)
+	id         string
+	tasks      []Task
+	leadership leadership
+	took       func(Term)
+	lost       func(Term, error)
+	ran        func(Run)
 }
 
-// A seat is what one node at a time has.
-type seat interface {
-	// hold calls work each time that this node has the seat, until ctx is done.
-	hold(ctx context.Context, work func(context.Context, Term)) error
-	// note writes down a run, unless another has the seat: then ErrDeposed.
+// leadership is what one node at a time has: leader election.
+type leadership interface {
+	// lead calls work each time that this node leads, until ctx is done.
+	lead(ctx context.Context, work func(context.Context, Term)) error
+	// note writes down a run, unless another leads: then ErrDeposed.
 	note(ctx context.Context, t Term, r Run) error
-	look(ctx context.Context) (Leadership, error)
+	current(ctx context.Context) (Leadership, error)
 }
 
 // NewLeader makes a Leader; Run begins to compete.
@@ -93,19 +93,19 @@ func NewLeader(o LeaderOptions) *Leader {
 		o.Lease = DefaultLease
 	}
 	if o.Client == nil {
-		l.seat = newSolo(o.ID)
+		l.leadership = newMemoryLeadership(o.ID)
 	} else {
-		l.seat = newOffice(o.Client, o.Prefix, o.ID, o.Lease)
+		l.leadership = newRedisLeadership(o.Client, o.Prefix, o.ID, o.Lease)
 	}
 	return l
 }
 
 // Run competes and leads until ctx is done; then it gives up the lead, so that
 // another node need not wait for the lease to end.
-func (l *Leader) Run(ctx context.Context) error { return l.seat.hold(ctx, l.term) }
+func (l *Leader) Run(ctx context.Context) error { return l.leadership.lead(ctx, l.term) }
 
 // Look is who leads now, as any node can tell, and what the tasks came to last.
-func (l *Leader) Look(ctx context.Context) (Leadership, error) { return l.seat.look(ctx) }
+func (l *Leader) Current(ctx context.Context) (Leadership, error) { return l.leadership.current(ctx) }
 
 // term runs all tasks until ctx ends.
 func (l *Leader) term(ctx context.Context, t Term) {
@@ -159,7 +159,7 @@ func (l *Leader) once(ctx context.Context, t Term, task Task) error {
 	if errors.Is(err, ErrDeposed) {
 		return err
 	}
-	return l.seat.note(ctx, t, r)
+	return l.leadership.note(ctx, t, r)
 }
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

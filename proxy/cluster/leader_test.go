@@ -43,7 +43,7 @@ func runs(t *testing.T, o cluster.LeaderOptions) *candidate {
 // looks is what anybody sees of the lead.
 func looks(t *testing.T, c *candidate) cluster.Leadership {
 	t.Helper()
-	l, err := c.Look(t.Context())
+	l, err := c.Current(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,30 +41,30 @@ type Tally struct {
 	N int64 `json:"n"`
 }
 
-// A book is where what the nodes count is written.
-type book interface {
+// A statisticsStore is where what the nodes count is written.
+type statisticsStore interface {
 	now(ctx context.Context) (time.Time, error)
-	// report replaces what node has reported of a minute, and returns the book's
+	// report replaces what node has reported of a minute, and returns the store's
 	// time. An error that is errClosed says that it never will be taken.
-	report(ctx context.Context, node string, minute int64, r report) (time.Time, error)
+	report(ctx context.Context, node string, minute int64, r minuteReport) (time.Time, error)
 	// reports are those of all nodes.
-	reports(ctx context.Context, minute int64) ([]report, error)
+	reports(ctx context.Context, minute int64) ([]minuteReport, error)
 	// changed are the minutes of which there are reports that are not in the sum.
-	changed(ctx context.Context) ([]edition, error)
+	changed(ctx context.Context) ([]revision, error)
 	// sum replaces the sum of a minute, unless another leads: then ErrDeposed.
-	sum(ctx context.Context, t Term, of edition, sum []Tally) error
+	sum(ctx context.Context, t Term, of revision, sum []Tally) error
 	// sums are those of the minutes from first to last; none is nil.
 	sums(ctx context.Context, first, last int64) ([][]Tally, error)
 }
 
 // A report is what one node says of one minute.
-type report struct {
+type minuteReport struct {
 	Tallies []Tally      `json:"tallies"`
 	Near    []proxy.Near `json:"near,omitempty"`
 }
 
-// An edition is a minute as of some change of it.
-type edition struct {
+// A revision is a minute as of some change of it.
+type revision struct {
 	minute int64 // since 1970
 	change float64
 }
@@ -80,13 +80,13 @@ type edition struct {
 type Statistics struct {
 	node    string
 	figures Figures
-	book    book
+	store   statisticsStore
 
-	ahead  time.Duration // by which the store's clock is ahead of ours
-	asked  bool          // it is known
-	looked time.Time     // when counts were looked at last
-	last   map[proxy.Series]int64
-	pages  map[int64]*page
+	ahead   time.Duration // by which the store's clock is ahead of ours
+	asked   bool          // it is known
+	looked  time.Time     // when counts were looked at last
+	last    map[proxy.Series]int64
+	minutes map[int64]*minuteCounts
 }
 
 // Figures are what a proxy counts; *proxy.Proxy has them.
@@ -97,8 +97,8 @@ type Figures interface {
 	Near() []proxy.Near
 }
 
-// A page is what this node has counted in one minute.
-type page struct {
+// minuteCounts are what this node has counted in one minute.
+type minuteCounts struct {
 	counts map[proxy.Series]int64
 	near   map[string]proxy.Near // by ROUTE.LIMIT and window
 	told   bool                  // as it is now
@@ -107,11 +107,11 @@ type page struct {
 // NewStatistics makes the statistics of a node of a cluster, or, when rdb is nil,
 // of a process that shares nothing.
 func NewStatistics(rdb redis.UniversalClient, prefix, node string, figures Figures) *Statistics {
-	s := &Statistics{node: node, figures: figures, last: map[proxy.Series]int64{}, pages: map[int64]*page{}, looked: time.Now()}
+	s := &Statistics{node: node, figures: figures, last: map[proxy.Series]int64{}, minutes: map[int64]*minuteCounts{}, looked: time.Now()}
 	if rdb == nil {
-		s.book = newDiary()
+		s.store = newMemoryStatistics()
 	} else {
-		s.book = newLedger(rdb, prefix)
+		s.store = newRedisStatistics(rdb, prefix)
 	}
 	return s
 }
@@ -138,13 +138,13 @@ func (s *Statistics) Flush(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, every)
 	defer cancel()
 	if !s.asked {
-		if now, err := s.book.now(ctx); err == nil {
+		if now, err := s.store.now(ctx); err == nil {
 			s.adjust(now)
 		}
 	}
 	s.look()
-	for _, minute := range slices.Sorted(maps.Keys(s.pages)) {
-		if err := s.tell(ctx, minute); err != nil {
+	for _, minute := range slices.Sorted(maps.Keys(s.minutes)) {
+		if err := s.report(ctx, minute); err != nil {
 			return err
 		}
 	}
@@ -156,7 +156,7 @@ func (s *Statistics) time() time.Time { return time.Now().Add(s.ahead) }
 
 func (s *Statistics) adjust(now time.Time) { s.ahead, s.asked = time.Until(now), true }
 
-// look writes what has happened since the last look on the page of the minute in
+// look writes what has happened since the last look into the counts of the minute in
 // which that was.
 func (s *Statistics) look() {
 	now, counts := s.time(), s.figures.Counts()
@@ -166,29 +166,29 @@ func (s *Statistics) look() {
 	}
 	for series, n := range counts {
 		if n > s.last[series] {
-			s.page(at.Unix()/60).add(series, n-s.last[series])
+			s.minuteOf(at.Unix()/60).add(series, n-s.last[series])
 		}
 	}
 	for _, near := range s.figures.Near() {
-		s.page(at.Unix() / 60).approach(near)
+		s.minuteOf(at.Unix() / 60).approach(near)
 	}
 	s.last, s.looked = counts, time.Now()
-	maps.DeleteFunc(s.pages, func(minute int64, _ *page) bool { return now.Sub(begin(minute)) > openFor })
+	maps.DeleteFunc(s.minutes, func(minute int64, _ *minuteCounts) bool { return now.Sub(begin(minute)) > openFor })
 }
 
 // begin is when a minute begins.
 func begin(minute int64) time.Time { return time.Unix(minute*60, 0).UTC() }
 
-func (s *Statistics) page(minute int64) *page {
-	p := s.pages[minute]
+func (s *Statistics) minuteOf(minute int64) *minuteCounts {
+	p := s.minutes[minute]
 	if p == nil {
-		p = &page{counts: map[proxy.Series]int64{}, near: map[string]proxy.Near{}}
-		s.pages[minute] = p
+		p = &minuteCounts{counts: map[proxy.Series]int64{}, near: map[string]proxy.Near{}}
+		s.minutes[minute] = p
 	}
 	return p
 }
 
-func (p *page) add(series proxy.Series, n int64) {
+func (p *minuteCounts) add(series proxy.Series, n int64) {
 	if _, known := p.counts[series]; !known && len(p.counts) >= mostSeries {
 		series = others()
 	}
@@ -197,7 +197,7 @@ func (p *page) add(series proxy.Series, n int64) {
 }
 
 // approach remembers the key that has used most of a limit and window.
-func (p *page) approach(near proxy.Near) {
+func (p *minuteCounts) approach(near proxy.Near) {
 	name := near.Route + "." + near.Limit + ":" + near.Window
 	if known, found := p.near[name]; near.Used > known.Used && (found || len(p.near) < mostNear) {
 		p.near[name] = near
@@ -205,11 +205,11 @@ func (p *page) approach(near proxy.Near) {
 	}
 }
 
-// tell reports a page, and forgets it when it will not change any more.
-func (s *Statistics) tell(ctx context.Context, minute int64) error {
-	p := s.pages[minute]
+// report sends the counts of a minute, and forgets them when they will not change any more.
+func (s *Statistics) report(ctx context.Context, minute int64) error {
+	p := s.minutes[minute]
 	if !p.told {
-		now, err := s.book.report(ctx, s.node, minute, report{Tallies: tallies(p.counts), Near: slices.Collect(maps.Values(p.near))})
+		now, err := s.store.report(ctx, s.node, minute, minuteReport{Tallies: tallies(p.counts), Near: slices.Collect(maps.Values(p.near))})
 		if err != nil && !errors.Is(err, errClosed) {
 			return fmt.Errorf("report a minute: %w", err)
 		}
@@ -217,7 +217,7 @@ func (s *Statistics) tell(ctx context.Context, minute int64) error {
 		s.adjust(now)
 	}
 	if s.time().Unix()/60 > minute+1 {
-		delete(s.pages, minute)
+		delete(s.minutes, minute)
 	}
 	return nil
 }

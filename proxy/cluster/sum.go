@@ -39,12 +39,12 @@ func (s *Statistics) Task() Task {
 // sum adds up the minutes that have changed. Done twice, or by two at once, it
 // comes to the same.
 func (s *Statistics) sum(ctx context.Context, t Term) (string, error) {
-	changed, err := s.book.changed(ctx)
+	changed, err := s.store.changed(ctx)
 	if err != nil {
 		return "", err
 	}
 	for _, e := range changed {
-		reports, err := s.book.reports(ctx, e.minute)
+		reports, err := s.store.reports(ctx, e.minute)
 		if err != nil {
 			return "", err
 		}
@@ -54,7 +54,7 @@ func (s *Statistics) sum(ctx context.Context, t Term) (string, error) {
 				total[tally.Series] += tally.N
 			}
 		}
-		if err := s.book.sum(ctx, t, e, tallies(total)); err != nil {
+		if err := s.store.sum(ctx, t, e, tallies(total)); err != nil {
 			return "", err
 		}
 	}
@@ -67,13 +67,13 @@ func (s *Statistics) sum(ctx context.Context, t Term) (string, error) {
 // Minutes are the last n, the present one included, oldest first; those in which
 // nothing happened are left out. n is at most that of Kept.
 func (s *Statistics) Minutes(ctx context.Context, n int) ([]Minute, error) {
-	now, err := s.book.now(ctx)
+	now, err := s.store.now(ctx)
 	if err != nil {
 		return nil, err
 	}
 	last := now.Unix() / 60
 	first := last - min(int64(n), int64(Kept/time.Minute)) + 1
-	sums, err := s.book.sums(ctx, first, last)
+	sums, err := s.store.sums(ctx, first, last)
 	if err != nil {
 		return nil, err
 	}

@@ -41,7 +41,7 @@ func (r *reading) guarded(at *string, a address, token *secret) {
 func (r *reading) hosts(names list) []string {
 	for i := range names {
 		if names[i] != "" && !isHost(names[i]) {
-			r.wrong(&names[i], quote(names[i])+" is no name of a machine", "write for example weir.internal, without a port")
+			r.wrong(&names[i], quote(names[i])+" is not a valid host name", "write for example weir.internal, without a port")
 		}
 	}
 	if len(names) == 0 {

@@ -127,7 +127,7 @@ func (r *reading) privacy(f *privacyForm) Privacy {
 // An empty text is a problem already.
 func (r *reading) token(pointer any, text string) bool {
 	if text != "" && !tokenSafe.MatchString(text) {
-		r.wrong(pointer, quote(text)+" is no name", "begin with a letter and go on with letters, digits, _ . or -")
+		r.wrong(pointer, quote(text)+" is not a valid name", "begin with a letter and go on with letters, digits, _ . or -")
 		return false
 	}
 	return text != ""

@@ -16,7 +16,7 @@ func (l *limits) distinct(f *limitForm, limit *Limit) {
 	limit.Distinct = l.keys.use(f.Distinct)
 	l.parameters(f.Distinct, limit.Distinct, l.params)
 	if limit.Distinct != nil && limit.Key != nil && (limit.Distinct == limit.Key || limit.Distinct.Name == limit.Key.Name) {
-		l.wrong(f.Distinct, "a key has one value of itself", "name another key, for example key: client_ip and distinct: phone")
+		l.wrong(f.Distinct, "distinct must name another key", "name another key, for example key: client_ip and distinct: phone")
 	}
 	for _, rate := range limit.Rates {
 		if rate.Count > limiter.MaxDistinct {

@@ -37,7 +37,7 @@ func (k *keys) all() map[string]*key.Spec {
 		form := k.forms[name]
 		switch {
 		case !tokenSafe.MatchString(name):
-			k.misnamed(form, quote(name)+" is no name for a key", "begin with a letter and go on with letters, digits, _ . or -")
+			k.misnamed(form, quote(name)+" is not a valid name for a key", "begin with a letter and go on with letters, digits, _ . or -")
 		case name == string(key.ClientIP) || name == string(key.Global):
 			k.misnamed(form, name+" has a meaning of its own", "give the key another name")
 		}

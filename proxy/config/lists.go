@@ -54,7 +54,7 @@ func newLists(r *reading, k *keys, b bearers, forms map[string]*listForm) *lists
 
 func (l *lists) make(name string, f *listForm) *List {
 	if !tokenSafe.MatchString(name) {
-		l.misnamed(f, quote(name)+" is no name for a list", "begin with a letter and go on with letters, digits, _ . or -")
+		l.misnamed(f, quote(name)+" is not a valid name for a list", "begin with a letter and go on with letters, digits, _ . or -")
 	}
 	if l.given(&f.Values) == (f.File != "") && l.sound(f) {
 		l.wrong(f, "has not exactly one of values and file", "write values: [one, two], or file: with the name of a file of one value a line")

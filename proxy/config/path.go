@@ -75,7 +75,7 @@ func (p *pattern) grow(text, shape string) {
 func (p *pattern) parameter(inside string) fault {
 	name, re, constrained := strings.Cut(inside, ":")
 	if !parameter.MatchString(name) {
-		return fault{quote(name) + " is no name for a parameter", "begin with a letter and go on with letters, digits or _"}
+		return fault{quote(name) + " is not a valid name for a parameter", "begin with a letter and go on with letters, digits or _"}
 	}
 	if slices.Contains(p.params, name) {
 		return fault{"has two parameters called " + name, "give one of them another name"}

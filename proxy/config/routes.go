@@ -175,7 +175,7 @@ func (r *routes) destination(f *routeForm) {
 	}
 	switch {
 	case places == 0 && (r.given(&f.Match) || r.given(&f.Name)): // or it is no route at all
-		r.wrong(f, "goes nowhere", "write upstream:, redirect: or respond: below it")
+		r.wrong(f, "route has no upstream, redirect or respond", "write upstream:, redirect: or respond: below it")
 	case places > 1:
 		r.wrong(f, "goes to more than one place", "keep one of upstream, redirect and respond")
 	case r.given(&f.Upstream):

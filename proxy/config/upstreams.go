@@ -30,7 +30,7 @@ func newUpstreams(r *reading, keys *keys, forms map[string]*upstreamForm) *upstr
 	for _, name := range u.names {
 		form := forms[name]
 		if !tokenSafe.MatchString(name) {
-			r.misnamed(form, quote(name)+" is no name for an upstream", "begin with a letter and go on with letters, digits, _ . or -")
+			r.misnamed(form, quote(name)+" is not a valid name for an upstream", "begin with a letter and go on with letters, digits, _ . or -")
 		}
 		u.byName[name] = u.build(name, form)
 	}

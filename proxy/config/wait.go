@@ -17,7 +17,7 @@ const (
 func (l *limits) wait(f *limitForm) (most time.Duration, waiting int) {
 	switch {
 	case !l.given(&f.Wait) && l.given(&f.MaxWaiting):
-		l.wrong(&f.MaxWaiting, "nobody waits", "write wait: beside it, for example 500ms, or leave max_waiting out")
+		l.wrong(&f.MaxWaiting, "max_waiting needs wait", "write wait: beside it, for example 500ms, or leave max_waiting out")
 	case !l.given(&f.Wait):
 		return 0, 0
 	case l.given(&f.Concurrent):

@@ -76,7 +76,7 @@ func (s *Spec) Check() error {
 	case s.From.Source == "" && (len(s.Equal) > 0 || len(s.Normalize) > 0 || s.Of == nil && s.SetHeader != ""):
 		return fmt.Errorf("%w: must_equal, normalize and set_header belong to a key that has from; write them there", ErrSpec)
 	case s.SetHeader != "" && (!httpguts.ValidHeaderFieldName(s.SetHeader) || http.CanonicalHeaderKey(s.SetHeader) != s.SetHeader):
-		return fmt.Errorf("%w: %q is no name for a header field; write one such as X-Phone-E164", ErrSpec, s.SetHeader)
+		return fmt.Errorf("%w: %q is not a valid name for a header field; write one such as X-Phone-E164", ErrSpec, s.SetHeader)
 	case s.SetHeader != "" && !httpguts.ValidTrailerHeader(s.SetHeader): // nor what frames or routes a message
 		return fmt.Errorf("%w: %s means something of its own in HTTP; write a field such as X-Phone-E164", ErrSpec, s.SetHeader)
 	case s.OnMissing == Use && s.Instead == nil, s.OnInvalid == Use && s.InsteadOfInvalid == nil:

@@ -117,7 +117,7 @@ func weir(t *testing.T, yaml string) running {
 	r := running{log: new(written)}
 	var ended sync.WaitGroup
 	ended.Go(func() {
-		if code := cli.Run(ctx, []string{"run", "-c", path}, cli.World{Stdout: r.log, Stderr: r.log}); code != 0 {
+		if code := cli.Run(ctx, []string{"run", "-c", path}, cli.Env{Stdout: r.log, Stderr: r.log}); code != 0 {
 			t.Errorf("exit code %d", code)
 		}
 	})

@@ -16,9 +16,9 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// An origin is where the configuration comes from: this machine's own file, or
+// A configSource is where the configuration comes from: this machine's own file, or
 // what was pushed, of which the file says only what belongs to the machine.
-type origin struct {
+type configSource struct {
 	path string
 	own  *config.Config // what the file said at the start
 	log  zerolog.Logger
@@ -28,17 +28,17 @@ type origin struct {
 }
 
 // pushable reports whether other configurations than the file's can be served.
-func (o *origin) pushable() bool { return o.own.Reload.Source == config.SourceRedis }
+func (o *configSource) pushable() bool { return o.own.Reload.Source == config.SourceRedis }
 
 // served is what is served because it was pushed, or nil.
-func (o *origin) served() *config.Bundle {
+func (o *configSource) served() *config.Bundle {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.bundle
 }
 
 // set notes what is served because it was pushed.
-func (o *origin) set(b config.Bundle) {
+func (o *configSource) set(b config.Bundle) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.bundle = &b
@@ -46,7 +46,7 @@ func (o *origin) set(b config.Bundle) {
 
 // read is what is to be served: what was pushed, with the files of this machine
 // that it names, or else the own file.
-func (o *origin) read(context.Context) (*config.Config, error) {
+func (o *configSource) read(context.Context) (*config.Config, error) {
 	b := o.served()
 	if b == nil {
 		return config.Load(o.path)
@@ -58,19 +58,19 @@ func (o *origin) read(context.Context) (*config.Config, error) {
 }
 
 // A kept is what was pushed, as it lies in a file.
-type kept struct {
+type keptConfig struct {
 	cluster.Entry
 	Bundle config.Bundle `json:"bundle"`
 }
 
 // keep writes what was pushed to the file that the configuration names for that;
 // readers see the old or the new one whole.
-func (o *origin) keep(e cluster.Entry) error {
+func (o *configSource) keep(e cluster.Entry) error {
 	path := o.own.Reload.Keep
 	if path == "" {
 		return nil
 	}
-	text, err := json.Marshal(kept{e, e.Bundle})
+	text, err := json.Marshal(keptConfig{e, e.Bundle})
 	if err != nil {
 		return fmt.Errorf("keep what was pushed: %w", err)
 	}
@@ -90,8 +90,8 @@ func (o *origin) keep(e cluster.Entry) error {
 }
 
 // recall is what was kept; its Main is empty when nothing was.
-func (o *origin) recall() (kept, error) {
-	var k kept
+func (o *configSource) recall() (keptConfig, error) {
+	var k keptConfig
 	if o.own.Reload.Keep == "" {
 		return k, nil
 	}
@@ -103,7 +103,7 @@ func (o *origin) recall() (kept, error) {
 		err = json.Unmarshal(text, &k)
 	}
 	if err != nil {
-		return kept{}, fmt.Errorf("recall what was pushed: %w", err)
+		return keptConfig{}, fmt.Errorf("recall what was pushed: %w", err)
 	}
 	return k, nil
 }

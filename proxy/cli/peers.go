@@ -6,10 +6,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// mind does what the other nodes give reason to, until ctx is done: it says when
+// watchPeers does what the other nodes give reason to, until ctx is done: it says when
 // they serve something else, and is numbered among them again after Redis was
 // away.
-func (s *service) mind(ctx context.Context) {
+func (s *service) watchPeers(ctx context.Context) {
 	node := s.shared.node
 	if node == nil {
 		return
@@ -18,12 +18,12 @@ func (s *service) mind(ctx context.Context) {
 		select {
 		case others := <-node.Drifted():
 			if others > 0 {
-				s.log.Warn().Int("nodes", others).Msg("nodes serve other configurations than this one")
+				s.log.Warn().Int("nodes", others).Msg("config drift; other nodes serve another configuration")
 			} else {
-				s.log.Info().Msg("all nodes serve one configuration")
+				s.log.Info().Msg("config drift ended")
 			}
 		case <-node.Returned():
-			if s.origin.served() == nil {
+			if s.source.served() == nil {
 				s.rejoin(ctx) // else what was pushed is followed
 			}
 		case <-ctx.Done():

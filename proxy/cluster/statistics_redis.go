@@ -21,8 +21,8 @@ var (
 // mostChanged is how many minutes are added up at a time; the rest follows.
 const mostChanged = 100
 
-// A ledger is the book that the nodes of a cluster share.
-type ledger struct {
+// redisStatistics are the statistics that the nodes of a cluster share.
+type redisStatistics struct {
 	rdb    redis.UniversalClient
 	prefix string
 	fence  fence
@@ -30,33 +30,35 @@ type ledger struct {
 	reported, summed *redis.Script
 }
 
-func newLedger(rdb redis.UniversalClient, prefix string) *ledger {
+func newRedisStatistics(rdb redis.UniversalClient, prefix string) *redisStatistics {
 	p := prefix + ":{cluster}:"
-	return &ledger{rdb, p, fence{rdb, p + "leader"}, redis.NewScript(reportScript), fenced(sumScript)}
+	return &redisStatistics{rdb, p, fence{rdb, p + "leader"}, redis.NewScript(reportScript), fenced(sumScript)}
 }
 
-// page is the key of what the nodes say of a minute.
-func (l *ledger) page(minute int64) string {
+// minuteKey is the key of what the nodes say of a minute.
+func (l *redisStatistics) minuteKey(minute int64) string {
 	return l.prefix + "minute:" + strconv.FormatInt(minute, 10)
 }
 
 // total is the key of what that comes to.
-func (l *ledger) total(minute int64) string {
+func (l *redisStatistics) total(minute int64) string {
 	return l.prefix + "statistics:" + strconv.FormatInt(minute, 10)
 }
 
-func (l *ledger) open() string { return l.prefix + "minutes" }
+func (l *redisStatistics) open() string { return l.prefix + "minutes" }
 
-// now implements book.
-func (l *ledger) now(ctx context.Context) (time.Time, error) { return l.rdb.Time(ctx).Result() }
+// now implements statisticsStore.
+func (l *redisStatistics) now(ctx context.Context) (time.Time, error) {
+	return l.rdb.Time(ctx).Result()
+}
 
-// report implements book.
-func (l *ledger) report(ctx context.Context, node string, minute int64, r report) (time.Time, error) {
+// report implements statisticsStore.
+func (l *redisStatistics) report(ctx context.Context, node string, minute int64, r minuteReport) (time.Time, error) {
 	text, err := json.Marshal(r)
 	if err != nil {
 		return time.Time{}, err
 	}
-	reply, err := l.reported.Run(ctx, l.rdb, []string{l.page(minute), l.open()}, minute, node, text, openFor.Milliseconds()).Int64Slice()
+	reply, err := l.reported.Run(ctx, l.rdb, []string{l.minuteKey(minute), l.open()}, minute, node, text, openFor.Milliseconds()).Int64Slice()
 	switch {
 	case err != nil:
 		return time.Time{}, err
@@ -68,13 +70,13 @@ func (l *ledger) report(ctx context.Context, node string, minute int64, r report
 	return time.UnixMilli(reply[0]), err
 }
 
-// reports implements book.
-func (l *ledger) reports(ctx context.Context, minute int64) ([]report, error) {
-	texts, err := l.rdb.HVals(ctx, l.page(minute)).Result()
+// reports implements statisticsStore.
+func (l *redisStatistics) reports(ctx context.Context, minute int64) ([]minuteReport, error) {
+	texts, err := l.rdb.HVals(ctx, l.minuteKey(minute)).Result()
 	if err != nil {
 		return nil, fmt.Errorf("read reports: %w", err)
 	}
-	all := make([]report, len(texts))
+	all := make([]minuteReport, len(texts))
 	for i, text := range texts {
 		if err := json.Unmarshal([]byte(text), &all[i]); err != nil {
 			return nil, fmt.Errorf("read reports: %w: %w", errReply, err)
@@ -83,26 +85,26 @@ func (l *ledger) reports(ctx context.Context, minute int64) ([]report, error) {
 	return all, nil
 }
 
-// changed implements book.
-func (l *ledger) changed(ctx context.Context) ([]edition, error) {
+// changed implements statisticsStore.
+func (l *redisStatistics) changed(ctx context.Context) ([]revision, error) {
 	minutes, err := l.rdb.ZRangeWithScores(ctx, l.open(), 0, mostChanged-1).Result()
 	if err != nil {
 		return nil, fmt.Errorf("read changed minutes: %w", err)
 	}
-	all := make([]edition, len(minutes))
+	all := make([]revision, len(minutes))
 	for i, z := range minutes {
 		text, _ := z.Member.(string)
 		minute, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
 			return nil, fmt.Errorf("read changed minutes: %w: %w", errReply, err)
 		}
-		all[i] = edition{minute, z.Score}
+		all[i] = revision{minute, z.Score}
 	}
 	return all, nil
 }
 
-// sum implements book.
-func (l *ledger) sum(ctx context.Context, t Term, of edition, sum []Tally) error {
+// sum implements statisticsStore.
+func (l *redisStatistics) sum(ctx context.Context, t Term, of revision, sum []Tally) error {
 	text, err := json.Marshal(sum)
 	if err != nil {
 		return err
@@ -115,8 +117,8 @@ func (l *ledger) sum(ctx context.Context, t Term, of edition, sum []Tally) error
 	return nil
 }
 
-// sums implements book.
-func (l *ledger) sums(ctx context.Context, first, last int64) ([][]Tally, error) {
+// sums implements statisticsStore.
+func (l *redisStatistics) sums(ctx context.Context, first, last int64) ([][]Tally, error) {
 	var keys []string
 	for m := first; m <= last; m++ {
 		keys = append(keys, l.total(m))

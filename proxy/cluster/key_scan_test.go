@@ -18,7 +18,7 @@ func TestReadCounted(t *testing.T) {
 		"{cluster}:config":                                 "",
 		"nonsense":                                         "",
 	} {
-		c, ok := readCounted(text)
+		c, ok := scanKeys(text)
 		if ok != (limit != "") || ok && (c.Limit != limit || c.Key != key) {
 			t.Errorf("%s is %+v, %v; want %q", text, c, ok, limit)
 		}

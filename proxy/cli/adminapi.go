@@ -22,17 +22,17 @@ type membership struct {
 }
 
 // tell gives the operators' side what there is to tell of the cluster.
-func (s *service) tell(o *admin.Options) {
+func (s *service) wireAdmin(o *admin.Options) {
 	o.Leader = func(ctx context.Context) (any, error) {
-		now, err := s.lead.leader.Look(ctx)
+		now, err := s.lead.leader.Current(ctx)
 		return leadership{s.shared.id, now}, err
 	}
 	o.Statistics = func(ctx context.Context, n int) (any, error) {
 		minutes, err := s.lead.statistics.Minutes(ctx, n)
 		return map[string]any{"minutes": minutes}, err
 	}
-	if s.shared.node != nil && s.origin.pushable() {
-		o.Cluster = desk{s}
+	if s.shared.node != nil && s.source.pushable() {
+		o.Cluster = pushAPI{s}
 	}
 	o.Nodes = func(ctx context.Context) (any, error) {
 		members, err := s.members(ctx)

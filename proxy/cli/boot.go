@@ -11,7 +11,7 @@ import (
 )
 
 // A beginning is what a weir serves first.
-type beginning struct {
+type bootConfig struct {
 	config *config.Config
 	number int64 // of its generation; 0 when the other nodes could not be asked about it
 }
@@ -21,8 +21,8 @@ type beginning struct {
 // pushed as far as that was kept, or else the file, and each limit says what
 // happens. One that is too old is a fault, and so is a configuration that was
 // pushed and cannot be served here: what all others serve is served whole.
-func (s shared) begin(ctx context.Context, o *origin) (beginning, error) {
-	b := beginning{config: o.own}
+func (s shared) begin(ctx context.Context, o *configSource) (bootConfig, error) {
+	b := bootConfig{config: o.own}
 	if s.node == nil {
 		return b, nil
 	}
@@ -46,7 +46,7 @@ func (s shared) begin(ctx context.Context, o *origin) (beginning, error) {
 	if err == nil {
 		return b, nil
 	}
-	o.log.Warn().Err(err).Strs("addrs", o.own.Redis.Addrs).Msg("redis unavailable; limits go by on_store_failure until it answers")
+	o.log.Warn().Err(err).Strs("addrs", o.own.Redis.Addrs).Msg("redis unreachable; limits go by on_store_failure")
 	b, err = o.kept()
 	s.node.Assume(b.config.Hash, max(b.number, 1))
 	return b, err
@@ -55,10 +55,10 @@ func (s shared) begin(ctx context.Context, o *origin) (beginning, error) {
 // forgotten is what was pushed, kept here, and is no longer known to Redis, which came
 // back empty; it is given back with the first sign of life. Its Generation is 0 when
 // there is no such.
-func (s shared) forgotten(ctx context.Context, o *origin) (cluster.Entry, error) {
+func (s shared) forgotten(ctx context.Context, o *configSource) (cluster.Entry, error) {
 	k, err := o.recall()
 	if err != nil {
-		o.log.Warn().Err(err).Msg("what was pushed is not known; the file is served")
+		o.log.Warn().Err(err).Msg("pushed config unknown; serving the file")
 		return cluster.Entry{}, nil
 	}
 	number, err := s.node.Number(ctx)
@@ -67,16 +67,16 @@ func (s shared) forgotten(ctx context.Context, o *origin) (cluster.Entry, error)
 	}
 	e := k.Entry
 	e.Bundle, e.Hash = k.Bundle, k.Bundle.Hash()
-	o.log.Warn().Int64("generation", e.Generation).Msg("redis has lost what was pushed; it is served as it was kept, and published again")
+	o.log.Warn().Int64("generation", e.Generation).Msg("redis lost the pushed config; serving it from disk and publishing it again")
 	return e, nil
 }
 
 // kept is a beginning without Redis.
-func (o *origin) kept() (beginning, error) {
-	b := beginning{config: o.own}
+func (o *configSource) kept() (bootConfig, error) {
+	b := bootConfig{config: o.own}
 	k, err := o.recall()
 	if err != nil {
-		o.log.Warn().Err(err).Msg("what was pushed is not known; the file is served")
+		o.log.Warn().Err(err).Msg("pushed config unknown; serving the file")
 	}
 	if k.Bundle.Main == "" {
 		return b, nil
@@ -86,20 +86,20 @@ func (o *origin) kept() (beginning, error) {
 		return b, fmt.Errorf("what was kept in %s: %w", o.own.Reload.Keep, err)
 	}
 	o.set(k.Bundle)
-	o.log.Info().Int64("generation", k.Generation).Str("hash", c.Hash).Msg("what was pushed is served as it was kept")
-	return beginning{c, k.Generation}, nil
+	o.log.Info().Int64("generation", k.Generation).Str("hash", c.Hash).Msg("serving last pushed config from disk")
+	return bootConfig{c, k.Generation}, nil
 }
 
 // pushed is a beginning with what was pushed to all nodes.
-func (s shared) pushed(o *origin, e cluster.Entry) (beginning, error) {
+func (s shared) pushed(o *configSource, e cluster.Entry) (bootConfig, error) {
 	c, err := config.Unpack(o.own, e.Bundle)
 	if err != nil {
-		return beginning{}, fmt.Errorf("what was pushed as generation %d: %w", e.Generation, err)
+		return bootConfig{}, fmt.Errorf("what was pushed as generation %d: %w", e.Generation, err)
 	}
 	o.set(e.Bundle)
 	s.node.Adopt(e, c)
 	if err := o.keep(e); err != nil {
-		o.log.Warn().Err(err).Msg("a start without Redis would serve something older")
+		o.log.Warn().Err(err).Msg("cannot write reload.keep")
 	}
-	return beginning{c, e.Generation}, nil
+	return bootConfig{c, e.Generation}, nil
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// A desk does for operators what moves all nodes.
-type desk struct{ *service }
+// pushAPI does for operators what moves all nodes: push, rollback, history.
+type pushAPI struct{ *service }
 
 // A pushed is what came of a push, or of trying one.
 type pushed struct {
@@ -29,11 +29,11 @@ type pushed struct {
 }
 
 // Push implements admin.Cluster.
-func (d desk) Push(ctx context.Context, p admin.Push) (any, error) {
+func (d pushAPI) Push(ctx context.Context, p admin.Push) (any, error) {
 	return d.push(ctx, cluster.Push{Bundle: p.Bundle, Author: p.Author}, p.DryRun)
 }
 
-func (d desk) push(ctx context.Context, p cluster.Push, dry bool) (any, error) {
+func (d pushAPI) push(ctx context.Context, p cluster.Push, dry bool) (any, error) {
 	bundle, c, err := d.unpack(p.Bundle)
 	if err == nil && len(c.Bare) > 0 {
 		err = config.Problems(c.Bare)
@@ -48,7 +48,7 @@ func (d desk) push(ctx context.Context, p cluster.Push, dry bool) (any, error) {
 		done.Warnings = append(done.Warnings, w.String())
 	}
 	p.Bundle, p.Config = bundle, c
-	if b := d.origin.served(); b != nil && b.Hash() == c.Hash {
+	if b := d.source.served(); b != nil && b.Hash() == c.Hash {
 		return d.again(ctx, done) // all nodes serve it already
 	}
 	if dry {
@@ -66,7 +66,7 @@ func (d desk) push(ctx context.Context, p cluster.Push, dry bool) (any, error) {
 
 // again is a push of what is served already. Nothing is to be done, unless Redis has
 // lost it: then it is published once more, so that nodes that come find it.
-func (d desk) again(ctx context.Context, done pushed) (any, error) {
+func (d pushAPI) again(ctx context.Context, done pushed) (any, error) {
 	if done.DryRun {
 		return done, nil
 	}
@@ -83,20 +83,20 @@ func (d desk) again(ctx context.Context, done pushed) (any, error) {
 // unpack makes of b what would be served here, and returns it as it may be stored
 // where all nodes, and others, can read: with the values of its lists hashed.
 func (s *service) unpack(b config.Bundle) (config.Bundle, *config.Config, error) {
-	c, err := config.Unpack(s.origin.own, b)
-	if err != nil || !s.origin.pushable() {
+	c, err := config.Unpack(s.source.own, b)
+	if err != nil || !s.source.pushable() {
 		return b, c, err
 	}
-	hashed, err := b.Conceal(c, s.origin.served())
+	hashed, err := b.Conceal(c, s.source.served())
 	if err != nil {
 		return b, nil, err
 	}
-	c, err = config.Unpack(s.origin.own, hashed)
+	c, err = config.Unpack(s.source.own, hashed)
 	return hashed, c, err
 }
 
 // audit logs who wanted what in vain.
-func (d desk) audit(message string, p cluster.Push, err error) {
+func (d pushAPI) audit(message string, p cluster.Push, err error) {
 	d.log.Warn().Str("author", p.Author).Str("hash", p.Bundle.Hash()).Int64("from", p.From).Err(err).Msg(message)
 }
 
@@ -116,7 +116,7 @@ func fault(err error) error {
 }
 
 // Rollback implements admin.Cluster.
-func (d desk) Rollback(ctx context.Context, r admin.Rollback) (any, error) {
+func (d pushAPI) Rollback(ctx context.Context, r admin.Rollback) (any, error) {
 	entries, err := d.shared.node.History(ctx)
 	if err != nil {
 		return nil, err
@@ -132,7 +132,7 @@ func (d desk) Rollback(ctx context.Context, r admin.Rollback) (any, error) {
 }
 
 // History implements admin.Cluster.
-func (d desk) History(ctx context.Context) (any, error) {
+func (d pushAPI) History(ctx context.Context) (any, error) {
 	entries, err := d.shared.node.History(ctx)
 	if err != nil {
 		return nil, err
@@ -142,7 +142,7 @@ func (d desk) History(ctx context.Context) (any, error) {
 
 // Diff implements admin.Cluster: what a generation changed in the files, against
 // the one that was pushed before it.
-func (d desk) Diff(ctx context.Context, generation int64) (any, error) {
+func (d pushAPI) Diff(ctx context.Context, generation int64) (any, error) {
 	entries, err := d.shared.node.History(ctx)
 	if err != nil {
 		return nil, err
@@ -179,12 +179,12 @@ func compareFiles(was, is config.Bundle) string {
 
 // follow serves what is pushed, until ctx is done.
 func (s *service) follow(ctx context.Context) {
-	if s.shared.node == nil || !s.origin.pushable() {
+	if s.shared.node == nil || !s.source.pushable() {
 		return
 	}
 	s.shared.node.Follow(ctx, &cluster.Follower{
 		Take: func(ctx context.Context, b config.Bundle) (cluster.Taken, error) {
-			c, err := config.Unpack(s.origin.own, b)
+			c, err := config.Unpack(s.source.own, b)
 			if err != nil {
 				return nil, err
 			}
@@ -198,12 +198,12 @@ func (s *service) follow(ctx context.Context) {
 func (s *service) told(e cluster.Entry, err error) {
 	s.standing.note(err)
 	if err != nil {
-		s.log.Error().Err(err).Int64("generation", e.Generation).Msg("what was pushed cannot be served here")
+		s.log.Error().Err(err).Int64("generation", e.Generation).Msg("cannot serve pushed config")
 		return
 	}
-	s.origin.set(e.Bundle)
-	s.log.Info().Int64("generation", e.Generation).Str("hash", e.Hash).Str("author", e.Author).Msg("pushed configuration is served")
-	if err := s.origin.keep(e); err != nil {
-		s.log.Warn().Err(err).Msg("a start without Redis would serve something older")
+	s.source.set(e.Bundle)
+	s.log.Info().Int64("generation", e.Generation).Str("hash", e.Hash).Str("author", e.Author).Msg("serving pushed config")
+	if err := s.source.keep(e); err != nil {
+		s.log.Warn().Err(err).Msg("cannot write reload.keep")
 	}
 }

@@ -77,7 +77,7 @@ func (r *receiver) received() []cluster.Alert {
 
 // An alarmed is an alarm, and what became of its alerts.
 type alarmed struct {
-	*cluster.Alarm
+	*cluster.Alerter
 	t       *testing.T
 	results map[string]int
 }
@@ -88,7 +88,7 @@ func alarm(t *testing.T, s *cluster.Statistics, rdb redis.UniversalClient, webho
 	rules := func() config.Alerts {
 		return config.Alerts{Webhook: webhook, Secret: secret, Refused: 100, Used: 80, Repeat: time.Hour}
 	}
-	a.Alarm = cluster.NewAlarm(s, rdb, "test", rules, func(_ cluster.Alert, result string, err error) {
+	a.Alerter = cluster.NewAlerter(s, rdb, "test", rules, func(_ cluster.Alert, result string, err error) {
 		a.results[result]++
 		if err != nil && strings.Contains(err.Error(), webhook) {
 			t.Errorf("the error %q tells the URL", err)
@@ -130,7 +130,7 @@ func TestAlarm_TellsOnceForAll(t *testing.T) {
 	first := alarm(t, s, rdb, hook.URL)
 	term := leading(t, rdb)
 	if did, err := first.Task().Run(t.Context(), term); did != "" || err != nil || len(hook.received()) != 0 {
-		t.Errorf("of 60 refused requests the alarm says %q %v", did, err)
+		t.Errorf("of 60 refused requests the alerter says %q %v", did, err)
 	}
 	reported(t, rdb, "b", 40)
 	first.runs(term, 1, cluster.Sent)
@@ -193,7 +193,7 @@ func TestAlarm_NobodyIsToldWithoutAWebhook(t *testing.T) {
 	rdb := dial(t, redistest.Start(t).Addr)
 	a := alarm(t, reported(t, rdb, "a", 1000), rdb, "")
 	if did, err := a.Task().Run(t.Context(), leading(t, rdb)); did != "" || err != nil {
-		t.Errorf("without a webhook the alarm says %q %v", did, err)
+		t.Errorf("without a webhook the alerter says %q %v", did, err)
 	}
 	if n := rdb.LLen(t.Context(), "test:{cluster}:alerts").Val(); n != 0 {
 		t.Errorf("%d alerts wait for nobody", n)

@@ -18,9 +18,9 @@ func (k *reentrant) told() (*hub, string) { return k.locker.hub, k.channel }
 func (k *simple) told() (*hub, string)    { return k.locker.hub, k.channel }
 func (k *readwrite) told() (*hub, string) { return k.locker.hub, k.channel }
 
-// An ear hears, for a session, what is published of its lock while it is held:
+// A forceListener hears, for a session, what is published of its lock while it is held:
 // that is its loss, or of a reader's lock perhaps that of somebody else.
-type ear struct {
+type forceListener struct {
 	timer  *time.Timer
 	cancel context.CancelFunc // ends the goroutine
 	heard  bool               // it is counted among those who hear of a release; guarded by the session
@@ -33,12 +33,12 @@ func (s *session) listenLocked() {
 		return
 	}
 	ctx, cancel := context.WithCancel(s.locker.life)
-	s.ear = &ear{cancel: cancel}
-	s.ear.timer = time.AfterFunc(earAfter, func() { s.listen(ctx) })
+	s.forced = &forceListener{cancel: cancel}
+	s.forced.timer = time.AfterFunc(earAfter, func() { s.listen(ctx) })
 }
 
-// stop ends the ear, which may still be counted as a listener for a moment.
-func (e *ear) stop() {
+// stop ends the listener, which may still be counted as a listener for a moment.
+func (e *forceListener) stop() {
 	if e != nil {
 		e.timer.Stop()
 		e.cancel()
@@ -66,7 +66,7 @@ func (s *session) listen(ctx context.Context) {
 			if !s.look(ctx) {
 				break
 			}
-			sleep(ctx, sub.wake, s.claim.lease)
+			sleep(ctx, sub.woken, s.claim.lease)
 		}
 		sub.close()
 	}
@@ -75,14 +75,14 @@ func (s *session) listen(ctx context.Context) {
 func (s *session) hears(yes bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ear.heard = yes
+	s.forced.heard = yes
 }
 
 // others is how many of those who heard of a release are not this process itself.
 func (s *session) others(told int64) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ear != nil && s.ear.heard {
+	if s.forced != nil && s.forced.heard {
 		told--
 	}
 	return max(told, 0)

@@ -11,34 +11,34 @@ import (
 	"github.com/weir-proxy/weir/proxy"
 )
 
-// A supervisor is told how weir fares: systemd, of a unit of Type=notify-reload.
+// systemd is told how weir fares (sd_notify), of a unit of Type=notify-reload.
 // Where there is none, nothing is told to nobody.
-type supervisor struct{ log zerolog.Logger }
+type systemd struct{ log zerolog.Logger }
 
-func (v supervisor) ready(p *proxy.Proxy) {
+func (v systemd) ready(p *proxy.Proxy) {
 	generation, _ := p.Serving()
 	v.tell(daemon.SdNotifyReady + "\nSTATUS=serving generation " + strconv.FormatInt(generation, 10))
 }
 
 // reloading is followed by ready, whatever came of it.
-func (v supervisor) reloading() {
+func (v systemd) reloading() {
 	v.tell(daemon.SdNotifyReloading + "\n" + daemon.SdNotifyMonotonicUsec() + "\nSTATUS=reloading")
 }
 
-func (v supervisor) stopping() { v.tell(daemon.SdNotifyStopping + "\nSTATUS=draining") }
+func (v systemd) stopping() { v.tell(daemon.SdNotifyStopping + "\nSTATUS=draining") }
 
-func (v supervisor) tell(state string) {
+func (v systemd) tell(state string) {
 	if _, err := daemon.SdNotify(false, state); err != nil {
-		v.log.Warn().Err(err).Msg("systemd does not listen")
+		v.log.Warn().Err(err).Msg("sd_notify failed")
 	}
 }
 
 // watchdog says that weir lives, twice in the time in which systemd wants to
 // hear so, until ctx is done. alive asks what it is to live.
-func (v supervisor) watchdog(ctx context.Context, alive func() bool) {
+func (v systemd) watchdog(ctx context.Context, alive func() bool) {
 	within, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {
-		v.log.Warn().Err(err).Msg("no watchdog")
+		v.log.Warn().Err(err).Msg("watchdog off")
 	}
 	if within <= 0 {
 		return

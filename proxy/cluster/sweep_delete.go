@@ -21,35 +21,35 @@ var errLate = errors.New("too late")
 // proxy counts by itself.
 var rest = regexp.MustCompile(`^:[0-9a-z]+(:\{[a-z_]+\})?(:(?:value|permits|base|state))(:[0-9a-f-]{36})?$`)
 
-// A doomed is a key of a removed limit.
-type doomed struct {
+// A deletion is a key of a removed limit.
+type deletion struct {
 	key   string
 	own   string // the name under which Redisson would keep a config for it
 	slot  string // what decides where it lies in a cluster
 	limit string
 }
 
-// doom reads a key that s.pass looks for; false for every other.
-func (s *Sweep) doom(key string) (doomed, bool) {
+// scheduleDelete reads a key that s.pass looks for; false for every other.
+func (s *Sweep) scheduleDelete(key string) (deletion, bool) {
 	tag, name, found := strings.Cut(strings.TrimPrefix(key, s.prefix+":{"), "}:")
 	limit, _, _ := strings.Cut(name, ":")
 	if !found || len(tag) != 32 || !slices.Contains(s.pass.limits, limit) {
-		return doomed{}, false
+		return deletion{}, false
 	}
 	parts := rest.FindStringSubmatchIndex(name[len(limit):])
 	if parts == nil {
-		return doomed{}, false
+		return deletion{}, false
 	}
 	end := len(key) - len(name) + len(limit) + parts[4]
-	return doomed{key: key, own: key[:end], slot: tag, limit: limit}, true
+	return deletion{key: key, own: key[:end], slot: tag, limit: limit}, true
 }
 
 // remove deletes those of keys that are of removed limits.
 func (s *Sweep) remove(ctx context.Context, t Term, keys []string) (gone int64, err error) {
-	bySlot := map[string][]doomed{}
+	bySlot := map[string][]deletion{}
 	_, apart := s.rdb.(*redis.ClusterClient)
 	for _, key := range keys {
-		if d, yes := s.doom(key); yes {
+		if d, yes := s.scheduleDelete(key); yes {
 			if !apart {
 				d.slot = ""
 			}
@@ -76,7 +76,7 @@ func (s *Sweep) remove(ctx context.Context, t Term, keys []string) (gone int64, 
 }
 
 // removeTogether deletes keys that lie together, by one call.
-func (s *Sweep) removeTogether(ctx context.Context, t Term, l leave, all []doomed, apart bool) (int64, error) {
+func (s *Sweep) removeTogether(ctx context.Context, t Term, l leave, all []deletion, apart bool) (int64, error) {
 	names, args := []string{s.fence.key, s.removed()}, []any{t.Token, l.until}
 	if apart {
 		names, args[0] = nil, ""

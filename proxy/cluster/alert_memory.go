@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// A tray is the outbox of a process that shares nothing.
-type tray struct {
+// memoryAlerts is the alert queue of a process that shares nothing.
+type memoryAlerts struct {
 	mu     sync.Mutex           // guards what follows
 	raised map[string]time.Time // by subject: until when it is not raised again
 	queue  []Alert
 }
 
-func newTray() *tray { return &tray{raised: map[string]time.Time{}} }
+func newMemoryAlerts() *memoryAlerts { return &memoryAlerts{raised: map[string]time.Time{}} }
 
 // raise implements outbox.
-func (b *tray) raise(_ context.Context, _ Term, a Alert, repeat time.Duration) (raised, full bool, err error) {
+func (b *memoryAlerts) raise(_ context.Context, _ Term, a Alert, repeat time.Duration) (raised, full bool, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
@@ -34,17 +34,17 @@ func (b *tray) raise(_ context.Context, _ Term, a Alert, repeat time.Duration) (
 }
 
 // next implements outbox.
-func (b *tray) next(context.Context) (letter, bool, error) {
+func (b *memoryAlerts) next(context.Context) (queuedAlert, bool, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.queue) == 0 {
-		return letter{}, false, nil
+		return queuedAlert{}, false, nil
 	}
-	return letter{Alert: b.queue[0]}, true, nil
+	return queuedAlert{Alert: b.queue[0]}, true, nil
 }
 
 // done implements outbox.
-func (b *tray) done(context.Context, Term, letter) error {
+func (b *memoryAlerts) done(context.Context, Term, queuedAlert) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.queue = b.queue[1:] // only the task takes any out

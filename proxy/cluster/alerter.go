@@ -32,30 +32,30 @@ const (
 )
 
 // An outbox is where alerts wait to be sent.
-type outbox interface {
+type alertQueue interface {
 	// raise puts a in, unless the same was put in less than repeat ago; full says
 	// that there was no room.
 	raise(ctx context.Context, t Term, a Alert, repeat time.Duration) (raised, full bool, err error)
 	// next is the one to be sent next; false if there is none.
-	next(ctx context.Context) (letter, bool, error)
+	next(ctx context.Context) (queuedAlert, bool, error)
 	// done takes one out.
-	done(ctx context.Context, t Term, l letter) error
+	done(ctx context.Context, t Term, l queuedAlert) error
 }
 
-// A letter is an alert as it lies in the outbox.
-type letter struct {
+// A queuedAlert is an alert as it stands in the queue.
+type queuedAlert struct {
 	Alert
 	text string
 }
 
-// An Alarm tells a webhook of limits that are used up, once for all nodes. It
+// An Alerter tells a webhook of limits that are used up, once for all nodes. It
 // goes by what the nodes report for the statistics, so it costs no request
 // anything. An alert is raised once in the configured time for each limit; it is
 // sent until the webhook has taken it. A leader that dies between sending one and
 // noting that makes the next one send it again, under the same id.
-type Alarm struct {
-	book  book
-	box   outbox
+type Alerter struct {
+	store statisticsStore
+	queue alertQueue
 	rules func() config.Alerts
 	hook  *hook
 	told  func(a Alert, result string, err error)
@@ -64,22 +64,22 @@ type Alarm struct {
 	after time.Time     // when it may be sent again
 }
 
-// NewAlarm makes the alarm that goes by what s reports. rules says who is told,
+// NewAlarm makes the alerter that goes by what s reports. rules says who is told,
 // and may change; told hears what becomes of each alert.
-func NewAlarm(s *Statistics, rdb redis.UniversalClient, prefix string, rules func() config.Alerts, told func(Alert, string, error)) *Alarm {
-	a := &Alarm{book: s.book, rules: rules, hook: newHook(), told: told}
+func NewAlerter(s *Statistics, rdb redis.UniversalClient, prefix string, rules func() config.Alerts, told func(Alert, string, error)) *Alerter {
+	a := &Alerter{store: s.store, rules: rules, hook: newHook(), told: told}
 	if rdb == nil {
-		a.box = newTray()
+		a.queue = newMemoryAlerts()
 	} else {
-		a.box = newQueue(rdb, prefix)
+		a.queue = newRedisAlerts(rdb, prefix)
 	}
 	return a
 }
 
 // Task looks at what is reported and sends what is to be told.
-func (a *Alarm) Task() Task { return Task{Name: "alerts", Every: alarmEvery, Run: a.run} }
+func (a *Alerter) Task() Task { return Task{Name: "alerts", Every: alarmEvery, Run: a.run} }
 
-func (a *Alarm) run(ctx context.Context, t Term) (string, error) {
+func (a *Alerter) run(ctx context.Context, t Term) (string, error) {
 	rules := a.rules()
 	if rules.Webhook == "" {
 		return "", nil
@@ -96,18 +96,18 @@ func (a *Alarm) run(ctx context.Context, t Term) (string, error) {
 }
 
 // raise puts what this minute and the one before give reason to into the outbox.
-func (a *Alarm) raise(ctx context.Context, t Term, rules config.Alerts) (raised int, err error) {
-	now, err := a.book.now(ctx)
+func (a *Alerter) raise(ctx context.Context, t Term, rules config.Alerts) (raised int, err error) {
+	now, err := a.store.now(ctx)
 	if err != nil {
 		return 0, err
 	}
 	for minute := now.Unix()/60 - 1; minute <= now.Unix()/60; minute++ {
-		reports, err := a.book.reports(ctx, minute)
+		reports, err := a.store.reports(ctx, minute)
 		if err != nil {
 			return raised, err
 		}
 		for _, alert := range found(rules, reports, now.UTC()) {
-			fresh, full, err := a.box.raise(ctx, t, alert, rules.Repeat)
+			fresh, full, err := a.queue.raise(ctx, t, alert, rules.Repeat)
 			switch {
 			case err != nil:
 				return raised, err
@@ -125,9 +125,9 @@ func (a *Alarm) raise(ctx context.Context, t Term, rules config.Alerts) (raised 
 var errFull = errors.New("queue of alerts is full")
 
 // send sends what waits, until one fails.
-func (a *Alarm) send(ctx context.Context, t Term, rules config.Alerts) (sent int, err error) {
+func (a *Alerter) send(ctx context.Context, t Term, rules config.Alerts) (sent int, err error) {
 	for ctx.Err() == nil && !time.Now().Before(a.after) {
-		l, found, err := a.box.next(ctx)
+		l, found, err := a.queue.next(ctx)
 		if err != nil || !found {
 			return sent, err
 		}
@@ -148,7 +148,7 @@ func (a *Alarm) send(ctx context.Context, t Term, rules config.Alerts) (sent int
 			return sent, err
 		}
 		a.pause = 0
-		if err := a.box.done(ctx, t, l); err != nil {
+		if err := a.queue.done(ctx, t, l); err != nil {
 			return sent, err
 		}
 		if result == Sent {
@@ -160,7 +160,7 @@ func (a *Alarm) send(ctx context.Context, t Term, rules config.Alerts) (sent int
 
 // rest puts off the next attempt: twice as long after each failure, and by chance,
 // so that receivers are not met by all Weirs at once.
-func (a *Alarm) rest() {
+func (a *Alerter) rest() {
 	a.pause = min(max(2*a.pause, firstPause), longestPause)
 	a.after = time.Now().Add(a.pause/2 + rand.N(a.pause/2))
 }

@@ -7,7 +7,7 @@ import (
 
 func TestThrift_GivesBackWhatARushHasLeft(t *testing.T) {
 	const mib = 1 << 20
-	var th thrift
+	var th scavenger
 	for i, step := range []struct {
 		why  string
 		now  use

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A solo is the seat of a process that shares nothing: always its own.
-type solo struct {
+// memoryLeadership is the leadership of a process that shares nothing: always its own.
+type memoryLeadership struct {
 	node string
 
 	mu    sync.Mutex // guards what follows
@@ -17,10 +17,10 @@ type solo struct {
 	runs  []Run      // by name
 }
 
-func newSolo(node string) *solo { return &solo{node: node} }
+func newMemoryLeadership(node string) *memoryLeadership { return &memoryLeadership{node: node} }
 
-// hold implements seat.
-func (s *solo) hold(ctx context.Context, work func(context.Context, Term)) error {
+// lead implements leadership.
+func (s *memoryLeadership) lead(ctx context.Context, work func(context.Context, Term)) error {
 	t := Term{Token: 1, Since: time.Now().UTC()}
 	s.sit(t.Since)
 	work(ctx, t)
@@ -28,14 +28,14 @@ func (s *solo) hold(ctx context.Context, work func(context.Context, Term)) error
 	return context.Cause(ctx)
 }
 
-func (s *solo) sit(since time.Time) {
+func (s *memoryLeadership) sit(since time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.since = since
 }
 
-// note implements seat.
-func (s *solo) note(_ context.Context, _ Term, r Run) error {
+// note implements leadership.
+func (s *memoryLeadership) note(_ context.Context, _ Term, r Run) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i, found := slices.BinarySearchFunc(s.runs, r.Task, func(r Run, name string) int { return cmp.Compare(r.Task, name) })
@@ -46,8 +46,8 @@ func (s *solo) note(_ context.Context, _ Term, r Run) error {
 	return nil
 }
 
-// look implements seat.
-func (s *solo) look(context.Context) (Leadership, error) {
+// current implements leadership.
+func (s *memoryLeadership) current(context.Context) (Leadership, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := Leadership{Tasks: append([]Run{}, s.runs...)}

@@ -20,7 +20,7 @@ const (
 // cluster with sharded channels a failed one is given up instead, because its
 // channels may have moved: the listeners listen again. The hub's mutex guards
 // topics.
-type line struct {
+type subscriber struct {
 	hub    *hub
 	route  route
 	ctx    context.Context // ends with the line
@@ -29,13 +29,13 @@ type line struct {
 	kick   chan struct{} // holds one: topics have changed
 }
 
-func newLine(h *hub, r route) *line {
+func newSubscriber(h *hub, r route) *subscriber {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &line{hub: h, route: r, ctx: ctx, cancel: cancel, topics: make(map[string]*topic), kick: make(chan struct{}, 1)}
+	return &subscriber{hub: h, route: r, ctx: ctx, cancel: cancel, topics: make(map[string]*topic), kick: make(chan struct{}, 1)}
 }
 
 // kickLocked tells the writer that the wishes have changed.
-func (ln *line) kickLocked() {
+func (ln *subscriber) kickLocked() {
 	select {
 	case ln.kick <- struct{}{}:
 	default:
@@ -43,7 +43,7 @@ func (ln *line) kickLocked() {
 }
 
 // run keeps a connection until the hub is closed or nobody listens any more.
-func (ln *line) run() {
+func (ln *subscriber) run() {
 	defer ln.cancel()
 	pause := firstBackoff
 	for {
@@ -79,7 +79,7 @@ const (
 )
 
 // connect serves one connection until its end.
-func (ln *line) connect() ending {
+func (ln *subscriber) connect() ending {
 	ln.restart()
 	ctx, cancel := context.WithCancel(ln.ctx)
 	c := &connection{line: ln, conn: ln.route.open(ctx), cancel: cancel}
@@ -99,34 +99,34 @@ func (ln *line) connect() ending {
 }
 
 // restart forgets what the last connection was told.
-func (ln *line) restart() {
+func (ln *subscriber) restart() {
 	ln.hub.mu.Lock()
 	defer ln.hub.mu.Unlock()
 	for name, tp := range ln.topics {
 		tp.sent, tp.pending = false, 0
 		tp.muteLocked()
-		if len(tp.ears) == 0 {
+		if len(tp.subscribers) == 0 {
 			delete(ln.topics, name)
 		}
 	}
 }
 
 // changes says what must be sent to make the server's view ours.
-func (ln *line) changes() (join, leave []string) {
+func (ln *subscriber) changes() (join, leave []string) {
 	ln.hub.mu.Lock()
 	defer ln.hub.mu.Unlock()
 	for name, tp := range ln.topics {
 		switch {
-		case len(tp.ears) > 0 && !tp.sent:
+		case len(tp.subscribers) > 0 && !tp.sent:
 			tp.sent = true
 			tp.pending++
 			join = append(join, name)
-		case len(tp.ears) == 0 && tp.sent:
+		case len(tp.subscribers) == 0 && tp.sent:
 			tp.sent = false
 			tp.muteLocked()
 			leave = append(leave, name)
 		}
-		if len(tp.ears) == 0 && tp.pending == 0 {
+		if len(tp.subscribers) == 0 && tp.pending == 0 {
 			delete(ln.topics, name)
 		}
 	}
@@ -134,7 +134,7 @@ func (ln *line) changes() (join, leave []string) {
 }
 
 // retire removes the line from its hub unless somebody listens.
-func (ln *line) retire() bool {
+func (ln *subscriber) retire() bool {
 	ln.hub.mu.Lock()
 	defer ln.hub.mu.Unlock()
 	if len(ln.topics) > 0 {
@@ -145,7 +145,7 @@ func (ln *line) retire() bool {
 }
 
 // giveUp removes the line from its hub and tells its listeners to listen again.
-func (ln *line) giveUp() {
+func (ln *subscriber) giveUp() {
 	ln.hub.mu.Lock()
 	defer ln.hub.mu.Unlock()
 	ln.removeLocked()
@@ -154,14 +154,14 @@ func (ln *line) giveUp() {
 	}
 }
 
-func (ln *line) removeLocked() {
+func (ln *subscriber) removeLocked() {
 	ln.cancel()
 	delete(ln.hub.lines, ln.route.name)
 }
 
 // heard takes in one message of the connection. It returns false when the
 // server has ended a subscription that is still wanted.
-func (ln *line) heard(message any) bool {
+func (ln *subscriber) heard(message any) bool {
 	ln.hub.mu.Lock()
 	defer ln.hub.mu.Unlock()
 	switch m := message.(type) {
@@ -190,7 +190,7 @@ func (ln *line) heard(message any) bool {
 
 // A connection is one life of a line.
 type connection struct {
-	line   *line
+	line   *subscriber
 	conn   *redis.PubSub
 	cancel context.CancelFunc
 	heard  atomic.Int64

@@ -18,7 +18,7 @@ const (
 )
 
 // A Counted is a limit's count of one key.
-type Counted struct {
+type CountedKey struct {
 	Limit string // name of the limit in the store
 	Key   limiter.Key
 }
@@ -26,12 +26,12 @@ type Counted struct {
 // Counted are those that Redis has under these limits: a sample, when whole is
 // false, because there is more in Redis than one look is worth. It costs Redis up
 // to 200 short calls, and changes nothing.
-func (n *Node) Counted(ctx context.Context, limits map[string]bool) (all []Counted, whole bool, err error) {
+func (n *Node) Counted(ctx context.Context, limits map[string]bool) (all []CountedKey, whole bool, err error) {
 	servers, err := NewSweep(n.rdb, n.store, 0, nil).servers(ctx)
 	if err != nil {
 		return nil, false, err
 	}
-	found := map[Counted]bool{}
+	found := map[CountedKey]bool{}
 	looked := 0
 	for _, server := range servers {
 		cursor := uint64(0)
@@ -44,7 +44,7 @@ func (n *Node) Counted(ctx context.Context, limits map[string]bool) (all []Count
 				return nil, false, fmt.Errorf("look for counts: %w", err)
 			}
 			for _, key := range keys {
-				if c, ok := readCounted(strings.TrimPrefix(key, n.store+":")); ok && limits[c.Limit] && !found[c] {
+				if c, ok := scanKeys(strings.TrimPrefix(key, n.store+":")); ok && limits[c.Limit] && !found[c] {
 					found[c] = true
 					all = append(all, c)
 				}
@@ -59,7 +59,7 @@ func (n *Node) Counted(ctx context.Context, limits map[string]bool) (all []Count
 }
 
 // readCounted reads {KEY}:ROUTE.LIMIT:WINDOW and what follows.
-func readCounted(text string) (c Counted, ok bool) {
+func scanKeys(text string) (c CountedKey, ok bool) {
 	key, rest, ok := strings.Cut(strings.TrimPrefix(text, "{"), "}:")
 	b, err := hex.DecodeString(key)
 	if !ok || err != nil || len(b) != len(c.Key) {
@@ -67,5 +67,5 @@ func readCounted(text string) (c Counted, ok bool) {
 	}
 	name, rest, _ := strings.Cut(rest, ":")
 	window, _, _ := strings.Cut(rest, ":")
-	return Counted{name + ":" + window, limiter.Key(b)}, true
+	return CountedKey{name + ":" + window, limiter.Key(b)}, true
 }

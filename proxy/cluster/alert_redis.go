@@ -19,22 +19,22 @@ var (
 )
 
 // A queue is the outbox that the nodes of a cluster share.
-type queue struct {
+type redisAlerts struct {
 	fence  fence
 	prefix string
 
 	raised, over *redis.Script
 }
 
-func newQueue(rdb redis.UniversalClient, prefix string) *queue {
+func newRedisAlerts(rdb redis.UniversalClient, prefix string) *redisAlerts {
 	p := prefix + ":{cluster}:"
-	return &queue{fence{rdb, p + "leader"}, p, fenced(raiseScript), fenced(doneScript)}
+	return &redisAlerts{fence{rdb, p + "leader"}, p, fenced(raiseScript), fenced(doneScript)}
 }
 
-func (q *queue) key() string { return q.prefix + "alerts" }
+func (q *redisAlerts) key() string { return q.prefix + "alerts" }
 
 // raise implements outbox.
-func (q *queue) raise(ctx context.Context, t Term, a Alert, repeat time.Duration) (raised, full bool, err error) {
+func (q *redisAlerts) raise(ctx context.Context, t Term, a Alert, repeat time.Duration) (raised, full bool, err error) {
 	text, err := json.Marshal(a)
 	if err != nil {
 		return false, false, err
@@ -48,23 +48,23 @@ func (q *queue) raise(ctx context.Context, t Term, a Alert, repeat time.Duration
 }
 
 // next implements outbox.
-func (q *queue) next(ctx context.Context) (letter, bool, error) {
+func (q *redisAlerts) next(ctx context.Context) (queuedAlert, bool, error) {
 	text, err := q.fence.rdb.LIndex(ctx, q.key(), 0).Result()
 	if errors.Is(err, redis.Nil) {
-		return letter{}, false, nil
+		return queuedAlert{}, false, nil
 	}
 	if err != nil {
-		return letter{}, false, fmt.Errorf("read alerts: %w", err)
+		return queuedAlert{}, false, fmt.Errorf("read alerts: %w", err)
 	}
-	l := letter{text: text}
+	l := queuedAlert{text: text}
 	if err := json.Unmarshal([]byte(text), &l.Alert); err != nil {
-		return letter{}, false, fmt.Errorf("read alerts: %w: %w", errReply, err)
+		return queuedAlert{}, false, fmt.Errorf("read alerts: %w: %w", errReply, err)
 	}
 	return l, true, nil
 }
 
 // done implements outbox.
-func (q *queue) done(ctx context.Context, t Term, l letter) error {
+func (q *redisAlerts) done(ctx context.Context, t Term, l queuedAlert) error {
 	if _, err := q.fence.run(ctx, q.over, t, []string{q.key()}, l.text); err != nil {
 		return fmt.Errorf("take out an alert: %w", err)
 	}

@@ -25,17 +25,17 @@ type use struct {
 	free      uint64 // held, and in no object
 }
 
-// A thrift gives memory back that a rush has left behind, once it is over. By
+// A scavenger gives memory back to the operating system that a rush has left behind, once it is over. By
 // itself the runtime keeps as much as the rush has needed, for the next one: with
 // ten thousand connections that only wait, half as much again as they need.
-type thrift struct {
+type scavenger struct {
 	last   use
 	thrown uint64 // what had been allocated when memory was last given back
 }
 
 // due says whether memory is worth giving back, lookEvery after the last look:
 // when little is asked, and there may be enough that nobody uses.
-func (t *thrift) due(now use) bool {
+func (t *scavenger) due(now use) bool {
 	quiet := now.allocated-t.last.allocated < uint64(lookEvery.Seconds()*quietRate)
 	t.last = now
 	waste := now.free + now.allocated - t.thrown // or less: some of it is in use
@@ -48,7 +48,7 @@ func (t *thrift) due(now use) bool {
 
 // save gives memory back whenever that is due, until ctx is done.
 func save(ctx context.Context) {
-	var t thrift
+	var t scavenger
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {

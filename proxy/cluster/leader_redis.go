@@ -26,22 +26,22 @@ var (
 	noteScript string
 )
 
-// An office is the seat that the nodes of a cluster compete for.
-type office struct {
+// redisLeadership is the leadership that the nodes of a cluster compete for.
+type redisLeadership struct {
 	rdb   redis.UniversalClient
 	node  string
 	lease time.Duration
 
 	lock, leading, runs string // keys
 
-	lead, noted *redis.Script
+	elector, noted *redis.Script
 }
 
-func newOffice(rdb redis.UniversalClient, prefix, node string, lease time.Duration) *office {
+func newRedisLeadership(rdb redis.UniversalClient, prefix, node string, lease time.Duration) *redisLeadership {
 	p := prefix + ":{cluster}:"
-	return &office{
+	return &redisLeadership{
 		rdb: rdb, node: node, lease: lease, lock: p + "lead", leading: p + "leader", runs: p + "tasks",
-		lead: redis.NewScript(leadScript), noted: fenced(noteScript),
+		elector: redis.NewScript(leadScript), noted: fenced(noteScript),
 	}
 }
 
@@ -60,8 +60,8 @@ func (c *candidate) Lock(ctx context.Context, options ...lock.Option) (*lock.Hol
 	return hold, err
 }
 
-// hold implements seat.
-func (o *office) hold(ctx context.Context, work func(context.Context, Term)) error {
+// lead implements leadership.
+func (o *redisLeadership) lead(ctx context.Context, work func(context.Context, Term)) error {
 	locker := lock.New(o.rdb, lock.WithWatchdog(o.lease))
 	defer locker.Close()
 	c := &candidate{Lockable: locker.Reentrant(o.lock)}
@@ -74,8 +74,8 @@ func (o *office) hold(ctx context.Context, work func(context.Context, Term)) err
 }
 
 // begin writes down that this node leads.
-func (o *office) begin(ctx context.Context, owner string) (Term, error) {
-	reply, err := o.lead.Run(ctx, o.rdb, []string{o.lock, o.leading}, owner, o.node, remember.Milliseconds()).Int64Slice()
+func (o *redisLeadership) begin(ctx context.Context, owner string) (Term, error) {
+	reply, err := o.elector.Run(ctx, o.rdb, []string{o.lock, o.leading}, owner, o.node, remember.Milliseconds()).Int64Slice()
 	if err != nil {
 		return Term{}, fmt.Errorf("take the lead: %w", err)
 	}
@@ -86,10 +86,10 @@ func (o *office) begin(ctx context.Context, owner string) (Term, error) {
 }
 
 // fence keeps off those who lead no more.
-func (o *office) fence() fence { return fence{o.rdb, o.leading} }
+func (o *redisLeadership) fence() fence { return fence{o.rdb, o.leading} }
 
-// note implements seat.
-func (o *office) note(ctx context.Context, t Term, r Run) error {
+// note implements leadership.
+func (o *redisLeadership) note(ctx context.Context, t Term, r Run) error {
 	text, err := json.Marshal(r)
 	if err != nil {
 		return err
@@ -100,8 +100,8 @@ func (o *office) note(ctx context.Context, t Term, r Run) error {
 	return nil
 }
 
-// look implements seat.
-func (o *office) look(ctx context.Context) (Leadership, error) {
+// current implements leadership.
+func (o *redisLeadership) current(ctx context.Context) (Leadership, error) {
 	var held *redis.IntCmd
 	var who, runs *redis.MapStringStringCmd
 	_, err := o.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {

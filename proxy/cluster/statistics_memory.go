@@ -1,0 +1,81 @@
+package cluster
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+// memoryStatistics are the statistics of a process that shares nothing, one report for each
+// minute in which something happened.
+type memoryStatistics struct {
+	mu      sync.Mutex             // guards what follows
+	minutes map[int64]minuteReport // by minute: what this process reports
+	news    map[int64]bool         // not added up yet
+	total   map[int64][]Tally      // by minute
+}
+
+func newMemoryStatistics() *memoryStatistics {
+	return &memoryStatistics{minutes: map[int64]minuteReport{}, news: map[int64]bool{}, total: map[int64][]Tally{}}
+}
+
+// now implements statisticsStore.
+func (d *memoryStatistics) now(context.Context) (time.Time, error) { return time.Now(), nil }
+
+// report implements statisticsStore.
+func (d *memoryStatistics) report(_ context.Context, _ string, minute int64, r minuteReport) (time.Time, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := time.Now()
+	if now.Sub(begin(minute)) > openFor {
+		return now, errClosed
+	}
+	d.minutes[minute], d.news[minute] = r, true
+	maps.DeleteFunc(d.minutes, func(m int64, _ minuteReport) bool { return now.Sub(begin(m)) > 2*openFor })
+	maps.DeleteFunc(d.total, func(m int64, _ []Tally) bool { return now.Sub(begin(m)) > Kept })
+	return now, nil
+}
+
+// reports implements statisticsStore.
+func (d *memoryStatistics) reports(_ context.Context, minute int64) ([]minuteReport, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	r, there := d.minutes[minute]
+	if !there {
+		return nil, nil
+	}
+	return []minuteReport{r}, nil
+}
+
+// changed implements statisticsStore.
+func (d *memoryStatistics) changed(context.Context) ([]revision, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var all []revision
+	for _, m := range slices.Sorted(maps.Keys(d.news)) {
+		all = append(all, revision{minute: m})
+	}
+	clear(d.news) // sum follows, and cannot fail
+	return all, nil
+}
+
+// sum implements statisticsStore.
+func (d *memoryStatistics) sum(_ context.Context, _ Term, of revision, sum []Tally) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.total[of.minute] = sum
+	return nil
+}
+
+// sums implements statisticsStore.
+func (d *memoryStatistics) sums(_ context.Context, first, last int64) ([][]Tally, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	all := make([][]Tally, last-first+1)
+	for m := first; m <= last; m++ {
+		all[m-first] = d.total[m]
+	}
+	return all, nil
+}

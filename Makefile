@@ -1,5 +1,5 @@
 # The words a developer types. ./test/run is what CI runs.
-.PHONY: build run check format lint test short fuzz image clean
+.PHONY: build run check format lint test short fuzz bench image clean
 
 build: ## a static binary, ./weir
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o weir .
@@ -27,6 +27,9 @@ fuzz: ## a minute for each fuzz target
 	@for f in $$(grep -rlE '^func Fuzz' --include='*_test.go' proxy limiter lock); do \
 	for t in $$(grep -oE '^func Fuzz[A-Za-z0-9_]*' $$f | cut -c6-); do \
 	go test -run '^$$' -fuzz "^$$t$$" -fuzztime 1m ./$$(dirname $$f) || exit 1; done; done
+
+bench: ## what a request costs, beside nginx and HAProxy
+	go run ./test/bench/proxies
 
 image:
 	docker build -t weir .

@@ -29,6 +29,7 @@ func importMap() map[string][]string {
 		"lock":                nil,
 		"test/redistest":      nil,
 		"test/report":         nil,
+		"test/bench/proxies":  nil,
 	}
 }
 

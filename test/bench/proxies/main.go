@@ -1,0 +1,76 @@
+// Command proxies measures what a request costs in Weir and in other proxies, one
+// beside the other on this machine: CPU time of the proxy for each request, from the
+// kernel's own accounting, and of Redis where counts lie there; requests a second;
+// and latency.
+//
+//	go run ./test/bench/proxies                            all workloads, 3 rounds
+//	go run ./test/bench/proxies -rounds 5 memory refused   some
+//	go run ./test/bench/proxies -weir /tmp/weir-before     a binary beside today's
+//
+// Contestants take turns within each round, so that a machine whose speed drifts is
+// the same for all; medians are printed, and the ratio to nginx. With two processors
+// or more the contestant has the first to itself, and the load, the upstream and Redis
+// share the second. It needs wrk and nginx, which test/install finds or installs, and
+// redis-server; HAProxy takes part where it is on PATH. Processor time is read from
+// /proc, so it runs on Linux.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
+	"time"
+)
+
+// settings are what the flags say.
+type settings struct {
+	rounds      int
+	measured    time.Duration
+	connections int
+	other       string // a second binary of weir; empty for none
+}
+
+func main() {
+	var s settings
+	flag.IntVar(&s.rounds, "rounds", 3, "rounds; each runs every contestant once")
+	flag.DurationVar(&s.measured, "time", 5*time.Second, "how long one run is measured, after a warm-up of a third")
+	flag.IntVar(&s.connections, "connections", 64, "connections that are kept open")
+	flag.StringVar(&s.other, "weir", "", "another binary of weir, measured beside the one of this tree")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, s, flag.Args()); err != nil {
+		fmt.Fprintln(os.Stderr, "proxies:", err)
+		os.Exit(1)
+	}
+}
+
+// run measures the named workloads, or all, and prints a table of each.
+func run(ctx context.Context, s settings, names []string) error {
+	b, err := newBench(s)
+	if err != nil {
+		return err
+	}
+	defer b.close()
+	for _, w := range workloads {
+		if len(names) > 0 && !slices.Contains(names, w.name) {
+			continue
+		}
+		results := map[string][]result{}
+		for range s.rounds {
+			for _, c := range b.contestants(w) {
+				r, err := b.measure(ctx, c, w)
+				if err != nil {
+					return fmt.Errorf("%s, %s: %w", w.name, c.name, err)
+				}
+				results[c.name] = append(results[c.name], r)
+			}
+		}
+		printTable(os.Stdout, w, results)
+	}
+	return nil
+}

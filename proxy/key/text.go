@@ -20,8 +20,11 @@ func (s *Spec) unambiguous(o Origin, f found) error {
 	if f.kind != text || isPlainText(sent) {
 		return nil
 	}
-	if strings.IndexByte(sent, 0) >= 0 {
+	switch {
+	case strings.IndexByte(sent, 0) >= 0:
 		return fmt.Errorf("%w: a NUL, at which some servers cut it off", ErrAmbiguous)
+	case o.Source != Header && !utf8.ValidString(sent): // who does not decode it, or reads Latin-1, finds other digits
+		return fmt.Errorf("%w: it is not UTF-8", ErrAmbiguous)
 	}
 	if slices.Contains(s.Normalize, Digits) || slices.Contains(s.Normalize, E164) {
 		return nil // which refuse what they do not drop
@@ -33,8 +36,6 @@ func (s *Spec) unambiguous(o Origin, f found) error {
 		sent = strings.TrimSpace(sent)
 	}
 	switch {
-	case !utf8.ValidString(sent):
-		return fmt.Errorf("%w: it is not UTF-8", ErrAmbiguous)
 	case strings.ContainsFunc(sent, unicode.IsControl):
 		return fmt.Errorf("%w: a control character", ErrAmbiguous)
 	case sent != strings.TrimFunc(sent, blank):

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strconv"
+	"time"
 
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/respond"
@@ -64,7 +66,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.w.beforeEnd()
 	x.takenBack = r.ProtoMajor == 2 && r.Context().Err() != nil
 	d.cut = d.cut || x.result.Wrote && x.result.Kind != upstream.OK
-	d.w.end()
+	d.w.end(r.Context())
 	d.body.end()
 	if d.cut {
 		panic(http.ErrAbortHandler) // how net/http wants a connection to be cut
@@ -223,10 +225,13 @@ func (c *counter) FlushError() error {
 	return http.NewResponseController(c.ResponseWriter).Flush()
 }
 
-// end sends what net/http still holds of an answer over HTTP/2, as long as that can
-// be cut off: after the handler it would wait for the client's window for ever.
-func (c *counter) end() {
-	if c.stall != nil && c.held {
-		_ = c.FlushError() // the client may have left
+// end bounds the wait for what net/http still holds of an answer over HTTP/2: after
+// the handler it would wait for the client's window for ever. It is not flushed, for
+// an answer that ends with its last bytes is one frame less, and some clients of gRPC
+// know no other. The deadline ends with its stream; on one that is gone already
+// nothing would end it, see stall.
+func (c *counter) end(ctx context.Context) {
+	if c.stall != nil && c.stall.after > 0 && c.held && ctx.Err() == nil {
+		_ = c.stall.cut(time.Now().Add(c.stall.after)) // fails when the stream is gone
 	}
 }

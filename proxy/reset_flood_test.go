@@ -93,13 +93,18 @@ func TestStall_NothingIsKeptOfAStream(t *testing.T) {
 	c.Write([]byte("a"))
 	c.FlushError()
 	c.Write([]byte("b"))
-	c.end()
-	if w.set != 0 || c.stall.armed || c.held {
-		t.Errorf("%d deadlines, armed %v, held %v; want nothing left", w.set, c.stall.armed, c.held)
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	c.end(gone)
+	if w.set != 0 || c.stall.armed {
+		t.Errorf("%d deadlines, armed %v; want nothing left", w.set, c.stall.armed)
 	}
 	c.stall.fire() // too late: the next request may have the writer
 	if w.set != 0 {
 		t.Error("a stream was cut after its end")
+	}
+	if c.end(t.Context()); w.set != 1 {
+		t.Errorf("%d deadlines for what is still held for a client that is there; want 1", w.set)
 	}
 }
 

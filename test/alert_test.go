@@ -104,7 +104,7 @@ routes:
 	genuine(t, box.signed[0], box.bodies[0])
 }
 
-// genuine checks a signature as the README says.
+// genuine checks a signature as the documents say.
 func genuine(t *testing.T, signature, body string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -119,7 +119,7 @@ import (
 	"time"
 )
 
-`+blocks(t, "go")[0]+`
+`+doc(t, "proxy/cluster/README.md").section(t, "Alerts").blocks("go")[0]+`
 func main() {
 	fmt.Print(genuine(os.Args[1], os.Args[2], []byte(os.Args[3]), time.Now()), " ",
 		genuine(os.Args[1]+"x", os.Args[2], []byte(os.Args[3]), time.Now()), " ",
@@ -131,7 +131,7 @@ func main() {
 	cmd.Env = append(os.Environ(), "GOFLAGS=", "CGO_ENABLED=0")
 	said, err := cmd.CombinedOutput()
 	if err != nil || string(said) != "true false false false" {
-		t.Errorf("the README's way to check says %s %v; want true, and false for another secret, another body and an old one", said, err)
+		t.Errorf("the documents' way to check says %s %v; want true, and false for another secret, another body and an old one", said, err)
 	}
 	seconds, _, _ := strings.Cut(strings.TrimPrefix(signature, "t="), ",")
 	if at, err := strconv.ParseInt(seconds, 10, 64); err != nil || time.Since(time.Unix(at, 0)).Abs() > time.Minute {

@@ -182,8 +182,8 @@ func TestDeploy_NamesMetricsThatAre(t *testing.T) {
 			t.Fatalf("%s speaks of %v only", file, named)
 		}
 		for _, name := range named {
-			if name = strings.TrimSuffix(name, "_bucket"); !strings.Contains(readme(t), "`"+name) {
-				t.Errorf("%s speaks of %s, which the README does not know", file, name)
+			if name = strings.TrimSuffix(name, "_bucket"); !strings.Contains(prose(t), "`"+name) {
+				t.Errorf("%s speaks of %s, which no document knows", file, name)
 			}
 		}
 	}

@@ -28,6 +28,7 @@ func importMap() map[string][]string {
 		"limiter/redisstore":  {"limiter"},
 		"lock":                nil,
 		"test/redistest":      nil,
+		"test/report":         nil,
 	}
 }
 

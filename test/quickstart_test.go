@@ -3,11 +3,15 @@ package test
 import (
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weir-proxy/weir/test/redistest"
 )
 
 // example is config.example.yaml with free ports in the place of its own.
@@ -88,5 +92,48 @@ func TestQuickStart_SixLines(t *testing.T) {
 	}
 	if api.hits() != 1 {
 		t.Errorf("the upstream saw %d requests, want 1", api.hits())
+	}
+}
+
+// The quick start with Redis is followed as it is written, but for the ports
+// and the patience with Redis of a busy machine: its file, its two processes with their environment, its questions.
+func TestQuickStart_WithRedis(t *testing.T) {
+	part := doc(t, "README.md").section(t, "Quick start with Redis")
+	server := redistest.Start(t)
+	file, asked := part.blocks("yaml")[0], part.blocks("sh")
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "weir.yaml"), strings.Replace(file, `"127.0.0.1:6379"]`, `"`+server.Addr+`"], timeout: 5s`, 1))
+
+	commands := regexp.MustCompile(`(?m)^((?:[A-Z_]+=\S+ )*)\./weir (.+)$`).FindAllStringSubmatch(asked[0], -1)
+	if len(commands) != 2 || !strings.HasPrefix(asked[0], "redis-server --port 6379 --maxmemory-policy noeviction\n") || !strings.Contains(file, `"127.0.0.1:6379"`) {
+		t.Fatalf("this starts no Redis and two Weirs:\n%s", asked[0])
+	}
+	var replaced []string
+	for _, c := range commands {
+		ports := map[string]string{} // as the file reads them
+		for _, m := range regexp.MustCompile(`\$\{(\w+):-127\.0\.0\.1:(\d+)\}`).FindAllStringSubmatch(file, -1) {
+			ports[m[1]] = m[2]
+		}
+		if len(ports) != 2 {
+			t.Fatalf("the file does not leave both ports to the environment: %v", ports)
+		}
+		for _, setting := range strings.Fields(c[1]) {
+			name, address, _ := strings.Cut(setting, "=")
+			if ports[name] == "" {
+				t.Fatalf("the file does not know %s", name)
+			}
+			_, ports[name], _ = strings.Cut(address, ":")
+		}
+		w := launch(t, dir, func(w *weir) {
+			w.cmd = exec.Command("weir", strings.Fields(c[2])...)
+			w.cmd.Env = os.Environ()
+			for name := range ports {
+				w.cmd.Env = append(w.cmd.Env, name+"=127.0.0.1:0")
+			}
+		})
+		replaced = append(replaced, "localhost:"+ports["WEIR_LISTEN"], w.URL, "localhost:"+ports["WEIR_ADMIN_LISTEN"], w.Admin)
+	}
+	if n := part.ask(t, strings.NewReplacer(replaced...)); n < 4 {
+		t.Errorf("%d questions found", n)
 	}
 }

@@ -19,41 +19,23 @@ import (
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
-func readme(t *testing.T) string {
-	t.Helper()
-	b, err := os.ReadFile("../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
-}
-
-// blocks are the fenced blocks of that language.
-func blocks(t *testing.T, language string) []string {
-	t.Helper()
-	var out []string
-	for part := range strings.SplitSeq(readme(t), "\n```"+language+"\n") {
-		body, _, _ := strings.Cut(part, "\n```")
-		out = append(out, body+"\n")
-	}
-	if len(out) < 2 {
-		t.Fatalf("the README has no block of %s", language)
-	}
-	return out[1:]
-}
-
+// Each YAML block of each document is a whole file, and a good one: check says nothing
+// but what applies where the file leaves it open.
 func TestReadme_ConfigurationsAreGood(t *testing.T) {
-	for i, text := range blocks(t, "yaml") {
-		dir := t.TempDir()
-		write(t, filepath.Join(dir, "weir.yaml"), text)
-		if err := os.Mkdir(filepath.Join(dir, "tls"), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		for _, name := range []string{"weir.pem", "weir.key"} { // that they are there is all that is looked at
-			write(t, filepath.Join(dir, "tls", name), "")
-		}
-		if code, stdout, stderr := command(t, dir, "check", "weir.yaml"); code != 0 || stdout != "weir.yaml: ok\n" {
-			t.Errorf("block %d is not good: %s%s\n%s", i, stdout, stderr, text)
+	notes := regexp.MustCompile(`(?m)^.*\(note\)\n`)
+	for _, d := range docs(t) {
+		for i, text := range d.blocks("yaml") {
+			dir := t.TempDir()
+			write(t, filepath.Join(dir, "weir.yaml"), text)
+			if err := os.Mkdir(filepath.Join(dir, "tls"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range []string{"weir.pem", "weir.key"} { // that they are there is all that is looked at
+				write(t, filepath.Join(dir, "tls", name), "")
+			}
+			if code, stdout, stderr := command(t, dir, "check", "weir.yaml"); code != 0 || notes.ReplaceAllString(stdout, "") != "weir.yaml: ok\n" {
+				t.Errorf("%s: block %d is not good: %s%s\n%s", d.path, i, stdout, stderr, text)
+			}
 		}
 	}
 }
@@ -61,9 +43,7 @@ func TestReadme_ConfigurationsAreGood(t *testing.T) {
 // What the README calls missing is refused as not built, and what is refused as
 // not built the README calls missing.
 func TestReadme_KnowsWhatIsMissing(t *testing.T) {
-	_, rest, _ := strings.Cut(readme(t), "## What it does not do yet")
-	missing, _, _ := strings.Cut(rest, "\n## ")
-	missing = strings.Join(strings.Fields(missing), " ")
+	missing := strings.Join(strings.Fields(doc(t, "README.md").section(t, "Not built yet").text), " ")
 	const routes = "upstreams: {demo: echo}\nroutes: [{match: {path: /}, upstream: demo, limits: [{rate: 1/1h, %s}]}]\n"
 	limit := func(more string) string { return strings.Replace(routes, "%s", `key: "header:X", `+more, 1) }
 	for words, config := range map[string]string{
@@ -87,33 +67,56 @@ func TestReadme_KnowsWhatIsMissing(t *testing.T) {
 	}
 }
 
-// Each curl of the README is followed by the status that it gets.
+// Each curl of the documents is followed by the status that it gets from the
+// example; those of the quick start with Redis are asked in a test of their own.
 func TestReadme_CurlsGetWhatTheySay(t *testing.T) {
-	dir := t.TempDir()
-	write(t, filepath.Join(dir, "config.example.yaml"), example(t))
-	w := startWith(t, dir)
-	hosts := strings.NewReplacer("localhost:8080", w.URL, "localhost:9901", w.Admin)
 	ran := 0
-	for _, block := range blocks(t, "sh") {
-		for text := range strings.Lines(block) {
-			if !strings.HasPrefix(text, "curl ") {
-				continue
-			}
-			ran++
-			asked, want, _ := strings.Cut(text, "#")
-			method, url, header := curl(t, hosts.Replace(asked))
-			status, body := do(t, method, url, header)
-			if strconv.Itoa(status) != strings.TrimSpace(want) {
-				t.Errorf("%sis answered %d %s", text, status, body)
-			}
+	for _, d := range docs(t) {
+		if d.path == "README.md" {
+			d.text = strings.Replace(d.text, d.section(t, "Quick start with Redis").text, "", 1)
 		}
+		if len(d.curls()) == 0 {
+			continue
+		}
+		dir := t.TempDir()
+		write(t, filepath.Join(dir, "config.example.yaml"), example(t))
+		w := startWith(t, dir)
+		ran += d.ask(t, strings.NewReplacer("localhost:8080", w.URL, "localhost:9901", w.Admin))
 	}
-	if ran < 8 {
-		t.Errorf("%d curl lines found, want at least 8", ran)
+	if ran < 12 {
+		t.Errorf("%d curl lines found, want at least 12", ran)
 	}
 }
 
-// curl reads a command line as curl and a shell do, as far as the README needs.
+// curls are the lines of its blocks of shell that call curl.
+func (d document) curls() []string {
+	var out []string
+	for _, block := range d.blocks("sh") {
+		for text := range strings.Lines(block) {
+			if strings.HasPrefix(text, "curl ") {
+				out = append(out, text)
+			}
+		}
+	}
+	return out
+}
+
+// ask sends what the curls of the document say to the hosts, and compares the
+// status with what stands behind the #. It returns how many it sent.
+func (d document) ask(t *testing.T, hosts *strings.Replacer) int {
+	t.Helper()
+	for _, text := range d.curls() {
+		asked, want, _ := strings.Cut(text, "#")
+		method, url, header := curl(t, hosts.Replace(asked))
+		status, body := do(t, method, url, header)
+		if strconv.Itoa(status) != strings.TrimSpace(want) {
+			t.Errorf("%s: %sis answered %d %s", d.path, text, status, body)
+		}
+	}
+	return len(d.curls())
+}
+
+// curl reads a command line as curl and a shell do, as far as the documents need.
 func curl(t *testing.T, text string) (method, url string, header http.Header) {
 	t.Helper()
 	words := regexp.MustCompile(`'[^']*'|\S+`).FindAllString(text, -1)
@@ -144,11 +147,12 @@ func TestReadme_TimelineIsTrue(t *testing.T) {
 	now := begin
 	store := limiter.NewMemory(limiter.MemoryOptions{Clock: func() time.Time { return now }})
 	limit := &limiter.Limit{Name: "t", Rate: limiter.Rate{Count: 3, Window: time.Minute}}
-	if !strings.Contains(readme(t), "at\n3/1m:") {
+	text := doc(t, "proxy/README.md").section(t, "Limits").text
+	if !strings.Contains(text, "at 3/1m:") {
 		t.Error("the timeline is not about 3/1m any more")
 	}
 	row := regexp.MustCompile(`(?m)^\| (\d+) s +\| (200|429)(?:, (\d+) s)? \| (\d+) \|`)
-	rows := row.FindAllStringSubmatch(readme(t), -1)
+	rows := row.FindAllStringSubmatch(text, -1)
 	if len(rows) < 5 {
 		t.Fatalf("%d rows found", len(rows))
 	}
@@ -168,7 +172,7 @@ func TestReadme_TimelineIsTrue(t *testing.T) {
 	}
 }
 
-// The refusal and the log line of the README are what Weir says, but for what
+// The refusal and the log line of the documents are what Weir says, but for what
 // differs from one request to the next.
 func TestReadme_RefusalAndLogLineAreReal(t *testing.T) {
 	dir := t.TempDir()
@@ -183,7 +187,7 @@ func TestReadme_RefusalAndLogLineAreReal(t *testing.T) {
 	}
 	for name := range told.Header {
 		if got, want := header.Get(name), told.Header.Get(name); name != "Retry-After" && got != want {
-			t.Errorf("%s is %q, the README says %q", name, got, want)
+			t.Errorf("%s is %q, the documents say %q", name, got, want)
 		}
 	}
 	want, err := io.ReadAll(told.Body)
@@ -192,7 +196,7 @@ func TestReadme_RefusalAndLogLineAreReal(t *testing.T) {
 	}
 	differs := regexp.MustCompile(`in \d+ s|"request_id":"\w+"`)
 	if got, want := differs.ReplaceAllString(strings.TrimSpace(body), ""), differs.ReplaceAllString(strings.TrimSpace(string(want)), ""); got != want {
-		t.Errorf("the body is\n%s\nthe README says\n%s", got, want)
+		t.Errorf("the body is\n%s\nthe documents say\n%s", got, want)
 	}
 
 	var shown line
@@ -201,7 +205,7 @@ func TestReadme_RefusalAndLogLineAreReal(t *testing.T) {
 	}
 	said := w.logged("request", func(l line) bool { return l.text("status") == "429" })
 	if got, want := slices.Sorted(maps.Keys(said)), slices.Sorted(maps.Keys(shown)); !slices.Equal(got, want) {
-		t.Errorf("the line has the fields %v, the README %v", got, want)
+		t.Errorf("the line has the fields %v, the documents %v", got, want)
 	}
 }
 
@@ -243,30 +247,30 @@ routes:
 	return w
 }
 
-// Every metric that Weir has is in the README's table with its labels, and the other
+// Every metric that Weir has is in the documents' table with its labels, and the other
 // way round.
 func TestReadme_NamesEveryMetric(t *testing.T) {
 	w := exercised(t)
 	var told []string
-	for _, m := range regexp.MustCompile("(?m)^\\| `(weir_[a-z_]+)").FindAllStringSubmatch(readme(t), -1) {
+	for _, m := range regexp.MustCompile("(?m)^\\| `(weir_[a-z_]+)").FindAllStringSubmatch(prose(t), -1) {
 		told = append(told, m[1])
 	}
 	if len(told) < 8 {
-		t.Fatalf("the README tells of %v only", told)
+		t.Fatalf("the documents tell of %v only", told)
 	}
 	seen := regexp.MustCompile(`(?m)^# TYPE (weir_[a-z_]+) `).FindAllStringSubmatch(w.metrics(), -1)
 	for _, m := range seen {
 		if !strings.Contains(strings.Join(told, " ")+" ", m[1]+" ") {
-			t.Errorf("%s is not in the README", m[1])
+			t.Errorf("%s is in no document", m[1])
 		}
 	}
 	for _, name := range told {
 		if !strings.Contains(w.metrics(), "# TYPE "+name+" ") {
-			t.Errorf("%s is in the README, but not in /metrics", name)
+			t.Errorf("%s is in the documents, but not in /metrics", name)
 		}
 	}
 	labels := map[string]string{}
-	for _, m := range regexp.MustCompile("(?m)^\\| `(weir_[a-z_]+)(?:\\{([a-z,]+)\\})?` \\|").FindAllStringSubmatch(readme(t), -1) {
+	for _, m := range regexp.MustCompile("(?m)^\\| `(weir_[a-z_]+)(?:\\{([a-z,]+)\\})?` \\|").FindAllStringSubmatch(prose(t), -1) {
 		names := strings.FieldsFunc(m[2], func(r rune) bool { return r == ',' })
 		slices.Sort(names)
 		labels[m[1]] = strings.Join(names, ",")
@@ -280,7 +284,7 @@ func TestReadme_NamesEveryMetric(t *testing.T) {
 		}
 		slices.Sort(names)
 		if got, want := strings.Join(names, ","), labels[m[1]]; got != want {
-			t.Errorf("%s has the labels %q, the README says %q", m[1], got, want)
+			t.Errorf("%s has the labels %q, the documents say %q", m[1], got, want)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"context"
 	"fmt"
+	"log"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -38,4 +39,49 @@ func ExampleNew() {
 	// Output:
 	// one allowed: true left: 1 <nil>
 	// two allowed: false left: 1 <nil>
+}
+
+// A store for a Redis on this machine. It dials nothing before it is used.
+func ExampleNewClient() {
+	client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{"127.0.0.1:6379"}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	store := redisstore.New(client, redisstore.Options{})
+	defer store.Close()
+
+	fmt.Println("may be asked:", store.Standing())
+	// Output: may be asked: true
+}
+
+// A limiter that Java programs share: the RRateLimiter named sms.
+func ExampleStore_RateLimiter() {
+	server := miniredis.NewMiniRedis() // yours is a real one
+	if err := server.Start(); err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer server.Close()
+	client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{server.Addr()}, Timeout: time.Second})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close()
+	store := redisstore.New(client, redisstore.Options{Timeout: time.Second})
+	defer store.Close()
+	ctx := context.Background()
+
+	sms, err := store.RateLimiter("sms", "")
+	if err != nil {
+		log.Fatal(err)
+	}
+	created, err := sms.TrySetRate(ctx, redisstore.RateConfig{Rate: limiter.Rate{Count: 5, Window: time.Hour}, KeepAlive: 24 * time.Hour})
+	fmt.Println("created:", created, err)
+	outcome, err := sms.Allow(ctx, 1)
+	fmt.Println("allowed:", outcome.Allowed, "left:", outcome.Remaining, err)
+	// Output:
+	// created: true <nil>
+	// allowed: true left: 4 <nil>
 }

@@ -71,3 +71,19 @@ func (r *routes) respond(f *respondForm) *Respond {
 	}
 	return made
 }
+
+// A Redirect sends clients to another place.
+type Redirect struct {
+	// To is a URL or a path in which {host}, {path} and {query} stand for those
+	// of the request.
+	To     string
+	Status int // 301, 302, 303, 307 or 308
+}
+
+// Respond is one answer for all requests.
+type Respond struct {
+	Status      int // 200 to 599
+	Body        string
+	ContentType string            // of the body, if there is one
+	Headers     map[string]string // by canonical name
+}

@@ -127,7 +127,7 @@ func TestCompose_KeepsToItself(t *testing.T) {
 			}
 		}
 	}
-	readme, err := os.ReadFile("../../README.md")
+	readme, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +202,7 @@ func TestCompose_PrometheusIsTheOneThatChecked(t *testing.T) {
 
 // Every file of this folder is mounted, checked or explained: none is left over.
 func TestDeploy_NoFileIsForgotten(t *testing.T) {
-	known := "weir.k8s.yaml weir.service weir.socket weir.rules.test.yaml go.mod go.sum run compose/go.mod compose/go.sum"
+	known := "weir.k8s.yaml weir.service weir.socket weir.rules.test.yaml README.md go.mod go.sum run compose/go.mod compose/go.sum"
 	compose, err := os.ReadFile("../../docker-compose.yml")
 	if err != nil {
 		t.Fatal(err)

@@ -11,16 +11,16 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// metrics are the labels of each metric of Weir's, as the README's table says; a
-// test of Weir's holds that table to what /metrics shows.
+// metrics are the labels of each metric of Weir's, as the table of proxy/cluster
+// says; a test of Weir's holds that table to what /metrics shows.
 func metrics(t *testing.T) map[string][]string {
 	t.Helper()
 	out := map[string][]string{"up": nil}
-	for _, row := range regexp.MustCompile("(?m)^\\| `(weir_[a-z_]+)(?:\\{([a-z,]+)\\})?` \\|").FindAllStringSubmatch(read(t, "../../README.md"), -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| `(weir_[a-z_]+)(?:\\{([a-z,]+)\\})?` \\|").FindAllStringSubmatch(read(t, "../../proxy/cluster/README.md"), -1) {
 		out[row[1]] = strings.FieldsFunc(row[2], func(r rune) bool { return r == ',' })
 	}
 	if len(out) < 20 {
-		t.Fatalf("the README's table tells of %d metrics", len(out))
+		t.Fatalf("the table tells of %d metrics", len(out))
 	}
 	return out
 }

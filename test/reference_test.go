@@ -1,0 +1,179 @@
+package test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/weir-proxy/weir/test/redistest"
+)
+
+// A schema is what is asked of the JSON Schema of the configuration.
+type schema struct {
+	Ref        string            `json:"$ref"`
+	Defs       map[string]schema `json:"$defs"`
+	Properties map[string]schema `json:"properties"`
+	Items      *schema           `json:"items"`
+	More       json.RawMessage   `json:"additionalProperties"` // a schema, or false
+	AnyOf      []schema          `json:"anyOf"`
+	OneOf      []schema          `json:"oneOf"`
+	Default    any               `json:"default"`
+}
+
+// A field is one place in a configuration.
+type field struct {
+	form     string // the form that it belongs to, and its name in that: one form may stand in several places
+	standard string // the default; empty if there is none
+}
+
+// collect adds the fields below s, by their path.
+func collect(s schema, defs map[string]schema, path, form string, open []string, out map[string]field) {
+	if name := strings.TrimPrefix(s.Ref, "#/$defs/"); s.Ref != "" {
+		if !slices.Contains(open, name) { // keys may stand in keys
+			collect(defs[name], defs, path, name, append(slices.Clone(open), name), out)
+		}
+		return
+	}
+	for _, part := range slices.Concat(s.AnyOf, s.OneOf) {
+		collect(part, defs, path, form, open, out)
+	}
+	if s.Items != nil {
+		collect(*s.Items, defs, path, form, open, out)
+	}
+	var named schema
+	if json.Unmarshal(s.More, &named) == nil { // else it is false
+		collect(named, defs, path+".NAME", form, open, out)
+	}
+	for name, sub := range s.Properties {
+		at := strings.TrimPrefix(path+"."+name, ".")
+		standard := ""
+		if sub.Default != nil {
+			standard = fmt.Sprint(sub.Default)
+		}
+		out[at] = field{form + "." + name, standard}
+		collect(sub, defs, at, form, open, out)
+	}
+}
+
+// The reference has a line for every field of the configuration, with its default,
+// and none for another.
+func TestReference_NamesEveryField(t *testing.T) {
+	_, text, _ := command(t, ".", "schema")
+	var s schema
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		t.Fatal(err)
+	}
+	fields := map[string]field{}
+	collect(s, s.Defs, "", "", nil, fields)
+
+	told := map[string]bool{}
+	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z][\\w.]*)` \\| (?:`([^`]+)`|-) \\| ").FindAllStringSubmatch(doc(t, "proxy/README.md").section(t, "Fields").text, -1) {
+		f, known := fields[m[1]]
+		if !known {
+			t.Errorf("proxy/README.md tells of the field %s, which there is not", m[1])
+		} else if m[2] != f.standard {
+			t.Errorf("proxy/README.md says that the default of %s is %q, the schema %q", m[1], m[2], f.standard)
+		}
+		told[f.form] = true
+	}
+	if len(told) < 100 {
+		t.Fatalf("%d fields found in the tables", len(told))
+	}
+	for path, f := range fields {
+		if !told[f.form] {
+			t.Errorf("%s has no line under Fields of proxy/README.md: | `%s` | `%s` | what it does |", path, path, f.standard)
+		}
+	}
+}
+
+// Commands and flags are those that there are, and all commands are told of.
+func TestReference_NamesEveryCommand(t *testing.T) {
+	_, help, _ := command(t, ".", "--help")
+	_, list, _ := strings.Cut(help, "Commands:")
+	helps := map[string]string{}
+	for _, m := range regexp.MustCompile(`(?m)^  ([a-z]+)\b`).FindAllStringSubmatch(list, -1) {
+		_, helps[m[1]], _ = command(t, ".", m[1], "--help")
+	}
+	told := map[string]bool{}
+	for _, d := range docs(t) {
+		for _, m := range regexp.MustCompile("(?m)(?:^(?:\\./)?|`)weir ([a-z]+)([^`#|\n]*)").FindAllStringSubmatch(d.text, -1) {
+			text, known := helps[m[1]]
+			if !known && strings.Contains(m[0], "`") {
+				t.Errorf("%s speaks of weir %s, which there is not", d.path, m[1])
+			}
+			told[m[1]] = true
+			for _, flag := range regexp.MustCompile(`--[a-z-]+`).FindAllString(m[2], -1) {
+				if known && !strings.Contains(text, flag) {
+					t.Errorf("%s: weir %s has no flag %s", d.path, m[1], flag)
+				}
+			}
+		}
+	}
+	for name := range helps {
+		if !told[name] {
+			t.Errorf("no document tells of weir %s", name)
+		}
+	}
+	if len(helps) < 8 {
+		t.Errorf("weir --help lists %d commands", len(helps))
+	}
+}
+
+// What Troubleshooting quotes is what Weir says, to the letter.
+func TestReference_QuotesMessagesThatAre(t *testing.T) {
+	var code strings.Builder
+	err := filepath.WalkDir("../proxy", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		code.Write(b)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	quoted := regexp.MustCompile("(?m)^\\| `([^`]+)` \\|").FindAllStringSubmatch(doc(t, "proxy/cluster/README.md").section(t, "Troubleshooting").text, -1)
+	if len(quoted) < 8 {
+		t.Fatalf("%d messages found", len(quoted))
+	}
+	for _, m := range quoted {
+		if !strings.Contains(code.String(), m[1]) {
+			t.Errorf("Troubleshooting quotes %q, which is nowhere in the code", m[1])
+		}
+	}
+}
+
+// The tasks of the leader are those that Weir says.
+func TestReference_NamesEveryTask(t *testing.T) {
+	var told []string
+	for _, m := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\|").FindAllStringSubmatch(doc(t, "proxy/cluster/README.md").section(t, "Cluster").text, -1) {
+		told = append(told, m[1])
+	}
+	slices.Sort(told)
+	w := start(t, shared(redistest.Start(t).Addr)+"upstreams: {demo: echo}\nroutes: [{match: {path: /}, upstream: demo}]\n"+
+		"alerts: {webhook: \"https://127.0.0.1:1/\", secret: \"long and made at random\"}\n")
+	eventually(t, "the leader has run the tasks of proxy/cluster/README.md, and no others", func() bool {
+		var leader struct {
+			Tasks []struct {
+				Task string `json:"task"`
+			} `json:"tasks"`
+		}
+		_, body := w.get(w.Admin + "/api/v1/leader")
+		if err := json.Unmarshal([]byte(body), &leader); err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, task := range leader.Tasks {
+			names = append(names, task.Task)
+		}
+		slices.Sort(names)
+		return len(names) > 0 && slices.Equal(names, told)
+	})
+}

@@ -22,6 +22,9 @@ routes:
   - {name: two, match: {path: /two}, upstream: echo, limits: [{key: user, rate: 99/1h}, {name: f, key: form, rate: 99/1h}]}
   - {name: tried, match: {path: /tried}, upstream: echo, limits: [{key: user, rate: 99/1h}, {name: f, key: form, rate: 99/1h, mode: shadow}]}
   - {name: shadow, match: {path: /shadow}, upstream: echo, limits: [{key: q, rate: 99/1h, mode: shadow}]}
+  - {name: v1, match: {path: /v, query: {v: "1"}}, upstream: echo, limits: [{key: client_ip, rate: 99/1h}]}
+  - {name: v1-told, match: {path: /w, query: {v: "1"}}, upstream: echo, form_beside_query: ignore, limits: [{key: client_ip, rate: 99/1h}]}
+  - {name: rest, match: {path: /*}, upstream: echo}
   - {name: none, match: {path: /none}, upstream: echo, limits: [{key: client_ip, rate: 99/1h}]}
 `)
 	const form, parts = "application/x-www-form-urlencoded", "multipart/form-data; boundary=b"
@@ -55,6 +58,11 @@ routes:
 		{"POST /two?user=1", form, "a=2", 400},
 		{"POST /tried?x=1", form, "user=2", 400},
 		{"POST /shadow?phone=1", form, "phone=2", 200},
+		{"POST /v?v=2", form, "v=1", 400},
+		{"POST /v", form, "v=1", 400},
+		{"POST /v", "application/json", "{}", 200},
+		{"POST /w?v=1", form, "v=2", 200},
+		{"POST /x", form, "v=1", 200},
 		{"POST /none?phone=1", form, "phone=2", 200},
 	} {
 		kind := ""

@@ -142,6 +142,7 @@ func (g *generation) route(from *config.Route) (*route, error) {
 		alerts:          alerts(g.config.Alerts),
 		reads:           fieldSet{},
 		keepsSlashes:    from.EncodedSlash == config.KeepSlash,
+		ignoresForms:    from.FormBesideQuery == config.IgnoreForm,
 		besides:         newBesides(from),
 	}
 	r.reads.add(slices.Collect(maps.Keys(from.Match.Headers))...)

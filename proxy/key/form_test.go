@@ -219,6 +219,7 @@ func TestExtract_BytesThatAreNoText(t *testing.T) {
 				"query:phone":  sends("", "").asks("phone=138" + escaped + "001"),
 				"cookie:phone": sends("", "").with("Cookie", "phone=138"+escaped+"001"),
 				"path:phone":   request{params: map[string]string{"phone": "138" + raw + "001"}},
+				"header:Phone": sends("", "").with("Phone", "138"+raw+"001"),
 			} {
 				if got, err := extract(of(from, steps...), r); !errors.Is(err, ErrAmbiguous) {
 					t.Errorf("%s with %s, %v = %q, %v; want ErrAmbiguous", from, escaped, steps, got, err)
@@ -228,6 +229,23 @@ func TestExtract_BytesThatAreNoText(t *testing.T) {
 				t.Errorf("a part with %s, %v = %q, %v; want ErrAmbiguous", escaped, steps, got, err)
 			}
 		}
+	}
+}
+
+// In a header what is a letter in UTF-8 may be a superscript two in Latin-1.
+func TestExtract_NumbersInLatin1(t *testing.T) {
+	for _, odd := range []string{"\u0432", "\u0139", "\uff0b", "\u00b2"} {
+		if got, err := extract(of("header:Phone", Digits), sends("", "").with("Phone", "138"+odd+"001")); !errors.Is(err, ErrAmbiguous) {
+			t.Errorf("%+q in a header = %q, %v; want ErrAmbiguous", odd, got, err)
+		}
+	}
+	for _, plain := range []string{"\u2010", "\u00a0", "\u200b", "\u0431"} {
+		if got, err := extract(of("header:Phone", Digits), sends("", "").with("Phone", "138"+plain+"001")); err != nil || got != "138001" {
+			t.Errorf("%+q in a header = %q, %v; want it dropped", plain, got, err)
+		}
+	}
+	if got, err := extract(of("form:phone", Digits), sendsForm("phone=%EF%BC%8B86138")); err != nil || got != "86138" {
+		t.Errorf("a full-width plus in a form = %q, %v; want it dropped", got, err)
 	}
 }
 

@@ -143,7 +143,7 @@ func (g *generation) route(from *config.Route) (*route, error) {
 		reads:           fieldSet{},
 		keepsSlashes:    from.EncodedSlash == config.KeepSlash,
 		ignoresForms:    from.FormBesideQuery == config.IgnoreForm,
-		besides:         newBesides(from),
+		besides:         from.Besides(),
 	}
 	r.reads.add(slices.Collect(maps.Keys(from.Match.Headers))...)
 	if r.idempotency != nil {

@@ -48,7 +48,8 @@
 //	bytes >= 0x80 in a header Latin-1: WSGI, Node, UTF-8: Go, PHP            400, but for digits and
 //	                          Tomcat                                         e164, which drop them
 //	... that are numbers in   superscript two      part of a letter          400
-//	Latin-1, as of "\uff0b"
+//	Latin-1, as of "\uff0b",
+//	in a header or a form
 //	tab in a header           kept                 a blank, or the end       400
 //	no UTF-8                  replaced: Python     kept: Go, PHP; Latin-1,   400
 //	                                               or escapes: Java, Node

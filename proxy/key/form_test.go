@@ -232,11 +232,18 @@ func TestExtract_BytesThatAreNoText(t *testing.T) {
 	}
 }
 
-// In a header what is a letter in UTF-8 may be a superscript two in Latin-1.
+// What is a letter in UTF-8 may be a superscript two in Latin-1, as which headers are
+// read by many, and forms by Tomcat.
 func TestExtract_NumbersInLatin1(t *testing.T) {
 	for _, odd := range []string{"\u0432", "\u0139", "\uff0b", "\u00b2"} {
 		if got, err := extract(of("header:Phone", Digits), sends("", "").with("Phone", "138"+odd+"001")); !errors.Is(err, ErrAmbiguous) {
 			t.Errorf("%+q in a header = %q, %v; want ErrAmbiguous", odd, got, err)
+		}
+		if got, err := extract(of("form:phone", Digits), sendsForm("phone=138"+url.QueryEscape(odd)+"001")); !errors.Is(err, ErrAmbiguous) {
+			t.Errorf("%+q in a form = %q, %v; want ErrAmbiguous", odd, got, err)
+		}
+		if got, err := extract(of("form:phone", Digits), sendsParts(part("phone", "138"+odd+"001"))); !errors.Is(err, ErrAmbiguous) {
+			t.Errorf("%+q in a part = %q, %v; want ErrAmbiguous", odd, got, err)
 		}
 	}
 	for _, plain := range []string{"\u2010", "\u00a0", "\u200b", "\u0431"} {
@@ -244,8 +251,8 @@ func TestExtract_NumbersInLatin1(t *testing.T) {
 			t.Errorf("%+q in a header = %q, %v; want it dropped", plain, got, err)
 		}
 	}
-	if got, err := extract(of("form:phone", Digits), sendsForm("phone=%EF%BC%8B86138")); err != nil || got != "86138" {
-		t.Errorf("a full-width plus in a form = %q, %v; want it dropped", got, err)
+	if got, err := extract(of("query:phone", Digits), sends("", "").asks("phone=%EF%BC%8B86138")); err != nil || got != "86138" {
+		t.Errorf("a full-width plus in a query = %q, %v; want it dropped", got, err)
 	}
 }
 

@@ -25,7 +25,7 @@ func (s *Spec) unambiguous(o Origin, f found) error {
 		return fmt.Errorf("%w: a NUL, at which some servers cut it off", ErrAmbiguous)
 	case !utf8.ValidString(sent):
 		return fmt.Errorf("%w: it is not UTF-8", ErrAmbiguous)
-	case o.Source == Header && latinDigits(sent):
+	case (o.Source == Header || o.Source == Form) && latinDigits(sent):
 		return fmt.Errorf("%w: bytes that are digits to who reads Latin-1", ErrAmbiguous)
 	}
 	if slices.Contains(s.Normalize, Digits) || slices.Contains(s.Normalize, E164) {
@@ -59,8 +59,8 @@ func isPlainText(s string) bool {
 // blank reports whether some servers drop r at the ends of a text.
 func blank(r rune) bool { return unicode.IsSpace(r) || isInvisible(r) }
 
-// latinDigits reports whether s, read as Latin-1 like headers by WSGI, Node and
-// Tomcat, has a number beyond ASCII, as the superscript two in the bytes of a Cyrillic
+// latinDigits reports whether s, read as Latin-1 like headers by WSGI and Node, and
+// headers and forms by Tomcat, has a number beyond ASCII, as the superscript two in the bytes of a Cyrillic
 // letter, or the quarter in those of a full-width plus.
 func latinDigits(s string) bool {
 	for i := range len(s) {

@@ -7,6 +7,9 @@ import (
 	"strings"
 )
 
+// errHost says that a host can be read in more than one way, or in none.
+var errHost = fmt.Errorf("%w: bad host", errTarget)
+
 // maxHost is how long a host may be, in bytes: that of a name in DNS, and a port.
 const maxHost = 253 + len(".:65535")
 
@@ -33,8 +36,6 @@ func tidyHost(authority string) (string, error) {
 	}
 	return host, nil
 }
-
-var errHost = fmt.Errorf("%w: bad host", errTarget)
 
 // isPort reports whether s is a number of a port, or nothing, which RFC 3986 allows.
 func isPort(s string) bool {

@@ -95,8 +95,14 @@ func (g *generation) unconfused(x *exchange) error {
 	return nil
 }
 
-// Confused reports whether a field or parameter may be taken for the one at o.
-func (x *exchange) Confused(o key.Origin) bool { return slices.Contains(x.confused, o) }
+// Confused reports whether a field or parameter may be taken for the one at o, or
+// whether a form may have it, of which no key of the route is made.
+func (x *exchange) Confused(o key.Origin) bool {
+	if o.Source == key.Form {
+		return slices.Contains(x.route.besides, o.Name) && x.bears()
+	}
+	return slices.Contains(x.confused, o)
+}
 
 // disguised is errQuery when a parameter may be taken for one of those that decide
 // the route.

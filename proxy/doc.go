@@ -137,6 +137,9 @@
 //     upstream keeps it as part of a segment (encoded_slash).
 //   - The query is forwarded byte for byte. Where a key is read from it, or it
 //     decides the route, a query that can be read in two ways is refused with 400.
+//   - So is a request with a form in its body where a key, a cost or the route depends
+//     on the query: some servers find one parameter in both. It is told by Content-Type,
+//     so that no body is read for it; form_beside_query lets it pass (beside.go).
 //   - A header field or parameter that is a key and comes twice is refused with
 //     400: which of the two the upstream would believe is not known.
 //   - So is a request with a field or parameter that some servers take for a key, a
@@ -151,6 +154,8 @@
 //     target of "*" with any method but OPTIONS. In the absolute form only http is
 //     a scheme; https too where TLS is spoken, or where a trusted proxy says so, and
 //     neither without a host (target.go).
+//   - A host is a name of letters, digits, hyphens, dots and underscores, or an
+//     address, and one port; all else is refused with 400 (host.go).
 //   - A request without a host is refused with 400. One of HTTP/1.0 is for the
 //     address that the client has connected to: no upstream is ever told its own
 //     name for what was asked for.

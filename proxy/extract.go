@@ -128,6 +128,9 @@ func (x *exchange) cost(c *config.Cost) (int64, error) {
 	if x.Confused(c.From) {
 		return 0, fmt.Errorf("%s: %w: another name may be taken for its own", c.From, key.ErrAmbiguous)
 	}
+	if c.From.Source == key.Query && x.Confused(key.Origin{Source: key.Form, Name: c.From.Name}) {
+		return 0, fmt.Errorf("%s: %w: beside a form in the body, in which some servers find it too", c.From, key.ErrAmbiguous)
+	}
 	values := x.Header(c.From.Name)
 	if c.From.Source == key.Query {
 		values = x.Query(c.From.Name)

@@ -142,6 +142,8 @@ func (g *generation) route(from *config.Route) (*route, error) {
 		alerts:          alerts(g.config.Alerts),
 		reads:           fieldSet{},
 		keepsSlashes:    from.EncodedSlash == config.KeepSlash,
+		ignoresForms:    from.FormBesideQuery == config.IgnoreForm,
+		besides:         from.Besides(),
 	}
 	r.reads.add(slices.Collect(maps.Keys(from.Match.Headers))...)
 	if r.idempotency != nil {

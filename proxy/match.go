@@ -78,7 +78,7 @@ func (s *site) match(x *exchange) (bool, error) {
 		if r == nil || best != nil && !beats(r, sh, best, from) {
 			continue
 		}
-		holds, err := x.holds(sh)
+		holds, err := x.holds(sh, r)
 		if err != nil {
 			return false, err
 		}
@@ -96,12 +96,15 @@ func (s *site) match(x *exchange) (bool, error) {
 	return true, nil
 }
 
-// holds reports whether the query fulfils the conditions of sh. A parameter that is
-// there twice, or under a name that is folded, fulfils and breaks them at once, so
-// that is errQuery.
-func (x *exchange) holds(sh *shelf) (bool, error) {
+// holds reports whether the query fulfils the conditions of sh, on which r stands. A
+// parameter that is there twice, or under a name that is folded, fulfils and breaks
+// them at once, and so may one in a form; that is errQuery.
+func (x *exchange) holds(sh *shelf, r *route) (bool, error) {
 	if len(sh.query) == 0 {
 		return true, nil
+	}
+	if !r.ignoresForms && x.bears() {
+		return false, fmt.Errorf("%w: it decides, beside a form in the body, in which some servers find the same", errQuery)
 	}
 	if err := x.parseQuery(); err != nil {
 		return false, err
@@ -138,10 +141,14 @@ func (t *table) allowed(x *exchange) []string {
 	var methods []string
 	for s := range t.sites(x.host) {
 		for _, sh := range s.shelves {
-			if sh.method == "" || !sh.admits(sh.method, x.header) || sh.paths.find(x.found, x.path) == nil {
+			if sh.method == "" || !sh.admits(sh.method, x.header) {
 				continue
 			}
-			if holds, err := x.holds(sh); holds && err == nil {
+			r := sh.paths.find(x.found, x.path)
+			if r == nil {
+				continue
+			}
+			if holds, err := x.holds(sh, r); holds && err == nil {
 				methods = append(methods, sh.method)
 			}
 		}

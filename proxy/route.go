@@ -38,6 +38,8 @@ type route struct {
 	hidden          []string     // parameters of the path that are keys
 	redacted        bool         // the log shows of the path what tells of nobody
 	fields          fieldNames   // that something is read from
+	ignoresForms    bool         // a form in the body may stand beside what is read from the query
+	besides         []string     // parameters of the query that a form may not stand beside
 	names           key.Names    // of parameters of the query that something is read from
 	deciders        []string     // fields whose values it asks for
 	written         []key.Origin // of its keys, where a client says what it likes; see preflight

@@ -48,11 +48,19 @@ func meant(method string) string {
 	return method
 }
 
-// retake takes x to the route that method would lead to, if that is guarded.
+// retake takes x to the route that method would lead to, if that is guarded. Its
+// path must then be one that is not refused with that method either.
 func (t *table) retake(x *exchange, method string) error {
 	route := x.route
 	other, err := t.look(x, method, x.path)
-	if err != nil || other != nil && other.guarded {
+	switch {
+	case err != nil:
+		return err
+	case other != nil && other.guarded:
+		sent := x.method
+		x.method = method
+		_, err := t.sincere(x)
+		x.method = sent
 		return err
 	}
 	_ = t.find(x)

@@ -61,6 +61,18 @@ func TestStricter_OthersStay(t *testing.T) {
 	}
 }
 
+// What would be refused with the method that is acted on is refused with the one that
+// was sent.
+func TestStricter_RefusesWithAnyMethod(t *testing.T) {
+	for _, path := range []string{"/u/alice;x=1", "/u/alice.", "/u/alice%3F", "/u/alice%20x%3F", "/u/alice%23", "/U/alice;x"} {
+		for _, method := range []string{"GET", "HEAD", "get", "GeT", "hEAD"} {
+			w := made(t, strings.Replace(careless, `path: "/u/{id}"`, `methods: [GET], path: "/u/{id}"`, 1))
+			w.sends(400, method, path)
+			w.sends(200, "GET", "/u/alice")
+		}
+	}
+}
+
 // Where two limited routes could be meant, none is guessed.
 func TestStricter_BetweenTwoItRefuses(t *testing.T) {
 	w := made(t, careless)

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-
-	"golang.org/x/net/http/httpguts"
 )
 
 // errTarget says that a request's target can be read in more than one way, or
@@ -35,10 +33,11 @@ func tidy(x *exchange) error {
 	if err := x.aim(); err != nil {
 		return err
 	}
-	if !httpguts.ValidHostHeader(x.authority) {
-		return fmt.Errorf("%w: bad host", errTarget)
+	host, err := tidyHost(x.authority)
+	if err != nil {
+		return err
 	}
-	x.host = tidyHost(x.authority)
+	x.host = host
 	if x.target == "*" && x.method == "OPTIONS" {
 		x.path = x.target
 		return nil
@@ -46,15 +45,6 @@ func tidy(x *exchange) error {
 	path, err := tidyPath(x.target)
 	x.path = path
 	return err
-}
-
-// tidyHost is authority in lower case, without port and closing dot.
-func tidyHost(authority string) string {
-	host := authority
-	if i := strings.LastIndexByte(host, ':'); i >= 0 && !strings.HasSuffix(host, "]") { // not the end of [::1]
-		host = host[:i]
-	}
-	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
 // tidyPath brings an escaped path into one spelling (RFC 3986 section 6.2.2):

@@ -77,23 +77,6 @@ func FuzzTidyPath(f *testing.F) {
 	})
 }
 
-func TestTidyHost(t *testing.T) {
-	for _, c := range []struct{ in, want string }{
-		{"api.example.com", "api.example.com"},
-		{"API.Example.COM:8080", "api.example.com"},
-		{"api.example.com.", "api.example.com"},
-		{"api.example.com.:80", "api.example.com"},
-		{"[2001:db8::1]:80", "[2001:db8::1]"},
-		{"[2001:db8::1]", "[2001:db8::1]"},
-		{"127.0.0.1:1", "127.0.0.1"},
-		{"", ""},
-	} {
-		if got := tidyHost(c.in); got != c.want {
-			t.Errorf("tidyHost(%q) = %q; want %q", c.in, got, c.want)
-		}
-	}
-}
-
 func TestTidy_OptionsStarIsItsOwnTarget(t *testing.T) {
 	for method, ok := range map[string]bool{"OPTIONS": true, "GET": false} {
 		x := &exchange{method: method, authority: "a", target: "*"}

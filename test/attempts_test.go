@@ -50,6 +50,9 @@ func bodies(add adder, counted, refused, either []int) {
 	add(refused, "JSON: other case first", jsonBody(both(`"PHONE"`, `"phone"`)))
 	add(refused, "JSON: second document", jsonBody(`{"phone": "`+unspent+`"}{"phone": "`+spent+`"}`))
 	add(either, "JSON: number", jsonBody(`{"phone": 13800138000}`))
+	for _, number := range []string{"13800138000.0", "13800138000.5", "1.3800138e10", "13800138000E+0", "13800138000e0", "-13800138000", "true"} {
+		add(refused, "JSON: number "+number, jsonBody(`{"phone": `+number+`}`))
+	}
 	add(refused, "JSON: list", jsonBody(`{"phone": ["`+spent+`"]}`))
 	add(refused, "JSON: object", jsonBody(`{"phone": {"phone": "`+spent+`"}}`))
 	add(refused, "JSON: comment", jsonBody(`{"phone": "`+unspent+`" /*, "phone": "`+spent+`"*/}`))
@@ -69,6 +72,9 @@ func bodies(add adder, counted, refused, either []int) {
 	add(refused, "form: as a list, escaped", formed("phone=%2B8613900139000&phone%5B%5D=%2B8613800138000"))
 	add(refused, "form: semicolon", formed("phone=%2B8613900139000;phone=%2B8613800138000"))
 	add(refused, "form: and query", strings.Replace(formed("phone=%2B8613900139000"), "/v1/form", "/v1/form?phone=%2B8613800138000", 1))
+	add(refused, "form: query alone", strings.Replace(formed("x=1"), "/v1/form", "/v1/form?phone=%2B8613800138000", 1))
+	add(refused, "form: query, no body", request("POST /v1/form?phone=%2B8613800138000", ""))
+	add(refused, "form: no UTF-8", formed("phone=%2B861380013%b28000"))
 	add(refused, "form: bad escape", formed("phone=%2B8613900139000&x=%zz"))
 	add(counted, "form: national", formed("phone=138+0013+8000"))
 	part := func(name, value string) string {
@@ -102,6 +108,8 @@ func bodies(add adder, counted, refused, either []int) {
 		"a folded field":     multi(strings.Replace(part("phone", unspent), "; name", ";\r\n name", 1) + "--b--\r\n"),
 		"a part of parts":    multi("--b\r\nContent-Disposition: form-data; name=\"a\"\r\nContent-Type: multipart/mixed; boundary=c\r\n\r\n" + strings.ReplaceAll(part("phone", spent), "--b", "--c") + "--c--\r\n" + part("phone", unspent) + "--b--\r\n"),
 		"a name as a list":   multi(part("phone", unspent) + part("phone[]", spent) + "--b--\r\n"),
+		"a name of RFC 2047": multi(part("phone", unspent) + part("=?utf-8?B?cGhvbmU=?=", spent) + "--b--\r\n"),
+		"no UTF-8":           multi(part("phone", "+861380013\xb28000") + "--b--\r\n"),
 		"a name in capitals": multi(part("phone", unspent) + part("Phone", spent) + "--b--\r\n"),
 		"a file":             multi(part("phone\"; filename=\"x", unspent) + "--b--\r\n"),
 	} {
@@ -140,7 +148,7 @@ func fields(add adder, counted, refused, either []int) {
 	add(counted, "user: blanks", request("GET /v1/user", "", "X-User:   Alice  "))
 	add(refused, "cookie: twice", request("GET /v1/cookie", "", "Cookie: sid=2; sid=1"))
 	add(refused, "cookie: two headers", request("GET /v1/cookie", "", "Cookie: sid=2", "Cookie: sid=1"))
-	for _, line := range []string{"sid[]=1", "sid[x]=1", "+sid=1", "s%69d=1", "SID=1", "sid =1", "sid= 1", "=sid=1", "sid=%31%zz", `a="; sid=3; b="`, "sid=2; sid%00=1"} {
+	for _, line := range []string{"sid[]=1", "sid[x]=1", "+sid=1", "s%69d=1", "SID=1", "sid =1", "sid= 1", "=sid=1", "sid=%31%zz", `a="; sid=3; b="`, "sid=2; sid%00=1", "sid=1+", "sid=j:1", "sid=j%3A%221%22"} {
 		add(refused, "cookie: "+line, request("GET /v1/cookie", "", "Cookie: "+line))
 	}
 	for _, value := range []string{"al\u00e9", "a\tb", "\u00a0alice", "alice\u200b"} {
@@ -157,6 +165,13 @@ func paths(add adder, either []int) {
 	} {
 		add(either, "path: "+path, request("POST "+path, "", "X-Phone: "+spent))
 	}
+	for _, line := range []string{"HEAD /v1/call/13800138000;x=1", "GeT /v1/call/13800138000.", "HEAD /v1/call/13800138000%3F", "head /v1/call/13800138000%23"} {
+		add([]int{400}, "method: "+line, request(line, ""))
+	}
+	for _, host := range []string{"x:80:80", "x,y", "x:65536", "y@x", "x%2ey", "x;", "[::1", "x..y"} {
+		add([]int{400}, "host: "+host, strings.Replace(request("POST /v1/header", "", "X-Phone: "+spent), "Host: x", "Host: "+host, 1))
+		add([]int{400}, "absolute: "+host, request("POST http://"+host+"/v1/header", "", "X-Phone: "+spent))
+	}
 	for _, phone := range []string{"%2B8613800138000", "13800138000", "138%2000138000", "0086-138-0013-8000", "%EF%BC%8B8613800138000", "tel:+8613800138000", "+8613800138000;x=1", "+8613800138000%253bx", "+8613800138000%20"} {
 		add(either, "parameter: "+phone, request("GET /v1/call/"+phone, ""))
 	}
@@ -170,9 +185,17 @@ func queries(add adder, counted, refused, either []int) {
 	add(refused, "query: list", to("phone=%2B8613900139000&phone[]=%2B8613800138000"))
 	add(refused, "query: list, escaped", to("phone=%2B8613900139000&phone%5B%5D=%2B8613800138000"))
 	add(refused, "query: indexed", to("phone[0]=%2B8613800138000&phone=%2B8613900139000"))
+	for _, line := range []string{"POST /v1/query?phone=%2B8613900139000", "GET /v1/query?phone=%2B8613900139000", "PUT /v1/query?x=1"} {
+		add(refused, "query: beside a form, "+line, request(line, "phone=%2B8613800138000", "Content-Type: application/x-www-form-urlencoded"))
+		add(refused, "query: beside parts, "+line, request(line, "--b--\r\n", "Content-Type: multipart/form-data; boundary=b"))
+		add(refused, "query: beside an odd form, "+line, request(line, "phone=%2B8613800138000", "Content-Type: text/plain, application/X-WWW-form-urlencoded"))
+	}
+	add(refused, "query: beside a body without a type", request("POST /v1/query?phone=%2B8613900139000", "phone=%2B8613800138000"))
+	add(counted, "query: beside JSON", request("POST /v1/query?phone=%2B8613800138000", "{}", "Content-Type: application/json"))
+	add(refused, "query: no UTF-8", to("phone=%2B861380013%b28000"))
 	add(refused, "query: bad escape", to("phone=%2B8613900139000&x=%zz"))
 	add(counted, "query: name escaped", to("%70hone=%2B8613800138000"))
-	for _, name := range []string{"phone[]", "phone[x]", "[phone]", "[phone][]", "phone]", "+phone", "%20phone", "phone+", "phone%00", "phone%00x", "PHONE", "!phone", "ph%6Fne[", "phone[0][1]"} {
+	for _, name := range []string{"phone[]", "phone[x]", "[phone]", "[phone][]", "phone]", "+phone", "%20phone", "phone+", "phone%00", "phone%00x", "PHONE", "!phone", "?phone", "%3Fphone", "ph%6Fne[", "phone[0][1]"} {
 		if name != "ph%6Fne[" { // phone_, to PHP, and phone to Rack
 			add(refused, "query: as "+name, to("phone=%2B8613900139000&"+name+"=%2B8613800138000"))
 		}

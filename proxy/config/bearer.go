@@ -31,11 +31,10 @@ func (b bearers) single(pointer any, spec *key.Spec) bool {
 	return true
 }
 
-// keys are those that requests with text would be counted under: one, or two where
-// it may stand in JSON as a string and as a number. The text must hold a value.
-func (b bearers) keys(pointer any, spec *key.Spec, text string) []limiter.Key {
+// key is what requests with text would be counted under. The text must hold a value.
+func (b bearers) key(pointer any, spec *key.Spec, text string) (k limiter.Key, ok bool) {
 	var v key.Value
-	ok, instead := false, "write it as clients send it"
+	instead := "write it as clients send it"
 	switch {
 	case spec.Of != nil:
 		ok = part(spec, text)
@@ -55,17 +54,9 @@ func (b bearers) keys(pointer any, spec *key.Spec, text string) []limiter.Key {
 	}
 	if !ok {
 		b.wrong(pointer, quote(text)+" is no value of the key "+spec.Name, instead)
-		return nil
+		return k, false
 	}
-	all := []limiter.Key{b.privacy.Hash(v.Parts)}
-	if number := spec.AsNumber(v.Parts[1]); number != nil {
-		if number[1] != v.Parts[1] {
-			b.warn(pointer, "numbers are counted in one spelling, so that this is the text "+quote(text)+" alone", "write "+number[1]+" for the number")
-			return all
-		}
-		all = append(all, b.privacy.Hash(number))
-	}
-	return all
+	return b.privacy.Hash(v.Parts), true
 }
 
 // part reports whether text is what a part of a phone number is written as.

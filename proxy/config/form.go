@@ -106,6 +106,8 @@ type routeForm struct {
 	WebSocket bool `yaml:"websocket" jsonschema:"default=false"`
 	// EncodedSlash says what becomes of a path with %2F, which some servers take for a slash and others do not: refuse answers 400; keep matches and forwards it as part of its segment, for an upstream that does the same.
 	EncodedSlash string `yaml:"encoded_slash" jsonschema:"default=refuse,enum=refuse,enum=keep"`
+	// FormBesideQuery says what becomes of a form in the body of a request of which something is read from the query: refuse answers 400, for servlets, Rack and others would find a parameter of that name in the form too; ignore is for an upstream that reads the query alone. A key that has must_equal: form:NAME beside from: query:NAME compares the two instead.
+	FormBesideQuery string `yaml:"form_beside_query" jsonschema:"default=refuse,enum=refuse,enum=ignore"`
 	// Mode of the route: shadow and off hold for all its limits whatever they say, enforce for those that say nothing.
 	Mode string `yaml:"mode,omitempty" jsonschema:"enum=enforce,enum=shadow,enum=off"`
 	// Body bounds the bodies of requests.

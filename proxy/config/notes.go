@@ -14,5 +14,8 @@ func (c *Config) Notes() []string {
 	if c.Store == StoreMemory {
 		notes = append(notes, "store: memory counts 1000000 keys at a time; once half of them are in use, one client address gets at most an eighth for new keys, and what it brings beyond that shares one count")
 	}
+	if note := c.formNote(); note != "" {
+		notes = append(notes, note)
+	}
 	return notes
 }

@@ -31,3 +31,29 @@ func TestNotes(t *testing.T) {
 		}
 	}
 }
+
+// Of routes that read the query and may have a form beside it, check says that the
+// form is refused.
+func TestNotes_FormsBesideTheQuery(t *testing.T) {
+	const file = `
+keys:
+  both: {from: "query:user", must_equal: "form:user"}
+routes:
+  - {name: searched, match: {path: /a}, upstream: echo, limits: [{key: "query:user", rate: 1/1h}]}
+  - {name: got, match: {methods: [GET], path: /b}, upstream: echo, limits: [{key: "query:user", rate: 1/1h}]}
+  - {name: told, match: {path: /c}, upstream: echo, form_beside_query: ignore, limits: [{key: "query:user", rate: 1/1h}]}
+  - {name: compared, match: {path: /d}, upstream: echo, limits: [{key: both, rate: 1/1h}]}
+  - {name: priced, match: {methods: [PUT], path: /e}, upstream: echo, limits: [{key: global, rate: 9/1h, cost: "query:size", max_cost: 9}]}
+  - {name: chosen, match: {path: /f, query: {v: "1"}}, upstream: echo, limits: [{key: global, rate: 9/1h}]}
+  - {name: tried, match: {path: /g}, upstream: echo, limits: [{key: "query:user", rate: 1/1h, mode: "off"}]}
+  - {name: untouched, match: {path: /h}, upstream: echo, limits: [{key: client_ip, rate: 1/1h}]}
+`
+	read, err := Parse("weir.yaml", []byte(file), environment)
+	if err != nil {
+		t.Fatal(err)
+	}
+	notes := read.Notes()
+	if last := notes[len(notes)-1]; !strings.Contains(last, "refused with 400 at searched, priced, chosen:") {
+		t.Errorf("note %q; want one about searched, priced and chosen", last)
+	}
+}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 
@@ -20,6 +21,8 @@ var (
 const (
 	digitsOnPhone = "under digits one phone has many keys: with and without its country code, and with any extension"
 	writeE164     = "write e164, or {as: e164, default_region: US} for numbers that may come without a country code"
+	asWritten     = "as it is sent one phone has many keys: each spelling of the number is one"
+	addE164       = "write {from: %s, normalize: e164}, or normalize: trim if it is no phone number"
 )
 
 // phone warns of a key that is named like a phone number and that only digits
@@ -35,6 +38,19 @@ func (k *keys) phone(form *normalForm, name string, spec *key.Spec) {
 	if slices.ContainsFunc(names, phoneName.MatchString) {
 		k.warn(form, digitsOnPhone, writeE164)
 		k.warned = append(k.warned, spec)
+	}
+}
+
+// spelled warns of a key that is named like a phone number and that nothing brings into
+// one form.
+func (k *keys) spelled(pointer any, name string, spec *key.Spec) {
+	switch spec.From.Source {
+	case key.Header, key.Query, key.Form, key.JSON, key.Cookie, key.Path:
+	default:
+		return
+	}
+	if len(spec.Normalize) == 0 && (phoneName.MatchString(name) || phoneName.MatchString(spec.From.Name)) {
+		k.warn(pointer, asWritten, fmt.Sprintf(addE164, spec.From))
 	}
 }
 

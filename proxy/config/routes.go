@@ -52,7 +52,7 @@ func (r *routes) all(forms []*routeForm) []*Route {
 			Position:    r.places[form].Position,
 		}
 		route.CountPreflight, route.LogPath = form.CountPreflight, LogPath(form.LogPath)
-		route.EncodedSlash = EncodedSlash(form.EncodedSlash)
+		route.EncodedSlash, route.FormBesideQuery = EncodedSlash(form.EncodedSlash), FormBesideQuery(form.FormBesideQuery)
 		route.NewKeys, route.NewKeysMode = r.invention(form, route.Limits)
 		r.destination(form)
 		r.upgrades(form, route)

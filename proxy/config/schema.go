@@ -303,7 +303,10 @@ type Route struct {
 	CountPreflight bool
 	// EncodedSlash says what becomes of a path with %2F.
 	EncodedSlash EncodedSlash
-	Position     Position
+	// FormBesideQuery says what becomes of a form in the body where something is
+	// read from the query.
+	FormBesideQuery FormBesideQuery
+	Position        Position
 }
 
 // A Match says which requests a route is for.

@@ -85,12 +85,14 @@ func (l *limits) overrides(f *limitForm, limit *Limit) {
 		for i, rate := range rates {
 			l.kept(each[min(i, len(each)-1)], limit, rate)
 		}
-		for i, k := range l.bearers.keys(texts, limit.Key, value) {
-			if other := first[k]; other != "" && i == 0 {
-				l.misnamed(texts, quote(value)+" is counted as "+quote(other)+" is", "keep one of them")
-			}
-			first[k], limit.Overrides[k] = value, rates
+		k, ok := l.bearers.key(texts, limit.Key, value)
+		if !ok {
+			continue
 		}
+		if other := first[k]; other != "" {
+			l.misnamed(texts, quote(value)+" is counted as "+quote(other)+" is", "keep one of them")
+		}
+		first[k], limit.Overrides[k] = value, rates
 	}
 }
 

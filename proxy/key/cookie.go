@@ -11,8 +11,8 @@ import (
 // otherwise spell one value in many ways. What servers read in different ways is
 // ErrAmbiguous: a second Cookie field, which some join with a comma; a name that
 // is folded, or has blanks around it; a string in quotes that reaches over the end of
-// its pair; and in the value, what RFC 6265 forbids there, and a % that is no
-// escape.
+// its pair; and in the value, what RFC 6265 forbids there, a % that is no escape, a
+// plus that is none either, and the mark of JSON.
 func cookie(fields []string, name string) (string, error) {
 	field, err := one(fields)
 	if err != nil {
@@ -55,12 +55,18 @@ func cookieValue(value string) (string, error) {
 	if strings.ContainsFunc(value, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '"' || r == '\\' }) {
 		return "", fmt.Errorf("%w: a quote, blank, backslash or no ASCII in a cookie", ErrAmbiguous)
 	}
-	if strings.IndexByte(value, '%') < 0 {
-		return value, nil
+	if strings.IndexByte(value, '+') >= 0 {
+		return "", fmt.Errorf("%w: a plus in a cookie, which some servers take for a blank; write %%2B", ErrAmbiguous)
 	}
-	plain, err := url.PathUnescape(value)
+	plain, err := value, error(nil)
+	if strings.IndexByte(value, '%') >= 0 {
+		plain, err = url.PathUnescape(value)
+	}
 	if err != nil || strings.ContainsFunc(plain, func(r rune) bool { return r == ' ' || r == '"' || r == '\\' }) {
 		return "", fmt.Errorf("%w: a %% in a cookie that is no escape, or one of a quote, blank or backslash", ErrAmbiguous)
+	}
+	if strings.HasPrefix(plain, "j:") {
+		return "", fmt.Errorf("%w: a cookie that Express reads as JSON", ErrAmbiguous)
 	}
 	return plain, nil
 }

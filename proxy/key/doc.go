@@ -26,6 +26,7 @@
 //	[phone], phone], phone[]x phone      Rack, qs
 //	phone NUL x               phone      what keeps names as C does; PHP
 //	!phone                    phone      Spring's data binder
+//	?phone, as in /a??phone   phone      PHP
 //	Phone                     phone      ASP.NET, and databases behind others
 //	p%68one: cookie           phone      PHP before 7.4.11, Rack
 //	filter, filter[phone][]   filter[phone]  PHP, Rails, qs: the one replaces or hides the other
@@ -46,8 +47,12 @@
 //	                          as digits: \D        libraries                 keep counts the number)
 //	bytes >= 0x80 in a header Latin-1: WSGI, Node, UTF-8: Go, PHP            400, but for digits and
 //	                          Tomcat                                         e164, which drop them
+//	... that are numbers in   superscript two      part of a letter          400
+//	Latin-1, as of "\uff0b",
+//	in a header or a form
 //	tab in a header           kept                 a blank, or the end       400
-//	no UTF-8                  replaced: Python     kept: Go, PHP; dropped    400
+//	no UTF-8                  replaced: Python     kept: Go, PHP; Latin-1,   400
+//	                                               or escapes: Java, Node
 //	NUL                       kept                 the end: C, databases     400
 //	blanks at an end          kept                 dropped: Laravel, Django  400, but for trim
 //	other control characters  kept                 dropped: Java's trim()    400
@@ -63,14 +68,19 @@
 //	two Cookie fields         joined with "; "     joined with ","           400
 //	s%3A1                     decoded: PHP, Express  as it is: Go, Django    decoded: one key for both
 //	a%20b, %22a%22, %zz       decoded              as it is, or otherwise    400
+//	a+b                       as it is             a blank: Rack, gin        400; a%2Bb is a+b
+//	j:1, j%3A[1]              as it is             JSON: cookie-parser       400
 //	=sid=1                    no cookie            sid                       400
 //
 // # Bodies
 //
 // Content-Type is there once, a body without a charset other than UTF-8 and without
 // a coding. JSON has no name twice or in another case, nothing behind its end, no
-// comments, at most 64 levels. A form has no semicolons and no bad escapes, and the
-// key's field not in the query as well. A form in parts is written in one grammar
+// comments, at most 64 levels. A number 42 is the text "42"; what is no plain whole
+// number, or beyond 2^53-1, is 400, because 42.0 is 42 to JavaScript and "42.0" to
+// Python, 1e10 is "1.0E10" to Java, and JavaScript rounds; true is "1" to PHP, so that
+// is 400 too. A form has no semicolons and no bad escapes, and the
+// key's field not in the query. A form in parts is written in one grammar
 // (multipart.go):
 //
 //	sent                              differs in
@@ -80,6 +90,7 @@
 //	blanks behind a boundary          RFC 2046 allows them, busboy does not
 //	a line that begins like one       some compare no further than the boundary is long
 //	name=phone, name="ph\one"         unquoted by some, refused by others
+//	name="=?utf-8?B?cGhvbmU=?="       phone: Tomcat decodes RFC 2047
 //	two names, name*=, name*0=        the first: PHP; the last; or the extended one: Python
 //	fields in folded lines            joined, cut, or left out
 //	Content-Transfer-Encoding         decoded by some of Java and Python
@@ -94,14 +105,18 @@
 // "Basic x, Bearer y" is y to Laravel. All these are 400 where a key is read from a
 // token, and none of them is a request without one.
 //
-// # Not held
+// # Query and form
 //
-// Some servers mix places: Rails' params, PHP's $_REQUEST and Java's getParameter
-// know no difference between the query and a form in the body. A key from a form is
-// not in the query; a key from the query does not look at bodies, because they may
-// be long and are nobody's key. Let an upstream that is written so have
-// must_equal: form:NAME. Where an upstream reads another place than the key
-// altogether, set_header tells it what was counted.
+// Rails' params, PHP's $_REQUEST, Flask's values, Go's FormValue and Java's
+// getParameter know no difference between the query and a form in the body. A key
+// from a form is therefore not in the query, with a form or without one; and a key
+// or a cost from the query stands beside no form, whatever is in that, because
+// uploads may be long and are nobody's key: the Content-Type tells. A Spec that is
+// read at both compares them (must_equal), for which the body is read like that of
+// any key. Other bodies, JSON for one, stand beside a query as they like.
+//
+// Where an upstream reads another place than the key altogether, set_header tells it
+// what was counted.
 //
 // A Spec never changes once compiled and is safe for concurrent use, as are
 // Phone, Tokens, List, Keyer and Names. A Value belongs to one request.

@@ -93,6 +93,9 @@ func (s *Spec) find(r Request, v *Value) (found, error) {
 
 // at is what stands at one place, normalized.
 func (s *Spec) at(o Origin, r Request, v *Value) (found, error) {
+	if err := s.alone(o, r); err != nil {
+		return found{}, err
+	}
 	f, err := o.read(r, v, s.Tokens)
 	switch {
 	case err != nil:
@@ -115,9 +118,6 @@ func (s *Spec) normal(f found) (found, error) {
 			}
 		}
 		f.text = step.Apply(f.text)
-		if step == Digits && f.kind == numeral {
-			f.kind = text // digits are digits, with quotes or without
-		}
 	}
 	if f.text == "" {
 		return found{}, ErrMissing
@@ -149,20 +149,11 @@ func (s *Spec) agree(r Request, v *Value, f found, err error) error {
 			continue
 		case otherErr != nil && !errors.Is(otherErr, ErrInvalid):
 			return fmt.Errorf("at %s: %w", o, otherErr)
-		case otherErr != nil, err != nil, other.text != f.text, other.weighed() != f.weighed():
+		case otherErr != nil, err != nil, other.text != f.text, other.kind != f.kind:
 			return fmt.Errorf("%w, at %s", ErrMismatch, o)
 		}
 	}
 	return err
-}
-
-// weighed is the kind of f where copies are compared: a header can only have the
-// string of a number.
-func (f found) weighed() kind {
-	if f.kind == numeral {
-		return text
-	}
-	return f.kind
 }
 
 // one is the only value, or "" if there is none.

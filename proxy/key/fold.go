@@ -141,13 +141,13 @@ func readings(name string) []string {
 
 // nested reads a name as qs, Rack and Rails do, brackets wherever they stand:
 // [phone], phone[], phone] and phone[0] are all about phone. Spring binds !phone
-// to phone as well.
+// to phone as well, and of a query PHP drops every question mark in front.
 func nested(name string) string {
 	var path []string
 	for _, s := range strings.FieldsFunc(name, func(r rune) bool { return r == '[' || r == ']' }) {
 		s = strings.TrimSpace(s)
 		if len(path) == 0 {
-			s = strings.TrimLeft(s, "!")
+			s = strings.TrimLeftFunc(s, leading)
 		}
 		if s != "" {
 			path = append(path, strings.Map(underscore, s))
@@ -157,9 +157,9 @@ func nested(name string) string {
 }
 
 // underscored reads a name as PHP does: a dot, a blank and a bracket that is not
-// closed are "_", but for blanks in front.
+// closed are "_", but for what is dropped in front.
 func underscored(name string) string {
-	name = strings.TrimLeftFunc(name, unicode.IsSpace)
+	name = strings.TrimLeftFunc(name, leading)
 	base, index, found := strings.Cut(name, "[")
 	if found && !strings.Contains(index, "]") {
 		return strings.Map(underscore, strings.ReplaceAll(name, "[", "_"))
@@ -170,6 +170,9 @@ func underscored(name string) string {
 	}
 	return base
 }
+
+// leading reports whether some servers drop r in front of a name.
+func leading(r rune) bool { return r == '?' || r == '!' || unicode.IsSpace(r) }
 
 func underscore(r rune) rune {
 	if r == '.' || unicode.IsSpace(r) {

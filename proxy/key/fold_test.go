@@ -11,7 +11,7 @@ import (
 // the first step of its path, "" if there is none.
 func phpName(name string) string {
 	name, _, _ = strings.Cut(name, "\x00")
-	name = strings.TrimLeft(name, " ")
+	name = strings.TrimLeft(name, " ?") // the sign in a query alone
 	for i := range len(name) {
 		if name[i] == '[' {
 			if !strings.Contains(name[i:], "]") {

@@ -3,10 +3,32 @@ package key
 import (
 	"fmt"
 	"net/url"
+	"slices"
 )
 
-// form is the one value of a field in a form, "" if there is none. The same
-// name in the query is ErrAmbiguous: many servers mix the two.
+// alone returns an error if o is a parameter of the query or a field of a form and
+// the other of the two may have it as well, or instead: many servers mix them. A key
+// that compares both is read from both.
+func (s *Spec) alone(o Origin, r Request) error {
+	switch o.Source {
+	case Form:
+		other := Origin{Query, o.Name}
+		if !s.compares(other) && (r.Confused(other) || len(r.Query(o.Name)) > 0) {
+			return fmt.Errorf("%w: it is in the query, and belongs in the form; some servers know no difference", ErrAmbiguous)
+		}
+	case Query:
+		other := Origin{Form, o.Name}
+		if !s.compares(other) && r.Confused(other) {
+			return fmt.Errorf("%w: beside a form in the body, in which some servers find it too", ErrAmbiguous)
+		}
+	}
+	return nil
+}
+
+// compares reports whether s itself is read at o.
+func (s *Spec) compares(o Origin) bool { return s.From == o || slices.Contains(s.Equal, o) }
+
+// form is the one value of a field in a form, "" if there is none.
 func form(r Request, m Message, name string) (string, error) {
 	body, err := whole(r, m)
 	if err != nil || len(body.Bytes) == 0 {
@@ -25,11 +47,8 @@ func form(r Request, m Message, name string) (string, error) {
 	default:
 		return "", fmt.Errorf("%w: Content-Type does not say that the body is a form", ErrInvalid)
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		return "", err
-	case r.Confused(Origin{Query, name}), len(fields.values) > 0 && len(r.Query(name)) > 0:
-		return "", fmt.Errorf("%w: in the query as well as in the form", ErrAmbiguous)
 	}
 	return one(fields.values)
 }

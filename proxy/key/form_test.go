@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 )
@@ -37,6 +38,11 @@ func TestExtract_Form(t *testing.T) {
 		"a blank before":          {sendsForm("phone=1&+phone=2"), "", ErrAmbiguous},
 		"a NUL":                   {sendsForm("phone=1&phone%00x=2"), "", ErrAmbiguous},
 		"in the query too":        {sendsForm("phone=1").asks("phone=1"), "", ErrAmbiguous},
+		"in the query alone":      {sendsForm("a=1").asks("phone=1"), "", ErrAmbiguous},
+		"in the query, no body":   {sends("", "").asks("phone=1"), "", ErrAmbiguous},
+		"in the query, as a list": {sendsForm("a=1").asks("phone[]=1"), "", ErrAmbiguous},
+		"in the query, with JSON": {sendsJSON("{}").asks("phone=1"), "", ErrAmbiguous},
+		"another in the query":    {sendsForm("phone=1").asks("a=1"), "1", nil},
 		"semicolon":               {sendsForm("phone=1;phone=2"), "", ErrAmbiguous},
 		"bad escape":              {sendsForm("phone=1&x=%zz"), "", ErrAmbiguous},
 		"no UTF-8":                {sendsForm("phone=%ff"), "", ErrAmbiguous},
@@ -70,6 +76,8 @@ func TestExtract_Form(t *testing.T) {
 		"parts, not form-data":    {sendsParts("Content-Disposition: attachment; name=\"phone\"\n\n1"), "", ErrAmbiguous},
 		"parts, RFC 2231":         {sendsParts("Content-Disposition: form-data; name*=utf-8''phone\n\n1"), "", ErrAmbiguous},
 		"parts, RFC 2231 beside":  {sendsParts(part("phone", "1"), "Content-Disposition: form-data; name*0=\"pho\"; name*1=\"ne\"\n\n2"), "", ErrAmbiguous},
+		"parts, RFC 2047":         {sendsParts(part("phone", "1"), part("=?utf-8?B?cGhvbmU=?=", "2")), "", ErrAmbiguous},
+		"parts, RFC 2047 alone":   {sendsParts(part("=?utf-8?Q?phone?=", "2")), "", ErrAmbiguous},
 		"parts, cut off":          {sends("multipart/form-data; boundary=B", "--B\r\nContent-Disposition: form-data; name=\"phone\"\r\n\r\n1\r\n"), "", ErrAmbiguous},
 		"parts, no end":           {sends("multipart/form-data; boundary=B", "--B\r\nContent-Disposition: form-data; name=\"phone\"\r\n\r\n1\r\n--B\r\n"), "", ErrAmbiguous},
 		"parts, text before":      {sends("multipart/form-data; boundary=B", "x\r\n--B\r\nContent-Disposition: form-data; name=\"phone\"\r\n\r\n1\r\n--B--\r\n"), "", ErrAmbiguous},
@@ -123,7 +131,13 @@ func TestExtract_Cookie(t *testing.T) {
 		{"sid=1=2", "1=2", nil},
 		{"sid=s%3Aabc", "s:abc", nil},
 		{"sid=%61bc", "abc", nil},
-		{"sid=a+b", "a+b", nil},
+		{"sid=a%2Bb", "a+b", nil},
+		{"sid=s%3Aid.signature", "s:id.signature", nil},
+		{"sid=a+b", "", ErrAmbiguous}, // Rack and gin read a blank
+		{"sid=1+", "", ErrAmbiguous},
+		{"sid=j:1", "", ErrAmbiguous}, // cookie-parser reads JSON
+		{"sid=j%3A%221%22", "", ErrAmbiguous},
+		{"sid=%6a:[1]", "", ErrAmbiguous},
 		{"xsid=1; sid2=2; .sid.=3; si.d=4", "", ErrMissing},
 		{"", "", ErrMissing},
 		{"sid", "", ErrMissing},
@@ -191,4 +205,83 @@ func FuzzForm(f *testing.F) {
 			t.Fatalf("%q: %q is %q; net/http reads %q", kind, body, got, value)
 		}
 	})
+}
+
+// Digits drop what is no digit, but only where all servers see the same bytes there:
+// of a form that is not UTF-8 some keep the escapes, and others read Latin-1, in which
+// \xb2 is a superscript two.
+func TestExtract_BytesThatAreNoText(t *testing.T) {
+	for _, escaped := range []string{"%FF", "%b2", "%80", "%c0%b0", "%ed%a0%80", "%a3%b0"} {
+		raw, _ := url.PathUnescape(escaped)
+		for _, steps := range [][]Step{nil, {Digits}, {Trim, Digits}, {Trim}, {Lower}} {
+			for from, r := range map[string]Request{
+				"form:phone":   sendsForm("phone=138" + escaped + "001"),
+				"query:phone":  sends("", "").asks("phone=138" + escaped + "001"),
+				"cookie:phone": sends("", "").with("Cookie", "phone=138"+escaped+"001"),
+				"path:phone":   request{params: map[string]string{"phone": "138" + raw + "001"}},
+				"header:Phone": sends("", "").with("Phone", "138"+raw+"001"),
+			} {
+				if got, err := extract(of(from, steps...), r); !errors.Is(err, ErrAmbiguous) {
+					t.Errorf("%s with %s, %v = %q, %v; want ErrAmbiguous", from, escaped, steps, got, err)
+				}
+			}
+			if got, err := extract(of("form:phone", steps...), sendsParts(part("phone", "138"+raw+"001"))); !errors.Is(err, ErrAmbiguous) {
+				t.Errorf("a part with %s, %v = %q, %v; want ErrAmbiguous", escaped, steps, got, err)
+			}
+		}
+	}
+}
+
+// What is a letter in UTF-8 may be a superscript two in Latin-1, as which headers are
+// read by many, and forms by Tomcat.
+func TestExtract_NumbersInLatin1(t *testing.T) {
+	for _, odd := range []string{"\u0432", "\u0139", "\uff0b", "\u00b2"} {
+		if got, err := extract(of("header:Phone", Digits), sends("", "").with("Phone", "138"+odd+"001")); !errors.Is(err, ErrAmbiguous) {
+			t.Errorf("%+q in a header = %q, %v; want ErrAmbiguous", odd, got, err)
+		}
+		if got, err := extract(of("form:phone", Digits), sendsForm("phone=138"+url.QueryEscape(odd)+"001")); !errors.Is(err, ErrAmbiguous) {
+			t.Errorf("%+q in a form = %q, %v; want ErrAmbiguous", odd, got, err)
+		}
+		if got, err := extract(of("form:phone", Digits), sendsParts(part("phone", "138"+odd+"001"))); !errors.Is(err, ErrAmbiguous) {
+			t.Errorf("%+q in a part = %q, %v; want ErrAmbiguous", odd, got, err)
+		}
+	}
+	for _, plain := range []string{"\u2010", "\u00a0", "\u200b", "\u0431"} {
+		if got, err := extract(of("header:Phone", Digits), sends("", "").with("Phone", "138"+plain+"001")); err != nil || got != "138001" {
+			t.Errorf("%+q in a header = %q, %v; want it dropped", plain, got, err)
+		}
+	}
+	if got, err := extract(of("query:phone", Digits), sends("", "").asks("phone=%EF%BC%8B86138")); err != nil || got != "86138" {
+		t.Errorf("a full-width plus in a query = %q, %v; want it dropped", got, err)
+	}
+}
+
+// A formBeside is a request whose form nobody has looked into.
+type formBeside struct{ *letter }
+
+func (f formBeside) Confused(o Origin) bool { return o.Source == Form || f.letter.Confused(o) }
+
+func TestExtract_QueryBesideAForm(t *testing.T) {
+	r := formBeside{sendsForm("phone=2").asks("phone=1")}
+	if _, err := extract(of("query:phone"), r); !errors.Is(err, ErrAmbiguous) {
+		t.Errorf("beside a form = %v; want ErrAmbiguous", err)
+	}
+	r.asks("")
+	missing := of("query:phone")
+	missing.OnMissing = Skip
+	if _, err := extract(missing, r); !errors.Is(err, ErrAmbiguous) {
+		t.Errorf("missing beside a form = %v; want ErrAmbiguous", err)
+	}
+	for _, c := range []struct {
+		query, form string
+		want        error
+	}{
+		{"phone=1", "phone=1", nil}, {"phone=1", "a=1", nil}, {"phone=1", "", nil}, {"phone=1", "phone=2", ErrMismatch}, {"phone=1", "phone[]=2", ErrAmbiguous},
+	} {
+		s := of("query:phone")
+		s.Equal = []Origin{{Form, "phone"}}
+		if _, err := extract(s, formBeside{sendsForm(c.form).asks(c.query)}); !errors.Is(err, c.want) {
+			t.Errorf("compared, ?%s and %q = %v; want %v", c.query, c.form, err, c.want)
+		}
+	}
 }

@@ -14,7 +14,8 @@ import (
 // depths; no API needs this one.
 const maxDepth = 64
 
-// lookup finds the one scalar that pointer names in doc, "" if there is none.
+// lookup finds the one scalar that pointer names in doc, "" if there is none; a
+// number as it is written.
 // It reads doc to its end in one pass, without building a tree, and is
 // ErrInvalid for all that two parsers could read in two ways: a name given
 // twice in any object, bytes that are no UTF-8, half a surrogate pair, anything
@@ -126,7 +127,6 @@ func (w *walk) scalar() error {
 	switch t.Kind() {
 	case '0':
 		w.kind = numeral
-		w.text, w.fault = numeralText(w.text)
 	case 't', 'f':
 		w.kind = boolean
 	case 'n':

@@ -103,7 +103,7 @@ func TestExtract_SpellingsOfOneNumberAreOneKey(t *testing.T) {
 	spec := of("header:X-Phone", Digits)
 	for _, spelling := range []string{
 		"8613800138000", "+86 138 0013 8000", "+86-138-0013-8000", "(+86) 138.0013.8000", " 8613800138000\t",
-		"＋86（138）0013－8000", "\u200e86138\u00a000138000", "phone: 8613800138000",
+		"+86‐138‐0013‐8000", "\u200e86138\u00a000138000", "phone: 8613800138000",
 	} {
 		var v Value
 		if err := spec.Extract(header(spelling), &v); err != nil || v.Parts[1] != "8613800138000" {

@@ -139,7 +139,7 @@ func (l *List) own(v *Value) (leaf, bool) {
 		return leaf{}, false
 	}
 	last := v.leaves[0]
-	return last, last.spec == l.spec && last.known && last.weighed() == text
+	return last, last.spec == l.spec && last.known && last.kind == text
 }
 
 // byAddress reports whether l is of addresses and networks.

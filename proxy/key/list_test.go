@@ -131,7 +131,7 @@ func TestList_HasNotWhatIsNotItsKey(t *testing.T) {
 	}
 	words := of("json:/a")
 	l = mustList(t, words, "null\ntrue\n42\n")
-	for value, want := range map[string]bool{`"null"`: true, `null`: false, `true`: false, `"42"`: true, `42`: true, `42.0`: true} {
+	for value, want := range map[string]bool{`"null"`: true, `null`: false, `"true"`: true, `"42"`: true, `42`: true} {
 		if got := has(t, l, words, sendsJSON(`{"a":`+value+`}`)); got != want {
 			t.Errorf("%s: %v; want %v", value, got, want)
 		}

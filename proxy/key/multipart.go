@@ -14,7 +14,7 @@ var (
 	// nothing else in which PHP could find the word.
 	multipartType = regexp.MustCompile(`^(?i:multipart/form-data)(?i:; ?charset="?utf-8"?)?; ?(?i:boundary)=(?:"([0-9A-Za-z_.-]{1,70})"|([0-9A-Za-z_.-]{1,70}))(?i:; ?charset="?utf-8"?)?$`)
 	// disposition has a name and at most a file's name. In neither is anything
-	// that is escaped.
+	// that is escaped, with a backslash or, "=?", as RFC 2047 does.
 	disposition = regexp.MustCompile(`^(?i:form-data); ?(?i:name)="([^"\\\x00-\x1f\x7f]+)"(; ?(?i:filename)="[^"\\\x00-\x1f\x7f]*")?$`)
 	plainPart   = regexp.MustCompile(`^(?i:text/plain)(?i:; ?charset="?utf-8"?)?$`)
 )
@@ -106,7 +106,7 @@ func readPartHeader(header string) (h partHeader, err error) {
 		switch {
 		case strings.EqualFold(name, "Content-Disposition") && h.name == "":
 			match := disposition.FindStringSubmatch(value)
-			if match == nil {
+			if match == nil || strings.Contains(value, "=?") {
 				return h, unlike("a part has not one plain name in quotes")
 			}
 			h.name, h.file = match[1], match[2] != ""

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -14,26 +13,44 @@ const (
 	maxWhole   = 40 // digits of a whole number that is written out
 )
 
-// jsonNumber is a number as JSON writes it.
-var jsonNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)
+// plainNumeral is a number that programs write as it was sent when they take it for
+// a text: no fraction, no exponent, no sign before a zero, which Python, Ruby, Java
+// and JavaScript each write in their own way.
+var plainNumeral = regexp.MustCompile(`^(0|-?[1-9][0-9]{0,15})$`)
 
-// AsNumber is the Parts of a request that carries text as a JSON number, where the
-// string of the same text has others: the second is the one spelling of that
-// number. It is nil if text is no number, or if numbers and strings are one to s or
-// s is never read from JSON.
-func (s *Spec) AsNumber(text string) []string {
-	if s.From.Source != JSON && s.From.Source != JWT || s.Phone != nil || slices.Contains(s.Normalize, Digits) || !jsonNumber.MatchString(text) {
-		return nil
+// maxExact is the largest whole number that is exact where numbers are 64-bit
+// floating point, as in JavaScript: one more, and two numbers are one there.
+const maxExact = 1<<53 - 1
+
+// sent is what a client has sent for a key in JSON, where the number 42 and the
+// string "42" are one key: to most programs they are one phone, or one user. What is
+// no plain number, and a truth value, have other texts in each language; they are
+// ErrAmbiguous.
+func sent(f found, err error) (found, error) {
+	switch {
+	case err != nil:
+		return found{}, err
+	case f.kind == boolean:
+		return found{}, fmt.Errorf("%w: true or false in JSON; send a string", ErrAmbiguous)
+	case f.kind != numeral:
+		return f, nil
 	}
-	spelled, err := numeralText(text)
-	if err != nil {
-		return nil
+	n, err := strconv.ParseInt(f.text, 10, 64)
+	if err != nil || !plainNumeral.MatchString(f.text) || n > maxExact || n < -maxExact {
+		return found{}, fmt.Errorf("%w: a number in JSON that is not plain, or beyond %d; send a string", ErrAmbiguous, int64(maxExact))
 	}
-	return []string{tag(s.Name, numeral), spelled}
+	f.kind = text
+	return f, nil
 }
 
-// numeralText is the one spelling of a JSON number: 1, 1.0, 1e0 and 10e-1 are
-// one key, and so are 0 and -0. A whole number of at most 40 digits is exact;
+// canonical is a number in a token as a text: a claim 42 and a claim "42" are one key.
+func canonical(f found) (found, error) {
+	spelled, err := numeralText(f.text)
+	return found{text: spelled}, err
+}
+
+// numeralText is the one spelling of a number in a token, which is not the client's
+// to spell: 1, 1.0, 1e0 and 10e-1 are one key, and so are 0 and -0. A whole number of at most 40 digits is exact;
 // any other is what 64-bit floating point makes of it, because an upstream
 // could read it so: 1.00000000000000000001 is 1.
 func numeralText(n string) (string, error) {

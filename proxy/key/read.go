@@ -57,7 +57,7 @@ func (o Origin) open(r Request, v *Value) (f found, err error) {
 		if err := body.json(); err != nil {
 			return found{}, err
 		}
-		return v.lookup(body.Bytes, o.Name)
+		return sent(v.lookup(body.Bytes, o.Name))
 	}
 	return f, err
 }

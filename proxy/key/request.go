@@ -14,7 +14,8 @@ type Request interface {
 	Query(name string) []string
 	// Confused reports whether the request has a header field or a query parameter
 	// that some server takes for the one at o, although it is called otherwise: see
-	// FoldHeader and Names.
+	// FoldHeader and Names. For a field of a form it reports whether the request has a
+	// body in which some server may find that, and in which nobody looks for it here.
 	Confused(o Origin) bool
 	// Param returns the value of the path's {parameter}, "" if it has none.
 	Param(name string) string

@@ -20,8 +20,13 @@ func (s *Spec) unambiguous(o Origin, f found) error {
 	if f.kind != text || isPlainText(sent) {
 		return nil
 	}
-	if strings.IndexByte(sent, 0) >= 0 {
+	switch {
+	case strings.IndexByte(sent, 0) >= 0:
 		return fmt.Errorf("%w: a NUL, at which some servers cut it off", ErrAmbiguous)
+	case !utf8.ValidString(sent):
+		return fmt.Errorf("%w: it is not UTF-8", ErrAmbiguous)
+	case (o.Source == Header || o.Source == Form) && latinDigits(sent):
+		return fmt.Errorf("%w: bytes that are digits to who reads Latin-1", ErrAmbiguous)
 	}
 	if slices.Contains(s.Normalize, Digits) || slices.Contains(s.Normalize, E164) {
 		return nil // which refuse what they do not drop
@@ -33,8 +38,6 @@ func (s *Spec) unambiguous(o Origin, f found) error {
 		sent = strings.TrimSpace(sent)
 	}
 	switch {
-	case !utf8.ValidString(sent):
-		return fmt.Errorf("%w: it is not UTF-8", ErrAmbiguous)
 	case strings.ContainsFunc(sent, unicode.IsControl):
 		return fmt.Errorf("%w: a control character", ErrAmbiguous)
 	case sent != strings.TrimFunc(sent, blank):
@@ -55,6 +58,18 @@ func isPlainText(s string) bool {
 
 // blank reports whether some servers drop r at the ends of a text.
 func blank(r rune) bool { return unicode.IsSpace(r) || isInvisible(r) }
+
+// latinDigits reports whether s, read as Latin-1 like headers by WSGI and Node, and
+// headers and forms by Tomcat, has a number beyond ASCII, as the superscript two in the bytes of a Cyrillic
+// letter, or the quarter in those of a full-width plus.
+func latinDigits(s string) bool {
+	for i := range len(s) {
+		if s[i] >= utf8.RuneSelf && unicode.IsNumber(rune(s[i])) {
+			return true
+		}
+	}
+	return false
+}
 
 // otherDigits returns an error if s has a digit or number beyond ASCII. Java,
 // JavaScript, Go and PHP drop it as none of 0-9, Python takes decimal ones for

@@ -35,10 +35,15 @@ func (t *Tokens) claim(r Request, v *Value, name string) (found, error) {
 		return found{}, v.token.err
 	}
 	f, err := v.lookup(v.token.claims, pointerTo(name))
-	if err == nil && (f.kind == boolean || f.kind == null) {
+	switch {
+	case err != nil:
+		return found{}, err
+	case f.kind == boolean, f.kind == null:
 		return found{}, fmt.Errorf("%w: the claim is neither a string nor a number", ErrInvalid)
+	case f.kind == numeral:
+		return canonical(f)
 	}
-	return f, err
+	return f, nil
 }
 
 // verify returns the claims of a token that is signed with one of the keys, has

@@ -55,7 +55,8 @@ type memory struct {
 	err error
 }
 
-// A kind is what JSON says a text is. All other sources have strings only.
+// A kind is what JSON says a text is. All other sources have strings only, and of
+// keys that are found none is a number or a truth value: see sent.
 type kind uint8
 
 const (
@@ -115,15 +116,10 @@ func (v *Value) share(s *Spec, name string) {
 	v.leaves = append(v.leaves, leaf{spec: s})
 }
 
-// tag is the name under which texts of a kind count, so that the number 1 and
-// the string "1" are two keys. No name holds a NUL.
+// tag is the name under which texts of a kind count, so that null and the string
+// "null" are two keys. No name holds a NUL.
 func tag(name string, k kind) string {
-	switch k {
-	case numeral:
-		return name + "\x00number"
-	case boolean:
-		return name + "\x00boolean"
-	case null:
+	if k == null {
 		return name + "\x00null"
 	}
 	return name

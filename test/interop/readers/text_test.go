@@ -27,6 +27,7 @@ func (k *maker) text() (text, label string) {
 		{"blank around", pick(k, " "+k.own, k.own+" ", "\t"+k.own, k.own+"\u00a0", "\u3000"+k.own)},
 		{"a control character", insert(pick(k, "\x00", "\x01", "\x1f", "\x7f", "\r", "\n"))},
 		{"no UTF-8", insert(pick(k, "\xff", "\xc0\xb0", "\xb2", "\x80", "\xed\xa0\x80", "\xa3\xb0"))},
+		{"numbers in Latin-1", insert(pick(k, "\u0432", "\u0139", "\u047e", "\uff0b"))},
 		{"a list", pick(k, k.own+","+k.other, k.other+", "+k.own, k.own+";"+k.other, "["+k.own+"]", `["`+k.own+`"]`)},
 		{"quotes", pick(k, `"`+k.own+`"`, "'"+k.own+"'", `\"`+k.own, k.own+`\`)},
 		{"an extension", k.own + pick(k, " ext 7", ";ext=7", "x7", "#7", ",,7", "p7")},

@@ -1,0 +1,19 @@
+package proxy
+
+import "strings"
+
+// bears reports whether x has a body that some server reads as a form. A body without
+// a type is one to Rack, if it is posted.
+func (x *exchange) bears() bool {
+	if x.length == 0 {
+		return false
+	}
+	types := x.Header("Content-Type")
+	for _, kind := range types {
+		kind = strings.ToLower(kind)
+		if strings.Contains(kind, "urlencoded") || strings.Contains(kind, "multipart") {
+			return true
+		}
+	}
+	return strings.EqualFold(x.method, "POST") && strings.Join(types, "") == ""
+}

@@ -1,0 +1,76 @@
+package config
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/weir-proxy/weir/proxy/key"
+)
+
+// A FormBesideQuery says what becomes of a form in the body of a request of which
+// something is read from the query.
+type FormBesideQuery string
+
+// What can become of it.
+const (
+	RefuseForm FormBesideQuery = "refuse" // 400: some servers find there what belongs in the query
+	IgnoreForm FormBesideQuery = "ignore" // the upstream does not look for it there
+)
+
+// Besides are the parameters that r reads from the query and for which a field of a
+// form in the body may be taken, so that none may stand there: all, but for what a
+// limit that refuses counts by the form.
+func (r *Route) Besides() []string {
+	if r.FormBesideQuery == IgnoreForm {
+		return nil
+	}
+	var read, counted []key.Origin
+	for _, l := range r.Lists {
+		read = append(read, l.Key.Origins()...)
+	}
+	for _, l := range r.Limits {
+		if l.Mode == Off {
+			continue
+		}
+		read = append(read, l.Key.Origins()...)
+		if l.Mode == Enforce {
+			counted = append(counted, l.Key.Origins()...)
+		}
+		if l.Distinct != nil {
+			read = append(read, l.Distinct.Origins()...)
+		}
+		if l.Cost != nil {
+			read = append(read, l.Cost.From)
+		}
+	}
+	var names []string
+	for _, o := range read {
+		if o.Source == key.Query && !slices.Contains(counted, key.Origin{Source: key.Form, Name: o.Name}) {
+			names = append(names, o.Name)
+		}
+	}
+	return names
+}
+
+// formless names the routes that refuse forms and are for methods that often have
+// one.
+func (c *Config) formless() []string {
+	var names []string
+	for _, r := range c.Routes {
+		posted := len(r.Match.Methods) == 0 || slices.ContainsFunc([]string{"POST", "PUT", "PATCH"}, func(m string) bool { return slices.Contains(r.Match.Methods, m) })
+		if posted && (len(r.Besides()) > 0 || len(r.Match.Query) > 0 && r.FormBesideQuery == RefuseForm) {
+			names = append(names, r.Name)
+		}
+	}
+	return names
+}
+
+// formNote says of which routes a form is refused, and what to write instead; ""
+// if of none.
+func (c *Config) formNote() string {
+	names := c.formless()
+	if len(names) == 0 {
+		return ""
+	}
+	return "a form in the body is refused with 400 at " + strings.Join(names, ", ") + ": keys, costs or matches are read from the query, and some servers find the same parameters in a form; write must_equal: form:NAME for a key, or form_beside_query: ignore for a route whose upstream reads the query alone"
+}

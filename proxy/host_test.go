@@ -1,0 +1,39 @@
+package proxy
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+func TestTidyHost(t *testing.T) {
+	for _, c := range []struct{ in, want string }{
+		{"api.example.com", "api.example.com"},
+		{"API.Example.COM:8080", "api.example.com"},
+		{"api.example.com.", "api.example.com"},
+		{"api.example.com.:80", "api.example.com"},
+		{"api.example.com:", "api.example.com"},
+		{"api_1.example.com:0", "api_1.example.com"},
+		{"xn--mnchen-3ya.example:65535", "xn--mnchen-3ya.example"},
+		{"[2001:db8::1]:80", "[2001:db8::1]"},
+		{"[2001:DB8::1]", "[2001:db8::1]"},
+		{"127.0.0.1:1", "127.0.0.1"},
+	} {
+		if got, err := tidyHost(c.in); got != c.want || err != nil {
+			t.Errorf("tidyHost(%q) = %q, %v; want %q", c.in, got, err, c.want)
+		}
+	}
+}
+
+func TestTidyHost_RefusesWhatServersCutDifferently(t *testing.T) {
+	for _, in := range []string{
+		"", ".", ":80", "..", ".a", "a..", "a..b", "a:80:80", "a:65536", "a:99999", "a:000080", "a:+80", "a:-1", "a:8o", "a:80 ", "a: 80",
+		"a,x", "x,a", "a;", "a/", "a?x", "a#x", "a\\x", "x@a", "a@x", "a b", "a%2eb", "a%00", "p\u00e4y", "\uff50ay", "a\u3002b", "a*", "*.a", "a~", "a!", "a'", "(a)", "a&b", "a=b", "a$", "a+b", "a\tb",
+		"[", "]", "[]", "[::1", "::1", "[::1]x", "[::1]:x", "[::1]80", "[::1]:80:80", "[::1%25eth0]", "[fe80::1%eth0]", "[127.0.0.1]", "[v1.a]", "a]", "[a]", "[[::1]]",
+		strings.Repeat("a", 300),
+	} {
+		if got, err := tidyHost(in); !errors.Is(err, errTarget) {
+			t.Errorf("tidyHost(%q) = %q, %v; want errTarget", in, got, err)
+		}
+	}
+}

@@ -56,4 +56,4 @@ function cooldown.refund(w, id) return call('ZREM', w.log, single(id, 1)) end
 
 function cooldown.grant(w, n) return bucket.grant(w, n) end
 
-KINDS['6'] = cooldown
+KINDS[6] = cooldown

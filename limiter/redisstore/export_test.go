@@ -35,6 +35,10 @@ var (
 	WindowName   = windowName
 )
 
+// BoxName is the key that holds the window of c, and others, of algorithms whose state
+// is one string.
+func BoxName(c limiter.Claim) string { return newNames(DefaultPrefix, "").keys(c)[0] }
+
 // Hears reports whether s learns of what other proxies give back.
 func (s *Store) Hears() bool { return s.denials.hearing.Load() }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/redisstore"
 )
 
 // spoilers are ways to make one key of a window something else.
@@ -18,7 +19,7 @@ func spoilers(s *scene, c []limiter.Claim) map[string]func() {
 	} else if a == limiter.Distinct || a == limiter.Cooldown {
 		keys = []string{name(c) + ":{" + a.String() + "}:permits"}
 	} else if a != limiter.TokenBucket {
-		keys = []string{name(c) + ":{" + a.String() + "}:state"}
+		keys = []string{redisstore.BoxName(c[0])}
 	}
 	all := map[string]func(){}
 	for _, key := range keys {

@@ -27,8 +27,9 @@ type batch struct {
 	rest     []any  // what else the script is told
 	kinds    uint16 // the algorithms of all windows, a bit each
 	boarded  int    // windows
-	several  bool   // a request has several claims, or a key several windows
-	again    bool   // a request asks for a window that an earlier one has
+	several  bool   // a request has several claims
+	again    bool   // a request asks for a key that an earlier one has
+	earlier  int    // keys of earlier requests
 }
 
 // A limitID is what scripts are told of a limit.
@@ -58,7 +59,7 @@ func (b *batch) window(n names, c limiter.Claim) int {
 	first := -1
 	if len(keys) == 1 {
 		first = slices.Index(b.keys, keys[0])
-		b.several = b.several || first >= 0
+		b.again = b.again || first >= 0 && first < b.earlier
 	}
 	if first < 0 {
 		first = len(b.keys)
@@ -113,6 +114,7 @@ func appendTime(out []byte, d time.Duration) []byte {
 func (b *batch) request(id [16]byte, claims []limiter.Claim, window func(c limiter.Claim) int) {
 	b.requests = append(append(b.requests, byte(len(claims)), idBytes), id[:idBytes]...)
 	before := b.boarded
+	b.earlier = len(b.keys)
 	b.several = b.several || len(claims) > 1
 	for _, c := range claims {
 		number := window(c)

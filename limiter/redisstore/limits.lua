@@ -20,3 +20,6 @@ do
     at, i = at + x, i + 1
   end
 end
+
+-- The windows, and the requests, see windows.lua and decide.lua.
+local of, requests = ARGV[2], ARGV[3]

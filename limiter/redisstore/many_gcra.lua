@@ -1,10 +1,10 @@
 -- Many limits of GCRA.
 local debts, before_them = {}, {}
 
-local function read(i, l, text)
+local function read(i, l, raw, at)
   local form, start, before, debt = 1, NOW, NOW, 0
-  if text then
-    form, start, before, debt = struct_unpack(GCRA, text, #tags[l] + 1)
+  if raw then
+    form, start, before, debt = struct_unpack(GCRA, raw, at)
     debt = debt - (NOW - start) * rates[l] / lengths[l]
     if debt <= 0 then debt, before = 0, NOW end
   end
@@ -22,4 +22,4 @@ local function grant(i, cost)
   lefts[i] = floor(mosts[limit_of[i]] - debts[i] + TINY)
 end
 
-local function write(i) return struct_pack(GCRA, 1, NOW, before_them[i], debts[i]) end
+local function write(i) return struct_pack(GCRA, 1, NOW, before_them[i], debts[i]), '', '' end

@@ -3,13 +3,13 @@ local HOT = 4
 local befores, newests, takens, counts, froms, given, times, adds = {}, {}, {}, {}, {}, {}, {}, {}
 local FEW = '<BI2Bc8' -- most entries
 
-local function read(i, l, text)
-  local form, before, newest, taken, count, at = 1, NOW, NOW, 0, 0, 1
-  if text then
-    form, before, newest, taken, count, at = struct_unpack(HEAD, text, #tags[l] + 1)
-    local old, size = NOW - lengths[l], #text
-    while form == 1 and at <= size do
-      local after, n, next = entry(text, at)
+local function read(i, l, raw, at, last)
+  local form, before, newest, taken, count = 1, NOW, NOW, 0, 0
+  if raw then
+    form, before, newest, taken, count, at = struct_unpack(HEAD, raw, at)
+    local old = NOW - lengths[l]
+    while form == 1 and at <= last do
+      local after, n, next = entry(raw, at)
       if before + after > old then break end
       before, taken, count, at = before + after, taken - n, count - 1, next
     end
@@ -22,10 +22,10 @@ end
 -- wait is how long until cost permits are left of the i-th window. Those that this
 -- call took are the last to come back.
 local function wait(i, cost)
-  local text, length = texts[i], lengths[limit_of[i]]
-  local short, time, at, size = cost - lefts[i], befores[i], froms[i], text and #text or 0
-  while at <= size do
-    local after, n, next = entry(text, at)
+  local raw, length = raws[i], lengths[limit_of[i]]
+  local short, time, at, last = cost - lefts[i], befores[i], froms[i], lasts[i]
+  while raw and at <= last do
+    local after, n, next = entry(raw, at)
     time, short, at = time + after, short - n, next
     if short <= 0 then return time + length - NOW end
   end
@@ -50,16 +50,16 @@ end
 -- Of many that will be merged only the first few are kept one by one.
 local function merges(i) return times[i] > HOT and rates[limit_of[i]] > FULL end
 
-local function fits()
-  for i = 1, #lefts do
+local function fits(n)
+  for i = 1, n do
     if counts[i] + times[i] > FULL and not merges(i) then return false end
   end
   return true
 end
 
 local function write(i)
-  local add, n, text = adds[i], times[i], texts[i]
+  local add, n, body = adds[i], times[i], ''
   if merges(i) then add, n = packed(NOW - newests[i], given[i]), 1 end
-  if text then add = sub(text, froms[i]) .. add end
-  return struct_pack(HEAD, 1, befores[i], NOW, takens[i] + given[i], counts[i] + n) .. add
+  if raws[i] then body = sub(raws[i], froms[i], lasts[i]) end
+  return struct_pack(HEAD, 1, befores[i], NOW, takens[i] + given[i], counts[i] + n), body, add
 end

@@ -1,11 +1,11 @@
 -- Many sliding windows of two counters.
 local takens, before_them, numbers = {}, {}, {}
 
-local function read(i, l, text)
+local function read(i, l, raw, at)
   local length = lengths[l]
   local form, number, start, taken, before = 1, floor(NOW / length), 0, 0, 0
-  if text then
-    form, start, taken, before = struct_unpack(SLIDING, text, #tags[l] + 1)
+  if raw then
+    form, start, taken, before = struct_unpack(SLIDING, raw, at)
     if start ~= number then
       before = start == number - 1 and taken or 0
       taken = 0
@@ -21,4 +21,4 @@ local function wait(i, cost)
   return until_used(numbers[i], takens[i], before_them[i], lengths[l], rates[l] - cost)
 end
 local function grant(i, cost) takens[i], lefts[i] = takens[i] + cost, lefts[i] - cost end
-local function write(i) return struct_pack(SLIDING, 1, numbers[i], takens[i], before_them[i]) end
+local function write(i) return struct_pack(SLIDING, 1, numbers[i], takens[i], before_them[i]), '', '' end

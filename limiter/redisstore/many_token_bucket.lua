@@ -1,9 +1,9 @@
--- Many token buckets, of which none stands twice: see take_token_bucket.lua. An entry
+-- Many token buckets, of requests of windows of their own: see take_token_bucket.lua. An entry
 -- is usual if it is of less than 256 permits, and a log if it is short.
-local of, requests, now, SMALL, LONG = ARGV[2], ARGV[3], int(NOW), 12, 16
+local now, SMALL, LONG = int(NOW), 12, 16
 local strings, lefts, granted = {}, {}, {}
-local sums, sizes, trims, members, limit_of, logs, unread = {}, {}, {}, {}, {}, {}, false
-local ats, ns = {}, {} -- of each window that had to be read with its times
+local sums, sizes, trims, members, limit_of, logs, values, unread = {}, {}, {}, {}, {}, {}, {}, false
+local NONE, ats, ns = {}, {}, {} -- of each window that had to be read with its times
 
 -- exact reads a log with its times; false if it is not usual.
 local function exact(i, l)
@@ -38,25 +38,29 @@ end
 
 local function read(i, l, value)
   if not value then
-    if call('EXISTS', KEYS[3 * i - 2], logs[i]) > 0 then return false end
-    sums[i], sizes[i], trims[i], ats[i], ns[i] = 0, 0, false, strings, strings
-  elseif not (value >= 2 and live or exact)(i, l, value) then
-    return false
+    if call('EXISTS', values[i], logs[i]) > 0 then return false end
+    sums[i], sizes[i], trims[i], ats[i], ns[i] = 0, 0, false, NONE, NONE
+  else
+    ats[i] = nil
+    if not (value >= 2 and live or exact)(i, l, value) then return false end
   end
   lefts[i] = rates[l] - sums[i]
   return sizes[i] < SMALL
 end
 
-local function fetch()
-  for i = 1, #KEYS / 3 do
-    strings[2 * i - 1], strings[2 * i] = KEYS[3 * i - 2], KEYS[3 * i]
-    logs[i], limit_of[i] = KEYS[3 * i - 1], byte(of, 3 * i - 2)
-  end
-  local got = call('MGET', unpack(strings))
-  strings = {}
-  for i = 1, #logs do
-    local value = got[2 * i - 1]
-    if got[2 * i] or not read(i, limit_of[i], value and (tonumber(value) or -1)) then return false end
+for i = 1, #KEYS, 3 do
+  local n = #strings
+  strings[n + 1], strings[n + 2] = KEYS[i], KEYS[i + 2]
+end
+local got, count = call('MGET', unpack(strings)), 0
+
+local function fetch(read, base, n)
+  count, unread = n, false
+  for i = 1, n do
+    local w = base + i
+    local k, value = 3 * w - 2, got[2 * w - 1]
+    values[i], logs[i], limit_of[i], granted[i] = KEYS[k], KEYS[k + 1], byte(of, k), false
+    if got[2 * w] or not read(i, limit_of[i], value and (tonumber(value) or -1)) then return false end
   end
   return true
 end
@@ -83,16 +87,17 @@ end
 local function fits() return not unread end
 
 local function store()
-  for i, log in ipairs(logs) do
+  for i = 1, count do
     if granted[i] then
-      local l = limit_of[i]
+      local l, log = limit_of[i], logs[i]
       local ttl = count_text(lengths[l] + 2)
       call('ZADD', log, now, members[i])
       if trims[i] then call('ZREMRANGEBYSCORE', log, '-inf', int(NOW - lengths[l])) end
       call('PEXPIRE', log, ttl)
-      call('SET', KEYS[3 * i - 2], lefts[i], 'PX', ttl)
+      call('SET', values[i], lefts[i], 'PX', ttl)
     end
   end
 end
 
+local function skip() end
 local write

@@ -51,8 +51,14 @@ var (
 	limitsLua string
 	//go:embed box.lua
 	boxLua string
-	//go:embed many.lua
-	manyLua string
+	//go:embed answer.lua
+	answerLua string
+	//go:embed several.lua
+	severalLua string
+	//go:embed again.lua
+	againLua string
+	//go:embed ones.lua
+	onesLua string
 	//go:embed many_boxes.lua
 	manyBoxesLua string
 	//go:embed many_token_bucket.lua
@@ -104,8 +110,8 @@ func newScript(parts ...string) script {
 // what is to be done. A test gives a clock of its own.
 type scripts struct {
 	straight [kinds]script // of one algorithm: for requests of one claim each, of different windows
-	many     [kinds]script // of one algorithm: for requests of several claims
-	single   [kinds]script // of one algorithm: for several requests on one window
+	several  [kinds]script // of one algorithm: for requests of several claims, of different windows
+	again    [kinds]script // of one algorithm: for several requests on one window
 	mixed    script
 	peek     script
 
@@ -129,12 +135,12 @@ func newScripts(clock, prefix string) scripts {
 		grant: full(grantLua), reset: full(resetLua), ban: full(banLua),
 		report: full(reportLua),
 	}
-	for i := range s.single {
-		s.single[i] = s.mixed
+	for i := range s.again {
+		s.again[i] = s.mixed
 	}
-	s.single[limiter.TokenBucket] = newScript(clock, baseLua, limitsLua, windowsLua, decideLua, bucketLua, takeLua)
-	s.single[limiter.Concurrent] = s.single[limiter.TokenBucket]
-	s.straight, s.many = s.single, s.single
+	s.again[limiter.TokenBucket] = newScript(clock, baseLua, limitsLua, windowsLua, decideLua, bucketLua, takeLua)
+	s.again[limiter.Concurrent] = s.again[limiter.TokenBucket]
+	s.straight, s.several = s.again, s.again
 	for a, p := range map[limiter.Algorithm]parts{
 		limiter.TokenBucket:   {"", takeTokenBucketLua, manyTokenBucketLua, bucketLua},
 		limiter.FixedWindow:   {counterLua, takeFixedWindowLua, manyBoxesLua + manyFixedWindowLua, counterKindLua},
@@ -142,10 +148,10 @@ func newScripts(clock, prefix string) scripts {
 		limiter.GCRA:          {counterLua, takeGCRALua, manyBoxesLua + manyGCRALua, counterKindLua},
 		limiter.SlidingLog:    {slidingLogLua, takeSlidingLogLua, manyBoxesLua + manySlidingLogLua, slidingLogKindLua},
 	} {
-		s.straight[a] = newScript(p.general(clock, "requests", oneLua), p.one)
-		s.many[a] = newScript(p.general(clock, "", takeLua), p.many, manyLua)
+		s.straight[a] = newScript(p.general(clock, oneLua), p.one)
+		s.several[a] = newScript(p.general(clock, onesLua), p.many, answerLua, severalLua)
 		if a != limiter.TokenBucket { // which merges what comes at once
-			s.single[a] = s.many[a]
+			s.again[a] = newScript(p.general(clock, takeLua), p.many, answerLua, againLua)
 		}
 	}
 	return s
@@ -157,13 +163,13 @@ type parts struct{ common, one, many, kind string }
 
 // general begins a script that goes straight on where nothing is unusual. What others
 // need it defines only when it meets them: to define it costs as much as a decision.
-func (p parts) general(clock, needs, last string) string {
+func (p parts) general(clock, last string) string {
 	box := boxLua
 	if p.kind == bucketLua {
 		box = ""
 	}
 	return strings.Join([]string{
-		clock, baseLua, limitsLua, p.common, "local function general(" + needs + ")", windowsLua, box, decideLua, p.kind, last, "end",
+		clock, baseLua, limitsLua, p.common, "local function general()", windowsLua, box, decideLua, p.kind, last, "end",
 	}, "\n")
 }
 
@@ -174,9 +180,9 @@ func (s *scripts) take(b *batch) script {
 	}
 	switch a := bits.TrailingZeros16(b.kinds); {
 	case b.again:
-		return s.single[a]
+		return s.again[a]
 	case b.several:
-		return s.many[a]
+		return s.several[a]
 	default:
 		return s.straight[a]
 	}

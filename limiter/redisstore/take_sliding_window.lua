@@ -5,7 +5,6 @@
 --        decide
 -- reply  as that of take
 -- The whole script is one step for everybody else.
-local of, requests = ARGV[2], ARGV[3]
 local struct_pack, struct_unpack = struct.pack, struct.unpack
 local got, reply, r, from, one = call('MGET', unpack(KEYS)), { NOW }, 1, 1, nil
 
@@ -42,7 +41,7 @@ for i = 1, #KEYS do
   if usual then
     r = r + 3
   else
-    one = one or general(requests)
+    one = one or general()
     r = one(l, i, i, from, reply, r, got[i])
   end
   from = from + 16

@@ -14,7 +14,7 @@ for i = 1, #rates do
   lives[i], olds[i] = count_text(lengths[i] + 2), int(NOW - lengths[i])
   sinces[i] = '(' .. olds[i]
 end
-local of, requests, now = ARGV[2], ARGV[3], int(NOW)
+local now = int(NOW)
 local strings, n = {}, 0
 for i = 1, #KEYS, 3 do
   strings[n + 1], strings[n + 2] = KEYS[i], KEYS[i + 2]
@@ -95,7 +95,7 @@ for i = 1, #KEYS / 3 do
     end
   end
   if not left then
-    one = one or general(requests)
+    one = one or general()
     r = one(l, i, k, from, reply, r, got[2 * i - 1], got[2 * i])
   elseif left >= 0 then
     call('ZADD', log, now, sub(requests, from + 1, from + 13))

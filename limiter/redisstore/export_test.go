@@ -82,6 +82,9 @@ func (s *Store) TakeInOneCall(ctx context.Context, all [][]limiter.Claim) (errs 
 		if c.err != nil {
 			c.err = fmt.Errorf("%w: %w", limiter.ErrUnavailable, c.err)
 		}
+		if c.decision.Allowed {
+			c.decision.Permit = limiter.Permit{ID: c.id, At: c.decision.At}
+		}
 		errs, ds = append(errs, c.err), append(ds, c.decision)
 	}
 	return errs, ds

@@ -8,7 +8,10 @@ local function read(i, l, raw, at, last)
   if raw then
     form, before, newest, taken, count, at = struct_unpack(HEAD, raw, at)
     local old = NOW - lengths[l]
-    while form == 1 and at <= last do
+    if newest <= old then -- all have come back
+      before, taken, count, at = newest, 0, 0, last + 1
+    end
+    while form == 1 and before <= old and at <= last do
       local after, n, next = entry(raw, at)
       if before + after > old then break end
       before, taken, count, at = before + after, taken - n, count - 1, next

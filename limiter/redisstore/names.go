@@ -37,7 +37,7 @@ func newID() (id [16]byte) {
 // packed reports whether an algorithm keeps all of a window in one string.
 func packed(a limiter.Algorithm) bool {
 	switch a {
-	case limiter.FixedWindow, limiter.SlidingWindow, limiter.GCRA, limiter.SlidingLog:
+	case limiter.FixedWindow, limiter.SlidingWindow, limiter.GCRA, limiter.Cooldown, limiter.SlidingLog:
 		return true
 	}
 	return false

@@ -125,8 +125,8 @@ func newScripts(clock, prefix string) scripts {
 	room := "local ROOM = " + quote(channel(prefix))
 	full := func(last ...string) script {
 		return newScript(append([]string{
-			clock, baseLua, limitsLua, room, windowsLua, boxLua, decideLua, bucketLua, counterLua, counterKindLua, givebackLua, distinctLua, cooldownLua,
-			slidingLogLua, slidingLogKindLua, tellLua,
+			clock, baseLua, limitsLua, room, windowsLua, boxLua, decideLua, bucketLua, counterLua, counterKindLua, givebackLua, distinctLua,
+			slidingLogLua, slidingLogKindLua, cooldownLua, tellLua,
 		}, last...)...)
 	}
 	s := scripts{
@@ -140,6 +140,7 @@ func newScripts(clock, prefix string) scripts {
 	}
 	s.again[limiter.TokenBucket] = newScript(clock, baseLua, limitsLua, windowsLua, decideLua, bucketLua, takeLua)
 	s.again[limiter.Concurrent] = s.again[limiter.TokenBucket]
+	s.again[limiter.Cooldown] = newScript(clock, baseLua, limitsLua, windowsLua, boxLua, decideLua, slidingLogLua, cooldownLua, takeLua)
 	s.straight, s.several = s.again, s.again
 	for a, p := range map[limiter.Algorithm]parts{
 		limiter.TokenBucket:   {"", takeTokenBucketLua, manyTokenBucketLua, bucketLua},

@@ -16,7 +16,10 @@ for i = 1, #KEYS do
     form = 0
     if #state >= #tag + 19 and sub(state, 1, #tag) == tag then form, before, newest, taken, count, at = struct_unpack(HEAD, state, #tag + 1) end
     local old, size = NOW - length, #state
-    while form == 1 and at <= size do
+    if form == 1 and newest <= old then -- all have come back
+      before, taken, count, at = newest, 0, 0, size + 1
+    end
+    while form == 1 and before <= old and at <= size do
       local after, n, next = entry(state, at)
       if before + after > old then break end
       before, taken, count, at = before + after, taken - n, count - 1, next

@@ -16,7 +16,7 @@ func spoilers(s *scene, c []limiter.Claim) map[string]func() {
 	keys := []string{name(c) + ":value", name(c) + ":permits"}
 	if a := c[0].Limit.Algorithm; a == limiter.Concurrent {
 		keys = []string{name(c) + ":{concurrent}:value", name(c) + ":{concurrent}:permits"}
-	} else if a == limiter.Distinct || a == limiter.Cooldown {
+	} else if a == limiter.Distinct {
 		keys = []string{name(c) + ":{" + a.String() + "}:permits"}
 	} else if a != limiter.TokenBucket {
 		keys = []string{redisstore.BoxName(c[0])}

@@ -102,7 +102,7 @@ local function recount(w)
 end
 
 local bucket = { keys = 3 }
-KINDS['0'], KINDS['4'] = bucket, bucket
+KINDS[0], KINDS[4] = bucket, bucket
 
 -- trusts tells whether value was counted for this rate, less than a length ago.
 -- If so, only what has expired since is read.

@@ -1,32 +1,47 @@
--- A cooldown: a log of the permits since it began anew. One is three keys:
---   value    string  never written; its name stands for the window
---   permits  zset    the permits: score = time in ms, member as a bucket's. The
---                    first PAUSES of them lie in one member.
---   base     string  "ban:until", mostly absent
+-- A cooldown: a log of the permits since it began anew. One is a string:
+--   state  string  its form, 1; until when the key is banned; the time before the first
+--                  entry; then the entries as those of a sliding log. The first PAUSES
+--                  permits lie in one without an id. All lowest byte first.
 -- All come back together, one length after the last. limiter's cooldown.go is the
 -- same.
 
-local PAUSES = 32
+local cooldown = { keys = 1 }
+do
+local PAUSES, COOLDOWN = 32, '<BI6I6'
 
-local cooldown = { keys = 3 }
-
-function cooldown.open(w)
-  w.level, w.last, w.stale = 0, 0, false
-  local all = call('ZRANGE', w.log, 0, -1, 'WITHSCORES')
-  for i = 1, #all, 2 do
-    local at, n = math.min(tonumber(all[i + 1]), NOW), permits_of(all[i])
-    if n > 0 then w.level, w.last = w.level + n, at end
+-- level is how many permits there are; last is when the last of them was taken.
+local function settle(w)
+  w.level, w.last = 0, 0
+  for i = 1, #w.all do
+    local e = w.all[i]
+    e.at = math.min(e.at, NOW) -- the clock was set back: it was taken now at the latest
+    w.level, w.last = w.level + e.n, e.at
   end
-  if w.level > 0 and w.last <= NOW - w.l.length then w.level, w.stale = 0, true end
+  if w.level > 0 and w.last <= NOW - w.l.length then w.all, w.level = {}, 0 end
   w.left = cooldown.wait(w) == 0 and 1 or 0
 end
 
--- step is the pause after so many permits; the steps stand in place of the most of
--- a claim, with commas between.
+function cooldown.open(w, state)
+  w.all, w.ban = {}, 0
+  if state then
+    local form, at, i
+    form, w.ban, at, i = struct.unpack(COOLDOWN, state)
+    if form ~= 1 then error('a state of another form') end
+    if w.ban > NOW then w.banned = w.ban - NOW end
+    while i <= #state do
+      local after, n, next, id = entry(state, i)
+      at, i = at + after, next
+      w.all[#w.all + 1] = { at = at, n = n, id = id and sub(state, id, id + 7) }
+    end
+  end
+  settle(w)
+end
+
+-- step is the pause after so many permits; there are commas between the steps.
 local function step(w)
-  local steps = {}
-  for s in string.gmatch(w.l.says, '%d+') do steps[#steps + 1] = tonumber(s) end
-  return steps[math.min(w.level, #steps)]
+  local pauses = {}
+  for s in string.gmatch(w.l.says, '%d+') do pauses[#pauses + 1] = tonumber(s) end
+  return pauses[math.min(w.level, #pauses)]
 end
 
 function cooldown.wait(w)
@@ -34,26 +49,88 @@ function cooldown.wait(w)
   return math.max(0, w.last + step(w) - NOW)
 end
 
-function cooldown.take(w, _, entry)
-  w.level, w.last, w.entry = w.level + 1, NOW, entry
+function cooldown.take(w, _, member)
+  w.level, w.last, w.changed = w.level + 1, NOW, true
+  w.all[#w.all + 1] = { at = NOW, n = 1, id = sub(member, 2, 9) }
   w.left = cooldown.wait(w) == 0 and 1 or 0
 end
 
-function cooldown.keep(w)
-  if not w.entry then return end
-  if w.stale then call('DEL', w.log) end
-  for _, late in ipairs(call('ZRANGEBYSCORE', w.log, '(' .. NOW_TEXT, '+inf')) do call('ZADD', w.log, NOW_TEXT, late) end
-  while call('ZCARD', w.log) >= PAUSES do
-    local two = call('ZRANGE', w.log, 0, 1, 'WITHSCORES')
-    call('ZREM', w.log, two[1], two[3])
-    call('ZADD', w.log, two[4], merged(tonumber(two[4]), permits_of(two[1]) + permits_of(two[3])))
+local function save(w)
+  local all = w.all
+  while #all > PAUSES do
+    local first = table.remove(all, 1)
+    all[1].n, all[1].id = all[1].n + first.n, false
   end
-  call('ZADD', w.log, NOW_TEXT, w.entry)
-  call('PEXPIRE', w.log, w.l.ttl)
+  local at = all[1] and all[1].at or NOW
+  local parts = { struct.pack(COOLDOWN, 1, w.ban, at) }
+  for i = 1, #all do
+    parts[i + 1] = packed(all[i].at - at, all[i].n, all[i].id)
+    at = all[i].at
+  end
+  save_state(w, table.concat(parts), math.max(w.l.ttl, w.ban - NOW + SLACK))
 end
 
-function cooldown.refund(w, id) return call('ZREM', w.log, single(id, 1)) end
+function cooldown.keep(w)
+  if w.changed then save(w) end
+end
 
-function cooldown.grant(w, n) return bucket.grant(w, n) end
+local function load(w) cooldown.open(w, load_state(w)) end
 
-KINDS['6'] = cooldown
+function cooldown.refund(w, id)
+  load(w)
+  for i = #w.all, 1, -1 do
+    local e = w.all[i]
+    if e.id == id then
+      table.remove(w.all, i)
+      save(w)
+      return e.n
+    end
+  end
+  return 0
+end
+
+-- grant forgets the n permits that were taken last.
+function cooldown.grant(w, n)
+  load(w)
+  for i = #w.all, 1, -1 do
+    local some = math.min(n, w.all[i].n)
+    w.all[i].n, n = w.all[i].n - some, n - some
+    if w.all[i].n == 0 then table.remove(w.all, i) end
+  end
+  save(w)
+end
+
+function cooldown.reset(w)
+  empty(w)
+  cooldown.open(w, false)
+  save(w)
+end
+
+-- ban lets the key have nothing until a time; what is counted stays.
+function cooldown.ban(w, till)
+  load(w)
+  w.ban = till
+  save(w)
+end
+
+-- report enters grants that were made elsewhere, each once.
+function cooldown.report(w, list)
+  load(w)
+  local known = {}
+  for _, e in ipairs(w.all) do
+    if e.id then known[e.id] = true end
+  end
+  for _, g in ipairs(list) do
+    if not known[g.id] then
+      local i = #w.all + 1
+      while i > 1 and w.all[i - 1].at > g.at do i = i - 1 end
+      table.insert(w.all, i, { at = g.at, n = g.n, id = g.id })
+      known[g.id] = true
+    end
+  end
+  settle(w)
+  save(w)
+end
+
+KINDS[6] = cooldown
+end

@@ -22,7 +22,7 @@ local function save(w, head)
   if w.ban > NOW or w.floor > NOW - w.l.horizon or #w.marks > 0 then
     head = char(2) .. sub(head, 2) .. struct.pack(MORE, w.ban, w.floor) .. w.marks
   end
-  call('SET', w.state, head, 'PX', int(math.max(w.l.ttl, w.ban - NOW + SLACK)))
+  save_state(w, head, math.max(w.l.ttl, w.ban - NOW + SLACK))
 end
 
 -- once marks id as given back, unless it is, may have been, or is all back. The
@@ -48,7 +48,7 @@ end
 
 -- counting makes an algorithm of its own functions and those that all share.
 local function counting(kind)
-  local function load(w) kind.open(w, call('GET', w.state)) end
+  local function load(w) kind.open(w, load_state(w)) end
   function kind.open(w, state)
     kind.load(w, state)
     kind.settle(w)
@@ -74,6 +74,7 @@ local function counting(kind)
     save(w, kind.head(w))
   end
   function kind.reset(w)
+    empty(w)
     kind.open(w, false)
     w.floor = NOW
     save(w, kind.head(w))
@@ -223,5 +224,5 @@ function gcra.enter(w, list)
 end
 counting(gcra)
 
-KINDS['1'], KINDS['2'], KINDS['3'] = fixed, sliding, gcra
+KINDS[1], KINDS[2], KINDS[3] = fixed, sliding, gcra
 end

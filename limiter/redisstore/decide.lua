@@ -1,57 +1,10 @@
--- SLACK is how long, in ms, keys outlive what they must remember. KINDS are the
--- algorithms by their numbers; each file enters its own.
-local SLACK, KINDS = 1000, {}
-
--- list_limits reads the limits from ARGV: their number, and five of each (algorithm,
--- rate, length in ms, the most of a claim or the steps of a cooldown, time to live in
--- ms). It returns them and the place of the next ARGV.
-local function list_limits()
-  local limits, a = {}, 2
-  for i = 1, tonumber(ARGV[1]) do
-    local rate, algorithm, length = tonumber(ARGV[a + 1]), tonumber(ARGV[a]), tonumber(ARGV[a + 2])
-    local old = int(NOW - length)
-    limits[i] = {
-      kind = KINDS[ARGV[a]], algorithm = algorithm, merges = rate > FULL and algorithm ~= 4,
-      rate = rate, length = length, most = tonumber(ARGV[a + 3]), says = ARGV[a + 3], ttl = ARGV[a + 4],
-      old = old, since = '(' .. old, horizon = ARGV[a + 4] - SLACK,
-    }
-    if algorithm == 0 then limits[i].ttl = int(length + 2) end -- see take_token_bucket.lua
-    a = a + 5
-  end
-  return limits, a
-end
-
--- window is one of l whose first key is KEYS[k]. What it has from the beginning is
--- what most windows need: a table that has to grow costs much more.
-local function window(l, k)
-  if l.kind.keys == 1 then
-    return { l = l, state = KEYS[k], left = 0, given = 0, members = false, banned = nil }
-  end
-  local w = {
-    l = l, state = KEYS[k], log = KEYS[k + 1], base = KEYS[k + 2],
-    left = 0, given = 0, gone = 0, size = false, members = false,
-  }
-  return w
-end
-
--- list_windows reads ARGV: the limits, and one byte for each window, the number of
--- its limit. A window has as many KEYS as its kind says. It returns the windows and
--- the place of the next ARGV.
-local function list_windows()
-  local limits, a = list_limits()
-  local windows, of, k = {}, ARGV[a], 1
-  for i = 1, #of do
-    local l = limits[byte(of, i)]
-    windows[i] = window(l, k)
-    k = k + l.kind.keys
-  end
-  return windows, a + 1
-end
-
--- open learns of w what its strings say: its state and, with three keys, its base.
--- A state of another type looks like nothing in an MGET.
+-- open learns of w what its strings say: its box or, with three keys, state and base.
+-- What is of another type looks like nothing in an MGET.
 local function open(w, state, base)
-  if not state and not w.base and call('EXISTS', w.state) == 1 then error('the state is no string') end
+  if not w.base then
+    inside(w, state)
+    return w.l.kind.open(w, load_state(w))
+  end
   if base and byte(base) == 98 then -- b of ban
     local ban = tonumber(string.match(base, '^ban:(%d+)$'))
     if ban and ban > NOW then w.banned = ban - NOW end
@@ -88,21 +41,22 @@ end
 local asked, costs, waits, values, entries = {}, {}, {}, {}, {} -- of the request that is being decided
 
 -- decide answers one of the requests, the one that begins at `from`: a byte that
--- says how many claims it has, then for each claim the entry that would record it
--- (13 bytes, the last four its cost), the number of its window (2 bytes), and a
--- value (8 bytes) where its kind is one of values. It takes all claims or none, and
+-- says how many claims it has, nine that begin the entry which would record it; then for
+-- each claim four that end its entry, its cost, the number of its window (2 bytes), and
+-- a value (8 bytes) where its kind is one of values. It takes all claims or none, and
 -- writes into the reply behind `to`: 1 or 0, then for each claim what is left, or
 -- -1 if the key is banned, and how long until the same claim passes. A request with
 -- a bad window takes nothing: 2, and -2 for each claim of such a one. It returns where
 -- the next request begins, and the end of the reply.
 local function decide(windows, requests, from, reply, to, dry)
   local n, allowed, bad = byte(requests, from), true, false
-  from = from + 1
+  local id = from + 1
+  from = from + 10
   for i = 1, n do
-    local c, d, e, f, a, b = byte(requests, from + 9, from + 14)
+    local c, d, e, f, a, b = byte(requests, from, from + 5)
     local w, cost = windows[a + b * 256], c + d * 256 + e * 65536 + f * 16777216
     asked[i], costs[i], entries[i], values[i] = w, cost, from, nil
-    from = from + 15
+    from = from + 6
     if w.l.kind.valued then
       values[i] = sub(requests, from, from + 7)
       from = from + 8
@@ -122,7 +76,7 @@ local function decide(windows, requests, from, reply, to, dry)
     local w, wait = asked[i], waits[i]
     if allowed and not dry then
       local kind, cost, value = w.l.kind, costs[i], values[i]
-      kind.take(w, cost, sub(requests, entries[i], entries[i] + 12), value)
+      kind.take(w, cost, sub(requests, id, id + 8) .. sub(requests, entries[i], entries[i] + 3), value)
       if cost > w.left then wait = kind.wait(w, cost, value) end
     end
     local left = w.left

@@ -108,4 +108,4 @@ function distinct.grant(w, n)
   end
 end
 
-KINDS['5'] = distinct
+KINDS[5] = distinct

@@ -46,16 +46,19 @@
 // lowest first. The id of a decision has 8 bytes; Redisson reads any length. Value and
 // permits live as long as a permit is out, so without both nothing has to be read.
 //
-// A sliding log, a fixed or sliding window and GCRA have one key,
+// A sliding log, a fixed or sliding window, GCRA and a cooldown have one key. Windows of
+// limits whose names differ only in what stands behind the last colon, as those of one
+// list of rates, share it: L is BOX:TAG, and the string holds the window of each tag.
 //
-//	PREFIX:{K}:L:{ALGORITHM}:state    string  numbers, lowest byte first
+//	PREFIX:{K}:BOX:{ALGORITHM}:state    string  numbers, lowest byte first
 //
 // with a ban, and what must be known of refunds, behind them where there is any: see
-// sliding_log.lua and counter.lua. Before, the three counters had value, permits and
-// base. What is in those is not read any more and expires: their limits start anew
-// with the upgrade, and while both versions run each counts by itself.
+// box.lua, sliding_log.lua, counter.lua and cooldown.lua. A request over several of them
+// reads and writes one string. Before, the counters and cooldowns had value, permits and
+// base. What is in those is not read any more and expires: their limits start anew with
+// the upgrade, and while both versions run each counts by itself.
 //
-// Concurrent, distinct and cooldown limits have the three keys of a token bucket below
+// Concurrent and distinct limits have the three keys of a token bucket below
 // PREFIX:{K}:L:{ALGORITHM}. What each client counts by itself ends with a colon and
 // the client's UUID.
 //
@@ -66,15 +69,16 @@
 // refusals are remembered for 100 ms only.
 //
 // A member of a distinct limit is 8 bytes of the value and the 8 of the decision's id
-// (zeros: uses that are not given back any more), of a cooldown as a bucket's.
+// (zeros: uses that are not given back any more).
 //
 // # Scripts
 //
 // Most calls carry requests of one claim each, on different windows, of one algorithm.
 // For those there is a script that goes straight on (take_ALGORITHM.lua) and decides by
 // itself whatever is usual; what only a ban, a refund or a clock that was set back
-// needs, it defines when it meets them. Requests of several claims, or several on one
-// key, have a script for each algorithm, and all others one that knows all.
+// needs, it defines when it meets them. Requests of several claims have one too
+// (several.lua with many_ALGORITHM.lua), and so have several on one key (again.lua); all
+// others have one that knows all.
 // What a decision costs is measured in test/bench/redis.
 //
 // # Faults of such limiters, and what keeps them out

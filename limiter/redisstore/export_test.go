@@ -35,6 +35,10 @@ var (
 	WindowName   = windowName
 )
 
+// BoxName is the key that holds the window of c, and others, of algorithms whose state
+// is one string.
+func BoxName(c limiter.Claim) string { return newNames(DefaultPrefix, "").keys(c)[0] }
+
 // Hears reports whether s learns of what other proxies give back.
 func (s *Store) Hears() bool { return s.denials.hearing.Load() }
 
@@ -77,6 +81,9 @@ func (s *Store) TakeInOneCall(ctx context.Context, all [][]limiter.Claim) (errs 
 		<-c.done
 		if c.err != nil {
 			c.err = fmt.Errorf("%w: %w", limiter.ErrUnavailable, c.err)
+		}
+		if c.decision.Allowed {
+			c.decision.Permit = limiter.Permit{ID: c.id, At: c.decision.At}
 		}
 		errs, ds = append(errs, c.err), append(ds, c.decision)
 	}

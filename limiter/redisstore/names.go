@@ -37,7 +37,7 @@ func newID() (id [16]byte) {
 // packed reports whether an algorithm keeps all of a window in one string.
 func packed(a limiter.Algorithm) bool {
 	switch a {
-	case limiter.FixedWindow, limiter.SlidingWindow, limiter.GCRA, limiter.SlidingLog:
+	case limiter.FixedWindow, limiter.SlidingWindow, limiter.GCRA, limiter.Cooldown, limiter.SlidingLog:
 		return true
 	}
 	return false
@@ -52,13 +52,28 @@ func (n names) keys(c limiter.Claim) []string {
 	}
 	name, end := windowName(n.prefix, c.Limit.Name, c.Key), n.end(c.Limit.Scope)
 	if a := c.Limit.Algorithm; a != limiter.TokenBucket {
-		name += ":{" + a.String() + "}"
 		if packed(a) {
-			return []string{name + ":state" + end}
+			box, _ := split(c.Limit.Name)
+			return []string{windowName(n.prefix, box, c.Key) + suffix(a) + end}
 		}
+		name += ":{" + a.String() + "}"
 	}
 	return []string{name + ":value" + end, name + ":permits" + end, name + ":base" + end}
 }
+
+// split splits the name of a limit whose state is one string: windows of one key share
+// a box, a string, if what stands before the last colon is the same. The tag behind it
+// tells them apart there.
+func split(limit string) (box, tag string) {
+	i := strings.LastIndexByte(limit, ':')
+	if i <= 0 || i == len(limit)-1 || len(limit)-i > maxTag {
+		return limit, ""
+	}
+	return limit[:i], limit[i+1:]
+}
+
+// maxTag is the most bytes of a tag: its length is one byte, and 255 begins boxes.
+const maxTag = 254
 
 // end is what follows the names of the keys of that scope.
 func (n names) end(s limiter.Scope) string {
@@ -86,7 +101,7 @@ func redissonKey(name, what string) string {
 const elsewhere = limiter.PerClient + 1
 
 // window reads what a script publishes: the number of the algorithm and the
-// window's first key; or the name of a limiter that Redisson shares.
+// window's first key, and behind a blank the tag of one in a box; or the name of a limiter that Redisson shares.
 func (n names) window(message string) (id windowID, ok bool) {
 	number, name, _ := strings.Cut(message, ":")
 	if number == "shared" {
@@ -96,6 +111,10 @@ func (n names) window(message string) (id windowID, ok bool) {
 		return id, false
 	}
 	id.algorithm = limiter.Algorithm(number[0] - '0')
+	name, tag, boxed := strings.Cut(name, " ")
+	if boxed != packed(id.algorithm) {
+		return id, false
+	}
 	name, ok = strings.CutPrefix(name, n.prefix+":{")
 	if !ok {
 		return id, false
@@ -112,6 +131,9 @@ func (n names) window(message string) (id windowID, ok bool) {
 		name = strings.TrimSuffix(name[:i], ":")
 	}
 	id.limit, ok = strings.CutSuffix(name, suffix(id.algorithm))
+	if tag != "" {
+		id.limit += ":" + tag
+	}
 	return id, ok
 }
 

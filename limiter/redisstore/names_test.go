@@ -15,15 +15,20 @@ func TestWindowOf_ReadsWhatScriptsTell(t *testing.T) {
 	seen := map[string]windowID{}
 	for _, prefix := range []string{"weir", "a:b"} {
 		n := newNames(prefix, "one")
-		for _, name := range []string{"l", "sms.phone:1m", "l:value", "l:fixed_window", "l:concurrent:value", "l:concurrent", "l:permits", "l:base"} {
-			for kind := range 2 * (limiter.Cooldown + 1) {
+		for _, name := range []string{"l", "sms.phone:1m", "l:value", "l:fixed_window", "l:concurrent:value", "l:concurrent", "l:permits", "l:base", "l:", "l::", "l::x", ":l", "::"} {
+			for kind := range 2 * (limiter.SlidingLog + 1) {
 				a := kind / 2
 				c := limiter.Claim{
 					Limit: &limiter.Limit{Name: name, Rate: limiter.Rate{Count: 1, Window: time.Second}, Algorithm: a, Scope: limiter.Scope(kind % 2)},
 					Key:   limiter.KeyOf(prefix, name),
 				}
 				keys := n.keys(c)
-				message := fmt.Sprint(int(a), ":", keys[0])
+				message, inBox := fmt.Sprint(int(a), ":", keys[0]), ""
+				if packed(a) {
+					_, tag := split(name)
+					inBox = " " + tag
+					message += inBox
+				}
 				if id, ok := n.window(message); !ok || id != idOf(c) {
 					t.Errorf("%q is %+v %v, want %+v", message, id, ok, idOf(c))
 				}
@@ -32,10 +37,10 @@ func TestWindowOf_ReadsWhatScriptsTell(t *testing.T) {
 					t.Errorf("%q is %+v %v to another client", message, theirs, ok)
 				}
 				for _, k := range keys {
-					if other, ok := seen[k]; ok {
+					if other, ok := seen[k+inBox]; ok {
 						t.Errorf("%q is of %+v as well", k, other)
 					}
-					seen[k] = idOf(c)
+					seen[k+inBox] = idOf(c)
 					if tag := "{" + c.Key.String() + "}"; !strings.Contains(k, tag) || !strings.HasPrefix(k, prefix+":") {
 						t.Errorf("key %q without prefix or tag", k)
 					}

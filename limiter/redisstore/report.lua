@@ -52,13 +52,6 @@ function distinct.report(w, list)
   distinct.keep(w)
 end
 
-function cooldown.report(w, list)
-  cooldown.open(w)
-  if w.stale then call('DEL', w.log) end
-  enter(w, list)
-  call('PEXPIRE', w.log, w.l.ttl)
-end
-
 local windows, first = list_windows()
 for i, w in ipairs(windows) do
   local list = grants(ARGV[first - 1 + i], w.l.horizon, w.l.kind.valued)

@@ -45,10 +45,34 @@ var (
 	slidingLogKindLua string
 	//go:embed take_sliding_log.lua
 	takeSlidingLogLua string
-	//go:embed take_sliding_logs.lua
-	takeSlidingLogsLua string
 	//go:embed one.lua
 	oneLua string
+	//go:embed limits.lua
+	limitsLua string
+	//go:embed box.lua
+	boxLua string
+	//go:embed answer.lua
+	answerLua string
+	//go:embed several.lua
+	severalLua string
+	//go:embed again.lua
+	againLua string
+	//go:embed ones.lua
+	onesLua string
+	//go:embed many_boxes.lua
+	manyBoxesLua string
+	//go:embed many_token_bucket.lua
+	manyTokenBucketLua string
+	//go:embed many_fixed_window.lua
+	manyFixedWindowLua string
+	//go:embed many_sliding_window.lua
+	manySlidingWindowLua string
+	//go:embed many_gcra.lua
+	manyGCRALua string
+	//go:embed many_sliding_log.lua
+	manySlidingLogLua string
+	//go:embed windows.lua
+	windowsLua string
 	//go:embed decide.lua
 	decideLua string
 	//go:embed tell.lua
@@ -86,7 +110,8 @@ func newScript(parts ...string) script {
 // what is to be done. A test gives a clock of its own.
 type scripts struct {
 	straight [kinds]script // of one algorithm: for requests of one claim each, of different windows
-	single   [kinds]script // of one algorithm
+	several  [kinds]script // of one algorithm: for requests of several claims, of different windows
+	again    [kinds]script // of one algorithm: for several requests on one window
 	mixed    script
 	peek     script
 
@@ -100,8 +125,8 @@ func newScripts(clock, prefix string) scripts {
 	room := "local ROOM = " + quote(channel(prefix))
 	full := func(last ...string) script {
 		return newScript(append([]string{
-			clock, baseLua, room, decideLua, bucketLua, counterLua, counterKindLua, givebackLua, distinctLua, cooldownLua,
-			slidingLogLua, slidingLogKindLua, tellLua,
+			clock, baseLua, limitsLua, room, windowsLua, boxLua, decideLua, bucketLua, counterLua, counterKindLua, givebackLua, distinctLua,
+			slidingLogLua, slidingLogKindLua, cooldownLua, tellLua,
 		}, last...)...)
 	}
 	s := scripts{
@@ -110,41 +135,58 @@ func newScripts(clock, prefix string) scripts {
 		grant: full(grantLua), reset: full(resetLua), ban: full(banLua),
 		report: full(reportLua),
 	}
-	for i := range s.single {
-		s.single[i] = s.mixed
+	for i := range s.again {
+		s.again[i] = s.mixed
 	}
-	for a, own := range map[limiter.Algorithm]string{
-		limiter.TokenBucket: bucketLua, limiter.Concurrent: bucketLua,
-		limiter.FixedWindow: counterLua + counterKindLua, limiter.SlidingWindow: counterLua + counterKindLua, limiter.GCRA: counterLua + counterKindLua,
+	s.again[limiter.TokenBucket] = newScript(clock, baseLua, limitsLua, windowsLua, decideLua, bucketLua, takeLua)
+	s.again[limiter.Concurrent] = s.again[limiter.TokenBucket]
+	s.again[limiter.Cooldown] = newScript(clock, baseLua, limitsLua, windowsLua, boxLua, decideLua, slidingLogLua, cooldownLua, takeLua)
+	s.straight, s.several = s.again, s.again
+	for a, p := range map[limiter.Algorithm]parts{
+		limiter.TokenBucket:   {"", takeTokenBucketLua, manyTokenBucketLua, bucketLua},
+		limiter.FixedWindow:   {counterLua, takeFixedWindowLua, manyBoxesLua + manyFixedWindowLua, counterKindLua},
+		limiter.SlidingWindow: {counterLua, takeSlidingWindowLua, manyBoxesLua + manySlidingWindowLua, counterKindLua},
+		limiter.GCRA:          {counterLua, takeGCRALua, manyBoxesLua + manyGCRALua, counterKindLua},
+		limiter.SlidingLog:    {slidingLogLua, takeSlidingLogLua, manyBoxesLua + manySlidingLogLua, slidingLogKindLua},
 	} {
-		s.single[a] = newScript(clock, baseLua, decideLua, own, takeLua)
+		s.straight[a] = newScript(p.general(clock, oneLua), p.one)
+		s.several[a] = newScript(p.general(clock, onesLua), p.many, answerLua, severalLua)
+		if a != limiter.TokenBucket { // which merges what comes at once
+			s.again[a] = newScript(p.general(clock, takeLua), p.many, answerLua, againLua)
+		}
 	}
-	s.single[limiter.SlidingLog] = newScript(
-		clock, baseLua, slidingLogLua, "local function general()", decideLua, slidingLogKindLua, takeLua, "end", takeSlidingLogsLua)
-	s.straight = s.single
-	s.straight[limiter.TokenBucket] = straight(clock, "", takeTokenBucketLua, bucketLua)
-	s.straight[limiter.FixedWindow] = straight(clock, counterLua, takeFixedWindowLua, counterKindLua)
-	s.straight[limiter.SlidingWindow] = straight(clock, counterLua, takeSlidingWindowLua, counterKindLua)
-	s.straight[limiter.GCRA] = straight(clock, counterLua, takeGCRALua, counterKindLua)
-	s.straight[limiter.SlidingLog] = straight(clock, slidingLogLua, takeSlidingLogLua, slidingLogKindLua)
 	return s
 }
 
-// straight is a script that goes straight on where nothing is unusual. What others
+// parts are those of the scripts of one algorithm: what all of them have; what takes
+// requests of one claim, or of many; and what knows all about it.
+type parts struct{ common, one, many, kind string }
+
+// general begins a script that goes straight on where nothing is unusual. What others
 // need it defines only when it meets them: to define it costs as much as a decision.
-func straight(clock, common, take, kind string) script {
-	return newScript(clock, baseLua, common, "local function general(requests)", decideLua, kind, oneLua, "end", take)
+func (p parts) general(clock, last string) string {
+	box := boxLua
+	if p.kind == bucketLua {
+		box = ""
+	}
+	return strings.Join([]string{
+		clock, baseLua, limitsLua, p.common, "local function general()", windowsLua, box, decideLua, p.kind, last, "end",
+	}, "\n")
 }
 
 // take is the leanest script that takes what b asks for.
 func (s *scripts) take(b *batch) script {
-	switch {
-	case bits.OnesCount16(b.kinds) != 1:
+	if bits.OnesCount16(b.kinds) != 1 {
 		return s.mixed
-	case b.branched:
-		return s.single[bits.TrailingZeros16(b.kinds)]
 	}
-	return s.straight[bits.TrailingZeros16(b.kinds)]
+	switch a := bits.TrailingZeros16(b.kinds); {
+	case b.again:
+		return s.again[a]
+	case b.several:
+		return s.several[a]
+	default:
+		return s.straight[a]
+	}
 }
 
 // quote writes s as a Lua string, whatever it holds.

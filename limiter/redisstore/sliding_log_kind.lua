@@ -114,23 +114,23 @@ local function merge(w, all)
   return kept
 end
 
-local function save(w, ...)
+-- save writes w, to live for so many ms, or as long as it had.
+local function save(w, life)
   local body = sub(w.raw, w.from)
   if w.ban > NOW or w.floor > NOW - w.l.length then
-    body = struct.pack(MORE, w.ban, w.floor) .. body
-    call('SET', w.state, struct.pack(HEAD, 2, w.before, w.newest, w.taken, w.count) .. body, ...)
+    save_state(w, struct.pack(HEAD, 2, w.before, w.newest, w.taken, w.count) .. struct.pack(MORE, w.ban, w.floor) .. body, life)
   else
-    call('SET', w.state, struct.pack(HEAD, 1, w.before, w.newest, w.taken, w.count) .. body, ...)
+    save_state(w, struct.pack(HEAD, 1, w.before, w.newest, w.taken, w.count) .. body, life)
   end
 end
 
--- life is how long the string lives: as long as anything in it says something.
-local function life(w) return int(math.max(w.l.ttl, w.ban - NOW + SLACK)) end
+-- life is how long a window lives: as long as anything in it says something.
+local function life(w) return math.max(w.l.ttl, w.ban - NOW + SLACK) end
 
 function log.keep(w)
   local new = w.members
   if not new then
-    if w.moved then save(w, 'KEEPTTL') end
+    if w.moved then save(w) end
     return
   end
   if w.l.merges and #new > 2 * HOT then new = { w.given, false } end
@@ -147,11 +147,11 @@ function log.keep(w)
     w.raw, w.from, w.newest = table.concat(parts), 1, NOW
     w.taken, w.count = w.taken + w.given, w.count + #new / 2
   end
-  save(w, 'PX', life(w))
+  save(w, life(w))
 end
 
 -- load is open of a window that is to be changed.
-local function load(w) log.open(w, call('GET', w.state)) end
+local function load(w) log.open(w, load_state(w)) end
 
 -- refund_merged takes cost out of what at was merged into: the first merged entry
 -- that is not older.
@@ -163,7 +163,7 @@ local function refund_merged(w, all, id, cost, at)
       e.n = e.n - n
       insert(all, { at = at, n = 0, id = id })
       put(w, #all > FULL and merge(w, all) or all)
-      save(w, 'KEEPTTL')
+      save(w)
       return n
     end
   end
@@ -185,7 +185,7 @@ function log.refund(w, id, cost, at)
         table.remove(all, i)
       end
       put(w, all)
-      save(w, 'KEEPTTL')
+      save(w)
       return n
     end
   end
@@ -204,20 +204,21 @@ function log.grant(w, n)
   end
   if #all == 0 then return end
   put(w, all)
-  save(w, 'KEEPTTL')
+  save(w)
 end
 
 function log.reset(w)
+  empty(w)
   log.open(w, false)
   w.floor = NOW
-  save(w, 'PX', life(w))
+  save(w, life(w))
 end
 
 -- ban lets the key have nothing until a time; what is counted stays.
 function log.ban(w, till)
   load(w)
   w.ban = till
-  save(w, 'PX', life(w))
+  save(w, life(w))
 end
 
 -- report enters grants that were made elsewhere, each once.
@@ -232,8 +233,8 @@ function log.report(w, list)
     known[g.id] = true
   end
   put(w, #all > FULL and merge(w, all) or all)
-  save(w, 'PX', life(w))
+  save(w, life(w))
 end
 
-KINDS['7'] = log
+KINDS[7] = log
 end

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/redisstore"
 )
 
 // logged is a claim of a sliding log.
@@ -20,7 +21,7 @@ func TestSlidingLog_IsOneSmallKey(t *testing.T) {
 	for _, count := range []int64{1, 10, 128, 1000, 100_000} {
 		s := newHeldScene(t)
 		c := logged(count, 100*time.Second)
-		key := name(c) + ":{sliding_log}:state"
+		key := redisstore.BoxName(c[0])
 		var bytes int64
 		for range 700 {
 			s.take(c)

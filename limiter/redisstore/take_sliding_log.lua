@@ -1,27 +1,25 @@
 -- take_sliding_log is take for requests of one claim each, every one on a window of
 -- its own: the usual way straight on, without what only others need.
 -- KEYS   state of each window
--- ARGV   limits and windows, see list_windows; then all requests in one string, see
+-- ARGV   limits and windows, see limits.lua and list_windows; then all requests in one string, see
 --        decide
 -- reply  as that of take
 -- The whole script is one step for everybody else.
-local rates, lengths, ttls, a = {}, {}, {}, 2
-for i = 1, tonumber(ARGV[1]) do
-  rates[i], lengths[i], ttls[i] = tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2]), ARGV[a + 4]
-  a = a + 5
-end
-local of, requests = ARGV[a], ARGV[a + 1]
 local struct_pack, struct_unpack = struct.pack, struct.unpack
 local got, reply, r, from, one = call('MGET', unpack(KEYS)), { NOW }, 1, 1, nil
 
 for i = 1, #KEYS do
-  local l, state = byte(of, i), got[i]
-  local rate, length, form, before, newest, taken, count, at = rates[l], lengths[l], 1, NOW, NOW, 0, 0, 1
+  local l, state = byte(of, 3 * i - 2), got[i]
+  local rate, length, tag = rates[l], lengths[l], tags[l]
+  local form, before, newest, taken, count, at = 1, NOW, NOW, 0, 0, 1
   if state then
     form = 0
-    if #state >= 19 then form, before, newest, taken, count, at = struct_unpack(HEAD, state) end
+    if #state >= #tag + 19 and sub(state, 1, #tag) == tag then form, before, newest, taken, count, at = struct_unpack(HEAD, state, #tag + 1) end
     local old, size = NOW - length, #state
-    while form == 1 and at <= size do
+    if form == 1 and newest <= old then -- all have come back
+      before, taken, count, at = newest, 0, 0, size + 1
+    end
+    while form == 1 and before <= old and at <= size do
       local after, n, next = entry(state, at)
       if before + after > old then break end
       before, taken, count, at = before + after, taken - n, count - 1, next
@@ -45,7 +43,7 @@ for i = 1, #KEYS do
       else
         new = packed(after, cost, sub(requests, from + 2, from + 9))
       end
-      local head = struct_pack(HEAD, 1, before, NOW, taken + cost, count + 1)
+      local head = tag .. struct_pack(HEAD, 1, before, NOW, taken + cost, count + 1)
       if state then
         call('SET', KEYS[i], head .. body .. new, 'PX', ttls[l])
       else -- what is of another type looks like nothing in an MGET
@@ -69,7 +67,7 @@ for i = 1, #KEYS do
   if usual then
     r = r + 3
   else
-    one = one or general(requests)
+    one = one or general()
     r = one(l, i, i, from, reply, r, state)
   end
   from = from + 16

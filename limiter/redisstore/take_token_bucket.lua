@@ -1,7 +1,7 @@
 -- take_token_bucket is take for requests of one claim each, every one on a window of
 -- its own: the usual way straight on, without what only others need.
 -- KEYS   value, permits and base of each window
--- ARGV   limits and windows, see list_windows; then all requests in one string, see
+-- ARGV   limits and windows, see limits.lua and list_windows; then all requests in one string, see
 --        decide
 -- reply  as that of take
 -- The whole script is one step for everybody else.
@@ -9,14 +9,12 @@
 -- Value and permits live until the last permit has come back (and 2 ms: TIME and the
 -- time by which keys expire may be read in two milliseconds), so without both there
 -- is nothing to read and nothing to trim.
-local rates, lengths, ttls, sinces, olds, a = {}, {}, {}, {}, {}, 2
-for i = 1, tonumber(ARGV[1]) do
-  rates[i], lengths[i] = tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2])
-  ttls[i], olds[i] = int(lengths[i] + 2), int(NOW - lengths[i])
+local lives, sinces, olds = {}, {}, {}
+for i = 1, #rates do
+  lives[i], olds[i] = count_text(lengths[i] + 2), int(NOW - lengths[i])
   sinces[i] = '(' .. olds[i]
-  a = a + 5
 end
-local of, requests, now = ARGV[a], ARGV[a + 1], int(NOW)
+local now = int(NOW)
 local strings, n = {}, 0
 for i = 1, #KEYS, 3 do
   strings[n + 1], strings[n + 2] = KEYS[i], KEYS[i + 2]
@@ -65,8 +63,9 @@ local function waits(short, size, length)
 end
 
 for i = 1, #KEYS / 3 do
-  local l, k = byte(of, i), 3 * i - 2
-  local rate, length, ttl, log, value = rates[l], lengths[l], ttls[l], KEYS[k + 1], got[2 * i - 1]
+  local k = 3 * i - 2
+  local l = byte(of, k)
+  local rate, length, ttl, log, value = rates[l], lengths[l], lives[l], KEYS[k + 1], got[2 * i - 1]
   local b, c, d, e = byte(requests, from + 10, from + 13)
   local cost, left, wait, trims = b, nil, 0, false
   if c + d + e > 0 then cost = b + c * 256 + d * 65536 + e * 16777216 end
@@ -96,7 +95,7 @@ for i = 1, #KEYS / 3 do
     end
   end
   if not left then
-    one = one or general(requests)
+    one = one or general()
     r = one(l, i, k, from, reply, r, got[2 * i - 1], got[2 * i])
   elseif left >= 0 then
     call('ZADD', log, now, sub(requests, from + 1, from + 13))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/redisstore"
 )
 
 // spoilers are ways to make one key of a window something else.
@@ -15,10 +16,10 @@ func spoilers(s *scene, c []limiter.Claim) map[string]func() {
 	keys := []string{name(c) + ":value", name(c) + ":permits"}
 	if a := c[0].Limit.Algorithm; a == limiter.Concurrent {
 		keys = []string{name(c) + ":{concurrent}:value", name(c) + ":{concurrent}:permits"}
-	} else if a == limiter.Distinct || a == limiter.Cooldown {
+	} else if a == limiter.Distinct {
 		keys = []string{name(c) + ":{" + a.String() + "}:permits"}
 	} else if a != limiter.TokenBucket {
-		keys = []string{name(c) + ":{" + a.String() + "}:state"}
+		keys = []string{redisstore.BoxName(c[0])}
 	}
 	all := map[string]func(){}
 	for _, key := range keys {

@@ -1,4 +1,4 @@
--- struct for a Lua that has none: of Redis's, as much as the scripts use. All lowest
+-- struct for a Lua that has none: of Redis's, as much as the scripts use: c0 is as long as the number before it says. All lowest
 -- byte first, without alignment; numbers that are not whole as text of 24 bytes.
 local struct = {}
 
@@ -34,6 +34,7 @@ function struct.unpack(format, text, at)
   each(format, function(option, width)
     local v
     if option == 'c' then
+      if width == 0 then width = table.remove(out) end
       v = string.sub(text, at, at + width - 1)
     elseif option == 'd' then
       v = tonumber((string.gsub(string.sub(text, at, at + width - 1), ' ', '')))

@@ -46,6 +46,7 @@ func variants() []variant {
 		{name: "sliding_log", call: ours(limiter.SlidingLog)},
 		{name: "gcra", call: ours(limiter.GCRA)},
 		{name: "fixed_window", call: ours(limiter.FixedWindow)},
+		{name: "cooldown", call: ours(limiter.Cooldown)},
 		{name: "redis_rate", call: redisRate, alone: true},
 		{name: "redisson", call: redissons, prepare: redissonConfig, alone: true},
 	}
@@ -79,6 +80,9 @@ func ours(a limiter.Algorithm) func(*testing.B, *stage, []limiter.Rate, int) *te
 		limits := make([]*limiter.Limit, len(rates))
 		for i, rate := range rates {
 			limits[i] = &limiter.Limit{Name: fmt.Sprintf("send.phone:%s", limiter.WindowName(rate.Window)), Rate: rate, Algorithm: a}
+			if a == limiter.Cooldown {
+				limits[i].Rate, limits[i].Steps = limiter.Rate{Count: 1, Window: rate.Window}, []time.Duration{rate.Window / time.Duration(rate.Count)}
+			}
 		}
 		take := func(n int) limiter.Decision {
 			var d limiter.Decision

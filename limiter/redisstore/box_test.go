@@ -1,0 +1,198 @@
+package redisstore_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/redisstore"
+)
+
+// boxed are the algorithms whose windows share a string.
+func boxed() []limiter.Algorithm {
+	return []limiter.Algorithm{limiter.FixedWindow, limiter.SlidingWindow, limiter.GCRA, limiter.SlidingLog, limiter.Cooldown}
+}
+
+// listed is a list of rates of one algorithm under one key, in a box.
+func listed(a limiter.Algorithm, rates ...limiter.Rate) (claims []limiter.Claim) {
+	for i, r := range rates {
+		l := &limiter.Limit{Name: "sms.phone:" + string(rune('a'+i)), Rate: r, Algorithm: a}
+		if a == limiter.Cooldown {
+			l.Rate.Count, l.Steps = 1, []time.Duration{l.Rate.Window / 4, l.Rate.Window / 2}
+		}
+		claims = append(claims, limiter.Claim{Limit: l, Key: limiter.KeyOf("phone"), Cost: 1})
+	}
+	return claims
+}
+
+// All windows of a list are one key, which lives as long as the longest of them; each
+// keeps its count when others are added or removed, and is short again without them.
+func TestBox_KeepsEachWindow(t *testing.T) {
+	for _, a := range boxed()[:4] { // a cooldown has one permit at a time
+		t.Run(a.String(), func(t *testing.T) {
+			s := newHeldScene(t)
+			all := listed(a, limiter.Rate{Count: 9, Window: time.Minute}, limiter.Rate{Count: 90, Window: time.Hour}, limiter.Rate{Count: 900, Window: 24 * time.Hour})
+			s.allowed(all[1:2], 2)
+			lone := s.do("strlen", redisstore.BoxName(all[0])).(int64)
+			s.allowed(all, 3)
+			s.allowed(all[:1], 1)
+			for i, left := range []int64{5, 85, 897} {
+				s.left(all[i:i+1], left)
+			}
+			key := redisstore.BoxName(all[0])
+			if keys := s.do("keys", "weir:*").([]any); len(keys) != 1 || keys[0] != key {
+				t.Errorf("keys %v, want %s", keys, key)
+			}
+			if ttl := s.do("pttl", key).(int64); ttl < 23*time.Hour.Milliseconds() || ttl > 49*time.Hour.Milliseconds() {
+				t.Errorf("lives %d ms", ttl)
+			}
+			if err := s.store.Reset(t.Context(), all[2:]); err != nil {
+				t.Fatal(err)
+			}
+			for i, left := range []int64{5, 85, 900} {
+				s.left(all[i:i+1], left)
+			}
+			s.advance(50 * time.Hour)
+			s.allowed(all[1:2], 2)
+			if now := s.do("strlen", key).(int64); now > lone+4 {
+				t.Errorf("%d bytes after the others are gone, %d before they came", now, lone)
+			}
+		})
+	}
+}
+
+// Windows in one string decide as windows in a string each, whatever is done to them.
+func TestBox_DecidesAsStringsOfTheirOwn(t *testing.T) {
+	steps := 3000
+	if testing.Short() {
+		steps = 600
+	}
+	for _, a := range boxed() {
+		t.Run(a.String(), func(t *testing.T) {
+			s := newHeldScene(t)
+			w := &worlds{s: s, a: a, r: rand.New(rand.NewPCG(1, uint64(a)))}
+			for range steps {
+				w.step()
+			}
+		})
+	}
+}
+
+// worlds are the same limits twice: with names that share a box, and that do not.
+type worlds struct {
+	s       *scene
+	a       limiter.Algorithm
+	r       *rand.Rand
+	permits [][2]grantedTo
+	more    int64 // the rates have been edited
+}
+
+type grantedTo struct {
+	claims []limiter.Claim
+	permit limiter.Permit
+}
+
+// claims are of some limits of one of few keys, in both worlds.
+func (w *worlds) claims() (both [2][]limiter.Claim) {
+	key, order := w.r.IntN(3), w.r.Perm(4)[:1+w.r.IntN(4)]
+	if w.r.IntN(2) == 0 {
+		slices.Sort(order)
+	}
+	for _, i := range order {
+		rate := []limiter.Rate{{Count: 3, Window: time.Second}, {Count: 7, Window: 9 * time.Second}, {Count: 200, Window: time.Minute}, {Count: 40, Window: time.Minute}}[i]
+		rate.Count += w.more
+		cost := 1 + w.r.Int64N(2)
+		for world, name := range []string{"l:%c", "l%c"} {
+			l := &limiter.Limit{Name: fmt.Sprintf(name, 'a'+i), Rate: rate, Algorithm: w.a}
+			c := limiter.Claim{Limit: l, Key: limiter.KeyOf(fmt.Sprint(world, key)), Cost: cost}
+			if w.a == limiter.Cooldown {
+				l.Rate.Count, l.Steps, c.Cost = 1, []time.Duration{rate.Window / 8, rate.Window / 2}, 1
+			}
+			both[world] = append(both[world], c)
+		}
+	}
+	return both
+}
+
+// step does one thing in both worlds and wants the same answers.
+func (w *worlds) step() {
+	w.s.t.Helper()
+	w.more = int64(w.r.IntN(20) / 18)
+	switch n := w.r.IntN(20); {
+	case n < 10:
+		w.take()
+	case n < 13:
+		w.s.advance(time.Duration(w.r.IntN(4)) * time.Duration(w.r.IntN(3000)) * time.Millisecond)
+	case n < 14:
+		w.s.advance(-time.Duration(w.r.IntN(50)) * time.Millisecond)
+	case n < 17 && len(w.permits) > 0:
+		for _, p := range w.permits[w.r.IntN(len(w.permits))] {
+			w.check(w.s.store.Refund(w.s.t.Context(), p.claims, p.permit))
+		}
+	default:
+		both, what, ban := w.claims(), w.r.IntN(8), time.Duration(w.r.IntN(2))*300*time.Millisecond
+		for _, claims := range both {
+			switch what {
+			case 0:
+				w.check(w.s.store.Reset(w.s.t.Context(), claims))
+			case 1, 2:
+				w.check(w.s.store.Ban(w.s.t.Context(), claims, ban))
+			default:
+				w.check(w.s.store.Grant(w.s.t.Context(), claims))
+			}
+		}
+	}
+	both, said := w.claims(), [2]string{}
+	for world, claims := range both {
+		var d limiter.Decision
+		w.check(w.s.store.Peek(w.s.t.Context(), claims, &d))
+		said[world] = fmt.Sprint(d.Allowed, d.Outcomes)
+	}
+	w.same(said)
+}
+
+// take has some requests travel together.
+func (w *worlds) take() {
+	w.s.t.Helper()
+	var all [2][][]limiter.Claim
+	for range 1 + w.r.IntN(5) {
+		both := w.claims()
+		if w.r.IntN(3) == 0 {
+			both[0], both[1] = both[0][:1], both[1][:1]
+		}
+		all[0], all[1] = append(all[0], both[0]), append(all[1], both[1])
+	}
+	var said [2]string
+	var ds [2][]limiter.Decision
+	for world := range all {
+		var errs []error
+		errs, ds[world] = w.s.store.TakeInOneCall(w.s.t.Context(), all[world])
+		for i, d := range ds[world] {
+			w.check(errs[i])
+			said[world] += fmt.Sprint(d.Allowed, d.Wait, d.Outcomes, "\n")
+		}
+	}
+	w.same(said)
+	for i := range ds[0] {
+		if ds[0][i].Allowed {
+			w.permits = append(w.permits, [2]grantedTo{{all[0][i], ds[0][i].Permit}, {all[1][i], ds[1][i].Permit}})
+		}
+	}
+}
+
+func (w *worlds) check(err error) {
+	w.s.t.Helper()
+	if err != nil {
+		w.s.t.Fatal(err)
+	}
+}
+
+func (w *worlds) same(said [2]string) {
+	w.s.t.Helper()
+	if said[0] != said[1] {
+		w.s.t.Fatalf("in one string:\n%s\nin a string each:\n%s", said[0], said[1])
+	}
+}

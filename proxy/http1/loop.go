@@ -80,6 +80,7 @@ func (c *conn) head() error {
 			if n > 0 {
 				x.in.keepHead(n)
 				x.body.open(&x.in, c, x.Request.Framing, &c.server.Limits)
+				c.watch.request(x)
 				return nil
 			}
 		}

@@ -104,7 +104,7 @@ func (c *Call) runUpload() {
 	switch {
 	case err == nil && up.conn != nil:
 		up.conn.armRead(c.client.Response)
-	case err != nil && c.sourceErr() != nil:
+	case err != nil && (c.sourceErr() != nil || timedOut(err) && up.conn != nil):
 		_ = c.conn.net.SetReadDeadline(passed()) // nothing can come of it any more
 	}
 	up.mu.Unlock()

@@ -24,7 +24,10 @@ const (
 // Part tells clients, with each answer from now on, that their connection ends:
 // HTTP/1 by Connection: close, HTTP/2 by GOAWAY. Connections are still taken. A
 // load balancer may need that time to learn that this server leaves.
-func (s *Server) Part() { s.parting.Store(true) }
+func (s *Server) Part() {
+	s.parting.Store(true)
+	s.http1.Part()
+}
 
 // Drain ends the server in peace. It takes the connections that wait already and
 // then no more; tells clients as Part does; closes connections that are not in
@@ -36,10 +39,17 @@ func (s *Server) Drain(ctx context.Context) error {
 	for _, l := range s.doors() {
 		s.shut(l)
 	}
-	until(ctx, lastWord, func() bool { return s.connections.Load() == 0 })
-	err := s.http.Shutdown(ctx)
+	until(ctx, lastWord, func() bool { return s.connections.Load() == 0 && s.http1.Connections() == 0 })
+	s.stop()
+	first := make(chan error, 1)
+	go func() { first <- s.http1.Shutdown(ctx) }()
+	err := s.http2.Shutdown(ctx)
+	if err != nil {
+		s.http2.Close()
+	}
+	_ = s.handed.Close() // if it was never served
+	err = errors.Join(err, <-first)
 	if err != nil && !errors.Is(err, net.ErrClosed) { // the listeners are
-		s.http.Close()
 		return fmt.Errorf("requests cut off after the time to drain: %w", err)
 	}
 	return nil
@@ -85,12 +95,12 @@ func (s *Server) doors() []net.Listener {
 	return s.listeners
 }
 
-// counted is http.Server's ConnState: how many connections there are.
+// counted is http.Server's ConnState: how many connections of HTTP/2 there are.
 func (s *Server) counted(_ net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:
 		s.connections.Add(1)
-	case http.StateClosed, http.StateHijacked:
+	case http.StateClosed:
 		s.connections.Add(-1)
 	}
 }

@@ -173,6 +173,16 @@ func (x *Exchange) End() error { return x.EndWith(nil) }
 // EndWith is End with trailer fields, which only a body in chunks can have. Those
 // that must not stand there are left out.
 func (x *Exchange) EndWith(trailer *Fields) error {
+	return x.endAdding(func(h *Head) {
+		if trailer != nil {
+			trailer.DropUntrailed()
+			h.AddFields(trailer)
+		}
+	})
+}
+
+// endAdding is EndWith for who adds the trailer fields, which must be checked.
+func (x *Exchange) endAdding(trailer func(h *Head)) error {
 	switch {
 	case x.stage != streaming:
 		return ErrNoHeadroom
@@ -186,14 +196,13 @@ func (x *Exchange) EndWith(trailer *Fields) error {
 	switch {
 	case x.framing.Kind == Chunked:
 		x.out.buf = append(x.out.buf, lastChunk...)
-		if trailer != nil {
-			trailer.DropUntrailed()
-			x.out.AddFields(trailer)
-		}
+		trailer(&x.out)
 		x.out.end()
 	}
-	if err := x.Flush(); err != nil {
-		return err
+	if !x.conn.server.EndsLate {
+		if err := x.Flush(); err != nil {
+			return err
+		}
 	}
 	x.stage = answered
 	return nil

@@ -33,6 +33,9 @@ type Server struct {
 	// Closed is told when a connection has ended, and why: nil if that was in
 	// order.
 	Closed func(c net.Conn, why error)
+	// EndsLate lets what ends an answer be sent when its handler has returned, and not
+	// before: what the handler has done has happened then for who reads the answer.
+	EndsLate bool
 	// HalfClosed says what a client that sends no more means by that.
 	HalfClosed HalfClosed
 

@@ -79,6 +79,17 @@ func (x *Exchange) Unwatch() { x.conn.watch.stop() }
 // Left reports whether the client was found to have left while Watch was on.
 func (x *Exchange) Left() bool { return x.conn.watch.gone.Load() }
 
+// leave aborts what is watched: the client is cut off.
+func (w *watch) leave() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.what != nil {
+		w.gone.Store(true)
+		w.what.Abort()
+		w.what = nil
+	}
+}
+
 func (w *watch) stop() {
 	if w.since.Load() == 0 {
 		return

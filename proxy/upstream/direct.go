@@ -68,7 +68,7 @@ func (d *direct) prepare() {
 	d.upgrade = d.upgrades()
 	if b := x.Body(); b != nil {
 		if b.Length() < 0 {
-			d.call.KeepTrailer = keeper(d.trip, x.Fields.Values("Connection"))
+			d.call.KeepTrailer = keeper(d.trip, x.Fields.Values("Trailer"), x.Fields.Values("Connection"))
 		}
 		if d.content != nil {
 			d.call.Content(d.content)
@@ -87,13 +87,14 @@ func has(lines []string, element string) bool {
 	return len(lines) > 0 && httpguts.HeaderValuesContainsToken(lines, element)
 }
 
-// keeper tells which trailer fields of the request are sent on: not those that the
-// operator speaks for, or that Connection has named.
-func keeper(t *Trip, named []string) func(http1.Field) bool {
+// keeper tells which trailer fields of the request are sent on: not those that were
+// not announced, as RFC 9110 6.5.1 allows, that the operator speaks for, or that
+// Connection has named.
+func keeper(t *Trip, announced, named []string) func(http1.Field) bool {
 	return func(f http1.Field) bool {
 		name := http.CanonicalHeaderKey(f.Name)
 		bare := http.CanonicalHeaderKey(hyphenated(name)) // see disowned
-		return mayTrail(bare) && !ours(bare, t) && t.Set[name] == nil && !has(named, f.Name)
+		return mayTrail(bare) && !ours(bare, t) && t.Set[name] == nil && has(announced, f.Name) && !has(named, f.Name)
 	}
 }
 

@@ -54,7 +54,7 @@ func (t *transfer) begin() {
 	head := t.call.Begin(r.Method, r.Host, r.URL.Opaque, query, r.URL.RawQuery)
 	for name, values := range r.Header {
 		switch name {
-		case "Connection", "Te", "Trailer", "Content-Length", "Transfer-Encoding":
+		case "Host", "Connection", "Te", "Trailer", "Content-Length", "Transfer-Encoding":
 			continue
 		case "Expect":
 			if r.Body == nil {

@@ -82,16 +82,23 @@ func until(ctx context.Context, most time.Duration, so func() bool) {
 	}
 }
 
-// open notes that l is served.
-func (s *Server) open(l net.Listener) {
+// open notes that l is served, and reports whether it is not too late for that.
+func (s *Server) open(l net.Listener) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.over {
+		_ = l.Close()
+		return false
+	}
 	s.listeners = append(s.listeners, l)
+	return true
 }
 
+// doors are all listeners; from now on there will be no more.
 func (s *Server) doors() []net.Listener {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.over = true
 	return s.listeners
 }
 

@@ -37,6 +37,7 @@ type Server struct {
 
 	mu        sync.Mutex // guards what follows
 	listeners []net.Listener
+	over      bool // no listener is served any more
 }
 
 // A Handler takes requests of both protocols.
@@ -112,7 +113,9 @@ func overNet(h http.Handler) http1.Handler {
 // Serve takes requests from l until Drain: HTTP/1, and HTTP/2 with prior
 // knowledge if the configuration allows it. It owns l.
 func (s *Server) Serve(l net.Listener) error {
-	s.open(l)
+	if !s.open(l) {
+		return nil
+	}
 	return s.take(s.introduced(l), func(c net.Conn) {
 		s.offenders.keepWaiting(s.ctx, c)
 		s.http1.ServeConn(c)
@@ -122,7 +125,9 @@ func (s *Server) Serve(l net.Listener) error {
 // ServeTLS takes requests in TLS from l until Drain: HTTP/1, and HTTP/2 from
 // clients that ask for it. It owns l.
 func (s *Server) ServeTLS(l net.Listener, c *Certificates) error {
-	s.open(l)
+	if !s.open(l) {
+		return nil
+	}
 	h := &handshaker{
 		config: c.config(), within: s.bounds.Timeouts.Header, stall: s.bounds.Timeouts.Write, log: s.log,
 		http1: s.http1.ServeConn, http2: s.hand,

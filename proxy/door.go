@@ -20,7 +20,7 @@ import (
 // errBody says that the body of a request could not be read to its end.
 var errBody = errors.New("body cannot be read")
 
-// A httpDoor is the door of net/http's server.
+// A httpDoor is the door of net/http's server, by which HTTP/2 comes in.
 type httpDoor struct {
 	w    *counter
 	r    *http.Request
@@ -28,7 +28,6 @@ type httpDoor struct {
 	body *body  // nil if the request has none
 	kept buffer // what whole has read of it
 	read []byte // in kept; nil if nobody asked
-	cut  bool   // the connection must not be used again
 }
 
 // ServeHTTP takes one request in and sees it out.
@@ -65,10 +64,9 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.serve(r.Context(), x, d)
 	d.w.beforeEnd()
 	x.takenBack = r.ProtoMajor == 2 && r.Context().Err() != nil
-	d.cut = d.cut || x.result.Wrote && x.result.Kind != upstream.OK
 	d.w.end(r.Context())
 	d.body.end()
-	if d.cut {
+	if x.result.Wrote && x.result.Kind != upstream.OK {
 		panic(http.ErrAbortHandler) // how net/http wants a connection to be cut
 	}
 }
@@ -87,21 +85,12 @@ func (d *httpDoor) answer(a respond.Answer) {
 	h := d.w.Header()
 	a.Into(h)
 	h.Set("X-Request-Id", d.x.id)
-	early := d.r.ProtoMajor == 1 && d.body.unread()
-	if early {
-		_ = http.NewResponseController(d.w).EnableFullDuplex() // or net/http reads the body first
-	}
-	tunnel := d.r.Method == http.MethodConnect // what follows may be meant for another server
-	worthless := early && (d.body.worthless() || tunnel)
-	if worthless || tunnel {
+	if d.r.Method == http.MethodConnect { // what follows may be meant for another server
 		h.Set("Connection", "close")
 	}
 	d.w.WriteHeader(a.Status)
 	if d.r.Method != http.MethodHead {
 		_, _ = d.w.Write(a.Body) // the client may have left
-	}
-	if early && !worthless {
-		d.cut = d.w.FlushError() != nil || d.body.linger() != nil
 	}
 }
 
@@ -138,7 +127,7 @@ func (d *httpDoor) forward(p *upstream.Pool, t *upstream.Trip) upstream.Result {
 		with := *d.r // net/http goes by what its own request has as a body
 		with.Body = d.body
 		if d.read != nil {
-			with.Body = io.NopCloser(bytes.NewReader(d.read))
+			with.Body = newReplay(d.read)
 		}
 		r = &with
 	}
@@ -151,6 +140,9 @@ func (d *httpDoor) forward(p *upstream.Pool, t *upstream.Trip) upstream.Result {
 
 // beforeEnd implements door.
 func (d *httpDoor) beforeEnd(release func(flush func())) { d.w.release = release }
+
+// newReplay is a body that has been read before.
+func newReplay(read []byte) io.ReadCloser { return io.NopCloser(bytes.NewReader(read)) }
 
 // A counter notes what the client was sent.
 type counter struct {

@@ -24,7 +24,10 @@ const (
 // Part tells clients, with each answer from now on, that their connection ends:
 // HTTP/1 by Connection: close, HTTP/2 by GOAWAY. Connections are still taken. A
 // load balancer may need that time to learn that this server leaves.
-func (s *Server) Part() { s.parting.Store(true) }
+func (s *Server) Part() {
+	s.parting.Store(true)
+	s.http1.Part()
+}
 
 // Drain ends the server in peace. It takes the connections that wait already and
 // then no more; tells clients as Part does; closes connections that are not in
@@ -36,10 +39,17 @@ func (s *Server) Drain(ctx context.Context) error {
 	for _, l := range s.doors() {
 		s.shut(l)
 	}
-	until(ctx, lastWord, func() bool { return s.connections.Load() == 0 })
-	err := s.http.Shutdown(ctx)
+	until(ctx, lastWord, func() bool { return s.connections.Load() == 0 && s.http1.Connections() == 0 })
+	s.stop()
+	first := make(chan error, 1)
+	go func() { first <- s.http1.Shutdown(ctx) }()
+	err := s.http2.Shutdown(ctx)
+	if err != nil {
+		s.http2.Close()
+	}
+	_ = s.handed.Close() // if it was never served
+	err = errors.Join(err, <-first)
 	if err != nil && !errors.Is(err, net.ErrClosed) { // the listeners are
-		s.http.Close()
 		return fmt.Errorf("requests cut off after the time to drain: %w", err)
 	}
 	return nil
@@ -72,25 +82,32 @@ func until(ctx context.Context, most time.Duration, so func() bool) {
 	}
 }
 
-// open notes that l is served.
-func (s *Server) open(l net.Listener) {
+// open notes that l is served, and reports whether it is not too late for that.
+func (s *Server) open(l net.Listener) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.over {
+		_ = l.Close()
+		return false
+	}
 	s.listeners = append(s.listeners, l)
+	return true
 }
 
+// doors are all listeners; from now on there will be no more.
 func (s *Server) doors() []net.Listener {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.over = true
 	return s.listeners
 }
 
-// counted is http.Server's ConnState: how many connections there are.
+// counted is http.Server's ConnState: how many connections of HTTP/2 there are.
 func (s *Server) counted(_ net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:
 		s.connections.Add(1)
-	case http.StateClosed, http.StateHijacked:
+	case http.StateClosed:
 		s.connections.Add(-1)
 	}
 }

@@ -77,10 +77,10 @@ func (g *generation) told(x *exchange) http.Header {
 
 // onHeader tells the client of the forwarded answer what is left of its quota,
 // and takes out the upstream's wish that this request shall not count.
-func (x *exchange) onHeader(status int, h http.Header) {
-	if name := x.route.refund.Header; name != "" && len(h[name]) > 0 {
+func (x *exchange) onHeader(status int, h upstream.Header) {
+	if name := x.route.refund.Header; name != "" && len(h.Values(name)) > 0 {
 		x.asked = true
-		delete(h, name)
+		h.Del(name)
 	}
 	x.route.rewrite.answer(h)
 	if len(x.claims) > 0 {

@@ -103,7 +103,7 @@ func TestHTTP2_WithPriorKnowledgeWhereAllowed(t *testing.T) {
 		t.Errorf("status %s; want 200", got)
 	}
 	f = opened(t, forwarding("echo", "", ""))
-	f.dial(http2.ClientPreface).status(400)
+	f.dial(http2.ClientPreface).status(505)
 }
 
 func TestHTTP2_MalformedRequestsAreNotForwarded(t *testing.T) {

@@ -25,7 +25,6 @@ const (
 // A link is what is known of one client's connection over all its requests.
 type link struct {
 	net.Conn
-	framing   *framing // nil where net/http reads HTTP/2 from TLS
 	offenders *offenders
 	address   func() netip.Prefix // as offenders are counted
 	asked     atomic.Int64
@@ -40,14 +39,10 @@ type linkKey struct{}
 func (s *Server) linked(ctx context.Context, c net.Conn) context.Context {
 	l := &link{Conn: c, offenders: s.offenders}
 	l.address = sync.OnceValue(func() netip.Prefix { return s.offenders.of(c) })
-	if c, ok := c.(interface{ of() *conn }); ok {
-		l.framing = &c.of().framing
-	}
 	return context.WithValue(ctx, linkKey{}, l)
 }
 
-// overLinks is next for requests that come over links. A connection with faulty
-// framing carries no request after this one (RFC 9112 section 6.1). One whose
+// overLinks is next for requests that come over links. One whose
 // client asks only to take back is closed: each such request costs the upstream
 // one, and the client nothing (RFC 9113 section 10.5). What is taken back before
 // anything was done for it costs nothing here either.
@@ -58,14 +53,9 @@ func overLinks(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		if l.framing != nil && l.framing.faulty.Load() {
-			w.Header().Set("Connection", "close")
-		}
-		if r.ProtoMajor == 2 {
-			defer l.count(r.Context())
-			if l.gone(r.Context()) {
-				return
-			}
+		defer l.count(r.Context())
+		if l.gone(r.Context()) {
+			return
 		}
 		next.ServeHTTP(w, r)
 	})

@@ -18,12 +18,6 @@ const (
 	// bodySlack is what a body may be late by all in all: a packet that is lost is
 	// sent again after a second, and then after two more.
 	bodySlack = 5 * time.Second
-	// lingerBytes is how much of a body that nobody wants is read, so that the
-	// connection can be used again.
-	lingerBytes = 256 << 10
-	// partWithin is how long a connection that is about to end is kept open for a
-	// client that may still send a body before it reads the answer.
-	partWithin = time.Second
 )
 
 // A clock sets the deadline for reading; http.ResponseController is one.
@@ -44,9 +38,6 @@ type body struct {
 	wait   time.Duration // without progress; 0 for any
 	most   int64         // bytes; 0 for any
 	stream bool          // its messages may be few and far between
-	length int64         // as announced; -1 for not
-	asked  bool          // the client sends it only after "100 Continue"
-	single bool          // it has a stream for itself, which ends with the request
 
 	mu      sync.Mutex    // guards what follows; never held while reading
 	reading bool          // somebody waits for the client
@@ -55,7 +46,6 @@ type body struct {
 	got     int64         // bytes
 	waited  time.Duration // for all but the first of them
 	failed  error         // how reading ended; io.EOF is its good end
-	parting bool          // the connection ends with this request
 }
 
 // newBody is the body of r, nil if it has none.
@@ -68,9 +58,6 @@ func newBody(w http.ResponseWriter, r *http.Request, wait time.Duration) *body {
 		clock:      http.NewResponseController(w),
 		wait:       wait,
 		stream:     r.ProtoMajor == 2 && strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc"),
-		length:     r.ContentLength,
-		asked:      r.Header.Get("Expect") != "",
-		single:     r.ProtoMajor == 2,
 	}
 }
 
@@ -162,7 +149,7 @@ func (b *body) Stop() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.failed == nil {
-		b.failed, b.parting = http.ErrBodyReadAfterClose, true
+		b.failed = http.ErrBodyReadAfterClose
 	}
 	if b.reading && !b.over && b.clock != nil {
 		b.free = true // nothing disarms this one
@@ -200,41 +187,8 @@ func (b *body) late() bool {
 	return errors.Is(b.failed, os.ErrDeadlineExceeded)
 }
 
-// unread reports whether some of the body may still have to come.
-func (b *body) unread() bool {
-	if b == nil {
-		return false
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return !errors.Is(b.failed, io.EOF)
-}
-
-// worthless reports whether the rest of the body is not worth reading for the
-// sake of the connection, which ends then: it is long, cannot be read, or has
-// not been sent yet.
-func (b *body) worthless() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.parting = b.failed != nil || b.asked && b.got == 0 || b.length-b.got > lingerBytes
-	return b.parting
-}
-
-// linger reads what is left of a body that nobody wants, at most lingerBytes.
-func (b *body) linger() error {
-	b.mu.Lock()
-	b.most, b.free = 0, false
-	b.mu.Unlock()
-	_, err := io.CopyN(io.Discard, b, lingerBytes)
-	if errors.Is(err, io.EOF) {
-		return nil
-	}
-	return err
-}
-
-// end is called when the handler returns: the connection is no longer this
-// request's to set deadlines for. The last one is for what net/http may still
-// read of the body.
+// end is called when the handler returns: the stream is no longer this request's to
+// set deadlines for.
 func (b *body) end() {
 	if b == nil {
 		return
@@ -242,11 +196,4 @@ func (b *body) end() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.over = true
-	within := b.wait
-	if b.parting {
-		within = min(within, partWithin)
-	}
-	if b.wait > 0 && !b.single && !errors.Is(b.failed, io.EOF) {
-		_ = b.clock.SetReadDeadline(time.Now().Add(within))
-	}
 }

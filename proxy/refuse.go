@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/respond"
 	"github.com/weir-proxy/weir/proxy/upstream"
@@ -33,6 +34,8 @@ func jitter(wait time.Duration, luck float64) time.Duration {
 func (g *generation) refuse(x *exchange, err error) respond.Answer {
 	x.err = errors.Join(x.err, err)
 	switch {
+	case errors.Is(err, http1.ErrConnect):
+		return respond.NotAllowed(nil, x.id) // no target of it allows any other method
 	case errors.Is(err, errRefused), errors.Is(err, errInventive):
 		return x.route.quota.TooMany(respond.Refusal{
 			Verdict:   respond.Verdict{Decision: &x.decision, Of: x.policies()},
@@ -68,6 +71,9 @@ func (g *generation) refuse(x *exchange, err error) respond.Answer {
 	case errors.Is(err, errTooLong), errors.Is(err, key.ErrBodyTooLarge):
 		return respond.Problem(respond.BodyTooLarge, err.Error(), x.id)
 	}
+	if kind, ok := illegible(err); ok {
+		return respond.Problem(kind, err.Error(), x.id)
+	}
 	return respond.Problem(respond.Of(err), "", x.id)
 }
 
@@ -77,7 +83,7 @@ func unread(err error) respond.Kind {
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return respond.RequestTimeout
-	case errors.Is(err, context.Canceled), errors.Is(err, io.ErrUnexpectedEOF):
+	case errors.Is(err, context.Canceled), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, http1.ErrCut):
 		return respond.ClientGone
 	}
 	return respond.BadRequest

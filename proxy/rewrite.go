@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
 // A rewrite is what the upstream and the client see otherwise than it was sent.
@@ -50,11 +51,11 @@ func (r *rewrite) path(path string) string {
 }
 
 // answer changes the header of the upstream's answer.
-func (r *rewrite) answer(h http.Header) {
+func (r *rewrite) answer(h upstream.Header) {
 	for _, name := range r.answerRemove {
-		delete(h, name)
+		h.Del(name)
 	}
 	for name, value := range r.answerSet {
-		h[name] = []string{value}
+		h.Set(name, value)
 	}
 }

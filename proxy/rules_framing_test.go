@@ -13,7 +13,7 @@ func TestRules_LengthsOfRequests(t *testing.T) {
 	obeyed(t, []rule{
 		{"two lengths that differ", lined(post + "Content-Length: 5|Content-Length: 6||hello!"), 400, true, "", ""},
 		{"two lengths in one line", lined(post + "Content-Length: 5, 6||hello!"), 400, true, "", ""},
-		{"the same length twice", lined(post + "Content-Length: 5|Content-Length: 5||hello"), 200, false, "Content-Length: 5\r\n", "Content-Length: 5\r\nContent-Length"},
+		{"the same length twice", lined(post + "Content-Length: 5|Content-Length: 5||hello"), 400, true, "", ""},
 		{"plus", lined(post + "Content-Length: +5||hello"), 400, true, "", ""},
 		{"minus", lined(post + "Content-Length: -5||hello"), 400, true, "", ""},
 		{"hexadecimal", lined(post + "Content-Length: 0x5||hello"), 400, true, "", ""},
@@ -44,7 +44,7 @@ func TestRules_Trailers(t *testing.T) {
 		{"not announced", lined(chunked + "X-Other: 42||"), 200, false, "hello", "X-Other"},
 		{"who one is", lined(chunked + "Authorization: 42||"), 200, false, "hello", "Authorization: 42"},
 		{"where one is", lined(chunked + "X-Forwarded-For: 6.6.6.6||"), 200, false, "hello", "6.6.6.6"},
-		{"framing, announced", lined("POST / HTTP/1.1|Host: a|Trailer: Content-Length|Transfer-Encoding: chunked||0|Content-Length: 42||"), 400, true, "", ""},
+		{"framing, announced", lined("POST / HTTP/1.1|Host: a|Trailer: Content-Length|Transfer-Encoding: chunked||0|Content-Length: 42||"), 200, false, "", "Content-Length: 42"},
 		{"how long it is", lined(chunked + "Content-Length: 42||"), 200, false, "hello", "Content-Length: 42"},
 	})
 }

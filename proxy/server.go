@@ -2,9 +2,11 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	stdlog "log"
 	"net"
 	"net/http"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,21 +15,37 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/http1"
 )
 
 // A Server takes requests from listeners to a handler, within bounds of what a
 // client may take its time for. Uploads and downloads may last as long as bytes
-// flow.
+// flow. HTTP/1.1 is http1's, and HTTP/2 net/http's.
 type Server struct {
-	http        http.Server
+	http1       http1.Server
+	http2       http.Server
+	handed      *handover // connections that speak HTTP/2
 	bounds      config.Listen
 	log         zerolog.Logger
 	offenders   *offenders
-	parting     atomic.Bool // clients are told that their connections end
-	connections atomic.Int64
+	parting     atomic.Bool  // clients are told that their connections end
+	connections atomic.Int64 // of HTTP/2
+	started     sync.Once
+
+	ctx  context.Context // ends when no connection is taken any more
+	stop context.CancelFunc
 
 	mu        sync.Mutex // guards what follows
 	listeners []net.Listener
+	over      bool // no listener is served any more
+}
+
+// A Handler takes requests of both protocols.
+type Handler interface {
+	http.Handler
+	ServeHTTP1(x *http1.Exchange)
+	// RefuseHTTP1 answers what could not be read as a request.
+	RefuseHTTP1(x *http1.Exchange, why error)
 }
 
 const (
@@ -40,17 +58,35 @@ const (
 	// pingAfter is how long an HTTP/2 client may say nothing while it has requests
 	// under way before it is asked whether it is still there.
 	pingAfter = 30 * time.Second
+	// mostFields is how many lines the header of a request may have.
+	mostFields = 1024
 )
 
-// NewServer makes a Server with the bounds of c and the protocols that it allows.
-// What net/http has to complain about goes to log.
+// NewServer makes a Server with the bounds of c and the protocols that it allows. A
+// Handler gets requests of HTTP/1.1 as they are. What net/http has to complain about
+// goes to log.
 func NewServer(h http.Handler, c config.Listen, log zerolog.Logger) *Server {
 	protocols := new(http.Protocols)
-	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(c.H2C)
-	s := &Server{bounds: c, log: log, offenders: newOffenders()}
-	s.http = http.Server{
+	s := &Server{bounds: c, log: log, offenders: newOffenders(), handed: newHandover()}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	s.http1 = http1.Server{
+		Handler:  overNet(h),
+		Limits:   http1.Limits{Target: int(c.MaxHeader), Head: int(c.MaxHeader), Fields: mostFields},
+		Timeouts: http1.Timeouts{Header: c.Timeouts.Header, Body: c.Timeouts.Body, Write: c.Timeouts.Write, Idle: c.Timeouts.Idle},
+		EndsLate: true,
+		Panicked: func(v any) {
+			log.Error().Interface("error", v).Bytes("stack", debug.Stack()).Msg("panic in a request")
+		},
+	}
+	if own, ok := h.(Handler); ok {
+		s.http1.Handler, s.http1.Refuse = own.ServeHTTP1, own.RefuseHTTP1
+	}
+	if c.H2C {
+		s.http1.HTTP2 = s.hand
+	}
+	s.http2 = http.Server{
 		Handler:           overLinks(s.overParting(h)),
 		ReadHeaderTimeout: c.Timeouts.Header,
 		IdleTimeout:       c.Timeouts.Idle,
@@ -69,51 +105,65 @@ func NewServer(h http.Handler, c config.Listen, log zerolog.Logger) *Server {
 	return s
 }
 
+// overNet is h for requests of HTTP/1.1.
+func overNet(h http.Handler) http1.Handler {
+	return func(x *http1.Exchange) { x.ServeNet(&presence{h: x}, h) }
+}
+
 // Serve takes requests from l until Drain: HTTP/1, and HTTP/2 with prior
 // knowledge if the configuration allows it. It owns l.
 func (s *Server) Serve(l net.Listener) error {
-	s.open(l)
-	return s.serve(watched{s.introduced(l), s.bounds.Timeouts.Write, s.offenders})
+	if !s.open(l) {
+		return nil
+	}
+	return s.take(s.introduced(l), func(c net.Conn) {
+		s.offenders.keepWaiting(s.ctx, c)
+		s.http1.ServeConn(c)
+	})
 }
 
 // ServeTLS takes requests in TLS from l until Drain: HTTP/1, and HTTP/2 from
 // clients that ask for it. It owns l.
 func (s *Server) ServeTLS(l net.Listener, c *Certificates) error {
-	s.open(l)
-	h := &handshaker{
-		Listener: s.introduced(l),
-		config:   c.config(),
-		within:   s.bounds.Timeouts.Header,
-		stall:    s.bounds.Timeouts.Write,
-		waits:    s.offenders.keepWaiting,
-		log:      s.log,
+	if !s.open(l) {
+		return nil
 	}
-	return s.serve(h.start())
+	h := &handshaker{
+		config: c.config(), within: s.bounds.Timeouts.Header, stall: s.bounds.Timeouts.Write, log: s.log,
+		http1: s.http1.ServeConn, http2: s.hand,
+	}
+	return s.take(s.introduced(l), func(c net.Conn) {
+		s.offenders.keepWaiting(s.ctx, c)
+		h.shake(s.ctx, c)
+	})
 }
 
 func (s *Server) introduced(l net.Listener) net.Listener {
 	return introduced(l, s.bounds.ProxyProtocol, s.bounds.Timeouts.Header)
 }
 
-func (s *Server) serve(l net.Listener) error {
-	return s.ended(l, s.http.Serve(l))
-}
-
-// A watched listener watches over its connections; see conn.
-type watched struct {
-	net.Listener
-	stall     time.Duration
-	offenders *offenders
-}
-
-func (l watched) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
+// take takes connections from l to serve, each on a goroutine of its own.
+func (s *Server) take(l net.Listener, serve func(net.Conn)) error {
+	pause := time.Duration(0)
+	for {
+		c, err := l.Accept()
+		switch {
+		case err == nil:
+			pause = 0
+			go serve(c)
+		case s.parting.Load() || errors.Is(err, net.ErrClosed):
+			return s.ended(l, err)
+		default: // too many open files, most likely: others may end meanwhile
+			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
+			<-time.After(pause)
+		}
 	}
-	watched := newConn(c, l.stall)
-	watched.first = func() { l.offenders.keepWaiting(context.Background(), c) }
-	return watched, nil
+}
+
+// hand hands a connection to net/http that speaks HTTP/2.
+func (s *Server) hand(c net.Conn) {
+	s.started.Do(func() { go func() { _ = s.http2.Serve(s.handed) }() })
+	s.handed.hand(c)
 }
 
 // complaints are net/http's own log lines: a client's doing, all but panics.

@@ -60,6 +60,7 @@ func (p *Proxy) finish(ctx context.Context, x *exchange) {
 	}
 	if a.timeout > 0 && x.forwarded && x.owes() {
 		if a.settling.Add(1) <= mostSettling {
+			x.keep()
 			go func() {
 				defer a.settling.Add(-1)
 				p.end(ctx, x)

@@ -7,10 +7,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-// What net/http cannot read it answers by itself, before any room of ours: in plain
-// text, on a connection that ends, and without a line in the log, a figure, or a
-// word to the upstream. This is all that is answered so.
-func TestUnread_IsAnsweredInPlainText(t *testing.T) {
+// What is no request is refused as everything else is: in words, on a connection that
+// ends, with a line in the log and a figure, and without a word to the upstream.
+func TestUnread_IsRefusedAsAllElse(t *testing.T) {
 	s := scripted(t, fine)
 	f := opened(t, strings.Replace(forwarding(s.url, "", ""), "routes:", "listen: {max_header: 4KiB}\nroutes:", 1))
 	for _, c := range []struct {
@@ -39,8 +38,8 @@ func TestUnread_IsAnsweredInPlainText(t *testing.T) {
 			w := f.dial(c.bytes)
 			w.T = t
 			answer, body := w.status(c.status)
-			if got := answer.Header.Get("Content-Type"); body != "" && got != "text/plain; charset=utf-8" {
-				t.Errorf("%s: %q; want plain text, or nothing", got, body)
+			if got := answer.Header.Get("Content-Type"); got != "application/problem+json" {
+				t.Errorf("%s: %q; want a problem", got, body)
 			}
 			if !answer.Close {
 				t.Errorf("%v; want Connection: close", answer.Header)
@@ -48,11 +47,11 @@ func TestUnread_IsAnsweredInPlainText(t *testing.T) {
 			w.ended()
 		})
 	}
-	if lines := f.lines("request"); len(lines) > 0 {
-		t.Errorf("the log has %v; want nothing", lines)
+	if lines := f.lines("request"); len(lines) != 17 || lines[0]["status"] != 400.0 || lines[0]["error"] == "" || lines[0]["client"] != "127.0.0.1" {
+		t.Errorf("the log has %v; want a line of each", lines)
 	}
-	if n := testutil.CollectAndCount(f.metrics.requests); n > 0 {
-		t.Errorf("%d figures of requests; want none", n)
+	if n := testutil.CollectAndCount(f.metrics.requests); n != 5 {
+		t.Errorf("%d figures of requests; want one of each status", n)
 	}
 	select {
 	case got := <-s.seen:

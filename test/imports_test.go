@@ -9,7 +9,7 @@ import (
 // importMap says what each package may import of ours. A package that is not
 // here is not on the map: to change the map, change it here first.
 func importMap() map[string][]string {
-	rooms := []string{"proxy/config", "proxy/key", "proxy/upstream", "proxy/respond", "limiter"}
+	rooms := []string{"proxy/http1", "proxy/config", "proxy/key", "proxy/upstream", "proxy/respond", "limiter"}
 	redis := []string{"lock", "limiter/redisstore"}
 	return map[string][]string{
 		"":                    {"proxy/cli"},
@@ -21,7 +21,7 @@ func importMap() map[string][]string {
 		"proxy/config":        {"proxy/key", "limiter"},
 		"proxy/key":           {"limiter"},
 		"proxy/http1":         nil,
-		"proxy/upstream":      {"limiter"},
+		"proxy/upstream":      {"limiter", "proxy/http1"},
 		"proxy/respond":       {"limiter"},
 		"limiter":             nil,
 		"limiter/limitertest": {"limiter"},

@@ -4,11 +4,13 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/acme"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/http1"
 )
 
 // openTLS opens the listener for HTTPS and gets at the certificates.
@@ -37,13 +39,30 @@ func (s *service) openAdminTLS(from sockets, addr string) error {
 	return s.open(from, "admin_https", addr, func(l net.Listener) error { return s.admins.ServeTLS(l, s.certificates) })
 }
 
-// enter takes a client's request: an authority that asks whether a name is ours
+// An entrance takes clients' requests.
+type entrance struct{ *service }
+
+// ServeHTTP takes a client's request: an authority that asks whether a name is ours
 // has its answer here, all others go by the routes.
-func (s *service) enter(w http.ResponseWriter, r *http.Request) {
-	if s.issuer == nil || !s.issuer.Answer(w, r) {
-		s.proxy.ServeHTTP(w, r)
+func (e entrance) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if e.issuer == nil || !e.issuer.Answer(w, r) {
+		e.proxy.ServeHTTP(w, r)
 	}
 }
+
+// ServeHTTP1 is ServeHTTP for HTTP/1.1.
+func (e entrance) ServeHTTP1(x *http1.Exchange) {
+	if e.issuer != nil && strings.HasPrefix(x.Path(), acme.Challenges) {
+		x.ServeNet(context.Background(), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { e.issuer.Answer(w, r) }))
+		if x.Begun() {
+			return
+		}
+	}
+	e.proxy.ServeHTTP1(x)
+}
+
+// RefuseHTTP1 answers what could not be read as a request.
+func (e entrance) RefuseHTTP1(x *http1.Exchange, why error) { e.proxy.RefuseHTTP1(x, why) }
 
 // renew takes up certificates that change and asks for those that are due, until
 // ctx is done.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	stdlog "log"
-	"net/http"
 	"os"
 	"strings"
 	"sync"
@@ -168,7 +167,7 @@ func assemble(ctx context.Context, path string, c *config.Config, log zerolog.Lo
 	api := admin.Options{Token: c.Admin.Token, Hosts: c.Admin.Hosts, Gatherer: s.registry, Reload: s.reload, Ready: s.ready, Plan: s.plan}
 	s.wireAdmin(&api)
 	s.admins = proxy.NewServer(admin.New(api), operators(c.Listen), log)
-	s.clients = proxy.NewServer(http.HandlerFunc(s.enter), c.Listen, log)
+	s.clients = proxy.NewServer(entrance{s}, c.Listen, log)
 	if err := s.listen(ctx, c); err != nil {
 		s.shared.close()
 		return nil, err

@@ -59,9 +59,29 @@ func (x *Exchange) Start(f Framing) error {
 	}
 	x.out.end()
 	x.stage = streaming
+	x.conn.watch.begins()
 	x.conn.answerBegins()
 	return nil
 }
+
+// ends is called before the end of an answer is sent of which a part can be sent
+// before; endsWhole of any other.
+func (x *Exchange) ends() {
+	if ending := x.Ending; ending != nil {
+		x.Ending = nil
+		ending(x.flushPart)
+	}
+}
+
+func (x *Exchange) endsWhole() {
+	if ending := x.Ending; ending != nil {
+		x.Ending = nil
+		ending(func() {})
+	}
+}
+
+// flushPart sends what there is of an answer that is not all.
+func (x *Exchange) flushPart() { _ = x.Flush() } // who ends the answer meets the error again
 
 // worthless reports whether what is left of the request's body is not worth
 // reading for the sake of the connection: it is long, cannot be read, or has not
@@ -91,7 +111,9 @@ func (x *Exchange) Write(p []byte) (int, error) {
 		if int64(len(p)) > x.left {
 			return 0, ErrTooMuch
 		}
-		x.left -= int64(len(p))
+		if x.left -= int64(len(p)); x.left == 0 {
+			x.ends()
+		}
 	case Chunked:
 		x.out.buf = appendHex(x.out.buf, uint64(len(p)))
 		x.out.buf = append(x.out.buf, '\r', '\n')
@@ -115,6 +137,7 @@ func (x *Exchange) push(p []byte) error {
 		end = "\r\n"
 	}
 	x.conn.armWrite()
+	x.conn.watch.sent.Add(1)
 	switch to, plain := x.conn.net.(*net.TCPConn); {
 	case plain:
 		x.vector = [3][]byte{x.out.buf, p, append(x.lineEnd[:0], end...)}
@@ -137,6 +160,7 @@ func (x *Exchange) Flush() error {
 		return x.err
 	}
 	x.conn.armWrite()
+	x.conn.watch.sent.Add(1)
 	_, x.err = x.conn.net.Write(x.out.buf)
 	x.out.buf = x.out.buf[:0]
 	return x.err
@@ -149,21 +173,36 @@ func (x *Exchange) End() error { return x.EndWith(nil) }
 // EndWith is End with trailer fields, which only a body in chunks can have. Those
 // that must not stand there are left out.
 func (x *Exchange) EndWith(trailer *Fields) error {
+	return x.endAdding(func(h *Head) {
+		if trailer != nil {
+			trailer.DropUntrailed()
+			h.AddFields(trailer)
+		}
+	})
+}
+
+// endAdding is EndWith for who adds the trailer fields, which must be checked.
+func (x *Exchange) endAdding(trailer func(h *Head)) error {
 	switch {
 	case x.stage != streaming:
 		return ErrNoHeadroom
 	case x.framing.Kind == Length && x.left > 0:
 		return ErrTooLittle
+	case x.framing.Kind == None, x.framing.Kind == Length:
+		x.endsWhole() // unless it has a body, whose last piece has been written before
+	default:
+		x.ends()
+	}
+	switch {
 	case x.framing.Kind == Chunked:
 		x.out.buf = append(x.out.buf, lastChunk...)
-		if trailer != nil {
-			trailer.DropUntrailed()
-			x.out.AddFields(trailer)
-		}
+		trailer(&x.out)
 		x.out.end()
 	}
-	if err := x.Flush(); err != nil {
-		return err
+	if !x.conn.server.EndsLate {
+		if err := x.Flush(); err != nil {
+			return err
+		}
 	}
 	x.stage = answered
 	return nil
@@ -198,6 +237,9 @@ func (x *Exchange) sendInterim() error {
 	if x.Minor == 0 || x.err != nil {
 		return x.err
 	}
+	w := &x.conn.watch
+	w.mu.Lock() // the sweep may be about to ask the client something
+	defer w.mu.Unlock()
 	x.conn.armWrite()
 	_, x.err = x.conn.net.Write(x.out.buf)
 	return x.err

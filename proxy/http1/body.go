@@ -94,6 +94,8 @@ func (b *Body) Read(p []byte) (int, error) {
 	n := copy(p, data)
 	if rest := len(data) - n; rest > 0 {
 		b.back(rest)
+	} else if err == nil && b.done() {
+		err = io.EOF // so that nobody needs room to learn that there is no more
 	}
 	return n, err
 }

@@ -15,10 +15,14 @@ type Call struct {
 	// KeepTrailer says which trailer fields of the request are sent on; none if it
 	// is nil.
 	KeepTrailer func(f Field) bool
+	// KeepAnswerTrailer says which trailer fields of the answer Relay sends on, of
+	// those that may stand there; all if it is nil.
+	KeepAnswerTrailer func(f Field) bool
 
 	client  *Client
 	x       *Exchange
 	source  *Body // the client's body, nil if there is none
+	given   given // what it is read from where there is no exchange
 	pool    *Pool
 	conn    *upstream
 	out     Head   // the request as it is sent, and body that was at hand
@@ -62,7 +66,7 @@ func (c *Call) Begin(method, host string, target ...string) *Head {
 		c.out.err = ErrOutgoing
 	}
 	c.out.host = true
-	if c.x != nil && !c.x.Expects() {
+	if c.x != nil && !c.expects() {
 		c.x.Fields.DropKnown(Expect) // it means nothing here, nor to the upstream
 	}
 	return &c.out
@@ -142,6 +146,7 @@ func (c *Call) Release() {
 	c.dropConn()
 	memory := &c.client.memory
 	c.in.release()
+	c.given.in.release()
 	c.out.release(memory)
 	calls := &c.client.calls
 	c.Response.Reset()

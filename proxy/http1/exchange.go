@@ -9,6 +9,10 @@ import (
 // its Handler was called on, unless a method says that it is shared.
 type Exchange struct {
 	Request
+	// Ending, unless nil, is called once, before what ends the final answer is sent.
+	// What it is given sends what there is of the answer so far, if it is not all.
+	Ending func(flush func())
+
 	conn  *conn
 	in    input
 	out   Head // what has been made of the answer and not been sent

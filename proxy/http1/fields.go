@@ -21,6 +21,8 @@ type Fields struct {
 	lines []line
 	known uint64 // a bit for each Name that is there or was
 	under bool   // some name has an underscore
+
+	scratch []string // for Values
 }
 
 // A line says where a field lies in the buffer.
@@ -163,7 +165,7 @@ func (f *Fields) count(n Name) (count int) {
 }
 
 // reset forgets all lines and keeps the memory for them.
-func (f *Fields) reset() { *f = Fields{lines: f.lines[:0]} }
+func (f *Fields) reset() { *f = Fields{lines: f.lines[:0], scratch: f.scratch[:0]} }
 
 // equalFold compares names in any case.
 func equalFold(a []byte, b string) bool {
@@ -193,4 +195,12 @@ func hyphen(c byte) byte {
 		return '-'
 	}
 	return c
+}
+
+// Values are the values of all lines whose name is this one in any case. It lends
+// memory until the exchange ends.
+func (f *Fields) Values(name string) []string {
+	from := len(f.scratch)
+	f.scratch = f.AppendValues(f.scratch, name)
+	return f.scratch[from:len(f.scratch):len(f.scratch)]
 }

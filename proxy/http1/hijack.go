@@ -28,5 +28,6 @@ func (x *Exchange) Switch(protocol string) (c net.Conn, unread []byte, err error
 	if x.conn.write.at != 0 {
 		_ = x.conn.net.SetWriteDeadline(time.Time{})
 	}
+	x.conn.server.leave(x.conn)
 	return x.conn.net, append([]byte(nil), x.in.unread()...), nil
 }

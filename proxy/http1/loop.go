@@ -80,6 +80,7 @@ func (c *conn) head() error {
 			if n > 0 {
 				x.in.keepHead(n)
 				x.body.open(&x.in, c, x.Request.Framing, &c.server.Limits)
+				c.watch.request(x)
 				return nil
 			}
 		}
@@ -122,7 +123,7 @@ func (c *conn) refuse(why error) error {
 	} else {
 		_ = x.text(refusal.Status, refusal.text) // the client may have left
 	}
-	if x.stage == answered {
+	if x.stage == answered && x.Flush() == nil {
 		c.linger()
 	}
 	return why
@@ -174,6 +175,9 @@ func (c *conn) finish() bool {
 	x := c.x
 	c.watch.stop()
 	c.fresh = false
+	if x.stage == answered && !x.aborted {
+		_ = x.Flush() // noted in x.err; empty unless the end was to be late
+	}
 	switch {
 	case x.hijacked:
 		c.handed = true

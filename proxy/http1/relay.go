@@ -21,7 +21,10 @@ func (x *Exchange) Relay(c *Call) error {
 	for {
 		data, err := c.body.Next()
 		if errors.Is(err, io.EOF) {
-			return x.EndWith(c.Body().Trailer())
+			if keep := c.KeepAnswerTrailer; keep != nil {
+				c.body.trailer.DropFunc(func(f Field) bool { return !keep(f) })
+			}
+			return x.EndWith(&c.body.trailer)
 		}
 		if err != nil {
 			return x.broken(c, err)

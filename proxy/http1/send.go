@@ -61,8 +61,8 @@ func (c *Call) frame() error {
 	c.framing = Framing{None, -1}
 	if c.source != nil {
 		c.framing = onward(receiver{minor: 1}, c.source.framing)
-	} else if c.x != nil && c.x.Request.Framing.Length == 0 {
-		c.framing.Length = 0 // as the client said it
+	} else if c.saysNothing() {
+		c.framing.Length = 0
 	}
 	c.out.frame(c.framing)
 	switch {
@@ -105,7 +105,7 @@ func (c *Call) attempt(u *upstream) *Fault {
 		return f
 	}
 	if c.written = c.source == nil || c.upload.whole; !c.written {
-		if c.x.Expects() {
+		if c.expects() {
 			return c.expect()
 		}
 		c.startUpload()
@@ -196,7 +196,7 @@ func (c *Call) expect() *Fault {
 		c.body.open(&c.in, c, c.Response.Framing, &c.client.Limits)
 		return nil
 	}
-	if err := c.x.Continue(); err != nil {
+	if err := c.goOn(); err != nil {
 		return c.fault(err)
 	}
 	c.startUpload()

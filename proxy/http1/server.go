@@ -33,6 +33,9 @@ type Server struct {
 	// Closed is told when a connection has ended, and why: nil if that was in
 	// order.
 	Closed func(c net.Conn, why error)
+	// EndsLate lets what ends an answer be sent when its handler has returned, and not
+	// before: what the handler has done has happened then for who reads the answer.
+	EndsLate bool
 	// HalfClosed says what a client that sends no more means by that.
 	HalfClosed HalfClosed
 
@@ -59,8 +62,11 @@ type HalfClosed uint8
 
 // What it can mean.
 const (
-	Waits  HalfClosed = iota // only a reset connection means that the client has left
-	Leaves                   // it has left, if the exchange has already taken some time
+	// Waits means that only a reset connection says that the client has left. It is
+	// asked once, before the answer, by a 100 Continue; and an answer of which nothing
+	// comes for Timeouts.Write, on such a connection, is given up.
+	Waits  HalfClosed = iota
+	Leaves            // it has left, if the exchange has already taken some time
 )
 
 // prepare makes s ready for its first connection.
@@ -169,11 +175,15 @@ func (s *Server) enter(c *conn) bool {
 	return true
 }
 
+// leave forgets c, which has ended or is somebody else's.
 func (s *Server) leave(c *conn) {
 	s.mu.Lock()
+	_, open := s.open[c]
 	delete(s.open, c)
 	s.mu.Unlock()
-	s.connections.Add(-1)
+	if open {
+		s.connections.Add(-1)
+	}
 }
 
 // current are the connections there are.

@@ -40,6 +40,7 @@ func (s *Server) Close() error {
 	for _, c := range s.current(nil) {
 		c.state.Store(ended)
 		_ = c.net.Close()
+		c.watch.leave()
 	}
 	s.stopSweeping()
 	return nil

@@ -30,7 +30,7 @@ type upload struct {
 // appendAtHand puts a body behind the head that is at hand and fits there.
 func (c *Call) appendAtHand() {
 	b := c.source
-	if c.x.Expects() || b.err != nil && b.err != io.EOF || b.framing.Kind == Length && b.left > int64(len(b.in.unread())) {
+	if c.expects() || b.err != nil && b.err != io.EOF || b.framing.Kind == Length && b.left > int64(len(b.in.unread())) {
 		return
 	}
 	for c.framing.Kind == Length || c.framing.Kind == Chunked {
@@ -75,6 +75,9 @@ func (c *Call) appendLast(dst []byte) []byte {
 		c.source.trailer.DropFunc(func(f Field) bool { return !c.KeepTrailer(f) })
 		h.AddFields(&c.source.trailer)
 	}
+	if c.given.Trailer != nil {
+		c.given.Trailer(&h)
+	}
 	h.end()
 	return h.buf
 }
@@ -87,7 +90,7 @@ func (c *Call) startUpload() {
 	}
 	up.running, up.sent = true, false
 	up.last.Store(false)
-	c.x.uploading = true
+	c.uploads(true)
 	go c.runUpload()
 }
 
@@ -101,7 +104,7 @@ func (c *Call) runUpload() {
 	switch {
 	case err == nil && up.conn != nil:
 		up.conn.armRead(c.client.Response)
-	case err != nil && c.sourceErr() != nil:
+	case err != nil && (c.sourceErr() != nil || timedOut(err) && up.conn != nil):
 		_ = c.conn.net.SetReadDeadline(passed()) // nothing can come of it any more
 	}
 	up.mu.Unlock()
@@ -186,11 +189,11 @@ func (c *Call) endUpload() {
 	select {
 	case <-c.upload.done:
 	default:
-		c.x.StopBody()
+		c.stopSource()
 		c.conn.close() // it owes the rest of the request
 		<-c.upload.done
 	}
 	c.upload.running, c.upload.conn = false, nil
-	c.x.uploading = false
+	c.uploads(false)
 	c.written = c.upload.sent
 }

@@ -1,6 +1,7 @@
 package http1
 
 import (
+	"io"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -36,9 +37,30 @@ type watch struct {
 	since atomic.Int64 // after the server's epoch in ns, and 1; 0 while nothing is watched
 	gone  atomic.Bool  // the client was found to have left
 
-	mu   sync.Mutex // held while the client is looked at, and guards what follows
-	what Aborter
-	next time.Duration // when to look again
+	sent atomic.Uint32 // pieces of answers that were sent
+
+	mu    sync.Mutex // held while the client is looked at, and guards what follows
+	what  Aborter
+	next  time.Duration // when to look again
+	mute  bool          // the client must not be asked: 100 Continue means something else to it, or nothing
+	asked bool
+	begun bool          // the final answer has begun
+	seen  uint32        // what sent was
+	still time.Duration // since when it is that; 0 for never looked
+}
+
+// request notes which request is in work.
+func (w *watch) request(x *Exchange) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mute, w.asked, w.begun, w.still = x.Minor == 0 || x.Expects(), false, false, 0
+}
+
+// begins notes that the final answer begins.
+func (w *watch) begins() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.begun = true
 }
 
 // Watch lets a.Abort be called when the client leaves before Unwatch: soon, but
@@ -56,6 +78,17 @@ func (x *Exchange) Unwatch() { x.conn.watch.stop() }
 
 // Left reports whether the client was found to have left while Watch was on.
 func (x *Exchange) Left() bool { return x.conn.watch.gone.Load() }
+
+// leave aborts what is watched: the client is cut off.
+func (w *watch) leave() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.what != nil {
+		w.gone.Store(true)
+		w.what.Abort()
+		w.what = nil
+	}
+}
 
 func (w *watch) stop() {
 	if w.since.Load() == 0 {
@@ -99,9 +132,31 @@ func (c *conn) sweep(now, waits time.Duration) {
 	}
 	w.next = now + min(waits, watchMost)
 	p := look(c.fd)
-	if p == Broken || p == Halved && c.server.HalfClosed == Leaves {
+	if p == Broken || p == Halved && (c.server.HalfClosed == Leaves || c.stalls(now)) {
 		w.gone.Store(true)
 		w.what.Abort()
 		w.what = nil
 	}
+}
+
+// stalls reports whether a client that sends no more has not been sent anything for
+// as long as it may take to read: it might have left, and nothing would tell. At
+// first it is asked, by an answer that every client skips and one that has left
+// answers with a reset (RFC 9110 section 15.2). c.watch.mu is held.
+func (c *conn) stalls(now time.Duration) bool {
+	w := &c.watch
+	if !w.begun && !w.mute && !w.asked {
+		w.asked = true
+		c.armWrite()
+		_, _ = io.WriteString(c.net, "HTTP/1.1 100 Continue\r\n\r\n") // the next look tells whether it has arrived
+		w.next = 0
+		return false
+	}
+	sent := w.sent.Load()
+	if w.still == 0 || sent != w.seen {
+		w.seen, w.still = sent, now
+		return false
+	}
+	within := c.server.Timeouts.Write
+	return w.begun && within > 0 && now-w.still >= within
 }

@@ -11,6 +11,19 @@ import "net/http"
 // A Field is one header line.
 type Field struct{ Name, Value string }
 
+// A Header is that of an answer, to be changed. Names are in canonical form.
+type Header interface {
+	Values(name string) []string
+	// Set replaces a field by lines with these values.
+	Set(name string, values ...string)
+}
+
+// A NetHeader is a Header as net/http knows it.
+type NetHeader struct{ http.Header }
+
+// Set implements Header.
+func (h NetHeader) Set(name string, values ...string) { h.Header[name] = values }
+
 // An Answer is a whole response of ours. What Weir words has the fields
 // Content-Type, Content-Length and Cache-Control: no-store; what the operator
 // words has those that it needs and those that the operator wants. A door adds nothing but Date and

@@ -17,27 +17,29 @@ type Kind uint8
 
 // The kinds there are.
 const (
-	Internal         Kind = iota // 500: a fault of ours
-	BadRequest                   // 400: not HTTP as it should be
-	KeyMissing                   // 400: the request does not carry a key that its route counts by
-	KeyInvalid                   // 400: the key is there, but ambiguous or not what it should be
-	NotFound                     // 404: no route matches
-	MethodNotAllowed             // 405: a route matches, but not with this method; see NotAllowed
-	RequestTimeout               // 408: the client was too slow
-	BodyTooLarge                 // 413
-	TargetTooLong                // 414
-	Misdirected                  // 421: the host is not served here
-	HeaderTooLarge               // 431
-	ClientGone                   // 499: the client left; for the log only
-	NotImplemented               // 501
-	BadGateway                   // 502: the upstream could not be reached or answered nonsense
-	StoreUnavailable             // 503: it could not be decided whether the request may pass; see Unavailable
-	NoUpstream                   // 503: no target of the upstream is fit to be asked
-	Draining                     // 503: this proxy is about to stop
-	GatewayTimeout               // 504: the upstream did not answer in time
-	Loop                         // 508: the request has been here before
-	Forbidden                    // 403: the client is not wanted
-	Crowded                      // 503: there is no memory for one more body
+	Internal            Kind = iota // 500: a fault of ours
+	BadRequest                      // 400: not HTTP as it should be
+	KeyMissing                      // 400: the request does not carry a key that its route counts by
+	KeyInvalid                      // 400: the key is there, but ambiguous or not what it should be
+	NotFound                        // 404: no route matches
+	MethodNotAllowed                // 405: a route matches, but not with this method; see NotAllowed
+	RequestTimeout                  // 408: the client was too slow
+	BodyTooLarge                    // 413
+	TargetTooLong                   // 414
+	Misdirected                     // 421: the host is not served here
+	HeaderTooLarge                  // 431
+	ClientGone                      // 499: the client left; for the log only
+	NotImplemented                  // 501
+	BadGateway                      // 502: the upstream could not be reached or answered nonsense
+	StoreUnavailable                // 503: it could not be decided whether the request may pass; see Unavailable
+	NoUpstream                      // 503: no target of the upstream is fit to be asked
+	Draining                        // 503: this proxy is about to stop
+	GatewayTimeout                  // 504: the upstream did not answer in time
+	Loop                            // 508: the request has been here before
+	Forbidden                       // 403: the client is not wanted
+	Crowded                         // 503: there is no memory for one more body
+	ExpectationFailed               // 417: more is expected than 100-continue
+	VersionNotSupported             // 505: HTTP, but not a version that is known here
 )
 
 // Status is the status of the answers of kind k.
@@ -69,6 +71,10 @@ func (k Kind) Status() int {
 		return http.StatusBadGateway
 	case StoreUnavailable, NoUpstream, Draining, Crowded:
 		return http.StatusServiceUnavailable
+	case ExpectationFailed:
+		return http.StatusExpectationFailed
+	case VersionNotSupported:
+		return http.StatusHTTPVersionNotSupported
 	case GatewayTimeout:
 		return http.StatusGatewayTimeout
 	case Loop:

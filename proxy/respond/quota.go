@@ -3,7 +3,6 @@ package respond
 import (
 	"errors"
 	"fmt"
-	"net/http"
 	"regexp"
 	"slices"
 	"strconv"
@@ -153,7 +152,7 @@ func (q *Quota) shownOf(v Verdict, i int) *policy {
 // about to be written. What the upstream said of its own quota stays: a list
 // is continued, and of two X-RateLimit triples the one that leaves less wins.
 // It costs two allocations in style ietf.
-func (q *Quota) Headers(v Verdict, h http.Header) {
+func (q *Quota) Headers(v Verdict, h Header) {
 	switch {
 	case q.constant == nil:
 	case q.style == IETF:
@@ -164,19 +163,22 @@ func (q *Quota) Headers(v Verdict, h http.Header) {
 }
 
 // list writes RateLimit and RateLimit-Policy.
-func (q *Quota) list(v Verdict, h http.Header) {
+func (q *Quota) list(v Verdict, h Header) {
 	policies := q.constant
 	if overridden := q.overridden(v); len(overridden) > 0 {
 		policies = q.instead(overridden)
 	}
-	if own := h[fieldPolicy]; len(own) > 0 {
-		h[fieldPolicy] = append(slices.Clip(own), policies...)
-	} else {
-		h[fieldPolicy] = policies
+	if own := h.Values(fieldPolicy); len(own) > 0 {
+		policies = append(slices.Clip(own), policies...)
 	}
+	h.Set(fieldPolicy, policies...)
 	var space [256]byte
 	if line := q.appendLimit(space[:0], v); len(line) > 0 {
-		h[fieldLimit] = append(slices.Clip(h[fieldLimit]), string(line))
+		if own := h.Values(fieldLimit); len(own) > 0 {
+			h.Set(fieldLimit, append(slices.Clip(own), string(line))...)
+		} else {
+			h.Set(fieldLimit, string(line))
+		}
 	}
 }
 
@@ -227,7 +229,7 @@ func (q *Quota) appendLimit(b []byte, v Verdict) []byte {
 
 // triple writes X-RateLimit-* for the exposed outcome that leaves least; of
 // equal ones, the one that takes longest to come back.
-func (q *Quota) triple(v Verdict, h http.Header) {
+func (q *Quota) triple(v Verdict, h Header) {
 	var least *policy
 	var left, reset int64
 	for i, o := range v.Decision.Outcomes {
@@ -243,8 +245,10 @@ func (q *Quota) triple(v Verdict, h http.Header) {
 	if least == nil {
 		return
 	}
-	if own, err := strconv.ParseInt(h.Get(fieldXRemaining), 10, 64); err == nil && own >= 0 && own <= left {
-		return
+	if said := h.Values(fieldXRemaining); len(said) > 0 {
+		if own, err := strconv.ParseInt(said[0], 10, 64); err == nil && own >= 0 && own <= left {
+			return
+		}
 	}
 	h.Set(fieldXLimit, strconv.FormatInt(least.quota, 10))
 	h.Set(fieldXRemaining, strconv.FormatInt(left, 10))

@@ -94,7 +94,7 @@ func TestHeaders_OnForwardedAnswers(t *testing.T) {
 			if h == nil {
 				h = http.Header{}
 			}
-			mustQuota(t, c.style, phone(), day(), hidden()).Headers(c.verdict, h)
+			mustQuota(t, c.style, phone(), day(), hidden()).Headers(c.verdict, NetHeader{h})
 			same(t, h, c.want)
 		})
 	}
@@ -104,7 +104,7 @@ func TestHeaders_OnlyHiddenLimitsLeaveNoTrace(t *testing.T) {
 	for _, style := range []Style{IETF, XRateLimit} {
 		h := http.Header{}
 		d := &limiter.Decision{Allowed: true, Outcomes: []limiter.Outcome{{Allowed: true}}}
-		mustQuota(t, style, hidden()).Headers(Verdict{Decision: d}, h)
+		mustQuota(t, style, hidden()).Headers(Verdict{Decision: d}, NetHeader{h})
 		same(t, h, http.Header{})
 	}
 }
@@ -113,9 +113,9 @@ func TestHeaders_ResponsesShareNothing(t *testing.T) {
 	q := mustQuota(t, IETF, phone())
 	v := Verdict{Decision: &limiter.Decision{Allowed: true, Outcomes: []limiter.Outcome{{Allowed: true}}}}
 	first, second := http.Header{}, http.Header{}
-	q.Headers(v, first)
+	q.Headers(v, NetHeader{first})
 	first.Add("RateLimit-Policy", `"theirs";q=1`)
-	q.Headers(v, second)
+	q.Headers(v, NetHeader{second})
 	if got := second.Values("RateLimit-Policy"); len(got) != 1 {
 		t.Errorf("second response has %q, want ours alone", got)
 	}
@@ -124,8 +124,8 @@ func TestHeaders_ResponsesShareNothing(t *testing.T) {
 func TestHeaders_CostTwoAllocations(t *testing.T) {
 	q := mustQuota(t, IETF, phone(), day(), hidden())
 	v, h := refused(), http.Header{}
-	q.Headers(v, h)
-	if n := testing.AllocsPerRun(100, func() { clear(h); q.Headers(v, h) }); n > 2 {
+	q.Headers(v, NetHeader{h})
+	if n := testing.AllocsPerRun(100, func() { clear(h); q.Headers(v, NetHeader{h}) }); n > 2 {
 		t.Errorf("%v allocations, want 2 at most", n)
 	}
 }
@@ -278,7 +278,7 @@ func BenchmarkHeaders(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		clear(h)
-		q.Headers(v, h)
+		q.Headers(v, NetHeader{h})
 	}
 }
 
@@ -319,7 +319,7 @@ func TestHeaders_Overrides(t *testing.T) {
 			d.Outcomes = append(d.Outcomes, granted)
 		}
 		h := http.Header{}
-		q.Headers(Verdict{Decision: &d, Of: c.of}, h)
+		q.Headers(Verdict{Decision: &d, Of: c.of}, NetHeader{h})
 		if got := h.Get("RateLimit-Policy"); got != c.want {
 			t.Errorf("outcomes of %v: RateLimit-Policy = %s; want %s", c.of, got, c.want)
 		}

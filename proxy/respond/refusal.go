@@ -61,7 +61,7 @@ func (q *Quota) TooMany(r Refusal) Answer {
 // fields are what Headers sets.
 func (q *Quota) fields(v Verdict) []Field {
 	h := make(http.Header, 3)
-	q.Headers(v, h)
+	q.Headers(v, NetHeader{h})
 	var fields []Field
 	for _, name := range []string{fieldPolicy, fieldLimit, fieldXLimit, fieldXRemaining, fieldXReset} {
 		for _, value := range h[name] {

@@ -6,73 +6,37 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptrace"
-	"slices"
 	"sync/atomic"
+
+	"github.com/weir-proxy/weir/proxy/http1"
 )
 
-// RoundTrip takes the request that rewrite has made to a target, and to others
-// as long as the one before has not seen any of it, the pool retries and the
-// budget allows it. The journey keeps the last one busy until it leaves.
+// RoundTrip takes the request that rewrite has made where its course leads.
 func (j *journey) RoundTrip(r *http.Request) (*http.Response, error) {
-	var seen error // why a target that may have seen the request gave no answer
-	var tried []*member
-	if j.pool.retries > 0 {
-		j.pool.crew.deposit()
+	a := &attempts{journey: j, made: r}
+	if err := j.do(r.Context(), a); err != nil {
+		return nil, err
 	}
-	for {
-		m, err := j.pool.acquire(r.Context(), asking{j.trip.Affinity, tried})
-		if err != nil {
-			return nil, earlier(seen, err)
-		}
-		j.member, j.result.Target = m, m.name
-		try := j.attempt(r, m)
-		res, err := j.pool.carrier().RoundTrip(try.request)
-		j.judge(err)
-		if err == nil {
-			j.named = res.Header["Connection"]
-			return res, nil
-		}
-		j.leave()
-		if unseen := errors.As(err, new(*dialError)); !unseen {
-			seen = err
-		}
-		if j.result.Retries >= j.pool.retries || r.Context().Err() != nil || !try.repeatable(err) || !j.pool.crew.withdraw() {
-			return nil, earlier(seen, err)
-		}
-		j.result.Retries++
-		tried = append(tried, m)
-	}
+	j.named = a.answer.Header["Connection"]
+	return a.answer, nil
 }
 
-// earlier is the error that matters: that of a target which may have seen the
-// request, else the last one.
-func earlier(seen, last error) error {
-	if seen != nil {
-		return seen
-	}
-	return last
+// attempts is a sender of requests as net/http knows them.
+type attempts struct {
+	*journey
+	made   *http.Request // as rewrite made it
+	last   *attempt
+	answer *http.Response
 }
 
-// judge tells the crew whether the target could be reached. A client that left
-// meanwhile proves nothing.
-func (j *journey) judge(err error) {
-	var dialled *dialError
-	switch {
-	case !j.pool.watches():
-	case err == nil:
-		j.pool.crew.connected(j.member, j.pool.health, true)
-	case errors.As(err, &dialled) && j.in.Context().Err() == nil:
-		j.pool.crew.connected(j.member, j.pool.health, false)
-	}
+func (a *attempts) send(m *member) error {
+	a.last = a.attempt(a.made, m)
+	var err error
+	a.answer, err = a.pool.carrier().RoundTrip(a.last.request)
+	return err
 }
 
-// leave gives the member up for others. It may be called more than once.
-func (j *journey) leave() {
-	if j.member != nil {
-		j.pool.crew.release(j.member)
-		j.member = nil
-	}
-}
+func (a *attempts) repeatable(err error) bool { return a.last.repeatable(err) }
 
 // An attempt is one request to one target.
 type attempt struct {
@@ -84,7 +48,7 @@ type attempt struct {
 // attempt addresses r to m. A pool that retries keeps an eye on how far it gets.
 func (j *journey) attempt(r *http.Request, m *member) *attempt {
 	try := &attempt{}
-	ctx := j.turn.watched(r.Context())
+	ctx := r.Context()
 	if j.pool.retries > 0 {
 		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotFirstResponseByte: func() { try.begun.Store(true) }})
 	}
@@ -103,17 +67,17 @@ func (j *journey) attempt(r *http.Request, m *member) *attempt {
 // no byte of its body has been read, and the target has certainly seen nothing
 // of it, or its method is idempotent and no byte came back.
 func (a *attempt) repeatable(err error) bool {
-	if !errors.As(err, new(*dialError)) {
-		if !idempotent(a.request.Method) || a.begun.Load() || !closed(err) || errors.Is(err, context.Canceled) {
+	var fault *http1.Fault
+	switch {
+	case unseen(err):
+	case errors.As(err, &fault):
+		if !fault.Repeatable(a.request.Method) || !closed(err) {
 			return false
 		}
+	case !http1.Idempotent(a.request.Method) || a.begun.Load() || !closed(err) || errors.Is(err, context.Canceled):
+		return false
 	}
 	return a.body == nil || a.body.giveUp()
-}
-
-// idempotent reports whether doing it twice is doing it once (RFC 9110 9.2.2).
-func idempotent(method string) bool {
-	return slices.Contains([]string{"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE", "QUERY"}, method)
 }
 
 // An attemptBody lends a request's body to one attempt, and takes it back if
@@ -142,6 +106,13 @@ func (b *attemptBody) Close() error {
 		return b.ReadCloser.Close()
 	}
 	return nil
+}
+
+// Stop implements stopper.
+func (b *attemptBody) Stop() {
+	if b.state.Load() == touched {
+		stop(b.ReadCloser)
+	}
 }
 
 // giveUp ends the loan and reports whether the body is as it was.

@@ -80,7 +80,8 @@ func TestRetry_OfResets(t *testing.T) {
 	}{
 		{"idempotent", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "", OK, 1},
 		{"not idempotent", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n", "", Reset, 0},
-		{"its body has been read", "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody", "", Reset, 0},
+		{"its body has been read", "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n" + strings.Repeat("body", 25_000), "", Reset, 0},
+		{"its body was short", "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody", "", OK, 1},
 		{"bytes came back", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\n", Reset, 0},
 		{"nonsense came back", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "hello\r\n\r\n", BadResponse, 0},
 	} {

@@ -34,6 +34,9 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Stop implements stopper.
+func (b *requestBody) Stop() { stop(b.ReadCloser) }
+
 // err is why the client's body could not be read, nil if it could be so far.
 func (b *requestBody) err() error {
 	if b == nil {

@@ -8,9 +8,9 @@ import (
 )
 
 func TestEcho_TellsWhatATargetWouldSee(t *testing.T) {
-	h := open(t, mustPool(t, Config{Echo: true, Pseudonym: "weir-test"}), func(trip *Trip, _ *http.Request) {
+	h := open(t, mustPool(t, Config{Echo: true, Pseudonym: "weir-test"}), func(trip *Trip, _ front) {
 		trip.RequestID = "r1"
-		trip.OnHeader = func(_ int, h http.Header) { h.Set("X-Quota", "1") }
+		trip.OnHeader = func(_ int, h Header) { h.Set("X-Quota", "1") }
 	})
 	res, body := h.ask(t, "POST /v1/a%2Fb?x=1;y HTTP/1.1\r\nHost: api.example\r\nX-Phone: 1\r\nConnection: X-Mine\r\nX-Mine: 1\r\nContent-Length: 5\r\n\r\nhello")
 	if res.StatusCode != 200 || res.Header.Get("Content-Type") != "application/json" || res.Header.Get("X-Quota") != "1" {

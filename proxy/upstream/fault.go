@@ -10,6 +10,8 @@ import (
 	"os"
 	"strings"
 	"syscall"
+
+	"github.com/weir-proxy/weir/proxy/http1"
 )
 
 // errAnswer says that the target's answer cannot be passed on.
@@ -60,11 +62,11 @@ func blameBody(err error) Kind {
 	var tooLarge *http.MaxBytesError
 	var op *net.OpError
 	switch {
-	case errors.As(err, &tooLarge):
+	case errors.As(err, &tooLarge), errors.Is(err, http1.ErrBodyTooLarge):
 		return BodyTooLarge
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return BodyTimeout
-	case errors.As(err, &op):
+	case errors.As(err, &op), errors.Is(err, http1.ErrCut):
 		return ClientGone
 	}
 	return BadRequest
@@ -72,13 +74,12 @@ func blameBody(err error) Kind {
 
 // blameTarget tells how a target failed.
 func blameTarget(err error) Kind {
-	var dialled *dialError
 	var timeout net.Error
 	late := errors.As(err, &timeout) && timeout.Timeout() || errors.Is(err, context.DeadlineExceeded)
 	switch {
-	case errors.As(err, &dialled) && late:
+	case unseen(err) && late:
 		return ConnectTimeout
-	case errors.As(err, &dialled):
+	case unseen(err):
 		return Connect
 	case late:
 		return Timeout
@@ -90,7 +91,7 @@ func blameTarget(err error) Kind {
 
 // closed reports whether the target ended the connection.
 func closed(err error) bool {
-	for _, end := range []error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE} {
+	for _, end := range []error{io.EOF, io.ErrUnexpectedEOF, http1.ErrCut, net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE} {
 		if errors.Is(err, end) {
 			return true
 		}

@@ -32,10 +32,10 @@ var (
 // header, and never panics with http.ErrAbortHandler: the caller does that when
 // Result says so. It is not to be used after w and r are done with.
 func (p *Pool) Forward(w http.ResponseWriter, r *http.Request, t *Trip) Result {
-	if kind, err := p.refuses(r, t); err != nil {
+	if kind, err := p.refuses(r.Method, r.Header, t); err != nil {
 		return Result{Kind: kind, Err: err}
 	}
-	j := &journey{ResponseWriter: w, in: r, trip: t, pool: p, began: time.Now()}
+	j := &journey{ResponseWriter: w, in: r, course: course{pool: p, trip: t, began: time.Now()}}
 	defer j.leave()
 	if h := w.Header(); len(h) > 0 {
 		j.kept = maps.Clone(h)
@@ -45,19 +45,19 @@ func (p *Pool) Forward(w http.ResponseWriter, r *http.Request, t *Trip) Result {
 }
 
 // refuses tells requests apart that must not reach any target.
-func (p *Pool) refuses(r *http.Request, t *Trip) (Kind, error) {
+func (p *Pool) refuses(method string, said Fields, t *Trip) (Kind, error) {
 	switch {
-	case r.Method == http.MethodConnect:
+	case method == http.MethodConnect:
 		return BadRequest, errMethod
-	case !forwardable(r.Method, t):
+	case !forwardable(method, t):
 		return BadRequest, errTarget
 	case t.Host == "" && t.As == "":
 		return BadRequest, errHost
-	case !readable(r.Header.Get("Upgrade")):
+	case !readable(first(said, "Upgrade")):
 		return BadRequest, errUpgrade
-	case passed(r.Header["Via"], p.pseudonym):
+	case passed(said.Values("Via"), p.pseudonym):
 		return Loop, errLoop
-	case maxForwards(r.Method, r.Header) == 0:
+	case maxForwards(method, said) == 0:
 		return LastHop, errLastHop
 	}
 	return OK, nil
@@ -98,20 +98,15 @@ func readable(s string) bool {
 // proxy writes to.
 type journey struct {
 	http.ResponseWriter
-	in     *http.Request
-	trip   *Trip
-	pool   *Pool
-	member *member // who is busy with it
-	began  time.Time
-	kept   http.Header // fields that the caller had put into the response
+	course
+	in   *http.Request
+	kept http.Header // fields that the caller had put into the response
 
 	body    *requestBody // nil if the request has none
 	answer  answerBody
 	named   []string // what the answer's Connection says, which httputil removes before it is received
 	stall   *stall   // nil if the target may fall silent
-	turn    turn
-	written error // what went wrong when writing to the client
-	result  Result
+	written error    // what went wrong when writing to the client
 }
 
 // travel goes there and back, and fills j.result.
@@ -148,7 +143,7 @@ func (j *journey) serve(proxy *httputil.ReverseProxy) (aborted bool) {
 		}
 	}()
 	in := j.in
-	if j.pool.idle > 0 {
+	if j.pool.idle > 0 && j.pool.config.Protocol != HTTP1 {
 		ctx, cancel := context.WithCancelCause(in.Context())
 		defer cancel(nil)
 		j.stall = newStall(j.pool.idle, cancel)

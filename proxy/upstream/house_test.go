@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weir-proxy/weir/proxy/http1"
 )
 
 // patience is how long a test waits for what must happen. It is a failure to
@@ -22,18 +24,61 @@ const patience = time.Minute
 // A house is a server that forwards everything to one pool, with real sockets
 // on both sides, and keeps the results.
 type house struct {
-	*httptest.Server
-	results chan Result
+	*httptest.Server // nil if the front speaks HTTP/1.1 by itself
+	URL              string
+	results          chan Result
+}
+
+// A front is what a house knows of a request.
+type front struct {
+	Fields
+	limit func(most int64) // of the body
 }
 
 // open starts a house before pool. change may change each trip.
-func open(t testing.TB, pool *Pool, change func(*Trip, *http.Request)) *house {
+func open(t testing.TB, pool *Pool, change func(*Trip, front)) *house {
+	t.Helper()
+	if !pool.Direct() {
+		return openOther(t, pool, change)
+	}
+	h := &house{results: make(chan Result, 1000)}
+	s := &http1.Server{HalfClosed: http1.Leaves, Handler: func(x *http1.Exchange) {
+		trip := tripOfExchange(x)
+		if change != nil {
+			change(trip, front{&x.Fields, func(most int64) { x.Body().Limit(most) }})
+		}
+		res := pool.ForwardHTTP1(t.Context(), x, nil, trip)
+		h.results <- res
+		if res.Kind != OK && !res.Wrote {
+			x.Begin(statusOf(res))
+			_ = x.Send(nil)
+		}
+	}}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.URL = "http://" + l.Addr().String()
+	go func() { _ = s.Serve(l) }()
+	t.Cleanup(func() { s.Close(); pool.Close() })
+	return h
+}
+
+func statusOf(res Result) int {
+	if status, known := map[Kind]int{BadRequest: 400, BodyTooLarge: 413, Timeout: 504, Loop: 508}[res.Kind]; known {
+		return status
+	}
+	return http.StatusBadGateway
+}
+
+// openOther is open for pools that do not speak HTTP/1.1.
+func openOther(t testing.TB, pool *Pool, change func(*Trip, front)) *house {
 	t.Helper()
 	h := &house{results: make(chan Result, 1000)}
 	h.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		trip := tripOf(r)
 		if change != nil {
-			change(trip, r)
+			change(trip, front{r.Header, func(most int64) { r.Body = http.MaxBytesReader(nil, r.Body, most) }})
 		}
 		res := pool.Forward(w, r, trip)
 		h.results <- res
@@ -42,16 +87,13 @@ func open(t testing.TB, pool *Pool, change func(*Trip, *http.Request)) *house {
 		case res.Wrote:
 			panic(http.ErrAbortHandler)
 		default:
-			status, known := map[Kind]int{BadRequest: 400, BodyTooLarge: 413, Timeout: 504, Loop: 508}[res.Kind]
-			if !known {
-				status = http.StatusBadGateway
-			}
-			w.WriteHeader(status)
+			w.WriteHeader(statusOf(res))
 		}
 	}))
 	h.Config.DisableGeneralOptionsHandler = true
 	h.Config.ErrorLog = log.New(io.Discard, "", 0)
 	h.Start()
+	h.URL = h.Server.URL
 	t.Cleanup(func() { h.Close(); pool.Close() })
 	return h
 }
@@ -65,6 +107,20 @@ func tripOf(r *http.Request) *Trip {
 	}
 	return &Trip{
 		Path: path, RawQuery: r.URL.RawQuery, Host: r.Host, Proto: r.Proto, Scheme: "http",
+		Client: peer.Addr(), Peer: peer,
+	}
+}
+
+// tripOfExchange is tripOf for a request over HTTP/1.1.
+func tripOfExchange(x *http1.Exchange) *Trip {
+	peer := x.NetConn().RemoteAddr().(*net.TCPAddr).AddrPort()
+	query, _ := x.RawQuery()
+	path := x.Path()
+	if u, err := url.ParseRequestURI(path); err == nil && path != "*" {
+		path = u.EscapedPath()
+	}
+	return &Trip{
+		Path: path, RawQuery: query, Host: x.Host(), Proto: x.Proto(), Scheme: "http",
 		Client: peer.Addr(), Peer: peer,
 	}
 }
@@ -185,7 +241,7 @@ func readHead(r *bufio.Reader) string {
 // dial opens a connection to the house and writes request.
 func (h *house) dial(t testing.TB, request string) (net.Conn, *bufio.Reader) {
 	t.Helper()
-	c, err := net.Dial("tcp", h.Listener.Addr().String())
+	c, err := net.Dial("tcp", strings.TrimPrefix(h.URL, "http://"))
 	if err != nil {
 		t.Fatal(err)
 	}

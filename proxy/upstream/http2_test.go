@@ -24,6 +24,7 @@ func overHTTP2(t *testing.T, pool *Pool) (*house, *http.Client) {
 	h.EnableHTTP2 = true
 	h.Config.ErrorLog = log.New(io.Discard, "", 0)
 	h.StartTLS()
+	h.URL = h.Server.URL
 	t.Cleanup(func() { h.Client().CloseIdleConnections(); h.Close(); pool.Close() })
 	return h, h.Client()
 }

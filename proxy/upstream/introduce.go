@@ -1,47 +1,68 @@
 package upstream
 
 import (
-	"net/http"
 	"net/netip"
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
 )
 
+// words are what a trusted peer says of those before it.
+type words struct{ chain, forwarded, host, proto []string }
+
+// said are the words that may be passed on.
+func said(f Fields, t *Trip) words {
+	if !t.TrustedPeer {
+		return words{}
+	}
+	return words{f.Values("X-Forwarded-For"), f.Values("Forwarded"), f.Values("X-Forwarded-Host"), f.Values("X-Forwarded-Proto")}
+}
+
 // introduce tells the target who is asking. Of a peer that is trusted, what it
 // says of those before it is kept and continued; of any other, nothing is.
 // X-Real-Ip is always the client as Weir sees it.
-func introduce(h, said http.Header, t *Trip) {
+func introduce(w *words, t *Trip, add func(name, value string)) {
 	peer := t.Peer.Addr().Unmap().WithZone("")
 	client := t.Client.Unmap().WithZone("")
 	if !client.IsValid() {
 		client = peer
 	}
 	if client.IsValid() {
-		h["X-Real-Ip"] = []string{client.String()}
-	} else {
-		delete(h, "X-Real-Ip")
+		add("X-Real-Ip", client.String())
 	}
 
-	var chain, forwarded []string
-	if t.TrustedPeer {
-		chain, forwarded = said["X-Forwarded-For"], said["Forwarded"]
+	if line := join(w.chain, peer); line != "" {
+		add("X-Forwarded-For", line)
 	}
-	if line := join(chain, peer); line != "" {
-		h["X-Forwarded-For"] = []string{line}
+	all("X-Forwarded-Host", w.host, add) // a trusted peer knows the client's own request
+	if len(w.host) == 0 {
+		add("X-Forwarded-Host", t.Host)
 	}
-	h["X-Forwarded-Host"] = first(said, "X-Forwarded-Host", t.TrustedPeer, t.Host)
-	h["X-Forwarded-Proto"] = first(said, "X-Forwarded-Proto", t.TrustedPeer, t.Scheme)
+	all("X-Forwarded-Proto", w.proto, add)
+	if len(w.proto) == 0 {
+		add("X-Forwarded-Proto", t.Scheme)
+	}
+	all("Forwarded", w.forwarded, add)
 	if t.Forwarded {
-		forwarded = append(forwarded[:len(forwarded):len(forwarded)], element(peer, t))
+		add("Forwarded", element(peer, t))
 	}
-	if len(forwarded) > 0 {
-		h["Forwarded"] = forwarded
+	if t.RequestID != "" {
+		add("X-Request-Id", t.RequestID)
+	}
+}
+
+// all adds lines of one name.
+func all(name string, values []string, add func(name, value string)) {
+	for _, value := range values {
+		add(name, value)
 	}
 }
 
 // join appends addr to the addresses in lines.
 func join(lines []string, addr netip.Addr) string {
+	if len(lines) == 0 && addr.IsValid() {
+		return addr.String()
+	}
 	line := strings.Join(lines, ", ")
 	switch {
 	case !addr.IsValid():
@@ -50,15 +71,6 @@ func join(lines []string, addr netip.Addr) string {
 		return addr.String()
 	}
 	return line + ", " + addr.String()
-}
-
-// first is what a trusted peer says of the client's own request, or else what
-// Weir knows.
-func first(said http.Header, name string, trusted bool, otherwise string) []string {
-	if values := said[name]; trusted && len(values) > 0 {
-		return values
-	}
-	return []string{otherwise}
 }
 
 // element is one element of Forwarded (RFC 7239 4): the peer, and what it asked

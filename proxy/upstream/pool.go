@@ -224,17 +224,16 @@ func (p *Pool) carrier() *carrier { return p.transport.Load() }
 
 // connections makes a transport that holds no connections yet.
 func (p *Pool) connections() roundTripper {
+	if p.config.Protocol == HTTP1 {
+		return newHTTP1(p.config, p.members)
+	}
 	sockets := map[string]string{}
 	for _, m := range p.members {
 		if m.socket != "" {
 			sockets[m.host+":80"] = m.socket
 		}
 	}
-	t := newTransport(p.config, sockets)
-	if p.config.Protocol == HTTP1 {
-		return oneByOne{t}
-	}
-	return t
+	return newTransport(p.config, sockets)
 }
 
 // watches reports whether the pool leaves targets alone that fail.

@@ -22,9 +22,7 @@ func (j *journey) receive(res *http.Response) error {
 	case res.StatusCode < 100:
 		return fmt.Errorf("%w: status %03d", errAnswer, res.StatusCode)
 	case res.StatusCode == http.StatusSwitchingProtocols:
-		if err := switched(res); err != nil {
-			return err
-		}
+		return fmt.Errorf("%w: 101, which nobody asked for", errAnswer)
 	default:
 		j.answer = answerBody{ReadCloser: res.Body, res: res, journey: j}
 		res.Body = &j.answer
@@ -33,22 +31,8 @@ func (j *journey) receive(res *http.Response) error {
 	j.result.Status = res.StatusCode
 	res.Header.Del("Alt-Svc") // would lead clients round the proxy
 	if j.trip.OnHeader != nil {
-		j.trip.OnHeader(res.StatusCode, res.Header)
+		j.trip.OnHeader(res.StatusCode, netHeader{res.Header})
 	}
-	return nil
-}
-
-// switched checks that a 101 is the one that was asked for, and takes away the
-// connection's fields, which httputil leaves in place here.
-func switched(res *http.Response) error {
-	to := res.Header["Upgrade"]
-	asked := res.Request.Header.Get("Upgrade")
-	if asked == "" || len(to) != 1 || !strings.EqualFold(to[0], asked) || !httpguts.HeaderValuesContainsToken(res.Header["Connection"], "Upgrade") {
-		return fmt.Errorf("%w: 101 to %q, asked for %q", errAnswer, to, asked)
-	}
-	strip(res.Header)
-	delete(res.Header, "Content-Length") // there is no body (RFC 9110 section 8.6)
-	res.Header["Connection"], res.Header["Upgrade"] = []string{"Upgrade"}, to
 	return nil
 }
 

@@ -21,7 +21,7 @@ func TestTrip_SetRemoveAndAs(t *testing.T) {
 		}
 		w.Header().Set("X-Host", r.Host+" "+r.Header.Get("X-Forwarded-Host"))
 	})
-	h := open(t, poolOf(t, url), func(trip *Trip, _ *http.Request) {
+	h := open(t, poolOf(t, url), func(trip *Trip, _ front) {
 		trip.Set = http.Header{"X-Set": {"ours"}, "X-Gone": {}, "User-Agent": {}}
 		trip.As = "inner.example"
 	})

@@ -2,13 +2,14 @@ package upstream
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"io"
 	"net"
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/weir-proxy/weir/proxy/http1"
 )
 
 func TestForward_StreamsBothWaysAtOnce(t *testing.T) {
@@ -108,7 +109,7 @@ func TestForward_AClientThatLeavesEndsTheUpstreamsWork(t *testing.T) {
 			c.Close()
 			await(t, ended, "end of the upstream's work")
 			got := h.result(t)
-			if got.Kind != ClientGone || got.Wrote != begin || !errors.Is(got.Err, context.Canceled) {
+			if got.Kind != ClientGone || got.Wrote != begin || !errors.Is(got.Err, http1.ErrAborted) {
 				t.Errorf("result %+v, want that the client left", got)
 			}
 		})
@@ -142,9 +143,9 @@ func TestForward_ACutAnswerLooksCut(t *testing.T) {
 
 func TestForward_TheClientsFaultIsNotTheUpstreams(t *testing.T) {
 	url := backend(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
-	h := open(t, poolOf(t, url), func(_ *Trip, r *http.Request) {
-		if r.Header.Get("X-Max") != "" {
-			r.Body = http.MaxBytesReader(nil, r.Body, 3)
+	h := open(t, poolOf(t, url), func(_ *Trip, r front) {
+		if first(r, "X-Max") != "" {
+			r.limit(3)
 		}
 	})
 	for name, c := range map[string]struct {

@@ -26,8 +26,7 @@ const (
 	maxHeader = 256 << 10
 )
 
-// newTransport makes the connections of one pool. It speaks one version of HTTP
-// only, that of the configuration. Addresses in sockets are those of unix
+// newTransport makes the connections of one pool that speaks HTTP/2. Addresses in sockets are those of unix
 // sockets.
 func newTransport(c Config, sockets map[string]string) *http.Transport {
 	d := dialer{
@@ -40,17 +39,13 @@ func newTransport(c Config, sockets map[string]string) *http.Transport {
 	if c.TLS != nil {
 		d.tls = c.TLS.Clone()
 	}
-	d.tls.NextProtos = []string{"http/1.1"}
-	most := c.Connections
 	protocols := new(http.Protocols)
 	switch c.Protocol {
-	case HTTP1:
-		protocols.SetHTTP1(true)
+	case HTTP1: // is not net/http's; see overHTTP1
 	case HTTP2:
-		d.tls.NextProtos, most = []string{"h2"}, 0
+		d.tls.NextProtos = []string{"h2"}
 		protocols.SetHTTP2(true)
 	case H2C:
-		most = 0
 		protocols.SetUnencryptedHTTP2(true)
 	}
 	return &http.Transport{
@@ -60,7 +55,6 @@ func newTransport(c Config, sockets map[string]string) *http.Transport {
 		Protocols:              protocols,
 		DisableCompression:     true, // what the client accepts is what is asked for
 		MaxIdleConnsPerHost:    idlePerTarget,
-		MaxConnsPerHost:        most,
 		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter},
 		IdleConnTimeout:        idleFor,
 		ResponseHeaderTimeout:  orElse(c.Response, defaultResponse),
@@ -83,6 +77,21 @@ type dialError struct{ err error }
 func (e *dialError) Error() string { return e.err.Error() }
 func (e *dialError) Unwrap() error { return e.err }
 
+// A stalling connection gives up when the other end takes nothing for so long:
+// net/http bounds only the wait for an answer, which begins when the request has been
+// sent whole.
+type stalling struct {
+	net.Conn
+	after time.Duration
+}
+
+func (c stalling) Write(b []byte) (int, error) {
+	if err := c.SetWriteDeadline(time.Now().Add(c.after)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Write(b)
+}
+
 // A dialer makes connections that do not wait for ever to be written to.
 type dialer struct {
 	net.Dialer
@@ -100,7 +109,7 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	if err != nil {
 		return nil, &dialError{err}
 	}
-	return newConn(c, d.stall), nil
+	return stalling{c, d.stall}, nil
 }
 
 func (d *dialer) dialTLS(ctx context.Context, network, addr string) (net.Conn, error) {

@@ -42,8 +42,21 @@ type Trip struct {
 	// OnHeader, unless nil, is called once with status and header of the upstream's
 	// final answer, just before it is written. It may change fields. Fields
 	// that the caller has already put into the response stay beside them.
-	OnHeader func(status int, h http.Header)
+	OnHeader func(status int, h Header)
 }
+
+// A Header is that of an answer, to be changed. Names are in canonical form.
+type Header interface {
+	Fields
+	// Set replaces a field by lines with these values.
+	Set(name string, values ...string)
+	Del(name string)
+}
+
+// A netHeader is a Header as net/http knows it.
+type netHeader struct{ http.Header }
+
+func (h netHeader) Set(name string, values ...string) { h.Header[name] = values }
 
 // A Kind is how a trip ended.
 type Kind uint8

@@ -1,19 +1,14 @@
 package upstream
 
 import (
-	"bufio"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
-	"time"
 )
 
 // What a target sends with an answer, beyond its end, is not the answer to anybody
@@ -65,63 +60,6 @@ func TestTurn_WhatIsLeftOverIsNoAnswer(t *testing.T) {
 				})
 			}
 			all.Wait()
-		})
-	}
-}
-
-// turned is a connection that was used, and is to be used again; sent is what the
-// other end gets of that.
-func turned(t *testing.T) (c *conn, sent chan string) {
-	t.Helper()
-	near, far := net.Pipe()
-	c = newConn(near, time.Minute)
-	c.turn()
-	sent = make(chan string, 1)
-	go func() {
-		line, _ := bufio.NewReader(far).ReadString('\n')
-		sent <- line
-	}()
-	t.Cleanup(func() { c.Close(); far.Close() })
-	return c, sent
-}
-
-func TestConn_SendsWhenNothingIsLeft(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, sent := turned(t)
-		go func() { _, _ = io.WriteString(c, "request\n") }()
-		synctest.Wait()
-		if len(sent) > 0 || !c.unasked() {
-			t.Error("it is sent while nobody waits for an answer to it")
-		}
-		go func() { _, _ = c.Read(make([]byte, 1)) }()
-		if got := <-sent; got != "request\n" || c.unasked() {
-			t.Errorf("%q is sent, want it when somebody waits for the answer", got)
-		}
-	})
-}
-
-func TestConn_DoesNotWaitForever(t *testing.T) {
-	for name, c := range map[string]struct {
-		end   func(*conn)
-		after time.Duration
-	}{
-		"left over": {func(*conn) {}, turnWithin},
-		"closed":    {func(c *conn) { c.Close() }, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				used, _ := turned(t)
-				began, failed := time.Now(), make(chan error)
-				go func() {
-					_, err := io.WriteString(used, "request\n")
-					failed <- err
-				}()
-				synctest.Wait()
-				c.end(used)
-				if err := <-failed; !errors.Is(err, net.ErrClosed) || time.Since(began) != c.after || !used.unasked() {
-					t.Errorf("%v after %v, want that it is closed after %v", err, time.Since(began), c.after)
-				}
-			})
 		})
 	}
 }

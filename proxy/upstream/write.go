@@ -1,10 +1,6 @@
 package upstream
 
-import (
-	"bufio"
-	"net"
-	"net/http"
-)
+import "net/http"
 
 // WriteHeader passes on 1xx answers to clients that can read them, and the
 // final one with nothing added to it but what the caller put there. A 100 is
@@ -12,8 +8,8 @@ import (
 // the target's 100 makes happen at that moment, and the client wants it once.
 func (j *journey) WriteHeader(status int) {
 	h := j.ResponseWriter.Header()
-	if status < 200 && status != http.StatusSwitchingProtocols {
-		if !j.in.ProtoAtLeast(1, 1) || status == http.StatusContinue || j.turn.wasSpoiled() {
+	if status < 200 {
+		if !j.in.ProtoAtLeast(1, 1) || status == http.StatusContinue {
 			return
 		}
 		strip(h)
@@ -55,12 +51,3 @@ func (j *journey) Write(p []byte) (int, error) {
 
 // Unwrap lets net/http find what the writer below can do.
 func (j *journey) Unwrap() http.ResponseWriter { return j.ResponseWriter }
-
-// Hijack hands the client's connection over to WebSocket.
-func (j *journey) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	c, rw, err := http.NewResponseController(j.ResponseWriter).Hijack()
-	if err == nil {
-		j.result.Wrote = true
-	}
-	return c, rw, err
-}

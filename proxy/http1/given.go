@@ -1,0 +1,88 @@
+package http1
+
+import "io"
+
+// A Source is a body that does not come over a connection of a Server.
+type Source struct {
+	Reader io.Reader
+	Length int64 // -1 if nobody knows
+	// Stop ends a read that waits, as nobody wants more. It is called by another
+	// goroutine than reads.
+	Stop func()
+	// Trailer, unless nil, adds the trailer fields to h. It is called when all has been
+	// read, and only for a body whose length is not known.
+	Trailer func(h *Head)
+	// Expects says that it is to be read only if the upstream wants it.
+	Expects bool
+}
+
+// A given is a Source as a body is read.
+type given struct {
+	Source
+	in   input
+	body Body
+}
+
+// feed implements feeder.
+func (g *given) feed(b *Body) error {
+	g.in.roomFor(bodyLeft(b))
+	return g.in.fill()
+}
+
+// Source is the body of a request without an exchange, which has none otherwise.
+// It must come before Send. Trailer names of the body must have been checked by who
+// adds them; what cannot be sent is left out.
+func (c *Call) Source(s Source) {
+	f := Framing{Length, s.Length}
+	if s.Length < 0 {
+		f = Framing{UntilClose, -1}
+	}
+	g := &c.given
+	g.Source = s
+	g.in = input{from: s.Reader, memory: &c.client.memory}
+	g.in.open()
+	g.body.open(&g.in, g, f, &c.client.Limits)
+	c.source = &g.body
+}
+
+// saysNothing reports whether a request without a body says so: where its client
+// did, and where its method would let one be expected (RFC 9110 section 8.6).
+func (c *Call) saysNothing() bool {
+	if c.x != nil {
+		return c.x.Request.Framing.Length == 0
+	}
+	return c.method == "POST" || c.method == "PUT" || c.method == "PATCH"
+}
+
+// expects reports whether the body comes only once the upstream wants it.
+func (c *Call) expects() bool {
+	if c.x != nil {
+		return c.x.Expects()
+	}
+	return c.source != nil && c.given.Expects
+}
+
+// goOn tells the client that the body is wanted. To read a Source is to say so.
+func (c *Call) goOn() error {
+	if c.x == nil {
+		return nil
+	}
+	return c.x.Continue()
+}
+
+// stopSource ends reading of the body.
+func (c *Call) stopSource() {
+	switch {
+	case c.x != nil:
+		c.x.StopBody()
+	case c.given.Stop != nil:
+		c.given.Stop()
+	}
+}
+
+// uploads notes whether another goroutine reads the body.
+func (c *Call) uploads(now bool) {
+	if c.x != nil {
+		c.x.uploading = now
+	}
+}

@@ -1,0 +1,98 @@
+package upstream
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/weir-proxy/weir/proxy/http1"
+)
+
+// mostFields is how many lines the header of an answer may have.
+const mostFields = 1024
+
+// overHTTP1 is the connections of HTTP/1.1 to the targets of one pool.
+type overHTTP1 struct {
+	client http1.Client
+	pools  map[place]*http1.Pool
+}
+
+// A place is where a target is, as a request's URL says it.
+type place struct{ scheme, host string }
+
+func newHTTP1(c Config, members []*member) *overHTTP1 {
+	o := &overHTTP1{
+		client: http1.Client{
+			Limits:  http1.Limits{Head: maxHeader, Fields: mostFields},
+			Connect: orElse(c.Connect, defaultConnect), TLS: c.Handshake,
+			Response: orElse(c.Response, defaultResponse), Idle: c.Idle,
+			Continue: continueAfter, MaxIdle: idlePerTarget, IdleFor: idleFor,
+		},
+		pools: map[place]*http1.Pool{},
+	}
+	dialer := net.Dialer{KeepAlive: 15 * time.Second, Resolver: c.Resolver}
+	for _, m := range members {
+		at := place{m.scheme, m.host}
+		if o.pools[at] != nil {
+			continue
+		}
+		e := http1.Endpoint{Network: "tcp", Address: m.dialled(), Dial: dialer.DialContext}
+		if m.socket != "" {
+			e.Network, e.Address = "unix", m.socket
+		}
+		if m.scheme == "https" {
+			e.TLS = trust(c.TLS, e.Address)
+		}
+		o.pools[at] = o.client.NewPool(e)
+	}
+	return o
+}
+
+// dialled is the address of t with its port.
+func (t *target) dialled() string {
+	if _, _, err := net.SplitHostPort(t.host); err == nil {
+		return t.host
+	}
+	port := ":80"
+	if t.scheme == "https" {
+		port = ":443"
+	}
+	return t.host + port
+}
+
+// trust is how TLS of HTTP/1.1 is spoken with the target at addr.
+func trust(c *tls.Config, addr string) *tls.Config {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if c != nil {
+		config = c.Clone()
+	}
+	config.NextProtos = []string{"http/1.1"}
+	if config.ServerName == "" {
+		config.ServerName, _, _ = net.SplitHostPort(addr) // it has been put together above
+	}
+	return config
+}
+
+// of is the connections to m.
+func (o *overHTTP1) of(m *member) *http1.Pool { return o.pools[place{m.scheme, m.host}] }
+
+// CloseIdleConnections closes all connections, those in use after their exchange.
+func (o *overHTTP1) CloseIdleConnections() {
+	for _, p := range o.pools {
+		p.Close()
+	}
+}
+
+// RoundTrip sends a request that came over HTTP/2, or is our own.
+func (o *overHTTP1) RoundTrip(r *http.Request) (*http.Response, error) {
+	t := &transfer{request: r, call: o.client.NewCall(nil)}
+	t.begin()
+	t.unwatch = context.AfterFunc(r.Context(), t.abort)
+	if err := o.pools[place{r.URL.Scheme, r.URL.Host}].Send(t.call); err != nil {
+		t.release()
+		return nil, err
+	}
+	return t.response(), nil
+}

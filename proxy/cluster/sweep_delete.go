@@ -17,9 +17,9 @@ import (
 var errLate = errors.New("too late")
 
 // rest is what follows ROUTE.LIMIT in a key of the store: the window, the
-// algorithm if it is not the usual one, what is kept, and whose it is if each
-// proxy counts by itself.
-var rest = regexp.MustCompile(`^:[0-9a-z]+(:\{[a-z_]+\})?(:(?:value|permits|base|state))(:[0-9a-f-]{36})?$`)
+// algorithm if it is not the usual one, or that alone where it keeps all windows of a
+// limit in one string; what is kept, and whose it is if each proxy counts by itself.
+var rest = regexp.MustCompile(`^(?::[0-9a-z]+(?::\{[a-z_]+\})?|:\{[a-z_]+\})(:(?:value|permits|base|state))(:[0-9a-f-]{36})?$`)
 
 // A deletion is a key of a removed limit.
 type deletion struct {
@@ -40,7 +40,7 @@ func (s *Sweep) scheduleDelete(key string) (deletion, bool) {
 	if parts == nil {
 		return deletion{}, false
 	}
-	end := len(key) - len(name) + len(limit) + parts[4]
+	end := len(key) - len(name) + len(limit) + parts[2]
 	return deletion{key: key, own: key[:end], slot: tag, limit: limit}, true
 }
 

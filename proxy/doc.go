@@ -121,8 +121,9 @@
 //
 // # HTTP
 //
-// What is forwarded is HTTP/1.1 and HTTP/2 as net/http reads them, with these
-// rules of ours:
+// HTTP/1.1 is read and sent by package http1, which says what it refuses, and HTTP/2
+// by net/http. Strings of a request over HTTP/1.1 share its connection's buffer: what
+// outlives the handler is cloned (exchange.keep). What goes on top of that:
 //
 //   - The path that is matched is the path that is forwarded, in one spelling
 //     (tidy.go), unless the route rewrites it. A path that servers read in different ways is refused with 400;
@@ -161,17 +162,14 @@
 //     name for what was asked for.
 //   - CONNECT is answered with 405 and the end of the connection: this is no tunnel,
 //     and what follows may be meant for the other end of one.
-//   - A header with both Content-Length and Transfer-Encoding, or with
-//     Transfer-Encoding in HTTP/1.0, ends its connection after the answer
-//     (framing.go). So may a body that looks like such a header.
 //   - What HTTP/2 lets through and HTTP/1 would read as something else is
 //     answered with 400 (malformed.go).
 //   - A client that is slow beyond the bounds of listen.timeouts is cut; an
-//     upstream never is for its client's sake (patience.go, conn.go, door.go).
+//     upstream never is for its client's sake (http1.Timeouts; patience.go over HTTP/2).
 //   - A client of HTTP/1 that ends its side of the connection behind a whole request
 //     (half-close) gets its answer, and "100 Continue" before it, which one that has left
 //     answers with a reset. One that resets the connection has left, and so has one that
-//     takes nothing more of an answer; what it asked for is given up (half.go).
+//     takes nothing more of an answer; what it asked for is given up (http1.HalfClosed).
 //   - An HTTP/2 connection whose client takes back most of what it asks (rapid
 //     reset) is closed, and what was taken back before it was looked at is nobody's
 //     work (link.go). The address that does so on one connection after another waits
@@ -181,19 +179,16 @@
 //
 //   - Any Transfer-Encoding but a single "chunked" is answered with 501, also
 //     where 400 was possible: no other coding is known here.
-//   - Empty lines before a request are ignored at the beginning of a connection
-//     only: later, what follows a body cannot be told from it in time.
-//   - Requests that net/http cannot read (400, 501, 505), headers that are too long
-//     (431) and expectations that nobody has (417) are answered by net/http, before
-//     any code of ours can word it: in plain text or with nothing but the status, and
-//     without a line in the log; the connection ends. All other refusals are
-//     application/problem+json.
-//   - A folded line becomes one line, in answers as well (RFC 9112 section 5.2). A
-//     line of an answer with a blank before its colon is left out whole: mended, it
-//     might frame the answer in another way than it was read in.
-//   - A client of HTTP/1.0 is answered in HTTP/1.0; all that is sent to upstreams is
+//   - Requests over HTTP/1.1 that cannot be read are refused as all others are, by
+//     application/problem+json, and logged and counted; their connection ends.
+//   - A folded line is refused, in answers as well (RFC 9112 section 5.2), and so is an
+//     answer with a blank before a colon: mended, it might frame the answer in another
+//     way than others read it.
+//   - Of the trailers of an answer, those that were not announced are passed on too.
+//   - A client of HTTP/1.0 is answered by a status line of HTTP/1.1, as RFC 9110 section
+//     2.5 has it, and in its framing; all that is sent to upstreams is
 //     HTTP/1.1 or HTTP/2. Its Upgrade and its 100-continue mean nothing.
-//   - Trailers that were not announced are dropped; so are those that say who the
+//   - Trailers of requests that were not announced are dropped; so are those that say who the
 //     client is or how a message is framed.
 //   - OPTIONS * is answered here: it asks about this server.
 //   - Via on answers is optional and not sent: it would tell clients about the

@@ -45,7 +45,7 @@ func TestCurl_Versions(t *testing.T) {
 		args []string
 		want string
 	}{
-		"1.0":                  {[]string{"--http1.0", "http://" + d.plain}, "1"},
+		"1.0":                  {[]string{"--http1.0", "http://" + d.plain}, "1.1"},
 		"1.1":                  {[]string{"--http1.1", "http://" + d.plain}, "1.1"},
 		"2 by upgrade":         {[]string{"--http2", "http://" + d.plain}, "1.1"}, // the wish is not heard
 		"2 by prior knowledge": {[]string{"--http2-prior-knowledge", "http://" + d.plain}, "2"},

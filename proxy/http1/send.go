@@ -140,6 +140,9 @@ func (c *Call) await() *Fault {
 	} else {
 		c.upload.awaitHead(c.conn)
 	}
+	if err := c.because(nil); err != nil { // the deadline of Abort may have been overwritten
+		return c.fault(err)
+	}
 	for interim := 0; ; interim++ {
 		if err := c.readHead(); err != nil {
 			return c.fault(err)
@@ -179,7 +182,10 @@ func (c *Call) interim() {
 // it gets it nevertheless.
 func (c *Call) expect() *Fault {
 	c.conn.armRead(c.client.Continue)
-	err := c.readHead()
+	err := c.because(nil) // see await
+	if err == nil {
+		err = c.readHead()
+	}
 	switch {
 	case timedOut(err) && len(c.in.unread()) == 0 && c.because(nil) == nil:
 	case err != nil:
@@ -250,6 +256,9 @@ func (c *Call) feed(b *Body) error {
 	}
 	c.in.roomFor(bodyLeft(b))
 	c.conn.armRead(c.client.Idle)
+	if err := c.because(nil); err != nil { // see await
+		return err
+	}
 	if err := c.in.fill(); err != nil {
 		return c.because(err)
 	}

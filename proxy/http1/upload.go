@@ -104,6 +104,9 @@ func (c *Call) runUpload() {
 	switch {
 	case err == nil && up.conn != nil:
 		up.conn.armRead(c.client.Response)
+		if c.because(nil) != nil { // see await
+			_ = c.conn.net.SetReadDeadline(passed())
+		}
 	case err != nil && (c.sourceErr() != nil || timedOut(err) && up.conn != nil):
 		_ = c.conn.net.SetReadDeadline(passed()) // nothing can come of it any more
 	}

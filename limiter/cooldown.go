@@ -34,8 +34,8 @@ func (l *Limit) checkSteps() error {
 	return nil
 }
 
-// settlePauses forgets everything once the last permit is a length old.
-func (w *window) settlePauses(now, length int64) {
+// advancePauses forgets everything once the last permit is a length old.
+func (w *window) advancePauses(now, length int64) {
 	for i := len(w.entries) - 1; i >= 0 && w.entries[i].at > now; i-- {
 		w.entries[i].at = now
 	}

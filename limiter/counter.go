@@ -2,16 +2,16 @@ package limiter
 
 import "math"
 
-// settleFixed forgets a window that is over.
-func (t *tally) settleFixed(now, length int64) {
+// advanceFixed forgets a window that is over.
+func (t *tally) advanceFixed(now, length int64) {
 	t.start = min(t.start, now)
 	if now-t.start >= length {
 		t.start, t.taken = 0, 0
 	}
 }
 
-// settleSliding moves on to the window of now, counted from time 0.
-func (t *tally) settleSliding(now, length int64) {
+// advanceSliding moves on to the window of now, counted from time 0.
+func (t *tally) advanceSliding(now, length int64) {
 	number := now / length
 	switch {
 	case number == t.start+1:

@@ -52,9 +52,9 @@ func ExampleStore() {
 
 // At most two downloads at a time; a permit whose holder dies comes back after
 // its lease.
-func ExampleKeeper() {
+func ExampleAdminStore() {
 	clock := time.UnixMilli(0)
-	var store limiter.Keeper = limiter.NewMemory(limiter.MemoryOptions{Clock: func() time.Time { return clock }})
+	var store limiter.AdminStore = limiter.NewMemory(limiter.MemoryOptions{Clock: func() time.Time { return clock }})
 	limit := &limiter.Limit{Name: "downloads", Rate: limiter.Rate{Count: 2, Window: 30 * time.Second}, Algorithm: limiter.Concurrent}
 	claims := []limiter.Claim{{Limit: limit, Key: limiter.KeyOf("bob"), Cost: 1}}
 	ctx := context.Background()

@@ -163,7 +163,7 @@ func (m *Memory) refund(c Claim, p Permit) {
 		}
 		var given int64
 		s.changeLocked(t, c.Limit, func(t *tally) {
-			t.settle(now, c.Limit)
+			t.advance(now, c.Limit)
 			given = t.refund(now, p, c)
 		})
 		if given > 0 {
@@ -191,7 +191,7 @@ func (m *Memory) weighLocked(claims []Claim, refs []cellRef, now int64, d *Decis
 // weigh is what c says of a claim before which others of the same decision take
 // so much of the same cell.
 func (c *cell) weigh(now int64, claim Claim, before int64) Outcome {
-	c.settle(now, claim.Limit)
+	c.advance(now, claim.Limit)
 	c.until = max(c.until, c.tally.until(claim.Limit))
 	left := c.left(now, claim.Limit) - before
 	wait, stands := c.wait(now, claim.Limit, before+claim.Cost), false

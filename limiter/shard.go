@@ -26,12 +26,12 @@ type shard struct {
 	maxCells int
 	maxBytes int64
 
-	mu    sync.Mutex // guards what follows
-	index map[cellID]int32
-	cells []cell
-	free  []int32
-	hand  int // where the sweep goes on
-	bytes int64
+	mu     sync.Mutex // guards what follows
+	index  map[cellID]int32
+	cells  []cell
+	free   []int32
+	oldest int // where the sweep goes on
+	bytes  int64
 	// sources are how much of that belongs to keys that each source brought first.
 	sources map[uint32]usage
 }
@@ -174,17 +174,17 @@ func (s *shard) accountLocked(source uint32, cells int, bytes int64) {
 // has come back: a new one would count the same.
 func (s *shard) sweepLocked(now int64, n int) {
 	for range min(n, len(s.cells)) {
-		if s.hand >= len(s.cells) {
-			s.hand = 0
+		if s.oldest >= len(s.cells) {
+			s.oldest = 0
 		}
-		c := &s.cells[s.hand]
+		c := &s.cells[s.oldest]
 		if c.until != 0 && c.until <= now {
 			delete(s.index, c.id)
 			s.accountLocked(c.source, -1, -cellBytes-entryBytes*int64(cap(c.entries)))
 			*c = cell{}
-			s.free = append(s.free, int32(s.hand))
+			s.free = append(s.free, int32(s.oldest))
 		}
-		s.hand++
+		s.oldest++
 	}
 }
 

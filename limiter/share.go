@@ -54,7 +54,7 @@ func (m *Memory) note(c Claim, d *Decision, o *Outcome, n int) {
 	if found == nil {
 		return
 	}
-	found.settle(now, &share)
+	found.advance(now, &share)
 	found.banned = 0
 	if d.Allowed {
 		s.takeLocked(found, now, own, d.Permit.ID)

@@ -19,22 +19,22 @@ type counter struct {
 	debt   float64 // GCRA: permits that still flow back
 }
 
-// settle brings t to now. A tally of another algorithm starts anew: its state
+// advance brings t to now. A tally of another algorithm starts anew: its state
 // says nothing about this one.
-func (t *tally) settle(now int64, l *Limit) {
+func (t *tally) advance(now int64, l *Limit) {
 	if t.algorithm != l.Algorithm {
 		*t = tally{algorithm: l.Algorithm, banned: t.banned, window: window{floor: now - 1}}
 	}
 	if l.Algorithm == Cooldown {
-		t.settlePauses(now, length(l))
+		t.advancePauses(now, length(l))
 		return
 	}
-	t.window.settle(now, l.Horizon().Milliseconds())
+	t.window.advance(now, l.Horizon().Milliseconds())
 	switch l.Algorithm {
 	case FixedWindow:
-		t.settleFixed(now, length(l))
+		t.advanceFixed(now, length(l))
 	case SlidingWindow:
-		t.settleSliding(now, length(l))
+		t.advanceSliding(now, length(l))
 	case GCRA:
 		t.start = min(t.start, now)
 	}

@@ -46,9 +46,9 @@ const (
 	mark               // no permits: id was given back
 )
 
-// settle drops what has come back at now. Entries of the future were written
+// advance drops what has come back at now. Entries of the future were written
 // before the clock was set back; they were taken now at the latest.
-func (w *window) settle(now, length int64) {
+func (w *window) advance(now, length int64) {
 	for i := len(w.entries) - 1; i >= 0 && w.entries[i].at > now; i-- {
 		w.entries[i].at = now
 	}

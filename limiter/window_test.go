@@ -25,7 +25,7 @@ func TestWindow_Timeline(t *testing.T) {
 		{120_000, 5, 4, 29_999},
 		{149_999, 5, 5, 0},
 	} {
-		w.settle(row.at, length)
+		w.advance(row.at, length)
 		if left, wait := w.left(count), w.wait(row.at, length, count, row.cost); left != row.left || wait != row.wait {
 			t.Fatalf("at %d for %d: %d left, wait %d; want %d and %d", row.at, row.cost, left, wait, row.left, row.wait)
 		}
@@ -43,7 +43,7 @@ func TestWindow_StaysSmall(t *testing.T) {
 		l := Limit{Rate: Rate{Count: MaxCount, Window: time.Duration(length) * time.Millisecond}}
 		for now := range int64(2000) {
 			at := now * max(1, length/500)
-			w.settle(at, &l)
+			w.advance(at, &l)
 			w.take(at, Claim{Limit: &l, Cost: 1}, [16]byte{byte(now), byte(now >> 8)})
 			var sum int64
 			for _, e := range w.entries {

@@ -23,9 +23,9 @@ var (
 // An admitter asks the limits whether a request may pass. It outlives
 // generations.
 type admitter struct {
-	store   limiter.Keeper
+	store   limiter.AdminStore
 	timeout time.Duration // the most a decision may wait; 0 for a store that never waits
-	standby *standby
+	standby *fallback
 	denier  denier        // nil: the store knows nothing by itself
 	line    *limiter.Line // at the store
 	metrics *metrics
@@ -35,10 +35,10 @@ type admitter struct {
 }
 
 func newAdmitter(o Options, m *metrics) *admitter {
-	a := &admitter{store: o.Store, standby: newStandby(o.Store, o.Nodes), metrics: m, nearby: newNearby()}
+	a := &admitter{store: o.Store, standby: newFallback(o.Store, o.Nodes), metrics: m, nearby: newNearby()}
 	a.denier, _ = o.Store.(denier)
 	if a.standby.store != nil {
-		a.store = twin{o.Store, a.standby}
+		a.store = mirrored{o.Store, a.standby}
 	}
 	if o.Config.Store == config.StoreRedis {
 		a.timeout = o.Config.Redis.Timeout
@@ -85,7 +85,7 @@ func (a *admitter) admit(client context.Context, x *exchange) error {
 		if err := a.standby.decide(x, a.metrics); err != nil {
 			return err
 		}
-		store, x.once = deputy{a.standby.local, a.standby}, nil
+		store, x.idempotency = reporting{a.standby.local, a.standby}, nil
 	} else {
 		a.standby.note(x)
 		a.nearby.note(x)
@@ -97,7 +97,7 @@ func (a *admitter) admit(client context.Context, x *exchange) error {
 	if !x.decision.Allowed {
 		return a.refuse(ctx, x, store)
 	}
-	x.takings = append(x.takings, newTaking(store, x.claims, x.windows, x.decision.Permit).with(x.once))
+	x.takings = append(x.takings, newTaking(store, x.claims, x.windows, x.decision.Permit).with(x.idempotency))
 	if err == nil { // a store that is away is not asked again for the same request
 		a.watch(ctx, x)
 	}
@@ -105,9 +105,9 @@ func (a *admitter) admit(client context.Context, x *exchange) error {
 }
 
 // refuse does what follows a refusal of by.
-func (a *admitter) refuse(ctx context.Context, x *exchange, by limiter.Keeper) error {
+func (a *admitter) refuse(ctx context.Context, x *exchange, by limiter.AdminStore) error {
 	a.penalize(ctx, x, by)
-	x.hurry()
+	x.shortenRetry()
 	return errRefused
 }
 
@@ -119,10 +119,10 @@ func (a *admitter) bound(client context.Context) (context.Context, context.Cance
 	return context.WithTimeout(context.WithoutCancel(client), a.timeout)
 }
 
-// hurry lets a client that was refused for what it has under way come back soon:
+// shortenRetry lets a client that was refused for what it has under way come back soon:
 // any of that may end at any moment, long before the lease that the store goes
 // by.
-func (x *exchange) hurry() {
+func (x *exchange) shortenRetry() {
 	x.decision.Wait = 0
 	for i := range x.decision.Outcomes {
 		o := &x.decision.Outcomes[i]
@@ -152,21 +152,21 @@ func (a *admitter) take(ctx context.Context, claims []limiter.Claim, d *limiter.
 // passes. Each is asked alone, since what one refuses the others still count. They
 // have what the decision left of its time.
 func (a *admitter) watch(ctx context.Context, x *exchange) {
-	for _, l := range x.unfit {
+	for _, l := range x.shadowErrors {
 		a.metrics.decisions.WithLabelValues(x.route.name, l.name, shadowRefused).Inc()
 	}
 	var d limiter.Decision
 	for from, to := 0, 0; from < len(x.shadows); from = to {
-		of := x.route.windows[x.shaded[from]].of
-		for to = from + 1; to < len(x.shadows) && x.route.windows[x.shaded[to]].of == of; to++ {
+		of := x.route.windows[x.shadowWindows[from]].of
+		for to = from + 1; to < len(x.shadows) && x.route.windows[x.shadowWindows[to]].of == of; to++ {
 		}
 		if err := a.take(ctx, x.shadows[from:to], &d); err != nil {
 			a.metrics.unasked(x, of)
 			continue
 		}
-		a.metrics.decided(x, x.shaded[from:to], &d)
+		a.metrics.decided(x, x.shadowWindows[from:to], &d)
 		x.shadow(from, &d)
-		x.takings = append(x.takings, newTaking(a.store, x.shadows[from:to], x.shaded[from:to], d.Permit))
+		x.takings = append(x.takings, newTaking(a.store, x.shadows[from:to], x.shadowWindows[from:to], d.Permit))
 	}
 }
 
@@ -174,7 +174,7 @@ func (a *admitter) watch(ctx context.Context, x *exchange) {
 // would have refused. A key that is counted under two secrets is noted once.
 func (x *exchange) shadow(from int, d *limiter.Decision) {
 	for i, o := range d.Outcomes {
-		w := x.shaded[from+i]
+		w := x.shadowWindows[from+i]
 		if !o.Allowed && !slices.ContainsFunc(x.shadowed, func(s refusal) bool { return s.window == w }) {
 			x.shadowed = append(x.shadowed, refusal{w, x.shadows[from+i].Key, o.Banned})
 		}

@@ -61,7 +61,7 @@ func (g *generation) protect(routes []*config.Route) {
 	} {
 		g.fields.add(name)
 	}
-	for _, name := range g.tells {
+	for _, name := range g.keyFields {
 		g.fields.add(name)
 	}
 	for _, r := range routes {

@@ -12,13 +12,13 @@ import (
 const (
 	// lastCall is how long connections that wait to be accepted are let in before
 	// a listener is closed for good.
-	lastCall = time.Second
+	announceClose = time.Second
 	// handshake is how long a connection may take to be opened, once its client has
 	// begun to.
 	handshake = 300 * time.Millisecond
 	// lastWord is how long connections in use have to carry one more answer, which
 	// says that it is the last, before those without a request are closed.
-	lastWord = time.Second
+	closeFrame = time.Second
 )
 
 // Part tells clients, with each answer from now on, that their connection ends:
@@ -39,7 +39,7 @@ func (s *Server) Drain(ctx context.Context) error {
 	for _, l := range s.doors() {
 		s.shut(l)
 	}
-	until(ctx, lastWord, func() bool { return s.connections.Load() == 0 && s.http1.Connections() == 0 })
+	until(ctx, closeFrame, func() bool { return s.connections.Load() == 0 && s.http1.Connections() == 0 })
 	s.stop()
 	first := make(chan error, 1)
 	go func() { first <- s.http1.Shutdown(ctx) }()
@@ -60,10 +60,10 @@ func (s *Server) Drain(ctx context.Context) error {
 // last moment.
 func (s *Server) shut(l net.Listener) {
 	if s.bounds.ReusePort {
-		deafen(l)
+		dropSYN(l)
 		<-time.After(handshake)
 	}
-	until(context.Background(), lastCall, func() bool { return !queued(l) })
+	until(context.Background(), announceClose, func() bool { return !pending(l) })
 	l.Close()
 }
 

@@ -39,32 +39,32 @@ type exchange struct {
 	fault     error // what is wrong with the request as HTTP
 
 	// What the rooms learn.
-	id       string       // record: the request's id
-	trusted  bool         // address: the peer is a trusted proxy
-	client   netip.Addr   // address: who asks
-	network  netip.Prefix // address: the client as limits count it
-	source   uint32       // address: stands for network where room for keys is shared
-	rawQuery string       // tidy: as sent, after the question mark
-	host     string       // tidy: lower case, without port
-	path     string       // tidy: the one spelling that is matched and forwarded
-	route    *route       // match
-	found    *chi.Context // match: the parameters of the path, in order
-	list     *config.List // screen: the one that decided what is done with the request
-	claims   []limiter.Claim
-	windows  []int           // extract: windows[i] is the window of the route that claims[i] asks for
-	shadows  []limiter.Claim // extract: those of limits in shadow mode
-	shaded   []int           // extract: as windows, for shadows
-	unfit    []*limit        // extract: in shadow mode, and would have refused before any store
-	redact   *redactor       // serve: what of it may be logged
-	takings  []taking        // admit: what was taken, and of whom
-	query    url.Values
-	read     bool            // extract: the names in query are looked through
-	confused []key.Origin    // match, extract: what other names of the request may be taken for
-	value    key.Value       // extract: the key last read
-	content  *content        // extract: the body, if a key was read from it
-	novelty  string          // vet: what was said of too many new keys; empty if nothing
-	once     []limiter.Claim // mark: to be the first of its kind; none without a mark
-	keys     []counted       // extract: the keys made so far
+	id            string       // record: the request's id
+	trusted       bool         // address: the peer is a trusted proxy
+	client        netip.Addr   // address: who asks
+	network       netip.Prefix // address: the client as limits count it
+	source        uint32       // address: stands for network where room for keys is shared
+	rawQuery      string       // tidy: as sent, after the question mark
+	host          string       // tidy: lower case, without port
+	path          string       // tidy: the one spelling that is matched and forwarded
+	route         *route       // match
+	found         *chi.Context // match: the parameters of the path, in order
+	list          *config.List // screen: the one that decided what is done with the request
+	claims        []limiter.Claim
+	windows       []int           // extract: windows[i] is the window of the route that claims[i] asks for
+	shadows       []limiter.Claim // extract: those of limits in shadow mode
+	shadowWindows []int           // extract: as windows, for shadows
+	shadowErrors  []*limit        // extract: in shadow mode, and would have refused before any store
+	redact        *redactor       // serve: what of it may be logged
+	takings       []taking        // admit: what was taken, and of whom
+	query         url.Values
+	read          bool            // extract: the names in query are looked through
+	confused      []key.Origin    // match, extract: what other names of the request may be taken for
+	value         key.Value       // extract: the key last read
+	content       *content        // extract: the body, if a key was read from it
+	newKeys       string          // vet: what was said of too many new keys; empty if nothing
+	idempotency   []limiter.Claim // mark: to be the first of its kind; none without a mark
+	keys          []counted       // extract: the keys made so far
 
 	// What was decided and what came of it.
 	decision  limiter.Decision
@@ -158,8 +158,8 @@ func (x *exchange) Body() (key.Body, error) {
 
 // reset makes x fit for the next request and keeps what it has allocated.
 func (x *exchange) reset() {
-	kept := exchange{found: x.found, claims: x.claims[:0], windows: x.windows[:0], shadows: x.shadows[:0], shaded: x.shaded[:0], of: x.of[:0],
-		takings: x.takings[:0], unfit: x.unfit[:0], shadowed: x.shadowed[:0], back: x.back[:0], all: x.all[:0]}
+	kept := exchange{found: x.found, claims: x.claims[:0], windows: x.windows[:0], shadows: x.shadows[:0], shadowWindows: x.shadowWindows[:0], of: x.of[:0],
+		takings: x.takings[:0], shadowErrors: x.shadowErrors[:0], shadowed: x.shadowed[:0], back: x.back[:0], all: x.all[:0]}
 	kept.decision.Outcomes = x.decision.Outcomes[:0]
 	kept.keys, kept.odd, kept.confused = x.keys[:0], x.odd[:0], x.confused[:0]
 	kept.value = x.value

@@ -33,7 +33,7 @@ func (g *generation) extract(x *exchange) error {
 	for _, l := range x.route.limits {
 		err := g.claim(x, l)
 		if err != nil && l.mode == config.Shadow {
-			x.unfit = append(x.unfit, l) // a limit in shadow mode refuses nobody
+			x.shadowErrors = append(x.shadowErrors, l) // a limit in shadow mode refuses nobody
 			continue
 		}
 		if err != nil {
@@ -104,7 +104,7 @@ func (g *generation) claim(x *exchange, l *limit) error {
 	}
 	claims, windows := &x.claims, &x.windows
 	if l.mode == config.Shadow {
-		claims, windows = &x.shadows, &x.shaded
+		claims, windows = &x.shadows, &x.shadowWindows
 	}
 	for _, i := range of {
 		*claims = append(*claims, limiter.Claim{Limit: &x.route.windows[i].Limit, Key: k.Key, Cost: cost, Value: value.Key, Redisson: shared, RedissonForm: l.form, Source: x.source})
@@ -172,8 +172,8 @@ func (g *generation) key(x *exchange, by *key.Spec) (counted, error) {
 	if !k.skip {
 		k.text = x.value.Text()
 		k.Key = g.config.Privacy.Hash(x.value.Parts)
-		k.former, _ = g.config.Privacy.Former(x.value.Parts)
-		if x.route.novelty.looks(by) {
+		k.former, _ = g.config.Privacy.PreviousHash(x.value.Parts)
+		if x.route.newKeys.looks(by) {
 			k.bare = config.Privacy{}.Hash(x.value.Parts)
 		}
 	}

@@ -9,14 +9,14 @@ import (
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
-// A door is where a request came in and where its answer goes out. It alone
+// A downstream is where a request came in and where its answer goes out. It alone
 // knows the request and the response as net/http, or another server, has them.
-type door interface {
+type downstream interface {
 	// answer sends an answer of ours.
 	answer(a respond.Answer)
 	// forward takes the request to the pool and the answer back. When the answer
 	// breaks off on its way, the door sees to it that the client can tell.
-	forward(p *upstream.Pool, t *upstream.Trip) upstream.Result
+	forward(p *upstream.Pool, t *upstream.Request) upstream.Result
 	// beforeEnd has release called once, before the end of the answer is sent. What
 	// release is given sends what there is of the answer so far.
 	beforeEnd(release func(flush func()))
@@ -24,26 +24,26 @@ type door interface {
 
 // forward takes the request to its upstream. What cannot be forwarded is
 // answered here.
-func (g *generation) forward(x *exchange, d door) {
+func (g *generation) forward(x *exchange, d downstream) {
 	if x.route.reply != nil {
 		x.reply(d)
 		return
 	}
-	x.result = d.forward(x.route.pool, &upstream.Trip{
+	x.result = d.forward(x.route.pool, &upstream.Request{
 		Path:        x.route.rewrite.path(x.path),
 		RawQuery:    x.rawQuery,
 		Host:        x.authority,
-		As:          x.route.rewrite.host,
+		SetHost:     x.route.rewrite.host,
 		Proto:       x.proto,
 		Scheme:      x.scheme,
 		Client:      x.client,
 		Peer:        x.peer,
 		TrustedPeer: x.trusted,
 		RequestID:   x.id,
-		Affinity:    g.affinity(x),
-		Forwarded:   x.route.tells,
+		HashBy:      g.affinity(x),
+		Forwarded:   x.route.forwardedField,
 		WebSocket:   x.route.upgrades,
-		Set:         g.told(x),
+		Set:         g.setFields(x),
 		OnHeader:    x.onHeader,
 	})
 	x.err = errors.Join(x.err, x.result.Err)
@@ -55,16 +55,16 @@ func (g *generation) forward(x *exchange, d door) {
 	}
 }
 
-// told are the fields that the route sets or takes out, and those in which the
+// setFields are the fields that the route sets or takes out, and those in which the
 // upstream learns the keys of the request. What
 // a client sends in them never reaches an upstream, by whatever route.
-func (g *generation) told(x *exchange) http.Header {
-	if len(g.tells) == 0 {
+func (g *generation) setFields(x *exchange) http.Header {
+	if len(g.keyFields) == 0 {
 		return x.route.rewrite.set
 	}
 	set := http.Header{}
 	maps.Copy(set, x.route.rewrite.set)
-	for _, name := range g.tells {
+	for _, name := range g.keyFields {
 		set[name] = []string{}
 	}
 	for _, f := range x.value.Set {

@@ -20,18 +20,18 @@ import (
 // A generation is everything that one configuration makes of requests. It never
 // changes; a reload builds the next one and swaps the pointer to it.
 type generation struct {
-	number  int64
-	config  *config.Config
-	via     string     // this process in Via
-	tells   []string   // fields in which upstreams are told keys
-	fields  fieldNames // by whose names no other field may go
-	own     fieldSet   // fields that Weir, or its operator, speaks in
-	address addresser
-	redact  redactor
-	table   *table
-	pools   map[*config.Upstream]*upstream.Pool
-	fleet   *upstream.Fleet
-	counted []limiter.Limit // see Prepared.Limits
+	number    int64
+	config    *config.Config
+	via       string     // this process in Via
+	keyFields []string   // fields in which upstreams are told keys
+	fields    fieldNames // by whose names no other field may go
+	own       fieldSet   // fields that Weir, or its operator, speaks in
+	address   addresser
+	redact    redactor
+	table     *table
+	pools     map[*config.Upstream]*upstream.Pool
+	fleet     *upstream.Fleet
+	counted   []limiter.Limit // see Prepared.Limits
 
 	users atomic.Int64 // requests under way, and 1 while it is the current one
 	ended func()       // called when no request is under way any more
@@ -60,7 +60,7 @@ func compile(c *config.Config, l lasting) (*generation, error) {
 		pools:   map[*config.Upstream]*upstream.Pool{},
 	}
 	for _, k := range c.Keys {
-		g.tells = append(g.tells, k.Headers()...)
+		g.keyFields = append(g.keyFields, k.Headers()...)
 	}
 	g.own.add(c.ClientIP.Header)
 	routes := newTable()
@@ -75,7 +75,7 @@ func compile(c *config.Config, l lasting) (*generation, error) {
 		}
 		r.order = i
 		for _, l := range from.Limits { // a key may be written in place
-			g.tells = append(g.tells, l.Key.Headers()...)
+			g.keyFields = append(g.keyFields, l.Key.Headers()...)
 		}
 		g.table.add(r, from.Match)
 		g.counted = append(g.counted, r.counted()...)
@@ -83,7 +83,7 @@ func compile(c *config.Config, l lasting) (*generation, error) {
 		all = append(all, r)
 	}
 	g.table.fold(all)
-	g.own.add(g.tells...)
+	g.own.add(g.keyFields...)
 	g.resets(made)
 	g.protect(c.Routes)
 	g.users.Store(1)
@@ -133,7 +133,7 @@ func (g *generation) route(from *config.Route) (*route, error) {
 		refund:      newRefund(from.RefundOn),
 		idempotency: newIdempotency(from.Name, from.Idempotency),
 		maxBody:     from.MaxBody,
-		novelty:     newNovelty(from),
+		newKeys:     compileNewKeys(from),
 		reject:      newReject(from.Reject),
 		deciders:    deciders(from.Match),
 
@@ -161,13 +161,13 @@ func (g *generation) route(from *config.Route) (*route, error) {
 			plain = append(plain, l)
 		}
 	}
-	r.screens, r.bodyScreens = newScreens(plain), newScreens(body)
+	r.lists, r.bodyScreens = newListLookups(plain), newListLookups(body)
 	var err error
 	if r.reply == nil {
 		if r.pool, err = g.pool(from.Upstream); err != nil {
 			return nil, err
 		}
-		r.tells, r.hashBy = from.Upstream.Forwarded, from.Upstream.HashBy
+		r.forwardedField, r.hashBy = from.Upstream.Forwarded, from.Upstream.HashBy
 	}
 	if r.hashBy != nil {
 		counted := r.written
@@ -180,7 +180,7 @@ func (g *generation) route(from *config.Route) (*route, error) {
 			policies = append(policies, r.limit(l)...)
 		}
 	}
-	r.guarded = len(r.screens) > 0 || len(r.bodyScreens) > 0 || slices.ContainsFunc(r.limits, func(l *limit) bool { return l.mode == config.Enforce })
+	r.guarded = len(r.lists) > 0 || len(r.bodyScreens) > 0 || slices.ContainsFunc(r.limits, func(l *limit) bool { return l.mode == config.Enforce })
 	r.foresee(from)
 	r.standsIn = r.local && !slices.ContainsFunc(r.limits, func(l *limit) bool { return l.mode == config.Enforce && l.onFailure == config.Deny })
 	r.quota, err = respond.NewQuota(policies, respond.Style(g.config.Defaults.Headers))

@@ -24,8 +24,8 @@ type handshaker struct {
 	http1, http2 func(net.Conn)
 }
 
-// shake does the handshake on c, unless ctx ends before.
-func (h *handshaker) shake(ctx context.Context, c net.Conn) {
+// handshake does the handshake on c, unless ctx ends before.
+func (h *handshaker) handshake(ctx context.Context, c net.Conn) {
 	within, cancel := context.WithTimeout(ctx, h.within)
 	defer cancel()
 	t := tls.Server(c, h.config)
@@ -33,7 +33,7 @@ func (h *handshaker) shake(ctx context.Context, c net.Conn) {
 		h.log.Debug().Err(err).Stringer("peer", c.RemoteAddr()).Msg("tls handshake failed")
 		var plain tls.RecordHeaderError
 		if errors.As(err, &plain) && plain.Conn != nil && isHTTP1(plain.RecordHeader[:]) {
-			h.tell(plain.Conn)
+			h.replyPlainHTTP(plain.Conn)
 		}
 		c.Close()
 		return
@@ -54,8 +54,8 @@ func isHTTP1(begin []byte) bool {
 	return slices.Contains([]string{"GET /", "HEAD ", "POST ", "PUT /", "PATCH", "DELET", "OPTIO"}, string(begin))
 }
 
-// tell says to a client that speaks HTTP where HTTPS is spoken what is wrong.
-func (h *handshaker) tell(c net.Conn) {
+// replyPlainHTTP says to a client that speaks HTTP where HTTPS is spoken what is wrong.
+func (h *handshaker) replyPlainHTTP(c net.Conn) {
 	_ = c.SetWriteDeadline(time.Now().Add(h.stall)) // nothing depends on it
 	const text = "This is a port for HTTPS.\n"
 	r := http.Response{

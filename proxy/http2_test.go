@@ -206,16 +206,16 @@ func TestHTTP2_RapidResetIsBounded(t *testing.T) {
 		}
 	}
 	await(t, ended, "end of the connection")
-	if n := reached.Load(); n > 2*mostTakenBack+streams {
+	if n := reached.Load(); n > 2*maxResets+streams {
 		t.Errorf("%d requests reached the upstream; want at most some hundreds of 10000", n)
 	}
 }
 
 func TestHTTP2_TakingBackNowAndThenIsFine(t *testing.T) {
-	l := &link{offenders: newOffenders(), address: func() netip.Prefix { return netip.Prefix{} }} // closing it would panic
+	l := &connState{offenders: newOffenders(), address: func() netip.Prefix { return netip.Prefix{} }} // closing it would panic
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	for range 10 * mostTakenBack {
+	for range 10 * maxResets {
 		l.count(t.Context())
 		l.count(t.Context())
 		l.count(gone)

@@ -42,10 +42,10 @@ func lenient(path string) (string, error) {
 	return tidyPath(path)
 }
 
-// sincere returns errTarget when a lenient server could take the path of x for one
+// unambiguous returns errTarget when a lenient server could take the path of x for one
 // of another route, or for one with another key. It returns the path as such a
 // server reads it.
-func (t *table) sincere(x *exchange) (read string, err error) {
+func (t *table) unambiguous(x *exchange) (read string, err error) {
 	if !strings.ContainsAny(x.path, ";%") && !strings.Contains(x.path, "./") && !strings.HasSuffix(x.path, ".") {
 		return x.path, nil
 	}

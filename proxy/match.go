@@ -25,7 +25,7 @@ func (t *table) match(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	read, err := t.sincere(x)
+	read, err := t.unambiguous(x)
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 // ban has caused, so a key costs at most so many calls before its ban, and none
 // during it. A count that the store cannot make is left out: the request is
 // refused all the same.
-func (a *admitter) penalize(ctx context.Context, x *exchange, by limiter.Keeper) {
+func (a *admitter) penalize(ctx context.Context, x *exchange, by limiter.AdminStore) {
 	for from, to := 0, 0; from < len(x.claims); from = to {
 		of := x.window(from).of
 		refused, banned := false, false
@@ -32,7 +32,7 @@ func (a *admitter) penalize(ctx context.Context, x *exchange, by limiter.Keeper)
 
 // penalty counts one refusal of the limit of claims from to to, and bans when
 // that was the last one to be had.
-func (a *admitter) penalty(ctx context.Context, x *exchange, by limiter.Keeper, from, to int) error {
+func (a *admitter) penalty(ctx context.Context, x *exchange, by limiter.AdminStore, from, to int) error {
 	of := x.window(from).of
 	count := []limiter.Claim{{Limit: &of.penalty.Limit, Key: x.claims[from].Key, Cost: 1, Source: x.source}}
 	var d limiter.Decision

@@ -23,22 +23,22 @@ func (g *generation) pool(from *config.Upstream) (*upstream.Pool, error) {
 // asked is how the targets of an upstream are to be asked.
 func (g *generation) asked(from *config.Upstream) upstream.Config {
 	c := upstream.Config{
-		Name:        from.Name,
-		Echo:        from.Echo,
-		Pseudonym:   g.via,
-		Fleet:       g.fleet,
-		Connect:     from.Timeouts.Connect,
-		Handshake:   from.Timeouts.TLS,
-		Response:    from.Timeouts.Response,
-		Idle:        from.Timeouts.Idle,
-		Connections: from.MaxConnections,
-		Queue:       upstream.Queue{Length: from.Queue.Length, Timeout: from.Queue.Timeout},
-		Retries:     from.Retries,
-		Renew:       from.Resolve,
-		TLS:         trust(from.TLS),
+		Name:           from.Name,
+		Echo:           from.Echo,
+		Pseudonym:      g.via,
+		Fleet:          g.fleet,
+		Connect:        from.Timeouts.Connect,
+		TLSTimeout:     from.Timeouts.TLS,
+		Response:       from.Timeouts.Response,
+		Idle:           from.Timeouts.Idle,
+		MaxConnections: from.MaxConnections,
+		Queue:          upstream.Queue{Length: from.Queue.Length, Timeout: from.Queue.Timeout},
+		Retries:        from.Retries,
+		Resolve:        from.Resolve,
+		TLS:            trust(from.TLS),
 		Health: upstream.Health{
 			After:     from.Health.After,
-			Rest:      from.Health.Rest,
+			EjectFor:  from.Health.Rest,
 			SlowStart: from.Health.SlowStart,
 			Path:      from.Health.Path,
 			Interval:  from.Health.Interval,
@@ -50,7 +50,7 @@ func (g *generation) asked(from *config.Upstream) upstream.Config {
 	case config.BalanceLeastLoaded:
 		c.Balance = upstream.LeastLoaded
 	case config.BalanceHash:
-		c.Balance = upstream.Sticky
+		c.Balance = upstream.HashBy
 	}
 	switch from.Protocol {
 	case config.ProtocolH2:

@@ -26,7 +26,7 @@ type Options struct {
 	Config *config.Config // what was read at start
 	// Read reads the configuration anew; nil loads Path.
 	Read     func(ctx context.Context) (*config.Config, error)
-	Store    limiter.Keeper
+	Store    limiter.AdminStore
 	Registry prometheus.Registerer
 	Log      zerolog.Logger
 	// Nodes tells how many proxies share the store, at least 1; nil is always 1.
@@ -57,7 +57,7 @@ type Proxy struct {
 	agree     Agree
 	current   atomic.Pointer[generation]
 	exchanges sync.Pool
-	guard     *limiter.Guard // which keys are known
+	guard     *limiter.KeyGuard // which keys are known
 	buffers   *buffers
 	admitter  *admitter
 	recorder  *recorder
@@ -82,7 +82,7 @@ func New(ctx context.Context, o Options) (*Proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("compile config: %w", err)
 	}
-	if err := first.warm(ctx); errors.Is(err, key.ErrNoKeys) {
+	if err := first.warm(ctx); errors.Is(err, key.ErrNoVerificationKeys) {
 		o.Log.Warn().Err(err).Msg("tokens are refused for now")
 	} else if err != nil {
 		first.close()
@@ -106,7 +106,7 @@ func New(ctx context.Context, o Options) (*Proxy, error) {
 		lasting:   kept,
 		agree:     o.Agree,
 		exchanges: sync.Pool{New: newExchange},
-		guard:     limiter.NewGuard(limiter.GuardOptions{}),
+		guard:     limiter.NewKeyGuard(limiter.KeyGuardOptions{}),
 		buffers:   newBuffers(o.Config.Listen.MaxBuffered),
 		admitter:  newAdmitter(o, m),
 		recorder:  &recorder{log: o.Log, metrics: m, resets: sample{most: loggedResets}},
@@ -133,7 +133,7 @@ func alone() Agree {
 
 // serve is the life of one request between its door and the way back; finish is the
 // rest. The generation that it begins with is the one it ends with.
-func (p *Proxy) serve(ctx context.Context, x *exchange, d door) {
+func (p *Proxy) serve(ctx context.Context, x *exchange, d downstream) {
 	p.recorder.arrive(x)
 	x.generation = p.enter()
 	g := x.generation
@@ -173,7 +173,7 @@ func (p *Proxy) through(ctx context.Context, g *generation, x *exchange) error {
 	if err := x.fits(); err != nil {
 		return err
 	}
-	if err := g.screen(x, x.route.screens); err != nil {
+	if err := g.screen(x, x.route.lists); err != nil {
 		return err
 	}
 	if err := p.early(ctx, g, x); err != nil {
@@ -185,10 +185,10 @@ func (p *Proxy) through(ctx context.Context, g *generation, x *exchange) error {
 	if err := g.extract(x); err != nil {
 		return err
 	}
-	if err := p.vet(x); err != nil {
+	if err := p.newKeys(x); err != nil {
 		return err
 	}
-	if err := g.mark(x); err != nil {
+	if err := g.idempotency(x); err != nil {
 		return err
 	}
 	return p.admitter.admit(ctx, x)

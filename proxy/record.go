@@ -79,8 +79,8 @@ func (rec *recorder) leave(x *exchange) {
 		e.Str("upstream", x.result.Target).Float64("upstream_ms", ms(x.result.FirstByte))
 	}
 	refused := x.logRefusals(e)
-	if x.novelty != "" {
-		e.Str("new_keys", x.novelty)
+	if x.newKeys != "" {
+		e.Str("new_keys", x.newKeys)
 	}
 	if x.repeated {
 		e.Bool("repeated", true)

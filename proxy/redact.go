@@ -85,7 +85,7 @@ func shortened(addr netip.Addr) string {
 	return network.String()
 }
 
-// logKey is what people are shown of a key: what stands for it, and, if it is
+// logKey is what logKey are shown of a key: what stands for it, and, if it is
 // sensitive, itself, masked.
 func (x *exchange) logKey(k limiter.Key) (hash, masked string) {
 	if i := slices.IndexFunc(x.keys, func(c counted) bool { return !c.skip && (c.Key == k || c.former == k) }); i >= 0 {

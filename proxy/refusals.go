@@ -21,7 +21,7 @@ func (x *exchange) refusal(i int) refusal {
 // logRefusals writes which rates refused the request, or would have in shadow mode,
 // and reports whether any did refuse.
 func (x *exchange) logRefusals(e *zerolog.Event) bool {
-	if len(x.shadowed)+len(x.unfit) > 0 {
+	if len(x.shadowed)+len(x.shadowErrors) > 0 {
 		e.Array("shadow", shadowsOf{x})
 	}
 	first, refused := x.refusing()
@@ -88,7 +88,7 @@ func (x shadowsOf) MarshalZerologArray(a *zerolog.Array) {
 		x.logRefusal(e, s)
 		a.Dict(e)
 	}
-	for _, l := range x.unfit {
+	for _, l := range x.shadowErrors {
 		a.Dict(zerolog.Dict().Str("limit", l.name).Bool("unfit", true))
 	}
 }

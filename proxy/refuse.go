@@ -36,7 +36,7 @@ func (g *generation) refuse(x *exchange, err error) respond.Answer {
 	switch {
 	case errors.Is(err, http1.ErrConnect):
 		return respond.NotAllowed(nil, x.id) // no target of it allows any other method
-	case errors.Is(err, errRefused), errors.Is(err, errInventive):
+	case errors.Is(err, errRefused), errors.Is(err, errNewKeys):
 		return x.route.quota.TooMany(respond.Refusal{
 			Verdict:   respond.Verdict{Decision: &x.decision, Of: x.policies()},
 			Reject:    x.route.reject,
@@ -59,10 +59,10 @@ func (g *generation) refuse(x *exchange, err error) respond.Answer {
 		return respond.Problem(respond.KeyMissing, err.Error(), x.id)
 	case errors.Is(err, errBody):
 		return respond.Problem(unread(err), "", x.id)
-	case errors.Is(err, key.ErrNoKeys):
+	case errors.Is(err, key.ErrNoVerificationKeys):
 		return respond.Unavailable(respond.StoreUnavailable, time.Second, "", x.id)
 	case errors.Is(err, key.ErrAmbiguous), errors.Is(err, key.ErrInvalid), errors.Is(err, key.ErrMismatch),
-		errors.Is(err, errQuery), errors.Is(err, errCost), errors.Is(err, errMark):
+		errors.Is(err, errQuery), errors.Is(err, errCost), errors.Is(err, errIdempotencyKey):
 		return respond.Problem(respond.KeyInvalid, err.Error(), x.id)
 	case errors.Is(err, errLongTarget):
 		return respond.Problem(respond.TargetTooLong, "", x.id)
@@ -116,12 +116,12 @@ func failed(x *exchange) respond.Answer {
 		kind = respond.BadRequest
 	case upstream.BodyTooLarge:
 		kind = respond.BodyTooLarge
-	case upstream.NoTarget, upstream.Busy:
+	case upstream.NoTarget, upstream.QueueFull:
 		return respond.Unavailable(respond.NoUpstream, time.Second, "", x.id)
 	case upstream.Loop:
 		kind = respond.Loop
-	case upstream.LastHop:
-		return respond.LastHop(x.method, x.id)
+	case upstream.MaxForwards:
+		return respond.MaxForwards(x.method, x.id)
 	}
 	return respond.Problem(kind, "", x.id)
 }

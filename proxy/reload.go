@@ -86,7 +86,7 @@ type Prepared struct {
 // Prepare makes c ready to be served, and changes nothing. Errors that wrap
 // ErrRestart say that c changes what a running proxy cannot.
 func (p *Proxy) Prepare(ctx context.Context, c *config.Config) (*Prepared, error) {
-	if err := restartless(p.current.Load().config, c); err != nil {
+	if err := immutable(p.current.Load().config, c); err != nil {
 		return nil, err
 	}
 	next, err := compile(c, p.lasting)
@@ -94,7 +94,7 @@ func (p *Proxy) Prepare(ctx context.Context, c *config.Config) (*Prepared, error
 		return nil, fmt.Errorf("compile config: %w", err)
 	}
 	unready := next.warm(ctx)
-	if unready != nil && !errors.Is(unready, key.ErrNoKeys) {
+	if unready != nil && !errors.Is(unready, key.ErrNoVerificationKeys) {
 		next.leave()
 		return nil, fmt.Errorf("warm: %w", unready)
 	}

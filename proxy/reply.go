@@ -32,7 +32,7 @@ func newReply(from *config.Route) *reply {
 
 // reply answers a request that its limits have allowed and that nobody else is
 // to answer. It counts as an answer of an upstream would.
-func (x *exchange) reply(d door) {
+func (x *exchange) reply(d downstream) {
 	answer := x.route.reply.static
 	if to := x.route.reply.redirect; to != nil {
 		answer = respond.Redirect(to.Status, x.place(to.To))

@@ -89,7 +89,7 @@ func (f *flood) connect(ctx context.Context) {
 // A stream that is gone gets no deadline: net/http would keep it for as long.
 func TestStall_NothingIsKeptOfAStream(t *testing.T) {
 	w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
-	c := &counter{ResponseWriter: w, x: &exchange{}, stall: newStall(w, time.Hour)}
+	c := &responseWriter{ResponseWriter: w, x: &exchange{}, stall: newStall(w, time.Hour)}
 	c.Write([]byte("a"))
 	c.FlushError()
 	c.Write([]byte("b"))
@@ -118,15 +118,15 @@ func (d *deadlines) SetWriteDeadline(time.Time) error { d.set++; return nil }
 // What was taken back before anybody looked at it is no work for anybody.
 func TestLink_TakenBackIsNotWorkedOn(t *testing.T) {
 	worked := false
-	h := overLinks(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { worked = true }))
-	l := &link{offenders: newOffenders(), address: func() netip.Prefix { return netip.Prefix{} }}
-	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), linkKey{}, l))
+	h := withConnState(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { worked = true }))
+	l := &connState{offenders: newOffenders(), address: func() netip.Prefix { return netip.Prefix{} }}
+	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), connStateKey{}, l))
 	cancel()
 	r := httptest.NewRequestWithContext(ctx, "GET", "/", nil)
 	r.ProtoMajor = 2
 	h.ServeHTTP(httptest.NewRecorder(), r)
-	if worked || l.takenBack.Load() != 1 {
-		t.Errorf("worked on: %v, taken back: %d; want no and 1", worked, l.takenBack.Load())
+	if worked || l.resets.Load() != 1 {
+		t.Errorf("worked on: %v, taken back: %d; want no and 1", worked, l.resets.Load())
 	}
 }
 

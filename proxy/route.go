@@ -27,24 +27,24 @@ type route struct {
 
 	guarded         bool // it has lists, or a limit that refuses
 	keepsSlashes    bool // %2F may stand in its paths
-	screens         []screen
-	bodyScreens     []screen // whose keys are in the body
+	lists           []listLookup
+	bodyScreens     []listLookup // whose keys are in the body
 	limits          []*limit
 	early           []*limit // that are asked before a body is read
 	windows         []*window
-	resets          []reset      // cooldowns of other routes that its answers let begin anew
-	queries         bool         // some key is read from the query
-	waits           bool         // some limit lets requests wait for their turn
-	hidden          []string     // parameters of the path that are keys
-	redacted        bool         // the log shows of the path what tells of nobody
-	fields          fieldNames   // that something is read from
-	ignoresForms    bool         // a form in the body may stand beside what is read from the query
-	besides         []string     // parameters of the query that a form may not stand beside
-	names           key.Names    // of parameters of the query that something is read from
-	deciders        []string     // fields whose values it asks for
-	written         []key.Origin // of its keys, where a client says what it likes; see preflight
-	reads           fieldSet     // fields that something is read from
-	novelty         novelty
+	resets          []cooldownReset // cooldowns of other routes that its answers let begin anew
+	queries         bool            // some key is read from the query
+	waits           bool            // some limit lets requests wait for their turn
+	hidden          []string        // parameters of the path that are keys
+	redacted        bool            // the log shows of the path what tells of nobody
+	fields          fieldNames      // that something is read from
+	ignoresForms    bool            // a form in the body may stand beside what is read from the query
+	besides         []string        // parameters of the query that a form may not stand beside
+	names           key.Names       // of parameters of the query that something is read from
+	deciders        []string        // fields whose values it asks for
+	written         []key.Origin    // of its keys, where a client says what it likes; see preflight
+	reads           fieldSet        // fields that something is read from
+	newKeys         newKeys
 	quota           *respond.Quota
 	reject          respond.Reject
 	refund          refund
@@ -52,7 +52,7 @@ type route struct {
 	rewrite         rewrite        // of what is forwarded
 	pool            *upstream.Pool // nil: there is a reply
 	hashBy          *key.Spec      // requests with one of these keys go to one target; nil: any goes to any
-	tells           bool           // the upstream is told of the client by RFC 7239's field too
+	forwardedField  bool           // the upstream is told of the client by RFC 7239's field too
 	upgrades        bool           // WebSocket is allowed
 	countsPreflight bool           // limits are asked about preflights too
 	alerts          alerts

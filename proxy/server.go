@@ -87,7 +87,7 @@ func NewServer(h http.Handler, c config.Listen, log zerolog.Logger) *Server {
 		s.http1.HTTP2 = s.hand
 	}
 	s.http2 = http.Server{
-		Handler:           overLinks(s.overParting(h)),
+		Handler:           withConnState(s.overParting(h)),
 		ReadHeaderTimeout: c.Timeouts.Header,
 		IdleTimeout:       c.Timeouts.Idle,
 		MaxHeaderBytes:    int(c.MaxHeader),
@@ -100,7 +100,7 @@ func NewServer(h http.Handler, c config.Listen, log zerolog.Logger) *Server {
 		},
 		ConnContext: s.linked,
 		ConnState:   s.counted,
-		ErrorLog:    stdlog.New(complaints{log}, "", 0),
+		ErrorLog:    stdlog.New(serverLog{log}, "", 0),
 	}
 	return s
 }
@@ -134,12 +134,12 @@ func (s *Server) ServeTLS(l net.Listener, c *Certificates) error {
 	}
 	return s.take(s.introduced(l), func(c net.Conn) {
 		s.offenders.keepWaiting(s.ctx, c)
-		h.shake(s.ctx, c)
+		h.handshake(s.ctx, c)
 	})
 }
 
 func (s *Server) introduced(l net.Listener) net.Listener {
-	return introduced(l, s.bounds.ProxyProtocol, s.bounds.Timeouts.Header)
+	return proxyProtocol(l, s.bounds.ProxyProtocol, s.bounds.Timeouts.Header)
 }
 
 // take takes connections from l to serve, each on a goroutine of its own.
@@ -166,10 +166,10 @@ func (s *Server) hand(c net.Conn) {
 	s.handed.hand(c)
 }
 
-// complaints are net/http's own log lines: a client's doing, all but panics.
-type complaints struct{ log zerolog.Logger }
+// serverLog are net/http's own log lines: a client's doing, all but panics.
+type serverLog struct{ log zerolog.Logger }
 
-func (c complaints) Write(line []byte) (int, error) {
+func (c serverLog) Write(line []byte) (int, error) {
 	text := strings.TrimSpace(string(line))
 	if strings.Contains(text, "panic") {
 		c.log.Error().Str("error", text).Msg("panic in a request")

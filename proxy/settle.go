@@ -21,17 +21,17 @@ const (
 
 // A taking is what one decision took, and of whom.
 type taking struct {
-	store   limiter.Keeper
+	store   limiter.AdminStore
 	claims  []limiter.Claim
 	windows []int // as the exchange's
 	permit  limiter.Permit
-	hold    *hold           // nil unless some claims are concurrent
+	hold    *lease          // nil unless some claims are concurrent
 	once    []limiter.Claim // that it was the first of its kind; given back with all the rest
 
 	released bool // what is concurrent was given back
 }
 
-func newTaking(store limiter.Keeper, claims []limiter.Claim, windows []int, p limiter.Permit) taking {
+func newTaking(store limiter.AdminStore, claims []limiter.Claim, windows []int, p limiter.Permit) taking {
 	return taking{store: store, claims: claims, windows: windows, permit: p, hold: holds(store, claims, p)}
 }
 
@@ -40,8 +40,8 @@ func (t taking) with(once []limiter.Claim) taking {
 	return t
 }
 
-// letGo ends what is held, whatever came of the request.
-func (x *exchange) letGo() {
+// stopRenewing ends what is held, whatever came of the request.
+func (x *exchange) stopRenewing() {
 	for _, t := range x.takings {
 		t.hold.end()
 	}
@@ -78,7 +78,7 @@ func (p *Proxy) end(ctx context.Context, x *exchange) {
 	if x.forwarded {
 		p.admitter.settle(ctx, x)
 	}
-	x.letGo()
+	x.stopRenewing()
 	p.recorder.leave(x)
 	x.generation.leave()
 	x.reset()

@@ -59,7 +59,7 @@ func (t *table) retake(x *exchange, method string) error {
 	case other != nil && other.guarded:
 		sent := x.method
 		x.method = method
-		_, err := t.sincere(x)
+		_, err := t.unambiguous(x)
 		x.method = sent
 		return err
 	}

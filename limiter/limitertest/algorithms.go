@@ -72,7 +72,7 @@ func promises(t *testing.T, s *scene) {
 func leases(t *testing.T, s *scene) {
 	l := limit("inflight", 2, 10*time.Second)
 	l.Algorithm = limiter.Concurrent
-	keeper, c := s.Store.(limiter.Keeper), one(l, s.key(), 1)
+	keeper, c := s.Store.(limiter.AdminStore), one(l, s.key(), 1)
 	a, b := s.allowed(c, 1), s.allowed(c, 1)
 	for range 5 {
 		s.Advance(6 * time.Second)
@@ -118,7 +118,7 @@ func leases(t *testing.T, s *scene) {
 
 // keeping: an operator resets, grants, bans and unbans one key of any algorithm.
 func keeping(t *testing.T, s *scene) {
-	keeper := s.Store.(limiter.Keeper)
+	keeper := s.Store.(limiter.AdminStore)
 	check := func(err error) {
 		t.Helper()
 		if err != nil {

@@ -51,7 +51,7 @@ func cooldown(t *testing.T, s *scene) {
 	s.refund(t, c, second.Permit)
 	s.left(c, 1)
 
-	keeper := s.Store.(limiter.Keeper)
+	keeper := s.Store.(limiter.AdminStore)
 	s.allowed(c, 1)
 	if err := keeper.Reset(t.Context(), c); err != nil {
 		t.Fatal(err)

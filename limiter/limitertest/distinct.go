@@ -65,7 +65,7 @@ func distinct(t *testing.T, s *scene) {
 	}
 	s.left(with(l, k, "d"), 2)
 
-	keeper := s.Store.(limiter.Keeper)
+	keeper := s.Store.(limiter.AdminStore)
 	for _, do := range []func() error{
 		func() error { return keeper.Grant(t.Context(), with(l, k, "")) },
 		func() error { return keeper.Reset(t.Context(), with(l, k, "")) },

@@ -89,7 +89,7 @@ func (l *lane) renew(t *rapid.T, now int64) {
 	out := l.oracle.(*logOracle).renew(now, l.limit, g.permit)
 	most := *l.limit
 	most.Rate.Count = max(most.Rate.Count, g.n)
-	err := l.s.Store.(limiter.Keeper).Renew(l.s.t.Context(), one(&most, l.key, g.n), g.permit)
+	err := l.s.Store.(limiter.AdminStore).Renew(l.s.t.Context(), one(&most, l.key, g.n), g.permit)
 	if out && err != nil || !out && !errors.Is(err, limiter.ErrReturned) {
 		t.Fatalf("renew says %v, want that it is still out: %v", err, out)
 	}

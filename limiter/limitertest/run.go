@@ -82,7 +82,7 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 		for _, test := range logs {
 			t.Run(test.name, func(t *testing.T) {
 				subject := open(t)
-				subject.Store, subject.Kept = sliding{subject.Store.(limiter.Keeper)}, nil
+				subject.Store, subject.Kept = sliding{subject.Store.(limiter.AdminStore)}, nil
 				test.run(t, &scene{Subject: subject, t: t})
 			})
 		}

@@ -10,7 +10,7 @@ import (
 
 // sliding asks a store for a sliding log wherever a test asks for a token bucket: the
 // two promise the same.
-type sliding struct{ limiter.Keeper }
+type sliding struct{ limiter.AdminStore }
 
 func slide(claims []limiter.Claim) []limiter.Claim {
 	claims = slices.Clone(claims)
@@ -25,29 +25,29 @@ func slide(claims []limiter.Claim) []limiter.Claim {
 }
 
 func (s sliding) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
-	return s.Keeper.Take(ctx, slide(claims), d)
+	return s.AdminStore.Take(ctx, slide(claims), d)
 }
 
 func (s sliding) Peek(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
-	return s.Keeper.Peek(ctx, slide(claims), d)
+	return s.AdminStore.Peek(ctx, slide(claims), d)
 }
 
 func (s sliding) Refund(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
-	return s.Keeper.Refund(ctx, slide(claims), p)
+	return s.AdminStore.Refund(ctx, slide(claims), p)
 }
 
 func (s sliding) Renew(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
-	return s.Keeper.Renew(ctx, slide(claims), p)
+	return s.AdminStore.Renew(ctx, slide(claims), p)
 }
 
 func (s sliding) Reset(ctx context.Context, claims []limiter.Claim) error {
-	return s.Keeper.Reset(ctx, slide(claims))
+	return s.AdminStore.Reset(ctx, slide(claims))
 }
 
 func (s sliding) Grant(ctx context.Context, claims []limiter.Claim) error {
-	return s.Keeper.Grant(ctx, slide(claims))
+	return s.AdminStore.Grant(ctx, slide(claims))
 }
 
 func (s sliding) Ban(ctx context.Context, claims []limiter.Claim, d time.Duration) error {
-	return s.Keeper.Ban(ctx, slide(claims), d)
+	return s.AdminStore.Ban(ctx, slide(claims), d)
 }

@@ -35,10 +35,10 @@ func newAbsence() *absence {
 	return &absence{ctx: ctx, cancel: cancel}
 }
 
-// Standing reports whether Redis is to be asked about what others may have
+// Available reports whether Redis is to be asked about what others may have
 // decided in its place: false from the time that its breaker opened until
 // Options.Settle after it is back. In a cluster it is always true.
-func (s *Store) Standing() bool {
+func (s *Store) Available() bool {
 	return !s.absence.away.Load()
 }
 

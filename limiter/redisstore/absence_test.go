@@ -32,19 +32,19 @@ func TestAbsence_BeginsWithTheBreakerAndEndsAfterSettling(t *testing.T) {
 	s, store := absent(t, settle)
 	c := claim(10, time.Hour, 1)
 	var d limiter.Decision
-	if err := store.Take(t.Context(), c, &d); err != nil || !store.Standing() {
+	if err := store.Take(t.Context(), c, &d); err != nil || !store.Available() {
 		t.Fatalf("at first: %v", err)
 	}
 	s.server.Kill()
 	s.within("the absence is noticed", func() bool {
 		_ = store.Take(t.Context(), c, &d)
-		return !store.Standing()
+		return !store.Available()
 	})
 	store.Report(c, limiter.Permit{ID: [16]byte{1}})
 	s.server.Restart()
 	back := time.Now()
 	s.within("Redis is told", func() bool { return store.Unreported() == 0 })
-	s.within("the absence ends", store.Standing)
+	s.within("the absence ends", store.Available)
 	if after := time.Since(back); after < settle {
 		t.Errorf("the absence ended %v after Redis was back, want at least %v", after, settle)
 	}
@@ -76,7 +76,7 @@ func TestAbsence_OneFailureIsNone(t *testing.T) {
 	}
 	r.mute.Store(false)
 	store.Report(c, limiter.Permit{ID: [16]byte{1}})
-	if !store.Standing() {
+	if !store.Available() {
 		t.Error("one failure is taken for an absence")
 	}
 	s.within("Redis is told", func() bool { return store.Unreported() == 0 })
@@ -96,14 +96,14 @@ func TestAbsence_CountsNothingTwice(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		defer cancel()
 		_ = store.Take(ctx, c, &d)
-		return !store.Standing()
+		return !store.Available()
 	})
 	store.Report(c, limiter.Permit{ID: [16]byte{1}})
 	before := time.Now()
 	s.within("it is looked for some times", func() bool { return time.Since(before) > time.Second })
 	s.server.Signal(syscall.SIGCONT)
 	s.within("Redis is told", func() bool { return store.Unreported() == 0 })
-	s.within("the absence ends", store.Standing)
+	s.within("the absence ends", store.Available)
 	if err := store.Peek(t.Context(), c, &d); err != nil || d.Outcomes[0].Remaining < 990 || d.Outcomes[0].Remaining > 998 {
 		t.Errorf("%v %+v, want about 998 left", err, d.Outcomes)
 	}

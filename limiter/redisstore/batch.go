@@ -1,137 +1,213 @@
 package redisstore
 
 import (
-	"encoding/binary"
+	"context"
+	"errors"
 	"slices"
-	"strconv"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// idBytes of a permit's id are written to Redis: enough to tell the decisions of
-// one window apart, in half the room.
-const idBytes = 8
-
-// valueBytes of a value tell it apart from the others of its key.
-const valueBytes = 8
-
-// A batch is what one script call asks: the windows that it touches, and what is
-// to be done with them.
+// A batch is many requests on their way to one Redis: in one script call, or in
+// one pipeline with a script call for each key of a cluster, and for each limiter
+// that Redisson shares.
 type batch struct {
-	keys     []string // of the windows, in their order
-	limits   []byte   // one after another: see limits.lua
-	numbers  map[limitID]byte
-	windows  []byte // of each the number of its limit, and of its first key, counted from 1
-	requests []byte // one after another
-	rest     []any  // what else the script is told
-	kinds    uint16 // the algorithms of all windows, a bit each
-	boarded  int    // windows
-	several  bool   // a request has several claims
-	again    bool   // a request asks for a key that an earlier one has
-	earlier  int    // keys of earlier requests
+	store   *Store
+	claims  int
+	windows map[windowID]batchedWindow // nil: of one call, whose windows are all different
+	groups  []*slotBatch
+	bySlot  map[slot]*slotBatch // of more than one call
 }
 
-// A limitID is what scripts are told of a limit.
-type limitID struct {
-	rate  limiter.Rate
-	burst int64
-	steps string
-	tag   string
-	kind  int
+// A slotBatch is what one script call carries.
+type slotBatch struct {
+	home   slot
+	batch  payload
+	shared *sharedBatch // in place of batch: of a limiter that Redisson shares
+	calls  []*call
+	cmd    onceCmd
 }
 
-// slack is how long keys outlive what they must remember.
-const slack = time.Second
-
-// newBatch makes a batch of the windows of claims, in their order.
-func newBatch(n names, claims []limiter.Claim, rest ...any) *batch {
-	b := &batch{rest: rest}
-	for _, c := range claims {
-		b.window(n, c)
-	}
-	return b
+// A windowID is whose window of what.
+type windowID struct {
+	limit     string
+	algorithm limiter.Algorithm
+	scope     limiter.Scope
+	slot      slot
 }
 
-// window appends the window of c and returns its number, counted from 1.
-func (b *batch) window(n names, c limiter.Claim) int {
-	keys := n.keys(c)
-	first := -1
-	if len(keys) == 1 {
-		first = slices.Index(b.keys, keys[0])
-		b.again = b.again || first >= 0 && first < b.earlier
-	}
-	if first < 0 {
-		first = len(b.keys)
-		b.keys = append(b.keys, keys...)
-	}
-	b.windows = binary.LittleEndian.AppendUint16(append(b.windows, b.limit(c)), uint16(first+1))
-	b.boarded++
-	return b.boarded
+// A slot is what lies in one slot of a cluster: a key, or the keys of one limiter
+// that Redisson shares.
+type slot struct {
+	key      limiter.Key
+	redisson string
 }
 
-// limit appends the limit of c, unless it is there, and returns its number.
-func (b *batch) limit(c limiter.Claim) byte {
-	l := c.Limit
-	id := limitID{rate: l.Rate, burst: l.Burst, kind: int(l.Algorithm)}
-	if packed(l.Algorithm) {
-		_, id.tag = split(l.Name)
+func slotOf(c limiter.Claim) slot {
+	if c.Redisson != "" {
+		return slot{redisson: c.Redisson}
 	}
-	for _, s := range l.Steps {
-		id.steps += strconv.FormatInt(s.Milliseconds(), 10) + ","
-	}
-	if n, ok := b.numbers[id]; ok {
-		return n
-	}
-	if b.numbers == nil {
-		b.numbers = map[limitID]byte{}
-	}
-	n := byte(len(b.numbers) + 1)
-	b.numbers[id] = n
-	b.limits = append(b.limits, byte(id.kind))
-	b.limits = binary.LittleEndian.AppendUint32(b.limits, uint32(l.Rate.Count))
-	b.limits = appendTime(b.limits, l.Rate.Window)
-	b.limits = binary.LittleEndian.AppendUint32(b.limits, uint32(l.Most()))
-	b.limits = appendTime(b.limits, l.Horizon()+slack)
-	b.limits = append(b.limits, byte(len(id.tag)+1), byte(len(id.tag)))
-	b.limits = append(b.limits, id.tag...)
-	b.limits = binary.LittleEndian.AppendUint16(b.limits, uint16(len(id.steps)))
-	b.limits = append(b.limits, id.steps...)
-	b.kinds |= 1 << id.kind
-	return n
+	return slot{key: c.Key}
 }
 
-// appendTime appends whole ms in 6 bytes.
-func appendTime(out []byte, d time.Duration) []byte {
-	n := len(out)
-	return binary.LittleEndian.AppendUint64(out, uint64(d.Milliseconds()))[:n+6]
+// batchedWindow is a window by its number in its group.
+type batchedWindow struct {
+	number int
+	limit  *limiter.Limit
 }
 
-// request appends a request of take or peek: the number of its claims, what
-// begins the entry that records each in Redis, which is a length and the id, and for
-// each claim what ends its entry, which is the cost, the number of its window, which
-// window tells, and the value where values are counted.
-func (b *batch) request(id [16]byte, claims []limiter.Claim, window func(c limiter.Claim) int) {
-	b.requests = append(append(b.requests, byte(len(claims)), idBytes), id[:idBytes]...)
-	before := b.boarded
-	b.earlier = len(b.keys)
-	b.several = b.several || len(claims) > 1
-	for _, c := range claims {
-		number := window(c)
-		b.again = b.again || number <= before
-		b.requests = binary.LittleEndian.AppendUint32(b.requests, uint32(c.Cost))
-		b.requests = binary.LittleEndian.AppendUint16(b.requests, uint16(number))
-		if c.Limit.Algorithm == limiter.Distinct {
-			b.requests = append(b.requests, c.Value[:valueBytes]...)
+func newBatch(s *Store) *batch {
+	return &batch{store: s, windows: map[windowID]batchedWindow{}, bySlot: map[slot]*slotBatch{}}
+}
+
+// soloFlight is for one call, which then costs what it would cost without flights.
+func soloFlight(s *Store) *batch { return &batch{store: s} }
+
+// takes puts c aboard, or drops it if its caller has left; it reports false if c
+// must take the next flight.
+func (f *batch) takes(c *call) bool {
+	if f.claims > 0 && f.claims+len(c.claims) > maxClaims {
+		return false
+	}
+	for _, claim := range c.claims {
+		if other, ok := f.windows[idOf(claim)]; ok && !same(other.limit, claim.Limit) {
+			return false
 		}
 	}
+	if !c.send() {
+		return true
+	}
+	f.claims += len(c.claims)
+	g := f.group(f.store.home(c.claims[0]))
+	g.calls = append(g.calls, c)
+	if c.claims[0].Redisson != "" {
+		g.share(c)
+		return true
+	}
+	g.batch.request(c.id, c.claims, func(claim limiter.Claim) int {
+		if f.windows == nil {
+			return g.batch.window(f.store.names, claim)
+		}
+		id := idOf(claim)
+		w, ok := f.windows[id]
+		if !ok {
+			w = batchedWindow{g.batch.window(f.store.names, claim), claim.Limit}
+			f.windows[id] = w
+		}
+		return w.number
+	})
+	return true
 }
 
-// argv are all arguments: the limits, the windows, the requests and the rest.
-func (b *batch) argv() []any {
-	args := append(make([]any, 0, 3+len(b.rest)), b.limits, b.windows)
-	if len(b.requests) > 0 {
-		args = append(args, b.requests)
+// idOf is one for all claims that name a limiter of Redisson's: its config decides.
+func idOf(c limiter.Claim) windowID {
+	if c.Redisson != "" {
+		return windowID{slot: slotOf(c)}
 	}
-	return append(args, b.rest...)
+	return windowID{c.Limit.Name, c.Limit.Algorithm, c.Limit.Scope, slotOf(c)}
+}
+
+func same(a, b *limiter.Limit) bool {
+	return a == b || a.Rate == b.Rate && a.Burst == b.Burst && slices.Equal(a.Steps, b.Steps)
+}
+
+// group is where the claims of a home travel.
+func (f *batch) group(h slot) *slotBatch {
+	if len(f.groups) > 0 && f.groups[0].home == h {
+		return f.groups[0]
+	}
+	g := f.bySlot[h]
+	if g == nil {
+		g = &slotBatch{home: h}
+		f.groups = append(f.groups, g)
+		if f.bySlot != nil {
+			f.bySlot[h] = g
+		}
+	}
+	return g
+}
+
+// send asks Redis and tells every call its part of the answer, within the time
+// that ctx and the store allow.
+func (f *batch) send(ctx context.Context) {
+	if len(f.groups) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, f.store.timeout)
+	defer cancel()
+	if f.groups[0].shared != nil {
+		ctx = shared(ctx)
+	}
+	sent, version := time.Now(), f.store.denials.now()
+	if len(f.groups) == 1 {
+		g := f.groups[0]
+		sc, keys, argv := g.asks(f.store)
+		reply, err := sc.run(ctx, f.store.client, keys, argv)
+		g.settle(f.store, sent, version, reply, err)
+		return
+	}
+	f.sendAll(ctx)
+	for _, g := range f.groups {
+		err := g.cmd.Err()
+		if redis.HasErrorPrefix(err, "NOSCRIPT") { // it did not run: send the text, by itself
+			sc, keys, argv := g.asks(f.store)
+			g.cmd = sc.command(ctx, "eval", sc.text, keys, argv)
+			err = f.store.client.Process(ctx, g.cmd)
+		}
+		g.settle(f.store, sent, version, g.cmd.Val(), err)
+	}
+}
+
+// sendAll sends all groups in one pipeline. Each command keeps its own error.
+func (f *batch) sendAll(ctx context.Context) {
+	pipe := f.store.client.Pipeline()
+	for _, g := range f.groups {
+		sc, keys, argv := g.asks(f.store)
+		g.cmd = sc.command(ctx, "evalsha", sc.hash, keys, argv)
+		_ = pipe.Process(ctx, g.cmd) // a pipeline only collects here
+	}
+	_, _ = pipe.Exec(ctx)
+}
+
+// asks is what g has a Redis run, and for what.
+func (g *slotBatch) asks(s *Store) (script, []string, []any) {
+	if b := g.shared; b != nil {
+		return s.shared(b.claim.RedissonForm).take, s.names.keys(b.claim), sharedArgs(b.claim, b.requests)
+	}
+	return s.scripts.take(&g.batch), g.batch.keys, g.batch.argv()
+}
+
+// settle reads the reply and tells each call.
+func (g *slotBatch) settle(s *Store, sent time.Time, version uint64, reply any, err error) {
+	at, rest, bad := readTime(reply)
+	if err == nil {
+		err = bad
+	}
+	want := 0
+	for _, c := range g.calls {
+		want += 1 + 2*len(c.claims)
+	}
+	if err == nil && len(rest) != want {
+		err = errReply
+	}
+	if err != nil {
+		s.remap()
+		err = sharedError(err)
+	}
+	for _, c := range g.calls {
+		c.sent = sent
+		own := err
+		if err == nil {
+			rest, own = readDecision(rest, at, c.claims, &c.decision)
+		}
+		if own == nil {
+			s.denials.learn(c, version)
+		} else if !errors.Is(own, errType) {
+			err = own
+		}
+		c.finish(own)
+	}
 }

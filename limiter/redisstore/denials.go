@@ -154,9 +154,9 @@ func (n *denials) forget(id windowID) {
 	n.cache.Invalidate(id)
 }
 
-// hears says whether from now on it is heard of what others give back. What was
+// listening says whether from now on it is heard of what others give back. What was
 // learnt before is not trusted.
-func (n *denials) hears(yes bool) {
+func (n *denials) listening(yes bool) {
 	n.hearing.Store(yes)
 	n.version.Add(1)
 	n.cache.InvalidateAll()

@@ -51,7 +51,7 @@ func ExampleNewClient() {
 	store := redisstore.New(client, redisstore.Options{})
 	defer store.Close()
 
-	fmt.Println("may be asked:", store.Standing())
+	fmt.Println("may be asked:", store.Available())
 	// Output: may be asked: true
 }
 

@@ -61,7 +61,7 @@ end`)
 func SlotClock(k limiter.Key) string { return "{" + k.String() + "}clock" }
 
 func (s *Store) Batch(claims [][]limiter.Claim) {
-	f := newFlight(s)
+	f := newBatch(s)
 	for _, c := range claims {
 		f.takes(newCall(c, newID()))
 	}
@@ -70,7 +70,7 @@ func (s *Store) Batch(claims [][]limiter.Claim) {
 
 // TakeInOneCall takes each of all, which travel together.
 func (s *Store) TakeInOneCall(ctx context.Context, all [][]limiter.Claim) (errs []error, ds []limiter.Decision) {
-	f, calls := newFlight(s), []*call{}
+	f, calls := newBatch(s), []*call{}
 	for _, claims := range all {
 		c := newCall(claims, newID())
 		f.takes(c)
@@ -102,11 +102,11 @@ func (s *Store) Deny(c limiter.Claim, wait time.Duration) {
 
 // Flying is how many flights are under way to a Redis that is no cluster.
 func (s *Store) Flying() (n int) {
-	s.lanes.mu.Lock()
-	defer s.lanes.mu.Unlock()
-	for _, l := range s.lanes.byNode {
+	s.batchers.mu.Lock()
+	defer s.batchers.mu.Unlock()
+	for _, l := range s.batchers.byNode {
 		l.mu.Lock()
-		n += l.flying
+		n += l.inFlight
 		l.mu.Unlock()
 	}
 	return n
@@ -137,7 +137,7 @@ func (r Reports) Add(claims []limiter.Claim, p limiter.Permit) { r.r.add(time.No
 
 // Ages are those of the grants as they would travel now.
 func (r Reports) Ages(claims []limiter.Claim) (ages []time.Duration) {
-	told := r.r.take(claims, homeOf)[0]
+	told := r.r.take(claims, slotOf)[0]
 	packed := told.pack(time.Now())
 	for i := 12; i < len(packed); i += grantBytes {
 		age := append(append([]byte{}, packed[i:i+6]...), 0, 0)

@@ -105,7 +105,7 @@ const elsewhere = limiter.PerClient + 1
 func (n names) window(message string) (id windowID, ok bool) {
 	number, name, _ := strings.Cut(message, ":")
 	if number == "shared" {
-		return windowID{home: home{redisson: name}}, true
+		return windowID{slot: slot{redisson: name}}, true
 	}
 	if len(number) != 1 || number[0] < '0' || number[0] > '0'+byte(limiter.SlidingLog) {
 		return id, false
@@ -120,7 +120,7 @@ func (n names) window(message string) (id windowID, ok bool) {
 		return id, false
 	}
 	hex, name, ok := strings.Cut(name, "}:")
-	if !ok || !readKey(hex, &id.home.key) {
+	if !ok || !readKey(hex, &id.slot.key) {
 		return id, false
 	}
 	if i := len(name) - len(n.client); i > 0 && uuid.Validate(name[i:]) == nil {

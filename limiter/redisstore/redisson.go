@@ -292,6 +292,6 @@ func (r *RateLimiter) scripts() *sharedScripts { return r.store.shared(r.form) }
 // forget lets this store's own claims know that there may be room.
 func (r *RateLimiter) forget() {
 	if r.store.denials != nil {
-		r.store.denials.forget(windowID{home: home{redisson: r.name}})
+		r.store.denials.forget(windowID{slot: slot{redisson: r.name}})
 	}
 }

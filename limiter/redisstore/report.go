@@ -152,7 +152,7 @@ func (r *reports) about(claims []limiter.Claim) bool {
 // take is what is to be told of the windows of claims, or of some windows if
 // there are none; nothing of what homeOf says cannot travel in one call. It is on its
 // way until done or kept is called with it.
-func (r *reports) take(claims []limiter.Claim, homeOf func(limiter.Claim) home) []*report {
+func (r *reports) take(claims []limiter.Claim, homeOf func(limiter.Claim) slot) []*report {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var out []*report

@@ -175,7 +175,7 @@ func (p parts) general(clock, last string) string {
 }
 
 // take is the leanest script that takes what b asks for.
-func (s *scripts) take(b *batch) script {
+func (s *scripts) take(b *payload) script {
 	if bits.OnesCount16(b.kinds) != 1 {
 		return s.mixed
 	}

@@ -107,7 +107,7 @@ func (b *sharedBatch) request(id [16]byte, cost int64) {
 }
 
 // share appends the one claim of c.
-func (g *group) share(c *call) {
+func (g *slotBatch) share(c *call) {
 	claim := c.claims[0]
 	if g.shared == nil {
 		g.shared = &sharedBatch{claim: claim}

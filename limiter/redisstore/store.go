@@ -28,10 +28,10 @@ type Options struct {
 	// Timeout is the most one call may take, whatever the caller's context
 	// says; DefaultTimeout when zero.
 	Timeout time.Duration
-	// Flights is how many script calls of Take may be under way at a time, to
+	// MaxInFlight is how many script calls of Take may be under way at a time, to
 	// each node; DefaultFlights when zero. Requests that arrive meanwhile travel
 	// together in the next one.
-	Flights int
+	MaxInFlight int
 	// Denials is how many refused windows are remembered in this process, about
 	// 200 bytes each; DefaultDenials when zero, none when negative.
 	Denials int
@@ -41,8 +41,8 @@ type Options struct {
 	Settle time.Duration
 }
 
-// DefaultFlights is enough to keep one Redis busy.
-const DefaultFlights = 2
+// DefaultInFlight is enough to keep one Redis busy.
+const DefaultInFlight = 2
 
 // DefaultDenials is enough for 100,000 keys under attack.
 const DefaultDenials = 100_000
@@ -57,13 +57,13 @@ type Store struct {
 	scripts scripts
 	// for limiters that Redisson shares: those that log, those that count a window
 	sharedLog, sharedWindow sharedScripts
-	lanes                   *lanes
+	batchers                *batchers
 	apart                   bool // a cluster: one script call per key
 	settle                  time.Duration
 	reports                 *reports
 	absence                 *absence
-	denials                 *denials  // nil: none
-	ear                     *listener // nil: none
+	denials                 *denials       // nil: none
+	invalidations           *invalidations // nil: none
 }
 
 // New makes a Store that asks client, which it does not close. NewClient makes
@@ -80,8 +80,8 @@ func newStore(client redis.UniversalClient, o Options, clock string) *Store {
 	if o.Timeout <= 0 {
 		o.Timeout = DefaultTimeout
 	}
-	if o.Flights <= 0 {
-		o.Flights = DefaultFlights
+	if o.MaxInFlight <= 0 {
+		o.MaxInFlight = DefaultInFlight
 	}
 	s := &Store{
 		client: client, names: newNames(o.Prefix, o.Client), timeout: o.Timeout, scripts: newScripts(clock, o.Prefix),
@@ -89,14 +89,14 @@ func newStore(client redis.UniversalClient, o Options, clock string) *Store {
 	}
 	s.sharedLog = newSharedScripts(clock, o.Prefix, limiter.RedissonByte)
 	s.sharedWindow = newSharedScripts(clock, o.Prefix, limiter.RedissonWindow)
-	s.lanes = &lanes{store: s, flights: o.Flights, byNode: map[track]*lane{}}
+	s.batchers = &batchers{store: s, maxInFlight: o.MaxInFlight, byNode: map[track]*batcher{}}
 	_, s.apart = client.(*redis.ClusterClient)
 	if o.Denials == 0 {
 		o.Denials = DefaultDenials
 	}
 	if o.Denials > 0 {
 		s.denials = newDenials(o.Denials)
-		s.ear = listen(client, s.names, s.denials)
+		s.invalidations = listen(client, s.names, s.denials)
 	}
 	return s
 }
@@ -105,9 +105,9 @@ func newStore(client redis.UniversalClient, o Options, clock string) *Store {
 // client stays open. Afterwards Take answers limiter.ErrUnavailable.
 func (s *Store) Close() error {
 	s.absence.close(s)
-	s.lanes.close()
-	if s.ear != nil {
-		s.ear.close()
+	s.batchers.close()
+	if s.invalidations != nil {
+		s.invalidations.close()
 	}
 	s.denials.stop()
 	return nil
@@ -154,7 +154,7 @@ func (s *Store) takeAfterReports(ctx context.Context, claims []limiter.Claim, d 
 		}
 	}
 	if !s.one(claims) {
-		return s.takeApart(ctx, claims, d)
+		return s.reserve(ctx, claims, d)
 	}
 	return s.takeTogether(ctx, claims, d)
 }
@@ -162,7 +162,7 @@ func (s *Store) takeAfterReports(ctx context.Context, claims []limiter.Claim, d 
 // takeTogether decides a request by one script call.
 func (s *Store) takeTogether(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
 	c := newCall(claims, newID())
-	if err := s.lanes.of(ctx, claims[0]).do(ctx, c); err != nil {
+	if err := s.batchers.of(ctx, claims[0]).do(ctx, c); err != nil {
 		return err
 	}
 	d.Outcomes = append(d.Outcomes[:0], c.decision.Outcomes...)
@@ -201,7 +201,7 @@ func (s *Store) decide(ctx context.Context, sc script, claims []limiter.Claim, i
 	if len(claims) > 0 && claims[0].Redisson != "" {
 		return s.peekShared(ctx, claims, d)
 	}
-	b := newBatch(s.names, claims)
+	b := newPayload(s.names, claims)
 	next := 0
 	b.request(id, claims, func(limiter.Claim) int { next++; return next })
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
@@ -262,7 +262,7 @@ func taken(claims []limiter.Claim, p limiter.Permit) []any {
 // change runs a script that changes the windows of claims and answers with a
 // number that is not negative. Its errors wrap limiter.ErrUnavailable.
 func (s *Store) change(ctx context.Context, sc script, claims []limiter.Claim, rest ...any) (int64, error) {
-	b := newBatch(s.names, claims, rest...)
+	b := newPayload(s.names, claims, rest...)
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	reply, err := sc.run(ctx, s.client, b.keys, b.argv())

@@ -26,7 +26,7 @@ const connectPatience = time.Second
 // A shared is the store and what comes with sharing it.
 type shared struct {
 	name  string
-	store limiter.Keeper
+	store limiter.AdminStore
 	nodes func() int
 	agree proxy.Agree
 	node  *cluster.Node // nil when nothing is shared

@@ -26,7 +26,7 @@ type ACME struct {
 }
 
 // acme makes what is written of an authority; nil when nothing is.
-func (r *reading) acme(f *listenForm) *ACME {
+func (r *loader) acme(f *listenForm) *ACME {
 	if f.TLS == nil || f.TLS.ACME == nil {
 		return nil
 	}
@@ -49,16 +49,16 @@ func (r *reading) acme(f *listenForm) *ACME {
 
 // directory checks the authority's URL. The account's key signs what it is sent,
 // so it must be known to be the authority.
-func (r *reading) directory(a *acmeForm) {
+func (r *loader) directory(a *acmeForm) {
 	u, err := url.Parse(a.Directory)
-	if r.sound(&a.Directory) && (err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil) {
+	if r.ok(&a.Directory) && (err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil) {
 		r.wrong(&a.Directory, "is no https URL", "write for example https://acme-v02.api.letsencrypt.org/directory")
 	}
 }
 
 // domains are the names of a, each once.
-func (r *reading) domains(a *acmeForm) []string {
-	if len(a.Domains) == 0 && r.sound(&a.Domains) {
+func (r *loader) domains(a *acmeForm) []string {
+	if len(a.Domains) == 0 && r.ok(&a.Domains) {
 		r.wrong(&a.Domains, "names no domain", "write for example [api.example.com]")
 	}
 	var names []string
@@ -66,7 +66,7 @@ func (r *reading) domains(a *acmeForm) []string {
 		at, name := &a.Domains[i], strings.ToLower(strings.TrimSuffix(a.Domains[i], "."))
 		_, notAddress := netip.ParseAddr(name)
 		switch {
-		case !r.sound(at):
+		case !r.ok(at):
 		case strings.HasPrefix(name, "*."):
 			r.wrong(at, "a name for all below it needs a proof in the DNS, which is not given here", "write each name, or name the files that another ACME client writes in cert and key")
 		case notAddress == nil || len(name) > 253 || !hostname.MatchString(name) || !strings.Contains(name, "."):

@@ -2,7 +2,7 @@ package config
 
 // operators checks that the admin listener in TLS has certificates, stands beside
 // all others, and is not open to everybody.
-func (r *reading) operators(f *file) {
+func (r *loader) operators(f *file) {
 	at := &f.Admin.HTTPS
 	secure := r.address(at, offered(*at))
 	if secure.port == "" {
@@ -27,9 +27,9 @@ const leastToken = 16
 
 // guarded checks that an address of the admin listener that others can reach asks
 // for a token, and for one that cannot be guessed.
-func (r *reading) guarded(at *string, a address, token *secret) {
+func (r *loader) guarded(at *string, a address, token *secret) {
 	switch {
-	case a.port == "" || a.loopback() || !r.sound(token):
+	case a.port == "" || a.loopback() || !r.ok(token):
 	case *token == "":
 		r.wrong(at, "everybody on the network could use the admin listener", `set admin.token, for example "${WEIR_ADMIN_TOKEN}", or listen on 127.0.0.1`)
 	case len(*token) < leastToken:
@@ -38,7 +38,7 @@ func (r *reading) guarded(at *string, a address, token *secret) {
 }
 
 // hosts are names that a client may ask for.
-func (r *reading) hosts(names list) []string {
+func (r *loader) hosts(names list) []string {
 	for i := range names {
 		if names[i] != "" && !isHost(names[i]) {
 			r.wrong(&names[i], quote(names[i])+" is not a valid host name", "write for example weir.internal, without a port")

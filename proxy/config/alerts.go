@@ -18,7 +18,7 @@ type Alerts struct {
 }
 
 // alerts reads who is told what.
-func (r *reading) alerts(f *alertsForm) Alerts {
+func (r *loader) alerts(f *alertsForm) Alerts {
 	a := Alerts{Webhook: string(f.Webhook), Secret: string(f.Secret), Refused: int64(f.Refused), Repeat: time.Duration(f.Repeat)}
 	percent, is := strings.CutSuffix(f.Used, "%")
 	n, err := strconv.Atoi(percent)

@@ -12,7 +12,7 @@ const maxAttached = maxSize
 // field stands. What is in it belongs to the config: it counts in the hash, and
 // the file is one of Files. It reports whether there is anything to use; an
 // empty name is nothing, and what cannot be read is a problem.
-func (r *reading) attach(name *string) ([]byte, bool) {
+func (r *loader) attach(name *string) ([]byte, bool) {
 	if *name == "" {
 		return nil, false
 	}
@@ -25,7 +25,7 @@ func (r *reading) attach(name *string) ([]byte, bool) {
 		path = filepath.Join(filepath.Dir(r.places[name].File), path)
 	}
 	r.own[filepath.Clean(path)] = true
-	data, err := r.shelf.read(path)
+	data, err := r.source.read(path)
 	r.files = append(r.files, path)
 	if errors.Is(err, errForeign) {
 		r.wrong(name, quote(*name)+" cannot be read: "+err.Error(), "put it there")

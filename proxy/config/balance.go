@@ -77,7 +77,7 @@ func (u *upstreams) health(f *healthForm) Health {
 	if f.Path != "" && (!strings.HasPrefix(f.Path, "/") || strings.HasPrefix(f.Path, "//") || strings.ContainsAny(f.Path, " ?#")) {
 		u.wrong(&f.Path, quote(f.Path)+" is not a path", "write for example /healthz, without a query")
 	}
-	if f.Path == "" && u.sound(&f.Path) && (u.given(&f.Interval) || u.given(&f.Timeout) || u.given(&f.Status)) {
+	if f.Path == "" && u.ok(&f.Path) && (u.given(&f.Interval) || u.given(&f.Timeout) || u.given(&f.Status)) {
 		u.warn(f, "targets are not looked at: there is no path", "write path: with what they are to be asked for")
 	}
 	return h

@@ -33,10 +33,10 @@ type Bundle struct {
 // Pack bundles the file at path. It does not say whether the configuration is
 // right: that depends on where it arrives. Problems tell what could not be read.
 func Pack(path string) (Bundle, error) {
-	p := &picker{dir: filepath.Dir(path), picked: map[string]string{}}
+	p := &recordingFiles{dir: filepath.Dir(path), picked: map[string]string{}}
 	name := filepath.Base(path)
-	r := newReading(os.LookupEnv)
-	r.shelf = p
+	r := newLoader(os.LookupEnv)
+	r.source = p
 	main := r.open(name, "")
 	if main == nil {
 		return Bundle{}, r.failed()
@@ -93,10 +93,10 @@ func Unpack(own *Config, b Bundle) (*Config, error) {
 	if err := b.Check(); err != nil {
 		return nil, err
 	}
-	r := newReading(os.LookupEnv)
+	r := newLoader(os.LookupEnv)
 	r.fills()
 	r.home = filepath.Dir(own.Files[0])
-	r.shelf = parcel{b.Files, r.home, own.own}
+	r.source = bundleFiles{b.Files, r.home, own.own}
 	main := r.open(b.Main, "")
 	if main == nil {
 		return nil, r.failed()
@@ -121,7 +121,7 @@ func Unpack(own *Config, b Bundle) (*Config, error) {
 }
 
 // exposed are the secrets that stand in the files as they are.
-func (r *reading) exposed() []Problem {
+func (r *loader) exposed() []Problem {
 	var ps []Problem
 	for _, p := range r.bare {
 		ps = append(ps, Problem{p.Position, p.path, "a secret stands in the file, for all to read who see it", `write "${NAME}", and set NAME where Weir runs`})
@@ -131,7 +131,7 @@ func (r *reading) exposed() []Problem {
 
 // inherit gives main the sections of own that it says nothing of and that belong
 // to a machine rather than to all.
-func (r *reading) inherit(main, own *file) {
+func (r *loader) inherit(main, own *file) {
 	if !r.given(&main.Listen) {
 		main.Listen = own.Listen
 	}

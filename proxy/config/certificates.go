@@ -10,7 +10,7 @@ import (
 func (u *upstreams) tls(form *upstreamForm, targets []Target) UpstreamTLS {
 	f := &form.TLS
 	secure := func(t Target) bool { return t.URL.Scheme == "https" }
-	if *f != (upstreamTLSForm{}) && !slices.ContainsFunc(targets, secure) && u.sound(&form.Targets) {
+	if *f != (upstreamTLSForm{}) && !slices.ContainsFunc(targets, secure) && u.ok(&form.Targets) {
 		u.wrong(f, "no target is https", "write https:// in their URLs, or leave tls out")
 	}
 	return u.trust(trustForm{&f.CA, &f.Cert, &f.Key, &f.ServerName})
@@ -20,7 +20,7 @@ func (u *upstreams) tls(form *upstreamForm, targets []Target) UpstreamTLS {
 type trustForm struct{ ca, cert, key, serverName *string }
 
 // trust reads whom to believe and what to show.
-func (r *reading) trust(f trustForm) UpstreamTLS {
+func (r *loader) trust(f trustForm) UpstreamTLS {
 	made := UpstreamTLS{ServerName: *f.serverName}
 	if made.ServerName != "" && !isHost(made.ServerName) {
 		r.wrong(f.serverName, quote(made.ServerName)+" is not the name of a server", "write for example api.example.com")
@@ -43,7 +43,7 @@ func (r *reading) trust(f trustForm) UpstreamTLS {
 }
 
 // pair reads a certificate and its private key; nil if there is none.
-func (r *reading) pair(cert, key *string) *tls.Certificate {
+func (r *loader) pair(cert, key *string) *tls.Certificate {
 	shown, ok := r.attach(cert)
 	private, also := r.attach(key)
 	if !ok || !also {

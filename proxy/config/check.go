@@ -16,7 +16,7 @@ import (
 var tokenSafe = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]*$`)
 
 // compile turns what was written into a Config, or says all that is wrong.
-func (r *reading) compile(f *file) (*Config, error) {
+func (r *loader) compile(f *file) (*Config, error) {
 	c := &Config{
 		Version:  f.Version,
 		Listen:   r.listen(&f.Listen),
@@ -43,9 +43,9 @@ func (r *reading) compile(f *file) (*Config, error) {
 	c.Keys = keys.all()
 	upstreams := newUpstreams(r, keys, f.Upstreams)
 	c.Upstreams = upstreams.byName
-	bearers := bearers{r, c.Privacy, c.ClientIP.IPv6Prefix}
+	bearers := literals{r, c.Privacy, c.ClientIP.IPv6Prefix}
 	lists := newLists(r, keys, bearers, f.Lists)
-	c.Routes = (&routes{reading: r, keys: keys, upstreams: upstreams, defaults: f.Defaults,
+	c.Routes = (&routes{loader: r, keys: keys, upstreams: upstreams, defaults: f.Defaults,
 		newly: c.Defaults.NewKeys, bearers: bearers, lists: lists, store: c.Store, own: f.Redis.Prefix + ":"}).all(f.Routes)
 	lists.unused()
 	if len(f.Routes) == 0 && len(r.problems) == 0 {
@@ -61,7 +61,7 @@ func (r *reading) compile(f *file) (*Config, error) {
 	return c, nil
 }
 
-func (r *reading) clientIP(f *clientIPForm) ClientIP {
+func (r *loader) clientIP(f *clientIPForm) ClientIP {
 	c := ClientIP{Header: http.CanonicalHeaderKey(f.Header), IPv6Prefix: f.IPv6Prefix}
 	if f.Header != "" && !httpguts.ValidHeaderFieldName(f.Header) {
 		r.wrong(&f.Header, "not the name of a header", "write for example X-Forwarded-For")
@@ -71,7 +71,7 @@ func (r *reading) clientIP(f *clientIPForm) ClientIP {
 }
 
 // networks reads all that are networks.
-func (r *reading) networks(texts list) []netip.Prefix {
+func (r *loader) networks(texts list) []netip.Prefix {
 	var all []netip.Prefix
 	for i := range texts {
 		if p, ok := r.network(&texts[i]); ok {
@@ -82,7 +82,7 @@ func (r *reading) networks(texts list) []netip.Prefix {
 }
 
 // network reads 10.0.0.0/8, fd00::/8 or a single address.
-func (r *reading) network(text *string) (netip.Prefix, bool) {
+func (r *loader) network(text *string) (netip.Prefix, bool) {
 	if *text == "" {
 		return netip.Prefix{}, false
 	}
@@ -109,7 +109,7 @@ func (r *reading) network(text *string) (netip.Prefix, bool) {
 // noSecret is written as the previous secret where there was none.
 const noSecret = "none"
 
-func (r *reading) privacy(f *privacyForm) Privacy {
+func (r *loader) privacy(f *privacyForm) Privacy {
 	if n := len(f.HashSecret); n > 0 && n < 16 {
 		r.warn(&f.HashSecret, "the secret is short enough to be guessed", "use 16 characters or more, made at random")
 	}
@@ -125,7 +125,7 @@ func (r *reading) privacy(f *privacyForm) Privacy {
 
 // token notes a problem if text is not token-safe, and reports whether it is.
 // An empty text is a problem already.
-func (r *reading) token(pointer any, text string) bool {
+func (r *loader) token(pointer any, text string) bool {
 	if text != "" && !tokenSafe.MatchString(text) {
 		r.wrong(pointer, quote(text)+" is not a valid name", "begin with a letter and go on with letters, digits, _ . or -")
 		return false
@@ -133,8 +133,8 @@ func (r *reading) token(pointer any, text string) bool {
 	return text != ""
 }
 
-// sound reports whether nothing is wrong with the value at pointer so far.
-func (r *reading) sound(pointer any) bool {
+// ok reports whether nothing is wrong with the value at pointer so far.
+func (r *loader) ok(pointer any) bool {
 	p := r.places[pointer]
 	return !slices.ContainsFunc(r.problems, func(q Problem) bool {
 		below, under := strings.CutPrefix(q.Path, p.path)

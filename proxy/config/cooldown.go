@@ -19,7 +19,7 @@ func (l *limits) cooldown(f *limitForm, limit *Limit) {
 	l.without(f, "cooldown is pauses", "rate", "rates", "distinct", "overrides", "burst", "cost", "redisson_name", "redisson_version")
 	limit.Algorithm = limiter.Cooldown
 	switch {
-	case len(f.Cooldown) == 0 && l.sound(&f.Cooldown):
+	case len(f.Cooldown) == 0 && l.ok(&f.Cooldown):
 		l.wrong(&f.Cooldown, "there is no pause", "write for example [1m, 5m, 1h]")
 	case len(f.Cooldown) > limiter.MaxSteps:
 		l.wrong(&f.Cooldown, strconv.Itoa(len(f.Cooldown))+" steps are too many", "write at most "+strconv.Itoa(limiter.MaxSteps))
@@ -46,7 +46,7 @@ func (l *limits) reset(f *resetForm) *Reset {
 	if f == nil {
 		return nil
 	}
-	if l.given(&f.Status) && len(f.Status) == 0 && l.sound(&f.Status) {
+	if l.given(&f.Status) && len(f.Status) == 0 && l.ok(&f.Status) {
 		l.wrong(&f.Status, "no status is given", "write for example [2xx], or leave it out")
 	}
 	status := f.Status.statuses()

@@ -15,7 +15,7 @@ const maxValues = 200_000
 // A decoder turns the nodes of one file into forms. It goes on after a problem,
 // so that all are found at once.
 type decoder struct {
-	*reading
+	*loader
 	file string
 	left int // values that may still be decoded
 }
@@ -136,7 +136,7 @@ func (d *decoder) fields(n *yaml.Node, p place, v reflect.Value) {
 
 // absent gives the fields that were not seen their defaults, and says which of
 // them are required. A nil seen means the short form: nothing is required.
-func (r *reading) absent(p place, v reflect.Value, seen map[string]bool) {
+func (r *loader) absent(p place, v reflect.Value, seen map[string]bool) {
 	if v.Kind() != reflect.Struct {
 		return
 	}

@@ -21,7 +21,7 @@ func TestExample_ShowsEveryField(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &decoder{reading: newReading(environment), file: example, left: maxValues}
+	d := &decoder{loader: newLoader(environment), file: example, left: maxValues}
 	root := d.parse(data)
 	if root == nil {
 		t.Fatal(d.problems)

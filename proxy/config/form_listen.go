@@ -13,7 +13,7 @@ type listenForm struct {
 	// ProxyProtocol names the networks of load balancers that begin each connection with the PROXY protocol, version 1 or 2.
 	ProxyProtocol list `yaml:"proxy_protocol"`
 	// Timeouts bound how long a client may take.
-	Timeouts patienceForm `yaml:"timeouts"`
+	Timeouts timeoutBoundsForm `yaml:"timeouts"`
 	// MaxHeader is how long a request's header may be.
 	MaxHeader size `yaml:"max_header" jsonschema:"default=64KiB"`
 	// MaxBuffered is how much memory all bodies together may take that are kept because a key is read from them. Beyond it such requests are answered with 503.
@@ -71,9 +71,9 @@ type pairForm struct {
 	Key string `yaml:"key" jsonschema:"required"`
 }
 
-// patienceForm bounds how long a client may take. Uploads and downloads may last
+// timeoutBoundsForm bounds how long a client may take. Uploads and downloads may last
 // as long as bytes flow.
-type patienceForm struct {
+type timeoutBoundsForm struct {
 	// Header is how long the header of a request may take.
 	Header duration `yaml:"header" jsonschema:"default=10s"`
 	// Body is how long a request's body may stand still; from its first byte on it must also bring 500 bytes a second, give or take 5 seconds. It no longer holds once the answer has begun.

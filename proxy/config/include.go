@@ -8,7 +8,7 @@ import (
 )
 
 // include adds the keys, lists, upstreams and routes of the files that main includes.
-func (r *reading) include(path string, main *file) {
+func (r *loader) include(path string, main *file) {
 	read := map[string]bool{filepath.Clean(path): true}
 	dir := filepath.Dir(path)
 	for i := range main.Include {
@@ -20,7 +20,7 @@ func (r *reading) include(path string, main *file) {
 			pattern = filepath.Join(dir, pattern)
 		}
 		r.globs = append(r.globs, pattern)
-		matches, err := r.shelf.glob(pattern)
+		matches, err := r.source.glob(pattern)
 		switch {
 		case err != nil:
 			r.wrong(&main.Include[i], "not a pattern", `write for example "conf.d/*.yaml"`)
@@ -44,14 +44,14 @@ func (r *reading) include(path string, main *file) {
 }
 
 // merge adds what an included file has to main.
-func (r *reading) merge(main, part *file) {
+func (r *loader) merge(main, part *file) {
 	v := reflect.ValueOf(part).Elem()
 	for i := range v.NumField() {
 		switch name := fieldName(v.Type().Field(i)); name {
 		case "keys", "lists", "upstreams", "routes":
 		default:
 			if pointer := v.Field(i).Addr().Interface(); r.places[pointer].key != nil {
-				r.misnamed(pointer, "has no place in an included file", "move it to "+r.files[0])
+				r.wrongName(pointer, "has no place in an included file", "move it to "+r.files[0])
 			}
 		}
 	}
@@ -62,14 +62,14 @@ func (r *reading) merge(main, part *file) {
 }
 
 // add adds the entries of part to all; a name may stand in one file only.
-func add[T any](r *reading, all *map[string]*T, part map[string]*T) {
+func add[T any](r *loader, all *map[string]*T, part map[string]*T) {
 	if *all == nil {
 		*all = map[string]*T{}
 	}
 	for name, v := range part {
 		if first, ok := (*all)[name]; ok {
 			at := r.places[first]
-			r.misnamed(v, fmt.Sprintf("%q is given twice, first at %s", name, at.Position), "give one of them another name")
+			r.wrongName(v, fmt.Sprintf("%q is given twice, first at %s", name, at.Position), "give one of them another name")
 			continue
 		}
 		(*all)[name] = v

@@ -17,7 +17,7 @@ const maxParts = 16
 
 // keys makes specs of what is written, each named one once.
 type keys struct {
-	*reading
+	*loader
 	forms map[string]*keyForm
 	done  map[string]*key.Spec // nil for one with a problem
 	parts map[*key.Spec]int    // how many texts each is made of, at most
@@ -27,8 +27,8 @@ type keys struct {
 	warned []*key.Spec // those that may be phone numbers, and are not read as such
 }
 
-func newKeys(r *reading, forms map[string]*keyForm, tokens *key.Tokens) *keys {
-	return &keys{reading: r, tokens: tokens, forms: forms, done: map[string]*key.Spec{}, parts: map[*key.Spec]int{}}
+func newKeys(r *loader, forms map[string]*keyForm, tokens *key.Tokens) *keys {
+	return &keys{loader: r, tokens: tokens, forms: forms, done: map[string]*key.Spec{}, parts: map[*key.Spec]int{}}
 }
 
 // all makes the named keys.
@@ -37,9 +37,9 @@ func (k *keys) all() map[string]*key.Spec {
 		form := k.forms[name]
 		switch {
 		case !tokenSafe.MatchString(name):
-			k.misnamed(form, quote(name)+" is not a valid name for a key", "begin with a letter and go on with letters, digits, _ . or -")
+			k.wrongName(form, quote(name)+" is not a valid name for a key", "begin with a letter and go on with letters, digits, _ . or -")
 		case name == string(key.ClientIP) || name == string(key.Global):
-			k.misnamed(form, name+" has a meaning of its own", "give the key another name")
+			k.wrongName(form, name+" has a meaning of its own", "give the key another name")
 		}
 		k.named(name, form)
 	}
@@ -131,7 +131,7 @@ func (k *keys) build(form *keyForm, name string) *key.Spec {
 		k.wrong(form, "is a part of no key", "write of: with the name of a key that has normalize: e164")
 	}
 	if form.From == "" {
-		if k.sound(form) {
+		if k.ok(form) {
 			k.wrong(form, "has no from", "write from: with header:NAME, query:NAME, path:NAME, client_ip or global; or join: with names of keys")
 		}
 		return nil
@@ -215,7 +215,7 @@ func (k *keys) part(form *keyForm, name string) *key.Spec {
 		k.wrong(form, "a part has no from, normalize, must_equal, on_missing or on_invalid of its own", "write them for the key it is a part of")
 	}
 	if form.Part == "" {
-		if k.sound(&form.Part) {
+		if k.ok(&form.Part) {
 			k.wrong(form, "does not say which part", "write part: country, dial_code or prefix")
 		}
 		return nil
@@ -251,7 +251,7 @@ func (k *keys) join(form *keyForm, name string) *key.Spec {
 		form.SetHeader != "" || form.Sensitive || len(form.MustEqual) > 0 {
 		k.wrong(form, "a joined key has no from, of, normalize, must_equal, on_missing, on_invalid, set_header or sensitive of its own", "write them for its parts")
 	}
-	if len(form.Join) < 2 && k.sound(&form.Join) {
+	if len(form.Join) < 2 && k.ok(&form.Join) {
 		k.wrong(&form.Join, "joins fewer than two keys", "name two or more, for example [ip, phone]")
 		return nil
 	}

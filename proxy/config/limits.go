@@ -114,7 +114,7 @@ func (l *limits) policies(f *limitForm, rates []limiter.Rate, shown map[string]*
 		if len(rates) > 1 {
 			name += "-" + limiter.WindowName(rate.Window)
 		}
-		if other := shown[name]; other != nil && other != f && l.sound(&f.Name) {
+		if other := shown[name]; other != nil && other != f && l.ok(&f.Name) {
 			l.wrong(&f.Name, "two rates of this route are shown as "+name, "give one of the limits another name")
 		}
 		shown[name] = f
@@ -157,7 +157,7 @@ func (l *limits) rates(f *limitForm) []limiter.Rate {
 		l.wrong(&f.Rate, "has both rate and rates", "write all of them under rates")
 	case !one && !several:
 		l.wrong(f, "has no rate", "write rate: COUNT/WINDOW, for example 5/1m, or concurrent: COUNT, or cooldown: [1m, 5m]")
-	case several && len(f.Rates) == 0 && l.sound(&f.Rates):
+	case several && len(f.Rates) == 0 && l.ok(&f.Rates):
 		l.wrong(&f.Rates, "there is no rate", "write for example [5/1m, 20/1h]")
 	}
 	texts := []*string{&f.Rate}
@@ -190,4 +190,4 @@ func (l *limits) parse(texts []*string) []limiter.Rate {
 }
 
 // given reports whether a field is written, be it wrong.
-func (r *reading) given(pointer any) bool { return r.places[pointer].key != nil }
+func (r *loader) given(pointer any) bool { return r.places[pointer].key != nil }

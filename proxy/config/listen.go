@@ -18,12 +18,12 @@ var hostname = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_-]*[A-Za-z0-9])?(\.[A
 type address struct{ host, port string }
 
 // listen makes the bounds of what clients may do.
-func (r *reading) listen(f *listenForm) Listen {
+func (r *loader) listen(f *listenForm) Listen {
 	const least, most, leastBuffered = 1 << 10, 16 << 20, 1 << 20
-	if r.sound(&f.MaxHeader) && (f.MaxHeader < least || f.MaxHeader > most) {
+	if r.ok(&f.MaxHeader) && (f.MaxHeader < least || f.MaxHeader > most) {
 		r.wrong(&f.MaxHeader, f.MaxHeader.String()+" is out of range", "write 1KiB to 16MiB")
 	}
-	if r.sound(&f.MaxBuffered) && f.MaxBuffered < leastBuffered {
+	if r.ok(&f.MaxBuffered) && f.MaxBuffered < leastBuffered {
 		r.wrong(&f.MaxBuffered, f.MaxBuffered.String()+" is out of range", "write 1MiB or more, for example 128MiB")
 	}
 	return Listen{
@@ -60,7 +60,7 @@ func offered(addr string) string {
 }
 
 // pairs are the files of all certificates, the one for every client first.
-func (r *reading) pairs(l *listenForm) []Pair {
+func (r *loader) pairs(l *listenForm) []Pair {
 	f := l.TLS
 	if f == nil {
 		return nil
@@ -75,7 +75,7 @@ func (r *reading) pairs(l *listenForm) []Pair {
 		pairs = append(pairs, Pair{path(&f.Cert), path(&f.Key)})
 	case f.Cert != "" || f.Key != "":
 		r.wrong(f, "cert and key belong together", "write both: cert: FILE, key: FILE")
-	case f.ACME == nil && r.sound(f):
+	case f.ACME == nil && r.ok(f):
 		r.wrong(f, "has no certificate", "write cert: FILE, key: FILE, or acme: {domains: [NAME]}")
 	}
 	for _, p := range f.More {
@@ -87,7 +87,7 @@ func (r *reading) pairs(l *listenForm) []Pair {
 }
 
 // beside is path, relative to the main file.
-func (r *reading) beside(path string) string {
+func (r *loader) beside(path string) string {
 	if path == "" || filepath.IsAbs(path) {
 		return path
 	}
@@ -99,14 +99,14 @@ func (r *reading) beside(path string) string {
 
 // listeners checks that all listeners can stand side by side, that HTTPS has a
 // certificate, and that the admin listener is not open to everybody.
-func (r *reading) listeners(f *file) {
+func (r *loader) listeners(f *file) {
 	clients := r.address(&f.Listen.HTTP, offered(f.Listen.HTTP))
 	secure := r.address(&f.Listen.HTTPS, offered(f.Listen.HTTPS))
 	admin := r.address(&f.Admin.HTTP, f.Admin.HTTP)
 	switch {
 	case f.Listen.HTTP == none && f.Listen.HTTPS == none:
 		r.wrong(&f.Listen.HTTP, "nothing is listened on", "write an address here or in https")
-	case f.Listen.HTTPS != none && f.Listen.HTTPS != "" && f.Listen.TLS == nil && r.sound(&f.Listen.HTTPS):
+	case f.Listen.HTTPS != none && f.Listen.HTTPS != "" && f.Listen.TLS == nil && r.ok(&f.Listen.HTTPS):
 		r.wrong(&f.Listen.HTTPS, "has no certificate", "write tls: {cert: FILE, key: FILE} or tls: {acme: {domains: [NAME]}} beside it")
 	}
 	if secure.clashes(clients) {
@@ -124,7 +124,7 @@ func (r *reading) listeners(f *file) {
 // address checks that text is host:port. It says nothing of an empty text,
 // which is a problem already, and never repeats the text: it may hold a
 // password.
-func (r *reading) address(pointer any, text string) address {
+func (r *loader) address(pointer any, text string) address {
 	if text == "" {
 		return address{}
 	}

@@ -36,16 +36,16 @@ type List struct {
 
 // lists makes lists of what is written, each once.
 type lists struct {
-	*reading
+	*loader
 	keys    *keys
-	bearers bearers
+	bearers literals
 	forms   map[string]*listForm
 	byName  map[string]*List // nil for one with a problem
 	used    map[string]bool
 }
 
-func newLists(r *reading, k *keys, b bearers, forms map[string]*listForm) *lists {
-	l := &lists{reading: r, keys: k, bearers: b, forms: forms, byName: map[string]*List{}, used: map[string]bool{}}
+func newLists(r *loader, k *keys, b literals, forms map[string]*listForm) *lists {
+	l := &lists{loader: r, keys: k, bearers: b, forms: forms, byName: map[string]*List{}, used: map[string]bool{}}
 	for _, name := range slices.Sorted(maps.Keys(forms)) {
 		l.byName[name] = l.make(name, forms[name])
 	}
@@ -54,9 +54,9 @@ func newLists(r *reading, k *keys, b bearers, forms map[string]*listForm) *lists
 
 func (l *lists) make(name string, f *listForm) *List {
 	if !tokenSafe.MatchString(name) {
-		l.misnamed(f, quote(name)+" is not a valid name for a list", "begin with a letter and go on with letters, digits, _ . or -")
+		l.wrongName(f, quote(name)+" is not a valid name for a list", "begin with a letter and go on with letters, digits, _ . or -")
 	}
-	if l.given(&f.Values) == (f.File != "") && l.sound(f) {
+	if l.given(&f.Values) == (f.File != "") && l.ok(f) {
 		l.wrong(f, "has not exactly one of values and file", "write values: [one, two], or file: with the name of a file of one value a line")
 	}
 	if f.Key == nil {
@@ -93,7 +93,7 @@ func (l *lists) file(name string, f *listForm, spec *key.Spec) *key.List {
 		return nil
 	}
 	path := l.files[len(l.files)-1]
-	if came, ok := l.shelf.(parcel); ok {
+	if came, ok := l.source.(bundleFiles); ok {
 		if _, ok := came.files[path]; !ok {
 			l.wrong(&f.File, quote(f.File)+" did not come along", "push it together with this file")
 			return nil

@@ -25,7 +25,7 @@ type Env func(name string) (value string, set bool)
 // environment of the process. It returns a whole Config or Problems. A file that
 // cannot be read is a problem too.
 func Load(path string) (*Config, error) {
-	r := newReading(os.LookupEnv)
+	r := newLoader(os.LookupEnv)
 	main := r.open(path, "")
 	if main == nil {
 		return nil, r.failed()
@@ -37,7 +37,7 @@ func Load(path string) (*Config, error) {
 // Parse is Load for a file already read, called name in problems. It reads no
 // other file: include is a problem.
 func Parse(name string, data []byte, env Env) (*Config, error) {
-	r := newReading(env)
+	r := newLoader(env)
 	r.sealed = true
 	main := r.read(name, "", data)
 	if main == nil {
@@ -49,10 +49,10 @@ func Parse(name string, data []byte, env Env) (*Config, error) {
 	return r.compile(main)
 }
 
-// A reading is what is learned while files are read: once for one Config.
-type reading struct {
+// A loader is what is learned while files are read: once for one Config.
+type loader struct {
 	env      Env
-	shelf    shelf
+	source   files
 	sealed   bool   // no other file may be read
 	home     string // where files are that belong to this machine; empty: beside the main file
 	hash     hash.Hash
@@ -71,24 +71,24 @@ type reading struct {
 	own      map[string]bool // files that a file of this machine names
 }
 
-func newReading(env Env) *reading {
-	return &reading{
-		env: env, shelf: disk{}, hash: sha256.New(), common: sha256.New(), places: map[any]place{}, written: written{}, left: maxValues, own: map[string]bool{},
+func newLoader(env Env) *loader {
+	return &loader{
+		env: env, source: diskFiles{}, hash: sha256.New(), common: sha256.New(), places: map[any]place{}, written: written{}, left: maxValues, own: map[string]bool{},
 	}
 }
 
 // add notes a problem at p.
-func (r *reading) add(p place, what, instead string) {
+func (r *loader) add(p place, what, instead string) {
 	r.problems = append(r.problems, r.unfilled(Problem{p.Position, p.path, what, instead}))
 }
 
 // wrong notes a problem with the value of the field that pointer points to.
-func (r *reading) wrong(pointer any, what, instead string) {
+func (r *loader) wrong(pointer any, what, instead string) {
 	r.add(r.places[pointer], what, instead)
 }
 
-// misnamed notes a problem with the name before a value.
-func (r *reading) misnamed(pointer any, what, instead string) {
+// wrongName notes a problem with the name before a value.
+func (r *loader) wrongName(pointer any, what, instead string) {
 	p := r.places[pointer]
 	if p.key != nil {
 		p.Line, p.Column = p.key.Line, p.key.Column
@@ -97,18 +97,18 @@ func (r *reading) misnamed(pointer any, what, instead string) {
 }
 
 // warn notes what is allowed but hardly meant.
-func (r *reading) warn(pointer any, what, instead string) {
+func (r *loader) warn(pointer any, what, instead string) {
 	p := r.places[pointer]
 	r.warnings = append(r.warnings, r.unfilled(Problem{p.Position, p.path, what, instead}))
 }
 
 // failed is all problems, in order.
-func (r *reading) failed() Problems { return arrange(r.problems, r.files) }
+func (r *loader) failed() Problems { return arrange(r.problems, r.files) }
 
 // open reads the file at path; id is what its content counts under in the hash.
 // It returns nil if nothing could be made of the file.
-func (r *reading) open(path, id string) *file {
-	data, err := r.shelf.read(path)
+func (r *loader) open(path, id string) *file {
+	data, err := r.source.read(path)
 	if err != nil {
 		r.files = append(r.files, path)
 		r.add(place{Position: Position{File: path}}, "cannot be read: "+err.Error(), "name a file that Weir may read")
@@ -168,9 +168,9 @@ func pathless(err error) error {
 
 // read decodes the content of one file. It returns nil if there is too
 // little or too much to make anything of it.
-func (r *reading) read(name, id string, data []byte) *file {
+func (r *loader) read(name, id string, data []byte) *file {
 	r.files = append(r.files, name)
-	d := &decoder{reading: r, file: name, left: r.left}
+	d := &decoder{loader: r, file: name, left: r.left}
 	root := d.parse(data)
 	if root == nil {
 		return nil
@@ -189,7 +189,7 @@ func (r *reading) read(name, id string, data []byte) *file {
 }
 
 // count lets what was read count in the hashes.
-func (r *reading) count(id string, data []byte) {
+func (r *loader) count(id string, data []byte) {
 	count(r.hash, id, data)
 	count(r.common, id, data)
 }

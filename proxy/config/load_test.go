@@ -18,7 +18,7 @@ func environment(name string) (string, bool) {
 
 // load is Load with the environment of the tests.
 func load(path string) (*Config, error) {
-	r := newReading(environment)
+	r := newLoader(environment)
 	main := r.open(path, "")
 	if main == nil {
 		return nil, r.failed()

@@ -11,14 +11,14 @@ type named struct {
 
 // opens notes that the file that the field at pointer names is opened later, and
 // returns where that is.
-func (r *reading) opens(pointer *string) string {
+func (r *loader) opens(pointer *string) string {
 	path := r.beside(*pointer)
 	if path == "" {
 		return ""
 	}
 	r.later = append(r.later, named{r.places[pointer], path})
 	r.own[filepath.Clean(path)] = true
-	if came, ok := r.shelf.(parcel); ok && !came.holds(path) && !came.own[filepath.Clean(path)] {
+	if came, ok := r.source.(bundleFiles); ok && !came.holds(path) && !came.own[filepath.Clean(path)] {
 		r.wrong(pointer, quote(*pointer)+" cannot be read: "+errForeign.Error(), "put it there")
 	}
 	return path

@@ -14,13 +14,13 @@ const unbounded = "none"
 
 // newKeys reads how many requests with new keys a client may send; the zero Rate
 // is any number.
-func (r *reading) newKeys(text *string) limiter.Rate {
+func (r *loader) newKeys(text *string) limiter.Rate {
 	if *text == "" || *text == unbounded {
 		return limiter.Rate{} // or a problem already
 	}
 	rate, err := limiter.ParseRate(*text)
 	if err == nil {
-		err = limiter.CheckGuard(rate)
+		err = limiter.CheckKeyGuard(rate)
 	}
 	if err != nil {
 		what, instead, _ := strings.Cut(err.Error(), "; ")
@@ -38,7 +38,7 @@ func (r *routes) invention(f *routeForm, limits []*Limit) (limiter.Rate, Mode) {
 		return r.newly, mode
 	}
 	invented := slices.ContainsFunc(limits, func(l *Limit) bool {
-		return slices.ContainsFunc(l.counts(), (*key.Spec).Invented)
+		return slices.ContainsFunc(l.counts(), (*key.Spec).ClientChosen)
 	})
 	rate := r.newKeys(&f.NewKeys)
 	if rate.Count > 0 && !invented {

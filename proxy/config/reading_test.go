@@ -238,7 +238,7 @@ func TestEffective_HidesSecrets(t *testing.T) {
 func TestEffective_IsTheSameConfig(t *testing.T) {
 	for _, path := range append(mustGlob(t, "testdata/good-*.yaml"), example) {
 		c := mustLoad(t, path)
-		r := newReading(environment)
+		r := newLoader(environment)
 		again, err := r.compile(r.read(filepath.Join(filepath.Dir(path), "effective.yaml"), "", effective(t, c)))
 		if err != nil {
 			t.Errorf("%s: %v", path, err)

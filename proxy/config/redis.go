@@ -41,7 +41,7 @@ type Breaker struct {
 }
 
 // redis reads how the shared store is reached.
-func (r *reading) redis(f *redisForm) Redis {
+func (r *loader) redis(f *redisForm) Redis {
 	for i := range f.Addrs {
 		if a := r.address(&f.Addrs[i], f.Addrs[i]); a.port == "0" {
 			r.wrong(&f.Addrs[i], "has port 0", "write the port that Redis listens on, for example 6379")
@@ -72,9 +72,9 @@ func (r *reading) redis(f *redisForm) Redis {
 }
 
 // deployment checks that what is said fits the mode.
-func (r *reading) deployment(f *redisForm) {
+func (r *loader) deployment(f *redisForm) {
 	mode := RedisMode(f.Mode)
-	if mode == RedisSingle && len(f.Addrs) != 1 && r.sound(&f.Addrs) {
+	if mode == RedisSingle && len(f.Addrs) != 1 && r.ok(&f.Addrs) {
 		r.wrong(&f.Addrs, "mode single wants exactly one address", "name one server, or write mode: sentinel or cluster")
 	}
 	if mode != RedisSentinel {
@@ -86,7 +86,7 @@ func (r *reading) deployment(f *redisForm) {
 		}
 		return
 	}
-	if f.Master == "" && r.sound(&f.Master) {
+	if f.Master == "" && r.ok(&f.Master) {
 		r.wrong(f, "does not say which master", "write master: with the name that the sentinels know it by")
 	}
 }

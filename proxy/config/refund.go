@@ -31,10 +31,10 @@ func (r *routes) refund(f *refundForm) Refund {
 	if f == nil {
 		return Refund{}
 	}
-	if r.given(&f.Status) && len(f.Status) == 0 && r.sound(&f.Status) {
+	if r.given(&f.Status) && len(f.Status) == 0 && r.ok(&f.Status) {
 		r.wrong(&f.Status, "no status is given", "write for example [5xx], or leave it out")
 	}
-	if !r.given(&f.Status) && !r.given(&f.Errors) && !r.given(&f.Header) && r.sound(f) {
+	if !r.given(&f.Status) && !r.given(&f.Errors) && !r.given(&f.Header) && r.ok(f) {
 		r.wrong(f, "says nothing", "write status, errors or header below it")
 	}
 	if f.Header != "" && !httpguts.ValidHeaderFieldName(f.Header) {
@@ -53,7 +53,7 @@ func (l *limits) count(f *countForm) *Statuses {
 	if f == nil {
 		return nil
 	}
-	if len(f.Status) == 0 && l.sound(f) {
+	if len(f.Status) == 0 && l.ok(f) {
 		l.wrong(f, "no status is given", "write for example {status: [4xx]}, or leave count out for all")
 	}
 	s := f.Status.statuses()

@@ -46,7 +46,7 @@ func (r *routes) reject(f *rejectForm) Reject {
 		r.wrong(&f.ContentType, quote(f.ContentType)+" is no media type", "write for example application/json")
 	case f.Body != "" && jsonType(kind):
 		sample := strings.NewReplacer("{retry_after}", "1", "{limit}", "a", "{request_id}", "a").Replace(f.Body)
-		if !json.Valid([]byte(sample)) && r.sound(&f.Body) {
+		if !json.Valid([]byte(sample)) && r.ok(&f.Body) {
 			r.wrong(&f.Body, "is not JSON, as its content_type says", `put {limit} and {request_id} in quotes, as in {"limit":"{limit}","after":{retry_after}}`)
 		}
 	}
@@ -56,11 +56,11 @@ func (r *routes) reject(f *rejectForm) Reject {
 		_, doubled := made.Headers[canonical]
 		switch {
 		case !httpguts.ValidHeaderFieldName(name):
-			r.misnamed(value, quote(name)+" is not the name of a header", "write for example X-Reason")
+			r.wrongName(value, quote(name)+" is not the name of a header", "write for example X-Reason")
 		case slices.Contains(ownFields(), canonical):
-			r.misnamed(value, canonical+" is set by Weir itself", "leave it out")
+			r.wrongName(value, canonical+" is set by Weir itself", "leave it out")
 		case doubled:
-			r.misnamed(value, canonical+" is given twice, in another spelling", "keep one")
+			r.wrongName(value, canonical+" is given twice, in another spelling", "keep one")
 		case !httpguts.ValidHeaderFieldValue(*value):
 			r.wrong(value, "cannot be sent in a header", "write plain characters")
 		}

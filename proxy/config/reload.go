@@ -16,10 +16,10 @@ type Reload struct {
 }
 
 // reload checks that the source can be one.
-func (r *reading) reload(f *reloadForm, store string) Reload {
+func (r *loader) reload(f *reloadForm, store string) Reload {
 	made := Reload{Source(f.Source), r.beside(f.Keep)}
 	switch {
-	case made.Source == SourceRedis && Store(store) != StoreRedis && r.sound(&f.Source):
+	case made.Source == SourceRedis && Store(store) != StoreRedis && r.ok(&f.Source):
 		r.wrong(&f.Source, "there is no Redis that it could come from", "write store: redis, or source: file")
 	case made.Source == SourceFile && f.Keep != "":
 		r.wrong(&f.Keep, "only what is pushed is kept", "write source: redis beside it, or leave it out")

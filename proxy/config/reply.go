@@ -54,13 +54,13 @@ func (r *routes) respond(f *respondForm) *Respond {
 		_, doubled := made.Headers[canonical]
 		switch {
 		case !httpguts.ValidHeaderFieldName(name):
-			r.misnamed(value, quote(name)+" is not the name of a header", "write for example X-App")
+			r.wrongName(value, quote(name)+" is not the name of a header", "write for example X-App")
 		case canonical == "Content-Type":
-			r.misnamed(value, "Content-Type has a field of its own", "write content_type: beside headers:")
+			r.wrongName(value, "Content-Type has a field of its own", "write content_type: beside headers:")
 		case fixed(canonical, false) || canonical == "Date":
-			r.misnamed(value, canonical+" is set by Weir itself", "leave it out")
+			r.wrongName(value, canonical+" is set by Weir itself", "leave it out")
 		case doubled:
-			r.misnamed(value, canonical+" is given twice, in another spelling", "keep one")
+			r.wrongName(value, canonical+" is given twice, in another spelling", "keep one")
 		case !httpguts.ValidHeaderFieldValue(*value):
 			r.wrong(value, "cannot be sent in a header", "write plain characters")
 		}

@@ -77,11 +77,11 @@ func (r *routes) fields(f *fieldsForm, request bool) Fields {
 		_, doubled := made.Set[canonical]
 		switch {
 		case !httpguts.ValidHeaderFieldName(name):
-			r.misnamed(value, quote(name)+" is not the name of a header", "write for example X-App")
+			r.wrongName(value, quote(name)+" is not the name of a header", "write for example X-App")
 		case fixed(canonical, request):
-			r.misnamed(value, canonical+" is set by Weir itself", "leave it out")
+			r.wrongName(value, canonical+" is set by Weir itself", "leave it out")
 		case doubled:
-			r.misnamed(value, canonical+" is given twice, in another spelling", "keep one")
+			r.wrongName(value, canonical+" is given twice, in another spelling", "keep one")
 		case !httpguts.ValidHeaderFieldValue(*value):
 			r.wrong(value, "cannot be sent in a header", "write plain characters")
 		}

@@ -13,12 +13,12 @@ import (
 
 // routes makes routes.
 type routes struct {
-	*reading
+	*loader
 	keys      *keys
 	upstreams *upstreams
 	defaults  defaultsForm
 	newly     limiter.Rate // what holds for new keys where a route does not say
-	bearers   bearers
+	bearers   literals
 	lists     *lists
 	store     Store
 	own       string     // how the keys of Weir itself begin in Redis
@@ -29,7 +29,7 @@ type routes struct {
 func (r *routes) all(forms []*routeForm) []*Route {
 	r.name(forms)
 	var made []*Route
-	var seen shadows
+	var seen unreachable
 	for _, form := range forms {
 		if form == nil {
 			continue // a problem already
@@ -93,7 +93,7 @@ func (r *routes) name(forms []*routeForm) {
 	}
 	number := map[string]int{} // the last that was tried, by what the path makes
 	for _, f := range forms {
-		if f == nil || f.Name != "" || !r.sound(&f.Name) {
+		if f == nil || f.Name != "" || !r.ok(&f.Name) {
 			continue
 		}
 		base := tokenOf(f.Match.Path, "route")
@@ -140,7 +140,7 @@ func (r *routes) match(f *matchForm, p pattern) Match {
 			r.wrong(&f.Methods[i], m+" is given twice", "write it once")
 		}
 	}
-	if len(f.Methods) == 0 && r.places[&f.Methods].key != nil && r.sound(&f.Methods) {
+	if len(f.Methods) == 0 && r.places[&f.Methods].key != nil && r.ok(&f.Methods) {
 		r.wrong(&f.Methods, "no method is given", "write for example [GET, POST], or leave it out for all")
 	}
 	host := strings.ToLower(f.Host)
@@ -157,7 +157,7 @@ func (r *routes) query(forms map[string]*string) map[string]string {
 	made := map[string]string{}
 	for _, name := range sortedKeys(forms) {
 		if name == "" {
-			r.misnamed(forms[name], "a parameter has no name", "write for example type: sms")
+			r.wrongName(forms[name], "a parameter has no name", "write for example type: sms")
 		}
 		made[name] = *forms[name]
 	}
@@ -199,11 +199,11 @@ func (r *routes) headers(forms map[string]*string) map[string]string {
 		_, doubled := made[canonical]
 		switch {
 		case !httpguts.ValidHeaderFieldName(name):
-			r.misnamed(forms[name], quote(name)+" is not the name of a header", "write for example X-App")
+			r.wrongName(forms[name], quote(name)+" is not the name of a header", "write for example X-App")
 		case canonical == "Host":
-			r.misnamed(forms[name], "Host is no header to match", "write host: beside path:")
+			r.wrongName(forms[name], "Host is no header to match", "write host: beside path:")
 		case doubled:
-			r.misnamed(forms[name], canonical+" is given twice, in another spelling", "keep one")
+			r.wrongName(forms[name], canonical+" is given twice, in another spelling", "keep one")
 		}
 		made[canonical] = *forms[name]
 	}
@@ -231,7 +231,7 @@ func (r *routes) counters(forms []*routeForm) {
 				continue // a problem already
 			}
 			name := route.Name + "." + l.Name
-			if other, ok := first[name]; ok && r.sound(&l.Name) {
+			if other, ok := first[name]; ok && r.ok(&l.Name) {
 				r.wrong(&l.Name, "counts as "+name+", as the limit at "+r.places[other].Position.String()+" does", "give the route or the limit another name")
 			}
 			first[name] = l

@@ -144,8 +144,8 @@ const (
 	PathRedacted LogPath = "redacted" // without any parameter, nor what looks like a number or an address
 )
 
-// Former is the key of parts under the secret that is replaced, if one is.
-func (p Privacy) Former(parts []string) (k limiter.Key, rotates bool) {
+// PreviousHash is the key of parts under the secret that is replaced, if one is.
+func (p Privacy) PreviousHash(parts []string) (k limiter.Key, rotates bool) {
 	if !p.Rotates {
 		return k, false
 	}

@@ -9,7 +9,7 @@ import (
 
 // tokens makes what verifies bearer tokens; nil when nothing is said of them.
 // Files are named relative to the main file. Nothing is opened.
-func (r *reading) tokens(f *jwtForm) *key.Tokens {
+func (r *loader) tokens(f *jwtForm) *key.Tokens {
 	if f == nil || f.Secret == "" && len(f.Keys) == 0 && f.JWKS == "" {
 		return nil
 	}

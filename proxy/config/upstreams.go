@@ -18,19 +18,19 @@ const echo = "echo"
 
 // upstreams makes each upstream once, those written in place by their URL.
 type upstreams struct {
-	*reading
+	*loader
 	keys   *keys
 	byName map[string]*Upstream
 	names  []string // under upstreams:, also those with problems
 }
 
 // newUpstreams makes the named upstreams.
-func newUpstreams(r *reading, keys *keys, forms map[string]*upstreamForm) *upstreams {
-	u := &upstreams{reading: r, keys: keys, byName: map[string]*Upstream{}, names: slices.Sorted(maps.Keys(forms))}
+func newUpstreams(r *loader, keys *keys, forms map[string]*upstreamForm) *upstreams {
+	u := &upstreams{loader: r, keys: keys, byName: map[string]*Upstream{}, names: slices.Sorted(maps.Keys(forms))}
 	for _, name := range u.names {
 		form := forms[name]
 		if !tokenSafe.MatchString(name) {
-			r.misnamed(form, quote(name)+" is not a valid name for an upstream", "begin with a letter and go on with letters, digits, _ . or -")
+			r.wrongName(form, quote(name)+" is not a valid name for an upstream", "begin with a letter and go on with letters, digits, _ . or -")
 		}
 		u.byName[name] = u.build(name, form)
 	}
@@ -59,7 +59,7 @@ func (u *upstreams) build(name string, form *upstreamForm) *Upstream {
 		target := &targetForm{URL: form.Text, Weight: 1}
 		u.places[&target.URL] = u.places[&form.Text]
 		form.Text, form.Targets = "", []*targetForm{target}
-	} else if len(form.Targets) == 0 && u.sound(form) {
+	} else if len(form.Targets) == 0 && u.ok(form) {
 		u.wrong(&form.Targets, "there is no target", "name at least one URL")
 	}
 	seen := map[string]bool{}
@@ -81,7 +81,7 @@ func (u *upstreams) build(name string, form *upstreamForm) *Upstream {
 	}
 	up.Balance, up.HashBy = u.balance(form)
 	up.TLS = u.tls(form, up.Targets)
-	if u.given(&form.Queue) && form.MaxConnections == 0 && u.sound(&form.MaxConnections) {
+	if u.given(&form.Queue) && form.MaxConnections == 0 && u.ok(&form.MaxConnections) {
 		u.warn(&form.Queue, "nothing ever waits: there is no max_connections", "write how many requests a target works on at a time, or leave queue out")
 	}
 	return up

@@ -75,7 +75,7 @@ func member(v reflect.Value, name string) reflect.Value {
 }
 
 // fills has the reading remember what variables hold, and where they are named.
-func (r *reading) fills() {
+func (r *loader) fills() {
 	env := r.env
 	r.filled = map[string]string{}
 	r.env = func(name string) (string, bool) {
@@ -93,7 +93,7 @@ const leastFilled = 4
 
 // unfilled is p with the names of variables in the place of what they hold, for
 // those who sent the configuration from elsewhere.
-func (r *reading) unfilled(p Problem) Problem {
+func (r *loader) unfilled(p Problem) Problem {
 	for value, name := range r.filled {
 		for _, text := range []*string{&p.What, &p.Instead} {
 			*text = strings.ReplaceAll(*text, quote(value), strconv.Quote(name))

@@ -24,5 +24,5 @@ var (
 	ErrBodyTooLarge = errors.New("body too large for its key to be read")
 	// ErrNoKeys says that no keys are known to verify tokens with, because the
 	// place they come from has not answered yet: the fault is not the client's.
-	ErrNoKeys = errors.New("no keys to verify tokens with")
+	ErrNoVerificationKeys = errors.New("no keys to verify tokens with")
 )

@@ -105,7 +105,7 @@ func TestTokens_JWKSFileThatIsNone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := tokens.Open(t.Context()); err == nil || errors.Is(err, ErrNoKeys) || !strings.Contains(err.Error(), file) {
+		if err := tokens.Open(t.Context()); err == nil || errors.Is(err, ErrNoVerificationKeys) || !strings.Contains(err.Error(), file) {
 			t.Errorf("%s: %v; want an error that names the file", name, err)
 		}
 		tokens.Close()
@@ -140,12 +140,12 @@ func TestTokens_JWKSOverHTTP(t *testing.T) {
 		return tokens, tokens.Open(t.Context())
 	}
 	tokens, err := open("/keys")
-	if !errors.Is(err, ErrNoKeys) {
+	if !errors.Is(err, ErrNoVerificationKeys) {
 		t.Errorf("Open while the issuer is down = %v; want ErrNoKeys", err)
 	}
 	s := claimOf(tokens, "sub")
 	s.OnInvalid, s.OnMissing = Skip, Skip
-	if _, err := extract(s, m); !errors.Is(err, ErrNoKeys) || errors.Is(err, ErrInvalid) {
+	if _, err := extract(s, m); !errors.Is(err, ErrNoVerificationKeys) || errors.Is(err, ErrInvalid) {
 		t.Errorf("a token then = %v; want ErrNoKeys, whatever the policies", err)
 	}
 	fail.Store(false)
@@ -161,7 +161,7 @@ func TestTokens_JWKSOverHTTP(t *testing.T) {
 		t.Errorf("a token after Close = %q, %v; want the keys that were there", got, err)
 	}
 	for _, path := range []string{"/away", "/long"} {
-		if _, err := open(path); !errors.Is(err, ErrNoKeys) {
+		if _, err := open(path); !errors.Is(err, ErrNoVerificationKeys) {
 			t.Errorf("%s = %v; want ErrNoKeys", path, err)
 		}
 	}
@@ -263,7 +263,7 @@ func TestTokens_CloseEndsARefresh(t *testing.T) {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		if err := tokens.Open(context.Background()); !errors.Is(err, ErrNoKeys) || time.Since(began) != fetchTimeout {
+		if err := tokens.Open(context.Background()); !errors.Is(err, ErrNoVerificationKeys) || time.Since(began) != fetchTimeout {
 			t.Errorf("Open = %v after %v; want ErrNoKeys after %v", err, time.Since(began), fetchTimeout)
 		}
 		time.Sleep(defaultRefresh) // virtual: the next one hangs by now

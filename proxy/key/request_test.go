@@ -131,7 +131,7 @@ func TestSpec_Invented(t *testing.T) {
 		{Join: []*Spec{of("client_ip"), of("cookie:sid")}}: true,
 		or: true,
 	} {
-		if got := spec.Invented(); got != want {
+		if got := spec.ClientChosen(); got != want {
 			t.Errorf("%v: %v; want %v", spec.Origins(), got, want)
 		}
 	}

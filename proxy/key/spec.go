@@ -104,10 +104,10 @@ func (s *Spec) Origins() []Origin {
 	return all
 }
 
-// Invented reports whether clients can make up values of s, or of a key it is made
+// ClientChosen reports whether clients can make up values of s, or of a key it is made
 // of or may be replaced by, as many as they like. Addresses are given to them,
 // tokens are signed, and of global there is one.
-func (s *Spec) Invented() bool {
+func (s *Spec) ClientChosen() bool {
 	return slices.ContainsFunc(s.Origins(), func(o Origin) bool {
 		return o.Source != ClientIP && o.Source != JWT && o.Source != Global
 	})

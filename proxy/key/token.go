@@ -21,7 +21,7 @@ type token struct {
 // is a string or a number.
 func (t *Tokens) claim(r Request, v *Value, name string) (found, error) {
 	if t == nil { // Spec.Check refuses such a spec
-		return found{}, ErrNoKeys
+		return found{}, ErrNoVerificationKeys
 	}
 	text, err := bearer(r.Header("Authorization"))
 	if err != nil || text == "" {
@@ -65,7 +65,7 @@ func (t *Tokens) verify(text string) ([]byte, error) {
 func (t *Tokens) candidates(token *jwt.Token) (any, error) {
 	keys := t.keys.Load()
 	if keys == nil || len(*keys) == 0 {
-		return nil, ErrNoKeys
+		return nil, ErrNoVerificationKeys
 	}
 	if _, ok := token.Header["crit"]; ok { // RFC 7515 section 4.1.11: none is understood here
 		return nil, errors.New("critical extensions")
@@ -89,8 +89,8 @@ func (t *Tokens) candidates(token *jwt.Token) (any, error) {
 
 // explain says what is wrong with a token without a word of the token.
 func explain(err error) error {
-	if errors.Is(err, ErrNoKeys) {
-		return ErrNoKeys
+	if errors.Is(err, ErrNoVerificationKeys) {
+		return ErrNoVerificationKeys
 	}
 	why := "is broken"
 	for _, c := range []struct {

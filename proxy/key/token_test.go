@@ -300,7 +300,7 @@ func TestTokens_VerifiedOncePerRequest(t *testing.T) {
 		t.Errorf("a second claim = %q, %v; want it without verifying again", v.Text(), err)
 	}
 	v.Reset()
-	if err := claimOf(tokens, "tenant").Extract(m, &v); !errors.Is(err, ErrNoKeys) {
+	if err := claimOf(tokens, "tenant").Extract(m, &v); !errors.Is(err, ErrNoVerificationKeys) {
 		t.Errorf("after Reset = %v; want it verified again", err)
 	}
 }

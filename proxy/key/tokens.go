@@ -150,7 +150,7 @@ func (t *Tokens) Open(ctx context.Context) error {
 	t.closing = closing
 	t.loop.Go(func() { t.keep(life) })
 	if err != nil {
-		return errors.Join(ErrNoKeys, err)
+		return errors.Join(ErrNoVerificationKeys, err)
 	}
 	return nil
 }

@@ -68,8 +68,8 @@ func TestGolden_EveryAnswerOfOurs(t *testing.T) {
 		"not-allowed":         NotAllowed([]string{"GET", "POST"}, "req-1"),
 		"store-unavailable":   Unavailable(StoreUnavailable, 1500*time.Millisecond, "", "req-1"),
 		"no-upstream":         Unavailable(NoUpstream, 0, "", "req-1"),
-		"last-hop-options":    LastHop("OPTIONS", "req-1"),
-		"last-hop-trace":      LastHop("TRACE", "req-1"),
+		"last-hop-options":    MaxForwards("OPTIONS", "req-1"),
+		"last-hop-trace":      MaxForwards("TRACE", "req-1"),
 		"key-missing":         Problem(KeyMissing, "header X-Phone is missing", "req-1"),
 	}
 	for k := Internal; k <= Forbidden; k++ {

@@ -149,10 +149,10 @@ func Unavailable(kind Kind, retry time.Duration, detail, requestID string) Answe
 	return kind.problem(detail, requestID).answer(Field{"Retry-After", after})
 }
 
-// LastHop answers a request that may not be forwarded any further because its
+// MaxForwards answers a request that may not be forwarded any further because its
 // Max-Forwards is 0: OPTIONS with 200 and no body, anything else (TRACE, which
 // Weir does not reflect) with 501.
-func LastHop(method, requestID string) Answer {
+func MaxForwards(method, requestID string) Answer {
 	if method == http.MethodOptions {
 		return Answer{Status: http.StatusOK, Fields: []Field{{"Content-Length", "0"}, {"Cache-Control", "no-store"}}}
 	}

@@ -12,24 +12,24 @@ import (
 )
 
 // RoundTrip takes the request that rewrite has made where its course leads.
-func (j *journey) RoundTrip(r *http.Request) (*http.Response, error) {
-	a := &attempts{journey: j, made: r}
+func (j *forwarding) RoundTrip(r *http.Request) (*http.Response, error) {
+	a := &attempts{forwarding: j, made: r}
 	if err := j.do(r.Context(), a); err != nil {
 		return nil, err
 	}
-	j.named = a.answer.Header["Connection"]
+	j.connectionOptions = a.answer.Header["Connection"]
 	return a.answer, nil
 }
 
 // attempts is a sender of requests as net/http knows them.
 type attempts struct {
-	*journey
+	*forwarding
 	made   *http.Request // as rewrite made it
 	last   *attempt
 	answer *http.Response
 }
 
-func (a *attempts) send(m *member) error {
+func (a *attempts) send(m *backend) error {
 	a.last = a.attempt(a.made, m)
 	var err error
 	a.answer, err = a.pool.carrier().RoundTrip(a.last.request)
@@ -46,7 +46,7 @@ type attempt struct {
 }
 
 // attempt addresses r to m. A pool that retries keeps an eye on how far it gets.
-func (j *journey) attempt(r *http.Request, m *member) *attempt {
+func (j *forwarding) attempt(r *http.Request, m *backend) *attempt {
 	try := &attempt{}
 	ctx := r.Context()
 	if j.pool.retries > 0 {

@@ -34,7 +34,7 @@ func inOrder(t testing.TB, c Config, urls ...string) *Pool {
 // counted answers with the body it got and counts how often it was asked.
 func counted(t testing.TB) (url string, asked *atomic.Int32) {
 	asked = new(atomic.Int32)
-	return backend(t, func(w http.ResponseWriter, r *http.Request) {
+	return startBackend(t, func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)
 		_, _ = io.Copy(w, r.Body)
 	}), asked
@@ -132,7 +132,7 @@ func TestRetry_WithinTheBudget(t *testing.T) {
 
 func TestHealth_ATargetThatIsGoneRests(t *testing.T) {
 	alive, asked := counted(t)
-	h := open(t, inOrder(t, Config{Health: Health{After: 2, Rest: 1 << 60}}, nobody(t), alive), nil)
+	h := open(t, inOrder(t, Config{Health: Health{After: 2, EjectFor: 1 << 60}}, nobody(t), alive), nil)
 	failed := 0
 	for range 20 {
 		h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -146,7 +146,7 @@ func TestHealth_ATargetThatIsGoneRests(t *testing.T) {
 }
 
 func TestHealth_WhenAllRestTheyAreAskedAnyway(t *testing.T) {
-	p := inOrder(t, Config{Health: Health{After: 1, Rest: 1 << 60}}, nobody(t), nobody(t))
+	p := inOrder(t, Config{Health: Health{After: 1, EjectFor: 1 << 60}}, nobody(t), nobody(t))
 	h := open(t, p, nil)
 	for range 4 {
 		h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -164,7 +164,7 @@ func TestHealth_AClientThatLeavesProvesNothing(t *testing.T) {
 	release := make(chan bool)
 	defer close(release)
 	deaf := strings.Replace(rawBackend(t, func(net.Conn, *bufio.Reader) { <-release }), "http:", "https:", 1)
-	p := inOrder(t, Config{Health: Health{After: 1, Rest: 1 << 60}, Connect: patience}, deaf)
+	p := inOrder(t, Config{Health: Health{After: 1, EjectFor: 1 << 60}, Connect: patience}, deaf)
 	h := open(t, p, nil)
 	c, _ := h.dial(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	until(t, func() bool { return p.load() == 1 })
@@ -179,9 +179,9 @@ func TestHealth_AClientThatLeavesProvesNothing(t *testing.T) {
 
 // load is how many requests are under way.
 func (p *Pool) load() (n int) {
-	p.crew.mu.Lock()
-	defer p.crew.mu.Unlock()
-	for _, m := range p.members {
+	p.group.mu.Lock()
+	defer p.group.mu.Unlock()
+	for _, m := range p.backends {
 		n += m.busy
 	}
 	return n
@@ -191,7 +191,7 @@ func TestProbe_OnRealSockets(t *testing.T) {
 	var status atomic.Int32
 	status.Store(503)
 	seen := make(chan string, 100)
-	flaky := backend(t, func(w http.ResponseWriter, r *http.Request) {
+	flaky := startBackend(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/healthz" {
 			w.WriteHeader(int(status.Load()))
 			select {
@@ -200,7 +200,7 @@ func TestProbe_OnRealSockets(t *testing.T) {
 			}
 		}
 	})
-	health := Health{After: 1, Rest: 1, Path: "/healthz", Interval: 1e6, Timeout: patience}
+	health := Health{After: 1, EjectFor: 1, Path: "/healthz", Interval: 1e6, Timeout: patience}
 	p := inOrder(t, Config{Health: health}, flaky)
 	p.Start()
 	h := open(t, p, nil)
@@ -222,20 +222,20 @@ func TestProbe_OnRealSockets(t *testing.T) {
 }
 
 func TestProbe_GoodIsWhatTheOperatorSays(t *testing.T) {
-	url := backend(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
+	url := startBackend(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
 	for _, c := range []struct {
 		good func(int) bool
 		want bool
 	}{{nil, false}, {func(s int) bool { return s == 418 }, true}} {
 		p := inOrder(t, Config{Health: Health{After: 1, Path: "/", Interval: 1, Timeout: 1, Good: c.good}}, url)
-		if err := p.look(t.Context(), p.members[0]); (err == nil) != c.want {
+		if err := p.get(t.Context(), p.backends[0]); (err == nil) != c.want {
 			t.Errorf("look: %v, want good %v", err, c.want)
 		}
 		p.Close()
 	}
 	p := inOrder(t, Config{Health: Health{After: 1, Path: "/", Interval: 1, Timeout: 1}}, nobody(t))
 	defer p.Close()
-	if p.look(t.Context(), p.members[0]) == nil {
+	if p.get(t.Context(), p.backends[0]) == nil {
 		t.Error("a target that is gone passes the look")
 	}
 }

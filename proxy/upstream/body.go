@@ -55,7 +55,7 @@ func (b *requestBody) unread() bool { return b != nil && !b.whole.Load() }
 // values come with the end of the body. Trailers that the client did not
 // announce are dropped, as RFC 9110 6.5.1 allows, and so are those that the
 // operator speaks for.
-func trailers(in *http.Request, t *Trip) http.Header {
+func trailers(in *http.Request, t *Request) http.Header {
 	if len(in.Trailer) == 0 {
 		return nil
 	}

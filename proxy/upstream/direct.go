@@ -29,7 +29,7 @@ func (p *Pool) http1() *overHTTP1 {
 // ForwardHTTP1 is Forward from HTTP/1.1 to HTTP/1.1, on the goroutine of x. A body
 // that was read before is content; nil if it was not. When Result says that something
 // was written and Kind is not OK, the connection is cut already.
-func (p *Pool) ForwardHTTP1(ctx context.Context, x *http1.Exchange, content []byte, t *Trip) Result {
+func (p *Pool) ForwardHTTP1(ctx context.Context, x *http1.Exchange, content []byte, t *Request) Result {
 	if kind, err := p.refuses(x.Method(), &x.Fields, t); err != nil {
 		return Result{Kind: kind, Err: err}
 	}
@@ -90,7 +90,7 @@ func has(lines []string, element string) bool {
 // keeper tells which trailer fields of the request are sent on: not those that were
 // not announced, as RFC 9110 6.5.1 allows, that the operator speaks for, or that
 // Connection has named.
-func keeper(t *Trip, announced, named []string) func(http1.Field) bool {
+func keeper(t *Request, announced, named []string) func(http1.Field) bool {
 	return func(f http1.Field) bool {
 		name := http.CanonicalHeaderKey(f.Name)
 		bare := http.CanonicalHeaderKey(hyphenated(name)) // see disowned
@@ -114,7 +114,7 @@ func (d *direct) upgrades() string {
 }
 
 // send implements sender.
-func (d *direct) send(m *member) error {
+func (d *direct) send(m *backend) error {
 	x, t := d.x, d.trip
 	base, mark := m.base, ""
 	if t.Path == "*" {
@@ -123,8 +123,8 @@ func (d *direct) send(m *member) error {
 	if _, asked := x.RawQuery(); asked || t.RawQuery != "" {
 		mark = "?"
 	}
-	head := d.call.Begin(x.Method(), cmp.Or(t.As, t.Host), base, t.Path, mark, t.RawQuery)
-	introduce(&d.words, t, func(name, value string) {
+	head := d.call.Begin(x.Method(), cmp.Or(t.SetHost, t.Host), base, t.Path, mark, t.RawQuery)
+	setForwarded(&d.words, t, func(name, value string) {
 		if t.Set[name] == nil {
 			head.Add(name, value)
 		}
@@ -233,15 +233,15 @@ func (d *direct) blame(ctx context.Context, err error) Kind {
 	case d.x.Left(), ctx.Err() != nil, errors.Is(err, http1.ErrAborted):
 		return ClientGone
 	case errors.As(err, &fault) && fault.Phase == http1.Uploading:
-		return blameBody(fault.Err)
+		return bodyKind(fault.Err)
 	case errors.Is(err, http1.ErrOutgoing):
 		return BadRequest
 	case errors.Is(err, errNoTarget):
 		return NoTarget
-	case errors.Is(err, errBusy):
-		return Busy
+	case errors.Is(err, errQueueFull):
+		return QueueFull
 	}
-	return blameTarget(err)
+	return targetKind(err)
 }
 
 // An answerHeader is a Header of an answer over HTTP/1.1.

@@ -8,7 +8,7 @@ import (
 )
 
 func TestEcho_TellsWhatATargetWouldSee(t *testing.T) {
-	h := open(t, mustPool(t, Config{Echo: true, Pseudonym: "weir-test"}), func(trip *Trip, _ front) {
+	h := open(t, mustPool(t, Config{Echo: true, Pseudonym: "weir-test"}), func(trip *Request, _ front) {
 		trip.RequestID = "r1"
 		trip.OnHeader = func(_ int, h Header) { h.Set("X-Quota", "1") }
 	})

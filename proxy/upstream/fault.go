@@ -24,41 +24,41 @@ func (e *bodyError) Error() string { return "read request body: " + e.err.Error(
 func (e *bodyError) Unwrap() error { return e.err }
 
 // fail ends the journey before the answer's header.
-func (j *journey) fail(err error) {
+func (j *forwarding) fail(err error) {
 	if why := j.body.err(); why != nil {
 		err = &bodyError{why}
 	}
-	j.result.Kind, j.result.Err = j.blame(err), fmt.Errorf("ask upstream: %w", err)
+	j.result.Kind, j.result.Err = j.kind(err), fmt.Errorf("ask upstream: %w", err)
 }
 
-// lose ends the journey in the middle of the answer's body.
-func (j *journey) lose(err error) {
+// failBody ends the journey in the middle of the answer's body.
+func (j *forwarding) failBody(err error) {
 	j.result.Kind, j.result.Err = BodyCut, fmt.Errorf("read answer: %w", err)
-	switch kind := j.blame(err); kind {
+	switch kind := j.kind(err); kind {
 	case ClientGone, BadRequest, BodyTimeout, BodyTooLarge:
 		j.result.Kind = kind
 	}
 }
 
-// blame tells whose fault err is: first the client's, since a client that left
+// kind tells whose fault err is: first the client's, since a client that left
 // or sent nonsense makes everything behind it fail too, then the target's.
-func (j *journey) blame(err error) Kind {
+func (j *forwarding) kind(err error) Kind {
 	var inBody *bodyError
 	switch {
 	case errors.Is(j.in.Context().Err(), context.Canceled), j.result.Wrote && j.written != nil:
 		return ClientGone
 	case errors.As(err, &inBody):
-		return blameBody(inBody.err)
+		return bodyKind(inBody.err)
 	case errors.Is(err, errNoTarget):
 		return NoTarget
-	case errors.Is(err, errBusy):
-		return Busy
+	case errors.Is(err, errQueueFull):
+		return QueueFull
 	}
-	return blameTarget(err)
+	return targetKind(err)
 }
 
-// blameBody tells what is wrong with a client's body.
-func blameBody(err error) Kind {
+// bodyKind tells what is wrong with a client's body.
+func bodyKind(err error) Kind {
 	var tooLarge *http.MaxBytesError
 	var op *net.OpError
 	switch {
@@ -72,8 +72,8 @@ func blameBody(err error) Kind {
 	return BadRequest
 }
 
-// blameTarget tells how a target failed.
-func blameTarget(err error) Kind {
+// targetKind tells how a target failed.
+func targetKind(err error) Kind {
 	var timeout net.Error
 	late := errors.As(err, &timeout) && timeout.Timeout() || errors.Is(err, context.DeadlineExceeded)
 	switch {

@@ -7,21 +7,21 @@ import "sync"
 // that replaces it. It forgets an upstream when its last pool is closed. It is
 // safe for concurrent use.
 type Fleet struct {
-	mu    sync.Mutex // guards what follows
-	crews map[string]*crew
+	mu     sync.Mutex // guards what follows
+	groups map[string]*group
 }
 
 // NewFleet makes a Fleet that knows nothing yet.
-func NewFleet() *Fleet { return &Fleet{crews: map[string]*crew{}} }
+func NewFleet() *Fleet { return &Fleet{groups: map[string]*group{}} }
 
 // join returns the crew of the upstream called name, made when it is new.
-func (f *Fleet) join(name string) *crew {
+func (f *Fleet) join(name string) *group {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	c := f.crews[name]
+	c := f.groups[name]
 	if c == nil {
-		c = newCrew()
-		f.crews[name] = c
+		c = newGroup()
+		f.groups[name] = c
 	}
 	c.pools++
 	return c
@@ -31,8 +31,8 @@ func (f *Fleet) join(name string) *crew {
 func (f *Fleet) leave(name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	c := f.crews[name]
+	c := f.groups[name]
 	if c.pools--; c.pools == 0 {
-		delete(f.crews, name)
+		delete(f.groups, name)
 	}
 }

@@ -17,13 +17,13 @@ const flushAfter = 10 * time.Millisecond
 
 // Errors that end a trip before any target is asked.
 var (
-	errTarget  = errors.New("request target cannot be forwarded")
-	errHost    = errors.New("no host is asked for") // net/http would say the target's own
-	errMethod  = errors.New("method CONNECT cannot be forwarded")
-	errUpgrade = errors.New("field Upgrade is not readable")
-	errLoop    = errors.New("request has passed this proxy before")
-	errLastHop = errors.New("Max-Forwards is 0")
-	errAborted = errors.New("forwarding aborted")
+	errTarget      = errors.New("request target cannot be forwarded")
+	errHost        = errors.New("no host is asked for") // net/http would say the target's own
+	errMethod      = errors.New("method CONNECT cannot be forwarded")
+	errUpgrade     = errors.New("field Upgrade is not readable")
+	errLoop        = errors.New("request has passed this proxy before")
+	errMaxForwards = errors.New("Max-Forwards is 0")
+	errAborted     = errors.New("forwarding aborted")
 )
 
 // Forward sends r where t says and the answer to w, streaming both ways: a
@@ -31,41 +31,41 @@ var (
 // whole or cannot become so, writes nothing when it fails before the answer's
 // header, and never panics with http.ErrAbortHandler: the caller does that when
 // Result says so. It is not to be used after w and r are done with.
-func (p *Pool) Forward(w http.ResponseWriter, r *http.Request, t *Trip) Result {
+func (p *Pool) Forward(w http.ResponseWriter, r *http.Request, t *Request) Result {
 	if kind, err := p.refuses(r.Method, r.Header, t); err != nil {
 		return Result{Kind: kind, Err: err}
 	}
-	j := &journey{ResponseWriter: w, in: r, course: course{pool: p, trip: t, began: time.Now()}}
+	j := &forwarding{ResponseWriter: w, in: r, course: course{pool: p, trip: t, began: time.Now()}}
 	defer j.leave()
 	if h := w.Header(); len(h) > 0 {
-		j.kept = maps.Clone(h)
+		j.ownFields = maps.Clone(h)
 	}
-	j.travel()
+	j.run()
 	return j.result
 }
 
 // refuses tells requests apart that must not reach any target.
-func (p *Pool) refuses(method string, said Fields, t *Trip) (Kind, error) {
+func (p *Pool) refuses(method string, said Fields, t *Request) (Kind, error) {
 	switch {
 	case method == http.MethodConnect:
 		return BadRequest, errMethod
 	case !forwardable(method, t):
 		return BadRequest, errTarget
-	case t.Host == "" && t.As == "":
+	case t.Host == "" && t.SetHost == "":
 		return BadRequest, errHost
 	case !readable(first(said, "Upgrade")):
 		return BadRequest, errUpgrade
-	case passed(said.Values("Via"), p.pseudonym):
+	case viaContains(said.Values("Via"), p.pseudonym):
 		return Loop, errLoop
 	case maxForwards(method, said) == 0:
-		return LastHop, errLastHop
+		return MaxForwards, errMaxForwards
 	}
 	return OK, nil
 }
 
 // forwardable reports whether path and query make one target on a request
 // line. HTTP/2 can carry blanks in it, which would end the target early.
-func forwardable(method string, t *Trip) bool {
+func forwardable(method string, t *Request) bool {
 	if t.Path != "*" || method != http.MethodOptions {
 		if !strings.HasPrefix(t.Path, "/") || strings.HasPrefix(t.Path, "//") {
 			return false
@@ -94,23 +94,23 @@ func readable(s string) bool {
 	return true
 }
 
-// A journey is one request on its way, and the ResponseWriter that httputil's
+// A forwarding is one request on its way, and the ResponseWriter that httputil's
 // proxy writes to.
-type journey struct {
+type forwarding struct {
 	http.ResponseWriter
 	course
-	in   *http.Request
-	kept http.Header // fields that the caller had put into the response
+	in        *http.Request
+	ownFields http.Header // fields that the caller had put into the response
 
-	body    *requestBody // nil if the request has none
-	answer  answerBody
-	named   []string // what the answer's Connection says, which httputil removes before it is received
-	stall   *stall   // nil if the target may fall silent
-	written error    // what went wrong when writing to the client
+	body              *requestBody // nil if the request has none
+	answer            answerBody
+	connectionOptions []string   // what the answer's Connection says, which httputil removes before it is received
+	idle              *idleTimer // nil if the target may fall silent
+	written           error      // what went wrong when writing to the client
 }
 
-// travel goes there and back, and fills j.result.
-func (j *journey) travel() {
+// run goes there and back, and fills j.result.
+func (j *forwarding) run() {
 	proxy := httputil.ReverseProxy{
 		Transport:      j,
 		Rewrite:        j.rewrite,
@@ -124,7 +124,7 @@ func (j *journey) travel() {
 	switch {
 	case j.result.Err != nil:
 	case j.answer.err != nil:
-		j.lose(j.answer.err)
+		j.failBody(j.answer.err)
 	case j.written != nil:
 		j.result.Kind, j.result.Err = ClientGone, fmt.Errorf("write answer: %w", j.written)
 	case aborted:
@@ -134,7 +134,7 @@ func (j *journey) travel() {
 
 // serve runs proxy. The panic with which it reports an answer that was cut
 // short ends here: the cause has been noted where it occurred.
-func (j *journey) serve(proxy *httputil.ReverseProxy) (aborted bool) {
+func (j *forwarding) serve(proxy *httputil.ReverseProxy) (aborted bool) {
 	defer func() {
 		if v := recover(); v == http.ErrAbortHandler { //nolint:errorlint // a panic is no error that could be wrapped
 			aborted = true
@@ -146,7 +146,7 @@ func (j *journey) serve(proxy *httputil.ReverseProxy) (aborted bool) {
 	if j.pool.idle > 0 && j.pool.config.Protocol != HTTP1 {
 		ctx, cancel := context.WithCancelCause(in.Context())
 		defer cancel(nil)
-		j.stall = newStall(j.pool.idle, cancel)
+		j.idle = newIdleTimer(j.pool.idle, cancel)
 		in = in.WithContext(ctx)
 	}
 	proxy.ServeHTTP(j, in)

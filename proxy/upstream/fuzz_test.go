@@ -44,7 +44,7 @@ func FuzzForward(f *testing.F) {
 		in.RemoteAddr = "10.9.8.7:6"
 		w := &wire{}
 		pool := mustPool(t, Config{Echo: true, Pseudonym: "weir-test"})
-		pool.transport.Store(&carrier{w})
+		pool.transport.Store(&transport{w})
 		if res := pool.Forward(silent{http.Header{}}, in, tripOf(in)); res.Kind != OK {
 			return
 		}

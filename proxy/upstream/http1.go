@@ -22,11 +22,11 @@ type overHTTP1 struct {
 // A place is where a target is, as a request's URL says it.
 type place struct{ scheme, host string }
 
-func newHTTP1(c Config, members []*member) *overHTTP1 {
+func newHTTP1(c Config, members []*backend) *overHTTP1 {
 	o := &overHTTP1{
 		client: http1.Client{
 			Limits:  http1.Limits{Head: maxHeader, Fields: mostFields},
-			Connect: orElse(c.Connect, defaultConnect), TLS: c.Handshake,
+			Connect: orElse(c.Connect, defaultConnect), TLS: c.TLSTimeout,
 			Response: orElse(c.Response, defaultResponse), Idle: c.Idle,
 			Continue: continueAfter, MaxIdle: idlePerTarget, IdleFor: idleFor,
 		},
@@ -51,7 +51,7 @@ func newHTTP1(c Config, members []*member) *overHTTP1 {
 }
 
 // dialled is the address of t with its port.
-func (t *target) dialled() string {
+func (t *endpoint) dialled() string {
 	if _, _, err := net.SplitHostPort(t.host); err == nil {
 		return t.host
 	}
@@ -76,7 +76,7 @@ func trust(c *tls.Config, addr string) *tls.Config {
 }
 
 // of is the connections to m.
-func (o *overHTTP1) of(m *member) *http1.Pool { return o.pools[place{m.scheme, m.host}] }
+func (o *overHTTP1) of(m *backend) *http1.Pool { return o.pools[place{m.scheme, m.host}] }
 
 // CloseIdleConnections closes all connections, those in use after their exchange.
 func (o *overHTTP1) CloseIdleConnections() {

@@ -30,7 +30,7 @@ func overHTTP2(t *testing.T, pool *Pool) (*house, *http.Client) {
 }
 
 func TestForward_FromHTTP2(t *testing.T) {
-	url := backend(t, func(w http.ResponseWriter, r *http.Request) {
+	url := startBackend(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Via", r.Header.Get("Via"))
 		w.Header().Set("X-Proto", r.Proto)
 		w.Header().Set("Trailer", "X-Sum")
@@ -96,7 +96,7 @@ func TestForward_FromHTTP2_CutsAndLeavers(t *testing.T) {
 	}
 
 	ended := make(chan bool, 1)
-	url = backend(t, func(w http.ResponseWriter, r *http.Request) {
+	url = startBackend(t, func(w http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(w).Flush()
 		<-r.Context().Done()
 		ended <- true

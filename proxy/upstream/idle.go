@@ -10,30 +10,30 @@ import (
 // answer.
 var errIdle = errors.New("no byte came in time")
 
-// A stall ends a journey whose target falls silent in the middle of its answer.
+// A idleTimer ends a journey whose target falls silent in the middle of its answer.
 // It runs only while somebody waits for a byte.
-type stall struct {
+type idleTimer struct {
 	after  time.Duration
 	timer  *time.Timer
 	cancel context.CancelCauseFunc
 }
 
-// newStall makes a stall that calls cancel; it does not run yet.
-func newStall(after time.Duration, cancel context.CancelCauseFunc) *stall {
-	s := &stall{after: after, cancel: cancel}
+// newIdleTimer makes a stall that calls cancel; it does not run yet.
+func newIdleTimer(after time.Duration, cancel context.CancelCauseFunc) *idleTimer {
+	s := &idleTimer{after: after, cancel: cancel}
 	s.timer = time.AfterFunc(after, func() { cancel(errIdle) })
 	s.timer.Stop()
 	return s
 }
 
 // begin and end enclose a wait. A nil stall never ends anything.
-func (s *stall) begin() {
+func (s *idleTimer) begin() {
 	if s != nil {
 		s.timer.Reset(s.after)
 	}
 }
 
-func (s *stall) end() {
+func (s *idleTimer) end() {
 	if s != nil {
 		s.timer.Stop()
 	}

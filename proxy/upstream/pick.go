@@ -15,41 +15,41 @@ type Balance uint8
 const (
 	RoundRobin  Balance = iota // targets take turns
 	LeastLoaded                // the target with the fewest requests under way
-	Sticky                     // requests with one Affinity go to one target; others take turns
+	HashBy                     // requests with one Affinity go to one target; others take turns
 )
 
-// A member is a target in one pool. The crew's mutex guards what changes.
-type member struct {
-	target
-	*server
+// A backend is a target in one pool. The crew's mutex guards what changes.
+type backend struct {
+	endpoint
+	*health
 	weight float64
 	seed   uint64  // its name as a number
 	credit float64 // what it has gained and not spent by taking turns
 }
 
-// An asking is one request that wants a target.
-type asking struct {
-	affinity string    // "" for none
-	tried    []*member // those that have failed it
+// An pick is one request that wants a target.
+type pick struct {
+	hash  string     // "" for none
+	tried []*backend // those that have failed it
 }
 
 // choose picks the member to ask: nil and ErrNoTarget when none is fit, nil and
 // no error when all that are fit are full. Those that have not failed this
 // request come before others, and those that are not tired before those that
 // are. It costs a look at each member.
-func (p *Pool) choose(now time.Time, a asking) (*member, error) {
+func (p *Pool) choose(now time.Time, a pick) (*backend, error) {
 	candidates := p.scratch[:0]
 	best, fit := 0, false
-	for _, m := range p.members {
+	for _, m := range p.backends {
 		if p.health.Path != "" && m.down {
 			continue
 		}
 		fit = true
-		if p.most > 0 && m.busy >= p.most {
+		if p.maxConnections > 0 && m.busy >= p.maxConnections {
 			continue
 		}
 		rank := 1
-		if m.tired(now, p.health) {
+		if m.ejected(now, p.health) {
 			rank++
 		}
 		if a.failed(m) {
@@ -68,16 +68,16 @@ func (p *Pool) choose(now time.Time, a asking) (*member, error) {
 		return nil, errNoTarget
 	case len(candidates) < 2:
 		return only(candidates), nil
-	case p.balance == Sticky && a.affinity != "":
-		return weightiest(candidates, a.affinity), nil
+	case p.balance == HashBy && a.hash != "":
+		return weightiest(candidates, a.hash), nil
 	case p.balance == LeastLoaded:
 		candidates = p.idlest(now, candidates)
 	}
-	return p.turn(now, candidates), nil
+	return p.roundRobin(now, candidates), nil
 }
 
 // failed reports whether m has failed this request.
-func (a asking) failed(m *member) bool {
+func (a pick) failed(m *backend) bool {
 	for _, t := range a.tried {
 		if t == m {
 			return true
@@ -86,17 +86,17 @@ func (a asking) failed(m *member) bool {
 	return false
 }
 
-func only(candidates []*member) *member {
+func only(candidates []*backend) *backend {
 	if len(candidates) == 0 {
 		return nil
 	}
 	return candidates[0]
 }
 
-// turn lets candidates take turns, spread as evenly as their weights allow. The
+// roundRobin lets candidates take turns, spread as evenly as their weights allow. The
 // algorithm is nginx's smooth weighted round robin: each time everyone gains its
 // weight, the richest is picked and pays the sum.
-func (p *Pool) turn(now time.Time, candidates []*member) *member {
+func (p *Pool) roundRobin(now time.Time, candidates []*backend) *backend {
 	var sum float64
 	best := candidates[0]
 	for _, m := range candidates {
@@ -112,7 +112,7 @@ func (p *Pool) turn(now time.Time, candidates []*member) *member {
 }
 
 // idlest keeps those candidates that one more request would load the least.
-func (p *Pool) idlest(now time.Time, candidates []*member) []*member {
+func (p *Pool) idlest(now time.Time, candidates []*backend) []*backend {
 	least := math.Inf(1)
 	kept := candidates[:0]
 	for _, m := range candidates {
@@ -131,9 +131,9 @@ func (p *Pool) idlest(now time.Time, candidates []*member) []*member {
 // a number, and the highest wins. So when a target goes, only its own requests
 // move, in shares by weight. The score is Schindelhauer and Schomaker's,
 // weight/-ln(u) with u spread evenly between 0 and 1.
-func weightiest(candidates []*member, affinity string) *member {
+func weightiest(candidates []*backend, affinity string) *backend {
 	hash := xxhash.Sum64String(affinity)
-	var best *member
+	var best *backend
 	var most float64
 	for _, m := range candidates {
 		var both [16]byte

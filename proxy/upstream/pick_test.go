@@ -27,7 +27,7 @@ func choices(t testing.TB, p *Pool, now time.Time, n int, stay bool) string {
 	t.Helper()
 	var got strings.Builder
 	for range n {
-		m, err := p.choose(now, asking{})
+		m, err := p.choose(now, pick{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,21 +62,21 @@ func TestChoose_LeastLoaded(t *testing.T) {
 	if got := choices(t, p, time.Now(), 8, true); strings.Count(got, "a") != 2 || strings.Count(got, "b") != 2 || strings.Count(got, "c") != 4 {
 		t.Errorf("eight that stay went to %s; want 2, 2 and 4 as the weights say", got)
 	}
-	p.members[1].busy = 0
+	p.backends[1].busy = 0
 	if got := choices(t, p, time.Now(), 1, false); got != "b" {
 		t.Errorf("chose %s; want the one that nobody asks", got)
 	}
-	p.members[0].busy = 0
-	p.members[2].busy = 1 // loads 1 with one more, as the others would be
+	p.backends[0].busy = 0
+	p.backends[2].busy = 1 // loads 1 with one more, as the others would be
 	if got := choices(t, p, time.Now(), 6, false); strings.Count(got, "a") == 0 || strings.Count(got, "b") == 0 {
 		t.Errorf("equals were asked %s; want that they take turns", got)
 	}
 }
 
 func TestChoose_StickyMovesOnlyWhatItMust(t *testing.T) {
-	p := trio(t, Config{Balance: Sticky, Health: Health{After: 1, Rest: time.Hour}}, 1, 1, 2)
+	p := trio(t, Config{Balance: HashBy, Health: Health{After: 1, EjectFor: time.Hour}}, 1, 1, 2)
 	of := func(i int) string {
-		m, err := p.choose(time.Now(), asking{affinity: fmt.Sprint("user-", i)})
+		m, err := p.choose(time.Now(), pick{hash: fmt.Sprint("user-", i)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +96,7 @@ func TestChoose_StickyMovesOnlyWhatItMust(t *testing.T) {
 			t.Errorf("%s gets %v of them, want %v", host, got, want)
 		}
 	}
-	p.crew.connected(p.members[0], p.health, false)
+	p.group.connected(p.backends[0], p.health, false)
 	for i, was := range before {
 		if now := of(i); now == "a" || was != "a" && now != was {
 			t.Fatalf("user %d moved from %s to %s when a failed", i, was, now)
@@ -109,36 +109,36 @@ func TestChoose_StickyMovesOnlyWhatItMust(t *testing.T) {
 
 func TestChoose_TheOrderOfRanks(t *testing.T) {
 	now := time.Now()
-	p := trio(t, Config{Connections: 1, Health: Health{After: 2, Rest: time.Minute, Path: "/", Interval: 1, Timeout: 1}}, 1, 1, 1, 1)
-	a, b, c, d := p.members[0], p.members[1], p.members[2], p.members[3]
+	p := trio(t, Config{MaxConnections: 1, Health: Health{After: 2, EjectFor: time.Minute, Path: "/", Interval: 1, Timeout: 1}}, 1, 1, 1, 1)
+	a, b, c, d := p.backends[0], p.backends[1], p.backends[2], p.backends[3]
 	d.down = true
-	b.rests, b.failed = now.Add(1), 2
-	tried := []*member{a, b}
-	for _, want := range []*member{c, a, b} { // fresh, has failed it, has failed it and rests
-		got, err := p.choose(now, asking{tried: tried})
+	b.ejectedUntil, b.failed = now.Add(1), 2
+	tried := []*backend{a, b}
+	for _, want := range []*backend{c, a, b} { // fresh, has failed it, has failed it and rests
+		got, err := p.choose(now, pick{tried: tried})
 		if got != want || err != nil {
 			t.Fatalf("chose %v, %v; want %s", got, err, want.host)
 		}
 		got.busy++
 	}
-	if got, err := p.choose(now, asking{}); got != nil || err != nil {
+	if got, err := p.choose(now, pick{}); got != nil || err != nil {
 		t.Errorf("chose %v, %v; want none, as all are full", got, err)
 	}
-	for _, m := range p.members {
+	for _, m := range p.backends {
 		m.down = true
 	}
-	if got, err := p.choose(now, asking{}); got != nil || !errors.Is(err, errNoTarget) {
+	if got, err := p.choose(now, pick{}); got != nil || !errors.Is(err, errNoTarget) {
 		t.Errorf("chose %v, %v; want that none is fit", got, err)
 	}
 }
 
 func TestChoose_ShareGrowsAfterAReturn(t *testing.T) {
 	now := time.Now()
-	p := trio(t, Config{Health: Health{After: 1, Rest: time.Minute, SlowStart: 10 * time.Second}}, 1, 1)
-	p.members[1].since = now
+	p := trio(t, Config{Health: Health{After: 1, EjectFor: time.Minute, SlowStart: 10 * time.Second}}, 1, 1)
+	p.backends[1].recoveredAt = now
 	var got []int
 	for _, after := range []time.Duration{0, 5 * time.Second, 10 * time.Second} {
-		p.members[0].credit, p.members[1].credit = 0, 0
+		p.backends[0].credit, p.backends[1].credit = 0, 0
 		got = append(got, strings.Count(choices(t, p, now.Add(after), 110, false), "b"))
 	}
 	if !slices.Equal(got, []int{10, 37, 55}) && !slices.Equal(got, []int{10, 36, 55}) {

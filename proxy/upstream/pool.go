@@ -53,21 +53,21 @@ type Config struct {
 	// Handshake is the most time that TLS may take; if 0, Connect is for both.
 	// Idle is the most that a target may send nothing in the middle of an
 	// answer, without end if 0. It does not bind WebSocket.
-	Handshake, Idle time.Duration
-	// Connections is the most requests that one target works on at a time,
+	TLSTimeout, Idle time.Duration
+	// MaxConnections is the most requests that one target works on at a time,
 	// over HTTP/1.1 also the most connections it has; 0 is any number. What
 	// exceeds it waits in the queue, first come first served.
-	Connections int
-	Queue       Queue
+	MaxConnections int
+	Queue          Queue
 	// Retries is how many more targets one request may be taken to.
 	Retries int
 	Health  Health
 	// Protocol is what targets speak.
 	Protocol Protocol
-	// Renew is how often the names of targets are looked up anew, so that
+	// Resolve is how often the names of targets are looked up anew, so that
 	// connections to addresses that are gone end; 0 is never. Resolver looks
 	// them up, that of the machine if nil.
-	Renew    time.Duration
+	Resolve  time.Duration
 	Resolver *net.Resolver
 	// Fleet remembers how targets fare beyond this pool; nil remembers nothing.
 	Fleet *Fleet
@@ -111,31 +111,31 @@ type Target struct {
 // requests wait; a mutex of the upstream guards that.
 type Pool struct {
 	config    Config
-	members   []*member
-	scratch   []*member // for choose; guarded by the crew
+	backends  []*backend
+	scratch   []*backend // for choose; guarded by the crew
 	fleet     *Fleet
-	crew      *crew
-	transport atomic.Pointer[carrier]
+	group     *group
+	transport atomic.Pointer[transport]
 	resolver  *net.Resolver
 	buffers   *buffers
 	silence   *log.Logger
 	pseudonym string
 
-	balance Balance
-	most    int
-	queue   Queue
-	retries int
-	health  Health
-	renew   time.Duration
-	idle    time.Duration
+	balance        Balance
+	maxConnections int
+	queue          Queue
+	retries        int
+	health         Health
+	resolveEvery   time.Duration
+	idle           time.Duration
 
 	stop    context.CancelFunc // ends what Start has started
 	running sync.WaitGroup
 	closing sync.Once
 }
 
-// A carrier keeps the connections of a pool.
-type carrier struct{ roundTripper }
+// A transport keeps the connections of a pool.
+type transport struct{ roundTripper }
 
 // A roundTripper sends one request and returns the header of its answer.
 type roundTripper interface {
@@ -149,7 +149,7 @@ func New(c Config) (*Pool, error) {
 	p := &Pool{
 		config: c, fleet: c.Fleet, resolver: c.Resolver,
 		buffers: newBuffers(), silence: log.New(io.Discard, "", 0), pseudonym: c.Pseudonym,
-		balance: c.Balance, most: c.Connections, queue: c.Queue, retries: c.Retries, health: c.Health, renew: c.Renew, idle: c.Idle,
+		balance: c.Balance, maxConnections: c.MaxConnections, queue: c.Queue, retries: c.Retries, health: c.Health, resolveEvery: c.Resolve, idle: c.Idle,
 	}
 	if p.pseudonym == "" {
 		p.pseudonym = newPseudonym()
@@ -163,14 +163,14 @@ func New(c Config) (*Pool, error) {
 	if p.resolver == nil {
 		p.resolver = net.DefaultResolver
 	}
-	p.crew = p.fleet.join(c.Name)
-	for _, m := range p.members {
-		m.server = p.crew.enlist(m.name)
+	p.group = p.fleet.join(c.Name)
+	for _, m := range p.backends {
+		m.health = p.group.join(m.name)
 	}
 	if c.Echo {
-		p.transport.Store(&carrier{echo{}})
+		p.transport.Store(&transport{echo{}})
 	} else {
-		p.transport.Store(&carrier{p.connections()})
+		p.transport.Store(&transport{p.connections()})
 	}
 	return p, nil
 }
@@ -178,26 +178,26 @@ func New(c Config) (*Pool, error) {
 // check makes the members of the pool, or says what cannot be.
 func (p *Pool) check() error {
 	c := p.config
-	for _, d := range []time.Duration{c.Connect, c.Response, c.Handshake, c.Idle, c.Queue.Timeout, c.Renew, c.Health.Rest, c.Health.SlowStart} {
+	for _, d := range []time.Duration{c.Connect, c.Response, c.TLSTimeout, c.Idle, c.Queue.Timeout, c.Resolve, c.Health.EjectFor, c.Health.SlowStart} {
 		if d < 0 {
 			return errors.New("a time is negative")
 		}
 	}
 	switch {
-	case c.Connections < 0 || c.Retries < 0 || c.Queue.Length < 0 || c.Health.After < 0:
+	case c.MaxConnections < 0 || c.Retries < 0 || c.Queue.Length < 0 || c.Health.After < 0:
 		return errors.New("a number is negative")
 	case c.Health.Path != "" && (c.Health.Path[0] != '/' || c.Health.Interval <= 0 || c.Health.Timeout <= 0 || c.Health.After == 0):
 		return errors.New("health needs a path with a slash, an interval, a timeout and after how many bad looks")
 	case c.Echo && len(c.Targets) > 0:
 		return errors.New("either echo or targets")
 	case c.Echo:
-		p.add(target{name: echoHost, scheme: "http", host: echoHost}, 1)
+		p.add(endpoint{name: echoHost, scheme: "http", host: echoHost}, 1)
 		return nil
 	case len(c.Targets) == 0:
 		return errors.New("no targets")
 	}
 	for _, from := range c.Targets {
-		t, err := newTarget(from)
+		t, err := newEndpoint(from)
 		switch {
 		case err != nil:
 			return err
@@ -205,30 +205,30 @@ func (p *Pool) check() error {
 			return fmt.Errorf("target %s: h2 needs https, and h2c http", t.name)
 		}
 		if t.socket != "" {
-			t.host = strconv.Itoa(len(p.members)) + "." + socketHost
+			t.host = strconv.Itoa(len(p.backends)) + "." + socketHost
 		}
 		p.add(t, max(from.Weight, 1))
 	}
 	return nil
 }
 
-func (p *Pool) add(t target, weight int) {
-	p.members = append(p.members, &member{target: t, weight: float64(weight), seed: xxhash.Sum64String(t.name)})
+func (p *Pool) add(t endpoint, weight int) {
+	p.backends = append(p.backends, &backend{endpoint: t, weight: float64(weight), seed: xxhash.Sum64String(t.name)})
 }
 
 // Name is what the configuration calls the upstream.
 func (p *Pool) Name() string { return p.config.Name }
 
 // carrier is what requests are sent over now.
-func (p *Pool) carrier() *carrier { return p.transport.Load() }
+func (p *Pool) carrier() *transport { return p.transport.Load() }
 
 // connections makes a transport that holds no connections yet.
 func (p *Pool) connections() roundTripper {
 	if p.config.Protocol == HTTP1 {
-		return newHTTP1(p.config, p.members)
+		return newHTTP1(p.config, p.backends)
 	}
 	sockets := map[string]string{}
-	for _, m := range p.members {
+	for _, m := range p.backends {
 		if m.socket != "" {
 			sockets[m.host+":80"] = m.socket
 		}
@@ -236,8 +236,8 @@ func (p *Pool) connections() roundTripper {
 	return newTransport(p.config, sockets)
 }
 
-// watches reports whether the pool leaves targets alone that fail.
-func (p *Pool) watches() bool { return p.health.After > 0 }
+// ejects reports whether the pool leaves targets alone that fail.
+func (p *Pool) ejects() bool { return p.health.After > 0 }
 
 // Start begins to look how the targets fare and where their names point, if the
 // pool is to do that. It is called at most once; Retire or Close ends it.
@@ -245,11 +245,11 @@ func (p *Pool) Start() {
 	ctx, stop := context.WithCancel(context.Background())
 	p.stop = stop
 	if p.health.Path != "" && !p.config.Echo {
-		for _, m := range p.members {
-			p.running.Go(func() { p.probe(ctx, m, p.look) })
+		for _, m := range p.backends {
+			p.running.Go(func() { p.probe(ctx, m, p.get) })
 		}
 	}
-	if hosts := p.named(); p.renew > 0 && len(hosts) > 0 {
+	if hosts := p.named(); p.resolveEvery > 0 && len(hosts) > 0 {
 		p.running.Go(func() { p.resolve(ctx, hosts) })
 	}
 }
@@ -271,12 +271,12 @@ type State struct {
 
 // States tells how the targets fare now, in the order of the configuration.
 func (p *Pool) States() []State {
-	p.crew.mu.Lock()
-	defer p.crew.mu.Unlock()
+	p.group.mu.Lock()
+	defer p.group.mu.Unlock()
 	now := time.Now()
-	states := make([]State, len(p.members))
-	for i, m := range p.members {
-		states[i] = State{m.name, !(p.health.Path != "" && m.down) && !now.Before(m.rests)}
+	states := make([]State, len(p.backends))
+	for i, m := range p.backends {
+		states[i] = State{m.name, !(p.health.Path != "" && m.down) && !now.Before(m.ejectedUntil)}
 	}
 	return states
 }
@@ -294,8 +294,8 @@ func (p *Pool) Close() {
 	p.Retire()
 	p.carrier().CloseIdleConnections()
 	p.closing.Do(func() {
-		for _, m := range p.members {
-			p.crew.dismiss(m.name)
+		for _, m := range p.backends {
+			p.group.leave(m.name)
 		}
 		p.fleet.leave(p.config.Name)
 	})

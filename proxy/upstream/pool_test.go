@@ -64,7 +64,7 @@ func TestPool_TargetsTakeTurns(t *testing.T) {
 	var urls []string
 	var asked [2]atomic.Int32
 	for i := range asked {
-		urls = append(urls, backend(t, func(http.ResponseWriter, *http.Request) { asked[i].Add(1) }))
+		urls = append(urls, startBackend(t, func(http.ResponseWriter, *http.Request) { asked[i].Add(1) }))
 	}
 	h := open(t, mustPool(t, Config{Targets: []Target{{URL: mustURL(t, urls[0]), Weight: 2}, {URL: mustURL(t, urls[1])}}}), nil)
 	for range 6 {
@@ -183,7 +183,7 @@ func TestForward_TargetsThatFail(t *testing.T) {
 	defer close(release)
 	mute := rawBackend(t, func(_ net.Conn, r *bufio.Reader) { readHead(r); <-release })
 	deaf := rawBackend(t, func(net.Conn, *bufio.Reader) { <-release })
-	secure := strings.Replace(backend(t, func(http.ResponseWriter, *http.Request) {}), "http:", "https:", 1)
+	secure := strings.Replace(startBackend(t, func(http.ResponseWriter, *http.Request) {}), "http:", "https:", 1)
 
 	const body = 64 << 20 // more than sockets hold
 	for name, c := range map[string]struct {

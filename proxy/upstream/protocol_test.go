@@ -177,7 +177,7 @@ func TestTimeout_OfTheHandshakeAlone(t *testing.T) {
 	release := make(chan bool)
 	defer close(release)
 	deaf := strings.Replace(rawBackend(t, func(net.Conn, *bufio.Reader) { <-release }), "http:", "https:", 1)
-	h := open(t, inOrder(t, Config{Connect: patience, Handshake: 50 * time.Millisecond}, deaf), nil)
+	h := open(t, inOrder(t, Config{Connect: patience, TLSTimeout: 50 * time.Millisecond}, deaf), nil)
 	h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	if got := h.result(t); got.Kind != ConnectTimeout {
 		t.Errorf("result %+v", got)
@@ -194,7 +194,7 @@ func TestTimeout_BetweenBytes(t *testing.T) {
 	}
 	clear := listen(t, "tcp", "127.0.0.1:0")
 	newH2C(t, clear, stuck)
-	for url, protocol := range map[string]Protocol{backend(t, stuck): HTTP1, "http://" + clear.Addr().String(): H2C} {
+	for url, protocol := range map[string]Protocol{startBackend(t, stuck): HTTP1, "http://" + clear.Addr().String(): H2C} {
 		h := open(t, inOrder(t, Config{Idle: 50 * time.Millisecond, Protocol: protocol}, url), nil)
 		_, r := h.dial(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 		res, err := http.ReadResponse(r, nil)
@@ -215,7 +215,7 @@ func TestTimeout_BetweenBytes(t *testing.T) {
 func TestTimeout_BetweenBytesOnly(t *testing.T) {
 	const idle = 200 * time.Millisecond
 	tick := make(chan time.Time)
-	url := backend(t, func(w http.ResponseWriter, _ *http.Request) {
+	url := startBackend(t, func(w http.ResponseWriter, _ *http.Request) {
 		for range tick {
 			_, _ = io.WriteString(w, "x")
 			_ = http.NewResponseController(w).Flush()
@@ -240,22 +240,22 @@ func TestTimeout_BetweenBytesOnly(t *testing.T) {
 func TestConnections_NeverMoreThanThat(t *testing.T) {
 	const most, clients = 2, 10
 	now, goOn := make(chan int, clients), make(chan bool)
-	url := backend(t, func(http.ResponseWriter, *http.Request) { now <- 1; <-goOn })
-	p := inOrder(t, Config{Connections: most, Queue: Queue{clients - most, patience}}, url)
+	url := startBackend(t, func(http.ResponseWriter, *http.Request) { now <- 1; <-goOn })
+	p := inOrder(t, Config{MaxConnections: most, Queue: Queue{clients - most, patience}}, url)
 	h := open(t, p, nil)
 	for range clients {
 		h.dial(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	}
 	until(t, func() bool {
-		p.crew.mu.Lock()
-		defer p.crew.mu.Unlock()
-		return len(p.crew.waiting) == clients-most
+		p.group.mu.Lock()
+		defer p.group.mu.Unlock()
+		return len(p.group.waiting) == clients-most
 	})
 	if n := len(now); n > most {
 		t.Errorf("%d requests are at the target, want %d", n, most)
 	}
 	h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-	if got := h.result(t); got.Kind != Busy || got.Target != "" {
+	if got := h.result(t); got.Kind != QueueFull || got.Target != "" {
 		t.Errorf("result %+v, want Busy", got)
 	}
 	close(goOn)

@@ -14,7 +14,7 @@ import (
 
 // receive looks at the header of the target's final answer before it is
 // written. An error means that this answer cannot be passed on.
-func (j *journey) receive(res *http.Response) error {
+func (j *forwarding) receive(res *http.Response) error {
 	j.result.FirstByte = time.Since(j.began)
 	switch {
 	case j.pool.config.Protocol == HTTP1 && res.ProtoMajor != 1:
@@ -54,9 +54,9 @@ func strip(h http.Header) {
 
 // prune removes what must not come after a body, and what the target's Connection
 // has named as its own.
-func (j *journey) prune(trailer http.Header) {
+func (j *forwarding) prune(trailer http.Header) {
 	for name := range trailer {
-		if !mayTrail(name) || httpguts.HeaderValuesContainsToken(j.named, name) {
+		if !mayTrail(name) || httpguts.HeaderValuesContainsToken(j.connectionOptions, name) {
 			delete(trailer, name)
 		}
 	}
@@ -66,14 +66,14 @@ func (j *journey) prune(trailer http.Header) {
 type answerBody struct {
 	io.ReadCloser
 	res     *http.Response
-	journey *journey
+	journey *forwarding
 	err     error // what went wrong when reading it
 }
 
 func (b *answerBody) Read(p []byte) (int, error) {
-	b.journey.stall.begin()
+	b.journey.idle.begin()
 	n, err := b.ReadCloser.Read(p)
-	b.journey.stall.end()
+	b.journey.idle.end()
 	if err != nil && err != io.EOF && errors.Is(context.Cause(b.res.Request.Context()), errIdle) {
 		err = errIdle
 	}
@@ -93,7 +93,7 @@ func (b *answerBody) Read(p []byte) (int, error) {
 // stop ends reading of a client's body when the answer is whole without it.
 // Over HTTP/2, net/http ends an answer only when nobody reads the request's body
 // any more, and nothing else would end a read that waits.
-func (j *journey) stop() {
+func (j *forwarding) stop() {
 	if body, ok := j.in.Body.(interface{ Stop() }); ok && j.body.unread() {
 		body.Stop()
 	}

@@ -43,7 +43,7 @@ func TestReceive_FieldsOfTheAnswer(t *testing.T) {
 	url, _ := replies(t, "HTTP/1.1 299 Odd\r\nConnection: X-Own, RateLimit\r\nX-Own: 1\r\nKeep-Alive: 5\r\nProxy-Authenticate: x\r\n"+
 		"Alt-Svc: h3=\":443\"\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2\r\nContent-Length: 6\r\n\r\n<html>")
 	calls := 0
-	h := open(t, poolOf(t, url), func(trip *Trip, _ front) {
+	h := open(t, poolOf(t, url), func(trip *Request, _ front) {
 		trip.OnHeader = func(_ int, h Header) {
 			calls++
 			h.Set("RateLimit", `"a";r=1`)
@@ -95,7 +95,7 @@ func TestReceive_1xxIsPassedOn(t *testing.T) {
 	const hints = "HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\nConnection: X-Own\r\nX-Own: 1\r\n\r\n"
 	url, _ := replies(t, "HTTP/1.1 100 Continue\r\n\r\n"+hints+"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 	pool := poolOf(t, url)
-	h := open(t, pool, func(trip *Trip, _ front) {
+	h := open(t, pool, func(trip *Request, _ front) {
 		trip.OnHeader = func(_ int, h Header) { h.Set("X-Caller", "1") }
 	})
 
@@ -118,7 +118,7 @@ func TestReceive_1xxIsPassedOn(t *testing.T) {
 func TestReceive_ExpectContinue(t *testing.T) {
 	const request = "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n"
 	t.Run("the upstream wants the body", func(t *testing.T) {
-		url := backend(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
+		url := startBackend(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
 		h := open(t, poolOf(t, url), nil)
 		c, r := h.dial(t, request)
 		if line := readHead(r); line != "HTTP/1.1 100 Continue\r\n\r\n" {
@@ -189,7 +189,7 @@ func TestForward_OnlyAllowedWebSocketLeavesHTTP(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var requests, lines atomic.Int32
-			h := open(t, poolOf(t, websocketBackend(t, &requests, &lines)), func(trip *Trip, _ front) {
+			h := open(t, poolOf(t, websocketBackend(t, &requests, &lines)), func(trip *Request, _ front) {
 				trip.WebSocket = c.allowed
 				trip.OnHeader = func(_ int, h Header) { h.Set("X-Quota", "1") }
 			})

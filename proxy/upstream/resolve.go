@@ -13,7 +13,7 @@ import (
 // requests to the end and no further ones; new ones go where the names point to
 // now. A name that cannot be looked up changes nothing.
 func (p *Pool) resolve(ctx context.Context, hosts []string) {
-	every := time.NewTicker(p.renew)
+	every := time.NewTicker(p.resolveEvery)
 	defer every.Stop()
 	known := map[string][]netip.Addr{}
 	for {
@@ -46,14 +46,14 @@ func (p *Pool) moved(ctx context.Context, hosts []string, known map[string][]net
 // replace makes new connections of the pool. The old ones are closed as soon as
 // they are idle, since nobody asks for them any more.
 func (p *Pool) replace() {
-	old := p.transport.Swap(&carrier{p.connections()})
+	old := p.transport.Swap(&transport{p.connections()})
 	old.CloseIdleConnections()
 }
 
 // named are the hosts of the targets that are names.
 func (p *Pool) named() []string {
 	var hosts []string
-	for _, m := range p.members {
+	for _, m := range p.backends {
 		host, _, err := net.SplitHostPort(m.host)
 		if err != nil {
 			host = m.host

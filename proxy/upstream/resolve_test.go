@@ -95,7 +95,7 @@ func TestResolve_ConnectionsToVanishedAddressesDrain(t *testing.T) {
 	names := newNameserver(t)
 	names.address.Store(&[4]byte{127, 0, 0, 1})
 
-	p := inOrder(t, Config{Resolver: names.resolver(), Renew: time.Millisecond}, "http://api.test.:"+port)
+	p := inOrder(t, Config{Resolver: names.resolver(), Resolve: time.Millisecond}, "http://api.test.:"+port)
 	h := open(t, p, nil)
 	get := func() string {
 		_, body := h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")

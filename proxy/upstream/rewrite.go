@@ -28,9 +28,9 @@ func first(f Fields, name string) string {
 // Connection names, and the known ones) as well as Forwarded and the three
 // well-known X-Forwarded-*. So nothing a client writes into Connection can
 // strip what is added here.
-func (j *journey) rewrite(pr *httputil.ProxyRequest) {
+func (j *forwarding) rewrite(pr *httputil.ProxyRequest) {
 	in, out, t := pr.In, pr.Out, j.trip
-	out.Host = cmp.Or(t.As, t.Host)
+	out.Host = cmp.Or(t.SetHost, t.Host)
 
 	h := out.Header
 	h.Del("Upgrade") // what comes this way cannot leave HTTP
@@ -40,7 +40,7 @@ func (j *journey) rewrite(pr *httputil.ProxyRequest) {
 	}
 	maps.DeleteFunc(h, func(name string, _ []string) bool { return disowned(name, t) })
 	w := said(in.Header, t)
-	introduce(&w, t, h.Add)
+	setForwarded(&w, t, h.Add)
 	h.Add("Via", j.pool.via(t))
 	if n := maxForwards(in.Method, in.Header); n > 0 {
 		h.Set("Max-Forwards", strconv.Itoa(n-1))
@@ -55,13 +55,15 @@ func (j *journey) rewrite(pr *httputil.ProxyRequest) {
 }
 
 // via is how this process tells of itself to targets.
-func (p *Pool) via(t *Trip) string { return strings.TrimPrefix(t.Proto, "HTTP/") + " " + p.pseudonym }
+func (p *Pool) via(t *Request) string {
+	return strings.TrimPrefix(t.Proto, "HTTP/") + " " + p.pseudonym
+}
 
 // disowned reports whether the client has no right to say the field called name,
 // which is in canonical form: where Weir or its operator speaks for it, or where its
 // name differs from theirs only by what is neither letter nor digit, since many
 // servers make underscores of all that. X-Forwarded-* is a trusted peer's to say.
-func disowned(name string, t *Trip) bool {
+func disowned(name string, t *Request) bool {
 	switch name {
 	case "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip": // see introduce
 		return true
@@ -108,7 +110,7 @@ func hyphenated(name string) string {
 }
 
 // ours reports whether Weir, or its operator, speaks for the field called name.
-func ours(name string, t *Trip) bool {
+func ours(name string, t *Request) bool {
 	switch name {
 	case "Forwarded", "X-Real-Ip", "X-Request-Id", "Via":
 		return true

@@ -11,10 +11,10 @@ const okEmpty = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 
 // forwarded sends request through a house and returns the head that the target
 // sees: its first line, and its fields by lower-case name.
-func forwarded(t *testing.T, change func(*Trip), request string) (string, map[string][]string) {
+func forwarded(t *testing.T, change func(*Request), request string) (string, map[string][]string) {
 	t.Helper()
 	url, heads := replies(t, okEmpty)
-	h := open(t, poolOf(t, url), func(trip *Trip, _ front) {
+	h := open(t, poolOf(t, url), func(trip *Request, _ front) {
 		if change != nil {
 			change(trip)
 		}
@@ -32,12 +32,12 @@ func forwarded(t *testing.T, change func(*Trip), request string) (string, map[st
 	return first, fields
 }
 
-func trusted(t *Trip) { t.TrustedPeer = true }
+func trusted(t *Request) { t.TrustedPeer = true }
 
 func TestRewrite_FieldsOfTheRequest(t *testing.T) {
 	const ip = "127.0.0.1"
 	for name, c := range map[string]struct {
-		change func(*Trip)
+		change func(*Request)
 		lines  string            // added to the request
 		want   map[string]string // joined by |; "" means absent
 	}{
@@ -52,10 +52,10 @@ func TestRewrite_FieldsOfTheRequest(t *testing.T) {
 			"connection": "", "x-mine": "", "keep-alive": "", "proxy-connection": "", "te": "", "proxy-authorization": "", "proxy": "", "upgrade": "", "http2-settings": "",
 		}},
 		"TE trailers is passed on as ours": {nil, "TE: trailers, gzip\r\nConnection: TE\r\n", map[string]string{"te": "trailers", "connection": "TE"}},
-		"an allowed upgrade is alone in Connection": {func(t *Trip) { t.WebSocket = true }, "TE: trailers\r\nConnection: TE, X-Mine, upgrade\r\nX-Mine: 1\r\nUpgrade: WebSocket\r\n", map[string]string{
+		"an allowed upgrade is alone in Connection": {func(t *Request) { t.WebSocket = true }, "TE: trailers\r\nConnection: TE, X-Mine, upgrade\r\nX-Mine: 1\r\nUpgrade: WebSocket\r\n", map[string]string{
 			"connection": "Upgrade", "upgrade": "WebSocket", "te": "", "x-mine": "",
 		}},
-		"Connection cannot strip what we add": {func(t *Trip) { t.RequestID = "r1"; t.Set = http.Header{"X-Phone-E164": {"+861"}} },
+		"Connection cannot strip what we add": {func(t *Request) { t.RequestID = "r1"; t.Set = http.Header{"X-Phone-E164": {"+861"}} },
 			"Connection: X-Forwarded-For, X-Forwarded-Host, X-Forwarded-Proto, X-Real-Ip, Via, X-Request-Id, X-Phone-E164, Host\r\n", map[string]string{
 				"x-forwarded-for": ip, "x-forwarded-host": "api.example", "x-forwarded-proto": "http", "x-real-ip": ip,
 				"via": "1.1 weir-test", "x-request-id": "r1", "x-phone-e164": "+861", "host": "api.example",
@@ -65,23 +65,23 @@ func TestRewrite_FieldsOfTheRequest(t *testing.T) {
 				"x-forwarded-for": ip, "x-forwarded-host": "api.example", "x-forwarded-proto": "http", "x-forwarded-port": "", "x-forwarded-prefix": "",
 				"x-real-ip": ip, "forwarded": "",
 			}},
-		"a trusted peer's word is continued": {func(t *Trip) { trusted(t); t.Client = netip.MustParseAddr("6.6.6.6") },
+		"a trusted peer's word is continued": {func(t *Request) { trusted(t); t.Client = netip.MustParseAddr("6.6.6.6") },
 			"X-Forwarded-For: 1.1.1.1\r\nX-Forwarded-For: 6.6.6.6\r\nX-Forwarded-Host: shop.example\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Port: 443\r\nForwarded: for=6.6.6.6\r\n", map[string]string{
 				"x-forwarded-for": "1.1.1.1, 6.6.6.6, " + ip, "x-forwarded-host": "shop.example", "x-forwarded-proto": "https", "x-forwarded-port": "443",
 				"x-real-ip": "6.6.6.6", "forwarded": "for=6.6.6.6",
 			}},
-		"Forwarded is replaced": {func(t *Trip) { t.Forwarded = true }, "Forwarded: for=6.6.6.6\r\n", map[string]string{
+		"Forwarded is replaced": {func(t *Request) { t.Forwarded = true }, "Forwarded: for=6.6.6.6\r\n", map[string]string{
 			"forwarded": "for=127.0.0.1;host=api.example;proto=http",
 		}},
-		"Forwarded is continued": {func(t *Trip) { trusted(t); t.Forwarded = true }, "Forwarded: for=6.6.6.6\r\n", map[string]string{
+		"Forwarded is continued": {func(t *Request) { trusted(t); t.Forwarded = true }, "Forwarded: for=6.6.6.6\r\n", map[string]string{
 			"forwarded": "for=6.6.6.6|for=127.0.0.1;host=api.example;proto=http",
 		}},
-		"underscores are no disguise": {func(t *Trip) { trusted(t); t.RequestID = "r1"; t.Set = http.Header{"X-Phone-E164": {"+861"}} },
+		"underscores are no disguise": {func(t *Request) { trusted(t); t.RequestID = "r1"; t.Set = http.Header{"X-Phone-E164": {"+861"}} },
 			"X_Forwarded_For: 6.6.6.6\r\nx_real_ip: 6.6.6.6\r\nX_Request-Id: evil\r\nX-Phone_E164: +1\r\nX_Other: stays\r\nX.Forwarded.For: 6.6.6.6\r\nX-Phone.E164: +1\r\n", map[string]string{
 				"x.forwarded.for": "", "x-phone.e164": "", "x_forwarded_for": "", "x_real_ip": "", "x_request-id": "", "x-phone_e164": "", "x_other": "stays", "x-phone-e164": "+861",
 			}},
 		"Via is continued": {nil, "Via: 1.0 fred, 1.1 weir-tester\r\nVia: 1.1 other\r\n", map[string]string{"via": "1.0 fred, 1.1 weir-tester|1.1 other|1.1 weir-test"}},
-		"our id and fields replace the client's": {func(t *Trip) { t.RequestID = "r1"; t.Set = http.Header{"X-A": {"ours"}} }, "X-Request-Id: theirs\r\nX-A: theirs\r\nX-A: too\r\n", map[string]string{
+		"our id and fields replace the client's": {func(t *Request) { t.RequestID = "r1"; t.Set = http.Header{"X-A": {"ours"}} }, "X-Request-Id: theirs\r\nX-A: theirs\r\nX-A: too\r\n", map[string]string{
 			"x-request-id": "r1", "x-a": "ours",
 		}},
 		"Max-Forwards of GET is not ours": {nil, "Max-Forwards: 0\r\n", map[string]string{"max-forwards": "0"}},
@@ -114,7 +114,7 @@ func TestRewrite_TargetStaysByteForByte(t *testing.T) {
 	if first != "OPTIONS * HTTP/1.1" {
 		t.Errorf("target sees %q", first)
 	}
-	first, _ = forwarded(t, func(trip *Trip) { trip.Path = "/a^b" }, "GET /x HTTP/1.1\r\nHost: a\r\n\r\n")
+	first, _ = forwarded(t, func(trip *Request) { trip.Path = "/a^b" }, "GET /x HTTP/1.1\r\nHost: a\r\n\r\n")
 	if first != "GET /a^b HTTP/1.1" {
 		t.Errorf("target sees %q, want the trip's spelling", first)
 	}
@@ -144,7 +144,7 @@ func TestRewrite_MaxForwardsIsCountedDown(t *testing.T) {
 }
 
 func TestForward_RefusesWhatMustNotGoOn(t *testing.T) {
-	h := open(t, mustPool(t, Config{Echo: true, Pseudonym: "weir-test"}), func(trip *Trip, r front) {
+	h := open(t, mustPool(t, Config{Echo: true, Pseudonym: "weir-test"}), func(trip *Request, r front) {
 		if path := first(r, "X-Path"); path != "" {
 			trip.Path = path
 		}
@@ -157,8 +157,8 @@ func TestForward_RefusesWhatMustNotGoOn(t *testing.T) {
 		want    Kind
 	}{
 		{"CONNECT a:1 HTTP/1.1\r\nHost: a\r\n", BadRequest},
-		{"OPTIONS / HTTP/1.1\r\nHost: a\r\nMax-Forwards: 0\r\n", LastHop},
-		{"TRACE / HTTP/1.1\r\nHost: a\r\nMax-Forwards: 0\r\n", LastHop},
+		{"OPTIONS / HTTP/1.1\r\nHost: a\r\nMax-Forwards: 0\r\n", MaxForwards},
+		{"TRACE / HTTP/1.1\r\nHost: a\r\nMax-Forwards: 0\r\n", MaxForwards},
 		{"GET / HTTP/1.1\r\nHost: a\r\nVia: 1.0 fred (a, b), 1.1 weir-test\r\n", Loop},
 		{"GET / HTTP/1.1\r\nHost: a\r\nVia: 1.0 fred\r\nVia: 1.1 weir-test (x)\r\n", Loop},
 		{"GET / HTTP/1.1\r\nHost: a\r\nX-Path: *\r\n", BadRequest},
@@ -184,12 +184,12 @@ func TestElement_OfForwarded(t *testing.T) {
 		{"[::ffff:10.0.0.1]:9", "", `for=10.0.0.1;host="";proto=https`},
 		{"", "a", "for=unknown;host=a;proto=https"},
 	} {
-		trip := &Trip{Host: c.host, Scheme: "https", Forwarded: true}
+		trip := &Request{Host: c.host, Scheme: "https", Forwarded: true}
 		if c.peer != "" {
 			trip.Peer = netip.MustParseAddrPort(c.peer)
 		}
 		h := http.Header{}
-		introduce(&words{}, trip, h.Add)
+		setForwarded(&words{}, trip, h.Add)
 		if got := h.Get("Forwarded"); got != c.want {
 			t.Errorf("peer %s: %s, want %s", c.peer, got, c.want)
 		}
@@ -197,9 +197,9 @@ func TestElement_OfForwarded(t *testing.T) {
 }
 
 func TestIntroduce_AnUnknownPeerIsNotInvented(t *testing.T) {
-	trip := &Trip{Host: "a", Scheme: "http"}
+	trip := &Request{Host: "a", Scheme: "http"}
 	h, w := http.Header{}, said(http.Header{"X-Forwarded-For": {"6.6.6.6"}}, trip)
-	introduce(&w, trip, h.Add)
+	setForwarded(&w, trip, h.Add)
 	if !disowned("X-Real-Ip", trip) || h["X-Real-Ip"] != nil || h["X-Forwarded-For"] != nil {
 		t.Errorf("header %v, want no address", h)
 	}

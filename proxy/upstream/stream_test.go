@@ -13,7 +13,7 @@ import (
 )
 
 func TestForward_StreamsBothWaysAtOnce(t *testing.T) {
-	url := backend(t, func(w http.ResponseWriter, r *http.Request) {
+	url := startBackend(t, func(w http.ResponseWriter, r *http.Request) {
 		rc := http.NewResponseController(w)
 		_ = rc.EnableFullDuplex()
 		_ = rc.Flush()
@@ -89,7 +89,7 @@ func TestForward_AClientThatLeavesEndsTheUpstreamsWork(t *testing.T) {
 	for name, begin := range map[string]bool{"before the answer": false, "in its middle": true} {
 		t.Run(name, func(t *testing.T) {
 			arrived, ended := make(chan bool, 1), make(chan bool, 1)
-			url := backend(t, func(w http.ResponseWriter, r *http.Request) {
+			url := startBackend(t, func(w http.ResponseWriter, r *http.Request) {
 				if begin {
 					_, _ = io.WriteString(w, "x")
 					_ = http.NewResponseController(w).Flush()
@@ -142,8 +142,8 @@ func TestForward_ACutAnswerLooksCut(t *testing.T) {
 }
 
 func TestForward_TheClientsFaultIsNotTheUpstreams(t *testing.T) {
-	url := backend(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
-	h := open(t, poolOf(t, url), func(_ *Trip, r front) {
+	url := startBackend(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
+	h := open(t, poolOf(t, url), func(_ *Request, r front) {
 		if first(r, "X-Max") != "" {
 			r.limit(3)
 		}
@@ -181,7 +181,7 @@ func TestForward_TheClientsFaultIsNotTheUpstreams(t *testing.T) {
 }
 
 func TestForward_NonsenseAfterTheAnswerBegan(t *testing.T) {
-	url := backend(t, func(w http.ResponseWriter, r *http.Request) {
+	url := startBackend(t, func(w http.ResponseWriter, r *http.Request) {
 		rc := http.NewResponseController(w)
 		_ = rc.EnableFullDuplex()
 		_ = rc.Flush()
@@ -239,7 +239,7 @@ func TestForward_BodiesKeepTheirFraming(t *testing.T) {
 		body   string
 	}
 	seen := make(chan framing, 1)
-	url := backend(t, func(w http.ResponseWriter, r *http.Request) {
+	url := startBackend(t, func(w http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)
 		seen <- framing{r.ContentLength, strings.Join(r.TransferEncoding, ","), string(b)}
 	})
@@ -258,7 +258,7 @@ func TestForward_BodiesKeepTheirFraming(t *testing.T) {
 
 func TestForward_TrailersGoBothWays(t *testing.T) {
 	seen := make(chan http.Header, 1)
-	url := backend(t, func(w http.ResponseWriter, r *http.Request) {
+	url := startBackend(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Trailer", "X-Sum, X-Forwarded-For")
 		_, _ = io.Copy(io.Discard, r.Body)
 		seen <- r.Trailer

@@ -17,8 +17,8 @@ const (
 	socketHost = "socket.invalid."
 )
 
-// A target is a server, ready to be asked.
-type target struct {
+// A endpoint is a server, ready to be asked.
+type endpoint struct {
 	name         string // its URL, for logs
 	scheme, host string
 	base         string // escaped path without a slash at its end
@@ -26,38 +26,38 @@ type target struct {
 	authority    string // what it is called in a request that is ours
 }
 
-// newTarget checks what the operator wrote.
-func newTarget(from Target) (target, error) {
+// newEndpoint checks what the operator wrote.
+func newEndpoint(from Target) (endpoint, error) {
 	u := from.URL
 	switch {
 	case u == nil:
-		return target{}, errors.New("a target has no URL")
+		return endpoint{}, errors.New("a target has no URL")
 	case from.Weight < 0 || from.Weight > maxWeight:
-		return target{}, fmt.Errorf("target %s: weight %d; write 1 to %d", u.Redacted(), from.Weight, maxWeight)
+		return endpoint{}, fmt.Errorf("target %s: weight %d; write 1 to %d", u.Redacted(), from.Weight, maxWeight)
 	case u.Scheme == "unix":
 		return newSocket(u)
 	case u.Scheme != "http" && u.Scheme != "https":
-		return target{}, fmt.Errorf("target %s: write http://HOST, https://HOST or unix:/PATH", u.Redacted())
+		return endpoint{}, fmt.Errorf("target %s: write http://HOST, https://HOST or unix:/PATH", u.Redacted())
 	case u.Host == "" || u.Opaque != "":
-		return target{}, fmt.Errorf("target %s: no host", u.Redacted())
+		return endpoint{}, fmt.Errorf("target %s: no host", u.Redacted())
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		return target{}, fmt.Errorf("target %s: leave out user, query and fragment", u.Redacted())
+		return endpoint{}, fmt.Errorf("target %s: leave out user, query and fragment", u.Redacted())
 	}
 	base := strings.TrimRight(u.EscapedPath(), "/")
-	return target{name: u.String(), scheme: u.Scheme, host: u.Host, base: base, authority: u.Host}, nil
+	return endpoint{name: u.String(), scheme: u.Scheme, host: u.Host, base: base, authority: u.Host}, nil
 }
 
 // newSocket checks the path of a unix socket.
-func newSocket(u *url.URL) (target, error) {
+func newSocket(u *url.URL) (endpoint, error) {
 	if u.Host != "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || !strings.HasPrefix(u.Path, "/") {
-		return target{}, fmt.Errorf("target %s: write unix:/PATH", u.Redacted())
+		return endpoint{}, fmt.Errorf("target %s: write unix:/PATH", u.Redacted())
 	}
-	return target{name: "unix:" + u.Path, scheme: "http", socket: u.Path, authority: "localhost"}, nil
+	return endpoint{name: "unix:" + u.Path, scheme: "http", socket: u.Path, authority: "localhost"}, nil
 }
 
 // address points u at t. The path goes into Opaque, which net/http sends as it
 // is: Path would be escaped anew, in a spelling of its own.
-func (t *target) address(u *url.URL, path, rawQuery string) {
+func (t *endpoint) address(u *url.URL, path, rawQuery string) {
 	u.Scheme, u.Host, u.User = t.scheme, t.host, nil
 	u.Path, u.RawPath, u.Opaque = path, "", path
 	if path != "*" {

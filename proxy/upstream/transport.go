@@ -32,7 +32,7 @@ func newTransport(c Config, sockets map[string]string) *http.Transport {
 	d := dialer{
 		Dialer:    net.Dialer{Timeout: orElse(c.Connect, defaultConnect), KeepAlive: 15 * time.Second, Resolver: c.Resolver},
 		stall:     orElse(c.Response, defaultResponse),
-		handshake: c.Handshake,
+		handshake: c.TLSTimeout,
 		sockets:   sockets,
 		tls:       &tls.Config{MinVersion: tls.VersionTLS12},
 	}

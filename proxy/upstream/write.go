@@ -6,7 +6,7 @@ import "net/http"
 // final one with nothing added to it but what the caller put there. A 100 is
 // left to net/http: it writes one itself when the body begins to be read, which
 // the target's 100 makes happen at that moment, and the client wants it once.
-func (j *journey) WriteHeader(status int) {
+func (j *forwarding) WriteHeader(status int) {
 	h := j.ResponseWriter.Header()
 	if status < 200 {
 		if !j.in.ProtoAtLeast(1, 1) || status == http.StatusContinue {
@@ -16,7 +16,7 @@ func (j *journey) WriteHeader(status int) {
 		j.ResponseWriter.WriteHeader(status)
 		return
 	}
-	for name, values := range j.kept {
+	for name, values := range j.ownFields {
 		if h[name] == nil {
 			h[name] = values // a 1xx has swept it away
 		}
@@ -35,13 +35,13 @@ func (j *journey) WriteHeader(status int) {
 // at its own pace. By default net/http would first swallow the rest of the
 // body, which the target is still to get. Since nobody then checks that rest,
 // the connection carries no further request.
-func (j *journey) answerEarly(h http.Header) {
+func (j *forwarding) answerEarly(h http.Header) {
 	if http.NewResponseController(j.ResponseWriter).EnableFullDuplex() == nil {
 		h.Set("Connection", "close")
 	}
 }
 
-func (j *journey) Write(p []byte) (int, error) {
+func (j *forwarding) Write(p []byte) (int, error) {
 	n, err := j.ResponseWriter.Write(p)
 	if err != nil && j.written == nil {
 		j.written = err
@@ -50,4 +50,4 @@ func (j *journey) Write(p []byte) (int, error) {
 }
 
 // Unwrap lets net/http find what the writer below can do.
-func (j *journey) Unwrap() http.ResponseWriter { return j.ResponseWriter }
+func (j *forwarding) Unwrap() http.ResponseWriter { return j.ResponseWriter }

@@ -1,0 +1,157 @@
+package limiter
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// MaxKeyGuardWindow is the longest window that a Guard counts over.
+const MaxKeyGuardWindow = time.Hour
+
+// KeyGuardOptions bound a Guard. The zero value means the defaults.
+type KeyGuardOptions struct {
+	// MaxKeys is how many keys are known at a time; 1,000,000 when zero, which
+	// take about 50 MB. Beyond it those that were not seen for longest are
+	// forgotten, so that whoever keeps coming stays known in any flood.
+	MaxKeys int
+	// MaxSources is how many sources are counted at a time; 200,000 when zero,
+	// which take about 20 MB. Beyond it the counts that began first are
+	// forgotten: so many sources are a flood that no count of each can stop, and
+	// it shall not shut out the others.
+	MaxSources int
+	// Remember is how long a key is known after it was seen last, at least; one
+	// day when zero.
+	Remember time.Duration
+	// Clock is time.Now when nil.
+	Clock func() time.Time
+}
+
+// A KeyGuard bounds how many requests with new keys one source, a client's address
+// for example, may send in a window: whoever invents a key for each request is
+// stopped before the keys cost anything elsewhere. A key that was seen lately is
+// not new, whoever brings it.
+//
+// A source's window begins with its first new key; over the border between two
+// windows it may bring twice as many in a short time. What is known and counted
+// is this process's own. It is safe for concurrent use; a request with known keys
+// costs about 100 ns.
+type KeyGuard struct {
+	clock   func() time.Time
+	known   []part[struct{}]    // by key
+	sources []part[newKeyCount] // by source
+}
+
+// newKeyCount are the new keys of one source.
+type newKeyCount struct {
+	since int64 // when its window began, in milliseconds
+	count int64
+}
+
+// A part of a Guard has a lock of its own.
+type part[V any] struct {
+	mu   sync.Mutex // guards what follows; that of a source goes before those of keys
+	ages aging[V]
+}
+
+// guardParts is how many parts there are of each kind.
+const guardParts = 64
+
+// An Admission is what a Guard says of a request.
+type Admission struct {
+	New     bool          // one or more of its keys are
+	Refused bool          // its source has brought too many; the keys stay new
+	Wait    time.Duration // when Refused: until it may bring one again
+}
+
+// NewKeyGuard makes a Guard that knows no key.
+func NewKeyGuard(o KeyGuardOptions) *KeyGuard {
+	if o.MaxKeys <= 0 {
+		o.MaxKeys = 1_000_000
+	}
+	if o.MaxSources <= 0 {
+		o.MaxSources = 200_000
+	}
+	if o.Remember <= 0 {
+		o.Remember = 24 * time.Hour
+	}
+	if o.Clock == nil {
+		o.Clock = steady(time.Now())
+	}
+	return &KeyGuard{
+		clock:   o.Clock,
+		known:   newParts[struct{}](o.MaxKeys, o.Remember),
+		sources: newParts[newKeyCount](o.MaxSources, MaxKeyGuardWindow),
+	}
+}
+
+func newParts[V any](most int, life time.Duration) []part[V] {
+	parts := make([]part[V], guardParts)
+	for i := range parts {
+		parts[i].ages = newAging[V](most/guardParts, life.Milliseconds())
+	}
+	return parts
+}
+
+// CheckKeyGuard returns an error that wraps ErrRate if no Guard can keep rate, and
+// says what to write instead.
+func CheckKeyGuard(rate Rate) error {
+	if err := rate.Check(); err != nil {
+		return err
+	}
+	if rate.Window > MaxKeyGuardWindow {
+		return fmt.Errorf("%w: new keys are counted over an hour at most; write for example 1000/1m", ErrRate)
+	}
+	return nil
+}
+
+// Knows reports whether none of the keys is new. They stay known for longer by it.
+func (g *KeyGuard) Knows(keys ...Key) bool {
+	now := g.clock().UnixMilli()
+	return !slices.ContainsFunc(keys, func(k Key) bool { return !g.knows(now, k) })
+}
+
+// Admit asks whether source may send one request with these keys, by a rate that
+// CheckGuard has nothing against. If one or more of them are new, it counts once,
+// and all are known from then on. What is refused counts for nothing.
+func (g *KeyGuard) Admit(rate Rate, source Key, keys ...Key) Admission {
+	if g.Knows(keys...) {
+		return Admission{}
+	}
+	now := g.clock().UnixMilli()
+	p := &g.sources[source[0]%guardParts]
+	p.mu.Lock() // so that what a source brings several times at once counts once
+	defer p.mu.Unlock()
+	if g.Knows(keys...) {
+		return Admission{}
+	}
+	m, _ := p.ages.get(now, source)
+	over := m.since + rate.Window.Milliseconds()
+	switch {
+	case now >= over || now < m.since: // or the clock was set back
+		m = newKeyCount{since: now}
+	case m.count >= rate.Count:
+		return Admission{New: true, Refused: true, Wait: millis(over - now)}
+	}
+	m.count++
+	p.ages.put(now, source, m)
+	for _, k := range keys {
+		g.learn(now, k)
+	}
+	return Admission{New: true}
+}
+
+func (g *KeyGuard) knows(now int64, k Key) bool {
+	p := &g.known[k[0]%guardParts]
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ages.keep(now, k)
+}
+
+func (g *KeyGuard) learn(now int64, k Key) {
+	p := &g.known[k[0]%guardParts]
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ages.put(now, k, struct{}{})
+}

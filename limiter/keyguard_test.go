@@ -1,0 +1,173 @@
+package limiter_test
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+)
+
+// thrice is a rate to be used up soon.
+var thrice = limiter.Rate{Count: 3, Window: time.Minute}
+
+func TestGuard_BoundsNewKeys(t *testing.T) {
+	h := newHand()
+	g := limiter.NewKeyGuard(limiter.KeyGuardOptions{Remember: time.Hour, Clock: h.now})
+	alice, bob := limiter.KeyOf("alice"), limiter.KeyOf("bob")
+	for i := range 3 {
+		if a := g.Admit(thrice, alice, numbered(i)); a != (limiter.Admission{New: true}) {
+			t.Fatalf("new key %d: %+v", i, a)
+		}
+	}
+	h.advance(20 * time.Second)
+	for range 2 {
+		if a := g.Admit(thrice, alice, numbered(3)); !a.Refused || !a.New || a.Wait != 40*time.Second {
+			t.Errorf("a fourth new key: %+v; want it to be refused for 40 s", a)
+		}
+	}
+	for i := range 3 {
+		if a, b := g.Admit(thrice, alice, numbered(i)), g.Admit(thrice, bob, numbered(i)); a != b || b != (limiter.Admission{}) {
+			t.Errorf("known key %d: %+v, %+v", i, a, b)
+		}
+	}
+	if a := g.Admit(thrice, bob, numbered(3)); a.Refused || !a.New {
+		t.Errorf("a key that another source was refused: %+v", a)
+	}
+	if a := g.Admit(thrice, alice, numbered(3)); a != (limiter.Admission{}) {
+		t.Errorf("a key that another source has brought: %+v", a)
+	}
+	h.advance(40*time.Second - time.Millisecond)
+	if !g.Admit(thrice, alice, numbered(9)).Refused {
+		t.Error("passed before the window was over")
+	}
+	h.advance(time.Millisecond)
+	if g.Admit(thrice, alice, numbered(9)).Refused {
+		t.Error("refused when the window was over")
+	}
+}
+
+func TestGuard_CountsARequestOnce(t *testing.T) {
+	h := newHand()
+	g := limiter.NewKeyGuard(limiter.KeyGuardOptions{Clock: h.now})
+	alice := limiter.KeyOf("alice")
+	for i := range 3 {
+		if a := g.Admit(thrice, alice, numbered(2*i), numbered(2*i+1)); a.Refused || !a.New {
+			t.Fatalf("request %d with two new keys: %+v", i, a)
+		}
+	}
+	if a := g.Admit(thrice, alice, numbered(0), numbered(6)); !a.Refused {
+		t.Errorf("a known key and a new one: %+v", a)
+	}
+	if g.Knows(numbered(6)) || !g.Knows(numbered(0), numbered(5)) || !g.Knows() {
+		t.Error("what was refused is known, or what passed is not")
+	}
+}
+
+// A rate that a reload has lowered or raised holds for what was brought before.
+func TestGuard_KeepsCountsWhenTheRateChanges(t *testing.T) {
+	h := newHand()
+	g := limiter.NewKeyGuard(limiter.KeyGuardOptions{Clock: h.now})
+	alice := limiter.KeyOf("alice")
+	for i := range 3 {
+		g.Admit(thrice, alice, numbered(i))
+	}
+	for rate, refused := range map[limiter.Rate]bool{{Count: 2, Window: time.Minute}: true, {Count: 4, Window: time.Minute}: false} {
+		if a := g.Admit(rate, alice, numbered(int(rate.Count)+10)); a.Refused != refused {
+			t.Errorf("%v: %+v", rate, a)
+		}
+	}
+}
+
+func TestGuard_RemembersForAWhile(t *testing.T) {
+	h := newHand()
+	g := limiter.NewKeyGuard(limiter.KeyGuardOptions{Remember: time.Hour, Clock: h.now})
+	g.Admit(thrice, limiter.KeyOf("alice"), numbered(0))
+	g.Admit(thrice, limiter.KeyOf("alice"), numbered(1))
+	for range 9 {
+		h.advance(time.Hour)
+		if !g.Knows(numbered(0)) {
+			t.Fatal("forgot a key that comes each hour")
+		}
+	}
+	if g.Knows(numbered(1)) {
+		t.Error("knows a key that came nine hours ago")
+	}
+	h.advance(3 * time.Hour)
+	if g.Knows(numbered(0)) {
+		t.Error("knows a key that came three hours ago")
+	}
+}
+
+// However many keys and sources come, what the Guard keeps is bounded, and
+// whoever keeps coming stays known.
+func TestGuard_IsBounded(t *testing.T) {
+	h := newHand()
+	g := limiter.NewKeyGuard(limiter.KeyGuardOptions{MaxKeys: 6400, MaxSources: 640, Clock: h.now})
+	known := 0
+	for i := range 50_000 {
+		if a := g.Admit(thrice, numbered(i/2), numbered(i)); a.Refused {
+			t.Fatalf("source %d was refused its own", i/2)
+		}
+		if i%100 == 0 && !g.Knows(numbered(0)) {
+			t.Fatalf("forgot after %d others a key that keeps coming", i)
+		}
+	}
+	for i := range 50_000 {
+		if g.Knows(numbered(i)) {
+			known++
+		}
+	}
+	if known == 0 || known > 6400 {
+		t.Errorf("knows %d keys; want some, and at most 6400", known)
+	}
+}
+
+func TestGuard_IsExactWhenASourceComesManyTimesAtOnce(t *testing.T) {
+	g := limiter.NewKeyGuard(limiter.KeyGuardOptions{})
+	rate := limiter.Rate{Count: 50, Window: time.Hour}
+	passed := make(chan limiter.Key, 4000)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for i := range 500 { // each brings the same
+				if a := g.Admit(rate, limiter.KeyOf("alice"), numbered(i)); !a.Refused {
+					passed <- numbered(i)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	close(passed)
+	different := map[limiter.Key]bool{}
+	for k := range passed {
+		different[k] = true
+	}
+	if len(different) != 50 {
+		t.Errorf("%d new keys passed; want 50", len(different))
+	}
+}
+
+func TestCheckGuard(t *testing.T) {
+	for rate, ok := range map[limiter.Rate]bool{
+		thrice: true,
+		{Count: 1, Window: limiter.MaxKeyGuardWindow}: true,
+		{}:         false,
+		{Count: 1}: false,
+		{Count: 1, Window: time.Hour + time.Second}: false,
+	} {
+		if err := limiter.CheckKeyGuard(rate); errors.Is(err, limiter.ErrRate) == ok {
+			t.Errorf("%v: %v", rate, err)
+		}
+	}
+}
+
+func BenchmarkGuard_Known(b *testing.B) {
+	g := limiter.NewKeyGuard(limiter.KeyGuardOptions{})
+	g.Admit(thrice, numbered(1), numbered(2), numbered(3))
+	b.ReportAllocs()
+	for b.Loop() {
+		g.Knows(numbered(2), numbered(3))
+	}
+}

@@ -1,0 +1,101 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// quiet is how long the listener lets pass before it asks whether the
+	// connection still stands. An answer is due in the same time.
+	quiet = 3 * time.Second
+	// pause is between two attempts to subscribe.
+	pause = 250 * time.Millisecond
+)
+
+// A invalidations hears, over one subscription, which windows got room: by a refund, a
+// grant, a reset or the end of a ban, on whatever proxy. It tells denials whether
+// it hears at all.
+type invalidations struct {
+	client  redis.UniversalClient
+	names   names
+	denials *denials
+	cancel  context.CancelFunc
+	done    chan struct{}
+}
+
+// channel is where scripts publish.
+func channel(prefix string) string { return prefix + ":room" }
+
+func listen(client redis.UniversalClient, own names, n *denials) *invalidations {
+	ctx, cancel := context.WithCancel(context.Background())
+	l := &invalidations{client: client, names: own, denials: n, cancel: cancel, done: make(chan struct{})}
+	go l.run(ctx)
+	return l
+}
+
+// close ends the listener and waits for its end.
+func (l *invalidations) close() {
+	l.cancel()
+	<-l.done
+}
+
+// run subscribes again and again until it is closed, or the client is.
+func (l *invalidations) run(ctx context.Context) {
+	defer close(l.done)
+	for {
+		err := l.hear(ctx)
+		l.denials.listening(false)
+		if errors.Is(err, redis.ErrClosed) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+	}
+}
+
+// hear listens until the subscription breaks.
+func (l *invalidations) hear(ctx context.Context) error {
+	sub := l.client.Subscribe(ctx, channel(l.names.prefix))
+	defer sub.Close()
+	defer context.AfterFunc(ctx, func() { sub.Close() })()
+	asked := false
+	for ctx.Err() == nil {
+		message, err := sub.ReceiveTimeout(ctx, quiet)
+		var timeout net.Error
+		switch {
+		case err != nil && errors.As(err, &timeout) && timeout.Timeout() && !asked:
+			asked = true
+			if err := sub.Ping(ctx); err != nil {
+				return err
+			}
+			continue
+		case err != nil:
+			return err
+		}
+		asked = false
+		switch m := message.(type) {
+		case *redis.Subscription:
+			l.denials.listening(true)
+		case *redis.Message:
+			l.heard(m.Payload)
+		}
+	}
+	return ctx.Err()
+}
+
+// heard forgets the window that a message names, or all if it names none.
+func (l *invalidations) heard(message string) {
+	if id, ok := l.names.window(message); ok {
+		l.denials.forget(id)
+		return
+	}
+	l.denials.listening(true)
+}

@@ -1,0 +1,11 @@
+//go:build !linux
+
+package proxy
+
+import "net"
+
+// pending cannot be known here.
+func pending(net.Listener) bool { return false }
+
+// dropSYN is for Linux.
+func dropSYN(net.Listener) {}

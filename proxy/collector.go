@@ -1,0 +1,79 @@
+package proxy
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weir-proxy/weir/proxy/upstream"
+)
+
+// A healthCollector tells how the targets fare that are served now. Those that only an
+// earlier configuration had are gone from it.
+type healthCollector struct {
+	*prometheus.Desc
+	proxy *Proxy
+}
+
+// watch registers the watcher of p.
+func (m *metrics) watch(r prometheus.Registerer, p *Proxy) {
+	r.MustRegister(&healthCollector{
+		prometheus.NewDesc("weir_upstream_healthy", "1 if a target is fit to be asked, 0 if it is left alone.", []string{"upstream", "target"}, nil),
+		p,
+	})
+}
+
+// Describe is prometheus.Collector's.
+func (w *healthCollector) Describe(to chan<- *prometheus.Desc) { to <- w.Desc }
+
+// Collect is prometheus.Collector's.
+func (w *healthCollector) Collect(to chan<- prometheus.Metric) {
+	for from, pool := range w.proxy.current.Load().pools {
+		for _, s := range pool.States() {
+			value := 0.0
+			if s.Healthy {
+				value = 1
+			}
+			to <- prometheus.MustNewConstMetric(w.Desc, prometheus.GaugeValue, value, from.Name, s.Target)
+		}
+	}
+}
+
+// forwarded notes what came of a request that was to be forwarded.
+func (m *metrics) forwarded(x *exchange) {
+	if x.route.pool == nil {
+		return
+	}
+	name := x.route.pool.Name()
+	m.trips.WithLabelValues(name, x.result.Target, outcome(x.result.Kind)).Inc()
+	if x.result.Retries > 0 {
+		m.retries.WithLabelValues(name).Add(float64(x.result.Retries))
+	}
+}
+
+// outcome is what metrics call the way in which a trip ended.
+func outcome(k upstream.Kind) string {
+	switch k {
+	case upstream.OK:
+		return "ok"
+	case upstream.Connect:
+		return "connect"
+	case upstream.ConnectTimeout:
+		return "connect_timeout"
+	case upstream.Timeout:
+		return "timeout"
+	case upstream.ClientGone:
+		return "client_gone"
+	case upstream.BadRequest, upstream.BodyTimeout, upstream.BodyTooLarge, upstream.MaxForwards, upstream.Loop:
+		return "bad_request"
+	case upstream.BadResponse:
+		return "bad_response"
+	case upstream.Reset:
+		return "reset"
+	case upstream.BodyCut:
+		return "cut"
+	case upstream.NoTarget:
+		return "no_target"
+	case upstream.QueueFull:
+		return "busy"
+	}
+	return "other"
+}

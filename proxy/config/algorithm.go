@@ -1,0 +1,124 @@
+package config
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/key"
+)
+
+// few is a count so small that a limit with it is hardly meant to be loose.
+const few = 5
+
+// many is a count above which a token bucket's log costs Redis enough that it is
+// worth saying what does without.
+const many = 100
+
+// mode is what a limit does with its refusals: what it says itself, its route or
+// the defaults; but of a route that says shadow or off no limit does more.
+func (l *limits) mode(f *limitForm) string {
+	own := cmp.Or(f.Mode, l.route.Mode, l.defaults.Mode)
+	rank := []string{string(Enforce), string(Shadow), string(Off)}
+	return rank[max(slices.Index(rank, own), slices.Index(rank, l.route.Mode), 0)]
+}
+
+// algorithm reads how the rates are kept.
+func (l *limits) algorithm(f *limitForm, limit *Limit) {
+	limit.Algorithm, _ = limiter.ParseAlgorithm(cmp.Or(f.Algorithm, limiter.TokenBucket.String())) // one of the enum, or a problem already
+	limit.Burst = int64(f.Burst)
+	if f.Burst != 0 && limit.Algorithm != limiter.GCRA {
+		l.wrong(&f.Burst, "only gcra has a burst", "write algorithm: gcra, or leave it out: at once there are as many as the rate's count")
+		return
+	}
+	l.cheaper(f, limit)
+	for _, rate := range limit.Rates {
+		l.kept(f, limit, rate)
+		if loose := limit.Algorithm == limiter.FixedWindow || limit.Algorithm == limiter.SlidingWindow; loose && rate.Count <= few {
+			l.warn(&f.Algorithm, limit.Algorithm.String()+" may let "+strconv.FormatInt(2*rate.Count, 10)+" pass within one window of "+rate.String(), "write token_bucket, which never lets more than the count pass")
+		}
+	}
+}
+
+// cheaper says of a limit with many permits in Redis that another algorithm promises
+// the same and costs less.
+func (l *limits) cheaper(f *limitForm, limit *Limit) {
+	if limit.Algorithm != limiter.TokenBucket || l.store != StoreRedis || l.given(&f.RedissonName) {
+		return
+	}
+	i := slices.IndexFunc(limit.Rates, func(r limiter.Rate) bool { return r.Count > many })
+	if i < 0 {
+		return
+	}
+	l.warn(f, "a token bucket of "+limit.Rates[i].String()+" costs Redis about twice what a sliding log does, which promises the same",
+		"write algorithm: sliding_log, unless Java programs share its keys; counts then start anew")
+}
+
+// kept checks that a rate can be kept by the algorithm.
+func (l *limits) kept(pointer any, limit *Limit, rate limiter.Rate) {
+	whole := limiter.Limit{Name: "x", Rate: rate, Algorithm: limit.Algorithm, Burst: limit.Burst}
+	if err := whole.Check(); err != nil {
+		l.wrong(pointer, "a burst of "+strconv.FormatInt(limit.Burst, 10)+" takes more than 366d to flow back at "+rate.String(), "write a smaller burst")
+	}
+}
+
+// overrides reads the rates of single values of the key.
+func (l *limits) overrides(f *limitForm, limit *Limit) {
+	if len(f.Overrides) == 0 || !l.bearers.single(&f.Overrides, limit.Key) {
+		return
+	}
+	limit.Overrides = map[limiter.Key][]limiter.Rate{}
+	first := map[limiter.Key]string{}
+	for _, value := range slices.Sorted(maps.Keys(f.Overrides)) {
+		texts := f.Overrides[value]
+		var each []*string
+		for i := range *texts {
+			each = append(each, &(*texts)[i])
+		}
+		if len(each) == 0 && l.ok(texts) {
+			l.wrong(texts, "there is no rate", "write for example [20000/1h]")
+		}
+		rates := l.parse(each)
+		for i, rate := range rates {
+			l.kept(each[min(i, len(each)-1)], limit, rate)
+		}
+		k, ok := l.bearers.key(texts, limit.Key, value)
+		if !ok {
+			continue
+		}
+		if other := first[k]; other != "" {
+			l.wrongName(texts, quote(value)+" is counted as "+quote(other)+" is", "keep one of them")
+		}
+		first[k], limit.Overrides[k] = value, rates
+	}
+}
+
+// cost reads where a request tells its cost.
+func (l *limits) cost(f *limitForm) *Cost {
+	if !l.given(&f.Cost) {
+		if l.given(&f.MaxCost) {
+			l.wrong(&f.MaxCost, "there is no cost", "write cost: with header:NAME or query:NAME, or leave max_cost out")
+		}
+		return nil
+	}
+	if !l.given(&f.MaxCost) {
+		l.wrong(&f.Cost, "has no bound: one request could take all", "write max_cost: beside it, for example 10")
+	}
+	if f.Cost == "" {
+		return nil // a problem already
+	}
+	from, err := key.ParseOrigin(f.Cost)
+	if err != nil || from.Source != key.Header && from.Source != key.Query {
+		l.wrong(&f.Cost, quote(f.Cost)+" is nowhere that a cost is read from", "write header:NAME or query:NAME")
+		return nil
+	}
+	for _, text := range append([]string{f.Rate}, f.Rates...) {
+		if rate, err := limiter.ParseRate(text); err == nil && int64(f.MaxCost) > max(rate.Count, int64(f.Burst)) {
+			l.warn(&f.MaxCost, "a request that asks for more than "+strings.TrimSpace(text)+" holds is refused with 400", "write at most "+strconv.FormatInt(rate.Count, 10))
+		}
+	}
+	return &Cost{From: from, Max: int64(f.MaxCost)}
+}

@@ -1,0 +1,96 @@
+package config
+
+import (
+	"net/netip"
+	"strings"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/key"
+)
+
+// literals makes keys of texts that stand in the configuration, exactly as they
+// are made of requests that carry these texts.
+type literals struct {
+	*loader
+	privacy Privacy
+	prefix  int // bits of an IPv6 address that make one client
+}
+
+// single reports whether a value of the key is one text, and says so otherwise.
+func (b literals) single(pointer any, spec *key.Spec) bool {
+	switch {
+	case spec == nil:
+		return false // a problem already
+	case spec.Join != nil:
+		b.wrong(pointer, "the key "+spec.Name+" is joined of several, which no single value can name", "use a key that is not joined")
+		return false
+	case spec.From.Source == key.Global:
+		b.wrong(pointer, "the key is global: it has no values", "use a key that tells clients apart")
+		return false
+	}
+	return true
+}
+
+// key is what requests with text would be counted under. The text must hold a value.
+func (b literals) key(pointer any, spec *key.Spec, text string) (k limiter.Key, ok bool) {
+	var v key.Value
+	instead := "write it as clients send it"
+	switch {
+	case spec.Of != nil:
+		ok = part(spec, text)
+		v.Parts, instead = []string{spec.Name, text}, "write for example CN, +86 or +86138"
+	case spec.From.Source == key.ClientIP:
+		var client netip.Prefix
+		client, ok = b.client(text)
+		ok = ok && spec.Extract(literalRequest{client: client}, &v) == nil
+		instead = "write for example 192.0.2.1 or 2001:db8::1"
+	default:
+		from := key.Origin{Source: key.Path, Name: "x"} // any that shows the text to be read
+		if spec.From.Source == key.Header {
+			from = key.Origin{Source: key.Header, Name: "X"} // where less is taken
+		}
+		plain := key.Spec{Name: spec.Name, From: from, Normalize: spec.Normalize, Phone: spec.Phone}
+		ok = plain.Extract(literalRequest{text: text}, &v) == nil
+	}
+	if !ok {
+		b.wrong(pointer, quote(text)+" is no value of the key "+spec.Name, instead)
+		return k, false
+	}
+	return b.privacy.Hash(v.Parts), true
+}
+
+// part reports whether text is what a part of a phone number is written as.
+func part(spec *key.Spec, text string) bool {
+	_, problems := key.ParseList(spec, text)
+	return len(problems) == 0 && (spec.Part.Kind == key.Country || strings.HasPrefix(text, "+") && strings.Trim(text[1:], "0123456789") == "")
+}
+
+// client reads an address, or a network that is one client.
+func (b literals) client(text string) (netip.Prefix, bool) {
+	if p, err := netip.ParsePrefix(text); err == nil {
+		return p, p == p.Masked() && (p.IsSingleIP() || p.Addr().Is6() && p.Bits() == b.prefix)
+	}
+	addr, err := netip.ParseAddr(text)
+	if err != nil || addr.Zone() != "" {
+		return netip.Prefix{}, false
+	}
+	addr = addr.Unmap()
+	bits := addr.BitLen()
+	if addr.Is6() {
+		bits = b.prefix
+	}
+	p, err := addr.Prefix(bits)
+	return p, err == nil
+}
+
+// A literalRequest is a request that carries one text wherever a key is read from.
+type literalRequest struct {
+	text   string
+	client netip.Prefix
+}
+
+func (b literalRequest) Header(string) []string   { return []string{b.text} }
+func (b literalRequest) Query(string) []string    { return []string{b.text} }
+func (b literalRequest) Confused(key.Origin) bool { return false }
+func (b literalRequest) Param(string) string      { return b.text }
+func (b literalRequest) Client() netip.Prefix     { return b.client }

@@ -1,0 +1,53 @@
+package config
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// unreachable finds routes that can never match. Of two routes that match one
+// request the more specific wins: host, then path, then method, then number of
+// headers and query parameters, then the order of the files. So a route is lost
+// only to earlier ones with the same host, path, headers and query that take all
+// its methods.
+type unreachable struct {
+	seen map[string][]*Route
+}
+
+// add returns an earlier route because of which this one never matches, or nil.
+func (s *unreachable) add(route *Route, shape string) *Route {
+	if s.seen == nil {
+		s.seen = map[string][]*Route{}
+	}
+	id := []string{route.Match.Host, shape}
+	for _, name := range sortedKeys(route.Match.Headers) {
+		id = append(id, name, route.Match.Headers[name])
+	}
+	id = append(id, "?")
+	for _, name := range sortedKeys(route.Match.Query) {
+		id = append(id, name, route.Match.Query[name])
+	}
+	place := strings.Join(id, "\x00") // no text of a file holds a control character
+	earlier := s.seen[place]
+	s.seen[place] = append(earlier, route)
+
+	var by *Route
+	left := slices.Clone(route.Match.Methods)
+	for _, e := range earlier {
+		if len(route.Match.Methods) == 0 && len(e.Match.Methods) == 0 {
+			return e
+		}
+		before := len(left)
+		left = slices.DeleteFunc(left, func(m string) bool { return slices.Contains(e.Match.Methods, m) })
+		if len(left) < before {
+			by = e
+		}
+	}
+	if len(route.Match.Methods) > 0 && len(left) == 0 {
+		return by
+	}
+	return nil
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

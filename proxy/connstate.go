@@ -1,0 +1,92 @@
+package proxy
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// mostTakenBack is how many requests an HTTP/2 client may take back on one
+	// connection, as long as those are not more than half of all; of a repeat
+	// offender, fewer.
+	maxResets    = 200
+	fewTakenBack = 20
+	// suspicious is after how many of them a client's next requests wait for moment,
+	// to see whether those are taken back too.
+	suspicious = 10
+	moment     = 2 * time.Millisecond
+)
+
+// A connState is what is known of one client's connection over all its requests.
+type connState struct {
+	net.Conn
+	offenders *offenders
+	address   func() netip.Prefix // as offenders are counted
+	requests  atomic.Int64
+	resets    atomic.Int64
+}
+
+// connStateKey is where a request's context holds its link.
+type connStateKey struct{}
+
+// linked is http.Server's ConnContext. It must not ask c for its address, which may
+// have to be read first.
+func (s *Server) linked(ctx context.Context, c net.Conn) context.Context {
+	l := &connState{Conn: c, offenders: s.offenders}
+	l.address = sync.OnceValue(func() netip.Prefix { return s.offenders.of(c) })
+	return context.WithValue(ctx, connStateKey{}, l)
+}
+
+// withConnState is next for requests that come over links. One whose
+// client asks only to take back is closed: each such request costs the upstream
+// one, and the client nothing (RFC 9113 section 10.5). What is taken back before
+// anything was done for it costs nothing here either.
+func withConnState(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		l, ok := r.Context().Value(connStateKey{}).(*connState)
+		if !ok {
+			next.ServeHTTP(w, r)
+			return
+		}
+		defer l.count(r.Context())
+		if l.gone(r.Context()) {
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// gone reports whether a request has been taken back before it was looked at. Where
+// most have been, it waits a moment to see.
+func (l *connState) gone(ctx context.Context) bool {
+	if back := l.resets.Load(); back > suspicious && back > l.requests.Load()/2 {
+		timer := time.NewTimer(moment)
+		defer timer.Stop()
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		}
+	}
+	return ctx.Err() != nil
+}
+
+// count takes note of an HTTP/2 request that has ended.
+func (l *connState) count(ctx context.Context) {
+	asked, takenBack := l.requests.Add(1), ctx.Err() != nil
+	offender := l.offenders.note(l.address(), takenBack, time.Now())
+	if !takenBack {
+		return
+	}
+	most := int64(maxResets)
+	if offender {
+		most = fewTakenBack
+	}
+	if back := l.resets.Add(1); back > most && back > asked/2 {
+		l.Close()
+	}
+}

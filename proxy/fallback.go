@@ -1,0 +1,169 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/config"
+)
+
+// errAway says that the store was not asked, because it has been away and not
+// every proxy has told it yet what it let pass meanwhile.
+var errAway = fmt.Errorf("%w: it has been away, and hears first what was granted meanwhile", limiter.ErrUnavailable)
+
+// A fallback decides in place of the shared store while that one cannot: each
+// limit by its own policy, and those that are local in this process, for this
+// node's share. It knows what the store granted to this node lately, and the
+// store hears afterwards of what was granted here.
+type fallback struct {
+	local *limiter.Memory
+	live  func() int // how many proxies share the limits, as far as is known
+	store reporter   // nil: the store never is away, or hears of nothing
+
+	before atomic.Int64 // as live, when the store was last asked
+}
+
+// A reporter is a store that hears of what was granted in its place.
+// redisstore.Store is one and says more.
+type reporter interface {
+	limiter.AdminStore
+	// Standing is false while decisions are made in its place.
+	Available() bool
+	// Report has the store count what p took of a standby.
+	Report(claims []limiter.Claim, p limiter.Permit)
+	// Withdraw takes a report back, and says whether that was in time.
+	Withdraw(claims []limiter.Claim, p limiter.Permit) bool
+}
+
+func newFallback(store limiter.AdminStore, nodes func() int) *fallback {
+	s := &fallback{local: limiter.NewMemory(limiter.MemoryOptions{}), live: nodes}
+	s.store, _ = store.(reporter)
+	return s
+}
+
+// nodes is how many proxies share the limits, at least 1. A store that has
+// forgotten what it knew hears of them one by one: until it is asked again there
+// are no fewer than before.
+func (s *fallback) nodes() int {
+	n := int64(max(s.live(), 1))
+	if s.store == nil || s.store.Available() {
+		s.before.Store(n)
+	}
+	return int(max(n, s.before.Load()))
+}
+
+// decides reports whether x is to be decided here without asking the store.
+func (s *fallback) decides(x *exchange) bool {
+	return s.store != nil && x.route.standsIn && !s.store.Available()
+}
+
+// note remembers what the store has said, as far as it may be asked here later.
+func (s *fallback) note(x *exchange) {
+	if s.store != nil && x.route.local {
+		s.local.Note(x.claims, &x.decision, s.nodes())
+	}
+}
+
+// decide decides x, each limit by its own policy: one that denies refuses the
+// request, one that allows is left out. errUndecided says that one denied.
+func (s *fallback) decide(x *exchange, m *metrics) error {
+	for i := range x.claims {
+		if x.window(i).of.onFailure == config.Deny {
+			x.fallback = string(config.Deny)
+			m.fellBack(x)
+			m.unasked(x, x.window(i).of)
+			return errUndecided
+		}
+	}
+	x.fallback = string(config.Allow)
+	claims, windows := x.claims[:0], x.windows[:0]
+	for i, c := range x.claims {
+		if x.window(i).of.onFailure == config.Allow {
+			m.unasked(x, x.window(i).of)
+			continue
+		}
+		claims, windows = append(claims, c), append(windows, x.windows[i])
+		x.fallback = string(config.Local)
+	}
+	x.claims, x.windows = claims, windows
+	m.fellBack(x)
+	if len(claims) == 0 {
+		x.decision = limiter.Decision{Allowed: true, Outcomes: x.decision.Outcomes[:0]}
+		return nil
+	}
+	if err := s.local.Take(context.Background(), s.shares(x.claims), &x.decision); err != nil {
+		return err
+	}
+	if s.store != nil && x.decision.Allowed {
+		s.store.Report(x.claims, x.decision.Permit)
+	}
+	return nil
+}
+
+// shares are claims to this node's part of their limits.
+func (s *fallback) shares(claims []limiter.Claim) []limiter.Claim {
+	out := slices.Clone(claims)
+	for i := range out {
+		share := out[i].Limit.Share(s.nodes())
+		out[i].Limit, out[i].Cost = &share, min(out[i].Cost, share.Most())
+	}
+	return out
+}
+
+// A mirrored is the shared store for whoever got permits from it: what becomes of
+// them is known to the standby as well.
+type mirrored struct {
+	limiter.AdminStore
+	standby *fallback
+}
+
+// Refund implements limiter.Store.
+func (t mirrored) Refund(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
+	own := limiter.Permit{ID: p.ID, At: time.Now()} // by the clock here
+	_ = t.standby.local.Refund(ctx, t.standby.shares(claims), own)
+	return t.AdminStore.Refund(ctx, claims, p)
+}
+
+// Renew implements limiter.Keeper.
+func (t mirrored) Renew(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
+	_ = t.standby.local.Renew(ctx, claims, p) // what was not noted is not known there
+	return t.AdminStore.Renew(ctx, claims, p)
+}
+
+// A reporting is the standby for whoever got permits from it: what becomes of them
+// is told to the store, if that has heard of them.
+type reporting struct {
+	*limiter.Memory
+	standby *fallback
+}
+
+// Refund implements limiter.Store.
+func (d reporting) Refund(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
+	if err := d.Memory.Refund(ctx, d.standby.shares(claims), p); err != nil {
+		return err
+	}
+	store := d.standby.store
+	if store == nil || store.Withdraw(claims, p) || !store.Available() {
+		return nil
+	}
+	return store.Refund(ctx, claims, p)
+}
+
+// Renew implements limiter.Keeper.
+func (d reporting) Renew(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
+	if err := d.Memory.Renew(ctx, claims, p); err != nil {
+		return err
+	}
+	switch store := d.standby.store; {
+	case store == nil:
+	case store.Withdraw(claims, p):
+		store.Report(claims, p) // as young as it is now
+	case store.Available():
+		return store.Renew(ctx, claims, p)
+	}
+	return nil
+}

@@ -1,0 +1,157 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/weir-proxy/weir/limiter"
+)
+
+// A hearing store hears of what was granted in its place.
+type hearing struct {
+	*limiter.Memory
+	absent    atomic.Bool // and decisions go on in its place
+	broken    atomic.Bool
+	heard     map[[16]byte]int64
+	withdrawn int
+	told      atomic.Bool // reports go out at once
+	refunds   atomic.Int64
+}
+
+func (h *hearing) Standing() bool { return !h.absent.Load() }
+
+func (h *hearing) Report(claims []limiter.Claim, p limiter.Permit) { h.heard[p.ID] = claims[0].Cost }
+
+func (h *hearing) Withdraw(_ []limiter.Claim, p limiter.Permit) bool {
+	if _, found := h.heard[p.ID]; !found || h.told.Load() {
+		return false
+	}
+	delete(h.heard, p.ID)
+	h.withdrawn++
+	return true
+}
+
+func (h *hearing) Refund(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
+	h.refunds.Add(1)
+	return h.Memory.Refund(ctx, claims, p)
+}
+
+func (h *hearing) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
+	if h.broken.Load() {
+		return fmt.Errorf("%w: broken", limiter.ErrUnavailable)
+	}
+	return h.Memory.Take(ctx, claims, d)
+}
+
+// heard makes a proxy of one of n nodes whose store hears.
+func heard(t *testing.T, n int, routes string) (*world, *hearing) {
+	t.Helper()
+	h := &hearing{Memory: limiter.NewMemory(limiter.MemoryOptions{}), heard: map[[16]byte]int64{}}
+	w := made(t, routes, func(o *Options) { o.Store, o.Nodes = h, func() int { return n } })
+	return w, h
+}
+
+// What the store granted to this node lately counts against its share; what was
+// granted here is reported.
+func TestStandby_GoesOnFromWhatTheStoreGranted(t *testing.T) {
+	w, h := heard(t, 2, limited("{key: header:X-User, rate: 8/1m}"))
+	for range 3 {
+		w.sends(200, "GET", "/a", "X-User: alice")
+	}
+	h.broken.Store(true)
+	for _, want := range []int{200, 429, 429} { // 4 are its share
+		w.sends(want, "GET", "/a", "X-User: alice")
+	}
+	if len(h.heard) != 1 {
+		t.Errorf("the store hears of %d grants, want 1", len(h.heard))
+	}
+}
+
+// A store that comes back empty knows of fewer nodes at first than there are.
+func TestStandby_SharesDoNotGrowMeanwhile(t *testing.T) {
+	n := 4
+	h := &hearing{Memory: limiter.NewMemory(limiter.MemoryOptions{}), heard: map[[16]byte]int64{}}
+	s := newFallback(h, func() int { return n })
+	if got := s.nodes(); got != 4 {
+		t.Fatalf("%d nodes, want 4", got)
+	}
+	h.absent.Store(true)
+	for now, want := range map[int]int{1: 4, 0: 4, 6: 6} {
+		if n = now; s.nodes() != want {
+			t.Errorf("of %d that are heard of meanwhile %d nodes are shared with, want %d", now, s.nodes(), want)
+		}
+	}
+	h.absent.Store(false)
+	if n = 2; s.nodes() != 2 {
+		t.Errorf("%d nodes, want 2 as the store says", s.nodes())
+	}
+}
+
+// While others may not have reported yet, the store is not asked; a limit that
+// denies then has nothing to report, and asks.
+func TestStandby_StoreThatWasAwayIsNotAskedAtOnce(t *testing.T) {
+	w, h := heard(t, 2, limited("{key: header:X-User, rate: 8/1m}"))
+	h.absent.Store(true)
+	for range 4 {
+		w.sends(200, "GET", "/a", "X-User: alice")
+	}
+	w.sends(429, "GET", "/a", "X-User: alice")
+	h.absent.Store(false)
+	w.sends(200, "GET", "/a", "X-User: alice")
+
+	w, h = heard(t, 2, limited("{key: header:X-User, rate: 8/1m, on_store_failure: deny}"))
+	h.absent.Store(true)
+	w.sends(200, "GET", "/a", "X-User: alice")
+	if got := w.lines("request")[0]["fallback"]; got != nil {
+		t.Errorf("fallback %v; want the store to be asked", got)
+	}
+}
+
+// What is given back while the store is away is not reported, and can be had
+// here once more; what the store has heard of by then is given back there.
+func TestStandby_GivesBack(t *testing.T) {
+	w, h := heard(t, 1, `routes:
+  - {name: a, match: {path: /a}, respond: {status: 503}, refund_on: {status: [5xx]}, limits: [{key: "header:X-User", rate: 1/1m}]}
+`)
+	h.broken.Store(true)
+	for range 3 {
+		w.sends(503, "GET", "/a", "X-User: alice")
+	}
+	if h.withdrawn != 3 || len(h.heard) != 0 {
+		t.Errorf("%d reports withdrawn, %d left; want 3 and none", h.withdrawn, len(h.heard))
+	}
+	h.told.Store(true)
+	w.sends(503, "GET", "/a", "X-User: alice")
+	if got := h.refunds.Load(); got != 1 {
+		t.Errorf("%d refunds of what was told, want 1", got)
+	}
+}
+
+// What the store granted and got back is no longer held against the share.
+func TestStandby_SeedIsGivenBack(t *testing.T) {
+	w, h := heard(t, 1, `routes:
+  - {name: a, match: {path: /a}, respond: {status: 503}, refund_on: {status: [5xx]}, limits: [{key: "header:X-User", rate: 2/1m}]}
+`)
+	for range 5 {
+		w.sends(503, "GET", "/a", "X-User: alice")
+	}
+	h.broken.Store(true)
+	w.sends(503, "GET", "/a", "X-User: alice")
+}
+
+// Of permits for what is under way, those of the store and those of the standby
+// are held and let go alike.
+func TestStandby_Concurrent(t *testing.T) {
+	w, h := heard(t, 1, limited("{key: header:X-User, concurrent: 1}"))
+	for _, broken := range []bool{false, true, false} {
+		h.broken.Store(broken)
+		for range 3 {
+			w.sends(200, "GET", "/a", "X-User: alice")
+		}
+	}
+	if len(h.heard) != 0 {
+		t.Errorf("%d reports of permits that were let go", len(h.heard))
+	}
+}

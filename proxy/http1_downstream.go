@@ -1,0 +1,219 @@
+package proxy
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/weir-proxy/weir/proxy/http1"
+	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/respond"
+	"github.com/weir-proxy/weir/proxy/upstream"
+)
+
+// A http1Door is the door of HTTP/1.1. The strings that it brings point into a
+// connection's buffer: what outlives the handler is cloned (exchange.keep).
+type http1Door struct {
+	h    *http1.Exchange
+	x    *exchange
+	here presence
+	kept buffer // what whole has read of the body
+	read []byte // in kept; nil if nobody asked
+}
+
+// ServeHTTP1 takes one request in and sees it out.
+func (p *Proxy) ServeHTTP1(h *http1.Exchange) {
+	if h.Target() == "*" { // OPTIONS, about this server
+		h.Begin(http.StatusOK)
+		_ = h.Send(nil) // the client may have left
+		return
+	}
+	x := p.exchanges.Get().(*exchange)
+	d := &http1Door{h: h, x: x, here: presence{h: h}}
+	d.enter()
+	d.kept.all = p.buffers
+	defer d.kept.free()
+	x.carrier = d
+	defer p.finish(&d.here, x)
+	p.serve(&d.here, x, d)
+	if release := h.Ending; release != nil { // the answer broke off before its end
+		h.Ending = nil
+		release(func() {})
+	}
+	x.bytes = h.Sent()
+	if x.result.Wrote && x.result.Kind != upstream.OK {
+		h.Abort()
+	}
+}
+
+// enter makes an exchange of the request.
+func (d *http1Door) enter() {
+	h, x := d.h, d.x
+	x.method, x.authority, x.proto, x.target = h.Method(), h.Host(), h.Proto(), h.Target()
+	if x.authority == "" {
+		x.local = localAddress(h.NetConn())
+	}
+	x.scheme = "http"
+	if _, secure := h.NetConn().(*tls.Conn); secure {
+		x.scheme = "https"
+	}
+	x.peer = peerOf(h.NetConn())
+	x.header = &h.Fields
+	if b := h.Body(); b != nil {
+		x.length = b.Length()
+	}
+	asks := x.method == http.MethodOptions
+	for f := range h.Fields.All() {
+		plain := key.IsPlainHeader(f.Name)
+		if plain && (!asks || f.ID == http1.Host) {
+			continue
+		}
+		name := http.CanonicalHeaderKey(f.Name)
+		if !plain {
+			x.odd = append(x.odd, name)
+		}
+		if asks && !browsersSend(name) {
+			x.unasked = append(x.unasked, name)
+		}
+	}
+}
+
+// peerOf is the other end of c as it says, the zero AddrPort for a socket of this
+// machine.
+func peerOf(c net.Conn) netip.AddrPort {
+	switch at := c.RemoteAddr().(type) {
+	case *net.TCPAddr:
+		return at.AddrPort()
+	case *net.UnixAddr:
+		return netip.AddrPort{}
+	default:
+		peer, _ := netip.ParseAddrPort(at.String())
+		return peer
+	}
+}
+
+// localAddress is the address that the client has connected to.
+func localAddress(c net.Conn) string {
+	if at, ok := c.LocalAddr().(*net.TCPAddr); ok {
+		return at.String()
+	}
+	return "localhost" // by a socket of this machine
+}
+
+// answer sends an answer of ours, whether or not the request's body has come. What
+// has not is read afterwards if that saves the connection.
+func (d *http1Door) answer(a respond.Answer) {
+	h, x := d.h, d.x
+	x.status = a.Status
+	head := h.Begin(a.Status)
+	for _, f := range a.Fields {
+		if f.Name != "Content-Length" {
+			head.Add(f.Name, f.Value)
+		}
+	}
+	head.Add("X-Request-Id", x.id)
+	_ = h.Send(a.Body) // the client may have left
+}
+
+// whole implements carrier. The trailer has come with the end of the body, so it
+// is forwarded as well.
+func (d *http1Door) whole(most int64) ([]byte, error) {
+	b := d.h.Body()
+	if b == nil {
+		return nil, nil
+	}
+	b.Limit(most)
+	d.kept.client = d.x.network
+	if announced := d.x.length; announced >= 0 {
+		most = min(most, announced)
+	}
+	read, err := d.kept.read(b, most)
+	switch {
+	case errors.Is(err, http1.ErrBodyTooLarge):
+		return nil, fmt.Errorf("%w: more than %d bytes", key.ErrBodyTooLarge, most)
+	case errors.Is(err, errCrowded):
+		return nil, err
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", errBody, err)
+	}
+	d.read = read
+	if read == nil {
+		d.read = []byte{}
+	}
+	return read, nil
+}
+
+func (d *http1Door) forward(p *upstream.Pool, t *upstream.Request) (result upstream.Result) {
+	if b := d.h.Body(); b != nil {
+		b.Limit(d.x.route.maxBody)
+	}
+	if p.Direct() {
+		return p.ForwardHTTP1(&d.here, d.h, d.read, t)
+	}
+	d.h.ServeNet(&d.here, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if d.read != nil {
+			r.Body = newReplay(d.read)
+		}
+		result = p.Forward(w, r, t)
+		if result.Wrote && result.Kind != upstream.OK {
+			d.h.Abort()
+		}
+	}))
+	return result
+}
+
+// beforeEnd implements door.
+func (d *http1Door) beforeEnd(release func(flush func())) { d.h.Ending = release }
+
+// keep clones what is still needed of x when its door has closed.
+func (x *exchange) keep() {
+	if _, lent := x.carrier.(*http1Door); !lent {
+		return
+	}
+	for _, s := range []*string{&x.method, &x.host, &x.path, &x.id, &x.authority, &x.target, &x.rawQuery} {
+		*s = strings.Clone(*s)
+	}
+	if x.found != nil {
+		for i, value := range x.found.URLParams.Values {
+			x.found.URLParams.Values[i] = strings.Clone(value)
+		}
+	}
+	x.header, x.carrier = http.Header(nil), nil
+}
+
+// RefuseHTTP1 answers what could not be read as a request.
+func (p *Proxy) RefuseHTTP1(h *http1.Exchange, why error) {
+	x := p.exchanges.Get().(*exchange)
+	d := &http1Door{h: h, x: x, here: presence{h: h}}
+	x.header, x.carrier, x.peer, x.fault = http.Header(nil), d, peerOf(h.NetConn()), why
+	defer p.finish(&d.here, x)
+	p.recorder.arrive(x)
+	g := p.enter()
+	x.generation, x.redact = g, &g.redact
+	g.address.address(x)
+	p.recorder.name(x)
+	d.answer(g.refuse(x, why))
+	x.bytes = h.Sent()
+}
+
+// illegible is what to say of a request that http1 refuses, none for any other error.
+func illegible(err error) (respond.Kind, bool) {
+	var refusal *http1.Error
+	if !errors.As(err, &refusal) {
+		return 0, false
+	}
+	kinds := []respond.Kind{
+		respond.BadRequest, respond.RequestTimeout, respond.TargetTooLong, respond.HeaderTooLarge, respond.NotImplemented,
+		respond.ExpectationFailed, respond.VersionNotSupported,
+	}
+	i := slices.IndexFunc(kinds, func(k respond.Kind) bool { return k.Status() == refusal.Status })
+	return kinds[max(i, 0)], true
+}
+
+var _ context.Context = &presence{}

@@ -1,0 +1,229 @@
+package proxy
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"time"
+
+	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/respond"
+	"github.com/weir-proxy/weir/proxy/upstream"
+)
+
+// errBody says that the body of a request could not be read to its end.
+var errBody = errors.New("body cannot be read")
+
+// A httpDownstream is the door of net/http's server, by which HTTP/2 comes in.
+type httpDownstream struct {
+	w    *responseWriter
+	r    *http.Request
+	x    *exchange
+	body *body  // nil if the request has none
+	kept buffer // what whole has read of it
+	read []byte // in kept; nil if nobody asked
+}
+
+// ServeHTTP takes one request in and sees it out.
+func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	x := p.exchanges.Get().(*exchange)
+	x.method, x.authority, x.proto = r.Method, r.Host, r.Proto
+	x.target = r.RequestURI
+	if x.authority == "" {
+		x.local = local(r)
+	}
+	x.scheme = "http"
+	if r.TLS != nil {
+		x.scheme = "https"
+	}
+	x.header, x.length = r.Header, r.ContentLength
+	x.peer, _ = netip.ParseAddrPort(r.RemoteAddr)
+	x.fault = malformed(r)
+	x.unasked = unasked(r.Method, r.Header)
+	for name := range r.Header {
+		if !key.IsPlainHeader(name) {
+			x.odd = append(x.odd, name)
+		}
+	}
+
+	d := &httpDownstream{r: r, x: x, body: newBody(w, r, p.timeouts.Body)}
+	d.kept.all = p.buffers
+	defer d.kept.free()
+	x.carrier = d
+	d.w = &responseWriter{ResponseWriter: w, x: x, body: d.body}
+	if r.ProtoMajor == 2 {
+		d.w.stall = newStall(w, p.timeouts.Write)
+	}
+	defer p.finish(r.Context(), x)
+	p.serve(r.Context(), x, d)
+	d.w.beforeEnd()
+	x.takenBack = r.ProtoMajor == 2 && r.Context().Err() != nil
+	d.w.end(r.Context())
+	d.body.end()
+	if x.result.Wrote && x.result.Kind != upstream.OK {
+		panic(http.ErrAbortHandler) // how net/http wants a connection to be cut
+	}
+}
+
+// local is the address that the client of r has connected to.
+func local(r *http.Request) string {
+	if at, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr); ok {
+		return at.String()
+	}
+	return "localhost" // by a socket of this machine
+}
+
+// answer sends an answer of ours at once, whether or not the request's body has
+// come. What has not is read afterwards if that saves the connection.
+func (d *httpDownstream) answer(a respond.Answer) {
+	h := d.w.Header()
+	a.Into(h)
+	h.Set("X-Request-Id", d.x.id)
+	if d.r.Method == http.MethodConnect { // what follows may be meant for another server
+		h.Set("Connection", "close")
+	}
+	d.w.WriteHeader(a.Status)
+	if d.r.Method != http.MethodHead {
+		_, _ = d.w.Write(a.Body) // the client may have left
+	}
+}
+
+// whole implements carrier. The trailer has come with the end of the body, so it
+// is forwarded as well.
+func (d *httpDownstream) whole(most int64) ([]byte, error) {
+	if d.body == nil {
+		return nil, nil
+	}
+	d.body.limit(most)
+	d.kept.client = d.x.network
+	if announced := d.x.length; announced >= 0 {
+		most = min(most, announced)
+	}
+	read, err := d.kept.read(d.body, most)
+	var tooLong *http.MaxBytesError
+	if errors.As(err, &tooLong) {
+		return nil, fmt.Errorf("%w: more than %d bytes", key.ErrBodyTooLarge, most)
+	}
+	if errors.Is(err, errCrowded) {
+		return nil, err
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errBody, err)
+	}
+	d.read = read
+	return read, nil
+}
+
+func (d *httpDownstream) forward(p *upstream.Pool, t *upstream.Request) upstream.Result {
+	r := d.r
+	if d.body != nil {
+		d.body.limit(d.x.route.maxBody)
+		with := *d.r // net/http goes by what its own request has as a body
+		with.Body = d.body
+		if d.read != nil {
+			with.Body = newReplay(d.read)
+		}
+		r = &with
+	}
+	result := p.Forward(d.w, r, t)
+	if result.Kind == upstream.ClientGone && d.body.late() {
+		result.Kind = upstream.BodyTimeout // net/http takes one for the other
+	}
+	return result
+}
+
+// beforeEnd implements door.
+func (d *httpDownstream) beforeEnd(release func(flush func())) { d.w.release = release }
+
+// newReplay is a body that has been read before.
+func newReplay(read []byte) io.ReadCloser { return io.NopCloser(bytes.NewReader(read)) }
+
+// A responseWriter notes what the client was sent.
+type responseWriter struct {
+	http.ResponseWriter
+	x       *exchange
+	body    *body
+	stall   *stall             // nil if the connection sees to that
+	held    bool               // something was written that net/http may not have sent
+	release func(flush func()) // what is called before the answer ends; nil for nothing
+	left    int64              // bytes of the body that are still to be written, where that is announced
+}
+
+// Unwrap lets net/http find what the writer below can do.
+func (c *responseWriter) Unwrap() http.ResponseWriter { return c.ResponseWriter }
+
+func (c *responseWriter) WriteHeader(status int) {
+	if status >= 200 || status == http.StatusSwitchingProtocols {
+		c.x.status = status
+		c.body.answered()
+		c.expect(status)
+	}
+	c.ResponseWriter.WriteHeader(status)
+}
+
+// expect learns how long the body will be if something has to happen before its end.
+// An answer without a body ends with its header.
+func (c *responseWriter) expect(status int) {
+	if c.release == nil {
+		return
+	}
+	length, err := strconv.ParseInt(c.Header().Get("Content-Length"), 10, 64)
+	switch {
+	case status == http.StatusSwitchingProtocols:
+	case c.x.method == http.MethodHead, status == http.StatusNoContent, status == http.StatusNotModified, err == nil && length == 0:
+		c.release(func() {})
+		c.release = nil
+	case err == nil:
+		c.left = length
+	}
+}
+
+// beforeEnd is called before what ends the answer is written.
+func (c *responseWriter) beforeEnd() {
+	if c.release != nil {
+		c.release(func() { _ = c.FlushError() }) // whether the client is still there is learnt later
+		c.release = nil
+	}
+}
+
+func (c *responseWriter) Write(b []byte) (int, error) {
+	if c.x.status == 0 {
+		c.x.status = http.StatusOK
+	}
+	if c.left > 0 {
+		if c.left -= int64(len(b)); c.left <= 0 {
+			c.beforeEnd()
+		}
+	}
+	c.held = true
+	c.stall.begin()
+	n, err := c.ResponseWriter.Write(b)
+	c.stall.end()
+	c.x.bytes += int64(n)
+	return n, err
+}
+
+// FlushError sends what has been written on its way.
+func (c *responseWriter) FlushError() error {
+	c.held = false
+	c.stall.begin()
+	defer c.stall.end()
+	return http.NewResponseController(c.ResponseWriter).Flush()
+}
+
+// end bounds the wait for what net/http still holds of an answer over HTTP/2: after
+// the handler it would wait for the client's window for ever. It is not flushed, for
+// an answer that ends with its last bytes is one frame less, and some clients of gRPC
+// know no other. The deadline ends with its stream; on one that is gone already
+// nothing would end it, see stall.
+func (c *responseWriter) end(ctx context.Context) {
+	if c.stall != nil && c.stall.after > 0 && c.held && ctx.Err() == nil {
+		_ = c.stall.cut(time.Now().Add(c.stall.after)) // fails when the stream is gone
+	}
+}

@@ -1,0 +1,33 @@
+package proxy
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/weir-proxy/weir/proxy/config"
+)
+
+// immutable returns an error that wraps ErrRestart and names the sections
+// that differ between two configurations and outlive a generation.
+func immutable(was, is *config.Config) error {
+	var sections []string
+	for _, s := range []struct {
+		name string
+		same bool
+	}{
+		{"listen", reflect.DeepEqual(was.Listen, is.Listen)},
+		{"admin", reflect.DeepEqual(was.Admin, is.Admin)},
+		{"store", was.Store == is.Store},
+		{"redis", was.Redis.Equal(is.Redis)},
+		{"reload", was.Reload == is.Reload},
+	} {
+		if !s.same {
+			sections = append(sections, s.name)
+		}
+	}
+	if len(sections) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %s changed; restart weir, or undo that change", ErrRestart, strings.Join(sections, ", "))
+}

@@ -1,0 +1,166 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// full is a pool of one target that takes one request at a time, which it has.
+func full(t *testing.T, q Queue) (*Pool, *backend) {
+	t.Helper()
+	p := trio(t, Config{MaxConnections: 1, Queue: q}, 1)
+	m, err := p.acquire(t.Context(), pick{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, m
+}
+
+func TestQueue_FirstComeFirstServed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, m := full(t, Queue{3, time.Minute})
+		served := make(chan int, 3)
+		for i := range 3 {
+			go func() {
+				m, err := p.acquire(t.Context(), pick{})
+				if err != nil {
+					t.Errorf("%d: %v", i, err)
+					return
+				}
+				served <- i
+				p.group.release(m)
+			}()
+			synctest.Wait()
+		}
+		if _, err := p.acquire(t.Context(), pick{}); !errors.Is(err, errQueueFull) {
+			t.Errorf("a fourth in a queue of three: %v", err)
+		}
+		p.group.release(m)
+		for want := range 3 {
+			if got := <-served; got != want {
+				t.Errorf("served %d, want %d", got, want)
+			}
+		}
+		synctest.Wait()
+		if m.busy != 0 || len(p.group.waiting) != 0 {
+			t.Errorf("in the end %d are busy and %d wait", m.busy, len(p.group.waiting))
+		}
+	})
+}
+
+func TestQueue_WaitsNoLongerThanItMay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, m := full(t, Queue{1, time.Minute})
+		began := time.Now()
+		if _, err := p.acquire(t.Context(), pick{}); !errors.Is(err, errQueueFull) || time.Since(began) != time.Minute {
+			t.Errorf("%v after %v, want errBusy after a minute", err, time.Since(began))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := p.acquire(ctx, pick{}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a client that left: %v", err)
+		}
+		p.group.release(m)
+		if m, err := p.acquire(t.Context(), pick{}); err != nil || m.busy != 1 {
+			t.Errorf("nobody waits and nobody is busy, but got %v, %v", m, err)
+		}
+	})
+}
+
+// A turn that comes in the very moment in which its client gives up is not lost.
+func TestQueue_NoTurnIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for range 50 {
+			p, m := full(t, Queue{1, time.Minute})
+			go func() {
+				time.Sleep(time.Minute) // of the bubble: the moment in which the wait ends
+				p.group.release(m)
+			}()
+			if m, err := p.acquire(t.Context(), pick{}); err == nil {
+				p.group.release(m)
+			}
+			synctest.Wait()
+			if m.busy != 0 || len(p.group.waiting) != 0 {
+				t.Fatalf("%d busy, %d waiting; want nobody", m.busy, len(p.group.waiting))
+			}
+		}
+	})
+}
+
+func TestQueue_ATargetThatComesBackIsUsedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := trio(t, Config{MaxConnections: 1, Queue: Queue{1, time.Minute}, Health: Health{After: 1, Path: "/", Interval: 1, Timeout: 1}}, 1, 1)
+		p.group.checked(p.backends[0], p.health, false)
+		if m, err := p.acquire(t.Context(), pick{}); err != nil || m.host != "b" {
+			t.Fatalf("got %v, %v", m, err)
+		}
+		got := make(chan *backend, 1)
+		go func() {
+			m, _ := p.acquire(t.Context(), pick{})
+			got <- m
+		}()
+		synctest.Wait()
+		p.group.checked(p.backends[0], p.health, true)
+		if m := <-got; m != p.backends[0] {
+			t.Errorf("got %v, want the one that is back", m)
+		}
+	})
+}
+
+func TestProbe_LooksAtOnceAndEveryInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := trio(t, Config{Health: Health{After: 2, EjectFor: time.Second, Path: "/", Interval: 5 * time.Second, Timeout: time.Second}}, 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		began := time.Now()
+		var at []time.Duration
+		ended := make(chan bool)
+		go func() {
+			p.probe(ctx, p.backends[0], func(ctx context.Context, _ *backend) error {
+				at = append(at, time.Since(began))
+				<-ctx.Done() // as slow as may be
+				return ctx.Err()
+			})
+			close(ended)
+		}()
+		time.Sleep(4 * time.Second)
+		if p.States()[0] != (State{"http://a", true}) {
+			t.Error("one look in two takes it down")
+		}
+		time.Sleep(4 * time.Second)
+		if p.States()[0].Healthy {
+			t.Error("two slow looks leave it healthy")
+		}
+		cancel()
+		<-ended
+		if len(at) != 2 || at[0] != 0 || at[1] != 5*time.Second {
+			t.Errorf("looked at %v, want at once and after 5 s", at)
+		}
+	})
+}
+
+func TestFleet_ATargetThatStaysIsRemembered(t *testing.T) {
+	f := NewFleet()
+	h := Health{After: 1, EjectFor: time.Hour}
+	one := trio(t, Config{Name: "x", Fleet: f, Health: h}, 1, 1)
+	other := trio(t, Config{Name: "y", Fleet: f, Health: h}, 1)
+	one.group.connected(one.backends[0], h, false)
+	two := trio(t, Config{Name: "x", Fleet: f, Health: h}, 1, 1, 1)
+	one.Close()
+	one.Close() // does no harm
+	if got := two.States(); got[0].Healthy || !got[1].Healthy || !got[2].Healthy {
+		t.Errorf("states %v, want that a still rests", got)
+	}
+	if !other.States()[0].Healthy {
+		t.Error("the same target of another upstream rests too")
+	}
+	two.Close()
+	if three := trio(t, Config{Name: "x", Fleet: f, Health: h}, 1); !three.States()[0].Healthy {
+		t.Error("an upstream that nobody had is remembered")
+	}
+	if n := len(f.groups); n != 2 {
+		t.Errorf("%d crews, want those of x and y", n)
+	}
+}

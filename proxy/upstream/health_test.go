@@ -1,0 +1,105 @@
+package upstream
+
+import (
+	"testing"
+	"time"
+)
+
+func TestServer_RestsAfterFailuresInARow(t *testing.T) {
+	now := time.Now()
+	h := Health{After: 2, EjectFor: 8 * time.Second, SlowStart: time.Minute}
+	var s health
+	s.failConnect(now, h, 0)
+	s.succeedConnect(now, h)
+	s.failConnect(now, h, 0)
+	if s.ejected(now, h) || !s.recoveredAt.IsZero() {
+		t.Fatal("tired after failures that were not in a row")
+	}
+	s.failConnect(now, h, 0.5)
+	for after, want := range map[time.Duration]bool{0: true, 8 * time.Second: true, 9*time.Second - 1: true, 9 * time.Second: false} {
+		if got := s.ejected(now.Add(after), h); got != want {
+			t.Errorf("%v later tired is %v, want %v: it rests 8 s and half of a quarter", after, got, want)
+		}
+	}
+	later := now.Add(time.Minute)
+	s.busy = 1
+	if !s.ejected(later, h) {
+		t.Error("a second request goes there before the first has found out")
+	}
+	s.failConnect(later, h, 0)
+	s.busy = 0
+	if !s.ejected(later, h) {
+		t.Error("one more failure after the rest is no reason to rest again")
+	}
+	s.succeedConnect(later, h)
+	if s.ejected(later, h) || !s.recoveredAt.Equal(later) {
+		t.Error("it was reached and still rests, or does not start slowly")
+	}
+}
+
+func TestServer_NeverLeftAloneWithoutHealth(t *testing.T) {
+	var s health
+	for range 100 {
+		s.failConnect(time.Now(), Health{}, 1)
+	}
+	if s.ejected(time.Now(), Health{}) || s.ramp(time.Now(), Health{}) != 1 {
+		t.Error("the zero Health leaves a target alone")
+	}
+}
+
+func TestServer_LooksTakeItDownAndUp(t *testing.T) {
+	now := time.Now()
+	h := Health{After: 2, EjectFor: time.Hour}
+	var s health
+	for i, c := range []struct{ good, down bool }{{false, false}, {true, false}, {false, false}, {false, true}, {false, true}, {true, false}} {
+		s.checked(now, h, c.good)
+		if s.down != c.down {
+			t.Errorf("down is %v after look %d", s.down, i)
+		}
+	}
+	if !s.recoveredAt.Equal(now) {
+		t.Error("it does not start slowly")
+	}
+	s.failConnect(now, h, 0)
+	s.failConnect(now, h, 0)
+	s.checked(now, h, true)
+	if s.ejected(now, h) {
+		t.Error("a good look does not end a rest")
+	}
+}
+
+func TestServer_RampIsNeverNothing(t *testing.T) {
+	now := time.Now()
+	h := Health{SlowStart: 10 * time.Second}
+	s := health{recoveredAt: now}
+	for after, want := range map[time.Duration]float64{-time.Second: 0.1, 0: 0.1, 5 * time.Second: 0.5, 10 * time.Second: 1, time.Hour: 1} {
+		if got := s.ramp(now.Add(after), h); got != want {
+			t.Errorf("share %v later is %v, want %v", after, got, want)
+		}
+	}
+}
+
+func TestBudget_AFifthAndAReserve(t *testing.T) {
+	b := newBudget()
+	spend := func() (n int) {
+		for b.withdraw() {
+			n++
+		}
+		return n
+	}
+	if n := spend(); n != 10 {
+		t.Errorf("%d retries to begin with, want 10", n)
+	}
+	for range 26 {
+		b.deposit()
+	}
+	if n := spend(); n != 5 {
+		t.Errorf("%d retries for 26 requests, want 5", n)
+	}
+	for range 1000 {
+		b.deposit()
+	}
+	if n := spend(); n != 10 {
+		t.Errorf("%d retries were saved up, want at most 10", n)
+	}
+}

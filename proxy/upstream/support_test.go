@@ -1,0 +1,317 @@
+package upstream
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-proxy/weir/proxy/http1"
+)
+
+// patience is how long a test waits for what must happen. It is a failure to
+// reach it.
+const patience = time.Minute
+
+// A house is a server that forwards everything to one pool, with real sockets
+// on both sides, and keeps the results.
+type house struct {
+	*httptest.Server // nil if the front speaks HTTP/1.1 by itself
+	URL              string
+	results          chan Result
+}
+
+// A front is what a house knows of a request.
+type front struct {
+	Fields
+	limit func(most int64) // of the body
+}
+
+// open starts a house before pool. change may change each trip.
+func open(t testing.TB, pool *Pool, change func(*Request, front)) *house {
+	t.Helper()
+	if !pool.Direct() {
+		return openOther(t, pool, change)
+	}
+	h := &house{results: make(chan Result, 1000)}
+	s := &http1.Server{HalfClosed: http1.Leaves, Handler: func(x *http1.Exchange) {
+		trip := tripOfExchange(x)
+		if change != nil {
+			change(trip, front{&x.Fields, func(most int64) { x.Body().Limit(most) }})
+		}
+		res := pool.ForwardHTTP1(t.Context(), x, nil, trip)
+		h.results <- res
+		if res.Kind != OK && !res.Wrote {
+			x.Begin(statusOf(res))
+			_ = x.Send(nil)
+		}
+	}}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.URL = "http://" + l.Addr().String()
+	go func() { _ = s.Serve(l) }()
+	t.Cleanup(func() { s.Close(); pool.Close() })
+	return h
+}
+
+func statusOf(res Result) int {
+	if status, known := map[Kind]int{BadRequest: 400, BodyTooLarge: 413, Timeout: 504, Loop: 508}[res.Kind]; known {
+		return status
+	}
+	return http.StatusBadGateway
+}
+
+// openOther is open for pools that do not speak HTTP/1.1.
+func openOther(t testing.TB, pool *Pool, change func(*Request, front)) *house {
+	t.Helper()
+	h := &house{results: make(chan Result, 1000)}
+	h.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		trip := tripOf(r)
+		if change != nil {
+			change(trip, front{r.Header, func(most int64) { r.Body = http.MaxBytesReader(nil, r.Body, most) }})
+		}
+		res := pool.Forward(w, r, trip)
+		h.results <- res
+		switch {
+		case res.Kind == OK:
+		case res.Wrote:
+			panic(http.ErrAbortHandler)
+		default:
+			w.WriteHeader(statusOf(res))
+		}
+	}))
+	h.Config.DisableGeneralOptionsHandler = true
+	h.Config.ErrorLog = log.New(io.Discard, "", 0)
+	h.Start()
+	h.URL = h.Server.URL
+	t.Cleanup(func() { h.Close(); pool.Close() })
+	return h
+}
+
+// tripOf is the trip of a request whose peer is not trusted.
+func tripOf(r *http.Request) *Request {
+	peer, _ := netip.ParseAddrPort(r.RemoteAddr)
+	path := r.URL.EscapedPath()
+	if r.RequestURI == "*" {
+		path = "*"
+	}
+	return &Request{
+		Path: path, RawQuery: r.URL.RawQuery, Host: r.Host, Proto: r.Proto, Scheme: "http",
+		Client: peer.Addr(), Peer: peer,
+	}
+}
+
+// tripOfExchange is tripOf for a request over HTTP/1.1.
+func tripOfExchange(x *http1.Exchange) *Request {
+	peer := x.NetConn().RemoteAddr().(*net.TCPAddr).AddrPort()
+	query, _ := x.RawQuery()
+	path := x.Path()
+	if u, err := url.ParseRequestURI(path); err == nil && path != "*" {
+		path = u.EscapedPath()
+	}
+	return &Request{
+		Path: path, RawQuery: query, Host: x.Host(), Proto: x.Proto(), Scheme: "http",
+		Client: peer.Addr(), Peer: peer,
+	}
+}
+
+// result is what came of the last request.
+func (h *house) result(t testing.TB) Result {
+	t.Helper()
+	return await(t, h.results, "a result")
+}
+
+// await is the next value from c.
+func await[T any](t testing.TB, c <-chan T, what string) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(patience):
+		t.Fatalf("no %s within %v", what, patience)
+		panic("unreachable")
+	}
+}
+
+func mustPool(t testing.TB, c Config) *Pool {
+	t.Helper()
+	p, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func mustURL(t testing.TB, s string) *url.URL {
+	t.Helper()
+	u, err := url.Parse(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// poolOf is a pool of the servers at these URLs.
+func poolOf(t testing.TB, urls ...string) *Pool {
+	t.Helper()
+	c := Config{Name: "test", Pseudonym: "weir-test"}
+	for _, u := range urls {
+		c.Targets = append(c.Targets, Target{URL: mustURL(t, u)})
+	}
+	return mustPool(t, c)
+}
+
+// startBackend starts an upstream that is a net/http server.
+func startBackend(t testing.TB, handle http.HandlerFunc) string {
+	t.Helper()
+	s := httptest.NewServer(handle)
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// newTLS is an upstream that speaks TLS with a certificate nobody knows.
+func newTLS(t testing.TB, handle http.HandlerFunc) *httptest.Server {
+	t.Helper()
+	s := httptest.NewUnstartedServer(handle)
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	return s
+}
+
+// rawBackend is an upstream that does with each connection what serve does, and
+// closes it then.
+func rawBackend(t testing.TB, serve func(c net.Conn, r *bufio.Reader)) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				_ = c.SetDeadline(time.Now().Add(patience))
+				serve(c, bufio.NewReader(c))
+			}()
+		}
+	}()
+	return "http://" + l.Addr().String()
+}
+
+// replies is a raw upstream that reads one request's head a connection, sends
+// it to heads, and writes answer.
+func replies(t testing.TB, answer string) (url string, heads <-chan string) {
+	t.Helper()
+	seen := make(chan string, 100)
+	return rawBackend(t, func(c net.Conn, r *bufio.Reader) {
+		head := readHead(r)
+		seen <- head
+		_, _ = io.WriteString(c, answer)
+	}), seen
+}
+
+// readHead reads up to the empty line.
+func readHead(r *bufio.Reader) string {
+	var b strings.Builder
+	for {
+		line, err := r.ReadString('\n')
+		b.WriteString(line)
+		if err != nil || line == "\r\n" {
+			return b.String()
+		}
+	}
+}
+
+// dial opens a connection to the house and writes request.
+func (h *house) dial(t testing.TB, request string) (net.Conn, *bufio.Reader) {
+	t.Helper()
+	c, err := net.Dial("tcp", strings.TrimPrefix(h.URL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	_ = c.SetDeadline(time.Now().Add(patience))
+	if _, err := io.WriteString(c, request); err != nil {
+		t.Fatal(err)
+	}
+	return c, bufio.NewReader(c)
+}
+
+// ask sends request as it is and reads one answer.
+func (h *house) ask(t testing.TB, request string) (*http.Response, string) {
+	t.Helper()
+	_, r := h.dial(t, request)
+	method, _, _ := strings.Cut(request, " ")
+	return answer(t, r, method)
+}
+
+// answer reads one response whole.
+func answer(t testing.TB, r *bufio.Reader, method string) (*http.Response, string) {
+	t.Helper()
+	res, err := http.ReadResponse(r, &http.Request{Method: method})
+	if err != nil {
+		t.Fatalf("read answer: %v", err)
+	}
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatalf("read body of answer: %v", err)
+	}
+	return res, string(body)
+}
+
+// send writes to a connection.
+func send(t testing.TB, w io.Writer, format string, args ...any) {
+	t.Helper()
+	if _, err := fmt.Fprintf(w, format, args...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// request is one that no server has read.
+func request(t testing.TB, url string) *http.Request {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.RemoteAddr = "127.0.0.1:9"
+	return r
+}
+
+// silent is a ResponseWriter that nobody listens to.
+type silent struct{ header http.Header }
+
+func (s silent) Header() http.Header         { return s.header }
+func (s silent) Write(p []byte) (int, error) { return len(p), nil }
+func (s silent) WriteHeader(int)             {}
+
+// until waits for a condition that other goroutines bring about.
+func until(t testing.TB, holds func() bool) {
+	t.Helper()
+	every := time.NewTicker(time.Millisecond)
+	defer every.Stop()
+	deadline := time.After(patience)
+	for !holds() {
+		select {
+		case <-every.C:
+		case <-deadline:
+			t.Fatalf("did not come true within %v", patience)
+		}
+	}
+}

@@ -30,7 +30,7 @@
 // says otherwise, and all bodies together no more than listen.max_buffered; one more
 // is answered with 503. One client address may fill an eighth of that, and always one
 // body (buffers.go). From its first byte on a body brings 500 bytes a second, give or
-// take five seconds in all (patience.go). Limits whose key is not in the body are asked
+// take five seconds in all (body.go). Limits whose key is not in the body are asked
 // first whether they would refuse (early.go): nothing is taken by that, so that the one
 // decision about all limits stays all or none. A shared store is asked so only about
 // bodies that are long, or of unknown length; about others what this process
@@ -40,7 +40,7 @@
 //
 // A key that nobody has sent yet costs memory, in the store too, and a permit of a
 // new phone number is worth as much as one of a known one. With new_keys, vet
-// (vet.go) bounds how many requests with keys that are new one client address may
+// (newkeys.go) bounds how many requests with keys that are new one client address may
 // send to a route, whatever limits the route has. It is off unless the
 // configuration asks for it: after a start every key is new, and who has many
 // clients behind one address, or forgot to name a proxy in front, would refuse
@@ -74,11 +74,11 @@
 //
 // On a route with idempotency, a request that carries a mark is counted together
 // with being the first of its kind, in one step; its repeats, up to a bound, pass
-// and are not counted (repeat.go). What is given back whole is forgotten as a
+// and are not counted (idempotency.go). What is given back whole is forgotten as a
 // first one too. While the store is away everything counts.
 //
 // What is under way at a time is bounded by permits that a request holds until
-// its end, renewed while it lasts (hold.go); those of a process that has died
+// its end, renewed while it lasts (lease.go); those of a process that has died
 // come back with their lease. They are released before the end of the answer is sent,
 // so that whoever asks one after the other never meets the permit of the request
 // before; its header and what is there of its body do not wait for a slow store
@@ -114,7 +114,7 @@
 // certificates (certificates.go), the
 // addresses that take back what they ask (offenders.go), the
 // limiter's store and the local store that stands in for it (admit.go), what is
-// known of keys (vet.go), the memory for bodies (buffers.go), the
+// known of keys (newkeys.go), the memory for bodies (buffers.go), the
 // figures (metrics.go), the log, and the fleet: what is known of how targets
 // fare, and which requests wait for one (package upstream). All else belongs to one request or never
 // changes.
@@ -140,7 +140,7 @@
 //     decides the route, a query that can be read in two ways is refused with 400.
 //   - So is a request with a form in its body where a key, a cost or the route depends
 //     on the query: some servers find one parameter in both. It is told by Content-Type,
-//     so that no body is read for it; form_beside_query lets it pass (beside.go).
+//     so that no body is read for it; form_beside_query lets it pass (form_body.go).
 //   - A header field or parameter that is a key and comes twice is refused with
 //     400: which of the two the upstream would believe is not known.
 //   - So is a request with a field or parameter that some servers take for a key, a
@@ -165,14 +165,14 @@
 //   - What HTTP/2 lets through and HTTP/1 would read as something else is
 //     answered with 400 (malformed.go).
 //   - A client that is slow beyond the bounds of listen.timeouts is cut; an
-//     upstream never is for its client's sake (http1.Timeouts; patience.go over HTTP/2).
+//     upstream never is for its client's sake (http1.Timeouts; body.go over HTTP/2).
 //   - A client of HTTP/1 that ends its side of the connection behind a whole request
 //     (half-close) gets its answer, and "100 Continue" before it, which one that has left
 //     answers with a reset. One that resets the connection has left, and so has one that
 //     takes nothing more of an answer; what it asked for is given up (http1.HalfClosed).
 //   - An HTTP/2 connection whose client takes back most of what it asks (rapid
 //     reset) is closed, and what was taken back before it was looked at is nobody's
-//     work (link.go). The address that does so on one connection after another waits
+//     work (connstate.go). The address that does so on one connection after another waits
 //     before its next one is read: 100 ms at first, 2 s at most (offenders.go).
 //
 // Where RFC 9110, 9112 and 9113 leave a choice, or net/http makes it:
@@ -202,5 +202,5 @@
 //     refuses to.
 //   - Floods of pings, settings, empty frames and header fragments over HTTP/2 are
 //     bounded by net/http; of its own Weir bounds requests that are taken back
-//     (link.go), and those under way (server.go).
+//     (connstate.go), and those under way (server.go).
 package proxy

@@ -13,7 +13,8 @@ func importMap() map[string][]string {
 	redis := []string{"lock", "limiter/redisstore"}
 	return map[string][]string{
 		"":                    {"proxy/cli"},
-		"proxy/cli":           slices.Concat([]string{"proxy/acme", "proxy/admin", "proxy/cluster", "proxy"}, rooms, redis),
+		"proxy/cli":           {"proxy/node", "proxy/admin", "proxy/cluster", "proxy/config"},
+		"proxy/node":          slices.Concat([]string{"proxy/acme", "proxy/admin", "proxy/cluster", "proxy"}, rooms, redis),
 		"proxy/acme":          {"proxy/config"},
 		"proxy/admin":         slices.Concat([]string{"proxy"}, rooms),
 		"proxy/cluster":       slices.Concat([]string{"proxy"}, rooms, redis),
@@ -37,7 +38,7 @@ func importMap() map[string][]string {
 // outside of all fences.
 func fences() map[string][]string {
 	return map[string][]string{
-		"github.com/redis/go-redis/": {"limiter/redisstore", "lock", "proxy/cluster", "proxy/cli"},
+		"github.com/redis/go-redis/": {"limiter/redisstore", "lock", "proxy/cluster", "proxy/node"},
 		"gopkg.in/yaml":              {"proxy/config"},
 		"go.yaml.in/yaml":            {"proxy/config"},
 		"github.com/go-chi/chi/":     {"proxy", "proxy/admin"},

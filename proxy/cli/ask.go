@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/node"
 )
 
 // askWithin is how long a running weir may take to answer: it may have to wait
@@ -36,7 +37,7 @@ func (a running) ask(ctx context.Context, out io.Writer, method, path string, v,
 	defer cancel()
 	base := a.Admin
 	if !strings.Contains(base, "://") {
-		base = "http://" + reachable(base)
+		base = "http://" + node.Reachable(base)
 	}
 	body := []byte{}
 	if v != nil {

@@ -2,10 +2,12 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 
 	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/node"
 )
 
 // compare prints what would change if a running weir served the file, as that
@@ -15,11 +17,32 @@ func (c checkCommand) compare(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	var p plan
+	var p node.Plan
 	a := running{Admin: c.Against, Token: c.Token}
 	if err := a.ask(ctx, out, http.MethodPost, "/api/v1/plan", admin.Push{Bundle: b}, &p); err != nil {
 		return err
 	}
-	p.print(out)
+	printPlan(out, p)
 	return nil
+}
+
+// printPlan tells people what would change.
+func printPlan(out io.Writer, p node.Plan) {
+	for _, change := range p.Changes {
+		fmt.Fprintln(out, change)
+	}
+	for _, r := range p.Refused {
+		fmt.Fprintf(out, "%s would refuse %d keys now, such as %v\n", r.Limit, r.Keys, r.Named)
+	}
+	switch {
+	case p.Restart != "":
+		fmt.Fprintln(out, p.Restart)
+	case p.Unknown != "":
+		fmt.Fprintf(out, "who would be refused is not known: %s\n", p.Unknown)
+	case p.Whole:
+		fmt.Fprintf(out, "looked at all %d counts there are\n", p.Looked)
+	default:
+		fmt.Fprintf(out, "looked at %d counts; there are more\n", p.Looked)
+	}
+	fmt.Fprintf(out, "%d changes against generation %d\n", len(p.Changes), p.Generation)
 }

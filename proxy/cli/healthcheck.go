@@ -2,12 +2,10 @@ package cli
 
 import (
 	"context"
-	"fmt"
-	"net"
-	"net/http"
 	"time"
 
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/node"
 )
 
 // defaultAdmin is where a file that says nothing else puts the admin listener.
@@ -21,7 +19,7 @@ type healthcheckCommand struct {
 
 // Run asks whether the process lives: exit 0 if it does. Whatever the file says by
 // now is no reason to call a process dead that still serves what it said before: a
-// weir says that it lives on a socket of its own too (see pulse), and that is asked
+// weir says that it lives on a socket of its own too (see node.Alive), and that is asked
 // first. Where there is no such socket the admin listener is asked, where the file
 // has it, or where it is by default if the file does not load.
 func (c healthcheckCommand) Run(ctx context.Context) error {
@@ -30,30 +28,13 @@ func (c healthcheckCommand) Run(ctx context.Context) error {
 	addr := c.Admin
 	if addr == "" {
 		for _, path := range configPaths(c.Config) {
-			if beats(ctx, path) == nil {
+			if node.Alive(ctx, path) == nil {
 				return nil
 			}
 		}
 		addr = c.configured()
 	}
-	return healthy(ctx, http.DefaultClient, "http://"+reachable(addr)+"/healthz")
-}
-
-// healthy asks a weir whether it lives.
-func healthy(ctx context.Context, client *http.Client, url string) error {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return fmt.Errorf("healthcheck: %w", err)
-	}
-	answer, err := client.Do(r)
-	if err != nil {
-		return fmt.Errorf("healthcheck: %w", err)
-	}
-	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("healthcheck: %s", answer.Status)
-	}
-	return nil
+	return node.Healthy(ctx, addr)
 }
 
 // configured is where the file says the admin listener is, or its default.
@@ -64,14 +45,4 @@ func (c healthcheckCommand) configured() string {
 		}
 	}
 	return defaultAdmin
-}
-
-// reachable is the address to dial for one that is listened on: a wildcard is
-// reached on loopback.
-func reachable(addr string) string {
-	host, port, err := net.SplitHostPort(addr)
-	if ip := net.ParseIP(host); err == nil && (host == "" || ip.IsUnspecified()) {
-		return net.JoinHostPort("localhost", port)
-	}
-	return addr
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/node"
 )
 
 type pushCommand struct {
@@ -22,17 +23,17 @@ func (c pushCommand) Run(ctx context.Context, w Env) error {
 	if err != nil {
 		return err
 	}
-	var done pushed
+	var done node.Pushed
 	p := admin.Push{Bundle: b, Author: author(c.Author), DryRun: c.DryRun}
 	if err := c.ask(ctx, w.Stdout, http.MethodPost, "/api/v1/push", p, &done); err != nil {
 		return err
 	}
-	return done.print(w.Stdout)
+	return printPushed(w.Stdout, done)
 }
 
-// print tells people what came of a push. It is errSaid when a node could not
+// printPushed tells people what came of a push. It is errSaid when a node could not
 // serve what was only tried.
-func (p pushed) print(out io.Writer) error {
+func printPushed(out io.Writer, p node.Pushed) error {
 	for _, warning := range p.Warnings {
 		fmt.Fprintf(out, "%s (warning)\n", warning)
 	}

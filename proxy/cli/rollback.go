@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/node"
 )
 
 type rollbackCommand struct {
@@ -15,10 +16,10 @@ type rollbackCommand struct {
 
 // Run has all nodes serve, as a new generation, what an earlier one was.
 func (c rollbackCommand) Run(ctx context.Context, w Env) error {
-	var done pushed
+	var done node.Pushed
 	r := admin.Rollback{Generation: c.Generation, Author: author(c.Author)}
 	if err := c.ask(ctx, w.Stdout, http.MethodPost, "/api/v1/rollback", r, &done); err != nil {
 		return err
 	}
-	return done.print(w.Stdout)
+	return printPushed(w.Stdout, done)
 }

@@ -7,13 +7,15 @@ import (
 	"runtime/debug"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/weir-proxy/weir/proxy/node"
 )
 
 type versionCommand struct{}
 
 // Run prints which weir this is and what it was built with.
 func (versionCommand) Run(w Env) error {
-	return readBuild().print(w.Stdout)
+	return printBuild(w.Stdout, readBuild())
 }
 
 // A versionFlag is --version: as the command, for those who know it as a flag.
@@ -21,7 +23,7 @@ type versionFlag bool
 
 // BeforeReset implements kong's hook: the version is printed, and nothing else done.
 func (versionFlag) BeforeReset(app *kong.Kong) error {
-	err := readBuild().print(app.Stdout)
+	err := printBuild(app.Stdout, readBuild())
 	app.Exit(exitOK)
 	return err
 }
@@ -30,29 +32,27 @@ func (versionFlag) BeforeReset(app *kong.Kong) error {
 // -X github.com/weir-proxy/weir/proxy/cli.version=v1.2.3. Empty if nothing.
 var version, revision string
 
-// A build is what a binary knows of its own making.
-type build struct{ version, commit, golang string }
-
-func (b build) print(out io.Writer) error {
-	_, err := fmt.Fprintf(out, "weir %s (commit %s, %s)\n", b.version, b.commit, b.golang)
+func printBuild(out io.Writer, b node.Build) error {
+	_, err := fmt.Fprintf(out, "weir %s (commit %s, %s)\n", b.Version, b.Commit, b.Go)
 	return err
 }
 
-func readBuild() build {
-	b := build{version: "(devel)", commit: "unknown", golang: "unknown"}
+// readBuild is what the binary knows of its own making.
+func readBuild() node.Build {
+	b := node.Build{Version: "(devel)", Commit: "unknown", Go: "unknown"}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return b
 	}
-	b.golang = info.GoVersion
+	b.Go = info.GoVersion
 	if info.Main.Version != "" {
-		b.version = info.Main.Version
+		b.Version = info.Main.Version
 	}
 	for _, s := range info.Settings {
 		if s.Key == "vcs.revision" {
-			b.commit = s.Value
+			b.Commit = s.Value
 		}
 	}
-	b.version, b.commit = cmp.Or(version, b.version), cmp.Or(revision, b.commit)
+	b.Version, b.Commit = cmp.Or(version, b.Version), cmp.Or(revision, b.Commit)
 	return b
 }

@@ -1,4 +1,4 @@
-package cli
+package node
 
 import (
 	"bytes"
@@ -16,10 +16,10 @@ import (
 )
 
 // pushAPI does for operators what moves all nodes: push, rollback, history.
-type pushAPI struct{ *service }
+type pushAPI struct{ *Node }
 
-// A pushed is what came of a push, or of trying one.
-type pushed struct {
+// A Pushed is what came of a push, or of trying one.
+type Pushed struct {
 	cluster.Outcome
 	Changed  bool            `json:"changed"`
 	Restored bool            `json:"restored,omitempty"` // redis had lost it and has it again
@@ -43,7 +43,7 @@ func (d pushAPI) push(ctx context.Context, p cluster.Push, dry bool) (any, error
 		return nil, err
 	}
 	number, now := d.proxy.Serving()
-	done := pushed{DryRun: dry, Changes: config.Compare(now, c), Outcome: cluster.Outcome{Generation: number, Hash: c.Hash}}
+	done := Pushed{DryRun: dry, Changes: config.Compare(now, c), Outcome: cluster.Outcome{Generation: number, Hash: c.Hash}}
 	for _, w := range c.Warnings {
 		done.Warnings = append(done.Warnings, w.String())
 	}
@@ -52,10 +52,10 @@ func (d pushAPI) push(ctx context.Context, p cluster.Push, dry bool) (any, error
 		return d.again(ctx, done) // all nodes serve it already
 	}
 	if dry {
-		done.Nodes, err = d.shared.node.Try(ctx, p)
+		done.Nodes, err = d.store.cluster.Try(ctx, p)
 		return done, fault(err)
 	}
-	if done.Outcome, err = d.shared.node.Push(ctx, p); err != nil {
+	if done.Outcome, err = d.store.cluster.Push(ctx, p); err != nil {
 		d.audit("push refused", p, err)
 		return nil, fault(err)
 	}
@@ -66,12 +66,12 @@ func (d pushAPI) push(ctx context.Context, p cluster.Push, dry bool) (any, error
 
 // again is a push of what is served already. Nothing is to be done, unless Redis has
 // lost it: then it is published once more, so that nodes that come find it.
-func (d pushAPI) again(ctx context.Context, done pushed) (any, error) {
+func (d pushAPI) again(ctx context.Context, done Pushed) (any, error) {
 	if done.DryRun {
 		return done, nil
 	}
 	var err error
-	if done.Restored, err = d.shared.node.Restore(ctx); err != nil {
+	if done.Restored, err = d.store.cluster.Restore(ctx); err != nil {
 		return nil, err
 	}
 	if done.Restored {
@@ -82,16 +82,16 @@ func (d pushAPI) again(ctx context.Context, done pushed) (any, error) {
 
 // unpack makes of b what would be served here, and returns it as it may be stored
 // where all nodes, and others, can read: with the values of its lists hashed.
-func (s *service) unpack(b config.Bundle) (config.Bundle, *config.Config, error) {
-	c, err := config.Unpack(s.source.own, b)
-	if err != nil || !s.source.pushable() {
+func (n *Node) unpack(b config.Bundle) (config.Bundle, *config.Config, error) {
+	c, err := config.Unpack(n.source.own, b)
+	if err != nil || !n.source.pushable() {
 		return b, c, err
 	}
-	hashed, err := b.Conceal(c, s.source.served())
+	hashed, err := b.Conceal(c, n.source.served())
 	if err != nil {
 		return b, nil, err
 	}
-	c, err = config.Unpack(s.source.own, hashed)
+	c, err = config.Unpack(n.source.own, hashed)
 	return hashed, c, err
 }
 
@@ -117,7 +117,7 @@ func fault(err error) error {
 
 // Rollback implements admin.Cluster.
 func (d pushAPI) Rollback(ctx context.Context, r admin.Rollback) (any, error) {
-	entries, err := d.shared.node.History(ctx)
+	entries, err := d.store.cluster.History(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +133,7 @@ func (d pushAPI) Rollback(ctx context.Context, r admin.Rollback) (any, error) {
 
 // History implements admin.Cluster.
 func (d pushAPI) History(ctx context.Context) (any, error) {
-	entries, err := d.shared.node.History(ctx)
+	entries, err := d.store.cluster.History(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +143,7 @@ func (d pushAPI) History(ctx context.Context) (any, error) {
 // Diff implements admin.Cluster: what a generation changed in the files, against
 // the one that was pushed before it.
 func (d pushAPI) Diff(ctx context.Context, generation int64) (any, error) {
-	entries, err := d.shared.node.History(ctx)
+	entries, err := d.store.cluster.History(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -178,32 +178,32 @@ func compareFiles(was, is config.Bundle) string {
 }
 
 // follow serves what is pushed, until ctx is done.
-func (s *service) follow(ctx context.Context) {
-	if s.shared.node == nil || !s.source.pushable() {
+func (n *Node) follow(ctx context.Context) {
+	if n.store.cluster == nil || !n.source.pushable() {
 		return
 	}
-	s.shared.node.Follow(ctx, &cluster.Follower{
+	n.store.cluster.Follow(ctx, &cluster.Follower{
 		Take: func(ctx context.Context, b config.Bundle) (cluster.Taken, error) {
-			c, err := config.Unpack(s.source.own, b)
+			c, err := config.Unpack(n.source.own, b)
 			if err != nil {
 				return nil, err
 			}
-			return s.proxy.Prepare(ctx, c)
+			return n.proxy.Prepare(ctx, c)
 		},
-		Told: s.told,
+		Told: n.told,
 	})
 }
 
 // told notes what came of a push on this node.
-func (s *service) told(e cluster.Entry, err error) {
-	s.standing.note(err)
+func (n *Node) told(e cluster.Entry, err error) {
+	n.reloads.note(err)
 	if err != nil {
-		s.log.Error().Err(err).Int64("generation", e.Generation).Msg("cannot serve pushed config")
+		n.log.Error().Err(err).Int64("generation", e.Generation).Msg("cannot serve pushed config")
 		return
 	}
-	s.source.set(e.Bundle)
-	s.log.Info().Int64("generation", e.Generation).Str("hash", e.Hash).Str("author", e.Author).Msg("serving pushed config")
-	if err := s.source.keep(e); err != nil {
-		s.log.Warn().Err(err).Msg("cannot write reload.keep")
+	n.source.set(e.Bundle)
+	n.log.Info().Int64("generation", e.Generation).Str("hash", e.Hash).Str("author", e.Author).Msg("serving pushed config")
+	if err := n.source.keep(e); err != nil {
+		n.log.Warn().Err(err).Msg("cannot write reload.keep")
 	}
 }

@@ -1,4 +1,4 @@
-package cli
+package node
 
 import (
 	"crypto/x509"
@@ -45,15 +45,14 @@ func listened(t *testing.T, listen string) string {
 	return path
 }
 
-func TestServe_HTTPSAlone(t *testing.T) {
+func TestListen_HTTPSAlone(t *testing.T) {
 	path := listened(t, "http: none, https: '127.0.0.1:0', tls: {cert: cert.pem, key: key.pem}")
 	client := certified(t, path)
-	stop, says := serving(t, path, nil)
-	started := says("serving")
-	if started["http"] != nil {
-		t.Errorf("serving %v; want no plain HTTP", started)
+	n := serving(t, path)
+	if got := n.Address("http"); got != "" {
+		t.Errorf("serving plain HTTP at %s; want none", got)
 	}
-	answer, err := client.Get("https://" + started["https"].(string) + "/a")
+	answer, err := client.Get("https://" + n.Address("https") + "/a")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,12 +61,12 @@ func TestServe_HTTPSAlone(t *testing.T) {
 		t.Errorf("status %d", answer.StatusCode)
 	}
 	client.CloseIdleConnections()
-	if code := stop(); code != exitOK {
-		t.Errorf("exit code %d", code)
+	if err := n.end(); err != nil {
+		t.Error(err)
 	}
 }
 
-func TestServe_AdminInTLS(t *testing.T) {
+func TestListen_AdminInTLS(t *testing.T) {
 	path := listened(t, "http: none, https: '127.0.0.1:0', tls: {cert: cert.pem, key: key.pem}")
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -77,13 +76,13 @@ func TestServe_AdminInTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	client := certified(t, path)
-	stop, says := serving(t, path, nil)
-	addr := says("serving")["admin_https"]
-	if addr == nil {
+	n := serving(t, path)
+	addr := n.Address("admin_https")
+	if addr == "" {
 		t.Fatal("serving without an admin listener in TLS")
 	}
 	for token, want := range map[string]int{"secret": 200, "guess": 401} {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+addr.(string)+"/reload", nil)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+addr+"/reload", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -98,14 +97,14 @@ func TestServe_AdminInTLS(t *testing.T) {
 		}
 	}
 	client.CloseIdleConnections()
-	if code := stop(); code != exitOK {
-		t.Errorf("exit code %d", code)
+	if err := n.end(); err != nil {
+		t.Error(err)
 	}
 }
 
-func TestServe_CertificateThatIsNone(t *testing.T) {
+func TestListen_CertificateThatIsNone(t *testing.T) {
 	path := listened(t, "http: '127.0.0.1:0', https: '127.0.0.1:0', tls: {cert: cert.pem, key: key.pem}")
-	if code, _, stderr := weir("run", "-c", path); code != exitFault || !strings.Contains(stderr, "cert.pem") {
-		t.Errorf("exit code %d, %q; want the name of the file", code, stderr)
+	if _, err := begin(t, path, nil); err == nil || !strings.Contains(err.Error(), "cert.pem") {
+		t.Errorf("start: %v; want the name of the file", err)
 	}
 }

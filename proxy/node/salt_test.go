@@ -1,4 +1,4 @@
-package cli
+package node
 
 import (
 	"net/http"
@@ -17,8 +17,8 @@ func TestSalt_NodesOfOneRedisWriteTheSameHashes(t *testing.T) {
 		"routes: [{match: {path: /a}, upstream: echo, limits: [{key: 'header:X-Phone', rate: 1/1h}]}]\nupstreams: {echo: echo}\n"
 	var hashes []any
 	for node := range 3 {
-		_, says := serving(t, write(t, yaml), nil)
-		r, err := http.NewRequest("GET", "http://"+says("serving")["http"].(string)+"/a", nil)
+		n := serving(t, write(t, yaml))
+		r, err := http.NewRequest("GET", "http://"+n.Address("http")+"/a", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -28,7 +28,7 @@ func TestSalt_NodesOfOneRedisWriteTheSameHashes(t *testing.T) {
 			t.Fatal(err)
 		}
 		answer.Body.Close()
-		if line := says("request"); node > 0 { // the first one lets it pass
+		if line := n.says("request"); node > 0 { // the first one lets it pass
 			hashes = append(hashes, line["key"])
 		}
 	}
@@ -49,18 +49,18 @@ func TestSalt_BeforeAndAfterTheOthersCanBeAsked(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	one, other := newSalt(shared{client: client, prefix: "weir"}), newSalt(shared{client: client, prefix: "weir"})
+	one, other := newSalt(store{client: client, prefix: "weir"}), newSalt(store{client: client, prefix: "weir"})
 	if one.value() == other.value() {
 		t.Error("two processes have made the same salt")
 	}
 	if !one.agree(t.Context()) || !other.agree(t.Context()) || one.value() != other.value() {
 		t.Error("two processes do not agree")
 	}
-	before := newSalt(shared{client: client, prefix: "weir"})
+	before := newSalt(store{client: client, prefix: "weir"})
 	own := before.value()
 	server.Kill()
 	if before.agree(t.Context()) || before.value() != own {
 		t.Error("want the own salt while nobody can be asked")
 	}
-	newSalt(shared{}).run(t.Context()) // shares nothing, and returns
+	newSalt(store{}).run(t.Context()) // shares nothing, and returns
 }

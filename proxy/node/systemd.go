@@ -1,4 +1,4 @@
-package cli
+package node
 
 import (
 	"context"
@@ -31,6 +31,13 @@ func (v systemd) tell(state string) {
 	if _, err := daemon.SdNotify(false, state); err != nil {
 		v.log.Warn().Err(err).Msg("sd_notify failed")
 	}
+}
+
+// alive reports whether the admin listener answers: what a health check asks.
+func (n *Node) alive() bool {
+	ctx, cancel := context.WithTimeout(context.Background(), connectPatience)
+	defer cancel()
+	return Healthy(ctx, n.Address("admin")) == nil
 }
 
 // watchdog says that weir lives, twice in the time in which systemd wants to

@@ -1,4 +1,4 @@
-package cli
+package node
 
 import (
 	"context"
@@ -9,8 +9,8 @@ import (
 // watchPeers does what the other nodes give reason to, until ctx is done: it says when
 // they serve something else, and is numbered among them again after Redis was
 // away.
-func (s *service) watchPeers(ctx context.Context) {
-	node := s.shared.node
+func (n *Node) watchPeers(ctx context.Context) {
+	node := n.store.cluster
 	if node == nil {
 		return
 	}
@@ -18,13 +18,13 @@ func (s *service) watchPeers(ctx context.Context) {
 		select {
 		case others := <-node.Drifted():
 			if others > 0 {
-				s.log.Warn().Int("nodes", others).Msg("config drift; other nodes serve another configuration")
+				n.log.Warn().Int("nodes", others).Msg("config drift; other nodes serve another configuration")
 			} else {
-				s.log.Info().Msg("config drift ended")
+				n.log.Info().Msg("config drift ended")
 			}
 		case <-node.Returned():
-			if s.source.served() == nil {
-				s.rejoin(ctx) // else what was pushed is followed
+			if n.source.served() == nil {
+				n.rejoin(ctx) // else what was pushed is followed
 			}
 		case <-ctx.Done():
 			return
@@ -33,7 +33,7 @@ func (s *service) watchPeers(ctx context.Context) {
 }
 
 // count adds what a node knows of the others, and of the store, to the figures.
-func (s shared) count(r prometheus.Registerer) {
+func (s store) count(r prometheus.Registerer) {
 	for i, result := range []string{"counted", "lost"} {
 		r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "weir_store_reported_permits_total", ConstLabels: prometheus.Labels{"result": result},
@@ -43,7 +43,7 @@ func (s shared) count(r prometheus.Registerer) {
 			return float64([]int64{heard, lost}[i])
 		}))
 	}
-	n := s.node
+	n := s.cluster
 	gauge := func(name, help string, value func() int) {
 		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_cluster_" + name, Help: help}, func() float64 { return float64(value()) }))
 	}

@@ -1,4 +1,4 @@
-package cli
+package node
 
 import (
 	"context"
@@ -46,8 +46,8 @@ func (t *scavenger) due(now use) bool {
 	return true
 }
 
-// save gives memory back whenever that is due, until ctx is done.
-func save(ctx context.Context) {
+// scavenge gives memory back whenever that is due, until ctx is done.
+func scavenge(ctx context.Context) {
 	var t scavenger
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()

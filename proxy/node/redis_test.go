@@ -1,4 +1,4 @@
-package cli
+package node
 
 import (
 	"errors"
@@ -56,7 +56,7 @@ func passes(t *testing.T, addr string, users ...string) string {
 	return b.String()
 }
 
-func TestServe_RedisInAllItsShapes(t *testing.T) {
+func TestNode_RedisInAllItsShapes(t *testing.T) {
 	for mode, redis := range map[string]func() string{
 		"single": func() string { return "addrs: ['" + redistest.Start(t).Addr + "']" },
 		"cluster": func() string {
@@ -69,9 +69,7 @@ func TestServe_RedisInAllItsShapes(t *testing.T) {
 	} {
 		t.Run(mode, func(t *testing.T) {
 			path := write(t, fmt.Sprintf(twoKeys, redis()))
-			_, one := serving(t, path, nil)
-			_, two := serving(t, path, nil)
-			first, second := one("serving")["http"].(string), two("serving")["http"].(string)
+			first, second := serving(t, path).Address("http"), serving(t, path).Address("http")
 			got := passes(t, first, "a", "a") + passes(t, second, "a", "b", "b", "b", "c", "c", "d") + passes(t, first, "d")
 			// A refused request of a or b takes nothing from all, which has 5.
 			if want := "++" + "-" + "++" + "-" + "+" + "---"; got != want {

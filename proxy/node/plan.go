@@ -1,10 +1,9 @@
-package cli
+package node
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy"
@@ -19,19 +18,19 @@ const (
 	named = 5
 )
 
-// A plan is what would change if a running weir served something else.
-type plan struct {
+// A Plan is what would change if a running weir served something else.
+type Plan struct {
 	Generation int64           `json:"generation"` // that is served
 	Changes    []config.Change `json:"changes"`
 	Restart    string          `json:"restart,omitempty"` // what only a restart can change
-	Refused    []refusing      `json:"refused"`           // limits that would refuse keys now
+	Refused    []Refusing      `json:"refused"`           // limits that would refuse keys now
 	Looked     int             `json:"looked"`            // at so many counts
 	Whole      bool            `json:"whole"`             // these are all that there are
 	Unknown    string          `json:"unknown,omitempty"` // why counts were not looked at
 }
 
-// A refusing is a limit that would refuse some of the keys that have counts now.
-type refusing struct {
+// A Refusing is a limit that would refuse some of the keys that have counts now.
+type Refusing struct {
 	Limit string   `json:"limit"` // ROUTE.LIMIT:WINDOW
 	Keys  int      `json:"keys"`
 	Named []string `json:"named"` // beginnings of some of their hashes, as in the log
@@ -39,14 +38,14 @@ type refusing struct {
 
 // plan tells what would change if b were served, and who would be refused now, by
 // the counts that are in the store.
-func (s *service) plan(ctx context.Context, b config.Bundle) (any, error) {
-	_, c, err := s.unpack(b)
+func (n *Node) plan(ctx context.Context, b config.Bundle) (any, error) {
+	_, c, err := n.unpack(b)
 	if err != nil {
 		return nil, err
 	}
-	number, now := s.proxy.Serving()
-	p := plan{Generation: number, Changes: config.Compare(now, c), Refused: []refusing{}}
-	next, err := s.proxy.Prepare(ctx, c)
+	number, now := n.proxy.Serving()
+	p := Plan{Generation: number, Changes: config.Compare(now, c), Refused: []Refusing{}}
+	next, err := n.proxy.Prepare(ctx, c)
 	switch {
 	case errors.Is(err, proxy.ErrRestart):
 		p.Restart = err.Error()
@@ -55,11 +54,11 @@ func (s *service) plan(ctx context.Context, b config.Bundle) (any, error) {
 		return nil, err
 	}
 	defer next.Discard()
-	if s.shared.node == nil {
+	if n.store.cluster == nil {
 		p.Unknown = "the store is memory, whose counts are not listed"
 		return p, nil
 	}
-	if err := s.refusals(ctx, next.Limits(), &p); err != nil {
+	if err := n.refusals(ctx, next.Limits(), &p); err != nil {
 		p.Unknown = err.Error()
 	}
 	return p, nil
@@ -67,21 +66,21 @@ func (s *service) plan(ctx context.Context, b config.Bundle) (any, error) {
 
 // refusals asks the store about every count that it has under these limits: what
 // it would say of one more request.
-func (s *service) refusals(ctx context.Context, limits []limiter.Limit, p *plan) error {
+func (n *Node) refusals(ctx context.Context, limits []limiter.Limit, p *Plan) error {
 	byName, names := map[string]*limiter.Limit{}, map[string]bool{}
 	for i, l := range limits {
 		byName[l.Name], names[l.Name] = &limits[i], true
 	}
-	counts, whole, err := s.shared.node.Counted(ctx, names)
+	counts, whole, err := n.store.cluster.Counted(ctx, names)
 	if err != nil {
 		return err
 	}
 	p.Whole = whole
-	found := map[string]*refusing{}
+	found := map[string]*Refusing{}
 	for len(counts) > 0 {
 		some := counts[:min(peeked, len(counts))]
 		counts = counts[len(some):]
-		refused, err := s.peek(ctx, some, byName)
+		refused, err := n.peek(ctx, some, byName)
 		if err != nil {
 			return err
 		}
@@ -89,7 +88,7 @@ func (s *service) refusals(ctx context.Context, limits []limiter.Limit, p *plan)
 		for _, c := range refused {
 			r := found[c.Limit]
 			if r == nil {
-				r = &refusing{Limit: c.Limit}
+				r = &Refusing{Limit: c.Limit}
 				found[c.Limit] = r
 			}
 			if r.Keys++; len(r.Named) < named {
@@ -106,13 +105,13 @@ func (s *service) refusals(ctx context.Context, limits []limiter.Limit, p *plan)
 }
 
 // peek returns those of counts whose next request would be refused.
-func (s *service) peek(ctx context.Context, counts []cluster.CountedKey, limits map[string]*limiter.Limit) ([]cluster.CountedKey, error) {
+func (n *Node) peek(ctx context.Context, counts []cluster.CountedKey, limits map[string]*limiter.Limit) ([]cluster.CountedKey, error) {
 	var claims []limiter.Claim
 	for _, c := range counts {
 		claims = append(claims, limiter.Claim{Limit: limits[c.Limit], Key: c.Key, Cost: 1})
 	}
 	var d limiter.Decision
-	if err := s.shared.store.Peek(ctx, claims, &d); err != nil {
+	if err := n.store.limits.Peek(ctx, claims, &d); err != nil {
 		return nil, fmt.Errorf("look at counts: %w", err)
 	}
 	var refused []cluster.CountedKey
@@ -122,25 +121,4 @@ func (s *service) peek(ctx context.Context, counts []cluster.CountedKey, limits 
 		}
 	}
 	return refused, nil
-}
-
-// print tells people what would change.
-func (p plan) print(out io.Writer) {
-	for _, change := range p.Changes {
-		fmt.Fprintln(out, change)
-	}
-	for _, r := range p.Refused {
-		fmt.Fprintf(out, "%s would refuse %d keys now, such as %v\n", r.Limit, r.Keys, r.Named)
-	}
-	switch {
-	case p.Restart != "":
-		fmt.Fprintln(out, p.Restart)
-	case p.Unknown != "":
-		fmt.Fprintf(out, "who would be refused is not known: %s\n", p.Unknown)
-	case p.Whole:
-		fmt.Fprintf(out, "looked at all %d counts there are\n", p.Looked)
-	default:
-		fmt.Fprintf(out, "looked at %d counts; there are more\n", p.Looked)
-	}
-	fmt.Fprintf(out, "%d changes against generation %d\n", len(p.Changes), p.Generation)
 }

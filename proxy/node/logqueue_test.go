@@ -1,9 +1,7 @@
-package cli
+package node
 
 import (
 	"bytes"
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +16,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/rs/zerolog"
+
+	"github.com/weir-proxy/weir/proxy/config"
 )
 
 func TestLogQueue_WritesAllInOrder(t *testing.T) {
@@ -153,25 +153,26 @@ func TestLogQueue_AfterTheEnd(t *testing.T) {
 	}
 }
 
-// A weir whose log nobody reads serves, and ends when it is told to.
-func TestRun_ALogThatNobodyReads(t *testing.T) {
+// A node whose log nobody reads serves, and ends when it is told to.
+func TestNode_ALogThatNobodyReads(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer w.Close()
 	defer r.Close() // before w: what is being written to it ends
-	ctx, stop := context.WithCancel(t.Context())
-	code := make(chan int, 1)
-	go func() { code <- Run(ctx, []string{"run", "-c", file(t, "")}, Env{Stdout: w, Stderr: w}) }()
-	var started struct{ Message, HTTP string }
-	for lines := json.NewDecoder(r); started.Message != "serving"; {
-		if err := lines.Decode(&started); err != nil {
-			t.Fatal(err)
-		}
+	path := file(t, "")
+	c, err := config.Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := NewLog(w, zerolog.InfoLevel)
+	n, err := Start(t.Context(), Options{Path: path, Config: c, Log: log})
+	if err != nil {
+		t.Fatal(err)
 	}
 	for range 600 { // more lines than a pipe holds
-		answer, err := http.Get("http://" + started.HTTP + "/a")
+		answer, err := http.Get("http://" + n.Address("http") + "/a")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -181,13 +182,13 @@ func TestRun_ALogThatNobodyReads(t *testing.T) {
 			t.Fatalf("status %d; want 200", answer.StatusCode)
 		}
 	}
-	stop()
-	select {
-	case got := <-code:
-		if got != exitOK {
-			t.Errorf("weir = %d; want %d", got, exitOK)
-		}
-	case <-time.After(time.Minute):
-		t.Error("weir does not end")
+	ended := make(chan error, 1)
+	go func() {
+		defer log.Close()
+		ended <- n.Close()
+	}()
+	eventually(t, func() bool { return len(ended) == 1 }, "the node does not end")
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }

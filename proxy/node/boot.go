@@ -1,4 +1,4 @@
-package cli
+package node
 
 import (
 	"context"
@@ -10,20 +10,20 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// A beginning is what a weir serves first.
+// A bootConfig is what a weir serves first.
 type bootConfig struct {
 	config *config.Config
 	number int64 // of its generation; 0 when the other nodes could not be asked about it
 }
 
-// begin finds out what to serve first: what was pushed to all nodes, or else the
+// boot finds out what to serve first: what was pushed to all nodes, or else the
 // file. A Redis that does not answer is logged and no fault: then it is what was
 // pushed as far as that was kept, or else the file, and each limit says what
 // happens. One that is too old is a fault, and so is a configuration that was
 // pushed and cannot be served here: what all others serve is served whole.
-func (s shared) begin(ctx context.Context, o *configSource) (bootConfig, error) {
+func (s store) boot(ctx context.Context, o *configSource) (bootConfig, error) {
 	b := bootConfig{config: o.own}
-	if s.node == nil {
+	if s.cluster == nil {
 		return b, nil
 	}
 	err := s.check(ctx)
@@ -32,7 +32,7 @@ func (s shared) begin(ctx context.Context, o *configSource) (bootConfig, error) 
 	}
 	var e cluster.Entry
 	if err == nil && o.pushable() {
-		e, err = s.node.Pushed(ctx)
+		e, err = s.cluster.Pushed(ctx)
 	}
 	if err == nil && o.pushable() && e.Generation == 0 {
 		e, err = s.forgotten(ctx, o)
@@ -41,27 +41,27 @@ func (s shared) begin(ctx context.Context, o *configSource) (bootConfig, error) 
 		return s.pushed(o, e)
 	}
 	if err == nil {
-		err = s.node.Agree(ctx, o.own, func(number int64) { b.number = number })
+		err = s.cluster.Agree(ctx, o.own, func(number int64) { b.number = number })
 	}
 	if err == nil {
 		return b, nil
 	}
 	o.log.Warn().Err(err).Strs("addrs", o.own.Redis.Addrs).Msg("redis unreachable; limits go by on_store_failure")
 	b, err = o.kept()
-	s.node.Assume(b.config.Hash, max(b.number, 1))
+	s.cluster.Assume(b.config.Hash, max(b.number, 1))
 	return b, err
 }
 
 // forgotten is what was pushed, kept here, and is no longer known to Redis, which came
 // back empty; it is given back with the first sign of life. Its Generation is 0 when
 // there is no such.
-func (s shared) forgotten(ctx context.Context, o *configSource) (cluster.Entry, error) {
+func (s store) forgotten(ctx context.Context, o *configSource) (cluster.Entry, error) {
 	k, err := o.recall()
 	if err != nil {
 		o.log.Warn().Err(err).Msg("pushed config unknown; serving the file")
 		return cluster.Entry{}, nil
 	}
-	number, err := s.node.Number(ctx)
+	number, err := s.cluster.Number(ctx)
 	if err != nil || k.Bundle.Main == "" || number >= k.Generation {
 		return cluster.Entry{}, err
 	}
@@ -71,7 +71,7 @@ func (s shared) forgotten(ctx context.Context, o *configSource) (cluster.Entry, 
 	return e, nil
 }
 
-// kept is a beginning without Redis.
+// kept is what to serve first without Redis.
 func (o *configSource) kept() (bootConfig, error) {
 	b := bootConfig{config: o.own}
 	k, err := o.recall()
@@ -90,14 +90,14 @@ func (o *configSource) kept() (bootConfig, error) {
 	return bootConfig{c, k.Generation}, nil
 }
 
-// pushed is a beginning with what was pushed to all nodes.
-func (s shared) pushed(o *configSource, e cluster.Entry) (bootConfig, error) {
+// pushed is a boot with what was pushed to all nodes.
+func (s store) pushed(o *configSource, e cluster.Entry) (bootConfig, error) {
 	c, err := config.Unpack(o.own, e.Bundle)
 	if err != nil {
 		return bootConfig{}, fmt.Errorf("what was pushed as generation %d: %w", e.Generation, err)
 	}
 	o.set(e.Bundle)
-	s.node.Adopt(e, c)
+	s.cluster.Adopt(e, c)
 	if err := o.keep(e); err != nil {
 		o.log.Warn().Err(err).Msg("cannot write reload.keep")
 	}

@@ -1,4 +1,4 @@
-package cli
+package node
 
 import (
 	"context"
@@ -23,7 +23,7 @@ type salt struct {
 	now    atomic.Pointer[proxy.Salt]
 }
 
-func newSalt(s shared) *salt {
+func newSalt(s store) *salt {
 	made := &salt{client: s.client, prefix: s.prefix}
 	own := proxy.NewSalt()
 	made.now.Store(&own)

@@ -1,4 +1,4 @@
-package cli
+package node
 
 import (
 	"fmt"
@@ -8,19 +8,19 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// A standing is what came of the last reload, or of what was pushed last. A refusal
+// A reloadStatus is what came of the last reload, or of what was pushed last. A refusal
 // stands until a reload goes well, be it by undoing the edit: for so long this weir
 // does not serve what it was told to.
-type standing struct {
+type reloadStatus struct {
 	successful, at prometheus.Gauge
 
 	mu      sync.Mutex // guards what follows
 	refused time.Time  // zero while nothing is
 }
 
-// newStanding is that of a weir that has just begun with its configuration.
-func newStanding(r prometheus.Registerer) *standing {
-	s := &standing{
+// newReloadStatus is that of a weir that has just begun with its configuration.
+func newReloadStatus(r prometheus.Registerer) *reloadStatus {
+	s := &reloadStatus{
 		successful: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "weir_config_last_reload_successful", Help: "1 if what was given last to be served is served, 0 for as long as its refusal stands.",
 		}),
@@ -34,7 +34,7 @@ func newStanding(r prometheus.Registerer) *standing {
 }
 
 // note takes in what came of a reload.
-func (s *standing) note(err error) {
+func (s *reloadStatus) note(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -49,7 +49,7 @@ func (s *standing) note(err error) {
 }
 
 // check is what is said on /readyz, where anybody may ask: nothing of the files.
-func (s *standing) check(generation int64) string {
+func (s *reloadStatus) check(generation int64) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.refused.IsZero() {

@@ -1,4 +1,4 @@
-package cli
+package node
 
 import (
 	"context"
@@ -21,34 +21,37 @@ type membership struct {
 	Drift bool `json:"drift"`
 }
 
-// tell gives the operators' side what there is to tell of the cluster.
-func (s *service) wireAdmin(o *admin.Options) {
+// adminOptions are what the operators' side is told and may ask for.
+func (n *Node) adminOptions() admin.Options {
+	c := n.source.own.Admin
+	o := admin.Options{Token: c.Token, Hosts: c.Hosts, Gatherer: n.registry, Reload: n.reload, Ready: n.ready, Plan: n.plan}
 	o.Leader = func(ctx context.Context) (any, error) {
-		now, err := s.lead.leader.Current(ctx)
-		return leadership{s.shared.id, now}, err
+		now, err := n.leader.leader.Current(ctx)
+		return leadership{n.store.id, now}, err
 	}
-	o.Statistics = func(ctx context.Context, n int) (any, error) {
-		minutes, err := s.lead.statistics.Minutes(ctx, n)
+	o.Statistics = func(ctx context.Context, count int) (any, error) {
+		minutes, err := n.leader.statistics.Minutes(ctx, count)
 		return map[string]any{"minutes": minutes}, err
 	}
-	if s.shared.node != nil && s.source.pushable() {
-		o.Cluster = pushAPI{s}
+	if n.store.cluster != nil && n.source.pushable() {
+		o.Cluster = pushAPI{n}
 	}
 	o.Nodes = func(ctx context.Context) (any, error) {
-		members, err := s.members(ctx)
-		return map[string]any{"self": s.shared.id, "nodes": memberships(members)}, err
+		members, err := n.members(ctx)
+		return map[string]any{"self": n.store.id, "nodes": memberships(members)}, err
 	}
+	return o
 }
 
 // members are the nodes that live; a weir that shares nothing is the only one.
-func (s *service) members(ctx context.Context) ([]cluster.Member, error) {
-	if s.shared.node != nil {
-		return s.shared.node.Nodes(ctx)
+func (n *Node) members(ctx context.Context) ([]cluster.Member, error) {
+	if n.store.cluster != nil {
+		return n.store.cluster.Nodes(ctx)
 	}
-	number, now := s.proxy.Serving()
+	number, now := n.proxy.Serving()
 	return []cluster.Member{{
-		ID: s.shared.id, Address: s.address("admin"), Version: readBuild().version, Source: "file",
-		Hash: now.Hash, Generation: number, Started: s.shared.started, Seen: time.Now().UTC(),
+		ID: n.store.id, Address: n.Address("admin"), Version: n.build.Version, Source: "file",
+		Hash: now.Hash, Generation: number, Started: n.store.started, Seen: time.Now().UTC(),
 	}}, nil
 }
 

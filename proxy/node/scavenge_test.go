@@ -1,11 +1,11 @@
-package cli
+package node
 
 import (
 	"runtime"
 	"testing"
 )
 
-func TestThrift_GivesBackWhatARushHasLeft(t *testing.T) {
+func TestScavenger_GivesBackWhatARushHasLeft(t *testing.T) {
 	const mib = 1 << 20
 	var th scavenger
 	for i, step := range []struct {

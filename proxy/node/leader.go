@@ -1,9 +1,10 @@
-package cli
+package node
 
 import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -13,7 +14,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/cluster"
 )
 
-// A lead is what this weir does for its whole cluster while it leads, and what it
+// A leaderTasks is what this weir does for its whole cluster while it leads, and what it
 // tells of that at any time. A weir that shares nothing leads itself.
 type leaderTasks struct {
 	node       string
@@ -23,13 +24,14 @@ type leaderTasks struct {
 	leads      prometheus.Gauge
 	runs       *prometheus.CounterVec
 	alerts     *prometheus.CounterVec
+	reports    atomic.Bool // run was called
 
 	mu     sync.Mutex      // guards what follows
 	failed map[string]bool // tasks whose last run has failed
 }
 
-// newLead puts together what is done for all nodes that share s.
-func newLeaderTasks(s shared, p *proxy.Proxy, r prometheus.Registerer, log zerolog.Logger) *leaderTasks {
+// newLeaderTasks puts together what is done for all nodes that share s.
+func newLeaderTasks(s store, p *proxy.Proxy, r prometheus.Registerer, log zerolog.Logger) *leaderTasks {
 	l := &leaderTasks{
 		node:       s.id,
 		log:        log,
@@ -49,8 +51,8 @@ func newLeaderTasks(s shared, p *proxy.Proxy, r prometheus.Registerer, log zerol
 	}
 	alarm := cluster.NewAlerter(l.statistics, s.client, s.prefix, p.Alerts, l.told)
 	tasks := []cluster.Task{l.statistics.Task(), alarm.Task()}
-	if s.node != nil {
-		tasks = append(tasks, cluster.NewSweep(s.client, s.prefix, cluster.DefaultGrace, s.node.Nodes).Task())
+	if s.cluster != nil {
+		tasks = append(tasks, cluster.NewSweep(s.client, s.prefix, cluster.DefaultGrace, s.cluster.Nodes).Task())
 	}
 	for _, task := range tasks {
 		l.runs.WithLabelValues(task.Name, "ok")
@@ -65,6 +67,7 @@ func newLeaderTasks(s shared, p *proxy.Proxy, r prometheus.Registerer, log zerol
 
 // run competes for the lead, and reports what this weir counts, until ctx is done.
 func (l *leaderTasks) run(ctx context.Context) {
+	l.reports.Store(true)
 	var all sync.WaitGroup
 	all.Go(func() { l.statistics.Run(ctx) })
 	all.Go(func() {
@@ -75,13 +78,17 @@ func (l *leaderTasks) run(ctx context.Context) {
 	all.Wait()
 }
 
-// close reports what was counted last.
-func (l *leaderTasks) close() {
-	ctx, cancel := context.WithTimeout(context.Background(), connectPatience)
+// close reports what was counted last, if this weir has begun to.
+func (l *leaderTasks) close(ctx context.Context) error {
+	if !l.reports.Load() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, connectPatience)
 	defer cancel()
 	if err := l.statistics.Flush(ctx); err != nil {
 		l.log.Warn().Err(err).Msg("last statistics not reported")
 	}
+	return nil
 }
 
 func (l *leaderTasks) took(t cluster.Term) {

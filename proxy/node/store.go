@@ -1,4 +1,4 @@
-package cli
+package node
 
 import (
 	"context"
@@ -20,16 +20,17 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// patience bounds what no request waits for: signs of life, reloads, checks.
+// connectPatience bounds what no request waits for: signs of life, reloads, checks.
 const connectPatience = time.Second
 
-// A shared is the store and what comes with sharing it.
-type shared struct {
-	name  string
-	store limiter.AdminStore
-	nodes func() int
-	agree proxy.Agree
-	node  *cluster.Node // nil when nothing is shared
+// A store is where limits are counted, and what comes with sharing that with other
+// nodes.
+type store struct {
+	kind    string // redis or memory
+	limits  limiter.AdminStore
+	nodes   func() int
+	agree   proxy.Agree
+	cluster *cluster.Node // nil when nothing is shared
 	// reported is as redisstore.Store's; nil when nothing is shared.
 	reported func() (heard, lost int64)
 	check    func(ctx context.Context) error
@@ -43,41 +44,41 @@ type shared struct {
 }
 
 // openStore opens what the configuration names. It asks nothing of Redis yet.
-func openStore(c *config.Config, log zerolog.Logger) (shared, error) {
+func openStore(c *config.Config, log zerolog.Logger, version string) (store, error) {
 	if c.Store == config.StoreMemory {
 		return memoryStore(), nil
 	}
 	redis.SetLogger(redisLog{log}) // the client has one logger for the process
 	decisions, err := redisClient(c.Redis, c.Redis.Timeout)
 	if err != nil {
-		return shared{}, err
+		return store{}, err
 	}
 	coordination, err := redisClient(c.Redis, connectPatience)
 	if err != nil {
 		decisions.Close()
-		return shared{}, err
+		return store{}, err
 	}
-	store := redisstore.New(decisions, redisstore.Options{
+	limits := redisstore.New(decisions, redisstore.Options{
 		Prefix: c.Redis.Prefix, Timeout: c.Redis.Timeout, Settle: c.Redis.Breaker.Rest + connectPatience,
 		Client: clientName(c.Listen),
 	})
 	id := nodeID()
-	node := cluster.Join(coordination, cluster.Options{Prefix: c.Redis.Prefix, ID: id, Version: readBuild().version, Source: string(c.Reload.Source)})
-	s := shared{
-		name:     "redis",
-		store:    store,
-		nodes:    node.Live,
-		agree:    node.Agree,
-		node:     node,
-		reported: store.Reported,
+	member := cluster.Join(coordination, cluster.Options{Prefix: c.Redis.Prefix, ID: id, Version: version, Source: string(c.Reload.Source)})
+	s := store{
+		kind:     "redis",
+		limits:   limits,
+		nodes:    member.Live,
+		agree:    member.Agree,
+		cluster:  member,
+		reported: limits.Reported,
 		check:    redisstore.New(coordination, redisstore.Options{Prefix: c.Redis.Prefix, Timeout: connectPatience, Denials: -1}).Check,
-		close:    func() { store.Close(); decisions.Close(); coordination.Close() },
+		close:    func() { limits.Close(); decisions.Close(); coordination.Close() },
 
 		id: id, started: time.Now().UTC(), client: coordination, prefix: c.Redis.Prefix,
 	}
 	s.run = func(ctx context.Context, address string) {
 		var all sync.WaitGroup
-		all.Go(func() { node.Run(ctx, address) })
+		all.Go(func() { member.Run(ctx, address) })
 		all.Go(func() { s.watch(ctx, log) })
 		all.Wait()
 	}
@@ -85,7 +86,7 @@ func openStore(c *config.Config, log zerolog.Logger) (shared, error) {
 }
 
 // watch says when the store goes away and when it comes back.
-func (s shared) watch(ctx context.Context, log zerolog.Logger) {
+func (s store) watch(ctx context.Context, log zerolog.Logger) {
 	tick := time.NewTicker(connectPatience)
 	defer tick.Stop()
 	away := false
@@ -115,13 +116,13 @@ func (m redisLog) Printf(_ context.Context, format string, v ...any) {
 	m.log.Debug().Msgf("redis: "+format, v...)
 }
 
-func memoryStore() shared {
-	return shared{
-		name:  "memory",
-		store: limiter.NewMemory(limiter.MemoryOptions{}),
-		check: func(context.Context) error { return nil },
-		run:   func(context.Context, string) {},
-		close: func() {},
+func memoryStore() store {
+	return store{
+		kind:   "memory",
+		limits: limiter.NewMemory(limiter.MemoryOptions{}),
+		check:  func(context.Context) error { return nil },
+		run:    func(context.Context, string) {},
+		close:  func() {},
 
 		id: nodeID(), started: time.Now().UTC(),
 	}

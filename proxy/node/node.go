@@ -1,0 +1,205 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/rs/zerolog"
+
+	"github.com/weir-proxy/weir/proxy"
+	"github.com/weir-proxy/weir/proxy/acme"
+	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/config"
+)
+
+// Options are what a Node is given; all but Reload are required.
+type Options struct {
+	Path   string         // of the configuration's file, which is read again to reload
+	Config *config.Config // what it said
+	Log    *Log
+	Build  Build
+	Reload <-chan os.Signal // each signal is the order to reload
+}
+
+// A Build is which weir this is.
+type Build struct{ Version, Commit, Go string }
+
+// A Node is one running weir. Its methods are for one goroutine but Address, which is
+// for any.
+type Node struct {
+	log          zerolog.Logger
+	build        Build
+	proxy        *proxy.Proxy
+	source       *configSource
+	store        store
+	leader       *leaderTasks
+	salt         *salt
+	clients      *proxy.Server
+	admins       *proxy.Server
+	listeners    []listener
+	registry     *prometheus.Registry
+	certificates *proxy.Certificates // nil without HTTPS
+	issuer       *acme.Manager       // nil without ACME
+	systemd      systemd
+	reloads      *reloadStatus
+	drains       config.Drain
+	draining     atomic.Bool
+
+	closers closers
+	serving *tasks     // until draining begins
+	member  *tasks     // until no request is served any more
+	failed  chan error // of length 1: why a listener is served no more
+}
+
+// Start puts a node together and serves. The context is for the start only: the
+// node runs until Close. When Start returns an error, nothing is left open.
+func Start(ctx context.Context, o Options) (*Node, error) {
+	n := &Node{
+		log: o.Log.Logger, build: o.Build, registry: newRegistry(o.Build), systemd: systemd{o.Log.Logger}, drains: o.Config.Listen.Drain,
+		source:  &configSource{path: o.Path, own: o.Config, log: o.Log.Logger},
+		serving: newTasks(), member: newTasks(), failed: make(chan error, 1),
+	}
+	o.Log.queue.watch(n.registry)
+	err := n.assemble(ctx)
+	if err == nil {
+		err = n.listen(ctx, o.Config)
+	}
+	if err != nil {
+		_ = n.closers.close(context.WithoutCancel(ctx)) // what went wrong first is what counts
+		return nil, err
+	}
+	n.serve(o.Reload)
+	return n, nil
+}
+
+// assemble makes all parts but the listeners.
+func (n *Node) assemble(ctx context.Context) error {
+	own := n.source.own
+	if err := writable(own); err != nil {
+		return err
+	}
+	n.watchable(n.source.path)
+	var err error
+	if n.store, err = openStore(own, n.log, n.build.Version); err != nil {
+		return err
+	}
+	n.closers.push("store", func(context.Context) error { n.store.close(); return nil })
+	first, err := n.store.boot(ctx, n.source)
+	if err != nil {
+		return err
+	}
+	n.salt = newSalt(n.store)
+	if n.store.cluster != nil {
+		n.store.count(n.registry)
+		n.salt.agree(ctx) // or later: salt.run
+	}
+	n.proxy, err = proxy.New(ctx, proxy.Options{
+		Path: n.source.path, Config: first.config, Read: n.source.read, Registry: n.registry, Log: n.log,
+		Store: n.store.limits, Nodes: n.store.nodes, Agree: n.store.agree, Number: first.number,
+		LogSalt: n.salt.value,
+	})
+	if err != nil {
+		return err
+	}
+	n.reloads = newReloadStatus(n.registry)
+	n.leader = newLeaderTasks(n.store, n.proxy, n.registry, n.log)
+	n.closers.push("statistics", n.leader.close)
+	n.closers.push("proxy", func(context.Context) error { n.proxy.Close(); return nil })
+	n.admins = proxy.NewServer(admin.New(n.adminOptions()), operators(own.Listen), n.log)
+	n.clients = proxy.NewServer(clientHandler{n}, own.Listen, n.log)
+	for _, warning := range first.config.Warnings {
+		n.log.Warn().Str("at", warning.Position.String()).Str("problem", warning.String()).Msg("config warning")
+	}
+	return nil
+}
+
+// serve takes requests and begins all that a node does besides.
+func (n *Node) serve(reload <-chan os.Signal) {
+	n.closers.push("tasks", func(ctx context.Context) error { return errors.Join(n.serving.wait(ctx), n.member.wait(ctx)) })
+	addresses := map[string]any{}
+	for _, l := range n.listeners {
+		addresses[l.name] = l.Addr().String()
+		n.member.start(l.name+" listener", func(context.Context) {
+			if err := l.serve(l.Listener); err != nil {
+				n.fail(err)
+			}
+		})
+	}
+	n.serving.start("config watcher", n.watch)
+	n.serving.start("reload signals", func(ctx context.Context) { n.signals(ctx, reload) })
+	n.serving.start("certificates", n.renew)
+	n.serving.start("scavenger", scavenge)
+	n.serving.start("log salt", n.salt.run)
+	n.serving.start("leader", n.leader.run)
+	// As long as requests end here, this node has its share of what the cluster
+	// limits, and is asked about what is pushed.
+	n.member.start("cluster member", func(ctx context.Context) { n.store.run(ctx, n.Address("admin")) })
+	n.member.start("peers", n.watchPeers)
+	n.member.start("pushes", n.follow)
+	n.member.start("liveness socket", func(ctx context.Context) { serveLiveness(ctx, n.source.path) })
+	n.log.Info().Fields(addresses).Str("store", n.store.kind).Str("version", n.build.Version).Msg("serving")
+	n.member.start("watchdog", func(ctx context.Context) { n.systemd.watchdog(ctx, n.alive) })
+	n.systemd.ready(n.proxy)
+	n.closers.push("cluster membership", n.member.stop)
+	n.closers.pushWithin("requests", n.drains.Delay+n.drains.Within+closeWithin, n.drain)
+	n.closers.push("leadership", n.serving.stop)
+}
+
+// fail notes why the node cannot serve on.
+func (n *Node) fail(err error) {
+	select {
+	case n.failed <- err:
+	default: // another listener has failed before
+	}
+}
+
+// Wait returns when ctx is done, or with an error when a listener fails before that.
+func (n *Node) Wait(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-n.failed:
+		return err
+	}
+}
+
+// Close drains and ends the node: it gives up the lead, takes no new connections, lets
+// requests under way end, and then closes what they needed. An error says that
+// requests were cut off, or which part did not close in time.
+func (n *Node) Close() error { return n.closers.close(context.Background()) }
+
+// drain ends serving in peace: first answers end their connections and the node
+// is no longer ready, then it takes no connections, then requests under way end.
+func (n *Node) drain(ctx context.Context) error {
+	n.clients.Part()
+	n.draining.Store(true)
+	n.systemd.stopping()
+	n.log.Info().Float64("delay_s", n.drains.Delay.Seconds()).Float64("within_s", n.drains.Within.Seconds()).Msg("draining")
+	<-time.After(n.drains.Delay)
+	ctx, cancel := context.WithTimeout(ctx, n.drains.Within)
+	defer cancel()
+	err := n.clients.Drain(ctx)
+	if err := n.admins.Drain(ctx); err != nil {
+		n.log.Warn().Err(err).Msg("admin drain")
+	}
+	n.log.Info().Msg("drained")
+	return err
+}
+
+func newRegistry(b Build) *prometheus.Registry {
+	r := prometheus.NewRegistry()
+	r.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "weir_build_info", Help: "Which weir this is; always 1.",
+			ConstLabels: prometheus.Labels{"version": b.Version, "commit": b.Commit, "goversion": b.Go},
+		}, func() float64 { return 1 }),
+	)
+	return r
+}

@@ -1,0 +1,310 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/weir-proxy/weir/proxy/config"
+)
+
+// A screen is where a log is written; a node may write at any time.
+type screen struct {
+	mu sync.Mutex // guards what follows
+	b  bytes.Buffer
+}
+
+func (s *screen) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(b)
+}
+
+func (s *screen) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+// file writes a configuration that listens on free ports.
+func file(t *testing.T, more string) string {
+	t.Helper()
+	return write(t, "listen: {http: '127.0.0.1:0'}\nadmin: {http: '127.0.0.1:0'}\nroutes: [{match: {path: /a}, upstream: echo}]\nupstreams: {echo: echo}\n"+more)
+}
+
+func write(t *testing.T, yaml string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "weir.yaml")
+	if err := os.WriteFile(path, []byte(yaml), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// A testNode is a node and what it logs.
+type testNode struct {
+	*Node
+	t   *testing.T
+	log *screen
+	end func() error // Close, once
+}
+
+// begin starts a node on what the file at path says, until the test ends. It is the
+// error of Start when that fails.
+func begin(t *testing.T, path string, reload <-chan os.Signal) (*testNode, error) {
+	t.Helper()
+	c, err := config.Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := &screen{}
+	log := NewLog(out, zerolog.DebugLevel)
+	n, err := Start(t.Context(), Options{Path: path, Config: c, Log: log, Build: Build{Version: "v0.0.1"}, Reload: reload})
+	if err != nil {
+		log.Close()
+		return &testNode{t: t, log: out}, err
+	}
+	end := sync.OnceValue(func() error {
+		defer log.Close()
+		return n.Close()
+	})
+	t.Cleanup(func() { end() })
+	return &testNode{n, t, out, end}, nil
+}
+
+// serving is begin for a node that starts.
+func serving(t *testing.T, path string) *testNode {
+	t.Helper()
+	n, err := begin(t, path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// says waits for a line of the log and returns its fields.
+func (n *testNode) says(message string) map[string]any {
+	n.t.Helper()
+	var found map[string]any
+	eventually(n.t, func() bool {
+		found = n.line(message)
+		return found != nil
+	}, "no %q in:\n%s", message, n.log)
+	return found
+}
+
+// line is the first line of the log with that message; nil if there is none.
+func (n *testNode) line(message string) map[string]any {
+	for line := range strings.Lines(n.log.String()) {
+		var fields map[string]any
+		if json.Unmarshal([]byte(line), &fields) == nil && fields["message"] == message {
+			return fields
+		}
+	}
+	return nil
+}
+
+// eventually waits until it is so.
+func eventually(t *testing.T, so func() bool, format string, args ...any) {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !so() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("within 20 s: "+format, args...)
+		}
+	}
+}
+
+// fetch is what is answered at a URL.
+func fetch(t *testing.T, url string) string {
+	t.Helper()
+	answer, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestNode_FromStartToDrain(t *testing.T) {
+	path := file(t, "")
+	reload := make(chan os.Signal, 1)
+	n, err := begin(t, path, reload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin := "http://" + n.Address("admin")
+	for _, url := range []string{"http://" + n.Address("http") + "/a", admin + "/readyz"} {
+		answer, err := http.Get(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != 200 {
+			t.Errorf("%s = %d", url, answer.StatusCode)
+		}
+	}
+	if err := Healthy(t.Context(), n.Address("admin")); err != nil {
+		t.Error(err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte("routes: nonsense\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	reload <- os.Interrupt // any signal on that channel is the one to reload
+	if got := n.says("reload refused"); got["file"] != path || got["line"] != 1.0 || got["column"] != 9.0 {
+		t.Errorf("the log says %v; want the place", got)
+	}
+	if ready, metrics := fetch(t, admin+"/readyz"), fetch(t, admin+"/metrics"); !strings.Contains(ready, `"degraded"`) || !strings.Contains(ready, "refused since") ||
+		strings.Contains(ready, "nonsense") || !strings.Contains(metrics, "\nweir_config_last_reload_successful 0\n") {
+		t.Errorf("while the refusal stands readyz says %s", ready)
+	}
+	if err := os.WriteFile(path, text, 0o600); err != nil { // as it was: nothing changes, and all is well again
+		t.Fatal(err)
+	}
+	reload <- os.Interrupt
+	eventually(t, func() bool {
+		return strings.Contains(fetch(t, admin+"/metrics"), "\nweir_config_last_reload_successful 1\n")
+	}, "the refusal stands")
+	if ready := fetch(t, admin+"/readyz"); !strings.Contains(ready, `"status":"ok"`) {
+		t.Errorf("after the edit is undone readyz says %s", ready)
+	}
+	if err := n.end(); err != nil {
+		t.Error(err)
+	}
+	if n.line("drained") == nil {
+		t.Errorf("not drained:\n%s", n.log)
+	}
+}
+
+func TestNode_WaitsUntilItIsTold(t *testing.T) {
+	n := serving(t, file(t, ""))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := n.Wait(ctx); err != nil {
+		t.Errorf("told to end: %v; want no error", err)
+	}
+	// A listener that is closed behind the server's back can take nobody any more.
+	n.listeners[0].Close()
+	if err := n.Wait(t.Context()); err == nil || !strings.Contains(err.Error(), "serve ") {
+		t.Errorf("a listener has failed: %v; want that it says so", err)
+	}
+}
+
+func TestNode_PortTaken(t *testing.T) {
+	taken := serving(t, file(t, "")).Address("http")
+	path := write(t, "listen: {http: '"+taken+"'}\nadmin: {http: '127.0.0.1:0'}\nroutes: [{match: {path: /a}, upstream: 'http://127.0.0.1:1'}]\n")
+	if _, err := begin(t, path, nil); err == nil || !strings.Contains(err.Error(), "another weir") {
+		t.Errorf("a second weir on one port: %v; want that it says so", err)
+	}
+}
+
+// What a start has opened is closed when it fails later.
+func TestNode_FailedStartLeavesNothingOpen(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin := l.Addr().String()
+	l.Close()
+	path := write(t, "listen: {http: none, https: '127.0.0.1:0', tls: {cert: cert.pem, key: key.pem}}\nadmin: {http: '"+admin+"'}\nroutes: [{match: {path: /a}, respond: {body: a}}]\n")
+	if _, err := begin(t, path, nil); err == nil || !strings.Contains(err.Error(), "cert.pem") {
+		t.Fatalf("a start without its certificate: %v; want the name of the file", err)
+	}
+	if l, err = net.Listen("tcp", admin); err != nil {
+		t.Fatalf("the admin listener is still open: %v", err)
+	}
+	l.Close()
+}
+
+func TestNode_StartsWithoutRedis(t *testing.T) {
+	n := serving(t, file(t, "store: redis\nredis: {addrs: ['127.0.0.1:1']}\n"))
+	n.says("redis unreachable; limits go by on_store_failure")
+	if got := fetch(t, "http://"+n.Address("admin")+"/readyz"); !strings.Contains(got, `"status":"degraded"`) {
+		t.Errorf("readyz = %s; want degraded", got)
+	}
+}
+
+// What cannot be written is said at the start, and not with the first push.
+func TestNode_SaysWhatItCannotWrite(t *testing.T) {
+	blocked := filepath.Join(t.TempDir(), "file") // no folder can be made in its place, by root either
+	if err := os.WriteFile(blocked, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, path := range map[string]string{
+		"reload.keep " + blocked + "/kept.json cannot be written: ": file(t, "store: redis\nredis: {addrs: ['127.0.0.1:1']}\nreload: {source: redis, keep: "+blocked+"/kept.json}\n"),
+		"listen.tls.acme.storage " + blocked + "/acme cannot be written: ": listened(t,
+			"http: '127.0.0.1:0', https: '127.0.0.1:0', tls: {acme: {domains: [a.example], storage: "+blocked+"/acme}}"),
+	} {
+		if _, err := begin(t, path, nil); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "may write to") {
+			t.Errorf("start: %v; want %q", err, want)
+		}
+	}
+}
+
+// Two nodes in one process share nothing: one ends, and the other serves on.
+func TestNode_TwoInOneProcess(t *testing.T) {
+	one, two := serving(t, file(t, "")), serving(t, file(t, ""))
+	if err := one.end(); err != nil {
+		t.Fatal(err)
+	}
+	fetch(t, "http://"+two.Address("http")+"/a")
+	if _, err := http.Get("http://" + one.Address("http") + "/a"); err == nil {
+		t.Error("the node that has ended answers")
+	}
+}
+
+// A request that is not done when the time to drain is over is an error, and nothing
+// else stays open for it.
+func TestNode_CloseSaysThatRequestsWereCutOff(t *testing.T) {
+	arrived := make(chan struct{})
+	slow, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slow.Close()
+	go func() {
+		if c, err := slow.Accept(); err == nil {
+			close(arrived) // and never an answer
+			io.Copy(io.Discard, c)
+		}
+	}()
+	n := serving(t, write(t, "listen: {http: '127.0.0.1:0', drain: {delay: 1ms, within: 50ms}}\nadmin: {http: '127.0.0.1:0'}\n"+
+		"routes: [{match: {path: /a}, upstream: slow}]\nupstreams: {slow: 'http://"+slow.Addr().String()+"'}\n"))
+	answered := make(chan error, 1)
+	go func() {
+		answer, err := http.Get("http://" + n.Address("http") + "/a")
+		if err == nil {
+			answer.Body.Close()
+		}
+		answered <- err
+	}()
+	<-arrived
+	if err := n.end(); err == nil || !strings.Contains(err.Error(), "cut off") || errors.Is(err, errSlow) {
+		t.Errorf("close with a request under way: %v; want that it was cut off", err)
+	}
+	<-answered
+}

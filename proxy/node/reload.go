@@ -1,0 +1,89 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"github.com/weir-proxy/weir/proxy"
+	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/config"
+)
+
+// reload reads the configuration anew and logs what came of it.
+func (n *Node) reload(ctx context.Context) (any, error) {
+	n.systemd.reloading()
+	defer n.systemd.ready(n.proxy)
+	report, err := n.proxy.Reload(ctx)
+	n.reloads.note(err)
+	n.report(report, err)
+	if err != nil {
+		return nil, err
+	}
+	return report, nil
+}
+
+// rejoin agrees with the other nodes on what is served, and logs what came of it.
+func (n *Node) rejoin(ctx context.Context) { n.report(n.proxy.Rejoin(ctx)) }
+
+// report logs what came of a reload.
+func (n *Node) report(report proxy.Report, err error) {
+	var problems config.Problems
+	switch {
+	case errors.As(err, &problems):
+		for _, p := range problems {
+			n.log.Error().Str("file", p.File).Int("line", p.Line).Int("column", p.Column).Str("problem", p.String()).
+				Msg("reload refused")
+		}
+		return
+	case err != nil:
+		n.log.Error().Err(err).Msg("reload refused")
+		return
+	case report.Alone != nil:
+		n.log.Warn().Err(report.Alone).Msg("reloaded without the other nodes")
+	}
+	if report.Unready != nil {
+		n.log.Warn().Err(report.Unready).Msg("tokens are refused for now")
+	}
+	for _, warning := range report.Warnings {
+		n.log.Warn().Str("at", warning.Position.String()).Str("problem", warning.String()).Msg("config warning")
+	}
+	if report.Changed {
+		n.log.Info().Int64("generation", report.Generation).Str("hash", report.Hash).
+			Dur("took_ms", report.Took).Msg("reloaded")
+	}
+}
+
+// watch reloads when the files change.
+func (n *Node) watch(ctx context.Context) {
+	err := n.proxy.Watch(ctx, func(ctx context.Context) { n.reload(ctx) })
+	if err != nil {
+		n.log.Error().Err(err).Msg("cannot watch the config file; send SIGHUP after a change")
+	}
+}
+
+// signals reloads when the process is told to.
+func (n *Node) signals(ctx context.Context, reload <-chan os.Signal) {
+	for {
+		select {
+		case <-reload:
+			n.reload(ctx)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// ready tells what this weir can do now.
+func (n *Node) ready(ctx context.Context) admin.Readiness {
+	r := admin.Readiness{Ready: !n.draining.Load(), Checks: map[string]string{"config": "ok", "store": "ok"}}
+	number, _ := n.proxy.Serving()
+	r.Checks["config"] = n.reloads.check(number)
+	if err := n.store.check(ctx); err != nil {
+		r.Checks["store"] = err.Error()
+	}
+	if !r.Ready {
+		r.Checks["draining"] = "requests under way are ending"
+	}
+	return r
+}

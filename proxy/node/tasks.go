@@ -1,0 +1,68 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// tasks are goroutines with names that are told to end together.
+type tasks struct {
+	ctx  context.Context // of all
+	told context.CancelFunc
+	all  sync.WaitGroup
+
+	mu      sync.Mutex // guards what follows
+	running map[string]bool
+}
+
+func newTasks() *tasks {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &tasks{ctx: ctx, told: cancel, running: map[string]bool{}}
+}
+
+// start runs f on a goroutine of its own. It must return when its context is done.
+func (t *tasks) start(name string, f func(ctx context.Context)) {
+	t.note(name, true)
+	t.all.Go(func() {
+		defer t.note(name, false)
+		f(t.ctx)
+	})
+}
+
+func (t *tasks) note(name string, runs bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if runs {
+		t.running[name] = true
+	} else {
+		delete(t.running, name)
+	}
+}
+
+// stop tells all to end, and does not wait for it.
+func (t *tasks) stop(context.Context) error {
+	t.told()
+	return nil
+}
+
+// wait returns when all have ended, or with the names of those that have not when ctx
+// is done.
+func (t *tasks) wait(ctx context.Context) error {
+	ended := make(chan struct{})
+	go func() {
+		t.all.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return fmt.Errorf("still running: %s: %w", strings.Join(slices.Sorted(maps.Keys(t.running)), ", "), errSlow)
+}

@@ -1,0 +1,45 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/weir-proxy/weir/proxy/config"
+)
+
+// writable returns an error if weir will not be able to write what c says that it
+// keeps on disk. That is better known at the start than with the first push, or
+// with the first certificate.
+func writable(c *config.Config) error {
+	if keep := c.Reload.Keep; keep != "" {
+		if err := tried(filepath.Dir(keep)); err != nil {
+			return fmt.Errorf("reload.keep %s cannot be written: %w; name a file in a folder that weir may write to", keep, err)
+		}
+	}
+	if c.Listen.ACME == nil {
+		return nil
+	}
+	storage := c.Listen.ACME.Storage
+	err := os.MkdirAll(storage, 0o700)
+	if err == nil {
+		err = tried(storage)
+	}
+	if err != nil {
+		return fmt.Errorf("listen.tls.acme.storage %s cannot be written: %w; name a folder that weir may write to, and that outlives restarts", storage, err)
+	}
+	return nil
+}
+
+// tried writes a file in a folder and takes it away again.
+func tried(dir string) error {
+	f, err := os.CreateTemp(dir, ".weir-*")
+	if err != nil {
+		if pe := (*os.PathError)(nil); errors.As(err, &pe) {
+			err = pe.Err
+		}
+		return err
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
+}

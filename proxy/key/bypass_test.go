@@ -17,7 +17,7 @@ func TestBypass(t *testing.T) {
 	byForm, byCookie, byUser := phoneAt(t, "form:phone"), of("cookie:sid"), of("json:/user")
 	tokens := opened(t, TokenConfig{Secret: []byte(secret)})
 	byClaim := claimOf(tokens, "sub")
-	good := signed(t, jwt.SigningMethodHS256, []byte(secret), nil)
+	good := signed(t, signer{jwt.SigningMethodHS256, []byte(secret)}, nil)
 
 	phone := func(values ...string) Request { return header(values...) }
 	cookies := func(fields ...string) Request { return request{header: http.Header{"Cookie": fields}} }
@@ -85,7 +85,7 @@ func TestBypass(t *testing.T) {
 		{byClaim, bears(good), map[string]Request{
 			"none": bears(unsigned(`{"alg":"none"}`, `{"sub":"eve","exp":99999999999}`)), "changed": bears(forge(good, `{"sub":"eve","exp":99999999999}`)),
 			"two fields": sends("", "").with("Authorization", "Bearer "+good, "Bearer x"), "scheme in capitals": sends("", "").with("Authorization", "BEARER "+good),
-			"padding": bears(good + "=="), "other secret": bears(signed(t, jwt.SigningMethodHS256, []byte("another secret of thirty-two bytes"), jwt.MapClaims{"sub": "eve"})),
+			"padding": bears(good + "=="), "other secret": bears(signed(t, signer{jwt.SigningMethodHS256, []byte("another secret of thirty-two bytes")}, jwt.MapClaims{"sub": "eve"})),
 		}},
 	} {
 		var v Value

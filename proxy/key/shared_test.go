@@ -13,7 +13,7 @@ import (
 // once, and the race detector looks on.
 func TestSharedThings_ConcurrentUse(t *testing.T) {
 	tokens := opened(t, TokenConfig{Secret: []byte(secret)})
-	bearer := bears(signed(t, jwt.SigningMethodHS256, []byte(secret), nil))
+	bearer := bears(signed(t, signer{jwt.SigningMethodHS256, []byte(secret)}, nil))
 	phone := guarded(t)
 	country := &Spec{Name: "country", Of: phone, Part: Part{Kind: Country}}
 	list := mustList(t, phone, "13800138000")

@@ -83,10 +83,11 @@ func ExampleLine() {
 	limit := &limiter.Limit{Name: "search", Rate: limiter.Rate{Count: 1, Window: 20 * time.Millisecond}}
 	claims := []limiter.Claim{{Limit: limit, Key: limiter.KeyOf("carol"), Cost: 1}}
 
+	second := limiter.Patience{For: []time.Duration{time.Second}, Crowd: 100}
 	var at []time.Time // by the store's clock
 	for range 3 {
 		var d limiter.Decision
-		if err := line.Take(context.Background(), claims, &d, time.Second, 100); err != nil || !d.Allowed {
+		if err := line.TakePatiently(context.Background(), claims, &d, second); err != nil || !d.Allowed {
 			fmt.Println(d, err)
 		}
 		at = append(at, d.At)

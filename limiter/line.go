@@ -58,16 +58,6 @@ type Patience struct {
 	Waits func()
 }
 
-// Take is Store.Take that waits up to most for the claims to be granted, in the
-// line of claims[0]: TakePatiently with one time for all claims.
-func (l *Line) Take(ctx context.Context, claims []Claim, d *Decision, most time.Duration, crowd int) error {
-	p := Patience{For: make([]time.Duration, len(claims)), Crowd: crowd}
-	for i := range p.For {
-		p.For[i] = most
-	}
-	return l.TakePatiently(ctx, claims, d, p)
-}
-
 // TakePatiently is Store.Take that waits for refused claims as long as p says, in
 // the line of the first claim that may be waited for. It returns at once, with the
 // refusal, when waiting cannot help: a claim that is not waited for is refused, or

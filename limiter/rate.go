@@ -6,8 +6,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/prometheus/common/model"
 )
 
 const (
@@ -37,18 +35,18 @@ func ParseRate(s string) (Rate, error) {
 	if !found {
 		return Rate{}, fmt.Errorf("%w: %q; write COUNT/WINDOW, for example %s", ErrRate, s, instead(count, "1m"))
 	}
-	if _, err := model.ParseDuration("1" + window); err == nil && !strings.ContainsAny(window, "0123456789") {
+	if _, err := ParseDuration("1" + window); err == nil && !strings.ContainsAny(window, "0123456789") {
 		return Rate{}, fmt.Errorf("%w: %q; say how long the window is, for example %s", ErrRate, s, instead(count, "1"+window))
 	}
 	n, err := strconv.ParseInt(count, 10, 64)
 	if err != nil || count[0] == '+' {
 		return Rate{}, fmt.Errorf("%w: %q; the count is a whole number from 1 to %d", ErrRate, s, int64(MaxCount))
 	}
-	w, err := model.ParseDuration(window)
+	w, err := ParseDuration(window)
 	if err != nil {
 		return Rate{}, fmt.Errorf("%w: %q; the window needs a number and a unit: ms, s, m, h, d or w", ErrRate, s)
 	}
-	r := Rate{Count: n, Window: time.Duration(w)}
+	r := Rate{Count: n, Window: w}
 	if err := r.Check(); err != nil {
 		return Rate{}, err
 	}
@@ -66,8 +64,8 @@ func instead(count, window string) string {
 		}
 	}
 	n, err := strconv.ParseInt(count, 10, 64)
-	w, broken := model.ParseDuration(window)
-	r := Rate{Count: n, Window: time.Duration(w)}
+	w, broken := ParseDuration(window)
+	r := Rate{Count: n, Window: w}
 	if err != nil || broken != nil || r.Check() != nil {
 		return "5/1m"
 	}
@@ -93,6 +91,4 @@ func (r Rate) String() string {
 
 // WindowName writes a window in the shortest form that ParseRate reads back;
 // 60 s is "1m". It names the window in keys, headers and metrics.
-func WindowName(d time.Duration) string {
-	return model.Duration(d).String()
-}
+func WindowName(d time.Duration) string { return FormatDuration(d) }

@@ -27,7 +27,7 @@ func TestParseRate(t *testing.T) {
 	}
 	for _, in := range []string{
 		"", "5", "/", "5/", "/1m", "5/m", "5/60", "-1/1m", "+1/1m", "0/1m", "1.5/1m", "x/1m", "5/1x", "5/0s", "5/-1s",
-		"1/367d", "2147483648/1m", "1e3/1m", "5 / 1m", "5/1m/1h",
+		"1/367d", "2147483648/1m", "1e3/1m", "5 / 1m", "5/1m/1h", "1/1y",
 	} {
 		if got, err := limiter.ParseRate(in); !errors.Is(err, limiter.ErrRate) {
 			t.Errorf("%q: %v %v, want ErrRate", in, got, err)
@@ -37,7 +37,7 @@ func TestParseRate(t *testing.T) {
 
 // What String writes, ParseRate reads, and equal rates look the same.
 func FuzzParseRate(f *testing.F) {
-	for _, s := range []string{"1/60s", "5/1h", "20/1h30m", "3/2w", "1/1ms", "x", "1/1y", "9/90061001ms"} {
+	for _, s := range []string{"1/60s", "5/1h", "20/1h30m", "3/2w", "1/1ms", "x", "1/365d", "9/90061001ms"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -70,7 +70,7 @@ func TestParseRate_AdviceIsARate(t *testing.T) {
 	example := regexp.MustCompile(`for example (.*)$`)
 	for text, want := range map[string]string{
 		"5r/s": "5/1s", "5/m": "5/1m", "5": "5/1m", "5r": "5/1m", "0/s": "5/1m", "": "5/1m", "per second": "5/1m", "99999999999/s": "5/1m",
-		"100 requests/h": "100/1h", "five/m": "5/1m", "-5/s": "5/1m", "10/y": "10/1y",
+		"100 requests/h": "100/1h", "five/m": "5/1m", "-5/s": "5/1m",
 	} {
 		_, err := limiter.ParseRate(text)
 		found := []string{"", ""}

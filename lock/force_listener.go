@@ -60,7 +60,7 @@ func (s *session) listen(ctx context.Context) {
 			continue
 		}
 		sleep(ctx, sub.ready(), s.claim.lease/3)
-		s.hears(true)
+		s.hears()
 		for ctx.Err() == nil && !sub.gone() {
 			sub.drain()
 			if !s.look(ctx) {
@@ -72,10 +72,11 @@ func (s *session) listen(ctx context.Context) {
 	}
 }
 
-func (s *session) hears(yes bool) {
+// hears notes that the listener is counted among those who hear of a release.
+func (s *session) hears() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.forced.heard = yes
+	s.forced.heard = true
 }
 
 // others is how many of those who heard of a release are not this process itself.

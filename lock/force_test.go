@@ -21,10 +21,17 @@ func overtKinds() map[string]func(*Locker) *Lock {
 	}
 }
 
-func isLocked(t *testing.T, lk *Lock, want bool) {
+func wantHeld(t *testing.T, lk *Lock) {
 	t.Helper()
-	if got, err := lk.Locked(ctxOf(t)); err != nil || got != want {
-		t.Errorf("Locked = %v, %v; want %v", got, err, want)
+	if got, err := lk.Locked(ctxOf(t)); err != nil || !got {
+		t.Errorf("Locked = %v, %v; want it held", got, err)
+	}
+}
+
+func wantFree(t *testing.T, lk *Lock) {
+	t.Helper()
+	if got, err := lk.Locked(ctxOf(t)); err != nil || got {
+		t.Errorf("Locked = %v, %v; want it free", got, err)
 	}
 }
 
@@ -33,7 +40,7 @@ func TestForce_LooksAndTakesAway(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			mine, other := kind(w.locker(WithWatchdog(3*time.Second))), kind(w.locker(WithPoll(time.Hour)))
-			isLocked(t, other, false)
+			wantFree(t, other)
 			if left, err := other.Remaining(ctxOf(t)); err != nil || left != 0 {
 				t.Errorf("Remaining of a free lock = %v, %v", left, err)
 			}
@@ -41,14 +48,14 @@ func TestForce_LooksAndTakesAway(t *testing.T) {
 				t.Errorf("ForceUnlock of a free lock = %v, %v", was, err)
 			}
 			h := locked(t, mine)
-			isLocked(t, other, true)
+			wantHeld(t, other)
 			if left, err := other.Remaining(ctxOf(t)); err != nil || left <= 0 || left > 3*time.Second {
 				t.Errorf("Remaining = %v, %v; want up to 3 s", left, err)
 			}
 			if was, err := other.ForceUnlock(ctxOf(t)); err != nil || !was {
 				t.Errorf("ForceUnlock = %v, %v; want it taken away", was, err)
 			}
-			isLocked(t, other, false)
+			wantFree(t, other)
 			ended(t, h)
 			if err := context.Cause(h.Context()); !errors.Is(err, ErrLost) {
 				t.Errorf("the hold ended with %v, want ErrLost", err)
@@ -84,7 +91,7 @@ func TestForce_WakesWhoWaits(t *testing.T) {
 		rw := w.locker(WithPoll(time.Hour)).ReadWrite("orders")
 		got := beside(func() (*Hold, error) { return rw.Write().Lock(ctxOf(t)) })
 		eventually(t, "the writer listens", func() bool { return w.listeners("redisson_rwlock:{orders}") == 1 })
-		isLocked(t, rw.Write(), false)
+		wantFree(t, rw.Write())
 		if was, err := rw.Write().ForceUnlock(ctxOf(t)); err != nil || was {
 			t.Errorf("ForceUnlock of a writer while others read = %v, %v", was, err)
 		}

@@ -65,7 +65,7 @@ func TestGroup_WhatTheDeadLeftIsTakenOver(t *testing.T) {
 	dead := fieldOf("a") + ":" + w.locker().id + ":57"
 	w.eye.HSet(ctxOf(t), "orders", fieldOf("a"), dead[len(fieldOf("a"))+1:],
 		dead+":expire_time", time.Now().Add(-time.Millisecond).UnixMilli(), dead+":lock_count", 2)
-	isLocked(t, l.Group("orders", "a"), false)
+	wantFree(t, l.Group("orders", "a"))
 	h := locked(t, w.locker(WithPoll(time.Hour)).Group("orders", "a"))
 	if m := w.hash("orders"); len(m) != 6 || m[dead+":expire_time"]+m[dead+":lock_count"] != "" {
 		t.Errorf("fields = %v, want three for each of two holders", m)

@@ -38,7 +38,7 @@ func (t *Latch) TrySetCount(ctx context.Context, n int64) (set bool, err error) 
 	if t.lock.err != nil {
 		return false, t.lock.err
 	}
-	return t.lock.locker.trySet(ctx, t.set, t.lock.name, t.channel, n, 1)
+	return t.lock.locker.trySet(ctx, initial{script: t.set, name: t.lock.name, value: n, channel: t.channel, message: 1})
 }
 
 // CountDown lowers the count by one; at zero the latch opens. A lost reply makes

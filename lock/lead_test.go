@@ -55,10 +55,7 @@ func TestLead_TriesAgainAfterErrors(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		b.fail = errors.New("no answer")
-		go func() {
-			<-time.After(time.Minute)
-			b.say(func() { b.fail = nil })
-		}()
+		time.AfterFunc(time.Minute, func() { b.say(func() { b.fail = nil }) })
 		led := false
 		Lead(ctx, lk, func(context.Context) {
 			led = true

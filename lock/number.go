@@ -8,11 +8,20 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// trySet gives the number under name its first value and publishes message; it
-// reports whether the number did not exist before. A lost reply is an error.
-func (l *Locker) trySet(ctx context.Context, s *script, name, channel string, n, message int64) (bool, error) {
-	if n < 1 {
-		return false, fmt.Errorf("set %s: %d is below 1", name, n)
+// An initial is the first value of a number in Redis, and what is published with it.
+type initial struct {
+	script  *script
+	name    string
+	value   int64
+	channel string
+	message int64
+}
+
+// trySet gives a number its first value and publishes the message; it reports
+// whether the number did not exist before. A lost reply is an error.
+func (l *Locker) trySet(ctx context.Context, i initial) (bool, error) {
+	if i.value < 1 {
+		return false, fmt.Errorf("set %s: %d is below 1", i.name, i.value)
 	}
 	if !l.begin() {
 		return false, ErrClosed
@@ -24,7 +33,7 @@ func (l *Locker) trySet(ctx context.Context, s *script, name, channel string, n,
 	if err != nil {
 		return false, err
 	}
-	r, err := l.run(ctx, s, 0, []string{name}, n, verb, channel, message)
+	r, err := l.run(ctx, i.script, 0, []string{i.name}, i.value, verb, i.channel, i.message)
 	return r.done, err
 }
 

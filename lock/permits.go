@@ -40,7 +40,7 @@ func (p *Permits) TrySetPermits(ctx context.Context, n int64) (set bool, err err
 	if p.lock.err != nil {
 		return false, p.lock.err
 	}
-	return p.kind.locker.trySet(ctx, p.set, p.lock.name, p.kind.channel, n, n)
+	return p.kind.locker.trySet(ctx, initial{script: p.set, name: p.lock.name, value: n, channel: p.kind.channel, message: n})
 }
 
 // Lock takes one permit, waiting for it until ctx is done.

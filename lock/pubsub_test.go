@@ -205,7 +205,7 @@ func TestLine_OnlyTheLastConfirmationCounts(t *testing.T) {
 	defer ln.cancel()
 	tp := &topic{subscribers: make(map[*subscription]struct{}), ready: make(chan struct{})}
 	ln.topics["a"] = tp
-	ear := &subscription{woken: make(chan struct{}, 1), line: ln, topic: tp}
+	sub := &subscription{woken: make(chan struct{}, 1), line: ln, topic: tp}
 	sent := func(join, leave int) {
 		t.Helper()
 		j, l := ln.changes()
@@ -213,31 +213,29 @@ func TestLine_OnlyTheLastConfirmationCounts(t *testing.T) {
 			t.Fatalf("sent %d SUBSCRIBE and %d UNSUBSCRIBE, want %d and %d", len(j), len(l), join, leave)
 		}
 	}
-	confirmed := func(kind string, want bool) {
+	ready := func(kind string) bool {
 		t.Helper()
 		if !ln.heard(&redis.Subscription{Kind: kind, Channel: "a"}) {
 			t.Fatalf("the %s was not expected", kind)
 		}
 		select {
-		case <-ear.ready():
-			if !want {
-				t.Fatalf("ready at the %s", kind)
-			}
+		case <-sub.ready():
+			return true
 		default:
-			if want {
-				t.Fatalf("not ready at the %s", kind)
-			}
+			return false
 		}
 	}
-	tp.subscribers[ear] = struct{}{}
+	tp.subscribers[sub] = struct{}{}
 	sent(1, 0)
-	ear.close()
+	sub.close()
 	sent(0, 1)
-	tp.subscribers[ear] = struct{}{}
+	tp.subscribers[sub] = struct{}{}
 	sent(1, 0)
-	confirmed("subscribe", false)
-	confirmed("unsubscribe", false)
-	confirmed("subscribe", true)
+	for i, kind := range []string{"subscribe", "unsubscribe", "subscribe"} {
+		if got := ready(kind); got != (i == 2) {
+			t.Fatalf("ready is %v at confirmation %d, the %s", got, i, kind)
+		}
+	}
 	if ln.heard(&redis.Subscription{Kind: "unsubscribe", Channel: "a"}) {
 		t.Error("the server took the channel away, and nobody minds")
 	}

@@ -124,9 +124,11 @@ func (s *script) runSynced(ctx context.Context, rdb redis.UniversalClient, repli
 		}
 		node = master
 	}
-	cmd, confirmed, err := s.pipeline(ctx, node, "evalsha", replicas, keys, args)
+	cmd := s.command(ctx, "evalsha", keys, args)
+	confirmed, err := pipeline(ctx, node, cmd, replicas)
 	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
-		cmd, confirmed, err = s.pipeline(ctx, node, "eval", replicas, keys, args)
+		cmd = s.command(ctx, "eval", keys, args)
+		confirmed, err = pipeline(ctx, node, cmd, replicas)
 	}
 	if err != nil {
 		return reply{}, s.failed(ctx, rdb, err)
@@ -138,23 +140,22 @@ func (s *script) runSynced(ctx context.Context, rdb redis.UniversalClient, repli
 	return r, err
 }
 
-// pipeline sends the script and WAIT together. WAIT takes a third of the time
-// left: servers look at its end ten times a second only.
-func (s *script) pipeline(ctx context.Context, node redis.UniversalClient, verb string, replicas int, keys []string, args []any) (once, int64, error) {
-	patience := time.Second
+// pipeline sends a script and WAIT together, and returns how many replicas have
+// confirmed. WAIT takes a third of the time left: servers look at its end ten times
+// a second only.
+func pipeline(ctx context.Context, node redis.UniversalClient, cmd once, replicas int) (int64, error) {
+	timeout := time.Second
 	if deadline, ok := ctx.Deadline(); ok {
-		patience = max(time.Until(deadline)/3, time.Millisecond)
+		timeout = max(time.Until(deadline)/3, time.Millisecond)
 	}
 	pipe := node.Pipeline()
-	cmd := s.command(ctx, verb, keys, args)
 	pipe.Process(ctx, cmd)
-	wait := once{redis.NewCmd(ctx, "wait", replicas, patience.Milliseconds())}
+	wait := once{redis.NewCmd(ctx, "wait", replicas, timeout.Milliseconds())}
 	pipe.Process(ctx, wait)
 	if _, err := pipe.Exec(ctx); err != nil {
-		return cmd, 0, err
+		return 0, err
 	}
-	confirmed, err := wait.Int64()
-	return cmd, confirmed, err
+	return wait.Int64()
 }
 
 // decode insists on the form of a reply.

@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,12 +34,15 @@ func BenchmarkScripts(b *testing.B) {
 		"group-1":   func(l *Locker) *Lock { return l.Group("a", "one") },
 		"group-3":   func(l *Locker) *Lock { return l.Group("a", "one", "two", "three") },
 	} {
-		b.Run(name+"/single", func(b *testing.B) { benchScripts(b, kind, 100, false) })
-		b.Run(name+"/pipelined", func(b *testing.B) { benchScripts(b, kind, 500, true) })
+		b.Run(name+"/single", func(b *testing.B) { benchScripts(b, kind, 100, (*pipe).single) })
+		b.Run(name+"/pipelined", func(b *testing.B) { benchScripts(b, kind, 500, (*pipe).pipelined) })
 	}
 }
 
-func benchScripts(b *testing.B, kind func(*Locker) *Lock, pairs int, pipelined bool) {
+// A sending calls f so many times, and says when Redis has answered all.
+type sending func(p *pipe, ctx context.Context, times int, f func() error) error
+
+func benchScripts(b *testing.B, kind func(*Locker) *Lock, pairs int, send sending) {
 	s := redistest.Start(b)
 	rdb := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer rdb.Close()
@@ -46,25 +50,36 @@ func benchScripts(b *testing.B, kind func(*Locker) *Lock, pairs int, pipelined b
 	l := New(p)
 	defer l.Close()
 	k := kind(l).kind
-	pair := func() {
+	pair := func() error {
 		c := claim{owner: l.NewOwner(), count: 1, lease: DefaultLease}
 		_, err := k.attempt(b.Context(), c)
 		c.count = 0
-		if _, err2 := k.release(b.Context(), c); !pipelined && (err != nil || err2 != nil) {
-			b.Fatal(err, err2)
-		}
+		_, err2 := k.release(b.Context(), c)
+		return errors.Join(err, err2)
 	}
-	pair() // Redis knows the scripts now
+	if err := pair(); err != nil { // Redis knows the scripts now
+		b.Fatal(err)
+	}
 	empty := redis.NewScript("return 0")
 	if err := empty.Load(b.Context(), rdb).Err(); err != nil {
 		b.Fatal(err)
 	}
-	nothing := func() { p.Process(b.Context(), redis.NewCmd(b.Context(), "evalsha", empty.Hash(), 1, "a")) }
+	nothing := func() error {
+		return p.Process(b.Context(), redis.NewCmd(b.Context(), "evalsha", empty.Hash(), 1, "a"))
+	}
+	// cost is how many µs of EVALSHA each of the calls of f takes.
+	cost := func(f func() error) float64 {
+		rdb.ConfigResetStat(b.Context())
+		if err := send(p, b.Context(), pairs, f); err != nil {
+			b.Fatal(err)
+		}
+		return evalshaCost(b, rdb) / float64(pairs)
+	}
 	var costs, ratios []float64
 	for b.Loop() {
-		cost := p.cost(b, rdb, pairs, pipelined, pair)
-		costs = append(costs, cost)
-		ratios = append(ratios, cost/p.cost(b, rdb, pairs, pipelined, nothing))
+		pairCost := cost(pair)
+		costs = append(costs, pairCost)
+		ratios = append(ratios, pairCost/cost(nothing))
 	}
 	slices.Sort(costs)
 	slices.Sort(ratios)
@@ -87,22 +102,25 @@ func (p *pipe) Process(ctx context.Context, cmd redis.Cmder) error {
 	return p.into.Process(ctx, cmd)
 }
 
-// cost is how many µs of EVALSHA each of so many goes of f takes.
-func (p *pipe) cost(b *testing.B, rdb *redis.Client, times int, pipelined bool, f func()) float64 {
-	rdb.ConfigResetStat(b.Context())
-	if pipelined {
-		p.into = rdb.Pipeline()
-		defer func() { p.into = nil }()
+// single waits for the answer to each call.
+func (p *pipe) single(_ context.Context, times int, f func() error) error {
+	for range times {
+		if err := f(); err != nil {
+			return err
+		}
 	}
+	return nil
+}
+
+// pipelined sends all calls at once. What a call returns is no answer yet.
+func (p *pipe) pipelined(ctx context.Context, times int, f func() error) error {
+	p.into = p.Pipeline()
+	defer func() { p.into = nil }()
 	for range times {
 		f()
 	}
-	if pipelined {
-		if _, err := p.into.Exec(b.Context()); err != nil {
-			b.Fatal(err)
-		}
-	}
-	return evalshaCost(b, rdb) / float64(times)
+	_, err := p.into.Exec(ctx)
+	return err
 }
 
 // evalshaCost is how many µs EVALSHA has taken since the statistics were reset.

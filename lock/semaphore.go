@@ -34,7 +34,7 @@ func (s *Semaphore) TrySetPermits(ctx context.Context, n int64) (set bool, err e
 	if s.lock.err != nil {
 		return false, s.lock.err
 	}
-	return s.lock.locker.trySet(ctx, s.kind.set, s.lock.name, s.kind.channel, n, n)
+	return s.lock.locker.trySet(ctx, initial{script: s.kind.set, name: s.lock.name, value: n, channel: s.kind.channel, message: n})
 }
 
 // Acquire takes n permits, waiting for them until ctx is done. Callers of one

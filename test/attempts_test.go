@@ -41,7 +41,7 @@ func numbers(add adder, counted, either []int) {
 	}
 }
 
-// bodies are documents in which two readers find two numbers.
+// bodies are JSON documents and forms in which two readers find two numbers.
 func bodies(add adder, counted, refused, either []int) {
 	both := func(a, b string) string { return `{` + a + `: "` + unspent + `", ` + b + `: "` + spent + `"}` }
 	add(refused, "JSON: name twice", jsonBody(both(`"phone"`, `"phone"`)))
@@ -67,6 +67,11 @@ func bodies(add adder, counted, refused, either []int) {
 	add(refused, "JSON: compressed", jsonBody("\x1f\x8b\x08\x00", "Content-Encoding: gzip"))
 	add(refused, "JSON: header names another", jsonBody(`{"phone": "`+spent+`"}`, "X-Phone: "+unspent))
 	add(refused, "JSON: header twice", jsonBody(`{"phone": "`+unspent+`"}`, "X-Phone: "+unspent, "X-Phone: "+spent))
+	forms(add, counted, refused)
+}
+
+// forms are urlencoded and multipart forms in which two readers find two numbers.
+func forms(add adder, counted, refused []int) {
 	add(refused, "form: twice", formed("phone=%2B8613900139000&phone=%2B8613800138000"))
 	add(refused, "form: as a list", formed("phone=%2B8613900139000&phone[]=%2B8613800138000"))
 	add(refused, "form: as a list, escaped", formed("phone=%2B8613900139000&phone%5B%5D=%2B8613800138000"))

@@ -1,11 +1,9 @@
 package test
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -163,128 +161,6 @@ func wantWhole(t *testing.T, client *http.Client, url string, last int) int {
 		t.Errorf("edition %d after %d", n, last)
 	}
 	return n
-}
-
-// Whatever a pusher was doing when it was killed, all others serve one edition,
-// and the next push is served by all.
-func TestPush_KilledAtEachStep(t *testing.T) {
-	t.Parallel()
-	for _, step := range []struct {
-		name   string
-		killed func(t *testing.T, server *redistest.Server, p *redistest.FaultProxy, pusher *weir, others []*weir)
-		serves int // what the others are left with
-	}{
-		{"before all have answered", func(t *testing.T, server *redistest.Server, _ *redistest.FaultProxy, pusher *weir, others []*weir) {
-			others[0].signal(syscall.SIGSTOP)
-			go pusher.pushed(edition(1))
-			underWay(t, server.Addr)
-			pusher.kill()
-			others[0].signal(syscall.SIGCONT)
-		}, 0},
-		{"when it could decide", func(t *testing.T, server *redistest.Server, p *redistest.FaultProxy, pusher *weir, _ []*weir) {
-			go pusher.pushed(edition(1))
-			underWay(t, server.Addr)
-			p.Hold() // what it does from here on it hears nothing of
-			eventually(t, "the others have answered, or it is decided", func() bool {
-				push := client(t, server.Addr).HGetAll(t.Context(), "weir:{cluster}:push").Val()
-				return len(push) >= 6+2 || len(push) == 0
-			})
-			pusher.kill()
-		}, -1},
-		{"when it has decided", func(t *testing.T, server *redistest.Server, p *redistest.FaultProxy, pusher *weir, _ []*weir) {
-			pusher.pushed(edition(0)) // now Redis knows the script that decides
-			p.Lose("weir:{cluster}:history\r\n$20\r\nweir:{cluster}:nodes")
-			go pusher.pushed(edition(1))
-			eventually(t, "the decision is lost on its way back", func() bool { return p.Lost() > 0 })
-			pusher.kill()
-		}, 1},
-		{"while it waits for all to serve it", func(t *testing.T, server *redistest.Server, p *redistest.FaultProxy, pusher *weir, others []*weir) {
-			before := client(t, server.Addr).HGet(t.Context(), "weir:{cluster}:config", "number").Val()
-			go pusher.pushed(edition(1))
-			eventually(t, "it is decided", func() bool {
-				return client(t, server.Addr).HGet(t.Context(), "weir:{cluster}:config", "number").Val() != before
-			})
-			pusher.kill()
-		}, 1},
-	} {
-		t.Run(step.name, func(t *testing.T) {
-			t.Parallel()
-			server := redistest.Start(t)
-			p := redistest.NewFaultProxy(t, server.Addr)
-			pusher := start(t, following(p.Addr))
-			others := fleetBeside(t, server.Addr, 2)
-			step.killed(t, server, p, pusher, others)
-			// It is forgotten as a node, and so is what it did not decide.
-			within(t, 2*patience, "the push is over", func() bool {
-				return client(t, server.Addr).Exists(t.Context(), "weir:{cluster}:push").Val() == 0 && len(signs(t, server.Addr)) == 2
-			})
-			want := step.serves
-			if want < 0 {
-				fmt.Sscan(others[0].edited(), &want)
-			}
-			editions(t, others, want)
-			p.Release()
-			back := startWith(t, pusher.Dir, "-c", pusher.File)
-			editions(t, []*weir{back}, want)
-			others = append(others, back)
-			code, stdout, stderr := others[1].push(edition(7), "ann")
-			if code != 0 {
-				t.Errorf("the next push exits %d: %s%s", code, stdout, stderr)
-			}
-			editions(t, others, 7)
-		})
-	}
-}
-
-// fleetBeside is fleet for nodes that come to one that is there already.
-func fleetBeside(t *testing.T, addr string, n int) []*weir {
-	t.Helper()
-	var nodes []*weir
-	for range n {
-		nodes = append(nodes, start(t, following(addr)))
-	}
-	eventually(t, "all nodes are heard", func() bool { return len(signs(t, addr)) == n+1 })
-	return nodes
-}
-
-// pushed asks w to push, and does not care what comes of it.
-func (w *weir) pushed(text string) {
-	body, _ := json.Marshal(map[string]any{"author": "bob", "bundle": map[string]any{"main": "a.yaml", "files": map[string]string{"a.yaml": text}}})
-	res, err := http.Post(w.Admin+"/api/v1/push", "application/json", strings.NewReader(string(body)))
-	if err == nil {
-		res.Body.Close()
-	}
-}
-
-// underWay waits until a push is.
-func underWay(t *testing.T, addr string) {
-	t.Helper()
-	eventually(t, "a push is under way", func() bool {
-		return client(t, addr).Exists(t.Context(), "weir:{cluster}:push").Val() == 1
-	})
-}
-
-// Killing the command is no way to leave a push half done either.
-func TestPush_CommandKilled(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	nodes := fleet(t, server.Addr, 2)
-	nodes[1].signal(syscall.SIGSTOP)
-	dir := t.TempDir()
-	write(t, dir+"/next.yaml", edition(1))
-	cmd := exec.Command("weir", "push", "next.yaml", "--admin", nodes[0].Admin)
-	cmd.Dir = dir
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	underWay(t, server.Addr)
-	cmd.Process.Kill()
-	cmd.Wait()
-	eventually(t, "the push is undone", func() bool {
-		return client(t, server.Addr).Exists(t.Context(), "weir:{cluster}:push").Val() == 0
-	})
-	nodes[1].signal(syscall.SIGCONT)
-	editions(t, nodes, 0)
 }
 
 // One node that could not serve it is enough, and says why.

@@ -32,32 +32,45 @@ type field struct {
 	standard string // the default; empty if there is none
 }
 
-// collect adds the fields below s, by their path.
-func collect(s schema, defs map[string]schema, path, form string, open []string, out map[string]field) {
+// A node is a place in the schema.
+type node struct {
+	path string
+	form string
+	open []string // the forms around it
+}
+
+// A collector gathers the fields of a configuration by their path.
+type collector struct {
+	defs   map[string]schema
+	fields map[string]field
+}
+
+// add adds the fields below s, which stands at n.
+func (c collector) add(s schema, n node) {
 	if name := strings.TrimPrefix(s.Ref, "#/$defs/"); s.Ref != "" {
-		if !slices.Contains(open, name) { // keys may stand in keys
-			collect(defs[name], defs, path, name, append(slices.Clone(open), name), out)
+		if !slices.Contains(n.open, name) { // keys may stand in keys
+			c.add(c.defs[name], node{n.path, name, append(slices.Clone(n.open), name)})
 		}
 		return
 	}
 	for _, part := range slices.Concat(s.AnyOf, s.OneOf) {
-		collect(part, defs, path, form, open, out)
+		c.add(part, n)
 	}
 	if s.Items != nil {
-		collect(*s.Items, defs, path, form, open, out)
+		c.add(*s.Items, n)
 	}
 	var named schema
 	if json.Unmarshal(s.More, &named) == nil { // else it is false
-		collect(named, defs, path+".NAME", form, open, out)
+		c.add(named, node{n.path + ".NAME", n.form, n.open})
 	}
 	for name, sub := range s.Properties {
-		at := strings.TrimPrefix(path+"."+name, ".")
+		at := strings.TrimPrefix(n.path+"."+name, ".")
 		standard := ""
 		if sub.Default != nil {
 			standard = fmt.Sprint(sub.Default)
 		}
-		out[at] = field{form + "." + name, standard}
-		collect(sub, defs, at, form, open, out)
+		c.fields[at] = field{n.form + "." + name, standard}
+		c.add(sub, node{at, n.form, n.open})
 	}
 }
 
@@ -70,7 +83,7 @@ func TestReference_NamesEveryField(t *testing.T) {
 		t.Fatal(err)
 	}
 	fields := map[string]field{}
-	collect(s, s.Defs, "", "", nil, fields)
+	collector{s.Defs, fields}.add(s, node{})
 
 	told := map[string]bool{}
 	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z][\\w.]*)` \\| (?:`([^`]+)`|-) \\| ").FindAllStringSubmatch(doc(t, "proxy/README.md").section(t, "Fields").text, -1) {

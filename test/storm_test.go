@@ -172,7 +172,10 @@ func (s *storm) one(client *http.Client, url string) {
 // at waits until the storm is so many seconds old, and lets something happen.
 func (s *storm) at(seconds int, what string, happen func()) {
 	s.t.Helper()
-	<-time.After(time.Until(s.began.Add(time.Duration(seconds) * time.Second)))
+	select {
+	case <-time.After(time.Until(s.began.Add(time.Duration(seconds) * time.Second))):
+	case <-s.t.Context().Done():
+	}
 	s.t.Logf("%v: %s", time.Since(s.began).Round(time.Millisecond), what)
 	happen()
 }

@@ -9,14 +9,16 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// counters are the algorithms beside the token bucket.
-var counters = [...]limiter.Algorithm{limiter.FixedWindow, limiter.SlidingWindow, limiter.GCRA, limiter.Concurrent}
+// counters are the algorithms that keep a number for a window, or one for all.
+func counters() []limiter.Algorithm {
+	return []limiter.Algorithm{limiter.FixedWindow, limiter.SlidingWindow, limiter.GCRA, limiter.Concurrent}
+}
 
 // mixed: a decision over all algorithms at once takes everything or nothing.
 func mixed(_ *testing.T, s *scene) {
 	k := s.key()
 	var claims []limiter.Claim
-	for _, a := range append(counters[:], limiter.TokenBucket, limiter.SlidingLog) {
+	for _, a := range append(counters(), limiter.TokenBucket, limiter.SlidingLog) {
 		l := limit("mixed-"+a.String(), 4, 100*time.Second)
 		l.Algorithm = a
 		claims = append(claims, limiter.Claim{Limit: l, Key: k, Cost: 1})
@@ -126,7 +128,7 @@ func keeping(t *testing.T, s *scene) {
 		}
 	}
 	for _, count := range s.some(5, 40, 300) {
-		for _, a := range append(counters[:], limiter.TokenBucket, limiter.SlidingLog) {
+		for _, a := range append(counters(), limiter.TokenBucket, limiter.SlidingLog) {
 			l := limit(fmt.Sprintf("keep-%s-%d", a, count), count, 100*time.Second)
 			l.Algorithm = a
 			k := s.key()

@@ -64,14 +64,24 @@ type Alerter struct {
 	after time.Time     // when it may be sent again
 }
 
-// NewAlarm makes the alerter that goes by what s reports. rules says who is told,
-// and may change; told hears what becomes of each alert.
-func NewAlerter(s *Statistics, rdb redis.UniversalClient, prefix string, rules func() config.Alerts, told func(Alert, string, error)) *Alerter {
-	a := &Alerter{store: s.store, rules: rules, hook: newHook(), told: told}
-	if rdb == nil {
+// AlerterOptions say what an Alerter goes by and whom it tells.
+type AlerterOptions struct {
+	Statistics *Statistics
+	Client     redis.UniversalClient // nil for a process that shares nothing
+	Prefix     string
+	Rules      func() config.Alerts // asked at each run: a reload may change them
+	// Done is called with what became of an attempt to send an alert: Sent, Failed
+	// or Dropped.
+	Done func(a Alert, result string, err error)
+}
+
+// NewAlerter makes an Alerter. It sends nothing before its Task runs.
+func NewAlerter(o AlerterOptions) *Alerter {
+	a := &Alerter{store: o.Statistics.store, rules: o.Rules, hook: newHook(), told: o.Done}
+	if o.Client == nil {
 		a.queue = newMemoryAlerts()
 	} else {
-		a.queue = newRedisAlerts(rdb, prefix)
+		a.queue = newRedisAlerts(o.Client, o.Prefix)
 	}
 	return a
 }

@@ -88,12 +88,13 @@ func alarm(t *testing.T, s *cluster.Statistics, rdb redis.UniversalClient, webho
 	rules := func() config.Alerts {
 		return config.Alerts{Webhook: webhook, Secret: secret, Refused: 100, Used: 80, Repeat: time.Hour}
 	}
-	a.Alerter = cluster.NewAlerter(s, rdb, "test", rules, func(_ cluster.Alert, result string, err error) {
+	done := func(_ cluster.Alert, result string, err error) {
 		a.results[result]++
 		if err != nil && strings.Contains(err.Error(), webhook) {
 			t.Errorf("the error %q tells the URL", err)
 		}
-	})
+	}
+	a.Alerter = cluster.NewAlerter(cluster.AlerterOptions{Statistics: s, Client: rdb, Prefix: "test", Rules: rules, Done: done})
 	return a
 }
 

@@ -45,7 +45,7 @@ func (n *Node) Restore(ctx context.Context) (bool, error) {
 	if err != nil || l.becomes == 0 {
 		return false, err
 	}
-	args := []any{l.number, l.head, strconv.FormatInt(l.becomes, 10), l.hash, n.id, flag(l.pushed), memory.Milliseconds(), len(l.history)}
+	args := []any{l.number, l.head, strconv.FormatInt(l.becomes, 10), l.hash, n.id, l.flag(), memory.Milliseconds(), len(l.history)}
 	for _, text := range l.history {
 		args = append(args, text)
 	}
@@ -147,8 +147,9 @@ func (n *Node) learn(ctx context.Context) {
 	}
 }
 
-func flag(yes bool) string {
-	if yes {
+// flag is how the script reads whether the configuration was pushed.
+func (l lost) flag() string {
+	if l.pushed {
 		return "1"
 	}
 	return ""

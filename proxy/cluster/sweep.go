@@ -86,8 +86,8 @@ func (s *Sweep) removed() string { return s.prefix + ":{cluster}:removed" }
 
 // step begins a pass when there is something to sweep, or goes on with it.
 func (s *Sweep) step(ctx context.Context, t Term) (string, error) {
-	leave, err := s.leave(ctx, t)
-	if err != nil || len(leave.limits) == 0 {
+	allowed, err := s.allowance(ctx, t)
+	if err != nil || len(allowed.limits) == 0 {
 		s.pass = nil
 		return "", err
 	}
@@ -99,7 +99,7 @@ func (s *Sweep) step(ctx context.Context, t Term) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		s.pass = &pass{term: t, limits: leave.limits, servers: servers}
+		s.pass = &pass{term: t, limits: allowed.limits, servers: servers}
 	}
 	return s.goOn(ctx, t)
 }
@@ -141,30 +141,31 @@ func (s *Sweep) finish(ctx context.Context, t Term) (string, error) {
 	return fmt.Sprintf("deleted %d keys of %d removed limits", p.gone, len(p.limits)), nil
 }
 
-// A leave allows to delete the keys of limits for some time.
-type leave struct {
+// An allowance is for how long the keys of which limits may be deleted.
+type allowance struct {
 	until  string // by Redis's clock
 	limits []string
+	slots  bool // a cluster's: the keys of one slot at a time, and of limits only
 }
 
-// leave asks which limits are gone for long enough.
-func (s *Sweep) leave(ctx context.Context, t Term) (leave, error) {
+// allowance asks which limits are gone for long enough.
+func (s *Sweep) allowance(ctx context.Context, t Term) (allowance, error) {
 	reply, err := s.fence.run(ctx, s.allow, t, []string{s.removed()}, sweepAllowed.Milliseconds(), s.grace.Milliseconds())
 	if err != nil {
-		return leave{}, fmt.Errorf("read removed limits: %w", err)
+		return allowance{}, fmt.Errorf("read removed limits: %w", err)
 	}
 	parts, ok := reply.([]any)
 	if !ok || len(parts) != 2 {
-		return leave{}, fmt.Errorf("read removed limits: %w: %v", errReply, reply)
+		return allowance{}, fmt.Errorf("read removed limits: %w: %v", errReply, reply)
 	}
-	var l leave
-	l.until, _ = parts[0].(string)
+	var a allowance
+	a.until, _ = parts[0].(string)
 	names, _ := parts[1].([]any)
 	for _, name := range names {
 		text, _ := name.(string)
-		l.limits = append(l.limits, text)
+		a.limits = append(a.limits, text)
 	}
-	return l, nil
+	return a, nil
 }
 
 // agreed reports whether all nodes serve the configuration taken up last.

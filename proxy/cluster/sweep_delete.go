@@ -12,9 +12,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// errLate says that a leave to delete had run out before it was used; the next step
+// errExpired says that an allowance had run out before it was used; the next step
 // asks for another.
-var errLate = errors.New("too late")
+var errExpired = errors.New("too late")
 
 // rest is what follows ROUTE.LIMIT in a key of the store: the window, the
 // algorithm if it is not the usual one, or that alone where it keeps all windows of a
@@ -47,10 +47,10 @@ func (s *Sweep) scheduleDelete(key string) (deletion, bool) {
 // remove deletes those of keys that are of removed limits.
 func (s *Sweep) remove(ctx context.Context, t Term, keys []string) (gone int64, err error) {
 	bySlot := map[string][]deletion{}
-	_, apart := s.rdb.(*redis.ClusterClient)
+	_, slots := s.rdb.(*redis.ClusterClient)
 	for _, key := range keys {
 		if d, yes := s.scheduleDelete(key); yes {
-			if !apart {
+			if !slots {
 				d.slot = ""
 			}
 			bySlot[d.slot] = append(bySlot[d.slot], d)
@@ -59,14 +59,15 @@ func (s *Sweep) remove(ctx context.Context, t Term, keys []string) (gone int64, 
 	if len(bySlot) == 0 {
 		return 0, nil
 	}
-	l := leave{until: strconv.FormatInt(1<<52, 10)}
-	if apart {
-		if l, err = s.leave(ctx, t); err != nil {
+	allowed := allowance{until: strconv.FormatInt(1<<52, 10)}
+	if slots {
+		if allowed, err = s.allowance(ctx, t); err != nil {
 			return 0, err
 		}
+		allowed.slots = true
 	}
-	for _, doomed := range bySlot {
-		n, err := s.removeTogether(ctx, t, l, doomed, apart)
+	for _, together := range bySlot {
+		n, err := s.removeTogether(ctx, t, allowed, together)
 		gone += max(n, 0)
 		if err != nil {
 			return gone, err
@@ -76,13 +77,13 @@ func (s *Sweep) remove(ctx context.Context, t Term, keys []string) (gone int64, 
 }
 
 // removeTogether deletes keys that lie together, by one call.
-func (s *Sweep) removeTogether(ctx context.Context, t Term, l leave, all []deletion, apart bool) (int64, error) {
-	names, args := []string{s.fence.key, s.removed()}, []any{t.Token, l.until}
-	if apart {
+func (s *Sweep) removeTogether(ctx context.Context, t Term, allowed allowance, all []deletion) (int64, error) {
+	names, args := []string{s.fence.key, s.removed()}, []any{t.Token, allowed.until}
+	if allowed.slots {
 		names, args[0] = nil, ""
 	}
 	for _, d := range all {
-		if apart && !slices.Contains(l.limits, d.limit) {
+		if allowed.slots && !slices.Contains(allowed.limits, d.limit) {
 			continue // it came back
 		}
 		names, args = append(names, d.own, d.key), append(args, d.limit)
@@ -97,7 +98,7 @@ func (s *Sweep) removeTogether(ctx context.Context, t Term, l leave, all []delet
 	case n == -2:
 		return 0, ErrDeposed
 	case n == -1:
-		return 0, fmt.Errorf("delete keys of removed limits: %w", errLate)
+		return 0, fmt.Errorf("delete keys of removed limits: %w", errExpired)
 	}
 	return n, nil
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -60,10 +61,8 @@ func (l *limits) reset(f *resetForm) *Reset {
 // must look at the same key, or nobody would know whose cooldown it is.
 func (r *routes) resets(forms []*routeForm, made []*Route) {
 	byName := map[string]*Route{}
-	var names []string
 	for _, route := range made {
 		byName[route.Name] = route
-		names = append(names, route.Name)
 	}
 	at := 0
 	for _, form := range forms {
@@ -77,20 +76,28 @@ func (r *routes) resets(forms []*routeForm, made []*Route) {
 				continue
 			}
 			if limit := route.Limits[l]; limit.Reset != nil && f.ResetOn.Route != "" && limit.Key != nil {
-				r.resetBy(f, route, limit, byName[limit.Reset.Route], names)
+				r.resetBy(f, cooldownOf{route, limit}, byName)
 			}
 			l++
 		}
 	}
 }
 
-// resetBy checks that other is a route that can reset limit.
-func (r *routes) resetBy(f *limitForm, of *Route, limit *Limit, other *Route, names []string) {
-	pointer := &f.ResetOn.Route
+// A cooldownOf is a cooldown and the route that it is on.
+type cooldownOf struct {
+	route *Route
+	limit *Limit
+}
+
+// resetBy checks that the route which c's reset_on names can reset it, and finds the
+// key there.
+func (r *routes) resetBy(f *limitForm, c cooldownOf, byName map[string]*Route) {
+	pointer, limit := &f.ResetOn.Route, c.limit
+	other := byName[limit.Reset.Route]
 	switch {
 	case other == nil:
-		r.wrong(pointer, "there is no route "+quote(*pointer), suggest(*pointer, names))
-	case other == of:
+		r.wrong(pointer, "there is no route "+quote(*pointer), suggest(*pointer, slices.Sorted(maps.Keys(byName))))
+	case other == c.route:
 		r.wrong(pointer, "the cooldown would begin anew with each request that passes", "name another route")
 	default:
 		if limit.Reset.Key = other.reads(limit.Key); limit.Reset.Key == nil {

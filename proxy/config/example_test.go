@@ -26,18 +26,24 @@ func TestExample_ShowsEveryField(t *testing.T) {
 	if root == nil {
 		t.Fatal(d.problems)
 	}
-	shown := map[reflect.Type]bool{}
-	shows(t, d, shown, reflect.TypeFor[file](), []*yaml.Node{root})
+	s := shown{decoder: d, forms: map[reflect.Type]bool{}}
+	s.check(t, reflect.TypeFor[file](), []*yaml.Node{root})
 }
 
-// shows checks the fields of form against all the mappings that are one. A form
+// A shown is which forms have been looked at in the example.
+type shown struct {
+	*decoder
+	forms map[reflect.Type]bool
+}
+
+// check checks the fields of form against all the mappings that are one. A form
 // that stands in two places is shown in the first.
-func shows(t *testing.T, d *decoder, shown map[reflect.Type]bool, form reflect.Type, nodes []*yaml.Node) {
+func (s shown) check(t *testing.T, form reflect.Type, nodes []*yaml.Node) {
 	t.Helper()
-	if shown[form] {
+	if s.forms[form] {
 		return
 	}
-	shown[form] = true
+	s.forms[form] = true
 	for i := range form.NumField() {
 		field := form.Field(i)
 		name := fieldName(field)
@@ -49,7 +55,7 @@ func shows(t *testing.T, d *decoder, shown map[reflect.Type]bool, form reflect.T
 			if n.Kind != yaml.MappingNode {
 				continue // a short form
 			}
-			for _, p := range d.pairs(n, place{}) {
+			for _, p := range s.pairs(n, place{}) {
 				if p.key.Value == name {
 					found = append(found, p.value)
 				}
@@ -61,15 +67,15 @@ func shows(t *testing.T, d *decoder, shown map[reflect.Type]bool, form reflect.T
 			continue
 		}
 		for _, n := range found {
-			if want := tagOf(form, field).standard; want != nil && !is(d, n, *want) && !marked(t, n.Line) {
+			if want := tagOf(form, field).standard; want != nil && !is(s.decoder, n, *want) && !marked(t, n.Line) {
 				t.Errorf("%s on line %d is %q, which is not its default %q, and the line does not say so", at, n.Line, n.Value, *want)
 			}
 		}
-		if want := tagOf(form, field).standard; want != nil && !slices.ContainsFunc(found, func(n *yaml.Node) bool { return is(d, n, *want) }) {
+		if want := tagOf(form, field).standard; want != nil && !slices.ContainsFunc(found, func(n *yaml.Node) bool { return is(s.decoder, n, *want) }) {
 			t.Errorf("%s is nowhere shown with its default %q", at, *want)
 		}
 		if sub := formOf(field.Type); sub != nil {
-			shows(t, d, shown, sub, under(field.Type, found))
+			s.check(t, sub, under(field.Type, found))
 		}
 	}
 }

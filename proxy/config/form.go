@@ -73,7 +73,7 @@ type defaultsForm struct {
 	// Expose says whether clients may learn of a limit.
 	Expose bool `yaml:"expose" jsonschema:"default=true"`
 	// NewKeys is how many requests with keys that nobody has sent lately one client address may send to each route, as COUNT/WINDOW: 1000/1m; or none for any number.
-	NewKeys string `yaml:"new_keys" jsonschema:"default=none,pattern=^(none|\\s*[0-9]+/([0-9]+(ms|s|m|h|d|w|y))+\\s*)$"`
+	NewKeys string `yaml:"new_keys" jsonschema:"default=none,pattern=^(none|\\s*[0-9]+/([0-9]+(ms|s|m|h|d|w))+\\s*)$"`
 }
 
 // listForm is keys that are treated apart.
@@ -119,7 +119,7 @@ type routeForm struct {
 	// CountPreflight says whether the limits are asked about preflights of browsers too (OPTIONS with Origin and Access-Control-Request-Method, without anything that a browser does not send with them). One in which a key of the route stands, in its path or query for example, is counted in any case: keep it apart by methods.
 	CountPreflight bool `yaml:"count_preflight" jsonschema:"default=false"`
 	// NewKeys is how many requests with keys that nobody has sent lately one client address may send, as COUNT/WINDOW; or none for any number; that of defaults when not given. The mode is that of the route.
-	NewKeys string `yaml:"new_keys,omitempty" jsonschema:"pattern=^(none|\\s*[0-9]+/([0-9]+(ms|s|m|h|d|w|y))+\\s*)$"`
+	NewKeys string `yaml:"new_keys,omitempty" jsonschema:"pattern=^(none|\\s*[0-9]+/([0-9]+(ms|s|m|h|d|w))+\\s*)$"`
 	// Limits are all asked in one step: all grant, or nothing is taken.
 	Limits []*limitForm `yaml:"limits,omitempty"`
 	// RefundOn says after which outcomes a request gives back what it took.

@@ -87,7 +87,7 @@ func (k *keys) refer(text *string) *key.Spec {
 	if _, ok := k.forms[*text]; ok {
 		return k.named(*text, text)
 	}
-	from, ok := k.origin(text, true)
+	from, ok := k.originOrName(text)
 	if !ok {
 		return nil
 	}
@@ -96,20 +96,27 @@ func (k *keys) refer(text *string) *key.Spec {
 	return k.counted(text, spec, 1)
 }
 
-// origin reads an origin. Where a name may stand too, and no origin has one,
-// an unknown word is taken for a name.
-func (k *keys) origin(text *string, nameable bool) (key.Origin, bool) {
+// originOrName reads an origin where the name of a key may stand too: an unknown
+// word without a colon is taken for such a name.
+func (k *keys) originOrName(text *string) (key.Origin, bool) {
+	from, err := key.ParseOrigin(*text)
+	_, planned := notBuiltValue("keyForm.from", *text)
+	if err == nil || planned || strings.Contains(*text, ":") {
+		return k.origin(text)
+	}
+	names := append(slices.Sorted(maps.Keys(k.forms)), string(key.ClientIP), string(key.Global))
+	k.wrong(text, "there is no key "+quote(*text), cmp.Or(near(*text, names), "name one under keys, or write an origin such as header:X-Phone"))
+	return from, false
+}
+
+// origin reads where the text of a key comes from.
+func (k *keys) origin(text *string) (key.Origin, bool) {
 	from, err := key.ParseOrigin(*text)
 	if err == nil {
 		return from, true
 	}
 	if instead, ok := notBuiltValue("keyForm.from", *text); ok {
 		k.wrong(text, quote(*text)+" is not built yet", instead)
-		return from, false
-	}
-	if nameable && !strings.Contains(*text, ":") {
-		names := append(slices.Sorted(maps.Keys(k.forms)), string(key.ClientIP), string(key.Global))
-		k.wrong(text, "there is no key "+quote(*text), cmp.Or(near(*text, names), "name one under keys, or write an origin such as header:X-Phone"))
 		return from, false
 	}
 	what, instead, _ := strings.Cut(err.Error(), "; ")
@@ -136,7 +143,7 @@ func (k *keys) build(form *keyForm, name string) *key.Spec {
 		}
 		return nil
 	}
-	from, ok := k.origin(&form.From, false)
+	from, ok := k.origin(&form.From)
 	spec := &key.Spec{
 		Name: name, From: from, Tokens: k.tokens, Sensitive: form.Sensitive,
 		SetHeader: http.CanonicalHeaderKey(form.SetHeader),
@@ -146,7 +153,7 @@ func (k *keys) build(form *keyForm, name string) *key.Spec {
 	}
 	ok = k.normalize(form.Normalize, spec) && ok
 	for i := range form.MustEqual {
-		if equal, found := k.origin(&form.MustEqual[i], false); found {
+		if equal, found := k.origin(&form.MustEqual[i]); found {
 			spec.Equal = append(spec.Equal, equal)
 		}
 	}

@@ -57,7 +57,7 @@ func (r *routes) respond(f *respondForm) *Respond {
 			r.wrongName(value, quote(name)+" is not the name of a header", "write for example X-App")
 		case canonical == "Content-Type":
 			r.wrongName(value, "Content-Type has a field of its own", "write content_type: beside headers:")
-		case fixed(canonical, false) || canonical == "Date":
+		case responseFields().has(canonical) || canonical == "Date":
 			r.wrongName(value, canonical+" is set by Weir itself", "leave it out")
 		case doubled:
 			r.wrongName(value, canonical+" is given twice, in another spelling", "keep one")

@@ -13,8 +13,8 @@ func (r *routes) rewrite(f *rewriteForm, p pattern) Rewrite {
 		return Rewrite{}
 	}
 	made := Rewrite{StripPrefix: r.prefix(&f.StripPrefix), AddPrefix: r.prefix(&f.AddPrefix)}
-	made.Request = r.fields(f.Headers, true)
-	made.Response = r.fields(f.ResponseHeaders, false)
+	made.Request = r.fields(f.Headers, requestFields())
+	made.Response = r.fields(f.ResponseHeaders, responseFields())
 	if host, ok := made.Request.Set["Host"]; ok {
 		delete(made.Request.Set, "Host")
 		made.Host = host
@@ -65,8 +65,37 @@ func (r *routes) prefix(text *string) string {
 	return p.text
 }
 
-// fields reads changes to the headers of a request, or else of an answer.
-func (r *routes) fields(f *fieldsForm, request bool) Fields {
+// A reserved says which headers a rewrite may neither set nor remove, and which it
+// may set only.
+type reserved struct {
+	names  []string
+	prefix string // of names, besides; empty for none
+	kept   string // is set only: a request always has it
+}
+
+// connectionFields belong to the connection, frame the message, or are what Weir says
+// of itself.
+func connectionFields() []string {
+	return []string{
+		"Connection", "Content-Length", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Via", "X-Request-Id",
+	}
+}
+
+// requestFields are reserved in a request: also what Weir says of the client.
+func requestFields() reserved {
+	return reserved{names: append(connectionFields(), "Expect", "Forwarded", "Max-Forwards", "X-Real-Ip"), prefix: "X-Forwarded-", kept: "Host"}
+}
+
+// responseFields are reserved in an answer.
+func responseFields() reserved { return reserved{names: connectionFields()} }
+
+// has reports whether a header can be neither set nor removed.
+func (s reserved) has(name string) bool {
+	return slices.Contains(s.names, name) || s.prefix != "" && strings.HasPrefix(name, s.prefix)
+}
+
+// fields reads changes to headers other than those that are reserved.
+func (r *routes) fields(f *fieldsForm, not reserved) Fields {
 	var made Fields
 	if f == nil {
 		return made
@@ -78,7 +107,7 @@ func (r *routes) fields(f *fieldsForm, request bool) Fields {
 		switch {
 		case !httpguts.ValidHeaderFieldName(name):
 			r.wrongName(value, quote(name)+" is not the name of a header", "write for example X-App")
-		case fixed(canonical, request):
+		case not.has(canonical):
 			r.wrongName(value, canonical+" is set by Weir itself", "leave it out")
 		case doubled:
 			r.wrongName(value, canonical+" is given twice, in another spelling", "keep one")
@@ -98,7 +127,7 @@ func (r *routes) fields(f *fieldsForm, request bool) Fields {
 			continue // a problem already
 		case !httpguts.ValidHeaderFieldName(name):
 			r.wrong(&f.Remove[i], quote(name)+" is not the name of a header", "write for example X-App")
-		case fixed(canonical, request) || request && canonical == "Host":
+		case not.has(canonical) || canonical == not.kept:
 			r.wrong(&f.Remove[i], canonical+" is set by Weir itself", "leave it out")
 		case set:
 			r.wrong(&f.Remove[i], canonical+" is set and removed", "keep one: what is set replaces what was there")
@@ -106,15 +135,4 @@ func (r *routes) fields(f *fieldsForm, request bool) Fields {
 		made.Remove = append(made.Remove, canonical)
 	}
 	return made
-}
-
-// fixed reports whether a header belongs to the connection, frames the message,
-// or is what Weir says of itself or of the client.
-func fixed(name string, request bool) bool {
-	if request && (strings.HasPrefix(name, "X-Forwarded-") || slices.Contains([]string{"Expect", "Forwarded", "Max-Forwards", "X-Real-Ip"}, name)) {
-		return true
-	}
-	return slices.Contains([]string{
-		"Connection", "Content-Length", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Via", "X-Request-Id",
-	}, name)
 }

@@ -11,7 +11,6 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/prometheus/common/model"
 	"gopkg.in/yaml.v3"
 
 	"github.com/weir-proxy/weir/limiter"
@@ -21,7 +20,7 @@ import (
 type duration time.Duration
 
 // MarshalYAML writes d as it is read.
-func (d duration) MarshalYAML() (any, error) { return model.Duration(d).String(), nil }
+func (d duration) MarshalYAML() (any, error) { return limiter.FormatDuration(time.Duration(d)), nil }
 
 // durations are one or several of them.
 type durations []duration
@@ -189,7 +188,7 @@ func (d *decoder) duration(n *yaml.Node, p place, v reflect.Value) {
 	if !ok {
 		return
 	}
-	length, err := model.ParseDuration(s)
+	length, err := limiter.ParseDuration(s)
 	switch {
 	case whole.MatchString(s):
 		d.add(p, s+" has no unit", "write a number with a unit: ms, s, m, h, d or w, for example 5s")

@@ -149,17 +149,11 @@ func (p Privacy) PreviousHash(parts []string) (k limiter.Key, rotates bool) {
 	if !p.Rotates {
 		return k, false
 	}
-	return Privacy{HashSecret: p.Previous}.Hash(parts), true
+	return key.Hash(p.Previous, parts), true
 }
 
-// Hash makes the key of its parts; with a secret nobody without it can tell
-// from the key what the parts were.
-func (p Privacy) Hash(parts []string) limiter.Key {
-	if p.HashSecret != "" {
-		return limiter.KeyWithSecret([]byte(p.HashSecret), parts...)
-	}
-	return limiter.KeyOf(parts...)
-}
+// Hash is the key of parts under the secret in use; see key.Hash.
+func (p Privacy) Hash(parts []string) limiter.Key { return key.Hash(p.HashSecret, parts) }
 
 // A Mode says what a limit does with its refusals.
 type Mode string

@@ -55,7 +55,7 @@ func generate(t *testing.T) []byte {
 		Mapper: func(rt reflect.Type) *jsonschema.Schema {
 			switch rt {
 			case reflect.TypeFor[duration](), reflect.TypeFor[durations]():
-				return &jsonschema.Schema{Type: "string", Pattern: `^([0-9]+(ms|s|m|h|d|w|y))+$`}
+				return &jsonschema.Schema{Type: "string", Pattern: `^([0-9]+(ms|s|m|h|d|w))+$`}
 			case reflect.TypeFor[size]():
 				return &jsonschema.Schema{Type: "string", Pattern: `^[0-9]+(B|KiB|MiB|GiB)$`}
 			case reflect.TypeFor[secret](), reflect.TypeFor[secretURL]():

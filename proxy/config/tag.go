@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/prometheus/common/model"
+	"github.com/weir-proxy/weir/limiter"
 )
 
 // A tag is what a field of a form may be, as its struct tag says.
@@ -44,7 +44,7 @@ func tagOf(form reflect.Type, f reflect.StructField) tag {
 func setDefault(v reflect.Value, text string) {
 	switch v.Interface().(type) {
 	case duration:
-		d, _ := model.ParseDuration(text)
+		d, _ := limiter.ParseDuration(text)
 		v.SetInt(int64(d))
 		return
 	case size:

@@ -119,5 +119,5 @@
 // what was counted.
 //
 // A Spec never changes once compiled and is safe for concurrent use, as are
-// Phone, Tokens, List, Keyer and Names. A Value belongs to one request.
+// Phone, Tokens, List and Names. A Value belongs to one request.
 package key

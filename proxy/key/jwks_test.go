@@ -68,17 +68,17 @@ func TestTokens_JWKS(t *testing.T) {
 		token string
 		want  error
 	}{
-		"RSA":                     {signed(t, jwt.SigningMethodRS256, keys.rsa, nil, "kid", "r1"), nil},
-		"EC":                      {signed(t, jwt.SigningMethodES256, keys.ec, nil, "kid", "e1"), nil},
-		"Ed25519":                 {signed(t, jwt.SigningMethodEdDSA, keys.ed, nil, "kid", "o1"), nil},
-		"no key id":               {signed(t, jwt.SigningMethodES256, keys.ec, nil), nil},
-		"the key's own algorithm": {signed(t, jwt.SigningMethodPS256, keys.rsa, nil, "kid", "ps"), nil},
-		"another algorithm":       {signed(t, jwt.SigningMethodRS256, keys.rsa, nil, "kid", "ps"), ErrInvalid},
-		"another key's id":        {signed(t, jwt.SigningMethodRS256, keys.rsa, nil, "kid", "e1"), ErrInvalid},
-		"an unknown id":           {signed(t, jwt.SigningMethodRS256, keys.rsa, nil, "kid", "r2"), ErrInvalid},
-		"a key for encryption":    {signed(t, jwt.SigningMethodRS256, keys.rsa, nil, "kid", "enc"), ErrInvalid},
-		"a secret in public":      {signed(t, jwt.SigningMethodHS256, []byte(secret), nil, "kid", "s1"), ErrInvalid},
-		"a secret, no id":         {signed(t, jwt.SigningMethodHS256, []byte(secret), nil), ErrInvalid},
+		"RSA":                     {signed(t, signer{jwt.SigningMethodRS256, keys.rsa}, nil, "kid", "r1"), nil},
+		"EC":                      {signed(t, signer{jwt.SigningMethodES256, keys.ec}, nil, "kid", "e1"), nil},
+		"Ed25519":                 {signed(t, signer{jwt.SigningMethodEdDSA, keys.ed}, nil, "kid", "o1"), nil},
+		"no key id":               {signed(t, signer{jwt.SigningMethodES256, keys.ec}, nil), nil},
+		"the key's own algorithm": {signed(t, signer{jwt.SigningMethodPS256, keys.rsa}, nil, "kid", "ps"), nil},
+		"another algorithm":       {signed(t, signer{jwt.SigningMethodRS256, keys.rsa}, nil, "kid", "ps"), ErrInvalid},
+		"another key's id":        {signed(t, signer{jwt.SigningMethodRS256, keys.rsa}, nil, "kid", "e1"), ErrInvalid},
+		"an unknown id":           {signed(t, signer{jwt.SigningMethodRS256, keys.rsa}, nil, "kid", "r2"), ErrInvalid},
+		"a key for encryption":    {signed(t, signer{jwt.SigningMethodRS256, keys.rsa}, nil, "kid", "enc"), ErrInvalid},
+		"a secret in public":      {signed(t, signer{jwt.SigningMethodHS256, []byte(secret)}, nil, "kid", "s1"), ErrInvalid},
+		"a secret, no id":         {signed(t, signer{jwt.SigningMethodHS256, []byte(secret)}, nil), ErrInvalid},
 	} {
 		if _, err := extract(claimOf(tokens, "sub"), bears(c.token)); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v; want %v", name, err, c.want)
@@ -129,7 +129,7 @@ func TestTokens_JWKSOverHTTP(t *testing.T) {
 		}
 	}))
 	defer issuer.Close()
-	m := bears(signed(t, jwt.SigningMethodES256, keys.ec, nil, "kid", "e1"))
+	m := bears(signed(t, signer{jwt.SigningMethodES256, keys.ec}, nil, "kid", "e1"))
 
 	open := func(path string) (*Tokens, error) {
 		tokens, err := NewTokens(TokenConfig{JWKS: issuer.URL + path, Client: issuer.Client()})
@@ -219,9 +219,9 @@ func TestTokens_KeysAreKeptFresh(t *testing.T) {
 			}
 		}
 		wait := func(d time.Duration) { time.Sleep(d); synctest.Wait() } // virtual
-		old := signed(t, jwt.SigningMethodES256, keys.ec, jwt.MapClaims{"exp": time.Now().Add(time.Hour).Unix()}, "kid", "e1")
-		fresh := signed(t, jwt.SigningMethodES256, next.ec, jwt.MapClaims{"exp": time.Now().Add(time.Hour).Unix()}, "kid", "e2")
-		unknown := signed(t, jwt.SigningMethodES256, next.ec, jwt.MapClaims{"exp": time.Now().Add(time.Hour).Unix()}, "kid", "e3")
+		old := signed(t, signer{jwt.SigningMethodES256, keys.ec}, jwt.MapClaims{"exp": time.Now().Add(time.Hour).Unix()}, "kid", "e1")
+		fresh := signed(t, signer{jwt.SigningMethodES256, next.ec}, jwt.MapClaims{"exp": time.Now().Add(time.Hour).Unix()}, "kid", "e2")
+		unknown := signed(t, signer{jwt.SigningMethodES256, next.ec}, jwt.MapClaims{"exp": time.Now().Add(time.Hour).Unix()}, "kid", "e3")
 		verify(old, nil)
 
 		issuer.say(set(keys.jwk("EC", "e1"), next.jwk("EC", "e2")))

@@ -88,17 +88,6 @@ func TestParseOrigin(t *testing.T) {
 	}
 }
 
-func TestParseStep(t *testing.T) {
-	for _, in := range []string{"trim", "lower", "digits", "e164"} {
-		if got, err := ParseStep(in); err != nil || string(got) != in {
-			t.Errorf("ParseStep(%q) = %q, %v", in, got, err)
-		}
-	}
-	if _, err := ParseStep("upper"); !errors.Is(err, ErrSpec) {
-		t.Errorf("ParseStep(upper) = %v; want ErrSpec", err)
-	}
-}
-
 func TestExtract_SpellingsOfOneNumberAreOneKey(t *testing.T) {
 	spec := of("header:X-Phone", Digits)
 	for _, spelling := range []string{

@@ -1,9 +1,6 @@
 package key
 
-import (
-	"fmt"
-	"strings"
-)
+import "strings"
 
 // A Step is one way to bring different spellings of a value into one form.
 type Step string
@@ -15,15 +12,6 @@ const (
 	Digits Step = "digits" // all but 0-9 is dropped; digits of other scripts are refused
 	E164   Step = "e164"   // a phone number becomes +8613800138000; see Phone
 )
-
-// ParseStep reads the name of a step. Errors wrap ErrSpec and list the steps.
-func ParseStep(s string) (Step, error) {
-	switch step := Step(s); step {
-	case Trim, Lower, Digits, E164:
-		return step, nil
-	}
-	return "", fmt.Errorf("%w: %q is no way to normalize; write %s, %s, %s or %s", ErrSpec, s, Trim, Lower, Digits, E164)
-}
 
 // Apply takes the step on s. E164 leaves s as it is: only a Phone can take it.
 func (step Step) Apply(s string) string {

@@ -49,7 +49,7 @@ func newLeaderTasks(s store, p *proxy.Proxy, r prometheus.Registerer, log zerolo
 	for _, kind := range []string{cluster.KindRefused, cluster.KindUsed} {
 		l.alerts.WithLabelValues(kind, cluster.Sent)
 	}
-	alarm := cluster.NewAlerter(l.statistics, s.client, s.prefix, p.Alerts, l.told)
+	alarm := cluster.NewAlerter(cluster.AlerterOptions{Statistics: l.statistics, Client: s.client, Prefix: s.prefix, Rules: p.Alerts, Done: l.told})
 	tasks := []cluster.Task{l.statistics.Task(), alarm.Task()}
 	if s.cluster != nil {
 		tasks = append(tasks, cluster.NewSweep(s.client, s.prefix, cluster.DefaultGrace, s.cluster.Nodes).Task())

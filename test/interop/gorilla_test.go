@@ -20,9 +20,10 @@ type talk struct {
 	answer         *http.Response
 }
 
-// talking opens a WebSocket whose server is the test itself. The server sees to it
-// that the client's Origin is the host that was asked, which is Weir.
-func talking(t *testing.T, secure bool) talk {
+// talking opens a WebSocket, with a scheme of ws or wss, whose server is the test
+// itself. The server sees to it that the client's Origin is the host that was asked,
+// which is Weir.
+func talking(t *testing.T, scheme string) talk {
 	t.Helper()
 	up := websocket.Upgrader{EnableCompression: true, Subprotocols: []string{"two"}}
 	servers := make(chan *websocket.Conn, 1)
@@ -36,7 +37,7 @@ func talking(t *testing.T, secure bool) talk {
 	}))
 	d := opened(t, "routes: [{match: {path: /*}, upstream: 'http://"+addr+"', websocket: true, limits: [{key: global, rate: 1/1h}]}]\n")
 	url, origin, roots := "ws://"+d.plain, "http://"+d.plain, x509.NewCertPool()
-	if secure {
+	if scheme == "wss" {
 		url, origin = "wss://"+d.secure, "https://"+d.secure
 		pem, err := os.ReadFile(d.ca)
 		if err != nil || !roots.AppendCertsFromPEM(pem) {
@@ -59,14 +60,20 @@ func talking(t *testing.T, secure bool) talk {
 	return talk{client, server, answer}
 }
 
+// A message is what one end sends.
+type message struct {
+	kind int
+	text []byte
+}
+
 // passes sends a message from one to the other.
-func passes(t *testing.T, from, to *websocket.Conn, kind int, sent []byte) {
+func passes(t *testing.T, from, to *websocket.Conn, m message) {
 	t.Helper()
 	failed := make(chan error, 1)
-	go func() { failed <- from.WriteMessage(kind, sent) }()
+	go func() { failed <- from.WriteMessage(m.kind, m.text) }()
 	got, text, err := to.ReadMessage()
-	if err != nil || got != kind || !bytes.Equal(text, sent) {
-		t.Fatalf("received %d bytes of kind %d, %v; want %d of kind %d", len(text), got, err, len(sent), kind)
+	if err != nil || got != m.kind || !bytes.Equal(text, m.text) {
+		t.Fatalf("received %d bytes of kind %d, %v; want %d of kind %d", len(text), got, err, len(m.text), m.kind)
 	}
 	if err := <-failed; err != nil {
 		t.Fatal(err)
@@ -74,8 +81,8 @@ func passes(t *testing.T, from, to *websocket.Conn, kind int, sent []byte) {
 }
 
 func TestGorilla_MessagesBothWays(t *testing.T) {
-	for _, secure := range []bool{false, true} {
-		c := talking(t, secure)
+	for _, scheme := range []string{"ws", "wss"} {
+		c := talking(t, scheme)
 		if c.client.Subprotocol() != "two" {
 			t.Errorf("subprotocol %q; want two, which both speak", c.client.Subprotocol())
 		}
@@ -83,15 +90,15 @@ func TestGorilla_MessagesBothWays(t *testing.T) {
 			t.Error("no compression, which both offer")
 		}
 		for _, size := range []int{0, 1, 125, 126, 65535, 65536, 4 << 20} {
-			passes(t, c.client, c.server, websocket.BinaryMessage, bytes.Repeat([]byte{7}, size))
-			passes(t, c.server, c.client, websocket.TextMessage, bytes.Repeat([]byte("é"), size/2))
+			passes(t, c.client, c.server, message{websocket.BinaryMessage, bytes.Repeat([]byte{7}, size)})
+			passes(t, c.server, c.client, message{websocket.TextMessage, bytes.Repeat([]byte("é"), size/2)})
 		}
 	}
 }
 
 // The answer to a ping comes from the other end, not from Weir.
 func TestGorilla_Ping(t *testing.T) {
-	c := talking(t, false)
+	c := talking(t, "ws")
 	pong := make(chan string, 1)
 	c.client.SetPongHandler(func(text string) error { pong <- text; return nil })
 	c.server.SetPingHandler(func(text string) error {
@@ -123,7 +130,7 @@ func TestGorilla_Close(t *testing.T) {
 		func(c talk) (from, to *websocket.Conn) { return c.server, c.client },
 	} {
 		for code, reason := range map[int]string{websocket.CloseNormalClosure: "", websocket.CloseTryAgainLater: "later", 4242: "of our own"} {
-			from, to := ends(talking(t, true))
+			from, to := ends(talking(t, "wss"))
 			if err := from.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, reason), time.Now().Add(enough)); err != nil {
 				t.Fatal(err)
 			}
@@ -141,13 +148,13 @@ func TestGorilla_Close(t *testing.T) {
 
 // An end that goes without a word is noticed by the other.
 func TestGorilla_CutOff(t *testing.T) {
-	c := talking(t, false)
+	c := talking(t, "ws")
 	c.client.NetConn().(*net.TCPConn).SetLinger(0)
 	c.client.NetConn().Close()
 	if _, _, err := c.server.ReadMessage(); !websocket.IsCloseError(err, websocket.CloseAbnormalClosure) && !isReset(err) {
 		t.Errorf("the server reads %v; want the end", err)
 	}
-	c = talking(t, false)
+	c = talking(t, "ws")
 	c.server.NetConn().Close()
 	if _, _, err := c.client.ReadMessage(); !websocket.IsCloseError(err, websocket.CloseAbnormalClosure) && !isReset(err) {
 		t.Errorf("the client reads %v; want the end", err)

@@ -145,7 +145,8 @@ func BenchmarkHandOver(b *testing.B) {
 	addr, rdb := benchServer(b)
 	one := process(b, addr, lock.WithPoll(10*time.Second)).Reentrant("a")
 	two := process(b, addr, lock.WithPoll(10*time.Second)).Reentrant("a")
-	ctx := context.Background()
+	ctx, tick := context.Background(), time.NewTicker(100*time.Microsecond)
+	defer tick.Stop()
 	var took []time.Duration
 	for b.Loop() {
 		h, err := one.Lock(ctx)
@@ -164,7 +165,7 @@ func BenchmarkHandOver(b *testing.B) {
 			got <- at
 		}()
 		for rdb.PubSubNumSub(ctx, "redisson_lock__channel:{a}").Val()["redisson_lock__channel:{a}"] == 0 {
-			<-time.After(100 * time.Microsecond)
+			<-tick.C
 		}
 		at := time.Now()
 		if err := h.Unlock(ctx); err != nil {

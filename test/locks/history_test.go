@@ -92,18 +92,22 @@ func (p *player) gives(in input, call func(ctx context.Context) error) {
 	p.add(p.id, in, output{}, at)
 }
 
-// takes holds l for a moment, waiting for it or asking once.
-func (p *player) takes(l lock.Lockable, in input, enter bool) {
+// takes holds l for a moment.
+func (p *player) takes(l lock.Lockable, in input) {
 	in.owner = int(p.owners.Add(1))
-	ask := l.TryLock
-	if p.dice.IntN(3) == 0 {
-		ask = l.Lock
+	if hold, ok := p.holds(l, in); ok {
+		p.gives(in, hold.Unlock)
 	}
-	hold, ok := p.asks(in, func(ctx context.Context) (*lock.Hold, error) { return ask(ctx) })
+}
+
+// takesTwice holds l for a moment, and now and then enters it again meanwhile.
+func (p *player) takesTwice(l lock.Lockable, in input) {
+	in.owner = int(p.owners.Add(1))
+	hold, ok := p.holds(l, in)
 	if !ok {
 		return
 	}
-	if enter && p.dice.IntN(2) == 0 {
+	if p.dice.IntN(2) == 0 {
 		at := p.now()
 		if again, err := hold.Reenter(p.t.Context()); err == nil {
 			p.add(p.id, input{verb: reenter, owner: in.owner}, output{}, at)
@@ -111,6 +115,15 @@ func (p *player) takes(l lock.Lockable, in input, enter bool) {
 		} // otherwise the next unlock says how many there are
 	}
 	p.gives(in, hold.Unlock)
+}
+
+// holds asks for l, waiting for it or asking once.
+func (p *player) holds(l lock.Lockable, in input) (*lock.Hold, bool) {
+	ask := l.TryLock
+	if p.dice.IntN(3) == 0 {
+		ask = l.Lock
+	}
+	return p.asks(in, func(ctx context.Context) (*lock.Hold, error) { return ask(ctx) })
 }
 
 // record lets the clients loose and checks what they saw.
@@ -161,45 +174,45 @@ func record(t *testing.T, m porcupine.Model, permits int64, move func(p *player)
 }
 
 func TestHistory_Mutex(t *testing.T) {
-	record(t, model(0, false), 0, func(p *player) {
-		p.takes(p.locker.Simple("a"), input{verb: acquire}, false)
+	record(t, model(0), 0, func(p *player) {
+		p.takes(p.locker.Simple("a"), input{verb: acquire})
 	})
 }
 
 func TestHistory_Reentrant(t *testing.T) {
-	record(t, model(0, false), 0, func(p *player) {
-		p.takes(p.locker.Reentrant("a"), input{verb: acquire}, true)
+	record(t, model(0), 0, func(p *player) {
+		p.takesTwice(p.locker.Reentrant("a"), input{verb: acquire})
 	})
 }
 
 func TestHistory_Fenced(t *testing.T) {
-	record(t, model(0, true), 0, func(p *player) {
-		p.takes(p.locker.Fenced("a"), input{verb: acquire}, true)
+	record(t, fencedModel(), 0, func(p *player) {
+		p.takesTwice(p.locker.Fenced("a"), input{verb: acquire})
 	})
 }
 
 // Groups that have no more than one value in common exclude each other all the same.
 func TestHistory_Group(t *testing.T) {
-	record(t, model(0, false), 0, func(p *player) {
+	record(t, model(0), 0, func(p *player) {
 		own := []string{"one", "two", "three", "four"}[:p.dice.IntN(4)+1]
-		p.takes(p.locker.Group("a", append(own, "common")...), input{verb: acquire}, true)
+		p.takesTwice(p.locker.Group("a", append(own, "common")...), input{verb: acquire})
 	})
 }
 
 func TestHistory_ReadWrite(t *testing.T) {
-	record(t, model(0, false), 0, func(p *player) {
+	record(t, model(0), 0, func(p *player) {
 		rw := p.locker.ReadWrite("a")
 		if p.dice.IntN(3) == 0 {
-			p.takes(rw.Write(), input{verb: acquire}, true)
+			p.takesTwice(rw.Write(), input{verb: acquire})
 		} else {
-			p.takes(rw.Read(), input{verb: share}, false)
+			p.takes(rw.Read(), input{verb: share})
 		}
 	})
 }
 
 func TestHistory_Semaphore(t *testing.T) {
 	const permits = 5
-	record(t, model(permits, false), permits, func(p *player) {
+	record(t, model(permits), permits, func(p *player) {
 		s := p.locker.Semaphore("a")
 		if _, err := s.TrySetPermits(p.t.Context(), permits); err != nil {
 			p.t.Error(err)
@@ -218,30 +231,39 @@ func TestHistory_Semaphore(t *testing.T) {
 
 func TestHistory_Permits(t *testing.T) {
 	const permits = 3
-	record(t, model(permits, false), permits, func(p *player) {
+	record(t, model(permits), permits, func(p *player) {
 		s := p.locker.Permits("a")
 		if _, err := s.TrySetPermits(p.t.Context(), permits); err != nil {
 			p.t.Error(err)
 		}
-		p.takes(s, input{verb: share, n: 1}, false)
+		p.takes(s, input{verb: share, n: 1})
 	})
 }
 
 // A checker that cannot say no checks nothing.
 func TestHistory_TheModelsCanSayNo(t *testing.T) {
-	op := func(verb verb, owner int, answer answer, call, end int64) porcupine.Operation {
-		return porcupine.Operation{Input: input{verb: verb, owner: owner, n: 1}, Output: output{answer: answer}, Call: call, Return: end}
+	at := func(call, end int64) func(verb, int, answer) porcupine.Operation {
+		return func(verb verb, owner int, answer answer) porcupine.Operation {
+			return porcupine.Operation{Input: input{verb: verb, owner: owner, n: 1}, Output: output{answer: answer}, Call: call, Return: end}
+		}
 	}
 	for name, ops := range map[string][]porcupine.Operation{
-		"two holders":               {op(acquire, 1, done, 0, 1), op(acquire, 2, done, 2, 3)},
-		"refused by nobody":         {op(acquire, 1, refusal, 0, 1)},
-		"a writer among readers":    {op(share, 1, done, 0, 1), op(acquire, 2, done, 2, 3)},
-		"more permits than it has":  {op(share, 1, done, 0, 1), op(share, 2, done, 2, 3), op(share, 3, done, 4, 5)},
-		"reentry by another":        {op(acquire, 1, done, 0, 1), op(reenter, 2, done, 2, 3)},
-		"held after all was undone": {op(acquire, 1, done, 0, 1), op(undo, 2, unknown, 0, 9), op(acquire, 3, done, 2, 3)},
+		"two holders":               {at(0, 1)(acquire, 1, done), at(2, 3)(acquire, 2, done)},
+		"refused by nobody":         {at(0, 1)(acquire, 1, refusal)},
+		"a writer among readers":    {at(0, 1)(share, 1, done), at(2, 3)(acquire, 2, done)},
+		"more permits than it has":  {at(0, 1)(share, 1, done), at(2, 3)(share, 2, done), at(4, 5)(share, 3, done)},
+		"reentry by another":        {at(0, 1)(acquire, 1, done), at(2, 3)(reenter, 2, done)},
+		"held after all was undone": {at(0, 1)(acquire, 1, done), at(0, 9)(undo, 2, unknown), at(2, 3)(acquire, 3, done)},
 	} {
-		if porcupine.CheckOperations(model(2, false), ops) {
+		if porcupine.CheckOperations(model(2), ops) {
 			t.Errorf("%s: the model has nothing against it", name)
 		}
+	}
+	twice := []porcupine.Operation{at(0, 1)(acquire, 1, done), at(2, 3)(release, 1, done), at(4, 5)(acquire, 2, done)}
+	for i, token := range map[int]int64{0: 7, 2: 7} {
+		twice[i].Output = output{token: token}
+	}
+	if porcupine.CheckOperations(fencedModel(), twice) {
+		t.Error("a token given twice: the model has nothing against it")
 	}
 }

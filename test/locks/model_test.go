@@ -52,23 +52,35 @@ type state struct {
 	doubtful owners
 }
 
-// models are what the kinds promise when nobody else is there.
-func model(permits int64, fenced bool) porcupine.Model {
+// model is what a kind with so many permits promises when nobody else is there.
+func model(permits int64) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return state{free: permits} },
 		Step: func(s, in, out any) (bool, any) {
-			ok, next := step(s.(state), in.(input), out.(output), fenced)
+			ok, next := step(s.(state), in.(input), out.(output))
 			return ok, next
 		},
 		DescribeOperation: func(in, out any) string { return fmt.Sprintf("%+v → %+v", in, out) },
 	}
 }
 
+// fencedModel is model for a lock without permits whose tokens rise.
+func fencedModel() porcupine.Model {
+	m := model(0)
+	unfenced := m.Step
+	m.Step = func(s, in, out any) (bool, any) {
+		ok, next := unfenced(s, in, out)
+		stale := in.(input).verb == acquire && out.(output).answer == done && out.(output).token <= s.(state).token
+		return ok && !stale, next
+	}
+	return m
+}
+
 // step says whether what happened can happen in s, and what comes of it.
-func step(s state, in input, out output, fenced bool) (bool, state) {
+func step(s state, in input, out output) (bool, state) {
 	switch in.verb {
 	case acquire:
-		return s.acquire(in, out, fenced)
+		return s.acquire(in, out)
 	case share:
 		return s.share(in, out)
 	case reenter:
@@ -82,7 +94,7 @@ func step(s state, in input, out output, fenced bool) (bool, state) {
 	}
 }
 
-func (s state) acquire(in input, out output, fenced bool) (bool, state) {
+func (s state) acquire(in input, out output) (bool, state) {
 	can := s.owner == 0 && s.readers == 0
 	next := s
 	next.owner, next.count, next.token = in.owner, 1, max(s.token, out.token)
@@ -92,7 +104,7 @@ func (s state) acquire(in input, out output, fenced bool) (bool, state) {
 	case out.answer == unknown && !can:
 		return true, s
 	}
-	return can && (!fenced || out.answer == unknown || out.token > s.token), next
+	return can, next
 }
 
 func (s state) share(in input, out output) (bool, state) {

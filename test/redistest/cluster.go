@@ -92,13 +92,14 @@ func startNode(tb testing.TB) *Server {
 // wait waits until something holds of every node.
 func (c *Cluster) wait(tb testing.TB, what string, holds func(n *Server) bool) {
 	tb.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline, tick := time.Now().Add(30*time.Second), time.NewTicker(20*time.Millisecond)
+	defer tick.Stop()
 	for _, n := range c.Nodes {
 		for !holds(n) {
 			if time.Now().After(deadline) {
 				tb.Fatalf("the cluster's nodes do not %s within 30 s", what)
 			}
-			<-time.After(20 * time.Millisecond)
+			<-tick.C
 		}
 	}
 }

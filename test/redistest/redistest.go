@@ -133,15 +133,14 @@ func (s *Server) answers() error {
 		select {
 		case <-s.done:
 			return fmt.Errorf("%s ended: %s", filepath.Base(s.cmd.Path), strings.TrimSpace(s.out.String()))
-		default:
+		case <-time.After(5 * time.Millisecond):
 		}
 		if ping(s.Addr) == nil {
 			return nil
 		}
-		<-time.After(5 * time.Millisecond)
 	}
 	s.Kill()
-	return errors.New("no answer within 10 s")
+	return errors.New("no answer within a minute")
 }
 
 // ping asks for a PONG; a server that wants a password is up as well.

@@ -105,7 +105,8 @@ func (s *Sentinel) wait(addr, what string, satisfies func(string) bool, args ...
 	s.tb.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, DialerRetries: 1, Protocol: 2})
 	defer rdb.Close()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline, tick := time.Now().Add(30*time.Second), time.NewTicker(20*time.Millisecond)
+	defer tick.Stop()
 	for {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		reply, err := rdb.Do(ctx, args...).Result()
@@ -117,6 +118,6 @@ func (s *Sentinel) wait(addr, what string, satisfies func(string) bool, args ...
 		if time.Now().After(deadline) {
 			s.tb.Fatalf("waited 30 s for %s; %s says %v, %v", what, addr, text, err)
 		}
-		<-time.After(20 * time.Millisecond)
+		<-tick.C
 	}
 }

@@ -263,7 +263,7 @@ routes:
 }
 
 // weir starts a proxy on a store and returns its address.
-func weir(t *testing.T, store limiter.Keeper, yaml string) string {
+func weir(t *testing.T, store limiter.AdminStore, yaml string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "weir.yaml")
 	if err := os.WriteFile(path, []byte(yaml), 0o600); err != nil {

@@ -29,9 +29,11 @@ func isLocked(t *testing.T, lk *Lock, want bool) {
 }
 
 func TestForce_LooksAndTakesAway(t *testing.T) {
+	leakFree(t)
 	for name, kind := range overtKinds() {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			t.Parallel() // each waits for its watchdog
+			w := newServer(t)
 			mine, other := kind(w.locker(WithWatchdog(3*time.Second))), kind(w.locker(WithPoll(time.Hour)))
 			isLocked(t, other, false)
 			if left, err := other.Remaining(ctxOf(t)); err != nil || left != 0 {

@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 )
@@ -11,10 +12,11 @@ import (
 // away, by us or as Redisson does it. A message that says nothing of the kind does
 // no harm.
 func TestEar_HearsThatTheLockWasTakenAway(t *testing.T) {
-	type taker func(w *world, lk *Lock) error
-	force := func(_ *world, lk *Lock) error { _, err := lk.ForceUnlock(ctxOf(t)); return err }
+	leakFree(t)
+	type taker = func(t *testing.T, w *world, lk *Lock) error
+	force := func(t *testing.T, _ *world, lk *Lock) error { _, err := lk.ForceUnlock(ctxOf(t)); return err }
 	javas := func(channel, message string) taker {
-		return func(w *world, _ *Lock) error {
+		return func(t *testing.T, w *world, _ *Lock) error {
 			w.eye.Del(ctxOf(t), "orders")
 			return w.eye.Publish(ctxOf(t), channel, message).Err()
 		}
@@ -29,35 +31,44 @@ func TestEar_HearsThatTheLockWasTakenAway(t *testing.T) {
 		"read":      {"redisson_rwlock:{orders}", []taker{force, javas("redisson_rwlock:{orders}", "0")}},
 		"write":     {"redisson_rwlock:{orders}", []taker{force, javas("redisson_rwlock:{orders}", "1")}},
 	} {
-		for _, take := range c.takers {
+		for i, take := range c.takers {
 			for _, options := range [][]Option{nil, {WithLease(time.Minute)}} {
-				w := newWorld(t)
-				kind := overtKinds()[name]
-				h := locked(t, kind(w.locker()), options...)
-				eventually(t, "the holder listens", func() bool { return w.listeners(c.channel) == 1 })
-				w.eye.Publish(ctxOf(t), c.channel, "0")
-				before := w.eye.PTTL(ctxOf(t), "orders").Val()
-				if err := h.Context().Err(); err != nil {
-					t.Fatalf("%s: ended by a message: %v", name, err)
-				}
-				start := time.Now()
-				if err := take(w, kind(w.locker())); err != nil {
-					t.Fatal(err)
-				}
-				<-h.Context().Done()
-				if err := context.Cause(h.Context()); !errors.Is(err, ErrLost) {
-					t.Errorf("%s: ended with %v, want ErrLost", name, err)
-				}
-				if took := time.Since(start); took > 5*time.Second {
-					t.Errorf("%s: noticed after %v", name, took)
-				}
-				if before <= 0 {
-					t.Errorf("%s: it lived for %v", name, before)
-				}
-				eventually(t, "nobody listens", func() bool { return w.listeners(c.channel) == 0 })
+				t.Run(fmt.Sprint(name, i, len(options)), func(t *testing.T) {
+					t.Parallel() // each waits until the holder listens
+					takenAway(t, name, c.channel, take, options)
+				})
 			}
 		}
 	}
+}
+
+// takenAway checks that the holder of a lock of this kind hears at once that take has
+// taken it away.
+func takenAway(t *testing.T, name, channel string, take func(*testing.T, *world, *Lock) error, options []Option) {
+	w := newServer(t)
+	kind := overtKinds()[name]
+	h := locked(t, kind(w.locker()), options...)
+	eventually(t, "the holder listens", func() bool { return w.listeners(channel) == 1 })
+	w.eye.Publish(ctxOf(t), channel, "0")
+	before := w.eye.PTTL(ctxOf(t), "orders").Val()
+	if err := h.Context().Err(); err != nil {
+		t.Fatalf("ended by a message: %v", err)
+	}
+	start := time.Now()
+	if err := take(t, w, kind(w.locker())); err != nil {
+		t.Fatal(err)
+	}
+	<-h.Context().Done()
+	if err := context.Cause(h.Context()); !errors.Is(err, ErrLost) {
+		t.Errorf("ended with %v, want ErrLost", err)
+	}
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("noticed after %v", took)
+	}
+	if before <= 0 {
+		t.Errorf("it lived for %v", before)
+	}
+	eventually(t, "nobody listens", func() bool { return w.listeners(channel) == 0 })
 }
 
 // The holder's own ear is nobody who waits, and looking makes no lease longer.

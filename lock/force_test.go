@@ -36,9 +36,11 @@ func wantFree(t *testing.T, lk *Lock) {
 }
 
 func TestForce_LooksAndTakesAway(t *testing.T) {
+	leakFree(t)
 	for name, kind := range overtKinds() {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			t.Parallel() // each waits for its watchdog
+			w := newServer(t)
 			mine, other := kind(w.locker(WithWatchdog(3*time.Second))), kind(w.locker(WithPoll(time.Hour)))
 			wantFree(t, other)
 			if left, err := other.Remaining(ctxOf(t)); err != nil || left != 0 {

@@ -57,12 +57,15 @@ func (w *world) clean(pattern string) {
 	})
 }
 
-// eachExclusive runs a test for every kind on a server of its own.
+// eachExclusive runs a test for every kind on a server of its own, all beside each
+// other: most of them wait for a lease.
 func eachExclusive(t *testing.T, f func(t *testing.T, w *world, kind func(*Locker) *Lock, channel string)) {
 	t.Helper()
+	leakFree(t)
 	for _, k := range exclusives() {
 		t.Run(k.name, func(t *testing.T) {
-			w := newWorld(t)
+			t.Parallel()
+			w := newServer(t)
 			if k.name == "permit" {
 				if _, err := w.locker().Permits("a").TrySetPermits(ctxOf(t), 1); err != nil {
 					t.Fatal(err)

@@ -3,7 +3,9 @@ package proxy
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/weir-proxy/weir/proxy/key"
@@ -74,4 +76,19 @@ func usual(name string) bool {
 		}
 	}
 	return false
+}
+
+// reserved returns what reports whether a trailer field may be taken for one of the
+// header that r reads or sets, or that is protected on all routes. Some frameworks
+// merge trailers into the header, where nobody would count them any more. What it
+// returns is used when g is complete.
+func (g *generation) reserved(r *route) func(name string) bool {
+	set := fieldSet{}
+	set.add(slices.Collect(maps.Keys(r.rewrite.set))...)
+	return func(name string) bool {
+		folded := key.FoldHeader(name)
+		_, read := r.reads[folded]
+		_, isSet := set[folded]
+		return read || isSet || len(g.fields.folded[folded]) > 0
+	}
 }

@@ -189,7 +189,8 @@
 //     2.5 has it, and in its framing; all that is sent to upstreams is
 //     HTTP/1.1 or HTTP/2. Its Upgrade and its 100-continue mean nothing.
 //   - Trailers of requests that were not announced are dropped; so are those that say who the
-//     client is or how a message is framed.
+//     client is or how a message is framed, and those that a framework which merges trailers
+//     into the header may take for a field that the route reads or sets.
 //   - OPTIONS * is answered here: it asks about this server.
 //   - Via on answers is optional and not sent: it would tell clients about the
 //     inside. For the same reason "by" is left out of Forwarded, and the name in

@@ -31,7 +31,7 @@ type fallback struct {
 // redisstore.Store is one and says more.
 type reporter interface {
 	limiter.AdminStore
-	// Standing is false while decisions are made in its place.
+	// Available is false while decisions are made in its place.
 	Available() bool
 	// Report has the store count what p took of a standby.
 	Report(claims []limiter.Claim, p limiter.Permit)

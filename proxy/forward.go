@@ -44,6 +44,7 @@ func (g *generation) forward(x *exchange, d downstream) {
 		Forwarded:   x.route.forwardedField,
 		WebSocket:   x.route.upgrades,
 		Set:         g.setFields(x),
+		Reserved:    x.route.reserved,
 		OnHeader:    x.onHeader,
 	})
 	x.err = errors.Join(x.err, x.result.Err)

@@ -152,6 +152,7 @@ func (g *generation) route(from *config.Route) (*route, error) {
 	if r.idempotency != nil {
 		r.fields.add(r.idempotency.header)
 	}
+	r.reserved = g.reserved(r)
 	var plain, body []*config.List
 	for _, l := range from.Lists {
 		r.notice(l.Key)

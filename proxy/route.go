@@ -32,18 +32,19 @@ type route struct {
 	limits          []*limit
 	early           []*limit // that are asked before a body is read
 	windows         []*window
-	resets          []cooldownReset // cooldowns of other routes that its answers let begin anew
-	queries         bool            // some key is read from the query
-	waits           bool            // some limit lets requests wait for their turn
-	hidden          []string        // parameters of the path that are keys
-	redacted        bool            // the log shows of the path what tells of nobody
-	fields          fieldNames      // that something is read from
-	ignoresForms    bool            // a form in the body may stand beside what is read from the query
-	besides         []string        // parameters of the query that a form may not stand beside
-	names           key.Names       // of parameters of the query that something is read from
-	deciders        []string        // fields whose values it asks for
-	written         []key.Origin    // of its keys, where a client says what it likes; see preflight
-	reads           fieldSet        // fields that something is read from
+	resets          []cooldownReset   // cooldowns of other routes that its answers let begin anew
+	queries         bool              // some key is read from the query
+	waits           bool              // some limit lets requests wait for their turn
+	hidden          []string          // parameters of the path that are keys
+	redacted        bool              // the log shows of the path what tells of nobody
+	fields          fieldNames        // that something is read from
+	ignoresForms    bool              // a form in the body may stand beside what is read from the query
+	besides         []string          // parameters of the query that a form may not stand beside
+	names           key.Names         // of parameters of the query that something is read from
+	deciders        []string          // fields whose values it asks for
+	written         []key.Origin      // of its keys, where a client says what it likes; see preflight
+	reads           fieldSet          // fields that something is read from
+	reserved        func(string) bool // whether no trailer field may have this name
 	newKeys         newKeys
 	quota           *respond.Quota
 	reject          respond.Reject

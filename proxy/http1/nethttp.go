@@ -51,9 +51,29 @@ func (x *Exchange) netRequest(ctx context.Context, w *netWriter) *http.Request {
 		r.Body = w.body
 		if b.Length() < 0 {
 			r.TransferEncoding = []string{"chunked"}
+			r.Trailer = announced(r.Header)
 		}
 	}
 	return r
+}
+
+// announced takes the names of the trailer fields out of h. As with net/http their
+// values come with the end of the body.
+func announced(h http.Header) http.Header {
+	var trailer http.Header
+	for _, line := range h["Trailer"] {
+		for name := range strings.SplitSeq(line, ",") {
+			if name = strings.Trim(name, " \t"); name == "" {
+				continue
+			}
+			if trailer == nil {
+				trailer = http.Header{}
+			}
+			trailer[http.CanonicalHeaderKey(name)] = nil
+		}
+	}
+	delete(h, "Trailer")
+	return trailer
 }
 
 // A netWriter is an http.ResponseWriter.

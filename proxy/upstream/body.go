@@ -53,28 +53,35 @@ func (b *requestBody) unread() bool { return b != nil && !b.whole.Load() }
 
 // trailers makes room for those trailers of in that may be forwarded; their
 // values come with the end of the body. Trailers that the client did not
-// announce are dropped, as RFC 9110 6.5.1 allows, and so are those that the
-// operator speaks for.
+// announce are dropped, as RFC 9110 6.5.1 allows, and so are those of names that
+// are kept for the header; see mayFollow.
 func trailers(in *http.Request, t *Request) http.Header {
 	if len(in.Trailer) == 0 {
 		return nil
 	}
 	out := make(http.Header, len(in.Trailer))
 	for name := range in.Trailer {
-		plain := http.CanonicalHeaderKey(hyphenated(name)) // see disown
-		if mayTrail(plain) && !ours(plain, t) && t.Set[name] == nil && !httpguts.HeaderValuesContainsToken(in.Header["Connection"], name) {
+		if mayFollow(name, t) && !httpguts.HeaderValuesContainsToken(in.Header["Connection"], name) {
 			out[name] = nil
 		}
 	}
 	return out
 }
 
-// mayTrail reports whether the field called name may come after a body: not if
-// it says how to frame, route or judge a message, or who the client is.
+// mayTrail reports whether the field called name may come after a body: not if it
+// says how to frame, route or judge a message, or who the client is.
 func mayTrail(name string) bool {
 	switch name {
 	case "Upgrade", "Forwarded", "X-Real-Ip", "Via", "Cookie", "Set-Cookie", "Ratelimit", "Ratelimit-Policy":
 		return false
 	}
 	return httpguts.ValidTrailerHeader(name) && !strings.HasPrefix(name, "X-Forwarded-")
+}
+
+// mayFollow reports whether the trailer field called name, in canonical form, is sent
+// to the target: not if mayTrail objects, if Weir or its operator speaks for it, or
+// if something was decided by it.
+func mayFollow(name string, t *Request) bool {
+	bare := http.CanonicalHeaderKey(hyphenated(name)) // see disowned
+	return mayTrail(bare) && !ours(bare, t) && t.Set[name] == nil && (t.Reserved == nil || !t.Reserved(name))
 }

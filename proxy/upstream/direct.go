@@ -88,13 +88,12 @@ func has(lines []string, element string) bool {
 }
 
 // keeper tells which trailer fields of the request are sent on: not those that were
-// not announced, as RFC 9110 6.5.1 allows, that the operator speaks for, or that
-// Connection has named.
+// not announced, as RFC 9110 6.5.1 allows, whose names are kept for the header (see
+// mayFollow), or that Connection has named.
 func keeper(t *Request, announced, named []string) func(http1.Field) bool {
 	return func(f http1.Field) bool {
 		name := http.CanonicalHeaderKey(f.Name)
-		bare := http.CanonicalHeaderKey(hyphenated(name)) // see disowned
-		return mayTrail(bare) && !ours(bare, t) && t.Set[name] == nil && has(announced, f.Name) && !has(named, f.Name)
+		return mayFollow(name, t) && has(announced, f.Name) && !has(named, f.Name)
 	}
 }
 

@@ -39,6 +39,11 @@ type Request struct {
 	// Set replaces request fields; one without values is taken out. Names are in
 	// canonical form. It is not changed.
 	Set http.Header
+	// Reserved, unless nil, reports whether a field was decided by, or is the
+	// operator's to set, under this name or one that a server may take for it. A
+	// trailer field of such a name is not sent: some frameworks merge trailers into
+	// the header.
+	Reserved func(name string) bool
 	// OnHeader, unless nil, is called once with status and header of the upstream's
 	// final answer, just before it is written. It may change fields. Fields
 	// that the caller has already put into the response stay beside them.

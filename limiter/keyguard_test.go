@@ -171,3 +171,28 @@ func BenchmarkGuard_Known(b *testing.B) {
 		g.Knows(numbered(2), numbered(3))
 	}
 }
+
+func TestGuard_PeekChangesNothing(t *testing.T) {
+	h := newHand()
+	g := limiter.NewKeyGuard(limiter.KeyGuardOptions{Remember: time.Hour, Clock: h.now})
+	alice := limiter.KeyOf("alice")
+	for range 5 {
+		if a := g.Peek(thrice, alice, numbered(0)); a != (limiter.Admission{New: true}) {
+			t.Fatalf("a new key: %+v", a)
+		}
+	}
+	for i := range 3 {
+		g.Admit(thrice, alice, numbered(i))
+	}
+	h.advance(20 * time.Second)
+	if a := g.Peek(thrice, alice, numbered(0), numbered(3)); !a.New || !a.Refused || a.Wait != 40*time.Second {
+		t.Errorf("a fourth new key: %+v; want it to be refused for 40 s", a)
+	}
+	if a := g.Peek(thrice, alice, numbered(1)); a != (limiter.Admission{}) {
+		t.Errorf("a known key: %+v", a)
+	}
+	h.advance(2 * time.Hour)
+	if a := g.Peek(thrice, alice, numbered(1)); a != (limiter.Admission{New: true}) {
+		t.Errorf("a key that was looked at and not seen for long: %+v", a)
+	}
+}

@@ -73,6 +73,17 @@ type Proxy struct {
 // New makes a Proxy that serves o.Config as its first generation. It reads the
 // files that the configuration names, and may ask for the keys of tokens.
 func New(ctx context.Context, o Options) (*Proxy, error) {
+	p, err := assemble(o, limiter.KeyGuardOptions{}, func(first *generation) error { return first.warm(ctx) })
+	if err != nil {
+		return nil, err
+	}
+	p.current.Load().start()
+	return p, nil
+}
+
+// assemble makes a Proxy that does not look after its targets yet. warm makes its first
+// generation ready; see generation.warm.
+func assemble(o Options, keys limiter.KeyGuardOptions, warm func(*generation) error) (*Proxy, error) {
 	if o.LogSalt == nil {
 		own := NewSalt()
 		o.LogSalt = func() Salt { return own }
@@ -82,7 +93,7 @@ func New(ctx context.Context, o Options) (*Proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("compile config: %w", err)
 	}
-	if err := first.warm(ctx); errors.Is(err, key.ErrNoVerificationKeys) {
+	if err := warm(first); errors.Is(err, key.ErrNoVerificationKeys) {
 		o.Log.Warn().Err(err).Msg("tokens are refused for now")
 	} else if err != nil {
 		first.close()
@@ -106,7 +117,7 @@ func New(ctx context.Context, o Options) (*Proxy, error) {
 		lasting:   kept,
 		agree:     o.Agree,
 		exchanges: sync.Pool{New: newExchange},
-		guard:     limiter.NewKeyGuard(limiter.KeyGuardOptions{}),
+		guard:     limiter.NewKeyGuard(keys),
 		buffers:   newBuffers(o.Config.Listen.MaxBuffered),
 		admitter:  newAdmitter(o, m),
 		recorder:  &recorder{log: o.Log, metrics: m, resets: sample{most: loggedResets}},
@@ -115,7 +126,7 @@ func New(ctx context.Context, o Options) (*Proxy, error) {
 		timeouts:  o.Config.Listen.Timeouts,
 		unagreed:  unagreed,
 	}
-	p.install(first)
+	p.adopt(first)
 	m.watch(o.Registry, p)
 	p.buffers.watch(o.Registry)
 	return p, nil
@@ -196,10 +207,15 @@ func (p *Proxy) through(ctx context.Context, g *generation, x *exchange) error {
 
 // install makes g the generation that serves.
 func (p *Proxy) install(g *generation) {
+	p.adopt(g)
+	g.start()
+}
+
+// adopt is install without looking after the targets.
+func (p *Proxy) adopt(g *generation) {
 	p.alive.Add(1)
 	g.ended = sync.OnceFunc(p.alive.Done)
 	p.current.Store(g)
-	g.start()
 }
 
 // Close lets go of what the proxy holds. It is called when no request comes any

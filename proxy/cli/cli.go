@@ -18,8 +18,17 @@ import (
 
 // A World is what a command can reach of the process it runs in.
 type Env struct {
+	Stdin          io.Reader // nil: that of the process
 	Stdout, Stderr io.Writer
 	Reload         <-chan os.Signal // SIGHUP
+}
+
+// stdin is where commands read.
+func (e Env) stdin() io.Reader {
+	if e.Stdin != nil {
+		return e.Stdin
+	}
+	return os.Stdin
 }
 
 // Exit codes.
@@ -33,6 +42,7 @@ const (
 type commands struct {
 	Run         runCommand         `cmd:"" default:"withargs" help:"Serve. SIGHUP reloads, SIGTERM drains."`
 	Check       checkCommand       `cmd:"" help:"Name every problem of a configuration file."`
+	Explain     explainCommand     `cmd:"" help:"Say what would be done with a request, and why; it takes nothing."`
 	Push        pushCommand        `cmd:"" help:"Have all nodes serve a file, or none."`
 	Rollback    rollbackCommand    `cmd:"" help:"Have all nodes serve what was pushed earlier."`
 	History     historyCommand     `cmd:"" help:"List what was pushed, by whom, and what it changed."`

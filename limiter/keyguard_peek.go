@@ -1,0 +1,30 @@
+package limiter
+
+import "slices"
+
+// Peek says what Admit would say, and changes nothing: no key is learnt, or known for
+// longer, by it.
+func (g *KeyGuard) Peek(rate Rate, source Key, keys ...Key) Admission {
+	now := g.clock().UnixMilli()
+	if !slices.ContainsFunc(keys, func(k Key) bool { return !g.remembers(now, k) }) {
+		return Admission{}
+	}
+	p := &g.sources[source[0]%guardParts]
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	m, _ := p.ages.get(now, source)
+	over := m.since + rate.Window.Milliseconds()
+	if now >= over || now < m.since || m.count < rate.Count {
+		return Admission{New: true}
+	}
+	return Admission{New: true, Refused: true, Wait: millis(over - now)}
+}
+
+// remembers is knows that does not make the key known for longer.
+func (g *KeyGuard) remembers(now int64, k Key) bool {
+	p := &g.known[k[0]%guardParts]
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, found := p.ages.get(now, k)
+	return found
+}

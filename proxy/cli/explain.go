@@ -1,0 +1,149 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/weir-proxy/weir/proxy"
+	"github.com/weir-proxy/weir/proxy/config"
+)
+
+type explainCommand struct {
+	Method string   `arg:"" help:"The method: GET, POST ..."`
+	URL    string   `arg:"" name:"url" help:"http://HOST/PATH, or /PATH."`
+	Config string   `short:"c" help:"The configuration; without it weir.yaml, then config.example.yaml." placeholder:"FILE"`
+	Header []string `short:"H" sep:"none" help:"A header field of the request; may be given several times." placeholder:"'NAME: VALUE'"`
+	Data   *string  `short:"d" help:"The body of the request, or @FILE; @- is the standard input." placeholder:"BODY"`
+	Client string   `help:"The address that the connection comes from." placeholder:"IP" default:"127.0.0.1"`
+	JSON   bool     `name:"json" help:"Print JSON."`
+}
+
+// Run prints what would be done with a request by the file, with all quota left.
+func (c explainCommand) Run(ctx context.Context, w Env) error {
+	path, err := configPath(c.Config)
+	if err != nil {
+		return err
+	}
+	read, err := load(path, w.Stderr)
+	if err != nil {
+		return err
+	}
+	request, err := c.request(read, w.stdin())
+	if err != nil {
+		return err
+	}
+	p, err := proxy.NewOffline(ctx, read)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	e, err := p.Explain(ctx, request)
+	if err != nil {
+		return said(err)
+	}
+	if read.Privacy.HashSecret == "" { // a salt of this run alone makes them
+		for i := range e.Keys {
+			e.Keys[i].Hash = ""
+		}
+	}
+	if c.JSON {
+		out := json.NewEncoder(w.Stdout)
+		out.SetIndent("", "  ")
+		out.SetEscapeHTML(false)
+		return out.Encode(e)
+	}
+	explainText{Explanation: e, palette: newPalette(w.Stdout)}.print(w.Stdout)
+	return nil
+}
+
+// said is what an operator reads of an error of Explain.
+func said(err error) error {
+	return errors.New(strings.TrimPrefix(err.Error(), proxy.ErrExplain.Error()+": "))
+}
+
+// request is what the command line describes.
+func (c explainCommand) request(read *config.Config, stdin io.Reader) (proxy.ExplainRequest, error) {
+	r := proxy.ExplainRequest{Method: c.Method, URL: c.URL, Header: map[string][]string{}}
+	if err := checkMethod(c.Method, read); err != nil {
+		return r, err
+	}
+	for _, line := range c.Header {
+		name, value, found := strings.Cut(line, ":")
+		if !found || name == "" {
+			return r, fmt.Errorf("header %q: write 'NAME: VALUE', for example -H 'X-Phone: +8613800138000'", line)
+		}
+		name = http.CanonicalHeaderKey(name)
+		r.Header[name] = append(r.Header[name], strings.TrimSpace(value))
+	}
+	var err error
+	if r.Client, err = netip.ParseAddr(c.Client); err != nil {
+		return r, fmt.Errorf("client %q: no IP address; write for example 203.0.113.7", c.Client)
+	}
+	if c.Data == nil {
+		return r, nil
+	}
+	if slices.Contains([]string{http.MethodGet, http.MethodHead}, c.Method) {
+		return r, fmt.Errorf("a %s with a body: servers read it differently; leave out -d, or write POST", c.Method)
+	}
+	if r.Body, err = body(*c.Data, stdin); err != nil {
+		return r, err
+	}
+	if len(r.Header["Content-Type"]) == 0 {
+		kind := "application/x-www-form-urlencoded" // as curl has it
+		if json.Valid([]byte(r.Body)) {
+			kind = "application/json"
+		}
+		r.Header["Content-Type"] = []string{kind}
+	}
+	return r, nil
+}
+
+// body is what -d says, or what is in the file that it names.
+func body(data string, stdin io.Reader) (string, error) {
+	file, named := strings.CutPrefix(data, "@")
+	if !named {
+		return data, nil
+	}
+	if file == "-" {
+		b, err := io.ReadAll(stdin)
+		return string(b), err
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("read body: %w", err)
+	}
+	return string(b), nil
+}
+
+// checkMethod tells what is meant when method is none. A method that the file names is
+// one.
+func checkMethod(method string, read *config.Config) error {
+	known := []string{
+		http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions, http.MethodTrace, http.MethodConnect,
+		"PROPFIND", "PROPPATCH", "MKCOL", "COPY", "MOVE", "LOCK", "UNLOCK", "REPORT", "SEARCH", "QUERY",
+	}
+	for _, r := range read.Routes {
+		known = append(known, r.Match.Methods...)
+	}
+	if slices.Contains(known, method) {
+		return nil
+	}
+	advice := "write for example GET or POST"
+	if upper := strings.ToUpper(method); slices.Contains(known, upper) {
+		advice = "methods are in capital letters: write " + upper
+	} else if strings.ContainsAny(method, "/:") {
+		advice = "the method comes first: weir explain METHOD URL"
+	} else {
+		advice = cmp.Or(config.Near(upper, known), advice)
+	}
+	return fmt.Errorf("method %q: not a known method; %s", method, advice)
+}

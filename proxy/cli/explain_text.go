@@ -1,0 +1,238 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/weir-proxy/weir/proxy"
+)
+
+// An explainText writes an explanation for people.
+type explainText struct {
+	proxy.Explanation
+	palette
+}
+
+func (e explainText) print(out io.Writer) {
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "%s\n", e.head(fmt.Sprintf("%s %s://%s%s from %s", e.Method, e.Scheme, e.Host, e.Path, e.Client)))
+	e.stages(t)
+	e.route(t)
+	e.keys(t)
+	e.lists(t)
+	e.limits(t)
+	e.decision(t)
+	e.answer(t)
+	e.upstream(t)
+	t.Flush()
+}
+
+// section begins a part of its own.
+func (e explainText) section(t *tabwriter.Writer, title string) {
+	t.Flush() // each part has columns of its own
+	fmt.Fprintf(t, "\n%s\n", e.head(title))
+}
+
+func (e explainText) stages(t *tabwriter.Writer) {
+	e.section(t, "STAGES")
+	for _, s := range e.Stages {
+		line := "  " + s.Name + "\t" + s.Result
+		if s.Detail != "" {
+			line += "\t" + s.Detail
+		}
+		fmt.Fprintln(t, line)
+	}
+}
+
+func (e explainText) route(t *tabwriter.Writer) {
+	e.section(t, "ROUTE")
+	if r := e.Route; r != nil {
+		line := fmt.Sprintf("  %s\t%s\t%s", r.Name, matchers(r), r.Position)
+		if r.Lenient {
+			line += "\tas a lenient upstream would read the request"
+		}
+		fmt.Fprintln(t, line)
+	} else {
+		fmt.Fprintf(t, "  %s\n", e.bad("none"))
+	}
+	for _, o := range e.Others {
+		fmt.Fprintf(t, "  not %s\t%s\t%s\n", o.Name, strings.Join(o.Because, "; "), o.Position)
+	}
+}
+
+// matchers is what a route asks for, in a line.
+func matchers(r *proxy.ExplainedRoute) string {
+	words := []string{strings.Join(r.Methods, ","), r.Host + r.Path}
+	if words[0] == "" {
+		words = words[1:]
+	}
+	return strings.Join(words, " ")
+}
+
+func (e explainText) keys(t *tabwriter.Writer) {
+	if len(e.Keys) == 0 {
+		return
+	}
+	e.section(t, "KEYS")
+	for _, k := range e.Keys {
+		text := k.Value
+		switch {
+		case k.Error != "":
+			text = e.bad(k.Error)
+		case k.Skipped:
+			text = "missing; what asks for it is left out"
+		case k.Hash != "":
+			text += "  (" + k.Hash + " in the log)"
+		}
+		fmt.Fprintf(t, "  %s\t%s\t%s\n", k.Name, k.From, text)
+	}
+}
+
+func (e explainText) lists(t *tabwriter.Writer) {
+	if len(e.Lists) == 0 {
+		return
+	}
+	e.section(t, "LISTS")
+	for _, l := range e.Lists {
+		hit := "not on it"
+		if l.Hit {
+			hit = e.mild("on it")
+		}
+		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\n", l.Name, l.Action, l.Key, hit)
+	}
+}
+
+func (e explainText) limits(t *tabwriter.Writer) {
+	if len(e.Limits) == 0 {
+		return
+	}
+	e.section(t, "LIMITS")
+	fmt.Fprintln(t, "  NAME\tRATE\tALGORITHM\tMODE\tSTORE FAILS\tKEY\tSAYS")
+	for _, l := range e.Limits {
+		if len(l.Windows) == 0 {
+			fmt.Fprintf(t, "  %s\t\t%s\t%s\t%s\t%s\tnot asked: %s\n", l.Name, l.Algorithm, l.Mode, l.OnStoreFailure, l.Key, l.Reason)
+		}
+		for i, w := range l.Windows {
+			name := l.Name
+			if i > 0 {
+				name = ""
+			}
+			key := l.Value
+			if l.Distinct != "" {
+				key += " distinct " + l.Distinct
+			}
+			fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\n", name, w.Rate, l.Algorithm, l.Mode, l.OnStoreFailure, key, e.verdict(l, w))
+		}
+	}
+}
+
+// verdict is what one rate says.
+func (e explainText) verdict(l proxy.ExplainedLimit, w proxy.ExplainedWindow) string {
+	var more []string
+	if l.Cost != 1 {
+		more = append(more, fmt.Sprintf("costs %d", l.Cost))
+	}
+	if l.Scope != "overall" {
+		more = append(more, l.Scope)
+	}
+	if l.Override {
+		more = append(more, "override")
+	}
+	if !l.Exposed {
+		more = append(more, "not told to clients")
+	}
+	if l.Shared != "" {
+		more = append(more, "shared with Redisson")
+	}
+	if l.Penalty != "" {
+		more = append(more, l.Penalty)
+	}
+	if l.Wait != "" {
+		more = append(more, "waits up to "+l.Wait)
+	}
+	tail := ""
+	if len(more) > 0 {
+		tail = "; " + strings.Join(more, ", ")
+	}
+	if w.Allowed {
+		return e.good("allowed") + fmt.Sprintf(", %d of %d left%s", w.Remaining, w.Most, tail)
+	}
+	after := (time.Duration(w.WaitMS) * time.Millisecond).String()
+	switch {
+	case w.Banned:
+		return e.bad("banned") + " for " + after + tail
+	case l.Mode == "shadow":
+		return e.mild("would refuse") + ", passes in " + after + tail
+	}
+	return e.bad("refused") + ", passes in " + after + tail
+}
+
+func (e explainText) decision(t *tabwriter.Writer) {
+	d := e.Decision
+	if !d.Asked {
+		return
+	}
+	e.section(t, "DECISION")
+	how := "all limits in one step (one slot)"
+	if d.Slots > 1 {
+		how = fmt.Sprintf("in two phases: the keys lie in up to %d slots; each reserves, and gives back when another refuses", d.Slots)
+	}
+	fmt.Fprintf(t, "  store %s, %s\n", d.Store, how)
+	if d.Reason != "" {
+		fmt.Fprintf(t, "  %s\n", d.Reason)
+	}
+}
+
+func (e explainText) answer(t *tabwriter.Writer) {
+	if e.Answer == nil {
+		return
+	}
+	e.section(t, "ANSWER")
+	status := fmt.Sprintf("%d", e.Answer.Status)
+	if e.Answer.Status >= 400 {
+		status = e.bad(status)
+	}
+	fmt.Fprintf(t, "  %s %s\n", status, e.Answer.Why)
+	for _, name := range slices.Sorted(maps.Keys(e.Answer.Header)) {
+		for _, v := range e.Answer.Header[name] {
+			fmt.Fprintf(t, "  %s: %s\n", name, v)
+		}
+	}
+	var problem struct{ Title, Detail string }
+	if json.Unmarshal([]byte(e.Answer.Body), &problem) == nil && problem.Title != "" {
+		fmt.Fprintf(t, "  %s\n", strings.TrimSuffix(problem.Title+": "+problem.Detail, ": "))
+	}
+}
+
+func (e explainText) upstream(t *tabwriter.Writer) {
+	u := e.Upstream
+	if u == nil {
+		return
+	}
+	e.section(t, "UPSTREAM")
+	where := strings.Join(u.Targets, ", ")
+	if u.Echo {
+		where = "built in"
+	} else if len(u.Targets) > 1 {
+		where += " (" + u.Balance + ")"
+	}
+	fmt.Fprintf(t, "  %s: %s\n  %s %s\n  Host: %s\n", u.Name, where, u.Method, u.Target, u.Host)
+	for _, name := range slices.Sorted(maps.Keys(u.Header)) {
+		sign := " "
+		if slices.Contains(u.Set, name) {
+			sign = e.good("+")
+		}
+		for _, v := range u.Header[name] {
+			fmt.Fprintf(t, "%s %s: %s\n", sign, name, v)
+		}
+	}
+	for _, name := range u.Removed {
+		fmt.Fprintf(t, "%s %s\n", e.bad("-"), name)
+	}
+}

@@ -1,0 +1,110 @@
+package proxy
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/weir-proxy/weir/proxy/key"
+)
+
+// ErrExplain says that what is to be explained is no request.
+var ErrExplain = errors.New("no request")
+
+// exchange makes an exchange of the request, as a downstream does.
+func (r ExplainRequest) exchange() (*exchange, error) {
+	if !httpguts.ValidHeaderFieldName(r.Method) {
+		return nil, fmt.Errorf("%w: %q is no method; write for example GET or POST", ErrExplain, r.Method)
+	}
+	scheme, authority, target, err := splitURL(r.URL)
+	if err != nil {
+		return nil, err
+	}
+	header, err := r.header()
+	if err != nil {
+		return nil, err
+	}
+	x := newExchange().(*exchange)
+	x.method, x.scheme, x.proto, x.target = r.Method, cmp.Or(scheme, "http"), "HTTP/1.1", target
+	x.authority = cmp.Or(authority, header.Get("Host"), "localhost")
+	header.Del("Host")
+	x.header, x.length = header, int64(len(r.Body))
+	x.carrier = literalBody(r.Body)
+	x.peer = netip.AddrPortFrom(r.Client, 0)
+	if !r.Client.IsValid() {
+		x.peer = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 0)
+	}
+	x.id = "REQUEST-ID"
+	x.unasked = unasked(r.Method, header)
+	for name := range header {
+		if !key.IsPlainHeader(name) {
+			x.odd = append(x.odd, name)
+		}
+	}
+	return x, nil
+}
+
+// header is the header under canonical names.
+func (r ExplainRequest) header() (http.Header, error) {
+	h := http.Header{}
+	for name, values := range r.Header {
+		if !httpguts.ValidHeaderFieldName(name) {
+			return nil, fmt.Errorf("%w: %q is no name of a header field; write for example X-Phone", ErrExplain, name)
+		}
+		for _, v := range values {
+			if !httpguts.ValidHeaderFieldValue(v) {
+				return nil, fmt.Errorf("%w: the value of %s has a line break or a control character", ErrExplain, name)
+			}
+			h.Add(name, strings.Trim(v, " \t"))
+		}
+	}
+	return h, nil
+}
+
+// splitURL takes a URL apart and changes no byte of path and query, which is what has
+// to be explained.
+func splitURL(s string) (scheme, authority, target string, err error) {
+	switch {
+	case s == "":
+		return "", "", "", fmt.Errorf("%w: an empty URL; write for example http://localhost/v1/search, or /v1/search", ErrExplain)
+	case strings.ContainsAny(s, " \t\r\n"):
+		return "", "", "", fmt.Errorf("%w: the URL %q has a blank; write %%20", ErrExplain, s)
+	case strings.Contains(s, "#"):
+		return "", "", "", fmt.Errorf("%w: the URL %q has a fragment, which no client sends; leave out what begins with #", ErrExplain, s)
+	case s[0] == '/' || s == "*":
+		return "", "", s, nil
+	}
+	scheme, rest, absolute := strings.Cut(s, "://")
+	scheme = strings.ToLower(scheme)
+	if !absolute || scheme != "http" && scheme != "https" {
+		return "", "", "", fmt.Errorf("%w: %q is no URL; write for example http://localhost/v1/search, or /v1/search", ErrExplain, s)
+	}
+	end := strings.IndexAny(rest, "/?")
+	if end < 0 {
+		end = len(rest)
+	}
+	authority, target = rest[:end], rest[end:]
+	if authority == "" {
+		return "", "", "", fmt.Errorf("%w: the URL %q has no host", ErrExplain, s)
+	}
+	if !strings.HasPrefix(target, "/") {
+		target = "/" + target // as clients send it
+	}
+	return scheme, authority, target, nil
+}
+
+// A literalBody is a body that is there already.
+type literalBody string
+
+// whole implements carrier.
+func (b literalBody) whole(most int64) ([]byte, error) {
+	if int64(len(b)) > most {
+		return nil, fmt.Errorf("%w: more than %d bytes", key.ErrBodyTooLarge, most)
+	}
+	return []byte(b), nil
+}

@@ -1,0 +1,49 @@
+package proxy
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+
+	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/upstream"
+)
+
+// outgoing tells of what would be forwarded.
+func (e *explainer) outgoing(p *upstream.Pool, t *upstream.Request) upstream.Result {
+	x := e.x
+	header, _ := x.header.(http.Header)
+	out, kind, err := p.Outgoing(x.method, header, t)
+	if err != nil {
+		return upstream.Result{Kind: kind, Err: err}
+	}
+	from := e.generation.config.Routes[x.route.order].Upstream
+	said := &ExplainedUpstream{
+		Name: from.Name, Echo: from.Echo, Targets: []string{}, Balance: string(from.Balance),
+		Method: out.Method, Target: out.Target, Host: out.Host, Header: out.Header, Set: []string{}, Removed: []string{},
+	}
+	said.Targets = append(said.Targets, out.Targets...)
+	e.conceal(out.Header)
+	for _, name := range slices.Sorted(maps.Keys(out.Header)) {
+		if !slices.Equal(out.Header[name], header[name]) {
+			said.Set = append(said.Set, name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(header)) {
+		if _, sent := out.Header[name]; !sent {
+			said.Removed = append(said.Removed, name)
+		}
+	}
+	e.Upstream = said
+	return upstream.Result{Kind: upstream.OK}
+}
+
+// conceal masks the fields in which an upstream learns sensitive keys.
+func (e *explainer) conceal(h http.Header) {
+	for _, k := range e.x.keys {
+		if !k.by.Sensitive || k.by.SetHeader == "" || len(h[k.by.SetHeader]) == 0 {
+			continue
+		}
+		h[k.by.SetHeader] = []string{key.Mask(h.Get(k.by.SetHeader), 0)}
+	}
+}

@@ -68,9 +68,7 @@ func TestNote_ValuesAndPauses(t *testing.T) {
 	passes(true, use("b"))
 	passes(true, use("c"))
 	passes(false, use("d"))
-	if err := m.Refund(t.Context(), []limiter.Claim{use("a")}, p); err != nil {
-		t.Fatal(err)
-	}
+	m.NoteRefund([]limiter.Claim{use("a")}, p, 4)
 	passes(true, use("a"))
 	note(use("e"), 0, time.Minute)
 	passes(false, use("f"))

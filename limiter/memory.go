@@ -36,13 +36,17 @@ type MemoryOptions struct {
 type Memory struct {
 	clock  func() time.Time
 	shards []shard
+	seed   seed
 
 	naming sync.Mutex // guards writing names
 	names  atomic.Pointer[map[string]uint32]
+
+	ahead atomic.Int64 // how far the clock here is ahead of the store's whose decisions are noted, in ms
 }
 
 const (
 	maxShards     = 64
+	chunkBits     = 7
 	keysPerShard  = 1024 // at least, or there are fewer shards
 	defaultKeys   = 1_000_000
 	defaultMemory = 256 << 20
@@ -60,16 +64,16 @@ func NewMemory(o MemoryOptions) *Memory {
 	for n < maxShards && o.MaxKeys/(2*n) >= keysPerShard {
 		n *= 2
 	}
-	m := &Memory{clock: o.Clock, shards: make([]shard, n)}
+	m := &Memory{clock: o.Clock, shards: make([]shard, n), seed: seed{rand.Uint64(), rand.Uint64()}}
 	if m.clock == nil {
 		m.clock = steady(time.Now())
 	}
 	m.names.Store(&map[string]uint32{})
 	for i := range m.shards {
 		s := &m.shards[i]
-		s.maxCells = max(1, o.MaxKeys/n)
-		s.maxBytes = max(cellBytes+entryBytes, o.MaxBytes/int64(n))
-		s.index, s.sources = make(map[cellID]int32), make(map[uint32]usage)
+		s.maxKeys, s.maxBytes = max(1, o.MaxKeys/n), max(cellBytes, o.MaxBytes/int64(n))
+		s.seed, s.sources = &m.seed, make(map[uint32]usage)
+		s.cells.bits, s.blocks.bits, s.notes.slab.bits = chunkBits, chunkBits, chunkBits
 	}
 	return m
 }
@@ -87,8 +91,8 @@ func (m *Memory) Take(_ context.Context, claims []Claim, d *Decision) error {
 	}
 	var room [inline]cellRef
 	refs := m.refs(claims, room[:0])
-	m.lock(refs)
-	defer m.unlock(refs)
+	locked := m.lock(refs)
+	defer m.unlock(locked)
 
 	now := m.clock().UnixMilli()
 	m.openLocked(claims, refs, now)
@@ -99,18 +103,25 @@ func (m *Memory) Take(_ context.Context, claims []Claim, d *Decision) error {
 	binary.LittleEndian.PutUint64(d.Permit.ID[:8], rand.Uint64())
 	binary.LittleEndian.PutUint64(d.Permit.ID[8:], rand.Uint64())
 	d.Permit.At = d.At
-	for i, c := range claims {
-		t, o := m.cell(refs[i]), &d.Outcomes[i]
-		m.shards[refs[i].shard].takeLocked(t, now, c, d.Permit.ID)
-		t.until = max(t.until, t.tally.until(c.Limit))
-		if c.Limit.Algorithm == Distinct {
-			o.Remaining = max(0, t.left(now, c.Limit))
-			continue // the value stands, so the same claim passes again
-		}
-		o.Remaining -= c.Cost
-		o.Wait = millis(t.wait(now, c.Limit, c.Cost))
+	for i := range claims {
+		m.shards[refs[i].shard].grantLocked(refs[i].index, now, &claims[i], d.Permit.ID, &d.Outcomes[i])
 	}
 	return nil
+}
+
+// grantLocked takes what claim asks for in cell i, and says in o what is left.
+func (s *shard) grantLocked(i uint32, now int64, claim *Claim, id [16]byte, o *Outcome) {
+	var t tally
+	c := s.cells.at(i)
+	s.loadLocked(c, &t)
+	s.takeLocked(c, &t, now, *claim, id)
+	s.saveLocked(c, &t, claim.Limit)
+	if claim.Limit.Algorithm == Distinct {
+		o.Remaining = max(0, t.left(now, claim.Limit))
+		return // the value stands, so the same claim passes again
+	}
+	o.Remaining -= claim.Cost
+	o.Wait = millis(t.wait(now, claim.Limit, claim.Cost))
 }
 
 // Peek implements Store.
@@ -120,17 +131,20 @@ func (m *Memory) Peek(_ context.Context, claims []Claim, d *Decision) error {
 	}
 	var room [inline]cellRef
 	refs := m.refs(claims, room[:0])
-	m.lock(refs)
-	defer m.unlock(refs)
+	locked := m.lock(refs)
+	defer m.unlock(locked)
 
+	now := m.clock().UnixMilli()
 	for i := range refs {
-		s := &m.shards[refs[i].shard]
-		refs[i].index = -1
-		if c := s.sharedLocked(refs[i].id, claims[i].Source); c != nil {
-			refs[i].index = s.index[c.id]
+		r, s := &refs[i], &m.shards[refs[i].shard]
+		if s.notes.has(r.hash) {
+			r.index = s.openLocked(r.id, r.hash, claims[i].Source, now)
+			s.unfoldLocked(r, &claims[i], now)
+			continue
 		}
+		r.index = s.sharedLocked(r.id, r.hash, claims[i].Source)
 	}
-	m.weighLocked(claims, refs, m.clock().UnixMilli(), d)
+	m.weighLocked(claims, refs, now, d)
 	return nil
 }
 
@@ -142,29 +156,29 @@ func (m *Memory) Refund(_ context.Context, claims []Claim, p Permit) error {
 	if p.IsZero() {
 		return nil
 	}
-	for _, c := range claims {
-		m.refund(c, p)
+	for i := range claims {
+		m.refund(&claims[i], p)
 	}
 	return nil
 }
 
 // refund gives back one claim: to its key, or to the overflow that it was
 // counted in when it was taken.
-func (m *Memory) refund(c Claim, p Permit) {
-	own := cellID{limit: m.number(c.Limit.Name), key: c.Key}
-	s := &m.shards[m.shard(c.Key)]
+func (m *Memory) refund(c *Claim, p Permit) {
+	r := m.ref(c)
+	s := &m.shards[r.shard]
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := m.clock().UnixMilli()
-	for _, id := range [...]cellID{own, own.overflow(0), own.overflow(c.Source)} {
-		t := s.findLocked(id)
-		if t == nil {
+	for _, id := range [...]cellID{r.id, r.id.overflow(0), r.id.overflow(c.Source)} {
+		i := s.findLocked(id, s.hash(id))
+		if i == nowhere {
 			continue
 		}
 		var given int64
-		s.changeLocked(t, c.Limit, func(t *tally) {
+		s.changeLocked(i, c.Limit, func(t *tally) {
 			t.advance(now, c.Limit)
-			given = t.refund(now, p, c)
+			given = t.refund(now, p, *c)
 		})
 		if given > 0 {
 			return
@@ -175,10 +189,11 @@ func (m *Memory) refund(c Claim, p Permit) {
 // weighLocked fills d with what the cells say before anything is taken.
 func (m *Memory) weighLocked(claims []Claim, refs []cellRef, now int64, d *Decision) {
 	*d = Decision{Allowed: true, At: time.UnixMilli(now), Outcomes: d.Outcomes[:0]}
-	for i, c := range claims {
+	for i := range claims {
+		c, r := &claims[i], &refs[i]
 		o := Outcome{Allowed: true, Remaining: c.Limit.Most()}
-		if t := m.cell(refs[i]); t != nil {
-			o = t.weigh(now, c, earlier(claims[:i], refs[:i], refs[i]))
+		if r.index != nowhere {
+			o = m.shards[r.shard].weighLocked(r.index, now, c, earlier(claims[:i], refs[:i], *r))
 		}
 		if !o.Allowed {
 			d.Allowed = false
@@ -188,18 +203,21 @@ func (m *Memory) weighLocked(claims []Claim, refs []cellRef, now int64, d *Decis
 	}
 }
 
-// weigh is what c says of a claim before which others of the same decision take
-// so much of the same cell.
-func (c *cell) weigh(now int64, claim Claim, before int64) Outcome {
-	c.advance(now, claim.Limit)
-	c.until = max(c.until, c.tally.until(claim.Limit))
-	left := c.left(now, claim.Limit) - before
-	wait, stands := c.wait(now, claim.Limit, before+claim.Cost), false
-	if claim.Limit.Algorithm == Distinct && c.stands(claim.Value) {
+// weighLocked is what cell i says of a claim before which others of the same decision
+// take so much of it.
+func (s *shard) weighLocked(i uint32, now int64, claim *Claim, before int64) Outcome {
+	var t tally
+	c := s.cells.at(i)
+	s.loadLocked(c, &t)
+	t.advance(now, claim.Limit)
+	s.saveLocked(c, &t, claim.Limit)
+	left := t.left(now, claim.Limit) - before
+	wait, stands := t.wait(now, claim.Limit, before+claim.Cost), false
+	if claim.Limit.Algorithm == Distinct && t.stands(claim.Value) {
 		wait, stands = 0, true
 	}
-	if now < c.banned {
-		return Outcome{Banned: true, Wait: millis(max(wait, c.banned-now))}
+	if now < t.banned {
+		return Outcome{Banned: true, Wait: millis(max(wait, t.banned-now))}
 	}
 	return Outcome{Allowed: stands || claim.Cost <= left, Remaining: max(0, left), Wait: millis(wait)}
 }
@@ -223,7 +241,7 @@ func (m *Memory) Keys() (keys int, bytes int64) {
 	for i := range m.shards {
 		s := &m.shards[i]
 		s.mu.Lock()
-		keys += len(s.index)
+		keys += s.keysLocked()
 		bytes += s.bytes
 		s.mu.Unlock()
 	}

@@ -58,19 +58,20 @@ func (m *Memory) changeAll(claims []Claim, create bool, change func(t *tally, c 
 // change changes the cell of c's key, if it has one or create says to make it.
 // A key in the overflow is not known by itself and cannot be changed.
 func (m *Memory) change(c Claim, create bool, change func(t *tally, now int64)) {
-	id := cellID{limit: m.number(c.Limit.Name), key: c.Key}
-	s := &m.shards[m.shard(c.Key)]
+	r := m.ref(&c)
+	s := &m.shards[r.shard]
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := m.clock().UnixMilli()
-	found := s.findLocked(id)
-	if found == nil && create {
-		found = &s.cells[s.addLocked(id, c.Source, now)]
+	r.index = s.findLocked(r.id, r.hash)
+	if r.index == nowhere && (create || s.notes.has(r.hash)) {
+		r.index = s.addLocked(r.id, r.hash, c.Source, now)
 	}
-	if found == nil {
+	if r.index == nowhere {
 		return
 	}
-	s.changeLocked(found, c.Limit, func(t *tally) {
+	s.unfoldLocked(&r, &c, now)
+	s.changeLocked(r.index, c.Limit, func(t *tally) {
 		t.advance(now, c.Limit)
 		change(t, now)
 	})

@@ -1,15 +1,16 @@
 package limiter
 
 import (
-	"encoding/binary"
+	"math"
 	"sync"
 )
 
 const (
-	// cellBytes is what one key costs beside its entries: its cell and its
-	// place in the index, as measured.
-	cellBytes  = 192
+	// cellBytes is what one key costs beside its entries, the first of a log
+	// excepted: its cell and its place in the index, as measured.
+	cellBytes  = 104
 	entryBytes = 32
+	blockBytes = 24 // a longer log, beside its entries
 	// sweepStep cells are looked at for each new key, sweepFull when there is
 	// no room for it.
 	sweepStep = 2
@@ -20,69 +21,59 @@ const (
 	sourceShare = 8
 )
 
-// A shard is the part of a Memory that one lock guards. Its cells lie in one
-// slice that never moves a cell to another index.
+// A shard is the part of a Memory that one lock guards.
 type shard struct {
-	maxCells int
+	maxKeys  int
 	maxBytes int64
+	seed     *seed
 
 	mu     sync.Mutex // guards what follows
-	index  map[cellID]int32
-	cells  []cell
-	free   []int32
-	oldest int // where the sweep goes on
+	index  index      // of cells
+	cells  slab[cell]
+	blocks slab[[]entry]
+	oldest uint32 // the number of the cell where the sweep goes on
 	bytes  int64
+	notes  notes
 	// sources are how much of that belongs to keys that each source brought first.
 	sources map[uint32]usage
 }
 
 // A usage is how much room something takes.
 type usage struct {
-	cells int
+	keys  int
 	bytes int64
 }
 
-// A cellID names what is counted together: a limit, by its number in the
-// Memory, and a key.
-type cellID struct {
-	limit uint32
-	key   Key
-}
+// nowhere is the number of no cell.
+const nowhere = math.MaxUint32
 
-// overflow names what the keys without room are counted under: those of one source
-// that has used its share, or, for source 0, of all.
-func (id cellID) overflow(source uint32) cellID {
-	id = cellID{limit: id.limit | 1<<31}
-	binary.LittleEndian.PutUint32(id.key[:], source)
-	return id
-}
-
-type cell struct {
-	id     cellID
-	source uint32 // who brought it; 0 for nobody
-	until  int64  // when everything has come back; 0 when the cell is free
-	tally
-}
-
-// findLocked returns the cell that counts id, or nil if there is none yet.
-func (s *shard) findLocked(id cellID) *cell {
-	if i, ok := s.index[id]; ok {
-		return &s.cells[i]
+// findLocked returns the number of the cell that counts id, whose hash is h, or
+// nowhere if there is none yet.
+func (s *shard) findLocked(id cellID, h uint64) uint32 {
+	for p := s.index.first(h); p.item > 0; p = s.index.next(h, p) {
+		if s.cells.at(p.item-1).id == id {
+			return p.item - 1
+		}
 	}
-	return nil
+	return nowhere
 }
 
-// sharedLocked returns the cell that counts id: its own, or the overflow cell
-// where it has none and would get none.
-func (s *shard) sharedLocked(id cellID, source uint32) *cell {
-	c := s.findLocked(id)
-	if c != nil {
-		return c
+// hash is where to look for id.
+func (s *shard) hash(id cellID) uint64 { return hashUnder(id.limit, s.seed.hash(&id.key)) }
+
+// hashOf is where cell i is looked for.
+func (s *shard) hashOf(i uint32) uint64 { return s.hash(s.cells.at(i).id) }
+
+// sharedLocked returns the number of the cell that counts id: its own, or the
+// overflow cell where it has none and would get none.
+func (s *shard) sharedLocked(id cellID, h uint64, source uint32) uint32 {
+	if i := s.findLocked(id, h); i != nowhere {
+		return i
 	}
-	if over, ok := s.withoutRoomLocked(id, source); ok {
-		return s.findLocked(over)
+	if over, without := s.withoutRoomLocked(id, source); without {
+		return s.findLocked(over, s.hash(over))
 	}
-	return nil
+	return nowhere
 }
 
 // withoutRoomLocked names what a new key is counted under that gets no cell of its own.
@@ -96,23 +87,26 @@ func (s *shard) withoutRoomLocked(id cellID, source uint32) (cellID, bool) {
 	return id, false
 }
 
+// keysLocked is how many keys there are, noted ones included.
+func (s *shard) keysLocked() int { return s.index.used + s.notes.index.used }
+
 // exceedsLocked reports whether source has had its share of the room, where room has
 // become scarce.
 func (s *shard) exceedsLocked(source uint32) bool {
-	if source == 0 || pressed*len(s.index) < s.maxCells && pressed*s.bytes < s.maxBytes {
+	if source == 0 || pressed*s.keysLocked() < s.maxKeys && pressed*s.bytes < s.maxBytes {
 		return false
 	}
 	its := s.sources[source]
-	return sourceShare*its.cells >= s.maxCells || sourceShare*its.bytes >= s.maxBytes
+	return sourceShare*its.keys >= s.maxKeys || sourceShare*its.bytes >= s.maxBytes
 }
 
-// openLocked returns the index of the cell that counts id, making one if there is
+// openLocked returns the number of the cell that counts id, making one if there is
 // room. Where there is none, all new keys of a limit share one overflow cell, and so
 // do those of a source that has used its share: a key that is being limited is never
 // pushed out. It stays out of sweeps at now.
-func (s *shard) openLocked(id cellID, source uint32, now int64) int32 {
-	if i, ok := s.index[id]; ok {
-		s.cells[i].holdLocked(now)
+func (s *shard) openLocked(id cellID, h uint64, source uint32, now int64) uint32 {
+	if i := s.findLocked(id, h); i != nowhere {
+		s.cells.at(i).holdLocked(now)
 		return i
 	}
 	s.sweepLocked(now, sweepStep)
@@ -122,13 +116,13 @@ func (s *shard) openLocked(id cellID, source uint32, now int64) int32 {
 		over, without = s.withoutRoomLocked(id, source)
 	}
 	if without {
-		id = over
-		if i, ok := s.index[id]; ok {
-			s.cells[i].holdLocked(now)
+		id, h = over, s.hash(over)
+		if i := s.findLocked(id, h); i != nowhere {
+			s.cells.at(i).holdLocked(now)
 			return i
 		}
 	}
-	return s.addLocked(id, source, now)
+	return s.addLocked(id, h, source, now)
 }
 
 // holdLocked keeps c out of sweeps at now: the next claim of the same decision
@@ -136,34 +130,29 @@ func (s *shard) openLocked(id cellID, source uint32, now int64) int32 {
 func (c *cell) holdLocked(now int64) { c.until = max(c.until, now+1) }
 
 func (s *shard) roomLocked() bool {
-	return len(s.index) < s.maxCells && s.bytes+cellBytes+entryBytes <= s.maxBytes
+	return s.keysLocked() < s.maxKeys && s.bytes+cellBytes <= s.maxBytes
 }
 
-func (s *shard) addLocked(id cellID, source uint32, now int64) int32 {
-	var i int32
-	if n := len(s.free); n > 0 {
-		i, s.free = s.free[n-1], s.free[:n-1]
-	} else {
-		i = int32(len(s.cells))
-		s.cells = append(s.cells, cell{})
-	}
-	s.cells[i] = cell{id: id, source: source, until: now + 1, tally: tally{window: window{floor: now - 1}}}
-	s.index[id] = i
+// addLocked makes the cell that counts id. There is none yet.
+func (s *shard) addLocked(id cellID, h uint64, source uint32, now int64) uint32 {
+	i := s.cells.add()
+	*s.cells.at(i) = cell{id: id, source: source, until: now + 1, floor: now - 1}
+	s.index.add(h, i, s.hashOf)
 	s.accountLocked(source, 1, cellBytes)
 	return i
 }
 
-// accountLocked notes that so many cells and bytes more, or less, are used, and by
+// accountLocked notes that so many keys and bytes more, or less, are used, and by
 // whom.
-func (s *shard) accountLocked(source uint32, cells int, bytes int64) {
+func (s *shard) accountLocked(source uint32, keys int, bytes int64) {
 	s.bytes += bytes
 	if source == 0 {
 		return
 	}
 	its := s.sources[source]
-	its.cells += cells
+	its.keys += keys
 	its.bytes += bytes
-	if its.cells == 0 {
+	if its.keys == 0 {
 		delete(s.sources, source)
 		return
 	}
@@ -172,49 +161,69 @@ func (s *shard) accountLocked(source uint32, cells int, bytes int64) {
 
 // sweepLocked looks at the next n cells and forgets those of which everything
 // has come back: a new one would count the same.
-func (s *shard) sweepLocked(now int64, n int) {
-	for range min(n, len(s.cells)) {
-		if s.oldest >= len(s.cells) {
+func (s *shard) sweepLocked(now int64, n uint32) {
+	for range min(n, s.cells.used) {
+		if s.oldest >= s.cells.used {
 			s.oldest = 0
 		}
-		c := &s.cells[s.oldest]
-		if c.until != 0 && c.until <= now {
-			delete(s.index, c.id)
-			s.accountLocked(c.source, -1, -cellBytes-entryBytes*int64(cap(c.entries)))
-			*c = cell{}
-			s.free = append(s.free, int32(s.oldest))
+		if c := s.cells.at(s.oldest); c.until != 0 && c.until <= now {
+			s.forgetLocked(s.oldest, c)
 		}
 		s.oldest++
 	}
+	if s.notes.index.used > 0 {
+		s.bytes -= noteBytes * s.notes.sweep(now, n)
+	}
 }
 
-// takeLocked takes what claim asks for in c. When the shard's bytes are used up, or
-// the share of who brought the key, it joins the newest entry instead of making a new one: later, never earlier.
-func (s *shard) takeLocked(c *cell, now int64, claim Claim, id [16]byte) {
-	n := len(c.entries)
-	if n < cap(c.entries) || !logs(claim.Limit.Algorithm, n) {
-		c.take(now, claim, id)
+// forgetLocked forgets cell i, which is c.
+func (s *shard) forgetLocked(i uint32, c *cell) {
+	if c.block > 0 {
+		s.releaseLocked(c)
+	}
+	h := s.hash(c.id)
+	p := s.index.first(h)
+	for p.item != i+1 {
+		p = s.index.next(h, p)
+	}
+	s.index.remove(p, s.hashOf)
+	s.accountLocked(c.source, -1, -cellBytes)
+	s.cells.remove(i)
+}
+
+// takeLocked takes what claim asks for in t, which c keeps. When the shard's bytes are
+// used up, or the share of who brought the key, it joins the newest entry instead of
+// making a new one: later, never earlier.
+func (s *shard) takeLocked(c *cell, t *tally, now int64, claim Claim, id [16]byte) {
+	n := len(t.entries)
+	if n == 0 && c.block == 0 && claim.Limit.Algorithm.keepsLog() {
+		t.entries = c.inline[:0]
+	}
+	if n < cap(t.entries) || !logs(claim.Limit.Algorithm, n) {
+		t.take(now, claim, id)
 		return
 	}
-	more := int64(max(1, n))
+	more, moved := int64(max(1, n)), int64(0)
+	if c.block == 0 {
+		moved = blockBytes + entryBytes*int64(n)
+	}
 	switch claim.Limit.Algorithm {
 	case TokenBucket, SlidingLog:
 		more = min(more, fullWindow-int64(n))
 	case Cooldown:
 		more = min(more, maxPauses-int64(n))
 	}
-	if n > 0 && (s.bytes+entryBytes*more > s.maxBytes || s.exceedsLocked(c.source)) {
+	if n > 0 && (n >= maxEntries || s.bytes+moved+entryBytes*more > s.maxBytes || s.exceedsLocked(c.source)) {
 		if claim.Limit.Algorithm == Distinct {
-			c.supersede(claim.Value.short())
+			t.supersede(claim.Value.short())
 		}
-		c.fold(now, claim.Cost)
+		t.fold(now, claim.Cost)
 		return
 	}
 	entries := make([]entry, n, int64(n)+more)
-	copy(entries, c.entries)
-	c.entries = entries
-	s.accountLocked(c.source, 0, entryBytes*more)
-	c.take(now, claim, id)
+	copy(entries, t.entries)
+	t.entries = entries
+	t.take(now, claim, id)
 }
 
 // logs reports whether one more permit is one more entry, where there are n.
@@ -228,10 +237,11 @@ func logs(a Algorithm, n int) bool {
 	return a == Concurrent || a == Distinct
 }
 
-// changeLocked lets change work on c, and keeps account of the bytes.
-func (s *shard) changeLocked(c *cell, l *Limit, change func(t *tally)) {
-	before := cap(c.entries)
-	change(&c.tally)
-	s.accountLocked(c.source, 0, entryBytes*int64(cap(c.entries)-before))
-	c.until = max(c.until, c.tally.until(l))
+// changeLocked lets change work on what cell i keeps.
+func (s *shard) changeLocked(i uint32, l *Limit, change func(t *tally)) {
+	var t tally
+	c := s.cells.at(i)
+	s.loadLocked(c, &t)
+	change(&t)
+	s.saveLocked(c, &t, l)
 }

@@ -160,12 +160,7 @@ func TestNote_IsGivenBack(t *testing.T) {
 			d.told(i+1, 39, 0)
 		}
 		d.now = d.now.Add(time.Millisecond)
-		p := limiter.Permit{ID: [16]byte{3}, At: d.now}
-		for range 2 {
-			if err := d.Refund(t.Context(), []limiter.Claim{d.claim}, p); err != nil {
-				t.Fatal(err)
-			}
-		}
+		d.NoteRefund([]limiter.Claim{d.claim}, limiter.Permit{ID: [16]byte{3}, At: d.now}, d.n)
 		d.want(1)
 	}
 }

@@ -165,6 +165,11 @@ func (t *tally) grant(now int64, l *Limit, n int64) {
 
 // until is when the key is as if nothing had been taken, as far as is known.
 func (t *tally) until(l *Limit) int64 {
+	return max(t.banned, t.last(l)+l.Horizon().Milliseconds())
+}
+
+// last is when t was changed last, as far as is known.
+func (t *tally) last(l *Limit) int64 {
 	last := t.newest()
 	switch l.Algorithm {
 	case FixedWindow, GCRA:
@@ -172,7 +177,7 @@ func (t *tally) until(l *Limit) int64 {
 	case SlidingWindow:
 		last = max(last, t.start*length(l))
 	}
-	return max(t.banned, last+l.Horizon().Milliseconds())
+	return last
 }
 
 func length(l *Limit) int64 { return l.Rate.Window.Milliseconds() }

@@ -43,7 +43,7 @@ func newAdmitter(o Options, m *metrics) *admitter {
 	if o.Config.Store == config.StoreRedis {
 		a.timeout = o.Config.Redis.Timeout
 	}
-	a.line = limiter.NewLine(a.store, cmp.Or(a.timeout, settleWithin))
+	a.line = limiter.NewLine(o.Store, cmp.Or(a.timeout, settleWithin)) // what it gives back was never noted
 	return a
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
-	"time"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
@@ -123,8 +122,7 @@ type mirrored struct {
 
 // Refund implements limiter.Store.
 func (t mirrored) Refund(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
-	own := limiter.Permit{ID: p.ID, At: time.Now()} // by the clock here
-	_ = t.standby.local.Refund(ctx, t.standby.shares(claims), own)
+	t.standby.local.NoteRefund(claims, p, t.standby.nodes())
 	return t.AdminStore.Refund(ctx, claims, p)
 }
 

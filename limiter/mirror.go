@@ -1,0 +1,197 @@
+package limiter
+
+import "math"
+
+// Note counts here what another store has decided of claims, so that this Memory
+// can take over from it for one of n processes: it knows what this process has
+// had lately, and that others had their part.
+//
+// What was granted is taken, whatever is left of this process's share, and
+// NoteRefund gives it back. Then, and after a refusal, no more is left here
+// than the n-th part of what the other store had left: what is missing counts as
+// taken now, except that with a TokenBucket or a SlidingLog the same claim passes again when the
+// other store said so. Concurrent permits of others are not taken into account.
+//
+// Counts are coarser than in the other store, and stricter: of a limit with a rate,
+// permits come back up to a third of its horizon late, and never early.
+//
+// No more than half of the room for keys is filled that way; beyond, nothing is
+// noted of new keys. A claim costs about 0.2 µs and does not allocate once its key is
+// known; a key takes 56 bytes, whatever was taken. Keys of Concurrent, Distinct and
+// Cooldown, of which single permits and values must be known, take as much as in Take.
+func (m *Memory) Note(claims []Claim, d *Decision, n int) {
+	for i := range claims[:min(len(claims), len(d.Outcomes))] {
+		if o := &d.Outcomes[i]; d.Allowed || !o.Allowed {
+			m.note(&claims[i], d, o, n)
+		}
+	}
+}
+
+// NoteRefund notes that what p took of the other store for these claims, and Note has
+// noted, was given back there. Unlike Refund it must not be called twice for one permit.
+func (m *Memory) NoteRefund(claims []Claim, p Permit, n int) {
+	for i := range claims {
+		c := &claims[i]
+		if !c.Limit.Algorithm.rated() {
+			own, share := *c, c.Limit.Share(n)
+			own.Limit = &share
+			m.refund(&own, Permit{ID: p.ID, At: m.clock()})
+			continue
+		}
+		r := m.ref(c)
+		m.shards[r.shard].noteRefund(r.hash, p.At.UnixMilli()+m.ahead.Load(), c.Cost)
+	}
+}
+
+// noteRefund gives permits back to the note of hash h.
+func (s *shard) noteRefund(h uint64, at, permits int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.notes.find(h); p.item > 0 {
+		n := s.notes.slab.at(p.item - 1)
+		back := n.giveBack(at, permits)
+		n.left = n.left&noteBanned | uint32(min(int64(n.left&^noteBanned)+back, MaxCount))
+	}
+}
+
+// rated reports whether a counts permits against a rate, so that it matters how many
+// there are and not which.
+func (a Algorithm) rated() bool { return a != Concurrent && a != Distinct && a != Cooldown }
+
+func (m *Memory) note(c *Claim, d *Decision, o *Outcome, n int) {
+	r, now := m.ref(c), m.clock().UnixMilli()
+	s := &m.shards[r.shard]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !c.Limit.Algorithm.rated() {
+		s.noteWholeLocked(&r, c, d, o, n, now)
+		return
+	}
+	if !d.At.IsZero() {
+		m.ahead.Store(now - d.At.UnixMilli())
+	}
+	horizon := packHorizon(c.Limit.Horizon().Milliseconds())
+	note := s.notedLocked(r.hash, now, horizon)
+	if note == nil {
+		return
+	}
+	note.advance(now, horizon)
+	if d.Allowed {
+		note.grant(c.Cost)
+	}
+	parts := c.Limit.parts(n)
+	note.say((o.Remaining+parts-1)/parts, o.Wait.Milliseconds(), c.Cost, o.Banned)
+}
+
+// notedLocked is the note of hash h; a new one if there is plenty of room, or nil.
+func (s *shard) notedLocked(h uint64, now int64, horizon uint16) *note {
+	if p := s.notes.find(h); p.item > 0 {
+		return s.notes.slab.at(p.item - 1)
+	}
+	s.sweepLocked(now, sweepStep)
+	if !s.plentyLocked(noteBytes) {
+		s.sweepLocked(now, sweepFull)
+		if !s.plentyLocked(noteBytes) {
+			return nil
+		}
+	}
+	s.bytes += noteBytes
+	return s.notes.add(h, now, horizon)
+}
+
+// plentyLocked reports whether half of the room is free beside a key of so many bytes.
+func (s *shard) plentyLocked(bytes int64) bool {
+	return 2*s.keysLocked() < s.maxKeys && 2*(s.bytes+bytes) <= s.maxBytes
+}
+
+// unfoldLocked makes what is noted of c's key a part of the cell that counts it, if
+// that is its own: from then on it is counted here.
+func (s *shard) unfoldLocked(r *cellRef, c *Claim, now int64) {
+	if !s.notes.has(r.hash) {
+		return
+	}
+	cell := s.cells.at(r.index)
+	if cell.id != r.id {
+		return
+	}
+	n := s.notes.remove(s.notes.find(r.hash))
+	s.bytes -= noteBytes
+	var t tally
+	s.loadLocked(cell, &t)
+	for i := noteParts - 1; i >= 0; i-- {
+		s.takeNotedLocked(cell, &t, min(n.grantsAt(i), now), *c, int64(n.granted[i]))
+	}
+	at := max(min(n.saidAt(), now), t.last(c.Limit))
+	t.advance(at, c.Limit)
+	t.banned = 0
+	switch wait := n.waitsUntil() - at; {
+	case n.banned():
+		t.banned = n.waitsUntil()
+	default:
+		others := t.left(at, c.Limit) - int64(n.left)
+		if soon := min(others, int64(n.cost)); soon > 0 && wait > 0 && c.Limit.Algorithm.log() {
+			s.takeNotedLocked(cell, &t, at, *c, soon)
+			t.backIn(wait, at, c.Limit)
+			others -= soon
+		}
+		s.takeNotedLocked(cell, &t, at, *c, others)
+	}
+	s.saveLocked(cell, &t, c.Limit)
+}
+
+// takeNotedLocked takes so many permits of c's limit at the time at, or at that of what
+// was taken last if that is later. A share that is all used still flows back.
+func (s *shard) takeNotedLocked(cell *cell, t *tally, at int64, c Claim, permits int64) {
+	if permits <= 0 {
+		return
+	}
+	at = max(at, t.last(c.Limit))
+	t.advance(at, c.Limit)
+	c.Cost = min(permits, math.MaxUint32)
+	s.takeLocked(cell, t, at, c, [16]byte{})
+	t.debt = min(t.debt, float64(c.Limit.Most()))
+}
+
+// noteWholeLocked notes what the other store said in a cell, permit by permit.
+func (s *shard) noteWholeLocked(r *cellRef, c *Claim, d *Decision, o *Outcome, n int, now int64) {
+	share, parts := c.Limit.Share(n), c.Limit.parts(n)
+	own := *c
+	own.Limit = &share
+	if r.index = s.findLocked(r.id, r.hash); r.index == nowhere {
+		s.sweepLocked(now, sweepStep)
+		if !s.plentyLocked(cellBytes) {
+			return
+		}
+		r.index = s.addLocked(r.id, r.hash, c.Source, now)
+	}
+	var t tally
+	cell := s.cells.at(r.index)
+	s.loadLocked(cell, &t)
+	t.advance(now, &share)
+	t.banned = 0
+	if d.Allowed {
+		s.takeLocked(cell, &t, now, own, d.Permit.ID)
+	}
+	switch wait := o.Wait.Milliseconds(); {
+	case o.Banned:
+		t.banned = now + wait
+	case share.Algorithm == Distinct:
+		t.useUnknown(now, t.left(now, &share)-(o.Remaining+parts-1)/parts)
+	case share.Algorithm == Cooldown:
+		t.pauseFor(now, wait, &share)
+	}
+	s.saveLocked(cell, &t, &share)
+}
+
+// backIn lets what was just taken for nobody come back after wait, unless it had
+// to join others.
+func (w *window) backIn(wait, now int64, l *Limit) {
+	last := len(w.entries) - 1
+	if w.entries[last].id != [16]byte{} || w.entries[last].kind != single {
+		return
+	}
+	e := w.entries[last]
+	e.kind, e.at = merged, min(now, now+wait-length(l))
+	w.entries = w.entries[:last]
+	w.insert(e)
+}

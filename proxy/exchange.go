@@ -65,6 +65,7 @@ type exchange struct {
 	newKeys       string          // vet: what was said of too many new keys; empty if nothing
 	idempotency   []limiter.Claim // mark: to be the first of its kind; none without a mark
 	keys          []counted       // extract: the keys made so far
+	overridden    []overridden    // extract: limits in which one of them stands hashed
 
 	// What was decided and what came of it.
 	decision  limiter.Decision
@@ -162,6 +163,7 @@ func (x *exchange) reset() {
 		takings: x.takings[:0], shadowErrors: x.shadowErrors[:0], shadowed: x.shadowed[:0], back: x.back[:0], all: x.all[:0]}
 	kept.decision.Outcomes = x.decision.Outcomes[:0]
 	kept.keys, kept.odd, kept.confused = x.keys[:0], x.odd[:0], x.confused[:0]
+	kept.overridden = x.overridden[:0]
 	kept.value = x.value
 	kept.value.Reset()
 	*x = kept

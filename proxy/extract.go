@@ -90,6 +90,11 @@ func (g *generation) claim(x *exchange, l *limit) error {
 	if others, ok := l.overrides[k.Key]; ok {
 		of = others
 	}
+	for _, o := range x.overridden {
+		if o.of == l {
+			of = o.windows
+		}
+	}
 	for _, i := range of {
 		if cost > x.route.windows[i].Most() {
 			return fmt.Errorf("%s: %w: %d is more than can ever be asked for", l.cost.From, errCost, cost)
@@ -177,9 +182,28 @@ func (g *generation) key(x *exchange, by *key.Spec) (counted, error) {
 			k.bare = config.Privacy{}.Hash(x.value.Parts)
 		}
 	}
+	x.override(by)
 	if by.Sensitive && !k.skip {
 		k.shown = x.value.Shown()
 	}
 	x.keys = append(x.keys, k)
 	return k, nil
+}
+
+// An overridden limit goes by windows that the request's key has of its own.
+type overridden struct {
+	of      *limit
+	windows []int
+}
+
+// override finds the limits in which the key that was extracted last stands hashed.
+func (x *exchange) override(by *key.Spec) {
+	for _, l := range x.route.limits {
+		if l.hashed == nil || l.key != by {
+			continue
+		}
+		if text, ok := l.hashed.Hash(&x.value); ok {
+			x.overridden = append(x.overridden, overridden{l, l.ofHashed[text]})
+		}
+	}
 }

@@ -218,16 +218,25 @@ func (r *route) limit(from *config.Limit) []respond.Policy {
 	}
 	var policies []respond.Policy
 	l.windows, policies = r.rates(l, from, from.Rates)
-	for k, rates := range from.Overrides {
+	override := func(rates []limiter.Rate) []int {
 		windows, others := r.rates(l, from, rates)
 		for i := range others {
 			others[i].Override = true
 		}
-		if l.overrides == nil {
-			l.overrides = map[limiter.Key][]int{}
-		}
-		l.overrides[k] = windows
 		policies = append(policies, others...)
+		return windows
+	}
+	if len(from.Overrides) > 0 {
+		l.overrides = map[limiter.Key][]int{}
+	}
+	for k, rates := range from.Overrides {
+		l.overrides[k] = override(rates)
+	}
+	if from.Hashed != nil {
+		l.hashed, l.ofHashed = from.Hashed.Keys, map[string][]int{}
+		for text, rates := range from.Hashed.Rates {
+			l.ofHashed[text] = override(rates)
+		}
 	}
 	return policies
 }
@@ -238,7 +247,7 @@ func (r *route) counted() []limiter.Limit {
 	var all []limiter.Limit
 	for _, w := range r.windows {
 		plain := w.Algorithm != limiter.Distinct && w.Algorithm != limiter.Cooldown && w.Scope == limiter.Overall
-		if plain && w.of.mode == config.Enforce && w.of.redisson == "" && len(w.of.overrides) == 0 {
+		if plain && w.of.mode == config.Enforce && w.of.redisson == "" && len(w.of.overrides) == 0 && w.of.hashed == nil {
 			all = append(all, w.Limit)
 		}
 	}

@@ -69,6 +69,8 @@ type limit struct {
 	key        *key.Spec
 	windows    []int                 // of the route
 	overrides  map[limiter.Key][]int // windows of single keys
+	hashed     *key.List             // keys that have windows of their own and are not told; nil: none
+	ofHashed   map[string][]int      // their windows, by key.List.Hash
 	redisson   string                // name of the limiter that Java programs share; {key} is the key's text
 	keyed      bool                  // that is in it
 	form       limiter.RedissonForm  // how Java programs keep it

@@ -250,25 +250,31 @@ func TestPush_AfterRedisCameBackEmpty(t *testing.T) {
 	}
 }
 
-// Values of lists lie in Redis hashed, and list the same; history and plans do not
-// tell them.
-func TestPush_HashesValuesOfLists(t *testing.T) {
+// Values of lists and of overrides lie in Redis hashed, and mean the same; history and
+// plans do not tell them.
+func TestPush_HashesValues(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	w := start(t, following(server.Addr))
 	text := "keys: {phone: {from: \"header:X-Phone\", normalize: digits}}\nlists:\n  stolen: {key: phone, values: [\"+1 555 0100\"], action: deny}\n" +
-		strings.Replace(edition(1), "    respond:", "    lists: [stolen]\n    respond:", 1)
+		strings.Replace(edition(1), "    limits: [", "    lists: [stolen]\n    limits: [{key: phone, rate: 1/1h, overrides: {\"+1 555 0102\": 2/1h}}, ", 1)
 	code, stdout, stderr := w.push(text, "ann")
-	if code != 0 || strings.Contains(stdout, "0100") {
-		t.Fatalf("push exits %d: %s%s; want that the value is not told", code, stdout, stderr)
+	if code != 0 || strings.Contains(stdout, "0100") || strings.Contains(stdout, "0102") {
+		t.Fatalf("push exits %d: %s%s; want that the values are not told", code, stdout, stderr)
 	}
-	for phone, want := range map[string]int{"+1-555-0100": http.StatusForbidden, "+1-555-0101": http.StatusOK} {
-		if status, _, _ := exchange(t, http.MethodGet, w.URL+"/edition", http.Header{"X-Phone": {phone}}); status != want {
-			t.Errorf("%s is answered with %d; want %d", phone, status, want)
+	for _, c := range []struct {
+		phone string
+		want  int
+	}{
+		{"+1-555-0100", http.StatusForbidden}, {"+1-555-0101", http.StatusOK}, {"+1-555-0101", http.StatusTooManyRequests},
+		{"+1-555-0102", http.StatusOK}, {"+1-555-0102", http.StatusOK}, {"+1-555-0102", http.StatusTooManyRequests},
+	} {
+		if status, _, _ := exchange(t, http.MethodGet, w.URL+"/edition", http.Header{"X-Phone": {c.phone}}); status != c.want {
+			t.Errorf("%s is answered with %d; want %d", c.phone, status, c.want)
 		}
 	}
-	if code, stdout, stderr := w.tell(t.TempDir(), "history", fmt.Sprint(w.generation())); code != 0 || strings.Contains(stdout, "0100") || !strings.Contains(stdout, "hashed:s:") {
-		t.Errorf("history exits %d: %s%s; want the value hashed", code, stdout, stderr)
+	if code, stdout, stderr := w.tell(t.TempDir(), "history", fmt.Sprint(w.generation())); code != 0 || strings.Contains(stdout, "010") || strings.Count(stdout, "hashed:s:") != 2 {
+		t.Errorf("history exits %d: %s%s; want the values hashed", code, stdout, stderr)
 	}
 	if code, stdout, _ := w.push(text, "bob"); code != 0 || !strings.Contains(stdout, "is this already") {
 		t.Errorf("the same once more exits %d: %s; want that nothing changes", code, stdout)

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -78,7 +79,10 @@ func (s *scene) spent(n int, f func()) float64 {
 // A limiter that Java has filled with 100,000 permits costs a request next to
 // nothing, whatever state it is in, and the answers are exact.
 func TestShared_CostsTheSameHoweverManyAreOut(t *testing.T) {
-	const many = 100_000
+	const (
+		many = 100_000
+		most = 4000.0 // µs; a quarter of that on a calm machine where it is most
+	)
 	rate := limiter.Rate{Count: many, Window: time.Hour}
 	for name, c := range map[string]struct {
 		before  func(s *scene)
@@ -94,15 +98,18 @@ func TestShared_CostsTheSameHoweverManyAreOut(t *testing.T) {
 		"value is lost":      {func(s *scene) { s.do("del", "{rl}:value") }, false, time.Millisecond},
 		"the clock went off": {func(s *scene) { s.advance(-time.Hour) }, false, time.Hour},
 	} {
-		s := newHeldScene(t)
-		s.javas(limiter.RedissonByte, rate, many)
-		c.before(s)
-		if got := s.take(named("rl", 0, 5, time.Second)); got.Allowed != c.allowed || !c.allowed && got.Wait != c.wait {
-			t.Errorf("%s: allowed %v wait %v, want %v %v", name, got.Allowed, got.Wait, c.allowed, c.wait)
+		µs := math.Inf(1)
+		for tries := 0; tries < 3 && µs > most; tries++ { // Redis counts also while others have its processor
+			s := newHeldScene(t)
+			s.javas(limiter.RedissonByte, rate, many)
+			c.before(s)
+			if got := s.take(named("rl", 0, 5, time.Second)); got.Allowed != c.allowed || !c.allowed && got.Wait != c.wait {
+				t.Errorf("%s: allowed %v wait %v, want %v %v", name, got.Allowed, got.Wait, c.allowed, c.wait)
+			}
+			µs = min(µs, s.spent(50, func() { s.take(named("rl", 0, 5, time.Second)) }))
 		}
-		µs := s.spent(50, func() { s.take(named("rl", 0, 5, time.Second)) })
 		t.Logf("%s: %.0f µs of Redis each", name, µs)
-		if µs > 4000 { // a quarter of that on a calm machine where it is most
+		if µs > most {
 			t.Errorf("%s: %.0f µs of Redis each", name, µs)
 		}
 	}

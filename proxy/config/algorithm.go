@@ -2,7 +2,6 @@ package config
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -62,37 +61,6 @@ func (l *limits) kept(pointer any, limit *Limit, rate limiter.Rate) {
 	whole := limiter.Limit{Name: "x", Rate: rate, Algorithm: limit.Algorithm, Burst: limit.Burst}
 	if err := whole.Check(); err != nil {
 		l.wrong(pointer, "a burst of "+strconv.FormatInt(limit.Burst, 10)+" takes more than 366d to flow back at "+rate.String(), "write a smaller burst")
-	}
-}
-
-// overrides reads the rates of single values of the key.
-func (l *limits) overrides(f *limitForm, limit *Limit) {
-	if len(f.Overrides) == 0 || !l.bearers.single(&f.Overrides, limit.Key) {
-		return
-	}
-	limit.Overrides = map[limiter.Key][]limiter.Rate{}
-	first := map[limiter.Key]string{}
-	for _, value := range slices.Sorted(maps.Keys(f.Overrides)) {
-		texts := f.Overrides[value]
-		var each []*string
-		for i := range *texts {
-			each = append(each, &(*texts)[i])
-		}
-		if len(each) == 0 && l.ok(texts) {
-			l.wrong(texts, "there is no rate", "write for example [20000/1h]")
-		}
-		rates := l.parse(each)
-		for i, rate := range rates {
-			l.kept(each[min(i, len(each)-1)], limit, rate)
-		}
-		k, ok := l.bearers.key(texts, limit.Key, value)
-		if !ok {
-			continue
-		}
-		if other := first[k]; other != "" {
-			l.wrongName(texts, quote(value)+" is counted as "+quote(other)+" is", "keep one of them")
-		}
-		first[k], limit.Overrides[k] = value, rates
 	}
 }
 

@@ -11,9 +11,11 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// A listed value is one of a list: where it stands, or else the file that holds all.
+// A listed value is one of a list, or the name of an override: where it stands, or
+// else the file that holds all.
 type listed struct {
-	list          string // its name
+	list          string     // its name, if it is of a list
+	limit         *limitForm // whose override it is; nil if it is of a list
 	spec          *key.Spec
 	at            Position
 	text, written string // written is empty unless it names variables
@@ -31,8 +33,8 @@ func (p Privacy) secrets() [][]byte {
 	return all
 }
 
-// Conceal is b with the values of its lists hashed, so that it can be stored and
-// sent where others may read; comments in files of lists are left out. c is what b
+// Conceal is b with the values of its lists, and those that have rates of their own,
+// hashed, so that it can be stored and sent where others may read; comments in files of lists are left out. c is what b
 // was unpacked as. The hash is under privacy.hash_secret, or, where there is none,
 // with the salt of served, or a new one if that has none. Addresses and networks
 // stay as they are: what is in a network could not be found any more. What is
@@ -102,7 +104,7 @@ func concealed(pepper key.Pepper, text string, values []listed) (string, []Probl
 		line := lines[v.at.Line-1]
 		from, to, ok := scalar(line, v)
 		if err != nil || !ok || v.at == last.at {
-			problems = append(problems, Problem{v.at, "", "a value of a list cannot be hashed where it stands", "write it out in its list, in one line, or into a file of its own"})
+			problems = append(problems, Problem{v.at, "", "a value of a list, or one with rates of its own, cannot be hashed where it stands", "write it out there, in one line, or put the list into a file of its own"})
 			continue
 		}
 		last = v
@@ -128,7 +130,11 @@ func scalar(line string, v listed) (from, to int, ok bool) {
 	}
 	rest, ok := strings.CutPrefix(line[from:], v.text)
 	rest = strings.TrimLeft(rest, " \t\r\n")
-	return from, from + len(v.text), ok && (rest == "" || strings.ContainsAny(rest[:1], ",]}#"))
+	ends := ",]}#"
+	if v.limit != nil {
+		ends = ":"
+	}
+	return from, from + len(v.text), ok && (rest == "" && v.limit == nil || rest != "" && strings.ContainsAny(rest[:1], ends))
 }
 
 // closing is where the quoted scalar that begins at from has ended; 0 if it does not
@@ -147,28 +153,47 @@ func closing(line string, from int) int {
 	return 0
 }
 
-// shown are lists as people may see them: with values hashed, so that what is shown
-// can be loaded and lists the same.
-func (c *Config) shown(lists map[string]*listForm) map[string]*listForm {
+// shown is f as people may see it: with values of lists and of overrides hashed, so
+// that what is shown can be loaded and does the same.
+func (c *Config) shown(f file) file {
 	salt := sha256.Sum256([]byte("salt of " + c.Hash))
 	pepper := key.Salt(salt[:])
-	specs := map[string]*key.Spec{}
+	specs, limits := map[string]*key.Spec{}, map[*limitForm]*key.Spec{}
 	for _, v := range c.values {
-		specs[v.list] = v.spec
+		if v.limit != nil {
+			limits[v.limit] = v.spec
+		} else {
+			specs[v.list] = v.spec
+		}
 	}
-	all := map[string]*listForm{}
-	for name, l := range lists {
+	hash := func(spec *key.Spec, text string) string {
+		if spec == nil || !spec.Conceals() {
+			return text
+		}
+		if hash, err := pepper.ConcealOne(spec, text); err == nil {
+			return hash
+		}
+		return text
+	}
+	lists := map[string]*listForm{}
+	for name, l := range f.Lists {
 		told := *l
 		told.Values = slices.Clone(l.Values)
 		for i, text := range l.Values {
-			if spec := specs[name]; spec == nil || !spec.Conceals() {
-				continue
-			}
-			if hash, err := pepper.ConcealOne(specs[name], text); err == nil {
-				told.Values[i] = hash
-			}
+			told.Values[i] = hash(specs[name], text)
 		}
-		all[name] = &told
+		lists[name] = &told
 	}
-	return all
+	f.Lists, f.Routes = lists, slices.Clone(f.Routes)
+	for i, r := range f.Routes {
+		told := *r
+		told.Limits = slices.Clone(r.Limits)
+		for j, l := range told.Limits {
+			one := *l
+			one.Overrides = concealedOverrides(l, limits[l], func(text string) string { return hash(limits[l], text) })
+			told.Limits[j] = &one
+		}
+		f.Routes[i] = &told
+	}
+	return f
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/weir-proxy/weir/proxy/key"
 )
 
 // A Change is what becomes of one part of a configuration.
@@ -34,7 +36,7 @@ func (c Change) String() string {
 
 // Compare tells what changes from was to is: limits first, then routes, keys,
 // lists, upstreams and the other sections, by name. What a file holds that the
-// configuration names is not compared. Secrets and the values of lists are not told,
+// configuration names is not compared. Secrets and the values of lists and of overrides are not told,
 // nor what variables of the environment hold.
 func Compare(was, is *Config) []Change {
 	once := make([]byte, 16)
@@ -57,13 +59,21 @@ func Compare(was, is *Config) []Change {
 func partNames() []string { return []string{"limit", "route", "key", "list", "upstream", "section"} }
 
 // parts are the texts of all parts of c, by kind, as in partNames, and name. The
-// values of lists are told apart by a hash under once.
+// values of lists and of overrides are told apart by a hash under once.
 func (c *Config) parts(once []byte) []map[string]string {
 	f, line := c.form, c.written.line
 	limits, routes := map[string]string{}, map[string]string{}
+	specs := map[*limitForm]*key.Spec{}
+	for _, v := range c.values {
+		if v.limit != nil {
+			specs[v.limit] = v.spec
+		}
+	}
 	for _, r := range f.Routes {
 		for _, l := range r.Limits {
-			limits[r.Name+"."+l.Name] = line(l)
+			told := *l
+			told.Overrides = concealedOverrides(l, specs[l], func(text string) string { return "not shown, " + brief(once, text) })
+			limits[r.Name+"."+l.Name] = c.written.lineOf(&told, l)
 		}
 		without := *r
 		without.Limits = nil
@@ -77,13 +87,18 @@ func (c *Config) parts(once []byte) []map[string]string {
 	for name, l := range f.Lists {
 		told := *l
 		if len(l.Values) > 0 {
-			mac := hmac.New(sha256.New, once)
-			mac.Write([]byte(strings.Join(l.Values, "\n")))
-			told.Values = list{fmt.Sprintf("%d, not shown, %x", len(l.Values), mac.Sum(nil)[:3])}
+			told.Values = list{fmt.Sprintf("%d, not shown, %s", len(l.Values), brief(once, strings.Join(l.Values, "\n")))}
 		}
 		lists[name] = c.written.lineOf(&told, l)
 	}
 	return []map[string]string{limits, routes, lines(line, f.Keys), lists, lines(line, f.Upstreams), sections}
+}
+
+// brief is a short hash of text, by which it is told apart from others.
+func brief(once []byte, text string) string {
+	mac := hmac.New(sha256.New, once)
+	mac.Write([]byte(text))
+	return fmt.Sprintf("%x", mac.Sum(nil)[:3])
 }
 
 func lines[T any](line func(any) string, all map[string]*T) map[string]string {

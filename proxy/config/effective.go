@@ -9,12 +9,11 @@ import (
 )
 
 // Effective is the config as YAML with every default filled in and included
-// files taken in. Secrets are hidden, and values of lists hashed with a
-// salt. Loading it gives the same config, but for the secrets.
+// files taken in. Secrets are hidden, and values of lists and of overrides
+// hashed with a salt. Loading it gives the same config, but for the secrets.
 func (c *Config) Effective() ([]byte, error) {
-	form := *c.form
+	form := c.shown(*c.form)
 	form.Include = list{}
-	form.Lists = c.shown(form.Lists)
 	var root yaml.Node
 	if err := root.Encode(&form); err != nil {
 		return nil, fmt.Errorf("encode config: %w", err)

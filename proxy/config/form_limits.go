@@ -18,7 +18,7 @@ type limitForm struct {
 	Cooldown durations `yaml:"cooldown,omitempty"`
 	// ResetOn says which answers on another route let the cooldown of the same key begin anew.
 	ResetOn *resetForm `yaml:"reset_on,omitempty"`
-	// Overrides are other rates for some values of the key.
+	// Overrides are other rates for some values of the key. The values of a file that is pushed are hashed, as those of lists are, before others may read them; addresses are not.
 	Overrides map[string]*list `yaml:"overrides,omitempty"`
 	// Algorithm that keeps the rates: token_bucket allows no more than COUNT in any WINDOW; sliding_log promises the same for about half the cost in Redis, and cannot be shared with Redisson; gcra lets permits flow back evenly; fixed_window and sliding_window are cheaper and looser.
 	Algorithm string `yaml:"algorithm" jsonschema:"default=token_bucket,enum=token_bucket,enum=sliding_log,enum=fixed_window,enum=sliding_window,enum=gcra"`

@@ -19,6 +19,7 @@ type Limit struct {
 	Algorithm      limiter.Algorithm
 	Burst          int64                          // of GCRA; 0 is the rate's count
 	Overrides      map[limiter.Key][]limiter.Rate // by key, as Privacy.Hash makes it
+	Hashed         *HashedOverrides               // whose keys are hashed as values of lists are; nil: none
 	RedissonName   string                         // of the limiter that Java programs share; {key} stands for the key's text; may be empty
 	RedissonForm   limiter.RedissonForm           // how they keep it
 	Penalty        *Penalty                       // nil: none
@@ -32,6 +33,12 @@ type Limit struct {
 	Wait       time.Duration
 	MaxWaiting int
 	Position   Position
+}
+
+// HashedOverrides are rates of single keys that are not told.
+type HashedOverrides struct {
+	Keys  *key.List
+	Rates map[string][]limiter.Rate // by key.List.Hash
 }
 
 // A Reset says which answers of a route let the cooldown of the same key begin anew.

@@ -52,6 +52,11 @@ func (l *limits) all(forms []*limitForm) []*Limit {
 		for _, rates := range limit.Overrides {
 			l.policies(f, rates, shown)
 		}
+		if limit.Hashed != nil {
+			for _, rates := range limit.Hashed.Rates {
+				l.policies(f, rates, shown)
+			}
+		}
 		made = append(made, limit)
 	}
 	return made

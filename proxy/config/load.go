@@ -90,9 +90,7 @@ func (r *loader) wrong(pointer any, what, instead string) {
 // wrongName notes a problem with the name before a value.
 func (r *loader) wrongName(pointer any, what, instead string) {
 	p := r.places[pointer]
-	if p.key != nil {
-		p.Line, p.Column = p.key.Line, p.key.Column
-	}
+	p.Position = r.nameAt(pointer)
 	r.add(p, what, instead)
 }
 

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/key"
 	"gopkg.in/yaml.v3"
 )
@@ -267,6 +269,7 @@ func TestEffective_IsTheSameConfig(t *testing.T) {
 				}
 				for _, l := range r.Limits {
 					l.Position = Position{}
+					l.Overrides, l.Hashed = map[limiter.Key][]limiter.Rate{{}: overriding(l)}, nil // hashed in one of them
 				}
 			}
 		}
@@ -274,6 +277,20 @@ func TestEffective_IsTheSameConfig(t *testing.T) {
 			t.Errorf("%s: got %+v, want %+v", path, again, c)
 		}
 	}
+}
+
+// overriding is all rates of single keys of l, sorted.
+func overriding(l *Limit) (all []limiter.Rate) {
+	for _, rates := range l.Overrides {
+		all = append(all, rates...)
+	}
+	if l.Hashed != nil {
+		for _, rates := range l.Hashed.Rates {
+			all = append(all, rates...)
+		}
+	}
+	slices.SortFunc(all, func(a, b limiter.Rate) int { return cmp.Compare(a.String(), b.String()) })
+	return all
 }
 
 // alike puts in the place of what cannot be compared that it is there.

@@ -25,7 +25,7 @@ func (l *limits) redisson(f *limitForm, limit *Limit) {
 	switch {
 	case limit.Algorithm != limiter.TokenBucket:
 		wrong("a limiter of Redisson's is a token bucket", "leave algorithm and concurrent out")
-	case len(limit.Rates) > 1 || len(limit.Overrides) > 0:
+	case len(limit.Rates) > 1 || len(limit.Overrides) > 0 || limit.Hashed != nil:
 		wrong("a limiter of Redisson's has one rate", "write one rate and no overrides")
 	case f.Penalty != nil:
 		wrong("a limiter of Redisson's knows no bans", "leave penalty out")

@@ -97,6 +97,12 @@ func (p Pepper) sum(value string) string {
 	return encode(h[:sumSize])
 }
 
+// IsHashed reports whether text is one value that ConcealOne has hashed.
+func IsHashed(text string) bool {
+	m := hashedForm.FindStringSubmatch(text)
+	return m != nil && m[3] != ""
+}
+
 // hashes are the values of a list that are hashed.
 type hashes struct {
 	secrets [][]byte
@@ -163,17 +169,19 @@ func (h *hashes) meet(m []string) error {
 	return fmt.Errorf("%w: hashed under a secret that is not known here; set it as privacy.previous_secret, or push the list again as it was before it was hashed", ErrSpec)
 }
 
-// has reports whether value is one of those that were hashed.
-func (h *hashes) has(value string) bool {
+// find is the hash of value as ConcealOne writes it, if value is one of those that
+// were hashed.
+func (h *hashes) find(value string) (text string, ok bool) {
 	if h == nil || len(h.sums) == 0 {
-		return false
+		return "", false
 	}
 	for _, p := range h.peppers {
-		if _, ok := h.sums[p.head+p.sum(value)]; ok {
-			return true
+		sum := p.sum(value)
+		if _, ok := h.sums[p.head+sum]; ok {
+			return p.head + ":" + sum, true
 		}
 	}
-	return false
+	return "", false
 }
 
 func keyed(key []byte, text string) []byte {

@@ -120,8 +120,21 @@ func (l *List) Has(v *Value) bool {
 	case l.byAddress():
 		return leaf.network.IsValid() && l.networks.OverlapsPrefix(leaf.network)
 	}
-	_, ok = l.texts[leaf.text]
-	return ok || l.hashes.has(leaf.text)
+	if _, ok = l.texts[leaf.text]; ok {
+		return true
+	}
+	_, ok = l.hashes.find(leaf.text)
+	return ok
+}
+
+// Hash is how ConcealOne writes the key that v extracted last, if it stands in the
+// list hashed.
+func (l *List) Hash(v *Value) (text string, ok bool) {
+	leaf, ok := l.own(v)
+	if !ok || l.byAddress() {
+		return "", false
+	}
+	return l.hashes.find(leaf.text)
 }
 
 // HasExactly is Has for a list that lets through: it goes by the address that the

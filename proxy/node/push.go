@@ -81,7 +81,8 @@ func (d pushAPI) again(ctx context.Context, done Pushed) (any, error) {
 }
 
 // unpack makes of b what would be served here, and returns it as it may be stored
-// where all nodes, and others, can read: with the values of its lists hashed.
+// where all nodes, and others, can read: with the values of its lists
+// and overrides hashed.
 func (n *Node) unpack(b config.Bundle) (config.Bundle, *config.Config, error) {
 	c, err := config.Unpack(n.source.own, b)
 	if err != nil || !n.source.pushable() {

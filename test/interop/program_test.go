@@ -6,6 +6,7 @@ import (
 	"net"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -77,11 +78,20 @@ func startServer(t *testing.T, c *exec.Cmd, addr string) {
 	out := new(written)
 	c.Stdout, c.Stderr = out, out
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := c.Start(); err != nil {
+	started, ended := make(chan error, 1), make(chan error, 1)
+	go func() {
+		// The signal comes with the end of the thread that has started the program, and
+		// not of the process: this one lasts as long as the program does.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := c.Start()
+		if started <- err; err == nil {
+			ended <- c.Wait()
+		}
+	}()
+	if err := <-started; err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- c.Wait() }()
 	t.Cleanup(func() {
 		c.Process.Signal(syscall.SIGTERM) // a shell may have let it ignore the other
 		select {

@@ -1,0 +1,91 @@
+package config
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/key"
+)
+
+// overrides reads the rates of single values of the key.
+func (l *limits) overrides(f *limitForm, limit *Limit) {
+	if len(f.Overrides) == 0 || !l.bearers.single(&f.Overrides, limit.Key) {
+		return
+	}
+	limit.Overrides = map[limiter.Key][]limiter.Rate{}
+	first := map[limiter.Key]string{}
+	var hashed []string
+	rates := map[string][]limiter.Rate{}
+	for _, value := range slices.Sorted(maps.Keys(f.Overrides)) {
+		texts := f.Overrides[value]
+		l.values = append(l.values, listed{limit: f, spec: limit.Key, at: l.nameAt(texts), text: value})
+		own := l.override(texts, limit)
+		if limit.Key.Conceals() && key.IsHashed(value) {
+			if l.known(texts, limit.Key, value) {
+				hashed, rates[value] = append(hashed, value), own
+			}
+			continue
+		}
+		k, ok := l.bearers.key(texts, limit.Key, value)
+		if !ok {
+			continue
+		}
+		if other := first[k]; other != "" {
+			l.wrongName(texts, quote(value)+" is counted as "+quote(other)+" is", "keep one of them")
+		}
+		first[k], limit.Overrides[k] = value, own
+	}
+	if len(hashed) > 0 {
+		keys, _ := key.ParseList(limit.Key, strings.Join(hashed, "\n"), l.bearers.privacy.secrets()...)
+		limit.Hashed = &HashedOverrides{keys, rates}
+	}
+}
+
+// override reads the rates of one value.
+func (l *limits) override(texts *list, limit *Limit) []limiter.Rate {
+	var each []*string
+	for i := range *texts {
+		each = append(each, &(*texts)[i])
+	}
+	if len(each) == 0 && l.ok(texts) {
+		l.wrong(texts, "there is no rate", "write for example [20000/1h]")
+	}
+	rates := l.parse(each)
+	for i, rate := range rates {
+		l.kept(each[min(i, len(each)-1)], limit, rate)
+	}
+	return rates
+}
+
+// known reports whether a hashed value can be found again, and says so otherwise.
+func (l *limits) known(texts *list, spec *key.Spec, value string) bool {
+	_, problems := key.ParseList(spec, value, l.bearers.privacy.secrets()...)
+	for _, problem := range problems {
+		_, instead, _ := strings.Cut(problem.Err.Error(), "; ")
+		l.wrongName(texts, "is no value of the key "+spec.Name+" that can be found", instead)
+	}
+	return len(problems) == 0
+}
+
+// nameAt is where the name before the value stands that pointer points to.
+func (r *loader) nameAt(pointer any) Position {
+	p := r.places[pointer]
+	if p.key != nil {
+		p.Line, p.Column = p.key.Line, p.key.Column
+	}
+	return p.Position
+}
+
+// concealedOverrides are those of f with each value that can be hashed changed by hash.
+func concealedOverrides(f *limitForm, spec *key.Spec, hash func(text string) string) map[string]*list {
+	if spec == nil || !spec.Conceals() {
+		return f.Overrides
+	}
+	all := map[string]*list{}
+	for value, rates := range f.Overrides {
+		all[hash(value)] = rates
+	}
+	return all
+}

@@ -1,0 +1,127 @@
+package config
+
+import (
+	"errors"
+	"maps"
+	"strings"
+	"testing"
+)
+
+// favoured has values with rates of their own in all the ways in which they can be
+// written.
+const favoured = `keys: {phone: {from: "header:X-Phone", normalize: digits}, user: "header:X-User"}
+routes:
+  - name: a
+    match: {path: /a}
+    upstream: echo
+    limits:
+      - {name: flow, key: phone, rate: 1/1h, overrides: {"+1 555 0101": 2/1h, 1-555-0102: [3/1h], '1 555 0103' : 4/1h}} # stays
+      - name: block
+        key: user
+        rate: 1/1h
+        overrides:
+          alice@example.com: 5/1h
+          "bob \"b\"": [6/1h, 60/1d]
+      - {name: ip, key: client_ip, rate: 9/1h, overrides: {192.0.2.1: 10/1h}}
+`
+
+func TestConceal_OverridesGoByTheSameRates(t *testing.T) {
+	for name, secret := range map[string]string{"salt": "", "secret": "privacy: {hash_secret: \"${CONCEALED_SECRET}\"}\n"} {
+		t.Setenv("CONCEALED_SECRET", "a secret of sixteen characters")
+		b := packed(secret + favoured)
+		at := own(t, small)
+		plain, err := Unpack(at, b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		hashed, err := b.Conceal(plain, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := hashed.Files["weir.yaml"]
+		for _, told := range []string{"0101", "0102", "0103", "alice", "bob"} {
+			if strings.Contains(text, told) {
+				t.Errorf("%s: it tells %s:\n%s", name, told, text)
+			}
+		}
+		for _, kept := range []string{"192.0.2.1: 10/1h", "[6/1h, 60/1d]", "# stays"} {
+			if !strings.Contains(text, kept) {
+				t.Errorf("%s: %s is lost:\n%s", name, kept, text)
+			}
+		}
+		c, err := Unpack(at, hashed)
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", name, err, text)
+		}
+		for i, want := range []int{3, 2, 0} {
+			l := c.Routes[0].Limits[i]
+			if got := l.Hashed; want > 0 && (got == nil || got.Keys.Len() != want || len(got.Rates) != want) || want == 0 && (got != nil || len(l.Overrides) != 1) {
+				t.Errorf("%s: limit %s has %v; want %d hashed", name, l.Name, got, want)
+			}
+		}
+		if again, err := b.Conceal(plain, &hashed); err != nil || !maps.Equal(again.Files, hashed.Files) {
+			t.Errorf("%s: the same files, hashed once more: %v\n%v\nwant\n%v", name, err, again.Files, hashed.Files)
+		}
+		if again, err := hashed.Conceal(c, nil); err != nil || !maps.Equal(again.Files, hashed.Files) {
+			t.Errorf("%s: what is hashed is hashed again: %v", name, err)
+		}
+		if secret == "" {
+			continue
+		}
+		t.Setenv("CONCEALED_SECRET", "another secret of sixteen")
+		if _, err := Unpack(own(t, small), hashed); err == nil || !strings.Contains(err.Error(), "weir.yaml:8:58: ") || !strings.Contains(err.Error(), "privacy.previous_secret") {
+			t.Errorf("under another secret: %v; want where, and what to do", err)
+		}
+	}
+}
+
+func TestConceal_SaysWhereItCannotHashAnOverride(t *testing.T) {
+	b := packed("routes: [{name: a, match: {path: /a}, upstream: echo, limits: [{key: 'header:X-A', rate: 1/1h, overrides: {&x secretive: 2/1h}}]}]\n")
+	c, err := Unpack(own(t, small), b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ps Problems
+	if _, err := b.Conceal(c, nil); !errors.As(err, &ps) || ps[0].Line != 1 || strings.Contains(err.Error(), "secretive") {
+		t.Errorf("Conceal = %v; want the place, and not the value", err)
+	}
+}
+
+// What people are shown tells no value, and does the same when it is loaded.
+func TestEffective_HashesOverrides(t *testing.T) {
+	c, err := Load(write(t, "weir.yaml", favoured))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(effective(t, c))
+	for _, told := range []string{"0101", "alice", "bob"} {
+		if strings.Contains(text, told) {
+			t.Errorf("the effective config tells %s:\n%s", told, text)
+		}
+	}
+	again, err := Load(write(t, "weir.yaml", text))
+	if err != nil || again.Routes[0].Limits[0].Hashed.Keys.Len() != 3 {
+		t.Errorf("the effective config, loaded: %v", err)
+	}
+}
+
+func TestCompare_TellsNoOverrides(t *testing.T) {
+	at := own(t, small)
+	was, err := Unpack(at, packed(favoured))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for from, name := range map[string]string{"1-555-0102": "a.flow", "alice@": "a.block", "5/1h": "a.block"} {
+		is, err := Unpack(at, packed(strings.Replace(favoured, from, "7"+from, 1)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		changes := Compare(was, is)
+		if len(changes) != 1 || changes[0].Name != name || !strings.Contains(changes[0].Is, "not shown") || strings.Contains(changes[0].String(), "555") || strings.Contains(changes[0].String(), "alice") {
+			t.Errorf("%s: changes %v; want that of %s, without values", from, changes, name)
+		}
+	}
+	if changes := Compare(was, was); len(changes) > 0 {
+		t.Errorf("changes %v; want none", changes)
+	}
+}

@@ -309,3 +309,11 @@ func TestNode_CloseSaysThatRequestsWereCutOff(t *testing.T) {
 	}
 	<-answered
 }
+
+// rewrite puts other text in the place of a file's, as editors do.
+func rewrite(path, text string) error {
+	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}

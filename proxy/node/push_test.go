@@ -95,8 +95,8 @@ func TestPush_RefusalsHaveAStatus(t *testing.T) {
 	if !errors.As(err, &why) || why.Status != http.StatusUnprocessableEntity || len(why.Problems) == 0 {
 		t.Errorf("push of what does not load: %v; want 422 and the problems", err)
 	}
-	if n.line("push refused") == nil {
-		t.Error("the log does not say who pushed in vain")
+	if got := n.says("push refused"); got["author"] != "ann" {
+		t.Errorf("the log says %v; want who pushed in vain", got)
 	}
 	for what, ask := range map[string]func() error{
 		"rollback": func() error {

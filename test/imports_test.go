@@ -13,10 +13,10 @@ func importMap() map[string][]string {
 	redis := []string{"lock", "limiter/redisstore"}
 	return map[string][]string{
 		"":                    {"proxy/cli"},
-		"proxy/cli":           {"proxy/node", "proxy/admin", "proxy/cluster", "proxy/config"},
+		"proxy/cli":           {"proxy/node", "proxy/admin", "proxy/config"},
 		"proxy/node":          slices.Concat([]string{"proxy/acme", "proxy/admin", "proxy/cluster", "proxy"}, rooms, redis),
 		"proxy/acme":          {"proxy/config"},
-		"proxy/admin":         slices.Concat([]string{"proxy"}, rooms),
+		"proxy/admin":         {"proxy/config"},
 		"proxy/cluster":       slices.Concat([]string{"proxy"}, rooms, redis),
 		"proxy":               rooms,
 		"proxy/config":        {"proxy/key", "limiter"},

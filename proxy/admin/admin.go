@@ -29,20 +29,19 @@ type Options struct {
 	// besides localhost and loopback addresses.
 	Hosts    []string
 	Gatherer prometheus.Gatherer
-	// Reload reads the configuration anew. What it returns is sent as JSON.
-	Reload func(ctx context.Context) (any, error)
+	// Reload reads the configuration anew.
+	Reload func(ctx context.Context) (Reloaded, error)
 	// Cluster moves all nodes from one configuration to another; nil when there
 	// is none, and then nothing can be pushed.
 	Cluster Cluster
 	// Plan tells what would change if the proxy served this.
-	Plan func(ctx context.Context, b config.Bundle) (any, error)
+	Plan func(ctx context.Context, b config.Bundle) (Plan, error)
 	// Ready tells what the proxy can do now.
 	Ready func(ctx context.Context) Readiness
-	// Leader, Nodes and Statistics (of the last minutes) tell of the cluster. What
-	// they return is sent as JSON.
-	Leader     func(ctx context.Context) (any, error)
-	Nodes      func(ctx context.Context) (any, error)
-	Statistics func(ctx context.Context, minutes int) (any, error)
+	// Leader, Nodes and Statistics (of the last minutes) tell of the cluster.
+	Leader     func(ctx context.Context) (Leadership, error)
+	Nodes      func(ctx context.Context) (Nodes, error)
+	Statistics func(ctx context.Context, minutes int) (Statistics, error)
 }
 
 // A Readiness is what a proxy can do now.
@@ -62,7 +61,7 @@ func New(o Options) http.Handler {
 	mux.Get("/readyz", o.readyz)
 	mux.Method(http.MethodGet, "/metrics", promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{EnableOpenMetrics: true}))
 	mux.With(o.bearer).Post("/reload", o.reload)
-	o.ask(mux)
+	o.cluster(mux)
 	mux.With(o.bearer).Group(o.pushes)
 	if o.Token != "" {
 		mux.With(o.bearer).Route("/debug/pprof", profiles)
@@ -89,7 +88,7 @@ func (o Options) bearer(next http.Handler) http.Handler {
 		got := sha256.Sum256([]byte(token))
 		if !found || subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="weir"`)
-			problem(w, http.StatusUnauthorized, "send the admin token as Authorization: Bearer TOKEN", nil)
+			problem(w, http.StatusUnauthorized, "send the admin token as Authorization: Bearer TOKEN")
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -99,6 +98,12 @@ func (o Options) bearer(next http.Handler) http.Handler {
 func healthz(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Write([]byte("ok\n"))
+}
+
+// reload reads the configuration anew: 200 with what is served now, or 422 with
+// every problem of the files; then nothing has changed.
+func (o Options) reload(w http.ResponseWriter, r *http.Request) {
+	answer(w, http.StatusConflict, func() (Reloaded, error) { return o.Reload(r.Context()) })
 }
 
 func (o Options) readyz(w http.ResponseWriter, r *http.Request) {
@@ -112,11 +117,11 @@ func (o Options) readyz(w http.ResponseWriter, r *http.Request) {
 	if !state.Ready {
 		status, word = http.StatusServiceUnavailable, "not ready"
 	}
-	reply(w, status, "application/json", map[string]any{"status": word, "checks": state.Checks})
+	reply(w, status, "application/json", Health{Status: word, Checks: state.Checks})
 }
 
 // reply sends v as JSON.
-func reply(w http.ResponseWriter, status int, contentType string, v any) {
+func reply[T any](w http.ResponseWriter, status int, contentType string, v T) {
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)

@@ -33,8 +33,8 @@ func asked(o Options, method, target string, lines ...string) *httptest.Response
 	return w
 }
 
-func reloads(report any, err error) Options {
-	return Options{Reload: func(context.Context) (any, error) { return report, err }}
+func reloads(report Reloaded, err error) Options {
+	return Options{Reload: func(context.Context) (Reloaded, error) { return report, err }}
 }
 
 func TestHealthz(t *testing.T) {
@@ -79,8 +79,8 @@ func TestMetrics(t *testing.T) {
 }
 
 func TestReload_SaysWhatIsServed(t *testing.T) {
-	w := asked(reloads(map[string]int{"generation": 3}, nil), "POST", "/reload")
-	if w.Code != 200 || strings.TrimSpace(w.Body.String()) != `{"generation":3}` {
+	w := asked(reloads(Reloaded{Generation: 3, Hash: "abc", Changed: true}, nil), "POST", "/reload")
+	if w.Code != 200 || strings.TrimSpace(w.Body.String()) != `{"generation":3,"hash":"abc","changed":true}` {
 		t.Errorf("reload = %d %s", w.Code, w.Body)
 	}
 }
@@ -90,7 +90,7 @@ func TestReload_SaysEveryProblem(t *testing.T) {
 		{Position: config.Position{File: "weir.yaml", Line: 3, Column: 5}, What: "wrong", Instead: "write right"},
 		{Position: config.Position{File: "weir.yaml", Line: 9, Column: 1}, What: "worse"},
 	}
-	w := asked(reloads(nil, problems), "POST", "/reload")
+	w := asked(reloads(Reloaded{}, problems), "POST", "/reload")
 	var doc struct {
 		Status   int
 		Detail   string
@@ -108,14 +108,14 @@ func TestReload_SaysEveryProblem(t *testing.T) {
 }
 
 func TestReload_OtherErrors(t *testing.T) {
-	if w := asked(reloads(nil, errors.New("another node is reloading")), "POST", "/reload"); w.Code != 409 || !strings.Contains(w.Body.String(), "another node") {
+	if w := asked(reloads(Reloaded{}, errors.New("another node is reloading")), "POST", "/reload"); w.Code != 409 || !strings.Contains(w.Body.String(), "another node") {
 		t.Errorf("reload = %d %s; want 409 and why", w.Code, w.Body)
 	}
 }
 
 func TestReload_NotByGetNorByAWebPage(t *testing.T) {
 	called := false
-	o := Options{Reload: func(context.Context) (any, error) { called = true; return nil, nil }}
+	o := Options{Reload: func(context.Context) (Reloaded, error) { called = true; return Reloaded{}, nil }}
 	if w := asked(o, "GET", "/reload"); w.Code != 405 {
 		t.Errorf("GET /reload = %d; want 405", w.Code)
 	}
@@ -125,7 +125,7 @@ func TestReload_NotByGetNorByAWebPage(t *testing.T) {
 }
 
 func TestToken(t *testing.T) {
-	o := reloads("", nil)
+	o := reloads(Reloaded{}, nil)
 	if w := asked(o, "GET", "/debug/pprof/cmdline"); w.Code != 404 {
 		t.Errorf("pprof without a token to ask for = %d; want 404", w.Code)
 	}

@@ -26,7 +26,7 @@ func TestLocal_AnswersThisMachineAlone(t *testing.T) {
 }
 
 func TestLocal_NoPageChangesAnything(t *testing.T) {
-	o := reloads("done", nil)
+	o := reloads(Reloaded{}, nil)
 	for line, want := range map[string]int{
 		"X-A: b": 200, "Origin: http://127.0.0.1:9901": 403, "Origin: null": 403, "Sec-Fetch-Site: same-origin": 403, "Sec-Fetch-Mode: navigate": 403, "Sec-Fetch-Site: none": 403,
 	} {

@@ -19,10 +19,24 @@ import (
 // A faulty answers everything with one error, or with what it was asked.
 type faulty struct{ err error }
 
-func (f faulty) Push(_ context.Context, p Push) (any, error)         { return p, f.err }
-func (f faulty) Rollback(_ context.Context, r Rollback) (any, error) { return r, f.err }
-func (f faulty) History(context.Context) (any, error)                { return "history", f.err }
-func (f faulty) Diff(_ context.Context, n int64) (any, error)        { return n, f.err }
+func (f faulty) Push(_ context.Context, p Push) (Pushed, error) {
+	return Pushed{Hash: p.Bundle.Hash(), DryRun: p.DryRun, Warnings: []string{p.Author}}, f.err
+}
+
+func (f faulty) Rollback(_ context.Context, r Rollback) (Pushed, error) {
+	return Pushed{Generation: r.Generation, Warnings: []string{r.Author}}, f.err
+}
+
+func (f faulty) History(context.Context) (History, error) {
+	return History{[]Entry{{Generation: 2, Author: "ann"}}}, f.err
+}
+
+func (f faulty) Diff(_ context.Context, n int64) (Diff, error) {
+	return Diff{Entry{Generation: n}, "- a"}, f.err
+}
+
+// planned is what a plan is that was made of main.
+func planned(_ context.Context, b config.Bundle) (Plan, error) { return Plan{Restart: b.Main}, nil }
 
 // sent sends a body to an admin side with these options.
 func sent(o Options, method, target, body string) *httptest.ResponseRecorder {
@@ -35,13 +49,13 @@ func sent(o Options, method, target, body string) *httptest.ResponseRecorder {
 }
 
 func TestPush_PassesOnWhatIsAsked(t *testing.T) {
-	o := Options{Cluster: faulty{}, Plan: func(_ context.Context, b config.Bundle) (any, error) { return b.Main, nil }}
+	o := Options{Cluster: faulty{}, Plan: planned}
 	for _, c := range []struct{ method, target, body, want string }{
-		{"POST", "/api/v1/push", `{"bundle":{"main":"a","files":{"a":"b"}},"author":"ann","dry_run":true}`, `{"bundle":{"main":"a","files":{"a":"b"}},"author":"ann","dry_run":true}`},
-		{"POST", "/api/v1/rollback", `{"generation":7,"author":"ann"}`, `{"generation":7,"author":"ann"}`},
-		{"GET", "/api/v1/history", "", `"history"`},
-		{"GET", "/api/v1/history/7", "", `7`},
-		{"POST", "/api/v1/plan", `{"bundle":{"main":"a","files":{}}}`, `"a"`},
+		{"POST", "/api/v1/push", `{"bundle":{"main":"a","files":{"a":"b"}},"author":"ann","dry_run":true}`, `{"generation":0,"hash":"` + (config.Bundle{Main: "a", Files: map[string]string{"a": "b"}}).Hash() + `","nodes":null,"changed":false,"dry_run":true,"changes":null,"warnings":["ann"]}`},
+		{"POST", "/api/v1/rollback", `{"generation":7,"author":"ann"}`, `{"generation":7,"hash":"","nodes":null,"changed":false,"changes":null,"warnings":["ann"]}`},
+		{"GET", "/api/v1/history", "", `{"history":[{"generation":2,"hash":"","author":"ann","node":"","at":"0001-01-01T00:00:00Z"}]}`},
+		{"GET", "/api/v1/history/7", "", `{"generation":7,"hash":"","author":"","node":"","at":"0001-01-01T00:00:00Z","diff":"- a"}`},
+		{"POST", "/api/v1/plan", `{"bundle":{"main":"a","files":{}}}`, `{"generation":0,"changes":null,"restart":"a","refused":null,"looked":0,"whole":false}`},
 	} {
 		if w := sent(o, c.method, c.target, c.body); w.Code != 200 || strings.TrimSpace(w.Body.String()) != c.want {
 			t.Errorf("%s %s = %d %s; want %s", c.method, c.target, w.Code, w.Body, c.want)
@@ -56,7 +70,7 @@ func TestPush_ErrorsHaveTheirStatus(t *testing.T) {
 		code  int
 		words string
 	}{
-		{&Fault{Status: 409, Detail: "ann pushes", Facts: map[string]any{"author": "ann"}}, 409, `"author":"ann"`},
+		{&Problem{Status: 409, Detail: "ann pushes", Author: "ann"}, 409, `"author":"ann"`},
 		{fmt.Errorf("look: %w", problems), 422, `"problems":["a:1:2: wrong"]`},
 		{fmt.Errorf("%w: too large", config.ErrBundle), 422, "too large"},
 		{errors.New("no answer"), 503, "no answer"},
@@ -109,10 +123,10 @@ func TestPush_WantsTheToken(t *testing.T) {
 // While one plan is made, others are turned away before they are read.
 func TestPlan_OneAtATime(t *testing.T) {
 	begun, goOn := make(chan struct{}), make(chan struct{})
-	h := New(Options{Gatherer: prometheus.NewRegistry(), Plan: func(_ context.Context, b config.Bundle) (any, error) {
+	h := New(Options{Gatherer: prometheus.NewRegistry(), Plan: func(_ context.Context, b config.Bundle) (Plan, error) {
 		close(begun)
 		<-goOn
-		return b.Main, nil
+		return planned(context.Background(), b)
 	}})
 	ask := func() *httptest.ResponseRecorder {
 		w, r := httptest.NewRecorder(), httptest.NewRequest("POST", "/api/v1/plan", strings.NewReader(`{"bundle":{"main":"a","files":{}}}`))

@@ -1,28 +1,16 @@
 package cli
 
 import (
-	"bytes"
 	"cmp"
-	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"os/user"
-	"strings"
-	"time"
 
+	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/config"
-	"github.com/weir-proxy/weir/proxy/node"
 )
-
-// askWithin is how long a running weir may take to answer: it may have to wait
-// for others.
-const askWithin = time.Minute
-
-// maxAnswer is how long an answer may be, in bytes.
-const maxAnswer = 64 << 20
 
 // A running is a running weir, by its admin listener.
 type running struct {
@@ -30,72 +18,28 @@ type running struct {
 	Token string `env:"WEIR_ADMIN_TOKEN" help:"Its token, if it asks for one."`
 }
 
-// ask sends v as JSON, or nothing if it is nil, and reads the answer into into. A
-// refusal is printed to out, all that the answer says, and is errSaid.
-func (a running) ask(ctx context.Context, out io.Writer, method, path string, v, into any) error {
-	ctx, cancel := context.WithTimeout(ctx, askWithin)
-	defer cancel()
-	base := a.Admin
-	if !strings.Contains(base, "://") {
-		base = "http://" + node.Reachable(base)
-	}
-	body := []byte{}
-	if v != nil {
-		var err error
-		if body, err = json.Marshal(v); err != nil {
-			return fmt.Errorf("ask %s: %w", base, err)
-		}
-	}
-	r, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(base, "/")+path, bytes.NewReader(body))
-	if err != nil {
-		return fmt.Errorf("ask %s: %w", base, err)
-	}
-	r.Header.Set("Content-Type", "application/json")
-	if a.Token != "" {
-		r.Header.Set("Authorization", "Bearer "+a.Token)
-	}
-	answer, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return fmt.Errorf("ask a running weir: %w; name its admin listener with --admin", err)
-	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
-	if err != nil {
-		return fmt.Errorf("ask %s: %w", base, err)
-	}
-	if answer.StatusCode != http.StatusOK {
-		return complain(out, answer.Status, text)
-	}
-	if err := json.Unmarshal(text, into); err != nil {
-		return fmt.Errorf("ask %s: answer not understood: %w", base, err)
-	}
-	return nil
-}
+func (r running) client() admin.Client { return admin.Client{Address: r.Admin, Token: r.Token} }
 
-// complain prints why a weir refuses: every problem, or what each node says, or
-// else the one sentence.
-func complain(out io.Writer, status string, text []byte) error {
-	var doc struct {
-		Detail   string
-		Problems []string
-		Nodes    []struct{ Node, Said string }
+// explained is err, or errReported when it is a refusal whose facts it prints to out:
+// every problem of a configuration, or what each node said.
+func explained(out io.Writer, err error) error {
+	var why *admin.Problem
+	if !errors.As(err, &why) {
+		return err
 	}
-	if json.Unmarshal(text, &doc) != nil {
-		return fmt.Errorf("a running weir answers %s; is this its admin listener?", status)
-	}
-	for _, p := range doc.Problems {
+	for _, p := range why.Problems {
 		fmt.Fprintln(out, p)
 	}
-	for _, n := range doc.Nodes {
+	for _, n := range why.Nodes {
 		fmt.Fprintf(out, "%s: %s\n", n.Node, cmp.Or(n.Said, "no answer"))
 	}
-	if len(doc.Problems) > 0 {
+	if len(why.Problems) > 0 {
 		return errReported
 	}
-	if len(doc.Nodes) > 0 {
-		doc.Detail = "not all nodes agree; nothing has changed"
+	if len(why.Nodes) > 0 {
+		return errors.New("not all nodes agree; nothing has changed")
 	}
-	return fmt.Errorf("%s", cmp.Or(doc.Detail, status))
+	return err
 }
 
 // pack reads a file to be sent; its problems are printed to out, one a line.

@@ -4,10 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net/http"
 
 	"github.com/weir-proxy/weir/proxy/admin"
-	"github.com/weir-proxy/weir/proxy/node"
 )
 
 // compare prints what would change if a running weir served the file, as that
@@ -17,17 +15,16 @@ func (c checkCommand) compare(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	var p node.Plan
-	a := running{Admin: c.Against, Token: c.Token}
-	if err := a.ask(ctx, out, http.MethodPost, "/api/v1/plan", admin.Push{Bundle: b}, &p); err != nil {
-		return err
+	p, err := admin.Client{Address: c.Against, Token: c.Token}.Plan(ctx, admin.Push{Bundle: b})
+	if err != nil {
+		return explained(out, err)
 	}
 	printPlan(out, p)
 	return nil
 }
 
 // printPlan tells people what would change.
-func printPlan(out io.Writer, p node.Plan) {
+func printPlan(out io.Writer, p admin.Plan) {
 	for _, change := range p.Changes {
 		fmt.Fprintln(out, change)
 	}

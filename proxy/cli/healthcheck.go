@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/node"
 )
@@ -34,7 +35,7 @@ func (c healthcheckCommand) Run(ctx context.Context) error {
 		}
 		addr = c.configured()
 	}
-	return node.Healthy(ctx, addr)
+	return admin.Client{Address: addr}.Healthz(ctx)
 }
 
 // configured is where the file says the admin listener is, or its default.

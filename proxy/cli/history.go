@@ -3,10 +3,9 @@ package cli
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"time"
 
-	"github.com/weir-proxy/weir/proxy/cluster"
+	"github.com/weir-proxy/weir/proxy/admin"
 )
 
 type historyCommand struct {
@@ -17,19 +16,16 @@ type historyCommand struct {
 // Run lists the last 20 pushes, the last first, or shows what one changed.
 func (c historyCommand) Run(ctx context.Context, w Env) error {
 	if c.Generation != 0 {
-		var shown struct {
-			cluster.Entry
-			Diff string
+		shown, err := c.client().Diff(ctx, c.Generation)
+		if err != nil {
+			return explained(w.Stdout, err)
 		}
-		if err := c.ask(ctx, w.Stdout, http.MethodGet, fmt.Sprintf("/api/v1/history/%d", c.Generation), nil, &shown); err != nil {
-			return err
-		}
-		_, err := fmt.Fprintf(w.Stdout, "%s%s", row(shown.Entry), shown.Diff)
+		_, err = fmt.Fprintf(w.Stdout, "%s%s", row(shown.Entry), shown.Diff)
 		return err
 	}
-	var all struct{ History []cluster.Entry }
-	if err := c.ask(ctx, w.Stdout, http.MethodGet, "/api/v1/history", nil, &all); err != nil {
-		return err
+	all, err := c.client().History(ctx)
+	if err != nil {
+		return explained(w.Stdout, err)
 	}
 	for _, e := range all.History {
 		fmt.Fprint(w.Stdout, row(e))
@@ -41,7 +37,7 @@ func (c historyCommand) Run(ctx context.Context, w Env) error {
 }
 
 // row is one line of the history.
-func row(e cluster.Entry) string {
+func row(e admin.Entry) string {
 	back := ""
 	if e.From != 0 {
 		back = fmt.Sprintf(", back to generation %d", e.From)

@@ -4,10 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net/http"
 
 	"github.com/weir-proxy/weir/proxy/admin"
-	"github.com/weir-proxy/weir/proxy/node"
 )
 
 type pushCommand struct {
@@ -23,17 +21,16 @@ func (c pushCommand) Run(ctx context.Context, w Env) error {
 	if err != nil {
 		return err
 	}
-	var done node.Pushed
-	p := admin.Push{Bundle: b, Author: author(c.Author), DryRun: c.DryRun}
-	if err := c.ask(ctx, w.Stdout, http.MethodPost, "/api/v1/push", p, &done); err != nil {
-		return err
+	done, err := c.client().Push(ctx, admin.Push{Bundle: b, Author: author(c.Author), DryRun: c.DryRun})
+	if err != nil {
+		return explained(w.Stdout, err)
 	}
 	return printPushed(w.Stdout, done)
 }
 
 // printPushed tells people what came of a push. It is errSaid when a node could not
 // serve what was only tried.
-func printPushed(out io.Writer, p node.Pushed) error {
+func printPushed(out io.Writer, p admin.Pushed) error {
 	for _, warning := range p.Warnings {
 		fmt.Fprintf(out, "%s (warning)\n", warning)
 	}

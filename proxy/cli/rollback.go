@@ -2,10 +2,8 @@ package cli
 
 import (
 	"context"
-	"net/http"
 
 	"github.com/weir-proxy/weir/proxy/admin"
-	"github.com/weir-proxy/weir/proxy/node"
 )
 
 type rollbackCommand struct {
@@ -16,10 +14,9 @@ type rollbackCommand struct {
 
 // Run has all nodes serve, as a new generation, what an earlier one was.
 func (c rollbackCommand) Run(ctx context.Context, w Env) error {
-	var done node.Pushed
-	r := admin.Rollback{Generation: c.Generation, Author: author(c.Author)}
-	if err := c.ask(ctx, w.Stdout, http.MethodPost, "/api/v1/rollback", r, &done); err != nil {
-		return err
+	done, err := c.client().Rollback(ctx, admin.Rollback{Generation: c.Generation, Author: author(c.Author)})
+	if err != nil {
+		return explained(w.Stdout, err)
 	}
 	return printPushed(w.Stdout, done)
 }

@@ -11,24 +11,24 @@ import (
 
 // A Minute is what happened in one minute, on all nodes together.
 type Minute struct {
-	At     time.Time     `json:"at"` // when it began
-	Routes []RouteMinute `json:"routes"`
+	At     time.Time // when it began
+	Routes []RouteMinute
 }
 
 // A RouteMinute is what happened to the requests of a route.
 type RouteMinute struct {
-	Route    string        `json:"route"`
-	Requests int64         `json:"requests"`
-	Limits   []LimitMinute `json:"limits,omitempty"`
+	Route    string
+	Requests int64
+	Limits   []LimitMinute
 }
 
 // A LimitMinute is what a limit said.
 type LimitMinute struct {
-	Limit         string `json:"limit"`
-	Allowed       int64  `json:"allowed"`
-	Refused       int64  `json:"refused"`
-	ShadowRefused int64  `json:"shadow_refused"`
-	Unavailable   int64  `json:"unavailable"`
+	Limit         string
+	Allowed       int64
+	Refused       int64
+	ShadowRefused int64
+	Unavailable   int64
 }
 
 // Task adds up what the nodes report.

@@ -18,6 +18,7 @@ import (
 // tells of that at any time. A weir that shares nothing leads itself.
 type leaderTasks struct {
 	node       string
+	alone      bool // shares nothing: that it leads is no news
 	leader     *cluster.Leader
 	statistics *cluster.Statistics
 	log        zerolog.Logger
@@ -34,6 +35,7 @@ type leaderTasks struct {
 func newLeaderTasks(s store, p *proxy.Proxy, r prometheus.Registerer, log zerolog.Logger) *leaderTasks {
 	l := &leaderTasks{
 		node:       s.id,
+		alone:      s.cluster == nil,
 		log:        log,
 		statistics: cluster.NewStatistics(s.client, s.prefix, s.id, p),
 		failed:     map[string]bool{},
@@ -93,11 +95,17 @@ func (l *leaderTasks) close(ctx context.Context) error {
 
 func (l *leaderTasks) took(t cluster.Term) {
 	l.leads.Set(1)
+	if l.alone {
+		return
+	}
 	l.log.Info().Str("node", l.node).Int64("token", t.Token).Msg("leadership acquired")
 }
 
 func (l *leaderTasks) lost(t cluster.Term, cause error) {
 	l.leads.Set(0)
+	if l.alone {
+		return
+	}
 	level := zerolog.WarnLevel
 	if errors.Is(cause, context.Canceled) { // weir ends
 		level, cause = zerolog.InfoLevel, nil

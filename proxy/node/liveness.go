@@ -4,12 +4,13 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"net"
 	"net/http"
 	"path/filepath"
 	"runtime"
 	"time"
+
+	"github.com/weir-proxy/weir/proxy/admin"
 )
 
 // livenessRetry is when a socket is tried again that another weir has.
@@ -65,37 +66,5 @@ func Alive(ctx context.Context, path string) error {
 	t := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", name)
 	}}
-	return healthy(ctx, &http.Client{Transport: t}, "http://weir/healthz")
-}
-
-// Healthy asks the weir whose admin listener is at addr whether it lives.
-func Healthy(ctx context.Context, addr string) error {
-	return healthy(ctx, http.DefaultClient, "http://"+Reachable(addr)+"/healthz")
-}
-
-// healthy asks a weir whether it lives.
-func healthy(ctx context.Context, client *http.Client, url string) error {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return fmt.Errorf("healthcheck: %w", err)
-	}
-	answer, err := client.Do(r)
-	if err != nil {
-		return fmt.Errorf("healthcheck: %w", err)
-	}
-	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("healthcheck: %s", answer.Status)
-	}
-	return nil
-}
-
-// Reachable is the address to dial for one that is listened on: a wildcard is
-// reached on loopback.
-func Reachable(addr string) string {
-	host, port, err := net.SplitHostPort(addr)
-	if ip := net.ParseIP(host); err == nil && (host == "" || ip.IsUnspecified()) {
-		return net.JoinHostPort("localhost", port)
-	}
-	return addr
+	return admin.Client{Address: "http://weir", HTTP: &http.Client{Transport: t}}.Healthz(ctx)
 }

@@ -6,17 +6,6 @@ import (
 	"time"
 )
 
-func TestReachable_OfAWildcardIsThisMachine(t *testing.T) {
-	for addr, want := range map[string]string{
-		":9901": "localhost:9901", "0.0.0.0:9901": "localhost:9901", "[::]:9901": "localhost:9901",
-		"10.0.0.1:9901": "10.0.0.1:9901", "weir.example:9901": "weir.example:9901", "nonsense": "nonsense",
-	} {
-		if got := Reachable(addr); got != want {
-			t.Errorf("Reachable(%s) = %s; want %s", addr, got, want)
-		}
-	}
-}
-
 // The second node of one file answers once the first has ended.
 func TestAlive_AsLongAsOneServesTheFile(t *testing.T) {
 	path := file(t, "")

@@ -17,6 +17,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
@@ -153,8 +154,8 @@ func TestNode_FromStartToDrain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	admin := "http://" + n.Address("admin")
-	for _, url := range []string{"http://" + n.Address("http") + "/a", admin + "/readyz"} {
+	base := "http://" + n.Address("admin")
+	for _, url := range []string{"http://" + n.Address("http") + "/a", base + "/readyz"} {
 		answer, err := http.Get(url)
 		if err != nil {
 			t.Fatal(err)
@@ -164,7 +165,7 @@ func TestNode_FromStartToDrain(t *testing.T) {
 			t.Errorf("%s = %d", url, answer.StatusCode)
 		}
 	}
-	if err := Healthy(t.Context(), n.Address("admin")); err != nil {
+	if err := (admin.Client{Address: n.Address("admin")}).Healthz(t.Context()); err != nil {
 		t.Error(err)
 	}
 	text, err := os.ReadFile(path)
@@ -178,7 +179,7 @@ func TestNode_FromStartToDrain(t *testing.T) {
 	if got := n.says("reload refused"); got["file"] != path || got["line"] != 1.0 || got["column"] != 9.0 {
 		t.Errorf("the log says %v; want the place", got)
 	}
-	if ready, metrics := fetch(t, admin+"/readyz"), fetch(t, admin+"/metrics"); !strings.Contains(ready, `"degraded"`) || !strings.Contains(ready, "refused since") ||
+	if ready, metrics := fetch(t, base+"/readyz"), fetch(t, base+"/metrics"); !strings.Contains(ready, `"degraded"`) || !strings.Contains(ready, "refused since") ||
 		strings.Contains(ready, "nonsense") || !strings.Contains(metrics, "\nweir_config_last_reload_successful 0\n") {
 		t.Errorf("while the refusal stands readyz says %s", ready)
 	}
@@ -187,9 +188,9 @@ func TestNode_FromStartToDrain(t *testing.T) {
 	}
 	reload <- os.Interrupt
 	eventually(t, func() bool {
-		return strings.Contains(fetch(t, admin+"/metrics"), "\nweir_config_last_reload_successful 1\n")
+		return strings.Contains(fetch(t, base+"/metrics"), "\nweir_config_last_reload_successful 1\n")
 	}, "the refusal stands")
-	if ready := fetch(t, admin+"/readyz"); !strings.Contains(ready, `"status":"ok"`) {
+	if ready := fetch(t, base+"/readyz"); !strings.Contains(ready, `"status":"ok"`) {
 		t.Errorf("after the edit is undone readyz says %s", ready)
 	}
 	if err := n.end(); err != nil {
@@ -307,4 +308,12 @@ func TestNode_CloseSaysThatRequestsWereCutOff(t *testing.T) {
 		t.Errorf("close with a request under way: %v; want that it was cut off", err)
 	}
 	<-answered
+}
+
+// rewrite puts other text in the place of a file's, as editors do.
+func rewrite(path, text string) error {
+	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy"
+	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/cluster"
 	"github.com/weir-proxy/weir/proxy/config"
 )
@@ -18,40 +19,22 @@ const (
 	named = 5
 )
 
-// A Plan is what would change if a running weir served something else.
-type Plan struct {
-	Generation int64           `json:"generation"` // that is served
-	Changes    []config.Change `json:"changes"`
-	Restart    string          `json:"restart,omitempty"` // what only a restart can change
-	Refused    []Refusing      `json:"refused"`           // limits that would refuse keys now
-	Looked     int             `json:"looked"`            // at so many counts
-	Whole      bool            `json:"whole"`             // these are all that there are
-	Unknown    string          `json:"unknown,omitempty"` // why counts were not looked at
-}
-
-// A Refusing is a limit that would refuse some of the keys that have counts now.
-type Refusing struct {
-	Limit string   `json:"limit"` // ROUTE.LIMIT:WINDOW
-	Keys  int      `json:"keys"`
-	Named []string `json:"named"` // beginnings of some of their hashes, as in the log
-}
-
 // plan tells what would change if b were served, and who would be refused now, by
 // the counts that are in the store.
-func (n *Node) plan(ctx context.Context, b config.Bundle) (any, error) {
+func (n *Node) plan(ctx context.Context, b config.Bundle) (admin.Plan, error) {
 	_, c, err := n.unpack(b)
 	if err != nil {
-		return nil, err
+		return admin.Plan{}, err
 	}
 	number, now := n.proxy.Serving()
-	p := Plan{Generation: number, Changes: config.Compare(now, c), Refused: []Refusing{}}
+	p := admin.Plan{Generation: number, Changes: config.Compare(now, c), Refused: []admin.LimitRefusal{}}
 	next, err := n.proxy.Prepare(ctx, c)
 	switch {
 	case errors.Is(err, proxy.ErrRestart):
 		p.Restart = err.Error()
 		return p, nil
 	case err != nil:
-		return nil, err
+		return admin.Plan{}, err
 	}
 	defer next.Discard()
 	if n.store.cluster == nil {
@@ -66,7 +49,7 @@ func (n *Node) plan(ctx context.Context, b config.Bundle) (any, error) {
 
 // refusals asks the store about every count that it has under these limits: what
 // it would say of one more request.
-func (n *Node) refusals(ctx context.Context, limits []limiter.Limit, p *Plan) error {
+func (n *Node) refusals(ctx context.Context, limits []limiter.Limit, p *admin.Plan) error {
 	byName, names := map[string]*limiter.Limit{}, map[string]bool{}
 	for i, l := range limits {
 		byName[l.Name], names[l.Name] = &limits[i], true
@@ -76,7 +59,7 @@ func (n *Node) refusals(ctx context.Context, limits []limiter.Limit, p *Plan) er
 		return err
 	}
 	p.Whole = whole
-	found := map[string]*Refusing{}
+	found := map[string]*admin.LimitRefusal{}
 	for len(counts) > 0 {
 		some := counts[:min(peeked, len(counts))]
 		counts = counts[len(some):]
@@ -88,7 +71,7 @@ func (n *Node) refusals(ctx context.Context, limits []limiter.Limit, p *Plan) er
 		for _, c := range refused {
 			r := found[c.Limit]
 			if r == nil {
-				r = &Refusing{Limit: c.Limit}
+				r = &admin.LimitRefusal{Limit: c.Limit}
 				found[c.Limit] = r
 			}
 			if r.Keys++; len(r.Named) < named {

@@ -18,32 +18,22 @@ import (
 // pushAPI does for operators what moves all nodes: push, rollback, history.
 type pushAPI struct{ *Node }
 
-// A Pushed is what came of a push, or of trying one.
-type Pushed struct {
-	cluster.Outcome
-	Changed  bool            `json:"changed"`
-	Restored bool            `json:"restored,omitempty"` // redis had lost it and has it again
-	DryRun   bool            `json:"dry_run,omitempty"`
-	Changes  []config.Change `json:"changes"`
-	Warnings []string        `json:"warnings,omitempty"`
-}
-
 // Push implements admin.Cluster.
-func (d pushAPI) Push(ctx context.Context, p admin.Push) (any, error) {
+func (d pushAPI) Push(ctx context.Context, p admin.Push) (admin.Pushed, error) {
 	return d.push(ctx, cluster.Push{Bundle: p.Bundle, Author: p.Author}, p.DryRun)
 }
 
-func (d pushAPI) push(ctx context.Context, p cluster.Push, dry bool) (any, error) {
+func (d pushAPI) push(ctx context.Context, p cluster.Push, dry bool) (admin.Pushed, error) {
 	bundle, c, err := d.unpack(p.Bundle)
 	if err == nil && len(c.Bare) > 0 {
 		err = config.Problems(c.Bare)
 	}
 	if err != nil {
 		d.audit("push refused", p, err)
-		return nil, err
+		return admin.Pushed{}, err
 	}
 	number, now := d.proxy.Serving()
-	done := Pushed{DryRun: dry, Changes: config.Compare(now, c), Outcome: cluster.Outcome{Generation: number, Hash: c.Hash}}
+	done := admin.Pushed{Generation: number, Hash: c.Hash, DryRun: dry, Changes: config.Compare(now, c)}
 	for _, w := range c.Warnings {
 		done.Warnings = append(done.Warnings, w.String())
 	}
@@ -52,27 +42,29 @@ func (d pushAPI) push(ctx context.Context, p cluster.Push, dry bool) (any, error
 		return d.again(ctx, done) // all nodes serve it already
 	}
 	if dry {
-		done.Nodes, err = d.store.cluster.Try(ctx, p)
-		return done, fault(err)
+		answers, err := d.store.cluster.Try(ctx, p)
+		done.Nodes = nodeAnswers(answers)
+		return done, problem(err)
 	}
-	if done.Outcome, err = d.store.cluster.Push(ctx, p); err != nil {
+	outcome, err := d.store.cluster.Push(ctx, p)
+	if err != nil {
 		d.audit("push refused", p, err)
-		return nil, fault(err)
+		return admin.Pushed{}, problem(err)
 	}
-	done.Changed = true
+	done.Generation, done.Hash, done.Nodes, done.Changed = outcome.Generation, outcome.Hash, nodeAnswers(outcome.Nodes), true
 	d.log.Info().Str("author", p.Author).Int64("generation", done.Generation).Str("hash", done.Hash).Int64("from", p.From).Msg("pushed")
 	return done, nil
 }
 
 // again is a push of what is served already. Nothing is to be done, unless Redis has
 // lost it: then it is published once more, so that nodes that come find it.
-func (d pushAPI) again(ctx context.Context, done Pushed) (any, error) {
+func (d pushAPI) again(ctx context.Context, done admin.Pushed) (admin.Pushed, error) {
 	if done.DryRun {
 		return done, nil
 	}
 	var err error
 	if done.Restored, err = d.store.cluster.Restore(ctx); err != nil {
-		return nil, err
+		return admin.Pushed{}, err
 	}
 	if done.Restored {
 		d.log.Warn().Int64("generation", done.Generation).Msg("published again; redis had lost it")
@@ -101,65 +93,59 @@ func (d pushAPI) audit(message string, p cluster.Push, err error) {
 	d.log.Warn().Str("author", p.Author).Str("hash", p.Bundle.Hash()).Int64("from", p.From).Err(err).Msg(message)
 }
 
-// fault says how operators are told of an error of the cluster's.
-func fault(err error) error {
+// problem says how operators are told of an error of the cluster's.
+func problem(err error) error {
 	var refused *cluster.Refused
 	var other *cluster.UnderWay
 	switch {
 	case errors.As(err, &refused):
-		return &admin.Fault{Status: http.StatusConflict, Detail: err.Error(), Facts: map[string]any{"nodes": refused.Answers}}
+		return &admin.Problem{Status: http.StatusConflict, Detail: err.Error(), Nodes: nodeAnswers(refused.Answers)}
 	case errors.As(err, &other):
-		return &admin.Fault{Status: http.StatusConflict, Detail: err.Error(), Facts: map[string]any{"author": other.Author, "node": other.Node}}
+		return &admin.Problem{Status: http.StatusConflict, Detail: err.Error(), Author: other.Author, Node: other.Node}
 	case errors.Is(err, cluster.ErrOvertaken):
-		return &admin.Fault{Status: http.StatusConflict, Detail: err.Error()}
+		return &admin.Problem{Status: http.StatusConflict, Detail: err.Error()}
 	}
 	return err
 }
 
 // Rollback implements admin.Cluster.
-func (d pushAPI) Rollback(ctx context.Context, r admin.Rollback) (any, error) {
+func (d pushAPI) Rollback(ctx context.Context, r admin.Rollback) (admin.Pushed, error) {
 	entries, err := d.store.cluster.History(ctx)
 	if err != nil {
-		return nil, err
+		return admin.Pushed{}, err
 	}
 	i := 1
 	if r.Generation != 0 {
 		i = slices.IndexFunc(entries, func(e cluster.Entry) bool { return e.Generation == r.Generation })
 	}
 	if i < 0 || i >= len(entries) {
-		return nil, &admin.Fault{Status: http.StatusNotFound, Detail: "there is no such generation in the history; weir history lists them"}
+		return admin.Pushed{}, &admin.Problem{Status: http.StatusNotFound, Detail: "there is no such generation in the history; weir history lists them"}
 	}
 	return d.push(ctx, cluster.Push{Bundle: entries[i].Bundle, Author: r.Author, From: entries[i].Generation}, false)
 }
 
 // History implements admin.Cluster.
-func (d pushAPI) History(ctx context.Context) (any, error) {
+func (d pushAPI) History(ctx context.Context) (admin.History, error) {
 	entries, err := d.store.cluster.History(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return map[string]any{"history": entries}, nil
+	return history(entries), err
 }
 
 // Diff implements admin.Cluster: what a generation changed in the files, against
 // the one that was pushed before it.
-func (d pushAPI) Diff(ctx context.Context, generation int64) (any, error) {
+func (d pushAPI) Diff(ctx context.Context, generation int64) (admin.Diff, error) {
 	entries, err := d.store.cluster.History(ctx)
 	if err != nil {
-		return nil, err
+		return admin.Diff{}, err
 	}
 	i := slices.IndexFunc(entries, func(e cluster.Entry) bool { return e.Generation == generation })
 	if i < 0 {
-		return nil, &admin.Fault{Status: http.StatusNotFound, Detail: fmt.Sprintf("generation %d is not in the history; weir history lists what is", generation)}
+		return admin.Diff{}, &admin.Problem{Status: http.StatusNotFound, Detail: fmt.Sprintf("generation %d is not in the history; weir history lists what is", generation)}
 	}
 	before := cluster.Entry{}
 	if i+1 < len(entries) {
 		before = entries[i+1]
 	}
-	return struct {
-		cluster.Entry
-		Diff string `json:"diff"`
-	}{entries[i], compareFiles(before.Bundle, entries[i].Bundle)}, nil
+	return admin.Diff{Entry: entry(entries[i]), Diff: compareFiles(before.Bundle, entries[i].Bundle)}, nil
 }
 
 // compareFiles is what differs between the files of two bundles.

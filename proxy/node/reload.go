@@ -11,16 +11,13 @@ import (
 )
 
 // reload reads the configuration anew and logs what came of it.
-func (n *Node) reload(ctx context.Context) (any, error) {
+func (n *Node) reload(ctx context.Context) (admin.Reloaded, error) {
 	n.systemd.reloading()
 	defer n.systemd.ready(n.proxy)
 	report, err := n.proxy.Reload(ctx)
 	n.reloads.note(err)
 	n.report(report, err)
-	if err != nil {
-		return nil, err
-	}
-	return report, nil
+	return admin.Reloaded{Generation: report.Generation, Hash: report.Hash, Changed: report.Changed}, err
 }
 
 // rejoin agrees with the other nodes on what is served, and logs what came of it.

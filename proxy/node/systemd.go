@@ -9,6 +9,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/weir-proxy/weir/proxy"
+	"github.com/weir-proxy/weir/proxy/admin"
 )
 
 // systemd is told how weir fares (sd_notify), of a unit of Type=notify-reload.
@@ -37,7 +38,7 @@ func (v systemd) tell(state string) {
 func (n *Node) alive() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), connectPatience)
 	defer cancel()
-	return Healthy(ctx, n.Address("admin")) == nil
+	return admin.Client{Address: n.Address("admin")}.Healthz(ctx) == nil
 }
 
 // watchdog says that weir lives, twice in the time in which systemd wants to

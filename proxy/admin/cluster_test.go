@@ -7,27 +7,27 @@ import (
 	"testing"
 )
 
-func tells(v any, err error) func(context.Context) (any, error) {
-	return func(context.Context) (any, error) { return v, err }
+func returns[T any](v T, err error) func(context.Context) (T, error) {
+	return func(context.Context) (T, error) { return v, err }
 }
 
-func TestAsk_TellsWhatItIsTold(t *testing.T) {
-	o := Options{Leader: tells("a leader", nil)}
-	if w := asked(o, "GET", "/api/v1/leader"); w.Code != 200 || strings.TrimSpace(w.Body.String()) != `"a leader"` {
+func TestCluster_SendsWhatItIsGiven(t *testing.T) {
+	o := Options{Leader: returns(Leadership{Self: "a", Node: "b", Tasks: []TaskRun{}}, nil)}
+	if w := asked(o, "GET", "/api/v1/leader"); w.Code != 200 || strings.TrimSpace(w.Body.String()) != `{"self":"a","node":"b","tasks":[]}` {
 		t.Errorf("leader = %d %s", w.Code, w.Body)
 	}
 	if w := asked(o, "POST", "/api/v1/leader"); w.Code != 405 {
 		t.Errorf("POST leader = %d; want 405", w.Code)
 	}
-	o = Options{Leader: tells(nil, errors.New("redis is away"))}
+	o = Options{Leader: returns(Leadership{}, errors.New("redis is away"))}
 	if w := asked(o, "GET", "/api/v1/leader"); w.Code != 503 || !strings.Contains(w.Body.String(), "redis is away") {
 		t.Errorf("leader that cannot be told = %d %s; want 503 and why", w.Code, w.Body)
 	}
 }
 
-func TestAsk_WantsTheToken(t *testing.T) {
-	o := Options{Token: "secret", Leader: tells(1, nil), Nodes: tells(1, nil),
-		Statistics: func(context.Context, int) (any, error) { return 1, nil }}
+func TestCluster_WantsTheToken(t *testing.T) {
+	o := Options{Token: "secret", Leader: returns(Leadership{}, nil), Nodes: returns(Nodes{}, nil),
+		Statistics: func(context.Context, int) (Statistics, error) { return Statistics{}, nil }}
 	for _, path := range []string{"leader", "nodes", "statistics"} {
 		if w := asked(o, "GET", "/api/v1/"+path); w.Code != 401 {
 			t.Errorf("%s without the token = %d; want 401", path, w.Code)
@@ -38,9 +38,9 @@ func TestAsk_WantsTheToken(t *testing.T) {
 	}
 }
 
-func TestAsk_Minutes(t *testing.T) {
+func TestCluster_Minutes(t *testing.T) {
 	var got int
-	o := Options{Statistics: func(_ context.Context, n int) (any, error) { got = n; return nil, nil }}
+	o := Options{Statistics: func(_ context.Context, n int) (Statistics, error) { got = n; return Statistics{}, nil }}
 	for _, c := range []struct {
 		query      string
 		code, want int

@@ -1,0 +1,148 @@
+package admin
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	// askWithin is how long a running weir may take to answer: it may have to wait
+	// for others.
+	askWithin = time.Minute
+	// maxAnswer is how long an answer may be, in bytes.
+	maxAnswer = 64 << 20
+)
+
+// A Client asks a running weir. What it refuses is a *Problem; other errors mean that
+// its answer is not known. It is safe for concurrent use.
+type Client struct {
+	Address string       // of its admin listener: HOST:PORT or a URL
+	Token   string       // empty: none is sent
+	HTTP    *http.Client // nil is http.DefaultClient
+}
+
+// Push has all nodes serve a configuration, or none.
+func (c Client) Push(ctx context.Context, p Push) (Pushed, error) {
+	return post[Pushed](ctx, c, "/api/v1/push", p)
+}
+
+// Rollback has all nodes serve what was pushed earlier.
+func (c Client) Rollback(ctx context.Context, r Rollback) (Pushed, error) {
+	return post[Pushed](ctx, c, "/api/v1/rollback", r)
+}
+
+// Plan tells what would change if that weir served this.
+func (c Client) Plan(ctx context.Context, p Push) (Plan, error) {
+	return post[Plan](ctx, c, "/api/v1/plan", p)
+}
+
+// History lists what was pushed.
+func (c Client) History(ctx context.Context) (History, error) {
+	return get[History](ctx, c, "/api/v1/history")
+}
+
+// Diff tells what a generation changed.
+func (c Client) Diff(ctx context.Context, generation int64) (Diff, error) {
+	return get[Diff](ctx, c, "/api/v1/history/"+strconv.FormatInt(generation, 10))
+}
+
+// Healthz asks whether that weir lives; it is an error when it does not.
+func (c Client) Healthz(ctx context.Context) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base()+"/healthz", nil)
+	if err != nil {
+		return fmt.Errorf("healthcheck: %w", err)
+	}
+	answer, err := c.client().Do(r)
+	if err != nil {
+		return fmt.Errorf("healthcheck: %w", err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("healthcheck: %s", answer.Status)
+	}
+	return nil
+}
+
+// get reads what is at path.
+func get[A any](ctx context.Context, c Client, path string) (A, error) {
+	return ask[A](ctx, c, call{http.MethodGet, path, nil})
+}
+
+// post sends body as JSON and reads the answer.
+func post[A, B any](ctx context.Context, c Client, path string, body B) (A, error) {
+	text, err := json.Marshal(body)
+	if err != nil {
+		var none A
+		return none, fmt.Errorf("ask %s: %w", c.base(), err)
+	}
+	return ask[A](ctx, c, call{http.MethodPost, path, text})
+}
+
+// A call is one request.
+type call struct {
+	method, path string
+	body         []byte // JSON
+}
+
+func ask[A any](ctx context.Context, c Client, call call) (into A, err error) {
+	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, call.method, c.base()+call.path, bytes.NewReader(call.body))
+	if err != nil {
+		return into, fmt.Errorf("ask %s: %w", c.base(), err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	if c.Token != "" {
+		r.Header.Set("Authorization", "Bearer "+c.Token)
+	}
+	answer, err := c.client().Do(r)
+	if err != nil {
+		return into, fmt.Errorf("ask a running weir: %w; name its admin listener with --admin", err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
+	if err != nil {
+		return into, fmt.Errorf("ask %s: %w", c.base(), err)
+	}
+	if answer.StatusCode != http.StatusOK {
+		return into, refusal(answer.Status, text)
+	}
+	if err := json.Unmarshal(text, &into); err != nil {
+		return into, fmt.Errorf("ask %s: answer not understood: %w", c.base(), err)
+	}
+	return into, nil
+}
+
+// refusal is the problem that was answered.
+func refusal(status string, text []byte) error {
+	p := &Problem{}
+	if json.Unmarshal(text, p) != nil {
+		return fmt.Errorf("a running weir answers %s; is this its admin listener?", status)
+	}
+	p.Detail = cmp.Or(p.Detail, status)
+	return p
+}
+
+func (c Client) client() *http.Client { return cmp.Or(c.HTTP, http.DefaultClient) }
+
+// base is the URL below which the API is. A listener on all addresses is reached on
+// loopback.
+func (c Client) base() string {
+	if strings.Contains(c.Address, "://") {
+		return strings.TrimSuffix(c.Address, "/")
+	}
+	host, port, err := net.SplitHostPort(c.Address)
+	if ip := net.ParseIP(host); err == nil && (host == "" || ip.IsUnspecified()) {
+		return "http://" + net.JoinHostPort("localhost", port)
+	}
+	return "http://" + strings.TrimSuffix(c.Address, "/")
+}

@@ -1,0 +1,72 @@
+package node
+
+import (
+	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/cluster"
+)
+
+// What the cluster knows, as the operators' API tells it. The API's types are its own,
+// so that neither what is stored in Redis nor what is answered changes with the other.
+
+func leadership(self string, l cluster.Leadership) admin.Leadership {
+	a := admin.Leadership{Self: self, Node: l.Node, Since: l.Since, Token: l.Token, Tasks: []admin.TaskRun{}}
+	for _, r := range l.Tasks {
+		a.Tasks = append(a.Tasks, admin.TaskRun(r))
+	}
+	return a
+}
+
+// members compares the nodes with the one that has the highest generation.
+func members(nodes []cluster.Member) []admin.Member {
+	var last cluster.Member
+	for _, m := range nodes {
+		if m.Generation >= last.Generation {
+			last = m
+		}
+	}
+	all := []admin.Member{}
+	for _, m := range nodes {
+		all = append(all, admin.Member{
+			ID: m.ID, Address: m.Address, Version: m.Version, Source: m.Source, Hash: m.Hash,
+			Generation: m.Generation, Started: m.Started, Seen: m.Seen, Drift: m.Hash != last.Hash,
+		})
+	}
+	return all
+}
+
+func statistics(minutes []cluster.Minute) admin.Statistics {
+	a := admin.Statistics{Minutes: []admin.Minute{}}
+	for _, m := range minutes {
+		minute := admin.Minute{At: m.At}
+		for _, r := range m.Routes {
+			route := admin.RouteMinute{Route: r.Route, Requests: r.Requests}
+			for _, l := range r.Limits {
+				route.Limits = append(route.Limits, admin.LimitMinute(l))
+			}
+			minute.Routes = append(minute.Routes, route)
+		}
+		a.Minutes = append(a.Minutes, minute)
+	}
+	return a
+}
+
+func history(entries []cluster.Entry) admin.History {
+	a := admin.History{History: []admin.Entry{}}
+	for _, e := range entries {
+		a.History = append(a.History, entry(e))
+	}
+	return a
+}
+
+func entry(e cluster.Entry) admin.Entry {
+	return admin.Entry{Generation: e.Generation, Hash: e.Hash, Author: e.Author, Node: e.Node, At: e.At, From: e.From}
+}
+
+// nodeAnswers is nil for none, as a push has it of which no node was asked.
+func nodeAnswers(answers []cluster.Answer) []admin.NodeAnswer {
+	var all []admin.NodeAnswer
+	for _, a := range answers {
+		all = append(all, admin.NodeAnswer(a))
+	}
+	return all
+}

@@ -1,0 +1,173 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/cluster"
+	"github.com/weir-proxy/weir/test/redistest"
+)
+
+// answered reads an answer of the API into into.
+func answered[T any](t *testing.T, n *testNode, path string) (into T) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(fetch(t, "http://"+n.Address("admin")+path)), &into); err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	return into
+}
+
+// A node that shares nothing is the only one, and leads.
+func TestCluster_OfOneThatSharesNothing(t *testing.T) {
+	n := serving(t, file(t, ""))
+	nodes := answered[admin.Nodes](t, n, "/api/v1/nodes")
+	if len(nodes.Nodes) != 1 || nodes.Nodes[0].ID != nodes.Self || nodes.Nodes[0].Drift || nodes.Nodes[0].Version != "v0.0.1" || nodes.Nodes[0].Address != n.Address("admin") {
+		t.Errorf("nodes = %+v; want this one", nodes)
+	}
+	var lead admin.Leadership
+	eventually(t, func() bool {
+		lead = answered[admin.Leadership](t, n, "/api/v1/leader")
+		return lead.Node != "" && len(lead.Tasks) > 0
+	}, "nobody leads")
+	if lead.Node != nodes.Self || lead.Self != nodes.Self {
+		t.Errorf("leader = %+v; want this node", lead)
+	}
+	if !strings.Contains(fetch(t, "http://"+n.Address("admin")+"/metrics"), "\nweir_leader 1\n") {
+		t.Error("the figures do not say that it leads")
+	}
+	if got := fetch(t, "http://"+n.Address("admin")+"/api/v1/statistics"); got != `{"minutes":[]}`+"\n" {
+		t.Errorf("statistics = %s; want none yet", got)
+	}
+	n.end()
+	for _, message := range []string{"leadership acquired", "leadership lost"} {
+		if n.line(message) != nil {
+			t.Errorf("%q is logged, where there is nobody else", message)
+		}
+	}
+}
+
+// Of two one leads, and says so; when it ends, the other does.
+func TestCluster_LeadPassesOn(t *testing.T) {
+	path := file(t, "store: redis\nredis: {addrs: ['"+redistest.Start(t).Addr+"'], timeout: 5s}\n")
+	one := serving(t, path)
+	one.says("leadership acquired")
+	two := serving(t, path)
+	eventually(t, func() bool { return len(answered[admin.Nodes](t, two, "/api/v1/nodes").Nodes) == 2 }, "the nodes do not know each other")
+	if lead := answered[admin.Leadership](t, two, "/api/v1/leader"); lead.Node != one.store.id || lead.Self != two.store.id {
+		t.Errorf("leader = %+v; want the first node", lead)
+	}
+	one.end()
+	if got := one.line("leadership lost"); got == nil || got["level"] != "info" {
+		t.Errorf("the log says %v; want that it has given up the lead", got)
+	}
+	two.says("leadership acquired")
+	if nodes := answered[admin.Nodes](t, two, "/api/v1/nodes"); len(nodes.Nodes) != 1 {
+		t.Errorf("nodes = %+v; want that the first has left", nodes)
+	}
+}
+
+// A node that reloads while Redis is away is numbered when it is back.
+func TestCluster_RejoinsWhenRedisIsBack(t *testing.T) {
+	server := redistest.Start(t)
+	n := serving(t, file(t, "store: redis\nredis: {addrs: ['"+server.Addr+"'], timeout: 100ms, breaker: {rest: 100ms}}\n"))
+	if number, _ := n.proxy.Serving(); number != 1 {
+		t.Fatalf("generation %d; want 1", number)
+	}
+	server.Kill()
+	n.says("redis unreachable; limits go by on_store_failure")
+	text := "listen: {http: '127.0.0.1:0'}\nadmin: {http: '127.0.0.1:0'}\nroutes: [{match: {path: /b}, upstream: echo}]\nupstreams: {echo: echo}\n" +
+		"store: redis\nredis: {addrs: ['" + server.Addr + "'], timeout: 100ms, breaker: {rest: 100ms}}\n"
+	if err := rewrite(n.source.path, text); err != nil {
+		t.Fatal(err)
+	}
+	n.says("reloaded without the other nodes")
+	server.Restart()
+	n.says("redis reachable")
+	eventually(t, func() bool {
+		nodes := answered[admin.Nodes](t, n, "/api/v1/nodes").Nodes
+		_, now := n.proxy.Serving()
+		return len(nodes) == 1 && nodes[0].Hash == now.Hash
+	}, "the node does not tell the others what it serves")
+}
+
+func TestLeader_LogsWhenTasksBeginToFail(t *testing.T) {
+	n := serving(t, file(t, ""))
+	for _, run := range []cluster.Run{{Task: "t"}, {Task: "t", Error: "a"}, {Task: "t", Error: "b"}, {Task: "t"}, {Task: "t"}} {
+		n.leader.ran(run)
+	}
+	n.says("leader task recovered")
+	if got := n.line("leader task failed"); got == nil || got["error"] != "a" || strings.Count(n.log.String(), "leader task") != 2 {
+		t.Errorf("log:\n%s\nwant one line when it begins to fail and one when it fails no more", n.log)
+	}
+	metrics := fetch(t, "http://"+n.Address("admin")+"/metrics")
+	for _, want := range []string{`weir_leader_task_runs_total{result="failed",task="t"} 2`, `weir_leader_task_runs_total{result="ok",task="t"} 3`} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("no %s", want)
+		}
+	}
+}
+
+func TestLeader_LogsWhatBecomesOfAlerts(t *testing.T) {
+	n := serving(t, file(t, ""))
+	n.leader.told(cluster.Alert{ID: "1", Kind: cluster.KindRefused, Route: "sms", Limit: "phone"}, cluster.Failed, errors.New("refused"))
+	if n.line("alert") != nil {
+		t.Error("an alert that is sent again is logged")
+	}
+	n.leader.told(cluster.Alert{ID: "1", Kind: cluster.KindRefused, Route: "sms", Limit: "phone"}, cluster.Dropped, errors.New("gone"))
+	if got := n.says("alert"); got["level"] != "warn" || got["limit"] != "phone" || got["result"] != cluster.Dropped {
+		t.Errorf("the log says %v", got)
+	}
+}
+
+func TestAnswers_NothingIsAnEmptyList(t *testing.T) {
+	for name, got := range map[string]any{
+		`{"self":"a","node":"","tasks":[]}`: leadership("a", cluster.Leadership{}),
+		`[]`:                                members(nil),
+		`{"minutes":[]}`:                    statistics(nil),
+		`{"history":[]}`:                    history(nil),
+		`null`:                              nodeAnswers(nil),
+	} {
+		if text, err := json.Marshal(got); err != nil || string(text) != name {
+			t.Errorf("%s, %v; want %s", text, err, name)
+		}
+	}
+}
+
+func TestAnswers_Whole(t *testing.T) {
+	at := time.Unix(60, 0).UTC()
+	got := statistics([]cluster.Minute{{At: at, Routes: []cluster.RouteMinute{{Route: "a", Requests: 5, Limits: []cluster.LimitMinute{{Limit: "user", Allowed: 1, Refused: 2, ShadowRefused: 3, Unavailable: 4}}}}}})
+	text, err := json.Marshal(got)
+	if want := `{"minutes":[{"at":"1970-01-01T00:01:00Z","routes":[{"route":"a","requests":5,"limits":[{"limit":"user","allowed":1,"refused":2,"shadow_refused":3,"unavailable":4}]}]}]}`; err != nil || string(text) != want {
+		t.Errorf("statistics = %s; want %s", text, want)
+	}
+	text, err = json.Marshal(history([]cluster.Entry{{Generation: 3, Hash: "h", Author: "ann", Node: "n", At: at, From: 1}}))
+	if want := `{"history":[{"generation":3,"hash":"h","author":"ann","node":"n","at":"1970-01-01T00:01:00Z","from":1}]}`; err != nil || string(text) != want {
+		t.Errorf("history = %s; want %s", text, want)
+	}
+	all := members([]cluster.Member{{ID: "a", Hash: "old", Generation: 1}, {ID: "b", Hash: "new", Generation: 2}, {ID: "c", Hash: "new", Generation: 2}})
+	if !all[0].Drift || all[1].Drift || all[2].Drift {
+		t.Errorf("members = %+v; want that the first drifts", all)
+	}
+}
+
+func TestReloadStatus_RefusalStandsUntilAReloadGoesWell(t *testing.T) {
+	s := newReloadStatus(newRegistry(Build{}))
+	if got := s.check(1); got != "ok" {
+		t.Errorf("at first %q", got)
+	}
+	s.note(errors.New("a"))
+	first := s.check(3)
+	s.note(context.Canceled)
+	if got := s.check(3); got != first || !strings.Contains(got, "generation 3 is served on") {
+		t.Errorf("after two refusals %q, then %q; want since when, of the first", first, got)
+	}
+	s.note(nil)
+	if got := s.check(4); got != "ok" {
+		t.Errorf("after a reload %q", got)
+	}
+}

@@ -1,0 +1,171 @@
+package node
+
+import (
+	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/cluster"
+	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/test/redistest"
+)
+
+// following is a node that serves what is pushed, and a client of its API.
+func following(t *testing.T, addr string) (*testNode, admin.Client) {
+	t.Helper()
+	n := serving(t, file(t, "store: redis\nredis: {addrs: ['"+addr+"'], timeout: 5s}\nreload: {source: redis, keep: "+filepath.Join(t.TempDir(), "kept.json")+"}\n"))
+	eventually(t, func() bool { // else a push does not wait for it
+		nodes, err := n.nodes(t.Context())
+		return err == nil && slices.ContainsFunc(nodes, func(m cluster.Member) bool { return m.ID == n.store.id })
+	}, "the node is not heard of")
+	return n, admin.Client{Address: n.Address("admin")}
+}
+
+// limited is a configuration with a limit, as it is pushed.
+func limited(t *testing.T, rate string) config.Bundle {
+	t.Helper()
+	b, err := config.Pack(write(t, "routes: [{name: a, match: {path: /a}, respond: {body: a}, limits: [{name: user, key: 'header:X-User', rate: "+rate+"}]},\n"+
+		"  {match: {path: /rate}, respond: {body: '"+rate+"'}}]\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestPush_AllNodesServeIt(t *testing.T) {
+	server := redistest.Start(t)
+	one, client := following(t, server.Addr)
+	two, _ := following(t, server.Addr)
+	eventually(t, func() bool {
+		nodes, err := one.nodes(t.Context())
+		return err == nil && len(nodes) == 2
+	}, "the nodes do not know each other")
+
+	dry, err := client.Push(t.Context(), admin.Push{Bundle: limited(t, "5/1h"), Author: "ann", DryRun: true})
+	if err != nil || !dry.DryRun || dry.Changed || len(dry.Nodes) != 2 || len(dry.Changes) == 0 {
+		t.Errorf("dry run = %+v, %v; want what two nodes say of it", dry, err)
+	}
+	first, err := client.Push(t.Context(), admin.Push{Bundle: limited(t, "5/1h"), Author: "ann"})
+	if err != nil || !first.Changed || len(first.Nodes) != 2 {
+		t.Fatalf("push = %+v, %v; want a change on two nodes", first, err)
+	}
+	for _, n := range []*testNode{one, two} {
+		n.says("serving pushed config")
+		if got := fetch(t, "http://"+n.Address("http")+"/rate"); got != "5/1h" {
+			t.Errorf("a node serves %q", got)
+		}
+		if k, err := n.source.recall(); err != nil || k.Generation != first.Generation {
+			t.Errorf("kept %+v, %v; want generation %d", k, err, first.Generation)
+		}
+	}
+	again, err := client.Push(t.Context(), admin.Push{Bundle: limited(t, "5/1h"), Author: "ann"})
+	if err != nil || again.Changed || again.Restored || again.Generation != first.Generation {
+		t.Errorf("the same again = %+v, %v; want no change", again, err)
+	}
+	second, err := client.Push(t.Context(), admin.Push{Bundle: limited(t, "3/1h"), Author: "bob"})
+	if err != nil || second.Generation != first.Generation+1 {
+		t.Fatalf("second push = %+v, %v", second, err)
+	}
+	if h, err := client.History(t.Context()); err != nil || len(h.History) != 2 || h.History[0].Author != "bob" || h.History[1].Author != "ann" {
+		t.Errorf("history = %+v, %v; want bob's, then ann's", h, err)
+	}
+	if d, err := client.Diff(t.Context(), second.Generation); err != nil || !strings.Contains(d.Diff, "\n-") || !strings.Contains(d.Diff, "rate: 3/1h") {
+		t.Errorf("diff = %+v, %v; want both lines", d, err)
+	}
+	back, err := client.Rollback(t.Context(), admin.Rollback{Author: "ann"})
+	if err != nil || back.Generation != second.Generation+1 || back.Hash != first.Hash {
+		t.Errorf("rollback = %+v, %v; want ann's as a new generation", back, err)
+	}
+}
+
+// What cannot be done says why, with the status for it.
+func TestPush_RefusalsHaveAStatus(t *testing.T) {
+	server := redistest.Start(t)
+	n, client := following(t, server.Addr)
+	bad, err := config.Pack(write(t, "routes: [{match: {path: /a}, respond: {body: a}}]\nlisten: {http: '127.0.0.1:0'}\nkeys: {salt_file: gone}\n"))
+	if err == nil {
+		_, err = client.Push(t.Context(), admin.Push{Bundle: bad, Author: "ann"})
+	}
+	var why *admin.Problem
+	if !errors.As(err, &why) || why.Status != http.StatusUnprocessableEntity || len(why.Problems) == 0 {
+		t.Errorf("push of what does not load: %v; want 422 and the problems", err)
+	}
+	if got := n.says("push refused"); got["author"] != "ann" {
+		t.Errorf("the log says %v; want who pushed in vain", got)
+	}
+	for what, ask := range map[string]func() error{
+		"rollback": func() error {
+			_, err := client.Rollback(t.Context(), admin.Rollback{Generation: 9})
+			return err
+		},
+		"diff": func() error {
+			_, err := client.Diff(t.Context(), 9)
+			return err
+		},
+	} {
+		if err := ask(); !errors.As(err, &why) || why.Status != http.StatusNotFound {
+			t.Errorf("%s of a generation that never was: %v; want 404", what, err)
+		}
+	}
+	server.Kill()
+	if _, err := client.History(t.Context()); !errors.As(err, &why) || why.Status != http.StatusServiceUnavailable {
+		t.Errorf("history while Redis is away: %v; want 503", err)
+	}
+}
+
+// Where the file is served nothing can be pushed, and the answer says what to write.
+func TestPush_WhereTheFileIsServed(t *testing.T) {
+	n := serving(t, file(t, ""))
+	_, err := admin.Client{Address: n.Address("admin")}.Push(t.Context(), admin.Push{Bundle: limited(t, "1/1h")})
+	var why *admin.Problem
+	if !errors.As(err, &why) || why.Status != http.StatusConflict || !strings.Contains(why.Detail, "source: redis") {
+		t.Errorf("push: %v; want 409 and what to write", err)
+	}
+}
+
+func TestPlan_SaysWhoWouldBeRefused(t *testing.T) {
+	server := redistest.Start(t)
+	n, client := following(t, server.Addr)
+	if _, err := client.Push(t.Context(), admin.Push{Bundle: limited(t, "5/1h")}); err != nil {
+		t.Fatal(err)
+	}
+	if got := passes(t, n.Address("http"), "a", "a", "a", "b"); got != "++++" {
+		t.Fatalf("passed %s", got)
+	}
+	p, err := client.Plan(t.Context(), admin.Push{Bundle: limited(t, "2/1h")})
+	if err != nil || len(p.Changes) == 0 || !p.Whole || p.Looked != 2 || len(p.Refused) != 1 || p.Refused[0].Keys != 1 || len(p.Refused[0].Named) != 1 {
+		t.Errorf("plan = %+v, %v; want one of two keys refused", p, err)
+	}
+	if got := passes(t, n.Address("http"), "a", "a", "a"); got != "++-" {
+		t.Errorf("after the plan %s passed; want that it changed and took nothing", got)
+	}
+}
+
+func TestPlan_WithoutRedis(t *testing.T) {
+	path := file(t, "")
+	n := serving(t, path)
+	client := admin.Client{Address: n.Address("admin")}
+	same, err := config.Pack(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, err := client.Plan(t.Context(), admin.Push{Bundle: same}); err != nil || len(p.Changes) != 0 || !strings.Contains(p.Unknown, "memory") {
+		t.Errorf("plan of what is served = %+v, %v; want no change, and why counts are not known", p, err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := config.Pack(write(t, strings.Replace(string(text), "listen: {", "listen: {max_header: 9KiB, ", 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, err := client.Plan(t.Context(), admin.Push{Bundle: other}); err != nil || !strings.Contains(p.Restart, "restart") {
+		t.Errorf("plan of what a running weir cannot change = %+v, %v; want that it needs a restart", p, err)
+	}
+}

@@ -1,0 +1,95 @@
+package node
+
+import (
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// listenOn opens a socket, as systemd does before it starts a node.
+func listenOn(t *testing.T, network, addr string) net.Listener {
+	t.Helper()
+	l, err := net.Listen(network, addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// A socket that was passed is used under its name, and the address of the
+// configuration for the others.
+func TestSockets_PassedBeforeConfigured(t *testing.T) {
+	passed := listenOn(t, "tcp", "127.0.0.1:0")
+	s := sockets{passed: map[string][]net.Listener{"http": {passed}}}
+	l, err := s.open("http", "127.0.0.1:1")
+	if err != nil || l.Addr().String() != passed.Addr().String() {
+		t.Fatalf("http: %v, %v; want the socket that was passed", l, err)
+	}
+	other, err := s.open("admin", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	other.Close()
+	if err := s.rest(); err != nil {
+		t.Errorf("all are used: %v", err)
+	}
+}
+
+func TestSockets_WhatIsWrongIsSaid(t *testing.T) {
+	tcp := func() net.Listener { return listenOn(t, "tcp", "127.0.0.1:0") }
+	for _, row := range []struct {
+		passed map[string][]net.Listener
+		want   string
+	}{
+		{map[string][]net.Listener{"https": {tcp()}}, "a socket named https, where nothing is served; write FileDescriptorName=http, https or admin"},
+		{map[string][]net.Listener{"http": {tcp(), tcp()}}, "passed 2 sockets named http"},
+		{map[string][]net.Listener{"unknown": {nil}}, "named unknown"},
+	} {
+		s := sockets{passed: row.passed}
+		if len(row.passed["http"]) == 2 { // none of several is taken
+			l, err := s.open("http", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.Close()
+		}
+		if err := s.rest(); err == nil || !strings.Contains(err.Error(), row.want) {
+			t.Errorf("%v: %v; want %q", row.passed, err, row.want)
+		}
+		for _, all := range row.passed {
+			for _, l := range all {
+				if l == nil {
+					continue
+				}
+				if _, err := l.Accept(); err == nil {
+					t.Errorf("%s is still open", l.Addr())
+				}
+			}
+		}
+	}
+}
+
+func TestSockets_OnlyTCP(t *testing.T) {
+	s := sockets{passed: map[string][]net.Listener{"http": {listenOn(t, "unix", filepath.Join(t.TempDir(), "s"))}}}
+	if _, err := s.open("http", ""); err == nil || !strings.Contains(err.Error(), "write host:port into ListenStream=") {
+		t.Errorf("a unix socket: %v; want what to write", err)
+	}
+}
+
+func TestSockets_TwoOnOneAddress(t *testing.T) {
+	one, err := sockets{reuse: true}.open("http", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer one.Close()
+	two, err := sockets{reuse: true}.open("http", one.Addr().String())
+	if err != nil {
+		t.Fatalf("with listen.reuse_port: %v", err)
+	}
+	two.Close()
+	if _, err := (sockets{}).open("http", one.Addr().String()); err == nil || !strings.Contains(err.Error(), "is another weir running?") {
+		t.Errorf("without listen.reuse_port: %v", err)
+	}
+}

@@ -1,0 +1,108 @@
+package node
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/weir-proxy/weir/proxy/cluster"
+	"github.com/weir-proxy/weir/proxy/config"
+)
+
+// sourced is the source of a node that serves what is pushed and keeps it.
+func sourced(t *testing.T) (*configSource, *screen) {
+	t.Helper()
+	keep := filepath.Join(t.TempDir(), "kept.json")
+	path := file(t, "store: redis\nredis: {addrs: ['127.0.0.1:1']}\nreload: {source: redis, keep: "+keep+"}\n")
+	c, err := config.Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := &screen{}
+	return &configSource{path: path, own: c, log: zerolog.New(log)}, log
+}
+
+// bundle is a configuration as it is pushed.
+func bundle(t *testing.T, body string) config.Bundle {
+	t.Helper()
+	b, err := config.Pack(write(t, "routes: [{match: {path: /pushed}, respond: {body: '"+body+"'}}]\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestSource_ReadsTheFileUntilSomethingIsPushed(t *testing.T) {
+	o, log := sourced(t)
+	c, err := o.read(t.Context())
+	if err != nil || c.Hash != o.own.Hash {
+		t.Fatalf("read = %v; want the file", err)
+	}
+	b := bundle(t, "a")
+	o.set(b)
+	if c, err = o.read(t.Context()); err != nil || c.Hash != b.Hash() || c.Routes[0].Match.Path != "/pushed" {
+		t.Fatalf("read = %+v, %v; want what was pushed", c, err)
+	}
+	if log.String() != "" {
+		t.Errorf("the file is as it was, and the log says %s", log)
+	}
+	if err := os.WriteFile(o.path, []byte("routes: []\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if c, err = o.read(t.Context()); err != nil || c.Hash != b.Hash() {
+		t.Errorf("after an edit of the file: %v; want what was pushed", err)
+	}
+	if !strings.Contains(log.String(), "push it with weir push") {
+		t.Errorf("the log says %q; want what to do about the edit", log)
+	}
+}
+
+func TestSource_KeepsWhatWasPushed(t *testing.T) {
+	o, _ := sourced(t)
+	if k, err := o.recall(); err != nil || k.Bundle.Main != "" {
+		t.Errorf("before the first push: %+v, %v; want nothing", k, err)
+	}
+	for generation := range int64(2) {
+		e := cluster.Entry{Generation: generation + 1, Hash: "h", Author: "ann", At: time.Unix(1, 0).UTC(), Bundle: bundle(t, "a")}
+		if err := o.keep(e); err != nil {
+			t.Fatal(err)
+		}
+		k, err := o.recall()
+		if err != nil || k.Generation != e.Generation || k.Author != "ann" || k.Bundle.Hash() != e.Bundle.Hash() {
+			t.Errorf("recalled %+v, %v; want %+v", k, err, e)
+		}
+	}
+	files, _ := os.ReadDir(filepath.Dir(o.own.Reload.Keep))
+	if info, err := os.Stat(o.own.Reload.Keep); err != nil || info.Mode().Perm() != 0o600 || len(files) != 1 {
+		t.Errorf("%v, %v, %v; want one file for its owner alone", info, files, err)
+	}
+}
+
+func TestSource_KeepsNothingWithoutAPlace(t *testing.T) {
+	o, _ := sourced(t)
+	o.own.Reload.Keep = ""
+	if err := o.keep(cluster.Entry{Generation: 1}); err != nil {
+		t.Error(err)
+	}
+	if k, err := o.recall(); err != nil || k.Generation != 0 {
+		t.Errorf("recalled %+v, %v; want nothing", k, err)
+	}
+}
+
+func TestSource_AFileThatCannotBeReadOrWritten(t *testing.T) {
+	o, _ := sourced(t)
+	if err := os.WriteFile(o.own.Reload.Keep, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if k, err := o.recall(); err == nil || k.Bundle.Main != "" {
+		t.Errorf("half a file: %+v, %v; want an error", k, err)
+	}
+	o.own.Reload.Keep = filepath.Join(o.own.Reload.Keep, "below", "a file")
+	if err := o.keep(cluster.Entry{Generation: 1}); err == nil {
+		t.Error("kept where no folder is: no error")
+	}
+}

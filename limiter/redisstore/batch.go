@@ -1,213 +1,179 @@
 package redisstore
 
 import (
-	"context"
 	"errors"
-	"slices"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// A batch is many requests on their way to one Redis: in one script call, or in
-// one pipeline with a script call for each key of a cluster, and for each limiter
-// that Redisson shares.
+// maxClaims of many requests travel in one batch, so that Redis does nothing else for
+// about half a millisecond at most.
+const maxClaims = 128
+
+// A batch is many requests on their way to one Redis: in one script call, or in one
+// for each key of a cluster, and for each limiter that Redisson shares. It is used
+// again once all are answered.
 type batch struct {
 	store   *Store
 	claims  int
-	windows map[windowID]batchedWindow // nil: of one call, whose windows are all different
-	groups  []*slotBatch
-	bySlot  map[slot]*slotBatch // of more than one call
+	index   windowIndex
+	groups  []*slotBatch // the script calls, in the order in which they are sent
+	spare   []*slotBatch // to be used again
+	sent    time.Time
+	version uint64 // of denials, when it was sent
+
+	scratch limiter.Decision // of calls that nobody waits for
 }
 
 // A slotBatch is what one script call carries.
 type slotBatch struct {
-	home   slot
-	batch  payload
-	shared *sharedBatch // in place of batch: of a limiter that Redisson shares
-	calls  []*call
-	cmd    onceCmd
+	payload payload
+	shared  *sharedBatch // in place of payload: of a limiter that Redisson shares
+	calls   []*call
 }
 
-// A windowID is whose window of what.
-type windowID struct {
-	limit     string
-	algorithm limiter.Algorithm
-	scope     limiter.Scope
-	slot      slot
-}
+func newBatch(s *Store) *batch { return &batch{store: s} }
 
-// A slot is what lies in one slot of a cluster: a key, or the keys of one limiter
-// that Redisson shares.
-type slot struct {
-	key      limiter.Key
-	redisson string
-}
-
-func slotOf(c limiter.Claim) slot {
-	if c.Redisson != "" {
-		return slot{redisson: c.Redisson}
+// reset makes b empty.
+func (b *batch) reset() {
+	b.claims = 0
+	b.index.reset()
+	for _, g := range b.groups {
+		g.payload.reset()
+		clear(g.calls)
+		g.shared, g.calls = nil, g.calls[:0]
 	}
-	return slot{key: c.Key}
+	b.spare, b.groups = append(b.spare, b.groups...), b.groups[:0]
 }
 
-// batchedWindow is a window by its number in its group.
-type batchedWindow struct {
-	number int
-	limit  *limiter.Limit
-}
-
-func newBatch(s *Store) *batch {
-	return &batch{store: s, windows: map[windowID]batchedWindow{}, bySlot: map[slot]*slotBatch{}}
-}
-
-// soloFlight is for one call, which then costs what it would cost without flights.
-func soloFlight(s *Store) *batch { return &batch{store: s} }
-
-// takes puts c aboard, or drops it if its caller has left; it reports false if c
-// must take the next flight.
-func (f *batch) takes(c *call) bool {
-	if f.claims > 0 && f.claims+len(c.claims) > maxClaims {
+// add puts c aboard. It reports false if c must take the next batch: there is no room,
+// or c asks for a window by another rate than one aboard, as happens while a reload is
+// under way; each goes by its own.
+func (b *batch) add(c *call) bool {
+	if b.claims > 0 && b.claims+len(c.claims) > maxClaims {
 		return false
 	}
-	for _, claim := range c.claims {
-		if other, ok := f.windows[idOf(claim)]; ok && !same(other.limit, claim.Limit) {
+	for i := range c.claims {
+		if w := b.index.find(&c.claims[i]).window; w != nil && !same(w.limit, c.claims[i].Limit) {
 			return false
 		}
 	}
-	if !c.send() {
-		return true
-	}
-	f.claims += len(c.claims)
-	g := f.group(f.store.home(c.claims[0]))
+	b.claims += len(c.claims)
+	g := b.group(&c.claims[0])
 	g.calls = append(g.calls, c)
 	if c.claims[0].Redisson != "" {
-		g.share(c)
+		b.share(g, c)
 		return true
 	}
-	g.batch.request(c.id, c.claims, func(claim limiter.Claim) int {
-		if f.windows == nil {
-			return g.batch.window(f.store.names, claim)
-		}
-		id := idOf(claim)
-		w, ok := f.windows[id]
-		if !ok {
-			w = batchedWindow{g.batch.window(f.store.names, claim), claim.Limit}
-			f.windows[id] = w
-		}
-		return w.number
-	})
+	g.payload.request(c.id, len(c.claims))
+	for i := range c.claims {
+		g.payload.claim(&c.claims[i], b.window(g, &c.claims[i]))
+	}
 	return true
 }
 
-// idOf is one for all claims that name a limiter of Redisson's: its config decides.
-func idOf(c limiter.Claim) windowID {
-	if c.Redisson != "" {
-		return windowID{slot: slotOf(c)}
+// share appends the one claim of c.
+func (b *batch) share(g *slotBatch, c *call) {
+	claim := c.claims[0]
+	if g.shared == nil {
+		g.shared = &sharedBatch{claim: claim}
+		b.index.add(batchedWindow{limit: claim.Limit, slot: slotOf(claim), in: g})
 	}
-	return windowID{c.Limit.Name, c.Limit.Algorithm, c.Limit.Scope, slotOf(c)}
+	g.shared.request(c.id, claim.Cost)
 }
 
-func same(a, b *limiter.Limit) bool {
-	return a == b || a.Rate == b.Rate && a.Burst == b.Burst && slices.Equal(a.Steps, b.Steps)
+// window is the number of the window of c in g.
+func (b *batch) window(g *slotBatch, c *limiter.Claim) int {
+	f := b.index.find(c)
+	if f.window != nil {
+		return f.window.number
+	}
+	first := 0
+	if f.box != nil {
+		first = f.box.first
+	}
+	w := batchedWindow{limit: c.Limit, slot: slotOf(*c), in: g}
+	w.number, w.first = g.payload.window(b.store.names, c, first)
+	b.index.add(w)
+	return w.number
 }
 
-// group is where the claims of a home travel.
-func (f *batch) group(h slot) *slotBatch {
-	if len(f.groups) > 0 && f.groups[0].home == h {
-		return f.groups[0]
-	}
-	g := f.bySlot[h]
-	if g == nil {
-		g = &slotBatch{home: h}
-		f.groups = append(f.groups, g)
-		if f.bySlot != nil {
-			f.bySlot[h] = g
+// group is where c travels, and with it all that is decided in one place.
+func (b *batch) group(c *limiter.Claim) *slotBatch {
+	if !b.store.apart && c.Redisson == "" {
+		if len(b.groups) > 0 {
+			return b.groups[0]
 		}
+	} else if w := b.index.find(c).neighbour; w != nil {
+		return w.in
 	}
+	var g *slotBatch
+	if n := len(b.spare); n > 0 {
+		g, b.spare = b.spare[n-1], b.spare[:n-1]
+	} else {
+		g = &slotBatch{}
+	}
+	b.groups = append(b.groups, g)
 	return g
 }
 
-// send asks Redis and tells every call its part of the answer, within the time
-// that ctx and the store allow.
-func (f *batch) send(ctx context.Context) {
-	if len(f.groups) == 0 {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, f.store.timeout)
-	defer cancel()
-	if f.groups[0].shared != nil {
-		ctx = shared(ctx)
-	}
-	sent, version := time.Now(), f.store.denials.now()
-	if len(f.groups) == 1 {
-		g := f.groups[0]
-		sc, keys, argv := g.asks(f.store)
-		reply, err := sc.run(ctx, f.store.client, keys, argv)
-		g.settle(f.store, sent, version, reply, err)
-		return
-	}
-	f.sendAll(ctx)
-	for _, g := range f.groups {
-		err := g.cmd.Err()
-		if redis.HasErrorPrefix(err, "NOSCRIPT") { // it did not run: send the text, by itself
-			sc, keys, argv := g.asks(f.store)
-			g.cmd = sc.command(ctx, "eval", sc.text, keys, argv)
-			err = f.store.client.Process(ctx, g.cmd)
+// appendCommands appends what is sent: one command for each group.
+func (b *batch) appendCommands(out []byte) []byte {
+	for _, g := range b.groups {
+		if g.shared != nil {
+			sc, keys, args := g.asks(b.store)
+			out = sc.appendCall(out, keys, args)
+			continue
 		}
-		g.settle(f.store, sent, version, g.cmd.Val(), err)
+		out = g.payload.appendCall(out, b.store.scripts.take(&g.payload))
 	}
-}
-
-// sendAll sends all groups in one pipeline. Each command keeps its own error.
-func (f *batch) sendAll(ctx context.Context) {
-	pipe := f.store.client.Pipeline()
-	for _, g := range f.groups {
-		sc, keys, argv := g.asks(f.store)
-		g.cmd = sc.command(ctx, "evalsha", sc.hash, keys, argv)
-		_ = pipe.Process(ctx, g.cmd) // a pipeline only collects here
-	}
-	_, _ = pipe.Exec(ctx)
+	return out
 }
 
 // asks is what g has a Redis run, and for what.
-func (g *slotBatch) asks(s *Store) (script, []string, []any) {
+func (g *slotBatch) asks(s *Store) (*script, []string, []any) {
 	if b := g.shared; b != nil {
-		return s.shared(b.claim.RedissonForm).take, s.names.keys(b.claim), sharedArgs(b.claim, b.requests)
+		return &s.shared(b.claim.RedissonForm).take, s.names.keys(b.claim), sharedArgs(b.claim, b.requests)
 	}
-	return s.scripts.take(&g.batch), g.batch.keys, g.batch.argv()
+	return s.scripts.take(&g.payload), g.payload.keyNames(), g.payload.args()
 }
 
-// settle reads the reply and tells each call.
-func (g *slotBatch) settle(s *Store, sent time.Time, version uint64, reply any, err error) {
-	at, rest, bad := readTime(reply)
+// settle reads the reply to the calls of g, of which those that claimed reports are to
+// be told.
+func (b *batch) settle(calls []*call, p *reply) {
+	at, rest, bad := readTime(p.ints)
+	err := p.err
 	if err == nil {
 		err = bad
 	}
 	want := 0
-	for _, c := range g.calls {
+	for _, c := range calls {
 		want += 1 + 2*len(c.claims)
 	}
 	if err == nil && len(rest) != want {
 		err = errReply
 	}
 	if err != nil {
-		s.remap()
+		b.store.remap()
 		err = sharedError(err)
 	}
-	for _, c := range g.calls {
-		c.sent = sent
+	for _, c := range calls {
+		d := &b.scratch
+		if c.state == answered {
+			d = &c.decision
+		}
 		own := err
 		if err == nil {
-			rest, own = readDecision(rest, at, c.claims, &c.decision)
+			rest, own = readDecision(rest, at, c.claims, d)
 		}
 		if own == nil {
-			s.denials.learn(c, version)
+			b.store.denials.learn(asked{c.claims, b.sent, b.version}, d)
 		} else if !errors.Is(own, errType) {
 			err = own
 		}
-		c.finish(own)
+		if c.state == answered {
+			c.finish(own)
+		}
 	}
 }

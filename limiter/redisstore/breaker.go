@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync/atomic"
 	"time"
 
@@ -26,14 +27,39 @@ var errSharedOpen = errors.New("limiters shared with Redisson")
 // cost anybody else anything.
 type breaker struct {
 	own, shared *circuit
+	masters     *masters // nil: of a client that does not follow any
 }
 
 func newBreaker(after uint, rest time.Duration) breaker {
 	return breaker{own: newCircuit(after, rest, ErrOpen), shared: newCircuit(after, rest, fmt.Errorf("%w: %w", errSharedOpen, ErrOpen))}
 }
 
-// DialHook leaves dialling alone: who dials does so for a command.
-func (b breaker) DialHook(next redis.DialHook) redis.DialHook { return next }
+// finding is in the context of a command that asks for the breaker of a client, and
+// nothing of Redis.
+type finding struct{}
+
+// breakerOf is the breaker that NewClient has given to a client; nil: it has none.
+func breakerOf(client *redis.Client) (b *breaker) {
+	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), finding{}, &b))
+	cancel() // without a breaker nobody else is asked either
+	_ = client.Process(ctx, redis.NewCmd(ctx, "ping"))
+	return b
+}
+
+// DialHook counts nothing: who dials does so for a command. It notes which master the
+// client finds.
+func (b breaker) DialHook(next redis.DialHook) redis.DialHook {
+	if b.masters == nil {
+		return next
+	}
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := next(ctx, network, addr)
+		if err == nil {
+			b.masters.note(c.RemoteAddr().String())
+		}
+		return c, err
+	}
+}
 
 // ProcessHook guards one command.
 func (b breaker) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
@@ -50,6 +76,10 @@ func (b breaker) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 }
 
 func (b breaker) guard(ctx context.Context, cmds []redis.Cmder, next func(context.Context) error) error {
+	if at, ok := ctx.Value(finding{}).(**breaker); ok {
+		*at = &b
+		return nil
+	}
 	if ctx.Value(guarded{}) != nil {
 		return next(ctx)
 	}
@@ -99,6 +129,9 @@ func newCircuit(after uint, rest time.Duration, open error) *circuit {
 // Redis, but in a half-open circuit somebody must be told. Nor does a Redis that
 // says "not now", before it has said nothing else for as long as it would rest.
 func (c *circuit) record(err error) {
+	if c == nil {
+		return
+	}
 	said := evidenceOf(err)
 	now := time.Now().UnixNano()
 	if said == works || said == away {

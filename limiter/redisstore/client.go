@@ -70,7 +70,11 @@ func NewClient(c ClientConfig) (redis.UniversalClient, error) {
 		c.BreakRest = defaultBreakRest
 	}
 	guarded := func(client *redis.Client) *redis.Client {
-		client.AddHook(newBreaker(c.BreakAfter, c.BreakRest))
+		b := newBreaker(c.BreakAfter, c.BreakRest)
+		if c.Mode == Sentinel {
+			b.masters = &masters{}
+		}
+		client.AddHook(b)
 		return client
 	}
 	o := c.options()

@@ -30,6 +30,7 @@ type denials struct {
 	cache   *otter.Cache[windowID, denial]
 	hearing atomic.Bool   // what other proxies give back is heard of
 	version atomic.Uint64 // counts what made room
+	filled  atomic.Bool   // false: the cache is empty
 }
 
 // sharedMemory is how late a proxy may be to see the room that a Java program has
@@ -58,7 +59,7 @@ func newDenials(size int) *denials {
 // decide fills d and returns true if one of claims is known to be refused now, by
 // what Redis said at most so long ago. Of the others it says that they were not asked.
 func (n *denials) decide(now time.Time, age time.Duration, claims []limiter.Claim, d *limiter.Decision) bool {
-	if n == nil || !n.hearing.Load() {
+	if n == nil || !n.filled.Load() || !n.hearing.Load() {
 		return false
 	}
 	var first denial
@@ -108,26 +109,38 @@ func (n *denials) now() uint64 {
 	return n.version.Load()
 }
 
-// learn remembers what c was refused, if nothing made room since it was sent:
-// then version is still what it was.
-func (n *denials) learn(c *call, version uint64) {
-	if n == nil || c.decision.Allowed {
+// asked is what Redis was asked, when, and what was the version then.
+type asked struct {
+	claims  []limiter.Claim
+	at      time.Time
+	version uint64
+}
+
+// learn remembers what was refused, if nothing made room since it was sent: then the
+// version is still what it was.
+func (n *denials) learn(q asked, d *limiter.Decision) {
+	if n == nil || d.Allowed {
 		return
 	}
-	for i, o := range c.decision.Outcomes {
-		claim := c.claims[i]
+	for i, o := range d.Outcomes {
+		claim := q.claims[i]
 		if o.Allowed || changeable(claim) {
 			continue
 		}
 		id := idOf(claim)
-		n.cache.Set(id, denial{
+		n.set(id, denial{
 			limit: claim.Limit, cost: claim.Cost, left: o.Remaining, banned: o.Banned,
-			asked: c.sent, until: c.sent.Add(o.Wait), ahead: c.decision.At.Sub(c.sent),
+			asked: q.at, until: q.at.Add(o.Wait), ahead: d.At.Sub(q.at),
 		})
-		if n.version.Load() != version || !n.hearing.Load() {
+		if n.version.Load() != q.version || !n.hearing.Load() {
 			n.cache.Invalidate(id)
 		}
 	}
+}
+
+func (n *denials) set(id windowID, d denial) {
+	n.filled.Store(true)
+	n.cache.Set(id, d)
 }
 
 // changeable reports whether a refusal of c says little of the next one: what is

@@ -60,23 +60,22 @@ end`)
 // SlotClock is where a store of NewWithSlotClock reads the time for k.
 func SlotClock(k limiter.Key) string { return "{" + k.String() + "}clock" }
 
-func (s *Store) Batch(claims [][]limiter.Claim) {
-	f := newBatch(s)
-	for _, c := range claims {
-		f.takes(newCall(c, newID()))
-	}
-	f.send(context.Background())
-}
-
 // TakeInOneCall takes each of all, which travel together.
 func (s *Store) TakeInOneCall(ctx context.Context, all [][]limiter.Claim) (errs []error, ds []limiter.Decision) {
-	f, calls := newBatch(s), []*call{}
+	p, err := s.pipelines.of(ctx, &all[0][0])
+	if err != nil {
+		panic(err)
+	}
+	var calls []*call
+	p.queue.mu.Lock()
 	for _, claims := range all {
-		c := newCall(claims, newID())
-		f.takes(c)
+		c := s.newCall(claims, newID())
+		if err := p.queue.joinLocked(c); err != nil {
+			panic(err)
+		}
 		calls = append(calls, c)
 	}
-	f.send(ctx)
+	p.queue.mu.Unlock()
 	for _, c := range calls {
 		<-c.done
 		if c.err != nil {
@@ -97,17 +96,19 @@ func (s *Store) TakePlain(ctx context.Context, claims []limiter.Claim, d *limite
 
 // Deny makes s remember that c was refused for so long.
 func (s *Store) Deny(c limiter.Claim, wait time.Duration) {
-	s.denials.cache.Set(idOf(c), denial{limit: c.Limit, cost: c.Cost, asked: time.Now(), until: time.Now().Add(wait)})
+	s.denials.set(idOf(c), denial{limit: c.Limit, cost: c.Cost, asked: time.Now(), until: time.Now().Add(wait)})
 }
 
-// Flying is how many flights are under way to a Redis that is no cluster.
+// Flying is how many calls nobody has answered yet.
 func (s *Store) Flying() (n int) {
-	s.batchers.mu.Lock()
-	defer s.batchers.mu.Unlock()
-	for _, l := range s.batchers.byNode {
-		l.mu.Lock()
-		n += l.inFlight
-		l.mu.Unlock()
+	s.pipelines.mu.Lock()
+	defer s.pipelines.mu.Unlock()
+	for _, p := range s.pipelines.byNode {
+		p.queue.mu.Lock()
+		for c := p.queue.oldest; c != nil; c = c.next {
+			n++
+		}
+		p.queue.mu.Unlock()
 	}
 	return n
 }

@@ -2,11 +2,13 @@ package redisstore_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"os"
 	"os/exec"
 	"strconv"
@@ -48,13 +50,11 @@ func takeAndHold() {
 	if err != nil {
 		panic(err)
 	}
-	client, err := redisstore.NewClient(redisstore.ClientConfig{
-		Mode: redisstore.Cluster, Addrs: strings.Split(os.Getenv(holdAddrs), ","), Timeout: time.Minute,
+	h := &holder{at: at}
+	client := redis.NewClusterClient(&redis.ClusterOptions{
+		Addrs: strings.Split(os.Getenv(holdAddrs), ","), Dialer: h.dial, MaxRedirects: 3,
+		ReadTimeout: time.Minute, WriteTimeout: time.Minute,
 	})
-	if err != nil {
-		panic(err)
-	}
-	client.AddHook(&holder{at: at})
 	store := redisstore.NewWithSlotClock(client, redisstore.Options{Timeout: time.Minute})
 	var d limiter.Decision
 	err = store.Take(context.Background(), pair(strings.Split(os.Getenv(holdKeys), ",")...), &d)
@@ -69,27 +69,30 @@ type holder struct {
 	calls int
 }
 
-func (h *holder) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (h *holder) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if cmd.Name() == "evalsha" {
-			h.mu.Lock()
-			h.calls++
-			hold := h.calls == h.at
-			h.mu.Unlock()
-			if hold {
-				fmt.Println("held")
-				_, _ = io.Copy(io.Discard, os.Stdin) // until we are killed, or who would do it has ended
-				os.Exit(1)
-			}
-		}
-		return next(ctx, cmd)
-	}
+func (h *holder) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+	return heldConn{c, h}, err
 }
 
-func (h *holder) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+// A heldConn is a connection that script calls are counted on.
+type heldConn struct {
+	net.Conn
+	*holder
+}
+
+func (c heldConn) Write(p []byte) (int, error) {
+	if bytes.Contains(bytes.ToLower(p), []byte("evalsha")) {
+		c.mu.Lock()
+		c.calls++
+		hold := c.calls == c.at
+		c.mu.Unlock()
+		if hold {
+			fmt.Println("held")
+			_, _ = io.Copy(io.Discard, os.Stdin) // until we are killed, or who would do it has ended
+			os.Exit(1)
+		}
+	}
+	return c.Conn.Write(p)
 }
 
 // killedBefore runs takeAndHold in a process of its own and kills it, as kill -9

@@ -43,22 +43,60 @@ func packed(a limiter.Algorithm) bool {
 	return false
 }
 
-// keys are those of a claim's window: state, log and base, or the state alone. A
-// token bucket has those of Redisson; the other algorithms have their own, told apart
-// by braces, which no limit's name holds. A limiter that Redisson shares has its own.
-func (n names) keys(c limiter.Claim) []string {
+// count is how many keys a claim's window has: state, log and base, or the state
+// alone. A token bucket has those of Redisson; the other algorithms have their own, told
+// apart by braces, which no limit's name holds. A limiter that Redisson shares has its own.
+func (n names) count(c *limiter.Claim) int {
+	switch {
+	case c.Redisson != "":
+		return redissonKeys
+	case packed(c.Limit.Algorithm):
+		return 1
+	}
+	return 3
+}
+
+// append appends the name of the i-th key of a claim's window.
+func (n names) append(out []byte, c *limiter.Claim, i int) []byte {
 	if c.Redisson != "" {
-		return sharedKeys(c.Redisson, n.client)
+		return append(out, sharedKeys(c.Redisson, n.client)[i]...)
 	}
-	name, end := windowName(n.prefix, c.Limit.Name, c.Key), n.end(c.Limit.Scope)
-	if a := c.Limit.Algorithm; a != limiter.TokenBucket {
-		if packed(a) {
-			box, _ := split(c.Limit.Name)
-			return []string{windowName(n.prefix, box, c.Key) + suffix(a) + end}
-		}
-		name += ":{" + a.String() + "}"
+	out = append(append(out, n.prefix...), ":{"...)
+	out = append(hex.AppendEncode(out, c.Key[:]), "}:"...)
+	switch a := c.Limit.Algorithm; {
+	case packed(a):
+		box, _ := split(c.Limit.Name)
+		out = append(append(append(append(out, box...), ":{"...), a.String()...), "}:state"...)
+	case a != limiter.TokenBucket:
+		out = append(append(append(append(out, c.Limit.Name...), ":{"...), a.String()...), '}')
+		out = append(out, windowKey(i)...)
+	default:
+		out = append(append(out, c.Limit.Name...), windowKey(i)...)
 	}
-	return []string{name + ":value" + end, name + ":permits" + end, name + ":base" + end}
+	if c.Limit.Scope == limiter.PerClient {
+		out = append(append(out, ':'), n.client...)
+	}
+	return out
+}
+
+// windowKey ends the name of the i-th key of a window that has three.
+func windowKey(i int) string {
+	switch i {
+	case 0:
+		return ":value"
+	case 1:
+		return ":permits"
+	}
+	return ":base"
+}
+
+// keys are those of a claim's window.
+func (n names) keys(c limiter.Claim) []string {
+	all := make([]string, n.count(&c))
+	for i := range all {
+		all[i] = string(n.append(nil, &c, i))
+	}
+	return all
 }
 
 // split splits the name of a limit whose state is one string: windows of one key share
@@ -74,14 +112,6 @@ func split(limit string) (box, tag string) {
 
 // maxTag is the most bytes of a tag: its length is one byte, and 255 begins boxes.
 const maxTag = 254
-
-// end is what follows the names of the keys of that scope.
-func (n names) end(s limiter.Scope) string {
-	if s == limiter.PerClient {
-		return ":" + n.client
-	}
-	return ""
-}
 
 // windowName is the name of the Redisson rate limiter that keeps one limit of
 // one key. The braces make all limits of a key share a cluster slot.

@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"encoding/binary"
-	"slices"
 	"strconv"
 	"time"
 
@@ -17,88 +16,120 @@ const idBytes = 8
 const valueBytes = 8
 
 // A payload is what one script call asks: the windows that it touches, and what is
-// to be done with them.
+// to be done with them. Keys and arguments are written once, as Redis reads them.
 type payload struct {
-	keys     []string // of the windows, in their order
-	limits   []byte   // one after another: see limits.lua
-	numbers  map[limitID]byte
-	windows  []byte // of each the number of its limit, and of its first key, counted from 1
-	requests []byte // one after another
-	rest     []any  // what else the script is told
-	kinds    uint16 // the algorithms of all windows, a bit each
-	boarded  int    // windows
-	several  bool   // a request has several claims
-	again    bool   // a request asks for a key that an earlier one has
-	earlier  int    // keys of earlier requests
+	keys     []byte // of the windows, in their order, as commands carry them
+	nKeys    int
+	limits   []byte    // one after another: see limits.lua
+	numbered []limitOf // the limits that have a number, counted from 1
+	windows  []byte    // of each the number of its limit, and of its first key, counted from 1
+	requests []byte    // one after another
+	rest     []any     // what else the script is told
+	kinds    uint16    // the algorithms of all windows, a bit each
+	boarded  int       // windows
+	several  bool      // a request has several claims
+	again    bool      // a request asks for a key that an earlier one has
+	earlier  int       // keys of earlier requests
+	windowed int       // windows of earlier requests
+	name     []byte    // of one key, while it is written
 }
 
-// A limitID is what scripts are told of a limit.
-type limitID struct {
-	rate  limiter.Rate
-	burst int64
-	steps string
+// A limitOf is a limit as scripts are told of it.
+type limitOf struct {
+	limit *limiter.Limit
 	tag   string
-	kind  int
 }
 
 // slack is how long keys outlive what they must remember.
 const slack = time.Second
 
-// newPayload makes a batch of the windows of claims, in their order.
+// newPayload makes a payload of the windows of claims, in their order.
 func newPayload(n names, claims []limiter.Claim, rest ...any) *payload {
-	b := &payload{rest: rest}
-	for _, c := range claims {
-		b.window(n, c)
+	p := &payload{rest: rest}
+	firsts := make([]int, len(claims))
+	for i := range claims {
+		c := &claims[i]
+		for j := range claims[:i] {
+			if e := &claims[j]; c.Redisson == "" && e.Redisson == "" && e.Key == c.Key && sameBox(e.Limit, c.Limit) {
+				firsts[i] = firsts[j]
+				break
+			}
+		}
+		_, firsts[i] = p.window(n, c, firsts[i])
 	}
-	return b
+	return p
 }
 
-// window appends the window of c and returns its number, counted from 1.
-func (b *payload) window(n names, c limiter.Claim) int {
-	keys := n.keys(c)
-	first := -1
-	if len(keys) == 1 {
-		first = slices.Index(b.keys, keys[0])
-		b.again = b.again || first >= 0 && first < b.earlier
+// reset makes p empty, to be used again.
+func (p *payload) reset() {
+	clear(p.numbered)
+	*p = payload{
+		keys: p.keys[:0], limits: p.limits[:0], numbered: p.numbered[:0], windows: p.windows[:0],
+		requests: p.requests[:0], name: p.name[:0],
 	}
-	if first < 0 {
-		first = len(b.keys)
-		b.keys = append(b.keys, keys...)
-	}
-	b.windows = binary.LittleEndian.AppendUint16(append(b.windows, b.limit(c)), uint16(first+1))
-	b.boarded++
-	return b.boarded
 }
 
-// limit appends the limit of c, unless it is there, and returns its number.
-func (b *payload) limit(c limiter.Claim) byte {
-	l := c.Limit
-	id := limitID{rate: l.Rate, burst: l.Burst, kind: int(l.Algorithm)}
+// window appends the window of c, which lies in the key of number first; 0: in keys
+// of its own. It returns its number and that of its first key.
+func (p *payload) window(n names, c *limiter.Claim, first int) (int, int) {
+	if first == 0 {
+		first = p.nKeys + 1
+		p.key(n, c)
+	}
+	p.again = p.again || first <= p.earlier
+	p.windows = binary.LittleEndian.AppendUint16(append(p.windows, p.limit(c.Limit)), uint16(first))
+	p.boarded++
+	return p.boarded, first
+}
+
+// key appends the keys of the window of c.
+func (p *payload) key(n names, c *limiter.Claim) {
+	for i := range n.count(c) {
+		p.name = n.append(p.name[:0], c, i)
+		p.keys = appendBulk(p.keys, p.name)
+		p.nKeys++
+	}
+}
+
+// limit appends l, unless one that scripts cannot tell from it is there, and returns
+// its number.
+func (p *payload) limit(l *limiter.Limit) byte {
+	for i := range p.numbered {
+		if p.numbered[i].limit == l {
+			return byte(i + 1)
+		}
+	}
+	tag := ""
 	if packed(l.Algorithm) {
-		_, id.tag = split(l.Name)
+		_, tag = split(l.Name)
 	}
+	for i := range p.numbered {
+		if o := &p.numbered[i]; o.limit.Algorithm == l.Algorithm && o.tag == tag && same(o.limit, l) {
+			return byte(i + 1)
+		}
+	}
+	p.numbered = append(p.numbered, limitOf{l, tag})
+	p.limits = appendLimit(p.limits, l, tag)
+	p.kinds |= 1 << l.Algorithm
+	return byte(len(p.numbered))
+}
+
+// appendLimit appends what limits.lua reads.
+func appendLimit(out []byte, l *limiter.Limit, tag string) []byte {
+	out = append(out, byte(l.Algorithm))
+	out = binary.LittleEndian.AppendUint32(out, uint32(l.Rate.Count))
+	out = appendTime(out, l.Rate.Window)
+	out = binary.LittleEndian.AppendUint32(out, uint32(l.Most()))
+	out = appendTime(out, l.Horizon()+slack)
+	out = append(out, byte(len(tag)+1), byte(len(tag)))
+	out = append(out, tag...)
+	at := len(out)
+	out = append(out, 0, 0) // how long the steps are
 	for _, s := range l.Steps {
-		id.steps += strconv.FormatInt(s.Milliseconds(), 10) + ","
+		out = append(strconv.AppendInt(out, s.Milliseconds(), 10), ',')
 	}
-	if n, ok := b.numbers[id]; ok {
-		return n
-	}
-	if b.numbers == nil {
-		b.numbers = map[limitID]byte{}
-	}
-	n := byte(len(b.numbers) + 1)
-	b.numbers[id] = n
-	b.limits = append(b.limits, byte(id.kind))
-	b.limits = binary.LittleEndian.AppendUint32(b.limits, uint32(l.Rate.Count))
-	b.limits = appendTime(b.limits, l.Rate.Window)
-	b.limits = binary.LittleEndian.AppendUint32(b.limits, uint32(l.Most()))
-	b.limits = appendTime(b.limits, l.Horizon()+slack)
-	b.limits = append(b.limits, byte(len(id.tag)+1), byte(len(id.tag)))
-	b.limits = append(b.limits, id.tag...)
-	b.limits = binary.LittleEndian.AppendUint16(b.limits, uint16(len(id.steps)))
-	b.limits = append(b.limits, id.steps...)
-	b.kinds |= 1 << id.kind
-	return n
+	binary.LittleEndian.PutUint16(out[at:], uint16(len(out)-at-2))
+	return out
 }
 
 // appendTime appends whole ms in 6 bytes.
@@ -107,31 +138,30 @@ func appendTime(out []byte, d time.Duration) []byte {
 	return binary.LittleEndian.AppendUint64(out, uint64(d.Milliseconds()))[:n+6]
 }
 
-// request appends a request of take or peek: the number of its claims, what
-// begins the entry that records each in Redis, which is a length and the id, and for
-// each claim what ends its entry, which is the cost, the number of its window, which
-// window tells, and the value where values are counted.
-func (b *payload) request(id [16]byte, claims []limiter.Claim, window func(c limiter.Claim) int) {
-	b.requests = append(append(b.requests, byte(len(claims)), idBytes), id[:idBytes]...)
-	before := b.boarded
-	b.earlier = len(b.keys)
-	b.several = b.several || len(claims) > 1
-	for _, c := range claims {
-		number := window(c)
-		b.again = b.again || number <= before
-		b.requests = binary.LittleEndian.AppendUint32(b.requests, uint32(c.Cost))
-		b.requests = binary.LittleEndian.AppendUint16(b.requests, uint16(number))
-		if c.Limit.Algorithm == limiter.Distinct {
-			b.requests = append(b.requests, c.Value[:valueBytes]...)
-		}
+// request begins a request of take or peek: the number of its claims, and what begins
+// the entry that records each in Redis, which is a length and the id. Its claims follow.
+func (p *payload) request(id [16]byte, claims int) {
+	p.requests = append(append(p.requests, byte(claims), idBytes), id[:idBytes]...)
+	p.earlier, p.windowed = p.nKeys, p.boarded
+	p.several = p.several || claims > 1
+}
+
+// claim appends what ends the entry of c, which is the cost, the number of its window,
+// and the value where values are counted.
+func (p *payload) claim(c *limiter.Claim, window int) {
+	p.again = p.again || window <= p.windowed
+	p.requests = binary.LittleEndian.AppendUint32(p.requests, uint32(c.Cost))
+	p.requests = binary.LittleEndian.AppendUint16(p.requests, uint16(window))
+	if c.Limit.Algorithm == limiter.Distinct {
+		p.requests = append(p.requests, c.Value[:valueBytes]...)
 	}
 }
 
-// argv are all arguments: the limits, the windows, the requests and the rest.
-func (b *payload) argv() []any {
-	args := append(make([]any, 0, 3+len(b.rest)), b.limits, b.windows)
-	if len(b.requests) > 0 {
-		args = append(args, b.requests)
+// args are all arguments: the limits, the windows, the requests and the rest.
+func (p *payload) args() []any {
+	args := append(make([]any, 0, 3+len(p.rest)), p.limits, p.windows)
+	if len(p.requests) > 0 {
+		args = append(args, p.requests)
 	}
-	return append(args, b.rest...)
+	return append(args, p.rest...)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -171,14 +172,14 @@ func (r *RateLimiter) Allow(ctx context.Context, n int64) (limiter.Outcome, erro
 	if err != nil {
 		return limiter.Outcome{}, err
 	}
-	list, _ := reply.([]any)
-	allowed, ok1 := number(list, 1)
-	left, ok2 := number(list, 2)
-	wait, ok3 := number(list, 3)
-	if !ok1 || !ok2 || !ok3 || allowed > 1 {
-		return limiter.Outcome{}, fmt.Errorf("take: %w: %w", limiter.ErrUnavailable, errReply)
+	list, err := numbersOf(reply)
+	if err == nil && (len(list) < 4 || slices.Min(list[1:4]) < 0 || list[1] > 1) {
+		err = errReply
 	}
-	return limiter.Outcome{Allowed: allowed == 1, Remaining: left, Wait: time.Duration(wait) * time.Millisecond}, nil
+	if err != nil {
+		return limiter.Outcome{}, fmt.Errorf("take: %w: %w", limiter.ErrUnavailable, err)
+	}
+	return limiter.Outcome{Allowed: list[1] == 1, Remaining: list[2], Wait: time.Duration(list[3]) * time.Millisecond}, nil
 }
 
 // Wait takes n permits as soon as there are, in the order in which callers of

@@ -17,33 +17,63 @@ var errReply = errors.New("reply of an unknown shape")
 // decision is touched.
 var errType = errors.New("a key in Redis is of another type than its limit keeps there; reset it")
 
-// readTime takes the time off the front of a reply, which must be a list of
-// whole numbers.
-func readTime(reply any) (time.Time, []any, error) {
+// numbersOf are the whole numbers that a reply to the client is a list of.
+func numbersOf(reply any) ([]int64, error) {
 	list, ok := reply.([]any)
-	if !ok || len(list) == 0 {
+	if !ok {
+		return nil, errReply
+	}
+	out := make([]int64, len(list))
+	for i, v := range list {
+		if out[i], ok = v.(int64); !ok {
+			return nil, errReply
+		}
+	}
+	return out, nil
+}
+
+// readTime takes the time off the front of a reply.
+func readTime(list []int64) (time.Time, []int64, error) {
+	if len(list) == 0 || list[0] <= 0 {
 		return time.Time{}, nil, errReply
 	}
-	now, ok := list[0].(int64)
-	if !ok || now <= 0 {
-		return time.Time{}, nil, errReply
+	return time.UnixMilli(list[0]), list[1:], nil
+}
+
+// readOne reads a reply that is one decision.
+func readOne(reply any, claims []limiter.Claim, d *limiter.Decision) error {
+	list, err := numbersOf(reply)
+	if err != nil {
+		return err
 	}
-	return time.UnixMilli(now), list[1:], nil
+	at, rest, err := readTime(list)
+	if err != nil {
+		return err
+	}
+	rest, err = readDecision(rest, at, claims, d)
+	if err == nil && len(rest) > 0 {
+		err = errReply
+	}
+	return err
 }
 
 // readDecision takes one decision off the front of list into d. Every number
 // must lie where a right script puts it. With errType, list goes on behind it.
-func readDecision(list []any, at time.Time, claims []limiter.Claim, d *limiter.Decision) ([]any, error) {
-	allowed, ok := number(list, 0)
-	if ok && allowed == 2 && len(list) > 2*len(claims) {
-		return list[1+2*len(claims):], badClaims(list[1:], claims)
+func readDecision(list []int64, at time.Time, claims []limiter.Claim, d *limiter.Decision) ([]int64, error) {
+	if len(list) < 1+2*len(claims) {
+		return nil, errReply
 	}
-	if !ok || allowed > 1 {
+	allowed, rest := list[0], list[1+2*len(claims):]
+	list = list[1 : 1+2*len(claims)]
+	if allowed == 2 {
+		return rest, badClaims(list, claims)
+	}
+	if allowed < 0 || allowed > 2 {
 		return nil, errReply
 	}
 	*d = limiter.Decision{Allowed: allowed == 1, At: at, Outcomes: d.Outcomes[:0]}
-	for i, c := range claims {
-		left, wait, ok := readClaim(list[min(len(list), 1+2*i):], c)
+	for i := range claims {
+		left, wait, ok := readClaim(list[2*i], list[2*i+1], &claims[i])
 		if !ok || d.Allowed && left < 0 {
 			return nil, errReply
 		}
@@ -61,14 +91,14 @@ func readDecision(list []any, at time.Time, claims []limiter.Claim, d *limiter.D
 	if !d.Allowed && d.Wait == 0 {
 		return nil, errReply // a refusal without a reason
 	}
-	return list[1+2*len(claims):], nil
+	return rest, nil
 }
 
 // badClaims names the limits whose windows are bad.
-func badClaims(list []any, claims []limiter.Claim) error {
+func badClaims(list []int64, claims []limiter.Claim) error {
 	var names []string
 	for i, c := range claims {
-		if n, ok := list[2*i].(int64); ok && n == -2 {
+		if list[2*i] == -2 {
 			names = append(names, c.Limit.Name)
 		}
 	}
@@ -78,31 +108,17 @@ func badClaims(list []any, claims []limiter.Claim) error {
 	return fmt.Errorf("%w: %s", errType, strings.Join(names, ", "))
 }
 
-// readClaim reads what is left of a claim's limit, or -1 if its key is banned, and
-// how long the claim would wait.
-func readClaim(list []any, c limiter.Claim) (left, wait int64, ok bool) {
-	if len(list) < 2 {
-		return 0, 0, false
-	}
-	wait, ok = number(list, 1)
-	if n, isInt := list[0].(int64); !ok || isInt && n == -1 && wait > 0 {
-		return -1, wait, ok
+// readClaim checks what is left of a claim's limit, -1 if its key is banned, and how
+// long the claim would wait.
+func readClaim(left, wait int64, c *limiter.Claim) (int64, int64, bool) {
+	if left == -1 && wait > 0 {
+		return left, wait, true
 	}
 	most, horizon := c.Limit.Most(), c.Limit.Horizon()
 	if c.Redisson != "" { // its own config decides
 		most, horizon = limiter.MaxCount, limiter.MaxWindow
 	}
-	left, ok = number(list, 0)
 	stands := c.Limit.Algorithm == limiter.Distinct && wait == 0 // whatever is left
-	ok = ok && left <= most && wait <= horizon.Milliseconds() && (stands || (wait == 0) == (left >= c.Cost))
+	ok := left >= 0 && wait >= 0 && left <= most && wait <= horizon.Milliseconds() && (stands || (wait == 0) == (left >= c.Cost))
 	return left, wait, ok
-}
-
-// number is the whole number at i, not negative.
-func number(list []any, i int) (int64, bool) {
-	if i >= len(list) {
-		return 0, false
-	}
-	n, ok := list[i].(int64)
-	return n, ok && n >= 0
 }

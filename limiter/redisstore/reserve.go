@@ -19,12 +19,10 @@ func (s *Store) reserve(ctx context.Context, claims []limiter.Claim, d *limiter.
 	defer cancel()
 	id, parts := newID(), s.parts(claims)
 	for i, p := range parts {
-		c := newCall(p.claims, id)
-		if err := s.batchers.of(ctx, p.claims[0]).do(ctx, c); err != nil {
+		if err := s.ask(ctx, p.claims, id, &p.Decision); err != nil {
 			s.cancel(ctx, id, parts[:i+1]) // of the last it is unknown
 			return err
 		}
-		p.Decision = c.decision
 		if !p.Allowed {
 			s.refuse(ctx, id, parts, i)
 			break

@@ -98,12 +98,14 @@ var (
 // A script is a text and the hash by which Redis remembers it.
 type script struct {
 	text, hash string
+	call       string // what begins a command that runs it, as it is sent
 }
 
 func newScript(parts ...string) script {
 	text := strings.Join(parts, "\n")
 	sum := sha1.Sum([]byte(text)) // the name Redis gives it, no secret
-	return script{text: text, hash: hex.EncodeToString(sum[:])}
+	hash := hex.EncodeToString(sum[:])
+	return script{text: text, hash: hash, call: string(appendBulk(appendBulk(nil, "EVALSHA"), hash))}
 }
 
 // scripts are the texts as Redis runs them: a clock, the algorithms, and then
@@ -175,17 +177,17 @@ func (p parts) general(clock, last string) string {
 }
 
 // take is the leanest script that takes what b asks for.
-func (s *scripts) take(b *payload) script {
+func (s *scripts) take(b *payload) *script {
 	if bits.OnesCount16(b.kinds) != 1 {
-		return s.mixed
+		return &s.mixed
 	}
 	switch a := bits.TrailingZeros16(b.kinds); {
 	case b.again:
-		return s.again[a]
+		return &s.again[a]
 	case b.several:
-		return s.several[a]
+		return &s.several[a]
 	default:
-		return s.straight[a]
+		return &s.straight[a]
 	}
 }
 
@@ -214,7 +216,7 @@ type runner interface {
 
 // run has Redis run s once: by its hash, and by its text if Redis does not know
 // the hash, for then nothing ran the first time.
-func (s script) run(ctx context.Context, r runner, keys []string, args []any) (any, error) {
+func (s *script) run(ctx context.Context, r runner, keys []string, args []any) (any, error) {
 	val, err := s.send(ctx, r, "evalsha", s.hash, keys, args)
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
 		return s.send(ctx, r, "eval", s.text, keys, args)
@@ -222,13 +224,13 @@ func (s script) run(ctx context.Context, r runner, keys []string, args []any) (a
 	return val, err
 }
 
-func (s script) send(ctx context.Context, r runner, verb, what string, keys []string, args []any) (any, error) {
+func (s *script) send(ctx context.Context, r runner, verb, what string, keys []string, args []any) (any, error) {
 	cmd := s.command(ctx, verb, what, keys, args)
 	err := r.Process(ctx, cmd)
 	return cmd.Val(), err
 }
 
-func (s script) command(ctx context.Context, verb, what string, keys []string, args []any) onceCmd {
+func (s *script) command(ctx context.Context, verb, what string, keys []string, args []any) onceCmd {
 	all := make([]any, 0, 3+len(keys)+len(args))
 	all = append(all, verb, what, len(keys))
 	for _, k := range keys {

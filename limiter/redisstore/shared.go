@@ -81,6 +81,9 @@ func (s *Store) shared(f limiter.RedissonForm) *sharedScripts {
 	return &s.sharedLog
 }
 
+// redissonKeys is how many keys a limiter of Redisson has.
+const redissonKeys = 5
+
 // sharedKeys are those of a limiter as Redisson passes them.
 func sharedKeys(name, client string) []string {
 	value, permits := redissonKey(name, "value"), redissonKey(name, "permits")
@@ -121,15 +124,8 @@ func (s *Store) peekShared(ctx context.Context, claims []limiter.Claim, d *limit
 	b := sharedBatch{claim: c}
 	b.request([16]byte{}, c.Cost)
 	reply, err := s.askShared(ctx, s.shared(c.RedissonForm).peek, c, b.requests)
-	at, rest, bad := readTime(reply)
 	if err == nil {
-		err = bad
-	}
-	if err == nil {
-		rest, err = readDecision(rest, at, claims, d)
-	}
-	if err == nil && len(rest) > 0 {
-		err = errReply
+		err = readOne(reply, claims, d)
 	}
 	if err != nil {
 		return fmt.Errorf("look at %s: %w: %w", c.Redisson, limiter.ErrUnavailable, err)

@@ -57,8 +57,10 @@ type Store struct {
 	scripts scripts
 	// for limiters that Redisson shares: those that log, those that count a window
 	sharedLog, sharedWindow sharedScripts
-	batchers                *batchers
-	apart                   bool // a cluster: one script call per key
+	maxInFlight             int
+	pipelines               *pipelines
+	calls                   sync.Pool // of *call, not in use
+	apart                   bool      // a cluster: one script call per key
 	settle                  time.Duration
 	reports                 *reports
 	absence                 *absence
@@ -89,8 +91,9 @@ func newStore(client redis.UniversalClient, o Options, clock string) *Store {
 	}
 	s.sharedLog = newSharedScripts(clock, o.Prefix, limiter.RedissonByte)
 	s.sharedWindow = newSharedScripts(clock, o.Prefix, limiter.RedissonWindow)
-	s.batchers = &batchers{store: s, maxInFlight: o.MaxInFlight, byNode: map[track]*batcher{}}
+	s.maxInFlight = o.MaxInFlight
 	_, s.apart = client.(*redis.ClusterClient)
+	s.pipelines = newPipelines(s)
 	if o.Denials == 0 {
 		o.Denials = DefaultDenials
 	}
@@ -105,7 +108,7 @@ func newStore(client redis.UniversalClient, o Options, clock string) *Store {
 // client stays open. Afterwards Take answers limiter.ErrUnavailable.
 func (s *Store) Close() error {
 	s.absence.close(s)
-	s.batchers.close()
+	s.pipelines.close()
 	if s.invalidations != nil {
 		s.invalidations.close()
 	}
@@ -161,15 +164,30 @@ func (s *Store) takeAfterReports(ctx context.Context, claims []limiter.Claim, d 
 
 // takeTogether decides a request by one script call.
 func (s *Store) takeTogether(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
-	c := newCall(claims, newID())
-	if err := s.batchers.of(ctx, claims[0]).do(ctx, c); err != nil {
+	id := newID()
+	if err := s.ask(ctx, claims, id, d); err != nil {
 		return err
 	}
-	d.Outcomes = append(d.Outcomes[:0], c.decision.Outcomes...)
-	d.Allowed, d.Wait, d.At, d.Permit = c.decision.Allowed, c.decision.Wait, c.decision.At, limiter.Permit{}
 	if d.Allowed {
-		d.Permit = limiter.Permit{ID: c.id, At: d.At}
+		d.Permit = limiter.Permit{ID: id, At: d.At}
 	}
+	return nil
+}
+
+// ask has Redis decide claims, which it can in one script call.
+func (s *Store) ask(ctx context.Context, claims []limiter.Claim, id [16]byte, d *limiter.Decision) error {
+	p, err := s.pipelines.of(ctx, &claims[0])
+	if err != nil {
+		return err
+	}
+	c := s.newCall(claims, id)
+	if err := p.do(ctx, c); err != nil {
+		return err
+	}
+	outcomes := append(d.Outcomes[:0], c.decision.Outcomes...)
+	*d = c.decision
+	d.Outcomes = outcomes
+	s.release(c)
 	return nil
 }
 
@@ -202,20 +220,15 @@ func (s *Store) decide(ctx context.Context, sc script, claims []limiter.Claim, i
 		return s.peekShared(ctx, claims, d)
 	}
 	b := newPayload(s.names, claims)
-	next := 0
-	b.request(id, claims, func(limiter.Claim) int { next++; return next })
+	b.request(id, len(claims))
+	for i := range claims {
+		b.claim(&claims[i], i+1)
+	}
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	reply, err := sc.run(ctx, s.client, b.keys, b.argv())
-	at, rest, bad := readTime(reply)
+	reply, err := sc.run(ctx, s.client, b.keyNames(), b.args())
 	if err == nil {
-		err = bad
-	}
-	if err == nil {
-		rest, err = readDecision(rest, at, claims, d)
-	}
-	if err == nil && len(rest) > 0 {
-		err = errReply
+		err = readOne(reply, claims, d)
 	}
 	if err != nil {
 		s.remap()
@@ -265,7 +278,7 @@ func (s *Store) change(ctx context.Context, sc script, claims []limiter.Claim, r
 	b := newPayload(s.names, claims, rest...)
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	reply, err := sc.run(ctx, s.client, b.keys, b.argv())
+	reply, err := sc.run(ctx, s.client, b.keyNames(), b.args())
 	if err != nil {
 		s.remap()
 		return 0, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)

@@ -18,21 +18,66 @@ import (
 
 const patient = 10 * time.Second
 
-// grounded is a store whose lane sends nothing until its test lets it.
+// grounded is a store whose pipeline sends nothing until its test lets it.
 func grounded(t *testing.T, addr string) *Store {
 	t.Helper()
 	client, err := NewClient(ClientConfig{Addrs: []string{addr}, Timeout: patient})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := NewWithTestClock(client, Options{Timeout: patient, MaxInFlight: 1})
-	t.Cleanup(func() { s.Close(); client.Close() })
-	s.batchers.of(t.Context(), limiter.Claim{Limit: bucketOf("l", 1)}).inFlight = 1
+	s := NewWithTestClock(client, Options{Timeout: patient})
+	p := s.only(t)
+	p.queue.begin = func() {}
+	t.Cleanup(func() {
+		p.queue.close()
+		p.write()
+		s.Close()
+		client.Close()
+	})
 	return s
 }
 
-// lane is the only one of a store on a single Redis.
-func (s *Store) lane() *batcher { return s.batchers.byNode[track{}] }
+// only is the pipeline of a store on a single Redis.
+func (s *Store) only(t *testing.T) *pipeline {
+	t.Helper()
+	p, err := s.pipelines.of(t.Context(), &limiter.Claim{Limit: bucketOf("l", 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// join has calls wait.
+func (s *Store) join(t *testing.T, calls ...*call) {
+	t.Helper()
+	for _, c := range calls {
+		if err := s.only(t).queue.join(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// fly sends what waits and returns in how many batches.
+func (s *Store) fly(t *testing.T) (batches int) {
+	t.Helper()
+	p := s.only(t)
+	for ; len(p.queue.waiting) > 0; batches++ {
+		c, err := p.connected()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.send(c)
+	}
+	return batches
+}
+
+// takeOnce takes c and waits for the answer.
+func (s *Store) takeOnce(t *testing.T, c *call) {
+	t.Helper()
+	s.join(t, c)
+	s.fly(t)
+	<-c.done
+}
 
 func bucketOf(name string, count int64) *limiter.Limit {
 	return &limiter.Limit{Name: name, Rate: limiter.Rate{Count: count, Window: 10 * time.Second}}
@@ -40,7 +85,7 @@ func bucketOf(name string, count int64) *limiter.Limit {
 
 // Whatever travels together is decided as if it had come one by one: same
 // answers, same state.
-func TestLane_DecidesAsOneByOne(t *testing.T) {
+func TestPipeline_DecidesAsOneByOne(t *testing.T) {
 	server := redistest.Start(t)
 	many := grounded(t, server.Addr)
 	single := NewWithTestClock(many.client, Options{Timeout: patient, Prefix: "single"})
@@ -64,18 +109,11 @@ func TestLane_DecidesAsOneByOne(t *testing.T) {
 				}
 			}
 			if len(claims) > 0 {
-				calls = append(calls, newCall(claims, newID()))
+				calls = append(calls, many.newCall(claims, newID()))
 			}
 		}
-		for _, c := range calls {
-			if _, err := many.lane().join(c); err != nil {
-				t.Fatal(err)
-			}
-		}
-		for f := many.lane().fill(); f != nil; f = many.lane().fill() {
-			f.send(t.Context())
-		}
-		many.lane().inFlight = 1
+		many.join(t, calls...)
+		many.fly(t)
 		for i, c := range calls {
 			<-c.done
 			var want limiter.Decision
@@ -94,35 +132,35 @@ func TestLane_DecidesAsOneByOne(t *testing.T) {
 
 // Requests that ask for the same window by different rates do not travel
 // together, and come in order all the same.
-func TestLane_KeepsRatesApart(t *testing.T) {
+func TestPipeline_KeepsRatesApart(t *testing.T) {
 	server := redistest.Start(t)
 	s := grounded(t, server.Addr)
 	s.client.Set(t.Context(), TestClock, int64(1_800_000_000_000), 0)
 	var calls []*call
-	for _, count := range []int64{5, 5, 9, 5} {
-		c := newCall([]limiter.Claim{{Limit: bucketOf("l", count), Cost: 1}}, newID())
-		calls = append(calls, c)
-		if _, err := s.lane().join(c); err != nil {
-			t.Fatal(err)
+	batches := 0
+	for _, name := range []string{"first", "l"} { // a script that Redis does not know yet goes by itself
+		calls = nil
+		for _, count := range []int64{5, 5, 9, 5} {
+			calls = append(calls, s.newCall([]limiter.Claim{{Limit: bucketOf(name, count), Cost: 1}}, newID()))
 		}
-	}
-	flights := 0
-	for f := s.lane().fill(); f != nil; f = s.lane().fill() {
-		flights++
-		f.send(t.Context())
+		s.join(t, calls...)
+		batches = s.fly(t)
+		for _, c := range calls {
+			<-c.done
+		}
 	}
 	for i, left := range []int64{4, 3, 6, 1} {
 		if got := calls[i].decision.Outcomes[0].Remaining; got != left {
 			t.Errorf("call %d: %d left, want %d", i, got, left)
 		}
 	}
-	if flights != 3 {
-		t.Errorf("%d flights, want 3", flights)
+	if batches != 3 {
+		t.Errorf("%d batches, want 3", batches)
 	}
 }
 
 // A caller that leaves before its request was sent takes nothing.
-func TestLane_LeavesNothingBehind(t *testing.T) {
+func TestPipeline_LeavesNothingBehind(t *testing.T) {
 	server := redistest.Start(t)
 	s := grounded(t, server.Addr)
 	s.client.Set(t.Context(), TestClock, int64(1_800_000_000_000), 0)
@@ -134,17 +172,16 @@ func TestLane_LeavesNothingBehind(t *testing.T) {
 		gone <- s.Take(ctx, claims, &d)
 	}()
 	for waits := 0; waits == 0; {
-		s.lane().mu.Lock()
-		waits = len(s.lane().queue)
-		s.lane().mu.Unlock()
+		q := &s.only(t).queue
+		q.mu.Lock()
+		waits = len(q.waiting)
+		q.mu.Unlock()
 	}
 	cancel()
 	if err := <-gone; !errors.Is(err, context.Canceled) || !errors.Is(err, limiter.ErrUnavailable) {
 		t.Errorf("left: %v", err)
 	}
-	for f := s.lane().fill(); f != nil; f = s.lane().fill() {
-		f.send(t.Context())
-	}
+	s.fly(t)
 	var d limiter.Decision
 	if err := s.Peek(t.Context(), claims, &d); err != nil || d.Outcomes[0].Remaining != 5 {
 		t.Errorf("%+v %v, want 5 left", d, err)
@@ -152,20 +189,20 @@ func TestLane_LeavesNothingBehind(t *testing.T) {
 }
 
 // The queue is bounded, and closing lets nobody in.
-func TestLane_Bounds(t *testing.T) {
+func TestPipeline_Bounds(t *testing.T) {
 	server := redistest.Start(t)
 	s := grounded(t, server.Addr)
 	claims := []limiter.Claim{{Limit: bucketOf("l", 5), Cost: 1}}
 	for range maxQueue {
-		if _, err := s.lane().join(newCall(claims, newID())); err != nil {
-			t.Fatal(err)
-		}
+		s.join(t, s.newCall(claims, newID()))
 	}
 	var d limiter.Decision
 	if err := s.Take(t.Context(), claims, &d); !errors.Is(err, limiter.ErrUnavailable) || !errors.Is(err, errBusy) {
 		t.Errorf("a full queue: %v", err)
 	}
-	s.lane().queue, s.lane().inFlight = nil, 0
+	for p := s.only(t); len(p.queue.waiting) > 0; {
+		p.refuse(errBusy)
+	}
 	s.Close()
 	if err := s.Take(t.Context(), claims, &d); !errors.Is(err, limiter.ErrUnavailable) || !errors.Is(err, redis.ErrClosed) {
 		t.Errorf("closed: %v", err)
@@ -173,7 +210,7 @@ func TestLane_Bounds(t *testing.T) {
 }
 
 // While Redis hangs every caller leaves in time, and afterwards all goes on.
-func TestLane_CallersLeaveInTime(t *testing.T) {
+func TestPipeline_CallersLeaveInTime(t *testing.T) {
 	server := redistest.Start(t)
 	client, err := NewClient(ClientConfig{Addrs: []string{server.Addr}, Timeout: 100 * time.Millisecond, BreakAfter: 1000})
 	if err != nil {
@@ -216,7 +253,7 @@ func TestLane_CallersLeaveInTime(t *testing.T) {
 
 // What a hot key grants in one call is one entry; still each is given back by its
 // id, once.
-func TestLane_HotKeysGiveBack(t *testing.T) {
+func TestPipeline_HotKeysGiveBack(t *testing.T) {
 	server := redistest.Start(t)
 	s := grounded(t, server.Addr)
 	s.client.Set(t.Context(), TestClock, int64(1_800_000_000_000), 0)
@@ -224,14 +261,16 @@ func TestLane_HotKeysGiveBack(t *testing.T) {
 	var calls []*call
 	for range 3 {
 		for range 40 {
-			c := newCall(claims, newID())
+			c := s.newCall(claims, newID())
 			calls = append(calls, c)
-			if _, err := s.lane().join(c); err != nil {
-				t.Fatal(err)
-			}
+			s.join(t, c)
 		}
-		f := s.lane().fill()
-		f.send(t.Context())
+		if n := s.fly(t); n != 1 {
+			t.Fatalf("%d batches for 40 calls", n)
+		}
+	}
+	for _, c := range calls {
+		<-c.done
 	}
 	if n := s.client.ZCard(t.Context(), WindowName("weir", "hot", claims[0].Key)+":permits").Val(); n != 3 {
 		t.Errorf("%d entries for 3 calls", n)
@@ -271,17 +310,13 @@ func TestStore_SameCallTwice(t *testing.T) {
 			}
 		}
 		for range min(count/3-2, 25) { // enough entries for a base, where there may be
-			f := newBatch(s)
-			f.takes(newCall(claims, newID()))
-			f.send(t.Context())
+			s.takeOnce(t, s.newCall(claims, newID()))
 		}
 		before := count - 3*min(count/3-2, 25)
 		left(before, before)
 		id := newID()
 		for range 2 {
-			f := newBatch(s)
-			f.takes(newCall(claims, id))
-			f.send(t.Context())
+			s.takeOnce(t, s.newCall(claims, id))
 		}
 		left(before-6, before-3)
 		s.client.Set(t.Context(), TestClock, clock+10_000, 0)

@@ -1,0 +1,67 @@
+package redisstore
+
+import (
+	"github.com/redis/go-redis/v9"
+)
+
+// read is the reader of c: it answers the batches on it, and when c is lost all that
+// were under way.
+func (p *pipeline) read(c *conn) {
+	in, answer := newRESPReader(c), &reply{}
+	var err error
+	for err == nil {
+		err = p.receive(c, in, answer)
+	}
+	c.breakOff(err)
+	err = c.end(err)
+	for i, b := range p.queue.lost(c) {
+		if i == 0 { // the others say nothing more about Redis
+			p.circuit.record(err)
+			p.store.remap()
+		}
+		for _, g := range b.groups {
+			p.fail(g.calls, err)
+		}
+	}
+	c.close()
+}
+
+// receive answers one batch.
+func (p *pipeline) receive(c *conn, in *respReader, answer *reply) error {
+	if err := in.read(answer); err != nil {
+		return err
+	}
+	b := p.queue.first()
+	if b == nil {
+		return errProtocol // nobody has asked
+	}
+	var failed error
+	for i, g := range b.groups {
+		if i > 0 {
+			if err := in.read(answer); err != nil {
+				return err
+			}
+		}
+		if failed == nil {
+			failed = answer.err
+		}
+		if redis.HasErrorPrefix(answer.err, "READONLY") {
+			c.stale.Store(true) // it is a master no more
+		}
+		calls := g.calls
+		g.calls = g.calls[:0] // they are the callers' again, once told
+		if b.elsewhere(answer.err) {
+			p.resend(g, calls)
+			calls = nil
+		}
+		p.queue.claim(calls)
+		if i == len(b.groups)-1 {
+			p.circuit.record(failed)
+			p.queue.landed()
+		}
+		b.settle(calls, answer)
+		clear(calls)
+	}
+	p.queue.repay(b)
+	return nil
+}

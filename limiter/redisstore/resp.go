@@ -1,0 +1,272 @@
+package redisstore
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+)
+
+// errProtocol says that what a connection brought is not the protocol of Redis
+// (RESP2 or RESP3). Where the next reply begins is unknown then.
+var errProtocol = errors.New("not the protocol of redis")
+
+const (
+	readBuffer = 8 << 10
+	// maxLine is the longest line: a header, a number or an error.
+	maxLine = 64 << 10
+	// maxElements of one list.
+	maxElements = 1 << 20
+)
+
+// A serverError is an error that Redis has answered. It is a redis.Error.
+type serverError string
+
+func (e serverError) Error() string { return string(e) }
+
+// RedisError makes it a redis.Error.
+func (serverError) RedisError() {}
+
+// A reply is what Redis answered to one script call: a list of whole numbers, or why
+// there is none. ints is reused by the next reply.
+type reply struct {
+	ints []int64
+	err  error // a serverError, or errReply for anything but a list of whole numbers
+}
+
+// A respReader reads replies off a connection, of which it keeps only what has
+// arrived and is not read yet.
+type respReader struct {
+	src  io.Reader
+	buf  []byte
+	r, w int // buf[r:w] is not read yet
+}
+
+func newRESPReader(src io.Reader) *respReader {
+	return &respReader{src: src, buf: make([]byte, readBuffer)}
+}
+
+// read reads the next reply into p, past whatever Redis pushes by itself. After an
+// error nothing more can be read.
+func (r *respReader) read(p *reply) error {
+	p.ints, p.err = p.ints[:0], nil
+	for {
+		line, err := r.line()
+		if err != nil {
+			return err
+		}
+		switch line[0] {
+		case '-':
+			p.err = serverError(line[1:])
+			return nil
+		case '*':
+			return r.list(p, line)
+		case '>':
+			err = r.skip(line)
+		case '|': // says something about the reply that follows it
+			var more int64
+			if more, err = r.skipOne(line); err == nil {
+				err = r.skipAll(more - 1)
+			}
+		default:
+			p.err = errReply
+			return r.skip(line)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// list reads the elements of a list.
+func (r *respReader) list(p *reply, header []byte) error {
+	n, ok := number(header[1:])
+	if !ok || n < -1 || n > maxElements {
+		return fmt.Errorf("%w: %.40q", errProtocol, header)
+	}
+	if n == -1 {
+		p.err = errReply
+	}
+	for range n {
+		line, err := r.line()
+		if err != nil {
+			return err
+		}
+		if line[0] != ':' {
+			p.err = errReply
+			if err := r.skip(line); err != nil {
+				return err
+			}
+			continue
+		}
+		v, ok := number(line[1:])
+		if !ok {
+			return fmt.Errorf("%w: %.40q", errProtocol, line)
+		}
+		p.ints = append(p.ints, v)
+	}
+	return nil
+}
+
+// skip passes over the value that header begins, however deep it is.
+func (r *respReader) skip(header []byte) error {
+	more, err := r.skipOne(header)
+	if err != nil {
+		return err
+	}
+	return r.skipAll(more)
+}
+
+// skipAll passes over so many values.
+func (r *respReader) skipAll(left int64) error {
+	for left > 0 {
+		if left > 2*maxElements {
+			return fmt.Errorf("%w: a reply of more than %d parts", errProtocol, 2*maxElements)
+		}
+		header, err := r.line()
+		if err != nil {
+			return err
+		}
+		more, err := r.skipOne(header)
+		if err != nil {
+			return err
+		}
+		left += more - 1
+	}
+	return nil
+}
+
+// skipOne passes over what header begins, but for the values that it holds: so many
+// are still to come.
+func (r *respReader) skipOne(header []byte) (more int64, err error) {
+	switch header[0] {
+	case '+', '-', ':', ',', '#', '_', '(':
+		return 0, nil
+	}
+	n, ok := number(header[1:])
+	if !ok || n < -1 {
+		return 0, fmt.Errorf("%w: %.40q", errProtocol, header)
+	}
+	n = max(n, 0)
+	switch header[0] {
+	case '$', '!', '=':
+		if header[1] == '-' { // no text at all
+			return 0, nil
+		}
+		return 0, r.text(n)
+	case '*', '~', '>':
+		more = n
+	case '%':
+		more = 2 * min(n, 2*maxElements)
+	case '|': // followed by what it speaks of
+		more = 2*min(n, 2*maxElements) + 1
+	default:
+		return 0, fmt.Errorf("%w: %.40q", errProtocol, header)
+	}
+	if n > maxElements {
+		return 0, fmt.Errorf("%w: %.40q", errProtocol, header)
+	}
+	return more, nil
+}
+
+// text passes over n bytes and the end of their line.
+func (r *respReader) text(n int64) error {
+	for have := int64(r.w - r.r); n > have; have = int64(r.w - r.r) {
+		n -= have
+		r.r = r.w
+		if err := r.fill(); err != nil {
+			return err
+		}
+	}
+	r.r += int(n)
+	end, err := r.line0()
+	if err == nil && len(end) != 0 {
+		err = fmt.Errorf("%w: a text longer than it says", errProtocol)
+	}
+	return err
+}
+
+// line is the next line, without its end and not empty. It is right until the next
+// call.
+func (r *respReader) line() ([]byte, error) {
+	line, err := r.line0()
+	if err == nil && len(line) == 0 {
+		err = fmt.Errorf("%w: an empty line", errProtocol)
+	}
+	return line, err
+}
+
+// line0 is line, and may be empty.
+func (r *respReader) line0() ([]byte, error) {
+	for searched := 0; ; {
+		if i := bytes.IndexByte(r.buf[r.r+searched:r.w], '\n'); i >= 0 {
+			line := r.buf[r.r : r.r+searched+i]
+			r.r += searched + i + 1
+			n := len(line) - 1
+			if n < 0 || line[n] != '\r' || bytes.IndexByte(line[:n], '\r') >= 0 {
+				return nil, fmt.Errorf("%w: a line that ends with LF alone", errProtocol)
+			}
+			return line[:n], nil
+		}
+		searched = r.w - r.r
+		if searched > maxLine {
+			return nil, fmt.Errorf("%w: a line longer than %d bytes", errProtocol, maxLine)
+		}
+		if err := r.fill(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// fill reads more. Where nothing is kept the buffer is that of the beginning again,
+// however long the lines before were.
+func (r *respReader) fill() error {
+	switch {
+	case r.r == r.w:
+		r.r, r.w = 0, 0
+		if len(r.buf) > readBuffer {
+			r.buf = make([]byte, readBuffer)
+		}
+	case r.w == len(r.buf) && r.r > 0:
+		r.r, r.w = 0, copy(r.buf, r.buf[r.r:r.w])
+	case r.w == len(r.buf):
+		r.buf = append(r.buf, make([]byte, len(r.buf))...)
+	}
+	for range 100 {
+		n, err := r.src.Read(r.buf[r.w:])
+		r.w += n
+		if n > 0 {
+			return nil
+		}
+		if err == io.EOF && r.r < r.w {
+			return io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return io.ErrNoProgress
+}
+
+// number is the whole number that text is.
+func number(text []byte) (int64, bool) {
+	digits := text
+	if len(text) > 0 && (text[0] == '-' || text[0] == '+') {
+		digits = text[1:]
+	}
+	if len(digits) == 0 || len(digits) > 19 {
+		return 0, false
+	}
+	var n uint64
+	for _, c := range digits {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = 10*n + uint64(c-'0')
+	}
+	if text[0] == '-' {
+		return -int64(n), n <= -math.MinInt64
+	}
+	return int64(n), n <= math.MaxInt64
+}

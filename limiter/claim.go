@@ -8,7 +8,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"strings"
 	"time"
 )
@@ -51,24 +50,28 @@ type Key [16]byte
 // its length before hashing (SHA-256, cut to 16 bytes), so that ("ab", "c") and
 // ("a", "bc") are different keys.
 func KeyOf(parts ...string) Key {
-	return sum(sha256.New(), parts)
+	var room [256]byte // so that most keys need no memory
+	sum := sha256.Sum256(appendParts(room[:0], parts))
+	return Key(sum[:len(Key{})])
 }
 
 // KeyWithSecret is KeyOf with HMAC-SHA256 under secret: without the secret
 // nobody can find out which text a key was made of by trying all texts.
 func KeyWithSecret(secret []byte, parts ...string) Key {
-	return sum(hmac.New(sha256.New, secret), parts)
-}
-
-func sum(h hash.Hash, parts []string) Key {
-	var length [8]byte
-	for _, p := range parts {
-		binary.BigEndian.PutUint64(length[:], uint64(len(p)))
-		h.Write(length[:])
-		h.Write([]byte(p))
-	}
+	var room [256]byte
+	h := hmac.New(sha256.New, secret)
+	h.Write(appendParts(room[:0], parts))
 	var out [sha256.Size]byte
 	return Key(h.Sum(out[:0])[:len(Key{})])
+}
+
+// appendParts appends each part behind its length.
+func appendParts(b []byte, parts []string) []byte {
+	for _, p := range parts {
+		b = binary.BigEndian.AppendUint64(b, uint64(len(p)))
+		b = append(b, p...)
+	}
+	return b
 }
 
 // String is k in lower-case hexadecimal, 32 characters.

@@ -152,8 +152,14 @@ func (a *admitter) take(ctx context.Context, claims []limiter.Claim, d *limiter.
 // passes. Each is asked alone, since what one refuses the others still count. They
 // have what the decision left of its time.
 func (a *admitter) watch(ctx context.Context, x *exchange) {
+	if len(x.shadows)+len(x.shadowErrors) > 0 {
+		a.watchAll(ctx, x)
+	}
+}
+
+func (a *admitter) watchAll(ctx context.Context, x *exchange) {
 	for _, l := range x.shadowErrors {
-		a.metrics.decisions.WithLabelValues(x.route.name, l.name, shadowRefused).Inc()
+		a.metrics.decision(x.route, l, shadowRefused).Inc()
 	}
 	var d limiter.Decision
 	for from, to := 0, 0; from < len(x.shadows); from = to {

@@ -104,8 +104,10 @@ func (b *buffer) read(r io.Reader, most int64) ([]byte, error) {
 
 // free gives the memory back; nobody may use what was read any more.
 func (b *buffer) free() {
-	b.all.give(b.client, b.taken)
-	b.taken = 0
+	if b.taken > 0 {
+		b.all.give(b.client, b.taken)
+		b.taken = 0
+	}
 }
 
 // watch shows in the figures how much of b is in use.

@@ -42,10 +42,14 @@ func (m *metrics) forwarded(x *exchange) {
 	if x.route.pool == nil {
 		return
 	}
-	name := x.route.pool.Name()
-	m.trips.WithLabelValues(name, x.result.Target, outcome(x.result.Kind)).Inc()
+	t := trip{x.result.Target, outcome(x.result.Kind)}
+	trips, ok := x.route.figures.trips.get(t)
+	if !ok {
+		trips = x.route.figures.trips.keep(t, m.trips.WithLabelValues(x.route.pool.Name(), t.target, t.outcome))
+	}
+	trips.Inc()
 	if x.result.Retries > 0 {
-		m.retries.WithLabelValues(name).Add(float64(x.result.Retries))
+		m.retries.WithLabelValues(x.route.pool.Name()).Add(float64(x.result.Retries))
 	}
 }
 

@@ -54,7 +54,7 @@ func (a *admitter) restart(ctx context.Context, x *exchange) {
 			claims = append(claims, limiter.Claim{Limit: &r.of.Limit, Key: x.keys[i].former, Cost: 1})
 		}
 		if err := a.reset(ctx, claims); err != nil {
-			x.err = errors.Join(x.err, fmt.Errorf("end a cooldown: %w", err))
+			x.fail(fmt.Errorf("end a cooldown: %w", err))
 			continue
 		}
 		a.metrics.resets.WithLabelValues(r.route, r.of.of.name).Inc()

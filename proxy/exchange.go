@@ -12,6 +12,7 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/respond"
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
@@ -43,7 +44,7 @@ type exchange struct {
 	trusted       bool         // address: the peer is a trusted proxy
 	client        netip.Addr   // address: who asks
 	network       netip.Prefix // address: the client as limits count it
-	source        uint32       // address: stands for network where room for keys is shared
+	source        uint32       // extract: stands for network where room for keys is shared
 	rawQuery      string       // tidy: as sent, after the question mark
 	host          string       // tidy: lower case, without port
 	path          string       // tidy: the one spelling that is matched and forwarded
@@ -69,24 +70,28 @@ type exchange struct {
 
 	// What was decided and what came of it.
 	decision  limiter.Decision
-	fallback  string          // admit: the policy that decided while the store could not
-	asked     bool            // forward: the upstream asked not to count this request
-	back      []limiter.Claim // settle: what is given back
-	all       []limiter.Claim // admit: claims and once
-	exempt    bool            // extract: no limit is asked about it
-	repeated  bool            // admit: it repeats a request that was counted
-	rotates   bool            // extract: claims are there twice, under two keys
-	waited    bool            // admit: it stood in line for its turn
-	takenBack bool            // the client wants no answer any more, and has kept its connection
-	banned    bool            // admit: this refusal was one too many
-	shadowed  []refusal       // admit: what limits in shadow mode would have refused
-	returned  bool            // settle: something was given back
-	forwarded bool            // forward: what came of it is known
-	of        []int           // refuse: as windows, but the policies of the quota
-	status    int             // the status that the client sees
-	bytes     int64           // of the body that the client was sent
-	err       error           // for the log
+	fallback  string           // admit: the policy that decided while the store could not
+	asked     bool             // forward: the upstream asked not to count this request
+	back      []limiter.Claim  // settle: what is given back
+	all       []limiter.Claim  // admit: claims and once
+	exempt    bool             // extract: no limit is asked about it
+	repeated  bool             // admit: it repeats a request that was counted
+	rotates   bool             // extract: claims are there twice, under two keys
+	waited    bool             // admit: it stood in line for its turn
+	takenBack bool             // the client wants no answer any more, and has kept its connection
+	banned    bool             // admit: this refusal was one too many
+	shadowed  []refusal        // admit: what limits in shadow mode would have refused
+	returned  bool             // settle: something was given back
+	forwarded bool             // forward: what came of it is known
+	of        []int            // refuse: as windows, but the policies of the quota
+	status    int              // the status that the client sees
+	bytes     int64            // of the body that the client was sent
+	err       error            // for the log
+	asking    upstream.Request // forward: what the upstream is asked
 	result    upstream.Result
+
+	memory respond.Memory                      // what is told of the quota is made in
+	edit   func(status int, h upstream.Header) // onHeader, made once
 }
 
 // A carrier hands out the body of its request: the door's.
@@ -166,10 +171,16 @@ func (x *exchange) reset() {
 	kept.overridden = x.overridden[:0]
 	kept.value = x.value
 	kept.value.Reset()
+	kept.memory, kept.edit = x.memory, x.edit
+	kept.memory.Reset()
 	*x = kept
 }
 
-func newExchange() any { return &exchange{found: chi.NewRouteContext(), header: http.Header(nil)} }
+func newExchange() any {
+	x := &exchange{found: chi.NewRouteContext(), header: http.Header(nil)}
+	x.edit = x.onHeader
+	return x
+}
 
 // window is the window that claims[i] asks for.
 func (x *exchange) window(i int) *window { return x.route.windows[x.windows[i]] }

@@ -3,6 +3,7 @@ package proxy
 import (
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"net/url"
 	"strconv"
 	"strings"
@@ -99,6 +100,9 @@ func (g *generation) claim(x *exchange, l *limit) error {
 		if cost > x.route.windows[i].Most() {
 			return fmt.Errorf("%s: %w: %d is more than can ever be asked for", l.cost.From, errCost, cost)
 		}
+	}
+	if x.source == 0 {
+		x.source = uint32(maphash.Comparable(g.seed, x.network)) | 1 // never nobody
 	}
 	shared := ""
 	if l.redisson != "" {

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"errors"
 	"maps"
 	"net/http"
 
@@ -29,7 +28,7 @@ func (g *generation) forward(x *exchange, d downstream) {
 		x.reply(d)
 		return
 	}
-	x.result = d.forward(x.route.pool, &upstream.Request{
+	x.asking = upstream.Request{
 		Path:        x.route.rewrite.path(x.path),
 		RawQuery:    x.rawQuery,
 		Host:        x.authority,
@@ -45,9 +44,10 @@ func (g *generation) forward(x *exchange, d downstream) {
 		WebSocket:   x.route.upgrades,
 		Set:         g.setFields(x),
 		Reserved:    x.route.reserved,
-		OnHeader:    x.onHeader,
-	})
-	x.err = errors.Join(x.err, x.result.Err)
+		OnHeader:    x.edit,
+	}
+	x.result = d.forward(x.route.pool, &x.asking)
+	x.fail(x.result.Err)
 	if x.result.Kind != upstream.OK && !x.result.Wrote {
 		d.answer(failed(x))
 	}
@@ -86,7 +86,8 @@ func (x *exchange) onHeader(status int, h upstream.Header) {
 	x.route.rewrite.answer(h)
 	if len(x.claims) > 0 {
 		x.restore(status)
-		x.route.quota.Headers(respond.Verdict{Decision: &x.decision, Of: x.policies()}, h)
+		x.memory.Reset()
+		x.route.quota.Headers(x.verdict(), h)
 	}
 	h.Set("X-Request-Id", x.id)
 }

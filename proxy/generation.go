@@ -30,6 +30,7 @@ type generation struct {
 	redact    redactor
 	table     *table
 	routes    []*route // in the order of the configuration
+	seed      maphash.Seed // see lasting
 	pools     map[*config.Upstream]*upstream.Pool
 	fleet     *upstream.Fleet
 	counted   []limiter.Limit // see Prepared.Limits
@@ -57,6 +58,7 @@ func compile(c *config.Config, l lasting) (*generation, error) {
 		fleet:   l.fleet,
 		redact:  redactor{c.Privacy, l.salt},
 		own:     ownFields(),
+		seed:    l.seed,
 		address: newAddresser(c.ClientIP),
 		pools:   map[*config.Upstream]*upstream.Pool{},
 	}
@@ -136,7 +138,6 @@ func (g *generation) route(from *config.Route) (*route, error) {
 		idempotency: newIdempotency(from.Name, from.Idempotency),
 		maxBody:     from.MaxBody,
 		newKeys:     compileNewKeys(from),
-		reject:      newReject(from.Reject),
 		deciders:    deciders(from.Match),
 
 		redacted:        from.LogPath == config.PathRedacted,
@@ -186,7 +187,7 @@ func (g *generation) route(from *config.Route) (*route, error) {
 	r.guarded = len(r.lists) > 0 || len(r.bodyScreens) > 0 || slices.ContainsFunc(r.limits, func(l *limit) bool { return l.mode == config.Enforce })
 	r.foresee(from)
 	r.standsIn = r.local && !slices.ContainsFunc(r.limits, func(l *limit) bool { return l.mode == config.Enforce && l.onFailure == config.Deny })
-	r.quota, err = respond.NewQuota(policies, respond.Style(g.config.Defaults.Headers))
+	r.quota, err = respond.NewQuota(policies, respond.Style(g.config.Defaults.Headers), newReject(from.Reject))
 	return r, err
 }
 

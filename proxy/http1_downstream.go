@@ -34,12 +34,10 @@ func (p *Proxy) ServeHTTP1(h *http1.Exchange) {
 		_ = h.Send(nil) // the client may have left
 		return
 	}
-	x := p.exchanges.Get().(*exchange)
-	d := &http1Door{h: h, x: x, here: presence{h: h}}
+	d := p.http1Door(h)
+	defer p.leaveHTTP1(d)
+	x := d.x
 	d.enter()
-	d.kept.all = p.buffers
-	defer d.kept.free()
-	x.carrier = d
 	defer p.finish(&d.here, x)
 	p.serve(&d.here, x, d)
 	if release := h.Ending; release != nil { // the answer broke off before its end
@@ -50,6 +48,29 @@ func (p *Proxy) ServeHTTP1(h *http1.Exchange) {
 	if x.result.Wrote && x.result.Kind != upstream.OK {
 		h.Abort()
 	}
+}
+
+// http1Door is the door for h.
+func (p *Proxy) http1Door(h *http1.Exchange) *http1Door {
+	d, ok := p.doors.Get().(*http1Door)
+	if !ok {
+		d = new(http1Door)
+	}
+	d.h, d.x, d.here.h = h, p.exchanges.Get().(*exchange), h
+	d.kept.all = p.buffers
+	d.x.carrier = d
+	return d
+}
+
+// leaveHTTP1 gives up what d has kept, and d itself for another request, unless
+// somebody may still wait for the client of this one to leave.
+func (p *Proxy) leaveHTTP1(d *http1Door) {
+	d.kept.free()
+	if d.here.asked() {
+		return
+	}
+	d.h, d.x, d.here.h, d.read = nil, nil, nil, nil
+	p.doors.Put(d)
 }
 
 // enter makes an exchange of the request.
@@ -149,13 +170,18 @@ func (d *http1Door) whole(most int64) ([]byte, error) {
 	return read, nil
 }
 
-func (d *http1Door) forward(p *upstream.Pool, t *upstream.Request) (result upstream.Result) {
+func (d *http1Door) forward(p *upstream.Pool, t *upstream.Request) upstream.Result {
 	if b := d.h.Body(); b != nil {
 		b.Limit(d.x.route.maxBody)
 	}
 	if p.Direct() {
 		return p.ForwardHTTP1(&d.here, d.h, d.read, t)
 	}
+	return d.forwardNet(p, t)
+}
+
+// forwardNet is forward to what does not speak HTTP/1.1.
+func (d *http1Door) forwardNet(p *upstream.Pool, t *upstream.Request) (result upstream.Result) {
 	d.h.ServeNet(&d.here, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if d.read != nil {
 			r.Body = newReplay(d.read)
@@ -189,9 +215,10 @@ func (x *exchange) keep() {
 
 // RefuseHTTP1 answers what could not be read as a request.
 func (p *Proxy) RefuseHTTP1(h *http1.Exchange, why error) {
-	x := p.exchanges.Get().(*exchange)
-	d := &http1Door{h: h, x: x, here: presence{h: h}}
-	x.header, x.carrier, x.peer, x.fault = http.Header(nil), d, peerOf(h.NetConn()), why
+	d := p.http1Door(h)
+	defer p.leaveHTTP1(d)
+	x := d.x
+	x.header, x.peer, x.fault = http.Header(nil), peerOf(h.NetConn()), why
 	defer p.finish(&d.here, x)
 	p.recorder.arrive(x)
 	g := p.enter()

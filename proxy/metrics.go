@@ -40,6 +40,9 @@ type metrics struct {
 	reloads    *prometheus.CounterVec
 	generation prometheus.Gauge
 	unlogged   prometheus.Counter
+
+	unrouted     figures                            // of requests without a route
+	storeSeconds found[string, prometheus.Observer] // by operation
 }
 
 func newMetrics(r prometheus.Registerer) *metrics {
@@ -86,9 +89,23 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	return m
 }
 
-func (m *metrics) served(route string, status int, took time.Duration) {
-	m.requests.WithLabelValues(route, strconv.Itoa(status)).Inc()
-	m.seconds.WithLabelValues(route).Observe(took.Seconds())
+// served notes an answer, and returns what the route is called; r is nil for none.
+func (m *metrics) served(r *route, status int, took time.Duration) (name string) {
+	name, f := "none", &m.unrouted
+	if r != nil {
+		name, f = r.name, &r.figures
+	}
+	requests, ok := f.requests.get(status)
+	if !ok {
+		requests = f.requests.keep(status, m.requests.WithLabelValues(name, strconv.Itoa(status)))
+	}
+	seconds, ok := f.seconds.get("")
+	if !ok {
+		seconds = f.seconds.keep("", m.seconds.WithLabelValues(name))
+	}
+	requests.Inc()
+	seconds.Observe(took.Seconds())
+	return name
 }
 
 // decided counts what each limit said; a limit of several windows says one thing,
@@ -103,14 +120,27 @@ func (m *metrics) decided(x *exchange, windows []int, d *limiter.Decision) {
 			}
 		}
 		if asked {
-			m.decisions.WithLabelValues(x.route.name, of.name, result).Inc()
+			m.decision(x.route, of, result).Inc()
 		}
 	}
 }
 
+// decision is the counter of what a limit said.
+func (m *metrics) decision(r *route, of *limit, result string) prometheus.Counter {
+	c, ok := of.decisions.get(result)
+	if !ok {
+		c = of.decisions.keep(result, m.decisions.WithLabelValues(r.name, of.name, result))
+	}
+	return c
+}
+
 // asked notes a call to the store.
 func (m *metrics) asked(operation string, took time.Duration, err error) {
-	m.store.WithLabelValues(operation).Observe(took.Seconds())
+	o, ok := m.storeSeconds.get(operation)
+	if !ok {
+		o = m.storeSeconds.keep(operation, m.store.WithLabelValues(operation))
+	}
+	o.Observe(took.Seconds())
 	if err != nil {
 		m.storeFails.WithLabelValues(operation).Inc()
 	}
@@ -123,7 +153,7 @@ func (m *metrics) fellBack(x *exchange) {
 
 // unasked notes a limit that nobody could be asked about.
 func (m *metrics) unasked(x *exchange, of *limit) {
-	m.decisions.WithLabelValues(x.route.name, of.name, unavailable).Inc()
+	m.decision(x.route, of, unavailable).Inc()
 }
 
 func (m *metrics) reloaded(r Report, err error) {

@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/weir-proxy/weir/limiter"
@@ -25,7 +24,7 @@ func (a *admitter) penalize(ctx context.Context, x *exchange, by limiter.AdminSt
 			continue
 		}
 		if err := a.penalty(ctx, x, by, from, to); err != nil {
-			x.err = errors.Join(x.err, fmt.Errorf("count a refusal: %w", err))
+			x.fail(fmt.Errorf("count a refusal: %w", err))
 		}
 	}
 }

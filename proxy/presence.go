@@ -50,6 +50,13 @@ func (p *presence) Err() error {
 	return nil
 }
 
+// asked reports whether somebody has waited for p to be done, or has heard that it is.
+func (p *presence) asked() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.gone || p.done != nil || p.after != nil
+}
+
 // AfterFunc spares contexts that are made from p a goroutine each.
 func (p *presence) AfterFunc(f func()) (stop func() bool) {
 	p.mu.Lock()

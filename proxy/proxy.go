@@ -57,6 +57,7 @@ type Proxy struct {
 	agree     Agree
 	current   atomic.Pointer[generation]
 	exchanges sync.Pool
+	doors     sync.Pool         // of *http1Door
 	guard     *limiter.KeyGuard // which keys are known
 	buffers   *buffers
 	admitter  *admitter
@@ -164,7 +165,6 @@ func (p *Proxy) serve(ctx context.Context, x *exchange, d downstream) {
 // through takes a request through the rooms in which it may be refused.
 func (p *Proxy) through(ctx context.Context, g *generation, x *exchange) error {
 	g.address.address(x)
-	x.source = uint32(maphash.Comparable(p.lasting.seed, x.network)) | 1 // never nobody
 	p.recorder.name(x)
 	if x.fault != nil {
 		return x.fault

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"crypto/rand"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -28,6 +27,7 @@ type recorder struct {
 	log     zerolog.Logger
 	metrics *metrics
 	resets  sample
+	ids     requestIDs
 }
 
 // arrive notes the beginning of a request.
@@ -41,7 +41,7 @@ func (rec *recorder) name(x *exchange) {
 			return
 		}
 	}
-	x.id = rand.Text()
+	x.id = rec.ids.next()
 }
 
 // isID reports whether s may be passed on and logged as a request's id.
@@ -50,11 +50,7 @@ func isID(s string) bool { return len(s) <= 128 && httpguts.ValidHeaderFieldName
 // leave notes what came of it.
 func (rec *recorder) leave(x *exchange) {
 	took := x.took
-	name := "none"
-	if x.route != nil {
-		name = x.route.name
-	}
-	rec.metrics.served(name, x.status, took)
+	name := rec.metrics.served(x.route, x.status, took)
 	if x.repeated {
 		rec.metrics.repeats.WithLabelValues(name).Inc()
 	}

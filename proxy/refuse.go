@@ -32,14 +32,13 @@ func jitter(wait time.Duration, luck float64) time.Duration {
 
 // refuse words the answer to a request that a room did not let through.
 func (g *generation) refuse(x *exchange, err error) respond.Answer {
-	x.err = errors.Join(x.err, err)
+	x.fail(err)
 	switch {
 	case errors.Is(err, http1.ErrConnect):
 		return respond.NotAllowed(nil, x.id) // no target of it allows any other method
 	case errors.Is(err, errRefused), errors.Is(err, errNewKeys):
 		return x.route.quota.TooMany(respond.Refusal{
-			Verdict:   respond.Verdict{Decision: &x.decision, Of: x.policies()},
-			Reject:    x.route.reject,
+			Verdict:   x.verdict(),
 			Jitter:    jitter(x.decision.Wait, rand.Float64()),
 			RequestID: x.id,
 		})
@@ -87,6 +86,22 @@ func unread(err error) respond.Kind {
 		return respond.ClientGone
 	}
 	return respond.BadRequest
+}
+
+// fail notes for the log what went wrong, beside what did before.
+func (x *exchange) fail(err error) {
+	switch {
+	case err == nil:
+	case x.err == nil:
+		x.err = err
+	default:
+		x.err = errors.Join(x.err, err)
+	}
+}
+
+// verdict is the decision as clients are told of it.
+func (x *exchange) verdict() respond.Verdict {
+	return respond.Verdict{Decision: &x.decision, Of: x.policies(), Memory: &x.memory}
 }
 
 // policies maps the outcomes of the decision to the policies of the quota.

@@ -39,7 +39,7 @@ func (x *exchange) reply(d downstream) {
 	}
 	if len(x.claims) > 0 {
 		x.restore(answer.Status)
-		answer = answer.With(x.route.quota, respond.Verdict{Decision: &x.decision, Of: x.policies()})
+		answer = answer.With(x.route.quota, x.verdict())
 	}
 	x.result.Status = answer.Status
 	d.answer(answer)

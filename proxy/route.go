@@ -3,6 +3,8 @@ package proxy
 import (
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/key"
@@ -10,10 +12,12 @@ import (
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
-// A route is what happens to the requests that match it. It is immutable.
+// A route is what happens to the requests that match it. It is immutable, but for what
+// its figures and those of its limits have looked up.
 type route struct {
-	name  string
-	order int // in the files
+	name    string
+	order   int // in the files
+	figures figures
 
 	// How it is matched; table.add fills these.
 	host           string
@@ -47,7 +51,6 @@ type route struct {
 	reserved        func(string) bool // whether no trailer field may have this name
 	newKeys         newKeys
 	quota           *respond.Quota
-	reject          respond.Reject
 	refund          refund
 	reply           *reply         // nil: requests are forwarded
 	rewrite         rewrite        // of what is forwarded
@@ -81,7 +84,8 @@ type limit struct {
 	maxWaiting int                   // requests of one key that wait at a time
 	mode       config.Mode
 	onFailure  config.OnStoreFailure
-	count      *config.Statuses // after which a request stays counted; nil is all
+	count      *config.Statuses                  // after which a request stays counted; nil is all
+	decisions  found[string, prometheus.Counter] // by result
 }
 
 // A penalty counts the refusals of a limit, and bans.

@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -63,7 +62,7 @@ func (p *Proxy) finish(ctx context.Context, x *exchange) {
 			x.keep()
 			go func() {
 				defer a.settling.Add(-1)
-				p.end(ctx, x)
+				p.end(context.Background(), x) // that of the request ends with its handler
 			}()
 			return
 		}
@@ -151,7 +150,7 @@ func (a *admitter) refund(ctx context.Context, x *exchange, t *taking) {
 	err := t.store.Refund(ctx, x.back, t.permit)
 	a.metrics.asked("refund", time.Since(began), err)
 	if err != nil {
-		x.err = errors.Join(x.err, fmt.Errorf("give back: %w", err))
+		x.fail(fmt.Errorf("give back: %w", err))
 	}
 }
 

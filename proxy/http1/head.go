@@ -31,14 +31,22 @@ func (h *Head) release(m *memory) {
 // Add adds a field line. A name that is no token, a value with a control
 // character, and a name that concerns the connection or the framing make sending
 // fail with ErrOutgoing.
-func (h *Head) Add(name, value string) {
+func (h *Head) Add(name, value string) { addField(h, name, value) }
+
+// AddBytes is Add for a value that is not a string.
+func (h *Head) AddBytes(name string, value []byte) { addField(h, name, value) }
+
+func addField[S string | []byte](h *Head, name string, value S) {
 	n := nameOf(name)
 	if len(name) == 0 || !all(name, tokenChar) || !all(value, valueChar) || hopByHop&(1<<n) != 0 && n != ProxyAuthenticate && n != ProxyAuthorization || h.host && n == Host {
 		h.err = ErrOutgoing
 		return
 	}
 	h.dated = h.dated || n == Date
-	h.add(name, value)
+	h.buf = append(h.buf, name...)
+	h.buf = append(h.buf, ':', ' ')
+	h.buf = append(h.buf, value...)
+	h.buf = append(h.buf, '\r', '\n')
 }
 
 // AddFields adds the lines of f that have not been dropped. They were checked

@@ -4,8 +4,10 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
+	"runtime"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -29,11 +31,12 @@ func (p *Pool) Idle() int {
 	return len(p.idle)
 }
 
-// take is an idle connection that is fit to be used, nil if there is none.
-func (p *Pool) take() *upstream {
+// take is an idle connection that is fit to be used for c, nil if there is none. If c
+// can ask over it at once, that finds out whether it is.
+func (p *Pool) take(c *Call) *upstream {
 	for {
 		u := p.pop()
-		if u == nil || u.fresh(p.client.now()) && u.look() == Silent {
+		if u == nil || u.fresh(p.client.now()) && (c.asks(u) || u.look() == Silent) {
 			return u
 		}
 		u.close()
@@ -169,12 +172,22 @@ type upstream struct {
 
 	read, write deadline
 	one         [1]byte
+
+	asking asking
+	raw    syscall.RawConn       // of net, nil if something lies in between
+	step   func(fd uintptr) bool // that of asking
 }
 
 func newUpstream(p *Pool, nc net.Conn) *upstream {
 	u := &upstream{pool: p, net: nc, born: p.client.now()}
 	_, u.tls = nc.(*tls.Conn)
 	u.socket.open(nc)
+	switch nc.(type) {
+	case *net.TCPConn, *net.UnixConn:
+		if runtime.GOOS != "windows" {
+			u.raw, u.step = u.socket.raw, u.asking.step
+		}
+	}
 	return u
 }
 

@@ -18,7 +18,7 @@ func (p *Pool) Send(c *Call) error {
 	if c.x != nil {
 		c.x.Watch(c)
 	}
-	u := p.take()
+	u := p.take(c)
 	for {
 		var fault *Fault
 		if u == nil {
@@ -31,11 +31,19 @@ func (p *Pool) Send(c *Call) error {
 		}
 		c.endUpload()
 		c.dropConn()
-		if u = nil; !fault.Reused || !fault.Repeatable(c.method) {
+		if !fault.Reused || !fault.Repeatable(c.method) {
 			return fault
 		}
 		c.again()
+		if u = nil; errors.Is(fault.Err, errStale) {
+			u = p.take(c)
+		}
 	}
+}
+
+// asks reports whether the whole request is at hand and u can take it at once.
+func (c *Call) asks(u *upstream) bool {
+	return u.raw != nil && u.used && (c.source == nil || c.upload.whole)
 }
 
 // again makes c ready to be sent once more.
@@ -97,12 +105,25 @@ func (c *Call) attempt(u *upstream) *Fault {
 	if !c.uses(u) {
 		return c.fault(ErrAborted)
 	}
-	u.armWrite()
-	n, err := u.net.Write(c.out.buf)
-	if err != nil {
-		f := c.fault(err)
-		f.Wrote = n > 0
-		return f
+	sent := 0
+	if c.asks(u) {
+		u.armRead(c.client.Response)
+		if err := c.because(nil); err != nil { // see await
+			return c.fault(err)
+		}
+		var fault *Fault
+		if sent, fault = c.ask(u); fault != nil {
+			return fault
+		}
+	}
+	if sent < len(c.out.buf) {
+		u.armWrite()
+		n, err := u.net.Write(c.out.buf[sent:])
+		if err != nil {
+			f := c.fault(err)
+			f.Wrote = sent+n > 0
+			return f
+		}
 	}
 	if c.written = c.source == nil || c.upload.whole; !c.written {
 		if c.expects() {
@@ -135,9 +156,11 @@ func (c *Call) sourceErr() error {
 
 // await reads heads until the final one. There is one time limit for all of them.
 func (c *Call) await() *Fault {
-	if c.written {
+	switch {
+	case len(c.in.unread()) > 0: // ask has bounded it
+	case c.written:
 		c.conn.armRead(c.client.Response)
-	} else {
+	default:
 		c.upload.awaitHead(c.conn)
 	}
 	if err := c.because(nil); err != nil { // the deadline of Abort may have been overwritten

@@ -6,7 +6,10 @@
 // response writers, so that every door can send what it makes.
 package respond
 
-import "net/http"
+import (
+	"net/http"
+	"strings"
+)
 
 // A Field is one header line.
 type Field struct{ Name, Value string }
@@ -14,15 +17,22 @@ type Field struct{ Name, Value string }
 // A Header is that of an answer, to be changed. Names are in canonical form.
 type Header interface {
 	Values(name string) []string
-	// Set replaces a field by lines with these values.
-	Set(name string, values ...string)
+	// Set replaces a field by one line.
+	Set(name, value string)
+	// Add adds a line.
+	Add(name, value string)
 }
 
 // A NetHeader is a Header as net/http knows it.
 type NetHeader struct{ http.Header }
 
 // Set implements Header.
-func (h NetHeader) Set(name string, values ...string) { h.Header[name] = values }
+func (h NetHeader) Set(name, value string) { h.Header[name] = []string{strings.Clone(value)} }
+
+// Add implements Header.
+func (h NetHeader) Add(name, value string) {
+	h.Header[name] = append(h.Header[name], strings.Clone(value))
+}
 
 // An Answer is a whole response of ours. What Weir words has the fields
 // Content-Type, Content-Length and Cache-Control: no-store; what the operator
@@ -35,14 +45,14 @@ type Answer struct {
 }
 
 // Into sets every field of a in h; fields of the same name that h already had
-// are replaced.
+// are replaced. h may outlive the memory of a.
 func (a Answer) Into(h http.Header) {
 	for i, f := range a.Fields {
 		if i > 0 && a.Fields[i-1].Name == f.Name {
-			h.Add(f.Name, f.Value)
+			h.Add(f.Name, strings.Clone(f.Value))
 			continue
 		}
-		h.Set(f.Name, f.Value)
+		h.Set(f.Name, strings.Clone(f.Value))
 	}
 }
 

@@ -31,7 +31,7 @@ func rate(s string) limiter.Rate {
 
 func mustQuota(t testing.TB, style Style, policies ...Policy) *Quota {
 	t.Helper()
-	q, err := NewQuota(policies, style)
+	q, err := NewQuota(policies, style, Reject{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,6 +54,10 @@ func refused() Verdict {
 // UPDATE_GOLDEN=1 the files are written anew.
 func TestGolden_EveryAnswerOfOurs(t *testing.T) {
 	ietf := mustQuota(t, IETF, phone(), day(), hidden())
+	worded, err := NewQuota([]Policy{phone(), day(), hidden()}, IETF, Reject{Status: 403, Detail: `Say "no" for {retry_after} s, {retry_after}!`})
+	if err != nil {
+		t.Fatal(err)
+	}
 	onlyHidden := Verdict{Decision: &limiter.Decision{
 		Wait:     90 * time.Second,
 		Outcomes: []limiter.Outcome{{Allowed: true, Remaining: 1}, {Allowed: true, Remaining: 7}, {Wait: 90 * time.Second}},
@@ -62,7 +66,7 @@ func TestGolden_EveryAnswerOfOurs(t *testing.T) {
 		"refused":             ietf.TooMany(Refusal{Verdict: refused(), RequestID: "req-1"}),
 		"refused-jitter":      ietf.TooMany(Refusal{Verdict: refused(), Jitter: 2 * time.Second}),
 		"refused-hidden":      ietf.TooMany(Refusal{Verdict: onlyHidden, RequestID: "req-1"}),
-		"refused-worded":      ietf.TooMany(Refusal{Verdict: refused(), Reject: Reject{Status: 403, Detail: `Say "no" for {retry_after} s, {retry_after}!`}}),
+		"refused-worded":      worded.TooMany(Refusal{Verdict: refused()}),
 		"refused-x-ratelimit": mustQuota(t, XRateLimit, phone(), day(), hidden()).TooMany(Refusal{Verdict: refused()}),
 		"refused-none":        mustQuota(t, None, phone(), day(), hidden()).TooMany(Refusal{Verdict: refused()}),
 		"not-allowed":         NotAllowed([]string{"GET", "POST"}, "req-1"),

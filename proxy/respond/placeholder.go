@@ -7,32 +7,109 @@ import (
 	"strings"
 )
 
-// placeholders are what stands in an operator's text for what only the moment
-// knows.
-type placeholders struct{ after, limit, id string }
+// A placeholder is a part of an operator's text that only the moment knows.
+type placeholder uint8
 
-// in is text with its placeholders filled in, each escaped. What is filled in is
-// not looked at again.
-func (p placeholders) in(text string, escape func(string) string) string {
-	if !strings.Contains(text, "{") {
-		return text
-	}
-	return strings.NewReplacer("{retry_after}", escape(p.after), "{limit}", escape(p.limit), "{request_id}", escape(p.id)).Replace(text)
+const (
+	literal placeholder = iota // the text itself
+	retryAfter
+	limitName
+	requestID
+)
+
+// placeholders are how they are written.
+func (p placeholder) String() string {
+	return [...]string{"", "{retry_after}", "{limit}", "{request_id}"}[p]
 }
 
-// escaping is how text is escaped within a body of this type.
-func escaping(contentType string) func(string) string {
+// said is what stands in for placeholders in one answer. The id alone may hold what
+// has to be escaped.
+type said struct{ after, limit, id string }
+
+// A template is an operator's text, taken apart at its placeholders and escaped for
+// where it goes, once for all answers.
+type template struct {
+	parts  []part
+	escape escaping // of what is filled in
+}
+
+type part struct {
+	what placeholder
+	text string // of a literal
+}
+
+// newTemplate takes text apart. Literals go through within.
+func newTemplate(text string, within func(string) string, escape escaping) template {
+	t := template{escape: escape}
+	for text != "" {
+		first, at := literal, len(text)
+		for p := retryAfter; p <= requestID; p++ {
+			if i := strings.Index(text, p.String()); i >= 0 && i < at {
+				first, at = p, i
+			}
+		}
+		if at > 0 {
+			t.parts = append(t.parts, part{text: within(text[:at])})
+		}
+		if first != literal {
+			t.parts = append(t.parts, part{what: first})
+		}
+		text = text[at+len(first.String()):]
+	}
+	return t
+}
+
+// append appends the text with its placeholders filled in. What is filled in is not
+// looked at again.
+func (t *template) append(b []byte, s said) []byte {
+	for _, p := range t.parts {
+		switch p.what {
+		case literal:
+			b = append(b, p.text...)
+		case retryAfter:
+			b = append(b, s.after...)
+		case limitName:
+			b = append(b, s.limit...)
+		case requestID:
+			b = t.escape(b, s.id)
+		}
+	}
+	return b
+}
+
+// An escaping appends s as it must be written in a text of some type.
+type escaping func(b []byte, s string) []byte
+
+// escapingFor is the escaping within a body of this type.
+func escapingFor(contentType string) escaping {
 	kind, _, _ := mime.ParseMediaType(contentType)
 	switch {
 	case kind == "application/json" || strings.HasSuffix(kind, "+json"):
-		return withinJSON
+		return appendWithinJSON
 	case kind == "text/html" || kind == "text/xml" || kind == "application/xml" || strings.HasSuffix(kind, "+xml"):
-		return html.EscapeString
+		return appendHTML
 	}
-	return plain
+	return appendPlain
 }
 
 func plain(s string) string { return s }
+
+func appendPlain(b []byte, s string) []byte { return append(b, s...) }
+
+func appendHTML(b []byte, s string) []byte {
+	if isSafe(s) {
+		return append(b, s...)
+	}
+	return append(b, html.EscapeString(s)...)
+}
+
+// appendWithinJSON appends s as it stands between the quotes of a JSON string.
+func appendWithinJSON(b []byte, s string) []byte {
+	if isSafe(s) {
+		return append(b, s...)
+	}
+	return append(b, withinJSON(s)...)
+}
 
 // withinJSON is s as it stands between the quotes of a JSON string.
 func withinJSON(s string) string {
@@ -41,4 +118,15 @@ func withinJSON(s string) string {
 		panic(err) // a string can always be written
 	}
 	return string(quoted[1 : len(quoted)-1])
+}
+
+// isSafe reports whether s can stand in JSON and HTML as it is.
+func isSafe(s string) bool {
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c < ' ' || c > '~', c == '"', c == '\\', c == '<', c == '>', c == '&', c == '\'':
+			return false
+		}
+	}
+	return true
 }

@@ -2,7 +2,6 @@ package respond
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"strconv"
@@ -100,53 +99,49 @@ func Of(err error) Kind {
 	return Internal
 }
 
-// A problem is the body of an answer (RFC 9457).
-type problem struct {
-	Type      string   `json:"type"`
-	Title     string   `json:"title"`
-	Status    int      `json:"status"`
-	Detail    string   `json:"detail,omitempty"`
-	RequestID string   `json:"request_id,omitempty"`
-	Violated  []string `json:"violated-policies,omitempty"`
+const contentProblem = "application/problem+json"
+
+// appendProblem begins the body of an answer (RFC 9457): its type, title and status.
+func appendProblem(b []byte, kind, title string, status int) []byte {
+	b = append(append(b, `{"type":"`...), withinJSON(kind)...)
+	b = append(append(b, `","title":"`...), withinJSON(title)...)
+	return strconv.AppendInt(append(b, `","status":`...), int64(status), 10)
 }
 
-// answer is p with the given fields and those that every problem has.
-func (p problem) answer(fields ...Field) Answer {
-	body, err := json.Marshal(p)
-	if err != nil {
-		panic(err) // strings and numbers can always be written
+// appendID appends the member that names the request, unless it has no name.
+func appendID(b []byte, id string) []byte {
+	if id == "" {
+		return b
 	}
-	return finish(p.Status, "application/problem+json", append(body, '\n'), fields)
+	b = appendWithinJSON(append(b, `,"request_id":"`...), id)
+	return append(b, '"')
 }
 
-// finish is an answer with the given fields and those that every one has.
-func finish(status int, contentType string, body []byte, fields []Field) Answer {
-	return Answer{
-		Status: status,
-		Fields: append(fields,
-			Field{"Content-Type", contentType},
-			Field{"Content-Length", strconv.Itoa(len(body))},
-			Field{"Cache-Control", "no-store"}),
-		Body: body,
-	}
+// finish is the answer that was made in m, with the fields that every one has.
+func (m *Memory) finish(status int, contentType string) Answer {
+	m.fields = append(m.fields,
+		Field{"Content-Type", contentType},
+		Field{"Content-Length", m.number(int64(len(m.body)))},
+		Field{"Cache-Control", "no-store"})
+	return Answer{Status: status, Fields: m.fields, Body: m.body}
 }
 
 // Problem is the answer to a request that Weir cannot or will not forward.
 // Detail is for the client to read and may be empty; so may requestID.
 func Problem(kind Kind, detail, requestID string) Answer {
-	return kind.problem(detail, requestID).answer()
+	return kind.problem(detail, requestID)
 }
 
 // NotAllowed is a 405 that lists the methods which would be allowed.
 func NotAllowed(allow []string, requestID string) Answer {
-	return MethodNotAllowed.problem("", requestID).answer(Field{"Allow", strings.Join(allow, ", ")})
+	return MethodNotAllowed.problem("", requestID, Field{"Allow", strings.Join(allow, ", ")})
 }
 
 // Unavailable is a Problem of kind StoreUnavailable, NoUpstream, Draining or Crowded
 // with a Retry-After of retry, rounded up to whole seconds, at least 1.
 func Unavailable(kind Kind, retry time.Duration, detail, requestID string) Answer {
 	after := strconv.FormatInt(max(seconds(retry), 1), 10)
-	return kind.problem(detail, requestID).answer(Field{"Retry-After", after})
+	return kind.problem(detail, requestID, Field{"Retry-After", after})
 }
 
 // MaxForwards answers a request that may not be forwarded any further because its
@@ -159,15 +154,23 @@ func MaxForwards(method, requestID string) Answer {
 	return Problem(NotImplemented, "", requestID)
 }
 
-// problem words k. A title is the same for all problems of one type; what has
-// no type of its own is about:blank, titled like its status.
-func (k Kind) problem(detail, requestID string) problem {
-	p := problem{Type: "about:blank", Title: http.StatusText(k.Status()), Status: k.Status(), Detail: detail, RequestID: requestID}
+// problem words k, with the given fields and those that every problem has. A title is
+// the same for all problems of one type; what has no type of its own is about:blank,
+// titled like its status.
+func (k Kind) problem(detail, requestID string, fields ...Field) Answer {
+	kind, title := "about:blank", http.StatusText(k.Status())
 	switch k {
 	case StoreUnavailable, NoUpstream, Draining, Crowded:
-		p.Type, p.Title = typeReducedCapacity, titleReducedCapacity
+		kind, title = typeReducedCapacity, titleReducedCapacity
 	case ClientGone:
-		p.Title = "Client Closed Request"
+		title = "Client Closed Request"
 	}
-	return p
+	m := Memory{fields: fields}
+	m.body = appendProblem(m.body, kind, title, k.Status())
+	if detail != "" {
+		m.body = appendWithinJSON(append(m.body, `,"detail":"`...), detail)
+		m.body = append(m.body, '"')
+	}
+	m.body = append(appendID(m.body, requestID), "}\n"...)
+	return m.finish(k.Status(), contentProblem)
 }

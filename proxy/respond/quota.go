@@ -54,7 +54,8 @@ type Policy struct {
 type Quota struct {
 	policies []policy
 	style    Style
-	constant []string // the lines of RateLimit-Policy; shared, never changed
+	constant string // the line of RateLimit-Policy; empty where no policy is exposed
+	reject   rejection
 }
 
 // A policy is a Policy ready to be written.
@@ -66,12 +67,13 @@ type policy struct {
 	window int64 // whole seconds, rounded up: never promises more than Rate
 }
 
-// NewQuota makes the Quota of a route. Errors wrap ErrPolicy.
-func NewQuota(policies []Policy, style Style) (*Quota, error) {
+// NewQuota makes the Quota of a route that words its refusals by reject. Errors wrap
+// ErrPolicy.
+func NewQuota(policies []Policy, style Style, reject Reject) (*Quota, error) {
 	if style != IETF && style != XRateLimit && style != None {
 		return nil, fmt.Errorf("%w: headers %q; write %s, %s or %s", ErrPolicy, style, IETF, XRateLimit, None)
 	}
-	q := &Quota{style: style, policies: make([]policy, 0, len(policies))}
+	q := &Quota{style: style, policies: make([]policy, 0, len(policies)), reject: newRejection(reject)}
 	var shown []string
 	for i, p := range policies {
 		if !policyName.MatchString(p.Name) {
@@ -92,9 +94,7 @@ func NewQuota(policies []Policy, style Style) (*Quota, error) {
 			shown = append(shown, c.shown)
 		}
 	}
-	if len(shown) > 0 {
-		q.constant = []string{strings.Join(shown, ", ")}
-	}
+	q.constant = strings.Join(shown, ", ")
 	return q, nil
 }
 
@@ -123,6 +123,8 @@ type Verdict struct {
 	// -1 for an outcome that is not shown. Of is nil when outcomes and policies
 	// are in the same order.
 	Of []int
+	// Memory is what the values of fields are made in; nil for memory of their own.
+	Memory *Memory
 }
 
 // policyOf is the policy that outcome i of v speaks of, or nil.
@@ -151,35 +153,77 @@ func (q *Quota) shownOf(v Verdict, i int) *policy {
 // Headers puts the quota fields of v into h, the header of a response that is
 // about to be written. What the upstream said of its own quota stays: a list
 // is continued, and of two X-RateLimit triples the one that leaves less wins.
-// It costs two allocations in style ietf.
+// It costs no allocation but those of h, if v has memory.
 func (q *Quota) Headers(v Verdict, h Header) {
-	switch {
-	case q.constant == nil:
-	case q.style == IETF:
-		q.list(v, h)
-	case q.style == XRateLimit:
-		q.triple(v, h)
+	if q.constant == "" {
+		return
+	}
+	if v.Memory == nil {
+		v.Memory = new(Memory)
+	}
+	switch q.style {
+	case IETF:
+		h.Add(fieldPolicy, q.policyLine(v))
+		if line := q.limitLine(v); line != "" {
+			h.Add(fieldLimit, line)
+		}
+	case XRateLimit:
+		t := q.triple(v)
+		if t.of == nil || leavesNoMore(h.Values(fieldXRemaining), t.left) {
+			return
+		}
+		h.Set(fieldXLimit, v.Memory.number(t.of.quota))
+		h.Set(fieldXRemaining, v.Memory.number(t.left))
+		h.Set(fieldXReset, v.Memory.number(t.reset))
 	}
 }
 
-// list writes RateLimit and RateLimit-Policy.
-func (q *Quota) list(v Verdict, h Header) {
-	policies := q.constant
-	if overridden := q.overridden(v); len(overridden) > 0 {
-		policies = q.instead(overridden)
-	}
-	if own := h.Values(fieldPolicy); len(own) > 0 {
-		policies = append(slices.Clip(own), policies...)
-	}
-	h.Set(fieldPolicy, policies...)
-	var space [256]byte
-	if line := q.appendLimit(space[:0], v); len(line) > 0 {
-		if own := h.Values(fieldLimit); len(own) > 0 {
-			h.Set(fieldLimit, append(slices.Clip(own), string(line))...)
-		} else {
-			h.Set(fieldLimit, string(line))
+// addFields adds what Headers sets to the fields in v's memory.
+func (q *Quota) addFields(v Verdict) {
+	m := v.Memory
+	switch {
+	case q.constant == "":
+	case q.style == IETF:
+		m.fields = append(m.fields, Field{fieldPolicy, q.policyLine(v)})
+		if line := q.limitLine(v); line != "" {
+			m.fields = append(m.fields, Field{fieldLimit, line})
+		}
+	case q.style == XRateLimit:
+		if t := q.triple(v); t.of != nil {
+			m.fields = append(m.fields, Field{fieldXLimit, m.number(t.of.quota)}, Field{fieldXRemaining, m.number(t.left)}, Field{fieldXReset, m.number(t.reset)})
 		}
 	}
+}
+
+// policyLine is the value of RateLimit-Policy.
+func (q *Quota) policyLine(v Verdict) string {
+	if overridden := q.overridden(v); len(overridden) > 0 {
+		return q.instead(overridden)
+	}
+	return q.constant
+}
+
+// limitLine is the value of RateLimit, "" where there is nothing to tell.
+func (q *Quota) limitLine(v Verdict) string {
+	m := v.Memory
+	from := len(m.text)
+	for i := range v.Decision.Outcomes {
+		p := q.shownOf(v, i)
+		if p == nil {
+			continue
+		}
+		if len(m.text) > from {
+			m.text = append(m.text, ", "...)
+		}
+		o := &v.Decision.Outcomes[i]
+		m.text = append(m.text, p.item...)
+		m.text = strconv.AppendInt(m.text, p.remaining(o), 10)
+		if t := p.reset(o); t > 0 {
+			m.text = append(m.text, ";"+paramReset+"="...)
+			m.text = strconv.AppendInt(m.text, t, 10)
+		}
+	}
+	return m.since(from)
 }
 
 // overridden are the policies that v speaks of and that override others; nil,
@@ -195,7 +239,7 @@ func (q *Quota) overridden(v Verdict) []*policy {
 }
 
 // instead is the line of RateLimit-Policy for a client with overrides.
-func (q *Quota) instead(overrides []*policy) []string {
+func (q *Quota) instead(overrides []*policy) string {
 	var shown []string
 	for i := range q.policies {
 		p := &q.policies[i]
@@ -204,60 +248,46 @@ func (q *Quota) instead(overrides []*policy) []string {
 			shown = append(shown, p.shown)
 		}
 	}
-	return []string{strings.Join(shown, ", ")}
+	return strings.Join(shown, ", ")
 }
 
-// appendLimit appends the value of RateLimit to b.
-func (q *Quota) appendLimit(b []byte, v Verdict) []byte {
-	for i, o := range v.Decision.Outcomes {
+// A triple is what X-RateLimit-* say: of one policy what is left, and in how many
+// seconds more comes.
+type triple struct {
+	of          *policy // nil where no policy is told of
+	left, reset int64
+}
+
+// triple is that of the exposed outcome which leaves least; of equal ones, of the one
+// that takes longest to come back.
+func (q *Quota) triple(v Verdict) (least triple) {
+	for i := range v.Decision.Outcomes {
 		p := q.shownOf(v, i)
 		if p == nil {
 			continue
 		}
-		if len(b) > 0 {
-			b = append(b, ", "...)
-		}
-		b = append(b, p.item...)
-		b = strconv.AppendInt(b, p.remaining(o), 10)
-		if t := p.reset(o); t > 0 {
-			b = append(b, ";"+paramReset+"="...)
-			b = strconv.AppendInt(b, t, 10)
-		}
-	}
-	return b
-}
-
-// triple writes X-RateLimit-* for the exposed outcome that leaves least; of
-// equal ones, the one that takes longest to come back.
-func (q *Quota) triple(v Verdict, h Header) {
-	var least *policy
-	var left, reset int64
-	for i, o := range v.Decision.Outcomes {
-		p := q.shownOf(v, i)
-		if p == nil {
-			continue
-		}
+		o := &v.Decision.Outcomes[i]
 		r, t := p.remaining(o), p.reset(o)
-		if least == nil || r < left || r == left && t > reset {
-			least, left, reset = p, r, t
+		if least.of == nil || r < least.left || r == least.left && t > least.reset {
+			least = triple{p, r, t}
 		}
 	}
-	if least == nil {
-		return
+	return least
+}
+
+// leavesNoMore reports whether the upstream's own X-RateLimit-Remaining is no more
+// than left.
+func leavesNoMore(said []string, left int64) bool {
+	if len(said) == 0 {
+		return false
 	}
-	if said := h.Values(fieldXRemaining); len(said) > 0 {
-		if own, err := strconv.ParseInt(said[0], 10, 64); err == nil && own >= 0 && own <= left {
-			return
-		}
-	}
-	h.Set(fieldXLimit, strconv.FormatInt(least.quota, 10))
-	h.Set(fieldXRemaining, strconv.FormatInt(left, 10))
-	h.Set(fieldXReset, strconv.FormatInt(reset, 10))
+	own, err := strconv.ParseInt(said[0], 10, 64)
+	return err == nil && own >= 0 && own <= left
 }
 
 // remaining is what o leaves, within 0 and the quota; 0 if o is a refusal, even
 // when some permits are left that were too few.
-func (p *policy) remaining(o limiter.Outcome) int64 {
+func (p *policy) remaining(o *limiter.Outcome) int64 {
 	if !o.Allowed {
 		return 0
 	}
@@ -266,7 +296,7 @@ func (p *policy) remaining(o limiter.Outcome) int64 {
 
 // reset is how many seconds pass until more permits come, at most the window
 // unless the key is banned; 0 means that the next request need not wait.
-func (p *policy) reset(o limiter.Outcome) int64 {
+func (p *policy) reset(o *limiter.Outcome) int64 {
 	switch {
 	case o.Banned:
 		return seconds(o.Wait)

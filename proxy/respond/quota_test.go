@@ -31,7 +31,7 @@ func TestNewQuota_RefusesWhatNoFieldCanSay(t *testing.T) {
 		"twice":      {[]Policy{{Name: "a", Rate: good}, {Name: "a", Rate: good}}, IETF},
 		"rate":       {[]Policy{{Name: "a"}}, IETF},
 	} {
-		if _, err := NewQuota(c.policies, c.style); !errors.Is(err, ErrPolicy) {
+		if _, err := NewQuota(c.policies, c.style, Reject{}); !errors.Is(err, ErrPolicy) {
 			t.Errorf("%s: error %v, want ErrPolicy", name, err)
 		}
 	}
@@ -121,12 +121,57 @@ func TestHeaders_ResponsesShareNothing(t *testing.T) {
 	}
 }
 
-func TestHeaders_CostTwoAllocations(t *testing.T) {
+// A kept is a Header that costs nothing by itself.
+type kept struct{ fields []Field }
+
+func (k *kept) Values(name string) []string { return nil }
+func (k *kept) Set(name, value string)      { k.Add(name, value) }
+func (k *kept) Add(name, value string)      { k.fields = append(k.fields, Field{name, value}) }
+
+func TestHeaders_CostNoAllocation(t *testing.T) {
+	for _, style := range []Style{IETF, XRateLimit, None} {
+		q := mustQuota(t, style, phone(), day(), hidden())
+		v, h, m := refused(), &kept{}, &Memory{}
+		v.Memory = m
+		if n := testing.AllocsPerRun(100, func() { h.fields = h.fields[:0]; m.Reset(); q.Headers(v, h) }); n > 0 {
+			t.Errorf("%s: %v allocations, want none", style, n)
+		}
+	}
+}
+
+func TestTooMany_CostsNoAllocation(t *testing.T) {
+	for _, reject := range []Reject{
+		{},
+		{Detail: "{limit} for {retry_after} s", Fields: []Field{{"X-Reason", "{limit} in {retry_after}"}}},
+		{Body: `{"id":"{request_id}"}`, ContentType: "application/json"},
+	} {
+		q, err := NewQuota([]Policy{phone(), day(), hidden()}, IETF, reject)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := Refusal{Verdict: refused(), RequestID: "0123456789abcdef"}
+		r.Memory = new(Memory)
+		if n := testing.AllocsPerRun(100, func() { q.TooMany(r) }); n > 0 {
+			t.Errorf("%+v: %v allocations, want none", reject, n)
+		}
+	}
+}
+
+// A memory makes one answer after another, and each is as if it were alone.
+func TestMemory_AnswersShareNothingButMemory(t *testing.T) {
 	q := mustQuota(t, IETF, phone(), day(), hidden())
-	v, h := refused(), http.Header{}
-	q.Headers(v, NetHeader{h})
-	if n := testing.AllocsPerRun(100, func() { clear(h); q.Headers(v, NetHeader{h}) }); n > 2 {
-		t.Errorf("%v allocations, want 2 at most", n)
+	long, short := refused(), refused()
+	long.Decision.Outcomes[0].Wait, short.Decision.Outcomes[1].Allowed = 900*time.Second, false
+	m := new(Memory)
+	for range 3 {
+		for _, v := range []Verdict{long, short} {
+			want := q.TooMany(Refusal{Verdict: v, RequestID: "a"})
+			v.Memory = m
+			got := q.TooMany(Refusal{Verdict: v, RequestID: "a"})
+			if !slices.Equal(got.Fields, want.Fields) || string(got.Body) != string(want.Body) {
+				t.Errorf("got %v %s, want %v %s", got.Fields, got.Body, want.Fields, want.Body)
+			}
+		}
 	}
 }
 
@@ -240,7 +285,7 @@ func FuzzNewQuota(f *testing.F) {
 	f.Fuzz(func(t *testing.T, name string, count, ms int64) {
 		window := time.Duration(ms%(int64(limiter.MaxWindow)/int64(time.Millisecond)+1)) * time.Millisecond
 		p := Policy{Name: name, Rate: limiter.Rate{Count: count, Window: window}, Expose: true}
-		q, err := NewQuota([]Policy{p}, IETF)
+		q, err := NewQuota([]Policy{p}, IETF, Reject{})
 		if err != nil {
 			return
 		}
@@ -274,17 +319,20 @@ func same(t *testing.T, got, want http.Header) {
 
 func BenchmarkHeaders(b *testing.B) {
 	q := mustQuota(b, IETF, phone(), day(), hidden())
-	v, h := refused(), http.Header{}
+	v, h := refused(), &kept{}
+	v.Memory = new(Memory)
 	b.ReportAllocs()
 	for b.Loop() {
-		clear(h)
-		q.Headers(v, NetHeader{h})
+		h.fields = h.fields[:0]
+		v.Memory.Reset()
+		q.Headers(v, h)
 	}
 }
 
 func BenchmarkTooMany(b *testing.B) {
 	q := mustQuota(b, IETF, phone(), day(), hidden())
 	r := Refusal{Verdict: refused(), RequestID: "0123456789abcdef"}
+	r.Memory = new(Memory)
 	b.ReportAllocs()
 	for b.Loop() {
 		q.TooMany(r)
@@ -301,7 +349,7 @@ func TestHeaders_Overrides(t *testing.T) {
 		{Name: "a", Rate: limiter.Rate{Count: 7, Window: time.Hour}, Expose: true, Limit: "a", Override: true},
 		{Name: "a", Rate: limiter.Rate{Count: 8, Window: time.Hour}, Expose: true, Limit: "a", Override: true},
 		{Name: "b", Rate: hour, Expose: true, Limit: "b"},
-	}, IETF)
+	}, IETF, Reject{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,6 @@ package respond
 import (
 	"cmp"
 	"net/http"
-	"strconv"
 	"time"
 )
 
@@ -19,74 +18,130 @@ type Reject struct {
 	ContentType string // of Body; for JSON and HTML placeholders are escaped
 }
 
+// A rejection is a Reject ready to be written: what is the same in all refusals of
+// a route is rendered and escaped when the route is made.
+type rejection struct {
+	status      int
+	fields      []ownField
+	contentType string
+	own         bool     // the body is the operator's, else a problem
+	body        template // of the operator
+	begin       string   // of the problem, up to its status
+	detail      template // of the problem
+}
+
+// An ownField is a field in the operator's words.
+type ownField struct {
+	name  string
+	value template
+}
+
+func newRejection(from Reject) rejection {
+	r := rejection{status: cmp.Or(from.Status, http.StatusTooManyRequests)}
+	for _, f := range from.Fields {
+		r.fields = append(r.fields, ownField{f.Name, newTemplate(f.Value, plain, appendPlain)})
+	}
+	if from.Body != "" {
+		r.own, r.contentType = true, from.ContentType
+		r.body = newTemplate(from.Body, plain, escapingFor(from.ContentType))
+		return r
+	}
+	r.contentType = contentProblem
+	r.begin = string(appendProblem(nil, typeQuotaExceeded, titleQuotaExceeded, r.status))
+	detail := cmp.Or(from.Detail, "Too many requests. Try again in {retry_after} s.")
+	r.detail = newTemplate(detail, withinJSON, appendWithinJSON)
+	return r
+}
+
 // A Refusal is one request that was refused.
 type Refusal struct {
 	Verdict
-	Reject    Reject
 	Jitter    time.Duration // added to the wait, so that a crowd does not come back at once
 	RequestID string        // may be empty
 }
 
-// TooMany is the answer to a refused request. Its Retry-After is at least 1 and
-// never earlier than any t that it shows. Exposed limits that refused are named
-// in violated-policies and shown with nothing left; a hidden limit leaves no
-// trace but Retry-After.
+// TooMany is the answer to a refused request, made in the memory of r, or in memory
+// of its own. Its Retry-After is at least 1 and never earlier than any t that it
+// shows. Exposed limits that refused are named in violated-policies and shown with
+// nothing left; a hidden limit leaves no trace but Retry-After.
 func (q *Quota) TooMany(r Refusal) Answer {
-	after := strconv.FormatInt(q.retryAfter(r), 10)
-	violated := q.violated(r.Verdict)
-	said := placeholders{after: after, id: r.RequestID}
-	if len(violated) > 0 {
-		said.limit = violated[0]
+	if r.Memory == nil {
+		r.Memory = new(Memory)
 	}
-	fields := []Field{{"Retry-After", after}}
-	fields = append(fields, q.fields(r.Verdict)...)
-	for _, f := range r.Reject.Fields {
-		fields = append(fields, Field{f.Name, said.in(f.Value, plain)})
+	m := r.Memory
+	m.Reset()
+	s := said{after: m.number(q.retryAfter(r)), limit: q.firstViolated(r.Verdict), id: r.RequestID}
+	m.fields = append(m.fields, Field{"Retry-After", s.after})
+	q.addFields(r.Verdict)
+	for i := range q.reject.fields {
+		f := &q.reject.fields[i]
+		from := len(m.text)
+		m.text = f.value.append(m.text, s)
+		m.fields = append(m.fields, Field{f.name, m.since(from)})
 	}
-	status := cmp.Or(r.Reject.Status, http.StatusTooManyRequests)
-	if r.Reject.Body != "" {
-		body := []byte(said.in(r.Reject.Body, escaping(r.Reject.ContentType)))
-		return finish(status, r.Reject.ContentType, body, fields)
+	if q.reject.own {
+		m.body = q.reject.body.append(m.body, s)
+	} else {
+		m.body = q.appendBody(m.body, r.Verdict, s)
 	}
-	return problem{
-		Type:      typeQuotaExceeded,
-		Title:     titleQuotaExceeded,
-		Status:    status,
-		Detail:    said.in(cmp.Or(r.Reject.Detail, "Too many requests. Try again in {retry_after} s."), plain),
-		RequestID: r.RequestID,
-		Violated:  violated,
-	}.answer(fields...)
+	return m.finish(q.reject.status, q.reject.contentType)
 }
 
-// fields are what Headers sets.
-func (q *Quota) fields(v Verdict) []Field {
-	h := make(http.Header, 3)
-	q.Headers(v, NetHeader{h})
-	var fields []Field
-	for _, name := range []string{fieldPolicy, fieldLimit, fieldXLimit, fieldXRemaining, fieldXReset} {
-		for _, value := range h[name] {
-			fields = append(fields, Field{name, value})
-		}
+// appendBody appends the problem of a refusal.
+func (q *Quota) appendBody(b []byte, v Verdict, s said) []byte {
+	b = append(b, q.reject.begin...)
+	before := len(b)
+	b = append(b, `,"detail":"`...)
+	from := len(b)
+	if b = q.reject.detail.append(b, s); len(b) > from {
+		b = append(b, '"')
+	} else {
+		b = b[:before] // a detail that comes to nothing is none
 	}
-	return fields
+	b = appendID(b, s.id)
+	listed := false
+	for i := range v.Decision.Outcomes {
+		p := q.violates(v, i)
+		switch {
+		case p == nil:
+			continue
+		case listed:
+			b = append(b, ',')
+		default:
+			b = append(b, `,"violated-policies":[`...)
+			listed = true
+		}
+		b = append(append(append(b, '"'), p.Name...), '"') // names need no escapes
+	}
+	if listed {
+		b = append(b, ']')
+	}
+	return append(b, "}\n"...)
 }
 
 // retryAfter is the value of Retry-After in seconds.
 func (q *Quota) retryAfter(r Refusal) int64 {
 	wait := r.Decision.Wait
-	for _, o := range r.Decision.Outcomes {
-		wait = max(wait, o.Wait)
+	for i := range r.Decision.Outcomes {
+		wait = max(wait, r.Decision.Outcomes[i].Wait)
 	}
 	return max(seconds(wait+max(r.Jitter, 0)), 1)
 }
 
-// violated names the exposed policies that refused, in the route's order.
-func (q *Quota) violated(v Verdict) []string {
-	var names []string
-	for i, o := range v.Decision.Outcomes {
-		if p := q.policyOf(v, i); p != nil && p.Expose && !o.Allowed {
-			names = append(names, p.Name)
+// violates is the policy of outcome i if it is exposed and has refused.
+func (q *Quota) violates(v Verdict, i int) *policy {
+	if p := q.policyOf(v, i); p != nil && p.Expose && !v.Decision.Outcomes[i].Allowed {
+		return p
+	}
+	return nil
+}
+
+// firstViolated is the name of the first exposed policy that refused, in the route's order.
+func (q *Quota) firstViolated(v Verdict) string {
+	for i := range v.Decision.Outcomes {
+		if p := q.violates(v, i); p != nil {
+			return p.Name
 		}
 	}
-	return names
+	return ""
 }

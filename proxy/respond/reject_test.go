@@ -11,9 +11,9 @@ import (
 
 // refusing is a quota of a hidden limit and one that clients may know, and a
 // decision in which both refused for 2 s.
-func refusing(t *testing.T) (*Quota, Refusal) {
+func refusing(t *testing.T, reject Reject) (*Quota, Refusal) {
 	t.Helper()
-	q, err := NewQuota([]Policy{{Name: "hidden", Rate: rate("1/1h")}, {Name: "shown", Rate: rate("1/1h"), Expose: true}}, IETF)
+	q, err := NewQuota([]Policy{{Name: "hidden", Rate: rate("1/1h")}, {Name: "shown", Rate: rate("1/1h"), Expose: true}}, IETF, reject)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,10 +32,10 @@ func TestTooMany_OwnWords(t *testing.T) {
 		{Reject{Body: `"{request_id}"`, ContentType: "application/x+json; charset=utf-8"}, `"a'\u0026\u003c{limit}"`},
 		{Reject{Body: `<b>{request_id}</b>`, ContentType: "text/html; charset=utf-8"}, "<b>a&#39;&amp;&lt;{limit}</b>"},
 	} {
-		q, r := refusing(t)
-		r.Reject = c.reject
-		r.Reject.Status = 403
-		r.Reject.Fields = []Field{{"X-Reason", "{limit} for {retry_after}"}}
+		reject := c.reject
+		reject.Status = 403
+		reject.Fields = []Field{{"X-Reason", "{limit} for {retry_after}"}}
+		q, r := refusing(t, reject)
 		a := q.TooMany(r)
 		if got := string(a.Body); got != c.want || a.Status != 403 {
 			t.Errorf("%+v: %d %s; want 403 %s", c.reject, a.Status, got, c.want)
@@ -51,9 +51,11 @@ func TestTooMany_OwnWords(t *testing.T) {
 
 // A sentence of the operator's keeps its place in a problem.
 func TestTooMany_OwnDetail(t *testing.T) {
-	q, r := refusing(t)
-	r.Reject.Detail = "{limit}, {retry_after}, {request_id}"
-	var got problem
+	q, r := refusing(t, Reject{Detail: "{limit}, {retry_after}, {request_id}"})
+	var got struct {
+		Status int
+		Detail string
+	}
 	if err := json.Unmarshal(q.TooMany(r).Body, &got); err != nil || got.Detail != "shown, 2, a'&<{limit}" || got.Status != 429 {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -61,10 +63,18 @@ func TestTooMany_OwnDetail(t *testing.T) {
 
 // A hidden limit has no name, not even where the operator asks for one.
 func TestTooMany_HiddenLimitHasNoName(t *testing.T) {
-	q, r := refusing(t)
+	q, r := refusing(t, Reject{Body: "[{limit}]"})
 	r.Decision.Outcomes[1].Allowed = true
-	r.Reject.Body = "[{limit}]"
 	if got := string(q.TooMany(r).Body); got != "[]" {
 		t.Errorf("%s; want []", got)
+	}
+}
+
+// A detail in which nothing is left is none.
+func TestTooMany_EmptyDetailIsLeftOut(t *testing.T) {
+	q, r := refusing(t, Reject{Detail: "{limit}"})
+	r.Decision.Outcomes[1].Allowed = true
+	if got := parse(t, q.TooMany(r)); got.Detail != "" || strings.Contains(string(q.TooMany(r).Body), "detail") {
+		t.Errorf("%+v", got)
 	}
 }

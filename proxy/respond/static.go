@@ -42,8 +42,16 @@ func located(to string) string {
 	return string(b)
 }
 
-// With is a with what is left of the quota, for a request that limits allowed.
+// With is a with what is left of the quota, for a request that limits allowed. It is
+// made in the memory of v, or in memory of its own.
 func (a Answer) With(q *Quota, v Verdict) Answer {
-	a.Fields = append(a.Fields[:len(a.Fields):len(a.Fields)], q.fields(v)...)
+	if v.Memory == nil {
+		v.Memory = new(Memory)
+	}
+	m := v.Memory
+	m.Reset()
+	m.fields = append(m.fields, a.Fields...)
+	q.addFields(v)
+	a.Fields = m.fields
 	return a
 }

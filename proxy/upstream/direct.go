@@ -33,12 +33,17 @@ func (p *Pool) ForwardHTTP1(ctx context.Context, x *http1.Exchange, content []by
 	if kind, err := p.refuses(x.Method(), &x.Fields, t); err != nil {
 		return Result{Kind: kind, Err: err}
 	}
-	d := direct{course: course{pool: p, trip: t, began: time.Now()}, x: x, content: content}
-	defer d.leave()
-	d.call = p.http1().client.NewCall(x)
-	defer d.call.Release()
+	over := p.http1()
+	d, ok := over.directs.Get().(*direct)
+	if !ok {
+		d = new(direct)
+	}
+	d.course = course{pool: p, trip: t, began: time.Now()}
+	d.over, d.x, d.content = over, x, content
+	d.call = over.client.NewCall(x)
+	defer d.end()
 	d.prepare()
-	if err := d.do(ctx, &d); err != nil {
+	if err := d.do(ctx, d); err != nil {
 		d.fail(ctx, err)
 		return d.result
 	}
@@ -47,12 +52,25 @@ func (p *Pool) ForwardHTTP1(ctx context.Context, x *http1.Exchange, content []by
 	return d.result
 }
 
+// end gives up what d holds, and d itself for another request.
+func (d *direct) end() {
+	over := d.over
+	d.leave()
+	d.call.Release()
+	clear(d.header.set)
+	*d = direct{header: answerHeader{set: d.header.set[:0]}, space: d.space[:0]}
+	over.directs.Put(d)
+}
+
 // A direct is one request on its way from HTTP/1.1 to HTTP/1.1, and its sender.
 type direct struct {
 	course
+	over    *overHTTP1
 	x       *http1.Exchange
 	call    *http1.Call
 	content []byte
+	header  answerHeader // of the answer
+	space   []byte       // to write values in
 	words   words
 	via     string
 	forward int    // Max-Forwards, -1 for none
@@ -123,9 +141,9 @@ func (d *direct) send(m *backend) error {
 		mark = "?"
 	}
 	head := d.call.Begin(x.Method(), cmp.Or(t.SetHost, t.Host), base, t.Path, mark, t.RawQuery)
-	setForwarded(&d.words, t, func(name, value string) {
+	d.space = setForwarded(&d.words, t, d.space, func(name string, value []byte) {
 		if t.Set[name] == nil {
-			head.Add(name, value)
+			head.AddBytes(name, value)
 		}
 	})
 	x.Fields.Strip()
@@ -142,13 +160,31 @@ func (d *direct) send(m *backend) error {
 			head.Add(name, value)
 		}
 	}
-	return d.pool.http1().of(m).Send(d.call)
+	return d.over.of(m).Send(d.call)
 }
 
-// drops reports whether a field of the request is not sent on as it came.
+// drops reports whether a field of the request is not sent on as it came. It is
+// disowned, and quicker for what most fields are called.
 func (d *direct) drops(f http1.Field) bool {
-	name := http.CanonicalHeaderKey(f.Name)
-	return name == "Max-Forwards" && d.forward > 0 || disowned(name, d.trip)
+	if f.ID == http1.MaxForwards && d.forward > 0 {
+		return true
+	}
+	if len(d.trip.Set) == 0 {
+		switch f.ID {
+		case http1.Forwarded, http1.XForwardedFor, http1.XForwardedHost, http1.XForwardedProto, http1.XRealIP, http1.HTTP2Settings, http1.Proxy:
+			return true
+		case http1.XRequestID:
+			return d.trip.RequestID != ""
+		case http1.Other:
+			if isHyphenated(f.Name) {
+				const own = "X-Forwarded-"
+				return !d.trip.TrustedPeer && len(f.Name) >= len(own) && strings.EqualFold(f.Name[:len(own)], own)
+			}
+		default:
+			return false
+		}
+	}
+	return disowned(http.CanonicalHeaderKey(f.Name), d.trip)
 }
 
 // repeatable implements sender.
@@ -168,13 +204,13 @@ func (d *direct) answer() {
 	}
 	from.Fields.Strip()
 	from.Fields.DropKnown(http1.AltSvc) // would lead clients round the proxy
-	h := answerHeader{fields: &from.Fields}
+	d.header.fields = &from.Fields
 	if d.trip.OnHeader != nil {
-		d.trip.OnHeader(from.Status, &h)
+		d.trip.OnHeader(from.Status, &d.header)
 	}
 	head := x.Begin(from.Status)
 	head.AddFields(&from.Fields)
-	for _, f := range h.set {
+	for _, f := range d.header.set {
 		head.Add(f.name, f.value)
 	}
 	if from.Status == http.StatusSwitchingProtocols {
@@ -246,21 +282,15 @@ func (d *direct) blame(ctx context.Context, err error) Kind {
 // An answerHeader is a Header of an answer over HTTP/1.1.
 type answerHeader struct {
 	fields *http1.Fields
-	set    []struct{ name, value string }
+	set    []field
 }
 
+// A field is one line that the answer gets beside those of the upstream.
+type field struct{ name, value string }
+
+// Values are the upstream's lines and those that were set.
 func (h *answerHeader) Values(name string) []string {
-	for _, f := range h.set {
-		if f.name == name {
-			return h.lines(name)
-		}
-	}
-	return h.fields.Values(name)
-}
-
-// lines are the values that were set.
-func (h *answerHeader) lines(name string) []string {
-	var values []string
+	values := h.fields.Values(name)
 	for _, f := range h.set {
 		if f.name == name {
 			values = append(values, f.value)
@@ -269,14 +299,14 @@ func (h *answerHeader) lines(name string) []string {
 	return values
 }
 
-func (h *answerHeader) Set(name string, values ...string) {
+func (h *answerHeader) Set(name, value string) {
 	h.Del(name)
-	for _, value := range values {
-		h.set = append(h.set, struct{ name, value string }{name, value})
-	}
+	h.Add(name, value)
 }
+
+func (h *answerHeader) Add(name, value string) { h.set = append(h.set, field{name, value}) }
 
 func (h *answerHeader) Del(name string) {
 	h.fields.Drop(name)
-	h.set = slices.DeleteFunc(h.set, func(f struct{ name, value string }) bool { return f.name == name })
+	h.set = slices.DeleteFunc(h.set, func(f field) bool { return f.name == name })
 }

@@ -20,70 +20,82 @@ func said(f Fields, t *Request) words {
 
 // setForwarded tells the target who is asking. Of a peer that is trusted, what it
 // says of those before it is kept and continued; of any other, nothing is.
-// X-Real-Ip is always the client as Weir sees it.
-func setForwarded(w *words, t *Request, add func(name, value string)) {
+// X-Real-Ip is always the client as Weir sees it. Values are written into space, and
+// are valid until add returns; what is returned is space, which may have grown.
+func setForwarded(w *words, t *Request, space []byte, add func(name string, value []byte)) []byte {
 	peer := t.Peer.Addr().Unmap().WithZone("")
 	client := t.Client.Unmap().WithZone("")
 	if !client.IsValid() {
 		client = peer
 	}
 	if client.IsValid() {
-		add("X-Real-Ip", client.String())
+		space = client.AppendTo(space[:0])
+		add("X-Real-Ip", space)
 	}
-
-	if line := join(w.chain, peer); line != "" {
-		add("X-Forwarded-For", line)
+	if space = appendChain(space[:0], w.chain, peer); len(space) > 0 {
+		add("X-Forwarded-For", space)
 	}
-	all("X-Forwarded-Host", w.host, add) // a trusted peer knows the client's own request
-	if len(w.host) == 0 {
-		add("X-Forwarded-Host", t.Host)
+	// A trusted peer knows the client's own request.
+	space = addAll("X-Forwarded-Host", w.host, t.Host, space, add)
+	space = addAll("X-Forwarded-Proto", w.proto, t.Scheme, space, add)
+	if len(w.forwarded) > 0 {
+		space = addAll("Forwarded", w.forwarded, "", space, add)
 	}
-	all("X-Forwarded-Proto", w.proto, add)
-	if len(w.proto) == 0 {
-		add("X-Forwarded-Proto", t.Scheme)
-	}
-	all("Forwarded", w.forwarded, add)
 	if t.Forwarded {
-		add("Forwarded", element(peer, t))
+		space = appendElement(space[:0], peer, t)
+		add("Forwarded", space)
 	}
 	if t.RequestID != "" {
-		add("X-Request-Id", t.RequestID)
+		space = append(space[:0], t.RequestID...)
+		add("X-Request-Id", space)
 	}
+	return space
 }
 
-// all adds lines of one name.
-func all(name string, values []string, add func(name, value string)) {
-	for _, value := range values {
-		add(name, value)
+// addAll adds lines of one name, or otherwise if there are none.
+func addAll(name string, lines []string, otherwise string, space []byte, add func(name string, value []byte)) []byte {
+	if len(lines) == 0 {
+		space = append(space[:0], otherwise...)
+		add(name, space)
 	}
+	for _, line := range lines {
+		space = append(space[:0], line...)
+		add(name, space)
+	}
+	return space
 }
 
-// join appends addr to the addresses in lines.
-func join(lines []string, addr netip.Addr) string {
-	if len(lines) == 0 && addr.IsValid() {
-		return addr.String()
+// appendChain appends the addresses in lines, and addr behind them.
+func appendChain(b []byte, lines []string, addr netip.Addr) []byte {
+	for i, line := range lines {
+		if i > 0 {
+			b = append(b, ", "...)
+		}
+		b = append(b, line...)
 	}
-	line := strings.Join(lines, ", ")
-	switch {
-	case !addr.IsValid():
-		return line
-	case line == "":
-		return addr.String()
+	if !addr.IsValid() {
+		return b
 	}
-	return line + ", " + addr.String()
+	if len(b) > 0 {
+		b = append(b, ", "...)
+	}
+	return addr.AppendTo(b)
 }
 
-// element is one element of Forwarded (RFC 7239 4): the peer, and what it asked
-// for. It does not say who Weir is.
-func element(peer netip.Addr, t *Request) string {
-	node := "unknown"
+// appendElement appends one element of Forwarded (RFC 7239 4): the peer, and what it
+// asked for. It does not say who Weir is.
+func appendElement(b []byte, peer netip.Addr, t *Request) []byte {
+	b = append(b, "for="...)
 	switch {
 	case peer.Is4():
-		node = peer.String()
+		b = peer.AppendTo(b)
 	case peer.IsValid():
-		node = `"[` + peer.String() + `]"`
+		b = append(peer.AppendTo(append(b, `"[`...)), `]"`...)
+	default:
+		b = append(b, "unknown"...)
 	}
-	return "for=" + node + ";host=" + value(t.Host) + ";proto=" + t.Scheme
+	b = append(append(b, ";host="...), value(t.Host)...)
+	return append(append(b, ";proto="...), t.Scheme...)
 }
 
 // value is s as a token where it is one, else as a quoted string.

@@ -63,10 +63,10 @@ func (c *group) leave(name string) {
 // acquire finds a member for a request and counts the request on it. When all
 // that are fit are full, it waits in the pool's queue: errBusy says that the
 // queue is full too, or that the wait was too long. Who has acquired releases.
-func (p *Pool) acquire(ctx context.Context, a pick) (*backend, error) {
+func (p *Pool) acquire(ctx context.Context, now time.Time, a pick) (*backend, error) {
 	c := p.group
 	c.mu.Lock()
-	m, err := p.choose(time.Now(), a)
+	m, err := p.choose(now, a)
 	if m != nil || err != nil {
 		if m != nil {
 			m.busy++
@@ -111,7 +111,9 @@ func (c *group) release(m *backend) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m.busy--
-	c.advanceLocked(time.Now())
+	if len(c.waiting) > 0 {
+		c.advanceLocked(time.Now())
+	}
 }
 
 // advanceLocked lets those who wait go on, the first first, as far as there is
@@ -134,7 +136,9 @@ func (c *group) connected(m *backend, h Health, reached bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if reached {
-		m.succeedConnect(time.Now(), h)
+		if m.failed > 0 || !m.ejectedUntil.IsZero() {
+			m.succeedConnect(time.Now(), h)
+		}
 	} else {
 		m.failConnect(time.Now(), h, rand.Float64())
 	}

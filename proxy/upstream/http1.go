@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/weir-proxy/weir/proxy/http1"
@@ -15,8 +16,10 @@ const mostFields = 1024
 
 // overHTTP1 is the connections of HTTP/1.1 to the targets of one pool.
 type overHTTP1 struct {
-	client http1.Client
-	pools  map[place]*http1.Pool
+	client  http1.Client
+	pools   map[place]*http1.Pool
+	members []*http1.Pool // by the number of the backend
+	directs sync.Pool     // of *direct
 }
 
 // A place is where a target is, as a request's URL says it.
@@ -35,7 +38,8 @@ func newHTTP1(c Config, members []*backend) *overHTTP1 {
 	dialer := net.Dialer{KeepAlive: 15 * time.Second, Resolver: c.Resolver}
 	for _, m := range members {
 		at := place{m.scheme, m.host}
-		if o.pools[at] != nil {
+		if p := o.pools[at]; p != nil {
+			o.members = append(o.members, p)
 			continue
 		}
 		e := http1.Endpoint{Network: "tcp", Address: m.dialled(), Dial: dialer.DialContext}
@@ -46,6 +50,7 @@ func newHTTP1(c Config, members []*backend) *overHTTP1 {
 			e.TLS = trust(c.TLS, e.Address)
 		}
 		o.pools[at] = o.client.NewPool(e)
+		o.members = append(o.members, o.pools[at])
 	}
 	return o
 }
@@ -76,7 +81,7 @@ func trust(c *tls.Config, addr string) *tls.Config {
 }
 
 // of is the connections to m.
-func (o *overHTTP1) of(m *backend) *http1.Pool { return o.pools[place{m.scheme, m.host}] }
+func (o *overHTTP1) of(m *backend) *http1.Pool { return o.members[m.number] }
 
 // CloseIdleConnections closes all connections, those in use after their exchange.
 func (o *overHTTP1) CloseIdleConnections() {

@@ -22,6 +22,7 @@ const (
 type backend struct {
 	endpoint
 	*health
+	number int // in its pool
 	weight float64
 	seed   uint64  // its name as a number
 	credit float64 // what it has gained and not spent by taking turns

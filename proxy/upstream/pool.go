@@ -120,6 +120,7 @@ type Pool struct {
 	buffers   *buffers
 	silence   *log.Logger
 	pseudonym string
+	via11     string // how this process tells of itself over HTTP/1.1
 
 	balance        Balance
 	maxConnections int
@@ -154,6 +155,7 @@ func New(c Config) (*Pool, error) {
 	if p.pseudonym == "" {
 		p.pseudonym = newPseudonym()
 	}
+	p.via11 = "1.1 " + p.pseudonym
 	if err := p.check(); err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrConfig, c.Name, err)
 	}
@@ -213,7 +215,7 @@ func (p *Pool) check() error {
 }
 
 func (p *Pool) add(t endpoint, weight int) {
-	p.backends = append(p.backends, &backend{endpoint: t, weight: float64(weight), seed: xxhash.Sum64String(t.name)})
+	p.backends = append(p.backends, &backend{endpoint: t, number: len(p.backends), weight: float64(weight), seed: xxhash.Sum64String(t.name)})
 }
 
 // Name is what the configuration calls the upstream.

@@ -3,6 +3,7 @@ package upstream
 import (
 	"net/http"
 	"net/netip"
+	"strings"
 	"time"
 )
 
@@ -53,15 +54,20 @@ type Request struct {
 // A Header is that of an answer, to be changed. Names are in canonical form.
 type Header interface {
 	Fields
-	// Set replaces a field by lines with these values.
-	Set(name string, values ...string)
+	// Set replaces a field by one line, and Add adds a line.
+	Set(name, value string)
+	Add(name, value string)
 	Del(name string)
 }
 
 // A netHeader is a Header as net/http knows it.
 type netHeader struct{ http.Header }
 
-func (h netHeader) Set(name string, values ...string) { h.Header[name] = values }
+func (h netHeader) Set(name, value string) { h.Header[name] = []string{strings.Clone(value)} }
+
+func (h netHeader) Add(name, value string) {
+	h.Header[name] = append(h.Header[name], strings.Clone(value))
+}
 
 // A Kind is how a trip ended.
 type Kind uint8

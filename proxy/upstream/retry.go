@@ -31,11 +31,12 @@ type sender interface {
 func (c *course) do(ctx context.Context, s sender) error {
 	var seen error // why a target that may have seen the request gave no answer
 	var tried []*backend
+	now := c.began
 	if c.pool.retries > 0 {
 		c.pool.group.deposit()
 	}
 	for {
-		m, err := c.pool.acquire(ctx, pick{c.trip.HashBy, tried})
+		m, err := c.pool.acquire(ctx, now, pick{c.trip.HashBy, tried})
 		if err != nil {
 			return earlier(seen, err)
 		}
@@ -53,7 +54,7 @@ func (c *course) do(ctx context.Context, s sender) error {
 			return earlier(seen, err)
 		}
 		c.result.Retries++
-		tried = append(tried, m)
+		tried, now = append(tried, m), time.Now()
 	}
 }
 

@@ -40,7 +40,7 @@ func (j *forwarding) rewrite(pr *httputil.ProxyRequest) {
 	}
 	maps.DeleteFunc(h, func(name string, _ []string) bool { return disowned(name, t) })
 	w := said(in.Header, t)
-	setForwarded(&w, t, h.Add)
+	setForwarded(&w, t, nil, func(name string, value []byte) { h.Add(name, string(value)) })
 	h.Add("Via", j.pool.via(t))
 	if n := maxForwards(in.Method, in.Header); n > 0 {
 		h.Set("Max-Forwards", strconv.Itoa(n-1))
@@ -56,6 +56,9 @@ func (j *forwarding) rewrite(pr *httputil.ProxyRequest) {
 
 // via is how this process tells of itself to targets.
 func (p *Pool) via(t *Request) string {
+	if t.Proto == "HTTP/1.1" {
+		return p.via11
+	}
 	return strings.TrimPrefix(t.Proto, "HTTP/") + " " + p.pseudonym
 }
 

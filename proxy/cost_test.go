@@ -1,0 +1,156 @@
+//go:build !race && !http1poison
+
+package proxy
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/config"
+)
+
+// costed are requests over HTTP/1.1 to upstreams over HTTP/1.1 as most are: without a
+// body, answered by a short one.
+var costed = []struct{ name, limits, status string }{
+	{"plain", "", "200 OK"},
+	{"allowed", `limits: [{name: key, key: "header:X-Api-Key", rate: 10000000/1s}, {name: address, key: client_ip, rate: 10000000/1m}]`, "200 OK"},
+	{"refused", `limits: [{name: key, key: "header:X-Api-Key", rate: 1/24h}]`, "429 Too Many Requests"},
+}
+
+// A payer is a client that sends one request again and again, and allocates nothing.
+type payer struct {
+	net.Conn
+	request, answer []byte
+	status          []byte
+}
+
+// pays makes a proxy with these limits, an upstream that allocates nothing, and a client.
+func pays(t testing.TB, limits, status string) *payer {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "weir.yaml")
+	text := fmt.Sprintf("routes:\n  - {name: a, match: {path: /*}, upstream: %q, %s}\n", "http://"+bareUpstream(t), limits)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	read, err := config.Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := New(t.Context(), Options{
+		Path: path, Config: read, Store: limiter.NewMemory(limiter.MemoryOptions{}), Registry: prometheus.NewRegistry(), Log: zerolog.Nop(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := NewServer(p, read.Listen, zerolog.Nop())
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = s.Serve(l) }()
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		c.Close()
+		s.Drain(context.Background())
+		p.Close()
+	})
+	return &payer{
+		c, []byte("GET /some/path?a=b HTTP/1.1\r\nHost: example.com\r\nUser-Agent: test\r\nAccept: */*\r\nX-Api-Key: somebody\r\n\r\n"),
+		make([]byte, 8<<10), []byte("HTTP/1.1 " + status),
+	}
+}
+
+// asks sends the request and reads the answer, which comes in one piece.
+func (p *payer) asks() error {
+	if _, err := p.Write(p.request); err != nil {
+		return err
+	}
+	n, err := p.Read(p.answer)
+	if err == nil && !bytes.HasPrefix(p.answer[:n], p.status) {
+		err = fmt.Errorf("answer %q, want %s", p.answer[:n], p.status)
+	}
+	return err
+}
+
+// bareUpstream answers whatever comes in one piece.
+func bareUpstream(t testing.TB) (addr string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	answer := []byte("HTTP/1.1 200 OK\r\nServer: test\r\nContent-Type: text/plain\r\nContent-Length: 1024\r\n\r\n" + string(bytes.Repeat([]byte("x"), 1024)))
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				in := make([]byte, 8<<10)
+				for {
+					if _, err := c.Read(in); err != nil {
+						return
+					}
+					if _, err := c.Write(answer); err != nil {
+						return
+					}
+				}
+			}()
+		}
+	}()
+	return l.Addr().String()
+}
+
+// A request that is allowed, and one that is refused, cost no allocation. What one of
+// many requests allocates for those after it does not count.
+func TestCost_NoAllocationForARequest(t *testing.T) {
+	for _, c := range costed {
+		t.Run(c.name, func(t *testing.T) {
+			p := pays(t, c.limits, c.status)
+			_ = p.asks() // the first one may be allowed
+			for range 100 {
+				if err := p.asks(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if n := testing.AllocsPerRun(500, func() {
+				if err := p.asks(); err != nil {
+					t.Fatal(err)
+				}
+			}); n > 0 {
+				t.Errorf("%v allocations for each request, want none", n)
+			}
+		})
+	}
+}
+
+// BenchmarkPath is what a request costs with client, upstream and all system calls.
+func BenchmarkPath(b *testing.B) {
+	for _, c := range costed {
+		b.Run(c.name, func(b *testing.B) {
+			p := pays(b, c.limits, c.status)
+			_ = p.asks()
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := p.asks(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

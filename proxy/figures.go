@@ -1,0 +1,50 @@
+package proxy
+
+import (
+	"maps"
+	"sync"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// figures are the metrics of one route that every request touches, each looked up by
+// its labels once: that costs more than counting does. The zero figures are ready. A
+// series is not there before something is counted in it.
+type figures struct {
+	requests found[int, prometheus.Counter] // by status
+	seconds  found[string, prometheus.Observer]
+	trips    found[trip, prometheus.Counter]
+}
+
+// A trip is what came of a request that was to be forwarded.
+type trip struct{ target, outcome string }
+
+// found are metrics that were looked up, by what tells them apart; of a small fixed
+// set.
+type found[K comparable, M any] struct {
+	all atomic.Pointer[map[K]M] // never changed but replaced
+
+	mu sync.Mutex // held while it is
+}
+
+// get is the metric of k, if it was looked up before.
+func (f *found[K, M]) get(k K) (m M, ok bool) {
+	if all := f.all.Load(); all != nil {
+		m, ok = (*all)[k]
+	}
+	return m, ok
+}
+
+// keep remembers the metric of k.
+func (f *found[K, M]) keep(k K, m M) M {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	next := map[K]M{}
+	if all := f.all.Load(); all != nil {
+		maps.Copy(next, *all)
+	}
+	next[k] = m
+	f.all.Store(&next)
+	return m
+}

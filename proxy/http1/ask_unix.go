@@ -1,0 +1,72 @@
+//go:build unix
+
+package http1
+
+import (
+	"io"
+	"net"
+	"os"
+	"syscall"
+)
+
+// step is called by the runtime at first, and then whenever something may have come.
+// It reports whether there is nothing more to wait for.
+func (a *asking) step(fd uintptr) bool {
+	if a.stage == silent {
+		if a.look(int(fd)); a.stage != awaiting {
+			return true
+		}
+		return false
+	}
+	n, err := retried(syscall.Read, int(fd), a.answer)
+	switch {
+	case err == syscall.EAGAIN: //nolint:errorlint // a system call returns it as it is
+		return false
+	case err != nil:
+		a.err, a.failed = err, "read"
+	case n == 0:
+		a.err = io.EOF
+	default:
+		a.read = n
+	}
+	a.stage = over
+	return true
+}
+
+// look sends the request if nothing has come before.
+func (a *asking) look(fd int) {
+	if _, err := retried(syscall.Read, fd, a.answer[:1]); err != syscall.EAGAIN { //nolint:errorlint // as above
+		a.stage = stale
+		return
+	}
+	n, err := retried(syscall.Write, fd, a.request)
+	a.wrote = max(n, 0)
+	switch {
+	case err != nil && err != syscall.EAGAIN: //nolint:errorlint // as above
+		a.stage, a.err, a.failed = over, err, "write"
+	case a.wrote < len(a.request):
+		a.stage = partly
+	default:
+		a.stage = awaiting
+	}
+}
+
+// failure is what went wrong, as the net package tells of it.
+func (a *asking) failure(u *upstream) error {
+	if a.failed == "" {
+		return a.err
+	}
+	return &net.OpError{
+		Op: a.failed, Net: u.net.LocalAddr().Network(), Source: u.net.LocalAddr(), Addr: u.net.RemoteAddr(),
+		Err: os.NewSyscallError(a.failed, a.err),
+	}
+}
+
+// retried makes a system call again that a signal has interrupted.
+func retried(call func(fd int, p []byte) (int, error), fd int, p []byte) (int, error) {
+	for {
+		if n, err := call(fd, p); err != syscall.EINTR { //nolint:errorlint // as above
+			return n, err
+		}
+	}
+}

@@ -1,0 +1,36 @@
+package respond
+
+import (
+	"strconv"
+	"unsafe"
+)
+
+// A Memory is what an answer is made in, so that making the next one costs no
+// allocation. The zero Memory is ready. What was made in it is valid until Reset;
+// whoever keeps some of it longer clones it.
+type Memory struct {
+	fields []Field
+	text   []byte // values of fields
+	body   []byte
+}
+
+// Reset makes m ready for another answer.
+func (m *Memory) Reset() {
+	clear(m.fields)
+	m.fields, m.text, m.body = m.fields[:0], m.text[:0], m.body[:0]
+}
+
+// since is what was appended to m.text after its first n bytes.
+func (m *Memory) since(n int) string {
+	if n == len(m.text) {
+		return ""
+	}
+	return unsafe.String(&m.text[n], len(m.text)-n)
+}
+
+// number is n in decimal.
+func (m *Memory) number(n int64) string {
+	from := len(m.text)
+	m.text = strconv.AppendInt(m.text, n, 10)
+	return m.since(from)
+}

@@ -9,8 +9,8 @@ import (
 )
 
 func TestNote_IsSmall(t *testing.T) {
-	if got := unsafe.Sizeof(note{}); got != 48 {
-		t.Errorf("a note has %d bytes, want 48", got)
+	if got := unsafe.Sizeof(note{}); got != 40 {
+		t.Errorf("a note has %d bytes, want 40", got)
 	}
 	if got := unsafe.Sizeof(cell{}); got != 96 {
 		t.Errorf("a cell has %d bytes, want 96", got)
@@ -35,7 +35,7 @@ func TestNote_NoPermitComesBackEarly(t *testing.T) {
 		horizon := 1 + random.Int64N(1<<(10+round%26))
 		packed := packHorizon(horizon)
 		now := int64(1_800_000_000_000)
-		n := note{horizon: packed, grantLow: uint32(now), grantHigh: uint16(now >> 32)}
+		n := newNote(now, packed)
 		var granted []int64 // times
 		for range 300 {
 			now += random.Int64N(1 + horizon/int64(1+random.IntN(20)))
@@ -57,7 +57,7 @@ func TestNote_NoPermitComesBackEarly(t *testing.T) {
 			var counted int
 			for i, g := range n.granted {
 				if n.grantsAt(i) > now-horizon {
-					counted += int(g)
+					counted += int(g.count())
 				}
 			}
 			if counted < want || counted > most {
@@ -82,7 +82,7 @@ func since(times []int64, at int64) (n int) {
 func TestNote_LongSilence(t *testing.T) {
 	long, short := packHorizon(MaxWindow.Milliseconds()), packHorizon(1000)
 	now := int64(1_800_000_000_000)
-	n := note{horizon: long, grantLow: uint32(now), grantHigh: uint16(now >> 32)}
+	n := newNote(now, long)
 	n.grant(3)
 	now += math.MaxUint32 + 5_000
 	n.advance(now, long)
@@ -90,20 +90,41 @@ func TestNote_LongSilence(t *testing.T) {
 	if n.saidAt() != now || n.waitsUntil() != now+10 || n.grantedAt() > now {
 		t.Errorf("heard at %d, waits until %d; want %d and 10 more", n.saidAt(), n.waitsUntil(), now)
 	}
-	var counted uint32
+	var counted int64
 	for i, g := range n.granted {
 		if n.grantsAt(i) > now-MaxWindow.Milliseconds() {
-			counted += g
+			counted += g.count()
 		}
 	}
 	if counted != 3 {
 		t.Errorf("%d permits count, want 3", counted)
 	}
 	n.advance(now+1, short)
-	if n.granted != [noteParts]uint32{3} {
+	if n.granted != [noteParts]permits{{3}} {
 		t.Errorf("under another window %v count, want 3 as granted last", n.granted)
 	}
 	if n.giveBack(now-int64(time.Hour/time.Millisecond), 1) != 0 {
 		t.Error("what has come back was given back")
+	}
+}
+
+// More permits than there is room for count as more than any limit has, and for as long;
+// giving some of them back changes nothing.
+func TestNote_TooManyPermits(t *testing.T) {
+	packed, now := packHorizon(9000), int64(1_800_000_000_000)
+	n := newNote(now, packed)
+	n.grant(tooMany - 1)
+	if n.granted[0].count() != tooMany-1 || n.giveBack(now, 5) != 5 || n.granted[0].count() != tooMany-6 {
+		t.Errorf("%d permits count, want %d", n.granted[0].count(), tooMany-6)
+	}
+	n.grant(MaxCount)
+	if n.giveBack(now, 5); n.granted[0].count() != MaxCount {
+		t.Errorf("%d permits count, want %d", n.granted[0].count(), int64(MaxCount))
+	}
+	n.advance(now+8000, packed)
+	n.grant(1)
+	n.advance(now+8001, packHorizon(60_000))
+	if n.granted[0].count() != MaxCount {
+		t.Errorf("under another window %d permits count, want %d", n.granted[0].count(), int64(MaxCount))
 	}
 }

@@ -1,7 +1,5 @@
 package limiter
 
-import "math"
-
 // Note counts here what another store has decided of claims, so that this Memory
 // can take over from it for one of n processes: it knows what this process has
 // had lately, and that others had their part.
@@ -17,7 +15,7 @@ import "math"
 //
 // No more than half of the room for keys is filled that way; beyond, nothing is
 // noted of new keys. A claim costs about 0.2 µs and does not allocate once its key is
-// known; a key takes 56 bytes, whatever was taken. Keys of Concurrent, Distinct and
+// known; a key takes 48 bytes, whatever was taken. Keys of Concurrent, Distinct and
 // Cooldown, of which single permits and values must be known, take as much as in Take.
 func (m *Memory) Note(claims []Claim, d *Decision, n int) {
 	for i := range claims[:min(len(claims), len(d.Outcomes))] {
@@ -119,7 +117,7 @@ func (s *shard) unfoldLocked(r *cellRef, c *Claim, now int64) {
 	var t tally
 	s.loadLocked(cell, &t)
 	for i := noteParts - 1; i >= 0; i-- {
-		s.takeNotedLocked(cell, &t, min(n.grantsAt(i), now), *c, int64(n.granted[i]))
+		s.takeNotedLocked(cell, &t, min(n.grantsAt(i), now), *c, n.granted[i].count())
 	}
 	at := max(min(n.saidAt(), now), t.last(c.Limit))
 	t.advance(at, c.Limit)
@@ -129,7 +127,7 @@ func (s *shard) unfoldLocked(r *cellRef, c *Claim, now int64) {
 		t.banned = n.waitsUntil()
 	default:
 		others := t.left(at, c.Limit) - int64(n.left)
-		if soon := min(others, int64(n.cost)); soon > 0 && wait > 0 && c.Limit.Algorithm.log() {
+		if soon := min(others, n.cost()); soon > 0 && wait > 0 && c.Limit.Algorithm.log() {
 			s.takeNotedLocked(cell, &t, at, *c, soon)
 			t.backIn(wait, at, c.Limit)
 			others -= soon
@@ -147,7 +145,9 @@ func (s *shard) takeNotedLocked(cell *cell, t *tally, at int64, c Claim, permits
 	}
 	at = max(at, t.last(c.Limit))
 	t.advance(at, c.Limit)
-	c.Cost = min(permits, math.MaxUint32)
+	if c.Cost = permits; c.Limit.Algorithm.log() {
+		c.Cost = min(permits, c.Limit.Most()) // so many at one time leave nothing, as more would
+	}
 	s.takeLocked(cell, t, at, c, [16]byte{})
 	t.debt = min(t.debt, float64(c.Limit.Most()))
 }

@@ -6,40 +6,79 @@ import (
 )
 
 // A note is what another store has said last of a key, and what this process had of it
-// lately, in 48 bytes: enough to go on from, should that store be gone. Instead of each
+// lately, in 40 bytes: enough to go on from, should that store be gone. Instead of each
 // permit it has how many there were in each third of a horizon, so some of them come
-// back up to a third of the horizon late, and none early. Times are milliseconds, 48
+// back up to a third of the horizon late, and none early. Times are milliseconds, 44
 // bits of them.
 //
-// It knows its key by 64 bits of a hash alone. Two keys that have them in common, one
-// pair in 10^19, count together.
+// It knows its key by 48 bits of a hash, and by its shard. Two keys that have those in
+// common, one pair in 10^16, count together.
 type note struct {
-	name               [2]uint32
-	grantLow, waitLow  uint32
-	grantHigh, endHigh uint16
-	horizon            uint16 // as packHorizon has it
-	cost               uint16 // of what was asked, or the most there is room for
-	after              uint32 // how long after the last permit the store was heard last
-	left               uint32 // the part of this process in what the store had left, and banned
-	granted            [noteParts]uint32
+	nameLow  uint32
+	nameHigh uint16
+	horizon  uint16 // as packHorizon has it; 0 for no note
+	grantLow uint32 // when the last permit was granted, or something before all that count
+	waitLow  uint32 // until when the store refused, or the key is banned
+	// high has 12 bits more of both, and in 8 the cost of what was asked, or the most
+	// there is room for.
+	high    uint32
+	after   uint32 // how long after the last permit the store was heard last
+	left    uint32 // the part of this process in what the store had left, and banned
+	granted [noteParts]permits
 }
 
 const (
 	noteParts  = 4 // the third in which the last permit was granted, and those before
 	noteBanned = 1 << 31
-	noteBytes  = 56 // and its place in the index, as measured
+	noteBytes  = 48 // and its place in the index, as measured
+	noteName   = 1<<48 - 1
+	highBits   = 12
 )
 
-func (n *note) hash() uint64 { return uint64(n.name[1])<<32 | uint64(n.name[0]) }
+// permits is a number of them in 24 bits, of which the highest is more than any limit has.
+type permits [3]byte
 
-// grantedAt is when the last permit was granted, or something before all that count.
-func (n *note) grantedAt() int64 { return int64(n.grantHigh)<<32 | int64(n.grantLow) }
+// tooMany is the largest number of permits.
+const tooMany = 1<<24 - 1
+
+func (p *permits) count() int64 {
+	n := int64(p[0]) | int64(p[1])<<8 | int64(p[2])<<16
+	if n == tooMany {
+		return MaxCount
+	}
+	return n
+}
+
+// add adds n, which may be negative, except to too many.
+func (p *permits) add(n int64) {
+	if was := p.count(); was < tooMany {
+		n = min(was+n, tooMany)
+		p[0], p[1], p[2] = byte(n), byte(n>>8), byte(n>>16)
+	}
+}
+
+// hash is what the index has it under: all of its bits depend on the name.
+func (n *note) hash() uint64 { return spread(uint64(n.nameHigh)<<32 | uint64(n.nameLow)) }
+
+func spread(h uint64) uint64 { return (h & noteName) * 0x9e3779b97f4a7c15 }
+
+func (n *note) grantedAt() int64 { return int64(n.high&(1<<highBits-1))<<32 | int64(n.grantLow) }
+
+func (n *note) waitsUntil() int64 {
+	return int64(n.high>>highBits&(1<<highBits-1))<<32 | int64(n.waitLow)
+}
+
+func (n *note) cost() int64 { return int64(n.high >> (2 * highBits)) }
+
+// set sets the times, and the cost.
+func (n *note) set(grantedAt, waitsUntil, cost int64) {
+	n.grantLow, n.waitLow = uint32(grantedAt), uint32(waitsUntil)
+	high := func(at int64) uint32 { return uint32(at>>32) & (1<<highBits - 1) }
+	n.high = high(grantedAt) | high(waitsUntil)<<highBits | uint32(min(cost, math.MaxUint8))<<(2*highBits)
+}
 
 // saidAt is when the store was heard last.
 func (n *note) saidAt() int64 { return n.grantedAt() + int64(n.after) }
-
-// waitsUntil is until when the store refused, or the key is banned.
-func (n *note) waitsUntil() int64 { return int64(n.endHigh)<<32 | int64(n.waitLow) }
 
 func (n *note) banned() bool { return n.left&noteBanned != 0 }
 
@@ -65,11 +104,11 @@ func (n *note) grantsAt(i int) int64 {
 // another one count as granted with the last of them.
 func (n *note) advance(now int64, horizon uint16) {
 	if n.horizon != horizon {
-		var all uint64
-		for _, g := range n.granted {
-			all += uint64(g)
+		n.horizon = horizon
+		for i := 1; i < noteParts; i++ {
+			n.granted[0].add(n.granted[i].count())
+			n.granted[i] = permits{}
 		}
-		n.horizon, n.granted = horizon, [noteParts]uint32{uint32(min(all, math.MaxUint32))}
 	}
 	n.hear(max(now, n.saidAt())) // or the clock was set back
 }
@@ -86,10 +125,10 @@ func (n *note) hear(at int64) {
 }
 
 // grant notes that so many permits were granted when the store was heard.
-func (n *note) grant(permits int64) {
+func (n *note) grant(count int64) {
 	n.moveTo(n.saidAt())
 	n.after = 0
-	n.granted[0] = uint32(min(int64(n.granted[0])+permits, math.MaxUint32))
+	n.granted[0].add(count)
 }
 
 // moveTo makes the last permit one of the time at.
@@ -99,21 +138,20 @@ func (n *note) moveTo(at int64) {
 		copy(n.granted[by:], n.granted[:noteParts-by])
 		clear(n.granted[:by])
 	}
-	n.grantLow, n.grantHigh = uint32(at), uint16(at>>32)
+	n.set(at, n.waitsUntil(), n.cost())
 }
 
 // giveBack takes permits out that were granted at the time at: of that part, or of one
 // near it if the clocks differ.
-func (n *note) giveBack(at, permits int64) int64 {
+func (n *note) giveBack(at, count int64) int64 {
 	if at <= n.saidAt()-unpackHorizon(n.horizon) {
 		return 0 // they have come back already
 	}
 	begin := max(0, min(noteParts-1, n.grantedAt()/n.part()-at/n.part()))
 	for i := range int64(noteParts) {
-		g := &n.granted[(begin+i)%noteParts]
-		if *g > 0 {
-			back := min(permits, int64(*g))
-			*g -= uint32(back)
+		if g := &n.granted[(begin+i)%noteParts]; g.count() > 0 {
+			back := min(count, g.count())
+			g.add(-back)
 			return back
 		}
 	}
@@ -127,9 +165,7 @@ func (n *note) say(left, wait, cost int64, banned bool) {
 	if banned {
 		n.left |= noteBanned
 	}
-	end := n.saidAt() + wait
-	n.waitLow, n.endHigh = uint32(end), uint16(end>>32)
-	n.cost = uint16(min(cost, math.MaxUint16))
+	n.set(n.grantedAt(), n.saidAt()+wait, cost)
 }
 
 // packHorizon keeps the 11 highest bits of a horizon and its length in bits: rounded up,
@@ -154,8 +190,10 @@ type notes struct {
 
 func (n *notes) hashOf(i uint32) uint64 { return n.slab.at(i).hash() }
 
-// find is where the note of hash h is; one without an item if there is none.
+// find is where the note of a key is whose hash is h; a probe without an item if there
+// is none.
 func (n *notes) find(h uint64) probe {
+	h = spread(h)
 	p := n.index.first(h)
 	for p.item > 0 && n.hashOf(p.item-1) != h {
 		p = n.index.next(h, p)
@@ -170,10 +208,16 @@ func (n *notes) has(h uint64) bool { return n.index.used > 0 && n.find(h).item >
 func (n *notes) add(h uint64, now int64, horizon uint16) *note {
 	i := n.slab.add()
 	at := n.slab.at(i)
-	*at = note{name: [2]uint32{uint32(h), uint32(h >> 32)}, horizon: horizon}
-	at.grantLow, at.grantHigh = uint32(now), uint16(now>>32)
-	n.index.add(h, i, n.hashOf)
+	*at = newNote(now, horizon)
+	at.nameLow, at.nameHigh = uint32(h), uint16(h>>32)
+	n.index.add(at.hash(), i, n.hashOf)
 	return at
+}
+
+func newNote(now int64, horizon uint16) (n note) {
+	n.horizon = horizon
+	n.set(now, 0, 0)
+	return n
 }
 
 // remove takes the note out that p has found.
@@ -191,7 +235,7 @@ func (n *notes) sweep(now int64, count uint32) (gone int64) {
 			n.oldest = 0
 		}
 		if at := n.slab.at(n.oldest); at.horizon != 0 && at.until() <= now {
-			n.remove(n.find(at.hash()))
+			n.remove(n.find(uint64(at.nameHigh)<<32 | uint64(at.nameLow)))
 			gone++
 		}
 		n.oldest++

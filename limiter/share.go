@@ -18,4 +18,3 @@ func (l *Limit) parts(n int) int64 {
 	}
 	return int64(max(n, 1))
 }
-

@@ -42,6 +42,8 @@ type deputy struct {
 	now   time.Time
 	claim limiter.Claim
 	n     int
+	// behind is how far the store's clock is behind.
+	behind time.Duration
 }
 
 func newDeputy(t *testing.T, a limiter.Algorithm, count int64, n int) *deputy {
@@ -56,19 +58,29 @@ func newDeputy(t *testing.T, a limiter.Algorithm, count int64, n int) *deputy {
 
 // told notes what the store said: a grant under id, or a refusal for id 0.
 func (d *deputy) told(id byte, left int64, wait time.Duration) {
-	said := limiter.Decision{Allowed: id != 0, Outcomes: []limiter.Outcome{{Allowed: id != 0, Remaining: left, Wait: wait}}}
+	said := limiter.Decision{Allowed: id != 0, At: d.now.Add(-d.behind), Outcomes: []limiter.Outcome{{Allowed: id != 0, Remaining: left, Wait: wait}}}
 	if id != 0 {
-		said.Permit = limiter.Permit{ID: [16]byte{id}, At: d.now}
+		said.Permit = d.permit(id)
 	}
 	d.Note([]limiter.Claim{d.claim}, &said, d.n)
+}
+
+// permit is one of the store for what it grants now.
+func (d *deputy) permit(id byte) limiter.Permit {
+	return limiter.Permit{ID: [16]byte{id}, At: d.now.Add(-d.behind)}
+}
+
+// share is a claim for so many permits of this process's share.
+func (d *deputy) share(cost int64) limiter.Claim {
+	share, c := d.claim.Limit.Share(d.n), d.claim
+	c.Limit, c.Cost = &share, cost
+	return c
 }
 
 // grants is how many the share lets pass one after the other.
 func (d *deputy) grants() int64 {
 	d.t.Helper()
-	share := d.claim.Limit.Share(d.n)
-	c := d.claim
-	c.Limit = &share
+	c := d.share(1)
 	var said limiter.Decision
 	for n := int64(0); ; n++ {
 		if err := d.Take(d.t.Context(), []limiter.Claim{c}, &said); err != nil {
@@ -160,7 +172,7 @@ func TestNote_IsGivenBack(t *testing.T) {
 			d.told(i+1, 39, 0)
 		}
 		d.now = d.now.Add(time.Millisecond)
-		d.NoteRefund([]limiter.Claim{d.claim}, limiter.Permit{ID: [16]byte{3}, At: d.now}, d.n)
+		d.NoteRefund([]limiter.Claim{d.claim}, d.permit(3), d.n)
 		d.want(1)
 	}
 }
@@ -226,4 +238,83 @@ func BenchmarkNote(b *testing.B) {
 			}
 		})
 	}
+}
+
+// A second outage goes on from what was granted here in the first, and from what the
+// store granted between the two.
+func TestNote_GoesOnFromBothOutages(t *testing.T) {
+	for _, a := range rated() {
+		d := newDeputy(t, a, 40, 4)
+		d.told(1, 40, 0)
+		take(t, d, d.share(2))
+		for i := range byte(5) {
+			d.told(2+i, 40, 0)
+		}
+		d.want(2)
+	}
+}
+
+// What is given back after its time gives nothing back, by the store's clock, whatever
+// that says.
+func TestNote_LateRefundGivesNothing(t *testing.T) {
+	for _, a := range rated() {
+		d := newDeputy(t, a, 40, 4)
+		d.behind = 3 * time.Hour
+		d.told(1, 40, 0)
+		old := d.permit(1)
+		d.now = d.now.Add(20*time.Second + time.Millisecond)
+		for i := range byte(10) {
+			d.told(2+i, 40, 0)
+		}
+		d.NoteRefund([]limiter.Claim{d.claim}, old, d.n)
+		d.want(0)
+
+		d = newDeputy(t, a, 40, 4)
+		d.behind = -3 * time.Hour
+		for i := range byte(10) {
+			d.told(1+i, 40, 0)
+		}
+		d.NoteRefund([]limiter.Claim{d.claim}, d.permit(1), d.n)
+		d.want(1)
+	}
+}
+
+// Peek, and an operator's changes, know of what is noted.
+func TestNote_IsKnownToAll(t *testing.T) {
+	for _, a := range rated() {
+		d := newDeputy(t, a, 40, 4)
+		for i := range byte(9) {
+			d.told(1+i, 40, 0)
+		}
+		var said limiter.Decision
+		if err := d.Peek(t.Context(), []limiter.Claim{d.share(2)}, &said); err != nil || said.Allowed || said.Outcomes[0].Remaining != 1 {
+			t.Errorf("%s: two of one that is left: %+v, %v", a, said, err)
+		}
+		d.told(10, 40, 0)
+		if err := d.Grant(t.Context(), []limiter.Claim{d.share(2)}); err != nil {
+			t.Fatal(err)
+		}
+		d.want(2)
+		d.told(11, 0, time.Second)
+		if err := d.Reset(t.Context(), []limiter.Claim{d.share(1)}); err != nil {
+			t.Fatal(err)
+		}
+		d.want(10)
+	}
+}
+
+// A changed window takes what was noted under the former one as granted with the last
+// of it.
+func TestNote_UnderAnotherWindow(t *testing.T) {
+	d := newDeputy(t, limiter.TokenBucket, 40, 4)
+	for i := range byte(3) {
+		d.told(1+i, 40, 0)
+		d.now = d.now.Add(5 * time.Second)
+	}
+	longer := *d.claim.Limit
+	longer.Rate.Window = time.Hour
+	d.claim.Limit = &longer
+	d.told(9, 40, 0)
+	d.now = d.now.Add(10*time.Minute - 10*time.Second)
+	d.want(6)
 }

@@ -13,10 +13,11 @@ func importMap() map[string][]string {
 	redis := []string{"lock", "limiter/redisstore"}
 	return map[string][]string{
 		"":                    {"proxy/cli"},
-		"proxy/cli":           slices.Concat([]string{"proxy/acme", "proxy/admin", "proxy/cluster", "proxy"}, rooms, redis),
+		"proxy/cli":           slices.Concat([]string{"proxy/acme", "proxy/admin", "proxy/cluster", "proxy/simulate", "proxy"}, rooms, redis),
 		"proxy/acme":          {"proxy/config"},
 		"proxy/admin":         slices.Concat([]string{"proxy"}, rooms),
 		"proxy/cluster":       slices.Concat([]string{"proxy"}, rooms, redis),
+		"proxy/simulate":      slices.Concat([]string{"proxy"}, rooms),
 		"proxy":               rooms,
 		"proxy/config":        {"proxy/key", "limiter"},
 		"proxy/key":           {"limiter"},

@@ -26,8 +26,9 @@ type admitter struct {
 	store   limiter.AdminStore
 	timeout time.Duration // the most a decision may wait; 0 for a store that never waits
 	standby *fallback
-	denier  denier        // nil: the store knows nothing by itself
-	line    *limiter.Line // at the store
+	denier  denier                                          // nil: the store knows nothing by itself
+	line    *limiter.Line                                   // at the store
+	waiting func(client context.Context, x *exchange) taker // how a request waits for its turn: inLine
 	metrics *metrics
 	nearby  *nearby
 
@@ -44,6 +45,7 @@ func newAdmitter(o Options, m *metrics) *admitter {
 		a.timeout = o.Config.Redis.Timeout
 	}
 	a.line = limiter.NewLine(o.Store, cmp.Or(a.timeout, settleWithin)) // what it gives back was never noted
+	a.waiting = a.inLine
 	return a
 }
 
@@ -63,7 +65,7 @@ func (a *admitter) admit(client context.Context, x *exchange) error {
 	if !a.standby.decides(x) {
 		take := taker(a.take)
 		if x.route.waits {
-			take = a.inLine(client, x)
+			take = a.waiting(client, x)
 		}
 		err = a.takeOnce(ctx, x, take)
 	}

@@ -29,7 +29,7 @@ type generation struct {
 	address   addresser
 	redact    redactor
 	table     *table
-	routes    []*route // in the order of the configuration
+	routes    []*route     // in the order of the configuration
 	seed      maphash.Seed // see lasting
 	pools     map[*config.Upstream]*upstream.Pool
 	fleet     *upstream.Fleet
@@ -130,6 +130,7 @@ func (g *generation) warm(ctx context.Context) error {
 
 func (g *generation) route(from *config.Route) (*route, error) {
 	r := &route{
+		figures:     &figures{},
 		name:        from.Name,
 		reply:       newReply(from),
 		rewrite:     newRewrite(from.Rewrite),

@@ -93,7 +93,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 func (m *metrics) served(r *route, status int, took time.Duration) (name string) {
 	name, f := "none", &m.unrouted
 	if r != nil {
-		name, f = r.name, &r.figures
+		name, f = r.name, r.figures
 	}
 	requests, ok := f.requests.get(status)
 	if !ok {

@@ -164,6 +164,17 @@ func (p *Proxy) serve(ctx context.Context, x *exchange, d downstream) {
 
 // through takes a request through the rooms in which it may be refused.
 func (p *Proxy) through(ctx context.Context, g *generation, x *exchange) error {
+	if err := p.route(g, x); err != nil {
+		return err
+	}
+	if err := p.claim(ctx, g, x); err != nil {
+		return err
+	}
+	return p.admitter.admit(ctx, x)
+}
+
+// route learns who asks, and the route of the request.
+func (p *Proxy) route(g *generation, x *exchange) error {
 	g.address.address(x)
 	p.recorder.name(x)
 	if x.fault != nil {
@@ -172,9 +183,11 @@ func (p *Proxy) through(ctx context.Context, g *generation, x *exchange) error {
 	if err := tidy(x); err != nil {
 		return err
 	}
-	if err := g.table.match(x); err != nil {
-		return err
-	}
+	return g.table.match(x)
+}
+
+// claim learns what the request asks of which limits.
+func (p *Proxy) claim(ctx context.Context, g *generation, x *exchange) error {
 	if err := g.unconfused(x); err != nil {
 		return err
 	}
@@ -199,10 +212,7 @@ func (p *Proxy) through(ctx context.Context, g *generation, x *exchange) error {
 	if err := p.newKeys(x); err != nil {
 		return err
 	}
-	if err := g.idempotency(x); err != nil {
-		return err
-	}
-	return p.admitter.admit(ctx, x)
+	return g.idempotency(x)
 }
 
 // install makes g the generation that serves.

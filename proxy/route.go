@@ -17,7 +17,7 @@ import (
 type route struct {
 	name    string
 	order   int // in the files
-	figures figures
+	figures *figures
 
 	// How it is matched; table.add fills these.
 	host           string

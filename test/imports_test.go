@@ -13,11 +13,12 @@ func importMap() map[string][]string {
 	redis := []string{"lock", "limiter/redisstore"}
 	return map[string][]string{
 		"":                    {"proxy/cli"},
-		"proxy/cli":           {"proxy/node", "proxy/admin", "proxy/config"},
+		"proxy/cli":           {"proxy/node", "proxy/admin", "proxy/config", "proxy/simulate", "proxy"},
 		"proxy/node":          slices.Concat([]string{"proxy/acme", "proxy/admin", "proxy/cluster", "proxy"}, rooms, redis),
 		"proxy/acme":          {"proxy/config"},
 		"proxy/admin":         {"proxy/config"},
 		"proxy/cluster":       slices.Concat([]string{"proxy"}, rooms, redis),
+		"proxy/simulate":      slices.Concat([]string{"proxy"}, rooms),
 		"proxy":               rooms,
 		"proxy/config":        {"proxy/key", "limiter"},
 		"proxy/key":           {"limiter"},

@@ -43,6 +43,7 @@ type commands struct {
 	Run         runCommand         `cmd:"" default:"withargs" help:"Serve. SIGHUP reloads, SIGTERM drains."`
 	Check       checkCommand       `cmd:"" help:"Name every problem of a configuration file."`
 	Explain     explainCommand     `cmd:"" help:"Say what would be done with a request, and why; it takes nothing."`
+	Simulate    simulateCommand    `cmd:"" help:"Say what limits would have done with requests of an access log."`
 	Push        pushCommand        `cmd:"" help:"Have all nodes serve a file, or none."`
 	Rollback    rollbackCommand    `cmd:"" help:"Have all nodes serve what was pushed earlier."`
 	History     historyCommand     `cmd:"" help:"List what was pushed, by whom, and what it changed."`

@@ -1,0 +1,149 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/simulate"
+)
+
+type simulateCommand struct {
+	Logs    []string `arg:"" name:"log" help:"Access logs, gzipped or not, in any order; - is the standard input."`
+	Config  string   `short:"c" help:"The configuration; without it weir.yaml, then config.example.yaml." placeholder:"FILE"`
+	Compare string   `help:"Another configuration, to be compared with the first." placeholder:"FILE"`
+	Format  string   `default:"auto" enum:"auto,json,combined,common" help:"How lines are written: auto, json, combined or common."`
+	Field   []string `sep:"none" help:"Which field of a JSON line tells WHAT: uri, client, header:X-Phone, json:/phone or the name of a key; may be given several times." placeholder:"WHAT=NAME"`
+	Host    string   `help:"The host of requests whose log does not tell it." placeholder:"NAME"`
+	Top     int      `default:"5" help:"How many of the most refused keys to name, of each limit." placeholder:"N"`
+	JSON    bool     `name:"json" help:"Print JSON." xor:"form"`
+	HTML    string   `name:"html" help:"Write one HTML page with charts." placeholder:"FILE" xor:"form"`
+}
+
+// Run reads the logs and prints what each limit would have said.
+func (c simulateCommand) Run(ctx context.Context, w Env) error {
+	o := simulate.Options{Format: simulate.Format(c.Format), Host: c.Host, Top: max(c.Top, 0)}
+	path, err := configPath(c.Config)
+	if err != nil {
+		return err
+	}
+	if o.Config, err = load(path, w.Stderr); err != nil {
+		return err
+	}
+	configs := []*config.Config{o.Config}
+	if c.Compare != "" {
+		if o.Compare, err = load(c.Compare, w.Stderr); err != nil {
+			return err
+		}
+		configs = append(configs, o.Compare)
+	}
+	if o.Names, err = simulate.NewNames(c.Field, configs...); err != nil {
+		return err
+	}
+	files, err := c.open(w.stdin())
+	if err != nil {
+		return err
+	}
+	defer files.close()
+	bar := newProgress(w.Stderr, files.size)
+	for i, f := range files.all {
+		o.Logs = append(o.Logs, simulate.Log{Name: c.Logs[i], Reader: bar.count(f)})
+	}
+	o.Progress = func(n simulate.Counts) { bar.show(n.Lines) }
+	report, err := simulate.Run(ctx, o)
+	bar.end()
+	if err != nil {
+		return err
+	}
+	return c.write(report, w.Stdout)
+}
+
+// write writes the report as it was asked for.
+func (c simulateCommand) write(r *simulate.Report, out io.Writer) error {
+	switch {
+	case c.JSON:
+		to := json.NewEncoder(out)
+		to.SetIndent("", "  ")
+		to.SetEscapeHTML(false)
+		return to.Encode(r)
+	case c.HTML != "":
+		return writePage(c.HTML, r, out)
+	}
+	r.Text(out)
+	return nil
+}
+
+// writePage writes the page, and says where.
+func writePage(path string, r *simulate.Report, out io.Writer) error {
+	if path == "-" {
+		return r.HTML(out)
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("write page: %w", err)
+	}
+	if err := r.HTML(f); err != nil {
+		f.Close()
+		return fmt.Errorf("write page: %w", err)
+	}
+	if err := f.Close(); err != nil {
+		return fmt.Errorf("write page: %w", err)
+	}
+	fmt.Fprintf(out, "%s: %d requests\n", path, r.Requests)
+	return nil
+}
+
+// logFiles are logs that are open.
+type logFiles struct {
+	all  []io.ReadCloser
+	size int64 // of all together; 0 if it is not known
+}
+
+// open opens the logs that are named.
+func (c simulateCommand) open(stdin io.Reader) (logFiles, error) {
+	var files logFiles
+	known := true
+	for i, name := range c.Logs {
+		if slices.Index(c.Logs, name) < i {
+			files.close()
+			return logFiles{}, fmt.Errorf("%s is named twice; its requests would count twice", name)
+		}
+		if name == "-" {
+			known = false
+			files.all = append(files.all, io.NopCloser(stdin))
+			continue
+		}
+		f, err := os.Open(name)
+		if err != nil {
+			files.close()
+			return logFiles{}, fmt.Errorf("read log: %w", err)
+		}
+		files.all = append(files.all, f)
+		info, err := f.Stat()
+		switch {
+		case err != nil:
+			files.close()
+			return logFiles{}, fmt.Errorf("read log: %w", err)
+		case info.IsDir():
+			files.close()
+			return logFiles{}, fmt.Errorf("read log: %s is a directory; name the files in it", name)
+		case !info.Mode().IsRegular():
+			known = false
+		}
+		files.size += info.Size()
+	}
+	if !known {
+		files.size = 0
+	}
+	return files, nil
+}
+
+func (f logFiles) close() {
+	for _, one := range f.all {
+		one.Close()
+	}
+}

@@ -1,0 +1,286 @@
+package proxy
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/config"
+)
+
+// mostReasons bounds how many reasons are told apart.
+const mostReasons = 100
+
+// tallies count what comes of the requests of a Replay.
+type tallies struct {
+	ReplayTally
+	generation *generation
+	most       int // keys to tell of
+	axis       axis
+	routes     map[*replayRoute]*routeTally
+}
+
+// A routeTally is a RouteTally in the making.
+type routeTally struct {
+	RouteTally
+	limits []*limitTally // as those of the route
+	series series
+}
+
+// A limitTally is a LimitTally in the making.
+type limitTally struct {
+	LimitTally
+	of     *limit
+	needs  []string
+	top    *topKeys
+	series series
+}
+
+func newTallies(g *generation, most int) *tallies {
+	return &tallies{generation: g, most: most, routes: map[*replayRoute]*routeTally{}, ReplayTally: ReplayTally{Unmatched: map[string]int64{}}}
+}
+
+// route is the tally of a route.
+func (t *tallies) route(r *replayRoute) *routeTally {
+	if made := t.routes[r]; made != nil {
+		return made
+	}
+	made := &routeTally{RouteTally: RouteTally{Name: r.name, Rejected: map[string]int64{}, Listed: map[string]int64{}}}
+	for i, l := range r.route.limits {
+		one := &limitTally{of: l, top: newTopKeys(), LimitTally: LimitTally{Name: l.name, Key: l.key.Name, Mode: string(l.mode), Missing: []string{}}}
+		for _, w := range l.windows {
+			one.Algorithm = r.windows[w].Algorithm.String()
+			one.Rates = append(one.Rates, rateOf(r.windows[w]))
+		}
+		for _, o := range r.needs[i] {
+			one.needs = append(one.needs, o.String())
+		}
+		made.limits = append(made.limits, one)
+	}
+	t.routes[r] = made
+	return made
+}
+
+// count counts one request about which is decided.
+func (t *tallies) count(now time.Time, v *visit) {
+	x := &v.x
+	if t.Requests == 0 {
+		t.From = now
+		t.axis.begin(now)
+	}
+	t.Requests++
+	t.To = now
+	step := t.step(now)
+	if v.route == nil {
+		reason(t.Unmatched, v.err)
+		return
+	}
+	rt := t.route(v.route)
+	rt.Requests++
+	if x.list != nil {
+		rt.Listed[x.list.Name]++
+	}
+	switch {
+	case v.err == nil:
+		t.Passed++
+		rt.Passed++
+		rt.series.add(step, false)
+	case errors.Is(v.err, errRefused):
+		t.Refused++
+		rt.Refused++
+		rt.series.add(step, true)
+	case errors.Is(v.err, errListed):
+	default:
+		reason(rt.Rejected, v.err)
+	}
+	rt.flags(x, v.err)
+	for i := range v.route.looks {
+		if v.unknown.has(len(v.route.needs) + i) {
+			rt.Unlisted++
+			break
+		}
+	}
+	t.limits(rt, v, step)
+}
+
+// flags counts what else is known of a request.
+func (rt *routeTally) flags(x *exchange, err error) {
+	if x.exempt && err == nil {
+		rt.Exempt++
+	}
+	if x.waited {
+		rt.Waited++
+	}
+	if x.repeated {
+		rt.Repeated++
+	}
+	if x.banned {
+		rt.Banned++
+	}
+}
+
+// limits counts what each limit said of the request.
+func (t *tallies) limits(rt *routeTally, v *visit, step int) {
+	x := &v.x
+	asked := v.err == nil || errors.Is(v.err, errRefused)
+	for i, l := range rt.limits {
+		if v.unknown.has(i) {
+			l.unknown()
+			continue
+		}
+		if !asked || l.of.mode == config.Shadow && v.err != nil { // what others refuse it is not asked about
+			continue
+		}
+		said, refused := x.saidBy(l.of), false
+		switch {
+		case said == notAsked:
+			continue
+		case said == saidNothing:
+			l.Skipped++
+			continue
+		case said == saidYes:
+			l.Passed++
+		case l.of.mode == config.Shadow:
+			l.Shadowed++
+			refused = true
+		default:
+			l.Refused++
+			refused = true
+		}
+		l.series.add(step, refused)
+		if refused && t.most > 0 {
+			l.top.add(x.refusedKey(l.of), func() string { return v.label(l.of) })
+		}
+	}
+}
+
+// unknown counts a request whose key the log does not tell.
+func (l *limitTally) unknown() {
+	l.Unknown++
+	if len(l.Missing) == 0 {
+		l.Missing = l.needs
+	}
+}
+
+// reason counts why a request was refused before any limit was asked.
+func reason(by map[string]int64, err error) {
+	text := err.Error()
+	if _, known := by[text]; !known && len(by) >= mostReasons {
+		text = "other reasons"
+	}
+	by[text]++
+}
+
+// What a limit says of a request.
+const (
+	saidNothing = iota // it does not apply
+	saidYes
+	saidNo
+	notAsked
+)
+
+// saidBy is what l said of x.
+func (x *exchange) saidBy(l *limit) int {
+	if l.mode == config.Shadow {
+		return x.shadowSaid(l)
+	}
+	said := saidNothing
+	for i := range x.decision.Outcomes {
+		if i >= len(x.windows) || x.window(i).of != l {
+			continue
+		}
+		o := &x.decision.Outcomes[i]
+		switch {
+		case !o.Allowed:
+			return saidNo
+		case !o.Unknown:
+			said = saidYes
+		case said == saidNothing:
+			said = notAsked
+		}
+	}
+	return said
+}
+
+// shadowSaid is the same of a limit in shadow mode.
+func (x *exchange) shadowSaid(l *limit) int {
+	if slices.Contains(x.shadowErrors, l) {
+		return saidNo
+	}
+	if slices.ContainsFunc(x.shadowed, func(s refusal) bool { return x.route.windows[s.window].of == l }) {
+		return saidNo
+	}
+	if slices.ContainsFunc(x.shadowWindows, func(w int) bool { return x.route.windows[w].of == l }) {
+		return saidYes
+	}
+	return saidNothing
+}
+
+// refusedKey is the key under which l refused x, or would have.
+func (x *exchange) refusedKey(l *limit) limiter.Key {
+	for i, w := range x.windows {
+		if x.route.windows[w].of == l {
+			return x.claims[i].Key
+		}
+	}
+	for i, w := range x.shadowWindows {
+		if x.route.windows[w].of == l {
+			return x.shadows[i].Key
+		}
+	}
+	return limiter.Key{}
+}
+
+// label is the key of l for people to read.
+func (v *visit) label(l *limit) string {
+	if v.labels != nil {
+		return v.labels[l]
+	}
+	return v.x.label(l)
+}
+
+func (x *exchange) label(l *limit) string {
+	if err := l.key.Extract(x, &x.value); err != nil {
+		return "no valid key"
+	}
+	return x.value.Masked()
+}
+
+// labels are those of all limits of x that are asked.
+func (x *exchange) labels() map[*limit]string {
+	all := map[*limit]string{}
+	for _, i := range append(slices.Clone(x.windows), x.shadowWindows...) {
+		l := x.route.windows[i].of
+		all[l] = x.label(l)
+	}
+	return all
+}
+
+// whole is all that was counted.
+func (t *tallies) whole() ReplayTally {
+	out := t.ReplayTally
+	out.Start, out.Step = t.axis.start, t.axis.step
+	out.Routes = []RouteTally{}
+	for _, r := range t.generation.routes {
+		for from, rt := range t.routes {
+			if from.name == r.name {
+				out.Routes = append(out.Routes, rt.whole(t.most))
+			}
+		}
+	}
+	return out
+}
+
+func (rt *routeTally) whole(top int) RouteTally {
+	out := rt.RouteTally
+	out.Series = rt.series.whole()
+	out.Limits = []LimitTally{}
+	for _, l := range rt.limits {
+		one := l.LimitTally
+		one.Top, one.TopError = l.top.first(top)
+		one.Series = l.series.whole()
+		out.Limits = append(out.Limits, one)
+	}
+	return out
+}

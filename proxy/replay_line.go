@@ -1,0 +1,155 @@
+package proxy
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+)
+
+// A replayPlace is whose line it is: the key and the limit of the claim that waits.
+type replayPlace struct {
+	limit string
+	key   limiter.Key
+}
+
+// A replayLine is limiter.Line on the clock of a Replay: first come, first served, and
+// only the first in line asks the store.
+type replayLine struct {
+	waiting []*replayWaiter
+	free    time.Time // when the first was told to ask again
+}
+
+type replayWaiter struct {
+	*visit
+	limiter.Patience
+	place replayPlace
+	first int // the claim whose line it is
+	began time.Time
+	done  bool
+}
+
+// waitsAt is the line in which x stands, and the limit that lets it wait; nil if it does
+// not wait.
+func (x *exchange) waitsAt() (at replayPlace, first *limit) {
+	if !x.route.waits {
+		return at, nil
+	}
+	for i, c := range x.claims {
+		if l := x.window(i).of; l.wait > 0 {
+			return replayPlace{c.Limit.Name, c.Key}, l
+		}
+	}
+	return at, nil
+}
+
+// stand puts a request into its line. What it has of the log is forgotten before it is
+// decided.
+func (r *Replay) stand(v *visit, at replayPlace, first *limit) {
+	v.x.idempotency = nil // marks of a request that waits are not replayed
+	w := &replayWaiter{visit: v, place: at, began: r.now}
+	w.Patience, _ = v.x.patience()
+	w.first = slices.IndexFunc(w.For, func(d time.Duration) bool { return d > 0 })
+	q := r.lines[at]
+	if q == nil {
+		q = &replayLine{}
+		r.lines[at] = q
+	}
+	if len(q.waiting) > 0 && len(q.waiting) >= w.Crowd {
+		w.refuse(r.now)
+		r.decide(w)
+		return
+	}
+	v.labels = v.x.labels()
+	q.waiting = append(q.waiting, w)
+	if len(q.waiting) == 1 {
+		r.serveFirst(q)
+		return
+	}
+	until := w.began.Add(w.For[w.first])
+	if q.free.After(until) {
+		r.tooLate(q, w)
+		return
+	}
+	v.x.waited = true
+	r.events.add(until, func() {
+		if !w.done && q.waiting[0] != w {
+			r.tooLate(q, w)
+		}
+	})
+}
+
+// serveFirst asks the store for the first in line, and again when the store says.
+func (r *Replay) serveFirst(q *replayLine) {
+	w := q.waiting[0]
+	x := &w.x
+	w.taken = r.proxy.admitter.store.Take(context.Background(), x.claims, &x.decision)
+	if w.taken != nil || x.decision.Allowed || !w.worth(r.now) {
+		r.leaveLine(q, w)
+		return
+	}
+	again := r.now.Add(x.decision.Wait)
+	q.free = again
+	x.waited = true
+	r.events.add(again, func() { r.serveFirst(q) })
+}
+
+// worth reports whether all that refuses may be waited for.
+func (w *replayWaiter) worth(now time.Time) bool {
+	for i, o := range w.x.decision.Outcomes {
+		if !o.Allowed && now.Add(o.Wait).After(w.began.Add(w.For[i])) {
+			return false
+		}
+	}
+	return true
+}
+
+// tooLate decides about one whose turn does not come in time. What the store would grant
+// belongs to those before.
+func (r *Replay) tooLate(q *replayLine, w *replayWaiter) {
+	x := &w.x
+	w.taken = r.proxy.admitter.store.Peek(context.Background(), x.claims, &x.decision)
+	if w.taken == nil && x.decision.Allowed {
+		w.refuse(r.now)
+	}
+	r.leaveLine(q, w)
+}
+
+// refuse decides without asking: those who are in line go first.
+func (w *replayWaiter) refuse(now time.Time) {
+	d := &w.x.decision
+	*d = limiter.Decision{At: now, Wait: w.For[w.first], Outcomes: d.Outcomes[:0]}
+	for i, c := range w.x.claims {
+		o := limiter.Outcome{Allowed: true, Remaining: c.Limit.Most(), Unknown: true}
+		if i == w.first {
+			o = limiter.Outcome{Wait: d.Wait}
+		}
+		d.Outcomes = append(d.Outcomes, o)
+	}
+}
+
+// leaveLine takes w out, and lets the next be first.
+func (r *Replay) leaveLine(q *replayLine, w *replayWaiter) {
+	first := q.waiting[0] == w
+	i := slices.Index(q.waiting, w)
+	q.waiting = slices.Delete(q.waiting, i, i+1)
+	w.done = true
+	r.decide(w)
+	switch {
+	case len(q.waiting) == 0:
+		delete(r.lines, w.place)
+	case first:
+		q.free = time.Time{}
+		r.serveFirst(q)
+	}
+}
+
+// decide goes on with a request about which is decided.
+func (r *Replay) decide(w *replayWaiter) {
+	v := w.visit
+	if v.err = v.taken; v.err == nil {
+		v.err = r.proxy.admitter.admit(context.Background(), &v.x)
+	}
+	r.leave(v)
+}

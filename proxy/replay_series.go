@@ -1,0 +1,62 @@
+package proxy
+
+import "time"
+
+// mostSteps is how many steps of time a Replay tells apart.
+const mostSteps = 240
+
+// An axis divides the time of a Replay into steps: of a second at first, and of twice the
+// length whenever there would be too many.
+type axis struct {
+	start time.Time
+	step  time.Duration
+}
+
+func (a *axis) begin(now time.Time) { a.start, a.step = now.Truncate(time.Second), time.Second }
+
+// A series counts by steps.
+type series struct{ passed, refused []int64 }
+
+func (s *series) add(step int, refused bool) {
+	counts := &s.passed
+	if refused {
+		counts = &s.refused
+	}
+	for len(*counts) <= step {
+		*counts = append(*counts, 0)
+	}
+	(*counts)[step]++
+}
+
+// halve joins each two steps.
+func (s *series) halve() {
+	for _, counts := range []*[]int64{&s.passed, &s.refused} {
+		joined := (*counts)[:0]
+		for i := 0; i < len(*counts); i += 2 {
+			n := (*counts)[i]
+			if i+1 < len(*counts) {
+				n += (*counts)[i+1]
+			}
+			joined = append(joined, n)
+		}
+		*counts = joined
+	}
+}
+
+func (s *series) whole() ReplaySeries {
+	return ReplaySeries{Passed: append([]int64{}, s.passed...), Refused: append([]int64{}, s.refused...)}
+}
+
+// step is the step of now, which is not before the start.
+func (t *tallies) step(now time.Time) int {
+	for now.Sub(t.axis.start) >= mostSteps*t.axis.step {
+		t.axis.step *= 2
+		for _, rt := range t.routes {
+			rt.series.halve()
+			for _, l := range rt.limits {
+				l.series.halve()
+			}
+		}
+	}
+	return int(now.Sub(t.axis.start) / t.axis.step)
+}

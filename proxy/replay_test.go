@@ -1,0 +1,320 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/respond"
+	"github.com/weir-proxy/weir/proxy/upstream"
+)
+
+// replayedFile has every kind of limit, and all that an outcome changes.
+const replayedFile = `
+privacy: {hash_secret: 0123456789abcdef}
+defaults: {new_keys: 200/1m}
+keys:
+  phone: {from: header:X-Phone, sensitive: true}
+  number: {from: json:/user/phone}
+lists:
+  stolen: {key: phone, values: ["13800000007"], action: deny}
+  office: {key: client_ip, values: [192.0.2.7], action: bypass}
+upstreams: {demo: echo}
+routes:
+  - name: send
+    match: {methods: [POST], path: /send}
+    upstream: demo
+    lists: [stolen, office]
+    refund_on: {status: [5xx], errors: [timeout]}
+    limits:
+      - {name: phone, key: phone, rates: [1/10s, 4/5m], penalty: {ban: 30s, after: 2}}
+      - {name: ip, key: client_ip, rate: 10/1m, algorithm: sliding_window}
+      - {name: all, key: global, rate: 30/1m, mode: shadow, algorithm: gcra, burst: 3}
+      - {name: fan, key: client_ip, distinct: phone, rate: 9/1m}
+  - name: verify
+    match: {methods: [POST], path: "/verify/{id}"}
+    upstream: demo
+    limits:
+      - {name: wrong, key: phone, rate: 2/30s, count: {status: [4xx]}, algorithm: sliding_log}
+      - {name: code, key: path:id, rate: 3/20s, algorithm: fixed_window}
+  - name: call
+    match: {methods: [POST], path: /call}
+    upstream: demo
+    limits:
+      - {name: backoff, key: phone, cooldown: [5s, 20s, 1m], reset_on: {route: verify, status: [2xx]}}
+  - name: hold
+    match: {path: /hold}
+    upstream: demo
+    limits: [{name: inflight, key: client_ip, concurrent: 2}, {name: q, key: query:q, rate: 10/1m, cost: "query:n", max_cost: 5}]
+  - name: wait
+    match: {path: /wait}
+    upstream: demo
+    limits: [{name: smooth, key: client_ip, rate: 2/1s, wait: 2500ms, max_waiting: 3}]
+  - name: body
+    match: {methods: [POST], path: /body}
+    upstream: demo
+    limits: [{name: ip, key: client_ip, rate: 8/1m}, {name: number, key: number, rate: 2/1m}]
+  - {name: fixed, match: {path: /fixed}, respond: {status: 503}, refund_on: {status: [504]}, limits: [{name: f, key: client_ip, rate: 5/1m}]}
+`
+
+// traffic is requests for replayedFile, no two at one instant.
+func traffic(n int, start time.Time) []LoggedRequest {
+	random := rand.New(rand.NewPCG(1, 2))
+	pick := func(all ...string) string { return all[random.IntN(len(all))] }
+	at := start
+	var all []LoggedRequest
+	for i := range n {
+		at = at.Add(time.Duration(random.IntN(80)) * time.Millisecond).Truncate(time.Millisecond).Add(time.Duration(1+i%997) * time.Microsecond)
+		if len(all) > 0 && !at.After(all[len(all)-1].At) {
+			at = at.Add(time.Millisecond)
+		}
+		q := LoggedRequest{
+			At: at, Method: "POST", Host: "example.com", Client: netip.AddrFrom4([4]byte{192, 0, 2, []byte{1, 2, 3, 7}[random.IntN(4)]}),
+			Status: []int{200, 200, 200, 401, 503, 504, 499}[random.IntN(7)], Took: time.Duration(random.IntN(4)) * 700 * time.Millisecond,
+		}
+		phone := fmt.Sprintf("138000000%02d", random.IntN(30))
+		q.Fields = []LoggedField{{key.Origin{Source: key.Header, Name: "X-Phone"}, phone}, {key.Origin{Source: key.JSON, Name: "/user/phone"}, ""}}
+		switch q.Target = pick("/send", "/send", "/send", "/verify/a", "/verify/b", "/call", "/hold?q=a&n=3", "/hold?q=b", "/wait", "/wait", "/wait", "/body", "/fixed", "/none", "/send/../send", "/hold?q=a&q=b"); q.Target {
+		case "/body":
+			q.Fields[1].Value = phone
+		case "/send":
+			if random.IntN(20) == 0 {
+				q.Fields[0].Value = "" // not sent
+			}
+		case "/hold?q=b":
+			q.Took = time.Duration(random.IntN(80)) * time.Second // longer than a lease
+		}
+		all = append(all, q)
+	}
+	return all
+}
+
+// A foretold is the downstream of a request whose outcome is known beforehand.
+type foretold struct {
+	q       LoggedRequest
+	release func(flush func())
+}
+
+func (s *foretold) answer(respond.Answer)                { s.end() }
+func (s *foretold) beforeEnd(release func(flush func())) { s.release = release }
+func (s *foretold) end() {
+	if s.release != nil {
+		s.release(func() {})
+	}
+}
+
+func (s *foretold) forward(*upstream.Pool, *upstream.Request) upstream.Result {
+	time.Sleep(s.q.Took)
+	s.end()
+	switch s.q.Status {
+	case 499:
+		return upstream.Result{Kind: upstream.ClientGone, Target: "t", Wrote: true}
+	case 504:
+		return upstream.Result{Kind: upstream.Timeout, Status: 504, Target: "t", Wrote: true}
+	}
+	return upstream.Result{Status: s.q.Status, Target: "t"}
+}
+
+// serves has p serve a request as if it came over HTTP.
+func serves(p *Proxy, q LoggedRequest) {
+	x := p.exchanges.Get().(*exchange)
+	header := http.Header{}
+	body := ""
+	for _, f := range q.Fields {
+		switch {
+		case f.Value == "":
+		case f.Origin.Source == key.Header:
+			header.Set(f.Origin.Name, f.Value)
+		default:
+			header.Set("Content-Type", "application/json")
+			body = `{"user":{"phone":"` + f.Value + `"}}`
+		}
+	}
+	x.method, x.authority, x.proto, x.scheme, x.target = q.Method, q.Host, "HTTP/1.1", "http", q.Target
+	x.header, x.length, x.carrier, x.peer = header, int64(len(body)), literalBody(body), netip.AddrPortFrom(q.Client, 1)
+	defer p.finish(context.Background(), x)
+	p.serve(context.Background(), x, &foretold{q: q})
+}
+
+// A Replay counts what a Proxy counts that is asked the same at the same times, with
+// requests under way side by side, waiting, being renewed and given back.
+func TestReplay_CountsAsServingDoes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "weir.yaml")
+	if err := os.WriteFile(path, []byte(replayedFile), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		c, err := config.Load(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := New(t.Context(), Options{Path: path, Config: c, Store: limiter.NewMemory(limiter.MemoryOptions{}), Registry: prometheus.NewRegistry(), Log: zerolog.Nop()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		r, err := NewReplay(c, ReplayOptions{Top: 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+
+		all := traffic(5000, time.Now().Add(time.Second))
+		var under sync.WaitGroup
+		for _, q := range all {
+			time.Sleep(time.Until(q.At))
+			under.Go(func() { serves(p, q) })
+			r.Request(&q)
+		}
+		under.Wait()
+		compareCounts(t, r.Finish(), p.Counts())
+	})
+}
+
+// compareCounts compares what was replayed with the figures of a proxy.
+func compareCounts(t *testing.T, got ReplayTally, want map[Series]int64) {
+	t.Helper()
+	seen := map[string]bool{}
+	for _, rt := range got.Routes {
+		if n := want[Series{Route: rt.Name}]; rt.Requests != n {
+			t.Errorf("%s: %d requests; served %d", rt.Name, rt.Requests, n)
+		}
+		for _, l := range rt.Limits {
+			for result, n := range map[string]int64{allowed: l.Passed, refused: l.Refused, shadowRefused: l.Shadowed} {
+				if served := want[Series{rt.Name, l.Name, result}]; n != served {
+					t.Errorf("%s.%s: %d %s; served %d", rt.Name, l.Name, n, result, served)
+				}
+			}
+			seen[rt.Name+"."+l.Name] = l.Passed > 0 && l.Refused+l.Shadowed > 0
+		}
+	}
+	for name, both := range seen {
+		if !both {
+			t.Errorf("%s never passed or never refused: the test shows nothing of it", name)
+		}
+	}
+	var unmatched int64
+	for _, n := range got.Unmatched {
+		unmatched += n
+	}
+	if n := want[Series{Route: "none"}]; unmatched != n || n == 0 {
+		t.Errorf("%d requests without a route; served %d", unmatched, n)
+	}
+}
+
+func TestReplay_TellsWhatHappened(t *testing.T) {
+	got := replays(t, replayedFile, traffic(5000, time.Unix(1_800_000_000, 0))...)
+	send := got.Routes[0]
+	if send.Listed["stolen"] == 0 || send.Listed["office"] == 0 || send.Exempt != send.Listed["office"] || send.Returned == 0 || send.Banned == 0 || send.Rejected["header:X-Phone: key missing"] == 0 {
+		t.Errorf("send: listed %v, rejected %v, %d exempt, %d returned, %d bans", send.Listed, send.Rejected, send.Exempt, send.Returned, send.Banned)
+	}
+	if top := send.Limits[0].Top; len(top) != 3 || !strings.HasPrefix(top[0].Key, "phone=") || strings.Contains(top[0].Key, "138000000") || top[0].Refused < top[2].Refused {
+		t.Errorf("top keys of phone: %v; want three, masked, the most first", top)
+	}
+	var series int64
+	for _, n := range send.Limits[0].Series.Refused {
+		series += n
+	}
+	if series != send.Limits[0].Refused || len(send.Limits[0].Series.Refused) > mostSteps || got.Step != time.Second {
+		t.Errorf("the series has %d refusals in steps of %v; want %d", series, got.Step, send.Limits[0].Refused)
+	}
+	for _, rt := range got.Routes {
+		if rt.Name == "wait" && rt.Waited == 0 {
+			t.Error("nobody waited")
+		}
+	}
+}
+
+// replays replays requests by a file.
+func replays(t *testing.T, yaml string, all ...LoggedRequest) ReplayTally {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "weir.yaml")
+	if err := os.WriteFile(path, []byte(yaml), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := NewReplay(c, ReplayOptions{Top: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for _, q := range all {
+		r.Request(&q)
+	}
+	return r.Finish()
+}
+
+// What a log does not tell is no missing key: the limit is left out, and said to be.
+func TestReplay_KeysThatTheLogDoesNotTell(t *testing.T) {
+	q := LoggedRequest{At: time.Unix(1_800_000_000, 0), Method: "POST", Host: "example.com", Target: "/send", Client: netip.MustParseAddr("192.0.2.1"), Status: 200}
+	got := replays(t, replayedFile, q, q, q, q, q)
+	send := got.Routes[0]
+	phone, ip, fan := send.Limits[0], send.Limits[1], send.Limits[3]
+	if phone.Unknown != 5 || len(phone.Missing) != 1 || phone.Missing[0] != "header:X-Phone" || phone.Passed+phone.Refused+phone.Skipped != 0 {
+		t.Errorf("phone: %+v; want five unknown", phone)
+	}
+	if ip.Passed != 5 || ip.Unknown != 0 || fan.Unknown != 5 || send.Unlisted != 5 || send.Passed != 5 {
+		t.Errorf("ip %+v, fan %+v, route %+v; want that what is known counts", ip, fan, send)
+	}
+
+	q.Client, q.Redacted, q.Target = netip.Addr{}, true, "/verify/*"
+	verify := replays(t, replayedFile, q).Routes[0]
+	if verify.Limits[1].Unknown != 1 || verify.Limits[1].Missing[0] != "path:id" {
+		t.Errorf("a parameter that the log hides: %+v; want it unknown", verify.Limits[1])
+	}
+	q.Target = "/hold"
+	hold := replays(t, replayedFile, q).Routes[0]
+	if hold.Limits[0].Missing[0] != "client_ip" || hold.Limits[1].Missing[0] != "query:q" {
+		t.Errorf("address and query that the log hides: %+v", hold.Limits)
+	}
+	q.Fields = []LoggedField{{key.Origin{Source: key.Query, Name: "q"}, "a"}, {key.Origin{Source: key.Query, Name: "n"}, "5"}}
+	if hold := replays(t, replayedFile, q, q, q).Routes[0]; hold.Limits[1].Passed != 2 || hold.Limits[1].Refused != 1 {
+		t.Errorf("a query of which the log tells what is asked for: %+v; want two of cost 5 to pass", hold.Limits[1])
+	}
+}
+
+// Time never goes back, whatever the log says.
+func TestReplay_LateRequestsComeAtOnce(t *testing.T) {
+	at := time.Unix(1_800_000_000, 0)
+	q := LoggedRequest{At: at, Method: "GET", Target: "/fixed", Client: netip.MustParseAddr("192.0.2.1")}
+	late := q
+	late.At = at.Add(-time.Hour)
+	got := replays(t, replayedFile, q, late)
+	if got.To.Before(at) || got.Requests != 2 {
+		t.Errorf("from %v to %v", got.From, got.To)
+	}
+}
+
+func TestTopKeys_TooMany(t *testing.T) {
+	top := newTopKeys()
+	often := limiter.KeyOf("often")
+	for i := range 3 * mostCounted {
+		top.add(limiter.KeyOf(fmt.Sprint(i)), func() string { return "once" })
+		if i%10 == 0 {
+			top.add(often, func() string { return "often" })
+		}
+	}
+	first, lost := top.first(2)
+	want := int64(3*mostCounted/10 + 1)
+	if first[0].Key != "often" || first[0].Refused > want || first[0].Refused+lost < want || len(top.counts) > mostCounted {
+		t.Errorf("%+v, too low by %d; want often with %d", first, lost, want)
+	}
+}

@@ -1,0 +1,62 @@
+package proxy
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/weir-proxy/weir/limiter"
+)
+
+// mostCounted is how many keys of a limit are counted at a time.
+const mostCounted = 1 << 15
+
+// topKeys count the refusals of each key. Where there are too many keys, the half with
+// the fewest refusals is forgotten: a count is then too low by at most lost.
+type topKeys struct {
+	counts map[limiter.Key]*TopKey
+	lost   int64
+}
+
+func newTopKeys() *topKeys { return &topKeys{counts: map[limiter.Key]*TopKey{}} }
+
+// add counts one refusal. label is asked once for each key.
+func (t *topKeys) add(k limiter.Key, label func() string) {
+	c := t.counts[k]
+	if c == nil {
+		if len(t.counts) >= mostCounted {
+			t.forget()
+		}
+		c = &TopKey{Key: label()}
+		t.counts[k] = c
+	}
+	c.Refused++
+}
+
+// forget makes room. A key that was forgotten and comes again begins at 0, so it may lack
+// what it had: no more than the most that was ever forgotten, each time.
+func (t *topKeys) forget() {
+	counts := make([]int64, 0, len(t.counts))
+	for _, c := range t.counts {
+		counts = append(counts, c.Refused)
+	}
+	slices.Sort(counts)
+	median := counts[len(counts)/2]
+	for k, c := range t.counts {
+		if c.Refused <= median {
+			delete(t.counts, k)
+		}
+	}
+	t.lost += median
+}
+
+// first are the n keys with the most refusals.
+func (t *topKeys) first(n int) (keys []TopKey, lost int64) {
+	keys = []TopKey{}
+	for _, c := range t.counts {
+		keys = append(keys, *c)
+	}
+	slices.SortFunc(keys, func(a, b TopKey) int {
+		return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(a.Key, b.Key))
+	})
+	return keys[:min(n, len(keys))], t.lost
+}

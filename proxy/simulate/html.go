@@ -1,0 +1,139 @@
+package simulate
+
+import (
+	_ "embed"
+	"html/template"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weir-proxy/weir/proxy"
+)
+
+//go:embed page.html
+var pageText string
+
+// HTML writes the report as one page that fetches nothing and runs no script.
+func (r *Report) HTML(out io.Writer) error {
+	t, err := template.New("page").Funcs(template.FuncMap{
+		"count": grouped, "signed": signed, "share": share, "join": func(s []string) string { return strings.Join(s, ", ") },
+		"when": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") },
+	}).Parse(pageText)
+	if err != nil {
+		return err
+	}
+	p := page{Report: r, Sides: []pageSide{newPageSide(r.Config, &r.Result)}}
+	if r.Against != nil {
+		p.Sides = append(p.Sides, newPageSide(r.Other, r.Against))
+		p.Both = r.Differences()
+	}
+	return t.Execute(out, p)
+}
+
+// A page is what the template is given.
+type page struct {
+	*Report
+	Sides []pageSide // one or two configurations
+	Both  []Difference
+}
+
+type pageSide struct {
+	File string
+	*proxy.ReplayTally
+	Parts []pageRoute
+}
+
+type pageRoute struct {
+	proxy.RouteTally
+	More  []string
+	Chart chart
+	Rows  []pageLimit
+}
+
+type pageLimit struct {
+	proxy.LimitTally
+	Chart chart
+}
+
+func newPageSide(file string, t *proxy.ReplayTally) pageSide {
+	s := pageSide{File: file, ReplayTally: t}
+	steps := int(t.To.Sub(t.Start)/max(t.Step, 1)) + 1
+	for _, rt := range t.Routes {
+		part := pageRoute{RouteTally: rt, More: more(&rt), Chart: newChart(rt.Name, rt.Series, steps, t)}
+		for _, l := range rt.Limits {
+			part.Rows = append(part.Rows, pageLimit{l, newChart(rt.Name+"."+l.Name, l.Series, steps, t)})
+		}
+		s.Parts = append(s.Parts, part)
+	}
+	return s
+}
+
+const (
+	chartWidth  = 720
+	chartHeight = 120
+)
+
+// A chart is bars over time: what passed, and on top what was refused, as outlines of
+// SVG.
+type chart struct {
+	Name            string
+	Passed, Refused string
+	Width, Height   int
+	Most            int64 // in one step
+	Step            time.Duration
+	From, To        time.Time
+	Empty           bool
+}
+
+func newChart(name string, s proxy.ReplaySeries, steps int, t *proxy.ReplayTally) chart {
+	c := chart{Name: name, Width: chartWidth, Height: chartHeight, Step: t.Step, From: t.Start, To: t.Start.Add(time.Duration(steps) * t.Step)}
+	at := func(counts []int64, i int) int64 {
+		if i < len(counts) {
+			return counts[i]
+		}
+		return 0
+	}
+	for i := range steps {
+		c.Most = max(c.Most, at(s.Passed, i)+at(s.Refused, i))
+	}
+	if c.Empty = c.Most == 0; c.Empty {
+		return c
+	}
+	var passed, refused strings.Builder
+	x := func(i int) float64 { return float64(i) * chartWidth / float64(steps) }
+	y := func(n int64) float64 { return chartHeight - float64(n)*chartHeight/float64(c.Most) }
+	for i := range steps {
+		low, high := at(s.Passed, i), at(s.Passed, i)+at(s.Refused, i)
+		bar(&passed, x(i), x(i+1), y(0), y(low))
+		bar(&refused, x(i), x(i+1), y(low), y(high))
+	}
+	c.Passed, c.Refused = passed.String(), refused.String()
+	return c
+}
+
+// bar draws one bar, if it has a height.
+func bar(b *strings.Builder, left, right, bottom, top float64) {
+	if top >= bottom {
+		return
+	}
+	f := func(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) }
+	b.WriteString("M" + f(left) + " " + f(bottom) + "V" + f(top) + "H" + f(right) + "V" + f(bottom) + "Z")
+}
+
+// grouped is n with its digits in groups of three.
+func grouped(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "\u202f" + s[i:]
+	}
+	return s
+}
+
+// signed is b - a with its sign.
+func signed(a, b int64) string {
+	if b > a {
+		return "+" + grouped(b-a)
+	}
+	return grouped(b - a)
+}

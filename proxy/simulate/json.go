@@ -1,0 +1,362 @@
+package simulate
+
+import (
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/weir-proxy/weir/proxy"
+)
+
+// maxNested is how deep objects are looked into.
+const maxNested = 8
+
+// A jsonReader reads lines that are objects of JSON. It looks at no more of them than
+// the names need, so that not every fault of a line is found.
+type jsonReader struct {
+	names *Names
+	clock clockReader
+
+	// Of the line that is being read.
+	r      *record
+	b      []byte
+	at     int
+	path   []byte // names of the objects around, a dot behind each
+	ranks  [roleCount]uint8
+	query  string
+	client string
+	asked  string // the request line
+	own    bool   // it has a request id
+	says   string // its message
+	turned bool   // it was refused by Weir
+	timed  bool   // it says how long the request took
+}
+
+// read reads r.line.
+func (j *jsonReader) read(r *record) kind {
+	*j = jsonReader{names: j.names, clock: j.clock, r: r, b: r.line, path: j.path[:0]}
+	for i := range j.ranks {
+		j.ranks[i] = 255
+	}
+	j.blank()
+	if !j.is('{') || !j.object(0) {
+		return malformed
+	}
+	j.blank()
+	if j.at != len(j.b) {
+		return malformed
+	}
+	return j.finish()
+}
+
+// finish makes a request of what was found.
+func (j *jsonReader) finish() kind {
+	r := j.r
+	if j.asked != "" {
+		if method, target, proto, ok := requestLine(j.asked); ok {
+			if r.Method == "" {
+				r.Method = method
+			}
+			if j.ranks[roleTarget] == 255 || j.ranks[roleTarget] > 0 && !strings.Contains(r.Target, "?") {
+				r.Target, r.Redacted = target, false
+			}
+			if r.Proto == "" {
+				r.Proto = proto
+			}
+		}
+	}
+	own := j.own && j.says == "request"
+	if r.Method == "" || r.Target == "" || r.At.IsZero() && r.ended.IsZero() || j.own && j.says != "" && !own {
+		return other
+	}
+	if j.query != "" && !strings.Contains(r.Target, "?") {
+		r.line = append(append(append(r.line, r.Target...), '?'), j.query...)
+		r.Target = text(r.line[len(r.line)-len(r.Target)-1-len(j.query):])
+	}
+	if j.ranks[roleQuery] != 255 {
+		r.Redacted = false
+	}
+	if r.At.IsZero() {
+		r.At = r.ended.Add(-r.Took)
+	}
+	if own && j.turned {
+		r.Status = 0 // what would have come of it nobody knows
+	}
+	if !strings.HasPrefix(r.Proto, "HTTP/") {
+		r.Proto = ""
+	}
+	r.Client = address(j.client)
+	return request
+}
+
+// address reads an address that may have a port.
+func address(s string) netip.Addr {
+	if a, err := netip.ParseAddr(s); err == nil {
+		return a
+	}
+	if p, err := netip.ParseAddrPort(s); err == nil {
+		return p.Addr()
+	}
+	return netip.Addr{}
+}
+
+// is steps over c, if it comes next.
+func (j *jsonReader) is(c byte) bool {
+	if j.at < len(j.b) && j.b[j.at] == c {
+		j.at++
+		return true
+	}
+	return false
+}
+
+func (j *jsonReader) blank() {
+	for j.at < len(j.b) && (j.b[j.at] == ' ' || j.b[j.at] == '\t' || j.b[j.at] == '\r' || j.b[j.at] == '\n') {
+		j.at++
+	}
+}
+
+// object reads the members of an object whose brace has been read.
+func (j *jsonReader) object(depth int) bool {
+	j.blank()
+	if j.is('}') {
+		return true
+	}
+	for {
+		j.blank()
+		member, ok := j.string()
+		if !ok {
+			return false
+		}
+		j.blank()
+		if !j.is(':') {
+			return false
+		}
+		j.blank()
+		if !j.member(member, depth) {
+			return false
+		}
+		j.blank()
+		if j.is('}') {
+			return true
+		}
+		if !j.is(',') {
+			return false
+		}
+	}
+}
+
+// member reads the value of a member.
+func (j *jsonReader) member(member []byte, depth int) bool {
+	outer := len(j.path)
+	j.path = append(j.path, member...)
+	defer func() { j.path = j.path[:outer] }()
+	found, wanted := j.names.known[string(j.path)]
+	if j.at >= len(j.b) {
+		return false
+	}
+	switch c := j.b[j.at]; {
+	case c == '{':
+		j.path = append(j.path, '.')
+		if j.names.inner[string(j.path)] && depth < maxNested {
+			j.at++
+			return j.object(depth + 1)
+		}
+		return j.skip()
+	case c == '[' && wanted: // as Caddy has the values of a field
+		return j.first(found)
+	case c == '[':
+		return j.skip()
+	case c == '"':
+		value, ok := j.string()
+		if ok && wanted {
+			j.take(found, text(value), false)
+		}
+		return ok
+	}
+	from := j.at
+	for j.at < len(j.b) && !ends(j.b[j.at]) {
+		j.at++
+	}
+	if from == j.at {
+		return false
+	}
+	if value := text(j.b[from:j.at]); wanted && value != "null" {
+		j.take(found, value, true)
+	}
+	return true
+}
+
+// ends reports whether a number, or a word, ends at c.
+func ends(c byte) bool {
+	return c == ',' || c == '}' || c == ']' || c == ' ' || c == '\t' || c == '\r' || c == '\n'
+}
+
+// first takes the only string of a list.
+func (j *jsonReader) first(found name) bool {
+	from := j.at
+	j.at++
+	j.blank()
+	if j.at < len(j.b) && j.b[j.at] == '"' {
+		value, ok := j.string()
+		if !ok {
+			return false
+		}
+		j.blank()
+		if j.is(']') {
+			j.take(found, text(value), false)
+			return true
+		}
+	}
+	j.at = from
+	return j.skip()
+}
+
+// string reads a string whose quote comes next.
+func (j *jsonReader) string() ([]byte, bool) {
+	if !j.is('"') {
+		return nil, false
+	}
+	from, escaped := j.at, false
+	for j.at < len(j.b) {
+		switch j.b[j.at] {
+		case '\\':
+			escaped = true
+			j.at++
+		case '"':
+			value := j.b[from:j.at]
+			j.at++
+			if !escaped {
+				return value, true
+			}
+			value, err := unescape(value)
+			return value, err == nil
+		}
+		j.at++
+	}
+	return nil, false
+}
+
+// skip steps over an object or a list.
+func (j *jsonReader) skip() bool {
+	for depth := 0; j.at < len(j.b); {
+		switch j.b[j.at] {
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth--; depth == 0 {
+				j.at++
+				return true
+			}
+		case '"':
+			if _, ok := j.string(); !ok {
+				return false
+			}
+			continue
+		}
+		j.at++
+	}
+	return false
+}
+
+// take takes up what a field tells.
+func (j *jsonReader) take(found name, value string, bare bool) {
+	r := j.r
+	if found.role == roleField {
+		if value == "-" {
+			value = "" // as servers write what is not there
+		}
+		r.Fields = append(r.Fields, proxy.LoggedField{Origin: found.origin, Value: value})
+		return
+	}
+	if found.rank >= j.ranks[found.role] && found.role != roleRefused || found.role.isDuration() && j.timed && found.rank > 0 {
+		return
+	}
+	if j.value(found.role, value, bare) {
+		j.ranks[found.role] = found.rank
+	}
+}
+
+// value takes up the value of a role, and reports whether it is one.
+func (j *jsonReader) value(is role, value string, bare bool) bool {
+	r := j.r
+	switch is {
+	case roleEnd, roleStart:
+		return j.time(is, value)
+	case roleMethod:
+		r.Method = value
+	case roleTarget:
+		r.Target, r.Redacted = value, false
+	case rolePath:
+		if j.ranks[roleTarget] != 255 {
+			return false
+		}
+		r.Target, r.Redacted = value, true
+	case roleQuery:
+		j.query = strings.TrimPrefix(value, "?")
+	case roleRequest:
+		j.asked = value
+	case roleHost:
+		r.Host = value
+	case roleScheme:
+		r.Scheme = value
+	case roleProto:
+		r.Proto = value
+	case roleClient:
+		j.client = value
+	case roleStatus:
+		n, _, ok := number(value)
+		r.Status = int(n)
+		return ok && n < 1000
+	case roleBody:
+		r.Body, r.HasBody = value, value != "-"
+	case roleOwn:
+		j.own = true
+	case roleRefused:
+		j.turned = true
+	case roleMessage:
+		j.says = value
+	default:
+		took, ok := duration(is, value, bare)
+		if ok {
+			r.Took, j.timed = took, true
+		}
+		return ok
+	}
+	return true
+}
+
+// time takes up when a request came, or ended.
+func (j *jsonReader) time(is role, value string) bool {
+	t, ok := j.clock.read(value)
+	switch {
+	case !ok:
+	case is == roleStart:
+		j.r.At = t
+	default:
+		j.r.ended = t
+	}
+	return ok
+}
+
+// duration reads how long a request took.
+func duration(is role, value string, bare bool) (time.Duration, bool) {
+	whole, billionths, ok := number(value)
+	if !ok {
+		took, err := time.ParseDuration(value)
+		return max(took, 0), err == nil && is == roleDuration
+	}
+	unit := time.Second
+	switch is {
+	case roleMillis:
+		unit = time.Millisecond
+	case roleMicros:
+		unit = time.Microsecond
+	case roleNanos:
+		unit = time.Nanosecond
+	case roleDuration:
+		if bare && !strings.Contains(value, ".") { // as Envoy has it; Caddy has seconds, with a fraction
+			unit = time.Millisecond
+		}
+	}
+	return time.Duration(whole)*unit + time.Duration(float64(billionths)/1e9*float64(unit)), true
+}

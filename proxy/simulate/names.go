@@ -1,0 +1,232 @@
+package simulate
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/key"
+)
+
+// A role is what a field of a log tells.
+type role uint8
+
+const (
+	roleNone  role = iota
+	roleEnd        // when the answer was sent, or the line written
+	roleStart      // when the request came
+	roleMethod
+	roleTarget  // path and query
+	rolePath    // the path alone
+	roleQuery   // the query alone
+	roleRequest // the request line: GET /a HTTP/1.1
+	roleHost
+	roleScheme
+	roleProto
+	roleClient
+	roleStatus
+	roleSeconds // duration
+	roleMillis
+	roleMicros
+	roleNanos
+	roleDuration // with a unit, or by its form
+	roleBody
+	roleOwn     // tells Weir's own log
+	roleRefused // Weir has refused the request
+	roleMessage // tells requests from other messages in Weir's own log
+	roleField   // one that a key is read from
+	roleCount
+)
+
+// isDuration reports whether r is one of the ways to tell how long a request took.
+func (r role) isDuration() bool { return roleSeconds <= r && r <= roleDuration }
+
+// usual are the names that servers give their fields. Where a line has several of one
+// role, that which stands first here goes.
+func usual() map[string]name {
+	all := map[string]name{}
+	for r, names := range map[role]string{
+		roleEnd:      "time ts timestamp @timestamp msec time_iso8601 time_local datetime",
+		roleStart:    "start start_time StartUTC start_utc",
+		roleMethod:   "method request_method RequestMethod http_method verb request.method",
+		roleTarget:   "uri request_uri target url request.uri RequestPath",
+		rolePath:     "path url_path",
+		roleQuery:    "query args query_string",
+		roleRequest:  "request",
+		roleHost:     "host http_host authority RequestHost request.host vhost server_name",
+		roleScheme:   "scheme RequestScheme",
+		roleProto:    "proto protocol server_protocol RequestProtocol request.proto",
+		roleClient:   "client client_ip remote_addr remote_ip ClientHost request.client_ip request.remote_ip downstream_remote_address ip",
+		roleStatus:   "status status_code response_code DownstreamStatus code",
+		roleSeconds:  "request_time",
+		roleMillis:   "duration_ms latency_ms elapsed_ms took_ms response_time_ms",
+		roleMicros:   "duration_us latency_us",
+		roleNanos:    "Duration duration_ns",
+		roleDuration: "duration latency elapsed took",
+		roleBody:     "request_body",
+		roleOwn:      "request_id",
+		roleRefused:  "limit list",
+		roleMessage:  "message",
+	} {
+		for i, text := range strings.Fields(names) {
+			all[text] = name{role: r, rank: uint8(1 + i)}
+		}
+	}
+	return all
+}
+
+// roles are what --field calls them.
+func roles() map[string]role {
+	return map[string]role{
+		"time": roleEnd, "start": roleStart, "method": roleMethod, "uri": roleTarget, "path": rolePath, "query": roleQuery, "request": roleRequest,
+		"host": roleHost, "scheme": roleScheme, "proto": roleProto, "client": roleClient, "status": roleStatus, "body": roleBody,
+		"duration": roleSeconds, "duration_ms": roleMillis, "duration_us": roleMicros, "duration_ns": roleNanos,
+	}
+}
+
+// Names say which field of a line of JSON tells what.
+type Names struct {
+	known  map[string]name
+	inner  map[string]bool // objects in which names are, "request." for example
+	wanted []key.Origin    // that keys and routes are read from
+}
+
+// A name is what a field tells.
+type name struct {
+	role   role
+	rank   uint8 // of several for one role the lowest goes: 0 is what the operator gives
+	origin key.Origin
+}
+
+// NewNames are the usual ones, and those of fields that keys of the configurations are
+// read from, as nginx, Caddy and Traefik name them: http_x_phone,
+// request.headers.X-Phone, request_X-Phone, cookie_sid, arg_user. given are those of the operator,
+// each WHAT=NAME: uri=path_and_query, header:X-Phone=phone, or phone=number for the key
+// of that name.
+func NewNames(given []string, configs ...*config.Config) (*Names, error) {
+	n := &Names{known: usual(), inner: map[string]bool{}}
+	for _, o := range origins(configs) {
+		n.wanted = append(n.wanted, o)
+		for _, text := range spellings(o) {
+			if _, taken := n.known[text]; !taken {
+				n.known[text] = name{role: roleField, origin: o}
+			}
+		}
+	}
+	for _, one := range given {
+		if err := n.give(one, configs); err != nil {
+			return nil, err
+		}
+	}
+	for text := range n.known {
+		for i := range len(text) {
+			if text[i] == '.' {
+				n.inner[text[:i+1]] = true
+			}
+		}
+	}
+	return n, nil
+}
+
+// give takes up a name that the operator has given.
+func (n *Names) give(text string, configs []*config.Config) error {
+	what, field, found := strings.Cut(text, "=")
+	if !found || what == "" || field == "" {
+		return fmt.Errorf("field %q: write WHAT=NAME, for example header:X-Phone=phone or client=remote_addr", text)
+	}
+	if r, known := roles()[what]; known {
+		n.known[field] = name{role: r}
+		return nil
+	}
+	o, err := key.ParseOrigin(what)
+	if err == nil {
+		switch o.Source {
+		case key.Header, key.Query, key.Cookie, key.JSON, key.Form:
+		default:
+			return fmt.Errorf("field %q: %s is not read from a field of a log; write header:NAME, query:NAME, cookie:NAME, json:/POINTER or form:NAME", text, what)
+		}
+		n.add(field, o)
+		return nil
+	}
+	for _, c := range configs {
+		if s := c.Keys[what]; s != nil && s.From.Source != "" {
+			if s.From.Source == key.ClientIP {
+				n.known[field] = name{role: roleClient}
+			} else {
+				n.add(field, s.From)
+			}
+			found = false // it is said
+		}
+	}
+	if found {
+		choices := slices.Sorted(maps.Keys(roles()))
+		return fmt.Errorf("field %q: %s is neither %s, nor a place as header:NAME, query:NAME, cookie:NAME, json:/POINTER or form:NAME, nor a key of the configuration that is read from one", text, what, strings.Join(choices, ", "))
+	}
+	return nil
+}
+
+func (n *Names) add(field string, o key.Origin) {
+	n.known[field] = name{role: roleField, origin: o}
+	if !slices.Contains(n.wanted, o) {
+		n.wanted = append(n.wanted, o)
+	}
+}
+
+// spellings are the names under which servers log what stands at o.
+func spellings(o key.Origin) []string {
+	low := strings.ReplaceAll(strings.ToLower(o.Name), "-", "_")
+	switch o.Source {
+	case key.Header:
+		return []string{"http_" + low, "request.headers." + o.Name, "request_" + o.Name, "headers." + o.Name, "headers." + strings.ToLower(o.Name), "header:" + o.Name}
+	case key.Cookie:
+		return []string{"cookie_" + o.Name, "cookie:" + o.Name}
+	case key.Query:
+		return []string{"arg_" + o.Name, "query:" + o.Name}
+	}
+	return []string{o.String()}
+}
+
+// origins are the places that the routes of configurations are matched by, and that
+// their keys are read from, each once.
+func origins(configs []*config.Config) []key.Origin {
+	var all []key.Origin
+	add := func(o key.Origin) {
+		switch o.Source {
+		case key.Header, key.Query, key.Cookie, key.JSON, key.Form:
+			if !slices.Contains(all, o) {
+				all = append(all, o)
+			}
+		}
+	}
+	spec := func(s *key.Spec) {
+		if s != nil {
+			for _, o := range s.Origins() {
+				add(o)
+			}
+		}
+	}
+	for _, c := range configs {
+		add(key.Origin{Source: key.Header, Name: c.ClientIP.Header})
+		for _, r := range c.Routes {
+			for name := range r.Match.Headers {
+				add(key.Origin{Source: key.Header, Name: name})
+			}
+			for _, l := range r.Lists {
+				spec(l.Key)
+			}
+			for _, l := range r.Limits {
+				spec(l.Key)
+				spec(l.Distinct)
+				if l.Cost != nil {
+					add(l.Cost.From)
+				}
+			}
+			if r.Idempotency != nil {
+				add(key.Origin{Source: key.Header, Name: r.Idempotency.Header})
+			}
+		}
+	}
+	return all
+}

@@ -1,0 +1,144 @@
+package simulate
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+// maxLine is how long a line may be, in bytes.
+const maxLine = 1 << 20
+
+// A Format is how the lines of a log are written.
+type Format string
+
+// The formats there are.
+const (
+	Auto     Format = "auto" // JSON where a line begins with a brace, else combined
+	JSON     Format = "json"
+	Combined Format = "combined" // or common
+	Common   Format = "common"   // or combined
+)
+
+// A Log is one log to be read.
+type Log struct {
+	Name string
+	io.Reader
+}
+
+// A source reads the records of one log.
+type source struct {
+	name     string
+	in       *bufio.Reader
+	format   Format
+	json     jsonReader
+	combined *combinedReader
+	newest   time.Time // of all lines so far, when they were written
+	ended    bool
+	lines    int64
+}
+
+// open begins to read a log, which may be compressed by gzip: that is told by its first
+// bytes.
+func open(l Log, format Format, n *Names) (*source, error) {
+	in := bufio.NewReaderSize(l.Reader, 1<<16)
+	if magic, _ := in.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
+		plain, err := gzip.NewReader(in)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", l.Name, err)
+		}
+		in = bufio.NewReaderSize(plain, 1<<16)
+	}
+	return &source{name: l.Name, in: in, format: format, json: jsonReader{names: n}, combined: newCombinedReader(n)}, nil
+}
+
+// next reads the next line into r. It is io.EOF behind the last one.
+func (s *source) next(r *record) (kind, error) {
+	for {
+		r.reset()
+		whole, err := s.line(r)
+		if err != nil {
+			return 0, err
+		}
+		r.line = bytes.TrimRight(r.line, "\r\n")
+		if whole && len(r.line) == 0 {
+			continue
+		}
+		s.lines++
+		if !whole {
+			return malformed, nil
+		}
+		k := s.parse(r)
+		if k == request {
+			written := r.ended
+			if written.IsZero() {
+				written = r.At.Add(r.Took)
+			}
+			if written.After(s.newest) {
+				s.newest = written
+			}
+		}
+		return k, nil
+	}
+}
+
+// line reads a line; whole is false for one that is too long, of which the rest is
+// stepped over.
+func (s *source) line(r *record) (whole bool, err error) {
+	for {
+		piece, err := s.in.ReadSlice('\n')
+		if len(r.line)+len(piece) <= maxLine {
+			r.line = append(r.line, piece...)
+			whole = true
+		} else {
+			r.line = append(r.line[:0], ' ')
+			whole = false
+		}
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			if !whole {
+				return false, s.rest()
+			}
+			continue
+		case errors.Is(err, io.EOF) && len(r.line) > 0:
+			return whole, nil
+		case err != nil:
+			if errors.Is(err, io.EOF) {
+				return false, io.EOF
+			}
+			return false, fmt.Errorf("%s: line %d: %w", s.name, s.lines+1, err)
+		}
+		return whole, nil
+	}
+}
+
+// rest steps over what is left of a line.
+func (s *source) rest() error {
+	for {
+		_, err := s.in.ReadSlice('\n')
+		if errors.Is(err, bufio.ErrBufferFull) {
+			continue
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		return err
+	}
+}
+
+// parse reads what r.line tells.
+func (s *source) parse(r *record) kind {
+	start := bytes.TrimLeft(r.line, " \t\ufeff")
+	switch {
+	case s.format == JSON, s.format == Auto && len(start) > 0 && start[0] == '{':
+		if len(start) < len(r.line) {
+			r.line = append(r.line[:0], start...)
+		}
+		return s.json.read(r)
+	}
+	return s.combined.read(r)
+}

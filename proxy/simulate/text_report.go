@@ -1,0 +1,171 @@
+package simulate
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/weir-proxy/weir/proxy"
+)
+
+// Text writes the report for people to read in a terminal.
+func (r *Report) Text(out io.Writer) {
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	defer t.Flush()
+	fmt.Fprintf(t, "%d lines, %d requests", r.Lines, r.Requests)
+	if r.Requests > 0 {
+		fmt.Fprintf(t, " from %s to %s", r.Result.From.UTC().Format(time.RFC3339), r.Result.To.UTC().Format(time.RFC3339))
+	}
+	fmt.Fprintln(t)
+	if r.Others > 0 {
+		fmt.Fprintf(t, "%d lines are no requests\n", r.Others)
+	}
+	if r.Against == nil {
+		r.one(t, &r.Result)
+	} else {
+		r.both(t)
+	}
+	t.Flush()
+	if len(r.Notes) > 0 {
+		fmt.Fprintln(t)
+	}
+	for _, n := range r.Notes {
+		fmt.Fprintf(t, "note: %s\n", n)
+	}
+}
+
+// one writes what one configuration would have done.
+func (r *Report) one(t *tabwriter.Writer, tally *proxy.ReplayTally) {
+	fmt.Fprintf(t, "%d passed, %d refused by limits (%s)\n", tally.Passed, tally.Refused, share(tally.Refused, tally.Requests))
+	fmt.Fprintf(t, "\nROUTE\tLIMIT\tRATE\tMODE\tPASSED\tREFUSED\tSHADOWED\tSKIPPED\tUNKNOWN\n")
+	for _, rt := range tally.Routes {
+		fmt.Fprintf(t, "%s\t\t\t\t%d\t%d\t\t\t\n", rt.Name, rt.Passed, rt.Refused)
+		for _, l := range rt.Limits {
+			fmt.Fprintf(t, "\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\n", l.Name, strings.Join(l.Rates, " "), l.Mode, l.Passed, l.Refused, l.Shadowed, l.Skipped, l.Unknown)
+		}
+	}
+	t.Flush()
+	for _, rt := range tally.Routes {
+		for _, line := range more(&rt) {
+			fmt.Fprintf(t, "%s: %s\n", rt.Name, line)
+		}
+	}
+	for _, reason := range slices.Sorted(maps.Keys(tally.Unmatched)) {
+		fmt.Fprintf(t, "no route: %d: %s\n", tally.Unmatched[reason], reason)
+	}
+	for _, rt := range tally.Routes {
+		for _, l := range rt.Limits {
+			tops(t, rt.Name+"."+l.Name, &l)
+		}
+	}
+}
+
+// more are what else came of the requests of a route.
+func more(rt *proxy.RouteTally) (lines []string) {
+	for _, reason := range slices.Sorted(maps.Keys(rt.Rejected)) {
+		lines = append(lines, fmt.Sprintf("%d rejected: %s", rt.Rejected[reason], reason))
+	}
+	for _, list := range slices.Sorted(maps.Keys(rt.Listed)) {
+		lines = append(lines, fmt.Sprintf("%d on the list %s", rt.Listed[list], list))
+	}
+	for _, c := range []struct {
+		n    int64
+		what string
+	}{
+		{rt.Waited, "waited for their turn"}, {rt.Repeated, "repeats that do not count"},
+		{rt.Returned, "gave back what they took, for what came of them"}, {rt.Banned, "bans began"},
+	} {
+		if c.n > 0 {
+			lines = append(lines, strconv.FormatInt(c.n, 10)+" "+c.what)
+		}
+	}
+	return lines
+}
+
+// tops writes the keys that a limit refuses most.
+func tops(t *tabwriter.Writer, name string, l *proxy.LimitTally) {
+	if len(l.Top) == 0 {
+		return
+	}
+	fmt.Fprintf(t, "\n%s, most refused", name)
+	if l.TopError > 0 {
+		fmt.Fprintf(t, " (each may be up to %d more)", l.TopError)
+	}
+	fmt.Fprintln(t)
+	for _, k := range l.Top {
+		fmt.Fprintf(t, "  %d\t%s\n", k.Refused, k.Key)
+	}
+	t.Flush()
+}
+
+// both writes what two configurations would have done, side by side.
+func (r *Report) both(t *tabwriter.Writer) {
+	fmt.Fprintf(t, "A is %s, B is %s\n", r.Config, r.Other)
+	fmt.Fprintf(t, "\nROUTE\tLIMIT\tRATE A\tRATE B\tREFUSED A\tREFUSED B\tDIFFERENCE\tSHADOWED A\tSHADOWED B\tDIFFERENCE\tUNKNOWN A\tUNKNOWN B\n")
+	fmt.Fprintf(t, "all\t\t\t\t%d\t%d\t%+d\t\t\t\t\t\n", r.Result.Refused, r.Against.Refused, r.Against.Refused-r.Result.Refused)
+	for _, d := range r.Differences() {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%d\t%+d\t%d\t%d\t%+d\t%d\t%d\n", d.Route, d.Limit, d.A.rates(), d.B.rates(),
+			d.A.Refused, d.B.Refused, d.B.Refused-d.A.Refused, d.A.Shadowed, d.B.Shadowed, d.B.Shadowed-d.A.Shadowed, d.A.Unknown, d.B.Unknown)
+	}
+}
+
+// A Difference is a limit, or with Limit empty a route, in two configurations.
+type Difference struct {
+	Route, Limit string
+	A, B         Side
+}
+
+// A Side is what one configuration would have done.
+type Side struct {
+	There                              bool // the configuration has this route or limit
+	Rates                              []string
+	Passed, Refused, Shadowed, Unknown int64
+}
+
+func (s Side) rates() string {
+	if !s.There {
+		return "none"
+	}
+	return strings.Join(s.Rates, " ")
+}
+
+// Differences are the routes and limits of both configurations, in the order of the
+// first; those of the second alone come last.
+func (r *Report) Differences() []Difference {
+	var all []Difference
+	at := map[[2]string]int{}
+	for i, t := range r.tallies() {
+		put := func(route, limit string, s Side) {
+			k := [2]string{route, limit}
+			if _, known := at[k]; !known {
+				at[k] = len(all)
+				all = append(all, Difference{Route: route, Limit: limit})
+			}
+			if i == 0 {
+				all[at[k]].A = s
+			} else {
+				all[at[k]].B = s
+			}
+		}
+		for _, rt := range t.Routes {
+			put(rt.Name, "", Side{There: true, Passed: rt.Passed, Refused: rt.Refused})
+			for _, l := range rt.Limits {
+				put(rt.Name, l.Name, Side{true, l.Rates, l.Passed, l.Refused, l.Shadowed, l.Unknown})
+			}
+		}
+	}
+	return all
+}
+
+// share is n of all in percent.
+func share(n, all int64) string {
+	if all == 0 {
+		return "0 %"
+	}
+	return strconv.FormatFloat(100*float64(n)/float64(all), 'f', 2, 64) + " %"
+}

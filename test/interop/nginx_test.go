@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// text is what nginx has to give: long, and worth compressing.
-var text = []byte(strings.Repeat("All work and no play makes Jack a dull boy.\n", 5000))
+// document is what nginx has to give: long, and worth compressing.
+func document() []byte { return []byte(strings.Repeat("All work and no play makes Jack a dull boy.\n", 5000)) }
 
 // nginx starts one whose server blocks are these, with %[1]s for a folder of its
 // own that has text.txt, certificate and key, and returns that folder.
@@ -21,7 +21,7 @@ func nginx(t *testing.T, addr, blocks string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	issued(t, dir)
-	write(t, filepath.Join(dir, "text.txt"), text)
+	write(t, filepath.Join(dir, "text.txt"), document())
 	file := filepath.Join(dir, "nginx.conf")
 	write(t, file, fmt.Appendf(nil, "daemon off; master_process off; pid %[1]s/pid;\nevents { worker_connections 256; }\n"+
 		"http { access_log off; types { text/plain txt; } root %[1]s;\n"+
@@ -166,7 +166,7 @@ func TestNginx_InTLS(t *testing.T) {
 		if got := ask(t, "GET", "http://"+d.plain+"/protocol"); got.StatusCode != 200 || string(got.body) != want {
 			t.Errorf("%s: answered %d, %s; want %s", protocol, got.StatusCode, got.body, want)
 		}
-		if got := ask(t, "GET", "http://"+d.plain+"/text.txt"); !bytes.Equal(got.body, text) {
+		if got := ask(t, "GET", "http://"+d.plain+"/text.txt"); !bytes.Equal(got.body, document()) {
 			t.Errorf("%s: answered %d with %d bytes; want the text", protocol, got.StatusCode, len(got.body))
 		}
 	}

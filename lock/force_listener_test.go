@@ -11,10 +11,10 @@ import (
 // away, by us or as Redisson does it. A message that says nothing of the kind does
 // no harm.
 func TestEar_HearsThatTheLockWasTakenAway(t *testing.T) {
-	type taker func(w *world, lk *Lock) error
-	force := func(_ *world, lk *Lock) error { _, err := lk.ForceUnlock(ctxOf(t)); return err }
+	type taker func(w *testServer, lk *Lock) error
+	force := func(_ *testServer, lk *Lock) error { _, err := lk.ForceUnlock(ctxOf(t)); return err }
 	javas := func(channel, message string) taker {
-		return func(w *world, _ *Lock) error {
+		return func(w *testServer, _ *Lock) error {
 			w.eye.Del(ctxOf(t), "orders")
 			return w.eye.Publish(ctxOf(t), channel, message).Err()
 		}
@@ -31,7 +31,7 @@ func TestEar_HearsThatTheLockWasTakenAway(t *testing.T) {
 	} {
 		for _, take := range c.takers {
 			for _, options := range [][]Option{nil, {WithLease(time.Minute)}} {
-				w := newWorld(t)
+				w := newTestServer(t)
 				kind := overtKinds()[name]
 				h := locked(t, kind(w.locker()), options...)
 				eventually(t, "the holder listens", func() bool { return w.listeners(c.channel) == 1 })
@@ -62,7 +62,7 @@ func TestEar_HearsThatTheLockWasTakenAway(t *testing.T) {
 
 // The holder's own ear is nobody who waits, and looking makes no lease longer.
 func TestEar_IsNobodyWhoWaits(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	l := w.locker()
 	h := locked(t, l.Reentrant("orders"), WithLease(10*time.Second))
 	eventually(t, "the holder listens", func() bool { return w.listeners("redisson_lock__channel:{orders}") == 1 })

@@ -34,7 +34,7 @@ func exclusives() []exclusive {
 }
 
 // listening is how many channels that match have a listener.
-func (w *world) listening(pattern string) int {
+func (w *testServer) listening(pattern string) int {
 	w.t.Helper()
 	channels, err := w.eye.PubSubChannels(ctxOf(w.t), pattern).Result()
 	if err != nil {
@@ -44,7 +44,7 @@ func (w *world) listening(pattern string) int {
 }
 
 // clean fails unless only what belongs there for good is left.
-func (w *world) clean(pattern string) {
+func (w *testServer) clean(pattern string) {
 	w.t.Helper()
 	eventually(w.t, "nothing is left", func() bool {
 		keys, err := w.eye.Keys(ctxOf(w.t), "*").Result()
@@ -58,11 +58,11 @@ func (w *world) clean(pattern string) {
 }
 
 // eachExclusive runs a test for every kind on a server of its own.
-func eachExclusive(t *testing.T, f func(t *testing.T, w *world, kind func(*Locker) *Lock, channel string)) {
+func eachExclusive(t *testing.T, f func(t *testing.T, w *testServer, kind func(*Locker) *Lock, channel string)) {
 	t.Helper()
 	for _, k := range exclusives() {
 		t.Run(k.name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newTestServer(t)
 			if k.name == "permit" {
 				if _, err := w.locker().Permits("a").TrySetPermits(ctxOf(t), 1); err != nil {
 					t.Fatal(err)
@@ -75,7 +75,7 @@ func eachExclusive(t *testing.T, f func(t *testing.T, w *world, kind func(*Locke
 }
 
 func TestKinds_ExcludeAndHandOver(t *testing.T) {
-	eachExclusive(t, func(t *testing.T, w *world, kind func(*Locker) *Lock, channel string) {
+	eachExclusive(t, func(t *testing.T, w *testServer, kind func(*Locker) *Lock, channel string) {
 		h := locked(t, kind(w.locker()))
 		one, two := kind(w.locker(WithPoll(time.Hour))), kind(w.locker(WithPoll(time.Hour)))
 		refused(t, one)
@@ -112,7 +112,7 @@ func beside(f func() (*Hold, error)) func(t *testing.T) *Hold {
 }
 
 func TestKinds_NeverTwoAtATime(t *testing.T) {
-	eachExclusive(t, func(t *testing.T, w *world, kind func(*Locker) *Lock, _ string) {
+	eachExclusive(t, func(t *testing.T, w *testServer, kind func(*Locker) *Lock, _ string) {
 		var inside, rounds atomic.Int64
 		var all sync.WaitGroup
 		for range 3 {
@@ -145,7 +145,7 @@ func TestKinds_NeverTwoAtATime(t *testing.T) {
 }
 
 func TestKinds_CancelledWaitersLeaveNothing(t *testing.T) {
-	eachExclusive(t, func(t *testing.T, w *world, kind func(*Locker) *Lock, channel string) {
+	eachExclusive(t, func(t *testing.T, w *testServer, kind func(*Locker) *Lock, channel string) {
 		h := locked(t, kind(w.locker()))
 		lk := kind(w.locker())
 		ctx, cancel := context.WithCancel(t.Context())
@@ -167,7 +167,7 @@ func TestKinds_CancelledWaitersLeaveNothing(t *testing.T) {
 }
 
 func TestKinds_CancelInFlightLeavesNothing(t *testing.T) {
-	eachExclusive(t, func(t *testing.T, w *world, kind func(*Locker) *Lock, channel string) {
+	eachExclusive(t, func(t *testing.T, w *testServer, kind func(*Locker) *Lock, channel string) {
 		l, p := w.behind(WithCallTimeout(500 * time.Millisecond))
 		lk := kind(l)
 		before := w.calls()
@@ -193,7 +193,7 @@ func TestKinds_CancelInFlightLeavesNothing(t *testing.T) {
 // Callers come and go at any moment: while they queue, while a script is under
 // way, while they subscribe, when they are just granted the lock.
 func TestKinds_CancelAtAnyMomentLeavesNothing(t *testing.T) {
-	eachExclusive(t, func(t *testing.T, w *world, kind func(*Locker) *Lock, _ string) {
+	eachExclusive(t, func(t *testing.T, w *testServer, kind func(*Locker) *Lock, _ string) {
 		var all sync.WaitGroup
 		for range 3 {
 			lk := kind(w.locker())
@@ -226,7 +226,7 @@ func started(f func() error) chan error {
 }
 
 func TestKinds_LostRepliesAreFoundOut(t *testing.T) {
-	eachExclusive(t, func(t *testing.T, w *world, kind func(*Locker) *Lock, channel string) {
+	eachExclusive(t, func(t *testing.T, w *testServer, kind func(*Locker) *Lock, channel string) {
 		l, p := w.behind()
 		lk := kind(l)
 		h := locked(t, lk) // so that Redis knows the scripts
@@ -271,7 +271,7 @@ func extendOf(t *testing.T) string {
 }
 
 func TestKinds_ScriptFlushChangesNothing(t *testing.T) {
-	eachExclusive(t, func(t *testing.T, w *world, kind func(*Locker) *Lock, _ string) {
+	eachExclusive(t, func(t *testing.T, w *testServer, kind func(*Locker) *Lock, _ string) {
 		lk := kind(w.locker())
 		for range 2 {
 			w.eye.ScriptFlush(ctxOf(t))
@@ -287,7 +287,7 @@ func TestKinds_ScriptFlushChangesNothing(t *testing.T) {
 }
 
 func TestKinds_EndWithTheirLease(t *testing.T) {
-	eachExclusive(t, func(t *testing.T, w *world, kind func(*Locker) *Lock, _ string) {
+	eachExclusive(t, func(t *testing.T, w *testServer, kind func(*Locker) *Lock, _ string) {
 		lk := kind(w.locker())
 		h := locked(t, lk, WithLease(300*time.Millisecond))
 		next := locked(t, kind(w.locker()))
@@ -300,7 +300,7 @@ func TestKinds_EndWithTheirLease(t *testing.T) {
 }
 
 func TestKinds_AreRenewed(t *testing.T) {
-	eachExclusive(t, func(t *testing.T, w *world, kind func(*Locker) *Lock, _ string) {
+	eachExclusive(t, func(t *testing.T, w *testServer, kind func(*Locker) *Lock, _ string) {
 		const lease = 900 * time.Millisecond
 		h := locked(t, kind(w.locker(WithWatchdog(lease))))
 		end := time.Now().Add(lease)
@@ -314,7 +314,7 @@ func TestKinds_AreRenewed(t *testing.T) {
 }
 
 func TestKinds_ReenterOrSayThatTheyCannot(t *testing.T) {
-	eachExclusive(t, func(t *testing.T, w *world, kind func(*Locker) *Lock, _ string) {
+	eachExclusive(t, func(t *testing.T, w *testServer, kind func(*Locker) *Lock, _ string) {
 		lk, other := kind(w.locker()), kind(w.locker())
 		h := locked(t, lk)
 		if !lk.traits.enters {

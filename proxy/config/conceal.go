@@ -123,7 +123,7 @@ func scalar(line string, v listed) (from, to int, ok bool) {
 		return 0, 0, false
 	}
 	if line[from] == '"' || line[from] == '\'' {
-		to = closing(line, from)
+		to = quoteEnd(line, from)
 		return from, to, to > 0
 	}
 	rest, ok := strings.CutPrefix(line[from:], v.text)
@@ -131,9 +131,9 @@ func scalar(line string, v listed) (from, to int, ok bool) {
 	return from, from + len(v.text), ok && (rest == "" || strings.ContainsAny(rest[:1], ",]}#"))
 }
 
-// closing is where the quoted scalar that begins at from has ended; 0 if it does not
+// quoteEnd is where the quoted scalar that begins at from has ended; 0 if it does not
 // end on this line.
-func closing(line string, from int) int {
+func quoteEnd(line string, from int) int {
 	for i := from + 1; i < len(line); i++ {
 		switch {
 		case line[i] == '\\' && line[from] == '"':
@@ -147,9 +147,9 @@ func closing(line string, from int) int {
 	return 0
 }
 
-// shown are lists as people may see them: with values hashed, so that what is shown
+// hashedLists are lists as people may see them: with values hashed, so that what is shown
 // can be loaded and lists the same.
-func (c *Config) shown(lists map[string]*listForm) map[string]*listForm {
+func (c *Config) hashedLists(lists map[string]*listForm) map[string]*listForm {
 	salt := sha256.Sum256([]byte("salt of " + c.Hash))
 	pepper := key.Salt(salt[:])
 	specs := map[string]*key.Spec{}

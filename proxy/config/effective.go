@@ -14,7 +14,7 @@ import (
 func (c *Config) Effective() ([]byte, error) {
 	form := *c.form
 	form.Include = list{}
-	form.Lists = c.shown(form.Lists)
+	form.Lists = c.hashedLists(form.Lists)
 	var root yaml.Node
 	if err := root.Encode(&form); err != nil {
 		return nil, fmt.Errorf("encode config: %w", err)
@@ -80,12 +80,12 @@ func (u *upstreamForm) MarshalYAML() (any, error) {
 
 // MarshalYAML hides the two secrets as two, since one must not replace itself.
 func (p privacyForm) MarshalYAML() (any, error) {
-	former := string(p.PreviousSecret)
-	if former != "" {
-		former = "(the former one, hidden as well)"
+	previous := string(p.PreviousSecret)
+	if previous != "" {
+		previous = "(the former one, hidden as well)"
 	}
 	return struct {
 		HashSecret     secret `yaml:"hash_secret"`
 		PreviousSecret string `yaml:"previous_secret"`
-	}{p.HashSecret, former}, nil
+	}{p.HashSecret, previous}, nil
 }

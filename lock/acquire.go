@@ -53,7 +53,7 @@ func (l *Locker) acquire(ctx context.Context, lk *Lock, options []Option, try wa
 		return nil, fmt.Errorf("lock %s: %w", lk.name, ErrReentrant)
 	case s != nil:
 		return s.enter(ctx, r)
-	case l.entangled(lk, r.owner):
+	case l.overlaps(lk, r.owner):
 		return nil, fmt.Errorf("lock %s: %w: its owner holds some of it together with something else; unlock that first", lk.name, ErrReentrant)
 	}
 	lease := r.lease
@@ -88,7 +88,7 @@ func (a *acquisition) run(ctx context.Context, try way) error {
 	err := a.locker.settled(ctx, a.claim.owner)
 	if err == nil {
 		if err = try(a, ctx); err != nil {
-			a.giveUp()
+			a.undo()
 		}
 	}
 	if err != nil {
@@ -150,12 +150,12 @@ func (a *acquisition) listen(ctx context.Context, o outcome) error {
 				sub.close()
 			}
 			if sub = subscribe(ctx, o); sub != nil {
-				sleep(ctx, sub.ready(), a.patience(outcome{}))
+				sleep(ctx, sub.ready(), a.waitTime(outcome{}))
 			} else {
-				sleep[struct{}](ctx, nil, a.patience(o))
+				sleep[struct{}](ctx, nil, a.waitTime(o))
 			}
 		} else {
-			sleep(ctx, sub.woken, a.patience(o))
+			sleep(ctx, sub.woken, a.waitTime(o))
 		}
 		if ctx.Err() != nil {
 			return errors.Join(ErrNotAcquired, context.Cause(ctx), trouble)
@@ -191,8 +191,8 @@ func subscribe(ctx context.Context, o outcome) *subscription {
 	return sub
 }
 
-// patience is how long to wait for a message after o.
-func (a *acquisition) patience(o outcome) time.Duration {
+// waitTime is how long to wait for a message after o.
+func (a *acquisition) waitTime(o outcome) time.Duration {
 	wait := a.locker.poll/5 + rand.N(a.locker.poll*4/5)
 	if o.err != nil {
 		return min(wait, errorPause/2+rand.N(errorPause/2))
@@ -277,9 +277,9 @@ func (a *acquisition) take(ctx context.Context, o outcome) error {
 	return nil
 }
 
-// giveUp sees in the background that an acquisition which failed leaves nothing
+// undo sees in the background that an acquisition which failed leaves nothing
 // in Redis.
-func (a *acquisition) giveUp() {
+func (a *acquisition) undo() {
 	inQueue := a.lock.traits.queues && a.claim.patient && a.asked
 	switch {
 	case a.doubt:

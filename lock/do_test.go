@@ -8,7 +8,7 @@ import (
 )
 
 func TestDo_RunsHeldAndGivesBack(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	l := w.locker().Reentrant("a")
 	mine := errors.New("mine")
 	err := Do(ctxOf(t), l, func(context.Context) error {
@@ -25,7 +25,7 @@ func TestDo_RunsHeldAndGivesBack(t *testing.T) {
 }
 
 func TestDo_SaysLostAlthoughTheWorkDidNot(t *testing.T) {
-	virtual(t, func(t *testing.T, b *book, lk *Lock) {
+	virtual(t, func(t *testing.T, b *virtualLock, lk *Lock) {
 		err := Do(t.Context(), lk, func(ctx context.Context) error {
 			b.say(func() { b.refuse = true })
 			<-ctx.Done()
@@ -39,7 +39,7 @@ func TestDo_SaysLostAlthoughTheWorkDidNot(t *testing.T) {
 }
 
 func TestDo_WorkEndsWithTheCaller(t *testing.T) {
-	virtual(t, func(t *testing.T, b *book, lk *Lock) {
+	virtual(t, func(t *testing.T, b *virtualLock, lk *Lock) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		err := Do(ctx, lk, func(ctx context.Context) error {

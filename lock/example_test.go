@@ -14,23 +14,23 @@ import (
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
-// A stage is a Redis for one example.
-type stage struct {
+// An exampleServer is a Redis for one example.
+type exampleServer struct {
 	testing.TB // for its type only
 	cleanups   []func()
 }
 
-func (s *stage) Helper()          {}
-func (s *stage) Cleanup(f func()) { s.cleanups = append(s.cleanups, f) }
-func (s *stage) Fatal(args ...any) {
+func (s *exampleServer) Helper()          {}
+func (s *exampleServer) Cleanup(f func()) { s.cleanups = append(s.cleanups, f) }
+func (s *exampleServer) Fatal(args ...any) {
 	fmt.Fprintln(os.Stderr, args...)
 	os.Exit(1)
 }
-func (s *stage) Fatalf(format string, args ...any) { s.Fatal(fmt.Sprintf(format, args...)) }
+func (s *exampleServer) Fatalf(format string, args ...any) { s.Fatal(fmt.Sprintf(format, args...)) }
 
 // connect starts a server of its own; close ends it.
 func connect() (rdb *redis.Client, closeAll func()) {
-	s := new(stage)
+	s := new(exampleServer)
 	server := redistest.Start(s)
 	rdb = redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
 	return rdb, func() {

@@ -47,11 +47,11 @@ func (k *fair) attempt(ctx context.Context, c claim) (answer, error) {
 	return r.answer(k.locker.hub, k.channel+":"+c.owner.id), nil
 }
 
-func (k *fair) release(ctx context.Context, c claim) (parting, error) {
+func (k *fair) release(ctx context.Context, c claim) (released, error) {
 	verb, err := k.locker.publish(ctx)
 	if err != nil {
-		return parting{}, err
+		return released{}, err
 	}
 	r, err := k.locker.run(ctx, k.unlock, 0, k.keys, c.owner.id, c.count, verb, k.channel, fairWait.Milliseconds())
-	return r.parting(), err
+	return r.released(), err
 }

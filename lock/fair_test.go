@@ -9,13 +9,13 @@ import (
 const fairQueue = "redisson_lock_queue:{a}"
 
 // queued waits until so many stand in the queue.
-func (w *world) queued(n int64) {
+func (w *testServer) queued(n int64) {
 	w.t.Helper()
 	eventually(w.t, "the queue is as long as it should be", func() bool { return w.eye.LLen(ctxOf(w.t), fairQueue).Val() == n })
 }
 
 func TestFair_ServesInOrderAcrossProcesses(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	h := locked(t, w.locker().Fair("a"))
 	lockers := []*Locker{w.locker(WithPoll(time.Hour)), w.locker(WithPoll(time.Hour)), w.locker(WithPoll(time.Hour))}
 	order := make(chan int, 9)
@@ -42,7 +42,7 @@ func TestFair_ServesInOrderAcrossProcesses(t *testing.T) {
 }
 
 func TestFair_WhoGivesUpLeavesTheQueue(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	h := locked(t, w.locker().Fair("a"))
 	one, two := w.locker(), w.locker(WithPoll(time.Hour))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -64,7 +64,7 @@ func TestFair_WhoGivesUpLeavesTheQueue(t *testing.T) {
 }
 
 func TestFair_ADeadHeadIsPassedOver(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	h := locked(t, w.locker().Fair("a"))
 	dead := w.locker(WithPoll(100 * time.Millisecond)) // is believed for 300 ms
 	lk := dead.Fair("a")
@@ -81,7 +81,7 @@ func TestFair_ADeadHeadIsPassedOver(t *testing.T) {
 
 // Redisson's dead waiters are passed over when the time they wrote down is up.
 func TestFair_ADeadJavaHeadIsPassedOver(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	const java = "8b0f2a6c-6b1d-4e0e-9c1a-0d9d6f5b7c11:57"
 	w.eye.RPush(ctxOf(t), fairQueue, java)
 	w.eye.Do(ctxOf(t), "zadd", "redisson_lock_timeout:{a}", time.Now().Add(time.Minute).UnixMilli(), java)
@@ -93,14 +93,14 @@ func TestFair_ADeadJavaHeadIsPassedOver(t *testing.T) {
 }
 
 func TestFair_AnEntryWithoutATimeIsPassedOver(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	w.eye.RPush(ctxOf(t), fairQueue, "nobody")
 	unlocked(t, locked(t, w.locker().Fair("a")))
 	w.empty()
 }
 
 func TestFair_AWaiterBehindAFreeLockDoesNotSpin(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	const java = "8b0f2a6c-6b1d-4e0e-9c1a-0d9d6f5b7c11:57"
 	w.eye.RPush(ctxOf(t), fairQueue, java)
 	w.eye.Do(ctxOf(t), "zadd", "redisson_lock_timeout:{a}", time.Now().Add(500*time.Millisecond).UnixMilli(), java)
@@ -112,7 +112,7 @@ func TestFair_AWaiterBehindAFreeLockDoesNotSpin(t *testing.T) {
 }
 
 func TestFair_KeepsItsPlaceInALongQueue(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	l := w.locker(WithPoll(100 * time.Millisecond))
 	h := locked(t, l.Fair("a"))
 	got := beside(func() (*Hold, error) { return l.Fair("a").Lock(ctxOf(t)) })

@@ -12,7 +12,7 @@ import (
 
 // behind makes a Locker whose replies pass through a proxy. Its connections are
 // open before anything is spoilt.
-func (w *world) behind(settings ...Setting) (*Locker, *redistest.FaultProxy) {
+func (w *testServer) behind(settings ...Setting) (*Locker, *redistest.FaultProxy) {
 	w.t.Helper()
 	p := redistest.NewFaultProxy(w.t, w.server.Addr)
 	l := w.lockerAt(p.Addr, settings...)
@@ -21,7 +21,7 @@ func (w *world) behind(settings ...Setting) (*Locker, *redistest.FaultProxy) {
 }
 
 func TestLostReply_OfALockIsUndone(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	l, p := w.behind()
 	before := w.calls()
 	p.Lose("evalsha")
@@ -39,7 +39,7 @@ func TestLostReply_OfALockIsUndone(t *testing.T) {
 }
 
 func TestLostReply_OfAWaiterIsNotASecondHold(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	l, p := w.behind(WithPoll(time.Hour))
 	h := locked(t, w.locker().Reentrant("a"))
 	before := w.calls()
@@ -59,7 +59,7 @@ func TestLostReply_OfAWaiterIsNotASecondHold(t *testing.T) {
 }
 
 func TestLostReply_IsSettledBeforeTheOwnerAsksAgain(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	l, p := w.behind()
 	for range 20 {
 		owner := WithOwner(l.NewOwner())
@@ -77,7 +77,7 @@ func TestLostReply_IsSettledBeforeTheOwnerAsksAgain(t *testing.T) {
 }
 
 func TestLostReply_OfAnUnlockIsSuccess(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	l, p := w.behind()
 	h := locked(t, l.Reentrant("a"))
 	p.Lose("evalsha")
@@ -89,7 +89,7 @@ func TestLostReply_OfAnUnlockIsSuccess(t *testing.T) {
 }
 
 func TestLostReply_OfReentryKeepsTheCount(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	l, p := w.behind()
 	first := locked(t, l.Reentrant("a"))
 	p.Lose("evalsha")
@@ -109,7 +109,7 @@ func TestLostReply_OfReentryKeepsTheCount(t *testing.T) {
 }
 
 func TestCancel_InFlightLeavesNothing(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	l, p := w.behind(WithCallTimeout(500 * time.Millisecond))
 	p.Hold()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -127,7 +127,7 @@ func TestCancel_InFlightLeavesNothing(t *testing.T) {
 }
 
 func TestCancel_BeforeSendAsksNothing(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	l := w.locker()
 	before := w.calls()
 	for _, ask := range []func(context.Context, ...Option) (*Hold, error){l.Reentrant("a").Lock, l.Reentrant("a").TryLock, l.Fair("a").Lock} {
@@ -144,7 +144,7 @@ func TestCancel_BeforeSendAsksNothing(t *testing.T) {
 }
 
 func TestRedisGone_EndsTheHoldByItsDeadline(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	l := w.locker(WithWatchdog(400*time.Millisecond), WithCallTimeout(100*time.Millisecond))
 	h := locked(t, l.Reentrant("a"))
 	w.server.Kill()
@@ -170,7 +170,7 @@ func TestRedisGone_EndsTheHoldByItsDeadline(t *testing.T) {
 }
 
 func TestRedisHangs_LockEndsOnTimeAndLeavesNothing(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	l := w.locker()
 	unlocked(t, locked(t, l.Reentrant("a")))
 	w.server.Signal(syscall.SIGSTOP)
@@ -187,7 +187,7 @@ func TestRedisHangs_LockEndsOnTimeAndLeavesNothing(t *testing.T) {
 }
 
 func TestPubSubKilled_WaitersAreWokenAgain(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	const channel = "redisson_lock__channel:{a}"
 	h := locked(t, w.locker().Reentrant("a"))
 	other := w.locker(WithPoll(time.Hour)).Reentrant("a")

@@ -23,7 +23,7 @@ type revocable interface {
 // anybody reads, for a writer's whether anybody writes. Locks that are held
 // together by [Multi] or [Red] can only be asked one by one: errors.ErrUnsupported.
 func (lk *Lock) Locked(ctx context.Context) (bool, error) {
-	r, err := lk.overtly(ctx, "look at", revocable.look)
+	r, err := lk.revoke(ctx, "look at", revocable.look)
 	return r.done, err
 }
 
@@ -31,7 +31,7 @@ func (lk *Lock) Locked(ctx context.Context) (bool, error) {
 // renewed; 0 if nobody holds it, and the longest Duration if a lock of others'
 // has no end. It knows the kinds that Locked knows.
 func (lk *Lock) Remaining(ctx context.Context) (time.Duration, error) {
-	r, err := lk.overtly(ctx, "look at", revocable.look)
+	r, err := lk.revoke(ctx, "look at", revocable.look)
 	switch {
 	case !r.done:
 		return 0, err
@@ -49,11 +49,11 @@ func (lk *Lock) Remaining(ctx context.Context) (time.Duration, error) {
 // begins. It knows the kinds that Locked knows. A call without an answer may
 // have done it; asking again does no harm but to who got the lock meanwhile.
 func (lk *Lock) ForceUnlock(ctx context.Context) (bool, error) {
-	r, err := lk.overtly(ctx, "take away", revocable.force)
+	r, err := lk.revoke(ctx, "take away", revocable.force)
 	return r.done, err
 }
 
-func (lk *Lock) overtly(ctx context.Context, verb string, do func(revocable, context.Context) (reply, error)) (reply, error) {
+func (lk *Lock) revoke(ctx context.Context, verb string, do func(revocable, context.Context) (reply, error)) (reply, error) {
 	if lk.err != nil {
 		return reply{}, lk.err
 	}

@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// earAfter is how long a lock is held before its holder listens for being
+// listenAfter is how long a lock is held before its holder listens for being
 // overruled: most are given back sooner, and pay nothing.
-const earAfter = time.Second
+const listenAfter = time.Second
 
-// A telling kind publishes, on one channel, that its lock was taken away.
-type telling interface {
-	told() (h *hub, channel string)
+// A forceNotifier is a kind that publishes, on one channel, that its lock was taken away.
+type forceNotifier interface {
+	forceChannel() (h *hub, channel string)
 }
 
-func (k *reentrant) told() (*hub, string) { return k.locker.hub, k.channel }
-func (k *simple) told() (*hub, string)    { return k.locker.hub, k.channel }
-func (k *readwrite) told() (*hub, string) { return k.locker.hub, k.channel }
+func (k *reentrant) forceChannel() (*hub, string) { return k.locker.hub, k.channel }
+func (k *simple) forceChannel() (*hub, string)    { return k.locker.hub, k.channel }
+func (k *readwrite) forceChannel() (*hub, string) { return k.locker.hub, k.channel }
 
 // A forceListener hears, for a session, what is published of its lock while it is held:
 // that is its loss, or of a reader's lock perhaps that of somebody else.
@@ -29,12 +29,12 @@ type forceListener struct {
 // listenLocked begins to listen when s has been held for a while. Who renews
 // sooner than that finds out as fast.
 func (s *session) listenLocked() {
-	if _, ok := s.lock.kind.(telling); !ok || s.claim.lease <= 3*earAfter {
+	if _, ok := s.lock.kind.(forceNotifier); !ok || s.claim.lease <= 3*listenAfter {
 		return
 	}
 	ctx, cancel := context.WithCancel(s.locker.life)
 	s.forced = &forceListener{cancel: cancel}
-	s.forced.timer = time.AfterFunc(earAfter, func() { s.listen(ctx) })
+	s.forced.timer = time.AfterFunc(listenAfter, func() { s.listen(ctx) })
 }
 
 // stop ends the listener, which may still be counted as a listener for a moment.
@@ -52,7 +52,7 @@ func (s *session) listen(ctx context.Context) {
 		return
 	}
 	defer s.locker.end()
-	h, channel := s.lock.kind.(telling).told()
+	h, channel := s.lock.kind.(forceNotifier).forceChannel()
 	for ctx.Err() == nil {
 		sub, err := h.listen(ctx, channel)
 		if err != nil {

@@ -13,10 +13,10 @@ import (
 // no harm.
 func TestEar_HearsThatTheLockWasTakenAway(t *testing.T) {
 	leakFree(t)
-	type taker = func(t *testing.T, w *world, lk *Lock) error
-	force := func(t *testing.T, _ *world, lk *Lock) error { _, err := lk.ForceUnlock(ctxOf(t)); return err }
+	type taker = func(t *testing.T, w *testServer, lk *Lock) error
+	force := func(t *testing.T, _ *testServer, lk *Lock) error { _, err := lk.ForceUnlock(ctxOf(t)); return err }
 	javas := func(channel, message string) taker {
-		return func(t *testing.T, w *world, _ *Lock) error {
+		return func(t *testing.T, w *testServer, _ *Lock) error {
 			w.eye.Del(ctxOf(t), "orders")
 			return w.eye.Publish(ctxOf(t), channel, message).Err()
 		}
@@ -44,7 +44,7 @@ func TestEar_HearsThatTheLockWasTakenAway(t *testing.T) {
 
 // takenAway checks that the holder of a lock of this kind hears at once that take has
 // taken it away.
-func takenAway(t *testing.T, name, channel string, take func(*testing.T, *world, *Lock) error, options []Option) {
+func takenAway(t *testing.T, name, channel string, take func(*testing.T, *testServer, *Lock) error, options []Option) {
 	w := newServer(t)
 	kind := overtKinds()[name]
 	h := locked(t, kind(w.locker()), options...)
@@ -73,7 +73,7 @@ func takenAway(t *testing.T, name, channel string, take func(*testing.T, *world,
 
 // The holder's own ear is nobody who waits, and looking makes no lease longer.
 func TestEar_IsNobodyWhoWaits(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	l := w.locker()
 	h := locked(t, l.Reentrant("orders"), WithLease(10*time.Second))
 	eventually(t, "the holder listens", func() bool { return w.listeners("redisson_lock__channel:{orders}") == 1 })

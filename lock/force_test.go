@@ -75,7 +75,7 @@ func TestForce_WakesWhoWaits(t *testing.T) {
 			continue // nobody waits for readers but a writer, below
 		}
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newTestServer(t)
 			locked(t, kind(w.locker()))
 			got := beside(func() (*Hold, error) { return kind(w.locker(WithPoll(time.Hour))).Lock(ctxOf(t)) })
 			eventually(t, "somebody listens", func() bool { return len(w.eye.PubSubChannels(ctxOf(t), "*").Val()) == 1 })
@@ -86,7 +86,7 @@ func TestForce_WakesWhoWaits(t *testing.T) {
 		})
 	}
 	t.Run("a writer behind readers", func(t *testing.T) {
-		w := newWorld(t)
+		w := newTestServer(t)
 		r := locked(t, w.locker().ReadWrite("orders").Read())
 		again(t, r)
 		locked(t, w.locker().ReadWrite("orders").Read())
@@ -109,7 +109,7 @@ func TestForce_WakesWhoWaits(t *testing.T) {
 }
 
 func TestForce_KnowsLocksWithoutEndAndBundles(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	l := w.locker()
 	w.eye.HSet(ctxOf(t), "orders", "8b0f2a6c-6b1d-4e0e-9c1a-0d9d6f5b7c11:57", 1)
 	if left, err := l.Reentrant("orders").Remaining(ctxOf(t)); err != nil || left != math.MaxInt64 {
@@ -139,7 +139,7 @@ func TestGolden_Force(t *testing.T) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
-			s := newScene(t)
+			s := newRecording(t)
 			l := s.locker()
 			s.calls(locked(t, kind(l)))
 			if name == "fair" { // it tells the first who waits
@@ -152,7 +152,7 @@ func TestGolden_Force(t *testing.T) {
 			if was, err := kind(s.locker()).ForceUnlock(ctxOf(t)); err != nil || !was {
 				t.Fatalf("ForceUnlock = %v, %v", was, err)
 			}
-			s.Told("told by force")
+			s.Published("told by force")
 			if name == "write" {
 				s.Pass("0") // for a waiter of Redisson's that "1" has missed
 			}

@@ -45,7 +45,7 @@ func (g *gates) enter(ctx context.Context, name string) (*pass, error) {
 		p.leave(0)
 		return nil, context.Cause(ctx)
 	}
-	if !g.spent(name) {
+	if !g.streakOver(name) {
 		return p, nil
 	}
 	timer := time.NewTimer(yieldFor)
@@ -75,8 +75,8 @@ func (g *gates) join(name string) (p *pass, turn chan struct{}) {
 	return &pass{gates: g, name: name, place: gt.queue.PushBack(turn)}, turn
 }
 
-// spent reports whether the streak is over, and starts a new one if so.
-func (g *gates) spent(name string) bool {
+// streakOver reports whether the streak is over, and starts a new one if so.
+func (g *gates) streakOver(name string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	gt := g.byName[name]

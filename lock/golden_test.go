@@ -14,38 +14,38 @@ import (
 // same and must leave and say the same, but for what is ours alone: its names
 // begin with weir_.
 
-// A scene is our doings on a server of its own, told like Redisson's.
-type scene struct {
-	*world
-	*redistest.Story
+// A recording is our doings on a server of its own, told like Redisson's.
+type recording struct {
+	*testServer
+	*redistest.Transcript
 }
 
-func newScene(t *testing.T) *scene {
-	w := newWorld(t)
-	return &scene{w, redistest.NewStory(t, w.eye)}
+func newRecording(t *testing.T) *recording {
+	w := newTestServer(t)
+	return &recording{w, redistest.NewTranscript(t, w.eye)}
 }
 
 // keys writes down the keys that Redisson would have.
-func (s *scene) keys(step string) {
+func (s *recording) keys(step string) {
 	s.t.Helper()
 	s.Keys(step, "weir_", "{orders}:weir_", "a{b}c:weir_")
 }
 
 // calls names the owners of holds A, B, …
-func (s *scene) calls(holds ...*Hold) {
+func (s *recording) calls(holds ...*Hold) {
 	for i, h := range holds {
 		s.Call(h.Owner().String(), string(rune('A'+i)))
 	}
 }
 
 // leaves unlocks h and writes down what it tells.
-func (s *scene) leaves(step string, h *Hold) {
+func (s *recording) leaves(step string, h *Hold) {
 	s.t.Helper()
 	unlocked(s.t, h)
-	s.Told(step)
+	s.Published(step)
 }
 
-func (s *scene) end(name string) {
+func (s *recording) end(name string) {
 	s.t.Helper()
 	s.Same("testdata/redisson/" + name + ".txt")
 }
@@ -60,7 +60,7 @@ func again(t *testing.T, h *Hold) *Hold {
 }
 
 func TestGolden_Reentrant(t *testing.T) {
-	s := newScene(t)
+	s := newRecording(t)
 	l := s.locker()
 	h := locked(t, l.Reentrant("orders"))
 	s.calls(h)
@@ -80,7 +80,7 @@ func TestGolden_Reentrant(t *testing.T) {
 // Ours also say that they live, and end with the last who waits: Redisson's
 // queue stays for ever when its waiters die.
 func TestGolden_Fair(t *testing.T) {
-	s := newScene(t)
+	s := newRecording(t)
 	one, two := s.locker(), s.locker(WithPoll(4*time.Second))
 	h := locked(t, one.Fair("orders"))
 	s.calls(h)
@@ -112,7 +112,7 @@ func TestGolden_Fair(t *testing.T) {
 }
 
 func TestGolden_Fenced(t *testing.T) {
-	s := newScene(t)
+	s := newRecording(t)
 	s.eye.Set(ctxOf(t), "redisson_lock_token:{orders}", 41, 0)
 	l := s.locker().Fenced("orders")
 	h := locked(t, l)
@@ -143,7 +143,7 @@ func TestGolden_Fenced(t *testing.T) {
 }
 
 func TestGolden_ReadWrite(t *testing.T) {
-	s := newScene(t)
+	s := newRecording(t)
 	one, two := s.locker(), s.locker()
 	rw := one.ReadWrite("orders")
 	r := locked(t, rw.Read())
@@ -176,7 +176,7 @@ func TestGolden_ReadWrite(t *testing.T) {
 
 // Unlike Redisson, the writer tells of it: readers may come in now.
 func TestGolden_Downgrade(t *testing.T) {
-	s := newScene(t)
+	s := newRecording(t)
 	rw := s.locker().ReadWrite("orders")
 	wr := locked(t, rw.Write())
 	s.calls(wr)
@@ -189,14 +189,14 @@ func TestGolden_Downgrade(t *testing.T) {
 }
 
 func TestGolden_Semaphore(t *testing.T) {
-	s := newScene(t)
+	s := newRecording(t)
 	sem := s.locker().Semaphore("orders")
 	for _, want := range []bool{true, false} {
 		if set, err := sem.TrySetPermits(ctxOf(t), 5); err != nil || set != want {
 			t.Fatalf("TrySetPermits = %v, %v", set, err)
 		}
 	}
-	s.Told("told of the permits")
+	s.Published("told of the permits")
 	s.keys("set")
 	if err := sem.Acquire(ctxOf(t), 3); err != nil {
 		t.Fatal(err)
@@ -205,18 +205,18 @@ func TestGolden_Semaphore(t *testing.T) {
 	if err := sem.Release(ctxOf(t), 2); err != nil {
 		t.Fatal(err)
 	}
-	s.Told("told of a release")
+	s.Published("told of a release")
 	s.keys("given back")
 	s.end("semaphore")
 }
 
 func TestGolden_Permits(t *testing.T) {
-	s := newScene(t)
+	s := newRecording(t)
 	p := s.locker().Permits("orders")
 	if _, err := p.TrySetPermits(ctxOf(t), 2); err != nil {
 		t.Fatal(err)
 	}
-	s.Told("told of the permits")
+	s.Published("told of the permits")
 	s.keys("set")
 	h := locked(t, p)
 	if id := h.Owner().String(); len(id) != 32 {
@@ -230,7 +230,7 @@ func TestGolden_Permits(t *testing.T) {
 }
 
 func TestGolden_Latch(t *testing.T) {
-	s := newScene(t)
+	s := newRecording(t)
 	l := s.locker()
 	set := func(name string, n int64) {
 		t.Helper()
@@ -245,21 +245,21 @@ func TestGolden_Latch(t *testing.T) {
 		}
 	}
 	set("orders", 2)
-	s.Told("told of the count")
+	s.Published("told of the count")
 	s.keys("set")
 	down()
 	s.keys("counted once")
 	down()
-	s.Told("told of zero")
+	s.Published("told of zero")
 	s.keys("open")
 	down() // nothing is left to count, or to tell
 	set("a{b}c", 1)
-	s.Told("told with a tag")
+	s.Published("told with a tag")
 	s.end("latch")
 }
 
 func TestGolden_Group(t *testing.T) {
-	s := newScene(t)
+	s := newRecording(t)
 	h := locked(t, s.locker().Group("orders", "one", "two"))
 	s.calls(h)
 	s.keys("held")
@@ -275,14 +275,14 @@ func TestGolden_Group(t *testing.T) {
 	if was, err := long.ForceUnlock(ctxOf(t)); err != nil || !was {
 		t.Fatalf("ForceUnlock = %v, %v", was, err)
 	}
-	s.Told("told by force")
+	s.Published("told by force")
 	s.keys("taken away")
 	s.end("group")
 }
 
 // Simple is ours alone.
 func TestGolden_Simple(t *testing.T) {
-	s := newScene(t)
+	s := newRecording(t)
 	h := locked(t, s.locker().Simple("orders"))
 	s.calls(h)
 	s.keys("held")
@@ -297,7 +297,7 @@ func TestGolden_Simple(t *testing.T) {
 // A Java service that holds, renews, waits for and gives back a lock is played
 // by the commands that it sends.
 func TestGolden_AJavaHolderIsRespected(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	const java = "8b0f2a6c-6b1d-4e0e-9c1a-0d9d6f5b7c11:57"
 	w.eye.HSet(ctxOf(t), "orders", java, 2)
 	w.eye.PExpire(ctxOf(t), "orders", 30*time.Second)

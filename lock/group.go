@@ -89,13 +89,13 @@ func (k *group) extend(ctx context.Context, c claim) (bool, error) {
 	return r.done, err
 }
 
-func (k *group) release(ctx context.Context, c claim) (parting, error) {
+func (k *group) release(ctx context.Context, c claim) (released, error) {
 	verb, err := k.locker.publish(ctx)
 	if err != nil {
-		return parting{}, err
+		return released{}, err
 	}
 	r, err := k.run(ctx, "group_unlock", 0, c.owner.id, c.count, verb, k.channel)
-	return r.parting(), err
+	return r.released(), err
 }
 
 func (k *group) look(ctx context.Context) (reply, error) { return k.run(ctx, "group_look", 0) }

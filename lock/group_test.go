@@ -7,7 +7,7 @@ import (
 )
 
 func TestGroup_OnlyCommonValuesExclude(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	one, two := w.locker(), w.locker()
 	h := locked(t, one.Group("orders", "a", "b"))
 	beside := locked(t, one.Group("orders", "c"))
@@ -26,7 +26,7 @@ func TestGroup_OnlyCommonValuesExclude(t *testing.T) {
 }
 
 func TestGroup_OrderAndRepetitionAreOfNoMatter(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	l := w.locker()
 	h := locked(t, l.Group("orders", "b", "a", "b"))
 	if n := len(w.hash("orders")); n != 6 {
@@ -41,7 +41,7 @@ func TestGroup_OrderAndRepetitionAreOfNoMatter(t *testing.T) {
 
 // A holder wakes those who wait for any of its values, in one process too.
 func TestGroup_WakesAllWhoWaitForAPart(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	h := locked(t, w.locker().Group("orders", "a", "b", "c"))
 	l := w.locker(WithPoll(time.Hour))
 	first := beside(func() (*Hold, error) { return l.Group("orders", "a", "d").Lock(ctxOf(t)) })
@@ -59,7 +59,7 @@ func TestGroup_WakesAllWhoWaitForAPart(t *testing.T) {
 // What others left when they died keeps nobody out, and goes, although the group's
 // key lives on.
 func TestGroup_WhatTheDeadLeftIsTakenOver(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	l := w.locker()
 	keeper := locked(t, l.Group("orders", "kept"))
 	dead := fieldOf("a") + ":" + w.locker().id + ":57"
@@ -78,7 +78,7 @@ func TestGroup_WhatTheDeadLeftIsTakenOver(t *testing.T) {
 // A waiter asks again when the lease of whoever keeps it out is over, not when the
 // key is.
 func TestGroup_WaitsForTheLeaseInTheWay(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	l := w.locker()
 	keeper := locked(t, l.Group("orders", "kept"), WithLease(time.Hour))
 	short := locked(t, l.Group("orders", "a"), WithLease(200*time.Millisecond))
@@ -96,7 +96,7 @@ func TestGroup_WaitsForTheLeaseInTheWay(t *testing.T) {
 
 // An hour is not cut short by a hold of a minute beside it, nor by what leaves.
 func TestGroup_TheKeyLastsAsLongAsTheLongest(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	l := w.locker()
 	long := locked(t, l.Group("orders", "a"), WithLease(time.Hour))
 	short := locked(t, l.Group("orders", "b"), WithLease(time.Minute))
@@ -121,7 +121,7 @@ func TestGroup_TheKeyLastsAsLongAsTheLongest(t *testing.T) {
 
 // With one value the hold is lost, and the others are free at once.
 func TestGroup_IsLostWithAnyValue(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	l := w.locker()
 	h := locked(t, l.Group("orders", "a", "b"))
 	if was, err := w.locker().Group("orders", "b", "z").ForceUnlock(ctxOf(t)); err != nil || !was {
@@ -137,7 +137,7 @@ func TestGroup_IsLostWithAnyValue(t *testing.T) {
 }
 
 func TestGroup_ManyValuesTakeOneCall(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	l := w.locker()
 	unlocked(t, locked(t, l.Group("orders", "a"))) // Redis knows the scripts now
 	values := make([]string, 1000)
@@ -157,7 +157,7 @@ func TestGroup_ManyValuesTakeOneCall(t *testing.T) {
 }
 
 func TestGroup_WithoutValuesOrNameIsRefused(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	l := w.locker()
 	for _, lk := range []*Lock{l.Group("orders"), l.Group("", "a"), l.Group("or{ders", "a")} {
 		_, err := lk.Lock(ctxOf(t))

@@ -140,6 +140,6 @@ func (h *Hold) Reenter(ctx context.Context) (*Hold, error) {
 // Redis did not answer: it is told again in the background, and the lease ends
 // in any case.
 func (h *Hold) Unlock(ctx context.Context) error {
-	h.unlock.Do(func() { h.result = h.session.part(ctx, h) })
+	h.unlock.Do(func() { h.result = h.session.unlock(ctx, h) })
 	return h.result
 }

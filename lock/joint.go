@@ -55,15 +55,15 @@ func (k *joint) extend(ctx context.Context, c claim) (bool, error) {
 	return r.done, err
 }
 
-func (k *joint) release(ctx context.Context, c claim) (parting, error) {
+func (k *joint) release(ctx context.Context, c claim) (released, error) {
 	verb, err := k.locker.publish(ctx)
 	if err != nil {
-		return parting{}, err
+		return released{}, err
 	}
 	args := []any{c.owner.id, c.count, verb}
 	for _, p := range k.parts {
 		args = append(args, p.channel)
 	}
 	r, err := k.locker.run(ctx, k.locker.scripts["joint_unlock"], 0, k.keys, args...)
-	return r.parting(), err
+	return r.released(), err
 }

@@ -8,7 +8,7 @@ import (
 )
 
 func TestJoint_TakesAllOrNoneInOneCall(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	l, other := w.locker(WithPoll(time.Hour)), w.locker()
 	m := Multi(l.Reentrant("c"), l.Reentrant("a"), l.Reentrant("b"))
 	unlocked(t, locked(t, m)) // the server knows the scripts now
@@ -42,7 +42,7 @@ func TestJoint_TakesAllOrNoneInOneCall(t *testing.T) {
 
 // Who waits for one of the parts hears of their common end.
 func TestJoint_TellsEveryPartsWaiters(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	l, other := w.locker(), w.locker(WithPoll(time.Hour))
 	h := locked(t, Multi(l.Reentrant("a"), l.Reentrant("b")))
 	var got []func(*testing.T) *Hold
@@ -58,7 +58,7 @@ func TestJoint_TellsEveryPartsWaiters(t *testing.T) {
 }
 
 func TestJoint_KeepsAndLosesAllParts(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	const lease = 300 * time.Millisecond
 	l := w.locker(WithWatchdog(lease))
 	h := locked(t, Multi(l.Reentrant("a"), l.Reentrant("b")))
@@ -71,7 +71,7 @@ func TestJoint_KeepsAndLosesAllParts(t *testing.T) {
 }
 
 func TestJoint_NeedsOnePlace(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	l := w.locker()
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{w.server.Addr}})
 	defer rdb.Close()

@@ -34,7 +34,7 @@ func exclusives() []exclusive {
 }
 
 // listening is how many channels that match have a listener.
-func (w *world) listening(pattern string) int {
+func (w *testServer) listening(pattern string) int {
 	w.t.Helper()
 	channels, err := w.eye.PubSubChannels(ctxOf(w.t), pattern).Result()
 	if err != nil {
@@ -44,7 +44,7 @@ func (w *world) listening(pattern string) int {
 }
 
 // clean fails unless only what belongs there for good is left.
-func (w *world) clean(pattern string) {
+func (w *testServer) clean(pattern string) {
 	w.t.Helper()
 	eventually(w.t, "nothing is left", func() bool {
 		keys, err := w.eye.Keys(ctxOf(w.t), "*").Result()
@@ -59,7 +59,7 @@ func (w *world) clean(pattern string) {
 
 // eachExclusive runs a test for every kind on a server of its own, all beside each
 // other: most of them wait for a lease.
-func eachExclusive(t *testing.T, f func(t *testing.T, w *world, kind func(*Locker) *Lock, channel string)) {
+func eachExclusive(t *testing.T, f func(t *testing.T, w *testServer, kind func(*Locker) *Lock, channel string)) {
 	t.Helper()
 	leakFree(t)
 	for _, k := range exclusives() {
@@ -78,7 +78,7 @@ func eachExclusive(t *testing.T, f func(t *testing.T, w *world, kind func(*Locke
 }
 
 func TestKinds_ExcludeAndHandOver(t *testing.T) {
-	eachExclusive(t, func(t *testing.T, w *world, kind func(*Locker) *Lock, channel string) {
+	eachExclusive(t, func(t *testing.T, w *testServer, kind func(*Locker) *Lock, channel string) {
 		h := locked(t, kind(w.locker()))
 		one, two := kind(w.locker(WithPoll(time.Hour))), kind(w.locker(WithPoll(time.Hour)))
 		refused(t, one)
@@ -115,7 +115,7 @@ func beside(f func() (*Hold, error)) func(t *testing.T) *Hold {
 }
 
 func TestKinds_NeverTwoAtATime(t *testing.T) {
-	eachExclusive(t, func(t *testing.T, w *world, kind func(*Locker) *Lock, _ string) {
+	eachExclusive(t, func(t *testing.T, w *testServer, kind func(*Locker) *Lock, _ string) {
 		var inside, rounds atomic.Int64
 		var all sync.WaitGroup
 		for range 3 {
@@ -148,7 +148,7 @@ func TestKinds_NeverTwoAtATime(t *testing.T) {
 }
 
 func TestKinds_CancelledWaitersLeaveNothing(t *testing.T) {
-	eachExclusive(t, func(t *testing.T, w *world, kind func(*Locker) *Lock, channel string) {
+	eachExclusive(t, func(t *testing.T, w *testServer, kind func(*Locker) *Lock, channel string) {
 		h := locked(t, kind(w.locker()))
 		lk := kind(w.locker())
 		ctx, cancel := context.WithCancel(t.Context())
@@ -170,7 +170,7 @@ func TestKinds_CancelledWaitersLeaveNothing(t *testing.T) {
 }
 
 func TestKinds_CancelInFlightLeavesNothing(t *testing.T) {
-	eachExclusive(t, func(t *testing.T, w *world, kind func(*Locker) *Lock, channel string) {
+	eachExclusive(t, func(t *testing.T, w *testServer, kind func(*Locker) *Lock, channel string) {
 		l, p := w.behind(WithCallTimeout(500 * time.Millisecond))
 		lk := kind(l)
 		before := w.calls()
@@ -196,7 +196,7 @@ func TestKinds_CancelInFlightLeavesNothing(t *testing.T) {
 // Callers come and go at any moment: while they queue, while a script is under
 // way, while they subscribe, when they are just granted the lock.
 func TestKinds_CancelAtAnyMomentLeavesNothing(t *testing.T) {
-	eachExclusive(t, func(t *testing.T, w *world, kind func(*Locker) *Lock, _ string) {
+	eachExclusive(t, func(t *testing.T, w *testServer, kind func(*Locker) *Lock, _ string) {
 		var all sync.WaitGroup
 		for range 3 {
 			lk := kind(w.locker())
@@ -229,7 +229,7 @@ func started(f func() error) chan error {
 }
 
 func TestKinds_LostRepliesAreFoundOut(t *testing.T) {
-	eachExclusive(t, func(t *testing.T, w *world, kind func(*Locker) *Lock, channel string) {
+	eachExclusive(t, func(t *testing.T, w *testServer, kind func(*Locker) *Lock, channel string) {
 		l, p := w.behind()
 		lk := kind(l)
 		h := locked(t, lk) // so that Redis knows the scripts
@@ -274,7 +274,7 @@ func extendOf(t *testing.T) string {
 }
 
 func TestKinds_ScriptFlushChangesNothing(t *testing.T) {
-	eachExclusive(t, func(t *testing.T, w *world, kind func(*Locker) *Lock, _ string) {
+	eachExclusive(t, func(t *testing.T, w *testServer, kind func(*Locker) *Lock, _ string) {
 		lk := kind(w.locker())
 		for range 2 {
 			w.eye.ScriptFlush(ctxOf(t))
@@ -290,7 +290,7 @@ func TestKinds_ScriptFlushChangesNothing(t *testing.T) {
 }
 
 func TestKinds_EndWithTheirLease(t *testing.T) {
-	eachExclusive(t, func(t *testing.T, w *world, kind func(*Locker) *Lock, _ string) {
+	eachExclusive(t, func(t *testing.T, w *testServer, kind func(*Locker) *Lock, _ string) {
 		lk := kind(w.locker())
 		h := locked(t, lk, WithLease(300*time.Millisecond))
 		next := locked(t, kind(w.locker()))
@@ -303,7 +303,7 @@ func TestKinds_EndWithTheirLease(t *testing.T) {
 }
 
 func TestKinds_AreRenewed(t *testing.T) {
-	eachExclusive(t, func(t *testing.T, w *world, kind func(*Locker) *Lock, _ string) {
+	eachExclusive(t, func(t *testing.T, w *testServer, kind func(*Locker) *Lock, _ string) {
 		const lease = 900 * time.Millisecond
 		h := locked(t, kind(w.locker(WithWatchdog(lease))))
 		end := time.Now().Add(lease)
@@ -317,7 +317,7 @@ func TestKinds_AreRenewed(t *testing.T) {
 }
 
 func TestKinds_ReenterOrSayThatTheyCannot(t *testing.T) {
-	eachExclusive(t, func(t *testing.T, w *world, kind func(*Locker) *Lock, _ string) {
+	eachExclusive(t, func(t *testing.T, w *testServer, kind func(*Locker) *Lock, _ string) {
 		lk, other := kind(w.locker()), kind(w.locker())
 		h := locked(t, lk)
 		if !lk.traits.enters {

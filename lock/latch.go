@@ -48,7 +48,7 @@ func (t *Latch) CountDown(ctx context.Context) error {
 		return t.lock.err
 	}
 	l := t.lock.locker
-	return l.told(ctx, func(ctx context.Context, verb, id string) error {
+	return l.callWithID(ctx, func(ctx context.Context, verb, id string) error {
 		_, err := l.run(ctx, t.down, 0, []string{t.lock.name, t.mark + id}, markLife.Milliseconds(), verb, t.channel)
 		return err
 	})
@@ -82,4 +82,4 @@ func (k *latch) attempt(ctx context.Context, _ claim) (answer, error) {
 
 func (k *latch) extend(context.Context, claim) (bool, error) { return true, nil }
 
-func (k *latch) release(context.Context, claim) (parting, error) { return parting{held: true}, nil }
+func (k *latch) release(context.Context, claim) (released, error) { return released{held: true}, nil }

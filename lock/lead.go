@@ -27,7 +27,7 @@ func Lead(ctx context.Context, l Lockable, work func(context.Context)) error {
 	for {
 		hold, err := l.Lock(ctx)
 		if err == nil {
-			govern(ctx, hold, work)
+			runHeld(ctx, hold, work)
 			err = hold.Unlock(ctx)
 		}
 		if ctx.Err() != nil {
@@ -40,8 +40,8 @@ func Lead(ctx context.Context, l Lockable, work func(context.Context)) error {
 	}
 }
 
-// govern runs work until it returns, ending its context in time.
-func govern(ctx context.Context, hold *Hold, work func(context.Context)) {
+// runHeld runs work until it returns, ending its context in time.
+func runHeld(ctx context.Context, hold *Hold, work func(context.Context)) {
 	inner, cancel := hold.bind(context.WithValue(ctx, tokenKey{}, hold.Token()))
 	defer cancel(nil)
 	margin := hold.session.claim.lease / 10

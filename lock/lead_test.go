@@ -9,7 +9,7 @@ import (
 )
 
 func TestLead_CampaignsAgainAfterALoss(t *testing.T) {
-	virtual(t, func(t *testing.T, b *book, lk *Lock) {
+	virtual(t, func(t *testing.T, b *virtualLock, lk *Lock) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		defer cancel(nil)
 		mine := errors.New("mine")
@@ -35,7 +35,7 @@ func TestLead_CampaignsAgainAfterALoss(t *testing.T) {
 }
 
 func TestLead_StopsATenthOfTheLeaseBeforeItsEnd(t *testing.T) {
-	virtual(t, func(t *testing.T, b *book, lk *Lock) {
+	virtual(t, func(t *testing.T, b *virtualLock, lk *Lock) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		sent := time.Now()
@@ -51,7 +51,7 @@ func TestLead_StopsATenthOfTheLeaseBeforeItsEnd(t *testing.T) {
 }
 
 func TestLead_TriesAgainAfterErrors(t *testing.T) {
-	virtual(t, func(t *testing.T, b *book, lk *Lock) {
+	virtual(t, func(t *testing.T, b *virtualLock, lk *Lock) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		b.fail = errors.New("no answer")
@@ -68,7 +68,7 @@ func TestLead_TriesAgainAfterErrors(t *testing.T) {
 }
 
 func TestLead_EndsWithTheLockerOrABadName(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	wantErr(t, Lead(ctxOf(t), w.locker().Reentrant(""), func(context.Context) {}), ErrBadName)
 	l := w.locker()
 	done := make(chan error)
@@ -86,7 +86,7 @@ func TestLead_EndsWithTheLockerOrABadName(t *testing.T) {
 }
 
 func TestLead_OneAtATimeAndTheNextFollows(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	var leading, terms atomic.Int64
 	ctx, cancel := context.WithCancel(ctxOf(t))
 	defer cancel()

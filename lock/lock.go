@@ -53,7 +53,7 @@ type kind interface {
 	extend(ctx context.Context, c claim) (bool, error)
 	// release leaves c.count holds to c.owner; 0 gives the lock back, and a
 	// place in a queue as well.
-	release(ctx context.Context, c claim) (parting, error)
+	release(ctx context.Context, c claim) (released, error)
 }
 
 // A claim is what a call of a kind is about.
@@ -77,8 +77,8 @@ type answer struct {
 	channel string
 }
 
-// A parting is what a release brought.
-type parting struct {
+// released is what a release brought.
+type released struct {
 	held bool  // there was something to give back
 	told int64 // how many listeners heard that the lock is free
 }

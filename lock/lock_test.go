@@ -40,23 +40,23 @@ func leakFree(t *testing.T) {
 	})
 }
 
-// A world is a Redis of its own and a client that looks into it.
-type world struct {
+// A testServer is a Redis of its own and a client that looks into it.
+type testServer struct {
 	t      *testing.T
 	server *redistest.Server
 	eye    *redis.Client
 }
 
-func newWorld(t *testing.T, args ...string) *world {
+func newTestServer(t *testing.T, args ...string) *testServer {
 	t.Helper()
 	leakFree(t)
 	return newServer(t, args...)
 }
 
-// newServer is a world that leaves looking for leaks to others.
-func newServer(t *testing.T, args ...string) *world {
+// newServer is a testServer that leaves looking for leaks to others.
+func newServer(t *testing.T, args ...string) *testServer {
 	t.Helper()
-	w := &world{t: t, server: redistest.Start(t, args...)}
+	w := &testServer{t: t, server: redistest.Start(t, args...)}
 	w.eye = w.dial(w.server.Addr)
 	return w
 }
@@ -69,7 +69,7 @@ func options(addr string) *redis.Options {
 	}
 }
 
-func (w *world) dial(addr string) *redis.Client {
+func (w *testServer) dial(addr string) *redis.Client {
 	w.t.Helper()
 	rdb := redis.NewClient(options(addr))
 	w.t.Cleanup(func() { rdb.Close() })
@@ -77,12 +77,12 @@ func (w *world) dial(addr string) *redis.Client {
 }
 
 // locker makes another process of the world: its own client and Locker.
-func (w *world) locker(settings ...Setting) *Locker {
+func (w *testServer) locker(settings ...Setting) *Locker {
 	w.t.Helper()
 	return w.lockerAt(w.server.Addr, settings...)
 }
 
-func (w *world) lockerAt(addr string, settings ...Setting) *Locker {
+func (w *testServer) lockerAt(addr string, settings ...Setting) *Locker {
 	w.t.Helper()
 	l := New(w.dial(addr), settings...)
 	w.t.Cleanup(l.Close)
@@ -90,7 +90,7 @@ func (w *world) lockerAt(addr string, settings ...Setting) *Locker {
 }
 
 // hash is what stands under the lock's key.
-func (w *world) hash(name string) map[string]string {
+func (w *testServer) hash(name string) map[string]string {
 	w.t.Helper()
 	m, err := w.eye.HGetAll(ctxOf(w.t), name).Result()
 	if err != nil {
@@ -100,7 +100,7 @@ func (w *world) hash(name string) map[string]string {
 }
 
 // empty fails unless Redis has no key at all.
-func (w *world) empty() {
+func (w *testServer) empty() {
 	w.t.Helper()
 	eventually(w.t, "no key is left", func() bool {
 		keys, err := w.eye.Keys(ctxOf(w.t), "*").Result()
@@ -109,12 +109,12 @@ func (w *world) empty() {
 }
 
 // silent fails unless nobody is subscribed to channel, soon.
-func (w *world) silent(channel string) {
+func (w *testServer) silent(channel string) {
 	w.t.Helper()
 	eventually(w.t, "nobody listens to "+channel, func() bool { return w.listeners(channel) == 0 })
 }
 
-func (w *world) listeners(channel string) int64 {
+func (w *testServer) listeners(channel string) int64 {
 	w.t.Helper()
 	n, err := w.eye.PubSubNumSub(ctxOf(w.t), channel).Result()
 	if err != nil {
@@ -191,7 +191,7 @@ func wantErr(t *testing.T, err, want error) {
 }
 
 // calls is how many scripts the server has run.
-func (w *world) calls() int {
+func (w *testServer) calls() int {
 	w.t.Helper()
 	info, err := w.eye.Info(ctxOf(w.t), "commandstats").Result()
 	if err != nil {

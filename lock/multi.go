@@ -81,8 +81,8 @@ func gather(locks []*Lock) (heldParts, *Lock) {
 }
 
 // release releases all parts, and says what each answered.
-func (b heldParts) release(ctx context.Context, c claim) ([]parting, []error) {
-	partings := make([]parting, len(b.parts))
+func (b heldParts) release(ctx context.Context, c claim) ([]released, []error) {
+	partings := make([]released, len(b.parts))
 	errs := make([]error, len(b.parts))
 	var all sync.WaitGroup
 	for i, p := range b.parts {
@@ -93,7 +93,7 @@ func (b heldParts) release(ctx context.Context, c claim) ([]parting, []error) {
 }
 
 // together is the parting of all parts, of which so many must have been held.
-func together(partings []parting, enough int) parting {
+func together(partings []released, enough int) released {
 	held, told := 0, int64(0)
 	for _, p := range partings {
 		if p.held {
@@ -101,7 +101,7 @@ func together(partings []parting, enough int) parting {
 		}
 		told += p.told
 	}
-	return parting{held: held >= enough, told: told}
+	return released{held: held >= enough, told: told}
 }
 
 // undo gives back what parts may have, although ctx may be over; what does not
@@ -159,7 +159,7 @@ func (k *multi) extend(ctx context.Context, c claim) (bool, error) {
 	return true, nil
 }
 
-func (k *multi) release(ctx context.Context, c claim) (parting, error) {
+func (k *multi) release(ctx context.Context, c claim) (released, error) {
 	partings, errs := k.heldParts.release(ctx, c)
 	return together(partings, len(k.parts)), errors.Join(errs...)
 }
@@ -169,14 +169,14 @@ type red struct{ heldParts }
 
 func (k *red) quorum() int { return len(k.parts)/2 + 1 }
 
-// brief is the time that one part may take.
-func (k *red) brief(ctx context.Context, c claim) (context.Context, context.CancelFunc) {
+// partTimeout is the time that one part may take.
+func (k *red) partTimeout(ctx context.Context, c claim) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, max(c.lease/20, min(c.lease/3, redBrief)))
 }
 
 // each asks all parts at the same time and returns how many said yes.
 func (k *red) each(ctx context.Context, c claim, ask func(context.Context, *Lock) (bool, error)) (int, error) {
-	ctx, cancel := k.brief(ctx, c)
+	ctx, cancel := k.partTimeout(ctx, c)
 	defer cancel()
 	yes := make([]bool, len(k.parts))
 	errs := make([]error, len(k.parts))
@@ -227,8 +227,8 @@ func (k *red) extend(ctx context.Context, c claim) (bool, error) {
 }
 
 // release succeeds when a majority has answered; the others hear of it later.
-func (k *red) release(ctx context.Context, c claim) (parting, error) {
-	ctx, cancel := k.brief(ctx, c)
+func (k *red) release(ctx context.Context, c claim) (released, error) {
+	ctx, cancel := k.partTimeout(ctx, c)
 	defer cancel()
 	partings, errs := k.heldParts.release(ctx, c)
 	answered := 0
@@ -238,7 +238,7 @@ func (k *red) release(ctx context.Context, c claim) (parting, error) {
 		}
 	}
 	if answered < k.quorum() {
-		return parting{}, errors.Join(errs...)
+		return released{}, errors.Join(errs...)
 	}
 	for i, err := range errs {
 		if err != nil && c.count == 0 {

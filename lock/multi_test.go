@@ -8,7 +8,7 @@ import (
 )
 
 func TestMulti_TakesAllOrNone(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	l, other := w.locker(), w.locker()
 	b := locked(t, other.Reentrant("b"))
 	m := Multi(l.Reentrant("c"), l.Fair("a"), l.Reentrant("b"))
@@ -31,7 +31,7 @@ func TestMulti_TakesAllOrNone(t *testing.T) {
 }
 
 func TestMulti_OfTwoInOppositeOrderDoesNotDeadlock(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	one, two := w.locker(), w.locker()
 	ways := []*Lock{Multi(one.Reentrant("a"), one.Reentrant("b")), Multi(two.Reentrant("b"), two.Reentrant("a"))}
 	var done []chan error
@@ -55,7 +55,7 @@ func TestMulti_OfTwoInOppositeOrderDoesNotDeadlock(t *testing.T) {
 
 // What is left is free at once, not when its lease is over.
 func TestMulti_IsLostWithAnyPart(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	l := w.locker(WithWatchdog(time.Hour))
 	for _, lk := range []*Lock{Multi(l.Reentrant("a"), l.Reentrant("b")), Multi(l.Fair("a"), l.Reentrant("b")), l.Group("a", "b", "c")} {
 		h := locked(t, lk)
@@ -69,7 +69,7 @@ func TestMulti_IsLostWithAnyPart(t *testing.T) {
 }
 
 func TestMulti_BadPartsAreNamed(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	l := w.locker()
 	for _, m := range []*Lock{Multi(), Red(), Multi(l.Reentrant("a"), l.Reentrant("")), Multi(l.Reentrant("a"), l.Reentrant("a"))} {
 		_, err := m.Lock(ctxOf(t))
@@ -80,7 +80,7 @@ func TestMulti_BadPartsAreNamed(t *testing.T) {
 
 // three makes three worlds that know nothing of each other, a lock of one
 // process over them, and one of another process.
-func three(t *testing.T, settings ...Setting) (worlds []*world, lock, other *Lock) {
+func three(t *testing.T, settings ...Setting) (worlds []*testServer, lock, other *Lock) {
 	t.Helper()
 	leakFree(t)
 	var locks, others []*Lock
@@ -138,7 +138,7 @@ func TestRed_IsLostWithoutAMajority(t *testing.T) {
 }
 
 func TestFenced_TokensRise(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	var last int64
 	for i := range 10 {
 		h := locked(t, w.locker().Fenced("a"))
@@ -159,7 +159,7 @@ func TestFenced_TokensRise(t *testing.T) {
 }
 
 func TestFenced_ALostReplyDoesNotSkipTheHold(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	l := w.locker()
 	lk := l.Fenced("a")
 	c := claim{owner: l.NewOwner(), count: 1, lease: time.Second}

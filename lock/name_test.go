@@ -6,7 +6,7 @@ import (
 )
 
 func TestNames(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	l := w.locker()
 	for _, name := range []string{"", "a{b", "a}b{", "{}x", "a}b", "}{"} {
 		_, err := l.Reentrant(name).Lock(ctxOf(t))
@@ -26,7 +26,7 @@ func TestNames(t *testing.T) {
 }
 
 func TestNames_AllKeysShareTheSlotOfTheName(t *testing.T) {
-	w := newWorld(t, "--cluster-enabled", "yes")
+	w := newTestServer(t, "--cluster-enabled", "yes")
 	slot := func(key string) int64 {
 		n, err := w.eye.ClusterKeySlot(ctxOf(t), key).Result()
 		if err != nil {

@@ -37,10 +37,10 @@ func (l *Locker) trySet(ctx context.Context, i initial) (bool, error) {
 	return r.done, err
 }
 
-// told sends a call that carries an id, and sends it again, with the same id,
+// callWithID sends a call that carries an id, and sends it again, with the same id,
 // when the reply was lost. Like Unlock it works after ctx has ended, within two
 // call timeouts.
-func (l *Locker) told(ctx context.Context, send func(ctx context.Context, verb, id string) error) error {
+func (l *Locker) callWithID(ctx context.Context, send func(ctx context.Context, verb, id string) error) error {
 	if !l.begin() {
 		return ErrClosed
 	}

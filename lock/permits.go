@@ -100,11 +100,11 @@ func (k *permits) extend(ctx context.Context, c claim) (bool, error) {
 	return r.done, err
 }
 
-func (k *permits) release(ctx context.Context, c claim) (parting, error) {
+func (k *permits) release(ctx context.Context, c claim) (released, error) {
 	verb, err := k.locker.publish(ctx)
 	if err != nil {
-		return parting{}, err
+		return released{}, err
 	}
 	r, err := k.locker.run(ctx, k.give, 0, k.keys, c.member(), verb, k.channel)
-	return parting{held: r.done}, err
+	return released{held: r.done}, err
 }

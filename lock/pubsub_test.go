@@ -15,7 +15,7 @@ import (
 )
 
 // hub makes a hub of one connection to addr.
-func (w *world) hub(addr string, heartbeat time.Duration) *hub {
+func (w *testServer) hub(addr string, heartbeat time.Duration) *hub {
 	w.t.Helper()
 	rdb := w.dial(addr)
 	h := newHub(func(context.Context, string) (route, error) {
@@ -26,7 +26,7 @@ func (w *world) hub(addr string, heartbeat time.Duration) *hub {
 	return h
 }
 
-func (w *world) listen(h *hub, channel string) *subscription {
+func (w *testServer) listen(h *hub, channel string) *subscription {
 	w.t.Helper()
 	sub, err := h.listen(ctxOf(w.t), channel)
 	if err != nil {
@@ -36,7 +36,7 @@ func (w *world) listen(h *hub, channel string) *subscription {
 }
 
 // heard waits for something from c.
-func (w *world) heard(c <-chan struct{}) {
+func (w *testServer) heard(c <-chan struct{}) {
 	w.t.Helper()
 	ctx := ctxOf(w.t)
 	select {
@@ -47,7 +47,7 @@ func (w *world) heard(c <-chan struct{}) {
 }
 
 // connections is how many clients the server has.
-func (w *world) connections() int {
+func (w *testServer) connections() int {
 	w.t.Helper()
 	list, err := w.eye.ClientList(ctxOf(w.t)).Result()
 	if err != nil {
@@ -57,7 +57,7 @@ func (w *world) connections() int {
 }
 
 func TestHub_SharesChannelsAndConnections(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	h := w.hub(w.server.Addr, heartbeat)
 	before := w.connections()
 	one, two, other := w.listen(h, "a"), w.listen(h, "a"), w.listen(h, "b")
@@ -91,7 +91,7 @@ func TestHub_SharesChannelsAndConnections(t *testing.T) {
 }
 
 func TestHub_ReadyMeansThatTheServerHasConfirmed(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	h := w.hub(w.server.Addr, heartbeat)
 	for n := range 200 { // as fast as possible: the same channel comes and goes
 		s := w.listen(h, "a")
@@ -107,7 +107,7 @@ func TestHub_ReadyMeansThatTheServerHasConfirmed(t *testing.T) {
 }
 
 func TestHub_ManyComeAndGo(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	h := w.hub(w.server.Addr, heartbeat)
 	var all sync.WaitGroup
 	for range 16 {
@@ -128,7 +128,7 @@ func TestHub_ManyComeAndGo(t *testing.T) {
 }
 
 func TestHub_AnIdleConnectionIsClosed(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	h := w.hub(w.server.Addr, 20*time.Millisecond)
 	before := w.connections()
 	for range 3 {
@@ -140,7 +140,7 @@ func TestHub_AnIdleConnectionIsClosed(t *testing.T) {
 }
 
 func TestHub_AConnectionThatFallsSilentIsReplaced(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	p := redistest.NewFaultProxy(t, w.server.Addr)
 	h := w.hub(p.Addr, 30*time.Millisecond)
 	s := w.listen(h, "a")
@@ -164,7 +164,7 @@ func TestHub_AConnectionThatFallsSilentIsReplaced(t *testing.T) {
 }
 
 func TestHub_AQuietConnectionThatAnswersIsKept(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	h := w.hub(w.server.Addr, 100*time.Millisecond)
 	s := w.listen(h, "a")
 	w.heard(s.ready())
@@ -184,7 +184,7 @@ func TestHub_AQuietConnectionThatAnswersIsKept(t *testing.T) {
 }
 
 func TestHub_KilledConnectionsWakeTheirListeners(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	h := w.hub(w.server.Addr, heartbeat)
 	s := w.listen(h, "a")
 	w.heard(s.ready())

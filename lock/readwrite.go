@@ -69,13 +69,13 @@ func (k *reader) extend(ctx context.Context, c claim) (bool, error) {
 	return r.done, err
 }
 
-func (k *reader) release(ctx context.Context, c claim) (parting, error) {
+func (k *reader) release(ctx context.Context, c claim) (released, error) {
 	verb, err := k.locker.publish(ctx)
 	if err != nil {
-		return parting{}, err
+		return released{}, err
 	}
 	r, err := k.locker.run(ctx, k.unlock, 0, []string{k.name, k.hold(c.owner, 1)}, c.owner.id, c.count, verb, k.channel)
-	return r.parting(), err
+	return r.released(), err
 }
 
 // writer is the kind of Write.
@@ -100,11 +100,11 @@ func (k *writer) extend(ctx context.Context, c claim) (bool, error) {
 	return r.done, err
 }
 
-func (k *writer) release(ctx context.Context, c claim) (parting, error) {
+func (k *writer) release(ctx context.Context, c claim) (released, error) {
 	verb, err := k.locker.publish(ctx)
 	if err != nil {
-		return parting{}, err
+		return released{}, err
 	}
 	r, err := k.locker.run(ctx, k.unlock, 0, []string{k.name}, c.owner.id, c.count, verb, k.channel, k.holds)
-	return r.parting(), err
+	return r.released(), err
 }

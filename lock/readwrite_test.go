@@ -7,7 +7,7 @@ import (
 )
 
 func TestReadWrite_ReadersShareAndExcludeTheWriter(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	one, two := w.locker().ReadWrite("a"), w.locker().ReadWrite("a")
 	r1, r2, r3 := locked(t, one.Read()), locked(t, one.Read()), locked(t, two.Read())
 	refused(t, one.Write())
@@ -23,7 +23,7 @@ func TestReadWrite_ReadersShareAndExcludeTheWriter(t *testing.T) {
 }
 
 func TestReadWrite_TheWriterWakesAllReaders(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	wr := locked(t, w.locker().ReadWrite("a").Write())
 	var waiting []func(*testing.T) *Hold
 	for range 3 {
@@ -40,7 +40,7 @@ func TestReadWrite_TheWriterWakesAllReaders(t *testing.T) {
 }
 
 func TestReadWrite_ADowngradedWriterLetsReadersIn(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	rw := w.locker().ReadWrite("a")
 	wr := locked(t, rw.Write())
 	r := locked(t, rw.Read(), WithOwner(wr.Owner()))
@@ -57,7 +57,7 @@ func TestReadWrite_ADowngradedWriterLetsReadersIn(t *testing.T) {
 }
 
 func TestReadWrite_AReaderCannotBecomeTheWriter(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	rw := w.locker().ReadWrite("a")
 	r := locked(t, rw.Read())
 	_, err := rw.Write().Lock(ctxOf(t), WithOwner(r.Owner()))
@@ -66,7 +66,7 @@ func TestReadWrite_AReaderCannotBecomeTheWriter(t *testing.T) {
 }
 
 func TestReadWrite_LeasesAreNotAdded(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	rw := w.locker().ReadWrite("a")
 	wr := locked(t, rw.Write())
 	var more []*Hold
@@ -87,7 +87,7 @@ func TestReadWrite_LeasesAreNotAdded(t *testing.T) {
 }
 
 func TestReadWrite_TheHashLastsAsLongAsTheLongestReader(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	rw := w.locker().ReadWrite("a")
 	long, short, third := locked(t, rw.Read(), WithLease(time.Hour)), locked(t, rw.Read(), WithLease(time.Minute)), locked(t, rw.Read())
 	for _, step := range []struct {
@@ -112,7 +112,7 @@ func TestReadWrite_TheHashLastsAsLongAsTheLongestReader(t *testing.T) {
 }
 
 func TestReadWrite_ADeadReaderHoldsTheWriterForItsLeaseOnly(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	l := w.locker()
 	dead := locked(t, l.ReadWrite("a").Read(), WithLease(100*time.Millisecond))
 	alive := locked(t, l.ReadWrite("a").Read())
@@ -123,7 +123,7 @@ func TestReadWrite_ADeadReaderHoldsTheWriterForItsLeaseOnly(t *testing.T) {
 }
 
 func TestReadWrite_RenewsTheHoldsBesideTheHash(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	const lease = 900 * time.Millisecond
 	l := w.locker(WithWatchdog(lease))
 	one := locked(t, l.ReadWrite("a").Read())
@@ -142,7 +142,7 @@ func TestReadWrite_RenewsTheHoldsBesideTheHash(t *testing.T) {
 }
 
 func TestReadWrite_CancelledReadersLeaveNothing(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	wr := locked(t, w.locker().ReadWrite("a").Write())
 	ctx, cancel := context.WithCancel(t.Context())
 	l := w.locker()

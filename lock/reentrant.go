@@ -35,11 +35,11 @@ func (k *reentrant) extend(ctx context.Context, c claim) (bool, error) {
 	return r.done, err
 }
 
-func (k *reentrant) release(ctx context.Context, c claim) (parting, error) {
+func (k *reentrant) release(ctx context.Context, c claim) (released, error) {
 	verb, err := k.locker.publish(ctx)
 	if err != nil {
-		return parting{}, err
+		return released{}, err
 	}
 	r, err := k.locker.run(ctx, k.unlock, 0, []string{k.name}, c.owner.id, c.count, verb, k.channel)
-	return r.parting(), err
+	return r.released(), err
 }

@@ -10,7 +10,7 @@ import (
 )
 
 func TestReentrant_IsTheHashThatRedissonReads(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	h := locked(t, w.locker().Reentrant("orders"))
 	if got := h.Owner().String(); !regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}:\d+$`).MatchString(got) {
 		t.Errorf("owner %q is not uuid:decimal", got)
@@ -27,7 +27,7 @@ func TestReentrant_IsTheHashThatRedissonReads(t *testing.T) {
 }
 
 func TestReentrant_ExcludesOthers(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	one, two := w.locker(), w.locker()
 	h := locked(t, one.Reentrant("a"))
 	refused(t, one.Reentrant("a"))
@@ -37,7 +37,7 @@ func TestReentrant_ExcludesOthers(t *testing.T) {
 }
 
 func TestReentrant_CountsHoldsAsTheHashDoes(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	l := w.locker()
 	first := locked(t, l.Reentrant("a"))
 	second, err := first.Reenter(ctxOf(t))
@@ -62,7 +62,7 @@ func TestReentrant_CountsHoldsAsTheHashDoes(t *testing.T) {
 }
 
 func TestReentrant_AllHoldsMayBeUnlockedAtOnce(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	l := w.locker().Reentrant("a")
 	for range 50 {
 		holds := []*Hold{locked(t, l)}
@@ -87,7 +87,7 @@ func TestReentrant_AllHoldsMayBeUnlockedAtOnce(t *testing.T) {
 }
 
 func TestReentrant_ALongerLeaseOfAReentryCounts(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	l := w.locker()
 	for name, kind := range map[string]func(string) *Lock{
 		"reentrant": l.Reentrant, "fenced": l.Fenced, "fair": l.Fair,
@@ -113,7 +113,7 @@ func TestReentrant_ALongerLeaseOfAReentryCounts(t *testing.T) {
 }
 
 func TestReentrant_ReenteringKeepsTheContextOfEachHold(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	first := locked(t, w.locker().Reentrant("a"))
 	second, err := first.Reenter(ctxOf(t))
 	if err != nil {
@@ -130,7 +130,7 @@ func TestReentrant_ReenteringKeepsTheContextOfEachHold(t *testing.T) {
 }
 
 func TestUnlock_IsIdempotentAndWorksAfterTheCallerLeft(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	h, err := w.locker().Reentrant("a").Lock(ctx)
 	if err != nil {
@@ -149,7 +149,7 @@ func TestUnlock_IsIdempotentAndWorksAfterTheCallerLeft(t *testing.T) {
 }
 
 func TestUnlock_SaysLostAndLeavesTheNextOwnerAlone(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	h := locked(t, w.locker().Reentrant("a"))
 	w.eye.Del(ctxOf(t), "a")
 	next := locked(t, w.locker().Reentrant("a"))
@@ -162,7 +162,7 @@ func TestUnlock_SaysLostAndLeavesTheNextOwnerAlone(t *testing.T) {
 }
 
 func TestWatchdog_RenewsUntilUnlock(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	const lease = 900 * time.Millisecond
 	h := locked(t, w.locker(WithWatchdog(lease)).Reentrant("a"))
 	last := w.eye.PTTL(ctxOf(t), "a").Val()
@@ -182,7 +182,7 @@ func TestWatchdog_RenewsUntilUnlock(t *testing.T) {
 }
 
 func TestWatchdog_EndsTheHoldWhenRedisSaysItIsGone(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	h := locked(t, w.locker(WithWatchdog(300*time.Millisecond)).Reentrant("a"))
 	w.eye.Del(ctxOf(t), "a")
 	ended(t, h)
@@ -195,7 +195,7 @@ func TestWatchdog_EndsTheHoldWhenRedisSaysItIsGone(t *testing.T) {
 }
 
 func TestWithLease_EndsByItselfUnlessExtended(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	l := w.locker()
 	h := locked(t, l.Reentrant("a"), WithLease(time.Minute))
 	if ttl := w.eye.PTTL(ctxOf(t), "a").Val(); ttl > time.Minute || ttl < 59*time.Second {
@@ -224,7 +224,7 @@ func TestWithLease_EndsByItselfUnlessExtended(t *testing.T) {
 }
 
 func TestLock_HearsOfTheRelease(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	h := locked(t, w.locker().Reentrant("a"))
 	other := w.locker(WithPoll(time.Hour)).Reentrant("a")
 	got := make(chan *Hold)
@@ -243,7 +243,7 @@ func TestLock_HearsOfTheRelease(t *testing.T) {
 }
 
 func TestLock_WithoutMessagesPolls(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	h := locked(t, w.locker().Reentrant("a"))
 	other := w.locker(WithPoll(50 * time.Millisecond)).Reentrant("a")
 	got := make(chan *Hold)
@@ -262,14 +262,14 @@ func TestLock_WithoutMessagesPolls(t *testing.T) {
 }
 
 func TestLock_WaitsNoLongerThanTheHoldersLease(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	w.eye.HSet(ctxOf(t), "a", "8b0f2a6c-6b1d-4e0e-9c1a-0d9d6f5b7c11:57", 1)
 	w.eye.PExpire(ctxOf(t), "a", 150*time.Millisecond) // its holder is dead
 	unlocked(t, locked(t, w.locker(WithPoll(time.Hour)).Reentrant("a")))
 }
 
 func TestLock_ContextEndIsBothErrors(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	h := locked(t, w.locker().Reentrant("a"))
 	ctx, cancel := context.WithCancelCause(t.Context())
 	mine := errors.New("mine")
@@ -293,7 +293,7 @@ func TestLock_ContextEndIsBothErrors(t *testing.T) {
 }
 
 func TestClose_EndsHoldsAndWaits(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	l, other := w.locker(), w.locker()
 	h := locked(t, l.Reentrant("a"))
 	held := locked(t, other.Reentrant("b"))
@@ -318,7 +318,7 @@ func TestClose_EndsHoldsAndWaits(t *testing.T) {
 }
 
 func TestScriptFlush_ChangesNothing(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	l := w.locker().Reentrant("a")
 	for range 3 {
 		h := locked(t, l)

@@ -189,10 +189,10 @@ func (r reply) answer(h *hub, channel string) answer {
 	return a
 }
 
-// parting reads the reply of a release.
-func (r reply) parting() parting {
+// released reads the reply of a release.
+func (r reply) released() released {
 	if !r.done {
-		return parting{}
+		return released{}
 	}
-	return parting{held: true, told: r.n}
+	return released{held: true, told: r.n}
 }

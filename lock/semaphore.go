@@ -68,7 +68,7 @@ func (s *Semaphore) Release(ctx context.Context, n int64) error {
 		return s.lock.err
 	}
 	l := s.lock.locker
-	return l.told(ctx, func(ctx context.Context, verb, id string) error {
+	return l.callWithID(ctx, func(ctx context.Context, verb, id string) error {
 		_, err := l.run(ctx, s.kind.give, 0, []string{s.lock.name, s.kind.mark + id}, n, markLife.Milliseconds(), verb, s.kind.channel)
 		return err
 	})
@@ -101,11 +101,11 @@ func (k *semaphore) attempt(ctx context.Context, c claim) (answer, error) {
 // extend has nothing to extend: permits are taken until somebody gives them.
 func (k *semaphore) extend(context.Context, claim) (bool, error) { return true, nil }
 
-func (k *semaphore) release(ctx context.Context, c claim) (parting, error) {
+func (k *semaphore) release(ctx context.Context, c claim) (released, error) {
 	verb, err := k.locker.publish(ctx)
 	if err != nil {
-		return parting{}, err
+		return released{}, err
 	}
 	r, err := k.locker.run(ctx, k.undo, 0, []string{k.name, k.mark + c.owner.id}, c.permits, verb, k.channel)
-	return parting{held: r.done}, err
+	return released{held: r.done}, err
 }

@@ -30,7 +30,7 @@ func available(t *testing.T, s interface {
 }
 
 func TestSemaphore_NeverMoreThanItsPermits(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	s := semaphoreOf(t, w.locker(), 5)
 	var inside, most atomic.Int64
 	var all sync.WaitGroup
@@ -64,7 +64,7 @@ func TestSemaphore_NeverMoreThanItsPermits(t *testing.T) {
 }
 
 func TestSemaphore_RefusesWhatItHasNot(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	l := w.locker()
 	wantErr(t, l.Semaphore("none").TryAcquire(ctxOf(t), 1), ErrNotAcquired)
 	s := semaphoreOf(t, l, 2)
@@ -78,7 +78,7 @@ func TestSemaphore_RefusesWhatItHasNot(t *testing.T) {
 }
 
 func TestSemaphore_WaitersHearOfARelease(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	s := semaphoreOf(t, w.locker(), 1)
 	if err := s.Acquire(ctxOf(t), 1); err != nil {
 		t.Fatal(err)
@@ -96,7 +96,7 @@ func TestSemaphore_WaitersHearOfARelease(t *testing.T) {
 }
 
 func TestSemaphore_CancelledOrLostCallsCostNoPermit(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	l, p := w.behind(WithCallTimeout(500 * time.Millisecond))
 	s := semaphoreOf(t, l, 3)
 	if err := errors.Join(s.Acquire(ctxOf(t), 1), s.Release(ctxOf(t), 1)); err != nil {
@@ -129,7 +129,7 @@ func TestSemaphore_CancelledOrLostCallsCostNoPermit(t *testing.T) {
 }
 
 func TestSemaphore_TheSameAttemptTwiceTakesOnce(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	l := w.locker()
 	s := semaphoreOf(t, l, 3)
 	c := claim{owner: l.NewOwner(), permits: 2, lease: markLife}
@@ -148,7 +148,7 @@ func TestSemaphore_TheSameAttemptTwiceTakesOnce(t *testing.T) {
 }
 
 // dead takes a permit for a process that nobody hears of again.
-func (w *world) dead(p *Permits, lease time.Duration) {
+func (w *testServer) dead(p *Permits, lease time.Duration) {
 	w.t.Helper()
 	c := claim{owner: p.lock.newOwner(), count: 1, lease: lease}
 	if a, err := p.kind.attempt(ctxOf(w.t), c); err != nil || !a.held {
@@ -157,7 +157,7 @@ func (w *world) dead(p *Permits, lease time.Duration) {
 }
 
 func TestPermits_OfTheDeadComeBack(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	p := w.locker().Permits("a")
 	if _, err := p.TrySetPermits(ctxOf(t), 2); err != nil {
 		t.Fatal(err)
@@ -180,7 +180,7 @@ func TestPermits_OfTheDeadComeBack(t *testing.T) {
 }
 
 func TestPermits_OneThatCameBackCannotBeExtended(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	p := w.locker().Permits("a")
 	if _, err := p.TrySetPermits(ctxOf(t), 1); err != nil {
 		t.Fatal(err)
@@ -192,7 +192,7 @@ func TestPermits_OneThatCameBackCannotBeExtended(t *testing.T) {
 }
 
 func TestPermits_ComeBackWhenTheirHolderDies(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	p := w.locker().Permits("a")
 	if _, err := p.TrySetPermits(ctxOf(t), 2); err != nil {
 		t.Fatal(err)
@@ -213,7 +213,7 @@ func TestPermits_ComeBackWhenTheirHolderDies(t *testing.T) {
 }
 
 func TestLatch_OpensAtZeroForAll(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	latch := w.locker().Latch("a")
 	if err := latch.Await(ctxOf(t)); err != nil {
 		t.Fatalf("Await of a latch without a count: %v", err)
@@ -249,7 +249,7 @@ func TestLatch_OpensAtZeroForAll(t *testing.T) {
 }
 
 func TestLatch_ALostReplyCountsOnce(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	l, p := w.behind()
 	latch := l.Latch("a")
 	if _, err := latch.TrySetCount(ctxOf(t), 4); err != nil {

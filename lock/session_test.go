@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// A book is a kind without Redis: it says what it is told to say and writes
+// A virtualLock is a kind without Redis: it says what it is told to say and writes
 // down what it was asked, for tests on virtual time.
-type book struct {
+type virtualLock struct {
 	mu      sync.Mutex
 	refuse  bool
 	fail    error
@@ -21,7 +21,7 @@ type book struct {
 	counts  []int
 }
 
-func (b *book) answer(ctx context.Context) (bool, error) {
+func (b *virtualLock) answer(ctx context.Context) (bool, error) {
 	b.mu.Lock()
 	delay, held, err := b.delay, !b.refuse, b.fail
 	b.mu.Unlock()
@@ -32,53 +32,53 @@ func (b *book) answer(ctx context.Context) (bool, error) {
 	return held && err == nil, err
 }
 
-func (b *book) attempt(ctx context.Context, _ claim) (answer, error) {
+func (b *virtualLock) attempt(ctx context.Context, _ claim) (answer, error) {
 	held, err := b.answer(ctx)
 	return answer{held: held, token: 7}, err
 }
 
-func (b *book) extend(ctx context.Context, _ claim) (bool, error) {
+func (b *virtualLock) extend(ctx context.Context, _ claim) (bool, error) {
 	b.mu.Lock()
 	b.extends = append(b.extends, time.Now())
 	b.mu.Unlock()
 	return b.answer(ctx)
 }
 
-func (b *book) release(ctx context.Context, c claim) (parting, error) {
+func (b *virtualLock) release(ctx context.Context, c claim) (released, error) {
 	b.mu.Lock()
 	b.counts = append(b.counts, c.count)
 	b.mu.Unlock()
 	held, err := b.answer(ctx)
-	return parting{held: held}, err
+	return released{held: held}, err
 }
 
-func (b *book) say(change func()) {
+func (b *virtualLock) say(change func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	change()
 }
 
-func (b *book) seen() []time.Time {
+func (b *virtualLock) seen() []time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Clone(b.extends)
 }
 
-func (b *book) renewals() int { return len(b.seen()) }
+func (b *virtualLock) renewals() int { return len(b.seen()) }
 
 // virtual runs f with a Locker without Redis, on virtual time.
-func virtual(t *testing.T, f func(t *testing.T, b *book, lk *Lock)) {
+func virtual(t *testing.T, f func(t *testing.T, b *virtualLock, lk *Lock)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		l := New(nil)
 		defer l.Close()
-		b := new(book)
+		b := new(virtualLock)
 		f(t, b, l.newLock("a", b, traits{exclusive: true, enters: true}))
 	})
 }
 
 func TestSession_RenewsEveryThirdOfTheLease(t *testing.T) {
-	virtual(t, func(t *testing.T, b *book, lk *Lock) {
+	virtual(t, func(t *testing.T, b *virtualLock, lk *Lock) {
 		start := time.Now()
 		h := locked(t, lk)
 		<-time.After(35 * time.Second)
@@ -99,7 +99,7 @@ func TestSession_RenewsEveryThirdOfTheLease(t *testing.T) {
 }
 
 func TestSession_DeadlineCountsFromBeforeTheSend(t *testing.T) {
-	virtual(t, func(t *testing.T, b *book, lk *Lock) {
+	virtual(t, func(t *testing.T, b *virtualLock, lk *Lock) {
 		b.delay = 2 * time.Second
 		sent := time.Now()
 		h := locked(t, lk)
@@ -117,7 +117,7 @@ func TestSession_DeadlineCountsFromBeforeTheSend(t *testing.T) {
 }
 
 func TestSession_WithoutAnswersEndsAtTheDeadline(t *testing.T) {
-	virtual(t, func(t *testing.T, b *book, lk *Lock) {
+	virtual(t, func(t *testing.T, b *virtualLock, lk *Lock) {
 		sent := time.Now()
 		h := locked(t, lk)
 		b.say(func() { b.fail = errors.New("no answer") })
@@ -136,7 +136,7 @@ func TestSession_WithoutAnswersEndsAtTheDeadline(t *testing.T) {
 }
 
 func TestSession_RidesOutAnOutageShorterThanTheLease(t *testing.T) {
-	virtual(t, func(t *testing.T, b *book, lk *Lock) {
+	virtual(t, func(t *testing.T, b *virtualLock, lk *Lock) {
 		h := locked(t, lk)
 		b.say(func() { b.fail = errors.New("no answer") })
 		<-time.After(25 * time.Second)
@@ -150,7 +150,7 @@ func TestSession_RidesOutAnOutageShorterThanTheLease(t *testing.T) {
 }
 
 func TestSession_RefusedRenewalEndsItAtOnce(t *testing.T) {
-	virtual(t, func(t *testing.T, b *book, lk *Lock) {
+	virtual(t, func(t *testing.T, b *virtualLock, lk *Lock) {
 		h := locked(t, lk)
 		b.say(func() { b.refuse = true })
 		<-time.After(10*time.Second + time.Nanosecond)
@@ -159,7 +159,7 @@ func TestSession_RefusedRenewalEndsItAtOnce(t *testing.T) {
 }
 
 func TestSession_NoRenewalIsUnderWayWhenUnlockIsSent(t *testing.T) {
-	virtual(t, func(t *testing.T, b *book, lk *Lock) {
+	virtual(t, func(t *testing.T, b *virtualLock, lk *Lock) {
 		h := locked(t, lk)
 		b.say(func() { b.delay = time.Second })
 		<-time.After(10*time.Second + 1) // the renewal is being answered
@@ -172,7 +172,7 @@ func TestSession_NoRenewalIsUnderWayWhenUnlockIsSent(t *testing.T) {
 }
 
 func TestSession_ContextSeesTheDeadlineWithoutATimer(t *testing.T) {
-	virtual(t, func(t *testing.T, b *book, lk *Lock) {
+	virtual(t, func(t *testing.T, b *virtualLock, lk *Lock) {
 		h := locked(t, lk)
 		h.session.mu.Lock()
 		h.session.expiry.Stop() // as if the process were stopped
@@ -187,7 +187,7 @@ func TestSession_ContextSeesTheDeadlineWithoutATimer(t *testing.T) {
 }
 
 func TestSession_GrantAfterItsLeaseIsGivenBack(t *testing.T) {
-	virtual(t, func(t *testing.T, b *book, lk *Lock) {
+	virtual(t, func(t *testing.T, b *virtualLock, lk *Lock) {
 		b.delay = 2 * time.Second
 		_, err := lk.TryLock(t.Context(), WithLease(time.Second))
 		wantErr(t, err, ErrNotAcquired)
@@ -201,7 +201,7 @@ func TestSession_GrantAfterItsLeaseIsGivenBack(t *testing.T) {
 }
 
 func TestSession_ContextKeepsValuesOnly(t *testing.T) {
-	virtual(t, func(t *testing.T, b *book, lk *Lock) {
+	virtual(t, func(t *testing.T, b *virtualLock, lk *Lock) {
 		type key struct{}
 		ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), key{}, "v"), time.Second)
 		defer cancel()
@@ -218,7 +218,7 @@ func TestSession_ContextKeepsValuesOnly(t *testing.T) {
 }
 
 func TestUnlock_TakesTwoCallTimeoutsAtMost(t *testing.T) {
-	virtual(t, func(t *testing.T, b *book, lk *Lock) {
+	virtual(t, func(t *testing.T, b *virtualLock, lk *Lock) {
 		h := locked(t, lk)
 		b.say(func() { b.delay = time.Hour })
 		start := time.Now()
@@ -232,7 +232,7 @@ func TestUnlock_TakesTwoCallTimeoutsAtMost(t *testing.T) {
 }
 
 func TestUnlock_LetsANeighbourInAlthoughRedisHangs(t *testing.T) {
-	virtual(t, func(t *testing.T, b *book, lk *Lock) {
+	virtual(t, func(t *testing.T, b *virtualLock, lk *Lock) {
 		h := locked(t, lk)
 		b.say(func() { b.delay = time.Hour })
 		for range 3 { // each of them waits for its turn
@@ -249,7 +249,7 @@ func TestUnlock_LetsANeighbourInAlthoughRedisHangs(t *testing.T) {
 
 // The lost call may be executed after the first undo.
 func TestUndo_GoesOnUntilItFindsSomething(t *testing.T) {
-	virtual(t, func(t *testing.T, b *book, lk *Lock) {
+	virtual(t, func(t *testing.T, b *virtualLock, lk *Lock) {
 		released := func(want int) {
 			t.Helper()
 			b.mu.Lock()
@@ -272,7 +272,7 @@ func TestUndo_GoesOnUntilItFindsSomething(t *testing.T) {
 }
 
 func TestSession_ARenewalNeverShortensWhatExtendGave(t *testing.T) {
-	virtual(t, func(t *testing.T, b *book, lk *Lock) {
+	virtual(t, func(t *testing.T, b *virtualLock, lk *Lock) {
 		h := locked(t, lk)
 		if err := h.Extend(t.Context(), 10*time.Minute); err != nil {
 			t.Fatal(err)

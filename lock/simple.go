@@ -34,11 +34,11 @@ func (k *simple) extend(ctx context.Context, c claim) (bool, error) {
 	return r.done, err
 }
 
-func (k *simple) release(ctx context.Context, c claim) (parting, error) {
+func (k *simple) release(ctx context.Context, c claim) (released, error) {
 	verb, err := k.locker.publish(ctx)
 	if err != nil {
-		return parting{}, err
+		return released{}, err
 	}
 	r, err := k.locker.run(ctx, k.unlock, 0, []string{k.name}, c.owner.id, verb, k.channel)
-	return r.parting(), err
+	return r.released(), err
 }

@@ -78,7 +78,7 @@ func (l *Locker) settled(ctx context.Context, owner Owner) error {
 }
 
 // giveBack is one call of release that leaves nothing to c.
-func (l *Locker) giveBack(k kind, c claim) (parting, error) {
+func (l *Locker) giveBack(k kind, c claim) (released, error) {
 	ctx, cancel := l.bounded(context.Background())
 	defer cancel()
 	c.count = 0

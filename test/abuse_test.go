@@ -80,7 +80,7 @@ func blunt(t *testing.T, w *weir, text string) int {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(patience))
+	conn.SetDeadline(time.Now().Add(testTimeout))
 	io.WriteString(conn, text)
 	conn.(*net.TCPConn).CloseWrite()
 	res, err := http.ReadResponse(bufio.NewReader(conn), nil)

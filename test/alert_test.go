@@ -17,8 +17,8 @@ import (
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
-// A letterbox is a webhook that refuses the first of what it is sent.
-type letterbox struct {
+// A webhook is a webhook that refuses the first of what it is sent.
+type webhook struct {
 	mu     sync.Mutex
 	sent   []alert
 	bodies []string
@@ -30,7 +30,7 @@ type alert struct {
 	Count, Of                                 int64
 }
 
-func (b *letterbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (b *webhook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	body, _ := io.ReadAll(r.Body)
@@ -44,7 +44,7 @@ func (b *letterbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (b *letterbox) of(kind string) (all []alert) {
+func (b *webhook) of(kind string) (all []alert) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, a := range b.sent {
@@ -60,9 +60,9 @@ func (b *letterbox) of(kind string) (all []alert) {
 func TestAlert_OnceForTheCluster(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	box := new(letterbox)
+	box := new(webhook)
 	hook := backend(t, box.ServeHTTP)
-	leader, others := crew(t, 2, shared(server.Addr)+fmt.Sprintf(`alerts: {webhook: %q, secret: sixteen-or-more-chars, refused: 30}
+	leader, others := startLeading(t, 2, shared(server.Addr)+fmt.Sprintf(`alerts: {webhook: %q, secret: sixteen-or-more-chars, refused: 30}
 upstreams: {demo: echo}
 keys: {phone: {from: "header:X-Phone", normalize: digits, sensitive: true}}
 routes:

@@ -69,7 +69,7 @@ routes:
 // client speaks to a Redis server directly.
 func client(t *testing.T, addr string) *redis.Client {
 	t.Helper()
-	c := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, ReadTimeout: patience})
+	c := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, ReadTimeout: testTimeout})
 	t.Cleanup(func() { c.Close() })
 	return c
 }

@@ -121,7 +121,7 @@ func answered(t *testing.T, w *weir, text string) (status int, body string) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(patience))
+	conn.SetDeadline(time.Now().Add(testTimeout))
 	io.WriteString(conn, text)
 	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {

@@ -26,7 +26,7 @@ func exchange(t *testing.T, method, url string, header http.Header) (int, http.H
 	if header != nil {
 		req.Header = header
 	}
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: testTimeout}
 	res, err := client.Do(req)
 	if err != nil {
 		return 0, nil, err.Error()
@@ -82,7 +82,7 @@ func fire(t *testing.T, clients int, v volley) *load {
 		l.clients.Go(func() {
 			transport := &http.Transport{MaxIdleConnsPerHost: 1}
 			defer transport.CloseIdleConnections()
-			client := &http.Client{Transport: transport, Timeout: patience}
+			client := &http.Client{Transport: transport, Timeout: testTimeout}
 			for n := 0; !l.stopped(); n++ {
 				l.one(client, v.url, v.header(c, n))
 			}

@@ -140,7 +140,7 @@ func TestCluster_TellsOfNodesThatDiffer(t *testing.T) {
 	config := func(rate string) string { return shared(server.Addr) + sms(rate, "") }
 	one, other := start(t, config("1/1h")), start(t, config("2/1h"))
 	const drift = "weir_cluster_config_drift"
-	within(t, 3*patience, "both tell of the other", func() bool { return one.metric(drift) == 1 && other.metric(drift) == 1 })
+	within(t, 3*testTimeout, "both tell of the other", func() bool { return one.metric(drift) == 1 && other.metric(drift) == 1 })
 	if got := one.logged("config drift; other nodes serve another configuration", nil).text("nodes"); got != "1" {
 		t.Errorf("the log says %s nodes, want 1", got)
 	}

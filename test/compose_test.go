@@ -70,10 +70,10 @@ func (c compose) config(t *testing.T, name string) string {
 	return string(b)
 }
 
-// A town is docker-compose.yml without containers: each command of its Redis and
+// A deployment is docker-compose.yml without containers: each command of its Redis and
 // Sentinels as it stands there, run by a process of this machine with a folder instead
 // of each volume, and each address in the files replaced by one of this machine.
-type town struct {
+type deployment struct {
 	t       *testing.T
 	compose compose
 	root    string            // holds what containers would have of their own
@@ -82,9 +82,9 @@ type town struct {
 	clients map[string]*redis.Client
 }
 
-func settle(t *testing.T) *town {
+func settle(t *testing.T) *deployment {
 	t.Helper()
-	s := &town{t: t, compose: composeFile(t), root: t.TempDir(), addrs: map[string]string{}, clients: map[string]*redis.Client{}}
+	s := &deployment{t: t, compose: composeFile(t), root: t.TempDir(), addrs: map[string]string{}, clients: map[string]*redis.Client{}}
 	for _, name := range slices.Sorted(maps.Keys(s.compose.Services)) {
 		port := fmt.Sprint(redistest.FreePort(t))
 		s.addrs[name] = net.JoinHostPort("127.0.0.1", port)
@@ -97,14 +97,14 @@ func settle(t *testing.T) *town {
 }
 
 // text is a config with the addresses that things have here.
-func (s *town) text(config string) string {
+func (s *deployment) text(config string) string {
 	return strings.NewReplacer(s.spelled...).Replace(s.compose.config(s.t, config))
 }
 
 // run starts the command of a Redis or a Sentinel, which listens on that port by its
 // file, and waits until it answers. It ends with the test, or when the caller ends
 // it.
-func (s *town) run(name, port string) *exec.Cmd {
+func (s *deployment) run(name, port string) *exec.Cmd {
 	s.t.Helper()
 	service := s.compose.Services[name]
 	data, etc := filepath.Join(s.root, name, "data"), filepath.Join(s.root, name, "etc")
@@ -123,7 +123,7 @@ func (s *town) run(name, port string) *exec.Cmd {
 	for i := range command {
 		command[i] = here.Replace(command[i])
 	}
-	cmd, said := exec.Command(command[0], command[1:]...), new(journal)
+	cmd, said := exec.Command(command[0], command[1:]...), new(logBuffer)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = data, said, said
 	if err := cmd.Start(); err != nil {
 		s.t.Fatal(err)
@@ -141,7 +141,7 @@ func (s *town) run(name, port string) *exec.Cmd {
 
 // weir starts one with the config of that name; on a busy machine Redis has longer to
 // answer.
-func (s *town) weir(config string) *weir {
+func (s *deployment) weir(config string) *weir {
 	s.t.Helper()
 	dir := s.t.TempDir()
 	text := strings.Replace(s.text(config), `http: ":9901"`, `http: "127.0.0.1:0"`, 1)
@@ -155,7 +155,7 @@ func (s *town) weir(config string) *weir {
 }
 
 // redis speaks to a Redis or a Sentinel directly.
-func (s *town) redis(name string) *redis.Client {
+func (s *deployment) redis(name string) *redis.Client {
 	s.t.Helper()
 	if s.clients[name] == nil {
 		s.clients[name] = client(s.t, s.addrs[name])
@@ -164,21 +164,21 @@ func (s *town) redis(name string) *redis.Client {
 }
 
 // replicates waits until that Redis follows the other.
-func (s *town) replicates(name, master string) {
+func (s *deployment) replicates(name, master string) {
 	s.t.Helper()
 	_, port, _ := net.SplitHostPort(s.addrs[master])
-	within(s.t, 2*patience, name+" follows "+master, func() bool {
+	within(s.t, 2*testTimeout, name+" follows "+master, func() bool {
 		info := s.redis(name).Info(s.t.Context(), "replication").Val()
 		return strings.Contains(info, "role:slave") && strings.Contains(info, "master_port:"+port+"\r") && strings.Contains(info, "master_link_status:up")
 	})
 }
 
 // agreed waits until every Sentinel could replace the master, which is that one.
-func (s *town) agreed(master string) {
+func (s *deployment) agreed(master string) {
 	s.t.Helper()
 	_, port, _ := net.SplitHostPort(s.addrs[master])
 	for _, name := range sentinels() {
-		within(s.t, 2*patience, name+" is one of a quorum", func() bool {
+		within(s.t, 2*testTimeout, name+" is one of a quorum", func() bool {
 			c, ctx := s.redis(name), s.t.Context()
 			quorum := c.Do(ctx, "sentinel", "ckquorum", "weir").String()
 			return strings.Contains(quorum, "OK 3 usable") && strings.Contains(c.Do(ctx, "sentinel", "get-master-addr-by-name", "weir").String(), port)
@@ -187,10 +187,10 @@ func (s *town) agreed(master string) {
 }
 
 // promoted waits until every Sentinel names that one the master, and it is.
-func (s *town) promoted(name string) {
+func (s *deployment) promoted(name string) {
 	s.t.Helper()
 	_, port, _ := net.SplitHostPort(s.addrs[name])
-	within(s.t, 2*patience, name+" is the master", func() bool {
+	within(s.t, 2*testTimeout, name+" is the master", func() bool {
 		for _, sentinel := range sentinels() {
 			if !strings.Contains(s.redis(sentinel).Do(s.t.Context(), "sentinel", "get-master-addr-by-name", "weir").String(), port) {
 				return false

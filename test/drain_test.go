@@ -51,7 +51,7 @@ func TestDrain_RequestsUnderWayEnd(t *testing.T) {
 			if got != "200done" {
 				t.Errorf("a request under way is answered %q, want 200 done", got)
 			}
-		case <-time.After(patience):
+		case <-time.After(testTimeout):
 			t.Fatal("a request under way is not answered")
 		}
 	}
@@ -156,7 +156,7 @@ func TestDrain_ANodeStaysUntilItsEnd(t *testing.T) {
 	server, release := redistest.Start(t), make(chan struct{})
 	api := backend(t, func(_ http.ResponseWriter, r *http.Request) { held(r, release) })
 	config := func(n int) string {
-		return shared(server.Addr) + "reload: {source: redis}\n" + edition(n) + "  - {match: {path: /slow}, upstream: " + api.URL + "}\n"
+		return shared(server.Addr) + "reload: {source: redis}\n" + revisionYAML(n) + "  - {match: {path: /slow}, upstream: " + api.URL + "}\n"
 	}
 	leaves, stays := start(t, config(0)), start(t, config(0))
 	acquainted(t, server.Addr, 2)
@@ -171,7 +171,7 @@ func TestDrain_ANodeStaysUntilItsEnd(t *testing.T) {
 	leaves.logged("draining", nil)
 	acquainted(t, server.Addr, 2) // each has given a sign since
 	var said struct{ Nodes []struct{ Address string } }
-	stays.page("/api/v1/nodes", &said)
+	stays.getAdmin("/api/v1/nodes", &said)
 	if len(said.Nodes) != 2 || stays.metric("weir_cluster_nodes") != 2 {
 		t.Errorf("the other node tells of %v; want both", said.Nodes)
 	}

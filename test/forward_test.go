@@ -50,7 +50,7 @@ func raw(t *testing.T, w *weir, request string) (status int, body string) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(patience))
+	conn.SetDeadline(time.Now().Add(testTimeout))
 	if _, err := io.WriteString(conn, request); err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func TestForward_ClientGoneCancelsTheUpstream(t *testing.T) {
 	leave()
 	select {
 	case <-gone:
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		t.Fatal("the upstream still works for a client that has left")
 	}
 	w.logged("request", func(l line) bool { return l.text("status") == "499" })

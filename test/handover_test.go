@@ -126,7 +126,7 @@ func TestHandover_DrainTakesWhoWaits(t *testing.T) {
 	w.signal(syscall.SIGTERM)
 	w.signal(syscall.SIGCONT)
 	for i, conn := range waiting {
-		conn.SetReadDeadline(time.Now().Add(patience))
+		conn.SetReadDeadline(time.Now().Add(testTimeout))
 		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 		if err != nil {
 			t.Fatalf("client %d of %d who waited is not served: %v", i, clients, err)

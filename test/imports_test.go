@@ -9,17 +9,17 @@ import (
 // importMap says what each package may import of ours. A package that is not
 // here is not on the map: to change the map, change it here first.
 func importMap() map[string][]string {
-	rooms := []string{"proxy/http1", "proxy/config", "proxy/key", "proxy/upstream", "proxy/respond", "limiter"}
+	stages := []string{"proxy/http1", "proxy/config", "proxy/key", "proxy/upstream", "proxy/respond", "limiter"}
 	redis := []string{"lock", "limiter/redisstore"}
 	return map[string][]string{
 		"":                    {"proxy/cli"},
 		"proxy/cli":           {"proxy/node", "proxy/admin", "proxy/config", "proxy/simulate", "proxy"},
-		"proxy/node":          slices.Concat([]string{"proxy/acme", "proxy/admin", "proxy/cluster", "proxy"}, rooms, redis),
+		"proxy/node":          slices.Concat([]string{"proxy/acme", "proxy/admin", "proxy/cluster", "proxy"}, stages, redis),
 		"proxy/acme":          {"proxy/config"},
 		"proxy/admin":         {"proxy/config"},
-		"proxy/cluster":       slices.Concat([]string{"proxy"}, rooms, redis),
-		"proxy/simulate":      slices.Concat([]string{"proxy"}, rooms),
-		"proxy":               rooms,
+		"proxy/cluster":       slices.Concat([]string{"proxy"}, stages, redis),
+		"proxy/simulate":      slices.Concat([]string{"proxy"}, stages),
+		"proxy":               stages,
 		"proxy/config":        {"proxy/key", "limiter"},
 		"proxy/key":           {"limiter"},
 		"proxy/http1":         nil,
@@ -39,16 +39,17 @@ func importMap() map[string][]string {
 // outside of all fences.
 func fences() map[string][]string {
 	return map[string][]string{
-		"github.com/redis/go-redis/": {"limiter/redisstore", "lock", "proxy/cluster", "proxy/node"},
-		"gopkg.in/yaml":              {"proxy/config"},
-		"go.yaml.in/yaml":            {"proxy/config"},
-		"github.com/go-chi/chi/":     {"proxy", "proxy/admin"},
-		"golang.org/x/net/http2/h2c": nil,
-		"github.com/caddyserver/":    {"proxy/acme"},
-		"go.uber.org/zap":            {"proxy/acme"},
-		"go.uber.org/zap/":           {"proxy/acme"},
-		"math/rand":                  nil, // math/rand/v2 is another path
-		"testing":                    {"limiter/limitertest"},
+		"github.com/redis/go-redis/":    {"limiter/redisstore", "lock", "proxy/cluster", "proxy/node"},
+		"gopkg.in/yaml":                 {"proxy/config"},
+		"go.yaml.in/yaml":               {"proxy/config"},
+		"github.com/go-chi/chi/":        {"proxy", "proxy/admin"},
+		"golang.org/x/net/http2/h2c":    nil,
+		"github.com/caddyserver/":       {"proxy/acme"},
+		"go.uber.org/zap":               {"proxy/acme"},
+		"go.uber.org/zap/":              {"proxy/acme"},
+		"math/rand":                     nil, // math/rand/v2 is another path
+		"github.com/prometheus/common/": nil, // durations are limiter.ParseDuration's
+		"testing":                       {"limiter/limitertest"},
 	}
 }
 

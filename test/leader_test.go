@@ -36,12 +36,12 @@ type taskRun struct {
 // leadership asks w who leads.
 func (w *weir) leadership() (l leadership) {
 	w.t.Helper()
-	w.page("/api/v1/leader", &l)
+	w.getAdmin("/api/v1/leader", &l)
 	return l
 }
 
-// page fetches a page of the admin side into v.
-func (w *weir) page(path string, v any) {
+// getAdmin fetches a page of the admin side into v.
+func (w *weir) getAdmin(path string, v any) {
 	w.t.Helper()
 	status, body := w.get(w.Admin + path)
 	if err := json.Unmarshal([]byte(body), v); err != nil || status != http.StatusOK {
@@ -49,9 +49,9 @@ func (w *weir) page(path string, v any) {
 	}
 }
 
-// crew starts n nodes and waits until one of them leads. It returns that one and
+// startLeading starts n nodes and waits until one of them leads. It returns that one and
 // the others.
-func crew(t *testing.T, n int, config string) (leader *weir, others []*weir) {
+func startLeading(t *testing.T, n int, config string) (leader *weir, others []*weir) {
 	t.Helper()
 	var all []*weir
 	for range n {
@@ -75,7 +75,7 @@ func leads(t *testing.T, all []*weir) (at int) {
 func TestLeader_KilledOneIsFollowed(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	leader, others := crew(t, 3, shared(server.Addr)+sms("1/1h", ""))
+	leader, others := startLeading(t, 3, shared(server.Addr)+sms("1/1h", ""))
 	was := leader.leadership()
 	if got := leader.metric("weir_leader") + others[0].metric("weir_leader") + others[1].metric("weir_leader"); got != 1 || leader.metric("weir_leader") != 1 {
 		t.Errorf("%v nodes say that they lead, want the one", got)
@@ -103,7 +103,7 @@ func TestLeader_KilledOneIsFollowed(t *testing.T) {
 func TestLeader_EndsInPeace(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	leader, others := crew(t, 2, shared(server.Addr)+sms("1/1h", ""))
+	leader, others := startLeading(t, 2, shared(server.Addr)+sms("1/1h", ""))
 	leader.signal(syscall.SIGTERM)
 	if code := leader.exit(); code != 0 {
 		t.Errorf("exit code %d, want 0", code)
@@ -124,7 +124,7 @@ func (w *weir) leading() bool { l := w.leadership(); return l.Node == l.Self }
 func TestLeader_StoppedOneDoesNothingMore(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	leader, others := crew(t, 2, shared(server.Addr)+sms("1/1h", ""))
+	leader, others := startLeading(t, 2, shared(server.Addr)+sms("1/1h", ""))
 	leader.signal(syscall.SIGSTOP)
 	other := others[leads(t, others)]
 	now := other.leadership()
@@ -169,7 +169,7 @@ func TestLeader_NoTaskRunsTwiceAtATime(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	config := shared(server.Addr) + sms("1/1h", "")
-	leader, others := crew(t, 4, config)
+	leader, others := startLeading(t, 4, config)
 	monitor := watch(t, server.Addr)
 	worked := func(w *weir) {
 		t.Helper()
@@ -237,7 +237,7 @@ func TestNodes_AreToldByEach(t *testing.T) {
 	}
 	for _, w := range []*weir{one, other} {
 		eventually(t, "one of two serves what was taken up before", func() bool {
-			w.page("/api/v1/nodes", &said)
+			w.getAdmin("/api/v1/nodes", &said)
 			return len(said.Nodes) == 2 && said.Nodes[0].Drift != said.Nodes[1].Drift
 		})
 		for _, n := range said.Nodes {
@@ -247,7 +247,7 @@ func TestNodes_AreToldByEach(t *testing.T) {
 		}
 	}
 	alone := start(t, sms("1/1h", ""))
-	alone.page("/api/v1/nodes", &said)
+	alone.getAdmin("/api/v1/nodes", &said)
 	if len(said.Nodes) != 1 || said.Nodes[0].ID != said.Self || "http://"+said.Nodes[0].Address != alone.Admin || said.Nodes[0].Drift {
 		t.Errorf("alone, the nodes are %+v", said.Nodes)
 	}
@@ -267,7 +267,7 @@ func (w *weir) counted() (c counted) {
 			}
 		}
 	}
-	w.page("/api/v1/statistics?minutes=1440", &said)
+	w.getAdmin("/api/v1/statistics?minutes=1440", &said)
 	for _, m := range said.Minutes {
 		for _, r := range m.Routes {
 			c.requests += r.Requests
@@ -284,7 +284,7 @@ func (w *weir) counted() (c counted) {
 func TestStatistics_EqualWhatWasSent(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	leader, others := crew(t, 3, shared(server.Addr)+sms("5/1h", ", on_store_failure: deny"))
+	leader, others := startLeading(t, 3, shared(server.Addr)+sms("5/1h", ", on_store_failure: deny"))
 	others[0].statuses("a", 8)
 	others[1].statuses("a", 4)
 	leader.statuses("b", 3)

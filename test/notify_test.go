@@ -33,7 +33,7 @@ func newManager(t *testing.T) *manager {
 // hears waits for a message with that assignment, and returns all of it.
 func (m *manager) hears(assignment string) map[string]string {
 	m.t.Helper()
-	m.conn.SetReadDeadline(time.Now().Add(patience))
+	m.conn.SetReadDeadline(time.Now().Add(testTimeout))
 	room := make([]byte, 4096)
 	for {
 		n, err := m.conn.Read(room)

@@ -25,7 +25,7 @@ func refuses(t *testing.T, config string) string {
 	t.Helper()
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "weir.yaml"), config)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "weir")
 	cmd.Dir = dir
@@ -154,7 +154,7 @@ func TestForward_WebSocketWhereItIsAllowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(patience))
+	conn.SetDeadline(time.Now().Add(testTimeout))
 	io.WriteString(conn, ask)
 	in := bufio.NewReader(conn)
 	res, err := http.ReadResponse(in, nil)

@@ -96,7 +96,7 @@ func TestOutcome_OnlyFailuresStayCounted(t *testing.T) {
 			l := &load{answers: map[int]int{}}
 			for range 100 {
 				l.clients.Go(func() {
-					client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
+					client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: testTimeout}
 					l.one(client, w.URL+"/verify", http.Header{"X-Phone": {"q"}, "Want": {"401"}})
 				})
 			}

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// patience is how long a test waits for what must happen, on a busy machine.
-const patience = time.Minute
+// testTimeout is how long a test waits for what must happen, on a busy machine.
+const testTimeout = time.Minute
 
 // tail is added to configurations: ports that nobody else has.
 const tail = `
@@ -27,7 +27,7 @@ type weir struct {
 	Admin string // http://host:port for operators
 	Dir   string // the working directory
 	File  string // the configuration
-	log   *journal
+	log   *logBuffer
 
 	t    *testing.T
 	cmd  *exec.Cmd
@@ -54,7 +54,7 @@ func startWith(t *testing.T, dir string, args ...string) *weir {
 // launch is startWith for a command that the caller makes.
 func launch(t *testing.T, dir string, prepare func(w *weir)) *weir {
 	t.Helper()
-	w := &weir{Dir: dir, File: filepath.Join(dir, "weir.yaml"), t: t, log: new(journal), done: make(chan struct{})}
+	w := &weir{Dir: dir, File: filepath.Join(dir, "weir.yaml"), t: t, log: new(logBuffer), done: make(chan struct{})}
 	prepare(w)
 	w.cmd.Dir = dir
 	w.cmd.Stderr = w.log
@@ -85,8 +85,8 @@ func (w *weir) end() {
 		w.signal(syscall.SIGTERM)
 		select {
 		case <-w.done:
-		case <-time.After(patience):
-			w.t.Errorf("weir did not end within %v after SIGTERM", patience)
+		case <-time.After(testTimeout):
+			w.t.Errorf("weir did not end within %v after SIGTERM", testTimeout)
 			w.kill()
 		}
 	}
@@ -126,8 +126,8 @@ func (w *weir) exit() int {
 	w.t.Helper()
 	select {
 	case <-w.done:
-	case <-time.After(patience):
-		w.t.Fatalf("weir did not end within %v", patience)
+	case <-time.After(testTimeout):
+		w.t.Fatalf("weir did not end within %v", testTimeout)
 	}
 	return w.cmd.ProcessState.ExitCode()
 }
@@ -179,7 +179,7 @@ func write(t *testing.T, file, text string) {
 // eventually waits until cond holds, and fails the test if it takes too long.
 func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	within(t, patience, what, cond)
+	within(t, testTimeout, what, cond)
 }
 
 func within(t *testing.T, limit time.Duration, what string, cond func() bool) {

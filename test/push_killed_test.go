@@ -32,13 +32,13 @@ func TestPush_KilledAtEachStep(t *testing.T) {
 	}{
 		{"before all have answered", func(t *testing.T, p interrupted) {
 			p.others[0].signal(syscall.SIGSTOP)
-			go p.pusher.pushed(edition(1))
+			go p.pusher.pushed(revisionYAML(1))
 			underWay(t, p.server.Addr)
 			p.pusher.kill()
 			p.others[0].signal(syscall.SIGCONT)
 		}, 0},
 		{"when it could decide", func(t *testing.T, p interrupted) {
-			go p.pusher.pushed(edition(1))
+			go p.pusher.pushed(revisionYAML(1))
 			underWay(t, p.server.Addr)
 			p.proxy.Hold() // what it does from here on it hears nothing of
 			eventually(t, "the others have answered, or it is decided", func() bool {
@@ -48,15 +48,15 @@ func TestPush_KilledAtEachStep(t *testing.T) {
 			p.pusher.kill()
 		}, -1},
 		{"when it has decided", func(t *testing.T, p interrupted) {
-			p.pusher.pushed(edition(0)) // now Redis knows the script that decides
+			p.pusher.pushed(revisionYAML(0)) // now Redis knows the script that decides
 			p.proxy.Lose("weir:{cluster}:history\r\n$20\r\nweir:{cluster}:nodes")
-			go p.pusher.pushed(edition(1))
+			go p.pusher.pushed(revisionYAML(1))
 			eventually(t, "the decision is lost on its way back", func() bool { return p.proxy.Lost() > 0 })
 			p.pusher.kill()
 		}, 1},
 		{"while it waits for all to serve it", func(t *testing.T, p interrupted) {
 			before := client(t, p.server.Addr).HGet(t.Context(), "weir:{cluster}:config", "number").Val()
-			go p.pusher.pushed(edition(1))
+			go p.pusher.pushed(revisionYAML(1))
 			eventually(t, "it is decided", func() bool {
 				return client(t, p.server.Addr).HGet(t.Context(), "weir:{cluster}:config", "number").Val() != before
 			})
@@ -68,32 +68,32 @@ func TestPush_KilledAtEachStep(t *testing.T) {
 			server := redistest.Start(t)
 			p := redistest.NewFaultProxy(t, server.Addr)
 			pusher := start(t, following(p.Addr))
-			others := fleetBeside(t, server.Addr, 2)
+			others := startBeside(t, server.Addr, 2)
 			step.killed(t, interrupted{server, p, pusher, others})
 			// It is forgotten as a node, and so is what it did not decide.
-			within(t, 2*patience, "the push is over", func() bool {
+			within(t, 2*testTimeout, "the push is over", func() bool {
 				return client(t, server.Addr).Exists(t.Context(), "weir:{cluster}:push").Val() == 0 && len(signs(t, server.Addr)) == 2
 			})
 			want := step.serves
 			if want < 0 {
-				fmt.Sscan(others[0].edited(), &want)
+				fmt.Sscan(others[0].servedRevision(), &want)
 			}
-			editions(t, others, want)
+			allServe(t, others, want)
 			p.Release()
 			back := startWith(t, pusher.Dir, "-c", pusher.File)
-			editions(t, []*weir{back}, want)
+			allServe(t, []*weir{back}, want)
 			others = append(others, back)
-			code, stdout, stderr := others[1].push(edition(7), "ann")
+			code, stdout, stderr := others[1].push(revisionYAML(7), "ann")
 			if code != 0 {
 				t.Errorf("the next push exits %d: %s%s", code, stdout, stderr)
 			}
-			editions(t, others, 7)
+			allServe(t, others, 7)
 		})
 	}
 }
 
-// fleetBeside is fleet for nodes that come to one that is there already.
-func fleetBeside(t *testing.T, addr string, n int) []*weir {
+// startBeside is fleet for nodes that come to one that is there already.
+func startBeside(t *testing.T, addr string, n int) []*weir {
 	t.Helper()
 	var nodes []*weir
 	for range n {
@@ -124,10 +124,10 @@ func underWay(t *testing.T, addr string) {
 func TestPush_CommandKilled(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	nodes := fleet(t, server.Addr, 2)
+	nodes := startFollowers(t, server.Addr, 2)
 	nodes[1].signal(syscall.SIGSTOP)
 	dir := t.TempDir()
-	write(t, dir+"/next.yaml", edition(1))
+	write(t, dir+"/next.yaml", revisionYAML(1))
 	cmd := exec.Command("weir", "push", "next.yaml", "--admin", nodes[0].Admin)
 	cmd.Dir = dir
 	if err := cmd.Start(); err != nil {
@@ -140,5 +140,5 @@ func TestPush_CommandKilled(t *testing.T) {
 		return client(t, server.Addr).Exists(t.Context(), "weir:{cluster}:push").Val() == 0
 	})
 	nodes[1].signal(syscall.SIGCONT)
-	editions(t, nodes, 0)
+	allServe(t, nodes, 0)
 }

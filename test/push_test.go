@@ -17,11 +17,11 @@ import (
 
 // following is the configuration of a node that serves what is pushed.
 func following(addr string) string {
-	return shared(addr) + "reload: {source: redis}\n" + edition(0)
+	return shared(addr) + "reload: {source: redis}\n" + revisionYAML(0)
 }
 
-// edition is a configuration of which three parts of each answer tell the number.
-func edition(n int) string {
+// revisionYAML is a configuration of which three parts of each answer tell the number.
+func revisionYAML(n int) string {
 	return fmt.Sprintf(`routes:
   - name: edition
     match: {path: /edition}
@@ -30,9 +30,9 @@ func edition(n int) string {
 `, n, n, 1_000_000+n)
 }
 
-// fleet starts n nodes that serve what is pushed, and waits until they know each
+// startFollowers starts n nodes that serve what is pushed, and waits until they know each
 // other.
-func fleet(t *testing.T, addr string, n int) []*weir {
+func startFollowers(t *testing.T, addr string, n int) []*weir {
 	t.Helper()
 	var nodes []*weir
 	for range n {
@@ -42,19 +42,19 @@ func fleet(t *testing.T, addr string, n int) []*weir {
 	return nodes
 }
 
-// edited is what the node serves: the number that all parts of one answer tell.
-func (w *weir) edited() string {
+// servedRevision is what the node serves: the number that all parts of one answer tell.
+func (w *weir) servedRevision() string {
 	w.t.Helper()
 	status, header, body := exchange(w.t, http.MethodGet, w.URL+"/edition", http.Header{"X-Phone": {"p"}})
 	policy := header.Get("Ratelimit-Policy")
-	if status != http.StatusOK || header.Get("X-Edition") != body || !strings.HasPrefix(policy, fmt.Sprintf(`"all";q=%s;`, plus(body))) {
+	if status != http.StatusOK || header.Get("X-Edition") != body || !strings.HasPrefix(policy, fmt.Sprintf(`"all";q=%s;`, limitCount(body))) {
 		w.t.Errorf("answer of several editions: %d %q %q %q", status, body, header.Get("X-Edition"), policy)
 	}
 	return body
 }
 
-// plus is the count of the limit in an edition.
-func plus(edition string) string {
+// limitCount is the count of the limit in an edition.
+func limitCount(edition string) string {
 	var n int
 	fmt.Sscan(edition, &n)
 	return fmt.Sprint(1_000_000 + n)
@@ -65,20 +65,20 @@ func (w *weir) push(text, author string, args ...string) (code int, stdout, stde
 	w.t.Helper()
 	dir := w.t.TempDir()
 	write(w.t, filepath.Join(dir, "next.yaml"), text)
-	return w.tell(dir, append([]string{"push", "next.yaml", "--author", author}, args...)...)
+	return w.admin(dir, append([]string{"push", "next.yaml", "--author", author}, args...)...)
 }
 
-// tell runs a command of weir's in dir that asks w.
-func (w *weir) tell(dir string, args ...string) (code int, stdout, stderr string) {
+// admin runs a command of weir's in dir that asks w.
+func (w *weir) admin(dir string, args ...string) (code int, stdout, stderr string) {
 	w.t.Helper()
 	return command(w.t, dir, append(args, "--admin", w.Admin)...)
 }
 
-// editions waits until all nodes serve that edition.
-func editions(t *testing.T, nodes []*weir, n int) {
+// allServe waits until all nodes serve that edition.
+func allServe(t *testing.T, nodes []*weir, n int) {
 	t.Helper()
 	for i, w := range nodes {
-		eventually(t, fmt.Sprintf("node %d serves edition %d", i, n), func() bool { return w.edited() == fmt.Sprint(n) })
+		eventually(t, fmt.Sprintf("node %d serves edition %d", i, n), func() bool { return w.servedRevision() == fmt.Sprint(n) })
 	}
 }
 
@@ -86,13 +86,13 @@ func editions(t *testing.T, nodes []*weir, n int) {
 func TestPush_UnderLoadToFiveNodes(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	nodes := fleet(t, server.Addr, 5)
+	nodes := startFollowers(t, server.Addr, 5)
 	stop := make(chan struct{})
 	var clients sync.WaitGroup
 	var answers atomic.Int64
 	for _, w := range nodes {
 		clients.Go(func() {
-			client := &http.Client{Timeout: patience}
+			client := &http.Client{Timeout: testTimeout}
 			defer client.CloseIdleConnections()
 			for last := 0; ; answers.Add(1) {
 				select {
@@ -115,12 +115,12 @@ func TestPush_UnderLoadToFiveNodes(t *testing.T) {
 	for n := 1; n <= 3; n++ {
 		goal := answers.Load() + 50
 		eventually(t, "the load goes on", func() bool { return answers.Load() >= goal })
-		code, stdout, stderr := nodes[n].push(edition(n), "ann")
+		code, stdout, stderr := nodes[n].push(revisionYAML(n), "ann")
 		if code != 0 || !strings.Contains(stdout, "served by 5 of 5 nodes") {
 			t.Fatalf("push %d exits %d: %s%s", n, code, stdout, stderr)
 		}
 		for i, w := range nodes { // at once: the command has waited for it
-			if got := w.edited(); got != fmt.Sprint(n) {
+			if got := w.servedRevision(); got != fmt.Sprint(n) {
 				t.Errorf("after push %d node %d serves %s", n, i, got)
 			}
 		}
@@ -167,27 +167,27 @@ func wantWhole(t *testing.T, client *http.Client, url string, last int) int {
 func TestPush_RefusedByOneNode(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	nodes := fleet(t, server.Addr, 3)
+	nodes := startFollowers(t, server.Addr, 3)
 	for _, w := range nodes[:2] {
 		certify(t, w.Dir)
 	}
-	text := "upstreams: {s: {targets: [\"https://127.0.0.1:1\"], tls: {ca: cert.pem}}}\n" + edition(1) + "  - {match: {path: /s}, upstream: s}\n"
+	text := "upstreams: {s: {targets: [\"https://127.0.0.1:1\"], tls: {ca: cert.pem}}}\n" + revisionYAML(1) + "  - {match: {path: /s}, upstream: s}\n"
 	for _, dry := range [][]string{{"--dry-run"}, nil} {
 		code, stdout, stderr := nodes[0].push(text, "ann", dry...)
 		if code != 1 || strings.Count(stdout, "\"cert.pem\" cannot be read") != 1 {
 			t.Errorf("push exits %d: %s%s; want the one node that lacks cert.pem", code, stdout, stderr)
 		}
 	}
-	editions(t, nodes, 0)
+	allServe(t, nodes, 0)
 	certify(t, nodes[2].Dir)
 	if code, stdout, stderr := nodes[0].push(text, "ann", "--dry-run"); code != 0 || !strings.Contains(stdout, "all 3 nodes could serve this") {
 		t.Errorf("dry run exits %d: %s%s", code, stdout, stderr)
 	}
-	editions(t, nodes, 0)
+	allServe(t, nodes, 0)
 	if code, stdout, stderr := nodes[0].push(text, "ann"); code != 0 {
 		t.Errorf("push exits %d: %s%s", code, stdout, stderr)
 	}
-	editions(t, nodes, 1)
+	allServe(t, nodes, 1)
 }
 
 // A node that cannot be reached, and one that was ended, serve what was pushed
@@ -196,23 +196,23 @@ func TestPush_NodesThatWereAwayCatchUp(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	p := redistest.NewFaultProxy(t, server.Addr)
-	nodes := fleet(t, server.Addr, 2)
+	nodes := startFollowers(t, server.Addr, 2)
 	cut := start(t, following(p.Addr))
 	nodes[1].signal(syscall.SIGTERM)
 	nodes[1].exit()
 	p.Redirect("127.0.0.1:1")
 	began := time.Now()
-	code, stdout, stderr := nodes[0].push(edition(1), "ann") // waits until the one is no longer among those that live
+	code, stdout, stderr := nodes[0].push(revisionYAML(1), "ann") // waits until the one is no longer among those that live
 	if code != 0 || !strings.Contains(stdout, "1 of 1 nodes") {
 		t.Fatalf("push exits %d after %v: %s%s", code, time.Since(began), stdout, stderr)
 	}
-	if got := cut.edited(); got != "0" {
+	if got := cut.servedRevision(); got != "0" {
 		t.Errorf("the node that is cut off serves %s", got)
 	}
 	p.Redirect(server.Addr)
-	editions(t, []*weir{cut}, 1)
+	allServe(t, []*weir{cut}, 1)
 	back := startWith(t, nodes[1].Dir, "-c", nodes[1].File)
-	if got := back.edited(); got != "1" {
+	if got := back.servedRevision(); got != "1" {
 		t.Errorf("the node that starts again serves %s first", got)
 	}
 	if got, want := back.generation(), nodes[0].generation(); got != want {
@@ -225,27 +225,27 @@ func TestPush_NodesThatWereAwayCatchUp(t *testing.T) {
 func TestPush_AfterRedisCameBackEmpty(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	nodes := fleet(t, server.Addr, 2)
+	nodes := startFollowers(t, server.Addr, 2)
 	for n := 1; n <= 3; n++ {
-		if code, stdout, stderr := nodes[0].push(edition(n), "ann"); code != 0 {
+		if code, stdout, stderr := nodes[0].push(revisionYAML(n), "ann"); code != 0 {
 			t.Fatalf("push %d exits %d: %s%s", n, code, stdout, stderr)
 		}
 	}
-	editions(t, nodes, 3)
+	allServe(t, nodes, 3)
 	before := nodes[0].generation()
 	dir := t.TempDir()
 	if err := client(t, server.Addr).FlushAll(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if code, stdout, stderr := nodes[1].push(edition(3), "bob"); code != 0 || !strings.Contains(stdout, fmt.Sprintf("generation %d is", before)) {
+	if code, stdout, stderr := nodes[1].push(revisionYAML(3), "bob"); code != 0 || !strings.Contains(stdout, fmt.Sprintf("generation %d is", before)) {
 		t.Errorf("the same push exits %d: %s%s", code, stdout, stderr)
 	}
-	if code, stdout, stderr := nodes[1].tell(dir, "history"); code != 0 || strings.Count(stdout, "\n") != 3 || !strings.Contains(stdout, fmt.Sprintf("%d  ", before)) {
+	if code, stdout, stderr := nodes[1].admin(dir, "history"); code != 0 || strings.Count(stdout, "\n") != 3 || !strings.Contains(stdout, fmt.Sprintf("%d  ", before)) {
 		t.Errorf("history exits %d: %s%s; want what was pushed, three times", code, stdout, stderr)
 	}
 	late := start(t, following(server.Addr))
-	eventually(t, "a node that comes later serves it", func() bool { return late.edited() == "3" })
-	if code, stdout, stderr := late.push(edition(4), "eve"); code != 0 || !strings.Contains(stdout, fmt.Sprintf("generation %d is served by 3 of 3 nodes", before+1)) {
+	eventually(t, "a node that comes later serves it", func() bool { return late.servedRevision() == "3" })
+	if code, stdout, stderr := late.push(revisionYAML(4), "eve"); code != 0 || !strings.Contains(stdout, fmt.Sprintf("generation %d is served by 3 of 3 nodes", before+1)) {
 		t.Errorf("the next push exits %d: %s%s; want a higher generation", code, stdout, stderr)
 	}
 }
@@ -257,7 +257,7 @@ func TestPush_HashesValues(t *testing.T) {
 	server := redistest.Start(t)
 	w := start(t, following(server.Addr))
 	text := "keys: {phone: {from: \"header:X-Phone\", normalize: digits}}\nlists:\n  stolen: {key: phone, values: [\"+1 555 0100\"], action: deny}\n" +
-		strings.Replace(edition(1), "    limits: [", "    lists: [stolen]\n    limits: [{key: phone, rate: 1/1h, overrides: {\"+1 555 0102\": 2/1h}}, ", 1)
+		strings.Replace(revisionYAML(1), "    limits: [", "    lists: [stolen]\n    limits: [{key: phone, rate: 1/1h, overrides: {\"+1 555 0102\": 2/1h}}, ", 1)
 	code, stdout, stderr := w.push(text, "ann")
 	if code != 0 || strings.Contains(stdout, "0100") || strings.Contains(stdout, "0102") {
 		t.Fatalf("push exits %d: %s%s; want that the values are not told", code, stdout, stderr)
@@ -273,7 +273,7 @@ func TestPush_HashesValues(t *testing.T) {
 			t.Errorf("%s is answered with %d; want %d", c.phone, status, c.want)
 		}
 	}
-	if code, stdout, stderr := w.tell(t.TempDir(), "history", fmt.Sprint(w.generation())); code != 0 || strings.Contains(stdout, "010") || strings.Count(stdout, "hashed:s:") != 2 {
+	if code, stdout, stderr := w.admin(t.TempDir(), "history", fmt.Sprint(w.generation())); code != 0 || strings.Contains(stdout, "010") || strings.Count(stdout, "hashed:s:") != 2 {
 		t.Errorf("history exits %d: %s%s; want the values hashed", code, stdout, stderr)
 	}
 	if code, stdout, _ := w.push(text, "bob"); code != 0 || !strings.Contains(stdout, "is this already") {

@@ -14,16 +14,16 @@ import (
 func TestPush_TwoAtOnceOneIsTold(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	nodes := fleet(t, server.Addr, 3)
+	nodes := startFollowers(t, server.Addr, 3)
 	nodes[1].signal(syscall.SIGSTOP) // so that the first one lasts
 	done := make(chan string, 1)
 	go func() {
-		_, stdout, stderr := nodes[0].push(edition(1), "ann")
+		_, stdout, stderr := nodes[0].push(revisionYAML(1), "ann")
 		done <- stdout + stderr
 	}()
 	underWay(t, server.Addr)
 	for _, w := range []*weir{nodes[0], nodes[2]} {
-		code, stdout, stderr := w.push(edition(2), "bob")
+		code, stdout, stderr := w.push(revisionYAML(2), "bob")
 		if code != 1 || !strings.Contains(stderr, "ann has been pushing") {
 			t.Errorf("the second push exits %d: %s%s; want that ann pushes", code, stdout, stderr)
 		}
@@ -32,7 +32,7 @@ func TestPush_TwoAtOnceOneIsTold(t *testing.T) {
 	if said := <-done; !strings.Contains(said, "served by 3 of 3 nodes") {
 		t.Errorf("the first push says %s", said)
 	}
-	editions(t, nodes, 1)
+	allServe(t, nodes, 1)
 }
 
 // Of pushers that begin at the same moment at least one wins, each that does not is
@@ -41,7 +41,7 @@ func TestPush_TwoAtOnceOneIsTold(t *testing.T) {
 func TestPush_ManyAtTheSameMoment(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	nodes := fleet(t, server.Addr, 3)
+	nodes := startFollowers(t, server.Addr, 3)
 	for round := range 3 {
 		type outcome struct {
 			code int
@@ -52,7 +52,7 @@ func TestPush_ManyAtTheSameMoment(t *testing.T) {
 		for i, w := range nodes {
 			pushers.Go(func() {
 				<-gate
-				code, stdout, stderr := w.push(edition(10*round+i+1), fmt.Sprint("author", i))
+				code, stdout, stderr := w.push(revisionYAML(10*round+i+1), fmt.Sprint("author", i))
 				outcomes[i] = outcome{code, stdout + stderr}
 			})
 		}
@@ -72,8 +72,8 @@ func TestPush_ManyAtTheSameMoment(t *testing.T) {
 		}
 		var serves string
 		eventually(t, "all serve one edition", func() bool {
-			serves = nodes[0].edited()
-			return nodes[1].edited() == serves && nodes[2].edited() == serves
+			serves = nodes[0].servedRevision()
+			return nodes[1].servedRevision() == serves && nodes[2].servedRevision() == serves
 		})
 		if !won[serves] {
 			t.Errorf("edition %s is served, whose pusher was told that it lost; those that won are %v", serves, won)

@@ -208,7 +208,7 @@ func TestReload_LetsRequestsUnderWayEnd(t *testing.T) {
 		if status != http.StatusOK {
 			t.Errorf("the request under way is answered %d, want 200", status)
 		}
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		t.Error("the request under way is not answered")
 	}
 }

@@ -16,29 +16,29 @@ import (
 func TestRollback_AndHistory(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	nodes := fleet(t, server.Addr, 2)
+	nodes := startFollowers(t, server.Addr, 2)
 	w := nodes[0]
-	if code, stdout, _ := w.tell(t.TempDir(), "history"); code != 0 || stdout != "nothing was pushed yet\n" {
+	if code, stdout, _ := w.admin(t.TempDir(), "history"); code != 0 || stdout != "nothing was pushed yet\n" {
 		t.Errorf("history exits %d: %s", code, stdout)
 	}
-	if code, _, stderr := w.tell(t.TempDir(), "rollback"); code != 1 || !strings.Contains(stderr, "history") {
+	if code, _, stderr := w.admin(t.TempDir(), "rollback"); code != 1 || !strings.Contains(stderr, "history") {
 		t.Errorf("rollback of nothing exits %d: %s", code, stderr)
 	}
 	for n := 1; n <= 22; n++ {
-		if code, stdout, stderr := w.push(edition(n), "ann"); code != 0 {
+		if code, stdout, stderr := w.push(revisionYAML(n), "ann"); code != 0 {
 			t.Fatalf("push %d exits %d: %s%s", n, code, stdout, stderr)
 		}
 	}
-	if _, stdout, _ := w.push(edition(22), "ann"); !strings.Contains(stdout, "is this already") {
+	if _, stdout, _ := w.push(revisionYAML(22), "ann"); !strings.Contains(stdout, "is this already") {
 		t.Errorf("the same once more: %s", stdout)
 	}
-	_, stdout, _ := w.tell(t.TempDir(), "history")
+	_, stdout, _ := w.admin(t.TempDir(), "history")
 	lines := strings.Split(strings.TrimSpace(stdout), "\n")
 	row := regexp.MustCompile(`^23  20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ  ann  [0-9a-f]{12}$`)
 	if len(lines) != 20 || !row.MatchString(lines[0]) {
 		t.Errorf("the history is\n%swant the last 20 pushes, first generation 23", stdout)
 	}
-	_, stdout, _ = w.tell(t.TempDir(), "history", "23")
+	_, stdout, _ = w.admin(t.TempDir(), "history", "23")
 	if !strings.Contains(stdout, "\n-    respond: {body: \"21\"") || !strings.Contains(stdout, "\n+    respond: {body: \"22\"") {
 		t.Errorf("generation 23 changed\n%swant 21 to 22", stdout)
 	}
@@ -46,20 +46,20 @@ func TestRollback_AndHistory(t *testing.T) {
 		args []string
 		want int
 	}{{nil, 21}, {[]string{"10"}, 9}, {[]string{"23"}, 22}} {
-		code, stdout, stderr := w.tell(t.TempDir(), append([]string{"rollback", "--author", "bob"}, step.args...)...)
+		code, stdout, stderr := w.admin(t.TempDir(), append([]string{"rollback", "--author", "bob"}, step.args...)...)
 		if code != 0 {
 			t.Fatalf("rollback %v exits %d: %s%s", step.args, code, stdout, stderr)
 		}
-		editions(t, nodes, step.want)
+		allServe(t, nodes, step.want)
 		if got := w.generation(); got != 24+i {
 			t.Errorf("rollback %v is generation %d, want %d", step.args, got, 24+i)
 		}
 	}
-	_, stdout, _ = w.tell(t.TempDir(), "history")
+	_, stdout, _ = w.admin(t.TempDir(), "history")
 	if first, _, _ := strings.Cut(stdout, "\n"); !strings.HasSuffix(first, ", back to generation 23") || !strings.Contains(first, "  bob  ") {
 		t.Errorf("the history begins with %q, want bob's way back to 23", first)
 	}
-	if code, _, stderr := w.tell(t.TempDir(), "rollback", "999"); code != 1 || !strings.Contains(stderr, "no such generation") {
+	if code, _, stderr := w.admin(t.TempDir(), "rollback", "999"); code != 1 || !strings.Contains(stderr, "no such generation") {
 		t.Errorf("rollback 999 exits %d: %s", code, stderr)
 	}
 }
@@ -70,9 +70,9 @@ func TestPush_KeptForAStartWithoutRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	p := redistest.NewFaultProxy(t, server.Addr)
-	config := hasty(p.Addr) + "reload: {source: redis, keep: kept.json}\n" + edition(0)
+	config := hasty(p.Addr) + "reload: {source: redis, keep: kept.json}\n" + revisionYAML(0)
 	w := start(t, config)
-	if code, stdout, stderr := w.push(edition(1), "ann"); code != 0 {
+	if code, stdout, stderr := w.push(revisionYAML(1), "ann"); code != 0 {
 		t.Fatalf("push exits %d: %s%s", code, stdout, stderr)
 	}
 	info, err := os.Stat(filepath.Join(w.Dir, "kept.json"))
@@ -83,7 +83,7 @@ func TestPush_KeptForAStartWithoutRedis(t *testing.T) {
 	w.exit()
 	p.Redirect("127.0.0.1:1")
 	again := startWith(t, w.Dir, "-c", w.File)
-	if got := again.edited(); got != "1" {
+	if got := again.servedRevision(); got != "1" {
 		t.Errorf("without Redis it serves %s, want what was pushed", got)
 	}
 	p.Redirect(server.Addr)
@@ -94,11 +94,11 @@ func TestPush_KeptForAStartWithoutRedis(t *testing.T) {
 	p.Redirect("127.0.0.1:1")
 	write(t, w.File, strings.Replace(config, ", keep: kept.json", "", 1)+tail)
 	bare := startWith(t, w.Dir, "-c", w.File)
-	if got := bare.edited(); got != "0" {
+	if got := bare.servedRevision(); got != "0" {
 		t.Errorf("without Redis and without a kept file it serves %s, want its own", got)
 	}
 	p.Redirect(server.Addr)
-	editions(t, []*weir{bare}, 1)
+	allServe(t, []*weir{bare}, 1)
 }
 
 // The file is no way round what was pushed, and whoever edits it is told.
@@ -108,13 +108,13 @@ func TestPush_FileIsNotServedAnyMore(t *testing.T) {
 	w := start(t, following(server.Addr))
 	w.edit(following(server.Addr) + "# more\n") // nothing is pushed yet: this is served
 	eventually(t, "the edit is served", func() bool { return w.generation() == 2 })
-	w.push(edition(1), "ann")
-	w.edit(shared(server.Addr) + "reload: {source: redis}\n" + edition(5))
+	w.push(revisionYAML(1), "ann")
+	w.edit(shared(server.Addr) + "reload: {source: redis}\n" + revisionYAML(5))
 	w.logged("the file has changed and is not served; push it with weir push", nil)
 	if status, body := w.reload(); status != http.StatusOK {
 		t.Errorf("POST /reload is answered %d %s", status, body)
 	}
-	editions(t, []*weir{w}, 1)
+	allServe(t, []*weir{w}, 1)
 }
 
 // Variables travel as they are written; a secret in the file does not travel.
@@ -122,18 +122,18 @@ func TestPush_SecretsStayHome(t *testing.T) {
 	t.Setenv("TRAVELLER", "what only the nodes know")
 	server := redistest.Start(t)
 	w := start(t, following(server.Addr))
-	if code, stdout, stderr := w.push("privacy: {hash_secret: \"${TRAVELLER}\"}\n"+edition(1), "ann"); code != 0 {
+	if code, stdout, stderr := w.push("privacy: {hash_secret: \"${TRAVELLER}\"}\n"+revisionYAML(1), "ann"); code != 0 {
 		t.Fatalf("push exits %d: %s%s", code, stdout, stderr)
 	}
-	_, stdout, _ := w.tell(t.TempDir(), "history", fmt.Sprint(w.generation()))
+	_, stdout, _ := w.admin(t.TempDir(), "history", fmt.Sprint(w.generation()))
 	if !strings.Contains(stdout, "${TRAVELLER}") || strings.Contains(stdout, "only the nodes") {
 		t.Errorf("what was pushed is\n%swant the variable's name", stdout)
 	}
-	code, stdout, _ := w.push("privacy: {hash_secret: in-plain-sight-of-everybody}\n"+edition(2), "ann")
+	code, stdout, _ := w.push("privacy: {hash_secret: in-plain-sight-of-everybody}\n"+revisionYAML(2), "ann")
 	if code != 1 || !strings.Contains(stdout, "next.yaml:1:24: privacy.hash_secret: ") || strings.Contains(stdout, "in-plain") {
 		t.Errorf("push of a secret exits %d: %s", code, stdout)
 	}
-	editions(t, []*weir{w}, 1)
+	allServe(t, []*weir{w}, 1)
 }
 
 func TestPush_ToldWhatIsWrong(t *testing.T) {
@@ -141,20 +141,20 @@ func TestPush_ToldWhatIsWrong(t *testing.T) {
 	server := redistest.Start(t)
 	w := start(t, following(server.Addr))
 	for name, step := range map[string]struct{ text, says string }{
-		"a mistake":          {edition(1) + "rootes: []\n", "next.yaml:6:1: unknown field"},
-		"needs a restart":    {"listen: {http: \":1\"}\n" + edition(1), "listen"},
-		"no file to include": {"include: [more.yaml]\n" + edition(1), "next.yaml:1:11: include"},
+		"a mistake":          {revisionYAML(1) + "rootes: []\n", "next.yaml:6:1: unknown field"},
+		"needs a restart":    {"listen: {http: \":1\"}\n" + revisionYAML(1), "listen"},
+		"no file to include": {"include: [more.yaml]\n" + revisionYAML(1), "next.yaml:1:11: include"},
 	} {
 		if code, stdout, stderr := w.push(step.text, "ann"); code != 1 || !strings.Contains(stdout+stderr, step.says) {
 			t.Errorf("push of %s exits %d: %s%s; want %q", name, code, stdout, stderr, step.says)
 		}
 	}
-	alone := start(t, shared(server.Addr)+edition(1))
-	if code, _, stderr := alone.push(edition(2), "ann"); code != 1 || !strings.Contains(stderr, "reload: {source: redis}") {
+	alone := start(t, shared(server.Addr)+revisionYAML(1))
+	if code, _, stderr := alone.push(revisionYAML(2), "ann"); code != 1 || !strings.Contains(stderr, "reload: {source: redis}") {
 		t.Errorf("push to one that serves its own file exits %d: %s", code, stderr)
 	}
 	eventually(t, "both are heard", func() bool { return len(signs(t, server.Addr)) == 2 })
-	if code, stdout, _ := w.push(edition(2), "ann"); code != 1 || !strings.Contains(stdout, "reads its own file") {
+	if code, stdout, _ := w.push(revisionYAML(2), "ann"); code != 1 || !strings.Contains(stdout, "reads its own file") {
 		t.Errorf("push beside one that serves its own file exits %d: %s", code, stdout)
 	}
 	if code, _, stderr := command(t, t.TempDir(), "push", "--admin", "127.0.0.1:1", alone.File); code != 1 || !strings.Contains(stderr, "--admin") {

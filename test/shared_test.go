@@ -42,7 +42,7 @@ func TestShared_TwoProcessesLetThroughExactlyTheRate(t *testing.T) {
 func parallel(t *testing.T, nodes []*weir, phone string, n int) map[int]int {
 	t.Helper()
 	l := &load{answers: map[int]int{}}
-	client := &http.Client{Transport: &http.Transport{}, Timeout: patience}
+	client := &http.Client{Transport: &http.Transport{}, Timeout: testTimeout}
 	defer client.CloseIdleConnections()
 	gate := make(chan struct{})
 	for i := range n {
@@ -138,7 +138,7 @@ func near(text string, now time.Time) bool {
 }
 
 // A monitor is what Redis is told by its clients.
-type monitor struct{ *journal }
+type monitor struct{ *logBuffer }
 
 // watch listens to everything that is sent to the server from now on.
 func watch(t *testing.T, addr string) monitor {
@@ -155,7 +155,7 @@ func watch(t *testing.T, addr string) monitor {
 	if answer, err := in.ReadString('\n'); err != nil || answer != "+OK\r\n" {
 		t.Fatalf("MONITOR is answered %q %v", answer, err)
 	}
-	m := monitor{new(journal)}
+	m := monitor{new(logBuffer)}
 	go func() {
 		for {
 			text, err := in.ReadString('\n')

@@ -58,7 +58,7 @@ func sources(t *testing.T) []source {
 		if err != nil {
 			return err
 		}
-		file, err := parser.ParseFile(files, path, text, parser.SkipObjectResolution)
+		file, err := parser.ParseFile(files, path, text, parser.SkipObjectResolution|parser.ParseComments)
 		if err != nil {
 			return err
 		}

@@ -14,17 +14,17 @@ import (
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
-// drizzle asks each of nodes for one phone, about every 40 ms from two clients,
+// steadyRequests asks each of nodes for one phone, about every 40 ms from two clients,
 // until the test calls what it returns. It asks slowly enough to leave the
 // machine to others, and fast enough to want all that there is to have.
-func drizzle(t *testing.T, nodes []*weir) (stop func()) {
+func steadyRequests(t *testing.T, nodes []*weir) (stop func()) {
 	t.Helper()
 	over := make(chan struct{})
 	var clients sync.WaitGroup
 	for _, w := range nodes {
 		for range 2 {
 			clients.Go(func() {
-				c := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1}, Timeout: patience}
+				c := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1}, Timeout: testTimeout}
 				defer c.CloseIdleConnections()
 				tick := time.NewTicker(40 * time.Millisecond)
 				defer tick.Stop()
@@ -142,7 +142,7 @@ func TestStandby_OutageDoesNotOpenAFreshLimit(t *testing.T) {
 			}
 			acquainted(t, server.Addr, len(nodes))
 			began := time.Now()
-			stop := drizzle(t, nodes)
+			stop := steadyRequests(t, nodes)
 			lasted(t, began, window)
 			cut := time.Now()
 			fault.cut(server)
@@ -183,7 +183,7 @@ func TestStandby_OutageDoesNotOpenAFreshLimit(t *testing.T) {
 // lasted waits until so long has passed since began.
 func lasted(t *testing.T, began time.Time, long time.Duration) {
 	t.Helper()
-	within(t, long+patience, "time passes", func() bool { return time.Since(began) > long })
+	within(t, long+testTimeout, "time passes", func() bool { return time.Since(began) > long })
 }
 
 // keys are the names in Redis that match.

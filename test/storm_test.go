@@ -130,7 +130,7 @@ func (s *storm) weir(i int) *weir { return s.nodes[i].Load() }
 func (s *storm) client(node int) {
 	transport := &http.Transport{MaxIdleConnsPerHost: 1}
 	defer transport.CloseIdleConnections()
-	client := &http.Client{Transport: transport, Timeout: patience}
+	client := &http.Client{Transport: transport, Timeout: testTimeout}
 	tick := time.NewTicker(pace)
 	defer tick.Stop()
 	for {

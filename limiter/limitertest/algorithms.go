@@ -15,7 +15,7 @@ func counters() []limiter.Algorithm {
 }
 
 // mixed: a decision over all algorithms at once takes everything or nothing.
-func mixed(_ *testing.T, s *scene) {
+func mixed(_ *testing.T, s *suite) {
 	k := s.key()
 	var claims []limiter.Claim
 	for _, a := range append(counters(), limiter.TokenBucket, limiter.SlidingLog) {
@@ -42,7 +42,7 @@ func mixed(_ *testing.T, s *scene) {
 }
 
 // promises: each algorithm's worst window is what its comment says, and not less.
-func promises(t *testing.T, s *scene) {
+func promises(t *testing.T, s *suite) {
 	const count, length = 60, 60_000
 	for a, most := range map[limiter.Algorithm]float64{
 		limiter.TokenBucket: 1, limiter.SlidingLog: 1, limiter.FixedWindow: 2, limiter.SlidingWindow: 2, limiter.GCRA: 2, limiter.Concurrent: 1,
@@ -71,7 +71,7 @@ func promises(t *testing.T, s *scene) {
 
 // leases: a permit that is held comes back when it is given back, or when its
 // lease is over and was not renewed.
-func leases(t *testing.T, s *scene) {
+func leases(t *testing.T, s *suite) {
 	l := limit("inflight", 2, 10*time.Second)
 	l.Algorithm = limiter.Concurrent
 	keeper, c := s.Store.(limiter.AdminStore), one(l, s.key(), 1)
@@ -119,7 +119,7 @@ func leases(t *testing.T, s *scene) {
 }
 
 // keeping: an operator resets, grants, bans and unbans one key of any algorithm.
-func keeping(t *testing.T, s *scene) {
+func keeping(t *testing.T, s *suite) {
 	keeper := s.Store.(limiter.AdminStore)
 	check := func(err error) {
 		t.Helper()
@@ -188,7 +188,7 @@ func keeping(t *testing.T, s *scene) {
 }
 
 // banned takes and wants a refusal by a ban that lasts so long.
-func (s *scene) banned(claims []limiter.Claim, wait time.Duration) limiter.Decision {
+func (s *suite) banned(claims []limiter.Claim, wait time.Duration) limiter.Decision {
 	s.t.Helper()
 	var d limiter.Decision
 	if err := s.Store.Take(s.t.Context(), claims, &d); err != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 // window: a permit comes back exactly one window after it was taken.
-func window(_ *testing.T, s *scene) {
+func window(_ *testing.T, s *suite) {
 	c := one(limit("w", 2, 10*time.Second), s.key(), 1)
 	s.allowed(c, 1)
 	s.Advance(4 * time.Second)
@@ -29,7 +29,7 @@ func window(_ *testing.T, s *scene) {
 }
 
 // costs: one claim may take several permits, up to all.
-func costs(_ *testing.T, s *scene) {
+func costs(_ *testing.T, s *suite) {
 	l, k := limit("c", 10, 10*time.Second), s.key()
 	s.allowed(one(l, k, 7), 1)
 	s.denied(one(l, k, 4), 10*time.Second)
@@ -42,7 +42,7 @@ func costs(_ *testing.T, s *scene) {
 
 // waitIsExact: the wait for n permits is that of the n-th to come back, and then
 // they pass at the first try.
-func waitIsExact(_ *testing.T, s *scene) {
+func waitIsExact(_ *testing.T, s *suite) {
 	for _, count := range []int64{5, 20, 100} {
 		l, k := limit("x", count, 100*time.Second), s.key()
 		for range count {
@@ -62,7 +62,7 @@ func waitIsExact(_ *testing.T, s *scene) {
 }
 
 // allOrNone: one refusing limit leaves all others untouched, and is named.
-func allOrNone(_ *testing.T, s *scene) {
+func allOrNone(_ *testing.T, s *suite) {
 	a, b, c := limit("a", 3, 20*time.Second), limit("b", 1, 10*time.Second), limit("c", 5, 30*time.Second)
 	ka, kb := s.key(), s.key()
 	all := []limiter.Claim{{Limit: a, Key: ka, Cost: 1}, {Limit: b, Key: kb, Cost: 1}, {Limit: c, Key: ka, Cost: 2}}
@@ -93,7 +93,7 @@ func allOrNone(_ *testing.T, s *scene) {
 }
 
 // badClaims: what no store could grant is an error, and takes nothing.
-func badClaims(t *testing.T, s *scene) {
+func badClaims(t *testing.T, s *suite) {
 	good, k := limit("good", 3, 10*time.Second), s.key()
 	claim := limiter.Claim{Limit: good, Key: k, Cost: 1}
 	for name, bad := range map[string]struct {
@@ -141,7 +141,7 @@ func badClaims(t *testing.T, s *scene) {
 }
 
 // peek: it says what take would say and takes nothing.
-func peek(t *testing.T, s *scene) {
+func peek(t *testing.T, s *suite) {
 	for _, count := range s.some(3, 30, 300) {
 		c := one(limit("p", count, 10*time.Second), s.key(), 1)
 		for i := range count {
@@ -162,7 +162,7 @@ func peek(t *testing.T, s *scene) {
 }
 
 // rateChanges: what was taken stays taken when the rate goes up or down.
-func rateChanges(_ *testing.T, s *scene) {
+func rateChanges(_ *testing.T, s *suite) {
 	for _, start := range s.some(10, 40, 200) {
 		k := s.key()
 		at := func(count int64) []limiter.Claim { return one(limit("r", count, 10*time.Second), k, 1) }
@@ -190,7 +190,7 @@ func rateChanges(_ *testing.T, s *scene) {
 
 // clockSetBack: no wait is longer than a window, nothing is taken twice, and the
 // window heals by itself.
-func clockSetBack(_ *testing.T, s *scene) {
+func clockSetBack(_ *testing.T, s *suite) {
 	for _, count := range s.some(4, 40, 400) {
 		c := one(limit("back", count, 10*time.Second), s.key(), 1)
 		s.allowed(c, int(count))

@@ -11,7 +11,7 @@ import (
 
 // concurrent: 32 callers share three keys while the clock runs on, and no window
 // by the store's own clock holds more than the rate; afterwards all comes back.
-func concurrent(t *testing.T, s *scene) {
+func concurrent(t *testing.T, s *suite) {
 	const callers = 32
 	calls := min(150, max(30, s.steps()))
 	l, total := limit("hot", 40, 10*time.Second), limit("total", 300, 10*time.Second)

@@ -16,7 +16,7 @@ func pauses(steps ...time.Duration) *limiter.Limit {
 }
 
 // cooldown: each pause is longer than the one before, up to the last step.
-func cooldown(t *testing.T, s *scene) {
+func cooldown(t *testing.T, s *suite) {
 	l := pauses(10*time.Second, 20*time.Second, 90*time.Second)
 	c := one(l, s.key(), 1)
 	var permits []limiter.Permit
@@ -81,7 +81,7 @@ func cooldown(t *testing.T, s *scene) {
 }
 
 // badPauses: steps grow, are whole milliseconds, and no longer than the window.
-func badPauses(t *testing.T, s *scene) {
+func badPauses(t *testing.T, s *suite) {
 	two := pauses(time.Second)
 	two.Rate.Count = 2
 	stray := limit("stray", 1, time.Second)
@@ -98,7 +98,7 @@ func badPauses(t *testing.T, s *scene) {
 }
 
 // together: all algorithms of one key are taken in one step, or none.
-func together(t *testing.T, s *scene) {
+func together(t *testing.T, s *suite) {
 	k := s.key()
 	claims := append(with(values(3), k, "a"), one(pauses(10*time.Second), k, 1)...)
 	claims = append(claims, one(limit("bucket", 5, 100*time.Second), k, 1)...)

@@ -21,7 +21,7 @@ func with(l *limiter.Limit, k limiter.Key, value string) []limiter.Claim {
 }
 
 // distinct: different values are counted, each until a window after its last use.
-func distinct(t *testing.T, s *scene) {
+func distinct(t *testing.T, s *suite) {
 	l, k := values(2), s.key()
 	use := func(v string) limiter.Decision { t.Helper(); return s.allowed(with(l, k, v), 1) }
 	use("a")
@@ -88,7 +88,7 @@ func distinct(t *testing.T, s *scene) {
 }
 
 // badValues: a value costs one, and there are not too many.
-func badValues(t *testing.T, s *scene) {
+func badValues(t *testing.T, s *suite) {
 	k := s.key()
 	for name, bad := range map[string]limiter.Claim{
 		"cost":  {Limit: values(5), Key: k, Cost: 2},

@@ -12,15 +12,15 @@ import (
 // each by itself, such as those that are shared with others.
 func RunLog(t *testing.T, open func(t *testing.T) Subject) {
 	seed(t)
-	for name, run := range map[string]func(t *testing.T, s *scene){
+	for name, run := range map[string]func(t *testing.T, s *suite){
 		"Window": window, "Costs": costs, "WaitIsExact": waitIsExact, "Peek": peek, "RateChanges": rateChanges,
 		"RefundOnce": refundOnce, "RefundAfterReturn": refundAfterReturn, "ClockSetBack": clockSetBack,
-		"Random": func(t *testing.T, s *scene) {
+		"Random": func(t *testing.T, s *suite) {
 			var seen tally
 			rapid.Check(t, func(t *rapid.T) { s.against(t, limiter.TokenBucket, &seen) })
 			seen.check(t, limiter.TokenBucket)
 		},
 	} {
-		t.Run(name, func(t *testing.T) { run(t, &scene{Subject: open(t), t: t}) })
+		t.Run(name, func(t *testing.T) { run(t, &suite{Subject: open(t), t: t}) })
 	}
 }

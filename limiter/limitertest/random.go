@@ -29,7 +29,7 @@ func seed(t *testing.T) {
 
 // random: whatever happens, each algorithm says exactly what its oracle says, and
 // no window holds more than its comment allows.
-func random(t *testing.T, s *scene) {
+func random(t *testing.T, s *suite) {
 	for a := limiter.TokenBucket; a <= limiter.SlidingLog; a++ {
 		t.Run(a.String(), func(t *testing.T) {
 			var seen tally
@@ -39,7 +39,7 @@ func random(t *testing.T, s *scene) {
 	}
 }
 
-func (s *scene) calls() int {
+func (s *suite) calls() int {
 	if s.Calls == 0 {
 		return 60_000
 	}
@@ -47,13 +47,13 @@ func (s *scene) calls() int {
 }
 
 // against runs one random schedule of one algorithm.
-func (s *scene) against(t *rapid.T, a limiter.Algorithm, seen *tally) {
+func (s *suite) against(t *rapid.T, a limiter.Algorithm, seen *tally) {
 	length := time.Duration(rapid.Int64Range(5000, 90_000).Draw(t, "length")) * time.Millisecond
 	// A late refund gives more back to gcra than is still owed, beyond its bound.
 	refunds := a != limiter.GCRA || rapid.Bool().Draw(t, "refunds")
-	lanes := make([]*lane, max(1, s.Together))
+	lanes := make([]*trackedKey, max(1, s.Together))
 	for i := range lanes {
-		lanes[i] = &lane{s: s, seen: seen, refunds: refunds, limit: randomLimit(t, a, length), key: s.key(), oracle: newOracle(a)}
+		lanes[i] = &trackedKey{s: s, seen: seen, refunds: refunds, limit: randomLimit(t, a, length), key: s.key(), oracle: newOracle(a)}
 	}
 	now := s.peek(t, lanes[0].claims(1)).At.UnixMilli()
 	for calls := 0; calls < s.calls()/100; calls += len(lanes) {
@@ -89,11 +89,11 @@ func randomLimit(t *rapid.T, a limiter.Algorithm, length time.Duration) *limiter
 }
 
 // round makes one call on every lane: the takes at once, the peeks in one.
-func (s *scene) round(t *rapid.T, now int64, lanes []*lane) {
+func (s *suite) round(t *rapid.T, now int64, lanes []*trackedKey) {
 	var peeks []limiter.Claim
 	var wants []limiter.Outcome
 	var takes [][]limiter.Claim
-	var takers []*lane
+	var takers []*trackedKey
 	for _, l := range lanes {
 		switch step := rapid.IntRange(0, 49).Draw(t, "step"); {
 		case step == 1:
@@ -120,7 +120,7 @@ func (s *scene) round(t *rapid.T, now int64, lanes []*lane) {
 }
 
 // takeAll takes all at the same time.
-func (s *scene) takeAll(t reporter, all [][]limiter.Claim) []limiter.Decision {
+func (s *suite) takeAll(t reporter, all [][]limiter.Claim) []limiter.Decision {
 	ds, errs := make([]limiter.Decision, len(all)), make([]error, len(all))
 	var wg sync.WaitGroup
 	for i, claims := range all {

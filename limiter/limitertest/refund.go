@@ -9,7 +9,7 @@ import (
 
 // refundOnce: exactly what one decision took comes back, in all its limits, and
 // only once however often it is asked for.
-func refundOnce(t *testing.T, s *scene) {
+func refundOnce(t *testing.T, s *suite) {
 	for _, count := range s.some(5, 50, 500) {
 		a, b := limit("a", count, 10*time.Second), limit("b", 2*count, 20*time.Second)
 		k := s.key()
@@ -41,7 +41,7 @@ func refundOnce(t *testing.T, s *scene) {
 }
 
 // refundAfterReturn: what came back by itself is not given back again.
-func refundAfterReturn(t *testing.T, s *scene) {
+func refundAfterReturn(t *testing.T, s *suite) {
 	for _, count := range s.some(2, 40, 400) {
 		c := one(limit("late", count, 10*time.Second), s.key(), 1)
 		old := s.allowed(c, 1)
@@ -59,7 +59,7 @@ func refundAfterReturn(t *testing.T, s *scene) {
 
 // refundMerged: also where a store merges what was taken, each decision gives
 // back its permits at most once, and the latest ones for sure.
-func refundMerged(t *testing.T, s *scene) {
+func refundMerged(t *testing.T, s *suite) {
 	count := min(1000, 50*int64(s.steps()))
 	some := count / 5
 	c := one(limit("merged", count, 100*time.Second), s.key(), 1)

@@ -75,7 +75,7 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 		{"Together", together},
 	}...) {
 		t.Run(test.name, func(t *testing.T) {
-			test.run(t, &scene{Subject: open(t), t: t})
+			test.run(t, &suite{Subject: open(t), t: t})
 		})
 	}
 	t.Run("SlidingLog", func(t *testing.T) {
@@ -83,7 +83,7 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 			t.Run(test.name, func(t *testing.T) {
 				subject := open(t)
 				subject.Store, subject.Kept = sliding{subject.Store.(limiter.AdminStore)}, nil
-				test.run(t, &scene{Subject: subject, t: t})
+				test.run(t, &suite{Subject: subject, t: t})
 			})
 		}
 	})
@@ -91,11 +91,11 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 
 type test struct {
 	name string
-	run  func(t *testing.T, s *scene)
+	run  func(t *testing.T, s *suite)
 }
 
-// A scene is one test's subject with verbs.
-type scene struct {
+// A suite is one test's subject with verbs.
+type suite struct {
 	Subject
 	t    testing.TB
 	keys atomic.Int64
@@ -103,7 +103,7 @@ type scene struct {
 
 // some returns the numbers that are tried: all of them, or those below 100 when
 // the suite is to be short.
-func (s *scene) some(counts ...int64) []int64 {
+func (s *suite) some(counts ...int64) []int64 {
 	if s.steps() >= 20 {
 		return counts
 	}
@@ -111,7 +111,7 @@ func (s *scene) some(counts ...int64) []int64 {
 }
 
 // key is one that nobody used before.
-func (s *scene) key() limiter.Key {
+func (s *suite) key() limiter.Key {
 	return limiter.KeyOf(s.t.Name(), fmt.Sprint(s.keys.Add(1)))
 }
 
@@ -124,7 +124,7 @@ func one(l *limiter.Limit, k limiter.Key, cost int64) []limiter.Claim {
 }
 
 // take takes and fails the test on errors.
-func (s *scene) take(t reporter, claims []limiter.Claim) limiter.Decision {
+func (s *suite) take(t reporter, claims []limiter.Claim) limiter.Decision {
 	t.Helper()
 	var d limiter.Decision
 	if err := s.Store.Take(s.t.Context(), claims, &d); err != nil {
@@ -135,7 +135,7 @@ func (s *scene) take(t reporter, claims []limiter.Claim) limiter.Decision {
 	return d
 }
 
-func (s *scene) peek(t reporter, claims []limiter.Claim) limiter.Decision {
+func (s *suite) peek(t reporter, claims []limiter.Claim) limiter.Decision {
 	t.Helper()
 	var d limiter.Decision
 	if err := s.Store.Peek(s.t.Context(), claims, &d); err != nil {
@@ -144,7 +144,7 @@ func (s *scene) peek(t reporter, claims []limiter.Claim) limiter.Decision {
 	return d
 }
 
-func (s *scene) refund(t reporter, claims []limiter.Claim, p limiter.Permit) {
+func (s *suite) refund(t reporter, claims []limiter.Claim, p limiter.Permit) {
 	t.Helper()
 	if err := s.Store.Refund(s.t.Context(), claims, p); err != nil {
 		t.Fatalf("refund: %v", err)
@@ -152,7 +152,7 @@ func (s *scene) refund(t reporter, claims []limiter.Claim, p limiter.Permit) {
 }
 
 // allowed takes n times and wants all granted.
-func (s *scene) allowed(claims []limiter.Claim, n int) limiter.Decision {
+func (s *suite) allowed(claims []limiter.Claim, n int) limiter.Decision {
 	s.t.Helper()
 	var d limiter.Decision
 	for i := range n {
@@ -164,7 +164,7 @@ func (s *scene) allowed(claims []limiter.Claim, n int) limiter.Decision {
 }
 
 // denied takes once and wants a refusal with this wait.
-func (s *scene) denied(claims []limiter.Claim, wait time.Duration) limiter.Decision {
+func (s *suite) denied(claims []limiter.Claim, wait time.Duration) limiter.Decision {
 	s.t.Helper()
 	d := s.take(s.t, claims)
 	if d.Allowed || d.Wait != wait {
@@ -174,7 +174,7 @@ func (s *scene) denied(claims []limiter.Claim, wait time.Duration) limiter.Decis
 }
 
 // left wants so many permits left.
-func (s *scene) left(claims []limiter.Claim, want int64) {
+func (s *suite) left(claims []limiter.Claim, want int64) {
 	s.t.Helper()
 	if got := s.peek(s.t, claims).Outcomes[0].Remaining; got != want {
 		s.t.Fatalf("%d permits left, want %d", got, want)
@@ -182,7 +182,7 @@ func (s *scene) left(claims []limiter.Claim, want int64) {
 }
 
 // sane checks what holds of every decision.
-func (s *scene) sane(t reporter, claims []limiter.Claim, d limiter.Decision) {
+func (s *suite) sane(t reporter, claims []limiter.Claim, d limiter.Decision) {
 	t.Helper()
 	if len(d.Outcomes) != len(claims) || d.At.IsZero() {
 		t.Fatalf("%d outcomes for %d claims, at %v", len(d.Outcomes), len(claims), d.At)
@@ -212,7 +212,7 @@ func (s *scene) sane(t reporter, claims []limiter.Claim, d limiter.Decision) {
 
 // conserved checks that what is left and what is out of token buckets that were
 // just granted make up their rate.
-func (s *scene) conserved(t reporter, claims []limiter.Claim, d limiter.Decision) {
+func (s *suite) conserved(t reporter, claims []limiter.Claim, d limiter.Decision) {
 	t.Helper()
 	if s.Kept == nil || !d.Allowed {
 		return

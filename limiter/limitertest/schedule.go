@@ -10,7 +10,7 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-func (s *scene) steps() int {
+func (s *suite) steps() int {
 	if s.Steps == 0 {
 		return 600
 	}
@@ -19,7 +19,7 @@ func (s *scene) steps() int {
 
 // schedules: whatever happens, the store says exactly what the model says: two
 // limits, random costs, times, peeks, refunds and changes of the rate.
-func schedules(t *testing.T, s *scene) {
+func schedules(t *testing.T, s *suite) {
 	rapid.Check(t, func(t *rapid.T) {
 		k := s.key()
 		length := time.Duration(rapid.Int64Range(10_000, 100_000).Draw(t, "length")) * time.Millisecond
@@ -96,7 +96,7 @@ func compare(t *rapid.T, got, want limiter.Decision) {
 }
 
 // refundFor gives back p with the costs it was taken with.
-func (s *scene) refundFor(t *rapid.T, claims []limiter.Claim, models *[2]model, p limiter.Permit) {
+func (s *suite) refundFor(t *rapid.T, claims []limiter.Claim, models *[2]model, p limiter.Permit) {
 	back := make([]limiter.Claim, 0, len(claims))
 	for i, c := range claims {
 		for _, g := range models[i].log {
@@ -113,7 +113,7 @@ func (s *scene) refundFor(t *rapid.T, claims []limiter.Claim, models *[2]model, 
 
 // schedulesMerged: at rates where a store merges, no window ever holds more than
 // the rate, and permits come back at most 1/64 of the length late.
-func schedulesMerged(t *testing.T, s *scene) {
+func schedulesMerged(t *testing.T, s *suite) {
 	rapid.Check(t, func(t *rapid.T) {
 		k := s.key()
 		rate := limiter.Rate{

@@ -98,15 +98,15 @@ func (n *Node) alone(hash string, swap func(number int64), err error) error {
 	return fmt.Errorf("%w: %w", ErrAlone, err)
 }
 
-// returning reports whether a configuration with that hash is taken up for a
+// repeated reports whether a configuration with that hash is taken up for a
 // second time, because Redis could not be asked the first time.
-func (s *serving) returning(hash string) bool { return s.alone && s.hash == hash && s.agreed > 0 }
+func (s *serving) repeated(hash string) bool { return s.alone && s.hash == hash && s.agreed > 0 }
 
 // seen is the number upon which a configuration with that hash is built: the
 // one in Redis, for one that is new; the last one that was known of, for one
 // that was taken up without Redis.
 func (n *Node) seen(ctx context.Context, hash string) (int64, error) {
-	if now := n.serving.Load(); now.returning(hash) {
+	if now := n.serving.Load(); now.repeated(hash) {
 		return now.agreed, nil
 	}
 	return n.Number(ctx)
@@ -132,7 +132,7 @@ func (n *Node) numbered(ctx context.Context, c *config.Config, seen int64) (int6
 		n.fallBehind()
 		return 0, fmt.Errorf("%w: generation %d was pushed to all nodes; push this file, or write reload: {source: file}", ErrBehind, reply[1])
 	}
-	if n.serving.Load().returning(c.Hash) {
+	if n.serving.Load().repeated(c.Hash) {
 		n.fallBehind()
 		return 0, fmt.Errorf("%w: to generation %d, while this one knew of %d; its own file is served on until it changes", ErrBehind, reply[1], seen)
 	}

@@ -14,7 +14,7 @@ import (
 
 const (
 	// alarmEvery is the pause between two looks at what is reported.
-	alarmEvery = 2 * time.Second
+	alertsEvery = 2 * time.Second
 	// mostQueued is how many alerts wait to be sent; more are lost.
 	mostQueued = 100
 	// sendWithin is for how long an alert that the webhook does not take is sent
@@ -87,7 +87,7 @@ func NewAlerter(o AlerterOptions) *Alerter {
 }
 
 // Task looks at what is reported and sends what is to be told.
-func (a *Alerter) Task() Task { return Task{Name: "alerts", Every: alarmEvery, Run: a.run} }
+func (a *Alerter) Task() Task { return Task{Name: "alerts", Every: alertsEvery, Run: a.run} }
 
 func (a *Alerter) run(ctx context.Context, t Term) (string, error) {
 	rules := a.rules()
@@ -154,7 +154,7 @@ func (a *Alerter) send(ctx context.Context, t Term, rules config.Alerts) (sent i
 		}
 		a.told(l.Alert, result, err)
 		if result == Failed {
-			a.rest()
+			a.backOff()
 			return sent, err
 		}
 		a.pause = 0
@@ -168,9 +168,9 @@ func (a *Alerter) send(ctx context.Context, t Term, rules config.Alerts) (sent i
 	return sent, nil
 }
 
-// rest puts off the next attempt: twice as long after each failure, and by chance,
+// backOff puts off the next attempt: twice as long after each failure, and by chance,
 // so that receivers are not met by all Weirs at once.
-func (a *Alerter) rest() {
+func (a *Alerter) backOff() {
 	a.pause = min(max(2*a.pause, firstPause), longestPause)
 	a.after = time.Now().Add(a.pause/2 + rand.N(a.pause/2))
 }

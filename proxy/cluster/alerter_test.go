@@ -75,16 +75,16 @@ func (r *receiver) received() []cluster.Alert {
 	return append([]cluster.Alert{}, r.got...)
 }
 
-// An alarmed is an alarm, and what became of its alerts.
-type alarmed struct {
+// A testAlerter is an alarm, and what became of its alerts.
+type testAlerter struct {
 	*cluster.Alerter
 	t       *testing.T
 	results map[string]int
 }
 
-func alarm(t *testing.T, s *cluster.Statistics, rdb redis.UniversalClient, webhook string) *alarmed {
+func newTestAlerter(t *testing.T, s *cluster.Statistics, rdb redis.UniversalClient, webhook string) *testAlerter {
 	t.Helper()
-	a := &alarmed{t: t, results: map[string]int{}}
+	a := &testAlerter{t: t, results: map[string]int{}}
 	rules := func() config.Alerts {
 		return config.Alerts{Webhook: webhook, Secret: secret, Refused: 100, Used: 80, Repeat: time.Hour}
 	}
@@ -99,7 +99,7 @@ func alarm(t *testing.T, s *cluster.Statistics, rdb redis.UniversalClient, webho
 }
 
 // runs runs the task until n alerts had that result.
-func (a *alarmed) runs(term cluster.Term, n int, result string) {
+func (a *testAlerter) runs(term cluster.Term, n int, result string) {
 	a.t.Helper()
 	task := a.Task()
 	eventually(a.t, fmt.Sprint(n, " alerts ", result), func() bool {
@@ -128,7 +128,7 @@ func TestAlarm_TellsOnceForAll(t *testing.T) {
 	rdb := dial(t, redistest.Start(t).Addr)
 	hook := receives(t, 503, 200)
 	s := reported(t, rdb, "a", 60)
-	first := alarm(t, s, rdb, hook.URL)
+	first := newTestAlerter(t, s, rdb, hook.URL)
 	term := leading(t, rdb)
 	if did, err := first.Task().Run(t.Context(), term); did != "" || err != nil || len(hook.received()) != 0 {
 		t.Errorf("of 60 refused requests the alerter says %q %v", did, err)
@@ -143,7 +143,7 @@ func TestAlarm_TellsOnceForAll(t *testing.T) {
 		t.Errorf("the alert is %+v", a)
 	}
 	reported(t, rdb, "c", 500)
-	next := alarm(t, s, rdb, hook.URL)
+	next := newTestAlerter(t, s, rdb, hook.URL)
 	for range 2 {
 		if did, err := next.Task().Run(t.Context(), leading(t, rdb)); did != "" || err != nil {
 			t.Errorf("the next leader says %q %v; want that all is told", did, err)
@@ -160,9 +160,9 @@ func TestAlarm_NothingIsLostWithTheLeader(t *testing.T) {
 	hook := receives(t, 503, 503, 204)
 	s := reported(t, rdb, "a", 100)
 	old := leading(t, rdb)
-	dead := alarm(t, s, rdb, hook.URL)
+	dead := newTestAlerter(t, s, rdb, hook.URL)
 	dead.runs(old, 1, cluster.Failed)
-	next := alarm(t, s, rdb, hook.URL)
+	next := newTestAlerter(t, s, rdb, hook.URL)
 	next.runs(leading(t, rdb), 1, cluster.Sent)
 	if got := hook.received(); len(got) != 3 || got[0].ID != got[2].ID {
 		t.Errorf("the webhook got %+v; want one alert three times", got)
@@ -181,7 +181,7 @@ func TestAlarm_GivesUpWhereNothingHelps(t *testing.T) {
 	for _, status := range []int{400, 401, 404, 410, 301, 307} {
 		hook := receives(t, status)
 		s := reported(t, nil, "a", 100)
-		a := alarm(t, s, nil, hook.URL)
+		a := newTestAlerter(t, s, nil, hook.URL)
 		a.runs(cluster.Term{}, 1, cluster.Dropped)
 		a.Task().Run(t.Context(), cluster.Term{})
 		if got := hook.received(); len(got) != 1 {
@@ -192,7 +192,7 @@ func TestAlarm_GivesUpWhereNothingHelps(t *testing.T) {
 
 func TestAlarm_NobodyIsToldWithoutAWebhook(t *testing.T) {
 	rdb := dial(t, redistest.Start(t).Addr)
-	a := alarm(t, reported(t, rdb, "a", 1000), rdb, "")
+	a := newTestAlerter(t, reported(t, rdb, "a", 1000), rdb, "")
 	if did, err := a.Task().Run(t.Context(), leading(t, rdb)); did != "" || err != nil {
 		t.Errorf("without a webhook the alerter says %q %v", did, err)
 	}
@@ -214,7 +214,7 @@ func TestAlarm_KeysThatAreNearTheirLimit(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	alarm(t, s, rdb, hook.URL).runs(leading(t, rdb), 1, cluster.Sent)
+	newTestAlerter(t, s, rdb, hook.URL).runs(leading(t, rdb), 1, cluster.Sent)
 	got := hook.received()
 	if len(got) != 1 || got[0].Kind != cluster.KindUsed || got[0].Window != "1d" || got[0].Count != 92 || got[0].Of != 100 || got[0].Key != "b" || got[0].Masked != "+86****" {
 		t.Errorf("the webhook got %+v; want one alert of the key that has used 92", got)
@@ -240,7 +240,7 @@ func TestAlarm_QueueIsBounded(t *testing.T) {
 			}
 			away := receives(t, 200)
 			away.Close()
-			a := alarm(t, s, rdb, away.URL)
+			a := newTestAlerter(t, s, rdb, away.URL)
 			a.runs(term, 1, cluster.Failed)
 			if a.results[cluster.Dropped] != 30 {
 				t.Errorf("of 130 alerts %d are told to be lost; want 30", a.results[cluster.Dropped])
@@ -257,7 +257,7 @@ func TestAlarm_QueueIsBounded(t *testing.T) {
 
 func TestAlarm_PausesLongerAfterEachFailure(t *testing.T) {
 	s := reported(t, nil, "a", 100)
-	a := alarm(t, s, nil, "http://127.0.0.1:1")
+	a := newTestAlerter(t, s, nil, "http://127.0.0.1:1")
 	last := time.Duration(0)
 	for range 10 {
 		pause := a.Rest()

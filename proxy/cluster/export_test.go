@@ -35,6 +35,6 @@ func (s *Sweep) Remove(ctx context.Context, t Term, limits, keys []string) error
 
 // Rest puts off the next attempt, and says by how much at most.
 func (a *Alerter) Rest() time.Duration {
-	a.rest()
+	a.backOff()
 	return a.pause
 }

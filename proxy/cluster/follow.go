@@ -45,7 +45,7 @@ type Follower struct {
 
 // Adopt notes that this node serves what was pushed, which is c here.
 func (n *Node) Adopt(e Entry, c *config.Config) {
-	n.knows(e)
+	n.remember(e)
 	n.pushed.Store(e.Generation)
 	n.serving.Store(&serving{number: e.Generation, hash: e.Hash, agreed: e.Generation, defines: defining(c)})
 	offer(n.nudged, struct{}{})
@@ -59,9 +59,9 @@ func (n *Node) Follow(ctx context.Context, f *Follower) {
 	defer told.Close()
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	defer f.drop()
+	defer f.discard()
 	for {
-		n.look(ctx, f)
+		n.poll(ctx, f)
 		select {
 		case <-told.Channel():
 		case <-tick.C:
@@ -71,29 +71,29 @@ func (n *Node) Follow(ctx context.Context, f *Follower) {
 	}
 }
 
-// look does what there is to do. When Redis does not answer, that is nothing.
-func (n *Node) look(ctx context.Context, f *Follower) {
+// poll does what there is to do. When Redis does not answer, that is nothing.
+func (n *Node) poll(ctx context.Context, f *Follower) {
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
-	pushed, under, err := n.state(ctx)
+	pushed, under, err := n.pushState(ctx)
 	if err != nil {
 		return
 	}
 	// A lower number is that of a Redis that has lost what came later: see Restore.
-	if pushed > n.pushed.Load() && !f.waits(pushed) {
+	if pushed > n.pushed.Load() && !f.backsOff(pushed) {
 		n.serve(ctx, f)
 	}
 	switch {
 	case under == "":
-		f.drop()
+		f.discard()
 	case under != f.heard:
 		n.answer(ctx, f, under)
 	}
 }
 
-// state is the generation that was pushed last, or 0, and the id of the push
+// pushState is the generation that was pushed last, or 0, and the id of the push
 // that is under way, or nothing.
-func (n *Node) state(ctx context.Context) (pushed int64, under string, err error) {
+func (n *Node) pushState(ctx context.Context) (pushed int64, under string, err error) {
 	pipe := n.rdb.Pipeline()
 	number, id := pipe.HGet(ctx, n.prefix+"config", "pushed"), pipe.HGet(ctx, n.prefix+"push", "id")
 	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
@@ -111,7 +111,7 @@ func (n *Node) serve(ctx context.Context, f *Follower) {
 	}
 	taken := f.ready
 	if f.ready == nil || f.hash != e.Hash {
-		f.drop()
+		f.discard()
 		taken, err = f.Take(ctx, e.Bundle)
 	}
 	if err != nil {
@@ -132,7 +132,7 @@ func (n *Node) answer(ctx context.Context, f *Follower, id string) {
 		return // it is over
 	}
 	packed, _ := values[1].(string)
-	f.drop()
+	f.discard()
 	said := agreed
 	b, err := unzip([]byte(packed))
 	if err == nil {
@@ -147,13 +147,15 @@ func (n *Node) answer(ctx context.Context, f *Follower, id string) {
 	}
 }
 
-// drop gives up what is ready and not wanted.
-func (f *Follower) drop() {
+// discard gives up what is ready and not wanted.
+func (f *Follower) discard() {
 	if f.ready != nil {
 		f.ready.Discard()
 	}
 	f.ready = nil
 }
 
-// waits reports whether it is too early to try that generation again.
-func (f *Follower) waits(number int64) bool { return f.refused == number && time.Now().Before(f.again) }
+// backsOff reports whether it is too early to try that generation again.
+func (f *Follower) backsOff(number int64) bool {
+	return f.refused == number && time.Now().Before(f.again)
+}

@@ -78,9 +78,9 @@ func (n *Node) answers(ctx context.Context, id string) ([]Answer, error) {
 	return all, nil
 }
 
-// spread waits until all nodes serve that generation, and returns what each one
+// awaitServing waits until all nodes serve that generation, and returns what each one
 // serves then.
-func (n *Node) spread(ctx context.Context, number int64) []Answer {
+func (n *Node) awaitServing(ctx context.Context, number int64) []Answer {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), spreadWithin)
 	defer cancel()
 	poll := time.NewTicker(pollEvery)

@@ -51,7 +51,7 @@ func (h *hook) post(ctx context.Context, rules config.Alerts, a Alert) error {
 	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, rules.Webhook, bytes.NewReader(body))
 	if err != nil {
-		return fmt.Errorf("%w: %w", errUnwanted, bare(err))
+		return fmt.Errorf("%w: %w", errUnwanted, withoutURL(err))
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("User-Agent", "weir")
@@ -61,7 +61,7 @@ func (h *hook) post(ctx context.Context, rules config.Alerts, a Alert) error {
 	}
 	answer, err := h.client.Do(r)
 	if err != nil {
-		return fmt.Errorf("send an alert: %w", bare(err))
+		return fmt.Errorf("send an alert: %w", withoutURL(err))
 	}
 	defer answer.Body.Close()
 	_, _ = io.CopyN(io.Discard, answer.Body, 64<<10) // what it says does not matter
@@ -89,8 +89,8 @@ func signature(secret string, at time.Time, body []byte) string {
 	return "t=" + seconds + ",v1=" + hex.EncodeToString(mac.Sum(nil))
 }
 
-// bare is err without the URL that net/http puts before it.
-func bare(err error) error {
+// withoutURL is err without the URL that net/http puts before it.
+func withoutURL(err error) error {
 	if u := (*url.Error)(nil); errors.As(err, &u) {
 		return u.Err
 	}

@@ -22,13 +22,13 @@ func newMemoryLeadership(node string) *memoryLeadership { return &memoryLeadersh
 // lead implements leadership.
 func (s *memoryLeadership) lead(ctx context.Context, work func(context.Context, Term)) error {
 	t := Term{Token: 1, Since: time.Now().UTC()}
-	s.sit(t.Since)
+	s.acquire(t.Since)
 	work(ctx, t)
-	s.sit(time.Time{})
+	s.acquire(time.Time{})
 	return context.Cause(ctx)
 }
 
-func (s *memoryLeadership) sit(since time.Time) {
+func (s *memoryLeadership) acquire(since time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.since = since

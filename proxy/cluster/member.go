@@ -68,9 +68,9 @@ func readMember(row any) (Member, error) {
 	return m, nil
 }
 
-// says is what this node lets others know of it. The script that compares hashes
+// heartbeat is what this node lets others know of it. The script that compares hashes
 // finds them in this text.
-func (n *Node) says() (text, hash string) {
+func (n *Node) heartbeat() (text, hash string) {
 	now := n.serving.Load()
 	b, err := json.Marshal(struct {
 		Address    string    `json:"address"`
@@ -86,8 +86,8 @@ func (n *Node) says() (text, hash string) {
 	return string(b), now.hash
 }
 
-// beaten reads the reply to a sign of life.
-func beaten(reply *redis.Cmd) (live, others, number int64, err error) {
+// readHeartbeat reads the reply to a sign of life.
+func readHeartbeat(reply *redis.Cmd) (live, others, number int64, err error) {
 	counts, err := reply.Int64Slice()
 	if err != nil || len(counts) != 3 {
 		return 0, 0, 0, fmt.Errorf("%w: %v %w", errReply, counts, err)

@@ -166,9 +166,9 @@ func (n *Node) Run(ctx context.Context, address string) {
 func (n *Node) sign(ctx context.Context, d *drift) {
 	ctx, cancel := context.WithTimeout(ctx, every)
 	defer cancel()
-	text, hash := n.says()
+	text, hash := n.heartbeat()
 	keys := []string{n.prefix + "nodes", n.prefix + "members", n.prefix + "config", n.prefix + "limits"}
-	live, others, number, err := beaten(n.scripts.beat.Run(ctx, n.rdb, keys, n.id, after.Milliseconds(), text, hash, memory.Milliseconds()))
+	live, others, number, err := readHeartbeat(n.scripts.beat.Run(ctx, n.rdb, keys, n.id, after.Milliseconds(), text, hash, memory.Milliseconds()))
 	if err != nil {
 		return
 	}

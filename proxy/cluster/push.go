@@ -124,7 +124,7 @@ func (n *Node) Push(ctx context.Context, p Push) (Outcome, error) {
 		n.undo(ctx, id)
 		return Outcome{}, err
 	}
-	return Outcome{e.Generation, e.Hash, n.spread(ctx, e.Generation)}, nil
+	return Outcome{e.Generation, e.Hash, n.awaitServing(ctx, e.Generation)}, nil
 }
 
 // Try is Push without the decision: it returns what each node says.

@@ -26,22 +26,22 @@ type host struct {
 	refuse error // what it says to every bundle
 }
 
-// A room is a bundle that is ready on a host.
-type room struct {
+// A testCluster is a bundle that is ready on a host.
+type testCluster struct {
 	h    *host
 	text string
 }
 
-func (r room) Config() *config.Config { return called(r.text) }
+func (r testCluster) Config() *config.Config { return called(r.text) }
 
-func (r room) Install(number int64) {
+func (r testCluster) Install(number int64) {
 	r.h.mu.Lock()
 	defer r.h.mu.Unlock()
 	r.h.open--
 	r.h.serves, r.h.text = append(r.h.serves, number), r.text
 }
 
-func (r room) Discard() {
+func (r testCluster) Discard() {
 	r.h.mu.Lock()
 	defer r.h.mu.Unlock()
 	r.h.open--
@@ -54,7 +54,7 @@ func (h *host) take(_ context.Context, b config.Bundle) (cluster.Taken, error) {
 		return nil, h.refuse
 	}
 	h.open++
-	return room{h, b.Files[b.Main]}, nil
+	return testCluster{h, b.Files[b.Main]}, nil
 }
 
 func (h *host) is(text string) bool {

@@ -41,7 +41,7 @@ func (n *Node) Restore(ctx context.Context) (bool, error) {
 	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
 		return false, fmt.Errorf("look for what redis lost: %w", err)
 	}
-	l, err := n.loses(config.Val(), history.Val())
+	l, err := n.findLost(config.Val(), history.Val())
 	if err != nil || l.becomes == 0 {
 		return false, err
 	}
@@ -60,8 +60,8 @@ func (n *Node) Restore(ctx context.Context) (bool, error) {
 	return done == 1, nil // or another node was quicker
 }
 
-// loses compares what is in Redis with what this node knows.
-func (n *Node) loses(found []any, history []string) (l lost, err error) {
+// findLost compares what is in Redis with what this node knows.
+func (n *Node) findLost(found []any, history []string) (l lost, err error) {
 	now, known := n.serving.Load(), n.known.Load()
 	if len(found) != 3 {
 		return l, fmt.Errorf("%w: %v", errReply, found)
@@ -77,7 +77,7 @@ func (n *Node) loses(found []any, history []string) (l lost, err error) {
 	case n.pushed.Load() == now.agreed && pushed && !slices.Contains(known.texts, l.head):
 		// Something was pushed to nodes that knew nothing of this one's.
 		l.becomes, l.pushed = now.agreed+1, true
-		head, err := renumbered(l.head, l.becomes)
+		head, err := withGeneration(l.head, l.becomes)
 		if err != nil {
 			return lost{}, err
 		}
@@ -94,8 +94,8 @@ func (n *Node) loses(found []any, history []string) (l lost, err error) {
 	return l, nil
 }
 
-// renumbered is an entry of the history under another generation.
-func renumbered(text string, generation int64) (string, error) {
+// withGeneration is an entry of the history under another generation.
+func withGeneration(text string, generation int64) (string, error) {
 	var s stored
 	if err := json.Unmarshal([]byte(text), &s); err != nil {
 		return "", fmt.Errorf("%w: %w", errReply, err)
@@ -110,8 +110,8 @@ type known struct {
 	texts []string
 }
 
-// knows puts e before what is known of the history.
-func (n *Node) knows(e Entry) {
+// remember puts e before what is known of the history.
+func (n *Node) remember(e Entry) {
 	texts := []string{string(e.write(zip(e.Bundle)))}
 	for _, text := range n.known.Load().texts {
 		if other, err := readEntry(text); err == nil && other.Generation < e.Generation && len(texts) < remembered {

@@ -142,7 +142,7 @@ func (s *Statistics) Flush(ctx context.Context) error {
 			s.adjust(now)
 		}
 	}
-	s.look()
+	s.collect()
 	for _, minute := range slices.Sorted(maps.Keys(s.minutes)) {
 		if err := s.report(ctx, minute); err != nil {
 			return err
@@ -156,9 +156,9 @@ func (s *Statistics) time() time.Time { return time.Now().Add(s.ahead) }
 
 func (s *Statistics) adjust(now time.Time) { s.ahead, s.asked = time.Until(now), true }
 
-// look writes what has happened since the last look into the counts of the minute in
+// collect writes what has happened since the last look into the counts of the minute in
 // which that was.
-func (s *Statistics) look() {
+func (s *Statistics) collect() {
 	now, counts := s.time(), s.figures.Counts()
 	at := s.looked.Add(s.ahead)
 	if now.Sub(at) > 2*reportEvery || at.After(now) {
@@ -170,7 +170,7 @@ func (s *Statistics) look() {
 		}
 	}
 	for _, near := range s.figures.Near() {
-		s.minuteOf(at.Unix() / 60).approach(near)
+		s.minuteOf(at.Unix() / 60).noteNear(near)
 	}
 	s.last, s.looked = counts, time.Now()
 	maps.DeleteFunc(s.minutes, func(minute int64, _ *minuteCounts) bool { return now.Sub(begin(minute)) > openFor })
@@ -196,8 +196,8 @@ func (p *minuteCounts) add(series proxy.Series, n int64) {
 	p.told = false
 }
 
-// approach remembers the key that has used most of a limit and window.
-func (p *minuteCounts) approach(near proxy.Near) {
+// noteNear remembers the key that has used most of a limit and window.
+func (p *minuteCounts) noteNear(near proxy.Near) {
 	name := near.Route + "." + near.Limit + ":" + near.Window
 	if known, found := p.near[name]; near.Used > known.Used && (found || len(p.near) < mostNear) {
 		p.near[name] = near

@@ -101,11 +101,11 @@ func (s *Sweep) step(ctx context.Context, t Term) (string, error) {
 		}
 		s.pass = &pass{term: t, limits: allowed.limits, servers: servers}
 	}
-	return s.goOn(ctx, t)
+	return s.scan(ctx, t)
 }
 
-// goOn looks at as many keys as one step may.
-func (s *Sweep) goOn(ctx context.Context, t Term) (string, error) {
+// scan looks at as many keys as one step may.
+func (s *Sweep) scan(ctx context.Context, t Term) (string, error) {
 	p := s.pass
 	for range sweepScans {
 		keys, next, err := p.servers[0].Scan(ctx, p.cursor, s.prefix+":{"+strings.Repeat("?", 32)+"}:*", sweepCount).Result()

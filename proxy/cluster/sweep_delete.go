@@ -16,10 +16,10 @@ import (
 // asks for another.
 var errExpired = errors.New("too late")
 
-// rest is what follows ROUTE.LIMIT in a key of the store: the window, the
+// keySuffix is what follows ROUTE.LIMIT in a key of the store: the window, the
 // algorithm if it is not the usual one, or that alone where it keeps all windows of a
 // limit in one string; what is kept, and whose it is if each proxy counts by itself.
-var rest = regexp.MustCompile(`^(?::[0-9a-z]+(?::\{[a-z_]+\})?|:\{[a-z_]+\})(:(?:value|permits|base|state))(:[0-9a-f-]{36})?$`)
+var keySuffix = regexp.MustCompile(`^(?::[0-9a-z]+(?::\{[a-z_]+\})?|:\{[a-z_]+\})(:(?:value|permits|base|state))(:[0-9a-f-]{36})?$`)
 
 // A deletion is a key of a removed limit.
 type deletion struct {
@@ -29,14 +29,14 @@ type deletion struct {
 	limit string
 }
 
-// scheduleDelete reads a key that s.pass looks for; false for every other.
-func (s *Sweep) scheduleDelete(key string) (deletion, bool) {
+// parse reads a key that s.pass looks for; false for every other.
+func (s *Sweep) parse(key string) (deletion, bool) {
 	tag, name, found := strings.Cut(strings.TrimPrefix(key, s.prefix+":{"), "}:")
 	limit, _, _ := strings.Cut(name, ":")
 	if !found || len(tag) != 32 || !slices.Contains(s.pass.limits, limit) {
 		return deletion{}, false
 	}
-	parts := rest.FindStringSubmatchIndex(name[len(limit):])
+	parts := keySuffix.FindStringSubmatchIndex(name[len(limit):])
 	if parts == nil {
 		return deletion{}, false
 	}
@@ -49,7 +49,7 @@ func (s *Sweep) remove(ctx context.Context, t Term, keys []string) (gone int64, 
 	bySlot := map[string][]deletion{}
 	_, slots := s.rdb.(*redis.ClusterClient)
 	for _, key := range keys {
-		if d, yes := s.scheduleDelete(key); yes {
+		if d, yes := s.parse(key); yes {
 			if !slots {
 				d.slot = ""
 			}

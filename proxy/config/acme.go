@@ -35,13 +35,13 @@ func (r *loader) acme(f *listenForm) *ACME {
 	if a.Email != "" && !strings.Contains(strings.Trim(a.Email, "@"), "@") {
 		r.wrong(&a.Email, "is no address for mail", "write for example ops@example.com")
 	}
-	plain := offered(f.HTTP) != ""
+	plain := listenAddress(f.HTTP) != ""
 	if !plain && len(a.Challenges) == 1 && a.Challenges[0] == challengeHTTP {
 		r.wrong(&a.Challenges, challengeHTTP+" is asked of listen.http, and that is none", "write "+challengeALPN+", or an address in listen.http")
 	}
 	any := len(a.Challenges) == 0
 	return &ACME{
-		Domains: r.domains(a), Email: a.Email, Directory: a.Directory, CA: r.opens(&a.CA), Storage: r.beside(a.Storage),
+		Domains: r.domains(a), Email: a.Email, Directory: a.Directory, CA: r.opens(&a.CA), Storage: r.relative(a.Storage),
 		HTTP: plain && (any || slices.Contains(a.Challenges, challengeHTTP)),
 		ALPN: any || slices.Contains(a.Challenges, challengeALPN),
 	}

@@ -1,33 +1,33 @@
 package config
 
-// operators checks that the admin listener in TLS has certificates, stands beside
+// adminTLS checks that the admin listener in TLS has certificates, stands beside
 // all others, and is not open to everybody.
-func (r *loader) operators(f *file) {
+func (r *loader) adminTLS(f *file) {
 	at := &f.Admin.HTTPS
-	secure := r.address(at, offered(*at))
+	secure := r.address(at, listenAddress(*at))
 	if secure.port == "" {
 		return
 	}
-	if offered(f.Listen.HTTPS) == "" {
+	if listenAddress(f.Listen.HTTPS) == "" {
 		r.wrong(at, "has no certificate: it shows those of listen.https, and that is none", "write listen: {https: HOST:PORT, tls: ...} as well, or http on a loopback address here")
 	}
 	for _, other := range []struct{ name, text string }{
 		{"listen.http", f.Listen.HTTP}, {"listen.https", f.Listen.HTTPS}, {"admin.http", f.Admin.HTTP},
 	} {
-		if secure.clashes(spot(other.text)) {
+		if secure.clashes(parseAddress(other.text)) {
 			r.wrong(at, "listens where "+other.name+" does", "use another port")
 		}
 	}
-	r.guarded(at, secure, &f.Admin.Token)
+	r.requireToken(at, secure, &f.Admin.Token)
 }
 
 // leastToken is how long a token is, at least, that others on the network could try
 // to guess.
 const leastToken = 16
 
-// guarded checks that an address of the admin listener that others can reach asks
+// requireToken checks that an address of the admin listener that others can reach asks
 // for a token, and for one that cannot be guessed.
-func (r *loader) guarded(at *string, a address, token *secret) {
+func (r *loader) requireToken(at *string, a address, token *secret) {
 	switch {
 	case a.port == "" || a.loopback() || !r.ok(token):
 	case *token == "":

@@ -33,18 +33,18 @@ func (l *limits) algorithm(f *limitForm, limit *Limit) {
 		l.wrong(&f.Burst, "only gcra has a burst", "write algorithm: gcra, or leave it out: at once there are as many as the rate's count")
 		return
 	}
-	l.cheaper(f, limit)
+	l.warnExpensive(f, limit)
 	for _, rate := range limit.Rates {
-		l.kept(f, limit, rate)
+		l.keepable(f, limit, rate)
 		if loose := limit.Algorithm == limiter.FixedWindow || limit.Algorithm == limiter.SlidingWindow; loose && rate.Count <= few {
 			l.warn(&f.Algorithm, limit.Algorithm.String()+" may let "+strconv.FormatInt(2*rate.Count, 10)+" pass within one window of "+rate.String(), "write token_bucket, which never lets more than the count pass")
 		}
 	}
 }
 
-// cheaper says of a limit with many permits in Redis that another algorithm promises
+// warnExpensive says of a limit with many permits in Redis that another algorithm promises
 // the same and costs less.
-func (l *limits) cheaper(f *limitForm, limit *Limit) {
+func (l *limits) warnExpensive(f *limitForm, limit *Limit) {
 	if limit.Algorithm != limiter.TokenBucket || l.store != StoreRedis || l.given(&f.RedissonName) {
 		return
 	}
@@ -56,8 +56,8 @@ func (l *limits) cheaper(f *limitForm, limit *Limit) {
 		"write algorithm: sliding_log, unless Java programs share its keys; counts then start anew")
 }
 
-// kept checks that a rate can be kept by the algorithm.
-func (l *limits) kept(pointer any, limit *Limit, rate limiter.Rate) {
+// keepable checks that a rate can be kept by the algorithm.
+func (l *limits) keepable(pointer any, limit *Limit, rate limiter.Rate) {
 	whole := limiter.Limit{Name: "x", Rate: rate, Algorithm: limit.Algorithm, Burst: limit.Burst}
 	if err := whole.Check(); err != nil {
 		l.wrong(pointer, "a burst of "+strconv.FormatInt(limit.Burst, 10)+" takes more than 366d to flow back at "+rate.String(), "write a smaller burst")

@@ -92,8 +92,8 @@ func timeouts(f *timeoutsForm) Timeouts {
 	}
 }
 
-// speaks checks that a target of this scheme can speak protocol.
-func (u *upstreams) speaks(pointer *string, protocol Protocol, scheme string) {
+// checkProtocol checks that a target of this scheme can speak protocol.
+func (u *upstreams) checkProtocol(pointer *string, protocol Protocol, scheme string) {
 	switch {
 	case protocol == ProtocolH2 && scheme != "https":
 		u.wrong(pointer, "h2 needs https, and this target is "+scheme, "write https://, or protocol: h2c")

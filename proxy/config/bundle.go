@@ -120,8 +120,8 @@ func Unpack(own *Config, b Bundle) (*Config, error) {
 	return c, nil
 }
 
-// exposed are the secrets that stand in the files as they are.
-func (r *loader) exposed() []Problem {
+// literalSecrets are the secrets that stand in the files as they are.
+func (r *loader) literalSecrets() []Problem {
 	var ps []Problem
 	for _, p := range r.bare {
 		ps = append(ps, Problem{p.Position, p.path, "a secret stands in the file, for all to read who see it", `write "${NAME}", and set NAME where Weir runs`})

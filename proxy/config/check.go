@@ -20,7 +20,7 @@ func (r *loader) compile(f *file) (*Config, error) {
 	c := &Config{
 		Version:  f.Version,
 		Listen:   r.listen(&f.Listen),
-		Admin:    Admin{HTTP: f.Admin.HTTP, HTTPS: offered(f.Admin.HTTPS), Token: string(f.Admin.Token), Hosts: r.hosts(f.Admin.Hosts)},
+		Admin:    Admin{HTTP: f.Admin.HTTP, HTTPS: listenAddress(f.Admin.HTTPS), Token: string(f.Admin.Token), Hosts: r.hosts(f.Admin.Hosts)},
 		Store:    Store(f.Store),
 		Redis:    r.redis(&f.Redis),
 		Reload:   r.reload(&f.Reload, f.Store),
@@ -37,7 +37,7 @@ func (r *loader) compile(f *file) (*Config, error) {
 		form:   f,
 	}
 	r.listeners(f)
-	r.operators(f)
+	r.adminTLS(f)
 	c.Tokens = r.tokens(f.JWT)
 	keys := newKeys(r, f.Keys, c.Tokens)
 	c.Keys = keys.all()
@@ -55,7 +55,7 @@ func (r *loader) compile(f *file) (*Config, error) {
 		return nil, r.failed()
 	}
 	c.Hash, c.Files, c.Globs = hex.EncodeToString(r.common.Sum(nil)), r.files, r.globs
-	c.Sum, c.Bare, c.opened = hex.EncodeToString(r.hash.Sum(nil)), r.exposed(), r.later
+	c.Sum, c.Bare, c.opened = hex.EncodeToString(r.hash.Sum(nil)), r.literalSecrets(), r.later
 	c.written, c.values, c.own = r.written, r.values, r.own
 	c.Warnings = arrange(r.warnings, r.files)
 	return c, nil

@@ -125,7 +125,7 @@ func scalar(line string, v listed) (from, to int, ok bool) {
 		return 0, 0, false
 	}
 	if line[from] == '"' || line[from] == '\'' {
-		to = closing(line, from)
+		to = quoteEnd(line, from)
 		return from, to, to > 0
 	}
 	rest, ok := strings.CutPrefix(line[from:], v.text)
@@ -137,9 +137,9 @@ func scalar(line string, v listed) (from, to int, ok bool) {
 	return from, from + len(v.text), ok && (rest == "" && v.limit == nil || rest != "" && strings.ContainsAny(rest[:1], ends))
 }
 
-// closing is where the quoted scalar that begins at from has ended; 0 if it does not
+// quoteEnd is where the quoted scalar that begins at from has ended; 0 if it does not
 // end on this line.
-func closing(line string, from int) int {
+func quoteEnd(line string, from int) int {
 	for i := from + 1; i < len(line); i++ {
 		switch {
 		case line[i] == '\\' && line[from] == '"':
@@ -153,9 +153,9 @@ func closing(line string, from int) int {
 	return 0
 }
 
-// shown is f as people may see it: with values of lists and of overrides hashed, so
+// hashedValues is f as people may see it: with values of lists and of overrides hashed, so
 // that what is shown can be loaded and does the same.
-func (c *Config) shown(f file) file {
+func (c *Config) hashedValues(f file) file {
 	salt := sha256.Sum256([]byte("salt of " + c.Hash))
 	pepper := key.Salt(salt[:])
 	specs, limits := map[string]*key.Spec{}, map[*limitForm]*key.Spec{}

@@ -32,7 +32,7 @@ type place struct {
 func (d *decoder) value(n *yaml.Node, p place, v reflect.Value, t tag) {
 	p.Position = d.at(n)
 	d.places[v.Addr().Interface()] = p
-	if !d.spend(p) {
+	if !d.budget(p) {
 		return
 	}
 	if n.Kind == yaml.AliasNode {
@@ -65,9 +65,9 @@ func (d *decoder) value(n *yaml.Node, p place, v reflect.Value, t tag) {
 	d.kind(n, p, v, t)
 }
 
-// spend reports whether one more value may be decoded, and says so once when
+// budget reports whether one more value may be decoded, and says so once when
 // none may.
-func (d *decoder) spend(p place) bool {
+func (d *decoder) budget(p place) bool {
 	d.left--
 	if d.left == -1 {
 		d.add(p, "more values than a config may have", "use fewer aliases")
@@ -246,7 +246,7 @@ func (d *decoder) merge(n *yaml.Node, p place) []pair {
 			continue
 		}
 		for i := 0; i+1 < len(s.Content); i += 2 {
-			if !d.spend(at) {
+			if !d.budget(at) {
 				return pairs
 			}
 			if s.Content[i].ShortTag() == "!!merge" {

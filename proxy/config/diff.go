@@ -120,7 +120,7 @@ func (w written) lineOf(form, of any) string {
 		panic(err) // forms can be written: Effective does
 	}
 	w.restore(&root, reflect.ValueOf(of))
-	unusual(&root, reflect.TypeOf(form))
+	dropDefaults(&root, reflect.TypeOf(form))
 	root.Style = yaml.FlowStyle
 	b, err := yaml.Marshal(&root)
 	if err != nil {
@@ -129,16 +129,16 @@ func (w written) lineOf(form, of any) string {
 	return strings.Join(strings.Fields(string(b)), " ")
 }
 
-// unusual takes the fields out of n, which a form of type t was written as, that
+// dropDefaults takes the fields out of n, which a form of type t was written as, that
 // have their default.
-func unusual(n *yaml.Node, t reflect.Type) {
+func dropDefaults(n *yaml.Node, t reflect.Type) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	switch {
 	case n.Kind == yaml.SequenceNode && t.Kind() == reflect.Slice:
 		for _, c := range n.Content {
-			unusual(c, t.Elem())
+			dropDefaults(c, t.Elem())
 		}
 	case n.Kind == yaml.MappingNode && t.Kind() == reflect.Struct:
 		var left []*yaml.Node
@@ -147,7 +147,7 @@ func unusual(n *yaml.Node, t reflect.Type) {
 			index, ok := fieldIndex(t, name.Value)
 			if ok {
 				field := t.Field(index)
-				unusual(value, field.Type)
+				dropDefaults(value, field.Type)
 				if standard := tagOf(t, field).standard; standard != nil && value.Value == *standard && value.Kind == yaml.ScalarNode || value.Kind != yaml.ScalarNode && len(value.Content) == 0 {
 					continue
 				}

@@ -12,7 +12,7 @@ import (
 // files taken in. Secrets are hidden, and values of lists and of overrides
 // hashed with a salt. Loading it gives the same config, but for the secrets.
 func (c *Config) Effective() ([]byte, error) {
-	form := c.shown(*c.form)
+	form := c.hashedValues(*c.form)
 	form.Include = list{}
 	var root yaml.Node
 	if err := root.Encode(&form); err != nil {
@@ -79,12 +79,12 @@ func (u *upstreamForm) MarshalYAML() (any, error) {
 
 // MarshalYAML hides the two secrets as two, since one must not replace itself.
 func (p privacyForm) MarshalYAML() (any, error) {
-	former := string(p.PreviousSecret)
-	if former != "" {
-		former = "(the former one, hidden as well)"
+	previous := string(p.PreviousSecret)
+	if previous != "" {
+		previous = "(the former one, hidden as well)"
 	}
 	return struct {
 		HashSecret     secret `yaml:"hash_secret"`
 		PreviousSecret string `yaml:"previous_secret"`
-	}{p.HashSecret, former}, nil
+	}{p.HashSecret, previous}, nil
 }

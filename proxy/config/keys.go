@@ -92,7 +92,7 @@ func (k *keys) refer(text *string) *key.Spec {
 		return nil
 	}
 	spec := &key.Spec{Name: from.String(), From: from, Tokens: k.tokens, OnMissing: key.Reject}
-	k.spelled(text, "", spec)
+	k.warnUnnormalized(text, "", spec)
 	return k.counted(text, spec, 1)
 }
 
@@ -160,7 +160,7 @@ func (k *keys) build(form *keyForm, name string) *key.Spec {
 	if form.Normalize != nil {
 		k.phone(form.Normalize, name, spec)
 	} else if ok {
-		k.spelled(form, name, spec)
+		k.warnUnnormalized(form, name, spec)
 	}
 	spec.OnMissing, spec.Instead = k.otherwise(&form.OnMissing)
 	if form.OnInvalid != nil {

@@ -27,8 +27,8 @@ func (r *loader) listen(f *listenForm) Listen {
 		r.wrong(&f.MaxBuffered, f.MaxBuffered.String()+" is out of range", "write 1MiB or more, for example 128MiB")
 	}
 	return Listen{
-		HTTP:  offered(f.HTTP),
-		HTTPS: offered(f.HTTPS),
+		HTTP:  listenAddress(f.HTTP),
+		HTTPS: listenAddress(f.HTTPS),
 		TLS:   r.pairs(f),
 		ACME:  r.acme(f),
 		H2C:   f.H2C,
@@ -51,8 +51,8 @@ func (r *loader) listen(f *listenForm) Listen {
 // none is what is written for an address that is not listened on.
 const none = "none"
 
-// offered is addr, or "" for none.
-func offered(addr string) string {
+// listenAddress is addr, or "" for none.
+func listenAddress(addr string) string {
 	if addr == none {
 		return ""
 	}
@@ -66,8 +66,8 @@ func (r *loader) pairs(l *listenForm) []Pair {
 		return nil
 	}
 	path := r.opens
-	if offered(l.HTTPS) == "" {
-		path = func(name *string) string { return r.beside(*name) } // nobody is shown it
+	if listenAddress(l.HTTPS) == "" {
+		path = func(name *string) string { return r.relative(*name) } // nobody is shown it
 	}
 	var pairs []Pair
 	switch {
@@ -86,8 +86,8 @@ func (r *loader) pairs(l *listenForm) []Pair {
 	return pairs
 }
 
-// beside is path, relative to the main file.
-func (r *loader) beside(path string) string {
+// relative is path, relative to the main file.
+func (r *loader) relative(path string) string {
 	if path == "" || filepath.IsAbs(path) {
 		return path
 	}
@@ -100,8 +100,8 @@ func (r *loader) beside(path string) string {
 // listeners checks that all listeners can stand side by side, that HTTPS has a
 // certificate, and that the admin listener is not open to everybody.
 func (r *loader) listeners(f *file) {
-	clients := r.address(&f.Listen.HTTP, offered(f.Listen.HTTP))
-	secure := r.address(&f.Listen.HTTPS, offered(f.Listen.HTTPS))
+	clients := r.address(&f.Listen.HTTP, listenAddress(f.Listen.HTTP))
+	secure := r.address(&f.Listen.HTTPS, listenAddress(f.Listen.HTTPS))
 	admin := r.address(&f.Admin.HTTP, f.Admin.HTTP)
 	switch {
 	case f.Listen.HTTP == none && f.Listen.HTTPS == none:
@@ -118,7 +118,7 @@ func (r *loader) listeners(f *file) {
 	case admin.clashes(secure):
 		r.wrong(&f.Admin.HTTP, "listens where listen.https does", "use another port")
 	}
-	r.guarded(&f.Admin.HTTP, admin, &f.Admin.Token)
+	r.requireToken(&f.Admin.HTTP, admin, &f.Admin.Token)
 }
 
 // address checks that text is host:port. It says nothing of an empty text,
@@ -144,8 +144,8 @@ func (r *loader) address(pointer any, text string) address {
 	return address{host, port}
 }
 
-// spot is text as an address; the zero address when it is none.
-func spot(text string) address {
+// parseAddress is text as an address; the zero address when it is none.
+func parseAddress(text string) address {
 	host, port, err := net.SplitHostPort(text)
 	if err != nil {
 		return address{}

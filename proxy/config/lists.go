@@ -63,7 +63,7 @@ func (l *lists) make(name string, f *listForm) *List {
 		return nil // a problem already
 	}
 	spec := l.keys.use(f.Key)
-	if !l.bearers.single(f.Key, spec) {
+	if !l.bearers.oneText(f.Key, spec) {
 		return nil
 	}
 	return &List{Name: name, Key: spec, Members: l.members(name, f, spec), Action: Action(f.Action), Position: l.places[f].Position}

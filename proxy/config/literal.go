@@ -16,8 +16,8 @@ type literals struct {
 	prefix  int // bits of an IPv6 address that make one client
 }
 
-// single reports whether a value of the key is one text, and says so otherwise.
-func (b literals) single(pointer any, spec *key.Spec) bool {
+// oneText reports whether a value of the key is one text, and says so otherwise.
+func (b literals) oneText(pointer any, spec *key.Spec) bool {
 	switch {
 	case spec == nil:
 		return false // a problem already

@@ -12,7 +12,7 @@ type named struct {
 // opens notes that the file that the field at pointer names is opened later, and
 // returns where that is.
 func (r *loader) opens(pointer *string) string {
-	path := r.beside(*pointer)
+	path := r.relative(*pointer)
 	if path == "" {
 		return ""
 	}

@@ -30,9 +30,9 @@ func (r *loader) newKeys(text *string) limiter.Rate {
 	return rate
 }
 
-// invention reads how many requests with new keys a client may send to a route, and
+// newKeysOf reads how many requests with new keys a client may send to a route, and
 // what becomes of more.
-func (r *routes) invention(f *routeForm, limits []*Limit) (limiter.Rate, Mode) {
+func (r *routes) newKeysOf(f *routeForm, limits []*Limit) (limiter.Rate, Mode) {
 	mode := Mode(cmp.Or(f.Mode, r.defaults.Mode))
 	if !r.given(&f.NewKeys) {
 		return r.newly, mode

@@ -11,7 +11,7 @@ import (
 
 // overrides reads the rates of single values of the key.
 func (l *limits) overrides(f *limitForm, limit *Limit) {
-	if len(f.Overrides) == 0 || !l.bearers.single(&f.Overrides, limit.Key) {
+	if len(f.Overrides) == 0 || !l.bearers.oneText(&f.Overrides, limit.Key) {
 		return
 	}
 	limit.Overrides = map[limiter.Key][]limiter.Rate{}
@@ -54,7 +54,7 @@ func (l *limits) override(texts *list, limit *Limit) []limiter.Rate {
 	}
 	rates := l.parse(each)
 	for i, rate := range rates {
-		l.kept(each[min(i, len(each)-1)], limit, rate)
+		l.keepable(each[min(i, len(each)-1)], limit, rate)
 	}
 	return rates
 }

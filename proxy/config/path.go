@@ -48,9 +48,9 @@ func parsePath(text string) (pattern, fault) {
 		switch {
 		case s == "*" && last:
 			p.params = append(p.params, s)
-			p.grow(s, s)
+			p.append(s, s)
 		case s == "" && last:
-			p.grow(s, s)
+			p.append(s, s)
 		case strings.HasPrefix(s, "{"):
 			if f := p.parameter(s[1 : len(s)-1]); f != (fault{}) {
 				return p, f
@@ -59,14 +59,14 @@ func parsePath(text string) (pattern, fault) {
 			if f := checkSegment(s); f != (fault{}) {
 				return p, f
 			}
-			p.grow(spell(s), spell(s))
+			p.append(canonicalSegment(s), canonicalSegment(s))
 		}
 	}
 	return p, fault{}
 }
 
-// grow adds a segment.
-func (p *pattern) grow(text, shape string) {
+// append adds a segment.
+func (p *pattern) append(text, shape string) {
 	p.text += "/" + text
 	p.shape += "/" + shape
 }
@@ -82,7 +82,7 @@ func (p *pattern) parameter(inside string) fault {
 	}
 	p.params = append(p.params, name)
 	if !constrained {
-		p.grow("{"+name+"}", "{}")
+		p.append("{"+name+"}", "{}")
 		return fault{}
 	}
 	if re == "" {
@@ -96,7 +96,7 @@ func (p *pattern) parameter(inside string) fault {
 	}
 	// Without the group, ^a|b$ would match all that begins with a.
 	re = "^(?:" + re + ")$"
-	p.grow("{"+name+":"+re+"}", "{"+re+"}")
+	p.append("{"+name+":"+re+"}", "{"+re+"}")
 	return fault{}
 }
 
@@ -143,16 +143,16 @@ func checkSegment(s string) fault {
 	if m := never.FindString(s); m != "" {
 		return fault{"no request has " + m + " in its path", "write {" + "name} for the segment, or %25 for a percent sign"}
 	}
-	if s := spell(s); s == "." || s == ".." {
+	if s := canonicalSegment(s); s == "." || s == ".." {
 		return fault{"holds the segment " + s, "write the path that remains: requests are matched so"}
 	}
 	return fault{}
 }
 
-// spell writes a segment in the one spelling that requests are matched in: only
+// canonicalSegment writes a segment in the one spelling that requests are matched in: only
 // what must be is percent-encoded, in capitals. The semicolon keeps the spelling
 // it has, because servers tell the two apart.
-func spell(s string) string {
+func canonicalSegment(s string) string {
 	return letter.ReplaceAllStringFunc(s, func(c string) string {
 		if len(c) == 3 && c[0] == '%' {
 			if text, err := url.PathUnescape(c); err == nil && text != ";" && bare.MatchString(text) {

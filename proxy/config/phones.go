@@ -41,9 +41,9 @@ func (k *keys) phone(form *normalForm, name string, spec *key.Spec) {
 	}
 }
 
-// spelled warns of a key that is named like a phone number and that nothing brings into
+// warnUnnormalized warns of a key that is named like a phone number and that nothing brings into
 // one form.
-func (k *keys) spelled(pointer any, name string, spec *key.Spec) {
+func (k *keys) warnUnnormalized(pointer any, name string, spec *key.Spec) {
 	switch spec.From.Source {
 	case key.Header, key.Query, key.Form, key.JSON, key.Cookie, key.Path:
 	default:

@@ -47,7 +47,7 @@ func (r *loader) redis(f *redisForm) Redis {
 			r.wrong(&f.Addrs[i], "has port 0", "write the port that Redis listens on, for example 6379")
 		}
 	}
-	r.deployment(f)
+	r.checkMode(f)
 	r.token(&f.Prefix, f.Prefix)
 	made := Redis{
 		Mode:     RedisMode(f.Mode),
@@ -71,8 +71,8 @@ func (r *loader) redis(f *redisForm) Redis {
 	return made
 }
 
-// deployment checks that what is said fits the mode.
-func (r *loader) deployment(f *redisForm) {
+// checkMode checks that what is said fits the mode.
+func (r *loader) checkMode(f *redisForm) {
 	mode := RedisMode(f.Mode)
 	if mode == RedisSingle && len(f.Addrs) != 1 && r.ok(&f.Addrs) {
 		r.wrong(&f.Addrs, "mode single wants exactly one address", "name one server, or write mode: sentinel or cluster")

@@ -94,7 +94,7 @@ func (l *limits) alone(f *limitForm, limit *Limit) bool {
 		case other.name == mine.name:
 			l.wrong(&f.RedissonName, "another limit shares these limiters with another redisson_version", "write the same version at both")
 			return false
-		case other.meets(mine):
+		case other.overlaps(mine):
 			l.wrong(&f.RedissonName, "a key can make this name the same as "+other.name+" makes it", "let the names differ before {key}, or after it")
 			return false
 		}

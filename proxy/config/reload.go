@@ -17,7 +17,7 @@ type Reload struct {
 
 // reload checks that the source can be one.
 func (r *loader) reload(f *reloadForm, store string) Reload {
-	made := Reload{Source(f.Source), r.beside(f.Keep)}
+	made := Reload{Source(f.Source), r.relative(f.Keep)}
 	switch {
 	case made.Source == SourceRedis && Store(store) != StoreRedis && r.ok(&f.Source):
 		r.wrong(&f.Source, "there is no Redis that it could come from", "write store: redis, or source: file")

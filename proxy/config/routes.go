@@ -53,7 +53,7 @@ func (r *routes) all(forms []*routeForm) []*Route {
 		}
 		route.CountPreflight, route.LogPath = form.CountPreflight, LogPath(form.LogPath)
 		route.EncodedSlash, route.FormBesideQuery = EncodedSlash(form.EncodedSlash), FormBesideQuery(form.FormBesideQuery)
-		route.NewKeys, route.NewKeysMode = r.invention(form, route.Limits)
+		route.NewKeys, route.NewKeysMode = r.newKeysOf(form, route.Limits)
 		r.destination(form)
 		r.upgrades(form, route)
 		r.phones(form, route)

@@ -25,13 +25,13 @@ func newTemplate(f *limitForm, limit *Limit) template {
 	return t
 }
 
-// takes reports whether text can be part of a key.
-func (t template) takes(text string) bool {
+// accepts reports whether text can be part of a key.
+func (t template) accepts(text string) bool {
 	return t.keyed && !strings.ContainsAny(text, "{}") && (!t.digits || strings.Trim(text, "+0123456789") == "")
 }
 
-// meets reports whether some key of t and some key of other make one name.
-func (t template) meets(other template) bool {
+// overlaps reports whether some key of t and some key of other make one name.
+func (t template) overlaps(other template) bool {
 	if !t.keyed {
 		t, other = other, t
 	}
@@ -41,7 +41,7 @@ func (t template) meets(other template) bool {
 	if !other.keyed {
 		text, ok := strings.CutPrefix(other.start, t.start)
 		text, end := strings.CutSuffix(text, t.end)
-		return ok && end && t.takes(text)
+		return ok && end && t.accepts(text)
 	}
 	return t.opens(other) && t.closes(other)
 }
@@ -53,7 +53,7 @@ func (t template) opens(other template) bool {
 		t, other = other, t
 	}
 	more, ok := strings.CutPrefix(other.start, t.start)
-	return ok && t.takes(more)
+	return ok && t.accepts(more)
 }
 
 func (t template) closes(other template) bool {
@@ -61,5 +61,5 @@ func (t template) closes(other template) bool {
 		t, other = other, t
 	}
 	more, ok := strings.CutSuffix(other.end, t.end)
-	return ok && t.takes(more)
+	return ok && t.accepts(more)
 }

@@ -76,7 +76,7 @@ func (u *upstreams) build(name string, form *upstreamForm) *Upstream {
 		default:
 			seen[to.String()] = true
 			up.Targets = append(up.Targets, Target{to, t.Weight})
-			u.speaks(&t.URL, up.Protocol, to.Scheme)
+			u.checkProtocol(&t.URL, up.Protocol, to.Scheme)
 		}
 	}
 	up.Balance, up.HashBy = u.balance(form)

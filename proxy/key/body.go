@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// whole is the body as its sender meant it: one Content-Type, no encoding.
-func whole(r Request, m Message) (Body, error) {
+// decodedBody is the body as its sender meant it: one Content-Type, no encoding.
+func decodedBody(r Request, m Message) (Body, error) {
 	body, err := m.Body()
 	if err != nil || len(body.Bytes) == 0 {
 		return Body{}, err

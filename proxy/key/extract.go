@@ -32,7 +32,7 @@ func (s *Spec) extract(r Request, v *Value) error {
 	v.set(whole.SetHeader, f.text)
 	if err != nil {
 		v.set(s.SetHeader, "")
-		return whole.otherwise(r, v, err)
+		return whole.onFailure(r, v, err)
 	}
 	if s.Of != nil {
 		f = found{text: s.Part.of(f.number), number: f.number}
@@ -42,8 +42,8 @@ func (s *Spec) extract(r Request, v *Value) error {
 	return nil
 }
 
-// otherwise does what the configuration says of a request without the key.
-func (s *Spec) otherwise(r Request, v *Value, err error) error {
+// onFailure does what the configuration says of a request without the key.
+func (s *Spec) onFailure(r Request, v *Value, err error) error {
 	policy, instead, name := Reject, (*Spec)(nil), s.Name
 	switch {
 	case errors.Is(err, ErrMissing):
@@ -67,8 +67,8 @@ func (s *Spec) otherwise(r Request, v *Value, err error) error {
 // find is what s, which has an origin, is in the request, and why there is
 // none. It remembers what took work.
 func (s *Spec) find(r Request, v *Value) (found, error) {
-	dear := s.Phone != nil || len(s.Equal) > 0 || s.From.Source == JSON || s.From.Source == Form || s.From.Source == JWT
-	if dear {
+	expensive := s.Phone != nil || len(s.Equal) > 0 || s.From.Source == JSON || s.From.Source == Form || s.From.Source == JWT
+	if expensive {
 		for _, m := range v.memory {
 			if m.spec == s {
 				return m.found, m.err
@@ -77,7 +77,7 @@ func (s *Spec) find(r Request, v *Value) (found, error) {
 	}
 	f, err := s.at(s.From, r, v)
 	if len(s.Equal) > 0 {
-		err = s.agree(r, v, f, err)
+		err = s.mustEqual(r, v, f, err)
 	}
 	if err == nil && s.SetHeader != "" && !httpguts.ValidHeaderFieldValue(f.text) {
 		err = fmt.Errorf("%w: it cannot be sent in a header field", ErrInvalid)
@@ -85,15 +85,15 @@ func (s *Spec) find(r Request, v *Value) (found, error) {
 	if err != nil {
 		f = found{}
 	}
-	if dear {
-		v.memory = append(v.memory, memory{s, f, err})
+	if expensive {
+		v.memory = append(v.memory, cached{s, f, err})
 	}
 	return f, err
 }
 
 // at is what stands at one place, normalized.
 func (s *Spec) at(o Origin, r Request, v *Value) (found, error) {
-	if err := s.alone(o, r); err != nil {
+	if err := s.checkOneSource(o, r); err != nil {
 		return found{}, err
 	}
 	f, err := o.read(r, v, s.Tokens)
@@ -106,11 +106,11 @@ func (s *Spec) at(o Origin, r Request, v *Value) (found, error) {
 	if err := s.unambiguous(o, f); err != nil {
 		return found{}, err
 	}
-	return s.normal(f)
+	return s.normalize(f)
 }
 
-// normal brings f into its one form. Nothing left of it is ErrMissing.
-func (s *Spec) normal(f found) (found, error) {
+// normalize brings f into its one form. Nothing left of it is ErrMissing.
+func (s *Spec) normalize(f found) (found, error) {
 	for _, step := range s.Normalize {
 		if step == Digits || step == E164 {
 			if err := otherDigits(f.text); err != nil {
@@ -129,11 +129,11 @@ func (s *Spec) normal(f found) (found, error) {
 	return found{text: number.E164, number: number}, err
 }
 
-// agree returns err, which is what came of the key's own place, or else that
+// mustEqual returns err, which is what came of the key's own place, or else that
 // another place carries another key. Where the key's own place has none but
 // the request would not be refused for that, no other place may have one: the
 // upstream could go by it.
-func (s *Spec) agree(r Request, v *Value, f found, err error) error {
+func (s *Spec) mustEqual(r Request, v *Value, f found, err error) error {
 	missing, invalid := errors.Is(err, ErrMissing), errors.Is(err, ErrInvalid)
 	policy := s.OnMissing
 	if invalid {

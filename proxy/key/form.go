@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// alone returns an error if o is a parameter of the query or a field of a form and
+// checkOneSource returns an error if o is a parameter of the query or a field of a form and
 // the other of the two may have it as well, or instead: many servers mix them. A key
 // that compares both is read from both.
-func (s *Spec) alone(o Origin, r Request) error {
+func (s *Spec) checkOneSource(o Origin, r Request) error {
 	switch o.Source {
 	case Form:
 		other := Origin{Query, o.Name}
@@ -30,7 +30,7 @@ func (s *Spec) compares(o Origin) bool { return s.From == o || slices.Contains(s
 
 // form is the one value of a field in a form, "" if there is none.
 func form(r Request, m Message, name string) (string, error) {
-	body, err := whole(r, m)
+	body, err := decodedBody(r, m)
 	if err != nil || len(body.Bytes) == 0 {
 		return "", err
 	}

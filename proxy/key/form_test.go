@@ -16,7 +16,7 @@ func part(name, text string) string {
 func TestExtract_Form(t *testing.T) {
 	const urlencoded = "application/x-www-form-urlencoded"
 	for name, c := range map[string]struct {
-		m    *letter
+		m    *sentRequest
 		want string
 		err  error
 	}{
@@ -257,9 +257,9 @@ func TestExtract_NumbersInLatin1(t *testing.T) {
 }
 
 // A formBeside is a request whose form nobody has looked into.
-type formBeside struct{ *letter }
+type formBeside struct{ *sentRequest }
 
-func (f formBeside) Confused(o Origin) bool { return o.Source == Form || f.letter.Confused(o) }
+func (f formBeside) Confused(o Origin) bool { return o.Source == Form || f.sentRequest.Confused(o) }
 
 func TestExtract_QueryBesideAForm(t *testing.T) {
 	r := formBeside{sendsForm("phone=2").asks("phone=1")}

@@ -81,7 +81,7 @@ func (s *Spec) value(entry string) (string, error) {
 	if s.Of != nil {
 		return s.Part.text(entry)
 	}
-	f, err := s.normal(found{text: entry})
+	f, err := s.normalize(found{text: entry})
 	if err != nil {
 		return "", fmt.Errorf("%w: %w; write it as a request would carry it", ErrSpec, err)
 	}

@@ -37,32 +37,32 @@ type partHeader struct {
 func (f *field) multipart(body Body) error {
 	match := multipartType.FindStringSubmatch(body.Type)
 	if match == nil {
-		return unlike("Content-Type has not one plain boundary")
+		return ambiguousForm("Content-Type has not one plain boundary")
 	}
 	delimiter := []byte("--" + match[1] + match[2])
 	rest, ok := bytes.CutPrefix(body.Bytes, delimiter)
 	if !ok {
-		return unlike("it does not begin with its boundary")
+		return ambiguousForm("it does not begin with its boundary")
 	}
 	for delimiters := 1; ; delimiters++ {
 		switch string(rest) {
 		case "--", "--\r\n":
 			if bytes.Count(body.Bytes, delimiter) != delimiters {
-				return unlike("something else in it looks like its boundary")
+				return ambiguousForm("something else in it looks like its boundary")
 			}
 			return nil
 		}
 		if rest, ok = bytes.CutPrefix(rest, []byte("\r\n")); !ok {
-			return unlike("something follows a boundary")
+			return ambiguousForm("something follows a boundary")
 		}
 		header, content, ok := bytes.Cut(rest, []byte("\r\n\r\n"))
 		if !ok {
-			return unlike("a part has no end")
+			return ambiguousForm("a part has no end")
 		}
 		var text []byte
 		text, rest, ok = bytes.Cut(content, append([]byte("\r\n"), delimiter...))
 		if !ok {
-			return unlike("it does not end with its boundary")
+			return ambiguousForm("it does not end with its boundary")
 		}
 		if err := f.part(string(header), text); err != nil {
 			return err
@@ -70,8 +70,8 @@ func (f *field) multipart(body Body) error {
 	}
 }
 
-// unlike says why a form is not written in the one grammar.
-func unlike(why string) error {
+// ambiguousForm says why a form is not written in the one grammar.
+func ambiguousForm(why string) error {
 	return fmt.Errorf("%w: a form in parts that servers read differently: %s", ErrAmbiguous, why)
 }
 
@@ -82,7 +82,7 @@ func (f *field) part(header string, text []byte) error {
 	case err != nil:
 		return err
 	case h.length != "" && h.length != strconv.Itoa(len(text)):
-		return unlike("a part is not as long as it says")
+		return ambiguousForm("a part is not as long as it says")
 	case h.name != f.name:
 		return f.meet(h.name, "")
 	case h.file, h.kind != "" && !plainPart.MatchString(h.kind):
@@ -95,33 +95,33 @@ func (f *field) part(header string, text []byte) error {
 func readPartHeader(header string) (h partHeader, err error) {
 	lines := strings.Split(header, "\r\n")
 	if len(lines) > maxPartHeader {
-		return h, unlike("a part has other fields than one needs")
+		return h, ambiguousForm("a part has other fields than one needs")
 	}
 	for _, line := range lines {
 		name, value, ok := strings.Cut(line, ":")
 		value = strings.TrimPrefix(value, " ")
 		if !ok || value == "" || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-			return h, unlike("a field of a part is broken or empty")
+			return h, ambiguousForm("a field of a part is broken or empty")
 		}
 		switch {
 		case strings.EqualFold(name, "Content-Disposition") && h.name == "":
 			match := disposition.FindStringSubmatch(value)
 			if match == nil || strings.Contains(value, "=?") {
-				return h, unlike("a part has not one plain name in quotes")
+				return h, ambiguousForm("a part has not one plain name in quotes")
 			}
 			h.name, h.file = match[1], match[2] != ""
 		case strings.EqualFold(name, "Content-Type") && h.kind == "":
 			if h.kind = value; strings.HasPrefix(strings.ToLower(value), "multipart/") {
-				return h, unlike("a form in a part")
+				return h, ambiguousForm("a form in a part")
 			}
 		case strings.EqualFold(name, "Content-Length") && h.length == "":
 			h.length = value
 		default:
-			return h, unlike("a part has other fields than one needs")
+			return h, ambiguousForm("a part has other fields than one needs")
 		}
 	}
 	if h.name == "" {
-		return h, unlike("a part has no name")
+		return h, ambiguousForm("a part has no name")
 	}
 	return h, nil
 }

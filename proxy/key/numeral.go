@@ -22,11 +22,11 @@ var plainNumeral = regexp.MustCompile(`^(0|-?[1-9][0-9]{0,15})$`)
 // floating point, as in JavaScript: one more, and two numbers are one there.
 const maxExact = 1<<53 - 1
 
-// sent is what a client has sent for a key in JSON, where the number 42 and the
+// canonicalJSON is what a client has sent for a key in JSON, where the number 42 and the
 // string "42" are one key: to most programs they are one phone, or one user. What is
 // no plain number, and a truth value, have other texts in each language; they are
 // ErrAmbiguous.
-func sent(f found, err error) (found, error) {
+func canonicalJSON(f found, err error) (found, error) {
 	switch {
 	case err != nil:
 		return found{}, err

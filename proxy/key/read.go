@@ -50,14 +50,14 @@ func (o Origin) open(r Request, v *Value) (f found, err error) {
 	case Form:
 		f.text, err = form(r, m, o.Name)
 	case JSON:
-		body, err := whole(r, m)
+		body, err := decodedBody(r, m)
 		if err != nil || len(body.Bytes) == 0 {
 			return found{}, err
 		}
 		if err := body.json(); err != nil {
 			return found{}, err
 		}
-		return sent(v.lookup(body.Bytes, o.Name))
+		return canonicalJSON(v.lookup(body.Bytes, o.Name))
 	}
 	return f, err
 }

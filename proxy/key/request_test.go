@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// A letter is a request with all that keys can be read from.
-type letter struct {
+// A sentRequest is a request with all that keys can be read from.
+type sentRequest struct {
 	request
 	host, method string
 	body         Body
@@ -18,33 +18,33 @@ type letter struct {
 	bodies       int // times that the body was asked for
 }
 
-func (m *letter) Host() string   { return m.host }
-func (m *letter) Method() string { return m.method }
-func (m *letter) Body() (Body, error) {
+func (m *sentRequest) Host() string   { return m.host }
+func (m *sentRequest) Method() string { return m.method }
+func (m *sentRequest) Body() (Body, error) {
 	m.bodies++
 	return m.body, m.bodyErr
 }
 
 // sends is a request with a body.
-func sends(kind, body string) *letter {
-	return &letter{request: request{header: http.Header{}}, body: Body{Type: kind, Bytes: []byte(body)}}
+func sends(kind, body string) *sentRequest {
+	return &sentRequest{request: request{header: http.Header{}}, body: Body{Type: kind, Bytes: []byte(body)}}
 }
 
-func (m *letter) with(field string, values ...string) *letter {
+func (m *sentRequest) with(field string, values ...string) *sentRequest {
 	m.header[field] = values
 	return m
 }
 
-func (m *letter) asks(query string) *letter {
+func (m *sentRequest) asks(query string) *sentRequest {
 	m.query, _ = url.ParseQuery(query)
 	return m
 }
 
-func sendsJSON(body string) *letter { return sends("application/json", body) }
-func sendsForm(body string) *letter { return sends("application/x-www-form-urlencoded", body) }
+func sendsJSON(body string) *sentRequest { return sends("application/json", body) }
+func sendsForm(body string) *sentRequest { return sends("application/x-www-form-urlencoded", body) }
 
 // sendsParts is a form in parts; each is its headers, an empty line and text.
-func sendsParts(parts ...string) *letter {
+func sendsParts(parts ...string) *sentRequest {
 	var b strings.Builder
 	for _, p := range parts {
 		b.WriteString("--B\r\n" + strings.ReplaceAll(p, "\n", "\r\n") + "\r\n")
@@ -52,7 +52,7 @@ func sendsParts(parts ...string) *letter {
 	return sends("multipart/form-data; boundary=B", b.String()+"--B--\r\n")
 }
 
-func bears(token string) *letter {
+func bears(token string) *sentRequest {
 	return sends("", "").with("Authorization", "Bearer "+token)
 }
 

@@ -48,7 +48,7 @@ func TestSharedThings_ConcurrentUse(t *testing.T) {
 }
 
 func TestExtract_LeavesTheBodyAlone(t *testing.T) {
-	for origin, m := range map[string]*letter{
+	for origin, m := range map[string]*sentRequest{
 		"json:/user/phone": sendsJSON(string(document())),
 		"form:phone":       sendsParts(part("phone", "1")),
 		"form:a":           sendsForm("a=1&b=%41"),

@@ -10,7 +10,7 @@ import (
 
 // A Value is what keys were found to be in one request. The zero Value is ready
 // for the first request; Reset makes it ready for the next. It remembers what
-// is dear to find (a place in a body, a verified token, a phone number), so
+// is expensive to find (a place in a body, a verified token, a phone number), so
 // that several keys made of it cost it once.
 type Value struct {
 	// Parts are what Extract found: names and texts, one of each unless keys
@@ -24,7 +24,7 @@ type Value struct {
 	Set []Field
 
 	leaves []leaf // what Parts are, for people and lists
-	memory []memory
+	memory []cached
 	token  token
 	json   *jsontext.Decoder // reads from buffer
 	buffer bytes.Buffer
@@ -48,8 +48,8 @@ type found struct {
 	network netip.Prefix // of the client
 }
 
-// memory is what a spec found, or why it did not.
-type memory struct {
+// cached is what a spec found, or why it did not.
+type cached struct {
 	spec *Spec
 	found
 	err error

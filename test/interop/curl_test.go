@@ -18,8 +18,8 @@ func curl(t *testing.T, args ...string) string {
 }
 
 // echoing is a Weir whose upstream tells what it was asked.
-func echoing(t *testing.T) door {
-	return opened(t, "listen: {h2c: true}\nroutes: [{match: {path: /*}, upstream: echo, limits: [{key: client_ip, rate: 100000/1s}]}]\n")
+func echoing(t *testing.T) testProxy {
+	return startProxy(t, "listen: {h2c: true}\nroutes: [{match: {path: /*}, upstream: echo, limits: [{key: client_ip, rate: 100000/1s}]}]\n")
 }
 
 // An echoed is what Weir's own upstream was asked.
@@ -96,7 +96,7 @@ func TestCurl_OneConnection(t *testing.T) {
 
 // The body is asked for before it is sent, and not asked for by a refusal.
 func TestCurl_Continue(t *testing.T) {
-	d := opened(t, "routes: [{match: {path: /*}, upstream: echo, limits: [{key: global, rate: 1/1h}]}]\n")
+	d := startProxy(t, "routes: [{match: {path: /*}, upstream: echo, limits: [{key: global, rate: 1/1h}]}]\n")
 	big := sparse(t, 4<<20)
 	ask := func() string {
 		return curl(t, "-v", "-H", "Expect: 100-continue", "--expect100-timeout", "60", "-T", big, "-o", os.DevNull,
@@ -148,7 +148,7 @@ func TestCurl_Trailers(t *testing.T) {
 		io.WriteString(w, "body")
 		w.Header().Set("X-Sum", "42")
 	}))
-	d := opened(t, "listen: {h2c: true}\nroutes: [{match: {path: /*}, upstream: 'http://"+up+"'}]\n")
+	d := startProxy(t, "listen: {h2c: true}\nroutes: [{match: {path: /*}, upstream: 'http://"+up+"'}]\n")
 	for how, args := range map[string][]string{
 		"1.1": {"--raw", "http://" + d.plain}, "h2c": {"--http2-prior-knowledge", "http://" + d.plain},
 		"2 in TLS": {"--cacert", d.ca, "https://" + d.secure},
@@ -190,7 +190,7 @@ func TestCurl_ServerSentEvents(t *testing.T) {
 				}
 			}
 		}))
-		d := opened(t, "routes: [{match: {path: /*}, upstream: 'http://"+up+"', limits: [{key: global, rate: 1/1h}]}]\n")
+		d := startProxy(t, "routes: [{match: {path: /*}, upstream: 'http://"+up+"', limits: [{key: global, rate: 1/1h}]}]\n")
 		out := listening(t, "curl", append(how, "-q", "-sS", "-N", "--noproxy", "*", "--cacert", d.ca, "https://"+d.secure)...)
 		for n := range 3 {
 			await(t, fmt.Sprintf("event %d, %v", n, how), func() bool { return strings.Contains(out.String(), fmt.Sprintf("id: %d\ndata: one of three\n\n", n)) })

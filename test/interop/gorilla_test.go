@@ -35,7 +35,7 @@ func talking(t *testing.T, scheme string) talk {
 		}
 		servers <- c
 	}))
-	d := opened(t, "routes: [{match: {path: /*}, upstream: 'http://"+addr+"', websocket: true, limits: [{key: global, rate: 1/1h}]}]\n")
+	d := startProxy(t, "routes: [{match: {path: /*}, upstream: 'http://"+addr+"', websocket: true, limits: [{key: global, rate: 1/1h}]}]\n")
 	url, origin, roots := "ws://"+d.plain, "http://"+d.plain, x509.NewCertPool()
 	if scheme == "wss" {
 		url, origin = "wss://"+d.secure, "https://"+d.secure
@@ -176,7 +176,7 @@ func TestGorilla_RefusedUpgrade(t *testing.T) {
 		}
 		w.WriteHeader(http.StatusUpgradeRequired)
 	}))
-	d := opened(t, "routes: [{match: {path: /*}, upstream: 'http://"+addr+"'}]\n")
+	d := startProxy(t, "routes: [{match: {path: /*}, upstream: 'http://"+addr+"'}]\n")
 	_, answer, err := websocket.DefaultDialer.DialContext(t.Context(), "ws://"+d.plain+"/talk", nil)
 	if err != websocket.ErrBadHandshake || answer.StatusCode != http.StatusUpgradeRequired {
 		t.Errorf("dialled %v, %v; want 426", err, answer)

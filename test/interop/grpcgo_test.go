@@ -12,7 +12,7 @@ func TestGRPC_InteropCases(t *testing.T) {
 	addr := free(t)
 	_, port, _ := net.SplitHostPort(addr)
 	startServer(t, exec.Command(program(t, "grpc-server"), "-port", port), addr)
-	d := opened(t, "listen: {h2c: true}\nupstreams: {grpc: {targets: ['http://"+addr+"'], protocol: h2c}}\n"+
+	d := startProxy(t, "listen: {h2c: true}\nupstreams: {grpc: {targets: ['http://"+addr+"'], protocol: h2c}}\n"+
 		"routes: [{match: {path: /*}, upstream: grpc, limits: [{key: client_ip, rate: 100000/1s}]}]\n")
 	for how, args := range map[string][]string{
 		"plain": dialling(d.plain),

@@ -23,18 +23,18 @@ import (
 // enough is how long a test waits for what must happen.
 const enough = time.Minute
 
-// A door is a Weir that serves: plain, and in TLS with a certificate for
+// A testProxy is a Weir that serves: plain, and in TLS with a certificate for
 // localhost that ca vouches for.
-type door struct {
+type testProxy struct {
 	plain, secure string // host:port; secure has localhost as its host
 	ca            string // a PEM file
 }
 
 // through starts a Weir with these lines of YAML and returns its address.
-func through(t *testing.T, yaml string) (addr string) { return opened(t, yaml).plain }
+func through(t *testing.T, yaml string) (addr string) { return startProxy(t, yaml).plain }
 
-// opened starts a Weir with these lines of YAML, until the test ends.
-func opened(t *testing.T, yaml string) door {
+// startProxy starts a Weir with these lines of YAML, until the test ends.
+func startProxy(t *testing.T, yaml string) testProxy {
 	t.Helper()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "weir.yaml")
@@ -71,7 +71,7 @@ func opened(t *testing.T, yaml string) door {
 		})
 		return l.Addr().String()
 	}
-	d := door{plain: listen(s.Serve), ca: pair.Cert}
+	d := testProxy{plain: listen(s.Serve), ca: pair.Cert}
 	_, port, _ := net.SplitHostPort(listen(func(l net.Listener) error { return s.ServeTLS(l, certs) }))
 	d.secure = "localhost:" + port
 	t.Cleanup(func() {

@@ -43,7 +43,7 @@ func TestH2load_UploadsToHTTP2(t *testing.T) {
 	addr := free(t)
 	_, port, _ := net.SplitHostPort(addr)
 	startServer(t, exec.Command(program(t, "grpc-server"), "-port", port), addr)
-	d := opened(t, "listen: {h2c: true}\nupstreams: {grpc: {targets: ['http://"+addr+"'], protocol: h2c}}\nroutes: [{match: {path: /*}, upstream: grpc}]\n")
+	d := startProxy(t, "listen: {h2c: true}\nupstreams: {grpc: {targets: ['http://"+addr+"'], protocol: h2c}}\nroutes: [{match: {path: /*}, upstream: grpc}]\n")
 	text := said(t, "h2load", "-n", "2000", "-c", "5", "-m", "20", "-d", sparse(t, 5),
 		"-H", "content-type: application/grpc", "-H", "te: trailers", "http://"+d.plain+"/grpc.testing.TestService/EmptyCall")
 	if !strings.Contains(text, "2000 done, 2000 succeeded, 0 failed, 0 errored, 0 timeout") {
@@ -55,7 +55,7 @@ func TestH2load_UploadsToHTTP2(t *testing.T) {
 // through exactly as many as it says.
 func TestWrk_NoRequestFails(t *testing.T) {
 	_, nginx := behind(t)
-	d := opened(t, "routes: [{match: {path: /*}, upstream: 'http://"+nginx+"', limits: [{key: client_ip, rate: 100/1h}]}]\n")
+	d := startProxy(t, "routes: [{match: {path: /*}, upstream: 'http://"+nginx+"', limits: [{key: client_ip, rate: 100/1h}]}]\n")
 	for addr, let := range map[string]int{nginx: 0, d.plain: 100} {
 		text := said(t, "wrk", "-t", "2", "-c", "20", "-d", "2s", "--timeout", "20s", "http://"+addr+"/plain/text.txt")
 		all, other := number(t, text, `(\d+) requests in`), number(t, text, `Non-2xx or 3xx responses: (\d+)`)

@@ -12,8 +12,10 @@ import (
 	"testing"
 )
 
-// text is what nginx has to give: long, and worth compressing.
-var text = []byte(strings.Repeat("All work and no play makes Jack a dull boy.\n", 5000))
+// document is what nginx has to give: long, and worth compressing.
+func document() []byte {
+	return []byte(strings.Repeat("All work and no play makes Jack a dull boy.\n", 5000))
+}
 
 // nginx starts one whose server blocks are these, with %[1]s for a folder of its
 // own that has text.txt, certificate and key, and returns that folder.
@@ -21,7 +23,7 @@ func nginx(t *testing.T, addr, blocks string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	issued(t, dir)
-	write(t, filepath.Join(dir, "text.txt"), text)
+	write(t, filepath.Join(dir, "text.txt"), document())
 	file := filepath.Join(dir, "nginx.conf")
 	write(t, file, fmt.Appendf(nil, "daemon off; master_process off; pid %[1]s/pid;\nevents { worker_connections 256; }\n"+
 		"http { access_log off; types { text/plain txt; } root %[1]s;\n"+
@@ -41,7 +43,7 @@ func behind(t *testing.T) (direct, through string) {
 		"location = /connection { return 200 \"$connection $connection_requests\"; }\n"+
 		"location = /teapot { return 418 \"short and stout\"; }\n"+
 		"location = /moved { return 301 /plain/text.txt; } }\n")
-	return direct, opened(t, "routes: [{match: {path: /*}, upstream: 'http://"+direct+"', limits: [{key: global, rate: 100000/1h}]}]\n").plain
+	return direct, startProxy(t, "routes: [{match: {path: /*}, upstream: 'http://"+direct+"', limits: [{key: global, rate: 100000/1h}]}]\n").plain
 }
 
 // An answered is an answer, whole.
@@ -161,12 +163,12 @@ func TestNginx_InTLS(t *testing.T) {
 		addr := free(t)
 		dir := nginx(t, addr, "server { listen "+addr+" ssl http2; ssl_certificate %[1]s/localhost.pem; ssl_certificate_key %[1]s/localhost.key;\n"+
 			"location = /protocol { return 200 $server_protocol; } }\n")
-		d := opened(t, "upstreams: {nginx: {targets: ['https://"+addr+"'], protocol: "+protocol+", tls: {ca: "+filepath.Join(dir, "localhost.pem")+", server_name: localhost}}}\n"+
+		d := startProxy(t, "upstreams: {nginx: {targets: ['https://"+addr+"'], protocol: "+protocol+", tls: {ca: "+filepath.Join(dir, "localhost.pem")+", server_name: localhost}}}\n"+
 			"routes: [{match: {path: /*}, upstream: nginx}]\n")
 		if got := ask(t, "GET", "http://"+d.plain+"/protocol"); got.StatusCode != 200 || string(got.body) != want {
 			t.Errorf("%s: answered %d, %s; want %s", protocol, got.StatusCode, got.body, want)
 		}
-		if got := ask(t, "GET", "http://"+d.plain+"/text.txt"); !bytes.Equal(got.body, text) {
+		if got := ask(t, "GET", "http://"+d.plain+"/text.txt"); !bytes.Equal(got.body, document()) {
 			t.Errorf("%s: answered %d with %d bytes; want the text", protocol, got.StatusCode, len(got.body))
 		}
 	}
@@ -175,7 +177,7 @@ func TestNginx_InTLS(t *testing.T) {
 // With nginx before Weir, whose word counts there, each client is counted by its
 // own address.
 func TestNginx_InFront(t *testing.T) {
-	d := opened(t, "client_ip: {trusted_proxies: [127.0.0.1/32]}\nroutes: [{match: {path: /*}, upstream: echo, limits: [{key: client_ip, rate: 1/1h}]}]\n")
+	d := startProxy(t, "client_ip: {trusted_proxies: [127.0.0.1/32]}\nroutes: [{match: {path: /*}, upstream: echo, limits: [{key: client_ip, rate: 1/1h}]}]\n")
 	addr := free(t)
 	nginx(t, addr, "server { listen "+addr+"; location / { proxy_pass http://"+d.plain+"; proxy_http_version 1.1; proxy_set_header Connection ''; proxy_set_header X-Forwarded-For $http_x_client; } }\n")
 	for _, c := range []struct {

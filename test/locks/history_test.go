@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	clients  = 8
-	mishaps  = 4 // replies lost in one history; each stays open to its end
-	patience = time.Minute
+	clients     = 8
+	mishaps     = 4 // replies lost in one history; each stays open to its end
+	callTimeout = time.Minute
 )
 
 // A history is what all clients did and saw.
@@ -60,7 +60,7 @@ func (p *player) asks(in input, call func(ctx context.Context) (*lock.Hold, erro
 	if p.dice.IntN(10) == 0 && p.losses.Add(-1) >= 0 {
 		p.proxy.Lose("evalsha")
 	}
-	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(p.t.Context(), callTimeout)
 	defer cancel()
 	at := p.now()
 	hold, err := call(ctx)

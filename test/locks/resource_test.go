@@ -63,7 +63,7 @@ func TestFence_NoUpdateIsLost(t *testing.T) {
 	}
 	stop := make(chan struct{})
 	var nemesis sync.WaitGroup
-	nemesis.Go(func() { torment(t, rdb, running, stop) })
+	nemesis.Go(func() { injectFaults(t, rdb, running, stop) })
 	accepted := 0
 	for _, c := range running {
 		line := c.says()
@@ -87,8 +87,8 @@ func TestFence_NoUpdateIsLost(t *testing.T) {
 	t.Logf("%d of %d rounds accepted, %d late writes refused by the fence", accepted, rounds, turnedAway)
 }
 
-// torment does harm every few milliseconds until stop.
-func torment(t *testing.T, rdb *redis.Client, running []*child, stop chan struct{}) {
+// injectFaults does harm every few milliseconds until stop.
+func injectFaults(t *testing.T, rdb *redis.Client, running []*child, stop chan struct{}) {
 	tick := time.NewTicker(7 * time.Millisecond)
 	defer tick.Stop()
 	ctx := context.Background()

@@ -20,7 +20,7 @@ type FaultProxy struct {
 
 	mu     sync.Mutex // guards what follows; never held over I/O
 	target string     // where new connections go
-	mood   mood
+	mood   faultMode
 	change chan struct{} // closed when the mood changes
 	lose   []string      // what requests hold whose replies are to be lost yet
 	lost   int
@@ -28,11 +28,11 @@ type FaultProxy struct {
 	closed bool
 }
 
-// A mood is what the proxy does to replies.
-type mood int
+// A faultMode is what the proxy does to replies.
+type faultMode int
 
 const (
-	passReplies mood = iota
+	passReplies faultMode = iota
 	holdReplies
 )
 
@@ -92,7 +92,7 @@ func (p *FaultProxy) Cut() {
 	}
 }
 
-func (p *FaultProxy) set(m mood) {
+func (p *FaultProxy) set(m faultMode) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.mood = m

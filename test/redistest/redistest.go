@@ -100,9 +100,6 @@ func (s *Server) Kill() {
 	<-s.done
 }
 
-// Dir is the server's temporary folder.
-func (s *Server) Dir() string { return s.dir }
-
 func (s *Server) run() error {
 	args := append([]string{
 		"--bind", "127.0.0.1", "--port", strconv.Itoa(s.Port), "--dir", s.dir,

@@ -9,10 +9,8 @@ import (
 	"time"
 )
 
-var start = time.Unix(1_000_000, 0)
-
 // at is so many seconds after the start.
-func at(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
+func at(seconds int) time.Time { return time.Unix(1_000_000+int64(seconds), 0) }
 
 // told gives the events to a report at their seconds and returns what it printed.
 func told(r *report, out *strings.Builder, events ...func(*report)) string {
@@ -28,7 +26,7 @@ func event1(second int, action, pkg, test string) func(*report) {
 
 func TestReport_TellsOfEachPackageWithItsPlaceAndTime(t *testing.T) {
 	out := new(strings.Builder)
-	r := newReport(out, 2, start)
+	r := newReport(out, 2, at(0))
 	got := told(r, out,
 		event1(5, "start", "weir/limiter", ""),
 		event1(5, "run", "weir/limiter", "TestA"),
@@ -55,7 +53,7 @@ func TestReport_TellsOfEachPackageWithItsPlaceAndTime(t *testing.T) {
 // have failed.
 func TestReport_LimitCountsNoBuildingAndNamesWhatRuns(t *testing.T) {
 	out := new(strings.Builder)
-	r := newReport(out, 9, start)
+	r := newReport(out, 9, at(0))
 	r.limit = 10 * time.Second
 	if !r.tick(at(500)) {
 		t.Fatal("building counts")
@@ -83,7 +81,7 @@ func TestReport_LimitCountsNoBuildingAndNamesWhatRuns(t *testing.T) {
 
 func TestReport_IsNeverSilentForLong(t *testing.T) {
 	out := new(strings.Builder)
-	r := newReport(out, 0, start)
+	r := newReport(out, 0, at(0))
 	r.quiet = 30 * time.Second
 	r.tick(at(29))
 	if out.Len() > 0 {
@@ -102,7 +100,7 @@ func TestReport_IsNeverSilentForLong(t *testing.T) {
 // A package that is not built fails once, with the compiler's words.
 func TestReport_CountsWhatIsNotBuilt(t *testing.T) {
 	out := new(strings.Builder)
-	r := newReport(out, 1, start)
+	r := newReport(out, 1, at(0))
 	r.event(at(1), event{Action: "build-output", ImportPath: "weir/lock [weir/lock.test]", Output: "lock.go:3: undefined: x\n"})
 	r.event(at(1), event{Action: "build-fail", ImportPath: "weir/lock [weir/lock.test]"})
 	r.event(at(1), event{Action: "fail", Package: "weir/lock", FailedBuild: "weir/lock [weir/lock.test]"})

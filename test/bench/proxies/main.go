@@ -56,7 +56,7 @@ func run(ctx context.Context, s settings, names []string) error {
 		return err
 	}
 	defer b.close()
-	for _, w := range workloads {
+	for _, w := range workloads() {
 		if len(names) > 0 && !slices.Contains(names, w.name) {
 			continue
 		}

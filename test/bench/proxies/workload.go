@@ -15,12 +15,14 @@ type workload struct {
 	refuses    bool   // nearly everything is refused
 }
 
-var workloads = []workload{
-	{name: "plain", what: "no limit", keys: 1, store: "memory"},
-	{name: "memory", what: "100 a second for each of 10,000 keys, in memory", limit: 100, keys: 10_000, store: "memory"},
-	{name: "refused", what: "10 a second for one key, in memory: nearly all are refused", limit: 10, keys: 1, store: "memory", refuses: true},
-	{name: "redis", what: "100 a second for each of 10,000 keys, in Redis", limit: 100, keys: 10_000, store: "redis"},
-	{name: "redis-refused", what: "10 a second for one key, in Redis: nearly all are refused", limit: 10, keys: 1, store: "redis", refuses: true},
+func workloads() []workload {
+	return []workload{
+		{name: "plain", what: "no limit", keys: 1, store: "memory"},
+		{name: "memory", what: "100 a second for each of 10,000 keys, in memory", limit: 100, keys: 10_000, store: "memory"},
+		{name: "refused", what: "10 a second for one key, in memory: nearly all are refused", limit: 10, keys: 1, store: "memory", refuses: true},
+		{name: "redis", what: "100 a second for each of 10,000 keys, in Redis", limit: 100, keys: 10_000, store: "redis"},
+		{name: "redis-refused", what: "10 a second for one key, in Redis: nearly all are refused", limit: 10, keys: 1, store: "redis", refuses: true},
+	}
 }
 
 // A result is one measured run.

@@ -34,7 +34,7 @@ func waiting(t *testing.T, wait func(context.Context) error) func() {
 }
 
 func TestSemaphore_CountsForBoth(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	j := newJava(t, w.server.Addr)
 	ours := w.locker().Semaphore("seats")
 	j.do("true", "ann", "semaphore.set", "seats", 3)
@@ -64,7 +64,7 @@ func TestSemaphore_CountsForBoth(t *testing.T) {
 }
 
 func TestPermits_CountForBoth(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	j := newJava(t, w.server.Addr)
 	ours := w.locker().Permits("seats")
 	if set, err := ours.TrySetPermits(brief(t), 2); err != nil || !set {
@@ -99,7 +99,7 @@ func TestPermits_CountForBoth(t *testing.T) {
 }
 
 func TestLatch_OpensForBoth(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	j := newJava(t, w.server.Addr)
 	ours := w.locker().Latch("start")
 	j.do("true", "ann", "latch.set", "start", 2)

@@ -17,7 +17,7 @@ import (
 // Java makes of it (it sends it again when there are replicas, and else gives up)
 // does not disturb the new holder.
 func TestFault_AnUnlockWhoseReplyIsLostLetsUsIn(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	p := redistest.NewFaultProxy(t, w.server.Addr)
 	j := newJava(t, p.Addr)
 	ours := w.locker().Reentrant("orders")
@@ -41,7 +41,7 @@ func TestFault_AnUnlockWhoseReplyIsLostLetsUsIn(t *testing.T) {
 
 // After its connections were cut, Java's waiter is still served by our unlock.
 func TestFault_AWaiterWhoseConnectionsWereCutIsServed(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	p := redistest.NewFaultProxy(t, w.server.Addr)
 	j := newJava(t, p.Addr)
 	hold := held(t, w.locker(lock.WithWatchdog(3*time.Second)).Reentrant("orders")) // renews, and does not listen

@@ -13,7 +13,7 @@ import (
 
 // What Java takes away by force is lost here, and goes to whoever waits.
 func TestForce_TakesAwayFromEitherSide(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	j := newJava(t, w.server.Addr)
 	ours := w.locker(lock.WithWatchdog(time.Second)).Reentrant("orders")
 	hold := held(t, ours)
@@ -48,7 +48,7 @@ func TestForce_TakesAwayFromEitherSide(t *testing.T) {
 // Java has taken it away.
 func TestForce_IsNoticedAtOnce(t *testing.T) {
 	for _, kind := range []string{"reentrant", "read", "write"} {
-		w := newWorld(t)
+		w := newTestServer(t)
 		j := newJava(t, w.server.Addr)
 		l := w.locker()
 		lk := map[string]*lock.Lock{"reentrant": l.Reentrant("orders"), "read": l.ReadWrite("orders").Read(), "write": l.ReadWrite("orders").Write()}[kind]

@@ -38,13 +38,13 @@ func pairs() []pair {
 }
 
 // each tries every kind on a server of its own, in one Java process each.
-func each(t *testing.T, try func(t *testing.T, w *world, j *java, p pair)) {
+func each(t *testing.T, try func(t *testing.T, w *testServer, j *java, p pair)) {
 	for _, p := range pairs() {
 		if p.young && older(t) {
 			continue // it is younger than this Redisson
 		}
 		t.Run(p.java+" "+p.name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newTestServer(t)
 			try(t, w, newJava(t, w.server.Addr), p)
 		})
 	}
@@ -107,7 +107,7 @@ func within(t *testing.T, began time.Time, way string) {
 // Java holds, Go waits and is woken, and the other way round, again and again:
 // neither polls within the time that the test allows.
 func TestLocks_PassFromHandToHand(t *testing.T) {
-	each(t, func(t *testing.T, w *world, j *java, p pair) {
+	each(t, func(t *testing.T, w *testServer, j *java, p pair) {
 		ours := p.ours(w.locker())
 		for range 3 {
 			j.do("locked", "ann", p.java+".lock", p.name)
@@ -138,7 +138,7 @@ func TestLocks_PassFromHandToHand(t *testing.T) {
 
 // What one side has entered twice it must leave twice before the other gets it.
 func TestLocks_EnteredTwiceAreLeftTwice(t *testing.T) {
-	each(t, func(t *testing.T, w *world, j *java, p pair) {
+	each(t, func(t *testing.T, w *testServer, j *java, p pair) {
 		ours := p.ours(w.locker())
 		j.do("locked", "ann", p.java+".lock", p.name)
 		j.do("locked", "ann", p.java+".lock", p.name)
@@ -167,7 +167,7 @@ func TestLocks_AreRenewedAndOutliveNobodyForLong(t *testing.T) {
 		}
 		t.Run(p.java+" "+p.name, func(t *testing.T) {
 			t.Parallel() // it waits for leases
-			w := newWorld(t)
+			w := newTestServer(t)
 			j := startJava(t, "single", w.server.Addr, lease)
 			ours := p.ours(w.locker(lock.WithWatchdog(lease)))
 			hold := held(t, ours)
@@ -191,7 +191,7 @@ func TestGroup_OnlyCommonValuesExclude(t *testing.T) {
 	if older(t) {
 		return // no locks of groups yet
 	}
-	w := newWorld(t)
+	w := newTestServer(t)
 	j := newJava(t, w.server.Addr)
 	l := w.locker()
 	j.do("locked", "ann", "group.lock", "orders,one,two")
@@ -222,7 +222,7 @@ func TestGroup_WhatAKilledJavaHeldIsFreeAfterItsLease(t *testing.T) {
 		return // no locks of groups yet
 	}
 	const lease = 3 * time.Second
-	w := newWorld(t)
+	w := newTestServer(t)
 	keeper := held(t, w.locker().Group("orders", "kept"))
 	j := startJava(t, "single", w.server.Addr, lease)
 	j.do("locked", "ann", "group.lock", "orders,one,two")
@@ -238,7 +238,7 @@ func TestGroup_WhatAKilledJavaHeldIsFreeAfterItsLease(t *testing.T) {
 
 // The one in front is served first, whichever language he speaks.
 func TestFair_ServesInTheOrderOfAsking(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	j := newJava(t, w.server.Addr)
 	ours := w.locker(lock.WithPoll(4 * time.Second)).Fair("orders") // says that it lives
 	queue := func(n int64) {
@@ -275,7 +275,7 @@ func TestFenced_TokensRiseAcrossLanguages(t *testing.T) {
 	if older(t) {
 		return // no fenced locks yet
 	}
-	w := newWorld(t)
+	w := newTestServer(t)
 	j := newJava(t, w.server.Addr)
 	ours := w.locker().Fenced("orders")
 	last := int64(0)

@@ -210,21 +210,21 @@ func (j *java) owner(actor string) string {
 	return j.begin(actor, "me").wait()
 }
 
-// A world is one Redis, with a client that looks into it.
-type world struct {
+// A testServer is one Redis, with a client that looks into it.
+type testServer struct {
 	t      testing.TB
 	server *redistest.Server
 	eye    *redis.Client
 }
 
-func newWorld(t testing.TB) *world {
+func newTestServer(t testing.TB) *testServer {
 	t.Helper()
-	w := &world{t: t, server: redistest.Start(t)}
+	w := &testServer{t: t, server: redistest.Start(t)}
 	w.eye = w.client(w.server.Addr)
 	return w
 }
 
-func (w *world) client(addr string) *redis.Client {
+func (w *testServer) client(addr string) *redis.Client {
 	rdb := redis.NewClient(&redis.Options{
 		Addr: addr, ContextTimeoutEnabled: true, DialerRetries: 1,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
@@ -234,14 +234,14 @@ func (w *world) client(addr string) *redis.Client {
 }
 
 // locker is a Go process that hears of a release or does not notice for an hour.
-func (w *world) locker(settings ...lock.Setting) *lock.Locker {
+func (w *testServer) locker(settings ...lock.Setting) *lock.Locker {
 	l := lock.New(w.client(w.server.Addr), append([]lock.Setting{lock.WithPoll(time.Hour)}, settings...)...)
 	w.t.Cleanup(l.Close)
 	return l
 }
 
 // listens waits until somebody is subscribed to a channel that begins so.
-func (w *world) listens(n int, channel string) {
+func (w *testServer) listens(n int, channel string) {
 	w.t.Helper()
 	eventually(w.t, fmt.Sprint(n, " listen to ", channel), func() bool {
 		channels, err := w.eye.PubSubChannels(w.t.Context(), channel+"*").Result()

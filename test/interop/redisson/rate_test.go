@@ -129,15 +129,15 @@ func bounded(t *testing.T, all ...flood) {
 
 // A limited is one Java process, one store of ours and one rate limiter.
 type limited struct {
-	*world
+	*testServer
 	*java
 	store *redisstore.Store
 }
 
 func newLimited(t *testing.T, scope int) *limited {
 	t.Helper()
-	w := newWorld(t)
-	l := &limited{world: w, java: newJava(t, w.server.Addr)}
+	w := newTestServer(t)
+	l := &limited{testServer: w, java: newJava(t, w.server.Addr)}
 	l.store = redisstore.New(w.client(w.server.Addr), redisstore.Options{Timeout: soon})
 	t.Cleanup(func() { l.store.Close() })
 	l.do("true", "ann", "rate.set", "codes", rate, interval.Milliseconds(), scope)
@@ -166,7 +166,7 @@ func (l *limited) limiter(t *testing.T, name string) *redisstore.RateLimiter {
 
 // claim takes the way a proxy does.
 func (l *limited) claim(ctx context.Context) (bool, error) {
-	f := form(l.world.t)
+	f := form(l.testServer.t)
 	var d limiter.Decision
 	claims := []limiter.Claim{{
 		Limit: &limiter.Limit{Name: "sms.codes", Rate: limiter.Rate{Count: 1000 * rate, Window: time.Hour}},

@@ -11,7 +11,7 @@ import (
 
 // Readers of both languages read together, and the writer of either waits for all.
 func TestReadWrite_ReadersReadTogether(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	j := newJava(t, w.server.Addr)
 	rw := w.locker().ReadWrite("orders")
 	j.do("locked", "ann", "read.lock", "orders")
@@ -53,7 +53,7 @@ func TestReadWrite_ReadersReadTogether(t *testing.T) {
 // Java's readers come in at once, whenever they have asked: a writer that lets go while
 // they are about to wait wakes them too.
 func TestReadWrite_ReadersThatComeWhileTheWriterGoesAreWoken(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	j := newJava(t, w.server.Addr)
 	writer := w.locker().ReadWrite("orders").Write()
 	worst := time.Duration(0)

@@ -19,47 +19,47 @@ var record = flag.Bool("record", false, "write what Redisson leaves in Redis to 
 // fixtures is where the stories stand that package lock is held to.
 const fixtures = "../../../lock/testdata/redisson/"
 
-// A scene is one Java process on a server of its own, whose doings are a story.
-type scene struct {
-	*world
+// A recording is one Java process on a server of its own, whose doings are a transcript.
+type recording struct {
+	*testServer
 	*java
-	story *redistest.Story
+	transcript *redistest.Transcript
 }
 
-func newScene(t *testing.T, actors ...string) *scene {
+func newRecording(t *testing.T, actors ...string) *recording {
 	t.Helper()
-	w := newWorld(t)
-	s := &scene{world: w, java: newJava(t, w.server.Addr), story: redistest.NewStory(t, w.eye)}
+	w := newTestServer(t)
+	s := &recording{testServer: w, java: newJava(t, w.server.Addr), transcript: redistest.NewTranscript(t, w.eye)}
 	for i, actor := range actors {
-		s.story.Call(s.owner(actor), string(rune('A'+i)))
+		s.transcript.Call(s.owner(actor), string(rune('A'+i)))
 	}
 	return s
 }
 
 // keys writes down the keys, without those that only help unlocks to be sent
 // twice.
-func (s *scene) keys(step string) {
+func (s *recording) keys(step string) {
 	s.java.t.Helper()
-	s.story.Keys(step, "redisson_unlock_latch:")
+	s.transcript.Keys(step, "redisson_unlock_latch:")
 }
 
 // publishes writes down what was said on a channel by what was done last.
-func (s *scene) publishes(step string) {
+func (s *recording) publishes(step string) {
 	s.java.t.Helper()
-	s.story.Told(step)
+	s.transcript.Published(step)
 }
 
-// end compares the story with the one in the file, or writes it.
-func (s *scene) end(name string) {
+// end compares the transcript with the one in the file, or writes it.
+func (s *recording) end(name string) {
 	s.java.t.Helper()
 	if *record {
-		s.story.Record(fixtures + name + ".txt")
+		s.transcript.Record(fixtures + name + ".txt")
 	}
-	s.story.Same(fixtures + name + ".txt")
+	s.transcript.Same(fixtures + name + ".txt")
 }
 
 func TestRecord_Reentrant(t *testing.T) {
-	s := newScene(t, "ann")
+	s := newRecording(t, "ann")
 	s.do("locked", "ann", "reentrant.lock", "orders")
 	s.keys("held")
 	s.do("locked", "ann", "reentrant.lock", "orders")
@@ -78,7 +78,7 @@ func TestRecord_Reentrant(t *testing.T) {
 
 func TestRecord_Force(t *testing.T) {
 	for _, kind := range []string{"reentrant", "fair", "read", "write"} {
-		s := newScene(t, "ann", "bob")
+		s := newRecording(t, "ann", "bob")
 		s.do("false", "ann", kind+".locked", "orders")
 		s.do("-2", "ann", kind+".ttl", "orders")
 		s.do("locked", "ann", kind+".lock", "orders")
@@ -98,7 +98,7 @@ func TestRecord_Force(t *testing.T) {
 }
 
 func TestRecord_Fair(t *testing.T) {
-	s := newScene(t, "ann", "bob", "cid")
+	s := newRecording(t, "ann", "bob", "cid")
 	s.do("locked", "ann", "fair.lock", "orders")
 	s.keys("held")
 	bob := s.begin("bob", "fair.lock", "orders")
@@ -124,9 +124,9 @@ func TestRecord_Fenced(t *testing.T) {
 	if older(t) {
 		return // no fenced locks yet
 	}
-	s := newScene(t, "ann")
+	s := newRecording(t, "ann")
 	s.eye.Set(t.Context(), "redisson_lock_token:{orders}", 41, 0)
-	s.story.Call(s.begin("ann", "fenced.token", "orders").wait(), "TOKEN")
+	s.transcript.Call(s.begin("ann", "fenced.token", "orders").wait(), "TOKEN")
 	s.keys("held")
 	s.do("unlocked", "ann", "fenced.unlock", "orders")
 	s.publishes("told")
@@ -135,7 +135,7 @@ func TestRecord_Fenced(t *testing.T) {
 }
 
 func TestRecord_ReadWrite(t *testing.T) {
-	s := newScene(t, "ann", "bob")
+	s := newRecording(t, "ann", "bob")
 	s.do("locked", "ann", "read.lock", "orders")
 	s.do("locked", "ann", "read.lock", "orders")
 	s.do("locked", "bob", "read.lock", "orders")
@@ -165,7 +165,7 @@ func TestRecord_ReadWrite(t *testing.T) {
 }
 
 func TestRecord_Downgrade(t *testing.T) {
-	s := newScene(t, "ann")
+	s := newRecording(t, "ann")
 	s.do("locked", "ann", "write.lock", "orders")
 	s.do("locked", "ann", "read.lock", "orders")
 	s.do("unlocked", "ann", "write.unlock", "orders")
@@ -176,7 +176,7 @@ func TestRecord_Downgrade(t *testing.T) {
 }
 
 func TestRecord_Semaphore(t *testing.T) {
-	s := newScene(t)
+	s := newRecording(t)
 	s.do("true", "ann", "semaphore.set", "orders", 5)
 	s.publishes("told of the permits")
 	s.keys("set")
@@ -189,12 +189,12 @@ func TestRecord_Semaphore(t *testing.T) {
 }
 
 func TestRecord_Permits(t *testing.T) {
-	s := newScene(t)
+	s := newRecording(t)
 	s.do("true", "ann", "permits.set", "orders", 2)
 	s.publishes("told of the permits")
 	s.keys("set")
 	id := s.begin("ann", "permits.lease", "orders", 30_000).wait()
-	s.story.Call("hex:"+id, "PERMIT")
+	s.transcript.Call("hex:"+id, "PERMIT")
 	s.keys("taken")
 	s.do("true", "ann", "permits.give", "orders", id)
 	s.publishes("told of a release")
@@ -203,7 +203,7 @@ func TestRecord_Permits(t *testing.T) {
 }
 
 func TestRecord_Latch(t *testing.T) {
-	s := newScene(t)
+	s := newRecording(t)
 	s.do("true", "ann", "latch.set", "orders", 2)
 	s.publishes("told of the count")
 	s.keys("set")
@@ -221,7 +221,7 @@ func TestRecord_Group(t *testing.T) {
 	if older(t) {
 		return // no locks of groups yet
 	}
-	s := newScene(t, "ann")
+	s := newRecording(t, "ann")
 	s.do("locked", "ann", "group.lock", "orders,one,two")
 	s.keys("held")
 	s.do("locked", "ann", "group.lock", "orders,one,two")
@@ -248,7 +248,7 @@ func TestRecord_UnlockLatch(t *testing.T) {
 	if older(t) {
 		return // its unlocks are not sent twice
 	}
-	s := newScene(t, "ann")
+	s := newRecording(t, "ann")
 	s.do("locked", "ann", "reentrant.lock", "orders")
 	next := monitor(t, s.server.Addr)
 	s.do("unlocked", "ann", "reentrant.unlock", "orders")

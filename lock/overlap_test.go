@@ -7,7 +7,7 @@ import (
 
 // An owner counts its holds of a thing, not for which of its locks they are.
 func TestEntangled_IsRefusedUntilTheOtherIsUnlocked(t *testing.T) {
-	w := newWorld(t)
+	w := newTestServer(t)
 	l := w.locker()
 	for name, pair := range map[string][2]*Lock{
 		"groups":                {l.Group("orders", "a", "b"), l.Group("orders", "b")},

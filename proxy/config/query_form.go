@@ -52,9 +52,9 @@ func (r *Route) Besides() []string {
 	return names
 }
 
-// formless names the routes that refuse forms and are for methods that often have
+// refusesForms names the routes that refuse forms and are for methods that often have
 // one.
-func (c *Config) formless() []string {
+func (c *Config) refusesForms() []string {
 	var names []string
 	for _, r := range c.Routes {
 		posted := len(r.Match.Methods) == 0 || slices.ContainsFunc([]string{"POST", "PUT", "PATCH"}, func(m string) bool { return slices.Contains(r.Match.Methods, m) })
@@ -68,7 +68,7 @@ func (c *Config) formless() []string {
 // formNote says of which routes a form is refused, and what to write instead; ""
 // if of none.
 func (c *Config) formNote() string {
-	names := c.formless()
+	names := c.refusesForms()
 	if len(names) == 0 {
 		return ""
 	}

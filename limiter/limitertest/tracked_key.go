@@ -10,9 +10,9 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// A lane is one key of one limit in a random schedule, beside its oracle.
-type lane struct {
-	s       *scene
+// A trackedKey is one key of one limit in a random schedule, beside its oracle.
+type trackedKey struct {
+	s       *suite
 	seen    *tally
 	refunds bool
 	limit   *limiter.Limit
@@ -23,10 +23,10 @@ type lane struct {
 	most    int64   // the largest rate that it ever had
 }
 
-func (l *lane) claims(cost int64) []limiter.Claim { return one(l.limit, l.key, cost) }
+func (l *trackedKey) claims(cost int64) []limiter.Claim { return one(l.limit, l.key, cost) }
 
 // draw is a claim that may be granted.
-func (l *lane) draw(t *rapid.T) []limiter.Claim {
+func (l *trackedKey) draw(t *rapid.T) []limiter.Claim {
 	c := l.claims(1)
 	if l.limit.Algorithm == limiter.Distinct {
 		c[0].Value = limiter.KeyOf(fmt.Sprint(rapid.IntRange(0, 8).Draw(t, "value")))
@@ -37,7 +37,7 @@ func (l *lane) draw(t *rapid.T) []limiter.Claim {
 }
 
 // took wants d to be what the oracle says, and has it take what d took.
-func (l *lane) took(t *rapid.T, now int64, c limiter.Claim, d limiter.Decision) {
+func (l *trackedKey) took(t *rapid.T, now int64, c limiter.Claim, d limiter.Decision) {
 	l.most = max(l.most, worth(c.Limit))
 	want := outcome(l.oracle, now, c)
 	if d.Allowed != want.Allowed {
@@ -65,7 +65,7 @@ const recent = 20
 
 // refund gives back something that was granted once, which may have come back
 // already, under a limit that still has as many permits.
-func (l *lane) refund(t *rapid.T, now int64) {
+func (l *trackedKey) refund(t *rapid.T, now int64) {
 	from := l.given
 	if l.limit.Algorithm == limiter.Cooldown {
 		from = from[max(0, len(from)-recent):]
@@ -84,7 +84,7 @@ func (l *lane) refund(t *rapid.T, now int64) {
 }
 
 // renew holds on to something that was granted once.
-func (l *lane) renew(t *rapid.T, now int64) {
+func (l *trackedKey) renew(t *rapid.T, now int64) {
 	g := rapid.SampledFrom(l.given).Draw(t, "permit")
 	out := l.oracle.(*logOracle).renew(now, l.limit, g.permit)
 	most := *l.limit
@@ -108,7 +108,7 @@ func worth(l *limiter.Limit) int64 {
 
 // fullest is what the window that ends now holds, as a part of what its limit is
 // worth. A cooldown has no more than one in its first pause.
-func (l *lane) fullest(now int64) float64 {
+func (l *trackedKey) fullest(now int64) float64 {
 	after := now - l.limit.Rate.Window.Milliseconds()
 	switch l.limit.Algorithm {
 	case limiter.Cooldown:

@@ -8,26 +8,26 @@ import (
 	"sync"
 )
 
-// A journal keeps what a process writes to stderr.
-type journal struct {
+// A logBuffer keeps what a process writes to stderr.
+type logBuffer struct {
 	mu   sync.Mutex // guards what follows
 	said bytes.Buffer
 }
 
-func (j *journal) Write(b []byte) (int, error) {
+func (j *logBuffer) Write(b []byte) (int, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.said.Write(b)
 }
 
-func (j *journal) String() string {
+func (j *logBuffer) String() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.said.String()
 }
 
 // lines are the complete lines so far that are JSON objects.
-func (j *journal) lines() []line {
+func (j *logBuffer) lines() []line {
 	var out []line
 	all := strings.SplitAfter(j.String(), "\n")
 	for _, text := range all {
@@ -40,7 +40,7 @@ func (j *journal) lines() []line {
 }
 
 // count says how many lines have that message.
-func (j *journal) count(message string) int {
+func (j *logBuffer) count(message string) int {
 	n := 0
 	for _, l := range j.lines() {
 		if l.text("message") == message {

@@ -18,7 +18,7 @@ func (s *session) call(ctx context.Context, h *Hold, verb string, send func(cont
 		return fmt.Errorf("%s lock %s: %w", verb, s.lock.name, err)
 	}
 	defer s.give()
-	if err := h.standing(); err != nil {
+	if err := h.check(); err != nil {
 		return err
 	}
 	ctx, cancel := s.locker.bounded(ctx)
@@ -30,11 +30,11 @@ func (s *session) call(ctx context.Context, h *Hold, verb string, send func(cont
 	if !held {
 		s.lose()
 	}
-	return h.standing()
+	return h.check()
 }
 
-// standing returns why h cannot be used any more, or nil.
-func (h *Hold) standing() error {
+// check returns why h cannot be used any more, or nil.
+func (h *Hold) check() error {
 	if err := h.ended(); !errors.Is(err, ErrReleased) {
 		return err
 	}
@@ -90,8 +90,8 @@ func (s *session) enter(ctx context.Context, r request) (*Hold, error) {
 	return s.reenter(ctx, h, lease)
 }
 
-// part ends h. When it was the last hold, the session ends before Redis is told.
-func (s *session) part(ctx context.Context, h *Hold) error {
+// unlock ends h. When it was the last hold, the session ends before Redis is told.
+func (s *session) unlock(ctx context.Context, h *Hold) error {
 	s.mu.Lock()
 	if cause := s.checkLocked(); cause != nil {
 		s.mu.Unlock()
@@ -107,7 +107,7 @@ func (s *session) part(ctx context.Context, h *Hold) error {
 		s.endLocked(ErrReleased)
 	}
 	s.mu.Unlock()
-	if err := s.tell(ctx); err != nil {
+	if err := s.sendCount(ctx); err != nil {
 		return fmt.Errorf("unlock %s: %w", s.lock.name, err)
 	}
 	return nil
@@ -122,12 +122,12 @@ func (s *session) abandon(cause error) {
 	}
 	s.endLocked(cause)
 	s.mu.Unlock()
-	s.tell(context.Background()) // the lease ends what cannot be told
+	s.sendCount(context.Background()) // the lease ends what cannot be told
 }
 
-// tell makes the count in Redis what it is here. It is in turn, so that counts
+// sendCount makes the count in Redis what it is here. It is in turn, so that counts
 // arrive in order and no renewal is under way when the last one is sent.
-func (s *session) tell(ctx context.Context) error {
+func (s *session) sendCount(ctx context.Context) error {
 	s.turn <- struct{}{} // whoever has the turn has it for one call at most
 	defer s.give()
 	if s.told {
@@ -160,8 +160,8 @@ func (s *session) tell(ctx context.Context) error {
 // release sends c.count, and once more if there was no answer. Finding nothing
 // at the second time is no loss while the deadline stands: the first call has
 // done it.
-func (s *session) release(ctx context.Context, c claim) (parting, error) {
-	var p parting
+func (s *session) release(ctx context.Context, c claim) (released, error) {
+	var p released
 	var err error
 	for try := range 2 {
 		call, cancel := s.locker.bounded(ctx)

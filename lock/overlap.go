@@ -11,11 +11,11 @@ func (lk *Lock) all() []string {
 	return lk.things
 }
 
-// entangled reports whether owner holds a part of lk as a part of another lock.
+// overlaps reports whether owner holds a part of lk as a part of another lock.
 // Redis counts how often an owner holds a thing, not for which of its locks: the
 // first of the two to be unlocked would give away what the other relies on. It looks
 // at every session of the Locker, but only WithOwner asks.
-func (l *Locker) entangled(lk *Lock, owner Owner) bool {
+func (l *Locker) overlaps(lk *Lock, owner Owner) bool {
 	ours := lk.all()
 	var others []*session
 	l.mu.Lock()

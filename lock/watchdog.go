@@ -17,7 +17,7 @@ func (s *session) renew() {
 	ctx, cancel := context.WithTimeout(s.locker.life, min(s.locker.call, s.claim.lease/3))
 	defer cancel()
 	if s.take(ctx) != nil {
-		s.again(time.Now(), s.claim.lease/30)
+		s.rearm(time.Now(), s.claim.lease/30)
 		return
 	}
 	defer s.give()
@@ -28,7 +28,7 @@ func (s *session) renew() {
 	held, err := s.lock.kind.extend(ctx, s.claim)
 	switch {
 	case err != nil:
-		s.again(sent, s.claim.lease/30)
+		s.rearm(sent, s.claim.lease/30)
 	case held:
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -41,8 +41,8 @@ func (s *session) renew() {
 	}
 }
 
-// again arms the watchdog for a time after the last call was sent.
-func (s *session) again(sent time.Time, pause time.Duration) {
+// rearm arms the watchdog for a time after the last call was sent.
+func (s *session) rearm(sent time.Time, pause time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.checkLocked() == nil {

@@ -16,23 +16,23 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A Story writes down what a program leaves on a server and says on its
+// A Transcript writes down what a program leaves on a server and says on its
 // channels, step by step, so that two programs can be compared by the letter:
 // each step is a line "-- what happened --" and lines of keys or messages.
-type Story struct {
+type Transcript struct {
 	tb    testing.TB
 	rdb   redis.UniversalClient
 	tape  *redis.PubSub
-	names []string // what stands in Redis and what the story calls it, in turn
+	names []string // what stands in Redis and what the transcript calls it, in turn
 	stays []string // what keys begin with whose end is not told
 	text  strings.Builder
 }
 
-// NewStory listens to all channels of rdb's server, until the test ends. Nobody
+// NewTranscript listens to all channels of rdb's server, until the test ends. Nobody
 // else should use the server.
-func NewStory(tb testing.TB, rdb redis.UniversalClient) *Story {
+func NewTranscript(tb testing.TB, rdb redis.UniversalClient) *Transcript {
 	tb.Helper()
-	s := &Story{tb: tb, rdb: rdb}
+	s := &Transcript{tb: tb, rdb: rdb}
 	ctx := s.context()
 	s.tape = rdb.PSubscribe(ctx, "*")
 	tb.Cleanup(func() { s.tape.Close() })
@@ -42,24 +42,24 @@ func NewStory(tb testing.TB, rdb redis.UniversalClient) *Story {
 	return s
 }
 
-func (s *Story) context() context.Context {
+func (s *Transcript) context() context.Context {
 	ctx, cancel := context.WithTimeout(s.tb.Context(), time.Minute)
 	s.tb.Cleanup(cancel)
 	return ctx
 }
 
-// Call makes the story say name for what is different in each run: owners,
+// Call makes the transcript say name for what is different in each run: owners,
 // permits, tokens.
-func (s *Story) Call(owner, name string) { s.names = append(s.names, owner, name) }
+func (s *Transcript) Call(owner, name string) { s.names = append(s.names, owner, name) }
 
-// Stays makes the story say that keys which begin with prefix stay, although
+// Stays makes the transcript say that keys which begin with prefix stay, although
 // they may end by themselves.
-func (s *Story) Stays(prefix string) { s.stays = append(s.stays, prefix) }
+func (s *Transcript) Stays(prefix string) { s.stays = append(s.stays, prefix) }
 
 // Keys writes down all keys of the server: name, type, content, and whether the
 // key ends by itself. Scores and fields that are times are shown as the time from now,
 // rounded to ten seconds. Keys that begin with one of but are left out.
-func (s *Story) Keys(step string, but ...string) {
+func (s *Transcript) Keys(step string, but ...string) {
 	s.tb.Helper()
 	ctx := s.context()
 	keys := s.all(ctx, but)
@@ -76,7 +76,7 @@ func (s *Story) Keys(step string, but ...string) {
 	s.step(step, lines)
 }
 
-func (s *Story) all(ctx context.Context, but []string) []string {
+func (s *Transcript) all(ctx context.Context, but []string) []string {
 	s.tb.Helper()
 	keys, err := s.rdb.Keys(ctx, "*").Result()
 	if err != nil {
@@ -91,7 +91,7 @@ func begins(key string, prefixes []string) bool {
 	return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
 }
 
-func (s *Story) content(ctx context.Context, key string, known *strings.Replacer) string {
+func (s *Transcript) content(ctx context.Context, key string, known *strings.Replacer) string {
 	switch kind := s.rdb.Type(ctx, key).Val(); kind {
 	case "hash":
 		var fields []string
@@ -108,7 +108,7 @@ func (s *Story) content(ctx context.Context, key string, known *strings.Replacer
 	case "zset":
 		var members []string
 		for _, z := range s.rdb.ZRangeWithScores(ctx, key, 0, -1).Val() {
-			members = append(members, known.Replace(legible(z.Member.(string)))+"@"+fromNow(int64(z.Score)))
+			members = append(members, known.Replace(readable(z.Member.(string)))+"@"+fromNow(int64(z.Score)))
 		}
 		sort.Strings(members)
 		return "zset " + strings.Join(members, " ")
@@ -124,8 +124,8 @@ func fromNow(ms int64) string {
 	return time.Until(time.UnixMilli(ms)).Round(10 * time.Second).String()
 }
 
-// legible is a member as it stands, or its bytes if they are no text.
-func legible(member string) string {
+// readable is a member as it stands, or its bytes if they are no text.
+func readable(member string) string {
 	for _, c := range []byte(member) {
 		if c < ' ' || c > '~' {
 			return "hex:" + hex.EncodeToString([]byte(member))
@@ -134,8 +134,8 @@ func legible(member string) string {
 	return member
 }
 
-// Told writes down the next message on any channel.
-func (s *Story) Told(step string) {
+// Published writes down the next message on any channel.
+func (s *Transcript) Published(step string) {
 	s.tb.Helper()
 	m, err := s.tape.ReceiveMessage(s.context())
 	if err != nil {
@@ -144,26 +144,26 @@ func (s *Story) Told(step string) {
 	s.step(step, []string{strings.NewReplacer(s.names...).Replace(m.Channel) + " " + m.Payload})
 }
 
-// Pass checks the next message on any channel, and leaves it out of the story.
-func (s *Story) Pass(want string) {
+// Pass checks the next message on any channel, and leaves it out of the transcript.
+func (s *Transcript) Pass(want string) {
 	s.tb.Helper()
 	if m, err := s.tape.ReceiveMessage(s.context()); err != nil || m.Payload != want {
 		s.tb.Fatalf("message %v, %v; want %q", m, err, want)
 	}
 }
 
-func (s *Story) step(step string, lines []string) {
+func (s *Transcript) step(step string, lines []string) {
 	fmt.Fprintf(&s.text, "-- %s --\n", step)
 	for _, line := range lines {
 		s.text.WriteString(line + "\n")
 	}
 }
 
-// Text is the story so far.
-func (s *Story) Text() string { return s.text.String() }
+// Text is the transcript so far.
+func (s *Transcript) Text() string { return s.text.String() }
 
-// Record writes the story into a file, to be compared with later.
-func (s *Story) Record(path string) {
+// Record writes the transcript into a file, to be compared with later.
+func (s *Transcript) Record(path string) {
 	s.tb.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		s.tb.Fatal(err)
@@ -173,14 +173,14 @@ func (s *Story) Record(path string) {
 	}
 }
 
-// Same fails the test unless the story is the one in the file.
-func (s *Story) Same(path string) {
+// Same fails the test unless the transcript is the one in the file.
+func (s *Transcript) Same(path string) {
 	s.tb.Helper()
 	want, err := os.ReadFile(path)
 	if err != nil {
 		s.tb.Fatal(err)
 	}
 	if got := s.text.String(); got != string(want) {
-		s.tb.Errorf("not the story of %s:\ngot:\n%s\nwant:\n%s", path, got, want)
+		s.tb.Errorf("not the transcript of %s:\ngot:\n%s\nwant:\n%s", path, got, want)
 	}
 }

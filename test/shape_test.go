@@ -1,0 +1,168 @@
+package test
+
+import (
+	"bytes"
+	"fmt"
+	"go/ast"
+	"go/token"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const (
+	longestFile     = 350 // lines
+	longestFunction = 70  // lines
+	mostParameters  = 4   // beside a context
+)
+
+// Files of tests count as those of the product: a long one is two stories.
+func TestLayout_NoFileIsTooLong(t *testing.T) {
+	found := tally{}
+	for _, s := range sources(t) {
+		if lines := bytes.Count(s.text, []byte("\n")); lines > longestFile {
+			found.add(s, s.file.Pos(), fmt.Sprintf("%d lines; a second noun is hiding in it (at most %d)", lines, longestFile))
+		}
+	}
+	found.check(t, map[string]int{"proxy": 1, "proxy/http1": 1})
+}
+
+func TestLayout_NoFunctionIsTooLong(t *testing.T) {
+	found := tally{}
+	for _, s := range sources(t) {
+		for _, d := range s.file.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok {
+				continue
+			}
+			lines := linesOf(s, f)
+			if s.isTest() {
+				lines -= rows(s, f)
+			}
+			if lines > longestFunction {
+				found.add(s, f.Pos(), fmt.Sprintf("%s has %d lines; name its chapters (at most %d)", f.Name.Name, lines, longestFunction))
+			}
+		}
+	}
+	found.check(t, map[string]int{"proxy/http1": 1})
+}
+
+// linesOf is how many lines a node goes over.
+func linesOf(s source, n ast.Node) int {
+	return s.files.Position(n.End()).Line - s.files.Position(n.Pos()).Line + 1
+}
+
+// rows is how many lines of a test are its tables: rows are read one at a time, and
+// each is as good a test as the next.
+func rows(s source, f *ast.FuncDecl) (lines int) {
+	ast.Inspect(f, func(n ast.Node) bool {
+		table, ok := n.(*ast.CompositeLit)
+		if !ok {
+			return true
+		}
+		lines += linesOf(s, table) - 1
+		return false
+	})
+	return lines
+}
+
+func TestLayout_FunctionsTakeFewParameters(t *testing.T) {
+	found := tally{}
+	signatures(t, func(s source, f *ast.FuncType) {
+		n := 0
+		for i, p := range f.Params.List {
+			if i == 0 && isFrom(p.Type, "context", "Context") {
+				continue
+			}
+			n += max(1, len(p.Names))
+		}
+		if n > mostParameters {
+			found.add(s, f.Pos(), fmt.Sprintf("%d parameters; what belongs together is a struct (at most %d)", n, mostParameters))
+		}
+	})
+	found.check(t, map[string]int{
+		"limiter/redisstore": 3, "proxy": 1, "proxy/cli": 1, "proxy/http1": 1, "proxy/respond": 1, "proxy/upstream": 1,
+	})
+}
+
+// A call with true says nothing to its reader: two functions do, or a type whose
+// values have names.
+func TestLayout_NoParameterIsBool(t *testing.T) {
+	found := tally{}
+	signatures(t, func(s source, f *ast.FuncType) {
+		for _, p := range f.Params.List {
+			if name, ok := p.Type.(*ast.Ident); ok && name.Name == "bool" {
+				found.add(s, p.Pos(), "a bool parameter; write two functions, or a type with names for both")
+			}
+		}
+	})
+	found.check(t, map[string]int{
+		"limiter": 3, "limiter/redisstore": 4, "proxy": 2, "proxy/cli": 2, "proxy/http1": 1, "proxy/upstream": 4,
+	})
+}
+
+// signatures shows each function, method, literal and type of a function.
+func signatures(t *testing.T, show func(s source, f *ast.FuncType)) {
+	t.Helper()
+	for _, s := range sources(t) {
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			if f, ok := n.(*ast.FuncType); ok {
+				show(s, f)
+			}
+			return true
+		})
+	}
+}
+
+// isFrom reports whether n is pkg.name.
+func isFrom(n ast.Node, pkg, name string) bool {
+	selector, ok := n.(*ast.SelectorExpr)
+	if !ok {
+		return false
+	}
+	from, ok := selector.X.(*ast.Ident)
+	return ok && from.Name == pkg && selector.Sel.Name == name
+}
+
+// What a package keeps in a variable two proxies in one process share. Errors,
+// embedded files and compiled expressions never change; flags belong to the process,
+// and what the linker or a test of the package outside of it needs is a variable.
+func TestLayout_NoPackageVariables(t *testing.T) {
+	found := tally{}
+	for _, s := range sources(t) {
+		for _, d := range s.file.Decls {
+			group, ok := d.(*ast.GenDecl)
+			if !ok || group.Tok != token.VAR || strings.HasSuffix(s.path, "/export_test.go") {
+				continue
+			}
+			for _, spec := range group.Specs {
+				v := spec.(*ast.ValueSpec)
+				if !constant(v) && !embedded(group.Doc) && !embedded(v.Doc) && s.path+" "+v.Names[0].Name != "proxy/cli/version.go version" {
+					found.add(s, v.Pos(), "a package variable; make it a function, or give it to who needs it")
+				}
+			}
+		}
+	}
+	found.check(t, map[string]int{"limiter": 1, "limiter/redisstore": 1, "proxy": 1})
+}
+
+// constant reports whether variables are as good as constants.
+func constant(v *ast.ValueSpec) bool {
+	if v.Names[0].Name == "_" {
+		return true // says that a type has the methods of an interface
+	}
+	if strings.HasPrefix(strings.ToLower(v.Names[0].Name), "err") {
+		return true
+	}
+	for _, value := range v.Values {
+		call, ok := value.(*ast.CallExpr)
+		if !ok || !isFrom(call.Fun, "flag", "Bool") && !isFrom(call.Fun, "flag", "String") && !isFrom(call.Fun, "regexp", "MustCompile") {
+			return false
+		}
+	}
+	return len(v.Values) > 0
+}
+
+func embedded(doc *ast.CommentGroup) bool {
+	return doc != nil && slices.ContainsFunc(doc.List, func(c *ast.Comment) bool { return strings.HasPrefix(c.Text, "//go:embed ") })
+}

@@ -29,6 +29,7 @@ type generation struct {
 	address   addresser
 	redact    redactor
 	table     *table
+	routes    []*route // in the order of the configuration
 	pools     map[*config.Upstream]*upstream.Pool
 	fleet     *upstream.Fleet
 	counted   []limiter.Limit // see Prepared.Limits
@@ -83,6 +84,7 @@ func compile(c *config.Config, l lasting) (*generation, error) {
 		all = append(all, r)
 	}
 	g.table.fold(all)
+	g.routes = all
 	g.own.add(g.keyFields...)
 	g.resets(made)
 	g.protect(c.Routes)

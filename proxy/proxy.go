@@ -116,6 +116,9 @@ func New(ctx context.Context, o Options) (*Proxy, error) {
 		unagreed:  unagreed,
 	}
 	p.install(first)
+	if p.admitter.announcer != nil {
+		p.admitter.announcer.OnChange(p.hear)
+	}
 	m.watch(o.Registry, p)
 	p.buffers.watch(o.Registry)
 	return p, nil

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
@@ -20,11 +21,14 @@ type Given struct {
 
 // A Reading is how Given led to a key.
 type Reading struct {
-	// Names are those of Texts that the key is made of; none of a key without a text.
+	// Names are those of Texts that the key is made of, each once; none of a key
+	// without a text.
 	Names []string
-	// Derived says that it is a part of a key that was given, as the country of a
-	// phone number is: it counts for many others as well.
+	// Derived says that of a key that was given only a part counts, as the country of a
+	// phone number: it counts for many others as well.
 	Derived bool
+
+	whole []string // of Names, those that count as they are
 }
 
 // Read reads s into v as Extract would of a request that carries what g says and
@@ -35,7 +39,17 @@ func (s *Spec) Read(g Given, v *Value) (Reading, error) {
 	v.Reset()
 	var r Reading
 	err := s.read(g, v, &r)
+	for _, name := range r.Names {
+		r.Derived = r.Derived || !slices.Contains(r.whole, name)
+	}
 	return r, err
+}
+
+// note notes that a key was made of the text of that name.
+func (r *Reading) note(name string) {
+	if !slices.Contains(r.Names, name) {
+		r.Names = append(r.Names, name)
+	}
 }
 
 func (s *Spec) read(g Given, v *Value, r *Reading) error {
@@ -49,7 +63,8 @@ func (s *Spec) read(g Given, v *Value, r *Reading) error {
 	}
 	if s.From.Source == Global {
 		if _, ok := g.Texts[s.Name]; ok {
-			r.Names = append(r.Names, s.Name)
+			r.note(s.Name)
+			r.whole = append(r.whole, s.Name)
 		}
 		v.add(s, found{})
 		return nil
@@ -59,7 +74,8 @@ func (s *Spec) read(g Given, v *Value, r *Reading) error {
 		if err != nil {
 			return s.wrong(err)
 		}
-		r.Names = append(r.Names, s.Name)
+		r.note(s.Name)
+		r.whole = append(r.whole, s.Name)
 		v.add(s, f)
 		return nil
 	}
@@ -71,7 +87,7 @@ func (s *Spec) read(g Given, v *Value, r *Reading) error {
 			if err != nil {
 				return whole.wrong(err)
 			}
-			r.Names, r.Derived = append(r.Names, whole.Name), true
+			r.note(whole.Name)
 			v.add(s, found{text: s.Part.of(f.number), number: f.number})
 			return nil
 		}
@@ -156,6 +172,17 @@ func (s *Spec) Names() []string {
 		names = append(names, other.Names()...)
 	}
 	return names
+}
+
+// Replacements are the keys that may be used in place of s, and in place of those.
+func (s *Spec) Replacements() []*Spec {
+	var all []*Spec
+	for _, other := range []*Spec{s.Instead, s.InsteadOfInvalid} {
+		if other != nil {
+			all = append(append(all, other), other.Replacements()...)
+		}
+	}
+	return all
 }
 
 // Canonical is the name of the key that text names: an origin in its one spelling, and

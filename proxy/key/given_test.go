@@ -115,6 +115,8 @@ func TestGiven_OtherKeys(t *testing.T) {
 		{strict, "header:X-User=u", "header:X-User u", "header:X-User", nil},
 		{strict, "phone=13800138000", "", "", ErrMissing},
 		{shared, "phone=13800138000", "", "", ErrMissing},
+		{&Spec{Name: "both", Join: []*Spec{phone, country}}, "phone=13800138000", "phone +8613800138000 country CN", "phone", nil},
+		{&Spec{Name: "some", Join: []*Spec{ip, country}}, "phone=13800138000 client_ip=192.0.2.1", "client_ip 192.0.2.1 country CN", "client_ip phone derived", nil},
 		{everybody, "global=", "global ", "global", nil},
 		{everybody, "phone=13800138000", "global ", "", nil},
 	} {

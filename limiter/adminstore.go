@@ -20,6 +20,10 @@ type AdminStore interface {
 	// the others are renewed.
 	Renew(ctx context.Context, claims []Claim, p Permit) error
 
+	// Inspect says how the keys of claims stand under their limits. It takes nothing
+	// and writes nothing. Costs and values of claims mean nothing to it.
+	Inspect(ctx context.Context, claims []Claim) (Inspection, error)
+
 	// Reset forgets everything that is counted for these claims' keys under
 	// their limits, and bans.
 	Reset(ctx context.Context, claims []Claim) error

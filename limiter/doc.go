@@ -27,6 +27,7 @@
 //   - value: what a key is used with, where different ones are counted.
 //   - step: a pause after a permit, where they grow.
 //   - lease: how long a concurrent permit is held without being renewed.
+//   - standing: how a key stands under a limit, for people to look at.
 //   - ban: a time for which a key has nothing, whatever its rates.
 //   - line: where callers wait for their turn at a key ([Line]).
 //   - mark: what remembers that a permit was given back.

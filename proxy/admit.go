@@ -26,11 +26,13 @@ type admitter struct {
 	store   limiter.AdminStore
 	timeout time.Duration // the most a decision may wait; 0 for a store that never waits
 	standby *fallback
-	denier  denier                                          // nil: the store knows nothing by itself
-	line    *limiter.Line                                   // at the store
-	waiting func(client context.Context, x *exchange) taker // how a request waits for its turn: inLine
-	metrics *metrics
-	nearby  *nearby
+	denier  denier // nil: the store knows nothing by itself
+	// announcer tells other nodes of changes; nil: there are none.
+	announcer announcer
+	line      *limiter.Line                                   // at the store
+	waiting   func(client context.Context, x *exchange) taker // how a request waits for its turn: inLine
+	metrics   *metrics
+	nearby    *nearby
 
 	settling atomic.Int64 // requests that are settled after their answers
 }
@@ -38,6 +40,7 @@ type admitter struct {
 func newAdmitter(o Options, m *metrics) *admitter {
 	a := &admitter{store: o.Store, standby: newFallback(o.Store, o.Nodes), metrics: m, nearby: newNearby()}
 	a.denier, _ = o.Store.(denier)
+	a.announcer, _ = o.Store.(announcer)
 	if a.standby.store != nil {
 		a.store = mirrored{o.Store, a.standby}
 	}

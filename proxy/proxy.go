@@ -128,6 +128,9 @@ func assemble(o Options, keys limiter.KeyGuardOptions, warm func(*generation) er
 		unagreed:  unagreed,
 	}
 	p.adopt(first)
+	if p.admitter.announcer != nil {
+		p.admitter.announcer.OnChange(p.hear)
+	}
 	m.watch(o.Registry, p)
 	p.buffers.watch(o.Registry)
 	return p, nil

@@ -72,6 +72,23 @@ func (r *redactor) client(x *exchange) string {
 	return x.client.String()
 }
 
+// shownAddress is the address or network of a key as people may see it, by the same
+// rule; "" for nothing.
+func (r *redactor) shownAddress(text string) string {
+	switch r.privacy.LogClient {
+	case config.ClientFull:
+		return text
+	case config.ClientNetwork:
+		address, _, _ := strings.Cut(text, "/")
+		addr, err := netip.ParseAddr(address)
+		if err != nil {
+			return ""
+		}
+		return shortened(addr)
+	}
+	return ""
+}
+
 // shortened is the network that addr is in.
 func shortened(addr netip.Addr) string {
 	bits := shownBits4

@@ -63,6 +63,7 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 		{"Schedules", schedules},
 		{"SchedulesMerged", schedulesMerged},
 		{"Concurrent", concurrent},
+		{"Inspect", inspect},
 	}
 	for _, test := range append(logs, []test{
 		{"Random", random},
@@ -72,6 +73,7 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 		{"Keeping", keeping},
 		{"Distinct", distinct},
 		{"Cooldown", cooldown},
+		{"InspectAll", inspectAll},
 		{"Together", together},
 	}...) {
 		t.Run(test.name, func(t *testing.T) {

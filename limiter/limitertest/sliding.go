@@ -51,3 +51,7 @@ func (s sliding) Grant(ctx context.Context, claims []limiter.Claim) error {
 func (s sliding) Ban(ctx context.Context, claims []limiter.Claim, d time.Duration) error {
 	return s.AdminStore.Ban(ctx, slide(claims), d)
 }
+
+func (s sliding) Inspect(ctx context.Context, claims []limiter.Claim) (limiter.Inspection, error) {
+	return s.AdminStore.Inspect(ctx, slide(claims))
+}

@@ -29,6 +29,7 @@ func (s *Store) Renew(ctx context.Context, claims []limiter.Claim, p limiter.Per
 // Reset implements limiter.Keeper.
 func (s *Store) Reset(ctx context.Context, claims []limiter.Claim) error {
 	return s.keep(ctx, "reset", claims, func(p *part) error {
+		s.reports.forget(p.claims)
 		if c := p.claims[0]; c.Redisson != "" {
 			_, err := s.changeShared(ctx, s.shared(c.RedissonForm).reset, c)
 			return err

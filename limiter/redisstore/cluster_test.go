@@ -54,6 +54,11 @@ func (c *clocked) Peek(ctx context.Context, claims []limiter.Claim, d *limiter.D
 	return c.Store.Peek(ctx, claims, d)
 }
 
+func (c *clocked) Inspect(ctx context.Context, claims []limiter.Claim) (limiter.Inspection, error) {
+	c.tell(ctx, claims)
+	return c.Store.Inspect(ctx, claims)
+}
+
 func (c *clocked) Refund(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
 	c.tell(ctx, claims)
 	return c.Store.Refund(ctx, claims, p)

@@ -146,3 +146,6 @@ func (r Reports) Ages(claims []limiter.Claim) (ages []time.Duration) {
 	}
 	return ages
 }
+
+// HearMessage lets s hear a message of the channel, and reports whether it was a change.
+func (s *Store) HearMessage(text string) bool { return s.changes.hear(text) }

@@ -24,6 +24,7 @@ type invalidations struct {
 	client  redis.UniversalClient
 	names   names
 	denials *denials
+	changes *changes
 	cancel  context.CancelFunc
 	done    chan struct{}
 }
@@ -31,9 +32,9 @@ type invalidations struct {
 // channel is where scripts publish.
 func channel(prefix string) string { return prefix + ":room" }
 
-func listen(client redis.UniversalClient, own names, n *denials) *invalidations {
+func listen(client redis.UniversalClient, own names, n *denials, c *changes) *invalidations {
 	ctx, cancel := context.WithCancel(context.Background())
-	l := &invalidations{client: client, names: own, denials: n, cancel: cancel, done: make(chan struct{})}
+	l := &invalidations{client: client, names: own, denials: n, changes: c, cancel: cancel, done: make(chan struct{})}
 	go l.run(ctx)
 	return l
 }
@@ -91,8 +92,12 @@ func (l *invalidations) hear(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// heard forgets the window that a message names, or all if it names none.
+// heard forgets the window that a message names, or all if it names none; a message
+// may also be a change that another proxy has made.
 func (l *invalidations) heard(message string) {
+	if l.changes.hear(message) {
+		return
+	}
 	if id, ok := l.names.window(message); ok {
 		l.denials.forget(id)
 		return

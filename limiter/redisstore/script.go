@@ -81,6 +81,8 @@ var (
 	takeLua string
 	//go:embed peek.lua
 	peekLua string
+	//go:embed inspect.lua
+	inspectLua string
 	//go:embed refund.lua
 	refundLua string
 	//go:embed renew.lua
@@ -117,7 +119,7 @@ type scripts struct {
 	mixed    script
 	peek     script
 
-	refund, renew, grant, reset, ban, report script
+	refund, renew, grant, reset, ban, report, inspect script
 }
 
 // kinds is how many algorithms scripts know by number.
@@ -135,7 +137,7 @@ func newScripts(clock, prefix string) scripts {
 		mixed: full(takeLua),
 		peek:  full(peekLua), refund: full(refundLua), renew: full(renewLua),
 		grant: full(grantLua), reset: full(resetLua), ban: full(banLua),
-		report: full(reportLua),
+		report: full(reportLua), inspect: full(inspectLua),
 	}
 	for i := range s.again {
 		s.again[i] = s.mixed

@@ -38,6 +38,8 @@ var (
 	sharedGrantLua string
 	//go:embed shared_reset.lua
 	sharedResetLua string
+	//go:embed shared_inspect.lua
+	sharedInspectLua string
 	//go:embed shared_report.lua
 	sharedReportLua string
 	//go:embed handle_left.lua
@@ -50,8 +52,8 @@ var (
 // limiter is a script call by itself: what its keys hold is others' work, and
 // must not fail what else is asked.
 type sharedScripts struct {
-	take, peek, refund, grant, reset, report script
-	left, set                                script // for handles
+	take, peek, refund, grant, reset, report, inspect script
+	left, set                                         script // for handles
 }
 
 // newSharedScripts makes those for limiters that log, or for those of the oldest
@@ -69,7 +71,8 @@ func newSharedScripts(clock, prefix string, f limiter.RedissonForm) sharedScript
 	return sharedScripts{
 		take: full(false, sharedDecideLua), peek: full(true, sharedDecideLua), refund: full(false, sharedRefundLua),
 		grant: full(false, sharedGrantLua), reset: full(false, sharedResetLua), report: full(false, sharedReportLua),
-		left: full(true, handleLeftLua), set: full(false, handleSetLua),
+		inspect: full(true, sharedInspectLua),
+		left:    full(true, handleLeftLua), set: full(false, handleSetLua),
 	}
 }
 

@@ -66,6 +66,7 @@ type Store struct {
 	absence                 *absence
 	denials                 *denials       // nil: none
 	invalidations           *invalidations // nil: none
+	changes                 *changes
 }
 
 // New makes a Store that asks client, which it does not close. NewClient makes
@@ -89,6 +90,7 @@ func newStore(client redis.UniversalClient, o Options, clock string) *Store {
 		client: client, names: newNames(o.Prefix, o.Client), timeout: o.Timeout, scripts: newScripts(clock, o.Prefix),
 		settle: o.Settle, reports: newReports(), absence: newAbsence(),
 	}
+	s.changes = newChanges(s.reports)
 	s.sharedLog = newSharedScripts(clock, o.Prefix, limiter.RedissonByte)
 	s.sharedWindow = newSharedScripts(clock, o.Prefix, limiter.RedissonWindow)
 	s.maxInFlight = o.MaxInFlight
@@ -99,7 +101,7 @@ func newStore(client redis.UniversalClient, o Options, clock string) *Store {
 	}
 	if o.Denials > 0 {
 		s.denials = newDenials(o.Denials)
-		s.invalidations = listen(client, s.names, s.denials)
+		s.invalidations = listen(client, s.names, s.denials, s.changes)
 	}
 	return s
 }

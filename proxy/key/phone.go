@@ -14,6 +14,9 @@ import (
 // phones is how many numbers a Phone remembers: some 250 bytes each.
 const phones = 16384
 
+// noRegion is the region that has no numbers.
+const noRegion = "ZZ"
+
 // A Number is a valid phone number.
 type Number struct {
 	E164    string // "+8613800138000"
@@ -68,7 +71,7 @@ func NewPhone(region string, allow []LineType, extend Extensions) (*Phone, error
 		return nil, fmt.Errorf("make room for phone numbers: %w", err)
 	}
 	if region == "" {
-		region = "ZZ" // that of no country
+		region = noRegion
 	}
 	return &Phone{region: region, allow: slices.Clone(allow), extend: extend, known: known}, nil
 }

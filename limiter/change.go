@@ -1,0 +1,70 @@
+package limiter
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// A Verb is what an operator does to a key.
+type Verb string
+
+// The verbs. A ban of no length ends one.
+const (
+	VerbReset Verb = "reset" // AdminStore.Reset
+	VerbGrant Verb = "grant" // AdminStore.Grant
+	VerbBan   Verb = "ban"   // AdminStore.Ban
+)
+
+// A Change is what an operator did to one key under some limits. It travels between
+// the processes that share a store, because each of them keeps something of a key
+// that the store does not: what it may have to decide by while the store is away, and
+// what it counts by itself.
+type Change struct {
+	Verb   Verb          `json:"verb"`
+	Key    Key           `json:"-"`
+	Limits []string      `json:"limits"`           // by Limit.Name
+	Grant  int64         `json:"grant,omitempty"`  // of VerbGrant: permits, 1 or more
+	Ban    time.Duration `json:"ban_ns,omitempty"` // of VerbBan: for how long from now on; 0 ends a ban
+}
+
+// Apply does the same in s to claims. A claim's key is granted no more than its limit
+// has.
+func (c Change) Apply(ctx context.Context, s AdminStore, claims []Claim) error {
+	switch c.Verb {
+	case VerbReset:
+		return s.Reset(ctx, claims)
+	case VerbBan:
+		return s.Ban(ctx, claims, c.Ban)
+	case VerbGrant:
+		return c.grant(ctx, s, claims)
+	}
+	return fmt.Errorf("%w: the unknown change %q", ErrLimit, c.Verb)
+}
+
+// grant gives what is possible of c.Grant. A claim on a Distinct limit is for one
+// value, so that several are granted one after another.
+func (c Change) grant(ctx context.Context, s AdminStore, claims []Claim) error {
+	for given := int64(0); given < c.Grant; given++ {
+		var now []Claim
+		for _, claim := range claims {
+			most := claim.Limit.Most()
+			if claim.Limit.Algorithm == Distinct {
+				if given >= most {
+					continue
+				}
+				claim.Cost = 1
+			} else if claim.Cost = min(c.Grant, most); given > 0 {
+				continue
+			}
+			now = append(now, claim)
+		}
+		if len(now) == 0 {
+			return nil
+		}
+		if err := s.Grant(ctx, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,76 @@
+package cluster
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+
+	"github.com/redis/go-redis/v9"
+)
+
+//go:embed audit.lua
+var auditScript string
+
+// errAuditID says that a page was to begin at an entry that is none.
+var errAuditID = errors.New("not the id of an audit entry")
+
+// streamID is what Redis calls an entry of a stream.
+var streamID = regexp.MustCompile(`^[0-9]{1,15}-[0-9]{1,15}$`)
+
+// redisAudit is the audit trail that the nodes of a cluster share.
+type redisAudit struct {
+	rdb   redis.UniversalClient
+	key   string
+	added *redis.Script
+}
+
+func newRedisAudit(rdb redis.UniversalClient, prefix string) *redisAudit {
+	return &redisAudit{rdb, prefix + ":{cluster}:audit", redis.NewScript(auditScript)}
+}
+
+// write implements auditStore. The time of an entry is that of the node on which it was
+// done, and its place in the stream that at which Redis heard of it.
+func (r *redisAudit) write(ctx context.Context, e AuditEntry) error {
+	text, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, every)
+	defer cancel()
+	return r.added.Run(ctx, r.rdb, []string{r.key}, text, AuditKept.Milliseconds(), MostAudited).Err()
+}
+
+// page implements auditStore.
+func (r *redisAudit) page(ctx context.Context, before string, n int) ([]AuditEntry, error) {
+	end := "+"
+	if before != "" {
+		if !streamID.MatchString(before) {
+			return nil, errAuditID
+		}
+		end = "(" + before
+	}
+	ctx, cancel := context.WithTimeout(ctx, every)
+	defer cancel()
+	now, err := r.rdb.Time(ctx).Result()
+	if err != nil {
+		return nil, err
+	}
+	oldest := strconv.FormatInt(now.Add(-AuditKept).UnixMilli(), 10)
+	messages, err := r.rdb.XRevRangeN(ctx, r.key, end, oldest, int64(n)).Result()
+	if err != nil {
+		return nil, err
+	}
+	entries := make([]AuditEntry, len(messages))
+	for i, m := range messages {
+		text, _ := m.Values["entry"].(string)
+		if err := json.Unmarshal([]byte(text), &entries[i]); err != nil {
+			return nil, fmt.Errorf("%w: %w", errReply, err)
+		}
+		entries[i].ID = m.ID
+	}
+	return entries, nil
+}

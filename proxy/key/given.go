@@ -1,0 +1,195 @@
+package key
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+)
+
+// A Given is keys that somebody names outside of any request, as an operator does: by
+// the key's name, or an origin such as header:X-Phone, the text that a request would
+// carry.
+type Given struct {
+	Texts map[string]string
+	// IPv6Prefix is how many bits of an IPv6 address make one client.
+	IPv6Prefix int
+}
+
+// A Reading is how Given led to a key.
+type Reading struct {
+	// Names are those of Texts that the key is made of, each once; none of a key
+	// without a text.
+	Names []string
+	// Derived says that of a key that was given only a part counts, as the country of a
+	// phone number: it counts for many others as well.
+	Derived bool
+
+	whole []string // of Names, those that count as they are
+}
+
+// Read reads s into v as Extract would of a request that carries what g says and
+// nothing else, with the same errors for a text that is not valid. ErrMissing says
+// that s is not given, nor a key that is used in its place. A key under which requests
+// without one are counted together is never given.
+func (s *Spec) Read(g Given, v *Value) (Reading, error) {
+	v.Reset()
+	var r Reading
+	err := s.read(g, v, &r)
+	for _, name := range r.Names {
+		r.Derived = r.Derived || !slices.Contains(r.whole, name)
+	}
+	return r, err
+}
+
+// note notes that a key was made of the text of that name.
+func (r *Reading) note(name string) {
+	if !slices.Contains(r.Names, name) {
+		r.Names = append(r.Names, name)
+	}
+}
+
+func (s *Spec) read(g Given, v *Value, r *Reading) error {
+	if s.Join != nil {
+		for _, part := range s.Join {
+			if err := part.read(g, v, r); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if s.From.Source == Global {
+		if _, ok := g.Texts[s.Name]; ok {
+			r.note(s.Name)
+			r.whole = append(r.whole, s.Name)
+		}
+		v.add(s, found{})
+		return nil
+	}
+	if text, ok := g.Texts[s.Name]; ok {
+		f, err := s.own(g, text)
+		if err != nil {
+			return s.wrong(err)
+		}
+		r.note(s.Name)
+		r.whole = append(r.whole, s.Name)
+		v.add(s, f)
+		return nil
+	}
+	whole := s
+	if s.Of != nil {
+		whole = s.Of
+		if text, ok := g.Texts[whole.Name]; ok {
+			f, err := whole.own(g, text)
+			if err != nil {
+				return whole.wrong(err)
+			}
+			r.note(whole.Name)
+			v.add(s, found{text: s.Part.of(f.number), number: f.number})
+			return nil
+		}
+	}
+	return whole.instead(g, v, r)
+}
+
+// instead reads the key that is used where whole is missing or not valid.
+func (whole *Spec) instead(g Given, v *Value, r *Reading) error {
+	if whole.OnMissing == Use {
+		if err := whole.Instead.read(g, v, r); !errors.Is(err, ErrMissing) {
+			return err
+		}
+	}
+	if whole.OnInvalid == Use {
+		return whole.InsteadOfInvalid.read(g, v, r)
+	}
+	return ErrMissing
+}
+
+// own is what s makes of a text of its own.
+func (s *Spec) own(g Given, text string) (found, error) {
+	switch {
+	case s.Of != nil:
+		part, err := s.Part.text(text)
+		if err != nil {
+			return found{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+		}
+		return found{text: part}, nil
+	case s.From.Source == ClientIP:
+		return g.client(text)
+	case text == "":
+		return found{}, fmt.Errorf("%w: it is empty", ErrInvalid)
+	}
+	f := found{text: text}
+	if err := s.unambiguous(s.From, f); err != nil {
+		return found{}, err
+	}
+	f, err := s.normalize(f)
+	if err == nil && s.SetHeader != "" && !httpguts.ValidHeaderFieldValue(f.text) {
+		err = fmt.Errorf("%w: it cannot be sent in a header field", ErrInvalid)
+	}
+	if errors.Is(err, ErrMissing) {
+		err = fmt.Errorf("%w: nothing is left of it", ErrInvalid)
+	}
+	return f, err
+}
+
+// client reads an address, or a network that counts as one client.
+func (g Given) client(text string) (found, error) {
+	bad := fmt.Errorf("%w: not an address; write one such as 192.0.2.1 or 2001:db8::1", ErrInvalid)
+	network, isNetwork := strings.CutSuffix(text, fmt.Sprintf("/%d", g.IPv6Prefix))
+	addr, err := netip.ParseAddr(network)
+	if err != nil || addr.Zone() != "" || isNetwork && !addr.Is6() {
+		return found{}, bad
+	}
+	addr = addr.Unmap()
+	bits := addr.BitLen()
+	if addr.Is6() {
+		bits = g.IPv6Prefix
+	}
+	p, err := addr.Prefix(bits)
+	if err != nil {
+		return found{}, bad
+	}
+	return found{text: client(p), network: p}, nil
+}
+
+// wrong names the key of an error, and how phone numbers are read.
+func (s *Spec) wrong(err error) error {
+	if s.Phone != nil && s.Phone.region != noRegion {
+		return fmt.Errorf("%s: %w; a number without a country code is one of %s", s.Name, err, s.Phone.region)
+	}
+	return fmt.Errorf("%s: %w", s.Name, err)
+}
+
+// Names are what s, or a key that it is made of or may be replaced by, can be given
+// by; the keys that are joined are not among their parts.
+func (s *Spec) Names() []string {
+	names := []string{s.Name}
+	for _, other := range s.others() {
+		names = append(names, other.Names()...)
+	}
+	return names
+}
+
+// Replacements are the keys that may be used in place of s, and in place of those.
+func (s *Spec) Replacements() []*Spec {
+	var all []*Spec
+	for _, other := range []*Spec{s.Instead, s.InsteadOfInvalid} {
+		if other != nil {
+			all = append(append(all, other), other.Replacements()...)
+		}
+	}
+	return all
+}
+
+// Canonical is the name of the key that text names: an origin in its one spelling, and
+// anything else as it is.
+func Canonical(text string) string {
+	if o, err := ParseOrigin(text); err == nil {
+		return o.String()
+	}
+	return text
+}

@@ -1,0 +1,239 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/key"
+)
+
+// A keyTarget is one limit that counts by the key that an operator names.
+type keyTarget struct {
+	route   *route
+	limit   *limit
+	by      *key.Spec // of the limit, or what is used in its place
+	key     limiter.Key
+	former  limiter.Key // under the secret that is being replaced, if there is one and the value is known
+	rotates bool
+	derived bool
+	masked  string
+	windows []int  // of the route
+	name    string // of the limiter that Java programs share; empty for none
+	why     string // not empty: why the limit cannot be asked
+}
+
+// targets are the limits that q is about: those that count by exactly the key that is
+// named, and by parts of it. Errors wrap ErrKeyQuery.
+func (g *generation) targets(q KeyQuery, known func(hash string) (limiter.Key, bool)) ([]keyTarget, error) {
+	given, err := q.given(g.config.ClientIP.IPv6Prefix)
+	if err != nil {
+		return nil, err
+	}
+	if err := g.alias(given); err != nil {
+		return nil, err
+	}
+	id, byID, err := g.readID(q, known)
+	if err != nil {
+		return nil, err
+	}
+	var all []keyTarget
+	var wrong error
+	for _, r := range g.routes {
+		for _, l := range r.limits {
+			if q.Route != "" && r.name != q.Route || q.Limit != "" && l.name != q.Limit {
+				continue
+			}
+			t := keyTarget{route: r, limit: l, windows: l.windows}
+			found := false
+			if byID {
+				found = g.byID(&t, key.Canonical(q.Pairs[0].Key), id)
+			} else {
+				var err error
+				if found, err = g.byValue(&t, given); wrong == nil {
+					wrong = err
+				}
+			}
+			if found {
+				all = append(all, t)
+			}
+		}
+	}
+	switch {
+	case len(all) > 0:
+		return all, nil
+	case wrong != nil:
+		return nil, fmt.Errorf("%w: %w", ErrKeyQuery, wrong)
+	}
+	return nil, g.nothing(q, given)
+}
+
+// alias lets ip stand for client_ip where no key is called so.
+func (g *generation) alias(given key.Given) error {
+	text, short := given.Texts["ip"]
+	if _, named := g.config.Keys["ip"]; named || !short {
+		return nil
+	}
+	delete(given.Texts, "ip")
+	if _, twice := given.Texts[string(key.ClientIP)]; twice {
+		return fmt.Errorf("%w: ip and client_ip are one key; name it once", ErrKeyQuery)
+	}
+	given.Texts[string(key.ClientIP)] = text
+	return nil
+}
+
+// readID reads the value of a query that is an id, or a hash of the log.
+func (g *generation) readID(q KeyQuery, known func(hash string) (limiter.Key, bool)) (k limiter.Key, found bool, err error) {
+	if len(q.Pairs) != 1 {
+		return k, false, nil
+	}
+	if m := hashForm.FindStringSubmatch(q.Pairs[0].Value); m != nil {
+		if k, found = known(m[1]); !found {
+			return k, true, fmt.Errorf("%w: no request of the last minutes had this key here; give its value, or ask the node that logged it", ErrKeyQuery)
+		}
+		return k, true, nil
+	}
+	return g.redact.readKeyID(q.Pairs[0].Value)
+}
+
+// byID makes t what counts under k, if its limit counts by a key of that name.
+func (g *generation) byID(t *keyTarget, name string, k limiter.Key) bool {
+	specs := append([]*key.Spec{t.limit.key}, t.limit.key.Replacements()...)
+	i := slices.IndexFunc(specs, func(s *key.Spec) bool { return s.Name == name || name == "ip" && s.From.Source == key.ClientIP })
+	if i < 0 {
+		return false
+	}
+	t.by, t.key, t.masked = specs[i], k, specs[i].Name
+	if t.limit.keyed {
+		t.why = "the name of the limiter that Java programs share is made of the value, which an id does not tell; give the value"
+	}
+	t.name = t.limit.redisson
+	t.override()
+	return true
+}
+
+// byValue makes t what counts under the given key, if it is the key of its limit.
+func (g *generation) byValue(t *keyTarget, given key.Given) (bool, error) {
+	var v key.Value
+	r, err := t.limit.key.Read(given, &v)
+	if errors.Is(err, key.ErrMissing) || err == nil && len(r.Names) != len(given.Texts) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	t.by, t.derived, t.masked = t.limit.key, r.Derived, g.display().Value(&v)
+	t.key = g.config.Privacy.Hash(v.Parts)
+	t.override()
+	if t.limit.redisson != "" {
+		t.name = strings.ReplaceAll(t.limit.redisson, "{key}", v.Text())
+		if t.limit.keyed && limiter.CheckRedissonKey(v.Text()) != nil || limiter.CheckRedissonName(t.name) != nil {
+			return false, fmt.Errorf("%s: %w: it cannot stand in the name of a limiter", t.limit.key.Name, key.ErrInvalid)
+		}
+		return true, nil
+	}
+	t.former, t.rotates = g.config.Privacy.PreviousHash(v.Parts)
+	return true, nil
+}
+
+func (t *keyTarget) override() {
+	if others, ok := t.limit.overrides[t.key]; ok {
+		t.windows = others
+	}
+}
+
+// claims are those of t's windows, with a penalty also that of its refusals; then the
+// same under the secret that is being replaced.
+func (t *keyTarget) claims() []limiter.Claim {
+	claims := t.under(t.key)
+	if t.rotates {
+		claims = append(claims, t.under(t.former)...)
+	}
+	return claims
+}
+
+func (t *keyTarget) under(k limiter.Key) []limiter.Claim {
+	var claims []limiter.Claim
+	for _, w := range t.windows {
+		claims = append(claims, limiter.Claim{
+			Limit: &t.route.windows[w].Limit, Key: k, Cost: 1, Redisson: t.name, RedissonForm: t.limit.form,
+		})
+	}
+	if p := t.limit.penalty; p != nil {
+		claims = append(claims, limiter.Claim{Limit: &p.Limit, Key: k, Cost: 1})
+	}
+	return claims
+}
+
+// display is how people see keys.
+func (g *generation) display() key.Display { return key.Display{Address: g.redact.shownAddress} }
+
+// nothing says why no limit is about q.
+func (g *generation) nothing(q KeyQuery, given key.Given) error {
+	var routes, limits, names []string
+	var joined *key.Spec // of which some, and not all, are given
+	for _, r := range g.routes {
+		routes = append(routes, r.name)
+		for _, l := range r.limits {
+			if q.Route != "" && r.name != q.Route {
+				continue
+			}
+			limits = append(limits, l.name)
+			if q.Limit != "" && l.name != q.Limit {
+				continue
+			}
+			names = append(names, l.key.Names()...)
+			if l.key.Join != nil && within(given, append(leafNames(l.key), l.key.Name)) {
+				joined = l.key
+			}
+		}
+	}
+	switch {
+	case q.Route != "" && !slices.Contains(routes, q.Route):
+		return fmt.Errorf("%w: there is no route %q; write one of %s", ErrKeyQuery, q.Route, listing(routes))
+	case q.Limit != "" && !slices.Contains(limits, q.Limit):
+		return fmt.Errorf("%w: there is no limit %q; write one of %s", ErrKeyQuery, q.Limit, listing(limits))
+	}
+	for name := range given.Texts {
+		if !slices.Contains(names, name) {
+			return fmt.Errorf("%w: no limit counts by %q; write one of %s", ErrKeyQuery, name, listing(names))
+		}
+	}
+	if joined != nil {
+		return fmt.Errorf("%w: %s is joined of several keys; give a value for each of %s", ErrKeyQuery, joined.Name, listing(leafNames(joined)))
+	}
+	return fmt.Errorf("%w: no limit counts by these keys together; give one of them, or all that a key is joined of", ErrKeyQuery)
+}
+
+// within reports whether all that is given has one of these names.
+func within(given key.Given, names []string) bool {
+	for name := range given.Texts {
+		if !slices.Contains(names, name) {
+			return false
+		}
+	}
+	return true
+}
+
+// mostListed is how many names an error lists.
+const mostListed = 20
+
+// listing is names in order, each once.
+func listing(names []string) string {
+	names = slices.Clone(names)
+	slices.Sort(names)
+	names = slices.Compact(names)
+	if len(names) > mostListed {
+		names = append(names[:mostListed], "...")
+	}
+	return strings.Join(names, ", ")
+}
+
+func leafNames(s *key.Spec) (names []string) {
+	for _, leaf := range s.Leaves() {
+		names = append(names, leaf.Name)
+	}
+	return names
+}

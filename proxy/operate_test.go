@@ -1,0 +1,480 @@
+package proxy
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/redisstore"
+	"github.com/weir-proxy/weir/test/redistest"
+)
+
+// desk is a file with limits of all kinds on one phone number.
+const desk = `
+keys:
+  phone: {from: "header:X-Phone", normalize: {as: e164, default_region: CN}, sensitive: true, on_missing: {use: ip}}
+  country: {of: phone, part: country}
+  ip: {from: client_ip}
+  pair: {join: [ip, phone]}
+routes:
+  - name: send
+    match: {path: /send}
+    respond: {body: ok}
+    limits:
+      - {name: phone, key: phone, rates: [2/1h, 9/1d], penalty: {ban: 2h, after: 3}}
+      - {name: spare, key: phone, rate: 50/1h, algorithm: gcra}
+      - {name: country, key: country, rate: 100/1h, algorithm: sliding_log}
+      - {name: pair, key: pair, rate: 40/1h}
+      - {name: trial, key: phone, rate: 1/1h, mode: shadow}
+      - {name: fan, key: ip, distinct: phone, rate: 30/1h}
+  - name: verify
+    match: {path: /verify}
+    respond: {body: ok}
+    limits:
+      - {name: guesses, key: phone, rate: 5/10m, algorithm: fixed_window}
+      - {name: other, key: "header:X-User", rate: 5/10m}
+`
+
+const phoneLine = "X-Phone: +86 138 0013 8000"
+
+// standing asks for how a key stands; pairs are KEY=VALUE, and filters @route, %limit.
+func (w *world) standing(pairs ...string) (KeyStanding, error) {
+	return w.Proxy.Standing(w.Context(), query(pairs...))
+}
+
+func query(pairs ...string) (q KeyQuery) {
+	for _, text := range pairs {
+		if route, ok := strings.CutPrefix(text, "@"); ok {
+			q.Route = route
+		} else if limit, ok := strings.CutPrefix(text, "%"); ok {
+			q.Limit = limit
+		} else if p, err := ParseKeyPair(text); err == nil {
+			q.Pairs = append(q.Pairs, p)
+		}
+	}
+	return q
+}
+
+// stands wants a standing, and returns its limits by ROUTE.LIMIT.
+func (w *world) stands(pairs ...string) map[string]LimitStanding {
+	w.Helper()
+	s, err := w.standing(pairs...)
+	if err != nil {
+		w.Fatalf("standing of %v: %v", pairs, err)
+	}
+	all := map[string]LimitStanding{}
+	for _, l := range s.Limits {
+		all[l.Route+"."+l.Limit] = l
+	}
+	return all
+}
+
+// changes wants a change to succeed.
+func (w *world) changes(c KeyChange, pairs ...string) KeyResult {
+	w.Helper()
+	c.KeyQuery = query(pairs...)
+	r, err := w.Change(w.Context(), c)
+	if err != nil {
+		w.Fatalf("%s %v: %v", c.Action, pairs, err)
+	}
+	return r
+}
+
+func names(limits map[string]LimitStanding) string {
+	var all []string
+	for name := range limits {
+		all = append(all, name)
+	}
+	return listing(all)
+}
+
+// Every limit that counts by a phone number is found, in whatever spelling it is named,
+// and says what requests have used.
+func TestStanding_OfAllLimits(t *testing.T) {
+	stores(t, func(t *testing.T, use func(*Options)) {
+		w := made(t, desk, use)
+		for _, want := range []int{200, 200, 429} {
+			w.sends(want, "POST", "/send", phoneLine)
+		}
+		w.sends(200, "POST", "/verify", phoneLine, "X-User: a")
+		for _, spelled := range []string{"+8613800138000", "13800138000", "0086 138-0013-8000"} {
+			all := w.stands("phone=" + spelled)
+			if got, want := names(all), "send.country, send.phone, send.spare, send.trial, verify.guesses"; got != want {
+				t.Fatalf("limits %s; want %s", got, want)
+			}
+			phone := all["send.phone"]
+			if h, d := phone.Windows[0], phone.Windows[1]; h.Rate != "2/1h" || h.Used != 2 || h.Left != 0 || h.Most != 2 || d.Used != 2 || d.Left != 7 ||
+				h.Next.IsZero() || h.Full.Before(h.Next) || phone.Penalty == nil || phone.Penalty.Refused != 1 || phone.Penalty.After != 3 {
+				t.Errorf("%+v %+v", phone, phone.Penalty)
+			}
+			if phone.Masked != "phone=+86138****8000" || phone.Key != "phone" || phone.Mode != "enforce" || phone.Derived {
+				t.Errorf("%+v", phone)
+			}
+			if c := all["send.country"]; c.Masked != "country=CN" || !c.Derived || c.Windows[0].Used != 2 {
+				t.Errorf("%+v; want the country's count, as derived", c)
+			}
+			if s := all["send.trial"]; s.Mode != "shadow" || s.Windows[0].Used != 1 {
+				t.Errorf("%+v; want the shadow limit's own count", s)
+			}
+			if g := all["verify.guesses"]; g.Windows[0].Used != 1 || g.Algorithm != "fixed_window" {
+				t.Errorf("%+v", g)
+			}
+			if hash := w.lines("request")[2]["key"]; phone.Hash != hash {
+				t.Errorf("hash %s; want that of the log, %s", phone.Hash, hash)
+			}
+		}
+		if got := names(w.stands("ip=192.0.2.1")); got != "send.country, send.fan, send.pair, send.phone, send.spare, send.trial, verify.guesses" {
+			t.Errorf("limits by an address %s; want those that use it in place of a phone, too", got)
+		}
+		if fan := w.stands("ip=192.0.2.1", "%fan")["send.fan"].Windows[0]; fan.Used != 1 {
+			t.Errorf("%+v; want one number", fan)
+		}
+		if got := names(w.stands("ip=192.0.2.1", "phone=13800138000")); got != "send.pair" {
+			t.Errorf("limits by two keys together: %s", got)
+		}
+		if got := names(w.stands("country=CN")); got != "send.country" {
+			t.Errorf("limits by a country: %s", got)
+		}
+		if got := names(w.stands("header:x-user=a")); got != "verify.other" {
+			t.Errorf("limits by an origin: %s", got)
+		}
+		if got := names(w.stands("phone=13800138000", "@verify")); got != "verify.guesses" {
+			t.Errorf("limits of one route: %s", got)
+		}
+		w.sends(429, "POST", "/send", phoneLine) // nothing was taken, and nothing given
+	})
+}
+
+// Whoever is refused passes again after each action that says so, and others stay where
+// they are.
+func TestChange_ResetGrantBanUnban(t *testing.T) {
+	stores(t, func(t *testing.T, use func(*Options)) {
+		w := made(t, desk, use)
+		use2 := func() {
+			for _, want := range []int{200, 200, 429} {
+				w.sends(want, "POST", "/send", phoneLine)
+			}
+		}
+		other := "X-Phone: +8613900139000"
+		w.sends(200, "POST", "/send", other)
+		use2()
+		r := w.changes(KeyChange{Action: KeyGrant, Permits: 1}, "phone=13800138000", "%phone")
+		if len(r.Changed) != 1 || r.Changed[0].Windows[0].Left != 1 || !r.Everywhere {
+			t.Errorf("%+v", r)
+		}
+		w.sends(200, "POST", "/send", phoneLine)
+		w.sends(429, "POST", "/send", phoneLine)
+		r = w.changes(KeyChange{Action: KeyReset, Reason: "a customer called"}, "phone=13800138000")
+		if len(r.Changed) != 4 || len(r.Skipped) != 1 || r.Skipped[0].Limit != "country" || r.Reason != "a customer called" {
+			t.Errorf("%+v; want all but the country", r)
+		}
+		for _, l := range r.Changed {
+			if l.Windows[0].Used != 0 || l.Penalty != nil && l.Penalty.Refused != 0 {
+				t.Errorf("%+v after a reset", l)
+			}
+		}
+		use2()
+		if got := w.stands("country=CN")["send.country"].Windows[0].Used; got != 6 {
+			t.Errorf("%d of the country are used, want 6: nobody has named it", got)
+		}
+		w.changes(KeyChange{Action: KeyReset}, "phone=13800138000")
+		r = w.changes(KeyChange{Action: KeyBan, For: Span(time.Hour)}, "phone=13800138000", "@verify")
+		if until := r.Changed[0].BannedUntil; until.Before(r.At.Add(59*time.Minute)) || until.After(r.At.Add(time.Hour)) {
+			t.Errorf("banned until %v, at %v", until, r.At)
+		}
+		w.sends(429, "POST", "/verify", phoneLine, "X-User: a")
+		w.sends(200, "POST", "/verify", other, "X-User: a")
+		w.sends(200, "POST", "/send", phoneLine)
+		r = w.changes(KeyChange{Action: KeyUnban}, "phone=13800138000")
+		if !r.Changed[0].BannedUntil.IsZero() {
+			t.Errorf("%+v", r.Changed[0])
+		}
+		w.sends(200, "POST", "/verify", phoneLine, "X-User: a")
+
+		w.changes(KeyChange{Action: KeyBan, For: Span(time.Hour)}, "country=CN")
+		w.sends(429, "POST", "/send", other)
+		w.changes(KeyChange{Action: KeyReset}, "country=CN")
+		w.sends(200, "POST", "/send", other)
+		if got := w.stands("phone=13900139000")["send.phone"].Windows[0].Used; got != 2 {
+			t.Errorf("%d used by another number, want 2", got)
+		}
+	})
+}
+
+// An id stands for a key whose value nobody knows any more, and the hash of the log does
+// not give the value away.
+func TestChange_ByID(t *testing.T) {
+	w := made(t, desk)
+	for _, want := range []int{200, 200, 429} {
+		w.sends(want, "POST", "/send", phoneLine)
+	}
+	phone := w.stands("phone=13800138000")["send.phone"]
+	if strings.Contains(phone.ID, limiter.KeyOf("phone", "+8613800138000").String()) {
+		t.Errorf("the id %s tells what the key is made of", phone.ID)
+	}
+	again := w.stands("phone=" + phone.ID)
+	if got := again["send.phone"]; got.Windows[0].Used != 2 || got.Hash != phone.Hash || got.ID != phone.ID || got.Masked != "phone" {
+		t.Errorf("%+v; want the same key", got)
+	}
+	w.changes(KeyChange{Action: KeyReset}, "phone="+phone.ID, "%phone")
+	w.sends(200, "POST", "/send", phoneLine)
+	if _, err := made(t, desk).standing("phone=" + phone.ID); !errors.Is(err, ErrKeyQuery) {
+		t.Errorf("%v; want that the id is another proxy's", err)
+	}
+}
+
+func TestStanding_SaysWhatIsWrong(t *testing.T) {
+	w := made(t, desk)
+	for _, c := range []struct {
+		pairs string
+		about string
+	}{
+		{"", "no key is named"},
+		{"phon=1", `no limit counts by "phon"; write one of client_ip`},
+		{"phone=12345", "no such phone number"},
+		{"phone=12345", "CN"},
+		{"ip=nobody", "not an address"},
+		{"pair=1", "pair is joined of several keys; give a value for each of ip, phone"},
+		{"country=china", "country: key not valid"},
+		{"phone=13800138000 @nowhere", `there is no route "nowhere"; write one of send, verify`},
+		{"phone=13800138000 %none", `there is no limit "none"`},
+		{"phone=13800138000 %other", `no limit counts by "phone"`},
+		{"phone=13800138000 phone=1", "given twice"},
+		{"phone=13800138000 header:X-User=a", "together"},
+		{"phone=hash:0123456789ab", "no request of the last minutes"},
+	} {
+		_, err := w.standing(strings.Fields(c.pairs)...)
+		if !errors.Is(err, ErrKeyQuery) || !strings.Contains(err.Error(), strings.TrimSuffix(c.about, " client_ip")) {
+			t.Errorf("%s: %v; want it to say %q", c.pairs, err, c.about)
+		}
+		if err != nil && (strings.Contains(err.Error(), "12345") || strings.Contains(err.Error(), "nobody")) {
+			t.Errorf("%v repeats the value", err)
+		}
+	}
+	for _, c := range []struct {
+		KeyChange
+		about string
+	}{
+		{KeyChange{Action: "drop"}, "reset, grant, ban or unban"},
+		{KeyChange{Action: KeyBan}, "write for example 1h"},
+		{KeyChange{Action: KeyBan, For: Span(-time.Hour)}, "1h"},
+		{KeyChange{Action: KeyGrant}, "whole number"},
+		{KeyChange{Action: KeyReset, KeyQuery: query("phone=13800138000", "%country")}, "name that to change it"},
+	} {
+		if len(c.Pairs) == 0 {
+			c.KeyQuery = query("phone=13800138000")
+		}
+		if _, err := w.Change(t.Context(), c.KeyChange); !errors.Is(err, ErrKeyQuery) || !strings.Contains(err.Error(), c.about) {
+			t.Errorf("%+v: %v; want it to say %q", c.KeyChange, err, c.about)
+		}
+	}
+	for _, text := range []string{"phone", "=1", ""} {
+		if _, err := ParseKeyPair(text); !errors.Is(err, ErrKeyQuery) {
+			t.Errorf("ParseKeyPair(%q): %v", text, err)
+		}
+	}
+}
+
+// What is said over the API is read back as it was written.
+func TestKeyChange_JSON(t *testing.T) {
+	const text = `{"pairs":[{"key":"phone","value":"1"}],"route":"send","action":"ban","for":"1h30m","reason":"abuse"}`
+	var c KeyChange
+	if err := json.Unmarshal([]byte(text), &c); err != nil || c.For != Span(90*time.Minute) || c.Pairs[0].Value != "1" {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	if got, err := json.Marshal(c); err != nil || string(got) != text {
+		t.Errorf("%s, %v; want %s", got, err, text)
+	}
+	if err := json.Unmarshal([]byte(`{"for":"soon"}`), &c); !errors.Is(err, ErrKeyQuery) {
+		t.Errorf("%v", err)
+	}
+}
+
+// While a secret is replaced, what counts under both is seen and changed.
+func TestChange_UnderBothSecrets(t *testing.T) {
+	const limits = "keys: {phone: {from: 'header:X-Phone'}}\n"
+	file := func(privacy string) string {
+		return privacy + limits + limited("{name: l, key: phone, rate: 2/1h}")
+	}
+	w := made(t, file("privacy: {hash_secret: first-secret-of-us}\n"))
+	w.sends(200, "GET", "/a", "X-Phone: 1")
+	w.sends(200, "GET", "/a", "X-Phone: 1")
+	w.reloads(file("privacy: {hash_secret: second-secret-of-us, previous_secret: first-secret-of-us}\n"))
+	if got := w.stands("phone=1")["a.l"].Windows[0]; got.Used != 2 || got.Left != 0 {
+		t.Errorf("%+v; want what was counted under the previous secret", got)
+	}
+	w.sends(429, "GET", "/a", "X-Phone: 1")
+	w.changes(KeyChange{Action: KeyReset}, "phone=1")
+	w.sends(200, "GET", "/a", "X-Phone: 1")
+	w.sends(200, "GET", "/a", "X-Phone: 1")
+	s, err := w.standing("phone=" + w.stands("phone=1")["a.l"].ID)
+	if err != nil || len(s.Notes) == 0 || !strings.Contains(s.Notes[0], "previous_secret") {
+		t.Errorf("%+v, %v; want a note that the former key is not known by an id", s, err)
+	}
+}
+
+// A rate of its own, and pauses, show as they are in force.
+func TestStanding_OverridesAndOtherKinds(t *testing.T) {
+	w := made(t, limited("{name: rate, key: 'header:X-User', rate: 2/1h, overrides: {vip: [7/1h, 70/1d]}}, {name: pause, key: 'header:X-User', cooldown: [1m, 1h]}, {name: held, key: 'header:X-User', concurrent: 3}"))
+	w.sends(200, "GET", "/a", "X-User: vip")
+	all := w.stands("header:X-User=vip")
+	if got := all["a.rate"].Windows; len(got) != 2 || got[0].Rate != "7/1h" || got[0].Used != 1 || got[1].Left != 69 {
+		t.Errorf("%+v; want the rates of the key", got)
+	}
+	if got := all["a.pause"].Windows[0]; got.Used != 1 || got.Left != 0 || got.Name != "pause-cooldown" || got.Next.IsZero() || !got.Full.After(got.Next) {
+		t.Errorf("%+v; want one step", got)
+	}
+	if got := all["a.held"].Windows[0]; got.Used != 0 || got.Left != 3 || got.Name != "held-held" {
+		t.Errorf("%+v; want nothing held", got)
+	}
+	w.sends(429, "GET", "/a", "X-User: vip")
+	w.changes(KeyChange{Action: KeyReset}, "header:X-User=vip", "%pause")
+	w.sends(200, "GET", "/a", "X-User: vip")
+}
+
+// nodes are two proxies on one Redis, or a cluster of it.
+func nodes(t *testing.T, yaml string, c redisstore.ClientConfig) (near, far *world, client func() *redisstore.Store) {
+	t.Helper()
+	c.Timeout = time.Minute
+	client = func() *redisstore.Store {
+		client, err := redisstore.NewClient(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { client.Close() })
+		s := redisstore.New(client, redisstore.Options{Timeout: time.Minute})
+		t.Cleanup(func() { s.Close() })
+		return s
+	}
+	as := func() *world {
+		return made(t, "store: redis\n"+yaml, func(o *Options) {
+			o.Store, o.Nodes = client(), func() int { return 2 }
+			o.Config.Redis.Timeout = time.Minute
+		})
+	}
+	return as(), as(), client
+}
+
+// eventually waits for what other nodes hear of.
+func (w *world) eventually(what string, holds func() bool) {
+	w.Helper()
+	deadline := time.Now().Add(enough)
+	for !holds() {
+		if time.Now().After(deadline) {
+			w.Fatalf("%s: not within %v", what, enough)
+		}
+		<-time.After(time.Millisecond)
+	}
+}
+
+// A change on one node holds on the others at once: what they remember of refusals, what
+// they would decide by without Redis, and what each counts by itself.
+func TestChange_ReachesEveryNode(t *testing.T) {
+	const file = `
+routes:
+  - {name: all, match: {path: /all}, respond: {body: ok}, limits: [{name: l, key: 'header:X-User', rate: 2/1h}]}
+  - {name: own, match: {path: /own}, respond: {body: ok}, limits: [{name: l, key: 'header:X-User', rate: 2/1h, scope: per_client}]}
+`
+	modes := map[string]func() redisstore.ClientConfig{
+		"single": func() redisstore.ClientConfig {
+			return redisstore.ClientConfig{Addrs: []string{redistest.Start(t).Addr}}
+		},
+		"cluster": func() redisstore.ClientConfig {
+			return redisstore.ClientConfig{Mode: redisstore.Cluster, Addrs: redistest.StartCluster(t, 3).Addrs()}
+		},
+	}
+	for mode, c := range modes {
+		t.Run(mode, func(t *testing.T) {
+			near, far, _ := nodes(t, file, c())
+			for _, n := range []*world{near, far} {
+				for range 2 {
+					n.sends(200, "GET", "/own", "X-User: a")
+				}
+				n.sends(429, "GET", "/own", "X-User: a")
+			}
+			far.sends(200, "GET", "/all", "X-User: a")
+			far.sends(200, "GET", "/all", "X-User: a")
+			far.sends(429, "GET", "/all", "X-User: a") // and knows it from now on
+			near.sends(429, "GET", "/all", "X-User: a")
+			near.changes(KeyChange{Action: KeyReset}, "header:X-User=a")
+			far.eventually("far lets pass", func() bool { return far.send("GET", "/all", "X-User: a").Code == 200 })
+			near.sends(200, "GET", "/own", "X-User: a")
+			far.eventually("far forgets what it counts by itself", func() bool { return far.send("GET", "/own", "X-User: a").Code == 200 })
+
+			near.changes(KeyChange{Action: KeyBan, For: Span(time.Hour)}, "header:X-User=b")
+			far.eventually("the ban is known without Redis", func() bool {
+				w := far.current.Load().routes[0].windows[0]
+				in, err := far.admitter.standby.local.Inspect(t.Context(), []limiter.Claim{{Limit: &w.Limit, Key: limiter.KeyOf("header:X-User", "b"), Cost: 1}})
+				return err == nil && in.Standings[0].Banned > 59*time.Minute
+			})
+			far.eventually("and by what far counts by itself", func() bool {
+				return !far.stands("header:X-User=b", "@own")["own.l"].BannedUntil.IsZero()
+			})
+			far.sends(429, "GET", "/all", "X-User: b")
+			far.sends(429, "GET", "/own", "X-User: b")
+			near.changes(KeyChange{Action: KeyUnban}, "header:X-User=b")
+			far.eventually("the ban is over", func() bool {
+				return far.send("GET", "/all", "X-User: b").Code == 200 && far.send("GET", "/own", "X-User: b").Code == 200
+			})
+		})
+	}
+}
+
+// Without Redis a change is made where it is asked for, and says so; a limit that does
+// not count there is left out.
+func TestChange_WithoutRedis(t *testing.T) {
+	const file = `
+routes:
+  - {name: a, match: {path: /a}, respond: {body: ok}, limits: [{name: l, key: 'header:X-User', rate: 4/1h}]}
+  - {name: b, match: {path: /b}, respond: {body: ok}, limits: [{name: l, key: 'header:X-User', rate: 4/1h, on_store_failure: deny}]}
+`
+	server := redistest.Start(t)
+	near, _, _ := nodes(t, file, redisstore.ClientConfig{Addrs: []string{server.Addr}})
+	near.sends(200, "GET", "/a", "X-User: a")
+	server.Kill()
+	near.eventually("its share is used up", func() bool { return near.send("GET", "/a", "X-User: a").Code == 429 })
+	all := near.stands("header:X-User=a")
+	if got := all["a.l"]; got.Store != "local" || got.Windows[0].Used != 2 || got.Windows[0].Most != 2 {
+		t.Errorf("%+v; want this node's share, used up", got)
+	}
+	if got := all["b.l"]; got.Unknown == "" || len(got.Windows) != 0 {
+		t.Errorf("%+v; want that nobody can be asked", got)
+	}
+	r := near.changes(KeyChange{Action: KeyReset}, "header:X-User=a")
+	if r.Everywhere || len(r.Changed) != 1 || len(r.Skipped) != 1 || len(r.Notes) == 0 {
+		t.Errorf("%+v; want the one limit, on this node alone", r)
+	}
+	near.sends(200, "GET", "/a", "X-User: a")
+	if _, err := near.Change(t.Context(), KeyChange{Action: KeyReset, KeyQuery: query("header:X-User=a", "@b")}); !errors.Is(err, limiter.ErrUnavailable) {
+		t.Errorf("%v; want ErrUnavailable", err)
+	}
+}
+
+// A limiter that Java programs share is seen and changed under its name there.
+func TestChange_SharedWithJava(t *testing.T) {
+	server := redistest.Start(t)
+	w, _, _ := nodes(t, `
+keys: {phone: {from: "header:X-Phone", normalize: digits}}
+routes:
+  - {name: a, match: {path: /a}, respond: {body: ok}, limits: [{name: l, key: phone, rate: 3/1h, redisson_name: "java:{key}"}]}
+`, redisstore.ClientConfig{Addrs: []string{server.Addr}})
+	for _, want := range []int{200, 200, 200, 429} {
+		w.sends(want, "GET", "/a", "X-Phone: +1")
+	}
+	l := w.stands("phone=(+1)")["a.l"]
+	if !l.Java || l.Windows[0].Used != 3 || fmt.Sprint(l) == "" || strings.Contains(fmt.Sprint(l), "java:1") {
+		t.Errorf("%+v", l)
+	}
+	w.changes(KeyChange{Action: KeyReset}, "phone=1")
+	w.sends(200, "GET", "/a", "X-Phone: 1")
+	if _, err := w.Change(t.Context(), KeyChange{Action: KeyBan, For: Span(time.Hour), KeyQuery: query("phone=1")}); !errors.Is(err, ErrKeyQuery) {
+		t.Errorf("%v; want that it has no bans", err)
+	}
+	if got := w.stands("phone=" + l.ID)["a.l"]; got.Unknown == "" {
+		t.Errorf("%+v; want that an id does not tell the name there", got)
+	}
+}

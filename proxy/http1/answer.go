@@ -161,7 +161,7 @@ func (x *Exchange) Flush() error {
 	}
 	x.conn.armWrite()
 	x.conn.watch.sent.Add(1)
-	_, x.err = x.conn.net.Write(x.out.buf)
+	x.err = x.conn.put(x.out.buf)
 	x.out.buf = x.out.buf[:0]
 	return x.err
 }

@@ -2,7 +2,6 @@ package http1
 
 import (
 	"io"
-	"runtime"
 	"time"
 )
 
@@ -63,7 +62,7 @@ func (c *conn) patience() time.Duration {
 
 // readSome reads what there is into the buffer of an exchange.
 func (c *conn) readSome() error {
-	if c.reader != nil && runtime.GOOS != "windows" {
+	if c.reader != nil {
 		if err := c.reader.Read(c.first); err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -25,9 +26,11 @@ type conn struct {
 		n   int
 		err error
 	} // what first found
-	one    [1]byte // for the first byte where reader is nil
-	fresh  bool    // no request has come yet
-	handed bool    // to whoever hijacked it
+	one     [1]byte // for the first byte where reader is nil
+	putting putting
+	putStep func(fd uintptr) bool // that of putting
+	fresh   bool                  // no request has come yet
+	handed  bool                  // to whoever hijacked it
 
 	write deadline
 	state atomic.Uint32 // shared: idle, busy or ended
@@ -57,9 +60,11 @@ func newConn(s *Server, nc net.Conn) *conn {
 	_, c.tls = nc.(*tls.Conn)
 	switch nc.(type) {
 	case *net.TCPConn, *net.UnixConn:
-		c.reader = c.fd
+		if runtime.GOOS != "windows" {
+			c.reader = c.fd
+		}
 	}
-	c.first = c.readFirst
+	c.first, c.putStep = c.readFirst, c.putting.step
 	return c
 }
 

@@ -55,6 +55,7 @@ func (w *putting) step(fd uintptr) bool {
 	for w.n < len(w.data) {
 		n, err := retried(rawWrite, int(fd), w.data[w.n:])
 		if err == syscall.EAGAIN { //nolint:errorlint // as above
+			w.waited = true
 			return false
 		}
 		if err != nil {

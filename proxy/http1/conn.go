@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"net/netip"
 	"os"
 	"runtime"
 	"sync"
@@ -21,7 +22,9 @@ type conn struct {
 	fd     syscall.RawConn       // of the socket, nil if there is none
 	first  func(fd uintptr) bool // reads the first bytes; made once
 	tls    bool                  // net is a *tls.Conn
-	x      *Exchange             // nil while no byte of a request is there
+	peer   netip.AddrPort        // once met
+	met    bool
+	x      *Exchange // nil while no byte of a request is there
 	read   struct {
 		n   int
 		err error
@@ -31,6 +34,7 @@ type conn struct {
 	putStep func(fd uintptr) bool // that of putting
 	fresh   bool                  // no request has come yet
 	handed  bool                  // to whoever hijacked it
+	lately  time.Duration         // now, if the answer before was sent without waiting; 0 otherwise
 
 	write deadline
 	state atomic.Uint32 // shared: idle, busy or ended
@@ -128,12 +132,14 @@ func (c *conn) disarmRead() {
 }
 
 // armWrite bounds writing.
-func (c *conn) armWrite() {
+func (c *conn) armWrite() { c.armWriteAt(c.server.now()) }
+
+func (c *conn) armWriteAt(now time.Duration) {
 	within := c.server.Timeouts.Write
 	if within == 0 {
 		return
 	}
-	if at, due := c.write.due(c.server.now(), within); due {
+	if at, due := c.write.due(now, within); due {
 		c.write.at = at
 		_ = c.net.SetWriteDeadline(c.server.epoch.Add(at))
 	}

@@ -10,6 +10,8 @@ type putting struct {
 	data []byte
 	n    int
 	err  error
+
+	waited bool // for the client to take it
 }
 
 // put writes p to the client.

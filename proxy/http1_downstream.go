@@ -2,12 +2,10 @@ package proxy
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -81,10 +79,10 @@ func (d *http1Door) enter() {
 		x.local = localAddress(h.NetConn())
 	}
 	x.scheme = "http"
-	if _, secure := h.NetConn().(*tls.Conn); secure {
+	if h.Secure() {
 		x.scheme = "https"
 	}
-	x.peer = peerOf(h.NetConn())
+	x.peer = h.Peer()
 	x.header = &h.Fields
 	if b := h.Body(); b != nil {
 		x.length = b.Length()
@@ -102,20 +100,6 @@ func (d *http1Door) enter() {
 		if asks && !browsersSend(name) {
 			x.unasked = append(x.unasked, name)
 		}
-	}
-}
-
-// peerOf is the other end of c as it says, the zero AddrPort for a socket of this
-// machine.
-func peerOf(c net.Conn) netip.AddrPort {
-	switch at := c.RemoteAddr().(type) {
-	case *net.TCPAddr:
-		return at.AddrPort()
-	case *net.UnixAddr:
-		return netip.AddrPort{}
-	default:
-		peer, _ := netip.ParseAddrPort(at.String())
-		return peer
 	}
 }
 
@@ -218,7 +202,7 @@ func (p *Proxy) RefuseHTTP1(h *http1.Exchange, why error) {
 	d := p.http1Door(h)
 	defer p.leaveHTTP1(d)
 	x := d.x
-	x.header, x.peer, x.fault = http.Header(nil), peerOf(h.NetConn()), why
+	x.header, x.peer, x.fault = http.Header(nil), h.Peer(), why
 	defer p.finish(&d.here, x)
 	p.recorder.arrive(x)
 	g := p.enter()

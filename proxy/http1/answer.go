@@ -3,6 +3,7 @@ package http1
 import (
 	"net"
 	"strconv"
+	"time"
 )
 
 // Begin begins the final answer and forgets one that was begun and not sent.
@@ -156,12 +157,20 @@ func (x *Exchange) push(p []byte) error {
 
 // Flush sends what has been written.
 func (x *Exchange) Flush() error {
+	if len(x.out.buf) == 0 {
+		return x.err
+	}
+	return x.flush(x.conn.server.now())
+}
+
+// flush is Flush at the time now, if there is something to send.
+func (x *Exchange) flush(now time.Duration) error {
 	if len(x.out.buf) == 0 || x.err != nil || x.stage < streaming {
 		return x.err
 	}
-	x.conn.armWrite()
+	x.conn.armWriteAt(now)
 	x.conn.watch.sent.Add(1)
-	_, x.err = x.conn.net.Write(x.out.buf)
+	x.err = x.conn.put(x.out.buf)
 	x.out.buf = x.out.buf[:0]
 	return x.err
 }

@@ -44,8 +44,10 @@ func (c *Call) ask(u *upstream) (sent int, fault *Fault) {
 		return 0, &Fault{Phase: Dialling, Err: errStale, Reused: true}
 	case err == nil && a.stage == partly:
 		return a.wrote, nil
+	case err == nil && a.failed != "":
+		err = failure(u.net, a.failed, a.err)
 	case err == nil:
-		err = a.failure(u)
+		err = a.err
 	}
 	if err != nil {
 		f := c.fault(err)

@@ -5,4 +5,5 @@ package http1
 // step has nothing to ask with: upstream.raw is nil here.
 func (a *asking) step(uintptr) bool { return true }
 
-func (a *asking) failure(*upstream) error { return a.err }
+// step has nothing to write with, as above.
+func (w *putting) step(uintptr) bool { return true }

@@ -4,8 +4,6 @@ package http1
 
 import (
 	"io"
-	"net"
-	"os"
 	"syscall"
 )
 
@@ -18,7 +16,7 @@ func (a *asking) step(fd uintptr) bool {
 		}
 		return false
 	}
-	n, err := retried(syscall.Read, int(fd), a.answer)
+	n, err := retried(rawRead, int(fd), a.answer)
 	switch {
 	case err == syscall.EAGAIN: //nolint:errorlint // a system call returns it as it is
 		return false
@@ -35,11 +33,11 @@ func (a *asking) step(fd uintptr) bool {
 
 // look sends the request if nothing has come before.
 func (a *asking) look(fd int) {
-	if _, err := retried(syscall.Read, fd, a.answer[:1]); err != syscall.EAGAIN { //nolint:errorlint // as above
+	if _, err := retried(rawRead, fd, a.answer[:1]); err != syscall.EAGAIN { //nolint:errorlint // as above
 		a.stage = stale
 		return
 	}
-	n, err := retried(syscall.Write, fd, a.request)
+	n, err := retried(rawWrite, fd, a.request)
 	a.wrote = max(n, 0)
 	switch {
 	case err != nil && err != syscall.EAGAIN: //nolint:errorlint // as above
@@ -51,15 +49,22 @@ func (a *asking) look(fd int) {
 	}
 }
 
-// failure is what went wrong, as the net package tells of it.
-func (a *asking) failure(u *upstream) error {
-	if a.failed == "" {
-		return a.err
+// step is called by the runtime when something can be written. It reports whether
+// there is nothing more to wait for.
+func (w *putting) step(fd uintptr) bool {
+	for w.n < len(w.data) {
+		n, err := retried(rawWrite, int(fd), w.data[w.n:])
+		if err == syscall.EAGAIN { //nolint:errorlint // as above
+			w.waited = true
+			return false
+		}
+		if err != nil {
+			w.err = err
+			return true
+		}
+		w.n += n
 	}
-	return &net.OpError{
-		Op: a.failed, Net: u.net.LocalAddr().Network(), Source: u.net.LocalAddr(), Addr: u.net.RemoteAddr(),
-		Err: os.NewSyscallError(a.failed, a.err),
-	}
+	return true
 }
 
 // retried makes a system call again that a signal has interrupted.

@@ -2,7 +2,6 @@ package http1
 
 import (
 	"io"
-	"runtime"
 	"time"
 )
 
@@ -14,7 +13,7 @@ func (c *conn) take() {
 	}
 	x := c.server.exchanges.Get().(*Exchange)
 	x.conn = c
-	x.in = input{from: c.net, memory: &c.server.memory}
+	x.in.from, x.in.memory = c.net, &c.server.memory
 	x.in.open()
 	c.x = x
 }
@@ -26,8 +25,8 @@ func (c *conn) giveBack() {
 		return
 	}
 	c.x = nil
-	x.in.release()
-	x.out.release(&c.server.memory)
+	x.in.rest()
+	x.out.rest(&c.server.memory)
 	x.forget()
 	c.server.exchanges.Put(x)
 }
@@ -41,7 +40,11 @@ func (c *conn) await() error {
 	if !c.state.CompareAndSwap(busy, idle) {
 		return errEnded
 	}
-	c.armRead(c.server.now(), c.patience())
+	now := c.lately
+	if c.lately = 0; now == 0 {
+		now = c.server.now()
+	}
+	c.armRead(now, c.patience())
 	err := c.readSome()
 	if !c.state.CompareAndSwap(idle, busy) {
 		return errEnded
@@ -63,7 +66,7 @@ func (c *conn) patience() time.Duration {
 
 // readSome reads what there is into the buffer of an exchange.
 func (c *conn) readSome() error {
-	if c.reader != nil && runtime.GOOS != "windows" {
+	if c.reader != nil {
 		if err := c.reader.Read(c.first); err != nil {
 			return err
 		}

@@ -145,9 +145,9 @@ func (c *Call) Release() {
 	c.endUpload()
 	c.dropConn()
 	memory := &c.client.memory
-	c.in.release()
+	c.in.rest()
 	c.given.in.release()
-	c.out.release(memory)
+	c.out.rest(memory)
 	calls := &c.client.calls
 	c.Response.Reset()
 	c.body.trailer.reset()
@@ -157,7 +157,7 @@ func (c *Call) Release() {
 
 // reset makes c ready for another call, and keeps its memory for fields.
 func (c *Call) reset() {
-	*c = Call{Response: c.Response, body: Body{trailer: c.body.trailer}, upload: upload{done: c.upload.done}}
+	*c = Call{Response: c.Response, body: Body{trailer: c.body.trailer}, upload: upload{done: c.upload.done}, in: c.in, out: c.out}
 }
 
 // dropConn gives up the connection: to the pool or to nobody.

@@ -4,7 +4,9 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"net/netip"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -20,14 +22,19 @@ type conn struct {
 	fd     syscall.RawConn       // of the socket, nil if there is none
 	first  func(fd uintptr) bool // reads the first bytes; made once
 	tls    bool                  // net is a *tls.Conn
-	x      *Exchange             // nil while no byte of a request is there
+	peer   netip.AddrPort        // once met
+	met    bool
+	x      *Exchange // nil while no byte of a request is there
 	read   struct {
 		n   int
 		err error
 	} // what first found
-	one    [1]byte // for the first byte where reader is nil
-	fresh  bool    // no request has come yet
-	handed bool    // to whoever hijacked it
+	one     [1]byte // for the first byte where reader is nil
+	putting putting
+	putStep func(fd uintptr) bool // that of putting
+	fresh   bool                  // no request has come yet
+	handed  bool                  // to whoever hijacked it
+	lately  time.Duration         // now, if the answer before was sent without waiting; 0 otherwise
 
 	write deadline
 	state atomic.Uint32 // shared: idle, busy or ended
@@ -57,9 +64,11 @@ func newConn(s *Server, nc net.Conn) *conn {
 	_, c.tls = nc.(*tls.Conn)
 	switch nc.(type) {
 	case *net.TCPConn, *net.UnixConn:
-		c.reader = c.fd
+		if runtime.GOOS != "windows" {
+			c.reader = c.fd
+		}
 	}
-	c.first = c.readFirst
+	c.first, c.putStep = c.readFirst, c.putting.step
 	return c
 }
 
@@ -123,12 +132,14 @@ func (c *conn) disarmRead() {
 }
 
 // armWrite bounds writing.
-func (c *conn) armWrite() {
+func (c *conn) armWrite() { c.armWriteAt(c.server.now()) }
+
+func (c *conn) armWriteAt(now time.Duration) {
 	within := c.server.Timeouts.Write
 	if within == 0 {
 		return
 	}
-	if at, due := c.write.due(c.server.now(), within); due {
+	if at, due := c.write.due(now, within); due {
 		c.write.at = at
 		_ = c.net.SetWriteDeadline(c.server.epoch.Add(at))
 	}

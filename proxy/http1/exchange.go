@@ -2,6 +2,7 @@ package http1
 
 import (
 	"net"
+	"net/netip"
 	"time"
 )
 
@@ -17,7 +18,8 @@ type Exchange struct {
 	in    input
 	out   Head // what has been made of the answer and not been sent
 	body  Body
-	began time.Duration
+	began time.Duration // when the head turned out not to have come at once; 0 if it did
+	used  bool          // for a request of this connection
 
 	stage     progress
 	status    int
@@ -45,11 +47,10 @@ const (
 	answered            // whole
 )
 
-// forget makes x ready for another connection, and keeps its memory for fields.
+// forget makes x ready for another connection, and keeps its memory.
 func (x *Exchange) forget() {
-	x.Request.Reset()
-	x.body.trailer.reset()
-	*x = Exchange{Request: x.Request, body: Body{trailer: x.body.trailer}}
+	x.reset()
+	x.conn, x.in.from, x.used = nil, nil, false
 }
 
 // reset makes x ready for the next request of the same connection.
@@ -71,6 +72,31 @@ func (x *Exchange) Body() *Body {
 // NetConn is the connection, to ask it who the client is. It must not be used to
 // read or write.
 func (x *Exchange) NetConn() net.Conn { return x.conn.net }
+
+// Peer is the other end of the connection as that says, the zero AddrPort for a
+// socket of this machine.
+func (x *Exchange) Peer() netip.AddrPort {
+	c := x.conn
+	if !c.met {
+		c.met, c.peer = true, peerOf(c.net)
+	}
+	return c.peer
+}
+
+func peerOf(c net.Conn) netip.AddrPort {
+	switch at := c.RemoteAddr().(type) {
+	case *net.TCPAddr:
+		return at.AddrPort()
+	case *net.UnixAddr:
+		return netip.AddrPort{}
+	default:
+		peer, _ := netip.ParseAddrPort(at.String())
+		return peer
+	}
+}
+
+// Secure reports whether the client speaks TLS.
+func (x *Exchange) Secure() bool { return x.conn.tls }
 
 // Fresh reports whether this is the first request of its connection.
 func (x *Exchange) Fresh() bool { return x.conn.fresh }

@@ -21,6 +21,15 @@ func (h *Head) open(m *memory) {
 	*h = Head{buf: h.buf[:0]}
 }
 
+// rest is release for what is kept, empty, to be used again: it keeps one buffer.
+func (h *Head) rest(m *memory) {
+	if poisoned || cap(h.buf) != headSize {
+		h.release(m)
+		return
+	}
+	*h = Head{buf: h.buf[:0]}
+}
+
 func (h *Head) release(m *memory) {
 	if h.buf != nil {
 		m.giveBack(h.buf)

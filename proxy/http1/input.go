@@ -17,10 +17,13 @@ type input struct {
 
 // open lends in a buffer to begin with.
 func (in *input) open() {
+	if in.buf != nil {
+		return
+	}
 	if in.head == nil {
 		in.head = in.memory.head()
-		in.buf, in.base, in.r, in.w = in.head, 0, 0, 0
 	}
+	in.buf, in.base, in.r, in.w = in.head, 0, 0, 0
 }
 
 func (in *input) unread() []byte { return in.buf[in.r:in.w] }
@@ -120,6 +123,18 @@ func (in *input) next() {
 		in.bulk = nil
 	}
 	in.buf, in.base, in.r, in.w = in.head, 0, 0, n
+}
+
+// rest is release for what is kept, empty, to be used again: it keeps one buffer.
+func (in *input) rest() {
+	if poisoned || len(in.head) != headSize {
+		in.release()
+		return
+	}
+	if in.bulk != nil {
+		in.memory.giveBack(in.bulk)
+	}
+	*in = input{memory: in.memory, head: in.head}
 }
 
 // release gives all buffers back.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"time"
 )
 
 // serve is the life of a connection: requests are read, and answered, one after
@@ -56,9 +55,11 @@ func (c *conn) end(why error) {
 
 // head reads the head of a request.
 func (c *conn) head() error {
-	x, began := c.x, c.server.now()
-	x.reset()
-	x.began = began
+	x := c.x
+	if x.used {
+		x.reset()
+	}
+	x.used = true
 	for empty := 0; ; {
 		if rest := x.in.unread(); x.Request.stage == atStartLine && len(rest) > 0 && rest[0] == '\r' {
 			n, err := lineEnd(rest, 0)
@@ -84,20 +85,24 @@ func (c *conn) head() error {
 				return nil
 			}
 		}
-		if err := c.moreHead(began); err != nil {
+		if err := c.moreHead(); err != nil {
 			return err
 		}
 	}
 }
 
 // moreHead reads more of a head, which must be whole in time.
-func (c *conn) moreHead(began time.Duration) error {
-	c.x.in.growHead(c.server.Limits.Head)
-	if within := c.server.Timeouts.Header; within > 0 && (c.armed.at == 0 || c.armed.at > began+within) {
-		c.armed.at = began + within
+func (c *conn) moreHead() error {
+	x := c.x
+	x.in.growHead(c.server.Limits.Head)
+	if x.began == 0 {
+		x.began = c.server.now()
+	}
+	if within := c.server.Timeouts.Header; within > 0 && (c.armed.at == 0 || c.armed.at > x.began+within) {
+		c.armed.at = x.began + within
 		_ = c.net.SetReadDeadline(c.server.epoch.Add(c.armed.at))
 	}
-	return c.x.in.fill()
+	return x.in.fill()
 }
 
 // refuse answers a head that cannot be read, unless there is nobody to answer.
@@ -143,7 +148,7 @@ func (c *conn) handHTTP2() bool {
 		if len(have) >= len(preface) {
 			break
 		}
-		if c.moreHead(c.x.began) != nil {
+		if c.moreHead() != nil {
 			return false
 		}
 	}
@@ -175,8 +180,12 @@ func (c *conn) finish() bool {
 	x := c.x
 	c.watch.stop()
 	c.fresh = false
-	if x.stage == answered && !x.aborted {
-		_ = x.Flush() // noted in x.err; empty unless the end was to be late
+	if x.stage == answered && !x.aborted && len(x.out.buf) > 0 {
+		now := c.server.now()
+		_ = x.flush(now) // noted in x.err; empty unless the end was to be late
+		if c.reader != nil && !c.putting.waited {
+			c.lately = now
+		}
 	}
 	switch {
 	case x.hijacked:

@@ -33,10 +33,10 @@ func (p *Pool) Idle() int {
 
 // take is an idle connection that is fit to be used for c, nil if there is none. If c
 // can ask over it at once, that finds out whether it is.
-func (p *Pool) take(c *Call) *upstream {
+func (p *Pool) take(c *Call, now time.Duration) *upstream {
 	for {
 		u := p.pop()
-		if u == nil || u.fresh(p.client.now()) && (c.asks(u) || u.look() == Silent) {
+		if u == nil || u.fresh(now) && (c.asks(u) || u.look() == Silent) {
 			return u
 		}
 		u.close()
@@ -221,7 +221,9 @@ func (u *upstream) pending() bool {
 }
 
 // armRead bounds reading; 0 is no bound.
-func (u *upstream) armRead(within time.Duration) {
+func (u *upstream) armRead(within time.Duration) { u.armReadAt(u.pool.client.now(), within) }
+
+func (u *upstream) armReadAt(now, within time.Duration) {
 	if within == 0 {
 		if u.read.at != 0 {
 			u.read.at = 0
@@ -230,7 +232,7 @@ func (u *upstream) armRead(within time.Duration) {
 		return
 	}
 	c := u.pool.client
-	if at, due := u.read.due(c.now(), within); due {
+	if at, due := u.read.due(now, within); due {
 		u.read.at = at
 		_ = u.net.SetReadDeadline(c.epoch.Add(at)) // fails if the connection is closed, as reading will
 	}

@@ -3,6 +3,7 @@ package http1
 import (
 	"errors"
 	"io"
+	"time"
 )
 
 // Send makes the call over p and returns when the head of its final answer is
@@ -18,7 +19,8 @@ func (p *Pool) Send(c *Call) error {
 	if c.x != nil {
 		c.x.Watch(c)
 	}
-	u := p.take(c)
+	now := p.client.now()
+	u := p.take(c, now)
 	for {
 		var fault *Fault
 		if u == nil {
@@ -26,7 +28,7 @@ func (p *Pool) Send(c *Call) error {
 				return fault
 			}
 		}
-		if fault = c.attempt(u); fault == nil {
+		if fault = c.attempt(u, now); fault == nil {
 			return nil
 		}
 		c.endUpload()
@@ -36,7 +38,7 @@ func (p *Pool) Send(c *Call) error {
 		}
 		c.again()
 		if u = nil; errors.Is(fault.Err, errStale) {
-			u = p.take(c)
+			u = p.take(c, now)
 		}
 	}
 }
@@ -98,8 +100,9 @@ func (c *Call) frame() error {
 	return nil
 }
 
-// attempt sends the request over u and reads the head of the answer.
-func (c *Call) attempt(u *upstream) *Fault {
+// attempt sends the request over u and reads the head of the answer. now is when the
+// first attempt began.
+func (c *Call) attempt(u *upstream, now time.Duration) *Fault {
 	c.conn = u
 	c.in.from, c.in.memory = u.net, &c.client.memory
 	if !c.uses(u) {
@@ -107,7 +110,7 @@ func (c *Call) attempt(u *upstream) *Fault {
 	}
 	sent := 0
 	if c.asks(u) {
-		u.armRead(c.client.Response)
+		u.armReadAt(now, c.client.Response)
 		if err := c.because(nil); err != nil { // see await
 			return c.fault(err)
 		}

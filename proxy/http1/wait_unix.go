@@ -12,7 +12,7 @@ import (
 func (c *conn) readFirst(fd uintptr) bool {
 	c.take()
 	for {
-		n, err := syscall.Read(int(fd), c.x.in.buf)
+		n, err := rawRead(int(fd), c.x.in.buf)
 		switch {
 		case err == syscall.EINTR: //nolint:errorlint // a system call returns it as it is
 			continue

@@ -24,6 +24,7 @@ const (
 const (
 	watchAfter = 100 * time.Millisecond
 	watchMost  = time.Second
+	unseen     = -1
 )
 
 // An Aborter ends what somebody waits for. It is called from another goroutine.
@@ -34,8 +35,11 @@ type Aborter interface {
 // A watch says since when an exchange waits, and what is to be done if its client
 // leaves meanwhile.
 type watch struct {
-	since atomic.Int64 // after the server's epoch in ns, and 1; 0 while nothing is watched
-	gone  atomic.Bool  // the client was found to have left
+	// since is after the server's epoch in ns, and 1; 0 while nothing is watched, and
+	// unseen until the sweep comes by for the first time, so that a short exchange costs no
+	// look at the clock.
+	since atomic.Int64
+	gone  atomic.Bool // the client was found to have left
 
 	sent atomic.Uint32 // pieces of answers that were sent
 
@@ -70,7 +74,7 @@ func (x *Exchange) Watch(a Aborter) {
 	w.mu.Lock()
 	w.what, w.next = a, 0
 	w.mu.Unlock()
-	w.since.Store(int64(x.conn.server.now()) + 1)
+	w.since.Store(unseen)
 }
 
 // Unwatch ends what Watch began. When it returns, Abort is not called any more.
@@ -111,10 +115,15 @@ func (s *Server) sweep(done <-chan struct{}) {
 			return
 		case <-tick.C:
 		}
+		s.date.refresh()
 		all = s.current(all[:0])
 		now := s.now()
 		for _, c := range all {
-			if since := c.watch.since.Load(); since != 0 && now-time.Duration(since) >= watchAfter {
+			switch since := c.watch.since.Load(); {
+			case since == 0:
+			case since == unseen:
+				c.watch.since.CompareAndSwap(unseen, int64(now)+1)
+			case now-time.Duration(since) >= watchAfter-watchAfter/10: // ticks are not quite even
 				c.sweep(now, now-time.Duration(since))
 			}
 		}

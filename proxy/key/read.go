@@ -16,7 +16,7 @@ func (o Origin) read(r Request, v *Value, tokens *Tokens) (f found, err error) {
 		f.text, err = cookie(r.Header("Cookie"), o.Name)
 	case ClientIP:
 		f.network = r.Client()
-		f.text = client(f.network)
+		f.text = v.client(f.network)
 	case JWT:
 		return tokens.claim(r, v, o.Name)
 	case JSON, Form, Host, Method:
@@ -63,13 +63,17 @@ func (o Origin) open(r Request, v *Value) (f found, err error) {
 }
 
 // client writes an address without the length of its network when that is a
-// single host.
-func client(p netip.Prefix) string {
-	if !p.IsValid() {
+// single host. It remembers the last one: requests of one client come one after another.
+func (v *Value) client(p netip.Prefix) string {
+	switch {
+	case !p.IsValid():
 		return ""
+	case p == v.last.network:
+		return v.last.text
 	}
+	v.last.network, v.last.text = p, p.String()
 	if p.IsSingleIP() {
-		return p.Addr().String()
+		v.last.text = p.Addr().String()
 	}
-	return p.String()
+	return v.last.text
 }

@@ -1,0 +1,38 @@
+package http1
+
+import (
+	"net"
+	"os"
+)
+
+// A putting writes to a socket, until all is written.
+type putting struct {
+	data []byte
+	n    int
+	err  error
+
+	waited bool // for the client to take it
+}
+
+// put writes p to the client.
+func (c *conn) put(p []byte) error {
+	if c.reader == nil {
+		_, err := c.net.Write(p)
+		return err
+	}
+	c.putting = putting{data: p}
+	err := c.reader.Write(c.putStep) // made once, or it would be an allocation
+	c.putting.data = nil
+	if err == nil && c.putting.err != nil {
+		err = failure(c.net, "write", c.putting.err)
+	}
+	return err
+}
+
+// failure is an error of a system call on the socket of nc, as the net package tells
+// of it.
+func failure(nc net.Conn, call string, err error) error {
+	return &net.OpError{
+		Op: call, Net: nc.LocalAddr().Network(), Source: nc.LocalAddr(), Addr: nc.RemoteAddr(), Err: os.NewSyscallError(call, err),
+	}
+}

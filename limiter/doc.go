@@ -35,6 +35,7 @@
 //     while they cannot count together.
 //   - report: what a store is told afterwards of grants that were made in its
 //     place.
+//   - note: what another store has said last of a key, kept to go on from without it.
 //
 // A refusal is an answer, not an error: an error always means that it is not
 // known what was taken.

@@ -31,8 +31,10 @@ type MemoryOptions struct {
 // when new keys come; a key that is being limited is never forgotten for
 // others. Once half of the room is in use, a Source that has brought an eighth of all
 // keys, or keys that take an eighth of the bytes, gets no more for itself: its further
-// keys share counts of their own, and those of others still find room. A granted claim costs about 100 ns and does not allocate once its key
-// is known. It starts no goroutine and needs no Close.
+// keys share counts of their own, and those of others still find room. A key takes
+// about 104 bytes with one permit or a counter, and a log of more 32 for each entry and
+// 24. A granted claim costs about 100 ns and does not allocate once its key is known. It
+// starts no goroutine and needs no Close.
 type Memory struct {
 	clock  func() time.Time
 	shards []shard

@@ -213,6 +213,27 @@ func BenchmarkMemory_ThreeLimits(b *testing.B) {
 	}
 }
 
+// What three limits of one key cost beside one.
+func BenchmarkMemory_OneKey(b *testing.B) {
+	for _, n := range []int{1, 3} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			m := limiter.NewMemory(limiter.MemoryOptions{})
+			claims := threeClaims()[:n]
+			for i := range claims {
+				claims[i].Key = numbered(1)
+			}
+			var d limiter.Decision
+			ctx := b.Context()
+			b.ReportAllocs()
+			for b.Loop() {
+				if m.Take(ctx, claims, &d); !d.Allowed {
+					b.Fatal("refused")
+				}
+			}
+		})
+	}
+}
+
 func BenchmarkMemory_Refused(b *testing.B) {
 	m := limiter.NewMemory(limiter.MemoryOptions{})
 	claims := []limiter.Claim{{Limit: rate("a", 1, time.Hour), Key: numbered(1), Cost: 1}}

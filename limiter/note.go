@@ -1,9 +1,6 @@
 package limiter
 
-import (
-	"math"
-	"math/bits"
-)
+import "math"
 
 // A note is what another store has said last of a key, and what this process had of it
 // lately, in 40 bytes: enough to go on from, should that store be gone. Instead of each
@@ -34,28 +31,6 @@ const (
 	noteName   = 1<<48 - 1
 	highBits   = 12
 )
-
-// permits is a number of them in 24 bits, of which the highest is more than any limit has.
-type permits [3]byte
-
-// tooMany is the largest number of permits.
-const tooMany = 1<<24 - 1
-
-func (p *permits) count() int64 {
-	n := int64(p[0]) | int64(p[1])<<8 | int64(p[2])<<16
-	if n == tooMany {
-		return MaxCount
-	}
-	return n
-}
-
-// add adds n, which may be negative, except to too many.
-func (p *permits) add(n int64) {
-	if was := p.count(); was < tooMany {
-		n = min(was+n, tooMany)
-		p[0], p[1], p[2] = byte(n), byte(n>>8), byte(n>>16)
-	}
-}
 
 // hash is what the index has it under: all of its bits depend on the name.
 func (n *note) hash() uint64 { return spread(uint64(n.nameHigh)<<32 | uint64(n.nameLow)) }
@@ -166,79 +141,4 @@ func (n *note) say(left, wait, cost int64, banned bool) {
 		n.left |= noteBanned
 	}
 	n.set(n.grantedAt(), n.saidAt()+wait, cost)
-}
-
-// packHorizon keeps the 11 highest bits of a horizon and its length in bits: rounded up,
-// by a thousandth at most.
-func packHorizon(ms int64) uint16 {
-	shift := max(0, bits.Len64(uint64(ms))-11)
-	ms = (ms + 1<<shift - 1) >> shift
-	if ms >= 1<<11 {
-		ms, shift = ms>>1, shift+1
-	}
-	return uint16(shift<<11) | uint16(ms)
-}
-
-func unpackHorizon(packed uint16) int64 { return int64(packed&(1<<11-1)) << (packed >> 11) }
-
-// notes are those of one shard. They have the shard's lock.
-type notes struct {
-	slab   slab[note]
-	index  index
-	oldest uint32 // where the sweep goes on
-}
-
-func (n *notes) hashOf(i uint32) uint64 { return n.slab.at(i).hash() }
-
-// find is where the note of a key is whose hash is h; a probe without an item if there
-// is none.
-func (n *notes) find(h uint64) probe {
-	h = spread(h)
-	p := n.index.first(h)
-	for p.item > 0 && n.hashOf(p.item-1) != h {
-		p = n.index.next(h, p)
-	}
-	return p
-}
-
-// has reports whether there is a note of hash h. It costs nothing where there are none.
-func (n *notes) has(h uint64) bool { return n.index.used > 0 && n.find(h).item > 0 }
-
-// add makes the note of hash h.
-func (n *notes) add(h uint64, now int64, horizon uint16) *note {
-	i := n.slab.add()
-	at := n.slab.at(i)
-	*at = newNote(now, horizon)
-	at.nameLow, at.nameHigh = uint32(h), uint16(h>>32)
-	n.index.add(at.hash(), i, n.hashOf)
-	return at
-}
-
-func newNote(now int64, horizon uint16) (n note) {
-	n.horizon = horizon
-	n.set(now, 0, 0)
-	return n
-}
-
-// remove takes the note out that p has found.
-func (n *notes) remove(p probe) note {
-	was := *n.slab.at(p.item - 1)
-	n.index.remove(p, n.hashOf)
-	n.slab.remove(p.item - 1)
-	return was
-}
-
-// sweep looks at the next count notes, forgets those that are over, and returns how many.
-func (n *notes) sweep(now int64, count uint32) (gone int64) {
-	for range min(count, n.slab.used) {
-		if n.oldest >= n.slab.used {
-			n.oldest = 0
-		}
-		if at := n.slab.at(n.oldest); at.horizon != 0 && at.until() <= now {
-			n.remove(n.find(uint64(at.nameHigh)<<32 | uint64(at.nameLow)))
-			gone++
-		}
-		n.oldest++
-	}
-	return gone
 }

@@ -1,0 +1,64 @@
+package limiter
+
+// unfoldLocked makes what is noted of c's key a part of the cell that counts it, if
+// that is its own: from then on it is counted here.
+func (s *shard) unfoldLocked(r *cellRef, c *Claim, now int64) {
+	if !s.notes.has(r.hash) {
+		return
+	}
+	cell := s.cells.at(r.index)
+	if cell.id != r.id {
+		return
+	}
+	n := s.notes.remove(s.notes.find(r.hash))
+	s.bytes -= noteBytes
+	var t tally
+	s.loadLocked(cell, &t)
+	for i := noteParts - 1; i >= 0; i-- {
+		s.takeNotedLocked(cell, &t, min(n.grantsAt(i), now), *c, n.granted[i].count())
+	}
+	at := max(min(n.saidAt(), now), t.last(c.Limit))
+	t.advance(at, c.Limit)
+	t.banned = 0
+	switch wait := n.waitsUntil() - at; {
+	case n.banned():
+		t.banned = n.waitsUntil()
+	default:
+		others := t.left(at, c.Limit) - int64(n.left)
+		if soon := min(others, n.cost()); soon > 0 && wait > 0 && c.Limit.Algorithm.log() {
+			s.takeNotedLocked(cell, &t, at, *c, soon)
+			t.backIn(wait, at, c.Limit)
+			others -= soon
+		}
+		s.takeNotedLocked(cell, &t, at, *c, others)
+	}
+	s.saveLocked(cell, &t, c.Limit)
+}
+
+// takeNotedLocked takes so many permits of c's limit at the time at, or at that of what
+// was taken last if that is later. A share that is all used still flows back.
+func (s *shard) takeNotedLocked(cell *cell, t *tally, at int64, c Claim, permits int64) {
+	if permits <= 0 {
+		return
+	}
+	at = max(at, t.last(c.Limit))
+	t.advance(at, c.Limit)
+	if c.Cost = permits; c.Limit.Algorithm.log() {
+		c.Cost = min(permits, c.Limit.Most()) // so many at one time leave nothing, as more would
+	}
+	s.takeLocked(cell, t, at, c, [16]byte{})
+	t.debt = min(t.debt, float64(c.Limit.Most()))
+}
+
+// backIn lets what was just taken for nobody come back after wait, unless it had
+// to join others.
+func (w *window) backIn(wait, now int64, l *Limit) {
+	last := len(w.entries) - 1
+	if w.entries[last].id != [16]byte{} || w.entries[last].kind != single {
+		return
+	}
+	e := w.entries[last]
+	e.kind, e.at = merged, min(now, now+wait-length(l))
+	w.entries = w.entries[:last]
+	w.insert(e)
+}

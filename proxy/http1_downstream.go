@@ -22,7 +22,7 @@ import (
 type http1Door struct {
 	h    *http1.Exchange
 	x    *exchange
-	here presence
+	here http1.Context
 	kept buffer // what whole has read of the body
 	read []byte // in kept; nil if nobody asked
 }
@@ -35,7 +35,7 @@ func (p *Proxy) ServeHTTP1(h *http1.Exchange) {
 		return
 	}
 	x := p.exchanges.Get().(*exchange)
-	d := &http1Door{h: h, x: x, here: presence{h: h}}
+	d := &http1Door{h: h, x: x, here: http1.Context{Exchange: h}}
 	d.enter()
 	d.kept.all = p.buffers
 	defer d.kept.free()
@@ -190,7 +190,7 @@ func (x *exchange) keep() {
 // RefuseHTTP1 answers what could not be read as a request.
 func (p *Proxy) RefuseHTTP1(h *http1.Exchange, why error) {
 	x := p.exchanges.Get().(*exchange)
-	d := &http1Door{h: h, x: x, here: presence{h: h}}
+	d := &http1Door{h: h, x: x, here: http1.Context{Exchange: h}}
 	x.header, x.carrier, x.peer, x.fault = http.Header(nil), d, peerOf(h.NetConn()), why
 	defer p.finish(&d.here, x)
 	p.recorder.arrive(x)
@@ -216,4 +216,4 @@ func illegible(err error) (respond.Kind, bool) {
 	return kinds[max(i, 0)], true
 }
 
-var _ context.Context = &presence{}
+var _ context.Context = &http1.Context{}

@@ -1,9 +1,7 @@
-package proxy
+package frontend
 
 import (
 	"bytes"
-	"context"
-	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -12,19 +10,18 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
 	"github.com/rs/zerolog"
 
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// Certificates are what TLS clients are shown. They are read anew when their
-// files change. It is safe for concurrent use.
+// Certificates are what TLS clients are shown. Whoever watches their files has them
+// read anew. It is safe for concurrent use, but for Reload.
 type Certificates struct {
 	log     zerolog.Logger
 	files   []config.Pair
 	issuer  Issuer            // nil for none
-	pairs   []tls.Certificate // as files; only Watch changes them
+	pairs   []tls.Certificate // as files; only Reload changes them
 	current atomic.Pointer[tls.Config]
 }
 
@@ -111,23 +108,19 @@ func (c *Certificates) config() *tls.Config {
 	}
 }
 
-// Watch reads the files anew whenever they change, until ctx is done. A pair
-// that cannot be used leaves the one before it in place. Connections that stand
-// are not touched.
-func (c *Certificates) Watch(ctx context.Context) error {
+// Files are those that the certificates were read from, and their keys.
+func (c *Certificates) Files() []string {
 	var all []string
 	for _, f := range c.files {
 		all = append(all, f.Cert, f.Key)
 	}
-	look := func(w *fsnotify.Watcher) [sha256.Size]byte { return lookAt(w, all) }
-	if err := watch(ctx, look, func(context.Context) { c.reload() }); err != nil {
-		return fmt.Errorf("watch certificates: %w", err)
-	}
-	return nil
+	return all
 }
 
-// reload logs what it has loaded only when clients are shown it.
-func (c *Certificates) reload() {
+// Reload reads the files anew. A pair that cannot be used leaves the one before it in
+// place. Connections that stand are not touched. It logs what it has loaded only when
+// clients are shown it. It is for one goroutine at a time.
+func (c *Certificates) Reload() {
 	var loaded []int
 	for i, f := range c.files {
 		pair, err := load(f)

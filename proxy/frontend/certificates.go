@@ -52,7 +52,7 @@ func LoadCertificates(files []config.Pair, issuer Issuer, log zerolog.Logger) (*
 			return nil, err
 		}
 		c.pairs = append(c.pairs, pair)
-		c.complain(f, pair)
+		c.warnIfInvalid(f, pair)
 	}
 	c.install()
 	return c, nil
@@ -70,15 +70,15 @@ func load(f config.Pair) (tls.Certificate, error) {
 // that fits the name it asks for and what it can verify; when none does, the
 // first of all.
 func (c *Certificates) install() {
-	shown := &tls.Config{
+	next := &tls.Config{
 		MinVersion:   tls.VersionTLS12,
 		NextProtos:   []string{"h2", "http/1.1"},
 		Certificates: slices.Clone(c.pairs),
 	}
 	if c.issuer != nil {
-		shown.GetCertificate = c.issued
+		next.GetCertificate = c.issued
 	}
-	c.current.Store(shown)
+	c.current.Store(next)
 }
 
 // issued is the issuer's certificate for a client; nil where those of files are
@@ -140,12 +140,12 @@ func (c *Certificates) Reload() {
 	for _, i := range loaded {
 		f, leaf := c.files[i], c.pairs[i].Leaf
 		c.log.Info().Str("file", f.Cert).Strs("names", leaf.DNSNames).Time("until", leaf.NotAfter).Msg("certificate loaded")
-		c.complain(f, c.pairs[i])
+		c.warnIfInvalid(f, c.pairs[i])
 	}
 }
 
-// complain says when a certificate is of no use to clients.
-func (c *Certificates) complain(f config.Pair, pair tls.Certificate) {
+// warnIfInvalid says when a certificate is of no use to clients.
+func (c *Certificates) warnIfInvalid(f config.Pair, pair tls.Certificate) {
 	if now := time.Now(); now.After(pair.Leaf.NotAfter) || now.Before(pair.Leaf.NotBefore) {
 		c.log.Warn().Str("file", f.Cert).Time("from", pair.Leaf.NotBefore).Time("until", pair.Leaf.NotAfter).Msg("certificate not valid now")
 	}

@@ -48,6 +48,14 @@ func (c *Context) Err() error {
 	return nil
 }
 
+// Asked reports whether somebody has waited for c to be done, or has heard that it is:
+// then c may not be used for another request.
+func (c *Context) Asked() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.gone || c.done != nil || c.after != nil
+}
+
 // AfterFunc spares contexts that are made from it a goroutine each.
 func (c *Context) AfterFunc(f func()) (stop func() bool) {
 	c.mu.Lock()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/frontend"
 )
 
 // costed are requests over HTTP/1.1 to upstreams over HTTP/1.1 as most are: without a
@@ -51,7 +52,7 @@ func pays(t testing.TB, limits, status string) *payer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := NewServer(p, read.Listen, zerolog.Nop())
+	s := frontend.NewServer(p, read.Listen, zerolog.Nop())
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -100,8 +100,9 @@
 //
 // # A reload
 //
-//	knock → read → compile → agree → swap → retire → report
+//	watch → read → compile → agree → swap → retire → report
 //
+// Package node watches the files, and is told of signals and pushes.
 // A generation is everything that one configuration makes of requests. It never
 // changes. Reload builds the next one and swaps one pointer; each request is
 // served by the generation it began with, and the last request of a retired one
@@ -111,12 +112,11 @@
 //
 // Between all requests: the pointer to the current generation and that
 // generation's count of requests (generation.go), the pool of exchanges, the
-// certificates (certificates.go), the
-// addresses that take back what they ask (offenders.go), the
 // limiter's store and the local store that stands in for it (admit.go), what is
 // known of keys (newkeys.go), the memory for bodies (buffers.go), the
 // figures (metrics.go), the log, and the fleet: what is known of how targets
-// fare, and which requests wait for one (package upstream). All else belongs to one request or never
+// fare, and which requests wait for one (package upstream). What connections share,
+// certificates and the addresses that reset what they ask, is package frontend's. All else belongs to one request or never
 // changes.
 //
 // # HTTP
@@ -172,8 +172,8 @@
 //     takes nothing more of an answer; what it asked for is given up (http1.HalfClosed).
 //   - An HTTP/2 connection whose client takes back most of what it asks (rapid
 //     reset) is closed, and what was taken back before it was looked at is nobody's
-//     work (connstate.go). The address that does so on one connection after another waits
-//     before its next one is read: 100 ms at first, 2 s at most (offenders.go).
+//     work. The address that does so on one connection after another waits
+//     before its next one is read: 100 ms at first, 2 s at most. Package frontend does both.
 //
 // Where RFC 9110, 9112 and 9113 leave a choice, or net/http makes it:
 //
@@ -202,6 +202,6 @@
 //   - Server push is never used. TLS is never renegotiated: crypto/tls as a server
 //     refuses to.
 //   - Floods of pings, settings, empty frames and header fragments over HTTP/2 are
-//     bounded by net/http; of its own Weir bounds requests that are taken back
-//     (connstate.go), and those under way (server.go).
+//     bounded by net/http; of its own Weir bounds requests that are taken back, and those
+//     under way (package frontend).
 package proxy

@@ -20,7 +20,7 @@ import (
 type http1Door struct {
 	h    *http1.Exchange
 	x    *exchange
-	here presence
+	here http1.Context
 	kept buffer // what whole has read of the body
 	read []byte // in kept; nil if nobody asked
 }
@@ -54,7 +54,7 @@ func (p *Proxy) http1Door(h *http1.Exchange) *http1Door {
 	if !ok {
 		d = new(http1Door)
 	}
-	d.h, d.x, d.here.h = h, p.exchanges.Get().(*exchange), h
+	d.h, d.x, d.here.Exchange = h, p.exchanges.Get().(*exchange), h
 	d.kept.all = p.buffers
 	d.x.carrier = d
 	return d
@@ -64,10 +64,10 @@ func (p *Proxy) http1Door(h *http1.Exchange) *http1Door {
 // somebody may still wait for the client of this one to leave.
 func (p *Proxy) leaveHTTP1(d *http1Door) {
 	d.kept.free()
-	if d.here.asked() {
+	if d.here.Asked() {
 		return
 	}
-	d.h, d.x, d.here.h, d.read = nil, nil, nil, nil
+	d.h, d.x, d.here.Exchange, d.read = nil, nil, nil, nil
 	p.doors.Put(d)
 }
 
@@ -227,4 +227,4 @@ func illegible(err error) (respond.Kind, bool) {
 	return kinds[max(i, 0)], true
 }
 
-var _ context.Context = &presence{}
+var _ context.Context = &http1.Context{}

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/netip"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -206,19 +205,8 @@ func TestHTTP2_RapidResetIsBounded(t *testing.T) {
 		}
 	}
 	await(t, ended, "end of the connection")
-	if n := reached.Load(); n > 2*maxResets+streams {
+	if n := reached.Load(); n > 2*200+100 {
 		t.Errorf("%d requests reached the upstream; want at most some hundreds of 10000", n)
-	}
-}
-
-func TestHTTP2_TakingBackNowAndThenIsFine(t *testing.T) {
-	l := &connState{offenders: newOffenders(), address: func() netip.Prefix { return netip.Prefix{} }} // closing it would panic
-	gone, cancel := context.WithCancel(t.Context())
-	cancel()
-	for range 10 * maxResets {
-		l.count(t.Context())
-		l.count(t.Context())
-		l.count(gone)
 	}
 }
 
@@ -278,8 +266,9 @@ func TestHTTP2_StalledBodyIsCut(t *testing.T) {
 	}
 }
 
-// A frame is no longer than one may be that nobody has agreed on.
+// A frame is no longer than one may be that nobody has agreed on (RFC 9113 section 4.2).
 func TestHTTP2_FramesAreShort(t *testing.T) {
+	const longestFrame = 16 << 10
 	f := opened(t, forwarding("echo", cleartext, ""))
 	s := f.speaks()
 	s.hears("SETTINGS", func(fr http2.Frame) bool {
@@ -287,13 +276,13 @@ func TestHTTP2_FramesAreShort(t *testing.T) {
 		if !ok || settings.IsAck() {
 			return false
 		}
-		if size, said := settings.Value(http2.SettingMaxFrameSize); said && size != frameSize {
-			t.Errorf("SETTINGS_MAX_FRAME_SIZE is %d; want %d", size, frameSize)
+		if size, said := settings.Value(http2.SettingMaxFrameSize); said && size != longestFrame {
+			t.Errorf("SETTINGS_MAX_FRAME_SIZE is %d; want %d", size, longestFrame)
 		}
 		return true
 	})
 	s.asks(1, false, request("POST", "/")...)
-	s.WriteRawFrame(http2.FrameData, 0, 1, make([]byte, frameSize+1))
+	s.WriteRawFrame(http2.FrameData, 0, 1, make([]byte, longestFrame+1))
 	if got := s.status(1); got != http2.ErrCodeFrameSize.String() {
 		t.Errorf("a frame that is too long: %s; want FRAME_SIZE_ERROR", got)
 	}

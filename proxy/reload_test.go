@@ -3,12 +3,9 @@ package proxy
 import (
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/weir-proxy/weir/proxy/config"
 )
@@ -135,91 +132,4 @@ func TestReload_NoRequestSeesHalf(t *testing.T) {
 	}
 	close(stop)
 	all.Wait()
-}
-
-// knocked runs Watch until the test ends and returns where its knocks arrive.
-func knocked(t *testing.T, w *world) <-chan struct{} {
-	t.Helper()
-	knocks := make(chan struct{}, 100)
-	ctx, cancel := context.WithCancel(t.Context())
-	var watch sync.WaitGroup
-	watch.Go(func() {
-		if err := w.Watch(ctx, func(context.Context) { knocks <- struct{}{} }); err != nil {
-			t.Error(err)
-		}
-	})
-	t.Cleanup(func() { cancel(); watch.Wait() })
-	one(t, knocks, "a first look")
-	return knocks
-}
-
-func one(t *testing.T, knocks <-chan struct{}, what string) {
-	t.Helper()
-	select {
-	case <-knocks:
-	case <-time.After(10 * time.Second):
-		t.Fatalf("no knock within 10 s after %s", what)
-	}
-}
-
-func TestWatch_EditorsReplaceTheFile(t *testing.T) {
-	w := made(t, limited("{key: global, rate: 1/1h}"))
-	knocks := knocked(t, w)
-	for _, rate := range []string{"2/1h", "3/1h"} {
-		next := filepath.Join(filepath.Dir(w.path), ".weir.yaml.swp")
-		if err := os.WriteFile(next, []byte(limited("{key: global, rate: "+rate+"}")), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(next, w.path); err != nil {
-			t.Fatal(err)
-		}
-		one(t, knocks, "a rename")
-	}
-	w.write(limited("{key: global, rate: 4/1h}"))
-	one(t, knocks, "a write")
-}
-
-func TestWatch_KubernetesSwapsALink(t *testing.T) {
-	dir := t.TempDir()
-	publish := func(version, yaml string) {
-		t.Helper()
-		data := filepath.Join(dir, "..data")
-		err := errors.Join(
-			os.Mkdir(filepath.Join(dir, version), 0o700),
-			os.WriteFile(filepath.Join(dir, version, "weir.yaml"), []byte(yaml), 0o600),
-			os.Symlink(version, data+"_tmp"),
-			os.Rename(data+"_tmp", data),
-		)
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	publish("..1", limited("{key: global, rate: 1/1h}"))
-	path := filepath.Join(dir, "weir.yaml")
-	if err := os.Symlink("..data/weir.yaml", path); err != nil {
-		t.Fatal(err)
-	}
-	c, err := config.Load(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := made(t, limited("{key: global, rate: 1/1h}"), func(o *Options) { o.Path, o.Config = path, c })
-	knocks := knocked(t, w)
-	for i, version := range []string{"..2", "..3"} {
-		publish(version, limited("{key: global, rate: "+[]string{"2/1h", "3/1h"}[i]+"}"))
-		one(t, knocks, "a swapped link")
-	}
-}
-
-func TestWatch_SeesNewIncludedFiles(t *testing.T) {
-	w := made(t, "include: [more/*.yaml]\n"+limited("{key: global, rate: 1/1h}"))
-	more := filepath.Join(filepath.Dir(w.path), "more")
-	if err := os.Mkdir(more, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	knocks := knocked(t, w)
-	if err := os.WriteFile(filepath.Join(more, "b.yaml"), []byte("keys: {b: {from: global}}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	one(t, knocks, "a new included file")
 }

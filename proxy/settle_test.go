@@ -17,6 +17,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/limiter/redisstore"
+	"github.com/weir-proxy/weir/proxy/frontend"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -216,7 +217,7 @@ func TestSettle_WhileDraining(t *testing.T) {
 	began, let := make(chan struct{}), make(chan struct{})
 	defer close(let)
 	w := made(t, behind(t, slow(nil, let), `refund_on: {status: [5xx]}, limits: [{name: l, key: global, rate: 1/1h}]`))
-	s := NewServer(w.Proxy, w.current.Load().config.Listen, w.Proxy.log)
+	s := frontend.NewServer(w.Proxy, w.current.Load().config.Listen, w.Proxy.log)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

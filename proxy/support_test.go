@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"github.com/weir-proxy/weir/proxy/frontend"
 )
 
 // enough is how long a test waits for what must happen. It is a failure to reach
@@ -23,7 +25,7 @@ const enough = time.Minute
 // A front is a world that listens.
 type front struct {
 	*world
-	server *Server
+	server *frontend.Server
 	addr   string
 	served sync.WaitGroup
 }
@@ -32,7 +34,7 @@ type front struct {
 func opened(t *testing.T, yaml string, change ...func(*Options)) *front {
 	t.Helper()
 	f := &front{world: made(t, yaml, change...)}
-	f.server = NewServer(f.Proxy, f.current.Load().config.Listen, zerolog.Nop())
+	f.server = frontend.NewServer(f.Proxy, f.current.Load().config.Listen, zerolog.Nop())
 	f.addr = f.listens(f.server.Serve)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)

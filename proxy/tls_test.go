@@ -2,110 +2,64 @@ package proxy
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
-	"io"
-	"math/big"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/rs/zerolog"
 
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/frontend"
 )
 
-// issue writes a certificate for names, signed by itself, and its key.
-func issue(t *testing.T, to config.Pair, names ...string) *x509.Certificate {
+// certified writes a certificate for example.com and its key into dir, and returns
+// them and who trusts it.
+func certified(t *testing.T, dir string) (config.Pair, *x509.CertPool) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	s := httptest.NewTLSServer(nil)
+	defer s.Close()
+	key, err := x509.MarshalPKCS8PrivateKey(s.TLS.Certificates[0].PrivateKey)
 	if err != nil {
 		t.Fatal(err)
 	}
-	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
-	if err != nil {
-		t.Fatal(err)
+	pair := config.Pair{Cert: filepath.Join(dir, "a.pem"), Key: filepath.Join(dir, "a.key")}
+	for path, block := range map[string]*pem.Block{pair.Cert: {Type: "CERTIFICATE", Bytes: s.Certificate().Raw}, pair.Key: {Type: "PRIVATE KEY", Bytes: key}} {
+		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
-	template := &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: names[0]}, DNSNames: names,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	put(t, to.Key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}))
-	put(t, to.Cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
-	made, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return made
+	roots := x509.NewCertPool()
+	roots.AddCert(s.Certificate())
+	return pair, roots
 }
 
-// put puts a new file in the place of an old one, as programs that renew
-// certificates do.
-func put(t *testing.T, path string, text []byte) {
-	t.Helper()
-	if err := os.WriteFile(path+".new", text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func pairIn(dir, name string) config.Pair {
-	return config.Pair{Cert: filepath.Join(dir, name+".pem"), Key: filepath.Join(dir, name+".key")}
-}
-
-// secured lets f listen in TLS too, with a certificate for a.example, and returns
+// secured lets f listen in TLS too, with a certificate for example.com, and returns
 // where, and a client that trusts it.
 func (f *front) secured() (addr string, client *http.Client) {
 	f.Helper()
-	pair := pairIn(f.TempDir(), "a")
-	roots := x509.NewCertPool()
-	roots.AddCert(issue(f.T, pair, "a.example"))
-	certs, err := LoadCertificates([]config.Pair{pair}, nil, zerolog.Nop())
+	pair, roots := certified(f.T, f.TempDir())
+	certs, err := frontend.LoadCertificates([]config.Pair{pair}, nil, zerolog.Nop())
 	if err != nil {
 		f.Fatal(err)
 	}
 	addr = f.listens(func(l net.Listener) error { return f.server.ServeTLS(l, certs) })
 	transport := &http.Transport{
 		ForceAttemptHTTP2: true,
-		TLSClientConfig:   &tls.Config{RootCAs: roots, ServerName: "a.example"},
+		TLSClientConfig:   &tls.Config{RootCAs: roots, ServerName: "example.com"},
 		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, network, addr)
 		},
 	}
 	f.Cleanup(transport.CloseIdleConnections)
 	return addr, &http.Client{Transport: transport, Timeout: enough}
-}
-
-// shown is the certificate that a client which asks for name is shown.
-func shown(t *testing.T, addr, name string) *x509.Certificate {
-	t.Helper()
-	c, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true, ServerName: name})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	return c.ConnectionState().PeerCertificates[0]
 }
 
 func TestTLS_HTTP1AndHTTP2(t *testing.T) {
@@ -116,7 +70,7 @@ func TestTLS_HTTP1AndHTTP2(t *testing.T) {
 	one.Transport.(*http.Transport).TLSClientConfig.NextProtos = []string{"http/1.1"}
 	for want, client := range map[string]*http.Client{"HTTP/1.1": one, "HTTP/2.0": two} {
 		for range 3 {
-			answer, err := client.Post("https://a.example/x", "text/plain", strings.NewReader("hello"))
+			answer, err := client.Post("https://example.com/x", "text/plain", strings.NewReader("hello"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -130,95 +84,5 @@ func TestTLS_HTTP1AndHTTP2(t *testing.T) {
 				t.Errorf("%s: got %s, %v, %v; want https and the body", want, answer.Proto, err, echoed)
 			}
 		}
-	}
-}
-
-func TestTLS_NothingOlderThan12(t *testing.T) {
-	addr, _ := opened(t, forwarding("echo", "", "")).secured()
-	for version, fine := range map[uint16]bool{tls.VersionTLS10: false, tls.VersionTLS11: false, tls.VersionTLS12: true, tls.VersionTLS13: true} {
-		c, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true, MinVersion: version, MaxVersion: version})
-		if (err == nil) != fine {
-			t.Errorf("%s: %v; want it to be fine: %v", tls.VersionName(version), err, fine)
-		}
-		if err == nil {
-			c.Close()
-		}
-	}
-}
-
-func TestTLS_ConnectionsWithoutIt(t *testing.T) {
-	f := opened(t, forwarding("echo", hurried, ""))
-	addr, _ := f.secured()
-	f.addr = addr
-	if _, body := f.dial("GET / HTTP/1.1\r\nHost: a\r\n\r\n").status(400); !strings.Contains(body, "HTTPS") {
-		t.Errorf("plain HTTP is answered with %q; want what is wrong", body)
-	}
-	f.dial("").ended()         // says nothing
-	f.dial("\x16\x03").ended() // stops in the middle
-	io.ReadAll(f.dial("nonsense").Reader)
-	shown(t, addr, "a.example") // all that disturbs nobody
-}
-
-func TestCertificates_ByName(t *testing.T) {
-	dir := t.TempDir()
-	var files []config.Pair
-	for _, name := range []string{"first.example", "*.b.example"} {
-		pair := pairIn(dir, strings.TrimPrefix(name, "*."))
-		issue(t, pair, name)
-		files = append(files, pair)
-	}
-	certs, err := LoadCertificates(files, nil, zerolog.Nop())
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := opened(t, forwarding("echo", "", ""))
-	addr := f.listens(func(l net.Listener) error { return f.server.ServeTLS(l, certs) })
-	for asked, want := range map[string]string{"first.example": "first.example", "x.b.example": "*.b.example", "other.example": "first.example", "": "first.example"} {
-		if got := shown(t, addr, asked).DNSNames[0]; got != want {
-			t.Errorf("%q is shown %s; want %s", asked, got, want)
-		}
-	}
-}
-
-func TestCertificates_Refused(t *testing.T) {
-	dir := t.TempDir()
-	a, b := pairIn(dir, "a"), pairIn(dir, "b")
-	issue(t, a, "a.example")
-	issue(t, b, "b.example")
-	for _, files := range []config.Pair{{Cert: a.Cert, Key: b.Key}, {Cert: filepath.Join(dir, "none"), Key: a.Key}, {Cert: a.Key, Key: a.Cert}} {
-		if _, err := LoadCertificates([]config.Pair{a, files}, nil, zerolog.Nop()); err == nil || !strings.Contains(err.Error(), files.Cert) {
-			t.Errorf("%v: %v; want an error that names the file", files, err)
-		}
-	}
-}
-
-func TestCertificates_AreRenewed(t *testing.T) {
-	f := opened(t, forwarding("echo", "", ""))
-	log := zerolog.New(&f.log)
-	pair, other := pairIn(t.TempDir(), "a"), pairIn(t.TempDir(), "b")
-	first := issue(t, pair, "a.example")
-	issue(t, other, "b.example")
-	certs, err := LoadCertificates([]config.Pair{pair, other}, nil, log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := f.listens(func(l net.Listener) error { return f.server.ServeTLS(l, certs) })
-	ctx, stop := context.WithCancel(t.Context())
-	f.served.Go(func() {
-		if err := certs.Watch(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	t.Cleanup(stop)
-
-	put(t, pair.Key, []byte("nonsense"))
-	f.line("certificate refused; the one before it stays")
-	if !shown(t, addr, "a.example").Equal(first) {
-		t.Error("a key that is none has changed what clients are shown")
-	}
-	second := issue(t, pair, "a.example")
-	f.line("certificate loaded")
-	if !shown(t, addr, "a.example").Equal(second) || shown(t, addr, "b.example").DNSNames[0] != "b.example" {
-		t.Error("clients are not shown the new certificate")
 	}
 }

@@ -14,7 +14,8 @@ func importMap() map[string][]string {
 	return map[string][]string{
 		"":                    {"proxy/cli"},
 		"proxy/cli":           {"proxy/node", "proxy/admin", "proxy/config", "proxy/simulate", "proxy"},
-		"proxy/node":          slices.Concat([]string{"proxy/acme", "proxy/admin", "proxy/cluster", "proxy"}, stages, redis),
+		"proxy/node":          {"proxy/admin", "proxy/cluster", "proxy/frontend", "proxy", "proxy/acme", "proxy/config", "limiter", "limiter/redisstore"},
+		"proxy/frontend":      {"proxy/http1", "proxy/config"},
 		"proxy/acme":          {"proxy/config"},
 		"proxy/admin":         {"proxy/config"},
 		"proxy/cluster":       slices.Concat([]string{"proxy"}, stages, redis),

@@ -153,7 +153,7 @@ func (g Given) client(text string) (found, error) {
 	if err != nil {
 		return found{}, bad
 	}
-	return found{text: client(p), network: p}, nil
+	return found{text: new(Value).client(p), network: p}, nil
 }
 
 // wrong names the key of an error, and how phone numbers are read.

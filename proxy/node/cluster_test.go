@@ -114,11 +114,11 @@ func TestLeader_LogsWhenTasksBeginToFail(t *testing.T) {
 
 func TestLeader_LogsWhatBecomesOfAlerts(t *testing.T) {
 	n := serving(t, file(t, ""))
-	n.leader.told(cluster.Alert{ID: "1", Kind: cluster.KindRefused, Route: "sms", Limit: "phone"}, cluster.Failed, errors.New("refused"))
+	n.leader.alerted(cluster.Alert{ID: "1", Kind: cluster.KindRefused, Route: "sms", Limit: "phone"}, cluster.Failed, errors.New("refused"))
 	if n.line("alert") != nil {
 		t.Error("an alert that is sent again is logged")
 	}
-	n.leader.told(cluster.Alert{ID: "1", Kind: cluster.KindRefused, Route: "sms", Limit: "phone"}, cluster.Dropped, errors.New("gone"))
+	n.leader.alerted(cluster.Alert{ID: "1", Kind: cluster.KindRefused, Route: "sms", Limit: "phone"}, cluster.Dropped, errors.New("gone"))
 	if got := n.says("alert"); got["level"] != "warn" || got["limit"] != "phone" || got["result"] != cluster.Dropped {
 		t.Errorf("the log says %v", got)
 	}

@@ -51,7 +51,7 @@ func newLeaderTasks(s store, p *proxy.Proxy, r prometheus.Registerer, log zerolo
 	for _, kind := range []string{cluster.KindRefused, cluster.KindUsed} {
 		l.alerts.WithLabelValues(kind, cluster.Sent)
 	}
-	alarm := cluster.NewAlerter(cluster.AlerterOptions{Statistics: l.statistics, Client: s.client, Prefix: s.prefix, Rules: p.Alerts, Done: l.told})
+	alarm := cluster.NewAlerter(cluster.AlerterOptions{Statistics: l.statistics, Client: s.client, Prefix: s.prefix, Rules: p.Alerts, Done: l.alerted})
 	tasks := []cluster.Task{l.statistics.Task(), alarm.Task()}
 	if s.cluster != nil {
 		tasks = append(tasks, cluster.NewSweep(s.client, s.prefix, cluster.DefaultGrace, s.cluster.Nodes).Task())
@@ -62,7 +62,7 @@ func newLeaderTasks(s store, p *proxy.Proxy, r prometheus.Registerer, log zerolo
 	}
 	l.leader = cluster.NewLeader(cluster.LeaderOptions{
 		Client: s.client, Prefix: s.prefix, ID: s.id, Tasks: tasks,
-		Took: l.took, Lost: l.lost, Ran: l.ran,
+		Took: l.acquired, Lost: l.lost, Ran: l.ran,
 	})
 	return l
 }
@@ -93,7 +93,7 @@ func (l *leaderTasks) close(ctx context.Context) error {
 	return nil
 }
 
-func (l *leaderTasks) took(t cluster.Term) {
+func (l *leaderTasks) acquired(t cluster.Term) {
 	l.leads.Set(1)
 	if l.alone {
 		return
@@ -113,9 +113,9 @@ func (l *leaderTasks) lost(t cluster.Term, cause error) {
 	l.log.WithLevel(level).Err(cause).Str("node", l.node).Int64("token", t.Token).Float64("for_s", time.Since(t.Since).Seconds()).Msg("leadership lost")
 }
 
-// told counts what becomes of an alert, and logs it, but for those that will be
+// alerted counts what becomes of an alert, and logs it, but for those that will be
 // sent again: their task fails, which is logged.
-func (l *leaderTasks) told(a cluster.Alert, result string, err error) {
+func (l *leaderTasks) alerted(a cluster.Alert, result string, err error) {
 	l.alerts.WithLabelValues(a.Kind, result).Inc()
 	if result == cluster.Failed {
 		return

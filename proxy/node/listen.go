@@ -4,49 +4,76 @@ import (
 	"context"
 	"net"
 
+	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/frontend"
 )
 
-// A listener is where connections come in, and what serves them.
+// A listener is where connections come in.
 type listener struct {
 	net.Listener
-	name  string // "http", "https" or "admin"
-	serve func(net.Listener) error
+	name string // http, https, admin or admin_https
 }
 
-// listen opens all listeners and reads the certificates.
+// listen opens all sockets, reads the certificates and makes the servers. Nothing is
+// served yet.
 func (n *Node) listen(ctx context.Context, c *config.Config) error {
 	from, err := inherit(c.Listen.ReusePort)
-	if err == nil {
-		err = n.open(from, "admin", c.Admin.HTTP, n.admins.Serve)
+	if err != nil {
+		return err
 	}
-	if err == nil && c.Listen.HTTP != "" {
-		err = n.open(from, "http", c.Listen.HTTP, n.clients.Serve)
-	}
-	if err == nil && c.Listen.HTTPS != "" {
-		err = n.openTLS(ctx, from, c.Listen)
-	}
-	if err == nil && c.Admin.HTTPS != "" {
-		err = n.openAdminTLS(from, c.Admin.HTTPS)
+	for _, at := range []struct{ name, addr string }{
+		{"admin", c.Admin.HTTP}, {"http", c.Listen.HTTP}, {"https", c.Listen.HTTPS}, {"admin_https", c.Admin.HTTPS},
+	} {
+		if err == nil && at.addr != "" {
+			err = n.open(from, at.name, at.addr)
+		}
+		if err == nil && at.name == "https" && at.addr != "" {
+			err = n.certify(ctx, c.Listen)
+		}
 	}
 	if unused := from.rest(); err == nil {
 		err = unused
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	n.admins = frontend.NewServer(admin.New(n.adminOptions()), adminBounds(c.Listen), n.log)
+	var clients frontend.Handler = n.proxy
+	if n.issuer != nil {
+		clients = frontend.WithChallenges(n.proxy, n.issuer)
+	}
+	n.clients = frontend.NewServer(clients, c.Listen, n.log)
+	return nil
 }
 
-func (n *Node) open(from sockets, name, addr string, serve func(net.Listener) error) error {
+func (n *Node) open(from sockets, name, addr string) error {
 	l, err := from.open(name, addr)
 	if err != nil {
 		return err
 	}
-	n.listeners = append(n.listeners, listener{l, name, serve})
+	n.listeners = append(n.listeners, listener{l, name})
 	n.closers.push(name+" listener", func(context.Context) error { l.Close(); return nil }) // draining has closed it, mostly
 	return nil
 }
 
-// Address is where the listener of that name takes connections; "" if there is
-// none.
+// accept serves the connections of one listener until draining closes it. An error
+// is why it cannot go on.
+func (n *Node) accept(l listener) error {
+	switch l.name {
+	case "admin":
+		return n.admins.Serve(l.Listener)
+	case "admin_https":
+		return n.admins.ServeTLS(l.Listener, n.certificates)
+	case "https":
+		return n.clients.ServeTLS(l.Listener, n.certificates)
+	default:
+		return n.clients.Serve(l.Listener)
+	}
+}
+
+// Address is where the listener of that name (http, https, admin or admin_https) takes
+// connections; "" if there is none.
 func (n *Node) Address(name string) string {
 	for _, l := range n.listeners {
 		if l.name == name {
@@ -56,8 +83,8 @@ func (n *Node) Address(name string) string {
 	return ""
 }
 
-// operators are the bounds of the admin listener: those of clients, without
-// what only clients are offered.
-func operators(c config.Listen) config.Listen {
+// adminBounds are the bounds of the admin listener: those of clients, without what only
+// clients are offered.
+func adminBounds(c config.Listen) config.Listen {
 	return config.Listen{Timeouts: c.Timeouts, MaxHeader: c.MaxHeader}
 }

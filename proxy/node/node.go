@@ -13,8 +13,8 @@ import (
 
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/acme"
-	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/frontend"
 )
 
 // Options are what a Node is given; all but Reload are required.
@@ -39,12 +39,12 @@ type Node struct {
 	store        store
 	leader       *leaderTasks
 	salt         *salt
-	clients      *proxy.Server
-	admins       *proxy.Server
+	clients      *frontend.Server
+	admins       *frontend.Server
 	listeners    []listener
 	registry     *prometheus.Registry
-	certificates *proxy.Certificates // nil without HTTPS
-	issuer       *acme.Manager       // nil without ACME
+	certificates *frontend.Certificates // nil without HTTPS
+	issuer       *acme.Manager          // nil without ACME
 	systemd      systemd
 	reloads      *reloadStatus
 	drains       config.Drain
@@ -110,8 +110,6 @@ func (n *Node) assemble(ctx context.Context) error {
 	n.leader = newLeaderTasks(n.store, n.proxy, n.registry, n.log)
 	n.closers.push("statistics", n.leader.close)
 	n.closers.push("proxy", func(context.Context) error { n.proxy.Close(); return nil })
-	n.admins = proxy.NewServer(admin.New(n.adminOptions()), operators(own.Listen), n.log)
-	n.clients = proxy.NewServer(clientHandler{n}, own.Listen, n.log)
 	for _, warning := range first.config.Warnings {
 		n.log.Warn().Str("at", warning.Position.String()).Str("problem", warning.String()).Msg("config warning")
 	}
@@ -125,7 +123,7 @@ func (n *Node) serve(reload <-chan os.Signal) {
 	for _, l := range n.listeners {
 		addresses[l.name] = l.Addr().String()
 		n.member.start(l.name+" listener", func(context.Context) {
-			if err := l.serve(l.Listener); err != nil {
+			if err := n.accept(l); err != nil {
 				n.fail(err)
 			}
 		})
@@ -176,7 +174,7 @@ func (n *Node) Close() error { return n.closers.close(context.Background()) }
 // drain ends serving in peace: first answers end their connections and the node
 // is no longer ready, then it takes no connections, then requests under way end.
 func (n *Node) drain(ctx context.Context) error {
-	n.clients.Part()
+	n.clients.AnnounceClose()
 	n.draining.Store(true)
 	n.systemd.stopping()
 	n.log.Info().Float64("delay_s", n.drains.Delay.Seconds()).Float64("within_s", n.drains.Within.Seconds()).Msg("draining")

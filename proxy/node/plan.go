@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// peeked is how many counts are looked at in one call.
-	peeked = 50
-	// named is how many keys of a limit are named.
-	named = 5
+	// peekBatch is how many counts are looked at in one call.
+	peekBatch = 50
+	// namedKeys is how many keys of a limit are named.
+	namedKeys = 5
 )
 
 // plan tells what would change if b were served, and who would be refused now, by
@@ -61,7 +61,7 @@ func (n *Node) refusals(ctx context.Context, limits []limiter.Limit, p *admin.Pl
 	p.Whole = whole
 	found := map[string]*admin.LimitRefusal{}
 	for len(counts) > 0 {
-		some := counts[:min(peeked, len(counts))]
+		some := counts[:min(peekBatch, len(counts))]
 		counts = counts[len(some):]
 		refused, err := n.peek(ctx, some, byName)
 		if err != nil {
@@ -74,7 +74,7 @@ func (n *Node) refusals(ctx context.Context, limits []limiter.Limit, p *admin.Pl
 				r = &admin.LimitRefusal{Limit: c.Limit}
 				found[c.Limit] = r
 			}
-			if r.Keys++; len(r.Named) < named {
+			if r.Keys++; len(r.Named) < namedKeys {
 				r.Named = append(r.Named, c.Key.String()[:12])
 			}
 		}

@@ -177,12 +177,12 @@ func (n *Node) follow(ctx context.Context) {
 			}
 			return n.proxy.Prepare(ctx, c)
 		},
-		Told: n.told,
+		Told: n.followed,
 	})
 }
 
-// told notes what came of a push on this node.
-func (n *Node) told(e cluster.Entry, err error) {
+// followed notes what came of a push on this node.
+func (n *Node) followed(e cluster.Entry, err error) {
 	n.reloads.note(err)
 	if err != nil {
 		n.log.Error().Err(err).Int64("generation", e.Generation).Msg("cannot serve pushed config")

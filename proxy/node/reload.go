@@ -2,8 +2,11 @@ package node
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"os"
+
+	"github.com/fsnotify/fsnotify"
 
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/admin"
@@ -53,7 +56,11 @@ func (n *Node) report(report proxy.Report, err error) {
 
 // watch reloads when the files change.
 func (n *Node) watch(ctx context.Context) {
-	err := n.proxy.Watch(ctx, func(ctx context.Context) { n.reload(ctx) })
+	look := func(w *fsnotify.Watcher) [sha256.Size]byte {
+		_, served := n.proxy.Serving()
+		return lookAt(w, configFiles(served, w))
+	}
+	err := watch(ctx, look, func(ctx context.Context) { n.reload(ctx) })
 	if err != nil {
 		n.log.Error().Err(err).Msg("cannot watch the config file; send SIGHUP after a change")
 	}

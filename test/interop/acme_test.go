@@ -19,10 +19,10 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/acme"
 	"github.com/weir-proxy/weir/proxy/cli"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/frontend"
 )
 
 // An authority is a pebble: it asks http at plain and tls-alpn at secure,
@@ -227,7 +227,7 @@ func managed(t *testing.T, a authority, c config.ACME, check time.Duration) (sto
 	if err != nil {
 		t.Fatal(err)
 	}
-	certs, err := proxy.LoadCertificates(nil, m, zerolog.Nop())
+	certs, err := frontend.LoadCertificates(nil, m, zerolog.Nop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +239,7 @@ func managed(t *testing.T, a authority, c config.ACME, check time.Duration) (sto
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := proxy.NewServer(http.NotFoundHandler(), file.Listen, zerolog.Nop())
+	s := frontend.NewServer(http.NotFoundHandler(), file.Listen, zerolog.Nop())
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	all.Go(func() { s.ServeTLS(l, certs) })

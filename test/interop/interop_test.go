@@ -18,6 +18,7 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/frontend"
 )
 
 // enough is how long a test waits for what must happen.
@@ -53,11 +54,11 @@ func startProxy(t *testing.T, yaml string) testProxy {
 		t.Fatal(err)
 	}
 	pair := issued(t, dir)
-	certs, err := proxy.LoadCertificates([]config.Pair{pair}, nil, zerolog.Nop())
+	certs, err := frontend.LoadCertificates([]config.Pair{pair}, nil, zerolog.Nop())
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := proxy.NewServer(p, c.Listen, zerolog.Nop())
+	s := frontend.NewServer(p, c.Listen, zerolog.Nop())
 	var served sync.WaitGroup
 	listen := func(serve func(net.Listener) error) string {
 		l, err := net.Listen("tcp", "127.0.0.1:0")

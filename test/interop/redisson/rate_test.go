@@ -22,6 +22,7 @@ import (
 	"github.com/weir-proxy/weir/limiter/redisstore"
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/frontend"
 )
 
 const (
@@ -279,7 +280,7 @@ func weir(t *testing.T, store limiter.AdminStore, yaml string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := proxy.NewServer(p, c.Listen, zerolog.Nop())
+	s := frontend.NewServer(p, c.Listen, zerolog.Nop())
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

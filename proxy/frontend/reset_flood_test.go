@@ -1,4 +1,4 @@
-package proxy
+package frontend
 
 import (
 	"bufio"
@@ -21,8 +21,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
@@ -36,6 +38,17 @@ type flood struct {
 
 	sent, dialled atomic.Int64
 	all           sync.WaitGroup
+}
+
+// header is that of a request, as a block that changes no table.
+func header() []byte {
+	var b bytes.Buffer
+	e := hpack.NewEncoder(&b)
+	for _, field := range []hpack.HeaderField{{Name: ":method", Value: "GET"}, {Name: ":scheme", Value: "http"}, {Name: ":authority", Value: "a.example"}, {Name: ":path", Value: "/"}} {
+		field.Sensitive = true
+		e.WriteField(field)
+	}
+	return b.Bytes()
 }
 
 // batch is how many requests are sent and taken back in one write.
@@ -69,7 +82,7 @@ func (f *flood) connect(ctx context.Context) {
 	io.WriteString(out, http2.ClientPreface)
 	framer := http2.NewFramer(out, nil)
 	framer.WriteSettings()
-	block := encode(request("GET", "/")...)
+	block := header()
 	every := time.NewTicker(time.Second * batch * time.Duration(f.connections) / time.Duration(f.perSecond))
 	defer every.Stop()
 	for stream := uint32(1); ; stream += 2 {
@@ -86,37 +99,8 @@ func (f *flood) connect(ctx context.Context) {
 	}
 }
 
-// A stream that is gone gets no deadline: net/http would keep it for as long.
-func TestStall_NothingIsKeptOfAStream(t *testing.T) {
-	w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
-	c := &responseWriter{ResponseWriter: w, x: &exchange{}, stall: newStall(w, time.Hour)}
-	c.Write([]byte("a"))
-	c.FlushError()
-	c.Write([]byte("b"))
-	gone, leave := context.WithCancel(t.Context())
-	leave()
-	c.end(gone)
-	if w.set != 0 || c.stall.armed {
-		t.Errorf("%d deadlines, armed %v; want nothing left", w.set, c.stall.armed)
-	}
-	c.stall.fire() // too late: the next request may have the writer
-	if w.set != 0 {
-		t.Error("a stream was cut after its end")
-	}
-	if c.end(t.Context()); w.set != 1 {
-		t.Errorf("%d deadlines for what is still held for a client that is there; want 1", w.set)
-	}
-}
-
-type deadlines struct {
-	*httptest.ResponseRecorder
-	set int
-}
-
-func (d *deadlines) SetWriteDeadline(time.Time) error { d.set++; return nil }
-
 // What was taken back before anybody looked at it is no work for anybody.
-func TestLink_TakenBackIsNotWorkedOn(t *testing.T) {
+func TestConnState_AResetRequestIsNotWorkedOn(t *testing.T) {
 	worked := false
 	h := withConnState(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { worked = true }))
 	l := &connState{offenders: newOffenders(), address: func() netip.Prefix { return netip.Prefix{} }}
@@ -127,6 +111,17 @@ func TestLink_TakenBackIsNotWorkedOn(t *testing.T) {
 	h.ServeHTTP(httptest.NewRecorder(), r)
 	if worked || l.resets.Load() != 1 {
 		t.Errorf("worked on: %v, taken back: %d; want no and 1", worked, l.resets.Load())
+	}
+}
+
+func TestConnState_ResetsNowAndThenAreFine(t *testing.T) {
+	l := &connState{offenders: newOffenders(), address: func() netip.Prefix { return netip.Prefix{} }} // closing it would panic
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 10 * maxResets {
+		l.count(t.Context())
+		l.count(t.Context())
+		l.count(gone)
 	}
 }
 
@@ -172,8 +167,12 @@ func TestOffenders_PausesGrowAndEnd(t *testing.T) {
 // slowly, and others at once.
 func TestHTTP2_RepeatOffendersAreSlowed(t *testing.T) {
 	var reached atomic.Int64
-	url := upstreamOf(t, func(http.ResponseWriter, *http.Request) { reached.Add(1) })
-	f := opened(t, forwarding(url, cleartext, ""))
+	f := opened(t, "h2c: true", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.ProtoMajor == 2 {
+			reached.Add(1)
+			<-r.Context().Done() // as a backend's answer that takes its time
+		}
+	}))
 	ctx, cancel := context.WithCancel(t.Context())
 	attack := &flood{addr: f.addr, from: "127.0.0.1", connections: 4, perSecond: 100_000}
 	attack.start(ctx)
@@ -191,7 +190,7 @@ func TestHTTP2_RepeatOffendersAreSlowed(t *testing.T) {
 		t.Errorf("others wait %v", got)
 	}
 	if sent, got := attack.sent.Load(), reached.Load(); got > sent/2 {
-		t.Errorf("of %d requests that were taken back %d reached the upstream", sent, got)
+		t.Errorf("of %d requests that were taken back %d reached the handler", sent, got)
 	}
 	began := time.Now()
 	f.dial(plainly).status(200)
@@ -223,15 +222,16 @@ func bareServer(b *testing.B) (addr string) {
 }
 
 func weirServer(b *testing.B) (addr string) {
+	const yaml = "listen: {h2c: true}\nroutes:\n  - {name: all, match: {path: /*}, upstream: echo, limits: [{key: client_ip, rate: 1000000/1s}]}\n"
 	path := filepath.Join(b.TempDir(), "weir.yaml")
-	if err := os.WriteFile(path, []byte(forwarding("echo", cleartext, "limits: [{key: client_ip, rate: 1000000/1s}]")), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(yaml), 0o600); err != nil {
 		b.Fatal(err)
 	}
 	c, err := config.Load(path)
 	if err != nil {
 		b.Fatal(err)
 	}
-	p, err := New(b.Context(), Options{Path: path, Config: c, Store: limiter.NewMemory(limiter.MemoryOptions{}), Registry: prometheus.NewRegistry(), Log: zerolog.New(io.Discard)})
+	p, err := proxy.New(b.Context(), proxy.Options{Path: path, Config: c, Store: limiter.NewMemory(limiter.MemoryOptions{}), Registry: prometheus.NewRegistry(), Log: zerolog.New(io.Discard)})
 	if err != nil {
 		b.Fatal(err)
 	}

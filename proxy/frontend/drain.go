@@ -1,4 +1,4 @@
-package proxy
+package frontend
 
 import (
 	"context"
@@ -10,33 +10,33 @@ import (
 )
 
 const (
-	// lastCall is how long connections that wait to be accepted are let in before
+	// announceClose is how long connections that wait to be accepted are let in before
 	// a listener is closed for good.
 	announceClose = time.Second
-	// handshake is how long a connection may take to be opened, once its client has
+	// connectTime is how long a connection may take to be opened, once its client has
 	// begun to.
-	handshake = 300 * time.Millisecond
-	// lastWord is how long connections in use have to carry one more answer, which
+	connectTime = 300 * time.Millisecond
+	// closeFrame is how long connections in use have to carry one more answer, which
 	// says that it is the last, before those without a request are closed.
 	closeFrame = time.Second
 )
 
-// Part tells clients, with each answer from now on, that their connection ends:
+// AnnounceClose tells clients, with each answer from now on, that their connection ends:
 // HTTP/1 by Connection: close, HTTP/2 by GOAWAY. Connections are still taken. A
 // load balancer may need that time to learn that this server leaves.
-func (s *Server) Part() {
-	s.parting.Store(true)
+func (s *Server) AnnounceClose() {
+	s.closing.Store(true)
 	s.http1.Part()
 }
 
 // Drain ends the server in peace. It takes the connections that wait already and
-// then no more; tells clients as Part does; closes connections that are not in
+// then no more; tells clients as AnnounceClose does; closes connections that are not in
 // use; lets requests under way end until ctx is done, and then cuts those that
 // have not. Closing is the last thing that happens to a connection on which a
 // client was just told so: a request that is on its way is not lost.
 func (s *Server) Drain(ctx context.Context) error {
-	s.Part()
-	for _, l := range s.doors() {
+	s.AnnounceClose()
+	for _, l := range s.allListeners() {
 		s.shut(l)
 	}
 	until(ctx, closeFrame, func() bool { return s.connections.Load() == 0 && s.http1.Connections() == 0 })
@@ -47,7 +47,7 @@ func (s *Server) Drain(ctx context.Context) error {
 	if err != nil {
 		s.http2.Close()
 	}
-	_ = s.handed.Close() // if it was never served
+	_ = s.handover.Close() // if it was never served
 	err = errors.Join(err, <-first)
 	if err != nil && !errors.Is(err, net.ErrClosed) { // the listeners are
 		return fmt.Errorf("requests cut off after the time to drain: %w", err)
@@ -61,7 +61,7 @@ func (s *Server) Drain(ctx context.Context) error {
 func (s *Server) shut(l net.Listener) {
 	if s.bounds.ReusePort {
 		dropSYN(l)
-		<-time.After(handshake)
+		<-time.After(connectTime)
 	}
 	until(context.Background(), announceClose, func() bool { return !pending(l) })
 	l.Close()
@@ -94,16 +94,16 @@ func (s *Server) open(l net.Listener) bool {
 	return true
 }
 
-// doors are all listeners; from now on there will be no more.
-func (s *Server) doors() []net.Listener {
+// allListeners are all listeners; from now on there will be no more.
+func (s *Server) allListeners() []net.Listener {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.over = true
 	return s.listeners
 }
 
-// counted is http.Server's ConnState: how many connections of HTTP/2 there are.
-func (s *Server) counted(_ net.Conn, state http.ConnState) {
+// countConn is http.Server's ConnState: how many connections of HTTP/2 there are.
+func (s *Server) countConn(_ net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:
 		s.connections.Add(1)
@@ -112,20 +112,20 @@ func (s *Server) counted(_ net.Conn, state http.ConnState) {
 	}
 }
 
-// overParting is next, whose answers say that the server leaves once it does.
-func (s *Server) overParting(next http.Handler) http.Handler {
+// announcing is next, whose answers say that the connection ends once it does.
+func (s *Server) announcing(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if s.parting.Load() {
+		if s.closing.Load() {
 			w.Header().Set("Connection", "close")
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// ended is the error of a listener that is no longer served; none if that was
+// serveError is the error of a listener that is no longer served; none if that was
 // meant.
-func (s *Server) ended(l net.Listener, err error) error {
-	if errors.Is(err, http.ErrServerClosed) || s.parting.Load() && errors.Is(err, net.ErrClosed) {
+func (s *Server) serveError(l net.Listener, err error) error {
+	if errors.Is(err, http.ErrServerClosed) || s.closing.Load() && errors.Is(err, net.ErrClosed) {
 		return nil
 	}
 	return fmt.Errorf("serve %s: %w", l.Addr(), err)

@@ -1,4 +1,4 @@
-package proxy
+package node
 
 import (
 	"context"
@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"github.com/weir-proxy/weir/proxy/config"
 )
 
 const (
@@ -21,26 +23,17 @@ const (
 	lookAgain = 30 * time.Second
 )
 
-// Watch calls knock whenever the content of the configuration's files changes,
-// until ctx is done. It watches the directories, not the files, because editors
-// and Kubernetes put new files in the place of old ones. Where a directory
-// cannot be watched, the files are looked at every 30 s.
-func (p *Proxy) Watch(ctx context.Context, knock func(context.Context)) error {
-	if err := watch(ctx, p.look, knock); err != nil {
-		return fmt.Errorf("watch config: %w", err)
-	}
-	return nil
-}
-
 // A fingerprint is a sum of what is in some files, whose directories it adds to w.
 type fingerprint func(w *fsnotify.Watcher) [sha256.Size]byte
 
 // watch calls changed whenever look sees something else than before, and once at
-// the beginning, until ctx is done.
+// the beginning, until ctx is done. Directories are watched, not the files, because
+// editors and Kubernetes put new files in the place of old ones. Where a directory
+// cannot be watched, the files are looked at every lookAgain.
 func watch(ctx context.Context, look fingerprint, changed func(context.Context)) error {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
-		return err
+		return fmt.Errorf("watch files: %w", err)
 	}
 	defer w.Close()
 
@@ -70,10 +63,9 @@ func watch(ctx context.Context, look fingerprint, changed func(context.Context))
 	}
 }
 
-// look watches the directories of all files of the current configuration and
-// returns a sum of what is in the files.
-func (p *Proxy) look(w *fsnotify.Watcher) [sha256.Size]byte {
-	c := p.current.Load().config
+// configFiles are the files of the configuration that is served, and those that its
+// patterns match by now.
+func configFiles(c *config.Config, w *fsnotify.Watcher) []string {
 	files := slices.Clone(c.Files)
 	for _, g := range c.Globs {
 		found, _ := filepath.Glob(g) // checked when it was loaded
@@ -81,7 +73,7 @@ func (p *Proxy) look(w *fsnotify.Watcher) [sha256.Size]byte {
 		w.Add(filepath.Dir(g))
 	}
 	slices.Sort(files)
-	return lookAt(w, slices.Compact(files))
+	return slices.Compact(files)
 }
 
 // lookAt watches the directories of files and sums up what is in the files.

@@ -1,4 +1,4 @@
-package proxy
+package frontend
 
 import (
 	"context"
@@ -35,7 +35,7 @@ type offenders struct {
 
 type offender struct {
 	since            time.Time // when this count began
-	asked, takenBack int
+	requests, resets int
 	offences         int
 	until            time.Time // when they are forgotten
 }
@@ -45,12 +45,12 @@ func newOffenders() *offenders { return &offenders{seen: map[netip.Prefix]*offen
 // note takes note of a request that has ended at now. One that was not taken back
 // counts only for an address that is watched already. It reports whether addr
 // stands as an offender.
-func (o *offenders) note(addr netip.Prefix, takenBack bool, now time.Time) bool {
+func (o *offenders) note(addr netip.Prefix, reset bool, now time.Time) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	of := o.seen[addr]
 	if of == nil {
-		if !takenBack {
+		if !reset {
 			return false
 		}
 		o.makeRoom(now)
@@ -58,19 +58,19 @@ func (o *offenders) note(addr netip.Prefix, takenBack bool, now time.Time) bool 
 		o.seen[addr] = of
 	}
 	if now.Sub(of.since) > offenceWithin {
-		of.since, of.asked, of.takenBack = now, 0, 0
+		of.since, of.requests, of.resets = now, 0, 0
 	}
-	of.asked++
-	if takenBack {
-		of.takenBack++
+	of.requests++
+	if reset {
+		of.resets++
 	}
-	if of.takenBack > offence && of.takenBack > of.asked/2 {
+	if of.resets > offence && of.resets > of.requests/2 {
 		if !of.stands(now) {
 			of.offences = 0
 		}
 		of.offences++
 		of.until = now.Add(offenceStands)
-		of.since, of.asked, of.takenBack = now, 0, 0
+		of.since, of.requests, of.resets = now, 0, 0
 	}
 	return of.stands(now)
 }
@@ -107,9 +107,9 @@ func (o *offenders) makeRoom(now time.Time) {
 	}
 }
 
-// keepWaiting lets a connection that was just opened wait for its pause, no longer
+// delay lets a connection that was just opened wait for its pause, no longer
 // than ctx.
-func (o *offenders) keepWaiting(ctx context.Context, c net.Conn) {
+func (o *offenders) delay(ctx context.Context, c net.Conn) {
 	if o.none() {
 		return // as always, and then it costs nothing
 	}
@@ -137,7 +137,7 @@ func (o *offenders) of(c net.Conn) netip.Prefix {
 	if err != nil {
 		return netip.Prefix{} // a socket of this machine
 	}
-	addr := plain(ap.Addr())
+	addr := unmapped(ap.Addr())
 	p, _ := addr.Prefix(min(addr.BitLen(), 64))
 	return p
 }

@@ -1,9 +1,7 @@
-package proxy
+package frontend
 
 import (
 	"bytes"
-	"context"
-	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -12,19 +10,18 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
 	"github.com/rs/zerolog"
 
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// Certificates are what TLS clients are shown. They are read anew when their
-// files change. It is safe for concurrent use.
+// Certificates are what TLS clients are shown. Whoever watches their files has them
+// read anew. It is safe for concurrent use, but for Reload.
 type Certificates struct {
 	log     zerolog.Logger
 	files   []config.Pair
 	issuer  Issuer            // nil for none
-	pairs   []tls.Certificate // as files; only Watch changes them
+	pairs   []tls.Certificate // as files; only Reload changes them
 	current atomic.Pointer[tls.Config]
 }
 
@@ -55,7 +52,7 @@ func LoadCertificates(files []config.Pair, issuer Issuer, log zerolog.Logger) (*
 			return nil, err
 		}
 		c.pairs = append(c.pairs, pair)
-		c.complain(f, pair)
+		c.warnIfInvalid(f, pair)
 	}
 	c.install()
 	return c, nil
@@ -73,15 +70,15 @@ func load(f config.Pair) (tls.Certificate, error) {
 // that fits the name it asks for and what it can verify; when none does, the
 // first of all.
 func (c *Certificates) install() {
-	shown := &tls.Config{
+	next := &tls.Config{
 		MinVersion:   tls.VersionTLS12,
 		NextProtos:   []string{"h2", "http/1.1"},
 		Certificates: slices.Clone(c.pairs),
 	}
 	if c.issuer != nil {
-		shown.GetCertificate = c.issued
+		next.GetCertificate = c.issued
 	}
-	c.current.Store(shown)
+	c.current.Store(next)
 }
 
 // issued is the issuer's certificate for a client; nil where those of files are
@@ -111,23 +108,19 @@ func (c *Certificates) config() *tls.Config {
 	}
 }
 
-// Watch reads the files anew whenever they change, until ctx is done. A pair
-// that cannot be used leaves the one before it in place. Connections that stand
-// are not touched.
-func (c *Certificates) Watch(ctx context.Context) error {
+// Files are those that the certificates were read from, and their keys.
+func (c *Certificates) Files() []string {
 	var all []string
 	for _, f := range c.files {
 		all = append(all, f.Cert, f.Key)
 	}
-	look := func(w *fsnotify.Watcher) [sha256.Size]byte { return lookAt(w, all) }
-	if err := watch(ctx, look, func(context.Context) { c.reload() }); err != nil {
-		return fmt.Errorf("watch certificates: %w", err)
-	}
-	return nil
+	return all
 }
 
-// reload logs what it has loaded only when clients are shown it.
-func (c *Certificates) reload() {
+// Reload reads the files anew. A pair that cannot be used leaves the one before it in
+// place. Connections that stand are not touched. It logs what it has loaded only when
+// clients are shown it. It is for one goroutine at a time.
+func (c *Certificates) Reload() {
 	var loaded []int
 	for i, f := range c.files {
 		pair, err := load(f)
@@ -147,12 +140,12 @@ func (c *Certificates) reload() {
 	for _, i := range loaded {
 		f, leaf := c.files[i], c.pairs[i].Leaf
 		c.log.Info().Str("file", f.Cert).Strs("names", leaf.DNSNames).Time("until", leaf.NotAfter).Msg("certificate loaded")
-		c.complain(f, c.pairs[i])
+		c.warnIfInvalid(f, c.pairs[i])
 	}
 }
 
-// complain says when a certificate is of no use to clients.
-func (c *Certificates) complain(f config.Pair, pair tls.Certificate) {
+// warnIfInvalid says when a certificate is of no use to clients.
+func (c *Certificates) warnIfInvalid(f config.Pair, pair tls.Certificate) {
 	if now := time.Now(); now.After(pair.Leaf.NotAfter) || now.Before(pair.Leaf.NotBefore) {
 		c.log.Warn().Str("file", f.Cert).Time("from", pair.Leaf.NotBefore).Time("until", pair.Leaf.NotAfter).Msg("certificate not valid now")
 	}

@@ -1,4 +1,4 @@
-package proxy
+package frontend
 
 import (
 	"context"
@@ -14,7 +14,8 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// A handshaker leads connections through TLS to who speaks their protocol.
+// A handshaker does the TLS handshake of connections, and gives them to the server of
+// the protocol that was agreed on (ALPN).
 type handshaker struct {
 	config *tls.Config
 	within time.Duration // for one handshake

@@ -1,4 +1,4 @@
-package proxy
+package frontend
 
 import (
 	"net"
@@ -25,10 +25,14 @@ func proxyProtocol(l net.Listener, trusted []netip.Prefix, within time.Duration)
 		Listener:          l,
 		ReadHeaderTimeout: within,
 		ConnPolicy: func(o proxyproto.ConnPolicyOptions) (proxyproto.Policy, error) {
-			if peer, err := netip.ParseAddrPort(o.Upstream.String()); err == nil && balancers.Contains(plain(peer.Addr())) {
+			if peer, err := netip.ParseAddrPort(o.Upstream.String()); err == nil && balancers.Contains(unmapped(peer.Addr())) {
 				return proxyproto.REQUIRE, nil
 			}
 			return proxyproto.SKIP, nil
 		},
 	}
 }
+
+// unmapped folds the spellings of one address: ::ffff:1.2.3.4 is 1.2.3.4, and a zone
+// is dropped.
+func unmapped(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }

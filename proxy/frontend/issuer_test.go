@@ -1,4 +1,4 @@
-package proxy
+package frontend
 
 import (
 	"crypto/tls"
@@ -52,7 +52,7 @@ func TestCertificates_OfAnIssuer(t *testing.T) {
 	pair := pairIn(t.TempDir(), "a")
 	issue(t, pair, "a.example", "b.example")
 	issuer := &given{name: "b.example"}
-	f := opened(t, forwarding("echo", "", ""))
+	f := opened(t, "", echo())
 	serve := func(files ...config.Pair) string {
 		certs, err := LoadCertificates(files, issuer, zerolog.Nop())
 		if err != nil {
@@ -89,7 +89,7 @@ func TestCertificates_Proof(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := opened(t, forwarding("echo", "", ""))
+	f := opened(t, "", echo())
 	addr := f.listens(func(l net.Listener) error { return f.server.ServeTLS(l, certs) })
 	c, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true, ServerName: "b.example", NextProtos: []string{"acme-tls/1"}})
 	if err != nil {

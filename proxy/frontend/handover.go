@@ -1,11 +1,11 @@
-package proxy
+package frontend
 
 import (
 	"net"
 	"sync"
 )
 
-// A handover is a listener of connections that have been taken in already.
+// A handover is a listener of connections that have been accepted already.
 type handover struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -16,8 +16,8 @@ func newHandover() *handover {
 	return &handover{conns: make(chan net.Conn), closed: make(chan struct{})}
 }
 
-// hand gives c to Accept, or closes it if nobody asks any more.
-func (h *handover) hand(c net.Conn) {
+// deliver gives c to Accept, or closes it if nobody asks any more.
+func (h *handover) deliver(c net.Conn) {
 	select {
 	case h.conns <- c:
 	case <-h.closed:

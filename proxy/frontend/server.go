@@ -1,4 +1,4 @@
-package proxy
+package frontend
 
 import (
 	"context"
@@ -24,11 +24,11 @@ import (
 type Server struct {
 	http1       http1.Server
 	http2       http.Server
-	handed      *handover // connections that speak HTTP/2
+	handover    *handover // connections that speak HTTP/2
 	bounds      config.Listen
 	log         zerolog.Logger
 	offenders   *offenders
-	parting     atomic.Bool  // clients are told that their connections end
+	closing     atomic.Bool  // answers say that their connections end
 	connections atomic.Int64 // of HTTP/2
 	started     sync.Once
 
@@ -69,10 +69,10 @@ func NewServer(h http.Handler, c config.Listen, log zerolog.Logger) *Server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(c.H2C)
-	s := &Server{bounds: c, log: log, offenders: newOffenders(), handed: newHandover()}
+	s := &Server{bounds: c, log: log, offenders: newOffenders(), handover: newHandover()}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.http1 = http1.Server{
-		Handler:  overNet(h),
+		Handler:  netHandler(h),
 		Limits:   http1.Limits{Target: int(c.MaxHeader), Head: int(c.MaxHeader), Fields: mostFields},
 		Timeouts: http1.Timeouts{Header: c.Timeouts.Header, Body: c.Timeouts.Body, Write: c.Timeouts.Write, Idle: c.Timeouts.Idle},
 		EndsLate: true,
@@ -84,10 +84,10 @@ func NewServer(h http.Handler, c config.Listen, log zerolog.Logger) *Server {
 		s.http1.Handler, s.http1.Refuse = own.ServeHTTP1, own.RefuseHTTP1
 	}
 	if c.H2C {
-		s.http1.HTTP2 = s.hand
+		s.http1.HTTP2 = s.deliver
 	}
 	s.http2 = http.Server{
-		Handler:           withConnState(s.overParting(h)),
+		Handler:           withConnState(s.announcing(h)),
 		ReadHeaderTimeout: c.Timeouts.Header,
 		IdleTimeout:       c.Timeouts.Idle,
 		MaxHeaderBytes:    int(c.MaxHeader),
@@ -98,16 +98,23 @@ func NewServer(h http.Handler, c config.Listen, log zerolog.Logger) *Server {
 			SendPingTimeout:      pingAfter,
 			WriteByteTimeout:     c.Timeouts.Write,
 		},
-		ConnContext: s.linked,
-		ConnState:   s.counted,
+		ConnContext: s.withConn,
+		ConnState:   s.countConn,
 		ErrorLog:    stdlog.New(serverLog{log}, "", 0),
 	}
 	return s
 }
 
-// overNet is h for requests of HTTP/1.1.
-func overNet(h http.Handler) http1.Handler {
-	return func(x *http1.Exchange) { x.ServeNet(&presence{h: x}, h) }
+// netHandler is h for requests of HTTP/1.1. An answer that h does not begin is an empty
+// one, as with net/http.
+func netHandler(h http.Handler) http1.Handler {
+	return func(x *http1.Exchange) {
+		x.ServeNet(&http1.Context{Exchange: x}, h)
+		if !x.Begun() {
+			x.Begin(http.StatusOK)
+			_ = x.Send(nil) // the client may have left
+		}
+	}
 }
 
 // Serve takes requests from l until Drain: HTTP/1, and HTTP/2 with prior
@@ -116,8 +123,8 @@ func (s *Server) Serve(l net.Listener) error {
 	if !s.open(l) {
 		return nil
 	}
-	return s.take(s.introduced(l), func(c net.Conn) {
-		s.offenders.keepWaiting(s.ctx, c)
+	return s.accept(s.proxyProtocol(l), func(c net.Conn) {
+		s.offenders.delay(s.ctx, c)
 		s.http1.ServeConn(c)
 	})
 }
@@ -130,20 +137,20 @@ func (s *Server) ServeTLS(l net.Listener, c *Certificates) error {
 	}
 	h := &handshaker{
 		config: c.config(), within: s.bounds.Timeouts.Header, stall: s.bounds.Timeouts.Write, log: s.log,
-		http1: s.http1.ServeConn, http2: s.hand,
+		http1: s.http1.ServeConn, http2: s.deliver,
 	}
-	return s.take(s.introduced(l), func(c net.Conn) {
-		s.offenders.keepWaiting(s.ctx, c)
+	return s.accept(s.proxyProtocol(l), func(c net.Conn) {
+		s.offenders.delay(s.ctx, c)
 		h.handshake(s.ctx, c)
 	})
 }
 
-func (s *Server) introduced(l net.Listener) net.Listener {
+func (s *Server) proxyProtocol(l net.Listener) net.Listener {
 	return proxyProtocol(l, s.bounds.ProxyProtocol, s.bounds.Timeouts.Header)
 }
 
-// take takes connections from l to serve, each on a goroutine of its own.
-func (s *Server) take(l net.Listener, serve func(net.Conn)) error {
+// accept accepts connections from l and serves each on a goroutine of its own.
+func (s *Server) accept(l net.Listener, serve func(net.Conn)) error {
 	pause := time.Duration(0)
 	for {
 		c, err := l.Accept()
@@ -151,8 +158,8 @@ func (s *Server) take(l net.Listener, serve func(net.Conn)) error {
 		case err == nil:
 			pause = 0
 			go serve(c)
-		case s.parting.Load() || errors.Is(err, net.ErrClosed):
-			return s.ended(l, err)
+		case s.closing.Load() || errors.Is(err, net.ErrClosed):
+			return s.serveError(l, err)
 		default: // too many open files, most likely: others may end meanwhile
 			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
 			<-time.After(pause)
@@ -160,10 +167,10 @@ func (s *Server) take(l net.Listener, serve func(net.Conn)) error {
 	}
 }
 
-// hand hands a connection to net/http that speaks HTTP/2.
-func (s *Server) hand(c net.Conn) {
-	s.started.Do(func() { go func() { _ = s.http2.Serve(s.handed) }() })
-	s.handed.hand(c)
+// deliver gives net/http a connection that speaks HTTP/2.
+func (s *Server) deliver(c net.Conn) {
+	s.started.Do(func() { go func() { _ = s.http2.Serve(s.handover) }() })
+	s.handover.deliver(c)
 }
 
 // serverLog are net/http's own log lines: a client's doing, all but panics.

@@ -1,4 +1,4 @@
-package proxy
+package frontend
 
 import (
 	"context"
@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// mostTakenBack is how many requests an HTTP/2 client may take back on one
+	// maxResets is how many requests an HTTP/2 client may take back (reset) on one
 	// connection, as long as those are not more than half of all; of a repeat
 	// offender, fewer.
-	maxResets    = 200
-	fewTakenBack = 20
-	// suspicious is after how many of them a client's next requests wait for moment,
+	maxResets      = 200
+	offenderResets = 20
+	// suspiciousResets is after how many of them a client's next requests wait for resetPause,
 	// to see whether those are taken back too.
-	suspicious = 10
-	moment     = 2 * time.Millisecond
+	suspiciousResets = 10
+	resetPause       = 2 * time.Millisecond
 )
 
 // A connState is what is known of one client's connection over all its requests.
@@ -31,18 +31,18 @@ type connState struct {
 	resets    atomic.Int64
 }
 
-// connStateKey is where a request's context holds its link.
+// connStateKey is where a request's context holds the state of its connection.
 type connStateKey struct{}
 
-// linked is http.Server's ConnContext. It must not ask c for its address, which may
+// withConn is http.Server's ConnContext. It must not ask c for its address, which may
 // have to be read first.
-func (s *Server) linked(ctx context.Context, c net.Conn) context.Context {
+func (s *Server) withConn(ctx context.Context, c net.Conn) context.Context {
 	l := &connState{Conn: c, offenders: s.offenders}
 	l.address = sync.OnceValue(func() netip.Prefix { return s.offenders.of(c) })
 	return context.WithValue(ctx, connStateKey{}, l)
 }
 
-// withConnState is next for requests that come over links. One whose
+// withConnState is next for requests with a connState. A connection whose
 // client asks only to take back is closed: each such request costs the upstream
 // one, and the client nothing (RFC 9113 section 10.5). What is taken back before
 // anything was done for it costs nothing here either.
@@ -62,10 +62,10 @@ func withConnState(next http.Handler) http.Handler {
 }
 
 // gone reports whether a request has been taken back before it was looked at. Where
-// most have been, it waits a moment to see.
-func (l *connState) gone(ctx context.Context) bool {
-	if back := l.resets.Load(); back > suspicious && back > l.requests.Load()/2 {
-		timer := time.NewTimer(moment)
+// most have been, it waits for resetPause to see.
+func (s *connState) gone(ctx context.Context) bool {
+	if back := s.resets.Load(); back > suspiciousResets && back > s.requests.Load()/2 {
+		timer := time.NewTimer(resetPause)
 		defer timer.Stop()
 		select {
 		case <-ctx.Done():
@@ -76,17 +76,17 @@ func (l *connState) gone(ctx context.Context) bool {
 }
 
 // count takes note of an HTTP/2 request that has ended.
-func (l *connState) count(ctx context.Context) {
-	asked, takenBack := l.requests.Add(1), ctx.Err() != nil
-	offender := l.offenders.note(l.address(), takenBack, time.Now())
-	if !takenBack {
+func (s *connState) count(ctx context.Context) {
+	asked, reset := s.requests.Add(1), ctx.Err() != nil
+	offender := s.offenders.note(s.address(), reset, time.Now())
+	if !reset {
 		return
 	}
 	most := int64(maxResets)
 	if offender {
-		most = fewTakenBack
+		most = offenderResets
 	}
-	if back := l.resets.Add(1); back > most && back > asked/2 {
-		l.Close()
+	if back := s.resets.Add(1); back > most && back > asked/2 {
+		s.Close()
 	}
 }

@@ -1,0 +1,55 @@
+package frontend
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/weir-proxy/weir/proxy/http1"
+)
+
+// routes are what else is served: both protocols' handler, which says its name.
+type routes struct{}
+
+func (routes) ServeHTTP(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "routes") }
+
+func (r routes) ServeHTTP1(x *http1.Exchange) { x.ServeNet(&http1.Context{Exchange: x}, r) }
+
+func (routes) RefuseHTTP1(x *http1.Exchange, _ error) {
+	x.Begin(http.StatusTeapot)
+	_ = x.Send(nil)
+}
+
+// known answers for one token, as an authority asks for it.
+type known string
+
+func (k known) Answer(w http.ResponseWriter, r *http.Request) bool {
+	if r.URL.Path != challenges+string(k) {
+		return false
+	}
+	io.WriteString(w, "proof")
+	return true
+}
+
+func TestChallenges_AreAnsweredBeforeRoutes(t *testing.T) {
+	f := opened(t, "h2c: true", WithChallenges(routes{}, known("token")))
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	two := &http.Client{Transport: &http.Transport{Protocols: protocols}}
+	defer two.CloseIdleConnections()
+	for path, want := range map[string]string{challenges + "token": "proof", challenges + "other": "routes", "/": "routes"} {
+		for proto, client := range map[string]*http.Client{"HTTP/1.1": http.DefaultClient, "HTTP/2.0": two} {
+			answer, err := client.Get("http://" + f.addr + path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, _ := io.ReadAll(answer.Body)
+			answer.Body.Close()
+			if string(body) != want || answer.Proto != proto {
+				t.Errorf("%s over %s: %q over %s; want %q", path, proto, body, answer.Proto, want)
+			}
+		}
+	}
+	f.dial(strings.Replace(plainly, "Host: a", "Host: a\r\nHost: b", 1)).status(http.StatusTeapot)
+}

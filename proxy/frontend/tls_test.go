@@ -1,0 +1,220 @@
+package frontend
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/weir-proxy/weir/proxy/config"
+)
+
+// issue writes a certificate for names, signed by itself, and its key.
+func issue(t *testing.T, to config.Pair, names ...string) *x509.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: serial, Subject: pkix.Name{CommonName: names[0]}, DNSNames: names,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, to.Key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}))
+	put(t, to.Cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+	made, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+// put puts a new file in the place of an old one, as programs that renew
+// certificates do.
+func put(t *testing.T, path string, text []byte) {
+	t.Helper()
+	if err := os.WriteFile(path+".new", text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func pairIn(dir, name string) config.Pair {
+	return config.Pair{Cert: filepath.Join(dir, name+".pem"), Key: filepath.Join(dir, name+".key")}
+}
+
+// secured lets f listen in TLS too, with a certificate for a.example, and returns
+// where, and a client that trusts it.
+func (f *front) secured() (addr string, client *http.Client) {
+	f.Helper()
+	pair := pairIn(f.TempDir(), "a")
+	roots := x509.NewCertPool()
+	roots.AddCert(issue(f.T, pair, "a.example"))
+	certs, err := LoadCertificates([]config.Pair{pair}, nil, zerolog.Nop())
+	if err != nil {
+		f.Fatal(err)
+	}
+	addr = f.listens(func(l net.Listener) error { return f.server.ServeTLS(l, certs) })
+	transport := &http.Transport{
+		ForceAttemptHTTP2: true,
+		TLSClientConfig:   &tls.Config{RootCAs: roots, ServerName: "a.example"},
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, addr)
+		},
+	}
+	f.Cleanup(transport.CloseIdleConnections)
+	return addr, &http.Client{Transport: transport, Timeout: enough}
+}
+
+// shown is the certificate that a client which asks for name is shown.
+func shown(t *testing.T, addr, name string) *x509.Certificate {
+	t.Helper()
+	c, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true, ServerName: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	return c.ConnectionState().PeerCertificates[0]
+}
+
+// hurried has bounds that a test can wait for.
+const hurried = "timeouts: {header: 300ms, body: 300ms, write: 300ms, idle: 300ms}"
+
+func TestTLS_BothProtocols(t *testing.T) {
+	_, two := opened(t, "", echo()).secured()
+	_, one := opened(t, "", echo()).secured()
+	one.Transport.(*http.Transport).ForceAttemptHTTP2 = false
+	one.Transport.(*http.Transport).TLSClientConfig.NextProtos = []string{"http/1.1"}
+	for proto, client := range map[string]*http.Client{"HTTP/1.1": one, "HTTP/2.0": two} {
+		answer, err := client.Post("https://a.example/x", "text/plain", strings.NewReader("hello"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got echoed
+		err = json.NewDecoder(answer.Body).Decode(&got)
+		answer.Body.Close()
+		if err != nil || got != (echoed{proto, "127.0.0.1", "hello", true}) {
+			t.Errorf("%s: echoed %+v, %v", proto, got, err)
+		}
+	}
+}
+
+func TestTLS_NothingOlderThan12(t *testing.T) {
+	addr, _ := opened(t, "", echo()).secured()
+	for version, fine := range map[uint16]bool{tls.VersionTLS10: false, tls.VersionTLS11: false, tls.VersionTLS12: true, tls.VersionTLS13: true} {
+		c, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true, MinVersion: version, MaxVersion: version})
+		if (err == nil) != fine {
+			t.Errorf("%s: %v; want it to be fine: %v", tls.VersionName(version), err, fine)
+		}
+		if err == nil {
+			c.Close()
+		}
+	}
+}
+
+func TestTLS_ConnectionsWithoutIt(t *testing.T) {
+	f := opened(t, hurried, echo())
+	addr, _ := f.secured()
+	f.addr = addr
+	if _, body := f.dial("GET / HTTP/1.1\r\nHost: a\r\n\r\n").status(400); !strings.Contains(body, "HTTPS") {
+		t.Errorf("plain HTTP is answered with %q; want what is wrong", body)
+	}
+	f.dial("").ended()         // says nothing
+	f.dial("\x16\x03").ended() // stops in the middle
+	io.ReadAll(f.dial("nonsense").Reader)
+	shown(t, addr, "a.example") // all that disturbs nobody
+}
+
+func TestCertificates_ByName(t *testing.T) {
+	dir := t.TempDir()
+	var files []config.Pair
+	for _, name := range []string{"first.example", "*.b.example"} {
+		pair := pairIn(dir, strings.TrimPrefix(name, "*."))
+		issue(t, pair, name)
+		files = append(files, pair)
+	}
+	certs, err := LoadCertificates(files, nil, zerolog.Nop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := opened(t, "", echo())
+	addr := f.listens(func(l net.Listener) error { return f.server.ServeTLS(l, certs) })
+	for asked, want := range map[string]string{"first.example": "first.example", "x.b.example": "*.b.example", "other.example": "first.example", "": "first.example"} {
+		if got := shown(t, addr, asked).DNSNames[0]; got != want {
+			t.Errorf("%q is shown %s; want %s", asked, got, want)
+		}
+	}
+}
+
+func TestCertificates_Refused(t *testing.T) {
+	dir := t.TempDir()
+	a, b := pairIn(dir, "a"), pairIn(dir, "b")
+	issue(t, a, "a.example")
+	issue(t, b, "b.example")
+	for _, files := range []config.Pair{{Cert: a.Cert, Key: b.Key}, {Cert: filepath.Join(dir, "none"), Key: a.Key}, {Cert: a.Key, Key: a.Cert}} {
+		if _, err := LoadCertificates([]config.Pair{a, files}, nil, zerolog.Nop()); err == nil || !strings.Contains(err.Error(), files.Cert) {
+			t.Errorf("%v: %v; want an error that names the file", files, err)
+		}
+	}
+}
+
+// What whoever watches these files has read anew is shown from then on.
+func TestCertificates_AreReloaded(t *testing.T) {
+	f := opened(t, "", echo())
+	log := zerolog.New(&f.log)
+	pair, other := pairIn(t.TempDir(), "a"), pairIn(t.TempDir(), "b")
+	first := issue(t, pair, "a.example")
+	issue(t, other, "b.example")
+	certs, err := LoadCertificates([]config.Pair{pair, other}, nil, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := f.listens(func(l net.Listener) error { return f.server.ServeTLS(l, certs) })
+	put(t, pair.Key, []byte("nonsense"))
+	certs.Reload()
+	f.line("certificate refused; the one before it stays")
+	if !shown(t, addr, "a.example").Equal(first) {
+		t.Error("a key that is none has changed what clients are shown")
+	}
+	second := issue(t, pair, "a.example")
+	certs.Reload()
+	f.line("certificate loaded")
+	if files := certs.Files(); !slices.Equal(files, []string{pair.Cert, pair.Key, other.Cert, other.Key}) {
+		t.Errorf("files %q; want certificates and keys", files)
+	}
+	if !shown(t, addr, "a.example").Equal(second) || shown(t, addr, "b.example").DNSNames[0] != "b.example" {
+		t.Error("clients are not shown the new certificate")
+	}
+}

@@ -1,0 +1,136 @@
+package node
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+
+	"github.com/weir-proxy/weir/proxy/config"
+)
+
+// noticed watches the files of a configuration until the test ends, and returns where
+// their changes arrive.
+func noticed(t *testing.T, path string) <-chan struct{} {
+	t.Helper()
+	c, err := config.Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	look := func(w *fsnotify.Watcher) [sha256.Size]byte { return lookAt(w, configFiles(c, w)) }
+	changes := make(chan struct{}, 100)
+	ctx, cancel := context.WithCancel(t.Context())
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		if err := watch(ctx, look, func(context.Context) { changes <- struct{}{} }); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() { cancel(); watching.Wait() })
+	one(t, changes, "a first look")
+	return changes
+}
+
+func one(t *testing.T, changes <-chan struct{}, what string) {
+	t.Helper()
+	deadline := time.NewTimer(10 * time.Second)
+	defer deadline.Stop()
+	select {
+	case <-changes:
+	case <-deadline.C:
+		t.Fatalf("nothing was noticed within 10 s after %s", what)
+	}
+}
+
+// serves is a configuration that answers with body.
+func serves(body string) string {
+	return "routes: [{match: {path: /a}, respond: {body: '" + body + "'}}]\n"
+}
+
+func put(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWatch_EditorsReplaceTheFile(t *testing.T) {
+	path := write(t, serves("1"))
+	changes := noticed(t, path)
+	for _, body := range []string{"2", "3"} {
+		if err := rewrite(path, serves(body)); err != nil {
+			t.Fatal(err)
+		}
+		one(t, changes, "a rename")
+	}
+	put(t, path, serves("4"))
+	one(t, changes, "a write")
+}
+
+func TestWatch_KubernetesSwapsALink(t *testing.T) {
+	dir := t.TempDir()
+	publish := func(version, yaml string) {
+		t.Helper()
+		data := filepath.Join(dir, "..data")
+		err := errors.Join(
+			os.Mkdir(filepath.Join(dir, version), 0o700),
+			os.WriteFile(filepath.Join(dir, version, "weir.yaml"), []byte(yaml), 0o600),
+			os.Symlink(version, data+"_tmp"),
+			os.Rename(data+"_tmp", data),
+		)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	publish("..1", serves("1"))
+	path := filepath.Join(dir, "weir.yaml")
+	if err := os.Symlink("..data/weir.yaml", path); err != nil {
+		t.Fatal(err)
+	}
+	changes := noticed(t, path)
+	for i, version := range []string{"..2", "..3"} {
+		publish(version, serves([]string{"2", "3"}[i]))
+		one(t, changes, "a swapped link")
+	}
+}
+
+func TestWatch_SeesNewIncludedFiles(t *testing.T) {
+	path := write(t, "include: [more/*.yaml]\n"+serves("1"))
+	more := filepath.Join(filepath.Dir(path), "more")
+	if err := os.Mkdir(more, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	changes := noticed(t, path)
+	put(t, filepath.Join(more, "b.yaml"), "keys: {b: {from: global}}\n")
+	one(t, changes, "a new included file")
+}
+
+// The file of a list belongs to the configuration.
+func TestWatch_SeesFilesOfLists(t *testing.T) {
+	path := write(t, "lists: {testers: {key: 'header:X-Phone', file: testers.txt, action: bypass}}\n"+
+		"routes: [{match: {path: /a}, upstream: echo, lists: [testers]}]\n")
+	file := filepath.Join(filepath.Dir(path), "testers.txt")
+	put(t, file, "1\n")
+	changes := noticed(t, path)
+	put(t, file, "2\n")
+	one(t, changes, "a change of the list's file")
+}
+
+// A node reloads by itself when its file changes.
+func TestNode_ReloadsWhenItsFileChanges(t *testing.T) {
+	listen := "listen: {http: '127.0.0.1:0'}\nadmin: {http: '127.0.0.1:0'}\n"
+	n := serving(t, write(t, listen+serves("1")))
+	if err := rewrite(n.source.path, listen+serves("2")); err != nil {
+		t.Fatal(err)
+	}
+	n.says("reloaded")
+	if got := fetch(t, "http://"+n.Address("http")+"/a"); got != "2" {
+		t.Errorf("serves %q", got)
+	}
+}

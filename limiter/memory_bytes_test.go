@@ -18,7 +18,7 @@ func grownBy(f func()) int64 {
 // A key costs little, and as much as the Memory says it does: with one permit, and with a
 // log beside its cell.
 func TestMemory_AccountsForWhatAKeyTakes(t *testing.T) {
-	keys := 1_000_000
+	keys := 400_000
 	if testing.Short() {
 		keys = 200_000
 	}
@@ -30,8 +30,8 @@ func TestMemory_AccountsForWhatAKeyTakes(t *testing.T) {
 		most    int64 // bytes a key
 	}{
 		{"one permit", rate("l", 60, time.Hour), 1, keys, 120},
-		{"a counter", &limiter.Limit{Name: "l", Rate: limiter.Rate{Count: 60, Window: time.Hour}, Algorithm: limiter.GCRA}, 1, keys / 5, 120},
-		{"a log", rate("l", 60, time.Hour), 8, keys / 10, 450},
+		{"a counter", &limiter.Limit{Name: "l", Rate: limiter.Rate{Count: 60, Window: time.Hour}, Algorithm: limiter.GCRA}, 1, keys / 2, 120},
+		{"a log", rate("l", 60, time.Hour), 8, keys / 4, 450},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			m := limiter.NewMemory(limiter.MemoryOptions{MaxKeys: 2 * row.keys, MaxBytes: 1 << 30})

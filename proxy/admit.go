@@ -58,7 +58,7 @@ func newAdmitter(o Options, m *metrics) *admitter {
 // for. All that it asks of the store takes no longer together than one decision
 // may. A request that may wait for its turn is another matter: see wait.
 func (a *admitter) admit(client context.Context, x *exchange) error {
-	ctx, cancel := a.bound(client)
+	ctx, cancel := a.boundAll(client, x)
 	defer func() { cancel() }()
 	if len(x.claims) == 0 {
 		a.watch(ctx, x)
@@ -122,6 +122,25 @@ func (a *admitter) bound(client context.Context) (context.Context, context.Cance
 		return client, func() {}
 	}
 	return context.WithTimeout(context.WithoutCancel(client), a.timeout)
+}
+
+// boundAll is bound for all that admit asks for x. What is one call of the store needs
+// no timer of its own: none of its calls takes longer than a decision may.
+func (a *admitter) boundAll(client context.Context, x *exchange) (context.Context, context.CancelFunc) {
+	if a.timeout > 0 && !x.route.waits && len(x.idempotency)+len(x.shadows) == 0 && !x.penalized() {
+		return context.WithoutCancel(client), func() {}
+	}
+	return a.bound(client)
+}
+
+// penalized reports whether a refusal of x may have to be counted.
+func (x *exchange) penalized() bool {
+	for i := range x.claims {
+		if x.window(i).of.penalty != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // shortenRetry lets a client that was refused for what it has under way come back soon:

@@ -25,10 +25,13 @@ const (
 // will say. So may a server that is loading, busy with a script, or no master any
 // more.
 func evidenceOf(err error) evidence {
+	if err == nil {
+		return works
+	}
 	var reply redis.Error
 	var dial *net.OpError
 	switch {
-	case err == nil, errors.Is(err, redis.Nil):
+	case errors.Is(err, redis.Nil):
 		return works
 	case errors.As(err, &reply):
 		return evidenceOfReply(err)

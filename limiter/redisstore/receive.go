@@ -1,6 +1,8 @@
 package redisstore
 
 import (
+	"cmp"
+
 	"github.com/redis/go-redis/v9"
 )
 
@@ -42,17 +44,17 @@ func (p *pipeline) receive(c *conn, in *respReader, answer *reply) error {
 				return err
 			}
 		}
-		if failed == nil {
-			failed = answer.err
-		}
-		if redis.HasErrorPrefix(answer.err, "READONLY") {
-			c.stale.Store(true) // it is a master no more
-		}
 		calls := g.calls
 		g.calls = g.calls[:0] // they are the callers' again, once told
-		if b.elsewhere(answer.err) {
-			p.resend(g, calls)
-			calls = nil
+		if answer.err != nil {
+			failed = cmp.Or(failed, answer.err)
+			if redis.HasErrorPrefix(answer.err, "READONLY") {
+				c.stale.Store(true) // it is a master no more
+			}
+			if b.elsewhere(answer.err) {
+				p.resend(g, calls)
+				calls = nil
+			}
 		}
 		p.queue.claim(calls)
 		if i == len(b.groups)-1 {

@@ -141,33 +141,33 @@ func (r *respReader) skipAll(left int64) error {
 // are still to come.
 func (r *respReader) skipOne(header []byte) (more int64, err error) {
 	switch header[0] {
-	case '+', '-', ':', ',', '#', '_', '(':
+	case '+', '-', ',', '#', '_', '(':
 		return 0, nil
 	}
 	n, ok := number(header[1:])
-	if !ok || n < -1 {
-		return 0, fmt.Errorf("%w: %.40q", errProtocol, header)
+	if header[0] == ':' && ok {
+		return 0, nil
 	}
-	n = max(n, 0)
-	switch header[0] {
-	case '$', '!', '=':
-		if header[1] == '-' { // no text at all
-			return 0, nil
+	if none := n == -1 && (header[0] == '$' || header[0] == '*'); none && ok {
+		return 0, nil
+	}
+	if ok && n >= 0 {
+		switch header[0] {
+		case '$', '!', '=':
+			return 0, r.text(n)
 		}
-		return 0, r.text(n)
-	case '*', '~', '>':
-		more = n
-	case '%':
-		more = 2 * min(n, 2*maxElements)
-	case '|': // followed by what it speaks of
-		more = 2*min(n, 2*maxElements) + 1
-	default:
-		return 0, fmt.Errorf("%w: %.40q", errProtocol, header)
+		if n <= maxElements {
+			switch header[0] {
+			case '*', '~', '>':
+				return n, nil
+			case '%':
+				return 2 * n, nil
+			case '|': // followed by what it speaks of
+				return 2*n + 1, nil
+			}
+		}
 	}
-	if n > maxElements {
-		return 0, fmt.Errorf("%w: %.40q", errProtocol, header)
-	}
-	return more, nil
+	return 0, fmt.Errorf("%w: %.40q", errProtocol, header)
 }
 
 // text passes over n bytes and the end of their line.
@@ -200,7 +200,11 @@ func (r *respReader) line() ([]byte, error) {
 // line0 is line, and may be empty.
 func (r *respReader) line0() ([]byte, error) {
 	for searched := 0; ; {
-		if i := bytes.IndexByte(r.buf[r.r+searched:r.w], '\n'); i >= 0 {
+		i := bytes.IndexByte(r.buf[r.r+searched:r.w], '\n')
+		if searched+max(i, 0) > maxLine {
+			return nil, fmt.Errorf("%w: a line longer than %d bytes", errProtocol, maxLine)
+		}
+		if i >= 0 {
 			line := r.buf[r.r : r.r+searched+i]
 			r.r += searched + i + 1
 			n := len(line) - 1
@@ -210,9 +214,6 @@ func (r *respReader) line0() ([]byte, error) {
 			return line[:n], nil
 		}
 		searched = r.w - r.r
-		if searched > maxLine {
-			return nil, fmt.Errorf("%w: a line longer than %d bytes", errProtocol, maxLine)
-		}
 		if err := r.fill(); err != nil {
 			return nil, err
 		}

@@ -149,14 +149,15 @@ func (s *Store) Denied(claims []limiter.Claim, d *limiter.Decision) bool {
 }
 
 // takeAfterReports tells Redis what it has not heard of the claims' windows, and
-// then has it decide.
+// then has it decide, in the time of one call.
 func (s *Store) takeAfterReports(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
 	if s.reports.about(claims) {
-		ctx, cancel := context.WithTimeout(ctx, s.timeout)
+		within, cancel := context.WithTimeout(ctx, s.timeout)
 		defer cancel()
-		if err := s.tell(ctx, claims); err != nil {
+		if err := s.tell(within, claims); err != nil {
 			return fmt.Errorf("report what was granted: %w", err)
 		}
+		ctx = within
 	}
 	if !s.one(claims) {
 		return s.reserve(ctx, claims, d)

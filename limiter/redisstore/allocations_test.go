@@ -1,0 +1,33 @@
+package redisstore_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+)
+
+// What a decision costs where nothing is unusual is no memory: neither the caller nor
+// what carries its call.
+func TestTake_AllocatesNothing(t *testing.T) {
+	s := newScene(t)
+	for a := limiter.TokenBucket; a <= limiter.SlidingLog; a++ {
+		l := &limiter.Limit{Name: a.String() + ":10s", Rate: limiter.Rate{Count: 1000, Window: 10 * time.Second}, Algorithm: a}
+		if a == limiter.Cooldown {
+			l.Rate.Count, l.Steps = 1, []time.Duration{time.Second, 2 * time.Second}
+		}
+		claims := []limiter.Claim{{Limit: l, Key: limiter.KeyOf("k"), Cost: 1, Value: limiter.KeyOf("v")}}
+		var d limiter.Decision
+		take := func() {
+			if err := s.store.Take(t.Context(), claims, &d); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 10 {
+			take()
+		}
+		if n := testing.AllocsPerRun(200, take); n != 0 && !raced {
+			t.Errorf("%v: %v allocations", a, n)
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package redisstore
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-proxy/weir/limiter"
+)
+
+// A speaker is a server that answers script calls as its test says; the rest of what a
+// client sends, it answers as Redis does.
+type speaker struct {
+	addr string
+	wg   sync.WaitGroup
+
+	mu     sync.Mutex // guards what follows
+	answer func(conn, call int) string
+	conns  []net.Conn
+	calls  int
+}
+
+// granted is what a script answers for one claim.
+const granted = "*4\r\n:1800000000000\r\n:1\r\n:4\r\n:0\r\n"
+
+// newSpeaker has script calls answered by answer, which is told by their numbers from 1
+// on; an empty answer is none.
+func newSpeaker(t *testing.T, answer func(conn, call int) string) *speaker {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &speaker{addr: l.Addr().String(), answer: answer}
+	s.wg.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			s.wg.Go(func() { s.serve(c) })
+		}
+	})
+	t.Cleanup(func() { l.Close(); s.cut(); s.wg.Wait() })
+	return s
+}
+
+func (s *speaker) serve(c net.Conn) {
+	defer c.Close()
+	s.mu.Lock()
+	s.conns = append(s.conns, c)
+	s.mu.Unlock()
+	in, number := bufio.NewReader(c), 0
+	for {
+		command, err := readCommand(in)
+		if err != nil {
+			return
+		}
+		said := "+OK\r\n"
+		switch strings.ToLower(command) {
+		case "hello":
+			said = "-ERR unknown command\r\n"
+		case "ping":
+			said = "+PONG\r\n"
+		case "evalsha", "eval":
+			s.mu.Lock()
+			s.calls++
+			if number == 0 {
+				number = s.calling()
+			}
+			said = s.answer(number, s.calls)
+			s.mu.Unlock()
+		}
+		if _, err := io.WriteString(c, said); err != nil {
+			return
+		}
+	}
+}
+
+// calling is how many connections there were.
+func (s *speaker) calling() int { return len(s.conns) }
+
+// cut ends all connections.
+func (s *speaker) cut() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.conns {
+		c.Close()
+	}
+}
+
+// called is how many script calls there were.
+func (s *speaker) called() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.calls
+}
+
+// readCommand reads a command and returns its first word.
+func readCommand(in *bufio.Reader) (first string, err error) {
+	header := func() (n int, err error) {
+		line, err := in.ReadString('\n')
+		if err == nil {
+			n, err = strconv.Atoi(strings.TrimSpace(line[1:]))
+		}
+		return n, err
+	}
+	n, err := header()
+	for i := range n {
+		length, err := header()
+		if err != nil {
+			return "", err
+		}
+		text := make([]byte, length+2)
+		if _, err := io.ReadFull(in, text); err != nil {
+			return "", err
+		}
+		if i == 0 {
+			first = string(text[:length])
+		}
+	}
+	return first, err
+}
+
+// store is a store at s.
+func (s *speaker) store(t *testing.T, o Options, c ClientConfig) *Store {
+	t.Helper()
+	c.Addrs = []string{s.addr}
+	if c.Timeout == 0 {
+		c.Timeout = patient
+	}
+	client, err := NewClient(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Denials = -1
+	if o.Timeout == 0 {
+		o.Timeout = patient
+	}
+	store := New(client, o)
+	t.Cleanup(func() { store.Close(); client.Close() })
+	return store
+}
+
+func five() []limiter.Claim {
+	return []limiter.Claim{{Limit: bucketOf("l", 5), Key: limiter.KeyOf("k"), Cost: 1}}
+}
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patient); !holds(); <-time.After(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s: not within %v", what, patient)
+		}
+	}
+}
+
+// alone is a client whose connections live for so long.
+func alone(t *testing.T, addr string, life time.Duration) *redis.Client {
+	client := redis.NewClient(&redis.Options{Addr: addr, ConnMaxLifetime: life, MaxRetries: -1})
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+func must(t *testing.T, s *Store) limiter.Decision {
+	t.Helper()
+	var d limiter.Decision
+	if err := s.Take(t.Context(), five(), &d); err != nil || !d.Allowed {
+		t.Fatal(fmt.Sprintf("%+v", d), err)
+	}
+	return d
+}

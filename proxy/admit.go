@@ -25,6 +25,7 @@ var (
 type admitter struct {
 	store   limiter.AdminStore
 	timeout time.Duration // the most a decision may wait; 0 for a store that never waits
+	shared  bool          // the configuration names a store that costs a call over the network
 	standby *fallback
 	denier  denier                                          // nil: the store knows nothing by itself
 	line    *limiter.Line                                   // at the store
@@ -41,7 +42,7 @@ func newAdmitter(o Options, m *metrics) *admitter {
 	if a.standby.store != nil {
 		a.store = mirrored{o.Store, a.standby}
 	}
-	if o.Config.Store == config.StoreRedis {
+	if a.shared = o.Config.Store == config.StoreRedis; a.shared {
 		a.timeout = o.Config.Redis.Timeout
 	}
 	a.line = limiter.NewLine(a.store, cmp.Or(a.timeout, settleWithin))

@@ -290,7 +290,7 @@ func (j *jsonReader) value(is role, value string, bare bool) bool {
 		if j.ranks[roleTarget] != 255 {
 			return false
 		}
-		r.Target, r.Redacted = value, true
+		r.Target, r.Redacted = value, !strings.Contains(value, "?")
 	case roleQuery:
 		j.query = strings.TrimPrefix(value, "?")
 	case roleRequest:

@@ -254,4 +254,3 @@ func (j *jsonReader) skip() bool {
 	}
 	return false
 }
-

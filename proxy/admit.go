@@ -25,6 +25,7 @@ var (
 type admitter struct {
 	store   limiter.AdminStore
 	timeout time.Duration // the most a decision may wait; 0 for a store that never waits
+	shared  bool          // the configuration names a store that costs a call over the network
 	standby *fallback
 	denier  denier // nil: the store knows nothing by itself
 	// announcer tells other nodes of changes; nil: there are none.
@@ -44,7 +45,7 @@ func newAdmitter(o Options, m *metrics) *admitter {
 	if a.standby.store != nil {
 		a.store = mirrored{o.Store, a.standby}
 	}
-	if o.Config.Store == config.StoreRedis {
+	if a.shared = o.Config.Store == config.StoreRedis; a.shared {
 		a.timeout = o.Config.Redis.Timeout
 	}
 	a.line = limiter.NewLine(o.Store, cmp.Or(a.timeout, settleWithin)) // what it gives back was never noted

@@ -68,7 +68,7 @@ func (a *admitter) foresees(client context.Context, x *exchange) bool {
 	if a.denier != nil && a.denier.Denied(x.claims, &x.decision) {
 		return true
 	}
-	if a.timeout > 0 && x.length >= 0 && x.length < longBody {
+	if a.shared && x.length >= 0 && x.length < longBody {
 		return false
 	}
 	ctx, cancel := a.bound(client)

@@ -51,7 +51,7 @@ func usual() map[string]name {
 		roleEnd:      "time ts timestamp @timestamp msec time_iso8601 time_local datetime",
 		roleStart:    "start start_time StartUTC start_utc",
 		roleMethod:   "method request_method RequestMethod http_method verb request.method",
-		roleTarget:   "uri request_uri target url request.uri RequestPath",
+		roleTarget:   "request_uri request.uri RequestPath target uri url",
 		rolePath:     "path url_path",
 		roleQuery:    "query args query_string",
 		roleRequest:  "request",

@@ -1,0 +1,259 @@
+package simulate
+
+import (
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-proxy/weir/proxy"
+	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/key"
+)
+
+// file is a configuration with keys from many places.
+const file = `
+keys:
+  phone: {from: header:X-Phone, sensitive: true}
+  number: {from: json:/user/phone}
+  agent: header:User-Agent
+  sid: cookie:sid
+upstreams: {demo: echo}
+routes:
+  - name: send
+    match: {methods: [POST], path: /send}
+    upstream: demo
+    limits: [{name: phone, key: phone, rate: 1/1m}, {name: ip, key: client_ip, rate: 3/1m}]
+  - name: search
+    match: {path: /search}
+    upstream: demo
+    limits: [{name: agent, key: agent, rate: 2/1m}, {name: user, key: query:user, rate: 2/1m}, {name: sid, key: sid, rate: 9/1m}, {name: number, key: number, rate: 9/1m}]
+`
+
+func loaded(t testing.TB, yaml string) *config.Config {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "weir.yaml")
+	if err := os.WriteFile(path, []byte(yaml), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func named(t testing.TB, given ...string) *Names {
+	t.Helper()
+	n, err := NewNames(given, loaded(t, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// reads reads the first line.
+func reads(t testing.TB, line string, n *Names, format Format) (kind, *record) {
+	t.Helper()
+	s, err := open(Log{"log", strings.NewReader(line)}, format, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r record
+	k, err := s.next(&r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k, &r
+}
+
+func TestRead_Formats(t *testing.T) {
+	at := time.Date(2026, 11, 22, 11, 5, 47, 0, time.UTC)
+	ip := netip.MustParseAddr("192.0.2.1")
+	header := func(name, value string) proxy.LoggedField {
+		return proxy.LoggedField{Origin: key.Origin{Source: key.Header, Name: name}, Value: value}
+	}
+	for name, c := range map[string]struct {
+		line string
+		want proxy.LoggedRequest
+	}{
+		"combined": {
+			`192.0.2.1 - alice [22/Nov/2026:12:05:47 +0100] "GET /search?user=a%20b HTTP/1.1" 200 123 "-" "curl/8 \"x\" \\"`,
+			proxy.LoggedRequest{At: at, Method: "GET", Target: "/search?user=a%20b", Proto: "HTTP/1.1", Client: ip, Status: 200, Fields: []proxy.LoggedField{header("User-Agent", `curl/8 "x" \`)}},
+		},
+		"common": {
+			`192.0.2.1 - - [22/Nov/2026:11:05:47 +0000] "POST /send HTTP/1.0" 502 -`,
+			proxy.LoggedRequest{At: at, Method: "POST", Target: "/send", Proto: "HTTP/1.0", Client: ip, Status: 502},
+		},
+		"combined with a virtual host": {
+			`api.example.com:443 192.0.2.1 - - [22/Nov/2026:11:05:47 +0000] "POST /send HTTP/2.0" 200 1 "-" "-"`,
+			proxy.LoggedRequest{At: at, Method: "POST", Host: "api.example.com:443", Target: "/send", Proto: "HTTP/2.0", Client: ip, Status: 200, Fields: []proxy.LoggedField{header("User-Agent", "")}},
+		},
+		"IPv6": {
+			`2001:db8::1 - - [22/Nov/2026:11:05:47 +0000] "GET / HTTP/1.1" 200 1`,
+			proxy.LoggedRequest{At: at, Method: "GET", Target: "/", Proto: "HTTP/1.1", Client: netip.MustParseAddr("2001:db8::1"), Status: 200},
+		},
+		"nginx as JSON": {
+			`{"msec":"1795345547.500","remote_addr":"192.0.2.1","request_method":"GET","request_uri":"/search?user=\u00fc","uri":"/x","host":"api.example.com","status":"200","request_time":"0.500","http_user_agent":"a\/b","http_x_phone":"-","cookie_sid":"s","extra":{"a":[1,{"b":"]}"}]}}`,
+			proxy.LoggedRequest{At: at, Took: 500 * time.Millisecond, Method: "GET", Host: "api.example.com", Target: "/search?user=ü", Client: ip, Status: 200,
+				Fields: []proxy.LoggedField{header("User-Agent", "a/b"), header("X-Phone", ""), {Origin: key.Origin{Source: key.Cookie, Name: "sid"}, Value: "s"}}},
+		},
+		"nginx with a request line": {
+			`{"time_local":"22/Nov/2026:11:05:47 +0000","remote_addr":"192.0.2.1","request":"GET /search?user=a HTTP/1.1","status":404,"args":"user=a"}`,
+			proxy.LoggedRequest{At: at, Method: "GET", Target: "/search?user=a", Proto: "HTTP/1.1", Client: ip, Status: 404},
+		},
+		"path and query apart": {
+			`{"@timestamp":"2026-11-22T11:05:47Z","remote_addr":"192.0.2.1","method":"GET","path":"/search","query":"user=a","status":200}`,
+			proxy.LoggedRequest{At: at, Method: "GET", Target: "/search?user=a", Client: ip, Status: 200},
+		},
+		"Caddy": {
+			`{"level":"info","ts":1795345547.25,"logger":"http.log.access","msg":"handled request","request":{"remote_ip":"10.0.0.1","remote_port":"5","client_ip":"192.0.2.1","proto":"HTTP/2.0","method":"POST","host":"api.example.com","uri":"/send","headers":{"User-Agent":["curl"],"X-Phone":["138"],"Accept":["a","b"]},"tls":{"resumed":false}},"bytes_read":0,"user_id":"","duration":0.25,"size":1,"status":200,"resp_headers":{"Server":["Caddy"]}}`,
+			proxy.LoggedRequest{At: at, Took: 250 * time.Millisecond, Method: "POST", Host: "api.example.com", Target: "/send", Proto: "HTTP/2.0", Client: ip, Status: 200, Fields: []proxy.LoggedField{header("User-Agent", "curl"), header("X-Phone", "138")}},
+		},
+		"Traefik": {
+			`{"ClientAddr":"192.0.2.1:9","ClientHost":"192.0.2.1","DownstreamStatus":200,"Duration":1500000,"RequestHost":"api.example.com","RequestMethod":"GET","RequestPath":"/search?user=a","RequestProtocol":"HTTP/1.1","StartUTC":"2026-11-22T11:05:47Z","request_X-Phone":"138","level":"info","msg":"","time":"2026-11-22T11:05:48Z"}`,
+			proxy.LoggedRequest{At: at, Took: 1500 * time.Microsecond, Method: "GET", Host: "api.example.com", Target: "/search?user=a", Proto: "HTTP/1.1", Client: ip, Status: 200, Fields: []proxy.LoggedField{header("X-Phone", "138")}},
+		},
+		"Envoy": {
+			`{"start_time":"2026-11-22T11:05:47.000Z","method":"GET","path":"/search?user=a","protocol":"HTTP/2","response_code":503,"duration":12,"authority":"api.example.com","downstream_remote_address":"192.0.2.1:4711"}`,
+			proxy.LoggedRequest{At: at, Took: 12 * time.Millisecond, Method: "GET", Host: "api.example.com", Target: "/search?user=a", Proto: "HTTP/2", Client: ip, Status: 503},
+		},
+		"Weir": {
+			`{"level":"info","request_id":"X","route":"send","method":"POST","host":"api.example.com","path":"/u/*","status":200,"bytes":1,"duration_ms":2.5,"client":"192.0.2.1","message":"request","time":"2026-11-22T11:05:47.002Z"}`,
+			proxy.LoggedRequest{At: at.Add(-500 * time.Microsecond), Took: 2500 * time.Microsecond, Method: "POST", Host: "api.example.com", Target: "/u/*", Client: ip, Status: 200, Redacted: true},
+		},
+		"Weir, refused": {
+			`{"level":"info","request_id":"X","route":"send","method":"POST","host":"api.example.com","path":"/send","status":429,"limit":"phone","duration_ms":0,"client":"198.51.100.0/24","message":"request","time":"2026-11-22T11:05:47.000Z"}`,
+			proxy.LoggedRequest{At: at, Method: "POST", Host: "api.example.com", Target: "/send", Redacted: true},
+		},
+	} {
+		k, r := reads(t, c.line, named(t), Auto)
+		got := r.LoggedRequest
+		got.At = got.At.UTC()
+		if k != request || !same(got, c.want) {
+			t.Errorf("%s: %v\n%+v\nwant\n%+v", name, k, got, c.want)
+		}
+	}
+}
+
+func same(a, b proxy.LoggedRequest) bool {
+	if len(a.Fields) != len(b.Fields) || !a.At.Equal(b.At) {
+		return false
+	}
+	for i, f := range a.Fields {
+		if f != b.Fields[i] {
+			return false
+		}
+	}
+	return a.Took == b.Took && a.Method == b.Method && a.Host == b.Host && a.Target == b.Target && a.Proto == b.Proto && a.Scheme == b.Scheme &&
+		a.Client == b.Client && a.Status == b.Status && a.Redacted == b.Redacted && a.Body == b.Body && a.HasBody == b.HasBody
+}
+
+func TestRead_FieldsThatTheOperatorNames(t *testing.T) {
+	n := named(t, "uri=what", "client=who", "time=at", "duration_ms=ms", "phone=number", "json:/user/phone=p", "method=verb", "body=payload")
+	k, r := reads(t, `{"what":"/send","who":"192.0.2.1","at":1795345547,"ms":1500,"number":"138","p":"139","verb":"POST","uri":"/else","payload":"{}"}`, n, Auto)
+	if k != request || r.Target != "/send" || r.Took != 1500*time.Millisecond || r.At.Unix() != 1795345545 || !r.HasBody || r.Body != "{}" {
+		t.Errorf("%v %+v", k, r.LoggedRequest)
+	}
+	if len(r.Fields) != 2 || r.Fields[0].Origin.String() != "header:X-Phone" || r.Fields[1].Origin.String() != "json:/user/phone" {
+		t.Errorf("fields %+v", r.Fields)
+	}
+	for want, given := range map[string]string{
+		"write WHAT=NAME": "phone", "is neither": "nothing=a", "not read from a field": "jwt:sub=a",
+	} {
+		if _, err := NewNames([]string{given}, loaded(t, file)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("--field %s: %v; want an error with %q", given, err, want)
+		}
+	}
+}
+
+func TestRead_WhatIsNoRequest(t *testing.T) {
+	for line, want := range map[string]kind{
+		`{"level":"info","message":"listening","time":"2026-11-22T11:05:47.000Z"}`:                                    other,
+		`{"request_id":"a","method":"GET","path":"/","message":"connection error","time":"2026-11-22T11:05:47.000Z"}`: other,
+		`{"method":"GET","path":"/"}`:                                       other, // without a time
+		`192.0.2.1 - - [22/Nov/2026:11:05:47 +0000] "-" 408 0`:              other,
+		`192.0.2.1 - - [22/Nov/2026:11:05:47 +0000] "\x16\x03\x01" 400 0`:   other,
+		`192.0.2.1 - - [22/Nov/2026:11:05:47 +0000] "GET /`:                 malformed,
+		`192.0.2.1 - - [22/Now/2026:11:05:47 +0000] "GET / HTTP/1.1" 200 1`: malformed,
+		`hello`: malformed,
+		`{"method":"GET","path":"/","time":"2026-11-22T11:05:47.000Z"`: malformed,
+		`{"method":"GET" "path":"/"}`:                                  malformed,
+		`{"method":"GE\qT"}`:                                           malformed,
+		`{"a":}`:                                                       malformed,
+		`{} {}`:                                                        malformed,
+		`{"a":"` + strings.Repeat("x", maxLine) + `"}`: malformed,
+	} {
+		if k, _ := reads(t, line+"\nmore\n", named(t), Auto); k != want {
+			t.Errorf("%.80s: %v; want %v", line, k, want)
+		}
+	}
+}
+
+func TestRead_Times(t *testing.T) {
+	want := time.Date(2026, 11, 22, 11, 5, 47, 123_000_000, time.UTC)
+	var c clockReader
+	for _, s := range []string{
+		"2026-11-22T11:05:47.123Z", "2026-11-22T12:05:47.123+01:00", "2026-11-22T12:05:47.123+0100", "2026-11-22 11:05:47.123", "1795345547.123", "1795345547123", "1795345547123000", "1795345547123000000",
+	} {
+		for range 2 { // the second time it is remembered
+			if got, ok := c.read(s); !ok || !got.Equal(want) {
+				t.Errorf("%s: %v, %v; want %v", s, got, ok, want)
+			}
+		}
+	}
+	for _, s := range []string{"", "-", "now", "12", "2026-13-22T11:05:47Z", "2026-11-22T11:05:47.Z1Z", "22/Nov/2026:11:05", "1e9"} {
+		if got, ok := c.read(s); ok {
+			t.Errorf("%q: %v; want an error", s, got)
+		}
+	}
+}
+
+// A line costs no memory once the buffers have grown.
+func TestRead_AllocatesNothing(t *testing.T) {
+	for name, line := range map[string]string{
+		"combined": `192.0.2.1 - - [22/Nov/2026:11:05:47 +0000] "GET /search?user=a HTTP/1.1" 200 123 "-" "curl"` + "\n",
+		"JSON":     `{"msec":"1795345547.500","remote_addr":"192.0.2.1","request_method":"GET","request_uri":"/search?user=a","status":"200","request_time":"0.500","http_user_agent":"a\/b","http_x_phone":"138"}` + "\n",
+	} {
+		const n = 1000
+		s, err := open(Log{name, strings.NewReader(strings.Repeat(line, n+2))}, Auto, named(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var r record
+		if got := testing.AllocsPerRun(n, func() {
+			if k, err := s.next(&r); k != request || err != nil {
+				t.Fatal(k, err)
+			}
+		}); got != 0 {
+			t.Errorf("%s: %v allocations a line", name, got)
+		}
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	f.Add([]byte(`{"method":"GET","request":{"uri":"/","headers":{"X-Phone":["1"]}},"ts":1795345547.1,"status":200}`))
+	f.Add([]byte(`192.0.2.1 - - [22/Nov/2026:11:05:47 +0000] "GET /\x41 HTTP/1.1" 200 1 "-" "a"`))
+	f.Add([]byte(`{"path":"/a","query":"b","method":"\ud83d\ude00","time":"2026-11-22T11:05:47.000Z"}`))
+	n := named(f)
+	f.Fuzz(func(t *testing.T, line []byte) {
+		for _, format := range []Format{Auto, JSON, Combined} {
+			s, err := open(Log{"log", strings.NewReader(string(line))}, format, n)
+			if err != nil {
+				return
+			}
+			var r record
+			for {
+				k, err := s.next(&r)
+				if err != nil {
+					break
+				}
+				if k == request && (r.Method == "" || r.Target == "" || r.At.IsZero()) {
+					t.Errorf("%q is a request: %+v", line, r.LoggedRequest)
+				}
+			}
+		}
+	})
+}

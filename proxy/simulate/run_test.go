@@ -1,0 +1,281 @@
+package simulate
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+	"golang.org/x/net/html"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy"
+)
+
+// runs simulates logs.
+func runs(t *testing.T, yaml, compare string, logs ...string) *Report {
+	t.Helper()
+	o := Options{Format: Auto, Config: loaded(t, yaml), Top: 5}
+	if compare != "" {
+		o.Compare = loaded(t, compare)
+	}
+	var err error
+	if o.Names, err = NewNames(nil, o.Config); err != nil {
+		t.Fatal(err)
+	}
+	for i, text := range logs {
+		o.Logs = append(o.Logs, Log{fmt.Sprint("log", i), strings.NewReader(text)})
+	}
+	r, err := Run(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// line is a line of nginx's JSON.
+func line(second float64, method, uri, phone string) string {
+	return fmt.Sprintf(`{"msec":"%.3f","remote_addr":"192.0.2.1","request_method":"%s","request_uri":"%s","host":"a","status":"200","request_time":"0.001","http_x_phone":"%s"}`+"\n", 1_795_345_547+second, method, uri, phone)
+}
+
+func compressed(text string) string {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	w.Write([]byte(text))
+	w.Close()
+	return b.String()
+}
+
+// However lines are spread over files, in which order the files are named, and how lines
+// are mixed up within a minute: the counts are the same.
+func TestRun_OrderOfLinesAndFiles(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	var all []string
+	for i := range 600 {
+		all = append(all, line(float64(i)+random.Float64(), "POST", "/send", fmt.Sprint(random.IntN(20))))
+	}
+	want := runs(t, file, "", strings.Join(all, ""))
+	if l := want.Result.Routes[0].Limits; l[0].Refused == 0 || l[1].Refused == 0 || want.Requests != 600 {
+		t.Fatalf("%+v: nothing was refused", l)
+	}
+	mixed := slices.Clone(all)
+	for part := range slices.Chunk(mixed, 40) {
+		random.Shuffle(len(part), func(i, j int) { part[i], part[j] = part[j], part[i] })
+	}
+	var even, odd []string
+	for i, l := range all {
+		if i%2 == 0 {
+			even = append(even, l)
+		} else {
+			odd = append(odd, l)
+		}
+	}
+	for name, logs := range map[string][]string{
+		"gzip":           {compressed(strings.Join(all, ""))},
+		"rotated":        {strings.Join(all[400:], ""), compressed(strings.Join(all[:200], "")), strings.Join(all[200:400], "")},
+		"of two servers": {strings.Join(even, ""), strings.Join(odd, "")},
+		"mixed up":       {strings.Join(mixed, "")},
+		"Windows":        {strings.ReplaceAll(strings.Join(all, "\n"), "\n", "\r\n")},
+	} {
+		got := runs(t, file, "", logs...)
+		if a, b := text(mustJSON(t, got.Result)), text(mustJSON(t, want.Result)); a != b || got.Late != 0 {
+			t.Errorf("%s: %d late\n%s\nwant\n%s", name, got.Late, a, b)
+		}
+	}
+}
+
+func mustJSON(t *testing.T, v any) []byte {
+	t.Helper()
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestRun_LateLinesAreTold(t *testing.T) {
+	got := runs(t, file, "", line(0, "POST", "/send", "1")+line(300, "POST", "/send", "2")+line(400, "POST", "/send", "3")+line(10, "POST", "/send", "3"))
+	if got.Late != 1 || got.Requests != 4 || !strings.Contains(strings.Join(got.Notes, "\n"), "sort the log") {
+		t.Errorf("%+v, notes %q; want one late request, and what to do", got.Counts, got.Notes)
+	}
+}
+
+// A Weir's own log, replayed by its own file, gives the figures that this Weir has shown.
+func TestRun_OwnLog(t *testing.T) {
+	const own = `
+client_ip: {trusted_proxies: []}
+upstreams: {demo: echo}
+routes:
+  - name: a
+    match: {path: /a}
+    upstream: demo
+    limits: [{name: ip, key: client_ip, rates: [5/10s, 40/5m]}, {name: host, key: host, rate: 30/1m, mode: shadow}]
+  - {name: b, match: {path: "/b/{id}"}, upstream: demo, limits: [{name: id, key: path:id, rate: 1/1m}, {name: ip, key: client_ip, rate: 20/1m}]}
+`
+	c := loaded(t, own)
+	var log bytes.Buffer
+	var served map[proxy.Series]int64
+	synctest.Test(t, func(t *testing.T) {
+		p, err := proxy.New(t.Context(), proxy.Options{
+			Config: c, Store: limiter.NewMemory(limiter.MemoryOptions{}), Registry: prometheus.NewRegistry(), Log: zerolog.New(&log).Hook(stamp{}),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		random := rand.New(rand.NewPCG(1, 2))
+		for range 2000 {
+			time.Sleep(time.Duration(random.IntN(400)) * time.Millisecond)
+			r := httptest.NewRequest("GET", []string{"http://a.example/a", "http://b.example/a", "http://a.example/b/7", "http://a.example/c"}[random.IntN(4)], nil)
+			r.RemoteAddr = fmt.Sprintf("192.0.2.%d:1", random.IntN(5))
+			p.ServeHTTP(httptest.NewRecorder(), r)
+		}
+		served = p.Counts()
+	})
+	got := runs(t, own, "", `{"level":"info","message":"listening","time":"2000-01-01T00:00:00.000Z"}`+"\n"+log.String())
+	if got.Others != 1 || got.Malformed != 0 || got.Requests != 2000 {
+		t.Errorf("%+v", got.Counts)
+	}
+	for _, rt := range got.Result.Routes {
+		if rt.Requests != served[proxy.Series{Route: rt.Name}] {
+			t.Errorf("%s: %d requests; served %v", rt.Name, rt.Requests, served)
+		}
+	}
+	limits := got.Result.Routes[0].Limits
+	if allowed, refused := served[proxy.Series{Route: "a", Limit: "ip", Result: "allowed"}], served[proxy.Series{Route: "a", Limit: "ip", Result: "refused"}]; limits[0].Passed != allowed || limits[0].Refused != refused || refused == 0 {
+		t.Errorf("%+v; served %d and %d", limits[0], allowed, refused)
+	}
+	if shadowed := served[proxy.Series{Route: "a", Limit: "host", Result: "shadow_refused"}]; limits[1].Shadowed != shadowed || shadowed == 0 {
+		t.Errorf("%+v; served %d", limits[1], shadowed)
+	}
+	id := got.Result.Routes[1].Limits[0]
+	if id.Unknown != got.Result.Routes[1].Requests || !strings.Contains(strings.Join(got.Notes, "\n"), "path:id") {
+		t.Errorf("%+v, notes %q; want that the log hides this key, and that this is said", id, got.Notes)
+	}
+}
+
+// stamp stamps lines as Weir does.
+type stamp struct{}
+
+func (stamp) Run(e *zerolog.Event, _ zerolog.Level, _ string) {
+	e.Str("time", time.Now().UTC().Format("2006-01-02T15:04:05.000Z07:00"))
+}
+
+func TestRun_Notes(t *testing.T) {
+	const more = `
+upstreams: {demo: echo}
+routes:
+  - name: a
+    match: {path: /a, host: api.example.com, headers: {X-App: "1"}}
+    upstream: demo
+  - name: b
+    match: {path: /b}
+    upstream: demo
+    limits: [{name: k, key: header:X-Key, rate: 1/1m}, {name: held, key: client_ip, concurrent: 1}, {name: t, key: json:/a, rate: 1/1m}]
+`
+	got := strings.Join(runs(t, more, "", `192.0.2.1 - - [22/Nov/2026:11:05:47 +0000] "POST /b HTTP/1.1" 200 1`+"\nx\n").Notes, "\n")
+	for _, want := range []string{
+		"1 lines cannot be read", "header:X-Key: 1 decisions of limits are left out; log the field X-Key as JSON ($http_x_key in nginx), or say --field header:X-Key=NAME",
+		"json:/a: 1 decisions", "--field json:/a=NAME", "how long 1 requests took", "the host of 1 requests", "route a wants the field X-App",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("notes\n%s\nwant %q", got, want)
+		}
+	}
+	if got := runs(t, more, "", "x\n").Notes; len(got) != 1 || !strings.Contains(got[0], "is it an access log?") {
+		t.Errorf("notes of what is no log: %q", got)
+	}
+}
+
+func TestRun_Compare(t *testing.T) {
+	stricter := strings.Replace(strings.Replace(file, "key: phone, rate: 1/1m", "key: phone, rate: 1/5m", 1), "name: ip,", "name: address,", 1)
+	var all strings.Builder
+	for i := range 100 {
+		all.WriteString(line(float64(i*10), "POST", "/send", fmt.Sprint(i%10)))
+	}
+	r := runs(t, file, stricter, all.String())
+	d := r.Differences()
+	if d[1].Limit != "phone" || d[1].A.Refused >= d[1].B.Refused || d[1].B.Rates[0] != "1/5m" {
+		t.Errorf("%+v; want more refused by the stricter limit", d[1])
+	}
+	if d[2].Limit != "ip" || d[2].B.There || d[3].Limit != "address" || d[3].A.There {
+		t.Errorf("%+v; want ip in one and address in the other alone", d[2:])
+	}
+	var out strings.Builder
+	r.Text(&out)
+	for _, want := range []string{"RATE A", "1/5m", "none"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%s\nwant %q", out.String(), want)
+		}
+	}
+}
+
+// The page is whole, fetches nothing, runs nothing, and names no key.
+func TestReport_Page(t *testing.T) {
+	var all strings.Builder
+	for i := range 200 {
+		all.WriteString(line(float64(i), "POST", "/send", fmt.Sprint(13800138000+i%3)))
+	}
+	for _, compare := range []string{"", file} {
+		var b strings.Builder
+		if err := runs(t, file, compare, all.String()).HTML(&b); err != nil {
+			t.Fatal(err)
+		}
+		page := b.String()
+		root, err := html.Parse(strings.NewReader(page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := map[string]int{}
+		for n := range root.Descendants() {
+			if n.Type == html.ElementNode {
+				found[n.Data]++
+			}
+			for _, a := range n.Attr {
+				if slices.Contains([]string{"src", "href", "xlink:href", "action"}, a.Key) || strings.HasPrefix(a.Key, "on") {
+					t.Errorf("%s has %s=%q", n.Data, a.Key, a.Val)
+				}
+			}
+		}
+		if found["script"]+found["link"]+found["img"] != 0 || found["svg"] < 2 || found["h1"] != 1 || found["main"] != 1 || found["table"] < 2 {
+			t.Errorf("elements %v", found)
+		}
+		for _, want := range []string{"prefers-color-scheme: dark", "Content-Security-Policy", "phone=13****00", "at most"} {
+			if !strings.Contains(page, want) {
+				t.Errorf("the page lacks %q", want)
+			}
+		}
+		for _, never := range []string{"13800138000", "http://", "https://", "ZgotmplZ", "url("} {
+			if strings.Contains(page, never) {
+				t.Errorf("the page has %q", never)
+			}
+		}
+	}
+}
+
+func TestRun_Ends(t *testing.T) {
+	c := loaded(t, file)
+	n, err := NewNames(nil, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Run(ctx, Options{Logs: []Log{{"a", strings.NewReader("")}}, Names: n, Config: c}); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v; want that it ends with its context", err)
+	}
+	if _, err := Run(t.Context(), Options{Logs: []Log{{"a.gz", strings.NewReader(compressed("abc")[:15])}}, Names: n, Config: c}); err == nil || !strings.Contains(err.Error(), "a.gz: line 1: ") {
+		t.Errorf("a broken archive: %v; want an error that names it", err)
+	}
+}

@@ -1,0 +1,111 @@
+package simulate
+
+import (
+	"strings"
+	"time"
+
+	"github.com/weir-proxy/weir/proxy"
+)
+
+// take takes up what a field tells.
+func (j *jsonReader) take(found name, value string, bare bool) {
+	r := j.r
+	if found.role == roleField {
+		if value == "-" {
+			value = "" // as servers write what is not there
+		}
+		r.Fields = append(r.Fields, proxy.LoggedField{Origin: found.origin, Value: value})
+		return
+	}
+	if found.rank >= j.ranks[found.role] && found.role != roleRefused || found.role.isDuration() && j.timed && found.rank > 0 {
+		return
+	}
+	if j.value(found.role, value, bare) {
+		j.ranks[found.role] = found.rank
+	}
+}
+
+// value takes up the value of a role, and reports whether it is one.
+func (j *jsonReader) value(is role, value string, bare bool) bool {
+	r := j.r
+	switch is {
+	case roleEnd, roleStart:
+		return j.time(is, value)
+	case roleMethod:
+		r.Method = value
+	case roleTarget:
+		r.Target, r.Redacted = value, false
+	case rolePath:
+		if j.ranks[roleTarget] != 255 {
+			return false
+		}
+		r.Target, r.Redacted = value, !strings.Contains(value, "?")
+	case roleQuery:
+		j.query = strings.TrimPrefix(value, "?")
+	case roleRequest:
+		j.asked = value
+	case roleHost:
+		r.Host = value
+	case roleScheme:
+		r.Scheme = value
+	case roleProto:
+		r.Proto = value
+	case roleClient:
+		j.client = value
+	case roleStatus:
+		n, _, ok := number(value)
+		r.Status = int(n)
+		return ok && n < 1000
+	case roleBody:
+		r.Body, r.HasBody = value, value != "-"
+	case roleOwn:
+		j.own = true
+	case roleRefused:
+		j.turned = true
+	case roleMessage:
+		j.says = value
+	default:
+		took, ok := duration(is, value, bare)
+		if ok {
+			r.Took, j.timed = took, true
+		}
+		return ok
+	}
+	return true
+}
+
+// time takes up when a request came, or ended.
+func (j *jsonReader) time(is role, value string) bool {
+	t, ok := j.clock.read(value)
+	switch {
+	case !ok:
+	case is == roleStart:
+		j.r.At = t
+	default:
+		j.r.ended = t
+	}
+	return ok
+}
+
+// duration reads how long a request took.
+func duration(is role, value string, bare bool) (time.Duration, bool) {
+	whole, billionths, ok := number(value)
+	if !ok {
+		took, err := time.ParseDuration(value)
+		return max(took, 0), err == nil && is == roleDuration
+	}
+	unit := time.Second
+	switch is {
+	case roleMillis:
+		unit = time.Millisecond
+	case roleMicros:
+		unit = time.Microsecond
+	case roleNanos:
+		unit = time.Nanosecond
+	case roleDuration:
+		if bare && !strings.Contains(value, ".") { // as Envoy has it; Caddy has seconds, with a fraction
+			unit = time.Millisecond
+		}
+	}
+	return time.Duration(whole)*unit + time.Duration(float64(billionths)/1e9*float64(unit)), true
+}

@@ -158,17 +158,17 @@ func (c *Config) hashedLists(lists map[string]*listForm) map[string]*listForm {
 	}
 	all := map[string]*listForm{}
 	for name, l := range lists {
-		told := *l
-		told.Values = slices.Clone(l.Values)
+		hashed := *l
+		hashed.Values = slices.Clone(l.Values)
 		for i, text := range l.Values {
 			if spec := specs[name]; spec == nil || !spec.Conceals() {
 				continue
 			}
 			if hash, err := pepper.ConcealOne(specs[name], text); err == nil {
-				told.Values[i] = hash
+				hashed.Values[i] = hash
 			}
 		}
-		all[name] = &told
+		all[name] = &hashed
 	}
 	return all
 }

@@ -75,13 +75,13 @@ func (c *Config) parts(once []byte) []map[string]string {
 	}
 	lists := map[string]string{}
 	for name, l := range f.Lists {
-		told := *l
+		shown := *l
 		if len(l.Values) > 0 {
 			mac := hmac.New(sha256.New, once)
 			mac.Write([]byte(strings.Join(l.Values, "\n")))
-			told.Values = list{fmt.Sprintf("%d, not shown, %x", len(l.Values), mac.Sum(nil)[:3])}
+			shown.Values = list{fmt.Sprintf("%d, not shown, %x", len(l.Values), mac.Sum(nil)[:3])}
 		}
-		lists[name] = c.written.lineOf(&told, l)
+		lists[name] = c.written.lineOf(&shown, l)
 	}
 	return []map[string]string{limits, routes, lines(line, f.Keys), lists, lines(line, f.Upstreams), sections}
 }

@@ -2,8 +2,8 @@ package lock
 
 import "context"
 
-// Fenced is a reentrant lock whose holds carry a token larger than that of every
-// earlier hold, across processes and lost leases: the guarded resource must
+// Fenced is a reentrant lock whose holds carry a fencing token, larger than that of
+// every earlier hold, across processes and lost leases: the guarded resource must
 // remember the largest token it has seen and refuse smaller ones. It is what
 // Redisson calls RFencedLock.
 //

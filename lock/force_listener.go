@@ -80,13 +80,13 @@ func (s *session) hears() {
 }
 
 // others is how many of those who heard of a release are not this process itself.
-func (s *session) others(told int64) int64 {
+func (s *session) others(notified int64) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.forced != nil && s.forced.heard {
-		told--
+		notified--
 	}
-	return max(told, 0)
+	return max(notified, 0)
 }
 
 // look asks whether Redis still has the session, without prolonging it, and ends
@@ -96,7 +96,7 @@ func (s *session) look(ctx context.Context) bool {
 		return false
 	}
 	defer s.give()
-	if s.told || s.check() != nil {
+	if s.released || s.check() != nil {
 		return false
 	}
 	call, cancel := s.locker.bounded(ctx)

@@ -11,7 +11,7 @@ import (
 // A holder who would renew in ten seconds only hears at once that the lock was taken
 // away, by us or as Redisson does it. A message that says nothing of the kind does
 // no harm.
-func TestEar_HearsThatTheLockWasTakenAway(t *testing.T) {
+func TestForceListener_HearsThatTheLockWasTakenAway(t *testing.T) {
 	leakFree(t)
 	type taker = func(t *testing.T, w *testServer, lk *Lock) error
 	force := func(t *testing.T, _ *testServer, lk *Lock) error { _, err := lk.ForceUnlock(ctxOf(t)); return err }
@@ -72,7 +72,7 @@ func takenAway(t *testing.T, name, channel string, take func(*testing.T, *testSe
 }
 
 // The holder's own ear is nobody who waits, and looking makes no lease longer.
-func TestEar_IsNobodyWhoWaits(t *testing.T) {
+func TestForceListener_IsNobodyWhoWaits(t *testing.T) {
 	w := newTestServer(t)
 	l := w.locker()
 	h := locked(t, l.Reentrant("orders"), WithLease(10*time.Second))

@@ -87,9 +87,9 @@ func (g *gates) streakOver(name string) bool {
 	return true
 }
 
-// leave lets the next one in. Told is how many listeners heard that the lock was
+// leave lets the next one in. notified is how many listeners heard that the lock was
 // given back: all of them in other processes, because here nobody listens.
-func (p *pass) leave(told int64) {
+func (p *pass) leave(notified int64) {
 	g := p.gates
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -99,7 +99,7 @@ func (p *pass) leave(told int64) {
 	if !inside {
 		return
 	}
-	if told > 0 {
+	if notified > 0 {
 		gt.streak++
 	} else {
 		gt.streak = 0

@@ -61,7 +61,7 @@ func TestGroup_WakesAllWhoWaitForAPart(t *testing.T) {
 func TestGroup_WhatTheDeadLeftIsTakenOver(t *testing.T) {
 	w := newTestServer(t)
 	l := w.locker()
-	keeper := locked(t, l.Group("orders", "kept"))
+	kept := locked(t, l.Group("orders", "kept"))
 	dead := fieldOf("a") + ":" + w.locker().id + ":57"
 	w.eye.HSet(ctxOf(t), "orders", fieldOf("a"), dead[len(fieldOf("a"))+1:],
 		dead+":expire_time", time.Now().Add(-time.Millisecond).UnixMilli(), dead+":lock_count", 2)
@@ -71,7 +71,7 @@ func TestGroup_WhatTheDeadLeftIsTakenOver(t *testing.T) {
 		t.Errorf("fields = %v, want three for each of two holders", m)
 	}
 	unlocked(t, h)
-	unlocked(t, keeper)
+	unlocked(t, kept)
 	w.empty()
 }
 
@@ -80,7 +80,7 @@ func TestGroup_WhatTheDeadLeftIsTakenOver(t *testing.T) {
 func TestGroup_WaitsForTheLeaseInTheWay(t *testing.T) {
 	w := newTestServer(t)
 	l := w.locker()
-	keeper := locked(t, l.Group("orders", "kept"), WithLease(time.Hour))
+	kept := locked(t, l.Group("orders", "kept"), WithLease(time.Hour))
 	short := locked(t, l.Group("orders", "a"), WithLease(200*time.Millisecond))
 	if left, err := l.Group("orders", "a", "b").Remaining(ctxOf(t)); err != nil || left > 200*time.Millisecond {
 		t.Errorf("Remaining = %v, %v; want at most the short lease", left, err)
@@ -90,7 +90,7 @@ func TestGroup_WaitsForTheLeaseInTheWay(t *testing.T) {
 	if left, err := l.Group("orders", "a", "kept").Remaining(ctxOf(t)); err != nil || left < 50*time.Minute {
 		t.Errorf("Remaining = %v, %v; want the longest of both", left, err)
 	}
-	unlocked(t, keeper)
+	unlocked(t, kept)
 	w.empty()
 }
 

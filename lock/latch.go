@@ -8,8 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A Latch opens when it was counted down to zero: it is what Redisson calls
-// RCountDownLatch. All methods are safe for concurrent use.
+// A Latch is a count-down latch: it opens when it was counted down to zero. It is what
+// Redisson calls RCountDownLatch. All methods are safe for concurrent use.
 type Latch struct {
 	lock      *Lock
 	channel   string

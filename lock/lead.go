@@ -11,8 +11,8 @@ import (
 // after work that ended by itself.
 const leadPause = time.Second
 
-// Lead runs work while this process holds l, and campaigns again when that is
-// over, until ctx is done; then it returns the cause of ctx. Whatever ends it,
+// Lead is a leader election by a lock: it runs work while this process holds l, and
+// campaigns again when that is over, until ctx is done; then it returns the cause of ctx. Whatever ends it,
 // work has returned before Lead goes on, and l is given back.
 //
 // The context of work ends a tenth of the lease before Redis gives the lock to

@@ -79,8 +79,8 @@ type answer struct {
 
 // released is what a release brought.
 type released struct {
-	held bool  // there was something to give back
-	told int64 // how many listeners heard that the lock is free
+	held     bool  // there was something to give back
+	notified int64 // how many listeners heard that the lock is free
 }
 
 // newLock makes a lock whose name was not checked yet.

@@ -35,7 +35,7 @@ func Multi(locks ...*Lock) *Lock {
 // so short that it would be a third of it.
 const redBrief = 250 * time.Millisecond
 
-// Red is a majority of several locks, which live on servers that know nothing of
+// Red (Redlock) is a majority of several locks, which live on servers that know nothing of
 // each other: it survives the loss of a minority. The hold is lost when fewer
 // than a majority are renewed. All are asked at the same time, each for at most
 // a twentieth of the lease or 250 ms. Like every lock with a lease it needs a fence where
@@ -94,14 +94,14 @@ func (b heldParts) release(ctx context.Context, c claim) ([]released, []error) {
 
 // together is the parting of all parts, of which so many must have been held.
 func together(partings []released, enough int) released {
-	held, told := 0, int64(0)
+	held, notified := 0, int64(0)
 	for _, p := range partings {
 		if p.held {
 			held++
 		}
-		told += p.told
+		notified += p.notified
 	}
-	return released{held: held >= enough, told: told}
+	return released{held: held >= enough, notified: notified}
 }
 
 // undo gives back what parts may have, although ctx may be over; what does not

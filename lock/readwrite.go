@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// A ReadWrite lock is held by any number of readers, or by one writer. It is what
-// Redisson calls RReadWriteLock.
+// A ReadWrite lock is a readers-writer lock, held by any number of readers or by one
+// writer. It is what Redisson calls RReadWriteLock.
 //
 // Read and Write are locks of their own. A writer may take the read lock too, in
 // the name of the same owner ([WithOwner]), and then unlock the write lock: it

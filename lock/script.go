@@ -194,5 +194,5 @@ func (r reply) released() released {
 	if !r.done {
 		return released{}
 	}
-	return released{held: true, told: r.n}
+	return released{held: true, notified: r.n}
 }

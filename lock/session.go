@@ -10,13 +10,13 @@ import (
 // It owns the watchdog, two timers that stop before the release is sent, and the
 // listener.
 type session struct {
-	locker  *Locker
-	lock    *Lock
-	claim   claim // owner and lease; count is the number of holds
-	token   int64
-	watched bool
-	turn    chan struct{} // holds one: the right to send what depends on the count
-	told    bool          // Redis was told of the end; guarded by turn
+	locker   *Locker
+	lock     *Lock
+	claim    claim // owner and lease; count is the number of holds
+	token    int64
+	watched  bool
+	turn     chan struct{} // holds one: the right to send what depends on the count
+	released bool          // Redis was told of the end; guarded by turn
 
 	mu       sync.Mutex // guards what follows; never held over I/O
 	holds    map[*Hold]struct{}
@@ -148,9 +148,9 @@ func (s *session) cleanUpLocked() {
 }
 
 // leaveGateLocked lets a neighbour in, when so many others were told.
-func (s *session) leaveGateLocked(told int64) {
+func (s *session) leaveGateLocked(notified int64) {
 	if s.pass != nil {
-		s.pass.leave(told)
+		s.pass.leave(notified)
 		s.pass = nil
 	}
 }

@@ -130,7 +130,7 @@ func (s *session) abandon(cause error) {
 func (s *session) sendCount(ctx context.Context) error {
 	s.turn <- struct{}{} // whoever has the turn has it for one call at most
 	defer s.give()
-	if s.told {
+	if s.released {
 		return nil // a neighbouring unlock has given everything back
 	}
 	s.mu.Lock()
@@ -138,7 +138,7 @@ func (s *session) sendCount(ctx context.Context) error {
 	c.count = len(s.holds)
 	s.mu.Unlock()
 
-	s.told = c.count == 0
+	s.released = c.count == 0
 	p, err := s.release(ctx, c)
 	if c.count > 0 {
 		if errors.Is(err, ErrLost) {
@@ -150,10 +150,10 @@ func (s *session) sendCount(ctx context.Context) error {
 		s.locker.settle(c.owner, func() { s.locker.withdraw(s.lock.kind, c) })
 	}
 	s.locker.forget(s)
-	told := s.others(p.told)
+	notified := s.others(p.notified)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.leaveGateLocked(told)
+	s.leaveGateLocked(notified)
 	return err
 }
 

@@ -21,7 +21,7 @@ type interrupted struct {
 	others []*weir
 }
 
-// Whatever a pusher was doing when it was killed, all others serve one edition,
+// Whatever a pusher was doing when it was killed, all others serve one revision,
 // and the next push is served by all.
 func TestPush_KilledAtEachStep(t *testing.T) {
 	t.Parallel()

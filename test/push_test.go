@@ -23,9 +23,9 @@ func following(addr string) string {
 // revisionYAML is a configuration of which three parts of each answer tell the number.
 func revisionYAML(n int) string {
 	return fmt.Sprintf(`routes:
-  - name: edition
-    match: {path: /edition}
-    respond: {body: "%d", headers: {X-Edition: "%d"}}
+  - name: revision
+    match: {path: /revision}
+    respond: {body: "%d", headers: {X-Revision: "%d"}}
     limits: [{name: all, key: "header:X-Phone", rate: %d/1h}]
 `, n, n, 1_000_000+n)
 }
@@ -45,18 +45,18 @@ func startFollowers(t *testing.T, addr string, n int) []*weir {
 // servedRevision is what the node serves: the number that all parts of one answer tell.
 func (w *weir) servedRevision() string {
 	w.t.Helper()
-	status, header, body := exchange(w.t, http.MethodGet, w.URL+"/edition", http.Header{"X-Phone": {"p"}})
+	status, header, body := exchange(w.t, http.MethodGet, w.URL+"/revision", http.Header{"X-Phone": {"p"}})
 	policy := header.Get("Ratelimit-Policy")
-	if status != http.StatusOK || header.Get("X-Edition") != body || !strings.HasPrefix(policy, fmt.Sprintf(`"all";q=%s;`, limitCount(body))) {
-		w.t.Errorf("answer of several editions: %d %q %q %q", status, body, header.Get("X-Edition"), policy)
+	if status != http.StatusOK || header.Get("X-Revision") != body || !strings.HasPrefix(policy, fmt.Sprintf(`"all";q=%s;`, limitCount(body))) {
+		w.t.Errorf("answer of several revisions: %d %q %q %q", status, body, header.Get("X-Revision"), policy)
 	}
 	return body
 }
 
-// limitCount is the count of the limit in an edition.
-func limitCount(edition string) string {
+// limitCount is the count of the limit in an revision.
+func limitCount(revision string) string {
 	var n int
-	fmt.Sscan(edition, &n)
+	fmt.Sscan(revision, &n)
 	return fmt.Sprint(1_000_000 + n)
 }
 
@@ -74,15 +74,15 @@ func (w *weir) admin(dir string, args ...string) (code int, stdout, stderr strin
 	return command(w.t, dir, append(args, "--admin", w.Admin)...)
 }
 
-// allServe waits until all nodes serve that edition.
+// allServe waits until all nodes serve that revision.
 func allServe(t *testing.T, nodes []*weir, n int) {
 	t.Helper()
 	for i, w := range nodes {
-		eventually(t, fmt.Sprintf("node %d serves edition %d", i, n), func() bool { return w.servedRevision() == fmt.Sprint(n) })
+		eventually(t, fmt.Sprintf("node %d serves revision %d", i, n), func() bool { return w.servedRevision() == fmt.Sprint(n) })
 	}
 }
 
-// Every answer is of one edition, and no client sees an older one after a newer.
+// Every answer is of one revision, and no client sees an older one after a newer.
 func TestPush_UnderLoadToFiveNodes(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -100,7 +100,7 @@ func TestPush_UnderLoadToFiveNodes(t *testing.T) {
 					return
 				default:
 				}
-				last = wantWhole(t, client, w.URL+"/edition", last)
+				last = wantWhole(t, client, w.URL+"/revision", last)
 			}
 		})
 	}
@@ -135,7 +135,7 @@ func TestPush_UnderLoadToFiveNodes(t *testing.T) {
 	clients.Wait()
 }
 
-// wantWhole sends one request and returns the edition of its answer, which must
+// wantWhole sends one request and returns the revision of its answer, which must
 // be whole and no older than last.
 func wantWhole(t *testing.T, client *http.Client, url string, last int) int {
 	req, err := http.NewRequest(http.MethodGet, url, nil)
@@ -153,12 +153,12 @@ func wantWhole(t *testing.T, client *http.Client, url string, last int) int {
 	res.Body.Close()
 	var n int
 	fmt.Sscan(string(body), &n)
-	if header, policy := res.Header.Get("X-Edition"), res.Header.Get("Ratelimit-Policy"); err != nil || res.StatusCode != http.StatusOK ||
+	if header, policy := res.Header.Get("X-Revision"), res.Header.Get("Ratelimit-Policy"); err != nil || res.StatusCode != http.StatusOK ||
 		header != string(body) || !strings.HasPrefix(policy, fmt.Sprintf(`"all";q=%d;`, 1_000_000+n)) {
-		t.Errorf("an answer of several editions: %d %q, %q, %q, %v", res.StatusCode, body, header, policy, err)
+		t.Errorf("an answer of several revisions: %d %q, %q, %q, %v", res.StatusCode, body, header, policy, err)
 	}
 	if n < last {
-		t.Errorf("edition %d after %d", n, last)
+		t.Errorf("revision %d after %d", n, last)
 	}
 	return n
 }
@@ -269,7 +269,7 @@ func TestPush_HashesValues(t *testing.T) {
 		{"+1-555-0100", http.StatusForbidden}, {"+1-555-0101", http.StatusOK}, {"+1-555-0101", http.StatusTooManyRequests},
 		{"+1-555-0102", http.StatusOK}, {"+1-555-0102", http.StatusOK}, {"+1-555-0102", http.StatusTooManyRequests},
 	} {
-		if status, _, _ := exchange(t, http.MethodGet, w.URL+"/edition", http.Header{"X-Phone": {c.phone}}); status != c.want {
+		if status, _, _ := exchange(t, http.MethodGet, w.URL+"/revision", http.Header{"X-Phone": {c.phone}}); status != c.want {
 			t.Errorf("%s is answered with %d; want %d", c.phone, status, c.want)
 		}
 	}

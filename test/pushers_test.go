@@ -71,12 +71,12 @@ func TestPush_ManyAtTheSameMoment(t *testing.T) {
 			t.Fatalf("nobody has won: %v", outcomes)
 		}
 		var serves string
-		eventually(t, "all serve one edition", func() bool {
+		eventually(t, "all serve one revision", func() bool {
 			serves = nodes[0].servedRevision()
 			return nodes[1].servedRevision() == serves && nodes[2].servedRevision() == serves
 		})
 		if !won[serves] {
-			t.Errorf("edition %s is served, whose pusher was told that it lost; those that won are %v", serves, won)
+			t.Errorf("revision %s is served, whose pusher was told that it lost; those that won are %v", serves, won)
 		}
 	}
 }

@@ -74,16 +74,16 @@ func promises(t *testing.T, s *suite) {
 func leases(t *testing.T, s *suite) {
 	l := limit("inflight", 2, 10*time.Second)
 	l.Algorithm = limiter.Concurrent
-	keeper, c := s.Store.(limiter.AdminStore), one(l, s.key(), 1)
+	admin, c := s.Store.(limiter.AdminStore), one(l, s.key(), 1)
 	a, b := s.allowed(c, 1), s.allowed(c, 1)
 	for range 5 {
 		s.Advance(6 * time.Second)
-		if err := keeper.Renew(t.Context(), c, a.Permit); err != nil {
+		if err := admin.Renew(t.Context(), c, a.Permit); err != nil {
 			t.Fatalf("renew: %v", err)
 		}
 	}
 	s.left(c, 1) // b died
-	if err := keeper.Renew(t.Context(), c, b.Permit); !errors.Is(err, limiter.ErrReturned) {
+	if err := admin.Renew(t.Context(), c, b.Permit); !errors.Is(err, limiter.ErrReturned) {
 		t.Errorf("renew after the lease: %v", err)
 	}
 	s.allowed(c, 1)
@@ -91,7 +91,7 @@ func leases(t *testing.T, s *suite) {
 	s.refund(t, c, a.Permit)
 	s.refund(t, c, a.Permit)
 	s.left(c, 1)
-	if err := keeper.Renew(t.Context(), c, a.Permit); !errors.Is(err, limiter.ErrReturned) {
+	if err := admin.Renew(t.Context(), c, a.Permit); !errors.Is(err, limiter.ErrReturned) {
 		t.Errorf("renew after giving back: %v", err)
 	}
 	l.Rate.Count = limiter.MaxConcurrent + 1
@@ -112,7 +112,7 @@ func leases(t *testing.T, s *suite) {
 	bucket := one(limit("no-lease", 1, 10*time.Second), s.key(), 1)
 	p := s.allowed(bucket, 1).Permit
 	s.Advance(6 * time.Second)
-	if err := keeper.Renew(t.Context(), bucket, p); !errors.Is(err, limiter.ErrReturned) {
+	if err := admin.Renew(t.Context(), bucket, p); !errors.Is(err, limiter.ErrReturned) {
 		t.Errorf("renew of what is no lease: %v", err)
 	}
 	s.denied(bucket, 4*time.Second)
@@ -120,7 +120,7 @@ func leases(t *testing.T, s *suite) {
 
 // keeping: an operator resets, grants, bans and unbans one key of any algorithm.
 func keeping(t *testing.T, s *suite) {
-	keeper := s.Store.(limiter.AdminStore)
+	admin := s.Store.(limiter.AdminStore)
 	check := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -138,21 +138,21 @@ func keeping(t *testing.T, s *suite) {
 			first := s.allowed(c, int(count)-1)
 			s.allowed(c, 1)
 
-			check(keeper.Grant(t.Context(), one(l, k, 2)))
+			check(admin.Grant(t.Context(), one(l, k, 2)))
 			s.left(c, 2)
 			s.allowed(c, 2)
-			check(keeper.Grant(t.Context(), one(l, k, count)))
-			check(keeper.Grant(t.Context(), one(l, k, 1)))
+			check(admin.Grant(t.Context(), one(l, k, count)))
+			check(admin.Grant(t.Context(), one(l, k, 1)))
 			s.left(c, count)
 
 			s.allowed(c, 3)
-			check(keeper.Reset(t.Context(), c))
+			check(admin.Reset(t.Context(), c))
 			s.left(c, count)
 			s.allowed(c, int(count)-1)
 			s.refund(t, c, first.Permit)
 			s.left(c, 1)
 
-			check(keeper.Ban(t.Context(), c, time.Hour))
+			check(admin.Ban(t.Context(), c, time.Hour))
 			d := s.banned(c, time.Hour)
 			s.Advance(time.Minute)
 			s.banned(append(c, limiter.Claim{Limit: limit("free", 9, time.Second), Key: k, Cost: 1}), 59*time.Minute)
@@ -165,21 +165,21 @@ func keeping(t *testing.T, s *suite) {
 			s.Advance(time.Millisecond)
 			s.allowed(c, int(count))
 
-			check(keeper.Ban(t.Context(), c, time.Hour))
-			check(keeper.Ban(t.Context(), c, 0))
+			check(admin.Ban(t.Context(), c, time.Hour))
+			check(admin.Ban(t.Context(), c, 0))
 			if d := s.peek(t, c); d.Outcomes[0].Banned {
 				t.Error("banned after the ban was lifted")
 			}
-			check(keeper.Ban(t.Context(), c, time.Hour))
-			check(keeper.Reset(t.Context(), c))
+			check(admin.Ban(t.Context(), c, time.Hour))
+			check(admin.Reset(t.Context(), c))
 			s.allowed(c, 1)
 		}
 	}
 	bad := one(limit("bad", 0, time.Second), s.key(), 1)
 	for name, err := range map[string]error{
-		"renew": keeper.Renew(t.Context(), bad, limiter.Permit{}), "reset": keeper.Reset(t.Context(), bad),
-		"grant": keeper.Grant(t.Context(), bad), "ban": keeper.Ban(t.Context(), bad, time.Hour),
-		"ban back": keeper.Ban(t.Context(), nil, -time.Hour), "ban long": keeper.Ban(t.Context(), nil, 2*limiter.MaxWindow),
+		"renew": admin.Renew(t.Context(), bad, limiter.Permit{}), "reset": admin.Reset(t.Context(), bad),
+		"grant": admin.Grant(t.Context(), bad), "ban": admin.Ban(t.Context(), bad, time.Hour),
+		"ban back": admin.Ban(t.Context(), nil, -time.Hour), "ban long": admin.Ban(t.Context(), nil, 2*limiter.MaxWindow),
 	} {
 		if !errors.Is(err, limiter.ErrLimit) {
 			t.Errorf("%s: %v, want ErrLimit", name, err)

@@ -51,19 +51,19 @@ func cooldown(t *testing.T, s *suite) {
 	s.refund(t, c, second.Permit)
 	s.left(c, 1)
 
-	keeper := s.Store.(limiter.AdminStore)
+	admin := s.Store.(limiter.AdminStore)
 	s.allowed(c, 1)
-	if err := keeper.Reset(t.Context(), c); err != nil {
+	if err := admin.Reset(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
 	s.allowed(c, 1)
 	s.denied(c, 10*time.Second)
-	if err := keeper.Grant(t.Context(), c); err != nil {
+	if err := admin.Grant(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
 	s.allowed(c, 1)
 	s.denied(c, 10*time.Second)
-	if err := keeper.Ban(t.Context(), c, time.Hour); err != nil {
+	if err := admin.Ban(t.Context(), c, time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	s.banned(c, time.Hour)

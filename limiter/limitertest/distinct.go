@@ -65,10 +65,10 @@ func distinct(t *testing.T, s *suite) {
 	}
 	s.left(with(l, k, "d"), 2)
 
-	keeper := s.Store.(limiter.AdminStore)
+	admin := s.Store.(limiter.AdminStore)
 	for _, do := range []func() error{
-		func() error { return keeper.Grant(t.Context(), with(l, k, "")) },
-		func() error { return keeper.Reset(t.Context(), with(l, k, "")) },
+		func() error { return admin.Grant(t.Context(), with(l, k, "")) },
+		func() error { return admin.Reset(t.Context(), with(l, k, "")) },
 	} {
 		k = s.key()
 		use("a")
@@ -79,7 +79,7 @@ func distinct(t *testing.T, s *suite) {
 		}
 		use("c")
 	}
-	if err := keeper.Ban(t.Context(), with(l, k, ""), time.Hour); err != nil {
+	if err := admin.Ban(t.Context(), with(l, k, ""), time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	s.banned(with(l, k, "c"), time.Hour)

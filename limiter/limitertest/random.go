@@ -51,19 +51,19 @@ func (s *suite) against(t *rapid.T, a limiter.Algorithm, seen *tally) {
 	length := time.Duration(rapid.Int64Range(5000, 90_000).Draw(t, "length")) * time.Millisecond
 	// A late refund gives more back to gcra than is still owed, beyond its bound.
 	refunds := a != limiter.GCRA || rapid.Bool().Draw(t, "refunds")
-	lanes := make([]*trackedKey, max(1, s.Together))
-	for i := range lanes {
-		lanes[i] = &trackedKey{s: s, seen: seen, refunds: refunds, limit: randomLimit(t, a, length), key: s.key(), oracle: newOracle(a)}
+	keys := make([]*trackedKey, max(1, s.Together))
+	for i := range keys {
+		keys[i] = &trackedKey{s: s, seen: seen, refunds: refunds, limit: randomLimit(t, a, length), key: s.key(), oracle: newOracle(a)}
 	}
-	now := s.peek(t, lanes[0].claims(1)).At.UnixMilli()
-	for calls := 0; calls < s.calls()/100; calls += len(lanes) {
+	now := s.peek(t, keys[0].claims(1)).At.UnixMilli()
+	for calls := 0; calls < s.calls()/100; calls += len(keys) {
 		if rapid.Bool().Draw(t, "pauses") {
 			pause := rapid.Int64Range(0, length.Milliseconds()/4).Draw(t, "pause")
 			s.Advance(time.Duration(pause) * time.Millisecond)
 			now += pause
 		}
-		s.round(t, now, lanes)
-		seen.calls += len(lanes)
+		s.round(t, now, keys)
+		seen.calls += len(keys)
 	}
 }
 
@@ -89,12 +89,12 @@ func randomLimit(t *rapid.T, a limiter.Algorithm, length time.Duration) *limiter
 }
 
 // round makes one call on every lane: the takes at once, the peeks in one.
-func (s *suite) round(t *rapid.T, now int64, lanes []*trackedKey) {
+func (s *suite) round(t *rapid.T, now int64, keys []*trackedKey) {
 	var peeks []limiter.Claim
 	var wants []limiter.Outcome
 	var takes [][]limiter.Claim
 	var takers []*trackedKey
-	for _, l := range lanes {
+	for _, l := range keys {
 		switch step := rapid.IntRange(0, 49).Draw(t, "step"); {
 		case step == 1:
 			c := l.draw(t)

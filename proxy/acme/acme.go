@@ -163,13 +163,32 @@ func (m *Manager) Run(ctx context.Context) {
 // one time to the next.
 func (m *Manager) obtain(ctx context.Context, name string) {
 	m.log.Info().Str("name", name).Msg("certificate asked for")
-	err := m.config.ObtainCertAsync(ctx, name)
-	if err == nil {
-		_, err = m.config.CacheManagedCertificate(ctx, name)
+	err := m.obtainOnce(ctx, name)
+	if errors.Is(err, errUnusable) && ctx.Err() == nil {
+		// To certmagic files that are there are a certificate, whatever they hold.
+		err = m.config.Storage.Delete(ctx, certmagic.StorageKeys.CertsSitePrefix(m.issuer.IssuerKey(), name))
+		if err == nil {
+			err = m.obtainOnce(ctx, name)
+		}
 	}
 	if err != nil && ctx.Err() == nil {
 		m.log.Error().Err(err).Str("name", name).Msg("certificate not obtained; restart weir to ask again")
 	}
+}
+
+// errUnusable says that what is in the files of a certificate is none.
+var errUnusable = errors.New("not a certificate and its key")
+
+// obtainOnce asks for a certificate unless storage has one, and takes it up.
+func (m *Manager) obtainOnce(ctx context.Context, name string) error {
+	if err := m.config.ObtainCertAsync(ctx, name); err != nil {
+		return err
+	}
+	_, err := m.config.CacheManagedCertificate(ctx, name)
+	if _, unreadable := errors.AsType[*fs.PathError](err); err != nil && !unreadable {
+		return fmt.Errorf("%w: %w", errUnusable, err)
+	}
+	return err
 }
 
 // event is told what certmagic has done.

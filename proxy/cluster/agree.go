@@ -38,8 +38,8 @@ func (n *Node) Assume(hash string, number int64) {
 
 // Agree calls swap with the number of c, while no other node is between knowing
 // such a number and serving it, and makes the limits of c the definitions in
-// Redis. All nodes that take up one configuration get the same number, and every
-// other configuration a higher one.
+// Redis. All nodes that take up one configuration get the same number, its
+// generation, and every other configuration a higher one (compare and set).
 //
 // swap is called at most once. When Redis cannot be asked, it is called all the
 // same, with the next number that this node would give, and the error wraps

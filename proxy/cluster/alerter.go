@@ -58,7 +58,7 @@ type Alerter struct {
 	queue alertQueue
 	rules func() config.Alerts
 	hook  *hook
-	told  func(a Alert, result string, err error)
+	done  func(a Alert, result string, err error)
 
 	pause time.Duration // after the last failure; 0 after none
 	after time.Time     // when it may be sent again
@@ -77,7 +77,7 @@ type AlerterOptions struct {
 
 // NewAlerter makes an Alerter. It sends nothing before its Task runs.
 func NewAlerter(o AlerterOptions) *Alerter {
-	a := &Alerter{store: o.Statistics.store, rules: o.Rules, hook: newHook(), told: o.Done}
+	a := &Alerter{store: o.Statistics.store, rules: o.Rules, hook: newHook(), done: o.Done}
 	if o.Client == nil {
 		a.queue = newMemoryAlerts()
 	} else {
@@ -122,7 +122,7 @@ func (a *Alerter) raise(ctx context.Context, t Term, rules config.Alerts) (raise
 			case err != nil:
 				return raised, err
 			case full:
-				a.told(alert, Dropped, errFull)
+				a.done(alert, Dropped, errFull)
 			case fresh:
 				raised++
 			}
@@ -152,7 +152,7 @@ func (a *Alerter) send(ctx context.Context, t Term, rules config.Alerts) (sent i
 		case err != nil:
 			result = Dropped
 		}
-		a.told(l.Alert, result, err)
+		a.done(l.Alert, result, err)
 		if result == Failed {
 			a.backOff()
 			return sent, err

@@ -124,7 +124,7 @@ func reported(t *testing.T, rdb redis.UniversalClient, node string, n int64) *cl
 
 // What two nodes refuse together is told once, whoever leads, and again and again
 // until the webhook takes it.
-func TestAlarm_TellsOnceForAll(t *testing.T) {
+func TestAlerter_TellsOnceForAll(t *testing.T) {
 	rdb := dial(t, redistest.Start(t).Addr)
 	hook := receives(t, 503, 200)
 	s := reported(t, rdb, "a", 60)
@@ -155,7 +155,7 @@ func TestAlarm_TellsOnceForAll(t *testing.T) {
 }
 
 // A leader that dies with the alert unsent leaves it to the next.
-func TestAlarm_NothingIsLostWithTheLeader(t *testing.T) {
+func TestAlerter_NothingIsLostWithTheLeader(t *testing.T) {
 	rdb := dial(t, redistest.Start(t).Addr)
 	hook := receives(t, 503, 503, 204)
 	s := reported(t, rdb, "a", 100)
@@ -177,7 +177,7 @@ func TestAlarm_NothingIsLostWithTheLeader(t *testing.T) {
 	}
 }
 
-func TestAlarm_GivesUpWhereNothingHelps(t *testing.T) {
+func TestAlerter_GivesUpWhereNothingHelps(t *testing.T) {
 	for _, status := range []int{400, 401, 404, 410, 301, 307} {
 		hook := receives(t, status)
 		s := reported(t, nil, "a", 100)
@@ -190,7 +190,7 @@ func TestAlarm_GivesUpWhereNothingHelps(t *testing.T) {
 	}
 }
 
-func TestAlarm_NobodyIsToldWithoutAWebhook(t *testing.T) {
+func TestAlerter_NobodyIsToldWithoutAWebhook(t *testing.T) {
 	rdb := dial(t, redistest.Start(t).Addr)
 	a := newTestAlerter(t, reported(t, rdb, "a", 1000), rdb, "")
 	if did, err := a.Task().Run(t.Context(), leading(t, rdb)); did != "" || err != nil {
@@ -202,7 +202,7 @@ func TestAlarm_NobodyIsToldWithoutAWebhook(t *testing.T) {
 }
 
 // The key that has used most of a limit is told of, masked, wherever it was seen.
-func TestAlarm_KeysThatAreNearTheirLimit(t *testing.T) {
+func TestAlerter_KeysThatAreNearTheirLimit(t *testing.T) {
 	rdb := dial(t, redistest.Start(t).Addr)
 	hook := receives(t, 200)
 	var s *cluster.Statistics
@@ -223,7 +223,7 @@ func TestAlarm_KeysThatAreNearTheirLimit(t *testing.T) {
 
 // However many limits are used up while the webhook is away, what waits is bounded,
 // in Redis and in memory; what is lost is told.
-func TestAlarm_QueueIsBounded(t *testing.T) {
+func TestAlerter_QueueIsBounded(t *testing.T) {
 	for name, rdb := range map[string]redis.UniversalClient{"redis": dial(t, redistest.Start(t).Addr), "memory": nil} {
 		t.Run(name, func(t *testing.T) {
 			c := newCounter()
@@ -255,7 +255,7 @@ func TestAlarm_QueueIsBounded(t *testing.T) {
 	}
 }
 
-func TestAlarm_PausesLongerAfterEachFailure(t *testing.T) {
+func TestAlerter_PausesLongerAfterEachFailure(t *testing.T) {
 	s := reported(t, nil, "a", 100)
 	a := newTestAlerter(t, s, nil, "http://127.0.0.1:1")
 	last := time.Duration(0)

@@ -6,16 +6,17 @@ import "time"
 // worth telling: longer than all of them need to reload.
 const driftAfter = 15 * time.Second
 
-// A drift is for how long other nodes have served another configuration. Only
+// A drift (configuration drift) is for how long other nodes have served another
+// configuration. Only
 // the goroutine that gives signs of life uses it.
 type drift struct {
-	since time.Time // zero while all serve the same
-	told  int       // how many others were told of last
+	since    time.Time // zero while all serve the same
+	reported int       // how many others were told of last
 }
 
 // note takes in how many others differ now. It returns how many are to be told
 // of, and whether that is news.
-func (d *drift) note(now time.Time, others int) (told int, news bool) {
+func (d *drift) note(now time.Time, others int) (reported int, news bool) {
 	switch {
 	case others == 0:
 		d.since = time.Time{}
@@ -24,11 +25,11 @@ func (d *drift) note(now time.Time, others int) (told int, news bool) {
 	}
 	if others > 0 && now.Sub(d.since) < driftAfter {
 		others = 0
-		if d.told > 0 {
-			others = d.told
+		if d.reported > 0 {
+			others = d.reported
 		}
 	}
-	news = others != d.told
-	d.told = others
+	news = others != d.reported
+	d.reported = others
 	return others, news
 }

@@ -29,7 +29,7 @@ type Taken interface {
 
 // A Follower does on a node what is pushed to all.
 type Follower struct {
-	// Take gets ready to serve what a bundle says. Its error is told to whoever
+	// Take gets ready to serve what a bundle says. Its error is published to whoever
 	// pushes.
 	Take func(ctx context.Context, b config.Bundle) (Taken, error)
 	// Told hears what came of each push that is decided: it is served, or why
@@ -51,19 +51,19 @@ func (n *Node) Adopt(e Entry, c *config.Config) {
 	offer(n.nudged, struct{}{})
 }
 
-// Follow serves what is pushed, until ctx is done: at once when it is told to
+// Follow serves what is pushed, until ctx is done: at once when it is published to
 // look, and within two seconds when it is not heard. Whatever was pushed while
 // this node was away is served as soon as it is back.
 func (n *Node) Follow(ctx context.Context, f *Follower) {
-	told := n.rdb.Subscribe(ctx, n.channel())
-	defer told.Close()
+	published := n.rdb.Subscribe(ctx, n.channel())
+	defer published.Close()
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	defer f.discard()
 	for {
 		n.poll(ctx, f)
 		select {
-		case <-told.Channel():
+		case <-published.Channel():
 		case <-tick.C:
 		case <-ctx.Done():
 			return

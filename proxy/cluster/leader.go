@@ -65,8 +65,8 @@ type LeaderOptions struct {
 	Ran  func(Run)
 }
 
-// A Leader runs tasks as long as this node leads, and competes for the lead when
-// it does not. Of all nodes under one prefix one leads at a time; when it dies,
+// A Leader takes part in a leader election: it runs tasks as long as this node leads,
+// and competes for the lead when it does not. Of all nodes under one prefix one leads at a time; when it dies,
 // another does after at most the lease. It is safe for concurrent use.
 type Leader struct {
 	id         string

@@ -68,7 +68,7 @@ func readMember(row any) (Member, error) {
 	return m, nil
 }
 
-// heartbeat is what this node lets others know of it. The script that compares hashes
+// heartbeat is what this node lets others know of it, again and again. The script that compares hashes
 // finds them in this text.
 func (n *Node) heartbeat() (text, hash string) {
 	now := n.serving.Load()

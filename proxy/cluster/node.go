@@ -177,9 +177,9 @@ func (n *Node) sign(ctx context.Context, d *drift) {
 		_, _ = n.Restore(ctx) // or at the next sign of life
 	}
 	n.learn(ctx)
-	if told, news := d.note(time.Now(), int(others)); news {
-		n.drifting.Store(int64(told))
-		offer(n.drifted, told)
+	if others, news := d.note(time.Now(), int(others)); news {
+		n.drifting.Store(int64(others))
+		offer(n.drifted, others)
 	}
 	if now := n.serving.Load(); now.alone && !now.behind {
 		offer(n.returned, struct{}{})

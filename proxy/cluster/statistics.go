@@ -99,9 +99,9 @@ type Figures interface {
 
 // minuteCounts are what this node has counted in one minute.
 type minuteCounts struct {
-	counts map[proxy.Series]int64
-	near   map[string]proxy.Near // by ROUTE.LIMIT and window
-	told   bool                  // as it is now
+	counts   map[proxy.Series]int64
+	near     map[string]proxy.Near // by ROUTE.LIMIT and window
+	reported bool                  // as it is now
 }
 
 // NewStatistics makes the statistics of a node of a cluster, or, when rdb is nil,
@@ -193,7 +193,7 @@ func (p *minuteCounts) add(series proxy.Series, n int64) {
 		series = others()
 	}
 	p.counts[series] += n
-	p.told = false
+	p.reported = false
 }
 
 // noteNear remembers the key that has used most of a limit and window.
@@ -201,19 +201,19 @@ func (p *minuteCounts) noteNear(near proxy.Near) {
 	name := near.Route + "." + near.Limit + ":" + near.Window
 	if known, found := p.near[name]; near.Used > known.Used && (found || len(p.near) < mostNear) {
 		p.near[name] = near
-		p.told = false
+		p.reported = false
 	}
 }
 
 // report sends the counts of a minute, and forgets them when they will not change any more.
 func (s *Statistics) report(ctx context.Context, minute int64) error {
 	p := s.minutes[minute]
-	if !p.told {
+	if !p.reported {
 		now, err := s.store.report(ctx, s.node, minute, minuteReport{Tallies: tallies(p.counts), Near: slices.Collect(maps.Values(p.near))})
 		if err != nil && !errors.Is(err, errClosed) {
 			return fmt.Errorf("report a minute: %w", err)
 		}
-		p.told = true
+		p.reported = true
 		s.adjust(now)
 	}
 	if s.time().Unix()/60 > minute+1 {

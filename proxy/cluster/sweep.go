@@ -35,9 +35,9 @@ var (
 	sweptScript string
 )
 
-// A Sweep deletes what was counted for limits that have left the configuration
-// for longer than a grace. Such keys expire by themselves, but those of a limit by
-// the year take a year.
+// A Sweep is a garbage collection: it deletes what was counted for limits that have left the configuration
+// for longer than a grace. Such keys expire by themselves, but those of a limit of
+// 365 days take a year.
 //
 // It looks at a bounded number of keys at a time. Only keys that the store writes
 // for such a limit under our prefix are deleted; a limit that is defined again in

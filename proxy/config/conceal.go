@@ -177,23 +177,23 @@ func (c *Config) hashedValues(f file) file {
 	}
 	lists := map[string]*listForm{}
 	for name, l := range f.Lists {
-		told := *l
-		told.Values = slices.Clone(l.Values)
+		shown := *l
+		shown.Values = slices.Clone(l.Values)
 		for i, text := range l.Values {
-			told.Values[i] = hash(specs[name], text)
+			shown.Values[i] = hash(specs[name], text)
 		}
-		lists[name] = &told
+		lists[name] = &shown
 	}
 	f.Lists, f.Routes = lists, slices.Clone(f.Routes)
 	for i, r := range f.Routes {
-		told := *r
-		told.Limits = slices.Clone(r.Limits)
-		for j, l := range told.Limits {
+		shown := *r
+		shown.Limits = slices.Clone(r.Limits)
+		for j, l := range shown.Limits {
 			one := *l
 			one.Overrides = concealedOverrides(l, limits[l], func(text string) string { return hash(limits[l], text) })
-			told.Limits[j] = &one
+			shown.Limits[j] = &one
 		}
-		f.Routes[i] = &told
+		f.Routes[i] = &shown
 	}
 	return f
 }

@@ -85,11 +85,11 @@ func (c *Config) parts(once []byte) []map[string]string {
 	}
 	lists := map[string]string{}
 	for name, l := range f.Lists {
-		told := *l
+		shown := *l
 		if len(l.Values) > 0 {
-			told.Values = list{fmt.Sprintf("%d, not shown, %s", len(l.Values), brief(once, strings.Join(l.Values, "\n")))}
+			shown.Values = list{fmt.Sprintf("%d, not shown, %s", len(l.Values), brief(once, strings.Join(l.Values, "\n")))}
 		}
-		lists[name] = c.written.lineOf(&told, l)
+		lists[name] = c.written.lineOf(&shown, l)
 	}
 	return []map[string]string{limits, routes, lines(line, f.Keys), lists, lines(line, f.Upstreams), sections}
 }

@@ -41,7 +41,7 @@ func either(choices []string) string {
 	return strings.Join(choices[:last], ", ") + " or " + choices[last]
 }
 
-// distance is how many characters must be put in, left out, replaced, or
+// distance is the edit distance (Levenshtein's): how many characters must be put in, left out, replaced, or
 // swapped with their neighbour to make b of a (optimal string alignment). It
 // costs len(a) * len(b) steps, and gives up on words beyond any of ours.
 func distance(a, b string) int {

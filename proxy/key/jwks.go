@@ -20,7 +20,7 @@ const (
 	fetchPause   = 10 * time.Second // between two, however many unknown keys are asked for
 )
 
-// keep reads the set of keys again from time to time, and soon after a token
+// keep reads the JSON Web Key Set again from time to time, and soon after a token
 // named a key that is not in it. No request waits for that: issuers publish a
 // key before they sign with it.
 func (t *Tokens) keep(ctx context.Context) {

@@ -16,7 +16,7 @@ func (l leaf) shown() string {
 	return Mask(l.text, len(l.number.Dial))
 }
 
-// Mask is a text as people may see it when it is sensitive: enough to tell two
+// Mask is the redaction of a sensitive text, as people may see it: enough to tell two
 // apart, not enough to know one. head is the length of a country code in front
 // of it, which is shown, or 0. Of a phone number of eleven or more digits behind
 // its country code it shows the first three and the last four, as people write

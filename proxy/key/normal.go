@@ -2,7 +2,8 @@ package key
 
 import "strings"
 
-// A Step is one way to bring different spellings of a value into one form.
+// A Step is one way of normalization: it brings different spellings of a value into one
+// form.
 type Step string
 
 // The steps there are.

@@ -176,7 +176,7 @@ func TestSpec_Check(t *testing.T) {
 	}
 }
 
-func TestValue_RemembersWhatIsDear(t *testing.T) {
+func TestValue_RemembersWhatIsExpensive(t *testing.T) {
 	phone := phoneAt(t, "json:/phone")
 	country := &Spec{Name: "country", Of: phone, Part: Part{Kind: Country}}
 	near := &Spec{Name: "range", Of: phone, Part: Part{Prefix, 4}}

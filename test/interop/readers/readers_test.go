@@ -96,7 +96,7 @@ func (j judge) all(seed uint64, count int) *sum {
 				if found != nil {
 					s.leaks = append(s.leaks, found)
 				}
-				if err != nil && time.Since(begun) >= patience {
+				if err != nil && time.Since(begun) >= answerTimeout {
 					s.silent = append(s.silent, fmt.Sprintf("%v: %v", m, err))
 				}
 				s.mu.Unlock()
@@ -128,6 +128,6 @@ func (s *sum) report(t *testing.T) {
 		t.Error(b.String())
 	}
 	for _, text := range s.silent {
-		t.Errorf("no answer within %v: %s", patience, text)
+		t.Errorf("no answer within %v: %s", answerTimeout, text)
 	}
 }

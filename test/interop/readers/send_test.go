@@ -28,17 +28,17 @@ type answer struct {
 	read   map[string][]string
 }
 
-// patience is how long an answer may take; without one the request counts as refused.
-const patience = 20 * time.Second
+// answerTimeout is how long an answer may take; without one the request counts as refused.
+const answerTimeout = 20 * time.Second
 
 // send sends a request on a connection of its own.
 func send(addr string, m *message) (answer, error) {
-	c, err := net.DialTimeout("tcp", addr, patience)
+	c, err := net.DialTimeout("tcp", addr, answerTimeout)
 	if err != nil {
 		return answer{}, err
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(patience))
+	c.SetDeadline(time.Now().Add(answerTimeout))
 	if m.http2 {
 		return send2(c, m)
 	}

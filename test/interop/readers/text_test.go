@@ -62,13 +62,13 @@ func (k *maker) name(name string) (spelled, label string) {
 	if k.IntN(4) == 0 {
 		return name, name
 	}
-	front, back, _ := strings.Cut(name, "_")
+	head, back, _ := strings.Cut(name, "_")
 	spelled = pick(k,
-		name, name, name, front+"."+back, front+"+"+back, front+"%20"+back, front+"["+back, front+"%5B"+back, front+"%5F"+back, front+"%2E"+back,
+		name, name, name, head+"."+back, head+"+"+back, head+"%20"+back, head+"["+back, head+"%5B"+back, head+"%5F"+back, head+"%2E"+back,
 		name+"[]", name+"%5B%5D", name+"[x]", name+"[0]", name+"[25]", "["+name+"]", name+"[", name+"]", name+"[][]", "["+name+"][]", "["+name+"[]]", name+"[x][y]", name+"[[x]",
 		name+"%5B0%5D", name+"[0", name+"%00", name+"%00x", "%00"+name, "+"+name, "%20"+name, name+"+", name+"%20", "%09"+name, name+"%0A", name+".", name+".x", name+".0",
-		strings.ToUpper(name), "Phone_No", percent(name), "%70"+name[1:], "%ef%bd%90"+name[1:], front+"%ef%bc%bf"+back, front+"%c2%a0"+back, "%c2%a0"+name, "%e2%80%8b"+name, "%ef%bb%bf"+name,
-		"__proto__["+name+"]", "amp;"+name, "?"+name, "%26"+name, name+"%3D", name+"%ff", front+"%c0%df"+back, front+"%u005F"+back, front+"%255F"+back, "'"+name+"'", "%22"+name+"%22", front+"-"+back, name+"*", name+"%5b", name+"[%00]", "["+name, "."+name, "_"+name, front+"[_"+back)
+		strings.ToUpper(name), "Phone_No", percent(name), "%70"+name[1:], "%ef%bd%90"+name[1:], head+"%ef%bc%bf"+back, head+"%c2%a0"+back, "%c2%a0"+name, "%e2%80%8b"+name, "%ef%bb%bf"+name,
+		"__proto__["+name+"]", "amp;"+name, "?"+name, "%26"+name, name+"%3D", name+"%ff", head+"%c0%df"+back, head+"%u005F"+back, head+"%255F"+back, "'"+name+"'", "%22"+name+"%22", head+"-"+back, name+"*", name+"%5b", name+"[%00]", "["+name, "."+name, "_"+name, head+"[_"+back)
 	return spelled, spelled
 }
 

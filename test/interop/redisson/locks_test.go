@@ -223,14 +223,14 @@ func TestGroup_WhatAKilledJavaHeldIsFreeAfterItsLease(t *testing.T) {
 	}
 	const lease = 3 * time.Second
 	w := newTestServer(t)
-	keeper := held(t, w.locker().Group("orders", "kept"))
+	kept := held(t, w.locker().Group("orders", "kept"))
 	j := startJava(t, "single", w.server.Addr, lease)
 	j.do("locked", "ann", "group.lock", "orders,one,two")
 	got := beside(t, w.locker().Group("orders", "one", "two"))
 	w.listens(1, "redisson_lock__channel:{orders}")
 	j.kill()
 	unlocked(t, got())
-	unlocked(t, keeper)
+	unlocked(t, kept)
 	if n := w.eye.Exists(t.Context(), "orders").Val(); n != 0 {
 		t.Errorf("fields are left: %v", w.eye.HGetAll(t.Context(), "orders").Val())
 	}

@@ -122,7 +122,7 @@ func (a account) between(from, to time.Time) (n int) {
 // Four nodes that lose Redis for half a minute, under more load than the limit
 // lets through, grant what the limit says: what each had before counts against
 // its share, and what it granted meanwhile is counted when Redis is back.
-func TestStandby_OutageDoesNotOpenAFreshLimit(t *testing.T) {
+func TestFallback_OutageDoesNotOpenAFreshLimit(t *testing.T) {
 	const (
 		rate   = 40
 		window = 10 * time.Second
@@ -198,7 +198,7 @@ func keys(t *testing.T, addr, pattern string) []string {
 
 // What a node granted by itself is counted once Redis answers, also of a key
 // that nobody asks about any more.
-func TestStandby_GrantsAreReported(t *testing.T) {
+func TestFallback_GrantsAreReported(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	w := start(t, hasty(server.Addr)+sms("3/1h", ", on_store_failure: local"))

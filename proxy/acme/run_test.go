@@ -1,0 +1,193 @@
+package acme
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/weir-proxy/weir/proxy/config"
+)
+
+// A testManager is a Manager that runs behind a listener of its own.
+type testManager struct {
+	*Manager
+	log  *logBuffer
+	stop func() // ends it; safe to call twice
+}
+
+// A logBuffer keeps what is logged.
+type logBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *logBuffer) Write(line []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(line)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// startManager runs a Manager for names that asks a, with its certificates in
+// storage.
+func startManager(t *testing.T, a *authority, storage string, names ...string) *testManager {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.plain = l.Addr().String()
+	m := &testManager{log: new(logBuffer)}
+	c := config.ACME{Domains: names, Directory: a.URL + "/dir", CA: a.ca, Storage: storage, HTTP: true}
+	if m.Manager, err = New(t.Context(), c, Options{Log: zerolog.New(m.log), Plain: a.plain}); err != nil {
+		t.Fatal(err)
+	}
+	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !m.Answer(w, r) {
+			http.NotFound(w, r)
+		}
+	})}
+	ctx, cancel := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	all.Go(func() { s.Serve(l) })
+	all.Go(func() { m.Run(ctx) })
+	m.stop = sync.OnceFunc(func() { cancel(); s.Close(); all.Wait(); m.Close() })
+	t.Cleanup(m.stop)
+	return m
+}
+
+// hello is what a client says that asks for name.
+func hello(t *testing.T, name string) *tls.ClientHelloInfo {
+	t.Helper()
+	client, server := net.Pipe()
+	t.Cleanup(func() { client.Close(); server.Close() })
+	return &tls.ClientHelloInfo{ServerName: name, Conn: server}
+}
+
+// eventually waits until something holds.
+func eventually(t *testing.T, m *testManager, what string, holds func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(30 * time.Second); !holds(); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within 30 s; the log:\n%s", what, m.log)
+		}
+	}
+}
+
+// Each name gets a certificate of its own, which is shown to who asks for that name;
+// who asks for another sees the first. A weir that starts again asks for none.
+func TestRun_ObtainsACertificateForEachName(t *testing.T) {
+	a, storage := newAuthority(t), t.TempDir()
+	m := startManager(t, a, storage, "a.example", "b.example")
+	eventually(t, m, "both names have certificates", func() bool { return len(m.Held()) == 2 })
+	for asked, want := range map[string]string{"a.example": "a.example", "b.example": "b.example", "": "a.example", "c.example": "a.example"} {
+		c, err := m.Certificate(hello(t, asked))
+		if err != nil || !slices.Equal(c.Leaf.DNSNames, []string{want}) {
+			t.Errorf("%q is shown %v, %v; want %s", asked, c, err, want)
+		}
+	}
+	if !slices.Equal(m.Names(), []string{"a.example", "b.example"}) {
+		t.Errorf("the names are %q", m.Names())
+	}
+	m.stop()
+	if got := strings.Count(m.log.String(), `"renewed":false,"message":"certificate obtained"`); got != 2 || strings.Contains(m.log.String(), `"level":"error"`) {
+		t.Errorf("logged\n%s", m.log)
+	}
+	again := startManager(t, a, storage, "a.example", "b.example")
+	if len(again.Held()) != 2 {
+		t.Errorf("started again it holds %d certificates; want both, before it runs", len(again.Held()))
+	}
+	again.stop()
+	if got := a.asked(); len(got) != 2 {
+		t.Errorf("the authority was asked for %q; want each name once", got)
+	}
+}
+
+// A certificate that is due when Weir starts is shown until there is another.
+func TestRun_RenewsWhatIsDue(t *testing.T) {
+	a, storage := newAuthority(t), t.TempDir()
+	a.age = lifetime - time.Hour
+	m := startManager(t, a, storage, "a.example")
+	eventually(t, m, "a certificate that is soon over", func() bool { return len(m.Held()) == 1 })
+	m.stop()
+	a.mu.Lock()
+	a.age = 0
+	a.mu.Unlock()
+	again := startManager(t, a, storage, "a.example")
+	first := again.Held()
+	eventually(t, again, "the certificate is renewed", func() bool {
+		now := again.Held()
+		if len(now) == 0 {
+			t.Fatal("none is shown while it is renewed")
+		}
+		return now[0].NotAfter.After(first[0].NotAfter)
+	})
+	if !strings.Contains(again.log.String(), `"renewed":true,"message":"certificate obtained"`) {
+		t.Errorf("logged\n%s", again.log)
+	}
+}
+
+// What the authority says against an order stands in the log, with the name, and
+// ends nothing: a restart or the next attempt may do.
+func TestRun_LogsWhatTheAuthorityRefuses(t *testing.T) {
+	a := newAuthority(t)
+	a.refuses = "rejectedIdentifier"
+	m := startManager(t, a, t.TempDir(), "a.example")
+	eventually(t, m, "the refusal is logged", func() bool {
+		return strings.Contains(m.log.String(), "not for you") && strings.Contains(m.log.String(), "a.example")
+	})
+	if _, err := m.Certificate(hello(t, "a.example")); err == nil {
+		t.Error("there is a certificate")
+	}
+	began := time.Now()
+	m.stop()
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("it took %v to end while it waits to ask again", took)
+	}
+	if strings.Contains(m.log.String(), "restart weir") {
+		t.Errorf("ending is logged as a failure:\n%s", m.log)
+	}
+}
+
+// A certificate or key that was cut off, as by a full disk, is said, and asked for anew.
+func TestRun_ReplacesWhatCannotBeUsed(t *testing.T) {
+	for _, kind := range []string{"crt", "key"} {
+		a, storage := newAuthority(t), t.TempDir()
+		m := startManager(t, a, storage, "a.example")
+		eventually(t, m, "there is a certificate", func() bool { return len(m.Held()) == 1 })
+		m.stop()
+		files, err := filepath.Glob(filepath.Join(storage, "certificates", "*", "a.example", "a.example."+kind))
+		if err != nil || len(files) != 1 {
+			t.Fatalf("files of the %s: %q, %v", kind, files, err)
+		}
+		if err := os.WriteFile(files[0], []byte("cut off"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		again := startManager(t, a, storage, "a.example")
+		if !strings.Contains(again.log.String(), `"name":"a.example","message":"certificate in storage cannot be used"`) {
+			t.Errorf("%s: logged\n%s", kind, again.log)
+		}
+		eventually(t, again, kind+": it is asked for anew", func() bool { return len(again.Held()) == 1 })
+		if got := a.asked(); len(got) != 2 {
+			t.Errorf("%s: the authority was asked for %q; want the name twice", kind, got)
+		}
+	}
+}

@@ -1,0 +1,272 @@
+package limiter
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func numbered(n int) (k Key) {
+	binary.BigEndian.PutUint64(k[:8], uint64(n)*0x9e3779b97f4a7c15)
+	binary.BigEndian.PutUint64(k[8:], uint64(n))
+	return k
+}
+
+// sketched counts keys by a sketch and exactly.
+func sketched(k int, keys []int) (*Sketch[int], map[Key]int64) {
+	s, exact := NewSketch[int](k), map[Key]int64{}
+	for _, n := range keys {
+		if fresh := s.Observe(numbered(n)); fresh != nil {
+			*fresh = n
+		}
+		exact[numbered(n)]++
+	}
+	return s, exact
+}
+
+// promised checks h against what was counted exactly; error is how wrong a count may be.
+func promised(t interface{ Fatalf(string, ...any) }, h Heavy[Key, int], exact map[Key]int64, most int64) {
+	var total int64
+	for _, n := range exact {
+		total += n
+	}
+	if h.Total != total || h.Floor > most {
+		t.Fatalf("total %d and floor %d; want %d, and at most %d", h.Total, h.Floor, total, most)
+	}
+	listed := map[Key]bool{}
+	for _, k := range h.Keys {
+		if listed[k.Key] {
+			t.Fatalf("%v is listed twice", k.Key)
+		}
+		listed[k.Key] = true
+		if n := exact[k.Key]; k.Count < n || k.Count-k.Over > n || k.Over > most || k.Over < 0 {
+			t.Fatalf("%+v was seen %d times; want at most %d, at least %d, and an error of at most %d", k, n, k.Count, k.Count-k.Over, most)
+		}
+		if numbered(k.Value) != k.Key {
+			t.Fatalf("with %v goes what belongs to another key", k.Key)
+		}
+	}
+	for k, n := range exact {
+		if !listed[k] && n > h.Floor {
+			t.Fatalf("a key that was seen %d times is not listed, above a floor of %d", n, h.Floor)
+		}
+	}
+}
+
+// sound checks the structure itself.
+func (s *Sketch[T]) sound(t interface{ Fatalf(string, ...any) }) {
+	seen, last, sum := 0, int64(0), int64(0)
+	for g := s.lowest; g != nobody; g = s.groups[g].next {
+		if s.groups[g].count <= last || s.groups[g].first == nobody {
+			t.Fatalf("a group of %d behind %d, first %d", s.groups[g].count, last, s.groups[g].first)
+		}
+		last = s.groups[g].count
+		for c := s.groups[g].first; c != nobody; c = s.counters[c].next {
+			if s.counters[c].group != g || s.slots[s.find(s.counters[c].key)] != c+1 {
+				t.Fatalf("counter %d is in another group, or not found", c)
+			}
+			seen, sum = seen+1, sum+last
+		}
+	}
+	filled := 0
+	for _, at := range s.slots {
+		if at != 0 {
+			filled++
+		}
+	}
+	unused := 0
+	for g := s.unused; g != nobody; g = s.groups[g].next {
+		unused++
+	}
+	if seen != len(s.counters) || filled != seen || sum != s.total || unused == 0 {
+		t.Fatalf("%d counters in groups, %d in slots, of %d; counts of %d for %d; %d unused groups", seen, filled, len(s.counters), sum, s.total, unused)
+	}
+}
+
+// drawn are observations: of few keys or many, skewed or not.
+func drawn(t *rapid.T, name string) []int {
+	kinds := rapid.IntRange(1, 60).Draw(t, name+" kinds")
+	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) int {
+		n := rapid.IntRange(0, kinds*kinds).Draw(t, "key")
+		return int(math.Sqrt(float64(n)))
+	}), 0, 400).Draw(t, name)
+}
+
+func TestSketch_KeepsItsBounds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		k := rapid.IntRange(1, 20).Draw(t, "k")
+		keys := drawn(t, "keys")
+		s, exact := sketched(k, keys)
+		s.sound(t)
+		h := s.Heavy()
+		promised(t, h, exact, int64(len(keys)/k))
+		if len(h.Keys) > k {
+			t.Fatalf("%d counters of %d", len(h.Keys), k)
+		}
+		if len(exact) <= k {
+			promised(t, h, exact, 0) // with room for all, all is exact
+		}
+		s.Clear()
+		s.sound(t)
+		s.Observe(numbered(1))
+		s.sound(t)
+		if h := s.Heavy(); h.Total != 1 || len(h.Keys) != 1 || h.Keys[0].Over != 0 {
+			t.Fatalf("%+v after it was cleared", h)
+		}
+	})
+}
+
+// However sketches are put together, the bounds hold, and it comes to the same.
+func TestHeavy_MergesInAnyOrder(t *testing.T) {
+	sorted := func(h Heavy[Key, int]) string {
+		slices.SortFunc(h.Keys, func(a, b HeavyKey[Key, int]) int { return cmp.Compare(a.Value, b.Value) })
+		return fmt.Sprint(h)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		k := rapid.IntRange(1, 12).Draw(t, "k")
+		exact, most := map[Key]int64{}, int64(0)
+		var all [3]Heavy[Key, int]
+		for i, name := range []string{"a", "b", "c"} {
+			keys := drawn(t, name)
+			s, counted := sketched(k, keys)
+			for key, n := range counted {
+				exact[key] += n
+			}
+			most += int64(len(keys) / k)
+			all[i] = s.Heavy()
+		}
+		a, b, c := all[0], all[1], all[2]
+		left, right := a.Merge(b).Merge(c), a.Merge(b.Merge(c))
+		promised(t, left, exact, most)
+		if got, want := sorted(right), sorted(left); got != want {
+			t.Fatalf("a(bc) is %s; want %s as (ab)c", got, want)
+		}
+		if got, want := sorted(c.Merge(a).Merge(b)), sorted(left); got != want {
+			t.Fatalf("(ca)b is %s; want %s as (ab)c", got, want)
+		}
+		if got, want := sorted(left.Merge(Heavy[Key, int]{})), sorted(left); got != want {
+			t.Fatalf("with nothing %s; want %s", got, want)
+		}
+		n := rapid.IntRange(0, 40).Draw(t, "n")
+		top := left.Top(n)
+		promised(t, top, exact, max(most, top.Floor))
+		if len(top.Keys) > n || !slices.IsSortedFunc(top.Keys, func(a, b HeavyKey[Key, int]) int { return cmp.Compare(b.Count, a.Count) }) {
+			t.Fatalf("%d keys of %d, or in no order", len(top.Keys), n)
+		}
+		again := top.Merge(top) // bounds hold of what was cut, too
+		for key, n := range exact {
+			exact[key] = 2 * n
+		}
+		promised(t, again, exact, math.MaxInt64)
+	})
+}
+
+// Slices that are over are forgotten in time, and what is late is not lost.
+func TestTopKeys_KnowsTheLastSlices(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const known = 4
+		k := rapid.IntRange(1, 10).Draw(t, "k")
+		top := NewTopKeys[int](k, known)
+		exact, now := map[int64][]int{}, int64(0)
+		for range rapid.IntRange(0, 12).Draw(t, "slices") {
+			now += int64(rapid.IntRange(0, 3).Draw(t, "later"))
+			for i, n := range drawn(t, "keys") {
+				at := now
+				if i > 0 && n == 3 {
+					at -= 2 // late
+				}
+				top.Observe(at, numbered(n), &n)
+				exact[now] = append(exact[now], n)
+			}
+		}
+		for n := range known + 3 {
+			want, most := map[Key]int64{}, int64(0)
+			for number := now - int64(min(n, known)) + 1; number <= now; number++ {
+				for _, key := range exact[number] {
+					want[numbered(key)]++
+				}
+				most += int64(len(exact[number]) / k)
+			}
+			promised(t, top.Last(now, n), want, most)
+		}
+		if h := top.Last(now+known, known); h.Total != 0 {
+			t.Fatalf("%+v when all of it is old", h)
+		}
+	})
+}
+
+func TestTopKeys_Concurrently(t *testing.T) {
+	top := NewTopKeys[int](64, 3)
+	var all sync.WaitGroup
+	for g := range 4 {
+		all.Go(func() {
+			for i := range 5000 {
+				n := (i * (g + 1)) % 50
+				top.Observe(int64(i/2500), numbered(n), &n)
+				if i%500 == 0 {
+					top.Last(1, 3)
+				}
+			}
+		})
+	}
+	all.Wait()
+	h := top.Last(1, 3)
+	if h.Total != 20_000 || len(h.Keys) != 50 {
+		t.Errorf("%d observations of %d keys, want 20000 of 50", h.Total, len(h.Keys))
+	}
+}
+
+func TestTopKeys_DoesNotAllocate(t *testing.T) {
+	top := NewTopKeys[int](64, 3)
+	n := 0
+	top.Observe(0, numbered(n), &n)
+	if got := testing.AllocsPerRun(1000, func() {
+		n++
+		top.Observe(0, numbered(n), &n)
+	}); got > 0 {
+		t.Errorf("%v allocations an observation", got)
+	}
+}
+
+func FuzzSketch(f *testing.F) {
+	f.Add(uint8(3), []byte("abcabcabdddde"))
+	f.Fuzz(func(t *testing.T, k uint8, text []byte) {
+		keys := make([]int, len(text))
+		for i, b := range text {
+			keys[i] = int(b)
+		}
+		s, exact := sketched(int(k)+1, keys)
+		s.sound(t)
+		promised(t, s.Heavy(), exact, int64(len(keys)/(int(k)+1)))
+	})
+}
+
+// A flood of keys that are all different is what costs most.
+func BenchmarkTopKeys(b *testing.B) {
+	zipf := rand.NewZipf(rand.New(rand.NewPCG(1, 2)), 1.2, 1, 1_000_000)
+	for name, next := range map[string]func() int{
+		"one": func() int { return 1 }, "zipf": func() int { return int(zipf.Uint64()) }, "flood": func() int { return rand.Int() },
+	} {
+		b.Run(name, func(b *testing.B) {
+			top := NewTopKeys[[32]byte](64, 15)
+			keys := make([]Key, 1<<16)
+			for i := range keys {
+				keys[i] = numbered(next())
+			}
+			var label [32]byte
+			b.ReportAllocs()
+			i := 0
+			for b.Loop() {
+				top.Observe(int64(i>>24), keys[i&(len(keys)-1)], &label)
+				i++
+			}
+		})
+	}
+}

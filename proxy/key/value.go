@@ -26,7 +26,7 @@ type Value struct {
 	leaves []leaf // what Parts are, for people and lists
 	memory []memory
 	token  token
-	last   found // the client whose address was written last
+	last   found             // the client whose address was written last
 	json   *jsontext.Decoder // reads from buffer
 	buffer bytes.Buffer
 }

@@ -33,6 +33,9 @@ func (c *conn) put(p []byte) error {
 
 // unraw calls an operation on a raw connection as it is called on any other.
 func unraw(err error) error {
+	if err == nil {
+		return nil
+	}
 	var op *net.OpError
 	if errors.As(err, &op) {
 		op.Op = strings.TrimPrefix(op.Op, "raw-")

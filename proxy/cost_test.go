@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -35,7 +36,7 @@ type payer struct {
 }
 
 // pays makes a proxy with these limits, an upstream that allocates nothing, and a client.
-func pays(t testing.TB, limits, status string) *payer {
+func pays(t testing.TB, limits, status string, log zerolog.Logger) *payer {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "weir.yaml")
 	text := fmt.Sprintf("routes:\n  - {name: a, match: {path: /*}, upstream: %q, %s}\n", "http://"+bareUpstream(t), limits)
@@ -47,7 +48,7 @@ func pays(t testing.TB, limits, status string) *payer {
 		t.Fatal(err)
 	}
 	p, err := New(t.Context(), Options{
-		Path: path, Config: read, Store: limiter.NewMemory(limiter.MemoryOptions{}), Registry: prometheus.NewRegistry(), Log: zerolog.Nop(),
+		Path: path, Config: read, Store: limiter.NewMemory(limiter.MemoryOptions{}), Registry: prometheus.NewRegistry(), Log: log,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -122,7 +123,7 @@ func bareUpstream(t testing.TB) (addr string) {
 func TestCost_NoAllocationForARequest(t *testing.T) {
 	for _, c := range costed {
 		t.Run(c.name, func(t *testing.T) {
-			p := pays(t, c.limits, c.status)
+			p := pays(t, c.limits, c.status, zerolog.Nop())
 			_ = p.asks() // the first one may be allowed
 			for range 100 {
 				if err := p.asks(); err != nil {
@@ -140,11 +141,34 @@ func TestCost_NoAllocationForARequest(t *testing.T) {
 	}
 }
 
+// The line of the access log costs an address and a key as text, and nothing where it is
+// not written.
+func TestCost_TwoAllocationsForALine(t *testing.T) {
+	for _, c := range costed {
+		t.Run(c.name, func(t *testing.T) {
+			p := pays(t, c.limits, c.status, zerolog.New(io.Discard))
+			_ = p.asks()
+			for range 100 {
+				if err := p.asks(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if n := testing.AllocsPerRun(500, func() {
+				if err := p.asks(); err != nil {
+					t.Fatal(err)
+				}
+			}); n > 2 {
+				t.Errorf("%v allocations for each request, want 2 at most", n)
+			}
+		})
+	}
+}
+
 // BenchmarkPath is what a request costs with client, upstream and all system calls.
 func BenchmarkPath(b *testing.B) {
 	for _, c := range costed {
 		b.Run(c.name, func(b *testing.B) {
-			p := pays(b, c.limits, c.status)
+			p := pays(b, c.limits, c.status, zerolog.Nop())
 			_ = p.asks()
 			b.ReportAllocs()
 			for b.Loop() {

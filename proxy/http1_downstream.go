@@ -88,6 +88,9 @@ func (d *http1Door) enter() {
 		x.length = b.Length()
 	}
 	asks := x.method == http.MethodOptions
+	if !asks && !h.Fields.Odd() {
+		return
+	}
 	for f := range h.Fields.All() {
 		plain := key.IsPlainHeader(f.Name)
 		if plain && (!asks || f.ID == http1.Host) {

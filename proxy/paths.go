@@ -30,6 +30,7 @@ type level struct {
 type section struct {
 	mux    *chi.Mux
 	routes map[string]*route // by the rest of the pattern, a slash before it
+	all    *route            // for whatever follows, if there is no other; nil if there is
 }
 
 // add puts a route under its pattern. An earlier one with the same stays.
@@ -49,6 +50,9 @@ func (p *paths) add(pattern string, r *route) {
 		// chi keeps a handler for each pattern; ours is never called.
 		s.mux.Method(http.MethodGet, rest, http.NotFoundHandler())
 	}
+	if s.all = nil; len(s.routes) == 1 {
+		s.all = s.routes["/*"]
+	}
 }
 
 func (p *paths) section(plain string) *section {
@@ -59,7 +63,7 @@ func (p *paths) section(plain string) *section {
 	}
 	sections := p.levels[i].sections
 	if sections[plain] == nil {
-		sections[plain] = &section{chi.NewMux(), map[string]*route{}}
+		sections[plain] = &section{mux: chi.NewMux(), routes: map[string]*route{}}
 	}
 	return sections[plain]
 }
@@ -76,6 +80,10 @@ func (p *paths) find(c *chi.Context, path string) *route {
 		s := l.sections[plain]
 		if s == nil {
 			continue
+		}
+		if s.all != nil {
+			c.URLParams.Add("*", path[len(plain):])
+			return s.all
 		}
 		if r := s.routes[s.mux.Find(c, http.MethodGet, path[len(plain)-1:])]; r != nil {
 			return r

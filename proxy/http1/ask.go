@@ -48,6 +48,8 @@ func (c *Call) ask(u *upstream) (sent int, fault *Fault) {
 		err = failure(u.net, a.failed, a.err)
 	case err == nil:
 		err = a.err
+	default:
+		err = unraw(err)
 	}
 	if err != nil {
 		f := c.fault(err)

@@ -20,7 +20,7 @@ type Fields struct {
 	buf   []byte
 	lines []line
 	known uint64 // a bit for each Name that is there or was
-	under bool   // some name has an underscore
+	odd   bool   // some name has more than letters, digits and hyphens
 
 	scratch []string // for Values
 }
@@ -96,9 +96,9 @@ func (f *Fields) AppendValues(dst []string, name string) []string {
 	return dst
 }
 
-// HasUnderscore reports whether some name has an underscore, which CGI and WSGI
-// do not tell from a hyphen.
-func (f *Fields) HasUnderscore() bool { return f.under }
+// Odd reports whether some name has more than letters, digits and hyphens: an
+// underscore, which CGI and WSGI do not tell from a hyphen, or worse.
+func (f *Fields) Odd() bool { return f.odd }
 
 // Drop takes out all lines whose name is this one in any case.
 func (f *Fields) Drop(name string) {
@@ -112,7 +112,7 @@ func (f *Fields) Drop(name string) {
 // DropLike is Drop for lines whose name differs from this one only in case and
 // in underscores for hyphens.
 func (f *Fields) DropLike(name string) {
-	if !f.under {
+	if !f.odd {
 		f.Drop(name)
 		return
 	}

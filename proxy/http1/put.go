@@ -1,8 +1,10 @@
 package http1
 
 import (
+	"errors"
 	"net"
 	"os"
+	"strings"
 )
 
 // A putting writes to a socket, until all is written.
@@ -24,7 +26,19 @@ func (c *conn) put(p []byte) error {
 	err := c.reader.Write(c.putStep) // made once, or it would be an allocation
 	c.putting.data = nil
 	if err == nil && c.putting.err != nil {
-		err = failure(c.net, "write", c.putting.err)
+		return failure(c.net, "write", c.putting.err)
+	}
+	return unraw(err)
+}
+
+// unraw calls an operation on a raw connection as it is called on any other.
+func unraw(err error) error {
+	if err == nil {
+		return nil
+	}
+	var op *net.OpError
+	if errors.As(err, &op) {
+		op.Op = strings.TrimPrefix(op.Op, "raw-")
 	}
 	return err
 }

@@ -70,10 +70,9 @@ func (s *section) line(b []byte, f *Fields, most bound) (int, error) {
 	case ' ', '\t':
 		return 0, ErrFolded
 	}
-	name := 0
-	under := false
+	name, common := 0, byte(plainChar)
 	for name < len(b) && classes[b[name]]&tokenChar != 0 {
-		under = under || b[name] == '_'
+		common &= classes[b[name]]
 		name++
 	}
 	if name == len(b) {
@@ -106,7 +105,7 @@ func (s *section) line(b []byte, f *Fields, most bound) (int, error) {
 	id, at := nameOf(b[:name]), uint32(s.next)
 	f.lines = append(f.lines, line{name: at, nameEnd: at + uint32(name), value: at + uint32(value), valueEnd: at + uint32(end), id: id})
 	f.known |= 1 << id
-	f.under = f.under || under
+	f.odd = f.odd || common == 0
 	return n, nil
 }
 

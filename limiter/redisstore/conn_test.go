@@ -3,8 +3,10 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -126,6 +128,84 @@ func TestConn_FollowsTheMaster(t *testing.T) {
 	must(t, store)
 	if len(calledBy) != 2 {
 		t.Errorf("calls on %d connections, want 2", len(calledBy))
+	}
+}
+
+// The client of sentinels says which master it has found last.
+func TestBreaker_NotesTheMaster(t *testing.T) {
+	s := newSpeaker(t, nil)
+	b := newBreaker(1, time.Minute)
+	b.masters = &masters{}
+	if !b.masters.still("anywhere") {
+		t.Error("without a master that is known, another one is")
+	}
+	dial := b.DialHook(func(context.Context, string, string) (net.Conn, error) { return net.Dial("tcp", s.addr) })
+	c, err := dial(t.Context(), "tcp", "the name of the master")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if b.masters.still("10.1.2.3:6379") || !b.masters.still(s.addr) {
+		t.Errorf("after a connection to %s: %v", s.addr, *b.masters.last.Load())
+	}
+}
+
+// A server that takes connections and says nothing is away: each attempt that takes
+// longer than a decision may is a failure, though it goes on.
+func TestDialer_SilenceOpensTheBreaker(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	client, err := NewClient(ClientConfig{Addrs: []string{l.Addr().String()}, Timeout: 40 * time.Millisecond, BreakAfter: 2, BreakRest: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	s := New(client, Options{Timeout: 40 * time.Millisecond, Denials: -1})
+	defer s.Close()
+	var d limiter.Decision
+	for range 2 {
+		if err := s.Take(t.Context(), five(), &d); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrOpen) {
+			t.Errorf("a server that says nothing: %v", err)
+		}
+	}
+	eventually(t, "the breaker is open", func() bool { return errors.Is(s.Take(t.Context(), five(), &d), ErrOpen) })
+}
+
+// Attempts that fail are made ever more seldom, as where there is no breaker nothing
+// else keeps callers from trying.
+func TestDialer_Pauses(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var refused atomic.Int64
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			refused.Add(1)
+			c.Close()
+		}
+	})
+	defer wg.Wait()
+	defer l.Close()
+	s := New(alone(t, l.Addr().String(), 0), Options{Timeout: patient, Denials: -1})
+	defer s.Close()
+	begun := time.Now()
+	for range 9 {
+		var d limiter.Decision
+		if err := s.Take(t.Context(), five(), &d); !errors.Is(err, limiter.ErrUnavailable) {
+			t.Fatal(err)
+		}
+	}
+	if took := time.Since(begun); refused.Load() != 9 || took < 200*time.Millisecond {
+		t.Errorf("%d attempts in %v, want 9 with pauses of 1 to 100 ms between them", refused.Load(), took)
 	}
 }
 

@@ -17,12 +17,13 @@
 //   - A key of another type, or one that holds what no script writes, fails the
 //     requests that ask for it, with an error that says so, and no others, though
 //     they travel together. Nothing is taken for such a request; Reset heals it.
-//   - Requests that arrive while a script call is under way share the next one,
+//   - Requests that arrive while script calls are under way share the next one,
 //     and are decided in order, as if one by one. An idle store sends at once.
+//   - A caller whose context ends is released at once, and holds up nobody.
 //   - What Redis refused until some time is refused here until then, whatever else
 //     the request claims; refunds, grants, resets and lifted bans are heard of from
 //     all proxies, and while they cannot be, nothing is remembered.
-//   - In a cluster each node has its own queue. A request over several keys is
+//   - In a cluster each node has its own connection and queue. A request over several keys is
 //     reserved key by key and given back by id if one refuses.
 //   - While Redis fails and somebody decides in its place, nothing of that is
 //     asked of Redis: one small call at a time finds out when it is back. It hears
@@ -32,6 +33,26 @@
 // What it does not promise: Redis replicates asynchronously, so a failover may
 // forget the last permits; a clock of Redis that is set forward returns permits
 // early by as much.
+//
+// # How a decision travels
+//
+// Take has one connection to each node that takes writes, and another one for limiters
+// that Redisson shares (pipeline.go). The client makes it, so it is found, signed in and
+// encrypted as the client's own are, but no command goes through the client:
+//
+//	queue.go     calls that wait, and those that nobody has answered; who answers one claims it
+//	pipeline.go  the writer: what waits becomes one batch, written from one buffer
+//	receive.go   the reader: whole numbers, straight into the calls
+//	resp.go      what it reads: RESP2 and RESP3
+//	dialer.go    connections, one attempt at a time, with pauses between those that fail
+//	resend.go    what only the client can do: a script that is not known, a slot that moved
+//
+// Calls and batches are used again: the usual decision allocates nothing. No call has a
+// timer: a sweep for all ends those whose time is over, and gives up a connection on
+// which Redis is silent, which is one failure for the breaker however many calls it
+// carried. What was under way on a lost connection is unknown, and is not sent again;
+// what was not sent yet goes by the next. Everything else (Peek, Refund, reports, the
+// handles on Redisson's limiters) is a command of the client.
 //
 // # Layout
 //

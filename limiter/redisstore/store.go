@@ -28,9 +28,9 @@ type Options struct {
 	// Timeout is the most one call may take, whatever the caller's context
 	// says; DefaultTimeout when zero.
 	Timeout time.Duration
-	// MaxInFlight is how many script calls of Take may be under way at a time, to
-	// each node; DefaultFlights when zero. Requests that arrive meanwhile travel
-	// together in the next one.
+	// MaxInFlight is how many batches of Take may be under way at a time, to each
+	// node; DefaultInFlight when zero. Requests that arrive meanwhile travel together
+	// in the next one.
 	MaxInFlight int
 	// Denials is how many refused windows are remembered in this process, about
 	// 200 bytes each; DefaultDenials when zero, none when negative.
@@ -41,8 +41,8 @@ type Options struct {
 	Settle time.Duration
 }
 
-// DefaultInFlight is enough to keep one Redis busy.
-const DefaultInFlight = 2
+// DefaultInFlight is enough to keep one Redis busy, also one that is some way off.
+const DefaultInFlight = 4
 
 // DefaultDenials is enough for 100,000 keys under attack.
 const DefaultDenials = 100_000
@@ -69,9 +69,10 @@ type Store struct {
 	changes                 *changes
 }
 
-// New makes a Store that asks client, which it does not close. NewClient makes
-// a client with the right settings; above all, it must not send a command again
-// that timed out.
+// New makes a Store that asks client, a *redis.Client or a *redis.ClusterClient, which
+// it does not close. NewClient makes one with the right settings; above all, it must not
+// send a command again that timed out. For takes the Store makes connections of its own
+// with the client's options; they end with Close. Hooks of the client do not see takes.
 func New(client redis.UniversalClient, o Options) *Store {
 	return newStore(client, o, clockLua)
 }
@@ -119,7 +120,7 @@ func (s *Store) Close() error {
 }
 
 // Take implements limiter.Store: one round trip, one step in Redis, shared with
-// the requests that came meanwhile. They are decided in order, as if one by one.
+// the requests that came meanwhile (group commit). They are decided in order, as if one by one.
 // What is refused for some time already is not asked for again.
 func (s *Store) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
 	if err := limiter.CheckAll(claims); err != nil {

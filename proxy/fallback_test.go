@@ -20,7 +20,7 @@ type hearing struct {
 	refunds   atomic.Int64
 }
 
-func (h *hearing) Standing() bool { return !h.absent.Load() }
+func (h *hearing) Available() bool { return !h.absent.Load() }
 
 func (h *hearing) Report(claims []limiter.Claim, p limiter.Permit) { h.heard[p.ID] = claims[0].Cost }
 

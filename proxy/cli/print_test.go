@@ -125,7 +125,7 @@ func TestPushAndRollback_SayWhoAsks(t *testing.T) {
 	if code, out, stderr := weir("check", path, "--against", addr); code != exitOK || !strings.HasSuffix(out, "0 changes against generation 1\n") {
 		t.Errorf("check --against = %d, %q, %q", code, out, stderr)
 	}
-	if code, out, _ := weir("push", write(t, "{{{"), "--admin", addr); code != exitFault || !strings.Contains(out, ":1:1: ") {
+	if code, out, _ := weir("push", write(t, "{{{"), "--admin", addr); code != exitFault || !strings.HasPrefix(out, "weir.yaml:2:1: ") {
 		t.Errorf("push of what does not load = %d, %q; want the problem and its place", code, out)
 	}
 	me, err := user.Current()

@@ -25,7 +25,7 @@ type leaderTasks struct {
 	leads      prometheus.Gauge
 	runs       *prometheus.CounterVec
 	alerts     *prometheus.CounterVec
-	reports    atomic.Bool // run was called
+	ended      atomic.Bool // run has returned
 
 	mu     sync.Mutex      // guards what follows
 	failed map[string]bool // tasks whose last run has failed
@@ -69,7 +69,6 @@ func newLeaderTasks(s store, p *proxy.Proxy, r prometheus.Registerer, log zerolo
 
 // run competes for the lead, and reports what this weir counts, until ctx is done.
 func (l *leaderTasks) run(ctx context.Context) {
-	l.reports.Store(true)
 	var all sync.WaitGroup
 	all.Go(func() { l.statistics.Run(ctx) })
 	all.Go(func() {
@@ -78,11 +77,12 @@ func (l *leaderTasks) run(ctx context.Context) {
 		}
 	})
 	all.Wait()
+	l.ended.Store(true)
 }
 
-// close reports what was counted last, if this weir has begun to.
+// close reports what was counted last, unless run never was, or still is, at it.
 func (l *leaderTasks) close(ctx context.Context) error {
-	if !l.reports.Load() {
+	if !l.ended.Load() {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, connectPatience)

@@ -1,14 +1,19 @@
 package node
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
+	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // certified writes a certificate that client trusts, and its key, beside path.
@@ -43,6 +48,29 @@ func listened(t *testing.T, listen string) string {
 		t.Fatal(err)
 	}
 	return path
+}
+
+// issue puts a new certificate and its key into dir, as programs that renew them do.
+func issue(t *testing.T, dir string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(2), DNSNames: []string{"a.example"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, block := range map[string]*pem.Block{"key.pem": {Type: "PRIVATE KEY", Bytes: secret}, "cert.pem": {Type: "CERTIFICATE", Bytes: der}} {
+		if err := rewrite(filepath.Join(dir, name), string(pem.EncodeToMemory(block))); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func TestListen_HTTPSAlone(t *testing.T) {

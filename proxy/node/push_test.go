@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -167,5 +168,101 @@ func TestPlan_WithoutRedis(t *testing.T) {
 	}
 	if p, err := client.Plan(t.Context(), admin.Push{Bundle: other}); err != nil || !strings.Contains(p.Restart, "restart") {
 		t.Errorf("plan of what a running weir cannot change = %+v, %v; want that it needs a restart", p, err)
+	}
+}
+
+// A Redis that has lost what was pushed gets it back by a push of the same.
+func TestPush_RestoresWhatRedisHasLost(t *testing.T) {
+	server := redistest.Start(t)
+	n, client := following(t, server.Addr)
+	if _, err := client.Push(t.Context(), admin.Push{Bundle: limited(t, "5/1h"), Author: "ann"}); err != nil {
+		t.Fatal(err)
+	}
+	n.says("serving pushed config")
+	for range 20 { // a sign of life may give it back before the push does
+		if err := n.store.client.FlushAll(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		again, err := client.Push(t.Context(), admin.Push{Bundle: limited(t, "5/1h"), Author: "ann"})
+		if err != nil || again.Changed {
+			t.Fatalf("the same again = %+v, %v", again, err)
+		}
+		if again.Restored {
+			n.says("published again; redis had lost it")
+			if h, err := client.History(t.Context()); err != nil || len(h.History) != 1 || h.History[0].Author != "ann" {
+				t.Errorf("history = %+v, %v; want ann's push", h, err)
+			}
+			return
+		}
+	}
+	t.Error("nothing was restored")
+}
+
+// A node that starts serves what was pushed, whatever its own file says.
+func TestPush_NodesThatStartServeIt(t *testing.T) {
+	server := redistest.Start(t)
+	_, client := following(t, server.Addr)
+	pushed, err := client.Push(t.Context(), admin.Push{Bundle: limited(t, "5/1h"), Author: "ann"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, _ := following(t, server.Addr)
+	if number, c := next.proxy.Serving(); number != pushed.Generation || c.Hash != pushed.Hash {
+		t.Errorf("a new node serves generation %d, %s; want %d", number, c.Hash, pushed.Generation)
+	}
+	if got := fetch(t, "http://"+next.Address("http")+"/rate"); got != "5/1h" {
+		t.Errorf("a new node serves %q", got)
+	}
+}
+
+// What the others decided and this node cannot serve is said in its log and on readyz.
+func TestPush_WhatCannotBeFollowedIsSaid(t *testing.T) {
+	n, _ := following(t, redistest.Start(t).Addr)
+	n.followed(cluster.Entry{Generation: 7}, errors.New("no such file"))
+	if got := n.says("cannot serve pushed config"); got["generation"] != 7.0 || got["error"] != "no such file" {
+		t.Errorf("the log says %v", got)
+	}
+	if ready := fetch(t, "http://"+n.Address("admin")+"/readyz"); !strings.Contains(ready, "refused since") {
+		t.Errorf("readyz says %s", ready)
+	}
+	n.source.own.Reload.Keep = filepath.Join(t.TempDir(), "gone", "kept.json")
+	n.followed(cluster.Entry{Generation: 8, Bundle: limited(t, "1/1h")}, nil)
+	n.says("cannot write reload.keep")
+	if ready := fetch(t, "http://"+n.Address("admin")+"/readyz"); strings.Contains(ready, "refused since") {
+		t.Errorf("readyz says %s after a push that went well", ready)
+	}
+}
+
+func TestPush_ErrorsOfTheClusterHaveAStatus(t *testing.T) {
+	for _, row := range []struct {
+		err  error
+		want admin.Problem
+	}{
+		{&cluster.Refused{Answers: []cluster.Answer{{Node: "n", Said: "cannot"}}}, admin.Problem{Status: 409, Nodes: []admin.NodeAnswer{{Node: "n", Said: "cannot"}}}},
+		{&cluster.UnderWay{Author: "ann", Node: "n"}, admin.Problem{Status: 409, Author: "ann", Node: "n"}},
+		{cluster.ErrOvertaken, admin.Problem{Status: 409}},
+	} {
+		row.want.Detail = row.err.Error()
+		var got *admin.Problem
+		if !errors.As(problem(row.err), &got) || !reflect.DeepEqual(*got, row.want) {
+			t.Errorf("%v is told as %+v; want %+v", row.err, got, row.want)
+		}
+	}
+	if other := errors.New("redis is away"); problem(other) != other || problem(nil) != nil {
+		t.Error("other errors are told otherwise than as they are")
+	}
+}
+
+func TestPush_DiffsOfFiles(t *testing.T) {
+	was := config.Bundle{Main: "a", Files: map[string]string{"a": "one\ntwo\n", "same": "s\n", "gone": "g\n"}}
+	is := config.Bundle{Main: "a", Files: map[string]string{"a": "one\n2\n", "same": "s\n", "new": "n\n"}}
+	got := compareFiles(was, is)
+	for _, want := range []string{"--- a/a\n+++ b/a\n", "\n-two\n", "\n+2\n", "+++ b/new\n", "\n+n\n", "--- a/gone\n", "\n-g\n"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in:\n%s", want, got)
+		}
+	}
+	if strings.Contains(got, "same") || compareFiles(was, was) != "" {
+		t.Errorf("files that are the same are told of:\n%s", got)
 	}
 }

@@ -1,0 +1,136 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/user"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/config"
+)
+
+func TestPush_SaysWhatCameOfIt(t *testing.T) {
+	nodes := []admin.NodeAnswer{{Node: "a", Said: "ok"}, {Node: "b", Said: "no such file"}}
+	for _, row := range []struct {
+		done admin.Pushed
+		want string
+		err  error
+	}{
+		{admin.Pushed{Generation: 3, Changed: true, Nodes: nodes[:1], Changes: []config.Change{{What: "limit", Name: "sms.phone", Is: "{rate: 1/1m}"}}, Warnings: []string{"weir.yaml:1:1: odd"}},
+			"weir.yaml:1:1: odd (warning)\nlimit sms.phone added: {rate: 1/1m}\ngeneration 3 is served by 1 of 1 nodes\n", nil},
+		{admin.Pushed{Generation: 3, Changed: true, Nodes: nodes}, "b: no such file\ngeneration 3 is served by 1 of 2 nodes\n", nil},
+		{admin.Pushed{Generation: 3}, "generation 3 is this already\n", nil},
+		{admin.Pushed{Generation: 3, Restored: true}, "generation 3 is published again; redis had lost it\n", nil},
+		{admin.Pushed{DryRun: true, Nodes: nodes[:1]}, "all 1 nodes could serve this; nothing has changed\n", nil},
+		{admin.Pushed{DryRun: true, Nodes: nodes}, "b: no such file\n1 of 2 nodes could not serve this\n", errReported},
+	} {
+		var out bytes.Buffer
+		if err := printPushed(&out, row.done); out.String() != row.want || !errors.Is(err, row.err) {
+			t.Errorf("%+v is told as %q, %v; want %q, %v", row.done, out.String(), err, row.want, row.err)
+		}
+	}
+}
+
+func TestCheck_SaysWhatWouldChange(t *testing.T) {
+	for _, row := range []struct {
+		plan admin.Plan
+		want string
+	}{
+		{admin.Plan{Generation: 2, Whole: true, Looked: 5}, "looked at all 5 counts there are\n0 changes against generation 2\n"},
+		{admin.Plan{Generation: 2, Looked: 50}, "looked at 50 counts; there are more\n0 changes against generation 2\n"},
+		{admin.Plan{Generation: 2, Unknown: "redis is away"}, "who would be refused is not known: redis is away\n0 changes against generation 2\n"},
+		{admin.Plan{Generation: 2, Restart: "listen needs a restart"}, "listen needs a restart\n0 changes against generation 2\n"},
+		{admin.Plan{Generation: 2, Whole: true, Looked: 1, Changes: []config.Change{{What: "route", Name: "a", Was: "{x: 1}"}}, Refused: []admin.LimitRefusal{{Limit: "a.user:1m", Keys: 7, Named: []string{"abc"}}}},
+			"route a removed: {x: 1}\na.user:1m would refuse 7 keys now, such as [abc]\nlooked at all 1 counts there are\n1 changes against generation 2\n"},
+	} {
+		var out bytes.Buffer
+		if printPlan(&out, row.plan); out.String() != row.want {
+			t.Errorf("%+v is told as %q; want %q", row.plan, out.String(), row.want)
+		}
+	}
+}
+
+// A refusal is told with all its facts, one a line.
+func TestExplained_RefusalsOfARunningWeir(t *testing.T) {
+	away := errors.New("away")
+	for _, row := range []struct {
+		err       error
+		out, want string
+	}{
+		{away, "", "away"},
+		{&admin.Problem{Detail: "a generation is a number"}, "", "a generation is a number"},
+		{&admin.Problem{Detail: "a", Problems: []string{"a", "b"}}, "a\nb\n", errReported.Error()},
+		{&admin.Problem{Detail: "refused", Nodes: []admin.NodeAnswer{{Node: "n", Said: "no"}, {Node: "m"}}}, "n: no\nm: no answer\n", "not all nodes agree; nothing has changed"},
+	} {
+		var out bytes.Buffer
+		if err := explained(&out, row.err); err.Error() != row.want || out.String() != row.out {
+			t.Errorf("%#v: %v, %q; want %s, %q", row.err, err, out.String(), row.want, row.out)
+		}
+	}
+}
+
+// answering is a weir that answers each path with that text, as JSON.
+func answering(t *testing.T, answers map[string]string) (addr string, asked func() string) {
+	t.Helper()
+	var last string
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		last = r.Method + " " + r.URL.Path + " " + r.Header.Get("Authorization") + " " + string(body)
+		io.WriteString(w, answers[r.URL.Path])
+	}))
+	t.Cleanup(s.Close)
+	return s.URL, func() string { return last }
+}
+
+func TestHistory_OneLineEach(t *testing.T) {
+	at := time.Unix(0, 0).UTC().Format(time.RFC3339)
+	entry := `"generation":3,"hash":"0123456789abcdef","author":"ann","at":"` + at + `","from":1`
+	addr, asked := answering(t, map[string]string{
+		"/api/v1/history":   `{"history":[{` + entry + `}]}`,
+		"/api/v1/history/3": `{` + entry + `,"diff":"-a\n+b\n"}`,
+	})
+	line := "3  " + at + "  ann  0123456789ab, back to generation 1\n"
+	if code, out, stderr := weir("history", "--admin", addr, "--token", "secret"); code != exitOK || out != line || !strings.HasPrefix(asked(), "GET /api/v1/history Bearer secret") {
+		t.Errorf("history = %d, %q, %q, asked by %s; want %q", code, out, stderr, asked(), line)
+	}
+	if code, out, stderr := weir("history", "3", "--admin", addr); code != exitOK || out != line+"-a\n+b\n" {
+		t.Errorf("history 3 = %d, %q, %q", code, out, stderr)
+	}
+	addr, _ = answering(t, map[string]string{"/api/v1/history": `{"history":[]}`})
+	if code, out, _ := weir("history", "--admin", addr); code != exitOK || out != "nothing was pushed yet\n" {
+		t.Errorf("history of nothing = %d, %q", code, out)
+	}
+	if code, _, stderr := weir("history", "--admin", "127.0.0.1:1"); code != exitFault || !strings.Contains(stderr, "name its admin listener with --admin") {
+		t.Errorf("history of nobody = %d, %q; want what to write", code, stderr)
+	}
+}
+
+// Commands send what they are told, and the author if it is not.
+func TestPushAndRollback_SayWhoAsks(t *testing.T) {
+	addr, asked := answering(t, map[string]string{"/api/v1/push": `{"generation":1}`, "/api/v1/rollback": `{"generation":1}`, "/api/v1/plan": `{"generation":1,"whole":true}`})
+	path := file(t, "")
+	if code, _, stderr := weir("push", path, "--admin", addr, "--author", "ann", "--dry-run"); code != exitOK || !strings.Contains(asked(), `"author":"ann"`) || !strings.Contains(asked(), `"dry_run":true`) {
+		t.Errorf("push = %d, %q, asked by %s", code, stderr, asked())
+	}
+	if code, _, stderr := weir("rollback", "7", "--admin", addr); code != exitOK || !strings.Contains(asked(), `{"generation":7,"author":"`+author("")+`"}`) {
+		t.Errorf("rollback = %d, %q, asked by %s", code, stderr, asked())
+	}
+	if code, out, stderr := weir("check", path, "--against", addr); code != exitOK || !strings.HasSuffix(out, "0 changes against generation 1\n") {
+		t.Errorf("check --against = %d, %q, %q", code, out, stderr)
+	}
+	if code, out, _ := weir("push", write(t, "{{{"), "--admin", addr); code != exitFault || !strings.HasPrefix(out, "weir.yaml:2:1: ") {
+		t.Errorf("push of what does not load = %d, %q; want the problem and its place", code, out)
+	}
+	me, err := user.Current()
+	host, _ := os.Hostname()
+	if got := author(""); err == nil && got != me.Username+"@"+host {
+		t.Errorf("author %q", got)
+	}
+}

@@ -2,10 +2,8 @@ package proxy
 
 import (
 	"errors"
-	"slices"
 	"time"
 
-	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
@@ -170,91 +168,6 @@ func reason(by map[string]int64, err error) {
 		text = "other reasons"
 	}
 	by[text]++
-}
-
-// What a limit says of a request.
-const (
-	saidNothing = iota // it does not apply
-	saidYes
-	saidNo
-	notAsked
-)
-
-// saidBy is what l said of x.
-func (x *exchange) saidBy(l *limit) int {
-	if l.mode == config.Shadow {
-		return x.shadowSaid(l)
-	}
-	said := saidNothing
-	for i := range x.decision.Outcomes {
-		if i >= len(x.windows) || x.window(i).of != l {
-			continue
-		}
-		o := &x.decision.Outcomes[i]
-		switch {
-		case !o.Allowed:
-			return saidNo
-		case !o.Unknown:
-			said = saidYes
-		case said == saidNothing:
-			said = notAsked
-		}
-	}
-	return said
-}
-
-// shadowSaid is the same of a limit in shadow mode.
-func (x *exchange) shadowSaid(l *limit) int {
-	if slices.Contains(x.shadowErrors, l) {
-		return saidNo
-	}
-	if slices.ContainsFunc(x.shadowed, func(s refusal) bool { return x.route.windows[s.window].of == l }) {
-		return saidNo
-	}
-	if slices.ContainsFunc(x.shadowWindows, func(w int) bool { return x.route.windows[w].of == l }) {
-		return saidYes
-	}
-	return saidNothing
-}
-
-// refusedKey is the key under which l refused x, or would have.
-func (x *exchange) refusedKey(l *limit) limiter.Key {
-	for i, w := range x.windows {
-		if x.route.windows[w].of == l {
-			return x.claims[i].Key
-		}
-	}
-	for i, w := range x.shadowWindows {
-		if x.route.windows[w].of == l {
-			return x.shadows[i].Key
-		}
-	}
-	return limiter.Key{}
-}
-
-// label is the key of l for people to read.
-func (v *visit) label(l *limit) string {
-	if v.labels != nil {
-		return v.labels[l]
-	}
-	return v.x.label(l)
-}
-
-func (x *exchange) label(l *limit) string {
-	if err := l.key.Extract(x, &x.value); err != nil {
-		return "no valid key"
-	}
-	return x.value.Masked()
-}
-
-// labels are those of all limits of x that are asked.
-func (x *exchange) labels() map[*limit]string {
-	all := map[*limit]string{}
-	for _, i := range append(slices.Clone(x.windows), x.shadowWindows...) {
-		l := x.route.windows[i].of
-		all[l] = x.label(l)
-	}
-	return all
 }
 
 // whole is all that was counted.

@@ -50,6 +50,7 @@ type commands struct {
 	Schema      schemaCommand      `cmd:"" help:"Print the JSON Schema of the configuration, for editors."`
 	Healthcheck healthcheckCommand `cmd:"" help:"Ask a running weir whether it lives, for containers."`
 	Version     versionCommand     `cmd:"" help:"Print the version."`
+	Completion  completionCommand  `cmd:"" help:"Print a completion script for a shell, or the manual page."`
 	Help        helpCommand        `cmd:"" help:"Print what a command does and takes."`
 
 	Print versionFlag `name:"version" help:"Print the version."`

@@ -18,7 +18,7 @@ import (
 )
 
 type explainCommand struct {
-	Method string   `arg:"" help:"The method: GET, POST ..."`
+	Method string   `arg:"" complete:"GET,HEAD,POST,PUT,PATCH,DELETE,OPTIONS" help:"The method: GET, POST ..."`
 	URL    string   `arg:"" name:"url" help:"http://HOST/PATH, or /PATH."`
 	Config string   `short:"c" help:"The configuration; without it weir.yaml, then config.example.yaml." placeholder:"FILE"`
 	Header []string `short:"H" sep:"none" help:"A header field of the request; may be given several times." placeholder:"'NAME: VALUE'"`

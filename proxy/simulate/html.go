@@ -105,20 +105,23 @@ func newChart(name string, s proxy.ReplaySeries, steps int, t *proxy.ReplayTally
 	y := func(n int64) float64 { return chartHeight - float64(n)*chartHeight/float64(c.Most) }
 	for i := range steps {
 		low, high := at(s.Passed, i), at(s.Passed, i)+at(s.Refused, i)
-		bar(&passed, x(i), x(i+1), y(0), y(low))
-		bar(&refused, x(i), x(i+1), y(low), y(high))
+		passed.WriteString(bar{x(i), x(i + 1), y(0), y(low)}.String())
+		refused.WriteString(bar{x(i), x(i + 1), y(low), y(high)}.String())
 	}
 	c.Passed, c.Refused = passed.String(), refused.String()
 	return c
 }
 
-// bar draws one bar, if it has a height.
-func bar(b *strings.Builder, left, right, bottom, top float64) {
-	if top >= bottom {
-		return
+// A bar is a rectangle, y growing downwards.
+type bar struct{ left, right, bottom, top float64 }
+
+// String is the bar as a path of SVG, "" if it has no height.
+func (b bar) String() string {
+	if b.top >= b.bottom {
+		return ""
 	}
 	f := func(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) }
-	b.WriteString("M" + f(left) + " " + f(bottom) + "V" + f(top) + "H" + f(right) + "V" + f(bottom) + "Z")
+	return "M" + f(b.left) + " " + f(b.bottom) + "V" + f(b.top) + "H" + f(b.right) + "V" + f(b.bottom) + "Z"
 }
 
 // grouped is n with its digits in groups of three.

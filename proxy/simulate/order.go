@@ -3,6 +3,7 @@ package simulate
 import (
 	"errors"
 	"io"
+	"net/http"
 	"time"
 
 	"github.com/weir-proxy/weir/proxy/key"
@@ -32,11 +33,12 @@ type order struct {
 type Counts struct {
 	Lines     int64 `json:"lines"`
 	Requests  int64 `json:"requests"`
-	Others    int64 `json:"others"`    // lines that are no requests
-	Malformed int64 `json:"malformed"` // lines that cannot be read
-	Late      int64 `json:"late"`      // requests taken later than they came, for their lines stood too far behind
-	Untimed   int64 `json:"untimed"`   // requests of which the log does not say how long they took
-	Hostless  int64 `json:"hostless"`  // nor for which host they were
+	Others    int64 `json:"others"`       // lines that are no requests
+	Malformed int64 `json:"malformed"`    // lines that cannot be read
+	Late      int64 `json:"late"`         // requests taken later than they came, for their lines stood too far behind
+	Untimed   int64 `json:"untimed"`      // requests of which the log does not say how long they took
+	Hostless  int64 `json:"hostless"`     // nor for which host they were
+	TooMany   int64 `json:"answered_429"` // requests that were answered with 429 when they were logged
 }
 
 // next is the next request, nil behind the last one. It is to be given back to release.
@@ -95,6 +97,9 @@ func (o *order) fetch(s *source) error {
 		o.Requests++
 		if r.Took == 0 {
 			o.Untimed++
+		}
+		if r.Status == http.StatusTooManyRequests {
+			o.TooMany++
 		}
 		if r.Host == "" {
 			o.Hostless++

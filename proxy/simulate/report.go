@@ -52,6 +52,9 @@ func (r *Report) notes(o Options) []string {
 	if r.Late > 0 {
 		say("%d requests stand more than %v, or %d lines, behind later ones; they are taken at the time of the line before: sort the log by time", r.Late, window, mostWaiting)
 	}
+	if r.TooMany > 0 {
+		say("%d requests were answered with 429 when they were logged; that counts as the answer of the upstream to those that pass here", r.TooMany)
+	}
 	missing := map[string]int64{}
 	for _, t := range r.tallies() {
 		for _, rt := range t.Routes {

@@ -1,0 +1,159 @@
+package cli
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/alecthomas/kong"
+)
+
+type completionCommand struct {
+	For string `arg:"" enum:"bash,zsh,fish,man" help:"bash, zsh or fish: a script that completes commands; man: a manual page."`
+}
+
+// Help is what --help says beside the summary.
+func (completionCommand) Help() string {
+	return `bash:  source <(weir completion bash)
+zsh:   weir completion zsh > "${fpath[1]}/_weir"
+fish:  weir completion fish > ~/.config/fish/completions/weir.fish
+man:   weir completion man > /usr/local/share/man/man1/weir.1`
+}
+
+// Run prints a script for a shell, or the manual page, made of the commands as they are.
+func (c completionCommand) Run(parser *kong.Kong, w Env) error {
+	root := newWord(parser.Model.Node)
+	var text string
+	switch c.For {
+	case "bash":
+		text = root.bash()
+	case "zsh":
+		text = root.zsh()
+	case "fish":
+		text = root.fish()
+	case "man":
+		text = root.man(readBuild())
+	}
+	_, err := w.Stdout.Write([]byte(text))
+	return err
+}
+
+// A word is a command as completions and the manual see it: weir itself, or one behind
+// it.
+type word struct {
+	path     []string // the commands up to this one, without weir
+	help     string
+	detail   string
+	flags    []option
+	operands []operand
+	words    []*word
+}
+
+// An option is a flag.
+type option struct {
+	name, value string // value is "" for a flag that takes none
+	short       rune
+	help        string
+	env         string
+	standard    string // its default; "" for none worth telling
+	values      []string
+	file        bool
+}
+
+// An operand is an argument without a name.
+type operand struct {
+	name, help string
+	values     []string
+	file       bool
+	optional   bool
+	many       bool
+}
+
+// newWord learns a command from kong's model, with those behind it. Flags of the default
+// command are those of weir itself too.
+func newWord(n *kong.Node) *word {
+	w := &word{help: n.Help, detail: n.Detail}
+	for at := n; at.Parent != nil; at = at.Parent {
+		w.path = slices.Insert(w.path, 0, at.Name)
+	}
+	for _, group := range n.AllFlags(true) {
+		for _, f := range group {
+			w.add(f)
+		}
+	}
+	if n.DefaultCmd != nil {
+		for _, f := range n.DefaultCmd.Flags {
+			w.add(f)
+		}
+	}
+	for _, p := range n.Positional {
+		w.operands = append(w.operands, operand{
+			name: p.Name, help: p.Help, values: choices(p), optional: !p.Required, many: p.IsSlice(),
+			file: p.Name == "file" || p.Name == "log",
+		})
+	}
+	for _, child := range n.Children {
+		if !child.Hidden {
+			w.words = append(w.words, newWord(child))
+		}
+	}
+	for i := range w.words { // what help takes is the name of another
+		for j := range w.words[i].operands {
+			if o := &w.words[i].operands[j]; o.name == "command" {
+				o.values = w.names()
+			}
+		}
+	}
+	return w
+}
+
+func (w *word) add(f *kong.Flag) {
+	o := option{name: f.Name, short: f.Short, help: f.Help, values: choices(f.Value)}
+	if !f.IsBool() {
+		o.value = strings.Trim(f.FormatPlaceHolder(), `"`)
+		o.file = o.value == "FILE"
+		o.standard = f.Default
+	}
+	if f.HasDefault && o.value == o.standard {
+		o.value = strings.ToUpper(f.Name)
+	}
+	if len(f.Envs) > 0 {
+		o.env = f.Envs[0]
+	}
+	w.flags = append(w.flags, o)
+}
+
+// choices are the words that a value may be, none for any text.
+func choices(v *kong.Value) []string {
+	if v.Enum != "" {
+		return v.EnumSlice()
+	}
+	if v.Tag != nil && v.Tag.Has("complete") {
+		return strings.Split(v.Tag.Get("complete"), ",")
+	}
+	return nil
+}
+
+// names are the commands behind w.
+func (w *word) names() []string {
+	var all []string
+	for _, one := range w.words {
+		all = append(all, one.path[len(one.path)-1])
+	}
+	return all
+}
+
+// spellings are the ways to write a flag.
+func (o option) spellings() []string {
+	if o.short == 0 {
+		return []string{"--" + o.name}
+	}
+	return []string{"-" + string(o.short), "--" + o.name}
+}
+
+// all calls do for w and every command behind it.
+func (w *word) all(do func(*word)) {
+	do(w)
+	for _, one := range w.words {
+		one.all(do)
+	}
+}

@@ -1,0 +1,130 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+)
+
+// bash is a script for bash, without the package bash-completion.
+func (w *word) bash() string {
+	var b strings.Builder
+	b.WriteString(`# bash completion for weir: source <(weir completion bash)
+_weir() {
+    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} at="" words="" word value="" i place=1
+    COMPREPLY=()
+    # which command it is, and which of its operands is next
+    for ((i = 1; i < COMP_CWORD; i++)); do
+        word=${COMP_WORDS[i]}
+        if [[ $value ]]; then
+            [[ $word == "=" ]] || value=""
+            continue
+        fi
+        case "$at $word" in
+`)
+	w.all(func(one *word) {
+		if len(one.path) > 0 {
+			before := strings.Join(one.path[:len(one.path)-1], " ")
+			fmt.Fprintf(&b, "        %s) at=%s; place=1; continue ;;\n", quote(before+" "+one.path[len(one.path)-1]), quote(strings.Join(one.path, " ")))
+		}
+		if takes := one.bashTakes(); takes != "" {
+			fmt.Fprintf(&b, "        %s) value=1; continue ;;\n", takes)
+		}
+	})
+	b.WriteString(`        esac
+        [[ $word == -* ]] || ((place++))
+    done
+    # --flag=value comes as three words
+    if [[ $cur == "=" ]]; then
+        cur=""
+    elif [[ $prev == "=" ]]; then
+        prev=${COMP_WORDS[COMP_CWORD-2]}
+    fi
+    case "$at $prev" in
+`)
+	w.all(func(one *word) {
+		for _, f := range one.flags {
+			if f.value == "" {
+				continue
+			}
+			fmt.Fprintf(&b, "    %s) %s; return ;;\n", one.bashPattern(f), bashValues(f.values, f.file))
+		}
+	})
+	b.WriteString(`    esac
+    if [[ $cur == -* ]]; then
+        case "$at" in
+`)
+	w.all(func(one *word) {
+		var flags []string
+		for _, f := range one.flags {
+			flags = append(flags, f.spellings()...)
+		}
+		fmt.Fprintf(&b, "        %s) words=%s ;;\n", quote(strings.Join(one.path, " ")), quote(strings.Join(flags, " ")))
+	})
+	b.WriteString(`        esac
+        mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")
+        return
+    fi
+    case "$at" in
+`)
+	w.all(func(one *word) { one.bashOperands(&b) })
+	b.WriteString(`    esac
+}
+complete -F _weir weir
+`)
+	return b.String()
+}
+
+// bashTakes is a pattern of the flags of w that take a value.
+func (w *word) bashTakes() string {
+	var all []string
+	for _, f := range w.flags {
+		if f.value != "" {
+			all = append(all, w.bashPattern(f))
+		}
+	}
+	return strings.Join(all, "|")
+}
+
+// bashPattern is a pattern of each way to write a flag of w.
+func (w *word) bashPattern(f option) string {
+	var all []string
+	for _, s := range f.spellings() {
+		all = append(all, quote(strings.Join(w.path, " ")+" "+s))
+	}
+	return strings.Join(all, "|")
+}
+
+// bashOperands writes what may stand behind a command that is no flag.
+func (w *word) bashOperands(b *strings.Builder) {
+	path := quote(strings.Join(w.path, " "))
+	if len(w.words) > 0 {
+		fmt.Fprintf(b, "    %s) %s ;;\n", path, bashValues(w.names(), false))
+		return
+	}
+	if len(w.operands) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "    %s)\n        case $place in\n", path)
+	for i, o := range w.operands {
+		place := fmt.Sprint(i + 1)
+		if o.many {
+			place = "*"
+		}
+		fmt.Fprintf(b, "        %s) %s ;;\n", place, bashValues(o.values, o.file))
+	}
+	b.WriteString("        esac ;;\n")
+}
+
+// bashValues completes a value.
+func bashValues(values []string, file bool) string {
+	switch {
+	case file:
+		return `compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$cur")`
+	case len(values) > 0:
+		return `mapfile -t COMPREPLY < <(compgen -W ` + quote(strings.Join(values, " ")) + ` -- "$cur")`
+	}
+	return ":"
+}
+
+// quote writes s as one word of a shell.
+func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

@@ -1,0 +1,156 @@
+package cli
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// manualDate is when the texts of the page that stand here were changed last.
+const manualDate = "2026-11-22"
+
+// man is the manual page, weir(1), in the macros of man(7).
+func (w *word) man(made build) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, ".TH WEIR 1 %q %s %s\n", manualDate, roffWord("weir "+made.version), roffWord("User Commands"))
+	b.WriteString(".SH NAME\nweir \\- HTTP reverse proxy that limits rates\n.SH SYNOPSIS\n")
+	first := true
+	w.all(func(one *word) {
+		if len(one.words) > 0 {
+			return
+		}
+		if !first {
+			b.WriteString(".br\n")
+		}
+		first = false
+		one.synopsis(&b)
+	})
+	b.WriteString(".SH DESCRIPTION\n" + roff("weir stands in front of HTTP services and limits how many requests they get, by keys such as a client address, a header field or a phone number in a body. Counts live in the process, or in Redis, where several of them count together. Without a command it serves."))
+	b.WriteString(".SH COMMANDS\n")
+	w.all(func(one *word) {
+		if len(one.words) == 0 {
+			one.manual(&b)
+		}
+	})
+	b.WriteString(".SH FILES\n.TP\n.I weir.yaml\n" + roff("The configuration, if none is named."))
+	b.WriteString(".TP\n.I config.example.yaml\n" + roff("The configuration, if there is no weir.yaml. It shows every field with its default."))
+	b.WriteString(".SH ENVIRONMENT\n")
+	w.environment(&b)
+	b.WriteString(".SH EXIT STATUS\n.TP\n.B 0\n" + roff("The command did what it was told.") + ".TP\n.B 1\n" + roff("It could not; what went wrong stands on the standard error, or for check on the standard output.") + ".TP\n.B 2\n" + roff("The command line could not be understood."))
+	b.WriteString(".SH SIGNALS\n.TP\n.B SIGHUP\n" + roff("Read the configuration anew.") + ".TP\n.B SIGTERM\n" + roff("Take no more connections, let requests under way end, and end."))
+	return b.String()
+}
+
+// synopsis writes how a command is called.
+func (w *word) synopsis(b *strings.Builder) {
+	fmt.Fprintf(b, ".B weir %s\n", roffText(strings.Join(w.path, " ")))
+	var rest []string
+	for _, f := range w.flags {
+		if f.name == "help" || f.name == "version" {
+			continue
+		}
+		rest = append(rest, "["+f.manual()[0]+"]")
+	}
+	for _, o := range w.operands {
+		name := "\\fI" + roffText(strings.ToUpper(o.name)) + "\\fR"
+		if o.many {
+			name += " ..."
+		}
+		if o.optional {
+			name = "[" + name + "]"
+		}
+		rest = append(rest, name)
+	}
+	if len(rest) > 0 {
+		fmt.Fprintln(b, strings.Join(rest, "\n"))
+	}
+}
+
+// manual is each way to write a flag, with its value.
+func (o option) manual() []string {
+	var all []string
+	for _, s := range o.spellings() {
+		s = "\\fB" + roffText(s) + "\\fR"
+		if o.value != "" {
+			s += " \\fI" + roffText(o.value) + "\\fR"
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// manual writes what a command does and takes.
+func (w *word) manual(b *strings.Builder) {
+	fmt.Fprintf(b, ".SS %s\n%s", roffText(strings.Join(w.path, " ")), roff(w.help))
+	if w.detail != "" {
+		b.WriteString(".PP\n.nf\n")
+		for line := range strings.SplitSeq(w.detail, "\n") {
+			b.WriteString(roffText(line) + "\n")
+		}
+		b.WriteString(".fi\n")
+	}
+	for _, o := range w.operands {
+		fmt.Fprintf(b, ".TP\n.I %s\n%s", roffText(strings.ToUpper(o.name)), roff(o.help))
+	}
+	for _, f := range w.flags {
+		if f.name == "help" || f.name == "version" {
+			continue
+		}
+		help := f.help
+		if f.standard != "" {
+			help += " The default is " + f.standard + "."
+		}
+		fmt.Fprintf(b, ".TP\n%s\n%s", strings.Join(f.manual(), ", "), roff(help))
+	}
+}
+
+// environment lists the variables that stand for flags.
+func (w *word) environment(b *strings.Builder) {
+	all := map[string]string{"NO_COLOR": "Not empty: nothing is coloured."}
+	w.all(func(one *word) {
+		for _, f := range one.flags {
+			if f.env != "" && all[f.env] == "" {
+				all[f.env] = "Stands for --" + f.name + ": " + f.help
+			}
+		}
+	})
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		fmt.Fprintf(b, ".TP\n.B %s\n%s", roffText(name), roff(all[name]))
+	}
+}
+
+// roffWidth is how long a line of text may be, in bytes.
+const roffWidth = 76
+
+// roff is text in lines, each with words of s.
+func roff(s string) string {
+	var b strings.Builder
+	line := ""
+	flush := func() {
+		if strings.HasPrefix(line, ".") || strings.HasPrefix(line, "'") {
+			line = `\&` + line
+		}
+		b.WriteString(line + "\n")
+	}
+	for one := range strings.FieldsSeq(roffText(s)) {
+		if line != "" && len(line)+1+len(one) > roffWidth {
+			flush()
+			line = ""
+		}
+		if line != "" {
+			line += " "
+		}
+		line += one
+	}
+	flush()
+	return b.String()
+}
+
+// roffText escapes what troff would read as more than text.
+func roffText(s string) string {
+	return strings.NewReplacer(`\`, `\e`, "-", `\-`, "'", `\(aq`, "`", `\(ga`, "^", `\(ha`, "~", `\(ti`).Replace(s)
+}
+
+// roffWord is one argument of a macro.
+func roffWord(s string) string { return `"` + strings.ReplaceAll(roffText(s), `"`, `\(dq`) + `"` }

@@ -1,0 +1,92 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+)
+
+// zsh is a script for zsh.
+func (w *word) zsh() string {
+	var b strings.Builder
+	b.WriteString("#compdef weir\n# zsh completion for weir: weir completion zsh > \"${fpath[1]}/_weir\"\n")
+	w.all(func(one *word) { one.zshFunction(&b) })
+	b.WriteString("\nif [[ $funcstack[1] == _weir ]]; then\n    _weir \"$@\"\nelse\n    compdef _weir weir\nfi\n")
+	return b.String()
+}
+
+// zshName is the function that completes what stands behind w.
+func (w *word) zshName() string { return strings.Join(append([]string{"_weir"}, w.path...), "_") }
+
+// zshFunction writes that function.
+func (w *word) zshFunction(b *strings.Builder) {
+	fmt.Fprintf(b, "\n%s() {\n", w.zshName())
+	if len(w.words) > 0 {
+		b.WriteString("    local curcontext=$curcontext state line\n    local -a commands\n    commands=(\n")
+		for _, one := range w.words {
+			fmt.Fprintf(b, "        %s\n", quote(one.path[len(one.path)-1]+":"+strings.ReplaceAll(one.help, ":", `\:`)))
+		}
+		b.WriteString("    )\n")
+	}
+	b.WriteString("    _arguments -s -S")
+	if len(w.words) > 0 {
+		b.WriteString(" -C")
+	}
+	for _, f := range w.flags {
+		fmt.Fprintf(b, " \\\n        %s", f.zsh())
+	}
+	for i, o := range w.operands {
+		place := fmt.Sprint(i + 1)
+		if o.many {
+			place = "*"
+		}
+		if o.optional {
+			place += ":"
+		}
+		fmt.Fprintf(b, " \\\n        %s", quote(place+":"+zshText(o.name)+":"+zshValues(o.values, o.file)))
+	}
+	if len(w.words) > 0 {
+		b.WriteString(" \\\n        '1:command:->command' \\\n        '*::argument:->argument'\n    case $state in\n    command) _describe command commands ;;\n    argument)\n        case $words[1] in\n")
+		for _, one := range w.words {
+			fmt.Fprintf(b, "        %s) %s ;;\n", one.path[len(one.path)-1], one.zshName())
+		}
+		b.WriteString("        esac ;;\n    esac\n}\n")
+		return
+	}
+	b.WriteString("\n}\n")
+}
+
+// zsh is a flag for _arguments.
+func (o option) zsh() string {
+	tail := "[" + zshText(o.help) + "]"
+	if o.value != "" {
+		tail += ":" + zshText(o.value) + ":" + zshValues(o.values, o.file)
+	}
+	long, equals := "--"+o.name, ""
+	if o.value != "" {
+		equals = "="
+	}
+	if o.short == 0 {
+		return quote(long + equals + tail)
+	}
+	short := "-" + string(o.short)
+	plus := ""
+	if o.value != "" {
+		plus = "+"
+	}
+	return fmt.Sprintf("'(%s %s)'{%s,%s}%s", short, long, short+plus, long+equals, quote(tail))
+}
+
+// zshText is text in a specification, in which colons and brackets mean something.
+func zshText(s string) string {
+	return strings.NewReplacer(`\`, `\\`, ":", `\:`, "[", `\[`, "]", `\]`).Replace(s)
+}
+
+func zshValues(values []string, file bool) string {
+	switch {
+	case file:
+		return "_files"
+	case len(values) > 0:
+		return "(" + strings.Join(values, " ") + ")"
+	}
+	return " "
+}

@@ -1,0 +1,153 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/config"
+)
+
+// early is Proxy.early that counts nothing.
+func (e *explainer) early() (string, error) {
+	x, r := e.x, e.x.route
+	if len(r.early) == 0 || x.content != nil || x.length == 0 || x.bypasses() ||
+		r.idempotency != nil && len(x.Header(r.idempotency.header)) > 0 {
+		return "", nil
+	}
+	if err := x.readQuery(); err != nil {
+		return "", err
+	}
+	for _, l := range r.early {
+		if err := e.generation.claim(x, l); err != nil {
+			return "", err
+		}
+	}
+	err := e.ask()
+	if errors.Is(err, errRefused) {
+		return "", fmt.Errorf("%w, before the body is read", err)
+	}
+	x.claims, x.windows, x.rotates = x.claims[:0], x.windows[:0], false
+	return "", nil // a store that cannot tell leaves it to admit
+}
+
+// newKeys is Proxy.newKeys that learns nothing.
+func (e *explainer) newKeys() (string, error) {
+	x, n := e.x, &e.x.route.newKeys
+	if len(n.of) == 0 || x.exempt {
+		return "", nil
+	}
+	var keys []limiter.Key
+	for _, k := range x.keys {
+		if !k.skip && n.looks(k.by) {
+			keys = append(keys, k.bare)
+		}
+	}
+	a := e.proxy.guard.Peek(n.rate, limiter.KeyOf(x.route.name, x.network.String()), keys...)
+	switch {
+	case !a.New:
+		return "no key is new", nil
+	case !a.Refused:
+		return "a key is new; the client may send one", nil
+	case n.mode == config.Shadow:
+		return "too many new keys from this client (shadow)", nil
+	}
+	x.decision = limiter.Decision{Wait: a.Wait, Outcomes: x.decision.Outcomes[:0]}
+	return "", errNewKeys
+}
+
+// admit is admitter.admit that takes nothing.
+func (e *explainer) admit() (string, error) {
+	x := e.x
+	e.Decision.Asked, e.Decision.Allowed = len(x.claims) > 0, true
+	if len(x.claims) == 0 {
+		e.Decision.Reason = x.notAsked()
+		return e.Decision.Reason, nil
+	}
+	if repeat, err := e.repeats(); err != nil || repeat {
+		e.Decision.Repeat = repeat
+		return "it repeats a request that was counted, and does not count", err
+	}
+	err := e.ask()
+	switch {
+	case errors.Is(err, errRefused) && x.worthWaiting():
+		detail := "it waits " + x.decision.Wait.String() + " for its turn, if nobody is before it"
+		e.Decision.Reason = detail
+		return detail, nil
+	case err != nil && !errors.Is(err, errRefused):
+		e.Decision.Asked = false
+		e.Decision.Reason = "the store cannot be asked; each limit goes by its on_store_failure"
+		for i := range x.claims {
+			if x.window(i).of.onFailure == config.Deny {
+				e.Decision.Allowed = false
+				return "", errUndecided
+			}
+		}
+		x.claims, x.windows = x.claims[:0], x.windows[:0]
+		return e.Decision.Reason, nil
+	}
+	e.Decision.Allowed = err == nil
+	return "", err
+}
+
+// ask asks what all claims of x would be told.
+func (e *explainer) ask() error {
+	a, x := e.proxy.admitter, e.x
+	ctx, cancel := a.bound(e.ctx)
+	defer cancel()
+	if err := a.store.Peek(ctx, x.claims, &x.decision); err != nil {
+		return fmt.Errorf("ask the limits: %w", err)
+	}
+	if x.rotates {
+		x.fold()
+	}
+	if x.decision.Allowed {
+		return nil
+	}
+	x.shortenRetry()
+	e.Decision.Asked, e.Decision.WaitMS = true, x.decision.Wait.Milliseconds()
+	return errRefused
+}
+
+// repeats is admitter.repeats that takes nothing.
+func (e *explainer) repeats() (bool, error) {
+	x, a := e.x, e.proxy.admitter
+	if len(x.idempotency) == 0 {
+		return false, nil
+	}
+	ctx, cancel := a.bound(e.ctx)
+	defer cancel()
+	var d limiter.Decision
+	if err := a.store.Peek(ctx, x.idempotency, &d); err != nil || d.Allowed {
+		return false, nil //nolint:nilerr // a store that cannot tell is met again by admit
+	}
+	free := []limiter.Claim{{Limit: &x.route.idempotency.repeats, Key: x.idempotency[0].Key, Cost: 1, Source: x.source}}
+	if err := a.store.Peek(ctx, free, &d); err != nil || !d.Allowed {
+		return false, nil //nolint:nilerr // as above
+	}
+	x.claims, x.windows = x.claims[:0], x.windows[:0]
+	return true, nil
+}
+
+// worthWaiting reports whether each limit that refuses lets requests wait that long.
+func (x *exchange) worthWaiting() bool {
+	for i, o := range x.decision.Outcomes {
+		if !o.Allowed && o.Wait > x.window(i).of.wait {
+			return false
+		}
+	}
+	return true
+}
+
+// notAsked is why no limit that refuses is asked about x.
+func (x *exchange) notAsked() string {
+	switch {
+	case x.list != nil && x.list.Action == config.Bypass:
+		return "the list " + x.list.Name + " lets it pass"
+	case x.exempt:
+		return "it is a browser's preflight"
+	case len(x.route.limits) == 0:
+		return "the route has no limits"
+	}
+	return "no limit that is enforced applies"
+}

@@ -7,7 +7,7 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-func TestReadCounted(t *testing.T) {
+func TestScanKeys(t *testing.T) {
 	key := limiter.KeyOf("p")
 	for text, limit := range map[string]string{
 		"{" + key.String() + "}:a.l:1h:value":              "a.l:1h",

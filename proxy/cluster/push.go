@@ -100,7 +100,8 @@ type Outcome struct {
 	Nodes      []Answer `json:"nodes"` // what each node serves by now
 }
 
-// Push makes all nodes serve p, or none, by a two-phase commit. First each node that lives gets ready
+// Push makes all nodes serve p, or none, by a two-phase commit. First each node that
+// lives gets ready
 // and says so; one that refuses, or is silent for as long as it lives, ends it.
 // Then the number, the definitions and the history are written in one step,
 // which is the decision: nodes that follow serve it as soon as they hear of it,

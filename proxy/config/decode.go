@@ -58,7 +58,7 @@ func (d *decoder) value(n *yaml.Node, p place, v reflect.Value, t tag) {
 	}
 	if s, ok := v.Addr().Interface().(shorthand); ok && n.Kind != yaml.MappingNode {
 		field, _ := v.Type().FieldByName(s.short())
-		d.value(n, p, v.FieldByIndex(field.Index), tagOf(v.Type(), field))
+		d.value(n, p, v.FieldByIndex(field.Index), tagOf(field))
 		d.absent(p, v, nil)
 		return
 	}
@@ -129,7 +129,7 @@ func (d *decoder) fields(n *yaml.Node, p place, v reflect.Value) {
 			d.add(at, "unknown field "+strconv.Quote(name), suggest(name, fieldNames(v.Type())))
 			continue
 		}
-		d.value(pair.value, at, v.Field(index), tagOf(v.Type(), v.Type().Field(index)))
+		d.value(pair.value, at, v.Field(index), tagOf(v.Type().Field(index)))
 	}
 	d.absent(p, v, seen)
 }
@@ -146,7 +146,7 @@ func (r *loader) absent(p place, v reflect.Value, seen map[string]bool) {
 		if name == "" || seen[name] {
 			continue
 		}
-		f, t := v.Field(i), tagOf(v.Type(), field)
+		f, t := v.Field(i), tagOf(field)
 		at := place{Position: p.Position, path: join(p.path, name)}
 		if _, ok := r.places[f.Addr().Interface()]; ok {
 			continue // the short form has filled it

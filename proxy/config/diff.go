@@ -148,7 +148,7 @@ func dropDefaults(n *yaml.Node, t reflect.Type) {
 			if ok {
 				field := t.Field(index)
 				dropDefaults(value, field.Type)
-				if standard := tagOf(t, field).standard; standard != nil && value.Value == *standard && value.Kind == yaml.ScalarNode || value.Kind != yaml.ScalarNode && len(value.Content) == 0 {
+				if standard := tagOf(field).standard; standard != nil && value.Value == *standard && value.Kind == yaml.ScalarNode || value.Kind != yaml.ScalarNode && len(value.Content) == 0 {
 					continue
 				}
 			}

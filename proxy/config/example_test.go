@@ -67,11 +67,11 @@ func (s shown) check(t *testing.T, form reflect.Type, nodes []*yaml.Node) {
 			continue
 		}
 		for _, n := range found {
-			if want := tagOf(form, field).standard; want != nil && !is(s.decoder, n, *want) && !marked(t, n.Line) {
+			if want := tagOf(field).standard; want != nil && !is(s.decoder, n, *want) && !marked(t, n.Line) {
 				t.Errorf("%s on line %d is %q, which is not its default %q, and the line does not say so", at, n.Line, n.Value, *want)
 			}
 		}
-		if want := tagOf(form, field).standard; want != nil && !slices.ContainsFunc(found, func(n *yaml.Node) bool { return is(s.decoder, n, *want) }) {
+		if want := tagOf(field).standard; want != nil && !slices.ContainsFunc(found, func(n *yaml.Node) bool { return is(s.decoder, n, *want) }) {
 			t.Errorf("%s is nowhere shown with its default %q", at, *want)
 		}
 		if sub := formOf(field.Type); sub != nil {

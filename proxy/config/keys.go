@@ -100,8 +100,7 @@ func (k *keys) refer(text *string) *key.Spec {
 // word without a colon is taken for such a name.
 func (k *keys) originOrName(text *string) (key.Origin, bool) {
 	from, err := key.ParseOrigin(*text)
-	_, planned := notBuiltValue("keyForm.from", *text)
-	if err == nil || planned || strings.Contains(*text, ":") {
+	if err == nil || strings.Contains(*text, ":") {
 		return k.origin(text)
 	}
 	names := append(slices.Sorted(maps.Keys(k.forms)), string(key.ClientIP), string(key.Global))
@@ -114,10 +113,6 @@ func (k *keys) origin(text *string) (key.Origin, bool) {
 	from, err := key.ParseOrigin(*text)
 	if err == nil {
 		return from, true
-	}
-	if instead, ok := notBuiltValue("keyForm.from", *text); ok {
-		k.wrong(text, quote(*text)+" is not built yet", instead)
-		return from, false
 	}
 	what, instead, _ := strings.Cut(err.Error(), "; ")
 	if _, ok := k.forms[*text]; ok {

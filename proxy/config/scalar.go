@@ -68,10 +68,6 @@ func (d *decoder) text(n *yaml.Node, p place, v reflect.Value, t tag) {
 		return
 	}
 	if len(t.enum) > 0 && !slices.Contains(t.enum, s) {
-		if instead, ok := notBuiltValue(t.id, s); ok {
-			d.add(p, fmt.Sprintf("%q is not built yet", s), instead)
-			return
-		}
 		d.add(p, fmt.Sprintf("%q is not one of the values there are", s), suggest(s, t.enum))
 		return
 	}

@@ -96,7 +96,7 @@ func loosen(def *jsonschema.Schema, form reflect.Type) {
 	}
 	field, _ := form.FieldByName(s.short())
 	short := &jsonschema.Schema{Type: "string"}
-	for _, v := range tagOf(form, field).enum {
+	for _, v := range tagOf(field).enum {
 		short.Enum = append(short.Enum, v)
 	}
 	full := *def

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"reflect"
 	"strconv"
 	"strings"
@@ -11,17 +10,16 @@ import (
 
 // A tag is what a field of a form may be, as its struct tag says.
 type tag struct {
-	id       string // FORM.FIELD
 	required bool
 	enum     []string
 	standard *string // the default
 	min, max int     // of a number; 0 and 0 mean any
 }
 
-// tagOf reads the tag of f, a field of the form. Words that only the JSON
-// Schema needs are left to it.
-func tagOf(form reflect.Type, f reflect.StructField) tag {
-	t := tag{id: form.Name() + "." + cmp.Or(fieldName(f), f.Name)}
+// tagOf reads the tag of f, a field of a form. Words that only the JSON Schema needs
+// are left to it.
+func tagOf(f reflect.StructField) tag {
+	var t tag
 	for word := range strings.SplitSeq(f.Tag.Get("jsonschema"), ",") {
 		name, value, _ := strings.Cut(word, "=")
 		switch name {

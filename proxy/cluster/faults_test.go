@@ -1,0 +1,221 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-proxy/weir/proxy/cluster"
+	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/test/redistest"
+)
+
+// A reading is a call that reads Redis, and what its errors begin with.
+type reading struct {
+	about string
+	call  func(ctx context.Context, rdb redis.UniversalClient) error
+}
+
+// readings are all calls of an operator, of a task of the leader and of a start.
+func readings() []reading {
+	node := func(rdb redis.UniversalClient) *cluster.Node {
+		return cluster.Join(rdb, cluster.Options{Prefix: "test", ID: "a"})
+	}
+	task := func(t cluster.Task, ctx context.Context) error {
+		_, err := t.Run(ctx, cluster.Term{Token: 1})
+		return err
+	}
+	return []reading{
+		{"read nodes", func(ctx context.Context, rdb redis.UniversalClient) error {
+			_, err := node(rdb).Nodes(ctx)
+			return err
+		}},
+		{"read limits", func(ctx context.Context, rdb redis.UniversalClient) error {
+			_, err := node(rdb).Limits(ctx)
+			return err
+		}},
+		{"read history", func(ctx context.Context, rdb redis.UniversalClient) error {
+			_, err := node(rdb).History(ctx)
+			return err
+		}},
+		{"read what was pushed", func(ctx context.Context, rdb redis.UniversalClient) error {
+			_, err := node(rdb).Pushed(ctx)
+			return err
+		}},
+		{"read config", func(ctx context.Context, rdb redis.UniversalClient) error {
+			_, err := node(rdb).Number(ctx)
+			return err
+		}},
+		{"begin push", func(ctx context.Context, rdb redis.UniversalClient) error {
+			_, err := node(rdb).Try(ctx, of("one"))
+			return err
+		}},
+		{"read removed limits", func(ctx context.Context, rdb redis.UniversalClient) error {
+			return task(cluster.NewSweep(rdb, "test", time.Hour, node(rdb).Nodes).Task(), ctx)
+		}},
+		{"read changed minutes", func(ctx context.Context, rdb redis.UniversalClient) error {
+			return task(cluster.NewStatistics(rdb, "test", "a", newCounter()).Task(), ctx)
+		}},
+		{"look who leads", func(ctx context.Context, rdb redis.UniversalClient) error {
+			_, err := cluster.NewLeader(cluster.LeaderOptions{Client: rdb, Prefix: "test", ID: "a"}).Current(ctx)
+			return err
+		}},
+		{"agree on the salt of logs", func(ctx context.Context, rdb redis.UniversalClient) error {
+			_, err := cluster.Salt(ctx, rdb, "test", [32]byte{1})
+			return err
+		}},
+	}
+}
+
+// What cannot be asked says what was asked for, and wraps why.
+func TestFaults_RedisThatDoesNotAnswer(t *testing.T) {
+	for _, r := range readings() {
+		err := r.call(t.Context(), dial(t, "127.0.0.1:1"))
+		if err == nil || !strings.HasPrefix(err.Error(), r.about+": ") || !strings.Contains(err.Error(), "connection refused") {
+			t.Errorf("got %v; want %s, and why", err, r.about)
+		}
+	}
+}
+
+// Somebody else's keys under our names are an error and no panic, and the error says
+// which of our things it is.
+func TestFaults_KeysOfAnotherType(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := dial(t, s.Addr)
+	for _, name := range []string{"nodes", "members", "limits", "history", "config", "push", "removed", "minutes", "leader", "runs", "salt"} {
+		if err := rdb.SAdd(t.Context(), "test:{cluster}:"+name, "x").Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, r := range readings() {
+		err := r.call(t.Context(), rdb)
+		if err == nil || !strings.HasPrefix(err.Error(), r.about+": ") || !strings.Contains(err.Error(), "WRONGTYPE") {
+			t.Errorf("got %v; want %s: WRONGTYPE", err, r.about)
+		}
+	}
+}
+
+// Values that no Weir has written are an error, never an empty answer.
+func TestFaults_ValuesThatAreNone(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := dial(t, s.Addr)
+	n, _ := joined(t, rdb, "a")
+	ctx := t.Context()
+	rdb.HSet(ctx, "test:{cluster}:limits", "send.phone", "{")
+	if all, err := n.Limits(ctx); err == nil || !strings.Contains(err.Error(), "send.phone is {") {
+		t.Errorf("limits are %v, %v; want an error that shows the value", all, err)
+	}
+	for _, text := range []string{"", "nonsense", `{"generation": 1}`, `{"bundle": "bm9uc2Vuc2U="}`, `{"generation": "one"}`} {
+		rdb.Del(ctx, "test:{cluster}:history")
+		rdb.RPush(ctx, "test:{cluster}:history", text)
+		if all, err := n.History(ctx); err == nil || !strings.HasPrefix(err.Error(), "read history: ") {
+			t.Errorf("the history of %q is %v, %v; want an error", text, all, err)
+		}
+		if e, err := n.Pushed(ctx); err == nil {
+			t.Errorf("what was pushed last, of %q, is %v; want an error", text, e)
+		}
+	}
+	rdb.ZAdd(ctx, "test:{cluster}:nodes", redis.Z{Score: float64(time.Now().Add(time.Hour).UnixMilli()), Member: "b"})
+	rdb.HSet(ctx, "test:{cluster}:members", "b", "{")
+	if all, err := n.Nodes(ctx); err == nil || !strings.HasPrefix(err.Error(), "read nodes: ") || !strings.Contains(err.Error(), "node b says {") {
+		t.Errorf("nodes are %v, %v; want an error that names the one", all, err)
+	}
+}
+
+// A node that reads its own file cannot serve what is pushed: the push says what to
+// write there.
+func TestFaults_PushBesideANodeWithAFileOfItsOwn(t *testing.T) {
+	s := redistest.Start(t)
+	all := hosts(t, s.Addr, "a")
+	joined(t, dial(t, s.Addr), "b")
+	eventually(t, "both are known", func() bool { return all[0].Live() == 2 })
+	var refused *cluster.Refused
+	if _, err := all[0].Push(t.Context(), of("one")); !errors.As(err, &refused) || !strings.Contains(err.Error(), "node b: reads its own file; write reload: {source: redis} there") {
+		t.Errorf("Push = %v; want what to write on b", err)
+	}
+	answers, err := all[0].Try(t.Context(), of("one"))
+	if err != nil || len(answers) != 2 || answers[0].Said != "ok" || !strings.HasPrefix(answers[1].Said, "reads its own file") {
+		t.Errorf("Try = %v, %v; want ok from a alone", answers, err)
+	}
+	if all[0].is("one") {
+		t.Error("the one that could serves what was refused")
+	}
+}
+
+// A push that its caller gives up leaves nothing that the next one waits for.
+func TestFaults_PushThatIsGivenUp(t *testing.T) {
+	s := redistest.Start(t)
+	all := hosts(t, s.Addr, "a")
+	rdb := dial(t, s.Addr)
+	silent := cluster.Join(rdb, cluster.Options{Prefix: "test", ID: "b", Source: "redis"})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); silent.Run(ctx, "127.0.0.1:1") }() // it lives and does not follow
+	defer func() { cancel(); <-done }()
+	eventually(t, "both are known", func() bool { return all[0].Live() == 2 })
+	mine := errors.New("the operator has left")
+	asking, leave := context.WithCancelCause(t.Context())
+	given := make(chan error, 1)
+	go func() {
+		_, err := all[0].Push(asking, of("one"))
+		given <- err
+	}()
+	eventually(t, "the push is under way", func() bool { return rdb.Exists(t.Context(), "test:{cluster}:push").Val() == 1 })
+	var other *cluster.UnderWay
+	if _, err := all[0].Push(t.Context(), of("two")); !errors.As(err, &other) || !strings.Contains(err.Error(), "ann has been pushing for ") || !strings.Contains(err.Error(), " through node a; wait until that is over") {
+		t.Errorf("a second push = %v; want who pushes", err)
+	}
+	leave(mine)
+	if err := <-given; !errors.Is(err, mine) && !errors.Is(err, context.Canceled) {
+		t.Errorf("Push = %v; want the cause", err)
+	}
+	if n := rdb.Exists(t.Context(), "test:{cluster}:push").Val(); n != 0 {
+		t.Error("the push is under way still")
+	}
+	if all[0].is("one") {
+		t.Error("what was given up is served")
+	}
+}
+
+func TestRefused_NamesWhoIsSilent(t *testing.T) {
+	err := &cluster.Refused{Answers: []cluster.Answer{{Node: "a", Said: "ok"}, {Node: "b"}, {Node: "c", Said: "no such file"}}}
+	if got, want := err.Error(), "push refused; nothing has changed; node b: no answer; node c: no such file"; got != want {
+		t.Errorf("got %q; want %q", got, want)
+	}
+}
+
+// What operators compare between nodes has all that makes a limit another one.
+func TestDefine(t *testing.T) {
+	c, err := config.Parse("weir.yaml", []byte(`
+routes:
+  - name: send
+    match: {path: /}
+    upstream: echo
+    limits:
+      - {name: phone, key: "header:X-Phone", rates: [1/60s, 5/1h]}
+      - {name: fan, key: client_ip, distinct: "header:X-Phone", rates: [3/1h]}
+      - {name: backoff, key: "header:X-Phone", cooldown: [60s, 90s, 1d]}
+      - {name: smooth, key: client_ip, rate: 100/1m, algorithm: gcra, burst: 5, scope: per_client, mode: off}
+`), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := cluster.Define(c)
+	for name, want := range map[string]string{
+		"send.phone": "[1/1m 5/1h]  []", "send.fan": "[3/1h] header:X-Phone []", "send.backoff": "[1/2d]  [1m 1m30s 1d]", "send.smooth": "[100/1m]  []",
+	} {
+		d, ok := all[name]
+		if got := strings.Join([]string{list(d.Rates), d.Distinct, list(d.Steps)}, " "); !ok || got != want {
+			t.Errorf("%s is %+v; want %s", name, d, want)
+		}
+	}
+	if d := all["send.smooth"]; d.Algorithm != "gcra" || d.Burst != 5 || d.Scope != "per_client" || len(all) != 4 {
+		t.Errorf("of %d, the one that is off is %+v", len(all), d)
+	}
+}
+
+func list(texts []string) string { return "[" + strings.Join(texts, " ") + "]" }

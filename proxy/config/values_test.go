@@ -1,0 +1,176 @@
+package config
+
+import (
+	"crypto/tls"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-proxy/weir/proxy/key"
+)
+
+// parsed is the config of a text without faults.
+func parsed(t *testing.T, text string) *Config {
+	t.Helper()
+	c, err := Parse("weir.yaml", []byte(text), environment)
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+	return c
+}
+
+// A reload goes on with the connections that it has only where Redis is reached in
+// the same way.
+func TestRedis_Equal(t *testing.T) {
+	base := func() Redis {
+		c := parsed(t, "redis: {addrs: [\"a:6379\"], username: u, password: p, tls: {enabled: true, server_name: r}}\n"+small)
+		return c.Redis
+	}
+	if a := base(); !a.Equal(base()) {
+		t.Error("the same file read twice reaches another Redis")
+	}
+	for what, change := range map[string]func(*Redis){
+		"address":         func(r *Redis) { r.Addrs = []string{"b:6379"} },
+		"password":        func(r *Redis) { r.Password = "q" },
+		"timeout":         func(r *Redis) { r.Timeout = time.Minute },
+		"no TLS":          func(r *Redis) { r.TLS = nil },
+		"server name":     func(r *Redis) { r.TLS.ServerName = "s" },
+		"a certificate":   func(r *Redis) { r.TLS.Certificate = &tls.Certificate{Certificate: [][]byte{{1}}} },
+		"breaker":         func(r *Redis) { r.Breaker.After++ },
+		"sentinel's user": func(r *Redis) { r.Sentinel.Username = "s" },
+	} {
+		a, b := base(), base()
+		change(&b)
+		if a.Equal(b) || b.Equal(a) {
+			t.Errorf("%s: another Redis is said to be the same", what)
+		}
+		if !b.Equal(b) {
+			t.Errorf("%s: it is not equal to itself", what)
+		}
+	}
+}
+
+func TestStatuses(t *testing.T) {
+	refund := func(codes string) Statuses {
+		t.Helper()
+		return parsed(t, "routes:\n  - {match: {path: /a}, upstream: echo, refund_on: {status: ["+codes+"]}}\n").Routes[0].RefundOn.Status
+	}
+	for codes, want := range map[string]map[int]bool{
+		"5xx":      {499: false, 500: true, 599: true, 600: false},
+		"404":      {403: false, 404: true, 405: false},
+		"500-503":  {499: false, 500: true, 503: true, 504: false},
+		"404, 2xx": {200: true, 299: true, 300: false, 404: true},
+		"100-599":  {99: false, 100: true, 599: true, 0: false, -1: false, 1000: false, 1 << 20: false},
+	} {
+		s := refund(codes)
+		if s.Empty() {
+			t.Errorf("[%s] is empty", codes)
+		}
+		for status, in := range want {
+			if s.Has(status) != in {
+				t.Errorf("[%s] has %d: %v", codes, status, !in)
+			}
+		}
+	}
+	if s := (Statuses{}); !s.Empty() || s.Has(200) {
+		t.Error("the zero Statuses has a status")
+	}
+}
+
+// The files that only a Weir that serves opens are told of apart from faults: each
+// that is not there, with its place.
+func TestMissing(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "weir.yaml")
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("weir.yaml", "listen:\n  https: ':8443'\n  tls:\n    cert: cert.pem\n    key: key.pem\n"+small)
+	missing := func() Problems {
+		t.Helper()
+		c, err := load(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.Missing()
+	}
+	all := missing()
+	if len(all) != 2 || all[0].Line != 4 || all[1].Line != 5 || !strings.Contains(all[0].String(), "cert.pem\" cannot be read: no such file") {
+		t.Fatalf("missing are %v; want both files, with their places", all)
+	}
+	write("cert.pem", "whatever it holds")
+	if err := os.Mkdir(filepath.Join(dir, "key.pem"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if all = missing(); len(all) != 1 || all[0].Line != 5 || !strings.Contains(all[0].What, "is a directory") {
+		t.Errorf("missing are %v; want the folder", all)
+	}
+}
+
+// While a secret is replaced every key has two hashes, the second as it was before.
+func TestPrivacy_PreviousHash(t *testing.T) {
+	parts := []string{"phone", "+8613800138000"}
+	const first, second = "hash_secret: first-secret-of-us", "hash_secret: second-secret-of-us"
+	hashes := func(privacy string) (now, before string, rotates bool) {
+		t.Helper()
+		p := parsed(t, "privacy: {"+privacy+"}\n"+small).Privacy
+		k, rotates := p.PreviousHash(parts)
+		return p.Hash(parts).String(), k.String(), rotates
+	}
+	plain := key.Hash("", parts).String()
+	one, _, rotates := hashes(first)
+	if rotates || one == plain {
+		t.Errorf("under one secret %s, %v; want a hash of its own, and no other", one, rotates)
+	}
+	if now, before, rotates := hashes(second + ", previous_secret: first-secret-of-us"); !rotates || before != one || now == one {
+		t.Errorf("after the first, %s and %s, %v; want that of the first before", now, before, rotates)
+	}
+	if now, before, rotates := hashes(first + ", previous_secret: none"); !rotates || before != plain || now != one {
+		t.Errorf("after none, %s and %s, %v; want the plain one before", now, before, rotates)
+	}
+}
+
+// What a form may say a second time is what the query's keys and costs read, but for
+// what an enforced limit counts by the form.
+func TestRoute_Besides(t *testing.T) {
+	for limits, want := range map[string][]string{
+		`{key: "query:a", rate: 1/1m}`:                                             {"a"},
+		`{key: "query:a", rate: 1/1m, mode: shadow}`:                               {"a"},
+		`{key: "query:a", rate: 1/1m, mode: off}`:                                  nil,
+		`{key: "header:A", rate: 1/1m}`:                                            nil,
+		`{key: client_ip, distinct: "query:v", rate: 1/1m}`:                        {"v"},
+		`{key: client_ip, cost: "query:n", max_cost: 2, rate: 5/1m}`:               {"n"},
+		`{key: {from: "query:a", must_equal: "form:a"}, rate: 1/1m}`:               nil,
+		`{key: {from: "query:a", must_equal: "form:a"}, rate: 1/1m, mode: shadow}`: {"a"},
+		`{key: {join: [client_ip, "query:a"]}, rate: 1/1m}`:                        {"a"},
+	} {
+		c := parsed(t, "routes:\n  - {match: {path: /a}, upstream: echo, body: {max: 1KiB}, limits: ["+limits+"]}\n")
+		if got := c.Routes[0].Besides(); !slices.Equal(got, want) {
+			t.Errorf("%s: %q; want %q", limits, got, want)
+		}
+		c.Routes[0].FormBesideQuery = IgnoreForm
+		if got := c.Routes[0].Besides(); got != nil {
+			t.Errorf("%s: %q although forms are ignored", limits, got)
+		}
+	}
+}
+
+// A limit that every node counts by itself is allowed, and check says what it means.
+func TestScope_WarnsOfWhatEachCountsAlone(t *testing.T) {
+	const route = "routes:\n  - {match: {path: /a}, upstream: echo, limits: [{key: client_ip, rate: 1/1m, scope: per_client}]}\n"
+	for store, want := range map[string]string{
+		"store: memory\n": "with store: memory every Weir counts by itself anyway; leave it out",
+		"store: redis\n":  "each Weir has the whole rate",
+	} {
+		c := parsed(t, store+route)
+		if len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0].String(), want) {
+			t.Errorf("%swarns %v; want %q", store, c.Warnings, want)
+		}
+	}
+}

@@ -31,7 +31,7 @@ func (c completionCommand) Run(parser *kong.Kong, w Env) error {
 	case "fish":
 		text = root.fish()
 	case "man":
-		text = root.man(readBuild())
+		text = root.man(readBuild().Version)
 	}
 	_, err := w.Stdout.Write([]byte(text))
 	return err

@@ -11,9 +11,9 @@ import (
 const manualDate = "2026-11-22"
 
 // man is the manual page, weir(1), in the macros of man(7).
-func (w *word) man(made build) string {
+func (w *word) man(version string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, ".TH WEIR 1 %q %s %s\n", manualDate, roffWord("weir "+made.version), roffWord("User Commands"))
+	fmt.Fprintf(&b, ".TH WEIR 1 %q %s %s\n", manualDate, roffWord("weir "+version), roffWord("User Commands"))
 	b.WriteString(".SH NAME\nweir \\- HTTP reverse proxy that limits rates\n.SH SYNOPSIS\n")
 	first := true
 	w.all(func(one *word) {

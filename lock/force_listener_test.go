@@ -32,7 +32,7 @@ func TestForceListener_HearsThatTheLockWasTakenAway(t *testing.T) {
 		for _, take := range c.takers {
 			for _, options := range [][]Option{nil, {WithLease(time.Minute)}} {
 				w := newTestServer(t)
-				kind := overtKinds()[name]
+				kind := revocableKinds()[name]
 				h := locked(t, kind(w.locker()), options...)
 				eventually(t, "the holder listens", func() bool { return w.listeners(c.channel) == 1 })
 				w.eye.Publish(ctxOf(t), c.channel, "0")

@@ -110,7 +110,8 @@
 // # What is shared
 //
 // Between all requests: the pointer to the current generation and that
-// generation's count of requests (generation.go), the pool of exchanges, the
+// generation's count of requests (generation.go), the pools of exchanges and doors, the
+// source of request ids (requestid.go), the series that a route has looked up (figures.go), the
 // certificates (certificates.go), the
 // addresses that take back what they ask (offenders.go), the
 // limiter's store and the local store that stands in for it (admit.go), what is

@@ -98,6 +98,19 @@
 // Names in the store go without the salt: it would lie beside them, protect nothing
 // from whoever reads them, and split the counts whenever it was lost.
 //
+// # Asked, not served
+//
+// Proxy.Explain takes a request through the same stages and tells of each what it says,
+// of each limit what it would say, and what the upstream would be sent. It asks the store
+// with Peek alone: nothing is taken, counted, learnt, logged or forwarded.
+//
+// A Replay (dry run) takes logged requests through them on a virtual clock, by counts in
+// memory of its own. It differs from serving in four places: requests that wait for their
+// turn stand in a line of its own (replay_line.go), concurrent permits are renewed by that
+// clock, the outcome of a request is what the log says, and a limit whose key the log does
+// not tell is left out (replay_known.go). A test compares its counts with those of a Proxy
+// that serves the same requests at the same times.
+//
 // # A reload
 //
 //	watch → read → compile → agree → swap → retire → report

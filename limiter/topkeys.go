@@ -29,14 +29,16 @@ func NewTopKeys[T any](k, slices int) *TopKeys[T] {
 }
 
 // Observe counts k in the slice of that number; numbers grow with time. What comes late
-// counts in the newest. v goes with k from the moment on at which k has a counter.
-func (t *TopKeys[T]) Observe(number int64, k Key, v *T) {
+// counts in the newest. When k gets a counter, fill writes what goes with it.
+func (t *TopKeys[T]) Observe(number int64, k Key, fill func(*T)) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.turnLocked(number)
-	if fresh := t.now.Observe(k); fresh != nil {
-		*fresh = *v
+	if t.number != number || t.now == nil {
+		t.turnLocked(number)
 	}
+	if fresh := t.now.Observe(k); fresh != nil {
+		fill(fresh)
+	}
+	t.mu.Unlock()
 }
 
 // turnLocked makes the slice of that number, or a later one, the one that is counted now.

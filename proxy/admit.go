@@ -97,6 +97,7 @@ func (a *admitter) admit(client context.Context, x *exchange) error {
 		x.fold()
 	}
 	a.metrics.decided(x, x.windows, &x.decision)
+	x.decided = true
 	if !x.decision.Allowed {
 		return a.refuse(ctx, x, store)
 	}
@@ -155,6 +156,7 @@ func (a *admitter) take(ctx context.Context, claims []limiter.Claim, d *limiter.
 // passes. Each is asked alone, since what one refuses the others still count. They
 // have what the decision left of its time.
 func (a *admitter) watch(ctx context.Context, x *exchange) {
+	x.watched = true
 	for _, l := range x.shadowErrors {
 		a.metrics.decisions.WithLabelValues(x.route.name, l.name, shadowRefused).Inc()
 	}
@@ -179,7 +181,7 @@ func (x *exchange) shadow(from int, d *limiter.Decision) {
 	for i, o := range d.Outcomes {
 		w := x.shadowWindows[from+i]
 		if !o.Allowed && !slices.ContainsFunc(x.shadowed, func(s refusal) bool { return s.window == w }) {
-			x.shadowed = append(x.shadowed, refusal{w, x.shadows[from+i].Key, o.Banned})
+			x.shadowed = append(x.shadowed, refusal{w, x.shadows[from+i].Key, o.Banned, o.Wait})
 		}
 	}
 }

@@ -78,6 +78,8 @@ type exchange struct {
 	waited    bool            // admit: it stood in line for its turn
 	takenBack bool            // the client wants no answer any more, and has kept its connection
 	banned    bool            // admit: this refusal was one too many
+	decided   bool            // admit: the decision is about claims
+	watched   bool            // admit: limits in shadow mode were asked
 	shadowed  []refusal       // admit: what limits in shadow mode would have refused
 	returned  bool            // settle: something was given back
 	forwarded bool            // forward: what came of it is known

@@ -47,6 +47,7 @@ type lasting struct {
 	fleet     *upstream.Fleet // how targets fare
 	salt      func() Salt     // of hashes in the log
 	seed      maphash.Seed    // of what stands for client addresses in this process
+	observer  *observer       // what operators may ask about
 }
 
 // compile builds the generation of a configuration. It opens and dials nothing.
@@ -85,6 +86,7 @@ func compile(c *config.Config, l lasting) (*generation, error) {
 	}
 	g.table.fold(all)
 	g.routes = all
+	l.observer.tops.count(all)
 	g.own.add(g.keyFields...)
 	g.resets(made)
 	g.protect(c.Routes)
@@ -185,6 +187,12 @@ func (g *generation) route(from *config.Route) (*route, error) {
 	r.guarded = len(r.lists) > 0 || len(r.bodyScreens) > 0 || slices.ContainsFunc(r.limits, func(l *limit) bool { return l.mode == config.Enforce })
 	r.foresee(from)
 	r.standsIn = r.local && !slices.ContainsFunc(r.limits, func(l *limit) bool { return l.mode == config.Enforce && l.onFailure == config.Deny })
+	r.note, r.leaves = r.makeNote(), map[*key.Spec][]*key.Spec{}
+	for _, l := range r.limits {
+		if l.key.Join != nil {
+			r.leaves[l.key] = l.key.Leaves()
+		}
+	}
 	r.quota, err = respond.NewQuota(policies, respond.Style(g.config.Defaults.Headers))
 	return r, err
 }

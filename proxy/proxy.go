@@ -77,7 +77,7 @@ func New(ctx context.Context, o Options) (*Proxy, error) {
 		own := NewSalt()
 		o.LogSalt = func() Salt { return own }
 	}
-	kept := lasting{"weir-" + rand.Text()[:8], upstream.NewFleet(), o.LogSalt, maphash.MakeSeed()}
+	kept := lasting{"weir-" + rand.Text()[:8], upstream.NewFleet(), o.LogSalt, maphash.MakeSeed(), newObserver()}
 	first, err := compile(o.Config, kept)
 	if err != nil {
 		return nil, fmt.Errorf("compile config: %w", err)
@@ -201,6 +201,7 @@ func (p *Proxy) through(ctx context.Context, g *generation, x *exchange) error {
 func (p *Proxy) install(g *generation) {
 	p.alive.Add(1)
 	g.ended = sync.OnceFunc(p.alive.Done)
+	p.lasting.observer.tops.serve(g.routes)
 	p.current.Store(g)
 	g.start()
 }

@@ -56,10 +56,12 @@ type route struct {
 	upgrades        bool           // WebSocket is allowed
 	countsPreflight bool           // limits are asked about preflights too
 	alerts          alerts
-	idempotency     *idempotency // nil: repeats count
-	local           bool         // some limit goes by this node's share while the store is away
-	standsIn        bool         // and none denies then
-	maxBody         int64        // bytes; 0 for any
+	idempotency     *idempotency              // nil: repeats count
+	local           bool                      // some limit goes by this node's share while the store is away
+	standsIn        bool                      // and none denies then
+	maxBody         int64                     // bytes; 0 for any
+	note            *routeNote                // what is remembered of it
+	leaves          map[*key.Spec][]*key.Spec // of its joined keys
 }
 
 // A limit is one entry under limits: of a route.
@@ -79,6 +81,7 @@ type limit struct {
 	mode       config.Mode
 	onFailure  config.OnStoreFailure
 	count      *config.Statuses // after which a request stays counted; nil is all
+	top        *topLimit        // who is seen most; nil: it is not counted
 }
 
 // A penalty counts the refusals of a limit, and bans.

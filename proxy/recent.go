@@ -17,7 +17,7 @@ const (
 	recentSets = 64
 	// refusedRecent and allowedRecent are how many requests of a part are remembered: in
 	// all 6144 that were refused, or would have been in shadow mode, and 4096 others. A
-	// full ring takes about 7 MB; a part takes nothing before its first request.
+	// full ring takes about 6 MB; a part takes nothing before its first request.
 	refusedRecent = 96
 	allowedRecent = 64
 

@@ -75,6 +75,7 @@ keys: {phone: {from: "path:phone"}}
 lists: {bad: {key: "header:X-User", values: [eve], action: deny}, good: {key: "header:X-User", values: [bob], action: bypass}}
 routes:
   - {name: a, match: {path: "/a/{phone}/{x}"}, lists: [bad, good], respond: {body: ok}, limits: [{name: l, key: phone, rate: 3/1h}, {name: trial, key: "header:X-User", rate: 1/1h, mode: shadow}]}
+  - {name: gone, match: {path: /gone}, upstream: "http://127.0.0.1:1"}
   - {name: b, match: {path: "/b/{x}"}, log_path: redacted, respond: {body: ok}, limits: [{name: strict, key: "header:X-User", rate: 1/1h}]}
 `)
 	id := func(rec interface{ Header() http.Header }) DecisionQuery {
@@ -102,6 +103,9 @@ routes:
 	}
 	if d := w.decided(id(w.sends(200, "GET", "/b/alice", "X-User: alice"))); d.Path != "/b/*" {
 		t.Errorf("path %s; want it redacted", d.Path)
+	}
+	if d := w.decided(id(w.sends(502, "GET", "/gone"))); d.Outcome != "allowed" || d.Status != 502 || d.Error == "" || d.Upstream == "" {
+		t.Errorf("%+v; want what came of an upstream that nobody serves", d)
 	}
 	w.store.fail(fmt.Errorf("%w: gone", limiter.ErrUnavailable))
 	if d := w.decided(id(w.sends(200, "GET", "/b/bob", "X-User: carol"))); d.Fallback != "local" || d.Limits[0].Result != "allowed" {

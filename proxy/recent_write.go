@@ -93,7 +93,7 @@ func (r *recentRecord) fill(x *exchange) {
 	}
 	r.methodLen, r.idLen = uint8(copy(r.method[:], x.method)), uint8(copy(r.id[:], x.id))
 	r.pathLen = x.copyPath(&r.path)
-	if x.err != nil && r.outcome != outcomeAllowed && !errors.Is(x.err, errRefused) {
+	if x.err != nil && !errors.Is(x.err, errRefused) {
 		text := x.err.Error()
 		r.fault = strings.Clone(text[:min(len(text), recentError)])
 	}

@@ -156,7 +156,6 @@ func (a *admitter) take(ctx context.Context, claims []limiter.Claim, d *limiter.
 // passes. Each is asked alone, since what one refuses the others still count. They
 // have what the decision left of its time.
 func (a *admitter) watch(ctx context.Context, x *exchange) {
-	x.watched = true
 	for _, l := range x.shadowErrors {
 		a.metrics.decisions.WithLabelValues(x.route.name, l.name, shadowRefused).Inc()
 	}

@@ -128,8 +128,8 @@
 // certificates (certificates.go), the
 // addresses that take back what they ask (offenders.go), the
 // limiter's store and the local store that stands in for it (admit.go), what is
-// known of keys (newkeys.go), the memory for bodies (buffers.go), the
-// figures (metrics.go), what operators may ask about (observe.go), the log, and the fleet: what is known of how targets
+// known of keys (newkeys.go), what operators may ask (observe.go), the memory for bodies (buffers.go), the
+// figures (metrics.go), the log, and the fleet: what is known of how targets
 // fare, and which requests wait for one (package upstream). All else belongs to one request or never
 // changes.
 //

@@ -65,6 +65,7 @@ type exchange struct {
 	newKeys       string          // vet: what was said of too many new keys; empty if nothing
 	idempotency   []limiter.Claim // mark: to be the first of its kind; none without a mark
 	keys          []counted       // extract: the keys made so far
+	decided       bool            // admit: the decision is about claims
 
 	// What was decided and what came of it.
 	decision  limiter.Decision
@@ -78,8 +79,6 @@ type exchange struct {
 	waited    bool            // admit: it stood in line for its turn
 	takenBack bool            // the client wants no answer any more, and has kept its connection
 	banned    bool            // admit: this refusal was one too many
-	decided   bool            // admit: the decision is about claims
-	watched   bool            // admit: limits in shadow mode were asked
 	shadowed  []refusal       // admit: what limits in shadow mode would have refused
 	returned  bool            // settle: something was given back
 	forwarded bool            // forward: what came of it is known

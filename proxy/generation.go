@@ -184,15 +184,10 @@ func (g *generation) route(from *config.Route) (*route, error) {
 			policies = append(policies, r.limit(l)...)
 		}
 	}
+	r.remember()
 	r.guarded = len(r.lists) > 0 || len(r.bodyScreens) > 0 || slices.ContainsFunc(r.limits, func(l *limit) bool { return l.mode == config.Enforce })
 	r.foresee(from)
 	r.standsIn = r.local && !slices.ContainsFunc(r.limits, func(l *limit) bool { return l.mode == config.Enforce && l.onFailure == config.Deny })
-	r.note, r.leaves = r.makeNote(), map[*key.Spec][]*key.Spec{}
-	for _, l := range r.limits {
-		if l.key.Join != nil {
-			r.leaves[l.key] = l.key.Leaves()
-		}
-	}
 	r.quota, err = respond.NewQuota(policies, respond.Style(g.config.Defaults.Headers))
 	return r, err
 }

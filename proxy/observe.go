@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/config"
 )
 
 // An observer remembers what operators may ask about later: the last requests, and the
@@ -30,8 +31,8 @@ func (o *observer) observe(x *exchange) {
 	if x.decided {
 		o.count(x, minute)
 	}
-	if x.watched {
-		o.countShadows(x, minute)
+	for i := range x.takings {
+		o.countShadow(x, &x.takings[i], minute)
 	}
 }
 
@@ -53,17 +54,11 @@ func (o *observer) count(x *exchange, minute int64) {
 	}
 }
 
-// countShadows is count for limits in shadow mode.
-func (o *observer) countShadows(x *exchange, minute int64) {
-	var last *limit
-	for i := range x.shadows {
-		of := x.route.windows[x.shadowWindows[i]].of
-		if of == last {
-			continue
-		}
-		last = of
+// countShadow counts the key of a limit in shadow mode, which is a taking by itself.
+func (o *observer) countShadow(x *exchange, t *taking, minute int64) {
+	if of := x.route.windows[t.windows[0]].of; of.mode == config.Shadow {
 		refused := slices.ContainsFunc(x.shadowed, func(s refusal) bool { return x.route.windows[s.window].of == of })
-		of.top.count(x, of, minute, x.shadows[i].Key, refused)
+		of.top.count(x, of, minute, t.claims[0].Key, refused)
 	}
 }
 

@@ -146,11 +146,13 @@ type windowNote struct {
 	shapes      []key.Shape
 }
 
-// makeNote makes the note of r.
-func (r *route) makeNote() *routeNote {
-	n := &routeNote{name: r.name, windows: make([]windowNote, len(r.windows))}
+// remember makes what is remembered of r, and finds what its joined keys are made of.
+func (r *route) remember() {
+	r.note, r.leaves = &routeNote{name: r.name, windows: make([]windowNote, len(r.windows))}, map[*key.Spec][]*key.Spec{}
 	for i, w := range r.windows {
-		n.windows[i] = windowNote{limit: w.of.name, rate: w.rate, key: w.of.key.Name, shapes: w.of.key.Shapes()}
+		r.note.windows[i] = windowNote{limit: w.of.name, rate: w.rate, key: w.of.key.Name, shapes: w.of.key.Shapes()}
+		if w.of.key.Join != nil {
+			r.leaves[w.of.key] = w.of.key.Leaves()
+		}
 	}
-	return n
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/config"
 )
 
 // note remembers x, whose answer has been written. Strings of x may be the connection's
@@ -136,24 +137,29 @@ func (r *recentRecord) fillClaims(x *exchange) {
 			r.add(x, c, x.claims[i].Key)
 		}
 	}
-	if !x.watched {
-		return
-	}
-	for i := range x.shadows {
-		if x.rotates && slices.Index(x.shadowWindows, x.shadowWindows[i]) != i {
-			continue
+	for i := range x.takings {
+		if t := &x.takings[i]; x.route.windows[t.windows[0]].of.mode == config.Shadow {
+			r.fillShadow(x, t)
 		}
-		c := recentClaim{window: uint16(x.shadowWindows[i]), flags: claimShadow | claimAllowed}
+	}
+}
+
+// fillShadow writes what a limit in shadow mode has said, which is a taking by itself.
+func (r *recentRecord) fillShadow(x *exchange, t *taking) {
+	for i, w := range t.windows {
+		if slices.Index(t.windows, w) != i {
+			continue // it is told of once
+		}
+		c := recentClaim{window: uint16(w), flags: claimShadow | claimAllowed}
 		for _, s := range x.shadowed {
-			if s.window == x.shadowWindows[i] {
-				c.flags &^= claimAllowed
-				c.wait = shortWait(s.wait)
+			if s.window == w {
+				c.flags, c.wait = claimShadow, shortWait(s.wait)
 				if s.banned {
 					c.flags |= claimBanned
 				}
 			}
 		}
-		r.add(x, c, x.shadows[i].Key)
+		r.add(x, c, t.claims[i].Key)
 	}
 }
 

@@ -68,6 +68,7 @@ type route struct {
 type limit struct {
 	name       string
 	key        *key.Spec
+	top        *topLimit             // counts who is seen most; nil: nothing does
 	windows    []int                 // of the route
 	overrides  map[limiter.Key][]int // windows of single keys
 	redisson   string                // name of the limiter that Java programs share; {key} is the key's text
@@ -81,7 +82,6 @@ type limit struct {
 	mode       config.Mode
 	onFailure  config.OnStoreFailure
 	count      *config.Statuses // after which a request stays counted; nil is all
-	top        *topLimit        // who is seen most; nil: it is not counted
 }
 
 // A penalty counts the refusals of a limit, and bans.

@@ -65,7 +65,8 @@ type exchange struct {
 	newKeys       string          // vet: what was said of too many new keys; empty if nothing
 	idempotency   []limiter.Claim // mark: to be the first of its kind; none without a mark
 	keys          []counted       // extract: the keys made so far
-	decided       bool            // admit: the decision is about claims
+
+	decided bool // admit: decision is about claims
 
 	// What was decided and what came of it.
 	decision  limiter.Decision

@@ -56,10 +56,22 @@ func (o *observer) count(x *exchange, minute int64) {
 
 // countShadow counts the key of a limit in shadow mode, which is a taking by itself.
 func (o *observer) countShadow(x *exchange, t *taking, minute int64) {
-	if of := x.route.windows[t.windows[0]].of; of.mode == config.Shadow {
+	if of := x.shadowOf(t); of != nil {
 		refused := slices.ContainsFunc(x.shadowed, func(s refusal) bool { return x.route.windows[s.window].of == of })
 		of.top.count(x, of, minute, t.claims[0].Key, refused)
 	}
+}
+
+// shadowOf is the limit in shadow mode that t was taken of; nil if it is none. Where
+// each limit let pass because the store was away, nothing was taken of any.
+func (x *exchange) shadowOf(t *taking) *limit {
+	if len(t.windows) == 0 {
+		return nil
+	}
+	if of := x.route.windows[t.windows[0]].of; of.mode == config.Shadow {
+		return of
+	}
+	return nil
 }
 
 // count counts k, the key of limit of; nil counts nothing.

@@ -75,6 +75,7 @@ keys: {phone: {from: "path:phone"}}
 lists: {bad: {key: "header:X-User", values: [eve], action: deny}, good: {key: "header:X-User", values: [bob], action: bypass}}
 routes:
   - {name: a, match: {path: "/a/{phone}/{x}"}, lists: [bad, good], respond: {body: ok}, limits: [{name: l, key: phone, rate: 3/1h}, {name: trial, key: "header:X-User", rate: 1/1h, mode: shadow}]}
+  - {name: free, match: {path: /free}, respond: {body: ok}, limits: [{name: l, key: client_ip, rate: 1/1h, on_store_failure: allow}]}
   - {name: gone, match: {path: /gone}, upstream: "http://127.0.0.1:1"}
   - {name: b, match: {path: "/b/{x}"}, log_path: redacted, respond: {body: ok}, limits: [{name: strict, key: "header:X-User", rate: 1/1h}]}
 `)
@@ -110,6 +111,9 @@ routes:
 	w.store.fail(fmt.Errorf("%w: gone", limiter.ErrUnavailable))
 	if d := w.decided(id(w.sends(200, "GET", "/b/bob", "X-User: carol"))); d.Fallback != "local" || d.Limits[0].Result != "allowed" {
 		t.Errorf("%+v; want the policy that decided", d)
+	}
+	if d := w.decided(id(w.sends(200, "GET", "/free", "X-User: carol"))); d.Fallback != "allow" || len(d.Limits) != 0 || d.Outcome != "allowed" {
+		t.Errorf("%+v; want that no limit was asked", d)
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
-	"github.com/weir-proxy/weir/proxy/config"
 )
 
 // note remembers x, whose answer has been written. Strings of x may be the connection's
@@ -138,7 +137,7 @@ func (r *recentRecord) fillClaims(x *exchange) {
 		}
 	}
 	for i := range x.takings {
-		if t := &x.takings[i]; x.route.windows[t.windows[0]].of.mode == config.Shadow {
+		if t := &x.takings[i]; x.shadowOf(t) != nil {
 			r.fillShadow(x, t)
 		}
 	}

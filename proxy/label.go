@@ -55,8 +55,8 @@ func (l *label) shown(d key.Display, shapes []key.Shape) string {
 	return d.Texts(shapes, texts)
 }
 
-// label fills l with the texts of a key of x.
-func (x *exchange) label(l *label, k *counted) {
+// fillLabel fills l with the texts of a key of x.
+func (x *exchange) fillLabel(l *label, k *counted) {
 	l.size = 0
 	if k.by.Join == nil {
 		l.put(k.text, 0)

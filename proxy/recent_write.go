@@ -190,7 +190,7 @@ func (r *recentRecord) learn(x *exchange, k limiter.Key) uint8 {
 	to.key, to.label.size = k, 0
 	for i := range x.keys {
 		if own := &x.keys[i]; own.Key == k && !own.skip {
-			x.label(&to.label, own)
+			x.fillLabel(&to.label, own)
 			break
 		}
 	}

@@ -37,11 +37,11 @@ type TopList struct {
 	Total int64 `json:"total"` // requests of all keys
 	// Floor is how many a key may have had that is not listed.
 	Floor int64    `json:"floor"`
-	Keys  []TopKey `json:"keys"`
+	Keys  []TopEntry `json:"keys"`
 }
 
-// A TopKey is a key that had at most Count requests, and at least Count less Error.
-type TopKey struct {
+// A TopEntry is a key that had at most Count requests, and at least Count less Error.
+type TopEntry struct {
 	Masked string `json:"masked"`
 	Hash   string `json:"hash"` // what the log calls the key
 	ID     string `json:"id"`   // KeyPair.Value of it
@@ -84,9 +84,9 @@ func (p *Proxy) Top(q TopQuery) Top {
 
 func (g *generation) topList(of *topLimit, h limiter.Heavy[limiter.Key, label]) TopList {
 	display := g.display()
-	list := TopList{Total: h.Total, Floor: h.Floor, Keys: make([]TopKey, len(h.Keys))}
+	list := TopList{Total: h.Total, Floor: h.Floor, Keys: make([]TopEntry, len(h.Keys))}
 	for i, k := range h.Keys {
-		list.Keys[i] = TopKey{
+		list.Keys[i] = TopEntry{
 			Masked: k.Value.shown(display, of.shapes), Hash: g.redact.key(k.Key), ID: g.redact.keyID(k.Key),
 			Count: k.Count, Error: k.Over,
 		}
@@ -124,16 +124,16 @@ func MergeTops(n int, all ...Top) Top {
 
 func (t TopList) merge(other TopList) TopList { return listOf(t.heavy().Merge(other.heavy())) }
 
-func (t TopList) heavy() limiter.Heavy[string, TopKey] {
-	h := limiter.Heavy[string, TopKey]{Total: t.Total, Floor: t.Floor}
+func (t TopList) heavy() limiter.Heavy[string, TopEntry] {
+	h := limiter.Heavy[string, TopEntry]{Total: t.Total, Floor: t.Floor}
 	for _, k := range t.Keys {
-		h.Keys = append(h.Keys, limiter.HeavyKey[string, TopKey]{Key: k.ID, Count: k.Count, Over: k.Error, Value: k})
+		h.Keys = append(h.Keys, limiter.HeavyKey[string, TopEntry]{Key: k.ID, Count: k.Count, Over: k.Error, Value: k})
 	}
 	return h
 }
 
-func listOf(h limiter.Heavy[string, TopKey]) TopList {
-	t := TopList{Total: h.Total, Floor: h.Floor, Keys: make([]TopKey, len(h.Keys))}
+func listOf(h limiter.Heavy[string, TopEntry]) TopList {
+	t := TopList{Total: h.Total, Floor: h.Floor, Keys: make([]TopEntry, len(h.Keys))}
 	for i, k := range h.Keys {
 		t.Keys[i] = k.Value
 		t.Keys[i].Count, t.Keys[i].Error = k.Count, k.Over

@@ -134,7 +134,7 @@ func TestMergeTops(t *testing.T) {
 			t.Errorf("%s: %+v, and it had %d", names[k.ID], k, n)
 		}
 	}
-	if !slices.IsSortedFunc(list.Keys, func(a, b TopKey) int { return int(b.Count - a.Count) }) {
+	if !slices.IsSortedFunc(list.Keys, func(a, b TopEntry) int { return int(b.Count - a.Count) }) {
 		t.Error("not those with the most first")
 	}
 	if cut := MergeTops(3, all...).Limits[0].Requests; len(cut.Keys) != 3 || cut.Keys[0] != list.Keys[0] || cut.Floor < list.Floor {

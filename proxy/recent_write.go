@@ -16,7 +16,7 @@ import (
 // buffer, so what is kept of them is copied.
 func (ring *recentRing) note(x *exchange) {
 	outcome := x.outcome()
-	set := &ring.sets[x.recentSet(outcome)]
+	set := &ring.sets[ring.setOf(x, outcome)]
 	if outcome == outcomeAllowed && !set.due(x.began.UnixNano(), ring.every) {
 		return
 	}
@@ -60,20 +60,20 @@ func (x *exchange) outcome() outcomeKind {
 	return outcomeAllowed
 }
 
-// recentSet is the part of the ring to which x goes.
-func (x *exchange) recentSet(outcome outcomeKind) uint64 {
-	n := uint64(x.began.UnixNano()) >> 10
-	switch outcome {
-	case outcomeRejected:
-		n = uint64(x.source)
-	case outcomeRefused:
-		n = uint64(x.source)
-		if i, refused := x.refusing(); refused && i < len(x.claims) {
-			n ^= binary.LittleEndian.Uint64(x.claims[i].Key[:8])
-		}
+// setOf is the part of the ring to which x goes.
+func (ring *recentRing) setOf(x *exchange, outcome outcomeKind) uint64 {
+	if outcome == outcomeAllowed || outcome == outcomeShadow {
+		return spread(uint64(x.began.UnixNano()) >> 10)
 	}
-	return n * 0x9e3779b97f4a7c15 >> 32 % recentSets
+	n := maphash.Comparable(ring.seed, x.network)
+	if i, refused := x.refusing(); outcome == outcomeRefused && refused && i < len(x.claims) {
+		n ^= binary.LittleEndian.Uint64(x.claims[i].Key[:8])
+	}
+	return spread(n)
 }
+
+// spread is the number of a part.
+func spread(n uint64) uint64 { return n * 0x9e3779b97f4a7c15 >> 32 % recentSets }
 
 // fill writes what is known of every request.
 func (r *recentRecord) fill(x *exchange) {

@@ -36,7 +36,7 @@ type TopLimit struct {
 type TopList struct {
 	Total int64 `json:"total"` // requests of all keys
 	// Floor is how many a key may have had that is not listed.
-	Floor int64    `json:"floor"`
+	Floor int64      `json:"floor"`
 	Keys  []TopEntry `json:"keys"`
 }
 

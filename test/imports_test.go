@@ -17,7 +17,7 @@ func importMap() map[string][]string {
 		"proxy/node":          {"proxy/admin", "proxy/cluster", "proxy/frontend", "proxy", "proxy/acme", "proxy/config", "limiter", "limiter/redisstore"},
 		"proxy/frontend":      {"proxy/http1", "proxy/config"},
 		"proxy/acme":          {"proxy/config"},
-		"proxy/admin":         {"proxy/config"},
+		"proxy/admin":         {"proxy", "proxy/config"},
 		"proxy/cluster":       slices.Concat([]string{"proxy"}, stages, redis),
 		"proxy/simulate":      slices.Concat([]string{"proxy"}, stages),
 		"proxy":               stages,

@@ -16,15 +16,19 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// Options are what the admin side is given; all but Token are required.
+// Options are what the admin side is given. Of Token, Tokens, Hosts, Cluster, Decisions,
+// Top, Audit and Events there may be none.
 type Options struct {
 	// Token is asked for, as a bearer token (RFC 6750), before anything is
 	// changed, profiled, or told of the cluster. When it is empty, all that is open
 	// to this machine's own programs, but profiles are served to nobody.
 	Token string
+	// Tokens are those of operators, beside Token, each with what it may do.
+	Tokens []Token
 	// Hosts are names by which this machine's own programs may ask without a token,
 	// besides localhost and loopback addresses.
 	Hosts    []string
@@ -42,6 +46,24 @@ type Options struct {
 	Leader     func(ctx context.Context) (Leadership, error)
 	Nodes      func(ctx context.Context) (Nodes, error)
 	Statistics func(ctx context.Context, minutes int) (Statistics, error)
+	// Config, Routes and Limits are what this weir serves.
+	Config func(ctx context.Context) (Config, error)
+	Routes func(ctx context.Context) (Routes, error)
+	Limits func(ctx context.Context) (Limits, error)
+	// Standing says how a key stands, and Change resets, grants, bans or unbans it.
+	// Whoever calls one that changes something, also Reload and those of Cluster, says
+	// in ctx who the operator is (WithOperator): it is audited.
+	Standing func(ctx context.Context, q proxy.KeyQuery) (proxy.KeyStanding, error)
+	Change   func(ctx context.Context, c proxy.KeyChange) (proxy.KeyResult, error)
+	// Explain says what would be done with a request, and takes nothing.
+	Explain func(ctx context.Context, r proxy.ExplainRequest) (proxy.Explanation, error)
+	// Decisions are what was decided lately, on all nodes; Top the keys that are seen
+	// and refused most; Audit what operators did. Each may be nil, and is not found then.
+	Decisions func(ctx context.Context, q DecisionQuery) (Decisions, error)
+	Top       func(ctx context.Context, q TopQuery) (Top, error)
+	Audit     func(ctx context.Context, q AuditQuery) (Audit, error)
+	// Events tells of what happens while it does; nil for none.
+	Events *Events
 }
 
 // A Readiness is what a proxy can do now.

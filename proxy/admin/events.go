@@ -1,0 +1,173 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/weir-proxy/weir/proxy"
+)
+
+const (
+	// mostSubscribers is how many may listen to events at a time.
+	mostSubscribers = 64
+	// eventsAhead is how many events a subscriber may be behind before it is cut off.
+	eventsAhead = 64
+	// tickEvery is how often figures are told.
+	tickEvery = time.Second
+)
+
+// An Event is something that has just happened.
+type Event struct {
+	Type       string    `json:"type"` // statistics, reload, or key
+	At         time.Time `json:"at"`
+	Generation int64     `json:"generation,omitempty"` // that is served now, of a reload
+	Hash       string    `json:"hash,omitempty"`
+	// Action, Who, Masked and KeyHash are of what an operator did to a key.
+	Action  string `json:"action,omitempty"`
+	Who     string `json:"who,omitempty"`
+	Masked  string `json:"masked,omitempty"`
+	KeyHash string `json:"key_hash,omitempty"`
+	Error   string `json:"error,omitempty"` // why it was not done
+	// Counts are what happened on this node since the event of this type before.
+	Counts []SeriesCount `json:"counts,omitempty"`
+}
+
+// A SeriesCount is how often something happened.
+type SeriesCount struct {
+	proxy.Series
+	N int64 `json:"n"`
+}
+
+// Errors of Subscribe.
+var (
+	errManyListen = errors.New("too many are listening to events here; close one, or ask another node")
+	errEnding     = errors.New("this weir is ending")
+)
+
+// Events tells those that listen of what happens. It is safe for concurrent use.
+type Events struct {
+	counts func() map[proxy.Series]int64
+
+	mu          sync.Mutex // guards what follows; never held over I/O
+	subscribers map[chan Event]struct{}
+	ended       bool
+	woken       chan struct{} // has one value when somebody has come
+}
+
+// NewEvents makes events that tell of these counts, which only grow.
+func NewEvents(counts func() map[proxy.Series]int64) *Events {
+	return &Events{counts: counts, subscribers: map[chan Event]struct{}{}, woken: make(chan struct{}, 1)}
+}
+
+// Run tells every second what has happened, as long as somebody listens, until ctx is
+// done; then it ends all subscriptions, and there are none any more.
+func (e *Events) Run(ctx context.Context) {
+	defer e.end()
+	for {
+		select {
+		case <-e.woken:
+			e.tick(ctx)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// tick tells of counts until nobody listens, or ctx is done.
+func (e *Events) tick(ctx context.Context) {
+	last := e.counts()
+	ticker := time.NewTicker(tickEvery)
+	defer ticker.Stop()
+	for e.listened() {
+		select {
+		case <-ticker.C:
+			now := e.counts()
+			e.Publish(Event{Type: "statistics", Counts: grown(last, now)})
+			last = now
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// grown is what has been counted between two looks.
+func grown(was, is map[proxy.Series]int64) []SeriesCount {
+	all := []SeriesCount{}
+	for s, n := range is {
+		if n > was[s] {
+			all = append(all, SeriesCount{s, n - was[s]})
+		}
+	}
+	slices.SortFunc(all, func(a, b SeriesCount) int {
+		return cmp.Or(strings.Compare(a.Route, b.Route), strings.Compare(a.Limit, b.Limit), strings.Compare(a.Result, b.Result))
+	})
+	return all
+}
+
+// Publish tells all that listen. Whoever is too far behind is cut off, and waits for
+// nobody. A nil Events tells nobody.
+func (e *Events) Publish(one Event) {
+	if e == nil {
+		return
+	}
+	one.At = time.Now().UTC()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for s := range e.subscribers {
+		select {
+		case s <- one:
+		default:
+			delete(e.subscribers, s)
+			close(s)
+		}
+	}
+}
+
+// subscribe returns what happens from now on, and how to end that. The channel is closed
+// when events end or are not taken fast enough.
+func (e *Events) subscribe() (events <-chan Event, cancel func(), err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case e.ended:
+		return nil, nil, errEnding
+	case len(e.subscribers) >= mostSubscribers:
+		return nil, nil, errManyListen
+	}
+	s := make(chan Event, eventsAhead)
+	e.subscribers[s] = struct{}{}
+	select {
+	case e.woken <- struct{}{}:
+	default: // it is awake, or will be
+	}
+	return s, func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if _, there := e.subscribers[s]; there {
+			delete(e.subscribers, s)
+			close(s)
+		}
+	}, nil
+}
+
+func (e *Events) listened() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.subscribers) > 0
+}
+
+// end ends all subscriptions.
+func (e *Events) end() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.ended = true
+	for s := range e.subscribers {
+		close(s)
+	}
+	clear(e.subscribers)
+}

@@ -203,7 +203,11 @@ func (r *Replay) Finish() ReplayTally {
 	for len(r.events.heap) > 0 {
 		r.advance(r.events.heap[0].at)
 	}
-	return r.tally.whole()
+	out := r.tally.whole()
+	if m, ok := r.proxy.admitter.store.(*limiter.Memory); ok {
+		out.Keys, _ = m.Keys()
+	}
+	return out
 }
 
 // take is an exchange that is free.

@@ -11,6 +11,7 @@ type ReplayTally struct {
 	To       time.Time `json:"to,omitzero"`   // and of the last
 	Passed   int64     `json:"passed"`
 	Refused  int64     `json:"refused"` // by limits
+	Keys     int       `json:"keys"`    // counted at the end, all limits and rates together
 	// Unmatched are requests that no route takes, and Rejected those that are refused
 	// before any limit is asked, by reason.
 	Unmatched map[string]int64 `json:"unmatched,omitempty"`

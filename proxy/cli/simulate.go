@@ -53,7 +53,12 @@ func (c simulateCommand) Run(ctx context.Context, w Env) error {
 	for i, f := range files.all {
 		o.Logs = append(o.Logs, simulate.Log{Name: c.Logs[i], Reader: bar.count(f)})
 	}
-	o.Progress = func(n simulate.Counts) { bar.show(n.Lines) }
+	memory := newFrugal()
+	defer memory.end()
+	o.Progress = func(n simulate.Counts) {
+		bar.show(n.Lines)
+		memory.adjust()
+	}
 	report, err := simulate.Run(ctx, o)
 	bar.end()
 	if err != nil {

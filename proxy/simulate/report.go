@@ -13,6 +13,9 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
+// scarce is from how many keys on a memory store may let new ones share counts.
+const scarce = 500_000
+
 // A Report is what was read, and what the configurations would have done with it.
 type Report struct {
 	Counts
@@ -54,6 +57,11 @@ func (r *Report) notes(o Options) []string {
 	}
 	if r.TooMany > 0 {
 		say("%d requests were answered with 429 when they were logged; that counts as the answer of the upstream to those that pass here", r.TooMany)
+	}
+	for i, c := range []*config.Config{o.Config, o.Compare} {
+		if c != nil && c.Store == config.StoreMemory && r.tallies()[i].Keys > scarce {
+			say("%s: %d keys are counted at the end; with store: memory new ones share counts when there are more than it has room for, and are refused for others: see go doc ./limiter Memory", c.Files[0], r.tallies()[i].Keys)
+		}
 	}
 	missing := map[string]int64{}
 	for _, t := range r.tallies() {

@@ -279,3 +279,14 @@ func TestRun_Ends(t *testing.T) {
 		t.Errorf("a broken archive: %v; want an error that names it", err)
 	}
 }
+
+// A store in memory that may have been full is told of; Redis has no such bound.
+func TestRun_TellsWhenMemoryMayHaveBeenFull(t *testing.T) {
+	for store, told := range map[string]bool{"memory": true, "redis": false} {
+		c := loaded(t, "store: "+store+"\n"+file)
+		r := &Report{Counts: Counts{Requests: 1}, Result: proxy.ReplayTally{Keys: scarce + 1}}
+		if got := strings.Join(r.notes(Options{Config: c}), "\n"); strings.Contains(got, "share counts") != told {
+			t.Errorf("store: %s: notes %q", store, got)
+		}
+	}
+}

@@ -88,16 +88,6 @@
 // fails after the header, or a value of a distinct limit, they cannot tell of. A limit with a penalty counts its refusals in the
 // same store and bans a key that it has refused too often (penalize.go).
 //
-// # What people read of it
-//
-// One line a request (record.go). What tells of a person stands there as a hash, cut
-// short, or masked (redact.go): keys, paths that no route matches, and the client's
-// address as the configuration wants it. With a secret the hash of a key is the
-// beginning of its name in the store. Without one it is made with a salt that nodes of
-// one Redis share, because a bare hash of a phone number is found out by trying all.
-// Names in the store go without the salt: it would lie beside them, protect nothing
-// from whoever reads them, and split the counts whenever it was lost.
-//
 // # Asked, not served
 //
 // Proxy.Explain takes a request through the same stages and tells of each what it says,
@@ -124,6 +114,16 @@
 // are bounded, and are written in one place at a request's end (observe.go), for about
 // 1% of its time. The ring holds keys as clients sent them; what people see of them is
 // masked when they look, and never written anywhere.
+//
+// # What people read of it
+//
+// One line a request (record.go). What tells of a person stands there as a hash, cut
+// short, or masked (redact.go): keys, paths that no route matches, and the client's
+// address as the configuration wants it. With a secret the hash of a key is the
+// beginning of its name in the store. Without one it is made with a salt that nodes of
+// one Redis share, because a bare hash of a phone number is found out by trying all.
+// Names in the store go without the salt: it would lie beside them, protect nothing
+// from whoever reads them, and split the counts whenever it was lost.
 //
 // # A reload
 //

@@ -127,6 +127,11 @@ func (g *generation) byValue(t *keyTarget, given key.Given) (bool, error) {
 	t.by, t.derived, t.masked = t.limit.key, r.Derived, g.display().Value(&v)
 	t.key = g.config.Privacy.Hash(v.Parts)
 	t.override()
+	if t.limit.hashed != nil {
+		if text, ok := t.limit.hashed.Hash(&v); ok {
+			t.windows = t.limit.ofHashed[text]
+		}
+	}
 	if t.limit.redisson != "" {
 		t.name = strings.ReplaceAll(t.limit.redisson, "{key}", v.Text())
 		if t.limit.keyed && limiter.CheckRedissonKey(v.Text()) != nil || limiter.CheckRedissonName(t.name) != nil {

@@ -365,12 +365,14 @@ func nodes(t *testing.T, yaml string, c redisstore.ClientConfig) (near, far *wor
 // eventually waits for what other nodes hear of.
 func (w *world) eventually(what string, holds func() bool) {
 	w.Helper()
-	deadline := time.Now().Add(enough)
+	deadline, tick := time.After(enough), time.NewTicker(time.Millisecond)
+	defer tick.Stop()
 	for !holds() {
-		if time.Now().After(deadline) {
+		select {
+		case <-tick.C:
+		case <-deadline:
 			w.Fatalf("%s: not within %v", what, enough)
 		}
-		<-time.After(time.Millisecond)
 	}
 }
 

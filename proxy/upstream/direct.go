@@ -37,6 +37,7 @@ func (p *Pool) ForwardHTTP1(ctx context.Context, x *http1.Exchange, content []by
 	d, ok := over.directs.Get().(*direct)
 	if !ok {
 		d = new(direct)
+		d.told.to = d
 	}
 	d.course = course{pool: p, trip: t, began: time.Now()}
 	d.over, d.x, d.content = over, x, content
@@ -58,7 +59,7 @@ func (d *direct) end() {
 	d.leave()
 	d.call.Release()
 	clear(d.header.set)
-	*d = direct{header: answerHeader{set: d.header.set[:0]}, space: d.space[:0]}
+	*d = direct{header: answerHeader{set: d.header.set[:0]}, told: d.told}
 	over.directs.Put(d)
 }
 
@@ -70,7 +71,8 @@ type direct struct {
 	call    *http1.Call
 	content []byte
 	header  answerHeader // of the answer
-	space   []byte       // to write values in
+	head    *http1.Head  // of the request
+	told    fieldWriter  // of who is asking
 	words   words
 	via     string
 	forward int    // Max-Forwards, -1 for none
@@ -141,11 +143,8 @@ func (d *direct) send(m *backend) error {
 		mark = "?"
 	}
 	head := d.call.Begin(x.Method(), cmp.Or(t.SetHost, t.Host), base, t.Path, mark, t.RawQuery)
-	d.space = setForwarded(&d.words, t, d.space, func(name string, value []byte) {
-		if t.Set[name] == nil {
-			head.AddBytes(name, value)
-		}
-	})
+	d.head = head
+	setForwarded(&d.words, t, &d.told)
 	x.Fields.Strip()
 	x.Fields.DropFunc(d.drops)
 	head.AddFields(&x.Fields)
@@ -161,6 +160,13 @@ func (d *direct) send(m *backend) error {
 		}
 	}
 	return d.over.of(m).Send(d.call)
+}
+
+// addField implements fieldAdder.
+func (d *direct) addField(name string, value []byte) {
+	if d.trip.Set[name] == nil {
+		d.head.AddBytes(name, value)
+	}
 }
 
 // drops reports whether a field of the request is not sent on as it came. It is

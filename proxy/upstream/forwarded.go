@@ -20,49 +20,60 @@ func said(f Fields, t *Request) words {
 
 // setForwarded tells the target who is asking. Of a peer that is trusted, what it
 // says of those before it is kept and continued; of any other, nothing is.
-// X-Real-Ip is always the client as Weir sees it. Values are written into space, and
-// are valid until add returns; what is returned is space, which may have grown.
-func setForwarded(w *words, t *Request, space []byte, add func(name string, value []byte)) []byte {
+// X-Real-Ip is always the client as Weir sees it.
+func setForwarded(w *words, t *Request, to *fieldWriter) {
 	peer := t.Peer.Addr().Unmap().WithZone("")
 	client := t.Client.Unmap().WithZone("")
 	if !client.IsValid() {
 		client = peer
 	}
 	if client.IsValid() {
-		space = client.AppendTo(space[:0])
-		add("X-Real-Ip", space)
+		to.put("X-Real-Ip", client.AppendTo(to.space[:0]))
 	}
-	if space = appendChain(space[:0], w.chain, peer); len(space) > 0 {
-		add("X-Forwarded-For", space)
+	if chain := appendChain(to.space[:0], w.chain, peer); len(chain) > 0 {
+		to.put("X-Forwarded-For", chain)
 	}
-	// A trusted peer knows the client's own request.
-	space = addAll("X-Forwarded-Host", w.host, t.Host, space, add)
-	space = addAll("X-Forwarded-Proto", w.proto, t.Scheme, space, add)
-	if len(w.forwarded) > 0 {
-		space = addAll("Forwarded", w.forwarded, "", space, add)
+	to.lines("X-Forwarded-Host", w.host) // a trusted peer knows the client's own request
+	if len(w.host) == 0 {
+		to.text("X-Forwarded-Host", t.Host)
 	}
+	to.lines("X-Forwarded-Proto", w.proto)
+	if len(w.proto) == 0 {
+		to.text("X-Forwarded-Proto", t.Scheme)
+	}
+	to.lines("Forwarded", w.forwarded)
 	if t.Forwarded {
-		space = appendElement(space[:0], peer, t)
-		add("Forwarded", space)
+		to.put("Forwarded", appendElement(to.space[:0], peer, t))
 	}
 	if t.RequestID != "" {
-		space = append(space[:0], t.RequestID...)
-		add("X-Request-Id", space)
+		to.text("X-Request-Id", t.RequestID)
 	}
-	return space
 }
 
-// addAll adds lines of one name, or otherwise if there are none.
-func addAll(name string, lines []string, otherwise string, space []byte, add func(name string, value []byte)) []byte {
-	if len(lines) == 0 {
-		space = append(space[:0], otherwise...)
-		add(name, space)
+// A fieldWriter adds lines to a header.
+type fieldWriter struct {
+	space []byte // values are written into
+	to    fieldAdder
+}
+
+// A fieldAdder takes one line. The value is valid until addField returns.
+type fieldAdder interface {
+	addField(name string, value []byte)
+}
+
+// put adds a line with a value that was written into space, which may have grown.
+func (f *fieldWriter) put(name string, value []byte) {
+	f.space = value
+	f.to.addField(name, value)
+}
+
+func (f *fieldWriter) text(name, value string) { f.put(name, append(f.space[:0], value...)) }
+
+// lines adds lines of one name.
+func (f *fieldWriter) lines(name string, values []string) {
+	for _, value := range values {
+		f.text(name, value)
 	}
-	for _, line := range lines {
-		space = append(space[:0], line...)
-		add(name, space)
-	}
-	return space
 }
 
 // appendChain appends the addresses in lines, and addr behind them.

@@ -65,6 +65,8 @@ type netHeader struct{ http.Header }
 
 func (h netHeader) Set(name, value string) { h.Header[name] = []string{strings.Clone(value)} }
 
+func (h netHeader) addField(name string, value []byte) { h.Header.Add(name, string(value)) }
+
 func (h netHeader) Add(name, value string) {
 	h.Header[name] = append(h.Header[name], strings.Clone(value))
 }

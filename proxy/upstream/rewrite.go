@@ -40,7 +40,7 @@ func (j *forwarding) rewrite(pr *httputil.ProxyRequest) {
 	}
 	maps.DeleteFunc(h, func(name string, _ []string) bool { return disowned(name, t) })
 	w := said(in.Header, t)
-	setForwarded(&w, t, nil, func(name string, value []byte) { h.Add(name, string(value)) })
+	setForwarded(&w, t, &fieldWriter{to: netHeader{h}})
 	h.Add("Via", j.pool.via(t))
 	if n := maxForwards(in.Method, in.Header); n > 0 {
 		h.Set("Max-Forwards", strconv.Itoa(n-1))

@@ -189,7 +189,7 @@ func TestElement_OfForwarded(t *testing.T) {
 			trip.Peer = netip.MustParseAddrPort(c.peer)
 		}
 		h := http.Header{}
-		setForwarded(&words{}, trip, nil, func(name string, value []byte) { h.Add(name, string(value)) })
+		setForwarded(&words{}, trip, &fieldWriter{to: netHeader{h}})
 		if got := h.Get("Forwarded"); got != c.want {
 			t.Errorf("peer %s: %s, want %s", c.peer, got, c.want)
 		}
@@ -199,7 +199,7 @@ func TestElement_OfForwarded(t *testing.T) {
 func TestIntroduce_AnUnknownPeerIsNotInvented(t *testing.T) {
 	trip := &Request{Host: "a", Scheme: "http"}
 	h, w := http.Header{}, said(http.Header{"X-Forwarded-For": {"6.6.6.6"}}, trip)
-	setForwarded(&w, trip, nil, func(name string, value []byte) { h.Add(name, string(value)) })
+	setForwarded(&w, trip, &fieldWriter{to: netHeader{h}})
 	if !disowned("X-Real-Ip", trip) || h["X-Real-Ip"] != nil || h["X-Forwarded-For"] != nil {
 		t.Errorf("header %v, want no address", h)
 	}

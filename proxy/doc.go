@@ -98,6 +98,33 @@
 // Names in the store go without the salt: it would lie beside them, protect nothing
 // from whoever reads them, and split the counts whenever it was lost.
 //
+// # Asked, not served
+//
+// Proxy.Explain takes a request through the same stages and tells of each what it says,
+// of each limit what it would say, and what the upstream would be sent. It asks the store
+// with Peek alone: nothing is taken, counted, learnt, logged or forwarded.
+//
+// A Replay (dry run) takes logged requests through them on a virtual clock, by counts in
+// memory of its own. It differs from serving in four places: requests that wait for their
+// turn stand in a line of its own (replay_line.go), concurrent permits are renewed by that
+// clock, the outcome of a request is what the log says, and a limit whose key the log does
+// not tell is left out (replay_known.go). A test compares its counts with those of a Proxy
+// that serves the same requests at the same times.
+//
+// # What operators ask, and do
+//
+// Standing (standing.go) says how a key stands under every limit that counts by it, and
+// Change (operate.go) resets, grants, bans or unbans it: in the store, and on every node
+// in what it remembers of refusals, in its share for the time when the store is away,
+// and in what it counts by itself. A key is named by its value, in any spelling that a
+// request may have, or by an id (keyid.go) that is shown beside it.
+//
+// Each request leaves a record of what was decided (recent.go), in a ring: Decisions. The
+// keys that are seen most, and refused most, are counted by minutes (top.go): Top. Both
+// are bounded, and are written in one place at a request's end (observe.go), for about
+// 1% of its time. The ring holds keys as clients sent them; what people see of them is
+// masked when they look, and never written anywhere.
+//
 // # A reload
 //
 //	watch → read → compile → agree → swap → retire → report
@@ -111,9 +138,10 @@
 // # What is shared
 //
 // Between all requests: the pointer to the current generation and that
-// generation's count of requests (generation.go), the pool of exchanges, the
+// generation's count of requests (generation.go), the pools of exchanges and downstreams, the
+// source of request ids (requestid.go), the series that a route has looked up (figures.go), the
 // limiter's store and the local store that stands in for it (admit.go), what is
-// known of keys (newkeys.go), the memory for bodies (buffers.go), the
+// known of keys (newkeys.go), what operators may ask (observe.go), the memory for bodies (buffers.go), the
 // figures (metrics.go), the log, and the fleet: what is known of how targets
 // fare, and which requests wait for one (package upstream). What connections share,
 // certificates and the addresses that reset what they ask, is package frontend's. All else belongs to one request or never

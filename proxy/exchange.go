@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/respond"
 	"github.com/weir-proxy/weir/proxy/upstream"
@@ -67,6 +68,8 @@ type exchange struct {
 	idempotency   []limiter.Claim // mark: to be the first of its kind; none without a mark
 	keys          []counted       // extract: the keys made so far
 	overridden    []overridden    // extract: limits in which one of them stands hashed
+
+	decided bool // admit: decision is about claims
 
 	// What was decided and what came of it.
 	decision  limiter.Decision
@@ -172,7 +175,7 @@ func (x *exchange) reset() {
 	kept.value = x.value
 	kept.value.Reset()
 	kept.memory, kept.edit = x.memory, x.edit
-	kept.memory.Reset()
+	kept.memory.Discard(http1.Discard)
 	*x = kept
 }
 

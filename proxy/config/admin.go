@@ -1,5 +1,7 @@
 package config
 
+import "slices"
+
 // adminTLS checks that the admin listener in TLS has certificates, stands beside
 // all others, and is not open to everybody.
 func (r *loader) adminTLS(f *file) {
@@ -18,7 +20,7 @@ func (r *loader) adminTLS(f *file) {
 			r.wrong(at, "listens where "+other.name+" does", "use another port")
 		}
 	}
-	r.requireToken(at, secure, &f.Admin.Token)
+	r.requireToken(at, secure, &f.Admin)
 }
 
 // leastToken is how long a token is, at least, that others on the network could try
@@ -27,14 +29,44 @@ const leastToken = 16
 
 // requireToken checks that an address of the admin listener that others can reach asks
 // for a token, and for one that cannot be guessed.
-func (r *loader) requireToken(at *string, a address, token *secret) {
+func (r *loader) requireToken(at *string, a address, f *adminForm) {
+	token := &f.Token
 	switch {
 	case a.port == "" || a.loopback() || !r.ok(token):
+	case *token == "" && slices.ContainsFunc(f.Tokens, func(t *tokenForm) bool { return t.Token != "" }): // which is long enough
 	case *token == "":
 		r.wrong(at, "everybody on the network could use the admin listener", `set admin.token, for example "${WEIR_ADMIN_TOKEN}", or listen on 127.0.0.1`)
 	case len(*token) < leastToken:
 		r.wrong(token, "is short enough to be guessed by others on the network", "use 16 characters or more, made at random, or listen on 127.0.0.1")
 	}
+}
+
+// operators are the tokens of single operators, without those that have none.
+func (r *loader) operators(f *adminForm) []Token {
+	var all []Token
+	for _, t := range f.Tokens {
+		if !r.ok(&t.Name) || !r.ok(&t.Token) || !r.ok(&t.Role) {
+			continue
+		}
+		switch {
+		case !tokenSafe.MatchString(t.Name):
+			r.wrong(&t.Name, quote(t.Name)+" is not a valid name", "write letters, digits, _, . and -, a letter first")
+		case t.Name == "admin" || t.Name == "local":
+			r.wrong(&t.Name, quote(t.Name)+" is what the audit trail calls who uses admin.token, or none", "choose another name")
+		case slices.ContainsFunc(all, func(o Token) bool { return o.Name == t.Name }):
+			r.wrong(&t.Name, quote(t.Name)+" is there already", "give each operator a name and a token of its own")
+		}
+		switch {
+		case t.Token == "":
+			continue
+		case len(t.Token) < leastToken:
+			r.wrong(&t.Token, "is short enough to be guessed", "use 16 characters or more, made at random")
+		case t.Token == f.Token || slices.ContainsFunc(all, func(o Token) bool { return o.Text == string(t.Token) }):
+			r.wrong(&t.Token, "is the token of another", "give each operator a token of its own")
+		}
+		all = append(all, Token{Name: t.Name, Text: string(t.Token), Write: t.Role == "write"})
+	}
+	return all
 }
 
 // hosts are names that a client may ask for.

@@ -88,3 +88,16 @@ func (p privacyForm) MarshalYAML() (any, error) {
 		PreviousSecret string `yaml:"previous_secret"`
 	}{p.HashSecret, previous}, nil
 }
+
+// MarshalYAML hides the token so that it still differs from those of others.
+func (t *tokenForm) MarshalYAML() (any, error) {
+	hidden := ""
+	if t.Token != "" {
+		hidden = "(hidden, of " + t.Name + ")"
+	}
+	return struct {
+		Name  string `yaml:"name"`
+		Token string `yaml:"token"`
+		Role  string `yaml:"role"`
+	}{t.Name, hidden, t.Role}, nil
+}

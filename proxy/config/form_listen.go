@@ -92,6 +92,18 @@ type adminForm struct {
 	HTTPS string `yaml:"https" jsonschema:"default=none"`
 	// Token is asked for as a bearer token. It may be empty, or shorter than 16 characters, on a loopback address only.
 	Token secret `yaml:"token" jsonschema:"default="`
+	// Tokens are those of single operators, each with a name and a role. With one of them nobody is answered without a token.
+	Tokens []*tokenForm `yaml:"tokens,omitempty"`
 	// Hosts are names by which this machine's own programs may ask while there is no token; localhost and loopback addresses always are.
 	Hosts list `yaml:"hosts,omitempty"`
+}
+
+// tokenForm is the token of one operator.
+type tokenForm struct {
+	// Name is what the audit trail calls the operator.
+	Name string `yaml:"name" jsonschema:"required"`
+	// Token is asked for as a bearer token, 16 characters or more. While it is empty, there is no such operator.
+	Token secret `yaml:"token" jsonschema:"default="`
+	// Role is read, to look and to ask what would be, or write, to change as well.
+	Role string `yaml:"role" jsonschema:"default=read,enum=read,enum=write"`
 }

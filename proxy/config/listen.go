@@ -118,7 +118,7 @@ func (r *loader) listeners(f *file) {
 	case admin.clashes(secure):
 		r.wrong(&f.Admin.HTTP, "listens where listen.https does", "use another port")
 	}
-	r.requireToken(&f.Admin.HTTP, admin, &f.Admin.Token)
+	r.requireToken(&f.Admin.HTTP, admin, &f.Admin)
 }
 
 // address checks that text is host:port. It says nothing of an empty text,

@@ -223,11 +223,11 @@ func TestProblems_NeverShowSecrets(t *testing.T) {
 }
 
 func TestEffective_HidesSecrets(t *testing.T) {
-	c, err := Parse("weir.yaml", []byte("admin: {token: hunter2}\nredis: {password: hunter2}\nprivacy: {hash_secret: hunter2}\n"+small), environment)
+	c, err := Parse("weir.yaml", []byte("admin: {token: hunter2, tokens: [{name: ops, token: hunter2-and-some-more}]}\nredis: {password: hunter2}\nprivacy: {hash_secret: hunter2}\n"+small), environment)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b := string(effective(t, c)); strings.Contains(b, "hunter2") || strings.Count(b, "(hidden by") != 3 {
+	if b := string(effective(t, c)); strings.Contains(b, "hunter2") || strings.Count(b, "(hidden by") != 3 || strings.Count(b, "(hidden, of ops)") != 1 {
 		t.Errorf("got\n%s", b)
 	}
 	if c.Admin.Token != "hunter2" || c.Redis.Password != "hunter2" || c.Privacy.HashSecret != "hunter2" {
@@ -250,6 +250,9 @@ func TestEffective_IsTheSameConfig(t *testing.T) {
 			c.Hash, c.Sum, c.Files, c.Globs, c.Warnings, c.Bare, c.form = "", "", nil, nil, nil, nil, nil
 			c.opened, c.written, c.values, c.own = nil, nil, nil, nil
 			c.Admin.Token, c.Redis.Password, c.Redis.Sentinel.Password, c.Privacy.HashSecret, c.Alerts.Secret, c.Alerts.Webhook = "", "", "", "", "", ""
+			for i := range c.Admin.Tokens {
+				c.Admin.Tokens[i].Text = ""
+			}
 			for _, u := range c.Upstreams {
 				u.Position = Position{}
 			}

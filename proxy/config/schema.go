@@ -98,6 +98,16 @@ type Admin struct {
 	HTTPS string   // as HTTP; "" for none, and none unless there is listen.https
 	Token string   // empty: none is asked for, which is allowed on loopback only
 	Hosts []string // that are answered without a token, besides loopback
+	// Tokens are those of single operators. With one of them, Token may be empty, and
+	// none is answered without a token.
+	Tokens []Token
+}
+
+// A Token is what one operator shows to be known.
+type Token struct {
+	Name  string // unique and token-safe
+	Text  string // unique, and also not Admin.Token
+	Write bool   // whether it may change anything
 }
 
 // A Store is a kind of place where counts live.

@@ -31,7 +31,7 @@ func words() template.FuncMap {
 		"silent":  silent,
 		"spaced":  func(s string) string { return strings.ReplaceAll(s, "_", " ") },
 		"join":    func(all []string) string { return strings.Join(all, ", ") },
-		"with":    func(root shown, one any) scoped { return scoped{root, one} },
+		"beside":  func(root shown, one any) scoped { return scoped{root, one} },
 	}
 }
 

@@ -33,6 +33,8 @@
 //   - mark: what remembers that a permit was given back.
 //   - share: the part of a rate that one of several processes may grant by itself
 //     while they cannot count together.
+//   - change: what an operator does to a key under some limits.
+//   - sketch: counts of the keys that are seen most, with a bounded error.
 //   - report: what a store is told afterwards of grants that were made in its
 //     place.
 //   - note: what another store has said last of a key, kept to go on from without it.

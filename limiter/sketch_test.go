@@ -182,7 +182,7 @@ func TestTopKeys_KnowsTheLastSlices(t *testing.T) {
 				if i > 0 && n == 3 {
 					at -= 2 // late
 				}
-				top.Observe(at, numbered(n), &n)
+				top.Observe(at, numbered(n), func(v *int) { *v = n })
 				exact[now] = append(exact[now], n)
 			}
 		}
@@ -209,7 +209,7 @@ func TestTopKeys_Concurrently(t *testing.T) {
 		all.Go(func() {
 			for i := range 5000 {
 				n := (i * (g + 1)) % 50
-				top.Observe(int64(i/2500), numbered(n), &n)
+				top.Observe(int64(i/2500), numbered(n), func(v *int) { *v = n })
 				if i%500 == 0 {
 					top.Last(1, 3)
 				}
@@ -226,10 +226,11 @@ func TestTopKeys_Concurrently(t *testing.T) {
 func TestTopKeys_DoesNotAllocate(t *testing.T) {
 	top := NewTopKeys[int](64, 3)
 	n := 0
-	top.Observe(0, numbered(n), &n)
+	fill := func(v *int) { *v = n }
+	top.Observe(0, numbered(n), fill)
 	if got := testing.AllocsPerRun(1000, func() {
 		n++
-		top.Observe(0, numbered(n), &n)
+		top.Observe(0, numbered(n), func(v *int) { *v = n })
 	}); got > 0 {
 		t.Errorf("%v allocations an observation", got)
 	}
@@ -264,7 +265,7 @@ func BenchmarkTopKeys(b *testing.B) {
 			b.ReportAllocs()
 			i := 0
 			for b.Loop() {
-				top.Observe(int64(i>>24), keys[i&(len(keys)-1)], &label)
+				top.Observe(int64(i>>24), keys[i&(len(keys)-1)], func(v *[32]byte) { *v = label })
 				i++
 			}
 		})

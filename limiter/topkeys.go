@@ -4,9 +4,9 @@ import "sync"
 
 // A TopKeys counts which keys were seen most often lately: in slices of time, each of
 // which is a Sketch, so that what is older than all of them is forgotten. It is safe for
-// concurrent use. With k counters and slices of so many of them it takes at most about
-// (56 + t) k bytes for each slice, and half as much again for the one that is counted
-// now, where t is the size of T; nothing before the first observation. NewTopKeys makes one.
+// concurrent use. With k counters it takes at most (32 + t) k bytes for each slice that is
+// over, and some (80 + t) k for the one that is counted now, where t is the size of T;
+// nothing before the first observation. NewTopKeys makes one.
 type TopKeys[T any] struct {
 	k int
 
@@ -29,14 +29,16 @@ func NewTopKeys[T any](k, slices int) *TopKeys[T] {
 }
 
 // Observe counts k in the slice of that number; numbers grow with time. What comes late
-// counts in the newest. v goes with k from the moment on at which k has a counter.
-func (t *TopKeys[T]) Observe(number int64, k Key, v *T) {
+// counts in the newest. When k gets a counter, fill writes what goes with it.
+func (t *TopKeys[T]) Observe(number int64, k Key, fill func(*T)) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.turnLocked(number)
-	if fresh := t.now.Observe(k); fresh != nil {
-		*fresh = *v
+	if t.number != number || t.now == nil {
+		t.turnLocked(number)
 	}
+	if fresh := t.now.Observe(k); fresh != nil {
+		fill(fresh)
+	}
+	t.mu.Unlock()
 }
 
 // turnLocked makes the slice of that number, or a later one, the one that is counted now.

@@ -100,6 +100,7 @@ func (a *admitter) admit(client context.Context, x *exchange) error {
 		x.fold()
 	}
 	a.metrics.decided(x, x.windows, &x.decision)
+	x.decided = true
 	if !x.decision.Allowed {
 		return a.refuse(ctx, x, store)
 	}
@@ -207,7 +208,7 @@ func (x *exchange) shadow(from int, d *limiter.Decision) {
 	for i, o := range d.Outcomes {
 		w := x.shadowWindows[from+i]
 		if !o.Allowed && !slices.ContainsFunc(x.shadowed, func(s refusal) bool { return s.window == w }) {
-			x.shadowed = append(x.shadowed, refusal{w, x.shadows[from+i].Key, o.Banned})
+			x.shadowed = append(x.shadowed, refusal{w, x.shadows[from+i].Key, o.Banned, o.Wait})
 		}
 	}
 }

@@ -88,6 +88,20 @@
 // fails after the header, or a value of a distinct limit, they cannot tell of. A limit with a penalty counts its refusals in the
 // same store and bans a key that it has refused too often (penalize.go).
 //
+// # What operators ask, and do
+//
+// Standing (standing.go) says how a key stands under every limit that counts by it, and
+// Change (operate.go) resets, grants, bans or unbans it: in the store, and on every node
+// in what it remembers of refusals, in its share for the time when the store is away,
+// and in what it counts by itself. A key is named by its value, in any spelling that a
+// request may have, or by an id (keyid.go) that is shown beside it.
+//
+// Each request leaves a record of what was decided (recent.go), in a ring: Decisions. The
+// keys that are seen most, and refused most, are counted by minutes (top.go): Top. Both
+// are bounded, and are written in one place at a request's end (observe.go), for about
+// 1% of its time. The ring holds keys as clients sent them; what people see of them is
+// masked when they look, and never written anywhere.
+//
 // # What people read of it
 //
 // One line a request (record.go). What tells of a person stands there as a hash, cut
@@ -113,7 +127,7 @@
 // Between all requests: the pointer to the current generation and that
 // generation's count of requests (generation.go), the pool of exchanges, the
 // limiter's store and the local store that stands in for it (admit.go), what is
-// known of keys (newkeys.go), the memory for bodies (buffers.go), the
+// known of keys (newkeys.go), what operators may ask (observe.go), the memory for bodies (buffers.go), the
 // figures (metrics.go), the log, and the fleet: what is known of how targets
 // fare, and which requests wait for one (package upstream). What connections share,
 // certificates and the addresses that reset what they ask, is package frontend's. All else belongs to one request or never

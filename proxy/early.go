@@ -54,6 +54,7 @@ func (p *Proxy) early(ctx context.Context, g *generation, x *exchange) error {
 			x.fold()
 		}
 		a.metrics.decided(x, x.windows, &x.decision)
+		x.decided = true
 		ctx, cancel := a.bound(ctx)
 		defer cancel()
 		return a.refuse(ctx, x, a.store)

@@ -68,6 +68,8 @@ type exchange struct {
 	keys          []counted       // extract: the keys made so far
 	overridden    []overridden    // extract: limits in which one of them stands hashed
 
+	decided bool // admit: decision is about claims
+
 	// What was decided and what came of it.
 	decision  limiter.Decision
 	fallback  string           // admit: the policy that decided while the store could not

@@ -48,6 +48,7 @@ type lasting struct {
 	fleet     *upstream.Fleet // how targets fare
 	salt      func() Salt     // of hashes in the log
 	seed      maphash.Seed    // of what stands for client addresses in this process
+	observer  *observer       // what operators may ask about
 }
 
 // compile builds the generation of a configuration. It opens and dials nothing.
@@ -87,6 +88,7 @@ func compile(c *config.Config, l lasting) (*generation, error) {
 	}
 	g.table.fold(all)
 	g.routes = all
+	l.observer.tops.count(all)
 	g.own.add(g.keyFields...)
 	g.resets(made)
 	g.protect(c.Routes)
@@ -185,6 +187,7 @@ func (g *generation) route(from *config.Route) (*route, error) {
 			policies = append(policies, r.limit(l)...)
 		}
 	}
+	r.remember()
 	r.guarded = len(r.lists) > 0 || len(r.bodyScreens) > 0 || slices.ContainsFunc(r.limits, func(l *limit) bool { return l.mode == config.Enforce })
 	r.foresee(from)
 	r.standsIn = r.local && !slices.ContainsFunc(r.limits, func(l *limit) bool { return l.mode == config.Enforce && l.onFailure == config.Deny })

@@ -38,7 +38,7 @@ func ParseKeyPair(text string) (KeyPair, error) {
 // A KeyQuery names one key, by several pairs if it is joined of several, and which
 // limits it is about: those of a route and of a name, or all where these are empty.
 type KeyQuery struct {
-	Pairs []KeyPair `json:"pairs"`
+	Pairs []KeyPair `json:"pairs,omitempty"`
 	Route string    `json:"route,omitempty"`
 	Limit string    `json:"limit,omitempty"`
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// A KeyResult is what came of a change.
+// A KeyResult is what came of a change. It does not hold the value of the key.
 type KeyResult struct {
 	KeyChange
 	// Changed are the limits under which something was changed, and Skipped those
@@ -56,6 +56,7 @@ func (p *Proxy) Change(ctx context.Context, c KeyChange) (KeyResult, error) {
 		return KeyResult{}, err
 	}
 	r := KeyResult{KeyChange: c, Changed: []LimitStanding{}, Everywhere: true}
+	r.Pairs = nil // a result may be shown to others
 	targets = slices.DeleteFunc(targets, func(t keyTarget) bool {
 		why := t.unchangeable(c.Action)
 		if why != "" {

@@ -166,6 +166,9 @@ func TestChange_ResetGrantBanUnban(t *testing.T) {
 		if len(r.Changed) != 1 || r.Changed[0].Windows[0].Left != 1 || !r.Everywhere {
 			t.Errorf("%+v", r)
 		}
+		if text, err := json.Marshal(r); err != nil || strings.Contains(string(text), "13800138000") || !strings.Contains(string(text), "+86138****8000") {
+			t.Errorf("%s, %v; want the number masked", text, err)
+		}
 		w.sends(200, "POST", "/send", phoneLine)
 		w.sends(429, "POST", "/send", phoneLine)
 		r = w.changes(KeyChange{Action: KeyReset, Reason: "a customer called"}, "phone=13800138000")

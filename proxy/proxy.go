@@ -89,7 +89,7 @@ func assemble(o Options, keys limiter.KeyGuardOptions, warm func(*generation) er
 		own := NewSalt()
 		o.LogSalt = func() Salt { return own }
 	}
-	kept := lasting{"weir-" + rand.Text()[:8], upstream.NewFleet(), o.LogSalt, maphash.MakeSeed()}
+	kept := lasting{"weir-" + rand.Text()[:8], upstream.NewFleet(), o.LogSalt, maphash.MakeSeed(), newObserver()}
 	first, err := compile(o.Config, kept)
 	if err != nil {
 		return nil, fmt.Errorf("compile config: %w", err)
@@ -228,6 +228,7 @@ func (p *Proxy) install(g *generation) {
 func (p *Proxy) adopt(g *generation) {
 	p.alive.Add(1)
 	g.ended = sync.OnceFunc(p.alive.Done)
+	p.lasting.observer.tops.serve(g.routes)
 	p.current.Store(g)
 }
 

@@ -120,7 +120,7 @@ func (x *exchange) redactedPath() string {
 	}
 	path, all := x.path, x.route.redacted
 	for i, name := range x.route.params {
-		if (slices.Contains(x.route.hidden, name) || all && name != "*") && i < len(x.found.URLParams.Values) {
+		if x.route.hides(name) && i < len(x.found.URLParams.Values) {
 			path = strings.Replace(path, "/"+x.found.URLParams.Values[i], "/*", 1)
 		}
 	}
@@ -128,6 +128,11 @@ func (x *exchange) redactedPath() string {
 		return withoutPersons(path)
 	}
 	return path
+}
+
+// hides reports whether a parameter of the path is not shown.
+func (r *route) hides(name string) bool {
+	return slices.Contains(r.hidden, name) || r.redacted && name != "*"
 }
 
 const (

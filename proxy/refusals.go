@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"time"
+
 	"github.com/rs/zerolog"
 
 	"github.com/weir-proxy/weir/limiter"
@@ -11,11 +13,12 @@ type refusal struct {
 	window int // of the route
 	key    limiter.Key
 	banned bool
+	wait   time.Duration
 }
 
 // refusal is what the decision says of claim i, which was refused.
 func (x *exchange) refusal(i int) refusal {
-	return refusal{x.windows[i], x.claims[i].Key, x.decision.Outcomes[i].Banned}
+	return refusal{x.windows[i], x.claims[i].Key, x.decision.Outcomes[i].Banned, x.decision.Outcomes[i].Wait}
 }
 
 // logRefusals writes which rates refused the request, or would have in shadow mode,

@@ -60,16 +60,19 @@ type route struct {
 	upgrades        bool           // WebSocket is allowed
 	countsPreflight bool           // limits are asked about preflights too
 	alerts          alerts
-	idempotency     *idempotency // nil: repeats count
-	local           bool         // some limit goes by this node's share while the store is away
-	standsIn        bool         // and none denies then
-	maxBody         int64        // bytes; 0 for any
+	idempotency     *idempotency              // nil: repeats count
+	local           bool                      // some limit goes by this node's share while the store is away
+	standsIn        bool                      // and none denies then
+	maxBody         int64                     // bytes; 0 for any
+	note            *routeNote                // what is remembered of it
+	leaves          map[*key.Spec][]*key.Spec // of its joined keys
 }
 
 // A limit is one entry under limits: of a route.
 type limit struct {
 	name       string
 	key        *key.Spec
+	top        *topLimit             // counts who is seen most; nil: nothing does
 	windows    []int                 // of the route
 	overrides  map[limiter.Key][]int // windows of single keys
 	hashed     *key.List             // keys that have windows of their own and are not told; nil: none

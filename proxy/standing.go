@@ -82,9 +82,6 @@ func (p *Proxy) Standing(ctx context.Context, q KeyQuery) (KeyStanding, error) {
 	return p.standing(ctx, g, targets)
 }
 
-// keyOf is the key that the log calls so, if a request of the last minutes had it.
-func (p *Proxy) keyOf(hash string) (limiter.Key, bool) { return limiter.Key{}, false }
-
 func (p *Proxy) standing(ctx context.Context, g *generation, targets []keyTarget) (KeyStanding, error) {
 	ctx, cancel := context.WithTimeout(ctx, operateWithin)
 	defer cancel()

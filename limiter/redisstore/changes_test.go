@@ -114,3 +114,63 @@ func TestChanges_WithoutRedis(t *testing.T) {
 		t.Errorf("%v; want ErrUnavailable", err)
 	}
 }
+
+// Through sentinels too: what was changed holds on the replica that becomes master, and
+// changes are heard of there again.
+func TestChanges_AfterAFailover(t *testing.T) {
+	servers := redistest.StartSentinel(t)
+	dial := func() *redisstore.Store {
+		client, err := redisstore.NewClient(redisstore.ClientConfig{
+			Mode: redisstore.Sentinel, Addrs: servers.Addrs, Master: servers.Name, Timeout: time.Second, BreakRest: 100 * time.Millisecond,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		store := redisstore.New(client, redisstore.Options{Timeout: time.Second})
+		t.Cleanup(func() {
+			store.Close()
+			client.Close()
+		})
+		return store
+	}
+	s := &scene{t: t}
+	near, far := dial(), dial()
+	s.within("both hear", func() bool { return near.Hears() && far.Hears() })
+	var others heardBy
+	far.OnChange(others.hear)
+	c := claim(5, time.Hour, 1)
+	ban := limiter.Change{Verb: limiter.VerbBan, Key: c[0].Key, Limits: []string{c[0].Limit.Name}, Ban: time.Hour}
+	if err := errors.Join(ban.Apply(t.Context(), near, c), near.Announce(t.Context(), ban)); err != nil {
+		t.Fatal(err)
+	}
+	s.within("the ban is heard of", func() bool { return others.is(ban) })
+	s.client = connect(t, servers.Master.Addr)
+	if n := s.do("wait", 1, 5000); n != int64(1) {
+		t.Fatalf("%v replicas know of the ban", n)
+	}
+	servers.Master.Kill()
+	eventually(t, "the ban holds on the new master", func() bool {
+		in, err := far.Inspect(t.Context(), c)
+		return err == nil && in.Standings[0].Banned > 59*time.Minute
+	})
+	unban := ban
+	unban.Ban = 0
+	eventually(t, "the end of the ban is heard of", func() bool {
+		return unban.Apply(t.Context(), near, c) == nil && near.Announce(t.Context(), unban) == nil && far.Hears() && !others.is(ban)
+	})
+	var d limiter.Decision
+	if err := far.Take(t.Context(), c, &d); err != nil || !d.Allowed {
+		t.Errorf("%+v, %v; want it to pass", d, err)
+	}
+}
+
+// eventually waits for what takes a failover.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !holds(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within a minute: %s", what)
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+}

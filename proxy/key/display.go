@@ -18,16 +18,63 @@ type Display struct {
 
 // Value is the key that v holds: "ip=192.0.2.1 phone=+86138****8000".
 func (d Display) Value(v *Value) string {
-	var b strings.Builder
+	shapes, texts := make([]Shape, len(v.leaves)), make([]string, len(v.leaves))
 	for i, l := range v.leaves {
+		shapes[i], texts[i] = l.spec.shape(), l.text
+	}
+	return d.Texts(shapes, texts)
+}
+
+// A Shape is how the text of a key is shown. It outlives the key's Spec, and holds
+// nothing of it.
+type Shape struct {
+	Name string
+	kind shapeKind
+}
+
+type shapeKind uint8
+
+const (
+	shapeMasked  shapeKind = iota
+	shapeOpen              // it tells of nobody
+	shapeAddress           // of a client
+	shapeNumber            // of a phone, or the beginning of one
+)
+
+// Shapes are those of the keys that s is joined of, or of s alone.
+func (s *Spec) Shapes() []Shape {
+	var all []Shape
+	for _, leaf := range s.Leaves() {
+		all = append(all, leaf.shape())
+	}
+	return all
+}
+
+func (s *Spec) shape() Shape {
+	switch {
+	case s.Of != nil && s.Part.Kind != Prefix, s.From.Source == Host, s.From.Source == Method:
+		return Shape{s.Name, shapeOpen}
+	case s.From.Source == ClientIP:
+		return Shape{s.Name, shapeAddress}
+	case s.Phone != nil, s.Of != nil:
+		return Shape{s.Name, shapeNumber}
+	}
+	return Shape{s.Name, shapeMasked}
+}
+
+// Texts is a key of these shapes and texts. A text that is not known is "", and one for
+// which there is no text is left out.
+func (d Display) Texts(shapes []Shape, texts []string) string {
+	var b strings.Builder
+	for i, s := range shapes {
 		if i > 0 {
 			b.WriteByte(' ')
 		}
-		b.WriteString(l.spec.Name)
-		if !l.known {
+		b.WriteString(s.Name)
+		if i >= len(texts) {
 			continue
 		}
-		if shown := d.Text(l.spec, l.text); shown != "" {
+		if shown := d.text(s, texts[i]); shown != "" {
 			b.WriteByte('=')
 			b.WriteString(shown)
 		}
@@ -35,16 +82,15 @@ func (d Display) Value(v *Value) string {
 	return b.String()
 }
 
-// Text is a text of s, which is not joined.
-func (d Display) Text(s *Spec, text string) string {
+func (d Display) text(s Shape, text string) string {
 	switch {
 	case text == "":
 		return ""
-	case s.Of != nil && s.Part.Kind != Prefix, s.From.Source == Host, s.From.Source == Method:
+	case s.kind == shapeOpen:
 		return text
-	case s.From.Source == ClientIP:
+	case s.kind == shapeAddress:
 		return d.Address(text)
-	case s.Phone != nil, s.Of != nil:
+	case s.kind == shapeNumber:
 		return Mask(text, dialLength(text))
 	}
 	return Mask(text, 0)

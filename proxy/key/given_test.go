@@ -179,17 +179,12 @@ func TestDisplay(t *testing.T) {
 		if got := d.Value(&v); got != c.want {
 			t.Errorf("%s; want %s", got, c.want)
 		}
-		texts, parts := v.Texts(nil), []string{}
-		for i, leaf := range c.spec.Leaves() {
-			part := leaf.Name
-			if shown := d.Text(leaf, texts[i]); shown != "" {
-				part += "=" + shown
-			}
-			parts = append(parts, part)
-		}
-		if got := strings.Join(parts, " "); got != c.want {
+		if got := d.Texts(c.spec.Shapes(), v.Texts(nil)); got != c.want {
 			t.Errorf("of texts %s; want %s", got, c.want)
 		}
+	}
+	if got := d.Texts(phone.Shapes(), nil); got != "phone" {
+		t.Errorf("of no texts %s; want the name alone", got)
 	}
 	none := Display{Address: func(string) string { return "" }}
 	var v Value

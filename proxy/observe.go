@@ -1,0 +1,92 @@
+package proxy
+
+import (
+	"slices"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/config"
+)
+
+// An observer remembers what operators may ask about later: the last requests, and the
+// keys that are seen most. Nothing of it decides anything.
+type observer struct {
+	recent *recentRing
+	tops   *tops
+	since  time.Time // minutes are counted from here, whatever becomes of the clock
+}
+
+func newObserver() *observer {
+	return &observer{recent: newRecentRing(), tops: newTops(), since: time.Now()}
+}
+
+// minute is the slice of time that t lies in.
+func (o *observer) minute(t time.Time) int64 { return int64(t.Sub(o.since) / time.Minute) }
+
+// observe notes a request whose answer has been written, and of which all is known that
+// was decided: the one place in which a request pays for what operators may ask.
+func (o *observer) observe(x *exchange) {
+	o.recent.note(x)
+	minute := o.minute(x.began)
+	if x.decided {
+		o.count(x, minute)
+	}
+	for i := range x.takings {
+		o.countShadow(x, &x.takings[i], minute)
+	}
+}
+
+// count counts the key of each limit that was asked: once, however many windows it has
+// and secrets its key counts under.
+func (o *observer) count(x *exchange, minute int64) {
+	for from, to := 0, 0; from < len(x.claims); from = to {
+		of := x.window(from).of
+		asked, refused := false, false
+		for to = from; to < len(x.claims) && x.window(to).of == of; to++ {
+			if to < len(x.decision.Outcomes) {
+				asked = asked || !x.decision.Outcomes[to].Unknown
+				refused = refused || !x.decision.Outcomes[to].Allowed
+			}
+		}
+		if asked {
+			of.top.count(x, of, minute, x.claims[from].Key, refused)
+		}
+	}
+}
+
+// countShadow counts the key of a limit in shadow mode, which is a taking by itself.
+func (o *observer) countShadow(x *exchange, t *taking, minute int64) {
+	if of := x.shadowOf(t); of != nil {
+		refused := slices.ContainsFunc(x.shadowed, func(s refusal) bool { return x.route.windows[s.window].of == of })
+		of.top.count(x, of, minute, t.claims[0].Key, refused)
+	}
+}
+
+// shadowOf is the limit in shadow mode that t was taken of; nil if it is none. Where
+// each limit let pass because the store was away, nothing was taken of any.
+func (x *exchange) shadowOf(t *taking) *limit {
+	if len(t.windows) == 0 {
+		return nil
+	}
+	if of := x.route.windows[t.windows[0]].of; of.mode == config.Shadow {
+		return of
+	}
+	return nil
+}
+
+// count counts k, the key of limit of; nil counts nothing.
+func (t *topLimit) count(x *exchange, of *limit, minute int64, k limiter.Key, refused bool) {
+	if t == nil {
+		return
+	}
+	fill := func(l *label) {
+		l.size = 0
+		if i := slices.IndexFunc(x.keys, func(k counted) bool { return k.by == of.key }); i >= 0 {
+			x.fillLabel(l, &x.keys[i])
+		}
+	}
+	t.asked.Observe(minute, k, fill)
+	if refused {
+		t.refused.Observe(minute, k, fill)
+	}
+}

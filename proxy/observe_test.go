@@ -1,0 +1,98 @@
+package proxy
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/config"
+)
+
+// ended is a request over three limits that has come to its end.
+func ended(p *Proxy, user string, allowed bool) *exchange {
+	g := p.current.Load()
+	x := newExchange().(*exchange)
+	x.generation, x.redact, x.route = g, &g.redact, g.routes[0]
+	x.id, x.method, x.path, x.status = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "POST", "/v1/sms/send", 200
+	x.began, x.took, x.source, x.decided, x.forwarded = time.Now(), time.Millisecond, 7, true, allowed
+	x.decision.Allowed = allowed
+	for _, l := range x.route.limits {
+		k := counted{by: l.key, Key: limiter.KeyOf(l.key.Name, user), text: user}
+		x.keys = append(x.keys, k)
+		for _, w := range l.windows {
+			x.windows = append(x.windows, w)
+			x.claims = append(x.claims, limiter.Claim{Limit: &x.route.windows[w].Limit, Key: k.Key, Cost: 1})
+			x.decision.Outcomes = append(x.decision.Outcomes, limiter.Outcome{Allowed: allowed, Remaining: 3, Wait: time.Second})
+		}
+	}
+	return x
+}
+
+const threeLimits = "{name: one, key: 'header:X-User', rates: [1/1m, 5/1h]}, {name: two, key: client_ip, rate: 5/1h}, {name: three, key: host, rate: 5/1h}"
+
+func TestObserve_DoesNotAllocate(t *testing.T) {
+	w := made(t, limited(threeLimits))
+	for _, allowed := range []bool{true, false} {
+		x := ended(w.Proxy, "alice", allowed)
+		o := w.lasting.observer
+		for range 1000 { // the parts of the ring are made when they are needed
+			x.began = x.began.Add(time.Microsecond)
+			o.observe(x)
+		}
+		if got := testing.AllocsPerRun(1000, func() { o.observe(x) }); got > 0 {
+			t.Errorf("%v allocations for a request that is allowed: %v", got, allowed)
+		}
+	}
+}
+
+// What is said of the memory in recent.go and top.go.
+func TestObserve_Memory(t *testing.T) {
+	const ring = recentSets * (refusedRecent + allowedRecent)
+	if size := unsafe.Sizeof(recentRecord{}) * ring; size > 8<<20 {
+		t.Errorf("the ring takes %d bytes, %d a request; want 8 MB at most", size, unsafe.Sizeof(recentRecord{}))
+	}
+	one := unsafe.Sizeof(limiter.HeavyKey[limiter.Key, label]{})
+	if size := one * topCounters * 2 * TopSlices; size > 200_000 {
+		t.Errorf("a limit takes %d bytes, %d a key; want 200 KB at most", size, one)
+	}
+}
+
+// What operators may ask costs next to a request of nothing but limits.
+func BenchmarkObserve(b *testing.B) {
+	path := filepath.Join(b.TempDir(), "weir.yaml")
+	if err := os.WriteFile(path, []byte(limited(threeLimits)), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	c, err := config.Load(path)
+	if err != nil {
+		b.Fatal(err)
+	}
+	p, err := New(b.Context(), Options{Path: path, Config: c, Store: limiter.NewMemory(limiter.MemoryOptions{}), Registry: prometheus.NewRegistry(), Log: zerolog.Nop()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer p.Close()
+	for _, allowed := range []bool{true, false} {
+		b.Run(fmt.Sprint("allowed=", allowed), func(b *testing.B) {
+			var all []*exchange
+			for i := range 1000 {
+				all = append(all, ended(p, fmt.Sprint("user", i%300), allowed))
+			}
+			b.ReportAllocs()
+			i := 0
+			for b.Loop() {
+				x := all[i%len(all)]
+				x.began = x.began.Add(time.Microsecond)
+				p.lasting.observer.observe(x)
+				i++
+			}
+		})
+	}
+}

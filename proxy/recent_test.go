@@ -1,0 +1,301 @@
+package proxy
+
+import (
+	"fmt"
+	"hash/maphash"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+)
+
+// decided wants exactly one decision that q is about.
+func (w *world) decided(q DecisionQuery) Decision {
+	w.Helper()
+	found := w.Decisions(q)
+	if len(found) != 1 {
+		w.Fatalf("%d decisions for %+v, want one: %+v", len(found), q, found)
+	}
+	return found[0]
+}
+
+// remembers makes a world that remembers each request, however fast they come.
+func remembers(t *testing.T, yaml string) *world {
+	w := made(t, yaml)
+	w.lasting.observer.recent.every = 0
+	return w
+}
+
+// Why a request was refused can be asked by its id: what each limit said, and of whom.
+func TestDecisions_SayWhy(t *testing.T) {
+	w := remembers(t, desk)
+	for _, want := range []int{200, 200} {
+		w.sends(want, "POST", "/send", phoneLine)
+	}
+	rec := w.sends(429, "POST", "/send?x=secret", phoneLine)
+	d := w.decided(DecisionQuery{RequestID: rec.Header().Get("X-Request-Id")})
+	if d.Route != "send" || d.Method != "POST" || d.Path != "/send" || d.Status != 429 || d.Outcome != "refused" || time.Since(d.At) > time.Minute || d.TookMS < 0 {
+		t.Errorf("%+v", d)
+	}
+	said := map[string]DecisionLimit{}
+	for _, l := range d.Limits {
+		said[l.Rate] = l
+	}
+	phone := said["phone-1h"]
+	if phone.Result != "refused" || phone.Left == nil || *phone.Left != 0 || phone.WaitMS < 3500e3 || phone.WaitMS > 3600e3 ||
+		phone.Masked != "phone=+86138****8000" || phone.Key != "phone" || phone.Hash != w.lines("request")[2]["key"] {
+		t.Errorf("%+v; want the refusal as the log has it", phone)
+	}
+	if spare := said["spare-1h"]; spare.Result != "allowed" || *spare.Left != 48 || spare.ID != phone.ID {
+		t.Errorf("%+v; want a limit that would have let pass", spare)
+	}
+	if c := said["country-1h"]; c.Masked != "country=CN" || c.Hash == phone.Hash {
+		t.Errorf("%+v", c)
+	}
+	if p := said["pair-1h"]; p.Masked != "ip=192.0.2.1 phone=+86138****8000" {
+		t.Errorf("%+v; want both parts of a joined key", p)
+	}
+	if strings.Contains(fmt.Sprint(w.Decisions(DecisionQuery{})), "13800138000") {
+		t.Error("a number is shown")
+	}
+	// What is looked at can be acted on.
+	w.changes(KeyChange{Action: KeyReset}, "phone="+phone.ID)
+	w.sends(200, "POST", "/send", phoneLine)
+	w.changes(KeyChange{Action: KeyReset}, "phone=hash:"+phone.Hash)
+	w.sends(200, "POST", "/send", phoneLine)
+}
+
+// What passes and what is refused for other reasons is there as well, with the reason.
+func TestDecisions_OfAllOutcomes(t *testing.T) {
+	w := remembers(t, `
+keys: {phone: {from: "path:phone"}}
+lists: {bad: {key: "header:X-User", values: [eve], action: deny}, good: {key: "header:X-User", values: [bob], action: bypass}}
+routes:
+  - {name: a, match: {path: "/a/{phone}/{x}"}, lists: [bad, good], respond: {body: ok}, limits: [{name: l, key: phone, rate: 3/1h}, {name: trial, key: "header:X-User", rate: 1/1h, mode: shadow}]}
+  - {name: free, match: {path: /free}, respond: {body: ok}, limits: [{name: l, key: client_ip, rate: 1/1h, on_store_failure: allow}]}
+  - {name: gone, match: {path: /gone}, upstream: "http://127.0.0.1:1"}
+  - {name: b, match: {path: "/b/{x}"}, log_path: redacted, respond: {body: ok}, limits: [{name: strict, key: "header:X-User", rate: 1/1h}]}
+`)
+	id := func(rec interface{ Header() http.Header }) DecisionQuery {
+		return DecisionQuery{RequestID: rec.Header().Get("X-Request-Id")}
+	}
+	first := w.decided(id(w.sends(200, "GET", "/a/13800138000/1", "X-User: alice")))
+	if first.Outcome != "allowed" || first.Path != "/a/*/1" || len(first.Limits) != 2 || first.Limits[1].Result != "allowed" || first.Limits[1].Left != nil {
+		t.Errorf("%+v", first)
+	}
+	second := w.decided(id(w.sends(200, "GET", "/a/13800138000/1", "X-User: alice")))
+	if s := second.Limits[1]; second.Outcome != "shadow_refused" || s.Result != "shadow_refused" || s.WaitMS < 3500e3 || s.Masked != "header:X-User=a****e" {
+		t.Errorf("%+v; want what a limit in shadow mode would have refused, and of whom", second)
+	}
+	if d := w.decided(id(w.sends(403, "GET", "/a/1/1", "X-User: eve"))); d.Outcome != "rejected" || d.List != "bad" || len(d.Limits) != 0 {
+		t.Errorf("%+v", d)
+	}
+	if d := w.decided(id(w.sends(200, "GET", "/a/1/1", "X-User: bob"))); d.Outcome != "allowed" || d.List != "good" || !d.Exempt {
+		t.Errorf("%+v", d)
+	}
+	if d := w.decided(id(w.sends(400, "GET", "/b/1"))); d.Outcome != "rejected" || !strings.Contains(d.Error, "header:X-User: key missing") || d.Route != "b" {
+		t.Errorf("%+v; want the reason", d)
+	}
+	if d := w.decided(id(w.sends(404, "GET", "/nowhere/13800138000"))); d.Route != "" || d.Path != "/nowhere/*" || d.Status != 404 {
+		t.Errorf("%+v; want a path without what may be a number", d)
+	}
+	if d := w.decided(id(w.sends(200, "GET", "/b/alice", "X-User: alice"))); d.Path != "/b/*" {
+		t.Errorf("path %s; want it redacted", d.Path)
+	}
+	if d := w.decided(id(w.sends(502, "GET", "/gone"))); d.Outcome != "allowed" || d.Status != 502 || d.Error == "" || d.Upstream == "" {
+		t.Errorf("%+v; want what came of an upstream that nobody serves", d)
+	}
+	w.store.fail(fmt.Errorf("%w: gone", limiter.ErrUnavailable))
+	if d := w.decided(id(w.sends(200, "GET", "/b/bob", "X-User: carol"))); d.Fallback != "local" || d.Limits[0].Result != "allowed" {
+		t.Errorf("%+v; want the policy that decided", d)
+	}
+	if d := w.decided(id(w.sends(200, "GET", "/free", "X-User: carol"))); d.Fallback != "allow" || len(d.Limits) != 0 || d.Outcome != "allowed" {
+		t.Errorf("%+v; want that no limit was asked", d)
+	}
+}
+
+func TestDecisions_Filters(t *testing.T) {
+	w := remembers(t, desk)
+	for _, want := range []int{200, 200, 429, 429} {
+		w.sends(want, "POST", "/send", phoneLine)
+	}
+	w.sends(200, "POST", "/send", "X-Phone: +8613900139000")
+	w.sends(200, "POST", "/verify", phoneLine, "X-User: a")
+	all := w.Decisions(DecisionQuery{})
+	for i := range all[1:] {
+		if all[i+1].At.After(all[i].At) {
+			t.Errorf("%v after %v; want the last first", all[i].At, all[i+1].At)
+		}
+	}
+	hash, id := all[0].Limits[0].Hash, all[0].Limits[0].ID
+	for _, c := range []struct {
+		q    DecisionQuery
+		want int
+	}{
+		{DecisionQuery{}, 6},
+		{DecisionQuery{N: 2}, 2},
+		{DecisionQuery{Route: "verify"}, 1},
+		{DecisionQuery{Outcome: "refused"}, 2},
+		{DecisionQuery{Limit: "phone"}, 5},
+		{DecisionQuery{Limit: "phone", Outcome: "refused"}, 2},
+		{DecisionQuery{Limit: "spare", Outcome: "refused"}, 0},
+		{DecisionQuery{Outcome: "shadow_refused"}, 1},
+		{DecisionQuery{Key: hash}, 5},
+		{DecisionQuery{Key: id}, 5},
+		{DecisionQuery{Key: "000000000000"}, 0},
+		{DecisionQuery{Before: all[1].At}, 4},
+		{DecisionQuery{RequestID: "unknown"}, 0},
+	} {
+		if got := w.Decisions(c.q); len(got) != c.want {
+			t.Errorf("%d decisions for %+v, want %d", len(got), c.q, c.want)
+		}
+	}
+}
+
+// A flood of one key leaves what was refused of others.
+func TestDecisions_AFloodPushesNobodyOut(t *testing.T) {
+	w := remembers(t, limited("{name: l, key: 'header:X-User', rate: 1/1h}"))
+	ring := w.lasting.observer.recent
+	where := func(user string) uint64 {
+		return ring.setOf(&exchange{
+			decided: true, network: netip.MustParsePrefix("192.0.2.1/32"), claims: []limiter.Claim{{Key: limiter.KeyOf("header:X-User", user)}},
+			decision: limiter.Decision{Outcomes: make([]limiter.Outcome, 1)},
+		}, outcomeRefused)
+	}
+	for where("alice") == where("eve") { // one time in 64
+		ring.seed = maphash.MakeSeed()
+	}
+	w.sends(200, "GET", "/a", "X-User: alice")
+	rec := w.sends(429, "GET", "/a", "X-User: alice")
+	w.sends(200, "GET", "/a", "X-User: eve")
+	for range 10 * refusedRecent {
+		w.send("GET", "/a", "X-User: eve")
+	}
+	w.decided(DecisionQuery{RequestID: rec.Header().Get("X-Request-Id")})
+	if got := len(w.Decisions(DecisionQuery{N: 1000, Outcome: "refused"})); got != refusedRecent+1 {
+		t.Errorf("%d refusals are remembered, want %d of the flood and one", got, refusedRecent)
+	}
+	room := 0
+	for i := range ring.sets {
+		room += len(ring.sets[i].refused.records)
+	}
+	if room != 2*refusedRecent {
+		t.Errorf("room for %d refusals, want that of two parts", room)
+	}
+}
+
+// Records are copies: neither a later request nor a reload changes them.
+func TestDecisions_OutliveAReload(t *testing.T) {
+	w := remembers(t, limited("{name: l, key: 'header:X-User', rate: 1/1h}"))
+	w.sends(200, "GET", "/a", "X-User: alice")
+	rec := w.sends(429, "GET", "/a", "X-User: alice")
+	w.reloads(limited("{name: other, key: client_ip, rate: 100/1h}"))
+	d := w.decided(DecisionQuery{RequestID: rec.Header().Get("X-Request-Id")})
+	if l := d.Limits[0]; l.Limit != "l" || l.Key != "header:X-User" || l.Masked != "header:X-User=a****e" {
+		t.Errorf("%+v; want it as it was decided", l)
+	}
+}
+
+// Over a connection whose buffer is used again, what is remembered stays what it was.
+func TestDecisions_OverAConnection(t *testing.T) {
+	f := opened(t, limited("{name: l, key: 'header:X-User', rate: 1/1h}"))
+	f.lasting.observer.recent.every = 0
+	c := f.dial("")
+	for i := range 20 {
+		c.says("GET /a?%d HTTP/1.1\r\nHost: h\r\nX-User: user-%02d-is-called-so\r\n\r\n", i, i)
+		c.status(200)
+	}
+	c.says("PUT /nowhere/1 HTTP/1.1\r\nHost: h\r\n\r\n")
+	c.status(404)
+	seen := map[string]bool{}
+	for _, d := range f.Decisions(DecisionQuery{Route: "a"}) {
+		if d.Method != "GET" || d.Path != "/a" || d.Limits[0].Masked != "header:X-User=user****d-so" && !strings.HasPrefix(d.Limits[0].Masked, "header:X-User=user****") {
+			t.Errorf("%+v", d)
+		}
+		seen[d.Limits[0].Hash] = true
+	}
+	if len(seen) != 20 {
+		t.Errorf("%d keys, want 20", len(seen))
+	}
+}
+
+func TestDecisions_Concurrently(t *testing.T) {
+	w := remembers(t, limited("{name: l, key: 'header:X-User', rate: 5/1h}"))
+	var all sync.WaitGroup
+	for i := range 4 {
+		all.Go(func() {
+			for j := range 200 {
+				w.send("GET", "/a", fmt.Sprint("X-User: ", (i+j)%7))
+				if j%50 == 0 {
+					w.Decisions(DecisionQuery{})
+					w.Top(TopQuery{})
+				}
+			}
+		})
+	}
+	all.Wait()
+	refused := w.Decisions(DecisionQuery{Outcome: "refused", N: 1000})
+	allowed := w.Decisions(DecisionQuery{Outcome: "allowed", N: 1000})
+	if len(allowed) != 35 || len(refused) < 5*refusedRecent || len(refused) > 765 { // seven keys, of which some may share a part
+		t.Errorf("%d allowed and %d refused; want 35 and as many as there is room for", len(allowed), len(refused))
+	}
+}
+
+func TestLabel(t *testing.T) {
+	long := strings.Repeat("a", 50) + strings.Repeat("b", 50)
+	for _, c := range []struct {
+		texts []string
+		want  string
+	}{
+		{[]string{"+8613800138000"}, "+8613800138000"},
+		{[]string{""}, ""},
+		{[]string{"192.0.2.1", "+8613800138000"}, "192.0.2.1\x00+8613800138000"},
+		{[]string{"2001:db8:1234:5678::/64", "+8613800138000"}, "2001:db8:1234:5678::/64\x00+8613800138000"},
+		{[]string{long}, strings.Repeat("a", 19) + "*" + strings.Repeat("b", 19)},
+		{[]string{long, "c"}, "aaaaaaaaaaa*bbbbbbbbbbb\x00c"},
+		{[]string{"a", "b", "c"}, "a\x00b\x00c"},
+	} {
+		var l label
+		for i, text := range c.texts {
+			l.put(text, len(c.texts)-i-1)
+		}
+		if got := string(l.text[:l.size]); got != c.want {
+			t.Errorf("%q: %q; want %q", c.texts, got, c.want)
+		}
+	}
+	for n := range 17 { // never beyond its size, however many there are
+		var l label
+		for i := range n {
+			l.put(long, n-i-1)
+		}
+		if int(l.size) > labelBytes {
+			t.Errorf("%d texts take %d bytes", n, l.size)
+		}
+	}
+}
+
+// Of requests that pass only some are noted where there are many, and none is missed
+// where there are few.
+func TestDecisions_SomeOfWhatIsAllowed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := made(t, limited("{name: l, key: 'header:X-User', rate: 100000/1h}"))
+		for range 100 {
+			w.sends(200, "GET", "/a", "X-User: alice")
+			time.Sleep(allowedEvery)
+		}
+		if got := len(w.Decisions(DecisionQuery{N: 1000})); got != 100 {
+			t.Errorf("%d of 100 requests are known, which came one by one", got)
+		}
+		for range 1000 {
+			w.sends(200, "GET", "/a", "X-User: alice")
+		}
+		if got := len(w.Decisions(DecisionQuery{N: 1000})) - 100; got != 1 {
+			t.Errorf("%d of 1000 requests are noted, which came at one moment; want one", got)
+		}
+	})
+}

@@ -1,0 +1,142 @@
+package proxy
+
+import (
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+)
+
+// A TopQuery says of which limits the keys are asked for; fields that are empty match
+// all.
+type TopQuery struct {
+	Route, Limit string
+	Minutes      int // the last so many, the current one included; all that are known when 0
+	N            int // keys of a limit; 20 when 0
+}
+
+// A Top is the keys that send most requests, and those that are refused most, by limit.
+type Top struct {
+	Minutes int        `json:"minutes"`
+	Limits  []TopLimit `json:"limits"`
+}
+
+// A TopLimit is the keys of one limit.
+type TopLimit struct {
+	Route string `json:"route"`
+	Limit string `json:"limit"`
+	Key   string `json:"key"`  // the name of the key
+	Mode  string `json:"mode"` // what a limit in shadow mode refuses it only would have
+	// Requests are the keys with most requests that the limit was asked about, Refused
+	// those with most that it refused.
+	Requests TopList `json:"requests"`
+	Refused  TopList `json:"refused"`
+}
+
+// A TopList is keys, those with the most first.
+type TopList struct {
+	Total int64 `json:"total"` // requests of all keys
+	// Floor is how many a key may have had that is not listed.
+	Floor int64      `json:"floor"`
+	Keys  []TopEntry `json:"keys"`
+}
+
+// A TopEntry is a key that had at most Count requests, and at least Count less Error.
+type TopEntry struct {
+	Masked string `json:"masked"`
+	Hash   string `json:"hash"` // what the log calls the key
+	ID     string `json:"id"`   // KeyPair.Value of it
+	Count  int64  `json:"count"`
+	Error  int64  `json:"error"`
+}
+
+// mostTopKeys is how many keys of a limit can be asked for.
+const mostTopKeys = 1000
+
+// Top is which keys this node has seen most in the last minutes, up to 15 of them. A key
+// with more than 1/64 of the requests of a limit in a minute is counted, and no count is
+// wrong by more than 1/64 of them: each says by how much it may be. MergeTops puts those
+// of several nodes together.
+func (p *Proxy) Top(q TopQuery) Top {
+	if q.Minutes <= 0 || q.Minutes > TopSlices {
+		q.Minutes = TopSlices
+	}
+	if q.N <= 0 {
+		q.N = 20
+	}
+	q.N = min(q.N, mostTopKeys)
+	g := p.current.Load()
+	now := p.lasting.observer.minute(time.Now())
+	t := Top{Minutes: q.Minutes, Limits: []TopLimit{}}
+	for _, r := range g.routes {
+		for _, l := range r.limits {
+			if q.Route != "" && r.name != q.Route || q.Limit != "" && l.name != q.Limit || l.top == nil {
+				continue
+			}
+			t.Limits = append(t.Limits, TopLimit{
+				Route: r.name, Limit: l.name, Key: l.key.Name, Mode: string(l.mode),
+				Requests: g.topList(l.top, l.top.asked.Last(now, q.Minutes).Top(q.N)),
+				Refused:  g.topList(l.top, l.top.refused.Last(now, q.Minutes).Top(q.N)),
+			})
+		}
+	}
+	return t
+}
+
+func (g *generation) topList(of *topLimit, h limiter.Heavy[limiter.Key, label]) TopList {
+	display := g.display()
+	list := TopList{Total: h.Total, Floor: h.Floor, Keys: make([]TopEntry, len(h.Keys))}
+	for i, k := range h.Keys {
+		list.Keys[i] = TopEntry{
+			Masked: k.Value.shown(display, of.shapes), Hash: g.redact.key(k.Key), ID: g.redact.keyID(k.Key),
+			Count: k.Count, Error: k.Over,
+		}
+	}
+	return list
+}
+
+// MergeTops is what several nodes have seen together, n keys of each limit. Nodes are
+// asked for more keys than n, so that one which is among the first of all is known of
+// most. Keys are told apart by their ids, which nodes of one cluster make alike.
+func MergeTops(n int, all ...Top) Top {
+	out := Top{Limits: []TopLimit{}}
+	at := map[[2]string]int{}
+	for _, t := range all {
+		out.Minutes = max(out.Minutes, t.Minutes)
+		for _, l := range t.Limits {
+			name := [2]string{l.Route, l.Limit}
+			i, known := at[name]
+			if !known {
+				i = len(out.Limits)
+				at[name] = i
+				empty := TopLimit{Route: l.Route, Limit: l.Limit, Key: l.Key, Mode: l.Mode}
+				out.Limits = append(out.Limits, empty)
+			}
+			to := &out.Limits[i]
+			to.Requests, to.Refused = to.Requests.merge(l.Requests), to.Refused.merge(l.Refused)
+		}
+	}
+	for i := range out.Limits {
+		l := &out.Limits[i]
+		l.Requests, l.Refused = listOf(l.Requests.heavy().Top(n)), listOf(l.Refused.heavy().Top(n))
+	}
+	return out
+}
+
+func (t TopList) merge(other TopList) TopList { return listOf(t.heavy().Merge(other.heavy())) }
+
+func (t TopList) heavy() limiter.Heavy[string, TopEntry] {
+	h := limiter.Heavy[string, TopEntry]{Total: t.Total, Floor: t.Floor}
+	for _, k := range t.Keys {
+		h.Keys = append(h.Keys, limiter.HeavyKey[string, TopEntry]{Key: k.ID, Count: k.Count, Over: k.Error, Value: k})
+	}
+	return h
+}
+
+func listOf(h limiter.Heavy[string, TopEntry]) TopList {
+	t := TopList{Total: h.Total, Floor: h.Floor, Keys: make([]TopEntry, len(h.Keys))}
+	for i, k := range h.Keys {
+		t.Keys[i] = k.Value
+		t.Keys[i].Count, t.Keys[i].Error = k.Count, k.Over
+	}
+	return t
+}

@@ -14,7 +14,7 @@ func importMap() map[string][]string {
 	return map[string][]string{
 		"":                      {"proxy/cli"},
 		"proxy/cli":             {"proxy/node", "proxy/admin", "proxy/config", "proxy/simulate", "proxy"},
-		"proxy/node":            {"proxy/admin", "proxy/cluster", "proxy/frontend", "proxy", "proxy/acme", "proxy/config", "limiter", "limiter/redisstore"},
+		"proxy/node":            {"proxy/admin", "proxy/admin/dashboard", "proxy/cluster", "proxy/frontend", "proxy", "proxy/acme", "proxy/config", "limiter", "limiter/redisstore"},
 		"proxy/frontend":        {"proxy/http1", "proxy/config"},
 		"proxy/acme":            {"proxy/config"},
 		"proxy/admin":           {"proxy", "proxy/config"},
@@ -44,7 +44,7 @@ func fences() map[string][]string {
 		"github.com/redis/go-redis/":    {"limiter/redisstore", "lock", "proxy/cluster", "proxy/node"},
 		"gopkg.in/yaml":                 {"proxy/config"},
 		"go.yaml.in/yaml":               {"proxy/config"},
-		"github.com/go-chi/chi/":        {"proxy", "proxy/admin"},
+		"github.com/go-chi/chi/":        {"proxy", "proxy/admin", "proxy/admin/dashboard"},
 		"golang.org/x/net/http2/h2c":    nil,
 		"github.com/caddyserver/":       {"proxy/acme"},
 		"go.uber.org/zap":               {"proxy/acme"},

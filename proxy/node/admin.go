@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/admin/dashboard"
 	"github.com/weir-proxy/weir/proxy/cluster"
 )
 
@@ -27,6 +28,8 @@ func (n *Node) adminOptions() admin.Options {
 	if n.store.cluster != nil && n.source.pushable() {
 		o.Cluster = pushAPI{n}
 	}
+	n.operate(&o)
+	o.Dashboard = dashboard.New(o)
 	return o
 }
 

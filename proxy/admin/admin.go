@@ -18,7 +18,7 @@ import (
 )
 
 // Options are what the admin side is given. Of Token, Tokens, Hosts, Cluster, Decisions,
-// Top, Audit and Events there may be none.
+// Top, Audit, Events and Dashboard there may be none.
 type Options struct {
 	// Token is asked for, as a bearer token (RFC 6750), before anything is
 	// changed, profiled, or told of the cluster: who has it may do all. Without it and
@@ -62,6 +62,9 @@ type Options struct {
 	Audit     func(ctx context.Context, q AuditQuery) (Audit, error)
 	// Events tells of what happens while it does; nil for none.
 	Events *Events
+	// Dashboard serves "/" and what is under "/dashboard/"; nil for no pages. It checks
+	// who asks itself, by sessions and by a token in each form.
+	Dashboard http.Handler
 }
 
 // A Readiness is what a proxy can do now.
@@ -82,6 +85,11 @@ func New(o Options) http.Handler {
 	mux.Method(http.MethodGet, "/metrics", promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{EnableOpenMetrics: true}))
 	mux.With(o.allow(Write)).Post("/reload", o.reload)
 	mux.Route(apiRoot, o.api)
+	if o.Dashboard != nil {
+		mux.Get("/", o.Dashboard.ServeHTTP)
+		mux.Handle("/dashboard", http.RedirectHandler("/", http.StatusSeeOther))
+		mux.Handle("/dashboard/*", o.Dashboard)
+	}
 	if len(o.allowances()) > 0 {
 		mux.With(o.allow(Write)).Route("/debug/pprof", profiles)
 	}

@@ -22,7 +22,7 @@ func (o Options) local(next http.Handler) http.Handler {
 			problem(w, http.StatusMisdirectedRequest, fmt.Sprintf("without admin.token only this machine is answered, and %q is not its name; ask 127.0.0.1, or write the name into admin.hosts, or set admin.token", r.Host))
 			return
 		}
-		if field := browser(r); field != "" && r.Method != http.MethodGet && r.Method != http.MethodHead {
+		if field := browser(r); field != "" && !ownPage(r) && r.Method != http.MethodGet && r.Method != http.MethodHead {
 			problem(w, http.StatusForbidden, "without admin.token no web page may change anything, and "+field+" says that this is one; set admin.token, or use weir or curl")
 			return
 		}
@@ -45,6 +45,10 @@ func (o Options) named(host string) bool {
 	}
 	return host == "localhost" || slices.ContainsFunc(o.Hosts, func(name string) bool { return strings.EqualFold(name, host) })
 }
+
+// ownPage reports whether r is for the dashboard, whose forms are sent by browsers. It
+// tells its own forms from others by the token in them, which a foreign page cannot read.
+func ownPage(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/dashboard/") }
 
 // browser is a field that only browsers send; "" if there is none.
 func browser(r *http.Request) string {

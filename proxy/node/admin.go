@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/admin/dashboard"
 	"github.com/weir-proxy/weir/proxy/cluster"
 )
 
@@ -38,6 +39,7 @@ func (n *Node) adminOptions() admin.Options {
 	if n.store.cluster != nil && n.source.pushable() {
 		o.Cluster = audited{pushAPI{n}, n}
 	}
+	o.Dashboard = dashboard.New(o)
 	return o
 }
 

@@ -34,7 +34,7 @@ func (p *Pool) Outgoing(method string, h http.Header, t *Request) (o Outgoing, k
 	}
 	maps.DeleteFunc(o.Header, func(name string, _ []string) bool { return disowned(name, t) })
 	w := said(h, t)
-	setForwarded(&w, t, nil, func(name string, value []byte) { o.Header.Add(name, string(value)) })
+	setForwarded(&w, t, &fieldWriter{to: netHeader{o.Header}})
 	o.Header.Add("Via", p.via(t))
 	if n := maxForwards(method, h); n > 0 {
 		o.Header.Set("Max-Forwards", strconv.Itoa(n-1))

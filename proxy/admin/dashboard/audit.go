@@ -1,0 +1,26 @@
+package dashboard
+
+import (
+	"net/http"
+
+	"github.com/weir-proxy/weir/proxy/admin"
+)
+
+// auditShown is how many entries a page shows.
+const auditShown = 50
+
+// An auditView is what operators did.
+type auditView struct {
+	Audit admin.Audit
+	Later bool // it is not the first page
+	Fault fault
+}
+
+func (d *dashboard) showAudit(r *http.Request) view {
+	q := admin.AuditQuery{Before: r.URL.Query().Get("before"), N: auditShown}
+	v := auditView{Later: q.Before != ""}
+	var err error
+	v.Audit, err = d.Audit(r.Context(), q)
+	v.Fault = faultOf("the audit trail cannot be read", err)
+	return view{name: "audit", title: "Audit", data: v}
+}

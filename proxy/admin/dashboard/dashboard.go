@@ -1,0 +1,77 @@
+// Package dashboard serves the pages of the admin listener, for operators who look
+// rather than read: what happens now, who is limited, why, and how to unblock a key.
+//
+// The pages are made here and work without scripts; scripts keep numbers live and draw
+// charts. All that a page needs is embedded: a browser asks no other host, and the
+// content security policy holds it to that. What is shown is asked of the same functions
+// that the API asks. Keys travel in forms only, never in a URL, where logs and histories
+// would keep them.
+package dashboard
+
+import (
+	"net/http"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/weir-proxy/weir/proxy/admin"
+)
+
+// A dashboard answers for all pages.
+type dashboard struct {
+	admin.Options
+	sessions *sessions
+	gauge    *gauge
+	pages    pages
+	static   static
+}
+
+// New makes the handler of "/" and of all under "/dashboard/". It relies on the admin
+// handler around it, which checks the host and where a form was sent from.
+func New(o admin.Options) http.Handler {
+	d := &dashboard{Options: o, sessions: newSessions(), gauge: newGauge(o.Gatherer), pages: parsePages(), static: readStatic()}
+	mux := chi.NewMux()
+	mux.Use(headers)
+	mux.NotFound(d.notFound)
+	mux.Get("/dashboard/static/{name}", d.static.ServeHTTP)
+	mux.Get("/dashboard/login", d.loginForm)
+	mux.Post("/dashboard/login", d.login)
+	mux.Post("/dashboard/logout", d.logout)
+	mux.Get("/", d.page(d.showOverview))
+	mux.Get("/dashboard/series", d.inside(d.serveSeries))
+	mux.Get("/dashboard/routes", d.page(d.showRoutes))
+	mux.Get("/dashboard/keys", d.page(d.showKeyForm))
+	mux.Post("/dashboard/keys", d.page(d.lookUp))
+	mux.Post("/dashboard/keys/change", d.page(d.changeKey))
+	mux.Get("/dashboard/explain", d.page(d.showExplainForm))
+	mux.Post("/dashboard/explain", d.page(d.explain))
+	mux.Get("/dashboard/nodes", d.page(d.showNodes))
+	mux.Get("/dashboard/config", d.page(d.showConfig))
+	mux.Post("/dashboard/config/rollback", d.page(d.rollback))
+	if d.Decisions != nil {
+		mux.Get("/dashboard/decisions", d.page(d.showDecisions))
+	}
+	if d.Top != nil {
+		mux.Get("/dashboard/top", d.page(d.showTop))
+	}
+	if d.Audit != nil {
+		mux.Get("/dashboard/audit", d.page(d.showAudit))
+	}
+	return mux
+}
+
+// headers are what browsers are held to. The policy of referrers is not no-referrer:
+// under that, browsers send forms with "Origin: null", and a form could not be told from
+// a foreign one where the page has no HTTPS.
+func headers(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'")
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("X-Frame-Options", "DENY")
+		h.Set("Referrer-Policy", "same-origin")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Cache-Control", "no-store")
+		next.ServeHTTP(w, r)
+	})
+}

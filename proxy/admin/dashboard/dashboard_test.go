@@ -1,0 +1,155 @@
+package dashboard_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/weir-proxy/weir/proxy"
+	"github.com/weir-proxy/weir/proxy/admin"
+)
+
+func TestDashboard_ShowsEveryPage(t *testing.T) {
+	o := options()
+	o.Cluster = &history{back: new(admin.Rollback)}
+	b := open(t, o)
+	b.get("/").shows(t, http.StatusOK, "1\u202f234", ">234<", "node-b", "ready")
+	b.get("/dashboard/routes").shows(t, http.StatusOK, "sms", "5/1h", "enforce", "<svg", ">234<")
+	b.get("/dashboard/keys").shows(t, http.StatusOK, `<option value="phone">`)
+	b.get("/dashboard/explain").shows(t, http.StatusOK, "Method")
+	b.get("/dashboard/nodes").shows(t, http.StatusOK, "1 of 2 nodes serve something else", "sweep")
+	b.get("/dashboard/config").shows(t, http.StatusOK, "version: 1", "ann", "Roll back to 6")
+	b.get("/dashboard/config?diff=7").shows(t, http.StatusOK, `<span class="removed">-rate: 5/1h</span>`, "&lt;b&gt;9")
+	b.get("/dashboard/nothing").shows(t, http.StatusNotFound, "there is no page")
+}
+
+func TestDashboard_HoldsBrowsersToItself(t *testing.T) {
+	o := options()
+	o.Token = token
+	b := open(t, o)
+	b.login(token)
+	for _, path := range []string{"/", "/dashboard/login", "/dashboard/keys", "/dashboard/static/weir.js", "/dashboard/series", "/dashboard/nothing"} {
+		h := b.get(path).Header
+		for name, want := range map[string]string{
+			"Content-Security-Policy": "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+			"X-Content-Type-Options":  "nosniff",
+			"Referrer-Policy":         "same-origin",
+		} {
+			if got := h.Get(name); got != want {
+				t.Errorf("%s: %s: got %q, want %q", path, name, got, want)
+			}
+		}
+	}
+}
+
+// The policy forbids them, and what is forbidden is silently left out.
+func TestDashboard_NoPageHasScriptsOrStylesInIt(t *testing.T) {
+	o := options()
+	o.Cluster = &history{back: new(admin.Rollback)}
+	b := open(t, o)
+	inline := regexp.MustCompile(`<style|\sstyle=|<script>|<script [^>]*>[^<]|\son[a-z]+=|javascript:|hx-on|https?://[^ ]*\.(js|css)`)
+	looked := b.post("/dashboard/keys", b.form("/dashboard/keys", "key", "phone", "value", "1"))
+	looked.shows(t, http.StatusOK)
+	explained := b.post("/dashboard/explain", b.form("/dashboard/explain", "method", "GET", "url", "/sms"))
+	explained.shows(t, http.StatusOK)
+	pages := []page{looked, explained}
+	for _, path := range []string{"/", "/dashboard/routes", "/dashboard/nodes", "/dashboard/config?diff=7"} {
+		pages = append(pages, b.get(path))
+	}
+	for _, p := range pages {
+		if found := inline.FindString(p.text); found != "" {
+			t.Errorf("%s: got %q in the page", p.Request.URL.Path, found)
+		}
+	}
+}
+
+func TestDashboard_LivePartComesAlone(t *testing.T) {
+	b := open(t, options())
+	r, err := http.NewRequest(http.MethodGet, b.at+"/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("HX-Request", "true")
+	p := b.send(r)
+	p.shows(t, http.StatusOK, `id="n-requests"`)
+	if strings.Contains(p.text, "<html") {
+		t.Error("got the whole page")
+	}
+}
+
+func TestDashboard_SaysWhatCannotBeKnown(t *testing.T) {
+	o := options()
+	away := errors.New("redis is away")
+	o.Statistics = func(context.Context, int) (admin.Statistics, error) { return admin.Statistics{}, away }
+	o.Leader = func(context.Context) (admin.Leadership, error) { return admin.Leadership{}, away }
+	o.Nodes = func(context.Context) (admin.Nodes, error) { return admin.Nodes{}, away }
+	o.Ready = func(context.Context) admin.Readiness {
+		return admin.Readiness{Ready: true, Checks: map[string]string{"store": "no answer"}}
+	}
+	b := open(t, o)
+	b.get("/").shows(t, http.StatusOK, "statistics cannot be read: redis is away", "who leads is not known", `data-state="Degraded; store: no answer"`)
+	b.get("/dashboard/nodes").shows(t, http.StatusOK, "nodes cannot be listed: redis is away")
+	b.get("/dashboard/series").shows(t, http.StatusServiceUnavailable, "redis is away")
+}
+
+// What comes from requests and files may be anything.
+func TestDashboard_EscapesWhatItShows(t *testing.T) {
+	const evil = `<script>alert(1)</script>"'`
+	o := options()
+	o.Routes = func(context.Context) (admin.Routes, error) {
+		return admin.Routes{Routes: []admin.Route{{Name: evil, Path: evil}}}, nil
+	}
+	o.Limits = func(context.Context) (admin.Limits, error) {
+		return admin.Limits{Limits: []admin.Limit{{Route: evil, Name: evil, Key: evil, Rates: []string{evil}, Mode: evil}}}, nil
+	}
+	o.Decisions = func(context.Context, admin.DecisionQuery) (admin.Decisions, error) {
+		return admin.Decisions{Decisions: []admin.Decision{{RequestID: evil, Method: evil, Path: evil, Outcome: evil, Limits: []admin.DecisionLimit{{Limit: evil, Key: evil, Masked: evil, Hash: evil, ID: evil}}}}}, nil
+	}
+	o.Top = func(context.Context, admin.TopQuery) (admin.Top, error) {
+		return admin.Top{Limits: []admin.TopLimit{{Route: evil, Limit: evil, Key: evil, Refused: admin.TopList{Total: 1, Keys: []admin.TopKey{{Masked: evil, ID: evil, Count: 1}}}}}}, nil
+	}
+	o.Audit = func(context.Context, admin.AuditQuery) (admin.Audit, error) {
+		return admin.Audit{Entries: []admin.AuditEntry{{Who: evil, Action: evil, Reason: evil, Masked: evil}}, Next: evil}, nil
+	}
+	o.Standing = func(_ context.Context, q proxy.KeyQuery) (proxy.KeyStanding, error) {
+		return proxy.KeyStanding{Notes: []string{evil}, Limits: []proxy.LimitStanding{{Route: evil, Limit: evil, Masked: evil}}}, nil
+	}
+	b := open(t, o)
+	looked := b.post("/dashboard/keys", b.form("/dashboard/keys", "key", evil, "value", evil, "route", evil))
+	explained := b.post("/dashboard/explain", b.form("/dashboard/explain", "method", evil, "url", evil, "header", evil+": "+evil, "body", evil))
+	for _, p := range []page{looked, explained, b.get("/dashboard/routes"), b.get("/dashboard/decisions?request=" + "%3Cscript%3Ealert(1)"), b.get("/dashboard/top"), b.get("/dashboard/audit"), b.get("/dashboard/keys")} {
+		p.shows(t, http.StatusOK, "&lt;script&gt;alert(1)")
+		if strings.Contains(p.text, "<script>alert") {
+			t.Errorf("%s: got a script of somebody else's", p.Request.URL.Path)
+		}
+	}
+}
+
+// Pages of which there is no data are not there, and nothing leads to them.
+func TestDashboard_LeavesOutWhatIsNotKept(t *testing.T) {
+	b := open(t, options())
+	for _, name := range []string{"decisions", "top", "audit"} {
+		b.get("/dashboard/"+name).shows(t, http.StatusNotFound)
+		if strings.Contains(b.get("/").text, "/dashboard/"+name) {
+			t.Errorf("got a link to %s", name)
+		}
+	}
+}
+
+func TestDashboard_AsksForDecisionsAsFiltered(t *testing.T) {
+	var asked admin.DecisionQuery
+	o := options()
+	o.Decisions = func(_ context.Context, q admin.DecisionQuery) (admin.Decisions, error) {
+		asked = q
+		return admin.Decisions{Nodes: []admin.NodeAnswer{{Node: "node-c", Said: "no answer"}}}, nil
+	}
+	b := open(t, o)
+	b.get("/dashboard/decisions?request=r-1&route=sms&limit=phone&outcome=refused&hash=0123").shows(t, http.StatusOK, "node-c: no answer", "No request of the last minutes is like that")
+	want := admin.DecisionQuery{RequestID: "r-1", Route: "sms", Limit: "phone", Outcome: "refused", Key: "0123", N: 50}
+	if asked != want {
+		t.Errorf("got %+v, want %+v", asked, want)
+	}
+}

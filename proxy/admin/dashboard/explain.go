@@ -1,0 +1,77 @@
+package dashboard
+
+import (
+	"errors"
+	"net/http"
+	"net/netip"
+	"strings"
+
+	"github.com/weir-proxy/weir/proxy"
+)
+
+// An explainView is the form of a request, and what would be done with it.
+type explainView struct {
+	Methods []string
+	Method  string
+	URL     string
+	Header  string // a field a line
+	Body    string
+	Client  string
+	Fault   fault
+	// Explained is nil before one was asked about.
+	Explained *proxy.Explanation
+}
+
+func (d *dashboard) showExplainForm(*http.Request) view {
+	return view{name: "explain", title: "Explain", data: explainView{Methods: methods(), Method: http.MethodGet}}
+}
+
+func methods() []string { return []string{"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"} }
+
+func (d *dashboard) explain(r *http.Request) view {
+	f := r.PostForm
+	v := explainView{
+		Methods: methods(), Method: strings.TrimSpace(f.Get("method")), URL: strings.TrimSpace(f.Get("url")),
+		Header: f.Get("header"), Body: f.Get("body"), Client: strings.TrimSpace(f.Get("client")),
+	}
+	request, err := v.request()
+	if err == nil {
+		var said proxy.Explanation
+		if said, err = d.Explain(r.Context(), request); err == nil {
+			v.Explained = &said
+		}
+	}
+	status := 0
+	if err != nil {
+		v.Fault, status = faultOf("this cannot be explained", err), http.StatusUnprocessableEntity
+	}
+	return view{name: "explain", title: "Explain", status: status, data: v}
+}
+
+var (
+	errHeader = errors.New("each line of the header has a colon; write for example X-Phone: +8613800138000")
+	errClient = errors.New("the client's address is an IP address; write for example 203.0.113.7")
+)
+
+// request is what the form describes.
+func (v explainView) request() (proxy.ExplainRequest, error) {
+	r := proxy.ExplainRequest{Method: v.Method, URL: v.URL, Body: v.Body, Header: map[string][]string{}}
+	for line := range strings.Lines(v.Header) {
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		name, value, found := strings.Cut(line, ":")
+		if !found {
+			return r, errHeader
+		}
+		r.Header[name] = append(r.Header[name], strings.TrimSpace(value))
+	}
+	if v.Client != "" {
+		addr, err := netip.ParseAddr(v.Client)
+		if err != nil {
+			return r, errClient
+		}
+		r.Client = addr
+	}
+	return r, nil
+}

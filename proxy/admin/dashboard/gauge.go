@@ -1,0 +1,123 @@
+package dashboard
+
+import (
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+)
+
+const (
+	// gaugeEvery is how often figures are gathered at most, however many look; and
+	// gaugeOver the time that rates are told over.
+	gaugeEvery = time.Second
+	gaugeOver  = 30 * time.Second
+	mostGauged = 64
+)
+
+// A gauge reads this node's own figures from its metrics.
+type gauge struct {
+	from prometheus.Gatherer
+
+	mu    sync.Mutex // guards what follows; held while figures are gathered, so that it is done once
+	known []reading  // the oldest first, at most mostGauged
+}
+
+func newGauge(from prometheus.Gatherer) *gauge { return &gauge{from: from} }
+
+// A reading is what this node has counted since it was started.
+type reading struct {
+	At        time.Time
+	Requests  float64
+	Errors    float64 // answered with 5xx
+	Calls     float64 // to the shared store
+	Seconds   float64 // that those took
+	CallFails float64
+	Fallbacks float64 // requests decided without the store
+}
+
+// Rates are the node's figures of the last seconds.
+type Rates struct {
+	Requests   int64 // since the start
+	PerSecond  float64
+	Errors     int64 // since the start
+	ErrorsNew  int64
+	Calls      int64   // to the store, lately
+	StoreMS    float64 // the mean time of those
+	StoreFails int64   // lately
+	Fallbacks  int64   // lately
+	Over       time.Duration
+}
+
+// read is what happened lately.
+func (g *gauge) read(now time.Time) (Rates, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if n := len(g.known); n == 0 || now.Sub(g.known[n-1].At) >= gaugeEvery {
+		families, err := g.from.Gather()
+		if err != nil {
+			return Rates{}, err
+		}
+		for n > 0 && (n >= mostGauged || now.Sub(g.known[0].At) > gaugeOver) {
+			g.known, n = g.known[1:], n-1
+		}
+		g.known = append(g.known, readingOf(now, families))
+	}
+	return g.known[len(g.known)-1].since(g.known[0]), nil
+}
+
+// since is what happened from then on. With nothing to compare with, it is what happened
+// since the start, and without a rate.
+func (r reading) since(then reading) Rates {
+	now, d := r, r.At.Sub(then.At)
+	if d <= 0 {
+		then = reading{}
+	}
+	rates := Rates{
+		Requests: int64(now.Requests), Errors: int64(now.Errors), ErrorsNew: int64(now.Errors - then.Errors),
+		Calls: int64(now.Calls - then.Calls), StoreFails: int64(now.CallFails - then.CallFails),
+		Fallbacks: int64(now.Fallbacks - then.Fallbacks), Over: max(d, 0),
+	}
+	if calls := now.Calls - then.Calls; calls > 0 {
+		rates.StoreMS = 1000 * (now.Seconds - then.Seconds) / calls
+	}
+	if d > 0 {
+		rates.PerSecond = (now.Requests - then.Requests) / d.Seconds()
+	}
+	return rates
+}
+
+// readingOf adds up what the metrics say.
+func readingOf(now time.Time, families []*dto.MetricFamily) reading {
+	r := reading{At: now}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			switch f.GetName() {
+			case "weir_requests_total":
+				r.Requests += m.GetCounter().GetValue()
+				if strings.HasPrefix(label(m, "code"), "5") {
+					r.Errors += m.GetCounter().GetValue()
+				}
+			case "weir_store_duration_seconds":
+				r.Calls += float64(m.GetHistogram().GetSampleCount())
+				r.Seconds += m.GetHistogram().GetSampleSum()
+			case "weir_store_errors_total":
+				r.CallFails += m.GetCounter().GetValue()
+			case "weir_store_fallback_total":
+				r.Fallbacks += m.GetCounter().GetValue()
+			}
+		}
+	}
+	return r
+}
+
+func label(m *dto.Metric, name string) string {
+	for _, l := range m.GetLabel() {
+		if l.GetName() == name {
+			return l.GetValue()
+		}
+	}
+	return ""
+}

@@ -1,0 +1,173 @@
+package dashboard
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/weir-proxy/weir/proxy"
+)
+
+// mostPairs is how many parts of a joined key the form has.
+const mostPairs = 3
+
+// A keysView is the form in which a key is named, and how it stands.
+type keysView struct {
+	Names  []string // of the keys that limits count by
+	Routes []string
+	Limits []string
+	Query  proxy.KeyQuery
+	Fault  fault
+	// Standing is nil before a key is looked up.
+	Standing *proxy.KeyStanding
+	Result   *proxy.KeyResult
+	Verb     string // past tense of what was done
+}
+
+// Pairs are those of the query, and empty ones for what may be added.
+func (v keysView) Pairs() []proxy.KeyPair {
+	pairs := slices.Clone(v.Query.Pairs)
+	for len(pairs) < mostPairs {
+		pairs = append(pairs, proxy.KeyPair{})
+	}
+	return pairs
+}
+
+// More reports whether the form shows its rarer fields at once.
+func (v keysView) More() bool {
+	return len(v.Query.Pairs) > 1 || v.Query.Route != "" || v.Query.Limit != ""
+}
+
+func (d *dashboard) showKeyForm(r *http.Request) view {
+	return d.keys(r, keysView{})
+}
+
+// keys is the page of keys, with what the configuration has to choose from.
+func (d *dashboard) keys(r *http.Request, v keysView) view {
+	limits, err := d.Limits(r.Context())
+	if err != nil && v.Fault == "" {
+		v.Fault = faultOf("limits cannot be read", err)
+	}
+	for _, l := range limits.Limits {
+		names := l.Parts
+		if len(names) == 0 {
+			names = []string{l.Key}
+		}
+		v.Names = append(v.Names, names...)
+		v.Routes = append(v.Routes, l.Route)
+		v.Limits = append(v.Limits, l.Name)
+	}
+	for _, all := range []*[]string{&v.Names, &v.Routes, &v.Limits} {
+		slices.Sort(*all)
+		*all = slices.Compact(*all)
+	}
+	status := 0
+	if v.Fault != "" {
+		status = http.StatusUnprocessableEntity
+	}
+	return view{name: "keys", title: "Keys", status: status, data: v}
+}
+
+// queryOf is the key that a form names. Parts without a name are left out; a part may be
+// written as NAME=VALUE in the field of its value.
+func queryOf(r *http.Request) proxy.KeyQuery {
+	q := proxy.KeyQuery{Route: r.PostForm.Get("route"), Limit: r.PostForm.Get("limit")}
+	names, values := r.PostForm["key"], r.PostForm["value"]
+	for i := range min(len(names), len(values), mostPairs) {
+		name, value := strings.TrimSpace(names[i]), strings.TrimSpace(values[i])
+		if name == "" {
+			name, value, _ = strings.Cut(value, "=")
+		}
+		if name != "" {
+			q.Pairs = append(q.Pairs, proxy.KeyPair{Key: name, Value: value})
+		}
+	}
+	return q
+}
+
+func (d *dashboard) lookUp(r *http.Request) view {
+	v := keysView{Query: queryOf(r)}
+	s, err := d.Standing(r.Context(), v.Query)
+	if err != nil {
+		v.Fault = faultOf("the key cannot be looked up", err)
+	} else {
+		v.Standing = &s
+	}
+	return d.keys(r, v)
+}
+
+// changeKey does what one of the buttons says, and shows how the key stands after it.
+func (d *dashboard) changeKey(r *http.Request) view {
+	if !sessionOf(r).Write {
+		return denied("change what is counted of a key")
+	}
+	v := keysView{Query: queryOf(r)}
+	c, err := changeOf(r, v.Query)
+	if err == nil {
+		var result proxy.KeyResult
+		if result, err = d.Change(r.Context(), c); err == nil {
+			v.Result, v.Verb = &result, past(c)
+		}
+	}
+	if err != nil {
+		v.Fault = faultOf("nothing was changed", err)
+	}
+	s, err := d.Standing(r.Context(), v.Query)
+	switch {
+	case err == nil:
+		v.Standing = &s
+	case v.Fault == "":
+		v.Fault = faultOf("done, but the key cannot be looked up", err)
+	}
+	return d.keys(r, v)
+}
+
+var (
+	errSpan    = errors.New("a ban has a length with a unit; write for example 1h")
+	errPermits = errors.New("how many permits to grant is a whole number; write for example 5")
+)
+
+// changeOf is the change that a form asks for.
+func changeOf(r *http.Request, q proxy.KeyQuery) (proxy.KeyChange, error) {
+	c := proxy.KeyChange{KeyQuery: q, Action: proxy.KeyAction(r.PostForm.Get("action")), Reason: strings.TrimSpace(r.PostForm.Get("reason"))}
+	switch c.Action {
+	case proxy.KeyBan:
+		if c.For.UnmarshalText([]byte(strings.TrimSpace(r.PostForm.Get("for")))) != nil {
+			return c, errSpan
+		}
+	case proxy.KeyGrant:
+		n, err := strconv.ParseInt(strings.TrimSpace(r.PostForm.Get("permits")), 10, 64)
+		if err != nil {
+			return c, errPermits
+		}
+		c.Permits = n
+	}
+	return c, nil
+}
+
+// An action is what a button does to a key.
+type action struct{ Name, Title, Help string }
+
+func actions() []action {
+	return []action{
+		{string(proxy.KeyReset), "Reset", "Forget what is counted, and end bans."},
+		{string(proxy.KeyGrant), "Grant", "Give permits on top; never more than a limit has."},
+		{string(proxy.KeyUnban), "Unban", "End a ban; what is counted stays."},
+		{string(proxy.KeyBan), "Ban", "Refuse all its requests for some time."},
+	}
+}
+
+// past says what was done.
+func past(c proxy.KeyChange) string {
+	switch c.Action {
+	case proxy.KeyReset:
+		return "Reset: what was counted is forgotten, and bans have ended"
+	case proxy.KeyGrant:
+		return "Granted " + count(c.Permits) + " permits"
+	case proxy.KeyBan:
+		return "Banned for " + c.For.String()
+	}
+	return "Unbanned: what was counted stays"
+}

@@ -1,0 +1,146 @@
+package dashboard
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/weir-proxy/weir/proxy/admin"
+)
+
+// maxForm is how long a form may be, in bytes: the longest is a request to be explained.
+const maxForm = 1 << 20
+
+type sessionKey struct{}
+
+// sessionOf is the session of a request that has passed inside.
+func sessionOf(r *http.Request) session {
+	s, _ := r.Context().Value(sessionKey{}).(session)
+	return s
+}
+
+// inside lets only those pass who are logged in, and forms only if they are ours. Where
+// no token is configured all are let in that the admin handler lets through: then this
+// machine may do what it may by the API.
+func (d *dashboard) inside(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		s, found := d.visitor(w, r)
+		if !found {
+			d.sendToLogin(w, r)
+			return
+		}
+		ctx := context.WithValue(r.Context(), sessionKey{}, s)
+		r = r.WithContext(admin.WithOperator(ctx, admin.Operator{Name: s.Name, Address: r.RemoteAddr, Role: s.role()}))
+		if r.Method == http.MethodPost && !d.ours(w, r, s.id) {
+			return
+		}
+		next(w, r)
+	}
+}
+
+// visitor is the session that r belongs to.
+func (d *dashboard) visitor(w http.ResponseWriter, r *http.Request) (session, bool) {
+	id := cookie(r)
+	if d.tokenWanted() {
+		return d.sessions.find(id, time.Now())
+	}
+	if id == "" {
+		id = rand.Text()
+		setCookie(w, r, id)
+	}
+	return session{Name: admin.Local, Write: true, id: id}, true
+}
+
+// ours reports whether a form was made for the browser that sends it; if not it has
+// answered.
+func (d *dashboard) ours(w http.ResponseWriter, r *http.Request, id string) bool {
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	if err := r.ParseForm(); err != nil {
+		d.show(w, r, view{name: "problem", title: "Too long", status: http.StatusRequestEntityTooLarge, data: "the form cannot be read: " + err.Error()})
+		return false
+	}
+	if !hmac.Equal([]byte(r.PostForm.Get("form")), []byte(d.sessions.formToken(id))) {
+		d.show(w, r, view{name: "problem", title: "Not accepted", status: http.StatusForbidden, data: "the form is not of this session, or weir was started anew since it was shown; open the page again and repeat what you did"})
+		return false
+	}
+	return true
+}
+
+// sendToLogin asks for a token first. A page that asks for its live part is sent there
+// as a whole.
+func (d *dashboard) sendToLogin(w http.ResponseWriter, r *http.Request) {
+	at := "/dashboard/login"
+	switch {
+	case r.Header.Get("HX-Request") != "":
+		w.Header().Set("HX-Redirect", at)
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	case r.Method != http.MethodGet:
+	case r.URL.Path != "/":
+		at += "?then=" + url.QueryEscape(r.URL.Path)
+	}
+	http.Redirect(w, r, at, http.StatusSeeOther)
+}
+
+// A loginView is the form in which the token is given.
+type loginView struct {
+	Then  string // the page that was wanted
+	Wrong bool   // the token was not the right one
+}
+
+func (d *dashboard) loginForm(w http.ResponseWriter, r *http.Request) {
+	if !d.tokenWanted() {
+		http.Redirect(w, r, "/", http.StatusSeeOther)
+		return
+	}
+	id := cookie(r)
+	if id == "" {
+		id = rand.Text()
+		setCookie(w, r, id)
+	}
+	d.showLogin(w, r, id, loginView{Then: r.URL.Query().Get("then")})
+}
+
+func (d *dashboard) showLogin(w http.ResponseWriter, r *http.Request, id string, v loginView) {
+	status := http.StatusOK
+	if v.Wrong {
+		status = http.StatusUnauthorized
+	}
+	r = r.WithContext(context.WithValue(r.Context(), sessionKey{}, session{id: id}))
+	d.show(w, r, view{name: "login", title: "Log in", status: status, data: v})
+}
+
+// login gives who knows the token a session of a new id: one that was planted before is
+// worth nothing.
+func (d *dashboard) login(w http.ResponseWriter, r *http.Request) {
+	id := cookie(r)
+	if !d.ours(w, r, id) {
+		return
+	}
+	then := r.PostForm.Get("then")
+	who, known := d.recognise(strings.TrimSpace(r.PostForm.Get("token")))
+	if !known {
+		d.showLogin(w, r, id, loginView{Then: then, Wrong: true})
+		return
+	}
+	d.sessions.end(id)
+	setCookie(w, r, d.sessions.begin(who, time.Now()).id)
+	if !strings.HasPrefix(then, "/dashboard/") {
+		then = "/"
+	}
+	http.Redirect(w, r, then, http.StatusSeeOther)
+}
+
+func (d *dashboard) logout(w http.ResponseWriter, r *http.Request) {
+	id := cookie(r)
+	if !d.ours(w, r, id) {
+		return
+	}
+	d.sessions.end(id)
+	setCookie(w, r, "")
+	http.Redirect(w, r, "/dashboard/login", http.StatusSeeOther)
+}

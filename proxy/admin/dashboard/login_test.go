@@ -1,0 +1,191 @@
+package dashboard_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/admin/dashboard"
+)
+
+func TestLogin_WithoutTokenThePagesAreOpen(t *testing.T) {
+	b := open(t, options())
+	b.get("/").shows(t, http.StatusOK, "Overview")
+	b.get("/dashboard/login").shows(t, http.StatusOK, "Overview") // sent on
+}
+
+func TestLogin_NothingIsShownBefore(t *testing.T) {
+	o := options()
+	o.Token = token
+	b := open(t, o)
+	for _, path := range []string{"/", "/dashboard/routes", "/dashboard/keys", "/dashboard/explain", "/dashboard/nodes", "/dashboard/config", "/dashboard/series", "/dashboard/nothing"} {
+		p := b.get(path)
+		p.shows(t, http.StatusOK, "Admin token")
+		if p.Request.URL.Path != "/dashboard/login" || strings.Contains(p.text, "sms") {
+			t.Errorf("%s: got %s", path, p.Request.URL.Path)
+		}
+	}
+	b.post("/dashboard/keys/change", url.Values{"key": {"phone"}}).shows(t, http.StatusOK, "Admin token")
+}
+
+func TestLogin_LetsInWhoKnowsTheToken(t *testing.T) {
+	o := options()
+	o.Token = token
+	b := open(t, o)
+	b.login("another-token-altogether").shows(t, http.StatusUnauthorized, "not a token of this Weir")
+	b.get("/").shows(t, http.StatusOK, "Admin token")
+	b.login(token).shows(t, http.StatusOK, "Overview", "Log out")
+	b.get("/dashboard/nodes").shows(t, http.StatusOK, "node-b")
+	b.post("/dashboard/logout", b.form("/")).shows(t, http.StatusOK, "Admin token")
+	b.get("/").shows(t, http.StatusOK, "Admin token")
+}
+
+func TestLogin_GoesOnToThePageThatWasWanted(t *testing.T) {
+	o := options()
+	o.Token = token
+	b := open(t, o)
+	form := b.form("/dashboard/nodes", "token", token, "then", "/dashboard/nodes")
+	if p := b.post("/dashboard/login", form); p.Request.URL.Path != "/dashboard/nodes" {
+		t.Errorf("got %s, want /dashboard/nodes", p.Request.URL.Path)
+	}
+	for _, then := range []string{"https://example.com/", "//example.com/", "/reload"} {
+		b := open(t, o)
+		if p := b.post("/dashboard/login", b.form("/dashboard/login", "token", token, "then", then)); p.Request.URL.String() != b.at+"/" {
+			t.Errorf("then %s: got %s, want /", then, p.Request.URL)
+		}
+	}
+}
+
+// cookies are those that a login over this request's connection sets.
+func cookies(t *testing.T, prepare func(*http.Request)) []*http.Cookie {
+	t.Helper()
+	o := options()
+	o.Token = token
+	h := dashboard.New(o)
+	first := httptest.NewRecorder()
+	r := httptest.NewRequest(http.MethodGet, "http://weir.example:9090/dashboard/login", nil)
+	prepare(r)
+	h.ServeHTTP(first, r)
+	form := url.Values{"form": {formToken.FindStringSubmatch(first.Body.String())[1]}, "token": {token}}
+	r = httptest.NewRequest(http.MethodPost, "http://weir.example:9090/dashboard/login", strings.NewReader(form.Encode()))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.AddCookie(first.Result().Cookies()[0])
+	prepare(r)
+	second := httptest.NewRecorder()
+	h.ServeHTTP(second, r)
+	if second.Code != http.StatusSeeOther {
+		t.Fatalf("got status %d", second.Code)
+	}
+	return append(first.Result().Cookies(), second.Result().Cookies()...)
+}
+
+func TestLogin_CookieIsForThisHostAlone(t *testing.T) {
+	all := cookies(t, func(r *http.Request) { r.TLS = nil })
+	secure := cookies(t, func(r *http.Request) {
+		tls := httptest.NewRequest(http.MethodGet, "https://weir.example/", nil)
+		r.TLS = tls.TLS
+	})
+	if len(all) != 2 || len(secure) != 2 {
+		t.Fatalf("got %d and %d cookies, want 2 each", len(all), len(secure))
+	}
+	for i, c := range append(all, secure...) {
+		if !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Path != "/" || c.Domain != "" || c.MaxAge != 12*3600 {
+			t.Errorf("got %s", c)
+		}
+		name, overTLS := "weir-session-9090", i >= 2
+		if overTLS {
+			name = "__Host-" + name
+		}
+		if c.Name != name || c.Secure != overTLS {
+			t.Errorf("got %s, want %s", c, name)
+		}
+		if strings.Contains(c.Value, token) {
+			t.Error("got the token in the cookie")
+		}
+	}
+	if all[0].Value == all[1].Value {
+		t.Error("the id of before is the session's")
+	}
+}
+
+func TestLogin_FormsOfOthersAreNotTaken(t *testing.T) {
+	for _, with := range []string{"", token} {
+		o := options()
+		o.Token = with
+		b := open(t, o)
+		if with != "" {
+			b.login(token)
+		}
+		lookup := b.form("/dashboard/keys", "key", "phone", "value", "1")
+		b.post("/dashboard/keys", lookup).shows(t, http.StatusOK, "How it stands")
+
+		foreign := open(t, o)
+		if with != "" {
+			foreign.login(token)
+		}
+		foreign.post("/dashboard/keys", lookup).shows(t, http.StatusForbidden, "not of this session")
+		lookup.Del("form")
+		b.post("/dashboard/keys", lookup).shows(t, http.StatusForbidden, "not of this session")
+	}
+}
+
+func TestLogin_ForeignPagesSendNothing(t *testing.T) {
+	b := open(t, options())
+	form := b.form("/dashboard/keys", "key", "phone", "value", "1")
+	for _, site := range []string{"cross-site", "same-site"} {
+		r, err := http.NewRequest(http.MethodPost, b.at+"/dashboard/keys", strings.NewReader(form.Encode()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set("Sec-Fetch-Site", site)
+		r.Header.Set("Origin", "http://localhost:3000")
+		b.send(r).shows(t, http.StatusForbidden)
+	}
+}
+
+func TestLogin_LivePartSendsTheWholePageToLogin(t *testing.T) {
+	o := options()
+	o.Token = token
+	b := open(t, o)
+	r, err := http.NewRequest(http.MethodGet, b.at+"/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("HX-Request", "true")
+	p := b.send(r)
+	if p.StatusCode != http.StatusUnauthorized || p.Header.Get("HX-Redirect") != "/dashboard/login" {
+		t.Errorf("got %d and %q", p.StatusCode, p.Header.Get("HX-Redirect"))
+	}
+}
+
+func TestLogin_ReadersChangeNothing(t *testing.T) {
+	back := new(admin.Rollback)
+	o := options()
+	o.Cluster = &history{back: back}
+	o.Tokens = []admin.Token{{Name: "ann", Text: "reads-and-no-more", Role: admin.Read}, {Name: "bob", Text: "writes-and-rewrites", Role: admin.Write}}
+
+	reader := open(t, o)
+	reader.login("reads-and-no-more").shows(t, http.StatusOK, "ann (read only)")
+	looked := reader.post("/dashboard/keys", reader.form("/dashboard/keys", "key", "phone", "value", "1"))
+	looked.shows(t, http.StatusOK, "may look only")
+	if strings.Contains(looked.text, "/dashboard/keys/change") {
+		t.Error("got buttons that change something")
+	}
+	reader.post("/dashboard/keys/change", reader.form("/dashboard/keys", "key", "phone", "value", "1", "action", "reset")).shows(t, http.StatusForbidden, "role write")
+	reader.post("/dashboard/config/rollback", reader.form("/dashboard/keys", "generation", "6")).shows(t, http.StatusForbidden, "role write")
+	if back.Generation != 0 {
+		t.Error("rolled back all the same")
+	}
+
+	writer := open(t, o)
+	writer.login("writes-and-rewrites").shows(t, http.StatusOK, "bob")
+	writer.post("/dashboard/config/rollback", writer.form("/dashboard/config", "generation", "6")).shows(t, http.StatusOK, "all nodes serve generation 8")
+	if *back != (admin.Rollback{Generation: 6, Author: "bob"}) {
+		t.Errorf("got %+v", *back)
+	}
+	writer.post("/dashboard/config/rollback", writer.form("/dashboard/config", "generation", "x")).shows(t, http.StatusOK, "nothing was changed")
+}

@@ -1,0 +1,33 @@
+package dashboard
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/weir-proxy/weir/proxy/admin"
+)
+
+// A nodesView is who is there, who leads, and whether all serve the same.
+type nodesView struct {
+	Nodes       admin.Nodes
+	Fault       fault
+	Leader      admin.Leadership
+	LeaderFault fault
+	Drift       int // how many nodes serve something else
+	At          time.Time
+}
+
+func (d *dashboard) showNodes(r *http.Request) view {
+	v := nodesView{At: time.Now()}
+	var err error
+	v.Nodes, err = d.Nodes(r.Context())
+	v.Fault = faultOf("nodes cannot be listed", err)
+	v.Leader, err = d.Leader(r.Context())
+	v.LeaderFault = faultOf("who leads is not known", err)
+	for _, n := range v.Nodes.Nodes {
+		if n.Drift {
+			v.Drift++
+		}
+	}
+	return view{name: "nodes", title: "Nodes", data: v}
+}

@@ -1,0 +1,160 @@
+package dashboard
+
+import (
+	"encoding/json"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/weir-proxy/weir/proxy/admin"
+)
+
+// spans are the times that the overview can be asked over, in minutes; the first is
+// what it begins with, the last is how long statistics are kept.
+func spans() []int { return []int{15, 60, 6 * 60, 24 * 60} }
+
+// minutesOf is the span that r asks for.
+func minutesOf(r *http.Request) int {
+	n, err := strconv.Atoi(r.URL.Query().Get("minutes"))
+	if err != nil || !slices.Contains(spans(), n) {
+		return spans()[0]
+	}
+	return n
+}
+
+// An overviewView is what happens now.
+type overviewView struct {
+	Minutes     int
+	Spans       []int
+	All         sum // of all nodes
+	Fault       fault
+	Node        Rates
+	NodeFault   fault
+	Checks      []check
+	Ready       bool
+	Leader      admin.Leadership
+	LeaderFault fault
+	At          time.Time
+}
+
+// A check is one of the things that readiness looks at.
+type check struct{ Name, Said string }
+
+// OK reports whether all is well with it.
+func (c check) OK() bool { return c.Said == "ok" }
+
+// State is all checks in a sentence, which is spoken when it changes.
+func (v overviewView) State() string {
+	said := "All is well"
+	if !v.Ready {
+		said = "This node is not ready"
+	}
+	for _, c := range v.Checks {
+		if !c.OK() {
+			said += "; " + c.Name + ": " + c.Said
+			if v.Ready {
+				said = "Degraded; " + c.Name + ": " + c.Said
+			}
+		}
+	}
+	return said
+}
+
+func (d *dashboard) showOverview(r *http.Request) view {
+	now := time.Now()
+	v := overviewView{Minutes: minutesOf(r), Spans: spans(), At: now}
+	s, err := d.Statistics(r.Context(), v.Minutes)
+	v.Fault = faultOf("statistics cannot be read", err)
+	v.All = sumOf(s)
+	v.Node, err = d.gauge.read(now)
+	v.NodeFault = faultOf("the metrics of this node cannot be read", err)
+	ready := d.Ready(r.Context())
+	v.Ready = ready.Ready
+	for _, name := range slices.Sorted(maps.Keys(ready.Checks)) {
+		v.Checks = append(v.Checks, check{name, ready.Checks[name]})
+	}
+	v.Leader, err = d.Leader(r.Context())
+	v.LeaderFault = faultOf("who leads is not known", err)
+	return view{name: "overview", title: "Overview", data: v}
+}
+
+// A sum is what happened in some minutes. Each limit that a request was asked of counts
+// it once.
+type sum struct {
+	Requests, Allowed, Refused, Shadow, Unavailable int64
+}
+
+func (s *sum) add(r admin.RouteMinute) {
+	s.Requests += r.Requests
+	for _, l := range r.Limits {
+		s.addLimit(l)
+	}
+}
+
+func (s *sum) addLimit(l admin.LimitMinute) {
+	s.Allowed += l.Allowed
+	s.Refused += l.Refused
+	s.Shadow += l.ShadowRefused
+	s.Unavailable += l.Unavailable
+}
+
+// Decisions is how often a limit was asked.
+func (s sum) Decisions() int64 { return s.Allowed + s.Refused + s.Shadow + s.Unavailable }
+
+func sumOf(s admin.Statistics) sum {
+	var all sum
+	for _, m := range s.Minutes {
+		for _, r := range m.Routes {
+			all.add(r)
+		}
+	}
+	return all
+}
+
+// A series is what charts draw: a value for each minute, also for those in which nothing
+// happened.
+type series struct {
+	At          []int64 `json:"at"` // seconds since 1970
+	Requests    []int64 `json:"requests"`
+	Allowed     []int64 `json:"allowed"`
+	Refused     []int64 `json:"refused"`
+	Shadow      []int64 `json:"shadow"`
+	Unavailable []int64 `json:"unavailable"`
+}
+
+// serveSeries answers with the points of the charts.
+func (d *dashboard) serveSeries(w http.ResponseWriter, r *http.Request) {
+	n := minutesOf(r)
+	s, err := d.Statistics(r.Context(), n)
+	if err != nil {
+		http.Error(w, string(faultOf("statistics cannot be read", err)), http.StatusServiceUnavailable)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	json.NewEncoder(w).Encode(seriesOf(s, n, time.Now()))
+}
+
+func seriesOf(s admin.Statistics, minutes int, now time.Time) series {
+	by := map[int64]sum{}
+	for _, m := range s.Minutes {
+		one := by[m.At.Unix()]
+		for _, r := range m.Routes {
+			one.add(r)
+		}
+		by[m.At.Unix()] = one
+	}
+	var out series
+	last := now.Unix() / 60 * 60
+	for at := last - int64(minutes-1)*60; at <= last; at += 60 {
+		one := by[at]
+		out.At = append(out.At, at)
+		out.Requests = append(out.Requests, one.Requests)
+		out.Allowed = append(out.Allowed, one.Allowed)
+		out.Refused = append(out.Refused, one.Refused)
+		out.Shadow = append(out.Shadow, one.Shadow)
+		out.Unavailable = append(out.Unavailable, one.Unavailable)
+	}
+	return out
+}

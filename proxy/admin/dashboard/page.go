@@ -1,0 +1,144 @@
+package dashboard
+
+import (
+	"bytes"
+	"embed"
+	"errors"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"net/http"
+	"strings"
+
+	"github.com/weir-proxy/weir/proxy/admin"
+)
+
+//go:embed templates
+var templateFiles embed.FS
+
+// pages are the templates, by the name of the file without its end. Each has a "main",
+// and one that keeps itself live has a "live" in it.
+type pages map[string]*template.Template
+
+func parsePages() pages {
+	all := pages{}
+	layout := template.Must(template.New("layout.html").Funcs(words()).ParseFS(templateFiles, "templates/layout.html", "templates/parts.html"))
+	names, err := fs.Glob(templateFiles, "templates/*.html")
+	if err != nil {
+		panic(err) // the pattern is a constant
+	}
+	for _, file := range names {
+		name := strings.TrimSuffix(strings.TrimPrefix(file, "templates/"), ".html")
+		if name != "layout" && name != "parts" {
+			all[name] = template.Must(template.Must(layout.Clone()).ParseFS(templateFiles, file))
+		}
+	}
+	return all
+}
+
+// A view is what is to be shown.
+type view struct {
+	name   string // of its template
+	title  string
+	status int // 200 when it is 0
+	data   any
+}
+
+// A shown is what templates see.
+type shown struct {
+	Title string
+	Path  string
+	Nav   []link
+	Who   session
+	Form  string // the token of forms
+	Data  any
+}
+
+// A link leads to a page.
+type link struct {
+	Path, Name string
+	Current    bool
+}
+
+// nav are the pages, in the order in which a night goes.
+func (d *dashboard) nav(path string) []link {
+	all := []link{{Path: "/", Name: "Overview"}, {Path: "/dashboard/routes", Name: "Routes & limits"}, {Path: "/dashboard/keys", Name: "Keys"}}
+	if d.Top != nil {
+		all = append(all, link{Path: "/dashboard/top", Name: "Top keys"})
+	}
+	if d.Decisions != nil {
+		all = append(all, link{Path: "/dashboard/decisions", Name: "Decisions"})
+	}
+	all = append(all, link{Path: "/dashboard/explain", Name: "Explain"}, link{Path: "/dashboard/nodes", Name: "Nodes"}, link{Path: "/dashboard/config", Name: "Config"})
+	if d.Audit != nil {
+		all = append(all, link{Path: "/dashboard/audit", Name: "Audit"})
+	}
+	for i := range all {
+		all[i].Current = all[i].Path == path || all[i].Path != "/" && strings.HasPrefix(path, all[i].Path+"/")
+	}
+	return all
+}
+
+// page is a handler that shows what show returns, to those who are let in.
+func (d *dashboard) page(show func(r *http.Request) view) http.HandlerFunc {
+	return d.inside(func(w http.ResponseWriter, r *http.Request) { d.show(w, r, show(r)) })
+}
+
+// show writes a page, or its live part alone where a script asks for that.
+func (d *dashboard) show(w http.ResponseWriter, r *http.Request, v view) {
+	who := sessionOf(r)
+	t, part := d.pages[v.name], "layout.html"
+	if r.Header.Get("HX-Request") != "" && t.Lookup("live") != nil {
+		part = "live"
+	}
+	var b bytes.Buffer
+	err := t.ExecuteTemplate(&b, part, shown{
+		Title: v.title, Path: r.URL.Path, Nav: d.nav(r.URL.Path), Who: who, Form: d.sessions.formToken(who.id), Data: v.data,
+	})
+	if err != nil {
+		http.Error(w, "the page cannot be made: "+err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	if v.status != 0 {
+		w.WriteHeader(v.status)
+	}
+	w.Write(b.Bytes())
+}
+
+func (d *dashboard) notFound(w http.ResponseWriter, r *http.Request) {
+	d.inside(func(w http.ResponseWriter, r *http.Request) { d.show(w, r, d.notFoundView(r)) })(w, r)
+}
+
+func (d *dashboard) notFoundView(r *http.Request) view {
+	return view{name: "problem", title: "No such page", status: http.StatusNotFound, data: "there is no page " + r.URL.Path}
+}
+
+// A fault is why a part of a page is not there; empty when it is.
+type fault string
+
+// faultOf is err in the words that the API has for it.
+func faultOf(what string, err error) fault {
+	if err == nil {
+		return ""
+	}
+	var known *admin.Problem
+	if errors.As(err, &known) {
+		lines := known.Problems
+		if len(lines) == 0 {
+			lines = []string{known.Detail}
+		}
+		for _, n := range known.Nodes {
+			if n.Said != "ok" {
+				lines = append(lines, fmt.Sprintf("%s: %s", n.Node, n.Said))
+			}
+		}
+		return fault(what + ": " + strings.Join(lines, "; "))
+	}
+	return fault(what + ": " + err.Error())
+}
+
+// denied is what those see who may look only.
+func denied(what string) view {
+	return view{name: "problem", title: "Not allowed", status: http.StatusForbidden, data: "your token may look, and not " + what + "; log in with one of role write"}
+}

@@ -1,0 +1,55 @@
+package dashboard
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"net/http"
+	"path"
+	"time"
+)
+
+// static/ holds scripts and styles: ours, and htmx and uPlot as their npm packages
+// have them, with their licences.
+//
+//go:embed static
+var staticFiles embed.FS
+
+// A static serves the files, by name.
+type static map[string]staticFile
+
+type staticFile struct {
+	content []byte
+	etag    string
+}
+
+func readStatic() static {
+	s := static{}
+	entries, err := staticFiles.ReadDir("static")
+	if err != nil {
+		panic(err) // they are embedded
+	}
+	for _, e := range entries {
+		content, err := staticFiles.ReadFile(path.Join("static", e.Name()))
+		if err != nil {
+			panic(err)
+		}
+		sum := sha256.Sum256(content)
+		s[e.Name()] = staticFile{content, `"` + hex.EncodeToString(sum[:8]) + `"`}
+	}
+	return s
+}
+
+// ServeHTTP serves a file to anybody: the page on which one logs in needs them. A
+// browser asks each time whether it has changed, so that a new weir is seen at once.
+func (s static) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f, found := s[path.Base(r.URL.Path)]
+	if !found {
+		http.NotFound(w, r)
+		return
+	}
+	w.Header().Set("Cache-Control", "no-cache")
+	w.Header().Set("ETag", f.etag)
+	http.ServeContent(w, r, path.Base(r.URL.Path), time.Time{}, bytes.NewReader(f.content))
+}

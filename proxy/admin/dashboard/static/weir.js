@@ -1,0 +1,117 @@
+// What the pages do beyond being shown: say when this Weir is away, speak a state that
+// has changed, and draw the charts. Without it the pages still work.
+"use strict";
+(() => {
+  const away = document.getElementById("away");
+  const spoken = document.getElementById("spoken");
+
+  const lost = () => {
+    if (!away.hidden) return;
+    away.textContent = "This Weir does not answer. The numbers are those of " + new Date().toISOString().slice(11, 19) + " UTC.";
+    away.hidden = false;
+  };
+  const back = () => { away.hidden = true; };
+  for (const event of ["htmx:sendError", "htmx:timeout", "htmx:responseError"]) document.body.addEventListener(event, lost);
+  document.body.addEventListener("htmx:afterOnLoad", back);
+
+  // Numbers that change every two seconds must not be read out each time: the state is,
+  // and only when it is another.
+  let state = null;
+  const speak = () => {
+    const now = document.querySelector("[data-state]")?.dataset.state;
+    if (now === undefined || now === state) return;
+    if (state !== null) spoken.textContent = now;
+    state = now;
+  };
+  speak();
+  document.body.addEventListener("htmx:afterSwap", speak);
+
+  const charts = document.querySelector("[data-series]");
+  if (!charts) return;
+
+  const names = { requests: "Requests", refused: "Limited", shadow: "Shadow", unavailable: "Not decided" };
+  const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const places = [...charts.querySelectorAll("[data-lines]")];
+  let plots = [];
+  let points = null;
+
+  const draw = () => {
+    for (const p of plots) p.destroy();
+    plots = places.map((place) => {
+      place.replaceChildren();
+      const lines = place.dataset.lines.split(" ");
+      const axis = { stroke: color("--dim"), grid: { stroke: color("--line"), width: 1 }, ticks: { stroke: color("--line"), width: 1 } };
+      return new uPlot({
+        width: place.clientWidth,
+        height: 220,
+        tzDate: (ts) => uPlot.tzDate(new Date(ts * 1e3), "Etc/UTC"),
+        fmtDate: (template) => uPlot.fmtDate(template),
+        cursor: { drag: { x: false, y: false } },
+        scales: { y: { range: (u, min, max) => [0, Math.max(max * 1.1, 5)] } },
+        axes: [{ ...axis, values: [[3600, "{HH}:{mm}"], [60, "{HH}:{mm}"]] }, { ...axis, size: 60 }],
+        series: [
+          { label: "Minute", value: "{HH}:{mm}" },
+          ...lines.map((name) => ({ label: names[name], stroke: color("--c-" + name), width: 2, points: { show: false } })),
+        ],
+      }, [points.at, ...lines.map((name) => points[name])], place);
+    });
+    describe();
+  };
+
+  // The canvas says nothing to who cannot see it: a label tells the sums, the table all.
+  const describe = () => {
+    for (const place of places) {
+      const lines = place.dataset.lines.split(" ");
+      const sums = lines.map((name) => names[name] + ": " + points[name].reduce((a, b) => a + b, 0));
+      place.setAttribute("role", "img");
+      place.setAttribute("aria-label", "Chart of the last " + points.at.length + " minutes. " + sums.join(", "));
+    }
+    const body = document.querySelector("#numbers tbody");
+    body.replaceChildren(...points.at.map((at, i) => {
+      const row = document.createElement("tr");
+      const head = document.createElement("th");
+      head.scope = "row";
+      head.textContent = new Date(at * 1e3).toISOString().slice(11, 16);
+      row.append(head);
+      for (const name of ["requests", "allowed", "refused", "shadow", "unavailable"]) {
+        const cell = document.createElement("td");
+        cell.className = "num";
+        cell.textContent = points[name][i];
+        row.append(cell);
+      }
+      return row;
+    }).reverse());
+  };
+
+  const say = (text) => {
+    for (const place of places) {
+      const p = document.createElement("p");
+      p.className = "empty";
+      p.textContent = text;
+      place.replaceChildren(p);
+    }
+    plots = [];
+  };
+
+  const load = async () => {
+    try {
+      const answer = await fetch(charts.dataset.series, { headers: { "HX-Request": "true" } });
+      if (!answer.ok) throw new Error(await answer.text());
+      const first = points === null || plots.length === 0;
+      points = await answer.json();
+      if (first) draw();
+      else {
+        plots.forEach((p, i) => p.setData([points.at, ...places[i].dataset.lines.split(" ").map((name) => points[name])]));
+        describe();
+      }
+    } catch (e) {
+      if (points === null) say("The chart cannot be drawn: " + e.message);
+    }
+  };
+  load();
+  setInterval(() => { if (!document.hidden) load(); }, 5000);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (points) draw(); });
+  new ResizeObserver(() => plots.forEach((p, i) => {
+    if (places[i].clientWidth !== p.width) p.setSize({ width: places[i].clientWidth, height: 220 });
+  })).observe(charts);
+})();

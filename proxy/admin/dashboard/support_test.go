@@ -1,0 +1,196 @@
+package dashboard_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weir-proxy/weir/proxy"
+	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/admin/dashboard"
+)
+
+const token = "a-token-of-operators"
+
+// options are those of a weir with one route, in which things have happened.
+func options() admin.Options {
+	at := time.Now().UTC().Truncate(time.Minute)
+	return admin.Options{
+		Gatherer: prometheus.NewRegistry(),
+		Ready: func(context.Context) admin.Readiness {
+			return admin.Readiness{Ready: true, Checks: map[string]string{"store": "ok"}}
+		},
+		Leader: func(context.Context) (admin.Leadership, error) {
+			return admin.Leadership{Self: "node-a", Node: "node-b", Since: at, Tasks: []admin.TaskRun{{Task: "sweep", Node: "node-b", At: at, Next: at}}}, nil
+		},
+		Nodes: func(context.Context) (admin.Nodes, error) {
+			return admin.Nodes{Self: "node-a", Nodes: []admin.Member{
+				{ID: "node-a", Hash: "aaaaaaaaaaaaaaaa", Generation: 7, Started: at, Seen: at},
+				{ID: "node-b", Hash: "bbbbbbbbbbbbbbbb", Generation: 6, Started: at, Seen: at, Drift: true},
+			}}, nil
+		},
+		Statistics: func(context.Context, int) (admin.Statistics, error) {
+			return admin.Statistics{Minutes: []admin.Minute{{At: at, Routes: []admin.RouteMinute{{
+				Route: "sms", Requests: 1234, Limits: []admin.LimitMinute{{Limit: "phone", Allowed: 1000, Refused: 234, ShadowRefused: 5}},
+			}}}}}, nil
+		},
+		Config: func(context.Context) (admin.Config, error) {
+			return admin.Config{Node: "node-a", Generation: 7, Hash: "aaaaaaaaaaaaaaaa", Effective: "version: 1\n"}, nil
+		},
+		Routes: func(context.Context) (admin.Routes, error) {
+			return admin.Routes{Routes: []admin.Route{{Name: "sms", Path: "/sms"}}}, nil
+		},
+		Limits: func(context.Context) (admin.Limits, error) {
+			return admin.Limits{Limits: []admin.Limit{{Route: "sms", Name: "phone", Key: "phone", Rates: []string{"5/1h"}, Mode: "enforce"}}}, nil
+		},
+		Standing: func(_ context.Context, q proxy.KeyQuery) (proxy.KeyStanding, error) {
+			if len(q.Pairs) == 0 || q.Pairs[0].Key != "phone" {
+				return proxy.KeyStanding{}, errors.New("no limit counts by that")
+			}
+			return standing(at), nil
+		},
+		Change: func(_ context.Context, c proxy.KeyChange) (proxy.KeyResult, error) {
+			return proxy.KeyResult{KeyChange: c, Changed: standing(at).Limits, Everywhere: true}, nil
+		},
+		Explain: func(_ context.Context, r proxy.ExplainRequest) (proxy.Explanation, error) {
+			return proxy.Explanation{Method: r.Method, Path: r.URL, Stages: []proxy.ExplainedStage{
+				{Name: "match", Result: proxy.StagePassed}, {Name: "admit", Result: proxy.StageRefused, Detail: "limit phone"},
+			}, Answer: &proxy.ExplainedAnswer{Status: 429}}, nil
+		},
+	}
+}
+
+func standing(at time.Time) proxy.KeyStanding {
+	return proxy.KeyStanding{At: at, Limits: []proxy.LimitStanding{{
+		Route: "sms", Limit: "phone", Key: "phone", Masked: "phone=+86138****8000", Hash: "0123456789abcdef", ID: "id:x", Mode: "enforce",
+		Windows: []proxy.WindowStanding{{Name: "phone-1h", Rate: "5/1h", Most: 5, Used: 5, Next: at.Add(90 * time.Second), Full: at.Add(time.Hour)}},
+	}}}
+}
+
+// A history is a cluster whose configurations were pushed.
+type history struct{ back *admin.Rollback }
+
+func (h *history) Push(context.Context, admin.Push) (admin.Pushed, error) {
+	return admin.Pushed{}, errors.New("the dashboard pushes nothing")
+}
+
+func (h *history) Rollback(_ context.Context, r admin.Rollback) (admin.Pushed, error) {
+	*h.back = r
+	return admin.Pushed{Generation: 8, Changed: true}, nil
+}
+
+func (h *history) History(context.Context) (admin.History, error) {
+	return admin.History{History: []admin.Entry{{Generation: 7, Hash: "aaaaaaaaaaaaaaaa", Author: "ann"}, {Generation: 6, Hash: "cccccccccccccccc", Author: "bob"}}}, nil
+}
+
+func (h *history) Diff(_ context.Context, n int64) (admin.Diff, error) {
+	return admin.Diff{Entry: admin.Entry{Generation: n}, Diff: "--- a/weir.yaml\n+++ b/weir.yaml\n@@ -1 +1 @@\n-rate: 5/1h\n+rate: <b>9</b>/1h\n"}, nil
+}
+
+// A browser keeps cookies, and sends what browsers send.
+type browser struct {
+	t    *testing.T
+	at   string
+	http http.Client
+}
+
+// open serves the pages of o to a browser.
+func open(t *testing.T, o admin.Options) *browser {
+	t.Helper()
+	o.Dashboard = dashboard.New(o)
+	s := httptest.NewServer(admin.New(o))
+	t.Cleanup(s.Close)
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &browser{t, s.URL, http.Client{Jar: jar}}
+}
+
+// A page is what a browser was answered.
+type page struct {
+	*http.Response
+	text string
+}
+
+func (b *browser) send(r *http.Request) page {
+	b.t.Helper()
+	answer, err := b.http.Do(r)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return page{answer, string(text)}
+}
+
+func (b *browser) get(path string) page {
+	b.t.Helper()
+	r, err := http.NewRequest(http.MethodGet, b.at+path, nil)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	r.Header.Set("Sec-Fetch-Site", "same-origin")
+	return b.send(r)
+}
+
+// post sends a form as the page that has the token in it would.
+func (b *browser) post(path string, form url.Values) page {
+	b.t.Helper()
+	r, err := http.NewRequest(http.MethodPost, b.at+path, strings.NewReader(form.Encode()))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Origin", b.at)
+	r.Header.Set("Sec-Fetch-Site", "same-origin")
+	return b.send(r)
+}
+
+var formToken = regexp.MustCompile(`name="form" value="([0-9a-f]{32})"`)
+
+// form is the form on a page, with more in it.
+func (b *browser) form(path string, more ...string) url.Values {
+	b.t.Helper()
+	found := formToken.FindStringSubmatch(b.get(path).text)
+	if found == nil {
+		b.t.Fatalf("no form on %s", path)
+	}
+	form := url.Values{"form": {found[1]}}
+	for i := 0; i+1 < len(more); i += 2 {
+		form.Add(more[i], more[i+1])
+	}
+	return form
+}
+
+// login logs in with a token.
+func (b *browser) login(token string) page {
+	b.t.Helper()
+	return b.post("/dashboard/login", b.form("/dashboard/login", "token", token))
+}
+
+// shows fails unless p is answered so and has all texts.
+func (p page) shows(t *testing.T, status int, texts ...string) {
+	t.Helper()
+	if p.StatusCode != status {
+		t.Errorf("%s: got status %d, want %d\n%s", p.Request.URL.Path, p.StatusCode, status, p.text)
+	}
+	for _, text := range texts {
+		if !strings.Contains(p.text, text) {
+			t.Errorf("%s: got no %q in\n%s", p.Request.URL.Path, text, p.text)
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package dashboard
+
+import (
+	"fmt"
+	"html/template"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weir-proxy/weir/proxy"
+	"github.com/weir-proxy/weir/proxy/admin"
+)
+
+// words are what templates say numbers and times with.
+func words() template.FuncMap {
+	return template.FuncMap{
+		"clock":   clock,
+		"stamp":   stamp,
+		"machine": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+		"count":   count,
+		"between": between,
+		"wait":    func(ms int64) string { return span(time.Duration(ms) * time.Millisecond) },
+		"took":    func(ms float64) string { return strconv.FormatFloat(ms, 'f', 1, 64) + " ms" },
+		"short":   short,
+		"share":   share,
+		"spark":   spark,
+		"waits":   func(ms float64) string { return span(time.Duration(ms * float64(time.Millisecond))) },
+		"used":    func(w proxy.ExplainedWindow) int64 { return max(w.Most-w.Remaining, 0) },
+		"keyed":   func(name string, k admin.TopKey) keyed { return keyed{name, k} },
+		"actions": actions,
+		"silent":  silent,
+		"spaced":  func(s string) string { return strings.ReplaceAll(s, "_", " ") },
+		"join":    func(all []string) string { return strings.Join(all, ", ") },
+		"beside":  func(root shown, one any) scoped { return scoped{root, one} },
+	}
+}
+
+// A scoped is one of many things, beside the page that it is on.
+type scoped struct {
+	Page shown
+	One  any
+}
+
+// A keyed is one of the top keys with the name of what it is a value of.
+type keyed struct {
+	Key string
+	admin.TopKey
+}
+
+func clock(t time.Time) string { return t.UTC().Format("15:04:05") }
+
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
+
+// count is n with its thousands apart.
+func count(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "\u202f" + s[i:]
+	}
+	return s
+}
+
+// between is how long it is from one time to another.
+func between(from, to time.Time) string { return span(to.Sub(from)) }
+
+// span is d in the two units that count, rounded up: what ends in 0s has ended.
+func span(d time.Duration) string {
+	d = max(d, 0)
+	if d > 0 && d < time.Second {
+		return "<1 s"
+	}
+	s := int64((d + time.Second - 1) / time.Second)
+	switch {
+	case s < 60:
+		return fmt.Sprintf("%d s", s)
+	case s < 3600:
+		return fmt.Sprintf("%d min %d s", s/60, s%60)
+	case s < 86400:
+		return fmt.Sprintf("%d h %d min", s/3600, s%3600/60)
+	}
+	return fmt.Sprintf("%d d %d h", s/86400, s%86400/3600)
+}
+
+// short is the beginning of a hash.
+func short(hash string) string { return hash[:min(len(hash), 12)] }
+
+// share is part of whole in percent.
+func share(part, whole int64) string {
+	if whole <= 0 {
+		return "0 %"
+	}
+	return strconv.FormatFloat(100*float64(part)/float64(whole), 'f', 1, 64) + " %"
+}

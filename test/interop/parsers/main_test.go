@@ -56,19 +56,19 @@ func number(t *testing.T, name string, otherwise int) int {
 func TestRequests(t *testing.T) {
 	r := begin(t)
 	random := r.random()
-	tally := newTally(t)
+	tally := newTally(t, r.others)
 	for range r.count {
 		raw := varied(random, requests())
 		tally.compare(raw, served(raw), r.ask(t, 'Q', raw))
 	}
-	tally.report(r.others)
+	tally.report()
 }
 
 // Every answer that Weir accepts is the same answer for the others.
 func TestAnswers(t *testing.T) {
 	r := begin(t)
 	random := r.random()
-	tally := newTally(t)
+	tally := newTally(t, r.others)
 	for range r.count {
 		raw, kind, method := varied(random, answers()), byte('G'), "GET"
 		if random.IntN(5) == 0 {
@@ -81,7 +81,7 @@ func TestAnswers(t *testing.T) {
 		}
 		tally.compare(raw, ours, theirs)
 	}
-	tally.report(r.others)
+	tally.report()
 }
 
 func (r *run) ask(t *testing.T, kind byte, raw []byte) []reading {

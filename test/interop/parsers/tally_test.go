@@ -13,42 +13,42 @@ import (
 // A tally compares, and counts what came of it.
 type tally struct {
 	t        *testing.T
+	others   []*parser
 	accepted int            // messages that Weir has read
 	same     map[string]int // of them, by parser
 	listed   map[string]int // differences that have a reason, by parser and reason
 	failed   int
 }
 
-func newTally(t *testing.T) *tally {
-	return &tally{t: t, same: map[string]int{}, listed: map[string]int{}}
+func newTally(t *testing.T, others []*parser) *tally {
+	return &tally{t: t, others: others, same: map[string]int{}, listed: map[string]int{}}
 }
 
 // compare holds what Weir has read of raw to what each other has.
 func (y *tally) compare(raw []byte, ours reading, theirs []reading) {
 	y.accepted += len(ours.messages)
-	names := [...]string{"llhttp", "hyper"}
 	refused := make([]int, len(ours.messages))
 	for i, other := range theirs {
 		for at, m := range ours.messages {
 			d := difference(m, other, at)
 			if d == "" {
-				y.same[names[i]]++
+				y.same[y.others[i].name]++
 				continue
 			}
 			why, ok := "", false
 			if at >= len(other.messages) {
 				refused[at]++
-				why, ok = reason(names[i], m, other)
+				why, ok = reason(y.others[i].name, m, other)
 			}
 			if !ok {
-				y.fail("%s: %q\n  ours   %+v\n  theirs %+v\n  %s", names[i], raw, ours, other, d)
+				y.fail("%s: %q\n  ours   %+v\n  theirs %+v\n  %s", y.others[i].name, raw, ours, other, d)
 			} else {
-				y.listed[names[i]+": "+why]++
+				y.listed[y.others[i].name+": "+why]++
 			}
 			break // what follows has another beginning for the two
 		}
 	}
-	for at, n := range refused {
+	for _, n := range refused {
 		if n == len(theirs) {
 			y.fail("accepted what all refuse: %q\n  ours   %+v\n  theirs %+v", raw, ours, theirs)
 		}
@@ -61,8 +61,8 @@ func (y *tally) fail(format string, args ...any) {
 	}
 }
 
-func (y *tally) report(others []*parser) {
-	for _, p := range others {
+func (y *tally) report() {
+	for _, p := range y.others {
 		fmt.Printf("%s: of %d messages that Weir accepted, %s reads %d as the same\n", y.t.Name(), y.accepted, p.name, y.same[p.name])
 	}
 	for _, why := range slices.Sorted(maps.Keys(y.listed)) {

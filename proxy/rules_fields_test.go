@@ -106,3 +106,25 @@ func TestRules_Hops(t *testing.T) {
 		{"who asks, from somebody not trusted", lined("GET / HTTP/1.1|Host: a|X-Forwarded-For: 6.6.6.6|Forwarded: for=6.6.6.6|X-Real-IP: 6.6.6.6||"), 200, false, "X-Forwarded-For: 127.0.0.1\r\n", "6.6.6.6"},
 	})
 }
+
+// A request that has come through this process before is refused here, however its Via
+// says so, and the upstream is not asked again.
+func TestRules_Loops(t *testing.T) {
+	s := scripted(t, fine)
+	f := opened(t, forwarding(s.url, "", ""))
+	f.dial(plainly).status(200)
+	_, via, _ := strings.Cut(s.last(t), "Via: 1.1 ")
+	own, _, _ := strings.Cut(via, "\r\n")
+	if own == "" {
+		t.Fatal("there is no Via")
+	}
+	for _, via := range []string{"Via: 1.1 " + own, "Via: 1.0 fred, 1.1 " + own, "Via: 1.0 fred|Via: HTTP/2 " + own + " (x, y)", "Via: 1.1 (" + own + ") bob,1.1 " + own + ",1.1 jim"} {
+		if _, body := f.dial(lined("GET / HTTP/1.1|Host: a|" + via + "||")).status(508); body == "" {
+			t.Errorf("%s: there are no words", via)
+		}
+	}
+	f.dial(lined("GET / HTTP/1.1|Host: a|Via: 1.1 " + own + "x, 1.0 (" + own + ")||")).status(200)
+	if said := s.last(t); !strings.Contains(said, own+"x") || len(s.seen) > 0 {
+		t.Errorf("the upstream was asked %q, and %d more", said, len(s.seen))
+	}
+}

@@ -226,7 +226,44 @@ func FuzzResponse(f *testing.F) {
 		if err != nil || status != r.Status || !ours.equal(theirs) {
 			t.Errorf("%s %q: got %d %+v; net/http has %d %+v, %v", method, raw, r.Status, ours, status, theirs, err)
 		}
+		if r.Status != 101 {
+			answeredAgain(t, &r, method, ours)
+		}
 	})
+}
+
+// answeredAgain writes the answer as a client that speaks HTTP/1.1 gets it, and reads it
+// again.
+func answeredAgain(t *testing.T, r *Response, method string, was parsed) {
+	t.Helper()
+	var h Head
+	h.startAnswer(r.Status)
+	framing := r.Framing
+	r.Fields.Strip()
+	stripped := sorted(&r.Fields)
+	h.AddFields(&r.Fields)
+	to := onward(receiver{1, method, r.Status}, framing)
+	h.frame(to)
+	h.end()
+	out := h.buf
+	switch to.Kind {
+	case Chunked:
+		out = append(appendChunk(out, []byte(was.body)), "0\r\n\r\n"...)
+	case Length:
+		out = append(out, was.body...)
+	}
+	var second Response
+	n, err := second.Parse(out, method, limits())
+	if errors.Is(err, ErrTooLarge) {
+		return // blanks around a colon, and a reason, have been added
+	}
+	if h.err != nil || err != nil || n == 0 {
+		t.Fatalf("%d was written as %q: %v, %v", r.Status, out, h.err, err)
+	}
+	body, rest, _, err := bodyOf(out, n, second.Framing)
+	if err != nil || body != was.body || rest != "" || second.Status != r.Status || second.Framing != to || !slices.Equal(sorted(&second.Fields), stripped) {
+		t.Errorf("%d was written as %q, which is another answer: %v, %v", r.Status, out, second.Framing, err)
+	}
 }
 
 func netResponse(raw []byte, method string) (parsed, int, error) {

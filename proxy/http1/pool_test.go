@@ -262,32 +262,34 @@ func TestTLS_LeftoversAreNoAnswers(t *testing.T) {
 // A call can be made again over another pool, with another head, and with the
 // body that had been read from the client before.
 func TestCall_AgainOverAnotherPool(t *testing.T) {
-	address, seen := answering(t, fine)
-	for _, body := range []string{"Content-Length: 5|~|hello", "Transfer-Encoding: chunked|~|5|hello|0||"} {
-		fields, content, _ := strings.Cut(body, "~|")
-		p := proxyTo(t, address, nil)
-		p.server.Handler = func(x *Exchange) {
-			c := p.client.NewCall(x)
-			defer c.Release()
-			c.Begin(x.Method(), "b", "/first")
-			nobody := p.client.NewPool(Endpoint{Dial: func(context.Context, string, string) (net.Conn, error) { return nil, io.EOF }})
-			var fault *Fault
-			if err := nobody.Send(c); !errors.As(err, &fault) || !fault.Repeatable("POST") {
-				t.Errorf("got %v", err)
+	overBoth(t, func(t testing.TB) {
+		address, seen := answering(t, fine)
+		for _, body := range []string{"Content-Length: 5|~|hello", "Transfer-Encoding: chunked|~|5|hello|0||"} {
+			fields, content, _ := strings.Cut(body, "~|")
+			p := proxyTo(t, address, nil)
+			p.server.Handler = func(x *Exchange) {
+				c := p.client.NewCall(x)
+				defer c.Release()
+				c.Begin(x.Method(), "b", "/first")
+				nobody := p.client.NewPool(Endpoint{Dial: func(context.Context, string, string) (net.Conn, error) { return nil, io.EOF }})
+				var fault *Fault
+				if err := nobody.Send(c); !errors.As(err, &fault) || !fault.Repeatable("POST") {
+					t.Errorf("got %v", err)
+				}
+				c.Begin(x.Method(), "b", "/second")
+				if err := p.pool.Send(c); err != nil {
+					t.Error(err)
+				}
+				x.Begin(c.Response.Status)
+				if err := x.Relay(c); err != nil {
+					t.Error(err)
+				}
 			}
-			c.Begin(x.Method(), "b", "/second")
-			if err := p.pool.Send(c); err != nil {
-				t.Error(err)
-			}
-			x.Begin(c.Response.Status)
-			if err := x.Relay(c); err != nil {
-				t.Error(err)
+			w := p.dial(t, lined("POST / HTTP/1.1|Host: a|"+fields+"|"+content))
+			w.status(200)
+			if got, want := await(t, seen, "request"), lined("POST /second HTTP/1.1|Host: b|"+fields+"|"+content); got != want {
+				t.Errorf("got %q; want %q", got, want)
 			}
 		}
-		w := p.dial(t, lined("POST / HTTP/1.1|Host: a|"+fields+"|"+content))
-		w.status(200)
-		if got, want := await(t, seen, "request"), lined("POST /second HTTP/1.1|Host: b|"+fields+"|"+content); got != want {
-			t.Errorf("got %q; want %q", got, want)
-		}
-	}
+	})
 }

@@ -2,6 +2,7 @@ package http1
 
 import (
 	"bufio"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -36,12 +37,16 @@ func proxyTo(t testing.TB, address string, set func(*proxy)) *proxy {
 	if set != nil {
 		set(p)
 	}
-	p.pool = p.client.NewPool(Endpoint{Network: "tcp", Address: address})
+	to := Endpoint{Network: "tcp", Address: address}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.addr = l.Addr().String()
+	if s, ok := t.(secured); ok {
+		to.TLS, l = s.client, tls.NewListener(l, s.server)
+	}
+	p.pool = p.client.NewPool(to)
 	served := make(chan error, 1)
 	go func() { served <- p.server.Serve(l) }()
 	t.Cleanup(func() {
@@ -145,6 +150,7 @@ func (p *proxy) dial(t testing.TB, said string) *wire {
 	}
 	t.Cleanup(func() { c.Close() })
 	_ = c.SetDeadline(time.Now().Add(soon))
+	c = clientSide(t, c)
 	w := &wire{t, c, bufio.NewReader(c)}
 	w.says(said)
 	return w
@@ -207,6 +213,7 @@ func origin(t testing.TB, serve func(c net.Conn, r *bufio.Reader)) string {
 				return
 			}
 			_ = c.SetDeadline(time.Now().Add(soon))
+			c = serverSide(t, c)
 			go func() {
 				defer c.Close()
 				serve(c, bufio.NewReader(c))
@@ -261,25 +268,27 @@ func (o oneByOne) Read(p []byte) (int, error) {
 const fine = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 func TestProxy_Forwards(t *testing.T) {
-	address, seen := answering(t, fine)
-	p := proxyTo(t, address, nil)
-	w := p.dial(t, lined("GET /x?y=%zz HTTP/1.1|Host: a|Connection: X-Mine|X-Mine: 1|X-Other: 2||"))
-	res, body := w.status(200)
-	if got, want := <-seen, lined("GET /x?y=%zz HTTP/1.1|Host: a|X-Other: 2||"); got != want || body != "ok" || res.Header.Get("Date") == "" {
-		t.Errorf("got %q, %q, %v; want %q", got, body, res.Header, want)
-	}
-	w.says(lined("POST / HTTP/1.1|Host: a|Content-Length: 5||hello"))
-	w.status(200)
-	if got, want := <-seen, lined("POST / HTTP/1.1|Host: a|Content-Length: 5||hello"); got != want {
-		t.Errorf("got %q; want %q", got, want)
-	}
-	w.says(lined("POST / HTTP/1.1|Host: a|Transfer-Encoding: chunked||5;x=y|hello|0|X-Sum: 1||GET /2 HTTP/1.1|Host: a||"))
-	w.status(200)
-	w.status(200)
-	if got, want := <-seen, lined("POST / HTTP/1.1|Host: a|Transfer-Encoding: chunked||5|hello|0|X-Sum: 1||"); got != want {
-		t.Errorf("got %q; want %q", got, want)
-	}
-	if got, want := <-seen, lined("GET /2 HTTP/1.1|Host: a||"); got != want {
-		t.Errorf("got %q; want %q", got, want)
-	}
+	overBoth(t, func(t testing.TB) {
+		address, seen := answering(t, fine)
+		p := proxyTo(t, address, nil)
+		w := p.dial(t, lined("GET /x?y=%zz HTTP/1.1|Host: a|Connection: X-Mine|X-Mine: 1|X-Other: 2||"))
+		res, body := w.status(200)
+		if got, want := <-seen, lined("GET /x?y=%zz HTTP/1.1|Host: a|X-Other: 2||"); got != want || body != "ok" || res.Header.Get("Date") == "" {
+			t.Errorf("got %q, %q, %v; want %q", got, body, res.Header, want)
+		}
+		w.says(lined("POST / HTTP/1.1|Host: a|Content-Length: 5||hello"))
+		w.status(200)
+		if got, want := <-seen, lined("POST / HTTP/1.1|Host: a|Content-Length: 5||hello"); got != want {
+			t.Errorf("got %q; want %q", got, want)
+		}
+		w.says(lined("POST / HTTP/1.1|Host: a|Transfer-Encoding: chunked||5;x=y|hello|0|X-Sum: 1||GET /2 HTTP/1.1|Host: a||"))
+		w.status(200)
+		w.status(200)
+		if got, want := <-seen, lined("POST / HTTP/1.1|Host: a|Transfer-Encoding: chunked||5|hello|0|X-Sum: 1||"); got != want {
+			t.Errorf("got %q; want %q", got, want)
+		}
+		if got, want := <-seen, lined("GET /2 HTTP/1.1|Host: a||"); got != want {
+			t.Errorf("got %q; want %q", got, want)
+		}
+	})
 }

@@ -48,219 +48,237 @@ func reads(x *Exchange) {
 // Requests that come together are answered one by one and in order, wherever the
 // bytes are split.
 func TestServer_PipelinedAtEverySplit(t *testing.T) {
-	p := serving(t, reads, nil)
-	all := lined("|GET /1 HTTP/1.1|Host: a||POST /2 HTTP/1.1|Host: a|Content-Length: 3||two||POST /3 HTTP/1.1|Host: a|Transfer-Encoding: chunked||5|three|0|A: b||HEAD /4 HTTP/1.1|Host: a|Content-Length: 2||xxGET /5 HTTP/1.1|Host: a|Connection: close||GET /6 HTTP/1.1|Host: a||")
-	for at := range len(all) {
-		w := p.dial(t, all[:at])
-		w.says(all[at:])
-		for _, want := range []string{"/1 ", "/2 two", "/3 three"} {
-			if _, got := w.status(200); got != want {
-				t.Fatalf("split at %d: got %q; want %q", at, got, want)
+	overBoth(t, func(t testing.TB) {
+		p := serving(t, reads, nil)
+		all := lined("|GET /1 HTTP/1.1|Host: a||POST /2 HTTP/1.1|Host: a|Content-Length: 3||two||POST /3 HTTP/1.1|Host: a|Transfer-Encoding: chunked||5|three|0|A: b||HEAD /4 HTTP/1.1|Host: a|Content-Length: 2||xxGET /5 HTTP/1.1|Host: a|Connection: close||GET /6 HTTP/1.1|Host: a||")
+		for at := range len(all) {
+			w := p.dial(t, all[:at])
+			w.says(all[at:])
+			for _, want := range []string{"/1 ", "/2 two", "/3 three"} {
+				if _, got := w.status(200); got != want {
+					t.Fatalf("split at %d: got %q; want %q", at, got, want)
+				}
 			}
+			if res, _ := w.hears("HEAD"); res.ContentLength != 5 {
+				t.Fatalf("split at %d: HEAD got %d", at, res.ContentLength)
+			}
+			if res, got := w.status(200); got != "/5 " || !res.Close {
+				t.Fatalf("split at %d: got %q, %v", at, got, res.Close)
+			}
+			w.ended()
+			w.Close()
 		}
-		if res, _ := w.hears("HEAD"); res.ContentLength != 5 {
-			t.Fatalf("split at %d: HEAD got %d", at, res.ContentLength)
-		}
-		if res, got := w.status(200); got != "/5 " || !res.Close {
-			t.Fatalf("split at %d: got %q, %v", at, got, res.Close)
-		}
-		w.ended()
-		w.Close()
-	}
+	})
 }
 
 func TestServer_RefusesAndEnds(t *testing.T) {
-	for _, c := range []struct {
-		raw    string
-		status int
-	}{
-		{"GET / HTTP/1.1|Host: a|X y||GET /next HTTP/1.1|Host: a||", 400},
-		{"CONNECT a:1 HTTP/1.1|Host: a||GET / HTTP/1.1|Host: a||", 405},
-		{"GET / HTTP/3.0|Host: a||", 505},
-		{"POST / HTTP/1.1|Host: a|Transfer-Encoding: gzip||", 501},
-		{"POST / HTTP/1.1|Host: a|Expect: foo|Content-Length: 1||", 417},
-		{"GET /" + strings.Repeat("a", 9000) + " HTTP/1.1|Host: a||", 414},
-		{"GET / HTTP/1.1|Host: a|X: " + strings.Repeat("a", 40_000) + "||", 431},
-		{"PRI * HTTP/2.0||SM||", 505},
-		{"|||||||||||GET / HTTP/1.1|Host: a||", 400},
-		{"\x16\x03\x01\x02\x00\x01\x00", 400},
-	} {
-		reached := 0
-		p := serving(t, func(x *Exchange) { reached++; says(x) }, nil)
-		w := p.dial(t, lined(c.raw))
-		res, _ := w.status(c.status)
-		if !res.Close {
-			t.Errorf("%.60q: the connection does not end", c.raw)
+	overBoth(t, func(t testing.TB) {
+		for _, c := range []struct {
+			raw    string
+			status int
+		}{
+			{"GET / HTTP/1.1|Host: a|X y||GET /next HTTP/1.1|Host: a||", 400},
+			{"CONNECT a:1 HTTP/1.1|Host: a||GET / HTTP/1.1|Host: a||", 405},
+			{"GET / HTTP/3.0|Host: a||", 505},
+			{"POST / HTTP/1.1|Host: a|Transfer-Encoding: gzip||", 501},
+			{"POST / HTTP/1.1|Host: a|Expect: foo|Content-Length: 1||", 417},
+			{"GET /" + strings.Repeat("a", 9000) + " HTTP/1.1|Host: a||", 414},
+			{"GET / HTTP/1.1|Host: a|X: " + strings.Repeat("a", 40_000) + "||", 431},
+			{"PRI * HTTP/2.0||SM||", 505},
+			{"|||||||||||GET / HTTP/1.1|Host: a||", 400},
+			{"\x16\x03\x01\x02\x00\x01\x00", 400},
+		} {
+			reached := 0
+			p := serving(t, func(x *Exchange) { reached++; says(x) }, nil)
+			w := p.dial(t, lined(c.raw))
+			res, _ := w.status(c.status)
+			if !res.Close {
+				t.Errorf("%.60q: the connection does not end", c.raw)
+			}
+			w.ended()
+			if reached > 0 {
+				t.Errorf("%.60q: it reached the handler", c.raw)
+			}
 		}
-		w.ended()
-		if reached > 0 {
-			t.Errorf("%.60q: it reached the handler", c.raw)
-		}
-	}
+	})
 }
 
 func TestServer_OwnWordsForRefusals(t *testing.T) {
-	p := serving(t, says, func(s *Server) {
-		s.Refuse = func(x *Exchange, why error) {
-			x.Begin(why.(*Error).Status).Add("X-Why", why.Error()) //nolint:errorlint // it is never wrapped
-			_ = x.Send(nil)
+	overBoth(t, func(t testing.TB) {
+		p := serving(t, says, func(s *Server) {
+			s.Refuse = func(x *Exchange, why error) {
+				x.Begin(why.(*Error).Status).Add("X-Why", why.Error()) //nolint:errorlint // it is never wrapped
+				_ = x.Send(nil)
+			}
+		})
+		w := p.dial(t, lined("GET / HTTP/1.1||"))
+		if res, _ := w.status(400); res.Header.Get("X-Why") != ErrHostMissing.Error() {
+			t.Errorf("got %v", res.Header)
 		}
+		w.ended()
 	})
-	w := p.dial(t, lined("GET / HTTP/1.1||"))
-	if res, _ := w.status(400); res.Header.Get("X-Why") != ErrHostMissing.Error() {
-		t.Errorf("got %v", res.Header)
-	}
-	w.ended()
 }
 
 func TestServer_HTTP10(t *testing.T) {
-	p := serving(t, says, nil)
-	w := p.dial(t, lined("GET /1 HTTP/1.0||"))
-	if res, _ := w.status(200); !res.Close {
-		t.Error("the connection does not end")
-	}
-	w.ended()
-	w = p.dial(t, lined("GET /1 HTTP/1.0|Connection: keep-alive||"))
-	if res, _ := w.status(200); res.Header.Get("Connection") != "keep-alive" {
-		t.Errorf("got %v", res.Header)
-	}
-	w.says(lined("GET /2 HTTP/1.0||"))
-	w.status(200)
-	w.ended()
+	overBoth(t, func(t testing.TB) {
+		p := serving(t, says, nil)
+		w := p.dial(t, lined("GET /1 HTTP/1.0||"))
+		if res, _ := w.status(200); !res.Close {
+			t.Error("the connection does not end")
+		}
+		w.ended()
+		w = p.dial(t, lined("GET /1 HTTP/1.0|Connection: keep-alive||"))
+		if res, _ := w.status(200); res.Header.Get("Connection") != "keep-alive" {
+			t.Errorf("got %v", res.Header)
+		}
+		w.says(lined("GET /2 HTTP/1.0||"))
+		w.status(200)
+		w.ended()
+	})
 }
 
 // An answer that is streamed, and one that its handler has not finished.
 func TestServer_Streams(t *testing.T) {
-	step := make(chan bool)
-	p := serving(t, func(x *Exchange) {
-		h := x.Begin(200)
-		h.Add("X-A", "1")
-		if err := x.Start(Framing{Chunked, -1}); err != nil {
-			t.Error(err)
-		}
-		_, _ = x.Write(nil) // no chunk, and not the last one
-		_ = x.Flush()
-		for <-step {
-			_, _ = x.Write([]byte("piece"))
+	overBoth(t, func(t testing.TB) {
+		step := make(chan bool)
+		p := serving(t, func(x *Exchange) {
+			h := x.Begin(200)
+			h.Add("X-A", "1")
+			if err := x.Start(Framing{Chunked, -1}); err != nil {
+				t.Error(err)
+			}
+			_, _ = x.Write(nil) // no chunk, and not the last one
 			_ = x.Flush()
+			for <-step {
+				_, _ = x.Write([]byte("piece"))
+				_ = x.Flush()
+			}
+			if x.Path() == "/whole" {
+				_ = x.End()
+			}
+		}, nil)
+		w := p.dial(t, lined("GET /whole HTTP/1.1|Host: a||"))
+		res, err := http.ReadResponse(w.Reader, nil)
+		if err != nil || res.Header.Get("X-A") != "1" {
+			t.Fatalf("got %v, %v", res, err)
 		}
-		if x.Path() == "/whole" {
-			_ = x.End()
+		for range 3 {
+			step <- true
+			piece := make([]byte, 5)
+			if _, err := io.ReadFull(res.Body, piece); err != nil || string(piece) != "piece" {
+				t.Fatalf("got %q, %v", piece, err)
+			}
 		}
-	}, nil)
-	w := p.dial(t, lined("GET /whole HTTP/1.1|Host: a||"))
-	res, err := http.ReadResponse(w.Reader, nil)
-	if err != nil || res.Header.Get("X-A") != "1" {
-		t.Fatalf("got %v, %v", res, err)
-	}
-	for range 3 {
+		step <- false
+		if rest, err := io.ReadAll(res.Body); err != nil || len(rest) > 0 {
+			t.Fatalf("got %q, %v", rest, err)
+		}
+		w.says(lined("GET /cut HTTP/1.1|Host: a||"))
 		step <- true
-		piece := make([]byte, 5)
-		if _, err := io.ReadFull(res.Body, piece); err != nil || string(piece) != "piece" {
-			t.Fatalf("got %q, %v", piece, err)
+		step <- false
+		if res, err = http.ReadResponse(w.Reader, nil); err == nil {
+			_, err = io.ReadAll(res.Body)
 		}
-	}
-	step <- false
-	if rest, err := io.ReadAll(res.Body); err != nil || len(rest) > 0 {
-		t.Fatalf("got %q, %v", rest, err)
-	}
-	w.says(lined("GET /cut HTTP/1.1|Host: a||"))
-	step <- true
-	step <- false
-	if res, err = http.ReadResponse(w.Reader, nil); err == nil {
-		_, err = io.ReadAll(res.Body)
-	}
-	if !errors.Is(err, io.ErrUnexpectedEOF) {
-		t.Errorf("got %v; want that it is cut", err)
-	}
+		if !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("got %v; want that it is cut", err)
+		}
+	})
 }
 
 func TestServer_WrongLengthsAreErrors(t *testing.T) {
-	errs := make(chan error, 1)
-	p := serving(t, func(x *Exchange) {
-		x.Begin(200)
-		_ = x.Start(Framing{Length, 3})
-		_, err := x.Write([]byte("four"))
-		if x.Path() == "/less" {
-			_, _ = x.Write([]byte("12"))
-			err = x.End()
+	overBoth(t, func(t testing.TB) {
+		errs := make(chan error, 1)
+		p := serving(t, func(x *Exchange) {
+			x.Begin(200)
+			_ = x.Start(Framing{Length, 3})
+			_, err := x.Write([]byte("four"))
+			if x.Path() == "/less" {
+				_, _ = x.Write([]byte("12"))
+				err = x.End()
+			}
+			errs <- err
+		}, nil)
+		for path, want := range map[string]error{"/more": ErrTooMuch, "/less": ErrTooLittle} {
+			w := p.dial(t, lined("GET "+path+" HTTP/1.1|Host: a||"))
+			if err := await(t, errs, "error"); !errors.Is(err, want) {
+				t.Errorf("got %v; want %v", err, want)
+			}
+			if raw, _ := io.ReadAll(w.Reader); strings.Contains(string(raw), "four") {
+				t.Errorf("%s: the client got %q", path, raw)
+			}
 		}
-		errs <- err
-	}, nil)
-	for path, want := range map[string]error{"/more": ErrTooMuch, "/less": ErrTooLittle} {
-		w := p.dial(t, lined("GET "+path+" HTTP/1.1|Host: a||"))
-		if err := await(t, errs, "error"); !errors.Is(err, want) {
-			t.Errorf("got %v; want %v", err, want)
-		}
-		if raw, _ := io.ReadAll(w.Reader); strings.Contains(string(raw), "four") {
-			t.Errorf("%s: the client got %q", path, raw)
-		}
-	}
+	})
 }
 
 // A field that cannot be sent is not sent: another answer can be given.
 func TestServer_FieldsThatCannotBeSent(t *testing.T) {
-	p := serving(t, func(x *Exchange) {
-		x.Begin(200).Add("Location", "/x\r\nA: b")
-		if err := x.Send(nil); !errors.Is(err, ErrOutgoing) {
-			t.Errorf("got %v", err)
+	overBoth(t, func(t testing.TB) {
+		p := serving(t, func(x *Exchange) {
+			x.Begin(200).Add("Location", "/x\r\nA: b")
+			if err := x.Send(nil); !errors.Is(err, ErrOutgoing) {
+				t.Errorf("got %v", err)
+			}
+			_ = x.text(500, "no")
+		}, nil)
+		w := p.dial(t, lined("GET / HTTP/1.1|Host: a||"))
+		if res, _ := w.status(500); res.Header.Get("A") != "" {
+			t.Errorf("got %v", res.Header)
 		}
-		_ = x.text(500, "no")
-	}, nil)
-	w := p.dial(t, lined("GET / HTTP/1.1|Host: a||"))
-	if res, _ := w.status(500); res.Header.Get("A") != "" {
-		t.Errorf("got %v", res.Header)
-	}
+	})
 }
 
 func TestServer_Expect(t *testing.T) {
-	p := serving(t, func(x *Exchange) {
-		if x.Path() == "/no" {
-			_ = x.text(403, "no")
-			return
+	overBoth(t, func(t testing.TB) {
+		p := serving(t, func(x *Exchange) {
+			if x.Path() == "/no" {
+				_ = x.text(403, "no")
+				return
+			}
+			reads(x)
+		}, nil)
+		w := p.dial(t, lined("POST / HTTP/1.1|Host: a|Expect: 100-Continue|Content-Length: 2||"))
+		if line, err := w.ReadString('\n'); line != "HTTP/1.1 100 Continue\r\n" || err != nil {
+			t.Fatalf("got %q, %v", line, err)
 		}
-		reads(x)
-	}, nil)
-	w := p.dial(t, lined("POST / HTTP/1.1|Host: a|Expect: 100-Continue|Content-Length: 2||"))
-	if line, err := w.ReadString('\n'); line != "HTTP/1.1 100 Continue\r\n" || err != nil {
-		t.Fatalf("got %q, %v", line, err)
-	}
-	_, _ = w.ReadString('\n')
-	w.says("hi")
-	if _, body := w.status(200); body != "/ hi" {
-		t.Errorf("got %q", body)
-	}
-	// A final answer instead of 100: the body is still owed, so that nothing that
-	// comes can be a request.
-	w.says(lined("POST /no HTTP/1.1|Host: a|Expect: 100-continue|Content-Length: 20||"))
-	if res, _ := w.status(403); !res.Close {
-		t.Error("the connection does not end")
-	}
-	w.says(lined("GET / HTTP/1.1|Host: a||"))
-	w.ended()
-	// HTTP/1.0 has no 100, and no body nothing to wait for.
-	w = p.dial(t, lined("POST / HTTP/1.0|Expect: 100-continue|Content-Length: 2||hi"))
-	w.status(200)
-	w = p.dial(t, lined("POST / HTTP/1.1|Host: a|Expect: 100-continue|Content-Length: 0||"))
-	w.status(200)
+		_, _ = w.ReadString('\n')
+		w.says("hi")
+		if _, body := w.status(200); body != "/ hi" {
+			t.Errorf("got %q", body)
+		}
+		// A final answer instead of 100: the body is still owed, so that nothing that
+		// comes can be a request.
+		w.says(lined("POST /no HTTP/1.1|Host: a|Expect: 100-continue|Content-Length: 20||"))
+		if res, _ := w.status(403); !res.Close {
+			t.Error("the connection does not end")
+		}
+		w.says(lined("GET / HTTP/1.1|Host: a||"))
+		w.ended()
+		// HTTP/1.0 has no 100, and no body nothing to wait for.
+		w = p.dial(t, lined("POST / HTTP/1.0|Expect: 100-continue|Content-Length: 2||hi"))
+		w.status(200)
+		w = p.dial(t, lined("POST / HTTP/1.1|Host: a|Expect: 100-continue|Content-Length: 0||"))
+		w.status(200)
+	})
 }
 
 // A body that nobody reads is read if that is not much, and ends the connection
 // otherwise. The answer arrives in both cases.
 func TestServer_UnreadBodies(t *testing.T) {
-	p := serving(t, says, nil)
-	w := p.dial(t, lined("POST /1 HTTP/1.1|Host: a|Content-Length: 100000||")+strings.Repeat("x", 100000)+lined("GET /2 HTTP/1.1|Host: a||"))
-	w.status(200)
-	if _, body := w.status(200); body != "/2" {
-		t.Errorf("got %q", body)
-	}
-	w = p.dial(t, lined("POST /1 HTTP/1.1|Host: a|Content-Length: 1000000||"))
-	if res, _ := w.status(200); !res.Close {
-		t.Error("the connection does not end")
-	}
-	w = p.dial(t, lined("POST /1 HTTP/1.1|Host: a|Transfer-Encoding: chunked||5|hello|nonsense|GET / HTTP/1.1|Host: a||"))
-	w.status(200)
-	w.ended()
+	overBoth(t, func(t testing.TB) {
+		p := serving(t, says, nil)
+		w := p.dial(t, lined("POST /1 HTTP/1.1|Host: a|Content-Length: 100000||")+strings.Repeat("x", 100000)+lined("GET /2 HTTP/1.1|Host: a||"))
+		w.status(200)
+		if _, body := w.status(200); body != "/2" {
+			t.Errorf("got %q", body)
+		}
+		w = p.dial(t, lined("POST /1 HTTP/1.1|Host: a|Content-Length: 1000000||"))
+		if res, _ := w.status(200); !res.Close {
+			t.Error("the connection does not end")
+		}
+		w = p.dial(t, lined("POST /1 HTTP/1.1|Host: a|Transfer-Encoding: chunked||5|hello|nonsense|GET / HTTP/1.1|Host: a||"))
+		w.status(200)
+		w.ended()
+	})
 }
 
 // A client that sends no more still gets its answer.
@@ -274,7 +292,7 @@ func TestServer_HalfClosed(t *testing.T) {
 		reads(x)
 	}, nil)
 	w := p.dial(t, lined("POST / HTTP/1.1|Host: a|Content-Length: 2||hi"))
-	_ = w.Conn.(*net.TCPConn).CloseWrite()
+	sendsNoMore(w.Conn)
 	close(release)
 	if _, body := w.status(200); body != "/ hi" {
 		t.Errorf("got %q", body)
@@ -321,77 +339,85 @@ func TestServer_ClientsThatLeave(t *testing.T) {
 }
 
 func TestServer_PanicEndsTheConnection(t *testing.T) {
-	panics := make(chan any, 1)
-	p := serving(t, func(*Exchange) { panic("oh") }, func(s *Server) { s.Panicked = func(v any) { panics <- v } })
-	w := p.dial(t, lined("GET / HTTP/1.1|Host: a||GET / HTTP/1.1|Host: a||"))
-	w.ended()
-	if v := await(t, panics, "panic"); v != "oh" {
-		t.Errorf("got %v", v)
-	}
+	overBoth(t, func(t testing.TB) {
+		panics := make(chan any, 1)
+		p := serving(t, func(*Exchange) { panic("oh") }, func(s *Server) { s.Panicked = func(v any) { panics <- v } })
+		w := p.dial(t, lined("GET / HTTP/1.1|Host: a||GET / HTTP/1.1|Host: a||"))
+		w.ended()
+		if v := await(t, panics, "panic"); v != "oh" {
+			t.Errorf("got %v", v)
+		}
+	})
 }
 
 func TestServer_ShutdownInPeace(t *testing.T) {
-	inside, release := make(chan struct{}), make(chan struct{})
-	p := serving(t, func(x *Exchange) {
-		if x.Path() == "/slow" {
-			close(inside)
-			<-release
+	overBoth(t, func(t testing.TB) {
+		inside, release := make(chan struct{}), make(chan struct{})
+		p := serving(t, func(x *Exchange) {
+			if x.Path() == "/slow" {
+				close(inside)
+				<-release
+			}
+			says(x)
+		}, nil)
+		resting := p.dial(t, lined("GET / HTTP/1.1|Host: a||"))
+		resting.status(200)
+		w := p.dial(t, lined("GET /slow HTTP/1.1|Host: a||"))
+		<-inside
+		done := make(chan error, 1)
+		go func() { done <- p.server.Shutdown(t.Context()) }()
+		resting.ended()
+		select {
+		case err := <-done:
+			t.Fatalf("it did not wait: %v", err)
+		default:
 		}
-		says(x)
-	}, nil)
-	resting := p.dial(t, lined("GET / HTTP/1.1|Host: a||"))
-	resting.status(200)
-	w := p.dial(t, lined("GET /slow HTTP/1.1|Host: a||"))
-	<-inside
-	done := make(chan error, 1)
-	go func() { done <- p.server.Shutdown(t.Context()) }()
-	resting.ended()
-	select {
-	case err := <-done:
-		t.Fatalf("it did not wait: %v", err)
-	default:
-	}
-	if c, err := net.Dial("tcp", p.addr); err == nil {
-		c.Close()
-		t.Error("it still listens")
-	}
-	close(release)
-	if res, _ := w.status(200); !res.Close {
-		t.Error("the last answer does not say so")
-	}
-	w.ended()
-	if err := await(t, done, "end"); err != nil {
-		t.Error(err)
-	}
+		if c, err := net.Dial("tcp", p.addr); err == nil {
+			c.Close()
+			t.Error("it still listens")
+		}
+		close(release)
+		if res, _ := w.status(200); !res.Close {
+			t.Error("the last answer does not say so")
+		}
+		w.ended()
+		if err := await(t, done, "end"); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestServer_ShutdownCutsWhatTakesTooLong(t *testing.T) {
-	inside, release := make(chan struct{}), make(chan struct{})
-	p := serving(t, func(x *Exchange) { close(inside); <-release; says(x) }, nil)
-	w := p.dial(t, lined("GET / HTTP/1.1|Host: a||"))
-	<-inside
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	if err := p.server.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("got %v", err)
-	}
-	close(release)
-	w.ended()
+	overBoth(t, func(t testing.TB) {
+		inside, release := make(chan struct{}), make(chan struct{})
+		p := serving(t, func(x *Exchange) { close(inside); <-release; says(x) }, nil)
+		w := p.dial(t, lined("GET / HTTP/1.1|Host: a||"))
+		<-inside
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		if err := p.server.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		close(release)
+		w.ended()
+	})
 }
 
 // Before it ends, a server says so for a while, and still takes connections.
 func TestServer_Part(t *testing.T) {
-	p := serving(t, says, nil)
-	w := p.dial(t, lined("GET / HTTP/1.1|Host: a||"))
-	w.status(200)
-	p.server.Part()
-	for _, w := range []*wire{w, p.dial(t, "")} {
-		w.says(lined("GET / HTTP/1.1|Host: a||"))
-		if res, _ := w.status(200); !res.Close {
-			t.Error("the answer does not say so")
+	overBoth(t, func(t testing.TB) {
+		p := serving(t, says, nil)
+		w := p.dial(t, lined("GET / HTTP/1.1|Host: a||"))
+		w.status(200)
+		p.server.Part()
+		for _, w := range []*wire{w, p.dial(t, "")} {
+			w.says(lined("GET / HTTP/1.1|Host: a||"))
+			if res, _ := w.status(200); !res.Close {
+				t.Error("the answer does not say so")
+			}
+			w.ended()
 		}
-		w.ended()
-	}
+	})
 }
 
 // A connection that waits holds no buffer.
@@ -418,63 +444,69 @@ func inUse() uint64 {
 }
 
 func TestServer_HandsHTTP2Over(t *testing.T) {
-	const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-	got := make(chan string, 1)
-	p := serving(t, says, func(s *Server) {
-		s.HTTP2 = func(c net.Conn) {
-			defer c.Close()
-			b := make([]byte, len(preface)+5)
-			_, _ = io.ReadFull(c, b)
-			got <- string(b)
+	overBoth(t, func(t testing.TB) {
+		const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+		got := make(chan string, 1)
+		p := serving(t, says, func(s *Server) {
+			s.HTTP2 = func(c net.Conn) {
+				defer c.Close()
+				b := make([]byte, len(preface)+5)
+				_, _ = io.ReadFull(c, b)
+				got <- string(b)
+			}
+		})
+		for at := range len(preface) {
+			w := p.dial(t, preface[:at])
+			w.says(preface[at:] + "12345")
+			if s := await(t, got, "preface"); s != preface+"12345" {
+				t.Errorf("split at %d: got %q", at, s)
+			}
+			w.Close()
 		}
+		w := p.dial(t, "PRI * HTTP/2.0\r\n\r\nXX")
+		w.status(505)
 	})
-	for at := range len(preface) {
-		w := p.dial(t, preface[:at])
-		w.says(preface[at:] + "12345")
-		if s := await(t, got, "preface"); s != preface+"12345" {
-			t.Errorf("split at %d: got %q", at, s)
-		}
-		w.Close()
-	}
-	w := p.dial(t, "PRI * HTTP/2.0\r\n\r\nXX")
-	w.status(505)
 }
 
 // Interim answers go to those who know them, before the final one and not after.
 func TestServer_Interim(t *testing.T) {
-	p := serving(t, func(x *Exchange) {
-		x.Interim(103).Add("Link", "</x>")
-		if err := x.SendInterim(); err != nil {
-			t.Error(err)
+	overBoth(t, func(t testing.TB) {
+		p := serving(t, func(x *Exchange) {
+			x.Interim(103).Add("Link", "</x>")
+			if err := x.SendInterim(); err != nil {
+				t.Error(err)
+			}
+			says(x)
+			x.Interim(103)
+			if err := x.SendInterim(); !errors.Is(err, ErrNoHeadroom) {
+				t.Errorf("got %v", err)
+			}
+		}, nil)
+		w := p.dial(t, lined("GET / HTTP/1.1|Host: a||"))
+		if res, _ := w.status(103); res.Header.Get("Link") != "</x>" {
+			t.Errorf("got %v", res.Header)
 		}
-		says(x)
-		x.Interim(103)
-		if err := x.SendInterim(); !errors.Is(err, ErrNoHeadroom) {
-			t.Errorf("got %v", err)
-		}
-	}, nil)
-	w := p.dial(t, lined("GET / HTTP/1.1|Host: a||"))
-	if res, _ := w.status(103); res.Header.Get("Link") != "</x>" {
-		t.Errorf("got %v", res.Header)
-	}
-	w.status(200)
-	w = p.dial(t, lined("GET / HTTP/1.0||"))
-	w.status(200)
+		w.status(200)
+		w = p.dial(t, lined("GET / HTTP/1.0||"))
+		w.status(200)
+	})
 }
 
 // A large answer is sent from where it lies, a small one together with its head.
 func TestServer_AnswersOfAllSizes(t *testing.T) {
-	for _, n := range []int{0, 1, 4000, 8 << 10, 100_000, 3 << 20} {
-		p := serving(t, func(x *Exchange) {
-			x.Begin(200)
-			_ = x.Send([]byte(strings.Repeat("x", n)))
-		}, nil)
-		w := p.dial(t, "")
-		for range 3 {
-			w.says(lined("GET / HTTP/1.1|Host: a||"))
-			if res, body := w.status(200); len(body) != n || res.ContentLength != int64(n) {
-				t.Errorf("%d: got %d, %d", n, len(body), res.ContentLength)
+	overBoth(t, func(t testing.TB) {
+		for _, n := range []int{0, 1, 4000, 8 << 10, 100_000, 3 << 20} {
+			p := serving(t, func(x *Exchange) {
+				x.Begin(200)
+				_ = x.Send([]byte(strings.Repeat("x", n)))
+			}, nil)
+			w := p.dial(t, "")
+			for range 3 {
+				w.says(lined("GET / HTTP/1.1|Host: a||"))
+				if res, body := w.status(200); len(body) != n || res.ContentLength != int64(n) {
+					t.Errorf("%d: got %d, %d", n, len(body), res.ContentLength)
+				}
 			}
 		}
-	}
+	})
 }

@@ -20,7 +20,7 @@ import (
 // comes of itself while a request is under way. It says in each answer which request it belongs to, and notices
 // when one comes before its time.
 type storm struct {
-	t      *testing.T
+	t      testing.TB
 	early  atomic.Int64 // bytes of a request that came before the answer to the one before was whole
 	served atomic.Int64
 }
@@ -88,56 +88,59 @@ func (s *storm) serve(c net.Conn, r *bufio.Reader) {
 // Whatever upstream and clients do, each answer reaches the request that caused
 // it, and no connection is kept that owes something or has something left.
 func TestState_EachAnswerReachesItsRequest(t *testing.T) {
-	const clients, each = 8, 150
-	up := &storm{t: t}
-	p := proxyTo(t, origin(t, up.serve), func(p *proxy) { p.server.HalfClosed = Leaves })
-	var right, failed atomic.Int64
-	var all sync.WaitGroup
-	for client := range clients {
-		all.Go(func() {
-			random := rand.New(rand.NewPCG(uint64(client), 3))
-			var c net.Conn
-			var r *bufio.Reader
-			for i := range each {
-				if c == nil {
-					var err error
-					if c, err = net.Dial("tcp", p.addr); err != nil {
-						t.Error(err)
-						return
+	overBoth(t, func(t testing.TB) {
+		const clients, each = 8, 150
+		up := &storm{t: t}
+		p := proxyTo(t, origin(t, up.serve), func(p *proxy) { p.server.HalfClosed = Leaves })
+		var right, failed atomic.Int64
+		var all sync.WaitGroup
+		for client := range clients {
+			all.Go(func() {
+				random := rand.New(rand.NewPCG(uint64(client), 3))
+				var c net.Conn
+				var r *bufio.Reader
+				for i := range each {
+					if c == nil {
+						var err error
+						if c, err = net.Dial("tcp", p.addr); err != nil {
+							t.Error(err)
+							return
+						}
+						_ = c.SetDeadline(time.Now().Add(soon))
+						c = clientSide(t, c)
+						r = bufio.NewReader(c)
 					}
-					_ = c.SetDeadline(time.Now().Add(soon))
-					r = bufio.NewReader(c)
+					switch exchange(t, c, r, random, strconv.Itoa(client*each+i)) {
+					case kept:
+						right.Add(1)
+						continue
+					case whole:
+						right.Add(1)
+					case lost:
+						failed.Add(1)
+					}
+					c.Close()
+					c = nil
 				}
-				switch exchange(t, c, r, random, strconv.Itoa(client*each+i)) {
-				case kept:
-					right.Add(1)
-					continue
-				case whole:
-					right.Add(1)
-				case lost:
-					failed.Add(1)
+				if c != nil {
+					c.Close()
 				}
-				c.Close()
-				c = nil
-			}
-			if c != nil {
-				c.Close()
-			}
-		})
-	}
-	all.Wait()
-	if right.Load() < clients*each/3 {
-		t.Errorf("%d of %d came through; the test shows nothing", right.Load(), clients*each)
-	}
-	if n := up.early.Load(); n > 0 {
-		t.Errorf("%d bytes of a next request came before an answer was whole", n)
-	}
-	for u := p.pool.pop(); u != nil; u = p.pool.pop() {
-		if u.look() == Talking {
-			t.Error("a kept connection has bytes that nobody asked for")
+			})
 		}
-		u.close()
-	}
+		all.Wait()
+		if right.Load() < clients*each/3 {
+			t.Errorf("%d of %d came through; the test shows nothing", right.Load(), clients*each)
+		}
+		if n := up.early.Load(); n > 0 {
+			t.Errorf("%d bytes of a next request came before an answer was whole", n)
+		}
+		for u := p.pool.pop(); u != nil; u = p.pool.pop() {
+			if u.look() == Talking {
+				t.Error("a kept connection has bytes that nobody asked for")
+			}
+			u.close()
+		}
+	})
 }
 
 // How an exchange ended for its client.
@@ -148,7 +151,7 @@ const (
 )
 
 // exchange makes one request, in one of many ways.
-func exchange(t *testing.T, c net.Conn, r *bufio.Reader, random *rand.Rand, id string) int {
+func exchange(t testing.TB, c net.Conn, r *bufio.Reader, random *rand.Rand, id string) int {
 	body := id + ":" + strings.Repeat("x", random.IntN(3)*random.IntN(40_000))
 	head := "POST /" + id + " HTTP/1.1\r\nHost: a\r\nX-Id: " + id + "\r\n"
 	said := head + fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(body), body)

@@ -15,250 +15,268 @@ import (
 // Bodies of all sizes arrive as they were, in both framings, and the connections
 // are used again.
 func TestUpload_AllSizes(t *testing.T) {
-	for _, n := range []int{1, 100, 8000, 8192, 40_000, 1 << 20} {
-		body := strings.Repeat("0123456789abcdef", n/16+1)[:n]
-		connections := 0
-		address := origin(t, func(c net.Conn, r *bufio.Reader) {
-			connections++
-			for {
-				req, err := http.ReadRequest(r)
-				if err != nil {
-					return
+	overBoth(t, func(t testing.TB) {
+		for _, n := range []int{1, 100, 8000, 8192, 40_000, 1 << 20} {
+			body := strings.Repeat("0123456789abcdef", n/16+1)[:n]
+			connections := 0
+			address := origin(t, func(c net.Conn, r *bufio.Reader) {
+				connections++
+				for {
+					req, err := http.ReadRequest(r)
+					if err != nil {
+						return
+					}
+					got, err := io.ReadAll(req.Body)
+					fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n%5t", string(got) == body && err == nil)
 				}
-				got, err := io.ReadAll(req.Body)
-				fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n%5t", string(got) == body && err == nil)
+			})
+			p := proxyTo(t, address, nil)
+			w := p.dial(t, "")
+			for range 3 {
+				for _, said := range []string{
+					fmt.Sprintf("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s", n, body),
+					fmt.Sprintf("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", n, body),
+				} {
+					go func() { _, _ = io.WriteString(w.Conn, said) }()
+					if _, got := w.status(200); strings.TrimSpace(got) != "true" {
+						t.Fatalf("%d bytes did not arrive", n)
+					}
+				}
 			}
-		})
-		p := proxyTo(t, address, nil)
-		w := p.dial(t, "")
-		for range 3 {
-			for _, said := range []string{
-				fmt.Sprintf("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s", n, body),
-				fmt.Sprintf("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", n, body),
-			} {
-				go func() { _, _ = io.WriteString(w.Conn, said) }()
-				if _, got := w.status(200); strings.TrimSpace(got) != "true" {
-					t.Fatalf("%d bytes did not arrive", n)
-				}
+			if connections != 1 {
+				t.Errorf("%d bytes: %d connections were made", n, connections)
 			}
 		}
-		if connections != 1 {
-			t.Errorf("%d bytes: %d connections were made", n, connections)
-		}
-	}
+	})
 }
 
 // An answer that comes before the body has been sent is brought to the client at
 // once; neither connection is used again.
 func TestUpload_EarlyAnswer(t *testing.T) {
-	address := origin(t, func(c net.Conn, r *bufio.Reader) {
-		_, _ = http.ReadRequest(r)
-		_, _ = io.WriteString(c, lined("HTTP/1.1 413 Content Too Large|Content-Length: 2||no"))
-		_, _ = io.Copy(io.Discard, r)
+	overBoth(t, func(t testing.TB) {
+		address := origin(t, func(c net.Conn, r *bufio.Reader) {
+			_, _ = http.ReadRequest(r)
+			_, _ = io.WriteString(c, lined("HTTP/1.1 413 Content Too Large|Content-Length: 2||no"))
+			_, _ = io.Copy(io.Discard, r)
+		})
+		p := proxyTo(t, address, nil)
+		w := p.dial(t, lined("POST / HTTP/1.1|Host: a|Content-Length: 1000000||begin"))
+		if res, body := w.status(413); body != "no" || !res.Close {
+			t.Errorf("got %q, close %t", body, res.Close)
+		}
+		w.ended()
+		if p.pool.Idle() != 0 {
+			t.Error("the upstream's connection was kept, and owes a body")
+		}
 	})
-	p := proxyTo(t, address, nil)
-	w := p.dial(t, lined("POST / HTTP/1.1|Host: a|Content-Length: 1000000||begin"))
-	if res, body := w.status(413); body != "no" || !res.Close {
-		t.Errorf("got %q, close %t", body, res.Close)
-	}
-	w.ended()
-	if p.pool.Idle() != 0 {
-		t.Error("the upstream's connection was kept, and owes a body")
-	}
 }
 
 // Both directions may stream at the same time.
 func TestUpload_BothWaysAtOnce(t *testing.T) {
-	address := origin(t, func(c net.Conn, r *bufio.Reader) {
-		req, _ := http.ReadRequest(r)
-		_, _ = io.WriteString(c, lined("HTTP/1.1 200 OK|Transfer-Encoding: chunked||"))
-		b := make([]byte, 1)
-		for {
-			if _, err := io.ReadFull(req.Body, b); err != nil {
-				break
+	overBoth(t, func(t testing.TB) {
+		address := origin(t, func(c net.Conn, r *bufio.Reader) {
+			req, _ := http.ReadRequest(r)
+			_, _ = io.WriteString(c, lined("HTTP/1.1 200 OK|Transfer-Encoding: chunked||"))
+			b := make([]byte, 1)
+			for {
+				if _, err := io.ReadFull(req.Body, b); err != nil {
+					break
+				}
+				fmt.Fprintf(c, "1\r\n%s\r\n", b)
 			}
-			fmt.Fprintf(c, "1\r\n%s\r\n", b)
+			_, _ = io.WriteString(c, lined("0||"))
+		})
+		p := proxyTo(t, address, nil)
+		w := p.dial(t, lined("POST / HTTP/1.1|Host: a|Transfer-Encoding: chunked||"))
+		w.says(lined("1|a|"))
+		res, err := http.ReadResponse(w.Reader, nil)
+		if err != nil {
+			t.Fatal(err)
 		}
-		_, _ = io.WriteString(c, lined("0||"))
+		b := make([]byte, 1)
+		for _, want := range "abc" {
+			if want != 'a' {
+				w.says(lined("1|" + string(want) + "|"))
+			}
+			if _, err := io.ReadFull(res.Body, b); err != nil || b[0] != byte(want) {
+				t.Fatalf("got %q, %v; want %q", b, err, want)
+			}
+		}
+		w.says(lined("0||"))
+		if rest, err := io.ReadAll(res.Body); err != nil || len(rest) > 0 {
+			t.Errorf("got %q, %v", rest, err)
+		}
 	})
-	p := proxyTo(t, address, nil)
-	w := p.dial(t, lined("POST / HTTP/1.1|Host: a|Transfer-Encoding: chunked||"))
-	w.says(lined("1|a|"))
-	res, err := http.ReadResponse(w.Reader, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := make([]byte, 1)
-	for _, want := range "abc" {
-		if want != 'a' {
-			w.says(lined("1|" + string(want) + "|"))
-		}
-		if _, err := io.ReadFull(res.Body, b); err != nil || b[0] != byte(want) {
-			t.Fatalf("got %q, %v; want %q", b, err, want)
-		}
-	}
-	w.says(lined("0||"))
-	if rest, err := io.ReadAll(res.Body); err != nil || len(rest) > 0 {
-		t.Errorf("got %q, %v", rest, err)
-	}
 }
 
 // 100 reaches the client once, whoever says it and how often.
 func TestUpload_Expect(t *testing.T) {
-	const asks = "POST / HTTP/1.1|Host: a|Expect: 100-continue|Content-Length: 2||"
-	for _, c := range []struct {
-		topic, first, then string
-		interim            []int
-		status             int
-		close              bool
-	}{
-		{"upstream says it", "HTTP/1.1 100 Continue||", "HTTP/1.1 200 OK|Content-Length: 0||", []int{100}, 200, false},
-		{"upstream says it twice", "HTTP/1.1 100 Continue||HTTP/1.1 100 Continue||", "HTTP/1.1 200 OK|Content-Length: 0||", []int{100}, 200, false},
-		{"upstream never says it", "", "HTTP/1.1 200 OK|Content-Length: 0||", []int{100}, 200, false},
-		{"hints come first", "HTTP/1.1 103 Early Hints|Connection: x|X: 1||HTTP/1.1 100 Continue||", "HTTP/1.1 200 OK|Content-Length: 0||", []int{103, 100}, 200, false},
-		{"refused", "HTTP/1.1 403 Forbidden|Content-Length: 0||", "", nil, 403, true},
-	} {
-		address := origin(t, func(nc net.Conn, r *bufio.Reader) {
-			req, err := http.ReadRequest(r)
-			if err != nil || req.Header.Get("Expect") == "" {
-				return
+	overBoth(t, func(t testing.TB) {
+		const asks = "POST / HTTP/1.1|Host: a|Expect: 100-continue|Content-Length: 2||"
+		for _, c := range []struct {
+			topic, first, then string
+			interim            []int
+			status             int
+			close              bool
+		}{
+			{"upstream says it", "HTTP/1.1 100 Continue||", "HTTP/1.1 200 OK|Content-Length: 0||", []int{100}, 200, false},
+			{"upstream says it twice", "HTTP/1.1 100 Continue||HTTP/1.1 100 Continue||", "HTTP/1.1 200 OK|Content-Length: 0||", []int{100}, 200, false},
+			{"upstream never says it", "", "HTTP/1.1 200 OK|Content-Length: 0||", []int{100}, 200, false},
+			{"hints come first", "HTTP/1.1 103 Early Hints|Connection: x|X: 1||HTTP/1.1 100 Continue||", "HTTP/1.1 200 OK|Content-Length: 0||", []int{103, 100}, 200, false},
+			{"refused", "HTTP/1.1 403 Forbidden|Content-Length: 0||", "", nil, 403, true},
+		} {
+			address := origin(t, func(nc net.Conn, r *bufio.Reader) {
+				req, err := http.ReadRequest(r)
+				if err != nil || req.Header.Get("Expect") == "" {
+					return
+				}
+				_, _ = io.WriteString(nc, lined(c.first))
+				if body, err := io.ReadAll(req.Body); err == nil && string(body) == "hi" {
+					_, _ = io.WriteString(nc, lined(c.then))
+				}
+			})
+			p := proxyTo(t, address, func(p *proxy) { p.client.Continue = 20 * time.Millisecond })
+			w := p.dial(t, lined(asks))
+			for _, want := range c.interim {
+				res, _ := w.status(want)
+				if len(res.Header) > 0 {
+					t.Errorf("%s: %d has %v", c.topic, want, res.Header)
+				}
+				if want == 100 {
+					w.says("hi")
+				}
 			}
-			_, _ = io.WriteString(nc, lined(c.first))
-			if body, err := io.ReadAll(req.Body); err == nil && string(body) == "hi" {
-				_, _ = io.WriteString(nc, lined(c.then))
+			if res, _ := w.status(c.status); res.Close != c.close {
+				t.Errorf("%s: close %t", c.topic, res.Close)
 			}
-		})
-		p := proxyTo(t, address, func(p *proxy) { p.client.Continue = 20 * time.Millisecond })
-		w := p.dial(t, lined(asks))
-		for _, want := range c.interim {
-			res, _ := w.status(want)
-			if len(res.Header) > 0 {
-				t.Errorf("%s: %d has %v", c.topic, want, res.Header)
+			if c.close {
+				w.says("hi" + lined("GET / HTTP/1.1|Host: a||"))
+				w.ended()
+				if p.pool.Idle() != 0 {
+					t.Errorf("%s: the upstream's connection was kept, and owes a body", c.topic)
+				}
 			}
-			if want == 100 {
-				w.says("hi")
-			}
+			w.Close()
 		}
-		if res, _ := w.status(c.status); res.Close != c.close {
-			t.Errorf("%s: close %t", c.topic, res.Close)
-		}
-		if c.close {
-			w.says("hi" + lined("GET / HTTP/1.1|Host: a||"))
-			w.ended()
-			if p.pool.Idle() != 0 {
-				t.Errorf("%s: the upstream's connection was kept, and owes a body", c.topic)
-			}
-		}
-		w.Close()
-	}
+	})
 }
 
 // Interim answers do not use up the request: the final answer is still its own.
 func TestForward_InterimAnswers(t *testing.T) {
-	address, _ := answering(t, lined("HTTP/1.1 103 Early Hints|Link: </x>|Connection: X-A|X-A: 1||")+fine)
-	p := proxyTo(t, address, nil)
-	w := p.dial(t, "")
-	for range 3 {
-		w.says(lined("GET / HTTP/1.1|Host: a||"))
-		if res, _ := w.status(103); res.Header.Get("Link") != "</x>" || len(res.Header) != 1 {
-			t.Errorf("got %v", res.Header)
+	overBoth(t, func(t testing.TB) {
+		address, _ := answering(t, lined("HTTP/1.1 103 Early Hints|Link: </x>|Connection: X-A|X-A: 1||")+fine)
+		p := proxyTo(t, address, nil)
+		w := p.dial(t, "")
+		for range 3 {
+			w.says(lined("GET / HTTP/1.1|Host: a||"))
+			if res, _ := w.status(103); res.Header.Get("Link") != "</x>" || len(res.Header) != 1 {
+				t.Errorf("got %v", res.Header)
+			}
+			w.status(200)
 		}
-		w.status(200)
-	}
-	old := p.dial(t, lined("GET / HTTP/1.0|Host: a||"))
-	old.status(200)
+		old := p.dial(t, lined("GET / HTTP/1.0|Host: a||"))
+		old.status(200)
+	})
 }
 
 // A tunnel begins with what both have sent too early.
 func TestUpgrade_Tunnel(t *testing.T) {
-	address := origin(t, func(c net.Conn, r *bufio.Reader) {
-		req, err := http.ReadRequest(r)
-		if err != nil || req.Header.Get("Upgrade") != "websocket" || r.Buffered() > 0 {
-			t.Errorf("got %v, %v, and %d bytes behind it", req, err, r.Buffered())
-			return
+	overBoth(t, func(t testing.TB) {
+		address := origin(t, func(c net.Conn, r *bufio.Reader) {
+			req, err := http.ReadRequest(r)
+			if err != nil || req.Header.Get("Upgrade") != "websocket" || r.Buffered() > 0 {
+				t.Errorf("got %v, %v, and %d bytes behind it", req, err, r.Buffered())
+				return
+			}
+			_, _ = io.WriteString(c, lined("HTTP/1.1 101 Switching Protocols|Connection: Upgrade|Upgrade: WebSocket|Sec-WebSocket-Accept: x||hello "))
+			said, _ := io.ReadAll(r)
+			_, _ = io.WriteString(c, string(said))
+		})
+		p := proxyTo(t, address, nil)
+		w := p.dial(t, lined("GET / HTTP/1.1|Host: a|Connection: Upgrade|Upgrade: websocket||")+"early ")
+		res, err := http.ReadResponse(w.Reader, nil)
+		if err != nil || res.StatusCode != 101 || res.Header.Get("Upgrade") != "websocket" || res.Header.Get("Sec-WebSocket-Accept") != "x" {
+			t.Fatalf("got %v, %v", res, err)
 		}
-		_, _ = io.WriteString(c, lined("HTTP/1.1 101 Switching Protocols|Connection: Upgrade|Upgrade: WebSocket|Sec-WebSocket-Accept: x||hello "))
-		said, _ := io.ReadAll(r)
-		_, _ = io.WriteString(c, string(said))
+		w.says("late")
+		sendsNoMore(w.Conn)
+		if got, err := io.ReadAll(w.Reader); string(got) != "hello early late" || err != nil {
+			t.Errorf("got %q, %v", got, err)
+		}
+		if p.pool.Idle() != 0 {
+			t.Error("the connection was kept")
+		}
 	})
-	p := proxyTo(t, address, nil)
-	w := p.dial(t, lined("GET / HTTP/1.1|Host: a|Connection: Upgrade|Upgrade: websocket||")+"early ")
-	res, err := http.ReadResponse(w.Reader, nil)
-	if err != nil || res.StatusCode != 101 || res.Header.Get("Upgrade") != "websocket" || res.Header.Get("Sec-WebSocket-Accept") != "x" {
-		t.Fatalf("got %v, %v", res, err)
-	}
-	w.says("late")
-	_ = w.Conn.(*net.TCPConn).CloseWrite()
-	if got, err := io.ReadAll(w.Reader); string(got) != "hello early late" || err != nil {
-		t.Errorf("got %q, %v", got, err)
-	}
-	if p.pool.Idle() != 0 {
-		t.Error("the connection was kept")
-	}
 }
 
 // Unless the upstream changes the protocol, what follows the request is the next
 // one, and nothing of it has been sent on before.
 func TestUpgrade_Refused(t *testing.T) {
-	for _, answer := range []string{"HTTP/1.1 200 OK|Connection: Upgrade|Upgrade: websocket|Content-Length: 2||ok", "HTTP/1.1 426 Upgrade Required|Content-Length: 2||ok"} {
-		address, seen := answering(t, lined(answer))
-		p := proxyTo(t, address, nil)
-		w := p.dial(t, lined("GET / HTTP/1.1|Host: a|Connection: Upgrade|Upgrade: websocket||GET /admin HTTP/1.1|Host: a||"))
-		for _, path := range []string{"/", "/admin"} {
-			if res, body := w.hears("GET"); body != "ok" || res.Header.Get("Upgrade") != "" {
-				t.Errorf("got %v %q", res, body)
-			}
-			if got := await(t, seen, "request"); !strings.HasPrefix(got, "GET "+path+" ") || strings.Count(got, "GET") != 1 {
-				t.Errorf("got %q", got)
+	overBoth(t, func(t testing.TB) {
+		for _, answer := range []string{"HTTP/1.1 200 OK|Connection: Upgrade|Upgrade: websocket|Content-Length: 2||ok", "HTTP/1.1 426 Upgrade Required|Content-Length: 2||ok"} {
+			address, seen := answering(t, lined(answer))
+			p := proxyTo(t, address, nil)
+			w := p.dial(t, lined("GET / HTTP/1.1|Host: a|Connection: Upgrade|Upgrade: websocket||GET /admin HTTP/1.1|Host: a||"))
+			for _, path := range []string{"/", "/admin"} {
+				if res, body := w.hears("GET"); body != "ok" || res.Header.Get("Upgrade") != "" {
+					t.Errorf("got %v %q", res, body)
+				}
+				if got := await(t, seen, "request"); !strings.HasPrefix(got, "GET "+path+" ") || strings.Count(got, "GET") != 1 {
+					t.Errorf("got %q", got)
+				}
 			}
 		}
-	}
+	})
 }
 
 // A 101 to another protocol than the one that was asked for is no answer.
 func TestUpgrade_ToSomethingElse(t *testing.T) {
-	for _, fields := range []string{"Connection: Upgrade|Upgrade: h2c|", "Upgrade: websocket|", "Connection: Upgrade|", "Connection: Upgrade|Upgrade: websocket|Upgrade: x|"} {
-		address, _ := answering(t, lined("HTTP/1.1 101 Switching Protocols|"+fields+"|"))
-		p := proxyTo(t, address, nil)
-		w := p.dial(t, lined("GET / HTTP/1.1|Host: a|Connection: Upgrade|Upgrade: websocket||"))
-		w.status(502)
-		var fault *Fault
-		if err := await(t, p.faults, "fault"); !errors.As(err, &fault) || !errors.Is(err, ErrSwitch) {
-			t.Errorf("%q: got %v", fields, err)
+	overBoth(t, func(t testing.TB) {
+		for _, fields := range []string{"Connection: Upgrade|Upgrade: h2c|", "Upgrade: websocket|", "Connection: Upgrade|", "Connection: Upgrade|Upgrade: websocket|Upgrade: x|"} {
+			address, _ := answering(t, lined("HTTP/1.1 101 Switching Protocols|"+fields+"|"))
+			p := proxyTo(t, address, nil)
+			w := p.dial(t, lined("GET / HTTP/1.1|Host: a|Connection: Upgrade|Upgrade: websocket||"))
+			w.status(502)
+			var fault *Fault
+			if err := await(t, p.faults, "fault"); !errors.As(err, &fault) || !errors.Is(err, ErrSwitch) {
+				t.Errorf("%q: got %v", fields, err)
+			}
 		}
-	}
+	})
 }
 
 // A body that had to be read before, for a key in it, is sent on as it came.
 func TestUpload_BodyReadBefore(t *testing.T) {
-	address, seen := answering(t, fine)
-	p := proxyTo(t, address, nil)
-	give := true
-	p.change = func(x *Exchange, c *Call) {
-		body, err := io.ReadAll(x.Body())
-		if err != nil {
-			t.Error(err)
+	overBoth(t, func(t testing.TB) {
+		address, seen := answering(t, fine)
+		p := proxyTo(t, address, nil)
+		give := true
+		p.change = func(x *Exchange, c *Call) {
+			body, err := io.ReadAll(x.Body())
+			if err != nil {
+				t.Error(err)
+			}
+			if give {
+				c.Content(body)
+			}
 		}
-		if give {
-			c.Content(body)
+		large := strings.Repeat("x", 100_000)
+		for _, body := range []string{
+			"Content-Length: 5||hello", "Transfer-Encoding: chunked||5|hello|0|X-Sum: 1||", "Transfer-Encoding: chunked||0||",
+			"Content-Length: 100000||" + large,
+		} {
+			said := lined("POST / HTTP/1.1|Host: a|" + body)
+			w := p.dial(t, said)
+			w.status(200)
+			if got := await(t, seen, "request"); got != said {
+				t.Errorf("got %.200q; want %.200q", got, said)
+			}
 		}
-	}
-	large := strings.Repeat("x", 100_000)
-	for _, body := range []string{
-		"Content-Length: 5||hello", "Transfer-Encoding: chunked||5|hello|0|X-Sum: 1||", "Transfer-Encoding: chunked||0||",
-		"Content-Length: 100000||" + large,
-	} {
-		said := lined("POST / HTTP/1.1|Host: a|" + body)
-		w := p.dial(t, said)
-		w.status(200)
-		if got := await(t, seen, "request"); got != said {
-			t.Errorf("got %.200q; want %.200q", got, said)
+		give = false // forgotten: nothing is sent rather than something else
+		w := p.dial(t, lined("POST / HTTP/1.1|Host: a|Content-Length: 5||hello"))
+		w.status(502)
+		if err := await(t, p.faults, "fault"); !errors.Is(err, ErrOutgoing) {
+			t.Errorf("got %v", err)
 		}
-	}
-	give = false // forgotten: nothing is sent rather than something else
-	w := p.dial(t, lined("POST / HTTP/1.1|Host: a|Content-Length: 5||hello"))
-	w.status(502)
-	if err := await(t, p.faults, "fault"); !errors.Is(err, ErrOutgoing) {
-		t.Errorf("got %v", err)
-	}
+	})
 }

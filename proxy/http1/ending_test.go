@@ -1,0 +1,188 @@
+package http1
+
+import (
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+)
+
+// silence is how long nothing must come in these tests.
+const silence = 20 * time.Millisecond
+
+// come is what has come of an answer when nothing more does for a while.
+func come(t testing.TB, w *wire) string {
+	t.Helper()
+	var all []byte
+	b := make([]byte, 4096)
+	for {
+		_ = w.SetReadDeadline(time.Now().Add(silence))
+		n, err := w.Conn.Read(b)
+		if all = append(all, b[:n]...); err != nil {
+			if !timedOut(err) {
+				t.Fatalf("got %v after %q", err, all)
+			}
+			_ = w.SetReadDeadline(time.Now().Add(soon))
+			return string(all)
+		}
+	}
+}
+
+// Ending is called once, and before what ends the answer is sent; what it is given
+// sends what there is before that.
+func TestEnding_BeforeTheEnd(t *testing.T) {
+	for _, c := range []struct {
+		topic, request string
+		answer         func(x *Exchange)
+		before, end    string // what comes before Ending returns, and after it
+	}{
+		{"whole", "GET / HTTP/1.1", func(x *Exchange) { _ = x.Send([]byte("hello")) }, "Connection: close||", "hello"},
+		{"empty", "GET / HTTP/1.1", func(x *Exchange) { _ = x.Send(nil) }, "", "||"},
+		{"HEAD", "HEAD / HTTP/1.1", func(x *Exchange) { _ = x.Send([]byte("hello")) }, "", "Connection: close||"},
+		{"in pieces", "GET / HTTP/1.1", func(x *Exchange) {
+			_ = x.Start(Framing{Length, 10})
+			_, _ = x.Write([]byte("hello"))
+			_, _ = x.Write([]byte("world"))
+			_ = x.End()
+		}, "hello", "world"},
+		{"in chunks", "GET / HTTP/1.1", func(x *Exchange) {
+			_ = x.Start(Framing{Chunked, -1})
+			_, _ = x.Write([]byte("hello"))
+			_ = x.End()
+		}, "5|hello|", "0||"},
+		{"until the end", "GET / HTTP/1.0", func(x *Exchange) {
+			_ = x.Start(Framing{UntilClose, -1})
+			_, _ = x.Write([]byte("hello"))
+			_ = x.End()
+		}, "hello", ""},
+	} {
+		calls, let := make(chan struct{}, 10), make(chan struct{})
+		p := serving(t, func(x *Exchange) {
+			x.Ending = func(flush func()) {
+				flush()
+				calls <- struct{}{}
+				<-let
+			}
+			x.Begin(200)
+			c.answer(x)
+		}, nil)
+		w := p.dial(t, lined(c.request+"|Host: a|Connection: close||"))
+		await(t, calls, "Ending")
+		if got := come(t, w); !strings.HasSuffix(got, lined(c.before)) || c.before == "" && got != "" {
+			t.Errorf("%s: before the end %q came; want %q", c.topic, got, lined(c.before))
+		}
+		close(let)
+		if got, err := io.ReadAll(w.Reader); !strings.HasSuffix(string(got), lined(c.end)) || c.end == "" && len(got) > 0 || err != nil {
+			t.Errorf("%s: at the end %q came, %v; want %q", c.topic, got, err, lined(c.end))
+		}
+		if len(calls) > 0 {
+			t.Errorf("%s: it was called again", c.topic)
+		}
+	}
+}
+
+// An answer that breaks off has no end, so Ending is not called.
+func TestEnding_NotOfACutAnswer(t *testing.T) {
+	p := serving(t, func(x *Exchange) {
+		x.Ending = func(func()) { t.Error("it was called") }
+		x.Begin(200)
+		_ = x.Start(Framing{Length, 10})
+		_, _ = x.Write([]byte("hello"))
+		x.Abort()
+	}, nil)
+	w := p.dial(t, lined("GET / HTTP/1.1|Host: a||"))
+	_, _ = io.ReadAll(w.Reader)
+}
+
+// With EndsLate what ends an answer comes when its handler has returned, and without
+// it at once.
+func TestEndsLate_AfterTheHandler(t *testing.T) {
+	overBoth(t, func(t testing.TB) {
+		for _, late := range []bool{true, false} {
+			answered, let := make(chan struct{}), make(chan struct{})
+			p := serving(t, func(x *Exchange) {
+				says(x)
+				close(answered)
+				<-let
+			}, func(s *Server) { s.EndsLate = late })
+			w := p.dial(t, lined("GET /late HTTP/1.1|Host: a|Connection: close||"))
+			await(t, answered, "answer")
+			if late {
+				if _, ok := w.Conn.(*net.TCPConn); ok { // a read of TLS that has failed fails for good
+					if got := come(t, w); got != "" {
+						t.Errorf("%q came before the handler had returned", got)
+					}
+				}
+				close(let)
+			}
+			if _, body := w.status(200); body != "/late" {
+				t.Errorf("got %q", body)
+			}
+			if !late {
+				close(let)
+			}
+			w.ended()
+		}
+	})
+}
+
+// Whoever switches has the connection whole: with what came behind the request, without
+// deadlines, and for as long as it likes.
+func TestSwitch_HandsOverWhole(t *testing.T) {
+	overBoth(t, func(t testing.TB) {
+		handed := make(chan net.Conn, 1)
+		p := serving(t, func(x *Exchange) {
+			x.Begin(101).Add("X-A", "1")
+			c, unread, err := x.Switch("echo")
+			if err != nil || string(unread) != "early" {
+				t.Errorf("got %q, %v", unread, err)
+			}
+			handed <- c
+		}, func(s *Server) { s.Timeouts = Timeouts{Header: silence, Body: silence, Write: silence, Idle: silence} })
+		w := p.dial(t, lined("GET / HTTP/1.1|Host: a|Connection: Upgrade|Upgrade: echo||")+"early")
+		if res, _ := w.status(101); res.Header.Get("Upgrade") != "echo" || res.Header.Get("Connection") != "Upgrade" || res.Header.Get("X-A") != "1" {
+			t.Errorf("got %v", res.Header)
+		}
+		c := await(t, handed, "connection")
+		defer c.Close()
+		if err := p.server.Shutdown(t.Context()); err != nil || p.server.Connections() != 0 {
+			t.Errorf("Shutdown waited for it: %v, %d connections", err, p.server.Connections())
+		}
+		waited := time.NewTimer(5 * silence) // beyond each of the deadlines
+		<-waited.C
+		go w.says("late")
+		b := make([]byte, 4)
+		if _, err := io.ReadFull(c, b); err != nil || string(b) != "late" {
+			t.Errorf("got %q, %v", b, err)
+		}
+		if _, err := io.WriteString(c, "back"); err != nil {
+			t.Error(err)
+		}
+		if _, err := io.ReadFull(w, b); err != nil || string(b) != "back" {
+			t.Errorf("got %q, %v", b, err)
+		}
+	})
+}
+
+// What cannot be switched can still be answered.
+func TestSwitch_NotEverything(t *testing.T) {
+	p := serving(t, func(x *Exchange) {
+		status := 101
+		if x.Path() == "/200" {
+			status = 200
+		}
+		x.Begin(status)
+		if _, _, err := x.Switch("echo"); !errors.Is(err, ErrNoHeadroom) {
+			t.Errorf("%s: got %v", x.Path(), err)
+		}
+		says(x)
+	}, nil)
+	for _, said := range []string{
+		"GET /200 HTTP/1.1|Host: a|Connection: Upgrade|Upgrade: echo||", "GET /old HTTP/1.0|Connection: Upgrade|Upgrade: echo||",
+		"POST /body HTTP/1.1|Host: a|Connection: Upgrade|Upgrade: echo|Content-Length: 2||hi",
+	} {
+		p.dial(t, lined(said)).status(200)
+	}
+}

@@ -1,0 +1,193 @@
+package http1
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// serves answers with a handler of net/http; what that leaves unanswered is 404.
+func serves(h http.HandlerFunc) Handler {
+	return func(x *Exchange) {
+		x.ServeNet(context.Background(), h)
+		if !x.Begun() {
+			_ = x.text(404, "nobody")
+		}
+	}
+}
+
+// A handler of net/http sees the request as a server of net/http would show it, also
+// over TLS, and may keep what it sees.
+func TestServeNet_TheRequest(t *testing.T) {
+	overBoth(t, func(t testing.TB) {
+		kept := make(chan *http.Request, 10)
+		p := serving(t, serves(func(w http.ResponseWriter, r *http.Request) {
+			body, err := io.ReadAll(r.Body)
+			if err != nil {
+				t.Error(err)
+			}
+			w.Header().Set("X-Body", string(body))
+			w.WriteHeader(http.StatusNoContent)
+			kept <- r
+		}), nil)
+		w := p.dial(t, lined("POST /a%2Fb?c=d HTTP/1.1|Host: example.com|X-A: 1|x-a: 2|Trailer: X-Sum|Transfer-Encoding: chunked||5|hello|0|X-Sum: 1||"))
+		if res, _ := w.status(204); res.Header.Get("X-Body") != "hello" || res.Close {
+			t.Errorf("got %v, close %t", res.Header, res.Close)
+		}
+		w.says(lined("GET /zzzzzzzzzzzzz HTTP/1.1|Host: zzzzzzzzzzz|X-Z: zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz||"))
+		w.status(204)
+		r := await(t, kept, "request")
+		_, secure := t.(secured)
+		if r.Method != "POST" || r.URL.Path != "/a/b" || r.URL.RawPath != "/a%2Fb" || r.URL.RawQuery != "c=d" || r.Host != "example.com" || r.RequestURI != "/a%2Fb?c=d" ||
+			r.RemoteAddr != w.LocalAddr().String() || r.ProtoMinor != 1 || r.ContentLength != -1 || (r.TLS != nil) != secure {
+			t.Errorf("got %+v", r)
+		}
+		if got, want := fmt.Sprint(r.Header, r.Trailer), "map[X-A:[1 2]] map[X-Sum:[1]]"; got != want {
+			t.Errorf("got %s; want %s", got, want)
+		}
+	})
+}
+
+// What a handler of net/http writes is what the client gets.
+func TestServeNet_TheAnswer(t *testing.T) {
+	overBoth(t, func(t testing.TB) {
+		for _, c := range []struct {
+			topic  string
+			handle http.HandlerFunc
+			status int
+			want   string // of the header, the body and the trailer
+		}{
+			{"nothing", func(http.ResponseWriter, *http.Request) {}, 404, "404 nobody\n"},
+			{"implicit status", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hi") }, 200, "hi"},
+			{"the first status counts", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(418); w.WriteHeader(200) }, 418, ""},
+			{"a length", func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Length", "2")
+				_, _ = io.WriteString(w, "hi")
+			}, 200, "length 2 hi"},
+			{"fields of the connection are not the handler's", func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Transfer-Encoding", "gzip")
+				w.Header().Set("Keep-Alive", "1")
+				w.Header().Set("X-A", "1")
+			}, 404, "404 nobody\n"},
+			{"field after field", func(w http.ResponseWriter, _ *http.Request) {
+				w.Header()["X-A"] = []string{"1", "2"}
+				w.Header().Set("Transfer-Encoding", "gzip")
+				w.WriteHeader(200)
+			}, 200, "[1 2] "},
+			{"trailers", func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Trailer", "X-Sum, Content-Length")
+				_, _ = io.WriteString(w, "hi")
+				w.Header().Set("X-Sum", "1")
+				w.Header().Set(http.TrailerPrefix+"X-Late", "2")
+				w.Header().Set(http.TrailerPrefix+"Content-Length", "9")
+			}, 200, "hi map[X-Late:[2] X-Sum:[1]]"},
+			{"hijacking", func(w http.ResponseWriter, _ *http.Request) {
+				if _, _, err := http.NewResponseController(w).Hijack(); !errors.Is(err, http.ErrNotSupported) {
+					t.Errorf("got %v", err)
+				}
+				w.WriteHeader(200)
+			}, 200, ""},
+		} {
+			p := serving(t, serves(c.handle), nil)
+			w := p.dial(t, lined("GET / HTTP/1.1|Host: a||"))
+			res, body := w.status(c.status)
+			got := body
+			if a := res.Header["X-A"]; a != nil {
+				got = fmt.Sprint(a) + " " + got
+			}
+			if res.ContentLength >= 0 && res.Header.Get("Content-Length") != "" && c.status == 200 {
+				got = fmt.Sprintf("length %d %s", res.ContentLength, got)
+			}
+			if trailer := maps.Clone(map[string][]string(res.Trailer)); len(trailer) > 0 {
+				got += " " + fmt.Sprint(trailer)
+			}
+			if got != c.want || res.Header.Get("Keep-Alive") != "" || len(res.TransferEncoding) > 0 && res.TransferEncoding[0] != "chunked" {
+				t.Errorf("%s: got %q, %v; want %q", c.topic, got, res.Header, c.want)
+			}
+		}
+	})
+}
+
+// Interim answers come before the final one, and what is flushed comes at once.
+func TestServeNet_InterimAndFlush(t *testing.T) {
+	let := make(chan struct{})
+	p := serving(t, serves(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Link", "</x>")
+		w.WriteHeader(103)
+		_, _ = io.WriteString(w, "first")
+		if err := http.NewResponseController(w).Flush(); err != nil {
+			t.Error(err)
+		}
+		<-let
+	}), nil)
+	w := p.dial(t, lined("GET / HTTP/1.1|Host: a||"))
+	if res, _ := w.status(103); res.Header.Get("Link") != "</x>" {
+		t.Errorf("got %v", res.Header)
+	}
+	res, err := http.ReadResponse(w.Reader, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := make([]byte, 5)
+	if _, err := io.ReadFull(res.Body, first); err != nil || string(first) != "first" {
+		t.Errorf("got %q, %v", first, err)
+	}
+	close(let)
+	if rest, err := io.ReadAll(res.Body); len(rest) > 0 || err != nil {
+		t.Errorf("got %q, %v", rest, err)
+	}
+}
+
+// An answer that begins before the body has been read ends the connection, and so is a
+// read of the body that has not ended when the handler has.
+func TestServeNet_TheBodyIsOver(t *testing.T) {
+	read := make(chan error, 1)
+	p := serving(t, serves(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/on" {
+			waits := make(chan struct{})
+			go func() {
+				b := make([]byte, 10)
+				_, _ = io.ReadFull(r.Body, b[:2])
+				close(waits)
+				_, err := r.Body.Read(b)
+				if err == nil {
+					_, err = r.Body.Read(b)
+				}
+				read <- err
+			}()
+			<-waits
+		}
+		w.WriteHeader(200)
+	}), nil)
+	w := p.dial(t, lined("POST /early HTTP/1.1|Host: a|Content-Length: 10||hi"))
+	if res, _ := w.status(200); !res.Close {
+		t.Error("the connection does not end")
+	}
+	w = p.dial(t, lined("POST /on HTTP/1.1|Host: a|Content-Length: 10||hi"))
+	w.status(200)
+	if err := await(t, read, "end of the read"); err == nil {
+		t.Error("the read went on")
+	}
+	w.ended()
+}
+
+// A panic of the handler ends the connection, and a cut answer looks cut.
+func TestServeNet_Panic(t *testing.T) {
+	p := serving(t, serves(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, strings.Repeat("x", 20_000))
+		panic(http.ErrAbortHandler)
+	}), func(s *Server) { s.Panicked = func(any) {} })
+	w := p.dial(t, lined("GET / HTTP/1.1|Host: a||"))
+	res, err := http.ReadResponse(w.Reader, nil)
+	if err == nil {
+		_, err = io.ReadAll(res.Body)
+	}
+	if err == nil {
+		t.Error("it looks whole")
+	}
+}

@@ -1,0 +1,241 @@
+package http1
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// A request that comes at the moment at which an idle connection ends is answered, or
+// nothing has been done for it: its client may make it again.
+func TestServer_RequestsThatMeetTheIdleTimeout(t *testing.T) {
+	const within = 8 * time.Millisecond
+	overBoth(t, func(t testing.TB) {
+		var reached, answers, ends int64
+		p := serving(t, func(x *Exchange) { atomic.AddInt64(&reached, 1); says(x) }, func(s *Server) { s.Timeouts.Idle = within })
+		random := rand.New(rand.NewPCG(1, 2))
+		for range 60 {
+			w := p.dial(t, lined("GET /1 HTTP/1.1|Host: a||"))
+			w.status(200)
+			answers++
+			rest := time.NewTimer(time.Duration(random.Int64N(int64(2 * within))))
+			<-rest.C
+			if _, err := io.WriteString(w.Conn, lined("POST /2 HTTP/1.1|Host: a|Content-Length: 2||hi")); err == nil {
+				res, err := http.ReadResponse(w.Reader, nil)
+				if err == nil {
+					_, err = io.ReadAll(res.Body)
+					answers++
+				}
+				if err != nil && res != nil {
+					t.Errorf("half an answer: %v", err)
+				}
+				if res == nil {
+					ends++
+				}
+			}
+			w.Close()
+		}
+		if got := atomic.LoadInt64(&reached); got != answers {
+			t.Errorf("%d requests reached the handler, and %d were answered", got, answers)
+		}
+		t.Logf("%d of 60 connections had ended", ends)
+	})
+}
+
+// A client that is refused can read why, though it goes on sending: what it sends is
+// read for a while, so that no reset destroys the answer.
+func TestServer_RefusalsOutliveWhatIsStillSent(t *testing.T) {
+	overBoth(t, func(t testing.TB) {
+		p := serving(t, says, nil)
+		for _, said := range []string{
+			"POST / HTTP/1.1|Host: a|X y: 1||", "CONNECT a:1 HTTP/1.1|Host: a||", "POST / HTTP/1.1|Host: a|Transfer-Encoding: gzip||",
+			"GET / HTTP/1.1|Host: a|X: " + strings.Repeat("x", 40_000) + "||", "POST /late HTTP/1.1|Host: a|Content-Length: 1000000||",
+		} {
+			w := p.dial(t, lined(said))
+			more := strings.Repeat("y", 10_000)
+			for range 20 {
+				w.says(more) // it fails if the connection is reset
+			}
+			sendsNoMore(w.Conn)
+			if res, _ := w.hears("POST"); res.StatusCode < 400 && res.StatusCode != 200 || !res.Close {
+				t.Errorf("%.40q: got %d, close %t", said, res.StatusCode, res.Close)
+			}
+			w.ended()
+		}
+	})
+}
+
+// A loan notes what is in use, so that nothing is used twice at a time.
+type loan struct {
+	mu    sync.Mutex
+	inUse map[any]bool
+	twice atomic.Int64
+}
+
+func (l *loan) begin(what any) (end func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.inUse[what] {
+		l.twice.Add(1)
+	}
+	l.inUse[what] = true
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.inUse, what)
+	}
+}
+
+// Whatever ends an exchange, clients that leave, an upstream that does, panics and the
+// end of the server: no two at a time have the same memory.
+func TestServer_NothingIsLentTwice(t *testing.T) {
+	address := origin(t, func(c net.Conn, r *bufio.Reader) {
+		for n := 0; ; n++ {
+			if _, err := requestOn(r); err != nil || n%7 == 6 {
+				return
+			}
+			_, _ = io.WriteString(c, fine)
+		}
+	})
+	for round := range 4 {
+		l := &loan{inUse: map[any]bool{}}
+		p := proxyTo(t, address, func(p *proxy) {
+			p.server.Panicked = func(any) {}
+			p.server.HalfClosed = Leaves
+			p.server.Handler = func(x *Exchange) {
+				defer l.begin(x)()
+				defer l.begin(&x.in.head[0])()
+				if x.Path() == "/panic" {
+					panic("as it was told")
+				}
+				p.handle(x)
+			}
+			p.change = func(_ *Exchange, c *Call) {
+				end := l.begin(c)
+				c.KeepAnswerTrailer = func(Field) bool { return true }
+				end()
+			}
+		})
+		var clients sync.WaitGroup
+		for client := range 12 {
+			clients.Go(func() { disturbs(p, rand.New(rand.NewPCG(uint64(client), uint64(round)))) })
+		}
+		if round%2 == 1 {
+			clients.Go(func() {
+				for p.server.Connections() == 0 || p.server.now() < 50*time.Millisecond {
+				}
+				_ = p.server.Close()
+			})
+		}
+		clients.Wait()
+		if n := l.twice.Load(); n > 0 {
+			t.Errorf("%d times something was lent that was in use", n)
+		}
+	}
+}
+
+// disturbs makes requests, and does not care for what becomes of them.
+func disturbs(p *proxy, random *rand.Rand) {
+	for range 15 {
+		c, err := net.Dial("tcp", p.addr)
+		if err != nil {
+			return
+		}
+		_ = c.SetDeadline(time.Now().Add(soon))
+		said := strings.Repeat("GET /"+strconv.Itoa(random.IntN(9))+" HTTP/1.1\r\nHost: a\r\n\r\n", 1+random.IntN(3))
+		switch random.IntN(5) {
+		case 0:
+			said = said[:random.IntN(len(said))]
+		case 1:
+			said += "GET /panic HTTP/1.1\r\nHost: a\r\n\r\n"
+		}
+		_, _ = io.WriteString(c, said)
+		if random.IntN(3) > 0 {
+			sendsNoMore(c)
+			_, _ = io.Copy(io.Discard, c)
+		}
+		c.Close()
+	}
+}
+
+// Abort ends a call at whatever moment it comes, and none of its connection is used
+// for another one that still owes something.
+func TestCall_AbortAtAnyMoment(t *testing.T) {
+	address := origin(t, func(c net.Conn, r *bufio.Reader) {
+		for {
+			req, err := http.ReadRequest(r)
+			if err != nil {
+				return
+			}
+			if _, err := io.Copy(io.Discard, req.Body); err != nil {
+				return
+			}
+			id := req.URL.Path
+			if req.Method == "POST" {
+				return // and no answer
+			}
+			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: "+strconv.Itoa(len(id))+"\r\n\r\n"+id)
+		}
+	})
+	client := &Client{} // without time limits: an Abort that is lost is waited for in vain
+	p := client.NewPool(Endpoint{Network: "tcp", Address: address})
+	defer p.Close()
+	random := rand.New(rand.NewPCG(5, 6))
+	aborted := 0
+	for i := range 400 {
+		c := client.NewCall(nil)
+		id := "/" + strconv.Itoa(i)
+		c.Begin("GET", "a", id)
+		go func(spin int) {
+			for range spin {
+				_ = c.because(nil)
+			}
+			c.Abort()
+		}(random.IntN(2000))
+		done := make(chan error, 1)
+		go func() {
+			err := p.Send(c)
+			if err == nil {
+				var body []byte
+				if body, err = io.ReadAll(c.Body()); err == nil && string(body) != id {
+					t.Errorf("%s got %q", id, body)
+				}
+			}
+			done <- err
+		}()
+		if err := await(t, done, "end of the call"); err != nil {
+			if aborted++; !errors.Is(err, ErrAborted) {
+				t.Errorf("got %v", err)
+			}
+		}
+		eventually(t, "Abort", func() bool { return c.because(nil) != nil })
+		c.Release()
+	}
+	if got, err := ask(t, p, "/after"); got != "/after" || err != nil {
+		t.Errorf("got %q, %v", got, err)
+	}
+	t.Logf("%d of 400 calls were aborted", aborted)
+}
+
+// A call that was aborted before it was made asks nobody.
+func TestCall_AbortBeforeSend(t *testing.T) {
+	asked := atomic.Bool{}
+	address := origin(t, func(net.Conn, *bufio.Reader) { asked.Store(true) })
+	client := &Client{}
+	c := client.NewCall(nil)
+	c.Begin("GET", "a", "/")
+	c.Abort()
+	if err := client.NewPool(Endpoint{Network: "tcp", Address: address}).Send(c); !errors.Is(err, ErrAborted) || asked.Load() {
+		t.Errorf("got %v, asked %t", err, asked.Load())
+	}
+	c.Release()
+}

@@ -1,0 +1,65 @@
+//go:build parsers
+
+package parsers
+
+import (
+	"slices"
+	"strings"
+)
+
+// A known difference has a reason, and a section that says who may be of that mind.
+type known struct {
+	parser string
+	error  string // with which the other refuses what Weir accepts
+	of     func(m message, other reading) bool
+	reason string
+}
+
+func differences() []known {
+	return []known{
+		{"llhttp", "HPE_INVALID_METHOD", func(m message, _ reading) bool { return !slices.Contains(registered(), m.what) },
+			"any token may be a method, and llhttp knows a list of them (RFC 9110 section 9.1)"},
+		{"llhttp", "HPE_PAUSED_UPGRADE", func(message, reading) bool { return true },
+			"llhttp leaves what follows a request to upgrade to its user; Weir does until 101, and it is a request otherwise (RFC 9110 section 7.8)"},
+		{"llhttp", "HPE_INVALID_TRANSFER_ENCODING", chunked, "a trailer field that says how to read the message is dropped (RFC 9110 section 6.5.1)"},
+		{"llhttp", "HPE_INVALID_CONTENT_LENGTH", chunked, "a trailer field that says how to read the message is dropped (RFC 9110 section 6.5.1)"},
+		{"llhttp", "HPE_INVALID_CONTENT_LENGTH Invalid character in Content-Length", func(m message, _ reading) bool { return !chunked(m, reading{}) },
+			"a tab after a length is a blank like any other (RFC 9110 section 5.5)"},
+		{"llhttp", "HPE_UNEXPECTED_CONTENT_LENGTH", chunked, "a trailer field that says how to read the message is dropped (RFC 9110 section 6.5.1)"},
+		{"llhttp", "HPE_STRICT Invalid character in chunk extensions", chunked, "what an extension says is not looked at, and nothing of it is sent on (RFC 9112 section 7.1.1)"},
+		{"llhttp", "HPE_CLOSED_CONNECTION", closedBefore, "neither an interim answer nor a trailer field ends a connection (RFC 9110 sections 15.2 and 6.5.1)"},
+		{"hyper", "invalid URI", func(m message, _ reading) bool { return m.target != "" },
+			"printable bytes that no URI has are sent on in a target as they are (RFC 9112 section 3)"},
+	}
+}
+
+// registered are the methods that llhttp knows, of those that are not for another
+// protocol.
+func registered() []string {
+	return strings.Fields("DELETE GET HEAD POST PUT CONNECT OPTIONS TRACE COPY LOCK MKCOL MOVE PROPFIND PROPPATCH SEARCH UNLOCK BIND REBIND UNBIND ACL REPORT MKACTIVITY CHECKOUT MERGE M-SEARCH NOTIFY SUBSCRIBE UNSUBSCRIBE PATCH PURGE MKCALENDAR LINK UNLINK SOURCE QUERY")
+}
+
+func chunked(m message, _ reading) bool {
+	return slices.ContainsFunc(m.fields, func(line string) bool { return strings.EqualFold(line, "transfer-encoding: chunked") })
+}
+
+// closedBefore reports whether what ended the connection for the other was no field of a
+// request, nor of a final answer.
+func closedBefore(m message, other reading) bool {
+	if m.target == "" { // interim answers have been taken out
+		return len(other.messages) == 0
+	}
+	last := other.messages[len(other.messages)-1]
+	return chunked(last, other) && slices.ContainsFunc(last.trailer, func(line string) bool { return strings.HasPrefix(line, "connection: ") })
+}
+
+// reason is why another parser refuses what Weir has read as m, if that is known.
+// There is none for reading another message.
+func reason(parser string, m message, other reading) (string, bool) {
+	for _, d := range differences() {
+		if d.parser == parser && other.why != "" && strings.HasPrefix(other.why, d.error) && d.of(m, other) {
+			return d.reason, true
+		}
+	}
+	return "", false
+}

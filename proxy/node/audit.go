@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -72,9 +73,13 @@ func (n *Node) closeAudit(ctx context.Context) error {
 	return nil
 }
 
-// changeKey changes a key for an operator.
+// changeKey changes a key for an operator. What could not be understood is no change, and
+// is not written down.
 func (n *Node) changeKey(ctx context.Context, c proxy.KeyChange) (proxy.KeyResult, error) {
 	r, err := n.proxy.Change(ctx, c)
+	if errors.Is(err, proxy.ErrKeyQuery) {
+		return r, err
+	}
 	e := cluster.AuditOf(admin.OperatorOf(ctx).Name, c, r, err)
 	n.record(ctx, e)
 	n.events.Publish(admin.Event{Type: admin.EventKey, Action: e.Action, Who: e.Who, Masked: e.Masked, KeyHash: e.Hash, Error: e.Error})

@@ -70,7 +70,7 @@ export async function startRedis(t) {
 export const routes = `
 keys:
   phone: {from: "header:X-Phone", normalize: e164, sensitive: true}
-  ip: client.ip
+  ip: client_ip
 routes:
   - name: sms
     match: {path: /sms, methods: [POST]}

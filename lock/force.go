@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// An overt kind can be looked at, and taken away, by those who do not hold it.
+// A revocable kind can be looked at, and taken away, by those who do not hold it.
 type revocable interface {
 	// look says how many ms the lease of the holder lasts, -1 for without end;
 	// done is false if nobody holds the lock.

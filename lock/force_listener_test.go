@@ -46,7 +46,7 @@ func TestForceListener_HearsThatTheLockWasTakenAway(t *testing.T) {
 // taken it away.
 func takenAway(t *testing.T, name, channel string, take func(*testing.T, *testServer, *Lock) error, options []Option) {
 	w := newServer(t)
-	kind := overtKinds()[name]
+	kind := revocableKinds()[name]
 	h := locked(t, kind(w.locker()), options...)
 	eventually(t, "the holder listens", func() bool { return w.listeners(channel) == 1 })
 	w.eye.Publish(ctxOf(t), channel, "0")

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// overtKinds are all kinds that can be looked at and taken away.
-func overtKinds() map[string]func(*Locker) *Lock {
+// revocableKinds are all kinds that can be looked at and taken away.
+func revocableKinds() map[string]func(*Locker) *Lock {
 	return map[string]func(*Locker) *Lock{
 		"reentrant": func(l *Locker) *Lock { return l.Reentrant("orders") },
 		"fair":      func(l *Locker) *Lock { return l.Fair("orders") },
@@ -37,7 +37,7 @@ func wantFree(t *testing.T, lk *Lock) {
 
 func TestForce_LooksAndTakesAway(t *testing.T) {
 	leakFree(t)
-	for name, kind := range overtKinds() {
+	for name, kind := range revocableKinds() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // each waits for its watchdog
 			w := newServer(t)
@@ -70,7 +70,7 @@ func TestForce_LooksAndTakesAway(t *testing.T) {
 
 // Who waits in another process hears of it: he does not ask for an hour.
 func TestForce_WakesWhoWaits(t *testing.T) {
-	for name, kind := range overtKinds() {
+	for name, kind := range revocableKinds() {
 		if name == "read" {
 			continue // nobody waits for readers but a writer, below
 		}
@@ -134,7 +134,7 @@ func TestForce_KnowsLocksWithoutEndAndBundles(t *testing.T) {
 
 // Redisson's own doing, but that its readers' holds stay behind.
 func TestGolden_Force(t *testing.T) {
-	for name, kind := range overtKinds() {
+	for name, kind := range revocableKinds() {
 		if name == "simple" || name == "fenced" || name == "group" { // ours alone; as reentrant; a story of its own
 			continue
 		}

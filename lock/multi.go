@@ -49,7 +49,7 @@ func Red(locks ...*Lock) *Lock {
 	return lk
 }
 
-// A bundle is what the kinds of Multi and Red have in common.
+// heldParts is what the kinds of Multi and Red have in common.
 type heldParts struct {
 	parts []*Lock
 }

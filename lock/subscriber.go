@@ -16,7 +16,7 @@ const (
 	lastBackoff  = 2 * time.Second       // longest pause
 )
 
-// A line is one pub/sub connection, renewed while somebody listens. In a
+// A subscriber is one pub/sub connection, renewed while somebody listens. In a
 // cluster with sharded channels a failed one is given up instead, because its
 // channels may have moved: the listeners listen again. The hub's mutex guards
 // topics.

@@ -164,6 +164,13 @@ func TestCost_TwoAllocationsForALine(t *testing.T) {
 	}
 }
 
+func TestRequestIDs_CostNextToNothing(t *testing.T) {
+	var ids requestIDs
+	if n := testing.AllocsPerRun(10*idsAtOnce, func() { ids.next() }); n > 0 {
+		t.Errorf("%v allocations for each id, want one for %d", n, idsAtOnce)
+	}
+}
+
 // BenchmarkPath is what a request costs with client, upstream and all system calls.
 func BenchmarkPath(b *testing.B) {
 	for _, c := range costed {

@@ -88,6 +88,29 @@
 // fails after the header, or a value of a distinct limit, they cannot tell of. A limit with a penalty counts its refusals in the
 // same store and bans a key that it has refused too often (penalize.go).
 //
+// # What people read of it
+//
+// One line a request (record.go). What tells of a person stands there as a hash, cut
+// short, or masked (redact.go): keys, paths that no route matches, and the client's
+// address as the configuration wants it. With a secret the hash of a key is the
+// beginning of its name in the store. Without one it is made with a salt that nodes of
+// one Redis share, because a bare hash of a phone number is found out by trying all.
+// Names in the store go without the salt: it would lie beside them, protect nothing
+// from whoever reads them, and split the counts whenever it was lost.
+//
+// # Asked, not served
+//
+// Proxy.Explain takes a request through the same stages and tells of each what it says,
+// of each limit what it would say, and what the upstream would be sent. It asks the store
+// with Peek alone: nothing is taken, counted, learnt, logged or forwarded.
+//
+// A Replay (dry run) takes logged requests through them on a virtual clock, by counts in
+// memory of its own. It differs from serving in four places: requests that wait for their
+// turn stand in a line of its own (replay_line.go), concurrent permits are renewed by that
+// clock, the outcome of a request is what the log says, and a limit whose key the log does
+// not tell is left out (replay_known.go). A test compares its counts with those of a Proxy
+// that serves the same requests at the same times.
+//
 // # What operators ask, and do
 //
 // Standing (standing.go) says how a key stands under every limit that counts by it, and
@@ -102,16 +125,6 @@
 // 1% of its time. The ring holds keys as clients sent them; what people see of them is
 // masked when they look, and never written anywhere.
 //
-// # What people read of it
-//
-// One line a request (record.go). What tells of a person stands there as a hash, cut
-// short, or masked (redact.go): keys, paths that no route matches, and the client's
-// address as the configuration wants it. With a secret the hash of a key is the
-// beginning of its name in the store. Without one it is made with a salt that nodes of
-// one Redis share, because a bare hash of a phone number is found out by trying all.
-// Names in the store go without the salt: it would lie beside them, protect nothing
-// from whoever reads them, and split the counts whenever it was lost.
-//
 // # A reload
 //
 //	watch → read → compile → agree → swap → retire → report
@@ -125,7 +138,8 @@
 // # What is shared
 //
 // Between all requests: the pointer to the current generation and that
-// generation's count of requests (generation.go), the pool of exchanges, the
+// generation's count of requests (generation.go), the pools of exchanges and downstreams, the
+// source of request ids (requestid.go), the series that a route has looked up (figures.go), the
 // limiter's store and the local store that stands in for it (admit.go), what is
 // known of keys (newkeys.go), what operators may ask (observe.go), the memory for bodies (buffers.go), the
 // figures (metrics.go), the log, and the fleet: what is known of how targets

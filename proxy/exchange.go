@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/respond"
 	"github.com/weir-proxy/weir/proxy/upstream"
@@ -174,7 +175,7 @@ func (x *exchange) reset() {
 	kept.value = x.value
 	kept.value.Reset()
 	kept.memory, kept.edit = x.memory, x.edit
-	kept.memory.Reset()
+	kept.memory.Discard(http1.Discard)
 	*x = kept
 }
 

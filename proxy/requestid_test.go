@@ -31,10 +31,3 @@ func TestRequestIDs_NoTwoAreTheSame(t *testing.T) {
 		t.Errorf("another proxy has made %q too", id)
 	}
 }
-
-func TestRequestIDs_CostNextToNothing(t *testing.T) {
-	var ids requestIDs
-	if n := testing.AllocsPerRun(10*idsAtOnce, func() { ids.next() }); n > 0 {
-		t.Errorf("%v allocations for each id, want one for %d", n, idsAtOnce)
-	}
-}

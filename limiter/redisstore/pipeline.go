@@ -36,11 +36,11 @@ type pipeline struct {
 }
 
 // newPipeline makes a pipeline to node. It begins nothing.
-func newPipeline(s *Store, node *redis.Client, shared bool) *pipeline {
+func newPipeline(s *Store, node *redis.Client, at track) *pipeline {
 	p := &pipeline{store: s, node: node}
 	if b := breakerOf(node); b != nil {
 		p.circuit, p.masters = b.own, b.masters
-		if shared {
+		if at.shared {
 			p.circuit = b.shared
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"slices"
 	"syscall"
 	"testing"
@@ -322,34 +321,5 @@ func TestStore_SameCallTwice(t *testing.T) {
 		left(before-6, before-3)
 		s.client.Set(t.Context(), TestClock, clock+10_000, 0)
 		left(count, count)
-	}
-}
-
-// What was about to be sent when the connection was lost goes by the next one.
-func TestPipeline_KeepsWhatWasNotSent(t *testing.T) {
-	server := redistest.Start(t)
-	s := grounded(t, server.Addr)
-	s.client.Set(t.Context(), TestClock, int64(1_800_000_000_000), 0)
-	p := s.only(t)
-	lost, err := p.connected()
-	if err != nil {
-		t.Fatal(err)
-	}
-	lost.breakOff(net.ErrClosed)
-	eventually(t, "the reader ends", lost.ended.Load)
-	calls := []*call{}
-	for range 3 {
-		calls = append(calls, s.newCall([]limiter.Claim{{Limit: bucketOf("l", 5), Cost: 1}}, newID()))
-	}
-	s.join(t, calls...)
-	p.send(lost)
-	if n := s.fly(t); n != 1 {
-		t.Errorf("%d batches, want 1", n)
-	}
-	for i, c := range calls {
-		<-c.done
-		if c.err != nil || c.decision.Outcomes[0].Remaining != int64(4-i) {
-			t.Errorf("call %d: %+v, %v", i, c.decision, c.err)
-		}
 	}
 }

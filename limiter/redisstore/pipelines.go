@@ -66,7 +66,7 @@ func (l *pipelines) to(node *redis.Client, at track) *pipeline {
 	defer l.mu.Unlock()
 	p := l.byNode[at]
 	if p == nil {
-		p = newPipeline(l.store, node, at.shared)
+		p = newPipeline(l.store, node, at)
 		p.queue.closed = l.closed
 		l.byNode[at] = p
 	}

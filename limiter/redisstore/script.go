@@ -39,6 +39,8 @@ var (
 	distinctLua string
 	//go:embed cooldown.lua
 	cooldownLua string
+	//go:embed take_cooldown.lua
+	takeCooldownLua string
 	//go:embed sliding_log.lua
 	slidingLogLua string
 	//go:embed sliding_log_kind.lua
@@ -146,6 +148,8 @@ func newScripts(clock, prefix string) scripts {
 	s.again[limiter.Concurrent] = s.again[limiter.TokenBucket]
 	s.again[limiter.Cooldown] = newScript(clock, baseLua, limitsLua, windowsLua, boxLua, decideLua, slidingLogLua, cooldownLua, takeLua)
 	s.straight, s.several = s.again, s.again
+	cooldown := parts{common: slidingLogLua, kind: cooldownLua}
+	s.straight[limiter.Cooldown] = newScript(cooldown.general(clock, oneLua), takeCooldownLua)
 	for a, p := range map[limiter.Algorithm]parts{
 		limiter.TokenBucket:   {"", takeTokenBucketLua, manyTokenBucketLua, bucketLua},
 		limiter.FixedWindow:   {counterLua, takeFixedWindowLua, manyBoxesLua + manyFixedWindowLua, counterKindLua},

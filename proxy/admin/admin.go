@@ -5,12 +5,9 @@ package admin
 
 import (
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/json"
 	"net/http"
 	"net/http/pprof"
-	"strings"
 
 	"github.com/go-chi/chi/v5"
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,8 +21,9 @@ import (
 // Top, Audit, Events and Dashboard there may be none.
 type Options struct {
 	// Token is asked for, as a bearer token (RFC 6750), before anything is
-	// changed, profiled, or told of the cluster. When it is empty, all that is open
-	// to this machine's own programs, but profiles are served to nobody.
+	// changed, profiled, or told of the cluster: who has it may do all. Without it and
+	// Tokens, all that is open to this machine's own programs, but profiles are served
+	// to nobody.
 	Token string
 	// Tokens are those of operators, beside Token, each with what it may do.
 	Tokens []Token
@@ -85,16 +83,15 @@ func New(o Options) http.Handler {
 	mux.Get("/healthz", healthz)
 	mux.Get("/readyz", o.readyz)
 	mux.Method(http.MethodGet, "/metrics", promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{EnableOpenMetrics: true}))
-	mux.With(o.bearer).Post("/reload", o.reload)
+	mux.With(o.allow(Write)).Post("/reload", o.reload)
+	mux.Route(apiRoot, o.api)
 	if o.Dashboard != nil {
 		mux.Get("/", o.Dashboard.ServeHTTP)
 		mux.Handle("/dashboard", http.RedirectHandler("/", http.StatusSeeOther))
 		mux.Handle("/dashboard/*", o.Dashboard)
 	}
-	o.cluster(mux)
-	mux.With(o.bearer).Group(o.pushes)
-	if o.Token != "" {
-		mux.With(o.bearer).Route("/debug/pprof", profiles)
+	if len(o.allowances()) > 0 {
+		mux.With(o.allow(Write)).Route("/debug/pprof", profiles)
 	}
 	return mux
 }
@@ -105,24 +102,6 @@ func profiles(mux chi.Router) {
 	mux.HandleFunc("/symbol", pprof.Symbol)
 	mux.HandleFunc("/trace", pprof.Trace)
 	mux.HandleFunc("/*", pprof.Index)
-}
-
-// bearer lets only those pass who know the token.
-func (o Options) bearer(next http.Handler) http.Handler {
-	if o.Token == "" {
-		return next
-	}
-	want := sha256.Sum256([]byte(o.Token))
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		token, found := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-		got := sha256.Sum256([]byte(token))
-		if !found || subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
-			w.Header().Set("WWW-Authenticate", `Bearer realm="weir"`)
-			problem(w, http.StatusUnauthorized, "send the admin token as Authorization: Bearer TOKEN")
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
 }
 
 func healthz(w http.ResponseWriter, _ *http.Request) {

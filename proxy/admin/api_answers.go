@@ -177,7 +177,8 @@ type AuditEntry struct {
 	ID      string    `json:"id"`
 	At      time.Time `json:"at"`
 	Node    string    `json:"node"`
-	Who     string    `json:"who"` // the name of a token, or local
+	Who     string    `json:"who"`               // the name of a token, or local
+	Address string    `json:"address,omitempty"` // of the operator's connection
 	Action  string    `json:"action"`
 	Masked  string    `json:"masked,omitempty"` // the key, as people are shown it
 	Hash    string    `json:"hash,omitempty"`   // what the log calls it

@@ -21,9 +21,16 @@ const (
 	tickEvery = time.Second
 )
 
+// The types of events.
+const (
+	EventStatistics = "statistics"
+	EventReload     = "reload" // another generation is served, or one was refused
+	EventKey        = "key"    // an operator has changed a key
+)
+
 // An Event is something that has just happened.
 type Event struct {
-	Type       string    `json:"type"` // statistics, reload, or key
+	Type       string    `json:"type"` // statistics, reload or key
 	At         time.Time `json:"at"`
 	Generation int64     `json:"generation,omitempty"` // that is served now, of a reload
 	Hash       string    `json:"hash,omitempty"`
@@ -87,7 +94,7 @@ func (e *Events) tick(ctx context.Context) {
 		select {
 		case <-ticker.C:
 			now := e.counts()
-			e.Publish(Event{Type: "statistics", Counts: grown(last, now)})
+			e.Publish(Event{Type: EventStatistics, Counts: grown(last, now)})
 			last = now
 		case <-ctx.Done():
 			return

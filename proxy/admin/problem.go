@@ -3,7 +3,9 @@ package admin
 import (
 	"errors"
 	"net/http"
+	"strings"
 
+	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
@@ -57,8 +59,19 @@ func problemOf(err error, other int) Problem {
 		return Problem{Status: http.StatusUnprocessableEntity, Detail: err.Error()}
 	case errors.As(err, &known):
 		return *known
+	case errors.Is(err, proxy.ErrKeyQuery), errors.Is(err, proxy.ErrExplain):
+		return Problem{Status: http.StatusBadRequest, Detail: unprefixed(err)}
 	}
 	return Problem{Status: other, Detail: err.Error()}
+}
+
+// unprefixed is what is wrong with a question, without the words that it is.
+func unprefixed(err error) string {
+	text := err.Error()
+	for _, kind := range []error{proxy.ErrKeyQuery, proxy.ErrExplain} {
+		text = strings.TrimPrefix(text, kind.Error()+": ")
+	}
+	return text
 }
 
 // answer sends what ask returns, or why it cannot; then its status is other unless the

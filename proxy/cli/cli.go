@@ -44,6 +44,7 @@ type commands struct {
 	Check       checkCommand       `cmd:"" help:"Name every problem of a configuration file."`
 	Explain     explainCommand     `cmd:"" help:"Say what would be done with a request, and why; it takes nothing."`
 	Simulate    simulateCommand    `cmd:"" help:"Say what limits would have done with requests of an access log."`
+	Keys        keysCommand        `cmd:"" help:"Look a key up on all nodes, and reset, grant, ban or unban it."`
 	Push        pushCommand        `cmd:"" help:"Have all nodes serve a file, or none."`
 	Rollback    rollbackCommand    `cmd:"" help:"Have all nodes serve what was pushed earlier."`
 	History     historyCommand     `cmd:"" help:"List what was pushed, by whom, and what it changed."`

@@ -18,17 +18,28 @@ import (
 )
 
 type explainCommand struct {
-	Method string   `arg:"" complete:"GET,HEAD,POST,PUT,PATCH,DELETE,OPTIONS" help:"The method: GET, POST ..."`
-	URL    string   `arg:"" name:"url" help:"http://HOST/PATH, or /PATH."`
-	Config string   `short:"c" help:"The configuration; without it weir.yaml, then config.example.yaml." placeholder:"FILE"`
+	Method string   `arg:"" complete:"GET,HEAD,POST,PUT,PATCH,DELETE,OPTIONS" help:"The method: GET, POST ...; or, alone, the id of a request of the last minutes: what was decided about it."`
+	URL    string   `arg:"" optional:"" name:"url" help:"http://HOST/PATH, or /PATH."`
+	Config string   `short:"c" help:"The configuration; without it weir.yaml, then config.example.yaml." placeholder:"FILE" xor:"where"`
+	Admin  string   `help:"Ask a running weir in place of a file: HOST:PORT or the URL of its admin listener." placeholder:"HOST:PORT" xor:"where"`
+	Token  string   `env:"WEIR_ADMIN_TOKEN" help:"Its token, if it asks for one."`
 	Header []string `short:"H" sep:"none" help:"A header field of the request; may be given several times." placeholder:"'NAME: VALUE'"`
 	Data   *string  `short:"d" help:"The body of the request, or @FILE; @- is the standard input." placeholder:"BODY"`
 	Client string   `help:"The address that the connection comes from." placeholder:"IP" default:"127.0.0.1"`
 	JSON   bool     `name:"json" help:"Print JSON."`
 }
 
-// Run prints what would be done with a request by the file, with all quota left.
+// Run prints what would be done with a request: by a running weir, as its limits stand,
+// or by the file, with all quota left; or what was decided about one.
 func (c explainCommand) Run(ctx context.Context, w Env) error {
+	switch {
+	case c.URL == "" && c.Config != "":
+		return errors.New("a file decides about no request; leave out -c to ask a running weir about an id, or write METHOD URL")
+	case c.URL == "":
+		return c.decided(ctx, w)
+	case c.Admin != "":
+		return c.ask(ctx, w)
+	}
 	path, err := configPath(c.Config)
 	if err != nil {
 		return err
@@ -37,7 +48,11 @@ func (c explainCommand) Run(ctx context.Context, w Env) error {
 	if err != nil {
 		return err
 	}
-	request, err := c.request(read, w.stdin())
+	var methods []string
+	for _, r := range read.Routes {
+		methods = append(methods, r.Match.Methods...)
+	}
+	request, err := c.request(methods, w.stdin())
 	if err != nil {
 		return err
 	}
@@ -55,11 +70,12 @@ func (c explainCommand) Run(ctx context.Context, w Env) error {
 			e.Keys[i].Hash = ""
 		}
 	}
+	return c.print(w, e)
+}
+
+func (c explainCommand) print(w Env, e proxy.Explanation) error {
 	if c.JSON {
-		out := json.NewEncoder(w.Stdout)
-		out.SetIndent("", "  ")
-		out.SetEscapeHTML(false)
-		return out.Encode(e)
+		return printJSON(w, e)
 	}
 	explainText{Explanation: e, palette: newPalette(w.Stdout)}.print(w.Stdout)
 	return nil
@@ -70,10 +86,10 @@ func said(err error) error {
 	return errors.New(strings.TrimPrefix(err.Error(), proxy.ErrExplain.Error()+": "))
 }
 
-// request is what the command line describes.
-func (c explainCommand) request(read *config.Config, stdin io.Reader) (proxy.ExplainRequest, error) {
+// request is what the command line describes; methods are those that routes name.
+func (c explainCommand) request(methods []string, stdin io.Reader) (proxy.ExplainRequest, error) {
 	r := proxy.ExplainRequest{Method: c.Method, URL: c.URL, Header: map[string][]string{}}
-	if err := checkMethod(c.Method, read); err != nil {
+	if err := checkMethod(c.Method, methods); err != nil {
 		return r, err
 	}
 	for _, line := range c.Header {
@@ -124,16 +140,13 @@ func body(data string, stdin io.Reader) (string, error) {
 	return string(b), nil
 }
 
-// checkMethod tells what is meant when method is none. A method that the file names is
-// one.
-func checkMethod(method string, read *config.Config) error {
+// checkMethod tells what is meant when method is none. One that a route names is one.
+func checkMethod(method string, named []string) error {
 	known := []string{
 		http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions, http.MethodTrace, http.MethodConnect,
 		"PROPFIND", "PROPPATCH", "MKCOL", "COPY", "MOVE", "LOCK", "UNLOCK", "REPORT", "SEARCH", "QUERY",
 	}
-	for _, r := range read.Routes {
-		known = append(known, r.Match.Methods...)
-	}
+	known = append(known, named...)
 	if slices.Contains(known, method) {
 		return nil
 	}

@@ -16,7 +16,7 @@ type memoryAlerts struct {
 
 func newMemoryAlerts() *memoryAlerts { return &memoryAlerts{raised: map[string]time.Time{}} }
 
-// raise implements outbox.
+// raise implements alertQueue.
 func (b *memoryAlerts) raise(_ context.Context, _ Term, a Alert, repeat time.Duration) (raised, full bool, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -33,7 +33,7 @@ func (b *memoryAlerts) raise(_ context.Context, _ Term, a Alert, repeat time.Dur
 	return true, false, nil
 }
 
-// next implements outbox.
+// next implements alertQueue.
 func (b *memoryAlerts) next(context.Context) (queuedAlert, bool, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -43,7 +43,7 @@ func (b *memoryAlerts) next(context.Context) (queuedAlert, bool, error) {
 	return queuedAlert{Alert: b.queue[0]}, true, nil
 }
 
-// done implements outbox.
+// done implements alertQueue.
 func (b *memoryAlerts) done(context.Context, Term, queuedAlert) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

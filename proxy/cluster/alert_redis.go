@@ -18,7 +18,7 @@ var (
 	doneScript string
 )
 
-// A queue is the outbox that the nodes of a cluster share.
+// redisAlerts is the alertQueue that the nodes of a cluster share.
 type redisAlerts struct {
 	fence  fence
 	prefix string
@@ -33,7 +33,7 @@ func newRedisAlerts(rdb redis.UniversalClient, prefix string) *redisAlerts {
 
 func (q *redisAlerts) key() string { return q.prefix + "alerts" }
 
-// raise implements outbox.
+// raise implements alertQueue.
 func (q *redisAlerts) raise(ctx context.Context, t Term, a Alert, repeat time.Duration) (raised, full bool, err error) {
 	text, err := json.Marshal(a)
 	if err != nil {
@@ -47,7 +47,7 @@ func (q *redisAlerts) raise(ctx context.Context, t Term, a Alert, repeat time.Du
 	return reply == int64(1), reply == int64(-1), nil
 }
 
-// next implements outbox.
+// next implements alertQueue.
 func (q *redisAlerts) next(ctx context.Context) (queuedAlert, bool, error) {
 	text, err := q.fence.rdb.LIndex(ctx, q.key(), 0).Result()
 	if errors.Is(err, redis.Nil) {
@@ -63,7 +63,7 @@ func (q *redisAlerts) next(ctx context.Context) (queuedAlert, bool, error) {
 	return l, true, nil
 }
 
-// done implements outbox.
+// done implements alertQueue.
 func (q *redisAlerts) done(ctx context.Context, t Term, l queuedAlert) error {
 	if _, err := q.fence.run(ctx, q.over, t, []string{q.key()}, l.text); err != nil {
 		return fmt.Errorf("take out an alert: %w", err)

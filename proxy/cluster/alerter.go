@@ -31,7 +31,7 @@ const (
 	Dropped = "dropped" // it will not: the webhook wants none of it, or not in time, or the queue was full
 )
 
-// An outbox is where alerts wait to be sent.
+// An alertQueue is where alerts wait to be sent.
 type alertQueue interface {
 	// raise puts a in, unless the same was put in less than repeat ago; full says
 	// that there was no room.
@@ -105,7 +105,7 @@ func (a *Alerter) run(ctx context.Context, t Term) (string, error) {
 	return fmt.Sprintf("raised %d, sent %d", raised, sent), err
 }
 
-// raise puts what this minute and the one before give reason to into the outbox.
+// raise puts what this minute and the one before give reason to into the queue.
 func (a *Alerter) raise(ctx context.Context, t Term, rules config.Alerts) (raised int, err error) {
 	now, err := a.store.now(ctx)
 	if err != nil {

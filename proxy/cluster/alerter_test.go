@@ -75,7 +75,7 @@ func (r *receiver) received() []cluster.Alert {
 	return append([]cluster.Alert{}, r.got...)
 }
 
-// A testAlerter is an alarm, and what became of its alerts.
+// A testAlerter is an Alerter, and what became of its alerts.
 type testAlerter struct {
 	*cluster.Alerter
 	t       *testing.T

@@ -35,6 +35,8 @@ type AuditEntry struct {
 	Node string    `json:"node"`
 	// Who is the name of the operator's token, or local.
 	Who string `json:"who"`
+	// Address is that of the operator's connection.
+	Address string `json:"address,omitempty"`
 	// Action is what was done: reset, grant, ban or unban of a key; reload, push or
 	// rollback of the configuration.
 	Action string `json:"action"`
@@ -165,7 +167,7 @@ func (a *Audit) Page(ctx context.Context, before string, n int) (AuditPage, erro
 
 // bounded is e with no text longer than may be kept.
 func (e AuditEntry) bounded() AuditEntry {
-	for _, text := range []*string{&e.Who, &e.Action, &e.Masked, &e.Hash, &e.Detail, &e.Reason, &e.Error} {
+	for _, text := range []*string{&e.Who, &e.Address, &e.Action, &e.Masked, &e.Hash, &e.Detail, &e.Reason, &e.Error} {
 		if len(*text) > mostText {
 			*text = (*text)[:mostText]
 		}

@@ -17,7 +17,7 @@ const (
 	countedFound = 2_000
 )
 
-// A Counted is a limit's count of one key.
+// A CountedKey is a limit's count of one key.
 type CountedKey struct {
 	Limit string // name of the limit in the store
 	Key   limiter.Key
@@ -44,7 +44,7 @@ func (n *Node) Counted(ctx context.Context, limits map[string]bool) (all []Count
 				return nil, false, fmt.Errorf("look for counts: %w", err)
 			}
 			for _, key := range keys {
-				if c, ok := scanKeys(strings.TrimPrefix(key, n.store+":")); ok && limits[c.Limit] && !found[c] {
+				if c, ok := parseCounted(strings.TrimPrefix(key, n.store+":")); ok && limits[c.Limit] && !found[c] {
 					found[c] = true
 					all = append(all, c)
 				}
@@ -58,8 +58,8 @@ func (n *Node) Counted(ctx context.Context, limits map[string]bool) (all []Count
 	return all, true, nil
 }
 
-// readCounted reads {KEY}:ROUTE.LIMIT:WINDOW and what follows.
-func scanKeys(text string) (c CountedKey, ok bool) {
+// parseCounted reads {KEY}:ROUTE.LIMIT:WINDOW and what follows.
+func parseCounted(text string) (c CountedKey, ok bool) {
 	key, rest, ok := strings.Cut(strings.TrimPrefix(text, "{"), "}:")
 	b, err := hex.DecodeString(key)
 	if !ok || err != nil || len(b) != len(c.Key) {

@@ -7,7 +7,7 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-func TestScanKeys(t *testing.T) {
+func TestParseCounted(t *testing.T) {
 	key := limiter.KeyOf("p")
 	for text, limit := range map[string]string{
 		"{" + key.String() + "}:a.l:1h:value":              "a.l:1h",
@@ -18,7 +18,7 @@ func TestScanKeys(t *testing.T) {
 		"{cluster}:config":                                 "",
 		"nonsense":                                         "",
 	} {
-		c, ok := scanKeys(text)
+		c, ok := parseCounted(text)
 		if ok != (limit != "") || ok && (c.Limit != limit || c.Key != key) {
 			t.Errorf("%s is %+v, %v; want %q", text, c, ok, limit)
 		}

@@ -104,7 +104,7 @@ func NewLeader(o LeaderOptions) *Leader {
 // another node need not wait for the lease to end.
 func (l *Leader) Run(ctx context.Context) error { return l.leadership.lead(ctx, l.term) }
 
-// Look is who leads now, as any node can tell, and what the tasks came to last.
+// Current is who leads now, as any node can tell, and what the tasks came to last.
 func (l *Leader) Current(ctx context.Context) (Leadership, error) { return l.leadership.current(ctx) }
 
 // term runs all tasks until ctx ends.

@@ -57,7 +57,7 @@ type statisticsStore interface {
 	sums(ctx context.Context, first, last int64) ([][]Tally, error)
 }
 
-// A report is what one node says of one minute.
+// A minuteReport is what one node says of one minute.
 type minuteReport struct {
 	Tallies []Tally      `json:"tallies"`
 	Near    []proxy.Near `json:"near,omitempty"`

@@ -33,7 +33,7 @@ func (r *loader) acme(f *listenForm) *ACME {
 	a := f.TLS.ACME
 	r.directory(a)
 	if a.Email != "" && !strings.Contains(strings.Trim(a.Email, "@"), "@") {
-		r.wrong(&a.Email, "is no address for mail", "write for example ops@example.com")
+		r.wrong(&a.Email, "is not an address for mail", "write for example ops@example.com")
 	}
 	plain := listenAddress(f.HTTP) != ""
 	if !plain && len(a.Challenges) == 1 && a.Challenges[0] == challengeHTTP {
@@ -52,7 +52,7 @@ func (r *loader) acme(f *listenForm) *ACME {
 func (r *loader) directory(a *acmeForm) {
 	u, err := url.Parse(a.Directory)
 	if r.ok(&a.Directory) && (err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil) {
-		r.wrong(&a.Directory, "is no https URL", "write for example https://acme-v02.api.letsencrypt.org/directory")
+		r.wrong(&a.Directory, "is not an https URL", "write for example https://acme-v02.api.letsencrypt.org/directory")
 	}
 }
 

@@ -18,7 +18,7 @@ type Penalty struct {
 
 // concurrent makes the only rate of a limit on what is under way at a time.
 func (l *limits) concurrent(f *limitForm, limit *Limit) {
-	l.without(f, "concurrent bounds what is under way at a time", "rate", "rates", "distinct", "cooldown", "overrides", "burst", "count", "penalty")
+	l.without(f, "concurrent", "rate", "rates", "distinct", "cooldown", "overrides", "burst", "count", "penalty")
 	limit.Algorithm = limiter.Concurrent
 	if f.Concurrent > 0 {
 		limit.Rates = []limiter.Rate{{Count: int64(f.Concurrent), Window: Lease}}

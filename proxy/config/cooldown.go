@@ -17,7 +17,7 @@ const forget = 2
 
 // cooldown reads the steps of a limit and what lets them begin anew.
 func (l *limits) cooldown(f *limitForm, limit *Limit) {
-	l.without(f, "cooldown is pauses", "rate", "rates", "distinct", "overrides", "burst", "cost", "redisson_name", "redisson_version")
+	l.without(f, "cooldown", "rate", "rates", "distinct", "overrides", "burst", "cost", "redisson_name", "redisson_version")
 	limit.Algorithm = limiter.Cooldown
 	switch {
 	case len(f.Cooldown) == 0 && l.ok(&f.Cooldown):

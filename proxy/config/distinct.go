@@ -11,7 +11,7 @@ func (l *limits) distinct(f *limitForm, limit *Limit) {
 	if f.Distinct == nil {
 		return
 	}
-	l.without(f, "distinct counts values", "cost", "burst", "redisson_name", "redisson_version")
+	l.without(f, "distinct", "cost", "burst", "redisson_name", "redisson_version")
 	limit.Algorithm, limit.Burst = limiter.Distinct, 0
 	limit.Distinct = l.keys.use(f.Distinct)
 	l.parameters(f.Distinct, limit.Distinct, l.params)

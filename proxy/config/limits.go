@@ -80,8 +80,8 @@ func (l *limits) kind(f *limitForm, limit *Limit) {
 	}
 }
 
-// without notes a problem for each of the named fields that is given: what the
-// limit is goes with none of them.
+// without notes a problem for each of the named fields that is given beside what: a
+// limit cannot have both.
 func (l *limits) without(f *limitForm, what string, names ...string) {
 	fields := map[string]any{
 		"rate": &f.Rate, "rates": &f.Rates, "concurrent": &f.Concurrent, "distinct": &f.Distinct, "cooldown": &f.Cooldown, "overrides": &f.Overrides,
@@ -89,11 +89,11 @@ func (l *limits) without(f *limitForm, what string, names ...string) {
 	}
 	for _, name := range names {
 		if l.given(fields[name]) {
-			l.wrong(fields[name], what+" and goes with no "+name, "write a limit of its own for it")
+			l.wrong(fields[name], what+" cannot be combined with "+name, "write a limit of its own for it")
 		}
 	}
 	if f.Algorithm != limiter.TokenBucket.String() && f.Algorithm != "" {
-		l.wrong(&f.Algorithm, strings.Fields(what)[0]+" is an algorithm of its own", "leave algorithm out")
+		l.wrong(&f.Algorithm, what+" is an algorithm of its own", "leave algorithm out")
 	}
 }
 

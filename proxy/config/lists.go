@@ -78,7 +78,7 @@ func (l *lists) members(name string, f *listForm, spec *key.Spec) *key.List {
 	for i := range f.Values {
 		one, problems := key.ParseList(spec, f.Values[i], secrets...)
 		if f.Values[i] != "" && (len(problems) > 0 || one.Len() == 0) {
-			l.wrong(&f.Values[i], quote(f.Values[i])+" is no value of the key "+spec.Name, "write it as clients send it")
+			l.wrong(&f.Values[i], quote(f.Values[i])+" is not a value of the key "+spec.Name, "write it as clients send it")
 		}
 		l.values = append(l.values, listed{list: name, spec: spec, at: l.places[&f.Values[i]].Position, text: f.Values[i], written: l.written[&f.Values[i]]})
 	}

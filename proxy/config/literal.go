@@ -53,7 +53,7 @@ func (b literals) key(pointer any, spec *key.Spec, text string) (k limiter.Key, 
 		ok = plain.Extract(literalRequest{text: text}, &v) == nil
 	}
 	if !ok {
-		b.wrong(pointer, quote(text)+" is no value of the key "+spec.Name, instead)
+		b.wrong(pointer, quote(text)+" is not a value of the key "+spec.Name, instead)
 		return k, false
 	}
 	return b.privacy.Hash(v.Parts), true

@@ -117,7 +117,7 @@ func (r *loader) open(path, id string) *file {
 
 // errNotFile says that what stands at a path is a pipe, a socket or a device: it may
 // never end, and cannot be read anew when it changes.
-var errNotFile = errors.New("is no regular file")
+var errNotFile = errors.New("is not a regular file")
 
 func readFile(path string) ([]byte, error) {
 	f, err := openFile(path)

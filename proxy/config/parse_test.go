@@ -56,8 +56,8 @@ func TestLoad_FileThatCannotBeRead(t *testing.T) {
 	for path, want := range map[string]string{
 		filepath.Join(dir, "none.yaml"): ": cannot be read: no such file or directory; name a file that Weir may read",
 		dir:                             ": cannot be read: is a directory; name a file that Weir may read",
-		fifo:                            ": cannot be read: is no regular file; name a file that Weir may read",
-		os.DevNull:                      ": cannot be read: is no regular file; name a file that Weir may read",
+		fifo:                            ": cannot be read: is not a regular file; name a file that Weir may read",
+		os.DevNull:                      ": cannot be read: is not a regular file; name a file that Weir may read",
 	} {
 		c, err := Load(path)
 		if got := fails(t, c, err).Error(); got != path+want {

@@ -15,7 +15,7 @@ func (r *routes) redirect(f *redirectForm) *Redirect {
 		return nil
 	}
 	if statuses := []int{301, 302, 303, 307, 308, 0}; !slices.Contains(statuses, f.Status) {
-		r.wrong(&f.Status, "is no status that sends clients elsewhere", "write 301, 302, 303, 307 or 308")
+		r.wrong(&f.Status, "is not the status of a redirect", "write 301, 302, 303, 307 or 308")
 	}
 	places := strings.NewReplacer("{host}", "h.example", "{path}", "/p", "{query}", "?q")
 	for _, m := range words.FindAllString(f.To, -1) {

@@ -53,7 +53,7 @@ func (r *routes) prefix(text *string) string {
 	p, f := parsePath(strings.TrimSuffix(*text, "/"))
 	switch {
 	case strings.Trim(*text, "/") == "":
-		r.wrong(text, "is no segment", "write for example /api, or leave it out")
+		r.wrong(text, "is not a path", "write for example /api, or leave it out")
 		return ""
 	case f != (fault{}):
 		r.wrong(text, f.what, f.instead)

@@ -65,7 +65,7 @@ func parseCode(s string) (from, to int, err error) {
 	m := codeForm.FindStringSubmatch(s)
 	switch {
 	case m == nil:
-		return 0, 0, fmt.Errorf("%s is no status", quote(s))
+		return 0, 0, fmt.Errorf("%s is not a status", quote(s))
 	case m[1] != "":
 		hundreds, _ := strconv.Atoi(m[1])
 		return 100 * hundreds, 100*hundreds + 99, nil

@@ -25,7 +25,7 @@ func (l *limits) wait(f *limitForm) (most time.Duration, waiting int) {
 	case time.Duration(f.Wait) > longestWait:
 		l.wrong(&f.Wait, "is longer than clients wait", "write at most 1m")
 	case f.Mode != string(Enforce):
-		l.warn(&f.Wait, "nobody waits for a limit whose mode is "+f.Mode, "leave it out until the mode is enforce")
+		l.warn(&f.Wait, "wait has no effect while mode is "+f.Mode, "leave it out until the mode is enforce")
 	}
 	return time.Duration(f.Wait), cmp.Or(f.MaxWaiting, crowd)
 }

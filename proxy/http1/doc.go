@@ -26,10 +26,11 @@
 //	}
 //
 // A request without a body, or with one that came with its head, is read, sent
-// on, answered and the answer sent back by this one goroutine: at best two reads,
-// two writes and one look at the upstream's connection, without allocating. A
-// second goroutine exists only for a body that is still coming. A connection that
-// waits for a request holds no buffer.
+// on, answered and the answer sent back by this one goroutine, without allocating: at
+// best two reads, two writes, and two reads that find nothing, of which one tells that
+// the upstream's connection is fit (see asking), and one begins the wait for the next
+// request. A second goroutine exists only for a body that is still coming. A
+// connection that waits for a request holds no buffer.
 //
 // # How long strings live
 //

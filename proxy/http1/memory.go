@@ -43,6 +43,17 @@ func (m *memory) giveBack(b []byte) {
 	}
 }
 
+// Discard ends the use of b, which held something that lived no longer than an
+// exchange, and returns what may be used in its place: b, emptied; with the build tag
+// http1poison nothing, for b is overwritten.
+func Discard(b []byte) []byte {
+	if poisoned {
+		poison(b)
+		return nil
+	}
+	return b[:0]
+}
+
 // poison makes whoever still reads b notice.
 func poison(b []byte) {
 	b = b[:cap(b)]

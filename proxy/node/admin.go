@@ -12,7 +12,18 @@ import (
 // adminOptions are what the operators' side is told and may ask for.
 func (n *Node) adminOptions() admin.Options {
 	c := n.source.own.Admin
-	o := admin.Options{Token: c.Token, Hosts: c.Hosts, Gatherer: n.registry, Reload: n.reload, Ready: n.ready, Plan: n.plan}
+	o := admin.Options{
+		Token: c.Token, Hosts: c.Hosts, Gatherer: n.registry, Reload: n.reloadFor, Ready: n.ready, Plan: n.plan,
+		Config: n.servedConfig, Routes: n.servedRoutes, Limits: n.servedLimits,
+		Standing: n.proxy.Standing, Change: n.changeKey, Explain: n.proxy.Explain, Decisions: n.decisions, Top: n.top, Audit: n.auditTrail, Events: n.events,
+	}
+	for _, t := range c.Tokens {
+		role := admin.Read
+		if t.Write {
+			role = admin.Write
+		}
+		o.Tokens = append(o.Tokens, admin.Token{Name: t.Name, Text: t.Text, Role: role})
+	}
 	o.Leader = func(ctx context.Context) (admin.Leadership, error) {
 		now, err := n.leader.leader.Current(ctx)
 		return leadership(n.store.id, now), err
@@ -26,9 +37,8 @@ func (n *Node) adminOptions() admin.Options {
 		return admin.Nodes{Nodes: members(nodes), Self: n.store.id}, err
 	}
 	if n.store.cluster != nil && n.source.pushable() {
-		o.Cluster = pushAPI{n}
+		o.Cluster = audited{pushAPI{n}, n}
 	}
-	n.operate(&o)
 	o.Dashboard = dashboard.New(o)
 	return o
 }

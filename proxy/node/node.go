@@ -13,6 +13,8 @@ import (
 
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/acme"
+	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/cluster"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/frontend"
 )
@@ -38,6 +40,8 @@ type Node struct {
 	source       *configSource
 	store        store
 	leader       *leaderTasks
+	audit        *cluster.Audit
+	events       *admin.Events
 	salt         *salt
 	clients      *frontend.Server
 	admins       *frontend.Server
@@ -109,6 +113,8 @@ func (n *Node) assemble(ctx context.Context) error {
 	n.reloads = newReloadStatus(n.registry)
 	n.leader = newLeaderTasks(n.store, n.proxy, n.registry, n.log)
 	n.closers.push("statistics", n.leader.close)
+	n.audit, n.events = n.newAudit(), admin.NewEvents(n.proxy.Counts)
+	n.closers.push("audit", n.closeAudit)
 	n.closers.push("proxy", func(context.Context) error { n.proxy.Close(); return nil })
 	for _, warning := range first.config.Warnings {
 		n.log.Warn().Str("at", warning.Position.String()).Str("problem", warning.String()).Msg("config warning")
@@ -134,10 +140,12 @@ func (n *Node) serve(reload <-chan os.Signal) {
 	n.serving.start("scavenger", scavenge)
 	n.serving.start("log salt", n.salt.run)
 	n.serving.start("leader", n.leader.run)
+	n.serving.start("events", n.events.Run) // draining has nobody wait for what listens to them
 	// As long as requests end here, this node has its share of what the cluster
 	// limits, and is asked about what is pushed.
 	n.member.start("cluster member", func(ctx context.Context) { n.store.run(ctx, n.Address("admin")) })
 	n.member.start("peers", n.watchPeers)
+	n.member.start("audit", n.flushAudit)
 	n.member.start("pushes", n.follow)
 	n.member.start("liveness socket", func(ctx context.Context) { serveLiveness(ctx, n.source.path) })
 	n.log.Info().Fields(addresses).Str("store", n.store.kind).Str("version", n.build.Version).Msg("serving")

@@ -184,6 +184,7 @@ func (n *Node) follow(ctx context.Context) {
 // followed notes what came of a push on this node.
 func (n *Node) followed(e cluster.Entry, err error) {
 	n.reloads.note(err)
+	n.tell(e.Generation, e.Hash, err)
 	if err != nil {
 		n.log.Error().Err(err).Int64("generation", e.Generation).Msg("cannot serve pushed config")
 		return

@@ -28,6 +28,9 @@ func (n *Node) rejoin(ctx context.Context) { n.report(n.proxy.Rejoin(ctx)) }
 
 // report logs what came of a reload.
 func (n *Node) report(report proxy.Report, err error) {
+	if report.Changed || err != nil {
+		n.tell(report.Generation, report.Hash, err)
+	}
 	var problems config.Problems
 	switch {
 	case errors.As(err, &problems):

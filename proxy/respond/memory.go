@@ -6,8 +6,8 @@ import (
 )
 
 // A Memory is what an answer is made in, so that making the next one costs no
-// allocation. The zero Memory is ready. What was made in it is valid until Reset;
-// whoever keeps some of it longer clones it.
+// allocation. The zero Memory is ready. What was made in it is valid until Reset or
+// Discard; whoever keeps some of it longer clones it.
 type Memory struct {
 	fields []Field
 	text   []byte // values of fields
@@ -18,6 +18,13 @@ type Memory struct {
 func (m *Memory) Reset() {
 	clear(m.fields)
 	m.fields, m.text, m.body = m.fields[:0], m.text[:0], m.body[:0]
+}
+
+// Discard is Reset for who knows what else to do with memory that is not used any more:
+// with each buffer, which what it returns replaces.
+func (m *Memory) Discard(buffer func([]byte) []byte) {
+	clear(m.fields)
+	m.fields, m.text, m.body = m.fields[:0], buffer(m.text), buffer(m.body)
 }
 
 // since is what was appended to m.text after its first n bytes.

@@ -1,0 +1,72 @@
+package admin
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"net/http"
+	"strings"
+)
+
+// An allowance is a token by its hash, and whose it is.
+type allowance struct {
+	hash [sha256.Size]byte
+	Operator
+}
+
+// allowances are those of all tokens; none: this machine's own programs need no token.
+func (o Options) allowances() []allowance {
+	var all []allowance
+	if o.Token != "" {
+		all = append(all, allowance{sha256.Sum256([]byte(o.Token)), Operator{Name: Admin, Role: Write}})
+	}
+	for _, t := range o.Tokens {
+		all = append(all, allowance{sha256.Sum256([]byte(t.Text)), Operator{Name: t.Name, Role: t.Role}})
+	}
+	return all
+}
+
+// Guarded reports whether a token is wanted.
+func (o Options) Guarded() bool { return len(o.allowances()) > 0 }
+
+// Recognise is whose token that is.
+func (o Options) Recognise(token string) (who Operator, known bool) {
+	return operator(o.allowances(), token)
+}
+
+// operator is whose token that is. It takes the same time whichever token that is, and
+// whether it is one.
+func operator(all []allowance, token string) (o Operator, known bool) {
+	got := sha256.Sum256([]byte(token))
+	for _, a := range all {
+		if subtle.ConstantTimeCompare(got[:], a.hash[:]) == 1 {
+			o, known = a.Operator, true
+		}
+	}
+	return o, known
+}
+
+// allow lets only those pass who show the token of an operator with that role, or any
+// where there are no tokens. What comes after knows who that is (OperatorOf).
+func (o Options) allow(role Role) func(http.Handler) http.Handler {
+	all := o.allowances()
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			who := Operator{Name: Local, Role: Write}
+			if len(all) > 0 {
+				token, found := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+				known := false
+				if who, known = operator(all, token); !found || !known {
+					w.Header().Set("WWW-Authenticate", `Bearer realm="weir"`)
+					problem(w, http.StatusUnauthorized, "send the admin token as Authorization: Bearer TOKEN")
+					return
+				}
+			}
+			if role == Write && who.Role != Write {
+				problem(w, http.StatusForbidden, "the token of "+who.Name+" may only read; use one with role: write")
+				return
+			}
+			who.Address = r.RemoteAddr
+			next.ServeHTTP(w, r.WithContext(WithOperator(r.Context(), who)))
+		})
+	}
+}

@@ -1,0 +1,137 @@
+package admin
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+	"strings"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/weir-proxy/weir/proxy"
+)
+
+// apiRoot is the path below which the API is.
+const apiRoot = "/api/v1"
+
+// An endpoint is one operation of the API. One table of them makes both the router and
+// the OpenAPI document, so that each tells of the other.
+type endpoint struct {
+	method, path string // below apiRoot
+	role         Role
+	summary      string
+	query        []parameter
+	asks         reflect.Type // JSON; nil for no body
+	answers      reflect.Type // JSON, or, of a stream, what its events are
+	stream       bool
+	handle       http.HandlerFunc
+}
+
+// endpoints are all of the API.
+func (o Options) endpoints() []endpoint {
+	return []endpoint{
+		look("/config", "The configuration that this node serves, with all defaults; secrets are hidden.", o.Config),
+		look("/routes", "The routes that this node serves.", o.Routes),
+		look("/limits", "The limits of all routes that this node serves.", o.Limits),
+		look("/nodes", "All nodes that live, and what each serves.", o.Nodes),
+		look("/leader", "Which node leads, and what the leader's tasks came to.", o.Leader),
+		o.minutes(),
+		o.decisions(),
+		o.top(),
+		o.audit(),
+		o.events(),
+		about("/explain", "What would be done with a request, and why; it takes nothing.", o.Explain),
+		about("/plan", "What would change if this were served, and which keys would be refused now.", o.plan).bounded(maxRequest).alone("another plan is being made here; ask again when it is done"),
+		about("/keys/inspect", "How a key stands under all limits that count by it. It is asked by POST: a value in a URL would stand in the logs of whatever lies between.", o.Standing),
+		change("/keys/reset", "What is counted of a key is forgotten, and its bans end; on all nodes.", o.change(proxy.KeyReset)),
+		change("/keys/grant", "A key has so many permits more, but never more than the limit; on all nodes.", o.grant),
+		change("/keys/ban", "A key is refused for some time; on all nodes.", o.ban),
+		change("/keys/unban", "The bans of a key end, and what is counted stays; on all nodes.", o.change(proxy.KeyUnban)),
+		o.reloading(),
+		clustered(o, change("/push", "All nodes serve this, or none does. With dry_run they are asked only.", o.push)).bounded(maxRequest),
+		clustered(o, change("/rollback", "All nodes serve what was pushed earlier.", o.rollback)),
+		clustered(o, look("/history", "What was pushed, the last first.", o.history)),
+		clustered(o, o.diff()),
+	}
+}
+
+// api serves the API.
+func (o Options) api(mux chi.Router) {
+	mux.NotFound(func(w http.ResponseWriter, r *http.Request) {
+		problem(w, http.StatusNotFound, "there is no "+r.URL.Path+"; GET "+apiRoot+"/openapi.json tells what there is")
+	})
+	mux.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
+		var allowed []string
+		for _, method := range []string{http.MethodGet, http.MethodPost} {
+			if mux.Match(chi.NewRouteContext(), method, strings.TrimPrefix(r.URL.Path, apiRoot)) {
+				allowed = append(allowed, method)
+			}
+		}
+		w.Header().Set("Allow", strings.Join(allowed, ", "))
+		problem(w, http.StatusMethodNotAllowed, r.Method+" is not for "+r.URL.Path+"; use "+strings.Join(allowed, " or "))
+	})
+	endpoints := o.endpoints()
+	for _, e := range endpoints {
+		mux.With(o.allow(e.role)).Method(e.method, e.path, e.handle)
+	}
+	document := openAPI(endpoints)
+	mux.With(o.allow(Read)).Get("/openapi.json", func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, http.StatusOK, "application/json", document)
+	})
+}
+
+// look is an endpoint that tells something, whatever it is asked.
+func look[A any](path, summary string, ask func(ctx context.Context) (A, error)) endpoint {
+	return endpoint{
+		method: http.MethodGet, path: path, role: Read, summary: summary, answers: reflect.TypeFor[A](),
+		handle: func(w http.ResponseWriter, r *http.Request) {
+			if queried(w, r, nil) {
+				answer(w, http.StatusServiceUnavailable, func() (A, error) { return ask(r.Context()) })
+			}
+		},
+	}
+}
+
+// about is an endpoint that tells something about what it is sent.
+func about[Q, A any](path, summary string, ask func(ctx context.Context, q Q) (A, error)) endpoint {
+	return endpoint{
+		method: http.MethodPost, path: path, role: Read, summary: summary,
+		asks: reflect.TypeFor[Q](), answers: reflect.TypeFor[A](),
+		handle: func(w http.ResponseWriter, r *http.Request) {
+			var q Q
+			if queried(w, r, nil) && read(w, r, &q) {
+				answer(w, http.StatusServiceUnavailable, func() (A, error) { return ask(r.Context(), q) })
+			}
+		},
+	}
+}
+
+// change is an endpoint that changes something as it is told.
+func change[Q, A any](path, summary string, do func(ctx context.Context, q Q) (A, error)) endpoint {
+	e := about(path, summary, do)
+	e.role = Write
+	return e
+}
+
+// bounded is e for requests of another size than maxQuestion.
+func (e endpoint) bounded(most int64) endpoint {
+	next := e.handle
+	e.handle = func(w http.ResponseWriter, r *http.Request) { next(w, bounded(r, most)) }
+	return e
+}
+
+// missing is e where there is nothing to ask.
+func (e endpoint) missing(why string) endpoint {
+	e.handle = func(w http.ResponseWriter, _ *http.Request) { problem(w, http.StatusNotFound, why) }
+	return e
+}
+
+// clustered is e, which says what to do where nothing can be pushed.
+func clustered(o Options, e endpoint) endpoint {
+	if o.Cluster == nil {
+		e.handle = func(w http.ResponseWriter, _ *http.Request) {
+			problem(w, http.StatusConflict, "this weir serves its own file: edit that, or write store: redis and reload: {source: redis} and restart it")
+		}
+	}
+	return e
+}

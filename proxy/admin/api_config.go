@@ -1,0 +1,44 @@
+package admin
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+)
+
+// reloading reads the files anew.
+func (o Options) reloading() endpoint {
+	return endpoint{
+		method: http.MethodPost, path: "/reload", role: Write, answers: reflect.TypeFor[Reloaded](),
+		summary: "This node reads its configuration anew; where it is wrong, nothing has changed.",
+		handle: func(w http.ResponseWriter, r *http.Request) {
+			if queried(w, r, nil) {
+				o.reload(w, r)
+			}
+		},
+	}
+}
+
+func (o Options) push(ctx context.Context, p Push) (Pushed, error) { return o.Cluster.Push(ctx, p) }
+
+func (o Options) rollback(ctx context.Context, r Rollback) (Pushed, error) {
+	return o.Cluster.Rollback(ctx, r)
+}
+
+func (o Options) plan(ctx context.Context, p Push) (Plan, error) { return o.Plan(ctx, p.Bundle) }
+
+// alone is e for one request at a time. The others are refused before they are read: a
+// plan costs as much as a reload.
+func (e endpoint) alone(why string) endpoint {
+	busy, next := make(chan struct{}, 1), e.handle
+	e.handle = func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case busy <- struct{}{}:
+			defer func() { <-busy }()
+			next(w, r)
+		default:
+			problem(w, http.StatusTooManyRequests, why)
+		}
+	}
+	return e
+}

@@ -1,0 +1,62 @@
+package admin
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"reflect"
+)
+
+// events is a stream of what happens (server-sent events), until the node ends or the
+// client leaves.
+func (o Options) events() endpoint {
+	e := endpoint{
+		method: http.MethodGet, path: "/events", role: Read, stream: true, answers: reflect.TypeFor[Event](),
+		summary: "What happens on this node, as server-sent events: each second what was counted (statistics), and what changes (reload, key).",
+		handle:  o.stream,
+	}
+	if o.Events == nil {
+		return e.missing("this weir tells of no events")
+	}
+	return e
+}
+
+// stream sends events as they come. A subscriber that cannot follow is cut off, and its
+// browser comes again by itself.
+func (o Options) stream(w http.ResponseWriter, r *http.Request) {
+	if !queried(w, r, nil) {
+		return
+	}
+	events, cancel, err := o.Events.subscribe()
+	if err != nil {
+		w.Header().Set("Retry-After", "5")
+		problem(w, http.StatusServiceUnavailable, err.Error())
+		return
+	}
+	defer cancel()
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Accel-Buffering", "no") // nginx passes it on at once
+	w.WriteHeader(http.StatusOK)
+	flush := http.NewResponseController(w).Flush
+	if flush() != nil {
+		return
+	}
+	for {
+		select {
+		case one, open := <-events:
+			if !open {
+				return
+			}
+			data, err := json.Marshal(one)
+			if err != nil {
+				return // our own mistake in Event
+			}
+			if _, err := fmt.Fprintf(w, "event: %s\ndata: %s\n\n", one.Type, data); err != nil || flush() != nil {
+				return
+			}
+		case <-r.Context().Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,111 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"reflect"
+	"strconv"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+)
+
+const (
+	// mostMinutes is a day, for which statistics are kept; someMinutes are sent when
+	// nobody says how many.
+	mostMinutes = 24 * 60
+	someMinutes = 60
+	// topMinutes is for how long keys are counted, mostTopKeys how many of a limit are
+	// told, mostDecisions how many decisions at a time, and mostAudited of the audit
+	// trail.
+	topMinutes    = 15
+	mostTopKeys   = 1000
+	mostDecisions = 1000
+	mostAudited   = 500
+)
+
+// queries is an endpoint that tells something about what the query of its URL says.
+func queries[A any](path, summary string, query []parameter, ask func(r *http.Request) (A, error)) endpoint {
+	return endpoint{
+		method: http.MethodGet, path: path, role: Read, summary: summary, query: query, answers: reflect.TypeFor[A](),
+		handle: func(w http.ResponseWriter, r *http.Request) {
+			if queried(w, r, query) {
+				answer(w, http.StatusServiceUnavailable, func() (A, error) { return ask(r) })
+			}
+		},
+	}
+}
+
+func (o Options) minutes() endpoint {
+	query := []parameter{number("minutes", "The last so many; 60 when it is left out.", 1, mostMinutes)}
+	return queries("/statistics", "What happened in the last minutes, all nodes together.", query, func(r *http.Request) (Statistics, error) {
+		return o.Statistics(r.Context(), cmp.Or(integer(r, "minutes"), someMinutes))
+	})
+}
+
+func (o Options) decisions() endpoint {
+	before := parameter{name: "before", summary: "Only requests that came before.", kind: "date-time"}
+	outcome := parameter{name: "outcome", summary: "Only requests with that outcome.", kind: "string", enum: []string{"allowed", "refused", "shadow_refused", "rejected"}}
+	query := []parameter{
+		text("request_id", "Only the request with that id."), text("route", "Only requests of that route."),
+		text("limit", "Only requests of which that limit was asked."), outcome,
+		text("key", "Only requests with the key of that hash or id."), before,
+		number("n", "At most so many; 100 when it is left out.", 1, mostDecisions),
+	}
+	e := queries("/decisions", "What was decided about requests of the last minutes, on all nodes, the last first.", query, func(r *http.Request) (Decisions, error) {
+		q := r.URL.Query()
+		at, _ := time.Parse(time.RFC3339Nano, q.Get("before")) // which was checked
+		return o.Decisions(r.Context(), DecisionQuery{
+			RequestID: q.Get("request_id"), Route: q.Get("route"), Limit: q.Get("limit"),
+			Outcome: q.Get("outcome"), Key: q.Get("key"), Before: at, N: integer(r, "n"),
+		})
+	})
+	if o.Decisions == nil {
+		return e.missing("this weir does not remember decisions")
+	}
+	return e
+}
+
+func (o Options) top() endpoint {
+	query := []parameter{
+		text("route", "Only limits of that route."), text("limit", "Only limits of that name."),
+		number("minutes", "The last so many; all that are known when it is left out.", 1, topMinutes),
+		number("n", "At most so many keys of a limit; 20 when it is left out.", 1, mostTopKeys),
+	}
+	e := queries("/top", "The keys that send most requests, and those that are refused most, by limit, on all nodes together.", query, func(r *http.Request) (Top, error) {
+		q := r.URL.Query()
+		return o.Top(r.Context(), TopQuery{Route: q.Get("route"), Limit: q.Get("limit"), Minutes: integer(r, "minutes"), N: integer(r, "n")})
+	})
+	if o.Top == nil {
+		return e.missing("this weir does not count keys")
+	}
+	return e
+}
+
+func (o Options) audit() endpoint {
+	query := []parameter{
+		text("before", "Only entries before the one with that id."),
+		number("n", "At most so many; 100 when it is left out.", 1, mostAudited),
+	}
+	e := queries("/audit", "What operators did, the last first.", query, func(r *http.Request) (Audit, error) {
+		return o.Audit(r.Context(), AuditQuery{Before: r.URL.Query().Get("before"), N: integer(r, "n")})
+	})
+	if o.Audit == nil {
+		return e.missing("this weir keeps no audit trail")
+	}
+	return e
+}
+
+// diff tells what a generation of the history changed.
+func (o Options) diff() endpoint {
+	return queries("/history/{generation}", "What a generation changed in the files, against the one before it.", nil, func(r *http.Request) (Diff, error) {
+		n, err := strconv.ParseInt(chi.URLParam(r, "generation"), 10, 64)
+		if err != nil {
+			return Diff{}, &Problem{Status: http.StatusNotFound, Detail: "a generation is a number; GET /api/v1/history lists them"}
+		}
+		return o.Cluster.Diff(r.Context(), n)
+	})
+}
+
+func (o Options) history(ctx context.Context) (History, error) { return o.Cluster.History(ctx) }

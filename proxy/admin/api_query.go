@@ -1,0 +1,90 @@
+package admin
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A parameter is one of the query of a URL.
+type parameter struct {
+	name, summary string
+	kind          string // string, integer or date-time
+	least, most   int64  // of an integer
+	enum          []string
+}
+
+func text(name, summary string) parameter {
+	return parameter{name: name, summary: summary, kind: "string"}
+}
+
+func number(name, summary string, least, most int64) parameter {
+	return parameter{name: name, summary: summary, kind: "integer", least: least, most: most}
+}
+
+// queried reports whether the query of r has these parameters only, each at most once and
+// in its form; it has answered when not.
+func queried(w http.ResponseWriter, r *http.Request, all []parameter) bool {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		problem(w, http.StatusBadRequest, "not a query: "+err.Error())
+		return false
+	}
+	var names []string
+	for _, p := range all {
+		names = append(names, p.name)
+	}
+	for name, values := range query {
+		i := slices.Index(names, name)
+		why := ""
+		switch {
+		case i < 0 && len(all) == 0:
+			why = fmt.Sprintf("there is no parameter %q; leave it out", name)
+		case i < 0:
+			why = fmt.Sprintf("there is no parameter %q; write one of %s", name, strings.Join(names, ", "))
+		case len(values) > 1:
+			why = name + " is there twice; write it once"
+		default:
+			why = all[i].wrong(values[0])
+		}
+		if why != "" {
+			problem(w, http.StatusBadRequest, why)
+			return false
+		}
+	}
+	return true
+}
+
+// wrong is why value is none of p; an empty one is as if it was not there.
+func (p parameter) wrong(value string) string {
+	if value == "" {
+		return ""
+	}
+	switch p.kind {
+	case "integer":
+		if n, err := strconv.ParseInt(value, 10, 64); err != nil || n < p.least || n > p.most {
+			return fmt.Sprintf("%s=%s is no number of that; write %d to %d", p.name, value, p.least, p.most)
+		}
+	case "date-time":
+		if _, err := time.Parse(time.RFC3339Nano, value); err != nil {
+			return fmt.Sprintf("%s=%s is no time; write for example 2026-01-31T09:30:00Z", p.name, value)
+		}
+	}
+	if p.enum != nil && !slices.Contains(p.enum, value) {
+		return fmt.Sprintf("%s=%s is none; write one of %s", p.name, value, strings.Join(p.enum, ", "))
+	}
+	return ""
+}
+
+// integer is what a query that was checked says of name; 0 when it does not.
+func integer(r *http.Request, name string) int {
+	n, err := strconv.Atoi(r.URL.Query().Get(name))
+	if err != nil {
+		return 0
+	}
+	return n
+}

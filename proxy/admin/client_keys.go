@@ -1,0 +1,51 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+
+	"github.com/weir-proxy/weir/proxy"
+)
+
+// Standing says how a key stands.
+func (c Client) Standing(ctx context.Context, q proxy.KeyQuery) (proxy.KeyStanding, error) {
+	return post[proxy.KeyStanding](ctx, c, "/api/v1/keys/inspect", q)
+}
+
+// Change resets, grants, bans or unbans a key.
+func (c Client) Change(ctx context.Context, k proxy.KeyChange) (proxy.KeyResult, error) {
+	path := "/api/v1/keys/" + string(k.Action)
+	switch k.Action {
+	case proxy.KeyReset, proxy.KeyUnban:
+		return post[proxy.KeyResult](ctx, c, path, KeyAct{k.KeyQuery, k.Reason})
+	case proxy.KeyGrant:
+		return post[proxy.KeyResult](ctx, c, path, KeyGrant{k.KeyQuery, k.Permits, k.Reason})
+	case proxy.KeyBan:
+		return post[proxy.KeyResult](ctx, c, path, KeyBan{k.KeyQuery, k.For, k.Reason})
+	}
+	return proxy.KeyResult{}, fmt.Errorf("there is no action %q", k.Action)
+}
+
+// Explain says what that weir would do with a request.
+func (c Client) Explain(ctx context.Context, r proxy.ExplainRequest) (proxy.Explanation, error) {
+	return post[proxy.Explanation](ctx, c, "/api/v1/explain", r)
+}
+
+// Decided is what was decided about the request with that id; none if nobody remembers.
+func (c Client) Decided(ctx context.Context, id string) (Decisions, error) {
+	return get[Decisions](ctx, c, "/api/v1/decisions?request_id="+url.QueryEscape(id))
+}
+
+// Top is the keys that send most requests, and those that are refused most.
+func (c Client) Top(ctx context.Context) (Top, error) { return get[Top](ctx, c, "/api/v1/top") }
+
+// Audit is what operators did, the last first.
+func (c Client) Audit(ctx context.Context) (Audit, error) {
+	return get[Audit](ctx, c, "/api/v1/audit")
+}
+
+// Routes are those that this weir serves.
+func (c Client) Routes(ctx context.Context) (Routes, error) {
+	return get[Routes](ctx, c, "/api/v1/routes")
+}

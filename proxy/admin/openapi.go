@@ -1,0 +1,106 @@
+package admin
+
+import (
+	"net/http"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// An object is one of a JSON document.
+type object = map[string]any
+
+// inPath are the parameters of a path.
+var inPath = regexp.MustCompile(`\{([a-z_]+)\}`)
+
+// openAPI is the document that tells of endpoints (OpenAPI 3.0.3). It is made of the
+// types that are read and answered.
+func openAPI(endpoints []endpoint) object {
+	s := schemas{}
+	refused := object{
+		"description": "Why it was not done.",
+		"content":     object{"application/problem+json": object{"schema": s.of(reflect.TypeFor[Problem]())}},
+	}
+	paths := object{}
+	for _, e := range endpoints {
+		at, _ := paths[e.path].(object)
+		if at == nil {
+			at = object{}
+			paths[e.path] = at
+		}
+		at[strings.ToLower(e.method)] = e.operation(s)
+	}
+	return object{
+		"openapi": "3.0.3",
+		"info": object{
+			"title": "Weir, the operators' side", "version": "1",
+			"description": "Any node answers for all that share its Redis, unless it says otherwise. A token of the role read may ask; those of the role write may also change.",
+			"license":     object{"name": "Apache-2.0", "url": "https://www.apache.org/licenses/LICENSE-2.0"},
+		},
+		"servers":  []any{object{"url": apiRoot}},
+		"security": []any{object{"token": []any{}}, object{}}, // without tokens in the configuration none is asked for
+		"paths":    paths,
+		"components": object{
+			"schemas": s, "responses": object{"Problem": refused},
+			"securitySchemes": object{"token": object{"type": "http", "scheme": "bearer"}},
+		},
+	}
+}
+
+// operation is what the document says of e.
+func (e endpoint) operation(s schemas) object {
+	kind := "application/json"
+	schema := s.of(e.answers)
+	if e.stream {
+		kind, schema = "text/event-stream", object{"type": "string", "description": "Events, each with an Event as its data."}
+	}
+	op := object{
+		"operationId": e.id(), "summary": e.summary, "x-role": e.role, "tags": []any{e.tag()},
+		"responses": object{
+			strconv.Itoa(http.StatusOK): object{"description": "Done.", "content": object{kind: object{"schema": schema}}},
+			"default":                   object{"$ref": "#/components/responses/Problem"},
+		},
+	}
+	if e.asks != nil {
+		op["requestBody"] = object{"required": true, "content": object{"application/json": object{"schema": s.of(e.asks)}}}
+	}
+	var parameters []any
+	for _, found := range inPath.FindAllStringSubmatch(e.path, -1) {
+		parameters = append(parameters, object{"name": found[1], "in": "path", "required": true, "schema": object{"type": "integer", "format": "int64"}})
+	}
+	for _, p := range e.query {
+		parameters = append(parameters, object{"name": p.name, "in": "query", "description": p.summary, "schema": p.schema()})
+	}
+	if parameters != nil {
+		op["parameters"] = parameters
+	}
+	return op
+}
+
+// id is the name of e for clients that are generated: getHistoryGeneration.
+func (e endpoint) id() string {
+	id := strings.ToLower(e.method)
+	for _, word := range strings.FieldsFunc(e.path, func(c rune) bool { return strings.ContainsRune("/{}_", c) }) {
+		id += strings.ToUpper(word[:1]) + word[1:]
+	}
+	return id
+}
+
+// tag is what e belongs to: the first word of its path.
+func (e endpoint) tag() string {
+	tag, _, _ := strings.Cut(strings.TrimPrefix(e.path, "/"), "/")
+	return tag
+}
+
+func (p parameter) schema() object {
+	switch {
+	case p.kind == "integer":
+		return object{"type": "integer", "minimum": p.least, "maximum": p.most}
+	case p.kind == "date-time":
+		return object{"type": "string", "format": p.kind}
+	case p.enum != nil:
+		return object{"type": "string", "enum": p.enum}
+	}
+	return object{"type": "string"}
+}

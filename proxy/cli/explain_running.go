@@ -1,0 +1,110 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/weir-proxy/weir/proxy/admin"
+)
+
+// client asks the weir that is named, or the one that other commands would ask.
+func (c explainCommand) client() admin.Client {
+	return admin.Client{Address: cmp.Or(c.Admin, os.Getenv("WEIR_ADMIN"), "127.0.0.1:9901"), Token: c.Token}
+}
+
+// ask prints what a running weir would do with a request.
+func (c explainCommand) ask(ctx context.Context, w Env) error {
+	served, err := c.client().Routes(ctx)
+	if err != nil {
+		return explained(w.Stdout, err)
+	}
+	var methods []string
+	for _, r := range served.Routes {
+		methods = append(methods, r.Methods...)
+	}
+	request, err := c.request(methods, w.stdin())
+	if err != nil {
+		return err
+	}
+	e, err := c.client().Explain(ctx, request)
+	if err != nil {
+		return explained(w.Stdout, err)
+	}
+	return c.print(w, e)
+}
+
+// decided prints what was decided about a request of the last minutes.
+func (c explainCommand) decided(ctx context.Context, w Env) error {
+	if slices.Contains([]string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}, c.Method) {
+		return fmt.Errorf("explain %s: write the URL behind it, for example weir explain %s /v1/search", c.Method, c.Method)
+	}
+	found, err := c.client().Decided(ctx, c.Method)
+	if err != nil {
+		return explained(w.Stdout, err)
+	}
+	if c.JSON {
+		return printJSON(w, found)
+	}
+	for _, n := range found.Nodes {
+		if n.Said != "ok" {
+			fmt.Fprintf(w.Stderr, "%s: %s\n", n.Node, cmp.Or(n.Said, "no answer"))
+		}
+	}
+	if len(found.Decisions) == 0 {
+		return fmt.Errorf("no node remembers a request %q: its id stands in its answer as X-Request-Id and in the log, and the last some thousand are remembered", c.Method)
+	}
+	for _, d := range found.Decisions {
+		printDecision(w, d)
+	}
+	return nil
+}
+
+// printDecision tells people what was decided about a request.
+func printDecision(w Env, d admin.Decision) {
+	p := newPalette(w.Stdout)
+	fmt.Fprintf(w.Stdout, "%s\n", p.head(fmt.Sprintf("%s %s: %d, %s", d.Method, d.Path, d.Status, d.Outcome)))
+	t := tabwriter.NewWriter(w.Stdout, 0, 0, 2, ' ', 0)
+	for _, fact := range [][2]string{
+		{"at", d.At.Format(time.RFC3339Nano)}, {"node", d.Node}, {"route", d.Route}, {"upstream", d.Upstream},
+		{"list", d.List}, {"new keys", d.NewKeys}, {"without redis", d.Fallback}, {"error", d.Error},
+	} {
+		if fact[1] != "" {
+			fmt.Fprintf(t, "  %s\t%s\n", fact[0], fact[1])
+		}
+	}
+	for _, fact := range []struct {
+		holds bool
+		text  string
+	}{
+		{d.Repeated, "repeats a request that was counted"}, {d.Waited, "stood in line for its turn"},
+		{d.Exempt, "no limit is asked about it"}, {d.BanBegan, "this refusal began a ban"},
+	} {
+		if fact.holds {
+			fmt.Fprintf(t, "  %s\n", fact.text)
+		}
+	}
+	t.Flush()
+	if len(d.Limits) > 0 {
+		fmt.Fprintln(t, "  LIMIT\tRATE\tRESULT\tLEFT\tWAIT\tKEY\tHASH")
+	}
+	for _, l := range d.Limits {
+		left, wait := "-", "-"
+		if l.Left != nil {
+			left = fmt.Sprint(*l.Left)
+		}
+		if l.WaitMS > 0 {
+			wait = max(time.Duration(l.WaitMS)*time.Millisecond, time.Millisecond).String()
+		}
+		result := l.Result
+		if l.Banned {
+			result += ", banned"
+		}
+		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Limit, l.Rate, result, left, wait, cmp.Or(l.Masked, l.Key), l.Hash)
+	}
+	t.Flush()
+}

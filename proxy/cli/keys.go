@@ -1,0 +1,139 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/weir-proxy/weir/proxy"
+)
+
+// keysCommand looks a key up, and changes it, on all nodes.
+type keysCommand struct {
+	Get   keysGet   `cmd:"" help:"Say how a key stands under each limit."`
+	Reset keysReset `cmd:"" help:"Forget what is counted of a key, and end its bans."`
+	Grant keysGrant `cmd:"" help:"Give a key permits on top of what it has left."`
+	Ban   keysBan   `cmd:"" help:"Refuse a key for some time."`
+	Unban keysUnban `cmd:"" help:"End the bans of a key; what is counted stays."`
+}
+
+// aKey is a key as all of these commands take it.
+type aKey struct {
+	running
+	Pairs []string `arg:"" name:"key=value" help:"The key, by its name in the configuration, and what a request would carry: phone=+8613800138000; each part of one that is joined. The value may be id:... as shown by get and top."`
+	Route string   `help:"Only limits of this route." placeholder:"NAME"`
+	Limit string   `help:"Only limits of this name." placeholder:"NAME"`
+	JSON  bool     `name:"json" help:"Print JSON."`
+}
+
+// query is what the command line names.
+func (k aKey) query() (proxy.KeyQuery, error) {
+	q := proxy.KeyQuery{Route: k.Route, Limit: k.Limit}
+	for _, text := range k.Pairs {
+		pair, err := proxy.ParseKeyPair(text)
+		if err != nil {
+			return q, errors.New(strings.TrimPrefix(err.Error(), proxy.ErrKeyQuery.Error()+": "))
+		}
+		q.Pairs = append(q.Pairs, pair)
+	}
+	return q, nil
+}
+
+// change does c to the key, and prints what came of it.
+func (k aKey) change(ctx context.Context, w Env, c proxy.KeyChange) error {
+	var err error
+	if c.KeyQuery, err = k.query(); err != nil {
+		return err
+	}
+	r, err := k.client().Change(ctx, c)
+	if err != nil {
+		return explained(w.Stdout, err)
+	}
+	if k.JSON {
+		return printJSON(w, r)
+	}
+	text := keysText{w: w.Stdout, at: r.At, palette: newPalette(w.Stdout)}
+	text.result(r)
+	return text.err
+}
+
+type keysGet struct{ aKey }
+
+// Run prints how the key stands, and takes nothing.
+func (c keysGet) Run(ctx context.Context, w Env) error {
+	q, err := c.query()
+	if err != nil {
+		return err
+	}
+	s, err := c.client().Standing(ctx, q)
+	if err != nil {
+		return explained(w.Stdout, err)
+	}
+	if c.JSON {
+		return printJSON(w, s)
+	}
+	text := keysText{w: w.Stdout, at: s.At, palette: newPalette(w.Stdout)}
+	text.standing(s)
+	return text.err
+}
+
+// why is said of every change.
+type why struct {
+	Reason string `help:"Why, for the audit trail." placeholder:"TEXT"`
+}
+
+type keysReset struct {
+	aKey
+	why
+}
+
+// Run forgets what is counted.
+func (c keysReset) Run(ctx context.Context, w Env) error {
+	return c.change(ctx, w, proxy.KeyChange{Action: proxy.KeyReset, Reason: c.Reason})
+}
+
+type keysGrant struct {
+	aKey
+	why
+	Permits int64 `required:"" help:"How many; a key never has more than its limit." placeholder:"N"`
+}
+
+// Run gives permits.
+func (c keysGrant) Run(ctx context.Context, w Env) error {
+	return c.change(ctx, w, proxy.KeyChange{Action: proxy.KeyGrant, Permits: c.Permits, Reason: c.Reason})
+}
+
+type keysBan struct {
+	aKey
+	why
+	For string `required:"" help:"For how long: 15m, 1h, 7d." placeholder:"DURATION"`
+}
+
+// Run bans.
+func (c keysBan) Run(ctx context.Context, w Env) error {
+	var span proxy.Span
+	if err := span.UnmarshalText([]byte(c.For)); err != nil {
+		return fmt.Errorf("--for %s: a length of time has a unit; write for example 1h", c.For)
+	}
+	return c.change(ctx, w, proxy.KeyChange{Action: proxy.KeyBan, For: span, Reason: c.Reason})
+}
+
+type keysUnban struct {
+	aKey
+	why
+}
+
+// Run ends bans.
+func (c keysUnban) Run(ctx context.Context, w Env) error {
+	return c.change(ctx, w, proxy.KeyChange{Action: proxy.KeyUnban, Reason: c.Reason})
+}
+
+// printJSON prints v for programs.
+func printJSON(w Env, v any) error {
+	out := json.NewEncoder(w.Stdout)
+	out.SetIndent("", "  ")
+	out.SetEscapeHTML(false)
+	return out.Encode(v)
+}

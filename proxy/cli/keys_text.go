@@ -1,0 +1,113 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/weir-proxy/weir/proxy"
+)
+
+// A keysText writes how a key stands for people.
+type keysText struct {
+	w  io.Writer
+	at time.Time // by the store's clock
+	palette
+	err error // the first of writing
+}
+
+func (k *keysText) printf(format string, values ...any) {
+	if _, err := fmt.Fprintf(k.w, format, values...); k.err == nil {
+		k.err = err
+	}
+}
+
+// standing writes how a key stands.
+func (k *keysText) standing(s proxy.KeyStanding) {
+	k.limits(s.Limits)
+	k.notes(s.Notes)
+}
+
+// result writes what came of a change, and how the key stands since.
+func (k *keysText) result(r proxy.KeyResult) {
+	done := map[proxy.KeyAction]string{
+		proxy.KeyReset: "reset", proxy.KeyGrant: fmt.Sprintf("granted %d", r.Permits),
+		proxy.KeyBan: "banned for " + r.For.String(), proxy.KeyUnban: "unbanned",
+	}[r.Action]
+	where := "on every node"
+	if !r.Everywhere {
+		where = k.bad("on this node only")
+	}
+	k.printf("%s under %d of %d limits, %s\n", done, len(r.Changed), len(r.Changed)+len(r.Skipped), where)
+	k.limits(r.Changed)
+	for _, s := range r.Skipped {
+		k.printf("not changed: %s.%s: %s\n", s.Route, s.Limit, s.Why)
+	}
+	k.notes(r.Notes)
+}
+
+func (k *keysText) notes(notes []string) {
+	for _, n := range notes {
+		k.printf("note: %s\n", n)
+	}
+}
+
+// limits writes a table for each key, with one line for each rate.
+func (k *keysText) limits(all []proxy.LimitStanding) {
+	last := ""
+	t := tabwriter.NewWriter(k.w, 0, 0, 2, ' ', 0)
+	for _, l := range all {
+		if l.ID != last {
+			t.Flush() // each key has columns of its own
+			last = l.ID
+			k.printf("\n%s  %s  %s\n", k.head(l.Masked), "hash "+l.Hash, l.ID)
+			fmt.Fprintln(t, "  LIMIT\tRATE\tUSED\tLEFT\tNEXT IN\tFULL IN\tBANNED FOR\t")
+		}
+		name := l.Route + "." + l.Limit
+		if l.Unknown != "" {
+			fmt.Fprintf(t, "  %s\t-\t-\t-\t-\t-\t-\t%s\n", name, l.Unknown)
+		}
+		for _, w := range l.Windows {
+			fmt.Fprintf(t, "  %s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\n", name, w.Rate, w.Used, w.Left,
+				k.until(w.Next), k.until(w.Full), k.until(l.BannedUntil), remarks(l, w))
+		}
+	}
+	if err := t.Flush(); k.err == nil {
+		k.err = err
+	}
+}
+
+// until is how long it is until a time; "-" for none.
+func (k *keysText) until(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return max(t.Sub(k.at).Round(time.Second), time.Second).String()
+}
+
+// remarks are what is special about one line.
+func remarks(l proxy.LimitStanding, w proxy.WindowStanding) string {
+	var all []string
+	for _, r := range []struct {
+		holds bool
+		text  string
+	}{
+		{l.Mode == "shadow", "shadow: refuses nobody"},
+		{l.Derived, "counts for others too"},
+		{l.Java, "shared with Java"},
+		{l.Store == "local", "this node's share"},
+		{l.Scope == "per_client", "this node's count"},
+		{w.Overflow, "memory is full: shares a count with other keys"},
+		{w.Unreadable, "the store holds something else here; reset heals it"},
+	} {
+		if r.holds {
+			all = append(all, r.text)
+		}
+	}
+	if p := l.Penalty; p != nil {
+		all = append(all, fmt.Sprintf("refused %d of %d before a ban of %s", p.Refused, p.After, p.Ban))
+	}
+	return strings.Join(all, "; ")
+}

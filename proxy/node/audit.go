@@ -1,0 +1,147 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/weir-proxy/weir/proxy"
+	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/cluster"
+)
+
+// flushEvery is how often it is tried to write audit entries for which Redis was away.
+const flushEvery = 10 * time.Second
+
+// newAudit makes the audit trail of this node.
+func (n *Node) newAudit() *cluster.Audit {
+	return cluster.NewAudit(n.store.client, n.store.prefix, n.store.id, n.logOperator)
+}
+
+// logOperator logs what an operator did, or did in vain.
+func (n *Node) logOperator(e cluster.AuditEntry) {
+	line := n.log.Info()
+	if e.Error != "" {
+		line = n.log.Warn().Str("error", e.Error)
+	}
+	line = line.Str("who", e.Who).Str("operator_address", e.Address).Str("action", e.Action)
+	if e.Masked != "" {
+		line = line.Str("key", e.Masked).Str("key_hash", e.Hash).Strs("limits", e.Limits)
+	}
+	if e.For != "" {
+		line = line.Str("for", e.For)
+	}
+	if e.Permits != 0 {
+		line = line.Int64("permits", e.Permits)
+	}
+	if e.Detail != "" {
+		line = line.Str("detail", e.Detail)
+	}
+	line.Bool("one_node", e.OneNode).Str("reason", e.Reason).Msg("operator action")
+}
+
+// record writes down what the operator of ctx did. It is done by then: when Redis cannot
+// be told, it is told later.
+func (n *Node) record(ctx context.Context, e cluster.AuditEntry) {
+	who := admin.OperatorOf(ctx)
+	e.Who, e.Address = who.Name, who.Address
+	if err := n.audit.Record(ctx, e); err != nil {
+		n.log.Warn().Err(err).Msg("audit entry not written yet")
+	}
+}
+
+// flushAudit writes what could not be written before, until ctx is done.
+func (n *Node) flushAudit(ctx context.Context) {
+	tick := time.NewTicker(flushEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			_ = n.audit.Flush(ctx) // that Redis is away is said elsewhere
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// closeAudit writes what could not be written before, for the last time.
+func (n *Node) closeAudit(ctx context.Context) error {
+	if err := n.audit.Flush(ctx); err != nil {
+		n.log.Warn().Err(err).Msg("audit entries lost; the log has them")
+	}
+	return nil
+}
+
+// changeKey changes a key for an operator. What could not be understood is no change, and
+// is not written down.
+func (n *Node) changeKey(ctx context.Context, c proxy.KeyChange) (proxy.KeyResult, error) {
+	r, err := n.proxy.Change(ctx, c)
+	if errors.Is(err, proxy.ErrKeyQuery) {
+		return r, err
+	}
+	e := cluster.AuditOf(admin.OperatorOf(ctx).Name, c, r, err)
+	n.record(ctx, e)
+	n.events.Publish(admin.Event{Type: admin.EventKey, Action: e.Action, Who: e.Who, Masked: e.Masked, KeyHash: e.Hash, Error: e.Error})
+	return r, err
+}
+
+// reloadFor reads the configuration anew for an operator.
+func (n *Node) reloadFor(ctx context.Context) (admin.Reloaded, error) {
+	r, err := n.reload(ctx)
+	n.record(ctx, configAudit("reload", fmt.Sprintf("generation %d", r.Generation), err))
+	return r, err
+}
+
+// tell tells those that listen what came of a reload, or of a push.
+func (n *Node) tell(generation int64, hash string, err error) {
+	one := admin.Event{Type: admin.EventReload, Generation: generation, Hash: hash}
+	if err != nil {
+		one.Error = err.Error()
+	}
+	n.events.Publish(one)
+}
+
+// audited is a Cluster of which it is written down what operators do.
+type audited struct {
+	admin.Cluster
+	node *Node
+}
+
+// Push implements admin.Cluster. What is tried only is not written down.
+func (a audited) Push(ctx context.Context, p admin.Push) (admin.Pushed, error) {
+	done, err := a.Cluster.Push(ctx, p)
+	if !p.DryRun {
+		a.node.record(ctx, configAudit("push", fmt.Sprintf("generation %d by %s", done.Generation, p.Author), err))
+	}
+	return done, err
+}
+
+// Rollback implements admin.Cluster.
+func (a audited) Rollback(ctx context.Context, r admin.Rollback) (admin.Pushed, error) {
+	done, err := a.Cluster.Rollback(ctx, r)
+	a.node.record(ctx, configAudit("rollback", fmt.Sprintf("generation %d by %s", done.Generation, r.Author), err))
+	return done, err
+}
+
+// configAudit is the entry of a change of the configuration.
+func configAudit(action, detail string, err error) cluster.AuditEntry {
+	e := cluster.AuditEntry{Action: action, Detail: detail}
+	if err != nil {
+		e.Detail, e.Error = "", err.Error()
+	}
+	return e
+}
+
+// auditTrail is a part of what operators did.
+func (n *Node) auditTrail(ctx context.Context, q admin.AuditQuery) (admin.Audit, error) {
+	if q.N == 0 {
+		q.N = 100
+	}
+	page, err := n.audit.Page(ctx, q.Before, q.N)
+	a := admin.Audit{Entries: []admin.AuditEntry{}, Next: page.Next}
+	for _, e := range page.Entries {
+		a.Entries = append(a.Entries, admin.AuditEntry(e))
+	}
+	return a, err
+}

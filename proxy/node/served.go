@@ -1,0 +1,88 @@
+package node
+
+import (
+	"context"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/config"
+)
+
+// What this node serves, as the operators' API tells it.
+
+func (n *Node) servedConfig(context.Context) (admin.Config, error) {
+	number, c := n.proxy.Serving()
+	text, err := c.Effective()
+	return admin.Config{Node: n.store.id, Generation: number, Hash: c.Hash, Effective: string(text)}, err
+}
+
+func (n *Node) servedRoutes(context.Context) (admin.Routes, error) {
+	number, c := n.proxy.Serving()
+	all := admin.Routes{Generation: number, Routes: []admin.Route{}}
+	for _, r := range c.Routes {
+		all.Routes = append(all.Routes, servedRoute(r))
+	}
+	return all, nil
+}
+
+func servedRoute(r *config.Route) admin.Route {
+	a := admin.Route{
+		Name: r.Name, Position: r.Position.String(), Host: r.Match.Host, Methods: r.Match.Methods, Path: r.Match.Path,
+		Headers: r.Match.Headers, Query: r.Match.Query, Limits: []string{},
+	}
+	for _, l := range r.Limits {
+		a.Limits = append(a.Limits, l.Name)
+	}
+	for _, l := range r.Lists {
+		a.Lists = append(a.Lists, l.Name)
+	}
+	switch {
+	case r.Redirect != nil:
+		a.Redirect = r.Redirect.To
+	case r.Respond != nil:
+		a.Respond = r.Respond.Status
+	case r.Upstream != nil:
+		a.Upstream = r.Upstream.Name
+	}
+	if r.NewKeys != (limiter.Rate{}) {
+		a.NewKeys = r.NewKeys.String()
+	}
+	return a
+}
+
+func (n *Node) servedLimits(context.Context) (admin.Limits, error) {
+	number, c := n.proxy.Serving()
+	all := admin.Limits{Generation: number, Limits: []admin.Limit{}}
+	for _, r := range c.Routes {
+		for _, l := range r.Limits {
+			all.Limits = append(all.Limits, servedLimit(r, l))
+		}
+	}
+	return all, nil
+}
+
+func servedLimit(r *config.Route, l *config.Limit) admin.Limit {
+	a := admin.Limit{
+		Route: r.Name, Name: l.Name, Position: l.Position.String(), Key: l.Key.Name, Rates: []string{},
+		Algorithm: l.Algorithm.String(), Burst: l.Burst, Mode: string(l.Mode), Scope: l.Scope.String(),
+		OnStoreFailure: string(l.OnStoreFailure), Exposed: l.Expose, Overrides: len(l.Overrides), Redisson: l.RedissonName,
+	}
+	for _, rate := range l.Rates {
+		a.Rates = append(a.Rates, rate.String())
+	}
+	if l.Key.Join != nil {
+		for _, leaf := range l.Key.Leaves() {
+			a.Parts = append(a.Parts, leaf.Name)
+		}
+	}
+	if l.Distinct != nil {
+		a.Distinct = l.Distinct.Name
+	}
+	if l.Hashed != nil {
+		a.Overrides += len(l.Hashed.Rates)
+	}
+	if l.Wait > 0 {
+		a.Wait = limiter.WindowName(l.Wait)
+	}
+	return a
+}

@@ -1,0 +1,249 @@
+// Package openapi reads the OpenAPI document of a running weir, and holds every answer
+// against it.
+package openapi
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+	"github.com/getkin/kin-openapi/routers/legacy"
+)
+
+// patience is how long a weir may take to start.
+const patience = time.Minute
+
+const served = `listen: {http: "127.0.0.1:0"}
+admin: {http: "127.0.0.1:0"}
+keys: {phone: {from: "header:X-Phone", normalize: e164, sensitive: true}}
+routes:
+  - name: sms
+    match: {path: /sms, methods: [GET, POST]}
+    respond: {body: ok}
+    limits: [{name: phone, key: phone, rate: 1/1h, penalty: {after: 5, ban: 1h}}, {name: watched, key: client_ip, rate: 1/1h, mode: shadow}]
+  - name: moved
+    match: {path: "/old/*", headers: {X-Old: "*"}}
+    redirect: {to: "/new"}
+`
+
+// start builds weir and runs it; it returns where clients and operators connect.
+func start(t *testing.T) (clients, operators string) {
+	t.Helper()
+	dir := t.TempDir()
+	binary := filepath.Join(dir, "weir")
+	build := exec.Command("go", "build", "-o", binary, ".")
+	build.Dir = "../.."
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build weir: %v\n%s", err, out)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "weir.yaml"), []byte(served), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	weir := exec.Command(binary)
+	weir.Dir = dir
+	log, err := weir.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := weir.Start(); err != nil {
+		t.Fatal(err)
+	}
+	late := time.AfterFunc(patience, func() { weir.Process.Kill() }) // which ends the log
+	t.Cleanup(func() { weir.Process.Kill(); weir.Wait() })
+	lines := bufio.NewScanner(log)
+	for lines.Scan() {
+		var said struct{ Message, HTTP, Admin string }
+		if json.Unmarshal(lines.Bytes(), &said) == nil && said.Message == "serving" {
+			late.Stop()
+			go io.Copy(io.Discard, log)
+			return "http://" + said.HTTP, "http://" + said.Admin
+		}
+	}
+	t.Fatal("weir ended before it served")
+	return "", ""
+}
+
+// document is the one that is served, valid for the library.
+func document(t *testing.T, operators string) *openapi3.T {
+	t.Helper()
+	answer, err := http.Get(operators + "/api/v1/openapi.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil || answer.StatusCode != http.StatusOK {
+		t.Fatalf("openapi.json is answered %d, %v", answer.StatusCode, err)
+	}
+	d, err := openapi3.NewLoader().LoadFromData(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Validate(t.Context()); err != nil {
+		t.Fatalf("the document is not valid: %v", err)
+	}
+	return d
+}
+
+// A call is a request and the status that it is answered with.
+type call struct {
+	method, path, body string
+	status             int
+}
+
+// calls are at least one of each operation, and what is answered when it goes wrong.
+func calls() []call {
+	bundle := `{"bundle": {"main": "weir.yaml", "files": {"weir.yaml": ` + quoted(strings.Replace(served, "1/1h", "2/1h", 1)) + `}}, "author": "ann", "dry_run": false}`
+	phone := `"pairs": [{"key": "phone", "value": "+8613800138000"}]`
+	return []call{
+		{"GET", "/config", "", 200},
+		{"GET", "/routes", "", 200},
+		{"GET", "/limits", "", 200},
+		{"GET", "/nodes", "", 200},
+		{"GET", "/leader", "", 200},
+		{"GET", "/statistics?minutes=5", "", 200},
+		{"GET", "/statistics?minutes=0", "", 400},
+		{"GET", "/decisions?outcome=refused&n=5", "", 200},
+		{"GET", "/decisions?outcome=lost", "", 400},
+		{"GET", "/top?minutes=15", "", 200},
+		{"POST", "/explain", `{"method": "GET", "url": "/sms", "header": {"X-Phone": ["+8613800138000"]}}`, 200},
+		{"POST", "/explain", `{"method": "GET", "url": "/nowhere"}`, 200},
+		{"POST", "/explain", `{"method": "GET", "url": ""}`, 400},
+		{"POST", "/keys/inspect", "{" + phone + "}", 200},
+		{"POST", "/keys/inspect", `{"pairs": [{"key": "phone", "value": "12"}]}`, 400},
+		{"POST", "/keys/grant", "{" + phone + `, "permits": 1, "reason": "she called"}`, 200},
+		{"POST", "/keys/ban", "{" + phone + `, "for": "1h"}`, 200},
+		{"POST", "/keys/inspect", "{" + phone + "}", 200}, // banned
+		{"POST", "/keys/unban", "{" + phone + "}", 200},
+		{"POST", "/keys/reset", "{" + phone + "}", 200},
+		{"GET", "/audit?n=3", "", 200},
+		{"POST", "/plan", bundle, 200},
+		{"POST", "/reload", "", 200},
+		{"POST", "/push", bundle, 409},
+		{"POST", "/rollback", `{"generation": 0, "author": "ann"}`, 409},
+		{"GET", "/history", "", 409},
+		{"GET", "/history/1", "", 409},
+	}
+}
+
+func quoted(text string) string {
+	b, err := json.Marshal(text)
+	if err != nil {
+		panic(err)
+	}
+	return string(b)
+}
+
+func TestDocument_TellsWhatIsAnswered(t *testing.T) {
+	clients, operators := start(t)
+	d := document(t, operators)
+	for range 3 { // allowed, and then refused
+		r, _ := http.NewRequest(http.MethodGet, clients+"/sms", nil)
+		r.Header.Set("X-Phone", "+8613800138000")
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+	}
+	d.Servers = openapi3.Servers{{URL: operators + "/api/v1"}}
+	router, err := legacy.NewRouter(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	called := map[string]bool{"GET /events": true} // see below
+	for _, c := range calls() {
+		route := c.check(t, router, operators)
+		called[route] = true
+	}
+	for path, item := range d.Paths.Map() {
+		for method := range item.Operations() {
+			if !called[method+" "+path] {
+				t.Errorf("%s %s stands in the document and was not asked", method, path)
+			}
+		}
+	}
+}
+
+// check asks, holds question and answer against the document, and returns the operation.
+func (c call) check(t *testing.T, router routers.Router, operators string) string {
+	t.Helper()
+	r, err := http.NewRequest(c.method, operators+"/api/v1"+c.path, strings.NewReader(c.body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	route, path, err := router.FindRoute(r)
+	if err != nil {
+		t.Errorf("%s %s is not in the document: %v", c.method, c.path, err)
+		return ""
+	}
+	question := &openapi3filter.RequestValidationInput{
+		Request: r, PathParams: path, Route: route,
+		Options: &openapi3filter.Options{AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, IncludeResponseStatus: true},
+	}
+	if err := openapi3filter.ValidateRequest(t.Context(), question); err != nil && c.status == http.StatusOK {
+		t.Errorf("%s %s: the document refuses what weir takes: %v", c.method, c.path, err)
+	}
+	r.Body = io.NopCloser(strings.NewReader(c.body)) // the library has read it
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil || answer.StatusCode != c.status {
+		t.Errorf("%s %s is answered %d %s, %v; want %d", c.method, c.path, answer.StatusCode, text, err, c.status)
+	}
+	said := &openapi3filter.ResponseValidationInput{
+		RequestValidationInput: question, Status: answer.StatusCode, Header: answer.Header,
+		Body: io.NopCloser(bytes.NewReader(text)), Options: question.Options,
+	}
+	if err := openapi3filter.ValidateResponse(t.Context(), said); err != nil {
+		t.Errorf("%s %s: the answer is not what the document says: %v\n%s", c.method, c.path, err, text)
+	}
+	return c.method + " " + route.Path
+}
+
+// Each event's data is an Event as the document has it.
+func TestDocument_TellsOfEvents(t *testing.T) {
+	_, operators := start(t)
+	schema := document(t, operators).Components.Schemas["Event"]
+	answer, err := http.Get(operators + "/api/v1/events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if got := answer.Header.Get("Content-Type"); got != "text/event-stream" {
+		t.Fatalf("events are %q", got)
+	}
+	lines := bufio.NewScanner(answer.Body)
+	for lines.Scan() {
+		data, found := strings.CutPrefix(lines.Text(), "data: ")
+		if !found {
+			continue
+		}
+		var event any
+		if err := json.Unmarshal([]byte(data), &event); err != nil {
+			t.Fatalf("%v: %s", err, data)
+		}
+		if err := schema.Value.VisitJSON(event); err != nil {
+			t.Errorf("%v: %s", err, data)
+		}
+		return
+	}
+	t.Error("no event came")
+}

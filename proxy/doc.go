@@ -115,16 +115,6 @@
 // 1% of its time. The ring holds keys as clients sent them; what people see of them is
 // masked when they look, and never written anywhere.
 //
-// # What people read of it
-//
-// One line a request (record.go). What tells of a person stands there as a hash, cut
-// short, or masked (redact.go): keys, paths that no route matches, and the client's
-// address as the configuration wants it. With a secret the hash of a key is the
-// beginning of its name in the store. Without one it is made with a salt that nodes of
-// one Redis share, because a bare hash of a phone number is found out by trying all.
-// Names in the store go without the salt: it would lie beside them, protect nothing
-// from whoever reads them, and split the counts whenever it was lost.
-//
 // # A reload
 //
 //	watch → read → compile → agree → swap → retire → report

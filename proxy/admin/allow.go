@@ -25,6 +25,14 @@ func (o Options) allowances() []allowance {
 	return all
 }
 
+// Guarded reports whether a token is wanted.
+func (o Options) Guarded() bool { return len(o.allowances()) > 0 }
+
+// Recognise is whose token that is.
+func (o Options) Recognise(token string) (who Operator, known bool) {
+	return operator(o.allowances(), token)
+}
+
 // operator is whose token that is. It takes the same time whichever token that is, and
 // whether it is one.
 func operator(all []allowance, token string) (o Operator, known bool) {

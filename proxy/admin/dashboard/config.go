@@ -72,7 +72,7 @@ var errGeneration = errors.New("which generation to go back to is not said")
 func (d *dashboard) rollback(r *http.Request) view {
 	who := sessionOf(r)
 	switch {
-	case !who.Write:
+	case !who.Write():
 		return denied("roll back")
 	case d.Cluster == nil:
 		return d.notFoundView(r)

@@ -100,7 +100,7 @@ func (d *dashboard) lookUp(r *http.Request) view {
 
 // changeKey does what one of the buttons says, and shows how the key stands after it.
 func (d *dashboard) changeKey(r *http.Request) view {
-	if !sessionOf(r).Write {
+	if !sessionOf(r).Write() {
 		return denied("change what is counted of a key")
 	}
 	v := keysView{Query: queryOf(r)}

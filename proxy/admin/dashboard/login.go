@@ -33,8 +33,8 @@ func (d *dashboard) inside(next http.HandlerFunc) http.HandlerFunc {
 			d.sendToLogin(w, r)
 			return
 		}
-		ctx := context.WithValue(r.Context(), sessionKey{}, s)
-		r = r.WithContext(admin.WithOperator(ctx, admin.Operator{Name: s.Name, Address: r.RemoteAddr, Role: s.role()}))
+		s.Address = r.RemoteAddr
+		r = r.WithContext(admin.WithOperator(context.WithValue(r.Context(), sessionKey{}, s), s.Operator))
 		if r.Method == http.MethodPost && !d.ours(w, r, s.id) {
 			return
 		}
@@ -45,14 +45,14 @@ func (d *dashboard) inside(next http.HandlerFunc) http.HandlerFunc {
 // visitor is the session that r belongs to.
 func (d *dashboard) visitor(w http.ResponseWriter, r *http.Request) (session, bool) {
 	id := cookie(r)
-	if d.tokenWanted() {
+	if d.Guarded() {
 		return d.sessions.find(id, time.Now())
 	}
 	if id == "" {
 		id = rand.Text()
 		setCookie(w, r, id)
 	}
-	return session{Name: admin.Local, Write: true, id: id}, true
+	return session{Operator: admin.Operator{Name: admin.Local, Role: admin.Write}, id: id}, true
 }
 
 // ours reports whether a form was made for the browser that sends it; if not it has
@@ -93,7 +93,7 @@ type loginView struct {
 }
 
 func (d *dashboard) loginForm(w http.ResponseWriter, r *http.Request) {
-	if !d.tokenWanted() {
+	if !d.Guarded() {
 		http.Redirect(w, r, "/", http.StatusSeeOther)
 		return
 	}
@@ -122,13 +122,13 @@ func (d *dashboard) login(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	then := r.PostForm.Get("then")
-	who, known := d.recognise(strings.TrimSpace(r.PostForm.Get("token")))
+	who, known := d.Recognise(strings.TrimSpace(r.PostForm.Get("token")))
 	if !known {
 		d.showLogin(w, r, id, loginView{Then: then, Wrong: true})
 		return
 	}
 	d.sessions.end(id)
-	setCookie(w, r, d.sessions.begin(who, time.Now()).id)
+	setCookie(w, r, d.sessions.begin(session{Operator: who, Login: true}, time.Now()).id)
 	if !strings.HasPrefix(then, "/dashboard/") {
 		then = "/"
 	}

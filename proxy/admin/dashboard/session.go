@@ -23,19 +23,14 @@ const (
 
 // A session is one browser that is let in.
 type session struct {
-	Name  string // whose token it was; empty where none is wanted
-	Write bool   // it may change something
-	Login bool   // it was let in by a token, and can leave
+	admin.Operator
+	Login bool // it was let in by a token, and can leave
 	id    string
 	until time.Time
 }
 
-func (s session) role() admin.Role {
-	if s.Write {
-		return admin.Write
-	}
-	return admin.Read
-}
+// Write reports whether it may change something.
+func (s session) Write() bool { return s.Role == admin.Write }
 
 // sessions are those who logged in with this node. They are kept in memory: a restart
 // ends them.

@@ -7,7 +7,7 @@ import (
 
 func TestSessions_EndAfterTwelveHours(t *testing.T) {
 	s, now := newSessions(), time.Now()
-	in := s.begin(session{Name: "ann"}, now)
+	in := s.begin(session{}, now)
 	if _, found := s.find(in.id, now.Add(12*time.Hour-1)); !found {
 		t.Error("got no session before its end")
 	}

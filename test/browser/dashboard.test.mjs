@@ -1,0 +1,199 @@
+// What an operator sees and does on the pages of a running Weir.
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { test } from "node:test";
+import { accessible, content, launch, login, number, open, wide } from "./pages.mjs";
+import { eventually, routes, search, send, startCluster, startWeir, tokens } from "./processes.mjs";
+
+const phone = "+8613800138000";
+
+// busy is a cluster in which something has happened, pushed twice.
+async function busy(t) {
+  const cluster = await startCluster(t);
+  const [a, b] = cluster.nodes;
+  for (const rate of ["2/1h", "3/1h"]) {
+    await cluster.ask("/api/v1/push", { method: "POST", body: JSON.stringify({ author: "ann", dry_run: false, bundle: { main: "weir.yaml", files: { "weir.yaml": "version: 1\n" + routes.replace("rate: 2/1h", "rate: " + rate) } } }) });
+  }
+  for (let i = 0; i < 6; i++) await send(i % 2 ? a : b, phone);
+  for (let i = 0; i < 4; i++) await send(a, "+86138001380" + (10 + i));
+  await search(a, 30);
+  await search(b, 20);
+  await eventually("statistics have it", async () => {
+    const s = await cluster.ask("/api/v1/statistics?minutes=15");
+    const refused = s.minutes.flatMap((m) => m.routes).flatMap((r) => r.limits ?? []).reduce((n, l) => n + l.refused, 0);
+    return refused >= 3;
+  });
+  return cluster;
+}
+
+async function lookUp(page, value = phone) {
+  await page.goto(page.at + "/dashboard/keys");
+  await page.getByLabel("Key", { exact: true }).fill("phone");
+  await page.getByLabel("Value", { exact: true }).fill(value);
+  await page.getByRole("button", { name: "Look up" }).click();
+  await page.getByRole("heading", { name: "How it stands" }).waitFor();
+}
+
+async function explain(page) {
+  await page.goto(page.at + "/dashboard/explain");
+  await page.getByLabel("Method").fill("POST");
+  await page.getByLabel("URL").fill("/sms");
+  await page.getByLabel("Header, a field a line").fill("X-Phone: " + phone);
+  await page.getByRole("button", { name: "Explain" }).click();
+  await page.getByText("It would be answered with 429").waitFor();
+}
+
+// places are all pages, and what must be on each.
+const places = [
+  ["overview", async (p) => { await p.goto(p.at + "/"); await p.locator(".uplot canvas").first().waitFor(); }, "All nodes, last 15 min"],
+  ["routes", (p) => p.goto(p.at + "/dashboard/routes"), "stricter"],
+  ["keys", lookUp, "3 of 3 used, 0 left"],
+  ["explain", explain, "Together they refuse it"],
+  ["nodes", (p) => p.goto(p.at + "/dashboard/nodes"), "All 2 nodes serve the same configuration"],
+  ["config", (p) => p.goto(p.at + "/dashboard/config?diff=2"), "+      - {name: phone, key: phone, rate: 3/1h}"],
+  ["decisions", (p) => p.goto(p.at + "/dashboard/decisions"), "phone=+86138****8000"],
+  ["top", (p) => p.goto(p.at + "/dashboard/top"), "Refused most"],
+];
+
+test("every page shows what has happened, in both themes and from 375 to 1440 px", async (t) => {
+  const { nodes } = await busy(t);
+  const browser = await launch(t);
+  for (const colorScheme of ["light", "dark"]) {
+    for (const width of [375, 1440]) {
+      const page = await open(t, browser, nodes[0].admin, { colorScheme, viewport: { width, height: 900 } });
+      await login(page, tokens.write);
+      for (const [name, visit, text] of places) {
+        await visit(page);
+        await page.getByText(text).first().waitFor();
+        assert.ok(!(await wide(page)), `${name} is wider than ${width} px`);
+        await page.screenshot({ path: join(process.env.WEIR_SCREENSHOTS, `${name}-${colorScheme}-${width}.png`), fullPage: true });
+        await accessible(page, `${name} ${colorScheme} ${width}`);
+      }
+      content(page);
+    }
+  }
+});
+
+test("a refused phone is unblocked on the page and passes on every node", async (t) => {
+  const { nodes } = await busy(t);
+  assert.deepEqual([await send(nodes[0], phone), await send(nodes[1], phone)], [429, 429]);
+  const browser = await launch(t);
+  const page = await open(t, browser, nodes[1].admin);
+  await login(page, tokens.write);
+
+  // By the keyboard alone: from the top of the page to the field, and on.
+  await page.goto(page.at + "/dashboard/keys");
+  await page.keyboard.press("Tab");
+  assert.equal(await page.evaluate(() => document.activeElement.textContent), "Skip to content");
+  await page.keyboard.press("Enter");
+  await page.keyboard.press("Tab");
+  await page.keyboard.type("phone");
+  await page.keyboard.press("Tab");
+  await page.keyboard.type(phone);
+  await page.keyboard.press("Enter");
+  await page.getByText("3 of 3 used, 0 left").waitFor();
+  assert.ok(!page.url().includes("138"), "the key is in the URL");
+
+  await page.locator("#reason-reset").fill("asked by phone");
+  await page.locator("#do-reset").click();
+  await page.getByText("Reset: what was counted is forgotten").waitFor();
+  await page.getByText("0 of 3 used, 3 left").waitFor();
+  assert.deepEqual([await send(nodes[0], phone), await send(nodes[1], phone)], [200, 200]);
+
+  await page.locator("#do-ban").click();
+  await page.getByText("Banned for 1h").waitFor();
+  assert.deepEqual([await send(nodes[0], phone), await send(nodes[1], phone)], [429, 429]);
+  await page.locator("#do-unban").click();
+  await page.getByText("Unbanned").waitFor();
+  await page.locator("#permits").fill("1");
+  await page.locator("#do-grant").click();
+  await page.getByText("Granted 1 permits").waitFor();
+  assert.equal(await send(nodes[0], phone), 200);
+
+  await page.goto(page.at + "/dashboard/audit");
+  await page.getByText("asked by phone").waitFor();
+  await accessible(page, "audit");
+  content(page);
+});
+
+test("live numbers change by themselves, and a node that is gone is told of", async (t) => {
+  const { nodes } = await busy(t);
+  const browser = await launch(t);
+  const page = await open(t, browser, nodes[0].admin);
+  await login(page, tokens.write);
+  const [all, total] = [await number(page, "n-requests"), await number(page, "n-total")];
+  await search(nodes[0], 25);
+  await eventually("the node's own number grows", async () => (await number(page, "n-total")) >= total + 25);
+  await eventually("the number of all nodes grows", async () => (await number(page, "n-requests")) >= all + 25);
+  content(page);
+  nodes[0].stop();
+  await page.getByText("This Weir does not answer").waitFor();
+});
+
+test("a rollback on the page is served by all nodes", async (t) => {
+  const { nodes, ask } = await busy(t);
+  const browser = await launch(t);
+  const page = await open(t, browser, nodes[0].admin);
+  await login(page, tokens.write);
+  await page.goto(page.at + "/dashboard/config");
+  await page.getByText("Roll back to 1").click();
+  await page.getByRole("button", { name: "Serve 1 on all nodes" }).click();
+  await page.getByText("Rolled back: all nodes serve generation 3").waitFor();
+  assert.ok((await ask("/api/v1/nodes")).nodes.every((n) => n.generation === 3));
+  const { history } = await ask("/api/v1/history");
+  assert.deepEqual([history[0].author, history[0].from], ["ann", 1]);
+  content(page);
+});
+
+test("who may look changes nothing, and the key on a decision leads to its standing", async (t) => {
+  const { nodes } = await busy(t);
+  const browser = await launch(t);
+  const page = await open(t, browser, nodes[0].admin);
+  await login(page, tokens.read);
+  await page.goto(page.at + "/dashboard/decisions?outcome=refused");
+  await page.getByRole("button", { name: "phone=+86138****8000" }).first().click();
+  await page.getByText("3 of 3 used, 0 left").waitFor();
+  await page.getByText("Your token may look only").waitFor();
+  assert.equal(await page.locator("#do-reset").count(), 0);
+  await page.getByRole("button", { name: "Log out" }).click();
+  await page.getByLabel("Admin token").waitFor();
+  await accessible(page, "login");
+  content(page);
+});
+
+// Where a page has no HTTPS and is not on this machine, browsers tell less of where a
+// form comes from.
+test("forms are taken over plain HTTP under another name", async (t) => {
+  const { nodes } = await busy(t);
+  const browser = await launch(t);
+  const page = await open(t, browser, nodes[0].admin.replace("127.0.0.1", "weir.test"));
+  await login(page, tokens.write);
+  await lookUp(page);
+  await page.getByText("3 of 3 used, 0 left").waitFor();
+});
+
+test("without a token the pages are open to this machine, and a foreign page sends nothing", async (t) => {
+  const weir = await startWeir(t, 'admin: {http: "127.0.0.1:0"}\n');
+  const browser = await launch(t);
+  const page = await open(t, browser, weir.admin);
+  await page.goto(page.at + "/");
+  await page.getByText("No requests in this time").waitFor();
+  await accessible(page, "empty overview");
+  for (let i = 0; i < 3; i++) await send(weir, phone);
+  assert.equal(await send(weir, phone), 429);
+  await lookUp(page);
+  await page.locator("#do-reset").click();
+  await page.getByText("Reset: what was counted is forgotten").waitFor();
+  assert.equal(await send(weir, phone), 200);
+  for (const empty of ["nodes", "config", "routes", "audit", "top"]) {
+    await page.goto(page.at + "/dashboard/" + empty);
+    await accessible(page, empty);
+  }
+  content(page);
+
+  const foreign = await open(t, browser, "null");
+  const answered = foreign.waitForResponse((r) => r.url().includes("/dashboard/keys/change"));
+  await foreign.setContent(`<form method="post" action="${weir.admin}/dashboard/keys/change"><input name="action" value="reset"><button>Go</button></form>`);
+  await foreign.getByRole("button").click();
+  assert.equal((await answered).status(), 403);
+});

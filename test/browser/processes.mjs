@@ -1,0 +1,130 @@
+// Starts what the pages are looked at with: a Redis, Weirs, and requests through them.
+import { spawn } from "node:child_process";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+
+export const tokens = { write: "writes-and-looks-0123456789", read: "looks-and-no-more-0123456789" };
+
+// A Dead is why waiting is of no use.
+class Dead extends Error {}
+
+// eventually waits until ask returns something true.
+export async function eventually(what, ask, within = 20000) {
+  const end = Date.now() + within;
+  let last;
+  while (Date.now() < end) {
+    try {
+      const said = await ask();
+      if (said) return said;
+    } catch (e) {
+      if (e instanceof Dead) throw e;
+      last = e;
+    }
+    await new Promise((done) => setTimeout(done, 100));
+  }
+  throw new Error(what + ": not in " + within + " ms" + (last ? ": " + last.message : ""));
+}
+
+async function freePort() {
+  const server = createServer();
+  await new Promise((done) => server.listen(0, "127.0.0.1", done));
+  const { port } = server.address();
+  await new Promise((done) => server.close(done));
+  return port;
+}
+
+// A process that ends with the test, and whose words are told when it does not start.
+function run(t, program, args, options = {}) {
+  const child = spawn(program, args, { stdio: ["ignore", "pipe", "pipe"], ...options });
+  const said = [];
+  child.stdout.on("data", (text) => said.push(text));
+  child.stderr.on("data", (text) => said.push(text));
+  const ended = new Promise((done) => child.on("exit", done));
+  t.after(async () => {
+    child.kill("SIGKILL");
+    await ended;
+  });
+  return { child, said: () => Buffer.concat(said).toString() };
+}
+
+export async function folder(t) {
+  const path = await mkdtemp(join(tmpdir(), "weir-browser-"));
+  t.after(() => rm(path, { recursive: true, force: true }));
+  return path;
+}
+
+export async function startRedis(t) {
+  const port = await freePort();
+  const redis = run(t, process.env.WEIR_REDIS_SERVER, ["--port", String(port), "--save", "", "--appendonly", "no", "--bind", "127.0.0.1"], { cwd: await folder(t) });
+  await eventually("redis takes connections", () => {
+    if (redis.child.exitCode !== null) throw new Dead(redis.said());
+    return redis.said().includes("Ready to accept connections");
+  });
+  return "127.0.0.1:" + port;
+}
+
+// routes is a configuration with a limit that is enforced, one in shadow mode, and
+// a name that would be a script if it were not escaped.
+export const routes = `
+keys:
+  phone: {from: "header:X-Phone", normalize: e164, sensitive: true}
+  ip: client_ip
+routes:
+  - name: sms
+    match: {path: /sms, methods: [POST]}
+    upstream: echo
+    limits:
+      - {name: phone, key: phone, rate: 2/1h}
+      - {name: stricter, key: phone, rate: 1/1h, mode: shadow}
+  - name: search
+    match: {path: /search}
+    upstream: echo
+    limits: [{name: all, key: ip, rate: 1000/1m}]
+`;
+
+// startWeir starts one with the settings of more, and returns where it is.
+export async function startWeir(t, more) {
+  const path = join(await folder(t), "weir.yaml");
+  await writeFile(path, `version: 1\nlisten: {http: "127.0.0.1:0"}\n${more}${routes}`);
+  const weir = run(t, process.env.WEIR_BINARY, ["run", "-c", path]);
+  const line = await eventually("weir serves", () => {
+    if (weir.child.exitCode !== null) throw new Dead(weir.said());
+    return weir.said().split("\n").find((l) => l.includes('"message":"serving"') || l.includes('"msg":"serving"'));
+  });
+  const { admin, http } = JSON.parse(line);
+  return { admin: "http://" + admin, http: "http://" + http, path, stop: () => weir.child.kill("SIGKILL"), said: weir.said };
+}
+
+// cluster is two Weirs that share a Redis and serve what is pushed.
+export async function startCluster(t) {
+  const redis = await startRedis(t);
+  const settings = `admin:
+  http: "127.0.0.1:0"
+  hosts: [weir.test]
+  tokens: [{name: ann, token: ${tokens.write}, role: write}, {name: rob, token: ${tokens.read}, role: read}]
+store: redis
+redis: {addrs: ["${redis}"], timeout: 2s}
+reload: {source: redis}
+`;
+  const nodes = [await startWeir(t, settings), await startWeir(t, settings)];
+  const ask = async (path, init = {}) => {
+    const answer = await fetch(nodes[0].admin + path, { ...init, headers: { Authorization: "Bearer " + tokens.write } });
+    if (!answer.ok) throw new Error(path + ": " + (await answer.text()));
+    return answer.json();
+  };
+  await eventually("both nodes are heard", async () => (await ask("/api/v1/nodes")).nodes.length === 2);
+  return { nodes, ask };
+}
+
+// send is the status of one request for a phone.
+export async function send(weir, phone) {
+  const answer = await fetch(weir.http + "/sms", { method: "POST", headers: { "X-Phone": phone } });
+  await answer.arrayBuffer();
+  return answer.status;
+}
+
+export async function search(weir, n) {
+  for (let i = 0; i < n; i++) await (await fetch(weir.http + "/search?q=" + i)).arrayBuffer();
+}

@@ -50,7 +50,7 @@ func connectionFaults() []fault {
 		{fault: "a connection that one user was authenticated on serves another", rule: "NTLM and Negotiate end the connection they came on",
 			tests: []string{"TestForward_ConnectionBoundAuthentication"}},
 		{fault: "an object is given back twice, or by who does not own it, and two requests share it", rule: "the goroutine that owns it gives it back, in one place",
-			tests: []string{"TestServer_NothingIsLentTwice"}},
+			tests: []string{"TestServer_NoTwoShareMemory"}},
 	}
 }
 

@@ -97,7 +97,7 @@ func (l *loan) begin(what any) (end func()) {
 
 // Whatever ends an exchange, clients that leave, an upstream that does, panics and the
 // end of the server: no two at a time have the same memory.
-func TestServer_NothingIsLentTwice(t *testing.T) {
+func TestServer_NoTwoShareMemory(t *testing.T) {
 	address := origin(t, func(c net.Conn, r *bufio.Reader) {
 		for n := 0; ; n++ {
 			if _, err := requestOn(r); err != nil || n%7 == 6 {

@@ -40,79 +40,85 @@ func TestReceive_AnswersThatCannotBePassedOn(t *testing.T) {
 }
 
 func TestReceive_FieldsOfTheAnswer(t *testing.T) {
-	url, _ := replies(t, "HTTP/1.1 299 Odd\r\nConnection: X-Own, RateLimit\r\nX-Own: 1\r\nKeep-Alive: 5\r\nProxy-Authenticate: x\r\n"+
-		"Alt-Svc: h3=\":443\"\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2\r\nContent-Length: 6\r\n\r\n<html>")
-	calls := 0
-	h := open(t, poolOf(t, url), func(trip *Request, _ front) {
-		trip.OnHeader = func(_ int, h Header) {
-			calls++
-			h.Set("RateLimit", `"a";r=1`)
+	overBoth(t, func(t testing.TB) {
+		url, _ := replies(t, "HTTP/1.1 299 Odd\r\nConnection: X-Own, RateLimit\r\nX-Own: 1\r\nKeep-Alive: 5\r\nProxy-Authenticate: x\r\n"+
+			"Alt-Svc: h3=\":443\"\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2\r\nContent-Length: 6\r\n\r\n<html>")
+		calls := 0
+		h := open(t, poolOf(t, url), func(trip *Request, _ front) {
+			trip.OnHeader = func(_ int, h Header) {
+				calls++
+				h.Set("RateLimit", `"a";r=1`)
+			}
+		})
+		res, body := h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		if got := h.result(t); calls != 1 || got.Kind != OK || got.Status != 299 || !got.Wrote || got.FirstByte <= 0 || got.Target != url {
+			t.Errorf("OnHeader called %d times, result %+v", calls, got)
+		}
+		if res.StatusCode != 299 || body != "<html>" {
+			t.Errorf("got %s %q", res.Status, body)
+		}
+		for field, want := range map[string]string{
+			"X-Own": "", "Keep-Alive": "", "Proxy-Authenticate": "", "Alt-Svc": "", "Set-Cookie": "a=1|b=2",
+			"Ratelimit": `"a";r=1`, "Content-Type": "", "Content-Length": "6",
+		} {
+			if got := strings.Join(res.Header[field], "|"); got != want {
+				t.Errorf("%s: %q, want %q", field, got, want)
+			}
+		}
+		if _, err := http.ParseTime(res.Header.Get("Date")); err != nil {
+			t.Errorf("Date was not added: %v", err)
 		}
 	})
-	res, body := h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-	if got := h.result(t); calls != 1 || got.Kind != OK || got.Status != 299 || !got.Wrote || got.FirstByte <= 0 || got.Target != url {
-		t.Errorf("OnHeader called %d times, result %+v", calls, got)
-	}
-	if res.StatusCode != 299 || body != "<html>" {
-		t.Errorf("got %s %q", res.Status, body)
-	}
-	for field, want := range map[string]string{
-		"X-Own": "", "Keep-Alive": "", "Proxy-Authenticate": "", "Alt-Svc": "", "Set-Cookie": "a=1|b=2",
-		"Ratelimit": `"a";r=1`, "Content-Type": "", "Content-Length": "6",
-	} {
-		if got := strings.Join(res.Header[field], "|"); got != want {
-			t.Errorf("%s: %q, want %q", field, got, want)
-		}
-	}
-	if _, err := http.ParseTime(res.Header.Get("Date")); err != nil {
-		t.Errorf("Date was not added: %v", err)
-	}
 }
 
 func TestReceive_AnswersWithoutABody(t *testing.T) {
-	for _, c := range []struct{ request, answer, length string }{
-		{"HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n", "7"},
-		{"GET", "HTTP/1.1 204 No Content\r\nX-A: 1\r\n\r\n", ""},
-		{"GET", "HTTP/1.1 304 Not Modified\r\nETag: \"a\"\r\n\r\n", ""},
-	} {
-		url, _ := replies(t, c.answer)
-		h := open(t, poolOf(t, url), nil)
-		_, r := h.dial(t, c.request+" / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
-		raw, err := io.ReadAll(r)
-		if err != nil || !strings.HasSuffix(string(raw), "\r\n\r\n") || strings.Count(string(raw), "\r\n\r\n") != 1 {
-			t.Errorf("%s: client reads %q, %v; want a head alone", c.answer, raw, err)
+	overBoth(t, func(t testing.TB) {
+		for _, c := range []struct{ request, answer, length string }{
+			{"HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n", "7"},
+			{"GET", "HTTP/1.1 204 No Content\r\nX-A: 1\r\n\r\n", ""},
+			{"GET", "HTTP/1.1 304 Not Modified\r\nETag: \"a\"\r\n\r\n", ""},
+		} {
+			url, _ := replies(t, c.answer)
+			h := open(t, poolOf(t, url), nil)
+			_, r := h.dial(t, c.request+" / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+			raw, err := io.ReadAll(r)
+			if err != nil || !strings.HasSuffix(string(raw), "\r\n\r\n") || strings.Count(string(raw), "\r\n\r\n") != 1 {
+				t.Errorf("%s: client reads %q, %v; want a head alone", c.answer, raw, err)
+			}
+			if c.length != "" && !strings.Contains(string(raw), "Content-Length: "+c.length+"\r\n") {
+				t.Errorf("%s: length is lost in %q", c.answer, raw)
+			}
+			if got := h.result(t); got.Kind != OK {
+				t.Errorf("result %+v", got)
+			}
 		}
-		if c.length != "" && !strings.Contains(string(raw), "Content-Length: "+c.length+"\r\n") {
-			t.Errorf("%s: length is lost in %q", c.answer, raw)
-		}
-		if got := h.result(t); got.Kind != OK {
-			t.Errorf("result %+v", got)
-		}
-	}
+	})
 }
 
 func TestReceive_1xxIsPassedOn(t *testing.T) {
-	const hints = "HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\nConnection: X-Own\r\nX-Own: 1\r\n\r\n"
-	url, _ := replies(t, "HTTP/1.1 100 Continue\r\n\r\n"+hints+"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
-	pool := poolOf(t, url)
-	h := open(t, pool, func(trip *Request, _ front) {
-		trip.OnHeader = func(_ int, h Header) { h.Set("X-Caller", "1") }
+	overBoth(t, func(t testing.TB) {
+		const hints = "HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\nConnection: X-Own\r\nX-Own: 1\r\n\r\n"
+		url, _ := replies(t, "HTTP/1.1 100 Continue\r\n\r\n"+hints+"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+		pool := poolOf(t, url)
+		h := open(t, pool, func(trip *Request, _ front) {
+			trip.OnHeader = func(_ int, h Header) { h.Set("X-Caller", "1") }
+		})
+
+		_, r := h.dial(t, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+		raw, _ := io.ReadAll(r)
+		early, rest, _ := strings.Cut(string(raw), "\r\n\r\n")
+		if !strings.HasPrefix(early, "HTTP/1.1 103 ") || !strings.Contains(early, "Link: </a.css>") || strings.Contains(early, "X-Own") {
+			t.Errorf("first answer %q, want 103 and no fields of the upstream's connection", early)
+		}
+		if !strings.HasPrefix(rest, "HTTP/1.1 200 ") || !strings.Contains(rest, "X-Caller: 1\r\n") || strings.Contains(rest, "Link") || !strings.HasSuffix(rest, "\r\n\r\nok") {
+			t.Errorf("final answer %q, want 200, the caller's field and the body", rest)
+		}
+
+		_, r = h.dial(t, "GET / HTTP/1.0\r\nHost: a\r\n\r\n")
+		if raw, _ := io.ReadAll(r); !strings.HasPrefix(string(raw), "HTTP/1.1 200 ") {
+			t.Errorf("a client of HTTP/1.0 reads %q, want no 1xx", raw)
+		}
 	})
-
-	_, r := h.dial(t, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
-	raw, _ := io.ReadAll(r)
-	early, rest, _ := strings.Cut(string(raw), "\r\n\r\n")
-	if !strings.HasPrefix(early, "HTTP/1.1 103 ") || !strings.Contains(early, "Link: </a.css>") || strings.Contains(early, "X-Own") {
-		t.Errorf("first answer %q, want 103 and no fields of the upstream's connection", early)
-	}
-	if !strings.HasPrefix(rest, "HTTP/1.1 200 ") || !strings.Contains(rest, "X-Caller: 1\r\n") || strings.Contains(rest, "Link") || !strings.HasSuffix(rest, "\r\n\r\nok") {
-		t.Errorf("final answer %q, want 200, the caller's field and the body", rest)
-	}
-
-	_, r = h.dial(t, "GET / HTTP/1.0\r\nHost: a\r\n\r\n")
-	if raw, _ := io.ReadAll(r); !strings.HasPrefix(string(raw), "HTTP/1.1 200 ") {
-		t.Errorf("a client of HTTP/1.0 reads %q, want no 1xx", raw)
-	}
 }
 
 func TestReceive_ExpectContinue(t *testing.T) {

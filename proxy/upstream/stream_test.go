@@ -13,40 +13,42 @@ import (
 )
 
 func TestForward_StreamsBothWaysAtOnce(t *testing.T) {
-	url := startBackend(t, func(w http.ResponseWriter, r *http.Request) {
-		rc := http.NewResponseController(w)
-		_ = rc.EnableFullDuplex()
-		_ = rc.Flush()
-		lines := bufio.NewReader(r.Body)
-		for {
-			line, err := lines.ReadString('\n')
-			if err != nil {
-				return
-			}
-			_, _ = io.WriteString(w, "you said "+line)
+	overBoth(t, func(t testing.TB) {
+		url := startBackend(t, func(w http.ResponseWriter, r *http.Request) {
+			rc := http.NewResponseController(w)
+			_ = rc.EnableFullDuplex()
 			_ = rc.Flush()
+			lines := bufio.NewReader(r.Body)
+			for {
+				line, err := lines.ReadString('\n')
+				if err != nil {
+					return
+				}
+				_, _ = io.WriteString(w, "you said "+line)
+				_ = rc.Flush()
+			}
+		})
+		h := open(t, poolOf(t, url), nil)
+		c, r := h.dial(t, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+		res, err := http.ReadResponse(r, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewReader(res.Body)
+		for _, word := range []string{"one\n", "two\n", "three\n"} {
+			send(t, c, "%x\r\n%s\r\n", len(word), word)
+			if got, err := lines.ReadString('\n'); got != "you said "+word {
+				t.Fatalf("got %q, %v", got, err)
+			}
+		}
+		send(t, c, "0\r\n\r\n")
+		if rest, err := io.ReadAll(lines); err != nil || len(rest) > 0 {
+			t.Errorf("rest %q, %v", rest, err)
+		}
+		if got := h.result(t); got.Kind != OK || got.Status != 200 {
+			t.Errorf("result %+v", got)
 		}
 	})
-	h := open(t, poolOf(t, url), nil)
-	c, r := h.dial(t, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
-	res, err := http.ReadResponse(r, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := bufio.NewReader(res.Body)
-	for _, word := range []string{"one\n", "two\n", "three\n"} {
-		send(t, c, "%x\r\n%s\r\n", len(word), word)
-		if got, err := lines.ReadString('\n'); got != "you said "+word {
-			t.Fatalf("got %q, %v", got, err)
-		}
-	}
-	send(t, c, "0\r\n\r\n")
-	if rest, err := io.ReadAll(lines); err != nil || len(rest) > 0 {
-		t.Errorf("rest %q, %v", rest, err)
-	}
-	if got := h.result(t); got.Kind != OK || got.Status != 200 {
-		t.Errorf("result %+v", got)
-	}
 }
 
 func TestForward_PiecesOfAnAnswerDoNotWait(t *testing.T) {
@@ -181,79 +183,85 @@ func TestForward_TheClientsFaultIsNotTheUpstreams(t *testing.T) {
 }
 
 func TestForward_NonsenseAfterTheAnswerBegan(t *testing.T) {
-	url := startBackend(t, func(w http.ResponseWriter, r *http.Request) {
-		rc := http.NewResponseController(w)
-		_ = rc.EnableFullDuplex()
-		_ = rc.Flush()
-		if _, err := io.Copy(w, r.Body); err != nil {
-			panic(http.ErrAbortHandler)
+	overBoth(t, func(t testing.TB) {
+		url := startBackend(t, func(w http.ResponseWriter, r *http.Request) {
+			rc := http.NewResponseController(w)
+			_ = rc.EnableFullDuplex()
+			_ = rc.Flush()
+			if _, err := io.Copy(w, r.Body); err != nil {
+				panic(http.ErrAbortHandler)
+			}
+		})
+		h := open(t, poolOf(t, url), nil)
+		c, r := h.dial(t, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+		res, err := http.ReadResponse(r, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		send(t, c, "zz\r\n")
+		if _, err := io.ReadAll(res.Body); err == nil {
+			t.Error("the answer looks whole")
+		}
+		if got := h.result(t); got.Kind != BadRequest || !got.Wrote || got.Status != 200 {
+			t.Errorf("result %+v, want that the client is to blame", got)
 		}
 	})
-	h := open(t, poolOf(t, url), nil)
-	c, r := h.dial(t, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
-	res, err := http.ReadResponse(r, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	send(t, c, "zz\r\n")
-	if _, err := io.ReadAll(res.Body); err == nil {
-		t.Error("the answer looks whole")
-	}
-	if got := h.result(t); got.Kind != BadRequest || !got.Wrote || got.Status != 200 {
-		t.Errorf("result %+v, want that the client is to blame", got)
-	}
 }
 
 func TestForward_AnEarlyAnswerDoesNotWaitForTheBody(t *testing.T) {
-	seen := make(chan string, 1)
-	url := rawBackend(t, func(c net.Conn, r *bufio.Reader) {
-		readHead(r)
-		_, _ = io.WriteString(c, "HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno")
-		rest, _ := io.ReadAll(r)
-		seen <- string(rest)
+	overBoth(t, func(t testing.TB) {
+		seen := make(chan string, 1)
+		url := rawBackend(t, func(c net.Conn, r *bufio.Reader) {
+			readHead(r)
+			_, _ = io.WriteString(c, "HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno")
+			rest, _ := io.ReadAll(r)
+			seen <- string(rest)
+		})
+		h := open(t, poolOf(t, url), nil)
+		c, r := h.dial(t, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+		res, body := answer(t, r, "POST")
+		if res.StatusCode != 403 || body != "no" || !res.Close {
+			t.Errorf("got %s %q, close %v; want the answer and the end of the connection", res.Status, body, res.Close)
+		}
+		// What follows is never taken for another request, whatever it is.
+		_, _ = io.WriteString(c, "zz\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n")
+		if rest, _ := io.ReadAll(r); len(rest) > 0 {
+			t.Errorf("client reads %q after the answer", rest)
+		}
+		h.result(t)
+		if len(h.results) > 0 {
+			t.Errorf("a second request was served: %+v", h.result(t))
+		}
+		if rest := await(t, seen, "end of the upstream's connection"); strings.Contains(rest, "smuggled") {
+			t.Errorf("upstream reads %q", rest)
+		}
 	})
-	h := open(t, poolOf(t, url), nil)
-	c, r := h.dial(t, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
-	res, body := answer(t, r, "POST")
-	if res.StatusCode != 403 || body != "no" || !res.Close {
-		t.Errorf("got %s %q, close %v; want the answer and the end of the connection", res.Status, body, res.Close)
-	}
-	// What follows is never taken for another request, whatever it is.
-	_, _ = io.WriteString(c, "zz\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n")
-	if rest, _ := io.ReadAll(r); len(rest) > 0 {
-		t.Errorf("client reads %q after the answer", rest)
-	}
-	h.result(t)
-	if len(h.results) > 0 {
-		t.Errorf("a second request was served: %+v", h.result(t))
-	}
-	if rest := await(t, seen, "end of the upstream's connection"); strings.Contains(rest, "smuggled") {
-		t.Errorf("upstream reads %q", rest)
-	}
 }
 
 func TestForward_BodiesKeepTheirFraming(t *testing.T) {
-	type framing struct {
-		length int64
-		coding string
-		body   string
-	}
-	seen := make(chan framing, 1)
-	url := startBackend(t, func(w http.ResponseWriter, r *http.Request) {
-		b, _ := io.ReadAll(r.Body)
-		seen <- framing{r.ContentLength, strings.Join(r.TransferEncoding, ","), string(b)}
-	})
-	h := open(t, poolOf(t, url), nil)
-	for request, want := range map[string]framing{
-		"PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc":                             {3, "", "abc"},
-		"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n":                               {0, "", ""},
-		"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n": {-1, "chunked", "abc"},
-	} {
-		h.ask(t, request)
-		if got := await(t, seen, "request"); got != want {
-			t.Errorf("%q: upstream sees %+v, want %+v", request, got, want)
+	overBoth(t, func(t testing.TB) {
+		type framing struct {
+			length int64
+			coding string
+			body   string
 		}
-	}
+		seen := make(chan framing, 1)
+		url := startBackend(t, func(w http.ResponseWriter, r *http.Request) {
+			b, _ := io.ReadAll(r.Body)
+			seen <- framing{r.ContentLength, strings.Join(r.TransferEncoding, ","), string(b)}
+		})
+		h := open(t, poolOf(t, url), nil)
+		for request, want := range map[string]framing{
+			"PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc":                             {3, "", "abc"},
+			"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n":                               {0, "", ""},
+			"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n": {-1, "chunked", "abc"},
+		} {
+			h.ask(t, request)
+			if got := await(t, seen, "request"); got != want {
+				t.Errorf("%q: upstream sees %+v, want %+v", request, got, want)
+			}
+		}
+	})
 }
 
 func TestForward_TrailersGoBothWays(t *testing.T) {

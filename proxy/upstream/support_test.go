@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"bufio"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"log"
@@ -59,6 +60,7 @@ func open(t testing.TB, pool *Pool, change func(*Request, front)) *house {
 		t.Fatal(err)
 	}
 	h.URL = "http://" + l.Addr().String()
+	l = listened(t, l)
 	go func() { _ = s.Serve(l) }()
 	t.Cleanup(func() { s.Close(); pool.Close() })
 	return h
@@ -165,6 +167,9 @@ func mustURL(t testing.TB, s string) *url.URL {
 func poolOf(t testing.TB, urls ...string) *Pool {
 	t.Helper()
 	c := Config{Name: "test", Pseudonym: "weir-test"}
+	if s, ok := t.(secured); ok {
+		c.TLS = &tls.Config{RootCAs: s.client.RootCAs}
+	}
 	for _, u := range urls {
 		c.Targets = append(c.Targets, Target{URL: mustURL(t, u)})
 	}
@@ -174,6 +179,9 @@ func poolOf(t testing.TB, urls ...string) *Pool {
 // startBackend starts an upstream that is a net/http server.
 func startBackend(t testing.TB, handle http.HandlerFunc) string {
 	t.Helper()
+	if _, ok := t.(secured); ok {
+		return newTLS(t, handle).URL
+	}
 	s := httptest.NewServer(handle)
 	t.Cleanup(s.Close)
 	return s.URL
@@ -197,6 +205,8 @@ func rawBackend(t testing.TB, serve func(c net.Conn, r *bufio.Reader)) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	address := l.Addr().String()
+	l = listened(t, l)
 	t.Cleanup(func() { l.Close() })
 	go func() {
 		for {
@@ -211,7 +221,7 @@ func rawBackend(t testing.TB, serve func(c net.Conn, r *bufio.Reader)) string {
 			}()
 		}
 	}()
-	return "http://" + l.Addr().String()
+	return schemeOf(t) + address
 }
 
 // replies is a raw upstream that reads one request's head a connection, sends
@@ -247,6 +257,9 @@ func (h *house) dial(t testing.TB, request string) (net.Conn, *bufio.Reader) {
 	}
 	t.Cleanup(func() { c.Close() })
 	_ = c.SetDeadline(time.Now().Add(patience))
+	if s, ok := t.(secured); ok {
+		c = tls.Client(c, s.client)
+	}
 	if _, err := io.WriteString(c, request); err != nil {
 		t.Fatal(err)
 	}

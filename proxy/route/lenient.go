@@ -6,10 +6,6 @@ import (
 	"strings"
 )
 
-// overlong are spellings of a slash and a dot that are no UTF-8; some servers
-// decode them all the same.
-var overlong = strings.NewReplacer("\xc0\xaf", "/", "\xc0\xae", ".", "\xe0\x80\xaf", "/", "\xe0\x80\xae", ".")
-
 // lenient is the path as servers read it that forgive much: escapes are decoded
 // twice, overlong ones too, what follows a #, a ? or, in a segment, a ; is none of
 // it, and neither are blanks and dots at a segment's end. It is an error if even
@@ -22,7 +18,7 @@ func lenient(path string) (string, error) {
 			path = plain
 		}
 	}
-	path = overlong.Replace(path)
+	path = withoutOverlong(path)
 	if i := strings.IndexAny(path, "#?"); i >= 0 {
 		path = path[:i]
 	}
@@ -39,6 +35,18 @@ func lenient(path string) (string, error) {
 		path = strings.ReplaceAll(path, "%252F", slash)
 	}
 	return tidyPath(path)
+}
+
+// withoutOverlong has slashes and dots for their overlong spellings, which are no UTF-8;
+// some servers decode them all the same.
+func withoutOverlong(path string) string {
+	for _, spelled := range []string{"\xc0\xaf", "\xe0\x80\xaf"} {
+		path = strings.ReplaceAll(path, spelled, "/")
+	}
+	for _, spelled := range []string{"\xc0\xae", "\xe0\x80\xae"} {
+		path = strings.ReplaceAll(path, spelled, ".")
+	}
+	return path
 }
 
 // unambiguous returns ErrTarget when a lenient server could take the path of q for one

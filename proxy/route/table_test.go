@@ -192,7 +192,7 @@ func BenchmarkMatch(b *testing.B) {
 			b.ReportAllocs()
 			i := 0
 			for b.Loop() {
-				target, err := Tidy(Sent{Method: "POST", Proto: "HTTP/1.1", Authority: "api.example.com:8080", Target: paths[i%n]})
+				target, err := Tidy(&Sent{Method: "POST", Proto: "HTTP/1.1", Authority: "api.example.com:8080", Target: paths[i%n]})
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -42,7 +42,7 @@ func parseTarget(s string) (requested, error) {
 // (RFC 9112 section 3.2.2). A request of HTTP/1.0 may have neither: then it is for
 // the address that the client has connected to. No other may: an upstream would
 // take its own name for what was asked for.
-func (t *Target) aim(sent Sent) error {
+func (t *Target) aim(sent *Sent) error {
 	asked, err := parseTarget(sent.Target)
 	if err != nil {
 		return err
@@ -74,7 +74,7 @@ func (t *Target) aim(sent Sent) error {
 // connection is believed of a trusted proxy, which may have ended TLS; of anybody
 // else it must not be (RFC 9110 section 7.4). http over TLS asks for less than there
 // is, and is served.
-func (sent Sent) takes(scheme string) error {
+func (sent *Sent) takes(scheme string) error {
 	switch {
 	case scheme == "http", scheme == "https" && sent.HTTPS:
 		return nil

@@ -43,8 +43,8 @@ type Target struct {
 // spelling that is matched and forwarded, so that no other spelling of a path goes
 // round a limit. The error is ErrTunnel, ErrTargetTooLong or ErrTarget; the Target
 // is then as far as Tidy came, for the log.
-func Tidy(sent Sent) (Target, error) {
-	t := Target{Authority: sent.Authority, SentPath: sent.Target}
+func Tidy(sent *Sent) (t Target, err error) {
+	t.Authority, t.SentPath = sent.Authority, sent.Target
 	if sent.Method == "CONNECT" {
 		return t, ErrTunnel
 	}
@@ -54,7 +54,6 @@ func Tidy(sent Sent) (Target, error) {
 	if err := t.aim(sent); err != nil {
 		return t, err
 	}
-	var err error
 	if t.Host, err = tidyHost(t.Authority); err != nil {
 		return t, err
 	}

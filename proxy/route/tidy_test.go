@@ -79,7 +79,7 @@ func FuzzTidyPath(f *testing.F) {
 
 func TestTidy_OptionsStarIsItsOwnTarget(t *testing.T) {
 	for method, ok := range map[string]bool{"OPTIONS": true, "GET": false} {
-		if got, err := Tidy(Sent{Method: method, Authority: "a", Target: "*"}); (err == nil) != ok || ok && got.Path != "*" {
+		if got, err := Tidy(&Sent{Method: method, Authority: "a", Target: "*"}); (err == nil) != ok || ok && got.Path != "*" {
 			t.Errorf("Tidy(%s *) = %+v, %v; want ok %v", method, got, err, ok)
 		}
 	}
@@ -99,7 +99,7 @@ func TestTidy_Refuses(t *testing.T) {
 		"https in clear text": {Sent{Method: "GET", Authority: "a", Target: "https://b/x"}, ErrTarget},
 		"an empty authority":  {Sent{Method: "GET", Authority: "a", Target: "http:///x"}, ErrTarget},
 	} {
-		if got, err := Tidy(c.Sent); !errors.Is(err, c.want) || got.Path != "" {
+		if got, err := Tidy(&c.Sent); !errors.Is(err, c.want) || got.Path != "" {
 			t.Errorf("%s: %+v, %v; want %v", name, got, err, c.want)
 		}
 	}
@@ -117,7 +117,7 @@ func TestTidy_TakesTargetsApart(t *testing.T) {
 		"OPTIONS of a host": {Sent{Method: "OPTIONS", Authority: "a", Target: "http://b"}, Target{"b", "*", "", "b", "*"}},
 		"HTTP/1.0":          {Sent{Proto: "HTTP/1.0", Target: "/x", Local: "10.0.0.1:80"}, Target{"10.0.0.1:80", "/x", "", "10.0.0.1", "/x"}},
 	} {
-		if got, err := Tidy(c.sent); got != c.want || err != nil {
+		if got, err := Tidy(&c.sent); got != c.want || err != nil {
 			t.Errorf("%s: %+v, %v; want %+v", name, got, err, c.want)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/key"
+	routing "github.com/weir-proxy/weir/proxy/route"
 )
 
 // A fieldNames is names of header fields under which some server could find
@@ -74,7 +75,7 @@ func (g *generation) protect(routes []*config.Route) {
 // unconfused learns which fields of the request may be taken for one that a key,
 // a cost or a mark of its route is read from: who reads that refuses it. It is
 // errMalformed when a field may be taken for one of which no route allows that, and
-// errTarget when one that has decided the route is there twice.
+// routing.ErrTarget when one that has decided the route is there twice.
 func (g *generation) unconfused(x *exchange) error {
 	for name := range g.fields.confused(x) {
 		return fmt.Errorf("%w: some servers take another field for %s", errMalformed, name)
@@ -89,7 +90,7 @@ func (g *generation) unconfused(x *exchange) error {
 	}
 	for _, name := range x.route.deciders {
 		if len(x.header.Values(name)) > 1 {
-			return fmt.Errorf("%w: %s decides the route, and comes twice", errTarget, name)
+			return fmt.Errorf("%w: %s decides the route, and comes twice", routing.ErrTarget, name)
 		}
 	}
 	return nil
@@ -99,20 +100,9 @@ func (g *generation) unconfused(x *exchange) error {
 // whether a form may have it, of which no key of the route is made.
 func (x *exchange) Confused(o key.Origin) bool {
 	if o.Source == key.Form {
-		return slices.Contains(x.route.besides, o.Name) && x.bears()
+		return slices.Contains(x.route.besides, o.Name) && x.HasForm()
 	}
 	return slices.Contains(x.confused, o)
-}
-
-// disguised is errQuery when a parameter may be taken for one of those that decide
-// the route.
-func (x *exchange) disguised(names key.Names) error {
-	for name := range x.query {
-		if found := names.Confused(nil, name); len(found) > 0 {
-			return fmt.Errorf("%w: some servers take another parameter for %s", errQuery, found[0])
-		}
-	}
-	return nil
 }
 
 // foldQuery learns which parameters may be taken for others.

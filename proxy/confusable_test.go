@@ -161,9 +161,7 @@ func TestConfusable_CommonRequestCostsNothing(t *testing.T) {
 	g := w.current.Load()
 	x := newExchange().(*exchange)
 	x.header = http.Header{"X-User": {"a"}, "Accept": {"*/*"}, "User-Agent": {"x"}}
-	for r := range g.table.any.shelves[0].paths.exact {
-		x.route = g.table.any.shelves[0].paths.exact[r]
-	}
+	x.route = g.routes[0]
 	if got := testing.AllocsPerRun(100, func() {
 		if err := g.unconfused(x); err != nil {
 			t.Fatal(err)

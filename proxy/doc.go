@@ -115,6 +115,16 @@
 // 1% of its time. The ring holds keys as clients sent them; what people see of them is
 // masked when they look, and never written anywhere.
 //
+// # What people read of it
+//
+// One line a request (record.go). What tells of a person stands there as a hash, cut
+// short, or masked (redact.go): keys, paths that no route matches, and the client's
+// address as the configuration wants it. With a secret the hash of a key is the
+// beginning of its name in the store. Without one it is made with a salt that nodes of
+// one Redis share, because a bare hash of a phone number is found out by trying all.
+// Names in the store go without the salt: it would lie beside them, protect nothing
+// from whoever reads them, and split the counts whenever it was lost.
+//
 // # A reload
 //
 //	watch → read → compile → agree → swap → retire → report
@@ -143,15 +153,12 @@
 // by net/http. Strings of a request over HTTP/1.1 share its connection's buffer: what
 // outlives the handler is cloned (exchange.keep). What goes on top of that:
 //
-//   - The path that is matched is the path that is forwarded, in one spelling
-//     (tidy.go), unless the route rewrites it. A path that servers read in different ways is refused with 400;
-//     so is one that a forgiving server would take for another route's, or for
-//     another key: /a;x for /a, or an escape that is escaped (lenient.go).
-//   - Many frameworks tell neither /Send from /send nor /send/ from /send, answer
-//     HEAD as GET, or take post for POST. What they would take for the path of a
-//     route with limits or lists, and what would have gone to one without, is that
-//     route's; between two such routes it is refused with 400 (stricter.go). A path
-//     or a method that a route names as it was sent is that route's.
+//   - The path that is matched is the path that is forwarded, in one spelling, unless
+//     the route rewrites it. A path that servers read in different ways is refused with
+//     400; so is one that a forgiving server would take for another route's, or for
+//     another key. What a careless framework would take for the path of a route with
+//     limits or lists is that route's (route.guarded). Package route has all the rules,
+//     those of hosts and targets as well.
 //   - A slash that is escaped is refused with 400 unless the route says that its
 //     upstream keeps it as part of a segment (encoded_slash).
 //   - The query is forwarded byte for byte. Where a key is read from it, or it
@@ -172,9 +179,8 @@
 //   - A # that is not escaped, in path or query, is refused with 400, and so is a
 //     target of "*" with any method but OPTIONS. In the absolute form only http is
 //     a scheme; https too where TLS is spoken, or where a trusted proxy says so, and
-//     neither without a host (target.go).
-//   - A host is a name of letters, digits, hyphens, dots and underscores, or an
-//     address, and one port; all else is refused with 400 (host.go).
+//     neither without a host.
+//   - A host that is neither a name nor an address, with one port, is refused with 400.
 //   - A request without a host is refused with 400. One of HTTP/1.0 is for the
 //     address that the client has connected to: no upstream is ever told its own
 //     name for what was asked for.

@@ -7,13 +7,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/go-chi/chi/v5"
-
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/respond"
+	routing "github.com/weir-proxy/weir/proxy/route"
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
@@ -41,17 +40,17 @@ type exchange struct {
 	fault     error // what is wrong with the request as HTTP
 
 	// What the rooms learn.
-	id            string       // record: the request's id
-	trusted       bool         // address: the peer is a trusted proxy
-	client        netip.Addr   // address: who asks
-	network       netip.Prefix // address: the client as limits count it
-	source        uint32       // extract: stands for network where room for keys is shared
-	rawQuery      string       // tidy: as sent, after the question mark
-	host          string       // tidy: lower case, without port
-	path          string       // tidy: the one spelling that is matched and forwarded
-	route         *route       // match
-	found         *chi.Context // match: the parameters of the path, in order
-	list          *config.List // screen: the one that decided what is done with the request
+	id            string          // record: the request's id
+	trusted       bool            // address: the peer is a trusted proxy
+	client        netip.Addr      // address: who asks
+	network       netip.Prefix    // address: the client as limits count it
+	source        uint32          // extract: stands for network where room for keys is shared
+	rawQuery      string          // tidy: as sent, after the question mark
+	host          string          // tidy: lower case, without port
+	path          string          // tidy: the one spelling that is matched and forwarded
+	route         *route          // match
+	matched       routing.Request // match: what its route was found by, and the parameters of its path
+	list          *config.List    // screen: the one that decided what is done with the request
 	claims        []limiter.Claim
 	windows       []int           // extract: windows[i] is the window of the route that claims[i] asks for
 	shadows       []limiter.Claim // extract: those of limits in shadow mode
@@ -124,20 +123,7 @@ func (x *exchange) Header(name string) []string { return x.header.Values(name) }
 func (x *exchange) Query(name string) []string { return x.query[name] }
 
 // Param returns a parameter of the path, decoded.
-func (x *exchange) Param(name string) string {
-	if x.route == nil {
-		return ""
-	}
-	for i, known := range x.route.params {
-		if known == name && i < len(x.found.URLParams.Values) {
-			text, err := url.PathUnescape(x.found.URLParams.Values[i])
-			if err == nil {
-				return text
-			}
-		}
-	}
-	return ""
-}
+func (x *exchange) Param(name string) string { return x.matched.Param(name) }
 
 // Client returns the client as limits count it.
 func (x *exchange) Client() netip.Prefix { return x.network }
@@ -167,11 +153,12 @@ func (x *exchange) Body() (key.Body, error) {
 
 // reset makes x fit for the next request and keeps what it has allocated.
 func (x *exchange) reset() {
-	kept := exchange{found: x.found, claims: x.claims[:0], windows: x.windows[:0], shadows: x.shadows[:0], shadowWindows: x.shadowWindows[:0], of: x.of[:0],
+	kept := exchange{matched: x.matched, claims: x.claims[:0], windows: x.windows[:0], shadows: x.shadows[:0], shadowWindows: x.shadowWindows[:0], of: x.of[:0],
 		takings: x.takings[:0], shadowErrors: x.shadowErrors[:0], shadowed: x.shadowed[:0], back: x.back[:0], all: x.all[:0]}
 	kept.decision.Outcomes = x.decision.Outcomes[:0]
 	kept.keys, kept.odd, kept.confused = x.keys[:0], x.odd[:0], x.confused[:0]
 	kept.overridden = x.overridden[:0]
+	kept.matched.Reset()
 	kept.value = x.value
 	kept.value.Reset()
 	kept.memory, kept.edit = x.memory, x.edit
@@ -180,7 +167,7 @@ func (x *exchange) reset() {
 }
 
 func newExchange() any {
-	x := &exchange{found: chi.NewRouteContext(), header: http.Header(nil)}
+	x := &exchange{header: http.Header(nil)}
 	x.edit = x.onHeader
 	return x
 }

@@ -2,11 +2,7 @@ package proxy
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
-	"strings"
-
-	"github.com/go-chi/chi/v5"
 )
 
 // mostOthers is how many routes are told of that were not taken.
@@ -14,15 +10,12 @@ const mostOthers = 5
 
 // match is the stage of that name, and tells of the routes that were not taken.
 func (e *explainer) match() (string, error) {
-	x, t := e.x, e.generation.table
-	exact := t.find(x)
-	plain := x.route
-	err := t.match(x)
-	if err != nil {
+	plain, exact := e.generation.table.FindPlain(e.x.matchable())
+	if err := e.generation.match(e.x); err != nil {
 		e.Others = e.others(nil)
 		return "", err
 	}
-	r := x.route
+	r := e.x.route
 	from := e.generation.config.Routes[r.order]
 	e.Route = &ExplainedRoute{
 		Name: r.name, Position: from.Position.String(),
@@ -46,7 +39,7 @@ func (e *explainer) others(taken *route) []ExplainedOther {
 			continue
 		}
 		from := e.generation.config.Routes[r.order]
-		because := r.misses(e.x, from.Match.Path)
+		because := e.generation.table.Misses(r.order, e.x.matchable())
 		o := other{fails: len(because)}
 		if len(because) == 0 {
 			because = []string{"less specific than the route taken"}
@@ -63,52 +56,4 @@ func (e *explainer) others(taken *route) []ExplainedOther {
 		out = append(out, o.ExplainedOther)
 	}
 	return out
-}
-
-// misses says of each matcher of r that fails on x what it wants; path is that of the
-// route as it is written.
-func (r *route) misses(x *exchange, path string) []string {
-	var all []string
-	if !hostMatches(r.host, x.host) {
-		all = append(all, "host: want "+r.host)
-	}
-	one := paths{exact: map[string]*route{}}
-	one.add(r.pattern, r)
-	if one.find(chi.NewRouteContext(), x.path) == nil {
-		all = append(all, "path: want "+path)
-	}
-	if len(r.methods) > 0 && !slices.Contains(r.methods, x.method) {
-		all = append(all, "method: want "+strings.Join(r.methods, " or "))
-	}
-	for _, c := range r.headers {
-		if !c.holds(x.header.Values(c.name)) {
-			all = append(all, "header: want "+c.String())
-		}
-	}
-	if len(r.query) > 0 && x.parseQuery() != nil {
-		return append(all, "query: it can be read in two ways")
-	}
-	for _, c := range r.query {
-		if !c.holds(x.query[c.name]) {
-			all = append(all, "query: want "+c.String())
-		}
-	}
-	return all
-}
-
-// hostMatches reports whether host matches a route's host, as table.sites does.
-func hostMatches(want, host string) bool {
-	want = strings.ToLower(want)
-	if suffix, wild := strings.CutPrefix(want, "*"); wild {
-		return suffix == "" || len(host) > len(suffix) && strings.HasSuffix(host, suffix)
-	}
-	return want == "" || want == host
-}
-
-// String writes a condition for people.
-func (c condition) String() string {
-	if c.value == "*" {
-		return c.name
-	}
-	return fmt.Sprintf("%s: %s", c.name, c.value)
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
-	"net/url"
 	"strconv"
 	"strings"
 
@@ -13,13 +12,8 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-var (
-	// errQuery says that a query which something is read from can be read in two
-	// ways.
-	errQuery = errors.New("query not acceptable")
-	// errCost says that a request asks for a cost that is none.
-	errCost = errors.New("cost not acceptable")
-)
+// errCost says that a request asks for a cost that is none.
+var errCost = errors.New("cost not acceptable")
 
 // extract learns what the request claims: one claim for each window of each
 // limit of its route, under the key that the request carries. A key is made
@@ -49,24 +43,11 @@ func (x *exchange) readQuery() error {
 	if !x.route.queries || x.read {
 		return nil
 	}
-	if err := x.parseQuery(); err != nil {
+	if _, err := x.ParsedQuery(); err != nil {
 		return err
 	}
 	x.read = true
 	x.foldQuery()
-	return nil
-}
-
-// parseQuery reads the query, unless that has been done.
-func (x *exchange) parseQuery() error {
-	if x.query != nil {
-		return nil
-	}
-	query, err := url.ParseQuery(x.rawQuery)
-	if err != nil {
-		return fmt.Errorf("%w: a %% that is no escape, or a semicolon", errQuery)
-	}
-	x.query = query
 	return nil
 }
 

@@ -2,9 +2,9 @@ package proxy
 
 import "strings"
 
-// bears reports whether x has a body that some server reads as a form. A body without
+// HasForm reports whether x has a body that some server reads as a form. A body without
 // a type is one to Rack, if it is posted.
-func (x *exchange) bears() bool {
+func (x *exchange) HasForm() bool {
 	if x.length == 0 {
 		return false
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/respond"
+	routing "github.com/weir-proxy/weir/proxy/route"
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
@@ -28,7 +29,7 @@ type generation struct {
 	own       fieldSet   // fields that Weir, or its operator, speaks in
 	address   addresser
 	redact    redactor
-	table     *table
+	table     *routing.Table[*route]
 	routes    []*route     // in the order of the configuration
 	seed      maphash.Seed // see lasting
 	pools     map[*config.Upstream]*upstream.Pool
@@ -67,10 +68,8 @@ func compile(c *config.Config, l lasting) (*generation, error) {
 		g.keyFields = append(g.keyFields, k.Headers()...)
 	}
 	g.own.add(c.ClientIP.Header)
-	routes := newTable()
-	g.table = &routes
 	made := make(map[string]*route, len(c.Routes))
-	var all []*route
+	var entries []routing.Entry[*route]
 	for i, from := range c.Routes {
 		r, err := g.route(from)
 		if err != nil {
@@ -81,14 +80,13 @@ func compile(c *config.Config, l lasting) (*generation, error) {
 		for _, l := range from.Limits { // a key may be written in place
 			g.keyFields = append(g.keyFields, l.Key.Headers()...)
 		}
-		g.table.add(r, from.Match)
+		entries = append(entries, routing.Entry[*route]{Pattern: r.pattern(from), Value: r})
 		g.counted = append(g.counted, r.counted()...)
 		made[r.name] = r
-		all = append(all, r)
+		g.routes = append(g.routes, r)
 	}
-	g.table.fold(all)
-	g.routes = all
-	l.observer.tops.count(all)
+	g.table = routing.NewTable(entries)
+	l.observer.tops.count(g.routes)
 	g.own.add(g.keyFields...)
 	g.resets(made)
 	g.protect(c.Routes)
@@ -147,8 +145,6 @@ func (g *generation) route(from *config.Route) (*route, error) {
 		countsPreflight: from.CountPreflight,
 		alerts:          alerts(g.config.Alerts),
 		reads:           fieldSet{},
-		keepsSlashes:    from.EncodedSlash == config.KeepSlash,
-		ignoresForms:    from.FormBesideQuery == config.IgnoreForm,
 		besides:         from.Besides(),
 	}
 	r.reads.add(slices.Collect(maps.Keys(from.Match.Headers))...)
@@ -188,7 +184,6 @@ func (g *generation) route(from *config.Route) (*route, error) {
 		}
 	}
 	r.remember()
-	r.guarded = len(r.lists) > 0 || len(r.bodyScreens) > 0 || slices.ContainsFunc(r.limits, func(l *limit) bool { return l.mode == config.Enforce })
 	r.foresee(from)
 	r.standsIn = r.local && !slices.ContainsFunc(r.limits, func(l *limit) bool { return l.mode == config.Enforce && l.onFailure == config.Deny })
 	r.quota, err = respond.NewQuota(policies, respond.Style(g.config.Defaults.Headers), newReject(from.Reject))

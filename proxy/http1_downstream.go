@@ -192,11 +192,7 @@ func (x *exchange) keep() {
 	for _, s := range []*string{&x.method, &x.host, &x.path, &x.id, &x.authority, &x.target, &x.rawQuery} {
 		*s = strings.Clone(*s)
 	}
-	if x.found != nil {
-		for i, value := range x.found.URLParams.Values {
-			x.found.URLParams.Values[i] = strings.Clone(value)
-		}
-	}
+	x.matched.Keep()
 	x.header, x.carrier = http.Header(nil), nil
 }
 

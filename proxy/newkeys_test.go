@@ -214,7 +214,7 @@ func TestVet_KnownKeysCostNoAllocation(t *testing.T) {
 	x := newExchange().(*exchange)
 	x.network = netip.MustParsePrefix("203.0.113.1/32")
 	x.method, x.authority, x.target, x.header = "GET", "a", "/a", http.Header{"X-Phone": {"8613800130001"}}
-	for _, room := range []func(*exchange) error{tidy, g.table.match, g.extract} {
+	for _, room := range []func(*exchange) error{tidy, g.match, g.extract} {
 		if err := room(x); err != nil {
 			t.Fatal(err)
 		}

@@ -186,7 +186,7 @@ func (p *Proxy) route(g *generation, x *exchange) error {
 	if err := tidy(x); err != nil {
 		return err
 	}
-	return g.table.match(x)
+	return g.match(x)
 }
 
 // claim learns what the request asks of which limits.

@@ -104,8 +104,7 @@ func (r *recentRecord) fill(x *exchange) {
 func (x *exchange) copyPath(to *[recentPath]byte) uint8 {
 	path, n := x.path, 0
 	if x.route != nil && (len(x.route.hidden) > 0 || x.route.redacted) {
-		for i, name := range x.route.params[:min(len(x.route.params), len(x.found.URLParams.Values))] {
-			value := x.found.URLParams.Values[i]
+		for name, value := range x.matched.Params() {
 			at := strings.Index(path, "/"+value)
 			if at < 0 || !x.route.hides(name) {
 				continue

@@ -119,9 +119,9 @@ func (x *exchange) redactedPath() string {
 		return withoutPersons(x.path)
 	}
 	path, all := x.path, x.route.redacted
-	for i, name := range x.route.params {
-		if x.route.hides(name) && i < len(x.found.URLParams.Values) {
-			path = strings.Replace(path, "/"+x.found.URLParams.Values[i], "/*", 1)
+	for name, value := range x.matched.Params() {
+		if x.route.hides(name) {
+			path = strings.Replace(path, "/"+value, "/*", 1)
 		}
 	}
 	if all {

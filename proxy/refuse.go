@@ -11,6 +11,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/respond"
+	routing "github.com/weir-proxy/weir/proxy/route"
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
@@ -48,11 +49,11 @@ func (g *generation) refuse(x *exchange, err error) respond.Answer {
 		return respond.Unavailable(respond.Crowded, time.Second, "", x.id)
 	case errors.Is(err, errListed):
 		return respond.Problem(respond.Forbidden, "", x.id)
-	case errors.Is(err, errNotMethod):
-		return respond.NotAllowed(g.table.allowed(x), x.id)
-	case errors.Is(err, errTunnel):
+	case errors.Is(err, routing.ErrMethod):
+		return respond.NotAllowed(g.table.Allowed(&x.matched), x.id)
+	case errors.Is(err, routing.ErrTunnel):
 		return respond.NotAllowed(nil, x.id) // no target of it allows any other method
-	case errors.Is(err, errNoRoute):
+	case errors.Is(err, routing.ErrNone):
 		return respond.Problem(respond.NotFound, "", x.id)
 	case errors.Is(err, key.ErrMissing):
 		return respond.Problem(respond.KeyMissing, err.Error(), x.id)
@@ -61,11 +62,11 @@ func (g *generation) refuse(x *exchange, err error) respond.Answer {
 	case errors.Is(err, key.ErrNoVerificationKeys):
 		return respond.Unavailable(respond.StoreUnavailable, time.Second, "", x.id)
 	case errors.Is(err, key.ErrAmbiguous), errors.Is(err, key.ErrInvalid), errors.Is(err, key.ErrMismatch),
-		errors.Is(err, errQuery), errors.Is(err, errCost), errors.Is(err, errIdempotencyKey):
+		errors.Is(err, routing.ErrQuery), errors.Is(err, errCost), errors.Is(err, errIdempotencyKey):
 		return respond.Problem(respond.KeyInvalid, err.Error(), x.id)
-	case errors.Is(err, errLongTarget):
+	case errors.Is(err, routing.ErrTargetTooLong):
 		return respond.Problem(respond.TargetTooLong, "", x.id)
-	case errors.Is(err, errTarget), errors.Is(err, errMalformed), errors.Is(err, errConnection):
+	case errors.Is(err, routing.ErrTarget), errors.Is(err, errMalformed), errors.Is(err, errConnection):
 		return respond.Problem(respond.BadRequest, err.Error(), x.id)
 	case errors.Is(err, errTooLong), errors.Is(err, key.ErrBodyTooLarge):
 		return respond.Problem(respond.BodyTooLarge, err.Error(), x.id)

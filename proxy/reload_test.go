@@ -91,7 +91,7 @@ func TestReload_RequestsEndInTheirGeneration(t *testing.T) {
 	}
 	x := wanting("GET", "x", "/a")
 	x.network = x.network.Masked()
-	if err := g.table.match(x); err != nil {
+	if err := g.match(x); err != nil {
 		t.Errorf("the retired generation forgot its route: %v", err)
 	}
 	g.leave()

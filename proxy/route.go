@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -9,6 +10,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/respond"
+	routing "github.com/weir-proxy/weir/proxy/route"
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
@@ -19,18 +21,6 @@ type route struct {
 	order   int // in the files
 	figures *figures
 
-	// How it is matched; table.add fills these.
-	host           string
-	methods        []string // none for any
-	pattern        string   // of the path, its parameters renamed; see shape
-	params         []string // names of the path's parameters, in order
-	segments       []int    // where they stand
-	depth          string
-	headers, query []condition
-	conditions     int
-
-	guarded         bool // it has lists, or a limit that refuses
-	keepsSlashes    bool // %2F may stand in its paths
 	lists           []listLookup
 	bodyScreens     []listLookup // whose keys are in the body
 	limits          []*limit
@@ -42,7 +32,6 @@ type route struct {
 	hidden          []string          // parameters of the path that are keys
 	redacted        bool              // the log shows of the path what tells of nobody
 	fields          fieldNames        // that something is read from
-	ignoresForms    bool              // a form in the body may stand beside what is read from the query
 	besides         []string          // parameters of the query that a form may not stand beside
 	names           key.Names         // of parameters of the query that something is read from
 	deciders        []string          // fields whose values it asks for
@@ -66,6 +55,20 @@ type route struct {
 	maxBody         int64                     // bytes; 0 for any
 	note            *routeNote                // what is remembered of it
 	leaves          map[*key.Spec][]*key.Spec // of its joined keys
+}
+
+// guarded reports whether r has lists, or a limit that refuses.
+func (r *route) guarded() bool {
+	return len(r.lists) > 0 || len(r.bodyScreens) > 0 || slices.ContainsFunc(r.limits, func(l *limit) bool { return l.mode == config.Enforce })
+}
+
+// pattern says which requests r is for.
+func (r *route) pattern(from *config.Route) routing.Pattern {
+	return routing.Pattern{
+		Host: from.Match.Host, Methods: from.Match.Methods, Path: from.Match.Path, Headers: from.Match.Headers, Query: from.Match.Query,
+		Guarded: r.guarded(), Keys: r.hidden,
+		KeepsSlashes: from.EncodedSlash == config.KeepSlash, IgnoresForms: from.FormBesideQuery == config.IgnoreForm,
+	}
 }
 
 // A limit is one entry under limits: of a route.

@@ -1,99 +1,80 @@
 package proxy
 
 import (
-	"errors"
-	"net/url"
-	"path"
+	"net"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/net/http2"
 )
 
-func TestTidyPath_OneSpelling(t *testing.T) {
-	for _, c := range []struct{ in, want string }{
-		{"/", "/"},
-		{"/v1/sms/send", "/v1/sms/send"},
-		{"/v1/sms/send/", "/v1/sms/send/"},
-		{"//v1//sms///send", "/v1/sms/send"},
-		{"/v1/./sms/send", "/v1/sms/send"},
-		{"/v1/x/../sms/send", "/v1/sms/send"},
-		{"/v1/x/%2e%2E/sms/send", "/v1/sms/send"},
-		{"/../../v1", "/v1"},
-		{"/v1/sms/send/.", "/v1/sms/send/"},
-		{"/v1/sms/send/..", "/v1/sms/"},
-		{"/..", "/"},
-		{"/%76%31/s%6ds/send", "/v1/sms/send"},
-		{"/a%2bb", "/a+b"},
-		{"/a%7eb", "/a~b"},
-		{"/a b", "/a%20b"},
-		{"/a%c3%b6", "/a%C3%B6"},
-		{"/a\xc3\xb6", "/a%C3%B6"},
-		{"/.well-known/x", "/.well-known/x"},
-		{"/a;v=1/b", "/a;v=1/b"},
-		{"/a%3bv", "/a%3Bv"},
-		{"/a%25b", "/a%25b"},
-		{"/a%252fb", "/a%252fb"},
-		{"/a%2fb/../c%2Fd", "/c%2Fd"},
-		{"/%3f", "/%3F"},
-		{"/a/*", "/a/*"},
-	} {
-		got, err := tidyPath(c.in)
-		if err != nil || got != c.want {
-			t.Errorf("tidyPath(%q) = %q, %v; want %q", c.in, got, err, c.want)
+// A request of HTTP/1.0 without a host is for whoever was connected to, and never
+// for what the upstream is called.
+func TestTidy_NoHostInHTTP10(t *testing.T) {
+	for _, host := range []string{"", "X: 1\r\n"} {
+		s := scripted(t, fine)
+		f := opened(t, forwarding(s.url, "", ""))
+		f.dial("GET /x HTTP/1.0\r\n" + host + "\r\n").status(200)
+		if got := s.last(t); !strings.Contains(got, "Host: "+f.addr+"\r\n") {
+			t.Errorf("forwarded as %q; want the host %s", got, f.addr)
 		}
 	}
 }
 
-func TestTidyPath_RefusesWhatServersReadDifferently(t *testing.T) {
-	for _, in := range []string{"", "*", "v1", "/a/..%2fb", "/.%2F", "/a\\b", "/a%5cb", "/a%00b", "/a\x00b", "/a\nb", "/a%0ab", "/a\x7f", "/a%", "/a%2", "/a%zz"} {
-		if got, err := tidyPath(in); !errors.Is(err, errTarget) {
-			t.Errorf("tidyPath(%q) = %q, %v; want errTarget", in, got, err)
-		}
+func TestTidy_NoHostBySocket(t *testing.T) {
+	s := scripted(t, fine)
+	f := opened(t, forwarding(s.url, "", ""))
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.served.Go(func() { f.server.Serve(l) })
+	c, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.Write([]byte("GET /x HTTP/1.0\r\n\r\n"))
+	if got := s.last(t); !strings.Contains(got, "Host: localhost\r\n") {
+		t.Errorf("forwarded as %q; want the host localhost", got)
 	}
 }
 
-func FuzzTidyPath(f *testing.F) {
-	for _, s := range []string{"/", "/a/../b", "/%2e%2e/a", "//a", "/a%2fb", "/\xff", "/.", "/a/..;/b"} {
-		f.Add(s)
+// What a proxy that is trusted says of TLS is believed.
+func TestTidy_SchemeOfATrustedProxy(t *testing.T) {
+	f := opened(t, forwarding("echo", "client_ip: {trusted_proxies: [127.0.0.0/8]}", ""))
+	f.dial("GET https://b.example/x HTTP/1.1\r\nHost: b.example\r\n\r\n").status(200)
+	f.dial("GET ftp://b.example/x HTTP/1.1\r\nHost: b.example\r\n\r\n").status(400)
+}
+
+// A fragment made a new key of each request, and hid the query from match.
+func TestTidy_FragmentsAreNoKeys(t *testing.T) {
+	f := opened(t, "routes:\n  - {match: {path: /a}, upstream: echo, limits: [{key: \"query:user\", rate: 1/1h}]}\n")
+	f.dial("GET /a?user=v HTTP/1.1\r\nHost: a\r\n\r\n").status(200)
+	for _, said := range []string{"/a?user=v#1", "/a?user=v#2", "/a#?user=w"} {
+		f.dial("GET " + said + " HTTP/1.1\r\nHost: a\r\n\r\n").status(400)
 	}
-	f.Fuzz(func(t *testing.T, in string) {
-		got, err := tidyPath(in)
-		if err != nil {
-			return
+}
+
+// A tunnel is refused on its stream, and the connection takes no further one.
+func TestTidy_NoTunnelInHTTP2(t *testing.T) {
+	s := opened(t, forwarding("echo", cleartext, "")).speaks()
+	s.asks(1, false, ":method", "CONNECT", ":authority", "a:80")
+	s.WriteData(1, false, []byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n"))
+	var status string
+	parted := false
+	s.hears("405 and GOAWAY", func(f http2.Frame) bool { // in any order
+		switch f := f.(type) {
+		case *http2.MetaHeadersFrame:
+			status = f.PseudoValue("status")
+		case *http2.GoAwayFrame:
+			parted = true
 		}
-		if again, err := tidyPath(got); err != nil || again != got {
-			t.Fatalf("tidyPath(%q) = %q, but tidyPath of that = %q, %v", in, got, again, err)
-		}
-		plain, err := url.PathUnescape(got)
-		if err != nil {
-			t.Fatalf("tidyPath(%q) = %q, which does not decode: %v", in, got, err)
-		}
-		if clean := path.Clean(plain); !strings.Contains(got, slash) && strings.TrimSuffix(plain, "/") != strings.TrimSuffix(clean, "/") {
-			t.Fatalf("tidyPath(%q) = %q, which a server would clean to %q", in, got, clean)
-		}
-		u, err := url.ParseRequestURI(got)
-		if err != nil || u.EscapedPath() != got {
-			t.Fatalf("tidyPath(%q) = %q, which net/url writes as %v, %v", in, got, u, err)
-		}
+		return status != "" && parted
 	})
-}
-
-func TestTidy_OptionsStarIsItsOwnTarget(t *testing.T) {
-	for method, ok := range map[string]bool{"OPTIONS": true, "GET": false} {
-		x := &exchange{method: method, authority: "a", target: "*"}
-		if err := tidy(x); (err == nil) != ok {
-			t.Errorf("tidy(%s *) = %v; want ok %v", method, err, ok)
-		}
-	}
-}
-
-func TestTidy_RefusesTunnels(t *testing.T) {
-	if err := tidy(&exchange{method: "CONNECT", authority: "a:1", target: "/"}); !errors.Is(err, errTunnel) {
-		t.Errorf("tidy of CONNECT = %v; want errTunnel", err)
-	}
-}
-
-func TestTidy_RefusesBadHost(t *testing.T) {
-	if err := tidy(&exchange{method: "GET", authority: "a b", target: "/"}); !errors.Is(err, errTarget) {
-		t.Errorf("tidy with a blank in the host = %v; want errTarget", err)
+	if status != "405" {
+		t.Errorf("status %s; want 405", status)
 	}
 }

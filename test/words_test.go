@@ -62,7 +62,7 @@ func TestLayout_RetiredWordsStayAway(t *testing.T) {
 		})
 	}
 	found.check(t, map[string]int{
-		"limiter": 4, "limiter/redisstore": 17, "proxy": 45, "proxy/cli": 4, "proxy/http1": 3, "proxy/respond": 1, "proxy/upstream": 16,
+		"limiter": 4, "limiter/redisstore": 17, "proxy": 41, "proxy/cli": 4, "proxy/http1": 3, "proxy/respond": 1, "proxy/upstream": 16,
 	})
 }
 

@@ -1,4 +1,4 @@
-package proxy
+package route
 
 import (
 	"fmt"
@@ -8,7 +8,7 @@ import (
 )
 
 // errHost says that a host can be read in more than one way, or in none.
-var errHost = fmt.Errorf("%w: bad host", errTarget)
+var errHost = fmt.Errorf("%w: bad host", ErrTarget)
 
 // maxHost is how long a host may be, in bytes: that of a name in DNS, and a port.
 const maxHost = 253 + len(".:65535")
@@ -19,7 +19,7 @@ const maxHost = 253 + len(".:65535")
 // second port, servers cut off in one place or another, and find another host.
 func tidyHost(authority string) (string, error) {
 	if len(authority) > maxHost {
-		return "", fmt.Errorf("%w: a host that is too long", errTarget)
+		return "", fmt.Errorf("%w: a host that is too long", ErrTarget)
 	}
 	if strings.HasPrefix(authority, "[") {
 		address, rest, closed := strings.Cut(authority[1:], "]")

@@ -1,4 +1,4 @@
-package proxy
+package route
 
 import (
 	"errors"
@@ -32,8 +32,8 @@ func TestTidyHost_RefusesWhatServersCutDifferently(t *testing.T) {
 		"[", "]", "[]", "[::1", "::1", "[::1]x", "[::1]:x", "[::1]80", "[::1]:80:80", "[::1%25eth0]", "[fe80::1%eth0]", "[127.0.0.1]", "[v1.a]", "a]", "[a]", "[[::1]]",
 		strings.Repeat("a", 300),
 	} {
-		if got, err := tidyHost(in); !errors.Is(err, errTarget) {
-			t.Errorf("tidyHost(%q) = %q, %v; want errTarget", in, got, err)
+		if got, err := tidyHost(in); !errors.Is(err, ErrTarget) {
+			t.Errorf("tidyHost(%q) = %q, %v; want ErrTarget", in, got, err)
 		}
 	}
 }

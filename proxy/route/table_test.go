@@ -1,49 +1,65 @@
-package proxy
+package route
 
 import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
-
-	"github.com/weir-proxy/weir/proxy/config"
+	"unsafe"
 )
 
 // tabled builds a table of "NAME METHODS HOST PATH [Header=value ...]"; "-"
-// stands for any.
-func tabled(lines ...string) *table {
-	tb := newTable()
-	var all []*route
-	for i, line := range lines {
+// stands for any. A ! behind the name guards the pattern.
+func tabled(lines ...string) *Table[string] {
+	var all []Entry[string]
+	for _, line := range lines {
 		part := strings.Fields(line)
-		m := config.Match{Path: part[3], Headers: map[string]string{}}
+		name, guarded := strings.CutSuffix(part[0], "!")
+		p := Pattern{Path: part[3], Headers: map[string]string{}, Guarded: guarded}
 		if part[1] != "-" {
-			m.Methods = strings.Split(part[1], ",")
+			p.Methods = strings.Split(part[1], ",")
 		}
 		if part[2] != "-" {
-			m.Host = part[2]
+			p.Host = part[2]
 		}
 		for _, h := range part[4:] {
 			name, value, _ := strings.Cut(h, "=")
-			m.Headers[name] = value
+			p.Headers[name] = value
 		}
-		r := &route{name: part[0], order: i}
-		tb.add(r, m)
-		all = append(all, r)
+		all = append(all, Entry[string]{p, name})
 	}
-	tb.fold(all)
-	return &tb
+	return NewTable(all)
 }
 
-func wanting(method, host, path string, headers ...string) *exchange {
-	x := newExchange().(*exchange)
-	x.method, x.host, x.path, x.header = method, host, path, http.Header{}
+// A message is what a request says beside where it goes.
+type message struct {
+	fields http.Header
+	query  string
+	form   bool
+}
+
+func (m *message) Header(name string) []string      { return m.fields[name] }
+func (m *message) ParsedQuery() (url.Values, error) { return ParseQuery(m.query) }
+func (m *message) HasForm() bool                    { return m.form }
+
+func wanting(method, host, path string, headers ...string) *Request {
+	m := &message{fields: http.Header{}}
 	for _, h := range headers {
 		name, value, _ := strings.Cut(h, "=")
-		x.header.(http.Header).Add(name, value)
+		m.fields.Add(name, value)
 	}
-	return x
+	return &Request{Method: method, Host: host, Path: path, Message: m}
+}
+
+// params writes what is known of the path of q.
+func params(q *Request) string {
+	var all []string
+	for name := range q.Params() {
+		all = append(all, name+"="+q.Param(name))
+	}
+	return strings.Join(all, " ")
 }
 
 func TestMatch_MostSpecificWins(t *testing.T) {
@@ -96,43 +112,68 @@ func TestMatch_MostSpecificWins(t *testing.T) {
 		{"GET", "x", "/tag/deu", nil, "rest", "*=tag/deu"},
 		{"GET", "x", "/pair/one-two", nil, "dash", "a=one b=two"},
 	} {
-		x := wanting(c.method, c.host, c.path, c.headers...)
-		if err := tb.match(x); err != nil {
+		q := wanting(c.method, c.host, c.path, c.headers...)
+		found, err := tb.Find(q)
+		if err != nil {
 			t.Errorf("%s %s%s %v: %v; want %s", c.method, c.host, c.path, c.headers, err, c.want)
 			continue
 		}
-		var params []string
-		for _, name := range x.route.params {
-			params = append(params, name+"="+x.Param(name))
-		}
-		if got := strings.Join(params, " "); x.route.name != c.want || got != c.params {
-			t.Errorf("%s %s%s %v: route %s with %q; want %s with %q", c.method, c.host, c.path, c.headers, x.route.name, got, c.want, c.params)
+		if got := params(q); found != c.want || got != c.params {
+			t.Errorf("%s %s%s %v: route %s with %q; want %s with %q", c.method, c.host, c.path, c.headers, found, got, c.want, c.params)
 		}
 	}
 }
 
 func TestMatch_NoRoute(t *testing.T) {
 	tb := tabled("send POST,PUT - /v1/sms/send", "get GET a.example.com /v1/sms/send", "any - - /any")
-	if err := tb.match(wanting("GET", "x", "/nowhere")); !errors.Is(err, errNoRoute) {
-		t.Errorf("unknown path: %v; want errNoRoute", err)
+	if found, err := tb.Find(wanting("GET", "x", "/nowhere")); !errors.Is(err, ErrNone) || found != "" {
+		t.Errorf("unknown path: %q, %v; want ErrNone", found, err)
 	}
-	x := wanting("DELETE", "a.example.com", "/v1/sms/send")
-	if err := tb.match(x); !errors.Is(err, errNotMethod) {
-		t.Errorf("other method: %v; want errNotMethod", err)
+	q := wanting("DELETE", "a.example.com", "/v1/sms/send")
+	if found, err := tb.Find(q); !errors.Is(err, ErrMethod) || found != "" {
+		t.Errorf("other method: %q, %v; want ErrMethod", found, err)
 	}
-	if got := strings.Join(tb.allowed(x), ","); got != "GET,POST,PUT" {
+	if got := strings.Join(tb.Allowed(q), ","); got != "GET,POST,PUT" {
 		t.Errorf("allowed = %s; want GET,POST,PUT", got)
 	}
 	if got := wanting("GET", "x", "/any").Param("id"); got != "" {
-		t.Errorf("a parameter before there is a route = %q; want none", got)
+		t.Errorf("a parameter before anything was found = %q; want none", got)
 	}
 }
 
 func TestMatch_EarlierOfEqualsWins(t *testing.T) {
 	tb := tabled("first - - /a/{x}", "second - - /a/{y}")
-	x := wanting("GET", "x", "/a/1")
-	if err := tb.match(x); err != nil || x.route.name != "first" || x.Param("x") != "1" {
-		t.Errorf("route = %v, x = %q, %v; want first with x=1", x.route, x.Param("x"), err)
+	q := wanting("GET", "x", "/a/1")
+	if found, err := tb.Find(q); err != nil || found != "first" || q.Param("x") != "1" {
+		t.Errorf("found %s, x = %q, %v; want first with x=1", found, q.Param("x"), err)
+	}
+}
+
+// A request that is used again has nothing of the one before.
+func TestRequest_ResetForgets(t *testing.T) {
+	tb := tabled("user - - /u/{id}", "me - - /u/me")
+	q := wanting("GET", "x", "/u/alice")
+	if _, err := tb.Find(q); err != nil || params(q) != "id=alice" {
+		t.Fatalf("params %q, %v; want id=alice", params(q), err)
+	}
+	q.Reset()
+	if q.Method != "" || q.Path != "" || q.Message != nil || params(q) != "" || q.Param("id") != "" {
+		t.Errorf("after Reset %+v with %q; want nothing", q, params(q))
+	}
+}
+
+// Strings of a request share the buffer of its connection. What is kept does not.
+func TestRequest_KeepOutlivesItsStrings(t *testing.T) {
+	tb := tabled("user - - /u/{id}")
+	buffer := []byte("/u/alice")
+	q := wanting("GET", "x", unsafe.String(&buffer[0], len(buffer)))
+	if _, err := tb.Find(q); err != nil {
+		t.Fatal(err)
+	}
+	q.Keep()
+	copy(buffer, "XXXXXXXX")
+	if got := q.Param("id"); got != "alice" {
+		t.Errorf("id = %q after its buffer was written over; want alice", got)
 	}
 }
 
@@ -147,13 +188,16 @@ func BenchmarkMatch(b *testing.B) {
 				paths = append(paths, fmt.Sprintf("/v1/service%03d/4711/send", i), fmt.Sprintf("/v1/service%03d/send", i))
 			}
 			tb := tabled(lines...)
-			x := wanting("POST", "x", "")
-			x.authority = "api.example.com:8080"
+			q := wanting("POST", "x", "")
 			b.ReportAllocs()
 			i := 0
 			for b.Loop() {
-				x.target = paths[i%n]
-				if err := errors.Join(tidy(x), tb.match(x)); err != nil {
+				target, err := Tidy(&Sent{Method: "POST", Proto: "HTTP/1.1", Authority: "api.example.com:8080", Target: paths[i%n]})
+				if err != nil {
+					b.Fatal(err)
+				}
+				q.Host, q.Path = target.Host, target.Path
+				if _, err := tb.Find(q); err != nil {
 					b.Fatal(err)
 				}
 				i += 7

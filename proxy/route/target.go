@@ -1,12 +1,12 @@
-package proxy
+package route
 
 import (
 	"fmt"
 	"strings"
 )
 
-// A target is what a request line asks for (RFC 9112 section 3.2).
-type target struct {
+// A requested is what a request line asks for (RFC 9112 section 3.2).
+type requested struct {
 	scheme, authority string // of the absolute form; empty otherwise
 	path, query       string // as they were sent
 }
@@ -14,15 +14,15 @@ type target struct {
 // parseTarget reads the origin form, /path?query; the absolute form,
 // http://host/path?query; and *. A fragment is no part of a target: some servers
 // cut there and others do not, so that one request would be two.
-func parseTarget(s string) (target, error) {
+func parseTarget(s string) (requested, error) {
 	if strings.IndexByte(s, '#') >= 0 {
-		return target{}, fmt.Errorf("%w: a # is not escaped", errTarget)
+		return requested{}, fmt.Errorf("%w: a # is not escaped", ErrTarget)
 	}
-	var t target
+	var t requested
 	if s != "" && s[0] != '/' && s != "*" {
 		scheme, rest, absolute := strings.Cut(s, "://")
 		if !absolute {
-			return target{}, fmt.Errorf("%w: a path begins with a slash", errTarget)
+			return requested{}, fmt.Errorf("%w: a path begins with a slash", ErrTarget)
 		}
 		t.scheme = strings.ToLower(scheme)
 		end := strings.IndexAny(rest, "/?")
@@ -31,7 +31,7 @@ func parseTarget(s string) (target, error) {
 		}
 		t.authority, s = rest[:end], rest[end:]
 		if t.authority == "" {
-			return target{}, fmt.Errorf("%w: no host", errTarget)
+			return requested{}, fmt.Errorf("%w: no host", ErrTarget)
 		}
 	}
 	t.path, t.query, _ = strings.Cut(s, "?")
@@ -42,44 +42,44 @@ func parseTarget(s string) (target, error) {
 // (RFC 9112 section 3.2.2). A request of HTTP/1.0 may have neither: then it is for
 // the address that the client has connected to. No other may: an upstream would
 // take its own name for what was asked for.
-func (x *exchange) aim() error {
-	t, err := parseTarget(x.target)
+func (t *Target) aim(sent *Sent) error {
+	asked, err := parseTarget(sent.Target)
 	if err != nil {
 		return err
 	}
-	if t.authority != "" {
-		if err := x.takes(t.scheme); err != nil {
+	if asked.authority != "" {
+		if err := sent.takes(asked.scheme); err != nil {
 			return err
 		}
-		x.authority = t.authority
-		if t.path == "" {
-			t.path = "/"
-			if x.method == "OPTIONS" && t.query == "" {
-				t.path = "*"
+		t.Authority = asked.authority
+		if asked.path == "" {
+			asked.path = "/"
+			if sent.Method == "OPTIONS" && asked.query == "" {
+				asked.path = "*"
 			}
 		}
 	}
-	x.target, x.rawQuery = t.path, t.query
-	if x.authority != "" {
+	t.SentPath, t.RawQuery = asked.path, asked.query
+	if t.Authority != "" {
 		return nil
 	}
-	if x.proto != "HTTP/1.0" {
-		return fmt.Errorf("%w: no host", errTarget)
+	if sent.Proto != "HTTP/1.0" {
+		return fmt.Errorf("%w: no host", ErrTarget)
 	}
-	x.authority = x.local
+	t.Authority = sent.Local
 	return nil
 }
 
-// takes returns errTarget for a scheme that is not spoken here. https over a plain
+// takes returns ErrTarget for a scheme that is not spoken here. https over a plain
 // connection is believed of a trusted proxy, which may have ended TLS; of anybody
 // else it must not be (RFC 9110 section 7.4). http over TLS asks for less than there
 // is, and is served.
-func (x *exchange) takes(scheme string) error {
+func (sent *Sent) takes(scheme string) error {
 	switch {
-	case scheme == "http", scheme == "https" && (x.scheme == "https" || x.trusted):
+	case scheme == "http", scheme == "https" && sent.HTTPS:
 		return nil
 	case scheme == "https":
-		return fmt.Errorf("%w: https is not spoken on this connection", errTarget)
+		return fmt.Errorf("%w: https is not spoken on this connection", ErrTarget)
 	}
-	return fmt.Errorf("%w: neither http nor https", errTarget)
+	return fmt.Errorf("%w: neither http nor https", ErrTarget)
 }

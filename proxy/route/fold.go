@@ -1,0 +1,114 @@
+package route
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// A folded index has the same entries under their paths as servers see them that
+// tell neither upper from lower case nor a closing slash from none. Of entries that
+// are one there, those that are guarded come first.
+type folded struct {
+	index
+	guarded int                 // how many entries are
+	plain   bool                // all patterns are lower case and without a closing slash
+	bases   map[string]struct{} // "/files" for "/files/*": some servers take both for one
+}
+
+// fold makes the folded index of entries.
+func fold(entries []*entry) *folded {
+	f := &folded{index: newIndex(), plain: true, bases: map[string]struct{}{}}
+	first := slices.Clone(entries)
+	slices.SortStableFunc(first, func(a, b *entry) int {
+		switch {
+		case a.Guarded == b.Guarded:
+			return 0
+		case a.Guarded:
+			return -1
+		}
+		return 1
+	})
+	for _, e := range first {
+		pattern := foldPattern(e.shape)
+		f.put(e, pattern)
+		f.plain = f.plain && pattern == e.shape
+		if e.Guarded {
+			f.guarded++
+		}
+	}
+	for _, e := range first {
+		if base, ok := strings.CutSuffix(foldPattern(e.shape), "/*"); ok && base != "" {
+			f.put(e, base)
+			f.bases[base] = struct{}{}
+			f.plain = f.plain && !strings.Contains(base, "{")
+		}
+	}
+	return f
+}
+
+// foldPattern is a pattern, as shape has made it, in the spelling of the folded
+// index.
+func foldPattern(pattern string) string {
+	var b strings.Builder
+	for rest := pattern; rest != ""; {
+		open := strings.IndexByte(rest, '{')
+		if open < 0 {
+			b.WriteString(foldText(rest))
+			break
+		}
+		end := open + closing(rest[open:])
+		name, expression, regular := strings.Cut(rest[open:end], ":")
+		b.WriteString(foldText(rest[:open]) + name)
+		if lower := strings.ToLower(expression); regular && lower != expression {
+			expression = "^(?i:" + expression + ")$"
+		}
+		if regular {
+			b.WriteString(":" + expression)
+		}
+		b.WriteByte('}')
+		rest = rest[end+1:]
+	}
+	return open(b.String())
+}
+
+// foldPath is a path in the spelling of the folded index.
+func foldPath(path string) string { return open(foldText(path)) }
+
+// open is path without the slash at its end.
+func open(path string) string {
+	if len(path) > 1 {
+		return strings.TrimSuffix(path, "/")
+	}
+	return path
+}
+
+// foldText brings letters into one case, those beyond ASCII too: some are a plain
+// letter in the other case.
+func foldText(s string) string {
+	if strings.IndexByte(s, '%') < 0 {
+		return strings.ToLower(s)
+	}
+	segments := strings.Split(s, "/")
+	for i, s := range segments {
+		if text, err := url.PathUnescape(s); err == nil && strings.IndexByte(s, '%') >= 0 {
+			s = url.PathEscape(strings.ToLower(strings.ToUpper(text)))
+		}
+		segments[i] = strings.ToLower(s)
+	}
+	return strings.Join(segments, "/")
+}
+
+// differs reports whether path may be another one in the folded index.
+func (f *folded) differs(path string) bool {
+	if !f.plain || len(path) > 1 && path[len(path)-1] == '/' {
+		return true
+	}
+	for i := range len(path) {
+		if c := path[i]; 'A' <= c && c <= 'Z' { // the digits of an escape as well
+			return true
+		}
+	}
+	_, base := f.bases[path]
+	return base
+}

@@ -1,0 +1,50 @@
+package route
+
+import (
+	"errors"
+	"testing"
+)
+
+// A path that a forgiving server takes for that of another pattern, or for another
+// key of its own, is refused; others are found as they are.
+func TestLenient_PathsOfOthersAreRefused(t *testing.T) {
+	tb := NewTable([]Entry[string]{
+		{Pattern{Path: "/v1/send", Guarded: true}, "send"},
+		{Pattern{Path: "/u/{id}", Keys: []string{"id"}, Guarded: true}, "user"},
+		{Pattern{Path: "/f/*"}, "file"},
+		{Pattern{Path: "/*"}, "rest"},
+	})
+	for path, want := range map[string]string{
+		"/v1/send;x=1": "", "/v1;x/send": "", "/v1/%2573end": "", "/v1%C0%AFsend": "", "/v1%E0%80%AFsend": "", "/%C0%AE%C0%AE/v1/send": "", "/v1/%E0%80%AE/send": "", "/v1/send%20": "", "/v1/send%23": "", "/v1/send%3F": "",
+		"/v1/send%253B": "", "/v1./send": "", "/v1/send.": "", "/f/a.": "file", "/%252e%252e/v1/send": "", "/v1/send%255c": "",
+		"/u/alice": "user", "/u/alice;x": "", "/u/alice%253Bx": "", "/u/a%20b": "user", "/u/%2B1": "user", "/u/alice%40example.com": "user",
+		"/f/a;b=1": "file", "/f/a%20b.txt": "file", "/f/100%25": "file", "/f/%E4%BD%A0": "file", "/other;x": "rest", "/v1/sender;x": "rest",
+	} {
+		target, err := Tidy(&Sent{Method: "GET", Authority: "a", Target: path})
+		if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		found, err := tb.Find(wanting("GET", target.Host, target.Path))
+		if want == "" && !errors.Is(err, ErrTarget) || want != "" && (found != want || err != nil) {
+			t.Errorf("%s: %q, %v; want %q, or ErrTarget for none", path, found, err, want)
+		}
+	}
+}
+
+// A slash that is escaped is part of a segment where the pattern keeps it, and refused
+// elsewhere.
+func TestFind_EncodedSlash(t *testing.T) {
+	tb := NewTable([]Entry[string]{
+		{Pattern{Path: "/projects/{id}/x", Keys: []string{"id"}, KeepsSlashes: true}, "kept"},
+		{Pattern{Path: "/*"}, "rest"},
+	})
+	q := wanting("GET", "a", "/projects/a%2Fb/x")
+	if found, err := tb.Find(q); found != "kept" || q.Param("id") != "a/b" || err != nil {
+		t.Errorf("%q with id %q, %v; want kept with a/b", found, q.Param("id"), err)
+	}
+	for _, path := range []string{"/a%2Fb", "/projects/a%2Fb/y", "/projects/a%2Fb;1/x"} {
+		if found, err := tb.Find(wanting("GET", "a", path)); !errors.Is(err, ErrTarget) {
+			t.Errorf("%s: %q, %v; want ErrTarget", path, found, err)
+		}
+	}
+}

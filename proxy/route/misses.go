@@ -1,0 +1,53 @@
+package route
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/go-chi/chi/v5"
+)
+
+// Misses says of each part of a pattern that q does not match what it wants; number is
+// that of the entry. It says nothing where all parts match.
+func (t *Table[R]) Misses(number int, q *Request) []string {
+	var all []string
+	e := t.entries[number]
+	if !e.hasHost(q.Host) {
+		all = append(all, "host: want "+e.Host)
+	}
+	one := paths{exact: map[string]*entry{}}
+	one.add(e.shape, e)
+	if one.find(chi.NewRouteContext(), q.Path) == nil {
+		all = append(all, "path: want "+e.Path)
+	}
+	if len(e.Methods) > 0 && !slices.Contains(e.Methods, q.Method) {
+		all = append(all, "method: want "+strings.Join(e.Methods, " or "))
+	}
+	for _, c := range e.headers {
+		if !c.holds(q.Message.Header(c.name)) {
+			all = append(all, "header: want "+c.String())
+		}
+	}
+	if len(e.query) == 0 {
+		return all
+	}
+	query, err := q.Message.ParsedQuery()
+	if err != nil {
+		return append(all, "query: it can be read in two ways")
+	}
+	for _, c := range e.query {
+		if !c.holds(query[c.name]) {
+			all = append(all, "query: want "+c.String())
+		}
+	}
+	return all
+}
+
+// hasHost reports whether host matches that of e, as index.sites does.
+func (e *entry) hasHost(host string) bool {
+	want := strings.ToLower(e.Host)
+	if suffix, wild := strings.CutPrefix(want, "*"); wild {
+		return suffix == "" || len(host) > len(suffix) && strings.HasSuffix(host, suffix)
+	}
+	return want == "" || want == host
+}

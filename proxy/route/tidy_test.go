@@ -1,0 +1,124 @@
+package route
+
+import (
+	"errors"
+	"net/url"
+	"path"
+	"strings"
+	"testing"
+)
+
+func TestTidyPath_OneSpelling(t *testing.T) {
+	for _, c := range []struct{ in, want string }{
+		{"/", "/"},
+		{"/v1/sms/send", "/v1/sms/send"},
+		{"/v1/sms/send/", "/v1/sms/send/"},
+		{"//v1//sms///send", "/v1/sms/send"},
+		{"/v1/./sms/send", "/v1/sms/send"},
+		{"/v1/x/../sms/send", "/v1/sms/send"},
+		{"/v1/x/%2e%2E/sms/send", "/v1/sms/send"},
+		{"/../../v1", "/v1"},
+		{"/v1/sms/send/.", "/v1/sms/send/"},
+		{"/v1/sms/send/..", "/v1/sms/"},
+		{"/..", "/"},
+		{"/%76%31/s%6ds/send", "/v1/sms/send"},
+		{"/a%2bb", "/a+b"},
+		{"/a%7eb", "/a~b"},
+		{"/a b", "/a%20b"},
+		{"/a%c3%b6", "/a%C3%B6"},
+		{"/a\xc3\xb6", "/a%C3%B6"},
+		{"/.well-known/x", "/.well-known/x"},
+		{"/a;v=1/b", "/a;v=1/b"},
+		{"/a%3bv", "/a%3Bv"},
+		{"/a%25b", "/a%25b"},
+		{"/a%252fb", "/a%252fb"},
+		{"/a%2fb/../c%2Fd", "/c%2Fd"},
+		{"/%3f", "/%3F"},
+		{"/a/*", "/a/*"},
+	} {
+		got, err := tidyPath(c.in)
+		if err != nil || got != c.want {
+			t.Errorf("tidyPath(%q) = %q, %v; want %q", c.in, got, err, c.want)
+		}
+	}
+}
+
+func TestTidyPath_RefusesWhatServersReadDifferently(t *testing.T) {
+	for _, in := range []string{"", "*", "v1", "/a/..%2fb", "/.%2F", "/a\\b", "/a%5cb", "/a%00b", "/a\x00b", "/a\nb", "/a%0ab", "/a\x7f", "/a%", "/a%2", "/a%zz"} {
+		if got, err := tidyPath(in); !errors.Is(err, ErrTarget) {
+			t.Errorf("tidyPath(%q) = %q, %v; want ErrTarget", in, got, err)
+		}
+	}
+}
+
+func FuzzTidyPath(f *testing.F) {
+	for _, s := range []string{"/", "/a/../b", "/%2e%2e/a", "//a", "/a%2fb", "/\xff", "/.", "/a/..;/b"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, in string) {
+		got, err := tidyPath(in)
+		if err != nil {
+			return
+		}
+		if again, err := tidyPath(got); err != nil || again != got {
+			t.Fatalf("tidyPath(%q) = %q, but tidyPath of that = %q, %v", in, got, again, err)
+		}
+		plain, err := url.PathUnescape(got)
+		if err != nil {
+			t.Fatalf("tidyPath(%q) = %q, which does not decode: %v", in, got, err)
+		}
+		if clean := path.Clean(plain); !strings.Contains(got, slash) && strings.TrimSuffix(plain, "/") != strings.TrimSuffix(clean, "/") {
+			t.Fatalf("tidyPath(%q) = %q, which a server would clean to %q", in, got, clean)
+		}
+		u, err := url.ParseRequestURI(got)
+		if err != nil || u.EscapedPath() != got {
+			t.Fatalf("tidyPath(%q) = %q, which net/url writes as %v, %v", in, got, u, err)
+		}
+	})
+}
+
+func TestTidy_OptionsStarIsItsOwnTarget(t *testing.T) {
+	for method, ok := range map[string]bool{"OPTIONS": true, "GET": false} {
+		if got, err := Tidy(&Sent{Method: method, Authority: "a", Target: "*"}); (err == nil) != ok || ok && got.Path != "*" {
+			t.Errorf("Tidy(%s *) = %+v, %v; want ok %v", method, got, err, ok)
+		}
+	}
+}
+
+func TestTidy_Refuses(t *testing.T) {
+	for name, c := range map[string]struct {
+		Sent
+		want error
+	}{
+		"a tunnel":            {Sent{Method: "CONNECT", Authority: "a:1", Target: "/"}, ErrTunnel},
+		"a long target":       {Sent{Method: "GET", Authority: "a", Target: "/" + strings.Repeat("a", maxTarget)}, ErrTargetTooLong},
+		"a blank in the host": {Sent{Method: "GET", Authority: "a b", Target: "/"}, ErrTarget},
+		"no host":             {Sent{Method: "GET", Proto: "HTTP/1.1", Target: "/", Local: "10.0.0.1:80"}, ErrTarget},
+		"a fragment":          {Sent{Method: "GET", Authority: "a", Target: "/a?user=v#1"}, ErrTarget},
+		"another scheme":      {Sent{Method: "GET", Authority: "a", Target: "ftp://b/x"}, ErrTarget},
+		"https in clear text": {Sent{Method: "GET", Authority: "a", Target: "https://b/x"}, ErrTarget},
+		"an empty authority":  {Sent{Method: "GET", Authority: "a", Target: "http:///x"}, ErrTarget},
+	} {
+		if got, err := Tidy(&c.Sent); !errors.Is(err, c.want) || got.Path != "" {
+			t.Errorf("%s: %+v, %v; want %v", name, got, err, c.want)
+		}
+	}
+}
+
+func TestTidy_TakesTargetsApart(t *testing.T) {
+	for name, c := range map[string]struct {
+		sent Sent
+		want Target
+	}{
+		"origin form":       {Sent{Authority: "A:80", Target: "/%61/?b=%63"}, Target{"A:80", "/%61/", "b=%63", "a", "/a/"}},
+		"absolute form":     {Sent{Authority: "a", Target: "http://B.example:81/x?y"}, Target{"B.example:81", "/x", "y", "b.example", "/x"}},
+		"no path":           {Sent{Authority: "a", Target: "http://b?y"}, Target{"b", "/", "y", "b", "/"}},
+		"https of a proxy":  {Sent{Authority: "a", Target: "https://b/", HTTPS: true}, Target{"b", "/", "", "b", "/"}},
+		"OPTIONS of a host": {Sent{Method: "OPTIONS", Authority: "a", Target: "http://b"}, Target{"b", "*", "", "b", "*"}},
+		"HTTP/1.0":          {Sent{Proto: "HTTP/1.0", Target: "/x", Local: "10.0.0.1:80"}, Target{"10.0.0.1:80", "/x", "", "10.0.0.1", "/x"}},
+	} {
+		if got, err := Tidy(&c.sent); got != c.want || err != nil {
+			t.Errorf("%s: %+v, %v; want %+v", name, got, err, c.want)
+		}
+	}
+}

@@ -167,10 +167,13 @@ func TestChanges_AfterAFailover(t *testing.T) {
 // eventually waits for what takes a failover.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !holds(); {
-		if time.Now().After(deadline) {
+	tick, deadline := time.NewTicker(10*time.Millisecond), time.After(time.Minute)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-deadline:
 			t.Fatalf("not within a minute: %s", what)
 		}
-		<-time.After(10 * time.Millisecond)
 	}
 }

@@ -23,46 +23,52 @@ func said(f Fields, t *Request) words {
 // X-Real-Ip is always the client as Weir sees it. Values are written into space, and
 // are valid until add returns; what is returned is space, which may have grown.
 func setForwarded(w *words, t *Request, space []byte, add func(name string, value []byte)) []byte {
+	f := fieldWriter{space, add}
 	peer := t.Peer.Addr().Unmap().WithZone("")
 	client := t.Client.Unmap().WithZone("")
 	if !client.IsValid() {
 		client = peer
 	}
 	if client.IsValid() {
-		space = client.AppendTo(space[:0])
-		add("X-Real-Ip", space)
+		f.space = client.AppendTo(f.space[:0])
+		add("X-Real-Ip", f.space)
 	}
-	if space = appendChain(space[:0], w.chain, peer); len(space) > 0 {
-		add("X-Forwarded-For", space)
+	if f.space = appendChain(f.space[:0], w.chain, peer); len(f.space) > 0 {
+		add("X-Forwarded-For", f.space)
 	}
 	// A trusted peer knows the client's own request.
-	space = addAll("X-Forwarded-Host", w.host, t.Host, space, add)
-	space = addAll("X-Forwarded-Proto", w.proto, t.Scheme, space, add)
+	f.write("X-Forwarded-Host", w.host, t.Host)
+	f.write("X-Forwarded-Proto", w.proto, t.Scheme)
 	if len(w.forwarded) > 0 {
-		space = addAll("Forwarded", w.forwarded, "", space, add)
+		f.write("Forwarded", w.forwarded, "")
 	}
 	if t.Forwarded {
-		space = appendElement(space[:0], peer, t)
-		add("Forwarded", space)
+		f.space = appendElement(f.space[:0], peer, t)
+		add("Forwarded", f.space)
 	}
 	if t.RequestID != "" {
-		space = append(space[:0], t.RequestID...)
-		add("X-Request-Id", space)
+		f.space = append(f.space[:0], t.RequestID...)
+		add("X-Request-Id", f.space)
 	}
-	return space
+	return f.space
 }
 
-// addAll adds lines of one name, or otherwise if there are none.
-func addAll(name string, lines []string, otherwise string, space []byte, add func(name string, value []byte)) []byte {
+// A fieldWriter adds fields whose values it writes into space.
+type fieldWriter struct {
+	space []byte
+	add   func(name string, value []byte)
+}
+
+// write adds lines of one name, or otherwise if there are none.
+func (f *fieldWriter) write(name string, lines []string, otherwise string) {
 	if len(lines) == 0 {
-		space = append(space[:0], otherwise...)
-		add(name, space)
+		f.space = append(f.space[:0], otherwise...)
+		f.add(name, f.space)
 	}
 	for _, line := range lines {
-		space = append(space[:0], line...)
-		add(name, space)
+		f.space = append(f.space[:0], line...)
+		f.add(name, f.space)
 	}
-	return space
 }
 
 // appendChain appends the addresses in lines, and addr behind them.

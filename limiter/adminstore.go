@@ -10,7 +10,7 @@ import (
 // ran out, or it was given back.
 var ErrReturned = errors.New("permit has come back")
 
-// A AdminStore is a Store that lets an operator change what is counted, and the
+// An AdminStore is a Store that lets an operator change what is counted, and the
 // holder of concurrent permits hold on. Memory and redisstore.Store are Keepers.
 type AdminStore interface {
 	Store

@@ -30,7 +30,7 @@ func (s *seed) hash(k *Key) uint64 {
 	return high ^ low
 }
 
-// of is the hash of a limit and of a key that hash has hashed.
+// hashUnder is the hash of a limit and of a key that hash has hashed.
 func hashUnder(limit uint32, key uint64) uint64 { return key ^ uint64(limit+1)*0x9e3779b97f4a7c15 }
 
 // A cell is a tally as it is kept: 96 bytes without a pointer. A log of one entry

@@ -49,12 +49,21 @@ func TestNote_ValuesAndPauses(t *testing.T) {
 	use := func(value string) limiter.Claim {
 		return limiter.Claim{Limit: fan, Key: limiter.KeyOf("ip"), Cost: 1, Value: limiter.KeyOf(value)}
 	}
-	passes := func(want bool, c limiter.Claim) {
-		t.Helper()
+	taken := func(c limiter.Claim) limiter.Decision {
 		share := c.Limit.Share(4)
 		c.Limit = &share
-		if d := take(t, m, c); d.Allowed != want {
-			t.Errorf("%+v; want allowed %v", d, want)
+		return take(t, m, c)
+	}
+	passes := func(c limiter.Claim) {
+		t.Helper()
+		if d := taken(c); !d.Allowed {
+			t.Errorf("%+v; want it allowed", d)
+		}
+	}
+	refused := func(c limiter.Claim) {
+		t.Helper()
+		if d := taken(c); d.Allowed {
+			t.Errorf("%+v; want it refused", d)
 		}
 	}
 	note := func(c limiter.Claim, left int64, wait time.Duration) limiter.Permit {
@@ -64,26 +73,26 @@ func TestNote_ValuesAndPauses(t *testing.T) {
 		return d.Permit
 	}
 	p := note(use("a"), 8, 0) // a part of 2 is left to this process
-	passes(true, use("a"))
-	passes(true, use("b"))
-	passes(true, use("c"))
-	passes(false, use("d"))
+	passes(use("a"))
+	passes(use("b"))
+	passes(use("c"))
+	refused(use("d"))
 	m.NoteRefund([]limiter.Claim{use("a")}, p, 4)
-	passes(true, use("a"))
+	passes(use("a"))
 	note(use("e"), 0, time.Minute)
-	passes(false, use("f"))
-	passes(true, use("a"))
+	refused(use("f"))
+	passes(use("a"))
 
 	slow := &limiter.Limit{Name: "pause", Rate: limiter.Rate{Count: 1, Window: time.Hour}, Algorithm: limiter.Cooldown, Steps: []time.Duration{time.Second, time.Minute}}
 	phone := func(s string) limiter.Claim { return limiter.Claim{Limit: slow, Key: limiter.KeyOf(s), Cost: 1} }
 	note(phone("granted"), 0, 0)
-	passes(false, phone("granted"))
+	refused(phone("granted"))
 	note(phone("refused"), 0, 20*time.Second)
 	now = now.Add(20*time.Second - time.Millisecond)
-	passes(true, phone("granted"))
-	passes(false, phone("refused"))
+	passes(phone("granted"))
+	refused(phone("refused"))
 	now = now.Add(time.Millisecond)
-	passes(true, phone("refused"))
+	passes(phone("refused"))
 	now = now.Add(time.Minute - time.Millisecond)
-	passes(false, phone("refused"))
+	refused(phone("refused"))
 }

@@ -106,24 +106,24 @@ func (m *Memory) Take(_ context.Context, claims []Claim, d *Decision) error {
 	binary.LittleEndian.PutUint64(d.Permit.ID[8:], rand.Uint64())
 	d.Permit.At = d.At
 	for i := range claims {
-		m.shards[refs[i].shard].grantLocked(refs[i].index, now, &claims[i], d.Permit.ID, &d.Outcomes[i])
+		m.shards[refs[i].shard].grantLocked(refs[i].index, stamp{now, d.Permit.ID}, &claims[i], &d.Outcomes[i])
 	}
 	return nil
 }
 
 // grantLocked takes what claim asks for in cell i, and says in o what is left.
-func (s *shard) grantLocked(i uint32, now int64, claim *Claim, id [16]byte, o *Outcome) {
+func (s *shard) grantLocked(i uint32, p stamp, claim *Claim, o *Outcome) {
 	var t tally
 	c := s.cells.at(i)
 	s.loadLocked(c, &t)
-	s.takeLocked(c, &t, now, *claim, id)
+	s.takeLocked(c, &t, p, *claim)
 	s.saveLocked(c, &t, claim.Limit)
 	if claim.Limit.Algorithm == Distinct {
-		o.Remaining = max(0, t.left(now, claim.Limit))
+		o.Remaining = max(0, t.left(p.at, claim.Limit))
 		return // the value stands, so the same claim passes again
 	}
 	o.Remaining -= claim.Cost
-	o.Wait = millis(t.wait(now, claim.Limit, claim.Cost))
+	o.Wait = millis(t.wait(p.at, claim.Limit, claim.Cost))
 }
 
 // Peek implements Store.

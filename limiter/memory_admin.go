@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Renew implements Keeper.
+// Renew implements AdminStore.
 func (m *Memory) Renew(_ context.Context, claims []Claim, p Permit) error {
 	if err := CheckAll(claims); err != nil {
 		return err
@@ -13,7 +13,7 @@ func (m *Memory) Renew(_ context.Context, claims []Claim, p Permit) error {
 	lost := false
 	for _, c := range claims {
 		held := false
-		m.change(c, false, func(t *tally, now int64) {
+		m.change(c, passOver, func(t *tally, now int64) {
 			held = c.Limit.Algorithm == Concurrent && t.renew(now, p.ID)
 		})
 		lost = lost || !held
@@ -24,47 +24,59 @@ func (m *Memory) Renew(_ context.Context, claims []Claim, p Permit) error {
 	return nil
 }
 
-// Reset implements Keeper.
+// Reset implements AdminStore.
 func (m *Memory) Reset(_ context.Context, claims []Claim) error {
-	return m.changeAll(claims, false, func(t *tally, _ Claim, now int64) {
+	return m.changeAll(claims, passOver, func(t *tally, _ Claim, now int64) {
 		*t = tally{algorithm: t.algorithm, window: window{floor: now, entries: t.entries[:0]}}
 	})
 }
 
-// Grant implements Keeper.
+// Grant implements AdminStore.
 func (m *Memory) Grant(_ context.Context, claims []Claim) error {
-	return m.changeAll(claims, false, func(t *tally, c Claim, now int64) { t.grant(now, c.Limit, c.Cost) })
+	return m.changeAll(claims, passOver, func(t *tally, c Claim, now int64) { t.grant(now, c.Limit, c.Cost) })
 }
 
-// Ban implements Keeper. A key that has no room gets some: bans are few.
+// Ban implements AdminStore. A key that has no room gets some: bans are few.
 func (m *Memory) Ban(_ context.Context, claims []Claim, d time.Duration) error {
 	if err := CheckBan(d); err != nil {
 		return err
 	}
-	return m.changeAll(claims, d > 0, func(t *tally, _ Claim, now int64) { t.banned = now + d.Milliseconds() })
+	absent := passOver
+	if d > 0 {
+		absent = create
+	}
+	return m.changeAll(claims, absent, func(t *tally, _ Claim, now int64) { t.banned = now + d.Milliseconds() })
 }
 
+// An ifAbsent says what becomes of a key that has no cell.
+type ifAbsent int
+
+const (
+	passOver ifAbsent = iota
+	create
+)
+
 // changeAll changes the cell of each claim, one after another.
-func (m *Memory) changeAll(claims []Claim, create bool, change func(t *tally, c Claim, now int64)) error {
+func (m *Memory) changeAll(claims []Claim, absent ifAbsent, change func(t *tally, c Claim, now int64)) error {
 	if err := CheckAll(claims); err != nil {
 		return err
 	}
 	for _, c := range claims {
-		m.change(c, create, func(t *tally, now int64) { change(t, c, now) })
+		m.change(c, absent, func(t *tally, now int64) { change(t, c, now) })
 	}
 	return nil
 }
 
-// change changes the cell of c's key, if it has one or create says to make it.
+// change changes the cell of c's key, if it has one or absent says to create it.
 // A key in the overflow is not known by itself and cannot be changed.
-func (m *Memory) change(c Claim, create bool, change func(t *tally, now int64)) {
+func (m *Memory) change(c Claim, absent ifAbsent, change func(t *tally, now int64)) {
 	r := m.ref(&c)
 	s := &m.shards[r.shard]
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := m.clock().UnixMilli()
 	r.index = s.findLocked(r.id, r.hash)
-	if r.index == nowhere && (create || s.notes.has(r.hash)) {
+	if r.index == nowhere && (absent == create || s.notes.has(r.hash)) {
 		r.index = s.addLocked(r.id, r.hash, c.Source, now)
 	}
 	if r.index == nowhere {

@@ -62,7 +62,7 @@ func (m *Memory) note(c *Claim, d *Decision, o *Outcome, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !c.Limit.Algorithm.rated() {
-		s.noteWholeLocked(&r, c, d, o, n, now)
+		s.noteWholeLocked(&r, heard{c, d, o, n, now})
 		return
 	}
 	if !d.At.IsZero() {
@@ -78,7 +78,10 @@ func (m *Memory) note(c *Claim, d *Decision, o *Outcome, n int) {
 		note.grant(c.Cost)
 	}
 	parts := c.Limit.parts(n)
-	note.say((o.Remaining+parts-1)/parts, o.Wait.Milliseconds(), c.Cost, o.Banned)
+	note.say((o.Remaining+parts-1)/parts, o.Wait.Milliseconds(), c.Cost)
+	if o.Banned {
+		note.ban()
+	}
 }
 
 // notedLocked is the note of hash h; a new one if there is plenty of room, or nil.
@@ -102,9 +105,19 @@ func (s *shard) plentyLocked(bytes int64) bool {
 	return 2*s.keysLocked() < s.maxKeys && 2*(s.bytes+bytes) <= s.maxBytes
 }
 
-// noteWholeLocked notes what the other store said in a cell, permit by permit.
-func (s *shard) noteWholeLocked(r *cellRef, c *Claim, d *Decision, o *Outcome, n int, now int64) {
-	share, parts := c.Limit.Share(n), c.Limit.parts(n)
+// What is heard of one claim: what the other store decided, for one of n processes.
+type heard struct {
+	claim    *Claim
+	decision *Decision
+	outcome  *Outcome
+	n        int
+	now      int64
+}
+
+// noteWholeLocked notes in a cell what was heard, permit by permit.
+func (s *shard) noteWholeLocked(r *cellRef, h heard) {
+	c, o, now := h.claim, h.outcome, h.now
+	share, parts := c.Limit.Share(h.n), c.Limit.parts(h.n)
 	own := *c
 	own.Limit = &share
 	if r.index = s.findLocked(r.id, r.hash); r.index == nowhere {
@@ -119,8 +132,8 @@ func (s *shard) noteWholeLocked(r *cellRef, c *Claim, d *Decision, o *Outcome, n
 	s.loadLocked(cell, &t)
 	t.advance(now, &share)
 	t.banned = 0
-	if d.Allowed {
-		s.takeLocked(cell, &t, now, own, d.Permit.ID)
+	if h.decision.Allowed {
+		s.takeLocked(cell, &t, stamp{now, h.decision.Permit.ID}, own)
 	}
 	switch wait := o.Wait.Milliseconds(); {
 	case o.Banned:

@@ -135,10 +135,10 @@ func (n *note) giveBack(at, count int64) int64 {
 
 // say notes what the store has said: the part of this process in what is left, and how
 // long to wait for cost permits.
-func (n *note) say(left, wait, cost int64, banned bool) {
+func (n *note) say(left, wait, cost int64) {
 	n.left = uint32(max(0, min(left, MaxCount)))
-	if banned {
-		n.left |= noteBanned
-	}
 	n.set(n.grantedAt(), n.saidAt()+wait, cost)
 }
+
+// ban notes that the wait the store has said is the end of a ban.
+func (n *note) ban() { n.left |= noteBanned }

@@ -86,7 +86,7 @@ func TestNote_LongSilence(t *testing.T) {
 	n.grant(3)
 	now += math.MaxUint32 + 5_000
 	n.advance(now, long)
-	n.say(7, 10, 1, false)
+	n.say(7, 10, 1)
 	if n.saidAt() != now || n.waitsUntil() != now+10 || n.grantedAt() > now {
 		t.Errorf("heard at %d, waits until %d; want %d and 10 more", n.saidAt(), n.waitsUntil(), now)
 	}

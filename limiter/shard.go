@@ -191,16 +191,22 @@ func (s *shard) forgetLocked(i uint32, c *cell) {
 	s.cells.remove(i)
 }
 
+// A stamp is what tells permits apart: when they were taken, and by whom.
+type stamp struct {
+	at int64
+	id [16]byte
+}
+
 // takeLocked takes what claim asks for in t, which c keeps. When the shard's bytes are
 // used up, or the share of who brought the key, it joins the newest entry instead of
 // making a new one: later, never earlier.
-func (s *shard) takeLocked(c *cell, t *tally, now int64, claim Claim, id [16]byte) {
+func (s *shard) takeLocked(c *cell, t *tally, p stamp, claim Claim) {
 	n := len(t.entries)
 	if n == 0 && c.block == 0 && claim.Limit.Algorithm.keepsLog() {
 		t.entries = c.inline[:0]
 	}
 	if n < cap(t.entries) || !logs(claim.Limit.Algorithm, n) {
-		t.take(now, claim, id)
+		t.take(p.at, claim, p.id)
 		return
 	}
 	more, moved := int64(max(1, n)), int64(0)
@@ -217,13 +223,13 @@ func (s *shard) takeLocked(c *cell, t *tally, now int64, claim Claim, id [16]byt
 		if claim.Limit.Algorithm == Distinct {
 			t.supersede(claim.Value.short())
 		}
-		t.fold(now, claim.Cost)
+		t.fold(p.at, claim.Cost)
 		return
 	}
 	entries := make([]entry, n, int64(n)+more)
 	copy(entries, t.entries)
 	t.entries = entries
-	t.take(now, claim, id)
+	t.take(p.at, claim, p.id)
 }
 
 // logs reports whether one more permit is one more entry, where there are n.

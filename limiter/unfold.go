@@ -15,7 +15,7 @@ func (s *shard) unfoldLocked(r *cellRef, c *Claim, now int64) {
 	var t tally
 	s.loadLocked(cell, &t)
 	for i := noteParts - 1; i >= 0; i-- {
-		s.takeNotedLocked(cell, &t, min(n.grantsAt(i), now), *c, n.granted[i].count())
+		s.takeNotedLocked(cell, &t, min(n.grantsAt(i), now), c.costing(n.granted[i].count()))
 	}
 	at := max(min(n.saidAt(), now), t.last(c.Limit))
 	t.advance(at, c.Limit)
@@ -26,27 +26,34 @@ func (s *shard) unfoldLocked(r *cellRef, c *Claim, now int64) {
 	default:
 		others := t.left(at, c.Limit) - int64(n.left)
 		if soon := min(others, n.cost()); soon > 0 && wait > 0 && c.Limit.Algorithm.log() {
-			s.takeNotedLocked(cell, &t, at, *c, soon)
+			s.takeNotedLocked(cell, &t, at, c.costing(soon))
 			t.backIn(wait, at, c.Limit)
 			others -= soon
 		}
-		s.takeNotedLocked(cell, &t, at, *c, others)
+		s.takeNotedLocked(cell, &t, at, c.costing(others))
 	}
 	s.saveLocked(cell, &t, c.Limit)
 }
 
-// takeNotedLocked takes so many permits of c's limit at the time at, or at that of what
-// was taken last if that is later. A share that is all used still flows back.
-func (s *shard) takeNotedLocked(cell *cell, t *tally, at int64, c Claim, permits int64) {
-	if permits <= 0 {
+// costing is c with another cost.
+func (c *Claim) costing(permits int64) Claim {
+	other := *c
+	other.Cost = permits
+	return other
+}
+
+// takeNotedLocked takes what c costs at the time at, or at that of what was taken last if
+// that is later. A share that is all used still flows back.
+func (s *shard) takeNotedLocked(cell *cell, t *tally, at int64, c Claim) {
+	if c.Cost <= 0 {
 		return
 	}
 	at = max(at, t.last(c.Limit))
 	t.advance(at, c.Limit)
-	if c.Cost = permits; c.Limit.Algorithm.log() {
-		c.Cost = min(permits, c.Limit.Most()) // so many at one time leave nothing, as more would
+	if c.Limit.Algorithm.log() {
+		c.Cost = min(c.Cost, c.Limit.Most()) // so many at one time leave nothing, as more would
 	}
-	s.takeLocked(cell, t, at, c, [16]byte{})
+	s.takeLocked(cell, t, stamp{at: at}, c)
 	t.debt = min(t.debt, float64(c.Limit.Most()))
 }
 

@@ -35,27 +35,33 @@ func TestForceListener_HearsThatTheLockWasTakenAway(t *testing.T) {
 			for _, options := range [][]Option{nil, {WithLease(time.Minute)}} {
 				t.Run(fmt.Sprint(name, i, len(options)), func(t *testing.T) {
 					t.Parallel() // each waits until the holder listens
-					takenAway(t, name, c.channel, take, options)
+					takenAway(t, takeover{name, c.channel, take, options})
 				})
 			}
 		}
 	}
 }
 
-// takenAway checks that the holder of a lock of this kind hears at once that take has
-// taken it away.
-func takenAway(t *testing.T, name, channel string, take func(*testing.T, *testServer, *Lock) error, options []Option) {
+// A takeover is how a lock of one kind is held, and then taken away.
+type takeover struct {
+	kind, channel string
+	take          func(*testing.T, *testServer, *Lock) error
+	options       []Option
+}
+
+// takenAway checks that the holder of a lock hears at once that it was taken away.
+func takenAway(t *testing.T, c takeover) {
 	w := newServer(t)
-	kind := revocableKinds()[name]
-	h := locked(t, kind(w.locker()), options...)
-	eventually(t, "the holder listens", func() bool { return w.listeners(channel) == 1 })
-	w.eye.Publish(ctxOf(t), channel, "0")
+	kind := revocableKinds()[c.kind]
+	h := locked(t, kind(w.locker()), c.options...)
+	eventually(t, "the holder listens", func() bool { return w.listeners(c.channel) == 1 })
+	w.eye.Publish(ctxOf(t), c.channel, "0")
 	before := w.eye.PTTL(ctxOf(t), "orders").Val()
 	if err := h.Context().Err(); err != nil {
 		t.Fatalf("ended by a message: %v", err)
 	}
 	start := time.Now()
-	if err := take(t, w, kind(w.locker())); err != nil {
+	if err := c.take(t, w, kind(w.locker())); err != nil {
 		t.Fatal(err)
 	}
 	<-h.Context().Done()
@@ -68,7 +74,7 @@ func takenAway(t *testing.T, name, channel string, take func(*testing.T, *testSe
 	if before <= 0 {
 		t.Errorf("it lived for %v", before)
 	}
-	eventually(t, "nobody listens", func() bool { return w.listeners(channel) == 0 })
+	eventually(t, "nobody listens", func() bool { return w.listeners(c.channel) == 0 })
 }
 
 // The holder's own ear is nobody who waits, and looking makes no lease longer.

@@ -29,7 +29,7 @@ type Lock struct {
 	newOwner func() Owner
 }
 
-// Traits are what the kinds need to be treated differently in.
+// traits are what the kinds need to be treated differently in.
 type traits struct {
 	// exclusive: nobody else in this process can hold it at the same time, so
 	// that local waiters queue behind the holder without asking Redis.

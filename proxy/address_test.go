@@ -95,7 +95,7 @@ func FuzzAddress(f *testing.F) {
 	f.Add("::", "\u0085")
 	f.Fuzz(func(t *testing.T, first, second string) {
 		if !httpguts.ValidHeaderFieldValue(first) || !httpguts.ValidHeaderFieldValue(second) {
-			return // no door lets those in
+			return // no downstream lets those in
 		}
 		if strings.ContainsFunc(first+second, func(c rune) bool { return c > '~' && unicode.IsSpace(c) }) {
 			return // chi skips them like blanks; in HTTP they are part of an entry, which is no address then

@@ -47,13 +47,13 @@ func TestCooldown_Steps(t *testing.T) {
 		for _, at := range []time.Duration{0, time.Second, 4 * time.Second, 7 * time.Second} {
 			for since := time.Since(start); since < at; since = time.Since(start) {
 				w.sends(429, "GET", "/a")
-				<-time.After(500 * time.Millisecond)
+				later(500 * time.Millisecond)
 			}
 			w.sends(200, "GET", "/a")
 		}
-		<-time.After(6 * time.Second) // twice the last step
+		later(6 * time.Second) // twice the last step
 		w.sends(200, "GET", "/a")
-		<-time.After(time.Second)
+		later(time.Second)
 		w.sends(200, "GET", "/a")
 		w.sends(429, "GET", "/a")
 	})

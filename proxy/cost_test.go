@@ -22,10 +22,12 @@ import (
 
 // costed are requests over HTTP/1.1 to upstreams over HTTP/1.1 as most are: without a
 // body, answered by a short one.
-var costed = []struct{ name, limits, status string }{
-	{"plain", "", "200 OK"},
-	{"allowed", `limits: [{name: key, key: "header:X-Api-Key", rate: 10000000/1s}, {name: address, key: client_ip, rate: 10000000/1m}]`, "200 OK"},
-	{"refused", `limits: [{name: key, key: "header:X-Api-Key", rate: 1/24h}]`, "429 Too Many Requests"},
+func costed() []struct{ name, limits, status string } {
+	return []struct{ name, limits, status string }{
+		{"plain", "", "200 OK"},
+		{"allowed", `limits: [{name: key, key: "header:X-Api-Key", rate: 10000000/1s}, {name: address, key: client_ip, rate: 10000000/1m}]`, "200 OK"},
+		{"refused", `limits: [{name: key, key: "header:X-Api-Key", rate: 1/24h}]`, "429 Too Many Requests"},
+	}
 }
 
 // A payer is a client that sends one request again and again, and allocates nothing.
@@ -121,7 +123,7 @@ func bareUpstream(t testing.TB) (addr string) {
 // A request that is allowed, and one that is refused, cost no allocation. What one of
 // many requests allocates for those after it does not count.
 func TestCost_NoAllocationForARequest(t *testing.T) {
-	for _, c := range costed {
+	for _, c := range costed() {
 		t.Run(c.name, func(t *testing.T) {
 			p := pays(t, c.limits, c.status, zerolog.Nop())
 			_ = p.asks() // the first one may be allowed
@@ -144,7 +146,7 @@ func TestCost_NoAllocationForARequest(t *testing.T) {
 // The line of the access log costs an address and a key as text, and nothing where it is
 // not written.
 func TestCost_TwoAllocationsForALine(t *testing.T) {
-	for _, c := range costed {
+	for _, c := range costed() {
 		t.Run(c.name, func(t *testing.T) {
 			p := pays(t, c.limits, c.status, zerolog.New(io.Discard))
 			_ = p.asks()
@@ -173,7 +175,7 @@ func TestRequestIDs_CostNextToNothing(t *testing.T) {
 
 // BenchmarkPath is what a request costs with client, upstream and all system calls.
 func BenchmarkPath(b *testing.B) {
-	for _, c := range costed {
+	for _, c := range costed() {
 		b.Run(c.name, func(b *testing.B) {
 			p := pays(b, c.limits, c.status, zerolog.Nop())
 			_ = p.asks()

@@ -6,10 +6,10 @@
 // Each thing that a request goes through is a room, and each room is one file
 // named by its verb:
 //
-//	door → record → address → tidy → match → screen → extract → vet → mark → admit → forward → settle
+//	downstream → record → address → tidy → match → screen → extract → vet → mark → admit → forward → settle
 //
-// and back out through record. The door makes an exchange of the request; the
-// rooms between door and forward know nothing else, so that another door, for
+// and back out through record. The downstream makes an exchange of the request; the
+// rooms between downstream and forward know nothing else, so that another downstream, for
 // another HTTP server, needs no second copy of any room. A room says no by
 // returning an error; refuse words the answer. Only record logs, only package
 // respond picks a status, only vet, admit and settle talk to the limiter.

@@ -17,14 +17,14 @@ import (
 )
 
 // An exchange carries what one request has learned on its way through the
-// rooms. It belongs to one goroutine. No room between door and forward knows
-// more of a request than this, so that all doors can share the rooms.
+// rooms. It belongs to one goroutine. No room between downstream and forward knows
+// more of a request than this, so that all downstreams can share the rooms.
 type exchange struct {
 	began      time.Time
 	took       time.Duration // until the answer was written; not what is settled after it
 	generation *generation   // that serves it
 
-	// What the door brings.
+	// What the downstream brings.
 	method    string
 	authority string // as asked for: Host, or the authority of the target
 	local     string // where the client has connected to, of a request without an authority
@@ -96,7 +96,7 @@ type exchange struct {
 	edit   func(status int, h upstream.Header) // onHeader, made once
 }
 
-// A carrier hands out the body of its request: the door's.
+// A carrier hands out the body of its request: the downstream's.
 type carrier interface {
 	// whole reads the body to its end and keeps it to be forwarded as it came.
 	// A body of more than so many bytes is an error that wraps

@@ -126,7 +126,7 @@ func (t mirrored) Refund(ctx context.Context, claims []limiter.Claim, p limiter.
 	return t.AdminStore.Refund(ctx, claims, p)
 }
 
-// Renew implements limiter.Keeper.
+// Renew implements limiter.AdminStore.
 func (t mirrored) Renew(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
 	_ = t.standby.local.Renew(ctx, claims, p) // what was not noted is not known there
 	return t.AdminStore.Renew(ctx, claims, p)
@@ -151,7 +151,7 @@ func (d reporting) Refund(ctx context.Context, claims []limiter.Claim, p limiter
 	return store.Refund(ctx, claims, p)
 }
 
-// Renew implements limiter.Keeper.
+// Renew implements limiter.AdminStore.
 func (d reporting) Renew(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
 	if err := d.Memory.Renew(ctx, claims, p); err != nil {
 		return err

@@ -78,7 +78,7 @@ func TestSettle_Faults(t *testing.T) {
 func (w *world) leftAfter(path, name string) string {
 	w.Helper()
 	func() {
-		defer func() { recover() }() // how a door cuts a connection
+		defer func() { recover() }() // how a downstream cuts a connection
 		w.send("GET", path)
 	}()
 	g := w.current.Load()

@@ -14,7 +14,7 @@ type downstream interface {
 	// answer sends an answer of ours.
 	answer(a respond.Answer)
 	// forward takes the request to the pool and the answer back. When the answer
-	// breaks off on its way, the door sees to it that the client can tell.
+	// breaks off on its way, the downstream sees to it that the client can tell.
 	forward(p *upstream.Pool, t *upstream.Request) upstream.Result
 	// beforeEnd has release called once, before the end of the answer is sent. What
 	// release is given sends what there is of the answer so far.

@@ -108,7 +108,7 @@ func (p *Proxy) enter() *generation {
 	}
 }
 
-// leave counts a user out; the last one closes the door. Closing more than once
+// leave counts a user out; the last one closes the generation. Closing more than once
 // does no harm.
 func (g *generation) leave() {
 	if g.users.Add(-1) == 0 {

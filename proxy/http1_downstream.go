@@ -15,9 +15,9 @@ import (
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
-// A http1Door is the door of HTTP/1.1. The strings that it brings point into a
+// An http1Downstream is the downstream of HTTP/1.1. The strings that it brings point into a
 // connection's buffer: what outlives the handler is cloned (exchange.keep).
-type http1Door struct {
+type http1Downstream struct {
 	h    *http1.Exchange
 	x    *exchange
 	here http1.Context
@@ -32,7 +32,7 @@ func (p *Proxy) ServeHTTP1(h *http1.Exchange) {
 		_ = h.Send(nil) // the client may have left
 		return
 	}
-	d := p.http1Door(h)
+	d := p.http1Downstream(h)
 	defer p.leaveHTTP1(d)
 	x := d.x
 	d.enter()
@@ -48,11 +48,11 @@ func (p *Proxy) ServeHTTP1(h *http1.Exchange) {
 	}
 }
 
-// http1Door is the door for h.
-func (p *Proxy) http1Door(h *http1.Exchange) *http1Door {
-	d, ok := p.doors.Get().(*http1Door)
+// http1Downstream is the downstream for h.
+func (p *Proxy) http1Downstream(h *http1.Exchange) *http1Downstream {
+	d, ok := p.downstreams.Get().(*http1Downstream)
 	if !ok {
-		d = new(http1Door)
+		d = new(http1Downstream)
 	}
 	d.h, d.x, d.here.Exchange = h, p.exchanges.Get().(*exchange), h
 	d.kept.all = p.buffers
@@ -62,17 +62,17 @@ func (p *Proxy) http1Door(h *http1.Exchange) *http1Door {
 
 // leaveHTTP1 gives up what d has kept, and d itself for another request, unless
 // somebody may still wait for the client of this one to leave.
-func (p *Proxy) leaveHTTP1(d *http1Door) {
+func (p *Proxy) leaveHTTP1(d *http1Downstream) {
 	d.kept.free()
 	if d.here.Asked() {
 		return
 	}
 	d.h, d.x, d.here.Exchange, d.read = nil, nil, nil, nil
-	p.doors.Put(d)
+	p.downstreams.Put(d)
 }
 
 // enter makes an exchange of the request.
-func (d *http1Door) enter() {
+func (d *http1Downstream) enter() {
 	h, x := d.h, d.x
 	x.method, x.authority, x.proto, x.target = h.Method(), h.Host(), h.Proto(), h.Target()
 	if x.authority == "" {
@@ -116,7 +116,7 @@ func localAddress(c net.Conn) string {
 
 // answer sends an answer of ours, whether or not the request's body has come. What
 // has not is read afterwards if that saves the connection.
-func (d *http1Door) answer(a respond.Answer) {
+func (d *http1Downstream) answer(a respond.Answer) {
 	h, x := d.h, d.x
 	x.status = a.Status
 	head := h.Begin(a.Status)
@@ -131,7 +131,7 @@ func (d *http1Door) answer(a respond.Answer) {
 
 // whole implements carrier. The trailer has come with the end of the body, so it
 // is forwarded as well.
-func (d *http1Door) whole(most int64) ([]byte, error) {
+func (d *http1Downstream) whole(most int64) ([]byte, error) {
 	b := d.h.Body()
 	if b == nil {
 		return nil, nil
@@ -157,7 +157,7 @@ func (d *http1Door) whole(most int64) ([]byte, error) {
 	return read, nil
 }
 
-func (d *http1Door) forward(p *upstream.Pool, t *upstream.Request) upstream.Result {
+func (d *http1Downstream) forward(p *upstream.Pool, t *upstream.Request) upstream.Result {
 	if b := d.h.Body(); b != nil {
 		b.Limit(d.x.route.maxBody)
 	}
@@ -168,7 +168,7 @@ func (d *http1Door) forward(p *upstream.Pool, t *upstream.Request) upstream.Resu
 }
 
 // forwardNet is forward to what does not speak HTTP/1.1.
-func (d *http1Door) forwardNet(p *upstream.Pool, t *upstream.Request) (result upstream.Result) {
+func (d *http1Downstream) forwardNet(p *upstream.Pool, t *upstream.Request) (result upstream.Result) {
 	d.h.ServeNet(&d.here, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if d.read != nil {
 			r.Body = newReplay(d.read)
@@ -181,12 +181,12 @@ func (d *http1Door) forwardNet(p *upstream.Pool, t *upstream.Request) (result up
 	return result
 }
 
-// beforeEnd implements door.
-func (d *http1Door) beforeEnd(release func(flush func())) { d.h.Ending = release }
+// beforeEnd implements downstream.
+func (d *http1Downstream) beforeEnd(release func(flush func())) { d.h.Ending = release }
 
-// keep clones what is still needed of x when its door has closed.
+// keep clones what is still needed of x when its downstream has ended.
 func (x *exchange) keep() {
-	if _, lent := x.carrier.(*http1Door); !lent {
+	if _, borrowed := x.carrier.(*http1Downstream); !borrowed {
 		return
 	}
 	for _, s := range []*string{&x.method, &x.host, &x.path, &x.id, &x.authority, &x.target, &x.rawQuery} {
@@ -198,7 +198,7 @@ func (x *exchange) keep() {
 
 // RefuseHTTP1 answers what could not be read as a request.
 func (p *Proxy) RefuseHTTP1(h *http1.Exchange, why error) {
-	d := p.http1Door(h)
+	d := p.http1Downstream(h)
 	defer p.leaveHTTP1(d)
 	x := d.x
 	x.header, x.peer, x.fault = http.Header(nil), h.Peer(), why

@@ -20,7 +20,7 @@ import (
 // errBody says that the body of a request could not be read to its end.
 var errBody = errors.New("body cannot be read")
 
-// A httpDownstream is the door of net/http's server, by which HTTP/2 comes in.
+// An httpDownstream is the downstream of net/http's server, by which HTTP/2 comes in.
 type httpDownstream struct {
 	w    *responseWriter
 	r    *http.Request
@@ -138,7 +138,7 @@ func (d *httpDownstream) forward(p *upstream.Pool, t *upstream.Request) upstream
 	return result
 }
 
-// beforeEnd implements door.
+// beforeEnd implements downstream.
 func (d *httpDownstream) beforeEnd(release func(flush func())) { d.w.release = release }
 
 // newReplay is a body that has been read before.

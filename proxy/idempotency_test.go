@@ -13,12 +13,15 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// post sends a body, marked unless mark is empty.
-func (w *world) post(want int, target, mark, body string, lines ...string) {
+// A marked is a body and the key that marks it; with an empty mark it has none.
+type marked struct{ mark, body string }
+
+// post sends a body to target.
+func (w *world) post(want int, target string, m marked, lines ...string) {
 	w.Helper()
-	r := httptest.NewRequest("POST", target, strings.NewReader(body))
-	if mark != "" {
-		r.Header.Set("Idempotency-Key", mark)
+	r := httptest.NewRequest("POST", target, strings.NewReader(m.body))
+	if m.mark != "" {
+		r.Header.Set("Idempotency-Key", m.mark)
 	}
 	for _, line := range lines {
 		name, value, _ := strings.Cut(line, ": ")
@@ -27,7 +30,7 @@ func (w *world) post(want int, target, mark, body string, lines ...string) {
 	rec := httptest.NewRecorder()
 	w.ServeHTTP(rec, r)
 	if rec.Code != want {
-		w.Errorf("%s %q %q %v = %d; want %d\n%s", target, mark, body, lines, rec.Code, want, rec.Body)
+		w.Errorf("%s %q %q %v = %d; want %d\n%s", target, m.mark, m.body, lines, rec.Code, want, rec.Body)
 	}
 }
 
@@ -44,19 +47,19 @@ func TestRepeat_CountsOnce(t *testing.T) {
 	stores(t, func(t *testing.T, use func(*Options)) {
 		w, reached := idempotent(t, "", use)
 		alice, bob := "X-User: alice", "X-User: bob"
-		w.post(200, "/a", "one", "body", alice)
-		w.post(200, "/a", "one", "body", alice) // a repeat
-		w.post(200, "/a", "", "body", alice)    // counts: 2 of 2
-		w.post(200, "/a", "one", "body", alice) // a repeat passes though nothing is left
-		w.post(429, "/a", "two", "body", alice)
-		w.post(429, "/a", "one", "other", alice)
-		w.post(429, "/a?x=1", "one", "body", alice)
-		w.post(429, "/a", "", "body", alice)
-		w.post(200, "/a", "one", "body", bob) // another's first
-		w.post(200, "/a", "", "body", bob)
-		w.post(429, "/a", "", "body", bob)
-		w.post(200, "/a", "one", "body", alice)
-		w.post(429, "/a", "one", "body", alice) // more than 3 repeats
+		w.post(200, "/a", marked{"one", "body"}, alice)
+		w.post(200, "/a", marked{"one", "body"}, alice) // a repeat
+		w.post(200, "/a", marked{"", "body"}, alice)    // counts: 2 of 2
+		w.post(200, "/a", marked{"one", "body"}, alice) // a repeat passes though nothing is left
+		w.post(429, "/a", marked{"two", "body"}, alice)
+		w.post(429, "/a", marked{"one", "other"}, alice)
+		w.post(429, "/a?x=1", marked{"one", "body"}, alice)
+		w.post(429, "/a", marked{"", "body"}, alice)
+		w.post(200, "/a", marked{"one", "body"}, bob) // another's first
+		w.post(200, "/a", marked{"", "body"}, bob)
+		w.post(429, "/a", marked{"", "body"}, bob)
+		w.post(200, "/a", marked{"one", "body"}, alice)
+		w.post(429, "/a", marked{"one", "body"}, alice) // more than 3 repeats
 		if reached.Load() != 7 {
 			t.Errorf("%d reached the upstream; want 7", reached.Load())
 		}
@@ -72,24 +75,24 @@ func TestRepeat_AfterAFailureCountsAgain(t *testing.T) {
 	stores(t, func(t *testing.T, use func(*Options)) {
 		w, _ := idempotent(t, "", use)
 		for range 6 {
-			w.post(503, "/a?status=503", "one", "body", "X-User: alice")
+			w.post(503, "/a?status=503", marked{"one", "body"}, "X-User: alice")
 		}
 		if got := testutil.ToFloat64(w.metrics.repeats.WithLabelValues("a")); got != 0 {
 			t.Errorf("weir_repeats_total = %v; want none: each was given back", got)
 		}
-		w.post(200, "/a", "two", "body", "X-User: alice")
-		w.post(200, "/a", "three", "body", "X-User: alice")
-		w.post(429, "/a?status=503", "one", "body", "X-User: alice")
+		w.post(200, "/a", marked{"two", "body"}, "X-User: alice")
+		w.post(200, "/a", marked{"three", "body"}, "X-User: alice")
+		w.post(429, "/a?status=503", marked{"one", "body"}, "X-User: alice")
 	})
 }
 
 func TestRepeat_RefusedIsNotRemembered(t *testing.T) {
 	w, _ := idempotent(t, "", func(*Options) {})
 	for _, mark := range []string{"one", "two"} {
-		w.post(200, "/a", mark, "", "X-User: alice")
+		w.post(200, "/a", marked{mark, ""}, "X-User: alice")
 	}
 	for range 3 {
-		w.post(429, "/a", "three", "", "X-User: alice")
+		w.post(429, "/a", marked{"three", ""}, "X-User: alice")
 	}
 }
 
@@ -115,17 +118,17 @@ func TestRepeat_AtOnce(t *testing.T) {
 
 func TestRepeat_MarksThatAreNone(t *testing.T) {
 	w, _ := idempotent(t, "", func(*Options) {})
-	w.post(400, "/a", strings.Repeat("x", 256), "", "X-User: alice")
-	w.post(400, "/a", "one", "", "X-User: alice", "Idempotency-Key: two")
+	w.post(400, "/a", marked{strings.Repeat("x", 256), ""}, "X-User: alice")
+	w.post(400, "/a", marked{"one", ""}, "X-User: alice", "Idempotency-Key: two")
 	w.sends(400, "POST", "/a", "X-User: alice", "Idempotency-Key: ")
-	w.post(413, "/a", "one", strings.Repeat("x", keyBody+1), "X-User: alice")
-	w.post(200, "/a", "", strings.Repeat("x", keyBody+1), "X-User: alice")
+	w.post(413, "/a", marked{"one", strings.Repeat("x", keyBody+1)}, "X-User: alice")
+	w.post(200, "/a", marked{"", strings.Repeat("x", keyBody+1)}, "X-User: alice")
 }
 
 func TestRepeat_WithoutTheStoreEverythingCounts(t *testing.T) {
 	w, _ := idempotent(t, "", func(*Options) {})
 	w.store.fail(limiter.ErrUnavailable)
-	w.post(200, "/a", "one", "body", "X-User: alice")
-	w.post(200, "/a", "one", "body", "X-User: alice")
-	w.post(429, "/a", "one", "body", "X-User: alice")
+	w.post(200, "/a", marked{"one", "body"}, "X-User: alice")
+	w.post(200, "/a", marked{"one", "body"}, "X-User: alice")
+	w.post(429, "/a", marked{"one", "body"}, "X-User: alice")
 }

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/common/model"
-
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/key"
 )
@@ -71,7 +69,7 @@ func (s Span) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // UnmarshalText reads what a configuration may say.
 func (s *Span) UnmarshalText(text []byte) error {
-	d, err := model.ParseDuration(string(text))
+	d, err := limiter.ParseDuration(string(text))
 	if err != nil {
 		return fmt.Errorf("%w: a length of time has a unit; write for example 1h", ErrKeyQuery)
 	}
@@ -80,7 +78,7 @@ func (s *Span) UnmarshalText(text []byte) error {
 }
 
 // String is s as MarshalText writes it.
-func (s Span) String() string { return limiter.WindowName(time.Duration(s)) }
+func (s Span) String() string { return limiter.FormatDuration(time.Duration(s)) }
 
 // change is what the stores are told, or what is wrong with c.
 func (c KeyChange) change() (limiter.Change, error) {

@@ -52,20 +52,20 @@ type Agree func(ctx context.Context, c *config.Config, swap func(number int64)) 
 // A Proxy serves requests by what its configuration says. It is safe for
 // concurrent use; several in one process share nothing.
 type Proxy struct {
-	read      func(ctx context.Context) (*config.Config, error)
-	lasting   lasting
-	agree     Agree
-	current   atomic.Pointer[generation]
-	exchanges sync.Pool
-	doors     sync.Pool         // of *http1Door
-	guard     *limiter.KeyGuard // which keys are known
-	buffers   *buffers
-	admitter  *admitter
-	recorder  *recorder
-	log       zerolog.Logger
-	metrics   *metrics
-	alive     sync.WaitGroup // generations that a request is still served by
-	timeouts  config.ListenTimeouts
+	read        func(ctx context.Context) (*config.Config, error)
+	lasting     lasting
+	agree       Agree
+	current     atomic.Pointer[generation]
+	exchanges   sync.Pool
+	downstreams sync.Pool         // of *http1Downstream
+	guard       *limiter.KeyGuard // which keys are known
+	buffers     *buffers
+	admitter    *admitter
+	recorder    *recorder
+	log         zerolog.Logger
+	metrics     *metrics
+	alive       sync.WaitGroup // generations that a request is still served by
+	timeouts    config.ListenTimeouts
 
 	reloading sync.Mutex // one reload at a time; guards what follows
 	unagreed  bool       // the other nodes could not be asked about what is served
@@ -146,7 +146,7 @@ func alone() Agree {
 	}
 }
 
-// serve is the life of one request between its door and the way back; finish is the
+// serve is the life of one request between its downstream and the way back; finish is the
 // rest. The generation that it begins with is the one it ends with.
 func (p *Proxy) serve(ctx context.Context, x *exchange, d downstream) {
 	p.recorder.arrive(x)

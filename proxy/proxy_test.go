@@ -1,149 +1,20 @@
 package proxy
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	"github.com/rs/zerolog"
 
 	"github.com/weir-proxy/weir/limiter"
-	"github.com/weir-proxy/weir/proxy/config"
 )
-
-// A world is a proxy with its file, its log and its figures, in front of the
-// built-in echo unless the file says otherwise.
-type world struct {
-	*testing.T
-	*Proxy
-	path     string
-	log      journal
-	registry *prometheus.Registry
-	store    *fragile
-}
-
-// A journal is a log that can be read while it is written.
-type journal struct {
-	mu sync.Mutex // guards what follows
-	b  bytes.Buffer
-}
-
-func (j *journal) Write(line []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.b.Write(line)
-}
-
-func (j *journal) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.b.String()
-}
-
-// fragile is a memory store that can be made to fail.
-type fragile struct {
-	*limiter.Memory
-	err atomic.Pointer[error]
-}
-
-func (f *fragile) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
-	if err := f.err.Load(); err != nil {
-		return *err
-	}
-	return f.Memory.Take(ctx, claims, d)
-}
-
-func (f *fragile) fail(err error) { f.err.Store(&err) }
-
-// made makes a world whose file has these lines; "LIMITS" stands for nothing.
-func made(t *testing.T, yaml string, change ...func(*Options)) *world {
-	t.Helper()
-	w := &world{T: t, path: filepath.Join(t.TempDir(), "weir.yaml"), registry: prometheus.NewRegistry()}
-	w.store = &fragile{Memory: limiter.NewMemory(limiter.MemoryOptions{})}
-	w.write(yaml)
-	c, err := config.Load(w.path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	o := Options{Path: w.path, Config: c, Store: w.store, Registry: w.registry, Log: zerolog.New(&w.log)}
-	for _, f := range change {
-		f(&o)
-	}
-	if w.Proxy, err = New(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(w.Proxy.Close)
-	return w
-}
-
-func (w *world) write(yaml string) {
-	w.Helper()
-	if err := os.WriteFile(w.path, []byte(yaml), 0o600); err != nil {
-		w.Fatal(err)
-	}
-}
-
-// send sends a request with "Name: value" header lines from 192.0.2.1. A line
-// that is none of a header is the body.
-func (w *world) send(method, target string, lines ...string) *httptest.ResponseRecorder {
-	var body io.Reader
-	if i := slices.IndexFunc(lines, func(line string) bool { return line[0] == '{' || !strings.Contains(line, ": ") }); i >= 0 {
-		body = strings.NewReader(lines[i])
-		lines = slices.Delete(slices.Clone(lines), i, i+1)
-	}
-	r := httptest.NewRequest(method, target, body)
-	for _, line := range lines {
-		name, value, _ := strings.Cut(line, ": ")
-		r.Header.Add(name, value)
-	}
-	rec := httptest.NewRecorder()
-	w.ServeHTTP(rec, r)
-	return rec
-}
-
-func (w *world) sends(want int, method, target string, lines ...string) *httptest.ResponseRecorder {
-	w.Helper()
-	rec := w.send(method, target, lines...)
-	if rec.Code != want {
-		w.Errorf("%s %s %v = %d; want %d\n%s", method, target, lines, rec.Code, want, rec.Body)
-	}
-	return rec
-}
-
-// lines are the lines of the log that carry this message.
-func (w *world) lines(message string) []map[string]any {
-	w.Helper()
-	var found []map[string]any
-	for line := range strings.Lines(w.log.String()) {
-		var fields map[string]any
-		if err := json.Unmarshal([]byte(line), &fields); err != nil {
-			w.Fatalf("log line %q: %v", line, err)
-		}
-		if fields["message"] == message {
-			found = append(found, fields)
-		}
-	}
-	return found
-}
-
-// limited is one route with these limits.
-func limited(limits string) string {
-	return "upstreams: {demo: echo}\nroutes:\n  - {name: a, match: {path: /a}, upstream: demo, limits: [" + limits + "]}\n"
-}
 
 func TestServe_LimitsByKey(t *testing.T) {
 	w := made(t, limited("{key: header:X-User, rate: 2/1m}"))

@@ -83,11 +83,11 @@ func (t *tallies) count(now time.Time, v *visit) {
 	case v.err == nil:
 		t.Passed++
 		rt.Passed++
-		rt.series.add(step, false)
+		rt.series.pass(step)
 	case errors.Is(v.err, errRefused):
 		t.Refused++
 		rt.Refused++
-		rt.series.add(step, true)
+		rt.series.refuse(step)
 	case errors.Is(v.err, errListed):
 	default:
 		reason(rt.Rejected, v.err)
@@ -146,8 +146,12 @@ func (t *tallies) limits(rt *routeTally, v *visit, step int) {
 			l.Refused++
 			refused = true
 		}
-		l.series.add(step, refused)
-		if refused && t.most > 0 {
+		if !refused {
+			l.series.pass(step)
+			continue
+		}
+		l.series.refuse(step)
+		if t.most > 0 {
 			l.top.add(x.refusedKey(l.of), func() string { return v.label(l.of) })
 		}
 	}

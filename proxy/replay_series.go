@@ -17,15 +17,16 @@ func (a *axis) begin(now time.Time) { a.start, a.step = now.Truncate(time.Second
 // A series counts by steps.
 type series struct{ passed, refused []int64 }
 
-func (s *series) add(step int, refused bool) {
-	counts := &s.passed
-	if refused {
-		counts = &s.refused
+func (s *series) pass(step int)   { s.passed = addedAt(s.passed, step) }
+func (s *series) refuse(step int) { s.refused = addedAt(s.refused, step) }
+
+// addedAt is counts with one more at step.
+func addedAt(counts []int64, step int) []int64 {
+	for len(counts) <= step {
+		counts = append(counts, 0)
 	}
-	for len(*counts) <= step {
-		*counts = append(*counts, 0)
-	}
-	(*counts)[step]++
+	counts[step]++
+	return counts
 }
 
 // halve joins each two steps.

@@ -40,24 +40,30 @@ routes:
   - {name: b, match: {path: /b}, upstream: u}
 `
 
-// withTrailer asks for path with one trailer of each of these names, by a client
-// that speaks one protocol.
-func withTrailer(t *testing.T, client *http.Client, url string, header http.Header, names []string) {
+// A trailing is a request with one trailer of each of these names.
+type trailing struct {
+	url    string
+	header http.Header
+	names  []string
+}
+
+// withTrailer sends q by a client that speaks one protocol.
+func withTrailer(t *testing.T, client *http.Client, q trailing) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), enough)
 	defer cancel()
 	body := &ending{Reader: strings.NewReader(`{"phone": "1"}`)}
-	r, err := http.NewRequestWithContext(ctx, "POST", url, body)
+	r, err := http.NewRequestWithContext(ctx, "POST", q.url, body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Header, r.Trailer = header, http.Header{}
+	r.Header, r.Trailer = q.header, http.Header{}
 	r.Header.Set("Content-Type", "application/json")
-	for _, name := range names {
+	for _, name := range q.names {
 		r.Trailer[name] = nil
 	}
 	body.ends = func() {
-		for _, name := range names {
+		for _, name := range q.names {
 			r.Trailer[name] = []string{"late"}
 		}
 	}
@@ -67,7 +73,7 @@ func withTrailer(t *testing.T, client *http.Client, url string, header http.Head
 	}
 	defer res.Body.Close()
 	if text, err := io.ReadAll(res.Body); err != nil || res.StatusCode != http.StatusOK {
-		t.Errorf("%s: %s %s, %v", url, res.Status, text, err)
+		t.Errorf("%s: %s %s, %v", q.url, res.Status, text, err)
 	}
 }
 
@@ -132,7 +138,7 @@ func TestForward_TrailersThatMayPassForHeader(t *testing.T) {
 				t.Cleanup(transport.CloseIdleConnections)
 				ask := func(path string, header http.Header, names ...string) []string {
 					t.Helper()
-					withTrailer(t, &http.Client{Transport: transport, Timeout: 2 * time.Minute}, "http://"+f.addr+path, header, names)
+					withTrailer(t, &http.Client{Transport: transport, Timeout: 2 * time.Minute}, trailing{"http://" + f.addr + path, header, names})
 					return await(t, got, "request at the upstream")
 				}
 				if names := ask("/a", http.Header{}, append(kept, "X-Sum", "X-App")...); !slices.Equal(names, []string{"X-Sum"}) {

@@ -22,6 +22,9 @@ func queueing(t *testing.T, limits string, test func(t *testing.T, w *world)) {
 	})
 }
 
+// later lets d go by in a bubble of queueing.
+func later(d time.Duration) { time.Sleep(d) }
+
 // crowd sends n requests, each after the one before waits or has its answer, and
 // returns the statuses and times of the answers in the order of the requests.
 func (w *world) crowd(n int) []string {

@@ -34,36 +34,36 @@ func (s *suite) stands(c []limiter.Claim, used, left int64) limiter.Standing {
 // inspect: what Inspect foretells comes true to the millisecond, it takes nothing,
 // and a ban hides nothing.
 func inspect(t *testing.T, s *suite) {
-	keeper := s.Store.(limiter.AdminStore)
+	admin := s.Store.(limiter.AdminStore)
 	for _, count := range s.some(1, 5, 40) {
 		l := limit(fmt.Sprint("inspect-", count), count, 100*time.Second)
-		foretells(t, s, keeper, one(l, s.key(), 1))
+		foretells(t, s, admin, one(l, s.key(), 1))
 	}
 	bad := one(limit("bad", 0, time.Second), s.key(), 1)
-	if _, err := keeper.Inspect(t.Context(), bad); err == nil {
+	if _, err := admin.Inspect(t.Context(), bad); err == nil {
 		t.Error("a limit that is not valid is inspected")
 	}
-	if in, err := keeper.Inspect(t.Context(), nil); err != nil || len(in.Standings) != 0 {
+	if in, err := admin.Inspect(t.Context(), nil); err != nil || len(in.Standings) != 0 {
 		t.Errorf("nothing: %+v, %v", in, err)
 	}
 }
 
 func inspectAll(t *testing.T, s *suite) {
-	keeper := s.Store.(limiter.AdminStore)
+	admin := s.Store.(limiter.AdminStore)
 	for _, a := range counters() {
 		for _, count := range s.some(1, 5) {
 			l := limit(fmt.Sprintf("inspect-%s-%d", a, count), count, 100*time.Second)
 			l.Algorithm = a
-			foretells(t, s, keeper, one(l, s.key(), 1))
+			foretells(t, s, admin, one(l, s.key(), 1))
 		}
 	}
-	inspectOthers(t, s, keeper)
-	inspectTogether(t, s, keeper)
+	inspectOthers(t, s, admin)
+	inspectTogether(t, s, admin)
 }
 
 // foretells has half of c's permits taken, lets time pass as it was foretold, and
 // sees whether they come back then.
-func foretells(t *testing.T, s *suite, keeper limiter.AdminStore, c []limiter.Claim) {
+func foretells(t *testing.T, s *suite, admin limiter.AdminStore, c []limiter.Claim) {
 	t.Helper()
 	most := c[0].Limit.Most()
 	s.Advance(time.Duration(100_000-s.peek(t, c).At.UnixMilli()%100_000) * time.Millisecond) // the border of a window
@@ -72,7 +72,7 @@ func foretells(t *testing.T, s *suite, keeper limiter.AdminStore, c []limiter.Cl
 	s.allowed(c, int(half))
 	s.Advance(time.Second)
 	before := s.standing(c)
-	if err := keeper.Ban(t.Context(), c, time.Minute); err != nil {
+	if err := admin.Ban(t.Context(), c, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	s.Advance(time.Second)
@@ -80,7 +80,7 @@ func foretells(t *testing.T, s *suite, keeper limiter.AdminStore, c []limiter.Cl
 	if got.Banned != 59*time.Second || got.Left < before.Left || got.Left > before.Left+1 {
 		t.Fatalf("%s: %+v banned, %+v before; want a ban of 59s and what is left beside it", c[0].Limit.Algorithm, got, before)
 	}
-	if err := keeper.Ban(t.Context(), c, 0); err != nil {
+	if err := admin.Ban(t.Context(), c, 0); err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {
@@ -110,7 +110,7 @@ func foretells(t *testing.T, s *suite, keeper limiter.AdminStore, c []limiter.Cl
 }
 
 // inspectOthers looks at limits that count otherwise: values, and pauses that grow.
-func inspectOthers(t *testing.T, s *suite, keeper limiter.AdminStore) {
+func inspectOthers(t *testing.T, s *suite, admin limiter.AdminStore) {
 	k := s.key()
 	fan := values(3)
 	s.allowed(with(fan, k, "a"), 1)
@@ -134,14 +134,14 @@ func inspectOthers(t *testing.T, s *suite, keeper limiter.AdminStore) {
 	if got := s.stands(c, 2, 1); got.Next != 0 || got.Full != pause.Rate.Window-20*time.Second {
 		t.Errorf("%+v; want the next permit at once, and the steps to begin anew later", got)
 	}
-	if err := keeper.Reset(t.Context(), c); err != nil {
+	if err := admin.Reset(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
 	s.stands(c, 0, 1)
 }
 
 // inspectTogether asks about several keys, limits and algorithms in one call.
-func inspectTogether(t *testing.T, s *suite, keeper limiter.AdminStore) {
+func inspectTogether(t *testing.T, s *suite, admin limiter.AdminStore) {
 	var claims []limiter.Claim
 	for i, a := range append(counters(), limiter.TokenBucket, limiter.SlidingLog) {
 		for _, window := range []time.Duration{time.Minute, time.Hour} {
@@ -152,7 +152,7 @@ func inspectTogether(t *testing.T, s *suite, keeper limiter.AdminStore) {
 			claims = append(claims, c...)
 		}
 	}
-	in, err := keeper.Inspect(t.Context(), claims)
+	in, err := admin.Inspect(t.Context(), claims)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// Renew implements limiter.Keeper.
+// Renew implements limiter.AdminStore.
 func (s *Store) Renew(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
 	if err := limiter.CheckAll(claims); err != nil || len(claims) == 0 {
 		return err
@@ -26,7 +26,7 @@ func (s *Store) Renew(ctx context.Context, claims []limiter.Claim, p limiter.Per
 	})
 }
 
-// Reset implements limiter.Keeper.
+// Reset implements limiter.AdminStore.
 func (s *Store) Reset(ctx context.Context, claims []limiter.Claim) error {
 	return s.keep(ctx, "reset", claims, func(p *part) error {
 		s.reports.forget(p.claims)
@@ -39,7 +39,7 @@ func (s *Store) Reset(ctx context.Context, claims []limiter.Claim) error {
 	})
 }
 
-// Grant implements limiter.Keeper.
+// Grant implements limiter.AdminStore.
 func (s *Store) Grant(ctx context.Context, claims []limiter.Claim) error {
 	return s.keep(ctx, "grant", claims, func(p *part) error {
 		if c := p.claims[0]; c.Redisson != "" {
@@ -54,7 +54,7 @@ func (s *Store) Grant(ctx context.Context, claims []limiter.Claim) error {
 	})
 }
 
-// Ban implements limiter.Keeper.
+// Ban implements limiter.AdminStore.
 func (s *Store) Ban(ctx context.Context, claims []limiter.Claim, d time.Duration) error {
 	if err := limiter.CheckBan(d); err != nil {
 		return err

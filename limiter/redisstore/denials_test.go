@@ -28,12 +28,14 @@ func (s *scene) hearing() *redisstore.Store {
 // until waits for something that comes soon.
 func (s *scene) until(what string, holds func() bool) {
 	s.t.Helper()
-	deadline := time.Now().Add(patient)
+	tick, deadline := time.NewTicker(time.Millisecond), time.After(patient)
+	defer tick.Stop()
 	for !holds() {
-		if time.Now().After(deadline) {
+		select {
+		case <-tick.C:
+		case <-deadline:
 			s.t.Fatalf("%s: not within %v", what, patient)
 		}
-		<-time.After(time.Millisecond)
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Evidence is what the end of a call says about a Redis.
+// An evidence is what the end of a call says about a Redis.
 type evidence int
 
 const (

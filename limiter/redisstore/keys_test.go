@@ -84,13 +84,7 @@ func TestKeys_LeaveByThemselves(t *testing.T) {
 		c[0].Key = limiter.KeyOf(fmt.Sprint(i))
 		s.allowed(c, 1)
 	}
-	deadline := time.Now().Add(patient)
-	for s.do("dbsize").(int64) > 0 {
-		if time.Now().After(deadline) {
-			t.Fatalf("keys are left: %v", s.do("keys", "*"))
-		}
-		<-time.After(20 * time.Millisecond)
-	}
+	s.until("no key is left", func() bool { return s.do("dbsize").(int64) == 0 })
 }
 
 // A key is small at any rate, also just after it merged.

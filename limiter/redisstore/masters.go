@@ -2,7 +2,7 @@ package redisstore
 
 import "sync/atomic"
 
-// Masters is which master a client that asks sentinels has found last. The client lets
+// masters are which master a client that asks sentinels has found last. The client lets
 // go of its connections to another; a pipeline has to hear of that.
 type masters struct {
 	last atomic.Pointer[string]

@@ -89,10 +89,7 @@ func TestStore_TwiceIsOnce(t *testing.T) {
 		if !errors.Is(err, limiter.ErrUnavailable) {
 			t.Fatalf("a lost reply: %v, want ErrUnavailable", err)
 		}
-		deadline := time.Now().Add(patient)
-		for r.seen.Load() == 0 && time.Now().Before(deadline) {
-			<-time.After(time.Millisecond)
-		}
+		s.until("the call has come through", func() bool { return r.seen.Load() > 0 })
 		r.mute.Store(false)
 		r.seen.Store(0)
 		s.left(c, count-6)

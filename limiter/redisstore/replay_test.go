@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"
 
 	"github.com/weir-proxy/weir/limiter/redisstore"
@@ -41,8 +42,15 @@ func TestStore_CountsWhatAReplayCounts(t *testing.T) {
 		w.WriteHeader(status)
 	}))
 	defer backend.Close()
-	path := filepath.Join(t.TempDir(), "weir.yaml")
-	if err := os.WriteFile(path, []byte(`
+	s := newReplayed(t, strings.ReplaceAll(replayedConfig, "BACKEND", backend.URL))
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 3000 {
+		s.ask(random)
+	}
+	s.compare()
+}
+
+const replayedConfig = `
 store: redis
 redis: {timeout: 10s}
 keys:
@@ -51,7 +59,7 @@ keys:
 routes:
   - name: send
     match: {methods: [POST], path: /send}
-    upstream: `+backend.URL+`
+    upstream: BACKEND
     refund_on: {status: [5xx]}
     limits:
       - {name: phone, key: phone, rates: [1/10s, 4/5m], penalty: {ban: 30s, after: 2}}
@@ -60,68 +68,90 @@ routes:
       - {name: fan, key: client_ip, distinct: phone, rate: 9/1m}
   - name: verify
     match: {methods: [POST], path: /verify}
-    upstream: `+backend.URL+`
+    upstream: BACKEND
     limits: [{name: wrong, key: phone, rate: 2/30s, count: {status: [4xx]}, algorithm: sliding_log}, {name: log, key: client_ip, rates: [9/20s, 20/1m]}]
   - name: call
     match: {methods: [POST], path: /call}
-    upstream: `+backend.URL+`
+    upstream: BACKEND
     limits: [{name: backoff, key: phone, cooldown: [5s, 20s, 1m], reset_on: {route: verify, status: [2xx]}}]
   - name: body
     match: {methods: [POST], path: /body}
-    upstream: `+backend.URL+`
+    upstream: BACKEND
     limits: [{name: ip, key: client_ip, rate: 8/1m, algorithm: fixed_window}, {name: number, key: number, rate: 2/1m}]
-`), 0o600); err != nil {
+`
+
+// A replayed is a proxy that counts in Redis, and a replay of what it is asked.
+type replayed struct {
+	*testing.T
+	proxy  *proxy.Proxy
+	replay *proxy.Replay
+	routes int
+	client redis.UniversalClient // of the proxy's Redis, whose clock stands at at
+	at     time.Time
+	log    written
+	asked  int64
+}
+
+func newReplayed(t *testing.T, config string) *replayed {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "weir.yaml")
+	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	c, err := proxyconfig.Load(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := connect(t, redistest.Start(t).Addr)
-	at := time.UnixMilli(1_800_000_000_000)
-	var log written
-	p, err := proxy.New(t.Context(), proxy.Options{
-		Path: path, Config: c, Store: redisstore.NewWithTestClock(client, redisstore.Options{Timeout: patient}), Registry: prometheus.NewRegistry(), Log: zerolog.New(&log),
+	s := &replayed{T: t, routes: len(c.Routes), client: connect(t, redistest.Start(t).Addr), at: time.UnixMilli(1_800_000_000_000)}
+	s.proxy, err = proxy.New(t.Context(), proxy.Options{
+		Path: path, Config: c, Store: redisstore.NewWithTestClock(s.client, redisstore.Options{Timeout: patient}), Registry: prometheus.NewRegistry(), Log: zerolog.New(&s.log),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.Close()
-	replay, err := proxy.NewReplay(c, proxy.ReplayOptions{})
+	t.Cleanup(s.proxy.Close)
+	s.replay, err = proxy.NewReplay(c, proxy.ReplayOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer replay.Close()
+	t.Cleanup(func() { s.replay.Close() })
+	return s
+}
 
-	random := rand.New(rand.NewPCG(1, 2))
-	for n := range 3000 {
-		at = at.Add(time.Duration(1+random.IntN(120)) * time.Millisecond)
-		q := proxy.LoggedRequest{
-			At: at, Method: "POST", Host: "example.com", Target: []string{"/send", "/send", "/verify", "/call", "/body"}[random.IntN(5)],
-			Client: netip.AddrFrom4([4]byte{192, 0, 2, byte(random.IntN(4))}), Status: []int{200, 200, 401, 503}[random.IntN(4)],
-		}
-		phone := fmt.Sprintf("138000000%02d", random.IntN(30))
-		body := ""
-		q.Fields = []proxy.LoggedField{{Origin: key.Origin{Source: key.Header, Name: "X-Phone"}, Value: phone}, {Origin: key.Origin{Source: key.JSON, Name: "/phone"}}}
-		if q.Target == "/body" {
-			q.Fields[1].Value = phone
-			body = `{"phone":"` + phone + `"}`
-		}
-		client.Set(t.Context(), redisstore.TestClock, at.UnixMilli(), 0)
-		r := httptest.NewRequest(q.Method, "http://"+q.Host+q.Target, strings.NewReader(body))
-		r.Header.Set("X-Phone", phone)
-		r.Header.Set("X-Status", strconv.Itoa(q.Status))
-		r.Header.Set("Content-Type", "application/json")
-		r.RemoteAddr = netip.AddrPortFrom(q.Client, 1).String()
-		p.ServeHTTP(httptest.NewRecorder(), r)
-		for log.Load() <= int64(n) { // what is given back is given back before the line is written
-			runtime.Gosched()
-		}
-		replay.Request(&q)
+// ask asks for something at random, a little later, and replays it.
+func (s *replayed) ask(random *rand.Rand) {
+	s.at = s.at.Add(time.Duration(1+random.IntN(120)) * time.Millisecond)
+	q := proxy.LoggedRequest{
+		At: s.at, Method: "POST", Host: "example.com", Target: []string{"/send", "/send", "/verify", "/call", "/body"}[random.IntN(5)],
+		Client: netip.AddrFrom4([4]byte{192, 0, 2, byte(random.IntN(4))}), Status: []int{200, 200, 401, 503}[random.IntN(4)],
 	}
-	served, replayed := p.Counts(), replay.Finish()
-	if len(replayed.Routes) != len(c.Routes) {
-		t.Fatalf("%d routes were met; want %d", len(replayed.Routes), len(c.Routes))
+	phone := fmt.Sprintf("138000000%02d", random.IntN(30))
+	body := ""
+	q.Fields = []proxy.LoggedField{{Origin: key.Origin{Source: key.Header, Name: "X-Phone"}, Value: phone}, {Origin: key.Origin{Source: key.JSON, Name: "/phone"}}}
+	if q.Target == "/body" {
+		q.Fields[1].Value = phone
+		body = `{"phone":"` + phone + `"}`
+	}
+	s.client.Set(s.Context(), redisstore.TestClock, s.at.UnixMilli(), 0)
+	r := httptest.NewRequest(q.Method, "http://"+q.Host+q.Target, strings.NewReader(body))
+	r.Header.Set("X-Phone", phone)
+	r.Header.Set("X-Status", strconv.Itoa(q.Status))
+	r.Header.Set("Content-Type", "application/json")
+	r.RemoteAddr = netip.AddrPortFrom(q.Client, 1).String()
+	s.proxy.ServeHTTP(httptest.NewRecorder(), r)
+	s.asked++
+	for s.log.Load() < s.asked { // what is given back is given back before the line is written
+		runtime.Gosched()
+	}
+	s.replay.Request(&q)
+}
+
+// compare compares what was served with what the replay says.
+func (s *replayed) compare() {
+	s.Helper()
+	served, replayed := s.proxy.Counts(), s.replay.Finish()
+	if len(replayed.Routes) != s.routes {
+		s.Fatalf("%d routes were met; want %d", len(replayed.Routes), s.routes)
 	}
 	for _, route := range replayed.Routes {
 		for _, l := range route.Limits {
@@ -131,7 +161,7 @@ routes:
 			}
 			allowed, denied := served[proxy.Series{Route: route.Name, Limit: l.Name, Result: "allowed"}], served[proxy.Series{Route: route.Name, Limit: l.Name, Result: result}]
 			if l.Passed != allowed || refused != denied || allowed == 0 || denied == 0 {
-				t.Errorf("%s.%s: %d passed, %d refused; served %d and %d", route.Name, l.Name, l.Passed, refused, allowed, denied)
+				s.Errorf("%s.%s: %d passed, %d refused; served %d and %d", route.Name, l.Name, l.Passed, refused, allowed, denied)
 			}
 		}
 	}

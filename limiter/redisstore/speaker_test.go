@@ -156,8 +156,12 @@ func five() []limiter.Claim {
 
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patient); !holds(); <-time.After(time.Millisecond) {
-		if time.Now().After(end) {
+	tick, deadline := time.NewTicker(time.Millisecond), time.After(patient)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-deadline:
 			t.Fatalf("%s: not within %v", what, patient)
 		}
 	}

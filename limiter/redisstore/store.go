@@ -47,7 +47,7 @@ const DefaultInFlight = 4
 // DefaultDenials is enough for 100,000 keys under attack.
 const DefaultDenials = 100_000
 
-// A Store is a limiter.Keeper in Redis. All methods are safe for concurrent use
+// A Store is a limiter.AdminStore in Redis. All methods are safe for concurrent use
 // and wait for Redis no longer than the context and Options.Timeout allow. An
 // error of Redis wraps limiter.ErrUnavailable.
 type Store struct {

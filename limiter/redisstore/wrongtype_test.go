@@ -102,12 +102,6 @@ func TestReport_PastABadKey(t *testing.T) {
 	for i, c := range [][]limiter.Claim{bad, good} {
 		s.store.Report(c, limiter.Permit{ID: [16]byte{byte(i + 1)}, At: time.Now()})
 	}
-	deadline := time.Now().Add(patient)
-	for s.store.Unreported() > 0 {
-		if time.Now().After(deadline) {
-			t.Fatal("not everything is reported")
-		}
-		<-time.After(10 * time.Millisecond)
-	}
+	s.until("everything is reported", func() bool { return s.store.Unreported() == 0 })
 	s.left(good, 9)
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// A World is what a command can reach of the process it runs in.
+// An Env is what a command can reach of the process it runs in.
 type Env struct {
 	Stdin          io.Reader // nil: that of the process
 	Stdout, Stderr io.Writer

@@ -55,17 +55,21 @@ type option struct {
 	help        string
 	env         string
 	standard    string // its default; "" for none worth telling
-	values      []string
-	file        bool
+	accepted
 }
 
 // An operand is an argument without a name.
 type operand struct {
 	name, help string
-	values     []string
-	file       bool
-	optional   bool
-	many       bool
+	accepted
+	optional bool
+	many     bool
+}
+
+// What is accepted for a value: the name of a file, one of some words, or any text.
+type accepted struct {
+	file   bool
+	values []string
 }
 
 // newWord learns a command from kong's model, with those behind it. Flags of the default
@@ -87,8 +91,8 @@ func newWord(n *kong.Node) *word {
 	}
 	for _, p := range n.Positional {
 		w.operands = append(w.operands, operand{
-			name: p.Name, help: p.Help, values: choices(p), optional: !p.Required, many: p.IsSlice(),
-			file: p.Name == "file" || p.Name == "log",
+			name: p.Name, help: p.Help, optional: !p.Required, many: p.IsSlice(),
+			accepted: accepted{file: p.Name == "file" || p.Name == "log", values: choices(p)},
 		})
 	}
 	for _, child := range n.Children {
@@ -107,7 +111,7 @@ func newWord(n *kong.Node) *word {
 }
 
 func (w *word) add(f *kong.Flag) {
-	o := option{name: f.Name, short: f.Short, help: f.Help, values: choices(f.Value)}
+	o := option{name: f.Name, short: f.Short, help: f.Help, accepted: accepted{values: choices(f.Value)}}
 	if !f.IsBool() {
 		o.value = strings.Trim(f.FormatPlaceHolder(), `"`)
 		o.file = o.value == "FILE"

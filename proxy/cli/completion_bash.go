@@ -46,7 +46,7 @@ _weir() {
 			if f.value == "" {
 				continue
 			}
-			fmt.Fprintf(&b, "    %s) %s; return ;;\n", one.bashPattern(f), bashValues(f.values, f.file))
+			fmt.Fprintf(&b, "    %s) %s; return ;;\n", one.bashPattern(f), bashValues(f.accepted))
 		}
 	})
 	b.WriteString(`    esac
@@ -98,7 +98,7 @@ func (w *word) bashPattern(f option) string {
 func (w *word) bashOperands(b *strings.Builder) {
 	path := quote(strings.Join(w.path, " "))
 	if len(w.words) > 0 {
-		fmt.Fprintf(b, "    %s) %s ;;\n", path, bashValues(w.names(), false))
+		fmt.Fprintf(b, "    %s) %s ;;\n", path, bashValues(accepted{values: w.names()}))
 		return
 	}
 	if len(w.operands) == 0 {
@@ -110,18 +110,18 @@ func (w *word) bashOperands(b *strings.Builder) {
 		if o.many {
 			place = "*"
 		}
-		fmt.Fprintf(b, "        %s) %s ;;\n", place, bashValues(o.values, o.file))
+		fmt.Fprintf(b, "        %s) %s ;;\n", place, bashValues(o.accepted))
 	}
 	b.WriteString("        esac ;;\n")
 }
 
 // bashValues completes a value.
-func bashValues(values []string, file bool) string {
+func bashValues(a accepted) string {
 	switch {
-	case file:
+	case a.file:
 		return `compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$cur")`
-	case len(values) > 0:
-		return `mapfile -t COMPREPLY < <(compgen -W ` + quote(strings.Join(values, " ")) + ` -- "$cur")`
+	case len(a.values) > 0:
+		return `mapfile -t COMPREPLY < <(compgen -W ` + quote(strings.Join(a.values, " ")) + ` -- "$cur")`
 	}
 	return ":"
 }

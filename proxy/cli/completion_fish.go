@@ -44,7 +44,9 @@ complete -c weir -f
 			if f.short != 0 {
 				fmt.Fprintf(&b, " -s %c", f.short)
 			}
-			b.WriteString(fishValues(f.value != "", f.values, f.file))
+			if f.value != "" {
+				b.WriteString(fishValues(f.accepted))
+			}
 			fmt.Fprintf(&b, " -d %s\n", fishQuote(f.help))
 		}
 		for _, o := range one.operands {
@@ -59,15 +61,13 @@ complete -c weir -f
 	return b.String()
 }
 
-// fishValues says what a flag takes.
-func fishValues(takes bool, values []string, file bool) string {
+// fishValues says what a flag with a value takes.
+func fishValues(a accepted) string {
 	switch {
-	case !takes:
-		return ""
-	case file:
+	case a.file:
 		return " -r -F"
-	case len(values) > 0:
-		return " -x -a " + fishQuote(strings.Join(values, " "))
+	case len(a.values) > 0:
+		return " -x -a " + fishQuote(strings.Join(a.values, " "))
 	}
 	return " -x"
 }

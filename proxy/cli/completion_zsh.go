@@ -42,7 +42,7 @@ func (w *word) zshFunction(b *strings.Builder) {
 		if o.optional {
 			place += ":"
 		}
-		fmt.Fprintf(b, " \\\n        %s", quote(place+":"+zshText(o.name)+":"+zshValues(o.values, o.file)))
+		fmt.Fprintf(b, " \\\n        %s", quote(place+":"+zshText(o.name)+":"+zshValues(o.accepted)))
 	}
 	if len(w.words) > 0 {
 		b.WriteString(" \\\n        '1:command:->command' \\\n        '*::argument:->argument'\n    case $state in\n    command) _describe command commands ;;\n    argument)\n        case $words[1] in\n")
@@ -59,7 +59,7 @@ func (w *word) zshFunction(b *strings.Builder) {
 func (o option) zsh() string {
 	tail := "[" + zshText(o.help) + "]"
 	if o.value != "" {
-		tail += ":" + zshText(o.value) + ":" + zshValues(o.values, o.file)
+		tail += ":" + zshText(o.value) + ":" + zshValues(o.accepted)
 	}
 	long, equals := "--"+o.name, ""
 	if o.value != "" {
@@ -81,12 +81,12 @@ func zshText(s string) string {
 	return strings.NewReplacer(`\`, `\\`, ":", `\:`, "[", `\[`, "]", `\]`).Replace(s)
 }
 
-func zshValues(values []string, file bool) string {
+func zshValues(a accepted) string {
 	switch {
-	case file:
+	case a.file:
 		return "_files"
-	case len(values) > 0:
-		return "(" + strings.Join(values, " ") + ")"
+	case len(a.values) > 0:
+		return "(" + strings.Join(a.values, " ") + ")"
 	}
 	return " "
 }

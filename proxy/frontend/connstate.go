@@ -77,13 +77,13 @@ func (s *connState) gone(ctx context.Context) bool {
 
 // count takes note of an HTTP/2 request that has ended.
 func (s *connState) count(ctx context.Context) {
-	asked, reset := s.requests.Add(1), ctx.Err() != nil
-	offender := s.offenders.note(s.address(), reset, time.Now())
-	if !reset {
+	asked := s.requests.Add(1)
+	if ctx.Err() == nil {
+		s.offenders.answered(s.address(), time.Now())
 		return
 	}
 	most := int64(maxResets)
-	if offender {
+	if s.offenders.reset(s.address(), time.Now()) {
 		most = offenderResets
 	}
 	if back := s.resets.Add(1); back > most && back > asked/2 {

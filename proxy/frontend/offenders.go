@@ -42,28 +42,42 @@ type offender struct {
 
 func newOffenders() *offenders { return &offenders{seen: map[netip.Prefix]*offender{}} }
 
-// note takes note of a request that has ended at now. One that was not taken back
-// counts only for an address that is watched already. It reports whether addr
-// stands as an offender.
-func (o *offenders) note(addr netip.Prefix, reset bool, now time.Time) bool {
+// answered takes note of a request that has ended at now and was not taken back. It
+// counts only for an address that is watched already. It reports whether addr stands
+// as an offender.
+func (o *offenders) answered(addr netip.Prefix, now time.Time) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	of := o.seen[addr]
 	if of == nil {
-		if !reset {
-			return false
-		}
+		return false
+	}
+	of.count(now, 0)
+	return of.stands(now)
+}
+
+// reset takes note of a request that was taken back at now. It reports whether addr
+// stands as an offender.
+func (o *offenders) reset(addr netip.Prefix, now time.Time) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	of := o.seen[addr]
+	if of == nil {
 		o.makeRoom(now)
 		of = &offender{since: now}
 		o.seen[addr] = of
 	}
+	of.count(now, 1)
+	return of.stands(now)
+}
+
+// count counts a request, and so many resets of it.
+func (of *offender) count(now time.Time, resets int) {
 	if now.Sub(of.since) > offenceWithin {
 		of.since, of.requests, of.resets = now, 0, 0
 	}
 	of.requests++
-	if reset {
-		of.resets++
-	}
+	of.resets += resets
 	if of.resets > offence && of.resets > of.requests/2 {
 		if !of.stands(now) {
 			of.offences = 0
@@ -72,7 +86,6 @@ func (o *offenders) note(addr netip.Prefix, reset bool, now time.Time) bool {
 		of.until = now.Add(offenceStands)
 		of.since, of.requests, of.resets = now, 0, 0
 	}
-	return of.stands(now)
 }
 
 func (of *offender) stands(now time.Time) bool { return of.offences > 0 && now.Before(of.until) }

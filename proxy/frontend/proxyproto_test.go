@@ -66,7 +66,7 @@ func TestProxyProtocol_BeforeTLS(t *testing.T) {
 	f.addr, _ = f.secured()
 	w := f.dial(presented(t, 2))
 	c := tls.Client(w.Conn, &tls.Config{InsecureSkipVerify: true})
-	in := &wire{t, c, bufio.NewReader(c)}
+	in := &testClient{t, c, bufio.NewReader(c)}
 	io.WriteString(c, plainly)
 	if _, body := in.status(200); !strings.Contains(body, `"203.0.113.7"`) {
 		t.Errorf("got %s; want the client that the balancer names", body)

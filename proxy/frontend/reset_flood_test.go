@@ -130,13 +130,13 @@ func TestOffenders_PausesGrowAndEnd(t *testing.T) {
 	one, two := netip.MustParsePrefix("192.0.2.1/32"), netip.MustParsePrefix("192.0.2.2/32")
 	offend := func(at time.Time) {
 		for range offence + 1 {
-			o.note(one, true, at)
-			o.note(two, true, at)
-			o.note(two, false, at)
-			o.note(two, false, at)
+			o.reset(one, at)
+			o.reset(two, at)
+			o.answered(two, at)
+			o.answered(two, at)
 		}
 	}
-	if o.note(one, false, now); !o.none() {
+	if o.answered(one, now); !o.none() {
 		t.Error("an address that takes nothing back is watched")
 	}
 	for _, want := range []time.Duration{100, 200, 400, 800, 1600, 2000, 2000} {
@@ -156,7 +156,7 @@ func TestOffenders_PausesGrowAndEnd(t *testing.T) {
 		t.Errorf("pause %v; want that of a first offence", got)
 	}
 	for i := range 2 * mostOffenders {
-		o.note(netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 32), true, now)
+		o.reset(netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 32), now)
 	}
 	if n := len(o.seen); n > mostOffenders {
 		t.Errorf("%d addresses are watched; want at most %d", n, mostOffenders)

@@ -47,8 +47,8 @@ func (s *screen) String() string {
 	return s.b.String()
 }
 
-// A front is a server that listens.
-type front struct {
+// A testServer is a server that listens.
+type testServer struct {
 	*testing.T
 	server *Server
 	addr   string
@@ -71,9 +71,9 @@ func bounds(t testing.TB, listen string) config.Listen {
 }
 
 // opened lets h listen as listen says, until the test ends.
-func opened(t *testing.T, listen string, h http.Handler) *front {
+func opened(t *testing.T, listen string, h http.Handler) *testServer {
 	t.Helper()
-	f := &front{T: t}
+	f := &testServer{T: t}
 	f.server = NewServer(h, bounds(t, listen), zerolog.New(&f.log))
 	f.addr = f.listens(f.server.Serve)
 	t.Cleanup(func() {
@@ -86,7 +86,7 @@ func opened(t *testing.T, listen string, h http.Handler) *front {
 }
 
 // listens starts serve on a free port, until the test ends.
-func (f *front) listens(serve func(net.Listener) error) (addr string) {
+func (f *testServer) listens(serve func(net.Listener) error) (addr string) {
 	f.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -101,12 +101,12 @@ func (f *front) listens(serve func(net.Listener) error) (addr string) {
 }
 
 // line waits for a line of the log.
-func (f *front) line(message string) {
+func (f *testServer) line(message string) {
 	f.Helper()
 	f.eventually("line "+message, func() bool { return strings.Contains(f.log.String(), `"`+message+`"`) })
 }
 
-func (f *front) eventually(what string, so func() bool) {
+func (f *testServer) eventually(what string, so func() bool) {
 	f.Helper()
 	deadline := time.NewTimer(enough)
 	defer deadline.Stop()
@@ -121,17 +121,17 @@ func (f *front) eventually(what string, so func() bool) {
 	}
 }
 
-// A wire is a client's connection.
-type wire struct {
+// A testClient is a client's connection.
+type testClient struct {
 	*testing.T
 	net.Conn
 	*bufio.Reader
 }
 
-func (w *wire) Read(p []byte) (int, error) { return w.Reader.Read(p) }
+func (w *testClient) Read(p []byte) (int, error) { return w.Reader.Read(p) }
 
 // dial connects a client that says these bytes.
-func (f *front) dial(said string) *wire {
+func (f *testServer) dial(said string) *testClient {
 	f.Helper()
 	c, err := net.Dial("tcp", f.addr)
 	if err != nil {
@@ -139,7 +139,7 @@ func (f *front) dial(said string) *wire {
 	}
 	f.Cleanup(func() { c.Close() })
 	c.SetDeadline(time.Now().Add(enough))
-	w := &wire{f.T, c, bufio.NewReader(c)}
+	w := &testClient{f.T, c, bufio.NewReader(c)}
 	if _, err := io.WriteString(c, said); err != nil {
 		f.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func (f *front) dial(said string) *wire {
 }
 
 // status reads one answer whole and checks its status.
-func (w *wire) status(want int) (*http.Response, string) {
+func (w *testClient) status(want int) (*http.Response, string) {
 	w.Helper()
 	answer, err := http.ReadResponse(w.Reader, nil)
 	if err != nil {
@@ -161,7 +161,7 @@ func (w *wire) status(want int) (*http.Response, string) {
 }
 
 // ended checks that the connection ends without another byte.
-func (w *wire) ended() {
+func (w *testClient) ended() {
 	w.Helper()
 	rest, err := io.ReadAll(w.Reader)
 	if late, ok := err.(net.Error); len(rest) > 0 || ok && late.Timeout() {

@@ -77,7 +77,7 @@ func pairIn(dir, name string) config.Pair {
 
 // secured lets f listen in TLS too, with a certificate for a.example, and returns
 // where, and a client that trusts it.
-func (f *front) secured() (addr string, client *http.Client) {
+func (f *testServer) secured() (addr string, client *http.Client) {
 	f.Helper()
 	pair := pairIn(f.TempDir(), "a")
 	roots := x509.NewCertPool()
@@ -109,8 +109,8 @@ func shown(t *testing.T, addr, name string) *x509.Certificate {
 	return c.ConnectionState().PeerCertificates[0]
 }
 
-// hurried has bounds that a test can wait for.
-const hurried = "timeouts: {header: 300ms, body: 300ms, write: 300ms, idle: 300ms}"
+// shortTimeouts are bounds that a test can wait for.
+const shortTimeouts = "timeouts: {header: 300ms, body: 300ms, write: 300ms, idle: 300ms}"
 
 func TestTLS_BothProtocols(t *testing.T) {
 	_, two := opened(t, "", echo()).secured()
@@ -145,7 +145,7 @@ func TestTLS_NothingOlderThan12(t *testing.T) {
 }
 
 func TestTLS_ConnectionsWithoutIt(t *testing.T) {
-	f := opened(t, hurried, echo())
+	f := opened(t, shortTimeouts, echo())
 	addr, _ := f.secured()
 	f.addr = addr
 	if _, body := f.dial("GET / HTTP/1.1\r\nHost: a\r\n\r\n").status(400); !strings.Contains(body, "HTTPS") {

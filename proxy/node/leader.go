@@ -85,7 +85,7 @@ func (l *leaderTasks) close(ctx context.Context) error {
 	if !l.ended.Load() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, connectPatience)
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	if err := l.statistics.Flush(ctx); err != nil {
 		l.log.Warn().Err(err).Msg("last statistics not reported")

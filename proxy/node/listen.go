@@ -18,7 +18,7 @@ type listener struct {
 // listen opens all sockets, reads the certificates and makes the servers. Nothing is
 // served yet.
 func (n *Node) listen(ctx context.Context, c *config.Config) error {
-	from, err := inherit(c.Listen.ReusePort)
+	from, err := inherit(c.Listen)
 	if err != nil {
 		return err
 	}

@@ -49,7 +49,7 @@ func serveLiveness(ctx context.Context, path string) {
 			return
 		}
 	}
-	s := &http.Server{ReadHeaderTimeout: connectPatience, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	s := &http.Server{ReadHeaderTimeout: connectTimeout, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Write([]byte("ok\n"))
 	})}
 	defer context.AfterFunc(ctx, func() { s.Close() })()

@@ -20,31 +20,35 @@ type pushAPI struct{ *Node }
 
 // Push implements admin.Cluster.
 func (d pushAPI) Push(ctx context.Context, p admin.Push) (admin.Pushed, error) {
-	return d.push(ctx, cluster.Push{Bundle: p.Bundle, Author: p.Author}, p.DryRun)
+	q := cluster.Push{Bundle: p.Bundle, Author: p.Author}
+	if p.DryRun {
+		return d.try(ctx, q)
+	}
+	return d.push(ctx, q)
 }
 
-func (d pushAPI) push(ctx context.Context, p cluster.Push, dry bool) (admin.Pushed, error) {
-	bundle, c, err := d.unpack(p.Bundle)
-	if err == nil && len(c.Bare) > 0 {
-		err = config.Problems(c.Bare)
-	}
+// try asks all nodes whether they would serve p.
+func (d pushAPI) try(ctx context.Context, p cluster.Push) (admin.Pushed, error) {
+	done, err := d.prepare(&p)
 	if err != nil {
-		d.audit("push refused", p, err)
 		return admin.Pushed{}, err
 	}
-	number, now := d.proxy.Serving()
-	done := admin.Pushed{Generation: number, Hash: c.Hash, DryRun: dry, Changes: config.Compare(now, c)}
-	for _, w := range c.Warnings {
-		done.Warnings = append(done.Warnings, w.String())
+	done.DryRun = true
+	if d.serves(p.Config) {
+		return done, nil
 	}
-	p.Bundle, p.Config = bundle, c
-	if b := d.source.served(); b != nil && b.Hash() == c.Hash {
-		return d.again(ctx, done) // all nodes serve it already
+	answers, err := d.store.cluster.Try(ctx, p)
+	done.Nodes = nodeAnswers(answers)
+	return done, problem(err)
+}
+
+func (d pushAPI) push(ctx context.Context, p cluster.Push) (admin.Pushed, error) {
+	done, err := d.prepare(&p)
+	if err != nil {
+		return admin.Pushed{}, err
 	}
-	if dry {
-		answers, err := d.store.cluster.Try(ctx, p)
-		done.Nodes = nodeAnswers(answers)
-		return done, problem(err)
+	if d.serves(p.Config) {
+		return d.again(ctx, done)
 	}
 	outcome, err := d.store.cluster.Push(ctx, p)
 	if err != nil {
@@ -56,12 +60,34 @@ func (d pushAPI) push(ctx context.Context, p cluster.Push, dry bool) (admin.Push
 	return done, nil
 }
 
+// prepare reads what is pushed into p, and compares it with what is served.
+func (d pushAPI) prepare(p *cluster.Push) (admin.Pushed, error) {
+	bundle, c, err := d.unpack(p.Bundle)
+	if err == nil && len(c.Bare) > 0 {
+		err = config.Problems(c.Bare)
+	}
+	if err != nil {
+		d.audit("push refused", *p, err)
+		return admin.Pushed{}, err
+	}
+	number, now := d.proxy.Serving()
+	done := admin.Pushed{Generation: number, Hash: c.Hash, Changes: config.Compare(now, c)}
+	for _, w := range c.Warnings {
+		done.Warnings = append(done.Warnings, w.String())
+	}
+	p.Bundle, p.Config = bundle, c
+	return done, nil
+}
+
+// serves reports whether all nodes serve c already.
+func (d pushAPI) serves(c *config.Config) bool {
+	b := d.source.served()
+	return b != nil && b.Hash() == c.Hash
+}
+
 // again is a push of what is served already. Nothing is to be done, unless Redis has
 // lost it: then it is published once more, so that nodes that come find it.
 func (d pushAPI) again(ctx context.Context, done admin.Pushed) (admin.Pushed, error) {
-	if done.DryRun {
-		return done, nil
-	}
 	var err error
 	if done.Restored, err = d.store.cluster.Restore(ctx); err != nil {
 		return admin.Pushed{}, err
@@ -121,7 +147,7 @@ func (d pushAPI) Rollback(ctx context.Context, r admin.Rollback) (admin.Pushed, 
 	if i < 0 || i >= len(entries) {
 		return admin.Pushed{}, &admin.Problem{Status: http.StatusNotFound, Detail: "there is no such generation in the history; weir history lists them"}
 	}
-	return d.push(ctx, cluster.Push{Bundle: entries[i].Bundle, Author: r.Author, From: entries[i].Generation}, false)
+	return d.push(ctx, cluster.Push{Bundle: entries[i].Bundle, Author: r.Author, From: entries[i].Generation})
 }
 
 // History implements admin.Cluster.

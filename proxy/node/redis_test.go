@@ -82,7 +82,7 @@ func TestNode_RedisInAllItsShapes(t *testing.T) {
 // A wrong password is named at every look, also while Redis rests after it.
 func TestCheck_SaysWhyRedisRests(t *testing.T) {
 	addr := redistest.Start(t, "--requirepass", "right").Addr
-	client, err := redisClient(config.Redis{Addrs: []string{addr}, Password: "wrong", Breaker: config.Breaker{After: 2, Rest: time.Minute}}, connectPatience)
+	client, err := redisClient(config.Redis{Addrs: []string{addr}, Password: "wrong", Breaker: config.Breaker{After: 2, Rest: time.Minute}}, connectTimeout)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,7 @@ func (s *salt) value() proxy.Salt { return *s.now.Load() }
 
 // agree takes up the salt of all nodes, and reports whether they could be asked.
 func (s *salt) agree(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, connectPatience)
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	agreed, err := cluster.Salt(ctx, s.client, s.prefix, s.value())
 	if err != nil {
@@ -53,7 +53,7 @@ func (s *salt) run(ctx context.Context) {
 		return
 	}
 	for {
-		pause := connectPatience
+		pause := connectTimeout
 		if s.agree(ctx) {
 			pause = saltEvery
 		}

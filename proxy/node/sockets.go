@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"github.com/coreos/go-systemd/v22/activation"
+
+	"github.com/weir-proxy/weir/proxy/config"
 )
 
 // sockets are where listeners come from: those that systemd opened before it
@@ -21,12 +23,12 @@ type sockets struct {
 
 // inherit takes over what systemd passed. Its units say FileDescriptorName=http,
 // https or admin.
-func inherit(reuse bool) (sockets, error) {
+func inherit(l config.Listen) (sockets, error) {
 	passed, err := activation.ListenersWithNames()
 	if err != nil {
 		return sockets{}, fmt.Errorf("sockets of systemd: %w", err)
 	}
-	return sockets{passed, reuse}, nil
+	return sockets{passed, l.ReusePort}, nil
 }
 
 // open is the listener of that name. Without one of systemd's it listens on addr.

@@ -57,7 +57,7 @@ func (o *configSource) read(context.Context) (*config.Config, error) {
 	return config.Unpack(o.own, *b)
 }
 
-// A kept is what was pushed, as it lies in a file.
+// A keptConfig is what was pushed, as it lies in a file.
 type keptConfig struct {
 	cluster.Entry
 	Bundle config.Bundle `json:"bundle"`

@@ -20,8 +20,8 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// connectPatience bounds what no request waits for: signs of life, reloads, checks.
-const connectPatience = time.Second
+// connectTimeout bounds what no request waits for: signs of life, reloads, checks.
+const connectTimeout = time.Second
 
 // A store is where limits are counted, and what comes with sharing that with other
 // nodes.
@@ -53,13 +53,13 @@ func openStore(c *config.Config, log zerolog.Logger, version string) (store, err
 	if err != nil {
 		return store{}, err
 	}
-	coordination, err := redisClient(c.Redis, connectPatience)
+	coordination, err := redisClient(c.Redis, connectTimeout)
 	if err != nil {
 		decisions.Close()
 		return store{}, err
 	}
 	limits := redisstore.New(decisions, redisstore.Options{
-		Prefix: c.Redis.Prefix, Timeout: c.Redis.Timeout, Settle: c.Redis.Breaker.Rest + connectPatience,
+		Prefix: c.Redis.Prefix, Timeout: c.Redis.Timeout, Settle: c.Redis.Breaker.Rest + connectTimeout,
 		Client: clientName(c.Listen),
 	})
 	id := nodeID()
@@ -71,7 +71,7 @@ func openStore(c *config.Config, log zerolog.Logger, version string) (store, err
 		agree:    member.Agree,
 		cluster:  member,
 		reported: limits.Reported,
-		check:    redisstore.New(coordination, redisstore.Options{Prefix: c.Redis.Prefix, Timeout: connectPatience, Denials: -1}).Check,
+		check:    redisstore.New(coordination, redisstore.Options{Prefix: c.Redis.Prefix, Timeout: connectTimeout, Denials: -1}).Check,
 		close:    func() { limits.Close(); decisions.Close(); coordination.Close() },
 
 		id: id, started: time.Now().UTC(), client: coordination, prefix: c.Redis.Prefix,
@@ -87,7 +87,7 @@ func openStore(c *config.Config, log zerolog.Logger, version string) (store, err
 
 // watch says when the store goes away and when it comes back.
 func (s store) watch(ctx context.Context, log zerolog.Logger) {
-	tick := time.NewTicker(connectPatience)
+	tick := time.NewTicker(connectTimeout)
 	defer tick.Stop()
 	away := false
 	for {

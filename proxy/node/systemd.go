@@ -36,7 +36,7 @@ func (v systemd) tell(state string) {
 
 // alive reports whether the admin listener answers: what a health check asks.
 func (n *Node) alive() bool {
-	ctx, cancel := context.WithTimeout(context.Background(), connectPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), connectTimeout)
 	defer cancel()
 	return admin.Client{Address: n.Address("admin")}.Healthz(ctx) == nil
 }

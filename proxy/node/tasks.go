@@ -26,21 +26,23 @@ func newTasks() *tasks {
 
 // start runs f on a goroutine of its own. It must return when its context is done.
 func (t *tasks) start(name string, f func(ctx context.Context)) {
-	t.note(name, true)
+	t.begun(name)
 	t.all.Go(func() {
-		defer t.note(name, false)
+		defer t.ended(name)
 		f(t.ctx)
 	})
 }
 
-func (t *tasks) note(name string, runs bool) {
+func (t *tasks) begun(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if runs {
-		t.running[name] = true
-	} else {
-		delete(t.running, name)
-	}
+	t.running[name] = true
+}
+
+func (t *tasks) ended(name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.running, name)
 }
 
 // stop tells all to end, and does not wait for it.

@@ -3,7 +3,7 @@
 // picks a status.
 //
 // It knows limiter's decisions and header fields, but neither requests nor
-// response writers, so that every door can send what it makes.
+// response writers, so that every downstream can send what it makes.
 package respond
 
 import (
@@ -36,7 +36,7 @@ func (h NetHeader) Add(name, value string) {
 
 // An Answer is a whole response of ours. What Weir words has the fields
 // Content-Type, Content-Length and Cache-Control: no-store; what the operator
-// words has those that it needs and those that the operator wants. A door adds nothing but Date and
+// words has those that it needs and those that the operator wants. A downstream adds nothing but Date and
 // its own connection fields, and leaves the body out when the method is HEAD.
 type Answer struct {
 	Status int

@@ -53,8 +53,8 @@ func TestUnavailable_RetryAfterIsRoundedUpAndNeverZero(t *testing.T) {
 	}
 }
 
-// TestAnswer_ThroughADoor sends an answer as net/http's door does.
-func TestAnswer_ThroughADoor(t *testing.T) {
+// TestAnswer_ThroughNetHTTP sends an answer as a handler of net/http does.
+func TestAnswer_ThroughNetHTTP(t *testing.T) {
 	a := mustQuota(t, IETF, phone(), day(), hidden()).TooMany(Refusal{Verdict: refused()})
 	w := httptest.NewRecorder()
 	w.Header().Set("Content-Type", "text/plain") // replaced

@@ -36,7 +36,7 @@ func (c *combinedReader) read(r *record) kind {
 	if open < 0 {
 		return malformed
 	}
-	front, rest := b[:open], b[open+2:]
+	client, rest := b[:open], b[open+2:]
 	end := bytes.IndexByte(rest, ']')
 	if end < 0 {
 		return malformed
@@ -46,7 +46,7 @@ func (c *combinedReader) read(r *record) kind {
 		return malformed
 	}
 	r.At = at
-	if !c.front(r, text(front)) {
+	if !c.client(r, text(client)) {
 		return malformed
 	}
 	asked, rest, ok := quoted(rest[end+1:])
@@ -67,9 +67,9 @@ func (c *combinedReader) read(r *record) kind {
 	return request
 }
 
-// front reads what stands before the time: a virtual host perhaps, the client's
+// client reads what stands before the time: a virtual host perhaps, the client's
 // address, and two names.
-func (c *combinedReader) front(r *record, s string) bool {
+func (c *combinedReader) client(r *record, s string) bool {
 	first, rest, ok := strings.Cut(s, " ")
 	if !ok {
 		return false

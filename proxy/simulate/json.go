@@ -166,7 +166,7 @@ func (j *jsonReader) member(member []byte, depth int) bool {
 	case c == '"':
 		value, ok := j.string()
 		if ok && wanted {
-			j.take(found, text(value), false)
+			j.take(found, scalar{text: text(value)})
 		}
 		return ok
 	}
@@ -178,7 +178,7 @@ func (j *jsonReader) member(member []byte, depth int) bool {
 		return false
 	}
 	if value := text(j.b[from:j.at]); wanted && value != "null" {
-		j.take(found, value, true)
+		j.take(found, scalar{value, true})
 	}
 	return true
 }
@@ -200,7 +200,7 @@ func (j *jsonReader) first(found name) bool {
 		}
 		j.blank()
 		if j.is(']') {
-			j.take(found, text(value), false)
+			j.take(found, scalar{text: text(value)})
 			return true
 		}
 	}

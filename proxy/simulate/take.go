@@ -7,27 +7,33 @@ import (
 	"github.com/weir-proxy/weir/proxy"
 )
 
+// A scalar is a string of JSON, or, bare, a number or a word.
+type scalar struct {
+	text string
+	bare bool
+}
+
 // take takes up what a field tells.
-func (j *jsonReader) take(found name, value string, bare bool) {
+func (j *jsonReader) take(found name, v scalar) {
 	r := j.r
 	if found.role == roleField {
-		if value == "-" {
-			value = "" // as servers write what is not there
+		if v.text == "-" {
+			v.text = "" // as servers write what is not there
 		}
-		r.Fields = append(r.Fields, proxy.LoggedField{Origin: found.origin, Value: value})
+		r.Fields = append(r.Fields, proxy.LoggedField{Origin: found.origin, Value: v.text})
 		return
 	}
 	if found.rank >= j.ranks[found.role] && found.role != roleRefused || found.role.isDuration() && j.timed && found.rank > 0 {
 		return
 	}
-	if j.value(found.role, value, bare) {
+	if j.value(found.role, v) {
 		j.ranks[found.role] = found.rank
 	}
 }
 
 // value takes up the value of a role, and reports whether it is one.
-func (j *jsonReader) value(is role, value string, bare bool) bool {
-	r := j.r
+func (j *jsonReader) value(is role, v scalar) bool {
+	r, value := j.r, v.text
 	switch is {
 	case roleEnd, roleStart:
 		return j.time(is, value)
@@ -65,7 +71,7 @@ func (j *jsonReader) value(is role, value string, bare bool) bool {
 	case roleMessage:
 		j.says = value
 	default:
-		took, ok := duration(is, value, bare)
+		took, ok := duration(is, v)
 		if ok {
 			r.Took, j.timed = took, true
 		}
@@ -88,10 +94,10 @@ func (j *jsonReader) time(is role, value string) bool {
 }
 
 // duration reads how long a request took.
-func duration(is role, value string, bare bool) (time.Duration, bool) {
-	whole, billionths, ok := number(value)
+func duration(is role, v scalar) (time.Duration, bool) {
+	whole, billionths, ok := number(v.text)
 	if !ok {
-		took, err := time.ParseDuration(value)
+		took, err := time.ParseDuration(v.text)
 		return max(took, 0), err == nil && is == roleDuration
 	}
 	unit := time.Second
@@ -103,7 +109,7 @@ func duration(is role, value string, bare bool) (time.Duration, bool) {
 	case roleNanos:
 		unit = time.Nanosecond
 	case roleDuration:
-		if bare && !strings.Contains(value, ".") { // as Envoy has it; Caddy has seconds, with a fraction
+		if v.bare && !strings.Contains(v.text, ".") { // as Envoy has it; Caddy has seconds, with a fraction
 			unit = time.Millisecond
 		}
 	}

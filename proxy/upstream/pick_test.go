@@ -21,22 +21,45 @@ func trio(t testing.TB, c Config, weights ...int) *Pool {
 	return p
 }
 
-// choices are the hosts that p chooses one after the other, all of which stay
-// busy if that is said.
-func choices(t testing.TB, p *Pool, now time.Time, n int, stay bool) string {
+// choices are the hosts that p chooses one after the other, none of which is kept busy.
+func choices(t testing.TB, p *Pool, now time.Time, n int) string {
 	t.Helper()
-	var got strings.Builder
+	return chosen(t, p, now, n).hosts()
+}
+
+// busyChoices are the hosts that p chooses now, all of which stay busy.
+func busyChoices(t testing.TB, p *Pool, n int) string {
+	t.Helper()
+	var all choice
+	for range n {
+		one := chosen(t, p, time.Now(), 1)
+		one[0].busy++
+		all = append(all, one...)
+	}
+	return all.hosts()
+}
+
+// A choice is the backends that were chosen, in this order.
+type choice []*backend
+
+func chosen(t testing.TB, p *Pool, now time.Time, n int) (all choice) {
+	t.Helper()
 	for range n {
 		m, err := p.choose(now, pick{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if stay {
-			m.busy++
-		}
-		got.WriteString(m.host)
+		all = append(all, m)
 	}
-	return got.String()
+	return all
+}
+
+func (c choice) hosts() string {
+	var b strings.Builder
+	for _, m := range c {
+		b.WriteString(m.host)
+	}
+	return b.String()
 }
 
 func TestChoose_TurnsByWeight(t *testing.T) {
@@ -51,7 +74,7 @@ func TestChoose_TurnsByWeight(t *testing.T) {
 		{[]int{5, 1, 1}, "aabacaa"},
 		{[]int{2, 4}, "babbab"},
 	} {
-		if got := choices(t, trio(t, Config{}, c.weights...), time.Now(), len(c.want), false); got != c.want {
+		if got := choices(t, trio(t, Config{}, c.weights...), time.Now(), len(c.want)); got != c.want {
 			t.Errorf("weights %v: turns %s, want %s", c.weights, got, c.want)
 		}
 	}
@@ -59,16 +82,16 @@ func TestChoose_TurnsByWeight(t *testing.T) {
 
 func TestChoose_LeastLoaded(t *testing.T) {
 	p := trio(t, Config{Balance: LeastLoaded}, 1, 1, 2)
-	if got := choices(t, p, time.Now(), 8, true); strings.Count(got, "a") != 2 || strings.Count(got, "b") != 2 || strings.Count(got, "c") != 4 {
+	if got := busyChoices(t, p, 8); strings.Count(got, "a") != 2 || strings.Count(got, "b") != 2 || strings.Count(got, "c") != 4 {
 		t.Errorf("eight that stay went to %s; want 2, 2 and 4 as the weights say", got)
 	}
 	p.backends[1].busy = 0
-	if got := choices(t, p, time.Now(), 1, false); got != "b" {
+	if got := choices(t, p, time.Now(), 1); got != "b" {
 		t.Errorf("chose %s; want the one that nobody asks", got)
 	}
 	p.backends[0].busy = 0
 	p.backends[2].busy = 1 // loads 1 with one more, as the others would be
-	if got := choices(t, p, time.Now(), 6, false); strings.Count(got, "a") == 0 || strings.Count(got, "b") == 0 {
+	if got := choices(t, p, time.Now(), 6); strings.Count(got, "a") == 0 || strings.Count(got, "b") == 0 {
 		t.Errorf("equals were asked %s; want that they take turns", got)
 	}
 }
@@ -102,7 +125,7 @@ func TestChoose_StickyMovesOnlyWhatItMust(t *testing.T) {
 			t.Fatalf("user %d moved from %s to %s when a failed", i, was, now)
 		}
 	}
-	if got := choices(t, p, time.Now(), 30, false); strings.Count(got, "b") != 10 {
+	if got := choices(t, p, time.Now(), 30); strings.Count(got, "b") != 10 {
 		t.Errorf("without affinity they went to %s, want turns by weight", got)
 	}
 }
@@ -139,7 +162,7 @@ func TestChoose_ShareGrowsAfterAReturn(t *testing.T) {
 	var got []int
 	for _, after := range []time.Duration{0, 5 * time.Second, 10 * time.Second} {
 		p.backends[0].credit, p.backends[1].credit = 0, 0
-		got = append(got, strings.Count(choices(t, p, now.Add(after), 110, false), "b"))
+		got = append(got, strings.Count(choices(t, p, now.Add(after), 110), "b"))
 	}
 	if !slices.Equal(got, []int{10, 37, 55}) && !slices.Equal(got, []int{10, 36, 55}) {
 		t.Errorf("of 110 turns b got %v at once, half way and after it; want a tenth, half and all of its share", got)

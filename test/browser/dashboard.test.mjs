@@ -50,7 +50,7 @@ const places = [
   ["keys", lookUp, "3 of 3 used, 0 left"],
   ["explain", explain, "Together they refuse it"],
   ["nodes", (p) => p.goto(p.at + "/dashboard/nodes"), "All 2 nodes serve the same configuration"],
-  ["config", (p) => p.goto(p.at + "/dashboard/config?diff=2"), "+      - {name: phone, key: phone, rate: 3/1h}"],
+  ["config", (p) => p.goto(p.at + "/dashboard/config?diff=2"), "rate: 3/1h}"],
   ["decisions", (p) => p.goto(p.at + "/dashboard/decisions"), "phone=+86138****8000"],
   ["top", (p) => p.goto(p.at + "/dashboard/top"), "Refused most"],
 ];

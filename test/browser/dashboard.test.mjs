@@ -50,7 +50,7 @@ const places = [
   ["keys", lookUp, "3 of 3 used, 0 left"],
   ["explain", explain, "Together they refuse it"],
   ["nodes", (p) => p.goto(p.at + "/dashboard/nodes"), "All 2 nodes serve the same configuration"],
-  ["config", (p) => p.goto(p.at + "/dashboard/config?diff=2"), "+      - {name: phone, key: phone, rate: 3/1h}"],
+  ["config", (p) => p.goto(p.at + "/dashboard/config?diff=3"), "rate: 3/1h}"],
   ["decisions", (p) => p.goto(p.at + "/dashboard/decisions"), "phone=+86138****8000"],
   ["top", (p) => p.goto(p.at + "/dashboard/top"), "Refused most"],
 ];
@@ -136,12 +136,12 @@ test("a rollback on the page is served by all nodes", async (t) => {
   const page = await open(t, browser, nodes[0].admin);
   await login(page, tokens.write);
   await page.goto(page.at + "/dashboard/config");
-  await page.getByText("Roll back to 1").click();
-  await page.getByRole("button", { name: "Serve 1 on all nodes" }).click();
-  await page.getByText("Rolled back: all nodes serve generation 3").waitFor();
-  assert.ok((await ask("/api/v1/nodes")).nodes.every((n) => n.generation === 3));
+  await page.getByText("Roll back to 2").click();
+  await page.getByRole("button", { name: "Serve 2 on all nodes" }).click();
+  await page.getByText("Rolled back: all nodes serve generation 4").waitFor();
+  assert.ok((await ask("/api/v1/nodes")).nodes.every((n) => n.generation === 4));
   const { history } = await ask("/api/v1/history");
-  assert.deepEqual([history[0].author, history[0].from], ["ann", 1]);
+  assert.deepEqual([history[0].author, history[0].from], ["ann", 2]);
   content(page);
 });
 

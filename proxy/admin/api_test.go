@@ -171,7 +171,7 @@ func TestAllow_ByRole(t *testing.T) {
 }
 
 // With a token for one operator nobody passes without one, as with Options.Token.
-func TestAllow_OneOperatorClosesTheDoor(t *testing.T) {
+func TestAllow_OneOperatorEndsTheLocalRule(t *testing.T) {
 	var done []string
 	o := operated(&done)
 	o.Tokens = []Token{{"support", "of support", Read}}

@@ -1,6 +1,7 @@
 package test
 
 import (
+	"encoding/json"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -190,5 +191,44 @@ func TestExplain_AsksARunningWeir(t *testing.T) {
 		if code != 1 || !strings.Contains(stderr, c.want) {
 			t.Errorf("explain %s exits %d: %s%s; want %q", c.args, code, stdout, stderr, c.want)
 		}
+	}
+}
+
+// What operators do to the configuration is in the audit trail, also what was in vain.
+func TestAudit_TellsOfTheConfiguration(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	w := startFollowers(t, server.Addr, 1)[0]
+	for n := 1; n <= 2; n++ {
+		if code, stdout, stderr := w.push(revisionYAML(n), "ann"); code != 0 {
+			t.Fatalf("push exits %d: %s%s", code, stdout, stderr)
+		}
+	}
+	w.push("routes: []\n", "bob")
+	w.push(revisionYAML(3), "ann", "--dry-run")
+	if code, stdout, stderr := w.admin(w.Dir, "rollback", "--author", "cy"); code != 0 {
+		t.Fatalf("rollback exits %d: %s%s", code, stdout, stderr)
+	}
+	w.reload()
+	_, text := w.get(w.Admin + "/api/v1/audit")
+	var trail struct {
+		Entries []struct{ Who, Action, Detail, Error string }
+	}
+	if err := json.Unmarshal([]byte(text), &trail); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range trail.Entries {
+		did := e.Action
+		if e.Error != "" {
+			did += " in vain"
+		} else if _, by, found := strings.Cut(e.Detail, " by "); found {
+			did += " by " + by
+		}
+		got = append(got, e.Who+": "+did)
+	}
+	want := []string{"local: reload", "local: rollback by cy", "local: push in vain", "local: push by ann", "local: push by ann"}
+	if !slices.Equal(got, want) {
+		t.Errorf("the audit trail is %q, want %q: %s", got, want, text)
 	}
 }

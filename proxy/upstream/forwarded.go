@@ -23,52 +23,54 @@ func said(f Fields, t *Request) words {
 // X-Real-Ip is always the client as Weir sees it. Values are written into space, and
 // are valid until add returns; what is returned is space, which may have grown.
 func setForwarded(w *words, t *Request, space []byte, add func(name string, value []byte)) []byte {
-	f := fieldWriter{space, add}
 	peer := t.Peer.Addr().Unmap().WithZone("")
 	client := t.Client.Unmap().WithZone("")
 	if !client.IsValid() {
 		client = peer
 	}
 	if client.IsValid() {
-		f.space = client.AppendTo(f.space[:0])
-		add("X-Real-Ip", f.space)
+		space = client.AppendTo(space[:0])
+		add("X-Real-Ip", space)
 	}
-	if f.space = appendChain(f.space[:0], w.chain, peer); len(f.space) > 0 {
-		add("X-Forwarded-For", f.space)
+	if space = appendChain(space[:0], w.chain, peer); len(space) > 0 {
+		add("X-Forwarded-For", space)
 	}
 	// A trusted peer knows the client's own request.
-	f.write("X-Forwarded-Host", w.host, t.Host)
-	f.write("X-Forwarded-Proto", w.proto, t.Scheme)
+	space = forwardedField{"X-Forwarded-Host", w.host, t.Host}.write(space, add)
+	space = forwardedField{"X-Forwarded-Proto", w.proto, t.Scheme}.write(space, add)
 	if len(w.forwarded) > 0 {
-		f.write("Forwarded", w.forwarded, "")
+		space = forwardedField{name: "Forwarded", lines: w.forwarded}.write(space, add)
 	}
 	if t.Forwarded {
-		f.space = appendElement(f.space[:0], peer, t)
-		add("Forwarded", f.space)
+		space = appendElement(space[:0], peer, t)
+		add("Forwarded", space)
 	}
 	if t.RequestID != "" {
-		f.space = append(f.space[:0], t.RequestID...)
-		add("X-Request-Id", f.space)
+		space = append(space[:0], t.RequestID...)
+		add("X-Request-Id", space)
 	}
-	return f.space
+	return space
 }
 
-// A fieldWriter adds fields whose values it writes into space.
-type fieldWriter struct {
-	space []byte
-	add   func(name string, value []byte)
+// A forwardedField is the lines of one name, or otherwise if there are none.
+type forwardedField struct {
+	name      string
+	lines     []string
+	otherwise string
 }
 
-// write adds lines of one name, or otherwise if there are none.
-func (f *fieldWriter) write(name string, lines []string, otherwise string) {
-	if len(lines) == 0 {
-		f.space = append(f.space[:0], otherwise...)
-		f.add(name, f.space)
+// write adds the lines of f, each written into space, and returns that. Space and add
+// stay out of f: add would escape together with what it is given.
+func (f forwardedField) write(space []byte, add func(name string, value []byte)) []byte {
+	if len(f.lines) == 0 {
+		space = append(space[:0], f.otherwise...)
+		add(f.name, space)
 	}
-	for _, line := range lines {
-		f.space = append(f.space[:0], line...)
-		f.add(name, f.space)
+	for _, line := range f.lines {
+		space = append(space[:0], line...)
+		add(f.name, space)
 	}
+	return space
 }
 
 // appendChain appends the addresses in lines, and addr behind them.

@@ -11,7 +11,7 @@ import (
 var ErrReturned = errors.New("permit has come back")
 
 // An AdminStore is a Store that lets an operator change what is counted, and the
-// holder of concurrent permits hold on. Memory and redisstore.Store are Keepers.
+// holder of concurrent permits hold on. Memory and redisstore.Store are AdminStores.
 type AdminStore interface {
 	Store
 

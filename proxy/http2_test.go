@@ -33,10 +33,21 @@ func (f *front) speaks() *speaker {
 	return s
 }
 
-// asks sends the header of a request with pairs of names and values.
-func (s *speaker) asks(stream uint32, ends bool, fields ...string) {
+// asks sends a request without a body, with pairs of names and values.
+func (s *speaker) asks(stream uint32, fields ...string) {
 	s.Helper()
-	if err := s.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: encode(fields...), EndHeaders: true, EndStream: ends}); err != nil {
+	s.header(http2.HeadersFrameParam{StreamID: stream, BlockFragment: encode(fields...), EndHeaders: true, EndStream: true})
+}
+
+// begins sends the header of a request with pairs of names and values; a body follows.
+func (s *speaker) begins(stream uint32, fields ...string) {
+	s.Helper()
+	s.header(http2.HeadersFrameParam{StreamID: stream, BlockFragment: encode(fields...), EndHeaders: true})
+}
+
+func (s *speaker) header(p http2.HeadersFrameParam) {
+	s.Helper()
+	if err := s.WriteHeaders(p); err != nil {
 		s.Fatal(err)
 	}
 }
@@ -97,7 +108,7 @@ const cleartext = "listen: {h2c: true}"
 func TestHTTP2_WithPriorKnowledgeWhereAllowed(t *testing.T) {
 	f := opened(t, forwarding("echo", cleartext, ""))
 	s := f.speaks()
-	s.asks(1, true, request("GET", "/x")...)
+	s.asks(1, request("GET", "/x")...)
 	if got := s.status(1); got != "200" {
 		t.Errorf("status %s; want 200", got)
 	}
@@ -148,7 +159,7 @@ func TestHTTP2_MalformedRequestsAreNotForwarded(t *testing.T) {
 		"somebody in the authority":  {":method", "GET", ":scheme", "http", ":authority", "u@a", ":path", "/"},
 	} {
 		s := f.speaks()
-		s.asks(1, false, fields...)
+		s.begins(1, fields...)
 		s.WriteData(1, true, []byte("hello"))
 		if got := s.status(1); got != "400" && got != "PROTOCOL_ERROR" {
 			t.Errorf("%s: %s; want 400 or PROTOCOL_ERROR", name, got)
@@ -157,7 +168,7 @@ func TestHTTP2_MalformedRequestsAreNotForwarded(t *testing.T) {
 	}
 	for name, data := range map[string]string{"less than announced": "1234", "more than announced": "123456"} {
 		s := f.speaks()
-		s.asks(1, false, request("POST", "/", "content-length", "5")...)
+		s.begins(1, request("POST", "/", "content-length", "5")...)
 		s.WriteData(1, true, []byte(data))
 		if got := s.status(1); got != "400" && got != "PROTOCOL_ERROR" {
 			t.Errorf("%s: %s; want 400 or PROTOCOL_ERROR", name, got)
@@ -167,7 +178,7 @@ func TestHTTP2_MalformedRequestsAreNotForwarded(t *testing.T) {
 		t.Errorf("%d were forwarded; want only those whose body turned out wrong later", n)
 	}
 	s := f.speaks()
-	s.asks(1, true, request("GET", "/", "host", "a.example", "te", "trailers")...)
+	s.asks(1, request("GET", "/", "host", "a.example", "te", "trailers")...)
 	if got := s.status(1); got != "200" {
 		t.Errorf("a request with nothing wrong: %s; want 200", got)
 	}
@@ -177,7 +188,7 @@ func TestHTTP2_CookieCrumbsAreJoined(t *testing.T) {
 	got := make(chan []string, 1)
 	url := upstreamOf(t, func(_ http.ResponseWriter, r *http.Request) { got <- r.Header["Cookie"] })
 	s := opened(t, forwarding(url, cleartext, "")).speaks()
-	s.asks(1, true, request("GET", "/", "cookie", "a=1", "cookie", "b=2")...)
+	s.asks(1, request("GET", "/", "cookie", "a=1", "cookie", "b=2")...)
 	if c := await(t, got, "request"); len(c) != 1 || c[0] != "a=1; b=2" {
 		t.Errorf("the upstream sees Cookie %q; want one line", c)
 	}
@@ -219,7 +230,7 @@ func TestHTTP2_DrainSaysGoAwayAndFinishes(t *testing.T) {
 	})
 	f := opened(t, forwarding(url, cleartext, ""))
 	s := f.speaks()
-	s.asks(1, true, request("GET", "/")...)
+	s.asks(1, request("GET", "/")...)
 	await(t, began, "request")
 	drained := make(chan error, 1)
 	go func() {
@@ -245,12 +256,12 @@ func TestHTTP2_StalledStreamIsCut(t *testing.T) {
 	failed := make(chan error, 1)
 	url := upstreamOf(t, func(w http.ResponseWriter, r *http.Request) { failed <- endless(w) })
 	s := opened(t, forwarding(url, "listen: {h2c: true, timeouts: {write: 300ms}}", "")).speaks()
-	s.asks(1, true, request("GET", "/")...)
+	s.asks(1, request("GET", "/")...)
 	s.hears("RST_STREAM", func(f http2.Frame) bool { _, ok := f.(*http2.RSTStreamFrame); return ok })
 	if err := await(t, failed, "end of the upstream's answer"); err == nil {
 		t.Error("the upstream could write for ever")
 	}
-	s.asks(3, true, request("GET", "/")...)
+	s.asks(3, request("GET", "/")...)
 	if got := s.status(3); got != "200" {
 		t.Errorf("another request on the connection: %s; want 200", got)
 	}
@@ -258,7 +269,7 @@ func TestHTTP2_StalledStreamIsCut(t *testing.T) {
 
 func TestHTTP2_StalledBodyIsCut(t *testing.T) {
 	s := opened(t, forwarding("echo", "listen: {h2c: true, timeouts: {body: 300ms}}", "")).speaks()
-	s.asks(1, false, request("POST", "/")...)
+	s.begins(1, request("POST", "/")...)
 	s.WriteData(1, false, []byte("half"))
 	began := time.Now()
 	if got := s.status(1); got != "408" {
@@ -281,7 +292,7 @@ func TestHTTP2_FramesAreShort(t *testing.T) {
 		}
 		return true
 	})
-	s.asks(1, false, request("POST", "/")...)
+	s.begins(1, request("POST", "/")...)
 	s.WriteRawFrame(http2.FrameData, 0, 1, make([]byte, longestFrame+1))
 	if got := s.status(1); got != http2.ErrCodeFrameSize.String() {
 		t.Errorf("a frame that is too long: %s; want FRAME_SIZE_ERROR", got)

@@ -16,20 +16,20 @@ import (
 )
 
 // ended is a request over three limits that has come to its end.
-func ended(p *Proxy, user string, allowed bool) *exchange {
+func ended(p *Proxy, user string, d limiter.Decision) *exchange {
 	g := p.current.Load()
 	x := newExchange().(*exchange)
 	x.generation, x.redact, x.route = g, &g.redact, g.routes[0]
 	x.id, x.method, x.path, x.status = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "POST", "/v1/sms/send", 200
-	x.began, x.took, x.source, x.decided, x.forwarded = time.Now(), time.Millisecond, 7, true, allowed
-	x.decision.Allowed = allowed
+	x.began, x.took, x.source, x.decided, x.forwarded = time.Now(), time.Millisecond, 7, true, d.Allowed
+	x.decision.Allowed = d.Allowed
 	for _, l := range x.route.limits {
 		k := counted{by: l.key, Key: limiter.KeyOf(l.key.Name, user), text: user}
 		x.keys = append(x.keys, k)
 		for _, w := range l.windows {
 			x.windows = append(x.windows, w)
 			x.claims = append(x.claims, limiter.Claim{Limit: &x.route.windows[w].Limit, Key: k.Key, Cost: 1})
-			x.decision.Outcomes = append(x.decision.Outcomes, limiter.Outcome{Allowed: allowed, Remaining: 3, Wait: time.Second})
+			x.decision.Outcomes = append(x.decision.Outcomes, limiter.Outcome{Allowed: d.Allowed, Remaining: 3, Wait: time.Second})
 		}
 	}
 	return x
@@ -40,7 +40,7 @@ const threeLimits = "{name: one, key: 'header:X-User', rates: [1/1m, 5/1h]}, {na
 func TestObserve_DoesNotAllocate(t *testing.T) {
 	w := made(t, limited(threeLimits))
 	for _, allowed := range []bool{true, false} {
-		x := ended(w.Proxy, "alice", allowed)
+		x := ended(w.Proxy, "alice", limiter.Decision{Allowed: allowed})
 		o := w.lasting.observer
 		for range 1000 { // the parts of the ring are made when they are needed
 			x.began = x.began.Add(time.Microsecond)
@@ -83,7 +83,7 @@ func BenchmarkObserve(b *testing.B) {
 		b.Run(fmt.Sprint("allowed=", allowed), func(b *testing.B) {
 			var all []*exchange
 			for i := range 1000 {
-				all = append(all, ended(p, fmt.Sprint("user", i%300), allowed))
+				all = append(all, ended(p, fmt.Sprint("user", i%300), limiter.Decision{Allowed: allowed}))
 			}
 			b.ReportAllocs()
 			i := 0

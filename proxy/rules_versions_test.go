@@ -154,7 +154,7 @@ func TestHTTP2_AFloodOfPingsDisturbsNobody(t *testing.T) {
 	}()
 	for range 20 {
 		s := f.speaks()
-		s.asks(1, true, request("GET", "/x")...)
+		s.asks(1, request("GET", "/x")...)
 		if got := s.status(1); got != "200" {
 			t.Errorf("status %s; want 200", got)
 		}

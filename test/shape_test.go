@@ -81,7 +81,7 @@ func TestLayout_FunctionsTakeFewParameters(t *testing.T) {
 		}
 	})
 	found.check(t, map[string]int{
-		"limiter/redisstore": 3, "proxy": 1, "proxy/cli": 1, "proxy/http1": 1, "proxy/respond": 1, "proxy/upstream": 1,
+		"limiter/redisstore": 2, "proxy": 1, "proxy/http1": 1, "proxy/respond": 1,
 	})
 }
 
@@ -97,7 +97,7 @@ func TestLayout_NoParameterIsBool(t *testing.T) {
 		}
 	})
 	found.check(t, map[string]int{
-		"limiter": 3, "limiter/redisstore": 4, "proxy": 2, "proxy/cli": 2, "proxy/http1": 1, "proxy/upstream": 4,
+		"limiter/redisstore": 4, "proxy": 1, "proxy/http1": 1, "proxy/upstream": 3,
 	})
 }
 

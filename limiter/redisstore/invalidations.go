@@ -17,7 +17,7 @@ const (
 	pause = 250 * time.Millisecond
 )
 
-// A invalidations hears, over one subscription, which windows got room: by a refund, a
+// An invalidations hears, over one subscription, which windows got room: by a refund, a
 // grant, a reset or the end of a ban, on whatever proxy. It tells denials whether
 // it hears at all.
 type invalidations struct {

@@ -10,7 +10,7 @@ import (
 // answer.
 var errIdle = errors.New("no byte came in time")
 
-// A idleTimer ends a journey whose target falls silent in the middle of its answer.
+// An idleTimer ends a request whose target falls silent in the middle of its answer.
 // It runs only while somebody waits for a byte.
 type idleTimer struct {
 	after  time.Duration

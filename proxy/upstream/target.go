@@ -17,7 +17,7 @@ const (
 	socketHost = "socket.invalid."
 )
 
-// A endpoint is a server, ready to be asked.
+// An endpoint is a server, ready to be asked.
 type endpoint struct {
 	name         string // its URL, for logs
 	scheme, host string

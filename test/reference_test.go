@@ -112,6 +112,10 @@ func TestReference_NamesEveryCommand(t *testing.T) {
 	helps := map[string]string{}
 	for _, m := range regexp.MustCompile(`(?m)^  ([a-z]+)\b`).FindAllStringSubmatch(list, -1) {
 		_, helps[m[1]], _ = command(t, ".", m[1], "--help")
+		for _, sub := range regexp.MustCompile(`(?m)^  `+m[1]+` ([a-z]+)\b`).FindAllStringSubmatch(helps[m[1]], -1) {
+			_, more, _ := command(t, ".", m[1], sub[1], "--help")
+			helps[m[1]] += more
+		}
 	}
 	told := map[string]bool{}
 	for _, d := range docs(t) {

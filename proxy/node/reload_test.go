@@ -103,7 +103,7 @@ func TestNode_CloseOrder(t *testing.T) {
 		names = append(names, c.name)
 	}
 	slices.Reverse(names)
-	want := []string{"leadership", "requests", "cluster membership", "tasks", "http listener", "admin listener", "proxy", "statistics", "store"}
+	want := []string{"leadership", "requests", "cluster membership", "tasks", "http listener", "admin listener", "proxy", "audit", "statistics", "store"}
 	if !slices.Equal(names, want) {
 		t.Errorf("closes %q; want %q", names, want)
 	}

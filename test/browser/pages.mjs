@@ -41,13 +41,18 @@ export async function login(page, token) {
   await page.getByRole("heading", { name: "Overview", exact: true }).waitFor();
 }
 
-// accessible fails when axe finds something serious. The script is evaluated by the test,
-// not by the page, whose policy would not let it.
+// accessible fails when axe finds something serious.
 export async function accessible(page, what) {
+  assert.deepEqual(await barriers(page), [], what);
+}
+
+// barriers are what axe finds that is serious. The script is evaluated by the test,
+// not by the page, whose policy would not let it.
+export async function barriers(page) {
   await page.evaluate(axe);
   const found = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
   const serious = found.violations.filter((v) => v.impact === "serious" || v.impact === "critical");
-  assert.deepEqual(serious.map((v) => v.id + ": " + v.nodes.map((n) => n.target + " " + n.failureSummary).join("; ")), [], what);
+  return serious.map((v) => v.id + ": " + v.nodes.map((n) => n.target + " " + n.failureSummary).join("; "));
 }
 
 // number is what an element with thousands apart says.

@@ -132,7 +132,7 @@ func TestEndsLate_AfterTheHandler(t *testing.T) {
 // deadlines, and for as long as it likes.
 func TestSwitch_HandsOverWhole(t *testing.T) {
 	overBoth(t, func(t testing.TB) {
-		handed := make(chan net.Conn, 1)
+		handed, let := make(chan net.Conn, 1), make(chan struct{})
 		p := serving(t, func(x *Exchange) {
 			x.Begin(101).Add("X-A", "1")
 			c, unread, err := x.Switch("echo")
@@ -140,6 +140,7 @@ func TestSwitch_HandsOverWhole(t *testing.T) {
 				t.Errorf("got %q, %v", unread, err)
 			}
 			handed <- c
+			<-let // it may stay for as long as the connection does
 		}, func(s *Server) { s.Timeouts = Timeouts{Header: silence, Body: silence, Write: silence, Idle: silence} })
 		w := p.dial(t, lined("GET / HTTP/1.1|Host: a|Connection: Upgrade|Upgrade: echo||")+"early")
 		if res, _ := w.status(101); res.Header.Get("Upgrade") != "echo" || res.Header.Get("Connection") != "Upgrade" || res.Header.Get("X-A") != "1" {
@@ -150,6 +151,7 @@ func TestSwitch_HandsOverWhole(t *testing.T) {
 		if err := p.server.Shutdown(t.Context()); err != nil || p.server.Connections() != 0 {
 			t.Errorf("Shutdown waited for it: %v, %d connections", err, p.server.Connections())
 		}
+		close(let)
 		waited := time.NewTimer(5 * silence) // beyond each of the deadlines
 		<-waited.C
 		go w.says("late")

@@ -95,6 +95,8 @@ func TestServeNet_TheAnswer(t *testing.T) {
 		} {
 			p := serving(t, serves(c.handle), nil)
 			w := p.dial(t, lined("GET / HTTP/1.1|Host: a||"))
+			w.status(c.status)
+			w.says(lined("GET / HTTP/1.1|Host: a||")) // the connection is kept
 			res, body := w.status(c.status)
 			got := body
 			if a := res.Header["X-A"]; a != nil {

@@ -2,6 +2,7 @@ package http1
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -236,6 +237,38 @@ func TestCall_AbortBeforeSend(t *testing.T) {
 	c.Abort()
 	if err := client.NewPool(Endpoint{Network: "tcp", Address: address}).Send(c); !errors.Is(err, ErrAborted) || asked.Load() {
 		t.Errorf("got %v, asked %t", err, asked.Load())
+	}
+	c.Release()
+}
+
+// A late connection lets somebody do something just before a deadline for reading is
+// set on it.
+type late struct {
+	net.Conn
+	before func()
+}
+
+func (l late) SetReadDeadline(at time.Time) error {
+	if at.After(time.Now()) {
+		l.before()
+	}
+	return l.Conn.SetReadDeadline(at)
+}
+
+// The deadline that a call sets does not undo the one by which Abort has ended it.
+func TestCall_AbortAsADeadlineIsSet(t *testing.T) {
+	address := origin(t, func(_ net.Conn, r *bufio.Reader) { _, _ = io.Copy(io.Discard, r) })
+	client := &Client{Response: time.Hour}
+	c := client.NewCall(nil)
+	p := client.NewPool(Endpoint{Dial: func(context.Context, string, string) (net.Conn, error) {
+		nc, err := net.Dial("tcp", address)
+		return late{nc, c.Abort}, err
+	}})
+	c.Begin("GET", "a", "/")
+	done := make(chan error, 1)
+	go func() { done <- p.Send(c) }()
+	if err := await(t, done, "end of the call"); !errors.Is(err, ErrAborted) {
+		t.Errorf("got %v", err)
 	}
 	c.Release()
 }

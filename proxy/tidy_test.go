@@ -61,7 +61,7 @@ func TestTidy_FragmentsAreNoKeys(t *testing.T) {
 // A tunnel is refused on its stream, and the connection takes no further one.
 func TestTidy_NoTunnelInHTTP2(t *testing.T) {
 	s := opened(t, forwarding("echo", cleartext, "")).speaks()
-	s.asks(1, false, ":method", "CONNECT", ":authority", "a:80")
+	s.begins(1, ":method", "CONNECT", ":authority", "a:80")
 	s.WriteData(1, false, []byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n"))
 	var status string
 	parted := false

@@ -143,7 +143,7 @@ func TestLayout_NoPackageVariables(t *testing.T) {
 			}
 		}
 	}
-	found.check(t, map[string]int{"limiter": 1, "limiter/redisstore": 1, "proxy": 1})
+	found.check(t, map[string]int{"limiter": 1, "limiter/redisstore": 1})
 }
 
 // constant reports whether variables are as good as constants.

@@ -62,7 +62,7 @@ func TestLayout_RetiredWordsStayAway(t *testing.T) {
 		})
 	}
 	found.check(t, map[string]int{
-		"limiter": 4, "limiter/redisstore": 8, "proxy": 40, "proxy/http1": 3, "proxy/upstream": 16,
+		"limiter": 4, "limiter/redisstore": 8, "proxy": 39, "proxy/http1": 3, "proxy/upstream": 16,
 	})
 }
 

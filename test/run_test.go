@@ -1,7 +1,10 @@
 package test
 
 import (
+	"go/ast"
+	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -23,4 +26,58 @@ func TestRun_SaysWhatItRan(t *testing.T) {
 			t.Errorf("./test/run %s installs, or does not say how far it is:\n%s", args, out)
 		}
 	}
+}
+
+// Each name that a short run leaves out is that of a test: one that was given another
+// name would be run again, and nobody would see why runs take longer.
+func TestRun_LeavesOutTestsThatExist(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, s := range sources(t) {
+		for _, d := range s.file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && s.isTest() && strings.HasPrefix(f.Name.Name, "Test") {
+				names = append(names, f.Name.Name)
+			}
+		}
+	}
+	patterns := regexp.MustCompile(`(?m)^\tskip\+?='\|?(.*)'$`).FindAllSubmatch(text, -1)
+	if len(patterns) != 2 {
+		t.Fatalf("%d lines say what a short run leaves out, want 2", len(patterns))
+	}
+	var all []string
+	for _, p := range patterns {
+		all = append(all, alternatives(string(p[1]))...)
+	}
+	for _, one := range all {
+		if top, _, _ := strings.Cut(one, "/"); !regexp.MustCompile(top).MatchString(strings.Join(names, "\n")) {
+			t.Errorf("no test is called %s", one)
+		}
+	}
+}
+
+// alternatives are what a pattern made of groups and bars can be, each as a pattern of
+// one line of several.
+func alternatives(pattern string) (all []string) {
+	group := regexp.MustCompile(`\(([^()]*)\)`).FindStringSubmatchIndex(pattern)
+	if group == nil {
+		for one := range strings.SplitSeq(pattern, "|") {
+			all = append(all, "(?m)"+one)
+		}
+		return all
+	}
+	// The part of the pattern that the group stands in reaches from bar to bar.
+	begin := strings.LastIndexAny(pattern[:group[0]], "|(") + 1
+	end := len(pattern)
+	if i := strings.IndexAny(pattern[group[1]:], "|)"); i >= 0 {
+		end = group[1] + i
+	}
+	var parts []string
+	for inner := range strings.SplitSeq(pattern[group[2]:group[3]], "|") {
+		parts = append(parts, pattern[begin:group[0]]+inner+pattern[group[1]:end])
+	}
+	return alternatives(pattern[:begin] + strings.Join(parts, "|") + pattern[end:])
 }

@@ -88,8 +88,8 @@ func TestChanges_ResetForgetsWhatIsToBeReported(t *testing.T) {
 		c[0].Limit.Algorithm = a
 		near, far, other := slices.Clone(c), slices.Clone(c), slices.Clone(c)
 		far[0].Key, other[0].Key = limiter.KeyOf("far"), limiter.KeyOf("other")
-		s.server.Signal(syscall.SIGSTOP) // so that nothing is reported yet
-		for _, c := range [][]limiter.Claim{near, far, other} {
+		s.server.Signal(syscall.SIGSTOP)                        // so that nothing is reported yet
+		for _, c := range [][]limiter.Claim{other, near, far} { // the first may be on its way at once
 			s.reported(c, 7)
 		}
 		reset := fmt.Sprintf(`change:{"from":"x","verb":"reset","key":"%s","limits":["%s"]}`, far[0].Key, far[0].Limit.Name)

@@ -47,8 +47,8 @@ func NewLine(store Store, timeout time.Duration) *Line {
 	return &Line{store: store, timeout: timeout, queue: map[place]*queue{}}
 }
 
-// A Patience says what a caller waits for.
-type Patience struct {
+// WaitOptions say what a caller waits for.
+type WaitOptions struct {
 	// For says of each claim how long it may be waited for, from the call on; 0 is
 	// not at all. Claims beyond its length are not waited for.
 	For []time.Duration
@@ -65,7 +65,7 @@ type Patience struct {
 // callers in that line already it returns ErrCrowded and refuses without asking.
 // When ctx ends, its error is returned, and nothing was taken or what was taken is
 // given back. A caller who need not stand in line is not held up by those who do.
-func (l *Line) TakePatiently(ctx context.Context, claims []Claim, d *Decision, p Patience) error {
+func (l *Line) TakePatiently(ctx context.Context, claims []Claim, d *Decision, p WaitOptions) error {
 	if err := CheckAll(claims); err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func (l *Line) TakePatiently(ctx context.Context, claims []Claim, d *Decision, p
 		}
 		return l.ask(ctx, claims, d)
 	}
-	v := &visit{Patience: p, place: place{claims[first].Limit.Name, claims[first].Key}, claims: claims, first: first, began: time.Now()}
+	v := &visit{WaitOptions: p, place: place{claims[first].Limit.Name, claims[first].Key}, claims: claims, first: first, began: time.Now()}
 	me, alone, err := l.join(v.place, p.Crowd)
 	if err != nil {
 		v.refuse(d, p.For[first])
@@ -99,7 +99,7 @@ func (l *Line) TakePatiently(ctx context.Context, claims []Claim, d *Decision, p
 
 // A visit is one call: whose line it stands in, and since when.
 type visit struct {
-	Patience
+	WaitOptions
 	place  place
 	claims []Claim
 	first  int // the claim whose line it is

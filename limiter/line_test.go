@@ -36,8 +36,8 @@ func queueing(t *testing.T, test func(t *testing.T, store *asked, line *limiter.
 }
 
 // upTo waits that long for the one claim of a call, among so many callers.
-func upTo(most time.Duration, crowd int) limiter.Patience {
-	return limiter.Patience{For: []time.Duration{most}, Crowd: crowd}
+func upTo(most time.Duration, crowd int) limiter.WaitOptions {
+	return limiter.WaitOptions{For: []time.Duration{most}, Crowd: crowd}
 }
 
 // Who came first is served first, each as soon as there is a permit, and only one
@@ -107,7 +107,7 @@ type line2 struct {
 }
 
 func (l line2) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
-	return l.Line.TakePatiently(ctx, claims, d, limiter.Patience{For: slices.Repeat([]time.Duration{l.most}, len(claims)), Crowd: 100})
+	return l.Line.TakePatiently(ctx, claims, d, limiter.WaitOptions{For: slices.Repeat([]time.Duration{l.most}, len(claims)), Crowd: 100})
 }
 func (l line2) Peek(context.Context, []limiter.Claim, *limiter.Decision) error { return nil }
 func (l line2) Refund(context.Context, []limiter.Claim, limiter.Permit) error  { return nil }
@@ -202,7 +202,7 @@ func TestLine_WaitsForEachClaimByItself(t *testing.T) {
 		began := 0
 		ask := func(d *limiter.Decision, most ...time.Duration) time.Duration {
 			start := time.Now()
-			if err := line.TakePatiently(t.Context(), both, d, limiter.Patience{For: most, Crowd: 9, Waits: func() { began++ }}); err != nil {
+			if err := line.TakePatiently(t.Context(), both, d, limiter.WaitOptions{For: most, Crowd: 9, Waits: func() { began++ }}); err != nil {
 				t.Fatal(err)
 			}
 			return time.Since(start)

@@ -29,14 +29,14 @@ func TestShare_OfWhatEachCountsByItselfIsAllOfIt(t *testing.T) {
 	if part := l.Share(4); part.Rate.Count != 8 {
 		t.Errorf("the share is %v, want 8/1m", part.Rate)
 	}
-	d := newDeputy(t, limiter.TokenBucket, 8, 4)
+	d := newFallbackMemory(t, limiter.TokenBucket, 8, 4)
 	d.claim.Limit.Scope = limiter.PerClient
 	d.told(1, 7, 0)
 	d.want(7)
 }
 
-// A deputy is a Memory that takes over, by a clock that the test sets.
-type deputy struct {
+// A fallbackMemory is a Memory that takes over, by a clock that the test sets.
+type fallbackMemory struct {
 	*limiter.Memory
 	t     *testing.T
 	now   time.Time
@@ -46,8 +46,8 @@ type deputy struct {
 	behind time.Duration
 }
 
-func newDeputy(t *testing.T, a limiter.Algorithm, count int64, n int) *deputy {
-	d := &deputy{t: t, now: time.UnixMilli(1_800_000_000_000), n: n}
+func newFallbackMemory(t *testing.T, a limiter.Algorithm, count int64, n int) *fallbackMemory {
+	d := &fallbackMemory{t: t, now: time.UnixMilli(1_800_000_000_000), n: n}
 	d.Memory = limiter.NewMemory(limiter.MemoryOptions{Clock: func() time.Time { return d.now }})
 	d.claim = limiter.Claim{
 		Limit: &limiter.Limit{Name: "l", Algorithm: a, Rate: limiter.Rate{Count: count, Window: 10 * time.Second}},
@@ -57,7 +57,7 @@ func newDeputy(t *testing.T, a limiter.Algorithm, count int64, n int) *deputy {
 }
 
 // told notes what the store said: a grant under id, or a refusal for id 0.
-func (d *deputy) told(id byte, left int64, wait time.Duration) {
+func (d *fallbackMemory) told(id byte, left int64, wait time.Duration) {
 	said := limiter.Decision{Allowed: id != 0, At: d.now.Add(-d.behind), Outcomes: []limiter.Outcome{{Allowed: id != 0, Remaining: left, Wait: wait}}}
 	if id != 0 {
 		said.Permit = d.permit(id)
@@ -66,19 +66,19 @@ func (d *deputy) told(id byte, left int64, wait time.Duration) {
 }
 
 // permit is one of the store for what it grants now.
-func (d *deputy) permit(id byte) limiter.Permit {
+func (d *fallbackMemory) permit(id byte) limiter.Permit {
 	return limiter.Permit{ID: [16]byte{id}, At: d.now.Add(-d.behind)}
 }
 
 // share is a claim for so many permits of this process's share.
-func (d *deputy) share(cost int64) limiter.Claim {
+func (d *fallbackMemory) share(cost int64) limiter.Claim {
 	share, c := d.claim.Limit.Share(d.n), d.claim
 	c.Limit, c.Cost = &share, cost
 	return c
 }
 
 // grants is how many the share lets pass one after the other.
-func (d *deputy) grants() int64 {
+func (d *fallbackMemory) grants() int64 {
 	d.t.Helper()
 	c := d.share(1)
 	var said limiter.Decision
@@ -92,7 +92,7 @@ func (d *deputy) grants() int64 {
 	}
 }
 
-func (d *deputy) want(n int64) {
+func (d *fallbackMemory) want(n int64) {
 	d.t.Helper()
 	if got := d.grants(); got != n {
 		d.t.Errorf("%s: %d pass, want %d", d.claim.Limit.Algorithm, got, n)
@@ -106,7 +106,7 @@ func rated() []limiter.Algorithm {
 
 func TestNote_WhatWasGrantedCountsAgainstTheShare(t *testing.T) {
 	for _, a := range append(rated(), limiter.Concurrent) {
-		d := newDeputy(t, a, 40, 4)
+		d := newFallbackMemory(t, a, 40, 4)
 		for i := range byte(4) {
 			d.told(i+1, 36, 0)
 		}
@@ -116,7 +116,7 @@ func TestNote_WhatWasGrantedCountsAgainstTheShare(t *testing.T) {
 
 func TestNote_OverdrawnShareGrantsNothing(t *testing.T) {
 	for _, a := range append(rated(), limiter.Concurrent) {
-		d := newDeputy(t, a, 40, 4)
+		d := newFallbackMemory(t, a, 40, 4)
 		for i := range byte(30) {
 			d.told(i+1, 10, 0)
 		}
@@ -127,10 +127,10 @@ func TestNote_OverdrawnShareGrantsNothing(t *testing.T) {
 // What the others had is not to be had once more.
 func TestNote_NoMoreThanThePartOfWhatWasLeft(t *testing.T) {
 	for _, a := range rated() {
-		d := newDeputy(t, a, 40, 4)
+		d := newFallbackMemory(t, a, 40, 4)
 		d.told(1, 8, 0)
 		d.want(2)
-		d = newDeputy(t, a, 40, 4)
+		d = newFallbackMemory(t, a, 40, 4)
 		d.told(0, 0, time.Second)
 		d.want(0)
 	}
@@ -138,14 +138,14 @@ func TestNote_NoMoreThanThePartOfWhatWasLeft(t *testing.T) {
 
 // A refusal holds until the time that it named, not longer.
 func TestNote_RefusalEndsWhenItSaid(t *testing.T) {
-	d := newDeputy(t, limiter.TokenBucket, 1, 4)
+	d := newFallbackMemory(t, limiter.TokenBucket, 1, 4)
 	d.told(0, 0, 3*time.Second)
 	d.now = d.now.Add(2999 * time.Millisecond)
 	d.want(0)
 	d.now = d.now.Add(time.Millisecond)
 	d.want(1)
 
-	d = newDeputy(t, limiter.TokenBucket, 40, 4)
+	d = newFallbackMemory(t, limiter.TokenBucket, 40, 4)
 	d.told(0, 0, 3*time.Second) // 39 others may come back later
 	d.now = d.now.Add(3 * time.Second)
 	d.want(1)
@@ -155,7 +155,7 @@ func TestNote_RefusalEndsWhenItSaid(t *testing.T) {
 
 // A node that had all of a rate goes on at its share of it, and not after hours.
 func TestNote_GCRAFlowsOn(t *testing.T) {
-	d := newDeputy(t, limiter.GCRA, 40, 4)
+	d := newFallbackMemory(t, limiter.GCRA, 40, 4)
 	for i := range 4000 {
 		d.told(byte(1+i%200), 0, 0)
 		d.now = d.now.Add(250 * time.Millisecond)
@@ -167,7 +167,7 @@ func TestNote_GCRAFlowsOn(t *testing.T) {
 
 func TestNote_IsGivenBack(t *testing.T) {
 	for _, a := range append(rated(), limiter.Concurrent) {
-		d := newDeputy(t, a, 40, 4)
+		d := newFallbackMemory(t, a, 40, 4)
 		for i := range byte(10) {
 			d.told(i+1, 39, 0)
 		}
@@ -178,7 +178,7 @@ func TestNote_IsGivenBack(t *testing.T) {
 }
 
 func TestNote_BanHolds(t *testing.T) {
-	d := newDeputy(t, limiter.TokenBucket, 40, 4)
+	d := newFallbackMemory(t, limiter.TokenBucket, 40, 4)
 	said := limiter.Decision{Outcomes: []limiter.Outcome{{Banned: true, Wait: time.Minute}}}
 	d.Note([]limiter.Claim{d.claim}, &said, 4)
 	d.now = d.now.Add(59 * time.Second)
@@ -207,7 +207,7 @@ func TestNote_FillsHalf(t *testing.T) {
 }
 
 func TestNote_DoesNotAllocate(t *testing.T) {
-	d := newDeputy(t, limiter.TokenBucket, 10, 4)
+	d := newFallbackMemory(t, limiter.TokenBucket, 10, 4)
 	claims := []limiter.Claim{d.claim}
 	said := limiter.Decision{Allowed: true, Outcomes: []limiter.Outcome{{Allowed: true, Remaining: 3}}, Permit: limiter.Permit{ID: [16]byte{1}}}
 	next := func() {
@@ -244,7 +244,7 @@ func BenchmarkNote(b *testing.B) {
 // store granted between the two.
 func TestNote_GoesOnFromBothOutages(t *testing.T) {
 	for _, a := range rated() {
-		d := newDeputy(t, a, 40, 4)
+		d := newFallbackMemory(t, a, 40, 4)
 		d.told(1, 40, 0)
 		take(t, d, d.share(2))
 		for i := range byte(5) {
@@ -258,7 +258,7 @@ func TestNote_GoesOnFromBothOutages(t *testing.T) {
 // that says.
 func TestNote_LateRefundGivesNothing(t *testing.T) {
 	for _, a := range rated() {
-		d := newDeputy(t, a, 40, 4)
+		d := newFallbackMemory(t, a, 40, 4)
 		d.behind = 3 * time.Hour
 		d.told(1, 40, 0)
 		old := d.permit(1)
@@ -269,7 +269,7 @@ func TestNote_LateRefundGivesNothing(t *testing.T) {
 		d.NoteRefund([]limiter.Claim{d.claim}, old, d.n)
 		d.want(0)
 
-		d = newDeputy(t, a, 40, 4)
+		d = newFallbackMemory(t, a, 40, 4)
 		d.behind = -3 * time.Hour
 		for i := range byte(10) {
 			d.told(1+i, 40, 0)
@@ -282,7 +282,7 @@ func TestNote_LateRefundGivesNothing(t *testing.T) {
 // Peek, and an operator's changes, know of what is noted.
 func TestNote_IsKnownToAll(t *testing.T) {
 	for _, a := range rated() {
-		d := newDeputy(t, a, 40, 4)
+		d := newFallbackMemory(t, a, 40, 4)
 		for i := range byte(9) {
 			d.told(1+i, 40, 0)
 		}
@@ -306,7 +306,7 @@ func TestNote_IsKnownToAll(t *testing.T) {
 // A changed window takes what was noted under the former one as granted with the last
 // of it.
 func TestNote_UnderAnotherWindow(t *testing.T) {
-	d := newDeputy(t, limiter.TokenBucket, 40, 4)
+	d := newFallbackMemory(t, limiter.TokenBucket, 40, 4)
 	for i := range byte(3) {
 		d.told(1+i, 40, 0)
 		d.now = d.now.Add(5 * time.Second)

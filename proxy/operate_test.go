@@ -14,7 +14,7 @@ import (
 )
 
 // desk is a file with limits of all kinds on one phone number.
-const desk = `
+const operatedConfig = `
 keys:
   phone: {from: "header:X-Phone", normalize: {as: e164, default_region: CN}, sensitive: true, on_missing: {use: ip}}
   country: {of: phone, part: country}
@@ -96,7 +96,7 @@ func names(limits map[string]LimitStanding) string {
 // and says what requests have used.
 func TestStanding_OfAllLimits(t *testing.T) {
 	stores(t, func(t *testing.T, use func(*Options)) {
-		w := made(t, desk, use)
+		w := made(t, operatedConfig, use)
 		for _, want := range []int{200, 200, 429} {
 			w.sends(want, "POST", "/send", phoneLine)
 		}
@@ -153,7 +153,7 @@ func TestStanding_OfAllLimits(t *testing.T) {
 // they are.
 func TestChange_ResetGrantBanUnban(t *testing.T) {
 	stores(t, func(t *testing.T, use func(*Options)) {
-		w := made(t, desk, use)
+		w := made(t, operatedConfig, use)
 		use2 := func() {
 			for _, want := range []int{200, 200, 429} {
 				w.sends(want, "POST", "/send", phoneLine)
@@ -211,7 +211,7 @@ func TestChange_ResetGrantBanUnban(t *testing.T) {
 // An id stands for a key whose value nobody knows any more, and the hash of the log does
 // not give the value away.
 func TestChange_ByID(t *testing.T) {
-	w := made(t, desk)
+	w := made(t, operatedConfig)
 	for _, want := range []int{200, 200, 429} {
 		w.sends(want, "POST", "/send", phoneLine)
 	}
@@ -225,13 +225,13 @@ func TestChange_ByID(t *testing.T) {
 	}
 	w.changes(KeyChange{Action: KeyReset}, "phone="+phone.ID, "%phone")
 	w.sends(200, "POST", "/send", phoneLine)
-	if _, err := made(t, desk).standing("phone=" + phone.ID); !errors.Is(err, ErrKeyQuery) {
+	if _, err := made(t, operatedConfig).standing("phone=" + phone.ID); !errors.Is(err, ErrKeyQuery) {
 		t.Errorf("%v; want that the id is another proxy's", err)
 	}
 }
 
 func TestStanding_SaysWhatIsWrong(t *testing.T) {
-	w := made(t, desk)
+	w := made(t, operatedConfig)
 	for _, c := range []struct {
 		pairs string
 		about string

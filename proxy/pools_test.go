@@ -20,20 +20,20 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-// patience is how long a test waits for what must happen.
-const patience = time.Minute
+// testTimeout is how long a test waits for what must happen.
+const testTimeout = time.Minute
 
 // until waits for a condition that other goroutines bring about.
 func (w *world) until(holds func() bool) {
 	w.Helper()
 	every := time.NewTicker(time.Millisecond)
 	defer every.Stop()
-	deadline := time.After(patience)
+	deadline := time.After(testTimeout)
 	for !holds() {
 		select {
 		case <-every.C:
 		case <-deadline:
-			w.Fatalf("did not come true within %v", patience)
+			w.Fatalf("did not come true within %v", testTimeout)
 		}
 	}
 }
@@ -165,7 +165,7 @@ func TestPools_RemovedTargetsDrain(t *testing.T) {
 	all.Go(func() { first = w.send("GET", "/a") })
 	select {
 	case <-arrived:
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		t.Fatal("no request came")
 	}
 	w.write(pooled("retries: 0", named(t, "new")))

@@ -33,7 +33,7 @@ func remembers(t *testing.T, yaml string) *world {
 
 // Why a request was refused can be asked by its id: what each limit said, and of whom.
 func TestDecisions_SayWhy(t *testing.T) {
-	w := remembers(t, desk)
+	w := remembers(t, operatedConfig)
 	for _, want := range []int{200, 200} {
 		w.sends(want, "POST", "/send", phoneLine)
 	}
@@ -120,7 +120,7 @@ routes:
 }
 
 func TestDecisions_Filters(t *testing.T) {
-	w := remembers(t, desk)
+	w := remembers(t, operatedConfig)
 	for _, want := range []int{200, 200, 429, 429} {
 		w.sends(want, "POST", "/send", phoneLine)
 	}

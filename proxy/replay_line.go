@@ -23,7 +23,7 @@ type replayLine struct {
 
 type replayWaiter struct {
 	*visit
-	limiter.Patience
+	limiter.WaitOptions
 	place replayPlace
 	first int // the claim whose line it is
 	began time.Time
@@ -49,7 +49,7 @@ func (x *exchange) waitsAt() (at replayPlace, first *limit) {
 func (r *Replay) stand(v *visit, at replayPlace, first *limit) {
 	v.x.idempotency = nil // marks of a request that waits are not replayed
 	w := &replayWaiter{visit: v, place: at, began: r.now}
-	w.Patience, _ = v.x.patience()
+	w.WaitOptions, _ = v.x.waitOptions()
 	w.first = slices.IndexFunc(w.For, func(d time.Duration) bool { return d > 0 })
 	q := r.lines[at]
 	if q == nil {

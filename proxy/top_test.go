@@ -22,7 +22,7 @@ func (w *world) topOf(limit string) TopLimit {
 
 // Who sends most, and who is refused most, is told by limit, masked, and can be acted on.
 func TestTop_Keys(t *testing.T) {
-	w := made(t, desk)
+	w := made(t, operatedConfig)
 	for i := range 12 {
 		w.send("POST", "/send", phoneLine)
 		if i%4 == 0 {

@@ -23,7 +23,7 @@ const (
 // as its connection tells, has taken nothing.
 func (a *admitter) inLine(client context.Context, x *exchange) taker {
 	return func(_ context.Context, claims []limiter.Claim, d *limiter.Decision) error {
-		p, first := x.patience()
+		p, first := x.waitOptions()
 		if first == nil {
 			return a.line.TakePatiently(context.WithoutCancel(client), claims, d, p)
 		}
@@ -46,9 +46,9 @@ func (a *admitter) inLine(client context.Context, x *exchange) taker {
 	}
 }
 
-// patience is how long each claim is waited for; first is the limit in whose line
+// waitOptions are how long each claim is waited for; first is the limit in whose line
 // the request stands, or nil.
-func (x *exchange) patience() (p limiter.Patience, first *limit) {
+func (x *exchange) waitOptions() (p limiter.WaitOptions, first *limit) {
 	p.For = make([]time.Duration, len(x.claims))
 	for i := range x.claims {
 		of := x.window(i).of

@@ -18,20 +18,20 @@ const valueBytes = 8
 // A payload is what one script call asks: the windows that it touches, and what is
 // to be done with them. Keys and arguments are written once, as Redis reads them.
 type payload struct {
-	keys     []byte // of the windows, in their order, as commands carry them
-	nKeys    int
-	limits   []byte    // one after another: see limits.lua
-	numbered []limitOf // the limits that have a number, counted from 1
-	windows  []byte    // of each the number of its limit, and of its first key, counted from 1
-	requests []byte    // one after another
-	rest     []any     // what else the script is told
-	kinds    uint16    // the algorithms of all windows, a bit each
-	boarded  int       // windows
-	several  bool      // a request has several claims
-	again    bool      // a request asks for a key that an earlier one has
-	earlier  int       // keys of earlier requests
-	windowed int       // windows of earlier requests
-	name     []byte    // of one key, while it is written
+	keys        []byte // of the windows, in their order, as commands carry them
+	nKeys       int
+	limits      []byte    // one after another: see limits.lua
+	numbered    []limitOf // the limits that have a number, counted from 1
+	windows     []byte    // of each the number of its limit, and of its first key, counted from 1
+	requests    []byte    // one after another
+	rest        []any     // what else the script is told
+	kinds       uint16    // the algorithms of all windows, a bit each
+	windowCount int       // windows
+	several     bool      // a request has several claims
+	again       bool      // a request asks for a key that an earlier one has
+	earlier     int       // keys of earlier requests
+	windowed    int       // windows of earlier requests
+	name        []byte    // of one key, while it is written
 }
 
 // A limitOf is a limit as scripts are told of it.
@@ -78,8 +78,8 @@ func (p *payload) window(n names, c *limiter.Claim, first int) (int, int) {
 	}
 	p.again = p.again || first <= p.earlier
 	p.windows = binary.LittleEndian.AppendUint16(append(p.windows, p.limit(c.Limit)), uint16(first))
-	p.boarded++
-	return p.boarded, first
+	p.windowCount++
+	return p.windowCount, first
 }
 
 // key appends the keys of the window of c.
@@ -142,7 +142,7 @@ func appendTime(out []byte, d time.Duration) []byte {
 // the entry that records each in Redis, which is a length and the id. Its claims follow.
 func (p *payload) request(id [16]byte, claims int) {
 	p.requests = append(append(p.requests, byte(claims), idBytes), id[:idBytes]...)
-	p.earlier, p.windowed = p.nKeys, p.boarded
+	p.earlier, p.windowed = p.nKeys, p.windowCount
 	p.several = p.several || claims > 1
 }
 

@@ -44,7 +44,7 @@ func (c *conn) await() error {
 	if c.lately = 0; now == 0 {
 		now = c.server.now()
 	}
-	c.armRead(now, c.patience())
+	c.armRead(now, c.firstByteTimeout())
 	err := c.readSome()
 	if !c.state.CompareAndSwap(idle, busy) {
 		return errEnded
@@ -55,9 +55,9 @@ func (c *conn) await() error {
 	return err
 }
 
-// patience is how long the first bytes of a request may take. A connection that
+// firstByteTimeout is how long the first bytes of a request may take. A connection that
 // has not brought any yet is in the middle of a header.
-func (c *conn) patience() time.Duration {
+func (c *conn) firstByteTimeout() time.Duration {
 	if c.fresh && c.server.Timeouts.Header > 0 {
 		return c.server.Timeouts.Header
 	}

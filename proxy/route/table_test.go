@@ -171,7 +171,7 @@ func TestRequest_KeepOutlivesItsStrings(t *testing.T) {
 		t.Fatal(err)
 	}
 	q.Keep()
-	copy(buffer, "XXXXXXXX")
+	copy(buffer, "overwritten")
 	if got := q.Param("id"); got != "alice" {
 		t.Errorf("id = %q after its buffer was written over; want alice", got)
 	}

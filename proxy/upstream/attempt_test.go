@@ -164,7 +164,7 @@ func TestHealth_AClientThatLeavesProvesNothing(t *testing.T) {
 	release := make(chan bool)
 	defer close(release)
 	deaf := strings.Replace(rawBackend(t, func(net.Conn, *bufio.Reader) { <-release }), "http:", "https:", 1)
-	p := inOrder(t, Config{Health: Health{After: 1, EjectFor: 1 << 60}, Connect: patience}, deaf)
+	p := inOrder(t, Config{Health: Health{After: 1, EjectFor: 1 << 60}, Connect: testTimeout}, deaf)
 	h := open(t, p, nil)
 	c, _ := h.dial(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	until(t, func() bool { return p.load() == 1 })
@@ -200,7 +200,7 @@ func TestProbe_OnRealSockets(t *testing.T) {
 			}
 		}
 	})
-	health := Health{After: 1, EjectFor: 1, Path: "/healthz", Interval: 1e6, Timeout: patience}
+	health := Health{After: 1, EjectFor: 1, Path: "/healthz", Interval: 1e6, Timeout: testTimeout}
 	p := inOrder(t, Config{Health: health}, flaky)
 	p.Start()
 	h := open(t, p, nil)

@@ -23,7 +23,7 @@ type bodyError struct{ err error }
 func (e *bodyError) Error() string { return "read request body: " + e.err.Error() }
 func (e *bodyError) Unwrap() error { return e.err }
 
-// fail ends the journey before the answer's header.
+// fail ends the forwarding before the answer's header.
 func (j *forwarding) fail(err error) {
 	if why := j.body.err(); why != nil {
 		err = &bodyError{why}
@@ -31,7 +31,7 @@ func (j *forwarding) fail(err error) {
 	j.result.Kind, j.result.Err = j.kind(err), fmt.Errorf("ask upstream: %w", err)
 }
 
-// failBody ends the journey in the middle of the answer's body.
+// failBody ends the forwarding in the middle of the answer's body.
 func (j *forwarding) failBody(err error) {
 	j.result.Kind, j.result.Err = BodyCut, fmt.Errorf("read answer: %w", err)
 	switch kind := j.kind(err); kind {

@@ -14,7 +14,7 @@ type Fleet struct {
 // NewFleet makes a Fleet that knows nothing yet.
 func NewFleet() *Fleet { return &Fleet{groups: map[string]*group{}} }
 
-// join returns the crew of the upstream called name, made when it is new.
+// join returns the group of the upstream called name, made when it is new.
 func (f *Fleet) join(name string) *group {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -27,7 +27,7 @@ func (f *Fleet) join(name string) *group {
 	return c
 }
 
-// leave forgets the crew when nobody needs it any more.
+// leave forgets the group when nobody needs it any more.
 func (f *Fleet) leave(name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

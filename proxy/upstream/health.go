@@ -5,7 +5,7 @@ import "time"
 // slowStartShare is the part of its share that a target begins with when it is back.
 const slowStartShare = 0.1
 
-// A health is what is known of one target. Its crew's mutex guards it.
+// A health is what is known of one target. Its group's mutex guards it.
 type health struct {
 	pools        int       // that have it as a target
 	busy         int       // requests under way

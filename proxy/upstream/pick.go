@@ -18,7 +18,7 @@ const (
 	HashBy                     // requests with one Affinity go to one target; others take turns
 )
 
-// A backend is a target in one pool. The crew's mutex guards what changes.
+// A backend is a target in one pool. The group's mutex guards what changes.
 type backend struct {
 	endpoint
 	*health

@@ -112,7 +112,7 @@ type Target struct {
 type Pool struct {
 	config    Config
 	backends  []*backend
-	scratch   []*backend // for choose; guarded by the crew
+	scratch   []*backend // for choose; guarded by the group
 	fleet     *Fleet
 	group     *group
 	transport atomic.Pointer[transport]

@@ -84,7 +84,7 @@ func TestPool_ARequestThatComesBackIsALoop(t *testing.T) {
 		t.Fatal(err)
 	}
 	pool := poolOf(t, "http://"+l.Addr().String())
-	server := &http.Server{ReadHeaderTimeout: patience, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := &http.Server{ReadHeaderTimeout: testTimeout, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if res := pool.Forward(w, r, tripOf(r)); res.Kind == Loop {
 			w.WriteHeader(http.StatusLoopDetected)
 		}

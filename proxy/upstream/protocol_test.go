@@ -39,7 +39,7 @@ func newH2C(t testing.TB, l net.Listener, handle http.HandlerFunc) {
 	t.Helper()
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)
-	s := &http.Server{Handler: handle, Protocols: protocols, ReadHeaderTimeout: patience}
+	s := &http.Server{Handler: handle, Protocols: protocols, ReadHeaderTimeout: testTimeout}
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
 	t.Cleanup(func() { s.Close(); <-served })
@@ -177,7 +177,7 @@ func TestTimeout_OfTheHandshakeAlone(t *testing.T) {
 	release := make(chan bool)
 	defer close(release)
 	deaf := strings.Replace(rawBackend(t, func(net.Conn, *bufio.Reader) { <-release }), "http:", "https:", 1)
-	h := open(t, inOrder(t, Config{Connect: patience, TLSTimeout: 50 * time.Millisecond}, deaf), nil)
+	h := open(t, inOrder(t, Config{Connect: testTimeout, TLSTimeout: 50 * time.Millisecond}, deaf), nil)
 	h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	if got := h.result(t); got.Kind != ConnectTimeout {
 		t.Errorf("result %+v", got)
@@ -241,7 +241,7 @@ func TestConnections_NeverMoreThanThat(t *testing.T) {
 	const most, clients = 2, 10
 	now, goOn := make(chan int, clients), make(chan bool)
 	url := startBackend(t, func(http.ResponseWriter, *http.Request) { now <- 1; <-goOn })
-	p := inOrder(t, Config{MaxConnections: most, Queue: Queue{clients - most, patience}}, url)
+	p := inOrder(t, Config{MaxConnections: most, Queue: Queue{clients - most, testTimeout}}, url)
 	h := open(t, p, nil)
 	for range clients {
 		h.dial(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")

@@ -24,7 +24,7 @@ func (j *forwarding) receive(res *http.Response) error {
 	case res.StatusCode == http.StatusSwitchingProtocols:
 		return fmt.Errorf("%w: 101, which nobody asked for", errAnswer)
 	default:
-		j.answer = answerBody{ReadCloser: res.Body, res: res, journey: j}
+		j.answer = answerBody{ReadCloser: res.Body, res: res, forwarding: j}
 		res.Body = &j.answer
 		j.prune(res.Trailer)
 	}
@@ -65,25 +65,25 @@ func (j *forwarding) prune(trailer http.Header) {
 // An answerBody is the target's body on its way to the client.
 type answerBody struct {
 	io.ReadCloser
-	res     *http.Response
-	journey *forwarding
-	err     error // what went wrong when reading it
+	res        *http.Response
+	forwarding *forwarding
+	err        error // what went wrong when reading it
 }
 
 func (b *answerBody) Read(p []byte) (int, error) {
-	b.journey.idle.begin()
+	b.forwarding.idle.begin()
 	n, err := b.ReadCloser.Read(p)
-	b.journey.idle.end()
+	b.forwarding.idle.end()
 	if err != nil && err != io.EOF && errors.Is(context.Cause(b.res.Request.Context()), errIdle) {
 		err = errIdle
 	}
 	switch {
 	case err == io.EOF:
-		b.journey.prune(b.res.Trailer)
-		b.journey.stop()
+		b.forwarding.prune(b.res.Trailer)
+		b.forwarding.stop()
 	case err != nil && b.err == nil:
 		b.err = err
-		if why := b.journey.body.err(); why != nil {
+		if why := b.forwarding.body.err(); why != nil {
 			b.err = &bodyError{why} // the target could not answer what never arrived
 		}
 	}

@@ -74,7 +74,7 @@ func unseen(err error) bool {
 	return errors.As(err, new(*dialError)) || errors.As(err, &fault) && fault.Phase < http1.Asking
 }
 
-// judge tells the crew whether the target could be reached. A client that left
+// judge tells the group whether the target could be reached. A client that left
 // meanwhile proves nothing.
 func (c *course) judge(ctx context.Context, err error) {
 	switch {

@@ -18,9 +18,9 @@ import (
 	"github.com/weir-proxy/weir/proxy/http1"
 )
 
-// patience is how long a test waits for what must happen. It is a failure to
+// testTimeout is how long a test waits for what must happen. It is a failure to
 // reach it.
-const patience = time.Minute
+const testTimeout = time.Minute
 
 // A house is a server that forwards everything to one pool, with real sockets
 // on both sides, and keeps the results.
@@ -139,8 +139,8 @@ func await[T any](t testing.TB, c <-chan T, what string) T {
 	select {
 	case v := <-c:
 		return v
-	case <-time.After(patience):
-		t.Fatalf("no %s within %v", what, patience)
+	case <-time.After(testTimeout):
+		t.Fatalf("no %s within %v", what, testTimeout)
 		panic("unreachable")
 	}
 }
@@ -216,7 +216,7 @@ func rawBackend(t testing.TB, serve func(c net.Conn, r *bufio.Reader)) string {
 			}
 			go func() {
 				defer c.Close()
-				_ = c.SetDeadline(time.Now().Add(patience))
+				_ = c.SetDeadline(time.Now().Add(testTimeout))
 				serve(c, bufio.NewReader(c))
 			}()
 		}
@@ -256,7 +256,7 @@ func (h *house) dial(t testing.TB, request string) (net.Conn, *bufio.Reader) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	_ = c.SetDeadline(time.Now().Add(patience))
+	_ = c.SetDeadline(time.Now().Add(testTimeout))
 	if s, ok := t.(secured); ok {
 		c = tls.Client(c, s.client)
 	}
@@ -319,12 +319,12 @@ func until(t testing.TB, holds func() bool) {
 	t.Helper()
 	every := time.NewTicker(time.Millisecond)
 	defer every.Stop()
-	deadline := time.After(patience)
+	deadline := time.After(testTimeout)
 	for !holds() {
 		select {
 		case <-every.C:
 		case <-deadline:
-			t.Fatalf("did not come true within %v", patience)
+			t.Fatalf("did not come true within %v", testTimeout)
 		}
 	}
 }

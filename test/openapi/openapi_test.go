@@ -21,8 +21,8 @@ import (
 	"github.com/getkin/kin-openapi/routers/legacy"
 )
 
-// patience is how long a weir may take to start.
-const patience = time.Minute
+// startTimeout is how long a weir may take to start.
+const startTimeout = time.Minute
 
 const served = `listen: {http: "127.0.0.1:0"}
 admin: {http: "127.0.0.1:0"}
@@ -59,7 +59,7 @@ func start(t *testing.T) (clients, operators string) {
 	if err := weir.Start(); err != nil {
 		t.Fatal(err)
 	}
-	late := time.AfterFunc(patience, func() { weir.Process.Kill() }) // which ends the log
+	late := time.AfterFunc(startTimeout, func() { weir.Process.Kill() }) // which ends the log
 	t.Cleanup(func() { weir.Process.Kill(); weir.Wait() })
 	lines := bufio.NewScanner(log)
 	for lines.Scan() {

@@ -66,9 +66,13 @@ func (a *admitter) admit(client context.Context, x *exchange) error {
 		return nil
 	}
 	store, err := a.store, errAway
+	settles := a.standby.settles(x)
 	if !a.standby.decides(x) {
 		take := taker(a.take)
-		if x.route.waits {
+		switch {
+		case settles:
+			take = a.standby.within(x, take)
+		case x.route.waits:
 			take = a.waiting(client, x)
 		}
 		err = a.takeOnce(ctx, x, take)
@@ -93,7 +97,9 @@ func (a *admitter) admit(client context.Context, x *exchange) error {
 		}
 		store, x.idempotency = reporting{a.standby.local, a.standby}, nil
 	} else {
-		a.standby.note(x)
+		if !settles { // else it is known there already
+			a.standby.note(x)
+		}
 		a.nearby.note(x)
 	}
 	if x.rotates {

@@ -115,7 +115,7 @@ func TestFallback_StoreThatWasAwayIsNotAskedAtOnce(t *testing.T) {
 // While other nodes may not have reported yet, the store and this node's share both
 // have to let a request pass: who alone went by the store would take what others
 // have granted, and who alone went by its share what others take of the store.
-func TestStandby_SettlingAsksBoth(t *testing.T) {
+func TestFallback_SettlingAsksBoth(t *testing.T) {
 	w, h := heard(t, 2, limited("{key: header:X-User, rate: 8/1m}"))
 	h.absent.Store(true)
 	w.sends(200, "GET", "/a", "X-User: alice") // by its share of 4

@@ -80,6 +80,7 @@ type exchange struct {
 	repeated    bool             // admit: it repeats a request that was counted
 	rotates     bool             // extract: claims are there twice, under two keys
 	waited      bool             // admit: it stood in line for its turn
+	waitTook    time.Duration    // admit: for so long
 	streamReset bool             // the client wants no answer any more, and has kept its connection
 	banned      bool             // admit: this refusal was one too many
 	shadowed    []refusal        // admit: what limits in shadow mode would have refused
@@ -91,6 +92,8 @@ type exchange struct {
 	err         error            // for the log
 	asking      upstream.Request // forward: what the upstream is asked
 	result      upstream.Result
+
+	upstreamTook time.Duration // forward: until the answer was passed on or given up
 
 	memory respond.Memory                      // what is told of the quota is made in
 	edit   func(status int, h upstream.Header) // onHeader, made once

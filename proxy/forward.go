@@ -3,6 +3,7 @@ package proxy
 import (
 	"maps"
 	"net/http"
+	"time"
 
 	"github.com/weir-proxy/weir/proxy/respond"
 	"github.com/weir-proxy/weir/proxy/upstream"
@@ -46,7 +47,9 @@ func (g *generation) forward(x *exchange, d downstream) {
 		Reserved:    x.route.reserved,
 		OnHeader:    x.edit,
 	}
+	began := time.Now()
 	x.result = d.forward(x.route.pool, &x.asking)
+	x.upstreamTook = time.Since(began)
 	x.fail(x.result.Err)
 	if x.result.Kind != upstream.OK && !x.result.Wrote {
 		d.answer(failed(x))

@@ -148,7 +148,7 @@ func (m *metrics) asked(operation string, took time.Duration, err error) {
 
 // fellBack notes a request that was decided without the store.
 func (m *metrics) fellBack(x *exchange) {
-	m.fallbacks.WithLabelValues(x.fallback).Inc()
+	m.fallbacks.WithLabelValues(x.admitted.fallback).Inc()
 }
 
 // unasked notes a limit that nobody could be asked about.

@@ -81,9 +81,13 @@ func (a *admitter) admit(client context.Context, x *exchange) error {
 		return nil
 	}
 	store, err := a.store, errAway
+	settles := a.fallback.settles(x)
 	if !a.fallback.decides(x) {
 		take := taker(a.take)
-		if x.route.waits {
+		switch {
+		case settles:
+			take = a.fallback.within(x, take)
+		case x.route.waits:
 			take = a.waiting(client, x)
 		}
 		err = a.takeOnce(ctx, x, take)
@@ -108,7 +112,9 @@ func (a *admitter) admit(client context.Context, x *exchange) error {
 		}
 		store, x.repeat.first = reporting{a.fallback.local, a.fallback}, nil
 	} else {
-		a.fallback.note(x)
+		if !settles { // else it is known there already
+			a.fallback.note(x)
+		}
 		a.nearby.note(x)
 	}
 	if x.extracted.bothSecrets {

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -32,6 +33,9 @@ type reporter interface {
 	limiter.AdminStore
 	// Available is false while decisions are made in its place.
 	Available() bool
+	// Settling is true while it is not Available but answers: it knows what this
+	// process has granted, and not yet what others have.
+	Settling() bool
 	// Report has the store count what p took of a fallback.
 	Report(claims []limiter.Claim, p limiter.Permit)
 	// Withdraw takes a report back, and says whether that was in time.
@@ -57,7 +61,45 @@ func (s *fallback) nodes() int {
 
 // decides reports whether x is to be decided here without asking the store.
 func (s *fallback) decides(x *exchange) bool {
+	return s.away(x) && !s.store.Settling()
+}
+
+// settles reports whether x is to be decided both here and by the store: of what other
+// nodes granted meanwhile the store may not have heard yet, so none may have more
+// than its share; and as soon as one of them goes by the store alone, the others must ask
+// it as well.
+func (s *fallback) settles(x *exchange) bool {
+	return s.away(x) && s.store.Settling()
+}
+
+func (s *fallback) away(x *exchange) bool {
 	return s.store != nil && x.route.standsIn && !s.store.Available()
+}
+
+// within is take for x, with no more than this node's share. errAway says that the share
+// is used up.
+func (s *fallback) within(x *exchange, take taker) taker {
+	return func(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
+		var own []limiter.Claim
+		for i, c := range x.claims {
+			if x.window(i).of.onFailure == config.Local {
+				own = append(own, c)
+			}
+		}
+		own = s.shares(own)
+		var share limiter.Decision
+		if err := s.local.Take(ctx, own, &share); err != nil {
+			return err
+		}
+		if !share.Allowed {
+			return errAway
+		}
+		err := take(ctx, claims, d)
+		if err != nil || !d.Allowed {
+			return errors.Join(err, s.local.Refund(ctx, own, share.Permit))
+		}
+		return nil
+	}
 }
 
 // note remembers what the store has said, as far as it may be asked here later.

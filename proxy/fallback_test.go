@@ -13,6 +13,7 @@ import (
 type hearing struct {
 	*limiter.Memory
 	absent    atomic.Bool // and decisions go on in its place
+	back      atomic.Bool // absent, but it answers
 	broken    atomic.Bool
 	heard     map[[16]byte]int64
 	withdrawn int
@@ -21,6 +22,8 @@ type hearing struct {
 }
 
 func (h *hearing) Available() bool { return !h.absent.Load() }
+
+func (h *hearing) Settling() bool { return h.back.Load() }
 
 func (h *hearing) Report(claims []limiter.Claim, p limiter.Permit) { h.heard[p.ID] = claims[0].Cost }
 
@@ -107,6 +110,39 @@ func TestFallback_StoreThatWasAwayIsNotAskedAtOnce(t *testing.T) {
 	if got := w.lines("request")[0]["fallback"]; got != nil {
 		t.Errorf("fallback %v; want the store to be asked", got)
 	}
+}
+
+// While other nodes may not have reported yet, the store and this node's share both
+// have to let a request pass: who alone went by the store would take what others
+// have granted, and who alone went by its share what others take of the store.
+func TestFallback_SettlingAsksBoth(t *testing.T) {
+	w, h := heard(t, 2, limited("{key: header:X-User, rate: 8/1m}"))
+	h.absent.Store(true)
+	w.sends(200, "GET", "/a", "X-User: alice") // by its share of 4
+	h.back.Store(true)
+	for range 3 {
+		w.sends(200, "GET", "/a", "X-User: alice")
+	}
+	w.sends(429, "GET", "/a", "X-User: alice") // the store has 5 left, the share none
+	if len(h.heard) != 1 {
+		t.Errorf("the store hears of %d grants, want the one that it was not asked about", len(h.heard))
+	}
+
+	w, h = heard(t, 2, limited("{key: header:X-User, rate: 8/1m}"))
+	other := made(t, limited("{key: header:X-User, rate: 8/1m}"), func(o *Options) { o.Store = h })
+	for range 8 {
+		other.sends(200, "GET", "/a", "X-User: alice")
+	}
+	h.absent.Store(true)
+	h.back.Store(true)
+	for range 5 { // what the store refuses takes nothing of the share
+		w.sends(429, "GET", "/a", "X-User: alice")
+	}
+	h.broken.Store(true)
+	for range 4 {
+		w.sends(200, "GET", "/a", "X-User: alice")
+	}
+	w.sends(429, "GET", "/a", "X-User: alice")
 }
 
 // What is given back while the store is away is not reported, and can be had

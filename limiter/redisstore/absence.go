@@ -16,15 +16,16 @@ import (
 const look = 200 * time.Millisecond
 
 // An absence is the time for which others decide in place of Redis. It begins
-// when the breaker opens. It ends some time after Redis answers again: meanwhile
-// each process has told what it granted, so that none takes for free what another
+// when the breaker opens. It ends some time after Redis answers again: it settles
+// until each process has told what it granted, so that none takes for free what another
 // has let pass. A single failure is no absence.
 type absence struct {
 	cancel context.CancelFunc
 	ctx    context.Context // of the goroutine that looks; ends with the store
 	wg     sync.WaitGroup
 
-	away atomic.Bool // changed with mu held
+	away     atomic.Bool // changed with mu held
+	settling atomic.Bool // away, but Redis answers and has been told
 
 	mu      sync.Mutex // guards what follows; never held over I/O
 	looking bool
@@ -40,6 +41,13 @@ func newAbsence() *absence {
 // Options.Settle after it is back. In a cluster it is always true.
 func (s *Store) Available() bool {
 	return !s.absence.away.Load()
+}
+
+// Settling reports whether Redis answers again and has been told what this process
+// granted in its place, while others may not have told it yet: Available is about to
+// become true. Who asks it meanwhile grants no more than its share besides.
+func (s *Store) Settling() bool {
+	return s.absence.settling.Load()
 }
 
 // Report has Redis count what was granted in its place: as soon as it answers,
@@ -93,6 +101,7 @@ func (s *Store) lookFor() {
 	var back time.Time
 	for {
 		err := s.answers(s.absence.ctx)
+		s.absence.settling.Store(err == nil && s.absence.away.Load())
 		switch {
 		case err != nil:
 			back = time.Time{}
@@ -131,6 +140,7 @@ func (s *Store) over(back time.Time) bool {
 	defer a.mu.Unlock()
 	if time.Since(back) >= s.settle {
 		a.away.Store(false)
+		a.settling.Store(false)
 	}
 	a.looking = a.away.Load() || s.reports.known.Load() > 0
 	return !a.looking

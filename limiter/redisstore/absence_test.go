@@ -44,7 +44,11 @@ func TestAbsence_BeginsWithTheBreakerAndEndsAfterSettling(t *testing.T) {
 	s.server.Restart()
 	back := time.Now()
 	s.within("Redis is told", func() bool { return store.Unreported() == 0 })
+	s.within("it settles, told before", func() bool { return store.Settling() && store.Unreported() == 0 || store.Available() })
 	s.within("the absence ends", store.Available)
+	if store.Settling() {
+		t.Error("it settles when the absence is over")
+	}
 	if after := time.Since(back); after < settle {
 		t.Errorf("the absence ended %v after Redis was back, want at least %v", after, settle)
 	}

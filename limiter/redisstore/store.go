@@ -35,9 +35,9 @@ type Options struct {
 	// Denials is how many refused windows are remembered in this process, about
 	// 200 bytes each; DefaultDenials when zero, none when negative.
 	Denials int
-	// Settle is how long after Redis is back decisions go on in its place where
-	// they were made so (see Standing): longer than the breaker of any process
-	// rests, so that all can report first. None when zero.
+	// Settle is how long after Redis is back it is not Available yet, but Settling:
+	// longer than the breaker of any process rests, so that all have reported what
+	// they granted in its place before the first goes by Redis alone. None when zero.
 	Settle time.Duration
 }
 

@@ -81,7 +81,7 @@ func (s *fallback) away(x *exchange) bool {
 func (s *fallback) within(x *exchange, take taker) taker {
 	return func(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
 		var own []limiter.Claim
-		for i, c := range x.claims {
+		for i, c := range x.asks.claims {
 			if x.window(i).of.onFailure == config.Local {
 				own = append(own, c)
 			}

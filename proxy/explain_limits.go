@@ -48,7 +48,7 @@ func (e *explainer) key(s *key.Spec) ExplainedKey {
 	case k.skip:
 		said.Skipped = true
 	default:
-		said.Hash = e.x.redact.key(k.Key)
+		said.Hash = e.x.generation.redact.key(k.Key)
 		said.Value = e.shown(s)
 	}
 	return said
@@ -56,10 +56,10 @@ func (e *explainer) key(s *key.Spec) ExplainedKey {
 
 // shown is a key that is there, as people may see it.
 func (e *explainer) shown(s *key.Spec) string {
-	if err := s.Extract(e.x, &e.x.value); err != nil {
+	if err := s.Extract(e.x, &e.x.extracted.value); err != nil {
 		return ""
 	}
-	return e.x.value.Shown()
+	return e.x.extracted.value.Shown()
 }
 
 // origin says where a key is read from.
@@ -81,7 +81,7 @@ func origin(s *key.Spec) string {
 func (e *explainer) explainLists() {
 	x := e.x
 	for _, lookup := range slices.Concat(x.route.lists, x.route.bodyLists) {
-		found := x.readQuery() == nil && lookup.key.Extract(x, &x.value) == nil && !x.value.Skip
+		found := x.readQuery() == nil && lookup.key.Extract(x, &x.extracted.value) == nil && !x.extracted.value.Skip
 		for _, l := range lookup.lists {
 			e.Lists = append(e.Lists, ExplainedList{Name: l.Name, Key: lookup.key.Name, Action: string(l.Action), Hit: found && x.isOn(l)})
 		}
@@ -121,7 +121,7 @@ func (e *explainer) explainLimits() {
 // explainLimit asks l what it would say, if it applies.
 func (e *explainer) explainLimit(l *limit, said *ExplainedLimit) {
 	x, a := e.x, e.proxy.admitter
-	x.claims, x.windows, x.shadows, x.shadowWindows = x.claims[:0], x.windows[:0], x.shadows[:0], x.shadowWindows[:0]
+	x.asks.claims, x.asks.windows, x.shadows.claims, x.shadows.windows = x.asks.claims[:0], x.asks.windows[:0], x.shadows.claims[:0], x.shadows.windows[:0]
 	if x.bypasses() {
 		said.Reason = x.notAsked()
 		return
@@ -130,9 +130,9 @@ func (e *explainer) explainLimit(l *limit, said *ExplainedLimit) {
 	if err == nil {
 		err = e.generation.claim(x, l)
 	}
-	claims, windows := x.claims, x.windows
+	claims, windows := x.asks.claims, x.asks.windows
 	if l.mode == config.Shadow {
-		claims, windows = x.shadows, x.shadowWindows
+		claims, windows = x.shadows.claims, x.shadows.windows
 	}
 	switch {
 	case err != nil:

@@ -101,9 +101,9 @@ func (m *metrics) served(x *exchange) (name string) {
 	if x.route != nil {
 		name, f = x.route.name, x.route.figures
 	}
-	requests, ok := f.requests.get(x.status)
+	requests, ok := f.requests.get(x.answer.status)
 	if !ok {
-		requests = f.requests.keep(x.status, m.requests.WithLabelValues(name, strconv.Itoa(x.status)))
+		requests = f.requests.keep(x.answer.status, m.requests.WithLabelValues(name, strconv.Itoa(x.answer.status)))
 	}
 	requests.Inc()
 	m.took(x, name, f)
@@ -113,12 +113,12 @@ func (m *metrics) served(x *exchange) (name string) {
 // took notes how long x took, and who took how much of that.
 func (m *metrics) took(x *exchange, name string, f *figures) {
 	x.observe(f.durations.of(m.durations, name), x.took)
-	x.observe(f.own.of(m.own, name), x.took-x.upstreamTook-x.waitTook)
-	if x.upstreamTook > 0 {
-		x.observe(f.upstream.of(m.upstream, name), x.upstreamTook)
+	x.observe(f.own.of(m.own, name), x.took-x.outcome.took-x.admitted.waitTook)
+	if x.outcome.took > 0 {
+		x.observe(f.upstream.of(m.upstream, name), x.outcome.took)
 	}
-	if x.waitTook > 0 {
-		x.observe(f.line.of(m.line, name), x.waitTook)
+	if x.admitted.waitTook > 0 {
+		x.observe(f.line.of(m.line, name), x.admitted.waitTook)
 	}
 }
 
@@ -169,7 +169,7 @@ func (m *metrics) asked(operation string, took time.Duration, err error) {
 
 // fellBack notes a request that was decided without the store.
 func (m *metrics) fellBack(x *exchange) {
-	m.fallbacks.WithLabelValues(x.fallback).Inc()
+	m.fallbacks.WithLabelValues(x.admitted.fallback).Inc()
 }
 
 // unasked notes a limit that nobody could be asked about.

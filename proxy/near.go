@@ -69,7 +69,7 @@ func (n *nearby) write(x *exchange, i int, w *window) {
 		return
 	}
 	near := Near{Route: x.route.name, Limit: w.of.name, Window: limiter.WindowName(w.Rate.Window), Used: used, Of: w.Rate.Count}
-	near.Key, near.Masked = x.logKey(x.claims[i].Key)
+	near.Key, near.Masked = x.logKey(x.asks.claims[i].Key)
 	n.most[w.Name] = near
 }
 

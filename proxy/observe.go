@@ -28,28 +28,28 @@ func (o *observer) minute(t time.Time) int64 { return int64(t.Sub(o.since) / tim
 func (o *observer) observe(x *exchange) {
 	o.recent.note(x)
 	minute := o.minute(x.began)
-	if x.decided {
+	if x.admitted.decided {
 		o.count(x, minute)
 	}
-	for i := range x.takings {
-		o.countShadow(x, &x.takings[i], minute)
+	for i := range x.admitted.takings {
+		o.countShadow(x, &x.admitted.takings[i], minute)
 	}
 }
 
 // count counts the key of each limit that was asked: once, however many windows it has
 // and secrets its key counts under.
 func (o *observer) count(x *exchange, minute int64) {
-	for from, to := 0, 0; from < len(x.claims); from = to {
+	for from, to := 0, 0; from < len(x.asks.claims); from = to {
 		of := x.window(from).of
 		asked, refused := false, false
-		for to = from; to < len(x.claims) && x.window(to).of == of; to++ {
+		for to = from; to < len(x.asks.claims) && x.window(to).of == of; to++ {
 			if to < len(x.decision.Outcomes) {
 				asked = asked || !x.decision.Outcomes[to].Unknown
 				refused = refused || !x.decision.Outcomes[to].Allowed
 			}
 		}
 		if asked {
-			of.top.count(x, of, minute, x.claims[from].Key, refused)
+			of.top.count(x, of, minute, x.asks.claims[from].Key, refused)
 		}
 	}
 }
@@ -57,7 +57,7 @@ func (o *observer) count(x *exchange, minute int64) {
 // countShadow counts the key of a limit in shadow mode, which is a taking by itself.
 func (o *observer) countShadow(x *exchange, t *taking, minute int64) {
 	if of := x.shadowOf(t); of != nil {
-		refused := slices.ContainsFunc(x.shadowed, func(s refusal) bool { return x.route.windows[s.window].of == of })
+		refused := slices.ContainsFunc(x.admitted.shadowed, func(s refusal) bool { return x.route.windows[s.window].of == of })
 		of.top.count(x, of, minute, t.claims[0].Key, refused)
 	}
 }
@@ -81,8 +81,8 @@ func (t *topLimit) count(x *exchange, of *limit, minute int64, k limiter.Key, re
 	}
 	fill := func(l *label) {
 		l.size = 0
-		if i := slices.IndexFunc(x.keys, func(k extractedKey) bool { return k.by == of.key }); i >= 0 {
-			x.fillLabel(l, &x.keys[i])
+		if i := slices.IndexFunc(x.extracted.keys, func(k extractedKey) bool { return k.by == of.key }); i >= 0 {
+			x.fillLabel(l, &x.extracted.keys[i])
 		}
 	}
 	t.asked.Observe(minute, k, fill)

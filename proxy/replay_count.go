@@ -104,16 +104,16 @@ func (t *tallies) count(now time.Time, v *visit) {
 
 // flags counts what else is known of a request.
 func (rt *routeTally) flags(x *exchange, err error) {
-	if x.exempt && err == nil {
+	if x.extracted.exempt && err == nil {
 		rt.Exempt++
 	}
-	if x.waited {
+	if x.admitted.waited {
 		rt.Waited++
 	}
-	if x.repeated {
+	if x.admitted.repeated {
 		rt.Repeated++
 	}
-	if x.banned {
+	if x.admitted.banned {
 		rt.Banned++
 	}
 }

@@ -121,12 +121,12 @@ func (a *admitter) admit(client context.Context, x *exchange) error {
 	if x.extracted.bothSecrets {
 		x.mergePrevious()
 	}
-	a.metrics.decided(x, x.asks.windows, &x.decision)
+	a.metrics.decided(x.route, x.asks, &x.decision)
 	x.admitted.decided = true
 	if !x.decision.Allowed {
 		return a.refuse(ctx, x, store)
 	}
-	x.admitted.takings = append(x.admitted.takings, newTaking(store, x.asks.claims, x.asks.windows, x.decision.Permit).with(x.repeat.first))
+	x.admitted.takings = append(x.admitted.takings, newTaking(store, x.asks, x.decision.Permit).with(x.repeat.first))
 	if err == nil { // a store that is away is not asked again for the same request
 		a.watch(ctx, x)
 	}
@@ -159,12 +159,7 @@ func (a *admitter) boundAll(client context.Context, x *exchange) (context.Contex
 
 // penalized reports whether a refusal of x may have to be counted.
 func (x *exchange) penalized() bool {
-	for i := range x.asks.claims {
-		if x.window(i).of.penalty != nil {
-			return true
-		}
-	}
-	return false
+	return x.asks.has(func(l *limit) bool { return l.penalty != nil })
 }
 
 // shortenRetry lets a client that was refused for what it has under way come back soon:
@@ -211,26 +206,26 @@ func (a *admitter) watchAll(ctx context.Context, x *exchange) {
 	}
 	var d limiter.Decision
 	for from, to := 0, 0; from < len(x.shadows.claims); from = to {
-		of := x.route.windows[x.shadows.windows[from]].of
-		for to = from + 1; to < len(x.shadows.claims) && x.route.windows[x.shadows.windows[to]].of == of; to++ {
-		}
-		if err := a.take(ctx, x.shadows.claims[from:to], &d); err != nil {
+		var of *limit
+		of, to = x.shadows.limit(from)
+		asked := x.shadows.part(from, to)
+		if err := a.take(ctx, asked.claims, &d); err != nil {
 			a.metrics.unasked(x, of)
 			continue
 		}
-		a.metrics.decided(x, x.shadows.windows[from:to], &d)
-		x.shadow(from, &d)
-		x.admitted.takings = append(x.admitted.takings, newTaking(a.store, x.shadows.claims[from:to], x.shadows.windows[from:to], d.Permit))
+		a.metrics.decided(x.route, asked, &d)
+		x.admitted.shadow(asked, &d)
+		x.admitted.takings = append(x.admitted.takings, newTaking(a.store, asked, d.Permit))
 	}
 }
 
-// shadow notes what d, the decision about the claims in shadow mode from that one on,
-// would have refused. A key that is counted under two secrets is noted once.
-func (x *exchange) shadow(from int, d *limiter.Decision) {
+// shadow notes what d, the decision about what was asked of a limit in shadow mode, would
+// have refused. A key that is counted under two secrets is noted once.
+func (a *admission) shadow(asked asks, d *limiter.Decision) {
 	for i, o := range d.Outcomes {
-		w := x.shadows.windows[from+i]
-		if !o.Allowed && !slices.ContainsFunc(x.admitted.shadowed, func(s refusal) bool { return s.window == w }) {
-			x.admitted.shadowed = append(x.admitted.shadowed, refusal{w, x.shadows.claims[from+i].Key, o.Banned, o.Wait})
+		w := asked.windows[i]
+		if !o.Allowed && !slices.ContainsFunc(a.shadowed, func(s refusal) bool { return s.window == w }) {
+			a.shadowed = append(a.shadowed, refusal{w, asked.claims[i].Key, o.Banned, o.Wait})
 		}
 	}
 }

@@ -53,13 +53,13 @@ func (p *Proxy) early(ctx context.Context, g *generation, x *exchange) error {
 		if x.extracted.bothSecrets {
 			x.mergePrevious()
 		}
-		a.metrics.decided(x, x.asks.windows, &x.decision)
+		a.metrics.decided(x.route, x.asks, &x.decision)
 		x.admitted.decided = true
 		ctx, cancel := a.bound(ctx)
 		defer cancel()
 		return a.refuse(ctx, x, a.store)
 	}
-	x.asks.claims, x.asks.windows, x.extracted.bothSecrets = x.asks.claims[:0], x.asks.windows[:0], false // extract begins anew; the keys stay
+	x.asks, x.extracted.bothSecrets = x.asks.none(), false // extract begins anew; the keys stay
 	return nil
 }
 

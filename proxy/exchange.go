@@ -81,8 +81,8 @@ func (x *exchange) reset() {
 		in:        x.in.reset(),
 		request:   x.request,
 		extracted: x.extracted.reset(),
-		asks:      x.asks.reset(),
-		shadows:   x.shadows.reset(),
+		asks:      x.asks.none(),
+		shadows:   x.shadows.none(),
 		repeat:    x.repeat.reset(),
 		decision:  limiter.Decision{Outcomes: x.decision.Outcomes[:0]},
 		admitted:  x.admitted.reset(),
@@ -97,9 +97,6 @@ func newExchange() any {
 	x.sending.edit = x.onHeader
 	return x
 }
-
-// window is the window that claim i asks for.
-func (x *exchange) window(i int) *window { return x.route.windows[x.asks.windows[i]] }
 
 // refusing is the first claim that a limit refused.
 func (x *exchange) refusing() (i int, found bool) {

@@ -32,12 +32,11 @@ func (p *Proxy) Explain(ctx context.Context, r ExplainRequest) (Explanation, err
 	if x.route != nil {
 		decided := x.decision // what is asked below must not change the answer
 		decided.Outcomes = append([]limiter.Outcome(nil), decided.Outcomes...)
-		claims := append([]limiter.Claim(nil), x.asks.claims...)
-		windows := append([]int(nil), x.asks.windows...)
+		asked := x.asks.clone()
 		e.explainKeys()
 		e.explainLists()
 		e.explainLimits()
-		x.decision, x.asks.claims, x.asks.windows = decided, claims, windows
+		x.decision, x.asks = decided, asked
 	}
 	e.end(refusal)
 	return e.Explanation, nil

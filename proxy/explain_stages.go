@@ -27,7 +27,7 @@ func (e *explainer) early() (string, error) {
 	if errors.Is(err, errRefused) {
 		return "", fmt.Errorf("%w, before the body is read", err)
 	}
-	x.asks.claims, x.asks.windows, x.extracted.bothSecrets = x.asks.claims[:0], x.asks.windows[:0], false
+	x.asks, x.extracted.bothSecrets = x.asks.none(), false
 	return "", nil // a store that cannot tell leaves it to admit
 }
 
@@ -77,13 +77,11 @@ func (e *explainer) admit() (string, error) {
 	case err != nil && !errors.Is(err, errRefused):
 		e.Decision.Asked = false
 		e.Decision.Reason = "the store cannot be asked; each limit goes by its on_store_failure"
-		for i := range x.asks.claims {
-			if x.window(i).of.onFailure == config.Deny {
-				e.Decision.Allowed = false
-				return "", errUndecided
-			}
+		if x.asks.has(func(l *limit) bool { return l.onFailure == config.Deny }) {
+			e.Decision.Allowed = false
+			return "", errUndecided
 		}
-		x.asks.claims, x.asks.windows = x.asks.claims[:0], x.asks.windows[:0]
+		x.asks = x.asks.none()
 		return e.Decision.Reason, nil
 	}
 	e.Decision.Allowed = err == nil
@@ -125,14 +123,14 @@ func (e *explainer) repeats() (bool, error) {
 	if err := a.store.Peek(ctx, free, &d); err != nil || !d.Allowed {
 		return false, nil //nolint:nilerr // as above
 	}
-	x.asks.claims, x.asks.windows = x.asks.claims[:0], x.asks.windows[:0]
+	x.asks = x.asks.none()
 	return true, nil
 }
 
 // worthWaiting reports whether each limit that refuses lets requests wait that long.
 func (x *exchange) worthWaiting() bool {
 	for i, o := range x.decision.Outcomes {
-		if !o.Allowed && o.Wait > x.window(i).of.wait {
+		if !o.Allowed && o.Wait > x.asks.windows[i].of.wait {
 			return false
 		}
 	}

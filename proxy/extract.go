@@ -98,8 +98,8 @@ func (g *generation) claim(x *exchange, l *limit) error {
 			of = o.windows
 		}
 	}
-	for _, i := range of {
-		if cost > x.route.windows[i].Most() {
+	for _, w := range of {
+		if cost > w.Most() {
 			return fmt.Errorf("%s: %w: %d is more than can ever be asked for", l.cost.From, errCost, cost)
 		}
 	}
@@ -113,19 +113,17 @@ func (g *generation) claim(x *exchange, l *limit) error {
 			return fmt.Errorf("%s: %w: it cannot stand in the name of a limiter", l.key.From, key.ErrInvalid)
 		}
 	}
-	claims, windows := &x.asks.claims, &x.asks.windows
+	asked := &x.asks
 	if l.mode == config.Shadow {
-		claims, windows = &x.shadows.claims, &x.shadows.windows
+		asked = &x.shadows
 	}
-	for _, i := range of {
-		*claims = append(*claims, limiter.Claim{Limit: &x.route.windows[i].Limit, Key: k.Key, Cost: cost, Value: value.Key, Redisson: shared, RedissonForm: l.form, Source: x.extracted.source})
-		*windows = append(*windows, i)
+	for _, w := range of {
+		asked.add(limiter.Claim{Limit: &w.Limit, Key: k.Key, Cost: cost, Value: value.Key, Redisson: shared, RedissonForm: l.form, Source: x.extracted.source}, w)
 	}
 	if g.config.Privacy.Rotates && shared == "" { // what was counted before counts as well
 		x.extracted.bothSecrets = true
-		for _, i := range of {
-			*claims = append(*claims, limiter.Claim{Limit: &x.route.windows[i].Limit, Key: k.previous, Cost: cost, Value: value.previous, Source: x.extracted.source})
-			*windows = append(*windows, i)
+		for _, w := range of {
+			asked.add(limiter.Claim{Limit: &w.Limit, Key: k.previous, Cost: cost, Value: value.previous, Source: x.extracted.source}, w)
 		}
 	}
 	return nil
@@ -199,7 +197,7 @@ func (g *generation) key(x *exchange, by *key.Spec) (extractedKey, error) {
 // An overridden limit goes by windows that the request's key has of its own.
 type overridden struct {
 	of      *limit
-	windows []int
+	windows []*window
 }
 
 // override finds the limits in which the key that was extracted last stands hashed.

@@ -82,7 +82,7 @@ func (s *fallback) within(x *exchange, take taker) taker {
 	return func(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
 		var own []limiter.Claim
 		for i, c := range x.asks.claims {
-			if x.window(i).of.onFailure == config.Local {
+			if x.asks.windows[i].of.onFailure == config.Local {
 				own = append(own, c)
 			}
 		}
@@ -113,26 +113,26 @@ func (s *fallback) note(x *exchange) {
 // request, one that allows is left out. errUndecided says that one denied.
 func (s *fallback) decide(x *exchange, m *metrics) error {
 	for i := range x.asks.claims {
-		if x.window(i).of.onFailure == config.Deny {
+		if x.asks.windows[i].of.onFailure == config.Deny {
 			x.admitted.fallback = string(config.Deny)
 			m.fellBack(x)
-			m.unasked(x, x.window(i).of)
+			m.unasked(x, x.asks.windows[i].of)
 			return errUndecided
 		}
 	}
 	x.admitted.fallback = string(config.Allow)
-	claims, windows := x.asks.claims[:0], x.asks.windows[:0]
+	left := x.asks.none()
 	for i, c := range x.asks.claims {
-		if x.window(i).of.onFailure == config.Allow {
-			m.unasked(x, x.window(i).of)
+		if x.asks.windows[i].of.onFailure == config.Allow {
+			m.unasked(x, x.asks.windows[i].of)
 			continue
 		}
-		claims, windows = append(claims, c), append(windows, x.asks.windows[i])
+		left.add(c, x.asks.windows[i])
 		x.admitted.fallback = string(config.Local)
 	}
-	x.asks.claims, x.asks.windows = claims, windows
+	x.asks = left
 	m.fellBack(x)
-	if len(claims) == 0 {
+	if len(left.claims) == 0 {
 		x.decision = limiter.Decision{Allowed: true, Outcomes: x.decision.Outcomes[:0]}
 		return nil
 	}

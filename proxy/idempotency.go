@@ -91,7 +91,7 @@ func (a *admitter) repeats(ctx context.Context, x *exchange) (bool, error) {
 		return false, err
 	}
 	x.admitted.repeated = true
-	x.asks.claims, x.asks.windows = x.asks.claims[:0], x.asks.windows[:0]
+	x.asks = x.asks.none()
 	x.decision = limiter.Decision{Allowed: true, At: time.Now(), Outcomes: x.decision.Outcomes[:0]}
 	return true, nil
 }

@@ -83,7 +83,7 @@ func held(store limiter.AdminStore) (*admitter, *exchange) {
 	w := &window{of: l, Limit: limiter.Limit{Name: "a.l:held", Algorithm: limiter.Concurrent, Rate: limiter.Rate{Count: 1, Window: config.Lease}}}
 	x := newExchange().(*exchange)
 	x.route = &route{name: "a", windows: []*window{w}}
-	x.asks.claims, x.asks.windows = []limiter.Claim{{Limit: &w.Limit, Key: limiter.KeyOf("k"), Cost: 1}}, []int{0}
+	x.asks.add(limiter.Claim{Limit: &w.Limit, Key: limiter.KeyOf("k"), Cost: 1}, w)
 	return a, x
 }
 

@@ -131,17 +131,18 @@ func (x *exchange) observe(h *histogram, d time.Duration) {
 
 // decided counts what each limit said; a limit of several windows says one thing,
 // and one that was not asked nothing.
-func (m *metrics) decided(x *exchange, windows []int, d *limiter.Decision) {
-	for i := 0; i < len(windows); {
-		of, result, asked := x.route.windows[windows[i]].of, allowed, false
-		for ; i < len(windows) && x.route.windows[windows[i]].of == of; i++ {
-			asked = asked || !d.Outcomes[i].Unknown
+func (m *metrics) decided(r *route, asked asks, d *limiter.Decision) {
+	for i := 0; i < len(asked.windows); {
+		of, to := asked.limit(i)
+		result, known := allowed, false
+		for ; i < to; i++ {
+			known = known || !d.Outcomes[i].Unknown
 			if !d.Outcomes[i].Allowed {
 				result = of.refusal()
 			}
 		}
-		if asked {
-			m.decision(x.route, of, result).Inc()
+		if known {
+			m.decision(r, of, result).Inc()
 		}
 	}
 }

@@ -52,7 +52,7 @@ func newNearby() *nearby { return &nearby{most: map[string]Near{}} }
 // note looks at what the store has decided.
 func (n *nearby) note(x *exchange) {
 	for i := range x.decision.Outcomes {
-		if w := x.window(i); x.decision.Outcomes[i].Remaining < w.near && !x.decision.Outcomes[i].Unknown {
+		if w := x.asks.windows[i]; x.decision.Outcomes[i].Remaining < w.near && !x.decision.Outcomes[i].Unknown {
 			n.write(x, i, w)
 		}
 	}

@@ -43,7 +43,7 @@ func nearing(name string, left int64) *exchange {
 	return &exchange{
 		generation: &generation{redact: redactor{privacy: config.Privacy{HashSecret: "a secret"}}},
 		route:      &route{name: "send", windows: []*window{w}},
-		asks:       asks{claims: []limiter.Claim{{Limit: &w.Limit, Key: limiter.KeyOf(name)}}, windows: []int{0}},
+		asks:       asks{claims: []limiter.Claim{{Limit: &w.Limit, Key: limiter.KeyOf(name)}}, windows: []*window{w}},
 		extracted:  extracted{keys: []extractedKey{{Key: limiter.KeyOf(name), shown: "+86****"}}},
 		decision:   limiter.Decision{Outcomes: []limiter.Outcome{{Remaining: left}}},
 	}

@@ -27,8 +27,7 @@ func ended(p *Proxy, user string, d limiter.Decision) *exchange {
 		k := extractedKey{by: l.key, Key: limiter.KeyOf(l.key.Name, user), text: user}
 		x.extracted.keys = append(x.extracted.keys, k)
 		for _, w := range l.windows {
-			x.asks.windows = append(x.asks.windows, w)
-			x.asks.claims = append(x.asks.claims, limiter.Claim{Limit: &x.route.windows[w].Limit, Key: k.Key, Cost: 1})
+			x.asks.add(limiter.Claim{Limit: &w.Limit, Key: k.Key, Cost: 1}, w)
 			x.decision.Outcomes = append(x.decision.Outcomes, limiter.Outcome{Allowed: d.Allowed, Remaining: 3, Wait: time.Second})
 		}
 	}

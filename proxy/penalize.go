@@ -14,11 +14,12 @@ import (
 // refused all the same.
 func (a *admitter) penalize(ctx context.Context, x *exchange, by limiter.AdminStore) {
 	for from, to := 0, 0; from < len(x.asks.claims); from = to {
-		of := x.window(from).of
+		var of *limit
+		of, to = x.asks.limit(from)
 		refused, banned := false, false
-		for to = from; to < len(x.asks.claims) && x.window(to).of == of; to++ {
-			refused = refused || !x.decision.Outcomes[to].Allowed
-			banned = banned || x.decision.Outcomes[to].Banned
+		for _, o := range x.decision.Outcomes[from:to] {
+			refused = refused || !o.Allowed
+			banned = banned || o.Banned
 		}
 		if of.penalty == nil || !refused || banned {
 			continue
@@ -32,7 +33,7 @@ func (a *admitter) penalize(ctx context.Context, x *exchange, by limiter.AdminSt
 // penalty counts one refusal of the limit of claims from to to, and bans when
 // that was the last one to be had.
 func (a *admitter) penalty(ctx context.Context, x *exchange, by limiter.AdminStore, from, to int) error {
-	of := x.window(from).of
+	of := x.asks.windows[from].of
 	count := []limiter.Claim{{Limit: &of.penalty.Limit, Key: x.asks.claims[from].Key, Cost: 1, Source: x.extracted.source}}
 	var d limiter.Decision
 	if err := by.Take(ctx, count, &d); err != nil {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"hash/maphash"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
@@ -122,11 +121,11 @@ func (r *recentRecord) fillClaims(x *exchange) {
 	r.claims, r.keys, r.more = 0, 0, 0
 	if x.admitted.decided {
 		for i := range min(len(x.asks.claims), len(x.decision.Outcomes)) {
-			if x.extracted.bothSecrets && x.currentClaim(i) != i {
+			if x.extracted.bothSecrets && x.asks.current(i) != i {
 				continue // it is told of once
 			}
 			o := &x.decision.Outcomes[i]
-			c := recentClaim{window: uint16(x.asks.windows[i]), left: int32(min(o.Remaining, math.MaxInt32)), wait: shortWait(o.Wait)}
+			c := recentClaim{window: uint16(x.asks.windows[i].number), left: int32(min(o.Remaining, math.MaxInt32)), wait: shortWait(o.Wait)}
 			for flag, is := range [...]bool{o.Allowed, false, o.Banned, o.Unknown} {
 				if is {
 					c.flags |= 1 << flag
@@ -144,11 +143,11 @@ func (r *recentRecord) fillClaims(x *exchange) {
 
 // fillShadow writes what a limit in shadow mode has said, which is a taking by itself.
 func (r *recentRecord) fillShadow(x *exchange, t *taking) {
-	for i, w := range t.windows {
-		if slices.Index(t.windows, w) != i {
+	for i, w := range t.asked.windows {
+		if t.asked.current(i) != i {
 			continue // it is told of once
 		}
-		c := recentClaim{window: uint16(w), flags: claimShadow | claimAllowed}
+		c := recentClaim{window: uint16(w.number), flags: claimShadow | claimAllowed}
 		for _, s := range x.admitted.shadowed {
 			if s.window == w {
 				c.flags, c.wait = claimShadow, shortWait(s.wait)
@@ -157,7 +156,7 @@ func (r *recentRecord) fillShadow(x *exchange, t *taking) {
 				}
 			}
 		}
-		r.add(x, c, t.claims[i].Key)
+		r.add(x, c, t.asked.claims[i].Key)
 	}
 }
 

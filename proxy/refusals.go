@@ -10,7 +10,7 @@ import (
 
 // A refusal is a rate that refused, or in shadow mode would have.
 type refusal struct {
-	window int // of the route
+	window *window
 	key    limiter.Key
 	banned bool
 	wait   time.Duration
@@ -31,7 +31,7 @@ func (x *exchange) logRefusals(e *zerolog.Event) bool {
 	if !refused {
 		return false
 	}
-	e.Str("limit", x.window(first).of.name).Float64("wait_ms", ms(x.decision.Wait))
+	e.Str("limit", x.asks.windows[first].of.name).Float64("wait_ms", ms(x.decision.Wait))
 	x.logRefusal(e, x.refusal(first))
 	if x.admitted.banned {
 		e.Bool("ban_began", true)
@@ -49,7 +49,7 @@ func (x *exchange) logRefusals(e *zerolog.Event) bool {
 // did so because of a ban.
 func (x *exchange) logRefusal(e *zerolog.Event, r refusal) {
 	hash, masked := x.logKey(r.key)
-	e.Str("rate", x.route.windows[r.window].rate).Str("key", hash)
+	e.Str("rate", r.window.rate).Str("key", hash)
 	if masked != "" {
 		e.Str("masked", masked)
 	}
@@ -61,7 +61,7 @@ func (x *exchange) logRefusal(e *zerolog.Event, r refusal) {
 // alsoRefused reports whether claim i was refused beside the first one that was. A
 // rate is named once, however many secrets its key is counted under.
 func (x *exchange) alsoRefused(first, i int) bool {
-	return i > first && !x.decision.Outcomes[i].Allowed && x.asks.windows[i] != x.asks.windows[first] && x.currentClaim(i) == i
+	return i > first && !x.decision.Outcomes[i].Allowed && x.asks.windows[i] != x.asks.windows[first] && x.asks.current(i) == i
 }
 
 // othersOf are the refusals of an exchange but for the first.

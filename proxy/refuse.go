@@ -120,8 +120,8 @@ func (x *exchange) verdict() respond.Verdict {
 func (x *exchange) policies() []int {
 	x.told.policies = x.told.policies[:0]
 	for i, w := range x.asks.windows {
-		policy := x.route.windows[w].policy
-		if x.extracted.bothSecrets && x.currentClaim(i) != i {
+		policy := w.number
+		if x.extracted.bothSecrets && x.asks.current(i) != i {
 			policy = -1 // it is told of once
 		}
 		x.told.policies = append(x.told.policies, policy)

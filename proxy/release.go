@@ -56,7 +56,7 @@ func (a *admitter) giveHeld(ctx context.Context, x *exchange) {
 			continue
 		}
 		x.settled.back = x.settled.back[:0]
-		for _, c := range t.claims {
+		for _, c := range t.asked.claims {
 			if concurrent(c) {
 				x.settled.back = append(x.settled.back, c)
 			}

@@ -48,8 +48,8 @@ func (t *tallies) route(r *replayRoute) *routeTally {
 	for i, l := range r.route.limits {
 		one := &limitTally{of: l, top: newTopKeys(), LimitTally: LimitTally{Name: l.name, Key: l.key.Name, Mode: string(l.mode), Missing: []string{}}}
 		for _, w := range l.windows {
-			one.Algorithm = r.windows[w].Algorithm.String()
-			one.Rates = append(one.Rates, rateOf(r.windows[w]))
+			one.Algorithm = w.Algorithm.String()
+			one.Rates = append(one.Rates, rateOf(w))
 		}
 		for _, o := range r.needs[i] {
 			one.needs = append(one.needs, o.String())

@@ -22,7 +22,7 @@ func (x *exchange) saidBy(l *limit) int {
 	}
 	said := saidNothing
 	for i := range x.decision.Outcomes {
-		if i >= len(x.asks.windows) || x.window(i).of != l {
+		if i >= len(x.asks.windows) || x.asks.windows[i].of != l {
 			continue
 		}
 		o := &x.decision.Outcomes[i]
@@ -43,10 +43,10 @@ func (x *exchange) shadowSaid(l *limit) int {
 	if slices.Contains(x.extracted.shadowErrors, l) {
 		return saidNo
 	}
-	if slices.ContainsFunc(x.admitted.shadowed, func(s refusal) bool { return x.route.windows[s.window].of == l }) {
+	if slices.ContainsFunc(x.admitted.shadowed, func(s refusal) bool { return s.window.of == l }) {
 		return saidNo
 	}
-	if slices.ContainsFunc(x.shadows.windows, func(w int) bool { return x.route.windows[w].of == l }) {
+	if x.shadows.first(l) >= 0 {
 		return saidYes
 	}
 	return saidNothing
@@ -54,14 +54,9 @@ func (x *exchange) shadowSaid(l *limit) int {
 
 // refusedKey is the key under which l refused x, or would have.
 func (x *exchange) refusedKey(l *limit) limiter.Key {
-	for i, w := range x.asks.windows {
-		if x.route.windows[w].of == l {
-			return x.asks.claims[i].Key
-		}
-	}
-	for i, w := range x.shadows.windows {
-		if x.route.windows[w].of == l {
-			return x.shadows.claims[i].Key
+	for _, asked := range []asks{x.asks, x.shadows} {
+		if i := asked.first(l); i >= 0 {
+			return asked.claims[i].Key
 		}
 	}
 	return limiter.Key{}
@@ -85,9 +80,8 @@ func (x *exchange) label(l *limit) string {
 // labels are those of all limits of x that are asked.
 func (x *exchange) labels() map[*limit]string {
 	all := map[*limit]string{}
-	for _, i := range append(slices.Clone(x.asks.windows), x.shadows.windows...) {
-		l := x.route.windows[i].of
-		all[l] = x.label(l)
+	for _, w := range slices.Concat(x.asks.windows, x.shadows.windows) {
+		all[w.of] = x.label(w.of)
 	}
 	return all
 }

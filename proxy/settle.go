@@ -3,7 +3,6 @@ package proxy
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
@@ -20,18 +19,17 @@ const (
 
 // A taking is what one decision took, and of whom.
 type taking struct {
-	store   limiter.AdminStore
-	claims  []limiter.Claim
-	windows []int // as the exchange's
-	permit  limiter.Permit
-	hold    *lease          // nil unless some claims are concurrent
-	once    []limiter.Claim // that it was the first of its kind; given back with all the rest
+	store  limiter.AdminStore
+	asked  asks
+	permit limiter.Permit
+	hold   *lease          // nil unless some claims are concurrent
+	once   []limiter.Claim // that it was the first of its kind; given back with all the rest
 
 	released bool // what is concurrent was given back
 }
 
-func newTaking(store limiter.AdminStore, claims []limiter.Claim, windows []int, p limiter.Permit) taking {
-	return taking{store: store, claims: claims, windows: windows, permit: p, hold: holds(store, claims, p)}
+func newTaking(store limiter.AdminStore, asked asks, p limiter.Permit) taking {
+	return taking{store: store, asked: asked, permit: p, hold: holds(store, asked.claims, p)}
 }
 
 func (t taking) with(once []limiter.Claim) taking {
@@ -111,7 +109,7 @@ func (x *exchange) owes() bool {
 	all := x.returns()
 	for i := range x.admitted.takings {
 		t := &x.admitted.takings[i]
-		if slices.ContainsFunc(t.windows, func(w int) bool { return all || x.route.windows[w].of.uncounted(&x.outcome.result) }) || t.hasHeld() {
+		if t.asked.has(func(l *limit) bool { return all || l.uncounted(&x.outcome.result) }) || t.hasHeld() {
 			return true
 		}
 	}
@@ -124,8 +122,8 @@ func (a *admitter) giveBack(ctx context.Context, x *exchange, t *taking) {
 	x.settled.back = x.settled.back[:0]
 	all := x.returns()
 	var last *limit
-	for i, c := range t.claims {
-		of := x.route.windows[t.windows[i]].of
+	for i, c := range t.asked.claims {
+		of := t.asked.windows[i].of
 		if concurrent(c) {
 			if !t.released {
 				x.settled.back = append(x.settled.back, c)
@@ -171,7 +169,7 @@ func (a *admitter) refund(ctx context.Context, x *exchange, t *taking) {
 func (x *exchange) restore(status int) {
 	all := x.outcome.refund || x.route.refund.Status.Has(status)
 	for i := range x.decision.Outcomes {
-		c, of := x.asks.claims[i], x.window(i).of
+		c, of := x.asks.claims[i], x.asks.windows[i].of
 		if !all && (of.count == nil || of.count.Has(status)) || concurrent(c) || c.Limit.Algorithm == limiter.Distinct {
 			continue
 		}

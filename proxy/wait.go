@@ -53,7 +53,7 @@ func (a *admitter) inLine(client context.Context, x *exchange) taker {
 func (x *exchange) waitOptions() (p limiter.WaitOptions, first *limit) {
 	p.For = make([]time.Duration, len(x.asks.claims))
 	for i := range x.asks.claims {
-		of := x.window(i).of
+		of := x.asks.windows[i].of
 		if p.For[i] = of.wait; of.wait > 0 && first == nil {
 			first, p.Crowd = of, of.maxWaiting
 		}

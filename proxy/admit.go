@@ -22,13 +22,14 @@ var (
 
 // An admission is how a request was decided, and what was taken for it.
 type admission struct {
-	decided  bool      // the decision is about what was asked
-	fallback string    // the policy that decided while the store could not
-	repeated bool      // it repeats a request that was counted
-	waited   bool      // it stood in line for its turn
-	banned   bool      // this refusal was one too many
-	shadowed []refusal // what limits in shadow mode would have refused
-	takings  []taking  // what was taken, and of whom
+	decided  bool          // the decision is about what was asked
+	fallback string        // the policy that decided while the store could not
+	repeated bool          // it repeats a request that was counted
+	waited   bool          // it stood in line for its turn
+	waitTook time.Duration // for so long
+	banned   bool          // this refusal was one too many
+	shadowed []refusal     // what limits in shadow mode would have refused
+	takings  []taking      // what was taken, and of whom
 }
 
 func (a admission) reset() admission {

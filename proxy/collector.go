@@ -21,6 +21,28 @@ func (m *metrics) watch(r prometheus.Registerer, p *Proxy) {
 	})
 }
 
+// watchMemory shows how much is counted in this process: by the store, if that counts
+// here, else by what stands in for it.
+func (m *metrics) watchMemory(r prometheus.Registerer, a *admitter) {
+	counts, here := a.store.(interface {
+		Keys() (keys int, bytes int64)
+	})
+	if !here {
+		counts = a.fallback.local
+	}
+	gauge := func(name, help string, value func() float64) {
+		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_" + name, Help: help}, value))
+	}
+	gauge("memory_keys", "Keys that are counted in this process, whether by store: memory or while a shared store is away.", func() float64 {
+		keys, _ := counts.Keys()
+		return float64(keys)
+	})
+	gauge("memory_key_bytes", "Memory that the keys of weir_memory_keys take.", func() float64 {
+		_, bytes := counts.Keys()
+		return float64(bytes)
+	})
+}
+
 // Describe is prometheus.Collector's.
 func (w *healthCollector) Describe(to chan<- *prometheus.Desc) { to <- w.Desc }
 

@@ -3,6 +3,7 @@ package proxy
 import (
 	"maps"
 	"net/http"
+	"time"
 
 	"github.com/weir-proxy/weir/proxy/respond"
 	"github.com/weir-proxy/weir/proxy/upstream"
@@ -32,8 +33,9 @@ func (s sending) reset() sending { return sending{edit: s.edit} }
 // An outcome is what came of a request that limits have let pass.
 type outcome struct {
 	result upstream.Result
-	known  bool // there is one
-	refund bool // the upstream asked not to count this request
+	known  bool          // there is one
+	took   time.Duration // until the answer was passed on or given up
+	refund bool          // the upstream asked not to count this request
 }
 
 // forward takes the request to its upstream. What cannot be forwarded is
@@ -61,7 +63,9 @@ func (g *generation) forward(x *exchange, d downstream) {
 		Reserved:    x.route.reserved,
 		OnHeader:    x.sending.edit,
 	}
+	began := time.Now()
 	x.outcome.result = d.forward(x.route.pool, &x.sending.request)
+	x.outcome.took = time.Since(began)
 	x.fail(x.outcome.result.Err)
 	if x.outcome.result.Kind != upstream.OK && !x.outcome.result.Wrote {
 		d.answer(failed(x))

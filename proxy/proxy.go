@@ -132,6 +132,7 @@ func assemble(o Options, keys limiter.KeyGuardOptions, warm func(*generation) er
 		p.admitter.announcer.OnChange(p.hear)
 	}
 	m.watch(o.Registry, p)
+	m.watchMemory(o.Registry, p.admitter)
 	p.buffers.watch(o.Registry)
 	return p, nil
 }

@@ -49,8 +49,7 @@ func isID(s string) bool { return len(s) <= 128 && httpguts.ValidHeaderFieldName
 
 // leave notes what came of it.
 func (rec *recorder) leave(x *exchange) {
-	took := x.took
-	name := rec.metrics.served(x.route, x.answer.status, took)
+	name := rec.metrics.served(x)
 	if x.admitted.repeated {
 		rec.metrics.repeats.WithLabelValues(name).Inc()
 	}
@@ -67,7 +66,7 @@ func (rec *recorder) leave(x *exchange) {
 		return
 	}
 	e.Str("request_id", x.id).Str("route", name).Str("method", x.request.Method).Str("host", x.request.Host).Str("path", x.redactedPath()).
-		Int("status", x.answer.status).Int64("bytes", x.answer.bytes).Float64("duration_ms", ms(took))
+		Int("status", x.answer.status).Int64("bytes", x.answer.bytes).Float64("duration_ms", ms(x.took))
 	if client := x.generation.redact.client(x); client != "" {
 		e.Str("client", client)
 	}

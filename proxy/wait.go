@@ -28,14 +28,16 @@ func (a *admitter) inLine(client context.Context, x *exchange) taker {
 			return a.line.TakePatiently(context.WithoutCancel(client), claims, d, p)
 		}
 		waiting := a.metrics.waiting.WithLabelValues(x.route.name, first.name)
+		var since time.Time
 		p.Waits = func() {
-			x.admitted.waited = true
+			x.admitted.waited, since = true, time.Now()
 			waiting.Inc()
 		}
 		began := time.Now()
 		err := a.line.TakePatiently(client, claims, d, p)
 		if x.admitted.waited {
 			waiting.Dec()
+			x.admitted.waitTook = time.Since(since)
 		} else if a.timeout > 0 {
 			a.metrics.asked("take", time.Since(began), err)
 		}

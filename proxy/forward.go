@@ -33,8 +33,8 @@ func (s sending) reset() sending { return sending{edit: s.edit} }
 // An outcome is what came of a request that limits have let pass.
 type outcome struct {
 	result upstream.Result
-	took   time.Duration // until it was passed on or given up
 	known  bool          // there is one
+	took   time.Duration // until the answer was passed on or given up
 	refund bool          // the upstream asked not to count this request
 }
 

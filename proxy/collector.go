@@ -42,10 +42,10 @@ func (m *metrics) forwarded(x *exchange) {
 	if x.route.pool == nil {
 		return
 	}
-	t := trip{x.result.Target, outcome(x.result.Kind)}
-	trips, ok := x.route.figures.trips.get(t)
+	t := upstreamResult{x.result.Target, outcome(x.result.Kind)}
+	trips, ok := x.route.figures.upstreamRequests.get(t)
 	if !ok {
-		trips = x.route.figures.trips.keep(t, m.trips.WithLabelValues(x.route.pool.Name(), t.target, t.outcome))
+		trips = x.route.figures.upstreamRequests.keep(t, m.upstreamRequests.WithLabelValues(x.route.pool.Name(), t.target, t.outcome))
 	}
 	trips.Inc()
 	if x.result.Retries > 0 {
@@ -53,7 +53,7 @@ func (m *metrics) forwarded(x *exchange) {
 	}
 }
 
-// outcome is what metrics call the way in which a trip ended.
+// outcome is what metrics call the way in which a forwarded request ended.
 func outcome(k upstream.Kind) string {
 	switch k {
 	case upstream.OK:

@@ -12,13 +12,13 @@ import (
 // its labels once: that costs more than counting does. The zero figures are ready. A
 // series is not there before something is counted in it.
 type figures struct {
-	requests found[int, prometheus.Counter] // by status
-	seconds  found[string, prometheus.Observer]
-	trips    found[trip, prometheus.Counter]
+	requests         found[int, prometheus.Counter] // by status
+	seconds          found[string, prometheus.Observer]
+	upstreamRequests found[upstreamResult, prometheus.Counter]
 }
 
-// A trip is what came of a request that was to be forwarded.
-type trip struct{ target, outcome string }
+// An upstreamResult is what came of a request that was to be forwarded.
+type upstreamResult struct{ target, outcome string }
 
 // found are metrics that were looked up, by what tells them apart; of a small fixed
 // set.

@@ -81,8 +81,8 @@ func (s *fallback) away(x *exchange) bool {
 func (s *fallback) within(x *exchange, take taker) taker {
 	return func(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
 		var own []limiter.Claim
-		for i, c := range x.claims {
-			if x.window(i).of.onFailure == config.Local {
+		for i, c := range x.asks.claims {
+			if x.asks.windows[i].of.onFailure == config.Local {
 				own = append(own, c)
 			}
 		}
@@ -105,42 +105,42 @@ func (s *fallback) within(x *exchange, take taker) taker {
 // note remembers what the store has said, as far as it may be asked here later.
 func (s *fallback) note(x *exchange) {
 	if s.store != nil && x.route.local {
-		s.local.Note(x.claims, &x.decision, s.nodes())
+		s.local.Note(x.asks.claims, &x.decision, s.nodes())
 	}
 }
 
 // decide decides x, each limit by its own policy: one that denies refuses the
 // request, one that allows is left out. errUndecided says that one denied.
 func (s *fallback) decide(x *exchange, m *metrics) error {
-	for i := range x.claims {
-		if x.window(i).of.onFailure == config.Deny {
-			x.fallback = string(config.Deny)
+	for i := range x.asks.claims {
+		if x.asks.windows[i].of.onFailure == config.Deny {
+			x.admitted.fallback = string(config.Deny)
 			m.fellBack(x)
-			m.unasked(x, x.window(i).of)
+			m.unasked(x, x.asks.windows[i].of)
 			return errUndecided
 		}
 	}
-	x.fallback = string(config.Allow)
-	claims, windows := x.claims[:0], x.windows[:0]
-	for i, c := range x.claims {
-		if x.window(i).of.onFailure == config.Allow {
-			m.unasked(x, x.window(i).of)
+	x.admitted.fallback = string(config.Allow)
+	left := x.asks.none()
+	for i, c := range x.asks.claims {
+		if x.asks.windows[i].of.onFailure == config.Allow {
+			m.unasked(x, x.asks.windows[i].of)
 			continue
 		}
-		claims, windows = append(claims, c), append(windows, x.windows[i])
-		x.fallback = string(config.Local)
+		left.add(c, x.asks.windows[i])
+		x.admitted.fallback = string(config.Local)
 	}
-	x.claims, x.windows = claims, windows
+	x.asks = left
 	m.fellBack(x)
-	if len(claims) == 0 {
+	if len(left.claims) == 0 {
 		x.decision = limiter.Decision{Allowed: true, Outcomes: x.decision.Outcomes[:0]}
 		return nil
 	}
-	if err := s.local.Take(context.Background(), s.shares(x.claims), &x.decision); err != nil {
+	if err := s.local.Take(context.Background(), s.shares(x.asks.claims), &x.decision); err != nil {
 		return err
 	}
 	if s.store != nil && x.decision.Allowed {
-		s.store.Report(x.claims, x.decision.Permit)
+		s.store.Report(x.asks.claims, x.decision.Permit)
 	}
 	return nil
 }

@@ -159,7 +159,7 @@ func (d *http1Downstream) whole(most int64) ([]byte, error) {
 
 func (d *http1Downstream) forward(p *upstream.Pool, t *upstream.Request) upstream.Result {
 	if b := d.h.Body(); b != nil {
-		b.Limit(d.x.route.maxBody)
+		b.Limit(d.x.route.MaxBody)
 	}
 	if p.Direct() {
 		return p.ForwardHTTP1(&d.here, d.h, d.read, t)

@@ -123,7 +123,7 @@ func (d *httpDownstream) whole(most int64) ([]byte, error) {
 func (d *httpDownstream) forward(p *upstream.Pool, t *upstream.Request) upstream.Result {
 	r := d.r
 	if d.body != nil {
-		d.body.limit(d.x.route.maxBody)
+		d.body.limit(d.x.route.MaxBody)
 		with := *d.r // net/http goes by what its own request has as a body
 		with.Body = d.body
 		if d.read != nil {

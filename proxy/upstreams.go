@@ -67,7 +67,7 @@ func (p *Proxy) Upstreams(q UpstreamQuery) []UpstreamStanding {
 		}
 		for _, r := range g.routes {
 			if r.pool == pool {
-				one.Routes = append(one.Routes, r.name)
+				one.Routes = append(one.Routes, r.Name)
 			}
 		}
 		one.Targets, one.Waiting = targetsOf(pool, results)

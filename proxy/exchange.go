@@ -92,8 +92,8 @@ type exchange struct {
 	asking      upstream.Request // forward: what the upstream is asked
 	result      upstream.Result
 
-	memory respond.Memory                      // what is told of the quota is made in
-	edit   func(status int, h upstream.Header) // onHeader, made once
+	memory respond.Memory                    // what is told of the quota is made in
+	edit   func(status int, h *http1.Fields) // onHeader, made once
 }
 
 // A carrier hands out the body of its request: the downstream's.

@@ -2,8 +2,8 @@ package proxy
 
 import (
 	"maps"
-	"net/http"
 
+	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/respond"
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
@@ -13,8 +13,9 @@ import (
 type downstream interface {
 	// answer sends an answer of ours.
 	answer(a respond.Answer)
-	// forward takes the request to the pool and the answer back. When the answer
-	// breaks off on its way, the downstream sees to it that the client can tell.
+	// forward adds to t what only the downstream knows, takes the request to the pool and
+	// the answer back. When the answer breaks off on its way, the downstream sees to it
+	// that the client can tell.
 	forward(p *upstream.Pool, t *upstream.Request) upstream.Result
 	// beforeEnd has release called once, before the end of the answer is sent. What
 	// release is given sends what there is of the answer so far.
@@ -29,6 +30,8 @@ func (g *generation) forward(x *exchange, d downstream) {
 		return
 	}
 	x.asking = upstream.Request{
+		Method:      x.method,
+		Length:      x.length,
 		Path:        x.route.rewrite.path(x.path),
 		RawQuery:    x.rawQuery,
 		Host:        x.authority,
@@ -59,11 +62,11 @@ func (g *generation) forward(x *exchange, d downstream) {
 // setFields are the fields that the route sets or takes out, and those in which the
 // upstream learns the keys of the request. What
 // a client sends in them never reaches an upstream, by whatever route.
-func (g *generation) setFields(x *exchange) http.Header {
+func (g *generation) setFields(x *exchange) map[string][]string {
 	if len(g.keyFields) == 0 {
 		return x.route.rewrite.set
 	}
-	set := http.Header{}
+	set := map[string][]string{}
 	maps.Copy(set, x.route.rewrite.set)
 	for _, name := range g.keyFields {
 		set[name] = []string{}
@@ -78,7 +81,7 @@ func (g *generation) setFields(x *exchange) http.Header {
 
 // onHeader tells the client of the forwarded answer what is left of its quota,
 // and takes out the upstream's wish that this request shall not count.
-func (x *exchange) onHeader(status int, h upstream.Header) {
+func (x *exchange) onHeader(status int, h *http1.Fields) {
 	if name := x.route.refund.Header; name != "" && len(h.Values(name)) > 0 {
 		x.asked = true
 		h.Del(name)

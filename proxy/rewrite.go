@@ -1,19 +1,18 @@
 package proxy
 
 import (
-	"net/http"
 	"strings"
 
 	"github.com/weir-proxy/weir/proxy/config"
-	"github.com/weir-proxy/weir/proxy/upstream"
+	"github.com/weir-proxy/weir/proxy/http1"
 )
 
 // A rewrite is what the upstream and the client see otherwise than it was sent.
 // It is immutable.
 type rewrite struct {
-	strip, add   string      // whole segments
-	host         string      // "" for that of the request
-	set          http.Header // what is removed has no values; nil for nothing
+	strip, add   string              // whole segments
+	host         string              // "" for that of the request
+	set          map[string][]string // what is removed has no values; nil for nothing
 	answerSet    map[string]string
 	answerRemove []string
 }
@@ -24,7 +23,7 @@ func newRewrite(c config.Rewrite) rewrite {
 		answerSet: c.Response.Set, answerRemove: c.Response.Remove,
 	}
 	if len(c.Request.Set)+len(c.Request.Remove) > 0 {
-		r.set = http.Header{}
+		r.set = map[string][]string{}
 	}
 	for name, value := range c.Request.Set {
 		r.set[name] = []string{value}
@@ -51,7 +50,7 @@ func (r *rewrite) path(path string) string {
 }
 
 // answer changes the header of the upstream's answer.
-func (r *rewrite) answer(h upstream.Header) {
+func (r *rewrite) answer(h *http1.Fields) {
 	for _, name := range r.answerRemove {
 		h.Del(name)
 	}

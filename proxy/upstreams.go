@@ -82,7 +82,7 @@ type tripSeries struct{ upstream, target string }
 // tripResults are how such requests ended, and how many were taken to one more target.
 func (m *metrics) tripResults() (results map[tripSeries]map[string]int64, retried map[string]int64) {
 	results, retried = map[tripSeries]map[string]int64{}, map[string]int64{}
-	each(m.trips, func(label map[string]string, n int64) {
+	each(m.upstreamRequests, func(label map[string]string, n int64) {
 		s := tripSeries{label["upstream"], label["target"]}
 		if results[s] == nil {
 			results[s] = map[string]int64{}

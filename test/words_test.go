@@ -64,7 +64,7 @@ func TestLayout_RetiredWordsStayAway(t *testing.T) {
 		})
 	}
 	found.check(t, map[string]int{
-		"limiter": 1, "limiter/redisstore": 7, "proxy": 2, "proxy/http1": 2,
+		"limiter": 1, "limiter/redisstore": 7, "proxy": 2, "proxy/http1": 2, "proxy/upstream": 7,
 	})
 }
 

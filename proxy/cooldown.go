@@ -41,17 +41,17 @@ func (g *generation) resets(made map[string]*route) {
 // leaves them as they are, and so does a request that was let pass without being
 // counted: whoever may ask as often as he likes could end them as often.
 func (a *admitter) resetCooldowns(ctx context.Context, x *exchange) {
-	if x.exempt || x.repeated {
+	if x.extracted.exempt || x.admitted.repeated {
 		return
 	}
 	for _, r := range x.route.resets {
-		i := slices.IndexFunc(x.keys, func(k extractedKey) bool { return k.by == r.key })
-		if i < 0 || x.keys[i].skip || !r.status.Has(x.result.Status) {
+		i := slices.IndexFunc(x.extracted.keys, func(k extractedKey) bool { return k.by == r.key })
+		if i < 0 || x.extracted.keys[i].skip || !r.status.Has(x.outcome.result.Status) {
 			continue
 		}
-		claims := []limiter.Claim{{Limit: &r.of.Limit, Key: x.keys[i].Key, Cost: 1}}
-		if x.rotates {
-			claims = append(claims, limiter.Claim{Limit: &r.of.Limit, Key: x.keys[i].previous, Cost: 1})
+		claims := []limiter.Claim{{Limit: &r.of.Limit, Key: x.extracted.keys[i].Key, Cost: 1}}
+		if x.extracted.bothSecrets {
+			claims = append(claims, limiter.Claim{Limit: &r.of.Limit, Key: x.extracted.keys[i].previous, Cost: 1})
 		}
 		if err := a.reset(ctx, claims); err != nil {
 			x.fail(fmt.Errorf("end a cooldown: %w", err))

@@ -33,7 +33,7 @@ type denier interface {
 // pass, or an idempotency key.
 func (p *Proxy) early(ctx context.Context, g *generation, x *exchange) error {
 	r := x.route
-	if len(r.early) == 0 || x.content != nil || x.length == 0 || x.bypasses() {
+	if len(r.early) == 0 || x.extracted.body != nil || x.in.length == 0 || x.bypasses() {
 		return nil
 	}
 	if r.idempotency != nil && len(x.Header(r.idempotency.header)) > 0 {
@@ -48,33 +48,33 @@ func (p *Proxy) early(ctx context.Context, g *generation, x *exchange) error {
 		}
 	}
 	a := p.admitter
-	if len(x.claims) > 0 && !a.fallback.decides(x) && a.foresees(ctx, x) {
+	if len(x.asks.claims) > 0 && !a.fallback.decides(x) && a.foresees(ctx, x) {
 		a.fallback.note(x)
-		if x.rotates {
+		if x.extracted.bothSecrets {
 			x.mergePrevious()
 		}
-		a.metrics.decided(x, x.windows, &x.decision)
-		x.decided = true
+		a.metrics.decided(x.route, x.asks, &x.decision)
+		x.admitted.decided = true
 		ctx, cancel := a.bound(ctx)
 		defer cancel()
 		return a.refuse(ctx, x, a.store)
 	}
-	x.claims, x.windows, x.rotates = x.claims[:0], x.windows[:0], false // extract begins anew; the keys stay
+	x.asks, x.extracted.bothSecrets = x.asks.none(), false // extract begins anew; the keys stay
 	return nil
 }
 
 // foresees reports whether the claims of x would be refused now, and fills its
 // decision then.
 func (a *admitter) foresees(client context.Context, x *exchange) bool {
-	if a.denier != nil && a.denier.Denied(x.claims, &x.decision) {
+	if a.denier != nil && a.denier.Denied(x.asks.claims, &x.decision) {
 		return true
 	}
-	if a.shared && x.length >= 0 && x.length < longBody {
+	if a.shared && x.in.length >= 0 && x.in.length < longBody {
 		return false
 	}
 	ctx, cancel := a.bound(client)
 	defer cancel()
-	err := a.store.Peek(ctx, x.claims, &x.decision)
+	err := a.store.Peek(ctx, x.asks.claims, &x.decision)
 	return err == nil && !x.decision.Allowed
 }
 

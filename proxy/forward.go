@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"maps"
+	"time"
 
 	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/respond"
@@ -22,6 +23,22 @@ type downstream interface {
 	beforeEnd(release func(flush func()))
 }
 
+// A sending is what the upstream is asked.
+type sending struct {
+	request upstream.Request
+	edit    func(status int, h *http1.Fields) // exchange.onHeader, made once
+}
+
+func (s sending) reset() sending { return sending{edit: s.edit} }
+
+// An outcome is what came of a request that limits have let pass.
+type outcome struct {
+	result upstream.Result
+	known  bool          // there is one
+	took   time.Duration // until the answer was passed on or given up
+	refund bool          // the upstream asked not to count this request
+}
+
 // forward takes the request to its upstream. What cannot be forwarded is
 // answered here.
 func (g *generation) forward(x *exchange, d downstream) {
@@ -29,33 +46,35 @@ func (g *generation) forward(x *exchange, d downstream) {
 		x.reply(d)
 		return
 	}
-	x.asking = upstream.Request{
-		Method:      x.method,
-		Length:      x.length,
-		Path:        x.route.rewrite.path(x.path),
-		RawQuery:    x.rawQuery,
-		Host:        x.authority,
+	x.sending.request = upstream.Request{
+		Method:      x.request.Method,
+		Length:      x.in.length,
+		Path:        x.route.rewrite.path(x.request.Path),
+		RawQuery:    x.request.RawQuery,
+		Host:        x.request.Authority,
 		SetHost:     x.route.rewrite.host,
-		Proto:       x.proto,
-		Scheme:      x.scheme,
-		Client:      x.client,
-		Peer:        x.peer,
-		TrustedPeer: x.trusted,
+		Proto:       x.request.Proto,
+		Scheme:      x.in.scheme,
+		Client:      x.client.addr,
+		Peer:        x.in.peer,
+		TrustedPeer: x.client.trustedPeer,
 		RequestID:   x.id,
 		HashBy:      g.hashBy(x),
 		Forwarded:   x.route.forwardedField,
 		WebSocket:   x.route.upgrades,
 		Set:         g.setFields(x),
 		Reserved:    x.route.reserved,
-		OnHeader:    x.edit,
+		OnHeader:    x.sending.edit,
 	}
-	x.result = d.forward(x.route.pool, &x.asking)
-	x.fail(x.result.Err)
-	if x.result.Kind != upstream.OK && !x.result.Wrote {
+	began := time.Now()
+	x.outcome.result = d.forward(x.route.pool, &x.sending.request)
+	x.outcome.took = time.Since(began)
+	x.fail(x.outcome.result.Err)
+	if x.outcome.result.Kind != upstream.OK && !x.outcome.result.Wrote {
 		d.answer(failed(x))
 	}
-	if x.status == 0 { // a connection that was handed over writes no status
-		x.status = x.result.Status
+	if x.answer.status == 0 { // a connection that was handed over writes no status
+		x.answer.status = x.outcome.result.Status
 	}
 }
 
@@ -71,7 +90,7 @@ func (g *generation) setFields(x *exchange) map[string][]string {
 	for _, name := range g.keyFields {
 		set[name] = []string{}
 	}
-	for _, f := range x.value.Set {
+	for _, f := range x.extracted.value.Set {
 		if f.Value != "" {
 			set[f.Name] = []string{f.Value}
 		}
@@ -83,13 +102,13 @@ func (g *generation) setFields(x *exchange) map[string][]string {
 // and takes out the upstream's wish that this request shall not count.
 func (x *exchange) onHeader(status int, h *http1.Fields) {
 	if name := x.route.refund.Header; name != "" && len(h.Values(name)) > 0 {
-		x.asked = true
+		x.outcome.refund = true
 		h.Del(name)
 	}
 	x.route.rewrite.answer(h)
-	if len(x.claims) > 0 {
+	if len(x.asks.claims) > 0 {
 		x.restore(status)
-		x.memory.Reset()
+		x.told.memory.Reset()
 		x.route.quota.Headers(x.verdict(), h)
 	}
 	h.Set("X-Request-Id", x.id)

@@ -33,7 +33,7 @@ type generation struct {
 	routes    []*route     // in the order of the configuration
 	seed      maphash.Seed // see lasting
 	pools     map[*config.Upstream]*upstream.Pool
-	groups    *upstream.Fleet
+	groups    *upstream.Groups
 	counted   []limiter.Limit // see Prepared.Limits
 
 	users atomic.Int64 // requests under way, and 1 while it is the current one
@@ -45,11 +45,11 @@ const warmWithin = 5 * time.Second
 
 // lasting is what outlives generations and each of them is given.
 type lasting struct {
-	pseudonym string          // this process in Via
-	groups    *upstream.Fleet // how targets fare
-	salt      func() Salt     // of hashes in the log
-	seed      maphash.Seed    // of what stands for client addresses in this process
-	observer  *observer       // what operators may ask about
+	pseudonym string           // this process in Via
+	groups    *upstream.Groups // how targets fare
+	salt      func() Salt      // of hashes in the log
+	seed      maphash.Seed     // of what stands for client addresses in this process
+	observer  *observer        // what operators may ask about
 }
 
 // compile builds the generation of a configuration. It opens and dials nothing.
@@ -218,7 +218,7 @@ func (r *route) limit(from *config.Limit) []respond.Policy {
 	}
 	var policies []respond.Policy
 	l.windows, policies = r.rates(l, from, from.Rates)
-	override := func(rates []limiter.Rate) []int {
+	override := func(rates []limiter.Rate) []*window {
 		windows, others := r.rates(l, from, rates)
 		for i := range others {
 			others[i].Override = true
@@ -227,13 +227,13 @@ func (r *route) limit(from *config.Limit) []respond.Policy {
 		return windows
 	}
 	if len(from.Overrides) > 0 {
-		l.overrides = map[limiter.Key][]int{}
+		l.overrides = map[limiter.Key][]*window{}
 	}
 	for k, rates := range from.Overrides {
 		l.overrides[k] = override(rates)
 	}
 	if from.Hashed != nil {
-		l.hashed, l.ofHashed = from.Hashed.Keys, map[string][]int{}
+		l.hashed, l.ofHashed = from.Hashed.Keys, map[string][]*window{}
 		for text, rates := range from.Hashed.Rates {
 			l.ofHashed[text] = override(rates)
 		}
@@ -267,7 +267,7 @@ func (r *route) penalty(from *config.Limit) *penalty {
 }
 
 // rates adds a window to the route for each rate of a limit.
-func (r *route) rates(l *limit, from *config.Limit, rates []limiter.Rate) (windows []int, policies []respond.Policy) {
+func (r *route) rates(l *limit, from *config.Limit, rates []limiter.Rate) (windows []*window, policies []respond.Policy) {
 	for _, rate := range rates {
 		span := limiter.WindowName(rate.Window)
 		shown := rate
@@ -278,10 +278,9 @@ func (r *route) rates(l *limit, from *config.Limit, rates []limiter.Rate) (windo
 			span = "cooldown" // whatever its steps are
 			shown.Window = from.Steps[len(from.Steps)-1]
 		}
-		windows = append(windows, len(r.windows))
-		r.windows = append(r.windows, &window{
+		windows = append(windows, &window{
 			of:     l,
-			policy: len(r.windows),
+			number: len(r.windows) + len(windows),
 			rate:   l.name + "-" + span,
 			near:   r.alerts.near(rate, l.mode),
 			Limit:  limiter.Limit{Name: r.name + "." + l.name + ":" + span, Rate: rate, Algorithm: from.Algorithm, Burst: from.Burst, Steps: from.Steps, Scope: from.Scope},
@@ -292,6 +291,7 @@ func (r *route) rates(l *limit, from *config.Limit, rates []limiter.Rate) (windo
 		}
 		policies = append(policies, respond.Policy{Name: name, Rate: shown, Limit: l.name, Concurrent: from.Algorithm == limiter.Concurrent, Expose: from.Expose && l.mode == config.Enforce})
 	}
+	r.windows = append(r.windows, windows...)
 	return windows, policies
 }
 

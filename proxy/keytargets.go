@@ -20,7 +20,7 @@ type keyTarget struct {
 	rotates  bool
 	derived  bool
 	masked   string
-	windows  []int  // of the route
+	windows  []*window
 	name     string // of the limiter that Java programs share; empty for none
 	why      string // not empty: why the limit cannot be asked
 }
@@ -163,7 +163,7 @@ func (t *keyTarget) under(k limiter.Key) []limiter.Claim {
 	var claims []limiter.Claim
 	for _, w := range t.windows {
 		claims = append(claims, limiter.Claim{
-			Limit: &t.route.windows[w].Limit, Key: k, Cost: 1, Redisson: t.name, RedissonForm: t.limit.form,
+			Limit: &w.Limit, Key: k, Cost: 1, Redisson: t.name, RedissonForm: t.limit.form,
 		})
 	}
 	if p := t.limit.penalty; p != nil {

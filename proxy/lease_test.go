@@ -83,7 +83,7 @@ func held(store limiter.AdminStore) (*admitter, *exchange) {
 	w := &window{of: l, Limit: limiter.Limit{Name: "a.l:held", Algorithm: limiter.Concurrent, Rate: limiter.Rate{Count: 1, Window: config.Lease}}}
 	x := newExchange().(*exchange)
 	x.route = &route{name: "a", windows: []*window{w}}
-	x.claims, x.windows = []limiter.Claim{{Limit: &w.Limit, Key: limiter.KeyOf("k"), Cost: 1}}, []int{0}
+	x.asks.add(limiter.Claim{Limit: &w.Limit, Key: limiter.KeyOf("k"), Cost: 1}, w)
 	return a, x
 }
 
@@ -103,7 +103,7 @@ func TestHold_RenewsTheLease(t *testing.T) {
 				t.Fatal("a second request passed while the first was under way")
 			}
 		}
-		x.result = upstream.Result{Kind: upstream.OK, Status: 200, Target: "t"}
+		x.outcome.result = upstream.Result{Kind: upstream.OK, Status: 200, Target: "t"}
 		a.settle(t.Context(), x)
 		x.stopRenewing()
 		_, next := held(store)

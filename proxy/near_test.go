@@ -41,11 +41,11 @@ func TestNear_FromWhichUseOnAKeyIsTold(t *testing.T) {
 func nearing(name string, left int64) *exchange {
 	w := &window{of: &limit{name: name}, near: 21, Limit: limiter.Limit{Name: "send." + name + ":1h", Rate: limiter.Rate{Count: 100, Window: time.Hour}}}
 	return &exchange{
-		redact: &redactor{privacy: config.Privacy{HashSecret: "a secret"}},
-		route:  &route{name: "send", windows: []*window{w}}, windows: []int{0},
-		claims:   []limiter.Claim{{Limit: &w.Limit, Key: limiter.KeyOf(name)}},
-		keys:     []extractedKey{{Key: limiter.KeyOf(name), shown: "+86****"}},
-		decision: limiter.Decision{Outcomes: []limiter.Outcome{{Remaining: left}}},
+		generation: &generation{redact: redactor{privacy: config.Privacy{HashSecret: "a secret"}}},
+		route:      &route{name: "send", windows: []*window{w}},
+		asks:       asks{claims: []limiter.Claim{{Limit: &w.Limit, Key: limiter.KeyOf(name)}}, windows: []*window{w}},
+		extracted:  extracted{keys: []extractedKey{{Key: limiter.KeyOf(name), shown: "+86****"}}},
+		decision:   limiter.Decision{Outcomes: []limiter.Outcome{{Remaining: left}}},
 	}
 }
 

@@ -48,12 +48,12 @@ func (n *newKeys) looks(s *key.Spec) bool { return slices.Contains(n.of, s) }
 // pass is not asked about.
 func (p *Proxy) newKeys(x *exchange) error {
 	n := &x.route.newKeys
-	if len(n.of) == 0 || x.exempt {
+	if len(n.of) == 0 || x.extracted.exempt {
 		return nil
 	}
 	var room [8]limiter.Key
 	keys := room[:0]
-	for _, k := range x.keys {
+	for _, k := range x.extracted.keys {
 		if !k.skip && n.looks(k.by) {
 			keys = append(keys, k.bare)
 		}
@@ -61,7 +61,7 @@ func (p *Proxy) newKeys(x *exchange) error {
 	if p.guard.Knows(keys...) {
 		return nil
 	}
-	a := p.guard.Admit(n.rate, limiter.KeyOf(x.route.name, x.network.String()), keys...)
+	a := p.guard.Admit(n.rate, limiter.KeyOf(x.route.name, x.client.network.String()), keys...)
 	switch {
 	case !a.New:
 		return nil

@@ -89,7 +89,7 @@ func assemble(o Options, keys limiter.KeyGuardOptions, warm func(*generation) er
 		own := NewSalt()
 		o.LogSalt = func() Salt { return own }
 	}
-	kept := lasting{"weir-" + rand.Text()[:8], upstream.NewFleet(), o.LogSalt, maphash.MakeSeed(), newObserver()}
+	kept := lasting{"weir-" + rand.Text()[:8], upstream.NewGroups(), o.LogSalt, maphash.MakeSeed(), newObserver()}
 	first, err := compile(o.Config, kept)
 	if err != nil {
 		return nil, fmt.Errorf("compile config: %w", err)
@@ -132,6 +132,7 @@ func assemble(o Options, keys limiter.KeyGuardOptions, warm func(*generation) er
 		p.admitter.announcer.OnChange(p.hear)
 	}
 	m.watch(o.Registry, p)
+	m.watchMemory(o.Registry, p.admitter)
 	p.buffers.watch(o.Registry)
 	return p, nil
 }
@@ -152,7 +153,6 @@ func (p *Proxy) serve(ctx context.Context, x *exchange, d downstream) {
 	p.recorder.arrive(x)
 	x.generation = p.enter()
 	g := x.generation
-	x.redact = &g.redact
 	if err := p.through(ctx, g, x); err != nil {
 		d.answer(g.refuse(x, err))
 		return
@@ -162,7 +162,7 @@ func (p *Proxy) serve(ctx context.Context, x *exchange, d downstream) {
 	}
 	g.forward(x, d)
 	p.metrics.forwarded(x)
-	x.forwarded = true
+	x.outcome.known = true
 }
 
 // through takes a request through the stages in which it may be refused.
@@ -180,8 +180,8 @@ func (p *Proxy) through(ctx context.Context, g *generation, x *exchange) error {
 func (p *Proxy) route(g *generation, x *exchange) error {
 	g.address.address(x)
 	p.recorder.name(x)
-	if x.fault != nil {
-		return x.fault
+	if x.in.fault != nil {
+		return x.in.fault
 	}
 	if err := tidy(x); err != nil {
 		return err

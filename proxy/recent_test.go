@@ -163,7 +163,8 @@ func TestDecisions_AFloodPushesNobodyOut(t *testing.T) {
 	ring := w.lasting.observer.recent
 	where := func(user string) uint64 {
 		return ring.setOf(&exchange{
-			decided: true, network: netip.MustParsePrefix("192.0.2.1/32"), claims: []limiter.Claim{{Key: limiter.KeyOf("header:X-User", user)}},
+			admitted: admission{decided: true}, client: client{network: netip.MustParsePrefix("192.0.2.1/32")},
+			asks:     asks{claims: []limiter.Claim{{Key: limiter.KeyOf("header:X-User", user)}}},
 			decision: limiter.Decision{Outcomes: make([]limiter.Outcome, 1)},
 		}, outcomeRefused)
 	}

@@ -35,8 +35,8 @@ func (rec *recorder) arrive(x *exchange) { x.began = time.Now() }
 
 // name gives the request an id. One that a trusted proxy has given it stays.
 func (rec *recorder) name(x *exchange) {
-	if x.trusted {
-		if ids := x.header.Values("X-Request-Id"); len(ids) == 1 && isID(ids[0]) {
+	if x.client.trustedPeer {
+		if ids := x.in.header.Values("X-Request-Id"); len(ids) == 1 && isID(ids[0]) {
 			x.id = ids[0]
 			return
 		}
@@ -49,9 +49,8 @@ func isID(s string) bool { return len(s) <= 128 && httpguts.ValidHeaderFieldName
 
 // leave notes what came of it.
 func (rec *recorder) leave(x *exchange) {
-	took := x.took
-	name := rec.metrics.served(x.route, x.status, took)
-	if x.repeated {
+	name := rec.metrics.served(x)
+	if x.admitted.repeated {
 		rec.metrics.repeats.WithLabelValues(name).Inc()
 	}
 	if x.list != nil {
@@ -61,34 +60,34 @@ func (rec *recorder) leave(x *exchange) {
 	if e == nil {
 		return
 	}
-	if x.streamReset && !rec.resets.passes(time.Now()) {
+	if x.answer.streamReset && !rec.resets.passes(time.Now()) {
 		e.Discard()
 		rec.metrics.unlogged.Inc()
 		return
 	}
-	e.Str("request_id", x.id).Str("route", name).Str("method", x.method).Str("host", x.host).Str("path", x.redactedPath()).
-		Int("status", x.status).Int64("bytes", x.bytes).Float64("duration_ms", ms(took))
-	if client := x.redact.client(x); client != "" {
+	e.Str("request_id", x.id).Str("route", name).Str("method", x.request.Method).Str("host", x.request.Host).Str("path", x.redactedPath()).
+		Int("status", x.answer.status).Int64("bytes", x.answer.bytes).Float64("duration_ms", ms(x.took))
+	if client := x.generation.redact.client(x); client != "" {
 		e.Str("client", client)
 	}
-	if x.result.Target != "" {
-		e.Str("upstream", x.result.Target).Float64("upstream_ms", ms(x.result.FirstByte))
+	if x.outcome.result.Target != "" {
+		e.Str("upstream", x.outcome.result.Target).Float64("upstream_ms", ms(x.outcome.result.FirstByte))
 	}
 	refused := x.logRefusals(e)
 	if x.newKeys != "" {
 		e.Str("new_keys", x.newKeys)
 	}
-	if x.repeated {
+	if x.admitted.repeated {
 		e.Bool("repeated", true)
 	}
 	if x.list != nil {
 		e.Str("list", x.list.Name)
 	}
-	if x.returned {
+	if x.settled.returned {
 		e.Bool("refunded", true)
 	}
-	if x.fallback != "" {
-		e.Str("fallback", x.fallback)
+	if x.admitted.fallback != "" {
+		e.Str("fallback", x.admitted.fallback)
 	}
 	if x.err != nil && !refused {
 		e.AnErr("error", x.err)

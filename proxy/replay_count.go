@@ -48,8 +48,8 @@ func (t *tallies) route(r *replayRoute) *routeTally {
 	for i, l := range r.route.limits {
 		one := &limitTally{of: l, top: newTopKeys(), LimitTally: LimitTally{Name: l.name, Key: l.key.Name, Mode: string(l.mode), Missing: []string{}}}
 		for _, w := range l.windows {
-			one.Algorithm = r.windows[w].Algorithm.String()
-			one.Rates = append(one.Rates, rateOf(r.windows[w]))
+			one.Algorithm = w.Algorithm.String()
+			one.Rates = append(one.Rates, rateOf(w))
 		}
 		for _, o := range r.needs[i] {
 			one.needs = append(one.needs, o.String())
@@ -104,16 +104,16 @@ func (t *tallies) count(now time.Time, v *visit) {
 
 // flags counts what else is known of a request.
 func (rt *routeTally) flags(x *exchange, err error) {
-	if x.exempt && err == nil {
+	if x.extracted.exempt && err == nil {
 		rt.Exempt++
 	}
-	if x.waited {
+	if x.admitted.waited {
 		rt.Waited++
 	}
-	if x.repeated {
+	if x.admitted.repeated {
 		rt.Repeated++
 	}
-	if x.banned {
+	if x.admitted.banned {
 		rt.Banned++
 	}
 }

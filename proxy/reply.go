@@ -37,11 +37,11 @@ func (x *exchange) reply(d downstream) {
 	if to := x.route.reply.redirect; to != nil {
 		answer = respond.Redirect(to.Status, x.place(to.To))
 	}
-	if len(x.claims) > 0 {
+	if len(x.asks.claims) > 0 {
 		x.restore(answer.Status)
 		answer = answer.With(x.route.quota, x.verdict())
 	}
-	x.result.Status = answer.Status
+	x.outcome.result.Status = answer.Status
 	d.answer(answer)
 }
 
@@ -49,8 +49,8 @@ func (x *exchange) reply(d downstream) {
 // one slash only, so that it cannot become a host.
 func (x *exchange) place(to string) string {
 	query := ""
-	if x.rawQuery != "" {
-		query = "?" + x.rawQuery
+	if x.request.RawQuery != "" {
+		query = "?" + x.request.RawQuery
 	}
-	return strings.NewReplacer("{host}", x.host, "{path}", x.path, "{query}", query).Replace(to)
+	return strings.NewReplacer("{host}", x.request.Host, "{path}", x.request.Path, "{query}", query).Replace(to)
 }

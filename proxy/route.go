@@ -75,19 +75,19 @@ func (r *route) pattern(from *config.Route) routing.Pattern {
 type limit struct {
 	name       string
 	key        *key.Spec
-	top        *topLimit             // counts who is seen most; nil: nothing does
-	windows    []int                 // of the route
-	overrides  map[limiter.Key][]int // windows of single keys
-	hashed     *key.List             // keys that have windows of their own and are not told; nil: none
-	ofHashed   map[string][]int      // their windows, by key.List.Hash
-	redisson   string                // name of the limiter that Java programs share; {key} is the key's text
-	keyed      bool                  // that is in it
-	form       limiter.RedissonForm  // how Java programs keep it
-	penalty    *penalty              // nil: none
-	distinct   *key.Spec             // whose values are counted; nil: requests are
-	cost       *config.Cost          // nil: each request costs 1
-	wait       time.Duration         // how long a request may wait for its turn; 0: not at all
-	maxWaiting int                   // requests of one key that wait at a time
+	top        *topLimit // counts who is seen most; nil: nothing does
+	windows    []*window
+	overrides  map[limiter.Key][]*window // windows of single keys
+	hashed     *key.List                 // keys that have windows of their own and are not told; nil: none
+	ofHashed   map[string][]*window      // their windows, by key.List.Hash
+	redisson   string                    // name of the limiter that Java programs share; {key} is the key's text
+	keyed      bool                      // that is in it
+	form       limiter.RedissonForm      // how Java programs keep it
+	penalty    *penalty                  // nil: none
+	distinct   *key.Spec                 // whose values are counted; nil: requests are
+	cost       *config.Cost              // nil: each request costs 1
+	wait       time.Duration             // how long a request may wait for its turn; 0: not at all
+	maxWaiting int                       // requests of one key that wait at a time
 	mode       config.Mode
 	onFailure  config.OnStoreFailure
 	count      *config.Statuses                  // after which a request stays counted; nil is all
@@ -103,7 +103,7 @@ type penalty struct {
 // A window is one rate of a limit: what a claim asks for.
 type window struct {
 	of     *limit
-	policy int    // index in the route's quota
+	number int    // its place among the route's windows, and among the policies of its quota
 	rate   string // what the log calls it: phone-1h
 	near   int64  // with less than this left a key is told of; 0 is never
 	limiter.Limit

@@ -121,7 +121,7 @@ const operateWithin = 5 * time.Second
 
 // describe is what the configuration says of t.
 func (g *generation) describe(t *keyTarget) LimitStanding {
-	w := t.route.windows[t.windows[0]]
+	w := t.windows[0]
 	return LimitStanding{
 		Route: t.route.name, Limit: t.limit.name, Key: t.by.Name, Masked: t.masked,
 		Hash: g.redact.key(t.key), ID: g.redact.keyID(t.key), Derived: t.derived,
@@ -145,10 +145,10 @@ func (t *keyTarget) fill(to *LimitStanding, in limiter.Inspection) {
 	}
 	var banned time.Duration
 	for i, w := range t.windows {
-		s, window := own[i], t.route.windows[w]
+		s := own[i]
 		banned = max(banned, s.Banned)
 		to.Windows = append(to.Windows, WindowStanding{
-			Name: window.rate, Rate: s.Rate.String(), Most: s.Most, Used: s.Used, Left: s.Left,
+			Name: w.rate, Rate: s.Rate.String(), Most: s.Most, Used: s.Used, Left: s.Left,
 			Next: after(in.At, s.Next), Full: after(in.At, s.Full), Overflow: s.Overflow, Unreadable: s.Unreadable,
 		})
 	}

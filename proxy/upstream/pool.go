@@ -68,8 +68,8 @@ type Config struct {
 	// them up, that of the machine if nil.
 	Resolve  time.Duration
 	Resolver *net.Resolver
-	// Fleet remembers how targets fare beyond this pool; nil remembers nothing.
-	Fleet *Fleet
+	// Groups remembers how targets fare beyond this pool; nil remembers nothing.
+	Groups *Groups
 	// TLS is how https targets are trusted, by the roots of the machine if nil.
 	// It is not changed.
 	TLS *tls.Config
@@ -106,13 +106,13 @@ type Target struct {
 
 // A Pool forwards to the targets of one upstream. It is safe for concurrent use.
 //
-// It shares with the other pools of its Fleet how targets fare and which
+// It shares with the other pools of its Groups how targets fare and which
 // requests wait; a mutex of the upstream guards that.
 type Pool struct {
 	config    Config
 	backends  []*backend
 	scratch   []*backend // for choose; guarded by the group
-	fleet     *Fleet
+	groups    *Groups
 	group     *group
 	over      atomic.Pointer[carrier]
 	resolver  *net.Resolver
@@ -154,7 +154,7 @@ type carrier struct{ transport }
 // wrap ErrConfig.
 func New(c Config) (*Pool, error) {
 	p := &Pool{
-		config: c, fleet: c.Fleet, resolver: c.Resolver,
+		config: c, groups: c.Groups, resolver: c.Resolver,
 		buffers: newBuffers(), pseudonym: c.Pseudonym,
 		balance: c.Balance, maxConnections: c.MaxConnections, queue: c.Queue, retries: c.Retries, health: c.Health, resolveEvery: c.Resolve, idle: c.Idle,
 	}
@@ -165,13 +165,13 @@ func New(c Config) (*Pool, error) {
 	if err := p.check(); err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrConfig, c.Name, err)
 	}
-	if p.fleet == nil {
-		p.fleet = NewFleet()
+	if p.groups == nil {
+		p.groups = NewGroups()
 	}
 	if p.resolver == nil {
 		p.resolver = net.DefaultResolver
 	}
-	p.group = p.fleet.join(c.Name)
+	p.group = p.groups.join(c.Name)
 	for _, m := range p.backends {
 		m.health = p.group.join(m.name)
 	}
@@ -299,6 +299,6 @@ func (p *Pool) Close() {
 		for _, m := range p.backends {
 			p.group.leave(m.name)
 		}
-		p.fleet.leave(p.config.Name)
+		p.groups.leave(p.config.Name)
 	})
 }

@@ -2,6 +2,7 @@
 -- its own stands in its many_ALGORITHM.lua, in sections that weave puts in the place of
 -- the lines that name them: to call a function costs as much as what it would do here.
 --   begin   LAYOUT, how its state begins
+--   alone   reads what LAYOUT says of a window that is alone in its box, raw
 --   tables  what is known of each window: see read
 --   read    of the i-th window, of limit l: form, a, b, c, d are what LAYOUT says if `own`,
 --           and the rest of the state is in raw from `body` to `last`; sets lefts[i]. What
@@ -58,9 +59,10 @@ local function fetch(base, n)
       many = raw and byte(raw) == 255
       if not raw and call('EXISTS', KEYS[k]) == 1 then return false end
       if raw and not many then -- one of a window that is not asked for, or not first, is unusual
-        its, form, a, b, c, d = struct_unpack(alone[l], raw)
+        body = #tag + SIZE + 1
+        --@ alone
         if its ~= tag then return false end
-        own, died, body, last = true, NOW + lives[l], #tag + SIZE + 1, #raw
+        own, died, last = true, NOW + lives[l], #raw
         starts[i] = 1
       end
     end

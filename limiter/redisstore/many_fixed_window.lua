@@ -3,6 +3,8 @@
 local LAYOUT, FRESH, STEP = FIXED, { NOW, 0 }, 6
 --@ tables
 local begins, takens = {}, {}
+--@ alone
+its, form, a, b, c, d = struct_unpack(alone[l], raw)
 --@ read
 local start, taken = NOW, 0
 if own and NOW - a < lengths[l] then start, taken = a, b end

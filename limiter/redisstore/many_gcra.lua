@@ -3,6 +3,8 @@
 local LAYOUT, FRESH, STEP = GCRA, { NOW, NOW, 0 }, 7
 --@ tables
 local debts, before_them = {}, {}
+--@ alone
+its, form, a, b, c, d = struct_unpack(alone[l], raw)
 --@ read
 local before, debt = NOW, 0
 if own then

@@ -19,6 +19,12 @@ local made_after, made_cost, made_id, made -- the entry that was made last
 
 -- Of many that will be merged only the first few are kept one by one.
 local function merges(i) return times[i] > HOT and rates[limit_of[i]] > FULL end
+--@ alone
+if byte(raw, #tag + 1) == 3 then
+  its, form, a, b, c, d, body = sub(raw, 1, #tag), one_of(raw, #tag + 1)
+else
+  its, form, a, b, c, d, body = struct_unpack(alone[l], raw)
+end
 --@ read
 local before, newest, taken, count = NOW, NOW, 0, 0
 if own then

@@ -3,6 +3,8 @@
 local LAYOUT, FRESH, STEP = SLIDING, { 0, 0, 0 }, 7
 --@ tables
 local takens, before_them, numbers = {}, {}, {}
+--@ alone
+its, form, a, b, c, d = struct_unpack(alone[l], raw)
 --@ read
 local length, taken, before = lengths[l], 0, 0
 local number = floor(NOW / length)

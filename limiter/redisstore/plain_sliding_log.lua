@@ -25,8 +25,9 @@ local function plain(from, base, n)
         _, length, its, form, before, newest, taken, count, body = struct_unpack(boxed[l], raw, next)
         last = next + 8 + length
       else
-        its, form, before, newest, taken, count, body = struct_unpack(alone[l], raw)
-        last = size
+        local a, b, c, d
+        --@ alone
+        before, newest, taken, count, last = a, b, c, d, size
       end
       next = last + 1
       if its ~= tag or form ~= 1 or last > size or newest > NOW then return end

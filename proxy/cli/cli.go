@@ -59,7 +59,7 @@ type commands struct {
 }
 
 var (
-	// errSaid says that the command has already told what went wrong.
+	// errReported says that the command has already told what went wrong.
 	errReported = errors.New("said")
 	// errUsage says that it has told what is wrong with the command line.
 	errUsage = errors.New("usage")

@@ -153,17 +153,20 @@ func (x *exchange) Body() (key.Body, error) {
 
 // reset makes x fit for the next request and keeps what it has allocated.
 func (x *exchange) reset() {
-	kept := exchange{matched: x.matched, claims: x.claims[:0], windows: x.windows[:0], shadows: x.shadows[:0], shadowWindows: x.shadowWindows[:0], of: x.of[:0],
-		takings: x.takings[:0], shadowErrors: x.shadowErrors[:0], shadowed: x.shadowed[:0], back: x.back[:0], all: x.all[:0]}
-	kept.decision.Outcomes = x.decision.Outcomes[:0]
-	kept.keys, kept.odd, kept.confused = x.keys[:0], x.odd[:0], x.confused[:0]
-	kept.overridden = x.overridden[:0]
-	kept.matched.Reset()
-	kept.value = x.value
-	kept.value.Reset()
-	kept.memory, kept.edit = x.memory, x.edit
-	kept.memory.Discard(http1.Discard)
-	*x = kept
+	x.matched.Reset()
+	x.value.Reset()
+	x.memory.Discard(http1.Discard)
+	claims, windows, shadows, shadowWindows := x.claims[:0], x.windows[:0], x.shadows[:0], x.shadowWindows[:0]
+	takings, shadowErrors, shadowed := x.takings[:0], x.shadowErrors[:0], x.shadowed[:0]
+	back, all, of, outcomes := x.back[:0], x.all[:0], x.of[:0], x.decision.Outcomes[:0]
+	keys, odd, confused, overridden := x.keys[:0], x.odd[:0], x.confused[:0], x.overridden[:0]
+	matched, value, memory, edit := x.matched, x.value, x.memory, x.edit
+	*x = exchange{} // in place: a new one beside it would be copied twice, over a cold stack
+	x.claims, x.windows, x.shadows, x.shadowWindows = claims, windows, shadows, shadowWindows
+	x.takings, x.shadowErrors, x.shadowed = takings, shadowErrors, shadowed
+	x.back, x.all, x.of, x.decision.Outcomes = back, all, of, outcomes
+	x.keys, x.odd, x.confused, x.overridden = keys, odd, confused, overridden
+	x.matched, x.value, x.memory, x.edit = matched, value, memory, edit
 }
 
 func newExchange() any {

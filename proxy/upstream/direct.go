@@ -59,7 +59,9 @@ func (d *direct) end() {
 	d.leave()
 	d.call.Release()
 	clear(d.header.set)
-	*d = direct{header: answerHeader{set: d.header.set[:0]}, told: d.told}
+	set, told := d.header.set[:0], d.told
+	*d = direct{}
+	d.header.set, d.told = set, told
 	over.directs.Put(d)
 }
 

@@ -39,7 +39,7 @@ func (p *Pool) ForwardHTTP1(ctx context.Context, x *http1.Exchange, content []by
 		d = new(direct)
 		d.told.to = d
 	}
-	d.course = course{pool: p, trip: t, began: time.Now()}
+	d.pool, d.trip, d.began = p, t, time.Now()
 	d.over, d.x, d.content = over, x, content
 	d.call = over.client.NewCall(x)
 	defer d.end()

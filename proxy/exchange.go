@@ -77,19 +77,13 @@ type fields interface {
 // reset makes x fit for the next request and keeps what it has allocated.
 func (x *exchange) reset() {
 	x.request.Reset()
-	*x = exchange{
-		in:        x.in.reset(),
-		request:   x.request,
-		extracted: x.extracted.reset(),
-		asks:      x.asks.none(),
-		shadows:   x.shadows.none(),
-		repeat:    x.repeat.reset(),
-		decision:  limiter.Decision{Outcomes: x.decision.Outcomes[:0]},
-		admitted:  x.admitted.reset(),
-		sending:   x.sending.reset(),
-		settled:   x.settled.reset(),
-		told:      x.told.reset(),
-	}
+	in, request, extracted, asks, shadows := x.in.reset(), x.request, x.extracted.reset(), x.asks.none(), x.shadows.none()
+	repeat, outcomes, admitted := x.repeat.reset(), x.decision.Outcomes[:0], x.admitted.reset()
+	sending, settled, told := x.sending.reset(), x.settled.reset(), x.told.reset()
+	*x = exchange{} // in place: a new one beside it would be copied twice, over a cold stack
+	x.in, x.request, x.extracted, x.asks, x.shadows = in, request, extracted, asks, shadows
+	x.repeat, x.decision.Outcomes, x.admitted = repeat, outcomes, admitted
+	x.sending, x.settled, x.told = sending, settled, told
 }
 
 func newExchange() any {

@@ -23,11 +23,11 @@ var (
 // An admitter asks the limits whether a request may pass. It outlives
 // generations.
 type admitter struct {
-	store   limiter.AdminStore
-	timeout time.Duration // the most a decision may wait; 0 for a store that never waits
-	shared  bool          // the configuration names a store that costs a call over the network
-	standby *fallback
-	denier  denier // nil: the store knows nothing by itself
+	store    limiter.AdminStore
+	timeout  time.Duration // the most a decision may wait; 0 for a store that never waits
+	shared   bool          // the configuration names a store that costs a call over the network
+	fallback *fallback
+	denier   denier // nil: the store knows nothing by itself
 	// announcer tells other nodes of changes; nil: there are none.
 	announcer announcer
 	line      *limiter.Line                                   // at the store
@@ -39,11 +39,11 @@ type admitter struct {
 }
 
 func newAdmitter(o Options, m *metrics) *admitter {
-	a := &admitter{store: o.Store, standby: newFallback(o.Store, o.Nodes), metrics: m, nearby: newNearby()}
+	a := &admitter{store: o.Store, fallback: newFallback(o.Store, o.Nodes), metrics: m, nearby: newNearby()}
 	a.denier, _ = o.Store.(denier)
 	a.announcer, _ = o.Store.(announcer)
-	if a.standby.store != nil {
-		a.store = mirrored{o.Store, a.standby}
+	if a.fallback.store != nil {
+		a.store = mirrored{o.Store, a.fallback}
 	}
 	if a.shared = o.Config.Store == config.StoreRedis; a.shared {
 		a.timeout = o.Config.Redis.Timeout
@@ -66,9 +66,13 @@ func (a *admitter) admit(client context.Context, x *exchange) error {
 		return nil
 	}
 	store, err := a.store, errAway
-	if !a.standby.decides(x) {
+	settles := a.fallback.settles(x)
+	if !a.fallback.decides(x) {
 		take := taker(a.take)
-		if x.route.waits {
+		switch {
+		case settles:
+			take = a.fallback.within(x, take)
+		case x.route.waits:
 			take = a.waiting(client, x)
 		}
 		err = a.takeOnce(ctx, x, take)
@@ -88,16 +92,18 @@ func (a *admitter) admit(client context.Context, x *exchange) error {
 			return err
 		}
 		x.err = err
-		if err := a.standby.decide(x, a.metrics); err != nil {
+		if err := a.fallback.decide(x, a.metrics); err != nil {
 			return err
 		}
-		store, x.idempotency = reporting{a.standby.local, a.standby}, nil
+		store, x.idempotency = reporting{a.fallback.local, a.fallback}, nil
 	} else {
-		a.standby.note(x)
+		if !settles { // else it is known there already
+			a.fallback.note(x)
+		}
 		a.nearby.note(x)
 	}
 	if x.rotates {
-		x.fold()
+		x.mergePrevious()
 	}
 	a.metrics.decided(x, x.windows, &x.decision)
 	x.decided = true

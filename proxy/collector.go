@@ -28,7 +28,7 @@ func (m *metrics) watchMemory(r prometheus.Registerer, a *admitter) {
 		Keys() (keys int, bytes int64)
 	})
 	if !here {
-		counts = a.standby.local
+		counts = a.fallback.local
 	}
 	gauge := func(name, help string, value func() float64) {
 		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_" + name, Help: help}, value))
@@ -64,10 +64,10 @@ func (m *metrics) forwarded(x *exchange) {
 	if x.route.pool == nil {
 		return
 	}
-	t := trip{x.result.Target, outcome(x.result.Kind)}
-	trips, ok := x.route.figures.trips.get(t)
+	t := upstreamResult{x.result.Target, outcome(x.result.Kind)}
+	trips, ok := x.route.figures.upstreamRequests.get(t)
 	if !ok {
-		trips = x.route.figures.trips.keep(t, m.trips.WithLabelValues(x.route.pool.Name(), t.target, t.outcome))
+		trips = x.route.figures.upstreamRequests.keep(t, m.upstreamRequests.WithLabelValues(x.route.pool.Name(), t.target, t.outcome))
 	}
 	trips.Inc()
 	if x.result.Retries > 0 {
@@ -75,7 +75,7 @@ func (m *metrics) forwarded(x *exchange) {
 	}
 }
 
-// outcome is what metrics call the way in which a trip ended.
+// outcome is what metrics call the way in which a forwarded request ended.
 func outcome(k upstream.Kind) string {
 	switch k {
 	case upstream.OK:

@@ -73,7 +73,7 @@ func (g *generation) protect(routes []*config.Route) {
 }
 
 // unconfused learns which fields of the request may be taken for one that a key,
-// a cost or a mark of its route is read from: who reads that refuses it. It is
+// a cost or an idempotency key of its route is read from: who reads that refuses it. It is
 // errMalformed when a field may be taken for one of which no route allows that, and
 // routing.ErrTarget when one that has decided the route is there twice.
 func (g *generation) unconfused(x *exchange) error {

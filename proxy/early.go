@@ -48,10 +48,10 @@ func (p *Proxy) early(ctx context.Context, g *generation, x *exchange) error {
 		}
 	}
 	a := p.admitter
-	if len(x.claims) > 0 && !a.standby.decides(x) && a.foresees(ctx, x) {
-		a.standby.note(x)
+	if len(x.claims) > 0 && !a.fallback.decides(x) && a.foresees(ctx, x) {
+		a.fallback.note(x)
 		if x.rotates {
-			x.fold()
+			x.mergePrevious()
 		}
 		a.metrics.decided(x, x.windows, &x.decision)
 		x.decided = true

@@ -16,9 +16,9 @@ import (
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
-// An exchange carries what one request has learned on its way through the
-// rooms. It belongs to one goroutine. No room between downstream and forward knows
-// more of a request than this, so that all downstreams can share the rooms.
+// An exchange carries what is known of one request on its way through the stages. It
+// belongs to one goroutine. No stage between downstream and forward knows more of a
+// request than this, so that all downstreams can share the stages.
 type exchange struct {
 	began      time.Time
 	took       time.Duration // until the answer was written; not what is settled after it
@@ -39,7 +39,7 @@ type exchange struct {
 	peer      netip.AddrPort
 	fault     error // what is wrong with the request as HTTP
 
-	// What the rooms learn.
+	// What the stages learn.
 	id            string          // record: the request's id
 	trusted       bool            // address: the peer is a trusted proxy
 	client        netip.Addr      // address: who asks
@@ -50,7 +50,7 @@ type exchange struct {
 	path          string          // tidy: the one spelling that is matched and forwarded
 	route         *route          // match
 	matched       routing.Request // match: what its route was found by, and the parameters of its path
-	list          *config.List    // screen: the one that decided what is done with the request
+	list          *config.List    // lists: the one that decided what is done with the request
 	claims        []limiter.Claim
 	windows       []int           // extract: windows[i] is the window of the route that claims[i] asks for
 	shadows       []limiter.Claim // extract: those of limits in shadow mode
@@ -63,35 +63,35 @@ type exchange struct {
 	confused      []key.Origin    // match, extract: what other names of the request may be taken for
 	value         key.Value       // extract: the key last read
 	content       *content        // extract: the body, if a key was read from it
-	newKeys       string          // vet: what was said of too many new keys; empty if nothing
-	idempotency   []limiter.Claim // mark: to be the first of its kind; none without a mark
-	keys          []counted       // extract: the keys made so far
+	newKeys       string          // new keys: what was said of too many new keys; empty if nothing
+	idempotency   []limiter.Claim // to be the first of its kind; none without an idempotency key
+	keys          []extractedKey  // extract: the keys made so far
 	overridden    []overridden    // extract: limits in which one of them stands hashed
 
 	decided bool // admit: decision is about claims
 
 	// What was decided and what came of it.
-	decision  limiter.Decision
-	fallback  string           // admit: the policy that decided while the store could not
-	asked     bool             // forward: the upstream asked not to count this request
-	back      []limiter.Claim  // settle: what is given back
-	all       []limiter.Claim  // admit: claims and once
-	exempt    bool             // extract: no limit is asked about it
-	repeated  bool             // admit: it repeats a request that was counted
-	rotates   bool             // extract: claims are there twice, under two keys
-	waited    bool             // admit: it stood in line for its turn
-	waitTook  time.Duration    // admit: for so long
-	takenBack bool             // the client wants no answer any more, and has kept its connection
-	banned    bool             // admit: this refusal was one too many
-	shadowed  []refusal        // admit: what limits in shadow mode would have refused
-	returned  bool             // settle: something was given back
-	forwarded bool             // forward: what came of it is known
-	of        []int            // refuse: as windows, but the policies of the quota
-	status    int              // the status that the client sees
-	bytes     int64            // of the body that the client was sent
-	err       error            // for the log
-	asking    upstream.Request // forward: what the upstream is asked
-	result    upstream.Result
+	decision    limiter.Decision
+	fallback    string           // admit: the policy that decided while the store could not
+	asked       bool             // forward: the upstream asked not to count this request
+	back        []limiter.Claim  // settle: what is given back
+	all         []limiter.Claim  // admit: claims and once
+	exempt      bool             // extract: no limit is asked about it
+	repeated    bool             // admit: it repeats a request that was counted
+	rotates     bool             // extract: claims are there twice, under two keys
+	waited      bool             // admit: it stood in line for its turn
+	waitTook    time.Duration    // admit: for so long
+	streamReset bool             // the client wants no answer any more, and has kept its connection
+	banned      bool             // admit: this refusal was one too many
+	shadowed    []refusal        // admit: what limits in shadow mode would have refused
+	returned    bool             // settle: something was given back
+	forwarded   bool             // forward: what came of it is known
+	of          []int            // refuse: as windows, but the policies of the quota
+	status      int              // the status that the client sees
+	bytes       int64            // of the body that the client was sent
+	err         error            // for the log
+	asking      upstream.Request // forward: what the upstream is asked
+	result      upstream.Result
 
 	upstreamTook time.Duration // forward: until the answer was passed on or given up
 

@@ -21,7 +21,7 @@ func (e *explainer) explainKeys() {
 			specs = append(specs, l.distinct)
 		}
 	}
-	for _, lookup := range slices.Concat(r.lists, r.bodyScreens) {
+	for _, lookup := range slices.Concat(r.lists, r.bodyLists) {
 		specs = append(specs, lookup.key)
 	}
 	if r.hashBy != nil {
@@ -80,7 +80,7 @@ func origin(s *key.Spec) string {
 // explainLists tells of each list of the route whether the request is on it.
 func (e *explainer) explainLists() {
 	x := e.x
-	for _, lookup := range slices.Concat(x.route.lists, x.route.bodyScreens) {
+	for _, lookup := range slices.Concat(x.route.lists, x.route.bodyLists) {
 		found := x.readQuery() == nil && lookup.key.Extract(x, &x.value) == nil && !x.value.Skip
 		for _, l := range lookup.lists {
 			e.Lists = append(e.Lists, ExplainedList{Name: l.Name, Key: lookup.key.Name, Action: string(l.Action), Hit: found && x.isOn(l)})

@@ -99,7 +99,7 @@ func (e *explainer) ask() error {
 		return fmt.Errorf("ask the limits: %w", err)
 	}
 	if x.rotates {
-		x.fold()
+		x.mergePrevious()
 	}
 	if x.decision.Allowed {
 		return nil

@@ -62,7 +62,7 @@ func (g *generation) claim(x *exchange, l *limit) error {
 	if err != nil {
 		return err
 	}
-	var value counted
+	var value extractedKey
 	if l.distinct != nil {
 		if value, err = g.key(x, l.distinct); err != nil || value.skip {
 			return err
@@ -103,7 +103,7 @@ func (g *generation) claim(x *exchange, l *limit) error {
 	if g.config.Privacy.Rotates && shared == "" { // what was counted before counts as well
 		x.rotates = true
 		for _, i := range of {
-			*claims = append(*claims, limiter.Claim{Limit: &x.route.windows[i].Limit, Key: k.former, Cost: cost, Value: value.former, Source: x.source})
+			*claims = append(*claims, limiter.Claim{Limit: &x.route.windows[i].Limit, Key: k.previous, Cost: cost, Value: value.previous, Source: x.source})
 			*windows = append(*windows, i)
 		}
 	}
@@ -138,31 +138,31 @@ func (x *exchange) cost(c *config.Cost) (int64, error) {
 	return n, nil
 }
 
-// A counted is the key that a spec has made of the request.
-type counted struct {
+// An extractedKey is the key that a spec has made of the request.
+type extractedKey struct {
 	by *key.Spec
 	limiter.Key
-	former limiter.Key // under the secret that is being replaced; not made otherwise
-	bare   limiter.Key // under no secret, which may change; made where vet looks, and stays here
-	text   string      // what stands for it in names that Java programs share
-	skip   bool        // it is missing, and limits on it do not apply
-	shown  string      // masked, for people; of a sensitive key only
+	previous limiter.Key // under the secret that is being replaced; not made otherwise
+	bare     limiter.Key // under no secret, which may change; made where new keys are bounded, and stays here
+	text     string      // what stands for it in names that Java programs share
+	skip     bool        // it is missing, and limits on it do not apply
+	shown    string      // masked, for people; of a sensitive key only
 }
 
-func (g *generation) key(x *exchange, by *key.Spec) (counted, error) {
+func (g *generation) key(x *exchange, by *key.Spec) (extractedKey, error) {
 	for _, k := range x.keys {
 		if k.by == by {
 			return k, nil
 		}
 	}
 	if err := by.Extract(x, &x.value); err != nil {
-		return counted{}, err
+		return extractedKey{}, err
 	}
-	k := counted{by: by, skip: x.value.Skip}
+	k := extractedKey{by: by, skip: x.value.Skip}
 	if !k.skip {
 		k.text = x.value.Text()
 		k.Key = g.config.Privacy.Hash(x.value.Parts)
-		k.former, _ = g.config.Privacy.PreviousHash(x.value.Parts)
+		k.previous, _ = g.config.Privacy.PreviousHash(x.value.Parts)
 		if x.route.newKeys.looks(by) {
 			k.bare = config.Privacy{}.Hash(x.value.Parts)
 		}

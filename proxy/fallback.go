@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -32,7 +33,10 @@ type reporter interface {
 	limiter.AdminStore
 	// Available is false while decisions are made in its place.
 	Available() bool
-	// Report has the store count what p took of a standby.
+	// Settling is true while it is not Available but answers: it knows what this
+	// process has granted, and not yet what others have.
+	Settling() bool
+	// Report has the store count what p took of a fallback.
 	Report(claims []limiter.Claim, p limiter.Permit)
 	// Withdraw takes a report back, and says whether that was in time.
 	Withdraw(claims []limiter.Claim, p limiter.Permit) bool
@@ -57,7 +61,45 @@ func (s *fallback) nodes() int {
 
 // decides reports whether x is to be decided here without asking the store.
 func (s *fallback) decides(x *exchange) bool {
+	return s.away(x) && !s.store.Settling()
+}
+
+// settles reports whether x is to be decided both here and by the store: of what other
+// nodes granted meanwhile the store may not have heard yet, so none may have more
+// than its share; and as soon as one of them goes by the store alone, the others must ask
+// it as well.
+func (s *fallback) settles(x *exchange) bool {
+	return s.away(x) && s.store.Settling()
+}
+
+func (s *fallback) away(x *exchange) bool {
 	return s.store != nil && x.route.standsIn && !s.store.Available()
+}
+
+// within is take for x, with no more than this node's share. errAway says that the share
+// is used up.
+func (s *fallback) within(x *exchange, take taker) taker {
+	return func(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
+		var own []limiter.Claim
+		for i, c := range x.claims {
+			if x.window(i).of.onFailure == config.Local {
+				own = append(own, c)
+			}
+		}
+		own = s.shares(own)
+		var share limiter.Decision
+		if err := s.local.Take(ctx, own, &share); err != nil {
+			return err
+		}
+		if !share.Allowed {
+			return errAway
+		}
+		err := take(ctx, claims, d)
+		if err != nil || !d.Allowed {
+			return errors.Join(err, s.local.Refund(ctx, own, share.Permit))
+		}
+		return nil
+	}
 }
 
 // note remembers what the store has said, as far as it may be asked here later.
@@ -114,37 +156,37 @@ func (s *fallback) shares(claims []limiter.Claim) []limiter.Claim {
 }
 
 // A mirrored is the shared store for whoever got permits from it: what becomes of
-// them is known to the standby as well.
+// them is known to the fallback as well.
 type mirrored struct {
 	limiter.AdminStore
-	standby *fallback
+	fallback *fallback
 }
 
 // Refund implements limiter.Store.
 func (t mirrored) Refund(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
-	t.standby.local.NoteRefund(claims, p, t.standby.nodes())
+	t.fallback.local.NoteRefund(claims, p, t.fallback.nodes())
 	return t.AdminStore.Refund(ctx, claims, p)
 }
 
 // Renew implements limiter.AdminStore.
 func (t mirrored) Renew(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
-	_ = t.standby.local.Renew(ctx, claims, p) // what was not noted is not known there
+	_ = t.fallback.local.Renew(ctx, claims, p) // what was not noted is not known there
 	return t.AdminStore.Renew(ctx, claims, p)
 }
 
-// A reporting is the standby for whoever got permits from it: what becomes of them
+// A reporting is the fallback for whoever got permits from it: what becomes of them
 // is told to the store, if that has heard of them.
 type reporting struct {
 	*limiter.Memory
-	standby *fallback
+	fallback *fallback
 }
 
 // Refund implements limiter.Store.
 func (d reporting) Refund(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
-	if err := d.Memory.Refund(ctx, d.standby.shares(claims), p); err != nil {
+	if err := d.Memory.Refund(ctx, d.fallback.shares(claims), p); err != nil {
 		return err
 	}
-	store := d.standby.store
+	store := d.fallback.store
 	if store == nil || store.Withdraw(claims, p) || !store.Available() {
 		return nil
 	}
@@ -156,7 +198,7 @@ func (d reporting) Renew(ctx context.Context, claims []limiter.Claim, p limiter.
 	if err := d.Memory.Renew(ctx, claims, p); err != nil {
 		return err
 	}
-	switch store := d.standby.store; {
+	switch store := d.fallback.store; {
 	case store == nil:
 	case store.Withdraw(claims, p):
 		store.Report(claims, p) // as young as it is now

@@ -12,12 +12,12 @@ import (
 // its labels once: that costs more than counting does. The zero figures are ready. A
 // series is not there before something is counted in it.
 type figures struct {
-	requests  found[int, prometheus.Counter] // by status
-	durations histogramRef
-	own       histogramRef
-	upstream  histogramRef
-	line      histogramRef
-	trips     found[trip, prometheus.Counter]
+	requests         found[int, prometheus.Counter] // by status
+	durations        histogramRef
+	own              histogramRef
+	upstream         histogramRef
+	line             histogramRef
+	upstreamRequests found[upstreamResult, prometheus.Counter]
 }
 
 // A histogramRef is a histogram that is looked up once.
@@ -33,8 +33,8 @@ func (s *histogramRef) of(v *histogramVec, label string) *histogram {
 	return h
 }
 
-// A trip is what came of a request that was to be forwarded.
-type trip struct{ target, outcome string }
+// An upstreamResult is what came of a request that was to be forwarded.
+type upstreamResult struct{ target, outcome string }
 
 // found are metrics that were looked up, by what tells them apart; of a small fixed
 // set.

@@ -40,7 +40,7 @@ func (g *generation) forward(x *exchange, d downstream) {
 		Peer:        x.peer,
 		TrustedPeer: x.trusted,
 		RequestID:   x.id,
-		HashBy:      g.affinity(x),
+		HashBy:      g.hashBy(x),
 		Forwarded:   x.route.forwardedField,
 		WebSocket:   x.route.upgrades,
 		Set:         g.setFields(x),

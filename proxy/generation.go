@@ -33,7 +33,7 @@ type generation struct {
 	routes    []*route     // in the order of the configuration
 	seed      maphash.Seed // see lasting
 	pools     map[*config.Upstream]*upstream.Pool
-	fleet     *upstream.Fleet
+	groups    *upstream.Fleet
 	counted   []limiter.Limit // see Prepared.Limits
 
 	users atomic.Int64 // requests under way, and 1 while it is the current one
@@ -46,7 +46,7 @@ const warmWithin = 5 * time.Second
 // lasting is what outlives generations and each of them is given.
 type lasting struct {
 	pseudonym string          // this process in Via
-	fleet     *upstream.Fleet // how targets fare
+	groups    *upstream.Fleet // how targets fare
 	salt      func() Salt     // of hashes in the log
 	seed      maphash.Seed    // of what stands for client addresses in this process
 	observer  *observer       // what operators may ask about
@@ -57,7 +57,7 @@ func compile(c *config.Config, l lasting) (*generation, error) {
 	g := &generation{
 		config:  c,
 		via:     l.pseudonym,
-		fleet:   l.fleet,
+		groups:  l.groups,
 		redact:  redactor{c.Privacy, l.salt},
 		own:     ownFields(),
 		seed:    l.seed,
@@ -164,7 +164,7 @@ func (g *generation) route(from *config.Route) (*route, error) {
 			plain = append(plain, l)
 		}
 	}
-	r.lists, r.bodyScreens = newListLookups(plain), newListLookups(body)
+	r.lists, r.bodyLists = newListLookups(plain), newListLookups(body)
 	var err error
 	if r.reply == nil {
 		if r.pool, err = g.pool(from.Upstream); err != nil {

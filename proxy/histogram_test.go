@@ -140,7 +140,7 @@ func TestHistogram_CountsFitTogether(t *testing.T) {
 }
 
 // scrape is what /metrics shows to who accepts kind.
-func (w *world) scrape(kind string) string {
+func (w *testProxy) scrape(kind string) string {
 	w.Helper()
 	r := httptest.NewRequest(http.MethodGet, "/metrics", nil)
 	r.Header.Set("Accept", kind)

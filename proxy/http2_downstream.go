@@ -63,7 +63,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer p.finish(r.Context(), x)
 	p.serve(r.Context(), x, d)
 	d.w.beforeEnd()
-	x.takenBack = r.ProtoMajor == 2 && r.Context().Err() != nil
+	x.streamReset = r.ProtoMajor == 2 && r.Context().Err() != nil
 	d.w.end(r.Context())
 	d.body.end()
 	if x.result.Wrote && x.result.Kind != upstream.OK {

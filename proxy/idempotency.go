@@ -13,16 +13,15 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// maxIdempotencyKey is how long the field may be that marks a request and its repeats, in
-// bytes.
+// maxIdempotencyKey is how long an idempotency key may be, in bytes.
 const maxIdempotencyKey = 255
 
-// errIdempotencyKey says that the mark of a request cannot be used.
+// errIdempotencyKey says that the idempotency key of a request cannot be used.
 var errIdempotencyKey = errors.New("idempotency key not acceptable")
 
 // An idempotency lets a client repeat a request of which it did not see the
 // answer: the repeats of one that was counted do not count. How many do not is
-// bounded, because an upstream that does not know the idempotency does its work again
+// bounded, because an upstream that does not know the key does its work again
 // each time. Both limits live in the same store as those of the route.
 type idempotency struct {
 	header        string
@@ -40,22 +39,22 @@ func newIdempotency(route string, c *config.Idempotency) *idempotency {
 }
 
 // idempotency learns under which key the repeats of the request are known: those with
-// the same idempotency, method, target and body, from whom the limits count as the same.
-// A request without a idempotency has no repeats.
+// the same idempotency key, method, target and body, from whom the limits count as the same.
+// A request without an idempotency key has no repeats.
 func (g *generation) idempotency(x *exchange) error {
 	i := x.route.idempotency
 	if i == nil || len(x.claims) == 0 {
 		return nil
 	}
-	marks := x.Header(i.header)
+	sent := x.Header(i.header)
 	switch {
 	case x.Confused(key.Origin{Source: key.Header, Name: i.header}):
 		return fmt.Errorf("header:%s: %w: another name may be taken for its own", i.header, key.ErrAmbiguous)
-	case len(marks) == 0:
+	case len(sent) == 0:
 		return nil
-	case len(marks) > 1:
+	case len(sent) > 1:
 		return fmt.Errorf("header:%s: %w", i.header, key.ErrAmbiguous)
-	case marks[0] == "" || len(marks[0]) > maxIdempotencyKey || strings.ContainsFunc(marks[0], func(r rune) bool { return r < ' ' || r >= 0x7f }):
+	case sent[0] == "" || len(sent[0]) > maxIdempotencyKey || strings.ContainsFunc(sent[0], func(r rune) bool { return r < ' ' || r >= 0x7f }):
 		return fmt.Errorf("header:%s: %w: write 1 to %d ASCII characters", i.header, errIdempotencyKey, maxIdempotencyKey)
 	}
 	body, err := x.Body()
@@ -63,7 +62,7 @@ func (g *generation) idempotency(x *exchange) error {
 		return err
 	}
 	sum := sha256.Sum256(body.Bytes)
-	parts := []string{"idempotency", marks[0], x.method, x.host, x.path, x.rawQuery, body.Type, string(sum[:])}
+	parts := []string{"idempotency", sent[0], x.method, x.host, x.path, x.rawQuery, body.Type, string(sum[:])}
 	for _, c := range x.claims {
 		parts = append(parts, string(c.Key[:]))
 	}
@@ -89,7 +88,7 @@ func (a *admitter) repeats(ctx context.Context, x *exchange) (bool, error) {
 	return true, nil
 }
 
-// takeOnce asks for all claims of x and, with a mark, for being the first of its
+// takeOnce asks for all claims of x and, with an idempotency key, for being the first of its
 // kind, in one step. Of two that come at once the second is a repeat.
 func (a *admitter) takeOnce(ctx context.Context, x *exchange, take taker) error {
 	if len(x.idempotency) == 0 {

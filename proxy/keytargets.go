@@ -12,17 +12,17 @@ import (
 
 // A keyTarget is one limit that counts by the key that an operator names.
 type keyTarget struct {
-	route   *route
-	limit   *limit
-	by      *key.Spec // of the limit, or what is used in its place
-	key     limiter.Key
-	former  limiter.Key // under the secret that is being replaced, if there is one and the value is known
-	rotates bool
-	derived bool
-	masked  string
-	windows []int  // of the route
-	name    string // of the limiter that Java programs share; empty for none
-	why     string // not empty: why the limit cannot be asked
+	route    *route
+	limit    *limit
+	by       *key.Spec // of the limit, or what is used in its place
+	key      limiter.Key
+	previous limiter.Key // under the secret that is being replaced, if there is one and the value is known
+	rotates  bool
+	derived  bool
+	masked   string
+	windows  []int  // of the route
+	name     string // of the limiter that Java programs share; empty for none
+	why      string // not empty: why the limit cannot be asked
 }
 
 // targets are the limits that q is about: those that count by exactly the key that is
@@ -139,7 +139,7 @@ func (g *generation) byValue(t *keyTarget, given key.Given) (bool, error) {
 		}
 		return true, nil
 	}
-	t.former, t.rotates = g.config.Privacy.PreviousHash(v.Parts)
+	t.previous, t.rotates = g.config.Privacy.PreviousHash(v.Parts)
 	return true, nil
 }
 
@@ -154,7 +154,7 @@ func (t *keyTarget) override() {
 func (t *keyTarget) claims() []limiter.Claim {
 	claims := t.under(t.key)
 	if t.rotates {
-		claims = append(claims, t.under(t.former)...)
+		claims = append(claims, t.under(t.previous)...)
 	}
 	return claims
 }

@@ -56,7 +56,7 @@ func (l *label) shown(d key.Display, shapes []key.Shape) string {
 }
 
 // fillLabel fills l with the texts of a key of x.
-func (x *exchange) fillLabel(l *label, k *counted) {
+func (x *exchange) fillLabel(l *label, k *extractedKey) {
 	l.size = 0
 	if k.by.Join == nil {
 		l.put(k.text, 0)

@@ -78,7 +78,7 @@ func TestHold_EndsWithTheRequest(t *testing.T) {
 
 // held makes an admitter and an exchange that asks for one of one permit.
 func held(store limiter.AdminStore) (*admitter, *exchange) {
-	a := &admitter{store: store, standby: newFallback(store, func() int { return 1 }), metrics: newMetrics(prometheus.NewRegistry())}
+	a := &admitter{store: store, fallback: newFallback(store, func() int { return 1 }), metrics: newMetrics(prometheus.NewRegistry())}
 	l := &limit{name: "l", mode: config.Enforce}
 	w := &window{of: l, Limit: limiter.Limit{Name: "a.l:held", Algorithm: limiter.Concurrent, Rate: limiter.Rate{Count: 1, Window: config.Lease}}}
 	x := newExchange().(*exchange)

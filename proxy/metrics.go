@@ -21,28 +21,28 @@ const (
 // metrics are the figures of one proxy. Labels are names from the configuration
 // and small fixed sets of words: never anything that a client sent.
 type metrics struct {
-	requests   *prometheus.CounterVec
-	durations  *histogramVec
-	own        *histogramVec
-	upstream   *histogramVec
-	line       *histogramVec
-	decisions  *prometheus.CounterVec
-	store      *histogramVec
-	storeFails *prometheus.CounterVec
-	fallbacks  *prometheus.CounterVec
-	refunds    *prometheus.CounterVec
-	repeats    *prometheus.CounterVec
-	bans       *prometheus.CounterVec
-	trips      *prometheus.CounterVec
-	retries    *prometheus.CounterVec
-	listed     *prometheus.CounterVec
-	resets     *prometheus.CounterVec
-	waits      *prometheus.CounterVec
-	waiting    *prometheus.GaugeVec
-	novelties  *prometheus.CounterVec
-	reloads    *prometheus.CounterVec
-	generation prometheus.Gauge
-	unlogged   prometheus.Counter
+	requests         *prometheus.CounterVec
+	durations        *histogramVec
+	own              *histogramVec
+	upstream         *histogramVec
+	line             *histogramVec
+	decisions        *prometheus.CounterVec
+	store            *histogramVec
+	storeFails       *prometheus.CounterVec
+	fallbacks        *prometheus.CounterVec
+	refunds          *prometheus.CounterVec
+	repeats          *prometheus.CounterVec
+	bans             *prometheus.CounterVec
+	upstreamRequests *prometheus.CounterVec
+	retries          *prometheus.CounterVec
+	listMatches      *prometheus.CounterVec
+	resets           *prometheus.CounterVec
+	waits            *prometheus.CounterVec
+	waiting          *prometheus.GaugeVec
+	newKeys          *prometheus.CounterVec
+	reloads          *prometheus.CounterVec
+	generation       prometheus.Gauge
+	unlogged         prometheus.Counter
 
 	unrouted     figures                   // of requests without a route
 	storeSeconds found[string, *histogram] // by operation
@@ -60,25 +60,25 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		return h
 	}
 	m := &metrics{
-		requests:   counter("requests_total", "Requests answered, by route and status.", "route", "code"),
-		durations:  durations("request_duration_seconds", "Time from a request's header until its answer was written.", "route"),
-		own:        durations("own_duration_seconds", "Time that requests took without their upstream and without waiting for their turn: Weir's own share.", "route"),
-		upstream:   durations("upstream_duration_seconds", "Time from when a request was to be forwarded until its answer was passed on or given up.", "route"),
-		line:       durations("wait_duration_seconds", "Time that requests stood in line for their turn, of those that did.", "route"),
-		decisions:  counter("decisions_total", "What each limit said of each request it was asked about.", "route", "limit", "result"),
-		store:      durations("store_duration_seconds", "Time that calls to a shared store took.", "operation"),
-		storeFails: counter("store_errors_total", "Calls to a shared store that it did not answer in time.", "operation"),
-		fallbacks:  counter("store_fallback_total", "Requests decided without the store, by the policy that decided.", "policy"),
-		listed:     counter("list_matches_total", "Requests whose key was on a list, by the list that decided.", "route", "list", "action"),
-		bans:       counter("bans_total", "Keys that a limit has banned because it refused them too often.", "route", "limit"),
-		repeats:    counter("repeats_total", "Requests that repeat one that was counted, and do not count.", "route"),
-		refunds:    counter("refunds_total", "Requests that a limit does not count in the end, for what came of them.", "route", "limit"),
-		trips:      counter("upstream_requests_total", "Requests that were to be forwarded, by the target asked last and what came of it.", "upstream", "target", "result"),
-		retries:    counter("upstream_retries_total", "Requests taken to one more target.", "upstream"),
-		reloads:    counter("reloads_total", "Attempts to read the configuration anew.", "result"),
-		generation: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_config_generation", Help: "Number of the configuration that is served."}),
+		requests:         counter("requests_total", "Requests answered, by route and status.", "route", "code"),
+		durations:        durations("request_duration_seconds", "Time from a request's header until its answer was written.", "route"),
+		own:              durations("own_duration_seconds", "Time that requests took without their upstream and without waiting for their turn: Weir's own share.", "route"),
+		upstream:         durations("upstream_duration_seconds", "Time from when a request was to be forwarded until its answer was passed on or given up.", "route"),
+		line:             durations("wait_duration_seconds", "Time that requests stood in line for their turn, of those that did.", "route"),
+		decisions:        counter("decisions_total", "What each limit said of each request it was asked about.", "route", "limit", "result"),
+		store:            durations("store_duration_seconds", "Time that calls to a shared store took.", "operation"),
+		storeFails:       counter("store_errors_total", "Calls to a shared store that it did not answer in time.", "operation"),
+		fallbacks:        counter("store_fallback_total", "Requests decided without the store, by the policy that decided.", "policy"),
+		listMatches:      counter("list_matches_total", "Requests whose key was on a list, by the list that decided.", "route", "list", "action"),
+		bans:             counter("bans_total", "Keys that a limit has banned because it refused them too often.", "route", "limit"),
+		repeats:          counter("repeats_total", "Requests that repeat one that was counted, and do not count.", "route"),
+		refunds:          counter("refunds_total", "Requests that a limit does not count in the end, for what came of them.", "route", "limit"),
+		upstreamRequests: counter("upstream_requests_total", "Requests that were to be forwarded, by the target asked last and what came of it.", "upstream", "target", "result"),
+		retries:          counter("upstream_retries_total", "Requests taken to one more target.", "upstream"),
+		reloads:          counter("reloads_total", "Attempts to read the configuration anew.", "result"),
+		generation:       prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_config_generation", Help: "Number of the configuration that is served."}),
 	}
-	m.novelties = counter("new_keys_total", "Requests with keys that nobody had sent lately, by what became of them.", "route", "result")
+	m.newKeys = counter("new_keys_total", "Requests with keys that nobody had sent lately, by what became of them.", "route", "result")
 	m.resets = counter("cooldown_resets_total", "Cooldowns that began anew because of an answer on another route.", "route", "limit")
 	m.waits = counter("waits_total", "Requests that stood in line for their turn, or could not for the crowd, by what came of it.", "route", "limit", "result")
 	m.waiting = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_waiting_requests", Help: "Requests that stand in line for their turn."}, []string{"route", "limit"})

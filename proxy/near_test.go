@@ -44,7 +44,7 @@ func nearing(name string, left int64) *exchange {
 		redact: &redactor{privacy: config.Privacy{HashSecret: "a secret"}},
 		route:  &route{name: "send", windows: []*window{w}}, windows: []int{0},
 		claims:   []limiter.Claim{{Limit: &w.Limit, Key: limiter.KeyOf(name)}},
-		keys:     []counted{{Key: limiter.KeyOf(name), shown: "+86****"}},
+		keys:     []extractedKey{{Key: limiter.KeyOf(name), shown: "+86****"}},
 		decision: limiter.Decision{Outcomes: []limiter.Outcome{{Remaining: left}}},
 	}
 }

@@ -43,7 +43,7 @@ func compileNewKeys(from *config.Route) newKeys {
 func (n *newKeys) looks(s *key.Spec) bool { return slices.Contains(n.of, s) }
 
 // newKeys asks whether a client has sent too many keys that nobody has sent lately:
-// errInventive then. It is asked before any store, which each new key costs room;
+// errNewKeys then. It is asked before any store, which each new key costs room;
 // what is known is this process's own and outlives generations. Whom a list lets
 // pass is not asked about.
 func (p *Proxy) newKeys(x *exchange) error {
@@ -66,15 +66,15 @@ func (p *Proxy) newKeys(x *exchange) error {
 	case !a.New:
 		return nil
 	case !a.Refused:
-		p.metrics.novelties.WithLabelValues(x.route.name, allowed).Inc()
+		p.metrics.newKeys.WithLabelValues(x.route.name, allowed).Inc()
 		return nil
 	case n.mode == config.Shadow:
 		x.newKeys = shadowRefused
-		p.metrics.novelties.WithLabelValues(x.route.name, shadowRefused).Inc()
+		p.metrics.newKeys.WithLabelValues(x.route.name, shadowRefused).Inc()
 		return nil
 	}
 	x.newKeys = refused
-	p.metrics.novelties.WithLabelValues(x.route.name, refused).Inc()
+	p.metrics.newKeys.WithLabelValues(x.route.name, refused).Inc()
 	x.decision = limiter.Decision{Wait: a.Wait, Outcomes: x.decision.Outcomes[:0]}
 	return errNewKeys
 }

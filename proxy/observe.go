@@ -81,7 +81,7 @@ func (t *topLimit) count(x *exchange, of *limit, minute int64, k limiter.Key, re
 	}
 	fill := func(l *label) {
 		l.size = 0
-		if i := slices.IndexFunc(x.keys, func(k counted) bool { return k.by == of.key }); i >= 0 {
+		if i := slices.IndexFunc(x.keys, func(k extractedKey) bool { return k.by == of.key }); i >= 0 {
 			x.fillLabel(l, &x.keys[i])
 		}
 	}

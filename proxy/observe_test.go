@@ -24,7 +24,7 @@ func ended(p *Proxy, user string, d limiter.Decision) *exchange {
 	x.began, x.took, x.source, x.decided, x.forwarded = time.Now(), time.Millisecond, 7, true, d.Allowed
 	x.decision.Allowed = d.Allowed
 	for _, l := range x.route.limits {
-		k := counted{by: l.key, Key: limiter.KeyOf(l.key.Name, user), text: user}
+		k := extractedKey{by: l.key, Key: limiter.KeyOf(l.key.Name, user), text: user}
 		x.keys = append(x.keys, k)
 		for _, w := range l.windows {
 			x.windows = append(x.windows, w)

@@ -127,7 +127,7 @@ func (a *admitter) change(ctx context.Context, t *keyTarget, c limiter.Change) (
 	if err != nil && (!away || t.limit.onFailure != config.Local) {
 		return false, err
 	}
-	if err := a.standby.change(ctx, c, claims); err != nil {
+	if err := a.fallback.change(ctx, c, claims); err != nil {
 		return false, err
 	}
 	if away {
@@ -180,7 +180,7 @@ func (p *Proxy) hear(c limiter.Change) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), settleWithin)
 	defer cancel()
-	err := p.admitter.standby.change(ctx, c, claims)
+	err := p.admitter.fallback.change(ctx, c, claims)
 	if len(own) > 0 {
 		err = errors.Join(err, c.Apply(ctx, p.admitter.store, own))
 	}

@@ -166,7 +166,7 @@ func (p *Proxy) serve(ctx context.Context, x *exchange, d downstream) {
 	x.forwarded = true
 }
 
-// through takes a request through the rooms in which it may be refused.
+// through takes a request through the stages in which it may be refused.
 func (p *Proxy) through(ctx context.Context, g *generation, x *exchange) error {
 	if err := p.route(g, x); err != nil {
 		return err
@@ -201,13 +201,13 @@ func (p *Proxy) claim(ctx context.Context, g *generation, x *exchange) error {
 	if err := x.fits(); err != nil {
 		return err
 	}
-	if err := g.screen(x, x.route.lists); err != nil {
+	if err := g.checkLists(x, x.route.lists); err != nil {
 		return err
 	}
 	if err := p.early(ctx, g, x); err != nil {
 		return err
 	}
-	if err := g.screen(x, x.route.bodyScreens); err != nil {
+	if err := g.checkLists(x, x.route.bodyLists); err != nil {
 		return err
 	}
 	if err := g.extract(x); err != nil {

@@ -15,7 +15,7 @@ import (
 )
 
 // decided wants exactly one decision that q is about.
-func (w *world) decided(q DecisionQuery) Decision {
+func (w *testProxy) decided(q DecisionQuery) Decision {
 	w.Helper()
 	found := w.Decisions(q)
 	if len(found) != 1 {
@@ -24,8 +24,8 @@ func (w *world) decided(q DecisionQuery) Decision {
 	return found[0]
 }
 
-// remembers makes a world that remembers each request, however fast they come.
-func remembers(t *testing.T, yaml string) *world {
+// remembers makes a proxy that remembers each request, however fast they come.
+func remembers(t *testing.T, yaml string) *testProxy {
 	w := made(t, yaml)
 	w.lasting.observer.recent.every = 0
 	return w

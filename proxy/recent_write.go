@@ -122,7 +122,7 @@ func (r *recentRecord) fillClaims(x *exchange) {
 	r.claims, r.keys, r.more = 0, 0, 0
 	if x.decided {
 		for i := range min(len(x.claims), len(x.decision.Outcomes)) {
-			if x.rotates && x.ownClaim(i) != i {
+			if x.rotates && x.currentClaim(i) != i {
 				continue // it is told of once
 			}
 			o := &x.decision.Outcomes[i]

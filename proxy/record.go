@@ -8,7 +8,7 @@ import (
 )
 
 // A recorder writes one line and one set of figures for each request. It is the
-// only room that logs requests.
+// only stage that logs requests.
 //
 // The fields of the line: request_id, route, method, host, path, status, bytes,
 // duration_ms, client (as privacy.log_client says), and where they apply upstream,
@@ -54,13 +54,13 @@ func (rec *recorder) leave(x *exchange) {
 		rec.metrics.repeats.WithLabelValues(name).Inc()
 	}
 	if x.list != nil {
-		rec.metrics.listed.WithLabelValues(name, x.list.Name, string(x.list.Action)).Inc()
+		rec.metrics.listMatches.WithLabelValues(name, x.list.Name, string(x.list.Action)).Inc()
 	}
 	e := rec.log.Info()
 	if e == nil {
 		return
 	}
-	if x.takenBack && !rec.resets.passes(time.Now()) {
+	if x.streamReset && !rec.resets.passes(time.Now()) {
 		e.Discard()
 		rec.metrics.unlogged.Inc()
 		return

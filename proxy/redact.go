@@ -105,7 +105,7 @@ func shortened(addr netip.Addr) string {
 // logKey is what logKey are shown of a key: what stands for it, and, if it is
 // sensitive, itself, masked.
 func (x *exchange) logKey(k limiter.Key) (hash, masked string) {
-	if i := slices.IndexFunc(x.keys, func(c counted) bool { return !c.skip && (c.Key == k || c.former == k) }); i >= 0 {
+	if i := slices.IndexFunc(x.keys, func(c extractedKey) bool { return !c.skip && (c.Key == k || c.previous == k) }); i >= 0 {
 		masked = x.keys[i].shown
 	}
 	return x.redact.key(k), masked

@@ -61,7 +61,7 @@ func (x *exchange) logRefusal(e *zerolog.Event, r refusal) {
 // alsoRefused reports whether claim i was refused beside the first one that was. A
 // rate is named once, however many secrets its key is counted under.
 func (x *exchange) alsoRefused(first, i int) bool {
-	return i > first && !x.decision.Outcomes[i].Allowed && x.windows[i] != x.windows[first] && x.ownClaim(i) == i
+	return i > first && !x.decision.Outcomes[i].Allowed && x.windows[i] != x.windows[first] && x.currentClaim(i) == i
 }
 
 // othersOf are the refusals of an exchange but for the first.

@@ -31,7 +31,7 @@ func jitter(wait time.Duration, luck float64) time.Duration {
 	return time.Duration(luck * float64(most.Truncate(time.Second)+time.Second)).Truncate(time.Second)
 }
 
-// refuse words the answer to a request that a room did not let through.
+// refuse words the answer to a request that a stage did not let through.
 func (g *generation) refuse(x *exchange, err error) respond.Answer {
 	x.fail(err)
 	switch {
@@ -110,7 +110,7 @@ func (x *exchange) policies() []int {
 	x.of = x.of[:0]
 	for i, w := range x.windows {
 		policy := x.route.windows[w].policy
-		if x.rotates && x.ownClaim(i) != i {
+		if x.rotates && x.currentClaim(i) != i {
 			policy = -1 // it is told of once
 		}
 		x.of = append(x.of, policy)

@@ -134,7 +134,7 @@ func (r *Replay) leave(v *visit) {
 // settle ends a request.
 func (r *Replay) settle(v *visit) {
 	ctx := context.Background()
-	r.proxy.admitter.restart(ctx, &v.x)
+	r.proxy.admitter.resetCooldowns(ctx, &v.x)
 	r.proxy.admitter.settle(ctx, &v.x)
 	if v.x.returned {
 		r.tally.route(v.route).Returned++
@@ -151,7 +151,7 @@ func (r *Replay) renew(v *visit, until time.Time) {
 	r.events.add(next, func() {
 		for _, t := range v.x.takings {
 			if t.hasHeld() {
-				_ = t.hold.keeper.Renew(context.Background(), t.hold.claims, t.hold.permit)
+				_ = t.hold.store.Renew(context.Background(), t.hold.claims, t.hold.permit)
 			}
 		}
 		r.renew(v, until)

@@ -47,7 +47,7 @@ func (x *exchange) waitsAt() (at replayPlace, first *limit) {
 // stand puts a request into its line. What it has of the log is forgotten before it is
 // decided.
 func (r *Replay) stand(v *visit, at replayPlace, first *limit) {
-	v.x.idempotency = nil // marks of a request that waits are not replayed
+	v.x.idempotency = nil // those of a request that waits are not replayed
 	w := &replayWaiter{visit: v, place: at, began: r.now}
 	w.WaitOptions, _ = v.x.waitOptions()
 	w.first = slices.IndexFunc(w.For, func(d time.Duration) bool { return d > 0 })

@@ -22,7 +22,7 @@ type route struct {
 	figures *figures
 
 	lists           []listLookup
-	bodyScreens     []listLookup // whose keys are in the body
+	bodyLists       []listLookup // whose keys are in the body
 	limits          []*limit
 	early           []*limit // that are asked before a body is read
 	windows         []*window
@@ -59,7 +59,7 @@ type route struct {
 
 // guarded reports whether r has lists, or a limit that refuses.
 func (r *route) guarded() bool {
-	return len(r.lists) > 0 || len(r.bodyScreens) > 0 || slices.ContainsFunc(r.limits, func(l *limit) bool { return l.mode == config.Enforce })
+	return len(r.lists) > 0 || len(r.bodyLists) > 0 || slices.ContainsFunc(r.limits, func(l *limit) bool { return l.mode == config.Enforce })
 }
 
 // pattern says which requests r is for.

@@ -56,7 +56,7 @@ func (p *Proxy) finish(ctx context.Context, x *exchange) {
 	p.lasting.observer.observe(x)
 	a := p.admitter
 	if x.forwarded {
-		a.restart(ctx, x)
+		a.resetCooldowns(ctx, x)
 	}
 	if a.timeout > 0 && x.forwarded && x.owes() {
 		if a.settling.Add(1) <= mostSettling {
@@ -197,7 +197,7 @@ func (l *limit) uncounted(r *upstream.Result) bool {
 // they took.
 type refund struct {
 	config.Refund
-	kinds map[upstream.Kind]bool // Errors, as trips end
+	kinds map[upstream.Kind]bool // Errors, as package upstream calls them
 }
 
 func newRefund(c config.Refund) refund {
@@ -210,7 +210,7 @@ func newRefund(c config.Refund) refund {
 	return r
 }
 
-// kinds are the ways for a trip to end that an operator calls e.
+// kinds are the ways for a forwarded request to end that an operator calls e.
 func kinds(e config.Fault) []upstream.Kind {
 	switch e {
 	case config.FaultTimeout:

@@ -98,7 +98,7 @@ func (p *Proxy) standing(ctx context.Context, g *generation, targets []keyTarget
 		one.Store = string(g.config.Store)
 		in, err := a.store.Inspect(ctx, t.claims())
 		if errors.Is(err, limiter.ErrUnavailable) {
-			in, err = a.standby.inspect(ctx, t, &one)
+			in, err = a.fallback.inspect(ctx, t, &one)
 		}
 		if err != nil {
 			return KeyStanding{}, fmt.Errorf("look a key up: %w", err)
@@ -139,8 +139,8 @@ func (t *keyTarget) fill(to *LimitStanding, in limiter.Inspection) {
 	own := in.Standings
 	if t.rotates {
 		own = slices.Clone(own[:len(own)/2])
-		for i, former := range in.Standings[len(own):] {
-			own[i] = stricter(own[i], former)
+		for i, previous := range in.Standings[len(own):] {
+			own[i] = stricter(own[i], previous)
 		}
 	}
 	var banned time.Duration
@@ -191,7 +191,7 @@ func (p *Proxy) notes(g *generation, targets []keyTarget, limits []LimitStanding
 	if slices.ContainsFunc(limits, func(l LimitStanding) bool { return l.Store == "local" }) {
 		notes = append(notes, "redis cannot be asked: this is what this node decides by, with its share of each limit")
 	}
-	if store := p.admitter.standby.store; store != nil && !store.Available() {
+	if store := p.admitter.fallback.store; store != nil && !store.Available() {
 		notes = append(notes, "redis has been away: nodes decide by their shares until all have reported")
 	}
 	if slices.ContainsFunc(limits, func(l LimitStanding) bool { return l.Scope == limiter.PerClient.String() }) {

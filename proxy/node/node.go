@@ -145,6 +145,7 @@ func (n *Node) serve(reload <-chan os.Signal) {
 	// limits, and is asked about what is pushed.
 	n.member.start("cluster member", func(ctx context.Context) { n.store.run(ctx, n.Address("admin")) })
 	n.member.start("peers", n.watchPeers)
+	n.member.start("questions of other nodes", n.answerOthers)
 	n.member.start("audit", n.flushAudit)
 	n.member.start("pushes", n.follow)
 	n.member.start("liveness socket", func(ctx context.Context) { serveLiveness(ctx, n.source.path) })

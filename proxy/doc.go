@@ -117,7 +117,8 @@
 //
 // # What people read of it
 //
-// One line a request (record.go). What tells of a person stands there as a hash, cut
+// One line a request, the access log (record.go), of the fields and in the format that the
+// configuration has chosen (accesslog.go). What tells of a person stands there as a hash, cut
 // short, or masked (redact.go): keys, paths that no route matches, and the client's
 // address as the configuration wants it. With a secret the hash of a key is the
 // beginning of its name in the store. Without one it is made with a salt that nodes of

@@ -94,6 +94,8 @@ type exchange struct {
 	result      upstream.Result
 
 	upstreamTook time.Duration // forward: until the answer was passed on or given up
+	userAgent    string        // finish: as the log shows it
+	referer      string        // finish: as the log shows it
 
 	memory respond.Memory                      // what is told of the quota is made in
 	edit   func(status int, h upstream.Header) // onHeader, made once

@@ -189,7 +189,7 @@ func (x *exchange) keep() {
 	if _, borrowed := x.carrier.(*http1Downstream); !borrowed {
 		return
 	}
-	for _, s := range []*string{&x.method, &x.host, &x.path, &x.id, &x.authority, &x.target, &x.rawQuery} {
+	for _, s := range []*string{&x.method, &x.host, &x.path, &x.id, &x.authority, &x.target, &x.rawQuery, &x.userAgent, &x.referer} {
 		*s = strings.Clone(*s)
 	}
 	x.matched.Keep()

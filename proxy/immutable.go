@@ -21,6 +21,7 @@ func immutable(was, is *config.Config) error {
 		{"store", was.Store == is.Store},
 		{"redis", was.Redis.Equal(is.Redis)},
 		{"reload", was.Reload == is.Reload},
+		{"access_log.file", was.AccessLog.File == is.AccessLog.File},
 	} {
 		if !s.same {
 			sections = append(sections, s.name)

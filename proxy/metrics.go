@@ -113,7 +113,7 @@ func (m *metrics) served(x *exchange) (name string) {
 // took notes how long x took, and who took how much of that.
 func (m *metrics) took(x *exchange, name string, f *figures) {
 	x.observe(f.durations.of(m.durations, name), x.took)
-	x.observe(f.own.of(m.own, name), x.took-x.upstreamTook-x.waitTook)
+	x.observe(f.own.of(m.own, name), x.ownTook())
 	if x.upstreamTook > 0 {
 		x.observe(f.upstream.of(m.upstream, name), x.upstreamTook)
 	}

@@ -29,6 +29,8 @@ type Options struct {
 	Store    limiter.AdminStore
 	Registry prometheus.Registerer
 	Log      zerolog.Logger
+	// Access is where lines of requests go; nil: where Log writes.
+	Access *AccessWriter
 	// Nodes tells how many proxies share the store, at least 1; nil is always 1.
 	Nodes func() int
 	// Number is that of the first generation; 0 is 1, not agreed on yet.
@@ -121,7 +123,7 @@ func assemble(o Options, keys limiter.KeyGuardOptions, warm func(*generation) er
 		guard:     limiter.NewKeyGuard(keys),
 		buffers:   newBuffers(o.Config.Listen.MaxBuffered),
 		admitter:  newAdmitter(o, m),
-		recorder:  &recorder{log: o.Log, metrics: m, resets: sample{most: loggedResets}},
+		recorder:  newRecorder(o, m),
 		log:       o.Log,
 		metrics:   m,
 		timeouts:  o.Config.Listen.Timeouts,

@@ -53,6 +53,7 @@ func (x *exchange) stopRenewing() {
 // outcome ends is ended before the answer is: what it tells the client to do next passes.
 func (p *Proxy) finish(ctx context.Context, x *exchange) {
 	x.took = time.Since(x.began)
+	x.noteAgent()
 	p.lasting.observer.observe(x)
 	a := p.admitter
 	if x.forwarded {

@@ -126,6 +126,11 @@
 // Names in the store go without the salt: it would lie beside them, protect nothing
 // from whoever reads them, and split the counts whenever it was lost.
 //
+// Where traces are on, each request has a span, and one each for the decision and the
+// upstream, made when it is over (tracing.go); package trace sends them. What goes to the
+// upstream names its span, also where nothing is recorded, so that the upstream decides
+// as Weir did.
+//
 // # A reload
 //
 //	watch → read → compile → agree → swap → retire → report

@@ -93,6 +93,7 @@ type exchange struct {
 	asking      upstream.Request // forward: what the upstream is asked
 	result      upstream.Result
 
+	trace        *tracing      // record: nil where nothing is traced
 	upstreamTook time.Duration // forward: until the answer was passed on or given up
 	userAgent    string        // finish: as the log shows it
 	referer      string        // finish: as the log shows it

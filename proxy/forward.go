@@ -48,6 +48,7 @@ func (g *generation) forward(x *exchange, d downstream) {
 		OnHeader:    x.edit,
 	}
 	began := time.Now()
+	x.asking.Set = x.trace.forwards(began, x.asking.Set)
 	x.result = d.forward(x.route.pool, &x.asking)
 	x.upstreamTook = time.Since(began)
 	x.fail(x.result.Err)

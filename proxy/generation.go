@@ -135,6 +135,7 @@ func (g *generation) route(from *config.Route) (*route, error) {
 	r := &route{
 		figures:     &figures{},
 		name:        from.Name,
+		path:        from.Match.Path,
 		reply:       newReply(from),
 		rewrite:     newRewrite(from.Rewrite),
 		upgrades:    from.WebSocket,

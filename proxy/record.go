@@ -108,6 +108,9 @@ func (rec *recorder) json(x *exchange, name string) {
 	if x.err != nil && !refused && l.fields.has(logError) {
 		e.AnErr("error", x.err)
 	}
+	if id := x.traceID(); id != "" && l.fields.has(logTraceID) {
+		e.Str("trace_id", id)
+	}
 	if l.fields.has(logSample) && l.isSampled(x) { // the line stands for more than one request
 		e.Uint64("sample", l.sample)
 	}

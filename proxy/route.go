@@ -18,7 +18,8 @@ import (
 // its figures and those of its limits have looked up.
 type route struct {
 	name    string
-	order   int // in the files
+	path    string // as the configuration has it: a pattern
+	order   int    // in the files
 	figures *figures
 
 	lists           []listLookup

@@ -80,6 +80,7 @@ func (p *Proxy) end(ctx context.Context, x *exchange) {
 		p.admitter.settle(ctx, x)
 	}
 	x.stopRenewing()
+	p.endTrace(x)
 	p.recorder.leave(x)
 	x.generation.leave()
 	x.reset()

@@ -38,6 +38,7 @@ type exchange struct {
 	settled   settlement       // settle: what is given back
 	told      told             // refuse, forward: what the client is told of its quota
 	answer    answer           // downstream: what the client was sent
+	trace     *tracing         // record: nil where nothing is traced
 }
 
 // An incoming is a request as its downstream brings it, but for where it goes.
@@ -50,6 +51,8 @@ type incoming struct {
 	length  int64    // of the body as announced; -1 for not
 	body    carrier
 	fault   error // what is wrong with the request as HTTP
+
+	userAgent, referer string // finish: as the log shows them
 }
 
 func (in incoming) reset() incoming { return incoming{odd: in.odd[:0]} }

@@ -67,6 +67,7 @@ func (g *generation) forward(x *exchange, d downstream) {
 		OnHeader:    x.sending.edit,
 	}
 	began := time.Now()
+	x.sending.request.Set = x.trace.forwards(began, x.sending.request.Set)
 	x.outcome.result = d.forward(x.route.pool, &x.sending.request)
 	x.outcome.took = time.Since(began)
 	x.fail(x.outcome.result.Err)

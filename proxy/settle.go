@@ -59,6 +59,7 @@ func (s settlement) reset() settlement { return settlement{back: s.back[:0]} }
 // outcome ends is ended before the answer is: what it tells the client to do next passes.
 func (p *Proxy) finish(ctx context.Context, x *exchange) {
 	x.took = time.Since(x.began)
+	x.noteAgent()
 	p.lasting.observer.observe(x)
 	a := p.admitter
 	if x.outcome.known {
@@ -85,6 +86,7 @@ func (p *Proxy) end(ctx context.Context, x *exchange) {
 		p.admitter.settle(ctx, x)
 	}
 	x.stopRenewing()
+	p.endTrace(x)
 	p.recorder.leave(x)
 	x.generation.leave()
 	x.reset()

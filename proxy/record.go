@@ -50,7 +50,7 @@ func isID(s string) bool { return len(s) <= 128 && httpguts.ValidHeaderFieldName
 // leave notes what came of it.
 func (rec *recorder) leave(x *exchange) {
 	name := rec.metrics.served(x)
-	if x.admitted.repeated {
+	if x.repeated {
 		rec.metrics.repeats.WithLabelValues(name).Inc()
 	}
 	if x.list != nil {
@@ -77,7 +77,7 @@ func (rec *recorder) leave(x *exchange) {
 	if x.newKeys != "" {
 		e.Str("new_keys", x.newKeys)
 	}
-	if x.admitted.repeated {
+	if x.repeated {
 		e.Bool("repeated", true)
 	}
 	if x.list != nil {
@@ -86,8 +86,8 @@ func (rec *recorder) leave(x *exchange) {
 	if x.settled.returned {
 		e.Bool("refunded", true)
 	}
-	if x.admitted.fallback != "" {
-		e.Str("fallback", x.admitted.fallback)
+	if x.fallback != "" {
+		e.Str("fallback", x.fallback)
 	}
 	if x.err != nil && !refused {
 		e.AnErr("error", x.err)

@@ -38,6 +38,7 @@ type exchange struct {
 	settled   settlement       // settle: what is given back
 	told      told             // refuse, forward: what the client is told of its quota
 	answer    answer           // downstream: what the client was sent
+	trace     *tracing         // record: nil where nothing is traced
 }
 
 // An incoming is a request as its downstream brings it, but for where it goes.
@@ -50,6 +51,8 @@ type incoming struct {
 	length  int64    // of the body as announced; -1 for not
 	body    carrier
 	fault   error // what is wrong with the request as HTTP
+
+	userAgent, referer string // finish: as the log shows them
 }
 
 func (in incoming) reset() incoming { return incoming{odd: in.odd[:0]} }
@@ -77,19 +80,13 @@ type fields interface {
 // reset makes x fit for the next request and keeps what it has allocated.
 func (x *exchange) reset() {
 	x.request.Reset()
-	*x = exchange{
-		in:        x.in.reset(),
-		request:   x.request,
-		extracted: x.extracted.reset(),
-		asks:      x.asks.none(),
-		shadows:   x.shadows.none(),
-		repeat:    x.repeat.reset(),
-		decision:  limiter.Decision{Outcomes: x.decision.Outcomes[:0]},
-		admitted:  x.admitted.reset(),
-		sending:   x.sending.reset(),
-		settled:   x.settled.reset(),
-		told:      x.told.reset(),
-	}
+	in, request, extracted, asks, shadows := x.in.reset(), x.request, x.extracted.reset(), x.asks.none(), x.shadows.none()
+	repeat, outcomes, admitted := x.repeat.reset(), x.decision.Outcomes[:0], x.admitted.reset()
+	sending, settled, told := x.sending.reset(), x.settled.reset(), x.told.reset()
+	*x = exchange{} // in place: a new one beside it would be copied twice, over a cold stack
+	x.in, x.request, x.extracted, x.asks, x.shadows = in, request, extracted, asks, shadows
+	x.repeat, x.decision.Outcomes, x.admitted = repeat, outcomes, admitted
+	x.sending, x.settled, x.told = sending, settled, told
 }
 
 func newExchange() any {

@@ -13,11 +13,12 @@ import (
 func (e *explainer) outgoing(p *upstream.Pool, t *upstream.Request) upstream.Result {
 	x := e.x
 	header, _ := x.in.header.(http.Header)
-	out, kind, err := p.Outgoing(x.request.Method, header, t)
+	t.Fields = upstream.FieldsOf(header)
+	out, kind, err := p.Outgoing(t)
 	if err != nil {
 		return upstream.Result{Kind: kind, Err: err}
 	}
-	from := e.generation.config.Routes[x.route.order].Upstream
+	from := x.route.Upstream
 	said := &ExplainedUpstream{
 		Name: from.Name, Echo: from.Echo, Targets: []string{}, Balance: string(from.Balance),
 		Method: out.Method, Target: out.Target, Host: out.Host, Header: out.Header, Set: []string{}, Removed: []string{},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
@@ -24,8 +25,13 @@ type fallback struct {
 	live  func() int // how many proxies share the limits, as far as is known
 	store reporter   // nil: the store never is away, or hears of nothing
 
-	before atomic.Int64 // as live, when the store was last asked
+	before atomic.Int64 // as live, and no fewer than there were before the store was away
+	away   atomic.Int64 // ns; when the store was last found away
 }
+
+// regroup is how long after the store is back nodes may not have been heard of: more than
+// they live without a sign of life.
+const regroup = 30 * time.Second
 
 // A reporter is a store that hears of what was granted in its place.
 // redisstore.Store is one and says more.
@@ -48,20 +54,28 @@ func newFallback(store limiter.AdminStore, nodes func() int) *fallback {
 	return s
 }
 
-// nodes is how many proxies share the limits, at least 1. A store that has
-// forgotten what it knew hears of them one by one: until it is asked again there
-// are no fewer than before.
+// nodes is how many proxies share the limits, at least 1. A store that was away hears
+// of them one by one: for a while there are no fewer than before, or whoever fails to
+// reach it just then would have a share too large.
 func (s *fallback) nodes() int {
-	n := int64(max(s.live(), 1))
-	if s.store == nil || s.store.Available() {
-		s.before.Store(n)
+	n, before := int64(max(s.live(), 1)), s.before.Load()
+	switch {
+	case s.store == nil || n == before:
+		return int(n)
+	case n > before:
+	case !s.store.Available():
+		s.away.Store(time.Now().UnixNano())
+		return int(before)
+	case time.Now().UnixNano()-s.away.Load() < int64(regroup):
+		return int(before)
 	}
-	return int(max(n, s.before.Load()))
+	s.before.Store(n)
+	return int(n)
 }
 
 // decides reports whether x is to be decided here without asking the store.
 func (s *fallback) decides(x *exchange) bool {
-	return s.away(x) && !s.store.Settling()
+	return s.inPlace(x) && !s.store.Settling()
 }
 
 // settles reports whether x is to be decided both here and by the store: of what other
@@ -69,10 +83,10 @@ func (s *fallback) decides(x *exchange) bool {
 // than its share; and as soon as one of them goes by the store alone, the others must ask
 // it as well.
 func (s *fallback) settles(x *exchange) bool {
-	return s.away(x) && s.store.Settling()
+	return s.inPlace(x) && s.store.Settling()
 }
 
-func (s *fallback) away(x *exchange) bool {
+func (s *fallback) inPlace(x *exchange) bool {
 	return s.store != nil && x.route.standsIn && !s.store.Available()
 }
 
@@ -82,7 +96,7 @@ func (s *fallback) within(x *exchange, take taker) taker {
 	return func(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
 		var own []limiter.Claim
 		for i, c := range x.asks.claims {
-			if x.asks.windows[i].of.onFailure == config.Local {
+			if x.asks.windows[i].of.OnStoreFailure == config.Local {
 				own = append(own, c)
 			}
 		}
@@ -113,7 +127,7 @@ func (s *fallback) note(x *exchange) {
 // request, one that allows is left out. errUndecided says that one denied.
 func (s *fallback) decide(x *exchange, m *metrics) error {
 	for i := range x.asks.claims {
-		if x.asks.windows[i].of.onFailure == config.Deny {
+		if x.asks.windows[i].of.OnStoreFailure == config.Deny {
 			x.admitted.fallback = string(config.Deny)
 			m.fellBack(x)
 			m.unasked(x, x.asks.windows[i].of)
@@ -123,7 +137,7 @@ func (s *fallback) decide(x *exchange, m *metrics) error {
 	x.admitted.fallback = string(config.Allow)
 	left := x.asks.none()
 	for i, c := range x.asks.claims {
-		if x.asks.windows[i].of.onFailure == config.Allow {
+		if x.asks.windows[i].of.OnStoreFailure == config.Allow {
 			m.unasked(x, x.asks.windows[i].of)
 			continue
 		}

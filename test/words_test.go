@@ -32,6 +32,7 @@ func allowed() []string {
 	return []string{
 		"RoundTrip", "RoundTripper", "roundTrip", "TestChunked_RoundTrip", "Front", "TestNginx_InFront",
 		"screen", "wireSize", // of a terminal; of a message
+		"Screen", "NewScreen", "SimulationScreen", "NewSimulationScreen", // tcell
 	}
 }
 

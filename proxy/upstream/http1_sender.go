@@ -58,7 +58,7 @@ func (s *http1Sender) prepare() {
 		return
 	}
 	if t.Length < 0 {
-		s.keep = keeper(t)
+		s.keep = keptTrailer(t)
 	}
 	if s.duplex == nil {
 		s.source()

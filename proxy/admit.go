@@ -159,7 +159,7 @@ func (a *admitter) boundAll(client context.Context, x *exchange) (context.Contex
 
 // penalized reports whether a refusal of x may have to be counted.
 func (x *exchange) penalized() bool {
-	return x.asks.has(func(l *limit) bool { return l.penalty != nil })
+	return x.asks.has(func(l *limit) bool { return l.Penalty != nil })
 }
 
 // shortenRetry lets a client that was refused for what it has under way come back soon:

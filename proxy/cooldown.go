@@ -29,9 +29,9 @@ func (g *generation) resets(made map[string]*route) {
 			if l.Reset == nil || l.Mode == config.Off {
 				continue
 			}
-			i := slices.IndexFunc(r.windows, func(w *window) bool { return w.of.name == l.Name })
+			i := slices.IndexFunc(r.windows, func(w *window) bool { return w.of.Name == l.Name })
 			by := made[l.Reset.Route]
-			by.resets = append(by.resets, cooldownReset{key: l.Reset.Key, status: l.Reset.Status, of: r.windows[i], route: r.name})
+			by.resets = append(by.resets, cooldownReset{key: l.Reset.Key, status: l.Reset.Status, of: r.windows[i], route: r.Name})
 		}
 	}
 }
@@ -57,7 +57,7 @@ func (a *admitter) resetCooldowns(ctx context.Context, x *exchange) {
 			x.fail(fmt.Errorf("end a cooldown: %w", err))
 			continue
 		}
-		a.metrics.resets.WithLabelValues(r.route, r.of.of.name).Inc()
+		a.metrics.resets.WithLabelValues(r.route, r.of.of.Name).Inc()
 	}
 }
 

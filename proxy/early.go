@@ -36,7 +36,7 @@ func (p *Proxy) early(ctx context.Context, g *generation, x *exchange) error {
 	if len(r.early) == 0 || x.extracted.body != nil || x.in.length == 0 || x.bypasses() {
 		return nil
 	}
-	if r.idempotency != nil && len(x.Header(r.idempotency.header)) > 0 {
+	if r.Idempotency != nil && len(x.Header(r.Idempotency.Header)) > 0 {
 		return nil
 	}
 	if err := x.readQuery(); err != nil {
@@ -80,9 +80,9 @@ func (a *admitter) foresees(client context.Context, x *exchange) bool {
 
 // foresee finds the limits that can be asked before a body is read; none where no key
 // is in the body, or where that may tell that no limit counts.
-func (r *route) foresee(from *config.Route) {
-	body := from.Idempotency != nil
-	for _, l := range from.Lists {
+func (r *route) foresee() {
+	body := r.Idempotency != nil
+	for _, l := range r.Lists {
 		if inBody(l.Key) && l.Action == config.Bypass {
 			return
 		}
@@ -91,9 +91,9 @@ func (r *route) foresee(from *config.Route) {
 	var early []*limit
 	for _, l := range r.limits {
 		switch {
-		case inBody(l.key) || inBody(l.distinct):
+		case inBody(l.Key) || inBody(l.Distinct):
 			body = true
-		case l.mode == config.Enforce && l.wait == 0:
+		case l.Mode == config.Enforce && l.Wait == 0:
 			early = append(early, l)
 		}
 	}

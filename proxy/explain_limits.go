@@ -16,16 +16,16 @@ func (e *explainer) explainKeys() {
 	r := e.x.route
 	var specs []*key.Spec
 	for _, l := range r.limits {
-		specs = append(specs, l.key)
-		if l.distinct != nil {
-			specs = append(specs, l.distinct)
+		specs = append(specs, l.Key)
+		if l.Distinct != nil {
+			specs = append(specs, l.Distinct)
 		}
 	}
 	for _, lookup := range slices.Concat(r.lists, r.bodyLists) {
 		specs = append(specs, lookup.key)
 	}
-	if r.hashBy != nil {
-		specs = append(specs, r.hashBy)
+	if by := r.hashBy(); by != nil {
+		specs = append(specs, by)
 	}
 	for i, s := range specs {
 		if slices.Index(specs, s) == i {
@@ -91,7 +91,7 @@ func (e *explainer) explainLists() {
 // explainLimits tells of each limit of the route what it would say by itself.
 func (e *explainer) explainLimits() {
 	x := e.x
-	for _, from := range e.generation.config.Routes[x.route.order].Limits {
+	for _, from := range x.route.Limits {
 		said := ExplainedLimit{
 			Name: from.Name, Key: from.Key.Name, Algorithm: from.Algorithm.String(), Mode: string(from.Mode), Scope: from.Scope.String(),
 			OnStoreFailure: string(from.OnStoreFailure), Exposed: from.Expose, Cost: 1, Windows: []ExplainedWindow{},
@@ -108,7 +108,7 @@ func (e *explainer) explainLimits() {
 				said.Penalty = "banned for " + limiter.WindowName(from.Penalty.Ban) + " after so many refusals: " + limiter.Rate{Count: from.Penalty.After, Window: longest(from.Rates)}.String()
 			}
 		}
-		i := slices.IndexFunc(x.route.limits, func(l *limit) bool { return l.name == from.Name })
+		i := slices.IndexFunc(x.route.limits, func(l *limit) bool { return l.Name == from.Name })
 		if i < 0 {
 			said.Reason = "its mode is off"
 		} else {
@@ -131,7 +131,7 @@ func (e *explainer) explainLimit(l *limit, said *ExplainedLimit) {
 		err = e.generation.claim(x, l)
 	}
 	asked := x.asks
-	if l.mode == config.Shadow {
+	if l.Mode == config.Shadow {
 		asked = x.shadows
 	}
 	switch {
@@ -143,7 +143,7 @@ func (e *explainer) explainLimit(l *limit, said *ExplainedLimit) {
 		return
 	}
 	said.Asked, said.Allowed, said.Cost, said.Shared = true, true, asked.claims[0].Cost, asked.claims[0].Redisson
-	said.Value = e.shown(l.key)
+	said.Value = e.shown(l.Key)
 	said.Override = !slices.Contains(l.windows, asked.windows[0])
 
 	ctx, cancel := a.bound(e.ctx)

@@ -3,6 +3,7 @@ package proxy
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
@@ -12,7 +13,7 @@ import (
 func (e *explainer) early() (string, error) {
 	x, r := e.x, e.x.route
 	if len(r.early) == 0 || x.extracted.body != nil || x.in.length == 0 || x.bypasses() ||
-		r.idempotency != nil && len(x.Header(r.idempotency.header)) > 0 {
+		r.Idempotency != nil && len(x.Header(r.Idempotency.Header)) > 0 {
 		return "", nil
 	}
 	if err := x.readQuery(); err != nil {
@@ -33,23 +34,23 @@ func (e *explainer) early() (string, error) {
 
 // newKeys is Proxy.newKeys that learns nothing.
 func (e *explainer) newKeys() (string, error) {
-	x, n := e.x, &e.x.route.newKeys
-	if len(n.of) == 0 || x.extracted.exempt {
+	x, r := e.x, e.x.route
+	if len(r.newKeys) == 0 || x.extracted.exempt {
 		return "", nil
 	}
 	var keys []limiter.Key
 	for _, k := range x.extracted.keys {
-		if !k.skip && n.looks(k.by) {
+		if !k.skip && slices.Contains(r.newKeys, k.by) {
 			keys = append(keys, k.bare)
 		}
 	}
-	a := e.proxy.guard.Peek(n.rate, limiter.KeyOf(x.route.name, x.client.network.String()), keys...)
+	a := e.proxy.guard.Peek(r.NewKeys, limiter.KeyOf(x.route.Name, x.client.network.String()), keys...)
 	switch {
 	case !a.New:
 		return "no key is new", nil
 	case !a.Refused:
 		return "a key is new; the client may send one", nil
-	case n.mode == config.Shadow:
+	case r.NewKeysMode == config.Shadow:
 		return "too many new keys from this client (shadow)", nil
 	}
 	x.decision = limiter.Decision{Wait: a.Wait, Outcomes: x.decision.Outcomes[:0]}
@@ -77,7 +78,7 @@ func (e *explainer) admit() (string, error) {
 	case err != nil && !errors.Is(err, errRefused):
 		e.Decision.Asked = false
 		e.Decision.Reason = "the store cannot be asked; each limit goes by its on_store_failure"
-		if x.asks.has(func(l *limit) bool { return l.onFailure == config.Deny }) {
+		if x.asks.has(func(l *limit) bool { return l.OnStoreFailure == config.Deny }) {
 			e.Decision.Allowed = false
 			return "", errUndecided
 		}
@@ -119,7 +120,7 @@ func (e *explainer) repeats() (bool, error) {
 	if err := a.store.Peek(ctx, x.repeat.first, &d); err != nil || d.Allowed {
 		return false, nil //nolint:nilerr // a store that cannot tell is met again by admit
 	}
-	free := []limiter.Claim{{Limit: &x.route.idempotency.repeats, Key: x.repeat.first[0].Key, Cost: 1, Source: x.extracted.source}}
+	free := []limiter.Claim{{Limit: &x.route.repeats.repeats, Key: x.repeat.first[0].Key, Cost: 1, Source: x.extracted.source}}
 	if err := a.store.Peek(ctx, free, &d); err != nil || !d.Allowed {
 		return false, nil //nolint:nilerr // as above
 	}
@@ -130,7 +131,7 @@ func (e *explainer) repeats() (bool, error) {
 // worthWaiting reports whether each limit that refuses lets requests wait that long.
 func (x *exchange) worthWaiting() bool {
 	for i, o := range x.decision.Outcomes {
-		if !o.Allowed && o.Wait > x.asks.windows[i].of.wait {
+		if !o.Allowed && o.Wait > x.asks.windows[i].of.Wait {
 			return false
 		}
 	}

@@ -19,7 +19,7 @@ func (e *explainer) outgoing(p *upstream.Pool, t *upstream.Request) upstream.Res
 	if err != nil {
 		return upstream.Result{Kind: kind, Err: err}
 	}
-	from := e.generation.config.Routes[x.route.order].Upstream
+	from := x.route.Upstream
 	said := &ExplainedUpstream{
 		Name: from.Name, Echo: from.Echo, Targets: []string{}, Balance: string(from.Balance),
 		Method: out.Method, Target: out.Target, Host: out.Host, Header: out.Header, Set: []string{}, Removed: []string{},

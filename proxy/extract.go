@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -48,7 +49,7 @@ func (g *generation) extract(x *exchange) error {
 	}
 	for _, l := range x.route.limits {
 		err := g.claim(x, l)
-		if err != nil && l.mode == config.Shadow {
+		if err != nil && l.Mode == config.Shadow {
 			x.extracted.shadowErrors = append(x.extracted.shadowErrors, l) // a limit in shadow mode refuses nobody
 			continue
 		}
@@ -75,17 +76,17 @@ func (x *exchange) readQuery() error {
 // claim asks for the permits of each window of l. What limits in shadow mode are
 // asked is kept apart, because they never refuse.
 func (g *generation) claim(x *exchange, l *limit) error {
-	k, err := g.key(x, l.key)
+	k, err := g.key(x, l.Key)
 	if err != nil || k.skip {
 		return err
 	}
-	cost, err := x.cost(l.cost)
+	cost, err := x.cost(l.Cost)
 	if err != nil {
 		return err
 	}
 	var value extractedKey
-	if l.distinct != nil {
-		if value, err = g.key(x, l.distinct); err != nil || value.skip {
+	if l.Distinct != nil {
+		if value, err = g.key(x, l.Distinct); err != nil || value.skip {
 			return err
 		}
 	}
@@ -100,25 +101,25 @@ func (g *generation) claim(x *exchange, l *limit) error {
 	}
 	for _, w := range of {
 		if cost > w.Most() {
-			return fmt.Errorf("%s: %w: %d is more than can ever be asked for", l.cost.From, errCost, cost)
+			return fmt.Errorf("%s: %w: %d is more than can ever be asked for", l.Cost.From, errCost, cost)
 		}
 	}
 	if x.extracted.source == 0 {
 		x.extracted.source = uint32(maphash.Comparable(g.seed, x.client.network)) | 1 // never nobody
 	}
 	shared := ""
-	if l.redisson != "" {
-		shared = strings.ReplaceAll(l.redisson, "{key}", k.text)
+	if l.RedissonName != "" {
+		shared = strings.ReplaceAll(l.RedissonName, "{key}", k.text)
 		if l.keyed && limiter.CheckRedissonKey(k.text) != nil || limiter.CheckRedissonName(shared) != nil {
-			return fmt.Errorf("%s: %w: it cannot stand in the name of a limiter", l.key.From, key.ErrInvalid)
+			return fmt.Errorf("%s: %w: it cannot stand in the name of a limiter", l.Key.From, key.ErrInvalid)
 		}
 	}
 	asked := &x.asks
-	if l.mode == config.Shadow {
+	if l.Mode == config.Shadow {
 		asked = &x.shadows
 	}
 	for _, w := range of {
-		asked.add(limiter.Claim{Limit: &w.Limit, Key: k.Key, Cost: cost, Value: value.Key, Redisson: shared, RedissonForm: l.form, Source: x.extracted.source}, w)
+		asked.add(limiter.Claim{Limit: &w.Limit, Key: k.Key, Cost: cost, Value: value.Key, Redisson: shared, RedissonForm: l.RedissonForm, Source: x.extracted.source}, w)
 	}
 	if g.config.Privacy.Rotates && shared == "" { // what was counted before counts as well
 		x.extracted.bothSecrets = true
@@ -182,7 +183,7 @@ func (g *generation) key(x *exchange, by *key.Spec) (extractedKey, error) {
 		k.text = x.extracted.value.Text()
 		k.Key = g.config.Privacy.Hash(x.extracted.value.Parts)
 		k.previous, _ = g.config.Privacy.PreviousHash(x.extracted.value.Parts)
-		if x.route.newKeys.looks(by) {
+		if slices.Contains(x.route.newKeys, by) {
 			k.bare = config.Privacy{}.Hash(x.extracted.value.Parts)
 		}
 	}
@@ -203,11 +204,11 @@ type overridden struct {
 // override finds the limits in which the key that was extracted last stands hashed.
 func (x *exchange) override(by *key.Spec) {
 	for _, l := range x.route.limits {
-		if l.hashed == nil || l.key != by {
+		if l.Hashed == nil || l.Key != by {
 			continue
 		}
-		if text, ok := l.hashed.Hash(&x.extracted.value); ok {
-			x.extracted.overridden = append(x.extracted.overridden, overridden{l, l.ofHashed[text]})
+		if text, ok := l.Hashed.Keys.Hash(&x.extracted.value); ok {
+			x.extracted.overridden = append(x.extracted.overridden, overridden{l, l.hashed[text]})
 		}
 	}
 }

@@ -96,7 +96,7 @@ func (s *fallback) within(x *exchange, take taker) taker {
 	return func(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
 		var own []limiter.Claim
 		for i, c := range x.asks.claims {
-			if x.asks.windows[i].of.onFailure == config.Local {
+			if x.asks.windows[i].of.OnStoreFailure == config.Local {
 				own = append(own, c)
 			}
 		}
@@ -127,7 +127,7 @@ func (s *fallback) note(x *exchange) {
 // request, one that allows is left out. errUndecided says that one denied.
 func (s *fallback) decide(x *exchange, m *metrics) error {
 	for i := range x.asks.claims {
-		if x.asks.windows[i].of.onFailure == config.Deny {
+		if x.asks.windows[i].of.OnStoreFailure == config.Deny {
 			x.admitted.fallback = string(config.Deny)
 			m.fellBack(x)
 			m.unasked(x, x.asks.windows[i].of)
@@ -137,7 +137,7 @@ func (s *fallback) decide(x *exchange, m *metrics) error {
 	x.admitted.fallback = string(config.Allow)
 	left := x.asks.none()
 	for i, c := range x.asks.claims {
-		if x.asks.windows[i].of.onFailure == config.Allow {
+		if x.asks.windows[i].of.OnStoreFailure == config.Allow {
 			m.unasked(x, x.asks.windows[i].of)
 			continue
 		}

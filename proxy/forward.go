@@ -42,7 +42,7 @@ type outcome struct {
 // forward takes the request to its upstream. What cannot be forwarded is
 // answered here.
 func (g *generation) forward(x *exchange, d downstream) {
-	if x.route.reply != nil {
+	if x.route.Upstream == nil {
 		x.reply(d)
 		return
 	}
@@ -52,7 +52,7 @@ func (g *generation) forward(x *exchange, d downstream) {
 		Path:        x.route.rewrite.path(x.request.Path),
 		RawQuery:    x.request.RawQuery,
 		Host:        x.request.Authority,
-		SetHost:     x.route.rewrite.host,
+		SetHost:     x.route.rewrite.Host,
 		Proto:       x.request.Proto,
 		Scheme:      x.in.scheme,
 		Client:      x.client.addr,
@@ -60,8 +60,8 @@ func (g *generation) forward(x *exchange, d downstream) {
 		TrustedPeer: x.client.trustedPeer,
 		RequestID:   x.id,
 		HashBy:      g.hashBy(x),
-		Forwarded:   x.route.forwardedField,
-		WebSocket:   x.route.upgrades,
+		Forwarded:   x.route.Upstream.Forwarded,
+		WebSocket:   x.route.WebSocket,
 		Set:         g.setFields(x),
 		Reserved:    x.route.reserved,
 		OnHeader:    x.sending.edit,
@@ -101,7 +101,7 @@ func (g *generation) setFields(x *exchange) map[string][]string {
 // onHeader tells the client of the forwarded answer what is left of its quota,
 // and takes out the upstream's wish that this request shall not count.
 func (x *exchange) onHeader(status int, h *http1.Fields) {
-	if name := x.route.refund.Header; name != "" && len(h.Values(name)) > 0 {
+	if name := x.route.RefundOn.Header; name != "" && len(h.Values(name)) > 0 {
 		x.outcome.refund = true
 		h.Del(name)
 	}

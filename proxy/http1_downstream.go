@@ -164,7 +164,7 @@ func (d *http1Downstream) forward(p *upstream.Pool, t *upstream.Request) upstrea
 	_, t.ForceQuery = h.RawQuery()
 	d.duplex.Open(h)
 	if b := h.Body(); b != nil {
-		b.Limit(d.x.route.maxBody)
+		b.Limit(d.x.route.MaxBody)
 		t.Body, t.Content = &d.duplex, d.read
 	}
 	return p.Forward(&d.here, t, &d.duplex)

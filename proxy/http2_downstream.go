@@ -125,7 +125,7 @@ func (d *httpDownstream) forward(p *upstream.Pool, t *upstream.Request) upstream
 	if d.body == nil {
 		t.Length = 0
 	} else {
-		d.body.limit(d.x.route.maxBody)
+		d.body.limit(d.x.route.MaxBody)
 		t.Body, t.Content = d.body, d.read
 	}
 	result := p.Forward(d.r.Context(), t, upstream.NewNetSink(d.w))

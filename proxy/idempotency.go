@@ -24,7 +24,7 @@ var errIdempotencyKey = errors.New("idempotency key not acceptable")
 // bounded, because an upstream that does not know the key does its work again
 // each time. Both limits live in the same store as those of the route.
 type idempotency struct {
-	header        string
+	*config.Idempotency
 	once, repeats limiter.Limit
 }
 
@@ -35,7 +35,7 @@ func newIdempotency(route string, c *config.Idempotency) *idempotency {
 	limit := func(name string, count int64) limiter.Limit {
 		return limiter.Limit{Name: route + ".idempotency:" + name, Rate: limiter.Rate{Count: count, Window: c.Life}}
 	}
-	return &idempotency{header: c.Header, once: limit("once", 1), repeats: limit("repeats", c.Repeats)}
+	return &idempotency{Idempotency: c, once: limit("once", 1), repeats: limit("repeats", c.Repeats)}
 }
 
 // A repeat is what a request and its repeats are known by.
@@ -50,20 +50,20 @@ func (r repeat) reset() repeat { return repeat{all: r.all[:0]} }
 // the same idempotency key, method, target and body, from whom the limits count as the same.
 // A request without an idempotency key has no repeats.
 func (g *generation) idempotency(x *exchange) error {
-	i := x.route.idempotency
+	i := x.route.repeats
 	if i == nil || len(x.asks.claims) == 0 {
 		return nil
 	}
-	sent := x.Header(i.header)
+	sent := x.Header(i.Header)
 	switch {
-	case x.Confused(key.Origin{Source: key.Header, Name: i.header}):
-		return fmt.Errorf("header:%s: %w: another name may be taken for its own", i.header, key.ErrAmbiguous)
+	case x.Confused(key.Origin{Source: key.Header, Name: i.Header}):
+		return fmt.Errorf("header:%s: %w: another name may be taken for its own", i.Header, key.ErrAmbiguous)
 	case len(sent) == 0:
 		return nil
 	case len(sent) > 1:
-		return fmt.Errorf("header:%s: %w", i.header, key.ErrAmbiguous)
+		return fmt.Errorf("header:%s: %w", i.Header, key.ErrAmbiguous)
 	case sent[0] == "" || len(sent[0]) > maxIdempotencyKey || strings.ContainsFunc(sent[0], func(r rune) bool { return r < ' ' || r >= 0x7f }):
-		return fmt.Errorf("header:%s: %w: write 1 to %d ASCII characters", i.header, errIdempotencyKey, maxIdempotencyKey)
+		return fmt.Errorf("header:%s: %w: write 1 to %d ASCII characters", i.Header, errIdempotencyKey, maxIdempotencyKey)
 	}
 	body, err := x.Body()
 	if err != nil {
@@ -85,7 +85,7 @@ func (a *admitter) repeats(ctx context.Context, x *exchange) (bool, error) {
 	if err := a.store.Peek(ctx, x.repeat.first, &d); err != nil || d.Allowed {
 		return false, err
 	}
-	free := []limiter.Claim{{Limit: &x.route.idempotency.repeats, Key: x.repeat.first[0].Key, Cost: 1, Source: x.extracted.source}}
+	free := []limiter.Claim{{Limit: &x.route.repeats.repeats, Key: x.repeat.first[0].Key, Cost: 1, Source: x.extracted.source}}
 	if err := a.take(ctx, free, &d); err != nil || !d.Allowed {
 		x.repeat.first = nil // it counts, but as no first one
 		return false, err

@@ -79,10 +79,10 @@ func TestHold_EndsWithTheRequest(t *testing.T) {
 // held makes an admitter and an exchange that asks for one of one permit.
 func held(store limiter.AdminStore) (*admitter, *exchange) {
 	a := &admitter{store: store, fallback: newFallback(store, func() int { return 1 }), metrics: newMetrics(prometheus.NewRegistry())}
-	l := &limit{name: "l", mode: config.Enforce}
+	l := &limit{Limit: &config.Limit{Name: "l", Mode: config.Enforce}}
 	w := &window{of: l, Limit: limiter.Limit{Name: "a.l:held", Algorithm: limiter.Concurrent, Rate: limiter.Rate{Count: 1, Window: config.Lease}}}
 	x := newExchange().(*exchange)
-	x.route = &route{name: "a", windows: []*window{w}}
+	x.route = &route{Route: &config.Route{Name: "a"}, windows: []*window{w}}
 	x.asks.add(limiter.Claim{Limit: &w.Limit, Key: limiter.KeyOf("k"), Cost: 1}, w)
 	return a, x
 }

@@ -46,7 +46,7 @@ func (x *exchange) Method() string { return x.request.Method }
 // Body returns the body, which is read once for all keys.
 func (x *exchange) Body() (key.Body, error) {
 	if x.extracted.body == nil {
-		most := x.route.maxBody
+		most := x.route.MaxBody
 		if most == 0 {
 			most = keyBody
 		}

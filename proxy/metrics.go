@@ -99,7 +99,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 func (m *metrics) served(x *exchange) (name string) {
 	name, f := "none", &m.unrouted
 	if x.route != nil {
-		name, f = x.route.name, x.route.figures
+		name, f = x.route.Name, x.route.figures
 	}
 	requests, ok := f.requests.get(x.answer.status)
 	if !ok {
@@ -151,7 +151,7 @@ func (m *metrics) decided(r *route, asked asks, d *limiter.Decision) {
 func (m *metrics) decision(r *route, of *limit, result string) prometheus.Counter {
 	c, ok := of.decisions.get(result)
 	if !ok {
-		c = of.decisions.keep(result, m.decisions.WithLabelValues(r.name, of.name, result))
+		c = of.decisions.keep(result, m.decisions.WithLabelValues(r.Name, of.Name, result))
 	}
 	return c
 }

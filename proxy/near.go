@@ -68,7 +68,7 @@ func (n *nearby) write(x *exchange, i int, w *window) {
 	if used <= known.Used || !found && len(n.most) >= mostNear {
 		return
 	}
-	near := Near{Route: x.route.name, Limit: w.of.name, Window: limiter.WindowName(w.Rate.Window), Used: used, Of: w.Rate.Count}
+	near := Near{Route: x.route.Name, Limit: w.of.Name, Window: limiter.WindowName(w.Rate.Window), Used: used, Of: w.Rate.Count}
 	near.Key, near.Masked = x.logKey(x.asks.claims[i].Key)
 	n.most[w.Name] = near
 }

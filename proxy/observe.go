@@ -67,7 +67,7 @@ func (x *exchange) shadowOf(t *taking) *limit {
 	if len(t.asked.windows) == 0 {
 		return nil
 	}
-	if of := t.asked.windows[0].of; of.mode == config.Shadow {
+	if of := t.asked.windows[0].of; of.Mode == config.Shadow {
 		return of
 	}
 	return nil
@@ -80,7 +80,7 @@ func (t *topLimit) count(x *exchange, of *limit, minute int64, k limiter.Key, re
 	}
 	fill := func(l *label) {
 		l.size = 0
-		if i := slices.IndexFunc(x.extracted.keys, func(k extractedKey) bool { return k.by == of.key }); i >= 0 {
+		if i := slices.IndexFunc(x.extracted.keys, func(k extractedKey) bool { return k.by == of.Key }); i >= 0 {
 			x.fillLabel(l, &x.extracted.keys[i])
 		}
 	}

@@ -24,7 +24,7 @@ func ended(p *Proxy, user string, d limiter.Decision) *exchange {
 	x.began, x.took, x.extracted.source, x.admitted.decided, x.outcome.known = time.Now(), time.Millisecond, 7, true, d.Allowed
 	x.decision.Allowed = d.Allowed
 	for _, l := range x.route.limits {
-		k := extractedKey{by: l.key, Key: limiter.KeyOf(l.key.Name, user), text: user}
+		k := extractedKey{by: l.Key, Key: limiter.KeyOf(l.Key.Name, user), text: user}
 		x.extracted.keys = append(x.extracted.keys, k)
 		for _, w := range l.windows {
 			x.asks.add(limiter.Claim{Limit: &w.Limit, Key: k.Key, Cost: 1}, w)

@@ -21,7 +21,7 @@ func (a *admitter) penalize(ctx context.Context, x *exchange, by limiter.AdminSt
 			refused = refused || !o.Allowed
 			banned = banned || o.Banned
 		}
-		if of.penalty == nil || !refused || banned {
+		if of.Penalty == nil || !refused || banned {
 			continue
 		}
 		if err := a.penalty(ctx, x, by, from, to); err != nil {
@@ -34,7 +34,7 @@ func (a *admitter) penalize(ctx context.Context, x *exchange, by limiter.AdminSt
 // that was the last one to be had.
 func (a *admitter) penalty(ctx context.Context, x *exchange, by limiter.AdminStore, from, to int) error {
 	of := x.asks.windows[from].of
-	count := []limiter.Claim{{Limit: &of.penalty.Limit, Key: x.asks.claims[from].Key, Cost: 1, Source: x.extracted.source}}
+	count := []limiter.Claim{{Limit: &of.refusals, Key: x.asks.claims[from].Key, Cost: 1, Source: x.extracted.source}}
 	var d limiter.Decision
 	if err := by.Take(ctx, count, &d); err != nil {
 		return err
@@ -42,14 +42,14 @@ func (a *admitter) penalty(ctx context.Context, x *exchange, by limiter.AdminSto
 	if d.Allowed && d.Outcomes[0].Remaining > 0 {
 		return nil
 	}
-	if err := by.Ban(ctx, x.asks.claims[from:to], of.penalty.ban); err != nil {
+	if err := by.Ban(ctx, x.asks.claims[from:to], of.Penalty.Ban); err != nil {
 		return err
 	}
-	a.metrics.bans.WithLabelValues(x.route.name, of.name).Inc()
+	a.metrics.bans.WithLabelValues(x.route.Name, of.Name).Inc()
 	x.admitted.banned = true
 	for i := from; i < to; i++ {
 		o := &x.decision.Outcomes[i]
-		o.Allowed, o.Unknown, o.Banned, o.Remaining, o.Wait = false, false, true, 0, max(o.Wait, of.penalty.ban)
+		o.Allowed, o.Unknown, o.Banned, o.Remaining, o.Wait = false, false, true, 0, max(o.Wait, of.Penalty.Ban)
 		x.decision.Wait = max(x.decision.Wait, o.Wait)
 	}
 	return by.Reset(ctx, count)

@@ -15,7 +15,7 @@ import (
 // no key of its route stands in it: some upstreams do not look at the method at all,
 // and would act on that key as often as it is asked for.
 func (x *exchange) preflight() bool {
-	if x.request.Method != http.MethodOptions || x.in.length != 0 || x.route.countsPreflight {
+	if x.request.Method != http.MethodOptions || x.in.length != 0 || x.route.CountPreflight {
 		return false
 	}
 	if len(x.in.header.Values("Origin")) != 1 || len(x.in.header.Values("Access-Control-Request-Method")) != 1 {

@@ -85,7 +85,7 @@ func (r *recentRecord) fill(x *exchange) {
 		r.list = x.list.Name
 	}
 	r.flags = 0
-	for flag, is := range [...]bool{x.admitted.repeated, x.admitted.waited, x.extracted.exempt, x.admitted.banned, x.route == nil || x.route.redacted} {
+	for flag, is := range [...]bool{x.admitted.repeated, x.admitted.waited, x.extracted.exempt, x.admitted.banned, x.route == nil || x.route.redacts()} {
 		if is {
 			r.flags |= 1 << flag
 		}
@@ -102,7 +102,7 @@ func (r *recentRecord) fill(x *exchange) {
 // hidden; what else may tell of persons is when somebody looks.
 func (x *exchange) copyPath(to *[recentPath]byte) uint8 {
 	path, n := x.request.Path, 0
-	if x.route != nil && (len(x.route.hidden) > 0 || x.route.redacted) {
+	if x.route != nil && (len(x.route.hidden) > 0 || x.route.redacts()) {
 		for name, value := range x.request.Params() {
 			at := strings.Index(path, "/"+value)
 			if at < 0 || !x.route.hides(name) {

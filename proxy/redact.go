@@ -118,7 +118,7 @@ func (x *exchange) redactedPath() string {
 	if x.route == nil {
 		return withoutPersons(x.request.Path)
 	}
-	path, all := x.request.Path, x.route.redacted
+	path, all := x.request.Path, x.route.redacts()
 	for name, value := range x.request.Params() {
 		if x.route.hides(name) {
 			path = strings.Replace(path, "/"+value, "/*", 1)
@@ -132,7 +132,7 @@ func (x *exchange) redactedPath() string {
 
 // hides reports whether a parameter of the path is not shown.
 func (r *route) hides(name string) bool {
-	return slices.Contains(r.hidden, name) || r.redacted && name != "*"
+	return slices.Contains(r.hidden, name) || r.redacts() && name != "*"
 }
 
 const (

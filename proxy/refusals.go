@@ -31,7 +31,7 @@ func (x *exchange) logRefusals(e *zerolog.Event) bool {
 	if !refused {
 		return false
 	}
-	e.Str("limit", x.asks.windows[first].of.name).Float64("wait_ms", ms(x.decision.Wait))
+	e.Str("limit", x.asks.windows[first].of.Name).Float64("wait_ms", ms(x.decision.Wait))
 	x.logRefusal(e, x.refusal(first))
 	if x.admitted.banned {
 		e.Bool("ban_began", true)
@@ -92,6 +92,6 @@ func (x shadowsOf) MarshalZerologArray(a *zerolog.Array) {
 		a.Dict(e)
 	}
 	for _, l := range x.extracted.shadowErrors {
-		a.Dict(zerolog.Dict().Str("limit", l.name).Bool("unfit", true))
+		a.Dict(zerolog.Dict().Str("limit", l.Name).Bool("unfit", true))
 	}
 }

@@ -161,11 +161,11 @@ func (r *Replay) renew(v *visit, until time.Time) {
 // result is what came of the request by the log. Of one that the upstream did not
 // answer, as far as the log tells, nobody knows.
 func (v *visit) result() upstream.Result {
-	if reply := v.x.route.reply; reply != nil {
-		if reply.redirect != nil {
-			return upstream.Result{Status: reply.redirect.Status}
-		}
-		return upstream.Result{Status: reply.static.Status}
+	switch r := v.x.route; {
+	case r.Redirect != nil:
+		return upstream.Result{Status: r.Redirect.Status}
+	case r.Respond != nil:
+		return upstream.Result{Status: r.respond.Status}
 	}
 	result := upstream.Result{Target: "log", Status: v.status}
 	switch v.status {

@@ -37,7 +37,7 @@ func (x *exchange) waitsAt() (at replayPlace, first *limit) {
 		return at, nil
 	}
 	for i, c := range x.asks.claims {
-		if l := x.asks.windows[i].of; l.wait > 0 {
+		if l := x.asks.windows[i].of; l.Wait > 0 {
 			return replayPlace{c.Limit.Name, c.Key}, l
 		}
 	}

@@ -17,7 +17,7 @@ const (
 
 // saidBy is what l said of x.
 func (x *exchange) saidBy(l *limit) int {
-	if l.mode == config.Shadow {
+	if l.Mode == config.Shadow {
 		return x.shadowSaid(l)
 	}
 	said := saidNothing
@@ -71,7 +71,7 @@ func (v *visit) label(l *limit) string {
 }
 
 func (x *exchange) label(l *limit) string {
-	if err := l.key.Extract(x, &x.extracted.value); err != nil {
+	if err := l.Key.Extract(x, &x.extracted.value); err != nil {
 		return "no valid key"
 	}
 	return x.extracted.value.Masked()

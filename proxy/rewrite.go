@@ -10,18 +10,12 @@ import (
 // A rewrite is what the upstream and the client see otherwise than it was sent.
 // It is immutable.
 type rewrite struct {
-	strip, add   string              // whole segments
-	host         string              // "" for that of the request
-	set          map[string][]string // what is removed has no values; nil for nothing
-	answerSet    map[string]string
-	answerRemove []string
+	*config.Rewrite
+	set map[string][]string // of the request; what is removed has no values; nil for nothing
 }
 
-func newRewrite(c config.Rewrite) rewrite {
-	r := rewrite{
-		strip: c.StripPrefix, add: c.AddPrefix, host: c.Host,
-		answerSet: c.Response.Set, answerRemove: c.Response.Remove,
-	}
+func newRewrite(c *config.Rewrite) rewrite {
+	r := rewrite{Rewrite: c}
 	if len(c.Request.Set)+len(c.Request.Remove) > 0 {
 		r.set = map[string][]string{}
 	}
@@ -40,21 +34,21 @@ func (r *rewrite) path(path string) string {
 	if path == "*" {
 		return path
 	}
-	if rest, ok := strings.CutPrefix(path, r.strip); ok && (rest == "" || rest[0] == '/') {
+	if rest, ok := strings.CutPrefix(path, r.StripPrefix); ok && (rest == "" || rest[0] == '/') {
 		path = rest
 	}
-	if path == "" && r.add == "" {
+	if path == "" && r.AddPrefix == "" {
 		return "/"
 	}
-	return r.add + path
+	return r.AddPrefix + path
 }
 
 // answer changes the header of the upstream's answer.
 func (r *rewrite) answer(h *http1.Fields) {
-	for _, name := range r.answerRemove {
+	for _, name := range r.Response.Remove {
 		h.Del(name)
 	}
-	for name, value := range r.answerSet {
+	for name, value := range r.Response.Set {
 		h.Set(name, value)
 	}
 }

@@ -136,7 +136,7 @@ func (a *admitter) giveBack(ctx context.Context, x *exchange, t *taking) {
 		x.settled.back = append(x.settled.back, c)
 		if of != last {
 			x.settled.returned = true
-			a.metrics.refunds.WithLabelValues(x.route.name, of.name).Inc()
+			a.metrics.refunds.WithLabelValues(x.route.Name, of.Name).Inc()
 			last = of
 		}
 	}
@@ -167,10 +167,10 @@ func (a *admitter) refund(ctx context.Context, x *exchange, t *taking) {
 // these the client hears what is so now. A failure that comes after the header, one of
 // refund_on's cut for example, cannot be told any more.
 func (x *exchange) restore(status int) {
-	all := x.outcome.refund || x.route.refund.Status.Has(status)
+	all := x.outcome.refund || x.route.RefundOn.Status.Has(status)
 	for i := range x.decision.Outcomes {
 		c, of := x.asks.claims[i], x.asks.windows[i].of
-		if !all && (of.count == nil || of.count.Has(status)) || concurrent(c) || c.Limit.Algorithm == limiter.Distinct {
+		if !all && (of.Count == nil || of.Count.Has(status)) || concurrent(c) || c.Limit.Algorithm == limiter.Distinct {
 			continue
 		}
 		o := &x.decision.Outcomes[i]
@@ -183,37 +183,30 @@ func (x *exchange) returns() bool {
 	if x.outcome.result.Target == "" && x.route.pool != nil {
 		return true // no target was asked
 	}
-	back := &x.route.refund
-	return x.outcome.refund || back.Status.Has(x.outcome.result.Status) || back.kinds[x.outcome.result.Kind]
+	return x.outcome.refund || x.route.RefundOn.Status.Has(x.outcome.result.Status) || x.route.refunds[x.outcome.result.Kind]
 }
 
 // uncounted reports whether the outcome is known and not one that stays counted.
 // A target that could not be connected to has seen nothing: that is known.
 func (l *limit) uncounted(r *upstream.Result) bool {
 	switch {
-	case l.count == nil:
+	case l.Count == nil:
 		return false
 	case r.Status != 0:
-		return !l.count.Has(r.Status)
+		return !l.Count.Has(r.Status)
 	}
 	return r.Kind == upstream.Connect || r.Kind == upstream.ConnectTimeout
 }
 
-// A refund says after which outcomes the requests of a route give back what
-// they took.
-type refund struct {
-	config.Refund
-	kinds map[upstream.Kind]bool // Errors, as package upstream calls them
-}
-
-func newRefund(c config.Refund) refund {
-	r := refund{Refund: c, kinds: map[upstream.Kind]bool{}}
+// refunds are the errors after which the requests of a route give back what they took.
+func refunds(c config.Refund) map[upstream.Kind]bool {
+	all := map[upstream.Kind]bool{}
 	for _, e := range c.Errors {
 		for _, kind := range kinds(e) {
-			r.kinds[kind] = true
+			all[kind] = true
 		}
 	}
-	return r
+	return all
 }
 
 // kinds are the ways for a forwarded request to end that an operator calls e.

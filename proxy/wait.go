@@ -25,16 +25,16 @@ func (a *admitter) inLine(client context.Context, x *exchange) taker {
 	return func(_ context.Context, claims []limiter.Claim, d *limiter.Decision) error {
 		p, first := x.waitOptions()
 		if first == nil {
-			return a.line.TakePatiently(context.WithoutCancel(client), claims, d, p)
+			return a.line.Wait(context.WithoutCancel(client), claims, d, p)
 		}
-		waiting := a.metrics.waiting.WithLabelValues(x.route.name, first.name)
+		waiting := a.metrics.waiting.WithLabelValues(x.route.Name, first.Name)
 		var since time.Time
 		p.Waits = func() {
 			x.admitted.waited, since = true, time.Now()
 			waiting.Inc()
 		}
 		began := time.Now()
-		err := a.line.TakePatiently(client, claims, d, p)
+		err := a.line.Wait(client, claims, d, p)
 		if x.admitted.waited {
 			waiting.Dec()
 			x.admitted.waitTook = time.Since(since)
@@ -42,7 +42,7 @@ func (a *admitter) inLine(client context.Context, x *exchange) taker {
 			a.metrics.asked("take", time.Since(began), err)
 		}
 		if how := x.howWaited(err, d); how != "" {
-			a.metrics.waits.WithLabelValues(x.route.name, first.name, how).Inc()
+			a.metrics.waits.WithLabelValues(x.route.Name, first.Name, how).Inc()
 		}
 		return err
 	}
@@ -54,8 +54,8 @@ func (x *exchange) waitOptions() (p limiter.WaitOptions, first *limit) {
 	p.For = make([]time.Duration, len(x.asks.claims))
 	for i := range x.asks.claims {
 		of := x.asks.windows[i].of
-		if p.For[i] = of.wait; of.wait > 0 && first == nil {
-			first, p.Crowd = of, of.maxWaiting
+		if p.For[i] = of.Wait; of.Wait > 0 && first == nil {
+			first, p.Crowd = of, of.MaxWaiting
 		}
 	}
 	return p, first

@@ -59,7 +59,7 @@ func (s *echoSender) send(*backend) error {
 	t := s.request
 	e := echoed{Method: t.Method, Host: cmp.Or(t.SetHost, t.Host), Path: t.Path, Query: t.RawQuery, Headers: map[string][]string{}}
 	length, announced := t.Fields.Value(http1.ContentLength)
-	keep := keptTrailer(t)
+	keep := trailerFilter(t)
 	s.header(mapHeader(e.Headers))
 	if announced {
 		mapHeader(e.Headers).Add("Content-Length", length)

@@ -58,7 +58,7 @@ func (s *http1Sender) prepare() {
 		return
 	}
 	if t.Length < 0 {
-		s.keep = keptTrailer(t)
+		s.keep = trailerFilter(t)
 	}
 	if s.duplex == nil {
 		s.source()

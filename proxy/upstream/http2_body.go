@@ -29,7 +29,7 @@ type requestBody struct {
 
 func newRequestBody(f *forwarding) *requestBody {
 	t := f.request
-	b := &requestBody{from: t.source(), body: t.Body, keep: keptTrailer(t), trailer: http.Header{}}
+	b := &requestBody{from: t.source(), body: t.Body, keep: trailerFilter(t), trailer: http.Header{}}
 	for _, line := range t.Fields.Values("Trailer") {
 		for name := range elements(line) {
 			if b.keep(http1.Field{Name: name}) {

@@ -10,11 +10,11 @@ import (
 	"github.com/weir-proxy/weir/proxy/http1"
 )
 
-// keptTrailer tells which trailer fields of the request are sent on: not those that were
+// trailerFilter tells which trailer fields of the request are sent on: not those that were
 // not announced, as RFC 9110 6.5.1 allows, whose names are kept for the header (see
 // mayFollow), or that Connection has named. It is made before the fields of t are
 // stripped.
-func keptTrailer(t *Request) func(http1.Field) bool {
+func trailerFilter(t *Request) func(http1.Field) bool {
 	announced, named := t.Fields.Values("Trailer"), t.Fields.Values("Connection")
 	return func(f http1.Field) bool {
 		name := http.CanonicalHeaderKey(f.Name)

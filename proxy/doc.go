@@ -193,7 +193,7 @@
 //   - CONNECT is answered with 405 and the end of the connection: this is no tunnel,
 //     and what follows may be meant for the other end of one.
 //   - What HTTP/2 lets through and HTTP/1 would read as something else is
-//     answered with 400 (malformed.go).
+//     answered with 400 (http2_malformed.go).
 //   - A client that is slow beyond the bounds of listen.timeouts is cut; an
 //     upstream never is for its client's sake (http1.Timeouts; body.go over HTTP/2).
 //   - A client of HTTP/1 that ends its side of the connection behind a whole request

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"net/http"
 	"net/netip"
 	"time"
 
@@ -63,10 +62,17 @@ type carrier interface {
 	whole(most int64) ([]byte, error)
 }
 
-// fields looks up a header; http.Header is one. Names are in canonical form.
+// fields looks up a header, *http1.Fields without allocating. Names are in canonical
+// form.
 type fields interface {
 	Values(name string) []string
 }
+
+// noFields is the header of what is no request, or is one no more.
+type noFields struct{}
+
+// Values implements fields.
+func (noFields) Values(string) []string { return nil }
 
 // reset makes x fit for the next request and keeps what it has allocated.
 func (x *exchange) reset() {
@@ -79,7 +85,7 @@ func (x *exchange) reset() {
 }
 
 func newExchange() any {
-	x := &exchange{in: incoming{header: http.Header(nil)}}
+	x := &exchange{in: incoming{header: noFields{}}}
 	x.sending.edit = x.onHeader
 	return x
 }

@@ -13,7 +13,8 @@ import (
 func (e *explainer) outgoing(p *upstream.Pool, t *upstream.Request) upstream.Result {
 	x := e.x
 	header, _ := x.in.header.(http.Header)
-	out, kind, err := p.Outgoing(x.request.Method, header, t)
+	t.Fields = upstream.FieldsOf(header)
+	out, kind, err := p.Outgoing(t)
 	if err != nil {
 		return upstream.Result{Kind: kind, Err: err}
 	}

@@ -2,9 +2,9 @@ package proxy
 
 import (
 	"maps"
-	"net/http"
 	"time"
 
+	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/respond"
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
@@ -14,8 +14,9 @@ import (
 type downstream interface {
 	// answer sends an answer of ours.
 	answer(a respond.Answer)
-	// forward takes the request to the pool and the answer back. When the answer
-	// breaks off on its way, the downstream sees to it that the client can tell.
+	// forward adds to t what only the downstream knows, takes the request to the pool and
+	// the answer back. When the answer breaks off on its way, the downstream sees to it
+	// that the client can tell.
 	forward(p *upstream.Pool, t *upstream.Request) upstream.Result
 	// beforeEnd has release called once, before the end of the answer is sent. What
 	// release is given sends what there is of the answer so far.
@@ -25,7 +26,7 @@ type downstream interface {
 // A sending is what the upstream is asked.
 type sending struct {
 	request upstream.Request
-	edit    func(status int, h upstream.Header) // exchange.onHeader, made once
+	edit    func(status int, h *http1.Fields) // exchange.onHeader, made once
 }
 
 func (s sending) reset() sending { return sending{edit: s.edit} }
@@ -46,6 +47,8 @@ func (g *generation) forward(x *exchange, d downstream) {
 		return
 	}
 	x.sending.request = upstream.Request{
+		Method:      x.request.Method,
+		Length:      x.in.length,
 		Path:        x.route.rewrite.path(x.request.Path),
 		RawQuery:    x.request.RawQuery,
 		Host:        x.request.Authority,
@@ -78,11 +81,11 @@ func (g *generation) forward(x *exchange, d downstream) {
 // setFields are the fields that the route sets or takes out, and those in which the
 // upstream learns the keys of the request. What
 // a client sends in them never reaches an upstream, by whatever route.
-func (g *generation) setFields(x *exchange) http.Header {
+func (g *generation) setFields(x *exchange) map[string][]string {
 	if len(g.keyFields) == 0 {
 		return x.route.rewrite.set
 	}
-	set := http.Header{}
+	set := map[string][]string{}
 	maps.Copy(set, x.route.rewrite.set)
 	for _, name := range g.keyFields {
 		set[name] = []string{}
@@ -97,7 +100,7 @@ func (g *generation) setFields(x *exchange) http.Header {
 
 // onHeader tells the client of the forwarded answer what is left of its quota,
 // and takes out the upstream's wish that this request shall not count.
-func (x *exchange) onHeader(status int, h upstream.Header) {
+func (x *exchange) onHeader(status int, h *http1.Fields) {
 	if name := x.route.RefundOn.Header; name != "" && len(h.Values(name)) > 0 {
 		x.outcome.refund = true
 		h.Del(name)

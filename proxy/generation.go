@@ -28,7 +28,7 @@ type generation struct {
 	routes    []*route     // in the order of the configuration
 	seed      maphash.Seed // see lasting
 	pools     map[*config.Upstream]*upstream.Pool
-	groups    *upstream.Fleet
+	groups    *upstream.Groups
 	counted   []limiter.Limit // see Prepared.Limits
 
 	users atomic.Int64 // requests under way, and 1 while it is the current one
@@ -40,11 +40,11 @@ const warmWithin = 5 * time.Second
 
 // lasting is what outlives generations and each of them is given.
 type lasting struct {
-	pseudonym string          // this process in Via
-	groups    *upstream.Fleet // how targets fare
-	salt      func() Salt     // of hashes in the log
-	seed      maphash.Seed    // of what stands for client addresses in this process
-	observer  *observer       // what operators may ask about
+	pseudonym string           // this process in Via
+	groups    *upstream.Groups // how targets fare
+	salt      func() Salt      // of hashes in the log
+	seed      maphash.Seed     // of what stands for client addresses in this process
+	observer  *observer        // what operators may ask about
 }
 
 // compile builds the generation of a configuration. It opens and dials nothing.

@@ -18,11 +18,12 @@ import (
 // An http1Downstream is the downstream of HTTP/1.1. The strings that it brings point into a
 // connection's buffer: what outlives the handler is cloned (exchange.keep).
 type http1Downstream struct {
-	h    *http1.Exchange
-	x    *exchange
-	here http1.Context
-	kept buffer // what whole has read of the body
-	read []byte // in kept; nil if nobody asked
+	h      *http1.Exchange
+	x      *exchange
+	here   http1.Context
+	duplex http1.Duplex // of h, once it is forwarded
+	kept   buffer       // what whole has read of the body
+	read   []byte       // in kept; nil if nobody asked
 }
 
 // ServeHTTP1 takes one request in and sees it out.
@@ -158,27 +159,15 @@ func (d *http1Downstream) whole(most int64) ([]byte, error) {
 }
 
 func (d *http1Downstream) forward(p *upstream.Pool, t *upstream.Request) upstream.Result {
-	if b := d.h.Body(); b != nil {
+	h := d.h
+	t.Fields = &h.Fields
+	_, t.ForceQuery = h.RawQuery()
+	d.duplex.Open(h)
+	if b := h.Body(); b != nil {
 		b.Limit(d.x.route.MaxBody)
+		t.Body, t.Content = &d.duplex, d.read
 	}
-	if p.Direct() {
-		return p.ForwardHTTP1(&d.here, d.h, d.read, t)
-	}
-	return d.forwardNet(p, t)
-}
-
-// forwardNet is forward to what does not speak HTTP/1.1.
-func (d *http1Downstream) forwardNet(p *upstream.Pool, t *upstream.Request) (result upstream.Result) {
-	d.h.ServeNet(&d.here, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if d.read != nil {
-			r.Body = newReplay(d.read)
-		}
-		result = p.Forward(w, r, t)
-		if result.Wrote && result.Kind != upstream.OK {
-			d.h.Abort()
-		}
-	}))
-	return result
+	return p.Forward(&d.here, t, &d.duplex)
 }
 
 // beforeEnd implements downstream.

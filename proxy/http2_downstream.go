@@ -1,17 +1,17 @@
 package proxy
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/netip"
 	"strconv"
+	"strings"
 	"time"
 
+	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/respond"
 	"github.com/weir-proxy/weir/proxy/upstream"
@@ -121,17 +121,14 @@ func (d *httpDownstream) whole(most int64) ([]byte, error) {
 }
 
 func (d *httpDownstream) forward(p *upstream.Pool, t *upstream.Request) upstream.Result {
-	r := d.r
-	if d.body != nil {
+	t.Fields, t.ForceQuery = upstream.RequestFieldsOf(d.r), d.r.URL.ForceQuery
+	if d.body == nil {
+		t.Length = 0
+	} else {
 		d.body.limit(d.x.route.MaxBody)
-		with := *d.r // net/http goes by what its own request has as a body
-		with.Body = d.body
-		if d.read != nil {
-			with.Body = newReplay(d.read)
-		}
-		r = &with
+		t.Body, t.Content = d.body, d.read
 	}
-	result := p.Forward(d.w, r, t)
+	result := p.Forward(d.r.Context(), t, upstream.NewNetSink(d.w))
 	if result.Kind == upstream.ClientGone && d.body.late() {
 		result.Kind = upstream.BodyTimeout // net/http takes one for the other
 	}
@@ -141,8 +138,19 @@ func (d *httpDownstream) forward(p *upstream.Pool, t *upstream.Request) upstream
 // beforeEnd implements downstream.
 func (d *httpDownstream) beforeEnd(release func(flush func())) { d.w.release = release }
 
-// newReplay is a body that has been read before.
-func newReplay(read []byte) io.ReadCloser { return io.NopCloser(bytes.NewReader(read)) }
+// newBody is the body of r, nil if it has none.
+func newBody(w http.ResponseWriter, r *http.Request, wait time.Duration) *body {
+	if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 {
+		return nil
+	}
+	return &body{
+		Reader:  r.Body,
+		clock:   http.NewResponseController(w),
+		wait:    wait,
+		stream:  r.ProtoMajor == 2 && strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc"),
+		trailer: func() *http1.Fields { return upstream.FieldsOf(r.Trailer) },
+	}
+}
 
 // A responseWriter notes what the client was sent.
 type responseWriter struct {

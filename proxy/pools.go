@@ -26,7 +26,7 @@ func (g *generation) asked(from *config.Upstream) upstream.Config {
 		Name:           from.Name,
 		Echo:           from.Echo,
 		Pseudonym:      g.via,
-		Fleet:          g.groups,
+		Groups:         g.groups,
 		Connect:        from.Timeouts.Connect,
 		TLSTimeout:     from.Timeouts.TLS,
 		Response:       from.Timeouts.Response,

@@ -89,7 +89,7 @@ func assemble(o Options, keys limiter.KeyGuardOptions, warm func(*generation) er
 		own := NewSalt()
 		o.LogSalt = func() Salt { return own }
 	}
-	kept := lasting{"weir-" + rand.Text()[:8], upstream.NewFleet(), o.LogSalt, maphash.MakeSeed(), newObserver()}
+	kept := lasting{"weir-" + rand.Text()[:8], upstream.NewGroups(), o.LogSalt, maphash.MakeSeed(), newObserver()}
 	first, err := compile(o.Config, kept)
 	if err != nil {
 		return nil, fmt.Errorf("compile config: %w", err)

@@ -1,24 +1,23 @@
 package proxy
 
 import (
-	"net/http"
 	"strings"
 
 	"github.com/weir-proxy/weir/proxy/config"
-	"github.com/weir-proxy/weir/proxy/upstream"
+	"github.com/weir-proxy/weir/proxy/http1"
 )
 
 // A rewrite is what the upstream and the client see otherwise than it was sent.
 // It is immutable.
 type rewrite struct {
 	*config.Rewrite
-	set http.Header // of the request; what is removed has no values; nil for nothing
+	set map[string][]string // of the request; what is removed has no values; nil for nothing
 }
 
 func newRewrite(c *config.Rewrite) rewrite {
 	r := rewrite{Rewrite: c}
 	if len(c.Request.Set)+len(c.Request.Remove) > 0 {
-		r.set = http.Header{}
+		r.set = map[string][]string{}
 	}
 	for name, value := range c.Request.Set {
 		r.set[name] = []string{value}
@@ -45,7 +44,7 @@ func (r *rewrite) path(path string) string {
 }
 
 // answer changes the header of the upstream's answer.
-func (r *rewrite) answer(h upstream.Header) {
+func (r *rewrite) answer(h *http1.Fields) {
 	for _, name := range r.Response.Remove {
 		h.Del(name)
 	}

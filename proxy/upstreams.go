@@ -55,7 +55,7 @@ type TargetStanding struct {
 // stays. It is read off the figures that /metrics shows.
 func (p *Proxy) Upstreams(q UpstreamQuery) []UpstreamStanding {
 	g := p.current.Load()
-	results, retried := p.metrics.requestResults()
+	results, retried := p.metrics.forwardResults()
 	all := []UpstreamStanding{}
 	for from, pool := range g.pools {
 		if q.Name != "" && q.Name != from.Name {
@@ -76,14 +76,14 @@ func (p *Proxy) Upstreams(q UpstreamQuery) []UpstreamStanding {
 	return all
 }
 
-// A requestSeries is what is counted of requests that were to be forwarded.
-type requestSeries struct{ upstream, target string }
+// A targetSeries is what is counted of requests that were to be forwarded.
+type targetSeries struct{ upstream, target string }
 
-// requestResults are how such requests ended, and how many were taken to one more target.
-func (m *metrics) requestResults() (results map[requestSeries]map[string]int64, retried map[string]int64) {
-	results, retried = map[requestSeries]map[string]int64{}, map[string]int64{}
+// forwardResults are how such requests ended, and how many were taken to one more target.
+func (m *metrics) forwardResults() (results map[targetSeries]map[string]int64, retried map[string]int64) {
+	results, retried = map[targetSeries]map[string]int64{}, map[string]int64{}
 	each(m.upstreamRequests, func(label map[string]string, n int64) {
-		s := requestSeries{label["upstream"], label["target"]}
+		s := targetSeries{label["upstream"], label["target"]}
 		if results[s] == nil {
 			results[s] = map[string]int64{}
 		}
@@ -93,14 +93,14 @@ func (m *metrics) requestResults() (results map[requestSeries]map[string]int64, 
 	return results, retried
 }
 
-func targetsOf(pool *upstream.Pool, results map[requestSeries]map[string]int64) (all []TargetStanding, waiting int) {
+func targetsOf(pool *upstream.Pool, results map[targetSeries]map[string]int64) (all []TargetStanding, waiting int) {
 	standings, waiting := pool.Standings()
 	for _, s := range standings {
 		one := TargetStanding{
 			Target: s.Target, Weight: s.Weight, State: string(s.Condition), FailedConnects: s.FailedConnects, FailedChecks: s.FailedChecks,
 			EjectedUntil: s.EjectedUntil, Share: s.Share, InFlight: s.InFlight, Results: map[string]int64{},
 		}
-		for result, n := range results[requestSeries{pool.Name(), s.Target}] {
+		for result, n := range results[targetSeries{pool.Name(), s.Target}] {
 			one.Results[result] = n
 			one.Requests += n
 			if blames(result) {

@@ -25,7 +25,7 @@ func (a *admitter) inLine(client context.Context, q *admission) taker {
 	return func(_ context.Context, claims []limiter.Claim, d *limiter.Decision) error {
 		p, first := q.waitOptions()
 		if first == nil {
-			return a.line.TakePatiently(context.WithoutCancel(client), claims, d, p)
+			return a.line.Wait(context.WithoutCancel(client), claims, d, p)
 		}
 		waiting := a.metrics.waiting.WithLabelValues(q.route.Name, first.Name)
 		var since time.Time
@@ -34,7 +34,7 @@ func (a *admitter) inLine(client context.Context, q *admission) taker {
 			waiting.Inc()
 		}
 		began := time.Now()
-		err := a.line.TakePatiently(client, claims, d, p)
+		err := a.line.Wait(client, claims, d, p)
 		if q.waited {
 			waiting.Dec()
 			q.waitTook = time.Since(since)

@@ -29,6 +29,7 @@ type exchange struct {
 	outcome   outcome         // forward: what came of that
 	told      told            // refuse, forward: what the client is told of its quota
 	answer    answer          // downstream: what the client was sent
+	trace     *tracing        // record: nil where nothing is traced
 }
 
 // An incoming is a request as its downstream brings it, but for where it goes.
@@ -41,9 +42,11 @@ type incoming struct {
 	length  int64    // of the body as announced; -1 for not
 	body    carrier
 	fault   error // what is wrong with the request as HTTP
+
+	userAgent, referer string // finish: as the log shows them
 }
 
-func (in incoming) reset() incoming { return incoming{odd: in.odd[:0]} }
+func (in *incoming) reset() { *in = incoming{odd: in.odd[:0]} }
 
 // An answer is what the client was sent.
 type answer struct {
@@ -65,17 +68,20 @@ type fields interface {
 	Values(name string) []string
 }
 
-// reset makes x fit for the next request and keeps what it has allocated.
+// reset makes x fit for the next request and keeps what it has allocated. It is done in
+// place: a new exchange beside it would be copied twice, over a cold stack.
 func (x *exchange) reset() {
+	x.generation, x.id, x.began, x.took = nil, "", time.Time{}, 0
+	x.in.reset()
 	x.request.Reset()
-	*x = exchange{
-		in:        x.in.reset(),
-		request:   x.request,
-		extracted: x.extracted.reset(),
-		admission: x.admission.reset(),
-		sending:   x.sending.reset(),
-		told:      x.told.reset(),
-	}
+	x.client, x.list = client{}, nil
+	x.extracted.reset()
+	x.newKeys = ""
+	x.admission.reset()
+	x.sending.reset()
+	x.outcome = outcome{}
+	x.told.reset()
+	x.answer, x.trace = answer{}, nil
 }
 
 func newExchange() any {

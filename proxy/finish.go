@@ -15,6 +15,7 @@ const mostSettling = 10_000
 // outcome ends is ended before the answer is: what it tells the client to do next passes.
 func (p *Proxy) finish(ctx context.Context, x *exchange) {
 	x.took = time.Since(x.began)
+	x.noteAgent()
 	p.lasting.observer.observe(x)
 	a := p.admitter
 	if x.outcome.known {
@@ -41,6 +42,7 @@ func (p *Proxy) end(ctx context.Context, x *exchange) {
 		p.admitter.settle(ctx, &x.admission, &x.outcome)
 	}
 	x.stopRenewing()
+	p.endTrace(x)
 	p.recorder.leave(x)
 	x.generation.leave()
 	x.reset()

@@ -29,7 +29,7 @@ type sending struct {
 	edit    func(status int, h *http1.Fields) // exchange.onHeader, made once
 }
 
-func (s sending) reset() sending { return sending{edit: s.edit} }
+func (s *sending) reset() { s.request = upstream.Request{} }
 
 // An outcome is what came of a request that limits have let pass.
 type outcome struct {
@@ -67,6 +67,7 @@ func (g *generation) forward(x *exchange, d downstream) {
 		OnHeader:    x.sending.edit,
 	}
 	began := time.Now()
+	x.sending.request.Set = x.trace.forwards(began, x.sending.request.Set)
 	x.outcome.result = d.forward(x.route.pool, &x.sending.request)
 	x.outcome.took = time.Since(began)
 	x.fail(x.outcome.result.Err)

@@ -113,7 +113,7 @@ func (m *metrics) served(x *exchange) (name string) {
 // took notes how long x took, and who took how much of that.
 func (m *metrics) took(x *exchange, name string, f *figures) {
 	x.observe(f.durations.of(m.durations, name), x.took)
-	x.observe(f.own.of(m.own, name), x.took-x.outcome.took-x.waitTook)
+	x.observe(f.own.of(m.own, name), x.ownTook())
 	if x.outcome.took > 0 {
 		x.observe(f.upstream.of(m.upstream, name), x.outcome.took)
 	}
@@ -124,7 +124,7 @@ func (m *metrics) took(x *exchange, name string, f *figures) {
 
 // observe notes d of x. Now and then x is an example of those that took so long.
 func (x *exchange) observe(h *histogram, d time.Duration) {
-	if bucket := h.observe(d); h.due(bucket, x.began.Add(x.took)) {
+	if bucket := h.observe(d); h.due(bucket, x.began.Add(x.took)) || x.traceID() != "" {
 		h.example(bucket, d, x)
 	}
 }

@@ -95,20 +95,20 @@ func newAccessLog(c config.AccessLog) accessLog {
 // isSampled reports whether x is one of those of which only some are written: it
 // passed, and all went well.
 func (l *accessLog) isSampled(x *exchange) bool {
-	return l.sample > 1 && x.err == nil && x.fallback == "" && x.status < 500 && x.outcome() == outcomeAllowed
+	return l.sample > 1 && x.err == nil && x.fallback == "" && x.answer.status < 500 && outcomeOf(x) == outcomeAllowed
 }
 
 // noteAgent keeps what the log will show of the request's header, which does not
 // outlive the handler.
 func (x *exchange) noteAgent() {
 	if x.generation.accessLog.agent {
-		x.userAgent, x.referer = x.shownField("User-Agent"), x.shownField("Referer")
+		x.in.userAgent, x.in.referer = x.shownField("User-Agent"), x.shownField("Referer")
 	}
 }
 
 // shownField is a field as the log shows it; "*" if a key is read from it.
 func (x *exchange) shownField(name string) string {
-	values := x.header.Values(name)
+	values := x.in.header.Values(name)
 	if len(values) == 0 {
 		return ""
 	}

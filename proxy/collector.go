@@ -64,19 +64,19 @@ func (m *metrics) forwarded(x *exchange) {
 	if x.route.pool == nil {
 		return
 	}
-	t := upstreamResult{x.result.Target, outcome(x.result.Kind)}
+	t := upstreamResult{x.outcome.result.Target, upstreamOutcome(x.outcome.result.Kind)}
 	trips, ok := x.route.figures.upstreamRequests.get(t)
 	if !ok {
 		trips = x.route.figures.upstreamRequests.keep(t, m.upstreamRequests.WithLabelValues(x.route.pool.Name(), t.target, t.outcome))
 	}
 	trips.Inc()
-	if x.result.Retries > 0 {
-		m.retries.WithLabelValues(x.route.pool.Name()).Add(float64(x.result.Retries))
+	if x.outcome.result.Retries > 0 {
+		m.retries.WithLabelValues(x.route.pool.Name()).Add(float64(x.outcome.result.Retries))
 	}
 }
 
-// outcome is what metrics call the way in which a forwarded request ended.
-func outcome(k upstream.Kind) string {
+// upstreamOutcome is what metrics call the way in which a forwarded request ended.
+func upstreamOutcome(k upstream.Kind) string {
 	switch k {
 	case upstream.OK:
 		return "ok"

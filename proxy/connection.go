@@ -56,7 +56,7 @@ func (s fieldSet) addOrigin(o key.Origin) {
 // see what was counted (RFC 9110 section 7.6.1). The same goes for fields that are
 // Weir's own. Any other is taken out, as it is to be.
 func (g *generation) connection(x *exchange) error {
-	for _, line := range x.header.Values("Connection") {
+	for _, line := range x.in.header.Values("Connection") {
 		for name := range strings.SplitSeq(line, ",") {
 			name = strings.Trim(name, " \t")
 			if name == "" || usual(name) {

@@ -16,6 +16,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/config"
 )
 
 // written is what a scrape sees of h.
@@ -181,9 +182,10 @@ func TestMetrics_ExemplarOfALongID(t *testing.T) {
 // Own, upstream and waiting are the parts of the whole.
 func TestMetrics_WhoTookHowLong(t *testing.T) {
 	m := newMetrics(prometheus.NewRegistry())
-	x := &exchange{route: &route{name: "a", figures: &figures{}}, began: time.Now(), took: 10 * time.Second, upstreamTook: 6 * time.Second, waitTook: 3 * time.Second}
+	x := &exchange{began: time.Now(), took: 10 * time.Second, outcome: outcome{took: 6 * time.Second}}
+	x.route, x.waitTook = &route{Route: &config.Route{Name: "a"}, figures: &figures{}}, 3*time.Second
 	m.served(x)
-	m.served(&exchange{began: time.Now(), took: time.Second, status: 404})
+	m.served(&exchange{began: time.Now(), took: time.Second, answer: answer{status: 404}})
 	for _, c := range []struct {
 		v     *histogramVec
 		route string

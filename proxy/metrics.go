@@ -99,11 +99,11 @@ func newMetrics(r prometheus.Registerer) *metrics {
 func (m *metrics) served(x *exchange) (name string) {
 	name, f := "none", &m.unrouted
 	if x.route != nil {
-		name, f = x.route.name, x.route.figures
+		name, f = x.route.Name, x.route.figures
 	}
-	requests, ok := f.requests.get(x.status)
+	requests, ok := f.requests.get(x.answer.status)
 	if !ok {
-		requests = f.requests.keep(x.status, m.requests.WithLabelValues(name, strconv.Itoa(x.status)))
+		requests = f.requests.keep(x.answer.status, m.requests.WithLabelValues(name, strconv.Itoa(x.answer.status)))
 	}
 	requests.Inc()
 	m.took(x, name, f)
@@ -114,8 +114,8 @@ func (m *metrics) served(x *exchange) (name string) {
 func (m *metrics) took(x *exchange, name string, f *figures) {
 	x.observe(f.durations.of(m.durations, name), x.took)
 	x.observe(f.own.of(m.own, name), x.ownTook())
-	if x.upstreamTook > 0 {
-		x.observe(f.upstream.of(m.upstream, name), x.upstreamTook)
+	if x.outcome.took > 0 {
+		x.observe(f.upstream.of(m.upstream, name), x.outcome.took)
 	}
 	if x.waitTook > 0 {
 		x.observe(f.line.of(m.line, name), x.waitTook)
@@ -131,17 +131,18 @@ func (x *exchange) observe(h *histogram, d time.Duration) {
 
 // decided counts what each limit said; a limit of several windows says one thing,
 // and one that was not asked nothing.
-func (m *metrics) decided(x *exchange, windows []int, d *limiter.Decision) {
-	for i := 0; i < len(windows); {
-		of, result, asked := x.route.windows[windows[i]].of, allowed, false
-		for ; i < len(windows) && x.route.windows[windows[i]].of == of; i++ {
-			asked = asked || !d.Outcomes[i].Unknown
+func (m *metrics) decided(r *route, asked asks, d *limiter.Decision) {
+	for i := 0; i < len(asked.windows); {
+		of, to := asked.limit(i)
+		result, known := allowed, false
+		for ; i < to; i++ {
+			known = known || !d.Outcomes[i].Unknown
 			if !d.Outcomes[i].Allowed {
 				result = of.refusal()
 			}
 		}
-		if asked {
-			m.decision(x.route, of, result).Inc()
+		if known {
+			m.decision(r, of, result).Inc()
 		}
 	}
 }
@@ -150,7 +151,7 @@ func (m *metrics) decided(x *exchange, windows []int, d *limiter.Decision) {
 func (m *metrics) decision(r *route, of *limit, result string) prometheus.Counter {
 	c, ok := of.decisions.get(result)
 	if !ok {
-		c = of.decisions.keep(result, m.decisions.WithLabelValues(r.name, of.name, result))
+		c = of.decisions.keep(result, m.decisions.WithLabelValues(r.Name, of.Name, result))
 	}
 	return c
 }
@@ -168,13 +169,13 @@ func (m *metrics) asked(operation string, took time.Duration, err error) {
 }
 
 // fellBack notes a request that was decided without the store.
-func (m *metrics) fellBack(x *exchange) {
-	m.fallbacks.WithLabelValues(x.fallback).Inc()
+func (m *metrics) fellBack(q *admission) {
+	m.fallbacks.WithLabelValues(q.fallback).Inc()
 }
 
 // unasked notes a limit that nobody could be asked about.
-func (m *metrics) unasked(x *exchange, of *limit) {
-	m.decision(x.route, of, unavailable).Inc()
+func (m *metrics) unasked(q *admission, of *limit) {
+	m.decision(q.route, of, unavailable).Inc()
 }
 
 func (m *metrics) reloaded(r Report, err error) {

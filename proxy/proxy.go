@@ -95,7 +95,7 @@ func assemble(o Options, keys limiter.KeyGuardOptions, warm func(*generation) er
 		own := NewSalt()
 		o.LogSalt = func() Salt { return own }
 	}
-	kept := lasting{"weir-" + rand.Text()[:8], upstream.NewFleet(), o.LogSalt, maphash.MakeSeed(), newObserver()}
+	kept := lasting{"weir-" + rand.Text()[:8], upstream.NewGroups(), o.LogSalt, maphash.MakeSeed(), newObserver()}
 	first, err := compile(o.Config, kept)
 	if err != nil {
 		return nil, fmt.Errorf("compile config: %w", err)
@@ -160,17 +160,16 @@ func (p *Proxy) serve(ctx context.Context, x *exchange, d downstream) {
 	p.recorder.arrive(x)
 	x.generation = p.enter()
 	g := x.generation
-	x.redact = &g.redact
 	if err := p.through(ctx, g, x); err != nil {
 		d.answer(g.refuse(x, err))
 		return
 	}
 	if x.hasHeld() {
-		d.beforeEnd(func(flush func()) { p.admitter.release(ctx, x, flush) })
+		d.beforeEnd(func(flush func()) { p.admitter.release(ctx, &x.admission, flush) })
 	}
 	g.forward(x, d)
 	p.metrics.forwarded(x)
-	x.forwarded = true
+	x.outcome.known = true
 }
 
 // through takes a request through the stages in which it may be refused.
@@ -183,7 +182,7 @@ func (p *Proxy) through(ctx context.Context, g *generation, x *exchange) error {
 	}
 	x.trace.asks()
 	defer x.trace.answered()
-	return p.admitter.admit(ctx, x)
+	return p.admitter.admit(ctx, &x.admission)
 }
 
 // route learns who asks, and the route of the request.
@@ -191,8 +190,8 @@ func (p *Proxy) route(g *generation, x *exchange) error {
 	g.address.address(x)
 	p.recorder.name(x)
 	p.beginTrace(g, x)
-	if x.fault != nil {
-		return x.fault
+	if x.in.fault != nil {
+		return x.in.fault
 	}
 	if err := tidy(x); err != nil {
 		return err

@@ -60,8 +60,8 @@ func (rec *recorder) arrive(x *exchange) { x.began = time.Now() }
 
 // name gives the request an id. One that a trusted proxy has given it stays.
 func (rec *recorder) name(x *exchange) {
-	if x.trusted {
-		if ids := x.header.Values("X-Request-Id"); len(ids) == 1 && isID(ids[0]) {
+	if x.client.trustedPeer {
+		if ids := x.in.header.Values("X-Request-Id"); len(ids) == 1 && isID(ids[0]) {
 			x.id = ids[0]
 			return
 		}
@@ -85,7 +85,7 @@ func (rec *recorder) leave(x *exchange) {
 	if l.format == config.LogNone || rec.log.GetLevel() > zerolog.InfoLevel {
 		return
 	}
-	if x.streamReset && !rec.resets.passes(time.Now()) {
+	if x.answer.streamReset && !rec.resets.passes(time.Now()) {
 		rec.metrics.unlogged.Inc()
 		return
 	}
@@ -128,29 +128,29 @@ func logRequest(e *zerolog.Event, x *exchange, name string) {
 	}
 	text(logRequestID, "request_id", x.id)
 	text(logRoute, "route", name)
-	text(logMethod, "method", x.method)
-	text(logHost, "host", x.host)
+	text(logMethod, "method", x.request.Method)
+	text(logHost, "host", x.request.Host)
 	if f.has(logPath) {
 		e.Str("path", x.redactedPath())
 	}
 	if f.has(logStatus) {
-		e.Int("status", x.status)
+		e.Int("status", x.answer.status)
 	}
 	if f.has(logBytes) {
-		e.Int64("bytes", x.bytes)
+		e.Int64("bytes", x.answer.bytes)
 	}
 	if f.has(logDuration) {
 		e.Float64("duration_ms", ms(x.took))
 	}
 	if f.has(logClient) {
-		if client := x.redact.client(x); client != "" {
+		if client := x.generation.redact.client(x); client != "" {
 			e.Str("client", client)
 		}
 	}
-	if x.result.Target != "" {
-		text(logUpstream, "upstream", x.result.Target)
+	if x.outcome.result.Target != "" {
+		text(logUpstream, "upstream", x.outcome.result.Target)
 		if f.has(logUpstreamTook) {
-			e.Float64("upstream_ms", ms(x.result.FirstByte))
+			e.Float64("upstream_ms", ms(x.outcome.result.FirstByte))
 		}
 	}
 }
@@ -167,7 +167,7 @@ func logOutcome(e *zerolog.Event, x *exchange) {
 	if x.list != nil && f.has(logList) {
 		e.Str("list", x.list.Name)
 	}
-	if x.returned && f.has(logRefunded) {
+	if x.settled.returned && f.has(logRefunded) {
 		e.Bool("refunded", true)
 	}
 	if x.fallback != "" && f.has(logFallback) {
@@ -182,10 +182,10 @@ func logMore(e *zerolog.Event, x *exchange) {
 		return
 	}
 	if f.has(logProto) {
-		e.Str("proto", x.proto)
+		e.Str("proto", x.request.Proto)
 	}
 	if f.has(logScheme) {
-		e.Str("scheme", x.scheme)
+		e.Str("scheme", x.in.scheme)
 	}
 	if f.has(logOwn) {
 		e.Float64("own_ms", ms(x.ownTook()))
@@ -193,15 +193,15 @@ func logMore(e *zerolog.Event, x *exchange) {
 	if f.has(logWaited) && x.waited {
 		e.Float64("waited_ms", ms(x.waitTook))
 	}
-	if f.has(logUserAgent) && x.userAgent != "" {
-		e.Str("user_agent", x.userAgent)
+	if f.has(logUserAgent) && x.in.userAgent != "" {
+		e.Str("user_agent", x.in.userAgent)
 	}
-	if f.has(logReferer) && x.referer != "" {
-		e.Str("referer", x.referer)
+	if f.has(logReferer) && x.in.referer != "" {
+		e.Str("referer", x.in.referer)
 	}
 }
 
 // ownTook is how long x took without upstream and waiting.
-func (x *exchange) ownTook() time.Duration { return x.took - x.upstreamTook - x.waitTook }
+func (x *exchange) ownTook() time.Duration { return x.took - x.outcome.took - x.waitTook }
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

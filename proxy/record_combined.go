@@ -12,19 +12,19 @@ import (
 //	192.0.2.1 - - [22/Nov/2026:11:05:47 +0000] "GET /a HTTP/1.1" 200 123 "-" "curl/8"
 func (rec *recorder) combined(x *exchange) {
 	var space [512]byte
-	b := append(space[:0], cmp.Or(x.redact.client(x), "-")...)
+	b := append(space[:0], cmp.Or(x.generation.redact.client(x), "-")...)
 	b = x.began.UTC().AppendFormat(append(b, " - - ["...), "02/Jan/2006:15:04:05 -0700")
 	b = append(b, `] "`...)
-	b = appendEscaped(b, x.method)
+	b = appendEscaped(b, x.request.Method)
 	b = append(b, ' ')
 	b = appendEscaped(b, cmp.Or(x.redactedPath(), "-"))
 	b = append(b, ' ')
-	b = append(b, cmp.Or(x.proto, "HTTP/1.1")...)
+	b = append(b, cmp.Or(x.request.Proto, "HTTP/1.1")...)
 	b = append(b, `" `...)
-	b = strconv.AppendInt(b, int64(x.status), 10)
+	b = strconv.AppendInt(b, int64(x.answer.status), 10)
 	b = append(b, ' ')
-	b = strconv.AppendInt(b, x.bytes, 10)
-	for _, field := range [...]string{x.referer, x.userAgent} {
+	b = strconv.AppendInt(b, x.answer.bytes, 10)
+	for _, field := range [...]string{x.in.referer, x.in.userAgent} {
 		b = append(b, ` "`...)
 		b = appendEscaped(b, cmp.Or(field, "-"))
 		b = append(b, '"')

@@ -10,15 +10,15 @@ import (
 
 // A refusal is a rate that refused, or in shadow mode would have.
 type refusal struct {
-	window int // of the route
+	window *window
 	key    limiter.Key
 	banned bool
 	wait   time.Duration
 }
 
 // refusal is what the decision says of claim i, which was refused.
-func (x *exchange) refusal(i int) refusal {
-	return refusal{x.windows[i], x.claims[i].Key, x.decision.Outcomes[i].Banned, x.decision.Outcomes[i].Wait}
+func (q *admission) refusal(i int) refusal {
+	return refusal{q.asks.windows[i], q.asks.claims[i].Key, q.decision.Outcomes[i].Banned, q.decision.Outcomes[i].Wait}
 }
 
 // logRefusals writes which rates refused the request, or would have in shadow mode,
@@ -32,7 +32,7 @@ func (x *exchange) logRefusals(e *zerolog.Event, f logFields) bool {
 		return false
 	}
 	if f.has(logLimit) {
-		e.Str("limit", x.window(first).of.name)
+		e.Str("limit", x.asks.windows[first].of.Name)
 	}
 	if f.has(logWait) {
 		e.Float64("wait_ms", ms(x.decision.Wait))
@@ -55,7 +55,7 @@ func (x *exchange) logRefusals(e *zerolog.Event, f logFields) bool {
 func (x *exchange) logRefusal(e *zerolog.Event, r refusal, f logFields) {
 	hash, masked := x.logKey(r.key)
 	if f.has(logRate) {
-		e.Str("rate", x.route.windows[r.window].rate)
+		e.Str("rate", r.window.rate)
 	}
 	if f.has(logKey) {
 		e.Str("key", hash)
@@ -71,7 +71,7 @@ func (x *exchange) logRefusal(e *zerolog.Event, r refusal, f logFields) {
 // alsoRefused reports whether claim i was refused beside the first one that was. A
 // rate is named once, however many secrets its key is counted under.
 func (x *exchange) alsoRefused(first, i int) bool {
-	return i > first && !x.decision.Outcomes[i].Allowed && x.windows[i] != x.windows[first] && x.currentClaim(i) == i
+	return i > first && !x.decision.Outcomes[i].Allowed && x.asks.windows[i] != x.asks.windows[first] && x.asks.current(i) == i
 }
 
 // othersOf are the refusals of an exchange but for the first.
@@ -102,6 +102,6 @@ func (x shadowsOf) MarshalZerologArray(a *zerolog.Array) {
 		a.Dict(e)
 	}
 	for _, l := range x.shadowErrors {
-		a.Dict(zerolog.Dict().Str("limit", l.name).Bool("unfit", true))
+		a.Dict(zerolog.Dict().Str("limit", l.Name).Bool("unfit", true))
 	}
 }

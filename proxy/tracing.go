@@ -42,10 +42,10 @@ func (p *Proxy) beginTrace(g *generation, x *exchange) {
 	t := &tracing{}
 	x.trace = t
 	c := &g.config.Traces
-	if c.Parent == config.ParentAny || c.Parent == config.ParentTrusted && x.trusted {
-		if fields := x.header.Values(traceParentField); len(fields) == 1 {
+	if c.Parent == config.ParentAny || c.Parent == config.ParentTrusted && x.client.trustedPeer {
+		if fields := x.in.header.Values(traceParentField); len(fields) == 1 {
 			if parent, ok := trace.Parse(fields[0]); ok {
-				t.Context, t.parent, t.state = parent.Child(), parent.Span, traceState(x.header.Values(traceStateField))
+				t.Context, t.parent, t.state = parent.Child(), parent.Span, traceState(x.in.header.Values(traceStateField))
 				return
 			}
 		}
@@ -112,7 +112,7 @@ func (p *Proxy) endTrace(x *exchange) {
 		return
 	}
 	spans := []*trace.Span{t.request(x)}
-	if !t.asked.IsZero() && len(x.claims)+len(x.shadows) > 0 {
+	if !t.asked.IsZero() && len(x.asks.claims)+len(x.shadows.claims) > 0 {
 		spans = append(spans, t.decision(x))
 	}
 	if !t.forward.IsZero() {
@@ -123,21 +123,21 @@ func (p *Proxy) endTrace(x *exchange) {
 
 // request is the span of the whole request.
 func (t *tracing) request(x *exchange) *trace.Span {
-	method := traceMethod(x.method)
+	method := traceMethod(x.request.Method)
 	s := &trace.Span{
 		Context: t.Context, Parent: t.parent, State: t.state, Name: method, Kind: trace.Server, Start: x.began, End: x.began.Add(x.took),
-		Failed: x.status >= 500,
+		Failed: x.answer.status >= 500,
 		Attributes: []trace.Attribute{
-			trace.Text("http.request.method", method), trace.Text("url.scheme", x.scheme), trace.Text("url.path", strings.Clone(x.redactedPath())),
-			trace.Text("server.address", strings.Clone(x.host)), trace.Text("network.protocol.version", strings.TrimPrefix(x.proto, "HTTP/")),
-			trace.Number("http.response.status_code", int64(x.status)), trace.Text("weir.request_id", strings.Clone(x.id)),
+			trace.Text("http.request.method", method), trace.Text("url.scheme", x.in.scheme), trace.Text("url.path", strings.Clone(x.redactedPath())),
+			trace.Text("server.address", strings.Clone(x.request.Host)), trace.Text("network.protocol.version", strings.TrimPrefix(x.request.Proto, "HTTP/")),
+			trace.Number("http.response.status_code", int64(x.answer.status)), trace.Text("weir.request_id", strings.Clone(x.id)),
 		},
 	}
 	if x.route != nil {
-		s.Name += " " + x.route.path
-		s.Attributes = append(s.Attributes, trace.Text("http.route", x.route.path), trace.Text("weir.route", x.route.name))
+		s.Name += " " + x.route.Match.Path
+		s.Attributes = append(s.Attributes, trace.Text("http.route", x.route.Match.Path), trace.Text("weir.route", x.route.Name))
 	}
-	if client := x.redact.client(x); client != "" {
+	if client := x.generation.redact.client(x); client != "" {
 		s.Attributes = append(s.Attributes, trace.Text("client.address", client))
 	}
 	return s
@@ -160,7 +160,7 @@ func (t *tracing) decision(x *exchange) *trace.Span {
 	switch {
 	case isRefused:
 		result = refused
-		s.Attributes = append(s.Attributes, trace.Text("weir.limit", x.window(first).of.name), trace.Text("weir.rate", x.route.windows[x.windows[first]].rate))
+		s.Attributes = append(s.Attributes, trace.Text("weir.limit", x.asks.windows[first].of.Name), trace.Text("weir.rate", x.asks.windows[first].rate))
 	case errors.Is(x.err, errUndecided), errors.Is(x.err, limiter.ErrUnavailable) && x.fallback == "":
 		result, s.Failed = unavailable, true
 	case len(x.shadowed)+len(x.shadowErrors) > 0:
@@ -178,23 +178,23 @@ func (t *tracing) decision(x *exchange) *trace.Span {
 
 // forwarded is the span of what the upstream was asked.
 func (t *tracing) forwarded(x *exchange) *trace.Span {
-	method, outcome := traceMethod(x.method), outcome(x.result.Kind)
+	method, result := traceMethod(x.request.Method), upstreamOutcome(x.outcome.result.Kind)
 	s := &trace.Span{
 		Context: t.upstream, Parent: t.Span, State: t.state, Name: method + " " + x.route.pool.Name(), Kind: trace.Client,
-		Start: t.forward, End: t.forward.Add(x.upstreamTook), Failed: x.result.Err != nil || x.result.Status >= 400,
+		Start: t.forward, End: t.forward.Add(x.outcome.took), Failed: x.outcome.result.Err != nil || x.outcome.result.Status >= 400,
 		Attributes: []trace.Attribute{trace.Text("http.request.method", method), trace.Text("weir.upstream", x.route.pool.Name())},
 	}
-	if x.result.Target != "" {
-		s.Attributes = append(s.Attributes, trace.Text("weir.target", x.result.Target))
+	if x.outcome.result.Target != "" {
+		s.Attributes = append(s.Attributes, trace.Text("weir.target", x.outcome.result.Target))
 	}
-	if x.result.Status != 0 {
-		s.Attributes = append(s.Attributes, trace.Number("http.response.status_code", int64(x.result.Status)))
+	if x.outcome.result.Status != 0 {
+		s.Attributes = append(s.Attributes, trace.Number("http.response.status_code", int64(x.outcome.result.Status)))
 	}
-	if x.result.Err != nil {
-		s.Attributes = append(s.Attributes, trace.Text("error.type", outcome))
+	if x.outcome.result.Err != nil {
+		s.Attributes = append(s.Attributes, trace.Text("error.type", result))
 	}
-	if x.result.Retries > 0 {
-		s.Attributes = append(s.Attributes, trace.Number("http.request.resend_count", int64(x.result.Retries)))
+	if x.outcome.result.Retries > 0 {
+		s.Attributes = append(s.Attributes, trace.Number("http.request.resend_count", int64(x.outcome.result.Retries)))
 	}
 	return s
 }

@@ -55,7 +55,7 @@ type TargetStanding struct {
 // stays. It is read off the figures that /metrics shows.
 func (p *Proxy) Upstreams(q UpstreamQuery) []UpstreamStanding {
 	g := p.current.Load()
-	results, retried := p.metrics.tripResults()
+	results, retried := p.metrics.forwardResults()
 	all := []UpstreamStanding{}
 	for from, pool := range g.pools {
 		if q.Name != "" && q.Name != from.Name {
@@ -67,7 +67,7 @@ func (p *Proxy) Upstreams(q UpstreamQuery) []UpstreamStanding {
 		}
 		for _, r := range g.routes {
 			if r.pool == pool {
-				one.Routes = append(one.Routes, r.name)
+				one.Routes = append(one.Routes, r.Name)
 			}
 		}
 		one.Targets, one.Waiting = targetsOf(pool, results)
@@ -76,14 +76,14 @@ func (p *Proxy) Upstreams(q UpstreamQuery) []UpstreamStanding {
 	return all
 }
 
-// A tripSeries is what is counted of requests that were to be forwarded.
-type tripSeries struct{ upstream, target string }
+// A targetSeries is what is counted of requests that were to be forwarded.
+type targetSeries struct{ upstream, target string }
 
-// tripResults are how such requests ended, and how many were taken to one more target.
-func (m *metrics) tripResults() (results map[tripSeries]map[string]int64, retried map[string]int64) {
-	results, retried = map[tripSeries]map[string]int64{}, map[string]int64{}
+// forwardResults are how such requests ended, and how many were taken to one more target.
+func (m *metrics) forwardResults() (results map[targetSeries]map[string]int64, retried map[string]int64) {
+	results, retried = map[targetSeries]map[string]int64{}, map[string]int64{}
 	each(m.upstreamRequests, func(label map[string]string, n int64) {
-		s := tripSeries{label["upstream"], label["target"]}
+		s := targetSeries{label["upstream"], label["target"]}
 		if results[s] == nil {
 			results[s] = map[string]int64{}
 		}
@@ -93,14 +93,14 @@ func (m *metrics) tripResults() (results map[tripSeries]map[string]int64, retrie
 	return results, retried
 }
 
-func targetsOf(pool *upstream.Pool, results map[tripSeries]map[string]int64) (all []TargetStanding, waiting int) {
+func targetsOf(pool *upstream.Pool, results map[targetSeries]map[string]int64) (all []TargetStanding, waiting int) {
 	standings, waiting := pool.Standings()
 	for _, s := range standings {
 		one := TargetStanding{
 			Target: s.Target, Weight: s.Weight, State: string(s.Condition), FailedConnects: s.FailedConnects, FailedChecks: s.FailedChecks,
 			EjectedUntil: s.EjectedUntil, Share: s.Share, InFlight: s.InFlight, Results: map[string]int64{},
 		}
-		for result, n := range results[tripSeries{pool.Name(), s.Target}] {
+		for result, n := range results[targetSeries{pool.Name(), s.Target}] {
 			one.Results[result] = n
 			one.Requests += n
 			if blames(result) {

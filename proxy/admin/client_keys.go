@@ -41,6 +41,22 @@ func (c Client) Decided(ctx context.Context, id string) (Decisions, error) {
 // Top is the keys that send most requests, and those that are refused most.
 func (c Client) Top(ctx context.Context) (Top, error) { return get[Top](ctx, c, "/api/v1/top") }
 
+// TopOf is Top of some limits, minutes and so many keys.
+func (c Client) TopOf(ctx context.Context, q TopQuery) (Top, error) {
+	query := url.Values{}
+	for name, value := range map[string]string{"route": q.Route, "limit": q.Limit} {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	for name, n := range map[string]int{"minutes": q.Minutes, "n": q.N} {
+		if n > 0 {
+			query.Set(name, strconv.Itoa(n))
+		}
+	}
+	return get[Top](ctx, c, "/api/v1/top?"+query.Encode())
+}
+
 // Upstreams are those that this weir serves, and how their targets fare on all nodes.
 func (c Client) Upstreams(ctx context.Context) (Upstreams, error) {
 	return get[Upstreams](ctx, c, "/api/v1/upstreams")

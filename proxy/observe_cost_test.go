@@ -29,9 +29,9 @@ func BenchmarkObserveShare(b *testing.B) {
 			decide := func() {
 				x.reset()
 				one.fill(q, "example.com")
-				x.began, x.generation, x.redact = time.Now(), g, &g.redact
-				x.forwarded = p.through(b.Context(), g, x) == nil
-				x.status = 200
+				x.began, x.generation = time.Now(), g
+				x.outcome.known = p.through(b.Context(), g, x) == nil
+				x.answer.status = 200
 			}
 			decide()
 			for b.Loop() {

@@ -160,7 +160,7 @@ func TestConfusable_CommonRequestCostsNothing(t *testing.T) {
 	w := made(t, limited(`{key: "header:X-User", rate: 1/1h}`))
 	g := w.current.Load()
 	x := newExchange().(*exchange)
-	x.header = http.Header{"X-User": {"a"}, "Accept": {"*/*"}, "User-Agent": {"x"}}
+	x.in.header = http.Header{"X-User": {"a"}, "Accept": {"*/*"}, "User-Agent": {"x"}}
 	x.route = g.routes[0]
 	if got := testing.AllocsPerRun(100, func() {
 		if err := g.unconfused(x); err != nil {

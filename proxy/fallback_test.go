@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/weir-proxy/weir/limiter"
 )
@@ -72,24 +74,34 @@ func TestFallback_GoesOnFromWhatTheStoreGranted(t *testing.T) {
 	}
 }
 
-// A store that comes back empty knows of fewer nodes at first than there are.
+// A store that comes back empty knows of fewer nodes at first than there are, also when
+// it decides again.
 func TestFallback_SharesDoNotGrowMeanwhile(t *testing.T) {
-	n := 4
-	h := &hearing{Memory: limiter.NewMemory(limiter.MemoryOptions{}), heard: map[[16]byte]int64{}}
-	s := newFallback(h, func() int { return n })
-	if got := s.nodes(); got != 4 {
-		t.Fatalf("%d nodes, want 4", got)
-	}
-	h.absent.Store(true)
-	for now, want := range map[int]int{1: 4, 0: 4, 6: 6} {
-		if n = now; s.nodes() != want {
-			t.Errorf("of %d that are heard of meanwhile %d nodes are shared with, want %d", now, s.nodes(), want)
+	synctest.Test(t, func(t *testing.T) {
+		n := 4
+		h := &hearing{Memory: limiter.NewMemory(limiter.MemoryOptions{}), heard: map[[16]byte]int64{}}
+		s := newFallback(h, func() int { return n })
+		shared := func(live, want int) {
+			t.Helper()
+			if n = live; s.nodes() != want {
+				t.Errorf("of %d that are heard of %d nodes are shared with, want %d", live, s.nodes(), want)
+			}
 		}
-	}
-	h.absent.Store(false)
-	if n = 2; s.nodes() != 2 {
-		t.Errorf("%d nodes, want 2 as the store says", s.nodes())
-	}
+		shared(4, 4)
+		h.absent.Store(true)
+		shared(1, 4)
+		shared(0, 4)
+		shared(6, 6)
+		shared(2, 6)
+		h.absent.Store(false)
+		shared(2, 6)
+		time.Sleep(regroup - time.Millisecond)
+		shared(2, 6)
+		time.Sleep(time.Millisecond)
+		shared(2, 2)
+		shared(1, 1)
+		shared(3, 3)
+	})
 }
 
 // While others may not have reported yet, the store is not asked; a limit that

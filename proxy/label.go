@@ -65,9 +65,9 @@ func (x *exchange) fillLabel(l *label, k *extractedKey) {
 	leaves := x.route.leaves[k.by]
 	for n, leaf := range leaves {
 		text := "*" // unless a limit looks at it by itself
-		for i := range x.keys {
-			if x.keys[i].by == leaf {
-				text = x.keys[i].text
+		for i := range x.extracted.keys {
+			if x.extracted.keys[i].by == leaf {
+				text = x.extracted.keys[i].text
 				break
 			}
 		}

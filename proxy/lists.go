@@ -80,9 +80,9 @@ func (g *generation) checkLists(x *exchange, lookups []listLookup) error {
 // client there has all its addresses at hand.
 func (x *exchange) isOn(l *config.List) bool {
 	if l.Action == config.Bypass {
-		return l.Members.HasExactly(&x.value, x.client)
+		return l.Members.HasExactly(&x.extracted.value, x.client.addr)
 	}
-	return l.Members.Has(&x.value)
+	return l.Members.Has(&x.extracted.value)
 }
 
 // bypasses reports whether no limit is asked about the request.

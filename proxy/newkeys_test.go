@@ -212,8 +212,8 @@ func TestNewKeys_KnownKeysCostNoAllocation(t *testing.T) {
 	w.sends(200, "GET", "/a", phone(1))
 	g := w.current.Load()
 	x := newExchange().(*exchange)
-	x.network = netip.MustParsePrefix("203.0.113.1/32")
-	x.method, x.authority, x.target, x.header = "GET", "a", "/a", http.Header{"X-Phone": {"8613800130001"}}
+	x.client.network = netip.MustParsePrefix("203.0.113.1/32")
+	x.request.Method, x.request.HostField, x.request.RequestTarget, x.in.header = "GET", "a", "/a", http.Header{"X-Phone": {"8613800130001"}}
 	for _, stage := range []func(*exchange) error{tidy, g.match, g.extract} {
 		if err := stage(x); err != nil {
 			t.Fatal(err)

@@ -24,9 +24,9 @@ func needs(s *key.Spec) []key.Origin {
 
 // needs are the places that l has to be read from.
 func (l *limit) needs() []key.Origin {
-	all := append(needs(l.key), needs(l.distinct)...)
-	if l.cost != nil {
-		all = append(all, l.cost.From)
+	all := append(needs(l.Key), needs(l.Distinct)...)
+	if l.Cost != nil {
+		all = append(all, l.Cost.From)
 	}
 	return all
 }

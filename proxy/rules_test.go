@@ -82,7 +82,7 @@ type rule struct {
 func obeyed(t *testing.T, rules []rule) {
 	t.Helper()
 	s := scripted(t, fine)
-	f := opened(t, forwarding(s.url, shortTimeouts, ""))
+	f := opened(t, forwarding(s.url, "", ""))
 	for _, r := range rules {
 		t.Run(r.name, func(t *testing.T) {
 			w := f.dial(r.said)

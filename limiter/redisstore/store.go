@@ -64,6 +64,7 @@ type Store struct {
 	settle                  time.Duration
 	reports                 *reports
 	absence                 *absence
+	breaker                 *breaker       // nil: the client has none, or one for each node
 	denials                 *denials       // nil: none
 	invalidations           *invalidations // nil: none
 	changes                 *changes
@@ -96,6 +97,9 @@ func newStore(client redis.UniversalClient, o Options, clock string) *Store {
 	s.sharedWindow = newSharedScripts(clock, o.Prefix, limiter.RedissonWindow)
 	s.maxInFlight = o.MaxInFlight
 	_, s.apart = client.(*redis.ClusterClient)
+	if single, ok := client.(*redis.Client); ok {
+		s.breaker = breakerOf(single)
+	}
 	s.pipelines = newPipelines(s)
 	if o.Denials == 0 {
 		o.Denials = DefaultDenials

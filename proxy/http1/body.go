@@ -19,6 +19,11 @@ type feeder interface {
 	feed(b *Body) error
 }
 
+// A flusher sends what was written to it.
+type flusher interface {
+	Flush() error
+}
+
 // A Body is that of a request or an answer. It is read by one goroutine at a
 // time, and no longer than its exchange lasts.
 type Body struct {
@@ -33,7 +38,7 @@ type Body struct {
 	most    int64         // bytes; 0 for any number
 	got     int64         // bytes
 	err     error         // how reading ended; io.EOF is its good end
-	sink    *Exchange     // what was written to it is flushed before waiting for more
+	sink    flusher       // what was written to it is flushed before waiting for more; nil for nothing
 	waited  time.Duration // for the client
 }
 

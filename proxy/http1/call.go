@@ -193,7 +193,7 @@ func (c *Call) bound() bool {
 		}
 		for i := range c.Response.Fields.lines {
 			l := &c.Response.Fields.lines[i] // also of those that were stripped
-			if l.id == n && connectionBound(text(c.Response.Fields.buf, l.value, l.valueEnd)) {
+			if l.id == n && connectionBound(c.Response.Fields.value(l)) {
 				return true
 			}
 		}

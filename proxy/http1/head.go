@@ -65,13 +65,18 @@ func (h *Head) addField(name string, value []byte) {
 	h.buf = append(h.buf, '\r', '\n')
 }
 
-// AddFields adds the lines of f that have not been dropped. They were checked
-// when they were parsed. Hop-by-hop fields must have been taken out by Strip;
-// any that is left makes sending fail.
+// AddFields adds the lines of f that have not been dropped. Those that were parsed
+// were checked then; those that were added are checked as Add does. Hop-by-hop
+// fields must have been taken out by Strip; any that is left makes sending fail.
 func (h *Head) AddFields(f *Fields) {
 	for i := range f.lines {
 		l := &f.lines[i]
 		if l.gone || h.host && l.id == Host {
+			continue
+		}
+		if l.added {
+			line := f.at(l)
+			h.Add(line.Name, line.Value)
 			continue
 		}
 		if l.id != Other && hopByHop&(1<<l.id) != 0 {

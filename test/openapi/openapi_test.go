@@ -112,6 +112,7 @@ func calls() []call {
 		{"GET", "/limits", "", 200},
 		{"GET", "/nodes", "", 200},
 		{"GET", "/leader", "", 200},
+		{"GET", "/upstreams", "", 200},
 		{"GET", "/statistics?minutes=5", "", 200},
 		{"GET", "/statistics?minutes=0", "", 400},
 		{"GET", "/decisions?outcome=refused&n=5", "", 200},

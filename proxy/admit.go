@@ -20,14 +20,30 @@ var (
 	errUndecided = errors.New("limits cannot be asked")
 )
 
+// An admission is how a request was decided, and what was taken for it.
+type admission struct {
+	decided  bool          // the decision is about what was asked
+	fallback string        // the policy that decided while the store could not
+	repeated bool          // it repeats a request that was counted
+	waited   bool          // it stood in line for its turn
+	waitTook time.Duration // for so long
+	banned   bool          // this refusal was one too many
+	shadowed []refusal     // what limits in shadow mode would have refused
+	takings  []taking      // what was taken, and of whom
+}
+
+func (a admission) reset() admission {
+	return admission{shadowed: a.shadowed[:0], takings: a.takings[:0]}
+}
+
 // An admitter asks the limits whether a request may pass. It outlives
 // generations.
 type admitter struct {
-	store   limiter.AdminStore
-	timeout time.Duration // the most a decision may wait; 0 for a store that never waits
-	shared  bool          // the configuration names a store that costs a call over the network
-	standby *fallback
-	denier  denier // nil: the store knows nothing by itself
+	store    limiter.AdminStore
+	timeout  time.Duration // the most a decision may wait; 0 for a store that never waits
+	shared   bool          // the configuration names a store that costs a call over the network
+	fallback *fallback
+	denier   denier // nil: the store knows nothing by itself
 	// announcer tells other nodes of changes; nil: there are none.
 	announcer announcer
 	line      *limiter.Line                                   // at the store
@@ -39,11 +55,11 @@ type admitter struct {
 }
 
 func newAdmitter(o Options, m *metrics) *admitter {
-	a := &admitter{store: o.Store, standby: newFallback(o.Store, o.Nodes), metrics: m, nearby: newNearby()}
+	a := &admitter{store: o.Store, fallback: newFallback(o.Store, o.Nodes), metrics: m, nearby: newNearby()}
 	a.denier, _ = o.Store.(denier)
 	a.announcer, _ = o.Store.(announcer)
-	if a.standby.store != nil {
-		a.store = mirrored{o.Store, a.standby}
+	if a.fallback.store != nil {
+		a.store = mirrored{o.Store, a.fallback}
 	}
 	if a.shared = o.Config.Store == config.StoreRedis; a.shared {
 		a.timeout = o.Config.Redis.Timeout
@@ -61,22 +77,26 @@ func newAdmitter(o Options, m *metrics) *admitter {
 func (a *admitter) admit(client context.Context, x *exchange) error {
 	ctx, cancel := a.boundAll(client, x)
 	defer func() { cancel() }()
-	if len(x.claims) == 0 {
+	if len(x.asks.claims) == 0 {
 		a.watch(ctx, x)
 		return nil
 	}
 	store, err := a.store, errAway
-	if !a.standby.decides(x) {
+	settles := a.fallback.settles(x)
+	if !a.fallback.decides(x) {
 		take := taker(a.take)
-		if x.route.waits {
+		switch {
+		case settles:
+			take = a.fallback.within(x, take)
+		case x.route.waits:
 			take = a.waiting(client, x)
 		}
 		err = a.takeOnce(ctx, x, take)
 	}
-	if x.repeated {
+	if x.admitted.repeated {
 		return nil
 	}
-	if x.waited { // what is asked from now on has its own time
+	if x.admitted.waited { // what is asked from now on has its own time
 		cancel()
 		ctx, cancel = a.bound(client)
 	}
@@ -88,23 +108,25 @@ func (a *admitter) admit(client context.Context, x *exchange) error {
 			return err
 		}
 		x.err = err
-		if err := a.standby.decide(x, a.metrics); err != nil {
+		if err := a.fallback.decide(x, a.metrics); err != nil {
 			return err
 		}
-		store, x.idempotency = reporting{a.standby.local, a.standby}, nil
+		store, x.repeat.first = reporting{a.fallback.local, a.fallback}, nil
 	} else {
-		a.standby.note(x)
+		if !settles { // else it is known there already
+			a.fallback.note(x)
+		}
 		a.nearby.note(x)
 	}
-	if x.rotates {
-		x.fold()
+	if x.extracted.bothSecrets {
+		x.mergePrevious()
 	}
-	a.metrics.decided(x, x.windows, &x.decision)
-	x.decided = true
+	a.metrics.decided(x.route, x.asks, &x.decision)
+	x.admitted.decided = true
 	if !x.decision.Allowed {
 		return a.refuse(ctx, x, store)
 	}
-	x.takings = append(x.takings, newTaking(store, x.claims, x.windows, x.decision.Permit).with(x.idempotency))
+	x.admitted.takings = append(x.admitted.takings, newTaking(store, x.asks, x.decision.Permit).with(x.repeat.first))
 	if err == nil { // a store that is away is not asked again for the same request
 		a.watch(ctx, x)
 	}
@@ -129,7 +151,7 @@ func (a *admitter) bound(client context.Context) (context.Context, context.Cance
 // boundAll is bound for all that admit asks for x. What is one call of the store needs
 // no timer of its own: none of its calls takes longer than a decision may.
 func (a *admitter) boundAll(client context.Context, x *exchange) (context.Context, context.CancelFunc) {
-	if a.timeout > 0 && !x.route.waits && len(x.idempotency)+len(x.shadows) == 0 && !x.penalized() {
+	if a.timeout > 0 && !x.route.waits && len(x.repeat.first)+len(x.shadows.claims) == 0 && !x.penalized() {
 		return context.WithoutCancel(client), func() {}
 	}
 	return a.bound(client)
@@ -137,12 +159,7 @@ func (a *admitter) boundAll(client context.Context, x *exchange) (context.Contex
 
 // penalized reports whether a refusal of x may have to be counted.
 func (x *exchange) penalized() bool {
-	for i := range x.claims {
-		if x.window(i).of.penalty != nil {
-			return true
-		}
-	}
-	return false
+	return x.asks.has(func(l *limit) bool { return l.Penalty != nil })
 }
 
 // shortenRetry lets a client that was refused for what it has under way come back soon:
@@ -152,7 +169,7 @@ func (x *exchange) shortenRetry() {
 	x.decision.Wait = 0
 	for i := range x.decision.Outcomes {
 		o := &x.decision.Outcomes[i]
-		if concurrent(x.claims[i]) && !o.Banned {
+		if concurrent(x.asks.claims[i]) && !o.Banned {
 			o.Wait = min(o.Wait, time.Second)
 		}
 		if !o.Allowed {
@@ -178,37 +195,37 @@ func (a *admitter) take(ctx context.Context, claims []limiter.Claim, d *limiter.
 // passes. Each is asked alone, since what one refuses the others still count. They
 // have what the decision left of its time.
 func (a *admitter) watch(ctx context.Context, x *exchange) {
-	if len(x.shadows)+len(x.shadowErrors) > 0 {
+	if len(x.shadows.claims)+len(x.extracted.shadowErrors) > 0 {
 		a.watchAll(ctx, x)
 	}
 }
 
 func (a *admitter) watchAll(ctx context.Context, x *exchange) {
-	for _, l := range x.shadowErrors {
+	for _, l := range x.extracted.shadowErrors {
 		a.metrics.decision(x.route, l, shadowRefused).Inc()
 	}
 	var d limiter.Decision
-	for from, to := 0, 0; from < len(x.shadows); from = to {
-		of := x.route.windows[x.shadowWindows[from]].of
-		for to = from + 1; to < len(x.shadows) && x.route.windows[x.shadowWindows[to]].of == of; to++ {
-		}
-		if err := a.take(ctx, x.shadows[from:to], &d); err != nil {
+	for from, to := 0, 0; from < len(x.shadows.claims); from = to {
+		var of *limit
+		of, to = x.shadows.limit(from)
+		asked := x.shadows.part(from, to)
+		if err := a.take(ctx, asked.claims, &d); err != nil {
 			a.metrics.unasked(x, of)
 			continue
 		}
-		a.metrics.decided(x, x.shadowWindows[from:to], &d)
-		x.shadow(from, &d)
-		x.takings = append(x.takings, newTaking(a.store, x.shadows[from:to], x.shadowWindows[from:to], d.Permit))
+		a.metrics.decided(x.route, asked, &d)
+		x.admitted.shadow(asked, &d)
+		x.admitted.takings = append(x.admitted.takings, newTaking(a.store, asked, d.Permit))
 	}
 }
 
-// shadow notes what d, the decision about the claims in shadow mode from that one on,
-// would have refused. A key that is counted under two secrets is noted once.
-func (x *exchange) shadow(from int, d *limiter.Decision) {
+// shadow notes what d, the decision about what was asked of a limit in shadow mode, would
+// have refused. A key that is counted under two secrets is noted once.
+func (a *admission) shadow(asked asks, d *limiter.Decision) {
 	for i, o := range d.Outcomes {
-		w := x.shadowWindows[from+i]
-		if !o.Allowed && !slices.ContainsFunc(x.shadowed, func(s refusal) bool { return s.window == w }) {
-			x.shadowed = append(x.shadowed, refusal{w, x.shadows[from+i].Key, o.Banned, o.Wait})
+		w := asked.windows[i]
+		if !o.Allowed && !slices.ContainsFunc(a.shadowed, func(s refusal) bool { return s.window == w }) {
+			a.shadowed = append(a.shadowed, refusal{w, asked.claims[i].Key, o.Banned, o.Wait})
 		}
 	}
 }

@@ -78,12 +78,12 @@ func TestHold_EndsWithTheRequest(t *testing.T) {
 
 // held makes an admitter and an exchange that asks for one of one permit.
 func held(store limiter.AdminStore) (*admitter, *exchange) {
-	a := &admitter{store: store, standby: newFallback(store, func() int { return 1 }), metrics: newMetrics(prometheus.NewRegistry())}
-	l := &limit{name: "l", mode: config.Enforce}
+	a := &admitter{store: store, fallback: newFallback(store, func() int { return 1 }), metrics: newMetrics(prometheus.NewRegistry())}
+	l := &limit{Limit: &config.Limit{Name: "l", Mode: config.Enforce}}
 	w := &window{of: l, Limit: limiter.Limit{Name: "a.l:held", Algorithm: limiter.Concurrent, Rate: limiter.Rate{Count: 1, Window: config.Lease}}}
 	x := newExchange().(*exchange)
-	x.route = &route{name: "a", windows: []*window{w}}
-	x.claims, x.windows = []limiter.Claim{{Limit: &w.Limit, Key: limiter.KeyOf("k"), Cost: 1}}, []int{0}
+	x.route = &route{Route: &config.Route{Name: "a"}, windows: []*window{w}}
+	x.asks.add(limiter.Claim{Limit: &w.Limit, Key: limiter.KeyOf("k"), Cost: 1}, w)
 	return a, x
 }
 
@@ -103,7 +103,7 @@ func TestHold_RenewsTheLease(t *testing.T) {
 				t.Fatal("a second request passed while the first was under way")
 			}
 		}
-		x.result = upstream.Result{Kind: upstream.OK, Status: 200, Target: "t"}
+		x.outcome.result = upstream.Result{Kind: upstream.OK, Status: 200, Target: "t"}
 		a.settle(t.Context(), x)
 		x.stopRenewing()
 		_, next := held(store)

@@ -52,7 +52,7 @@ func newNearby() *nearby { return &nearby{most: map[string]Near{}} }
 // note looks at what the store has decided.
 func (n *nearby) note(x *exchange) {
 	for i := range x.decision.Outcomes {
-		if w := x.window(i); x.decision.Outcomes[i].Remaining < w.near && !x.decision.Outcomes[i].Unknown {
+		if w := x.asks.windows[i]; x.decision.Outcomes[i].Remaining < w.near && !x.decision.Outcomes[i].Unknown {
 			n.write(x, i, w)
 		}
 	}
@@ -68,8 +68,8 @@ func (n *nearby) write(x *exchange, i int, w *window) {
 	if used <= known.Used || !found && len(n.most) >= mostNear {
 		return
 	}
-	near := Near{Route: x.route.name, Limit: w.of.name, Window: limiter.WindowName(w.Rate.Window), Used: used, Of: w.Rate.Count}
-	near.Key, near.Masked = x.logKey(x.claims[i].Key)
+	near := Near{Route: x.route.Name, Limit: w.of.Name, Window: limiter.WindowName(w.Rate.Window), Used: used, Of: w.Rate.Count}
+	near.Key, near.Masked = x.logKey(x.asks.claims[i].Key)
 	n.most[w.Name] = near
 }
 

@@ -1,16 +1,10 @@
 package proxy
 
-import "slices"
-
-// ownClaim is the claim under the key in use that claims[i] repeats under the key of
-// the secret which that one replaces; i if it repeats none.
-func (x *exchange) ownClaim(i int) int { return slices.Index(x.windows, x.windows[i]) }
-
-// fold lets the outcome under the key in use say what both keys say: a limit is
+// mergePrevious lets the outcome under the key in use say what both keys say: a limit is
 // reached when it is under either.
-func (x *exchange) fold() {
+func (x *exchange) mergePrevious() {
 	for i, o := range x.decision.Outcomes {
-		own := x.ownClaim(i)
+		own := x.asks.current(i)
 		if own == i {
 			continue
 		}

@@ -12,8 +12,8 @@ const headerWithin = 5 * time.Millisecond
 
 // hasHeld reports whether x has concurrent permits to give back.
 func (x *exchange) hasHeld() bool {
-	for i := range x.takings {
-		if x.takings[i].hasHeld() {
+	for i := range x.admitted.takings {
+		if x.admitted.takings[i].hasHeld() {
 			return true
 		}
 	}
@@ -50,15 +50,15 @@ func (a *admitter) release(ctx context.Context, x *exchange, flush func()) {
 
 // giveHeld gives the concurrent permits of x back.
 func (a *admitter) giveHeld(ctx context.Context, x *exchange) {
-	for i := range x.takings {
-		t := &x.takings[i]
+	for i := range x.admitted.takings {
+		t := &x.admitted.takings[i]
 		if !t.hasHeld() {
 			continue
 		}
-		x.back = x.back[:0]
-		for _, c := range t.claims {
+		x.settled.back = x.settled.back[:0]
+		for _, c := range t.asked.claims {
 			if concurrent(c) {
-				x.back = append(x.back, c)
+				x.settled.back = append(x.settled.back, c)
 			}
 		}
 		t.hold.end()

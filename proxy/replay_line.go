@@ -36,8 +36,8 @@ func (x *exchange) waitsAt() (at replayPlace, first *limit) {
 	if !x.route.waits {
 		return at, nil
 	}
-	for i, c := range x.claims {
-		if l := x.window(i).of; l.wait > 0 {
+	for i, c := range x.asks.claims {
+		if l := x.asks.windows[i].of; l.Wait > 0 {
 			return replayPlace{c.Limit.Name, c.Key}, l
 		}
 	}
@@ -47,7 +47,7 @@ func (x *exchange) waitsAt() (at replayPlace, first *limit) {
 // stand puts a request into its line. What it has of the log is forgotten before it is
 // decided.
 func (r *Replay) stand(v *visit, at replayPlace, first *limit) {
-	v.x.idempotency = nil // marks of a request that waits are not replayed
+	v.x.repeat.first = nil // those of a request that waits are not replayed
 	w := &replayWaiter{visit: v, place: at, began: r.now}
 	w.WaitOptions, _ = v.x.waitOptions()
 	w.first = slices.IndexFunc(w.For, func(d time.Duration) bool { return d > 0 })
@@ -72,7 +72,7 @@ func (r *Replay) stand(v *visit, at replayPlace, first *limit) {
 		r.tooLate(q, w)
 		return
 	}
-	v.x.waited = true
+	v.x.admitted.waited = true
 	r.events.add(until, func() {
 		if !w.done && q.waiting[0] != w {
 			r.tooLate(q, w)
@@ -84,14 +84,14 @@ func (r *Replay) stand(v *visit, at replayPlace, first *limit) {
 func (r *Replay) serveFirst(q *replayLine) {
 	w := q.waiting[0]
 	x := &w.x
-	w.taken = r.proxy.admitter.store.Take(context.Background(), x.claims, &x.decision)
+	w.taken = r.proxy.admitter.store.Take(context.Background(), x.asks.claims, &x.decision)
 	if w.taken != nil || x.decision.Allowed || !w.worth(r.now) {
 		r.leaveLine(q, w)
 		return
 	}
 	again := r.now.Add(x.decision.Wait)
 	q.free = again
-	x.waited = true
+	x.admitted.waited = true
 	r.events.add(again, func() { r.serveFirst(q) })
 }
 
@@ -109,7 +109,7 @@ func (w *replayWaiter) worth(now time.Time) bool {
 // belongs to those before.
 func (r *Replay) tooLate(q *replayLine, w *replayWaiter) {
 	x := &w.x
-	w.taken = r.proxy.admitter.store.Peek(context.Background(), x.claims, &x.decision)
+	w.taken = r.proxy.admitter.store.Peek(context.Background(), x.asks.claims, &x.decision)
 	if w.taken == nil && x.decision.Allowed {
 		w.refuse(r.now)
 	}
@@ -120,7 +120,7 @@ func (r *Replay) tooLate(q *replayLine, w *replayWaiter) {
 func (w *replayWaiter) refuse(now time.Time) {
 	d := &w.x.decision
 	*d = limiter.Decision{At: now, Wait: w.For[w.first], Outcomes: d.Outcomes[:0]}
-	for i, c := range w.x.claims {
+	for i, c := range w.x.asks.claims {
 		o := limiter.Outcome{Allowed: true, Remaining: c.Limit.Most(), Unknown: true}
 		if i == w.first {
 			o = limiter.Outcome{Wait: d.Wait}

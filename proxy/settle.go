@@ -3,7 +3,6 @@ package proxy
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
@@ -20,18 +19,17 @@ const (
 
 // A taking is what one decision took, and of whom.
 type taking struct {
-	store   limiter.AdminStore
-	claims  []limiter.Claim
-	windows []int // as the exchange's
-	permit  limiter.Permit
-	hold    *lease          // nil unless some claims are concurrent
-	once    []limiter.Claim // that it was the first of its kind; given back with all the rest
+	store  limiter.AdminStore
+	asked  asks
+	permit limiter.Permit
+	hold   *lease          // nil unless some claims are concurrent
+	once   []limiter.Claim // that it was the first of its kind; given back with all the rest
 
 	released bool // what is concurrent was given back
 }
 
-func newTaking(store limiter.AdminStore, claims []limiter.Claim, windows []int, p limiter.Permit) taking {
-	return taking{store: store, claims: claims, windows: windows, permit: p, hold: holds(store, claims, p)}
+func newTaking(store limiter.AdminStore, asked asks, p limiter.Permit) taking {
+	return taking{store: store, asked: asked, permit: p, hold: holds(store, asked.claims, p)}
 }
 
 func (t taking) with(once []limiter.Claim) taking {
@@ -41,10 +39,18 @@ func (t taking) with(once []limiter.Claim) taking {
 
 // stopRenewing ends what is held, whatever came of the request.
 func (x *exchange) stopRenewing() {
-	for _, t := range x.takings {
+	for _, t := range x.admitted.takings {
 		t.hold.end()
 	}
 }
+
+// A settlement is what is given back of what a request took.
+type settlement struct {
+	back     []limiter.Claim // of one taking
+	returned bool            // something was
+}
+
+func (s settlement) reset() settlement { return settlement{back: s.back[:0]} }
 
 // finish ends a request whose answer has been written, but for what net/http still
 // keeps of it until ServeHTTP returns. What has to be given back over a network is
@@ -53,12 +59,13 @@ func (x *exchange) stopRenewing() {
 // outcome ends is ended before the answer is: what it tells the client to do next passes.
 func (p *Proxy) finish(ctx context.Context, x *exchange) {
 	x.took = time.Since(x.began)
+	x.noteAgent()
 	p.lasting.observer.observe(x)
 	a := p.admitter
-	if x.forwarded {
-		a.restart(ctx, x)
+	if x.outcome.known {
+		a.resetCooldowns(ctx, x)
 	}
-	if a.timeout > 0 && x.forwarded && x.owes() {
+	if a.timeout > 0 && x.outcome.known && x.owes() {
 		if a.settling.Add(1) <= mostSettling {
 			x.keep()
 			go func() {
@@ -75,10 +82,11 @@ func (p *Proxy) finish(ctx context.Context, x *exchange) {
 // end settles what x took, and writes it down. Nobody may use x afterwards. A request
 // that broke off in the middle, of which nobody knows what came, stays counted.
 func (p *Proxy) end(ctx context.Context, x *exchange) {
-	if x.forwarded {
+	if x.outcome.known {
 		p.admitter.settle(ctx, x)
 	}
 	x.stopRenewing()
+	p.endTrace(x)
 	p.recorder.leave(x)
 	x.generation.leave()
 	x.reset()
@@ -93,17 +101,17 @@ func (p *Proxy) end(ctx context.Context, x *exchange) {
 // client may have left by then, so its context does not bind. Limits in shadow
 // mode are settled as if they were enforced.
 func (a *admitter) settle(ctx context.Context, x *exchange) {
-	for i := range x.takings {
-		a.giveBack(ctx, x, &x.takings[i])
+	for i := range x.admitted.takings {
+		a.giveBack(ctx, x, &x.admitted.takings[i])
 	}
 }
 
 // owes reports whether settling x takes a call of a store.
 func (x *exchange) owes() bool {
 	all := x.returns()
-	for i := range x.takings {
-		t := &x.takings[i]
-		if slices.ContainsFunc(t.windows, func(w int) bool { return all || x.route.windows[w].of.uncounted(&x.result) }) || t.hasHeld() {
+	for i := range x.admitted.takings {
+		t := &x.admitted.takings[i]
+		if t.asked.has(func(l *limit) bool { return all || l.uncounted(&x.outcome.result) }) || t.hasHeld() {
 			return true
 		}
 	}
@@ -113,42 +121,42 @@ func (x *exchange) owes() bool {
 // giveBack gives back all claims of one taking, or those of limits that do not
 // count the outcome. What was released before is left out.
 func (a *admitter) giveBack(ctx context.Context, x *exchange, t *taking) {
-	x.back = x.back[:0]
+	x.settled.back = x.settled.back[:0]
 	all := x.returns()
 	var last *limit
-	for i, c := range t.claims {
-		of := x.route.windows[t.windows[i]].of
+	for i, c := range t.asked.claims {
+		of := t.asked.windows[i].of
 		if concurrent(c) {
 			if !t.released {
-				x.back = append(x.back, c)
+				x.settled.back = append(x.settled.back, c)
 			}
 			continue
 		}
-		if !all && !of.uncounted(&x.result) {
+		if !all && !of.uncounted(&x.outcome.result) {
 			continue
 		}
-		x.back = append(x.back, c)
+		x.settled.back = append(x.settled.back, c)
 		if of != last {
-			x.returned = true
-			a.metrics.refunds.WithLabelValues(x.route.name, of.name).Inc()
+			x.settled.returned = true
+			a.metrics.refunds.WithLabelValues(x.route.Name, of.Name).Inc()
 			last = of
 		}
 	}
 	if all {
-		x.back = append(x.back, t.once...)
+		x.settled.back = append(x.settled.back, t.once...)
 	}
 	a.refund(ctx, x, t)
 }
 
 // refund gives back x.back, which is of t.
 func (a *admitter) refund(ctx context.Context, x *exchange, t *taking) {
-	if len(x.back) == 0 {
+	if len(x.settled.back) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleWithin)
 	defer cancel()
 	began := time.Now()
-	err := t.store.Refund(ctx, x.back, t.permit)
+	err := t.store.Refund(ctx, x.settled.back, t.permit)
 	a.metrics.asked("refund", time.Since(began), err)
 	if err != nil {
 		x.fail(fmt.Errorf("give back: %w", err))
@@ -161,10 +169,10 @@ func (a *admitter) refund(ctx context.Context, x *exchange, t *taking) {
 // these the client hears what is so now. A failure that comes after the header, one of
 // refund_on's cut for example, cannot be told any more.
 func (x *exchange) restore(status int) {
-	all := x.asked || x.route.refund.Status.Has(status)
+	all := x.outcome.refund || x.route.RefundOn.Status.Has(status)
 	for i := range x.decision.Outcomes {
-		c, of := x.claims[i], x.window(i).of
-		if !all && (of.count == nil || of.count.Has(status)) || concurrent(c) || c.Limit.Algorithm == limiter.Distinct {
+		c, of := x.asks.claims[i], x.asks.windows[i].of
+		if !all && (of.Count == nil || of.Count.Has(status)) || concurrent(c) || c.Limit.Algorithm == limiter.Distinct {
 			continue
 		}
 		o := &x.decision.Outcomes[i]
@@ -174,43 +182,36 @@ func (x *exchange) restore(status int) {
 
 // returns reports whether the request gives back all that it took.
 func (x *exchange) returns() bool {
-	if x.result.Target == "" && x.route.pool != nil {
+	if x.outcome.result.Target == "" && x.route.pool != nil {
 		return true // no target was asked
 	}
-	back := &x.route.refund
-	return x.asked || back.Status.Has(x.result.Status) || back.kinds[x.result.Kind]
+	return x.outcome.refund || x.route.RefundOn.Status.Has(x.outcome.result.Status) || x.route.refunds[x.outcome.result.Kind]
 }
 
 // uncounted reports whether the outcome is known and not one that stays counted.
 // A target that could not be connected to has seen nothing: that is known.
 func (l *limit) uncounted(r *upstream.Result) bool {
 	switch {
-	case l.count == nil:
+	case l.Count == nil:
 		return false
 	case r.Status != 0:
-		return !l.count.Has(r.Status)
+		return !l.Count.Has(r.Status)
 	}
 	return r.Kind == upstream.Connect || r.Kind == upstream.ConnectTimeout
 }
 
-// A refund says after which outcomes the requests of a route give back what
-// they took.
-type refund struct {
-	config.Refund
-	kinds map[upstream.Kind]bool // Errors, as trips end
-}
-
-func newRefund(c config.Refund) refund {
-	r := refund{Refund: c, kinds: map[upstream.Kind]bool{}}
+// refunds are the errors after which the requests of a route give back what they took.
+func refunds(c config.Refund) map[upstream.Kind]bool {
+	all := map[upstream.Kind]bool{}
 	for _, e := range c.Errors {
 		for _, kind := range kinds(e) {
-			r.kinds[kind] = true
+			all[kind] = true
 		}
 	}
-	return r
+	return all
 }
 
-// kinds are the ways for a trip to end that an operator calls e.
+// kinds are the ways for a forwarded request to end that an operator calls e.
 func kinds(e config.Fault) []upstream.Kind {
 	switch e {
 	case config.FaultTimeout:

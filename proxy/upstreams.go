@@ -67,7 +67,7 @@ func (p *Proxy) Upstreams(q UpstreamQuery) []UpstreamStanding {
 		}
 		for _, r := range g.routes {
 			if r.pool == pool {
-				one.Routes = append(one.Routes, r.name)
+				one.Routes = append(one.Routes, r.Name)
 			}
 		}
 		one.Targets, one.Waiting = targetsOf(pool, results)
@@ -82,7 +82,7 @@ type targetSeries struct{ upstream, target string }
 // forwardResults are how such requests ended, and how many were taken to one more target.
 func (m *metrics) forwardResults() (results map[targetSeries]map[string]int64, retried map[string]int64) {
 	results, retried = map[targetSeries]map[string]int64{}, map[string]int64{}
-	each(m.trips, func(label map[string]string, n int64) {
+	each(m.upstreamRequests, func(label map[string]string, n int64) {
 		s := targetSeries{label["upstream"], label["target"]}
 		if results[s] == nil {
 			results[s] = map[string]int64{}

@@ -25,22 +25,24 @@ func (a *admitter) inLine(client context.Context, x *exchange) taker {
 	return func(_ context.Context, claims []limiter.Claim, d *limiter.Decision) error {
 		p, first := x.waitOptions()
 		if first == nil {
-			return a.line.TakePatiently(context.WithoutCancel(client), claims, d, p)
+			return a.line.Wait(context.WithoutCancel(client), claims, d, p)
 		}
-		waiting := a.metrics.waiting.WithLabelValues(x.route.name, first.name)
+		waiting := a.metrics.waiting.WithLabelValues(x.route.Name, first.Name)
+		var since time.Time
 		p.Waits = func() {
-			x.waited = true
+			x.admitted.waited, since = true, time.Now()
 			waiting.Inc()
 		}
 		began := time.Now()
-		err := a.line.TakePatiently(client, claims, d, p)
-		if x.waited {
+		err := a.line.Wait(client, claims, d, p)
+		if x.admitted.waited {
 			waiting.Dec()
+			x.admitted.waitTook = time.Since(since)
 		} else if a.timeout > 0 {
 			a.metrics.asked("take", time.Since(began), err)
 		}
 		if how := x.howWaited(err, d); how != "" {
-			a.metrics.waits.WithLabelValues(x.route.name, first.name, how).Inc()
+			a.metrics.waits.WithLabelValues(x.route.Name, first.Name, how).Inc()
 		}
 		return err
 	}
@@ -49,11 +51,11 @@ func (a *admitter) inLine(client context.Context, x *exchange) taker {
 // waitOptions are how long each claim is waited for; first is the limit in whose line
 // the request stands, or nil.
 func (x *exchange) waitOptions() (p limiter.WaitOptions, first *limit) {
-	p.For = make([]time.Duration, len(x.claims))
-	for i := range x.claims {
-		of := x.window(i).of
-		if p.For[i] = of.wait; of.wait > 0 && first == nil {
-			first, p.Crowd = of, of.maxWaiting
+	p.For = make([]time.Duration, len(x.asks.claims))
+	for i := range x.asks.claims {
+		of := x.asks.windows[i].of
+		if p.For[i] = of.Wait; of.Wait > 0 && first == nil {
+			first, p.Crowd = of, of.MaxWaiting
 		}
 	}
 	return p, first
@@ -64,7 +66,7 @@ func (x *exchange) howWaited(err error, d *limiter.Decision) string {
 	switch {
 	case errors.Is(err, limiter.ErrCrowded):
 		return waitCrowded
-	case !x.waited || errors.Is(err, limiter.ErrUnavailable):
+	case !x.admitted.waited || errors.Is(err, limiter.ErrUnavailable):
 		return ""
 	case err != nil:
 		return waitGone

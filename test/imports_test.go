@@ -14,14 +14,15 @@ func importMap() map[string][]string {
 	return map[string][]string{
 		"":                      {"proxy/cli"},
 		"proxy/cli":             {"proxy/node", "proxy/admin", "proxy/config", "proxy/simulate", "proxy"},
-		"proxy/node":            {"proxy/admin", "proxy/admin/dashboard", "proxy/cluster", "proxy/frontend", "proxy", "proxy/acme", "proxy/config", "limiter", "limiter/redisstore"},
+		"proxy/node":            {"proxy/admin", "proxy/admin/dashboard", "proxy/cluster", "proxy/frontend", "proxy", "proxy/acme", "proxy/config", "proxy/trace", "limiter", "limiter/redisstore"},
 		"proxy/frontend":        {"proxy/http1", "proxy/config"},
 		"proxy/acme":            {"proxy/config"},
 		"proxy/admin":           {"proxy", "proxy/config"},
 		"proxy/admin/dashboard": {"proxy/admin", "proxy"},
 		"proxy/cluster":         slices.Concat([]string{"proxy"}, stages, redis),
 		"proxy/simulate":        slices.Concat([]string{"proxy"}, stages),
-		"proxy":                 slices.Concat([]string{"proxy/route"}, stages),
+		"proxy":                 slices.Concat([]string{"proxy/route", "proxy/trace"}, stages),
+		"proxy/trace":           nil,
 		"proxy/route":           {"proxy/key"},
 		"proxy/config":          {"proxy/key", "limiter"},
 		"proxy/key":             {"limiter"},
@@ -50,6 +51,7 @@ func fences() map[string][]string {
 		"github.com/caddyserver/":       {"proxy/acme"},
 		"go.uber.org/zap":               {"proxy/acme"},
 		"go.uber.org/zap/":              {"proxy/acme"},
+		"go.opentelemetry.io/":          {"proxy/trace"},
 		"math/rand":                     nil, // math/rand/v2 is another path
 		"github.com/prometheus/common/": nil, // durations are limiter.ParseDuration's
 		"testing":                       {"limiter/limitertest"},

@@ -71,11 +71,13 @@
 // limits whose names differ only in what stands behind the last colon, as those of one
 // list of rates, share it: L is BOX:TAG, and the string holds the window of each tag.
 //
-//	PREFIX:{K}:BOX:{ALGORITHM}:state    string  numbers, lowest byte first
+//	PREFIX:{K}:BOX{A}    string  numbers, lowest byte first
 //
-// with a ban, and what must be known of refunds, behind them where there is any: see
-// box.lua, sliding_log.lua, counter.lua and cooldown.lua. A request over several of them
-// reads and writes one string. Before, the counters and cooldowns had value, permits and
+// A is the algorithm: 1 fixed_window, 2 sliding_window, 3 gcra, 6 cooldown, 7 sliding_log.
+// There is a ban, and what must be known of refunds, behind the numbers where there is
+// any: see box.lua, sliding_log.lua, counter.lua and cooldown.lua. A request over several
+// of them reads and writes one string. Before, the string's name ended in
+// :{ALGORITHM}:state, and earlier yet the counters and cooldowns had value, permits and
 // base. What is in those is not read any more and expires: their limits start anew with
 // the upgrade, and while both versions run each counts by itself.
 //

@@ -1,16 +1,31 @@
--- Many fixed windows.
+-- Many fixed windows, see many_boxes.lua and plain_boxes.lua.
+--@ begin
+local LAYOUT, FRESH, STEP = FIXED, { NOW, 0 }, 6
+--@ tables
 local begins, takens = {}, {}
-
-local function read(i, l, raw, at)
-  local form, start, taken = 1, NOW, 0
-  if raw then
-    form, start, taken = struct_unpack(FIXED, raw, at)
-    if NOW - start >= lengths[l] then start, taken = NOW, 0 end
-  end
-  begins[i], takens[i], lefts[i] = start, taken, rates[l] - taken
-  return form == 1 and start <= NOW
-end
-
+--@ alone
+its, form, a, b, c, d = struct_unpack(alone[l], raw)
+--@ read
+local start, taken = NOW, 0
+if own and NOW - a < lengths[l] then start, taken = a, b end
+if start > NOW then return false end
+begins[i], takens[i], lefts[i] = start, taken, rates[l] - taken
+--@ wait
+local function fits() return true end
 local function wait(i) return begins[i] + lengths[limit_of[i]] - NOW end
-local function grant(i, cost) takens[i], lefts[i] = takens[i] + cost, lefts[i] - cost end
-local function write(i) return struct_pack(FIXED, 1, begins[i], takens[i]), '', '' end
+--@ grant
+takens[w], lefts[w] = takens[w] + cost, lefts[w] - cost
+--@ write
+v1, v2 = begins[i], takens[i]
+--@ take
+local start, taken = v[p + 1], v[p + 2]
+if start > NOW then return end
+if NOW - start >= lengths[l] then
+  start, taken = NOW, 0
+  v[p + 1] = NOW
+end
+taken = taken + cost
+v[p + 2] = taken
+left = rates[l] - taken
+--@ reckon
+wait = start + lengths[l] - NOW

@@ -1,32 +1,10 @@
--- Many windows of sliding logs.
-local HOT = 4
-local befores, newests, takens, counts, froms, given, times, adds = {}, {}, {}, {}, {}, {}, {}, {}
-local FEW = '<BI2Bc8' -- most entries
+-- Many windows of sliding logs, see many_boxes.lua.
+--@ begin
+local LAYOUT = HEAD
 
-local function read(i, l, raw, at, last)
-  local form, before, newest, taken, count = 1, NOW, NOW, 0, 0
-  if raw then
-    form, before, newest, taken, count, at = struct_unpack(HEAD, raw, at)
-    local old = NOW - lengths[l]
-    if newest <= old then -- all have come back
-      before, taken, count, at = newest, 0, 0, last + 1
-    end
-    while form == 1 and before <= old and at <= last do
-      local after, n, next = entry(raw, at)
-      if before + after > old then break end
-      before, taken, count, at = before + after, taken - n, count - 1, next
-    end
-  end
-  befores[i], newests[i], takens[i], counts[i], froms[i], lefts[i] = before, newest, taken, count, at, rates[l] - taken
-  given[i], times[i] = 0, 0
-  return form == 1 and newest <= NOW and count < FULL
-end
-
--- wait is how long until cost permits are left of the i-th window. Those that this
--- call took are the last to come back.
-local function wait(i, cost)
-  local raw, length = raws[i], lengths[limit_of[i]]
-  local short, time, at, last = cost - lefts[i], befores[i], froms[i], lasts[i]
+-- await is how long it takes until `short` more of the entries from at to last, of which
+-- the first is after `time`, have come back; what this call took comes back last.
+local function await(raw, time, at, last, short, length)
   while raw and at <= last do
     local after, n, next = entry(raw, at)
     time, short, at = time + after, short - n, next
@@ -34,35 +12,73 @@ local function wait(i, cost)
   end
   return length
 end
-
-local function grant(i, cost, id)
-  local n = times[i] + 1
-  lefts[i], given[i], times[i] = lefts[i] - cost, given[i] + cost, n
-  if n == 1 then
-    local after = NOW - newests[i]
-    if after < 65536 and cost < 256 then
-      adds[i] = struct_pack(FEW, 18, after, cost, sub(requests, id, id + 7))
-    else
-      adds[i] = packed(after, cost, sub(requests, id, id + 7))
-    end
-  elseif n <= HOT or rates[limit_of[i]] <= FULL then
-    adds[i] = adds[i] .. packed(0, cost, sub(requests, id, id + 7))
-  end
-end
+--@ tables
+local HOT = 4
+local befores, newests, takens, counts, froms, given, times, adds = {}, {}, {}, {}, {}, {}, {}, {}
+local made_after, made_cost, made_id, made -- the entry that was made last
 
 -- Of many that will be merged only the first few are kept one by one.
 local function merges(i) return times[i] > HOT and rates[limit_of[i]] > FULL end
+--@ alone
+if byte(raw, #tag + 1) == 3 then
+  its, form, a, b, c, d, body = sub(raw, 1, #tag), one_of(raw, #tag + 1)
+else
+  its, form, a, b, c, d, body = struct_unpack(alone[l], raw)
+end
+--@ read
+local before, newest, taken, count = NOW, NOW, 0, 0
+if own then
+  before, newest, taken, count = a, b, c, d
+  if newest > NOW then return false end
+  --@ trim
+  if count >= FULL then return false end
+end
+befores[i], newests[i], takens[i], counts[i], froms[i], lefts[i] = before, newest, taken, count, body, rates[l] - taken
+given[i], times[i] = 0, 0
+--@ wait
+local function wait(i, cost)
+  return await(raws[i], befores[i], froms[i], lasts[i], cost - lefts[i], lengths[limit_of[i]])
+end
 
+-- fits is false if what was granted cannot be written here.
 local function fits(n)
   for i = 1, n do
     if counts[i] + times[i] > FULL and not merges(i) then return false end
   end
   return true
 end
-
-local function write(i)
-  local add, n, body = adds[i], times[i], ''
-  if merges(i) then add, n = packed(NOW - newests[i], given[i]), 1 end
-  if raws[i] then body = sub(raws[i], froms[i], lasts[i]) end
-  return struct_pack(HEAD, 1, befores[i], NOW, takens[i] + given[i], counts[i] + n), body, add
+--@ grant
+local n = times[w] + 1
+lefts[w], given[w], times[w] = lefts[w] - cost, given[w] + cost, n
+if n == 1 then
+  local after = NOW - newests[w]
+  if made_after ~= after or made_cost ~= cost or made_id ~= id then
+    made_after, made_cost, made_id = after, cost, id
+    if after < 65536 and cost < 256 then
+      made = struct_pack('<BI2Bc8', 18, after, cost, sub(requests, id, id + 7))
+    else
+      made = packed(after, cost, sub(requests, id, id + 7))
+    end
+  end
+  adds[w] = made
+elseif n <= HOT or rates[limit_of[w]] <= FULL then
+  adds[w] = adds[w] .. packed(0, cost, sub(requests, id, id + 7))
+end
+--@ write
+local n = times[i]
+text = adds[i]
+if n > HOT and merges(i) then text, n = packed(NOW - newests[i], given[i]), 1 end
+if raws[i] then text = sub(raws[i], froms[i], lasts[i]) .. text end
+v1, v2, v3, v4 = befores[i], NOW, takens[i] + given[i], counts[i] + n
+--@ trim
+local old = NOW - lengths[l]
+if newest <= old then -- all have come back
+  before, taken, count, body = newest, 0, 0, last + 1
+end
+while before <= old and body <= last do
+  local kind, s, t, few = byte(raw, body, body + 3)
+  local after, behind = 0, body + 12
+  if kind == 18 then after = s + t * 256 else after, few, behind = entry(raw, body) end
+  if before + after > old then break end
+  before, taken, count, body = before + after, taken - few, count - 1, behind
 end

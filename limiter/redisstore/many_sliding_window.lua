@@ -1,24 +1,42 @@
--- Many sliding windows of two counters.
+-- Many sliding windows of two counters, see many_boxes.lua and plain_boxes.lua.
+--@ begin
+local LAYOUT, FRESH, STEP = SLIDING, { 0, 0, 0 }, 7
+--@ tables
 local takens, before_them, numbers = {}, {}, {}
-
-local function read(i, l, raw, at)
-  local length = lengths[l]
-  local form, number, start, taken, before = 1, floor(NOW / length), 0, 0, 0
-  if raw then
-    form, start, taken, before = struct_unpack(SLIDING, raw, at)
-    if start ~= number then
-      before = start == number - 1 and taken or 0
-      taken = 0
-    end
+--@ alone
+its, form, a, b, c, d = struct_unpack(alone[l], raw)
+--@ read
+local length, taken, before = lengths[l], 0, 0
+local number = floor(NOW / length)
+if own then
+  if a > number then return false end
+  if a == number then
+    taken, before = b, c
+  elseif a == number - 1 then
+    before = b
   end
-  numbers[i], takens[i], before_them[i] = number, taken, before
-  lefts[i] = rates[l] - used(number, taken, before, NOW, length)
-  return form == 1 and start <= number
 end
-
+numbers[i], takens[i], before_them[i] = number, taken, before
+lefts[i] = rates[l] - used(number, taken, before, NOW, length)
+--@ wait
+local function fits() return true end
 local function wait(i, cost)
   local l = limit_of[i]
   return until_used(numbers[i], takens[i], before_them[i], lengths[l], rates[l] - cost)
 end
-local function grant(i, cost) takens[i], lefts[i] = takens[i] + cost, lefts[i] - cost end
-local function write(i) return struct_pack(SLIDING, 1, numbers[i], takens[i], before_them[i]), '', '' end
+--@ grant
+takens[w], lefts[w] = takens[w] + cost, lefts[w] - cost
+--@ write
+v1, v2, v3 = numbers[i], takens[i], before_them[i]
+--@ take
+local length, start, taken, before = lengths[l], v[p + 1], v[p + 2], v[p + 3]
+local number = floor(NOW / length)
+if start ~= number then
+  if start > number then return end
+  taken, before = 0, start == number - 1 and taken or 0
+end
+taken = taken + cost
+v[p + 1], v[p + 2], v[p + 3] = number, taken, before
+left = rates[l] - used(number, taken, before, NOW, length)
+--@ reckon
+wait = until_used(number, taken, before, length, rates[l] - cost)

@@ -1,6 +1,7 @@
 -- Many token buckets, of requests of windows of their own: see take_token_bucket.lua. An entry
 -- is usual if it is of less than 256 permits, and a log if it is short.
-local now, SMALL, LONG = int(NOW), 12, 16
+--@ wait
+local reply, r, now, SMALL, LONG = { NOW }, 1, int(NOW), 12, 16
 local strings, lefts, granted = {}, {}, {}
 local sums, sizes, trims, members, limit_of, logs, values, unread = {}, {}, {}, {}, {}, {}, {}, false
 local NONE, ats, ns = {}, {}, {} -- of each window that had to be read with its times
@@ -54,7 +55,7 @@ for i = 1, #KEYS, 3 do
 end
 local got, count = call('MGET', unpack(strings)), 0
 
-local function fetch(read, base, n)
+local function fetch(base, n)
   count, unread = n, false
   for i = 1, n do
     local w = base + i
@@ -80,10 +81,6 @@ local function wait(i, cost)
   return length
 end
 
-local function grant(i, cost, id, at)
-  lefts[i], members[i] = lefts[i] - cost, sub(requests, id - 1, id + 7) .. sub(requests, at, at + 3)
-end
-
 local function fits() return not unread end
 
 local function store()
@@ -99,5 +96,5 @@ local function store()
   end
 end
 
-local function skip() end
-local write
+--@ grant
+lefts[w], members[w] = lefts[w] - cost, sub(requests, id - 1, id + 7) .. sub(requests, at - 4, at - 1)

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 
 	"github.com/google/uuid"
@@ -45,7 +46,8 @@ func packed(a limiter.Algorithm) bool {
 
 // count is how many keys a claim's window has: state, log and base, or the state
 // alone. A token bucket has those of Redisson; the other algorithms have their own, told
-// apart by braces, which no limit's name holds. A limiter that Redisson shares has its own.
+// apart by braces, which no limit's name holds. A state's name is short, because it is a
+// third of what a key takes. A limiter that Redisson shares has its own.
 func (n names) count(c *limiter.Claim) int {
 	switch {
 	case c.Redisson != "":
@@ -66,7 +68,7 @@ func (n names) append(out []byte, c *limiter.Claim, i int) []byte {
 	switch a := c.Limit.Algorithm; {
 	case packed(a):
 		box, _ := split(c.Limit.Name)
-		out = append(append(append(append(out, box...), ":{"...), a.String()...), "}:state"...)
+		out = append(append(append(out, box...), '{', '0'+byte(a)), '}')
 	case a != limiter.TokenBucket:
 		out = append(append(append(append(out, c.Limit.Name...), ":{"...), a.String()...), '}')
 		out = append(out, windowKey(i)...)
@@ -173,7 +175,7 @@ func suffix(a limiter.Algorithm) string {
 		return ":value"
 	}
 	if packed(a) {
-		return ":{" + a.String() + "}:state"
+		return "{" + strconv.Itoa(int(a)) + "}"
 	}
 	return ":{" + a.String() + "}:value"
 }

@@ -57,12 +57,20 @@ var (
 	answerLua string
 	//go:embed several.lua
 	severalLua string
+	//go:embed several_boxes.lua
+	severalBoxesLua string
 	//go:embed again.lua
 	againLua string
 	//go:embed ones.lua
 	onesLua string
+	//go:embed many_head.lua
+	manyHeadLua string
 	//go:embed many_boxes.lua
 	manyBoxesLua string
+	//go:embed plain_boxes.lua
+	plainBoxesLua string
+	//go:embed plain_sliding_log.lua
+	plainSlidingLogLua string
 	//go:embed many_token_bucket.lua
 	manyTokenBucketLua string
 	//go:embed many_fixed_window.lua
@@ -151,35 +159,19 @@ func newScripts(clock, prefix string) scripts {
 	cooldown := parts{common: slidingLogLua, kind: cooldownLua}
 	s.straight[limiter.Cooldown] = newScript(cooldown.general(clock, oneLua), takeCooldownLua)
 	for a, p := range map[limiter.Algorithm]parts{
-		limiter.TokenBucket:   {"", takeTokenBucketLua, manyTokenBucketLua, bucketLua},
-		limiter.FixedWindow:   {counterLua, takeFixedWindowLua, manyBoxesLua + manyFixedWindowLua, counterKindLua},
-		limiter.SlidingWindow: {counterLua, takeSlidingWindowLua, manyBoxesLua + manySlidingWindowLua, counterKindLua},
-		limiter.GCRA:          {counterLua, takeGCRALua, manyBoxesLua + manyGCRALua, counterKindLua},
-		limiter.SlidingLog:    {slidingLogLua, takeSlidingLogLua, manyBoxesLua + manySlidingLogLua, slidingLogKindLua},
+		limiter.TokenBucket:   {"", takeTokenBucketLua, manyTokenBucketLua, "", bucketLua},
+		limiter.FixedWindow:   {counterLua, takeFixedWindowLua, manyFixedWindowLua, plainBoxesLua, counterKindLua},
+		limiter.SlidingWindow: {counterLua, takeSlidingWindowLua, manySlidingWindowLua, plainBoxesLua, counterKindLua},
+		limiter.GCRA:          {counterLua, takeGCRALua, manyGCRALua, plainBoxesLua, counterKindLua},
+		limiter.SlidingLog:    {slidingLogLua, takeSlidingLogLua, manySlidingLogLua, plainSlidingLogLua, slidingLogKindLua},
 	} {
 		s.straight[a] = newScript(p.general(clock, oneLua), p.one)
-		s.several[a] = newScript(p.general(clock, onesLua), p.many, answerLua, severalLua)
+		s.several[a] = newScript(p.general(clock, onesLua), p.several())
 		if a != limiter.TokenBucket { // which merges what comes at once
-			s.again[a] = newScript(p.general(clock, takeLua), p.many, answerLua, againLua)
+			s.again[a] = newScript(p.general(clock, takeLua), p.again())
 		}
 	}
 	return s
-}
-
-// parts are those of the scripts of one algorithm: what all of them have; what takes
-// requests of one claim, or of many; and what knows all about it.
-type parts struct{ common, one, many, kind string }
-
-// general begins a script that goes straight on where nothing is unusual. What others
-// need it defines only when it meets them: to define it costs as much as a decision.
-func (p parts) general(clock, last string) string {
-	box := boxLua
-	if p.kind == bucketLua {
-		box = ""
-	}
-	return strings.Join([]string{
-		clock, baseLua, limitsLua, p.common, "local function general()", windowsLua, box, decideLua, p.kind, last, "end",
-	}, "\n")
 }
 
 // take is the leanest script that takes what b asks for.

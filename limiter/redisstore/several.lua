@@ -1,22 +1,20 @@
--- several is take for requests of several claims each, every one on windows of its own,
--- all of one algorithm: one request after another, straight on, without what only others
--- need.
+-- several is take for requests of several claims, each one on windows of its own, all of
+-- one algorithm: one request after another, straight on, without what only others need.
 -- KEYS, ARGV, reply  as for take
 -- The whole script is one step for everybody else.
 local from, base, one = 1, 0, nil
 while from <= #requests do
   local n, to, next = byte(requests, from), r, nil
-  local read_all, usual = pcall(fetch, read, base, n)
+  local read_all, usual = pcall(fetch, base, n)
   if read_all and usual then
     next = answer(from, base)
     usual = fits(n)
   end
   if read_all and usual then
-    store(write)
+    store()
   else
     one = one or general()
     next, r = one(base, n, from, reply, to)
-    skip(base + n)
   end
   from, base = next, base + n
 end

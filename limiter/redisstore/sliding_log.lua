@@ -4,6 +4,8 @@
 --                  In form 2 then MORE: until when the key is banned, and the floor,
 --                  a time until which nothing merged is given back any more.
 --                  Then the entries, oldest first.
+--                  Form 3 is one entry alone, as most keys have: its time, and the entry,
+--                  which is of the same ms, and of less than 256 permits.
 -- An entry is a byte that says what it has: +2, +3, +5 so many bytes with the ms
 -- since the entry before (none: the same ms), +8 a count of 4 bytes instead of 1,
 -- +16 the 8 bytes of an id. Of an id the count 0 says that it was given back; what
@@ -12,6 +14,7 @@
 
 local HEAD, MORE = '<BI6I6I4I2', '<I6I6'
 local BODY = 20 -- where the entries begin in form 1
+local ONE, ONE_SIZE = '<BI6BBc8', 17
 
 -- entry reads the one at i: ms since the one before, permits, where the next one
 -- begins, and where its id does, if it has one.
@@ -34,6 +37,12 @@ local function entry(s, i)
   end
   if tag >= 16 then return after, n, i + 8, i end
   return after, n, i
+end
+
+-- one_of reads a state of form 3 at i as unpack of HEAD does one of form 1.
+local function one_of(s, i)
+  local _, at, _, n = struct.unpack('<BI6BB', s, i)
+  return 1, at, at, n, 1, i + 7
 end
 
 -- packed writes an entry; id is false of one that is merged.

@@ -42,9 +42,12 @@ function log.open(w, state)
   w.before, w.newest, w.taken, w.count = NOW, NOW, 0, 0
   if state then
     local form
-    form, w.before, w.newest, w.taken, w.count = struct.unpack(HEAD, state)
+    if byte(state) == 3 then
+      form, w.before, w.newest, w.taken, w.count, w.from = one_of(state, 1)
+    else
+      form, w.before, w.newest, w.taken, w.count, w.from = struct.unpack(HEAD, state)
+    end
     if form ~= 1 and form ~= 2 then error('a state of another form') end
-    w.from = BODY
     if form == 2 then
       w.ban, w.floor, w.from = struct.unpack(MORE, state, BODY)
       if w.ban > NOW then w.banned = w.ban - NOW end

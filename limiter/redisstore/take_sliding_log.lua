@@ -14,8 +14,14 @@ for i = 1, #KEYS do
   local form, before, newest, taken, count, at = 1, NOW, NOW, 0, 0, 1
   if state then
     form = 0
-    if #state >= #tag + 19 and sub(state, 1, #tag) == tag then form, before, newest, taken, count, at = struct_unpack(HEAD, state, #tag + 1) end
     local old, size = NOW - length, #state
+    if sub(state, 1, #tag) == tag then
+      if size == #tag + ONE_SIZE and byte(state, #tag + 1) == 3 then
+        form, before, newest, taken, count, at = one_of(state, #tag + 1)
+      elseif size >= #tag + 19 then
+        form, before, newest, taken, count, at = struct_unpack(HEAD, state, #tag + 1)
+      end
+    end
     if form == 1 and newest <= old then -- all have come back
       before, taken, count, at = newest, 0, 0, size + 1
     end
@@ -35,19 +41,23 @@ for i = 1, #KEYS do
     local allowed = cost <= left and 1 or 0
     if allowed == 1 then
       left = left - cost
-      local body, after = '', NOW - newest
-      if state then body = sub(state, at) end
-      local new
-      if after < 65536 and cost < 256 then
-        new = struct_pack('<BI2Bc8', 18, after, cost, sub(requests, from + 2, from + 9))
+      local text, after = nil, NOW - newest
+      local id = sub(requests, from + 2, from + 9)
+      if count == 0 and cost < 256 then
+        text = tag .. struct_pack(ONE, 3, NOW, 16, cost, id)
       else
-        new = packed(after, cost, sub(requests, from + 2, from + 9))
+        local new
+        if after < 65536 and cost < 256 then
+          new = struct_pack('<BI2Bc8', 18, after, cost, id)
+        else
+          new = packed(after, cost, id)
+        end
+        text = tag .. struct_pack(HEAD, 1, before, NOW, taken + cost, count + 1) .. (state and sub(state, at) or '') .. new
       end
-      local head = tag .. struct_pack(HEAD, 1, before, NOW, taken + cost, count + 1)
       if state then
-        call('SET', KEYS[i], head .. body .. new, 'PX', ttls[l])
+        call('SET', KEYS[i], text, 'PX', ttls[l])
       else -- what is of another type looks like nothing in an MGET
-        usual = call('SET', KEYS[i], head .. new, 'PX', ttls[l], 'NX')
+        usual = call('SET', KEYS[i], text, 'PX', ttls[l], 'NX')
       end
     end
     if cost > left then -- until when: as many as are short come back

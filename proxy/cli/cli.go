@@ -21,6 +21,7 @@ type Env struct {
 	Stdin          io.Reader // nil: that of the process
 	Stdout, Stderr io.Writer
 	Reload         <-chan os.Signal // SIGHUP
+	Reopen         <-chan os.Signal // SIGUSR1
 }
 
 // stdin is where commands read.
@@ -59,7 +60,7 @@ type commands struct {
 }
 
 var (
-	// errSaid says that the command has already told what went wrong.
+	// errReported says that the command has already told what went wrong.
 	errReported = errors.New("said")
 	// errUsage says that it has told what is wrong with the command line.
 	errUsage = errors.New("usage")

@@ -17,9 +17,10 @@ import (
 var errExpired = errors.New("too late")
 
 // keySuffix is what follows ROUTE.LIMIT in a key of the store: the window, the
-// algorithm if it is not the usual one, or that alone where it keeps all windows of a
-// limit in one string; what is kept, and whose it is if each proxy counts by itself.
-var keySuffix = regexp.MustCompile(`^(?::[0-9a-z]+(?::\{[a-z_]+\})?|:\{[a-z_]+\})(:(?:value|permits|base|state))(:[0-9a-f-]{36})?$`)
+// algorithm if it is not the usual one, and what is kept; or the number of an algorithm
+// that keeps all windows of a limit in one string; and whose it is if each proxy counts
+// by itself.
+var keySuffix = regexp.MustCompile(`^(?:(?::[0-9a-z]+(?::\{[a-z_]+\})?|:\{[a-z_]+\})(:(?:value|permits|base|state))|(\{[0-9]\}))(:[0-9a-f-]{36})?$`)
 
 // A deletion is a key of a removed limit.
 type deletion struct {
@@ -32,7 +33,10 @@ type deletion struct {
 // parse reads a key that s.pass looks for; false for every other.
 func (s *Sweep) parse(key string) (deletion, bool) {
 	tag, name, found := strings.Cut(strings.TrimPrefix(key, s.prefix+":{"), "}:")
-	limit, _, _ := strings.Cut(name, ":")
+	limit := name
+	if i := strings.IndexAny(name, ":{"); i >= 0 {
+		limit = name[:i]
+	}
 	if !found || len(tag) != 32 || !slices.Contains(s.pass.limits, limit) {
 		return deletion{}, false
 	}
@@ -40,7 +44,7 @@ func (s *Sweep) parse(key string) (deletion, bool) {
 	if parts == nil {
 		return deletion{}, false
 	}
-	end := len(key) - len(name) + len(limit) + parts[2]
+	end := len(key) - len(name) + len(limit) + max(parts[2], parts[4])
 	return deletion{key: key, own: key[:end], slot: tag, limit: limit}, true
 }
 

@@ -33,8 +33,10 @@ func (r *loader) compile(f *file) (*Config, error) {
 			Expose:         f.Defaults.Expose,
 			NewKeys:        r.newKeys(&f.Defaults.NewKeys),
 		},
-		Alerts: r.alerts(&f.Alerts),
-		form:   f,
+		Alerts:    r.alerts(&f.Alerts),
+		AccessLog: r.accessLog(&f.AccessLog),
+		Traces:    r.traces(&f.Traces),
+		form:      f,
 	}
 	r.listeners(f)
 	r.adminTLS(f)

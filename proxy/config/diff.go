@@ -79,7 +79,7 @@ func (c *Config) parts(once []byte) []map[string]string {
 		without.Limits = nil
 		routes[r.Name] = c.written.lineOf(&without, r)
 	}
-	sections := map[string]string{"client_ip": line(&f.ClientIP), "privacy": line(&f.Privacy), "defaults": line(&f.Defaults), "alerts": line(&f.Alerts)}
+	sections := map[string]string{"client_ip": line(&f.ClientIP), "privacy": line(&f.Privacy), "defaults": line(&f.Defaults), "alerts": line(&f.Alerts), "access_log": line(&f.AccessLog), "traces": line(&f.Traces)}
 	if f.JWT != nil {
 		sections["jwt"] = line(f.JWT)
 	}

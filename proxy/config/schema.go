@@ -30,6 +30,8 @@ type Config struct {
 	Privacy   Privacy
 	Defaults  Defaults
 	Alerts    Alerts
+	AccessLog AccessLog
+	Traces    Traces
 	Tokens    *key.Tokens          // verifies what jwt: reads; nil when nothing is said of tokens
 	Keys      map[string]*key.Spec // by name; parts and replacements are resolved
 	Upstreams map[string]*Upstream // by name; one written in place stands under its URL

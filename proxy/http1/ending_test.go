@@ -13,7 +13,7 @@ import (
 const silence = 20 * time.Millisecond
 
 // come is what has come of an answer when nothing more does for a while.
-func come(t testing.TB, w *wire) string {
+func come(t testing.TB, w *testClient) string {
 	t.Helper()
 	var all []byte
 	b := make([]byte, 4096)

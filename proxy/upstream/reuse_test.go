@@ -13,7 +13,7 @@ import (
 
 // What a target sends with an answer, beyond its end, is not the answer to anybody
 // else, however soon they ask.
-func TestTurn_WhatIsLeftOverIsNoAnswer(t *testing.T) {
+func TestReuse_WhatIsLeftOverIsNoAnswer(t *testing.T) {
 	const hints = "HTTP/1.1 103 Early Hints\r\nLink: </evil>\r\n\r\n"
 	poison := func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -44,7 +44,7 @@ func TestTurn_WhatIsLeftOverIsNoAnswer(t *testing.T) {
 				if body != "" {
 					r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
 				}
-				return pool.Forward(w, r, tripOf(r)), w.Body.String()
+				return forwardNet(pool, w, r), w.Body.String()
 			}
 			var all sync.WaitGroup
 			for range 8 {

@@ -53,6 +53,7 @@ func rows() []row {
 		{name: "10/1s, 10,000 keys", rates: second, size: size, keys: keys},
 		{name: "1000/1s, 10,000 keys", rates: []limiter.Rate{rate(1000, time.Second)}, size: size, keys: keys},
 		{name: "hot key, 1000/1s", rates: []limiter.Rate{rate(1000, time.Second)}, size: size, keys: keys, hot: true},
+		{name: "1 limit on one key", rates: []limiter.Rate{rate(100, time.Minute)}, size: size, keys: keys / 2},
 		{name: "3 limits on one key", rates: []limiter.Rate{rate(10, time.Second), rate(100, time.Minute), rate(1000, time.Hour)}, size: size, keys: keys / 2},
 		{name: "one per call, new key", rates: minute, size: 1, keys: keys / 4, fresh: true},
 		{name: "one per call, 10/1s", rates: second, size: 1, keys: keys / 4},
@@ -161,9 +162,9 @@ func show(table map[string]map[string]float64) {
 			case !ok:
 				line += "\t-"
 			case name == "token_bucket":
-				line += fmt.Sprintf("\t%.1f", v)
+				line += fmt.Sprintf("\t%.2f", v)
 			default:
-				line += fmt.Sprintf("\t%.1f (%.2f)", v, v/table[r.name]["token_bucket"])
+				line += fmt.Sprintf("\t%.2f (%.2f)", v, v/table[r.name]["token_bucket"])
 			}
 		}
 		if table[r.name] != nil {

@@ -102,7 +102,7 @@ func (s *stage) cpu() (usec float64) {
 // of 1 + 2 numbers a claim, after the time.
 func (s *stage) checked(t *template, claims int) *template {
 	s.b.Helper()
-	reply := s.send(t.with(nil, func(int) string { return keyText(1 << 22) }, newID))
+	reply := s.send(t.with(nil, func(i int) string { return keyText(1<<22 + i) }, newID))
 	want := fmt.Sprintf("*%d\r\n", 1+t.decided*(1+2*claims))
 	if !bytes.HasPrefix(reply, []byte(want)) {
 		s.b.Fatalf("a call of %d requests over %d claims answers %.40q, want %q", t.decided, claims, reply, want)

@@ -62,7 +62,7 @@ func TestLayout_RetiredWordsStayAway(t *testing.T) {
 		})
 	}
 	found.check(t, map[string]int{
-		"limiter": 1, "limiter/redisstore": 7, "proxy": 36, "proxy/http1": 2, "proxy/upstream": 14,
+		"limiter": 1, "proxy": 36, "proxy/http1": 2, "proxy/upstream": 14,
 	})
 }
 

@@ -19,7 +19,7 @@ func logged(count int64, window time.Duration) []limiter.Claim {
 // A sliding log is one key, which leaves by itself and is small at any rate.
 func TestSlidingLog_IsOneSmallKey(t *testing.T) {
 	for _, count := range []int64{1, 10, 128, 1000, 100_000} {
-		s := newHeldScene(t)
+		s := newClockedTestStore(t)
 		c := logged(count, 100*time.Second)
 		key := redisstore.BoxName(c[0])
 		var bytes int64
@@ -43,7 +43,7 @@ func TestSlidingLog_IsOneSmallKey(t *testing.T) {
 
 // Times and counts of any size are kept as they are.
 func TestSlidingLog_KeepsAnySize(t *testing.T) {
-	s := newHeldScene(t)
+	s := newClockedTestStore(t)
 	c := logged(limiter.MaxCount, limiter.MaxWindow)
 	var out int64
 	for i, pause := range []time.Duration{0, time.Millisecond, 70 * time.Second, 5 * time.Hour, 60 * 24 * time.Hour} {
@@ -70,7 +70,7 @@ func TestSlidingLog_KeepsAnySize(t *testing.T) {
 
 // Another algorithm of the same limit starts anew, and none writes what another reads.
 func TestSlidingLog_StartsAnew(t *testing.T) {
-	s := newHeldScene(t)
+	s := newClockedTestStore(t)
 	bucket, log := claim(2, time.Minute, 1), logged(2, time.Minute)
 	s.allowed(bucket, 2)
 	s.allowed(log, 2)

@@ -2,8 +2,10 @@ package redisstore_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -62,6 +64,42 @@ func TestBox_KeepsEachWindow(t *testing.T) {
 			}
 		})
 	}
+}
+
+// However many windows a request has in a box, Redis reads one string for it, and writes
+// one.
+func TestBox_IsReadAndWrittenOnce(t *testing.T) {
+	for _, a := range boxed()[:4] {
+		t.Run(a.String(), func(t *testing.T) {
+			s := newClockedTestStore(t)
+			all := listed(a, limiter.Rate{Count: 9, Window: time.Minute}, limiter.Rate{Count: 90, Window: time.Hour}, limiter.Rate{Count: 900, Window: 24 * time.Hour})
+			s.allowed(all, 1) // now Redis knows the script
+			s.do("config", "resetstat")
+			s.allowed(all, 3)
+			if got, want := s.commands(), map[string]int{"evalsha": 3, "get": 3, "mget": 3, "set": 3}; !maps.Equal(got, want) { // get: the clock
+				t.Errorf("three requests run %v, want %v", got, want)
+			}
+		})
+	}
+}
+
+// commands are how often which commands ran since the statistics were reset, without
+// what a client does of its own accord.
+func (s *testStore) commands() map[string]int {
+	s.t.Helper()
+	info, err := s.client.Info(s.t.Context(), "commandstats").Result()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	ran := map[string]int{}
+	for _, line := range strings.Split(info, "\r\n") {
+		var calls int
+		if name, rest, found := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls="); found && !strings.Contains(name, "|") && name != "hello" && name != "ping" {
+			fmt.Sscanf(rest, "%d", &calls)
+			ran[name] = calls
+		}
+	}
+	return ran
 }
 
 // Windows in one string decide as windows in a string each, whatever is done to them.

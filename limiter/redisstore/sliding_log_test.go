@@ -41,6 +41,31 @@ func TestSlidingLog_IsOneSmallKey(t *testing.T) {
 	}
 }
 
+// Most keys have one permit: it takes little room, is the same permit when others come,
+// and is given back by its id.
+func TestSlidingLog_OnePermitIsSmaller(t *testing.T) {
+	s := newClockedTestStore(t)
+	c := logged(60, time.Hour)
+	d := s.allowed(c, 1)
+	if bytes := s.do("memory", "usage", redisstore.BoxName(c[0]), "samples", 0).(int64); bytes > 150 {
+		t.Errorf("one permit takes %d bytes, want at most 150", bytes)
+	}
+	s.left(c, 59)
+	s.advance(time.Minute)
+	s.allowed(c, 1)
+	s.left(c, 58)
+	for range 2 {
+		if err := s.store.Refund(t.Context(), c, d.Permit); err != nil {
+			t.Fatal(err)
+		}
+		s.left(c, 59)
+	}
+	s.advance(2 * time.Hour)
+	s.allowed(c, 1)
+	c[0].Cost = 60
+	s.denied(c, time.Hour)
+}
+
 // Times and counts of any size are kept as they are.
 func TestSlidingLog_KeepsAnySize(t *testing.T) {
 	s := newClockedTestStore(t)

@@ -24,6 +24,11 @@ func (s fieldSet) add(names ...string) {
 	}
 }
 
+func (s fieldSet) has(name string) bool {
+	_, has := s[key.FoldHeader(name)]
+	return has
+}
+
 // ownFields are those in which Weir tells upstreams who asks and for what, and
 // those that frame a message.
 func ownFields() fieldSet {

@@ -117,13 +117,19 @@
 //
 // # What people read of it
 //
-// One line a request (record.go). What tells of a person stands there as a hash, cut
+// One line a request, the access log (record.go), of the fields and in the format that the
+// configuration has chosen (accesslog.go). What tells of a person stands there as a hash, cut
 // short, or masked (redact.go): keys, paths that no route matches, and the client's
 // address as the configuration wants it. With a secret the hash of a key is the
 // beginning of its name in the store. Without one it is made with a salt that nodes of
 // one Redis share, because a bare hash of a phone number is found out by trying all.
 // Names in the store go without the salt: it would lie beside them, protect nothing
 // from whoever reads them, and split the counts whenever it was lost.
+//
+// Where traces are on, each request has a span, and one each for the decision and the
+// upstream, made when it is over (tracing.go); package trace sends them. What goes to the
+// upstream names its span, also where nothing is recorded, so that the upstream decides
+// as Weir did.
 //
 // # A reload
 //

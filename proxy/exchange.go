@@ -2,10 +2,8 @@ package proxy
 
 import (
 	"net/netip"
-	"slices"
 	"time"
 
-	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
 	routing "github.com/weir-proxy/weir/proxy/route"
 )
@@ -18,25 +16,19 @@ type exchange struct {
 	id         string      // record: the request's id
 	began      time.Time
 	took       time.Duration // settle: until the answer was written; not what is settled after it
-	err        error         // for the log
 
-	in        incoming         // downstream: what has come in
-	request   routing.Request  // downstream, tidy, match: where it goes, and what its route was found by
-	client    client           // address: who asks
-	route     *route           // match
-	list      *config.List     // lists: the one that decided what is done with the request
-	extracted extracted        // extract: the keys, and what they are read from
-	asks      asks             // extract: what is asked of limits that refuse
-	shadows   asks             // extract: what is asked of limits in shadow mode
-	newKeys   string           // new keys: what was said of too many of them; empty if nothing
-	repeat    repeat           // idempotency: what its repeats are known by
-	decision  limiter.Decision // admit, new keys: what the limits say of asks
-	admitted  admission        // admit: how that was decided, and what was taken
-	sending   sending          // forward: what the upstream is asked
-	outcome   outcome          // forward: what came of that
-	settled   settlement       // settle: what is given back
-	told      told             // refuse, forward: what the client is told of its quota
-	answer    answer           // downstream: what the client was sent
+	in        incoming        // downstream: what has come in
+	request   routing.Request // downstream, tidy, match: where it goes, and what its route was found by
+	client    client          // address: who asks
+	list      *config.List    // lists: the one that decided what is done with the request
+	extracted extracted       // extract: the keys, and what they are read from
+	newKeys   string          // new keys: what was said of too many of them; empty if nothing
+	admission                 // extract, admit, settle: what is asked of limits, and what comes of it
+	sending   sending         // forward: what the upstream is asked
+	outcome   outcome         // forward: what came of that
+	told      told            // refuse, forward: what the client is told of its quota
+	answer    answer          // downstream: what the client was sent
+	trace     *tracing        // record: nil where nothing is traced
 }
 
 // An incoming is a request as its downstream brings it, but for where it goes.
@@ -49,6 +41,8 @@ type incoming struct {
 	length  int64    // of the body as announced; -1 for not
 	body    carrier
 	fault   error // what is wrong with the request as HTTP
+
+	userAgent, referer string // finish: as the log shows them
 }
 
 func (in incoming) reset() incoming { return incoming{odd: in.odd[:0]} }
@@ -83,29 +77,15 @@ func (noFields) Values(string) []string { return nil }
 // reset makes x fit for the next request and keeps what it has allocated.
 func (x *exchange) reset() {
 	x.request.Reset()
-	*x = exchange{
-		in:        x.in.reset(),
-		request:   x.request,
-		extracted: x.extracted.reset(),
-		asks:      x.asks.none(),
-		shadows:   x.shadows.none(),
-		repeat:    x.repeat.reset(),
-		decision:  limiter.Decision{Outcomes: x.decision.Outcomes[:0]},
-		admitted:  x.admitted.reset(),
-		sending:   x.sending.reset(),
-		settled:   x.settled.reset(),
-		told:      x.told.reset(),
-	}
+	in, request, extracted, admission := x.in.reset(), x.request, x.extracted.reset(), x.admission.reset()
+	sending, told := x.sending.reset(), x.told.reset()
+	*x = exchange{} // in place: a new one beside it would be copied twice, over a cold stack
+	x.in, x.request, x.extracted, x.admission = in, request, extracted, admission
+	x.sending, x.told = sending, told
 }
 
 func newExchange() any {
 	x := &exchange{in: incoming{header: noFields{}}}
 	x.sending.edit = x.onHeader
 	return x
-}
-
-// refusing is the first claim that a limit refused.
-func (x *exchange) refusing() (i int, found bool) {
-	i = slices.IndexFunc(x.decision.Outcomes, func(o limiter.Outcome) bool { return !o.Allowed })
-	return i, i >= 0 && !x.decision.Allowed
 }

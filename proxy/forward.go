@@ -67,6 +67,7 @@ func (g *generation) forward(x *exchange, d downstream) {
 		OnHeader:    x.sending.edit,
 	}
 	began := time.Now()
+	x.sending.request.Set = x.trace.forwards(began, x.sending.request.Set)
 	x.outcome.result = d.forward(x.route.pool, &x.sending.request)
 	x.outcome.took = time.Since(began)
 	x.fail(x.outcome.result.Err)
@@ -107,7 +108,7 @@ func (x *exchange) onHeader(status int, h *http1.Fields) {
 	}
 	x.route.rewrite.answer(h)
 	if len(x.asks.claims) > 0 {
-		x.restore(status)
+		x.restore(status, &x.outcome)
 		x.told.memory.Reset()
 		x.route.quota.Headers(x.verdict(), h)
 	}

@@ -24,6 +24,7 @@ type generation struct {
 	own       fieldSet   // fields that Weir, or its operator, speaks in
 	address   addresser
 	redact    redactor
+	accessLog accessLog
 	table     *routing.Table[*route]
 	routes    []*route     // in the order of the configuration
 	seed      maphash.Seed // see lasting
@@ -50,14 +51,16 @@ type lasting struct {
 // compile builds the generation of a configuration. It opens and dials nothing.
 func compile(c *config.Config, l lasting) (*generation, error) {
 	g := &generation{
-		config:  c,
-		via:     l.pseudonym,
-		groups:  l.groups,
-		redact:  redactor{c.Privacy, l.salt},
-		own:     ownFields(),
-		seed:    l.seed,
-		address: newAddresser(c.ClientIP),
-		pools:   map[*config.Upstream]*upstream.Pool{},
+		config: c,
+		via:    l.pseudonym,
+		groups: l.groups,
+		redact: redactor{c.Privacy, l.salt},
+		own:    ownFields(),
+
+		accessLog: newAccessLog(c.AccessLog),
+		seed:      l.seed,
+		address:   newAddresser(c.ClientIP),
+		pools:     map[*config.Upstream]*upstream.Pool{},
 	}
 	for _, k := range c.Keys {
 		g.keyFields = append(g.keyFields, k.Headers()...)

@@ -112,6 +112,7 @@ func (h *histogram) example(bucket int, d time.Duration, x *exchange) {
 			e.Label = append(e.Label, &dto.LabelPair{Name: &name, Value: &text})
 		}
 	}
+	add("trace_id", x.traceID())
 	add("request_id", x.id)
 	h.exemplars[bucket].is.Store(e)
 }

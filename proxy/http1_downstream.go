@@ -178,7 +178,9 @@ func (x *exchange) keep() {
 	if _, borrowed := x.in.body.(*http1Downstream); !borrowed {
 		return
 	}
-	x.id = strings.Clone(x.id)
+	for _, s := range []*string{&x.id, &x.in.userAgent, &x.in.referer} {
+		*s = strings.Clone(*s)
+	}
 	x.request.Keep()
 	x.in.header, x.in.body = noFields{}, nil
 }

@@ -113,18 +113,18 @@ func (m *metrics) served(x *exchange) (name string) {
 // took notes how long x took, and who took how much of that.
 func (m *metrics) took(x *exchange, name string, f *figures) {
 	x.observe(f.durations.of(m.durations, name), x.took)
-	x.observe(f.own.of(m.own, name), x.took-x.outcome.took-x.admitted.waitTook)
+	x.observe(f.own.of(m.own, name), x.ownTook())
 	if x.outcome.took > 0 {
 		x.observe(f.upstream.of(m.upstream, name), x.outcome.took)
 	}
-	if x.admitted.waitTook > 0 {
-		x.observe(f.line.of(m.line, name), x.admitted.waitTook)
+	if x.waitTook > 0 {
+		x.observe(f.line.of(m.line, name), x.waitTook)
 	}
 }
 
 // observe notes d of x. Now and then x is an example of those that took so long.
 func (x *exchange) observe(h *histogram, d time.Duration) {
-	if bucket := h.observe(d); h.due(bucket, x.began.Add(x.took)) {
+	if bucket := h.observe(d); h.due(bucket, x.began.Add(x.took)) || x.traceID() != "" {
 		h.example(bucket, d, x)
 	}
 }
@@ -169,13 +169,13 @@ func (m *metrics) asked(operation string, took time.Duration, err error) {
 }
 
 // fellBack notes a request that was decided without the store.
-func (m *metrics) fellBack(x *exchange) {
-	m.fallbacks.WithLabelValues(x.admitted.fallback).Inc()
+func (m *metrics) fellBack(q *admission) {
+	m.fallbacks.WithLabelValues(q.fallback).Inc()
 }
 
 // unasked notes a limit that nobody could be asked about.
-func (m *metrics) unasked(x *exchange, of *limit) {
-	m.decision(x.route, of, unavailable).Inc()
+func (m *metrics) unasked(q *admission, of *limit) {
+	m.decision(q.route, of, unavailable).Inc()
 }
 
 func (m *metrics) reloaded(r Report, err error) {

@@ -16,6 +16,7 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/trace"
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
@@ -29,6 +30,10 @@ type Options struct {
 	Store    limiter.AdminStore
 	Registry prometheus.Registerer
 	Log      zerolog.Logger
+	// Access is where lines of requests go; nil: where Log writes.
+	Access *AccessWriter
+	// Traces takes the spans of requests; nil: nothing is traced.
+	Traces *trace.Exporter
 	// Nodes tells how many proxies share the store, at least 1; nil is always 1.
 	Nodes func() int
 	// Number is that of the first generation; 0 is 1, not agreed on yet.
@@ -62,6 +67,7 @@ type Proxy struct {
 	buffers     *buffers
 	admitter    *admitter
 	recorder    *recorder
+	traces      *trace.Exporter // nil: nothing is traced
 	log         zerolog.Logger
 	metrics     *metrics
 	alive       sync.WaitGroup // generations that a request is still served by
@@ -121,7 +127,8 @@ func assemble(o Options, keys limiter.KeyGuardOptions, warm func(*generation) er
 		guard:     limiter.NewKeyGuard(keys),
 		buffers:   newBuffers(o.Config.Listen.MaxBuffered),
 		admitter:  newAdmitter(o, m),
-		recorder:  &recorder{log: o.Log, metrics: m, resets: sample{most: loggedResets}},
+		recorder:  newRecorder(o, m),
+		traces:    o.Traces,
 		log:       o.Log,
 		metrics:   m,
 		timeouts:  o.Config.Listen.Timeouts,
@@ -158,7 +165,7 @@ func (p *Proxy) serve(ctx context.Context, x *exchange, d downstream) {
 		return
 	}
 	if x.hasHeld() {
-		d.beforeEnd(func(flush func()) { p.admitter.release(ctx, x, flush) })
+		d.beforeEnd(func(flush func()) { p.admitter.release(ctx, &x.admission, flush) })
 	}
 	g.forward(x, d)
 	p.metrics.forwarded(x)
@@ -173,13 +180,16 @@ func (p *Proxy) through(ctx context.Context, g *generation, x *exchange) error {
 	if err := p.claim(ctx, g, x); err != nil {
 		return err
 	}
-	return p.admitter.admit(ctx, x)
+	x.trace.asks()
+	defer x.trace.answered()
+	return p.admitter.admit(ctx, &x.admission)
 }
 
 // route learns who asks, and the route of the request.
 func (p *Proxy) route(g *generation, x *exchange) error {
 	g.address.address(x)
 	p.recorder.name(x)
+	p.beginTrace(g, x)
 	if x.in.fault != nil {
 		return x.in.fault
 	}

@@ -135,7 +135,25 @@ func (r *route) hides(name string) bool {
 	return slices.Contains(r.hidden, name) || r.redacts() && name != "*"
 }
 
+// redactedURL is the URL of a page for people to read: without a query, and of its path
+// what tells of nobody. Of what is none only the beginning is shown.
+func redactedURL(text string) string {
+	text, _, _ = strings.Cut(text, "?")
+	text, _, _ = strings.Cut(text, "#")
+	scheme, rest, is := strings.Cut(text, "://")
+	if !is {
+		return withoutPersons(text)
+	}
+	host, path, _ := strings.Cut(rest, "/")
+	if _, after, login := strings.Cut(host, "@"); login {
+		host = after
+	}
+	return scheme[:min(len(scheme), mostSegment)] + "://" + host[:min(len(host), mostPath)] + withoutPersons("/"+path)
+}
+
 const (
+	// mostField is how much of a field of the header is shown.
+	mostField = 512
 	// mostDigits is how many digits a segment of a path may have that is shown: a
 	// version or a year, but no phone number.
 	mostDigits = 4

@@ -17,26 +17,31 @@ type refusal struct {
 }
 
 // refusal is what the decision says of claim i, which was refused.
-func (x *exchange) refusal(i int) refusal {
-	return refusal{x.asks.windows[i], x.asks.claims[i].Key, x.decision.Outcomes[i].Banned, x.decision.Outcomes[i].Wait}
+func (q *admission) refusal(i int) refusal {
+	return refusal{q.asks.windows[i], q.asks.claims[i].Key, q.decision.Outcomes[i].Banned, q.decision.Outcomes[i].Wait}
 }
 
 // logRefusals writes which rates refused the request, or would have in shadow mode,
 // and reports whether any did refuse.
-func (x *exchange) logRefusals(e *zerolog.Event) bool {
-	if len(x.admitted.shadowed)+len(x.extracted.shadowErrors) > 0 {
+func (x *exchange) logRefusals(e *zerolog.Event, f logFields) bool {
+	if len(x.shadowed)+len(x.shadowErrors) > 0 && f.has(logShadow) {
 		e.Array("shadow", shadowsOf{x})
 	}
 	first, refused := x.refusing()
 	if !refused {
 		return false
 	}
-	e.Str("limit", x.asks.windows[first].of.Name).Float64("wait_ms", ms(x.decision.Wait))
-	x.logRefusal(e, x.refusal(first))
-	if x.admitted.banned {
+	if f.has(logLimit) {
+		e.Str("limit", x.asks.windows[first].of.Name)
+	}
+	if f.has(logWait) {
+		e.Float64("wait_ms", ms(x.decision.Wait))
+	}
+	x.logRefusal(e, x.refusal(first), f)
+	if x.banned && f.has(logBanBegan) {
 		e.Bool("ban_began", true)
 	}
-	for i := first + 1; i < len(x.decision.Outcomes); i++ {
+	for i := first + 1; i < len(x.decision.Outcomes) && f.has(logAlso); i++ {
 		if x.alsoRefused(first, i) {
 			e.Array("also", othersOf{x, first})
 			break
@@ -47,13 +52,18 @@ func (x *exchange) logRefusals(e *zerolog.Event) bool {
 
 // logRefusal writes one rate that refused: its name, under which key, and whether it
 // did so because of a ban.
-func (x *exchange) logRefusal(e *zerolog.Event, r refusal) {
+func (x *exchange) logRefusal(e *zerolog.Event, r refusal, f logFields) {
 	hash, masked := x.logKey(r.key)
-	e.Str("rate", r.window.rate).Str("key", hash)
-	if masked != "" {
+	if f.has(logRate) {
+		e.Str("rate", r.window.rate)
+	}
+	if f.has(logKey) {
+		e.Str("key", hash)
+	}
+	if masked != "" && f.has(logMasked) {
 		e.Str("masked", masked)
 	}
-	if r.banned {
+	if r.banned && f.has(logBanned) {
 		e.Bool("banned", true)
 	}
 }
@@ -75,7 +85,7 @@ func (x othersOf) MarshalZerologArray(a *zerolog.Array) {
 	for i := range x.decision.Outcomes {
 		if x.alsoRefused(x.first, i) {
 			e := zerolog.Dict()
-			x.logRefusal(e, x.refusal(i))
+			x.logRefusal(e, x.refusal(i), allFields)
 			a.Dict(e)
 		}
 	}
@@ -86,12 +96,12 @@ type shadowsOf struct{ *exchange }
 
 // MarshalZerologArray implements zerolog.LogArrayMarshaler.
 func (x shadowsOf) MarshalZerologArray(a *zerolog.Array) {
-	for _, s := range x.admitted.shadowed {
+	for _, s := range x.shadowed {
 		e := zerolog.Dict()
-		x.logRefusal(e, s)
+		x.logRefusal(e, s, allFields)
 		a.Dict(e)
 	}
-	for _, l := range x.extracted.shadowErrors {
+	for _, l := range x.shadowErrors {
 		a.Dict(zerolog.Dict().Str("limit", l.Name).Bool("unfit", true))
 	}
 }

@@ -21,6 +21,7 @@ type Env struct {
 	Stdin          io.Reader // nil: that of the process
 	Stdout, Stderr io.Writer
 	Reload         <-chan os.Signal // SIGHUP
+	Reopen         <-chan os.Signal // SIGUSR1
 }
 
 // stdin is where commands read.

@@ -44,8 +44,10 @@ type Body struct {
 
 // open makes b ready for a body that begins with what in has unread.
 func (b *Body) open(in *input, from feeder, f Framing, l *Limits) {
-	b.trailer.reset()
-	*b = Body{in: in, from: from, framing: f, limits: l, left: f.Length, trailer: b.trailer}
+	trailer := b.trailer
+	trailer.reset()
+	*b = Body{}
+	b.in, b.from, b.framing, b.limits, b.left, b.trailer = in, from, f, l, f.Length, trailer
 	if f.Kind == None || f.Kind == Length && f.Length == 0 {
 		b.left, b.err = 0, io.EOF
 	}

@@ -179,7 +179,9 @@ func (f *Fields) count(n Name) (count int) {
 }
 
 // reset forgets all lines and keeps the memory for them.
-func (f *Fields) reset() { *f = Fields{own: f.own[:0], lines: f.lines[:0], scratch: f.scratch[:0]} }
+func (f *Fields) reset() {
+	f.buf, f.own, f.lines, f.known, f.odd, f.scratch = nil, f.own[:0], f.lines[:0], 0, false, f.scratch[:0]
+}
 
 // equalFold compares names in any case.
 func equalFold(a []byte, b string) bool {

@@ -3,7 +3,6 @@ package proxy
 import (
 	"errors"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -79,14 +78,14 @@ func (t *tracing) answered() {
 
 // forwards notes that the request is forwarded at now, and adds the trace to the fields
 // that are set. What the client said of a trace that is not believed goes no further.
-func (t *tracing) forwards(now time.Time, set http.Header) http.Header {
+func (t *tracing) forwards(now time.Time, set map[string][]string) map[string][]string {
 	if t == nil {
 		return set
 	}
 	t.forward, t.upstream = now, t.Child()
 	with := maps.Clone(set)
 	if with == nil {
-		with = http.Header{}
+		with = map[string][]string{}
 	}
 	with[traceParentField], with[traceStateField] = []string{t.upstream.String()}, []string{}
 	if t.state != "" {

@@ -32,6 +32,10 @@
 // request. A second goroutine exists only for a body that is still coming. A
 // connection that waits for a request holds no buffer.
 //
+// What does not speak HTTP/1.1 on its other side uses a [Duplex] of the exchange, whose
+// body one goroutine reads while another one answers, or gives a Call its body by
+// Call.Source and a [Receiver] by Call.RelayTo.
+//
 // # How long strings live
 //
 // Strings of a Request, a Response, a Field and a Body's trailer share the memory

@@ -14,6 +14,14 @@
 // returning an error; refuse words the answer. Only record logs, only package
 // respond picks a status, only new keys, admit and settle talk to the limiter.
 //
+// An exchange (exchange.go) is made of parts, and each part is written by one stage: what
+// came in, where it goes, who asks, its keys, what is asked of limits, what was forwarded,
+// what was answered. What a stage needs for itself is in the part that its file declares.
+// The part about limits is an admission (admission.go). The stages that ask a store take
+// that and not the exchange, and a test holds them to it. They are no package of their own:
+// routes, limits and windows would then be there twice, once as they decide and once as
+// extract, the log, explain and the operators' questions read them.
+//
 // # Who is asked at all
 //
 // The request is looked up in its route's lists (lists.go): one that denies refuses it

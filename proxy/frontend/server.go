@@ -2,6 +2,8 @@ package frontend
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	stdlog "log"
 	"net"
@@ -133,13 +135,20 @@ func (s *Server) Serve(l net.Listener) error {
 
 // ServeTLS takes requests in TLS from l until Drain: HTTP/1, and HTTP/2 from
 // clients that ask for it. It owns l.
-func (s *Server) ServeTLS(l net.Listener, c *Certificates) error {
+func (s *Server) ServeTLS(l net.Listener, c *Certificates) error { return s.serveTLS(l, c.config()) }
+
+// ServeMutualTLS is ServeTLS for clients with a certificate that one of roots has signed.
+func (s *Server) ServeMutualTLS(l net.Listener, c *Certificates, roots *x509.CertPool) error {
+	return s.serveTLS(l, c.mutual(roots))
+}
+
+func (s *Server) serveTLS(l net.Listener, c *tls.Config) error {
 	if !s.open(l) {
 		return nil
 	}
 	defer s.accepting.Done()
 	h := &handshaker{
-		config: c.config(), within: s.bounds.Timeouts.Header, stall: s.bounds.Timeouts.Write, log: s.log,
+		config: c, within: s.bounds.Timeouts.Header, stall: s.bounds.Timeouts.Write, log: s.log,
 		http1: s.http1.ServeConn, http2: s.deliver,
 	}
 	return s.accept(s.proxyProtocol(l), func(c net.Conn) {

@@ -9,8 +9,8 @@ import (
 	"github.com/gdamore/tcell/v2"
 )
 
-// A topScreen shows a model on a terminal, and does what it asks for.
-type topScreen struct {
+// A topTerminal shows a model on a terminal, and does what it asks for.
+type topTerminal struct {
 	tcell.Screen
 	source  topSource
 	model   topModel
@@ -36,7 +36,7 @@ func showTop(ctx context.Context, source topSource, every time.Duration) error {
 // runTop is showTop on a screen that is ready.
 func runTop(ctx context.Context, screen tcell.Screen, source topSource, every time.Duration) error {
 	ctx, cancel := context.WithCancel(ctx)
-	s := &topScreen{Screen: screen, source: source, happens: make(chan topMessage), model: topModel{source: source.client.Address}}
+	s := &topTerminal{Screen: screen, source: source, happens: make(chan topMessage), model: topModel{source: source.client.Address}}
 	defer s.work.Wait()
 	defer cancel()
 	events, quit := make(chan tcell.Event), make(chan struct{})
@@ -83,7 +83,7 @@ func runTop(ctx context.Context, screen tcell.Screen, source topSource, every ti
 }
 
 // do begins what is to be done; what comes of it happens later.
-func (s *topScreen) do(ctx context.Context, e topEffect) {
+func (s *topTerminal) do(ctx context.Context, e topEffect) {
 	if e.look && !s.looking {
 		s.looking = true
 		s.work.Go(func() {
@@ -99,7 +99,7 @@ func (s *topScreen) do(ctx context.Context, e topEffect) {
 	}
 }
 
-func (s *topScreen) tell(ctx context.Context, m topMessage) {
+func (s *topTerminal) tell(ctx context.Context, m topMessage) {
 	select {
 	case s.happens <- m:
 	case <-ctx.Done():
@@ -107,7 +107,7 @@ func (s *topScreen) tell(ctx context.Context, m topMessage) {
 }
 
 // draw puts the model on the screen.
-func (s *topScreen) draw() {
+func (s *topTerminal) draw() {
 	s.Clear()
 	for y, line := range s.model.view() {
 		style := styleOf(line.style)

@@ -88,7 +88,7 @@ func sees(t *testing.T, screen tcell.SimulationScreen, want string) {
 	}
 }
 
-func TestTopScreen_LooksAgainAndActs(t *testing.T) {
+func TestTopTerminal_LooksAgainAndActs(t *testing.T) {
 	s, screen, ended := topped(t)
 	sees(t, screen, "[1 Keys]")
 	sees(t, screen, "phone=bad   25       25-30     hbad")
@@ -127,7 +127,7 @@ func TestTopScreen_LooksAgainAndActs(t *testing.T) {
 }
 
 // A terminal that goes away ends it.
-func TestTopScreen_EndsWithItsTerminal(t *testing.T) {
+func TestTopTerminal_EndsWithItsTerminal(t *testing.T) {
 	_, screen, ended := topped(t)
 	sees(t, screen, "[1 Keys]")
 	if err := screen.PostEvent(tcell.NewEventError(context.Canceled)); err != nil {

@@ -95,7 +95,7 @@ func newAccessLog(c config.AccessLog) accessLog {
 // isSampled reports whether x is one of those of which only some are written: it
 // passed, and all went well.
 func (l *accessLog) isSampled(x *exchange) bool {
-	return l.sample > 1 && x.err == nil && x.admitted.fallback == "" && x.answer.status < 500 && outcomeOf(x) == outcomeAllowed
+	return l.sample > 1 && x.err == nil && x.fallback == "" && x.answer.status < 500 && outcomeOf(x) == outcomeAllowed
 }
 
 // noteAgent keeps what the log will show of the request's header, which does not

@@ -13,28 +13,12 @@ import (
 )
 
 var (
-	// errRefused says that a limit refused; the exchange has the decision.
+	// errRefused says that a limit refused; the admission has the decision.
 	errRefused = errors.New("refused by a limit")
 	// errUndecided says that the store could not answer and that a limit of the
 	// route lets nobody pass then.
 	errUndecided = errors.New("limits cannot be asked")
 )
-
-// An admission is how a request was decided, and what was taken for it.
-type admission struct {
-	decided  bool          // the decision is about what was asked
-	fallback string        // the policy that decided while the store could not
-	repeated bool          // it repeats a request that was counted
-	waited   bool          // it stood in line for its turn
-	waitTook time.Duration // for so long
-	banned   bool          // this refusal was one too many
-	shadowed []refusal     // what limits in shadow mode would have refused
-	takings  []taking      // what was taken, and of whom
-}
-
-func (a admission) reset() admission {
-	return admission{shadowed: a.shadowed[:0], takings: a.takings[:0]}
-}
 
 // An admitter asks the limits whether a request may pass. It outlives
 // generations.
@@ -46,8 +30,8 @@ type admitter struct {
 	denier   denier // nil: the store knows nothing by itself
 	// announcer tells other nodes of changes; nil: there are none.
 	announcer announcer
-	line      *limiter.Line                                   // at the store
-	waiting   func(client context.Context, x *exchange) taker // how a request waits for its turn: inLine
+	line      *limiter.Line                                    // at the store
+	waiting   func(client context.Context, q *admission) taker // how a request waits for its turn: inLine
 	metrics   *metrics
 	nearby    *nearby
 
@@ -69,34 +53,34 @@ func newAdmitter(o Options, m *metrics) *admitter {
 	return a
 }
 
-// admit asks for all claims of x in one step: errRefused when a limit refused,
+// admit asks for all that q asks in one step: errRefused when a limit refused,
 // errUndecided when the store could not tell and a limit says deny. A client
 // that leaves meanwhile is counted all the same: what was asked for was asked
 // for. All that it asks of the store takes no longer together than one decision
 // may. A request that may wait for its turn is another matter: see wait.
-func (a *admitter) admit(client context.Context, x *exchange) error {
-	ctx, cancel := a.boundAll(client, x)
+func (a *admitter) admit(client context.Context, q *admission) error {
+	ctx, cancel := a.boundAll(client, q)
 	defer func() { cancel() }()
-	if len(x.asks.claims) == 0 {
-		a.watch(ctx, x)
+	if len(q.asks.claims) == 0 {
+		a.watch(ctx, q)
 		return nil
 	}
 	store, err := a.store, errAway
-	settles := a.fallback.settles(x)
-	if !a.fallback.decides(x) {
+	settles := a.fallback.settles(q)
+	if !a.fallback.decides(q) {
 		take := taker(a.take)
 		switch {
 		case settles:
-			take = a.fallback.within(x, take)
-		case x.route.waits:
-			take = a.waiting(client, x)
+			take = a.fallback.within(q, take)
+		case q.route.waits:
+			take = a.waiting(client, q)
 		}
-		err = a.takeOnce(ctx, x, take)
+		err = a.takeOnce(ctx, q, take)
 	}
-	if x.admitted.repeated {
+	if q.repeated {
 		return nil
 	}
-	if x.admitted.waited { // what is asked from now on has its own time
+	if q.waited { // what is asked from now on has its own time
 		cancel()
 		ctx, cancel = a.bound(client)
 	}
@@ -107,36 +91,36 @@ func (a *admitter) admit(client context.Context, x *exchange) error {
 		if !errors.Is(err, limiter.ErrUnavailable) {
 			return err
 		}
-		x.err = err
-		if err := a.fallback.decide(x, a.metrics); err != nil {
+		q.err = err
+		if err := a.fallback.decide(q, a.metrics); err != nil {
 			return err
 		}
-		store, x.repeat.first = reporting{a.fallback.local, a.fallback}, nil
+		store, q.repeat.first = reporting{a.fallback.local, a.fallback}, nil
 	} else {
 		if !settles { // else it is known there already
-			a.fallback.note(x)
+			a.fallback.note(q)
 		}
-		a.nearby.note(x)
+		a.nearby.note(q)
 	}
-	if x.extracted.bothSecrets {
-		x.mergePrevious()
+	if q.bothSecrets {
+		q.mergePrevious()
 	}
-	a.metrics.decided(x.route, x.asks, &x.decision)
-	x.admitted.decided = true
-	if !x.decision.Allowed {
-		return a.refuse(ctx, x, store)
+	a.metrics.decided(q.route, q.asks, &q.decision)
+	q.decided = true
+	if !q.decision.Allowed {
+		return a.refuse(ctx, q, store)
 	}
-	x.admitted.takings = append(x.admitted.takings, newTaking(store, x.asks, x.decision.Permit).with(x.repeat.first))
+	q.takings = append(q.takings, newTaking(store, q.asks, q.decision.Permit).with(q.repeat.first))
 	if err == nil { // a store that is away is not asked again for the same request
-		a.watch(ctx, x)
+		a.watch(ctx, q)
 	}
 	return nil
 }
 
 // refuse does what follows a refusal of by.
-func (a *admitter) refuse(ctx context.Context, x *exchange, by limiter.AdminStore) error {
-	a.penalize(ctx, x, by)
-	x.shortenRetry()
+func (a *admitter) refuse(ctx context.Context, q *admission, by limiter.AdminStore) error {
+	a.penalize(ctx, q, by)
+	q.shortenRetry()
 	return errRefused
 }
 
@@ -148,32 +132,32 @@ func (a *admitter) bound(client context.Context) (context.Context, context.Cance
 	return context.WithTimeout(context.WithoutCancel(client), a.timeout)
 }
 
-// boundAll is bound for all that admit asks for x. What is one call of the store needs
+// boundAll is bound for all that admit asks for q. What is one call of the store needs
 // no timer of its own: none of its calls takes longer than a decision may.
-func (a *admitter) boundAll(client context.Context, x *exchange) (context.Context, context.CancelFunc) {
-	if a.timeout > 0 && !x.route.waits && len(x.repeat.first)+len(x.shadows.claims) == 0 && !x.penalized() {
+func (a *admitter) boundAll(client context.Context, q *admission) (context.Context, context.CancelFunc) {
+	if a.timeout > 0 && !q.route.waits && len(q.repeat.first)+len(q.shadows.claims) == 0 && !q.penalized() {
 		return context.WithoutCancel(client), func() {}
 	}
 	return a.bound(client)
 }
 
-// penalized reports whether a refusal of x may have to be counted.
-func (x *exchange) penalized() bool {
-	return x.asks.has(func(l *limit) bool { return l.Penalty != nil })
+// penalized reports whether a refusal of q may have to be counted.
+func (q *admission) penalized() bool {
+	return q.asks.has(func(l *limit) bool { return l.Penalty != nil })
 }
 
 // shortenRetry lets a client that was refused for what it has under way come back soon:
 // any of that may end at any moment, long before the lease that the store goes
 // by.
-func (x *exchange) shortenRetry() {
-	x.decision.Wait = 0
-	for i := range x.decision.Outcomes {
-		o := &x.decision.Outcomes[i]
-		if concurrent(x.asks.claims[i]) && !o.Banned {
+func (q *admission) shortenRetry() {
+	q.decision.Wait = 0
+	for i := range q.decision.Outcomes {
+		o := &q.decision.Outcomes[i]
+		if concurrent(q.asks.claims[i]) && !o.Banned {
 			o.Wait = min(o.Wait, time.Second)
 		}
 		if !o.Allowed {
-			x.decision.Wait = max(x.decision.Wait, o.Wait)
+			q.decision.Wait = max(q.decision.Wait, o.Wait)
 		}
 	}
 }
@@ -194,28 +178,28 @@ func (a *admitter) take(ctx context.Context, claims []limiter.Claim, d *limiter.
 // watch asks each limit in shadow mode what it would have said of a request that
 // passes. Each is asked alone, since what one refuses the others still count. They
 // have what the decision left of its time.
-func (a *admitter) watch(ctx context.Context, x *exchange) {
-	if len(x.shadows.claims)+len(x.extracted.shadowErrors) > 0 {
-		a.watchAll(ctx, x)
+func (a *admitter) watch(ctx context.Context, q *admission) {
+	if len(q.shadows.claims)+len(q.shadowErrors) > 0 {
+		a.watchAll(ctx, q)
 	}
 }
 
-func (a *admitter) watchAll(ctx context.Context, x *exchange) {
-	for _, l := range x.extracted.shadowErrors {
-		a.metrics.decision(x.route, l, shadowRefused).Inc()
+func (a *admitter) watchAll(ctx context.Context, q *admission) {
+	for _, l := range q.shadowErrors {
+		a.metrics.decision(q.route, l, shadowRefused).Inc()
 	}
 	var d limiter.Decision
-	for from, to := 0, 0; from < len(x.shadows.claims); from = to {
+	for from, to := 0, 0; from < len(q.shadows.claims); from = to {
 		var of *limit
-		of, to = x.shadows.limit(from)
-		asked := x.shadows.part(from, to)
+		of, to = q.shadows.limit(from)
+		asked := q.shadows.part(from, to)
 		if err := a.take(ctx, asked.claims, &d); err != nil {
-			a.metrics.unasked(x, of)
+			a.metrics.unasked(q, of)
 			continue
 		}
-		a.metrics.decided(x.route, asked, &d)
-		x.admitted.shadow(asked, &d)
-		x.admitted.takings = append(x.admitted.takings, newTaking(a.store, asked, d.Permit))
+		a.metrics.decided(q.route, asked, &d)
+		q.shadow(asked, &d)
+		q.takings = append(q.takings, newTaking(a.store, asked, d.Permit))
 	}
 }
 

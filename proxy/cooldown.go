@@ -36,25 +36,25 @@ func (g *generation) resets(made map[string]*route) {
 	}
 }
 
-// restart lets begin anew what the outcome of a request ends: the cooldowns that
+// resetCooldowns lets begin anew what the outcome of a request ends: the cooldowns that
 // its key has on other routes, and bans of it there. A store that cannot be told
 // leaves them as they are, and so does a request that was let pass without being
 // counted: whoever may ask as often as he likes could end them as often.
-func (a *admitter) resetCooldowns(ctx context.Context, x *exchange) {
-	if x.extracted.exempt || x.admitted.repeated {
+func (a *admitter) resetCooldowns(ctx context.Context, q *admission, keys []extractedKey, status int) {
+	if q.exempt || q.repeated {
 		return
 	}
-	for _, r := range x.route.resets {
-		i := slices.IndexFunc(x.extracted.keys, func(k extractedKey) bool { return k.by == r.key })
-		if i < 0 || x.extracted.keys[i].skip || !r.status.Has(x.outcome.result.Status) {
+	for _, r := range q.route.resets {
+		i := slices.IndexFunc(keys, func(k extractedKey) bool { return k.by == r.key })
+		if i < 0 || keys[i].skip || !r.status.Has(status) {
 			continue
 		}
-		claims := []limiter.Claim{{Limit: &r.of.Limit, Key: x.extracted.keys[i].Key, Cost: 1}}
-		if x.extracted.bothSecrets {
-			claims = append(claims, limiter.Claim{Limit: &r.of.Limit, Key: x.extracted.keys[i].previous, Cost: 1})
+		claims := []limiter.Claim{{Limit: &r.of.Limit, Key: keys[i].Key, Cost: 1}}
+		if q.bothSecrets {
+			claims = append(claims, limiter.Claim{Limit: &r.of.Limit, Key: keys[i].previous, Cost: 1})
 		}
 		if err := a.reset(ctx, claims); err != nil {
-			x.fail(fmt.Errorf("end a cooldown: %w", err))
+			q.fail(fmt.Errorf("end a cooldown: %w", err))
 			continue
 		}
 		a.metrics.resets.WithLabelValues(r.route, r.of.of.Name).Inc()

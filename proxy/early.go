@@ -48,18 +48,18 @@ func (p *Proxy) early(ctx context.Context, g *generation, x *exchange) error {
 		}
 	}
 	a := p.admitter
-	if len(x.asks.claims) > 0 && !a.fallback.decides(x) && a.foresees(ctx, x) {
-		a.fallback.note(x)
-		if x.extracted.bothSecrets {
+	if len(x.asks.claims) > 0 && !a.fallback.decides(&x.admission) && a.foresees(ctx, x) {
+		a.fallback.note(&x.admission)
+		if x.bothSecrets {
 			x.mergePrevious()
 		}
 		a.metrics.decided(x.route, x.asks, &x.decision)
-		x.admitted.decided = true
+		x.decided = true
 		ctx, cancel := a.bound(ctx)
 		defer cancel()
-		return a.refuse(ctx, x, a.store)
+		return a.refuse(ctx, &x.admission, a.store)
 	}
-	x.asks, x.extracted.bothSecrets = x.asks.none(), false // extract begins anew; the keys stay
+	x.asks, x.bothSecrets = x.asks.none(), false // extract begins anew; the keys stay
 	return nil
 }
 

@@ -3,10 +3,8 @@ package proxy
 import (
 	"net/http"
 	"net/netip"
-	"slices"
 	"time"
 
-	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
 	routing "github.com/weir-proxy/weir/proxy/route"
 )
@@ -19,26 +17,19 @@ type exchange struct {
 	id         string      // record: the request's id
 	began      time.Time
 	took       time.Duration // settle: until the answer was written; not what is settled after it
-	err        error         // for the log
 
-	in        incoming         // downstream: what has come in
-	request   routing.Request  // downstream, tidy, match: where it goes, and what its route was found by
-	client    client           // address: who asks
-	route     *route           // match
-	list      *config.List     // lists: the one that decided what is done with the request
-	extracted extracted        // extract: the keys, and what they are read from
-	asks      asks             // extract: what is asked of limits that refuse
-	shadows   asks             // extract: what is asked of limits in shadow mode
-	newKeys   string           // new keys: what was said of too many of them; empty if nothing
-	repeat    repeat           // idempotency: what its repeats are known by
-	decision  limiter.Decision // admit, new keys: what the limits say of asks
-	admitted  admission        // admit: how that was decided, and what was taken
-	sending   sending          // forward: what the upstream is asked
-	outcome   outcome          // forward: what came of that
-	settled   settlement       // settle: what is given back
-	told      told             // refuse, forward: what the client is told of its quota
-	answer    answer           // downstream: what the client was sent
-	trace     *tracing         // record: nil where nothing is traced
+	in        incoming        // downstream: what has come in
+	request   routing.Request // downstream, tidy, match: where it goes, and what its route was found by
+	client    client          // address: who asks
+	list      *config.List    // lists: the one that decided what is done with the request
+	extracted extracted       // extract: the keys, and what they are read from
+	newKeys   string          // new keys: what was said of too many of them; empty if nothing
+	admission                 // extract, admit, settle: what is asked of limits, and what comes of it
+	sending   sending         // forward: what the upstream is asked
+	outcome   outcome         // forward: what came of that
+	told      told            // refuse, forward: what the client is told of its quota
+	answer    answer          // downstream: what the client was sent
+	trace     *tracing        // record: nil where nothing is traced
 }
 
 // An incoming is a request as its downstream brings it, but for where it goes.
@@ -80,23 +71,15 @@ type fields interface {
 // reset makes x fit for the next request and keeps what it has allocated.
 func (x *exchange) reset() {
 	x.request.Reset()
-	in, request, extracted, asks, shadows := x.in.reset(), x.request, x.extracted.reset(), x.asks.none(), x.shadows.none()
-	repeat, outcomes, admitted := x.repeat.reset(), x.decision.Outcomes[:0], x.admitted.reset()
-	sending, settled, told := x.sending.reset(), x.settled.reset(), x.told.reset()
+	in, request, extracted, admission := x.in.reset(), x.request, x.extracted.reset(), x.admission.reset()
+	sending, told := x.sending.reset(), x.told.reset()
 	*x = exchange{} // in place: a new one beside it would be copied twice, over a cold stack
-	x.in, x.request, x.extracted, x.asks, x.shadows = in, request, extracted, asks, shadows
-	x.repeat, x.decision.Outcomes, x.admitted = repeat, outcomes, admitted
-	x.sending, x.settled, x.told = sending, settled, told
+	x.in, x.request, x.extracted, x.admission = in, request, extracted, admission
+	x.sending, x.told = sending, told
 }
 
 func newExchange() any {
 	x := &exchange{in: incoming{header: http.Header(nil)}}
 	x.sending.edit = x.onHeader
 	return x
-}
-
-// refusing is the first claim that a limit refused.
-func (x *exchange) refusing() (i int, found bool) {
-	i = slices.IndexFunc(x.decision.Outcomes, func(o limiter.Outcome) bool { return !o.Allowed })
-	return i, i >= 0 && !x.decision.Allowed
 }

@@ -28,14 +28,14 @@ func (e *explainer) early() (string, error) {
 	if errors.Is(err, errRefused) {
 		return "", fmt.Errorf("%w, before the body is read", err)
 	}
-	x.asks, x.extracted.bothSecrets = x.asks.none(), false
+	x.asks, x.bothSecrets = x.asks.none(), false
 	return "", nil // a store that cannot tell leaves it to admit
 }
 
 // newKeys is Proxy.newKeys that learns nothing.
 func (e *explainer) newKeys() (string, error) {
 	x, r := e.x, e.x.route
-	if len(r.newKeys) == 0 || x.extracted.exempt {
+	if len(r.newKeys) == 0 || x.exempt {
 		return "", nil
 	}
 	var keys []limiter.Key
@@ -97,7 +97,7 @@ func (e *explainer) ask() error {
 	if err := a.store.Peek(ctx, x.asks.claims, &x.decision); err != nil {
 		return fmt.Errorf("ask the limits: %w", err)
 	}
-	if x.extracted.bothSecrets {
+	if x.bothSecrets {
 		x.mergePrevious()
 	}
 	if x.decision.Allowed {
@@ -120,7 +120,7 @@ func (e *explainer) repeats() (bool, error) {
 	if err := a.store.Peek(ctx, x.repeat.first, &d); err != nil || d.Allowed {
 		return false, nil //nolint:nilerr // a store that cannot tell is met again by admit
 	}
-	free := []limiter.Claim{{Limit: &x.route.repeats.repeats, Key: x.repeat.first[0].Key, Cost: 1, Source: x.extracted.source}}
+	free := []limiter.Claim{{Limit: &x.route.repeats.repeats, Key: x.repeat.first[0].Key, Cost: 1, Source: x.source}}
 	if err := a.store.Peek(ctx, free, &d); err != nil || !d.Allowed {
 		return false, nil //nolint:nilerr // as above
 	}
@@ -129,9 +129,9 @@ func (e *explainer) repeats() (bool, error) {
 }
 
 // worthWaiting reports whether each limit that refuses lets requests wait that long.
-func (x *exchange) worthWaiting() bool {
-	for i, o := range x.decision.Outcomes {
-		if !o.Allowed && o.Wait > x.asks.windows[i].of.Wait {
+func (q *admission) worthWaiting() bool {
+	for i, o := range q.decision.Outcomes {
+		if !o.Allowed && o.Wait > q.asks.windows[i].of.Wait {
 			return false
 		}
 	}
@@ -143,7 +143,7 @@ func (x *exchange) notAsked() string {
 	switch {
 	case x.list != nil && x.list.Action == config.Bypass:
 		return "the list " + x.list.Name + " lets it pass"
-	case x.extracted.exempt:
+	case x.exempt:
 		return "it is a browser's preflight"
 	case len(x.route.limits) == 0:
 		return "the route has no limits"

@@ -19,29 +19,26 @@ var errCost = errors.New("cost not acceptable")
 
 // An extracted is what of a request keys are read from, and the keys.
 type extracted struct {
-	query        url.Values
-	queryRead    bool         // the names in query are looked through
-	body         *content     // nil if no key was read from it
-	confused     []key.Origin // what other names of the request may be taken for
-	value        key.Value    // the key last read
-	keys         []extractedKey
-	source       uint32       // stands for the client's network where room for keys is shared
-	exempt       bool         // no limit is asked about the request
-	bothSecrets  bool         // what is asked is there twice, under the secret in use and the one before
-	overridden   []overridden // limits in which one of the keys stands hashed
-	shadowErrors []*limit     // in shadow mode, and would have refused before any store
+	query      url.Values
+	queryRead  bool         // the names in query are looked through
+	body       *content     // nil if no key was read from it
+	confused   []key.Origin // what other names of the request may be taken for
+	value      key.Value    // the key last read
+	keys       []extractedKey
+	overridden []overridden // limits in which one of the keys stands hashed
 }
 
 func (e extracted) reset() extracted {
 	e.value.Reset()
-	return extracted{confused: e.confused[:0], value: e.value, keys: e.keys[:0], overridden: e.overridden[:0], shadowErrors: e.shadowErrors[:0]}
+	return extracted{confused: e.confused[:0], value: e.value, keys: e.keys[:0], overridden: e.overridden[:0]}
 }
 
 // extract learns what the request claims: one claim for each window of each
 // limit of its route, under the key that the request carries. A key is made
 // once, however many limits count under it.
 func (g *generation) extract(x *exchange) error {
-	if x.extracted.exempt = x.bypasses(); x.extracted.exempt {
+	x.names = x
+	if x.exempt = x.bypasses(); x.exempt {
 		return nil
 	}
 	if err := x.readQuery(); err != nil {
@@ -50,7 +47,7 @@ func (g *generation) extract(x *exchange) error {
 	for _, l := range x.route.limits {
 		err := g.claim(x, l)
 		if err != nil && l.Mode == config.Shadow {
-			x.extracted.shadowErrors = append(x.extracted.shadowErrors, l) // a limit in shadow mode refuses nobody
+			x.shadowErrors = append(x.shadowErrors, l) // a limit in shadow mode refuses nobody
 			continue
 		}
 		if err != nil {
@@ -104,8 +101,8 @@ func (g *generation) claim(x *exchange, l *limit) error {
 			return fmt.Errorf("%s: %w: %d is more than can ever be asked for", l.Cost.From, errCost, cost)
 		}
 	}
-	if x.extracted.source == 0 {
-		x.extracted.source = uint32(maphash.Comparable(g.seed, x.client.network)) | 1 // never nobody
+	if x.source == 0 {
+		x.source = uint32(maphash.Comparable(g.seed, x.client.network)) | 1 // never nobody
 	}
 	shared := ""
 	if l.RedissonName != "" {
@@ -119,12 +116,12 @@ func (g *generation) claim(x *exchange, l *limit) error {
 		asked = &x.shadows
 	}
 	for _, w := range of {
-		asked.add(limiter.Claim{Limit: &w.Limit, Key: k.Key, Cost: cost, Value: value.Key, Redisson: shared, RedissonForm: l.RedissonForm, Source: x.extracted.source}, w)
+		asked.add(limiter.Claim{Limit: &w.Limit, Key: k.Key, Cost: cost, Value: value.Key, Redisson: shared, RedissonForm: l.RedissonForm, Source: x.source}, w)
 	}
 	if g.config.Privacy.Rotates && shared == "" { // what was counted before counts as well
-		x.extracted.bothSecrets = true
+		x.bothSecrets = true
 		for _, w := range of {
-			asked.add(limiter.Claim{Limit: &w.Limit, Key: k.previous, Cost: cost, Value: value.previous, Source: x.extracted.source}, w)
+			asked.add(limiter.Claim{Limit: &w.Limit, Key: k.previous, Cost: cost, Value: value.previous, Source: x.source}, w)
 		}
 	}
 	return nil

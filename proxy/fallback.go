@@ -73,30 +73,30 @@ func (s *fallback) nodes() int {
 	return int(n)
 }
 
-// decides reports whether x is to be decided here without asking the store.
-func (s *fallback) decides(x *exchange) bool {
-	return s.inPlace(x) && !s.store.Settling()
+// decides reports whether q is to be decided here without asking the store.
+func (s *fallback) decides(q *admission) bool {
+	return s.inPlace(q) && !s.store.Settling()
 }
 
-// settles reports whether x is to be decided both here and by the store: of what other
+// settles reports whether q is to be decided both here and by the store: of what other
 // nodes granted meanwhile the store may not have heard yet, so none may have more
 // than its share; and as soon as one of them goes by the store alone, the others must ask
 // it as well.
-func (s *fallback) settles(x *exchange) bool {
-	return s.inPlace(x) && s.store.Settling()
+func (s *fallback) settles(q *admission) bool {
+	return s.inPlace(q) && s.store.Settling()
 }
 
-func (s *fallback) inPlace(x *exchange) bool {
-	return s.store != nil && x.route.standsIn && !s.store.Available()
+func (s *fallback) inPlace(q *admission) bool {
+	return s.store != nil && q.route.standsIn && !s.store.Available()
 }
 
-// within is take for x, with no more than this node's share. errAway says that the share
+// within is take for q, with no more than this node's share. errAway says that the share
 // is used up.
-func (s *fallback) within(x *exchange, take taker) taker {
+func (s *fallback) within(q *admission, take taker) taker {
 	return func(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
 		var own []limiter.Claim
-		for i, c := range x.asks.claims {
-			if x.asks.windows[i].of.OnStoreFailure == config.Local {
+		for i, c := range q.asks.claims {
+			if q.asks.windows[i].of.OnStoreFailure == config.Local {
 				own = append(own, c)
 			}
 		}
@@ -117,44 +117,44 @@ func (s *fallback) within(x *exchange, take taker) taker {
 }
 
 // note remembers what the store has said, as far as it may be asked here later.
-func (s *fallback) note(x *exchange) {
-	if s.store != nil && x.route.local {
-		s.local.Note(x.asks.claims, &x.decision, s.nodes())
+func (s *fallback) note(q *admission) {
+	if s.store != nil && q.route.local {
+		s.local.Note(q.asks.claims, &q.decision, s.nodes())
 	}
 }
 
 // decide decides x, each limit by its own policy: one that denies refuses the
 // request, one that allows is left out. errUndecided says that one denied.
-func (s *fallback) decide(x *exchange, m *metrics) error {
-	for i := range x.asks.claims {
-		if x.asks.windows[i].of.OnStoreFailure == config.Deny {
-			x.admitted.fallback = string(config.Deny)
-			m.fellBack(x)
-			m.unasked(x, x.asks.windows[i].of)
+func (s *fallback) decide(q *admission, m *metrics) error {
+	for i := range q.asks.claims {
+		if q.asks.windows[i].of.OnStoreFailure == config.Deny {
+			q.fallback = string(config.Deny)
+			m.fellBack(q)
+			m.unasked(q, q.asks.windows[i].of)
 			return errUndecided
 		}
 	}
-	x.admitted.fallback = string(config.Allow)
-	left := x.asks.none()
-	for i, c := range x.asks.claims {
-		if x.asks.windows[i].of.OnStoreFailure == config.Allow {
-			m.unasked(x, x.asks.windows[i].of)
+	q.fallback = string(config.Allow)
+	left := q.asks.none()
+	for i, c := range q.asks.claims {
+		if q.asks.windows[i].of.OnStoreFailure == config.Allow {
+			m.unasked(q, q.asks.windows[i].of)
 			continue
 		}
-		left.add(c, x.asks.windows[i])
-		x.admitted.fallback = string(config.Local)
+		left.add(c, q.asks.windows[i])
+		q.fallback = string(config.Local)
 	}
-	x.asks = left
-	m.fellBack(x)
+	q.asks = left
+	m.fellBack(q)
 	if len(left.claims) == 0 {
-		x.decision = limiter.Decision{Allowed: true, Outcomes: x.decision.Outcomes[:0]}
+		q.decision = limiter.Decision{Allowed: true, Outcomes: q.decision.Outcomes[:0]}
 		return nil
 	}
-	if err := s.local.Take(context.Background(), s.shares(x.asks.claims), &x.decision); err != nil {
+	if err := s.local.Take(context.Background(), s.shares(q.asks.claims), &q.decision); err != nil {
 		return err
 	}
-	if s.store != nil && x.decision.Allowed {
-		s.store.Report(x.asks.claims, x.decision.Permit)
+	if s.store != nil && q.decision.Allowed {
+		s.store.Report(q.asks.claims, q.decision.Permit)
 	}
 	return nil
 }

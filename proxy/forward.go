@@ -108,7 +108,7 @@ func (x *exchange) onHeader(status int, h *http1.Fields) {
 	}
 	x.route.rewrite.answer(h)
 	if len(x.asks.claims) > 0 {
-		x.restore(status)
+		x.restore(status, &x.outcome)
 		x.told.memory.Reset()
 		x.route.quota.Headers(x.verdict(), h)
 	}

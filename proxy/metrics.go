@@ -117,8 +117,8 @@ func (m *metrics) took(x *exchange, name string, f *figures) {
 	if x.outcome.took > 0 {
 		x.observe(f.upstream.of(m.upstream, name), x.outcome.took)
 	}
-	if x.admitted.waitTook > 0 {
-		x.observe(f.line.of(m.line, name), x.admitted.waitTook)
+	if x.waitTook > 0 {
+		x.observe(f.line.of(m.line, name), x.waitTook)
 	}
 }
 
@@ -169,13 +169,13 @@ func (m *metrics) asked(operation string, took time.Duration, err error) {
 }
 
 // fellBack notes a request that was decided without the store.
-func (m *metrics) fellBack(x *exchange) {
-	m.fallbacks.WithLabelValues(x.admitted.fallback).Inc()
+func (m *metrics) fellBack(q *admission) {
+	m.fallbacks.WithLabelValues(q.fallback).Inc()
 }
 
 // unasked notes a limit that nobody could be asked about.
-func (m *metrics) unasked(x *exchange, of *limit) {
-	m.decision(x.route, of, unavailable).Inc()
+func (m *metrics) unasked(q *admission, of *limit) {
+	m.decision(q.route, of, unavailable).Inc()
 }
 
 func (m *metrics) reloaded(r Report, err error) {

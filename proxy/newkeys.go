@@ -38,7 +38,7 @@ func boundedKeys(from *config.Route) (of []*key.Spec) {
 // pass is not asked about.
 func (p *Proxy) newKeys(x *exchange) error {
 	r := x.route
-	if len(r.newKeys) == 0 || x.extracted.exempt {
+	if len(r.newKeys) == 0 || x.exempt {
 		return nil
 	}
 	var room [8]limiter.Key

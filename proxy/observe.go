@@ -28,11 +28,11 @@ func (o *observer) minute(t time.Time) int64 { return int64(t.Sub(o.since) / tim
 func (o *observer) observe(x *exchange) {
 	o.recent.note(x)
 	minute := o.minute(x.began)
-	if x.admitted.decided {
+	if x.decided {
 		o.count(x, minute)
 	}
-	for i := range x.admitted.takings {
-		o.countShadow(x, &x.admitted.takings[i], minute)
+	for i := range x.takings {
+		o.countShadow(x, &x.takings[i], minute)
 	}
 }
 
@@ -56,14 +56,14 @@ func (o *observer) count(x *exchange, minute int64) {
 // countShadow counts the key of a limit in shadow mode, which is a taking by itself.
 func (o *observer) countShadow(x *exchange, t *taking, minute int64) {
 	if of := x.shadowOf(t); of != nil {
-		refused := slices.ContainsFunc(x.admitted.shadowed, func(s refusal) bool { return s.window.of == of })
+		refused := slices.ContainsFunc(x.shadowed, func(s refusal) bool { return s.window.of == of })
 		of.top.count(x, of, minute, t.asked.claims[0].Key, refused)
 	}
 }
 
 // shadowOf is the limit in shadow mode that t was taken of; nil if it is none. Where
 // each limit let pass because the store was away, nothing was taken of any.
-func (x *exchange) shadowOf(t *taking) *limit {
+func (q *admission) shadowOf(t *taking) *limit {
 	if len(t.asked.windows) == 0 {
 		return nil
 	}

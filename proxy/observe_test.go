@@ -21,7 +21,7 @@ func ended(p *Proxy, user string, d limiter.Decision) *exchange {
 	x := newExchange().(*exchange)
 	x.generation, x.route = g, g.routes[0]
 	x.id, x.request.Method, x.request.Path, x.answer.status = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "POST", "/v1/sms/send", 200
-	x.began, x.took, x.extracted.source, x.admitted.decided, x.outcome.known = time.Now(), time.Millisecond, 7, true, d.Allowed
+	x.began, x.took, x.source, x.decided, x.outcome.known = time.Now(), time.Millisecond, 7, true, d.Allowed
 	x.decision.Allowed = d.Allowed
 	for _, l := range x.route.limits {
 		k := extractedKey{by: l.Key, Key: limiter.KeyOf(l.Key.Name, user), text: user}

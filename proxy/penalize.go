@@ -12,29 +12,29 @@ import (
 // ban has caused, so a key costs at most so many calls before its ban, and none
 // during it. A count that the store cannot make is left out: the request is
 // refused all the same.
-func (a *admitter) penalize(ctx context.Context, x *exchange, by limiter.AdminStore) {
-	for from, to := 0, 0; from < len(x.asks.claims); from = to {
+func (a *admitter) penalize(ctx context.Context, q *admission, by limiter.AdminStore) {
+	for from, to := 0, 0; from < len(q.asks.claims); from = to {
 		var of *limit
-		of, to = x.asks.limit(from)
+		of, to = q.asks.limit(from)
 		refused, banned := false, false
-		for _, o := range x.decision.Outcomes[from:to] {
+		for _, o := range q.decision.Outcomes[from:to] {
 			refused = refused || !o.Allowed
 			banned = banned || o.Banned
 		}
 		if of.Penalty == nil || !refused || banned {
 			continue
 		}
-		if err := a.penalty(ctx, x, by, from, to); err != nil {
-			x.fail(fmt.Errorf("count a refusal: %w", err))
+		if err := a.penalty(ctx, q, by, from, to); err != nil {
+			q.fail(fmt.Errorf("count a refusal: %w", err))
 		}
 	}
 }
 
 // penalty counts one refusal of the limit of claims from to to, and bans when
 // that was the last one to be had.
-func (a *admitter) penalty(ctx context.Context, x *exchange, by limiter.AdminStore, from, to int) error {
-	of := x.asks.windows[from].of
-	count := []limiter.Claim{{Limit: &of.refusals, Key: x.asks.claims[from].Key, Cost: 1, Source: x.extracted.source}}
+func (a *admitter) penalty(ctx context.Context, q *admission, by limiter.AdminStore, from, to int) error {
+	of := q.asks.windows[from].of
+	count := []limiter.Claim{{Limit: &of.refusals, Key: q.asks.claims[from].Key, Cost: 1, Source: q.source}}
 	var d limiter.Decision
 	if err := by.Take(ctx, count, &d); err != nil {
 		return err
@@ -42,15 +42,15 @@ func (a *admitter) penalty(ctx context.Context, x *exchange, by limiter.AdminSto
 	if d.Allowed && d.Outcomes[0].Remaining > 0 {
 		return nil
 	}
-	if err := by.Ban(ctx, x.asks.claims[from:to], of.Penalty.Ban); err != nil {
+	if err := by.Ban(ctx, q.asks.claims[from:to], of.Penalty.Ban); err != nil {
 		return err
 	}
-	a.metrics.bans.WithLabelValues(x.route.Name, of.Name).Inc()
-	x.admitted.banned = true
+	a.metrics.bans.WithLabelValues(q.route.Name, of.Name).Inc()
+	q.banned = true
 	for i := from; i < to; i++ {
-		o := &x.decision.Outcomes[i]
+		o := &q.decision.Outcomes[i]
 		o.Allowed, o.Unknown, o.Banned, o.Remaining, o.Wait = false, false, true, 0, max(o.Wait, of.Penalty.Ban)
-		x.decision.Wait = max(x.decision.Wait, o.Wait)
+		q.decision.Wait = max(q.decision.Wait, o.Wait)
 	}
 	return by.Reset(ctx, count)
 }

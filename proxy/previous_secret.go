@@ -2,13 +2,13 @@ package proxy
 
 // mergePrevious lets the outcome under the key in use say what both keys say: a limit is
 // reached when it is under either.
-func (x *exchange) mergePrevious() {
-	for i, o := range x.decision.Outcomes {
-		own := x.asks.current(i)
+func (q *admission) mergePrevious() {
+	for i, o := range q.decision.Outcomes {
+		own := q.asks.current(i)
 		if own == i {
 			continue
 		}
-		both := &x.decision.Outcomes[own]
+		both := &q.decision.Outcomes[own]
 		both.Allowed = both.Allowed && o.Allowed
 		both.Banned = both.Banned || o.Banned
 		both.Remaining, both.Wait = min(both.Remaining, o.Remaining), max(both.Wait, o.Wait)

@@ -165,7 +165,7 @@ func (p *Proxy) serve(ctx context.Context, x *exchange, d downstream) {
 		return
 	}
 	if x.hasHeld() {
-		d.beforeEnd(func(flush func()) { p.admitter.release(ctx, x, flush) })
+		d.beforeEnd(func(flush func()) { p.admitter.release(ctx, &x.admission, flush) })
 	}
 	g.forward(x, d)
 	p.metrics.forwarded(x)
@@ -182,7 +182,7 @@ func (p *Proxy) through(ctx context.Context, g *generation, x *exchange) error {
 	}
 	x.trace.asks()
 	defer x.trace.answered()
-	return p.admitter.admit(ctx, x)
+	return p.admitter.admit(ctx, &x.admission)
 }
 
 // route learns who asks, and the route of the request.

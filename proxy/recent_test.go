@@ -163,9 +163,11 @@ func TestDecisions_AFloodPushesNobodyOut(t *testing.T) {
 	ring := w.lasting.observer.recent
 	where := func(user string) uint64 {
 		return ring.setOf(&exchange{
-			admitted: admission{decided: true}, client: client{network: netip.MustParsePrefix("192.0.2.1/32")},
-			asks:     asks{claims: []limiter.Claim{{Key: limiter.KeyOf("header:X-User", user)}}},
-			decision: limiter.Decision{Outcomes: make([]limiter.Outcome, 1)},
+			client: client{network: netip.MustParsePrefix("192.0.2.1/32")},
+			admission: admission{
+				decided: true, asks: asks{claims: []limiter.Claim{{Key: limiter.KeyOf("header:X-User", user)}}},
+				decision: limiter.Decision{Outcomes: make([]limiter.Outcome, 1)},
+			},
 		}, outcomeRefused)
 	}
 	for where("alice") == where("eve") { // one time in 64

@@ -49,11 +49,11 @@ func (s *recentSet) due(now int64, every time.Duration) bool {
 // outcomeOf is what became of x.
 func outcomeOf(x *exchange) outcomeKind {
 	switch {
-	case x.admitted.decided && !x.decision.Allowed, x.newKeys == refused:
+	case x.decided && !x.decision.Allowed, x.newKeys == refused:
 		return outcomeRefused
 	case !x.outcome.known:
 		return outcomeRejected
-	case len(x.admitted.shadowed)+len(x.extracted.shadowErrors) > 0, x.newKeys == shadowRefused:
+	case len(x.shadowed)+len(x.shadowErrors) > 0, x.newKeys == shadowRefused:
 		return outcomeShadow
 	}
 	return outcomeAllowed
@@ -77,7 +77,7 @@ func spread(n uint64) uint64 { return n * 0x9e3779b97f4a7c15 >> 32 % recentSets 
 // fill writes what is known of every request.
 func (r *recentRecord) fill(x *exchange) {
 	r.began, r.took, r.status = x.began.UnixNano(), x.took, uint16(x.answer.status)
-	r.route, r.list, r.newKeys, r.fallback, r.upstream, r.fault = nil, "", x.newKeys, x.admitted.fallback, x.outcome.result.Target, ""
+	r.route, r.list, r.newKeys, r.fallback, r.upstream, r.fault = nil, "", x.newKeys, x.fallback, x.outcome.result.Target, ""
 	if x.route != nil {
 		r.route = x.route.note
 	}
@@ -85,7 +85,7 @@ func (r *recentRecord) fill(x *exchange) {
 		r.list = x.list.Name
 	}
 	r.flags = 0
-	for flag, is := range [...]bool{x.admitted.repeated, x.admitted.waited, x.extracted.exempt, x.admitted.banned, x.route == nil || x.route.redacts()} {
+	for flag, is := range [...]bool{x.repeated, x.waited, x.exempt, x.banned, x.route == nil || x.route.redacts()} {
 		if is {
 			r.flags |= 1 << flag
 		}
@@ -119,9 +119,9 @@ func (x *exchange) copyPath(to *[recentPath]byte) uint8 {
 // fillClaims writes what each rate has said, and under which key.
 func (r *recentRecord) fillClaims(x *exchange) {
 	r.claims, r.keys, r.more = 0, 0, 0
-	if x.admitted.decided {
+	if x.decided {
 		for i := range min(len(x.asks.claims), len(x.decision.Outcomes)) {
-			if x.extracted.bothSecrets && x.asks.current(i) != i {
+			if x.bothSecrets && x.asks.current(i) != i {
 				continue // it is told of once
 			}
 			o := &x.decision.Outcomes[i]
@@ -134,8 +134,8 @@ func (r *recentRecord) fillClaims(x *exchange) {
 			r.add(x, c, x.asks.claims[i].Key)
 		}
 	}
-	for i := range x.admitted.takings {
-		if t := &x.admitted.takings[i]; x.shadowOf(t) != nil {
+	for i := range x.takings {
+		if t := &x.takings[i]; x.shadowOf(t) != nil {
 			r.fillShadow(x, t)
 		}
 	}
@@ -148,7 +148,7 @@ func (r *recentRecord) fillShadow(x *exchange, t *taking) {
 			continue // it is told of once
 		}
 		c := recentClaim{window: uint16(w.number), flags: claimShadow | claimAllowed}
-		for _, s := range x.admitted.shadowed {
+		for _, s := range x.shadowed {
 			if s.window == w {
 				c.flags, c.wait = claimShadow, shortWait(s.wait)
 				if s.banned {

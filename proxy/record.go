@@ -75,7 +75,7 @@ func isID(s string) bool { return len(s) <= 128 && httpguts.ValidHeaderFieldName
 // leave notes what came of it.
 func (rec *recorder) leave(x *exchange) {
 	name := rec.metrics.served(x)
-	if x.admitted.repeated {
+	if x.repeated {
 		rec.metrics.repeats.WithLabelValues(name).Inc()
 	}
 	if x.list != nil {
@@ -161,7 +161,7 @@ func logOutcome(e *zerolog.Event, x *exchange) {
 	if x.newKeys != "" && f.has(logNewKeys) {
 		e.Str("new_keys", x.newKeys)
 	}
-	if x.admitted.repeated && f.has(logRepeated) {
+	if x.repeated && f.has(logRepeated) {
 		e.Bool("repeated", true)
 	}
 	if x.list != nil && f.has(logList) {
@@ -170,8 +170,8 @@ func logOutcome(e *zerolog.Event, x *exchange) {
 	if x.settled.returned && f.has(logRefunded) {
 		e.Bool("refunded", true)
 	}
-	if x.admitted.fallback != "" && f.has(logFallback) {
-		e.Str("fallback", x.admitted.fallback)
+	if x.fallback != "" && f.has(logFallback) {
+		e.Str("fallback", x.fallback)
 	}
 }
 
@@ -190,8 +190,8 @@ func logMore(e *zerolog.Event, x *exchange) {
 	if f.has(logOwn) {
 		e.Float64("own_ms", ms(x.ownTook()))
 	}
-	if f.has(logWaited) && x.admitted.waited {
-		e.Float64("waited_ms", ms(x.admitted.waitTook))
+	if f.has(logWaited) && x.waited {
+		e.Float64("waited_ms", ms(x.waitTook))
 	}
 	if f.has(logUserAgent) && x.in.userAgent != "" {
 		e.Str("user_agent", x.in.userAgent)
@@ -202,6 +202,6 @@ func logMore(e *zerolog.Event, x *exchange) {
 }
 
 // ownTook is how long x took without upstream and waiting.
-func (x *exchange) ownTook() time.Duration { return x.took - x.outcome.took - x.admitted.waitTook }
+func (x *exchange) ownTook() time.Duration { return x.took - x.outcome.took - x.waitTook }
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

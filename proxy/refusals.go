@@ -17,14 +17,14 @@ type refusal struct {
 }
 
 // refusal is what the decision says of claim i, which was refused.
-func (x *exchange) refusal(i int) refusal {
-	return refusal{x.asks.windows[i], x.asks.claims[i].Key, x.decision.Outcomes[i].Banned, x.decision.Outcomes[i].Wait}
+func (q *admission) refusal(i int) refusal {
+	return refusal{q.asks.windows[i], q.asks.claims[i].Key, q.decision.Outcomes[i].Banned, q.decision.Outcomes[i].Wait}
 }
 
 // logRefusals writes which rates refused the request, or would have in shadow mode,
 // and reports whether any did refuse.
 func (x *exchange) logRefusals(e *zerolog.Event, f logFields) bool {
-	if len(x.admitted.shadowed)+len(x.extracted.shadowErrors) > 0 && f.has(logShadow) {
+	if len(x.shadowed)+len(x.shadowErrors) > 0 && f.has(logShadow) {
 		e.Array("shadow", shadowsOf{x})
 	}
 	first, refused := x.refusing()
@@ -38,7 +38,7 @@ func (x *exchange) logRefusals(e *zerolog.Event, f logFields) bool {
 		e.Float64("wait_ms", ms(x.decision.Wait))
 	}
 	x.logRefusal(e, x.refusal(first), f)
-	if x.admitted.banned && f.has(logBanBegan) {
+	if x.banned && f.has(logBanBegan) {
 		e.Bool("ban_began", true)
 	}
 	for i := first + 1; i < len(x.decision.Outcomes) && f.has(logAlso); i++ {
@@ -96,12 +96,12 @@ type shadowsOf struct{ *exchange }
 
 // MarshalZerologArray implements zerolog.LogArrayMarshaler.
 func (x shadowsOf) MarshalZerologArray(a *zerolog.Array) {
-	for _, s := range x.admitted.shadowed {
+	for _, s := range x.shadowed {
 		e := zerolog.Dict()
 		x.logRefusal(e, s, allFields)
 		a.Dict(e)
 	}
-	for _, l := range x.extracted.shadowErrors {
+	for _, l := range x.shadowErrors {
 		a.Dict(zerolog.Dict().Str("limit", l.Name).Bool("unfit", true))
 	}
 }

@@ -100,17 +100,6 @@ func unread(err error) respond.Kind {
 	return respond.BadRequest
 }
 
-// fail notes for the log what went wrong, beside what did before.
-func (x *exchange) fail(err error) {
-	switch {
-	case err == nil:
-	case x.err == nil:
-		x.err = err
-	default:
-		x.err = errors.Join(x.err, err)
-	}
-}
-
 // verdict is the decision as clients are told of it.
 func (x *exchange) verdict() respond.Verdict {
 	return respond.Verdict{Decision: &x.decision, Of: x.policies(), Memory: &x.told.memory}
@@ -121,7 +110,7 @@ func (x *exchange) policies() []int {
 	x.told.policies = x.told.policies[:0]
 	for i, w := range x.asks.windows {
 		policy := w.number
-		if x.extracted.bothSecrets && x.asks.current(i) != i {
+		if x.bothSecrets && x.asks.current(i) != i {
 			policy = -1 // it is told of once
 		}
 		x.told.policies = append(x.told.policies, policy)

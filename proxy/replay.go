@@ -49,8 +49,8 @@ func NewReplay(c *config.Config, o ReplayOptions) (*Replay, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.admitter.waiting = func(_ context.Context, x *exchange) taker {
-		if _, first := x.waitsAt(); first == nil {
+	p.admitter.waiting = func(_ context.Context, q *admission) taker {
+		if _, first := q.waitsAt(); first == nil {
 			return p.admitter.take
 		}
 		return decided
@@ -82,7 +82,7 @@ func (r *Replay) Request(q *LoggedRequest) {
 		r.stand(&v, place, first)
 		return
 	}
-	v.err = r.proxy.admitter.admit(context.Background(), x)
+	v.err = r.proxy.admitter.admit(context.Background(), &x.admission)
 	r.leave(&v)
 }
 
@@ -118,7 +118,7 @@ func (r *Replay) leave(v *visit) {
 	}
 	x.stopRenewing() // by the time of day, which means nothing here
 	x.outcome.result = v.result()
-	ends := len(x.route.resets) > 0 || x.owes()
+	ends := len(x.route.resets) > 0 || x.owes(&x.outcome)
 	if v.took > 0 && ends {
 		r.renew(v, r.now.Add(v.took))
 		r.events.add(r.now.Add(v.took), func() { r.settle(v) })
@@ -134,8 +134,8 @@ func (r *Replay) leave(v *visit) {
 // settle ends a request.
 func (r *Replay) settle(v *visit) {
 	ctx := context.Background()
-	r.proxy.admitter.resetCooldowns(ctx, &v.x)
-	r.proxy.admitter.settle(ctx, &v.x)
+	r.proxy.admitter.resetCooldowns(ctx, &v.x.admission, v.x.extracted.keys, v.x.outcome.result.Status)
+	r.proxy.admitter.settle(ctx, &v.x.admission, &v.x.outcome)
 	if v.x.settled.returned {
 		r.tally.route(v.route).Returned++
 	}
@@ -149,7 +149,7 @@ func (r *Replay) renew(v *visit, until time.Time) {
 		return
 	}
 	r.events.add(next, func() {
-		for _, t := range v.x.admitted.takings {
+		for _, t := range v.x.takings {
 			if t.hasHeld() {
 				_ = t.hold.store.Renew(context.Background(), t.hold.claims, t.hold.permit)
 			}

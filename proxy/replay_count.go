@@ -104,16 +104,16 @@ func (t *tallies) count(now time.Time, v *visit) {
 
 // flags counts what else is known of a request.
 func (rt *routeTally) flags(x *exchange, err error) {
-	if x.extracted.exempt && err == nil {
+	if x.exempt && err == nil {
 		rt.Exempt++
 	}
-	if x.admitted.waited {
+	if x.waited {
 		rt.Waited++
 	}
-	if x.admitted.repeated {
+	if x.repeated {
 		rt.Repeated++
 	}
-	if x.admitted.banned {
+	if x.banned {
 		rt.Banned++
 	}
 }

@@ -32,12 +32,12 @@ type replayWaiter struct {
 
 // waitsAt is the line in which x stands, and the limit that lets it wait; nil if it does
 // not wait.
-func (x *exchange) waitsAt() (at replayPlace, first *limit) {
-	if !x.route.waits {
+func (q *admission) waitsAt() (at replayPlace, first *limit) {
+	if !q.route.waits {
 		return at, nil
 	}
-	for i, c := range x.asks.claims {
-		if l := x.asks.windows[i].of; l.Wait > 0 {
+	for i, c := range q.asks.claims {
+		if l := q.asks.windows[i].of; l.Wait > 0 {
 			return replayPlace{c.Limit.Name, c.Key}, l
 		}
 	}
@@ -72,7 +72,7 @@ func (r *Replay) stand(v *visit, at replayPlace, first *limit) {
 		r.tooLate(q, w)
 		return
 	}
-	v.x.admitted.waited = true
+	v.x.waited = true
 	r.events.add(until, func() {
 		if !w.done && q.waiting[0] != w {
 			r.tooLate(q, w)
@@ -91,7 +91,7 @@ func (r *Replay) serveFirst(q *replayLine) {
 	}
 	again := r.now.Add(x.decision.Wait)
 	q.free = again
-	x.admitted.waited = true
+	x.waited = true
 	r.events.add(again, func() { r.serveFirst(q) })
 }
 
@@ -149,7 +149,7 @@ func (r *Replay) leaveLine(q *replayLine, w *replayWaiter) {
 func (r *Replay) decide(w *replayWaiter) {
 	v := w.visit
 	if v.err = v.taken; v.err == nil {
-		v.err = r.proxy.admitter.admit(context.Background(), &v.x)
+		v.err = r.proxy.admitter.admit(context.Background(), &v.x.admission)
 	}
 	r.leave(v)
 }

@@ -40,10 +40,10 @@ func (x *exchange) saidBy(l *limit) int {
 
 // shadowSaid is the same of a limit in shadow mode.
 func (x *exchange) shadowSaid(l *limit) int {
-	if slices.Contains(x.extracted.shadowErrors, l) {
+	if slices.Contains(x.shadowErrors, l) {
 		return saidNo
 	}
-	if slices.ContainsFunc(x.admitted.shadowed, func(s refusal) bool { return s.window.of == l }) {
+	if slices.ContainsFunc(x.shadowed, func(s refusal) bool { return s.window.of == l }) {
 		return saidNo
 	}
 	if x.shadows.first(l) >= 0 {

@@ -29,7 +29,7 @@ func (x *exchange) reply(d downstream) {
 		answer = respond.Redirect(to.Status, x.place(to.To))
 	}
 	if len(x.asks.claims) > 0 {
-		x.restore(answer.Status)
+		x.restore(answer.Status, &x.outcome)
 		answer = answer.With(x.route.quota, x.verdict())
 	}
 	x.outcome.result.Status = answer.Status

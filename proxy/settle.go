@@ -10,12 +10,8 @@ import (
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
-const (
-	// settleWithin is the most time that giving back may take.
-	settleWithin = time.Second
-	// mostSettling is how many requests may be settled at a time after their answers.
-	mostSettling = 10_000
-)
+// settleWithin is the most time that giving back may take.
+const settleWithin = time.Second
 
 // A taking is what one decision took, and of whom.
 type taking struct {
@@ -38,8 +34,8 @@ func (t taking) with(once []limiter.Claim) taking {
 }
 
 // stopRenewing ends what is held, whatever came of the request.
-func (x *exchange) stopRenewing() {
-	for _, t := range x.admitted.takings {
+func (q *admission) stopRenewing() {
+	for _, t := range q.takings {
 		t.hold.end()
 	}
 }
@@ -52,47 +48,6 @@ type settlement struct {
 
 func (s settlement) reset() settlement { return settlement{back: s.back[:0]} }
 
-// finish ends a request whose answer has been written, but for what net/http still
-// keeps of it until ServeHTTP returns. What has to be given back over a network is
-// given back after that, so that no client waits for it; then the exchange ends later
-// than its handler. When very many do, a request waits after all. A cooldown that the
-// outcome ends is ended before the answer is: what it tells the client to do next passes.
-func (p *Proxy) finish(ctx context.Context, x *exchange) {
-	x.took = time.Since(x.began)
-	x.noteAgent()
-	p.lasting.observer.observe(x)
-	a := p.admitter
-	if x.outcome.known {
-		a.resetCooldowns(ctx, x)
-	}
-	if a.timeout > 0 && x.outcome.known && x.owes() {
-		if a.settling.Add(1) <= mostSettling {
-			x.keep()
-			go func() {
-				defer a.settling.Add(-1)
-				p.end(context.Background(), x) // that of the request ends with its handler
-			}()
-			return
-		}
-		a.settling.Add(-1)
-	}
-	p.end(ctx, x)
-}
-
-// end settles what x took, and writes it down. Nobody may use x afterwards. A request
-// that broke off in the middle, of which nobody knows what came, stays counted.
-func (p *Proxy) end(ctx context.Context, x *exchange) {
-	if x.outcome.known {
-		p.admitter.settle(ctx, x)
-	}
-	x.stopRenewing()
-	p.endTrace(x)
-	p.recorder.leave(x)
-	x.generation.leave()
-	x.reset()
-	p.exchanges.Put(x)
-}
-
 // settle closes the account of a request that was admitted. What it took stays
 // taken unless it never left this process, or its route or a limit wants this
 // outcome not to count: then exactly that is given back, once. Concurrent
@@ -100,18 +55,18 @@ func (p *Proxy) end(ctx context.Context, x *exchange) {
 // nobody knows counts, since the upstream may have done what was asked. The
 // client may have left by then, so its context does not bind. Limits in shadow
 // mode are settled as if they were enforced.
-func (a *admitter) settle(ctx context.Context, x *exchange) {
-	for i := range x.admitted.takings {
-		a.giveBack(ctx, x, &x.admitted.takings[i])
+func (a *admitter) settle(ctx context.Context, q *admission, o *outcome) {
+	for i := range q.takings {
+		a.giveBack(ctx, q, &q.takings[i], o)
 	}
 }
 
-// owes reports whether settling x takes a call of a store.
-func (x *exchange) owes() bool {
-	all := x.returns()
-	for i := range x.admitted.takings {
-		t := &x.admitted.takings[i]
-		if t.asked.has(func(l *limit) bool { return all || l.uncounted(&x.outcome.result) }) || t.hasHeld() {
+// owes reports whether settling q takes a call of a store.
+func (q *admission) owes(o *outcome) bool {
+	all := q.returns(o)
+	for i := range q.takings {
+		t := &q.takings[i]
+		if t.asked.has(func(l *limit) bool { return all || l.uncounted(&o.result) }) || t.hasHeld() {
 			return true
 		}
 	}
@@ -120,46 +75,46 @@ func (x *exchange) owes() bool {
 
 // giveBack gives back all claims of one taking, or those of limits that do not
 // count the outcome. What was released before is left out.
-func (a *admitter) giveBack(ctx context.Context, x *exchange, t *taking) {
-	x.settled.back = x.settled.back[:0]
-	all := x.returns()
+func (a *admitter) giveBack(ctx context.Context, q *admission, t *taking, o *outcome) {
+	q.settled.back = q.settled.back[:0]
+	all := q.returns(o)
 	var last *limit
 	for i, c := range t.asked.claims {
 		of := t.asked.windows[i].of
 		if concurrent(c) {
 			if !t.released {
-				x.settled.back = append(x.settled.back, c)
+				q.settled.back = append(q.settled.back, c)
 			}
 			continue
 		}
-		if !all && !of.uncounted(&x.outcome.result) {
+		if !all && !of.uncounted(&o.result) {
 			continue
 		}
-		x.settled.back = append(x.settled.back, c)
+		q.settled.back = append(q.settled.back, c)
 		if of != last {
-			x.settled.returned = true
-			a.metrics.refunds.WithLabelValues(x.route.Name, of.Name).Inc()
+			q.settled.returned = true
+			a.metrics.refunds.WithLabelValues(q.route.Name, of.Name).Inc()
 			last = of
 		}
 	}
 	if all {
-		x.settled.back = append(x.settled.back, t.once...)
+		q.settled.back = append(q.settled.back, t.once...)
 	}
-	a.refund(ctx, x, t)
+	a.refund(ctx, q, t)
 }
 
-// refund gives back x.back, which is of t.
-func (a *admitter) refund(ctx context.Context, x *exchange, t *taking) {
-	if len(x.settled.back) == 0 {
+// refund gives back q.settled.back, which is of t.
+func (a *admitter) refund(ctx context.Context, q *admission, t *taking) {
+	if len(q.settled.back) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleWithin)
 	defer cancel()
 	began := time.Now()
-	err := t.store.Refund(ctx, x.settled.back, t.permit)
+	err := t.store.Refund(ctx, q.settled.back, t.permit)
 	a.metrics.asked("refund", time.Since(began), err)
 	if err != nil {
-		x.fail(fmt.Errorf("give back: %w", err))
+		q.fail(fmt.Errorf("give back: %w", err))
 	}
 }
 
@@ -168,24 +123,24 @@ func (a *admitter) refund(ctx context.Context, x *exchange, t *taking) {
 // may have stood before, and what is held stays held until the answer's end, so of
 // these the client hears what is so now. A failure that comes after the header, one of
 // refund_on's cut for example, cannot be told any more.
-func (x *exchange) restore(status int) {
-	all := x.outcome.refund || x.route.RefundOn.Status.Has(status)
-	for i := range x.decision.Outcomes {
-		c, of := x.asks.claims[i], x.asks.windows[i].of
+func (q *admission) restore(status int, o *outcome) {
+	all := o.refund || q.route.RefundOn.Status.Has(status)
+	for i := range q.decision.Outcomes {
+		c, of := q.asks.claims[i], q.asks.windows[i].of
 		if !all && (of.Count == nil || of.Count.Has(status)) || concurrent(c) || c.Limit.Algorithm == limiter.Distinct {
 			continue
 		}
-		o := &x.decision.Outcomes[i]
-		o.Remaining, o.Wait = min(o.Remaining+c.Cost, c.Limit.Most()), 0
+		left := &q.decision.Outcomes[i]
+		left.Remaining, left.Wait = min(left.Remaining+c.Cost, c.Limit.Most()), 0
 	}
 }
 
 // returns reports whether the request gives back all that it took.
-func (x *exchange) returns() bool {
-	if x.outcome.result.Target == "" && x.route.pool != nil {
+func (q *admission) returns(o *outcome) bool {
+	if o.result.Target == "" && q.route.pool != nil {
 		return true // no target was asked
 	}
-	return x.outcome.refund || x.route.RefundOn.Status.Has(x.outcome.result.Status) || x.route.refunds[x.outcome.result.Kind]
+	return o.refund || q.route.RefundOn.Status.Has(o.result.Status) || q.route.refunds[o.result.Kind]
 }
 
 // uncounted reports whether the outcome is known and not one that stays counted.

@@ -161,17 +161,17 @@ func (t *tracing) decision(x *exchange) *trace.Span {
 	case isRefused:
 		result = refused
 		s.Attributes = append(s.Attributes, trace.Text("weir.limit", x.asks.windows[first].of.Name), trace.Text("weir.rate", x.asks.windows[first].rate))
-	case errors.Is(x.err, errUndecided), errors.Is(x.err, limiter.ErrUnavailable) && x.admitted.fallback == "":
+	case errors.Is(x.err, errUndecided), errors.Is(x.err, limiter.ErrUnavailable) && x.fallback == "":
 		result, s.Failed = unavailable, true
-	case len(x.admitted.shadowed)+len(x.extracted.shadowErrors) > 0:
+	case len(x.shadowed)+len(x.shadowErrors) > 0:
 		result = shadowRefused
 	}
 	s.Attributes = append(s.Attributes, trace.Text("weir.decision", result))
-	if x.admitted.fallback != "" {
-		s.Attributes = append(s.Attributes, trace.Text("weir.fallback", x.admitted.fallback))
+	if x.fallback != "" {
+		s.Attributes = append(s.Attributes, trace.Text("weir.fallback", x.fallback))
 	}
-	if x.admitted.waited {
-		s.Attributes = append(s.Attributes, trace.Number("weir.waited_ms", x.admitted.waitTook.Milliseconds()))
+	if x.waited {
+		s.Attributes = append(s.Attributes, trace.Number("weir.waited_ms", x.waitTook.Milliseconds()))
 	}
 	return s
 }

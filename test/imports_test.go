@@ -1,6 +1,8 @@
 package test
 
 import (
+	"go/ast"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -89,6 +91,35 @@ func TestImports_FencesHold(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// The stages that ask a store know what is asked, and nothing else of a request: neither
+// its exchange nor HTTP.
+func TestImports_StagesAtTheStoreKnowNoRequest(t *testing.T) {
+	stages := []string{
+		"admission", "admit", "asks", "wait", "penalize", "repeat", "fallback", "previous_secret", "lease", "release", "settle", "cooldown", "near",
+	}
+	for _, s := range sources(t) {
+		name := strings.TrimSuffix(path.Base(s.path), ".go")
+		if s.dir != "proxy" || !slices.Contains(stages, name) {
+			continue
+		}
+		stages = slices.DeleteFunc(stages, func(stage string) bool { return stage == name })
+		for _, other := range []string{"net/http", module + "/proxy/http1", module + "/proxy/respond", module + "/proxy/route"} {
+			if slices.Contains(s.imports(), other) {
+				t.Errorf("%s imports %s", s.path, other)
+			}
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			if id, ok := n.(*ast.Ident); ok && id.Name == "exchange" {
+				t.Errorf("%s:%d knows an exchange; an admission has what it may know", s.path, s.files.Position(id.Pos()).Line)
+			}
+			return true
+		})
+	}
+	if len(stages) > 0 {
+		t.Errorf("%q are not there any more", stages)
 	}
 }
 

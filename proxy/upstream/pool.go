@@ -49,7 +49,7 @@ type Config struct {
 	// 0; Response the most until an answer begins after the request was sent,
 	// and the most that a target may take none of the request, 30 s if 0.
 	Connect, Response time.Duration
-	// Handshake is the most time that TLS may take; if 0, Connect is for both.
+	// TLSTimeout is the most time that TLS may take; if 0, Connect is for both.
 	// Idle is the most that a target may send nothing in the middle of an
 	// answer, without end if 0. It does not bind WebSocket.
 	TLSTimeout, Idle time.Duration

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // What a target sends with an answer, beyond its end, is not the answer to anybody
@@ -35,7 +36,7 @@ func TestReuse_WhatIsLeftOverIsNoAnswer(t *testing.T) {
 	roots.AddCert(secure.Certificate())
 	for name, pool := range map[string]*Pool{
 		"http":  poolOf(t, startBackend(t, poison)),
-		"https": mustPool(t, Config{Targets: []Target{{URL: mustURL(t, secure.URL)}}, TLS: &tls.Config{RootCAs: roots}}),
+		"https": mustPool(t, Config{Targets: []Target{{URL: mustURL(t, secure.URL)}}, TLS: &tls.Config{RootCAs: roots}, TLSTimeout: time.Minute}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			ask := func(method, body string) (Result, string) {

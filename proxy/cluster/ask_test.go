@@ -108,35 +108,35 @@ func TestAsk_SaysThatRedisIsAway(t *testing.T) {
 // more says that.
 func TestAnswer_IsBounded(t *testing.T) {
 	s := redistest.Start(t)
-	rdb := dial(t, s.Addr)
-	a, _ := joined(t, rdb, "a")
-	b, _ := joined(t, dial(t, s.Addr), "b")
-	eventually(t, "both are known", func() bool { return a.Live() == 2 })
+	a, _ := joined(t, dial(t, s.Addr), "a")
 	var noise strings.Builder // which does not pack well
 	for noise.Len() < 400<<10 {
 		noise.WriteString(rand.Text())
 	}
-	answering(t, rdb, b, func(q cluster.Question) cluster.Seen {
-		switch {
-		case q.Decisions != nil && q.Decisions.Route == "noise":
-			all := make([]proxy.Decision, q.Decisions.N)
-			for i := range all {
-				all[i] = proxy.Decision{Path: noise.String()[i:] + noise.String()[:i]}
-			}
-			return cluster.Seen{Decisions: all}
-		case q.Upstreams != nil:
+	see := func(_ context.Context, q cluster.Question) cluster.Seen {
+		if q.Upstreams != nil {
 			return cluster.Seen{Upstreams: []proxy.UpstreamStanding{{Name: strings.Repeat(noise.String(), 5)}}}
 		}
-		return cluster.Seen{}
-	})
-	all := heard(t, a, cluster.Question{Decisions: &proxy.DecisionQuery{Route: "noise", N: 6}}, 1)
-	if b := all[0]; b.Said != "ok" || !b.Seen.Cut || len(b.Seen.Decisions) == 0 || len(b.Seen.Decisions) > 3 {
-		t.Errorf("b said %q, and %d decisions; want some of them, and that they were cut", b.Said, len(b.Seen.Decisions))
+		all := make([]proxy.Decision, q.Decisions.N)
+		for i := range all {
+			all[i] = proxy.Decision{Path: noise.String()[i:] + noise.String()[:i]}
+		}
+		return cluster.Seen{Decisions: all}
 	}
-	all = heard(t, a, cluster.Question{Upstreams: &proxy.UpstreamQuery{}}, 1)
-	if !strings.Contains(all[0].Said, "ask for less") {
-		t.Errorf("b said %q; want that it was too long", all[0].Said)
+	r, length, err := a.Fit(t.Context(), cluster.Question{Decisions: &proxy.DecisionQuery{N: 6}}, see)
+	if err != nil || length > 1<<20 || r.Node != "a" || r.Said != "ok" || !r.Seen.Cut || len(r.Seen.Decisions) == 0 || len(r.Seen.Decisions) > 3 {
+		t.Errorf("a replies %d bytes, %q and %d decisions, %v; want some of them, and that they were cut", length, r.Said, len(r.Seen.Decisions), err)
 	}
+	r, _, err = a.Fit(t.Context(), cluster.Question{Decisions: &proxy.DecisionQuery{N: 1}}, see)
+	if err != nil || r.Seen.Cut || len(r.Seen.Decisions) != 1 {
+		t.Errorf("a replies %d decisions, %v; want one, and that it is whole", len(r.Seen.Decisions), err)
+	}
+	r, _, err = a.Fit(t.Context(), cluster.Question{Upstreams: &proxy.UpstreamQuery{}}, see)
+	if err != nil || !strings.Contains(r.Said, "ask for less") {
+		t.Errorf("a said %q, %v; want that it was too long", r.Said, err)
+	}
+	joined(t, dial(t, s.Addr), "b")
+	eventually(t, "both are known", func() bool { return a.Live() == 2 })
 	if _, err := a.Ask(t.Context(), cluster.Question{Decisions: &proxy.DecisionQuery{RequestID: strings.Repeat("a", 9<<10)}}); err == nil {
 		t.Error("a question of 9 KB is asked")
 	}

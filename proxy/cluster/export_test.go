@@ -38,3 +38,13 @@ func (a *Alerter) Rest() time.Duration {
 	a.backOff()
 	return a.pause
 }
+
+// Fit is the reply that goes to whoever asks q, and how long it is on its way.
+func (n *Node) Fit(ctx context.Context, q Question, see func(context.Context, Question) Seen) (Reply, int, error) {
+	packed, err := n.fitting(ctx, q, see)
+	if err != nil {
+		return Reply{}, 0, err
+	}
+	r, err := unpack(string(packed))
+	return Reply{Answer{r.Node, r.Said}, r.Seen}, len(packed), err
+}

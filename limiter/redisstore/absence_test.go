@@ -10,15 +10,15 @@ import (
 	"github.com/weir-proxy/weir/limiter/redisstore"
 )
 
-// absent is a scene whose client has a breaker that opens at once.
-func absent(t *testing.T, settle time.Duration) (*scene, *redisstore.Store) {
+// absent is a testStore whose client has a breaker that opens at once.
+func absent(t *testing.T, settle time.Duration) (*testStore, *redisstore.Store) {
 	t.Helper()
 	return absentFor(t, 50*time.Millisecond, settle)
 }
 
-func absentFor(t *testing.T, rest, settle time.Duration) (*scene, *redisstore.Store) {
+func absentFor(t *testing.T, rest, settle time.Duration) (*testStore, *redisstore.Store) {
 	t.Helper()
-	s := newScene(t)
+	s := newTestStore(t)
 	client, err := redisstore.NewClient(redisstore.ClientConfig{
 		Addrs: []string{s.server.Addr}, Timeout: time.Second, BreakAfter: 1, BreakRest: rest,
 	})
@@ -84,7 +84,7 @@ func TestAbsence_EndsBeforeTheBreakerRested(t *testing.T) {
 // One call that fails is no absence: what was granted in its place is told at
 // once, and Redis goes on deciding.
 func TestAbsence_OneFailureIsNone(t *testing.T) {
-	s := newScene(t)
+	s := newTestStore(t)
 	r := newRelay(t, s.server.Addr)
 	client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{r.addr}, Timeout: time.Second})
 	if err != nil {

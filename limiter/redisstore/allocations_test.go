@@ -10,7 +10,7 @@ import (
 // What a decision costs where nothing is unusual is no memory: neither the caller nor
 // what carries its call.
 func TestTake_AllocatesNothing(t *testing.T) {
-	s := newScene(t)
+	s := newTestStore(t)
 	for a := limiter.TokenBucket; a <= limiter.SlidingLog; a++ {
 		l := &limiter.Limit{Name: a.String() + ":10s", Rate: limiter.Rate{Count: 1000, Window: 10 * time.Second}, Algorithm: a}
 		if a == limiter.Cooldown {

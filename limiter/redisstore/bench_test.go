@@ -19,19 +19,19 @@ import (
 // A meter tells what decisions cost: µs of Redis's CPU from its own statistics,
 // and of this process from the system's.
 type meter struct {
-	s      *scene
+	s      *testStore
 	client time.Duration
 	server float64
 }
 
-func (s *scene) meter() *meter {
+func (s *testStore) meter() *meter {
 	s.do("config", "resetstat")
 	return &meter{s: s, client: cpu(s.t), server: s.serverCPU()}
 }
 
 // serverCPU is the CPU time of Redis in µs, sockets and all. On a busy machine it
 // is truer than the statistics of commands, which go by the wall.
-func (s *scene) serverCPU() (usec float64) {
+func (s *testStore) serverCPU() (usec float64) {
 	s.t.Helper()
 	info, err := s.client.Info(s.t.Context(), "cpu").Result()
 	if err != nil {
@@ -114,7 +114,7 @@ func BenchmarkTake(b *testing.B) {
 // BenchmarkIdle is a caller that nobody else disturbs, by the plain path and by the
 // one that gathers: it must cost no time.
 func BenchmarkIdle(b *testing.B) {
-	s := newScene(b)
+	s := newTestStore(b)
 	c := claim(1_000_000, time.Second, 1)
 	for name, take := range map[string]func(context.Context, []limiter.Claim, *limiter.Decision) error{
 		"plain": s.store.TakePlain, "together": s.store.Take,
@@ -148,7 +148,7 @@ func BenchmarkTakeTogether(b *testing.B) {
 
 // BenchmarkTakeRefused is a flood on a spent key.
 func BenchmarkTakeRefused(b *testing.B) {
-	s := newScene(b)
+	s := newTestStore(b)
 	store := s.hearing()
 	c := claim(1, time.Hour, 1)
 	decide(b, store, c...)
@@ -166,7 +166,7 @@ func BenchmarkTakeRefused(b *testing.B) {
 
 // run takes from many callers, without what is remembered of refusals.
 func run(b *testing.B, rate limiter.Rate, algorithm limiter.Algorithm, keys, callers int) {
-	s := newScene(b)
+	s := newTestStore(b)
 	l := &limiter.Limit{Name: "bench", Rate: rate, Algorithm: algorithm}
 	all := make([]limiter.Key, keys)
 	for i := range all {
@@ -209,7 +209,7 @@ func run(b *testing.B, rate limiter.Rate, algorithm limiter.Algorithm, keys, cal
 // BenchmarkAfterIdling is the slowest single call on a key of 100,000 permits a
 // second that was busy and then idle: everything has expired at once.
 func BenchmarkAfterIdling(b *testing.B) {
-	s := newScene(b)
+	s := newTestStore(b)
 	c := claim(100_000, 200*time.Millisecond, 1)
 	var worst int64
 	for b.Loop() {

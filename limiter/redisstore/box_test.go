@@ -2,8 +2,10 @@ package redisstore_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -33,7 +35,7 @@ func listed(a limiter.Algorithm, rates ...limiter.Rate) (claims []limiter.Claim)
 func TestBox_KeepsEachWindow(t *testing.T) {
 	for _, a := range boxed()[:4] { // a cooldown has one permit at a time
 		t.Run(a.String(), func(t *testing.T) {
-			s := newHeldScene(t)
+			s := newClockedTestStore(t)
 			all := listed(a, limiter.Rate{Count: 9, Window: time.Minute}, limiter.Rate{Count: 90, Window: time.Hour}, limiter.Rate{Count: 900, Window: 24 * time.Hour})
 			s.allowed(all[1:2], 2)
 			lone := s.do("strlen", redisstore.BoxName(all[0])).(int64)
@@ -64,6 +66,42 @@ func TestBox_KeepsEachWindow(t *testing.T) {
 	}
 }
 
+// However many windows a request has in a box, Redis reads one string for it, and writes
+// one.
+func TestBox_IsReadAndWrittenOnce(t *testing.T) {
+	for _, a := range boxed()[:4] {
+		t.Run(a.String(), func(t *testing.T) {
+			s := newClockedTestStore(t)
+			all := listed(a, limiter.Rate{Count: 9, Window: time.Minute}, limiter.Rate{Count: 90, Window: time.Hour}, limiter.Rate{Count: 900, Window: 24 * time.Hour})
+			s.allowed(all, 1) // now Redis knows the script
+			s.do("config", "resetstat")
+			s.allowed(all, 3)
+			if got, want := s.commands(), map[string]int{"evalsha": 3, "get": 3, "mget": 3, "set": 3}; !maps.Equal(got, want) { // get: the clock
+				t.Errorf("three requests run %v, want %v", got, want)
+			}
+		})
+	}
+}
+
+// commands are how often which commands ran since the statistics were reset, without
+// what a client does of its own accord.
+func (s *testStore) commands() map[string]int {
+	s.t.Helper()
+	info, err := s.client.Info(s.t.Context(), "commandstats").Result()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	ran := map[string]int{}
+	for _, line := range strings.Split(info, "\r\n") {
+		var calls int
+		if name, rest, found := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls="); found && !strings.Contains(name, "|") && name != "hello" && name != "ping" {
+			fmt.Sscanf(rest, "%d", &calls)
+			ran[name] = calls
+		}
+	}
+	return ran
+}
+
 // Windows in one string decide as windows in a string each, whatever is done to them.
 func TestBox_DecidesAsStringsOfTheirOwn(t *testing.T) {
 	steps := 3000
@@ -72,8 +110,8 @@ func TestBox_DecidesAsStringsOfTheirOwn(t *testing.T) {
 	}
 	for _, a := range boxed() {
 		t.Run(a.String(), func(t *testing.T) {
-			s := newHeldScene(t)
-			w := &worlds{s: s, a: a, r: rand.New(rand.NewPCG(1, uint64(a)))}
+			s := newClockedTestStore(t)
+			w := &layouts{s: s, a: a, r: rand.New(rand.NewPCG(1, uint64(a)))}
 			for range steps {
 				w.step()
 			}
@@ -81,9 +119,9 @@ func TestBox_DecidesAsStringsOfTheirOwn(t *testing.T) {
 	}
 }
 
-// worlds are the same limits twice: with names that share a box, and that do not.
-type worlds struct {
-	s       *scene
+// layouts are the same limits twice: with names that share a box, and that do not.
+type layouts struct {
+	s       *testStore
 	a       limiter.Algorithm
 	r       *rand.Rand
 	permits [][2]grantedTo
@@ -95,8 +133,8 @@ type grantedTo struct {
 	permit limiter.Permit
 }
 
-// claims are of some limits of one of few keys, in both worlds.
-func (w *worlds) claims() (both [2][]limiter.Claim) {
+// claims are of some limits of one of few keys, in both layouts.
+func (w *layouts) claims() (both [2][]limiter.Claim) {
 	key, order := w.r.IntN(3), w.r.Perm(4)[:1+w.r.IntN(4)]
 	if w.r.IntN(2) == 0 {
 		slices.Sort(order)
@@ -105,20 +143,20 @@ func (w *worlds) claims() (both [2][]limiter.Claim) {
 		rate := []limiter.Rate{{Count: 3, Window: time.Second}, {Count: 7, Window: 9 * time.Second}, {Count: 200, Window: time.Minute}, {Count: 40, Window: time.Minute}}[i]
 		rate.Count += w.more
 		cost := 1 + w.r.Int64N(2)
-		for world, name := range []string{"l:%c", "l%c"} {
+		for layout, name := range []string{"l:%c", "l%c"} {
 			l := &limiter.Limit{Name: fmt.Sprintf(name, 'a'+i), Rate: rate, Algorithm: w.a}
-			c := limiter.Claim{Limit: l, Key: limiter.KeyOf(fmt.Sprint(world, key)), Cost: cost}
+			c := limiter.Claim{Limit: l, Key: limiter.KeyOf(fmt.Sprint(layout, key)), Cost: cost}
 			if w.a == limiter.Cooldown {
 				l.Rate.Count, l.Steps, c.Cost = 1, []time.Duration{rate.Window / 8, rate.Window / 2}, 1
 			}
-			both[world] = append(both[world], c)
+			both[layout] = append(both[layout], c)
 		}
 	}
 	return both
 }
 
-// step does one thing in both worlds and wants the same answers.
-func (w *worlds) step() {
+// step does one thing in both layouts and wants the same answers.
+func (w *layouts) step() {
 	w.s.t.Helper()
 	w.more = int64(w.r.IntN(20) / 18)
 	switch n := w.r.IntN(20); {
@@ -146,16 +184,16 @@ func (w *worlds) step() {
 		}
 	}
 	both, said := w.claims(), [2]string{}
-	for world, claims := range both {
+	for layout, claims := range both {
 		var d limiter.Decision
 		w.check(w.s.store.Peek(w.s.t.Context(), claims, &d))
-		said[world] = fmt.Sprint(d.Allowed, d.Outcomes)
+		said[layout] = fmt.Sprint(d.Allowed, d.Outcomes)
 	}
 	w.same(said)
 }
 
 // take has some requests travel together.
-func (w *worlds) take() {
+func (w *layouts) take() {
 	w.s.t.Helper()
 	var all [2][][]limiter.Claim
 	for range 1 + w.r.IntN(5) {
@@ -167,12 +205,12 @@ func (w *worlds) take() {
 	}
 	var said [2]string
 	var ds [2][]limiter.Decision
-	for world := range all {
+	for layout := range all {
 		var errs []error
-		errs, ds[world] = w.s.store.TakeInOneCall(w.s.t.Context(), all[world])
-		for i, d := range ds[world] {
+		errs, ds[layout] = w.s.store.TakeInOneCall(w.s.t.Context(), all[layout])
+		for i, d := range ds[layout] {
 			w.check(errs[i])
-			said[world] += fmt.Sprint(d.Allowed, d.Wait, d.Outcomes, "\n")
+			said[layout] += fmt.Sprint(d.Allowed, d.Wait, d.Outcomes, "\n")
 		}
 	}
 	w.same(said)
@@ -183,14 +221,14 @@ func (w *worlds) take() {
 	}
 }
 
-func (w *worlds) check(err error) {
+func (w *layouts) check(err error) {
 	w.s.t.Helper()
 	if err != nil {
 		w.s.t.Fatal(err)
 	}
 }
 
-func (w *worlds) same(said [2]string) {
+func (w *layouts) same(said [2]string) {
 	w.s.t.Helper()
 	if said[0] != said[1] {
 		w.s.t.Fatalf("in one string:\n%s\nin a string each:\n%s", said[0], said[1])

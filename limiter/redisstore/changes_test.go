@@ -34,7 +34,7 @@ func (h *heardBy) is(want ...limiter.Change) bool {
 
 // What one process announces all others hear of, in order, and it does not.
 func TestChanges_AreHeardOfByOthers(t *testing.T) {
-	s := newScene(t)
+	s := newTestStore(t)
 	near, far, third := s.hearing(), s.hearing(), s.hearing()
 	var own, others, more heardBy
 	near.OnChange(own.hear)
@@ -68,7 +68,7 @@ func TestChanges_AreHeardOfByOthers(t *testing.T) {
 // In a cluster too, whichever node a process listens to.
 func TestChanges_InACluster(t *testing.T) {
 	client := clusterClient(t, redistest.StartCluster(t, 3))
-	s := &scene{t: t, client: client}
+	s := &testStore{t: t, client: client}
 	near, far := s.hearing(), s.hearing()
 	var others heardBy
 	far.OnChange(others.hear)
@@ -83,7 +83,7 @@ func TestChanges_InACluster(t *testing.T) {
 // not reported any more.
 func TestChanges_ResetForgetsWhatIsToBeReported(t *testing.T) {
 	for _, a := range []limiter.Algorithm{limiter.TokenBucket, limiter.SlidingLog, limiter.GCRA} {
-		s := newScene(t)
+		s := newTestStore(t)
 		c := claim(10, time.Hour, 1)
 		c[0].Limit.Algorithm = a
 		near, far, other := slices.Clone(c), slices.Clone(c), slices.Clone(c)
@@ -108,7 +108,7 @@ func TestChanges_ResetForgetsWhatIsToBeReported(t *testing.T) {
 }
 
 func TestChanges_WithoutRedis(t *testing.T) {
-	s := newScene(t)
+	s := newTestStore(t)
 	s.server.Kill()
 	if err := s.store.Announce(t.Context(), limiter.Change{Verb: limiter.VerbReset}); !errors.Is(err, limiter.ErrUnavailable) {
 		t.Errorf("%v; want ErrUnavailable", err)
@@ -133,7 +133,7 @@ func TestChanges_AfterAFailover(t *testing.T) {
 		})
 		return store
 	}
-	s := &scene{t: t}
+	s := &testStore{t: t}
 	near, far := dial(), dial()
 	s.within("both hear", func() bool { return near.Hears() && far.Hears() })
 	var others heardBy

@@ -109,7 +109,7 @@ func TestNewClient_TLSAndUser(t *testing.T) {
 	if err := s.Check(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	(&scene{t: t}).until("the store hears", s.Hears)
+	(&testStore{t: t}).until("the store hears", s.Hears)
 	c.Password = "wrong"
 	wrong, err := redisstore.NewClient(c)
 	if err != nil {
@@ -176,7 +176,7 @@ func TestCheck_Versions(t *testing.T) {
 			t.Errorf("%q: %v, want %v", info, err, want)
 		}
 	}
-	s := newScene(t)
+	s := newTestStore(t)
 	if err := s.store.Check(t.Context()); err != nil {
 		t.Errorf("a real server: %v", err)
 	}

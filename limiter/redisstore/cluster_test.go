@@ -109,7 +109,7 @@ func TestStore_OnACluster(t *testing.T) {
 	t.Run("DiesBetweenReserveAndCancel", func(t *testing.T) { diesBetween(t, servers, client) })
 	t.Run("SlotsMove", func(t *testing.T) { slotsMove(t, client, store) })
 	t.Run("DenialsAreHeardOf", func(t *testing.T) {
-		s := &scene{t: t, client: client}
+		s := &testStore{t: t, client: client}
 		near, far := s.hearing(), s.hearing()
 		c := claim(1, time.Hour, 1)
 		c[0].Key = limiter.KeyOf("denied")

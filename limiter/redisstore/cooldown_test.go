@@ -20,7 +20,7 @@ func paused() []limiter.Claim {
 
 // A clock that is set back makes nobody wait longer than the pause.
 func TestCooldown_ClockSetBack(t *testing.T) {
-	s := newHeldScene(t)
+	s := newClockedTestStore(t)
 	c := paused()
 	s.allowed(c, 1)
 	s.advance(-20 * time.Second)
@@ -34,7 +34,7 @@ func TestCooldown_ClockSetBack(t *testing.T) {
 
 // However many permits in a row, their string stays as small as that of 32.
 func TestCooldown_StaysSmall(t *testing.T) {
-	s := newHeldScene(t)
+	s := newClockedTestStore(t)
 	c := paused()
 	var size int64
 	for i := range 100 {

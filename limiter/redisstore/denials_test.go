@@ -17,7 +17,7 @@ import (
 )
 
 // hearing is a store that remembers denials, after it began to hear.
-func (s *scene) hearing() *redisstore.Store {
+func (s *testStore) hearing() *redisstore.Store {
 	s.t.Helper()
 	store := redisstore.New(s.client, redisstore.Options{Timeout: patient, Denials: 1000})
 	s.t.Cleanup(func() { store.Close() })
@@ -26,7 +26,7 @@ func (s *scene) hearing() *redisstore.Store {
 }
 
 // until waits for something that comes soon.
-func (s *scene) until(what string, holds func() bool) {
+func (s *testStore) until(what string, holds func() bool) {
 	s.t.Helper()
 	tick, deadline := time.NewTicker(time.Millisecond), time.After(patient)
 	defer tick.Stop()
@@ -40,7 +40,7 @@ func (s *scene) until(what string, holds func() bool) {
 }
 
 // scripts is how many scripts Redis ran.
-func (s *scene) scripts() (n int) {
+func (s *testStore) scripts() (n int) {
 	s.t.Helper()
 	info, err := s.client.Info(s.t.Context(), "commandstats").Result()
 	if err != nil {
@@ -70,7 +70,7 @@ func decide(t testing.TB, s limiter.Store, c ...limiter.Claim) limiter.Decision 
 
 // A flood of what is refused costs Redis nothing, and hears how long to wait.
 func TestDenials_FloodCostsNothing(t *testing.T) {
-	s := newScene(t)
+	s := newTestStore(t)
 	store := s.hearing()
 	c := claim(2, time.Hour, 1)
 	s.allowed(c, 2)
@@ -107,7 +107,7 @@ func TestDenials_FloodCostsNothing(t *testing.T) {
 
 // A smaller cost may pass while a larger is refused, and passes.
 func TestDenials_GoByCost(t *testing.T) {
-	s := newScene(t)
+	s := newTestStore(t)
 	store := s.hearing()
 	c := claim(10, time.Hour, 8)
 	decide(t, store, c...)
@@ -130,7 +130,7 @@ func TestDenials_GoByCost(t *testing.T) {
 
 // A denial ends when Redis said it would, not a millisecond later.
 func TestDenials_EndInTime(t *testing.T) {
-	s := newScene(t)
+	s := newTestStore(t)
 	store := s.hearing()
 	c := claim(1, 300*time.Millisecond, 1)
 	for range 5 {
@@ -156,7 +156,7 @@ func TestDenials_EndInTime(t *testing.T) {
 // What makes room on one proxy makes room on all: nothing is refused for longer
 // than the news takes.
 func TestDenials_AreClearedEverywhere(t *testing.T) {
-	s := newScene(t)
+	s := newTestStore(t)
 	near, far := s.hearing(), s.hearing()
 	for a := limiter.TokenBucket; a < limiter.Concurrent; a++ {
 		for name, makeRoom := range map[string]func(c []limiter.Claim, p limiter.Permit) error{
@@ -193,7 +193,7 @@ func TestDenials_AreClearedEverywhere(t *testing.T) {
 // A key that somebody deletes by hand, telling nobody, is free within seconds; until
 // then Redis is asked seldom.
 func TestDenials_SeeWhatIsDeletedByHand(t *testing.T) {
-	s := newScene(t)
+	s := newTestStore(t)
 	store := s.hearing()
 	c := claim(1, time.Hour, 1)
 	decide(t, store, c...)
@@ -216,7 +216,7 @@ func TestDenials_SeeWhatIsDeletedByHand(t *testing.T) {
 
 // A rate that was raised is asked for anew; what is held may be free at any time.
 func TestDenials_KnowTheirLimit(t *testing.T) {
-	s := newScene(t)
+	s := newTestStore(t)
 	store := s.hearing()
 	c := claim(1, time.Hour, 1)
 	decide(t, store, c...)
@@ -237,8 +237,8 @@ func TestDenials_KnowTheirLimit(t *testing.T) {
 }
 
 // Who cannot hear remembers nothing, and hears again by itself.
-func TestDenials_NeedAnEar(t *testing.T) {
-	s := newScene(t)
+func TestDenials_NeedInvalidations(t *testing.T) {
+	s := newTestStore(t)
 	store := s.hearing()
 	c := claim(1, time.Hour, 1)
 	decide(t, store, c...)
@@ -265,7 +265,7 @@ func TestDenials_NeedAnEar(t *testing.T) {
 
 // However many keys are refused, few are remembered.
 func TestDenials_AreBounded(t *testing.T) {
-	s := newScene(t)
+	s := newTestStore(t)
 	store := s.hearing()
 	for i := range 3000 {
 		c := claim(1, time.Hour, 1)
@@ -280,7 +280,7 @@ func TestDenials_AreBounded(t *testing.T) {
 
 // A store on a client that is closed first ends all the same.
 func TestStore_CloseEnds(t *testing.T) {
-	s := newScene(t)
+	s := newTestStore(t)
 	client := redis.NewClient(&redis.Options{Addr: s.server.Addr})
 	store := redisstore.New(client, redisstore.Options{})
 	client.Close()
@@ -291,7 +291,7 @@ func TestStore_CloseEnds(t *testing.T) {
 // A call that waited in vain is refused, not unknown, when others have learnt
 // meanwhile that its key is.
 func TestDenials_AreRememberedAtTheDeadline(t *testing.T) {
-	s := newScene(t)
+	s := newTestStore(t)
 	store := s.hearing()
 	known, unknown := claim(1, time.Hour, 1), claim(1, time.Minute, 1)
 	s.server.Signal(syscall.SIGSTOP)
@@ -313,7 +313,7 @@ func TestDenials_AreRememberedAtTheDeadline(t *testing.T) {
 
 // Who makes room does not wait until it is told of it.
 func TestDenials_OwnRoomIsKnownAtOnce(t *testing.T) {
-	s := newScene(t)
+	s := newTestStore(t)
 	store := s.hearing()
 	c := claim(1, time.Hour, 1)
 	for range 50 {

@@ -20,7 +20,7 @@ func spread(key, value string) []limiter.Claim {
 // Of many values at once as many pass as may, and those pass again and again,
 // while the others are refused, also by a store that remembers refusals.
 func TestDistinct_ACrowdOfValues(t *testing.T) {
-	s := newScene(t)
+	s := newTestStore(t)
 	store := s.hearing()
 	var passed sync.Map
 	var n atomic.Int64
@@ -49,7 +49,7 @@ func TestDistinct_ACrowdOfValues(t *testing.T) {
 
 // However often a value is used, its window has few entries, and leaves by itself.
 func TestDistinct_KeysStaySmall(t *testing.T) {
-	s := newHeldScene(t)
+	s := newClockedTestStore(t)
 	c := spread("ip", "")
 	log := name(c) + ":{distinct}:permits"
 	for i := range 300 {
@@ -69,7 +69,7 @@ func TestDistinct_KeysStaySmall(t *testing.T) {
 
 // A cooldown has few entries however many permits it has granted.
 func TestCooldown_KeysStaySmall(t *testing.T) {
-	s := newHeldScene(t)
+	s := newClockedTestStore(t)
 	l := &limiter.Limit{Name: "pause", Rate: limiter.Rate{Count: 1, Window: time.Hour}, Algorithm: limiter.Cooldown, Steps: []time.Duration{time.Second, 2 * time.Second}}
 	c := []limiter.Claim{{Limit: l, Key: limiter.KeyOf("phone"), Cost: 1}}
 	for range 100 {
@@ -86,7 +86,7 @@ func TestCooldown_KeysStaySmall(t *testing.T) {
 
 // What was granted in place of Redis counts there: values stand, pauses go on.
 func TestReport_ValuesAndPauses(t *testing.T) {
-	s := newHeldScene(t)
+	s := newClockedTestStore(t)
 	s.allowed(spread("ip", "a"), 1)
 	for _, value := range []string{"b", "b", "c"} {
 		s.tellAged(spread("ip", value), 1, time.Minute)

@@ -136,15 +136,15 @@ func NewReports() Reports { return Reports{newReports()} }
 
 func (r Reports) Add(claims []limiter.Claim, p limiter.Permit) { r.r.add(time.Now(), claims, p) }
 
-// Ages are those of the grants as they would travel now.
-func (r Reports) Ages(claims []limiter.Claim) (ages []time.Duration) {
+// Elapsed says how long ago the grants were made, as it would travel now.
+func (r Reports) Elapsed(claims []limiter.Claim) (all []time.Duration) {
 	told := r.r.take(claims, slotOf)[0]
 	packed := told.pack(time.Now())
 	for i := 12; i < len(packed); i += grantBytes {
 		age := append(append([]byte{}, packed[i:i+6]...), 0, 0)
-		ages = append(ages, time.Duration(binary.LittleEndian.Uint64(age))*time.Millisecond)
+		all = append(all, time.Duration(binary.LittleEndian.Uint64(age))*time.Millisecond)
 	}
-	return ages
+	return all
 }
 
 // HearMessage lets s hear a message of the channel, and reports whether it was a change.

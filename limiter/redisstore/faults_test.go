@@ -26,7 +26,7 @@ func TestStore_HealsLostKeys(t *testing.T) {
 			{[]string{":value", ":permits", ":base"}, true},
 		} {
 			t.Run(fmt.Sprint(count, lost.keys), func(t *testing.T) {
-				s := newHeldScene(t)
+				s := newClockedTestStore(t)
 				c := claim(count, 10*time.Second, 1)
 				s.allowed(c, int(count))
 				for _, key := range lost.keys {
@@ -50,7 +50,7 @@ func TestStore_HealsDrift(t *testing.T) {
 	for _, count := range []int64{5, 50, 500} {
 		for _, lie := range []string{"-2", "0", "1", strconv.FormatInt(count, 10), "999999", "garbage"} {
 			t.Run(fmt.Sprint(count, lie), func(t *testing.T) {
-				s := newHeldScene(t)
+				s := newClockedTestStore(t)
 				c := claim(count, 10*time.Second, 1)
 				s.allowed(c, int(count)/2)
 				s.do("set", name(c)+":value", lie, "keepttl")
@@ -69,7 +69,7 @@ func TestStore_HealsDrift(t *testing.T) {
 // One that writes as Redisson does, on the same keys: both count each other.
 func TestStore_CountsForeignMembers(t *testing.T) {
 	for _, count := range []int64{10, 100, 1000} {
-		s := newHeldScene(t)
+		s := newClockedTestStore(t)
 		c := claim(count, 10*time.Second, 1)
 		var foreign int
 		for i := range int(count) {
@@ -94,7 +94,7 @@ func TestStore_CountsForeignMembers(t *testing.T) {
 
 // A negative count of somebody else is a count of nothing.
 func TestStore_ForeignNegative(t *testing.T) {
-	s := newHeldScene(t)
+	s := newClockedTestStore(t)
 	c := claim(5, 10*time.Second, 1)
 	s.allowed(c, 3)
 	s.do("zadd", name(c)+":permits", int64(1_800_000_000_000), "\x10abcdefghijklmnop\xfd\xff\xff\xff") // -3
@@ -111,7 +111,7 @@ func TestStore_ForeignNegative(t *testing.T) {
 // without an error.
 func TestStore_ForeignCrowd(t *testing.T) {
 	for _, expired := range []bool{false, true} {
-		s := newHeldScene(t)
+		s := newClockedTestStore(t)
 		c := claim(100_000, 10*time.Second, 1)
 		s.allowed(c, 1)
 		args := []any{"zadd", name(c) + ":permits"}
@@ -139,7 +139,7 @@ func TestStore_ForeignCrowd(t *testing.T) {
 // Redis's clock decides, whoever calls: in no window by the times that it tells
 // are more permits than the rate has.
 func TestStore_ManyCallers(t *testing.T) {
-	s := newScene(t)
+	s := newTestStore(t)
 	for _, count := range []int64{20, 400} {
 		c := claim(count, 200*time.Millisecond, 1)
 		c[0].Key = limiter.KeyOf(fmt.Sprint(count))

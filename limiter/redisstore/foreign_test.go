@@ -17,7 +17,7 @@ import (
 	"github.com/weir-proxy/weir/limiter/redisstore"
 )
 
-const start = 1_800_000_000_000 // of a held scene, ms
+const start = 1_800_000_000_000 // of a testStore with a clock of its own, ms
 
 // packed is an entry as a Redisson of that form packs the i-th of them.
 func packed(f limiter.RedissonForm, i, n int) string {
@@ -34,7 +34,7 @@ func packed(f limiter.RedissonForm, i, n int) string {
 
 // javas gives the limiter "rl" a hash and so many entries of Java's, one permit
 // each and one each ms, the last of them now; value as it must be.
-func (s *scene) javas(f limiter.RedissonForm, rate limiter.Rate, entries int) {
+func (s *testStore) javas(f limiter.RedissonForm, rate limiter.Rate, entries int) {
 	s.t.Helper()
 	s.do("hset", "rl", "rate", rate.Count, "interval", rate.Window.Milliseconds(), "type", 0)
 	s.do("set", "{rl}:value", rate.Count-int64(entries))
@@ -56,7 +56,7 @@ func named(name string, f limiter.RedissonForm, count int64, window time.Duratio
 }
 
 // spent is how long Redis ran scripts, on the average of n calls of f, in µs.
-func (s *scene) spent(n int, f func()) float64 {
+func (s *testStore) spent(n int, f func()) float64 {
 	s.t.Helper()
 	s.do("config", "resetstat")
 	for range n {
@@ -85,22 +85,22 @@ func TestShared_CostsTheSameHoweverManyAreOut(t *testing.T) {
 	)
 	rate := limiter.Rate{Count: many, Window: time.Hour}
 	for name, c := range map[string]struct {
-		before  func(s *scene)
+		before  func(s *testStore)
 		allowed bool
 		wait    time.Duration
 	}{
-		"full":               {func(*scene) {}, false, time.Hour - many*time.Millisecond + time.Millisecond},
-		"one is back":        {func(s *scene) { s.advance(time.Hour - many*time.Millisecond + time.Millisecond) }, true, 0},
-		"half is back":       {func(s *scene) { s.advance(time.Hour - many/2*time.Millisecond) }, true, 0},
-		"all is back":        {func(s *scene) { s.advance(time.Hour) }, true, 0},
-		"room":               {func(s *scene) { s.do("hset", "rl", "rate", many+100); s.do("set", "{rl}:value", 100) }, true, 0},
-		"released by Java":   {func(s *scene) { s.do("incrby", "{rl}:value", 50) }, true, 0},
-		"value is lost":      {func(s *scene) { s.do("del", "{rl}:value") }, false, time.Millisecond},
-		"the clock went off": {func(s *scene) { s.advance(-time.Hour) }, false, time.Hour},
+		"full":               {func(*testStore) {}, false, time.Hour - many*time.Millisecond + time.Millisecond},
+		"one is back":        {func(s *testStore) { s.advance(time.Hour - many*time.Millisecond + time.Millisecond) }, true, 0},
+		"half is back":       {func(s *testStore) { s.advance(time.Hour - many/2*time.Millisecond) }, true, 0},
+		"all is back":        {func(s *testStore) { s.advance(time.Hour) }, true, 0},
+		"room":               {func(s *testStore) { s.do("hset", "rl", "rate", many+100); s.do("set", "{rl}:value", 100) }, true, 0},
+		"released by Java":   {func(s *testStore) { s.do("incrby", "{rl}:value", 50) }, true, 0},
+		"value is lost":      {func(s *testStore) { s.do("del", "{rl}:value") }, false, time.Millisecond},
+		"the clock went off": {func(s *testStore) { s.advance(-time.Hour) }, false, time.Hour},
 	} {
 		µs := math.Inf(1)
 		for tries := 0; tries < 3 && µs > most; tries++ { // Redis counts also while others have its processor
-			s := newHeldScene(t)
+			s := newClockedTestStore(t)
 			s.javas(limiter.RedissonByte, rate, many)
 			c.before(s)
 			if got := s.take(named("rl", 0, 5, time.Second)); got.Allowed != c.allowed || !c.allowed && got.Wait != c.wait {
@@ -119,7 +119,7 @@ func TestShared_CostsTheSameHoweverManyAreOut(t *testing.T) {
 // and never is there more than there was.
 func TestShared_CountsManyEntriesInSteps(t *testing.T) {
 	const many = 20_000
-	s := newHeldScene(t)
+	s := newClockedTestStore(t)
 	s.javas(limiter.RedissonByte, limiter.Rate{Count: many + 3, Window: time.Hour}, many)
 	s.do("del", "{rl}:value")
 	granted, calls := 0, 0
@@ -145,7 +145,7 @@ func TestShared_PacksAsItFinds(t *testing.T) {
 	for _, there := range forms {
 		for _, said := range forms {
 			for _, size := range []int{0, 3, 300} {
-				s := newHeldScene(t)
+				s := newClockedTestStore(t)
 				s.javas(there, limiter.Rate{Count: 1000, Window: time.Minute}, size)
 				d := s.allowed(named("rl", said, 5, time.Second), 20)
 				want := there
@@ -177,7 +177,7 @@ func TestShared_PacksAsItFinds(t *testing.T) {
 }
 
 // state is everything that is in Redis.
-func (s *scene) state() string {
+func (s *testStore) state() string {
 	s.t.Helper()
 	keys, err := s.client.Keys(s.t.Context(), "*").Result()
 	if err != nil {
@@ -194,14 +194,14 @@ func (s *scene) state() string {
 // What cannot be used is refused, for this limiter alone, with nothing written, and
 // reset heals it.
 func TestShared_RefusesWhatItCannotUse(t *testing.T) {
-	hset := func(args ...any) func(s *scene) {
-		return func(s *scene) { s.do(append([]any{"hset", "rl"}, args...)...) }
+	hset := func(args ...any) func(s *testStore) {
+		return func(s *testStore) { s.do(append([]any{"hset", "rl"}, args...)...) }
 	}
-	also := func(f limiter.RedissonForm) func(s *scene) {
-		return func(s *scene) { s.do("zadd", "{rl}:permits", start, packed(f, 7, 1)) }
+	also := func(f limiter.RedissonForm) func(s *testStore) {
+		return func(s *testStore) { s.do("zadd", "{rl}:permits", start, packed(f, 7, 1)) }
 	}
 	for name, c := range map[string]struct {
-		before func(s *scene)
+		before func(s *testStore)
 		says   string
 	}{
 		"rate 0":            {hset("rate", "0"), "rate is 0"},
@@ -211,18 +211,18 @@ func TestShared_RefusesWhatItCannotUse(t *testing.T) {
 		"a huge rate":       {hset("rate", "1e+17"), "rate is 1e+17"},
 		"interval 0":        {hset("interval", "0"), "interval is 0"},
 		"endless interval":  {hset("interval", "9223372036854775807"), "interval is 9223372036854775807"},
-		"no interval":       {func(s *scene) { s.do("hdel", "rl", "interval") }, "interval is missing"},
-		"another hash":      {func(s *scene) { s.do("del", "rl"); s.do("hset", "rl", "name", "ann") }, "rate is missing"},
-		"hash of a type":    {func(s *scene) { s.do("del", "rl"); s.do("set", "rl", "x") }, "rl: WRONGTYPE"},
-		"value of a type":   {func(s *scene) { s.do("del", "{rl}:value"); s.do("lpush", "{rl}:value", "x") }, "{rl}:value: WRONGTYPE"},
-		"value no number":   {func(s *scene) { s.do("set", "{rl}:value", "x") }, "{rl}:value: is no whole number"},
-		"permits of a type": {func(s *scene) { s.do("del", "{rl}:permits"); s.do("hset", "{rl}:permits", "rate", 1) }, "{rl}:permits: WRONGTYPE"},
+		"no interval":       {func(s *testStore) { s.do("hdel", "rl", "interval") }, "interval is missing"},
+		"another hash":      {func(s *testStore) { s.do("del", "rl"); s.do("hset", "rl", "name", "ann") }, "rate is missing"},
+		"hash of a type":    {func(s *testStore) { s.do("del", "rl"); s.do("set", "rl", "x") }, "rl: WRONGTYPE"},
+		"value of a type":   {func(s *testStore) { s.do("del", "{rl}:value"); s.do("lpush", "{rl}:value", "x") }, "{rl}:value: WRONGTYPE"},
+		"value no number":   {func(s *testStore) { s.do("set", "{rl}:value", "x") }, "{rl}:value: is no whole number"},
+		"permits of a type": {func(s *testStore) { s.do("del", "{rl}:permits"); s.do("hset", "{rl}:permits", "rate", 1) }, "{rl}:permits: WRONGTYPE"},
 		"older beside":      {also(limiter.RedissonFloat), "3.17 and later and 3.13.3 to 3.16.3 have packed entries"},
 		"old beside":        {also(limiter.RedissonLong), "3.16.4 to 3.16.8 have packed entries"},
-		"of nobody":         {func(s *scene) { s.do("zadd", "{rl}:permits", start, "x") }, "an entry of 1 bytes"},
+		"of nobody":         {func(s *testStore) { s.do("zadd", "{rl}:permits", start, "x") }, "an entry of 1 bytes"},
 	} {
 		for _, size := range []int{2, 200} {
-			s := newHeldScene(t)
+			s := newClockedTestStore(t)
 			s.javas(limiter.RedissonByte, limiter.Rate{Count: 1000, Window: time.Minute}, size)
 			c.before(s)
 			before := s.state()
@@ -258,7 +258,7 @@ func TestShared_RefusesWhatItCannotUse(t *testing.T) {
 func TestShared_WaitsForForeignClocks(t *testing.T) {
 	for _, ahead := range []time.Duration{-time.Hour, -61 * time.Second, -time.Minute, -time.Second, 0, time.Second, time.Hour} {
 		for _, size := range []int{1, 20, 500} {
-			s := newHeldScene(t)
+			s := newClockedTestStore(t)
 			s.do("hset", "rl", "rate", size, "interval", 60_000, "type", 0)
 			s.do("set", "{rl}:value", 0)
 			for i := range size {
@@ -283,7 +283,7 @@ func TestShared_WaitsForForeignClocks(t *testing.T) {
 // A config that a claim has written is gone with its permits.
 func TestShared_ConfigsEndWithTheirPermits(t *testing.T) {
 	for _, f := range []limiter.RedissonForm{limiter.RedissonByte, limiter.RedissonWindow} {
-		s := newScene(t)
+		s := newTestStore(t)
 		s.allowed(named("rl", f, 5, time.Minute), 1)
 		for _, key := range []string{"rl", "{rl}:value"} {
 			if ttl := s.client.PTTL(t.Context(), key).Val(); ttl <= 50*time.Second || ttl > time.Minute {

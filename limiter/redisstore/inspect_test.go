@@ -10,7 +10,7 @@ import (
 )
 
 // standing inspects one claim.
-func (s *scene) standing(c limiter.Claim) limiter.Standing {
+func (s *testStore) standing(c limiter.Claim) limiter.Standing {
 	s.t.Helper()
 	in, err := s.store.Inspect(s.t.Context(), []limiter.Claim{c})
 	if err != nil || len(in.Standings) != 1 {
@@ -22,7 +22,7 @@ func (s *scene) standing(c limiter.Claim) limiter.Standing {
 // A limiter that Java programs share stands as their config says, in each form; other
 // claims may be asked about in the same call.
 func TestInspect_SharedWithJava(t *testing.T) {
-	s := newHeldScene(t)
+	s := newClockedTestStore(t)
 	for _, form := range []limiter.RedissonForm{limiter.RedissonByte, limiter.RedissonFloat, limiter.RedissonWindow} {
 		c := claim(9, time.Hour, 1)[0]
 		c.Redisson, c.RedissonForm = "java:"+form.String(), form
@@ -57,7 +57,7 @@ func TestInspect_SharedWithJava(t *testing.T) {
 
 // What others have left in a key is told of, and keeps nothing else from being shown.
 func TestInspect_WhatNobodyCanRead(t *testing.T) {
-	s := newScene(t)
+	s := newTestStore(t)
 	packed, plain, good, java := claim(5, time.Hour, 1)[0], claim(5, time.Hour, 1)[0], claim(5, time.Hour, 1)[0], claim(5, time.Hour, 1)[0]
 	packed.Limit.Name, packed.Limit.Algorithm = "packed:w", limiter.SlidingLog
 	good.Limit.Name, java.Limit.Name, java.Redisson = "good:w", "java:w", "java"
@@ -89,7 +89,7 @@ func TestInspect_WhatNobodyCanRead(t *testing.T) {
 }
 
 func TestInspect_WithoutRedis(t *testing.T) {
-	s := newScene(t)
+	s := newTestStore(t)
 	s.server.Kill()
 	if in, err := s.store.Inspect(t.Context(), claim(5, time.Hour, 1)); !errors.Is(err, limiter.ErrUnavailable) {
 		t.Errorf("%+v, %v; want ErrUnavailable", in, err)

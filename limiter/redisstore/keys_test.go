@@ -13,7 +13,7 @@ import (
 
 // The bytes in Redis are those of a Redisson RRateLimiter.
 func TestKeys_AreRedissons(t *testing.T) {
-	s := newHeldScene(t)
+	s := newClockedTestStore(t)
 	c := claim(5, time.Minute, 3)
 	d := s.allowed(c, 1)
 	const key = "weir:{ad5e24e3b44f13e0d0b8a5cd8a7a0a5b}:sms.phone:w"
@@ -51,7 +51,7 @@ func flat(list []any) (out []any) {
 // Every key lives longer than its last permit is out, and not much longer; that
 // holds after takes, refunds and merging, and no key stays for ever.
 func TestKeys_LeaveByThemselves(t *testing.T) {
-	s := newScene(t)
+	s := newTestStore(t)
 	ttls := func(c []limiter.Claim) {
 		t.Helper()
 		window := c[0].Limit.Rate.Window.Milliseconds()
@@ -89,7 +89,7 @@ func TestKeys_LeaveByThemselves(t *testing.T) {
 
 // A key is small at any rate, also just after it merged.
 func TestKeys_StaySmall(t *testing.T) {
-	s := newHeldScene(t)
+	s := newClockedTestStore(t)
 	for _, count := range []int64{10, 128, 1000, 100_000} {
 		c := claim(count, 100*time.Second, max(1, count/1000))
 		c[0].Limit.Name = fmt.Sprint("l", count)
@@ -109,7 +109,7 @@ func TestKeys_StaySmall(t *testing.T) {
 
 // Peek writes nothing at all: no key, no time to live.
 func TestPeek_WritesNothing(t *testing.T) {
-	s := newHeldScene(t)
+	s := newClockedTestStore(t)
 	for _, count := range []int64{3, 30, 300} {
 		c := claim(count, time.Minute, 1)
 		s.left(c, count)
@@ -133,7 +133,7 @@ func TestPeek_WritesNothing(t *testing.T) {
 }
 
 // dump is all that Redis keeps of a window.
-func (s *scene) dump(c []limiter.Claim) string {
+func (s *testStore) dump(c []limiter.Claim) string {
 	s.t.Helper()
 	var b strings.Builder
 	for _, key := range []string{":value", ":permits", ":base"} {
@@ -145,7 +145,7 @@ func (s *scene) dump(c []limiter.Claim) string {
 // Numbers above 2^53 do not come up, and none below is ever written with an
 // exponent.
 func TestKeys_WriteWholeNumbers(t *testing.T) {
-	s := newHeldScene(t)
+	s := newClockedTestStore(t)
 	c := claim(limiter.MaxCount, limiter.MaxWindow, 1)
 	s.allowed(c, 1)
 	if got := s.do("get", name(c)+":value"); got != "2147483646" {

@@ -11,7 +11,7 @@ do
     algorithms[i], rates[i] = al, a + b * 256 + c * 65536 + d * 16777216
     lengths[i] = e + f * 256 + g * 65536 + (h + j * 256 + k * 65536) * 16777216
     mosts[i] = m + n * 256 + o * 65536 + p * 16777216
-    ttls[i] = count_text(q + r * 256 + s * 65536 + (t + u * 256 + v * 65536) * 16777216)
+    ttls[i] = int(q + r * 256 + s * 65536 + (t + u * 256 + v * 65536) * 16777216)
     at = at + 22 + tag
     tags[i] = sub(said, at - tag, at - 1)
     local x, y = byte(said, at, at + 1)

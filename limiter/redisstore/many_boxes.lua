@@ -115,7 +115,7 @@ local function box(k, first, last)
     out[m], till = rest(k)
     if till > latest then latest, life = till, nil end
   end
-  return table.concat(out), life or count_text(latest - NOW)
+  return table.concat(out), life or int(latest - NOW)
 end
 
 -- store writes the boxes of which something was granted.

@@ -87,11 +87,11 @@ local function store()
   for i = 1, count do
     if granted[i] then
       local l, log = limit_of[i], logs[i]
-      local ttl = count_text(lengths[l] + 2)
+      local ttl = int(lengths[l] + 2)
       call('ZADD', log, now, members[i])
       if trims[i] then call('ZREMRANGEBYSCORE', log, '-inf', int(NOW - lengths[l])) end
       call('PEXPIRE', log, ttl)
-      call('SET', values[i], lefts[i], 'PX', ttl)
+      call('SET', values[i], count_text(lefts[i]), 'PX', ttl)
     end
   end
 end

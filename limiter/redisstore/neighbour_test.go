@@ -14,7 +14,7 @@ import (
 // Refusals of a shared limiter are remembered, but not for long: Java makes room and
 // does not tell. What Go gives back is heard of at once, from any process.
 func TestShared_RemembersRefusalsForAMoment(t *testing.T) {
-	s := newScene(t)
+	s := newTestStore(t)
 	store, other := s.hearing(), s.hearing()
 	shared := named("rl", 0, 2, time.Hour)
 	for range 2 {
@@ -53,7 +53,7 @@ func TestShared_RemembersRefusalsForAMoment(t *testing.T) {
 // A neighbour's limiter of 100,000 permits, full or about to be counted anew, holds up
 // nobody: no request fails, of it or of others, and the breaker stays closed.
 func TestShared_HoldsUpNobody(t *testing.T) {
-	s := newHeldScene(t)
+	s := newClockedTestStore(t)
 	s.javas(limiter.RedissonByte, limiter.Rate{Count: 100_000, Window: 1000 * time.Hour}, 100_000)
 	for _, lost := range []bool{false, true} {
 		if lost {
@@ -90,7 +90,7 @@ func TestShared_HoldsUpNobody(t *testing.T) {
 // In the oldest form a permit is given back once, in its own window, and waits end
 // with the window.
 func TestShared_OldestFormCountsAWindow(t *testing.T) {
-	s := newScene(t)
+	s := newTestStore(t)
 	shared := named("rl", limiter.RedissonWindow, 3, time.Hour)
 	d := s.allowed(shared, 3)
 	if late := s.take(shared); late.Allowed || late.Wait <= 59*time.Minute || late.Wait > time.Hour {
@@ -128,7 +128,7 @@ func TestShared_OldestFormCountsAWindow(t *testing.T) {
 
 // Giving back many permits goes in bounded steps, to the last of them.
 func TestShared_GivesBackMany(t *testing.T) {
-	s := newHeldScene(t)
+	s := newClockedTestStore(t)
 	s.javas(limiter.RedissonByte, limiter.Rate{Count: 5000, Window: time.Hour}, 5000)
 	r := s.handle("rl")
 	if err := r.Release(t.Context(), 3500); err != nil {
@@ -146,7 +146,7 @@ func TestShared_GivesBackMany(t *testing.T) {
 // What was granted in place of Redis counts in a shared limiter; in one that cannot
 // be used it is lost, and holds up no other.
 func TestShared_HearsOfGrantsElsewhere(t *testing.T) {
-	s := newHeldScene(t)
+	s := newClockedTestStore(t)
 	s.javas(limiter.RedissonFloat, limiter.Rate{Count: 1000, Window: time.Minute}, 300)
 	shared, own := named("rl", 0, 5, time.Second), claim(5, time.Minute, 1)
 	permit := limiter.Permit{ID: limiter.KeyOf("a"), At: time.UnixMilli(start)}
@@ -175,7 +175,7 @@ func TestShared_HearsOfGrantsElsewhere(t *testing.T) {
 // Connections that are cut, however many, make no breaker open: Redis is there, and the
 // next connection stands.
 func TestStore_CutConnectionsAreNoAbsence(t *testing.T) {
-	s := newScene(t)
+	s := newTestStore(t)
 	between := redistest.NewFaultProxy(t, s.server.Addr)
 	client := connect(t, between.Addr)
 	store := redisstore.New(client, redisstore.Options{Timeout: patient, Denials: -1})

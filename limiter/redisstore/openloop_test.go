@@ -23,7 +23,7 @@ type decider func(ctx context.Context, claims []limiter.Claim, d *limiter.Decisi
 func BenchmarkOpenLoop(b *testing.B) {
 	for _, perSecond := range []int{200, 1000, 5000} {
 		b.Run(fmt.Sprintf("arrivals=%d", perSecond), func(b *testing.B) {
-			s := newScene(b)
+			s := newTestStore(b)
 			paths := map[string]decider{"plain": s.store.TakePlain, "together": s.store.Take}
 			names := []string{"plain", "together"}
 			for _, name := range names { // connections, and the scripts

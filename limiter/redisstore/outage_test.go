@@ -69,7 +69,7 @@ func (r replies) Write(p []byte) (int, error) {
 // A call whose reply is lost is not sent again: it is unknown, it ends in time,
 // and it costs its permits once, for one window.
 func TestStore_TwiceIsOnce(t *testing.T) {
-	s := newHeldScene(t)
+	s := newClockedTestStore(t)
 	r := newRelay(t, s.server.Addr)
 	client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{r.addr}, Timeout: patient})
 	if err != nil {
@@ -103,7 +103,7 @@ func TestStore_TwiceIsOnce(t *testing.T) {
 
 // Even a client that sends again by default does not send a script again.
 func TestStore_NoClientSendsAgain(t *testing.T) {
-	s := newHeldScene(t)
+	s := newClockedTestStore(t)
 	r := newRelay(t, s.server.Addr)
 	client := redis.NewClient(&redis.Options{Addr: r.addr, ReadTimeout: 100 * time.Millisecond, ContextTimeoutEnabled: true})
 	defer client.Close()
@@ -122,7 +122,7 @@ func TestStore_NoClientSendsAgain(t *testing.T) {
 
 // A Redis that hangs costs a caller no more than its context or the timeout.
 func TestStore_EndsInTime(t *testing.T) {
-	s := newScene(t)
+	s := newTestStore(t)
 	client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{s.server.Addr}, BreakAfter: 99})
 	if err != nil {
 		t.Fatal(err)
@@ -162,7 +162,7 @@ func TestStore_EndsInTime(t *testing.T) {
 
 // A Redis that lost its scripts, or everything, serves the next call.
 func TestStore_SurvivesFlushAndRestart(t *testing.T) {
-	s := newScene(t)
+	s := newTestStore(t)
 	c := claim(100, time.Minute, 1)
 	s.allowed(c, 2)
 	s.do("script", "flush")
@@ -192,7 +192,7 @@ func TestStore_SurvivesFlushAndRestart(t *testing.T) {
 
 // Keys of another type are an error, not a panic and not a grant.
 func TestStore_ForeignTypes(t *testing.T) {
-	s := newScene(t)
+	s := newTestStore(t)
 	c := claim(10, time.Minute, 1)
 	s.do("set", name(c)+":permits", "no set")
 	var d limiter.Decision
@@ -204,7 +204,7 @@ func TestStore_ForeignTypes(t *testing.T) {
 // A full Redis that may evict nothing is an error; then nothing was taken, and
 // nothing is forgotten.
 func TestStore_FullRedis(t *testing.T) {
-	s := newHeldScene(t)
+	s := newClockedTestStore(t)
 	for _, count := range []int64{10, 100} {
 		for a := limiter.TokenBucket; a <= limiter.Concurrent; a++ {
 			c := claim(count, 10*time.Second, 1)

@@ -12,7 +12,7 @@ import (
 	"github.com/weir-proxy/weir/limiter/redisstore"
 )
 
-func (s *scene) handle(name string) *redisstore.RateLimiter {
+func (s *testStore) handle(name string) *redisstore.RateLimiter {
 	s.t.Helper()
 	r, err := s.store.RateLimiter(name, "d2a6b9c6-52a5-4bb0-9d6c-2f4f4f7a1e11")
 	if err != nil {
@@ -25,14 +25,14 @@ func config(count int64, window, alive time.Duration) redisstore.RateConfig {
 	return redisstore.RateConfig{Rate: limiter.Rate{Count: count, Window: window}, KeepAlive: alive}
 }
 
-func (s *scene) setRate(r *redisstore.RateLimiter, c redisstore.RateConfig) {
+func (s *testStore) setRate(r *redisstore.RateLimiter, c redisstore.RateConfig) {
 	s.t.Helper()
 	if err := r.SetRate(s.t.Context(), c); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
-func (s *scene) allow(r *redisstore.RateLimiter, n int64) limiter.Outcome {
+func (s *testStore) allow(r *redisstore.RateLimiter, n int64) limiter.Outcome {
 	s.t.Helper()
 	o, err := r.Allow(s.t.Context(), n)
 	if err != nil {
@@ -41,7 +41,7 @@ func (s *scene) allow(r *redisstore.RateLimiter, n int64) limiter.Outcome {
 	return o
 }
 
-func (s *scene) available(r *redisstore.RateLimiter, want int64) {
+func (s *testStore) available(r *redisstore.RateLimiter, want int64) {
 	s.t.Helper()
 	if got, err := r.Available(s.t.Context()); err != nil || got != want {
 		s.t.Fatalf("%d available (%v), want %d", got, err, want)
@@ -54,7 +54,7 @@ func TestRateLimiter_IsRedissons(t *testing.T) {
 		"redisson:demo": {"redisson:demo", "{redisson:demo}:permits", "{redisson:demo}:value"},
 		"a{b}c":         {"a{b}c", "a{b}c:permits", "a{b}c:value"},
 	} {
-		s := newHeldScene(t)
+		s := newClockedTestStore(t)
 		r := s.handle(name)
 		if set, err := r.TrySetRate(t.Context(), config(10, 2*time.Second, 0)); !set || err != nil {
 			t.Fatal(set, err)
@@ -87,7 +87,7 @@ func TestRateLimiter_IsRedissons(t *testing.T) {
 			}
 		}
 	}
-	s := newHeldScene(t)
+	s := newClockedTestStore(t)
 	r := s.handle("own")
 	c := config(10, time.Second, 0)
 	c.PerClient = true
@@ -105,7 +105,7 @@ func TestRateLimiter_IsRedissons(t *testing.T) {
 // All keys live as long as the config, or the hash, says; one without a config is
 // an error that a new config ends.
 func TestRateLimiter_LivesAndDies(t *testing.T) {
-	s := newHeldScene(t)
+	s := newClockedTestStore(t)
 	r := s.handle("rl")
 	if _, err := r.Allow(t.Context(), 1); !errors.Is(err, redisstore.ErrUnset) {
 		t.Errorf("allow: %v", err)
@@ -164,7 +164,7 @@ func TestRateLimiter_LivesAndDies(t *testing.T) {
 
 // A new rate by SetRate forgets, by UpdateRate keeps what was taken.
 func TestRateLimiter_ChangesItsRate(t *testing.T) {
-	s := newHeldScene(t)
+	s := newClockedTestStore(t)
 	r := s.handle("rl")
 	s.setRate(r, config(10, 10*time.Second, 0))
 	s.allow(r, 6)
@@ -189,7 +189,7 @@ func TestRateLimiter_ChangesItsRate(t *testing.T) {
 
 // Release gives back at most what is out, and never makes more than the rate.
 func TestRateLimiter_Releases(t *testing.T) {
-	s := newHeldScene(t)
+	s := newClockedTestStore(t)
 	r := s.handle("rl")
 	s.setRate(r, config(10, 10*time.Second, 0))
 	for range 4 {
@@ -228,7 +228,7 @@ func TestRateLimiter_Releases(t *testing.T) {
 
 // Waiting ends with the permits, at once when they come too late, or with ctx.
 func TestRateLimiter_Waits(t *testing.T) {
-	s := newScene(t)
+	s := newTestStore(t)
 	r := s.handle("rl")
 	s.setRate(r, config(1, 100*time.Millisecond, 0))
 	start := time.Now()
@@ -257,7 +257,7 @@ func TestRateLimiter_Waits(t *testing.T) {
 
 // The older form is a counter that lives for one interval.
 func TestRateLimiter_OlderForm(t *testing.T) {
-	s := newScene(t)
+	s := newTestStore(t)
 	r := s.handle("rl").Fixed()
 	s.setRate(r, config(3, 200*time.Millisecond, 0))
 	for i := range 3 {
@@ -279,7 +279,7 @@ func TestRateLimiter_OlderForm(t *testing.T) {
 
 // Whatever is lost of a limiter, the next call is no error, and heals it.
 func TestRateLimiter_Heals(t *testing.T) {
-	s := newHeldScene(t)
+	s := newClockedTestStore(t)
 	for _, lost := range []string{"{rl}:value", "{rl}:permits"} {
 		r := s.handle("rl")
 		s.setRate(r, config(10, 10*time.Second, 0))

@@ -12,7 +12,7 @@ import (
 )
 
 // reported has s hear of n grants of claims by somebody else, all made now.
-func (s *scene) reported(claims []limiter.Claim, n int) []limiter.Permit {
+func (s *testStore) reported(claims []limiter.Claim, n int) []limiter.Permit {
 	permits := make([]limiter.Permit, n)
 	for i := range permits {
 		permits[i] = limiter.Permit{ID: [16]byte{byte(i + 1), byte(i >> 8), 9}, At: time.Now()}
@@ -22,12 +22,12 @@ func (s *scene) reported(claims []limiter.Claim, n int) []limiter.Permit {
 }
 
 // quiet waits until there is nothing left to report.
-func (s *scene) quiet() {
+func (s *testStore) quiet() {
 	s.t.Helper()
 	s.within("everything is reported", func() bool { return s.store.Unreported() == 0 })
 }
 
-func (s *scene) within(what string, cond func() bool) {
+func (s *testStore) within(what string, cond func() bool) {
 	s.t.Helper()
 	deadline := time.Now().Add(patient)
 	for !cond() {
@@ -47,7 +47,7 @@ func TestReport_Counts(t *testing.T) {
 	for _, a := range algorithms() {
 		for _, count := range []int64{10, 1000} {
 			t.Run(fmt.Sprint(a, count), func(t *testing.T) {
-				s := newHeldScene(t)
+				s := newClockedTestStore(t)
 				c := claim(count, time.Hour, 2)
 				c[0].Limit.Algorithm = a
 				s.allowed(c, 1)
@@ -70,7 +70,7 @@ func TestReport_Counts(t *testing.T) {
 // The first decision over a window knows what is reported of it, whether or not
 // anybody had the time to tell Redis before.
 func TestReport_ComesBeforeTheNextDecision(t *testing.T) {
-	s := newScene(t)
+	s := newTestStore(t)
 	for i := range 50 {
 		c := claim(10, time.Hour, 1)
 		c[0].Key = limiter.KeyOf(fmt.Sprint(i))
@@ -90,14 +90,14 @@ func TestReport_IsAsOldAsTheGrant(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		r.Add(c, limiter.Permit{ID: [16]byte{2}})
 		time.Sleep(5 * time.Second)
-		if got, want := r.Ages(c), []time.Duration{25 * time.Second, 5 * time.Second}; fmt.Sprint(got) != fmt.Sprint(want) {
+		if got, want := r.Elapsed(c), []time.Duration{25 * time.Second, 5 * time.Second}; fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("ages %v, want %v", got, want)
 		}
 	})
 }
 
 func TestReport_ComesBackWithTheGrant(t *testing.T) {
-	s := newHeldScene(t)
+	s := newClockedTestStore(t)
 	c := claim(10, time.Minute, 1)
 	s.tellAged(c, 4, 40*time.Second)
 	s.tellAged(c, 3, 10*time.Second)
@@ -112,7 +112,7 @@ func TestReport_ComesBackWithTheGrant(t *testing.T) {
 }
 
 // tellAged reports n grants that were made so long ago.
-func (s *scene) tellAged(claims []limiter.Claim, n int, age time.Duration) {
+func (s *testStore) tellAged(claims []limiter.Claim, n int, age time.Duration) {
 	s.t.Helper()
 	for i := range n {
 		p := limiter.Permit{ID: [16]byte{byte(i + 1), byte(n)}}
@@ -124,7 +124,7 @@ func (s *scene) tellAged(claims []limiter.Claim, n int, age time.Duration) {
 
 // A log that hears of a grant twice, because a reply was lost, counts it once.
 func TestReport_TwiceIsOnce(t *testing.T) {
-	s := newHeldScene(t)
+	s := newClockedTestStore(t)
 	c := claim(10, time.Minute, 2)
 	s.tellAged(c, 1, time.Second)
 	s.tellAged(c, 1, time.Second)
@@ -134,7 +134,7 @@ func TestReport_TwiceIsOnce(t *testing.T) {
 // What was reported is given back by its id, before or after Redis heard of it.
 func TestReport_IsGivenBack(t *testing.T) {
 	for _, a := range algorithms() {
-		s := newHeldScene(t)
+		s := newClockedTestStore(t)
 		s.advance(time.Minute) // so that what is a moment old is of the same window
 		c := claim(10, time.Hour, 1)
 		c[0].Limit.Algorithm = a
@@ -151,7 +151,7 @@ func TestReport_IsGivenBack(t *testing.T) {
 		}
 		s.left(c, 8)
 	}
-	s := newScene(t)
+	s := newTestStore(t)
 	s.server.Kill()
 	c := claim(10, time.Hour, 1)
 	permits := s.reported(c, 3)
@@ -165,7 +165,7 @@ func TestReport_IsGivenBack(t *testing.T) {
 
 // A limiter that Java programs share is told as they would write it.
 func TestReport_ReachesRedisson(t *testing.T) {
-	s := newScene(t)
+	s := newTestStore(t)
 	c := claim(10, time.Hour, 1)
 	c[0].Redisson = "demo"
 	s.do("hset", "demo", "rate", 5, "interval", 3_600_000, "type", 0)
@@ -182,7 +182,7 @@ func TestReport_ReachesRedisson(t *testing.T) {
 
 // A ban outlives a report.
 func TestReport_LeavesBans(t *testing.T) {
-	s := newScene(t)
+	s := newTestStore(t)
 	c := claim(10, time.Hour, 1)
 	if err := s.store.Ban(t.Context(), c, time.Hour); err != nil {
 		t.Fatal(err)
@@ -197,7 +197,7 @@ func TestReport_LeavesBans(t *testing.T) {
 // However much is granted meanwhile, what is remembered is bounded, and a key
 // stays small.
 func TestReport_IsBounded(t *testing.T) {
-	s := newScene(t)
+	s := newTestStore(t)
 	s.server.Kill()
 	c := claim(100_000, time.Hour, 1)
 	s.reported(c, 5000)
@@ -215,7 +215,7 @@ func TestReport_IsBounded(t *testing.T) {
 
 // What is to be reported when a process ends in peace is.
 func TestReport_CloseTells(t *testing.T) {
-	s := newScene(t)
+	s := newTestStore(t)
 	s.server.Kill()
 	c := claim(10, time.Hour, 1)
 	other := redisstore.New(connect(t, s.server.Addr), redisstore.Options{Timeout: patient, Denials: -1})
@@ -228,7 +228,7 @@ func TestReport_CloseTells(t *testing.T) {
 // It is known how many permits Redis has heard of, each window by itself, and how
 // many were too many to be remembered.
 func TestReport_TellsHowMany(t *testing.T) {
-	s := newScene(t)
+	s := newTestStore(t)
 	s.server.Kill()
 	c := append(claim(10, time.Hour, 2), claim(100, 24*time.Hour, 2)...)
 	s.reported(c, 3)

@@ -9,8 +9,8 @@ import (
 	"github.com/weir-proxy/weir/limiter/redisstore"
 )
 
-// other is the scene of another client on the same Redis and clock.
-func (s *scene) other(client string) *scene {
+// other is the testStore of another client on the same Redis and clock.
+func (s *testStore) other(client string) *testStore {
 	other := *s
 	other.store = redisstore.NewWithTestClock(s.client, redisstore.Options{Timeout: patient, Client: client})
 	s.t.Cleanup(func() { other.store.Close() })
@@ -20,7 +20,7 @@ func (s *scene) other(client string) *scene {
 // Each client has the whole rate of every algorithm for itself, gives back and
 // resets its own, and finds it again under its name; what counts overall is apart.
 func TestScope_EachClientByItself(t *testing.T) {
-	s := newHeldScene(t)
+	s := newClockedTestStore(t)
 	a, b, again := s.other("a"), s.other("b"), s.other("a")
 	for algorithm := limiter.TokenBucket; algorithm <= limiter.Concurrent; algorithm++ {
 		c := claim(3, time.Hour, 1)
@@ -56,7 +56,7 @@ func TestScope_EachClientByItself(t *testing.T) {
 // A limiter that is shared with Redisson counts each client by itself if its hash
 // says so, whatever the claim does; without a hash the claim writes its own scope.
 func TestScope_OfRedissonsLimiter(t *testing.T) {
-	s := newHeldScene(t)
+	s := newClockedTestStore(t)
 	a, b := s.other("a"), s.other("b")
 	c := claim(3, time.Hour, 1)
 	c[0].Redisson, c[0].Limit.Scope = "own", limiter.PerClient
@@ -108,7 +108,7 @@ func TestScope_OfRedissonsLimiter(t *testing.T) {
 
 // A refusal is remembered for the scope that it was made for.
 func TestScope_DenialsKnowIt(t *testing.T) {
-	s := newScene(t)
+	s := newTestStore(t)
 	store := s.hearing()
 	c := claim(1, time.Hour, 1)
 	decide(t, store, c...)

@@ -43,7 +43,7 @@ type grant struct{ at, n int64 }
 // Whoever asks, a Java program or us by the handle or by a claim: the fullest window
 // holds the rate, no more, and after a pause all permits are back.
 func TestRateLimiter_SharesWithForeigners(t *testing.T) {
-	s := newHeldScene(t)
+	s := newClockedTestStore(t)
 	seed, n := rand.Uint64(), 60_000
 	if said, err := strconv.ParseUint(flag.Lookup("rapid.seed").Value.String(), 10, 64); err == nil && said != 0 {
 		seed = said
@@ -105,7 +105,7 @@ func TestRateLimiter_SharesWithForeigners(t *testing.T) {
 // What Java releases, which raises value and leaves the entries, is free for us as
 // well, but never comes back a second time; what we release is free for both.
 func TestRateLimiter_BelievesWhatJavaReleases(t *testing.T) {
-	s := newHeldScene(t)
+	s := newClockedTestStore(t)
 	r := s.handle("rl")
 	s.setRate(r, config(10, 10*time.Second, 0))
 	value := func(want string) {
@@ -145,7 +145,7 @@ func TestRateLimiter_BelievesWhatJavaReleases(t *testing.T) {
 // A claim that names a limiter goes by its config; without one it writes its own;
 // beside others it is taken with all or none.
 func TestClaim_NamesARedissonLimiter(t *testing.T) {
-	s := newHeldScene(t)
+	s := newClockedTestStore(t)
 	shared := claim(5, 10*time.Second, 1)
 	shared[0].Redisson = "redisson:demo:limit:+8613800138000"
 	r := s.handle(shared[0].Redisson)

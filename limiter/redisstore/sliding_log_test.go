@@ -19,7 +19,7 @@ func logged(count int64, window time.Duration) []limiter.Claim {
 // A sliding log is one key, which leaves by itself and is small at any rate.
 func TestSlidingLog_IsOneSmallKey(t *testing.T) {
 	for _, count := range []int64{1, 10, 128, 1000, 100_000} {
-		s := newHeldScene(t)
+		s := newClockedTestStore(t)
 		c := logged(count, 100*time.Second)
 		key := redisstore.BoxName(c[0])
 		var bytes int64
@@ -41,9 +41,34 @@ func TestSlidingLog_IsOneSmallKey(t *testing.T) {
 	}
 }
 
+// Most keys have one permit: it takes little room, is the same permit when others come,
+// and is given back by its id.
+func TestSlidingLog_OnePermitIsSmaller(t *testing.T) {
+	s := newClockedTestStore(t)
+	c := logged(60, time.Hour)
+	d := s.allowed(c, 1)
+	if bytes := s.do("memory", "usage", redisstore.BoxName(c[0]), "samples", 0).(int64); bytes > 150 {
+		t.Errorf("one permit takes %d bytes, want at most 150", bytes)
+	}
+	s.left(c, 59)
+	s.advance(time.Minute)
+	s.allowed(c, 1)
+	s.left(c, 58)
+	for range 2 {
+		if err := s.store.Refund(t.Context(), c, d.Permit); err != nil {
+			t.Fatal(err)
+		}
+		s.left(c, 59)
+	}
+	s.advance(2 * time.Hour)
+	s.allowed(c, 1)
+	c[0].Cost = 60
+	s.denied(c, time.Hour)
+}
+
 // Times and counts of any size are kept as they are.
 func TestSlidingLog_KeepsAnySize(t *testing.T) {
-	s := newHeldScene(t)
+	s := newClockedTestStore(t)
 	c := logged(limiter.MaxCount, limiter.MaxWindow)
 	var out int64
 	for i, pause := range []time.Duration{0, time.Millisecond, 70 * time.Second, 5 * time.Hour, 60 * 24 * time.Hour} {
@@ -70,7 +95,7 @@ func TestSlidingLog_KeepsAnySize(t *testing.T) {
 
 // Another algorithm of the same limit starts anew, and none writes what another reads.
 func TestSlidingLog_StartsAnew(t *testing.T) {
-	s := newHeldScene(t)
+	s := newClockedTestStore(t)
 	bucket, log := claim(2, time.Minute, 1), logged(2, time.Minute)
 	s.allowed(bucket, 2)
 	s.allowed(log, 2)

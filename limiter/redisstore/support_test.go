@@ -11,9 +11,9 @@ import (
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
-// A scene is a store on a Redis of its own, with Redis's real clock or with one
+// A testStore is a store on a Redis of its own, with Redis's real clock or with one
 // that the test sets.
-type scene struct {
+type testStore struct {
 	t      testing.TB
 	server *redistest.Server
 	client redis.UniversalClient
@@ -21,32 +21,32 @@ type scene struct {
 	held   bool // the test holds the clock
 }
 
-func newScene(t testing.TB, args ...string) *scene {
+func newTestStore(t testing.TB, args ...string) *testStore {
 	t.Helper()
-	s := &scene{t: t, server: redistest.Start(t, args...)}
+	s := &testStore{t: t, server: redistest.Start(t, args...)}
 	s.client = connect(t, s.server.Addr)
 	s.store = redisstore.New(s.client, redisstore.Options{Timeout: patient, Denials: -1})
 	t.Cleanup(func() { s.store.Close() })
 	return s
 }
 
-// newHeldScene has a clock that stands at 1,800,000,000,000 ms.
-func newHeldScene(t testing.TB) *scene {
+// newClockedTestStore has a clock that stands at 1,800,000,000,000 ms.
+func newClockedTestStore(t testing.TB) *testStore {
 	t.Helper()
-	s := newScene(t)
+	s := newTestStore(t)
 	s.held = true
 	s.store = redisstore.NewWithTestClock(s.client, redisstore.Options{Timeout: patient})
 	s.do("set", redisstore.TestClock, int64(1_800_000_000_000))
 	return s
 }
 
-func (s *scene) advance(d time.Duration) {
+func (s *testStore) advance(d time.Duration) {
 	s.t.Helper()
 	s.do("incrby", redisstore.TestClock, d.Milliseconds())
 }
 
 // do runs one command in Redis.
-func (s *scene) do(args ...any) any {
+func (s *testStore) do(args ...any) any {
 	s.t.Helper()
 	v, err := s.client.Do(s.t.Context(), args...).Result()
 	if err != nil && err != redis.Nil {
@@ -55,7 +55,7 @@ func (s *scene) do(args ...any) any {
 	return v
 }
 
-func (s *scene) take(claims []limiter.Claim) limiter.Decision {
+func (s *testStore) take(claims []limiter.Claim) limiter.Decision {
 	s.t.Helper()
 	var d limiter.Decision
 	if err := s.store.Take(s.t.Context(), claims, &d); err != nil {
@@ -65,7 +65,7 @@ func (s *scene) take(claims []limiter.Claim) limiter.Decision {
 }
 
 // allowed takes n times and wants all granted.
-func (s *scene) allowed(claims []limiter.Claim, n int) limiter.Decision {
+func (s *testStore) allowed(claims []limiter.Claim, n int) limiter.Decision {
 	s.t.Helper()
 	var d limiter.Decision
 	for i := range n {
@@ -76,14 +76,14 @@ func (s *scene) allowed(claims []limiter.Claim, n int) limiter.Decision {
 	return d
 }
 
-func (s *scene) denied(claims []limiter.Claim, wait time.Duration) {
+func (s *testStore) denied(claims []limiter.Claim, wait time.Duration) {
 	s.t.Helper()
 	if d := s.take(claims); d.Allowed || d.Wait != wait {
 		s.t.Fatalf("allowed %v wait %v, want a refusal with wait %v", d.Allowed, d.Wait, wait)
 	}
 }
 
-func (s *scene) left(claims []limiter.Claim, want int64) {
+func (s *testStore) left(claims []limiter.Claim, want int64) {
 	s.t.Helper()
 	var d limiter.Decision
 	if err := s.store.Peek(s.t.Context(), claims, &d); err != nil {

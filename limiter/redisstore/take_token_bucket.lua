@@ -9,12 +9,7 @@
 -- Value and permits live until the last permit has come back (and 2 ms: TIME and the
 -- time by which keys expire may be read in two milliseconds), so without both there
 -- is nothing to read and nothing to trim.
-local lives, sinces, olds = {}, {}, {}
-for i = 1, #rates do
-  lives[i], olds[i] = count_text(lengths[i] + 2), int(NOW - lengths[i])
-  sinces[i] = '(' .. olds[i]
-end
-local now = int(NOW)
+local lives, sinces, olds, now = {}, {}, {}, int(NOW)
 local strings, n = {}, 0
 for i = 1, #KEYS, 3 do
   strings[n + 1], strings[n + 2] = KEYS[i], KEYS[i + 2]
@@ -66,6 +61,10 @@ for i = 1, #KEYS / 3 do
   local k = 3 * i - 2
   local l = byte(of, k)
   local rate, length, ttl, log, value = rates[l], lengths[l], lives[l], KEYS[k + 1], got[2 * i - 1]
+  if not ttl then
+    ttl = int(length + 2)
+    lives[l] = ttl
+  end
   local b, c, d, e = byte(requests, from + 10, from + 13)
   local cost, left, wait, trims = b, nil, 0, false
   if c + d + e > 0 then cost = b + c * 256 + d * 65536 + e * 16777216 end
@@ -73,10 +72,14 @@ for i = 1, #KEYS / 3 do
     left = nil -- a ban, or many entries
   elseif not value then
     -- What is of another type looks like nothing in an MGET.
-    if call('EXISTS', log) == 0 and call('SET', KEYS[k], rate - cost, 'PX', ttl, 'NX') then left = rate - cost end
+    if call('EXISTS', log) == 0 and call('SET', KEYS[k], count_text(rate - cost), 'PX', ttl, 'NX') then left = rate - cost end
     if left and left < cost then wait = length end
   else
     value = tonumber(value)
+    if not olds[l] then
+      olds[l] = int(NOW - length)
+      sinces[l] = '(' .. olds[l]
+    end
     local sum, size
     if value and value >= 2 * cost then
       sum, size = live(log, sinces[l])
@@ -101,7 +104,7 @@ for i = 1, #KEYS / 3 do
     call('ZADD', log, now, sub(requests, from + 1, from + 13))
     if trims then call('ZREMRANGEBYSCORE', log, '-inf', olds[l]) end
     call('PEXPIRE', log, ttl)
-    if got[2 * i - 1] then call('SET', KEYS[k], left, 'PX', ttl) end
+    if got[2 * i - 1] then call('SET', KEYS[k], count_text(left), 'PX', ttl) end
     reply[r + 1], reply[r + 2], reply[r + 3] = 1, left, wait
     r = r + 3
   end

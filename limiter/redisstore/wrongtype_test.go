@@ -12,7 +12,7 @@ import (
 )
 
 // spoilers are ways to make one key of a window something else.
-func spoilers(s *scene, c []limiter.Claim) map[string]func() {
+func spoilers(s *testStore, c []limiter.Claim) map[string]func() {
 	keys := []string{name(c) + ":value", name(c) + ":permits"}
 	if a := c[0].Limit.Algorithm; a == limiter.Concurrent {
 		keys = []string{name(c) + ":{concurrent}:value", name(c) + ":{concurrent}:permits"}
@@ -42,7 +42,7 @@ func TestStore_OneBadKeyIsOneBadClaim(t *testing.T) {
 			if (a == limiter.Cooldown || a == limiter.Distinct) && taken > 0 {
 				continue
 			}
-			s := newHeldScene(t)
+			s := newClockedTestStore(t)
 			of := func(key string, l *limiter.Limit) []limiter.Claim {
 				return []limiter.Claim{{Limit: l, Key: limiter.KeyOf(key), Cost: 1, Value: limiter.KeyOf("v")}}
 			}
@@ -79,7 +79,7 @@ func TestStore_OneBadKeyIsOneBadClaim(t *testing.T) {
 
 // together asks for bad and for others in one call: bad fails and says what to do,
 // the others are granted.
-func (s *scene) together(t *testing.T, bad []limiter.Claim, other func(i int) []limiter.Claim) {
+func (s *testStore) together(t *testing.T, bad []limiter.Claim, other func(i int) []limiter.Claim) {
 	t.Helper()
 	all := [][]limiter.Claim{other(0), bad, other(1), other(2)}
 	errs, ds := s.store.TakeInOneCall(t.Context(), all)
@@ -95,7 +95,7 @@ func (s *scene) together(t *testing.T, bad []limiter.Claim, other func(i int) []
 
 // One key of another type keeps no report of other keys from being heard.
 func TestReport_PastABadKey(t *testing.T) {
-	s := newScene(t)
+	s := newTestStore(t)
 	bad, good := claim(10, time.Hour, 1), claim(10, time.Hour, 1)
 	good[0].Key = limiter.KeyOf("good")
 	s.do("rpush", name(bad)+":permits", "x")

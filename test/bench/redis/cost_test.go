@@ -7,8 +7,10 @@
 //
 // What is compared is not the same. redis_rate and gcra let permits flow back evenly,
 // floor counts in fixed windows; token_bucket, sliding_log and Redisson's never let
-// more than the rate through in any window. A machine that is busy makes all dearer:
-// look at the ratios. Each number is the least of several rounds.
+// more than the rate through in any window. Several limits are several calls of all but
+// ours, which take what one grants though another refuses. A machine that is busy makes
+// all dearer: look at the ratios. Each number is the least of several rounds. The goals
+// behind the table are ratios of the same run too.
 package redis
 
 import (
@@ -73,6 +75,7 @@ func BenchmarkCost(b *testing.B) {
 			}
 		}
 		show(table)
+		showGoals(table)
 	}
 }
 
@@ -175,12 +178,16 @@ func show(table map[string]map[string]float64) {
 	w.Flush()
 }
 
+// What a call costs by itself, and what each request of it does: see fit.
+const perCall, perRequest = "a (a call)", "b (a request)"
+
 // fit prints a and b of a + b*n, the cost of a call of n requests, by least squares
 // of the relative errors over n = 1, 12, 32, 64.
 func fit(w *tabwriter.Writer, names []string, table map[string]map[string]float64) {
 	at := []float64{1, 12, 32, 64}
 	rows := []string{"one per call, 10/1s", "12 per call, 10/1s", "10/1s, 10,000 keys", "64 per call, 10/1s"}
-	as, bs := "a (a call)", "b (a request)"
+	as, bs := perCall, perRequest
+	table[perCall], table[perRequest] = map[string]float64{}, map[string]float64{}
 	for _, name := range names {
 		var n, x, y, xx, xy float64
 		for i, r := range rows {
@@ -196,6 +203,7 @@ func fit(w *tabwriter.Writer, names []string, table map[string]map[string]float6
 			as, bs = as+"\t-", bs+"\t-"
 			continue
 		}
+		table[perCall][name], table[perRequest][name] = (y-slope*x)/n, slope
 		as, bs = as+fmt.Sprintf("\t%.1f", (y-slope*x)/n), bs+fmt.Sprintf("\t%.1f", slope)
 	}
 	fmt.Fprintln(w, as+"\t")

@@ -40,8 +40,8 @@ type variant struct {
 
 func variants() []variant {
 	return []variant{
-		{name: "floor", call: plain(floorLua, floorArgs)},
-		{name: "bare", call: plain(bareLua, bareArgs)},
+		{name: "floor", call: plain(floorLua)},
+		{name: "bare", call: plain(bareLua)},
 		{name: "token_bucket", call: ours(limiter.TokenBucket)},
 		{name: "sliding_log", call: ours(limiter.SlidingLog)},
 		{name: "gcra", call: ours(limiter.GCRA)},
@@ -75,7 +75,7 @@ func ours(a limiter.Algorithm) func(*testing.B, *stage, []limiter.Rate, int) *te
 			b.Fatal(err)
 		}
 		defer client.Close()
-		store := redisstore.New(client, redisstore.Options{MaxInFlight: 1, Denials: -1, Timeout: time.Minute, Prefix: a.String()})
+		store := redisstore.New(client, redisstore.Options{MaxInFlight: 1, Denials: -1, Timeout: time.Minute, Prefix: "t" + a.String()[:3]})
 		defer store.Close()
 		limits := make([]*limiter.Limit, len(rates))
 		for i, rate := range rates {
@@ -130,7 +130,7 @@ func hot(a limiter.Algorithm, rate limiter.Rate, size int) func(*testing.B, *sta
 			b.Fatal(err)
 		}
 		defer client.Close()
-		store := redisstore.New(client, redisstore.Options{MaxInFlight: 1, Denials: -1, Timeout: time.Minute, Prefix: a.String()})
+		store := redisstore.New(client, redisstore.Options{MaxInFlight: 1, Denials: -1, Timeout: time.Minute, Prefix: "t" + a.String()[:3]})
 		defer store.Close()
 		l := &limiter.Limit{Name: "hot", Rate: rate, Algorithm: a}
 		var mu sync.Mutex
@@ -164,88 +164,90 @@ func hot(a limiter.Algorithm, rate limiter.Rate, size int) func(*testing.B, *sta
 }
 
 // plain makes calls of a script that stands by itself.
-func plain(script string, args func(rates []limiter.Rate, size int) []string) func(*testing.B, *stage, []limiter.Rate, int) *template {
+func plain(script string) func(*testing.B, *stage, []limiter.Rate, int) *template {
 	return func(_ *testing.B, s *stage, rates []limiter.Rate, size int) *template {
-		if len(rates) != 1 {
-			return nil
-		}
 		hash := s.load(script)
 		per := 1
 		if script == bareLua {
 			per = 2
 		}
-		words := []string{"evalsha", hash, fmt.Sprint(per * size)}
 		var keys, ids []string
+		requests := []byte{}
 		for i := range size {
-			k := keyText(1<<21 + i)
-			keys = append(keys, k)
-			name := strings.ToLower(script[3:8]) + ":{" + k + "}:send.phone:" + limiter.WindowName(rates[0].Window)
-			words = append(words, name+":value")
+			id := newID()
+			keys, ids = append(keys, keyText(1<<21+i)), append(ids, id)
+			requests = append(append(append(requests, 8), id...), 1, 0, 0, 0)
+		}
+		var raw []byte
+		for _, rate := range rates {
+			words := []string{"evalsha", hash, fmt.Sprint(per * size)}
+			for _, k := range keys {
+				name := strings.ToLower(script[3:8]) + ":{" + k + "}:send.phone:" + limiter.WindowName(rate.Window)
+				words = append(words, name+":value")
+				if per == 2 {
+					words = append(words, name+":permits")
+				}
+			}
+			words = append(words, fmt.Sprint(rate.Count), fmt.Sprint(rate.Window.Milliseconds()))
 			if per == 2 {
-				words = append(words, name+":permits")
+				words = append(words, string(requests))
 			}
+			raw = append(raw, encode(words...)...)
 		}
-		words = append(words, args(rates, size)...)
-		if per == 2 {
-			requests := []byte{}
-			for range size {
-				id := newID()
-				ids = append(ids, id)
-				requests = append(append(append(requests, 8), id...), 1, 0, 0, 0)
-			}
-			words = append(words, string(requests))
-		}
-		return newTemplate(encode(words...), keys, ids)
+		return newTemplate(raw, keys, ids)
 	}
-}
-
-func floorArgs(rates []limiter.Rate, _ int) []string {
-	return []string{fmt.Sprint(rates[0].Count), fmt.Sprint(rates[0].Window.Milliseconds())}
-}
-
-func bareArgs(rates []limiter.Rate, _ int) []string {
-	return []string{fmt.Sprint(rates[0].Count), fmt.Sprint(rates[0].Window.Milliseconds())}
 }
 
 // redisRate records what redis_rate sends; it decides one request a call.
 func redisRate(b *testing.B, s *stage, rates []limiter.Rate, _ int) *template {
-	if len(rates) != 1 {
-		return nil
-	}
 	r := record(b, s.addr)
 	client := redis.NewClient(&redis.Options{Addr: r.addr})
 	defer client.Close()
 	l := redis_rate.NewLimiter(client)
-	rate := redis_rate.Limit{Rate: int(rates[0].Count), Burst: int(rates[0].Count), Period: rates[0].Window}
-	for range 2 {
-		if _, err := l.Allow(b.Context(), keyText(1<<21), rate); err != nil {
-			b.Fatal(err)
+	var raw []byte
+	for i, rate := range rates {
+		limit := redis_rate.Limit{Rate: int(rate.Count), Burst: int(rate.Count), Period: rate.Window}
+		for range 2 {
+			if _, err := l.Allow(b.Context(), fmt.Sprint(keyText(1<<21), nth(i)), limit); err != nil {
+				b.Fatal(err)
+			}
 		}
+		raw = append(raw, r.last()...)
 	}
-	return newTemplate(r.last(), []string{keyText(1 << 21)}, nil)
+	return newTemplate(raw, []string{keyText(1 << 21)}, nil)
 }
 
 // redissons is one decision of a Redisson limiter: the commands that its script
 // runs, on keys of its layout.
 func redissons(_ *testing.B, s *stage, rates []limiter.Rate, _ int) *template {
-	if len(rates) != 1 {
-		return nil
-	}
 	hash, k, id := s.load(redissonLua), keyText(1<<21), newID()+newID()
-	words := append([]string{"evalsha", hash, "5"}, redissonKeys(k)...)
-	words = append(words, "1", "@@@@@@@@@@@@@", id)
-	return newTemplate(encode(words...), []string{k}, []string{id[:8]})
+	var raw []byte
+	for i := range rates {
+		words := append([]string{"evalsha", hash, "5"}, redissonKeys(k, i)...)
+		raw = append(raw, encode(append(words, "1", "@@@@@@@@@@@@@", id)...)...)
+	}
+	return newTemplate(raw, []string{k}, []string{id[:8]})
 }
 
-func redissonKeys(k string) []string {
-	name := "redisson:{" + k + "}:send"
+// nth ends the name of a key's i-th limit.
+func nth(i int) string {
+	if i == 0 {
+		return ""
+	}
+	return fmt.Sprint(i)
+}
+
+func redissonKeys(k string, i int) []string {
+	name := "redisson:{" + k + "}:send" + nth(i)
 	return []string{name, name + ":value", name + ":value:00000000-0000-4000-8000-000000000000", name + ":permits", name + ":permits:00000000-0000-4000-8000-000000000000"}
 }
 
 func redissonConfig(s *stage, rates []limiter.Rate, keys []string) {
 	var out []byte
 	for _, k := range keys {
-		out = append(out, encode("hset", redissonKeys(k)[0], "rate", fmt.Sprint(rates[0].Count), "interval", fmt.Sprint(rates[0].Window.Milliseconds()), "type", "0")...)
+		for i, rate := range rates {
+			out = append(out, encode("hset", redissonKeys(k, i)[0], "rate", fmt.Sprint(rate.Count), "interval", fmt.Sprint(rate.Window.Milliseconds()), "type", "0")...)
+		}
 	}
 	s.send(out)
 }

@@ -15,7 +15,11 @@ func main() {
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	reload := make(chan os.Signal, 1)
 	signal.Notify(reload, syscall.SIGHUP)
-	code := cli.Run(ctx, os.Args[1:], cli.Env{Stdout: os.Stdout, Stderr: os.Stderr, Reload: reload})
+	reopen := make(chan os.Signal, 1)
+	if signals := cli.ReopenSignals(); len(signals) > 0 { // Notify of none would be of all
+		signal.Notify(reopen, signals...)
+	}
+	code := cli.Run(ctx, os.Args[1:], cli.Env{Stdout: os.Stdout, Stderr: os.Stderr, Reload: reload, Reopen: reopen})
 	stop()
 	os.Exit(code)
 }

@@ -87,7 +87,7 @@ func ExampleLine() {
 	var at []time.Time // by the store's clock
 	for range 3 {
 		var d limiter.Decision
-		if err := line.TakePatiently(context.Background(), claims, &d, second); err != nil || !d.Allowed {
+		if err := line.Wait(context.Background(), claims, &d, second); err != nil || !d.Allowed {
 			fmt.Println(d, err)
 		}
 		at = append(at, d.At)

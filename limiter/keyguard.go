@@ -52,7 +52,7 @@ type newKeyCount struct {
 // A part of a Guard has a lock of its own.
 type part[V any] struct {
 	mu   sync.Mutex // guards what follows; that of a source goes before those of keys
-	ages aging[V]
+	seen aging[V]
 }
 
 // guardParts is how many parts there are of each kind.
@@ -89,7 +89,7 @@ func NewKeyGuard(o KeyGuardOptions) *KeyGuard {
 func newParts[V any](most int, life time.Duration) []part[V] {
 	parts := make([]part[V], guardParts)
 	for i := range parts {
-		parts[i].ages = newAging[V](most/guardParts, life.Milliseconds())
+		parts[i].seen = newAging[V](most/guardParts, life.Milliseconds())
 	}
 	return parts
 }
@@ -126,7 +126,7 @@ func (g *KeyGuard) Admit(rate Rate, source Key, keys ...Key) Admission {
 	if g.Knows(keys...) {
 		return Admission{}
 	}
-	m, _ := p.ages.get(now, source)
+	m, _ := p.seen.get(now, source)
 	over := m.since + rate.Window.Milliseconds()
 	switch {
 	case now >= over || now < m.since: // or the clock was set back
@@ -135,7 +135,7 @@ func (g *KeyGuard) Admit(rate Rate, source Key, keys ...Key) Admission {
 		return Admission{New: true, Refused: true, Wait: millis(over - now)}
 	}
 	m.count++
-	p.ages.put(now, source, m)
+	p.seen.put(now, source, m)
 	for _, k := range keys {
 		g.learn(now, k)
 	}
@@ -146,12 +146,12 @@ func (g *KeyGuard) knows(now int64, k Key) bool {
 	p := &g.known[k[0]%guardParts]
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.ages.keep(now, k)
+	return p.seen.keep(now, k)
 }
 
 func (g *KeyGuard) learn(now int64, k Key) {
 	p := &g.known[k[0]%guardParts]
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.ages.put(now, k, struct{}{})
+	p.seen.put(now, k, struct{}{})
 }

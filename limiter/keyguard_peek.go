@@ -12,7 +12,7 @@ func (g *KeyGuard) Peek(rate Rate, source Key, keys ...Key) Admission {
 	p := &g.sources[source[0]%guardParts]
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	m, _ := p.ages.get(now, source)
+	m, _ := p.seen.get(now, source)
 	over := m.since + rate.Window.Milliseconds()
 	if now >= over || now < m.since || m.count < rate.Count {
 		return Admission{New: true}
@@ -25,6 +25,6 @@ func (g *KeyGuard) remembers(now int64, k Key) bool {
 	p := &g.known[k[0]%guardParts]
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_, found := p.ages.get(now, k)
+	_, found := p.seen.get(now, k)
 	return found
 }

@@ -58,14 +58,14 @@ type WaitOptions struct {
 	Waits func()
 }
 
-// TakePatiently is Store.Take that waits for refused claims as long as p says, in
+// Wait is Store.Take that waits for refused claims as long as p says, in
 // the line of the first claim that may be waited for. It returns at once, with the
 // refusal, when waiting cannot help: a claim that is not waited for is refused, or
 // the store names a time beyond what p or ctx's deadline allows. With p.Crowd
 // callers in that line already it returns ErrCrowded and refuses without asking.
 // When ctx ends, its error is returned, and nothing was taken or what was taken is
 // given back. A caller who need not stand in line is not held up by those who do.
-func (l *Line) TakePatiently(ctx context.Context, claims []Claim, d *Decision, p WaitOptions) error {
+func (l *Line) Wait(ctx context.Context, claims []Claim, d *Decision, p WaitOptions) error {
 	if err := CheckAll(claims); err != nil {
 		return err
 	}

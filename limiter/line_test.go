@@ -53,7 +53,7 @@ func TestLine_FirstComeFirstServed(t *testing.T) {
 		for who := range 10 {
 			go func() {
 				var d limiter.Decision
-				if err := line.TakePatiently(t.Context(), claims, &d, upTo(2*time.Second, 100)); err != nil || !d.Allowed {
+				if err := line.Wait(t.Context(), claims, &d, upTo(2*time.Second, 100)); err != nil || !d.Allowed {
 					t.Errorf("%d: %+v %v", who, d, err)
 				}
 				order <- served{who, time.Since(start)}
@@ -78,18 +78,18 @@ func TestLine_ReturnsAtOnce(t *testing.T) {
 		take(t, line2{line, 0}, claims...)
 		start := time.Now()
 		for _, most := range []time.Duration{0, 99 * time.Millisecond} {
-			if err := line.TakePatiently(t.Context(), claims, &d, upTo(most, 100)); err != nil || d.Allowed || d.Wait != 100*time.Millisecond {
+			if err := line.Wait(t.Context(), claims, &d, upTo(most, 100)); err != nil || d.Allowed || d.Wait != 100*time.Millisecond {
 				t.Errorf("%v: %+v %v", most, d, err)
 			}
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
-		if err := line.TakePatiently(ctx, claims, &d, upTo(time.Hour, 100)); err != nil || d.Allowed {
+		if err := line.Wait(ctx, claims, &d, upTo(time.Hour, 100)); err != nil || d.Allowed {
 			t.Errorf("a deadline before the permit: %+v %v", d, err)
 		}
-		go line.TakePatiently(t.Context(), claims, new(limiter.Decision), upTo(time.Second, 100))
+		go line.Wait(t.Context(), claims, new(limiter.Decision), upTo(time.Second, 100))
 		synctest.Wait()
-		if err := line.TakePatiently(t.Context(), claims, &d, upTo(50*time.Millisecond, 100)); err != nil || d.Allowed {
+		if err := line.Wait(t.Context(), claims, &d, upTo(50*time.Millisecond, 100)); err != nil || d.Allowed {
 			t.Errorf("behind one who waits longer: %+v %v", d, err)
 		}
 		if took := time.Since(start); took != 0 {
@@ -107,7 +107,7 @@ type line2 struct {
 }
 
 func (l line2) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
-	return l.Line.TakePatiently(ctx, claims, d, limiter.WaitOptions{For: slices.Repeat([]time.Duration{l.most}, len(claims)), Crowd: 100})
+	return l.Line.Wait(ctx, claims, d, limiter.WaitOptions{For: slices.Repeat([]time.Duration{l.most}, len(claims)), Crowd: 100})
 }
 func (l line2) Peek(context.Context, []limiter.Claim, *limiter.Decision) error { return nil }
 func (l line2) Refund(context.Context, []limiter.Claim, limiter.Permit) error  { return nil }
@@ -117,16 +117,16 @@ func TestLine_IsBounded(t *testing.T) {
 	queueing(t, func(t *testing.T, _ *asked, line *limiter.Line, claims []limiter.Claim) {
 		var wg sync.WaitGroup
 		for range 4 {
-			wg.Go(func() { line.TakePatiently(t.Context(), claims, new(limiter.Decision), upTo(time.Second, 3)) })
+			wg.Go(func() { line.Wait(t.Context(), claims, new(limiter.Decision), upTo(time.Second, 3)) })
 			synctest.Wait()
 		}
 		var d limiter.Decision
-		if err := line.TakePatiently(t.Context(), claims, &d, upTo(time.Second, 3)); !errors.Is(err, limiter.ErrCrowded) {
+		if err := line.Wait(t.Context(), claims, &d, upTo(time.Second, 3)); !errors.Is(err, limiter.ErrCrowded) {
 			t.Errorf("a fourth: %v", err)
 		}
 		other := slices.Clone(claims)
 		other[0].Key = numbered(2)
-		if err := line.TakePatiently(t.Context(), other, &d, upTo(0, 3)); err != nil || !d.Allowed {
+		if err := line.Wait(t.Context(), other, &d, upTo(0, 3)); err != nil || !d.Allowed {
 			t.Errorf("another key: %+v %v", d, err)
 		}
 		wg.Wait()
@@ -146,7 +146,7 @@ func TestLine_LeavingTakesNothing(t *testing.T) {
 			cancels[i] = cancel
 			wg.Go(func() {
 				var d limiter.Decision
-				err := line.TakePatiently(ctx, claims, &d, upTo(time.Minute, 100))
+				err := line.Wait(ctx, claims, &d, upTo(time.Minute, 100))
 				if err == nil && d.Allowed {
 					passed[i] = time.Since(start)
 				} else if !errors.Is(err, context.Canceled) {
@@ -185,7 +185,7 @@ func TestLine_GivesBackWhatCameTooLate(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer cancel()
 		var d limiter.Decision
-		if err := line.TakePatiently(ctx, claims, &d, upTo(time.Minute, 100)); !errors.Is(err, context.DeadlineExceeded) {
+		if err := line.Wait(ctx, claims, &d, upTo(time.Minute, 100)); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("left: %v", err)
 		}
 		if !take(t, store, claims...).Allowed {
@@ -202,7 +202,7 @@ func TestLine_WaitsForEachClaimByItself(t *testing.T) {
 		began := 0
 		ask := func(d *limiter.Decision, most ...time.Duration) time.Duration {
 			start := time.Now()
-			if err := line.TakePatiently(t.Context(), both, d, limiter.WaitOptions{For: most, Crowd: 9, Waits: func() { began++ }}); err != nil {
+			if err := line.Wait(t.Context(), both, d, limiter.WaitOptions{For: most, Crowd: 9, Waits: func() { began++ }}); err != nil {
 				t.Fatal(err)
 			}
 			return time.Since(start)
@@ -228,19 +228,19 @@ func TestLine_RefusalsTakeNothing(t *testing.T) {
 	queueing(t, func(t *testing.T, store *asked, _ *limiter.Line, claims []limiter.Claim) {
 		take(t, store, claims...)
 		line := limiter.NewLine(slow{store.Memory}, time.Second)
-		go line.TakePatiently(t.Context(), claims, new(limiter.Decision), upTo(time.Second, 2)) // asks at 0, and from 120 to 140 ms
+		go line.Wait(t.Context(), claims, new(limiter.Decision), upTo(time.Second, 2)) // asks at 0, and from 120 to 140 ms
 		synctest.Wait()
 		time.Sleep(10 * time.Millisecond) // the first does not know yet how long it waits; at 108 ms a permit is free, until it takes it at 120
 		go func() {
 			var d limiter.Decision
-			if err := line.TakePatiently(t.Context(), claims, &d, upTo(98*time.Millisecond, 2)); err != nil || d.Allowed || d.Wait <= 0 {
+			if err := line.Wait(t.Context(), claims, &d, upTo(98*time.Millisecond, 2)); err != nil || d.Allowed || d.Wait <= 0 {
 				t.Errorf("behind one that is first: %+v %v; want a refusal", d, err)
 			}
 		}()
 		synctest.Wait()
 		asked := store.takes
 		var d limiter.Decision
-		if err := line.TakePatiently(t.Context(), claims, &d, upTo(time.Second, 2)); !errors.Is(err, limiter.ErrCrowded) || d.Allowed || d.Wait != time.Second || len(d.Outcomes) != 1 || store.takes != asked {
+		if err := line.Wait(t.Context(), claims, &d, upTo(time.Second, 2)); !errors.Is(err, limiter.ErrCrowded) || d.Allowed || d.Wait != time.Second || len(d.Outcomes) != 1 || store.takes != asked {
 			t.Errorf("a third of two: %+v %v; want a refusal without a question", d, err)
 		}
 		time.Sleep(time.Second)

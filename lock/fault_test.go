@@ -145,7 +145,7 @@ func TestCancel_BeforeSendAsksNothing(t *testing.T) {
 
 func TestRedisGone_EndsTheHoldByItsDeadline(t *testing.T) {
 	w := newTestServer(t)
-	l := w.locker(WithWatchdog(400*time.Millisecond), WithCallTimeout(100*time.Millisecond))
+	l := w.locker(WithWatchdog(renewedLease), WithCallTimeout(renewedLease/4))
 	h := locked(t, l.Reentrant("a"))
 	w.server.Kill()
 	ended(t, h)

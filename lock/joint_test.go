@@ -59,11 +59,10 @@ func TestJoint_TellsEveryPartsWaiters(t *testing.T) {
 
 func TestJoint_KeepsAndLosesAllParts(t *testing.T) {
 	w := newTestServer(t)
-	const lease = 300 * time.Millisecond
-	l := w.locker(WithWatchdog(lease))
+	l := w.locker(WithWatchdog(renewedLease))
 	h := locked(t, Multi(l.Reentrant("a"), l.Reentrant("b")))
 	first := h.Deadline()
-	eventually(t, "it was renewed", func() bool { return h.Deadline().After(first.Add(lease)) })
+	eventually(t, "it was renewed", func() bool { return h.Deadline().After(first) })
 	w.eye.Del(ctxOf(t), "a")
 	ended(t, h)
 	wantErr(t, h.Unlock(ctxOf(t)), ErrLost)

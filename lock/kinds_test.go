@@ -304,9 +304,8 @@ func TestKinds_EndWithTheirLease(t *testing.T) {
 
 func TestKinds_AreRenewed(t *testing.T) {
 	eachExclusive(t, func(t *testing.T, w *testServer, kind func(*Locker) *Lock, _ string) {
-		const lease = 900 * time.Millisecond
-		h := locked(t, kind(w.locker(WithWatchdog(lease))))
-		end := time.Now().Add(lease)
+		h := locked(t, kind(w.locker(WithWatchdog(renewedLease))))
+		end := time.Now().Add(renewedLease)
 		eventually(t, "the lease would be over", func() bool { return time.Now().After(end) })
 		refused(t, kind(w.locker()))
 		if h.Context().Err() != nil {

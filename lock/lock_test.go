@@ -123,6 +123,10 @@ func (w *testServer) listeners(channel string) int64 {
 	return n[channel]
 }
 
+// renewedLease is a lease that is renewed in time on a busy machine too: two of its
+// three thirds may be late.
+const renewedLease = 2 * time.Second
+
 // ctxOf ends with the test, or after a minute.
 func ctxOf(t *testing.T) context.Context {
 	t.Helper()

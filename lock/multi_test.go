@@ -128,7 +128,7 @@ func TestRed_WithoutAMajorityLeavesNothing(t *testing.T) {
 }
 
 func TestRed_IsLostWithoutAMajority(t *testing.T) {
-	worlds, lock, _ := three(t, WithWatchdog(300*time.Millisecond), WithCallTimeout(100*time.Millisecond))
+	worlds, lock, _ := three(t, WithWatchdog(renewedLease), WithCallTimeout(renewedLease/4))
 	h := locked(t, lock)
 	worlds[1].eye.Del(ctxOf(t), "a")
 	worlds[2].eye.Del(ctxOf(t), "a")

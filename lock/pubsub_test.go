@@ -165,20 +165,18 @@ func TestHub_AConnectionThatFallsSilentIsReplaced(t *testing.T) {
 
 func TestHub_AQuietConnectionThatAnswersIsKept(t *testing.T) {
 	w := newTestServer(t)
-	h := w.hub(w.server.Addr, 100*time.Millisecond)
+	const beat = 500 * time.Millisecond // in which a busy machine answers
+	h := w.hub(w.server.Addr, beat)
 	s := w.listen(h, "a")
 	w.heard(s.ready())
-	id := w.eye.Do(ctxOf(t), "client", "list", "type", "pubsub").Val().(string)[:8]
-	limit := time.After(450 * time.Millisecond)
-	for done := false; !done; {
-		select {
-		case <-limit:
-			done = true
-		default:
-		}
-		if now := w.eye.Do(ctxOf(t), "client", "list", "type", "pubsub").Val().(string)[:8]; now != id {
-			t.Fatalf("connection %s became %s", id, now)
-		}
+	connection := func() string {
+		id, _, _ := strings.Cut(w.eye.Do(ctxOf(t), "client", "list", "type", "pubsub").Val().(string), " ")
+		return id
+	}
+	first, end := connection(), time.Now().Add(4*beat)
+	eventually(t, "it would have been given up", func() bool { return time.Now().After(end) })
+	if now := connection(); now != first {
+		t.Fatalf("connection %s became %s", first, now)
 	}
 	s.close()
 }

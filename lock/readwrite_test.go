@@ -124,14 +124,13 @@ func TestReadWrite_ADeadReaderHoldsTheWriterForItsLeaseOnly(t *testing.T) {
 
 func TestReadWrite_RenewsTheHoldsBesideTheHash(t *testing.T) {
 	w := newTestServer(t)
-	const lease = 900 * time.Millisecond
-	l := w.locker(WithWatchdog(lease))
+	l := w.locker(WithWatchdog(renewedLease))
 	one := locked(t, l.ReadWrite("a").Read())
 	two, err := one.Reenter(ctxOf(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	end := time.Now().Add(lease)
+	end := time.Now().Add(renewedLease)
 	eventually(t, "the lease would be over", func() bool { return time.Now().After(end) })
 	if n := w.eye.Exists(ctxOf(t), "a", "{a}:"+one.Owner().String()+":rwlock_timeout:1", "{a}:"+one.Owner().String()+":rwlock_timeout:2").Val(); n != 3 {
 		t.Errorf("%d of 3 keys are left", n)

@@ -163,8 +163,7 @@ func TestUnlock_SaysLostAndLeavesTheNextOwnerAlone(t *testing.T) {
 
 func TestWatchdog_RenewsUntilUnlock(t *testing.T) {
 	w := newTestServer(t)
-	const lease = 900 * time.Millisecond
-	h := locked(t, w.locker(WithWatchdog(lease)).Reentrant("a"))
+	h := locked(t, w.locker(WithWatchdog(renewedLease)).Reentrant("a"))
 	last := w.eye.PTTL(ctxOf(t), "a").Val()
 	for range 2 {
 		eventually(t, "the lease begins again", func() bool {
@@ -183,7 +182,7 @@ func TestWatchdog_RenewsUntilUnlock(t *testing.T) {
 
 func TestWatchdog_EndsTheHoldWhenRedisSaysItIsGone(t *testing.T) {
 	w := newTestServer(t)
-	h := locked(t, w.locker(WithWatchdog(300*time.Millisecond)).Reentrant("a"))
+	h := locked(t, w.locker(WithWatchdog(renewedLease)).Reentrant("a"))
 	w.eye.Del(ctxOf(t), "a")
 	ended(t, h)
 	if got := context.Cause(h.Context()); got != ErrLost {

@@ -24,19 +24,26 @@ func newAddresser(c config.ClientIP) addresser {
 	return addresser{trusted: trusted, header: c.Header, prefix: c.IPv6Prefix}
 }
 
+// A client is who asks.
+type client struct {
+	addr        netip.Addr
+	network     netip.Prefix // the client as limits count it
+	trustedPeer bool         // the peer is a trusted proxy
+}
+
 // address learns the client's address. The peer is the client unless it is a
 // trusted proxy; then the header is walked from its right end, past trusted
 // addresses, to the first that is not. When an entry on that way is no address,
 // or all are trusted, the last address that can be believed is the client: a
 // client can never choose an address by what it sends.
 func (a addresser) address(x *exchange) {
-	client := plain(x.peer.Addr())
-	x.trusted = a.trusted.Contains(client)
-	if x.trusted {
-		client = a.walk(client, x.header.Values(a.header))
+	client := plain(x.in.peer.Addr())
+	x.client.trustedPeer = a.trusted.Contains(client)
+	if x.client.trustedPeer {
+		client = a.walk(client, x.in.header.Values(a.header))
 	}
-	x.client = client
-	x.network = a.network(client)
+	x.client.addr = client
+	x.client.network = a.network(client)
 }
 
 // walk goes from the right end of lines to the left as long as what it meets is

@@ -23,7 +23,7 @@ func trusting(prefixes ...string) addresser {
 }
 
 func asked(a addresser, peer string, lines ...string) *exchange {
-	x := &exchange{peer: netip.MustParseAddrPort(peer), header: http.Header{"X-Forwarded-For": lines}}
+	x := &exchange{in: incoming{peer: netip.MustParseAddrPort(peer), header: http.Header{"X-Forwarded-For": lines}}}
 	a.address(x)
 	return x
 }
@@ -54,7 +54,7 @@ func TestAddress(t *testing.T) {
 		{"a zone is dropped", "[fe80::1%eth0]:1", nil, "fe80::1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := asked(a, c.peer, c.lines...).client.String(); got != c.want {
+			if got := asked(a, c.peer, c.lines...).client.addr.String(); got != c.want {
 				t.Errorf("client = %s; want %s", got, c.want)
 			}
 		})
@@ -64,25 +64,25 @@ func TestAddress(t *testing.T) {
 func TestAddress_CountsIPv6ByNetwork(t *testing.T) {
 	a := trusting()
 	one, two := asked(a, "[2001:db8:1:2::7]:1"), asked(a, "[2001:db8:1:2:ffff::8]:1")
-	if one.network != two.network || one.network.String() != "2001:db8:1:2::/64" {
-		t.Errorf("networks %s and %s; want both 2001:db8:1:2::/64", one.network, two.network)
+	if one.client.network != two.client.network || one.client.network.String() != "2001:db8:1:2::/64" {
+		t.Errorf("networks %s and %s; want both 2001:db8:1:2::/64", one.client.network, two.client.network)
 	}
-	if got := asked(a, "192.0.2.1:1").network.String(); got != "192.0.2.1/32" {
+	if got := asked(a, "192.0.2.1:1").client.network.String(); got != "192.0.2.1/32" {
 		t.Errorf("IPv4 network = %s; want the single address", got)
 	}
 }
 
 func TestAddress_ZeroAddresserTrustsNobody(t *testing.T) {
-	if x := asked(trusting(), "10.0.0.1:1", "198.51.100.7"); x.trusted || x.client.String() != "10.0.0.1" {
-		t.Errorf("client = %s, trusted %v; want the peer, untrusted", x.client, x.trusted)
+	if x := asked(trusting(), "10.0.0.1:1", "198.51.100.7"); x.client.trustedPeer || x.client.addr.String() != "10.0.0.1" {
+		t.Errorf("client = %s, trusted %v; want the peer, untrusted", x.client.addr, x.client.trustedPeer)
 	}
 }
 
 // What is blank elsewhere is not in HTTP: an entry of it is none that can be read,
 // and what stands before it is not believed.
 func TestAddress_OtherBlanksAreNone(t *testing.T) {
-	if x := asked(trusting("10.0.0.0/8"), "10.0.0.1:1", "198.51.100.7", "\u0085"); x.client.String() != "10.0.0.1" {
-		t.Errorf("client = %s; want the peer", x.client)
+	if x := asked(trusting("10.0.0.0/8"), "10.0.0.1:1", "198.51.100.7", "\u0085"); x.client.addr.String() != "10.0.0.1" {
+		t.Errorf("client = %s; want the peer", x.client.addr)
 	}
 }
 
@@ -107,7 +107,7 @@ func FuzzAddress(f *testing.F) {
 		middleware.ClientIPFromXFF("10.0.0.0/8")(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			theirs = middleware.GetClientIPAddr(r.Context())
 		})).ServeHTTP(httptest.NewRecorder(), r)
-		ours := asked(trusting("10.0.0.0/8"), r.RemoteAddr, first, second).client
+		ours := asked(trusting("10.0.0.0/8"), r.RemoteAddr, first, second).client.addr
 		if theirs.IsValid() && ours != theirs {
 			t.Errorf("X-Forwarded-For %q, %q: client = %s; chi says %s", first, second, ours, theirs)
 		}

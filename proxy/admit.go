@@ -13,7 +13,7 @@ import (
 )
 
 var (
-	// errRefused says that a limit refused; the exchange has the decision.
+	// errRefused says that a limit refused; the admission has the decision.
 	errRefused = errors.New("refused by a limit")
 	// errUndecided says that the store could not answer and that a limit of the
 	// route lets nobody pass then.
@@ -23,15 +23,15 @@ var (
 // An admitter asks the limits whether a request may pass. It outlives
 // generations.
 type admitter struct {
-	store   limiter.AdminStore
-	timeout time.Duration // the most a decision may wait; 0 for a store that never waits
-	shared  bool          // the configuration names a store that costs a call over the network
-	standby *fallback
-	denier  denier // nil: the store knows nothing by itself
+	store    limiter.AdminStore
+	timeout  time.Duration // the most a decision may wait; 0 for a store that never waits
+	shared   bool          // the configuration names a store that costs a call over the network
+	fallback *fallback
+	denier   denier // nil: the store knows nothing by itself
 	// announcer tells other nodes of changes; nil: there are none.
 	announcer announcer
-	line      *limiter.Line                                   // at the store
-	waiting   func(client context.Context, x *exchange) taker // how a request waits for its turn: inLine
+	line      *limiter.Line                                    // at the store
+	waiting   func(client context.Context, q *admission) taker // how a request waits for its turn: inLine
 	metrics   *metrics
 	nearby    *nearby
 
@@ -39,11 +39,11 @@ type admitter struct {
 }
 
 func newAdmitter(o Options, m *metrics) *admitter {
-	a := &admitter{store: o.Store, standby: newFallback(o.Store, o.Nodes), metrics: m, nearby: newNearby()}
+	a := &admitter{store: o.Store, fallback: newFallback(o.Store, o.Nodes), metrics: m, nearby: newNearby()}
 	a.denier, _ = o.Store.(denier)
 	a.announcer, _ = o.Store.(announcer)
-	if a.standby.store != nil {
-		a.store = mirrored{o.Store, a.standby}
+	if a.fallback.store != nil {
+		a.store = mirrored{o.Store, a.fallback}
 	}
 	if a.shared = o.Config.Store == config.StoreRedis; a.shared {
 		a.timeout = o.Config.Redis.Timeout
@@ -53,30 +53,34 @@ func newAdmitter(o Options, m *metrics) *admitter {
 	return a
 }
 
-// admit asks for all claims of x in one step: errRefused when a limit refused,
+// admit asks for all that q asks in one step: errRefused when a limit refused,
 // errUndecided when the store could not tell and a limit says deny. A client
 // that leaves meanwhile is counted all the same: what was asked for was asked
 // for. All that it asks of the store takes no longer together than one decision
 // may. A request that may wait for its turn is another matter: see wait.
-func (a *admitter) admit(client context.Context, x *exchange) error {
-	ctx, cancel := a.boundAll(client, x)
+func (a *admitter) admit(client context.Context, q *admission) error {
+	ctx, cancel := a.boundAll(client, q)
 	defer func() { cancel() }()
-	if len(x.claims) == 0 {
-		a.watch(ctx, x)
+	if len(q.asks.claims) == 0 {
+		a.watch(ctx, q)
 		return nil
 	}
 	store, err := a.store, errAway
-	if !a.standby.decides(x) {
+	settles := a.fallback.settles(q)
+	if !a.fallback.decides(q) {
 		take := taker(a.take)
-		if x.route.waits {
-			take = a.waiting(client, x)
+		switch {
+		case settles:
+			take = a.fallback.within(q, take)
+		case q.route.waits:
+			take = a.waiting(client, q)
 		}
-		err = a.takeOnce(ctx, x, take)
+		err = a.takeOnce(ctx, q, take)
 	}
-	if x.repeated {
+	if q.repeated {
 		return nil
 	}
-	if x.waited { // what is asked from now on has its own time
+	if q.waited { // what is asked from now on has its own time
 		cancel()
 		ctx, cancel = a.bound(client)
 	}
@@ -87,34 +91,36 @@ func (a *admitter) admit(client context.Context, x *exchange) error {
 		if !errors.Is(err, limiter.ErrUnavailable) {
 			return err
 		}
-		x.err = err
-		if err := a.standby.decide(x, a.metrics); err != nil {
+		q.err = err
+		if err := a.fallback.decide(q, a.metrics); err != nil {
 			return err
 		}
-		store, x.idempotency = reporting{a.standby.local, a.standby}, nil
+		store, q.repeat.first = reporting{a.fallback.local, a.fallback}, nil
 	} else {
-		a.standby.note(x)
-		a.nearby.note(x)
+		if !settles { // else it is known there already
+			a.fallback.note(q)
+		}
+		a.nearby.note(q)
 	}
-	if x.rotates {
-		x.fold()
+	if q.bothSecrets {
+		q.mergePrevious()
 	}
-	a.metrics.decided(x, x.windows, &x.decision)
-	x.decided = true
-	if !x.decision.Allowed {
-		return a.refuse(ctx, x, store)
+	a.metrics.decided(q.route, q.asks, &q.decision)
+	q.decided = true
+	if !q.decision.Allowed {
+		return a.refuse(ctx, q, store)
 	}
-	x.takings = append(x.takings, newTaking(store, x.claims, x.windows, x.decision.Permit).with(x.idempotency))
+	q.takings = append(q.takings, newTaking(store, q.asks, q.decision.Permit).with(q.repeat.first))
 	if err == nil { // a store that is away is not asked again for the same request
-		a.watch(ctx, x)
+		a.watch(ctx, q)
 	}
 	return nil
 }
 
 // refuse does what follows a refusal of by.
-func (a *admitter) refuse(ctx context.Context, x *exchange, by limiter.AdminStore) error {
-	a.penalize(ctx, x, by)
-	x.shortenRetry()
+func (a *admitter) refuse(ctx context.Context, q *admission, by limiter.AdminStore) error {
+	a.penalize(ctx, q, by)
+	q.shortenRetry()
 	return errRefused
 }
 
@@ -126,37 +132,32 @@ func (a *admitter) bound(client context.Context) (context.Context, context.Cance
 	return context.WithTimeout(context.WithoutCancel(client), a.timeout)
 }
 
-// boundAll is bound for all that admit asks for x. What is one call of the store needs
+// boundAll is bound for all that admit asks for q. What is one call of the store needs
 // no timer of its own: none of its calls takes longer than a decision may.
-func (a *admitter) boundAll(client context.Context, x *exchange) (context.Context, context.CancelFunc) {
-	if a.timeout > 0 && !x.route.waits && len(x.idempotency)+len(x.shadows) == 0 && !x.penalized() {
+func (a *admitter) boundAll(client context.Context, q *admission) (context.Context, context.CancelFunc) {
+	if a.timeout > 0 && !q.route.waits && len(q.repeat.first)+len(q.shadows.claims) == 0 && !q.penalized() {
 		return context.WithoutCancel(client), func() {}
 	}
 	return a.bound(client)
 }
 
-// penalized reports whether a refusal of x may have to be counted.
-func (x *exchange) penalized() bool {
-	for i := range x.claims {
-		if x.window(i).of.penalty != nil {
-			return true
-		}
-	}
-	return false
+// penalized reports whether a refusal of q may have to be counted.
+func (q *admission) penalized() bool {
+	return q.asks.has(func(l *limit) bool { return l.Penalty != nil })
 }
 
 // shortenRetry lets a client that was refused for what it has under way come back soon:
 // any of that may end at any moment, long before the lease that the store goes
 // by.
-func (x *exchange) shortenRetry() {
-	x.decision.Wait = 0
-	for i := range x.decision.Outcomes {
-		o := &x.decision.Outcomes[i]
-		if concurrent(x.claims[i]) && !o.Banned {
+func (q *admission) shortenRetry() {
+	q.decision.Wait = 0
+	for i := range q.decision.Outcomes {
+		o := &q.decision.Outcomes[i]
+		if concurrent(q.asks.claims[i]) && !o.Banned {
 			o.Wait = min(o.Wait, time.Second)
 		}
 		if !o.Allowed {
-			x.decision.Wait = max(x.decision.Wait, o.Wait)
+			q.decision.Wait = max(q.decision.Wait, o.Wait)
 		}
 	}
 }
@@ -177,38 +178,38 @@ func (a *admitter) take(ctx context.Context, claims []limiter.Claim, d *limiter.
 // watch asks each limit in shadow mode what it would have said of a request that
 // passes. Each is asked alone, since what one refuses the others still count. They
 // have what the decision left of its time.
-func (a *admitter) watch(ctx context.Context, x *exchange) {
-	if len(x.shadows)+len(x.shadowErrors) > 0 {
-		a.watchAll(ctx, x)
+func (a *admitter) watch(ctx context.Context, q *admission) {
+	if len(q.shadows.claims)+len(q.shadowErrors) > 0 {
+		a.watchAll(ctx, q)
 	}
 }
 
-func (a *admitter) watchAll(ctx context.Context, x *exchange) {
-	for _, l := range x.shadowErrors {
-		a.metrics.decision(x.route, l, shadowRefused).Inc()
+func (a *admitter) watchAll(ctx context.Context, q *admission) {
+	for _, l := range q.shadowErrors {
+		a.metrics.decision(q.route, l, shadowRefused).Inc()
 	}
 	var d limiter.Decision
-	for from, to := 0, 0; from < len(x.shadows); from = to {
-		of := x.route.windows[x.shadowWindows[from]].of
-		for to = from + 1; to < len(x.shadows) && x.route.windows[x.shadowWindows[to]].of == of; to++ {
-		}
-		if err := a.take(ctx, x.shadows[from:to], &d); err != nil {
-			a.metrics.unasked(x, of)
+	for from, to := 0, 0; from < len(q.shadows.claims); from = to {
+		var of *limit
+		of, to = q.shadows.limit(from)
+		asked := q.shadows.part(from, to)
+		if err := a.take(ctx, asked.claims, &d); err != nil {
+			a.metrics.unasked(q, of)
 			continue
 		}
-		a.metrics.decided(x, x.shadowWindows[from:to], &d)
-		x.shadow(from, &d)
-		x.takings = append(x.takings, newTaking(a.store, x.shadows[from:to], x.shadowWindows[from:to], d.Permit))
+		a.metrics.decided(q.route, asked, &d)
+		q.shadow(asked, &d)
+		q.takings = append(q.takings, newTaking(a.store, asked, d.Permit))
 	}
 }
 
-// shadow notes what d, the decision about the claims in shadow mode from that one on,
-// would have refused. A key that is counted under two secrets is noted once.
-func (x *exchange) shadow(from int, d *limiter.Decision) {
+// shadow notes what d, the decision about what was asked of a limit in shadow mode, would
+// have refused. A key that is counted under two secrets is noted once.
+func (a *admission) shadow(asked asks, d *limiter.Decision) {
 	for i, o := range d.Outcomes {
-		w := x.shadowWindows[from+i]
-		if !o.Allowed && !slices.ContainsFunc(x.shadowed, func(s refusal) bool { return s.window == w }) {
-			x.shadowed = append(x.shadowed, refusal{w, x.shadows[from+i].Key, o.Banned, o.Wait})
+		w := asked.windows[i]
+		if !o.Allowed && !slices.ContainsFunc(a.shadowed, func(s refusal) bool { return s.window == w }) {
+			a.shadowed = append(a.shadowed, refusal{w, asked.claims[i].Key, o.Banned, o.Wait})
 		}
 	}
 }

@@ -5,9 +5,10 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"strings"
 	"sync"
 	"time"
+
+	"github.com/weir-proxy/weir/proxy/http1"
 )
 
 const (
@@ -33,11 +34,12 @@ type clock interface {
 // costs no client its body; and once the answer has begun, none does: then the
 // two may talk at whatever pace they like. It is safe for concurrent use.
 type body struct {
-	io.ReadCloser
-	clock  clock
-	wait   time.Duration // without progress; 0 for any
-	most   int64         // bytes; 0 for any
-	stream bool          // its messages may be few and far between
+	io.Reader
+	clock   clock
+	wait    time.Duration        // without progress; 0 for any
+	most    int64                // bytes; 0 for any
+	stream  bool                 // its messages may be few and far between
+	trailer func() *http1.Fields // once all has been read
 
 	mu      sync.Mutex    // guards what follows; never held while reading
 	reading bool          // somebody waits for the client
@@ -48,26 +50,13 @@ type body struct {
 	failed  error         // how reading ended; io.EOF is its good end
 }
 
-// newBody is the body of r, nil if it has none.
-func newBody(w http.ResponseWriter, r *http.Request, wait time.Duration) *body {
-	if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 {
-		return nil
-	}
-	return &body{
-		ReadCloser: r.Body,
-		clock:      http.NewResponseController(w),
-		wait:       wait,
-		stream:     r.ProtoMajor == 2 && strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc"),
-	}
-}
-
 func (b *body) Read(p []byte) (int, error) {
 	p, err := b.before(p)
 	if err != nil {
 		return 0, err
 	}
 	began := time.Now()
-	n, err := b.ReadCloser.Read(p)
+	n, err := b.Reader.Read(p)
 	return b.after(n, err, time.Since(began))
 }
 
@@ -120,29 +109,8 @@ func (b *body) after(n int, err error, took time.Duration) (int, error) {
 	return n, err
 }
 
-// Close lets go of the body. What net/http still reads of it then must come in
-// time.
-func (b *body) Close() error {
-	b.deadline(b.wait)
-	err := b.ReadCloser.Close()
-	b.deadline(0)
-	return err
-}
-
-// deadline sets the one for reading, or none if after is 0, as long as that is
-// this request's business.
-func (b *body) deadline(after time.Duration) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.over || b.wait == 0 {
-		return
-	}
-	at := time.Time{}
-	if after > 0 {
-		at = time.Now().Add(after)
-	}
-	_ = b.clock.SetReadDeadline(at)
-}
+// Trailer are the trailer fields, which come with the end of the body.
+func (b *body) Trailer() *http1.Fields { return b.trailer() }
 
 // Stop ends reading, also a read that waits: nobody wants more of the body.
 func (b *body) Stop() {

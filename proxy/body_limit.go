@@ -12,7 +12,7 @@ var errTooLong = errors.New("body too large")
 // before anything is taken from any limit. One that is not announced is counted
 // while it is forwarded.
 func (x *exchange) fits() error {
-	if most := x.route.maxBody; most > 0 && x.length > most {
+	if most := x.route.MaxBody; most > 0 && x.in.length > most {
 		return fmt.Errorf("%w: at most %d bytes are taken here", errTooLong, most)
 	}
 	return nil

@@ -62,11 +62,9 @@ func (d *dripping) Read(p []byte) (int, error) {
 	}
 }
 
-func (d *dripping) Close() error { return nil }
-
 // body makes one of d that waits 30 s.
 func (d *dripping) body(change func(*body)) *body {
-	b := &body{ReadCloser: d, clock: d, wait: 30 * time.Second}
+	b := &body{Reader: d, clock: d, wait: 30 * time.Second}
 	if change != nil {
 		change(b)
 	}
@@ -159,7 +157,6 @@ func TestBody_NoDeadlinesAfterTheEnd(t *testing.T) {
 	if _, err := b.Read(make([]byte, 1)); !errors.Is(err, http.ErrBodyReadAfterClose) {
 		t.Errorf("read after the end: %v", err)
 	}
-	b.Close()
 	b.answered()
 	if d.deadline != left {
 		t.Error("a deadline was set on a connection that is another request's now")
@@ -176,7 +173,7 @@ func TestBody_Limit(t *testing.T) {
 		{5, "", "", true}, {5, "1234", "1234", true}, {5, "12345", "12345", true},
 		{5, "123456", "12345", false}, {5, strings.Repeat("1", 1000), "11111", false}, {0, "123456", "123456", true},
 	} {
-		b := &body{ReadCloser: io.NopCloser(strings.NewReader(c.sent)), most: c.most}
+		b := &body{Reader: strings.NewReader(c.sent), most: c.most}
 		got, err := io.ReadAll(b)
 		var tooLarge *http.MaxBytesError
 		if string(got) != c.want || (err == nil) != c.fine || !c.fine && (!errors.As(err, &tooLarge) || tooLarge.Limit != c.most) {

@@ -76,7 +76,7 @@ func TestServe_BodiesTogetherAreBounded(t *testing.T) {
 	f := opened(t, "client_ip: {trusted_proxies: [127.0.0.1]}\n"+keyed(""))
 	const head = "POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nX-Forwarded-For: 192.0.2.%d\r\nContent-Length: 65536\r\n\r\n"
 	half := `{"phone": "1", "pad": "` + strings.Repeat("x", 40_000)
-	var waiting []*wire
+	var waiting []*clientConn
 	for i := range 16 { // 16 times 64 KiB is all there is
 		waiting = append(waiting, f.dial(fmt.Sprintf(head, i)+half))
 	}

@@ -21,6 +21,28 @@ func (m *metrics) watch(r prometheus.Registerer, p *Proxy) {
 	})
 }
 
+// watchMemory shows how much is counted in this process: by the store, if that counts
+// here, else by what stands in for it.
+func (m *metrics) watchMemory(r prometheus.Registerer, a *admitter) {
+	counts, here := a.store.(interface {
+		Keys() (keys int, bytes int64)
+	})
+	if !here {
+		counts = a.fallback.local
+	}
+	gauge := func(name, help string, value func() float64) {
+		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_" + name, Help: help}, value))
+	}
+	gauge("memory_keys", "Keys that are counted in this process, whether by store: memory or while a shared store is away.", func() float64 {
+		keys, _ := counts.Keys()
+		return float64(keys)
+	})
+	gauge("memory_key_bytes", "Memory that the keys of weir_memory_keys take.", func() float64 {
+		_, bytes := counts.Keys()
+		return float64(bytes)
+	})
+}
+
 // Describe is prometheus.Collector's.
 func (w *healthCollector) Describe(to chan<- *prometheus.Desc) { to <- w.Desc }
 
@@ -42,19 +64,19 @@ func (m *metrics) forwarded(x *exchange) {
 	if x.route.pool == nil {
 		return
 	}
-	t := trip{x.result.Target, outcome(x.result.Kind)}
-	trips, ok := x.route.figures.trips.get(t)
+	t := upstreamResult{x.outcome.result.Target, upstreamOutcome(x.outcome.result.Kind)}
+	trips, ok := x.route.figures.upstreamRequests.get(t)
 	if !ok {
-		trips = x.route.figures.trips.keep(t, m.trips.WithLabelValues(x.route.pool.Name(), t.target, t.outcome))
+		trips = x.route.figures.upstreamRequests.keep(t, m.upstreamRequests.WithLabelValues(x.route.pool.Name(), t.target, t.outcome))
 	}
 	trips.Inc()
-	if x.result.Retries > 0 {
-		m.retries.WithLabelValues(x.route.pool.Name()).Add(float64(x.result.Retries))
+	if x.outcome.result.Retries > 0 {
+		m.retries.WithLabelValues(x.route.pool.Name()).Add(float64(x.outcome.result.Retries))
 	}
 }
 
-// outcome is what metrics call the way in which a trip ended.
-func outcome(k upstream.Kind) string {
+// upstreamOutcome is what metrics call the way in which a forwarded request ended.
+func upstreamOutcome(k upstream.Kind) string {
 	switch k {
 	case upstream.OK:
 		return "ok"

@@ -37,7 +37,7 @@ func (f *fieldNames) add(name string) {
 // otherwise. The common request, in which all names are plain, costs nothing.
 func (f *fieldNames) confused(x *exchange) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
-		for _, sent := range x.odd {
+		for _, sent := range x.in.odd {
 			names := f.folded[key.FoldHeader(sent)]
 			if len(names) > 0 && !slices.Contains(names, sent) && !yield(names[0]) {
 				return
@@ -45,7 +45,7 @@ func (f *fieldNames) confused(x *exchange) func(yield func(string) bool) {
 		}
 		for _, name := range f.odd { // which the only plain name of the same folding may be taken for
 			plain := http.CanonicalHeaderKey(strings.ReplaceAll(key.FoldHeader(name), "_", "-"))
-			if len(x.header.Values(plain)) > 0 && !slices.Contains(f.folded[key.FoldHeader(name)], plain) && !yield(name) {
+			if len(x.in.header.Values(plain)) > 0 && !slices.Contains(f.folded[key.FoldHeader(name)], plain) && !yield(name) {
 				return
 			}
 		}
@@ -73,23 +73,23 @@ func (g *generation) protect(routes []*config.Route) {
 }
 
 // unconfused learns which fields of the request may be taken for one that a key,
-// a cost or a mark of its route is read from: who reads that refuses it. It is
+// a cost or an idempotency key of its route is read from: who reads that refuses it. It is
 // errMalformed when a field may be taken for one of which no route allows that, and
 // routing.ErrTarget when one that has decided the route is there twice.
 func (g *generation) unconfused(x *exchange) error {
 	for name := range g.fields.confused(x) {
 		return fmt.Errorf("%w: some servers take another field for %s", errMalformed, name)
 	}
-	for _, name := range x.odd {
+	for _, name := range x.in.odd {
 		if strings.HasPrefix(key.FoldHeader(name), "X_FORWARDED_") && !strings.HasPrefix(name, "X-Forwarded-") {
 			return fmt.Errorf("%w: some servers take another field for X-Forwarded-*", errMalformed)
 		}
 	}
 	for name := range x.route.fields.confused(x) {
-		x.confused = append(x.confused, key.Origin{Source: key.Header, Name: name})
+		x.extracted.confused = append(x.extracted.confused, key.Origin{Source: key.Header, Name: name})
 	}
 	for _, name := range x.route.deciders {
-		if len(x.header.Values(name)) > 1 {
+		if len(x.in.header.Values(name)) > 1 {
 			return fmt.Errorf("%w: %s decides the route, and comes twice", routing.ErrTarget, name)
 		}
 	}
@@ -102,17 +102,17 @@ func (x *exchange) Confused(o key.Origin) bool {
 	if o.Source == key.Form {
 		return slices.Contains(x.route.besides, o.Name) && x.HasForm()
 	}
-	return slices.Contains(x.confused, o)
+	return slices.Contains(x.extracted.confused, o)
 }
 
 // foldQuery learns which parameters may be taken for others.
 func (x *exchange) foldQuery() {
 	var found []string
-	for name := range x.query {
+	for name := range x.extracted.query {
 		found = x.route.names.Confused(found, name)
 	}
 	for _, name := range found {
-		x.confused = append(x.confused, key.Origin{Source: key.Query, Name: name})
+		x.extracted.confused = append(x.extracted.confused, key.Origin{Source: key.Query, Name: name})
 	}
 }
 

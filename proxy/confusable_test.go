@@ -107,7 +107,7 @@ func TestConfusable_ShadowRefusesNobody(t *testing.T) {
 	w.sends(200, "GET", "/a?user[]=1", "X_User: a")
 }
 
-// TestConfusable_Marks: a mark counts under its own name alone.
+// TestConfusable_Marks: an idempotency key counts under its own name alone.
 func TestConfusable_Marks(t *testing.T) {
 	w := made(t, "routes:\n  - {name: a, match: {path: /a}, upstream: echo, idempotency: {header: Idempotency-Key}, limits: [{key: global, rate: 2/1h}]}\n")
 	w.sends(200, "POST", "/a", "Idempotency-Key: 1")
@@ -160,7 +160,7 @@ func TestConfusable_CommonRequestCostsNothing(t *testing.T) {
 	w := made(t, limited(`{key: "header:X-User", rate: 1/1h}`))
 	g := w.current.Load()
 	x := newExchange().(*exchange)
-	x.header = http.Header{"X-User": {"a"}, "Accept": {"*/*"}, "User-Agent": {"x"}}
+	x.in.header = http.Header{"X-User": {"a"}, "Accept": {"*/*"}, "User-Agent": {"x"}}
 	x.route = g.routes[0]
 	if got := testing.AllocsPerRun(100, func() {
 		if err := g.unconfused(x); err != nil {

@@ -24,6 +24,11 @@ func (s fieldSet) add(names ...string) {
 	}
 }
 
+func (s fieldSet) has(name string) bool {
+	_, has := s[key.FoldHeader(name)]
+	return has
+}
+
 // ownFields are those in which Weir tells upstreams who asks and for what, and
 // those that frame a message.
 func ownFields() fieldSet {
@@ -51,7 +56,7 @@ func (s fieldSet) addOrigin(o key.Origin) {
 // see what was counted (RFC 9110 section 7.6.1). The same goes for fields that are
 // Weir's own. Any other is taken out, as it is to be.
 func (g *generation) connection(x *exchange) error {
-	for _, line := range x.header.Values("Connection") {
+	for _, line := range x.in.header.Values("Connection") {
 		for name := range strings.SplitSeq(line, ",") {
 			name = strings.Trim(name, " \t")
 			if name == "" || usual(name) {

@@ -29,35 +29,35 @@ func (g *generation) resets(made map[string]*route) {
 			if l.Reset == nil || l.Mode == config.Off {
 				continue
 			}
-			i := slices.IndexFunc(r.windows, func(w *window) bool { return w.of.name == l.Name })
+			i := slices.IndexFunc(r.windows, func(w *window) bool { return w.of.Name == l.Name })
 			by := made[l.Reset.Route]
-			by.resets = append(by.resets, cooldownReset{key: l.Reset.Key, status: l.Reset.Status, of: r.windows[i], route: r.name})
+			by.resets = append(by.resets, cooldownReset{key: l.Reset.Key, status: l.Reset.Status, of: r.windows[i], route: r.Name})
 		}
 	}
 }
 
-// restart lets begin anew what the outcome of a request ends: the cooldowns that
+// resetCooldowns lets begin anew what the outcome of a request ends: the cooldowns that
 // its key has on other routes, and bans of it there. A store that cannot be told
 // leaves them as they are, and so does a request that was let pass without being
 // counted: whoever may ask as often as he likes could end them as often.
-func (a *admitter) restart(ctx context.Context, x *exchange) {
-	if x.exempt || x.repeated {
+func (a *admitter) resetCooldowns(ctx context.Context, q *admission, keys []extractedKey, status int) {
+	if q.exempt || q.repeated {
 		return
 	}
-	for _, r := range x.route.resets {
-		i := slices.IndexFunc(x.keys, func(k counted) bool { return k.by == r.key })
-		if i < 0 || x.keys[i].skip || !r.status.Has(x.result.Status) {
+	for _, r := range q.route.resets {
+		i := slices.IndexFunc(keys, func(k extractedKey) bool { return k.by == r.key })
+		if i < 0 || keys[i].skip || !r.status.Has(status) {
 			continue
 		}
-		claims := []limiter.Claim{{Limit: &r.of.Limit, Key: x.keys[i].Key, Cost: 1}}
-		if x.rotates {
-			claims = append(claims, limiter.Claim{Limit: &r.of.Limit, Key: x.keys[i].former, Cost: 1})
+		claims := []limiter.Claim{{Limit: &r.of.Limit, Key: keys[i].Key, Cost: 1}}
+		if q.bothSecrets {
+			claims = append(claims, limiter.Claim{Limit: &r.of.Limit, Key: keys[i].previous, Cost: 1})
 		}
 		if err := a.reset(ctx, claims); err != nil {
-			x.fail(fmt.Errorf("end a cooldown: %w", err))
+			q.fail(fmt.Errorf("end a cooldown: %w", err))
 			continue
 		}
-		a.metrics.resets.WithLabelValues(r.route, r.of.of.name).Inc()
+		a.metrics.resets.WithLabelValues(r.route, r.of.of.Name).Inc()
 	}
 }
 
@@ -69,5 +69,5 @@ func (a *admitter) reset(ctx context.Context, claims []limiter.Claim) error {
 	began := time.Now()
 	err := a.store.Reset(ctx, claims)
 	a.metrics.asked("reset", time.Since(began), err)
-	return errors.Join(err, a.standby.local.Reset(ctx, claims)) // what was counted while the store was away
+	return errors.Join(err, a.fallback.local.Reset(ctx, claims)) // what was counted while the store was away
 }

@@ -42,7 +42,7 @@ func TestCooldown_GrowsAndBeginsAnew(t *testing.T) {
 
 // The pauses grow with each request that passes, not with those that are refused.
 func TestCooldown_Steps(t *testing.T) {
-	queueing(t, "{name: l, key: client_ip, cooldown: [1s, 3s]}", func(t *testing.T, w *world) {
+	queueing(t, "{name: l, key: client_ip, cooldown: [1s, 3s]}", func(t *testing.T, w *testProxy) {
 		start := time.Now()
 		for _, at := range []time.Duration{0, time.Second, 4 * time.Second, 7 * time.Second} {
 			for since := time.Since(start); since < at; since = time.Since(start) {

@@ -11,7 +11,7 @@ import (
 // fan is a route on which an address may use two phones, and fail to.
 const fan = `refund_on: {status: [5xx]}, limits: [{name: each, key: header:X-Phone, rate: 3/1h}, {name: fan, key: client_ip, distinct: header:X-Phone, rates: [2/1h, 3/1d]%s}]`
 
-func (w *world) phone(want int, phone string, query ...string) {
+func (w *testProxy) phone(want int, phone string, query ...string) {
 	w.Helper()
 	w.sends(want, "POST", "/a?"+strings.Join(query, "&"), "X-Phone: "+phone)
 }

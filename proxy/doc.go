@@ -3,20 +3,20 @@
 //
 // # A request
 //
-// Each thing that a request goes through is a room, and each room is one file
+// Each thing that a request goes through is a stage, and each stage is one file
 // named by its verb:
 //
-//	downstream → record → address → tidy → match → screen → extract → vet → mark → admit → forward → settle
+//	downstream → record → address → tidy → match → lists → extract → new keys → idempotency → admit → forward → settle
 //
 // and back out through record. The downstream makes an exchange of the request; the
-// rooms between downstream and forward know nothing else, so that another downstream, for
-// another HTTP server, needs no second copy of any room. A room says no by
+// stages between downstream and forward know nothing else, so that another downstream, for
+// another HTTP server, needs no second copy of any stage. A stage says no by
 // returning an error; refuse words the answer. Only record logs, only package
-// respond picks a status, only vet, admit and settle talk to the limiter.
+// respond picks a status, only new keys, admit and settle talk to the limiter.
 //
 // # Who is asked at all
 //
-// Screen looks the request up in its route's lists: one that denies refuses it
+// The request is looked up in its route's lists (lists.go): one that denies refuses it
 // with 403, whatever the others say; otherwise one that bypasses leaves all
 // limits out. Lists are part of the configuration, files of theirs included: a
 // change of one is a reload, and a bad line in it changes nothing. A browser's
@@ -39,8 +39,8 @@
 // # Who invents keys
 //
 // A key that nobody has sent yet costs memory, in the store too, and a permit of a
-// new phone number is worth as much as one of a known one. With new_keys, vet
-// (newkeys.go) bounds how many requests with keys that are new one client address may
+// new phone number is worth as much as one of a known one. With new_keys,
+// newkeys.go bounds how many requests with keys that are new one client address may
 // send to a route, whatever limits the route has. It is off unless the
 // configuration asks for it: after a start every key is new, and who has many
 // clients behind one address, or forgot to name a proxy in front, would refuse
@@ -72,7 +72,7 @@
 // header on, whatever happens to its body. What nobody knows stays counted: the
 // client left, or the connection broke, before there was an answer.
 //
-// On a route with idempotency, a request that carries a mark is counted together
+// On a route with idempotency, a request with an idempotency key is counted together
 // with being the first of its kind, in one step; its repeats, up to a bound, pass
 // and are not counted (idempotency.go). What is given back whole is forgotten as a
 // first one too. While the store is away everything counts.
@@ -117,13 +117,19 @@
 //
 // # What people read of it
 //
-// One line a request (record.go). What tells of a person stands there as a hash, cut
+// One line a request, the access log (record.go), of the fields and in the format that the
+// configuration has chosen (accesslog.go). What tells of a person stands there as a hash, cut
 // short, or masked (redact.go): keys, paths that no route matches, and the client's
 // address as the configuration wants it. With a secret the hash of a key is the
 // beginning of its name in the store. Without one it is made with a salt that nodes of
 // one Redis share, because a bare hash of a phone number is found out by trying all.
 // Names in the store go without the salt: it would lie beside them, protect nothing
 // from whoever reads them, and split the counts whenever it was lost.
+//
+// Where traces are on, each request has a span, and one each for the decision and the
+// upstream, made when it is over (tracing.go); package trace sends them. What goes to the
+// upstream names its span, also where nothing is recorded, so that the upstream decides
+// as Weir did.
 //
 // # A reload
 //
@@ -142,7 +148,7 @@
 // source of request ids (requestid.go), the series that a route has looked up (figures.go), the
 // limiter's store and the local store that stands in for it (admit.go), what is
 // known of keys (newkeys.go), what operators may ask (observe.go), the memory for bodies (buffers.go), the
-// figures (metrics.go), the log, and the fleet: what is known of how targets
+// figures (metrics.go), the log, and what is known of how targets
 // fare, and which requests wait for one (package upstream). What connections share,
 // certificates and the addresses that reset what they ask, is package frontend's. All else belongs to one request or never
 // changes.
@@ -169,7 +175,7 @@
 //   - A header field or parameter that is a key and comes twice is refused with
 //     400: which of the two the upstream would believe is not known.
 //   - So is a request with a field or parameter that some servers take for a key, a
-//     cost or a mark although it is called otherwise: X_Phone or X.Phone for X-Phone
+//     cost or an idempotency key although it is called otherwise: X_Phone or X.Phone for X-Phone
 //     (CGI, WSGI, PHP), Phone, phone[] or [phone] for phone. So is one with such a
 //     name for a field that Weir sets or believes (X_Forwarded_For, set_header), or
 //     by which a route is chosen (confusable.go). Package key has the whole rule, and

@@ -33,10 +33,10 @@ type denier interface {
 // pass, or an idempotency key.
 func (p *Proxy) early(ctx context.Context, g *generation, x *exchange) error {
 	r := x.route
-	if len(r.early) == 0 || x.content != nil || x.length == 0 || x.bypasses() {
+	if len(r.early) == 0 || x.extracted.body != nil || x.in.length == 0 || x.bypasses() {
 		return nil
 	}
-	if r.idempotency != nil && len(x.Header(r.idempotency.header)) > 0 {
+	if r.Idempotency != nil && len(x.Header(r.Idempotency.Header)) > 0 {
 		return nil
 	}
 	if err := x.readQuery(); err != nil {
@@ -48,41 +48,41 @@ func (p *Proxy) early(ctx context.Context, g *generation, x *exchange) error {
 		}
 	}
 	a := p.admitter
-	if len(x.claims) > 0 && !a.standby.decides(x) && a.foresees(ctx, x) {
-		a.standby.note(x)
-		if x.rotates {
-			x.fold()
+	if len(x.asks.claims) > 0 && !a.fallback.decides(&x.admission) && a.foresees(ctx, x) {
+		a.fallback.note(&x.admission)
+		if x.bothSecrets {
+			x.mergePrevious()
 		}
-		a.metrics.decided(x, x.windows, &x.decision)
+		a.metrics.decided(x.route, x.asks, &x.decision)
 		x.decided = true
 		ctx, cancel := a.bound(ctx)
 		defer cancel()
-		return a.refuse(ctx, x, a.store)
+		return a.refuse(ctx, &x.admission, a.store)
 	}
-	x.claims, x.windows, x.rotates = x.claims[:0], x.windows[:0], false // extract begins anew; the keys stay
+	x.asks, x.bothSecrets = x.asks.none(), false // extract begins anew; the keys stay
 	return nil
 }
 
 // foresees reports whether the claims of x would be refused now, and fills its
 // decision then.
 func (a *admitter) foresees(client context.Context, x *exchange) bool {
-	if a.denier != nil && a.denier.Denied(x.claims, &x.decision) {
+	if a.denier != nil && a.denier.Denied(x.asks.claims, &x.decision) {
 		return true
 	}
-	if a.shared && x.length >= 0 && x.length < longBody {
+	if a.shared && x.in.length >= 0 && x.in.length < longBody {
 		return false
 	}
 	ctx, cancel := a.bound(client)
 	defer cancel()
-	err := a.store.Peek(ctx, x.claims, &x.decision)
+	err := a.store.Peek(ctx, x.asks.claims, &x.decision)
 	return err == nil && !x.decision.Allowed
 }
 
 // foresee finds the limits that can be asked before a body is read; none where no key
 // is in the body, or where that may tell that no limit counts.
-func (r *route) foresee(from *config.Route) {
-	body := from.Idempotency != nil
-	for _, l := range from.Lists {
+func (r *route) foresee() {
+	body := r.Idempotency != nil
+	for _, l := range r.Lists {
 		if inBody(l.Key) && l.Action == config.Bypass {
 			return
 		}
@@ -91,9 +91,9 @@ func (r *route) foresee(from *config.Route) {
 	var early []*limit
 	for _, l := range r.limits {
 		switch {
-		case inBody(l.key) || inBody(l.distinct):
+		case inBody(l.Key) || inBody(l.Distinct):
 			body = true
-		case l.mode == config.Enforce && l.wait == 0:
+		case l.Mode == config.Enforce && l.Wait == 0:
 			early = append(early, l)
 		}
 	}

@@ -25,7 +25,7 @@ func (u unsent) Read([]byte) (int, error) {
 }
 
 // unread sends a request with a body that is not to be read.
-func (w *world) unread(want int, length int64, lines ...string) *httptest.ResponseRecorder {
+func (w *testProxy) unread(want int, length int64, lines ...string) *httptest.ResponseRecorder {
 	w.Helper()
 	rec := httptest.NewRecorder()
 	r := httptest.NewRequest("POST", "/", unsent{w.T, rec})
@@ -41,7 +41,7 @@ func (w *world) unread(want int, length int64, lines ...string) *httptest.Respon
 }
 
 // posts sends JSON.
-func (w *world) posts(want int, target, body string, lines ...string) *httptest.ResponseRecorder {
+func (w *testProxy) posts(want int, target, body string, lines ...string) *httptest.ResponseRecorder {
 	w.Helper()
 	return w.sends(want, "POST", target, append(lines, "Content-Type: application/json", body)...)
 }
@@ -67,7 +67,7 @@ func TestEarly_RefusesBeforeTheBody(t *testing.T) {
 }
 
 // remainingOf is what the store has left of so many an hour.
-func (w *world) remainingOf(name string, count int64, parts ...string) int64 {
+func (w *testProxy) remainingOf(name string, count int64, parts ...string) int64 {
 	w.Helper()
 	l := &limiter.Limit{Name: name, Rate: limiter.Rate{Count: count, Window: 3600e9}}
 	var d limiter.Decision

@@ -21,23 +21,22 @@ func (p *Proxy) Explain(ctx context.Context, r ExplainRequest) (Explanation, err
 	}
 	g := p.enter()
 	defer g.leave()
-	x.generation, x.redact = g, &g.redact
+	x.generation = g
 	e := &explainer{ctx: ctx, proxy: p, generation: g, x: x}
 	e.Others, e.Keys, e.Lists, e.Limits = []ExplainedOther{}, []ExplainedKey{}, []ExplainedList{}, []ExplainedLimit{}
 	e.Generation = g.number
-	e.Method, e.Scheme = x.method, x.scheme
+	e.Method, e.Scheme = x.request.Method, x.in.scheme
 
 	refusal := e.walk()
-	e.Host, e.Path, e.Client = x.host, x.path, x.client.String()
+	e.Host, e.Path, e.Client = x.request.Host, x.request.Path, x.client.addr.String()
 	if x.route != nil {
 		decided := x.decision // what is asked below must not change the answer
 		decided.Outcomes = append([]limiter.Outcome(nil), decided.Outcomes...)
-		claims := append([]limiter.Claim(nil), x.claims...)
-		windows := append([]int(nil), x.windows...)
+		asked := x.asks.clone()
 		e.explainKeys()
 		e.explainLists()
 		e.explainLimits()
-		x.decision, x.claims, x.windows = decided, claims, windows
+		x.decision, x.asks = decided, asked
 	}
 	e.end(refusal)
 	return e.Explanation, nil
@@ -63,7 +62,7 @@ func (e *explainer) walk() error {
 	}{
 		{"address", func() (string, error) {
 			g.address.address(x)
-			if x.trusted {
+			if x.client.trustedPeer {
 				return "the peer is a trusted proxy", nil
 			}
 			return "", nil
@@ -71,9 +70,9 @@ func (e *explainer) walk() error {
 		{"tidy", func() (string, error) { return "", tidy(x) }},
 		{"match", e.match},
 		{"fields", func() (string, error) { return "", cmp.Or(g.unconfused(x), g.connection(x), x.fits()) }},
-		{"lists", func() (string, error) { return "", g.screen(x, x.route.lists) }},
+		{"lists", func() (string, error) { return "", g.checkLists(x, x.route.lists) }},
 		{"early", e.early},
-		{"lists in the body", func() (string, error) { return "", g.screen(x, x.route.bodyScreens) }},
+		{"lists in the body", func() (string, error) { return "", g.checkLists(x, x.route.bodyLists) }},
 		{"extract", func() (string, error) { return "", g.extract(x) }},
 		{"new keys", e.newKeys},
 		{"idempotency", func() (string, error) { return "", g.idempotency(x) }},
@@ -96,7 +95,7 @@ func (e *explainer) walk() error {
 func (e *explainer) end(refusal error) {
 	x := e.x
 	e.Decision.Store = string(e.generation.config.Store)
-	e.Decision.Slots = e.generation.slots(x.claims)
+	e.Decision.Slots = e.generation.slots(x.asks.claims)
 	if refusal != nil {
 		e.answer(e.generation.refuse(x, refusal))
 		return

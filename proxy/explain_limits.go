@@ -16,16 +16,16 @@ func (e *explainer) explainKeys() {
 	r := e.x.route
 	var specs []*key.Spec
 	for _, l := range r.limits {
-		specs = append(specs, l.key)
-		if l.distinct != nil {
-			specs = append(specs, l.distinct)
+		specs = append(specs, l.Key)
+		if l.Distinct != nil {
+			specs = append(specs, l.Distinct)
 		}
 	}
-	for _, lookup := range slices.Concat(r.lists, r.bodyScreens) {
+	for _, lookup := range slices.Concat(r.lists, r.bodyLists) {
 		specs = append(specs, lookup.key)
 	}
-	if r.hashBy != nil {
-		specs = append(specs, r.hashBy)
+	if by := r.hashBy(); by != nil {
+		specs = append(specs, by)
 	}
 	for i, s := range specs {
 		if slices.Index(specs, s) == i {
@@ -48,7 +48,7 @@ func (e *explainer) key(s *key.Spec) ExplainedKey {
 	case k.skip:
 		said.Skipped = true
 	default:
-		said.Hash = e.x.redact.key(k.Key)
+		said.Hash = e.x.generation.redact.key(k.Key)
 		said.Value = e.shown(s)
 	}
 	return said
@@ -56,10 +56,10 @@ func (e *explainer) key(s *key.Spec) ExplainedKey {
 
 // shown is a key that is there, as people may see it.
 func (e *explainer) shown(s *key.Spec) string {
-	if err := s.Extract(e.x, &e.x.value); err != nil {
+	if err := s.Extract(e.x, &e.x.extracted.value); err != nil {
 		return ""
 	}
-	return e.x.value.Shown()
+	return e.x.extracted.value.Shown()
 }
 
 // origin says where a key is read from.
@@ -80,8 +80,8 @@ func origin(s *key.Spec) string {
 // explainLists tells of each list of the route whether the request is on it.
 func (e *explainer) explainLists() {
 	x := e.x
-	for _, lookup := range slices.Concat(x.route.lists, x.route.bodyScreens) {
-		found := x.readQuery() == nil && lookup.key.Extract(x, &x.value) == nil && !x.value.Skip
+	for _, lookup := range slices.Concat(x.route.lists, x.route.bodyLists) {
+		found := x.readQuery() == nil && lookup.key.Extract(x, &x.extracted.value) == nil && !x.extracted.value.Skip
 		for _, l := range lookup.lists {
 			e.Lists = append(e.Lists, ExplainedList{Name: l.Name, Key: lookup.key.Name, Action: string(l.Action), Hit: found && x.isOn(l)})
 		}
@@ -91,7 +91,7 @@ func (e *explainer) explainLists() {
 // explainLimits tells of each limit of the route what it would say by itself.
 func (e *explainer) explainLimits() {
 	x := e.x
-	for _, from := range e.generation.config.Routes[x.route.order].Limits {
+	for _, from := range x.route.Limits {
 		said := ExplainedLimit{
 			Name: from.Name, Key: from.Key.Name, Algorithm: from.Algorithm.String(), Mode: string(from.Mode), Scope: from.Scope.String(),
 			OnStoreFailure: string(from.OnStoreFailure), Exposed: from.Expose, Cost: 1, Windows: []ExplainedWindow{},
@@ -108,7 +108,7 @@ func (e *explainer) explainLimits() {
 				said.Penalty = "banned for " + limiter.WindowName(from.Penalty.Ban) + " after so many refusals: " + limiter.Rate{Count: from.Penalty.After, Window: longest(from.Rates)}.String()
 			}
 		}
-		i := slices.IndexFunc(x.route.limits, func(l *limit) bool { return l.name == from.Name })
+		i := slices.IndexFunc(x.route.limits, func(l *limit) bool { return l.Name == from.Name })
 		if i < 0 {
 			said.Reason = "its mode is off"
 		} else {
@@ -121,7 +121,7 @@ func (e *explainer) explainLimits() {
 // explainLimit asks l what it would say, if it applies.
 func (e *explainer) explainLimit(l *limit, said *ExplainedLimit) {
 	x, a := e.x, e.proxy.admitter
-	x.claims, x.windows, x.shadows, x.shadowWindows = x.claims[:0], x.windows[:0], x.shadows[:0], x.shadowWindows[:0]
+	x.asks, x.shadows = x.asks.none(), x.shadows.none()
 	if x.bypasses() {
 		said.Reason = x.notAsked()
 		return
@@ -130,34 +130,34 @@ func (e *explainer) explainLimit(l *limit, said *ExplainedLimit) {
 	if err == nil {
 		err = e.generation.claim(x, l)
 	}
-	claims, windows := x.claims, x.windows
-	if l.mode == config.Shadow {
-		claims, windows = x.shadows, x.shadowWindows
+	asked := x.asks
+	if l.Mode == config.Shadow {
+		asked = x.shadows
 	}
 	switch {
 	case err != nil:
 		said.Reason = err.Error()
 		return
-	case len(claims) == 0:
+	case len(asked.claims) == 0:
 		said.Reason = "the key is missing, and on_missing or on_invalid says skip"
 		return
 	}
-	said.Asked, said.Allowed, said.Cost, said.Shared = true, true, claims[0].Cost, claims[0].Redisson
-	said.Value = e.shown(l.key)
-	said.Override = !slices.Contains(l.windows, windows[0])
+	said.Asked, said.Allowed, said.Cost, said.Shared = true, true, asked.claims[0].Cost, asked.claims[0].Redisson
+	said.Value = e.shown(l.Key)
+	said.Override = !slices.Contains(l.windows, asked.windows[0])
 
 	ctx, cancel := a.bound(e.ctx)
 	defer cancel()
 	var d limiter.Decision
-	if err := a.store.Peek(ctx, claims, &d); err != nil {
+	if err := a.store.Peek(ctx, asked.claims, &d); err != nil {
 		said.Asked, said.Reason = false, "the store cannot be asked: "+err.Error()
 		return
 	}
 	for i, o := range d.Outcomes {
-		w := x.route.windows[windows[i]]
+		w := asked.windows[i]
 		said.Allowed = said.Allowed && o.Allowed
-		if slices.Index(windows, windows[i]) < i { // the same under the secret that is being replaced
-			one := &said.Windows[slices.Index(windows, windows[i])]
+		if first := asked.current(i); first < i { // the same under the secret that is being replaced
+			one := &said.Windows[first]
 			one.Allowed, one.Banned = one.Allowed && o.Allowed, one.Banned || o.Banned
 			one.Remaining, one.WaitMS = min(one.Remaining, o.Remaining), max(one.WaitMS, o.Wait.Milliseconds())
 			continue

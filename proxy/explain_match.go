@@ -16,14 +16,13 @@ func (e *explainer) match() (string, error) {
 		return "", err
 	}
 	r := e.x.route
-	from := e.generation.config.Routes[r.order]
 	e.Route = &ExplainedRoute{
-		Name: r.name, Position: from.Position.String(),
-		Host: from.Match.Host, Methods: from.Match.Methods, Path: from.Match.Path,
+		Name: r.Name, Position: r.Position.String(),
+		Host: r.Match.Host, Methods: r.Match.Methods, Path: r.Match.Path,
 		Lenient: exact != nil || plain != r,
 	}
 	e.Others = e.others(r)
-	return r.name, nil
+	return r.Name, nil
 }
 
 // others are the routes nearest to the request that are not taken: those first of
@@ -38,7 +37,6 @@ func (e *explainer) others(taken *route) []ExplainedOther {
 		if r == taken {
 			continue
 		}
-		from := e.generation.config.Routes[r.order]
 		because := e.generation.table.Misses(r.order, e.x.matchable())
 		o := other{fails: len(because)}
 		if len(because) == 0 {
@@ -47,7 +45,7 @@ func (e *explainer) others(taken *route) []ExplainedOther {
 				because = []string{"the request is refused before"}
 			}
 		}
-		o.ExplainedOther = ExplainedOther{Name: r.name, Position: from.Position.String(), Because: because}
+		o.ExplainedOther = ExplainedOther{Name: r.Name, Position: r.Position.String(), Because: because}
 		all = append(all, o)
 	}
 	slices.SortStableFunc(all, func(a, b other) int { return cmp.Compare(a.fails, b.fails) })

@@ -30,20 +30,20 @@ func (r ExplainRequest) exchange() (*exchange, error) {
 		return nil, err
 	}
 	x := newExchange().(*exchange)
-	x.method, x.scheme, x.proto, x.target = r.Method, cmp.Or(scheme, "http"), "HTTP/1.1", target
-	x.authority = cmp.Or(authority, header.Get("Host"), "localhost")
+	x.request.Method, x.in.scheme, x.request.Proto, x.request.RequestTarget = r.Method, cmp.Or(scheme, "http"), "HTTP/1.1", target
+	x.request.HostField = cmp.Or(authority, header.Get("Host"), "localhost")
 	header.Del("Host")
-	x.header, x.length = header, int64(len(r.Body))
-	x.carrier = literalBody(r.Body)
-	x.peer = netip.AddrPortFrom(r.Client, 0)
+	x.in.header, x.in.length = header, int64(len(r.Body))
+	x.in.body = literalBody(r.Body)
+	x.in.peer = netip.AddrPortFrom(r.Client, 0)
 	if !r.Client.IsValid() {
-		x.peer = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 0)
+		x.in.peer = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 0)
 	}
 	x.id = "REQUEST-ID"
-	x.unasked = unasked(r.Method, header)
+	x.in.unasked = unasked(r.Method, header)
 	for name := range header {
 		if !key.IsPlainHeader(name) {
-			x.odd = append(x.odd, name)
+			x.in.odd = append(x.in.odd, name)
 		}
 	}
 	return x, nil

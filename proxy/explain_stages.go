@@ -3,6 +3,7 @@ package proxy
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
@@ -11,8 +12,8 @@ import (
 // early is Proxy.early that counts nothing.
 func (e *explainer) early() (string, error) {
 	x, r := e.x, e.x.route
-	if len(r.early) == 0 || x.content != nil || x.length == 0 || x.bypasses() ||
-		r.idempotency != nil && len(x.Header(r.idempotency.header)) > 0 {
+	if len(r.early) == 0 || x.extracted.body != nil || x.in.length == 0 || x.bypasses() ||
+		r.Idempotency != nil && len(x.Header(r.Idempotency.Header)) > 0 {
 		return "", nil
 	}
 	if err := x.readQuery(); err != nil {
@@ -27,29 +28,29 @@ func (e *explainer) early() (string, error) {
 	if errors.Is(err, errRefused) {
 		return "", fmt.Errorf("%w, before the body is read", err)
 	}
-	x.claims, x.windows, x.rotates = x.claims[:0], x.windows[:0], false
+	x.asks, x.bothSecrets = x.asks.none(), false
 	return "", nil // a store that cannot tell leaves it to admit
 }
 
 // newKeys is Proxy.newKeys that learns nothing.
 func (e *explainer) newKeys() (string, error) {
-	x, n := e.x, &e.x.route.newKeys
-	if len(n.of) == 0 || x.exempt {
+	x, r := e.x, e.x.route
+	if len(r.newKeys) == 0 || x.exempt {
 		return "", nil
 	}
 	var keys []limiter.Key
-	for _, k := range x.keys {
-		if !k.skip && n.looks(k.by) {
+	for _, k := range x.extracted.keys {
+		if !k.skip && slices.Contains(r.newKeys, k.by) {
 			keys = append(keys, k.bare)
 		}
 	}
-	a := e.proxy.guard.Peek(n.rate, limiter.KeyOf(x.route.name, x.network.String()), keys...)
+	a := e.proxy.guard.Peek(r.NewKeys, limiter.KeyOf(x.route.Name, x.client.network.String()), keys...)
 	switch {
 	case !a.New:
 		return "no key is new", nil
 	case !a.Refused:
 		return "a key is new; the client may send one", nil
-	case n.mode == config.Shadow:
+	case r.NewKeysMode == config.Shadow:
 		return "too many new keys from this client (shadow)", nil
 	}
 	x.decision = limiter.Decision{Wait: a.Wait, Outcomes: x.decision.Outcomes[:0]}
@@ -59,8 +60,8 @@ func (e *explainer) newKeys() (string, error) {
 // admit is admitter.admit that takes nothing.
 func (e *explainer) admit() (string, error) {
 	x := e.x
-	e.Decision.Asked, e.Decision.Allowed = len(x.claims) > 0, true
-	if len(x.claims) == 0 {
+	e.Decision.Asked, e.Decision.Allowed = len(x.asks.claims) > 0, true
+	if len(x.asks.claims) == 0 {
 		e.Decision.Reason = x.notAsked()
 		return e.Decision.Reason, nil
 	}
@@ -77,13 +78,11 @@ func (e *explainer) admit() (string, error) {
 	case err != nil && !errors.Is(err, errRefused):
 		e.Decision.Asked = false
 		e.Decision.Reason = "the store cannot be asked; each limit goes by its on_store_failure"
-		for i := range x.claims {
-			if x.window(i).of.onFailure == config.Deny {
-				e.Decision.Allowed = false
-				return "", errUndecided
-			}
+		if x.asks.has(func(l *limit) bool { return l.OnStoreFailure == config.Deny }) {
+			e.Decision.Allowed = false
+			return "", errUndecided
 		}
-		x.claims, x.windows = x.claims[:0], x.windows[:0]
+		x.asks = x.asks.none()
 		return e.Decision.Reason, nil
 	}
 	e.Decision.Allowed = err == nil
@@ -95,11 +94,11 @@ func (e *explainer) ask() error {
 	a, x := e.proxy.admitter, e.x
 	ctx, cancel := a.bound(e.ctx)
 	defer cancel()
-	if err := a.store.Peek(ctx, x.claims, &x.decision); err != nil {
+	if err := a.store.Peek(ctx, x.asks.claims, &x.decision); err != nil {
 		return fmt.Errorf("ask the limits: %w", err)
 	}
-	if x.rotates {
-		x.fold()
+	if x.bothSecrets {
+		x.mergePrevious()
 	}
 	if x.decision.Allowed {
 		return nil
@@ -112,27 +111,27 @@ func (e *explainer) ask() error {
 // repeats is admitter.repeats that takes nothing.
 func (e *explainer) repeats() (bool, error) {
 	x, a := e.x, e.proxy.admitter
-	if len(x.idempotency) == 0 {
+	if len(x.repeat.first) == 0 {
 		return false, nil
 	}
 	ctx, cancel := a.bound(e.ctx)
 	defer cancel()
 	var d limiter.Decision
-	if err := a.store.Peek(ctx, x.idempotency, &d); err != nil || d.Allowed {
+	if err := a.store.Peek(ctx, x.repeat.first, &d); err != nil || d.Allowed {
 		return false, nil //nolint:nilerr // a store that cannot tell is met again by admit
 	}
-	free := []limiter.Claim{{Limit: &x.route.idempotency.repeats, Key: x.idempotency[0].Key, Cost: 1, Source: x.source}}
+	free := []limiter.Claim{{Limit: &x.route.repeats.repeats, Key: x.repeat.first[0].Key, Cost: 1, Source: x.source}}
 	if err := a.store.Peek(ctx, free, &d); err != nil || !d.Allowed {
 		return false, nil //nolint:nilerr // as above
 	}
-	x.claims, x.windows = x.claims[:0], x.windows[:0]
+	x.asks = x.asks.none()
 	return true, nil
 }
 
 // worthWaiting reports whether each limit that refuses lets requests wait that long.
-func (x *exchange) worthWaiting() bool {
-	for i, o := range x.decision.Outcomes {
-		if !o.Allowed && o.Wait > x.window(i).of.wait {
+func (q *admission) worthWaiting() bool {
+	for i, o := range q.decision.Outcomes {
+		if !o.Allowed && o.Wait > q.asks.windows[i].of.Wait {
 			return false
 		}
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 // explains asks about a request with header lines and perhaps a body, as send does.
-func (w *world) explains(method, url string, lines ...string) Explanation {
+func (w *testProxy) explains(method, url string, lines ...string) Explanation {
 	w.Helper()
 	if url[0] == '/' {
 		url = "http://example.com" + url // as send
@@ -175,7 +175,7 @@ func TestExplain_TakesNothing(t *testing.T) {
 	if keys, _ := w.store.Keys(); keys != 0 || len(w.Counts()) != 0 || w.log.String() != "" {
 		t.Errorf("%d keys, counts %v, log %s; want nothing", keys, w.Counts(), w.log.String())
 	}
-	if got := testutil.CollectAndCount(w.metrics.novelties); got != 0 {
+	if got := testutil.CollectAndCount(w.metrics.newKeys); got != 0 {
 		t.Errorf("%d series of new keys; want none", got)
 	}
 	w.sends(200, "POST", "/send", "X-Phone: 13800138000", "Idempotency-Key: a", `{"a":1}`)

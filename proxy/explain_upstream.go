@@ -12,12 +12,13 @@ import (
 // outgoing tells of what would be forwarded.
 func (e *explainer) outgoing(p *upstream.Pool, t *upstream.Request) upstream.Result {
 	x := e.x
-	header, _ := x.header.(http.Header)
-	out, kind, err := p.Outgoing(x.method, header, t)
+	header, _ := x.in.header.(http.Header)
+	t.Fields = upstream.FieldsOf(header)
+	out, kind, err := p.Outgoing(t)
 	if err != nil {
 		return upstream.Result{Kind: kind, Err: err}
 	}
-	from := e.generation.config.Routes[x.route.order].Upstream
+	from := x.route.Upstream
 	said := &ExplainedUpstream{
 		Name: from.Name, Echo: from.Echo, Targets: []string{}, Balance: string(from.Balance),
 		Method: out.Method, Target: out.Target, Host: out.Host, Header: out.Header, Set: []string{}, Removed: []string{},
@@ -40,7 +41,7 @@ func (e *explainer) outgoing(p *upstream.Pool, t *upstream.Request) upstream.Res
 
 // conceal masks the fields in which an upstream learns sensitive keys.
 func (e *explainer) conceal(h http.Header) {
-	for _, k := range e.x.keys {
+	for _, k := range e.x.extracted.keys {
 		if !k.by.Sensitive || k.by.SetHeader == "" || len(h[k.by.SetHeader]) == 0 {
 			continue
 		}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,10 +17,27 @@ import (
 // errCost says that a request asks for a cost that is none.
 var errCost = errors.New("cost not acceptable")
 
+// An extracted is what of a request keys are read from, and the keys.
+type extracted struct {
+	query      url.Values
+	queryRead  bool         // the names in query are looked through
+	body       *content     // nil if no key was read from it
+	confused   []key.Origin // what other names of the request may be taken for
+	value      key.Value    // the key last read
+	keys       []extractedKey
+	overridden []overridden // limits in which one of the keys stands hashed
+}
+
+func (e extracted) reset() extracted {
+	e.value.Reset()
+	return extracted{confused: e.confused[:0], value: e.value, keys: e.keys[:0], overridden: e.overridden[:0]}
+}
+
 // extract learns what the request claims: one claim for each window of each
 // limit of its route, under the key that the request carries. A key is made
 // once, however many limits count under it.
 func (g *generation) extract(x *exchange) error {
+	x.names = x
 	if x.exempt = x.bypasses(); x.exempt {
 		return nil
 	}
@@ -27,7 +46,7 @@ func (g *generation) extract(x *exchange) error {
 	}
 	for _, l := range x.route.limits {
 		err := g.claim(x, l)
-		if err != nil && l.mode == config.Shadow {
+		if err != nil && l.Mode == config.Shadow {
 			x.shadowErrors = append(x.shadowErrors, l) // a limit in shadow mode refuses nobody
 			continue
 		}
@@ -40,13 +59,13 @@ func (g *generation) extract(x *exchange) error {
 
 // readQuery reads the query, if the route needs it.
 func (x *exchange) readQuery() error {
-	if !x.route.queries || x.read {
+	if !x.route.queries || x.extracted.queryRead {
 		return nil
 	}
 	if _, err := x.ParsedQuery(); err != nil {
 		return err
 	}
-	x.read = true
+	x.extracted.queryRead = true
 	x.foldQuery()
 	return nil
 }
@@ -54,17 +73,17 @@ func (x *exchange) readQuery() error {
 // claim asks for the permits of each window of l. What limits in shadow mode are
 // asked is kept apart, because they never refuse.
 func (g *generation) claim(x *exchange, l *limit) error {
-	k, err := g.key(x, l.key)
+	k, err := g.key(x, l.Key)
 	if err != nil || k.skip {
 		return err
 	}
-	cost, err := x.cost(l.cost)
+	cost, err := x.cost(l.Cost)
 	if err != nil {
 		return err
 	}
-	var value counted
-	if l.distinct != nil {
-		if value, err = g.key(x, l.distinct); err != nil || value.skip {
+	var value extractedKey
+	if l.Distinct != nil {
+		if value, err = g.key(x, l.Distinct); err != nil || value.skip {
 			return err
 		}
 	}
@@ -72,39 +91,37 @@ func (g *generation) claim(x *exchange, l *limit) error {
 	if others, ok := l.overrides[k.Key]; ok {
 		of = others
 	}
-	for _, o := range x.overridden {
+	for _, o := range x.extracted.overridden {
 		if o.of == l {
 			of = o.windows
 		}
 	}
-	for _, i := range of {
-		if cost > x.route.windows[i].Most() {
-			return fmt.Errorf("%s: %w: %d is more than can ever be asked for", l.cost.From, errCost, cost)
+	for _, w := range of {
+		if cost > w.Most() {
+			return fmt.Errorf("%s: %w: %d is more than can ever be asked for", l.Cost.From, errCost, cost)
 		}
 	}
 	if x.source == 0 {
-		x.source = uint32(maphash.Comparable(g.seed, x.network)) | 1 // never nobody
+		x.source = uint32(maphash.Comparable(g.seed, x.client.network)) | 1 // never nobody
 	}
 	shared := ""
-	if l.redisson != "" {
-		shared = strings.ReplaceAll(l.redisson, "{key}", k.text)
+	if l.RedissonName != "" {
+		shared = strings.ReplaceAll(l.RedissonName, "{key}", k.text)
 		if l.keyed && limiter.CheckRedissonKey(k.text) != nil || limiter.CheckRedissonName(shared) != nil {
-			return fmt.Errorf("%s: %w: it cannot stand in the name of a limiter", l.key.From, key.ErrInvalid)
+			return fmt.Errorf("%s: %w: it cannot stand in the name of a limiter", l.Key.From, key.ErrInvalid)
 		}
 	}
-	claims, windows := &x.claims, &x.windows
-	if l.mode == config.Shadow {
-		claims, windows = &x.shadows, &x.shadowWindows
+	asked := &x.asks
+	if l.Mode == config.Shadow {
+		asked = &x.shadows
 	}
-	for _, i := range of {
-		*claims = append(*claims, limiter.Claim{Limit: &x.route.windows[i].Limit, Key: k.Key, Cost: cost, Value: value.Key, Redisson: shared, RedissonForm: l.form, Source: x.source})
-		*windows = append(*windows, i)
+	for _, w := range of {
+		asked.add(limiter.Claim{Limit: &w.Limit, Key: k.Key, Cost: cost, Value: value.Key, Redisson: shared, RedissonForm: l.RedissonForm, Source: x.source}, w)
 	}
 	if g.config.Privacy.Rotates && shared == "" { // what was counted before counts as well
-		x.rotates = true
-		for _, i := range of {
-			*claims = append(*claims, limiter.Claim{Limit: &x.route.windows[i].Limit, Key: k.former, Cost: cost, Value: value.former, Source: x.source})
-			*windows = append(*windows, i)
+		x.bothSecrets = true
+		for _, w := range of {
+			asked.add(limiter.Claim{Limit: &w.Limit, Key: k.previous, Cost: cost, Value: value.previous, Source: x.source}, w)
 		}
 	}
 	return nil
@@ -138,57 +155,57 @@ func (x *exchange) cost(c *config.Cost) (int64, error) {
 	return n, nil
 }
 
-// A counted is the key that a spec has made of the request.
-type counted struct {
+// An extractedKey is the key that a spec has made of the request.
+type extractedKey struct {
 	by *key.Spec
 	limiter.Key
-	former limiter.Key // under the secret that is being replaced; not made otherwise
-	bare   limiter.Key // under no secret, which may change; made where vet looks, and stays here
-	text   string      // what stands for it in names that Java programs share
-	skip   bool        // it is missing, and limits on it do not apply
-	shown  string      // masked, for people; of a sensitive key only
+	previous limiter.Key // under the secret that is being replaced; not made otherwise
+	bare     limiter.Key // under no secret, which may change; made where new keys are bounded, and stays here
+	text     string      // what stands for it in names that Java programs share
+	skip     bool        // it is missing, and limits on it do not apply
+	shown    string      // masked, for people; of a sensitive key only
 }
 
-func (g *generation) key(x *exchange, by *key.Spec) (counted, error) {
-	for _, k := range x.keys {
+func (g *generation) key(x *exchange, by *key.Spec) (extractedKey, error) {
+	for _, k := range x.extracted.keys {
 		if k.by == by {
 			return k, nil
 		}
 	}
-	if err := by.Extract(x, &x.value); err != nil {
-		return counted{}, err
+	if err := by.Extract(x, &x.extracted.value); err != nil {
+		return extractedKey{}, err
 	}
-	k := counted{by: by, skip: x.value.Skip}
+	k := extractedKey{by: by, skip: x.extracted.value.Skip}
 	if !k.skip {
-		k.text = x.value.Text()
-		k.Key = g.config.Privacy.Hash(x.value.Parts)
-		k.former, _ = g.config.Privacy.PreviousHash(x.value.Parts)
-		if x.route.newKeys.looks(by) {
-			k.bare = config.Privacy{}.Hash(x.value.Parts)
+		k.text = x.extracted.value.Text()
+		k.Key = g.config.Privacy.Hash(x.extracted.value.Parts)
+		k.previous, _ = g.config.Privacy.PreviousHash(x.extracted.value.Parts)
+		if slices.Contains(x.route.newKeys, by) {
+			k.bare = config.Privacy{}.Hash(x.extracted.value.Parts)
 		}
 	}
 	x.override(by)
 	if by.Sensitive && !k.skip {
-		k.shown = x.value.Shown()
+		k.shown = x.extracted.value.Shown()
 	}
-	x.keys = append(x.keys, k)
+	x.extracted.keys = append(x.extracted.keys, k)
 	return k, nil
 }
 
 // An overridden limit goes by windows that the request's key has of its own.
 type overridden struct {
 	of      *limit
-	windows []int
+	windows []*window
 }
 
 // override finds the limits in which the key that was extracted last stands hashed.
 func (x *exchange) override(by *key.Spec) {
 	for _, l := range x.route.limits {
-		if l.hashed == nil || l.key != by {
+		if l.Hashed == nil || l.Key != by {
 			continue
 		}
-		if text, ok := l.hashed.Hash(&x.value); ok {
-			x.overridden = append(x.overridden, overridden{l, l.ofHashed[text]})
+		if text, ok := l.Hashed.Keys.Hash(&x.extracted.value); ok {
+			x.extracted.overridden = append(x.extracted.overridden, overridden{l, l.hashed[text]})
 		}
 	}
 }

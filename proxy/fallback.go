@@ -2,9 +2,11 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
@@ -23,8 +25,13 @@ type fallback struct {
 	live  func() int // how many proxies share the limits, as far as is known
 	store reporter   // nil: the store never is away, or hears of nothing
 
-	before atomic.Int64 // as live, when the store was last asked
+	before atomic.Int64 // as live, and no fewer than there were before the store was away
+	away   atomic.Int64 // ns; when the store was last found away
 }
+
+// regroup is how long after the store is back nodes may not have been heard of: more than
+// they live without a sign of life.
+const regroup = 30 * time.Second
 
 // A reporter is a store that hears of what was granted in its place.
 // redisstore.Store is one and says more.
@@ -32,7 +39,10 @@ type reporter interface {
 	limiter.AdminStore
 	// Available is false while decisions are made in its place.
 	Available() bool
-	// Report has the store count what p took of a standby.
+	// Settling is true while it is not Available but answers: it knows what this
+	// process has granted, and not yet what others have.
+	Settling() bool
+	// Report has the store count what p took of a fallback.
 	Report(claims []limiter.Claim, p limiter.Permit)
 	// Withdraw takes a report back, and says whether that was in time.
 	Withdraw(claims []limiter.Claim, p limiter.Permit) bool
@@ -44,61 +54,107 @@ func newFallback(store limiter.AdminStore, nodes func() int) *fallback {
 	return s
 }
 
-// nodes is how many proxies share the limits, at least 1. A store that has
-// forgotten what it knew hears of them one by one: until it is asked again there
-// are no fewer than before.
+// nodes is how many proxies share the limits, at least 1. A store that was away hears
+// of them one by one: for a while there are no fewer than before, or whoever fails to
+// reach it just then would have a share too large.
 func (s *fallback) nodes() int {
-	n := int64(max(s.live(), 1))
-	if s.store == nil || s.store.Available() {
-		s.before.Store(n)
+	n, before := int64(max(s.live(), 1)), s.before.Load()
+	switch {
+	case s.store == nil || n == before:
+		return int(n)
+	case n > before:
+	case !s.store.Available():
+		s.away.Store(time.Now().UnixNano())
+		return int(before)
+	case time.Now().UnixNano()-s.away.Load() < int64(regroup):
+		return int(before)
 	}
-	return int(max(n, s.before.Load()))
+	s.before.Store(n)
+	return int(n)
 }
 
-// decides reports whether x is to be decided here without asking the store.
-func (s *fallback) decides(x *exchange) bool {
-	return s.store != nil && x.route.standsIn && !s.store.Available()
+// decides reports whether q is to be decided here without asking the store.
+func (s *fallback) decides(q *admission) bool {
+	return s.inPlace(q) && !s.store.Settling()
+}
+
+// settles reports whether q is to be decided both here and by the store: of what other
+// nodes granted meanwhile the store may not have heard yet, so none may have more
+// than its share; and as soon as one of them goes by the store alone, the others must ask
+// it as well.
+func (s *fallback) settles(q *admission) bool {
+	return s.inPlace(q) && s.store.Settling()
+}
+
+func (s *fallback) inPlace(q *admission) bool {
+	return s.store != nil && q.route.standsIn && !s.store.Available()
+}
+
+// within is take for q, with no more than this node's share. errAway says that the share
+// is used up.
+func (s *fallback) within(q *admission, take taker) taker {
+	return func(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
+		var own []limiter.Claim
+		for i, c := range q.asks.claims {
+			if q.asks.windows[i].of.OnStoreFailure == config.Local {
+				own = append(own, c)
+			}
+		}
+		own = s.shares(own)
+		var share limiter.Decision
+		if err := s.local.Take(ctx, own, &share); err != nil {
+			return err
+		}
+		if !share.Allowed {
+			return errAway
+		}
+		err := take(ctx, claims, d)
+		if err != nil || !d.Allowed {
+			return errors.Join(err, s.local.Refund(ctx, own, share.Permit))
+		}
+		return nil
+	}
 }
 
 // note remembers what the store has said, as far as it may be asked here later.
-func (s *fallback) note(x *exchange) {
-	if s.store != nil && x.route.local {
-		s.local.Note(x.claims, &x.decision, s.nodes())
+func (s *fallback) note(q *admission) {
+	if s.store != nil && q.route.local {
+		s.local.Note(q.asks.claims, &q.decision, s.nodes())
 	}
 }
 
 // decide decides x, each limit by its own policy: one that denies refuses the
 // request, one that allows is left out. errUndecided says that one denied.
-func (s *fallback) decide(x *exchange, m *metrics) error {
-	for i := range x.claims {
-		if x.window(i).of.onFailure == config.Deny {
-			x.fallback = string(config.Deny)
-			m.fellBack(x)
-			m.unasked(x, x.window(i).of)
+func (s *fallback) decide(q *admission, m *metrics) error {
+	for i := range q.asks.claims {
+		if q.asks.windows[i].of.OnStoreFailure == config.Deny {
+			q.fallback = string(config.Deny)
+			m.fellBack(q)
+			m.unasked(q, q.asks.windows[i].of)
 			return errUndecided
 		}
 	}
-	x.fallback = string(config.Allow)
-	claims, windows := x.claims[:0], x.windows[:0]
-	for i, c := range x.claims {
-		if x.window(i).of.onFailure == config.Allow {
-			m.unasked(x, x.window(i).of)
+	q.fallback = string(config.Allow)
+	left := q.asks.none()
+	for i, c := range q.asks.claims {
+		if q.asks.windows[i].of.OnStoreFailure == config.Allow {
+			m.unasked(q, q.asks.windows[i].of)
 			continue
 		}
-		claims, windows = append(claims, c), append(windows, x.windows[i])
-		x.fallback = string(config.Local)
+		left.add(c, q.asks.windows[i])
+		q.fallback = string(config.Local)
 	}
-	x.claims, x.windows = claims, windows
-	m.fellBack(x)
-	if len(claims) == 0 {
-		x.decision = limiter.Decision{Allowed: true, Outcomes: x.decision.Outcomes[:0]}
+	q.asks = left
+	m.fellBack(q)
+	if len(left.claims) == 0 {
+		q.decision = limiter.Decision{Allowed: true, Outcomes: q.decision.Outcomes[:0]}
 		return nil
 	}
-	if err := s.local.Take(context.Background(), s.shares(x.claims), &x.decision); err != nil {
+	if err := s.local.Take(context.Background(), s.shares(q.asks.claims), &q.decision); err != nil {
 		return err
 	}
-	if s.store != nil && x.decision.Allowed {
-		s.store.Report(x.claims, x.decision.Permit)
+	if s.store != nil && q.decision.Allowed {
+		s.store.Report(q.asks.claims, q.decision.Permit)
 	}
 	return nil
 }
@@ -114,37 +170,37 @@ func (s *fallback) shares(claims []limiter.Claim) []limiter.Claim {
 }
 
 // A mirrored is the shared store for whoever got permits from it: what becomes of
-// them is known to the standby as well.
+// them is known to the fallback as well.
 type mirrored struct {
 	limiter.AdminStore
-	standby *fallback
+	fallback *fallback
 }
 
 // Refund implements limiter.Store.
 func (t mirrored) Refund(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
-	t.standby.local.NoteRefund(claims, p, t.standby.nodes())
+	t.fallback.local.NoteRefund(claims, p, t.fallback.nodes())
 	return t.AdminStore.Refund(ctx, claims, p)
 }
 
 // Renew implements limiter.AdminStore.
 func (t mirrored) Renew(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
-	_ = t.standby.local.Renew(ctx, claims, p) // what was not noted is not known there
+	_ = t.fallback.local.Renew(ctx, claims, p) // what was not noted is not known there
 	return t.AdminStore.Renew(ctx, claims, p)
 }
 
-// A reporting is the standby for whoever got permits from it: what becomes of them
+// A reporting is the fallback for whoever got permits from it: what becomes of them
 // is told to the store, if that has heard of them.
 type reporting struct {
 	*limiter.Memory
-	standby *fallback
+	fallback *fallback
 }
 
 // Refund implements limiter.Store.
 func (d reporting) Refund(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
-	if err := d.Memory.Refund(ctx, d.standby.shares(claims), p); err != nil {
+	if err := d.Memory.Refund(ctx, d.fallback.shares(claims), p); err != nil {
 		return err
 	}
-	store := d.standby.store
+	store := d.fallback.store
 	if store == nil || store.Withdraw(claims, p) || !store.Available() {
 		return nil
 	}
@@ -156,7 +212,7 @@ func (d reporting) Renew(ctx context.Context, claims []limiter.Claim, p limiter.
 	if err := d.Memory.Renew(ctx, claims, p); err != nil {
 		return err
 	}
-	switch store := d.standby.store; {
+	switch store := d.fallback.store; {
 	case store == nil:
 	case store.Withdraw(claims, p):
 		store.Report(claims, p) // as young as it is now

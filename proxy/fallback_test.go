@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/weir-proxy/weir/limiter"
 )
@@ -13,6 +15,7 @@ import (
 type hearing struct {
 	*limiter.Memory
 	absent    atomic.Bool // and decisions go on in its place
+	back      atomic.Bool // absent, but it answers
 	broken    atomic.Bool
 	heard     map[[16]byte]int64
 	withdrawn int
@@ -21,6 +24,8 @@ type hearing struct {
 }
 
 func (h *hearing) Available() bool { return !h.absent.Load() }
+
+func (h *hearing) Settling() bool { return h.back.Load() }
 
 func (h *hearing) Report(claims []limiter.Claim, p limiter.Permit) { h.heard[p.ID] = claims[0].Cost }
 
@@ -46,7 +51,7 @@ func (h *hearing) Take(ctx context.Context, claims []limiter.Claim, d *limiter.D
 }
 
 // heard makes a proxy of one of n nodes whose store hears.
-func heard(t *testing.T, n int, routes string) (*world, *hearing) {
+func heard(t *testing.T, n int, routes string) (*testProxy, *hearing) {
 	t.Helper()
 	h := &hearing{Memory: limiter.NewMemory(limiter.MemoryOptions{}), heard: map[[16]byte]int64{}}
 	w := made(t, routes, func(o *Options) { o.Store, o.Nodes = h, func() int { return n } })
@@ -55,7 +60,7 @@ func heard(t *testing.T, n int, routes string) (*world, *hearing) {
 
 // What the store granted to this node lately counts against its share; what was
 // granted here is reported.
-func TestStandby_GoesOnFromWhatTheStoreGranted(t *testing.T) {
+func TestFallback_GoesOnFromWhatTheStoreGranted(t *testing.T) {
 	w, h := heard(t, 2, limited("{key: header:X-User, rate: 8/1m}"))
 	for range 3 {
 		w.sends(200, "GET", "/a", "X-User: alice")
@@ -69,29 +74,39 @@ func TestStandby_GoesOnFromWhatTheStoreGranted(t *testing.T) {
 	}
 }
 
-// A store that comes back empty knows of fewer nodes at first than there are.
-func TestStandby_SharesDoNotGrowMeanwhile(t *testing.T) {
-	n := 4
-	h := &hearing{Memory: limiter.NewMemory(limiter.MemoryOptions{}), heard: map[[16]byte]int64{}}
-	s := newFallback(h, func() int { return n })
-	if got := s.nodes(); got != 4 {
-		t.Fatalf("%d nodes, want 4", got)
-	}
-	h.absent.Store(true)
-	for now, want := range map[int]int{1: 4, 0: 4, 6: 6} {
-		if n = now; s.nodes() != want {
-			t.Errorf("of %d that are heard of meanwhile %d nodes are shared with, want %d", now, s.nodes(), want)
+// A store that comes back empty knows of fewer nodes at first than there are, also when
+// it decides again.
+func TestFallback_SharesDoNotGrowMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := 4
+		h := &hearing{Memory: limiter.NewMemory(limiter.MemoryOptions{}), heard: map[[16]byte]int64{}}
+		s := newFallback(h, func() int { return n })
+		shared := func(live, want int) {
+			t.Helper()
+			if n = live; s.nodes() != want {
+				t.Errorf("of %d that are heard of %d nodes are shared with, want %d", live, s.nodes(), want)
+			}
 		}
-	}
-	h.absent.Store(false)
-	if n = 2; s.nodes() != 2 {
-		t.Errorf("%d nodes, want 2 as the store says", s.nodes())
-	}
+		shared(4, 4)
+		h.absent.Store(true)
+		shared(1, 4)
+		shared(0, 4)
+		shared(6, 6)
+		shared(2, 6)
+		h.absent.Store(false)
+		shared(2, 6)
+		time.Sleep(regroup - time.Millisecond)
+		shared(2, 6)
+		time.Sleep(time.Millisecond)
+		shared(2, 2)
+		shared(1, 1)
+		shared(3, 3)
+	})
 }
 
 // While others may not have reported yet, the store is not asked; a limit that
 // denies then has nothing to report, and asks.
-func TestStandby_StoreThatWasAwayIsNotAskedAtOnce(t *testing.T) {
+func TestFallback_StoreThatWasAwayIsNotAskedAtOnce(t *testing.T) {
 	w, h := heard(t, 2, limited("{key: header:X-User, rate: 8/1m}"))
 	h.absent.Store(true)
 	for range 4 {
@@ -109,9 +124,42 @@ func TestStandby_StoreThatWasAwayIsNotAskedAtOnce(t *testing.T) {
 	}
 }
 
+// While other nodes may not have reported yet, the store and this node's share both
+// have to let a request pass: who alone went by the store would take what others
+// have granted, and who alone went by its share what others take of the store.
+func TestFallback_SettlingAsksBoth(t *testing.T) {
+	w, h := heard(t, 2, limited("{key: header:X-User, rate: 8/1m}"))
+	h.absent.Store(true)
+	w.sends(200, "GET", "/a", "X-User: alice") // by its share of 4
+	h.back.Store(true)
+	for range 3 {
+		w.sends(200, "GET", "/a", "X-User: alice")
+	}
+	w.sends(429, "GET", "/a", "X-User: alice") // the store has 5 left, the share none
+	if len(h.heard) != 1 {
+		t.Errorf("the store hears of %d grants, want the one that it was not asked about", len(h.heard))
+	}
+
+	w, h = heard(t, 2, limited("{key: header:X-User, rate: 8/1m}"))
+	other := made(t, limited("{key: header:X-User, rate: 8/1m}"), func(o *Options) { o.Store = h })
+	for range 8 {
+		other.sends(200, "GET", "/a", "X-User: alice")
+	}
+	h.absent.Store(true)
+	h.back.Store(true)
+	for range 5 { // what the store refuses takes nothing of the share
+		w.sends(429, "GET", "/a", "X-User: alice")
+	}
+	h.broken.Store(true)
+	for range 4 {
+		w.sends(200, "GET", "/a", "X-User: alice")
+	}
+	w.sends(429, "GET", "/a", "X-User: alice")
+}
+
 // What is given back while the store is away is not reported, and can be had
 // here once more; what the store has heard of by then is given back there.
-func TestStandby_GivesBack(t *testing.T) {
+func TestFallback_GivesBack(t *testing.T) {
 	w, h := heard(t, 1, `routes:
   - {name: a, match: {path: /a}, respond: {status: 503}, refund_on: {status: [5xx]}, limits: [{key: "header:X-User", rate: 1/1m}]}
 `)
@@ -130,7 +178,7 @@ func TestStandby_GivesBack(t *testing.T) {
 }
 
 // What the store granted and got back is no longer held against the share.
-func TestStandby_SeedIsGivenBack(t *testing.T) {
+func TestFallback_SeedIsGivenBack(t *testing.T) {
 	w, h := heard(t, 1, `routes:
   - {name: a, match: {path: /a}, respond: {status: 503}, refund_on: {status: [5xx]}, limits: [{key: "header:X-User", rate: 2/1m}]}
 `)
@@ -141,9 +189,9 @@ func TestStandby_SeedIsGivenBack(t *testing.T) {
 	w.sends(503, "GET", "/a", "X-User: alice")
 }
 
-// Of permits for what is under way, those of the store and those of the standby
+// Of permits for what is under way, those of the store and those of the fallback
 // are held and let go alike.
-func TestStandby_Concurrent(t *testing.T) {
+func TestFallback_Concurrent(t *testing.T) {
 	w, h := heard(t, 1, limited("{key: header:X-User, concurrent: 1}"))
 	for _, broken := range []bool{false, true, false} {
 		h.broken.Store(broken)

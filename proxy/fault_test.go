@@ -75,7 +75,7 @@ func TestSettle_Faults(t *testing.T) {
 
 // leftAfter is what the store says is left of 2 under the client's address,
 // after a request.
-func (w *world) leftAfter(path, name string) string {
+func (w *testProxy) leftAfter(path, name string) string {
 	w.Helper()
 	func() {
 		defer func() { recover() }() // how a downstream cuts a connection

@@ -12,13 +12,29 @@ import (
 // its labels once: that costs more than counting does. The zero figures are ready. A
 // series is not there before something is counted in it.
 type figures struct {
-	requests found[int, prometheus.Counter] // by status
-	seconds  found[string, prometheus.Observer]
-	trips    found[trip, prometheus.Counter]
+	requests         found[int, prometheus.Counter] // by status
+	durations        histogramRef
+	own              histogramRef
+	upstream         histogramRef
+	line             histogramRef
+	upstreamRequests found[upstreamResult, prometheus.Counter]
 }
 
-// A trip is what came of a request that was to be forwarded.
-type trip struct{ target, outcome string }
+// A histogramRef is a histogram that is looked up once.
+type histogramRef struct{ found atomic.Pointer[histogram] }
+
+// of is the series of v with this label.
+func (s *histogramRef) of(v *histogramVec, label string) *histogram {
+	h := s.found.Load()
+	if h == nil {
+		h = v.of(label)
+		s.found.Store(h)
+	}
+	return h
+}
+
+// An upstreamResult is what came of a request that was to be forwarded.
+type upstreamResult struct{ target, outcome string }
 
 // found are metrics that were looked up, by what tells them apart; of a small fixed
 // set.

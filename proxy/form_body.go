@@ -5,7 +5,7 @@ import "strings"
 // HasForm reports whether x has a body that some server reads as a form. A body without
 // a type is one to Rack, if it is posted.
 func (x *exchange) HasForm() bool {
-	if x.length == 0 {
+	if x.in.length == 0 {
 		return false
 	}
 	types := x.Header("Content-Type")
@@ -15,5 +15,5 @@ func (x *exchange) HasForm() bool {
 			return true
 		}
 	}
-	return strings.EqualFold(x.method, "POST") && strings.Join(types, "") == ""
+	return strings.EqualFold(x.request.Method, "POST") && strings.Join(types, "") == ""
 }

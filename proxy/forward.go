@@ -2,8 +2,9 @@ package proxy
 
 import (
 	"maps"
-	"net/http"
+	"time"
 
+	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/respond"
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
@@ -13,62 +14,84 @@ import (
 type downstream interface {
 	// answer sends an answer of ours.
 	answer(a respond.Answer)
-	// forward takes the request to the pool and the answer back. When the answer
-	// breaks off on its way, the downstream sees to it that the client can tell.
+	// forward adds to t what only the downstream knows, takes the request to the pool and
+	// the answer back. When the answer breaks off on its way, the downstream sees to it
+	// that the client can tell.
 	forward(p *upstream.Pool, t *upstream.Request) upstream.Result
 	// beforeEnd has release called once, before the end of the answer is sent. What
 	// release is given sends what there is of the answer so far.
 	beforeEnd(release func(flush func()))
 }
 
+// A sending is what the upstream is asked.
+type sending struct {
+	request upstream.Request
+	edit    func(status int, h *http1.Fields) // exchange.onHeader, made once
+}
+
+func (s sending) reset() sending { return sending{edit: s.edit} }
+
+// An outcome is what came of a request that limits have let pass.
+type outcome struct {
+	result upstream.Result
+	known  bool          // there is one
+	took   time.Duration // until the answer was passed on or given up
+	refund bool          // the upstream asked not to count this request
+}
+
 // forward takes the request to its upstream. What cannot be forwarded is
 // answered here.
 func (g *generation) forward(x *exchange, d downstream) {
-	if x.route.reply != nil {
+	if x.route.Upstream == nil {
 		x.reply(d)
 		return
 	}
-	x.asking = upstream.Request{
-		Path:        x.route.rewrite.path(x.path),
-		RawQuery:    x.rawQuery,
-		Host:        x.authority,
-		SetHost:     x.route.rewrite.host,
-		Proto:       x.proto,
-		Scheme:      x.scheme,
-		Client:      x.client,
-		Peer:        x.peer,
-		TrustedPeer: x.trusted,
+	x.sending.request = upstream.Request{
+		Method:      x.request.Method,
+		Length:      x.in.length,
+		Path:        x.route.rewrite.path(x.request.Path),
+		RawQuery:    x.request.RawQuery,
+		Host:        x.request.Authority,
+		SetHost:     x.route.rewrite.Host,
+		Proto:       x.request.Proto,
+		Scheme:      x.in.scheme,
+		Client:      x.client.addr,
+		Peer:        x.in.peer,
+		TrustedPeer: x.client.trustedPeer,
 		RequestID:   x.id,
-		HashBy:      g.affinity(x),
-		Forwarded:   x.route.forwardedField,
-		WebSocket:   x.route.upgrades,
+		HashBy:      g.hashBy(x),
+		Forwarded:   x.route.Upstream.Forwarded,
+		WebSocket:   x.route.WebSocket,
 		Set:         g.setFields(x),
 		Reserved:    x.route.reserved,
-		OnHeader:    x.edit,
+		OnHeader:    x.sending.edit,
 	}
-	x.result = d.forward(x.route.pool, &x.asking)
-	x.fail(x.result.Err)
-	if x.result.Kind != upstream.OK && !x.result.Wrote {
+	began := time.Now()
+	x.sending.request.Set = x.trace.forwards(began, x.sending.request.Set)
+	x.outcome.result = d.forward(x.route.pool, &x.sending.request)
+	x.outcome.took = time.Since(began)
+	x.fail(x.outcome.result.Err)
+	if x.outcome.result.Kind != upstream.OK && !x.outcome.result.Wrote {
 		d.answer(failed(x))
 	}
-	if x.status == 0 { // a connection that was handed over writes no status
-		x.status = x.result.Status
+	if x.answer.status == 0 { // a connection that was handed over writes no status
+		x.answer.status = x.outcome.result.Status
 	}
 }
 
 // setFields are the fields that the route sets or takes out, and those in which the
 // upstream learns the keys of the request. What
 // a client sends in them never reaches an upstream, by whatever route.
-func (g *generation) setFields(x *exchange) http.Header {
+func (g *generation) setFields(x *exchange) map[string][]string {
 	if len(g.keyFields) == 0 {
 		return x.route.rewrite.set
 	}
-	set := http.Header{}
+	set := map[string][]string{}
 	maps.Copy(set, x.route.rewrite.set)
 	for _, name := range g.keyFields {
 		set[name] = []string{}
 	}
-	for _, f := range x.value.Set {
+	for _, f := range x.extracted.value.Set {
 		if f.Value != "" {
 			set[f.Name] = []string{f.Value}
 		}
@@ -78,15 +101,15 @@ func (g *generation) setFields(x *exchange) http.Header {
 
 // onHeader tells the client of the forwarded answer what is left of its quota,
 // and takes out the upstream's wish that this request shall not count.
-func (x *exchange) onHeader(status int, h upstream.Header) {
-	if name := x.route.refund.Header; name != "" && len(h.Values(name)) > 0 {
-		x.asked = true
+func (x *exchange) onHeader(status int, h *http1.Fields) {
+	if name := x.route.RefundOn.Header; name != "" && len(h.Values(name)) > 0 {
+		x.outcome.refund = true
 		h.Del(name)
 	}
 	x.route.rewrite.answer(h)
-	if len(x.claims) > 0 {
-		x.restore(status)
-		x.memory.Reset()
+	if len(x.asks.claims) > 0 {
+		x.restore(status, &x.outcome)
+		x.told.memory.Reset()
 		x.route.quota.Headers(x.verdict(), h)
 	}
 	h.Set("X-Request-Id", x.id)

@@ -11,7 +11,7 @@ import (
 )
 
 // ends ends the client's side of the connection.
-func (w *wire) ends() {
+func (w *clientConn) ends() {
 	w.Helper()
 	if err := w.Conn.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
 		w.Fatal(err)
@@ -19,7 +19,7 @@ func (w *wire) ends() {
 }
 
 // continues reads the question whether the client is still there.
-func (w *wire) continues() {
+func (w *clientConn) continues() {
 	w.Helper()
 	answer, err := http.ReadResponse(w.Reader, nil)
 	if err != nil || answer.StatusCode != 100 {
@@ -123,7 +123,7 @@ func TestHalf_WhoHasClosedIsNoticed(t *testing.T) {
 		<-r.Context().Done()
 		ended <- true
 	})
-	f := opened(t, forwarding(url, hurried, ""))
+	f := opened(t, forwarding(url, shortTimeouts, ""))
 	w := f.dial(plainly)
 	await(t, sent, "beginning of the answer")
 	if _, err := http.ReadResponse(w.Reader, nil); err != nil {

@@ -21,55 +21,55 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// A world is a proxy with its file, its log and its figures, in front of the
+// A testProxy is a proxy with its file, its log and its figures, in front of the
 // built-in echo unless the file says otherwise.
-type world struct {
+type testProxy struct {
 	*testing.T
 	*Proxy
 	path     string
-	log      journal
+	log      testLog
 	registry *prometheus.Registry
-	store    *fragile
+	store    *failingStore
 }
 
-// A journal is a log that can be read while it is written.
-type journal struct {
+// A testLog is a log that can be read while it is written.
+type testLog struct {
 	mu sync.Mutex // guards what follows
 	b  bytes.Buffer
 }
 
-func (j *journal) Write(line []byte) (int, error) {
+func (j *testLog) Write(line []byte) (int, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.b.Write(line)
 }
 
-func (j *journal) String() string {
+func (j *testLog) String() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.b.String()
 }
 
-// fragile is a memory store that can be made to fail.
-type fragile struct {
+// A failingStore is a memory store that can be made to fail.
+type failingStore struct {
 	*limiter.Memory
 	err atomic.Pointer[error]
 }
 
-func (f *fragile) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
+func (f *failingStore) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
 	if err := f.err.Load(); err != nil {
 		return *err
 	}
 	return f.Memory.Take(ctx, claims, d)
 }
 
-func (f *fragile) fail(err error) { f.err.Store(&err) }
+func (f *failingStore) fail(err error) { f.err.Store(&err) }
 
-// made makes a world whose file has these lines; "LIMITS" stands for nothing.
-func made(t *testing.T, yaml string, change ...func(*Options)) *world {
+// made makes a proxy whose file has these lines; "LIMITS" stands for nothing.
+func made(t *testing.T, yaml string, change ...func(*Options)) *testProxy {
 	t.Helper()
-	w := &world{T: t, path: filepath.Join(t.TempDir(), "weir.yaml"), registry: prometheus.NewRegistry()}
-	w.store = &fragile{Memory: limiter.NewMemory(limiter.MemoryOptions{})}
+	w := &testProxy{T: t, path: filepath.Join(t.TempDir(), "weir.yaml"), registry: prometheus.NewRegistry()}
+	w.store = &failingStore{Memory: limiter.NewMemory(limiter.MemoryOptions{})}
 	w.write(yaml)
 	c, err := config.Load(w.path)
 	if err != nil {
@@ -86,7 +86,7 @@ func made(t *testing.T, yaml string, change ...func(*Options)) *world {
 	return w
 }
 
-func (w *world) write(yaml string) {
+func (w *testProxy) write(yaml string) {
 	w.Helper()
 	if err := os.WriteFile(w.path, []byte(yaml), 0o600); err != nil {
 		w.Fatal(err)
@@ -95,7 +95,7 @@ func (w *world) write(yaml string) {
 
 // send sends a request with "Name: value" header lines from 192.0.2.1. A line
 // that is none of a header is the body.
-func (w *world) send(method, target string, lines ...string) *httptest.ResponseRecorder {
+func (w *testProxy) send(method, target string, lines ...string) *httptest.ResponseRecorder {
 	var body io.Reader
 	if i := slices.IndexFunc(lines, func(line string) bool { return line[0] == '{' || !strings.Contains(line, ": ") }); i >= 0 {
 		body = strings.NewReader(lines[i])
@@ -111,7 +111,7 @@ func (w *world) send(method, target string, lines ...string) *httptest.ResponseR
 	return rec
 }
 
-func (w *world) sends(want int, method, target string, lines ...string) *httptest.ResponseRecorder {
+func (w *testProxy) sends(want int, method, target string, lines ...string) *httptest.ResponseRecorder {
 	w.Helper()
 	rec := w.send(method, target, lines...)
 	if rec.Code != want {
@@ -121,7 +121,7 @@ func (w *world) sends(want int, method, target string, lines ...string) *httptes
 }
 
 // lines are the lines of the log that carry this message.
-func (w *world) lines(message string) []map[string]any {
+func (w *testProxy) lines(message string) []map[string]any {
 	w.Helper()
 	var found []map[string]any
 	for line := range strings.Lines(w.log.String()) {

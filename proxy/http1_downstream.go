@@ -18,11 +18,12 @@ import (
 // An http1Downstream is the downstream of HTTP/1.1. The strings that it brings point into a
 // connection's buffer: what outlives the handler is cloned (exchange.keep).
 type http1Downstream struct {
-	h    *http1.Exchange
-	x    *exchange
-	here http1.Context
-	kept buffer // what whole has read of the body
-	read []byte // in kept; nil if nobody asked
+	h      *http1.Exchange
+	x      *exchange
+	here   http1.Context
+	duplex http1.Duplex // of h, once it is forwarded
+	kept   buffer       // what whole has read of the body
+	read   []byte       // in kept; nil if nobody asked
 }
 
 // ServeHTTP1 takes one request in and sees it out.
@@ -42,8 +43,8 @@ func (p *Proxy) ServeHTTP1(h *http1.Exchange) {
 		h.Ending = nil
 		release(func() {})
 	}
-	x.bytes = h.Sent()
-	if x.result.Wrote && x.result.Kind != upstream.OK {
+	x.answer.bytes = h.Sent()
+	if x.outcome.result.Wrote && x.outcome.result.Kind != upstream.OK {
 		h.Abort()
 	}
 }
@@ -56,7 +57,7 @@ func (p *Proxy) http1Downstream(h *http1.Exchange) *http1Downstream {
 	}
 	d.h, d.x, d.here.Exchange = h, p.exchanges.Get().(*exchange), h
 	d.kept.all = p.buffers
-	d.x.carrier = d
+	d.x.in.body = d
 	return d
 }
 
@@ -74,20 +75,20 @@ func (p *Proxy) leaveHTTP1(d *http1Downstream) {
 // enter makes an exchange of the request.
 func (d *http1Downstream) enter() {
 	h, x := d.h, d.x
-	x.method, x.authority, x.proto, x.target = h.Method(), h.Host(), h.Proto(), h.Target()
-	if x.authority == "" {
-		x.local = localAddress(h.NetConn())
+	x.request.Method, x.request.HostField, x.request.Proto, x.request.RequestTarget = h.Method(), h.Host(), h.Proto(), h.Target()
+	if x.request.HostField == "" {
+		x.request.Local = localAddress(h.NetConn())
 	}
-	x.scheme = "http"
+	x.in.scheme = "http"
 	if h.Secure() {
-		x.scheme = "https"
+		x.in.scheme = "https"
 	}
-	x.peer = h.Peer()
-	x.header = &h.Fields
+	x.in.peer = h.Peer()
+	x.in.header = &h.Fields
 	if b := h.Body(); b != nil {
-		x.length = b.Length()
+		x.in.length = b.Length()
 	}
-	asks := x.method == http.MethodOptions
+	asks := x.request.Method == http.MethodOptions
 	if !asks && !h.Fields.Odd() {
 		return
 	}
@@ -98,10 +99,10 @@ func (d *http1Downstream) enter() {
 		}
 		name := http.CanonicalHeaderKey(f.Name)
 		if !plain {
-			x.odd = append(x.odd, name)
+			x.in.odd = append(x.in.odd, name)
 		}
 		if asks && !browsersSend(name) {
-			x.unasked = append(x.unasked, name)
+			x.in.unasked = append(x.in.unasked, name)
 		}
 	}
 }
@@ -118,7 +119,7 @@ func localAddress(c net.Conn) string {
 // has not is read afterwards if that saves the connection.
 func (d *http1Downstream) answer(a respond.Answer) {
 	h, x := d.h, d.x
-	x.status = a.Status
+	x.answer.status = a.Status
 	head := h.Begin(a.Status)
 	for _, f := range a.Fields {
 		if f.Name != "Content-Length" {
@@ -137,8 +138,8 @@ func (d *http1Downstream) whole(most int64) ([]byte, error) {
 		return nil, nil
 	}
 	b.Limit(most)
-	d.kept.client = d.x.network
-	if announced := d.x.length; announced >= 0 {
+	d.kept.client = d.x.client.network
+	if announced := d.x.in.length; announced >= 0 {
 		most = min(most, announced)
 	}
 	read, err := d.kept.read(b, most)
@@ -158,27 +159,15 @@ func (d *http1Downstream) whole(most int64) ([]byte, error) {
 }
 
 func (d *http1Downstream) forward(p *upstream.Pool, t *upstream.Request) upstream.Result {
-	if b := d.h.Body(); b != nil {
-		b.Limit(d.x.route.maxBody)
+	h := d.h
+	t.Fields = &h.Fields
+	_, t.ForceQuery = h.RawQuery()
+	d.duplex.Open(h)
+	if b := h.Body(); b != nil {
+		b.Limit(d.x.route.MaxBody)
+		t.Body, t.Content = &d.duplex, d.read
 	}
-	if p.Direct() {
-		return p.ForwardHTTP1(&d.here, d.h, d.read, t)
-	}
-	return d.forwardNet(p, t)
-}
-
-// forwardNet is forward to what does not speak HTTP/1.1.
-func (d *http1Downstream) forwardNet(p *upstream.Pool, t *upstream.Request) (result upstream.Result) {
-	d.h.ServeNet(&d.here, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if d.read != nil {
-			r.Body = newReplay(d.read)
-		}
-		result = p.Forward(w, r, t)
-		if result.Wrote && result.Kind != upstream.OK {
-			d.h.Abort()
-		}
-	}))
-	return result
+	return p.Forward(&d.here, t, &d.duplex)
 }
 
 // beforeEnd implements downstream.
@@ -186,14 +175,14 @@ func (d *http1Downstream) beforeEnd(release func(flush func())) { d.h.Ending = r
 
 // keep clones what is still needed of x when its downstream has ended.
 func (x *exchange) keep() {
-	if _, borrowed := x.carrier.(*http1Downstream); !borrowed {
+	if _, borrowed := x.in.body.(*http1Downstream); !borrowed {
 		return
 	}
-	for _, s := range []*string{&x.method, &x.host, &x.path, &x.id, &x.authority, &x.target, &x.rawQuery} {
+	for _, s := range []*string{&x.id, &x.in.userAgent, &x.in.referer} {
 		*s = strings.Clone(*s)
 	}
-	x.matched.Keep()
-	x.header, x.carrier = http.Header(nil), nil
+	x.request.Keep()
+	x.in.header, x.in.body = http.Header(nil), nil
 }
 
 // RefuseHTTP1 answers what could not be read as a request.
@@ -201,15 +190,15 @@ func (p *Proxy) RefuseHTTP1(h *http1.Exchange, why error) {
 	d := p.http1Downstream(h)
 	defer p.leaveHTTP1(d)
 	x := d.x
-	x.header, x.peer, x.fault = http.Header(nil), h.Peer(), why
+	x.in.header, x.in.peer, x.in.fault = http.Header(nil), h.Peer(), why
 	defer p.finish(&d.here, x)
 	p.recorder.arrive(x)
 	g := p.enter()
-	x.generation, x.redact = g, &g.redact
+	x.generation = g
 	g.address.address(x)
 	p.recorder.name(x)
 	d.answer(g.refuse(x, why))
-	x.bytes = h.Sent()
+	x.answer.bytes = h.Sent()
 }
 
 // illegible is what to say of a request that http1 refuses, none for any other error.

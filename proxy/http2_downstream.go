@@ -1,17 +1,17 @@
 package proxy
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/netip"
 	"strconv"
+	"strings"
 	"time"
 
+	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/respond"
 	"github.com/weir-proxy/weir/proxy/upstream"
@@ -33,29 +33,29 @@ type httpDownstream struct {
 // ServeHTTP takes one request in and sees it out.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := p.exchanges.Get().(*exchange)
-	x.method, x.authority, x.proto = r.Method, r.Host, r.Proto
-	x.target = r.RequestURI
-	if x.authority == "" {
-		x.local = local(r)
+	x.request.Method, x.request.HostField, x.request.Proto = r.Method, r.Host, r.Proto
+	x.request.RequestTarget = r.RequestURI
+	if x.request.HostField == "" {
+		x.request.Local = local(r)
 	}
-	x.scheme = "http"
+	x.in.scheme = "http"
 	if r.TLS != nil {
-		x.scheme = "https"
+		x.in.scheme = "https"
 	}
-	x.header, x.length = r.Header, r.ContentLength
-	x.peer, _ = netip.ParseAddrPort(r.RemoteAddr)
-	x.fault = malformed(r)
-	x.unasked = unasked(r.Method, r.Header)
+	x.in.header, x.in.length = r.Header, r.ContentLength
+	x.in.peer, _ = netip.ParseAddrPort(r.RemoteAddr)
+	x.in.fault = malformed(r)
+	x.in.unasked = unasked(r.Method, r.Header)
 	for name := range r.Header {
 		if !key.IsPlainHeader(name) {
-			x.odd = append(x.odd, name)
+			x.in.odd = append(x.in.odd, name)
 		}
 	}
 
 	d := &httpDownstream{r: r, x: x, body: newBody(w, r, p.timeouts.Body)}
 	d.kept.all = p.buffers
 	defer d.kept.free()
-	x.carrier = d
+	x.in.body = d
 	d.w = &responseWriter{ResponseWriter: w, x: x, body: d.body}
 	if r.ProtoMajor == 2 {
 		d.w.stall = newStall(w, p.timeouts.Write)
@@ -63,10 +63,10 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer p.finish(r.Context(), x)
 	p.serve(r.Context(), x, d)
 	d.w.beforeEnd()
-	x.takenBack = r.ProtoMajor == 2 && r.Context().Err() != nil
+	x.answer.streamReset = r.ProtoMajor == 2 && r.Context().Err() != nil
 	d.w.end(r.Context())
 	d.body.end()
-	if x.result.Wrote && x.result.Kind != upstream.OK {
+	if x.outcome.result.Wrote && x.outcome.result.Kind != upstream.OK {
 		panic(http.ErrAbortHandler) // how net/http wants a connection to be cut
 	}
 }
@@ -101,8 +101,8 @@ func (d *httpDownstream) whole(most int64) ([]byte, error) {
 		return nil, nil
 	}
 	d.body.limit(most)
-	d.kept.client = d.x.network
-	if announced := d.x.length; announced >= 0 {
+	d.kept.client = d.x.client.network
+	if announced := d.x.in.length; announced >= 0 {
 		most = min(most, announced)
 	}
 	read, err := d.kept.read(d.body, most)
@@ -121,17 +121,14 @@ func (d *httpDownstream) whole(most int64) ([]byte, error) {
 }
 
 func (d *httpDownstream) forward(p *upstream.Pool, t *upstream.Request) upstream.Result {
-	r := d.r
-	if d.body != nil {
-		d.body.limit(d.x.route.maxBody)
-		with := *d.r // net/http goes by what its own request has as a body
-		with.Body = d.body
-		if d.read != nil {
-			with.Body = newReplay(d.read)
-		}
-		r = &with
+	t.Fields, t.ForceQuery = upstream.RequestFieldsOf(d.r), d.r.URL.ForceQuery
+	if d.body == nil {
+		t.Length = 0
+	} else {
+		d.body.limit(d.x.route.MaxBody)
+		t.Body, t.Content = d.body, d.read
 	}
-	result := p.Forward(d.w, r, t)
+	result := p.Forward(d.r.Context(), t, upstream.NewNetSink(d.w))
 	if result.Kind == upstream.ClientGone && d.body.late() {
 		result.Kind = upstream.BodyTimeout // net/http takes one for the other
 	}
@@ -141,8 +138,19 @@ func (d *httpDownstream) forward(p *upstream.Pool, t *upstream.Request) upstream
 // beforeEnd implements downstream.
 func (d *httpDownstream) beforeEnd(release func(flush func())) { d.w.release = release }
 
-// newReplay is a body that has been read before.
-func newReplay(read []byte) io.ReadCloser { return io.NopCloser(bytes.NewReader(read)) }
+// newBody is the body of r, nil if it has none.
+func newBody(w http.ResponseWriter, r *http.Request, wait time.Duration) *body {
+	if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 {
+		return nil
+	}
+	return &body{
+		Reader:  r.Body,
+		clock:   http.NewResponseController(w),
+		wait:    wait,
+		stream:  r.ProtoMajor == 2 && strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc"),
+		trailer: func() *http1.Fields { return upstream.FieldsOf(r.Trailer) },
+	}
+}
 
 // A responseWriter notes what the client was sent.
 type responseWriter struct {
@@ -160,7 +168,7 @@ func (c *responseWriter) Unwrap() http.ResponseWriter { return c.ResponseWriter 
 
 func (c *responseWriter) WriteHeader(status int) {
 	if status >= 200 || status == http.StatusSwitchingProtocols {
-		c.x.status = status
+		c.x.answer.status = status
 		c.body.answered()
 		c.expect(status)
 	}
@@ -176,7 +184,7 @@ func (c *responseWriter) expect(status int) {
 	length, err := strconv.ParseInt(c.Header().Get("Content-Length"), 10, 64)
 	switch {
 	case status == http.StatusSwitchingProtocols:
-	case c.x.method == http.MethodHead, status == http.StatusNoContent, status == http.StatusNotModified, err == nil && length == 0:
+	case c.x.request.Method == http.MethodHead, status == http.StatusNoContent, status == http.StatusNotModified, err == nil && length == 0:
 		c.release(func() {})
 		c.release = nil
 	case err == nil:
@@ -193,8 +201,8 @@ func (c *responseWriter) beforeEnd() {
 }
 
 func (c *responseWriter) Write(b []byte) (int, error) {
-	if c.x.status == 0 {
-		c.x.status = http.StatusOK
+	if c.x.answer.status == 0 {
+		c.x.answer.status = http.StatusOK
 	}
 	if c.left > 0 {
 		if c.left -= int64(len(b)); c.left <= 0 {
@@ -205,7 +213,7 @@ func (c *responseWriter) Write(b []byte) (int, error) {
 	c.stall.begin()
 	n, err := c.ResponseWriter.Write(b)
 	c.stall.end()
-	c.x.bytes += int64(n)
+	c.x.answer.bytes += int64(n)
 	return n, err
 }
 

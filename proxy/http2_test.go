@@ -22,7 +22,7 @@ type speaker struct {
 }
 
 // speaks opens a connection of HTTP/2 with prior knowledge.
-func (f *front) speaks() *speaker {
+func (f *testServer) speaks() *speaker {
 	f.Helper()
 	w := f.dial(http2.ClientPreface)
 	s := &speaker{f.T, http2.NewFramer(w.Conn, w.Reader), w.Conn}

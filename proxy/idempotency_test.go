@@ -13,15 +13,15 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// A marked is a body and the key that marks it; with an empty mark it has none.
-type marked struct{ mark, body string }
+// A marked is a body and its idempotency key; "" is none.
+type marked struct{ key, body string }
 
 // post sends a body to target.
-func (w *world) post(want int, target string, m marked, lines ...string) {
+func (w *testProxy) post(want int, target string, m marked, lines ...string) {
 	w.Helper()
 	r := httptest.NewRequest("POST", target, strings.NewReader(m.body))
-	if m.mark != "" {
-		r.Header.Set("Idempotency-Key", m.mark)
+	if m.key != "" {
+		r.Header.Set("Idempotency-Key", m.key)
 	}
 	for _, line := range lines {
 		name, value, _ := strings.Cut(line, ": ")
@@ -30,13 +30,13 @@ func (w *world) post(want int, target string, m marked, lines ...string) {
 	rec := httptest.NewRecorder()
 	w.ServeHTTP(rec, r)
 	if rec.Code != want {
-		w.Errorf("%s %q %q %v = %d; want %d\n%s", target, m.mark, m.body, lines, rec.Code, want, rec.Body)
+		w.Errorf("%s %q %q %v = %d; want %d\n%s", target, m.key, m.body, lines, rec.Code, want, rec.Body)
 	}
 }
 
 // idempotent is one route before an upstream that answers what the query says,
 // with a limit of each user.
-func idempotent(t *testing.T, more string, use func(*Options)) (*world, *atomic.Int64) {
+func idempotent(t *testing.T, more string, use func(*Options)) (*testProxy, *atomic.Int64) {
 	var reached atomic.Int64
 	h := func(w http.ResponseWriter, r *http.Request) { reached.Add(1); answers(w, r) }
 	w := made(t, behind(t, h, `idempotency: {repeats: 3}, refund_on: {status: [5xx]}, limits: [{name: l, key: header:X-User, rate: 2/1h}]`+more), use)

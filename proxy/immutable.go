@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"strings"
 
@@ -21,6 +22,8 @@ func immutable(was, is *config.Config) error {
 		{"store", was.Store == is.Store},
 		{"redis", was.Redis.Equal(is.Redis)},
 		{"reload", was.Reload == is.Reload},
+		{"traces.endpoint, headers or service", sameCollector(was.Traces, is.Traces)},
+		{"access_log.file", was.AccessLog.File == is.AccessLog.File},
 	} {
 		if !s.same {
 			sections = append(sections, s.name)
@@ -30,4 +33,9 @@ func immutable(was, is *config.Config) error {
 		return nil
 	}
 	return fmt.Errorf("%w: %s changed; restart weir, or undo that change", ErrRestart, strings.Join(sections, ", "))
+}
+
+// sameCollector reports whether traces go to one place under one name.
+func sameCollector(was, is config.Traces) bool {
+	return was.Endpoint == is.Endpoint && was.Service == is.Service && maps.Equal(was.Headers, is.Headers)
 }

@@ -17,6 +17,13 @@ var keyIDForm = regexp.MustCompile(`^id:([0-9a-f]{12})-([0-9a-f]{32})$`)
 // hashForm is what the log calls a key, as a value.
 var hashForm = regexp.MustCompile(`^hash:([0-9a-f]{12})$`)
 
+// hashAlone is what the log calls a key.
+var hashAlone = regexp.MustCompile(`^[0-9a-f]{12}$`)
+
+// NamesKey reports whether text is what the log calls some key, or its id: names that
+// may go where keys may not.
+func NamesKey(text string) bool { return hashAlone.MatchString(text) || keyIDForm.MatchString(text) }
+
 // keyID is a name for k that operators can act by although they do not know what the
 // client sent, and that tells nobody what that was: k under AES with a key made of the
 // log's salt, which all nodes of a cluster share. Whoever has k itself could find out a

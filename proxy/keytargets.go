@@ -12,17 +12,17 @@ import (
 
 // A keyTarget is one limit that counts by the key that an operator names.
 type keyTarget struct {
-	route   *route
-	limit   *limit
-	by      *key.Spec // of the limit, or what is used in its place
-	key     limiter.Key
-	former  limiter.Key // under the secret that is being replaced, if there is one and the value is known
-	rotates bool
-	derived bool
-	masked  string
-	windows []int  // of the route
-	name    string // of the limiter that Java programs share; empty for none
-	why     string // not empty: why the limit cannot be asked
+	route    *route
+	limit    *limit
+	by       *key.Spec // of the limit, or what is used in its place
+	key      limiter.Key
+	previous limiter.Key // under the secret that is being replaced, if there is one and the value is known
+	rotates  bool
+	derived  bool
+	masked   string
+	windows  []*window
+	name     string // of the limiter that Java programs share; empty for none
+	why      string // not empty: why the limit cannot be asked
 }
 
 // targets are the limits that q is about: those that count by exactly the key that is
@@ -43,7 +43,7 @@ func (g *generation) targets(q KeyQuery, known func(hash string) (limiter.Key, b
 	var wrong error
 	for _, r := range g.routes {
 		for _, l := range r.limits {
-			if q.Route != "" && r.name != q.Route || q.Limit != "" && l.name != q.Limit {
+			if q.Route != "" && r.Name != q.Route || q.Limit != "" && l.Name != q.Limit {
 				continue
 			}
 			t := keyTarget{route: r, limit: l, windows: l.windows}
@@ -100,7 +100,7 @@ func (g *generation) readID(q KeyQuery, known func(hash string) (limiter.Key, bo
 
 // byID makes t what counts under k, if its limit counts by a key of that name.
 func (g *generation) byID(t *keyTarget, name string, k limiter.Key) bool {
-	specs := append([]*key.Spec{t.limit.key}, t.limit.key.Replacements()...)
+	specs := append([]*key.Spec{t.limit.Key}, t.limit.Key.Replacements()...)
 	i := slices.IndexFunc(specs, func(s *key.Spec) bool { return s.Name == name || name == "ip" && s.From.Source == key.ClientIP })
 	if i < 0 {
 		return false
@@ -109,7 +109,7 @@ func (g *generation) byID(t *keyTarget, name string, k limiter.Key) bool {
 	if t.limit.keyed {
 		t.why = "the name of the limiter that Java programs share is made of the value, which an id does not tell; give the value"
 	}
-	t.name = t.limit.redisson
+	t.name = t.limit.RedissonName
 	t.override()
 	return true
 }
@@ -117,29 +117,29 @@ func (g *generation) byID(t *keyTarget, name string, k limiter.Key) bool {
 // byValue makes t what counts under the given key, if it is the key of its limit.
 func (g *generation) byValue(t *keyTarget, given key.Given) (bool, error) {
 	var v key.Value
-	r, err := t.limit.key.Read(given, &v)
+	r, err := t.limit.Key.Read(given, &v)
 	if errors.Is(err, key.ErrMissing) || err == nil && len(r.Names) != len(given.Texts) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	t.by, t.derived, t.masked = t.limit.key, r.Derived, g.display().Value(&v)
+	t.by, t.derived, t.masked = t.limit.Key, r.Derived, g.display().Value(&v)
 	t.key = g.config.Privacy.Hash(v.Parts)
 	t.override()
-	if t.limit.hashed != nil {
-		if text, ok := t.limit.hashed.Hash(&v); ok {
-			t.windows = t.limit.ofHashed[text]
+	if t.limit.Hashed != nil {
+		if text, ok := t.limit.Hashed.Keys.Hash(&v); ok {
+			t.windows = t.limit.hashed[text]
 		}
 	}
-	if t.limit.redisson != "" {
-		t.name = strings.ReplaceAll(t.limit.redisson, "{key}", v.Text())
+	if t.limit.RedissonName != "" {
+		t.name = strings.ReplaceAll(t.limit.RedissonName, "{key}", v.Text())
 		if t.limit.keyed && limiter.CheckRedissonKey(v.Text()) != nil || limiter.CheckRedissonName(t.name) != nil {
-			return false, fmt.Errorf("%s: %w: it cannot stand in the name of a limiter", t.limit.key.Name, key.ErrInvalid)
+			return false, fmt.Errorf("%s: %w: it cannot stand in the name of a limiter", t.limit.Key.Name, key.ErrInvalid)
 		}
 		return true, nil
 	}
-	t.former, t.rotates = g.config.Privacy.PreviousHash(v.Parts)
+	t.previous, t.rotates = g.config.Privacy.PreviousHash(v.Parts)
 	return true, nil
 }
 
@@ -154,7 +154,7 @@ func (t *keyTarget) override() {
 func (t *keyTarget) claims() []limiter.Claim {
 	claims := t.under(t.key)
 	if t.rotates {
-		claims = append(claims, t.under(t.former)...)
+		claims = append(claims, t.under(t.previous)...)
 	}
 	return claims
 }
@@ -163,11 +163,11 @@ func (t *keyTarget) under(k limiter.Key) []limiter.Claim {
 	var claims []limiter.Claim
 	for _, w := range t.windows {
 		claims = append(claims, limiter.Claim{
-			Limit: &t.route.windows[w].Limit, Key: k, Cost: 1, Redisson: t.name, RedissonForm: t.limit.form,
+			Limit: &w.Limit, Key: k, Cost: 1, Redisson: t.name, RedissonForm: t.limit.RedissonForm,
 		})
 	}
-	if p := t.limit.penalty; p != nil {
-		claims = append(claims, limiter.Claim{Limit: &p.Limit, Key: k, Cost: 1})
+	if t.limit.Penalty != nil {
+		claims = append(claims, limiter.Claim{Limit: &t.limit.refusals, Key: k, Cost: 1})
 	}
 	return claims
 }
@@ -180,18 +180,18 @@ func (g *generation) nothing(q KeyQuery, given key.Given) error {
 	var routes, limits, names []string
 	var joined *key.Spec // of which some, and not all, are given
 	for _, r := range g.routes {
-		routes = append(routes, r.name)
+		routes = append(routes, r.Name)
 		for _, l := range r.limits {
-			if q.Route != "" && r.name != q.Route {
+			if q.Route != "" && r.Name != q.Route {
 				continue
 			}
-			limits = append(limits, l.name)
-			if q.Limit != "" && l.name != q.Limit {
+			limits = append(limits, l.Name)
+			if q.Limit != "" && l.Name != q.Limit {
 				continue
 			}
-			names = append(names, l.key.Names()...)
-			if l.key.Join != nil && within(given, append(leafNames(l.key), l.key.Name)) {
-				joined = l.key
+			names = append(names, l.Key.Names()...)
+			if l.Key.Join != nil && within(given, append(leafNames(l.Key), l.Key.Name)) {
+				joined = l.Key
 			}
 		}
 	}

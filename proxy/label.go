@@ -56,7 +56,7 @@ func (l *label) shown(d key.Display, shapes []key.Shape) string {
 }
 
 // fillLabel fills l with the texts of a key of x.
-func (x *exchange) fillLabel(l *label, k *counted) {
+func (x *exchange) fillLabel(l *label, k *extractedKey) {
 	l.size = 0
 	if k.by.Join == nil {
 		l.put(k.text, 0)
@@ -65,9 +65,9 @@ func (x *exchange) fillLabel(l *label, k *counted) {
 	leaves := x.route.leaves[k.by]
 	for n, leaf := range leaves {
 		text := "*" // unless a limit looks at it by itself
-		for i := range x.keys {
-			if x.keys[i].by == leaf {
-				text = x.keys[i].text
+		for i := range x.extracted.keys {
+			if x.extracted.keys[i].by == leaf {
+				text = x.extracted.keys[i].text
 				break
 			}
 		}

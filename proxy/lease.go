@@ -19,7 +19,7 @@ const renewEvery = config.Lease / 3
 // It shares nothing with the exchange, whose next request it may outlive by the
 // length of one call.
 type lease struct {
-	keeper limiter.AdminStore
+	store  limiter.AdminStore
 	claims []limiter.Claim
 	permit limiter.Permit
 
@@ -30,11 +30,11 @@ type lease struct {
 
 // holds begins to keep those of a taking's claims that are concurrent; nil when
 // none is.
-func holds(keeper limiter.AdminStore, claims []limiter.Claim, p limiter.Permit) *lease {
+func holds(store limiter.AdminStore, claims []limiter.Claim, p limiter.Permit) *lease {
 	if !slices.ContainsFunc(claims, concurrent) {
 		return nil
 	}
-	h := &lease{keeper: keeper, permit: p}
+	h := &lease{store: store, permit: p}
 	for _, c := range claims {
 		if concurrent(c) {
 			h.claims = append(h.claims, c)
@@ -52,7 +52,7 @@ func concurrent(c limiter.Claim) bool { return c.Limit.Algorithm == limiter.Conc
 func (h *lease) renew() {
 	ctx, cancel := context.WithTimeout(context.Background(), settleWithin)
 	defer cancel()
-	_ = h.keeper.Renew(ctx, h.claims, h.permit) // a permit that is lost stays lost; the request goes on
+	_ = h.store.Renew(ctx, h.claims, h.permit) // a permit that is lost stays lost; the request goes on
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.ended {

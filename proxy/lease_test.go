@@ -76,15 +76,14 @@ func TestHold_EndsWithTheRequest(t *testing.T) {
 	}
 }
 
-// held makes an admitter and an exchange that asks for one of one permit.
-func held(store limiter.AdminStore) (*admitter, *exchange) {
-	a := &admitter{store: store, standby: newFallback(store, func() int { return 1 }), metrics: newMetrics(prometheus.NewRegistry())}
-	l := &limit{name: "l", mode: config.Enforce}
+// held makes an admitter and an admission that asks for one of one permit.
+func held(store limiter.AdminStore) (*admitter, *admission) {
+	a := &admitter{store: store, fallback: newFallback(store, func() int { return 1 }), metrics: newMetrics(prometheus.NewRegistry())}
+	l := &limit{Limit: &config.Limit{Name: "l", Mode: config.Enforce}}
 	w := &window{of: l, Limit: limiter.Limit{Name: "a.l:held", Algorithm: limiter.Concurrent, Rate: limiter.Rate{Count: 1, Window: config.Lease}}}
-	x := newExchange().(*exchange)
-	x.route = &route{name: "a", windows: []*window{w}}
-	x.claims, x.windows = []limiter.Claim{{Limit: &w.Limit, Key: limiter.KeyOf("k"), Cost: 1}}, []int{0}
-	return a, x
+	q := &admission{route: &route{Route: &config.Route{Name: "a"}, windows: []*window{w}}}
+	q.asks.add(limiter.Claim{Limit: &w.Limit, Key: limiter.KeyOf("k"), Cost: 1}, w)
+	return a, q
 }
 
 // A request that lasts much longer than the lease holds its permit all the time,
@@ -92,8 +91,8 @@ func held(store limiter.AdminStore) (*admitter, *exchange) {
 func TestHold_RenewsTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := limiter.NewMemory(limiter.MemoryOptions{})
-		a, x := held(store)
-		if err := a.admit(t.Context(), x); err != nil {
+		a, q := held(store)
+		if err := a.admit(t.Context(), q); err != nil {
 			t.Fatal(err)
 		}
 		for range 20 {
@@ -103,9 +102,8 @@ func TestHold_RenewsTheLease(t *testing.T) {
 				t.Fatal("a second request passed while the first was under way")
 			}
 		}
-		x.result = upstream.Result{Kind: upstream.OK, Status: 200, Target: "t"}
-		a.settle(t.Context(), x)
-		x.stopRenewing()
+		a.settle(t.Context(), q, &outcome{result: upstream.Result{Kind: upstream.OK, Status: 200, Target: "t"}})
+		q.stopRenewing()
 		_, next := held(store)
 		if err := a.admit(t.Context(), next); err != nil {
 			t.Errorf("after the first request has ended: %v", err)

@@ -44,18 +44,18 @@ func rank(a config.Action) int {
 	return 1
 }
 
-// screen looks the request up in lists of its route: errListed when one denies; when
+// checkLists looks the request up in lists of its route: errListed when one denies; when
 // none does and one says bypass, no limit is asked. A request that does not carry the
 // key of a list is dealt with as the key says: it is refused, or it is not on the
 // list. The cost does not grow with the lists' lengths.
-func (g *generation) screen(x *exchange, screens []listLookup) error {
-	if len(screens) == 0 {
+func (g *generation) checkLists(x *exchange, lookups []listLookup) error {
+	if len(lookups) == 0 {
 		return nil
 	}
 	if err := x.readQuery(); err != nil {
 		return err
 	}
-	for _, s := range screens {
+	for _, s := range lookups {
 		if _, err := g.key(x, s.key); err != nil {
 			return err
 		}
@@ -80,9 +80,9 @@ func (g *generation) screen(x *exchange, screens []listLookup) error {
 // client there has all its addresses at hand.
 func (x *exchange) isOn(l *config.List) bool {
 	if l.Action == config.Bypass {
-		return l.Members.HasExactly(&x.value, x.client)
+		return l.Members.HasExactly(&x.extracted.value, x.client.addr)
 	}
-	return l.Members.Has(&x.value)
+	return l.Members.Has(&x.extracted.value)
 }
 
 // bypasses reports whether no limit is asked about the request.

@@ -23,7 +23,7 @@ routes:
   - {name: b, match: {path: /b}, upstream: demo, lists: bots, limits: [{name: l, key: global, rate: 9/1h}]}
 `
 
-func listed(t *testing.T, testers string) *world {
+func listed(t *testing.T, testers string) *testProxy {
 	t.Helper()
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "testers.txt"), []byte(testers), 0o600); err != nil {
@@ -32,7 +32,7 @@ func listed(t *testing.T, testers string) *world {
 	return made(t, strings.Replace(screened, "testers.txt", filepath.Join(dir, "testers.txt"), 1))
 }
 
-func TestScreen_BypassAndDeny(t *testing.T) {
+func TestLists_BypassAndDeny(t *testing.T) {
 	w := listed(t, "# testers\n+1\n 3 # also stolen\n")
 	w.sends(200, "GET", "/a", "X-Phone: 9")
 	w.sends(429, "GET", "/a", "X-Phone: 9")
@@ -59,7 +59,7 @@ func TestScreen_BypassAndDeny(t *testing.T) {
 		{"a", "offices", "bypass"}: 2,
 		{"a", "stolen", "deny"}:    3,
 	} {
-		if got := testutil.ToFloat64(w.metrics.listed.WithLabelValues(labels[:]...)); got != want {
+		if got := testutil.ToFloat64(w.metrics.listMatches.WithLabelValues(labels[:]...)); got != want {
 			t.Errorf("weir_list_matches_total%v = %v; want %v", labels, got, want)
 		}
 	}
@@ -69,7 +69,7 @@ func TestScreen_BypassAndDeny(t *testing.T) {
 }
 
 // A request without the key of a list is dealt with as the key says.
-func TestScreen_WithoutTheKey(t *testing.T) {
+func TestLists_WithoutTheKey(t *testing.T) {
 	w := listed(t, "")
 	w.sends(400, "GET", "/b")
 	w.sends(400, "GET", "/b", "X-App: bot", "X-App: other")
@@ -80,7 +80,7 @@ func TestScreen_WithoutTheKey(t *testing.T) {
 
 // A list's file belongs to the configuration: a change of it is a change, and a
 // bad line changes nothing.
-func TestScreen_FilesAreReloaded(t *testing.T) {
+func TestLists_FilesAreReloaded(t *testing.T) {
 	w := listed(t, "1\n")
 	w.sends(200, "GET", "/a")
 	w.sends(429, "GET", "/a", "X-Phone: 2")
@@ -108,7 +108,7 @@ func TestScreen_FilesAreReloaded(t *testing.T) {
 
 // The neighbours of an address in its network are not let through with it; they are
 // refused with it.
-func TestScreen_AddressesExactly(t *testing.T) {
+func TestLists_AddressesExactly(t *testing.T) {
 	w := made(t, `
 client_ip: {trusted_proxies: [192.0.2.1]}
 lists:

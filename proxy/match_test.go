@@ -106,7 +106,7 @@ routes:
 // wanting is a request on its way to match.
 func wanting(method, host, path string) *exchange {
 	x := newExchange().(*exchange)
-	x.method, x.host, x.path, x.header = method, host, path, http.Header{}
+	x.request.Method, x.request.Host, x.request.Path, x.in.header = method, host, path, http.Header{}
 	return x
 }
 
@@ -119,7 +119,7 @@ func TestMatch_CostsNoAllocation(t *testing.T) {
 		x := wanting("GET", "a", path)
 		if n := testing.AllocsPerRun(100, func() {
 			x.reset()
-			x.method, x.host, x.path, x.header = "GET", "a", path, http.Header(nil)
+			x.request.Method, x.request.Host, x.request.Path, x.in.header = "GET", "a", path, http.Header(nil)
 			if err := g.match(x); err != nil {
 				t.Error(err)
 			}

@@ -21,28 +21,31 @@ const (
 // metrics are the figures of one proxy. Labels are names from the configuration
 // and small fixed sets of words: never anything that a client sent.
 type metrics struct {
-	requests   *prometheus.CounterVec
-	seconds    *prometheus.HistogramVec
-	decisions  *prometheus.CounterVec
-	store      *prometheus.HistogramVec
-	storeFails *prometheus.CounterVec
-	fallbacks  *prometheus.CounterVec
-	refunds    *prometheus.CounterVec
-	repeats    *prometheus.CounterVec
-	bans       *prometheus.CounterVec
-	trips      *prometheus.CounterVec
-	retries    *prometheus.CounterVec
-	listed     *prometheus.CounterVec
-	resets     *prometheus.CounterVec
-	waits      *prometheus.CounterVec
-	waiting    *prometheus.GaugeVec
-	novelties  *prometheus.CounterVec
-	reloads    *prometheus.CounterVec
-	generation prometheus.Gauge
-	unlogged   prometheus.Counter
+	requests         *prometheus.CounterVec
+	durations        *histogramVec
+	own              *histogramVec
+	upstream         *histogramVec
+	line             *histogramVec
+	decisions        *prometheus.CounterVec
+	store            *histogramVec
+	storeFails       *prometheus.CounterVec
+	fallbacks        *prometheus.CounterVec
+	refunds          *prometheus.CounterVec
+	repeats          *prometheus.CounterVec
+	bans             *prometheus.CounterVec
+	upstreamRequests *prometheus.CounterVec
+	retries          *prometheus.CounterVec
+	listMatches      *prometheus.CounterVec
+	resets           *prometheus.CounterVec
+	waits            *prometheus.CounterVec
+	waiting          *prometheus.GaugeVec
+	newKeys          *prometheus.CounterVec
+	reloads          *prometheus.CounterVec
+	generation       prometheus.Gauge
+	unlogged         prometheus.Counter
 
-	unrouted     figures                            // of requests without a route
-	storeSeconds found[string, prometheus.Observer] // by operation
+	unrouted     figures                   // of requests without a route
+	storeSeconds found[string, *histogram] // by operation
 }
 
 func newMetrics(r prometheus.Registerer) *metrics {
@@ -51,28 +54,31 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		r.MustRegister(c)
 		return c
 	}
-	histogram := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-		h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "weir_" + name, Help: help, Buckets: buckets}, labels)
+	durations := func(name, help, label string) *histogramVec {
+		h := newHistogramVec(name, help, label)
 		r.MustRegister(h)
 		return h
 	}
 	m := &metrics{
-		requests:   counter("requests_total", "Requests answered, by route and status.", "route", "code"),
-		seconds:    histogram("request_duration_seconds", "Time from a request's header until its answer was written.", prometheus.DefBuckets, "route"),
-		decisions:  counter("decisions_total", "What each limit said of each request it was asked about.", "route", "limit", "result"),
-		store:      histogram("store_duration_seconds", "Time that calls to a shared store took.", prometheus.ExponentialBuckets(0.0001, 2, 12), "operation"),
-		storeFails: counter("store_errors_total", "Calls to a shared store that it did not answer in time.", "operation"),
-		fallbacks:  counter("store_fallback_total", "Requests decided without the store, by the policy that decided.", "policy"),
-		listed:     counter("list_matches_total", "Requests whose key was on a list, by the list that decided.", "route", "list", "action"),
-		bans:       counter("bans_total", "Keys that a limit has banned because it refused them too often.", "route", "limit"),
-		repeats:    counter("repeats_total", "Requests that repeat one that was counted, and do not count.", "route"),
-		refunds:    counter("refunds_total", "Requests that a limit does not count in the end, for what came of them.", "route", "limit"),
-		trips:      counter("upstream_requests_total", "Requests that were to be forwarded, by the target asked last and what came of it.", "upstream", "target", "result"),
-		retries:    counter("upstream_retries_total", "Requests taken to one more target.", "upstream"),
-		reloads:    counter("reloads_total", "Attempts to read the configuration anew.", "result"),
-		generation: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_config_generation", Help: "Number of the configuration that is served."}),
+		requests:         counter("requests_total", "Requests answered, by route and status.", "route", "code"),
+		durations:        durations("request_duration_seconds", "Time from a request's header until its answer was written.", "route"),
+		own:              durations("own_duration_seconds", "Time that requests took without their upstream and without waiting for their turn: Weir's own share.", "route"),
+		upstream:         durations("upstream_duration_seconds", "Time from when a request was to be forwarded until its answer was passed on or given up.", "route"),
+		line:             durations("wait_duration_seconds", "Time that requests stood in line for their turn, of those that did.", "route"),
+		decisions:        counter("decisions_total", "What each limit said of each request it was asked about.", "route", "limit", "result"),
+		store:            durations("store_duration_seconds", "Time that calls to a shared store took.", "operation"),
+		storeFails:       counter("store_errors_total", "Calls to a shared store that it did not answer in time.", "operation"),
+		fallbacks:        counter("store_fallback_total", "Requests decided without the store, by the policy that decided.", "policy"),
+		listMatches:      counter("list_matches_total", "Requests whose key was on a list, by the list that decided.", "route", "list", "action"),
+		bans:             counter("bans_total", "Keys that a limit has banned because it refused them too often.", "route", "limit"),
+		repeats:          counter("repeats_total", "Requests that repeat one that was counted, and do not count.", "route"),
+		refunds:          counter("refunds_total", "Requests that a limit does not count in the end, for what came of them.", "route", "limit"),
+		upstreamRequests: counter("upstream_requests_total", "Requests that were to be forwarded, by the target asked last and what came of it.", "upstream", "target", "result"),
+		retries:          counter("upstream_retries_total", "Requests taken to one more target.", "upstream"),
+		reloads:          counter("reloads_total", "Attempts to read the configuration anew.", "result"),
+		generation:       prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_config_generation", Help: "Number of the configuration that is served."}),
 	}
-	m.novelties = counter("new_keys_total", "Requests with keys that nobody had sent lately, by what became of them.", "route", "result")
+	m.newKeys = counter("new_keys_total", "Requests with keys that nobody had sent lately, by what became of them.", "route", "result")
 	m.resets = counter("cooldown_resets_total", "Cooldowns that began anew because of an answer on another route.", "route", "limit")
 	m.waits = counter("waits_total", "Requests that stood in line for their turn, or could not for the crowd, by what came of it.", "route", "limit", "result")
 	m.waiting = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_waiting_requests", Help: "Requests that stand in line for their turn."}, []string{"route", "limit"})
@@ -89,38 +95,54 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	return m
 }
 
-// served notes an answer, and returns what the route is called; r is nil for none.
-func (m *metrics) served(r *route, status int, took time.Duration) (name string) {
+// served notes an answer, and returns what its route is called.
+func (m *metrics) served(x *exchange) (name string) {
 	name, f := "none", &m.unrouted
-	if r != nil {
-		name, f = r.name, r.figures
+	if x.route != nil {
+		name, f = x.route.Name, x.route.figures
 	}
-	requests, ok := f.requests.get(status)
+	requests, ok := f.requests.get(x.answer.status)
 	if !ok {
-		requests = f.requests.keep(status, m.requests.WithLabelValues(name, strconv.Itoa(status)))
-	}
-	seconds, ok := f.seconds.get("")
-	if !ok {
-		seconds = f.seconds.keep("", m.seconds.WithLabelValues(name))
+		requests = f.requests.keep(x.answer.status, m.requests.WithLabelValues(name, strconv.Itoa(x.answer.status)))
 	}
 	requests.Inc()
-	seconds.Observe(took.Seconds())
+	m.took(x, name, f)
 	return name
+}
+
+// took notes how long x took, and who took how much of that.
+func (m *metrics) took(x *exchange, name string, f *figures) {
+	x.observe(f.durations.of(m.durations, name), x.took)
+	x.observe(f.own.of(m.own, name), x.ownTook())
+	if x.outcome.took > 0 {
+		x.observe(f.upstream.of(m.upstream, name), x.outcome.took)
+	}
+	if x.waitTook > 0 {
+		x.observe(f.line.of(m.line, name), x.waitTook)
+	}
+}
+
+// observe notes d of x. Now and then x is an example of those that took so long.
+func (x *exchange) observe(h *histogram, d time.Duration) {
+	if bucket := h.observe(d); h.due(bucket, x.began.Add(x.took)) || x.traceID() != "" {
+		h.example(bucket, d, x)
+	}
 }
 
 // decided counts what each limit said; a limit of several windows says one thing,
 // and one that was not asked nothing.
-func (m *metrics) decided(x *exchange, windows []int, d *limiter.Decision) {
-	for i := 0; i < len(windows); {
-		of, result, asked := x.route.windows[windows[i]].of, allowed, false
-		for ; i < len(windows) && x.route.windows[windows[i]].of == of; i++ {
-			asked = asked || !d.Outcomes[i].Unknown
+func (m *metrics) decided(r *route, asked asks, d *limiter.Decision) {
+	for i := 0; i < len(asked.windows); {
+		of, to := asked.limit(i)
+		result, known := allowed, false
+		for ; i < to; i++ {
+			known = known || !d.Outcomes[i].Unknown
 			if !d.Outcomes[i].Allowed {
 				result = of.refusal()
 			}
 		}
-		if asked {
-			m.decision(x.route, of, result).Inc()
+		if known {
+			m.decision(r, of, result).Inc()
 		}
 	}
 }
@@ -129,7 +151,7 @@ func (m *metrics) decided(x *exchange, windows []int, d *limiter.Decision) {
 func (m *metrics) decision(r *route, of *limit, result string) prometheus.Counter {
 	c, ok := of.decisions.get(result)
 	if !ok {
-		c = of.decisions.keep(result, m.decisions.WithLabelValues(r.name, of.name, result))
+		c = of.decisions.keep(result, m.decisions.WithLabelValues(r.Name, of.Name, result))
 	}
 	return c
 }
@@ -138,22 +160,22 @@ func (m *metrics) decision(r *route, of *limit, result string) prometheus.Counte
 func (m *metrics) asked(operation string, took time.Duration, err error) {
 	o, ok := m.storeSeconds.get(operation)
 	if !ok {
-		o = m.storeSeconds.keep(operation, m.store.WithLabelValues(operation))
+		o = m.storeSeconds.keep(operation, m.store.of(operation))
 	}
-	o.Observe(took.Seconds())
+	o.observe(took)
 	if err != nil {
 		m.storeFails.WithLabelValues(operation).Inc()
 	}
 }
 
 // fellBack notes a request that was decided without the store.
-func (m *metrics) fellBack(x *exchange) {
-	m.fallbacks.WithLabelValues(x.fallback).Inc()
+func (m *metrics) fellBack(q *admission) {
+	m.fallbacks.WithLabelValues(q.fallback).Inc()
 }
 
 // unasked notes a limit that nobody could be asked about.
-func (m *metrics) unasked(x *exchange, of *limit) {
-	m.decision(x.route, of, unavailable).Inc()
+func (m *metrics) unasked(q *admission, of *limit) {
+	m.decision(q.route, of, unavailable).Inc()
 }
 
 func (m *metrics) reloaded(r Report, err error) {

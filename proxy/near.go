@@ -50,26 +50,26 @@ type nearby struct {
 func newNearby() *nearby { return &nearby{most: map[string]Near{}} }
 
 // note looks at what the store has decided.
-func (n *nearby) note(x *exchange) {
-	for i := range x.decision.Outcomes {
-		if w := x.window(i); x.decision.Outcomes[i].Remaining < w.near && !x.decision.Outcomes[i].Unknown {
-			n.write(x, i, w)
+func (n *nearby) note(q *admission) {
+	for i := range q.decision.Outcomes {
+		if w := q.asks.windows[i]; q.decision.Outcomes[i].Remaining < w.near && !q.decision.Outcomes[i].Unknown {
+			n.write(q, i, w)
 		}
 	}
 }
 
-func (n *nearby) write(x *exchange, i int, w *window) {
+func (n *nearby) write(q *admission, i int, w *window) {
 	if !n.mu.TryLock() {
 		return
 	}
 	defer n.mu.Unlock()
-	used := w.Rate.Count - max(x.decision.Outcomes[i].Remaining, 0)
+	used := w.Rate.Count - max(q.decision.Outcomes[i].Remaining, 0)
 	known, found := n.most[w.Name]
 	if used <= known.Used || !found && len(n.most) >= mostNear {
 		return
 	}
-	near := Near{Route: x.route.name, Limit: w.of.name, Window: limiter.WindowName(w.Rate.Window), Used: used, Of: w.Rate.Count}
-	near.Key, near.Masked = x.logKey(x.claims[i].Key)
+	near := Near{Route: q.route.Name, Limit: w.of.Name, Window: limiter.WindowName(w.Rate.Window), Used: used, Of: w.Rate.Count}
+	near.Key, near.Masked = q.names.logKey(q.asks.claims[i].Key)
 	n.most[w.Name] = near
 }
 

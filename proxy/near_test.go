@@ -37,16 +37,20 @@ func TestNear_FromWhichUseOnAKeyIsTold(t *testing.T) {
 	}
 }
 
-// nearing is an exchange that leaves so many permits of a limit of 100.
-func nearing(name string, left int64) *exchange {
-	w := &window{of: &limit{name: name}, near: 21, Limit: limiter.Limit{Name: "send." + name + ":1h", Rate: limiter.Rate{Count: 100, Window: time.Hour}}}
-	return &exchange{
-		redact: &redactor{privacy: config.Privacy{HashSecret: "a secret"}},
-		route:  &route{name: "send", windows: []*window{w}}, windows: []int{0},
-		claims:   []limiter.Claim{{Limit: &w.Limit, Key: limiter.KeyOf(name)}},
-		keys:     []counted{{Key: limiter.KeyOf(name), shown: "+86****"}},
-		decision: limiter.Decision{Outcomes: []limiter.Outcome{{Remaining: left}}},
+// nearing is what leaves so many permits of a limit of 100.
+func nearing(name string, left int64) *admission {
+	w := &window{of: &limit{Limit: &config.Limit{Name: name}}, near: 21, Limit: limiter.Limit{Name: "send." + name + ":1h", Rate: limiter.Rate{Count: 100, Window: time.Hour}}}
+	x := &exchange{
+		generation: &generation{redact: redactor{privacy: config.Privacy{HashSecret: "a secret"}}},
+		extracted:  extracted{keys: []extractedKey{{Key: limiter.KeyOf(name), shown: "+86****"}}},
+		admission: admission{
+			route:    &route{Route: &config.Route{Name: "send"}, windows: []*window{w}},
+			asks:     asks{claims: []limiter.Claim{{Limit: &w.Limit, Key: limiter.KeyOf(name)}}, windows: []*window{w}},
+			decision: limiter.Decision{Outcomes: []limiter.Outcome{{Remaining: left}}},
+		},
 	}
+	x.names = x
+	return &x.admission
 }
 
 func TestNear_RemembersWhoHasUsedMost(t *testing.T) {

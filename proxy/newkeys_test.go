@@ -30,7 +30,7 @@ routes:
 func from(address string) string { return "X-Forwarded-For: " + address }
 
 // reloads serves another file from now on.
-func (w *world) reloads(yaml string) {
+func (w *testProxy) reloads(yaml string) {
 	w.Helper()
 	w.write(yaml)
 	if _, err := w.Reload(w.Context()); err != nil {
@@ -40,12 +40,12 @@ func (w *world) reloads(yaml string) {
 
 func phone(n int) string { return fmt.Sprintf("X-Phone: +86 138 0013 %04d", n) }
 
-// novelties is how many requests with new keys had that result.
-func (w *world) novelties(result string) float64 {
-	return testutil.ToFloat64(w.metrics.novelties.WithLabelValues("a", result))
+// newKeyCount is how many requests with new keys had that result.
+func (w *testProxy) newKeyCount(result string) float64 {
+	return testutil.ToFloat64(w.metrics.newKeys.WithLabelValues("a", result))
 }
 
-func TestVet_RefusesWhoInventsKeys(t *testing.T) {
+func TestNewKeys_RefusesWhoInventsKeys(t *testing.T) {
 	w := made(t, novel(""))
 	mallory, bob := from("203.0.113.1"), from("203.0.113.2")
 	for i := range 3 {
@@ -67,7 +67,7 @@ func TestVet_RefusesWhoInventsKeys(t *testing.T) {
 	w.sends(200, "GET", "/a", bob, phone(3)) // brings it in
 	w.sends(200, "GET", "/a", mallory, phone(3))
 	w.sends(429, "GET", "/a", mallory, phone(4))
-	if a, r := w.novelties(allowed), w.novelties(refused); a != 4 || r != 2 {
+	if a, r := w.newKeyCount(allowed), w.newKeyCount(refused); a != 4 || r != 2 {
 		t.Errorf("weir_new_keys_total: %v allowed, %v refused; want 4 and 2", a, r)
 	}
 	lines := w.lines("request")
@@ -82,7 +82,7 @@ func TestVet_RefusesWhoInventsKeys(t *testing.T) {
 }
 
 // What is refused so has not been counted by any limit.
-func TestVet_IsAskedBeforeTheLimits(t *testing.T) {
+func TestNewKeys_IsAskedBeforeTheLimits(t *testing.T) {
 	w := made(t, strings.Replace(novel(""), "1000/1h", "4/1h", 1))
 	mallory := from("203.0.113.1")
 	for i := range 9 {
@@ -92,7 +92,7 @@ func TestVet_IsAskedBeforeTheLimits(t *testing.T) {
 	w.sends(429, "GET", "/a", mallory, phone(0))
 }
 
-func TestVet_ANetworkOfIPv6IsOneClient(t *testing.T) {
+func TestNewKeys_ANetworkOfIPv6IsOneClient(t *testing.T) {
 	w := made(t, novel(""))
 	for i := range 3 {
 		w.sends(200, "GET", "/a", from(fmt.Sprintf("2001:db8::%d", i+1)), phone(i))
@@ -101,22 +101,22 @@ func TestVet_ANetworkOfIPv6IsOneClient(t *testing.T) {
 	w.sends(200, "GET", "/a", from("2001:db8:0:1::1"), phone(3))
 }
 
-func TestVet_ListsLetPass(t *testing.T) {
+func TestNewKeys_ListsLetPass(t *testing.T) {
 	w := made(t, novel(""))
 	for i := range 9 {
 		w.sends(200, "GET", "/a", from("198.51.100.7"), phone(i))
 	}
-	if got := w.novelties(allowed); got != 0 {
+	if got := w.newKeyCount(allowed); got != 0 {
 		t.Errorf("%v keys of a client that is let pass were looked at", got)
 	}
 }
 
-func TestVet_ShadowOnlyReports(t *testing.T) {
+func TestNewKeys_ShadowOnlyReports(t *testing.T) {
 	w := made(t, novel("mode: shadow"))
 	for i := range 5 {
 		w.sends(200, "GET", "/a", from("203.0.113.1"), phone(i))
 	}
-	if got := w.novelties(shadowRefused); got != 2 {
+	if got := w.newKeyCount(shadowRefused); got != 2 {
 		t.Errorf("%v shadow refusals; want 2", got)
 	}
 	if line := w.lines("request")[4]; line["new_keys"] != shadowRefused || line["status"] != 200.0 {
@@ -126,13 +126,13 @@ func TestVet_ShadowOnlyReports(t *testing.T) {
 	for i := range 5 {
 		w.sends(200, "GET", "/a", from("203.0.113.1"), phone(i))
 	}
-	if got := w.novelties(shadowRefused) + w.novelties(allowed); got != 0 {
+	if got := w.newKeyCount(shadowRefused) + w.newKeyCount(allowed); got != 0 {
 		t.Errorf("%v looked at in mode off", got)
 	}
 }
 
 // A limit on trial refuses nobody, be it through what it counts by.
-func TestVet_ALimitOnTrialBringsNoKeys(t *testing.T) {
+func TestNewKeys_ALimitOnTrialBringsNoKeys(t *testing.T) {
 	w := made(t, strings.Replace(novel(""), "rate: 100/1h", "rate: 100/1h, mode: shadow", 1))
 	for i := range 9 {
 		w.sends(200, "GET", "/a", from("203.0.113.1"), phone(i))
@@ -140,7 +140,7 @@ func TestVet_ALimitOnTrialBringsNoKeys(t *testing.T) {
 }
 
 // What no client can choose is not invented.
-func TestVet_AddressesAreNotInvented(t *testing.T) {
+func TestNewKeys_AddressesAreNotInvented(t *testing.T) {
 	w := made(t, `
 client_ip: {trusted_proxies: [192.0.2.0/24]}
 defaults: {new_keys: 1/1h}
@@ -156,7 +156,7 @@ routes:
 }
 
 // Each route lets its own number pass; what is known on one is known on all.
-func TestVet_RoutesCountByThemselves(t *testing.T) {
+func TestNewKeys_RoutesCountByThemselves(t *testing.T) {
 	w := made(t, `
 defaults: {new_keys: 2/1m}
 keys: {user: "header:X-User"}
@@ -178,7 +178,7 @@ routes:
 
 // A reload changes how many may be new, and forgets neither who is known nor what
 // was brought; nor does a new secret for keys.
-func TestVet_WhatIsKnownOutlivesAReload(t *testing.T) {
+func TestNewKeys_WhatIsKnownOutlivesAReload(t *testing.T) {
 	w := made(t, novel(""))
 	mallory := from("203.0.113.1")
 	for i := range 3 {
@@ -195,7 +195,7 @@ func TestVet_WhatIsKnownOutlivesAReload(t *testing.T) {
 }
 
 // The answer is in the route's own words.
-func TestVet_RefusesInTheOperatorsWords(t *testing.T) {
+func TestNewKeys_RefusesInTheOperatorsWords(t *testing.T) {
 	w := made(t, novel(`reject: {status: 503, body: "later ({retry_after}, {limit})", headers: {X-Why: busy}}`))
 	for i := range 3 {
 		w.sends(200, "GET", "/a", phone(i))
@@ -206,16 +206,16 @@ func TestVet_RefusesInTheOperatorsWords(t *testing.T) {
 	}
 }
 
-// What vet looks up on an allowed request costs no allocation.
-func TestVet_KnownKeysCostNoAllocation(t *testing.T) {
+// What is looked up on an allowed request costs no allocation.
+func TestNewKeys_KnownKeysCostNoAllocation(t *testing.T) {
 	w := made(t, novel(""))
 	w.sends(200, "GET", "/a", phone(1))
 	g := w.current.Load()
 	x := newExchange().(*exchange)
-	x.network = netip.MustParsePrefix("203.0.113.1/32")
-	x.method, x.authority, x.target, x.header = "GET", "a", "/a", http.Header{"X-Phone": {"8613800130001"}}
-	for _, room := range []func(*exchange) error{tidy, g.match, g.extract} {
-		if err := room(x); err != nil {
+	x.client.network = netip.MustParsePrefix("203.0.113.1/32")
+	x.request.Method, x.request.HostField, x.request.RequestTarget, x.in.header = "GET", "a", "/a", http.Header{"X-Phone": {"8613800130001"}}
+	for _, stage := range []func(*exchange) error{tidy, g.match, g.extract} {
+		if err := stage(x); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -39,17 +39,16 @@ func (o *observer) observe(x *exchange) {
 // count counts the key of each limit that was asked: once, however many windows it has
 // and secrets its key counts under.
 func (o *observer) count(x *exchange, minute int64) {
-	for from, to := 0, 0; from < len(x.claims); from = to {
-		of := x.window(from).of
+	for from, to := 0, 0; from < len(x.asks.claims); from = to {
+		var of *limit
+		of, to = x.asks.limit(from)
 		asked, refused := false, false
-		for to = from; to < len(x.claims) && x.window(to).of == of; to++ {
-			if to < len(x.decision.Outcomes) {
-				asked = asked || !x.decision.Outcomes[to].Unknown
-				refused = refused || !x.decision.Outcomes[to].Allowed
-			}
+		for i := from; i < min(to, len(x.decision.Outcomes)); i++ {
+			asked = asked || !x.decision.Outcomes[i].Unknown
+			refused = refused || !x.decision.Outcomes[i].Allowed
 		}
 		if asked {
-			of.top.count(x, of, minute, x.claims[from].Key, refused)
+			of.top.count(x, of, minute, x.asks.claims[from].Key, refused)
 		}
 	}
 }
@@ -57,18 +56,18 @@ func (o *observer) count(x *exchange, minute int64) {
 // countShadow counts the key of a limit in shadow mode, which is a taking by itself.
 func (o *observer) countShadow(x *exchange, t *taking, minute int64) {
 	if of := x.shadowOf(t); of != nil {
-		refused := slices.ContainsFunc(x.shadowed, func(s refusal) bool { return x.route.windows[s.window].of == of })
-		of.top.count(x, of, minute, t.claims[0].Key, refused)
+		refused := slices.ContainsFunc(x.shadowed, func(s refusal) bool { return s.window.of == of })
+		of.top.count(x, of, minute, t.asked.claims[0].Key, refused)
 	}
 }
 
 // shadowOf is the limit in shadow mode that t was taken of; nil if it is none. Where
 // each limit let pass because the store was away, nothing was taken of any.
-func (x *exchange) shadowOf(t *taking) *limit {
-	if len(t.windows) == 0 {
+func (q *admission) shadowOf(t *taking) *limit {
+	if len(t.asked.windows) == 0 {
 		return nil
 	}
-	if of := x.route.windows[t.windows[0]].of; of.mode == config.Shadow {
+	if of := t.asked.windows[0].of; of.Mode == config.Shadow {
 		return of
 	}
 	return nil
@@ -81,8 +80,8 @@ func (t *topLimit) count(x *exchange, of *limit, minute int64, k limiter.Key, re
 	}
 	fill := func(l *label) {
 		l.size = 0
-		if i := slices.IndexFunc(x.keys, func(k counted) bool { return k.by == of.key }); i >= 0 {
-			x.fillLabel(l, &x.keys[i])
+		if i := slices.IndexFunc(x.extracted.keys, func(k extractedKey) bool { return k.by == of.Key }); i >= 0 {
+			x.fillLabel(l, &x.extracted.keys[i])
 		}
 	}
 	t.asked.Observe(minute, k, fill)

@@ -19,16 +19,15 @@ import (
 func ended(p *Proxy, user string, d limiter.Decision) *exchange {
 	g := p.current.Load()
 	x := newExchange().(*exchange)
-	x.generation, x.redact, x.route = g, &g.redact, g.routes[0]
-	x.id, x.method, x.path, x.status = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "POST", "/v1/sms/send", 200
-	x.began, x.took, x.source, x.decided, x.forwarded = time.Now(), time.Millisecond, 7, true, d.Allowed
+	x.generation, x.route = g, g.routes[0]
+	x.id, x.request.Method, x.request.Path, x.answer.status = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "POST", "/v1/sms/send", 200
+	x.began, x.took, x.source, x.decided, x.outcome.known = time.Now(), time.Millisecond, 7, true, d.Allowed
 	x.decision.Allowed = d.Allowed
 	for _, l := range x.route.limits {
-		k := counted{by: l.key, Key: limiter.KeyOf(l.key.Name, user), text: user}
-		x.keys = append(x.keys, k)
+		k := extractedKey{by: l.Key, Key: limiter.KeyOf(l.Key.Name, user), text: user}
+		x.extracted.keys = append(x.extracted.keys, k)
 		for _, w := range l.windows {
-			x.windows = append(x.windows, w)
-			x.claims = append(x.claims, limiter.Claim{Limit: &x.route.windows[w].Limit, Key: k.Key, Cost: 1})
+			x.asks.add(limiter.Claim{Limit: &w.Limit, Key: k.Key, Cost: 1}, w)
 			x.decision.Outcomes = append(x.decision.Outcomes, limiter.Outcome{Allowed: d.Allowed, Remaining: 3, Wait: time.Second})
 		}
 	}

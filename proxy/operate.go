@@ -60,7 +60,7 @@ func (p *Proxy) Change(ctx context.Context, c KeyChange) (KeyResult, error) {
 	targets = slices.DeleteFunc(targets, func(t keyTarget) bool {
 		why := t.unchangeable(c.Action)
 		if why != "" {
-			r.Skipped = append(r.Skipped, SkippedLimit{t.route.name, t.limit.name, why})
+			r.Skipped = append(r.Skipped, SkippedLimit{t.route.Name, t.limit.Name, why})
 		}
 		return why != ""
 	})
@@ -75,8 +75,8 @@ func (p *Proxy) Change(ctx context.Context, c KeyChange) (KeyResult, error) {
 	for _, t := range targets {
 		everywhere, err := p.admitter.change(within, &t, change)
 		if err != nil {
-			r.Skipped = append(r.Skipped, SkippedLimit{t.route.name, t.limit.name, "the store: " + err.Error()})
-			wrong = errors.Join(wrong, fmt.Errorf("%s %s.%s: %w", c.Action, t.route.name, t.limit.name, err))
+			r.Skipped = append(r.Skipped, SkippedLimit{t.route.Name, t.limit.Name, "the store: " + err.Error()})
+			wrong = errors.Join(wrong, fmt.Errorf("%s %s.%s: %w", c.Action, t.route.Name, t.limit.Name, err))
 			continue
 		}
 		r.Everywhere = r.Everywhere && everywhere
@@ -110,8 +110,8 @@ func (t *keyTarget) unchangeable(a KeyAction) string {
 // and is neither granted nor banned.
 func (t *keyTarget) targeted(c limiter.Change) []limiter.Claim {
 	claims := t.claims()
-	if t.limit.penalty != nil && c.Verb != limiter.VerbReset {
-		claims = slices.DeleteFunc(claims, func(claim limiter.Claim) bool { return claim.Limit == &t.limit.penalty.Limit })
+	if t.limit.Penalty != nil && c.Verb != limiter.VerbReset {
+		claims = slices.DeleteFunc(claims, func(claim limiter.Claim) bool { return claim.Limit == &t.limit.refusals })
 	}
 	return claims
 }
@@ -124,10 +124,10 @@ func (a *admitter) change(ctx context.Context, t *keyTarget, c limiter.Change) (
 	err = c.Apply(ctx, a.store, claims)
 	a.metrics.asked(string(c.Verb), time.Since(began), err)
 	away := errors.Is(err, limiter.ErrUnavailable)
-	if err != nil && (!away || t.limit.onFailure != config.Local) {
+	if err != nil && (!away || t.limit.OnStoreFailure != config.Local) {
 		return false, err
 	}
-	if err := a.standby.change(ctx, c, claims); err != nil {
+	if err := a.fallback.change(ctx, c, claims); err != nil {
 		return false, err
 	}
 	if away {
@@ -180,7 +180,7 @@ func (p *Proxy) hear(c limiter.Change) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), settleWithin)
 	defer cancel()
-	err := p.admitter.standby.change(ctx, c, claims)
+	err := p.admitter.fallback.change(ctx, c, claims)
 	if len(own) > 0 {
 		err = errors.Join(err, c.Apply(ctx, p.admitter.store, own))
 	}
@@ -201,7 +201,7 @@ func (g *generation) claimsOf(c limiter.Change) (claims, own []limiter.Claim) {
 					continue
 				}
 				claims = append(claims, claim)
-				if claim.Limit.Scope == limiter.PerClient && l.redisson == "" {
+				if claim.Limit.Scope == limiter.PerClient && l.RedissonName == "" {
 					own = append(own, claim)
 				}
 			}

@@ -42,7 +42,7 @@ routes:
 const phoneLine = "X-Phone: +86 138 0013 8000"
 
 // standing asks for how a key stands; pairs are KEY=VALUE, and filters @route, %limit.
-func (w *world) standing(pairs ...string) (KeyStanding, error) {
+func (w *testProxy) standing(pairs ...string) (KeyStanding, error) {
 	return w.Proxy.Standing(w.Context(), query(pairs...))
 }
 
@@ -60,7 +60,7 @@ func query(pairs ...string) (q KeyQuery) {
 }
 
 // stands wants a standing, and returns its limits by ROUTE.LIMIT.
-func (w *world) stands(pairs ...string) map[string]LimitStanding {
+func (w *testProxy) stands(pairs ...string) map[string]LimitStanding {
 	w.Helper()
 	s, err := w.standing(pairs...)
 	if err != nil {
@@ -74,7 +74,7 @@ func (w *world) stands(pairs ...string) map[string]LimitStanding {
 }
 
 // changes wants a change to succeed.
-func (w *world) changes(c KeyChange, pairs ...string) KeyResult {
+func (w *testProxy) changes(c KeyChange, pairs ...string) KeyResult {
 	w.Helper()
 	c.KeyQuery = query(pairs...)
 	r, err := w.Change(w.Context(), c)
@@ -340,7 +340,7 @@ func TestStanding_OverridesAndOtherKinds(t *testing.T) {
 }
 
 // nodes are two proxies on one Redis, or a cluster of it.
-func nodes(t *testing.T, yaml string, c redisstore.ClientConfig) (near, far *world, client func() *redisstore.Store) {
+func nodes(t *testing.T, yaml string, c redisstore.ClientConfig) (near, far *testProxy, client func() *redisstore.Store) {
 	t.Helper()
 	c.Timeout = time.Minute
 	client = func() *redisstore.Store {
@@ -353,7 +353,7 @@ func nodes(t *testing.T, yaml string, c redisstore.ClientConfig) (near, far *wor
 		t.Cleanup(func() { s.Close() })
 		return s
 	}
-	as := func() *world {
+	as := func() *testProxy {
 		return made(t, "store: redis\n"+yaml, func(o *Options) {
 			o.Store, o.Nodes = client(), func() int { return 2 }
 			o.Config.Redis.Timeout = time.Minute
@@ -363,7 +363,7 @@ func nodes(t *testing.T, yaml string, c redisstore.ClientConfig) (near, far *wor
 }
 
 // eventually waits for what other nodes hear of.
-func (w *world) eventually(what string, holds func() bool) {
+func (w *testProxy) eventually(what string, holds func() bool) {
 	w.Helper()
 	deadline, tick := time.After(enough), time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -395,7 +395,7 @@ routes:
 	for mode, c := range modes {
 		t.Run(mode, func(t *testing.T) {
 			near, far, _ := nodes(t, file, c())
-			for _, n := range []*world{near, far} {
+			for _, n := range []*testProxy{near, far} {
 				for range 2 {
 					n.sends(200, "GET", "/own", "X-User: a")
 				}
@@ -413,7 +413,7 @@ routes:
 			near.changes(KeyChange{Action: KeyBan, For: Span(time.Hour)}, "header:X-User=b")
 			far.eventually("the ban is known without Redis", func() bool {
 				w := far.current.Load().routes[0].windows[0]
-				in, err := far.admitter.standby.local.Inspect(t.Context(), []limiter.Claim{{Limit: &w.Limit, Key: limiter.KeyOf("header:X-User", "b"), Cost: 1}})
+				in, err := far.admitter.fallback.local.Inspect(t.Context(), []limiter.Claim{{Limit: &w.Limit, Key: limiter.KeyOf("header:X-User", "b"), Cost: 1}})
 				return err == nil && in.Standings[0].Banned > 59*time.Minute
 			})
 			far.eventually("and by what far counts by itself", func() bool {

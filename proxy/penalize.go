@@ -12,28 +12,29 @@ import (
 // ban has caused, so a key costs at most so many calls before its ban, and none
 // during it. A count that the store cannot make is left out: the request is
 // refused all the same.
-func (a *admitter) penalize(ctx context.Context, x *exchange, by limiter.AdminStore) {
-	for from, to := 0, 0; from < len(x.claims); from = to {
-		of := x.window(from).of
+func (a *admitter) penalize(ctx context.Context, q *admission, by limiter.AdminStore) {
+	for from, to := 0, 0; from < len(q.asks.claims); from = to {
+		var of *limit
+		of, to = q.asks.limit(from)
 		refused, banned := false, false
-		for to = from; to < len(x.claims) && x.window(to).of == of; to++ {
-			refused = refused || !x.decision.Outcomes[to].Allowed
-			banned = banned || x.decision.Outcomes[to].Banned
+		for _, o := range q.decision.Outcomes[from:to] {
+			refused = refused || !o.Allowed
+			banned = banned || o.Banned
 		}
-		if of.penalty == nil || !refused || banned {
+		if of.Penalty == nil || !refused || banned {
 			continue
 		}
-		if err := a.penalty(ctx, x, by, from, to); err != nil {
-			x.fail(fmt.Errorf("count a refusal: %w", err))
+		if err := a.penalty(ctx, q, by, from, to); err != nil {
+			q.fail(fmt.Errorf("count a refusal: %w", err))
 		}
 	}
 }
 
 // penalty counts one refusal of the limit of claims from to to, and bans when
 // that was the last one to be had.
-func (a *admitter) penalty(ctx context.Context, x *exchange, by limiter.AdminStore, from, to int) error {
-	of := x.window(from).of
-	count := []limiter.Claim{{Limit: &of.penalty.Limit, Key: x.claims[from].Key, Cost: 1, Source: x.source}}
+func (a *admitter) penalty(ctx context.Context, q *admission, by limiter.AdminStore, from, to int) error {
+	of := q.asks.windows[from].of
+	count := []limiter.Claim{{Limit: &of.refusals, Key: q.asks.claims[from].Key, Cost: 1, Source: q.source}}
 	var d limiter.Decision
 	if err := by.Take(ctx, count, &d); err != nil {
 		return err
@@ -41,15 +42,15 @@ func (a *admitter) penalty(ctx context.Context, x *exchange, by limiter.AdminSto
 	if d.Allowed && d.Outcomes[0].Remaining > 0 {
 		return nil
 	}
-	if err := by.Ban(ctx, x.claims[from:to], of.penalty.ban); err != nil {
+	if err := by.Ban(ctx, q.asks.claims[from:to], of.Penalty.Ban); err != nil {
 		return err
 	}
-	a.metrics.bans.WithLabelValues(x.route.name, of.name).Inc()
-	x.banned = true
+	a.metrics.bans.WithLabelValues(q.route.Name, of.Name).Inc()
+	q.banned = true
 	for i := from; i < to; i++ {
-		o := &x.decision.Outcomes[i]
-		o.Allowed, o.Unknown, o.Banned, o.Remaining, o.Wait = false, false, true, 0, max(o.Wait, of.penalty.ban)
-		x.decision.Wait = max(x.decision.Wait, o.Wait)
+		o := &q.decision.Outcomes[i]
+		o.Allowed, o.Unknown, o.Banned, o.Remaining, o.Wait = false, false, true, 0, max(o.Wait, of.Penalty.Ban)
+		q.decision.Wait = max(q.decision.Wait, o.Wait)
 	}
 	return by.Reset(ctx, count)
 }

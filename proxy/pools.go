@@ -26,7 +26,7 @@ func (g *generation) asked(from *config.Upstream) upstream.Config {
 		Name:           from.Name,
 		Echo:           from.Echo,
 		Pseudonym:      g.via,
-		Fleet:          g.fleet,
+		Groups:         g.groups,
 		Connect:        from.Timeouts.Connect,
 		TLSTimeout:     from.Timeouts.TLS,
 		Response:       from.Timeouts.Response,
@@ -98,13 +98,14 @@ func (g *generation) close() {
 	}
 }
 
-// affinity is what the request has in common with others that are to go to the
+// hashBy is what the request has in common with others that are to go to the
 // same target, "" for nothing: a request without the key goes to any.
-func (g *generation) affinity(x *exchange) string {
-	if x.route.hashBy == nil || x.readQuery() != nil {
+func (g *generation) hashBy(x *exchange) string {
+	by := x.route.hashBy()
+	if by == nil || x.readQuery() != nil {
 		return ""
 	}
-	k, err := g.key(x, x.route.hashBy)
+	k, err := g.key(x, by)
 	if err != nil || k.skip {
 		return ""
 	}

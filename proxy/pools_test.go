@@ -24,7 +24,7 @@ import (
 const testTimeout = time.Minute
 
 // until waits for a condition that other goroutines bring about.
-func (w *world) until(holds func() bool) {
+func (w *testProxy) until(holds func() bool) {
 	w.Helper()
 	every := time.NewTicker(time.Millisecond)
 	defer every.Stop()
@@ -68,13 +68,13 @@ func pooled(options string, urls ...string) string {
 		"routes:\n  - {name: a, match: {path: /a}, upstream: u, limits: [{name: l, key: global, rate: 1000/1h}]}\n"
 }
 
-func (w *world) trips(target, result string) float64 {
-	return testutil.ToFloat64(w.metrics.trips.WithLabelValues("u", target, result))
+func (w *testProxy) upstreamRequests(target, result string) float64 {
+	return testutil.ToFloat64(w.metrics.upstreamRequests.WithLabelValues("u", target, result))
 }
 
 // healthy is what the figures say of a target of upstream u: "1", "0", or "" if
 // they say nothing.
-func (w *world) healthy(target string) string {
+func (w *testProxy) healthy(target string) string {
 	w.Helper()
 	families, err := w.registry.Gather()
 	if err != nil {
@@ -96,7 +96,7 @@ func TestPools_Retry(t *testing.T) {
 	for range 4 {
 		w.sends(200, "POST", "/a")
 	}
-	if ok, retries := w.trips(alive, "ok"), testutil.ToFloat64(w.metrics.retries.WithLabelValues("u")); ok != 4 || retries == 0 || w.trips(dead, "connect") != 0 {
+	if ok, retries := w.upstreamRequests(alive, "ok"), testutil.ToFloat64(w.metrics.retries.WithLabelValues("u")); ok != 4 || retries == 0 || w.upstreamRequests(dead, "connect") != 0 {
 		t.Errorf("%v were answered after %v retries, want 4 after some", ok, retries)
 	}
 }
@@ -117,8 +117,8 @@ func TestPools_HealthOutlivesAReload(t *testing.T) {
 	for range 6 {
 		w.sends(200, "GET", "/a")
 	}
-	if w.trips(third, "ok") != 3 || w.trips(alive, "ok") != 3 {
-		t.Errorf("alive answered %v and third %v, want 3 each: dead still rests", w.trips(alive, "ok"), w.trips(third, "ok"))
+	if w.upstreamRequests(third, "ok") != 3 || w.upstreamRequests(alive, "ok") != 3 {
+		t.Errorf("alive answered %v and third %v, want 3 each: dead still rests", w.upstreamRequests(alive, "ok"), w.upstreamRequests(third, "ok"))
 	}
 	w.write(pooled(options, alive))
 	if _, err := w.Reload(t.Context()); err != nil {
@@ -140,8 +140,8 @@ func TestPools_LooksDecide(t *testing.T) {
 	w := made(t, pooled("health: {path: /healthz, interval: 1ms, timeout: 10s, after: 1}", flaky))
 	w.until(func() bool { return w.healthy(flaky) == "0" })
 	rec := w.sends(503, "GET", "/a")
-	if rec.Header().Get("Retry-After") != "1" || w.trips("", "no_target") != 1 {
-		t.Errorf("Retry-After %q, %v without a target", rec.Header().Get("Retry-After"), w.trips("", "no_target"))
+	if rec.Header().Get("Retry-After") != "1" || w.upstreamRequests("", "no_target") != 1 {
+		t.Errorf("Retry-After %q, %v without a target", rec.Header().Get("Retry-After"), w.upstreamRequests("", "no_target"))
 	}
 	if line := w.lines("request")[0]; line["refunded"] != true {
 		t.Errorf("log line %v: a request that nobody was asked for counts", line)
@@ -233,7 +233,7 @@ func TestPools_FullIsBusy(t *testing.T) {
 			t.Errorf("got %d for one that waited its turn", rec.Code)
 		}
 	}
-	if n := w.trips("", "busy"); n != 1 {
+	if n := w.upstreamRequests("", "busy"); n != 1 {
 		t.Errorf("%v are said to have been refused for want of room, want 1", n)
 	}
 }

@@ -15,14 +15,14 @@ import (
 // no key of its route stands in it: some upstreams do not look at the method at all,
 // and would act on that key as often as it is asked for.
 func (x *exchange) preflight() bool {
-	if x.method != http.MethodOptions || x.length != 0 || x.route.countsPreflight {
+	if x.request.Method != http.MethodOptions || x.in.length != 0 || x.route.CountPreflight {
 		return false
 	}
-	if len(x.header.Values("Origin")) != 1 || len(x.header.Values("Access-Control-Request-Method")) != 1 {
+	if len(x.in.header.Values("Origin")) != 1 || len(x.in.header.Values("Access-Control-Request-Method")) != 1 {
 		return false
 	}
-	for _, name := range x.unasked {
-		if !x.trusted || !addedByProxies(name) {
+	for _, name := range x.in.unasked {
+		if !x.client.trustedPeer || !addedByProxies(name) {
 			return false
 		}
 	}
@@ -32,7 +32,7 @@ func (x *exchange) preflight() bool {
 // carries reports whether something stands at o in a request without a body, or
 // where some servers take it for o.
 func (x *exchange) carries(o key.Origin) bool {
-	if slices.ContainsFunc(x.confused, func(other key.Origin) bool { return other.Name == o.Name }) {
+	if slices.ContainsFunc(x.extracted.confused, func(other key.Origin) bool { return other.Name == o.Name }) {
 		return true
 	}
 	switch o.Source {

@@ -1,20 +1,14 @@
 package proxy
 
-import "slices"
-
-// ownClaim is the claim under the key in use that claims[i] repeats under the key of
-// the secret which that one replaces; i if it repeats none.
-func (x *exchange) ownClaim(i int) int { return slices.Index(x.windows, x.windows[i]) }
-
-// fold lets the outcome under the key in use say what both keys say: a limit is
+// mergePrevious lets the outcome under the key in use say what both keys say: a limit is
 // reached when it is under either.
-func (x *exchange) fold() {
-	for i, o := range x.decision.Outcomes {
-		own := x.ownClaim(i)
+func (q *admission) mergePrevious() {
+	for i, o := range q.decision.Outcomes {
+		own := q.asks.current(i)
 		if own == i {
 			continue
 		}
-		both := &x.decision.Outcomes[own]
+		both := &q.decision.Outcomes[own]
 		both.Allowed = both.Allowed && o.Allowed
 		both.Banned = both.Banned || o.Banned
 		both.Remaining, both.Wait = min(both.Remaining, o.Remaining), max(both.Wait, o.Wait)

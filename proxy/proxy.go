@@ -16,6 +16,7 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
 	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/trace"
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
@@ -29,6 +30,10 @@ type Options struct {
 	Store    limiter.AdminStore
 	Registry prometheus.Registerer
 	Log      zerolog.Logger
+	// Access is where lines of requests go; nil: where Log writes.
+	Access *AccessWriter
+	// Traces takes the spans of requests; nil: nothing is traced.
+	Traces *trace.Exporter
 	// Nodes tells how many proxies share the store, at least 1; nil is always 1.
 	Nodes func() int
 	// Number is that of the first generation; 0 is 1, not agreed on yet.
@@ -62,6 +67,7 @@ type Proxy struct {
 	buffers     *buffers
 	admitter    *admitter
 	recorder    *recorder
+	traces      *trace.Exporter // nil: nothing is traced
 	log         zerolog.Logger
 	metrics     *metrics
 	alive       sync.WaitGroup // generations that a request is still served by
@@ -89,7 +95,7 @@ func assemble(o Options, keys limiter.KeyGuardOptions, warm func(*generation) er
 		own := NewSalt()
 		o.LogSalt = func() Salt { return own }
 	}
-	kept := lasting{"weir-" + rand.Text()[:8], upstream.NewFleet(), o.LogSalt, maphash.MakeSeed(), newObserver()}
+	kept := lasting{"weir-" + rand.Text()[:8], upstream.NewGroups(), o.LogSalt, maphash.MakeSeed(), newObserver()}
 	first, err := compile(o.Config, kept)
 	if err != nil {
 		return nil, fmt.Errorf("compile config: %w", err)
@@ -121,7 +127,8 @@ func assemble(o Options, keys limiter.KeyGuardOptions, warm func(*generation) er
 		guard:     limiter.NewKeyGuard(keys),
 		buffers:   newBuffers(o.Config.Listen.MaxBuffered),
 		admitter:  newAdmitter(o, m),
-		recorder:  &recorder{log: o.Log, metrics: m, resets: sample{most: loggedResets}},
+		recorder:  newRecorder(o, m),
+		traces:    o.Traces,
 		log:       o.Log,
 		metrics:   m,
 		timeouts:  o.Config.Listen.Timeouts,
@@ -132,6 +139,7 @@ func assemble(o Options, keys limiter.KeyGuardOptions, warm func(*generation) er
 		p.admitter.announcer.OnChange(p.hear)
 	}
 	m.watch(o.Registry, p)
+	m.watchMemory(o.Registry, p.admitter)
 	p.buffers.watch(o.Registry)
 	return p, nil
 }
@@ -152,20 +160,19 @@ func (p *Proxy) serve(ctx context.Context, x *exchange, d downstream) {
 	p.recorder.arrive(x)
 	x.generation = p.enter()
 	g := x.generation
-	x.redact = &g.redact
 	if err := p.through(ctx, g, x); err != nil {
 		d.answer(g.refuse(x, err))
 		return
 	}
 	if x.hasHeld() {
-		d.beforeEnd(func(flush func()) { p.admitter.release(ctx, x, flush) })
+		d.beforeEnd(func(flush func()) { p.admitter.release(ctx, &x.admission, flush) })
 	}
 	g.forward(x, d)
 	p.metrics.forwarded(x)
-	x.forwarded = true
+	x.outcome.known = true
 }
 
-// through takes a request through the rooms in which it may be refused.
+// through takes a request through the stages in which it may be refused.
 func (p *Proxy) through(ctx context.Context, g *generation, x *exchange) error {
 	if err := p.route(g, x); err != nil {
 		return err
@@ -173,15 +180,18 @@ func (p *Proxy) through(ctx context.Context, g *generation, x *exchange) error {
 	if err := p.claim(ctx, g, x); err != nil {
 		return err
 	}
-	return p.admitter.admit(ctx, x)
+	x.trace.asks()
+	defer x.trace.answered()
+	return p.admitter.admit(ctx, &x.admission)
 }
 
 // route learns who asks, and the route of the request.
 func (p *Proxy) route(g *generation, x *exchange) error {
 	g.address.address(x)
 	p.recorder.name(x)
-	if x.fault != nil {
-		return x.fault
+	p.beginTrace(g, x)
+	if x.in.fault != nil {
+		return x.in.fault
 	}
 	if err := tidy(x); err != nil {
 		return err
@@ -200,13 +210,13 @@ func (p *Proxy) claim(ctx context.Context, g *generation, x *exchange) error {
 	if err := x.fits(); err != nil {
 		return err
 	}
-	if err := g.screen(x, x.route.lists); err != nil {
+	if err := g.checkLists(x, x.route.lists); err != nil {
 		return err
 	}
 	if err := p.early(ctx, g, x); err != nil {
 		return err
 	}
-	if err := g.screen(x, x.route.bodyScreens); err != nil {
+	if err := g.checkLists(x, x.route.bodyLists); err != nil {
 		return err
 	}
 	if err := g.extract(x); err != nil {

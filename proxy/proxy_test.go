@@ -167,12 +167,12 @@ func TestAdmit_ShadowRefusesNobody(t *testing.T) {
 // The proxy is its own upstream here. The inner pass is a loop and stays in this
 // process, so its permit comes back; the outer pass was forwarded and counts.
 func TestSettle_GivesBackWhatNeverLeft(t *testing.T) {
-	var w *world
-	front := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { w.ServeHTTP(rw, r) }))
-	defer front.Close()
-	w = made(t, "routes:\n  - {name: a, match: {path: /a}, upstream: '"+front.URL+"', limits: [{key: global, rate: 3/1h}]}\n")
+	var w *testProxy
+	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { w.ServeHTTP(rw, r) }))
+	defer server.Close()
+	w = made(t, "routes:\n  - {name: a, match: {path: /a}, upstream: '"+server.URL+"', limits: [{key: global, rate: 3/1h}]}\n")
 	for i, want := range []int{508, 508, 429} {
-		answer, err := front.Client().Get(front.URL + "/a")
+		answer, err := server.Client().Get(server.URL + "/a")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -148,11 +148,11 @@ type windowNote struct {
 
 // remember makes what is remembered of r, and finds what its joined keys are made of.
 func (r *route) remember() {
-	r.note, r.leaves = &routeNote{name: r.name, windows: make([]windowNote, len(r.windows))}, map[*key.Spec][]*key.Spec{}
+	r.note, r.leaves = &routeNote{name: r.Name, windows: make([]windowNote, len(r.windows))}, map[*key.Spec][]*key.Spec{}
 	for i, w := range r.windows {
-		r.note.windows[i] = windowNote{limit: w.of.name, rate: w.rate, key: w.of.key.Name, shapes: w.of.key.Shapes()}
-		if w.of.key.Join != nil {
-			r.leaves[w.of.key] = w.of.key.Leaves()
+		r.note.windows[i] = windowNote{limit: w.of.Name, rate: w.rate, key: w.of.Key.Name, shapes: w.of.Key.Shapes()}
+		if w.of.Key.Join != nil {
+			r.leaves[w.of.Key] = w.of.Key.Leaves()
 		}
 	}
 }

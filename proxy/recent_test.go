@@ -15,7 +15,7 @@ import (
 )
 
 // decided wants exactly one decision that q is about.
-func (w *world) decided(q DecisionQuery) Decision {
+func (w *testProxy) decided(q DecisionQuery) Decision {
 	w.Helper()
 	found := w.Decisions(q)
 	if len(found) != 1 {
@@ -24,8 +24,8 @@ func (w *world) decided(q DecisionQuery) Decision {
 	return found[0]
 }
 
-// remembers makes a world that remembers each request, however fast they come.
-func remembers(t *testing.T, yaml string) *world {
+// remembers makes a proxy that remembers each request, however fast they come.
+func remembers(t *testing.T, yaml string) *testProxy {
 	w := made(t, yaml)
 	w.lasting.observer.recent.every = 0
 	return w
@@ -163,8 +163,11 @@ func TestDecisions_AFloodPushesNobodyOut(t *testing.T) {
 	ring := w.lasting.observer.recent
 	where := func(user string) uint64 {
 		return ring.setOf(&exchange{
-			decided: true, network: netip.MustParsePrefix("192.0.2.1/32"), claims: []limiter.Claim{{Key: limiter.KeyOf("header:X-User", user)}},
-			decision: limiter.Decision{Outcomes: make([]limiter.Outcome, 1)},
+			client: client{network: netip.MustParsePrefix("192.0.2.1/32")},
+			admission: admission{
+				decided: true, asks: asks{claims: []limiter.Claim{{Key: limiter.KeyOf("header:X-User", user)}}},
+				decision: limiter.Decision{Outcomes: make([]limiter.Outcome, 1)},
+			},
 		}, outcomeRefused)
 	}
 	for where("alice") == where("eve") { // one time in 64

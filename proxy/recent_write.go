@@ -5,7 +5,6 @@ import (
 	"errors"
 	"hash/maphash"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
@@ -15,7 +14,7 @@ import (
 // note remembers x, whose answer has been written. Strings of x may be the connection's
 // buffer, so what is kept of them is copied.
 func (ring *recentRing) note(x *exchange) {
-	outcome := x.outcome()
+	outcome := outcomeOf(x)
 	set := &ring.sets[ring.setOf(x, outcome)]
 	if outcome == outcomeAllowed && !set.due(x.began.UnixNano(), ring.every) {
 		return
@@ -47,12 +46,12 @@ func (s *recentSet) due(now int64, every time.Duration) bool {
 	return true
 }
 
-// outcome is what became of x.
-func (x *exchange) outcome() outcomeKind {
+// outcomeOf is what became of x.
+func outcomeOf(x *exchange) outcomeKind {
 	switch {
 	case x.decided && !x.decision.Allowed, x.newKeys == refused:
 		return outcomeRefused
-	case !x.forwarded:
+	case !x.outcome.known:
 		return outcomeRejected
 	case len(x.shadowed)+len(x.shadowErrors) > 0, x.newKeys == shadowRefused:
 		return outcomeShadow
@@ -65,9 +64,9 @@ func (ring *recentRing) setOf(x *exchange, outcome outcomeKind) uint64 {
 	if outcome == outcomeAllowed || outcome == outcomeShadow {
 		return spread(uint64(x.began.UnixNano()) >> 10)
 	}
-	n := maphash.Comparable(ring.seed, x.network)
-	if i, refused := x.refusing(); outcome == outcomeRefused && refused && i < len(x.claims) {
-		n ^= binary.LittleEndian.Uint64(x.claims[i].Key[:8])
+	n := maphash.Comparable(ring.seed, x.client.network)
+	if i, refused := x.refusing(); outcome == outcomeRefused && refused && i < len(x.asks.claims) {
+		n ^= binary.LittleEndian.Uint64(x.asks.claims[i].Key[:8])
 	}
 	return spread(n)
 }
@@ -77,8 +76,8 @@ func spread(n uint64) uint64 { return n * 0x9e3779b97f4a7c15 >> 32 % recentSets 
 
 // fill writes what is known of every request.
 func (r *recentRecord) fill(x *exchange) {
-	r.began, r.took, r.status = x.began.UnixNano(), x.took, uint16(x.status)
-	r.route, r.list, r.newKeys, r.fallback, r.upstream, r.fault = nil, "", x.newKeys, x.fallback, x.result.Target, ""
+	r.began, r.took, r.status = x.began.UnixNano(), x.took, uint16(x.answer.status)
+	r.route, r.list, r.newKeys, r.fallback, r.upstream, r.fault = nil, "", x.newKeys, x.fallback, x.outcome.result.Target, ""
 	if x.route != nil {
 		r.route = x.route.note
 	}
@@ -86,12 +85,12 @@ func (r *recentRecord) fill(x *exchange) {
 		r.list = x.list.Name
 	}
 	r.flags = 0
-	for flag, is := range [...]bool{x.repeated, x.waited, x.exempt, x.banned, x.route == nil || x.route.redacted} {
+	for flag, is := range [...]bool{x.repeated, x.waited, x.exempt, x.banned, x.route == nil || x.route.redacts()} {
 		if is {
 			r.flags |= 1 << flag
 		}
 	}
-	r.methodLen, r.idLen = uint8(copy(r.method[:], x.method)), uint8(copy(r.id[:], x.id))
+	r.methodLen, r.idLen = uint8(copy(r.method[:], x.request.Method)), uint8(copy(r.id[:], x.id))
 	r.pathLen = x.copyPath(&r.path)
 	if x.err != nil && !errors.Is(x.err, errRefused) {
 		text := x.err.Error()
@@ -102,9 +101,9 @@ func (r *recentRecord) fill(x *exchange) {
 // copyPath is redactedPath as far as it costs nothing: parameters that are keys are
 // hidden; what else may tell of persons is when somebody looks.
 func (x *exchange) copyPath(to *[recentPath]byte) uint8 {
-	path, n := x.path, 0
-	if x.route != nil && (len(x.route.hidden) > 0 || x.route.redacted) {
-		for name, value := range x.matched.Params() {
+	path, n := x.request.Path, 0
+	if x.route != nil && (len(x.route.hidden) > 0 || x.route.redacts()) {
+		for name, value := range x.request.Params() {
 			at := strings.Index(path, "/"+value)
 			if at < 0 || !x.route.hides(name) {
 				continue
@@ -121,18 +120,18 @@ func (x *exchange) copyPath(to *[recentPath]byte) uint8 {
 func (r *recentRecord) fillClaims(x *exchange) {
 	r.claims, r.keys, r.more = 0, 0, 0
 	if x.decided {
-		for i := range min(len(x.claims), len(x.decision.Outcomes)) {
-			if x.rotates && x.ownClaim(i) != i {
+		for i := range min(len(x.asks.claims), len(x.decision.Outcomes)) {
+			if x.bothSecrets && x.asks.current(i) != i {
 				continue // it is told of once
 			}
 			o := &x.decision.Outcomes[i]
-			c := recentClaim{window: uint16(x.windows[i]), left: int32(min(o.Remaining, math.MaxInt32)), wait: shortWait(o.Wait)}
+			c := recentClaim{window: uint16(x.asks.windows[i].number), left: int32(min(o.Remaining, math.MaxInt32)), wait: shortWait(o.Wait)}
 			for flag, is := range [...]bool{o.Allowed, false, o.Banned, o.Unknown} {
 				if is {
 					c.flags |= 1 << flag
 				}
 			}
-			r.add(x, c, x.claims[i].Key)
+			r.add(x, c, x.asks.claims[i].Key)
 		}
 	}
 	for i := range x.takings {
@@ -144,11 +143,11 @@ func (r *recentRecord) fillClaims(x *exchange) {
 
 // fillShadow writes what a limit in shadow mode has said, which is a taking by itself.
 func (r *recentRecord) fillShadow(x *exchange, t *taking) {
-	for i, w := range t.windows {
-		if slices.Index(t.windows, w) != i {
+	for i, w := range t.asked.windows {
+		if t.asked.current(i) != i {
 			continue // it is told of once
 		}
-		c := recentClaim{window: uint16(w), flags: claimShadow | claimAllowed}
+		c := recentClaim{window: uint16(w.number), flags: claimShadow | claimAllowed}
 		for _, s := range x.shadowed {
 			if s.window == w {
 				c.flags, c.wait = claimShadow, shortWait(s.wait)
@@ -157,7 +156,7 @@ func (r *recentRecord) fillShadow(x *exchange, t *taking) {
 				}
 			}
 		}
-		r.add(x, c, t.claims[i].Key)
+		r.add(x, c, t.asked.claims[i].Key)
 	}
 }
 
@@ -187,8 +186,8 @@ func (r *recentRecord) learn(x *exchange, k limiter.Key) uint8 {
 	}
 	to := &r.keyOf[r.keys]
 	to.key, to.label.size = k, 0
-	for i := range x.keys {
-		if own := &x.keys[i]; own.Key == k && !own.skip {
+	for i := range x.extracted.keys {
+		if own := &x.extracted.keys[i]; own.Key == k && !own.skip {
 			x.fillLabel(&to.label, own)
 			break
 		}

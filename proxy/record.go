@@ -1,14 +1,19 @@
 package proxy
 
 import (
+	"io"
+	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
 	"golang.org/x/net/http/httpguts"
+
+	"github.com/weir-proxy/weir/proxy/config"
 )
 
 // A recorder writes one line and one set of figures for each request. It is the
-// only room that logs requests.
+// only stage that logs requests.
 //
 // The fields of the line: request_id, route, method, host, path, status, bytes,
 // duration_ms, client (as privacy.log_client says), and where they apply upstream,
@@ -21,13 +26,33 @@ import (
 // never written, and of a key only the beginning of a hash: too little to tell what
 // the client sent (redact.go). A key that is sensitive is shown masked as well.
 //
+// The configuration may choose among these, and some more (accesslog.go), have fewer
+// lines written of requests that passed, or have them in another format.
+//
 // Of requests that HTTP/2 clients took back only some are told of; the others are in
 // the figures, as all are.
 type recorder struct {
 	log     zerolog.Logger
+	lines   io.Writer // for lines that are no JSON
 	metrics *metrics
 	resets  sample
 	ids     requestIDs
+	passed  atomic.Uint64 // requests of which only some are written
+}
+
+// An AccessWriter is where lines of requests go: JSON to Log, in the other formats to
+// Lines. Nobody waits for it longer than for memory.
+type AccessWriter struct {
+	Log   zerolog.Logger
+	Lines io.Writer
+}
+
+func newRecorder(o Options, m *metrics) *recorder {
+	to := AccessWriter{o.Log, os.Stderr}
+	if o.Access != nil {
+		to = *o.Access
+	}
+	return &recorder{log: to.Log, lines: to.Lines, metrics: m, resets: sample{most: loggedResets}}
 }
 
 // arrive notes the beginning of a request.
@@ -35,8 +60,8 @@ func (rec *recorder) arrive(x *exchange) { x.began = time.Now() }
 
 // name gives the request an id. One that a trusted proxy has given it stays.
 func (rec *recorder) name(x *exchange) {
-	if x.trusted {
-		if ids := x.header.Values("X-Request-Id"); len(ids) == 1 && isID(ids[0]) {
+	if x.client.trustedPeer {
+		if ids := x.in.header.Values("X-Request-Id"); len(ids) == 1 && isID(ids[0]) {
 			x.id = ids[0]
 			return
 		}
@@ -49,51 +74,134 @@ func isID(s string) bool { return len(s) <= 128 && httpguts.ValidHeaderFieldName
 
 // leave notes what came of it.
 func (rec *recorder) leave(x *exchange) {
-	took := x.took
-	name := rec.metrics.served(x.route, x.status, took)
+	name := rec.metrics.served(x)
 	if x.repeated {
 		rec.metrics.repeats.WithLabelValues(name).Inc()
 	}
 	if x.list != nil {
-		rec.metrics.listed.WithLabelValues(name, x.list.Name, string(x.list.Action)).Inc()
+		rec.metrics.listMatches.WithLabelValues(name, x.list.Name, string(x.list.Action)).Inc()
 	}
-	e := rec.log.Info()
-	if e == nil {
+	l := &x.generation.accessLog
+	if l.format == config.LogNone || rec.log.GetLevel() > zerolog.InfoLevel {
 		return
 	}
-	if x.takenBack && !rec.resets.passes(time.Now()) {
-		e.Discard()
+	if x.answer.streamReset && !rec.resets.passes(time.Now()) {
 		rec.metrics.unlogged.Inc()
 		return
 	}
-	e.Str("request_id", x.id).Str("route", name).Str("method", x.method).Str("host", x.host).Str("path", x.redactedPath()).
-		Int("status", x.status).Int64("bytes", x.bytes).Float64("duration_ms", ms(took))
-	if client := x.redact.client(x); client != "" {
-		e.Str("client", client)
+	switch {
+	case l.isSampled(x) && rec.passed.Add(1)%l.sample != 1:
+	case l.format == config.LogCombined:
+		rec.combined(x)
+	default:
+		rec.json(x, name)
 	}
-	if x.result.Target != "" {
-		e.Str("upstream", x.result.Target).Float64("upstream_ms", ms(x.result.FirstByte))
-	}
-	refused := x.logRefusals(e)
-	if x.newKeys != "" {
-		e.Str("new_keys", x.newKeys)
-	}
-	if x.repeated {
-		e.Bool("repeated", true)
-	}
-	if x.list != nil {
-		e.Str("list", x.list.Name)
-	}
-	if x.returned {
-		e.Bool("refunded", true)
-	}
-	if x.fallback != "" {
-		e.Str("fallback", x.fallback)
-	}
-	if x.err != nil && !refused {
+}
+
+// json writes x, whose route is called name, as JSON.
+func (rec *recorder) json(x *exchange, name string) {
+	l := &x.generation.accessLog
+	e := rec.log.Info()
+	logRequest(e, x, name)
+	refused := x.logRefusals(e, l.fields)
+	logOutcome(e, x)
+	if x.err != nil && !refused && l.fields.has(logError) {
 		e.AnErr("error", x.err)
 	}
+	if id := x.traceID(); id != "" && l.fields.has(logTraceID) {
+		e.Str("trace_id", id)
+	}
+	if l.fields.has(logSample) && l.isSampled(x) { // the line stands for more than one request
+		e.Uint64("sample", l.sample)
+	}
+	logMore(e, x)
 	e.Msg("request")
 }
+
+// logRequest writes what was asked and answered, of the route called name.
+func logRequest(e *zerolog.Event, x *exchange, name string) {
+	f := x.generation.accessLog.fields
+	text := func(field logField, name, value string) {
+		if f.has(field) {
+			e.Str(name, value)
+		}
+	}
+	text(logRequestID, "request_id", x.id)
+	text(logRoute, "route", name)
+	text(logMethod, "method", x.request.Method)
+	text(logHost, "host", x.request.Host)
+	if f.has(logPath) {
+		e.Str("path", x.redactedPath())
+	}
+	if f.has(logStatus) {
+		e.Int("status", x.answer.status)
+	}
+	if f.has(logBytes) {
+		e.Int64("bytes", x.answer.bytes)
+	}
+	if f.has(logDuration) {
+		e.Float64("duration_ms", ms(x.took))
+	}
+	if f.has(logClient) {
+		if client := x.generation.redact.client(x); client != "" {
+			e.Str("client", client)
+		}
+	}
+	if x.outcome.result.Target != "" {
+		text(logUpstream, "upstream", x.outcome.result.Target)
+		if f.has(logUpstreamTook) {
+			e.Float64("upstream_ms", ms(x.outcome.result.FirstByte))
+		}
+	}
+}
+
+// logOutcome writes what was decided but for refusals.
+func logOutcome(e *zerolog.Event, x *exchange) {
+	f := x.generation.accessLog.fields
+	if x.newKeys != "" && f.has(logNewKeys) {
+		e.Str("new_keys", x.newKeys)
+	}
+	if x.repeated && f.has(logRepeated) {
+		e.Bool("repeated", true)
+	}
+	if x.list != nil && f.has(logList) {
+		e.Str("list", x.list.Name)
+	}
+	if x.settled.returned && f.has(logRefunded) {
+		e.Bool("refunded", true)
+	}
+	if x.fallback != "" && f.has(logFallback) {
+		e.Str("fallback", x.fallback)
+	}
+}
+
+// logMore writes what is written only if the configuration names it.
+func logMore(e *zerolog.Event, x *exchange) {
+	f := x.generation.accessLog.fields
+	if f>>standardFields == 0 {
+		return
+	}
+	if f.has(logProto) {
+		e.Str("proto", x.request.Proto)
+	}
+	if f.has(logScheme) {
+		e.Str("scheme", x.in.scheme)
+	}
+	if f.has(logOwn) {
+		e.Float64("own_ms", ms(x.ownTook()))
+	}
+	if f.has(logWaited) && x.waited {
+		e.Float64("waited_ms", ms(x.waitTook))
+	}
+	if f.has(logUserAgent) && x.in.userAgent != "" {
+		e.Str("user_agent", x.in.userAgent)
+	}
+	if f.has(logReferer) && x.in.referer != "" {
+		e.Str("referer", x.in.referer)
+	}
+}
+
+// ownTook is how long x took without upstream and waiting.
+func (x *exchange) ownTook() time.Duration { return x.took - x.outcome.took - x.waitTook }
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -62,14 +62,14 @@ func (r *redactor) client(x *exchange) string {
 	case config.ClientNone:
 		return ""
 	case config.ClientNetwork:
-		return shortened(x.client)
+		return shortened(x.client.addr)
 	case config.ClientHashed:
 		if secret := r.privacy.HashSecret; secret != "" {
-			return limiter.KeyWithSecret([]byte(secret), "log", x.network.String()).String()[:keyDigits]
+			return limiter.KeyWithSecret([]byte(secret), "log", x.client.network.String()).String()[:keyDigits]
 		}
-		return r.salted([]byte(x.network.String()))
+		return r.salted([]byte(x.client.network.String()))
 	}
-	return x.client.String()
+	return x.client.addr.String()
 }
 
 // shownAddress is the address or network of a key as people may see it, by the same
@@ -105,10 +105,10 @@ func shortened(addr netip.Addr) string {
 // logKey is what logKey are shown of a key: what stands for it, and, if it is
 // sensitive, itself, masked.
 func (x *exchange) logKey(k limiter.Key) (hash, masked string) {
-	if i := slices.IndexFunc(x.keys, func(c counted) bool { return !c.skip && (c.Key == k || c.former == k) }); i >= 0 {
-		masked = x.keys[i].shown
+	if i := slices.IndexFunc(x.extracted.keys, func(c extractedKey) bool { return !c.skip && (c.Key == k || c.previous == k) }); i >= 0 {
+		masked = x.extracted.keys[i].shown
 	}
-	return x.redact.key(k), masked
+	return x.generation.redact.key(k), masked
 }
 
 // redactedPath is the path for people to read. A parameter that is a key is hidden;
@@ -116,10 +116,10 @@ func (x *exchange) logKey(k limiter.Key) (hash, masked string) {
 // person; and of a path that no route matches nobody knows what it holds.
 func (x *exchange) redactedPath() string {
 	if x.route == nil {
-		return withoutPersons(x.path)
+		return withoutPersons(x.request.Path)
 	}
-	path, all := x.path, x.route.redacted
-	for name, value := range x.matched.Params() {
+	path, all := x.request.Path, x.route.redacts()
+	for name, value := range x.request.Params() {
 		if x.route.hides(name) {
 			path = strings.Replace(path, "/"+value, "/*", 1)
 		}
@@ -132,10 +132,28 @@ func (x *exchange) redactedPath() string {
 
 // hides reports whether a parameter of the path is not shown.
 func (r *route) hides(name string) bool {
-	return slices.Contains(r.hidden, name) || r.redacted && name != "*"
+	return slices.Contains(r.hidden, name) || r.redacts() && name != "*"
+}
+
+// redactedURL is the URL of a page for people to read: without a query, and of its path
+// what tells of nobody. Of what is none only the beginning is shown.
+func redactedURL(text string) string {
+	text, _, _ = strings.Cut(text, "?")
+	text, _, _ = strings.Cut(text, "#")
+	scheme, rest, is := strings.Cut(text, "://")
+	if !is {
+		return withoutPersons(text)
+	}
+	host, path, _ := strings.Cut(rest, "/")
+	if _, after, login := strings.Cut(host, "@"); login {
+		host = after
+	}
+	return scheme[:min(len(scheme), mostSegment)] + "://" + host[:min(len(host), mostPath)] + withoutPersons("/"+path)
 }
 
 const (
+	// mostField is how much of a field of the header is shown.
+	mostField = 512
 	// mostDigits is how many digits a segment of a path may have that is shown: a
 	// version or a year, but no phone number.
 	mostDigits = 4

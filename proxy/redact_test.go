@@ -45,7 +45,7 @@ func TestRedact_TheClientsAddress(t *testing.T) {
 		{"2001:db8:1:2:3:4:5:6", "network", "2001:db8:1::/48"},
 		{"198.51.100.7", "none", ""},
 	} {
-		x := &exchange{client: netip.MustParseAddr(c.client)}
+		x := &exchange{client: client{addr: netip.MustParseAddr(c.client)}}
 		r := redactor{privacy: config.Privacy{LogClient: config.LogClient(c.setting)}}
 		if got := r.client(x); got != c.want {
 			t.Errorf("%s of %s is %q; want %q", c.setting, c.client, got, c.want)

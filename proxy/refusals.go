@@ -10,33 +10,38 @@ import (
 
 // A refusal is a rate that refused, or in shadow mode would have.
 type refusal struct {
-	window int // of the route
+	window *window
 	key    limiter.Key
 	banned bool
 	wait   time.Duration
 }
 
 // refusal is what the decision says of claim i, which was refused.
-func (x *exchange) refusal(i int) refusal {
-	return refusal{x.windows[i], x.claims[i].Key, x.decision.Outcomes[i].Banned, x.decision.Outcomes[i].Wait}
+func (q *admission) refusal(i int) refusal {
+	return refusal{q.asks.windows[i], q.asks.claims[i].Key, q.decision.Outcomes[i].Banned, q.decision.Outcomes[i].Wait}
 }
 
 // logRefusals writes which rates refused the request, or would have in shadow mode,
 // and reports whether any did refuse.
-func (x *exchange) logRefusals(e *zerolog.Event) bool {
-	if len(x.shadowed)+len(x.shadowErrors) > 0 {
+func (x *exchange) logRefusals(e *zerolog.Event, f logFields) bool {
+	if len(x.shadowed)+len(x.shadowErrors) > 0 && f.has(logShadow) {
 		e.Array("shadow", shadowsOf{x})
 	}
 	first, refused := x.refusing()
 	if !refused {
 		return false
 	}
-	e.Str("limit", x.window(first).of.name).Float64("wait_ms", ms(x.decision.Wait))
-	x.logRefusal(e, x.refusal(first))
-	if x.banned {
+	if f.has(logLimit) {
+		e.Str("limit", x.asks.windows[first].of.Name)
+	}
+	if f.has(logWait) {
+		e.Float64("wait_ms", ms(x.decision.Wait))
+	}
+	x.logRefusal(e, x.refusal(first), f)
+	if x.banned && f.has(logBanBegan) {
 		e.Bool("ban_began", true)
 	}
-	for i := first + 1; i < len(x.decision.Outcomes); i++ {
+	for i := first + 1; i < len(x.decision.Outcomes) && f.has(logAlso); i++ {
 		if x.alsoRefused(first, i) {
 			e.Array("also", othersOf{x, first})
 			break
@@ -47,13 +52,18 @@ func (x *exchange) logRefusals(e *zerolog.Event) bool {
 
 // logRefusal writes one rate that refused: its name, under which key, and whether it
 // did so because of a ban.
-func (x *exchange) logRefusal(e *zerolog.Event, r refusal) {
+func (x *exchange) logRefusal(e *zerolog.Event, r refusal, f logFields) {
 	hash, masked := x.logKey(r.key)
-	e.Str("rate", x.route.windows[r.window].rate).Str("key", hash)
-	if masked != "" {
+	if f.has(logRate) {
+		e.Str("rate", r.window.rate)
+	}
+	if f.has(logKey) {
+		e.Str("key", hash)
+	}
+	if masked != "" && f.has(logMasked) {
 		e.Str("masked", masked)
 	}
-	if r.banned {
+	if r.banned && f.has(logBanned) {
 		e.Bool("banned", true)
 	}
 }
@@ -61,7 +71,7 @@ func (x *exchange) logRefusal(e *zerolog.Event, r refusal) {
 // alsoRefused reports whether claim i was refused beside the first one that was. A
 // rate is named once, however many secrets its key is counted under.
 func (x *exchange) alsoRefused(first, i int) bool {
-	return i > first && !x.decision.Outcomes[i].Allowed && x.windows[i] != x.windows[first] && x.ownClaim(i) == i
+	return i > first && !x.decision.Outcomes[i].Allowed && x.asks.windows[i] != x.asks.windows[first] && x.asks.current(i) == i
 }
 
 // othersOf are the refusals of an exchange but for the first.
@@ -75,7 +85,7 @@ func (x othersOf) MarshalZerologArray(a *zerolog.Array) {
 	for i := range x.decision.Outcomes {
 		if x.alsoRefused(x.first, i) {
 			e := zerolog.Dict()
-			x.logRefusal(e, x.refusal(i))
+			x.logRefusal(e, x.refusal(i), allFields)
 			a.Dict(e)
 		}
 	}
@@ -88,10 +98,10 @@ type shadowsOf struct{ *exchange }
 func (x shadowsOf) MarshalZerologArray(a *zerolog.Array) {
 	for _, s := range x.shadowed {
 		e := zerolog.Dict()
-		x.logRefusal(e, s)
+		x.logRefusal(e, s, allFields)
 		a.Dict(e)
 	}
 	for _, l := range x.shadowErrors {
-		a.Dict(zerolog.Dict().Str("limit", l.name).Bool("unfit", true))
+		a.Dict(zerolog.Dict().Str("limit", l.Name).Bool("unfit", true))
 	}
 }

@@ -21,7 +21,8 @@ func as[T any](t *testing.T, line map[string]any, field string) (v T) {
 // A loggedRate is a rate that refused, as the log tells.
 type loggedRate struct {
 	Rate, Key, Masked, Limit string
-	Banned, Unfit            bool
+	Banned                   bool
+	ShadowError              bool `json:"unfit"`
 }
 
 func TestRefusals_AllThatRefusedAreNamed(t *testing.T) {
@@ -56,7 +57,7 @@ keys: {phone: {from: header:X-Phone, sensitive: true}}
 	w.sends(200, "GET", "/a", "X-Phone: 2", "X-Token: t")
 	lines := w.lines("request")
 	got := as[[]loggedRate](t, lines[1], "shadow")
-	if len(got) != 2 || got[0].Rate != "watch-1h" || len(got[0].Key) != keyDigits || got[0].Masked == "" || got[1] != (loggedRate{Limit: "token", Unfit: true}) {
+	if len(got) != 2 || got[0].Rate != "watch-1h" || len(got[0].Key) != keyDigits || got[0].Masked == "" || got[1] != (loggedRate{Limit: "token", ShadowError: true}) {
 		t.Errorf("shadow %+v; want watch-1h with its masked key, and that token could not be asked", got)
 	}
 	if lines[0]["shadow"] != nil || lines[2]["shadow"] != nil || lines[1]["limit"] != nil {

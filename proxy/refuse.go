@@ -31,7 +31,18 @@ func jitter(wait time.Duration, luck float64) time.Duration {
 	return time.Duration(luck * float64(most.Truncate(time.Second)+time.Second)).Truncate(time.Second)
 }
 
-// refuse words the answer to a request that a room did not let through.
+// A told is what the client is told of its quota.
+type told struct {
+	policies []int          // of the quota, that the outcomes of the decision are of
+	memory   respond.Memory // what the texts are made in
+}
+
+func (t told) reset() told {
+	t.memory.Discard(http1.Discard)
+	return told{t.policies[:0], t.memory}
+}
+
+// refuse words the answer to a request that a stage did not let through.
 func (g *generation) refuse(x *exchange, err error) respond.Answer {
 	x.fail(err)
 	switch {
@@ -50,7 +61,7 @@ func (g *generation) refuse(x *exchange, err error) respond.Answer {
 	case errors.Is(err, errListed):
 		return respond.Problem(respond.Forbidden, "", x.id)
 	case errors.Is(err, routing.ErrMethod):
-		return respond.NotAllowed(g.table.Allowed(&x.matched), x.id)
+		return respond.NotAllowed(g.table.Allowed(&x.request), x.id)
 	case errors.Is(err, routing.ErrTunnel):
 		return respond.NotAllowed(nil, x.id) // no target of it allows any other method
 	case errors.Is(err, routing.ErrNone):
@@ -89,39 +100,28 @@ func unread(err error) respond.Kind {
 	return respond.BadRequest
 }
 
-// fail notes for the log what went wrong, beside what did before.
-func (x *exchange) fail(err error) {
-	switch {
-	case err == nil:
-	case x.err == nil:
-		x.err = err
-	default:
-		x.err = errors.Join(x.err, err)
-	}
-}
-
 // verdict is the decision as clients are told of it.
 func (x *exchange) verdict() respond.Verdict {
-	return respond.Verdict{Decision: &x.decision, Of: x.policies(), Memory: &x.memory}
+	return respond.Verdict{Decision: &x.decision, Of: x.policies(), Memory: &x.told.memory}
 }
 
 // policies maps the outcomes of the decision to the policies of the quota.
 func (x *exchange) policies() []int {
-	x.of = x.of[:0]
-	for i, w := range x.windows {
-		policy := x.route.windows[w].policy
-		if x.rotates && x.ownClaim(i) != i {
+	x.told.policies = x.told.policies[:0]
+	for i, w := range x.asks.windows {
+		policy := w.number
+		if x.bothSecrets && x.asks.current(i) != i {
 			policy = -1 // it is told of once
 		}
-		x.of = append(x.of, policy)
+		x.told.policies = append(x.told.policies, policy)
 	}
-	return x.of
+	return x.told.policies
 }
 
 // failed words the answer to a request that could not be forwarded.
 func failed(x *exchange) respond.Answer {
 	kind := respond.BadGateway
-	switch x.result.Kind {
+	switch x.outcome.result.Kind {
 	case upstream.Timeout, upstream.ConnectTimeout:
 		kind = respond.GatewayTimeout
 	case upstream.BodyTimeout:
@@ -137,7 +137,7 @@ func failed(x *exchange) respond.Answer {
 	case upstream.Loop:
 		kind = respond.Loop
 	case upstream.MaxForwards:
-		return respond.MaxForwards(x.method, x.id)
+		return respond.MaxForwards(x.request.Method, x.id)
 	}
 	return respond.Problem(kind, "", x.id)
 }

@@ -10,10 +10,10 @@ import (
 // fast as it should be.
 const headerWithin = 5 * time.Millisecond
 
-// hasHeld reports whether x has concurrent permits to give back.
-func (x *exchange) hasHeld() bool {
-	for i := range x.takings {
-		if x.takings[i].hasHeld() {
+// hasHeld reports whether q has concurrent permits to give back.
+func (q *admission) hasHeld() bool {
+	for i := range q.takings {
+		if q.takings[i].hasHeld() {
 			return true
 		}
 	}
@@ -23,20 +23,20 @@ func (x *exchange) hasHeld() bool {
 // hasHeld reports whether t has concurrent permits to give back.
 func (t *taking) hasHeld() bool { return t.hold != nil && !t.released }
 
-// release gives back the concurrent permits of x, whatever comes of it, while its
+// release gives back the concurrent permits of q, whatever comes of it, while its
 // answer is about to end: a client that has read the answer whole, and asks again, is
 // not refused for what it has just ended. The answer's end waits for it, its beginning
 // does not: when the store is slow flush is called, which sends what there is. Of an
 // answer without a body the header is the end.
-func (a *admitter) release(ctx context.Context, x *exchange, flush func()) {
+func (a *admitter) release(ctx context.Context, q *admission, flush func()) {
 	if a.timeout == 0 { // this store never waits
-		a.giveHeld(ctx, x)
+		a.giveHeld(ctx, q)
 		return
 	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		a.giveHeld(ctx, x)
+		a.giveHeld(ctx, q)
 	}()
 	late := time.NewTimer(headerWithin)
 	defer late.Stop()
@@ -48,21 +48,21 @@ func (a *admitter) release(ctx context.Context, x *exchange, flush func()) {
 	}
 }
 
-// giveHeld gives the concurrent permits of x back.
-func (a *admitter) giveHeld(ctx context.Context, x *exchange) {
-	for i := range x.takings {
-		t := &x.takings[i]
+// giveHeld gives the concurrent permits of q back.
+func (a *admitter) giveHeld(ctx context.Context, q *admission) {
+	for i := range q.takings {
+		t := &q.takings[i]
 		if !t.hasHeld() {
 			continue
 		}
-		x.back = x.back[:0]
-		for _, c := range t.claims {
+		q.settled.back = q.settled.back[:0]
+		for _, c := range t.asked.claims {
 			if concurrent(c) {
-				x.back = append(x.back, c)
+				q.settled.back = append(q.settled.back, c)
 			}
 		}
 		t.hold.end()
 		t.released = true
-		a.refund(ctx, x, t)
+		a.refund(ctx, q, t)
 	}
 }

@@ -31,7 +31,7 @@ func (s *sluggish) Refund(ctx context.Context, claims []limiter.Claim, p limiter
 
 // over is a proxy that listens, with one limit over s; the upstream says hello, all at
 // once or in pieces.
-func over(t *testing.T, s *sluggish, limit string) *front {
+func over(t *testing.T, s *sluggish, limit string) *testServer {
 	hello := func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Has("empty") {
 			w.WriteHeader(http.StatusNoContent)
@@ -114,7 +114,7 @@ func TestRelease_OneAfterTheOther(t *testing.T) {
 	close(store.let)
 	f := over(t, store, "{name: l, key: global, concurrent: 1}")
 	own := opened(t, behind(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, strings.Repeat("x", 100_000)) }, "limits: [{key: global, concurrent: 1}]"))
-	for _, w := range []*wire{f.dial(""), own.dial("")} {
+	for _, w := range []*clientConn{f.dial(""), own.dial("")} {
 		for i := range 50 {
 			w.says("%s /a?%s HTTP/1.1\r\nHost: a\r\n\r\n", []string{"GET", "HEAD"}[i%2], []string{"empty", "all", "pieces"}[i%3])
 			answer, _ := w.hears([]string{"GET", "HEAD"}[i%2])

@@ -90,7 +90,7 @@ func TestReload_RequestsEndInTheirGeneration(t *testing.T) {
 		t.Errorf("the retired generation has %d users; want the one request", users)
 	}
 	x := wanting("GET", "x", "/a")
-	x.network = x.network.Masked()
+	x.client.network = x.client.network.Masked()
 	if err := g.match(x); err != nil {
 		t.Errorf("the retired generation forgot its route: %v", err)
 	}

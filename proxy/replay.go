@@ -49,8 +49,8 @@ func NewReplay(c *config.Config, o ReplayOptions) (*Replay, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.admitter.waiting = func(_ context.Context, x *exchange) taker {
-		if _, first := x.waitsAt(); first == nil {
+	p.admitter.waiting = func(_ context.Context, q *admission) taker {
+		if _, first := q.waitsAt(); first == nil {
 			return p.admitter.take
 		}
 		return decided
@@ -72,7 +72,7 @@ func (r *Replay) Request(q *LoggedRequest) {
 	one := r.take()
 	one.fill(q, r.host)
 	x := &one.x
-	x.began, x.generation, x.redact = r.now, r.generation, &r.generation.redact
+	x.began, x.generation = r.now, r.generation
 	v := visit{replayed: one, took: q.Took, status: q.Status}
 	if v.err = r.enter(q, x, &v); v.err != nil {
 		r.leave(&v)
@@ -82,7 +82,7 @@ func (r *Replay) Request(q *LoggedRequest) {
 		r.stand(&v, place, first)
 		return
 	}
-	v.err = r.proxy.admitter.admit(context.Background(), x)
+	v.err = r.proxy.admitter.admit(context.Background(), &x.admission)
 	r.leave(&v)
 }
 
@@ -117,8 +117,8 @@ func (r *Replay) leave(v *visit) {
 		return
 	}
 	x.stopRenewing() // by the time of day, which means nothing here
-	x.result = v.result()
-	ends := len(x.route.resets) > 0 || x.owes()
+	x.outcome.result = v.result()
+	ends := len(x.route.resets) > 0 || x.owes(&x.outcome)
 	if v.took > 0 && ends {
 		r.renew(v, r.now.Add(v.took))
 		r.events.add(r.now.Add(v.took), func() { r.settle(v) })
@@ -134,9 +134,9 @@ func (r *Replay) leave(v *visit) {
 // settle ends a request.
 func (r *Replay) settle(v *visit) {
 	ctx := context.Background()
-	r.proxy.admitter.restart(ctx, &v.x)
-	r.proxy.admitter.settle(ctx, &v.x)
-	if v.x.returned {
+	r.proxy.admitter.resetCooldowns(ctx, &v.x.admission, v.x.extracted.keys, v.x.outcome.result.Status)
+	r.proxy.admitter.settle(ctx, &v.x.admission, &v.x.outcome)
+	if v.x.settled.returned {
 		r.tally.route(v.route).Returned++
 	}
 	r.give(v.replayed)
@@ -151,7 +151,7 @@ func (r *Replay) renew(v *visit, until time.Time) {
 	r.events.add(next, func() {
 		for _, t := range v.x.takings {
 			if t.hasHeld() {
-				_ = t.hold.keeper.Renew(context.Background(), t.hold.claims, t.hold.permit)
+				_ = t.hold.store.Renew(context.Background(), t.hold.claims, t.hold.permit)
 			}
 		}
 		r.renew(v, until)
@@ -161,11 +161,11 @@ func (r *Replay) renew(v *visit, until time.Time) {
 // result is what came of the request by the log. Of one that the upstream did not
 // answer, as far as the log tells, nobody knows.
 func (v *visit) result() upstream.Result {
-	if reply := v.x.route.reply; reply != nil {
-		if reply.redirect != nil {
-			return upstream.Result{Status: reply.redirect.Status}
-		}
-		return upstream.Result{Status: reply.static.Status}
+	switch r := v.x.route; {
+	case r.Redirect != nil:
+		return upstream.Result{Status: r.Redirect.Status}
+	case r.Respond != nil:
+		return upstream.Result{Status: r.respond.Status}
 	}
 	result := upstream.Result{Target: "log", Status: v.status}
 	switch v.status {

@@ -44,12 +44,12 @@ func (t *tallies) route(r *replayRoute) *routeTally {
 	if made := t.routes[r]; made != nil {
 		return made
 	}
-	made := &routeTally{RouteTally: RouteTally{Name: r.name, Rejected: map[string]int64{}, Listed: map[string]int64{}}}
+	made := &routeTally{RouteTally: RouteTally{Name: r.Name, Rejected: map[string]int64{}, Listed: map[string]int64{}}}
 	for i, l := range r.route.limits {
-		one := &limitTally{of: l, top: newTopKeys(), LimitTally: LimitTally{Name: l.name, Key: l.key.Name, Mode: string(l.mode), Missing: []string{}}}
+		one := &limitTally{of: l, top: newTopKeys(), LimitTally: LimitTally{Name: l.Name, Key: l.Key.Name, Mode: string(l.Mode), Missing: []string{}}}
 		for _, w := range l.windows {
-			one.Algorithm = r.windows[w].Algorithm.String()
-			one.Rates = append(one.Rates, rateOf(r.windows[w]))
+			one.Algorithm = w.Algorithm.String()
+			one.Rates = append(one.Rates, rateOf(w))
 		}
 		for _, o := range r.needs[i] {
 			one.needs = append(one.needs, o.String())
@@ -127,7 +127,7 @@ func (t *tallies) limits(rt *routeTally, v *visit, step int) {
 			l.unknown()
 			continue
 		}
-		if !asked || l.of.mode == config.Shadow && v.err != nil { // what others refuse it is not asked about
+		if !asked || l.of.Mode == config.Shadow && v.err != nil { // what others refuse it is not asked about
 			continue
 		}
 		said, refused := x.saidBy(l.of), false
@@ -139,7 +139,7 @@ func (t *tallies) limits(rt *routeTally, v *visit, step int) {
 			continue
 		case said == saidYes:
 			l.Passed++
-		case l.of.mode == config.Shadow:
+		case l.of.Mode == config.Shadow:
 			l.Shadowed++
 			refused = true
 		default:
@@ -181,7 +181,7 @@ func (t *tallies) whole() ReplayTally {
 	out.Routes = []RouteTally{}
 	for _, r := range t.generation.routes {
 		for from, rt := range t.routes {
-			if from.name == r.name {
+			if from.Name == r.Name {
 				out.Routes = append(out.Routes, rt.whole(t.most))
 			}
 		}

@@ -24,9 +24,9 @@ func needs(s *key.Spec) []key.Origin {
 
 // needs are the places that l has to be read from.
 func (l *limit) needs() []key.Origin {
-	all := append(needs(l.key), needs(l.distinct)...)
-	if l.cost != nil {
-		all = append(all, l.cost.From)
+	all := append(needs(l.Key), needs(l.Distinct)...)
+	if l.Cost != nil {
+		all = append(all, l.Cost.From)
 	}
 	return all
 }
@@ -45,7 +45,7 @@ func newReplayRoute(r *route) *replayRoute {
 	for _, l := range r.limits {
 		made.needs = append(made.needs, l.needs())
 	}
-	for _, s := range slices.Concat(r.lists, r.bodyScreens) {
+	for _, s := range slices.Concat(r.lists, r.bodyLists) {
 		made.looks = append(made.looks, needs(s.key))
 	}
 	return made
@@ -85,7 +85,7 @@ func (q *LoggedRequest) knowsAll(places []key.Origin, x *exchange) bool {
 // without is a copy of the route without some limits and lists.
 func (r *replayRoute) without(unknown bitset) *route {
 	made := *r.route
-	made.limits, made.early, made.lists, made.bodyScreens = nil, nil, nil, nil
+	made.limits, made.early, made.lists, made.bodyLists = nil, nil, nil, nil
 	for i, l := range r.limits {
 		if unknown.has(i) {
 			continue
@@ -100,9 +100,9 @@ func (r *replayRoute) without(unknown bitset) *route {
 			made.lists = append(made.lists, s)
 		}
 	}
-	for i, s := range r.bodyScreens {
+	for i, s := range r.bodyLists {
 		if !unknown.has(len(r.needs) + len(r.lists) + i) {
-			made.bodyScreens = append(made.bodyScreens, s)
+			made.bodyLists = append(made.bodyLists, s)
 		}
 	}
 	return &made

@@ -32,12 +32,12 @@ type replayWaiter struct {
 
 // waitsAt is the line in which x stands, and the limit that lets it wait; nil if it does
 // not wait.
-func (x *exchange) waitsAt() (at replayPlace, first *limit) {
-	if !x.route.waits {
+func (q *admission) waitsAt() (at replayPlace, first *limit) {
+	if !q.route.waits {
 		return at, nil
 	}
-	for i, c := range x.claims {
-		if l := x.window(i).of; l.wait > 0 {
+	for i, c := range q.asks.claims {
+		if l := q.asks.windows[i].of; l.Wait > 0 {
 			return replayPlace{c.Limit.Name, c.Key}, l
 		}
 	}
@@ -47,7 +47,7 @@ func (x *exchange) waitsAt() (at replayPlace, first *limit) {
 // stand puts a request into its line. What it has of the log is forgotten before it is
 // decided.
 func (r *Replay) stand(v *visit, at replayPlace, first *limit) {
-	v.x.idempotency = nil // marks of a request that waits are not replayed
+	v.x.repeat.first = nil // those of a request that waits are not replayed
 	w := &replayWaiter{visit: v, place: at, began: r.now}
 	w.WaitOptions, _ = v.x.waitOptions()
 	w.first = slices.IndexFunc(w.For, func(d time.Duration) bool { return d > 0 })
@@ -84,7 +84,7 @@ func (r *Replay) stand(v *visit, at replayPlace, first *limit) {
 func (r *Replay) serveFirst(q *replayLine) {
 	w := q.waiting[0]
 	x := &w.x
-	w.taken = r.proxy.admitter.store.Take(context.Background(), x.claims, &x.decision)
+	w.taken = r.proxy.admitter.store.Take(context.Background(), x.asks.claims, &x.decision)
 	if w.taken != nil || x.decision.Allowed || !w.worth(r.now) {
 		r.leaveLine(q, w)
 		return
@@ -109,7 +109,7 @@ func (w *replayWaiter) worth(now time.Time) bool {
 // belongs to those before.
 func (r *Replay) tooLate(q *replayLine, w *replayWaiter) {
 	x := &w.x
-	w.taken = r.proxy.admitter.store.Peek(context.Background(), x.claims, &x.decision)
+	w.taken = r.proxy.admitter.store.Peek(context.Background(), x.asks.claims, &x.decision)
 	if w.taken == nil && x.decision.Allowed {
 		w.refuse(r.now)
 	}
@@ -120,7 +120,7 @@ func (r *Replay) tooLate(q *replayLine, w *replayWaiter) {
 func (w *replayWaiter) refuse(now time.Time) {
 	d := &w.x.decision
 	*d = limiter.Decision{At: now, Wait: w.For[w.first], Outcomes: d.Outcomes[:0]}
-	for i, c := range w.x.claims {
+	for i, c := range w.x.asks.claims {
 		o := limiter.Outcome{Allowed: true, Remaining: c.Limit.Most(), Unknown: true}
 		if i == w.first {
 			o = limiter.Outcome{Wait: d.Wait}
@@ -149,7 +149,7 @@ func (r *Replay) leaveLine(q *replayLine, w *replayWaiter) {
 func (r *Replay) decide(w *replayWaiter) {
 	v := w.visit
 	if v.err = v.taken; v.err == nil {
-		v.err = r.proxy.admitter.admit(context.Background(), &v.x)
+		v.err = r.proxy.admitter.admit(context.Background(), &v.x.admission)
 	}
 	r.leave(v)
 }

@@ -97,16 +97,16 @@ type replayed struct {
 // stages. host is that of requests whose log tells of none.
 func (r *replayed) fill(q *LoggedRequest, host string) {
 	x := &r.x
-	x.method, x.target, x.proto, x.scheme = q.Method, q.Target, cmp.Or(q.Proto, "HTTP/1.1"), cmp.Or(q.Scheme, "http")
-	x.authority = cmp.Or(q.Host, host)
-	x.peer = netip.AddrPortFrom(q.Client, 0)
+	x.request.Method, x.request.RequestTarget, x.request.Proto, x.in.scheme = q.Method, q.Target, cmp.Or(q.Proto, "HTTP/1.1"), cmp.Or(q.Scheme, "http")
+	x.request.HostField = cmp.Or(q.Host, host)
+	x.in.peer = netip.AddrPortFrom(q.Client, 0)
 	x.id = "-"
 	r.header = r.header[:0]
 	body := q.Body
 	if len(q.Fields) > 0 {
 		body = r.fields(q)
 	}
-	x.header, x.length, x.carrier = &r.header, int64(len(body)), literalBody(body)
+	x.in.header, x.in.length, x.in.body = &r.header, int64(len(body)), literalBody(body)
 	if body != "" && len(r.header.Values("Content-Type")) == 0 {
 		kind := "application/x-www-form-urlencoded"
 		if body[0] == '{' {
@@ -141,7 +141,7 @@ func (r *replayed) fields(q *LoggedRequest) string {
 		r.header.add("Cookie", strings.ReplaceAll(strings.ReplaceAll(cookie.Encode(), "+", "%20"), "&", "; "))
 	}
 	if query != nil && q.Redacted {
-		r.x.target += "?" + query.Encode()
+		r.x.request.RequestTarget += "?" + query.Encode()
 	}
 	switch {
 	case q.HasBody:

@@ -17,12 +17,12 @@ const (
 
 // saidBy is what l said of x.
 func (x *exchange) saidBy(l *limit) int {
-	if l.mode == config.Shadow {
+	if l.Mode == config.Shadow {
 		return x.shadowSaid(l)
 	}
 	said := saidNothing
 	for i := range x.decision.Outcomes {
-		if i >= len(x.windows) || x.window(i).of != l {
+		if i >= len(x.asks.windows) || x.asks.windows[i].of != l {
 			continue
 		}
 		o := &x.decision.Outcomes[i]
@@ -43,10 +43,10 @@ func (x *exchange) shadowSaid(l *limit) int {
 	if slices.Contains(x.shadowErrors, l) {
 		return saidNo
 	}
-	if slices.ContainsFunc(x.shadowed, func(s refusal) bool { return x.route.windows[s.window].of == l }) {
+	if slices.ContainsFunc(x.shadowed, func(s refusal) bool { return s.window.of == l }) {
 		return saidNo
 	}
-	if slices.ContainsFunc(x.shadowWindows, func(w int) bool { return x.route.windows[w].of == l }) {
+	if x.shadows.first(l) >= 0 {
 		return saidYes
 	}
 	return saidNothing
@@ -54,14 +54,9 @@ func (x *exchange) shadowSaid(l *limit) int {
 
 // refusedKey is the key under which l refused x, or would have.
 func (x *exchange) refusedKey(l *limit) limiter.Key {
-	for i, w := range x.windows {
-		if x.route.windows[w].of == l {
-			return x.claims[i].Key
-		}
-	}
-	for i, w := range x.shadowWindows {
-		if x.route.windows[w].of == l {
-			return x.shadows[i].Key
+	for _, asked := range []asks{x.asks, x.shadows} {
+		if i := asked.first(l); i >= 0 {
+			return asked.claims[i].Key
 		}
 	}
 	return limiter.Key{}
@@ -76,18 +71,17 @@ func (v *visit) label(l *limit) string {
 }
 
 func (x *exchange) label(l *limit) string {
-	if err := l.key.Extract(x, &x.value); err != nil {
+	if err := l.Key.Extract(x, &x.extracted.value); err != nil {
 		return "no valid key"
 	}
-	return x.value.Masked()
+	return x.extracted.value.Masked()
 }
 
 // labels are those of all limits of x that are asked.
 func (x *exchange) labels() map[*limit]string {
 	all := map[*limit]string{}
-	for _, i := range append(slices.Clone(x.windows), x.shadowWindows...) {
-		l := x.route.windows[i].of
-		all[l] = x.label(l)
+	for _, w := range slices.Concat(x.asks.windows, x.shadows.windows) {
+		all[w.of] = x.label(w.of)
 	}
 	return all
 }

@@ -145,8 +145,8 @@ func serves(p *Proxy, q LoggedRequest) {
 			body = `{"user":{"phone":"` + f.Value + `"}}`
 		}
 	}
-	x.method, x.authority, x.proto, x.scheme, x.target = q.Method, q.Host, "HTTP/1.1", "http", q.Target
-	x.header, x.length, x.carrier, x.peer = header, int64(len(body)), literalBody(body), netip.AddrPortFrom(q.Client, 1)
+	x.request.Method, x.request.HostField, x.request.Proto, x.in.scheme, x.request.RequestTarget = q.Method, q.Host, "HTTP/1.1", "http", q.Target
+	x.in.header, x.in.length, x.in.body, x.in.peer = header, int64(len(body)), literalBody(body), netip.AddrPortFrom(q.Client, 1)
 	defer p.finish(context.Background(), x)
 	p.serve(context.Background(), x, &foretold{q: q})
 }

@@ -9,39 +9,30 @@ import (
 	"github.com/weir-proxy/weir/proxy/respond"
 )
 
-// A reply is the answer of a route that has no upstream.
-type reply struct {
-	static   respond.Answer
-	redirect *config.Redirect // nil: the answer is static
-}
-
-// newReply makes the reply of a route, nil if it has an upstream.
-func newReply(from *config.Route) *reply {
-	switch {
-	case from.Redirect != nil:
-		return &reply{redirect: from.Redirect}
-	case from.Respond != nil:
-		var fields []respond.Field
-		for _, name := range slices.Sorted(maps.Keys(from.Respond.Headers)) {
-			fields = append(fields, respond.Field{Name: name, Value: from.Respond.Headers[name]})
-		}
-		return &reply{static: respond.Static(from.Respond.Status, from.Respond.ContentType, from.Respond.Body, fields)}
+// newRespond is the answer of a route that always gives the same.
+func newRespond(c *config.Respond) respond.Answer {
+	if c == nil {
+		return respond.Answer{}
 	}
-	return nil
+	var fields []respond.Field
+	for _, name := range slices.Sorted(maps.Keys(c.Headers)) {
+		fields = append(fields, respond.Field{Name: name, Value: c.Headers[name]})
+	}
+	return respond.Static(c.Status, c.ContentType, c.Body, fields)
 }
 
 // reply answers a request that its limits have allowed and that nobody else is
 // to answer. It counts as an answer of an upstream would.
 func (x *exchange) reply(d downstream) {
-	answer := x.route.reply.static
-	if to := x.route.reply.redirect; to != nil {
+	answer := x.route.respond
+	if to := x.route.Redirect; to != nil {
 		answer = respond.Redirect(to.Status, x.place(to.To))
 	}
-	if len(x.claims) > 0 {
-		x.restore(answer.Status)
+	if len(x.asks.claims) > 0 {
+		x.restore(answer.Status, &x.outcome)
 		answer = answer.With(x.route.quota, x.verdict())
 	}
-	x.result.Status = answer.Status
+	x.outcome.result.Status = answer.Status
 	d.answer(answer)
 }
 
@@ -49,8 +40,8 @@ func (x *exchange) reply(d downstream) {
 // one slash only, so that it cannot become a host.
 func (x *exchange) place(to string) string {
 	query := ""
-	if x.rawQuery != "" {
-		query = "?" + x.rawQuery
+	if x.request.RawQuery != "" {
+		query = "?" + x.request.RawQuery
 	}
-	return strings.NewReplacer("{host}", x.host, "{path}", x.path, "{query}", query).Replace(to)
+	return strings.NewReplacer("{host}", x.request.Host, "{path}", x.request.Path, "{query}", query).Replace(to)
 }

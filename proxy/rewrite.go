@@ -1,30 +1,23 @@
 package proxy
 
 import (
-	"net/http"
 	"strings"
 
 	"github.com/weir-proxy/weir/proxy/config"
-	"github.com/weir-proxy/weir/proxy/upstream"
+	"github.com/weir-proxy/weir/proxy/http1"
 )
 
 // A rewrite is what the upstream and the client see otherwise than it was sent.
 // It is immutable.
 type rewrite struct {
-	strip, add   string      // whole segments
-	host         string      // "" for that of the request
-	set          http.Header // what is removed has no values; nil for nothing
-	answerSet    map[string]string
-	answerRemove []string
+	*config.Rewrite
+	set map[string][]string // of the request; what is removed has no values; nil for nothing
 }
 
-func newRewrite(c config.Rewrite) rewrite {
-	r := rewrite{
-		strip: c.StripPrefix, add: c.AddPrefix, host: c.Host,
-		answerSet: c.Response.Set, answerRemove: c.Response.Remove,
-	}
+func newRewrite(c *config.Rewrite) rewrite {
+	r := rewrite{Rewrite: c}
 	if len(c.Request.Set)+len(c.Request.Remove) > 0 {
-		r.set = http.Header{}
+		r.set = map[string][]string{}
 	}
 	for name, value := range c.Request.Set {
 		r.set[name] = []string{value}
@@ -41,21 +34,21 @@ func (r *rewrite) path(path string) string {
 	if path == "*" {
 		return path
 	}
-	if rest, ok := strings.CutPrefix(path, r.strip); ok && (rest == "" || rest[0] == '/') {
+	if rest, ok := strings.CutPrefix(path, r.StripPrefix); ok && (rest == "" || rest[0] == '/') {
 		path = rest
 	}
-	if path == "" && r.add == "" {
+	if path == "" && r.AddPrefix == "" {
 		return "/"
 	}
-	return r.add + path
+	return r.AddPrefix + path
 }
 
 // answer changes the header of the upstream's answer.
-func (r *rewrite) answer(h upstream.Header) {
-	for _, name := range r.answerRemove {
+func (r *rewrite) answer(h *http1.Fields) {
+	for _, name := range r.Response.Remove {
 		h.Del(name)
 	}
-	for name, value := range r.answerSet {
+	for name, value := range r.Response.Set {
 		h.Set(name, value)
 	}
 }

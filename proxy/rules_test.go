@@ -42,8 +42,8 @@ func scripted(t *testing.T, answer string) *script {
 func (s *script) serve(c net.Conn, answer string) {
 	defer c.Close()
 	c.SetDeadline(time.Now().Add(enough))
-	var wire strings.Builder
-	in := bufio.NewReader(io.TeeReader(c, &wire))
+	var sent strings.Builder
+	in := bufio.NewReader(io.TeeReader(c, &sent))
 	for {
 		r, err := http.ReadRequest(in)
 		if err != nil {
@@ -52,8 +52,8 @@ func (s *script) serve(c net.Conn, answer string) {
 		if _, err := io.Copy(io.Discard, r.Body); err != nil {
 			return // a cut request is not a request
 		}
-		s.seen <- wire.String()
-		wire.Reset()
+		s.seen <- sent.String()
+		sent.Reset()
 		if _, err := io.WriteString(c, answer); err != nil || strings.Contains(answer, "Connection: close") {
 			return
 		}
@@ -82,7 +82,7 @@ type rule struct {
 func obeyed(t *testing.T, rules []rule) {
 	t.Helper()
 	s := scripted(t, fine)
-	f := opened(t, forwarding(s.url, hurried, ""))
+	f := opened(t, forwarding(s.url, "", ""))
 	for _, r := range rules {
 		t.Run(r.name, func(t *testing.T) {
 			w := f.dial(r.said)

@@ -13,7 +13,7 @@ import (
 // away the share of the former is not divided.
 func TestScope_PerClient(t *testing.T) {
 	server := redistest.Start(t)
-	as := func(name string) *world {
+	as := func(name string) *testProxy {
 		client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{server.Addr}, Timeout: time.Minute})
 		if err != nil {
 			t.Fatal(err)
@@ -31,7 +31,7 @@ routes:
 		})
 	}
 	a, b := as("a"), as("b")
-	for _, w := range []*world{a, b} {
+	for _, w := range []*testProxy{a, b} {
 		w.sends(200, "GET", "/own", "X-User: a")
 		w.sends(200, "GET", "/own", "X-User: a")
 		w.sends(429, "GET", "/own", "X-User: a")

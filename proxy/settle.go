@@ -3,7 +3,6 @@ package proxy
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
@@ -11,27 +10,22 @@ import (
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
-const (
-	// settleWithin is the most time that giving back may take.
-	settleWithin = time.Second
-	// mostSettling is how many requests may be settled at a time after their answers.
-	mostSettling = 10_000
-)
+// settleWithin is the most time that giving back may take.
+const settleWithin = time.Second
 
 // A taking is what one decision took, and of whom.
 type taking struct {
-	store   limiter.AdminStore
-	claims  []limiter.Claim
-	windows []int // as the exchange's
-	permit  limiter.Permit
-	hold    *lease          // nil unless some claims are concurrent
-	once    []limiter.Claim // that it was the first of its kind; given back with all the rest
+	store  limiter.AdminStore
+	asked  asks
+	permit limiter.Permit
+	hold   *lease          // nil unless some claims are concurrent
+	once   []limiter.Claim // that it was the first of its kind; given back with all the rest
 
 	released bool // what is concurrent was given back
 }
 
-func newTaking(store limiter.AdminStore, claims []limiter.Claim, windows []int, p limiter.Permit) taking {
-	return taking{store: store, claims: claims, windows: windows, permit: p, hold: holds(store, claims, p)}
+func newTaking(store limiter.AdminStore, asked asks, p limiter.Permit) taking {
+	return taking{store: store, asked: asked, permit: p, hold: holds(store, asked.claims, p)}
 }
 
 func (t taking) with(once []limiter.Claim) taking {
@@ -40,50 +34,19 @@ func (t taking) with(once []limiter.Claim) taking {
 }
 
 // stopRenewing ends what is held, whatever came of the request.
-func (x *exchange) stopRenewing() {
-	for _, t := range x.takings {
+func (q *admission) stopRenewing() {
+	for _, t := range q.takings {
 		t.hold.end()
 	}
 }
 
-// finish ends a request whose answer has been written, but for what net/http still
-// keeps of it until ServeHTTP returns. What has to be given back over a network is
-// given back after that, so that no client waits for it; then the exchange ends later
-// than its handler. When very many do, a request waits after all. A cooldown that the
-// outcome ends is ended before the answer is: what it tells the client to do next passes.
-func (p *Proxy) finish(ctx context.Context, x *exchange) {
-	x.took = time.Since(x.began)
-	p.lasting.observer.observe(x)
-	a := p.admitter
-	if x.forwarded {
-		a.restart(ctx, x)
-	}
-	if a.timeout > 0 && x.forwarded && x.owes() {
-		if a.settling.Add(1) <= mostSettling {
-			x.keep()
-			go func() {
-				defer a.settling.Add(-1)
-				p.end(context.Background(), x) // that of the request ends with its handler
-			}()
-			return
-		}
-		a.settling.Add(-1)
-	}
-	p.end(ctx, x)
+// A settlement is what is given back of what a request took.
+type settlement struct {
+	back     []limiter.Claim // of one taking
+	returned bool            // something was
 }
 
-// end settles what x took, and writes it down. Nobody may use x afterwards. A request
-// that broke off in the middle, of which nobody knows what came, stays counted.
-func (p *Proxy) end(ctx context.Context, x *exchange) {
-	if x.forwarded {
-		p.admitter.settle(ctx, x)
-	}
-	x.stopRenewing()
-	p.recorder.leave(x)
-	x.generation.leave()
-	x.reset()
-	p.exchanges.Put(x)
-}
+func (s settlement) reset() settlement { return settlement{back: s.back[:0]} }
 
 // settle closes the account of a request that was admitted. What it took stays
 // taken unless it never left this process, or its route or a limit wants this
@@ -92,18 +55,18 @@ func (p *Proxy) end(ctx context.Context, x *exchange) {
 // nobody knows counts, since the upstream may have done what was asked. The
 // client may have left by then, so its context does not bind. Limits in shadow
 // mode are settled as if they were enforced.
-func (a *admitter) settle(ctx context.Context, x *exchange) {
-	for i := range x.takings {
-		a.giveBack(ctx, x, &x.takings[i])
+func (a *admitter) settle(ctx context.Context, q *admission, o *outcome) {
+	for i := range q.takings {
+		a.giveBack(ctx, q, &q.takings[i], o)
 	}
 }
 
-// owes reports whether settling x takes a call of a store.
-func (x *exchange) owes() bool {
-	all := x.returns()
-	for i := range x.takings {
-		t := &x.takings[i]
-		if slices.ContainsFunc(t.windows, func(w int) bool { return all || x.route.windows[w].of.uncounted(&x.result) }) || t.hasHeld() {
+// owes reports whether settling q takes a call of a store.
+func (q *admission) owes(o *outcome) bool {
+	all := q.returns(o)
+	for i := range q.takings {
+		t := &q.takings[i]
+		if t.asked.has(func(l *limit) bool { return all || l.uncounted(&o.result) }) || t.hasHeld() {
 			return true
 		}
 	}
@@ -112,46 +75,46 @@ func (x *exchange) owes() bool {
 
 // giveBack gives back all claims of one taking, or those of limits that do not
 // count the outcome. What was released before is left out.
-func (a *admitter) giveBack(ctx context.Context, x *exchange, t *taking) {
-	x.back = x.back[:0]
-	all := x.returns()
+func (a *admitter) giveBack(ctx context.Context, q *admission, t *taking, o *outcome) {
+	q.settled.back = q.settled.back[:0]
+	all := q.returns(o)
 	var last *limit
-	for i, c := range t.claims {
-		of := x.route.windows[t.windows[i]].of
+	for i, c := range t.asked.claims {
+		of := t.asked.windows[i].of
 		if concurrent(c) {
 			if !t.released {
-				x.back = append(x.back, c)
+				q.settled.back = append(q.settled.back, c)
 			}
 			continue
 		}
-		if !all && !of.uncounted(&x.result) {
+		if !all && !of.uncounted(&o.result) {
 			continue
 		}
-		x.back = append(x.back, c)
+		q.settled.back = append(q.settled.back, c)
 		if of != last {
-			x.returned = true
-			a.metrics.refunds.WithLabelValues(x.route.name, of.name).Inc()
+			q.settled.returned = true
+			a.metrics.refunds.WithLabelValues(q.route.Name, of.Name).Inc()
 			last = of
 		}
 	}
 	if all {
-		x.back = append(x.back, t.once...)
+		q.settled.back = append(q.settled.back, t.once...)
 	}
-	a.refund(ctx, x, t)
+	a.refund(ctx, q, t)
 }
 
-// refund gives back x.back, which is of t.
-func (a *admitter) refund(ctx context.Context, x *exchange, t *taking) {
-	if len(x.back) == 0 {
+// refund gives back q.settled.back, which is of t.
+func (a *admitter) refund(ctx context.Context, q *admission, t *taking) {
+	if len(q.settled.back) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleWithin)
 	defer cancel()
 	began := time.Now()
-	err := t.store.Refund(ctx, x.back, t.permit)
+	err := t.store.Refund(ctx, q.settled.back, t.permit)
 	a.metrics.asked("refund", time.Since(began), err)
 	if err != nil {
-		x.fail(fmt.Errorf("give back: %w", err))
+		q.fail(fmt.Errorf("give back: %w", err))
 	}
 }
 
@@ -160,57 +123,50 @@ func (a *admitter) refund(ctx context.Context, x *exchange, t *taking) {
 // may have stood before, and what is held stays held until the answer's end, so of
 // these the client hears what is so now. A failure that comes after the header, one of
 // refund_on's cut for example, cannot be told any more.
-func (x *exchange) restore(status int) {
-	all := x.asked || x.route.refund.Status.Has(status)
-	for i := range x.decision.Outcomes {
-		c, of := x.claims[i], x.window(i).of
-		if !all && (of.count == nil || of.count.Has(status)) || concurrent(c) || c.Limit.Algorithm == limiter.Distinct {
+func (q *admission) restore(status int, o *outcome) {
+	all := o.refund || q.route.RefundOn.Status.Has(status)
+	for i := range q.decision.Outcomes {
+		c, of := q.asks.claims[i], q.asks.windows[i].of
+		if !all && (of.Count == nil || of.Count.Has(status)) || concurrent(c) || c.Limit.Algorithm == limiter.Distinct {
 			continue
 		}
-		o := &x.decision.Outcomes[i]
-		o.Remaining, o.Wait = min(o.Remaining+c.Cost, c.Limit.Most()), 0
+		left := &q.decision.Outcomes[i]
+		left.Remaining, left.Wait = min(left.Remaining+c.Cost, c.Limit.Most()), 0
 	}
 }
 
 // returns reports whether the request gives back all that it took.
-func (x *exchange) returns() bool {
-	if x.result.Target == "" && x.route.pool != nil {
+func (q *admission) returns(o *outcome) bool {
+	if o.result.Target == "" && q.route.pool != nil {
 		return true // no target was asked
 	}
-	back := &x.route.refund
-	return x.asked || back.Status.Has(x.result.Status) || back.kinds[x.result.Kind]
+	return o.refund || q.route.RefundOn.Status.Has(o.result.Status) || q.route.refunds[o.result.Kind]
 }
 
 // uncounted reports whether the outcome is known and not one that stays counted.
 // A target that could not be connected to has seen nothing: that is known.
 func (l *limit) uncounted(r *upstream.Result) bool {
 	switch {
-	case l.count == nil:
+	case l.Count == nil:
 		return false
 	case r.Status != 0:
-		return !l.count.Has(r.Status)
+		return !l.Count.Has(r.Status)
 	}
 	return r.Kind == upstream.Connect || r.Kind == upstream.ConnectTimeout
 }
 
-// A refund says after which outcomes the requests of a route give back what
-// they took.
-type refund struct {
-	config.Refund
-	kinds map[upstream.Kind]bool // Errors, as trips end
-}
-
-func newRefund(c config.Refund) refund {
-	r := refund{Refund: c, kinds: map[upstream.Kind]bool{}}
+// refunds are the errors after which the requests of a route give back what they took.
+func refunds(c config.Refund) map[upstream.Kind]bool {
+	all := map[upstream.Kind]bool{}
 	for _, e := range c.Errors {
 		for _, kind := range kinds(e) {
-			r.kinds[kind] = true
+			all[kind] = true
 		}
 	}
-	return r
+	return all
 }
 
-// kinds are the ways for a trip to end that an operator calls e.
+// kinds are the ways for a forwarded request to end that an operator calls e.
 func kinds(e config.Fault) []upstream.Kind {
 	switch e {
 	case config.FaultTimeout:

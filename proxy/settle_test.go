@@ -54,7 +54,7 @@ func answers(w http.ResponseWriter, r *http.Request) {
 
 // left is what limit l of route a says it has left, after a request that is
 // given back itself.
-func (w *world) left(limit string) string {
+func (w *testProxy) left(limit string) string {
 	w.Helper()
 	rec := w.send("GET", "/a?status=503")
 	for policy := range strings.SplitSeq(rec.Header().Get("RateLimit"), ", ") {
@@ -201,7 +201,7 @@ func (b *begun) WriteHeader(status int) {
 }
 
 // remaining is what the store says is left of 1 an hour.
-func (w *world) remaining(name string, parts ...string) string {
+func (w *testProxy) remaining(name string, parts ...string) string {
 	w.Helper()
 	claim := limiter.Claim{Limit: &limiter.Limit{Name: name, Rate: limiter.Rate{Count: 1, Window: time.Hour}}, Key: w.current.Load().config.Privacy.Hash(parts), Cost: 1}
 	var d limiter.Decision

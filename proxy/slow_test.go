@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// hurried has bounds that a test can wait for.
-const hurried = "listen: {timeouts: {header: 300ms, body: 300ms, write: 300ms, idle: 300ms}}"
+// shortTimeouts are bounds that a test can wait for.
+const shortTimeouts = "listen: {timeouts: {header: 300ms, body: 300ms, write: 300ms, idle: 300ms}}"
 
 func TestSlow_HeaderIsCut(t *testing.T) {
-	f := opened(t, forwarding("echo", hurried, ""))
+	f := opened(t, forwarding("echo", shortTimeouts, ""))
 	f.dial("").ended()
 	for _, said := range []string{"GET / HT", "GET / HTTP/1.1\r\nHost: a\r\nX: 1"} {
 		rest, err := io.ReadAll(f.dial(said).Reader)
@@ -33,7 +33,7 @@ func TestSlow_BodyIsCutWith408(t *testing.T) {
 			_, err := io.Copy(io.Discard, r.Body)
 			gone <- err
 		})
-		f := opened(t, forwarding(url, hurried, ""))
+		f := opened(t, forwarding(url, shortTimeouts, ""))
 		w := f.dial("POST / HTTP/1.1\r\nHost: a\r\n" + head)
 		answer, _ := w.status(408)
 		w.ended()
@@ -58,7 +58,7 @@ func TestSlow_UpstreamIsNotTheClientsFault(t *testing.T) {
 		}
 		fmt.Fprint(w, "at last")
 	})
-	f := opened(t, forwarding(url, hurried, ""))
+	f := opened(t, forwarding(url, shortTimeouts, ""))
 	slow := f.dial("POST /slow HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody")
 	for range 2 { // the bounds pass meanwhile
 		f.dial("").ended()
@@ -76,7 +76,7 @@ func TestSlow_BodyMayRestOnceTheAnswerHasBegun(t *testing.T) {
 		rc.Flush()
 		io.Copy(w, r.Body)
 	})
-	f := opened(t, forwarding(url, hurried, ""))
+	f := opened(t, forwarding(url, shortTimeouts, ""))
 	w := f.dial("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nha")
 	answer, err := http.ReadResponse(w.Reader, nil)
 	if err != nil {
@@ -94,7 +94,7 @@ func TestSlow_BodyMayRestOnceTheAnswerHasBegun(t *testing.T) {
 func TestSlow_ReaderIsCut(t *testing.T) {
 	failed := make(chan error, 1)
 	url := upstreamOf(t, func(w http.ResponseWriter, r *http.Request) { failed <- endless(w) })
-	f := opened(t, forwarding(url, hurried, ""))
+	f := opened(t, forwarding(url, shortTimeouts, ""))
 	f.dial("GET / HTTP/1.1\r\nHost: a\r\n\r\n") // and never reads
 	if err := await(t, failed, "end of the upstream's answer"); err == nil {
 		t.Error("the upstream could write for ever")
@@ -124,7 +124,7 @@ func TestSlow_RefusalsDoNotWaitForTheBody(t *testing.T) {
 }
 
 func TestSlow_ARefusedBodyThatNeverComes(t *testing.T) {
-	f := opened(t, forwarding("echo", hurried, "limits: [{key: global, rate: 1/1h}]"))
+	f := opened(t, forwarding("echo", shortTimeouts, "limits: [{key: global, rate: 1/1h}]"))
 	f.dial("GET / HTTP/1.1\r\nHost: a\r\n\r\n").status(200)
 	for _, head := range []string{"Content-Length: 4\r\n", "Transfer-Encoding: chunked\r\n", "Content-Length: 4\r\nExpect: 100-continue\r\n", "Content-Length: 999999\r\n"} {
 		w := f.dial("POST / HTTP/1.1\r\nHost: a\r\n" + head + "\r\n")
@@ -139,7 +139,7 @@ func TestBody_TooLargeIs413(t *testing.T) {
 		b, err := io.ReadAll(r.Body)
 		got <- fmt.Sprintf("%d %v", len(b), err == nil)
 	})
-	f := opened(t, forwarding(url, hurried, "body: {max: 1KiB}, limits: [{key: global, rate: 3/1h}]"))
+	f := opened(t, forwarding(url, shortTimeouts, "body: {max: 1KiB}, limits: [{key: global, rate: 3/1h}]"))
 	kib := strings.Repeat("x", 1024)
 
 	f.dial("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1024\r\n\r\n" + kib).status(200)
@@ -163,7 +163,7 @@ func TestBody_TooLargeIs413(t *testing.T) {
 }
 
 // line is the log line of the last request, as soon as it is written.
-func (f *front) line(message string) map[string]any {
+func (f *testServer) line(message string) map[string]any {
 	f.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()

@@ -98,7 +98,7 @@ func (p *Proxy) standing(ctx context.Context, g *generation, targets []keyTarget
 		one.Store = string(g.config.Store)
 		in, err := a.store.Inspect(ctx, t.claims())
 		if errors.Is(err, limiter.ErrUnavailable) {
-			in, err = a.standby.inspect(ctx, t, &one)
+			in, err = a.fallback.inspect(ctx, t, &one)
 		}
 		if err != nil {
 			return KeyStanding{}, fmt.Errorf("look a key up: %w", err)
@@ -121,12 +121,12 @@ const operateWithin = 5 * time.Second
 
 // describe is what the configuration says of t.
 func (g *generation) describe(t *keyTarget) LimitStanding {
-	w := t.route.windows[t.windows[0]]
+	w := t.windows[0]
 	return LimitStanding{
-		Route: t.route.name, Limit: t.limit.name, Key: t.by.Name, Masked: t.masked,
+		Route: t.route.Name, Limit: t.limit.Name, Key: t.by.Name, Masked: t.masked,
 		Hash: g.redact.key(t.key), ID: g.redact.keyID(t.key), Derived: t.derived,
-		Mode: string(t.limit.mode), Algorithm: w.Algorithm.String(), Scope: w.Scope.String(),
-		Java: t.limit.redisson != "", Windows: []WindowStanding{},
+		Mode: string(t.limit.Mode), Algorithm: w.Algorithm.String(), Scope: w.Scope.String(),
+		Java: t.limit.RedissonName != "", Windows: []WindowStanding{},
 	}
 }
 
@@ -139,22 +139,22 @@ func (t *keyTarget) fill(to *LimitStanding, in limiter.Inspection) {
 	own := in.Standings
 	if t.rotates {
 		own = slices.Clone(own[:len(own)/2])
-		for i, former := range in.Standings[len(own):] {
-			own[i] = stricter(own[i], former)
+		for i, previous := range in.Standings[len(own):] {
+			own[i] = stricter(own[i], previous)
 		}
 	}
 	var banned time.Duration
 	for i, w := range t.windows {
-		s, window := own[i], t.route.windows[w]
+		s := own[i]
 		banned = max(banned, s.Banned)
 		to.Windows = append(to.Windows, WindowStanding{
-			Name: window.rate, Rate: s.Rate.String(), Most: s.Most, Used: s.Used, Left: s.Left,
+			Name: w.rate, Rate: s.Rate.String(), Most: s.Most, Used: s.Used, Left: s.Left,
 			Next: after(in.At, s.Next), Full: after(in.At, s.Full), Overflow: s.Overflow, Unreadable: s.Unreadable,
 		})
 	}
 	to.BannedUntil = after(in.At, banned)
-	if p := t.limit.penalty; p != nil && len(own) > len(t.windows) {
-		to.Penalty = &PenaltyStanding{Refused: own[len(t.windows)].Used, After: p.Rate.Count, Ban: Span(p.ban)}
+	if p := t.limit.Penalty; p != nil && len(own) > len(t.windows) {
+		to.Penalty = &PenaltyStanding{Refused: own[len(t.windows)].Used, After: p.After, Ban: Span(p.Ban)}
 	}
 }
 
@@ -178,9 +178,9 @@ func stricter(a, b limiter.Standing) limiter.Standing {
 // inspect says how a key stands here while the store cannot be asked.
 func (s *fallback) inspect(ctx context.Context, t *keyTarget, to *LimitStanding) (limiter.Inspection, error) {
 	to.Store = "local"
-	switch t.limit.onFailure {
+	switch t.limit.OnStoreFailure {
 	case config.Allow, config.Deny:
-		to.Store, to.Unknown = "", "the store cannot be asked; meanwhile the limit goes by on_store_failure: "+string(t.limit.onFailure)
+		to.Store, to.Unknown = "", "the store cannot be asked; meanwhile the limit goes by on_store_failure: "+string(t.limit.OnStoreFailure)
 		return limiter.Inspection{At: time.Now()}, nil
 	}
 	return s.local.Inspect(ctx, s.shares(t.claims()))
@@ -191,13 +191,13 @@ func (p *Proxy) notes(g *generation, targets []keyTarget, limits []LimitStanding
 	if slices.ContainsFunc(limits, func(l LimitStanding) bool { return l.Store == "local" }) {
 		notes = append(notes, "redis cannot be asked: this is what this node decides by, with its share of each limit")
 	}
-	if store := p.admitter.standby.store; store != nil && !store.Available() {
+	if store := p.admitter.fallback.store; store != nil && !store.Available() {
 		notes = append(notes, "redis has been away: nodes decide by their shares until all have reported")
 	}
 	if slices.ContainsFunc(limits, func(l LimitStanding) bool { return l.Scope == limiter.PerClient.String() }) {
 		notes = append(notes, "limits of scope per_client count on each node by itself: this is what this node counts")
 	}
-	if g.config.Privacy.Rotates && slices.ContainsFunc(targets, func(t keyTarget) bool { return !t.rotates && t.limit.redisson == "" }) {
+	if g.config.Privacy.Rotates && slices.ContainsFunc(targets, func(t keyTarget) bool { return !t.rotates && t.limit.RedissonName == "" }) {
 		notes = append(notes, "privacy.previous_secret is set: what counts under the previous secret is seen and changed only where the key is given by its value")
 	}
 	return notes

@@ -22,18 +22,18 @@ import (
 // it.
 const enough = time.Minute
 
-// A front is a world that listens.
-type front struct {
-	*world
+// A testServer is a testProxy that listens.
+type testServer struct {
+	*testProxy
 	server *frontend.Server
 	addr   string
 	served sync.WaitGroup
 }
 
-// opened makes a world and lets it listen, as the file says but for the address.
-func opened(t *testing.T, yaml string, change ...func(*Options)) *front {
+// opened makes a proxy and lets it listen, as the file says but for the address.
+func opened(t *testing.T, yaml string, change ...func(*Options)) *testServer {
 	t.Helper()
-	f := &front{world: made(t, yaml, change...)}
+	f := &testServer{testProxy: made(t, yaml, change...)}
 	f.server = frontend.NewServer(f.Proxy, f.current.Load().config.Listen, zerolog.Nop())
 	f.addr = f.listens(f.server.Serve)
 	t.Cleanup(func() {
@@ -46,7 +46,7 @@ func opened(t *testing.T, yaml string, change ...func(*Options)) *front {
 }
 
 // listens starts serve on a free port, until the test ends.
-func (f *front) listens(serve func(net.Listener) error) (addr string) {
+func (f *testServer) listens(serve func(net.Listener) error) (addr string) {
 	f.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -60,17 +60,17 @@ func (f *front) listens(serve func(net.Listener) error) (addr string) {
 	return l.Addr().String()
 }
 
-// A wire is a client's connection.
-type wire struct {
+// A clientConn is a client's connection.
+type clientConn struct {
 	*testing.T
 	net.Conn
 	*bufio.Reader
 }
 
-func (w *wire) Read(p []byte) (int, error) { return w.Reader.Read(p) }
+func (w *clientConn) Read(p []byte) (int, error) { return w.Reader.Read(p) }
 
 // dial connects a client that says these bytes.
-func (f *front) dial(said string) *wire {
+func (f *testServer) dial(said string) *clientConn {
 	f.Helper()
 	c, err := net.Dial("tcp", f.addr)
 	if err != nil {
@@ -78,12 +78,12 @@ func (f *front) dial(said string) *wire {
 	}
 	f.Cleanup(func() { c.Close() })
 	c.SetDeadline(time.Now().Add(enough))
-	w := &wire{f.T, c, bufio.NewReader(c)}
+	w := &clientConn{f.T, c, bufio.NewReader(c)}
 	w.says("%s", said)
 	return w
 }
 
-func (w *wire) says(format string, args ...any) {
+func (w *clientConn) says(format string, args ...any) {
 	w.Helper()
 	if _, err := fmt.Fprintf(w.Conn, format, args...); err != nil {
 		w.Fatal(err)
@@ -91,7 +91,7 @@ func (w *wire) says(format string, args ...any) {
 }
 
 // hears reads one answer whole, to a request with this method.
-func (w *wire) hears(method string) (*http.Response, string) {
+func (w *clientConn) hears(method string) (*http.Response, string) {
 	w.Helper()
 	answer, err := http.ReadResponse(w.Reader, &http.Request{Method: method})
 	if err != nil {
@@ -105,7 +105,7 @@ func (w *wire) hears(method string) (*http.Response, string) {
 }
 
 // status reads one answer and checks its status.
-func (w *wire) status(want int) (*http.Response, string) {
+func (w *clientConn) status(want int) (*http.Response, string) {
 	w.Helper()
 	answer, body := w.hears("GET")
 	if answer.StatusCode != want {
@@ -115,7 +115,7 @@ func (w *wire) status(want int) (*http.Response, string) {
 }
 
 // ended checks that the connection ends without another byte.
-func (w *wire) ended() {
+func (w *clientConn) ended() {
 	w.Helper()
 	rest, err := io.ReadAll(w.Reader)
 	var late net.Error

@@ -43,7 +43,7 @@ func certified(t *testing.T, dir string) (config.Pair, *x509.CertPool) {
 
 // secured lets f listen in TLS too, with a certificate for example.com, and returns
 // where, and a client that trusts it.
-func (f *front) secured() (addr string, client *http.Client) {
+func (f *testServer) secured() (addr string, client *http.Client) {
 	f.Helper()
 	pair, roots := certified(f.T, f.TempDir())
 	certs, err := frontend.LoadCertificates([]config.Pair{pair}, nil, zerolog.Nop())

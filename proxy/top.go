@@ -46,9 +46,9 @@ func (t *tops) count(routes []*route) {
 			if n++; n > mostTops {
 				return
 			}
-			if l.top = t.all[r.name+"."+l.name]; l.top == nil || l.top.key != l.key.Name || !slices.Equal(l.top.shapes, l.key.Shapes()) {
+			if l.top = t.all[r.Name+"."+l.Name]; l.top == nil || l.top.key != l.Key.Name || !slices.Equal(l.top.shapes, l.Key.Shapes()) {
 				l.top = &topLimit{
-					key: l.key.Name, shapes: l.key.Shapes(),
+					key: l.Key.Name, shapes: l.Key.Shapes(),
 					asked:   limiter.NewTopKeys[label](topCounters, TopSlices),
 					refused: limiter.NewTopKeys[label](topCounters, TopSlices),
 				}
@@ -66,7 +66,7 @@ func (t *tops) serve(routes []*route) {
 	for _, r := range routes {
 		for _, l := range r.limits {
 			if l.top != nil {
-				t.all[r.name+"."+l.name] = l.top
+				t.all[r.Name+"."+l.Name] = l.top
 			}
 		}
 	}

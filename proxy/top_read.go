@@ -69,11 +69,11 @@ func (p *Proxy) Top(q TopQuery) Top {
 	t := Top{Minutes: q.Minutes, Limits: []TopLimit{}}
 	for _, r := range g.routes {
 		for _, l := range r.limits {
-			if q.Route != "" && r.name != q.Route || q.Limit != "" && l.name != q.Limit || l.top == nil {
+			if q.Route != "" && r.Name != q.Route || q.Limit != "" && l.Name != q.Limit || l.top == nil {
 				continue
 			}
 			t.Limits = append(t.Limits, TopLimit{
-				Route: r.name, Limit: l.name, Key: l.key.Name, Mode: string(l.mode),
+				Route: r.Name, Limit: l.Name, Key: l.Key.Name, Mode: string(l.Mode),
 				Requests: g.topList(l.top, l.top.asked.Last(now, q.Minutes).Top(q.N)),
 				Refused:  g.topList(l.top, l.top.refused.Last(now, q.Minutes).Top(q.N)),
 			})

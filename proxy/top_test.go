@@ -11,7 +11,7 @@ import (
 )
 
 // topOf is what w has seen of one limit.
-func (w *world) topOf(limit string) TopLimit {
+func (w *testProxy) topOf(limit string) TopLimit {
 	w.Helper()
 	t := w.Top(TopQuery{Limit: limit})
 	if len(t.Limits) != 1 {

@@ -21,26 +21,28 @@ const (
 // does not say so, and for none longer than it says; when the time to wait is
 // known to be longer it is refused at once. A client that leaves meanwhile, as far
 // as its connection tells, has taken nothing.
-func (a *admitter) inLine(client context.Context, x *exchange) taker {
+func (a *admitter) inLine(client context.Context, q *admission) taker {
 	return func(_ context.Context, claims []limiter.Claim, d *limiter.Decision) error {
-		p, first := x.waitOptions()
+		p, first := q.waitOptions()
 		if first == nil {
-			return a.line.TakePatiently(context.WithoutCancel(client), claims, d, p)
+			return a.line.Wait(context.WithoutCancel(client), claims, d, p)
 		}
-		waiting := a.metrics.waiting.WithLabelValues(x.route.name, first.name)
+		waiting := a.metrics.waiting.WithLabelValues(q.route.Name, first.Name)
+		var since time.Time
 		p.Waits = func() {
-			x.waited = true
+			q.waited, since = true, time.Now()
 			waiting.Inc()
 		}
 		began := time.Now()
-		err := a.line.TakePatiently(client, claims, d, p)
-		if x.waited {
+		err := a.line.Wait(client, claims, d, p)
+		if q.waited {
 			waiting.Dec()
+			q.waitTook = time.Since(since)
 		} else if a.timeout > 0 {
 			a.metrics.asked("take", time.Since(began), err)
 		}
-		if how := x.howWaited(err, d); how != "" {
-			a.metrics.waits.WithLabelValues(x.route.name, first.name, how).Inc()
+		if how := q.howWaited(err, d); how != "" {
+			a.metrics.waits.WithLabelValues(q.route.Name, first.Name, how).Inc()
 		}
 		return err
 	}
@@ -48,23 +50,23 @@ func (a *admitter) inLine(client context.Context, x *exchange) taker {
 
 // waitOptions are how long each claim is waited for; first is the limit in whose line
 // the request stands, or nil.
-func (x *exchange) waitOptions() (p limiter.WaitOptions, first *limit) {
-	p.For = make([]time.Duration, len(x.claims))
-	for i := range x.claims {
-		of := x.window(i).of
-		if p.For[i] = of.wait; of.wait > 0 && first == nil {
-			first, p.Crowd = of, of.maxWaiting
+func (q *admission) waitOptions() (p limiter.WaitOptions, first *limit) {
+	p.For = make([]time.Duration, len(q.asks.claims))
+	for i := range q.asks.claims {
+		of := q.asks.windows[i].of
+		if p.For[i] = of.Wait; of.Wait > 0 && first == nil {
+			first, p.Crowd = of, of.MaxWaiting
 		}
 	}
 	return p, first
 }
 
 // howWaited says how waiting ended; empty if there was none.
-func (x *exchange) howWaited(err error, d *limiter.Decision) string {
+func (q *admission) howWaited(err error, d *limiter.Decision) string {
 	switch {
 	case errors.Is(err, limiter.ErrCrowded):
 		return waitCrowded
-	case !x.waited || errors.Is(err, limiter.ErrUnavailable):
+	case !q.waited || errors.Is(err, limiter.ErrUnavailable):
 		return ""
 	case err != nil:
 		return waitGone

@@ -1,6 +1,8 @@
 package test
 
 import (
+	"go/ast"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -14,14 +16,15 @@ func importMap() map[string][]string {
 	return map[string][]string{
 		"":                      {"proxy/cli"},
 		"proxy/cli":             {"proxy/node", "proxy/admin", "proxy/config", "proxy/simulate", "proxy"},
-		"proxy/node":            {"proxy/admin", "proxy/admin/dashboard", "proxy/cluster", "proxy/frontend", "proxy", "proxy/acme", "proxy/config", "limiter", "limiter/redisstore"},
+		"proxy/node":            {"proxy/admin", "proxy/admin/dashboard", "proxy/cluster", "proxy/frontend", "proxy", "proxy/acme", "proxy/config", "proxy/trace", "limiter", "limiter/redisstore"},
 		"proxy/frontend":        {"proxy/http1", "proxy/config"},
 		"proxy/acme":            {"proxy/config"},
 		"proxy/admin":           {"proxy", "proxy/config"},
 		"proxy/admin/dashboard": {"proxy/admin", "proxy"},
 		"proxy/cluster":         slices.Concat([]string{"proxy"}, stages, redis),
 		"proxy/simulate":        slices.Concat([]string{"proxy"}, stages),
-		"proxy":                 slices.Concat([]string{"proxy/route"}, stages),
+		"proxy":                 slices.Concat([]string{"proxy/route", "proxy/trace"}, stages),
+		"proxy/trace":           nil,
 		"proxy/route":           {"proxy/key"},
 		"proxy/config":          {"proxy/key", "limiter"},
 		"proxy/key":             {"limiter"},
@@ -50,6 +53,7 @@ func fences() map[string][]string {
 		"github.com/caddyserver/":       {"proxy/acme"},
 		"go.uber.org/zap":               {"proxy/acme"},
 		"go.uber.org/zap/":              {"proxy/acme"},
+		"go.opentelemetry.io/":          {"proxy/trace"},
 		"math/rand":                     nil, // math/rand/v2 is another path
 		"github.com/prometheus/common/": nil, // durations are limiter.ParseDuration's
 		"testing":                       {"limiter/limitertest"},
@@ -87,6 +91,35 @@ func TestImports_FencesHold(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// The stages that ask a store know what is asked, and nothing else of a request: neither
+// its exchange nor HTTP.
+func TestImports_StagesAtTheStoreKnowNoRequest(t *testing.T) {
+	stages := []string{
+		"admission", "admit", "asks", "wait", "penalize", "repeat", "fallback", "previous_secret", "lease", "release", "settle", "cooldown", "near",
+	}
+	for _, s := range sources(t) {
+		name := strings.TrimSuffix(path.Base(s.path), ".go")
+		if s.dir != "proxy" || !slices.Contains(stages, name) {
+			continue
+		}
+		stages = slices.DeleteFunc(stages, func(stage string) bool { return stage == name })
+		for _, other := range []string{"net/http", module + "/proxy/http1", module + "/proxy/respond", module + "/proxy/route"} {
+			if slices.Contains(s.imports(), other) {
+				t.Errorf("%s imports %s", s.path, other)
+			}
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			if id, ok := n.(*ast.Ident); ok && id.Name == "exchange" {
+				t.Errorf("%s:%d knows an exchange; an admission has what it may know", s.path, s.files.Position(id.Pos()).Line)
+			}
+			return true
+		})
+	}
+	if len(stages) > 0 {
+		t.Errorf("%q are not there any more", stages)
 	}
 }
 

@@ -75,10 +75,10 @@ func TestPush_KeptForAStartWithoutRedis(t *testing.T) {
 	if code, stdout, stderr := w.push(revisionYAML(1), "ann"); code != 0 {
 		t.Fatalf("push exits %d: %s%s", code, stdout, stderr)
 	}
-	info, err := os.Stat(filepath.Join(w.Dir, "kept.json"))
-	if err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("kept: %v, %v; want a file for its owner only", info, err)
-	}
+	eventually(t, "it is kept in a file for its owner only", func() bool {
+		info, err := os.Stat(filepath.Join(w.Dir, "kept.json"))
+		return err == nil && info.Mode().Perm() == 0o600
+	})
 	w.signal(syscall.SIGTERM)
 	w.exit()
 	p.Redirect("127.0.0.1:1")

@@ -8,23 +8,31 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// look is how often it is tried, about, whether Redis is back. While its breaker
-// is open that asks nobody.
-const look = 200 * time.Millisecond
+const (
+	// look is how often it is tried, about, whether Redis is back.
+	look = 200 * time.Millisecond
+	// lookTimeout is how long an answer to that may take. Nobody waits for it, and it is
+	// longer than a decision may take, so that processes learn at about the same time that
+	// Redis is back, also those on a busy machine.
+	lookTimeout = time.Second
+)
 
 // An absence is the time for which others decide in place of Redis. It begins
-// when the breaker opens. It ends some time after Redis answers again: meanwhile
-// each process has told what it granted, so that none takes for free what another
+// when the breaker opens. It ends some time after Redis answers again: it settles
+// until each process has told what it granted, so that none takes for free what another
 // has let pass. A single failure is no absence.
 type absence struct {
 	cancel context.CancelFunc
 	ctx    context.Context // of the goroutine that looks; ends with the store
 	wg     sync.WaitGroup
 
-	away atomic.Bool // changed with mu held
+	away     atomic.Bool // changed with mu held
+	settling atomic.Bool // away, but Redis answers and has been told
 
 	mu      sync.Mutex // guards what follows; never held over I/O
 	looking bool
@@ -40,6 +48,13 @@ func newAbsence() *absence {
 // Options.Settle after it is back. In a cluster it is always true.
 func (s *Store) Available() bool {
 	return !s.absence.away.Load()
+}
+
+// Settling reports whether Redis answers again and has been told what this process
+// granted in its place, while others may not have told it yet: Available is about to
+// become true. Who asks it meanwhile grants no more than its share besides.
+func (s *Store) Settling() bool {
+	return s.absence.settling.Load()
 }
 
 // Report has Redis count what was granted in its place: as soon as it answers,
@@ -92,7 +107,8 @@ func (s *Store) lookout(away bool) {
 func (s *Store) lookFor() {
 	var back time.Time
 	for {
-		err := s.answers(s.absence.ctx)
+		err := s.answers(s.absence.ctx, max(s.timeout, lookTimeout))
+		s.absence.settling.Store(err == nil && s.absence.away.Load())
 		switch {
 		case err != nil:
 			back = time.Time{}
@@ -114,13 +130,25 @@ func (s *Store) lookFor() {
 // answers asks whether Redis is there at all, and then reports. A Redis that hangs
 // reads what it was sent when it wakes up, however often, so nothing that counts
 // is sent to find out.
-func (s *Store) answers(ctx context.Context) error {
-	ping, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	if err := s.client.Ping(ping).Err(); err != nil {
+func (s *Store) answers(ctx context.Context, timeout time.Duration) error {
+	if err := s.ping(ctx, timeout); err != nil {
 		return err
 	}
+	if s.breaker != nil && s.absence.away.Load() && !s.absence.settling.Load() {
+		s.breaker.own.Close()
+	}
 	return s.tell(ctx, nil)
+}
+
+// ping asks also a Redis that rests: an absence must not end later in one process than in
+// another because that one asked at the wrong moment.
+func (s *Store) ping(ctx context.Context, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.WithValue(ctx, guarded{}, true), timeout)
+	defer cancel()
+	if client, ok := s.client.(*redis.Client); ok {
+		return client.WithTimeout(timeout).Ping(ctx).Err()
+	}
+	return s.client.Ping(ctx).Err()
 }
 
 // over ends the absence when it is time, and reports whether there is nothing
@@ -131,6 +159,7 @@ func (s *Store) over(back time.Time) bool {
 	defer a.mu.Unlock()
 	if time.Since(back) >= s.settle {
 		a.away.Store(false)
+		a.settling.Store(false)
 	}
 	a.looking = a.away.Load() || s.reports.known.Load() > 0
 	return !a.looking
@@ -141,6 +170,6 @@ func (a *absence) close(s *Store) {
 	a.cancel()
 	a.wg.Wait()
 	if s.reports.known.Load() > 0 {
-		_ = s.answers(context.Background()) // without an answer it is lost
+		_ = s.answers(context.Background(), s.timeout) // without an answer it is lost
 	}
 }

@@ -13,9 +13,14 @@ import (
 // absent is a testStore whose client has a breaker that opens at once.
 func absent(t *testing.T, settle time.Duration) (*testStore, *redisstore.Store) {
 	t.Helper()
+	return absentFor(t, 50*time.Millisecond, settle)
+}
+
+func absentFor(t *testing.T, rest, settle time.Duration) (*testStore, *redisstore.Store) {
+	t.Helper()
 	s := newTestStore(t)
 	client, err := redisstore.NewClient(redisstore.ClientConfig{
-		Addrs: []string{s.server.Addr}, Timeout: time.Second, BreakAfter: 1, BreakRest: 50 * time.Millisecond,
+		Addrs: []string{s.server.Addr}, Timeout: time.Second, BreakAfter: 1, BreakRest: rest,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -44,12 +49,35 @@ func TestAbsence_BeginsWithTheBreakerAndEndsAfterSettling(t *testing.T) {
 	s.server.Restart()
 	back := time.Now()
 	s.within("Redis is told", func() bool { return store.Unreported() == 0 })
+	s.within("it settles, told before", func() bool { return store.Settling() && store.Unreported() == 0 || store.Available() })
 	s.within("the absence ends", store.Available)
+	if store.Settling() {
+		t.Error("it settles when the absence is over")
+	}
 	if after := time.Since(back); after < settle {
 		t.Errorf("the absence ended %v after Redis was back, want at least %v", after, settle)
 	}
 	if err := store.Take(t.Context(), c, &d); err != nil || d.Outcomes[0].Remaining != 8 {
 		t.Errorf("the first decision after: %v %+v, want 8 left of an empty Redis that heard of 1", err, d)
+	}
+}
+
+// However long a breaker would rest, its process learns as soon as others do that
+// Redis is back.
+func TestAbsence_EndsBeforeTheBreakerRested(t *testing.T) {
+	s, store := absentFor(t, time.Hour, time.Millisecond)
+	c := claim(10, time.Hour, 1)
+	s.server.Kill()
+	var d limiter.Decision
+	s.within("the absence is noticed", func() bool {
+		_ = store.Take(t.Context(), c, &d)
+		return !store.Available()
+	})
+	store.Report(c, limiter.Permit{ID: [16]byte{1}})
+	s.server.Restart()
+	s.within("the absence ends", store.Available)
+	if err := store.Take(t.Context(), c, &d); err != nil || d.Outcomes[0].Remaining != 8 {
+		t.Errorf("the first decision after: %v %+v, want 8 left", err, d)
 	}
 }
 

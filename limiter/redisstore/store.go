@@ -35,9 +35,9 @@ type Options struct {
 	// Denials is how many refused windows are remembered in this process, about
 	// 200 bytes each; DefaultDenials when zero, none when negative.
 	Denials int
-	// Settle is how long after Redis is back decisions go on in its place where
-	// they were made so (see Standing): longer than the breaker of any process
-	// rests, so that all can report first. None when zero.
+	// Settle is how long after Redis is back it is not Available yet, but Settling:
+	// longer than the breaker of any process rests, so that all have reported what
+	// they granted in its place before the first goes by Redis alone. None when zero.
 	Settle time.Duration
 }
 
@@ -64,6 +64,7 @@ type Store struct {
 	settle                  time.Duration
 	reports                 *reports
 	absence                 *absence
+	breaker                 *breaker       // nil: the client has none, or one for each node
 	denials                 *denials       // nil: none
 	invalidations           *invalidations // nil: none
 	changes                 *changes
@@ -96,6 +97,9 @@ func newStore(client redis.UniversalClient, o Options, clock string) *Store {
 	s.sharedWindow = newSharedScripts(clock, o.Prefix, limiter.RedissonWindow)
 	s.maxInFlight = o.MaxInFlight
 	_, s.apart = client.(*redis.ClusterClient)
+	if single, ok := client.(*redis.Client); ok {
+		s.breaker = breakerOf(single)
+	}
 	s.pipelines = newPipelines(s)
 	if o.Denials == 0 {
 		o.Denials = DefaultDenials

@@ -18,7 +18,7 @@ import (
 )
 
 // Options are what the admin side is given. Of Token, Tokens, Hosts, Cluster, Decisions,
-// Top, Audit, Events and Dashboard there may be none.
+// Top, Audit, Upstreams, Events and Dashboard there may be none.
 type Options struct {
 	// Token is asked for, as a bearer token (RFC 6750), before anything is
 	// changed, profiled, or told of the cluster: who has it may do all. Without it and
@@ -60,6 +60,9 @@ type Options struct {
 	Decisions func(ctx context.Context, q DecisionQuery) (Decisions, error)
 	Top       func(ctx context.Context, q TopQuery) (Top, error)
 	Audit     func(ctx context.Context, q AuditQuery) (Audit, error)
+	// Upstreams are those that are served, and how their targets fare on all nodes; nil for
+	// none.
+	Upstreams func(ctx context.Context) (Upstreams, error)
 	// Events tells of what happens while it does; nil for none.
 	Events *Events
 	// Dashboard serves "/" and what is under "/dashboard/"; nil for no pages. It checks

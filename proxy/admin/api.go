@@ -35,6 +35,7 @@ func (o Options) endpoints() []endpoint {
 		look("/limits", "The limits of all routes that this node serves.", o.Limits),
 		look("/nodes", "All nodes that live, and what each serves.", o.Nodes),
 		look("/leader", "Which node leads, and what the leader's tasks came to.", o.Leader),
+		o.upstreams(),
 		o.minutes(),
 		o.decisions(),
 		o.top(),

@@ -160,6 +160,57 @@ type TopKey struct {
 	Error  int64  `json:"error"`
 }
 
+// Upstreams are those that are served, and how their targets fare on each node.
+type Upstreams struct {
+	Upstreams []Upstream   `json:"upstreams"` // by name
+	Nodes     []NodeAnswer `json:"nodes"`     // that were asked, and what those said that told nothing
+}
+
+// An Upstream is one of them. Its counts are those of all nodes together, each since it
+// started.
+type Upstream struct {
+	Name           string   `json:"name"`
+	Echo           bool     `json:"echo,omitempty"` // built in; it has one target
+	Routes         []string `json:"routes"`         // that forward to it
+	Balance        string   `json:"balance"`
+	Protocol       string   `json:"protocol"`
+	MaxConnections int      `json:"max_connections,omitempty"` // requests that a target works on at a time; 0: any number
+	Queue          int      `json:"queue,omitempty"`           // requests that may wait then, on each node
+	Waiting        int      `json:"waiting"`                   // requests that do
+	Retries        int      `json:"retries,omitempty"`         // more targets that one request may be taken to
+	Retried        int64    `json:"retried"`                   // requests that were taken to one more
+	Checked        string   `json:"checked,omitempty"`         // the path by which health is checked; empty: it is not
+	Targets        []Target `json:"targets"`
+}
+
+// A Target is one server of an upstream.
+type Target struct {
+	Target string `json:"target"` // its URL
+	Weight int    `json:"weight"`
+	// State is the worst that a node says: healthy, slow_start, probing, ejected, unhealthy.
+	State    string `json:"state"`
+	InFlight int    `json:"in_flight"`
+	// Requests had this target as the last one asked; Errors are those of them for which
+	// it is to blame, or the way to it, and Results all of them by what came of it.
+	Requests int64            `json:"requests"`
+	Errors   int64            `json:"errors"`
+	Results  map[string]int64 `json:"results"`
+	Nodes    []TargetNode     `json:"nodes"`
+}
+
+// A TargetNode is how a target fares on one node.
+type TargetNode struct {
+	Node           string    `json:"node"`
+	State          string    `json:"state"`
+	FailedConnects int       `json:"failed_connects,omitempty"` // in a row
+	FailedChecks   int       `json:"failed_checks,omitempty"`   // in a row
+	EjectedUntil   time.Time `json:"ejected_until,omitzero"`    // by that node's clock
+	Share          float64   `json:"share"`                     // of what it gets in good health: 0 to 1
+	InFlight       int       `json:"in_flight"`
+	Requests       int64     `json:"requests"`
+	Errors         int64     `json:"errors"`
+}
+
 // An AuditQuery says which part of the audit trail is asked for.
 type AuditQuery struct {
 	Before string // the id of an entry; empty for the end

@@ -83,6 +83,14 @@ func (o Options) top() endpoint {
 	return e
 }
 
+func (o Options) upstreams() endpoint {
+	e := look("/upstreams", "The upstreams that this node serves, and how their targets fare on all nodes.", o.Upstreams)
+	if o.Upstreams == nil {
+		return e.missing("this weir does not tell of upstreams")
+	}
+	return e
+}
+
 func (o Options) audit() endpoint {
 	query := []parameter{
 		text("before", "Only entries before the one with that id."),

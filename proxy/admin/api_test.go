@@ -83,6 +83,7 @@ func TestAPI_BadQuestions(t *testing.T) {
 		{"GET", "statistics?minute=1", "", 400, "write one of minutes"},
 		{"GET", "decisions", "", 404, "does not remember"},
 		{"GET", "top", "", 404, "does not count"},
+		{"GET", "upstreams", "", 404, "does not tell of upstreams"},
 		{"GET", "audit", "", 404, "no audit trail"},
 		{"GET", "events", "", 404, "no events"},
 	} {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"strconv"
 
 	"github.com/weir-proxy/weir/proxy"
 )
@@ -39,6 +40,45 @@ func (c Client) Decided(ctx context.Context, id string) (Decisions, error) {
 
 // Top is the keys that send most requests, and those that are refused most.
 func (c Client) Top(ctx context.Context) (Top, error) { return get[Top](ctx, c, "/api/v1/top") }
+
+// TopOf is Top of some limits, minutes and so many keys.
+func (c Client) TopOf(ctx context.Context, q TopQuery) (Top, error) {
+	query := url.Values{}
+	for name, value := range map[string]string{"route": q.Route, "limit": q.Limit} {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	for name, n := range map[string]int{"minutes": q.Minutes, "n": q.N} {
+		if n > 0 {
+			query.Set(name, strconv.Itoa(n))
+		}
+	}
+	return get[Top](ctx, c, "/api/v1/top?"+query.Encode())
+}
+
+// Upstreams are those that this weir serves, and how their targets fare on all nodes.
+func (c Client) Upstreams(ctx context.Context) (Upstreams, error) {
+	return get[Upstreams](ctx, c, "/api/v1/upstreams")
+}
+
+// Nodes are all that live.
+func (c Client) Nodes(ctx context.Context) (Nodes, error) { return get[Nodes](ctx, c, "/api/v1/nodes") }
+
+// Leader is which node leads.
+func (c Client) Leader(ctx context.Context) (Leadership, error) {
+	return get[Leadership](ctx, c, "/api/v1/leader")
+}
+
+// Statistics are what happened in the last minutes.
+func (c Client) Statistics(ctx context.Context, minutes int) (Statistics, error) {
+	return get[Statistics](ctx, c, "/api/v1/statistics?minutes="+strconv.Itoa(minutes))
+}
+
+// Limits are those of all routes that this weir serves.
+func (c Client) Limits(ctx context.Context) (Limits, error) {
+	return get[Limits](ctx, c, "/api/v1/limits")
+}
 
 // Audit is what operators did, the last first.
 func (c Client) Audit(ctx context.Context) (Audit, error) {

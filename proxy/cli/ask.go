@@ -2,9 +2,14 @@ package cli
 
 import (
 	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"net/http"
 	"os"
 	"os/user"
 
@@ -14,11 +19,66 @@ import (
 
 // A running is a running weir, by its admin listener.
 type running struct {
+	identity
 	Admin string `default:"127.0.0.1:9901" env:"WEIR_ADMIN" help:"Where the admin listener of a running weir is: HOST:PORT or a URL." placeholder:"HOST:PORT"`
 	Token string `env:"WEIR_ADMIN_TOKEN" help:"Its token, if it asks for one."`
 }
 
-func (r running) client() admin.Client { return admin.Client{Address: r.Admin, Token: r.Token} }
+func (r running) client() admin.Client {
+	return admin.Client{Address: r.Admin, Token: r.Token, HTTP: r.carrier()}
+}
+
+// An identity is what is shown to an admin listener in TLS, and whom to believe there.
+type identity struct {
+	CACert string `name:"cacert" env:"WEIR_ADMIN_CACERT" help:"A file with authorities that sign its certificate, in PEM; without it those of this machine." placeholder:"FILE"`
+	Cert   string `name:"cert" env:"WEIR_ADMIN_CERT" help:"A file with the certificate to show it, in PEM, where it has a client_ca." placeholder:"FILE"`
+	Key    string `name:"key" env:"WEIR_ADMIN_KEY" help:"A file with the key of that certificate." placeholder:"FILE"`
+}
+
+// Validate says what is wrong with the files before anything is done.
+func (i identity) Validate() error {
+	_, err := i.tls()
+	return err
+}
+
+// carrier is a client with that identity; nil for none in particular.
+func (i identity) carrier() *http.Client {
+	if i == (identity{}) {
+		return nil
+	}
+	carrier := http.DefaultTransport.(*http.Transport).Clone()
+	made, err := i.tls()
+	carrier.TLSClientConfig = made
+	if err != nil { // since it was validated
+		carrier.DialContext = func(context.Context, string, string) (net.Conn, error) { return nil, err }
+	}
+	return &http.Client{Transport: carrier}
+}
+
+// tls is what that identity is in TLS.
+func (i identity) tls() (*tls.Config, error) {
+	made := &tls.Config{MinVersion: tls.VersionTLS12}
+	if i.CACert != "" {
+		text, err := os.ReadFile(i.CACert)
+		if err != nil {
+			return nil, fmt.Errorf("--cacert: %w", err)
+		}
+		if made.RootCAs = x509.NewCertPool(); !made.RootCAs.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("--cacert %s: there is no certificate in this file; name one with -----BEGIN CERTIFICATE-----", i.CACert)
+		}
+	}
+	switch {
+	case i.Cert == "" && i.Key != "":
+		return nil, errors.New("--key without --cert: write both, they belong together")
+	case i.Cert != "":
+		pair, err := tls.LoadX509KeyPair(i.Cert, cmp.Or(i.Key, i.Cert)) // a file may hold both
+		if err != nil {
+			return nil, fmt.Errorf("--cert: %w", err)
+		}
+		made.Certificates = []tls.Certificate{pair}
+	}
+	return made, nil
+}
 
 // explained is err, or errReported when it is a refusal whose facts it prints to out:
 // every problem of a configuration, or what each node said.

@@ -53,7 +53,7 @@ func load(path string, out io.Writer) (*config.Config, error) {
 	return c, printed(out, err)
 }
 
-// printed is err, or errSaid when it is problems, which it prints to out, one a
+// printed is err, or errReported when it is problems, which it prints to out, one a
 // line.
 func printed(out io.Writer, err error) error {
 	var problems config.Problems

@@ -21,6 +21,7 @@ type Env struct {
 	Stdin          io.Reader // nil: that of the process
 	Stdout, Stderr io.Writer
 	Reload         <-chan os.Signal // SIGHUP
+	Reopen         <-chan os.Signal // SIGUSR1
 }
 
 // stdin is where commands read.
@@ -45,6 +46,7 @@ type commands struct {
 	Explain     explainCommand     `cmd:"" help:"Say what would be done with a request, and why; it takes nothing."`
 	Simulate    simulateCommand    `cmd:"" help:"Say what limits would have done with requests of an access log."`
 	Keys        keysCommand        `cmd:"" help:"Look a key up on all nodes, and reset, grant, ban or unban it."`
+	Top         topCommand         `cmd:"" help:"Show live whom limits see and refuse most, on all nodes, and ban or reset what is selected."`
 	Push        pushCommand        `cmd:"" help:"Have all nodes serve a file, or none."`
 	Rollback    rollbackCommand    `cmd:"" help:"Have all nodes serve what was pushed earlier."`
 	History     historyCommand     `cmd:"" help:"List what was pushed, by whom, and what it changed."`
@@ -58,7 +60,7 @@ type commands struct {
 }
 
 var (
-	// errSaid says that the command has already told what went wrong.
+	// errReported says that the command has already told what went wrong.
 	errReported = errors.New("said")
 	// errUsage says that it has told what is wrong with the command line.
 	errUsage = errors.New("usage")

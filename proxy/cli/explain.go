@@ -18,6 +18,7 @@ import (
 )
 
 type explainCommand struct {
+	identity
 	Method string   `arg:"" complete:"GET,HEAD,POST,PUT,PATCH,DELETE,OPTIONS" help:"The method: GET, POST ...; or, alone, the id of a request of the last minutes: what was decided about it."`
 	URL    string   `arg:"" optional:"" name:"url" help:"http://HOST/PATH, or /PATH."`
 	Config string   `short:"c" help:"The configuration; without it weir.yaml, then config.example.yaml." placeholder:"FILE" xor:"where"`

@@ -14,7 +14,7 @@ import (
 
 // client asks the weir that is named, or the one that other commands would ask.
 func (c explainCommand) client() admin.Client {
-	return admin.Client{Address: cmp.Or(c.Admin, os.Getenv("WEIR_ADMIN"), "127.0.0.1:9901"), Token: c.Token}
+	return admin.Client{Address: cmp.Or(c.Admin, os.Getenv("WEIR_ADMIN"), "127.0.0.1:9901"), Token: c.Token, HTTP: c.carrier()}
 }
 
 // ask prints what a running weir would do with a request.

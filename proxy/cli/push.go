@@ -28,7 +28,7 @@ func (c pushCommand) Run(ctx context.Context, w Env) error {
 	return printPushed(w.Stdout, done)
 }
 
-// printPushed tells people what came of a push. It is errSaid when a node could not
+// printPushed tells people what came of a push. It is errReported when a node could not
 // serve what was only tried.
 func printPushed(out io.Writer, p admin.Pushed) error {
 	for _, warning := range p.Warnings {

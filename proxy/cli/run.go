@@ -16,7 +16,7 @@ import (
 
 type runCommand struct {
 	Config string `short:"c" help:"The configuration; without it weir.yaml, then config.example.yaml." placeholder:"FILE"`
-	Level  string `name:"log-level" default:"info" enum:"debug,info,warn,error" help:"The least that is logged; warn leaves out the line of each request."`
+	Level  string `name:"log-level" default:"info" enum:"debug,info,warn,error" help:"The least that is logged; warn leaves out the line of each request, unless access_log.file is set."`
 }
 
 // Run serves until ctx is done, then drains.
@@ -41,7 +41,7 @@ func (c runCommand) Run(ctx context.Context, w Env) error {
 	stdlog.SetFlags(0)
 	stdlog.SetOutput(log.Standard())      // the standard library's, for the whole process
 	memlimit.Set(memlimit.WithRatio(0.9)) // without a limit to find, nothing is set
-	n, err := node.Start(ctx, node.Options{Path: path, Config: read, Log: log, Build: readBuild(), Reload: w.Reload})
+	n, err := node.Start(ctx, node.Options{Path: path, Config: read, Log: log, Build: readBuild(), Reload: w.Reload, Reopen: w.Reopen})
 	if err != nil {
 		return err
 	}

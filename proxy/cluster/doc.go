@@ -21,6 +21,8 @@
 //	minute:N hash  id of a node: what it counted in minute N since 1970, as JSON
 //	minutes  zset  minutes to be added up: when a report of them came last
 //	statistics:N   what all counted in minute N, as JSON
+//	questions      the channel by which one node asks all others what they have seen
+//	replies:ID     list  what they reply, for five seconds
 //	audit    stream  what operators did, as JSON (AuditEntry); for 30 days
 //	alerts   list  alerts that wait to be sent, as JSON (Alert)
 //	alerted:...    what was told of lately

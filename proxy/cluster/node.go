@@ -67,6 +67,7 @@ type Node struct {
 	nudged   chan struct{} // of length 1: the next sign of life is due
 	returned chan struct{} // of length 1
 	drifted  chan int      // of length 1
+	asking   chan struct{} // has one value for each question under way
 }
 
 // A serving is what a node serves.
@@ -111,6 +112,7 @@ func Join(rdb redis.UniversalClient, o Options) *Node {
 		nudged:   make(chan struct{}, 1),
 		returned: make(chan struct{}, 1),
 		drifted:  make(chan int, 1),
+		asking:   make(chan struct{}, mostAsking),
 	}
 	n.live.Store(1)
 	n.serving.Store(&serving{})

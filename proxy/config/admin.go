@@ -1,6 +1,9 @@
 package config
 
-import "slices"
+import (
+	"crypto/x509"
+	"slices"
+)
 
 // adminTLS checks that the admin listener in TLS has certificates, stands beside
 // all others, and is not open to everybody.
@@ -21,6 +24,25 @@ func (r *loader) adminTLS(f *file) {
 		}
 	}
 	r.requireToken(at, secure, &f.Admin)
+}
+
+// clientCA reads the authorities that sign the certificates of operators.
+func (r *loader) clientCA(f *adminForm) string {
+	if f.ClientCA == "" {
+		return ""
+	}
+	at := &f.ClientCA
+	if listenAddress(f.HTTPS) == "" && r.ok(&f.HTTPS) {
+		r.wrong(at, "nobody is asked for a certificate: there is no admin.https", "write https: HOST:PORT beside it")
+	}
+	if plain := parseAddress(f.HTTP); r.ok(&f.HTTP) && plain.port != "" && !plain.loopback() {
+		r.wrong(at, "admin.http is reached from the network without a certificate", "let admin.http listen on 127.0.0.1")
+	}
+	data, ok := r.attach(at)
+	if ok && !x509.NewCertPool().AppendCertsFromPEM(data) {
+		r.wrong(at, "there is no certificate in this file", "name a file with -----BEGIN CERTIFICATE-----")
+	}
+	return string(data)
 }
 
 // leastToken is how long a token is, at least, that others on the network could try

@@ -87,7 +87,7 @@ func (b Bundle) Hash() string {
 }
 
 // Unpack makes of b what Load makes of files, on a machine whose own file made
-// own. What b says nothing of among listen, admin, store, redis and reload is as
+// own. What b says nothing of among listen, admin, store, redis, reload, access_log and traces is as
 // in own. The Hash of the result is that of b, the same on all machines.
 func Unpack(own *Config, b Bundle) (*Config, error) {
 	if err := b.Check(); err != nil {
@@ -146,5 +146,11 @@ func (r *loader) inherit(main, own *file) {
 	}
 	if !r.given(&main.Reload) {
 		main.Reload = own.Reload
+	}
+	if !r.given(&main.AccessLog) {
+		main.AccessLog = own.AccessLog
+	}
+	if !r.given(&main.Traces) {
+		main.Traces = own.Traces
 	}
 }

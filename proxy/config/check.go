@@ -20,7 +20,7 @@ func (r *loader) compile(f *file) (*Config, error) {
 	c := &Config{
 		Version:  f.Version,
 		Listen:   r.listen(&f.Listen),
-		Admin:    Admin{HTTP: f.Admin.HTTP, HTTPS: listenAddress(f.Admin.HTTPS), Token: string(f.Admin.Token), Hosts: r.hosts(f.Admin.Hosts), Tokens: r.operators(&f.Admin)},
+		Admin:    Admin{HTTP: f.Admin.HTTP, HTTPS: listenAddress(f.Admin.HTTPS), ClientCA: r.clientCA(&f.Admin), Token: string(f.Admin.Token), Hosts: r.hosts(f.Admin.Hosts), Tokens: r.operators(&f.Admin)},
 		Store:    Store(f.Store),
 		Redis:    r.redis(&f.Redis),
 		Reload:   r.reload(&f.Reload, f.Store),
@@ -33,8 +33,10 @@ func (r *loader) compile(f *file) (*Config, error) {
 			Expose:         f.Defaults.Expose,
 			NewKeys:        r.newKeys(&f.Defaults.NewKeys),
 		},
-		Alerts: r.alerts(&f.Alerts),
-		form:   f,
+		Alerts:    r.alerts(&f.Alerts),
+		AccessLog: r.accessLog(&f.AccessLog),
+		Traces:    r.traces(&f.Traces),
+		form:      f,
 	}
 	r.listeners(f)
 	r.adminTLS(f)

@@ -37,7 +37,7 @@ func (c Change) String() string {
 // Compare tells what changes from was to is: limits first, then routes, keys,
 // lists, upstreams and the other sections, by name. What a file holds that the
 // configuration names is not compared. Secrets and the values of lists and of overrides are not told,
-// nor what variables of the environment hold.
+// only that they are others; nor is what variables of the environment hold.
 func Compare(was, is *Config) []Change {
 	once := make([]byte, 16)
 	rand.Read(once)
@@ -79,9 +79,16 @@ func (c *Config) parts(once []byte) []map[string]string {
 		without.Limits = nil
 		routes[r.Name] = c.written.lineOf(&without, r)
 	}
-	sections := map[string]string{"client_ip": line(&f.ClientIP), "privacy": line(&f.Privacy), "defaults": line(&f.Defaults), "alerts": line(&f.Alerts)}
-	if f.JWT != nil {
-		sections["jwt"] = line(f.JWT)
+	sections := map[string]string{}
+	for name, form := range map[string]any{
+		"client_ip": &f.ClientIP, "privacy": &f.Privacy, "defaults": &f.Defaults, "alerts": &f.Alerts, "access_log": &f.AccessLog, "traces": &f.Traces, "jwt": f.JWT,
+	} {
+		if v := reflect.ValueOf(form); !v.IsNil() {
+			sections[name] = line(form)
+			if hidden := secretsOf(v); hidden != "" {
+				sections[name] += " (secrets not shown, " + brief(once, hidden) + ")"
+			}
+		}
 	}
 	lists := map[string]string{}
 	for name, l := range f.Lists {
@@ -99,6 +106,38 @@ func brief(once []byte, text string) string {
 	mac := hmac.New(sha256.New, once)
 	mac.Write([]byte(text))
 	return fmt.Sprintf("%x", mac.Sum(nil)[:3])
+}
+
+// secretsOf are all secrets in a form, each in its place, as one text; empty if there
+// are none.
+func secretsOf(v reflect.Value) string {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			return secretsOf(v.Elem())
+		}
+	case reflect.Struct:
+		var all string
+		for i := range v.NumField() {
+			if one := secretsOf(v.Field(i)); one != "" {
+				all += fmt.Sprintf("%d: %q\n", i, one)
+			}
+		}
+		return all
+	case reflect.Map:
+		var all string
+		for _, name := range slices.SortedFunc(slices.Values(v.MapKeys()), func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) }) {
+			if one := secretsOf(v.MapIndex(name)); one != "" {
+				all += fmt.Sprintf("%q: %q\n", name, one)
+			}
+		}
+		return all
+	case reflect.String:
+		if v.Type() == reflect.TypeFor[secret]() || v.Type() == reflect.TypeFor[secretURL]() {
+			return v.String()
+		}
+	}
+	return ""
 }
 
 func lines[T any](line func(any) string, all map[string]*T) map[string]string {

@@ -52,7 +52,7 @@ func (k *keyForm) MarshalYAML() (any, error) {
 
 // MarshalYAML writes the steps alone if that says all.
 func (n *normalForm) MarshalYAML() (any, error) {
-	if n.DefaultRegion == "" && len(n.AllowTypes) == 0 {
+	if n.DefaultRegion == "" && n.Extensions == "" && len(n.AllowTypes) == 0 {
 		return n.As, nil
 	}
 	type full normalForm
@@ -86,7 +86,8 @@ func (p privacyForm) MarshalYAML() (any, error) {
 	return struct {
 		HashSecret     secret `yaml:"hash_secret"`
 		PreviousSecret string `yaml:"previous_secret"`
-	}{p.HashSecret, previous}, nil
+		LogClient      string `yaml:"log_client"`
+	}{p.HashSecret, previous, p.LogClient}, nil
 }
 
 // MarshalYAML hides the token so that it still differs from those of others.

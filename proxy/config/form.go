@@ -30,6 +30,10 @@ type file struct {
 	Defaults defaultsForm `yaml:"defaults"`
 	// Alerts say who is told when limits are used up.
 	Alerts alertsForm `yaml:"alerts"`
+	// AccessLog says what is written of each request, and where.
+	AccessLog accessLogForm `yaml:"access_log"`
+	// Traces say where traces of requests are sent, by OpenTelemetry's protocol.
+	Traces tracesForm `yaml:"traces"`
 	// JWT says which tokens keys from jwt: believe.
 	JWT *jwtForm `yaml:"jwt,omitempty"`
 	// Keys are named ways to tell clients apart.

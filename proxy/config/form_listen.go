@@ -90,6 +90,8 @@ type adminForm struct {
 	HTTP string `yaml:"http" jsonschema:"default=127.0.0.1:9901"`
 	// HTTPS is a second address of it, in TLS with the certificates of listen.tls, host:port, or none.
 	HTTPS string `yaml:"https" jsonschema:"default=none"`
+	// ClientCA is a file with certificates of authorities, in PEM. With it, admin.https answers only those who show a certificate that one of these has signed; tokens are asked for besides.
+	ClientCA string `yaml:"client_ca" jsonschema:"default="`
 	// Token is asked for as a bearer token. It may be empty, or shorter than 16 characters, on a loopback address only.
 	Token secret `yaml:"token" jsonschema:"default="`
 	// Tokens are those of single operators, each with a name and a role. With one of them nobody is answered without a token.

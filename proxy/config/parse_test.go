@@ -253,6 +253,9 @@ func TestEffective_IsTheSameConfig(t *testing.T) {
 			for i := range c.Admin.Tokens {
 				c.Admin.Tokens[i].Text = ""
 			}
+			for name := range c.Traces.Headers {
+				c.Traces.Headers[name] = ""
+			}
 			for _, u := range c.Upstreams {
 				u.Position = Position{}
 			}

@@ -129,6 +129,9 @@ func TestLoad_FewestLines(t *testing.T) {
 		Privacy:  Privacy{LogClient: ClientFull},
 		Defaults: Defaults{Mode: Enforce, OnStoreFailure: Local, Headers: HeadersIETF, Expose: true},
 		Alerts:   Alerts{Refused: 100, Used: 80, Repeat: time.Hour},
+
+		AccessLog: AccessLog{Format: LogJSON, Fields: []string{"standard"}, Sample: 1},
+		Traces:    Traces{Sample: 0.01, Parent: ParentTrusted, Service: "weir"},
 	}
 	route := c.Routes[0]
 	if route.Name != "v1-sms-send" || route.Limits[0].Name != "header-X-Phone" || route.Upstream.Timeouts != (Timeouts{Connect: 2 * time.Second, Response: 30 * time.Second}) {

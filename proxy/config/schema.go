@@ -30,6 +30,8 @@ type Config struct {
 	Privacy   Privacy
 	Defaults  Defaults
 	Alerts    Alerts
+	AccessLog AccessLog
+	Traces    Traces
 	Tokens    *key.Tokens          // verifies what jwt: reads; nil when nothing is said of tokens
 	Keys      map[string]*key.Spec // by name; parts and replacements are resolved
 	Upstreams map[string]*Upstream // by name; one written in place stands under its URL
@@ -94,10 +96,13 @@ type ListenTimeouts struct {
 
 // Admin says where operators connect.
 type Admin struct {
-	HTTP  string   // host:port; the port may be 0
-	HTTPS string   // as HTTP; "" for none, and none unless there is listen.https
-	Token string   // empty: none is asked for, which is allowed on loopback only
-	Hosts []string // that are answered without a token, besides loopback
+	HTTP  string // host:port; the port may be 0
+	HTTPS string // as HTTP; "" for none, and none unless there is listen.https
+	// ClientCA is PEM with the authorities of client certificates, one of which must have
+	// signed that of whoever connects to HTTPS; "" asks for none (mutual TLS).
+	ClientCA string
+	Token    string   // empty: none is asked for, which is allowed on loopback only
+	Hosts    []string // that are answered without a token, besides loopback
 	// Tokens are those of single operators. With one of them, Token may be empty, and
 	// none is answered without a token.
 	Tokens []Token

@@ -108,6 +108,19 @@ func (c *Certificates) config() *tls.Config {
 	}
 }
 
+// mutual is config for those alone who show a certificate that one of roots has signed
+// (mutual TLS). Each connection is asked: none goes on from an earlier one.
+func (c *Certificates) mutual(roots *x509.CertPool) *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			next := c.current.Load().Clone()
+			next.ClientAuth, next.ClientCAs, next.SessionTicketsDisabled = tls.RequireAndVerifyClientCert, roots, true
+			return next, nil
+		},
+	}
+}
+
 // Files are those that the certificates were read from, and their keys.
 func (c *Certificates) Files() []string {
 	var all []string

@@ -39,7 +39,8 @@ func (s *Server) Drain(ctx context.Context) error {
 	for _, l := range s.allListeners() {
 		s.shut(l)
 	}
-	until(ctx, closeFrame, func() bool { return s.connections.Load() == 0 && s.http1.Connections() == 0 })
+	s.accepting.Wait() // what was accepted last is counted then, if nobody has begun to serve it
+	until(ctx, closeFrame, func() bool { return s.connections.Load() == 0 })
 	s.stop()
 	first := make(chan error, 1)
 	go func() { first <- s.http1.Shutdown(ctx) }()
@@ -91,6 +92,7 @@ func (s *Server) open(l net.Listener) bool {
 		return false
 	}
 	s.listeners = append(s.listeners, l)
+	s.accepting.Add(1)
 	return true
 }
 
@@ -102,12 +104,10 @@ func (s *Server) allListeners() []net.Listener {
 	return s.listeners
 }
 
-// countConn is http.Server's ConnState: how many connections of HTTP/2 there are.
+// countConn is http.Server's ConnState: a connection of HTTP/2 that was delivered has
+// ended.
 func (s *Server) countConn(_ net.Conn, state http.ConnState) {
-	switch state {
-	case http.StateNew:
-		s.connections.Add(1)
-	case http.StateClosed:
+	if state == http.StateClosed {
 		s.connections.Add(-1)
 	}
 }

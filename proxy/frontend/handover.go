@@ -16,12 +16,14 @@ func newHandover() *handover {
 	return &handover{conns: make(chan net.Conn), closed: make(chan struct{})}
 }
 
-// deliver gives c to Accept, or closes it if nobody asks any more.
-func (h *handover) deliver(c net.Conn) {
+// deliver gives c to Accept, or closes it if nobody asks any more; it reports which.
+func (h *handover) deliver(c net.Conn) bool {
 	select {
 	case h.conns <- c:
+		return true
 	case <-h.closed:
 		_ = c.Close()
+		return false
 	}
 }
 

@@ -2,6 +2,8 @@ package frontend
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	stdlog "log"
 	"net"
@@ -28,8 +30,9 @@ type Server struct {
 	bounds      config.Listen
 	log         zerolog.Logger
 	offenders   *offenders
-	closing     atomic.Bool  // answers say that their connections end
-	connections atomic.Int64 // of HTTP/2
+	closing     atomic.Bool    // answers say that their connections end
+	connections atomic.Int64   // accepted and not closed, of every protocol
+	accepting   sync.WaitGroup // listeners that are served
 	started     sync.Once
 
 	ctx  context.Context // ends when no connection is taken any more
@@ -123,6 +126,7 @@ func (s *Server) Serve(l net.Listener) error {
 	if !s.open(l) {
 		return nil
 	}
+	defer s.accepting.Done()
 	return s.accept(s.proxyProtocol(l), func(c net.Conn) {
 		s.offenders.delay(s.ctx, c)
 		s.http1.ServeConn(c)
@@ -131,12 +135,20 @@ func (s *Server) Serve(l net.Listener) error {
 
 // ServeTLS takes requests in TLS from l until Drain: HTTP/1, and HTTP/2 from
 // clients that ask for it. It owns l.
-func (s *Server) ServeTLS(l net.Listener, c *Certificates) error {
+func (s *Server) ServeTLS(l net.Listener, c *Certificates) error { return s.serveTLS(l, c.config()) }
+
+// ServeMutualTLS is ServeTLS for clients with a certificate that one of roots has signed.
+func (s *Server) ServeMutualTLS(l net.Listener, c *Certificates, roots *x509.CertPool) error {
+	return s.serveTLS(l, c.mutual(roots))
+}
+
+func (s *Server) serveTLS(l net.Listener, c *tls.Config) error {
 	if !s.open(l) {
 		return nil
 	}
+	defer s.accepting.Done()
 	h := &handshaker{
-		config: c.config(), within: s.bounds.Timeouts.Header, stall: s.bounds.Timeouts.Write, log: s.log,
+		config: c, within: s.bounds.Timeouts.Header, stall: s.bounds.Timeouts.Write, log: s.log,
 		http1: s.http1.ServeConn, http2: s.deliver,
 	}
 	return s.accept(s.proxyProtocol(l), func(c net.Conn) {
@@ -157,8 +169,12 @@ func (s *Server) accept(l net.Listener, serve func(net.Conn)) error {
 		switch {
 		case err == nil:
 			pause = 0
-			go serve(c)
-		case s.closing.Load() || errors.Is(err, net.ErrClosed):
+			s.connections.Add(1)
+			go func() {
+				defer s.connections.Add(-1)
+				serve(c)
+			}()
+		case errors.Is(err, net.ErrClosed):
 			return s.serveError(l, err)
 		default: // too many open files, most likely: others may end meanwhile
 			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
@@ -167,10 +183,14 @@ func (s *Server) accept(l net.Listener, serve func(net.Conn)) error {
 	}
 }
 
-// deliver gives net/http a connection that speaks HTTP/2.
+// deliver gives net/http a connection that speaks HTTP/2, which counts until countConn
+// hears of its end.
 func (s *Server) deliver(c net.Conn) {
 	s.started.Do(func() { go func() { _ = s.http2.Serve(s.handover) }() })
-	s.handover.deliver(c)
+	s.connections.Add(1)
+	if !s.handover.deliver(c) {
+		s.connections.Add(-1)
+	}
 }
 
 // serverLog are net/http's own log lines: a client's doing, all but panics.

@@ -25,7 +25,7 @@ func TestAsk_PassesOverStaleConnections(t *testing.T) {
 				return
 			}
 			seen <- said
-			_, _ = io.WriteString(nc, fine)
+			_, _ = io.WriteString(nc, okAnswer)
 		}
 	})
 	client := &Client{}
@@ -77,7 +77,7 @@ func TestAsk_MoreThanTheSocketTakes(t *testing.T) {
 	began, length := make(chan struct{}), make(chan int, 1)
 	address := origin(t, func(nc net.Conn, r *bufio.Reader) {
 		_, _ = requestOn(r)
-		_, _ = io.WriteString(nc, fine)
+		_, _ = io.WriteString(nc, okAnswer)
 		<-began
 		n := 0
 		for {
@@ -87,7 +87,7 @@ func TestAsk_MoreThanTheSocketTakes(t *testing.T) {
 			}
 		}
 		length <- n
-		_, _ = io.WriteString(nc, fine)
+		_, _ = io.WriteString(nc, okAnswer)
 	})
 	client := &Client{}
 	p := client.NewPool(Endpoint{Network: "tcp", Address: address})
@@ -119,7 +119,7 @@ func TestAsk_ErrorsOfTheSocket(t *testing.T) {
 	} {
 		address := origin(t, func(nc net.Conn, r *bufio.Reader) {
 			_, _ = requestOn(r)
-			_, _ = io.WriteString(nc, fine)
+			_, _ = io.WriteString(nc, okAnswer)
 			_, _ = requestOn(r)
 			end(nc, r)
 		})

@@ -16,7 +16,8 @@ func (a *asking) step(fd uintptr) bool {
 		}
 		return false
 	}
-	n, err := retried(rawRead, int(fd), a.answer)
+	a.answer.open()
+	n, err := retried(rawRead, int(fd), a.answer.buf[a.answer.w:])
 	switch {
 	case err == syscall.EAGAIN: //nolint:errorlint // a system call returns it as it is
 		return false
@@ -25,7 +26,7 @@ func (a *asking) step(fd uintptr) bool {
 	case n == 0:
 		a.err = io.EOF
 	default:
-		a.read = n
+		a.answer.w += n
 	}
 	a.stage = over
 	return true
@@ -33,7 +34,7 @@ func (a *asking) step(fd uintptr) bool {
 
 // look sends the request if nothing has come before.
 func (a *asking) look(fd int) {
-	if _, err := retried(rawRead, fd, a.answer[:1]); err != syscall.EAGAIN { //nolint:errorlint // as above
+	if _, err := retried(rawRead, fd, a.one[:]); err != syscall.EAGAIN { //nolint:errorlint // as above
 		a.stage = stale
 		return
 	}

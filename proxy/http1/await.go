@@ -1,6 +1,7 @@
 package http1
 
 import (
+	"cmp"
 	"io"
 	"time"
 )
@@ -46,13 +47,30 @@ func (c *conn) await() error {
 	}
 	c.armRead(now, c.firstByteTimeout())
 	err := c.readSome()
-	if !c.state.CompareAndSwap(idle, busy) {
-		return errEnded
-	}
-	if timedOut(err) {
+	switch {
+	case !c.state.CompareAndSwap(idle, busy):
+		return c.cameLate(err)
+	case timedOut(err):
 		return io.EOF
 	}
 	return err
+}
+
+// cameLate is await for a connection that Shutdown ended while it waited, which came
+// to err: a request that came at that very moment is answered, as the last one.
+func (c *conn) cameLate(err error) error {
+	there := err == nil || timedOut(err) && look(c.fd) == Talking
+	if !there || !c.state.CompareAndSwap(ended, busy) {
+		return errEnded
+	}
+	c.mu.Lock()
+	c.armed.at = -1
+	c.armRead(c.server.now(), cmp.Or(c.server.Timeouts.Header, c.server.Timeouts.Idle))
+	c.mu.Unlock()
+	if err == nil {
+		return nil
+	}
+	return c.readSome()
 }
 
 // firstByteTimeout is how long the first bytes of a request may take. A connection that

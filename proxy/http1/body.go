@@ -19,6 +19,11 @@ type feeder interface {
 	feed(b *Body) error
 }
 
+// A flusher sends what was written to it.
+type flusher interface {
+	Flush() error
+}
+
 // A Body is that of a request or an answer. It is read by one goroutine at a
 // time, and no longer than its exchange lasts.
 type Body struct {
@@ -33,14 +38,16 @@ type Body struct {
 	most    int64         // bytes; 0 for any number
 	got     int64         // bytes
 	err     error         // how reading ended; io.EOF is its good end
-	sink    *Exchange     // what was written to it is flushed before waiting for more
+	sink    flusher       // what was written to it is flushed before waiting for more; nil for nothing
 	waited  time.Duration // for the client
 }
 
 // open makes b ready for a body that begins with what in has unread.
 func (b *Body) open(in *input, from feeder, f Framing, l *Limits) {
-	b.trailer.reset()
-	*b = Body{in: in, from: from, framing: f, limits: l, left: f.Length, trailer: b.trailer}
+	trailer := b.trailer
+	trailer.reset()
+	*b = Body{}
+	b.in, b.from, b.framing, b.limits, b.left, b.trailer = in, from, f, l, f.Length, trailer
 	if f.Kind == None || f.Kind == Length && f.Length == 0 {
 		b.left, b.err = 0, io.EOF
 	}

@@ -1,5 +1,7 @@
 package http1
 
+import "encoding/binary"
+
 // The classes of bytes that the grammar of HTTP/1.1 knows. A byte has a bit for
 // each class that it belongs to.
 const (
@@ -42,6 +44,32 @@ func all[S string | []byte](s S, class byte) bool {
 		}
 	}
 	return true
+}
+
+// valueLength is how many bytes at the beginning of b may stand in a value. Most values
+// have none that may not, so that eight are looked at together, as digits of a number:
+// one is subtracted from what must not be less than a blank, and from what must not be
+// DEL, and borrows if it is.
+func valueLength(b []byte) int {
+	const (
+		ones  = 0x0101010101010101
+		tops  = ones << 7
+		blank = ones * ' '
+		del   = ones * 0x7f
+	)
+	i := 0
+	for ; i+8 <= len(b); i += 8 {
+		c := binary.LittleEndian.Uint64(b[i:])
+		if ((c-blank)&^c|((c^del)-ones)&^(c^del))&tops != 0 {
+			break // or a tab, or a neighbour of one: each is looked at by itself
+		}
+	}
+	for ; i < len(b); i++ {
+		if classes[b[i]]&valueChar == 0 {
+			return i
+		}
+	}
+	return len(b)
 }
 
 // lower is the small letter of an ASCII letter, and any other byte as it is.

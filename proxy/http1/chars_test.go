@@ -1,6 +1,7 @@
 package http1
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 )
@@ -23,6 +24,25 @@ func TestChars_ClassesAreThoseOfTheGrammar(t *testing.T) {
 		} {
 			if is(c, class.bit) != class.want {
 				t.Errorf("%s %q: got %t", class.name, c, !class.want)
+			}
+		}
+	}
+}
+
+// Every byte at every place among others, beside the table.
+func TestChars_ValuesAreReadToTheirEnd(t *testing.T) {
+	for _, among := range []byte{'x', ' ', '!', '~', 0x80, 0xff, '\t'} {
+		for i := range 256 {
+			for at := range 20 {
+				b := bytes.Repeat([]byte{among}, 20)
+				b[at] = byte(i)
+				want := len(b)
+				if !is(byte(i), valueChar) {
+					want = at
+				}
+				if got := valueLength(b); got != want {
+					t.Fatalf("%q: got %d; want %d", b, got, want)
+				}
 			}
 		}
 	}

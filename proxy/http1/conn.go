@@ -37,7 +37,7 @@ type conn struct {
 	lately  time.Duration         // now, if the answer before was sent without waiting; 0 otherwise
 
 	write deadline
-	state atomic.Uint32 // shared: idle, busy or ended
+	state atomic.Uint32 // shared
 
 	mu    sync.Mutex // guards what follows, which is shared with an upload
 	armed deadline   // for reading
@@ -50,9 +50,10 @@ type conn struct {
 
 // States of a connection.
 const (
-	busy uint32 = iota
-	idle
-	ended
+	busy  uint32 = iota
+	idle         // it waits for a request
+	ended        // by Shutdown while it was idle, or by itself
+	cut          // by Close
 )
 
 // errEnded says that a connection was ended while it was idle.

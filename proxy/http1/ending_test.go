@@ -13,7 +13,7 @@ import (
 const silence = 20 * time.Millisecond
 
 // come is what has come of an answer when nothing more does for a while.
-func come(t testing.TB, w *wire) string {
+func come(t testing.TB, w *testClient) string {
 	t.Helper()
 	var all []byte
 	b := make([]byte, 4096)
@@ -131,6 +131,7 @@ func TestEndsLate_AfterTheHandler(t *testing.T) {
 // Whoever switches has the connection whole: with what came behind the request, without
 // deadlines, and for as long as it likes.
 func TestSwitch_HandsOverWhole(t *testing.T) {
+	const brief = time.Second // which a handshake stays below on a busy machine
 	overBoth(t, func(t testing.TB) {
 		handed, let := make(chan net.Conn, 1), make(chan struct{})
 		p := serving(t, func(x *Exchange) {
@@ -141,7 +142,7 @@ func TestSwitch_HandsOverWhole(t *testing.T) {
 			}
 			handed <- c
 			<-let // it may stay for as long as the connection does
-		}, func(s *Server) { s.Timeouts = Timeouts{Header: silence, Body: silence, Write: silence, Idle: silence} })
+		}, func(s *Server) { s.Timeouts = Timeouts{Header: brief, Body: brief, Write: brief, Idle: brief} })
 		w := p.dial(t, lined("GET / HTTP/1.1|Host: a|Connection: Upgrade|Upgrade: echo||")+"early")
 		if res, _ := w.status(101); res.Header.Get("Upgrade") != "echo" || res.Header.Get("Connection") != "Upgrade" || res.Header.Get("X-A") != "1" {
 			t.Errorf("got %v", res.Header)
@@ -152,7 +153,7 @@ func TestSwitch_HandsOverWhole(t *testing.T) {
 			t.Errorf("Shutdown waited for it: %v, %d connections", err, p.server.Connections())
 		}
 		close(let)
-		waited := time.NewTimer(5 * silence) // beyond each of the deadlines
+		waited := time.NewTimer(2 * brief) // beyond each of the deadlines
 		<-waited.C
 		go w.says("late")
 		b := make([]byte, 4)

@@ -55,9 +55,11 @@ func (x *Exchange) forget() {
 
 // reset makes x ready for the next request of the same connection.
 func (x *Exchange) reset() {
-	x.Request.Reset()
-	x.body.trailer.reset()
-	*x = Exchange{Request: x.Request, body: Body{trailer: x.body.trailer}, conn: x.conn, in: x.in, out: x.out}
+	fields, trailer, c, in, out := x.Fields, x.body.trailer, x.conn, x.in, x.out
+	fields.reset()
+	trailer.reset()
+	*x = Exchange{} // in place, which costs half of copying a new one over the old
+	x.Fields, x.body.trailer, x.conn, x.in, x.out = fields, trailer, c, in, out
 }
 
 // Body is the body of the request, nil if it has none. Reading it tells a client

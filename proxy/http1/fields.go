@@ -14,10 +14,12 @@ type Field struct {
 }
 
 // Fields are the field lines of one head or trailer section, in their order.
-// They are offsets into the buffer that was parsed: looking something up costs a
-// walk over a few dozen numbers and no memory.
+// They are offsets into the buffer that was parsed, or into memory of their own for
+// lines that were added: looking something up costs a walk over a few dozen numbers
+// and no memory. The zero Fields have no lines.
 type Fields struct {
-	buf   []byte
+	buf   []byte // that was parsed
+	own   []byte // lines that were added
 	lines []line
 	known uint64 // a bit for each Name that is there or was
 	odd   bool   // some name has more than letters, digits and hyphens
@@ -31,6 +33,7 @@ type line struct {
 	value, valueEnd uint32
 	id              Name
 	gone            bool
+	added           bool // it lies in Fields.own
 }
 
 // text is buf[from:to] as a string that shares its memory.
@@ -41,8 +44,19 @@ func text(buf []byte, from, to uint32) string {
 	return unsafe.String(&buf[from], int(to-from))
 }
 
+// memory is where l lies.
+func (f *Fields) memory(l *line) []byte {
+	if l.added {
+		return f.own
+	}
+	return f.buf
+}
+
+func (f *Fields) value(l *line) string { return text(f.memory(l), l.value, l.valueEnd) }
+
 func (f *Fields) at(l *line) Field {
-	return Field{l.id, text(f.buf, l.name, l.nameEnd), text(f.buf, l.value, l.valueEnd)}
+	buf := f.memory(l)
+	return Field{l.id, text(buf, l.name, l.nameEnd), text(buf, l.value, l.valueEnd)}
 }
 
 // All are the lines that have not been dropped.
@@ -69,7 +83,7 @@ func (f *Fields) Value(n Name) (value string, ok bool) {
 	}
 	for i := range f.lines {
 		if l := &f.lines[i]; l.id == n && !l.gone {
-			return text(f.buf, l.value, l.valueEnd), true
+			return f.value(l), true
 		}
 	}
 	return "", false
@@ -79,7 +93,7 @@ func (f *Fields) Value(n Name) (value string, ok bool) {
 func (f *Fields) Lookup(name string) (value string, ok bool) {
 	for i := range f.lines {
 		if l := &f.lines[i]; f.named(l, name) {
-			return text(f.buf, l.value, l.valueEnd), true
+			return f.value(l), true
 		}
 	}
 	return "", false
@@ -90,7 +104,7 @@ func (f *Fields) Lookup(name string) (value string, ok bool) {
 func (f *Fields) AppendValues(dst []string, name string) []string {
 	for i := range f.lines {
 		if l := &f.lines[i]; f.named(l, name) {
-			dst = append(dst, text(f.buf, l.value, l.valueEnd))
+			dst = append(dst, f.value(l))
 		}
 	}
 	return dst
@@ -117,7 +131,7 @@ func (f *Fields) DropLike(name string) {
 		return
 	}
 	for i := range f.lines {
-		if l := &f.lines[i]; alike(f.buf[l.name:l.nameEnd], name) {
+		if l := &f.lines[i]; alike(f.memory(l)[l.name:l.nameEnd], name) {
 			l.gone = true
 		}
 	}
@@ -136,7 +150,7 @@ func (f *Fields) DropFunc(drop func(Field) bool) {
 }
 
 func (f *Fields) named(l *line, name string) bool {
-	return int(l.nameEnd-l.name) == len(name) && !l.gone && equalFold(f.buf[l.name:l.nameEnd], name)
+	return int(l.nameEnd-l.name) == len(name) && !l.gone && equalFold(f.memory(l)[l.name:l.nameEnd], name)
 }
 
 // dropSet takes out the lines whose names have their bit in set.
@@ -165,7 +179,9 @@ func (f *Fields) count(n Name) (count int) {
 }
 
 // reset forgets all lines and keeps the memory for them.
-func (f *Fields) reset() { *f = Fields{lines: f.lines[:0], scratch: f.scratch[:0]} }
+func (f *Fields) reset() {
+	f.buf, f.own, f.lines, f.known, f.odd, f.scratch = nil, f.own[:0], f.lines[:0], 0, false, f.scratch[:0]
+}
 
 // equalFold compares names in any case.
 func equalFold(a []byte, b string) bool {

@@ -37,7 +37,7 @@ func eventually(t testing.TB, what string, so func() bool) {
 // What reaches the upstream is generated anew from what was understood.
 func TestForward_WhatTheUpstreamGets(t *testing.T) {
 	overBoth(t, func(t testing.TB) {
-		address, seen := answering(t, fine)
+		address, seen := answering(t, okAnswer)
 		p := proxyTo(t, address, func(p *proxy) {
 			p.change = func(x *Exchange, c *Call) { c.AcceptTrailers() }
 		})
@@ -162,7 +162,7 @@ func TestForward_ACutRequestIsNoRequest(t *testing.T) {
 // nothing behind it is taken for a request.
 func TestForward_BadBodies(t *testing.T) {
 	overBoth(t, func(t testing.TB) {
-		address, _ := answering(t, fine)
+		address, _ := answering(t, okAnswer)
 		p := proxyTo(t, address, nil)
 		for _, body := range []string{"INVALID|GET / HTTP/1.1|Host: a||", "5|helloXX0||", "5|hello|0|A:b\nGET / HTTP/1.1|Host: a||", "0|A b||"} {
 			w := p.dial(t, lined("POST / HTTP/1.1|Host: a|Transfer-Encoding: chunked||"+body))
@@ -187,7 +187,7 @@ func TestForward_StaleConnections(t *testing.T) {
 		} {
 			address := origin(t, func(nc net.Conn, r *bufio.Reader) {
 				_, _ = requestOn(r)
-				_, _ = io.WriteString(nc, fine)
+				_, _ = io.WriteString(nc, okAnswer)
 				_, _ = requestOn(r) // seen, and not answered
 			})
 			p := proxyTo(t, address, nil)
@@ -212,7 +212,7 @@ func TestForward_LeftoversAreNoAnswers(t *testing.T) {
 			address := origin(t, func(nc net.Conn, r *bufio.Reader) {
 				request, _ := requestOn(r)
 				requests <- request
-				_, _ = io.WriteString(nc, fine)
+				_, _ = io.WriteString(nc, okAnswer)
 				if more == "close" {
 					nc.Close()
 				} else {

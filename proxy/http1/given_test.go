@@ -16,7 +16,7 @@ import (
 // fields if not.
 func TestSource_AllKinds(t *testing.T) {
 	overBoth(t, func(t testing.TB) {
-		address, seen := answering(t, fine)
+		address, seen := answering(t, okAnswer)
 		p := proxyTo(t, address, nil).pool
 		large := strings.Repeat("x", 100_000)
 		for _, body := range []string{"", "hello", large} {
@@ -92,7 +92,7 @@ func TestSource_Expects(t *testing.T) {
 				_, _ = io.WriteString(nc, "HTTP/1.1 100 Continue\r\n\r\n")
 				_, _ = io.Copy(io.Discard, req.Body)
 			}
-			_, _ = io.WriteString(nc, fine)
+			_, _ = io.WriteString(nc, okAnswer)
 		})
 		p := (&Client{Continue: soon}).NewPool(Endpoint{Network: "tcp", Address: address})
 		c := p.client.NewCall(nil)
@@ -118,7 +118,7 @@ func TestSource_Expects(t *testing.T) {
 func TestSource_StopEndsAReadThatWaits(t *testing.T) {
 	address := origin(t, func(nc net.Conn, r *bufio.Reader) {
 		_, _ = http.ReadRequest(r)
-		_, _ = io.WriteString(nc, fine)
+		_, _ = io.WriteString(nc, okAnswer)
 		_, _ = io.Copy(io.Discard, r)
 	})
 	p := (&Client{}).NewPool(Endpoint{Network: "tcp", Address: address})

@@ -1,6 +1,9 @@
 package http1
 
-import "strconv"
+import (
+	"strconv"
+	"unsafe"
+)
 
 // A Head is one that is being written: the start line is there already, fields
 // are added, and whoever sends it adds how the body is framed. Every byte of it
@@ -40,14 +43,18 @@ func (h *Head) release(m *memory) {
 // Add adds a field line. A name that is no token, a value with a control
 // character, and a name that concerns the connection or the framing make sending
 // fail with ErrOutgoing.
-func (h *Head) Add(name, value string) { addField(h, name, value) }
+func (h *Head) Add(name, value string) {
+	h.addField(name, unsafe.Slice(unsafe.StringData(value), len(value)))
+}
 
 // AddBytes is Add for a value that is not a string.
-func (h *Head) AddBytes(name string, value []byte) { addField(h, name, value) }
+func (h *Head) AddBytes(name string, value []byte) { h.addField(name, value) }
 
-func addField[S string | []byte](h *Head, name string, value S) {
+func (h *Head) addField(name string, value []byte) {
 	n := nameOf(name)
-	if len(name) == 0 || !all(name, tokenChar) || !all(value, valueChar) || hopByHop&(1<<n) != 0 && n != ProxyAuthenticate && n != ProxyAuthorization || h.host && n == Host {
+	switch {
+	case n == Other && (len(name) == 0 || !all(name, tokenChar)), valueLength(value) < len(value),
+		hopByHop&(1<<n) != 0 && n != ProxyAuthenticate && n != ProxyAuthorization, h.host && n == Host:
 		h.err = ErrOutgoing
 		return
 	}
@@ -58,13 +65,18 @@ func addField[S string | []byte](h *Head, name string, value S) {
 	h.buf = append(h.buf, '\r', '\n')
 }
 
-// AddFields adds the lines of f that have not been dropped. They were checked
-// when they were parsed. Hop-by-hop fields must have been taken out by Strip;
-// any that is left makes sending fail.
+// AddFields adds the lines of f that have not been dropped. Those that were parsed
+// were checked then; those that were added are checked as Add does. Hop-by-hop
+// fields must have been taken out by Strip; any that is left makes sending fail.
 func (h *Head) AddFields(f *Fields) {
 	for i := range f.lines {
 		l := &f.lines[i]
 		if l.gone || h.host && l.id == Host {
+			continue
+		}
+		if l.added {
+			line := f.at(l)
+			h.Add(line.Name, line.Value)
 			continue
 		}
 		if l.id != Other && hopByHop&(1<<l.id) != 0 {

@@ -24,7 +24,7 @@ func (f *Fields) Strip() {
 	if f.known&(1<<Connection) != 0 {
 		for i := range f.lines {
 			if l := &f.lines[i]; l.id == Connection {
-				f.dropNamed(text(f.buf, l.value, l.valueEnd))
+				f.dropNamed(f.value(l))
 			}
 		}
 	}
@@ -63,7 +63,7 @@ func (f *Fields) hasToken(n Name, small string) bool {
 		if l.id != n || l.gone {
 			continue
 		}
-		for list := text(f.buf, l.value, l.valueEnd); list != ""; {
+		for list := f.value(l); list != ""; {
 			var element string
 			if element, list = token(list); fold(element, small) {
 				return true

@@ -58,7 +58,7 @@ func TestForward_ClientsThatLeave(t *testing.T) {
 // Of TE only "trailers" reaches the upstream, and only as our own word.
 func TestForward_TEIsOurOwn(t *testing.T) {
 	for _, accept := range []bool{true, false} {
-		address, seen := answering(t, fine)
+		address, seen := answering(t, okAnswer)
 		p := proxyTo(t, address, func(p *proxy) {
 			p.change = func(_ *Exchange, c *Call) {
 				if accept {

@@ -182,7 +182,9 @@ func (c *conn) finish() bool {
 	c.fresh = false
 	if x.stage == answered && !x.aborted && len(x.out.buf) > 0 {
 		now := c.server.now()
-		_ = x.flush(now) // noted in x.err; empty unless the end was to be late
+		if x.flush(now) == nil { // noted in x.err; empty unless the end was to be late
+			x.out.release(&c.server.memory) // for whoever answers next: it is in the processor's cache
+		}
 		if c.reader != nil && !c.putting.waited {
 			c.lately = now
 		}

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 )
 
 // ServeNet answers x by a handler that was written for net/http: for what is not
@@ -18,7 +17,8 @@ import (
 // into a connection's buffer. It can neither hijack the connection nor set deadlines;
 // an answer that begins before the body has been read ends the connection.
 func (x *Exchange) ServeNet(ctx context.Context, h http.Handler) {
-	w := &netWriter{x: x, header: http.Header{}}
+	w := &netWriter{header: http.Header{}}
+	w.duplex.Open(x)
 	r := x.netRequest(ctx, w)
 	defer w.end()
 	h.ServeHTTP(w, r)
@@ -47,7 +47,7 @@ func (x *Exchange) netRequest(ctx context.Context, w *netWriter) *http.Request {
 	}
 	if b := x.Body(); b != nil {
 		r.ContentLength = b.Length()
-		w.body = &netBody{w: w, request: r}
+		w.body = &netBody{duplex: &w.duplex, request: r}
 		r.Body = w.body
 		if b.Length() < 0 {
 			r.TransferEncoding = []string{"chunked"}
@@ -78,73 +78,57 @@ func announced(h http.Header) http.Header {
 
 // A netWriter is an http.ResponseWriter.
 type netWriter struct {
-	x      *Exchange
+	duplex Duplex
 	header http.Header
 	body   *netBody // nil if the request has none
-	wrote  bool
-
-	mu sync.Mutex // held while an answer is written, also a 100 Continue by who reads the body
+	wrote  bool     // the final status
 }
 
 func (w *netWriter) Header() http.Header { return w.header }
 
 // WriteHeader sends what it is given as net/http does, or keeps it for Write.
 func (w *netWriter) WriteHeader(status int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.writeHeader(status)
-}
-
-func (w *netWriter) writeHeader(status int) {
 	switch {
-	case w.wrote:
+	case w.wrote, status == http.StatusContinue: // the client is sent that when its body is read
 		return
-	case status < 200 && status != 101:
-		if status != 100 {
-			w.add(w.x.Interim(status))
-			_ = w.x.SendInterim() // the final answer will meet the same fate
-		}
+	case status < 200 && status != http.StatusSwitchingProtocols:
+		w.duplex.Informational(status, w.fields())
 		return
 	}
 	w.wrote = true
-	x := w.x
-	x.uploading = w.body != nil && !w.body.whole.Load()
-	w.add(x.Begin(status))
-	f := Framing{UntilClose, -1}
-	if length, err := strconv.ParseInt(w.header.Get("Content-Length"), 10, 64); err == nil && length >= 0 {
-		f = Framing{Length, length}
+	length := int64(-1)
+	if n, err := strconv.ParseInt(w.header.Get("Content-Length"), 10, 64); err == nil && n >= 0 {
+		length = n
 	}
 	if strings.EqualFold(w.header.Get("Connection"), "close") {
-		x.Close()
+		w.duplex.x.Close()
 	}
-	_ = x.Start(f) // Write meets the error again
+	_ = w.duplex.Begin(status, w.fields(), length) // Write meets the error again
 }
 
-// add adds what may be added to a head.
-func (w *netWriter) add(h *Head) {
+// fields are what may be added to a head.
+func (w *netWriter) fields() *Fields {
+	f := new(Fields)
 	for name, values := range w.header {
 		if n := nameOf(name); hopByHop&(1<<n) != 0 && n != Other || strings.HasPrefix(name, http.TrailerPrefix) {
 			continue
 		}
 		for _, value := range values {
-			h.Add(name, value)
+			f.Add(name, value)
 		}
 	}
+	return f
 }
 
 func (w *netWriter) Write(p []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.writeHeader(http.StatusOK)
-	return w.x.Write(p)
+	w.WriteHeader(http.StatusOK)
+	return w.duplex.Write(p)
 }
 
 // FlushError sends what has been written.
 func (w *netWriter) FlushError() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.writeHeader(http.StatusOK)
-	return w.x.Flush()
+	w.WriteHeader(http.StatusOK)
+	return w.duplex.Flush()
 }
 
 // Flush is FlushError for who has no use for the error.
@@ -156,29 +140,30 @@ func (w *netWriter) EnableFullDuplex() error { return nil }
 // finish ends an answer that has begun, with its trailer; one that has not is left to
 // the caller.
 func (w *netWriter) finish() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !w.wrote || w.x.aborted {
+	x := w.duplex.x
+	if !w.wrote || x.aborted {
 		return
 	}
-	if err := w.x.endAdding(w.trailer); err != nil {
-		w.x.Abort()
+	if err := w.duplex.End(w.trailer()); err != nil {
+		x.Abort()
 	}
 }
 
-// trailer adds the trailer fields: those that were announced, and those that say so
-// by their names.
-func (w *netWriter) trailer(h *Head) {
+// trailer are the trailer fields: those that were announced, and those that say so by
+// their names.
+func (w *netWriter) trailer() *Fields {
+	f := new(Fields)
 	announced := w.header["Trailer"]
 	for name, values := range w.header {
 		plain, late := strings.CutPrefix(name, http.TrailerPrefix)
-		if !late && !hasElement(announced, name) || untrailed&(1<<nameOf(plain)) != 0 && nameOf(plain) != Other {
+		if !late && !hasElement(announced, name) {
 			continue
 		}
 		for _, value := range values {
-			h.Add(plain, value)
+			f.Add(plain, value)
 		}
 	}
+	return f
 }
 
 func hasElement(lines []string, name string) bool {
@@ -195,25 +180,21 @@ func hasElement(lines []string, name string) bool {
 
 // end waits for whoever still reads the body, and lets nobody begin to.
 func (w *netWriter) end() {
-	b := w.body
-	if b == nil {
+	if w.body == nil {
 		return
 	}
-	if !b.whole.Load() {
-		w.x.StopBody()
-	}
-	b.mu.Lock()
-	b.over = true
-	b.mu.Unlock()
-	w.x.uploading = false
+	w.duplex.Stop()
+	w.body.mu.Lock()
+	w.body.over = true
+	w.body.mu.Unlock()
+	w.duplex.x.uploading = false
 }
 
 // A netBody is the body of a request for a handler of net/http, which may read it on
-// another goroutine than it answers on.
+// another goroutine than it answers on, and longer than it may.
 type netBody struct {
-	w       *netWriter
+	duplex  *Duplex
 	request *http.Request
-	whole   atomic.Bool
 
 	mu   sync.Mutex // held while it is read, and guards what follows
 	over bool
@@ -225,23 +206,16 @@ func (b *netBody) Read(p []byte) (int, error) {
 	if b.over {
 		return 0, http.ErrBodyReadAfterClose
 	}
-	b.w.mu.Lock()
-	err := b.w.x.Continue()
-	b.w.mu.Unlock()
-	if err != nil {
-		return 0, err
-	}
-	n, err := b.w.x.Body().Read(p)
+	n, err := b.duplex.Read(p)
 	if errors.Is(err, io.EOF) {
 		b.trailer()
-		b.whole.Store(true)
 	}
 	return n, err
 }
 
 // trailer fills in the trailer of the request.
 func (b *netBody) trailer() {
-	for f := range b.w.x.Body().Trailer().All() {
+	for f := range b.duplex.Trailer().All() {
 		if b.request.Trailer == nil {
 			b.request.Trailer = http.Header{}
 		}
@@ -249,8 +223,8 @@ func (b *netBody) trailer() {
 	}
 }
 
-// Stop ends reading, also a read that waits.
-func (b *netBody) Stop() { b.w.x.StopBody() }
-
 // Close lets go of the body.
 func (b *netBody) Close() error { return nil }
+
+// Stop ends reading, also a read that waits.
+func (b *netBody) Stop() { b.duplex.Stop() }

@@ -66,7 +66,7 @@ func TestPool_LastInFirstOut(t *testing.T) {
 }
 
 func TestPool_Bounds(t *testing.T) {
-	address, _ := answering(t, fine)
+	address, _ := answering(t, okAnswer)
 	for _, c := range []struct {
 		topic  string
 		client *Client
@@ -187,17 +187,17 @@ func TestTLS_BothSides(t *testing.T) {
 	}})
 	p := proxyTo(t, "", nil)
 	p.pool = p.client.NewPool(Endpoint{Network: "tcp", Address: upstream, TLS: trusting})
-	front := &Server{Handler: p.handle, HalfClosed: Leaves}
-	address := secure(front)
+	downstream := &Server{Handler: p.handle, HalfClosed: Leaves}
+	address := secure(downstream)
 
-	dial := func() *wire {
+	dial := func() *testClient {
 		c, err := tls.Dial("tcp", address, trusting)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { c.Close() })
 		_ = c.SetDeadline(time.Now().Add(soon))
-		return &wire{t, c, bufio.NewReader(c)}
+		return &testClient{t, c, bufio.NewReader(c)}
 	}
 	w := dial()
 	large := strings.Repeat("x", 300_000)
@@ -222,7 +222,7 @@ func TestTLS_BothSides(t *testing.T) {
 	w.says(lined("GET /1 HTTP/1.1|Host: a||"))
 	w.status(200)
 	w.Close()
-	eventually(t, "client gone", func() bool { return front.Connections() == 0 })
+	eventually(t, "client gone", func() bool { return downstream.Connections() == 0 })
 }
 
 // Bytes that TLS has decrypted and nobody has asked for are seen, though the
@@ -263,7 +263,7 @@ func TestTLS_LeftoversAreNoAnswers(t *testing.T) {
 // body that had been read from the client before.
 func TestCall_AgainOverAnotherPool(t *testing.T) {
 	overBoth(t, func(t testing.TB) {
-		address, seen := answering(t, fine)
+		address, seen := answering(t, okAnswer)
 		for _, body := range []string{"Content-Length: 5|~|hello", "Transfer-Encoding: chunked|~|5|hello|0||"} {
 			fields, content, _ := strings.Cut(body, "~|")
 			p := proxyTo(t, address, nil)

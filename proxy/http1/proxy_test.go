@@ -135,14 +135,14 @@ func (p *proxy) tunnel(x *Exchange, c *Call) {
 	Tunnel(Side{down, unread}, Side{up, rest})
 }
 
-// A wire is a client's connection, spoken by hand.
-type wire struct {
+// A testClient is a client's connection, spoken by hand.
+type testClient struct {
 	t testing.TB
 	net.Conn
 	*bufio.Reader
 }
 
-func (p *proxy) dial(t testing.TB, said string) *wire {
+func (p *proxy) dial(t testing.TB, said string) *testClient {
 	t.Helper()
 	c, err := net.Dial("tcp", p.addr)
 	if err != nil {
@@ -151,14 +151,14 @@ func (p *proxy) dial(t testing.TB, said string) *wire {
 	t.Cleanup(func() { c.Close() })
 	_ = c.SetDeadline(time.Now().Add(soon))
 	c = clientSide(t, c)
-	w := &wire{t, c, bufio.NewReader(c)}
+	w := &testClient{t, c, bufio.NewReader(c)}
 	w.says(said)
 	return w
 }
 
-func (w *wire) Read(b []byte) (int, error) { return w.Reader.Read(b) }
+func (w *testClient) Read(b []byte) (int, error) { return w.Reader.Read(b) }
 
-func (w *wire) says(s string) {
+func (w *testClient) says(s string) {
 	w.t.Helper()
 	if _, err := io.WriteString(w.Conn, s); err != nil {
 		w.t.Fatal(err)
@@ -166,7 +166,7 @@ func (w *wire) says(s string) {
 }
 
 // hears reads one answer to a request with that method.
-func (w *wire) hears(method string) (*http.Response, string) {
+func (w *testClient) hears(method string) (*http.Response, string) {
 	w.t.Helper()
 	res, err := http.ReadResponse(w.Reader, &http.Request{Method: method})
 	if err != nil {
@@ -180,7 +180,7 @@ func (w *wire) hears(method string) (*http.Response, string) {
 }
 
 // status reads one answer to GET, and checks its status.
-func (w *wire) status(want int) (*http.Response, string) {
+func (w *testClient) status(want int) (*http.Response, string) {
 	w.t.Helper()
 	res, body := w.hears("GET")
 	if res.StatusCode != want {
@@ -190,7 +190,7 @@ func (w *wire) status(want int) (*http.Response, string) {
 }
 
 // ended checks that the connection ends, and that nothing comes before.
-func (w *wire) ended() {
+func (w *testClient) ended() {
 	w.t.Helper()
 	rest, err := io.ReadAll(w.Reader)
 	if len(rest) > 0 || err != nil && timedOut(err) {
@@ -242,7 +242,7 @@ func answering(t testing.TB, answer string) (address string, seen chan string) {
 // requestOn reads one request as it stands on the wire.
 func requestOn(r *bufio.Reader) (string, error) {
 	var said strings.Builder
-	tee := bufio.NewReaderSize(io.TeeReader(oneByOne{r}, &said), 16)
+	tee := bufio.NewReaderSize(io.TeeReader(unbuffered{r}, &said), 16)
 	req, err := http.ReadRequest(tee)
 	if err != nil {
 		return "", err
@@ -253,10 +253,10 @@ func requestOn(r *bufio.Reader) (string, error) {
 	return said.String(), nil
 }
 
-// oneByOne reads no byte ahead.
-type oneByOne struct{ *bufio.Reader }
+// unbuffered reads no byte ahead.
+type unbuffered struct{ *bufio.Reader }
 
-func (o oneByOne) Read(p []byte) (int, error) {
+func (o unbuffered) Read(p []byte) (int, error) {
 	b, err := o.ReadByte()
 	if err != nil {
 		return 0, err
@@ -265,11 +265,11 @@ func (o oneByOne) Read(p []byte) (int, error) {
 	return 1, nil
 }
 
-const fine = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+const okAnswer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 func TestProxy_Forwards(t *testing.T) {
 	overBoth(t, func(t testing.TB) {
-		address, seen := answering(t, fine)
+		address, seen := answering(t, okAnswer)
 		p := proxyTo(t, address, nil)
 		w := p.dial(t, lined("GET /x?y=%zz HTTP/1.1|Host: a|Connection: X-Mine|X-Mine: 1|X-Other: 2||"))
 		res, body := w.status(200)

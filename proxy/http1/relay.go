@@ -21,10 +21,7 @@ func (x *Exchange) Relay(c *Call) error {
 	for {
 		data, err := c.body.Next()
 		if errors.Is(err, io.EOF) {
-			if keep := c.KeepAnswerTrailer; keep != nil {
-				c.body.trailer.DropFunc(func(f Field) bool { return !keep(f) })
-			}
-			return x.EndWith(&c.body.trailer)
+			return x.EndWith(c.answerTrailer())
 		}
 		if err != nil {
 			return x.broken(c, err)
@@ -34,6 +31,64 @@ func (x *Exchange) Relay(c *Call) error {
 			return err
 		}
 	}
+}
+
+// A Receiver takes an answer in: a Duplex, or what does not speak HTTP/1.1.
+type Receiver interface {
+	// Begin takes the header, of a body with so many bytes; -1 if nobody knows.
+	Begin(status int, f *Fields, length int64) error
+	// Write takes a piece of the body, which may wait for Flush or End.
+	Write(p []byte) (int, error)
+	Flush() error
+	// End takes the trailer fields.
+	End(trailer *Fields) error
+}
+
+// RelayTo sends the answer to whatever takes it; for an Exchange that has no other
+// reader of its body, Relay costs less. An error that is a *Fault is the upstream's,
+// any other that of to.
+func (c *Call) RelayTo(to Receiver) error {
+	c.settleUpload()
+	if err := to.Begin(c.Response.Status, &c.Response.Fields, c.body.framing.Length); err != nil {
+		return err
+	}
+	before := &flushing{to: to}
+	c.body.sink = before
+	for {
+		data, err := c.body.Next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return to.End(c.answerTrailer())
+		case before.err != nil:
+			return before.err
+		case err != nil:
+			_ = to.Flush() // what has come is the client's
+			return c.broken(err)
+		}
+		if _, err := to.Write(data); err != nil {
+			return err
+		}
+	}
+}
+
+// A flushing flushes, and notes how that failed.
+type flushing struct {
+	to  flusher
+	err error
+}
+
+// Flush implements flusher.
+func (f *flushing) Flush() error {
+	f.err = f.to.Flush()
+	return f.err
+}
+
+// answerTrailer are the trailer fields of the answer that are sent on.
+func (c *Call) answerTrailer() *Fields {
+	if keep := c.KeepAnswerTrailer; keep != nil {
+		c.body.trailer.DropFunc(func(f Field) bool { return !keep(f) })
+	}
+	return &c.body.trailer
 }
 
 // broken cuts the answer short since its upstream did, or its client.

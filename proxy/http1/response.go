@@ -36,8 +36,10 @@ func (r *Response) Parse(buf []byte, method string, l *Limits) (n int, err error
 
 // Reset makes r ready for another head.
 func (r *Response) Reset() {
-	r.Fields.reset()
-	*r = Response{Fields: r.Fields}
+	fields := r.Fields
+	fields.reset()
+	*r = Response{}
+	r.Fields = fields
 }
 
 // startLine parses the status line and returns its length, 0 if it is not whole.

@@ -104,7 +104,7 @@ func TestServer_NoTwoShareMemory(t *testing.T) {
 			if _, err := requestOn(r); err != nil || n%7 == 6 {
 				return
 			}
-			_, _ = io.WriteString(c, fine)
+			_, _ = io.WriteString(c, okAnswer)
 		}
 	})
 	for round := range 4 {

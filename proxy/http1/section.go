@@ -109,16 +109,6 @@ func (s *section) line(b []byte, f *Fields, most bound) (int, error) {
 	return n, nil
 }
 
-// valueLength is how many bytes at the beginning of b may stand in a value.
-func valueLength(b []byte) int {
-	for i, c := range b {
-		if classes[c]&valueChar == 0 {
-			return i
-		}
-	}
-	return len(b)
-}
-
 // lineEnd checks that a line ends at b[end] and returns its length, 0 if the
 // bytes for that are not there yet.
 func lineEnd(b []byte, end int) (int, error) {

@@ -410,7 +410,7 @@ func TestServer_Part(t *testing.T) {
 		w := p.dial(t, lined("GET / HTTP/1.1|Host: a||"))
 		w.status(200)
 		p.server.Part()
-		for _, w := range []*wire{w, p.dial(t, "")} {
+		for _, w := range []*testClient{w, p.dial(t, "")} {
 			w.says(lined("GET / HTTP/1.1|Host: a||"))
 			if res, _ := w.status(200); !res.Close {
 				t.Error("the answer does not say so")

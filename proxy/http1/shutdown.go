@@ -38,7 +38,7 @@ func (s *Server) Close() error {
 	s.Part()
 	s.stopListening()
 	for _, c := range s.current(nil) {
-		c.state.Store(ended)
+		c.state.Store(cut)
 		_ = c.net.Close()
 		c.watch.leave()
 	}
@@ -61,11 +61,21 @@ func (s *Server) stopListening() {
 func (s *Server) endIdle() bool {
 	all := s.current(nil)
 	for _, c := range all {
-		if c.state.Load() == idle && look(c.fd) != Talking && c.state.CompareAndSwap(idle, ended) {
-			_ = c.net.SetReadDeadline(passed()) // ends the wait
+		if c.state.Load() == idle && look(c.fd) != Talking {
+			c.endWait()
 		}
 	}
 	return len(all) == 0
+}
+
+// endWait ends c if it still waits for a request; one that comes meanwhile is answered,
+// see cameLate.
+func (c *conn) endWait() {
+	c.mu.Lock() // so that cameLate sets its deadline after this one
+	defer c.mu.Unlock()
+	if c.state.CompareAndSwap(idle, ended) {
+		_ = c.net.SetReadDeadline(passed())
+	}
 }
 
 func (s *Server) stopSweeping() {

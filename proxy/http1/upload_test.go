@@ -164,7 +164,7 @@ func TestUpload_Expect(t *testing.T) {
 // Interim answers do not use up the request: the final answer is still its own.
 func TestForward_InterimAnswers(t *testing.T) {
 	overBoth(t, func(t testing.TB) {
-		address, _ := answering(t, lined("HTTP/1.1 103 Early Hints|Link: </x>|Connection: X-A|X-A: 1||")+fine)
+		address, _ := answering(t, lined("HTTP/1.1 103 Early Hints|Link: </x>|Connection: X-A|X-A: 1||")+okAnswer)
 		p := proxyTo(t, address, nil)
 		w := p.dial(t, "")
 		for range 3 {
@@ -248,7 +248,7 @@ func TestUpgrade_ToSomethingElse(t *testing.T) {
 // A body that had to be read before, for a key in it, is sent on as it came.
 func TestUpload_BodyReadBefore(t *testing.T) {
 	overBoth(t, func(t testing.TB) {
-		address, seen := answering(t, fine)
+		address, seen := answering(t, okAnswer)
 		p := proxyTo(t, address, nil)
 		give := true
 		p.change = func(x *Exchange, c *Call) {

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"crypto/x509"
 	"net"
 
 	"github.com/weir-proxy/weir/proxy/admin"
@@ -64,6 +65,11 @@ func (n *Node) accept(l listener) error {
 	case "admin":
 		return n.admins.Serve(l.Listener)
 	case "admin_https":
+		if ca := n.source.own.Admin.ClientCA; ca != "" {
+			roots := x509.NewCertPool()
+			roots.AppendCertsFromPEM([]byte(ca)) // which was checked
+			return n.admins.ServeMutualTLS(l.Listener, n.certificates, roots)
+		}
 		return n.admins.ServeTLS(l.Listener, n.certificates)
 	case "https":
 		return n.clients.ServeTLS(l.Listener, n.certificates)

@@ -133,9 +133,15 @@ func (q *logQueue) Close() {
 	}
 }
 
-// watch shows in the figures how many lines were dropped.
-func (q *logQueue) watch(r prometheus.Registerer) {
+// watchDropped shows in the figures how many lines were dropped before any of the sinks.
+func watchDropped(r prometheus.Registerer, queues ...*logQueue) {
 	r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "weir_log_lines_dropped_total", Help: "Log lines that were dropped because nobody took them fast enough.",
-	}, func() float64 { return float64(q.dropped.Load()) }))
+	}, func() float64 {
+		n := int64(0)
+		for _, q := range queues {
+			n += q.dropped.Load()
+		}
+		return float64(n)
+	}))
 }

@@ -71,7 +71,7 @@ func TestLogQueue_ASinkThatTakesNothing(t *testing.T) {
 		sink := &stuck{let: make(chan struct{})}
 		q := newLogQueue(sink)
 		r := prometheus.NewRegistry()
-		q.watch(r)
+		watchDropped(r, q)
 		log := zerolog.New(q)
 		log.Info().Msg("first")
 		synctest.Wait() // it is being written now

@@ -19,13 +19,14 @@ import (
 	"github.com/weir-proxy/weir/proxy/frontend"
 )
 
-// Options are what a Node is given; all but Reload are required.
+// Options are what a Node is given; all but Reload and Reopen are required.
 type Options struct {
 	Path   string         // of the configuration's file, which is read again to reload
 	Config *config.Config // what it said
 	Log    *Log
 	Build  Build
 	Reload <-chan os.Signal // each signal is the order to reload
+	Reopen <-chan os.Signal // each signal is the order to open the access log anew; nil: none comes
 }
 
 // A Build is which weir this is.
@@ -35,6 +36,7 @@ type Build struct{ Version, Commit, Go string }
 // for any.
 type Node struct {
 	log          zerolog.Logger
+	access       *accessLog
 	build        Build
 	proxy        *proxy.Proxy
 	source       *configSource
@@ -68,8 +70,10 @@ func Start(ctx context.Context, o Options) (*Node, error) {
 		source:  &configSource{path: o.Path, own: o.Config, log: o.Log.Logger},
 		serving: newTasks(), member: newTasks(), failed: make(chan error, 1),
 	}
-	o.Log.queue.watch(n.registry)
-	err := n.assemble(ctx)
+	err := n.openAccessLog(o)
+	if err == nil {
+		err = n.assemble(ctx)
+	}
 	if err == nil {
 		err = n.listen(ctx, o.Config)
 	}
@@ -77,7 +81,7 @@ func Start(ctx context.Context, o Options) (*Node, error) {
 		_ = n.closers.close(context.WithoutCancel(ctx)) // what went wrong first is what counts
 		return nil, err
 	}
-	n.serve(o.Reload)
+	n.serve(o)
 	return n, nil
 }
 
@@ -105,7 +109,7 @@ func (n *Node) assemble(ctx context.Context) error {
 	n.proxy, err = proxy.New(ctx, proxy.Options{
 		Path: n.source.path, Config: first.config, Read: n.source.read, Registry: n.registry, Log: n.log,
 		Store: n.store.limits, Nodes: n.store.nodes, Agree: n.store.agree, Number: first.number,
-		LogSalt: n.salt.value,
+		LogSalt: n.salt.value, Access: &n.access.AccessWriter, Traces: n.openTraces(first.config.Traces),
 	})
 	if err != nil {
 		return err
@@ -123,7 +127,7 @@ func (n *Node) assemble(ctx context.Context) error {
 }
 
 // serve takes requests and begins all that a node does besides.
-func (n *Node) serve(reload <-chan os.Signal) {
+func (n *Node) serve(o Options) {
 	n.closers.push("tasks", func(ctx context.Context) error { return errors.Join(n.serving.wait(ctx), n.member.wait(ctx)) })
 	addresses := map[string]any{}
 	for _, l := range n.listeners {
@@ -135,7 +139,8 @@ func (n *Node) serve(reload <-chan os.Signal) {
 		})
 	}
 	n.serving.start("config watcher", n.watch)
-	n.serving.start("reload signals", func(ctx context.Context) { n.signals(ctx, reload) })
+	n.serving.start("reload signals", func(ctx context.Context) { n.signals(ctx, o.Reload) })
+	n.member.start("reopen signals", func(ctx context.Context) { n.reopen(ctx, o.Reopen) })
 	n.serving.start("certificates", n.renew)
 	n.serving.start("scavenger", scavenge)
 	n.serving.start("log salt", n.salt.run)
@@ -145,6 +150,7 @@ func (n *Node) serve(reload <-chan os.Signal) {
 	// limits, and is asked about what is pushed.
 	n.member.start("cluster member", func(ctx context.Context) { n.store.run(ctx, n.Address("admin")) })
 	n.member.start("peers", n.watchPeers)
+	n.member.start("questions of other nodes", n.answerOthers)
 	n.member.start("audit", n.flushAudit)
 	n.member.start("pushes", n.follow)
 	n.member.start("liveness socket", func(ctx context.Context) { serveLiveness(ctx, n.source.path) })

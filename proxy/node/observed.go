@@ -1,30 +1,101 @@
 package node
 
 import (
+	"cmp"
 	"context"
+	"slices"
+	"time"
 
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/cluster"
 )
 
-// What this node has seen, as the operators' API tells it.
+const (
+	// someDecisions and someKeys are told when nobody says how many.
+	someDecisions = 100
+	someKeys      = 20
+	// keysAhead is how many more keys of a limit each node is asked for than are told, so
+	// that one that is among the first of all nodes together is known of most; mostKeys
+	// is where that ends.
+	keysAhead = 4
+	mostKeys  = 1000
+)
 
-func (n *Node) decisions(_ context.Context, q admin.DecisionQuery) (admin.Decisions, error) {
-	all := admin.Decisions{Decisions: []admin.Decision{}, Nodes: n.answered()}
-	for _, d := range n.proxy.Decisions(proxy.DecisionQuery(q)) {
-		all.Decisions = append(all.Decisions, n.decision(d))
+// see is what this node knows of what another one asks.
+func (n *Node) see(_ context.Context, q cluster.Question) cluster.Seen {
+	var s cluster.Seen
+	switch {
+	case q.Decisions != nil:
+		s.Decisions = n.proxy.Decisions(*q.Decisions)
+	case q.Top != nil:
+		top := n.proxy.Top(*q.Top)
+		s.Top = &top
+	case q.Upstreams != nil:
+		s.Upstreams = n.proxy.Upstreams(*q.Upstreams)
 	}
-	return all, nil
+	return s
 }
 
-// answered says that this node has told what it knows.
-func (n *Node) answered() []admin.NodeAnswer {
-	return []admin.NodeAnswer{{Node: n.store.id, Said: "ok"}}
+// answerOthers tells other nodes what this one has seen, until ctx is done.
+func (n *Node) answerOthers(ctx context.Context) {
+	if n.store.cluster != nil {
+		n.store.cluster.Answer(ctx, n.see)
+	}
 }
 
-func (n *Node) decision(d proxy.Decision) admin.Decision {
+// seen is what this node and all others know, this one first, and who told what.
+func (n *Node) seen(ctx context.Context, q cluster.Question) ([]cluster.Reply, []admin.NodeAnswer) {
+	all := []cluster.Reply{{Answer: cluster.Answer{Node: n.store.id, Said: "ok"}, Seen: n.see(ctx, q)}}
+	said := []admin.NodeAnswer{admin.NodeAnswer(all[0].Answer)}
+	if n.store.cluster == nil {
+		return all, said
+	}
+	others, err := n.store.cluster.Ask(ctx, q)
+	if err != nil {
+		return all, append(said, admin.NodeAnswer{Node: "all other nodes", Said: "not asked: " + err.Error()})
+	}
+	for _, r := range others {
+		said = append(said, admin.NodeAnswer(r.Answer))
+	}
+	return append(all, others...), said
+}
+
+// decisions are those of all nodes, the last first.
+func (n *Node) decisions(ctx context.Context, q admin.DecisionQuery) (admin.Decisions, error) {
+	query := proxy.DecisionQuery(q)
+	query.N = cmp.Or(max(query.N, 0), someDecisions)
+	if query.Key != "" && !proxy.NamesKey(query.Key) { // perhaps a key itself, which must not travel, and is found nowhere
+		return admin.Decisions{Decisions: []admin.Decision{}, Nodes: []admin.NodeAnswer{}}, nil
+	}
+	seen, said := n.seen(ctx, cluster.Question{Decisions: &query})
+	return admin.Decisions{Decisions: mergeDecisions(query.N, seen), Nodes: said}, nil
+}
+
+// mergeDecisions are the last of all that was decided. Of a node that could not tell all
+// that it was asked for, nothing is known before the first that it told: then nothing
+// before that is told of others either, or it would look as if nothing had come there.
+func mergeDecisions(most int, seen []cluster.Reply) []admin.Decision {
+	var since time.Time
+	all := []admin.Decision{}
+	for _, r := range seen {
+		for _, d := range r.Seen.Decisions {
+			all = append(all, decision(r.Node, d))
+		}
+		if r.Seen.Cut && len(r.Seen.Decisions) > 0 {
+			if first := r.Seen.Decisions[len(r.Seen.Decisions)-1].At; first.After(since) {
+				since = first
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b admin.Decision) int { return b.At.Compare(a.At) })
+	all = slices.DeleteFunc(all, func(d admin.Decision) bool { return d.At.Before(since) })
+	return all[:min(len(all), most)]
+}
+
+func decision(node string, d proxy.Decision) admin.Decision {
 	a := admin.Decision{
-		Node: n.store.id, RequestID: d.RequestID, At: d.At, Route: d.Route, Method: d.Method, Path: d.Path, Status: d.Status,
+		Node: node, RequestID: d.RequestID, At: d.At, Route: d.Route, Method: d.Method, Path: d.Path, Status: d.Status,
 		Outcome: d.Outcome, TookMS: d.TookMS, Limits: []admin.DecisionLimit{}, More: d.More, List: d.List, NewKeys: d.NewKeys,
 		Fallback: d.Fallback, Upstream: d.Upstream, Error: d.Error,
 		Repeated: d.Repeated, Waited: d.Waited, Exempt: d.Exempt, BanBegan: d.BanBegan,
@@ -35,10 +106,24 @@ func (n *Node) decision(d proxy.Decision) admin.Decision {
 	return a
 }
 
-func (n *Node) top(_ context.Context, q admin.TopQuery) (admin.Top, error) {
-	seen := n.proxy.Top(proxy.TopQuery(q))
-	all := admin.Top{Minutes: seen.Minutes, Limits: []admin.TopLimit{}, Nodes: n.answered()}
-	for _, l := range seen.Limits {
+// top is the keys that all nodes together have seen most.
+func (n *Node) top(ctx context.Context, q admin.TopQuery) (admin.Top, error) {
+	query := proxy.TopQuery(q)
+	most := cmp.Or(max(query.N, 0), someKeys)
+	query.N = most
+	if n.store.cluster != nil {
+		query.N = min(keysAhead*most, mostKeys)
+	}
+	seen, said := n.seen(ctx, cluster.Question{Top: &query})
+	var tops []proxy.Top
+	for _, r := range seen {
+		if r.Seen.Top != nil {
+			tops = append(tops, *r.Seen.Top)
+		}
+	}
+	merged := proxy.MergeTops(most, tops...)
+	all := admin.Top{Minutes: merged.Minutes, Limits: []admin.TopLimit{}, Nodes: said}
+	for _, l := range merged.Limits {
 		all.Limits = append(all.Limits, admin.TopLimit{
 			Route: l.Route, Limit: l.Limit, Key: l.Key, Mode: l.Mode, Requests: topList(l.Requests), Refused: topList(l.Refused),
 		})

@@ -1,7 +1,7 @@
 // Package route finds the route of a request: strings in, a value out. It knows nothing
 // of limits, of forwarding, or of how a request has come in, and does no I/O.
 //
-// Tidy brings a target into one spelling. A Table has patterns, and a value for each of
+// Request.Tidy brings a target into one spelling. A Table has patterns, and a value for each of
 // them; Find returns the value of the most specific pattern that a Request matches.
 //
 // # Which pattern is found

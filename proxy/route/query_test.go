@@ -30,7 +30,7 @@ func TestQuery_Decides(t *testing.T) {
 		{"/b", message{query: "mode=test", form: true}, "forms", nil},
 		{"/b", message{}, "", ErrNone},
 	} {
-		q := &Request{Method: "GET", Host: "a", Path: c.path, Message: &c.message}
+		q := &Request{Sent: Sent{Method: "GET"}, Target: Target{Host: "a", Path: c.path}, Message: &c.message}
 		if found, err := tb.Find(q); found != c.want || !errors.Is(err, c.err) {
 			t.Errorf("%s?%s: %q, %v; want %q, %v", c.path, c.query, found, err, c.want, c.err)
 		}

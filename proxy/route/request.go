@@ -8,13 +8,13 @@ import (
 	"github.com/go-chi/chi/v5"
 )
 
-// A Request is what of a request decides under which pattern it is found, and, once a
-// table was asked, the parameters of its path. It belongs to one goroutine. Reset makes
-// it fit for the next request; what it has allocated is kept.
+// A Request is what of a request decides under which pattern it is found: what was sent,
+// the Target that Tidy has made of it, and, once a table was asked, the parameters of its
+// path. It belongs to one goroutine. Reset makes it fit for the next request; what it has
+// allocated is kept.
 type Request struct {
-	Method  string
-	Host    string // as in a Target
-	Path    string // as in a Target
+	Sent
+	Target
 	Message Message
 
 	found  *entry       // nil: none
@@ -65,10 +65,12 @@ func (q *Request) Params() iter.Seq2[string, string] {
 	}
 }
 
-// Keep makes what Params yields last longer than the strings that q was made of. All
-// else that q holds of them, it forgets.
+// Keep makes the method, the host, the path and what Params yields last longer than the
+// strings that q was made of. All else that q holds of them, it forgets.
 func (q *Request) Keep() {
-	q.Method, q.Host, q.Path, q.Message = "", "", "", nil
+	q.Sent = Sent{Method: strings.Clone(q.Method)}
+	q.Target = Target{Host: strings.Clone(q.Host), Path: strings.Clone(q.Path)}
+	q.Message = nil
 	if q.params == nil {
 		return
 	}

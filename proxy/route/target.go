@@ -43,7 +43,7 @@ func parseTarget(s string) (requested, error) {
 // the address that the client has connected to. No other may: an upstream would
 // take its own name for what was asked for.
 func (t *Target) aim(sent *Sent) error {
-	asked, err := parseTarget(sent.Target)
+	asked, err := parseTarget(sent.RequestTarget)
 	if err != nil {
 		return err
 	}

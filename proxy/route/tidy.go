@@ -22,12 +22,12 @@ const maxTarget = 16 << 10
 
 // A Sent is what a request says of where it goes, as it was sent.
 type Sent struct {
-	Method    string
-	Proto     string // "HTTP/1.1"
-	Target    string // of the request line; over HTTP/2 that of :path
-	Authority string // Host, or :authority
-	Local     string // where the client has connected to, of a request without an authority
-	HTTPS     bool   // TLS is spoken, or a trusted proxy says that the client does
+	Method        string
+	Proto         string // "HTTP/1.1"
+	RequestTarget string // of the request line; over HTTP/2 :path
+	HostField     string // Host, or :authority
+	Local         string // where the client has connected to, of a request without a host
+	HTTPS         bool   // TLS is spoken, or a trusted proxy says that the client does
 }
 
 // A Target is where a request goes.
@@ -39,30 +39,30 @@ type Target struct {
 	Path      string // in the one spelling that is matched and forwarded; "*" for OPTIONS *
 }
 
-// Tidy takes the target apart and brings the host and the path into the one
-// spelling that is matched and forwarded, so that no other spelling of a path goes
-// round a limit. The error is ErrTunnel, ErrTargetTooLong or ErrTarget; the Target
-// is then as far as Tidy came, for the log.
-func Tidy(sent *Sent) (t Target, err error) {
-	t.Authority, t.SentPath = sent.Authority, sent.Target
-	if sent.Method == "CONNECT" {
-		return t, ErrTunnel
+// Tidy makes the Target of q of what was sent: it takes the target apart and brings the
+// host and the path into the one spelling that is matched and forwarded, so that no
+// other spelling of a path goes round a limit. The error is ErrTunnel,
+// ErrTargetTooLong or ErrTarget; the Target is then as far as Tidy came, for the log.
+func (q *Request) Tidy() (err error) {
+	q.Target = Target{Authority: q.HostField, SentPath: q.RequestTarget}
+	if q.Method == "CONNECT" {
+		return ErrTunnel
 	}
-	if len(sent.Target) > maxTarget {
-		return t, ErrTargetTooLong
+	if len(q.RequestTarget) > maxTarget {
+		return ErrTargetTooLong
 	}
-	if err := t.aim(sent); err != nil {
-		return t, err
+	if err := q.Target.aim(&q.Sent); err != nil {
+		return err
 	}
-	if t.Host, err = tidyHost(t.Authority); err != nil {
-		return t, err
+	if q.Host, err = tidyHost(q.Authority); err != nil {
+		return err
 	}
-	if t.SentPath == "*" && sent.Method == "OPTIONS" {
-		t.Path = t.SentPath
-		return t, nil
+	if q.SentPath == "*" && q.Method == "OPTIONS" {
+		q.Path = q.SentPath
+		return nil
 	}
-	t.Path, err = tidyPath(t.SentPath)
-	return t, err
+	q.Path, err = tidyPath(q.SentPath)
+	return err
 }
 
 // tidyPath brings an escaped path into one spelling (RFC 3986 section 6.2.2):

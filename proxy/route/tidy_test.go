@@ -77,9 +77,16 @@ func FuzzTidyPath(f *testing.F) {
 	})
 }
 
+// tidied is the target of a request that was sent so.
+func tidied(sent Sent) (Target, error) {
+	q := Request{Sent: sent}
+	err := q.Tidy()
+	return q.Target, err
+}
+
 func TestTidy_OptionsStarIsItsOwnTarget(t *testing.T) {
 	for method, ok := range map[string]bool{"OPTIONS": true, "GET": false} {
-		if got, err := Tidy(&Sent{Method: method, Authority: "a", Target: "*"}); (err == nil) != ok || ok && got.Path != "*" {
+		if got, err := tidied(Sent{Method: method, HostField: "a", RequestTarget: "*"}); (err == nil) != ok || ok && got.Path != "*" {
 			t.Errorf("Tidy(%s *) = %+v, %v; want ok %v", method, got, err, ok)
 		}
 	}
@@ -90,16 +97,16 @@ func TestTidy_Refuses(t *testing.T) {
 		Sent
 		want error
 	}{
-		"a tunnel":            {Sent{Method: "CONNECT", Authority: "a:1", Target: "/"}, ErrTunnel},
-		"a long target":       {Sent{Method: "GET", Authority: "a", Target: "/" + strings.Repeat("a", maxTarget)}, ErrTargetTooLong},
-		"a blank in the host": {Sent{Method: "GET", Authority: "a b", Target: "/"}, ErrTarget},
-		"no host":             {Sent{Method: "GET", Proto: "HTTP/1.1", Target: "/", Local: "10.0.0.1:80"}, ErrTarget},
-		"a fragment":          {Sent{Method: "GET", Authority: "a", Target: "/a?user=v#1"}, ErrTarget},
-		"another scheme":      {Sent{Method: "GET", Authority: "a", Target: "ftp://b/x"}, ErrTarget},
-		"https in clear text": {Sent{Method: "GET", Authority: "a", Target: "https://b/x"}, ErrTarget},
-		"an empty authority":  {Sent{Method: "GET", Authority: "a", Target: "http:///x"}, ErrTarget},
+		"a tunnel":            {Sent{Method: "CONNECT", HostField: "a:1", RequestTarget: "/"}, ErrTunnel},
+		"a long target":       {Sent{Method: "GET", HostField: "a", RequestTarget: "/" + strings.Repeat("a", maxTarget)}, ErrTargetTooLong},
+		"a blank in the host": {Sent{Method: "GET", HostField: "a b", RequestTarget: "/"}, ErrTarget},
+		"no host":             {Sent{Method: "GET", Proto: "HTTP/1.1", RequestTarget: "/", Local: "10.0.0.1:80"}, ErrTarget},
+		"a fragment":          {Sent{Method: "GET", HostField: "a", RequestTarget: "/a?user=v#1"}, ErrTarget},
+		"another scheme":      {Sent{Method: "GET", HostField: "a", RequestTarget: "ftp://b/x"}, ErrTarget},
+		"https in clear text": {Sent{Method: "GET", HostField: "a", RequestTarget: "https://b/x"}, ErrTarget},
+		"an empty authority":  {Sent{Method: "GET", HostField: "a", RequestTarget: "http:///x"}, ErrTarget},
 	} {
-		if got, err := Tidy(&c.Sent); !errors.Is(err, c.want) || got.Path != "" {
+		if got, err := tidied(c.Sent); !errors.Is(err, c.want) || got.Path != "" {
 			t.Errorf("%s: %+v, %v; want %v", name, got, err, c.want)
 		}
 	}
@@ -110,14 +117,14 @@ func TestTidy_TakesTargetsApart(t *testing.T) {
 		sent Sent
 		want Target
 	}{
-		"origin form":       {Sent{Authority: "A:80", Target: "/%61/?b=%63"}, Target{"A:80", "/%61/", "b=%63", "a", "/a/"}},
-		"absolute form":     {Sent{Authority: "a", Target: "http://B.example:81/x?y"}, Target{"B.example:81", "/x", "y", "b.example", "/x"}},
-		"no path":           {Sent{Authority: "a", Target: "http://b?y"}, Target{"b", "/", "y", "b", "/"}},
-		"https of a proxy":  {Sent{Authority: "a", Target: "https://b/", HTTPS: true}, Target{"b", "/", "", "b", "/"}},
-		"OPTIONS of a host": {Sent{Method: "OPTIONS", Authority: "a", Target: "http://b"}, Target{"b", "*", "", "b", "*"}},
-		"HTTP/1.0":          {Sent{Proto: "HTTP/1.0", Target: "/x", Local: "10.0.0.1:80"}, Target{"10.0.0.1:80", "/x", "", "10.0.0.1", "/x"}},
+		"origin form":       {Sent{HostField: "A:80", RequestTarget: "/%61/?b=%63"}, Target{"A:80", "/%61/", "b=%63", "a", "/a/"}},
+		"absolute form":     {Sent{HostField: "a", RequestTarget: "http://B.example:81/x?y"}, Target{"B.example:81", "/x", "y", "b.example", "/x"}},
+		"no path":           {Sent{HostField: "a", RequestTarget: "http://b?y"}, Target{"b", "/", "y", "b", "/"}},
+		"https of a proxy":  {Sent{HostField: "a", RequestTarget: "https://b/", HTTPS: true}, Target{"b", "/", "", "b", "/"}},
+		"OPTIONS of a host": {Sent{Method: "OPTIONS", HostField: "a", RequestTarget: "http://b"}, Target{"b", "*", "", "b", "*"}},
+		"HTTP/1.0":          {Sent{Proto: "HTTP/1.0", RequestTarget: "/x", Local: "10.0.0.1:80"}, Target{"10.0.0.1:80", "/x", "", "10.0.0.1", "/x"}},
 	} {
-		if got, err := Tidy(&c.sent); got != c.want || err != nil {
+		if got, err := tidied(c.sent); got != c.want || err != nil {
 			t.Errorf("%s: %+v, %v; want %+v", name, got, err, c.want)
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// BenchmarkForward compares Forward with httputil's proxy alone, over the same
-// transport and real sockets, so that what we add can be told.
+// BenchmarkForward compares Forward with httputil's proxy alone, over real
+// sockets, so that what we add can be told.
 func BenchmarkForward(b *testing.B) {
 	for _, size := range []int{100, 100_000} {
 		payload := strings.Repeat("x", size)
@@ -22,7 +22,6 @@ func BenchmarkForward(b *testing.B) {
 		}))
 		pool := poolOf(b, s.URL)
 		plain := &httputil.ReverseProxy{
-			Transport:  pool.carrier(),
 			BufferPool: pool.buffers,
 			Rewrite: func(pr *httputil.ProxyRequest) {
 				pr.SetURL(mustURL(b, s.URL))
@@ -33,7 +32,7 @@ func BenchmarkForward(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				r := request(b, "http://a/path")
-				if res := pool.Forward(silent{http.Header{}}, r, tripOf(r)); res.Kind != OK {
+				if res := forwardNet(pool, silent{http.Header{}}, r); res.Kind != OK {
 					b.Fatal(res.Err)
 				}
 			}

@@ -2,16 +2,16 @@ package upstream
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"time"
 )
 
 // maxProbe is how much of an answer to a look is read, in bytes, so that its
 // connection can be kept.
 const maxProbe = 64 << 10
+
+// probeAgent is what looks are called.
+const probeAgent = "weir-health"
 
 // Health says how a pool finds out which targets are fit to be asked. The zero
 // Health never leaves a target alone.
@@ -62,25 +62,12 @@ func (p *Pool) probe(ctx context.Context, m *backend, look func(context.Context,
 
 // get asks m for the path of health. Nil means that it fares well.
 func (p *Pool) get(ctx context.Context, m *backend) error {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, m.scheme+"://"+m.host, nil)
-	if err != nil {
-		return fmt.Errorf("look at %s: %w", m.name, err)
-	}
-	m.address(r.URL, p.health.Path, "")
-	r.Host = m.authority
-	r.Header.Set("User-Agent", "weir-health")
-	r.Header.Set("Via", "1.1 "+p.pseudonym)
-	res, err := p.carrier().RoundTrip(r)
-	if err != nil {
-		return fmt.Errorf("look at %s: %w", m.name, err)
-	}
-	defer res.Body.Close()
-	_, err = io.CopyN(io.Discard, res.Body, maxProbe)
+	status, err := p.carrier().get(ctx, m, p.health.Path, p.via11)
 	switch {
-	case err != nil && !errors.Is(err, io.EOF):
+	case err != nil:
 		return fmt.Errorf("look at %s: %w", m.name, err)
-	case !p.health.good(res.StatusCode):
-		return fmt.Errorf("look at %s: status %d", m.name, res.StatusCode)
+	case !p.health.good(status):
+		return fmt.Errorf("look at %s: status %d", m.name, status)
 	}
 	return nil
 }

@@ -1,13 +1,16 @@
 package upstream
 
 import (
-	"bytes"
+	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
-	"strconv"
 	"unicode/utf8"
+
+	"github.com/weir-proxy/weir/proxy/http1"
 )
 
 // maxEcho is how much of a body echo sends back, in bytes.
@@ -19,12 +22,12 @@ type echo struct{}
 
 // An echoed is what echo answers.
 type echoed struct {
-	Method  string      `json:"method"`
-	Host    string      `json:"host"`
-	Path    string      `json:"path"` // as on the wire
-	Query   string      `json:"query,omitempty"`
-	Headers http.Header `json:"headers"`
-	Trailer http.Header `json:"trailers,omitempty"`
+	Method  string              `json:"method"`
+	Host    string              `json:"host"`
+	Path    string              `json:"path"` // as on the wire
+	Query   string              `json:"query,omitempty"`
+	Headers map[string][]string `json:"headers"`
+	Trailer map[string][]string `json:"trailers,omitempty"`
 	// Body is the beginning of the body as text; Base64 the same where it is
 	// not text. Length counts all of it.
 	Body   string `json:"body,omitempty"`
@@ -32,39 +35,86 @@ type echoed struct {
 	Length int64  `json:"length"`
 }
 
-// RoundTrip answers r when it has read all of its body.
-func (echo) RoundTrip(r *http.Request) (*http.Response, error) {
-	e := echoed{Method: r.Method, Host: r.Host, Path: r.URL.Opaque, Query: r.URL.RawQuery, Headers: r.Header}
-	if r.Body != nil {
-		defer r.Body.Close()
-		if err := e.read(r.Body); err != nil {
-			return nil, err
-		}
-		e.Trailer = r.Trailer
-	}
-	body, err := json.MarshalIndent(e, "", "  ")
-	if err != nil {
-		return nil, fmt.Errorf("write echo: %w", err)
-	}
-	body = append(body, '\n')
-	res := &http.Response{
-		StatusCode: http.StatusOK,
-		Proto:      "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: http.Header{
-			"Content-Type":           {"application/json"},
-			"Content-Length":         {strconv.Itoa(len(body))},
-			"Cache-Control":          {"no-store"},
-			"X-Content-Type-Options": {"nosniff"}, // it repeats what anybody sent
-		},
-		ContentLength: int64(len(body)),
-		Body:          http.NoBody,
-		Request:       r,
-	}
-	if r.Method != http.MethodHead {
-		res.Body = io.NopCloser(bytes.NewReader(body))
-	}
-	return res, nil
+// sender implements transport.
+func (echo) sender(f *forwarding) sender {
+	f.upgrade = ""
+	return &echoSender{forwarding: f}
 }
+
+// get implements transport.
+func (echo) get(context.Context, *backend, string, string) (int, error) { return http.StatusOK, nil }
+
+// CloseIdleConnections has nothing to close.
+func (echo) CloseIdleConnections() {}
+
+// An echoSender is the echo of one request.
+type echoSender struct {
+	*forwarding
+	fields http1.Fields
+	text   []byte
+}
+
+// send implements sender: it answers when it has read all of the body.
+func (s *echoSender) send(*backend) error {
+	t := s.request
+	e := echoed{Method: t.Method, Host: cmp.Or(t.SetHost, t.Host), Path: t.Path, Query: t.RawQuery, Headers: map[string][]string{}}
+	length, announced := t.Fields.Value(http1.ContentLength)
+	keep := trailerFilter(t)
+	s.header(mapHeader(e.Headers))
+	if announced {
+		mapHeader(e.Headers).Add("Content-Length", length)
+	}
+	if s.te {
+		mapHeader(e.Headers).Add("Te", "trailers")
+	}
+	if t.Length != 0 {
+		if err := e.read(t.source()); err != nil {
+			return &bodyError{err}
+		}
+		e.Trailer = map[string][]string{}
+		for f := range t.Body.Trailer().All() {
+			if keep(f) {
+				mapHeader(e.Trailer).Add(f.Name, f.Value)
+			}
+		}
+	}
+	text, err := json.MarshalIndent(e, "", "  ")
+	if err != nil {
+		return fmt.Errorf("write echo: %w", err)
+	}
+	s.text = append(text, '\n')
+	return nil
+}
+
+// repeatable implements sender.
+func (s *echoSender) repeatable(error) bool { return false }
+
+// answer implements sender.
+func (s *echoSender) answer() (int, *http1.Fields, error) {
+	s.fields.Add("Content-Type", "application/json")
+	s.fields.Add("Cache-Control", "no-store")
+	s.fields.Add("X-Content-Type-Options", "nosniff") // it repeats what anybody sent
+	return http.StatusOK, &s.fields, nil
+}
+
+// relay implements sender.
+func (s *echoSender) relay(to Sink) error {
+	if err := to.Begin(http.StatusOK, &s.fields, int64(len(s.text))); err != nil {
+		return err
+	}
+	if s.request.Method != http.MethodHead {
+		if _, err := to.Write(s.text); err != nil {
+			return err
+		}
+	}
+	return to.End(new(http1.Fields))
+}
+
+// switched implements sender; nothing ever is.
+func (s *echoSender) switched() (net.Conn, []byte) { return nil, nil }
+
+// release implements sender.
+func (s *echoSender) release() {}
 
 // read takes body in: its beginning is kept, the rest counted.
 func (e *echoed) read(body io.Reader) error {
@@ -84,6 +134,3 @@ func (e *echoed) read(body io.Reader) error {
 	}
 	return nil
 }
-
-// CloseIdleConnections has nothing to close.
-func (echo) CloseIdleConnections() {}

@@ -5,12 +5,14 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/weir-proxy/weir/proxy/http1"
 )
 
 func TestEcho_TellsWhatATargetWouldSee(t *testing.T) {
-	h := open(t, mustPool(t, Config{Echo: true, Pseudonym: "weir-test"}), func(trip *Request, _ front) {
-		trip.RequestID = "r1"
-		trip.OnHeader = func(_ int, h Header) { h.Set("X-Quota", "1") }
+	h := open(t, mustPool(t, Config{Echo: true, Pseudonym: "weir-test"}), func(asked *Request, _ received) {
+		asked.RequestID = "r1"
+		asked.OnHeader = func(_ int, h *http1.Fields) { h.Set("X-Quota", "1") }
 	})
 	res, body := h.ask(t, "POST /v1/a%2Fb?x=1;y HTTP/1.1\r\nHost: api.example\r\nX-Phone: 1\r\nConnection: X-Mine\r\nX-Mine: 1\r\nContent-Length: 5\r\n\r\nhello")
 	if res.StatusCode != 200 || res.Header.Get("Content-Type") != "application/json" || res.Header.Get("X-Quota") != "1" {
@@ -23,7 +25,7 @@ func TestEcho_TellsWhatATargetWouldSee(t *testing.T) {
 	if e.Method != "POST" || e.Host != "api.example" || e.Path != "/v1/a%2Fb" || e.Query != "x=1;y" || e.Body != "hello" || e.Length != 5 {
 		t.Errorf("echo %+v", e)
 	}
-	if e.Headers.Get("X-Phone") != "1" || e.Headers.Get("X-Mine") != "" || e.Headers.Get("Via") != "1.1 weir-test" || e.Headers.Get("X-Request-Id") != "r1" {
+	if http.Header(e.Headers).Get("X-Phone") != "1" || http.Header(e.Headers).Get("X-Mine") != "" || http.Header(e.Headers).Get("Via") != "1.1 weir-test" || http.Header(e.Headers).Get("X-Request-Id") != "r1" {
 		t.Errorf("echo of fields %v", e.Headers)
 	}
 	if got := h.result(t); got.Kind != OK || got.Status != 200 || got.Target != "echo" {
@@ -70,7 +72,7 @@ func TestEcho_HeadAndBadBody(t *testing.T) {
 	}
 	res, body := h.ask(t, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n1\r\na\r\n0\r\nX-Sum: 7\r\n\r\n")
 	var e echoed
-	if err := json.Unmarshal([]byte(body), &e); err != nil || e.Trailer.Get("X-Sum") != "7" {
+	if err := json.Unmarshal([]byte(body), &e); err != nil || http.Header(e.Trailer).Get("X-Sum") != "7" {
 		t.Errorf("got %s %s, %v; want the trailer", res.Status, body, err)
 	}
 }

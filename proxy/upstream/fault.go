@@ -23,38 +23,69 @@ type bodyError struct{ err error }
 func (e *bodyError) Error() string { return "read request body: " + e.err.Error() }
 func (e *bodyError) Unwrap() error { return e.err }
 
-// fail ends the forwarding before the answer's header.
-func (j *forwarding) fail(err error) {
-	if why := j.body.err(); why != nil {
-		err = &bodyError{why}
-	}
-	j.result.Kind, j.result.Err = j.kind(err), fmt.Errorf("ask upstream: %w", err)
+// A cutError says that the target's answer ended too early.
+type cutError struct{ err error }
+
+func (e *cutError) Error() string { return "read answer: " + e.err.Error() }
+func (e *cutError) Unwrap() error { return e.err }
+
+// fail ends it before the answer's header.
+func (f *forwarding) fail(err error) {
+	f.result.Kind, f.result.Err = f.blame(err), fmt.Errorf("ask upstream: %w", err)
 }
 
-// failBody ends the forwarding in the middle of the answer's body.
-func (j *forwarding) failBody(err error) {
-	j.result.Kind, j.result.Err = BodyCut, fmt.Errorf("read answer: %w", err)
-	switch kind := j.kind(err); kind {
-	case ClientGone, BadRequest, BodyTimeout, BodyTooLarge:
-		j.result.Kind = kind
+// lose ends it when the answer has begun, or was about to.
+func (f *forwarding) lose(err error) {
+	f.result.Wrote = f.to.Begun()
+	var fault *http1.Fault
+	switch {
+	case errors.As(err, &fault), errors.As(err, new(*cutError)), errors.As(err, new(*bodyError)):
+		if fault != nil && errors.Is(err, os.ErrDeadlineExceeded) {
+			err = fmt.Errorf("%w: %w", errIdle, err)
+		}
+		f.result.Kind, f.result.Err = BodyCut, err
+		switch kind := f.blame(err); kind {
+		case ClientGone, BadRequest, BodyTimeout, BodyTooLarge:
+			f.result.Kind = kind
+		}
+	case !f.result.Wrote:
+		if !errors.Is(err, errAnswer) {
+			err = fmt.Errorf("%w: %w", errAnswer, err)
+		}
+		f.result.Kind, f.result.Err = BadResponse, err
+	default:
+		f.result.Kind, f.result.Err = ClientGone, fmt.Errorf("write answer: %w", err)
 	}
 }
 
-// kind tells whose fault err is: first the client's, since a client that left
+// blame tells whose fault err is: first the client's, since a client that left
 // or sent nonsense makes everything behind it fail too, then the target's.
-func (j *forwarding) kind(err error) Kind {
+func (f *forwarding) blame(err error) Kind {
+	var fault *http1.Fault
 	var inBody *bodyError
 	switch {
-	case errors.Is(j.in.Context().Err(), context.Canceled), j.result.Wrote && j.written != nil:
+	case f.left(), errors.Is(err, http1.ErrAborted):
 		return ClientGone
 	case errors.As(err, &inBody):
 		return bodyKind(inBody.err)
+	case errors.As(err, &fault) && fault.Phase == http1.Uploading:
+		return bodyKind(fault.Err)
+	case errors.Is(err, http1.ErrOutgoing):
+		return BadRequest
 	case errors.Is(err, errNoTarget):
 		return NoTarget
 	case errors.Is(err, errQueueFull):
 		return QueueFull
 	}
 	return targetKind(err)
+}
+
+// left reports whether the client was found to have left.
+func (f *forwarding) left() bool {
+	if d, ok := f.to.(*http1.Duplex); ok && d.Exchange().Left() {
+		return true
+	}
+	return errors.Is(f.ctx.Err(), context.Canceled)
 }
 
 // bodyKind tells what is wrong with a client's body.

@@ -4,18 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
-	"net/http/httputil"
 	"strings"
 	"time"
+
+	"github.com/weir-proxy/weir/proxy/http1"
 )
 
-// flushAfter is how long a piece of an answer of known length may wait for
-// more; answers of unknown length and event streams never wait.
-const flushAfter = 10 * time.Millisecond
-
-// Errors that end a trip before any target is asked.
+// Errors that end a request before any target is asked.
 var (
 	errTarget      = errors.New("request target cannot be forwarded")
 	errHost        = errors.New("no host is asked for") // net/http would say the target's own
@@ -23,41 +19,44 @@ var (
 	errUpgrade     = errors.New("field Upgrade is not readable")
 	errLoop        = errors.New("request has passed this proxy before")
 	errMaxForwards = errors.New("Max-Forwards is 0")
-	errAborted     = errors.New("forwarding aborted")
 )
 
-// Forward sends r where t says and the answer to w, streaming both ways: a
-// client that leaves ends the upstream's work. It returns when the answer is
-// whole or cannot become so, writes nothing when it fails before the answer's
-// header, and never panics with http.ErrAbortHandler: the caller does that when
-// Result says so. It is not to be used after w and r are done with.
-func (p *Pool) Forward(w http.ResponseWriter, r *http.Request, t *Request) Result {
-	if kind, err := p.refuses(r.Method, r.Header, t); err != nil {
+// Forward sends t to a target and the answer to to, streaming both ways: when ctx is
+// done, which means that the client has left, the upstream's work ends. It returns when
+// the answer is whole or cannot become so, and has sent nothing when it fails before
+// the answer's header. Nothing of t is used afterwards.
+func (p *Pool) Forward(ctx context.Context, t *Request, to Sink) Result {
+	if kind, err := p.refuses(t); err != nil {
 		return Result{Kind: kind, Err: err}
 	}
-	j := &forwarding{ResponseWriter: w, in: r, course: course{pool: p, trip: t, began: time.Now()}}
-	defer j.leave()
-	if h := w.Header(); len(h) > 0 {
-		j.ownFields = maps.Clone(h)
+	f := p.forwarding(ctx, t, to)
+	defer f.end()
+	if err := p.do(f); err != nil {
+		f.fail(err)
+		return f.result
 	}
-	j.run()
-	return j.result
+	f.result.FirstByte = time.Since(f.began)
+	if err := f.answer(); err != nil {
+		f.lose(err)
+	}
+	f.result.Wrote = f.result.Wrote || to.Begun()
+	return f.result
 }
 
 // refuses tells requests apart that must not reach any target.
-func (p *Pool) refuses(method string, said Fields, t *Request) (Kind, error) {
+func (p *Pool) refuses(t *Request) (Kind, error) {
 	switch {
-	case method == http.MethodConnect:
+	case t.Method == http.MethodConnect:
 		return BadRequest, errMethod
-	case !forwardable(method, t):
+	case !forwardable(t):
 		return BadRequest, errTarget
 	case t.Host == "" && t.SetHost == "":
 		return BadRequest, errHost
-	case !readable(first(said, "Upgrade")):
+	case !readable(first(t.Fields, http1.Upgrade)):
 		return BadRequest, errUpgrade
-	case viaContains(said.Values("Via"), p.pseudonym):
+	case viaContains(t.Fields.Values("Via"), p.pseudonym):
 		return Loop, errLoop
-	case maxForwards(method, said) == 0:
+	case maxForwards(t) == 0:
 		return MaxForwards, errMaxForwards
 	}
 	return OK, nil
@@ -65,8 +64,8 @@ func (p *Pool) refuses(method string, said Fields, t *Request) (Kind, error) {
 
 // forwardable reports whether path and query make one target on a request
 // line. HTTP/2 can carry blanks in it, which would end the target early.
-func forwardable(method string, t *Request) bool {
-	if t.Path != "*" || method != http.MethodOptions {
+func forwardable(t *Request) bool {
+	if t.Path != "*" || t.Method != http.MethodOptions {
 		if !strings.HasPrefix(t.Path, "/") || strings.HasPrefix(t.Path, "//") {
 			return false
 		}
@@ -94,61 +93,90 @@ func readable(s string) bool {
 	return true
 }
 
-// A forwarding is one request on its way, and the ResponseWriter that httputil's
-// proxy writes to.
+// A forwarding is one request on its way, and the answer on its way back. It is what
+// all senders share.
 type forwarding struct {
-	http.ResponseWriter
-	course
-	in        *http.Request
-	ownFields http.Header // fields that the caller had put into the response
-
-	body              *requestBody // nil if the request has none
-	answer            answerBody
-	connectionOptions []string   // what the answer's Connection says, which httputil removes before it is received
-	idle              *idleTimer // nil if the target may fall silent
-	written           error      // what went wrong when writing to the client
+	sender
+	pool    *Pool
+	ctx     context.Context // of the request
+	request *Request
+	to      Sink
+	backend *backend // who is busy with it
+	began   time.Time
+	result  Result
+	words   words       // of a trusted peer
+	writer  fieldWriter // of who is asking
+	via     string
+	forward int    // Max-Forwards, -1 for none
+	upgrade string // what the connection may become, "" for nothing
+	te      bool   // the client takes trailer fields
 }
 
-// run goes there and back, and fills j.result.
-func (j *forwarding) run() {
-	proxy := httputil.ReverseProxy{
-		Transport:      j,
-		Rewrite:        j.rewrite,
-		ModifyResponse: j.receive,
-		ErrorHandler:   func(_ http.ResponseWriter, _ *http.Request, err error) { j.fail(err) },
-		BufferPool:     j.pool.buffers,
-		FlushInterval:  flushAfter,
-		ErrorLog:       j.pool.silence, // everything it would say is in the result
+// forwarding begins one.
+func (p *Pool) forwarding(ctx context.Context, t *Request, to Sink) *forwarding {
+	f, ok := p.forwardings.Get().(*forwarding)
+	if !ok {
+		f = new(forwarding)
 	}
-	aborted := j.serve(&proxy)
-	switch {
-	case j.result.Err != nil:
-	case j.answer.err != nil:
-		j.failBody(j.answer.err)
-	case j.written != nil:
-		j.result.Kind, j.result.Err = ClientGone, fmt.Errorf("write answer: %w", j.written)
-	case aborted:
-		j.result.Kind, j.result.Err = BodyCut, errAborted
-	}
+	f.pool, f.ctx, f.request, f.to, f.began = p, ctx, t, to, time.Now()
+	f.words, f.via, f.forward = said(t), p.via(t), maxForwards(t)
+	f.te = t.Proto != "HTTP/1.0" && has(t.Fields.Values("Te"), "trailers")
+	f.upgrade = upgrades(t)
+	f.sender = p.carrier().sender(f)
+	return f
 }
 
-// serve runs proxy. The panic with which it reports an answer that was cut
-// short ends here: the cause has been noted where it occurred.
-func (j *forwarding) serve(proxy *httputil.ReverseProxy) (aborted bool) {
-	defer func() {
-		if v := recover(); v == http.ErrAbortHandler { //nolint:errorlint // a panic is no error that could be wrapped
-			aborted = true
-		} else if v != nil {
-			panic(v)
-		}
-	}()
-	in := j.in
-	if j.pool.idle > 0 && j.pool.config.Protocol != HTTP1 {
-		ctx, cancel := context.WithCancelCause(in.Context())
-		defer cancel(nil)
-		j.idle = newIdleTimer(j.pool.idle, cancel)
-		in = in.WithContext(ctx)
+// end gives up what f holds, and f for another request.
+func (f *forwarding) end() {
+	p := f.pool
+	f.release()
+	f.leave()
+	*f = forwarding{writer: fieldWriter{space: f.writer.space}}
+	p.forwardings.Put(f)
+}
+
+// answer sends the answer back.
+func (f *forwarding) answer() error {
+	status, fields, err := f.sender.answer()
+	if err != nil {
+		return fmt.Errorf("%w: %w", errAnswer, err)
 	}
-	proxy.ServeHTTP(j, in)
-	return false
+	f.result.Status = status
+	if a, ok := f.to.(announcer); ok {
+		a.announce(trailing(fields))
+	}
+	fields.Strip()
+	fields.DropKnown(http1.AltSvc) // would lead clients round the proxy
+	if f.request.OnHeader != nil {
+		f.request.OnHeader(status, fields)
+	}
+	if status == http.StatusSwitchingProtocols {
+		return f.tunnel(fields)
+	}
+	return f.relay(f.to)
+}
+
+// tunnel carries what is no HTTP any more, until its end.
+func (f *forwarding) tunnel(fields *http1.Fields) error {
+	client, early, err := f.to.HandOver(f.upgrade, fields)
+	if err != nil {
+		return err
+	}
+	target, unread := f.switched()
+	http1.Tunnel(http1.Side{Conn: client, Unread: early}, http1.Side{Conn: target, Unread: unread})
+	return nil
+}
+
+// upgrades is what the request may become, "" for nothing. Only WebSocket where it is
+// allowed: a GET without a body (RFC 6455 section 4.1). Anything else, h2c above all,
+// would open a way to the target that nobody limits.
+func upgrades(t *Request) string {
+	if !t.WebSocket || t.Proto != "HTTP/1.1" || t.Method != http.MethodGet || t.Length != 0 {
+		return ""
+	}
+	wish := t.Fields.Values("Upgrade")
+	if len(wish) == 1 && strings.EqualFold(wish[0], "websocket") && has(t.Fields.Values("Connection"), "upgrade") {
+		return wish[0]
+	}
+	return ""
 }

@@ -11,10 +11,11 @@ import (
 type words struct{ chain, forwarded, host, proto []string }
 
 // said are the words that may be passed on.
-func said(f Fields, t *Request) words {
+func said(t *Request) words {
 	if !t.TrustedPeer {
 		return words{}
 	}
+	f := t.Fields
 	return words{f.Values("X-Forwarded-For"), f.Values("Forwarded"), f.Values("X-Forwarded-Host"), f.Values("X-Forwarded-Proto")}
 }
 
@@ -50,21 +51,19 @@ func setForwarded(w *words, t *Request, to *fieldWriter) {
 	}
 }
 
-// A fieldWriter adds lines to a header.
+// A fieldWriter adds lines to a header, but for fields that the operator sets.
 type fieldWriter struct {
 	space []byte // values are written into
-	to    fieldAdder
-}
-
-// A fieldAdder takes one line. The value is valid until addField returns.
-type fieldAdder interface {
-	addField(name string, value []byte)
+	to    header
+	set   map[string][]string // the operator's
 }
 
 // put adds a line with a value that was written into space, which may have grown.
 func (f *fieldWriter) put(name string, value []byte) {
 	f.space = value
-	f.to.addField(name, value)
+	if f.set[name] == nil {
+		f.to.AddBytes(name, value)
+	}
 }
 
 func (f *fieldWriter) text(name, value string) { f.put(name, append(f.space[:0], value...)) }

@@ -3,23 +3,47 @@ package upstream
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/weir-proxy/weir/proxy/http1"
 )
 
-// wire writes a request as it would go to a target, and answers 200.
-type wire struct{ sent bytes.Buffer }
-
-func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
-	if err := r.Write(&w.sent); err != nil {
-		return nil, err
-	}
-	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
+// A recording transport keeps what a target would read, and answers 200.
+type recording struct {
+	*overHTTP1
+	sent bytes.Buffer
+	done chan struct{}
 }
 
-func (w *wire) CloseIdleConnections() {}
+// recorded is a pool whose only connection is recorded.
+func recorded(t *testing.T) (*Pool, *recording) {
+	pool := poolOf(t, "http://target.invalid")
+	r := &recording{overHTTP1: newHTTP1(pool.config, pool.backends), done: make(chan struct{})}
+	r.members[0] = r.client.NewPool(http1.Endpoint{Dial: func(context.Context, string, string) (net.Conn, error) {
+		ours, theirs := net.Pipe()
+		go r.serve(theirs)
+		return ours, nil
+	}})
+	pool.over.Store(&carrier{r})
+	return pool, r
+}
+
+// serve answers what can be read as one request, and records it to the end.
+func (r *recording) serve(c net.Conn) {
+	defer close(r.done)
+	defer c.Close()
+	in := bufio.NewReader(io.TeeReader(c, &r.sent))
+	if got, err := http.ReadRequest(in); err == nil {
+		_, _ = io.Copy(io.Discard, got.Body)
+		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+	}
+	_, _ = io.Copy(io.Discard, in)
+}
 
 // FuzzForward: whatever a client writes, the target reads exactly one request,
 // with the body that the client sent, from the peer that it came from, and no
@@ -42,12 +66,12 @@ func FuzzForward(f *testing.F) {
 			return
 		}
 		in.RemoteAddr = "10.9.8.7:6"
-		w := &wire{}
-		pool := mustPool(t, Config{Echo: true, Pseudonym: "weir-test"})
-		pool.transport.Store(&transport{w})
-		if res := pool.Forward(silent{http.Header{}}, in, tripOf(in)); res.Kind != OK {
+		pool, w := recorded(t)
+		defer pool.Close()
+		if res := forwardNet(pool, silent{http.Header{}}, in); res.Kind != OK {
 			return
 		}
+		<-w.done
 		r := bufio.NewReader(&w.sent)
 		got, err := http.ReadRequest(r)
 		if err != nil {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Errors that end a trip because there is no target to ask.
+// Errors that end a request because there is no target to ask.
 var (
 	errNoTarget  = errors.New("no target is healthy")
 	errQueueFull = errors.New("all targets are busy")
@@ -18,7 +18,7 @@ var (
 // A group is the servers of one upstream, in all pools that there are of it
 // while one replaces another, and the requests that wait for one of them.
 type group struct {
-	pools int // guarded by the fleet
+	pools int // guarded by the Groups
 
 	mu       sync.Mutex // guards what follows and all members; never held over I/O
 	backends map[string]*health

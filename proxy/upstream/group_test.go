@@ -141,13 +141,13 @@ func TestProbe_LooksAtOnceAndEveryInterval(t *testing.T) {
 	})
 }
 
-func TestFleet_ATargetThatStaysIsRemembered(t *testing.T) {
-	f := NewFleet()
+func TestGroups_ATargetThatStaysIsRemembered(t *testing.T) {
+	f := NewGroups()
 	h := Health{After: 1, EjectFor: time.Hour}
-	one := trio(t, Config{Name: "x", Fleet: f, Health: h}, 1, 1)
-	other := trio(t, Config{Name: "y", Fleet: f, Health: h}, 1)
+	one := trio(t, Config{Name: "x", Groups: f, Health: h}, 1, 1)
+	other := trio(t, Config{Name: "y", Groups: f, Health: h}, 1)
 	one.group.connected(one.backends[0], h, false)
-	two := trio(t, Config{Name: "x", Fleet: f, Health: h}, 1, 1, 1)
+	two := trio(t, Config{Name: "x", Groups: f, Health: h}, 1, 1, 1)
 	one.Close()
 	one.Close() // does no harm
 	if got := two.States(); got[0].Healthy || !got[1].Healthy || !got[2].Healthy {
@@ -157,10 +157,10 @@ func TestFleet_ATargetThatStaysIsRemembered(t *testing.T) {
 		t.Error("the same target of another upstream rests too")
 	}
 	two.Close()
-	if three := trio(t, Config{Name: "x", Fleet: f, Health: h}, 1); !three.States()[0].Healthy {
+	if three := trio(t, Config{Name: "x", Groups: f, Health: h}, 1); !three.States()[0].Healthy {
 		t.Error("an upstream that nobody had is remembered")
 	}
 	if n := len(f.groups); n != 2 {
-		t.Errorf("%d crews, want those of x and y", n)
+		t.Errorf("%d groups, want those of x and y", n)
 	}
 }

@@ -3,8 +3,9 @@ package upstream
 import (
 	"context"
 	"crypto/tls"
+	"errors"
+	"io"
 	"net"
-	"net/http"
 	"sync"
 	"time"
 
@@ -19,7 +20,7 @@ type overHTTP1 struct {
 	client  http1.Client
 	pools   map[place]*http1.Pool
 	members []*http1.Pool // by the number of the backend
-	directs sync.Pool     // of *direct
+	senders sync.Pool     // of *http1Sender
 }
 
 // A place is where a target is, as a request's URL says it.
@@ -90,14 +91,20 @@ func (o *overHTTP1) CloseIdleConnections() {
 	}
 }
 
-// RoundTrip sends a request that came over HTTP/2, or is our own.
-func (o *overHTTP1) RoundTrip(r *http.Request) (*http.Response, error) {
-	t := &transfer{request: r, call: o.client.NewCall(nil)}
-	t.begin()
-	t.unwatch = context.AfterFunc(r.Context(), t.abort)
-	if err := o.pools[place{r.URL.Scheme, r.URL.Host}].Send(t.call); err != nil {
-		t.release()
-		return nil, err
+// get implements transport.
+func (o *overHTTP1) get(ctx context.Context, m *backend, path, via string) (status int, err error) {
+	call := o.client.NewCall(nil)
+	defer call.Release()
+	defer abortWith(ctx, call).end()
+	head := call.Begin("GET", m.authority, m.base, path)
+	head.Add("User-Agent", probeAgent)
+	head.Add("Via", via)
+	if err := o.of(m).Send(call); err != nil {
+		return 0, err
 	}
-	return t.response(), nil
+	_, err = io.CopyN(io.Discard, call.Body(), maxProbe)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return call.Response.Status, err
 }

@@ -10,23 +10,23 @@ import (
 	"testing"
 )
 
-// overHTTP2 is a house whose clients speak HTTP/2, and its client.
-func overHTTP2(t *testing.T, pool *Pool) (*house, *http.Client) {
+// openHTTP2 is open for clients that speak HTTP/2, and one of them.
+func openHTTP2(t *testing.T, pool *Pool) (*testProxy, *http.Client) {
 	t.Helper()
-	h := &house{results: make(chan Result, 10)}
-	h.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		res := pool.Forward(w, r, tripOf(r))
-		h.results <- res
+	p := &testProxy{results: make(chan Result, 10)}
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		res := forwardNet(pool, w, r)
+		p.results <- res
 		if res.Kind != OK && res.Wrote {
 			panic(http.ErrAbortHandler)
 		}
 	}))
-	h.EnableHTTP2 = true
-	h.Config.ErrorLog = log.New(io.Discard, "", 0)
-	h.StartTLS()
-	h.URL = h.Server.URL
-	t.Cleanup(func() { h.Client().CloseIdleConnections(); h.Close(); pool.Close() })
-	return h, h.Client()
+	s.EnableHTTP2 = true
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.StartTLS()
+	p.URL = s.URL
+	t.Cleanup(func() { s.Client().CloseIdleConnections(); s.Close(); pool.Close() })
+	return p, s.Client()
 }
 
 func TestForward_FromHTTP2(t *testing.T) {
@@ -48,7 +48,7 @@ func TestForward_FromHTTP2(t *testing.T) {
 		}
 		w.Header().Set("X-Sum", r.Trailer.Get("X-Sum")+"!")
 	})
-	h, client := overHTTP2(t, poolOf(t, url))
+	h, client := openHTTP2(t, poolOf(t, url))
 	body, say := io.Pipe()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, h.URL, body)
 	if err != nil {
@@ -82,7 +82,7 @@ func TestForward_FromHTTP2(t *testing.T) {
 
 func TestForward_FromHTTP2_CutsAndLeavers(t *testing.T) {
 	url, _ := replies(t, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf")
-	h, client := overHTTP2(t, poolOf(t, url))
+	h, client := openHTTP2(t, poolOf(t, url))
 	res, err := client.Get(h.URL)
 	if err == nil {
 		_, err = io.ReadAll(res.Body)
@@ -101,7 +101,7 @@ func TestForward_FromHTTP2_CutsAndLeavers(t *testing.T) {
 		<-r.Context().Done()
 		ended <- true
 	})
-	h, client = overHTTP2(t, poolOf(t, url))
+	h, client = openHTTP2(t, poolOf(t, url))
 	res, err = client.Get(h.URL)
 	if err != nil {
 		t.Fatal(err)

@@ -2,10 +2,10 @@ package upstream
 
 import (
 	"cmp"
-	"maps"
 	"net/http"
-	"strconv"
 	"strings"
+
+	"github.com/weir-proxy/weir/proxy/http1"
 )
 
 // Outgoing is what a target would be sent for a request.
@@ -16,54 +16,47 @@ type Outgoing struct {
 	// target's own URL.
 	Target string
 	// Header has all fields but Host and those that frame the message.
-	Header http.Header
+	Header map[string][]string
 	// Targets are the URLs of those that may be asked; none for the built-in echo.
 	Targets []string
 }
 
-// Outgoing says what Forward would send for a request with this header, and sends
-// nothing. It fails with the error that would be Result.Err where no target would be
-// asked at all, whatever the targets' health is; kind is then as in that Result.
-func (p *Pool) Outgoing(method string, h http.Header, t *Request) (o Outgoing, kind Kind, err error) {
-	if kind, err := p.refuses(method, h, t); err != nil {
+// Outgoing says what Forward would send for a request, and sends nothing. It fails with
+// the error that would be Result.Err where no target would be asked at all, whatever the
+// targets' health is; kind is then as in that Result.
+func (p *Pool) Outgoing(t *Request) (o Outgoing, kind Kind, err error) {
+	if kind, err := p.refuses(t); err != nil {
 		return Outgoing{}, kind, err
 	}
-	o = Outgoing{Method: method, Host: cmp.Or(t.SetHost, t.Host), Target: t.Path, Header: endToEnd(h)}
+	o = Outgoing{Method: t.Method, Host: cmp.Or(t.SetHost, t.Host), Target: t.Path, Header: map[string][]string{}}
 	if t.RawQuery != "" {
 		o.Target += "?" + t.RawQuery
 	}
-	maps.DeleteFunc(o.Header, func(name string, _ []string) bool { return disowned(name, t) })
-	w := said(h, t)
-	setForwarded(&w, t, &fieldWriter{to: netHeader{o.Header}})
-	o.Header.Add("Via", p.via(t))
-	if n := maxForwards(method, h); n > 0 {
-		o.Header.Set("Max-Forwards", strconv.Itoa(n-1))
-	}
-	maps.Copy(o.Header, t.Set)
-	maps.DeleteFunc(o.Header, func(_ string, values []string) bool { return len(values) == 0 })
+	f := forwarding{request: t, words: said(t), via: p.via(t), forward: maxForwards(t)}
+	f.header(mapHeader(o.Header))
 	for _, from := range p.config.Targets {
 		o.Targets = append(o.Targets, from.URL.Redacted())
 	}
 	return o, OK, nil
 }
 
-// endToEnd are the fields of h that are not for one connection only, or about the
-// framing of one message (RFC 9110 section 7.6.1).
-func endToEnd(h http.Header) http.Header {
-	out := h.Clone()
-	if out == nil {
-		out = http.Header{}
-	}
-	for _, line := range h.Values("Connection") {
-		for name := range strings.SplitSeq(line, ",") {
-			out.Del(strings.Trim(name, " \t"))
+// A mapHeader is a header as net/http has it: values by canonical names.
+type mapHeader map[string][]string
+
+// AddFields implements header.
+func (h mapHeader) AddFields(f *http1.Fields) {
+	for line := range f.All() {
+		if line.ID != http1.Host {
+			h.Add(line.Name, line.Value)
 		}
 	}
-	for _, name := range []string{
-		"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
-		"Proxy-Authenticate", "Proxy-Authorization", "Http2-Settings", "Content-Length", "Host",
-	} {
-		out.Del(name)
-	}
-	return out
 }
+
+// Add implements header.
+func (h mapHeader) Add(name, value string) {
+	name = strings.Clone(http.CanonicalHeaderKey(name))
+	h[name] = append(h[name], strings.Clone(value))
+}
+
+// AddBytes implements header.
+func (h mapHeader) AddBytes(name string, value []byte) { h[name] = append(h[name], string(value)) }

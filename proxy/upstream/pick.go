@@ -128,12 +128,12 @@ func (p *Pool) idlest(now time.Time, candidates []*backend) []*backend {
 	return kept
 }
 
-// weightiest picks by rendezvous: each candidate and the affinity together make
+// weightiest picks by rendezvous: each candidate and hashBy together make
 // a number, and the highest wins. So when a target goes, only its own requests
 // move, in shares by weight. The score is Schindelhauer and Schomaker's,
 // weight/-ln(u) with u spread evenly between 0 and 1.
-func weightiest(candidates []*backend, affinity string) *backend {
-	hash := xxhash.Sum64String(affinity)
+func weightiest(candidates []*backend, hashBy string) *backend {
+	hash := xxhash.Sum64String(hashBy)
 	var best *backend
 	var most float64
 	for _, m := range candidates {

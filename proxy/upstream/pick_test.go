@@ -96,7 +96,7 @@ func TestChoose_LeastLoaded(t *testing.T) {
 	}
 }
 
-func TestChoose_StickyMovesOnlyWhatItMust(t *testing.T) {
+func TestChoose_HashByMovesOnlyWhatItMust(t *testing.T) {
 	p := trio(t, Config{Balance: HashBy, Health: Health{After: 1, EjectFor: time.Hour}}, 1, 1, 2)
 	of := func(i int) string {
 		m, err := p.choose(time.Now(), pick{hash: fmt.Sprint("user-", i)})

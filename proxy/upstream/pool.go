@@ -7,8 +7,10 @@
 // can forge what Weir says of the client, that only WebSocket on a route that
 // allows it leaves HTTP, and that an answer cut short looks cut to the client.
 //
-// It does not limit, match, log or word errors: a [Trip] goes in, a [Result]
-// comes out. It asks another target when the one before has certainly not seen
+// It does not limit, match, log or word errors: a [Request] goes in, its answer into a
+// [Sink], and a [Result] comes out. How a request is sent over HTTP/1.1, over HTTP/2 or to
+// the built-in echo is a sender's; which backend gets it, and whether another does when
+// that fails, is Pool.do, which knows none of them. It asks another target when the one before has certainly not seen
 // the request, or when that does no harm, and leaves targets alone that fail;
 // how often and how long, [Config] says. Always, a request which certainly no
 // target has seen, or an idempotent one without a body, is sent again when it
@@ -22,10 +24,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
-	"log"
 	"net"
-	"net/http"
 	"net/url"
 	"strconv"
 	"sync"
@@ -50,7 +49,7 @@ type Config struct {
 	// 0; Response the most until an answer begins after the request was sent,
 	// and the most that a target may take none of the request, 30 s if 0.
 	Connect, Response time.Duration
-	// Handshake is the most time that TLS may take; if 0, Connect is for both.
+	// TLSTimeout is the most time that TLS may take; if 0, Connect is for both.
 	// Idle is the most that a target may send nothing in the middle of an
 	// answer, without end if 0. It does not bind WebSocket.
 	TLSTimeout, Idle time.Duration
@@ -69,8 +68,8 @@ type Config struct {
 	// them up, that of the machine if nil.
 	Resolve  time.Duration
 	Resolver *net.Resolver
-	// Fleet remembers how targets fare beyond this pool; nil remembers nothing.
-	Fleet *Fleet
+	// Groups remembers how targets fare beyond this pool; nil remembers nothing.
+	Groups *Groups
 	// TLS is how https targets are trusted, by the roots of the machine if nil.
 	// It is not changed.
 	TLS *tls.Config
@@ -107,20 +106,22 @@ type Target struct {
 
 // A Pool forwards to the targets of one upstream. It is safe for concurrent use.
 //
-// It shares with the other pools of its Fleet how targets fare and which
+// It shares with the other pools of its Groups how targets fare and which
 // requests wait; a mutex of the upstream guards that.
 type Pool struct {
 	config    Config
 	backends  []*backend
 	scratch   []*backend // for choose; guarded by the group
-	fleet     *Fleet
+	groups    *Groups
 	group     *group
-	transport atomic.Pointer[transport]
+	over      atomic.Pointer[carrier]
 	resolver  *net.Resolver
 	buffers   *buffers
-	silence   *log.Logger
 	pseudonym string
-	via11     string // how this process tells of itself over HTTP/1.1
+
+	forwardings sync.Pool // of *forwarding
+
+	via11 string // how this process tells of itself over HTTP/1.1
 
 	balance        Balance
 	maxConnections int
@@ -135,21 +136,26 @@ type Pool struct {
 	closing sync.Once
 }
 
-// A transport keeps the connections of a pool.
-type transport struct{ roundTripper }
-
-// A roundTripper sends one request and returns the header of its answer.
-type roundTripper interface {
-	http.RoundTripper
+// A transport keeps the connections of a pool: of HTTP/1.1, of HTTP/2, or none for the
+// built-in echo.
+type transport interface {
+	// sender makes what sends one request over it.
+	sender(f *forwarding) sender
+	// get asks m for a path, in a request of our own, and reads the answer.
+	get(ctx context.Context, m *backend, path, via string) (status int, err error)
+	// CloseIdleConnections closes all connections, those in use after their request.
 	CloseIdleConnections()
 }
+
+// A carrier is the transport that requests are sent over now.
+type carrier struct{ transport }
 
 // New makes a Pool. It dials nothing, and starts nothing before Start. Errors
 // wrap ErrConfig.
 func New(c Config) (*Pool, error) {
 	p := &Pool{
-		config: c, fleet: c.Fleet, resolver: c.Resolver,
-		buffers: newBuffers(), silence: log.New(io.Discard, "", 0), pseudonym: c.Pseudonym,
+		config: c, groups: c.Groups, resolver: c.Resolver,
+		buffers: newBuffers(), pseudonym: c.Pseudonym,
 		balance: c.Balance, maxConnections: c.MaxConnections, queue: c.Queue, retries: c.Retries, health: c.Health, resolveEvery: c.Resolve, idle: c.Idle,
 	}
 	if p.pseudonym == "" {
@@ -159,20 +165,20 @@ func New(c Config) (*Pool, error) {
 	if err := p.check(); err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrConfig, c.Name, err)
 	}
-	if p.fleet == nil {
-		p.fleet = NewFleet()
+	if p.groups == nil {
+		p.groups = NewGroups()
 	}
 	if p.resolver == nil {
 		p.resolver = net.DefaultResolver
 	}
-	p.group = p.fleet.join(c.Name)
+	p.group = p.groups.join(c.Name)
 	for _, m := range p.backends {
 		m.health = p.group.join(m.name)
 	}
 	if c.Echo {
-		p.transport.Store(&transport{echo{}})
+		p.over.Store(&carrier{echo{}})
 	} else {
-		p.transport.Store(&transport{p.connections()})
+		p.over.Store(&carrier{p.connections()})
 	}
 	return p, nil
 }
@@ -222,20 +228,14 @@ func (p *Pool) add(t endpoint, weight int) {
 func (p *Pool) Name() string { return p.config.Name }
 
 // carrier is what requests are sent over now.
-func (p *Pool) carrier() *transport { return p.transport.Load() }
+func (p *Pool) carrier() *carrier { return p.over.Load() }
 
 // connections makes a transport that holds no connections yet.
-func (p *Pool) connections() roundTripper {
+func (p *Pool) connections() transport {
 	if p.config.Protocol == HTTP1 {
 		return newHTTP1(p.config, p.backends)
 	}
-	sockets := map[string]string{}
-	for _, m := range p.backends {
-		if m.socket != "" {
-			sockets[m.host+":80"] = m.socket
-		}
-	}
-	return newTransport(p.config, sockets)
+	return newHTTP2(p.config, p.backends)
 }
 
 // ejects reports whether the pool leaves targets alone that fail.
@@ -299,6 +299,6 @@ func (p *Pool) Close() {
 		for _, m := range p.backends {
 			p.group.leave(m.name)
 		}
-		p.fleet.leave(p.config.Name)
+		p.groups.leave(p.config.Name)
 	})
 }

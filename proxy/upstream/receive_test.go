@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/weir-proxy/weir/proxy/http1"
 )
 
 func TestReceive_AnswersThatCannotBePassedOn(t *testing.T) {
@@ -44,8 +46,8 @@ func TestReceive_FieldsOfTheAnswer(t *testing.T) {
 		url, _ := replies(t, "HTTP/1.1 299 Odd\r\nConnection: X-Own, RateLimit\r\nX-Own: 1\r\nKeep-Alive: 5\r\nProxy-Authenticate: x\r\n"+
 			"Alt-Svc: h3=\":443\"\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2\r\nContent-Length: 6\r\n\r\n<html>")
 		calls := 0
-		h := open(t, poolOf(t, url), func(trip *Request, _ front) {
-			trip.OnHeader = func(_ int, h Header) {
+		h := open(t, poolOf(t, url), func(asked *Request, _ received) {
+			asked.OnHeader = func(_ int, h *http1.Fields) {
 				calls++
 				h.Set("RateLimit", `"a";r=1`)
 			}
@@ -100,8 +102,8 @@ func TestReceive_1xxIsPassedOn(t *testing.T) {
 		const hints = "HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\nConnection: X-Own\r\nX-Own: 1\r\n\r\n"
 		url, _ := replies(t, "HTTP/1.1 100 Continue\r\n\r\n"+hints+"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 		pool := poolOf(t, url)
-		h := open(t, pool, func(trip *Request, _ front) {
-			trip.OnHeader = func(_ int, h Header) { h.Set("X-Caller", "1") }
+		h := open(t, pool, func(asked *Request, _ received) {
+			asked.OnHeader = func(_ int, h *http1.Fields) { h.Set("X-Caller", "1") }
 		})
 
 		_, r := h.dial(t, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
@@ -195,9 +197,9 @@ func TestForward_OnlyAllowedWebSocketLeavesHTTP(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var requests, lines atomic.Int32
-			h := open(t, poolOf(t, websocketBackend(t, &requests, &lines)), func(trip *Request, _ front) {
-				trip.WebSocket = c.allowed
-				trip.OnHeader = func(_ int, h Header) { h.Set("X-Quota", "1") }
+			h := open(t, poolOf(t, websocketBackend(t, &requests, &lines)), func(asked *Request, _ received) {
+				asked.WebSocket = c.allowed
+				asked.OnHeader = func(_ int, h *http1.Fields) { h.Set("X-Quota", "1") }
 			})
 			conn, r := h.dial(t, c.method+" / HTTP/"+c.version+"\r\nHost: a\r\n"+c.lines+"\r\n")
 			res, err := http.ReadResponse(r, nil)
@@ -230,20 +232,20 @@ func TestForward_OnlyAllowedWebSocketLeavesHTTP(t *testing.T) {
 	}
 }
 
+// A panic of the caller's is the caller's, and leaves nothing busy.
 func TestForward_PanicsOfTheCaller(t *testing.T) {
 	url, _ := replies(t, okEmpty)
 	pool := poolOf(t, url)
 	defer pool.Close()
-	forward := func(cause any) (res Result, panicked any) {
-		defer func() { panicked = recover() }()
-		trip := tripOf(request(t, "http://a/"))
-		trip.OnHeader = func(int, Header) { panic(cause) }
-		return pool.Forward(silent{http.Header{}}, request(t, "http://a/"), trip), nil
-	}
-	if res, panicked := forward(http.ErrAbortHandler); panicked != nil || res.Kind == OK || res.Err == nil {
-		t.Errorf("result %+v, panic %v; want a result", res, panicked)
-	}
-	if _, panicked := forward("mistake"); panicked != "mistake" {
-		t.Errorf("panic %v, want the caller's own", panicked)
-	}
+	defer func() {
+		if cause := recover(); cause != "mistake" {
+			t.Errorf("panic %v, want the caller's own", cause)
+		}
+		if n := pool.load(); n != 0 {
+			t.Errorf("%d requests are under way, want none", n)
+		}
+	}()
+	asked := netRequestOf(request(t, "http://a/"))
+	asked.OnHeader = func(int, *http1.Fields) { panic("mistake") }
+	pool.Forward(t.Context(), asked, NewNetSink(silent{http.Header{}}))
 }

@@ -8,7 +8,7 @@ import (
 
 // What the operator sets or takes out, the client cannot say: not in another
 // spelling, not behind the body, and not by Connection.
-func TestTrip_SetRemoveAndAs(t *testing.T) {
+func TestRequest_SetRemoveAndHost(t *testing.T) {
 	url := startBackend(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		for _, name := range []string{"X-Set", "X_set", "X-Gone", "X_gone", "User-Agent", "X-Kept"} {
@@ -21,9 +21,9 @@ func TestTrip_SetRemoveAndAs(t *testing.T) {
 		}
 		w.Header().Set("X-Host", r.Host+" "+r.Header.Get("X-Forwarded-Host"))
 	})
-	h := open(t, poolOf(t, url), func(trip *Request, _ front) {
-		trip.Set = http.Header{"X-Set": {"ours"}, "X-Gone": {}, "User-Agent": {}}
-		trip.SetHost = "inner.example"
+	h := open(t, poolOf(t, url), func(asked *Request, _ received) {
+		asked.Set = http.Header{"X-Set": {"ours"}, "X-Gone": {}, "User-Agent": {}}
+		asked.SetHost = "inner.example"
 	})
 	res, _ := h.ask(t, "POST / HTTP/1.1\r\nHost: outer.example\r\nX-Set: theirs\r\nX_Set: theirs\r\nX-Gone: 1\r\nX_Gone: 1\r\nUser-Agent: x\r\nX-Kept: 1\r\n"+
 		"Connection: X-Set\r\nTransfer-Encoding: chunked\r\nTrailer: X-Set, X-Gone, X-Sum\r\n\r\n0\r\nX-Set: late\r\nX-Gone: late\r\nX-Sum: 1\r\n\r\n")

@@ -1,23 +1,36 @@
 package upstream
 
 import (
-	"net/http"
 	"net/netip"
-	"strings"
 	"time"
+
+	"github.com/weir-proxy/weir/proxy/http1"
 )
 
-// A Request is what was decided about one request before it is forwarded.
+// A Request is one request to be forwarded: what the client sent, and what was
+// decided about it.
 type Request struct {
+	Method string
 	// Path is the path that was matched, in the spelling that goes on the wire
 	// (escaped), beginning with exactly one slash; or "*" for OPTIONS. A
 	// target's own path is put in front of it.
 	Path string
 	// RawQuery is what the client sent after the question mark, byte for byte.
-	RawQuery string
-	// Host is the authority that the client asked for; it is kept unless As says
+	// ForceQuery says that there is a question mark even if nothing follows it.
+	RawQuery   string
+	ForceQuery bool
+	// Host is the authority that the client asked for; it is kept unless SetHost says
 	// what the target is asked for.
 	Host, SetHost string
+	// Fields are all that the client sent. Forward takes out of them what is not sent
+	// on, and does not use them any more when it has returned.
+	Fields *http1.Fields
+	// Length is how long the body is, as announced: 0 for none, -1 for unknown. Body is
+	// nil if there is none. Content, unless nil, is what has been read of it before:
+	// all, so that its trailer is known.
+	Length  int64
+	Body    Body
+	Content []byte
 	// Proto is the version the request was received with ("HTTP/1.1"), Scheme
 	// "http" or "https".
 	Proto, Scheme string
@@ -29,8 +42,8 @@ type Request struct {
 	TrustedPeer bool
 	// RequestID is sent as X-Request-Id unless empty.
 	RequestID string
-	// WebSocket says that this request may leave HTTP for WebSocket. Messages
-	// after that are not seen by anybody here.
+	// WebSocket says that this request may leave HTTP for WebSocket, from HTTP/1.1 to
+	// HTTP/1.1. Messages after that are not seen by anybody here.
 	WebSocket bool
 	// Forwarded says that RFC 7239's Forwarded is sent beside X-Forwarded-*.
 	Forwarded bool
@@ -39,42 +52,27 @@ type Request struct {
 	HashBy string
 	// Set replaces request fields; one without values is taken out. Names are in
 	// canonical form. It is not changed.
-	Set http.Header
+	Set map[string][]string
 	// Reserved, unless nil, reports whether a field was decided by, or is the
 	// operator's to set, under this name or one that a server may take for it. A
 	// trailer field of such a name is not sent: some frameworks merge trailers into
 	// the header.
 	Reserved func(name string) bool
 	// OnHeader, unless nil, is called once with status and header of the upstream's
-	// final answer, just before it is written. It may change fields. Fields
-	// that the caller has already put into the response stay beside them.
-	OnHeader func(status int, h Header)
+	// final answer, just before it is written. It may change fields, whose hop-by-hop
+	// ones are gone.
+	OnHeader func(status int, h *http1.Fields)
 }
 
-// A Header is that of an answer, to be changed. Names are in canonical form.
-type Header interface {
-	Fields
-	// Set replaces a field by one line, and Add adds a line.
-	Set(name, value string)
-	Add(name, value string)
-	Del(name string)
+// expects reports whether the client waits for 100 Continue before it sends the body.
+func (t *Request) expects() bool {
+	return t.Proto != "HTTP/1.0" && t.Length != 0 && t.Fields.Has(http1.Expect)
 }
 
-// A netHeader is a Header as net/http knows it.
-type netHeader struct{ http.Header }
-
-func (h netHeader) Set(name, value string) { h.Header[name] = []string{strings.Clone(value)} }
-
-func (h netHeader) addField(name string, value []byte) { h.Header.Add(name, string(value)) }
-
-func (h netHeader) Add(name, value string) {
-	h.Header[name] = append(h.Header[name], strings.Clone(value))
-}
-
-// A Kind is how a trip ended.
+// A Kind is how forwarding ended.
 type Kind uint8
 
-// The ways a trip can end.
+// The ways it can end.
 const (
 	OK             Kind = iota // the answer was passed on whole
 	Connect                    // no connection to the target could be made; it saw nothing
@@ -93,7 +91,7 @@ const (
 	QueueFull                  // all targets are full, and so is the queue, or the wait in it was too long
 )
 
-// A Result is what came of a trip.
+// A Result is what came of a request.
 type Result struct {
 	Kind Kind
 	// Status is what the upstream answered, 0 if it did not.
@@ -101,8 +99,8 @@ type Result struct {
 	// Err says more for the log; it is nil only when Kind is OK.
 	Err error
 	// Wrote says that the answer's header is already on its way to the client.
-	// When Kind is not OK the caller must then cut the connection (panic with
-	// http.ErrAbortHandler); otherwise it answers by itself.
+	// When Kind is not OK the caller must then cut the connection, or the stream;
+	// otherwise it answers by itself.
 	Wrote bool
 	// Target is the URL of the target that was asked last, "" if none was.
 	Target string

@@ -46,7 +46,7 @@ func (p *Pool) moved(ctx context.Context, hosts []string, known map[string][]net
 // replace makes new connections of the pool. The old ones are closed as soon as
 // they are idle, since nobody asks for them any more.
 func (p *Pool) replace() {
-	old := p.transport.Swap(&transport{p.connections()})
+	old := p.over.Swap(&carrier{p.connections()})
 	old.CloseIdleConnections()
 }
 

@@ -1,59 +1,62 @@
 package upstream
 
 import (
-	"context"
 	"errors"
+	"net"
 	"time"
 
 	"github.com/weir-proxy/weir/proxy/http1"
 )
 
-// A course is one request on its way from target to target, whoever sends it.
-type course struct {
-	pool   *Pool
-	trip   *Request
-	member *backend // who is busy with it
-	began  time.Time
-	result Result
-}
-
-// A sender sends one request.
+// A sender takes one request to a target, and brings the answer back. Each version of
+// HTTP that targets speak has one; see transport.
 type sender interface {
-	// send takes it to a target and returns when the header of its answer is there.
+	// send takes the request to a target and returns when the header of its answer is
+	// there.
 	send(m *backend) error
 	// repeatable reports whether it may be sent again after it has failed with err.
 	repeatable(err error) bool
+	// answer is the final answer. It may not be one that can be passed on.
+	answer() (status int, f *http1.Fields, err error)
+	// relay passes the answer on, with the fields that answer has returned.
+	relay(to Sink) error
+	// switched hands over the connection of a target that has answered 101.
+	switched() (c net.Conn, unread []byte)
+	// release gives up what the sender holds, and the sender. Nobody reads the body of
+	// the request any more.
+	release()
 }
 
-// do sends a request to a target, and to others as long as the one before has not
-// seen any of it, or that does no harm, the pool retries and the budget allows it. It
-// keeps the last one busy until leave.
-func (c *course) do(ctx context.Context, s sender) error {
-	var seen error // why a target that may have seen the request gave no answer
+// do acquires a backend, sends the request there, and judges what came of it. It does
+// so again with another backend as long as the one before has not seen any of the
+// request, or that does no harm, the pool retries and the budget allows it. The last
+// backend is busy until leave.
+func (p *Pool) do(f *forwarding) error {
+	var seen error // why a backend that may have seen the request gave no answer
 	var tried []*backend
-	now := c.began
-	if c.pool.retries > 0 {
-		c.pool.group.deposit()
+	now := f.began
+	if p.retries > 0 {
+		p.group.deposit()
 	}
 	for {
-		m, err := c.pool.acquire(ctx, now, pick{c.trip.HashBy, tried})
+		m, err := p.acquire(f.ctx, now, pick{f.request.HashBy, tried})
 		if err != nil {
 			return earlier(seen, err)
 		}
-		c.member, c.result.Target = m, m.name
-		err = s.send(m)
-		c.judge(ctx, err)
+		f.backend, f.result.Target = m, m.name
+		err = f.send(m)
+		p.judge(f, err)
 		if err == nil {
 			return nil
 		}
-		c.leave()
+		f.leave()
 		if !unseen(err) {
 			seen = err
 		}
-		if c.result.Retries >= c.pool.retries || ctx.Err() != nil || !s.repeatable(err) || !c.pool.group.withdraw() {
+		if f.result.Retries >= p.retries || f.ctx.Err() != nil || !f.repeatable(err) || !p.group.withdraw() {
 			return earlier(seen, err)
 		}
-		c.result.Retries++
+		f.result.Retries++
 		tried, now = append(tried, m), time.Now()
 	}
 }
@@ -74,22 +77,22 @@ func unseen(err error) bool {
 	return errors.As(err, new(*dialError)) || errors.As(err, &fault) && fault.Phase < http1.Asking
 }
 
-// judge tells the group whether the target could be reached. A client that left
+// judge tells the group whether the backend could be reached. A client that left
 // meanwhile proves nothing.
-func (c *course) judge(ctx context.Context, err error) {
+func (p *Pool) judge(f *forwarding, err error) {
 	switch {
-	case !c.pool.ejects():
+	case !p.ejects():
 	case err == nil:
-		c.pool.group.connected(c.member, c.pool.health, true)
-	case unseen(err) && ctx.Err() == nil && !errors.Is(err, http1.ErrAborted):
-		c.pool.group.connected(c.member, c.pool.health, false)
+		p.group.connected(f.backend, p.health, true)
+	case unseen(err) && f.ctx.Err() == nil && !errors.Is(err, http1.ErrAborted):
+		p.group.connected(f.backend, p.health, false)
 	}
 }
 
-// leave gives the member up for others. It may be called more than once.
-func (c *course) leave() {
-	if c.member != nil {
-		c.pool.group.release(c.member)
-		c.member = nil
+// leave gives the backend up for others. It may be called more than once.
+func (f *forwarding) leave() {
+	if f.backend != nil {
+		f.pool.group.release(f.backend)
+		f.backend = nil
 	}
 }

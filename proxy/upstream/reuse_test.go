@@ -9,11 +9,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // What a target sends with an answer, beyond its end, is not the answer to anybody
 // else, however soon they ask.
-func TestTurn_WhatIsLeftOverIsNoAnswer(t *testing.T) {
+func TestReuse_WhatIsLeftOverIsNoAnswer(t *testing.T) {
 	const hints = "HTTP/1.1 103 Early Hints\r\nLink: </evil>\r\n\r\n"
 	poison := func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -35,7 +36,7 @@ func TestTurn_WhatIsLeftOverIsNoAnswer(t *testing.T) {
 	roots.AddCert(secure.Certificate())
 	for name, pool := range map[string]*Pool{
 		"http":  poolOf(t, startBackend(t, poison)),
-		"https": mustPool(t, Config{Targets: []Target{{URL: mustURL(t, secure.URL)}}, TLS: &tls.Config{RootCAs: roots}}),
+		"https": mustPool(t, Config{Targets: []Target{{URL: mustURL(t, secure.URL)}}, TLS: &tls.Config{RootCAs: roots}, TLSTimeout: time.Minute}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			ask := func(method, body string) (Result, string) {
@@ -44,7 +45,7 @@ func TestTurn_WhatIsLeftOverIsNoAnswer(t *testing.T) {
 				if body != "" {
 					r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
 				}
-				return pool.Forward(w, r, tripOf(r)), w.Body.String()
+				return forwardNet(pool, w, r), w.Body.String()
 			}
 			var all sync.WaitGroup
 			for range 8 {

@@ -5,18 +5,20 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+
+	"github.com/weir-proxy/weir/proxy/http1"
 )
 
 const okEmpty = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 
-// forwarded sends request through a house and returns the head that the target
+// forwarded sends request through a proxy and returns the head that the target
 // sees: its first line, and its fields by lower-case name.
 func forwarded(t *testing.T, change func(*Request), request string) (string, map[string][]string) {
 	t.Helper()
 	url, heads := replies(t, okEmpty)
-	h := open(t, poolOf(t, url), func(trip *Request, _ front) {
+	h := open(t, poolOf(t, url), func(asked *Request, _ received) {
 		if change != nil {
-			change(trip)
+			change(asked)
 		}
 	})
 	if res, _ := h.ask(t, request); res.StatusCode != http.StatusOK {
@@ -114,9 +116,9 @@ func TestRewrite_TargetStaysByteForByte(t *testing.T) {
 	if first != "OPTIONS * HTTP/1.1" {
 		t.Errorf("target sees %q", first)
 	}
-	first, _ = forwarded(t, func(trip *Request) { trip.Path = "/a^b" }, "GET /x HTTP/1.1\r\nHost: a\r\n\r\n")
+	first, _ = forwarded(t, func(asked *Request) { asked.Path = "/a^b" }, "GET /x HTTP/1.1\r\nHost: a\r\n\r\n")
 	if first != "GET /a^b HTTP/1.1" {
-		t.Errorf("target sees %q, want the trip's spelling", first)
+		t.Errorf("target sees %q, want the request's spelling", first)
 	}
 }
 
@@ -144,19 +146,18 @@ func TestRewrite_MaxForwardsIsCountedDown(t *testing.T) {
 }
 
 func TestForward_RefusesWhatMustNotGoOn(t *testing.T) {
-	h := open(t, mustPool(t, Config{Echo: true, Pseudonym: "weir-test"}), func(trip *Request, r front) {
-		if path := first(r, "X-Path"); path != "" {
-			trip.Path = path
+	h := open(t, mustPool(t, Config{Echo: true, Pseudonym: "weir-test"}), func(asked *Request, r received) {
+		if path := firstOf(r, "X-Path"); path != "" {
+			asked.Path = path
 		}
-		if first(r, "X-Query") != "" {
-			trip.RawQuery = "a b"
+		if firstOf(r, "X-Query") != "" {
+			asked.RawQuery = "a b"
 		}
 	})
 	for _, c := range []struct {
 		request string
 		want    Kind
 	}{
-		{"CONNECT a:1 HTTP/1.1\r\nHost: a\r\n", BadRequest},
 		{"OPTIONS / HTTP/1.1\r\nHost: a\r\nMax-Forwards: 0\r\n", MaxForwards},
 		{"TRACE / HTTP/1.1\r\nHost: a\r\nMax-Forwards: 0\r\n", MaxForwards},
 		{"GET / HTTP/1.1\r\nHost: a\r\nVia: 1.0 fred (a, b), 1.1 weir-test\r\n", Loop},
@@ -174,6 +175,12 @@ func TestForward_RefusesWhatMustNotGoOn(t *testing.T) {
 			t.Errorf("%q: result %+v, want kind %d before any target", c.request, got, c.want)
 		}
 	}
+	pool := mustPool(t, Config{Echo: true})
+	defer pool.Close()
+	connect := &Request{Method: http.MethodConnect, Path: "/", Host: "a:1", Fields: new(http1.Fields), Proto: "HTTP/2.0"}
+	if got := pool.Forward(t.Context(), connect, NewNetSink(silent{http.Header{}})); got.Kind != BadRequest || got.Wrote || got.Target != "" {
+		t.Errorf("CONNECT: result %+v", got)
+	}
 }
 
 func TestElement_OfForwarded(t *testing.T) {
@@ -184,23 +191,23 @@ func TestElement_OfForwarded(t *testing.T) {
 		{"[::ffff:10.0.0.1]:9", "", `for=10.0.0.1;host="";proto=https`},
 		{"", "a", "for=unknown;host=a;proto=https"},
 	} {
-		trip := &Request{Host: c.host, Scheme: "https", Forwarded: true}
+		asked := &Request{Host: c.host, Scheme: "https", Forwarded: true}
 		if c.peer != "" {
-			trip.Peer = netip.MustParseAddrPort(c.peer)
+			asked.Peer = netip.MustParseAddrPort(c.peer)
 		}
 		h := http.Header{}
-		setForwarded(&words{}, trip, &fieldWriter{to: netHeader{h}})
+		setForwarded(&words{}, asked, &fieldWriter{to: mapHeader(h)})
 		if got := h.Get("Forwarded"); got != c.want {
 			t.Errorf("peer %s: %s, want %s", c.peer, got, c.want)
 		}
 	}
 }
 
-func TestIntroduce_AnUnknownPeerIsNotInvented(t *testing.T) {
-	trip := &Request{Host: "a", Scheme: "http"}
-	h, w := http.Header{}, said(http.Header{"X-Forwarded-For": {"6.6.6.6"}}, trip)
-	setForwarded(&w, trip, &fieldWriter{to: netHeader{h}})
-	if !disowned("X-Real-Ip", trip) || h["X-Real-Ip"] != nil || h["X-Forwarded-For"] != nil {
+func TestForwarded_AnUnknownPeerIsNotInvented(t *testing.T) {
+	asked := &Request{Host: "a", Scheme: "http", Fields: FieldsOf(http.Header{"X-Forwarded-For": {"6.6.6.6"}})}
+	h, w := http.Header{}, said(asked)
+	setForwarded(&w, asked, &fieldWriter{to: mapHeader(h)})
+	if !spoofed("X-Real-Ip", asked) || h["X-Real-Ip"] != nil || h["X-Forwarded-For"] != nil {
 		t.Errorf("header %v, want no address", h)
 	}
 }

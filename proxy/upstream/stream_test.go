@@ -145,8 +145,8 @@ func TestForward_ACutAnswerLooksCut(t *testing.T) {
 
 func TestForward_TheClientsFaultIsNotTheUpstreams(t *testing.T) {
 	url := startBackend(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
-	h := open(t, poolOf(t, url), func(_ *Request, r front) {
-		if first(r, "X-Max") != "" {
+	h := open(t, poolOf(t, url), func(_ *Request, r received) {
+		if firstOf(r, "X-Max") != "" {
 			r.limit(3)
 		}
 	})

@@ -22,35 +22,37 @@ import (
 // reach it.
 const testTimeout = time.Minute
 
-// A house is a server that forwards everything to one pool, with real sockets
-// on both sides, and keeps the results.
-type house struct {
-	*httptest.Server // nil if the front speaks HTTP/1.1 by itself
-	URL              string
-	results          chan Result
+// A testProxy is a server of HTTP/1.1 that forwards everything to one pool, with real
+// sockets on both sides, and keeps the results.
+type testProxy struct {
+	URL     string
+	results chan Result
 }
 
-// A front is what a house knows of a request.
-type front struct {
-	Fields
+// received is what a testProxy knows of a request.
+type received struct {
+	*http1.Fields
 	limit func(most int64) // of the body
 }
 
-// open starts a house before pool. change may change each trip.
-func open(t testing.TB, pool *Pool, change func(*Request, front)) *house {
+// open starts a testProxy before pool. change may change what is asked of it.
+func open(t testing.TB, pool *Pool, change func(*Request, received)) *testProxy {
 	t.Helper()
-	if !pool.Direct() {
-		return openOther(t, pool, change)
-	}
-	h := &house{results: make(chan Result, 1000)}
+	p := &testProxy{results: make(chan Result, 1000)}
 	s := &http1.Server{HalfClosed: http1.Leaves, Handler: func(x *http1.Exchange) {
-		trip := tripOfExchange(x)
+		d := new(http1.Duplex)
+		d.Open(x)
+		r := requestOf(d)
 		if change != nil {
-			change(trip, front{&x.Fields, func(most int64) { x.Body().Limit(most) }})
+			change(r, received{r.Fields, func(most int64) { x.Body().Limit(most) }})
 		}
-		res := pool.ForwardHTTP1(t.Context(), x, nil, trip)
-		h.results <- res
-		if res.Kind != OK && !res.Wrote {
+		res := pool.Forward(&http1.Context{Exchange: x}, r, d)
+		p.results <- res
+		switch {
+		case res.Kind == OK:
+		case res.Wrote:
+			x.Abort()
+		default:
 			x.Begin(statusOf(res))
 			_ = x.Send(nil)
 		}
@@ -59,11 +61,11 @@ func open(t testing.TB, pool *Pool, change func(*Request, front)) *house {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.URL = "http://" + l.Addr().String()
+	p.URL = "http://" + l.Addr().String()
 	l = listened(t, l)
 	go func() { _ = s.Serve(l) }()
 	t.Cleanup(func() { s.Close(); pool.Close() })
-	return h
+	return p
 }
 
 func statusOf(res Result) int {
@@ -73,64 +75,57 @@ func statusOf(res Result) int {
 	return http.StatusBadGateway
 }
 
-// openOther is open for pools that do not speak HTTP/1.1.
-func openOther(t testing.TB, pool *Pool, change func(*Request, front)) *house {
-	t.Helper()
-	h := &house{results: make(chan Result, 1000)}
-	h.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		trip := tripOf(r)
-		if change != nil {
-			change(trip, front{r.Header, func(most int64) { r.Body = http.MaxBytesReader(nil, r.Body, most) }})
-		}
-		res := pool.Forward(w, r, trip)
-		h.results <- res
-		switch {
-		case res.Kind == OK:
-		case res.Wrote:
-			panic(http.ErrAbortHandler)
-		default:
-			w.WriteHeader(statusOf(res))
-		}
-	}))
-	h.Config.DisableGeneralOptionsHandler = true
-	h.Config.ErrorLog = log.New(io.Discard, "", 0)
-	h.Start()
-	h.URL = h.Server.URL
-	t.Cleanup(func() { h.Close(); pool.Close() })
-	return h
+// requestOf is a request over HTTP/1.1 whose peer is not trusted.
+func requestOf(d *http1.Duplex) *Request {
+	x := d.Exchange()
+	peer := x.NetConn().RemoteAddr().(*net.TCPAddr).AddrPort()
+	path := x.Path()
+	if u, err := url.ParseRequestURI(path); err == nil && path != "*" {
+		path = u.EscapedPath()
+	}
+	r := &Request{
+		Method: x.Method(), Path: path, Host: x.Host(), Fields: &x.Fields, Proto: x.Proto(), Scheme: "http", Client: peer.Addr(), Peer: peer,
+	}
+	r.RawQuery, r.ForceQuery = x.RawQuery()
+	if b := x.Body(); b != nil {
+		r.Length, r.Body = b.Length(), d
+	}
+	return r
 }
 
-// tripOf is the trip of a request whose peer is not trusted.
-func tripOf(r *http.Request) *Request {
+// netRequestOf is requestOf for a request that net/http has.
+func netRequestOf(r *http.Request) *Request {
 	peer, _ := netip.ParseAddrPort(r.RemoteAddr)
 	path := r.URL.EscapedPath()
 	if r.RequestURI == "*" {
 		path = "*"
 	}
-	return &Request{
-		Path: path, RawQuery: r.URL.RawQuery, Host: r.Host, Proto: r.Proto, Scheme: "http",
-		Client: peer.Addr(), Peer: peer,
+	to := &Request{
+		Method: r.Method, Path: path, RawQuery: r.URL.RawQuery, ForceQuery: r.URL.ForceQuery, Host: r.Host, Fields: RequestFieldsOf(r),
+		Proto: r.Proto, Scheme: "http", Client: peer.Addr(), Peer: peer,
 	}
+	if r.Body != nil && r.Body != http.NoBody && r.ContentLength != 0 {
+		to.Length, to.Body = r.ContentLength, netBody{r}
+	}
+	return to
 }
 
-// tripOfExchange is tripOf for a request over HTTP/1.1.
-func tripOfExchange(x *http1.Exchange) *Request {
-	peer := x.NetConn().RemoteAddr().(*net.TCPAddr).AddrPort()
-	query, _ := x.RawQuery()
-	path := x.Path()
-	if u, err := url.ParseRequestURI(path); err == nil && path != "*" {
-		path = u.EscapedPath()
-	}
-	return &Request{
-		Path: path, RawQuery: query, Host: x.Host(), Proto: x.Proto(), Scheme: "http",
-		Client: peer.Addr(), Peer: peer,
-	}
+// A netBody is the body of a request that net/http has.
+type netBody struct{ *http.Request }
+
+func (b netBody) Read(p []byte) (int, error) { return b.Body.Read(p) }
+func (b netBody) Stop()                      { _ = b.Body.Close() }
+func (b netBody) Trailer() *http1.Fields     { return FieldsOf(b.Request.Trailer) }
+
+// forwardNet forwards a request that net/http has.
+func forwardNet(p *Pool, w http.ResponseWriter, r *http.Request) Result {
+	return p.Forward(r.Context(), netRequestOf(r), NewNetSink(w))
 }
 
 // result is what came of the last request.
-func (h *house) result(t testing.TB) Result {
+func (p *testProxy) result(t testing.TB) Result {
 	t.Helper()
-	return await(t, h.results, "a result")
+	return await(t, p.results, "a result")
 }
 
 // await is the next value from c.
@@ -248,10 +243,10 @@ func readHead(r *bufio.Reader) string {
 	}
 }
 
-// dial opens a connection to the house and writes request.
-func (h *house) dial(t testing.TB, request string) (net.Conn, *bufio.Reader) {
+// dial opens a connection to the proxy and writes request.
+func (p *testProxy) dial(t testing.TB, request string) (net.Conn, *bufio.Reader) {
 	t.Helper()
-	c, err := net.Dial("tcp", strings.TrimPrefix(h.URL, "http://"))
+	c, err := net.Dial("tcp", strings.TrimPrefix(p.URL, "http://"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -267,9 +262,9 @@ func (h *house) dial(t testing.TB, request string) (net.Conn, *bufio.Reader) {
 }
 
 // ask sends request as it is and reads one answer.
-func (h *house) ask(t testing.TB, request string) (*http.Response, string) {
+func (p *testProxy) ask(t testing.TB, request string) (*http.Response, string) {
 	t.Helper()
-	_, r := h.dial(t, request)
+	_, r := p.dial(t, request)
 	method, _, _ := strings.Cut(request, " ")
 	return answer(t, r, method)
 }
@@ -327,4 +322,10 @@ func until(t testing.TB, holds func() bool) {
 			t.Fatalf("did not come true within %v", testTimeout)
 		}
 	}
+}
+
+// firstOf is the first value of a field, or "".
+func firstOf(r received, name string) string {
+	value, _ := r.Lookup(name)
+	return value
 }

@@ -54,14 +54,3 @@ func newSocket(u *url.URL) (endpoint, error) {
 	}
 	return endpoint{name: "unix:" + u.Path, scheme: "http", socket: u.Path, authority: "localhost"}, nil
 }
-
-// address points u at t. The path goes into Opaque, which net/http sends as it
-// is: Path would be escaped anew, in a spelling of its own.
-func (t *endpoint) address(u *url.URL, path, rawQuery string) {
-	u.Scheme, u.Host, u.User = t.scheme, t.host, nil
-	u.Path, u.RawPath, u.Opaque = path, "", path
-	if path != "*" {
-		u.Opaque = t.base + path
-	}
-	u.RawQuery = rawQuery
-}

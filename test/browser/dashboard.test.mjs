@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import { test } from "node:test";
 import { accessible, barriers, content, launch, login, number, open, wide } from "./pages.mjs";
-import { eventually, routes, search, send, startCluster, startWeir, tokens } from "./processes.mjs";
+import { eventually, routes, search, send, startCluster, startWeir, tokens, track } from "./processes.mjs";
 
 const phone = "+8613800138000";
 
@@ -18,6 +18,7 @@ async function busy(t) {
   for (let i = 0; i < 4; i++) await send(a, "+86138001380" + (10 + i));
   await search(a, 30);
   await search(b, 20);
+  await track(b);
   await eventually("statistics have it", async () => {
     const s = await cluster.ask("/api/v1/statistics?minutes=15");
     const refused = s.minutes.flatMap((m) => m.routes).flatMap((r) => r.limits ?? []).reduce((n, l) => n + l.refused, 0);
@@ -51,8 +52,10 @@ const places = [
   ["explain", explain, "Together they refuse it"],
   ["nodes", (p) => p.goto(p.at + "/dashboard/nodes"), "All 2 nodes serve the same configuration"],
   ["config", (p) => p.goto(p.at + "/dashboard/config?diff=3"), "rate: 3/1h}"],
-  ["decisions", (p) => p.goto(p.at + "/dashboard/decisions"), "phone=+86138****8000"],
+  ["decisions", (p) => p.goto(p.at + "/dashboard/decisions?route=sms"), "phone=+86138****8000"],
   ["top", (p) => p.goto(p.at + "/dashboard/top"), "Refused most"],
+  ["upstreams", (p) => p.goto(p.at + "/dashboard/upstreams"), "1 of 2 targets is not in good health"],
+  ["audit", (p) => p.goto(p.at + "/dashboard/audit"), "push"],
 ];
 
 test("every page shows what has happened, in both themes and from 375 to 1440 px", async (t) => {
@@ -116,6 +119,31 @@ test("a refused phone is unblocked on the page and passes on every node", async 
   await page.getByText("asked by phone").waitFor();
   await accessible(page, "audit");
   content(page);
+});
+
+test("each node tells of requests, keys and upstreams of the other", async (t) => {
+  const { nodes: [a, b] } = await busy(t);
+  const id = await track(b);
+  const browser = await launch(t);
+  const page = await open(t, browser, a.admin);
+  await login(page, tokens.read);
+  await page.goto(page.at + "/dashboard/decisions");
+  await page.getByLabel("Request id").fill(id);
+  await page.getByRole("button", { name: "Show" }).click();
+  await page.locator("tbody tr").first().waitFor();
+  assert.equal(await page.locator("tbody tr").count(), 1);
+  assert.match(await page.locator("tbody tr").innerText(), new RegExp(id));
+  await page.goto(page.at + "/dashboard/top");
+  await page.getByText("search.all").waitFor();
+  await page.getByText("Most requests, of 50").waitFor();
+  await page.goto(page.at + "/dashboard/upstreams");
+  await page.getByText("left alone for").waitFor();
+  content(page);
+
+  b.child.kill("SIGSTOP"); // it counts as alive for ten seconds more
+  await page.goto(page.at + "/dashboard/decisions");
+  await page.getByText("Not all nodes have answered").waitFor();
+  b.child.kill("SIGCONT");
 });
 
 test("live numbers change by themselves, and a node that is gone is told of", async (t) => {
@@ -187,7 +215,7 @@ test("without a token the pages are open to this machine, and a foreign page sen
   await page.locator("#do-reset").click();
   await page.getByText("Reset: what was counted is forgotten").waitFor();
   assert.equal(await send(weir, phone), 200);
-  for (const empty of ["nodes", "config", "routes", "audit", "top"]) {
+  for (const empty of ["nodes", "config", "routes", "audit", "top", "upstreams", "decisions"]) {
     await page.goto(page.at + "/dashboard/" + empty);
     await accessible(page, empty);
   }

@@ -65,12 +65,14 @@ export async function startRedis(t) {
   return "127.0.0.1:" + port;
 }
 
-// routes is a configuration with a limit that is enforced, one in shadow mode, and
-// a name that would be a script if it were not escaped.
+// routes is a configuration with a limit that is enforced, one in shadow mode, and an
+// upstream of which nothing is there.
 export const routes = `
 keys:
   phone: {from: "header:X-Phone", normalize: e164, sensitive: true}
   ip: client_ip
+upstreams:
+  parcels: {targets: ["http://127.0.0.1:1"], health: {after: 1, rest: 10m}}
 routes:
   - name: sms
     match: {path: /sms, methods: [POST]}
@@ -82,6 +84,9 @@ routes:
     match: {path: /search}
     upstream: echo
     limits: [{name: all, key: ip, rate: 1000/1m}]
+  - name: parcels
+    match: {path: /parcels}
+    upstream: parcels
 `;
 
 // startWeir starts one with the settings of more, and returns where it is.
@@ -94,7 +99,7 @@ export async function startWeir(t, more) {
     return weir.said().split("\n").find((l) => l.includes('"message":"serving"') || l.includes('"msg":"serving"'));
   });
   const { admin, http } = JSON.parse(line);
-  return { admin: "http://" + admin, http: "http://" + http, path, stop: () => weir.child.kill("SIGKILL"), said: weir.said };
+  return { admin: "http://" + admin, http: "http://" + http, path, child: weir.child, stop: () => weir.child.kill("SIGKILL"), said: weir.said };
 }
 
 // cluster is two Weirs that share a Redis and serve what is pushed.
@@ -123,6 +128,13 @@ export async function send(weir, phone) {
   const answer = await fetch(weir.http + "/sms", { method: "POST", headers: { "X-Phone": phone } });
   await answer.arrayBuffer();
   return answer.status;
+}
+
+// track is the id of one request for what does not answer.
+export async function track(weir) {
+  const answer = await fetch(weir.http + "/parcels");
+  await answer.arrayBuffer();
+  return answer.headers.get("X-Request-Id");
 }
 
 export async function search(weir, n) {

@@ -15,13 +15,21 @@ import (
 // left.
 func promtool(t *testing.T, args ...string) (said string, err error) {
 	t.Helper()
+	return promtoolReads(t, "", args...)
+}
+
+// promtoolReads is promtool with an input.
+func promtoolReads(t *testing.T, input string, args ...string) (said string, err error) {
+	t.Helper()
 	cached, err := filepath.Abs("../.cache/bin/promtool")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, candidate := range []string{"promtool", cached} {
 		if path, err := exec.LookPath(candidate); err == nil {
-			out, err := exec.Command(path, args...).CombinedOutput()
+			command := exec.Command(path, args...)
+			command.Stdin = strings.NewReader(input)
+			out, err := command.CombinedOutput()
 			return string(out), err
 		}
 	}

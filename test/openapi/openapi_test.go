@@ -40,6 +40,12 @@ routes:
 // start builds weir and runs it; it returns where clients and operators connect.
 func start(t *testing.T) (clients, operators string) {
 	t.Helper()
+	return startOn(t, served)
+}
+
+// startOn is start with another configuration.
+func startOn(t *testing.T, config string) (clients, operators string) {
+	t.Helper()
 	dir := t.TempDir()
 	binary := filepath.Join(dir, "weir")
 	build := exec.Command("go", "build", "-o", binary, ".")
@@ -47,7 +53,7 @@ func start(t *testing.T) (clients, operators string) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build weir: %v\n%s", err, out)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "weir.yaml"), []byte(served), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "weir.yaml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	weir := exec.Command(binary)
@@ -77,7 +83,12 @@ func start(t *testing.T) (clients, operators string) {
 // document is the one that is served, valid for the library.
 func document(t *testing.T, operators string) *openapi3.T {
 	t.Helper()
-	answer, err := http.Get(operators + "/api/v1/openapi.json")
+	r, err := http.NewRequest(http.MethodGet, operators+"/api/v1/openapi.json", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+operatorsToken)
+	answer, err := http.DefaultClient.Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,6 +123,7 @@ func calls() []call {
 		{"GET", "/limits", "", 200},
 		{"GET", "/nodes", "", 200},
 		{"GET", "/leader", "", 200},
+		{"GET", "/upstreams", "", 200},
 		{"GET", "/statistics?minutes=5", "", 200},
 		{"GET", "/statistics?minutes=0", "", 400},
 		{"GET", "/decisions?outcome=refused&n=5", "", 200},

@@ -53,6 +53,9 @@ func New(o admin.Options) http.Handler {
 	if d.Top != nil {
 		mux.Get("/dashboard/top", d.page(d.showTop))
 	}
+	if d.Upstreams != nil {
+		mux.Get("/dashboard/upstreams", d.page(d.showUpstreams))
+	}
 	if d.Audit != nil {
 		mux.Get("/dashboard/audit", d.page(d.showAudit))
 	}

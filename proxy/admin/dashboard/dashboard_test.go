@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/admin"
@@ -114,13 +115,16 @@ func TestDashboard_EscapesWhatItShows(t *testing.T) {
 	o.Audit = func(context.Context, admin.AuditQuery) (admin.Audit, error) {
 		return admin.Audit{Entries: []admin.AuditEntry{{Who: evil, Action: evil, Reason: evil, Masked: evil}}, Next: evil}, nil
 	}
+	o.Upstreams = func(context.Context) (admin.Upstreams, error) {
+		return admin.Upstreams{Upstreams: []admin.Upstream{{Name: evil, Routes: []string{evil}, Balance: evil, Checked: evil, Targets: []admin.Target{{Target: evil, State: evil, Results: map[string]int64{evil: 1}, Nodes: []admin.TargetNode{{Node: evil, State: evil}}}}}}}, nil
+	}
 	o.Standing = func(_ context.Context, q proxy.KeyQuery) (proxy.KeyStanding, error) {
 		return proxy.KeyStanding{Notes: []string{evil}, Limits: []proxy.LimitStanding{{Route: evil, Limit: evil, Masked: evil}}}, nil
 	}
 	b := open(t, o)
 	looked := b.post("/dashboard/keys", b.form("/dashboard/keys", "key", evil, "value", evil, "route", evil))
 	explained := b.post("/dashboard/explain", b.form("/dashboard/explain", "method", evil, "url", evil, "header", evil+": "+evil, "body", evil))
-	for _, p := range []page{looked, explained, b.get("/dashboard/routes"), b.get("/dashboard/decisions?request=" + "%3Cscript%3Ealert(1)"), b.get("/dashboard/top"), b.get("/dashboard/audit"), b.get("/dashboard/keys")} {
+	for _, p := range []page{looked, explained, b.get("/dashboard/routes"), b.get("/dashboard/decisions?request=" + "%3Cscript%3Ealert(1)"), b.get("/dashboard/top"), b.get("/dashboard/upstreams"), b.get("/dashboard/audit"), b.get("/dashboard/keys")} {
 		p.shows(t, http.StatusOK, "&lt;script&gt;alert(1)")
 		if strings.Contains(p.text, "<script>alert") {
 			t.Errorf("%s: got a script of somebody else's", p.Request.URL.Path)
@@ -131,7 +135,7 @@ func TestDashboard_EscapesWhatItShows(t *testing.T) {
 // Pages of which there is no data are not there, and nothing leads to them.
 func TestDashboard_LeavesOutWhatIsNotKept(t *testing.T) {
 	b := open(t, options())
-	for _, name := range []string{"decisions", "top", "audit"} {
+	for _, name := range []string{"decisions", "top", "upstreams", "audit"} {
 		b.get("/dashboard/"+name).shows(t, http.StatusNotFound)
 		if strings.Contains(b.get("/").text, "/dashboard/"+name) {
 			t.Errorf("got a link to %s", name)
@@ -152,4 +156,28 @@ func TestDashboard_AsksForDecisionsAsFiltered(t *testing.T) {
 	if asked != want {
 		t.Errorf("got %+v, want %+v", asked, want)
 	}
+}
+
+// A target that is ill on one node is told of first, with where and for how long.
+func TestDashboard_ShowsUpstreams(t *testing.T) {
+	at := time.Now()
+	o := options()
+	said := admin.Upstreams{Nodes: []admin.NodeAnswer{{Node: "node-a", Said: "ok"}, {Node: "node-b"}}, Upstreams: []admin.Upstream{{
+		Name: "sms", Routes: []string{"send", "verify"}, Balance: "least_loaded", Protocol: "http1", Checked: "/healthz", MaxConnections: 9, Queue: 5, Waiting: 2, Retries: 1, Retried: 1234,
+		Targets: []admin.Target{
+			{Target: "http://10.0.0.1:80", Weight: 2, State: "healthy", Requests: 5000, Results: map[string]int64{"ok": 5000}, Nodes: []admin.TargetNode{{Node: "node-a", State: "healthy"}}},
+			{Target: "http://10.0.0.2:80", Weight: 1, State: "ejected", InFlight: 3, Requests: 200, Errors: 50, Results: map[string]int64{"ok": 150, "connect": 50},
+				Nodes: []admin.TargetNode{{Node: "node-a", State: "ejected", FailedConnects: 5, EjectedUntil: at.Add(10 * time.Second)}, {Node: "node-b", State: "unhealthy", FailedChecks: 3}}},
+		},
+	}}}
+	o.Upstreams = func(context.Context) (admin.Upstreams, error) { return said, nil }
+	b := open(t, o)
+	b.get("/dashboard/upstreams").shows(t, http.StatusOK, "1 of 2 targets is not in good health", "node-b: no answer", "For routes send, verify", "least loaded", "checked at <code>/healthz</code>",
+		"2 waiting", "1\u202f234 requests were taken", "weight 2", "25.0 %", "left alone for", "5 failed connects in a row", "3 failed checks in a row", "connect: 50", `hx-trigger="every 3s"`, "Counts are of node-a, each")
+	said.Upstreams[0].Targets = said.Upstreams[0].Targets[:1]
+	b.get("/dashboard/upstreams").shows(t, http.StatusOK, "The only target is healthy")
+	said.Upstreams = nil
+	b.get("/dashboard/upstreams").shows(t, http.StatusOK, "No route forwards to an upstream")
+	o.Upstreams = func(context.Context) (admin.Upstreams, error) { return admin.Upstreams{}, errors.New("redis is away") }
+	open(t, o).get("/dashboard/upstreams").shows(t, http.StatusOK, "upstreams cannot be told of: redis is away")
 }

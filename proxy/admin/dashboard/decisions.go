@@ -54,12 +54,12 @@ func (d *dashboard) showDecisions(r *http.Request) view {
 	return view{name: "decisions", title: "Decisions", data: v}
 }
 
-// silent are the nodes that did not answer, of those that were asked.
-func silent(nodes []admin.NodeAnswer) (out []admin.NodeAnswer) {
-	for _, n := range nodes {
-		if n.Said != "ok" && n.Said != "" {
-			out = append(out, n)
-		}
-	}
-	return out
+// silent are the nodes that told nothing, of those that were asked.
+func silent(nodes []admin.NodeAnswer) []admin.NodeAnswer {
+	return slices.DeleteFunc(slices.Clone(nodes), func(n admin.NodeAnswer) bool { return n.Said == "ok" })
+}
+
+// told are the nodes that did tell.
+func told(nodes []admin.NodeAnswer) []admin.NodeAnswer {
+	return slices.DeleteFunc(slices.Clone(nodes), func(n admin.NodeAnswer) bool { return n.Said != "ok" })
 }

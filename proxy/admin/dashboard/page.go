@@ -69,7 +69,11 @@ func (d *dashboard) nav(path string) []link {
 	if d.Decisions != nil {
 		all = append(all, link{Path: "/dashboard/decisions", Name: "Decisions"})
 	}
-	all = append(all, link{Path: "/dashboard/explain", Name: "Explain"}, link{Path: "/dashboard/nodes", Name: "Nodes"}, link{Path: "/dashboard/config", Name: "Config"})
+	all = append(all, link{Path: "/dashboard/explain", Name: "Explain"})
+	if d.Upstreams != nil {
+		all = append(all, link{Path: "/dashboard/upstreams", Name: "Upstreams"})
+	}
+	all = append(all, link{Path: "/dashboard/nodes", Name: "Nodes"}, link{Path: "/dashboard/config", Name: "Config"})
 	if d.Audit != nil {
 		all = append(all, link{Path: "/dashboard/audit", Name: "Audit"})
 	}

@@ -29,6 +29,7 @@ func words() template.FuncMap {
 		"keyed":   func(name string, k admin.TopKey) keyed { return keyed{name, k} },
 		"actions": actions,
 		"silent":  silent,
+		"told":    told,
 		"spaced":  func(s string) string { return strings.ReplaceAll(s, "_", " ") },
 		"join":    func(all []string) string { return strings.Join(all, ", ") },
 		"beside":  func(root shown, one any) scoped { return scoped{root, one} },

@@ -5,8 +5,10 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"time"
 )
 
@@ -26,8 +28,54 @@ const (
 	maxHeader = 256 << 10
 )
 
-// newTransport makes the connections of one pool that speaks HTTP/2. Addresses in sockets are those of unix
-// sockets.
+// overHTTP2 is the connections of HTTP/2 to the targets of one pool: net/http's.
+type overHTTP2 struct {
+	*http.Transport
+	idle    time.Duration // that a target may fall silent; 0 for any
+	retries bool
+}
+
+func newHTTP2(c Config, members []*backend) *overHTTP2 {
+	sockets := map[string]string{}
+	for _, m := range members {
+		if m.socket != "" {
+			sockets[m.host+":80"] = m.socket
+		}
+	}
+	return &overHTTP2{newTransport(c, sockets), c.Idle, c.Retries > 0}
+}
+
+// get implements transport.
+func (o *overHTTP2) get(ctx context.Context, m *backend, path, via string) (status int, err error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, m.scheme+"://"+m.host, nil)
+	if err != nil {
+		return 0, err
+	}
+	address(r.URL, m, path)
+	r.Host = m.authority
+	r.Header = http.Header{"User-Agent": {probeAgent}, "Via": {via}}
+	res, err := o.RoundTrip(r)
+	if err != nil {
+		return 0, err
+	}
+	defer res.Body.Close()
+	_, err = io.CopyN(io.Discard, res.Body, maxProbe)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return res.StatusCode, err
+}
+
+// address points u at m. The path goes into Opaque, which net/http sends as it is:
+// Path would be escaped anew, in a spelling of its own.
+func address(u *url.URL, m *backend, path string) {
+	u.Scheme, u.Host, u.Path, u.Opaque = m.scheme, m.host, path, path
+	if path != "*" {
+		u.Opaque = m.base + path
+	}
+}
+
+// newTransport makes the connections. Addresses in sockets are those of unix sockets.
 func newTransport(c Config, sockets map[string]string) *http.Transport {
 	d := dialer{
 		Dialer:    net.Dialer{Timeout: orElse(c.Connect, defaultConnect), KeepAlive: 15 * time.Second, Resolver: c.Resolver},

@@ -1,0 +1,229 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weir-proxy/weir/proxy"
+)
+
+// A topModel is all that top shows and knows. It changes by topModel.update alone, which
+// does nothing else: what is to be done besides is an effect, and what came of that is
+// the next message.
+type topModel struct {
+	width, height int
+	source        string // whom it asks
+	data          topData
+	loaded        bool
+	fault         string // why the last look failed; empty when it did not
+	page          topPage
+	order         topOrder
+	chosen        [pageCount]string // id of the row that is selected on each page
+	prompt        *topPrompt        // nil while nothing is asked of the operator
+	stands        *topStanding      // nil while no key is looked up
+	note          string            // what came of the last act
+	paused, help  bool
+}
+
+// A topStanding is how a key stands that was looked up.
+type topStanding struct {
+	key keyOfRow
+	topDone
+}
+
+// A topMessage is something that has happened: topPress, topSize, topLooked or topActed.
+type topMessage interface{ topMessage() }
+
+// A topPress is a key of the keyboard: a name such as "up", or else the letter.
+type topPress struct {
+	name   string
+	letter rune
+}
+
+// A topSize is that of the terminal.
+type topSize struct{ width, height int }
+
+// A topLooked is what was fetched.
+type topLooked struct {
+	data topData
+	err  error
+}
+
+// A topActed is what came of an act.
+type topActed struct {
+	act  topAct
+	done topDone
+	err  error
+}
+
+func (topPress) topMessage()  {}
+func (topSize) topMessage()   {}
+func (topLooked) topMessage() {}
+func (topActed) topMessage()  {}
+
+// A topEffect is what is to be done because of a message.
+type topEffect struct {
+	look bool    // fetch all of it now
+	act  *topAct // nil for none
+	end  bool
+}
+
+// A topAct is what is done to a key; without an action it is looked up.
+type topAct struct {
+	key    keyOfRow
+	change proxy.KeyChange
+}
+
+// actOn is an act on all limits that count by a key.
+func actOn(k keyOfRow, c proxy.KeyChange) topAct {
+	c.Pairs = []proxy.KeyPair{{Key: k.name, Value: k.id}}
+	return topAct{k, c}
+}
+
+// update is m after a message.
+func (m topModel) update(msg topMessage) (topModel, topEffect) {
+	switch msg := msg.(type) {
+	case topSize:
+		m.width, m.height = msg.width, msg.height
+	case topLooked:
+		if msg.err != nil {
+			m.fault = printable(msg.err.Error())
+			return m, topEffect{}
+		}
+		m.data, m.loaded, m.fault = msg.data, true, ""
+	case topActed:
+		return m.acted(msg)
+	case topPress:
+		if m.prompt != nil {
+			return m.answer(msg)
+		}
+		return m.press(msg)
+	}
+	return m, topEffect{}
+}
+
+// acted tells what came of an act.
+func (m topModel) acted(msg topActed) (topModel, topEffect) {
+	if msg.err != nil {
+		m.note = printable("not done: " + msg.err.Error())
+		return m, topEffect{}
+	}
+	m.stands = &topStanding{msg.act.key, msg.done}
+	m.note = ""
+	if !msg.done.changed {
+		return m, topEffect{}
+	}
+	where := "on every node"
+	if !msg.done.everywhere {
+		where = "on this node only"
+	}
+	m.note = fmt.Sprintf("%s %s under %s, %s", done(msg.act.change), msg.act.key.masked, plural(len(msg.done.limits), "limit"), where)
+	return m, topEffect{look: true}
+}
+
+// done is what was done, in the past.
+func done(c proxy.KeyChange) string {
+	switch c.Action {
+	case proxy.KeyBan:
+		return "banned for " + c.For.String() + ":"
+	case proxy.KeyUnban:
+		return "unbanned"
+	}
+	return "reset"
+}
+
+// press does what a key stands for while nothing is asked.
+func (m topModel) press(p topPress) (topModel, topEffect) {
+	switch p.name {
+	case "up", "down", "pgup", "pgdn", "home", "end":
+		m.move(p.name)
+		return m, topEffect{}
+	case "left", "backtab":
+		m.page = (m.page + pageCount - 1) % pageCount
+		return m, topEffect{}
+	case "right", "tab":
+		m.page = (m.page + 1) % pageCount
+		return m, topEffect{}
+	case "esc":
+		m.help, m.stands, m.note = false, nil, ""
+		return m, topEffect{}
+	case "ctrl-c":
+		return m, topEffect{end: true}
+	case "enter":
+		p.letter = 'i'
+	}
+	switch p.letter {
+	case 'q':
+		return m, topEffect{end: true}
+	case '?', 'h':
+		m.help = !m.help
+	case ' ', 'p':
+		m.paused = !m.paused
+		return m, topEffect{look: !m.paused}
+	case 's':
+		m.order = byRequests - m.order
+	case 'k':
+		m.move("up")
+	case 'j':
+		m.move("down")
+	case '1', '2', '3', '4', '5':
+		m.page = topPage(p.letter - '1')
+	case 'b', 'r', 'u', 'i':
+		return m.begin(p.letter)
+	}
+	return m, topEffect{}
+}
+
+// begin begins what a letter stands for, with the key that is selected.
+func (m topModel) begin(letter rune) (topModel, topEffect) {
+	row, found := m.selected()
+	if !found || row.key == nil {
+		m.note = "no key is selected; go to Keys with 1, and select one with up and down"
+		return m, topEffect{}
+	}
+	if letter == 'i' {
+		act := actOn(*row.key, proxy.KeyChange{})
+		return m, topEffect{act: &act}
+	}
+	action := map[rune]proxy.KeyAction{'b': proxy.KeyBan, 'r': proxy.KeyReset, 'u': proxy.KeyUnban}[letter]
+	m.prompt, m.note = newTopPrompt(action, *row.key), ""
+	return m, topEffect{}
+}
+
+// selected is the row of this page that is selected: the first where the one that was is
+// gone.
+func (m topModel) selected() (topRow, bool) {
+	rows := m.data.table(m.page, m.order).rows
+	if len(rows) == 0 {
+		return topRow{}, false
+	}
+	return rows[m.at(rows)], true
+}
+
+// at is which of rows is selected.
+func (m topModel) at(rows []topRow) int {
+	return max(slices.IndexFunc(rows, func(r topRow) bool { return r.id == m.chosen[m.page] }), 0)
+}
+
+// move selects another row.
+func (m *topModel) move(how string) {
+	rows := m.data.table(m.page, m.order).rows
+	if len(rows) == 0 {
+		return
+	}
+	page := max(m.height/2, 1)
+	to := m.at(rows) + map[string]int{"up": -1, "down": 1, "pgup": -page, "pgdn": page, "home": -len(rows), "end": len(rows)}[how]
+	m.chosen[m.page] = rows[min(max(to, 0), len(rows)-1)].id
+}
+
+// helpText is what each key does.
+func helpText() []string {
+	return strings.Split(`1 to 5, tab, left, right   another page
+up, down, j, k, page up, page down, home, end   another row
+s   order keys by refusals, or by requests
+enter, i   how the selected key stands, and when it passes again
+b   ban the selected key      r   reset it      u   end its bans
+space, p   stop, or go on      esc   close what is open      q   end
+Each change asks for a reason, which is kept in the audit trail.`, "\n")
+}

@@ -1,0 +1,241 @@
+package cli
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-proxy/weir/proxy"
+	"github.com/weir-proxy/weir/proxy/admin"
+)
+
+// sample is what top might be told.
+func sample() topData {
+	at := time.Date(2026, 1, 31, 9, 30, 0, 0, time.UTC)
+	key := func(id string, count, wrong int64) admin.TopKey {
+		return admin.TopKey{Masked: "phone=" + id, Hash: "h" + id, ID: "id:" + id, Count: count, Error: wrong}
+	}
+	return topData{
+		at: at, minutes: 15,
+		nodes: admin.Nodes{Self: "n1", Nodes: []admin.Member{
+			{ID: "n1", Address: "10.0.0.1:9901", Generation: 4, Hash: "0123456789", Started: at.Add(-time.Hour)},
+			{ID: "n2", Address: "10.0.0.2:9901", Generation: 3, Hash: "abc", Drift: true},
+		}},
+		leader: admin.Leadership{Node: "n1"},
+		limits: admin.Limits{Limits: []admin.Limit{
+			{Route: "sms", Name: "quiet", Key: "ip", Rates: []string{"9/1h"}, Mode: "shadow"},
+			{Route: "sms", Name: "phone", Key: "phone", Rates: []string{"1/60s", "5/1h"}, Mode: "enforce"},
+		}},
+		routes: admin.Routes{Routes: []admin.Route{{Name: "sms", Path: "/sms", Methods: []string{"POST"}, Upstream: "api"}, {Name: "ok", Path: "/ok", Respond: 204}}},
+		top: admin.Top{Minutes: 15, Nodes: []admin.NodeAnswer{{Node: "n1", Said: "ok"}, {Node: "n2"}}, Limits: []admin.TopLimit{{
+			Route: "sms", Limit: "phone", Key: "phone", Mode: "enforce",
+			Requests: admin.TopList{Total: 100, Keys: []admin.TopKey{key("busy", 60, 0), key("bad", 30, 5)}},
+			Refused:  admin.TopList{Total: 25, Keys: []admin.TopKey{key("bad", 25, 0)}},
+		}}},
+		upstreams: admin.Upstreams{Upstreams: []admin.Upstream{{Name: "api", Waiting: 2, Targets: []admin.Target{{
+			Target: "http://a", State: "ejected", InFlight: 3, Requests: 80, Errors: 8, Nodes: []admin.TargetNode{{State: "healthy"}, {State: "ejected"}},
+		}}}}},
+		statistic: admin.Statistics{Minutes: []admin.Minute{
+			{At: at.Add(-2 * time.Minute), Routes: []admin.RouteMinute{{Route: "sms", Requests: 7, Limits: []admin.LimitMinute{{Limit: "phone", Refused: 2}}}}},
+			{At: at.Add(-time.Minute), Routes: []admin.RouteMinute{{Route: "sms", Requests: 5, Limits: []admin.LimitMinute{{Limit: "phone", Refused: 1, Unavailable: 1}}}}},
+		}},
+	}
+}
+
+// shown is top with the sample on a terminal of the usual size.
+func shown() topModel {
+	m := topModel{source: "127.0.0.1:9901"}
+	m, _ = m.update(topSize{100, 24})
+	m, _ = m.update(topLooked{data: sample()})
+	return m
+}
+
+// presses is m after these keys: names in <>, and letters as they are.
+func presses(m topModel, keys string) (topModel, topEffect) {
+	var e topEffect
+	for keys != "" {
+		p := topPress{letter: []rune(keys)[0]}
+		keys = keys[len(string(p.letter)):]
+		if p.letter == '<' {
+			name, rest, _ := strings.Cut(keys, ">")
+			p, keys = topPress{name: name}, rest
+		}
+		m, e = m.update(p)
+	}
+	return m, e
+}
+
+// text is the whole screen.
+func text(m topModel) string {
+	var all []string
+	for _, line := range m.view() {
+		all = append(all, strings.TrimRight(line.text, " "))
+	}
+	return strings.Join(all, "\n")
+}
+
+// rowsOf are the cells of a page.
+func rowsOf(m topModel, page topPage) (all []string) {
+	for _, row := range m.data.table(page, m.order).rows {
+		all = append(all, strings.Join(row.cells, "|"))
+	}
+	return all
+}
+
+func TestTop_PagesTellWhatOperatorsAsk(t *testing.T) {
+	m := shown()
+	for page, want := range map[topPage][]string{
+		pageKeys:      {"sms.phone|phone=bad|25|25-30|hbad", "sms.phone|phone=busy|0|60|hbusy"},
+		pageLimits:    {"sms.phone|25|100|25 %|1/60s 5/1h|phone=bad|enforce|phone", "sms.quiet|0|0|-|9/1h|-|shadow|ip"},
+		pageRoutes:    {"sms|5|12|3|POST /sms|api|1", "ok|0|0|0|/ok|204|0"},
+		pageNodes:     {"n1|ok|leads|4|01234567|10.0.0.1:9901||1h0m0s", "n2|no answer||3|abc|10.0.0.2:9901||-"},
+		pageUpstreams: {"api|http://a|ejected|1 of 2|8|80|3|2"},
+	} {
+		if got := rowsOf(m, page); strings.Join(got, "\n") != strings.Join(want, "\n") {
+			t.Errorf("%s:\n%s\nwant\n%s", page.title(), strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	}
+	if want := "2 nodes; n1 leads; 1 with another config; 1 did not answer; last minute: 5 requests, 1 refusals"; m.data.summary() != want {
+		t.Errorf("summary is %q, want %q", m.data.summary(), want)
+	}
+	m, _ = presses(m, "s")
+	if got := rowsOf(m, pageKeys); !strings.Contains(got[0], "busy") {
+		t.Errorf("ordered by requests, keys are %q", got)
+	}
+	old := m.data
+	old.at = old.at.Add(time.Hour)
+	if s := old.summary(); !strings.Contains(s, "last minute: 0 requests") {
+		t.Errorf("an hour after the last request the summary is %q", s)
+	}
+}
+
+// Keys lead to pages and rows; a row stays selected when others move.
+func TestTop_SelectsRows(t *testing.T) {
+	m := shown()
+	for keys, want := range map[string]topPage{"<tab>": pageLimits, "<left>": pageUpstreams, "4": pageNodes, "5<right>": pageKeys, "<backtab><backtab>": pageNodes} {
+		if got, _ := presses(m, keys); got.page != want {
+			t.Errorf("%s leads to %v, want %v", keys, got.page, want)
+		}
+	}
+	for keys, want := range map[string]string{"": "bad", "<down>": "busy", "<down><down><down>": "busy", "j<up>": "bad", "jk": "bad", "<end>": "busy", "<end><home>": "bad", "<pgdn>": "busy", "<pgdn><pgup>": "bad", "<down>s": "busy"} {
+		got, _ := presses(m, keys)
+		if row, found := got.selected(); !found || row.key.id != "id:"+want {
+			t.Errorf("%q selects %+v, want %s", keys, row, want)
+		}
+	}
+	m, _ = presses(m, "<down>")
+	m, _ = m.update(topLooked{data: topData{}})
+	if _, found := m.selected(); found {
+		t.Error("a row of nothing is selected")
+	}
+	m, _ = presses(m, "<down>b")
+	if m.prompt != nil || !strings.Contains(m.note, "no key is selected") {
+		t.Errorf("without keys there is a prompt, or %q", m.note)
+	}
+	m, _ = m.update(topLooked{data: sample()})
+	if row, _ := m.selected(); row.key.id != "id:busy" {
+		t.Errorf("the selection came back as %+v", row)
+	}
+}
+
+// Nothing is changed without a reason and a yes.
+func TestTop_AsksBeforeItChanges(t *testing.T) {
+	m := shown()
+	for keys, note := range map[string]string{
+		"b<esc>": "nothing was changed", "b<enter>she called<enter>n": "nothing was changed", "r<enter>": "", "rwhy<enter>x": "", "b<backspace><backspace>soon<enter>": "", "u": "",
+	} {
+		got, e := presses(m, keys)
+		if e != (topEffect{}) || got.note != note {
+			t.Errorf("%s does %+v and says %q", keys, e, got.note)
+		}
+	}
+	if got, _ := presses(m, "r<enter>"); !strings.Contains(text(got), "Reset phone=bad, why? _  (write a few words") {
+		t.Errorf("without a reason:\n%s", text(got))
+	}
+	if got, _ := presses(m, "b<backspace><backspace>soon<enter>"); !strings.Contains(text(got), "for how long? soon_  (a length of time has a unit") {
+		t.Errorf("with no length of time:\n%s", text(got))
+	}
+	got, e := presses(m, "b<backspace><backspace>2h<enter>she called, 打电话<enter>")
+	if want := `Ban for 2h: phone=bad under all limits that count by phone, because of "she called, 打电话"? y or n`; !strings.Contains(text(got), want) || e.act != nil {
+		t.Errorf("before the ban:\n%s\nwant %s", text(got), want)
+	}
+	for keys, want := range map[string]proxy.KeyChange{
+		"b<enter>spam<enter>y":   {Action: proxy.KeyBan, For: proxy.Span(time.Hour), Reason: "spam"},
+		"jr she called <enter>Y": {Action: proxy.KeyReset, Reason: "she called"},
+		"ux<backspace>y<enter>y": {Action: proxy.KeyUnban, Reason: "y"},
+		"2b<enter>spam<enter>y":  {Action: proxy.KeyBan, For: proxy.Span(time.Hour), Reason: "spam"},
+	} {
+		got, e := presses(m, keys)
+		if e.act == nil || got.prompt != nil {
+			t.Errorf("%s does nothing, and shows\n%s", keys, text(got))
+			continue
+		}
+		c := e.act.change
+		if c.Action != want.Action || c.For != want.For || c.Reason != want.Reason || len(c.Pairs) != 1 || c.Pairs[0].Key != "phone" || !strings.HasPrefix(c.Pairs[0].Value, "id:b") {
+			t.Errorf("%s does %+v, want %+v", keys, c, want)
+		}
+	}
+}
+
+// What was done is told, with how the key stands since; and all is looked at anew.
+func TestTop_TellsWhatWasDone(t *testing.T) {
+	m := shown()
+	at := time.Now()
+	m, e := presses(m, "<enter>")
+	if e.act == nil || e.act.change.Action != "" {
+		t.Fatalf("enter does %+v, want to look the key up", e)
+	}
+	stands := topDone{at: at, notes: []string{"a note"}, limits: []proxy.LimitStanding{{
+		Route: "sms", Limit: "phone", ID: "id:bad", Masked: "bad", Windows: []proxy.WindowStanding{{Rate: "5/1h", Used: 5, Next: at.Add(90 * time.Second)}},
+	}}}
+	m, e = m.update(topActed{act: *e.act, done: stands})
+	for _, want := range []string{"phone: phone=bad", "sms.phone  5/1h  5     0     1m30s", "note: a note"} {
+		if !strings.Contains(text(m), want) || e.look {
+			t.Errorf("no %q in\n%s", want, text(m))
+		}
+	}
+	stands.changed, stands.everywhere = true, true
+	ban := topAct{keyOfRow{masked: "phone=bad"}, proxy.KeyChange{Action: proxy.KeyBan, For: proxy.Span(time.Hour)}}
+	m, e = m.update(topActed{act: ban, done: stands})
+	if want := "banned for 1h: phone=bad under 1 limit, on every node"; m.note != want || !e.look {
+		t.Errorf("says %q and does %+v, want %q and to look", m.note, e, want)
+	}
+	stands.everywhere = false
+	for action, want := range map[proxy.KeyAction]string{proxy.KeyReset: "reset phone=bad under 1 limit, on this node only", proxy.KeyUnban: "unbanned phone=bad under 1 limit, on this node only"} {
+		ban.change.Action = action
+		if m, _ = m.update(topActed{act: ban, done: stands}); m.note != want {
+			t.Errorf("says %q, want %q", m.note, want)
+		}
+	}
+	m, e = m.update(topActed{act: ban, err: errors.New("the token of support may only read\x1b[2J")})
+	if want := "not done: the token of support may only read?[2J"; m.note != want || e.look {
+		t.Errorf("says %q, want %q", m.note, want)
+	}
+	if m, _ = presses(m, "<esc>"); m.note != "" || m.stands != nil {
+		t.Errorf("after esc there is still\n%s", text(m))
+	}
+}
+
+func TestTop_EndsStopsAndHelps(t *testing.T) {
+	m := shown()
+	for _, keys := range []string{"q", "<ctrl-c>", "b<ctrl-c>"} {
+		if _, e := presses(m, keys); !e.end {
+			t.Errorf("%s does not end it", keys)
+		}
+	}
+	m, e := presses(m, " ")
+	if e.look || !strings.Contains(text(m), ", stopped") {
+		t.Errorf("stopped, it does %+v and shows\n%s", e, text(m))
+	}
+	if _, e := presses(m, "p"); !e.look {
+		t.Error("going on, it does not look")
+	}
+	if m, _ = presses(m, "?"); !strings.Contains(text(m), "another page") || !strings.Contains(text(m), "audit trail") {
+		t.Errorf("help is\n%s", text(m))
+	}
+	m, _ = m.update(topLooked{err: errors.New("ask a running weir: refused")})
+	if !strings.Contains(text(m), "ask a running weir: refused") || !strings.Contains(text(m), "phone=bad") {
+		t.Errorf("without an answer it shows\n%s\nwant why, and what was told last", text(m))
+	}
+}

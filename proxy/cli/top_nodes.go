@@ -1,0 +1,117 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weir-proxy/weir/proxy/admin"
+)
+
+// nodeTable has each node that lives: which one leads, whether configurations differ, and
+// whether it has told what it sees.
+func (d topData) nodeTable() topTable {
+	t := topTable{columns: []string{"NODE", "STATE", "LEADS", "GENERATION", "CONFIG", "ADDRESS", "VERSION", "UP"}, empty: "no node is known"}
+	for _, m := range d.nodes.Nodes {
+		state := "ok"
+		if m.Drift {
+			state = "serves another config"
+		}
+		if said, asked := d.saidOf(m.ID); asked && said != "ok" {
+			state = cmp.Or(said, "no answer")
+		}
+		leads := ""
+		if m.ID == d.leader.Node {
+			leads = "leads"
+		}
+		hash := m.Hash[:min(len(m.Hash), 8)]
+		t.rows = append(t.rows, topRow{id: m.ID, bad: state != "ok", cells: []string{m.ID, printable(state), leads, fmt.Sprint(m.Generation), hash, m.Address, m.Version, ago(m.Started, d.at)}})
+	}
+	for _, n := range d.top.Nodes {
+		known := slices.ContainsFunc(d.nodes.Nodes, func(m admin.Member) bool { return m.ID == n.Node })
+		if n.Said != "ok" && !known {
+			t.rows = append(t.rows, topRow{id: n.Node, bad: true, cells: []string{n.Node, printable(cmp.Or(n.Said, "no answer")), "", "-", "-", "-", "-", "-"}})
+		}
+	}
+	return t
+}
+
+// saidOf is what a node said when it was asked for keys.
+func (d topData) saidOf(id string) (said string, asked bool) {
+	i := slices.IndexFunc(d.top.Nodes, func(n admin.NodeAnswer) bool { return n.Node == id })
+	if i < 0 {
+		return "", false
+	}
+	return d.top.Nodes[i].Said, true
+}
+
+// upstreamTable has each target of each upstream.
+func (d topData) upstreamTable() topTable {
+	t := topTable{columns: []string{"UPSTREAM", "TARGET", "STATE", "HEALTHY ON", "ERRORS", "REQUESTS", "IN FLIGHT", "WAITING"}, empty: "no route forwards to an upstream"}
+	for _, u := range d.upstreams.Upstreams {
+		for _, target := range u.Targets {
+			healthy := 0
+			for _, n := range target.Nodes {
+				if n.State == "healthy" || n.State == "slow_start" {
+					healthy++
+				}
+			}
+			t.rows = append(t.rows, topRow{
+				id: u.Name + " " + target.Target, bad: healthy < len(target.Nodes),
+				cells: []string{
+					u.Name, target.Target, strings.ReplaceAll(target.State, "_", " "), fmt.Sprintf("%d of %d", healthy, len(target.Nodes)),
+					fmt.Sprint(target.Errors), fmt.Sprint(target.Requests), fmt.Sprint(target.InFlight), fmt.Sprint(u.Waiting),
+				},
+			})
+		}
+	}
+	return t
+}
+
+// summary says how all of it is in a line.
+func (d topData) summary() string {
+	drift, silent := 0, 0
+	for _, m := range d.nodes.Nodes {
+		if m.Drift {
+			drift++
+		}
+	}
+	for _, n := range d.top.Nodes {
+		if n.Said != "ok" {
+			silent++
+		}
+	}
+	var requests, refused int64
+	if n := len(d.statistic.Minutes); n > 0 && d.isLast(d.statistic.Minutes[n-1]) {
+		for _, r := range d.statistic.Minutes[n-1].Routes {
+			requests += r.Requests
+			for _, l := range r.Limits {
+				refused += l.Refused
+			}
+		}
+	}
+	parts := []string{plural(len(d.nodes.Nodes), "node")}
+	switch {
+	case d.leader.Node == "":
+		parts = append(parts, "nobody leads")
+	case len(d.nodes.Nodes) > 1:
+		parts = append(parts, d.leader.Node+" leads")
+	}
+	if drift > 0 {
+		parts = append(parts, fmt.Sprintf("%d with another config", drift))
+	} else if len(d.nodes.Nodes) > 1 {
+		parts = append(parts, "all serve one config")
+	}
+	if silent > 0 {
+		parts = append(parts, fmt.Sprintf("%d did not answer", silent))
+	}
+	return strings.Join(append(parts, fmt.Sprintf("last minute: %d requests, %d refusals", requests, refused)), "; ")
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprint(n, " ", what, "s")
+}

@@ -1,0 +1,130 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/weir-proxy/weir/proxy"
+)
+
+// mostTyped is how many letters an operator may answer with.
+const mostTyped = 200
+
+// A topQuestion is what a prompt asks next.
+type topQuestion int
+
+// The questions, in their order.
+const (
+	askFor    topQuestion = iota // how long a ban is
+	askReason                    // why, for the audit trail
+	askSure                      // whether it is to be done
+)
+
+// A topPrompt asks an operator what is needed to change a key. It is not changed: each
+// answer makes another one.
+type topPrompt struct {
+	action proxy.KeyAction
+	key    keyOfRow
+	asks   topQuestion
+	typed  string // so far
+	span   proxy.Span
+	reason string
+	fault  string // what is wrong with the last answer
+}
+
+func newTopPrompt(action proxy.KeyAction, k keyOfRow) *topPrompt {
+	p := &topPrompt{action: action, key: k, asks: askReason}
+	if action == proxy.KeyBan {
+		p.asks, p.typed = askFor, "1h"
+	}
+	return p
+}
+
+// text is the line that the operator reads.
+func (p topPrompt) text() string {
+	fault := ""
+	if p.fault != "" {
+		fault = "  (" + p.fault + ")"
+	}
+	switch p.asks {
+	case askFor:
+		return fmt.Sprintf("Ban %s for how long? %s_%s", p.key.masked, p.typed, fault)
+	case askReason:
+		return fmt.Sprintf("%s %s, why? %s_%s", p.doing(), p.key.masked, p.typed, fault)
+	}
+	return fmt.Sprintf("%s %s under all limits that count by %s, because of %q? y or n%s", p.doing(), p.key.masked, p.key.name, p.reason, fault)
+}
+
+// doing is what is about to be done.
+func (p topPrompt) doing() string {
+	switch p.action {
+	case proxy.KeyBan:
+		if p.asks == askSure {
+			return "Ban for " + p.span.String() + ":"
+		}
+		return "Ban"
+	case proxy.KeyUnban:
+		return "End the bans of"
+	}
+	return "Reset"
+}
+
+// answer is m after a key was pressed while something is asked.
+func (m topModel) answer(p topPress) (topModel, topEffect) {
+	next := *m.prompt
+	next.fault = ""
+	m.prompt = &next
+	switch {
+	case p.name == "ctrl-c":
+		return m, topEffect{end: true}
+	case p.name == "esc":
+		m.prompt, m.note = nil, "nothing was changed"
+	case next.asks == askSure:
+		return m.confirm(p)
+	case p.name == "enter":
+		next.entered()
+	case p.name == "backspace":
+		_, n := utf8.DecodeLastRuneInString(next.typed)
+		next.typed = next.typed[:len(next.typed)-n]
+	case p.letter != 0 && unicode.IsPrint(p.letter) && utf8.RuneCountInString(next.typed) < mostTyped:
+		next.typed += string(p.letter)
+	}
+	return m, topEffect{}
+}
+
+// entered takes what was typed as the answer.
+func (p *topPrompt) entered() {
+	text := strings.TrimSpace(p.typed)
+	switch p.asks {
+	case askFor:
+		if err := p.span.UnmarshalText([]byte(text)); err != nil || p.span <= 0 {
+			p.fault = "a length of time has a unit: 15m, 1h, 7d"
+			return
+		}
+	case askReason:
+		if text == "" {
+			p.fault = "write a few words for the audit trail"
+			return
+		}
+		p.reason = text
+	}
+	p.asks, p.typed = p.asks+1, ""
+}
+
+// confirm does what was asked for, or not.
+func (m topModel) confirm(p topPress) (topModel, topEffect) {
+	switch p.letter {
+	case 'y', 'Y':
+		change := proxy.KeyChange{Action: m.prompt.action, For: m.prompt.span, Reason: m.prompt.reason}
+		act := actOn(m.prompt.key, change)
+		m.prompt, m.note = nil, "..."
+		return m, topEffect{act: &act}
+	case 'n', 'N':
+		m.prompt, m.note = nil, "nothing was changed"
+	default:
+		m.prompt.fault = "y does it, n does not"
+	}
+	return m, topEffect{}
+}

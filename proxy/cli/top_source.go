@@ -1,0 +1,90 @@
+package cli
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/weir-proxy/weir/proxy"
+	"github.com/weir-proxy/weir/proxy/admin"
+)
+
+const (
+	// topKeys is how many keys of each limit are asked for.
+	topKeys = 50
+	// topWithin is how long may be waited for what is shown, or done.
+	topWithin = 10 * time.Second
+)
+
+// A topSource is where top is told what it shows, and what does what it is told.
+type topSource struct {
+	client       admin.Client
+	route, limit string // of keys; empty: all
+	minutes      int
+}
+
+// A topData is what top shows.
+type topData struct {
+	at        time.Time
+	minutes   int
+	nodes     admin.Nodes
+	leader    admin.Leadership
+	limits    admin.Limits
+	routes    admin.Routes
+	top       admin.Top
+	upstreams admin.Upstreams
+	statistic admin.Statistics
+}
+
+// fetch asks for all of it at once. An error is the first of what could not be told.
+func (s topSource) fetch(ctx context.Context) (topData, error) {
+	ctx, cancel := context.WithTimeout(ctx, topWithin)
+	defer cancel()
+	d := topData{minutes: s.minutes}
+	all := []func() error{
+		func() (err error) { d.nodes, err = s.client.Nodes(ctx); return },
+		func() (err error) { d.leader, err = s.client.Leader(ctx); return },
+		func() (err error) { d.limits, err = s.client.Limits(ctx); return },
+		func() (err error) { d.routes, err = s.client.Routes(ctx); return },
+		func() (err error) { d.upstreams, err = s.client.Upstreams(ctx); return },
+		func() (err error) { d.statistic, err = s.client.Statistics(ctx, s.minutes); return },
+		func() (err error) {
+			d.top, err = s.client.TopOf(ctx, admin.TopQuery{Route: s.route, Limit: s.limit, Minutes: s.minutes, N: topKeys})
+			return
+		},
+	}
+	errs := make([]error, len(all))
+	var asked sync.WaitGroup
+	for i, ask := range all {
+		asked.Go(func() { errs[i] = ask() })
+	}
+	asked.Wait()
+	d.at = time.Now()
+	for _, err := range errs {
+		if err != nil {
+			return topData{}, err
+		}
+	}
+	return d, nil
+}
+
+// do changes a key, or says how it stands when c has no action.
+func (s topSource) do(ctx context.Context, c proxy.KeyChange) (topDone, error) {
+	ctx, cancel := context.WithTimeout(ctx, topWithin)
+	defer cancel()
+	if c.Action == "" {
+		standing, err := s.client.Standing(ctx, c.KeyQuery)
+		return topDone{limits: standing.Limits, notes: standing.Notes, at: standing.At}, err
+	}
+	r, err := s.client.Change(ctx, c)
+	return topDone{limits: r.Changed, notes: r.Notes, at: r.At, changed: true, everywhere: r.Everywhere}, err
+}
+
+// A topDone is how a key stands, perhaps since it was changed.
+type topDone struct {
+	limits     []proxy.LimitStanding
+	notes      []string
+	at         time.Time // by the store's clock
+	changed    bool
+	everywhere bool
+}

@@ -1,0 +1,224 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/weir-proxy/weir/proxy/admin"
+)
+
+// A topPage is one of the tables that top shows.
+type topPage int
+
+// The pages, in their order.
+const (
+	pageKeys topPage = iota
+	pageLimits
+	pageRoutes
+	pageNodes
+	pageUpstreams
+	pageCount
+)
+
+// title is what the page is called.
+func (p topPage) title() string {
+	return [...]string{"Keys", "Limits", "Routes", "Nodes", "Upstreams"}[p]
+}
+
+// A topRow is one line of a table.
+type topRow struct {
+	id    string // tells it apart, whichever place it has
+	cells []string
+	bad   bool      // it wants to be looked at
+	key   *keyOfRow // nil where no key is meant
+}
+
+// A keyOfRow is a key that can be looked up and changed.
+type keyOfRow struct{ name, id, masked string }
+
+// A topTable is a page with what is on it; the columns that matter most come first.
+type topTable struct {
+	columns []string
+	rows    []topRow
+	empty   string // what is said when there are none
+}
+
+// table is what page shows of d.
+func (d topData) table(page topPage, order topOrder) topTable {
+	switch page {
+	case pageLimits:
+		return d.limitTable()
+	case pageRoutes:
+		return d.routeTable()
+	case pageNodes:
+		return d.nodeTable()
+	case pageUpstreams:
+		return d.upstreamTable()
+	}
+	return d.keyTable(order)
+}
+
+// A topOrder is by what keys are ordered.
+type topOrder int
+
+// The orders.
+const (
+	byRefused topOrder = iota
+	byRequests
+)
+
+// keyTable has each key that a limit has seen or refused most.
+func (d topData) keyTable(order topOrder) topTable {
+	t := topTable{columns: []string{"LIMIT", "KEY", "REFUSED", "REQUESTS", "HASH"}, empty: "no requests with a limit in the last minutes"}
+	type entry struct {
+		topRow
+		refused, requests admin.TopKey
+	}
+	var all []*entry
+	for _, l := range d.top.Limits {
+		by := map[string]*entry{}
+		find := func(k admin.TopKey) *entry {
+			if by[k.ID] == nil {
+				by[k.ID] = &entry{topRow: topRow{id: l.Route + "." + l.Limit + " " + k.ID, key: &keyOfRow{l.Key, k.ID, printable(k.Masked)}}}
+				by[k.ID].cells = []string{l.Route + "." + l.Limit + inMode(l.Mode), printable(k.Masked), "", "", k.Hash}
+				all = append(all, by[k.ID])
+			}
+			return by[k.ID]
+		}
+		for _, k := range l.Refused.Keys {
+			find(k).refused = k
+		}
+		for _, k := range l.Requests.Keys {
+			find(k).requests = k
+		}
+	}
+	slices.SortStableFunc(all, func(a, b *entry) int {
+		if order == byRequests {
+			return cmp.Compare(b.requests.Count, a.requests.Count)
+		}
+		return cmp.Or(cmp.Compare(b.refused.Count, a.refused.Count), cmp.Compare(b.requests.Count, a.requests.Count))
+	})
+	for _, e := range all {
+		e.cells[2], e.cells[3] = countOf(e.refused), countOf(e.requests)
+		t.rows = append(t.rows, e.topRow)
+	}
+	return t
+}
+
+// countOf is how often a key was seen: 7, or 5-7 where it may be less.
+func countOf(k admin.TopKey) string {
+	if k.Error > 0 {
+		return fmt.Sprintf("%d-%d", max(k.Count-k.Error, 0), k.Count)
+	}
+	return fmt.Sprint(k.Count)
+}
+
+func inMode(mode string) string {
+	if mode == "enforce" {
+		return ""
+	}
+	return " (" + mode + ")"
+}
+
+// limitTable has each limit, those that refuse most first.
+func (d topData) limitTable() topTable {
+	t := topTable{columns: []string{"LIMIT", "REFUSED", "REQUESTS", "SHARE", "RATES", "REFUSED MOST", "MODE", "KEY"}, empty: "no route has a limit"}
+	seen := map[string]admin.TopLimit{}
+	for _, l := range d.top.Limits {
+		seen[l.Route+"."+l.Limit] = l
+	}
+	limits := slices.Clone(d.limits.Limits)
+	of := func(l admin.Limit) admin.TopLimit { return seen[l.Route+"."+l.Name] }
+	slices.SortStableFunc(limits, func(a, b admin.Limit) int {
+		return cmp.Or(cmp.Compare(of(b).Refused.Total, of(a).Refused.Total), cmp.Compare(of(b).Requests.Total, of(a).Requests.Total))
+	})
+	for _, l := range limits {
+		s := of(l)
+		worst, key := "-", (*keyOfRow)(nil)
+		if len(s.Refused.Keys) > 0 {
+			k := s.Refused.Keys[0]
+			worst, key = printable(k.Masked), &keyOfRow{s.Key, k.ID, printable(k.Masked)}
+		}
+		name := l.Route + "." + l.Name
+		t.rows = append(t.rows, topRow{
+			id: name, key: key, bad: s.Refused.Total > 0 && l.Mode == "enforce",
+			cells: []string{name, fmt.Sprint(s.Refused.Total), fmt.Sprint(s.Requests.Total), share(s.Refused.Total, s.Requests.Total), strings.Join(l.Rates, " "), worst, l.Mode, l.Key},
+		})
+	}
+	return t
+}
+
+// share is a part of a whole; "-" where there is none.
+func share(part, whole int64) string {
+	if whole <= 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.0f %%", 100*float64(part)/float64(whole))
+}
+
+// routeTable has each route, those with most requests first.
+func (d topData) routeTable() topTable {
+	t := topTable{columns: []string{"ROUTE", "LAST MINUTE", "REQUESTS", "REFUSALS", "MATCH", "UPSTREAM", "WITHOUT REDIS"}, empty: "no routes are served"}
+	type sums struct{ last, requests, refused, unavailable int64 }
+	of := map[string]sums{}
+	for _, m := range d.statistic.Minutes {
+		for _, r := range m.Routes {
+			s := of[r.Route]
+			s.requests += r.Requests
+			if d.isLast(m) {
+				s.last = r.Requests
+			}
+			for _, l := range r.Limits {
+				s.refused += l.Refused
+				s.unavailable += l.Unavailable
+			}
+			of[r.Route] = s
+		}
+	}
+	routes := slices.Clone(d.routes.Routes)
+	slices.SortStableFunc(routes, func(a, b admin.Route) int { return cmp.Compare(of[b.Name].requests, of[a.Name].requests) })
+	for _, r := range routes {
+		s := of[r.Name]
+		to := cmp.Or(r.Upstream, r.Redirect)
+		if to == "" {
+			to = fmt.Sprint(r.Respond)
+		}
+		match := strings.TrimSpace(strings.Join(r.Methods, ",") + " " + r.Host + r.Path)
+		t.rows = append(t.rows, topRow{
+			id: r.Name, bad: s.unavailable > 0,
+			cells: []string{r.Name, fmt.Sprint(s.last), fmt.Sprint(s.requests), fmt.Sprint(s.refused), match, to, fmt.Sprint(s.unavailable)},
+		})
+	}
+	return t
+}
+
+// isLast reports whether m is the last minute that is over, as far as it is added up.
+func (d topData) isLast(m admin.Minute) bool {
+	last := d.statistic.Minutes[len(d.statistic.Minutes)-1]
+	return m.At.Equal(last.At) && d.at.Sub(m.At) < addedUp
+}
+
+// addedUp is how long after its beginning a minute is added up at the latest.
+const addedUp = 3 * time.Minute
+
+// printable is text with nothing in it that a terminal acts upon.
+func printable(text string) string {
+	return strings.Map(func(c rune) rune {
+		if unicode.IsPrint(c) {
+			return c
+		}
+		return '?'
+	}, text)
+}
+
+// ago is how long it is since a time.
+func ago(at, now time.Time) string {
+	if at.IsZero() {
+		return "-"
+	}
+	return max(now.Sub(at), 0).Round(time.Second).String()
+}

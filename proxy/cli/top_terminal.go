@@ -1,0 +1,154 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/gdamore/tcell/v2"
+)
+
+// A topTerminal shows a model on a terminal, and does what it asks for.
+type topTerminal struct {
+	tcell.Screen
+	source  topSource
+	model   topModel
+	happens chan topMessage
+	looking bool // the answer is on its way
+	work    sync.WaitGroup
+}
+
+// showTop shows what source says until the operator or ctx ends it. The terminal is left
+// as it was.
+func showTop(ctx context.Context, source topSource, every time.Duration) error {
+	screen, err := tcell.NewScreen()
+	if err == nil {
+		err = screen.Init()
+	}
+	if err != nil {
+		return fmt.Errorf("%w (%w)", errNoTerminal, err)
+	}
+	defer screen.Fini()
+	return runTop(ctx, screen, source, every)
+}
+
+// runTop is showTop on a screen that is ready.
+func runTop(ctx context.Context, screen tcell.Screen, source topSource, every time.Duration) error {
+	ctx, cancel := context.WithCancel(ctx)
+	s := &topTerminal{Screen: screen, source: source, happens: make(chan topMessage), model: topModel{source: source.client.Address}}
+	defer s.work.Wait()
+	defer cancel()
+	events, quit := make(chan tcell.Event), make(chan struct{})
+	s.work.Go(func() { screen.ChannelEvents(events, quit) })
+	defer func() {
+		close(quit)
+		for range events { // which ends when the screen's reader has seen quit
+		}
+	}()
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	s.model.width, s.model.height = screen.Size()
+	s.do(ctx, topEffect{look: true})
+	for {
+		s.draw()
+		var message topMessage
+		select {
+		case event, open := <-events:
+			if _, gone := event.(*tcell.EventError); gone || !open {
+				return nil // there is no terminal any more
+			}
+			message = messageOf(event)
+			if _, resized := message.(topSize); resized {
+				screen.Sync()
+			}
+		case message = <-s.happens:
+			if _, looked := message.(topLooked); looked {
+				s.looking = false
+			}
+		case <-tick.C:
+			s.do(ctx, topEffect{look: !s.model.paused})
+		case <-ctx.Done():
+			return nil
+		}
+		if message == nil {
+			continue
+		}
+		var effect topEffect
+		if s.model, effect = s.model.update(message); effect.end {
+			return nil
+		}
+		s.do(ctx, effect)
+	}
+}
+
+// do begins what is to be done; what comes of it happens later.
+func (s *topTerminal) do(ctx context.Context, e topEffect) {
+	if e.look && !s.looking {
+		s.looking = true
+		s.work.Go(func() {
+			data, err := s.source.fetch(ctx)
+			s.tell(ctx, topLooked{data, err})
+		})
+	}
+	if act := e.act; act != nil {
+		s.work.Go(func() {
+			done, err := s.source.do(ctx, act.change)
+			s.tell(ctx, topActed{*act, done, err})
+		})
+	}
+}
+
+func (s *topTerminal) tell(ctx context.Context, m topMessage) {
+	select {
+	case s.happens <- m:
+	case <-ctx.Done():
+	}
+}
+
+// draw puts the model on the screen.
+func (s *topTerminal) draw() {
+	s.Clear()
+	for y, line := range s.model.view() {
+		style := styleOf(line.style)
+		s.PutStrStyled(0, y, line.text, style)
+	}
+	s.Show()
+}
+
+func styleOf(s topStyle) tcell.Style {
+	style := tcell.StyleDefault
+	switch s {
+	case headLine:
+		return style.Bold(true)
+	case dimLine:
+		return style.Dim(true)
+	case badLine:
+		return style.Foreground(tcell.ColorMaroon) // the terminal's own red
+	case chosenLine:
+		return style.Reverse(true)
+	}
+	return style
+}
+
+// messageOf is what an event means; nil for nothing.
+func messageOf(event tcell.Event) topMessage {
+	switch event := event.(type) {
+	case *tcell.EventResize:
+		width, height := event.Size()
+		return topSize{width, height}
+	case *tcell.EventKey:
+		names := map[tcell.Key]string{
+			tcell.KeyUp: "up", tcell.KeyDown: "down", tcell.KeyLeft: "left", tcell.KeyRight: "right", tcell.KeyPgUp: "pgup", tcell.KeyPgDn: "pgdn",
+			tcell.KeyHome: "home", tcell.KeyEnd: "end", tcell.KeyTab: "tab", tcell.KeyBacktab: "backtab", tcell.KeyEnter: "enter", tcell.KeyEsc: "esc",
+			tcell.KeyBackspace: "backspace", tcell.KeyBackspace2: "backspace", tcell.KeyCtrlC: "ctrl-c",
+		}
+		if name := names[event.Key()]; name != "" {
+			return topPress{name: name}
+		}
+		if event.Key() == tcell.KeyRune {
+			return topPress{letter: event.Rune()}
+		}
+	}
+	return nil
+}

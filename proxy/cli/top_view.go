@@ -1,0 +1,219 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/rivo/uniseg"
+)
+
+// A topStyle is how a line looks.
+type topStyle int
+
+// The styles.
+const (
+	plainLine topStyle = iota
+	headLine
+	dimLine
+	badLine
+	chosenLine
+)
+
+// A topLine is one line of the screen.
+type topLine struct {
+	text  string
+	style topStyle
+}
+
+const (
+	// leastWidth and leastHeight are of a terminal that shows something useful.
+	leastWidth, leastHeight = 40, 8
+	// readable is how far columns may be cut where there is no room, and columnGap how far
+	// they are apart.
+	readable, columnGap = 14, 2
+	// aroundRows is how many lines there are at least, beside what is below the table:
+	// four above it, its columns and one row, and two last ones.
+	aroundRows = 8
+)
+
+// view is the screen, line by line: never more than fit, and none wider.
+func (m topModel) view() []topLine {
+	if m.width < leastWidth || m.height < leastHeight {
+		return []topLine{{cut(fmt.Sprintf("%dx%d is too small", m.width, m.height), m.width), plainLine}}
+	}
+	now := "looking"
+	if m.loaded {
+		now = "as of " + m.data.at.Format(time.TimeOnly)
+	}
+	if m.paused {
+		now += ", stopped"
+	}
+	lines := []topLine{{fmt.Sprintf("weir top  %s  %s", m.source, now), headLine}}
+	switch {
+	case m.fault != "":
+		lines = append(lines, topLine{m.fault, badLine})
+	case m.loaded:
+		lines = append(lines, topLine{m.data.summary(), plainLine})
+	default:
+		lines = append(lines, topLine{"", plainLine})
+	}
+	lines = append(lines, topLine{m.tabs(), plainLine}, topLine{})
+	below := m.below()
+	if len(below) > m.height-aroundRows {
+		below = below[:m.height-aroundRows]
+	}
+	lines = append(lines, m.rows(m.height-len(lines)-len(below)-2)...)
+	for len(lines) < m.height-len(below)-2 {
+		lines = append(lines, topLine{})
+	}
+	lines = append(lines, below...)
+	lines = append(lines, m.lastLines()...)
+	for i := range lines {
+		lines[i].text = cut(lines[i].text, m.width)
+	}
+	return lines
+}
+
+// tabs are the pages, with the one that is shown in brackets.
+func (m topModel) tabs() string {
+	var all []string
+	for page := range pageCount {
+		name := fmt.Sprintf("%d %s", page+1, page.title())
+		if page == m.page {
+			name = "[" + name + "]"
+		} else {
+			name = " " + name + " "
+		}
+		all = append(all, name)
+	}
+	if m.page == pageKeys {
+		by := "refused most"
+		if m.order == byRequests {
+			by = "most requests"
+		}
+		all = append(all, fmt.Sprintf("  %s first, last %d minutes", by, m.data.minutes))
+	}
+	return strings.Join(all, "")
+}
+
+// rows are the table of this page in so many lines, with the selected row in sight.
+func (m topModel) rows(room int) []topLine {
+	t := m.data.table(m.page, m.order)
+	switch {
+	case !m.loaded:
+		return []topLine{{"", plainLine}}
+	case len(t.rows) == 0:
+		return []topLine{{t.empty, dimLine}}
+	}
+	widths := t.widths(m.width)
+	lines := []topLine{{t.line(t.columns, widths), dimLine}}
+	at := m.at(t.rows)
+	first := max(at-(room-2), 0)
+	for i := first; i < len(t.rows) && len(lines) < room; i++ {
+		style := plainLine
+		switch {
+		case i == at:
+			style = chosenLine
+		case t.rows[i].bad:
+			style = badLine
+		}
+		lines = append(lines, topLine{t.line(t.rows[i].cells, widths), style})
+	}
+	return lines
+}
+
+// widths are those of the columns, from the first on, as many as fit into width: what is
+// longer than readable is cut before a column is left out.
+func (t topTable) widths(width int) []int {
+	widths := make([]int, len(t.columns))
+	for i, name := range t.columns {
+		widths[i] = uniseg.StringWidth(name)
+		for _, row := range t.rows {
+			widths[i] = max(widths[i], uniseg.StringWidth(row.cells[i]))
+		}
+	}
+	for len(widths) > 1 && total(widths, readable) > width {
+		widths = widths[:len(widths)-1]
+	}
+	for n := total(widths, width); n > width; n-- {
+		widest := 0
+		for i := range widths {
+			if widths[i] > widths[widest] {
+				widest = i
+			}
+		}
+		widths[widest]--
+	}
+	return widths
+}
+
+// total is how wide columns are together, none of them wider than most.
+func total(widths []int, most int) int {
+	n := columnGap * (len(widths) - 1)
+	for _, w := range widths {
+		n += min(w, most)
+	}
+	return n
+}
+
+// line is cells in columns.
+func (t topTable) line(cells []string, widths []int) string {
+	var b strings.Builder
+	for i, width := range widths {
+		cell := cut(cells[i], width)
+		b.WriteString(cell)
+		if i < len(widths)-1 {
+			b.WriteString(strings.Repeat(" ", width-uniseg.StringWidth(cell)+columnGap))
+		}
+	}
+	return b.String()
+}
+
+// below are the lines under the table: help, or how a key stands.
+func (m topModel) below() []topLine {
+	var lines []topLine
+	switch {
+	case m.help:
+		for _, text := range helpText() {
+			lines = append(lines, topLine{text, plainLine})
+		}
+	case m.stands != nil:
+		lines = append(lines, topLine{m.stands.key.name + ": " + m.stands.key.masked, headLine})
+		var text strings.Builder
+		k := keysText{w: &text, at: m.stands.at}
+		k.limits(m.stands.limits)
+		k.notes(m.stands.notes)
+		for line := range strings.Lines(text.String()) {
+			if line = printable(strings.TrimRight(line, "\n")); line != "" && !strings.Contains(line, "  hash ") {
+				lines = append(lines, topLine{line, plainLine})
+			}
+		}
+	}
+	return lines
+}
+
+// lastLines are what is asked or told, and what keys do.
+func (m topModel) lastLines() []topLine {
+	help := topLine{"q end  tab page  up/down row  s order  enter standing  b ban  r reset  u unban  ? help", dimLine}
+	if m.prompt != nil {
+		return []topLine{{m.prompt.text(), headLine}, {"enter answer  esc leave it", dimLine}}
+	}
+	return []topLine{{m.note, headLine}, help}
+}
+
+// cut is text, no wider than width.
+func cut(text string, width int) string {
+	if uniseg.StringWidth(text) <= width {
+		return text
+	}
+	var b strings.Builder
+	left := width - 1
+	for g := uniseg.NewGraphemes(text); g.Next(); {
+		if left -= g.Width(); left < 0 {
+			break
+		}
+		b.WriteString(g.Str())
+	}
+	return b.String() + "…"
+}

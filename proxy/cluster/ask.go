@@ -1,0 +1,146 @@
+package cluster
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// repliesEvery is how often a node that asks looks for replies.
+const repliesEvery = 10 * time.Millisecond
+
+// Ask asks all other nodes that live, and returns what each says, by the nodes' ids
+// (scatter-gather). It waits for two seconds at most: a node that was silent is among the
+// replies, and has said nothing. An error says that Redis could not be asked, and then
+// nobody was.
+func (n *Node) Ask(ctx context.Context, q Question) ([]Reply, error) {
+	ctx, cancel := context.WithTimeout(ctx, seenWithin)
+	defer cancel()
+	select {
+	case n.asking <- struct{}{}:
+		defer func() { <-n.asking }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("ask nodes: %w", context.Cause(ctx))
+	}
+	silent, err := n.others(ctx)
+	if err != nil || len(silent) == 0 {
+		return nil, err
+	}
+	one := asked{rand.Text(), n.id, q}
+	text, err := json.Marshal(one)
+	if err != nil {
+		return nil, fmt.Errorf("ask nodes: %w", err)
+	}
+	if len(text) > mostQuestion {
+		return nil, fmt.Errorf("ask nodes: a question of %d bytes; at most %d", len(text), mostQuestion)
+	}
+	if err := n.rdb.Publish(ctx, n.questions(), text).Err(); err != nil {
+		return nil, fmt.Errorf("ask nodes: %w", err)
+	}
+	return n.hear(ctx, one.ID, silent), nil
+}
+
+// others are the ids of all nodes that live but this one.
+func (n *Node) others(ctx context.Context) (map[string]bool, error) {
+	members, err := n.Nodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ids := map[string]bool{}
+	for _, m := range members {
+		if m.ID != n.id {
+			ids[m.ID] = true
+		}
+	}
+	return ids, nil
+}
+
+// hear takes replies until nobody is silent, or ctx is done.
+func (n *Node) hear(ctx context.Context, id string, silent map[string]bool) []Reply {
+	poll := time.NewTicker(repliesEvery)
+	defer poll.Stop()
+	var all []Reply
+	for len(silent) > 0 && ctx.Err() == nil {
+		packed, err := n.rdb.LPop(ctx, n.replies(id)).Result()
+		if err == nil {
+			r, err := unpack(packed)
+			if err == nil && silent[r.Node] { // one that has come since is heard the next time
+				delete(silent, r.Node)
+				all = append(all, Reply{Answer{r.Node, r.Said}, r.Seen})
+			}
+			continue
+		}
+		select {
+		case <-poll.C:
+		case <-ctx.Done():
+		}
+	}
+	for node := range silent {
+		all = append(all, Reply{Answer: Answer{Node: node}})
+	}
+	return sortReplies(all)
+}
+
+// Answer answers what other nodes ask, until ctx is done.
+func (n *Node) Answer(ctx context.Context, see func(ctx context.Context, q Question) Seen) {
+	heard := n.rdb.Subscribe(ctx, n.questions())
+	defer heard.Close()
+	messages := heard.Channel()
+	for {
+		select {
+		case m, open := <-messages:
+			if !open {
+				return
+			}
+			n.reply(ctx, m, see)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// reply answers one question of another node. What cannot be read is none.
+func (n *Node) reply(ctx context.Context, m *redis.Message, see func(ctx context.Context, q Question) Seen) {
+	var one asked
+	if len(m.Payload) > mostQuestion || json.Unmarshal([]byte(m.Payload), &one) != nil || one.ID == "" || one.Node == n.id {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, seenWithin)
+	defer cancel()
+	packed, err := n.fitting(ctx, one.Question, see)
+	if err != nil {
+		return // the other one says that this node was silent
+	}
+	pipe := n.rdb.TxPipeline()
+	pipe.RPush(ctx, n.replies(one.ID), packed)
+	pipe.PExpire(ctx, n.replies(one.ID), seenKept)
+	_, _ = pipe.Exec(ctx) // or this node was silent
+}
+
+// fitting is the reply to q, or to less than q when that is too long.
+func (n *Node) fitting(ctx context.Context, q Question, see func(ctx context.Context, q Question) Seen) ([]byte, error) {
+	for cut := false; ; cut = true {
+		r := replied{n.id, agreed, see(ctx, q)}
+		r.Seen.Cut = cut
+		packed, err := r.pack()
+		if !errors.Is(err, errLong) {
+			return packed, err
+		}
+		less, ok := q.smaller()
+		if !ok {
+			return replied{Node: n.id, Said: errLong.Error()}.pack()
+		}
+		q = less
+	}
+}
+
+// questions is where nodes hear what they are asked.
+func (n *Node) questions() string { return n.prefix + "questions" }
+
+// replies is where those to one question lie.
+func (n *Node) replies(id string) string { return n.prefix + "replies:" + id }

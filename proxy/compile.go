@@ -1,0 +1,194 @@
+package proxy
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/key"
+	"github.com/weir-proxy/weir/proxy/respond"
+)
+
+// route compiles a route.
+func (g *generation) route(from *config.Route) (*route, error) {
+	r := &route{
+		Route:    from,
+		figures:  &figures{},
+		respond:  newRespond(from.Respond),
+		rewrite:  newRewrite(&from.Rewrite),
+		refunds:  refunds(from.RefundOn),
+		repeats:  newIdempotency(from.Name, from.Idempotency),
+		newKeys:  boundedKeys(from),
+		deciders: deciders(from.Match),
+		reads:    fieldSet{},
+		besides:  from.Besides(),
+	}
+	r.reads.add(slices.Collect(maps.Keys(from.Match.Headers))...)
+	if from.Idempotency != nil {
+		r.reads.add(from.Idempotency.Header)
+		r.fields.add(from.Idempotency.Header)
+	}
+	r.reserved = g.reserved(r)
+	var plain, body []*config.List
+	for _, l := range from.Lists {
+		r.notice(l.Key)
+		if inBody(l.Key) {
+			body = append(body, l)
+		} else {
+			plain = append(plain, l)
+		}
+	}
+	r.lists, r.bodyLists = newListLookups(plain), newListLookups(body)
+	var err error
+	if from.Upstream != nil {
+		if r.pool, err = g.pool(from.Upstream); err != nil {
+			return nil, err
+		}
+	}
+	if by := r.hashBy(); by != nil {
+		counted := r.written
+		r.notice(by)
+		r.written = counted // nothing is counted by that
+	}
+	var policies []respond.Policy
+	for _, l := range from.Limits {
+		if l.Mode != config.Off {
+			policies = append(policies, r.limit(l, alerts(g.config.Alerts))...)
+		}
+	}
+	r.remember()
+	r.foresee()
+	r.standsIn = r.local && !slices.ContainsFunc(r.limits, func(l *limit) bool { return l.Mode == config.Enforce && l.OnStoreFailure == config.Deny })
+	r.quota, err = respond.NewQuota(policies, respond.Style(g.config.Defaults.Headers), newReject(from.Reject))
+	return r, err
+}
+
+func newReject(c config.Reject) respond.Reject {
+	r := respond.Reject{Status: c.Status, Detail: c.Detail, Body: c.Body, ContentType: c.ContentType}
+	for _, name := range slices.Sorted(maps.Keys(c.Headers)) {
+		r.Fields = append(r.Fields, respond.Field{Name: name, Value: c.Headers[name]})
+	}
+	return r
+}
+
+// limit adds a limit to the route and returns the policies it shows to clients.
+func (r *route) limit(from *config.Limit, told alerts) []respond.Policy {
+	l := &limit{Limit: from, keyed: strings.Contains(from.RedissonName, "{key}")}
+	r.limits = append(r.limits, l)
+	r.waits = r.waits || l.Wait > 0 && l.Mode == config.Enforce
+	r.local = r.local || l.Mode == config.Enforce && l.OnStoreFailure == config.Local
+	l.refusals = r.refusals(from)
+	r.notice(l.Key)
+	if l.Distinct != nil {
+		r.notice(l.Distinct)
+	}
+	if l.Cost != nil {
+		r.origin(l.Cost.From)
+	}
+	var policies []respond.Policy
+	l.windows, policies = r.rates(l, l.Rates, told)
+	override := func(rates []limiter.Rate) []*window {
+		windows, others := r.rates(l, rates, told)
+		for i := range others {
+			others[i].Override = true
+		}
+		policies = append(policies, others...)
+		return windows
+	}
+	if len(l.Overrides) > 0 {
+		l.overrides = map[limiter.Key][]*window{}
+	}
+	for k, rates := range l.Overrides {
+		l.overrides[k] = override(rates)
+	}
+	if l.Hashed != nil {
+		l.hashed = map[string][]*window{}
+		for text, rates := range l.Hashed.Rates {
+			l.hashed[text] = override(rates)
+		}
+	}
+	return policies
+}
+
+// counted are the limits of r whose counts tell by themselves who would be
+// refused.
+func (r *route) counted() []limiter.Limit {
+	var all []limiter.Limit
+	for _, w := range r.windows {
+		plain := w.Algorithm != limiter.Distinct && w.Algorithm != limiter.Cooldown && w.Scope == limiter.Overall
+		if plain && w.of.Mode == config.Enforce && w.of.RedissonName == "" && len(w.of.overrides) == 0 && w.of.Hashed == nil {
+			all = append(all, w.Limit)
+		}
+	}
+	return all
+}
+
+// refusals is what counts the refusals of a limit with a penalty: for as long as its
+// longest window.
+func (r *route) refusals(of *config.Limit) limiter.Limit {
+	if of.Penalty == nil {
+		return limiter.Limit{}
+	}
+	rate := limiter.Rate{Count: of.Penalty.After}
+	for _, counted := range of.Rates {
+		rate.Window = max(rate.Window, counted.Window)
+	}
+	return limiter.Limit{Name: r.Name + "." + of.Name + ":refused", Rate: rate}
+}
+
+// rates adds a window to the route for each rate of a limit.
+func (r *route) rates(l *limit, rates []limiter.Rate, told alerts) (windows []*window, policies []respond.Policy) {
+	for _, rate := range rates {
+		span := limiter.WindowName(rate.Window)
+		shown := rate
+		switch l.Algorithm {
+		case limiter.Concurrent:
+			span = "held"
+		case limiter.Cooldown:
+			span = "cooldown" // whatever its steps are
+			shown.Window = l.Steps[len(l.Steps)-1]
+		}
+		windows = append(windows, &window{
+			of:     l,
+			number: len(r.windows) + len(windows),
+			rate:   l.Name + "-" + span,
+			near:   told.near(rate, l.Mode),
+			Limit:  limiter.Limit{Name: r.Name + "." + l.Name + ":" + span, Rate: rate, Algorithm: l.Algorithm, Burst: l.Burst, Steps: l.Steps, Scope: l.Scope},
+		})
+		name := l.Name
+		if len(rates) > 1 {
+			name += "-" + span
+		}
+		policies = append(policies, respond.Policy{Name: name, Rate: shown, Limit: l.Name, Concurrent: l.Algorithm == limiter.Concurrent, Expose: l.Expose && l.Mode == config.Enforce})
+	}
+	r.windows = append(r.windows, windows...)
+	return windows, policies
+}
+
+// notice learns what reading a key takes.
+func (r *route) notice(s *key.Spec) {
+	for _, o := range s.Origins() {
+		r.origin(o)
+	}
+}
+
+// origin learns what reading something at o takes.
+func (r *route) origin(o key.Origin) {
+	r.reads.addOrigin(o)
+	switch o.Source {
+	case key.ClientIP, key.Host, key.Method, key.Global: // no client can write there what it likes
+	default:
+		r.written = append(r.written, o)
+	}
+	switch o.Source {
+	case key.Query, key.Form: // a field of a form may stand in the query as well
+		r.queries = true
+		r.names = r.names.With(o.Name)
+	case key.Header:
+		r.fields.add(o.Name)
+	case key.Path:
+		r.hidden = append(r.hidden, o.Name)
+	}
+}

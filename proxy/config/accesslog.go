@@ -1,0 +1,44 @@
+package config
+
+import "slices"
+
+// A LogFormat is how a line of the access log is written.
+type LogFormat string
+
+// The formats there are.
+const (
+	LogJSON     LogFormat = "json"
+	LogCombined LogFormat = "combined" // NCSA's, as Apache and nginx write it
+	LogNone     LogFormat = "none"
+)
+
+// AccessLog says what is written of each request, and where.
+type AccessLog struct {
+	Format LogFormat
+	File   string   // path; empty: where all else is logged
+	Fields []string // of a JSON line; "standard" stands for the standard ones; never empty
+	Sample int      // of requests that passed one in so many is written, at least 1
+}
+
+// accessLog reads what is written of requests.
+func (r *loader) accessLog(f *accessLogForm) AccessLog {
+	a := AccessLog{Format: LogFormat(f.Format), File: r.relative(f.File), Fields: f.Fields, Sample: f.Sample}
+	if len(a.Fields) == 0 {
+		a.Fields = []string{"standard"}
+	}
+	for i, name := range f.Fields {
+		if slices.Contains(f.Fields[:i], name) {
+			r.wrong(&f.Fields[i], quote(name)+" is given twice", "keep one")
+		}
+	}
+	if !r.ok(&f.Format) {
+		return a
+	}
+	if a.Format != LogJSON && len(f.Fields) > 0 {
+		r.wrong(&f.Fields, "only lines of JSON have fields to choose", "write format: json, or leave it out")
+	}
+	if a.Format == LogNone && f.File != "" {
+		r.wrong(&f.File, "nothing is written to it", "write format: json, or leave it out")
+	}
+	return a
+}

@@ -1,0 +1,187 @@
+package config
+
+import (
+	"bytes"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"gopkg.in/yaml.v3"
+)
+
+// A leaf is a value that a file writes, and where: routes[].limits[].rate.
+type leaf struct {
+	path string
+	node *yaml.Node
+}
+
+// leaves are all values below n.
+func leaves(n *yaml.Node, path string) (all []leaf) {
+	switch n.Kind {
+	case yaml.DocumentNode:
+		return leaves(n.Content[0], path)
+	case yaml.SequenceNode:
+		for _, c := range n.Content {
+			all = append(all, leaves(c, path+"[]")...)
+		}
+	case yaml.MappingNode:
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			all = append(all, leaves(n.Content[i+1], strings.TrimPrefix(path+"."+n.Content[i].Value, "."))...)
+		}
+	case yaml.ScalarNode:
+		return []leaf{{path, n}}
+	}
+	return all
+}
+
+var number = regexp.MustCompile(`\d+`)
+
+// others are values that might stand in the place of text, which field says: another
+// choice, a number more or less, more text.
+func others(field, text string) []string {
+	switch text {
+	case "true":
+		return []string{"false"}
+	case "false":
+		return []string{"true"}
+	}
+	var all []string
+	if number.MatchString(text) {
+		all = []string{
+			number.ReplaceAllStringFunc(text, func(n string) string { return n + "0" }), number.ReplaceAllStringFunc(text, func(n string) string { return n[:1] }),
+			number.ReplaceAllString(text, "7"), number.ReplaceAllString(text, "429"),
+		}
+	}
+	all = append(all, choices(field)...)
+	return slices.DeleteFunc(append(all, "lower", "skip", "reject", "header:X-Other", "5s", "x-"+text, text+"x"), func(other string) bool { return other == text })
+}
+
+// choices are the values of fields of that name that have choices.
+func choices(name string) (all []string) {
+	forms := map[string]reflect.Type{}
+	collect(forms, reflect.TypeFor[file]())
+	for _, form := range forms {
+		if i, ok := fieldIndex(form, name); ok {
+			all = append(all, tagOf(form.Field(i)).enum...)
+		}
+	}
+	return all
+}
+
+// alone are values of which nothing else is tried: what a variable holds and a
+// share may be written in several ways, and nobody asks for the list that is idle.
+var alone = regexp.MustCompile(`\$\{|<<|^(version|include|lists\.idle\.|traces\.sample)`)
+
+// Whatever a file says makes a difference: to what is served, to what is shown of it
+// and, unless it needs a restart, to what a push would change.
+func TestFields_EachMakesADifference(t *testing.T) {
+	changed, stuck := map[string]bool{}, map[string]bool{}
+	for _, path := range append(mustGlob(t, "testdata/good-*.yaml"), example) {
+		root := tree(t, path)
+		was := mustCompile(t, path, root)
+		for _, l := range leaves(root, "") {
+			if changed[l.path] || alone.MatchString(l.path+": "+l.node.Value) {
+				continue
+			}
+			text, tag, style := l.node.Value, l.node.Tag, l.node.Style
+			stuck[l.path] = true
+			for _, other := range others(strings.TrimSuffix(l.path[strings.LastIndex(l.path, ".")+1:], "[]"), text) {
+				l.node.SetString(other)
+				if tag != "!!str" || style == 0 {
+					l.node.Tag = ""
+				}
+				is, err := compiled(t, path, root)
+				if err != nil {
+					continue
+				}
+				changed[l.path] = true
+				difference(t, l.path+": "+other, was, is)
+				break
+			}
+			l.node.Value, l.node.Tag, l.node.Style = text, tag, style
+			if changed[l.path] {
+				delete(stuck, l.path)
+			}
+		}
+	}
+	if len(changed) < 270 {
+		t.Errorf("only %d fields were changed, and not %v", len(changed), slices.Sorted(maps.Keys(stuck)))
+	}
+}
+
+// difference checks that was and is differ in every respect.
+func difference(t *testing.T, what string, was, is *Config) {
+	t.Helper()
+	if !bytes.Equal(effective(t, was), effective(t, is)) {
+		if reflect.DeepEqual(outcome(*was), outcome(*is)) {
+			t.Errorf("%s: it is shown, and nothing comes of it", what)
+		}
+	} else if !hidden.MatchString(what) {
+		t.Errorf("%s: the effective config does not tell", what)
+	}
+	section, _, _ := strings.Cut(what, ".")
+	section, _, _ = strings.Cut(section, ":")
+	if slices.Contains([]string{"listen", "admin", "store", "redis", "reload"}, section) {
+		return
+	}
+	if len(Compare(was, is)) == 0 {
+		t.Errorf("%s: a push would not tell of it", what)
+	}
+}
+
+var hidden = regexp.MustCompile(`password|secret|token|webhook|headers`)
+
+// outcome is c without what says how it is written.
+func outcome(c Config) Config {
+	c.Hash, c.Sum, c.Files, c.Globs, c.Warnings, c.Bare, c.form = "", "", nil, nil, nil, nil, nil
+	c.opened, c.written, c.values, c.own = nil, nil, nil, nil
+	return c
+}
+
+func tree(t *testing.T, path string) *yaml.Node {
+	t.Helper()
+	var root yaml.Node
+	if err := yaml.Unmarshal(fileText(t, path), &root); err != nil {
+		t.Fatal(err)
+	}
+	return &root
+}
+
+// compiled is what is made of root, in the place of the file at path.
+func compiled(t *testing.T, path string, root *yaml.Node) (*Config, error) {
+	t.Helper()
+	text, err := yaml.Marshal(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newLoader(environment)
+	main := r.read(filepath.Join(filepath.Dir(path), "changed.yaml"), "", text)
+	if main == nil {
+		return nil, r.failed()
+	}
+	r.include(path, main)
+	return r.compile(main)
+}
+
+func mustCompile(t *testing.T, path string, root *yaml.Node) *Config {
+	t.Helper()
+	c, err := compiled(t, path, root)
+	if err != nil {
+		t.Fatalf("%s, written again: %v", path, err)
+	}
+	return c
+}
+
+func fileText(t *testing.T, path string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}

@@ -1,0 +1,78 @@
+package config
+
+import (
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+)
+
+// A TraceParent says whose traceparent is believed.
+type TraceParent string
+
+// Whose there are.
+const (
+	ParentTrusted TraceParent = "trusted" // of trusted proxies
+	ParentAny     TraceParent = "any"     // of all clients
+	ParentNone    TraceParent = "none"    // of nobody
+)
+
+// Traces say where traces of requests are sent.
+type Traces struct {
+	Endpoint string            // URL with its path; empty: nothing is traced
+	Headers  map[string]string // that the collector wants
+	Sample   float64           // share of the requests that no parent decides about, 0 to 1
+	Parent   TraceParent
+	Service  string
+}
+
+// traces reads where traces are sent.
+func (r *loader) traces(f *tracesForm) Traces {
+	t := Traces{Endpoint: f.Endpoint, Parent: TraceParent(f.Parent), Service: f.Service}
+	percent, is := strings.CutSuffix(f.Sample, "%")
+	share, err := strconv.ParseFloat(percent, 64)
+	if f.Sample != "" && (!is || err != nil || share < 0 || share > 100 || strings.Trim(percent, "0123456789.") != "") {
+		r.wrong(&f.Sample, quote(f.Sample)+" is no share", "write 0% to 100%, for example 0.1%")
+	}
+	t.Sample = share / 100
+	if f.Service == "" && r.ok(&f.Service) {
+		r.wrong(&f.Service, "is empty", "write a name, for example weir")
+	}
+	for name, value := range f.Headers {
+		if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(string(*value)) {
+			r.wrong(value, quote(name)+" is not a header that can be sent", "write for example Authorization: \"Bearer ${TRACES_TOKEN}\"")
+			continue
+		}
+		if t.Headers == nil {
+			t.Headers = map[string]string{}
+		}
+		t.Headers[http.CanonicalHeaderKey(name)] = string(*value)
+	}
+	if f.Endpoint != "" {
+		t.Endpoint = r.collector(f)
+	}
+	return t
+}
+
+// collector checks the URL that traces are sent to.
+func (r *loader) collector(f *tracesForm) string {
+	to, err := url.Parse(f.Endpoint)
+	switch {
+	case err != nil || to.Scheme != "http" && to.Scheme != "https" || to.Hostname() == "" || to.RawQuery != "" || to.Fragment != "":
+		r.wrong(&f.Endpoint, "is not the URL of a collector", "write for example http://127.0.0.1:4318")
+		return ""
+	case to.User != nil:
+		r.wrong(&f.Endpoint, "holds a password", "write it into headers, as Authorization")
+		return ""
+	case to.Port() == "4317":
+		r.warn(&f.Endpoint, "4317 is where collectors usually speak gRPC", "write the port for HTTP, usually 4318")
+	case to.Scheme == "http" && len(f.Headers) > 0 && !loopback(to.Hostname()):
+		r.warn(&f.Endpoint, "what headers says travels without TLS", "write https://")
+	}
+	if to.Path == "" || to.Path == "/" {
+		to.Path = "/v1/traces"
+	}
+	return to.String()
+}

@@ -1,0 +1,118 @@
+package proxy
+
+import (
+	"math"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"google.golang.org/protobuf/types/known/timestamppb"
+)
+
+// Describe implements prometheus.Collector.
+func (v *histogramVec) Describe(to chan<- *prometheus.Desc) { to <- v.desc }
+
+// Collect implements prometheus.Collector.
+func (v *histogramVec) Collect(to chan<- prometheus.Metric) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, h := range v.series {
+		to <- &histogramMetric{v.desc, h}
+	}
+}
+
+// A histogramMetric is a histogram to be shown.
+type histogramMetric struct {
+	desc *prometheus.Desc
+	*histogram
+}
+
+// Desc implements prometheus.Metric.
+func (m *histogramMetric) Desc() *prometheus.Desc { return m.desc }
+
+// Write implements prometheus.Metric. All counts are made from one look at each cell, so
+// that they fit together whatever is observed meanwhile.
+func (m *histogramMetric) Write(to *dto.Metric) error {
+	bounds := classicBounds()
+	classic, native := make([]uint64, len(bounds)+1), make([]int64, m.cells.native[len(m.cells.native)-1]+1)
+	var all uint64
+	for i := range m.counts {
+		n := m.counts[i].Load()
+		classic[m.cells.classic[i]] += n
+		native[m.cells.native[i]] += int64(n)
+		all += n
+	}
+	sum, zero := time.Duration(m.nanos.Load()).Seconds(), uint64(native[0])
+	schema, threshold := int32(nativeSchema), math.Exp2(nativeFrom)
+	h := &dto.Histogram{SampleCount: &all, SampleSum: &sum, Schema: &schema, ZeroThreshold: &threshold, ZeroCount: &zero}
+	m.writeClassic(h, bounds, classic)
+	writeNative(h, native)
+	to.Label, to.Histogram = []*dto.LabelPair{m.label}, h
+	return nil
+}
+
+// writeClassic writes cumulative buckets. The last one, of no bound, is left to the
+// encoder unless it has an exemplar.
+func (m *histogramMetric) writeClassic(h *dto.Histogram, bounds []float64, counts []uint64) {
+	var below uint64
+	for i, n := range counts {
+		below += n
+		upTo, bound, example := below, math.Inf(1), m.exemplars[i].is.Load()
+		if i < len(bounds) {
+			bound = bounds[i]
+		} else if example == nil {
+			break
+		}
+		h.Bucket = append(h.Bucket, &dto.Bucket{CumulativeCount: &upTo, UpperBound: &bound, Exemplar: example})
+		if example != nil {
+			h.Exemplars = append(h.Exemplars, example)
+		}
+	}
+}
+
+// writeNative writes the buckets that are not empty, of which counts[0] is the zero
+// bucket: runs of them with their distances, each count as the difference to the one
+// before. A histogram without any has one empty run, by which it is known as native.
+func writeNative(h *dto.Histogram, counts []int64) {
+	const first = nativeFrom<<nativeSchema + 1
+	last, next := int64(0), int32(0) // the count and the index before
+	for i, n := range counts[1:] {
+		if n == 0 {
+			continue
+		}
+		index := int32(first + i)
+		if runs := len(h.PositiveSpan); runs > 0 && index == next {
+			*h.PositiveSpan[runs-1].Length++
+		} else {
+			offset, length := index-next, uint32(1)
+			h.PositiveSpan = append(h.PositiveSpan, &dto.BucketSpan{Offset: &offset, Length: &length})
+		}
+		delta := n - last
+		h.PositiveDelta = append(h.PositiveDelta, delta)
+		last, next = n, index+1
+	}
+	if len(h.PositiveSpan) == 0 {
+		h.PositiveSpan = []*dto.BucketSpan{{Offset: new(int32), Length: new(uint32)}}
+	}
+}
+
+// mostExemplar is how many characters the labels of an exemplar may have together
+// (OpenMetrics).
+const mostExemplar = 128
+
+// example makes x the exemplar of a bucket in which it was observed.
+func (h *histogram) example(bucket int, d time.Duration, x *exchange) {
+	value := d.Seconds()
+	e := &dto.Exemplar{Value: &value, Timestamp: timestamppb.New(x.began.Add(x.took))}
+	room := mostExemplar
+	add := func(name, text string) {
+		if room -= len(name) + len(text); text != "" && room >= 0 {
+			text = strings.Clone(text) // it may be the connection's buffer
+			e.Label = append(e.Label, &dto.LabelPair{Name: &name, Value: &text})
+		}
+	}
+	add("trace_id", x.traceID())
+	add("request_id", x.id)
+	h.exemplars[bucket].is.Store(e)
+}

@@ -1,0 +1,33 @@
+package http1
+
+// Add adds a line. Name and value are copied, and checked when they are sent.
+func (f *Fields) Add(name, value string) {
+	l := line{name: uint32(len(f.own)), id: nameOf(name), added: true}
+	f.own = append(f.own, name...)
+	l.nameEnd = uint32(len(f.own))
+	l.value = l.nameEnd
+	f.own = append(f.own, value...)
+	l.valueEnd = uint32(len(f.own))
+	f.lines = append(f.lines, l)
+	f.known |= 1 << l.id
+	f.odd = f.odd || !all(name, plainChar)
+}
+
+// Set replaces all lines of that name, in any case, by one.
+func (f *Fields) Set(name, value string) {
+	f.Drop(name)
+	f.Add(name, value)
+}
+
+// Del is Drop, by the name that other headers have for it.
+func (f *Fields) Del(name string) { f.Drop(name) }
+
+// Reset takes out all lines and keeps their memory: strings that were looked up
+// are no longer valid.
+func (f *Fields) Reset() { f.reset() }
+
+// Grow makes room for so many more lines, of so many bytes together.
+func (f *Fields) Grow(lines, bytes int) {
+	f.lines = append(make([]line, 0, len(f.lines)+lines), f.lines...)
+	f.own = append(make([]byte, 0, len(f.own)+bytes), f.own...)
+}

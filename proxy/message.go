@@ -1,0 +1,67 @@
+package proxy
+
+import (
+	"net/netip"
+	"net/url"
+
+	"github.com/weir-proxy/weir/proxy/key"
+	routing "github.com/weir-proxy/weir/proxy/route"
+)
+
+// This file is the exchange as packages key and route read it: key.Message and
+// routing.Message.
+
+// Header returns all values of a field.
+func (x *exchange) Header(name string) []string { return x.in.header.Values(name) }
+
+// Query returns all values of a query parameter. A query that can be read in two
+// ways has none: extract refuses it before.
+func (x *exchange) Query(name string) []string { return x.extracted.query[name] }
+
+// ParsedQuery returns the parameters of the query, which is read once.
+func (x *exchange) ParsedQuery() (url.Values, error) {
+	if x.extracted.query != nil {
+		return x.extracted.query, nil
+	}
+	query, err := routing.ParseQuery(x.request.RawQuery)
+	if err != nil {
+		return nil, err
+	}
+	x.extracted.query = query
+	return query, nil
+}
+
+// Param returns a parameter of the path, decoded.
+func (x *exchange) Param(name string) string { return x.request.Param(name) }
+
+// Client returns the client as limits count it.
+func (x *exchange) Client() netip.Prefix { return x.client.network }
+
+// Host returns the host that was asked for, in the spelling that is matched.
+func (x *exchange) Host() string { return x.request.Host }
+
+// Method returns the method.
+func (x *exchange) Method() string { return x.request.Method }
+
+// Body returns the body, which is read once for all keys.
+func (x *exchange) Body() (key.Body, error) {
+	if x.extracted.body == nil {
+		most := x.route.MaxBody
+		if most == 0 {
+			most = keyBody
+		}
+		x.extracted.body = new(content)
+		x.extracted.body.bytes, x.extracted.body.err = x.in.body.whole(most)
+	}
+	kind := ""
+	if types := x.Header("Content-Type"); len(types) > 0 {
+		kind = types[0]
+	}
+	return key.Body{Type: kind, Bytes: x.extracted.body.bytes}, x.extracted.body.err
+}
+
+// A content is a body that was read, or why it could not be.
+type content struct {
+	bytes []byte
+	err   error
+}

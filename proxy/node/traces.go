@@ -1,0 +1,26 @@
+package node
+
+import (
+	"context"
+	"errors"
+
+	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/trace"
+)
+
+// openTraces is what sends traces to the collector that the configuration names; nil if
+// it names none. It ends when no request is served any more.
+func (n *Node) openTraces(c config.Traces) *trace.Exporter {
+	if c.Endpoint == "" {
+		return nil
+	}
+	e := trace.NewExporter(trace.Options{
+		Endpoint: c.Endpoint, Headers: c.Headers, Service: c.Service, Version: n.build.Version, Instance: n.store.id,
+	}, n.registry)
+	sending := newTasks()
+	sending.start("traces", e.Run)
+	n.closers.push("traces", func(ctx context.Context) error {
+		return errors.Join(sending.stop(ctx), sending.wait(ctx)) // what is queued is sent first
+	})
+	return e
+}

@@ -1,0 +1,86 @@
+package node
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/weir-proxy/weir/proxy"
+	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/cluster"
+)
+
+// upstreams are those that this node serves, and how their targets fare on all nodes.
+func (n *Node) upstreams(ctx context.Context) (admin.Upstreams, error) {
+	seen, said := n.seen(ctx, cluster.Question{Upstreams: &proxy.UpstreamQuery{}})
+	return admin.Upstreams{Upstreams: mergeUpstreams(seen), Nodes: said}, nil
+}
+
+// mergeUpstreams puts together what nodes know of the upstreams and targets that the
+// first of them has. What others serve besides is another configuration, of which they
+// tell when they are asked themselves.
+func mergeUpstreams(seen []cluster.Reply) []admin.Upstream {
+	all := []admin.Upstream{}
+	for i, r := range seen {
+		for _, u := range r.Seen.Upstreams {
+			at := slices.IndexFunc(all, func(a admin.Upstream) bool { return a.Name == u.Name })
+			if at < 0 && i > 0 {
+				continue
+			}
+			if at < 0 {
+				at = len(all)
+				all = append(all, upstreamOf(u))
+			}
+			all[at].Waiting += u.Waiting
+			all[at].Retried += u.Retried
+			addTargets(all[at].Targets, r.Node, u.Targets)
+		}
+	}
+	slices.SortFunc(all, func(a, b admin.Upstream) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// upstreamOf is u, of which nobody has told anything yet.
+func upstreamOf(u proxy.UpstreamStanding) admin.Upstream {
+	a := admin.Upstream{
+		Name: u.Name, Echo: u.Echo, Routes: u.Routes, Balance: u.Balance, Protocol: u.Protocol,
+		MaxConnections: u.MaxConnections, Queue: u.Queue, Retries: u.Retries, Checked: u.Checked, Targets: []admin.Target{},
+	}
+	for _, t := range u.Targets {
+		a.Targets = append(a.Targets, admin.Target{Target: t.Target, Weight: t.Weight, Results: map[string]int64{}, Nodes: []admin.TargetNode{}})
+	}
+	return a
+}
+
+// addTargets adds to targets what node knows of those of them.
+func addTargets(to []admin.Target, node string, targets []proxy.TargetStanding) {
+	for _, t := range targets {
+		at := slices.IndexFunc(to, func(a admin.Target) bool { return a.Target == t.Target })
+		if at < 0 {
+			continue
+		}
+		a := &to[at]
+		a.InFlight += t.InFlight
+		a.Requests += t.Requests
+		a.Errors += t.Errors
+		for result, n := range t.Results {
+			a.Results[result] += n
+		}
+		if badness(t.State) > badness(a.State) {
+			a.State = t.State
+		}
+		a.Nodes = append(a.Nodes, admin.TargetNode{
+			Node: node, State: t.State, FailedConnects: t.FailedConnects, FailedChecks: t.FailedChecks, EjectedUntil: t.EjectedUntil,
+			Share: t.Share, InFlight: t.InFlight, Requests: t.Requests, Errors: t.Errors,
+		})
+	}
+}
+
+// badness orders states; one that a later version knows is the worst.
+func badness(state string) int {
+	states := []string{"", "healthy", "slow_start", "probing", "ejected", "unhealthy"}
+	if i := slices.Index(states, state); i >= 0 {
+		return i
+	}
+	return len(states)
+}

@@ -1,0 +1,149 @@
+package trace
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
+	resourcepb "go.opentelemetry.io/proto/otlp/resource/v1"
+	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+)
+
+const (
+	// mostQueued is how many spans wait to be sent; they take about 2 MB then.
+	mostQueued = 4096
+	// mostAtOnce is how many are sent by one call, and how many make it be sent at once.
+	mostAtOnce = 512
+	// sendEvery is how long spans wait for more.
+	sendEvery = time.Second
+	// sendWithin is how long the collector may take for one call.
+	sendWithin = 10 * time.Second
+	// mostAttempts is how often the same spans are sent before they are given up.
+	mostAttempts = 5
+	// flushWithin is how long the end of Weir waits for the collector.
+	flushWithin = 2 * time.Second
+)
+
+// Options are what an Exporter is given; Headers may be nil.
+type Options struct {
+	Endpoint string            // URL of the collector, with its path
+	Headers  map[string]string // that it wants
+	Service  string            // service.name
+	Version  string            // service.version
+	Instance string            // service.instance.id
+	// Client sends the spans; nil is one of the Exporter's own.
+	Client *http.Client
+}
+
+// An Exporter sends spans to a collector. Its methods are safe for concurrent use, and
+// those of a nil Exporter do nothing.
+type Exporter struct {
+	options  Options
+	resource *resourcepb.Resource
+	spans    *prometheus.CounterVec // by what became of them
+	more     chan struct{}          // of length 1: there are many
+
+	mu     sync.Mutex // guards what follows; never held while sending
+	queued []*Span
+}
+
+// NewExporter makes one that sends nothing before Run.
+func NewExporter(o Options, r prometheus.Registerer) *Exporter {
+	if o.Client == nil {
+		o.Client = &http.Client{Timeout: sendWithin, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	}
+	e := &Exporter{
+		options: o, more: make(chan struct{}, 1),
+		spans: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_trace_spans_total", Help: "Spans of traces, by what became of them."}, []string{"result"}),
+		resource: &resourcepb.Resource{Attributes: messages([]Attribute{
+			Text("service.name", o.Service), Text("service.version", o.Version), Text("service.instance.id", o.Instance),
+			Text("telemetry.sdk.name", "weir"), Text("telemetry.sdk.language", "go"),
+		})},
+	}
+	r.MustRegister(e.spans)
+	for _, result := range []string{"sent", "failed", "dropped"} {
+		e.spans.WithLabelValues(result)
+	}
+	return e
+}
+
+// Add takes the spans of one request to be sent, all of them or, if there is no room,
+// none. It never waits.
+func (e *Exporter) Add(spans []*Span) {
+	if e == nil {
+		return
+	}
+	e.mu.Lock()
+	room := len(e.queued)+len(spans) <= mostQueued
+	if room {
+		e.queued = append(e.queued, spans...)
+	}
+	many := len(e.queued) >= mostAtOnce
+	e.mu.Unlock()
+	if !room {
+		e.count("dropped", len(spans))
+	}
+	if many {
+		select {
+		case e.more <- struct{}{}:
+		default: // it is known already
+		}
+	}
+}
+
+func (e *Exporter) count(result string, n int) { e.spans.WithLabelValues(result).Add(float64(n)) }
+
+// Run sends spans until ctx is done, and then for a moment what is left.
+func (e *Exporter) Run(ctx context.Context) {
+	if e == nil {
+		return
+	}
+	tick := time.NewTicker(sendEvery)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-e.more:
+			e.sendAll(ctx)
+		case <-tick.C:
+			e.sendAll(ctx)
+		}
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushWithin)
+	defer cancel()
+	e.sendAll(last)
+	e.options.Client.CloseIdleConnections()
+}
+
+// sendAll sends what is queued, or gives it up.
+func (e *Exporter) sendAll(ctx context.Context) {
+	for {
+		e.mu.Lock()
+		n := min(len(e.queued), mostAtOnce)
+		spans := e.queued[:n:n]
+		e.queued = e.queued[n:]
+		if len(e.queued) == 0 {
+			e.queued = nil // what was sent is free
+		}
+		e.mu.Unlock()
+		if n == 0 {
+			return
+		}
+		e.sendRepeatedly(ctx, spans)
+	}
+}
+
+// data is the message that says it all.
+func (e *Exporter) data(spans []*Span) *tracepb.TracesData {
+	messages := make([]*tracepb.Span, len(spans))
+	for i, s := range spans {
+		messages[i] = s.message()
+	}
+	return &tracepb.TracesData{ResourceSpans: []*tracepb.ResourceSpans{{
+		Resource:   e.resource,
+		ScopeSpans: []*tracepb.ScopeSpans{{Scope: &commonpb.InstrumentationScope{Name: "weir", Version: e.options.Version}, Spans: messages}},
+	}}}
+}

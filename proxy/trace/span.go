@@ -1,0 +1,78 @@
+package trace
+
+import (
+	"strings"
+	"time"
+
+	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
+	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+)
+
+// A Kind says which side of a call a span is.
+type Kind uint8
+
+// The kinds there are.
+const (
+	Internal Kind = iota
+	Server
+	Client
+)
+
+// A Span is something that took time, and is over.
+type Span struct {
+	Context
+	Parent     SpanID // zero for none
+	State      string // tracestate, passed on as it came
+	Name       string
+	Kind       Kind
+	Start, End time.Time
+	Attributes []Attribute
+	Failed     bool
+}
+
+// An Attribute says something of a span, by a name of OpenTelemetry's conventions where
+// there is one.
+type Attribute struct {
+	name   string
+	text   string
+	number int64
+	isText bool
+}
+
+// Text is an attribute whose value is text.
+func Text(name, value string) Attribute { return Attribute{name: name, text: value, isText: true} }
+
+// Number is an attribute whose value is a number.
+func Number(name string, value int64) Attribute { return Attribute{name: name, number: value} }
+
+// message is s as it is sent.
+func (s *Span) message() *tracepb.Span {
+	m := &tracepb.Span{
+		TraceId: s.Trace[:], SpanId: s.Span[:], TraceState: s.State, Name: text(s.Name), Flags: uint32(s.flags),
+		StartTimeUnixNano: uint64(s.Start.UnixNano()), EndTimeUnixNano: uint64(s.End.UnixNano()),
+		Kind: [...]tracepb.Span_SpanKind{tracepb.Span_SPAN_KIND_INTERNAL, tracepb.Span_SPAN_KIND_SERVER, tracepb.Span_SPAN_KIND_CLIENT}[s.Kind],
+	}
+	if s.Parent != (SpanID{}) {
+		m.ParentSpanId = s.Parent[:]
+	}
+	if s.Failed {
+		m.Status = &tracepb.Status{Code: tracepb.Status_STATUS_CODE_ERROR}
+	}
+	m.Attributes = messages(s.Attributes)
+	return m
+}
+
+func messages(attributes []Attribute) (all []*commonpb.KeyValue) {
+	for _, a := range attributes {
+		value := &commonpb.AnyValue{Value: &commonpb.AnyValue_IntValue{IntValue: a.number}}
+		if a.isText {
+			value.Value = &commonpb.AnyValue_StringValue{StringValue: text(a.text)}
+		}
+		all = append(all, &commonpb.KeyValue{Key: a.name, Value: value})
+	}
+	return all
+}
+
+// text is s as protobuf wants it: one byte that is no UTF-8 would have a whole batch
+// refused.
+func text(s string) string { return strings.ToValidUTF8(s, "\ufffd") }

@@ -1,0 +1,200 @@
+package proxy
+
+import (
+	"errors"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/trace"
+)
+
+// mostState is how long a tracestate may be that is passed on (W3C Trace Context).
+const mostState = 512
+
+// A tracing is what is known of a request's trace on its way: of every request where
+// traces are on, whether or not this one is recorded, for its upstream must know. It is
+// nil where they are off, and then costs nothing.
+type tracing struct {
+	trace.Context                // the request's own span
+	parent         trace.SpanID  // zero for none
+	state          string        // tracestate
+	upstream       trace.Context // the span of what is forwarded
+	asked, decided time.Time     // the limits
+	forward        time.Time     // when the upstream was to be asked
+}
+
+// traceHeaders are the fields of W3C Trace Context in canonical form.
+const (
+	traceParentField = "Traceparent"
+	traceStateField  = "Tracestate"
+)
+
+// beginTrace finds out what trace x belongs to.
+func (p *Proxy) beginTrace(g *generation, x *exchange) {
+	if p.traces == nil {
+		return
+	}
+	t := &tracing{}
+	x.trace = t
+	c := &g.config.Traces
+	if c.Parent == config.ParentAny || c.Parent == config.ParentTrusted && x.client.trustedPeer {
+		if fields := x.in.header.Values(traceParentField); len(fields) == 1 {
+			if parent, ok := trace.Parse(fields[0]); ok {
+				t.Context, t.parent, t.state = parent.Child(), parent.Span, traceState(x.in.header.Values(traceStateField))
+				return
+			}
+		}
+	}
+	t.Context = trace.Root(c.Sample)
+}
+
+// traceState is what is passed on of tracestate. It may be cut at no comma, so one that
+// is too long is left out.
+func traceState(lines []string) string {
+	state := strings.Join(lines, ",")
+	if len(state) > mostState {
+		return ""
+	}
+	return strings.Clone(state)
+}
+
+// asks notes that the limits are asked now.
+func (t *tracing) asks() {
+	if t != nil {
+		t.asked = time.Now()
+	}
+}
+
+// answered notes that they have answered.
+func (t *tracing) answered() {
+	if t != nil {
+		t.decided = time.Now()
+	}
+}
+
+// forwards notes that the request is forwarded at now, and adds the trace to the fields
+// that are set. What the client said of a trace that is not believed goes no further.
+func (t *tracing) forwards(now time.Time, set http.Header) http.Header {
+	if t == nil {
+		return set
+	}
+	t.forward, t.upstream = now, t.Child()
+	with := maps.Clone(set)
+	if with == nil {
+		with = http.Header{}
+	}
+	with[traceParentField], with[traceStateField] = []string{t.upstream.String()}, []string{}
+	if t.state != "" {
+		with[traceStateField] = []string{t.state}
+	}
+	return with
+}
+
+// traceID is the trace in which x is recorded; empty if it is not.
+func (x *exchange) traceID() string {
+	if x.trace == nil || !x.trace.Sampled() {
+		return ""
+	}
+	return x.trace.Trace.String()
+}
+
+// endTrace hands over the spans of x, if it is recorded. Nothing stands in them that the
+// log would not show: no query, no key, and of paths and clients what the configuration
+// wants.
+func (p *Proxy) endTrace(x *exchange) {
+	t := x.trace
+	if t == nil || !t.Sampled() {
+		return
+	}
+	spans := []*trace.Span{t.request(x)}
+	if !t.asked.IsZero() && len(x.asks.claims)+len(x.shadows.claims) > 0 {
+		spans = append(spans, t.decision(x))
+	}
+	if !t.forward.IsZero() {
+		spans = append(spans, t.forwarded(x))
+	}
+	p.traces.Add(spans)
+}
+
+// request is the span of the whole request.
+func (t *tracing) request(x *exchange) *trace.Span {
+	method := traceMethod(x.request.Method)
+	s := &trace.Span{
+		Context: t.Context, Parent: t.parent, State: t.state, Name: method, Kind: trace.Server, Start: x.began, End: x.began.Add(x.took),
+		Failed: x.answer.status >= 500,
+		Attributes: []trace.Attribute{
+			trace.Text("http.request.method", method), trace.Text("url.scheme", x.in.scheme), trace.Text("url.path", strings.Clone(x.redactedPath())),
+			trace.Text("server.address", strings.Clone(x.request.Host)), trace.Text("network.protocol.version", strings.TrimPrefix(x.request.Proto, "HTTP/")),
+			trace.Number("http.response.status_code", int64(x.answer.status)), trace.Text("weir.request_id", strings.Clone(x.id)),
+		},
+	}
+	if x.route != nil {
+		s.Name += " " + x.route.Match.Path
+		s.Attributes = append(s.Attributes, trace.Text("http.route", x.route.Match.Path), trace.Text("weir.route", x.route.Name))
+	}
+	if client := x.generation.redact.client(x); client != "" {
+		s.Attributes = append(s.Attributes, trace.Text("client.address", client))
+	}
+	return s
+}
+
+// traceMethod is method if it is one that everybody knows: names of spans are few.
+func traceMethod(method string) string {
+	known := []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "QUERY", "CONNECT"}
+	if i := slices.Index(known, method); i >= 0 {
+		return known[i]
+	}
+	return "_OTHER"
+}
+
+// decision is the span of what the limits were asked, waiting included.
+func (t *tracing) decision(x *exchange) *trace.Span {
+	s := &trace.Span{Context: t.Child(), Parent: t.Span, State: t.state, Name: "decide", Start: t.asked, End: t.decided}
+	result := allowed
+	first, isRefused := x.refusing()
+	switch {
+	case isRefused:
+		result = refused
+		s.Attributes = append(s.Attributes, trace.Text("weir.limit", x.asks.windows[first].of.Name), trace.Text("weir.rate", x.asks.windows[first].rate))
+	case errors.Is(x.err, errUndecided), errors.Is(x.err, limiter.ErrUnavailable) && x.fallback == "":
+		result, s.Failed = unavailable, true
+	case len(x.shadowed)+len(x.shadowErrors) > 0:
+		result = shadowRefused
+	}
+	s.Attributes = append(s.Attributes, trace.Text("weir.decision", result))
+	if x.fallback != "" {
+		s.Attributes = append(s.Attributes, trace.Text("weir.fallback", x.fallback))
+	}
+	if x.waited {
+		s.Attributes = append(s.Attributes, trace.Number("weir.waited_ms", x.waitTook.Milliseconds()))
+	}
+	return s
+}
+
+// forwarded is the span of what the upstream was asked.
+func (t *tracing) forwarded(x *exchange) *trace.Span {
+	method, result := traceMethod(x.request.Method), upstreamOutcome(x.outcome.result.Kind)
+	s := &trace.Span{
+		Context: t.upstream, Parent: t.Span, State: t.state, Name: method + " " + x.route.pool.Name(), Kind: trace.Client,
+		Start: t.forward, End: t.forward.Add(x.outcome.took), Failed: x.outcome.result.Err != nil || x.outcome.result.Status >= 400,
+		Attributes: []trace.Attribute{trace.Text("http.request.method", method), trace.Text("weir.upstream", x.route.pool.Name())},
+	}
+	if x.outcome.result.Target != "" {
+		s.Attributes = append(s.Attributes, trace.Text("weir.target", x.outcome.result.Target))
+	}
+	if x.outcome.result.Status != 0 {
+		s.Attributes = append(s.Attributes, trace.Number("http.response.status_code", int64(x.outcome.result.Status)))
+	}
+	if x.outcome.result.Err != nil {
+		s.Attributes = append(s.Attributes, trace.Text("error.type", result))
+	}
+	if x.outcome.result.Retries > 0 {
+		s.Attributes = append(s.Attributes, trace.Number("http.request.resend_count", int64(x.outcome.result.Retries)))
+	}
+	return s
+}

@@ -1,0 +1,209 @@
+package upstream
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+
+	"github.com/weir-proxy/weir/proxy/http1"
+)
+
+// An http1Sender sends a request over HTTP/1.1. One that came over HTTP/1.1 is sent on
+// as it lies in the memory of its connection, and so is the answer.
+type http1Sender struct {
+	*forwarding
+	over   *overHTTP1
+	duplex *http1.Duplex // nil if the request did not come over HTTP/1.1
+	body   *http1Source  // nil if there is a duplex, or no body
+	keep   func(http1.Field) bool
+	call   *http1.Call
+	watch  *abortable // by the request's context; nil if the call watches its client
+}
+
+// sender implements transport.
+func (o *overHTTP1) sender(f *forwarding) sender {
+	s, ok := o.senders.Get().(*http1Sender)
+	if !ok {
+		s = new(http1Sender)
+	}
+	s.forwarding, s.over = f, o
+	s.duplex, _ = f.to.(*http1.Duplex)
+	if s.duplex == nil {
+		f.upgrade = "" // there is no connection to give away
+		s.call = o.client.NewCall(nil)
+		s.call.Interim = s.interim
+		s.watch = abortWith(f.ctx, s.call)
+	} else {
+		s.call = o.client.NewCall(s.duplex.Exchange())
+	}
+	s.prepare()
+	return s
+}
+
+// prepare decides what is not sent on as it came.
+func (s *http1Sender) prepare() {
+	t := s.request
+	switch {
+	case s.upgrade != "":
+		s.call.Upgrade(s.upgrade)
+	case s.te:
+		s.call.AcceptTrailers()
+	}
+	if t.Length == 0 {
+		return
+	}
+	if t.Length < 0 {
+		s.keep = trailerFilter(t)
+	}
+	if s.duplex == nil {
+		s.source()
+		return
+	}
+	s.call.KeepTrailer = s.keep
+	if t.Content != nil {
+		s.call.Content(t.Content)
+	}
+}
+
+// source is where the call finds a body that is not its own client's.
+func (s *http1Sender) source() {
+	t := s.request
+	s.body = &http1Source{Body: t.Body}
+	from := http1.Source{Reader: s.body, Length: t.Length, Stop: s.body.Stop, Trailer: s.trailer, Expects: t.expects()}
+	if t.Content != nil {
+		from.Reader, from.Stop = bytes.NewReader(t.Content), nil
+	}
+	s.call.Source(from)
+}
+
+// trailer adds the trailer of the request, which is known when its body has been read.
+func (s *http1Sender) trailer(h *http1.Head) {
+	for f := range s.request.Body.Trailer().All() {
+		if s.keep(f) {
+			h.Add(f.Name, f.Value)
+		}
+	}
+}
+
+// interim passes a 1xx answer on.
+func (s *http1Sender) interim(r *http1.Response) {
+	r.Fields.Strip()
+	s.to.Informational(r.Status, &r.Fields)
+}
+
+// send implements sender.
+func (s *http1Sender) send(m *backend) error {
+	t := s.request
+	base, mark := m.base, ""
+	if t.Path == "*" {
+		base = ""
+	}
+	if t.ForceQuery || t.RawQuery != "" {
+		mark = "?"
+	}
+	s.header(s.call.Begin(t.Method, cmp.Or(t.SetHost, t.Host), base, t.Path, mark, t.RawQuery))
+	return s.over.of(m).Send(s.call)
+}
+
+// repeatable implements sender.
+func (s *http1Sender) repeatable(err error) bool {
+	var fault *http1.Fault
+	return errors.As(err, &fault) && fault.Repeatable(s.request.Method) && (unseen(err) || closed(err)) && !s.body.spent()
+}
+
+// answer implements sender.
+func (s *http1Sender) answer() (int, *http1.Fields, error) {
+	from := &s.call.Response
+	if from.Framing.Kind == http1.Chunked {
+		if named := from.Fields.Values("Connection"); len(named) > 0 {
+			s.call.KeepAnswerTrailer = func(f http1.Field) bool { return !has(named, f.Name) }
+		}
+	}
+	return from.Status, &from.Fields, nil
+}
+
+// relay implements sender.
+func (s *http1Sender) relay(to Sink) error {
+	if s.duplex == nil {
+		return s.call.RelayTo(to)
+	}
+	x := s.duplex.Exchange()
+	x.Begin(s.call.Response.Status).AddFields(&s.call.Response.Fields)
+	return x.Relay(s.call)
+}
+
+// switched implements sender.
+func (s *http1Sender) switched() (net.Conn, []byte) {
+	c, unread, _ := s.call.Switched()
+	return c, unread
+}
+
+// release implements sender.
+func (s *http1Sender) release() {
+	if s.watch != nil {
+		s.watch.end()
+	}
+	s.call.Release()
+	over := s.over
+	*s = http1Sender{}
+	over.senders.Put(s)
+}
+
+// An abortable is a call that ends when a context is done.
+type abortable struct {
+	stop func() bool
+
+	mu   sync.Mutex // guards call
+	call *http1.Call
+}
+
+func abortWith(ctx context.Context, c *http1.Call) *abortable {
+	a := &abortable{call: c}
+	a.stop = context.AfterFunc(ctx, a.abort)
+	return a
+}
+
+func (a *abortable) abort() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.call != nil {
+		a.call.Abort()
+	}
+}
+
+// end comes before the call is released.
+func (a *abortable) end() {
+	a.stop()
+	a.mu.Lock() // it may be aborted right now
+	defer a.mu.Unlock()
+	a.call = nil
+}
+
+// An http1Source is the body of a request that did not come over HTTP/1.1.
+type http1Source struct {
+	Body
+	stopped atomic.Bool
+}
+
+// Read reads the body. That it was stopped is nobody's fault.
+func (b *http1Source) Read(p []byte) (int, error) {
+	n, err := b.Body.Read(p)
+	if err != nil && err != io.EOF && b.stopped.Load() {
+		err = http1.ErrStopped
+	}
+	return n, err
+}
+
+// Stop ends reading for good.
+func (b *http1Source) Stop() {
+	b.stopped.Store(true)
+	b.Body.Stop()
+}
+
+// spent reports whether the body cannot be read any more.
+func (b *http1Source) spent() bool { return b != nil && b.stopped.Load() }

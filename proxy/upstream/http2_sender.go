@@ -1,0 +1,197 @@
+package upstream
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
+	"net/url"
+	"strings"
+	"sync"
+
+	"github.com/weir-proxy/weir/proxy/http1"
+)
+
+// An http2Sender sends a request by net/http's transport, which speaks HTTP/2.
+type http2Sender struct {
+	*forwarding
+	over   *overHTTP2
+	made   *http.Request // for any target
+	body   *requestBody  // nil if there is none
+	last   *attempt
+	idle   *idleTimer // nil if the target may fall silent
+	cancel context.CancelCauseFunc
+
+	response *http.Response
+	fields   http1.Fields
+
+	mu   sync.Mutex // held while an interim answer is passed on, and guards what follows
+	came bool       // the final answer has come
+}
+
+// sender implements transport.
+func (o *overHTTP2) sender(f *forwarding) sender {
+	s := &http2Sender{forwarding: f, over: o}
+	f.upgrade = "" // HTTP/2 has no such thing
+	ctx, cancel := context.WithCancelCause(f.ctx)
+	s.cancel = cancel
+	if o.idle > 0 {
+		s.idle = newIdleTimer(o.idle, cancel)
+	}
+	t, h := f.request, http.Header{}
+	s.made = (&http.Request{Method: t.Method, Host: cmp.Or(t.SetHost, t.Host), Header: h, ContentLength: t.Length}).WithContext(ctx)
+	if t.Length != 0 {
+		s.body = newRequestBody(f)
+		s.made.Body, s.made.Trailer = s.body, s.body.trailer
+	}
+	f.header(mapHeader(h))
+	if f.te {
+		h["Te"] = []string{"trailers"}
+	}
+	if h["User-Agent"] == nil {
+		h["User-Agent"] = nil // or net/http would call itself by its own name
+	}
+	return s
+}
+
+// send implements sender.
+func (s *http2Sender) send(m *backend) (err error) {
+	s.last = s.attempt(m)
+	s.response, err = s.over.RoundTrip(s.last.request)
+	s.mu.Lock()
+	s.came = err == nil
+	s.mu.Unlock()
+	if why := s.body.err(); err != nil && why != nil {
+		return &bodyError{why} // the target could not answer what never arrived
+	}
+	return err
+}
+
+// attempt addresses the request to m. A pool that retries keeps an eye on how far it
+// gets.
+func (s *http2Sender) attempt(m *backend) *attempt {
+	try := &attempt{}
+	trace := &httptrace.ClientTrace{Got1xxResponse: s.interim}
+	if s.over.retries {
+		trace.GotFirstResponseByte = func() { try.begun.Store(true) }
+	}
+	try.request = s.made.WithContext(httptrace.WithClientTrace(s.made.Context(), trace)) // a shallow copy
+	t := s.request
+	try.request.URL = &url.URL{RawQuery: t.RawQuery, ForceQuery: t.ForceQuery}
+	address(try.request.URL, m, t.Path)
+	if s.over.retries && s.body != nil {
+		try.body = &attemptBody{ReadCloser: s.body}
+		try.request.Body = try.body
+	}
+	return try
+}
+
+// repeatable implements sender.
+func (s *http2Sender) repeatable(err error) bool { return s.last.repeatable(err) }
+
+// interim passes a 1xx answer on.
+func (s *http2Sender) interim(status int, h textproto.MIMEHeader) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.came || status == http.StatusContinue { // that is sent when the body is read
+		return nil
+	}
+	f := FieldsOf(http.Header(h))
+	f.Strip()
+	s.to.Informational(status, f)
+	return nil
+}
+
+// answer implements sender.
+func (s *http2Sender) answer() (int, *http1.Fields, error) {
+	res := s.response
+	switch {
+	case res.StatusCode < 100:
+		return 0, nil, fmt.Errorf("status %03d", res.StatusCode)
+	case res.StatusCode == http.StatusSwitchingProtocols:
+		return 0, nil, errors.New("101, which nobody asked for")
+	}
+	addAll(&s.fields, res.Header)
+	if names := canonical(res.Trailer); len(names) > 0 {
+		s.fields.Add("Trailer", strings.Join(names, ", "))
+	}
+	return res.StatusCode, &s.fields, nil
+}
+
+// relay implements sender. Each piece is sent on as it comes.
+func (s *http2Sender) relay(to Sink) error {
+	res := s.response
+	named := res.Header["Connection"]
+	if err := to.Begin(res.StatusCode, &s.fields, res.ContentLength); err != nil {
+		return err
+	}
+	buf := s.pool.buffers.Get()
+	defer s.pool.buffers.Put(buf)
+	for left := res.ContentLength; ; {
+		n, err := s.read(buf)
+		if n > 0 {
+			if _, err := to.Write(buf[:n]); err != nil {
+				return err
+			}
+		}
+		left -= int64(n)
+		switch {
+		case errors.Is(err, io.EOF):
+			s.body.Stop() // net/http ends an answer only when nobody reads the request's body any more
+			f := FieldsOf(res.Trailer)
+			f.DropFunc(func(f http1.Field) bool { return !mayTrail(http.CanonicalHeaderKey(f.Name)) || has(named, f.Name) })
+			return to.End(f)
+		case err != nil:
+			_ = to.Flush() // what has come is the client's
+			return err
+		case left == 0: // the end will send it
+		default:
+			if err := to.Flush(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// read reads some of the answer's body.
+func (s *http2Sender) read(p []byte) (int, error) {
+	s.idle.begin()
+	n, err := s.response.Body.Read(p)
+	s.idle.end()
+	switch {
+	case err == nil || errors.Is(err, io.EOF):
+		return n, err
+	case errors.Is(context.Cause(s.made.Context()), errIdle):
+		err = errIdle
+	}
+	if why := s.body.err(); why != nil {
+		return n, &bodyError{why}
+	}
+	return n, &cutError{err}
+}
+
+// switched implements sender; nothing ever is.
+func (s *http2Sender) switched() (net.Conn, []byte) { return nil, nil }
+
+// release implements sender.
+func (s *http2Sender) release() {
+	s.cancel(nil)
+	if s.response != nil {
+		_ = s.response.Body.Close() // what is left of it is nobody's
+	}
+	s.body.end()
+}
+
+// A source is where the body of t is read from.
+func (t *Request) source() io.Reader {
+	if t.Content != nil {
+		return bytes.NewReader(t.Content)
+	}
+	return t.Body
+}

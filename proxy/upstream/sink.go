@@ -1,0 +1,31 @@
+package upstream
+
+import (
+	"net"
+
+	"github.com/weir-proxy/weir/proxy/http1"
+)
+
+// A Sink takes the answer to one request, on its way to the client. An
+// [http1.Duplex] is one, and a [NetSink]. It is used by one goroutine at a time.
+type Sink interface {
+	http1.Receiver
+	// Informational passes a 1xx answer on, neither 100 nor 101. It comes before Begin,
+	// or not at all.
+	Informational(status int, f *http1.Fields)
+	// HandOver answers 101 with these fields and gives the client's connection away:
+	// what the client has sent behind its request is unread.
+	HandOver(protocol string, f *http1.Fields) (c net.Conn, unread []byte, err error)
+	// Begun reports whether some of the final answer may have been sent.
+	Begun() bool
+}
+
+// A Body is that of a request. It ends with io.EOF.
+type Body interface {
+	Read(p []byte) (int, error)
+	// Stop ends reading, also a read that waits: nobody wants more of the body. It is
+	// called by another goroutine than Read.
+	Stop()
+	// Trailer are the trailer fields, which are there when all has been read.
+	Trailer() *http1.Fields
+}

@@ -1,0 +1,126 @@
+package test
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+)
+
+// ids are the ids of requests in a file of the access log, in their order.
+func ids(t *testing.T, path string) (all []string) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text := range strings.Lines(string(text)) {
+		var l struct {
+			Message string `json:"message"`
+			ID      string `json:"request_id"`
+		}
+		if err := json.Unmarshal([]byte(text), &l); err != nil || l.Message != "request" {
+			t.Fatalf("line %q of %s: %v", text, path, err)
+		}
+		all = append(all, l.ID)
+	}
+	return all
+}
+
+// The access log is rotated as logrotate does it, by renaming and SIGUSR1, while
+// requests come: each has one line, in one of the files.
+func TestAccessLog_RotationLosesNoLine(t *testing.T) {
+	t.Parallel()
+	w := start(t, "access_log: {file: access.log}\nupstreams: {demo: echo}\nroutes: [{name: a, match: {path: /*}, upstream: demo}]\n")
+	path := filepath.Join(w.Dir, "access.log")
+	var sent sync.Map
+	var asked atomic.Int64
+	var all sync.WaitGroup
+	stop := make(chan struct{})
+	for range 4 {
+		all.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				res, err := http.Get(w.URL + "/a")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				res.Body.Close()
+				sent.Store(res.Header.Get("X-Request-Id"), true)
+				asked.Add(1)
+			}
+		})
+	}
+	files := []string{path}
+	for i := range 5 {
+		before := asked.Load()
+		eventually(t, "requests are sent", func() bool { return asked.Load() > before+50 || t.Failed() })
+		rotated := path + "." + string(rune('1'+i))
+		if err := os.Rename(path, rotated); err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, rotated)
+		w.signal(syscall.SIGUSR1)
+		eventually(t, "there is a new file", func() bool {
+			_, err := os.Stat(path)
+			return err == nil
+		})
+	}
+	close(stop)
+	all.Wait()
+	w.signal(syscall.SIGTERM)
+	w.exit()
+	seen := map[string]bool{}
+	for _, file := range files {
+		for _, id := range ids(t, file) {
+			if _, known := sent.Load(id); seen[id] || !known {
+				t.Errorf("request %s has two lines, or was never sent", id)
+			}
+			seen[id] = true
+		}
+	}
+	if n := asked.Load(); int64(len(seen)) != n || n == 0 {
+		t.Errorf("%d lines of %d requests", len(seen), n)
+	}
+	if n := w.log.count("request"); n != 0 {
+		t.Errorf("%d lines of requests are on standard error as well", n)
+	}
+	if n := w.log.count("access log reopened"); n == 0 || n > 5 {
+		t.Errorf("it is said %d times that the log was reopened", n)
+	}
+}
+
+// A weir without a file takes the signal and goes on.
+func TestAccessLog_SignalWithoutAFile(t *testing.T) {
+	t.Parallel()
+	w := start(t, "access_log: {format: combined}\n"+sms("1/1h", ""))
+	w.signal(syscall.SIGUSR1)
+	w.logged("no access_log.file to reopen", nil)
+	w.statuses("+1 650 555 0100", 1)
+	combined := regexp.MustCompile(`(?m)^127\.0\.0\.1 - - \[.* \+0000\] "POST /v1/sms/send HTTP/1\.1" 200 \d+ "-" "Go-http-client/1\.1"$`)
+	eventually(t, "the line of the request", func() bool { return combined.MatchString(w.log.String()) })
+}
+
+// Where the file cannot be written, weir says so and does not start.
+func TestAccessLog_AFolderThatIsNotThere(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "weir.yaml"), "access_log: {file: nowhere/access.log}\n"+sms("1/1h", "")+tail)
+	cmd := exec.Command("weir", "-c", "weir.yaml")
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "access_log.file cannot be written: open ") || !strings.Contains(string(out), "name a file in a folder that weir may write to") {
+		t.Errorf("%v: %s", err, out)
+	}
+}

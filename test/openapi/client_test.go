@@ -1,0 +1,113 @@
+package openapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+const operatorsToken = "0123456789abcdef"
+
+// pushed is a configuration that is shared through Redis, and may be pushed.
+func pushed(redis string) string {
+	return strings.NewReplacer(
+		`admin: {http: "127.0.0.1:0"}`, `admin: {http: "127.0.0.1:0", token: "`+operatorsToken+`"}`+"\nstore: redis\nredis: {addrs: [\""+redis+"\"], timeout: 5s}\nreload: {source: redis}",
+		"respond: {body: ok}", "upstream: echo",
+	).Replace(served)
+}
+
+// startRedis starts the server that tests use, and returns its address.
+func startRedis(t *testing.T) string {
+	t.Helper()
+	path, err := exec.Command("../install", "redis-server").Output()
+	if err != nil {
+		t.Fatalf("find redis-server: %v", err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().(*net.TCPAddr)
+	l.Close()
+	redis := exec.Command(strings.TrimSpace(string(path)), "--port", fmt.Sprint(addr.Port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", t.TempDir())
+	if err := redis.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { redis.Process.Kill(); redis.Wait() })
+	deadline := time.After(startTimeout)
+	for tick := time.NewTicker(10 * time.Millisecond); ; {
+		if c, err := net.Dial("tcp", addr.String()); err == nil {
+			c.Close()
+			return addr.String()
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatal("redis-server takes no connections")
+		}
+	}
+}
+
+// The client that a generator makes of the document reads what every operation answers.
+func TestDocument_MakesAClient(t *testing.T) {
+	config := pushed(startRedis(t))
+	clients, operators := startOn(t, config)
+	d := document(t, operators)
+	dir := t.TempDir()
+	text, err := json.Marshal(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	generated, overlay := filepath.Join(dir, "client.go"), filepath.Join(dir, "overlay.json")
+	write(t, filepath.Join(dir, "openapi.json"), string(text))
+	run(t, "tool", "oapi-codegen", "-generate", "types,client", "-package", "main", "-o", generated, filepath.Join(dir, "openapi.json"))
+	here, err := filepath.Abs("caller/client.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, overlay, fmt.Sprintf(`{"Replace": {%q: %q}}`, here, generated))
+	for range 3 { // allowed, and then refused
+		r, _ := http.NewRequest(http.MethodGet, clients+"/sms", nil)
+		r.Header.Set("X-Phone", "+8613800138000")
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+	}
+	said := run(t, "run", "-overlay", overlay, "-tags", "generated", "./caller", operators+"/api/v1", operatorsToken, strings.Replace(config[strings.Index(config, "keys:"):], "1/1h", "2/1h", 1))
+	for path, item := range d.Paths.Map() {
+		for method, operation := range item.Operations() {
+			if !strings.Contains("\n"+said, "\n"+operation.OperationID+"\n") {
+				t.Errorf("%s %s stands in the document, and the client did not call it", method, path)
+			}
+		}
+	}
+}
+
+// run runs go, and returns what it prints.
+func run(t *testing.T, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", args...)
+	var complaints strings.Builder
+	cmd.Stderr = &complaints
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go %s: %v\n%s%s", args[0], err, out, complaints.String())
+	}
+	return string(out)
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

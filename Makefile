@@ -28,7 +28,7 @@ fuzz: ## a minute for each fuzz target
 	for t in $$(grep -oE '^func Fuzz[A-Za-z0-9_]*' $$f | cut -c6-); do \
 	go test -run '^$$' -fuzz "^$$t$$" -fuzztime 1m ./$$(dirname $$f) || exit 1; done; done
 
-bench: ## what a request costs, beside nginx and HAProxy
+bench: ## what a request costs, beside nginx and others
 	go run ./test/bench/proxies
 
 image:

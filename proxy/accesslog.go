@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/key"
 )
 
 // A logField is one field of a line of the access log.
@@ -112,7 +113,7 @@ func (x *exchange) shownField(name string) string {
 	if len(values) == 0 {
 		return ""
 	}
-	if x.route != nil && x.route.reads.has(name) {
+	if x.route != nil && x.route.reads.has(key.FoldHeader(name)) {
 		return "*"
 	}
 	if name == "Referer" {

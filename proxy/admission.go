@@ -45,12 +45,12 @@ type keyNamer interface {
 	logKey(k limiter.Key) (hash, masked string)
 }
 
-func (q admission) reset() admission {
-	return admission{
-		asks: q.asks.none(), shadows: q.shadows.none(), shadowErrors: q.shadowErrors[:0], repeat: q.repeat.reset(),
-		decision: limiter.Decision{Outcomes: q.decision.Outcomes[:0]}, shadowed: q.shadowed[:0], takings: q.takings[:0],
-		settled: q.settled.reset(),
-	}
+func (q *admission) reset() {
+	asks, shadows, shadowErrors, repeat := q.asks.none(), q.shadows.none(), q.shadowErrors[:0], q.repeat.all[:0]
+	outcomes, shadowed, takings, back := q.decision.Outcomes[:0], q.shadowed[:0], q.takings[:0], q.settled.back[:0]
+	*q = admission{}
+	q.asks, q.shadows, q.shadowErrors, q.repeat.all = asks, shadows, shadowErrors, repeat
+	q.decision.Outcomes, q.shadowed, q.takings, q.settled.back = outcomes, shadowed, takings, back
 }
 
 // refusing is the first claim that a limit refused.

@@ -22,7 +22,6 @@ func (g *generation) route(from *config.Route) (*route, error) {
 		repeats:  newIdempotency(from.Name, from.Idempotency),
 		newKeys:  boundedKeys(from),
 		deciders: deciders(from.Match),
-		reads:    fieldSet{},
 		besides:  from.Besides(),
 	}
 	r.reads.add(slices.Collect(maps.Keys(from.Match.Headers))...)

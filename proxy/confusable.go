@@ -11,27 +11,33 @@ import (
 	routing "github.com/weir-proxy/weir/proxy/route"
 )
 
-// A fieldNames is names of header fields under which some server could find
-// another field of the request. It is immutable once compiled.
+// A fieldNames is names of header fields, under which some server could find another
+// field of the request. It is immutable once compiled.
 type fieldNames struct {
 	folded map[string][]string // canonical names by what servers make of them
 	odd    []string            // those of names that have more than letters, digits and hyphens
 }
 
-// add takes up a name in canonical form.
-func (f *fieldNames) add(name string) {
-	folded := key.FoldHeader(name)
-	if slices.Contains(f.folded[folded], name) {
-		return
-	}
+// add takes up names in canonical form.
+func (f *fieldNames) add(names ...string) {
 	if f.folded == nil {
 		f.folded = map[string][]string{}
 	}
-	f.folded[folded] = append(f.folded[folded], name)
-	if !key.IsPlainHeader(name) {
-		f.odd = append(f.odd, name)
+	for _, name := range names {
+		folded := key.FoldHeader(name)
+		if slices.Contains(f.folded[folded], name) {
+			continue
+		}
+		f.folded[folded] = append(f.folded[folded], name)
+		if !key.IsPlainHeader(name) {
+			f.odd = append(f.odd, name)
+		}
 	}
 }
+
+// has reports whether the loosest reader takes a name for one of f; see key.FoldHeader,
+// which it has been through.
+func (f *fieldNames) has(folded string) bool { return len(f.folded[folded]) > 0 }
 
 // confused yields the names for which a field of x may be taken that is called
 // otherwise. The common request, in which all names are plain, costs nothing.

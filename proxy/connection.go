@@ -14,40 +14,24 @@ import (
 // errConnection says that Connection names a field that is not the connection's.
 var errConnection = errors.New("Connection not acceptable")
 
-// A fieldSet is names of header fields as the loosest reader sees them; see
-// key.FoldHeader.
-type fieldSet map[string]struct{}
-
-func (s fieldSet) add(names ...string) {
-	for _, name := range names {
-		s[key.FoldHeader(name)] = struct{}{}
-	}
-}
-
-func (s fieldSet) has(name string) bool {
-	_, has := s[key.FoldHeader(name)]
-	return has
-}
-
 // ownFields are those in which Weir tells upstreams who asks and for what, and
 // those that frame a message.
-func ownFields() fieldSet {
-	s := fieldSet{}
-	s.add("Forwarded", "X-Real-Ip", "X-Request-Id", "Via", "Host", "Content-Length")
-	return s
+func ownFields() (f fieldNames) {
+	f.add("Forwarded", "X-Real-Ip", "X-Request-Id", "Via", "Host", "Content-Length")
+	return f
 }
 
 // addOrigin adds the fields that a key from o is read from, or read by.
-func (s fieldSet) addOrigin(o key.Origin) {
+func (f *fieldNames) addOrigin(o key.Origin) {
 	switch o.Source {
 	case key.Header:
-		s.add(o.Name)
+		f.add(o.Name)
 	case key.Cookie:
-		s.add("Cookie")
+		f.add("Cookie")
 	case key.JWT:
-		s.add("Authorization")
+		f.add("Authorization")
 	case key.JSON, key.Form:
-		s.add("Content-Type", "Content-Encoding")
+		f.add("Content-Type", "Content-Encoding")
 	}
 }
 
@@ -63,9 +47,7 @@ func (g *generation) connection(x *exchange) error {
 				continue
 			}
 			folded := key.FoldHeader(name)
-			_, read := x.route.reads[folded]
-			_, own := g.own[folded]
-			if read || own || strings.HasPrefix(folded, "X_FORWARDED_") {
+			if x.route.reads.has(folded) || g.own.has(folded) || strings.HasPrefix(folded, "X_FORWARDED_") {
 				return fmt.Errorf("%w: it names %s, which is not for this connection only", errConnection, http.CanonicalHeaderKey(name))
 			}
 		}
@@ -88,12 +70,10 @@ func usual(name string) bool {
 // merge trailers into the header, where nobody would count them any more. What it
 // returns is used when g is complete.
 func (g *generation) reserved(r *route) func(name string) bool {
-	set := fieldSet{}
+	var set fieldNames
 	set.add(slices.Collect(maps.Keys(r.rewrite.set))...)
 	return func(name string) bool {
 		folded := key.FoldHeader(name)
-		_, read := r.reads[folded]
-		_, isSet := set[folded]
-		return read || isSet || len(g.fields.folded[folded]) > 0
+		return r.reads.has(folded) || set.has(folded) || g.fields.has(folded)
 	}
 }

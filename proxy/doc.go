@@ -14,6 +14,14 @@
 // returning an error; refuse words the answer. Only record logs, only package
 // respond picks a status, only new keys, admit and settle talk to the limiter.
 //
+// An exchange (exchange.go) is made of parts, and each part is written by one stage: what
+// came in, where it goes, who asks, its keys, what is asked of limits, what was forwarded,
+// what was answered. What a stage needs for itself is in the part that its file declares.
+// The part about limits is an admission (admission.go). The stages that ask a store take
+// that and not the exchange, and a test holds them to it. They are no package of their own:
+// routes, limits and windows would then be there twice, once as they decide and once as
+// extract, the log, explain and the operators' questions read them.
+//
 // # Who is asked at all
 //
 // The request is looked up in its route's lists (lists.go): one that denies refuses it
@@ -193,7 +201,7 @@
 //   - CONNECT is answered with 405 and the end of the connection: this is no tunnel,
 //     and what follows may be meant for the other end of one.
 //   - What HTTP/2 lets through and HTTP/1 would read as something else is
-//     answered with 400 (malformed.go).
+//     answered with 400 (http2_malformed.go).
 //   - A client that is slow beyond the bounds of listen.timeouts is cut; an
 //     upstream never is for its client's sake (http1.Timeouts; body.go over HTTP/2).
 //   - A client of HTTP/1 that ends its side of the connection behind a whole request

@@ -33,10 +33,7 @@ type denier interface {
 // pass, or an idempotency key.
 func (p *Proxy) early(ctx context.Context, g *generation, x *exchange) error {
 	r := x.route
-	if len(r.early) == 0 || x.extracted.body != nil || x.in.length == 0 || x.bypasses() {
-		return nil
-	}
-	if r.Idempotency != nil && len(x.Header(r.Idempotency.Header)) > 0 {
+	if !x.foreseeable() {
 		return nil
 	}
 	if err := x.readQuery(); err != nil {
@@ -61,6 +58,15 @@ func (p *Proxy) early(ctx context.Context, g *generation, x *exchange) error {
 	}
 	x.asks, x.bothSecrets = x.asks.none(), false // extract begins anew; the keys stay
 	return nil
+}
+
+// foreseeable reports whether there is a limit to ask before the body of x is read.
+func (x *exchange) foreseeable() bool {
+	r := x.route
+	if len(r.early) == 0 || x.extracted.body != nil || x.in.length == 0 || x.bypasses() {
+		return false
+	}
+	return r.Idempotency == nil || len(x.Header(r.Idempotency.Header)) == 0
 }
 
 // foresees reports whether the claims of x would be refused now, and fills its

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"net/http"
 	"net/netip"
 	"time"
 
@@ -46,7 +45,7 @@ type incoming struct {
 	userAgent, referer string // finish: as the log shows them
 }
 
-func (in incoming) reset() incoming { return incoming{odd: in.odd[:0]} }
+func (in *incoming) reset() { *in = incoming{odd: in.odd[:0]} }
 
 // An answer is what the client was sent.
 type answer struct {
@@ -63,23 +62,36 @@ type carrier interface {
 	whole(most int64) ([]byte, error)
 }
 
-// fields looks up a header; http.Header is one. Names are in canonical form.
+// fields looks up a header, *http1.Fields without allocating. Names are in canonical
+// form.
 type fields interface {
 	Values(name string) []string
 }
 
-// reset makes x fit for the next request and keeps what it has allocated.
+// noFields is the header of what is no request, or is one no more.
+type noFields struct{}
+
+// Values implements fields.
+func (noFields) Values(string) []string { return nil }
+
+// reset makes x fit for the next request and keeps what it has allocated. It is done in
+// place: a new exchange beside it would be copied twice, over a cold stack.
 func (x *exchange) reset() {
+	x.generation, x.id, x.began, x.took = nil, "", time.Time{}, 0
+	x.in.reset()
 	x.request.Reset()
-	in, request, extracted, admission := x.in.reset(), x.request, x.extracted.reset(), x.admission.reset()
-	sending, told := x.sending.reset(), x.told.reset()
-	*x = exchange{} // in place: a new one beside it would be copied twice, over a cold stack
-	x.in, x.request, x.extracted, x.admission = in, request, extracted, admission
-	x.sending, x.told = sending, told
+	x.client, x.list = client{}, nil
+	x.extracted.reset()
+	x.newKeys = ""
+	x.admission.reset()
+	x.sending.reset()
+	x.outcome = outcome{}
+	x.told.reset()
+	x.answer, x.trace = answer{}, nil
 }
 
 func newExchange() any {
-	x := &exchange{in: incoming{header: http.Header(nil)}}
+	x := &exchange{in: incoming{header: noFields{}}}
 	x.sending.edit = x.onHeader
 	return x
 }

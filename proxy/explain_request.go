@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
+	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
@@ -25,13 +26,14 @@ func (r ExplainRequest) exchange() (*exchange, error) {
 	if err != nil {
 		return nil, err
 	}
-	header, err := r.header()
+	header, err := r.fields()
 	if err != nil {
 		return nil, err
 	}
 	x := newExchange().(*exchange)
 	x.request.Method, x.in.scheme, x.request.Proto, x.request.RequestTarget = r.Method, cmp.Or(scheme, "http"), "HTTP/1.1", target
-	x.request.HostField = cmp.Or(authority, header.Get("Host"), "localhost")
+	host, _ := header.Value(http1.Host)
+	x.request.HostField = cmp.Or(authority, host, "localhost")
 	header.Del("Host")
 	x.in.header, x.in.length = header, int64(len(r.Body))
 	x.in.body = literalBody(r.Body)
@@ -40,8 +42,9 @@ func (r ExplainRequest) exchange() (*exchange, error) {
 		x.in.peer = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 0)
 	}
 	x.id = "REQUEST-ID"
-	x.in.unasked = unasked(r.Method, header)
-	for name := range header {
+	lines := byName(header)
+	x.in.unasked = unasked(r.Method, lines)
+	for name := range lines {
 		if !key.IsPlainHeader(name) {
 			x.in.odd = append(x.in.odd, name)
 		}
@@ -49,9 +52,9 @@ func (r ExplainRequest) exchange() (*exchange, error) {
 	return x, nil
 }
 
-// header is the header under canonical names.
-func (r ExplainRequest) header() (http.Header, error) {
-	h := http.Header{}
+// fields are those of the header under canonical names.
+func (r ExplainRequest) fields() (*http1.Fields, error) {
+	h := new(http1.Fields)
 	for name, values := range r.Header {
 		if !httpguts.ValidHeaderFieldName(name) {
 			return nil, fmt.Errorf("%w: %q is no name of a header field; write for example X-Phone", ErrExplain, name)
@@ -60,10 +63,19 @@ func (r ExplainRequest) header() (http.Header, error) {
 			if !httpguts.ValidHeaderFieldValue(v) {
 				return nil, fmt.Errorf("%w: the value of %s has a line break or a control character", ErrExplain, name)
 			}
-			h.Add(name, strings.Trim(v, " \t"))
+			h.Add(http.CanonicalHeaderKey(name), strings.Trim(v, " \t"))
 		}
 	}
 	return h, nil
+}
+
+// byName are the values of fields under canonical names.
+func byName(f *http1.Fields) map[string][]string {
+	h := map[string][]string{}
+	for line := range f.All() {
+		h[line.Name] = append(h[line.Name], line.Value)
+	}
+	return h
 }
 
 // splitURL takes a URL apart and changes no byte of path and query, which is what has

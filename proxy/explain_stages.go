@@ -3,7 +3,6 @@ package proxy
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/weir-proxy/weir/limiter"
 	"github.com/weir-proxy/weir/proxy/config"
@@ -12,8 +11,7 @@ import (
 // early is Proxy.early that counts nothing.
 func (e *explainer) early() (string, error) {
 	x, r := e.x, e.x.route
-	if len(r.early) == 0 || x.extracted.body != nil || x.in.length == 0 || x.bypasses() ||
-		r.Idempotency != nil && len(x.Header(r.Idempotency.Header)) > 0 {
+	if !x.foreseeable() {
 		return "", nil
 	}
 	if err := x.readQuery(); err != nil {
@@ -38,13 +36,7 @@ func (e *explainer) newKeys() (string, error) {
 	if len(r.newKeys) == 0 || x.exempt {
 		return "", nil
 	}
-	var keys []limiter.Key
-	for _, k := range x.extracted.keys {
-		if !k.skip && slices.Contains(r.newKeys, k.by) {
-			keys = append(keys, k.bare)
-		}
-	}
-	a := e.proxy.guard.Peek(r.NewKeys, limiter.KeyOf(x.route.Name, x.client.network.String()), keys...)
+	a := e.proxy.guard.Peek(r.NewKeys, limiter.KeyOf(r.Name, x.client.network.String()), x.bounded(nil)...)
 	switch {
 	case !a.New:
 		return "no key is new", nil

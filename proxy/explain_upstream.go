@@ -2,9 +2,9 @@ package proxy
 
 import (
 	"maps"
-	"net/http"
 	"slices"
 
+	"github.com/weir-proxy/weir/proxy/http1"
 	"github.com/weir-proxy/weir/proxy/key"
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
@@ -12,8 +12,9 @@ import (
 // outgoing tells of what would be forwarded.
 func (e *explainer) outgoing(p *upstream.Pool, t *upstream.Request) upstream.Result {
 	x := e.x
-	header, _ := x.in.header.(http.Header)
-	t.Fields = upstream.FieldsOf(header)
+	header, _ := x.in.header.(*http1.Fields)
+	came := byName(header)
+	t.Fields = header.Clone()
 	out, kind, err := p.Outgoing(t)
 	if err != nil {
 		return upstream.Result{Kind: kind, Err: err}
@@ -26,11 +27,11 @@ func (e *explainer) outgoing(p *upstream.Pool, t *upstream.Request) upstream.Res
 	said.Targets = append(said.Targets, out.Targets...)
 	e.conceal(out.Header)
 	for _, name := range slices.Sorted(maps.Keys(out.Header)) {
-		if !slices.Equal(out.Header[name], header[name]) {
+		if !slices.Equal(out.Header[name], came[name]) {
 			said.Set = append(said.Set, name)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(header)) {
+	for _, name := range slices.Sorted(maps.Keys(came)) {
 		if _, sent := out.Header[name]; !sent {
 			said.Removed = append(said.Removed, name)
 		}
@@ -40,11 +41,11 @@ func (e *explainer) outgoing(p *upstream.Pool, t *upstream.Request) upstream.Res
 }
 
 // conceal masks the fields in which an upstream learns sensitive keys.
-func (e *explainer) conceal(h http.Header) {
+func (e *explainer) conceal(h map[string][]string) {
 	for _, k := range e.x.extracted.keys {
 		if !k.by.Sensitive || k.by.SetHeader == "" || len(h[k.by.SetHeader]) == 0 {
 			continue
 		}
-		h[k.by.SetHeader] = []string{key.Mask(h.Get(k.by.SetHeader), 0)}
+		h[k.by.SetHeader] = []string{key.Mask(h[k.by.SetHeader][0], 0)}
 	}
 }

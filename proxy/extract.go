@@ -28,9 +28,9 @@ type extracted struct {
 	overridden []overridden // limits in which one of the keys stands hashed
 }
 
-func (e extracted) reset() extracted {
+func (e *extracted) reset() {
 	e.value.Reset()
-	return extracted{confused: e.confused[:0], value: e.value, keys: e.keys[:0], overridden: e.overridden[:0]}
+	*e = extracted{confused: e.confused[:0], value: e.value, keys: e.keys[:0], overridden: e.overridden[:0]}
 }
 
 // extract learns what the request claims: one claim for each window of each

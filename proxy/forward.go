@@ -29,7 +29,7 @@ type sending struct {
 	edit    func(status int, h *http1.Fields) // exchange.onHeader, made once
 }
 
-func (s sending) reset() sending { return sending{edit: s.edit} }
+func (s *sending) reset() { s.request = upstream.Request{} }
 
 // An outcome is what came of a request that limits have let pass.
 type outcome struct {

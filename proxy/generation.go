@@ -21,7 +21,7 @@ type generation struct {
 	via       string     // this process in Via
 	keyFields []string   // fields in which upstreams are told keys
 	fields    fieldNames // by whose names no other field may go
-	own       fieldSet   // fields that Weir, or its operator, speaks in
+	own       fieldNames // fields that Weir, or its operator, speaks in
 	address   addresser
 	redact    redactor
 	accessLog accessLog

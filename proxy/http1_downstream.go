@@ -182,7 +182,7 @@ func (x *exchange) keep() {
 		*s = strings.Clone(*s)
 	}
 	x.request.Keep()
-	x.in.header, x.in.body = http.Header(nil), nil
+	x.in.header, x.in.body = noFields{}, nil
 }
 
 // RefuseHTTP1 answers what could not be read as a request.
@@ -190,7 +190,7 @@ func (p *Proxy) RefuseHTTP1(h *http1.Exchange, why error) {
 	d := p.http1Downstream(h)
 	defer p.leaveHTTP1(d)
 	x := d.x
-	x.in.header, x.in.peer, x.in.fault = http.Header(nil), h.Peer(), why
+	x.in.header, x.in.peer, x.in.fault = noFields{}, h.Peer(), why
 	defer p.finish(&d.here, x)
 	p.recorder.arrive(x)
 	g := p.enter()

@@ -58,7 +58,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x.in.body = d
 	d.w = &responseWriter{ResponseWriter: w, x: x, body: d.body}
 	if r.ProtoMajor == 2 {
-		d.w.stall = newStall(w, p.timeouts.Write)
+		d.w.stall = &stall{after: p.timeouts.Write, cut: http.NewResponseController(w).SetWriteDeadline}
 	}
 	defer p.finish(r.Context(), x)
 	p.serve(r.Context(), x, d)

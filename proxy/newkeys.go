@@ -42,12 +42,7 @@ func (p *Proxy) newKeys(x *exchange) error {
 		return nil
 	}
 	var room [8]limiter.Key
-	keys := room[:0]
-	for _, k := range x.extracted.keys {
-		if !k.skip && slices.Contains(r.newKeys, k.by) {
-			keys = append(keys, k.bare)
-		}
-	}
+	keys := x.bounded(room[:0])
 	if p.guard.Knows(keys...) {
 		return nil
 	}
@@ -67,4 +62,14 @@ func (p *Proxy) newKeys(x *exchange) error {
 	p.metrics.newKeys.WithLabelValues(r.Name, refused).Inc()
 	x.decision = limiter.Decision{Wait: a.Wait, Outcomes: x.decision.Outcomes[:0]}
 	return errNewKeys
+}
+
+// bounded adds to keys those of x of which new ones are bounded.
+func (x *exchange) bounded(keys []limiter.Key) []limiter.Key {
+	for _, k := range x.extracted.keys {
+		if !k.skip && slices.Contains(x.route.newKeys, k.by) {
+			keys = append(keys, k.bare)
+		}
+	}
+	return keys
 }

@@ -49,7 +49,7 @@ func (x *exchange) carries(o key.Origin) bool {
 // unasked are the fields of h that browsers do not send with a preflight (Fetch
 // section 4.8 and what networks add); nil for any other method than OPTIONS, which
 // is never asked about.
-func unasked(method string, h http.Header) []string {
+func unasked(method string, h map[string][]string) []string {
 	if method != http.MethodOptions {
 		return nil
 	}

@@ -37,9 +37,9 @@ type told struct {
 	memory   respond.Memory // what the texts are made in
 }
 
-func (t told) reset() told {
+func (t *told) reset() {
 	t.memory.Discard(http1.Discard)
-	return told{t.policies[:0], t.memory}
+	t.policies = t.policies[:0]
 }
 
 // refuse words the answer to a request that a stage did not let through.

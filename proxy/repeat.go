@@ -13,8 +13,6 @@ type repeat struct {
 	all   []limiter.Claim // what is asked in one step: first and all else
 }
 
-func (r repeat) reset() repeat { return repeat{all: r.all[:0]} }
-
 // repeats reports whether the request is a repeat that does not count. An error
 // means that it is not known.
 func (a *admitter) repeats(ctx context.Context, q *admission) (bool, error) {

@@ -35,7 +35,7 @@ type route struct {
 	names     key.Names                 // of parameters of the query that something is read from
 	deciders  []string                  // fields whose values it asks for
 	written   []key.Origin              // of its keys, where a client says what it likes; see preflight
-	reads     fieldSet                  // fields that something is read from
+	reads     fieldNames                // fields that something is read from
 	reserved  func(string) bool         // whether no trailer field may have this name
 	newKeys   []*key.Spec               // of which new ones are bounded; see boundedKeys
 	quota     *respond.Quota            // as clients are told of it

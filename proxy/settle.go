@@ -46,8 +46,6 @@ type settlement struct {
 	returned bool            // something was
 }
 
-func (s settlement) reset() settlement { return settlement{back: s.back[:0]} }
-
 // settle closes the account of a request that was admitted. What it took stays
 // taken unless it never left this process, or its route or a limit wants this
 // outcome not to count: then exactly that is given back, once. Concurrent

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"net/http"
 	"sync"
 	"time"
 )
@@ -18,11 +17,6 @@ type stall struct {
 	mu    sync.Mutex // guards what follows
 	armed bool
 	timer *time.Timer
-}
-
-// newStall is for what is written to w.
-func newStall(w http.ResponseWriter, after time.Duration) *stall {
-	return &stall{after: after, cut: http.NewResponseController(w).SetWriteDeadline}
 }
 
 // begin is called before something is written.

@@ -10,7 +10,7 @@ import (
 // A stream that is gone gets no deadline: net/http would keep it for as long.
 func TestStall_NothingIsKeptOfAStream(t *testing.T) {
 	w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
-	c := &responseWriter{ResponseWriter: w, x: &exchange{}, stall: newStall(w, time.Hour)}
+	c := &responseWriter{ResponseWriter: w, x: &exchange{}, stall: &stall{after: time.Hour, cut: w.SetWriteDeadline}}
 	c.Write([]byte("a"))
 	c.FlushError()
 	c.Write([]byte("b"))

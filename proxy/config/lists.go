@@ -76,13 +76,13 @@ func (l *lists) members(name string, f *listForm, spec *key.Spec) *key.List {
 	}
 	secrets := l.bearers.privacy.secrets()
 	for i := range f.Values {
-		one, problems := key.ParseList(spec, f.Values[i], secrets...)
+		one, problems := key.ListOf(spec, f.Values[i:i+1], secrets...)
 		if f.Values[i] != "" && (len(problems) > 0 || one.Len() == 0) {
 			l.wrong(&f.Values[i], quote(f.Values[i])+" is not a value of the key "+spec.Name, "write it as clients send it")
 		}
-		l.values = append(l.values, listed{list: name, spec: spec, at: l.places[&f.Values[i]].Position, text: f.Values[i], written: l.written[&f.Values[i]]})
+		l.values = append(l.values, listed{list: name, spec: spec, at: l.places[&f.Values[i]].Position, text: strings.TrimSpace(f.Values[i]), written: l.written[&f.Values[i]]})
 	}
-	all, _ := key.ParseList(spec, strings.Join(f.Values, "\n"), secrets...)
+	all, _ := key.ListOf(spec, f.Values, secrets...)
 	return all
 }
 

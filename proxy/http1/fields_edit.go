@@ -31,3 +31,12 @@ func (f *Fields) Grow(lines, bytes int) {
 	f.lines = append(make([]line, 0, len(f.lines)+lines), f.lines...)
 	f.own = append(make([]byte, 0, len(f.own)+bytes), f.own...)
 }
+
+// Clone is a copy of f in memory of its own.
+func (f *Fields) Clone() *Fields {
+	c := new(Fields)
+	for line := range f.All() {
+		c.Add(line.Name, line.Value)
+	}
+	return c
+}

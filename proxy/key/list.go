@@ -30,18 +30,27 @@ type Problem struct {
 // the lines that have none. Problems wrap ErrSpec. A joined key has no lists.
 // Values may be hashed (see Pepper), under one of secrets or a salt.
 func ParseList(spec *Spec, text string, secrets ...[]byte) (*List, []Problem) {
+	var entries []string
+	for line := range strings.Lines(strings.TrimPrefix(text, "\uFEFF")) {
+		entries = append(entries, entry(line))
+	}
+	return ListOf(spec, entries, secrets...)
+}
+
+// ListOf is ParseList for values that stand each by itself, where no # begins a
+// comment. Empty ones are left out. The line of a Problem is the number of its value.
+func ListOf(spec *Spec, values []string, secrets ...[]byte) (*List, []Problem) {
 	l := &List{spec: spec, texts: map[string]struct{}{}, hashes: newHashes(secrets)}
 	if spec.Join != nil || spec.From.Source == Global {
 		return l, []Problem{{Line: 1, Err: fmt.Errorf("%w: %s is made of several keys, or of none; name one that has a text of its own", ErrSpec, spec.Name)}}
 	}
 	var problems []Problem
-	number := 0
-	for line := range strings.Lines(strings.TrimPrefix(text, "\uFEFF")) {
-		number++
-		if entry := entry(line); entry != "" {
-			if err := l.insert(entry); err != nil {
-				problems = append(problems, Problem{number, err})
-			}
+	for i, value := range values {
+		if value = strings.TrimSpace(value); value == "" {
+			continue
+		}
+		if err := l.insert(value); err != nil {
+			problems = append(problems, Problem{i + 1, err})
 		}
 	}
 	return l, problems

@@ -45,6 +45,43 @@ func TestList_TextsInAnySpelling(t *testing.T) {
 	}
 }
 
+// Values that stand each by itself are whole: what would be a comment in a file belongs
+// to them, plain and hashed.
+func TestListOf_TakesValuesWhole(t *testing.T) {
+	user := of("header:X-Phone")
+	values := []string{"alice #1", " bob ", "", "#carol"}
+	plain, problems := ListOf(user, values)
+	if len(problems) > 0 || plain.Len() != 3 {
+		t.Fatalf("%d values, %v; want 3", plain.Len(), problems)
+	}
+	pepper := PepperOf([]byte("a secret of sixteen characters"))
+	var sums []string
+	for _, value := range []string{"alice #1", "bob", "#carol"} {
+		sum, err := pepper.ConcealOne(user, value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sums = append(sums, sum)
+	}
+	hashed, problems := ListOf(user, sums, []byte("a secret of sixteen characters"))
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	for name, want := range map[string]bool{"alice #1": true, "alice": false, "bob": true, "#carol": true, "carol": false} {
+		for kind, l := range map[string]*List{"plain": plain, "hashed": hashed} {
+			if got := has(t, l, user, header(name)); got != want {
+				t.Errorf("%s is in the %s list: %v; want %v", name, kind, got, want)
+			}
+		}
+	}
+	if _, problems := ListOf(of("client_ip"), []string{"192.0.2.1", "nowhere", "", "192.0.2.1/24"}); len(problems) != 2 || problems[0].Line != 2 || problems[1].Line != 4 {
+		t.Errorf("problems %v; want those of values 2 and 4", problems)
+	}
+	if _, problems := ListOf(of("global"), values); len(problems) != 1 {
+		t.Errorf("problems of the key global: %v; want one", problems)
+	}
+}
+
 func TestList_Networks(t *testing.T) {
 	ip := of("client_ip")
 	l := mustList(t, ip, "192.0.2.1\n198.51.100.0/24 # office\n2001:db8:1::/48\n2001:db8:2::1\n::ffff:203.0.113.7\n")

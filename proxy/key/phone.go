@@ -108,14 +108,23 @@ func (p *Phone) Parse(s string) (Number, error) {
 // learn asks the numbering plans.
 func (p *Phone) learn(digits string) verdict {
 	n, err := phonenumbers.Parse(digits, p.region)
-	if err != nil || !phonenumbers.IsValidNumber(n) && !phonenumbers.IsValidNumber(withoutMexicanOne(n)) {
+	if err != nil {
+		return verdict{}
+	}
+	// A number is valid that has a type: IsValidNumber would find that out by the same
+	// patterns once more, which is most of the time that all this takes.
+	kind := phonenumbers.GetNumberType(n)
+	if kind == phonenumbers.UNKNOWN {
+		kind = phonenumbers.GetNumberType(withoutMexicanOne(n))
+	}
+	if kind == phonenumbers.UNKNOWN {
 		return verdict{}
 	}
 	v := verdict{valid: true, Number: Number{
 		E164:    phonenumbers.Format(n, phonenumbers.E164),
 		Country: phonenumbers.GetRegionCodeForNumber(n),
 		Dial:    "+" + strconv.Itoa(int(n.GetCountryCode())),
-		Type:    lineType(phonenumbers.GetNumberType(n)),
+		Type:    lineType(kind),
 	}}
 	v.allowed = len(p.allow) == 0 || slices.Contains(p.allow, v.Type)
 	return v

@@ -23,17 +23,6 @@ type Header interface {
 	Add(name, value string)
 }
 
-// A NetHeader is a Header as net/http knows it.
-type NetHeader struct{ http.Header }
-
-// Set implements Header.
-func (h NetHeader) Set(name, value string) { h.Header[name] = []string{strings.Clone(value)} }
-
-// Add implements Header.
-func (h NetHeader) Add(name, value string) {
-	h.Header[name] = append(h.Header[name], strings.Clone(value))
-}
-
 // An Answer is a whole response of ours. What Weir words has the fields
 // Content-Type, Content-Length and Cache-Control: no-store; what the operator
 // words has those that it needs and those that the operator wants. A downstream adds nothing but Date and
@@ -44,15 +33,16 @@ type Answer struct {
 	Body   []byte
 }
 
-// Into sets every field of a in h; fields of the same name that h already had
-// are replaced. h may outlive the memory of a.
-func (a Answer) Into(h http.Header) {
+// Into sets every field of a in h, under canonical names; fields of the same name that
+// h already had are replaced. h may outlive the memory of a.
+func (a Answer) Into(h map[string][]string) {
 	for i, f := range a.Fields {
+		name, value := http.CanonicalHeaderKey(f.Name), strings.Clone(f.Value)
 		if i > 0 && a.Fields[i-1].Name == f.Name {
-			h.Add(f.Name, strings.Clone(f.Value))
+			h[name] = append(h[name], value)
 			continue
 		}
-		h.Set(f.Name, strings.Clone(f.Value))
+		h[name] = []string{value}
 	}
 }
 

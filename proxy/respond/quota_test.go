@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -89,7 +90,7 @@ func TestHeaders_OnForwardedAnswers(t *testing.T) {
 			if h == nil {
 				h = http.Header{}
 			}
-			mustQuota(t, c.style, phone(), day(), hidden()).Headers(c.verdict, NetHeader{h})
+			mustQuota(t, c.style, phone(), day(), hidden()).Headers(c.verdict, netHeader{h})
 			same(t, h, c.want)
 		})
 	}
@@ -99,7 +100,7 @@ func TestHeaders_OnlyHiddenLimitsLeaveNoTrace(t *testing.T) {
 	for _, style := range []Style{IETF, XRateLimit} {
 		h := http.Header{}
 		d := &limiter.Decision{Allowed: true, Outcomes: []limiter.Outcome{{Allowed: true}}}
-		mustQuota(t, style, hidden()).Headers(Verdict{Decision: d}, NetHeader{h})
+		mustQuota(t, style, hidden()).Headers(Verdict{Decision: d}, netHeader{h})
 		same(t, h, http.Header{})
 	}
 }
@@ -108,9 +109,9 @@ func TestHeaders_ResponsesShareNothing(t *testing.T) {
 	q := mustQuota(t, IETF, phone())
 	v := Verdict{Decision: &limiter.Decision{Allowed: true, Outcomes: []limiter.Outcome{{Allowed: true}}}}
 	first, second := http.Header{}, http.Header{}
-	q.Headers(v, NetHeader{first})
+	q.Headers(v, netHeader{first})
 	first.Add("RateLimit-Policy", `"theirs";q=1`)
-	q.Headers(v, NetHeader{second})
+	q.Headers(v, netHeader{second})
 	if got := second.Values("RateLimit-Policy"); len(got) != 1 {
 		t.Errorf("second response has %q, want ours alone", got)
 	}
@@ -232,9 +233,20 @@ func TestHeaders_Overrides(t *testing.T) {
 			d.Outcomes = append(d.Outcomes, granted)
 		}
 		h := http.Header{}
-		q.Headers(Verdict{Decision: &d, Of: c.of}, NetHeader{h})
+		q.Headers(Verdict{Decision: &d, Of: c.of}, netHeader{h})
 		if got := h.Get("RateLimit-Policy"); got != c.want {
 			t.Errorf("outcomes of %v: RateLimit-Policy = %s; want %s", c.of, got, c.want)
 		}
 	}
+}
+
+// A netHeader is a Header as net/http knows it.
+type netHeader struct{ http.Header }
+
+// Set implements Header.
+func (h netHeader) Set(name, value string) { h.Header[name] = []string{strings.Clone(value)} }
+
+// Add implements Header.
+func (h netHeader) Add(name, value string) {
+	h.Header[name] = append(h.Header[name], strings.Clone(value))
 }

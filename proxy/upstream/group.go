@@ -61,7 +61,7 @@ func (c *group) leave(name string) {
 }
 
 // acquire finds a member for a request and counts the request on it. When all
-// that are fit are full, it waits in the pool's queue: errBusy says that the
+// that are fit are full, it waits in the pool's queue: errQueueFull says that the
 // queue is full too, or that the wait was too long. Who has acquired releases.
 func (p *Pool) acquire(ctx context.Context, now time.Time, a pick) (*backend, error) {
 	c := p.group

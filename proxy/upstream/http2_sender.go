@@ -124,16 +124,25 @@ func (s *http2Sender) answer() (int, *http1.Fields, error) {
 	return res.StatusCode, &s.fields, nil
 }
 
-// relay implements sender. Each piece is sent on as it comes.
+// relay implements sender. The header, and each piece, is sent on as it comes: that more
+// is there already cannot be told.
 func (s *http2Sender) relay(to Sink) error {
 	res := s.response
-	named := res.Header["Connection"]
-	if err := to.Begin(res.StatusCode, &s.fields, res.ContentLength); err != nil {
+	named, left := res.Header["Connection"], int64(-1)
+	if res.Header["Content-Length"] != nil { // net/http also knows it where nobody has said it
+		left = res.ContentLength
+	}
+	if err := to.Begin(res.StatusCode, &s.fields, left); err != nil {
 		return err
+	}
+	if s.request.Method != http.MethodHead && left != 0 && res.StatusCode != http.StatusNoContent && res.StatusCode != http.StatusNotModified {
+		if err := to.Flush(); err != nil {
+			return err
+		}
 	}
 	buf := s.pool.buffers.Get()
 	defer s.pool.buffers.Put(buf)
-	for left := res.ContentLength; ; {
+	for {
 		n, err := s.read(buf)
 		if n > 0 {
 			if _, err := to.Write(buf[:n]); err != nil {

@@ -11,11 +11,15 @@ import (
 )
 
 // openHTTP2 is open for clients that speak HTTP/2, and one of them.
-func openHTTP2(t *testing.T, pool *Pool) (*testProxy, *http.Client) {
+func openHTTP2(t *testing.T, pool *Pool, change func(*Request)) (*testProxy, *http.Client) {
 	t.Helper()
 	p := &testProxy{results: make(chan Result, 10)}
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		res := forwardNet(pool, w, r)
+		asked := netRequestOf(r)
+		if change != nil {
+			change(asked)
+		}
+		res := pool.Forward(r.Context(), asked, NewNetSink(w))
 		p.results <- res
 		if res.Kind != OK && res.Wrote {
 			panic(http.ErrAbortHandler)
@@ -48,7 +52,7 @@ func TestForward_FromHTTP2(t *testing.T) {
 		}
 		w.Header().Set("X-Sum", r.Trailer.Get("X-Sum")+"!")
 	})
-	h, client := openHTTP2(t, poolOf(t, url))
+	h, client := openHTTP2(t, poolOf(t, url), nil)
 	body, say := io.Pipe()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, h.URL, body)
 	if err != nil {
@@ -82,7 +86,7 @@ func TestForward_FromHTTP2(t *testing.T) {
 
 func TestForward_FromHTTP2_CutsAndLeavers(t *testing.T) {
 	url, _ := replies(t, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf")
-	h, client := openHTTP2(t, poolOf(t, url))
+	h, client := openHTTP2(t, poolOf(t, url), nil)
 	res, err := client.Get(h.URL)
 	if err == nil {
 		_, err = io.ReadAll(res.Body)
@@ -101,7 +105,7 @@ func TestForward_FromHTTP2_CutsAndLeavers(t *testing.T) {
 		<-r.Context().Done()
 		ended <- true
 	})
-	h, client = openHTTP2(t, poolOf(t, url))
+	h, client = openHTTP2(t, poolOf(t, url), nil)
 	res, err = client.Get(h.URL)
 	if err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ type Balance uint8
 const (
 	RoundRobin  Balance = iota // targets take turns
 	LeastLoaded                // the target with the fewest requests under way
-	HashBy                     // requests with one Affinity go to one target; others take turns
+	HashBy                     // requests with one Request.HashBy go to one target; others take turns
 )
 
 // A backend is a target in one pool. The group's mutex guards what changes.
@@ -28,15 +28,15 @@ type backend struct {
 	credit float64 // what it has gained and not spent by taking turns
 }
 
-// An pick is one request that wants a target.
+// A pick is one request that wants a target.
 type pick struct {
 	hash  string     // "" for none
 	tried []*backend // those that have failed it
 }
 
-// choose picks the member to ask: nil and ErrNoTarget when none is fit, nil and
+// choose picks the member to ask: nil and errNoTarget when none is fit, nil and
 // no error when all that are fit are full. Those that have not failed this
-// request come before others, and those that are not tired before those that
+// request come before others, and those that are not ejected before those that
 // are. It costs a look at each member.
 func (p *Pool) choose(now time.Time, a pick) (*backend, error) {
 	candidates := p.scratch[:0]

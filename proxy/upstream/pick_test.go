@@ -126,7 +126,7 @@ func TestChoose_HashByMovesOnlyWhatItMust(t *testing.T) {
 		}
 	}
 	if got := choices(t, p, time.Now(), 30); strings.Count(got, "b") != 10 {
-		t.Errorf("without affinity they went to %s, want turns by weight", got)
+		t.Errorf("without a hash key they went to %s, want turns by weight", got)
 	}
 }
 

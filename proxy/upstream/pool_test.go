@@ -113,6 +113,7 @@ func TestPool_KeepsConnections(t *testing.T) {
 	h := open(t, poolOf(t, url), nil)
 	for range 5 {
 		h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		h.result(t) // its connection is given back
 	}
 	if n := connections.Load(); n != 1 {
 		t.Errorf("%d connections for 5 requests in a row, want 1", n)

@@ -5,10 +5,12 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +22,11 @@ func talk(w http.ResponseWriter, r *http.Request) {
 	rc := http.NewResponseController(w)
 	_ = rc.EnableFullDuplex()
 	w.Header().Set("X-Seen", r.Proto+" "+r.Method+" "+r.RequestURI+" "+r.Host+" te="+r.Header.Get("Te")+" "+r.Header.Get("Upgrade"))
+	w.Header().Set("X-Fields", "via="+r.Header.Get("Via")+" id="+r.Header.Get("X-Request-Id")+" set="+strings.Join(append(r.Header["X-Set"], r.Header["X_set"]...), ",")+
+		" gone="+r.Header.Get("X-Gone")+" agent="+r.UserAgent()+" for="+strings.Join(r.Header["X-Forwarded-For"], ",")+" kept="+strings.Join(r.Header["X-Kept"], ","))
+	w.Header().Set("X-Hidden", "1")
+	w.Header().Set("Alt-Svc", "h3=\":443\"")
+	w.Header()["Content-Type"] = nil
 	w.Header().Set("Trailer", "X-Sum")
 	_ = rc.Flush()
 	lines := bufio.NewReader(r.Body)
@@ -31,7 +38,13 @@ func talk(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, line)
 		_ = rc.Flush()
 	}
-	w.Header().Set("X-Sum", r.Trailer.Get("X-Sum")+"!")
+	var sums []string
+	for _, name := range slices.Sorted(maps.Keys(r.Trailer)) {
+		sums = append(sums, name+"="+r.Trailer.Get(name))
+	}
+	w.Header().Set("X-Sum", strings.Join(sums, ",")+"!")
+	w.Header().Set(http.TrailerPrefix+"X-Late", "1")
+	w.Header().Set(http.TrailerPrefix+"Set-Cookie", "a=b")
 }
 
 // newH2C is an upstream that speaks HTTP/2 in the clear and nothing else, on l.
@@ -95,7 +108,7 @@ func TestProtocol_HTTP2(t *testing.T) {
 				}
 				send(t, conn, "%s", next)
 			}
-			if res.Trailer.Get("X-Sum") != "42!" {
+			if res.Trailer.Get("X-Sum") != "X-Sum=42!" {
 				t.Errorf("trailers %v", res.Trailer)
 			}
 			if got := h.result(t); got.Kind != OK {

@@ -99,6 +99,7 @@ func TestResolve_ConnectionsToVanishedAddressesDrain(t *testing.T) {
 	h := open(t, p, nil)
 	get := func() string {
 		_, body := h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		h.result(t) // its connection is given back
 		return body
 	}
 	p.Start()
@@ -113,6 +114,7 @@ func TestResolve_ConnectionsToVanishedAddressesDrain(t *testing.T) {
 	if _, body := answer(t, r, "GET"); body != "127.0.0.1:"+port {
 		t.Errorf("the request under way reads %q", body)
 	}
+	h.result(t)
 	if got := get(); got != "127.0.0.2:"+port {
 		t.Errorf("%q answers after that", got)
 	}

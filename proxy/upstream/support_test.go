@@ -161,7 +161,7 @@ func mustURL(t testing.TB, s string) *url.URL {
 // poolOf is a pool of the servers at these URLs.
 func poolOf(t testing.TB, urls ...string) *Pool {
 	t.Helper()
-	c := Config{Name: "test", Pseudonym: "weir-test"}
+	c := Config{Name: "test", Pseudonym: "weir-test", Connect: testTimeout, Response: testTimeout}
 	if s, ok := t.(secured); ok {
 		c.TLS = &tls.Config{RootCAs: s.client.RootCAs}
 	}

@@ -2,9 +2,7 @@ package main
 
 import (
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
+	"strings"
 )
 
 // A contestant is a proxy, ready to be started.
@@ -19,66 +17,64 @@ func (b *bench) contestants(w workload) []contestant {
 	if b.other != "" {
 		out = append(out, b.weir("weir-other", b.other, w))
 	}
-	if w.store == "memory" {
-		out = append(out, b.nginx(w))
-		if program, err := exec.LookPath("haproxy"); err == nil {
-			out = append(out, b.haproxy(program, w))
+	if w.store == "redis" {
+		if b.lua != "" {
+			out = append(out, b.nginxLua(w))
 		}
+		return out
+	}
+	out = append(out, b.nginx(w))
+	if b.haproxy != "" && w.limits <= 1 && w.routes == 0 && !w.tls && !w.log {
+		out = append(out, b.haproxyFor(w))
 	}
 	return out
 }
 
 func (b *bench) weir(name, binary string, w workload) contestant {
-	limits := ""
-	if w.limit > 0 {
-		limits = fmt.Sprintf("    limits: [{name: key, key: {from: \"header:X-Api-Key\"}, rate: %d/1s}]\n", w.limit)
+	listen, level, to := fmt.Sprintf(`http: "127.0.0.1:%d"`, b.port), "error", b.upstreamPort
+	if w.tls {
+		listen = fmt.Sprintf(`http: none, https: "127.0.0.1:%d", tls: {cert: %s/cert.pem, key: %[2]s/key.pem}`, b.port, b.dir)
 	}
-	path := b.write(name+".yaml", fmt.Sprintf(`listen: {http: "127.0.0.1:%d"}
+	if w.log {
+		level = "info"
+	}
+	if w.upload > 0 {
+		to = b.sinkPort
+	}
+	var routes strings.Builder
+	for i := range w.routes {
+		fmt.Fprintf(&routes, "  - {name: r%d, match: {path: /r%[1]d/*}, upstream: up}\n", i)
+	}
+	routes.WriteString("  - match: {path: /*}\n    upstream: up\n")
+	if w.limits > 0 {
+		routes.WriteString("    limits:\n")
+	}
+	for i := range w.limits {
+		fmt.Fprintf(&routes, "    - {name: key%d, key: {from: \"header:X-Api-Key\"}, rate: %d/1s}\n", i, w.limit<<(4*i))
+	}
+	path := b.write(name+".yaml", fmt.Sprintf(`listen: {%s}
 admin: {http: "127.0.0.1:0"}
 store: %s
 redis: {addrs: ["127.0.0.1:%d"], timeout: 2s}
+upstreams:
+  up: {targets: [{url: "http://127.0.0.1:%d"}]}
 routes:
-  - match: {path: "/*"}
-    upstream: http://127.0.0.1:%d
-%s`, b.port, w.store, b.redisPort, b.upstreamPort, limits))
-	return contestant{name, []string{binary, "run", "-c", path, "--log-level", "error"}}
+%s`, listen, w.store, b.redisPort, to, routes.String()))
+	return contestant{name, []string{binary, "run", "-c", path, "--log-level", level}}
 }
 
-func (b *bench) nginx(w workload) contestant {
-	zone, limit := "", ""
-	if w.limit > 0 {
-		zone = fmt.Sprintf("limit_req_zone $http_x_api_key zone=keys:64m rate=%dr/s; limit_req_status 429;", w.limit)
-		limit = fmt.Sprintf("limit_req zone=keys burst=%d nodelay;", w.limit-1)
-	}
-	path := b.write("nginx.conf", fmt.Sprintf(`daemon off; worker_processes 1; pid %[1]s/nginx.pid; error_log %[1]s/nginx.err crit;
-events { worker_connections 4096; }
-http {
-  access_log off; keepalive_requests 1000000000; keepalive_timeout 300s;
-  client_body_temp_path %[1]s/t1; proxy_temp_path %[1]s/t2; fastcgi_temp_path %[1]s/t3; uwsgi_temp_path %[1]s/t4; scgi_temp_path %[1]s/t5;
-  %[4]s
-  upstream up { server 127.0.0.1:%[3]d; keepalive 256; keepalive_requests 1000000000; }
-  server {
-    listen 127.0.0.1:%[2]d backlog=4096;
-    location / {
-      %[5]s
-      proxy_pass http://up; proxy_http_version 1.1; proxy_set_header Connection "";
-      proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
-    }
-  }
-}
-`, b.dir, b.port, b.upstreamPort, zone, limit))
-	return contestant{"nginx", []string{b.nginxPath, "-p", b.dir, "-e", filepath.Join(b.dir, "nginx.err"), "-c", path}}
-}
-
-func (b *bench) haproxy(program string, w workload) contestant {
-	rules := ""
+func (b *bench) haproxyFor(w workload) contestant {
+	rules, to := "", b.upstreamPort
 	if w.limit > 0 {
 		rules = fmt.Sprintf("  stick-table type string len 32 size 200k expire 10s store http_req_rate(1s)\n"+
 			"  http-request track-sc0 hdr(X-Api-Key)\n  http-request deny deny_status 429 if { sc_http_req_rate(0) gt %d }\n", w.limit)
 	}
+	if w.upload > 0 {
+		to = b.sinkPort
+	}
 	path := b.write("haproxy.cfg", fmt.Sprintf(`global
   nbthread 1
-  maxconn 4096
+  maxconn 8192
 defaults
   mode http
   timeout client 60s
@@ -91,15 +87,6 @@ frontend f
 backend b
   option forwardfor
   server s 127.0.0.1:%d
-`, b.port, rules, b.upstreamPort))
-	return contestant{"haproxy", []string{program, "-f", path}}
-}
-
-// write writes a file of the bench's folder and returns its path.
-func (b *bench) write(name, text string) string {
-	path := filepath.Join(b.dir, name)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		panic(err) // the folder was made for this
-	}
-	return path
+`, b.port, rules, to))
+	return contestant{"haproxy", []string{"env", "LD_LIBRARY_PATH=" + libraries(b.lua), b.haproxy, "-f", path}}
 }

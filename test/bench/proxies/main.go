@@ -10,9 +10,9 @@
 // Contestants take turns within each round, so that a machine whose speed drifts is
 // the same for all; medians are printed, and the ratio to nginx. With two processors
 // or more the contestant has the first to itself, and the load, the upstream and Redis
-// share the second. It needs wrk and nginx, which test/install finds or installs, and
-// redis-server; HAProxy takes part where it is on PATH. Processor time is read from
-// /proc, so it runs on Linux.
+// share the second. It needs wrk, nginx and redis-server, which test/install finds or
+// installs; HAProxy and an nginx with Lua take part where test/bench/peers has unpacked
+// them. Processor time is read from /proc, so it runs on Linux.
 package main
 
 import (
@@ -35,6 +35,14 @@ type settings struct {
 }
 
 func main() {
+	if len(os.Args) > 1 {
+		for name, program := range map[string]func([]string) error{"pace": pace, "sink": sink} {
+			if os.Args[1] == name {
+				exitIf(program(os.Args[2:]))
+				return
+			}
+		}
+	}
 	var s settings
 	flag.IntVar(&s.rounds, "rounds", 3, "rounds; each runs every contestant once")
 	flag.DurationVar(&s.measured, "time", 5*time.Second, "how long one run is measured, after a warm-up of a third")
@@ -43,7 +51,12 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, s, flag.Args()); err != nil {
+	exitIf(run(ctx, s, flag.Args()))
+}
+
+// exitIf ends the program if there is an error.
+func exitIf(err error) {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "proxies:", err)
 		os.Exit(1)
 	}
@@ -56,7 +69,13 @@ func run(ctx context.Context, s settings, names []string) error {
 		return err
 	}
 	defer b.close()
-	for _, w := range workloads() {
+	all := workloads()
+	for _, name := range names {
+		if !slices.ContainsFunc(all, func(w workload) bool { return w.name == name }) {
+			return fmt.Errorf("there is no workload %s", name)
+		}
+	}
+	for _, w := range all {
 		if len(names) > 0 && !slices.Contains(names, w.name) {
 			continue
 		}
@@ -64,8 +83,12 @@ func run(ctx context.Context, s settings, names []string) error {
 		for range s.rounds {
 			for _, c := range b.contestants(w) {
 				r, err := b.measure(ctx, c, w)
+				if ctx.Err() != nil {
+					return context.Cause(ctx)
+				}
 				if err != nil {
-					return fmt.Errorf("%s, %s: %w", w.name, c.name, err)
+					fmt.Fprintf(os.Stderr, "proxies: %s, %s: left out: %v\n", w.name, c.name, err)
+					continue
 				}
 				results[c.name] = append(results[c.name], r)
 			}

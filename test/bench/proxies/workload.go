@@ -1,78 +1,68 @@
 package main
 
-import (
-	"fmt"
-	"io"
-	"slices"
-)
-
 // A workload is what is asked of every contestant.
 type workload struct {
 	name, what string
-	limit      int    // requests a second for each key; 0 is no limit
-	keys       int    // keys in rotation
 	store      string // memory or redis
+	limit      int    // requests a second for each key; 0 is no limit
+	limits     int    // that are on the same key: the others are wider, and never refuse
+	keys       int    // keys in rotation
 	refuses    bool   // nearly everything is refused
+	routes     int    // 0 is one for everything; of several, the last is asked for
+	answer     int    // bytes of the answer's body
+	upload     int    // bytes of the request's body; 0 is a GET
+	tls        bool
+	rate       int // requests a second, sent whether or not answers come; 0 is as many as answers allow
+	idle       int // connections beside those of the load that say nothing
+	log        bool
 }
+
+const (
+	short  = 1 << 10
+	middle = 100 << 10
+	long   = 10 << 20
+)
 
 func workloads() []workload {
-	return []workload{
-		{name: "plain", what: "no limit", keys: 1, store: "memory"},
-		{name: "memory", what: "100 a second for each of 10,000 keys, in memory", limit: 100, keys: 10_000, store: "memory"},
-		{name: "refused", what: "10 a second for one key, in memory: nearly all are refused", limit: 10, keys: 1, store: "memory", refuses: true},
+	all := []workload{
+		{name: "plain", what: "no limit", keys: 1},
+		{name: "memory", what: "100 a second for each of 10,000 keys, in memory", limit: 100, keys: 10_000},
+		{name: "refused", what: "10 a second for one key, in memory: nearly all are refused", limit: 10, keys: 1, refuses: true},
 		{name: "redis", what: "100 a second for each of 10,000 keys, in Redis", limit: 100, keys: 10_000, store: "redis"},
 		{name: "redis-refused", what: "10 a second for one key, in Redis: nearly all are refused", limit: 10, keys: 1, store: "redis", refuses: true},
+		{name: "limits-3", what: "as memory, with three limits on the key", limit: 100, limits: 3, keys: 10_000},
+		{name: "limits-6", what: "as memory, with six limits on the key", limit: 100, limits: 6, keys: 10_000},
+		{name: "redis-limits-3", what: "as redis, with three limits on the key", limit: 100, limits: 3, keys: 10_000, store: "redis"},
+		{name: "routes-1000", what: "as plain, by the last of 1,000 routes", keys: 1, routes: 1000},
+		{name: "down-100k", what: "as plain, answers of 100 KiB", keys: 1, answer: middle},
+		{name: "down-10m", what: "as plain, answers of 10 MiB", keys: 1, answer: long},
+		{name: "up-100k", what: "as plain, requests of 100 KiB", keys: 1, upload: middle},
+		{name: "up-10m", what: "as plain, requests of 10 MiB", keys: 1, upload: long},
+		{name: "tls", what: "as plain, clients speak TLS", keys: 1, tls: true},
+		{name: "idle", what: "as plain, beside 5,000 connections that say nothing", keys: 1, idle: 5000},
+		{name: "log", what: "as plain, with a line in the access log for each request", keys: 1, log: true},
+		{name: "open", what: "as plain, 5,000 requests a second whether or not answers come", keys: 1, rate: 5000},
+		{name: "open-redis", what: "as redis, 5,000 requests a second whether or not answers come", limit: 100, keys: 10_000, store: "redis", rate: 5000},
 	}
-}
-
-// A result is one measured run.
-type result struct {
-	requests   float64 // a second
-	cpu, redis float64 // µs of CPU for each request
-	p50, p99   float64 // ms
-	odd        int     // answers that the workload does not have
-}
-
-// printTable prints the medians of each contestant, and their ratio to nginx.
-func printTable(out io.Writer, w workload, all map[string][]result) {
-	fmt.Fprintf(out, "\n%s: %s\n\n", w.name, w.what)
-	fmt.Fprintln(out, "| proxy | CPU µs a request (least to most) | to nginx | Redis µs | requests a second | p50 ms | p99 ms | odd answers |")
-	fmt.Fprintln(out, "|---|---|---|---|---|---|---|---|")
-	base := median(all["nginx"], func(r result) float64 { return r.cpu })
-	names := make([]string, 0, len(all))
-	for name := range all {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		rs := all[name]
-		cpu := func(r result) float64 { return r.cpu }
-		ratio := "-"
-		if base > 0 {
-			ratio = fmt.Sprintf("%.2f", median(rs, cpu)/base)
+	for i := range all {
+		w := &all[i]
+		if w.store == "" {
+			w.store = "memory"
 		}
-		odd := 0
-		for _, r := range rs {
-			odd += r.odd
+		if w.answer == 0 {
+			w.answer = short
 		}
-		fmt.Fprintf(out, "| %s | **%.1f** (%.1f-%.1f) | %s | %.1f | %.0f | %.2f | %.2f | %d |\n", name, median(rs, cpu),
-			slices.MinFunc(rs, func(a, b result) int { return int(1000 * (a.cpu - b.cpu)) }).cpu,
-			slices.MaxFunc(rs, func(a, b result) int { return int(1000 * (a.cpu - b.cpu)) }).cpu,
-			ratio, median(rs, func(r result) float64 { return r.redis }),
-			median(rs, func(r result) float64 { return r.requests }),
-			median(rs, func(r result) float64 { return r.p50 }), median(rs, func(r result) float64 { return r.p99 }), odd)
+		if w.limit > 0 && w.limits == 0 {
+			w.limits = 1
+		}
 	}
+	return all
 }
 
-// median is that of what of gives of each; 0 of none.
-func median(rs []result, of func(result) float64) float64 {
-	if len(rs) == 0 {
-		return 0
+// scheme is that of the URLs that are asked for.
+func (w *workload) scheme() string {
+	if w.tls {
+		return "https"
 	}
-	values := make([]float64, len(rs))
-	for i, r := range rs {
-		values[i] = of(r)
-	}
-	slices.Sort(values)
-	return (values[(len(values)-1)/2] + values[len(values)/2]) / 2
+	return "http"
 }

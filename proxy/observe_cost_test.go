@@ -1,0 +1,75 @@
+package proxy
+
+import (
+	"net/netip"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/key"
+)
+
+// BenchmarkObserveShare is what a request pays for what operators may ask about later (the
+// ring of decisions, the keys that are seen most), beside all that it pays between its
+// downstream and its upstream (stages), in one run: share-% is the first of the second,
+// which is itself less than half of the CPU of a request with its system calls.
+func BenchmarkObserveShare(b *testing.B) {
+	for name, rate := range map[string]string{"allowed": "1000000000/1s", "refused": "1/24h"} {
+		b.Run(name, func(b *testing.B) {
+			p := benchProxy(b, `{name: key, key: "header:X-Api-Key", rate: `+rate+`}, {name: address, key: client_ip, rate: 1000000000/1m}`)
+			q := &LoggedRequest{Method: "GET", Target: "/some/path?a=b", Client: netip.MustParseAddr("192.0.2.1"), Fields: []LoggedField{{key.Origin{Source: key.Header, Name: "X-Api-Key"}, "somebody"}}}
+			one := &replayed{x: *newExchange().(*exchange)}
+			x := &one.x
+			g := p.current.Load()
+			decide := func() {
+				x.reset()
+				one.fill(q, "example.com")
+				x.began, x.generation = time.Now(), g
+				x.outcome.known = p.through(b.Context(), g, x) == nil
+				x.answer.status = 200
+			}
+			decide()
+			for b.Loop() {
+				decide()
+			}
+			stages := b.Elapsed() / time.Duration(b.N)
+			began := time.Now()
+			for range b.N {
+				x.began = x.began.Add(time.Microsecond)
+				p.lasting.observer.observe(x)
+			}
+			observing := time.Since(began) / time.Duration(b.N)
+			b.ReportMetric(float64(observing.Nanoseconds()), "observe-ns")
+			b.ReportMetric(100*float64(observing)/float64(stages), "share-%")
+		})
+	}
+}
+
+// BenchmarkCounts is what one tick of the events costs, that the dashboard listens to
+// while it is open: once a second, however many requests there are and whoever listens.
+func BenchmarkCounts(b *testing.B) {
+	p := benchProxy(b, `{name: key, key: "header:X-Api-Key", rate: 1/24h}`)
+	b.ReportAllocs()
+	for b.Loop() {
+		p.Counts()
+	}
+}
+
+func benchProxy(b *testing.B, limits string) *Proxy {
+	b.Helper()
+	c, err := config.Parse("weir.yaml", []byte("routes:\n  - {name: a, match: {path: /*}, upstream: echo, limits: ["+limits+"]}\n"), os.LookupEnv)
+	if err != nil {
+		b.Fatal(err)
+	}
+	p, err := New(b.Context(), Options{Config: c, Store: limiter.NewMemory(limiter.MemoryOptions{}), Registry: prometheus.NewRegistry(), Log: zerolog.Nop()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(p.Close)
+	return p
+}

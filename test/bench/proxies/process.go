@@ -1,0 +1,102 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// A side is which processors something has, where there are several.
+type side int
+
+const (
+	contestants side = iota // the first
+	others                  // the second
+)
+
+// pinned begins a command line that keeps to the processors of s.
+func pinned(s side) []string {
+	if _, err := exec.LookPath("taskset"); err != nil || runtime.NumCPU() < 2 {
+		return nil
+	}
+	return []string{"taskset", "-c", strconv.Itoa(int(s))}
+}
+
+// A process is one that was started here, with all that it has started.
+type process struct{ cmd *exec.Cmd }
+
+// start starts a server and waits until it listens.
+func (b *bench) start(s side, port int, args ...string) (*process, error) {
+	args = append(pinned(s), args...)
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	said, err := os.Create(filepath.Join(b.dir, "output"))
+	if err != nil {
+		return nil, err
+	}
+	defer said.Close()
+	cmd.Stdout, cmd.Stderr = said, said
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	p := &process{cmd}
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); <-tick.C {
+		if c, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+			c.Close()
+			return p, nil
+		}
+	}
+	p.stop()
+	text, _ := os.ReadFile(said.Name())
+	return nil, fmt.Errorf("%s does not listen on %d: %s", strings.Join(args, " "), port, text)
+}
+
+// stop ends the process and those that it has started.
+func (p *process) stop() {
+	if p == nil {
+		return
+	}
+	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGTERM)
+	ended := make(chan struct{})
+	go func() { _ = p.cmd.Wait(); close(ended) }()
+	select {
+	case <-ended:
+	case <-time.After(5 * time.Second):
+		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+		<-ended
+	}
+}
+
+// cpu is the time that the process and its children in the same group have had. The
+// scheduler counts it exactly; threads and processes that have ended do not count.
+func (p *process) cpu() (total time.Duration) {
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, name := range stats {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			continue // it has ended
+		}
+		_, rest, _ := strings.Cut(string(text), ") ")
+		f := strings.Fields(rest)
+		if len(f) < 3 || f[2] != strconv.Itoa(p.cmd.Process.Pid) {
+			continue
+		}
+		threads, _ := filepath.Glob(filepath.Join(filepath.Dir(name), "task", "*", "schedstat"))
+		for _, thread := range threads {
+			text, _ := os.ReadFile(thread)
+			ran, _, _ := strings.Cut(string(text), " ")
+			n, _ := strconv.ParseInt(ran, 10, 64)
+			total += time.Duration(n)
+		}
+	}
+	return total
+}

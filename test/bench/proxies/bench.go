@@ -20,6 +20,7 @@ type bench struct {
 	wrkPath   string
 	lua       string // a tree that has an nginx with Lua; empty for none
 	haproxy   string // empty for none
+	goPeer    string // test/bench/reverseproxy; empty if it could not be built
 
 	port, upstreamPort, sinkPort, redisPort int
 	upstream, sink, redis                   *process
@@ -49,6 +50,12 @@ func newBench(s settings) (*bench, error) {
 		if *path, err = installed(test, name); err != nil {
 			return nil, err
 		}
+	}
+	peer := filepath.Join(dir, "reverseproxy")
+	if out, err := exec.Command("go", "build", "-C", filepath.Join(test, "bench", "reverseproxy"), "-o", peer).CombinedOutput(); err == nil {
+		b.goPeer = peer
+	} else {
+		fmt.Fprintf(os.Stderr, "proxies: no reverseproxy: %s", out)
 	}
 	b.findPeers(filepath.Join(test, ".cache", "peers", "tree"))
 	for _, port := range []*int{&b.port, &b.upstreamPort, &b.sinkPort, &b.redisPort} {

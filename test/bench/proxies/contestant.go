@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -16,6 +17,9 @@ func (b *bench) contestants(w workload) []contestant {
 	out := []contestant{b.weir("weir", b.binary, w)}
 	if b.other != "" {
 		out = append(out, b.weir("weir-other", b.other, w))
+	}
+	if b.goPeer != "" && w.limits <= 1 && w.routes == 0 && !w.tls && !w.log {
+		out = append(out, b.reverseProxy(w))
 	}
 	if w.store == "redis" {
 		if b.lua != "" {
@@ -61,6 +65,16 @@ upstreams:
 routes:
 %s`, listen, w.store, b.redisPort, to, routes.String()))
 	return contestant{name, []string{binary, "run", "-c", path, "--log-level", level}}
+}
+
+func (b *bench) reverseProxy(w workload) contestant {
+	to := b.upstreamPort
+	if w.upload > 0 {
+		to = b.sinkPort
+	}
+	return contestant{"reverseproxy", []string{
+		b.goPeer, "-listen", local(b.port), "-to", "http://" + local(to), "-store", w.store, "-redis", local(b.redisPort), "-limit", strconv.Itoa(w.limit),
+	}}
 }
 
 func (b *bench) haproxyFor(w workload) contestant {

@@ -12,7 +12,8 @@
 // or more the contestant has the first to itself, and the load, the upstream and Redis
 // share the second. It needs wrk, nginx and redis-server, which test/install finds or
 // installs; HAProxy and an nginx with Lua take part where test/bench/peers has unpacked
-// them. Processor time is read from /proc, so it runs on Linux.
+// them, and a proxy of Go's standard library (test/bench/reverseproxy) where the module
+// proxy can be reached. Processor time is read from /proc, so it runs on Linux.
 package main
 
 import (

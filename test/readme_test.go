@@ -216,6 +216,7 @@ func exercised(t *testing.T) *weir {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "weir.yaml"), shared(server.Addr)+`admin: {http: "127.0.0.1:0"}
 listen: {http: "127.0.0.1:0", https: "127.0.0.1:0", tls: {cert: cert.pem, key: key.pem}}
+traces: {endpoint: "http://127.0.0.1:1"}
 upstreams: {demo: echo, gone: {targets: ["http://127.0.0.1:1", "http://127.0.0.1:2"], retries: 1}}
 lists: {friends: {key: "header:X-Phone", values: [friend], action: bypass}}
 routes:

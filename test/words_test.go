@@ -30,7 +30,7 @@ func retired() map[string]string {
 // those of Redis and HTTP.
 func allowed() []string {
 	return []string{
-		"RoundTrip", "RoundTripper", "roundTrip", "TestChunked_RoundTrip", "Front", "TestNginx_InFront",
+		"RoundTrip", "RoundTripper", "roundTrip", "TestChunked_RoundTrip", "TestSize_RoundTrip", "Front", "TestNginx_InFront",
 		"screen", "wireSize", // of a terminal; of a message
 		"Screen", "NewScreen", "SimulationScreen", "NewSimulationScreen", // tcell
 	}

@@ -28,46 +28,64 @@ func packed(main string) Bundle {
 	return Bundle{Main: "weir.yaml", Files: map[string]string{"weir.yaml": main, "blocked.txt": "# Bob\n+1 555 0100\n"}}
 }
 
+// A concealing is a configuration whose values are to be hashed: what of it nobody is
+// to be told, and what stays in the main file.
+type concealing struct {
+	name, text string
+	told, kept []string
+}
+
+// check conceals it, once more the same way, and what came of that; it returns the
+// configuration before and after.
+func (w concealing) check(t *testing.T, at *Config) (plain *Config, hashed Bundle, c *Config) {
+	t.Helper()
+	b := packed(w.text)
+	plain, err := Unpack(at, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if hashed, err = b.Conceal(plain, nil); err != nil {
+		t.Fatal(err)
+	}
+	for file, text := range hashed.Files {
+		for _, told := range w.told {
+			if strings.Contains(text, told) {
+				t.Errorf("%s: %s tells %s:\n%s", w.name, file, told, text)
+			}
+		}
+	}
+	text := hashed.Files["weir.yaml"]
+	for _, kept := range w.kept {
+		if !strings.Contains(text, kept) {
+			t.Errorf("%s: %s is lost:\n%s", w.name, kept, text)
+		}
+	}
+	if c, err = Unpack(at, hashed); err != nil {
+		t.Fatalf("%s: %v\n%s", w.name, err, text)
+	}
+	if again, err := b.Conceal(plain, &hashed); err != nil || !maps.Equal(again.Files, hashed.Files) {
+		t.Errorf("%s: the same files, hashed once more: %v\n%v\nwant\n%v", w.name, err, again.Files, hashed.Files)
+	}
+	if again, err := hashed.Conceal(c, nil); err != nil || !maps.Equal(again.Files, hashed.Files) {
+		t.Errorf("%s: what is hashed is hashed again: %v", w.name, err)
+	}
+	return plain, hashed, c
+}
+
 func TestConceal_ListsTheSameAndTellsNobody(t *testing.T) {
 	t.Setenv("CONCEALED", "dave")
 	for name, secret := range map[string]string{"salt": "", "secret": "privacy: {hash_secret: \"${CONCEALED_SECRET}\"}\n"} {
 		t.Setenv("CONCEALED_SECRET", "a secret of sixteen characters")
-		b := packed(secret + personal)
 		at := own(t, small)
-		plain, err := Unpack(at, b)
-		if err != nil {
-			t.Fatal(err)
-		}
-		hashed, err := b.Conceal(plain, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for file, text := range hashed.Files {
-			for _, told := range []string{"0100", "0101", "0102", "0103", "Bob", "alice", "bob", "carol", "dave"} {
-				if strings.Contains(text, told) {
-					t.Errorf("%s: %s tells %s:\n%s", name, file, told, text)
-				}
-			}
-		}
-		for _, kept := range []string{"192.0.2.0/24", "${CONCEALED}", "# stays", "198.51.100.7"} {
-			if !strings.Contains(hashed.Files["weir.yaml"], kept) {
-				t.Errorf("%s: %s is lost:\n%s", name, kept, hashed.Files["weir.yaml"])
-			}
-		}
-		c, err := Unpack(at, hashed)
-		if err != nil {
-			t.Fatalf("%s: %v\n%s", name, err, hashed.Files["weir.yaml"])
-		}
+		plain, _, c := concealing{
+			name: name, text: secret + personal,
+			told: []string{"0100", "0101", "0102", "0103", "Bob", "alice", "bob", "carol", "dave"},
+			kept: []string{"192.0.2.0/24", "${CONCEALED}", "# stays", "198.51.100.7"},
+		}.check(t, at)
 		for i, l := range c.Routes[0].Lists {
 			if want := plain.Routes[0].Lists[i].Members.Len(); l.Members.Len() != want {
 				t.Errorf("%s: list %s has %d values; want %d", name, l.Name, l.Members.Len(), want)
 			}
-		}
-		if again, err := b.Conceal(plain, &hashed); err != nil || !maps.Equal(again.Files, hashed.Files) {
-			t.Errorf("%s: the same files, hashed once more: %v\n%v\nwant\n%v", name, err, again.Files, hashed.Files)
-		}
-		if again, err := hashed.Conceal(c, nil); err != nil || !maps.Equal(again.Files, hashed.Files) {
-			t.Errorf("%s: what is hashed is hashed again: %v", name, err)
 		}
 	}
 }

@@ -77,7 +77,8 @@ func (l *lists) members(name string, f *listForm, spec *key.Spec) *key.List {
 	secrets := l.bearers.privacy.secrets()
 	for i := range f.Values {
 		one, problems := key.ListOf(spec, f.Values[i:i+1], secrets...)
-		if f.Values[i] != "" && (len(problems) > 0 || one.Len() == 0) {
+		comment := strings.HasPrefix(strings.TrimSpace(f.Values[i]), "#") // as in a file, from which it was copied
+		if f.Values[i] != "" && (len(problems) > 0 || one.Len() == 0 || comment) {
 			l.wrong(&f.Values[i], quote(f.Values[i])+" is not a value of the key "+spec.Name, "write it as clients send it")
 		}
 		l.values = append(l.values, listed{list: name, spec: spec, at: l.places[&f.Values[i]].Position, text: strings.TrimSpace(f.Values[i]), written: l.written[&f.Values[i]]})

@@ -9,7 +9,7 @@ import (
 
 // What a size is written as is read as the same, in the largest unit that says it
 // whole.
-func TestSize_RoundTrip(t *testing.T) {
+func TestSize_IsReadAsItIsWritten(t *testing.T) {
 	for n := size(1); n > 0 && n < math.MaxInt64/3; n *= 2 {
 		for _, s := range []size{n, n + 1, 3 * n, n*2 - 1} {
 			if s <= 0 {

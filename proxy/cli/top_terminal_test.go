@@ -43,14 +43,43 @@ func (s *topServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
+// A testScreen is simulated, and keeps what it has shown last.
+type testScreen struct {
+	tcell.SimulationScreen
+	mu    sync.Mutex // guards what follows
+	shown string
+}
+
+// Show implements tcell.Screen.
+func (s *testScreen) Show() {
+	s.SimulationScreen.Show()
+	cells, width, _ := s.GetContents()
+	var b strings.Builder
+	for i, c := range cells {
+		b.Write(c.Bytes)
+		if i%width == width-1 {
+			b.WriteByte('\n')
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.shown = b.String()
+}
+
+func (s *testScreen) text() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.shown
+}
+
 // topped shows what a server says on a screen that is simulated, until the test ends or
 // the operator does so.
-func topped(t *testing.T) (s *topServer, screen tcell.SimulationScreen, ended <-chan error) {
+func topped(t *testing.T) (s *topServer, screen *testScreen, ended <-chan error) {
 	t.Helper()
 	s = &topServer{asked: map[string]int{}}
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
-	screen = tcell.NewSimulationScreen("UTF-8")
+	screen = &testScreen{SimulationScreen: tcell.NewSimulationScreen("UTF-8")}
 	if err := screen.Init(); err != nil {
 		t.Fatal(err)
 	}
@@ -64,27 +93,17 @@ func topped(t *testing.T) (s *topServer, screen tcell.SimulationScreen, ended <-
 }
 
 // sees waits for a text on the screen.
-func sees(t *testing.T, screen tcell.SimulationScreen, want string) {
+func sees(t *testing.T, screen *testScreen, want string) {
 	t.Helper()
-	var got string
 	deadline := time.After(time.Minute)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for !strings.Contains(got, want) {
+	for !strings.Contains(screen.text(), want) {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			t.Fatalf("no %q on the screen:\n%s", want, got)
+			t.Fatalf("no %q on the screen:\n%s", want, screen.text())
 		}
-		cells, width, _ := screen.GetContents()
-		var b strings.Builder
-		for i, c := range cells {
-			b.Write(c.Bytes)
-			if i%width == width-1 {
-				b.WriteByte('\n')
-			}
-		}
-		got = b.String()
 	}
 }
 

@@ -135,7 +135,9 @@ func (s *http2Sender) relay(to Sink) error {
 	if err := to.Begin(res.StatusCode, &s.fields, left); err != nil {
 		return err
 	}
-	if s.request.Method != http.MethodHead && left != 0 && res.StatusCode != http.StatusNoContent && res.StatusCode != http.StatusNotModified {
+	// An answer that is a header and nothing else has to stay so: of gRPC's errors, the
+	// header is the trailer (Trailers-Only).
+	if s.request.Method != http.MethodHead && res.ContentLength != 0 && res.StatusCode != http.StatusNoContent && res.StatusCode != http.StatusNotModified {
 		if err := to.Flush(); err != nil {
 			return err
 		}

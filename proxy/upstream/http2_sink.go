@@ -57,6 +57,9 @@ func (s *NetSink) Begin(status int, f *http1.Fields, length int64) error {
 	}
 	s.begun = true
 	s.w.WriteHeader(status)
+	if len(s.trailers) > 0 && length < 0 {
+		return s.Flush() // or net/http would say how long a short body is, and some clients read no trailer after that
+	}
 	return nil
 }
 

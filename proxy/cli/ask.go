@@ -51,7 +51,7 @@ func (i identity) carrier() *http.Client {
 	carrier.TLSClientConfig = made
 	carrier.Protocols = new(http.Protocols)
 	carrier.Protocols.SetHTTP1(true) // over HTTP/2, why a certificate was refused is not always told
-	if err != nil { // since it was validated
+	if err != nil {                  // since it was validated
 		carrier.DialContext = func(context.Context, string, string) (net.Conn, error) { return nil, err }
 	}
 	return &http.Client{Transport: carrier}

@@ -43,15 +43,15 @@ func (s *topServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
-// A testScreen is simulated, and keeps what it has shown last.
-type testScreen struct {
+// A testTerminal is simulated, and keeps what it has shown last.
+type testTerminal struct {
 	tcell.SimulationScreen
 	mu    sync.Mutex // guards what follows
 	shown string
 }
 
 // Show implements tcell.Screen.
-func (s *testScreen) Show() {
+func (s *testTerminal) Show() {
 	s.SimulationScreen.Show()
 	cells, width, _ := s.GetContents()
 	var b strings.Builder
@@ -66,7 +66,7 @@ func (s *testScreen) Show() {
 	s.shown = b.String()
 }
 
-func (s *testScreen) text() string {
+func (s *testTerminal) text() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.shown
@@ -74,12 +74,12 @@ func (s *testScreen) text() string {
 
 // topped shows what a server says on a screen that is simulated, until the test ends or
 // the operator does so.
-func topped(t *testing.T) (s *topServer, screen *testScreen, ended <-chan error) {
+func topped(t *testing.T) (s *topServer, screen *testTerminal, ended <-chan error) {
 	t.Helper()
 	s = &topServer{asked: map[string]int{}}
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
-	screen = &testScreen{SimulationScreen: tcell.NewSimulationScreen("UTF-8")}
+	screen = &testTerminal{SimulationScreen: tcell.NewSimulationScreen("UTF-8")}
 	if err := screen.Init(); err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func topped(t *testing.T) (s *topServer, screen *testScreen, ended <-chan error)
 }
 
 // sees waits for a text on the screen.
-func sees(t *testing.T, screen *testScreen, want string) {
+func sees(t *testing.T, screen *testTerminal, want string) {
 	t.Helper()
 	deadline := time.After(time.Minute)
 	tick := time.NewTicker(5 * time.Millisecond)

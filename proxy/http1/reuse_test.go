@@ -109,10 +109,15 @@ func TestServer_NoTwoShareMemory(t *testing.T) {
 	})
 	for round := range 4 {
 		l := &loan{inUse: map[any]bool{}}
+		busy := make(chan struct{}) // closed when some exchanges have begun
+		var begun atomic.Int64
 		p := proxyTo(t, address, func(p *proxy) {
 			p.server.Panicked = func(any) {}
 			p.server.HalfClosed = Leaves
 			p.server.Handler = func(x *Exchange) {
+				if begun.Add(1) == 40 {
+					close(busy)
+				}
 				defer l.begin(x)()
 				defer l.begin(&x.in.head[0])()
 				if x.Path() == "/panic" {
@@ -132,8 +137,7 @@ func TestServer_NoTwoShareMemory(t *testing.T) {
 		}
 		if round%2 == 1 {
 			clients.Go(func() {
-				for p.server.Connections() == 0 || p.server.now() < 50*time.Millisecond {
-				}
+				<-busy
 				_ = p.server.Close()
 			})
 		}

@@ -66,11 +66,11 @@ func (a *admitter) admit(client context.Context, q *admission) error {
 		return nil
 	}
 	store, err := a.store, errAway
-	settles := a.fallback.settles(q)
-	if !a.fallback.decides(q) {
+	decider := a.fallback.decider(q)
+	if decider != byShare {
 		take := taker(a.take)
 		switch {
-		case settles:
+		case decider == byBoth:
 			take = a.fallback.within(q, take)
 		case q.route.waits:
 			take = a.waiting(client, q)
@@ -97,7 +97,7 @@ func (a *admitter) admit(client context.Context, q *admission) error {
 		}
 		store, q.repeat.first = reporting{a.fallback.local, a.fallback}, nil
 	} else {
-		if !settles { // else it is known there already
+		if decider != byBoth { // else it is known there already
 			a.fallback.note(q)
 		}
 		a.nearby.note(q)

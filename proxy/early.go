@@ -45,7 +45,7 @@ func (p *Proxy) early(ctx context.Context, g *generation, x *exchange) error {
 		}
 	}
 	a := p.admitter
-	if len(x.asks.claims) > 0 && !a.fallback.decides(&x.admission) && a.foresees(ctx, x) {
+	if len(x.asks.claims) > 0 && a.fallback.decider(&x.admission) != byShare && a.foresees(ctx, x) {
 		a.fallback.note(&x.admission)
 		if x.bothSecrets {
 			x.mergePrevious()

@@ -73,21 +73,30 @@ func (s *fallback) nodes() int {
 	return int(n)
 }
 
-// decides reports whether q is to be decided here without asking the store.
-func (s *fallback) decides(q *admission) bool {
-	return s.inPlace(q) && !s.store.Settling()
-}
+// A decider is who decides about a request now.
+type decider int
 
-// settles reports whether q is to be decided both here and by the store: of what other
-// nodes granted meanwhile the store may not have heard yet, so none may have more
-// than its share; and as soon as one of them goes by the store alone, the others must ask
-// it as well.
-func (s *fallback) settles(q *admission) bool {
-	return s.inPlace(q) && s.store.Settling()
-}
+const (
+	byStore decider = iota
+	byShare         // here, without asking the store
+	byBoth
+)
 
-func (s *fallback) inPlace(q *admission) bool {
-	return s.store != nil && q.route.standsIn && !s.store.Available()
+// decider says who decides about q. While the store settles, both do: of what other nodes
+// granted meanwhile the store may not have heard yet, so none may have more than its share;
+// and as soon as one of them goes by the store alone, the others must ask it as well.
+func (s *fallback) decider(q *admission) decider {
+	if s.store == nil || !q.route.standsIn {
+		return byStore
+	}
+	settling := s.store.Settling() // first: when settling ends, the store is available already
+	switch {
+	case s.store.Available():
+		return byStore
+	case settling:
+		return byBoth
+	}
+	return byShare
 }
 
 // within is take for q, with no more than this node's share. errAway says that the share
@@ -123,7 +132,7 @@ func (s *fallback) note(q *admission) {
 	}
 }
 
-// decide decides x, each limit by its own policy: one that denies refuses the
+// decide decides q, each limit by its own policy: one that denies refuses the
 // request, one that allows is left out. errUndecided says that one denied.
 func (s *fallback) decide(q *admission, m *metrics) error {
 	for i := range q.asks.claims {

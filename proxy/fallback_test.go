@@ -157,6 +157,36 @@ func TestFallback_SettlingAsksBoth(t *testing.T) {
 	w.sends(429, "GET", "/a", "X-User: alice")
 }
 
+// A settledNow store has settled as soon as somebody has looked at whether it has.
+type settledNow struct{ *hearing }
+
+func (e settledNow) Available() bool {
+	defer e.over()
+	return e.hearing.Available()
+}
+
+func (e settledNow) Settling() bool {
+	defer e.over()
+	return e.hearing.Settling()
+}
+
+func (e settledNow) over() {
+	e.absent.Store(false)
+	e.back.Store(false)
+}
+
+// A request that comes just when the store has settled is not decided without it: others
+// go by the store alone already.
+func TestFallback_TheEndOfSettlingIsNoAbsence(t *testing.T) {
+	h := &hearing{Memory: limiter.NewMemory(limiter.MemoryOptions{}), heard: map[[16]byte]int64{}}
+	h.absent.Store(true)
+	h.back.Store(true)
+	s := newFallback(settledNow{h}, func() int { return 1 })
+	if got := s.decider(&admission{route: &route{standsIn: true}}); got == byShare {
+		t.Error("the share decides alone")
+	}
+}
+
 // What is given back while the store is away is not reported, and can be had
 // here once more; what the store has heard of by then is given back there.
 func TestFallback_GivesBack(t *testing.T) {

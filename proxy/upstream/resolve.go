@@ -29,7 +29,8 @@ func (p *Pool) resolve(ctx context.Context, hosts []string) {
 }
 
 // moved looks hosts up, keeps what it finds in known, and reports whether an
-// address that was known is gone.
+// address that was known is gone. Where a connection went that was made before
+// the first answer nobody knows, so that the first answer counts as a move.
 func (p *Pool) moved(ctx context.Context, hosts []string, known map[string][]netip.Addr) bool {
 	gone := false
 	for _, host := range hosts {
@@ -37,7 +38,8 @@ func (p *Pool) moved(ctx context.Context, hosts []string, known map[string][]net
 		if err != nil {
 			continue
 		}
-		gone = gone || slices.ContainsFunc(known[host], func(a netip.Addr) bool { return !slices.Contains(found, a) })
+		before, asked := known[host]
+		gone = gone || !asked || slices.ContainsFunc(before, func(a netip.Addr) bool { return !slices.Contains(found, a) })
 		known[host] = found
 	}
 	return gone

@@ -6,7 +6,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -90,6 +92,8 @@ func TestResolve_ConnectionsToVanishedAddressesDrain(t *testing.T) {
 	_, port, _ := net.SplitHostPort(first.Addr().String())
 	first.Close()
 	slow := make(chan bool)
+	release := sync.OnceFunc(func() { close(slow) })
+	defer release() // a server does not end before its requests
 	here(t, "127.0.0.1:"+port, slow)
 	here(t, "127.0.0.2:"+port, slow)
 	names := newNameserver(t)
@@ -110,7 +114,7 @@ func TestResolve_ConnectionsToVanishedAddressesDrain(t *testing.T) {
 	}
 	names.address.Store(&[4]byte{127, 0, 0, 2})
 	until(t, func() bool { return get() == "127.0.0.2:"+port })
-	close(slow)
+	release()
 	if _, body := answer(t, r, "GET"); body != "127.0.0.1:"+port {
 		t.Errorf("the request under way reads %q", body)
 	}
@@ -123,6 +127,30 @@ func TestResolve_ConnectionsToVanishedAddressesDrain(t *testing.T) {
 	until(t, func() bool { return names.asked.Load() > asked+4 })
 	if got := get(); got != "127.0.0.2:"+port {
 		t.Errorf("%q answers when names cannot be looked up", got)
+	}
+}
+
+// TestResolve_TheFirstAnswerIsAMove: a connection made before it may go to an
+// address that is gone since.
+func TestResolve_TheFirstAnswerIsAMove(t *testing.T) {
+	names := newNameserver(t)
+	p := inOrder(t, Config{Resolver: names.resolver()}, "http://api.test.")
+	defer p.Close()
+	known := map[string][]netip.Addr{}
+	for i, step := range []struct {
+		address *[4]byte
+		moved   bool
+	}{
+		{nil, false},
+		{&[4]byte{127, 0, 0, 1}, true},
+		{&[4]byte{127, 0, 0, 1}, false},
+		{nil, false},
+		{&[4]byte{127, 0, 0, 2}, true},
+	} {
+		names.address.Store(step.address)
+		if moved := p.moved(t.Context(), p.named(), known); moved != step.moved {
+			t.Errorf("step %d: moved is %v", i, moved)
+		}
 	}
 }
 

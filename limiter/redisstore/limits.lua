@@ -1,7 +1,7 @@
 -- What a script is told of limits, in one string, is read into one table for each thing:
 -- of each limit its algorithm (1 byte), its rate (4), its length in ms (6), the most of a
 -- claim (4), its time to live in ms (6); then, each behind its own length, its tag (1,
--- see box.lua) and the steps of a cooldown (2). All lowest byte first.
+-- see box.lua) and the steps of a cooldown (2), 6 bytes each. All lowest byte first.
 local rates, lengths, mosts, ttls, tags = {}, {}, {}, {}, {}
 local algorithms, steps = {}, {}
 do

@@ -21,7 +21,7 @@ local made_after, made_cost, made_id, made -- the entry that was made last
 local function merges(i) return times[i] > HOT and rates[limit_of[i]] > FULL end
 --@ alone
 if byte(raw, #tag + 1) == 3 then
-  its, form, a, b, c, d, body = sub(raw, 1, #tag), one_of(raw, #tag + 1)
+  its, form, a, b, c, d, body = sub(raw, 1, #tag), 1, one_of(raw, #tag + 1)
 else
   its, form, a, b, c, d, body = struct_unpack(alone[l], raw)
 end

@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"encoding/binary"
-	"strconv"
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
@@ -126,7 +125,7 @@ func appendLimit(out []byte, l *limiter.Limit, tag string) []byte {
 	at := len(out)
 	out = append(out, 0, 0) // how long the steps are
 	for _, s := range l.Steps {
-		out = append(strconv.AppendInt(out, s.Milliseconds(), 10), ',')
+		out = appendTime(out, s)
 	}
 	binary.LittleEndian.PutUint16(out[at:], uint16(len(out)-at-2))
 	return out

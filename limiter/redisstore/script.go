@@ -41,6 +41,12 @@ var (
 	cooldownLua string
 	//go:embed take_cooldown.lua
 	takeCooldownLua string
+	//go:embed pause.lua
+	pauseLua string
+	//go:embed many_cooldown.lua
+	manyCooldownLua string
+	//go:embed plain_cooldown.lua
+	plainCooldownLua string
 	//go:embed sliding_log.lua
 	slidingLogLua string
 	//go:embed sliding_log_kind.lua
@@ -140,7 +146,7 @@ func newScripts(clock, prefix string) scripts {
 	full := func(last ...string) script {
 		return newScript(append([]string{
 			clock, baseLua, limitsLua, room, windowsLua, boxLua, decideLua, bucketLua, counterLua, counterKindLua, givebackLua, distinctLua,
-			slidingLogLua, slidingLogKindLua, cooldownLua, tellLua,
+			slidingLogLua, slidingLogKindLua, pauseLua, cooldownLua, tellLua,
 		}, last...)...)
 	}
 	s := scripts{
@@ -154,16 +160,14 @@ func newScripts(clock, prefix string) scripts {
 	}
 	s.again[limiter.TokenBucket] = newScript(clock, baseLua, limitsLua, windowsLua, decideLua, bucketLua, takeLua)
 	s.again[limiter.Concurrent] = s.again[limiter.TokenBucket]
-	s.again[limiter.Cooldown] = newScript(clock, baseLua, limitsLua, windowsLua, boxLua, decideLua, slidingLogLua, cooldownLua, takeLua)
 	s.straight, s.several = s.again, s.again
-	cooldown := parts{common: slidingLogLua, kind: cooldownLua}
-	s.straight[limiter.Cooldown] = newScript(cooldown.general(clock, oneLua), takeCooldownLua)
 	for a, p := range map[limiter.Algorithm]parts{
 		limiter.TokenBucket:   {"", takeTokenBucketLua, manyTokenBucketLua, "", bucketLua},
 		limiter.FixedWindow:   {counterLua, takeFixedWindowLua, manyFixedWindowLua, plainBoxesLua, counterKindLua},
 		limiter.SlidingWindow: {counterLua, takeSlidingWindowLua, manySlidingWindowLua, plainBoxesLua, counterKindLua},
 		limiter.GCRA:          {counterLua, takeGCRALua, manyGCRALua, plainBoxesLua, counterKindLua},
 		limiter.SlidingLog:    {slidingLogLua, takeSlidingLogLua, manySlidingLogLua, plainSlidingLogLua, slidingLogKindLua},
+		limiter.Cooldown:      {slidingLogLua + "\n" + pauseLua, takeCooldownLua, manyCooldownLua, plainCooldownLua, cooldownLua},
 	} {
 		s.straight[a] = newScript(p.general(clock, oneLua), p.one)
 		s.several[a] = newScript(p.general(clock, onesLua), p.several())

@@ -17,7 +17,7 @@ for i = 1, #KEYS do
     local old, size = NOW - length, #state
     if sub(state, 1, #tag) == tag then
       if size == #tag + ONE_SIZE and byte(state, #tag + 1) == 3 then
-        form, before, newest, taken, count, at = one_of(state, #tag + 1)
+        form, before, newest, taken, count, at = 1, one_of(state, #tag + 1)
       elseif size >= #tag + 19 then
         form, before, newest, taken, count, at = struct_unpack(HEAD, state, #tag + 1)
       end

@@ -112,5 +112,5 @@ func (x *exchange) onHeader(status int, h *http1.Fields) {
 		x.told.memory.Reset()
 		x.route.quota.Headers(x.verdict(), h)
 	}
-	h.Set("X-Request-Id", x.id)
+	h.SetKnown(http1.XRequestID, x.id)
 }

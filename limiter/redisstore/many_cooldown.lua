@@ -28,6 +28,13 @@ newests[w], levels[w], counts[w], lefts[w] = NOW, levels[w] + 1, counts[w] + 1, 
 text = adds[i]
 if raws[i] then text = sub(raws[i], froms[i], lasts[i]) .. text end
 v1, v2, v3, v4 = befores[i], NOW, levels[i], counts[i]
+--@ take
+if count >= PAUSES or cost ~= 1 then return end
+if taken > 0 and newest + pause(l, taken) > NOW then return refuse(from, base, n) end
+left, wait = 0, pause(l, taken + 1)
+--@ stands
+left, wait = 1, taken > 0 and newest + pause(l, taken) - NOW or 0
+if wait > 0 then left = 0 else wait = 0 end
 --@ trim
 if count == 0 or newest <= NOW - lengths[l] then -- all have come back
   before, newest, taken, count, body = NOW, NOW, 0, 0, last + 1

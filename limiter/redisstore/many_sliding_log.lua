@@ -70,6 +70,14 @@ text = adds[i]
 if n > HOT and merges(i) then text, n = packed(NOW - newests[i], given[i]), 1 end
 if raws[i] then text = sub(raws[i], froms[i], lasts[i]) .. text end
 v1, v2, v3, v4 = befores[i], NOW, takens[i] + given[i], counts[i] + n
+--@ take
+if count >= FULL then return end
+left = rates[l] - taken - cost
+if left < 0 then return refuse(from, base, n) end
+wait = cost > left and await(raw, before, body, last, cost - left, lengths[l]) or 0
+--@ stands
+left = rates[l] - taken
+wait = cost > left and await(raw, before, body, last, cost - left, lengths[l]) or 0
 --@ trim
 local old = NOW - lengths[l]
 if newest <= old then -- all have come back

@@ -45,8 +45,6 @@ var (
 	pauseLua string
 	//go:embed many_cooldown.lua
 	manyCooldownLua string
-	//go:embed plain_cooldown.lua
-	plainCooldownLua string
 	//go:embed sliding_log.lua
 	slidingLogLua string
 	//go:embed sliding_log_kind.lua
@@ -75,8 +73,8 @@ var (
 	manyBoxesLua string
 	//go:embed plain_boxes.lua
 	plainBoxesLua string
-	//go:embed plain_sliding_log.lua
-	plainSlidingLogLua string
+	//go:embed plain_logs.lua
+	plainLogsLua string
 	//go:embed many_token_bucket.lua
 	manyTokenBucketLua string
 	//go:embed many_fixed_window.lua
@@ -166,8 +164,8 @@ func newScripts(clock, prefix string) scripts {
 		limiter.FixedWindow:   {counterLua, takeFixedWindowLua, manyFixedWindowLua, plainBoxesLua, counterKindLua},
 		limiter.SlidingWindow: {counterLua, takeSlidingWindowLua, manySlidingWindowLua, plainBoxesLua, counterKindLua},
 		limiter.GCRA:          {counterLua, takeGCRALua, manyGCRALua, plainBoxesLua, counterKindLua},
-		limiter.SlidingLog:    {slidingLogLua, takeSlidingLogLua, manySlidingLogLua, plainSlidingLogLua, slidingLogKindLua},
-		limiter.Cooldown:      {slidingLogLua + "\n" + pauseLua, takeCooldownLua, manyCooldownLua, plainCooldownLua, cooldownLua},
+		limiter.SlidingLog:    {slidingLogLua, takeSlidingLogLua, manySlidingLogLua, plainLogsLua, slidingLogKindLua},
+		limiter.Cooldown:      {slidingLogLua + "\n" + pauseLua, takeCooldownLua, manyCooldownLua, plainLogsLua, cooldownLua},
 	} {
 		s.straight[a] = newScript(p.general(clock, oneLua), p.one)
 		s.several[a] = newScript(p.general(clock, onesLua), p.several())

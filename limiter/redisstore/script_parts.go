@@ -1,6 +1,9 @@
 package redisstore
 
-import "strings"
+import (
+	"maps"
+	"strings"
+)
 
 // parts are those of the scripts of one algorithm: what all of them have; what takes
 // requests of one claim, or of many; and what knows all about it.
@@ -24,8 +27,10 @@ func (p parts) several() string {
 	if p.kind == bucketLua {
 		return weave(strings.Join([]string{own["wait"], answerLua, severalLua}, "\n"), own)
 	}
+	plain := sections(p.plain)
+	maps.Copy(own, plain)
 	return weave(strings.Join([]string{
-		manyHeadLua, p.plain, "local function others()", manyBoxesLua, own["wait"], answerLua, "return fetch, answer, fits, store", "end", severalBoxesLua,
+		manyHeadLua, plain[""], "local function others()", manyBoxesLua, own["wait"], answerLua, "return fetch, answer, fits, store", "end", severalBoxesLua,
 	}, "\n"), own)
 }
 

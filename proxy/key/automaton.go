@@ -50,7 +50,7 @@ func newAutomaton(expressions ...string) (*automaton, error) {
 	if err := b.build(starts); err != nil {
 		return nil, err
 	}
-	b.out.states = slices.Clip(b.out.states)
+	b.out.states = slices.Clone(b.out.states) // no larger than it is
 	return b.out, nil
 }
 

@@ -50,6 +50,7 @@ func newAutomaton(expressions ...string) (*automaton, error) {
 	if err := b.build(starts); err != nil {
 		return nil, err
 	}
+	b.out.states = slices.Clone(b.out.states) // no larger than it is
 	return b.out, nil
 }
 
@@ -86,7 +87,13 @@ type builder struct {
 	known   map[string]uint16
 	sets    [][]uint32 // of each state behind the dead one
 	out     *automaton
-	visited []bool // by the closure that is being made
+
+	// Of the state that is being made, kept for the next.
+	visited []bool
+	reached []uint32
+	set     []uint32
+	match   uint16
+	name    []byte
 }
 
 // load takes up the instructions of an expression, and returns where it starts.
@@ -109,13 +116,13 @@ func (b *builder) build(starts []uint32) error {
 			return fmt.Errorf("an automaton of more than %d states", maxStates)
 		}
 		for digit := range rune(10) {
-			var reached []uint32
+			b.reached = b.reached[:0]
 			for _, pc := range b.sets[i] {
 				if b.program[pc].MatchRune('0' + digit) {
-					reached = append(reached, b.program[pc].Out)
+					b.reached = append(b.reached, b.program[pc].Out)
 				}
 			}
-			b.out.states[i+1].next[digit] = b.state(reached)
+			b.out.states[i+1].next[digit] = b.state(b.reached)
 		}
 	}
 	return nil
@@ -125,48 +132,47 @@ func (b *builder) build(starts []uint32) error {
 // a digit, may be next.
 func (b *builder) state(pcs []uint32) uint16 {
 	clear(b.visited)
-	var set []uint32
-	var match uint16
+	b.set, b.match = b.set[:0], 0
 	for _, pc := range pcs {
-		b.closure(pc, &set, &match)
+		b.closure(pc)
 	}
-	if len(set) == 0 && match == 0 && len(b.sets) > 0 {
+	if len(b.set) == 0 && b.match == 0 && len(b.sets) > 0 {
 		return 0
 	}
-	slices.Sort(set)
-	name := binary.LittleEndian.AppendUint16(nil, match)
-	for _, pc := range set {
-		name = binary.LittleEndian.AppendUint32(name, pc)
+	slices.Sort(b.set)
+	b.name = binary.LittleEndian.AppendUint16(b.name[:0], b.match)
+	for _, pc := range b.set {
+		b.name = binary.LittleEndian.AppendUint32(b.name, pc)
 	}
-	at, made := b.known[string(name)]
+	at, made := b.known[string(b.name)]
 	if !made {
 		at = uint16(len(b.out.states))
-		b.known[string(name)] = at
-		b.sets = append(b.sets, set)
-		b.out.states = append(b.out.states, state{match: match})
+		b.known[string(b.name)] = at
+		b.sets = append(b.sets, slices.Clone(b.set))
+		b.out.states = append(b.out.states, state{match: b.match})
 	}
 	return at
 }
 
-// closure adds the instruction at pc, or those that follow without a digit, to set.
-func (b *builder) closure(pc uint32, set *[]uint32, match *uint16) {
+// closure adds the instruction at pc, or those that follow without a digit, to the set.
+func (b *builder) closure(pc uint32) {
 	if b.visited[pc] {
 		return
 	}
 	b.visited[pc] = true
 	switch in := b.program[pc]; in.Op {
 	case syntax.InstAlt, syntax.InstAltMatch:
-		b.closure(in.Out, set, match)
-		b.closure(in.Arg, set, match)
+		b.closure(in.Out)
+		b.closure(in.Arg)
 	case syntax.InstEmptyWidth:
 		b.out.loose = true
-		b.closure(in.Out, set, match)
+		b.closure(in.Out)
 	case syntax.InstCapture, syntax.InstNop:
-		b.closure(in.Out, set, match)
+		b.closure(in.Out)
 	case syntax.InstMatch:
-		*match |= 1 << b.of[pc]
+		b.match |= 1 << b.of[pc]
 	case syntax.InstFail:
 	default:
-		*set = append(*set, pc)
+		b.set = append(b.set, pc)
 	}
 }

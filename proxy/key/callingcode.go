@@ -40,7 +40,7 @@ func newCountry(code int) *country {
 	c.none = len(regions) == 0
 	for _, r := range regions {
 		m, known := metadata.RegionMetadata(r)
-		if r == world {
+		if r == nonGeographic {
 			m, known = metadata.NonGeoMetadata(code)
 		}
 		if !known {

@@ -5,8 +5,8 @@ import "strings"
 const (
 	// noRegion is the region that has no numbers.
 	noRegion = "ZZ"
-	// world is the region of calling codes that belong to no country.
-	world = "001"
+	// nonGeographic is the region of calling codes that belong to no country.
+	nonGeographic = "001"
 
 	mexico = "+52"
 )

@@ -7,18 +7,18 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// A bridge writes what certmagic logs into our log. What it tells of its progress
+// A logBridge writes what certmagic logs into our log. What it tells of its progress
 // is there for who looks for a fault, and so is what it complains of once we are
 // leaving.
-type bridge struct {
+type logBridge struct {
 	log     zerolog.Logger
-	leaving *atomic.Bool
+	closing *atomic.Bool
 }
 
 // level is ours for one of zap's.
-func (b bridge) level(l zapcore.Level) zerolog.Level {
+func (b logBridge) level(l zapcore.Level) zerolog.Level {
 	switch {
-	case b.leaving.Load():
+	case b.closing.Load():
 		return zerolog.DebugLevel
 	case l >= zapcore.ErrorLevel:
 		return zerolog.ErrorLevel
@@ -29,15 +29,15 @@ func (b bridge) level(l zapcore.Level) zerolog.Level {
 }
 
 // Enabled implements zapcore.LevelEnabler.
-func (b bridge) Enabled(l zapcore.Level) bool { return b.level(l) >= b.log.GetLevel() }
+func (b logBridge) Enabled(l zapcore.Level) bool { return b.level(l) >= b.log.GetLevel() }
 
 // With implements zapcore.Core.
-func (b bridge) With(fields []zapcore.Field) zapcore.Core {
-	return bridge{b.log.With().Fields(plain(fields)).Logger(), b.leaving}
+func (b logBridge) With(fields []zapcore.Field) zapcore.Core {
+	return logBridge{b.log.With().Fields(fieldValues(fields)).Logger(), b.closing}
 }
 
 // Check implements zapcore.Core.
-func (b bridge) Check(e zapcore.Entry, c *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+func (b logBridge) Check(e zapcore.Entry, c *zapcore.CheckedEntry) *zapcore.CheckedEntry {
 	if b.Enabled(e.Level) {
 		return c.AddCore(e, b)
 	}
@@ -45,16 +45,16 @@ func (b bridge) Check(e zapcore.Entry, c *zapcore.CheckedEntry) *zapcore.Checked
 }
 
 // Write implements zapcore.Core.
-func (b bridge) Write(e zapcore.Entry, fields []zapcore.Field) error {
-	b.log.WithLevel(b.level(e.Level)).Fields(plain(fields)).Msg(e.Message)
+func (b logBridge) Write(e zapcore.Entry, fields []zapcore.Field) error {
+	b.log.WithLevel(b.level(e.Level)).Fields(fieldValues(fields)).Msg(e.Message)
 	return nil
 }
 
 // Sync implements zapcore.Core; nothing is held back.
-func (bridge) Sync() error { return nil }
+func (logBridge) Sync() error { return nil }
 
-// plain are the fields as values.
-func plain(fields []zapcore.Field) map[string]any {
+// fieldValues are the fields as values.
+func fieldValues(fields []zapcore.Field) map[string]any {
 	m := zapcore.NewMapObjectEncoder()
 	for _, f := range fields {
 		f.AddTo(m)

@@ -30,9 +30,9 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// loadWithin is how long reading what the folder has may take. Asking whether
+// loadTimeout is how long reading what the folder has may take. Asking whether
 // somebody has revoked it is part of that.
-const loadWithin = 10 * time.Second
+const loadTimeout = 10 * time.Second
 
 // Options are what a Manager needs beside its configuration.
 type Options struct {
@@ -49,7 +49,7 @@ type Options struct {
 type Manager struct {
 	names   []string
 	log     zerolog.Logger
-	leaving atomic.Bool
+	closing atomic.Bool
 	cache   *certmagic.Cache
 	config  *certmagic.Config
 	issuer  *certmagic.ACMEIssuer
@@ -66,7 +66,7 @@ func New(ctx context.Context, c config.ACME, o Options) (*Manager, error) {
 		return nil, err
 	}
 	m := &Manager{names: c.Domains, log: o.Log}
-	issuer.Logger = zap.New(bridge{o.Log.With().Str("component", "acme").Logger(), &m.leaving})
+	issuer.Logger = zap.New(logBridge{o.Log.With().Str("component", "acme").Logger(), &m.closing})
 	m.cache = certmagic.NewCache(certmagic.CacheOptions{
 		GetConfigForCert:   func(certmagic.Certificate) (*certmagic.Config, error) { return m.config, nil },
 		RenewCheckInterval: o.Check,
@@ -128,7 +128,7 @@ func split(addr string) (host string, port int, err error) {
 
 // load takes up what the folder has. What cannot be read is asked for anew.
 func (m *Manager) load(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, loadWithin)
+	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
 	for _, name := range m.names {
 		_, err := m.config.CacheManagedCertificate(ctx, name)
@@ -154,7 +154,7 @@ func (m *Manager) Run(ctx context.Context) {
 		m.log.Error().Err(err).Msg("certificates are not renewed yet")
 	}
 	<-ctx.Done()
-	m.leaving.Store(true) // what is broken off from here on is no fault
+	m.closing.Store(true) // what is broken off from here on is no fault
 	stop()
 	asking.Wait()
 }
@@ -163,12 +163,12 @@ func (m *Manager) Run(ctx context.Context) {
 // one time to the next.
 func (m *Manager) obtain(ctx context.Context, name string) {
 	m.log.Info().Str("name", name).Msg("certificate asked for")
-	err := m.obtainOnce(ctx, name)
-	if errors.Is(err, errUnusable) && ctx.Err() == nil {
+	err := m.obtainIfMissing(ctx, name)
+	if errors.Is(err, errInvalidCertificate) && ctx.Err() == nil {
 		// To certmagic files that are there are a certificate, whatever they hold.
 		err = m.config.Storage.Delete(ctx, certmagic.StorageKeys.CertsSitePrefix(m.issuer.IssuerKey(), name))
 		if err == nil {
-			err = m.obtainOnce(ctx, name)
+			err = m.obtainIfMissing(ctx, name)
 		}
 	}
 	if err != nil && ctx.Err() == nil {
@@ -176,17 +176,17 @@ func (m *Manager) obtain(ctx context.Context, name string) {
 	}
 }
 
-// errUnusable says that what is in the files of a certificate is none.
-var errUnusable = errors.New("not a certificate and its key")
+// errInvalidCertificate says that what is in the files of a certificate is none.
+var errInvalidCertificate = errors.New("not a certificate and its key")
 
-// obtainOnce asks for a certificate unless storage has one, and takes it up.
-func (m *Manager) obtainOnce(ctx context.Context, name string) error {
+// obtainIfMissing asks for a certificate unless storage has one, and takes it up.
+func (m *Manager) obtainIfMissing(ctx context.Context, name string) error {
 	if err := m.config.ObtainCertAsync(ctx, name); err != nil {
 		return err
 	}
 	_, err := m.config.CacheManagedCertificate(ctx, name)
 	if _, unreadable := errors.AsType[*fs.PathError](err); err != nil && !unreadable {
-		return fmt.Errorf("%w: %w", errUnusable, err)
+		return fmt.Errorf("%w: %w", errInvalidCertificate, err)
 	}
 	return err
 }

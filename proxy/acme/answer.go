@@ -11,14 +11,14 @@ import (
 // reports whether r is one. They ask no limit, and no line is logged. A question
 // that nobody here or in the same storage waits for is none, nor is one in TLS.
 func (m *Manager) Answer(w http.ResponseWriter, r *http.Request) bool {
-	return strings.HasPrefix(r.URL.Path, Challenges) && r.TLS == nil && m.ours(r.Host) && m.issuer.HandleHTTPChallenge(w, r)
+	return strings.HasPrefix(r.URL.Path, Challenges) && r.TLS == nil && m.isManaged(r.Host) && m.issuer.HandleHTTPChallenge(w, r)
 }
 
 // Challenges is where an authority asks.
 const Challenges = "/.well-known/acme-challenge/"
 
-// ours reports whether host is one of the names; only then is storage looked at.
-func (m *Manager) ours(host string) bool {
+// isManaged reports whether host is one of the names; only then is storage looked at.
+func (m *Manager) isManaged(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}

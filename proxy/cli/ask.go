@@ -17,37 +17,37 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// A running is a running weir, by its admin listener.
-type running struct {
-	identity
+// An adminFlags is a running weir, by its admin listener.
+type adminFlags struct {
+	tlsFlags
 	Admin string `default:"127.0.0.1:9901" env:"WEIR_ADMIN" help:"Where the admin listener of a running weir is: HOST:PORT or a URL." placeholder:"HOST:PORT"`
 	Token string `env:"WEIR_ADMIN_TOKEN" help:"Its token, if it asks for one."`
 }
 
-func (r running) client() admin.Client {
-	return admin.Client{Address: r.Admin, Token: r.Token, HTTP: r.carrier()}
+func (r adminFlags) client() admin.Client {
+	return admin.Client{Address: r.Admin, Token: r.Token, HTTP: r.httpClient()}
 }
 
-// An identity is what is shown to an admin listener in TLS, and whom to believe there.
-type identity struct {
+// A tlsFlags is what is shown to an admin listener in TLS, and whom to believe there.
+type tlsFlags struct {
 	CACert string `name:"cacert" env:"WEIR_ADMIN_CACERT" help:"A file with authorities that sign its certificate, in PEM; without it those of this machine." placeholder:"FILE"`
 	Cert   string `name:"cert" env:"WEIR_ADMIN_CERT" help:"A file with the certificate to show it, in PEM, where it has a client_ca." placeholder:"FILE"`
 	Key    string `name:"key" env:"WEIR_ADMIN_KEY" help:"A file with the key of that certificate." placeholder:"FILE"`
 }
 
 // Validate says what is wrong with the files before anything is done.
-func (i identity) Validate() error {
-	_, err := i.tls()
+func (i tlsFlags) Validate() error {
+	_, err := i.config()
 	return err
 }
 
-// carrier is a client with that identity; nil for none in particular.
-func (i identity) carrier() *http.Client {
-	if i == (identity{}) {
+// httpClient is a client with that identity; nil for none in particular.
+func (i tlsFlags) httpClient() *http.Client {
+	if i == (tlsFlags{}) {
 		return nil
 	}
 	carrier := http.DefaultTransport.(*http.Transport).Clone()
-	made, err := i.tls()
+	made, err := i.config()
 	carrier.TLSClientConfig = made
 	carrier.Protocols = new(http.Protocols)
 	carrier.Protocols.SetHTTP1(true) // over HTTP/2, why a certificate was refused is not always told
@@ -57,8 +57,8 @@ func (i identity) carrier() *http.Client {
 	return &http.Client{Transport: carrier}
 }
 
-// tls is what that identity is in TLS.
-func (i identity) tls() (*tls.Config, error) {
+// config is what that identity is in TLS.
+func (i tlsFlags) config() (*tls.Config, error) {
 	made := &tls.Config{MinVersion: tls.VersionTLS12}
 	if i.CACert != "" {
 		text, err := os.ReadFile(i.CACert)
@@ -82,9 +82,9 @@ func (i identity) tls() (*tls.Config, error) {
 	return made, nil
 }
 
-// explained is err, or errReported when it is a refusal whose facts it prints to out:
+// reportRefusal is err, or errReported when it is a refusal whose facts it prints to out:
 // every problem of a configuration, or what each node said.
-func explained(out io.Writer, err error) error {
+func reportRefusal(out io.Writer, err error) error {
 	var why *admin.Problem
 	if !errors.As(err, &why) {
 		return err
@@ -104,10 +104,10 @@ func explained(out io.Writer, err error) error {
 	return err
 }
 
-// pack reads a file to be sent; its problems are printed to out, one a line.
-func pack(path string, out io.Writer) (config.Bundle, error) {
+// packBundle reads a file to be sent; its problems are printed to out, one a line.
+func packBundle(path string, out io.Writer) (config.Bundle, error) {
 	b, err := config.Pack(path)
-	return b, printed(out, err)
+	return b, reportProblems(out, err)
 }
 
 // author is who somebody is that says no other name: the user and the machine.

@@ -35,7 +35,7 @@ func (c checkCommand) Run(ctx context.Context, w Env) error {
 		return err
 	}
 	if missing := read.Missing(); len(missing) > 0 {
-		return printed(w.Stdout, missing)
+		return reportProblems(w.Stdout, missing)
 	}
 	for _, warning := range read.Warnings {
 		fmt.Fprintf(w.Stdout, "%s (warning)\n", warning)
@@ -50,12 +50,12 @@ func (c checkCommand) Run(ctx context.Context, w Env) error {
 // load reads a configuration; its problems are printed to out, one a line.
 func load(path string, out io.Writer) (*config.Config, error) {
 	c, err := config.Load(path)
-	return c, printed(out, err)
+	return c, reportProblems(out, err)
 }
 
-// printed is err, or errReported when it is problems, which it prints to out, one a
+// reportProblems is err, or errReported when it is problems, which it prints to out, one a
 // line.
-func printed(out io.Writer, err error) error {
+func reportProblems(out io.Writer, err error) error {
 	var problems config.Problems
 	if !errors.As(err, &problems) {
 		return err

@@ -34,9 +34,9 @@ func (e Env) stdin() io.Reader {
 
 // Exit codes.
 const (
-	exitOK    = 0
-	exitFault = 1 // the command could not do what it was told
-	exitUsage = 2 // the command line could not be understood
+	exitOK      = 0
+	exitFailure = 1 // the command could not do what it was told
+	exitUsage   = 2 // the command line could not be understood
 )
 
 // commands are all that weir can be told.
@@ -83,8 +83,8 @@ func Run(ctx context.Context, args []string, w Env) int {
 		panic(err) // our own mistake in commands
 	}
 	names := commandNames(parser)
-	if len(args) > 0 && unknown(args[0], names) {
-		fmt.Fprintf(w.Stderr, "weir: there is no command %q; %sweir --help lists the commands\n", args[0], meant(args[0], names))
+	if len(args) > 0 && isUnknownCommand(args[0], names) {
+		fmt.Fprintf(w.Stderr, "weir: there is no command %q; %sweir --help lists the commands\n", args[0], suggestCommand(args[0], names))
 		return exitUsage
 	}
 	parsed, err := parser.Parse(args)
@@ -103,7 +103,7 @@ func Run(ctx context.Context, args []string, w Env) int {
 	case !errors.Is(err, errReported):
 		fmt.Fprintf(w.Stderr, "weir: %v\n", err)
 	}
-	return exitFault
+	return exitFailure
 }
 
 // commandNames are all that the first word may be.
@@ -115,14 +115,14 @@ func commandNames(parser *kong.Kong) []string {
 	return names
 }
 
-// unknown reports whether word is meant for a command, and is none of names. run is
+// isUnknownCommand reports whether word is meant for a command, and is none of names. run is
 // the default and takes no word: whatever is no flag is one.
-func unknown(word string, names []string) bool {
+func isUnknownCommand(word string, names []string) bool {
 	return !strings.HasPrefix(word, "-") && !slices.Contains(names, word)
 }
 
-// meant asks whether one of names was meant; "" if none is near.
-func meant(word string, names []string) string {
+// suggestCommand asks whether one of names was meant; "" if none is near.
+func suggestCommand(word string, names []string) string {
 	if near := config.Near(word, names); near != "" {
 		return near + " "
 	}

@@ -11,13 +11,13 @@ import (
 // compare prints what would change if a running weir served the file, as that
 // weir, in its own environment, understands it.
 func (c checkCommand) compare(ctx context.Context, out io.Writer) error {
-	b, err := pack(c.File, out)
+	b, err := packBundle(c.File, out)
 	if err != nil {
 		return err
 	}
 	p, err := admin.Client{Address: c.Against, Token: c.Token}.Plan(ctx, admin.Push{Bundle: b})
 	if err != nil {
-		return explained(out, err)
+		return reportRefusal(out, err)
 	}
 	printPlan(out, p)
 	return nil

@@ -21,7 +21,7 @@ man:   weir completion man > /usr/local/share/man/man1/weir.1`
 
 // Run prints a script for a shell, or the manual page, made of the commands as they are.
 func (c completionCommand) Run(parser *kong.Kong, w Env) error {
-	root := newWord(parser.Model.Node)
+	root := newCommandSpec(parser.Model.Node)
 	var text string
 	switch c.For {
 	case "bash":
@@ -37,45 +37,45 @@ func (c completionCommand) Run(parser *kong.Kong, w Env) error {
 	return err
 }
 
-// A word is a command as completions and the manual see it: weir itself, or one behind
+// A commandSpec is a command as completions and the manual see it: weir itself, or one behind
 // it.
-type word struct {
-	path     []string // the commands up to this one, without weir
-	help     string
-	detail   string
-	flags    []option
-	operands []operand
-	words    []*word
+type commandSpec struct {
+	path        []string // the commands up to this one, without weir
+	help        string
+	detail      string
+	flags       []flagSpec
+	args        []argSpec
+	subcommands []*commandSpec
 }
 
-// An option is a flag.
-type option struct {
+// A flagSpec is a flag.
+type flagSpec struct {
 	name, value string // value is "" for a flag that takes none
 	short       rune
 	help        string
 	env         string
-	standard    string // its default; "" for none worth telling
-	accepted
+	def         string // its default; "" for none worth telling
+	valueSpec
 }
 
-// An operand is an argument without a name.
-type operand struct {
+// An argSpec is an argument without a name.
+type argSpec struct {
 	name, help string
-	accepted
+	valueSpec
 	optional bool
 	many     bool
 }
 
 // What is accepted for a value: the name of a file, one of some words, or any text.
-type accepted struct {
+type valueSpec struct {
 	file   bool
 	values []string
 }
 
-// newWord learns a command from kong's model, with those behind it. Flags of the default
+// newCommandSpec learns a command from kong's model, with those behind it. Flags of the default
 // command are those of weir itself too.
-func newWord(n *kong.Node) *word {
-	w := &word{help: n.Help, detail: n.Detail}
+func newCommandSpec(n *kong.Node) *commandSpec {
+	w := &commandSpec{help: n.Help, detail: n.Detail}
 	for at := n; at.Parent != nil; at = at.Parent {
 		w.path = slices.Insert(w.path, 0, at.Name)
 	}
@@ -90,19 +90,19 @@ func newWord(n *kong.Node) *word {
 		}
 	}
 	for _, p := range n.Positional {
-		w.operands = append(w.operands, operand{
+		w.args = append(w.args, argSpec{
 			name: p.Name, help: p.Help, optional: !p.Required, many: p.IsSlice(),
-			accepted: accepted{file: p.Name == "file" || p.Name == "log", values: choices(p)},
+			valueSpec: valueSpec{file: p.Name == "file" || p.Name == "log", values: choices(p)},
 		})
 	}
 	for _, child := range n.Children {
 		if !child.Hidden {
-			w.words = append(w.words, newWord(child))
+			w.subcommands = append(w.subcommands, newCommandSpec(child))
 		}
 	}
-	for i := range w.words { // what help takes is the name of another
-		for j := range w.words[i].operands {
-			if o := &w.words[i].operands[j]; o.name == "command" {
+	for i := range w.subcommands { // what help takes is the name of another
+		for j := range w.subcommands[i].args {
+			if o := &w.subcommands[i].args[j]; o.name == "command" {
 				o.values = w.names()
 			}
 		}
@@ -110,14 +110,14 @@ func newWord(n *kong.Node) *word {
 	return w
 }
 
-func (w *word) add(f *kong.Flag) {
-	o := option{name: f.Name, short: f.Short, help: f.Help, accepted: accepted{values: choices(f.Value)}}
+func (w *commandSpec) add(f *kong.Flag) {
+	o := flagSpec{name: f.Name, short: f.Short, help: f.Help, valueSpec: valueSpec{values: choices(f.Value)}}
 	if !f.IsBool() {
 		o.value = strings.Trim(f.FormatPlaceHolder(), `"`)
 		o.file = o.value == "FILE"
-		o.standard = f.Default
+		o.def = f.Default
 	}
-	if f.HasDefault && o.value == o.standard {
+	if f.HasDefault && o.value == o.def {
 		o.value = strings.ToUpper(f.Name)
 	}
 	if len(f.Envs) > 0 {
@@ -138,26 +138,26 @@ func choices(v *kong.Value) []string {
 }
 
 // names are the commands behind w.
-func (w *word) names() []string {
+func (w *commandSpec) names() []string {
 	var all []string
-	for _, one := range w.words {
+	for _, one := range w.subcommands {
 		all = append(all, one.path[len(one.path)-1])
 	}
 	return all
 }
 
 // spellings are the ways to write a flag.
-func (o option) spellings() []string {
+func (o flagSpec) spellings() []string {
 	if o.short == 0 {
 		return []string{"--" + o.name}
 	}
 	return []string{"-" + string(o.short), "--" + o.name}
 }
 
-// all calls do for w and every command behind it.
-func (w *word) all(do func(*word)) {
+// walk calls do for w and every command behind it.
+func (w *commandSpec) walk(do func(*commandSpec)) {
 	do(w)
-	for _, one := range w.words {
-		one.all(do)
+	for _, one := range w.subcommands {
+		one.walk(do)
 	}
 }

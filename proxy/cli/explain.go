@@ -18,7 +18,7 @@ import (
 )
 
 type explainCommand struct {
-	identity
+	tlsFlags
 	Method string   `arg:"" complete:"GET,HEAD,POST,PUT,PATCH,DELETE,OPTIONS" help:"The method: GET, POST ...; or, alone, the id of a request of the last minutes: what was decided about it."`
 	URL    string   `arg:"" optional:"" name:"url" help:"http://HOST/PATH, or /PATH."`
 	Config string   `short:"c" help:"The configuration; without it weir.yaml, then config.example.yaml." placeholder:"FILE" xor:"where"`
@@ -64,7 +64,7 @@ func (c explainCommand) Run(ctx context.Context, w Env) error {
 	defer p.Close()
 	e, err := p.Explain(ctx, request)
 	if err != nil {
-		return said(err)
+		return operatorError(err)
 	}
 	if read.Privacy.HashSecret == "" { // a salt of this run alone makes them
 		for i := range e.Keys {
@@ -82,8 +82,8 @@ func (c explainCommand) print(w Env, e proxy.Explanation) error {
 	return nil
 }
 
-// said is what an operator reads of an error of Explain.
-func said(err error) error {
+// operatorError is what an operator reads of an error of Explain.
+func operatorError(err error) error {
 	return errors.New(strings.TrimPrefix(err.Error(), proxy.ErrExplain.Error()+": "))
 }
 

@@ -14,14 +14,14 @@ import (
 
 // client asks the weir that is named, or the one that other commands would ask.
 func (c explainCommand) client() admin.Client {
-	return admin.Client{Address: cmp.Or(c.Admin, os.Getenv("WEIR_ADMIN"), "127.0.0.1:9901"), Token: c.Token, HTTP: c.carrier()}
+	return admin.Client{Address: cmp.Or(c.Admin, os.Getenv("WEIR_ADMIN"), "127.0.0.1:9901"), Token: c.Token, HTTP: c.httpClient()}
 }
 
 // ask prints what a running weir would do with a request.
 func (c explainCommand) ask(ctx context.Context, w Env) error {
 	served, err := c.client().Routes(ctx)
 	if err != nil {
-		return explained(w.Stdout, err)
+		return reportRefusal(w.Stdout, err)
 	}
 	var methods []string
 	for _, r := range served.Routes {
@@ -33,7 +33,7 @@ func (c explainCommand) ask(ctx context.Context, w Env) error {
 	}
 	e, err := c.client().Explain(ctx, request)
 	if err != nil {
-		return explained(w.Stdout, err)
+		return reportRefusal(w.Stdout, err)
 	}
 	return c.print(w, e)
 }
@@ -45,7 +45,7 @@ func (c explainCommand) decided(ctx context.Context, w Env) error {
 	}
 	found, err := c.client().Decided(ctx, c.Method)
 	if err != nil {
-		return explained(w.Stdout, err)
+		return reportRefusal(w.Stdout, err)
 	}
 	if c.JSON {
 		return printJSON(w, found)

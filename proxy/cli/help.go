@@ -17,7 +17,7 @@ func (c helpCommand) Run(parser *kong.Kong, w Env) error {
 	args := []string{"--help"}
 	if names := commandNames(parser); c.Command != "" {
 		if !slices.Contains(names, c.Command) {
-			fmt.Fprintf(w.Stderr, "weir: there is no command %q; %sweir help lists the commands\n", c.Command, meant(c.Command, names))
+			fmt.Fprintf(w.Stderr, "weir: there is no command %q; %sweir help lists the commands\n", c.Command, suggestCommand(c.Command, names))
 			return errUsage
 		}
 		args = []string{c.Command, "--help"}

@@ -19,9 +19,9 @@ type keysCommand struct {
 	Unban keysUnban `cmd:"" help:"End the bans of a key; what is counted stays."`
 }
 
-// aKey is a key as all of these commands take it.
-type aKey struct {
-	running
+// keyArgs is a key as all of these commands take it.
+type keyArgs struct {
+	adminFlags
 	Pairs []string `arg:"" name:"key=value" help:"The key, by its name in the configuration, and what a request would carry: phone=+8613800138000; each part of one that is joined. The value may be id:... as shown by get and top."`
 	Route string   `help:"Only limits of this route." placeholder:"NAME"`
 	Limit string   `help:"Only limits of this name." placeholder:"NAME"`
@@ -29,7 +29,7 @@ type aKey struct {
 }
 
 // query is what the command line names.
-func (k aKey) query() (proxy.KeyQuery, error) {
+func (k keyArgs) query() (proxy.KeyQuery, error) {
 	q := proxy.KeyQuery{Route: k.Route, Limit: k.Limit}
 	for _, text := range k.Pairs {
 		pair, err := proxy.ParseKeyPair(text)
@@ -42,14 +42,14 @@ func (k aKey) query() (proxy.KeyQuery, error) {
 }
 
 // change does c to the key, and prints what came of it.
-func (k aKey) change(ctx context.Context, w Env, c proxy.KeyChange) error {
+func (k keyArgs) change(ctx context.Context, w Env, c proxy.KeyChange) error {
 	var err error
 	if c.KeyQuery, err = k.query(); err != nil {
 		return err
 	}
 	r, err := k.client().Change(ctx, c)
 	if err != nil {
-		return explained(w.Stdout, err)
+		return reportRefusal(w.Stdout, err)
 	}
 	if k.JSON {
 		return printJSON(w, r)
@@ -59,7 +59,7 @@ func (k aKey) change(ctx context.Context, w Env, c proxy.KeyChange) error {
 	return text.err
 }
 
-type keysGet struct{ aKey }
+type keysGet struct{ keyArgs }
 
 // Run prints how the key stands, and takes nothing.
 func (c keysGet) Run(ctx context.Context, w Env) error {
@@ -69,7 +69,7 @@ func (c keysGet) Run(ctx context.Context, w Env) error {
 	}
 	s, err := c.client().Standing(ctx, q)
 	if err != nil {
-		return explained(w.Stdout, err)
+		return reportRefusal(w.Stdout, err)
 	}
 	if c.JSON {
 		return printJSON(w, s)
@@ -79,14 +79,14 @@ func (c keysGet) Run(ctx context.Context, w Env) error {
 	return text.err
 }
 
-// why is said of every change.
-type why struct {
+// reasonFlag is said of every change.
+type reasonFlag struct {
 	Reason string `help:"Why, for the audit trail." placeholder:"TEXT"`
 }
 
 type keysReset struct {
-	aKey
-	why
+	keyArgs
+	reasonFlag
 }
 
 // Run forgets what is counted.
@@ -95,8 +95,8 @@ func (c keysReset) Run(ctx context.Context, w Env) error {
 }
 
 type keysGrant struct {
-	aKey
-	why
+	keyArgs
+	reasonFlag
 	Permits int64 `required:"" help:"How many; a key never has more than its limit." placeholder:"N"`
 }
 
@@ -106,8 +106,8 @@ func (c keysGrant) Run(ctx context.Context, w Env) error {
 }
 
 type keysBan struct {
-	aKey
-	why
+	keyArgs
+	reasonFlag
 	For string `required:"" help:"For how long: 15m, 1h, 7d." placeholder:"DURATION"`
 }
 
@@ -121,8 +121,8 @@ func (c keysBan) Run(ctx context.Context, w Env) error {
 }
 
 type keysUnban struct {
-	aKey
-	why
+	keyArgs
+	reasonFlag
 }
 
 // Run ends bans.

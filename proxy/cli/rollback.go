@@ -7,7 +7,7 @@ import (
 )
 
 type rollbackCommand struct {
-	running
+	adminFlags
 	Generation int64  `arg:"" optional:"" help:"The generation to go back to, as weir history lists it; the one before when not given."`
 	Author     string `help:"Who goes back, for the history; the user and the machine when not given."`
 }
@@ -16,7 +16,7 @@ type rollbackCommand struct {
 func (c rollbackCommand) Run(ctx context.Context, w Env) error {
 	done, err := c.client().Rollback(ctx, admin.Rollback{Generation: c.Generation, Author: author(c.Author)})
 	if err != nil {
-		return explained(w.Stdout, err)
+		return reportRefusal(w.Stdout, err)
 	}
 	return printPushed(w.Stdout, done)
 }

@@ -30,7 +30,7 @@ func (c runCommand) Run(ctx context.Context, w Env) error {
 		return err
 	}
 	if missing := read.Missing(); len(missing) > 0 {
-		return printed(w.Stderr, missing)
+		return reportProblems(w.Stderr, missing)
 	}
 	least, err := zerolog.ParseLevel(c.Level)
 	if err != nil {

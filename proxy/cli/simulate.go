@@ -53,7 +53,7 @@ func (c simulateCommand) Run(ctx context.Context, w Env) error {
 	for i, f := range files.all {
 		o.Logs = append(o.Logs, simulate.Log{Name: c.Logs[i], Reader: bar.count(f)})
 	}
-	memory := newFrugal()
+	memory := newGCTuner()
 	defer memory.end()
 	o.Progress = func(n simulate.Counts) {
 		bar.show(n.Lines)

@@ -12,7 +12,7 @@ import (
 
 // topCommand shows what all nodes see, and whom they refuse, as it changes.
 type topCommand struct {
-	running
+	adminFlags
 	Route   string        `help:"Only keys of limits of this route." placeholder:"NAME"`
 	Limit   string        `help:"Only keys of limits of this name." placeholder:"NAME"`
 	Minutes int           `default:"15" help:"Count keys over the last so many minutes: 1 to 15." placeholder:"N"`
@@ -20,22 +20,22 @@ type topCommand struct {
 	Once    bool          `help:"Print it once, as plain text, and end."`
 }
 
-// leastEvery is how often a running weir may be asked at most.
-const leastEvery = 200 * time.Millisecond
+// minInterval is how often a running weir may be asked at most.
+const minInterval = 200 * time.Millisecond
 
 // Run shows it until the operator ends that.
 func (c topCommand) Run(ctx context.Context, w Env) error {
 	switch {
 	case c.Minutes < 1 || c.Minutes > proxy.TopSlices:
 		return fmt.Errorf("--minutes %d: keys are counted over the last %d minutes; write 1 to %d", c.Minutes, proxy.TopSlices, proxy.TopSlices)
-	case c.Every < leastEvery:
-		return fmt.Errorf("--every %v: too often; write %v or more", c.Every, leastEvery)
+	case c.Every < minInterval:
+		return fmt.Errorf("--every %v: too often; write %v or more", c.Every, minInterval)
 	}
 	source := topSource{client: c.client(), route: c.Route, limit: c.Limit, minutes: c.Minutes}
 	if c.Once {
 		data, err := source.fetch(ctx)
 		if err != nil {
-			return explained(w.Stdout, err)
+			return reportRefusal(w.Stdout, err)
 		}
 		return printTop(w.Stdout, data)
 	}

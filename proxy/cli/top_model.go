@@ -21,7 +21,7 @@ type topModel struct {
 	order         topOrder
 	chosen        [pageCount]string // id of the row that is selected on each page
 	prompt        *topPrompt        // nil while nothing is asked of the operator
-	stands        *topStanding      // nil while no key is looked up
+	standing      *topStanding      // nil while no key is looked up
 	note          string            // what came of the last act
 	paused, help  bool
 }
@@ -32,11 +32,11 @@ type topStanding struct {
 	topDone
 }
 
-// A topMessage is something that has happened: topPress, topSize, topLooked or topActed.
+// A topMessage is something that has happened: keyPress, topSize, topFetched or topActed.
 type topMessage interface{ topMessage() }
 
-// A topPress is a key of the keyboard: a name such as "up", or else the letter.
-type topPress struct {
+// A keyPress is a key of the keyboard: a name such as "up", or else the letter.
+type keyPress struct {
 	name   string
 	letter rune
 }
@@ -44,8 +44,8 @@ type topPress struct {
 // A topSize is that of the terminal.
 type topSize struct{ width, height int }
 
-// A topLooked is what was fetched.
-type topLooked struct {
+// A topFetched is what was fetched.
+type topFetched struct {
 	data topData
 	err  error
 }
@@ -57,16 +57,16 @@ type topActed struct {
 	err  error
 }
 
-func (topPress) topMessage()  {}
-func (topSize) topMessage()   {}
-func (topLooked) topMessage() {}
-func (topActed) topMessage()  {}
+func (keyPress) topMessage()   {}
+func (topSize) topMessage()    {}
+func (topFetched) topMessage() {}
+func (topActed) topMessage()   {}
 
 // A topEffect is what is to be done because of a message.
 type topEffect struct {
-	look bool    // fetch all of it now
-	act  *topAct // nil for none
-	end  bool
+	fetch bool    // fetch all of it now
+	act   *topAct // nil for none
+	end   bool
 }
 
 // A topAct is what is done to a key; without an action it is looked up.
@@ -86,7 +86,7 @@ func (m topModel) update(msg topMessage) (topModel, topEffect) {
 	switch msg := msg.(type) {
 	case topSize:
 		m.width, m.height = msg.width, msg.height
-	case topLooked:
+	case topFetched:
 		if msg.err != nil {
 			m.fault = printable(msg.err.Error())
 			return m, topEffect{}
@@ -94,7 +94,7 @@ func (m topModel) update(msg topMessage) (topModel, topEffect) {
 		m.data, m.loaded, m.fault = msg.data, true, ""
 	case topActed:
 		return m.acted(msg)
-	case topPress:
+	case keyPress:
 		if m.prompt != nil {
 			return m.answer(msg)
 		}
@@ -109,7 +109,7 @@ func (m topModel) acted(msg topActed) (topModel, topEffect) {
 		m.note = printable("not done: " + msg.err.Error())
 		return m, topEffect{}
 	}
-	m.stands = &topStanding{msg.act.key, msg.done}
+	m.standing = &topStanding{msg.act.key, msg.done}
 	m.note = ""
 	if !msg.done.changed {
 		return m, topEffect{}
@@ -119,7 +119,7 @@ func (m topModel) acted(msg topActed) (topModel, topEffect) {
 		where = "on this node only"
 	}
 	m.note = fmt.Sprintf("%s %s under %s, %s", done(msg.act.change), msg.act.key.masked, plural(len(msg.done.limits), "limit"), where)
-	return m, topEffect{look: true}
+	return m, topEffect{fetch: true}
 }
 
 // done is what was done, in the past.
@@ -134,7 +134,7 @@ func done(c proxy.KeyChange) string {
 }
 
 // press does what a key stands for while nothing is asked.
-func (m topModel) press(p topPress) (topModel, topEffect) {
+func (m topModel) press(p keyPress) (topModel, topEffect) {
 	switch p.name {
 	case "up", "down", "pgup", "pgdn", "home", "end":
 		m.move(p.name)
@@ -146,7 +146,7 @@ func (m topModel) press(p topPress) (topModel, topEffect) {
 		m.page = (m.page + 1) % pageCount
 		return m, topEffect{}
 	case "esc":
-		m.help, m.stands, m.note = false, nil, ""
+		m.help, m.standing, m.note = false, nil, ""
 		return m, topEffect{}
 	case "ctrl-c":
 		return m, topEffect{end: true}
@@ -160,7 +160,7 @@ func (m topModel) press(p topPress) (topModel, topEffect) {
 		m.help = !m.help
 	case ' ', 'p':
 		m.paused = !m.paused
-		return m, topEffect{look: !m.paused}
+		return m, topEffect{fetch: !m.paused}
 	case 's':
 		m.order = byRequests - m.order
 	case 'k':

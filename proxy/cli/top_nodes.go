@@ -18,7 +18,7 @@ func (d topData) nodeTable() topTable {
 		if m.Drift {
 			state = "serves another config"
 		}
-		if said, asked := d.saidOf(m.ID); asked && said != "ok" {
+		if said, asked := d.replyOf(m.ID); asked && said != "ok" {
 			state = cmp.Or(said, "no answer")
 		}
 		leads := ""
@@ -37,8 +37,8 @@ func (d topData) nodeTable() topTable {
 	return t
 }
 
-// saidOf is what a node said when it was asked for keys.
-func (d topData) saidOf(id string) (said string, asked bool) {
+// replyOf is what a node said when it was asked for keys.
+func (d topData) replyOf(id string) (said string, asked bool) {
 	i := slices.IndexFunc(d.top.Nodes, func(n admin.NodeAnswer) bool { return n.Node == id })
 	if i < 0 {
 		return "", false

@@ -9,8 +9,8 @@ import (
 	"github.com/weir-proxy/weir/proxy"
 )
 
-// mostTyped is how many letters an operator may answer with.
-const mostTyped = 200
+// maxInput is how many letters an operator may answer with.
+const maxInput = 200
 
 // A topQuestion is what a prompt asks next.
 type topQuestion int
@@ -72,7 +72,7 @@ func (p topPrompt) doing() string {
 }
 
 // answer is m after a key was pressed while something is asked.
-func (m topModel) answer(p topPress) (topModel, topEffect) {
+func (m topModel) answer(p keyPress) (topModel, topEffect) {
 	next := *m.prompt
 	next.fault = ""
 	m.prompt = &next
@@ -88,7 +88,7 @@ func (m topModel) answer(p topPress) (topModel, topEffect) {
 	case p.name == "backspace":
 		_, n := utf8.DecodeLastRuneInString(next.typed)
 		next.typed = next.typed[:len(next.typed)-n]
-	case p.letter != 0 && unicode.IsPrint(p.letter) && utf8.RuneCountInString(next.typed) < mostTyped:
+	case p.letter != 0 && unicode.IsPrint(p.letter) && utf8.RuneCountInString(next.typed) < maxInput:
 		next.typed += string(p.letter)
 	}
 	return m, topEffect{}
@@ -114,7 +114,7 @@ func (p *topPrompt) entered() {
 }
 
 // confirm does what was asked for, or not.
-func (m topModel) confirm(p topPress) (topModel, topEffect) {
+func (m topModel) confirm(p keyPress) (topModel, topEffect) {
 	switch p.letter {
 	case 'y', 'Y':
 		change := proxy.KeyChange{Action: m.prompt.action, For: m.prompt.span, Reason: m.prompt.reason}

@@ -12,8 +12,8 @@ import (
 const (
 	// topKeys is how many keys of each limit are asked for.
 	topKeys = 50
-	// topWithin is how long may be waited for what is shown, or done.
-	topWithin = 10 * time.Second
+	// topTimeout is how long may be waited for what is shown, or done.
+	topTimeout = 10 * time.Second
 )
 
 // A topSource is where top is told what it shows, and what does what it is told.
@@ -38,7 +38,7 @@ type topData struct {
 
 // fetch asks for all of it at once. An error is the first of what could not be told.
 func (s topSource) fetch(ctx context.Context) (topData, error) {
-	ctx, cancel := context.WithTimeout(ctx, topWithin)
+	ctx, cancel := context.WithTimeout(ctx, topTimeout)
 	defer cancel()
 	d := topData{minutes: s.minutes}
 	all := []func() error{
@@ -70,7 +70,7 @@ func (s topSource) fetch(ctx context.Context) (topData, error) {
 
 // do changes a key, or says how it stands when c has no action.
 func (s topSource) do(ctx context.Context, c proxy.KeyChange) (topDone, error) {
-	ctx, cancel := context.WithTimeout(ctx, topWithin)
+	ctx, cancel := context.WithTimeout(ctx, topTimeout)
 	defer cancel()
 	if c.Action == "" {
 		standing, err := s.client.Standing(ctx, c.KeyQuery)

@@ -199,11 +199,11 @@ func (d topData) routeTable() topTable {
 // isLast reports whether m is the last minute that is over, as far as it is added up.
 func (d topData) isLast(m admin.Minute) bool {
 	last := d.statistic.Minutes[len(d.statistic.Minutes)-1]
-	return m.At.Equal(last.At) && d.at.Sub(m.At) < addedUp
+	return m.At.Equal(last.At) && d.at.Sub(m.At) < aggregationDelay
 }
 
-// addedUp is how long after its beginning a minute is added up at the latest.
-const addedUp = 3 * time.Minute
+// aggregationDelay is how long after its beginning a minute is added up at the latest.
+const aggregationDelay = 3 * time.Minute
 
 // printable is text with nothing in it that a terminal acts upon.
 func printable(text string) string {

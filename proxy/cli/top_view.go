@@ -27,19 +27,19 @@ type topLine struct {
 }
 
 const (
-	// leastWidth and leastHeight are of a terminal that shows something useful.
-	leastWidth, leastHeight = 40, 8
+	// minWidth and minHeight are of a terminal that shows something useful.
+	minWidth, minHeight = 40, 8
 	// readable is how far columns may be cut where there is no room, and columnGap how far
 	// they are apart.
 	readable, columnGap = 14, 2
-	// aroundRows is how many lines there are at least, beside what is below the table:
+	// reservedLines is how many lines there are at least, beside what is below the table:
 	// four above it, its columns and one row, and two last ones.
-	aroundRows = 8
+	reservedLines = 8
 )
 
 // view is the screen, line by line: never more than fit, and none wider.
 func (m topModel) view() []topLine {
-	if m.width < leastWidth || m.height < leastHeight {
+	if m.width < minWidth || m.height < minHeight {
 		return []topLine{{cut(fmt.Sprintf("%dx%d is too small", m.width, m.height), m.width), plainLine}}
 	}
 	now := "looking"
@@ -60,8 +60,8 @@ func (m topModel) view() []topLine {
 	}
 	lines = append(lines, topLine{m.tabs(), plainLine}, topLine{})
 	below := m.below()
-	if len(below) > m.height-aroundRows {
-		below = below[:m.height-aroundRows]
+	if len(below) > m.height-reservedLines {
+		below = below[:m.height-reservedLines]
 	}
 	lines = append(lines, m.rows(m.height-len(lines)-len(below)-2)...)
 	for len(lines) < m.height-len(below)-2 {
@@ -178,12 +178,12 @@ func (m topModel) below() []topLine {
 		for _, text := range helpText() {
 			lines = append(lines, topLine{text, plainLine})
 		}
-	case m.stands != nil:
-		lines = append(lines, topLine{m.stands.key.name + ": " + m.stands.key.masked, headLine})
+	case m.standing != nil:
+		lines = append(lines, topLine{m.standing.key.name + ": " + m.standing.key.masked, headLine})
 		var text strings.Builder
-		k := keysText{w: &text, at: m.stands.at}
-		k.limits(m.stands.limits)
-		k.notes(m.stands.notes)
+		k := keysText{w: &text, at: m.standing.at}
+		k.limits(m.standing.limits)
+		k.notes(m.standing.notes)
 		for line := range strings.Lines(text.String()) {
 			if line = printable(strings.TrimRight(line, "\n")); line != "" && !strings.Contains(line, "  hash ") {
 				lines = append(lines, topLine{line, plainLine})

@@ -13,18 +13,18 @@ import (
 )
 
 const (
-	// mostQueued is how many spans wait to be sent; they take about 2 MB then.
-	mostQueued = 4096
-	// mostAtOnce is how many are sent by one call, and how many make it be sent at once.
-	mostAtOnce = 512
-	// sendEvery is how long spans wait for more.
-	sendEvery = time.Second
-	// sendWithin is how long the collector may take for one call.
-	sendWithin = 10 * time.Second
-	// mostAttempts is how often the same spans are sent before they are given up.
-	mostAttempts = 5
-	// flushWithin is how long the end of Weir waits for the collector.
-	flushWithin = 2 * time.Second
+	// maxQueued is how many spans wait to be sent; they take about 2 MB then.
+	maxQueued = 4096
+	// batchSize is how many are sent by one call, and how many make it be sent at once.
+	batchSize = 512
+	// sendInterval is how long spans wait for more.
+	sendInterval = time.Second
+	// sendTimeout is how long the collector may take for one call.
+	sendTimeout = 10 * time.Second
+	// maxAttempts is how often the same spans are sent before they are given up.
+	maxAttempts = 5
+	// flushTimeout is how long the end of Weir waits for the collector.
+	flushTimeout = 2 * time.Second
 )
 
 // Options are what an Exporter is given; Headers may be nil.
@@ -43,8 +43,8 @@ type Options struct {
 type Exporter struct {
 	options  Options
 	resource *resourcepb.Resource
-	spans    *prometheus.CounterVec // by what became of them
-	more     chan struct{}          // of length 1: there are many
+	exported *prometheus.CounterVec // by what became of them
+	wake     chan struct{}          // of length 1: there are many
 
 	mu     sync.Mutex // guards what follows; never held while sending
 	queued []*Span
@@ -53,19 +53,19 @@ type Exporter struct {
 // NewExporter makes one that sends nothing before Run.
 func NewExporter(o Options, r prometheus.Registerer) *Exporter {
 	if o.Client == nil {
-		o.Client = &http.Client{Timeout: sendWithin, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+		o.Client = &http.Client{Timeout: sendTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	}
 	e := &Exporter{
-		options: o, more: make(chan struct{}, 1),
-		spans: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_trace_spans_total", Help: "Spans of traces, by what became of them."}, []string{"result"}),
+		options: o, wake: make(chan struct{}, 1),
+		exported: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_trace_spans_total", Help: "Spans of traces, by what became of them."}, []string{"result"}),
 		resource: &resourcepb.Resource{Attributes: messages([]Attribute{
 			Text("service.name", o.Service), Text("service.version", o.Version), Text("service.instance.id", o.Instance),
 			Text("telemetry.sdk.name", "weir"), Text("telemetry.sdk.language", "go"),
 		})},
 	}
-	r.MustRegister(e.spans)
+	r.MustRegister(e.exported)
 	for _, result := range []string{"sent", "failed", "dropped"} {
-		e.spans.WithLabelValues(result)
+		e.exported.WithLabelValues(result)
 	}
 	return e
 }
@@ -77,42 +77,42 @@ func (e *Exporter) Add(spans []*Span) {
 		return
 	}
 	e.mu.Lock()
-	room := len(e.queued)+len(spans) <= mostQueued
+	room := len(e.queued)+len(spans) <= maxQueued
 	if room {
 		e.queued = append(e.queued, spans...)
 	}
-	many := len(e.queued) >= mostAtOnce
+	many := len(e.queued) >= batchSize
 	e.mu.Unlock()
 	if !room {
 		e.count("dropped", len(spans))
 	}
 	if many {
 		select {
-		case e.more <- struct{}{}:
+		case e.wake <- struct{}{}:
 		default: // it is known already
 		}
 	}
 }
 
-func (e *Exporter) count(result string, n int) { e.spans.WithLabelValues(result).Add(float64(n)) }
+func (e *Exporter) count(result string, n int) { e.exported.WithLabelValues(result).Add(float64(n)) }
 
 // Run sends spans until ctx is done, and then for a moment what is left.
 func (e *Exporter) Run(ctx context.Context) {
 	if e == nil {
 		return
 	}
-	tick := time.NewTicker(sendEvery)
+	tick := time.NewTicker(sendInterval)
 	defer tick.Stop()
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
-		case <-e.more:
+		case <-e.wake:
 			e.sendAll(ctx)
 		case <-tick.C:
 			e.sendAll(ctx)
 		}
 	}
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushWithin)
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
 	defer cancel()
 	e.sendAll(last)
 	e.options.Client.CloseIdleConnections()
@@ -122,7 +122,7 @@ func (e *Exporter) Run(ctx context.Context) {
 func (e *Exporter) sendAll(ctx context.Context) {
 	for {
 		e.mu.Lock()
-		n := min(len(e.queued), mostAtOnce)
+		n := min(len(e.queued), batchSize)
 		spans := e.queued[:n:n]
 		e.queued = e.queued[n:]
 		if len(e.queued) == 0 {
@@ -132,7 +132,7 @@ func (e *Exporter) sendAll(ctx context.Context) {
 		if n == 0 {
 			return
 		}
-		e.sendRepeatedly(ctx, spans)
+		e.sendWithRetry(ctx, spans)
 	}
 }
 

@@ -48,7 +48,7 @@ func Number(name string, value int64) Attribute { return Attribute{name: name, n
 // message is s as it is sent.
 func (s *Span) message() *tracepb.Span {
 	m := &tracepb.Span{
-		TraceId: s.Trace[:], SpanId: s.Span[:], TraceState: s.State, Name: text(s.Name), Flags: uint32(s.flags),
+		TraceId: s.Trace[:], SpanId: s.Span[:], TraceState: s.State, Name: validUTF8(s.Name), Flags: uint32(s.flags),
 		StartTimeUnixNano: uint64(s.Start.UnixNano()), EndTimeUnixNano: uint64(s.End.UnixNano()),
 		Kind: [...]tracepb.Span_SpanKind{tracepb.Span_SPAN_KIND_INTERNAL, tracepb.Span_SPAN_KIND_SERVER, tracepb.Span_SPAN_KIND_CLIENT}[s.Kind],
 	}
@@ -66,13 +66,13 @@ func messages(attributes []Attribute) (all []*commonpb.KeyValue) {
 	for _, a := range attributes {
 		value := &commonpb.AnyValue{Value: &commonpb.AnyValue_IntValue{IntValue: a.number}}
 		if a.isText {
-			value.Value = &commonpb.AnyValue_StringValue{StringValue: text(a.text)}
+			value.Value = &commonpb.AnyValue_StringValue{StringValue: validUTF8(a.text)}
 		}
 		all = append(all, &commonpb.KeyValue{Key: a.name, Value: value})
 	}
 	return all
 }
 
-// text is s as protobuf wants it: one byte that is no UTF-8 would have a whole batch
+// validUTF8 is s as protobuf wants it: one byte that is no UTF-8 would have a whole batch
 // refused.
-func text(s string) string { return strings.ToValidUTF8(s, "\ufffd") }
+func validUTF8(s string) string { return strings.ToValidUTF8(s, "\ufffd") }

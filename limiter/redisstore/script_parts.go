@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"maps"
+	"slices"
 	"strings"
 )
 
@@ -9,22 +10,46 @@ import (
 // requests of one claim, or of many; and what knows all about it.
 type parts struct{ common, one, many, plain, kind string }
 
-// general begins a script that goes straight on where nothing is unusual. What others
-// need it defines only when it meets them: to define it costs as much as a decision.
-func (p parts) general(clock, last string) string {
+// general is what others than the usual need: it is defined only where it is met, because
+// to define it costs as much as a decision.
+func (p parts) general(last ...string) string {
 	box := boxLua
 	if p.kind == bucketLua {
 		box = ""
 	}
-	return strings.Join([]string{
-		clock, baseLua, limitsLua, p.common, "local function general()", windowsLua, box, decideLua, p.kind, last, "end",
-	}, "\n")
+	before, windows := last[:len(last)-1], []string{windowsLua, box, decideLua, p.kind, last[len(last)-1], "end"}
+	return strings.Join(slices.Concat([]string{"local function general()"}, before, windows), "\n")
+}
+
+// straight decides requests of one claim each, on different windows.
+func (p parts) straight(clock string) script {
+	frame, whole := straightLua, ""
+	if p.kind == bucketLua {
+		frame, whole = straightBucketLua, wholeLua
+	}
+	return newScript(clock, baseLua, whole, limitsLua, p.common, p.general(wholeLua, oneLua), weave(frame, sections(p.one)))
+}
+
+// lone decides one request of one claim.
+func (p parts) lone(clock string) script {
+	frame, whole, own := loneLua, "", sections(p.one)
+	if p.kind == bucketLua {
+		frame, whole = loneBucketLua, wholeLua
+	}
+	own["limit"] = loneLimitLua
+	return newScript(clock, baseLua, whole, p.common, p.general(wholeLua, limitsLua, oneLua), weave(frame, own))
+}
+
+// many decides requests of several claims, or several on one window: last says how.
+func (p parts) manyOf(clock, last, text string) script {
+	return newScript(clock, baseLua, wholeLua, limitsLua, p.common, p.general(last), text)
 }
 
 // several decides requests of several claims each, one after another.
 func (p parts) several() string {
 	own := sections(p.many)
 	if p.kind == bucketLua {
+		own["begin"] = sections(p.one)["begin"]
 		return weave(strings.Join([]string{own["wait"], answerLua, severalLua}, "\n"), own)
 	}
 	plain := sections(p.plain)

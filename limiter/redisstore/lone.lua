@@ -8,6 +8,7 @@ local state = call('MGET', key)[1]
 --@ begin
 --@ decide
 if usual then return { NOW, allowed, left < 0 and 0 or left, wait } end
+--@ general
 local reply = { NOW }
 general()(1, 1, 1, 1, reply, 1, state)
 return reply

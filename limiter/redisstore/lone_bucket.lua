@@ -6,6 +6,7 @@ local value, base = got[1], got[2]
 --@ begin
 --@ decide
 if usual then return { NOW, allowed, left < 0 and 0 or left, wait } end
+--@ general
 local reply = { NOW }
 general()(1, 1, 1, 1, reply, 1, value, base)
 return reply

@@ -181,9 +181,9 @@ func newScripts(clock, prefix string) scripts {
 		limiter.Cooldown:      {slidingLogLua + "\n" + pauseLua, takeCooldownLua, manyCooldownLua, plainLogsLua, cooldownLua},
 	} {
 		s.lone[a], s.straight[a] = p.lone(clock), p.straight(clock)
-		s.several[a] = p.manyOf(clock, onesLua, p.several())
+		s.several[a] = p.several(clock)
 		if a != limiter.TokenBucket { // which merges what comes at once
-			s.again[a] = p.manyOf(clock, takeLua, p.again())
+			s.again[a] = p.again(clock)
 		}
 	}
 	return s

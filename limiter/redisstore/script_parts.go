@@ -17,52 +17,54 @@ func (p parts) general(last ...string) string {
 	if p.kind == bucketLua {
 		box = ""
 	}
-	before, windows := last[:len(last)-1], []string{windowsLua, box, decideLua, p.kind, last[len(last)-1], "end"}
+	before, windows := last[:len(last)-1], []string{windowsLua, box, decideLua, p.kind, last[len(last)-1], "end\n"}
 	return strings.Join(slices.Concat([]string{"local function general()"}, before, windows), "\n")
 }
 
 // straight decides requests of one claim each, on different windows.
 func (p parts) straight(clock string) script {
-	frame, whole := straightLua, ""
+	own := sections(p.one)
+	own["general"] = p.general(wholeLua, oneLua)
 	if p.kind == bucketLua {
-		frame, whole = straightBucketLua, wholeLua
+		return newScript(clock, baseLua, wholeLua, limitsLua, p.common, weave(straightBucketLua, own))
 	}
-	return newScript(clock, baseLua, whole, limitsLua, p.common, p.general(wholeLua, oneLua), weave(frame, sections(p.one)))
+	return newScript(clock, baseLua, limitsLua, p.common, weave(straightLua, own))
 }
 
 // lone decides one request of one claim.
 func (p parts) lone(clock string) script {
-	frame, whole, own := loneLua, "", sections(p.one)
+	own := sections(p.one)
+	own["limit"], own["general"] = loneLimitLua, p.general(wholeLua, limitsLua, oneLua)
 	if p.kind == bucketLua {
-		frame, whole = loneBucketLua, wholeLua
+		return newScript(clock, baseLua, wholeLua, p.common, weave(loneBucketLua, own))
 	}
-	own["limit"] = loneLimitLua
-	return newScript(clock, baseLua, whole, p.common, p.general(wholeLua, limitsLua, oneLua), weave(frame, own))
-}
-
-// many decides requests of several claims, or several on one window: last says how.
-func (p parts) manyOf(clock, last, text string) script {
-	return newScript(clock, baseLua, wholeLua, limitsLua, p.common, p.general(last), text)
+	return newScript(clock, baseLua, p.common, weave(loneLua, own))
 }
 
 // several decides requests of several claims each, one after another.
-func (p parts) several() string {
+func (p parts) several(clock string) script {
 	own := sections(p.many)
+	own["general"] = p.general(onesLua)
 	if p.kind == bucketLua {
 		own["begin"] = sections(p.one)["begin"]
-		return weave(strings.Join([]string{own["wait"], answerLua, severalLua}, "\n"), own)
+		return p.weave(clock, own, own["wait"], answerLua, severalLua)
 	}
 	plain := sections(p.plain)
 	maps.Copy(own, plain)
-	return weave(strings.Join([]string{
-		manyHeadLua, plain[""], "local function others()", manyBoxesLua, own["wait"], answerLua, "return fetch, answer, fits, store", "end", severalBoxesLua,
-	}, "\n"), own)
+	own["others"] = strings.Join([]string{"local function others()", manyBoxesLua, own["wait"], answerLua, "return fetch, answer, fits, store", "end\n"}, "\n")
+	return p.weave(clock, own, manyHeadLua, plain[""], severalBoxesLua)
 }
 
 // again decides requests of which many are for the same windows.
-func (p parts) again() string {
+func (p parts) again(clock string) script {
 	own := sections(p.many)
-	return weave(strings.Join([]string{manyHeadLua, manyBoxesLua, own["wait"], answerLua, againLua}, "\n"), own)
+	own["general"] = p.general(takeLua)
+	return p.weave(clock, own, manyHeadLua, manyBoxesLua, own["wait"], answerLua, againLua)
+}
+
+// weave makes a script of what all have and of texts that name sections.
+func (p parts) weave(clock string, sections map[string]string, texts ...string) script {
+	return newScript(clock, baseLua, wholeLua, limitsLua, p.common, weave(strings.Join(texts, "\n"), sections))
 }
 
 // mark begins the lines of Lua that name a section.

@@ -22,7 +22,10 @@ for i = 1, #KEYS do
     reply[r + 1], reply[r + 2], reply[r + 3] = allowed, left < 0 and 0 or left, wait
     r = r + 3
   else
-    one = one or general()
+    if not one then
+      --@ general
+      one = general()
+    end
     r = one(l, i, i, from, reply, r, state)
   end
   from = from + 16

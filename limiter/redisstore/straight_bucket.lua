@@ -20,7 +20,10 @@ for i = 1, #KEYS / 3 do
     reply[r + 1], reply[r + 2], reply[r + 3] = allowed, left < 0 and 0 or left, wait
     r = r + 3
   else
-    one = one or general()
+    if not one then
+      --@ general
+      one = general()
+    end
     r = one(l, i, k, from, reply, r, value, base)
   end
   from = from + 16

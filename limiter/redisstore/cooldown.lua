@@ -52,7 +52,7 @@ end
 
 function cooldown.wait(w)
   if w.level == 0 then return 0 end
-  return math.max(0, w.last + pause(w.l.number, w.level) - NOW)
+  return math.max(0, w.last + pause(w.l.steps, w.level) - NOW)
 end
 
 function cooldown.take(w, _, member)

@@ -17,9 +17,9 @@ if own then
   if newest > NOW or count >= PAUSES then return false end
 end
 befores[i], newests[i], levels[i], counts[i], froms[i] = before, newest, taken, count, body
-lefts[i] = (taken == 0 or newest + pause(l, taken) <= NOW) and 1 or 0
+lefts[i] = (taken == 0 or newest + pause(steps[l], taken) <= NOW) and 1 or 0
 --@ wait
-local function wait(i) return newests[i] + pause(limit_of[i], levels[i]) - NOW end
+local function wait(i) return newests[i] + pause(steps[limit_of[i]], levels[i]) - NOW end
 local function fits() return true end
 --@ grant
 adds[w] = packed(NOW - newests[w], 1, sub(requests, id, id + 7))
@@ -30,10 +30,10 @@ if raws[i] then text = sub(raws[i], froms[i], lasts[i]) .. text end
 v1, v2, v3, v4 = befores[i], NOW, levels[i], counts[i]
 --@ take
 if count >= PAUSES or cost ~= 1 then return end
-if taken > 0 and newest + pause(l, taken) > NOW then return refuse(from, base, n) end
-left, wait = 0, pause(l, taken + 1)
+if taken > 0 and newest + pause(steps[l], taken) > NOW then return refuse(from, base, n) end
+left, wait = 0, pause(steps[l], taken + 1)
 --@ stands
-left, wait = 1, taken > 0 and newest + pause(l, taken) - NOW or 0
+left, wait = 1, taken > 0 and newest + pause(steps[l], taken) - NOW or 0
 if wait > 0 then left = 0 else wait = 0 end
 --@ trim
 if count == 0 or newest <= NOW - lengths[l] then -- all have come back

@@ -19,6 +19,18 @@ var (
 	clockLua string
 	//go:embed base.lua
 	baseLua string
+	//go:embed whole.lua
+	wholeLua string
+	//go:embed straight.lua
+	straightLua string
+	//go:embed straight_bucket.lua
+	straightBucketLua string
+	//go:embed lone.lua
+	loneLua string
+	//go:embed lone_bucket.lua
+	loneBucketLua string
+	//go:embed lone_limit.lua
+	loneLimitLua string
 	//go:embed bucket.lua
 	bucketLua string
 	//go:embed take_token_bucket.lua
@@ -127,6 +139,7 @@ func newScript(parts ...string) script {
 // scripts are the texts as Redis runs them: a clock, the algorithms, and then
 // what is to be done. A test gives a clock of its own.
 type scripts struct {
+	lone     [kinds]script // of one algorithm: for one request of one claim
 	straight [kinds]script // of one algorithm: for requests of one claim each, of different windows
 	several  [kinds]script // of one algorithm: for requests of several claims, of different windows
 	again    [kinds]script // of one algorithm: for several requests on one window
@@ -143,7 +156,7 @@ func newScripts(clock, prefix string) scripts {
 	room := "local ROOM = " + quote(channel(prefix))
 	full := func(last ...string) script {
 		return newScript(append([]string{
-			clock, baseLua, limitsLua, room, windowsLua, boxLua, decideLua, bucketLua, counterLua, counterKindLua, givebackLua, distinctLua,
+			clock, baseLua, wholeLua, limitsLua, room, windowsLua, boxLua, decideLua, bucketLua, counterLua, counterKindLua, givebackLua, distinctLua,
 			slidingLogLua, slidingLogKindLua, pauseLua, cooldownLua, tellLua,
 		}, last...)...)
 	}
@@ -156,9 +169,9 @@ func newScripts(clock, prefix string) scripts {
 	for i := range s.again {
 		s.again[i] = s.mixed
 	}
-	s.again[limiter.TokenBucket] = newScript(clock, baseLua, limitsLua, windowsLua, decideLua, bucketLua, takeLua)
+	s.again[limiter.TokenBucket] = newScript(clock, baseLua, wholeLua, limitsLua, windowsLua, decideLua, bucketLua, takeLua)
 	s.again[limiter.Concurrent] = s.again[limiter.TokenBucket]
-	s.straight, s.several = s.again, s.again
+	s.lone, s.straight, s.several = s.again, s.again, s.again
 	for a, p := range map[limiter.Algorithm]parts{
 		limiter.TokenBucket:   {"", takeTokenBucketLua, manyTokenBucketLua, "", bucketLua},
 		limiter.FixedWindow:   {counterLua, takeFixedWindowLua, manyFixedWindowLua, plainBoxesLua, counterKindLua},
@@ -167,10 +180,10 @@ func newScripts(clock, prefix string) scripts {
 		limiter.SlidingLog:    {slidingLogLua, takeSlidingLogLua, manySlidingLogLua, plainLogsLua, slidingLogKindLua},
 		limiter.Cooldown:      {slidingLogLua + "\n" + pauseLua, takeCooldownLua, manyCooldownLua, plainLogsLua, cooldownLua},
 	} {
-		s.straight[a] = newScript(p.general(clock, oneLua), p.one)
-		s.several[a] = newScript(p.general(clock, onesLua), p.several())
+		s.lone[a], s.straight[a] = p.lone(clock), p.straight(clock)
+		s.several[a] = p.several(clock)
 		if a != limiter.TokenBucket { // which merges what comes at once
-			s.again[a] = newScript(p.general(clock, takeLua), p.again())
+			s.again[a] = p.again(clock)
 		}
 	}
 	return s
@@ -186,6 +199,8 @@ func (s *scripts) take(b *payload) *script {
 		return &s.again[a]
 	case b.several:
 		return &s.several[a]
+	case b.windowCount == 1:
+		return &s.lone[a]
 	default:
 		return &s.straight[a]
 	}

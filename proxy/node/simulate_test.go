@@ -60,6 +60,19 @@ func TestSimulate_ComparesWhatIsServedWithAnother(t *testing.T) {
 	}
 }
 
+// What is told of the configuration that is served is another one to begin with.
+func TestSimulate_TakesWhatIsTold(t *testing.T) {
+	n := serving(t, write(t, "listen: {http: '127.0.0.1:0'}\nadmin: {http: '127.0.0.1:0'}\nprivacy: {hash_secret: '0123456789abcdef0123456789abcdef'}\n"+replayed))
+	served, err := n.servedConfig(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := n.simulate(t.Context(), admin.SimulateQuery{Log: strings.NewReader(logged(10)), Other: served.Effective})
+	if err != nil || s.Against == nil || s.Against.Refused != s.Result.Refused || s.Result.Refused != 7 {
+		t.Errorf("got %+v, %v; want the same of both", s, err)
+	}
+}
+
 func TestSimulate_SaysWhatIsWrong(t *testing.T) {
 	n := serving(t, file(t, ""))
 	for _, c := range []struct {

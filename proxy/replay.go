@@ -37,6 +37,10 @@ type ReplayOptions struct {
 	Host string
 	// Top is how many of the keys that a limit refuses most are told of.
 	Top int
+	// MaxKeys and MaxBytes bound the room for counts, as those of limiter.MemoryOptions;
+	// where they are 0, it is that of the store that the configuration names.
+	MaxKeys  int
+	MaxBytes int64
 }
 
 // NewReplay makes a Replay of c. Close ends it.
@@ -45,7 +49,8 @@ func NewReplay(c *config.Config, o ReplayOptions) (*Replay, error) {
 	if r.host == "" {
 		r.host = "localhost"
 	}
-	p, err := offline(c, func() time.Time { return r.now }, func(*generation) error { return nil })
+	room := limiter.MemoryOptions{MaxKeys: o.MaxKeys, MaxBytes: o.MaxBytes, Clock: func() time.Time { return r.now }}
+	p, err := offline(c, room, func(*generation) error { return nil })
 	if err != nil {
 		return nil, err
 	}

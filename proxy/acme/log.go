@@ -7,15 +7,14 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// A logBridge writes what certmagic logs into our log. What it tells of its progress
-// is there for who looks for a fault, and so is what it complains of once we are
-// leaving.
+// A logBridge is a zapcore.Core that writes the log of certmagic to our log.
+// Progress messages, and everything during shutdown, are written at debug level.
 type logBridge struct {
 	log     zerolog.Logger
 	closing *atomic.Bool
 }
 
-// level is ours for one of zap's.
+// level maps a zap level to a zerolog level.
 func (b logBridge) level(l zapcore.Level) zerolog.Level {
 	switch {
 	case b.closing.Load():
@@ -50,10 +49,10 @@ func (b logBridge) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	return nil
 }
 
-// Sync implements zapcore.Core; nothing is held back.
+// Sync implements zapcore.Core; nothing is buffered.
 func (logBridge) Sync() error { return nil }
 
-// fieldValues are the fields as values.
+// fieldValues returns the fields as a map.
 func fieldValues(fields []zapcore.Field) map[string]any {
 	m := zapcore.NewMapObjectEncoder()
 	for _, f := range fields {

@@ -11,7 +11,7 @@ type completionCommand struct {
 	For string `arg:"" enum:"bash,zsh,fish,man" help:"bash, zsh or fish: a script that completes commands; man: a manual page."`
 }
 
-// Help is what --help says beside the summary.
+// Help implements kong's hook: it returns the detailed help.
 func (completionCommand) Help() string {
 	return `bash:  source <(weir completion bash)
 zsh:   weir completion zsh > "${fpath[1]}/_weir"
@@ -19,7 +19,7 @@ fish:  weir completion fish > ~/.config/fish/completions/weir.fish
 man:   weir completion man > /usr/local/share/man/man1/weir.1`
 }
 
-// Run prints a script for a shell, or the manual page, made of the commands as they are.
+// Run prints a completion script, or the manual page, generated from the commands.
 func (c completionCommand) Run(parser *kong.Kong, w Env) error {
 	root := newCommandSpec(parser.Model.Node)
 	var text string
@@ -37,10 +37,10 @@ func (c completionCommand) Run(parser *kong.Kong, w Env) error {
 	return err
 }
 
-// A commandSpec is a command as completions and the manual see it: weir itself, or one behind
-// it.
+// A commandSpec describes a command, weir itself or a subcommand, for completions and the
+// manual.
 type commandSpec struct {
-	path        []string // the commands up to this one, without weir
+	path        []string // names from the root, without weir
 	help        string
 	detail      string
 	flags       []flagSpec
@@ -50,15 +50,15 @@ type commandSpec struct {
 
 // A flagSpec is a flag.
 type flagSpec struct {
-	name, value string // value is "" for a flag that takes none
+	name, value string // value is "" for a boolean flag
 	short       rune
 	help        string
 	env         string
-	def         string // its default; "" for none worth telling
+	def         string // its default; "" for none
 	valueSpec
 }
 
-// An argSpec is an argument without a name.
+// An argSpec is a positional argument.
 type argSpec struct {
 	name, help string
 	valueSpec
@@ -66,14 +66,15 @@ type argSpec struct {
 	many     bool
 }
 
-// What is accepted for a value: the name of a file, one of some words, or any text.
+// A valueSpec describes the values that are accepted: a file name, one of several
+// words, or any text.
 type valueSpec struct {
 	file   bool
 	values []string
 }
 
-// newCommandSpec learns a command from kong's model, with those behind it. Flags of the default
-// command are those of weir itself too.
+// newCommandSpec builds the specification of a command and its subcommands from kong's model.
+// The flags of the default command are also flags of weir itself.
 func newCommandSpec(n *kong.Node) *commandSpec {
 	w := &commandSpec{help: n.Help, detail: n.Detail}
 	for at := n; at.Parent != nil; at = at.Parent {
@@ -100,7 +101,7 @@ func newCommandSpec(n *kong.Node) *commandSpec {
 			w.subcommands = append(w.subcommands, newCommandSpec(child))
 		}
 	}
-	for i := range w.subcommands { // what help takes is the name of another
+	for i := range w.subcommands { // the argument of help is the name of a command
 		for j := range w.subcommands[i].args {
 			if o := &w.subcommands[i].args[j]; o.name == "command" {
 				o.values = w.names()
@@ -126,7 +127,7 @@ func (w *commandSpec) add(f *kong.Flag) {
 	w.flags = append(w.flags, o)
 }
 
-// choices are the words that a value may be, none for any text.
+// choices returns the allowed values, none for any text.
 func choices(v *kong.Value) []string {
 	if v.Enum != "" {
 		return v.EnumSlice()
@@ -137,7 +138,7 @@ func choices(v *kong.Value) []string {
 	return nil
 }
 
-// names are the commands behind w.
+// names returns the names of the subcommands.
 func (w *commandSpec) names() []string {
 	var all []string
 	for _, one := range w.subcommands {
@@ -146,7 +147,7 @@ func (w *commandSpec) names() []string {
 	return all
 }
 
-// spellings are the ways to write a flag.
+// spellings returns the short and long forms of a flag.
 func (o flagSpec) spellings() []string {
 	if o.short == 0 {
 		return []string{"--" + o.name}
@@ -154,7 +155,7 @@ func (o flagSpec) spellings() []string {
 	return []string{"-" + string(o.short), "--" + o.name}
 }
 
-// walk calls do for w and every command behind it.
+// walk calls do for w and all its subcommands.
 func (w *commandSpec) walk(do func(*commandSpec)) {
 	do(w)
 	for _, one := range w.subcommands {

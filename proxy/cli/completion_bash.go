@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// bash is a script for bash, without the package bash-completion.
+// bash returns a completion script for bash. It does not need the package
+// bash-completion.
 func (w *commandSpec) bash() string {
 	var b strings.Builder
 	b.WriteString(`# bash completion for weir: source <(weir completion bash)
@@ -74,7 +75,7 @@ complete -F _weir weir
 	return b.String()
 }
 
-// bashTakes is a pattern of the flags of w that take a value.
+// bashTakes returns a pattern of the flags of w that take a value.
 func (w *commandSpec) bashTakes() string {
 	var all []string
 	for _, f := range w.flags {
@@ -85,7 +86,7 @@ func (w *commandSpec) bashTakes() string {
 	return strings.Join(all, "|")
 }
 
-// bashPattern is a pattern of each way to write a flag of w.
+// bashPattern returns a pattern of the forms of a flag of w.
 func (w *commandSpec) bashPattern(f flagSpec) string {
 	var all []string
 	for _, s := range f.spellings() {
@@ -94,7 +95,7 @@ func (w *commandSpec) bashPattern(f flagSpec) string {
 	return strings.Join(all, "|")
 }
 
-// bashOperands writes what may stand behind a command that is no flag.
+// bashOperands writes the completion of positional arguments.
 func (w *commandSpec) bashOperands(b *strings.Builder) {
 	path := quote(strings.Join(w.path, " "))
 	if len(w.subcommands) > 0 {
@@ -115,7 +116,7 @@ func (w *commandSpec) bashOperands(b *strings.Builder) {
 	b.WriteString("        esac ;;\n")
 }
 
-// bashValues completes a value.
+// bashValues returns the completion of a value.
 func bashValues(a valueSpec) string {
 	switch {
 	case a.file:

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// manualDate is when the texts of the page that stand here were changed last.
+// manualDate is the date of the last change to the texts of the page.
 const manualDate = "2026-11-22"
 
-// man is the manual page, weir(1), in the macros of man(7).
+// man returns the manual page weir(1), in man(7) format.
 func (w *commandSpec) man(version string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, ".TH WEIR 1 %q %s %s\n", manualDate, roffWord("weir "+version), roffWord("User Commands"))
@@ -42,7 +42,7 @@ func (w *commandSpec) man(version string) string {
 	return b.String()
 }
 
-// synopsis writes how a command is called.
+// synopsis writes the synopsis of a command.
 func (w *commandSpec) synopsis(b *strings.Builder) {
 	fmt.Fprintf(b, ".B weir %s\n", roffText(strings.Join(w.path, " ")))
 	var rest []string
@@ -67,7 +67,7 @@ func (w *commandSpec) synopsis(b *strings.Builder) {
 	}
 }
 
-// manual is each way to write a flag, with its value.
+// manual returns the forms of a flag with its value.
 func (o flagSpec) manual() []string {
 	var all []string
 	for _, s := range o.spellings() {
@@ -80,7 +80,7 @@ func (o flagSpec) manual() []string {
 	return all
 }
 
-// manual writes what a command does and takes.
+// manual writes the description of a command.
 func (w *commandSpec) manual(b *strings.Builder) {
 	fmt.Fprintf(b, ".SS %s\n%s", roffText(strings.Join(w.path, " ")), roff(w.help))
 	if w.detail != "" {
@@ -105,7 +105,7 @@ func (w *commandSpec) manual(b *strings.Builder) {
 	}
 }
 
-// environment lists the variables that stand for flags.
+// environment lists the environment variables of flags.
 func (w *commandSpec) environment(b *strings.Builder) {
 	all := map[string]string{"NO_COLOR": "Not empty: nothing is coloured."}
 	w.walk(func(one *commandSpec) {
@@ -120,10 +120,10 @@ func (w *commandSpec) environment(b *strings.Builder) {
 	}
 }
 
-// roffWidth is how long a line of text may be, in bytes.
+// roffWidth is the maximum length of a line in bytes.
 const roffWidth = 76
 
-// roff is text in lines, each with words of s.
+// roff wraps s into lines.
 func roff(s string) string {
 	var b strings.Builder
 	line := ""
@@ -147,10 +147,10 @@ func roff(s string) string {
 	return b.String()
 }
 
-// roffText escapes what troff would read as more than text.
+// roffText escapes text for troff.
 func roffText(s string) string {
 	return strings.NewReplacer(`\`, `\e`, "-", `\-`, "'", `\(aq`, "`", `\(ga`, "^", `\(ha`, "~", `\(ti`).Replace(s)
 }
 
-// roffWord is one argument of a macro.
+// roffWord quotes an argument of a macro.
 func roffWord(s string) string { return `"` + strings.ReplaceAll(roffText(s), `"`, `\(dq`) + `"` }

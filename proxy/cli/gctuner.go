@@ -6,15 +6,16 @@ import (
 )
 
 const (
-	// gcTunerBytes is what the process may take before garbage is collected more often.
+	// gcTunerBytes is the memory limit below which the collector runs as usual.
 	gcTunerBytes = 180 << 20
-	// gcTunerPercent is how much room for garbage is left beside what is in use beyond that.
+	// gcTunerPercent is the headroom above the live heap, once that is larger.
 	gcTunerPercent = 25
 )
 
-// A gcTuner keeps the memory of a command small that makes much garbage beside much that
-// stays, at the cost of collecting more often: as a limit that would grow with what is
-// in use, for the runtime's own makes it collect without end when it is reached.
+// A gcTuner keeps the memory of a command with a large live heap and much garbage small,
+// at the cost of more collections. It sets a memory limit that grows with the live heap:
+// with a fixed limit, the collector would run continuously once the live heap reaches
+// it.
 type gcTuner struct {
 	live   []metrics.Sample
 	limit  int64
@@ -27,10 +28,10 @@ func newGCTuner() *gcTuner {
 	return f
 }
 
-// end lets the runtime collect as it did before.
+// end restores the previous memory limit.
 func (f *gcTuner) end() { debug.SetMemoryLimit(f.before) }
 
-// adjust is called now and then.
+// adjust updates the limit. It is called periodically.
 func (f *gcTuner) adjust() {
 	metrics.Read(f.live)
 	live := int64(f.live[0].Value.Uint64())

@@ -12,7 +12,7 @@ type helpCommand struct {
 	Command string `arg:"" optional:"" help:"The command; all are listed when not given."`
 }
 
-// Run prints what --help prints of that command.
+// Run prints the help of a command, as --help does.
 func (c helpCommand) Run(parser *kong.Kong, w Env) error {
 	args := []string{"--help"}
 	if names := commandNames(parser); c.Command != "" {
@@ -24,7 +24,7 @@ func (c helpCommand) Run(parser *kong.Kong, w Env) error {
 	}
 	_, err := parser.Parse(args) // prints
 	var parse *kong.ParseError
-	if errors.As(err, &parse) { // it goes on after the help, without what is required
+	if errors.As(err, &parse) { // parsing continues after the help and misses required arguments
 		err = nil
 	}
 	return err

@@ -13,7 +13,7 @@ type historyCommand struct {
 	Generation int64 `arg:"" optional:"" help:"Show what this generation changed in the files."`
 }
 
-// Run lists the last 20 pushes, the last first, or shows what one changed.
+// Run lists the last 20 pushes, newest first, or shows what one changed.
 func (c historyCommand) Run(ctx context.Context, w Env) error {
 	if c.Generation != 0 {
 		shown, err := c.client().Diff(ctx, c.Generation)
@@ -36,7 +36,7 @@ func (c historyCommand) Run(ctx context.Context, w Env) error {
 	return nil
 }
 
-// historyRow is one line of the history.
+// historyRow returns one line of the history.
 func historyRow(e admin.Entry) string {
 	back := ""
 	if e.From != 0 {

@@ -25,7 +25,7 @@ func newProgress(out io.Writer, size int64) *progress {
 	return &progress{out: out, size: size}
 }
 
-// A progressReader is a reader of which is shown how much was read.
+// A progressReader updates a progress bar with the bytes read.
 type progressReader struct {
 	io.Reader
 	bar *progress
@@ -59,7 +59,7 @@ func (p *progress) line(lines int64) string {
 	return fmt.Sprintf("[%s%s] %3.0f %%  %d lines", strings.Repeat("=", full), strings.Repeat(" ", progressWidth-full), 100*done, lines)
 }
 
-// end takes the bar away.
+// end removes the bar.
 func (p *progress) end() {
 	if p.out != nil {
 		fmt.Fprint(p.out, "\r\x1b[K")

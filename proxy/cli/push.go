@@ -15,7 +15,7 @@ type pushCommand struct {
 	Author string `help:"Who pushes, for the history; the user and the machine when not given."`
 }
 
-// Run has all nodes serve a file, or none, and prints what changes.
+// Run makes all nodes serve a file, or none, and prints the changes.
 func (c pushCommand) Run(ctx context.Context, w Env) error {
 	b, err := packBundle(c.File, w.Stdout)
 	if err != nil {
@@ -28,8 +28,8 @@ func (c pushCommand) Run(ctx context.Context, w Env) error {
 	return printPushed(w.Stdout, done)
 }
 
-// printPushed tells people what came of a push. It is errReported when a node could not
-// serve what was only tried.
+// printPushed prints the result of a push. It returns errReported if a node refused a
+// dry run.
 func printPushed(out io.Writer, p admin.Pushed) error {
 	for _, warning := range p.Warnings {
 		fmt.Fprintf(out, "%s (warning)\n", warning)

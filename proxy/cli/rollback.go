@@ -12,7 +12,8 @@ type rollbackCommand struct {
 	Author     string `help:"Who goes back, for the history; the user and the machine when not given."`
 }
 
-// Run has all nodes serve, as a new generation, what an earlier one was.
+// Run makes all nodes serve the configuration of an earlier generation, as a
+// new generation.
 func (c rollbackCommand) Run(ctx context.Context, w Env) error {
 	done, err := c.client().Rollback(ctx, admin.Rollback{Generation: c.Generation, Author: author(c.Author)})
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 	"github.com/weir-proxy/weir/proxy"
 )
 
-// topCommand shows what all nodes see, and whom they refuse, as it changes.
+// topCommand shows live statistics of all nodes: the keys with most requests
+// and most refusals.
 type topCommand struct {
 	adminFlags
 	Route   string        `help:"Only keys of limits of this route." placeholder:"NAME"`
@@ -20,10 +21,10 @@ type topCommand struct {
 	Once    bool          `help:"Print it once, as plain text, and end."`
 }
 
-// minInterval is how often a running weir may be asked at most.
+// minInterval is the shortest allowed refresh interval.
 const minInterval = 200 * time.Millisecond
 
-// Run shows it until the operator ends that.
+// Run shows the statistics until the operator quits.
 func (c topCommand) Run(ctx context.Context, w Env) error {
 	switch {
 	case c.Minutes < 1 || c.Minutes > proxy.TopSlices:
@@ -45,5 +46,5 @@ func (c topCommand) Run(ctx context.Context, w Env) error {
 	return showTop(ctx, source, c.Every)
 }
 
-// errNoTerminal says that there is nothing to show top on.
+// errNoTerminal reports that standard output is not a usable terminal.
 var errNoTerminal = errors.New("top needs a terminal that shows text anywhere on it; weir top --once prints the same once")

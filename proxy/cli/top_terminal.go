@@ -9,18 +9,18 @@ import (
 	"github.com/gdamore/tcell/v2"
 )
 
-// A topTerminal shows a model on a terminal, and does what it asks for.
+// A topTerminal shows a model on a terminal and carries out its effects.
 type topTerminal struct {
 	tcell.Screen
 	source   topSource
 	model    topModel
 	messages chan topMessage
-	fetching bool // the answer is on its way
+	fetching bool // a fetch is in progress
 	work     sync.WaitGroup
 }
 
-// showTop shows what source says until the operator or ctx ends it. The terminal is left
-// as it was.
+// showTop shows the data of source until the operator quits or ctx is done. It restores
+// the terminal.
 func showTop(ctx context.Context, source topSource, every time.Duration) error {
 	screen, err := tcell.NewScreen()
 	if err == nil {
@@ -33,7 +33,7 @@ func showTop(ctx context.Context, source topSource, every time.Duration) error {
 	return runTop(ctx, screen, source, every)
 }
 
-// runTop is showTop on a screen that is ready.
+// runTop is showTop on an initialized screen.
 func runTop(ctx context.Context, screen tcell.Screen, source topSource, every time.Duration) error {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &topTerminal{Screen: screen, source: source, messages: make(chan topMessage), model: topModel{source: source.client.Address}}
@@ -43,7 +43,7 @@ func runTop(ctx context.Context, screen tcell.Screen, source topSource, every ti
 	s.work.Go(func() { screen.ChannelEvents(events, quit) })
 	defer func() {
 		close(quit)
-		for range events { // which ends when the screen's reader has seen quit
+		for range events { // ends when the reader of the screen has stopped
 		}
 	}()
 	tick := time.NewTicker(every)
@@ -56,7 +56,7 @@ func runTop(ctx context.Context, screen tcell.Screen, source topSource, every ti
 		select {
 		case event, open := <-events:
 			if _, gone := event.(*tcell.EventError); gone || !open {
-				return nil // there is no terminal any more
+				return nil // the terminal is gone
 			}
 			message = messageOf(event)
 			if _, resized := message.(topSize); resized {
@@ -82,7 +82,7 @@ func runTop(ctx context.Context, screen tcell.Screen, source topSource, every ti
 	}
 }
 
-// do begins what is to be done; what comes of it happens later.
+// do starts an effect; its result arrives as a message.
 func (s *topTerminal) do(ctx context.Context, e topEffect) {
 	if e.fetch && !s.fetching {
 		s.fetching = true
@@ -106,7 +106,7 @@ func (s *topTerminal) handle(ctx context.Context, m topMessage) {
 	}
 }
 
-// draw puts the model on the screen.
+// draw draws the model on the screen.
 func (s *topTerminal) draw() {
 	s.Clear()
 	for y, line := range s.model.view() {
@@ -131,7 +131,7 @@ func styleOf(s topStyle) tcell.Style {
 	return style
 }
 
-// messageOf is what an event means; nil for nothing.
+// messageOf converts an event to a message; nil for none.
 func messageOf(event tcell.Event) topMessage {
 	switch event := event.(type) {
 	case *tcell.EventResize:

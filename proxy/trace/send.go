@@ -16,17 +16,18 @@ import (
 )
 
 const (
-	// minBackoff is how long a collector that is away is left alone, twice as long after
-	// each attempt, and maxBackoff the longest that it can ask for.
+	// minBackoff is the pause after the first failed attempt; it doubles with each
+	// further one. maxBackoff is the longest pause that the collector can ask for with
+	// Retry-After.
 	minBackoff = time.Second
 	maxBackoff = 30 * time.Second
-	// maxResponse is how much of an answer is read.
+	// maxResponse is how much of a response is read.
 	maxResponse = 64 << 10
 )
 
-// retryableError says that the collector may take the same spans later.
+// retryableError is an error after which the same spans may be sent again.
 type retryableError struct {
-	retryAfter time.Duration // as it asks for; 0 if it does not
+	retryAfter time.Duration // from Retry-After; 0 without one
 	err        error
 }
 
@@ -34,11 +35,10 @@ func (e *retryableError) Error() string { return e.err.Error() }
 
 func (e *retryableError) Unwrap() error { return e.err }
 
-// sendWithRetry sends spans until the collector has taken or refused them, or it was
-// asked often enough, or ctx ends.
+// sendWithRetry sends spans until the collector accepts or rejects them, maxAttempts
+// is reached, or ctx is done.
 func (e *Exporter) sendWithRetry(ctx context.Context, spans []*Span) {
-	// A TracesData has the same encoding as the request of the service: its one field is
-	// that of the request.
+	// A TracesData has the same encoding as an ExportTraceServiceRequest.
 	body, err := proto.Marshal(e.data(spans))
 	pause := minBackoff
 	for attempt := 1; err == nil; attempt++ {
@@ -53,14 +53,14 @@ func (e *Exporter) sendWithRetry(ctx context.Context, spans []*Span) {
 		if !errors.As(err, &later) || attempt == maxAttempts {
 			break
 		}
-		wait := max(min(later.retryAfter, maxBackoff), pause/2+rand.N(pause/2)) // not all Weirs at one moment
+		wait := max(min(later.retryAfter, maxBackoff), pause/2+rand.N(pause/2)) // jitter
 		pause = min(2*pause, maxBackoff)
 		err = sleep(ctx, wait)
 	}
 	e.count("failed", len(spans))
 }
 
-// sleep waits, or ends with ctx.
+// sleep waits for d or until ctx is done.
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -72,7 +72,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// send sends a message, and returns how many of its spans the collector did not want.
+// send sends a message, and returns how many of its spans the collector rejected.
 func (e *Exporter) send(ctx context.Context, body []byte) (refused int, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, e.options.Endpoint, bytes.NewReader(body))
 	if err != nil {
@@ -96,13 +96,13 @@ func (e *Exporter) send(ctx context.Context, body []byte) (refused int, err erro
 	case res.StatusCode < 200 || res.StatusCode > 299:
 		return 0, fmt.Errorf("collector answers %s", res.Status)
 	case err != nil:
-		return 0, nil // it has taken them, whatever it wanted to add
+		return 0, nil // accepted, although the details are unreadable
 	}
 	return rejected(answer), nil
 }
 
-// rejected is how many spans an ExportTraceServiceResponse says were refused: field 1 of
-// its field 1.
+// rejected returns the number of rejected spans in an ExportTraceServiceResponse: field
+// 1 of its field 1.
 func rejected(answer []byte) int {
 	partial, _ := protowire.ConsumeBytes(field(answer, protowire.BytesType))
 	n, length := protowire.ConsumeVarint(field(partial, protowire.VarintType))
@@ -112,8 +112,7 @@ func rejected(answer []byte) int {
 	return int(n)
 }
 
-// field is the value of field 1, if it has this type, and what follows; nil if there is
-// none.
+// field returns the value of field 1 if it has this wire type, else nil.
 func field(message []byte, is protowire.Type) []byte {
 	for len(message) > 0 {
 		number, kind, n := protowire.ConsumeTag(message)

@@ -27,6 +27,15 @@ type upload struct {
 	sent bool       // the body was sent whole
 }
 
+// reset makes up ready for another body, and keeps the channel.
+func (up *upload) reset() {
+	up.running, up.whole, up.buf = false, false, nil
+	if up.done != nil { // there was a goroutine, for this body or for one before
+		up.last.Store(false)
+		up.conn, up.sent = nil, false
+	}
+}
+
 // appendAtHand puts a body behind the head that is at hand and fits there.
 func (c *Call) appendAtHand() {
 	b := c.source

@@ -50,8 +50,8 @@ type histogramCells struct {
 	bounds  []float64
 	nanos   []int64 // bounds, rounded down: a Duration is not greater than one if it is not greater than the other
 	first   [64]int // by how many bits a Duration has: the first cell that such a one can lie in
-	classic []int // the classic bucket that a cell is part of
-	native  []int // the native one; 0 is the zero bucket
+	classic []int   // the classic bucket that a cell is part of
+	native  []int   // the native one; 0 is the zero bucket
 }
 
 // A histogram is one series. Its methods are safe for concurrent use.

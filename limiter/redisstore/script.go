@@ -169,11 +169,11 @@ func newScripts(clock, prefix string) scripts {
 	for i := range s.again {
 		s.again[i] = s.mixed
 	}
-	s.again[limiter.TokenBucket] = newScript(clock, baseLua, wholeLua, limitsLua, windowsLua, decideLua, bucketLua, takeLua)
-	s.again[limiter.Concurrent] = s.again[limiter.TokenBucket]
 	s.lone, s.straight, s.several = s.again, s.again, s.again
+	bucket := parts{"", takeTokenBucketLua, manyTokenBucketLua, "", bucketLua}
 	for a, p := range map[limiter.Algorithm]parts{
-		limiter.TokenBucket:   {"", takeTokenBucketLua, manyTokenBucketLua, "", bucketLua},
+		limiter.TokenBucket:   bucket,
+		limiter.Concurrent:    bucket,
 		limiter.FixedWindow:   {counterLua, takeFixedWindowLua, manyFixedWindowLua, plainBoxesLua, counterKindLua},
 		limiter.SlidingWindow: {counterLua, takeSlidingWindowLua, manySlidingWindowLua, plainBoxesLua, counterKindLua},
 		limiter.GCRA:          {counterLua, takeGCRALua, manyGCRALua, plainBoxesLua, counterKindLua},
@@ -182,7 +182,9 @@ func newScripts(clock, prefix string) scripts {
 	} {
 		s.lone[a], s.straight[a] = p.lone(clock), p.straight(clock)
 		s.several[a] = p.several(clock)
-		if a != limiter.TokenBucket { // which merges what comes at once
+		if p.kind == bucketLua {
+			s.again[a] = newScript(clock, baseLua, wholeLua, limitsLua, windowsLua, decideLua, bucketLua, takeLua) // merges what comes at once
+		} else {
 			s.again[a] = p.again(clock)
 		}
 	}

@@ -83,19 +83,20 @@ func editable(effective string) string {
 }
 
 // simulate replays the log that is sent. The form is read as it comes: what is before the
-// log, with the token, first.
+// log, with the token, first. The token has another name than in other forms: htmx takes
+// an input called form for the form that it is in, and sends it last.
 func (d *dashboard) simulate(w http.ResponseWriter, r *http.Request) {
 	u, err := admin.ReadUpload(w, r)
 	defer u.Close()
 	v := d.simulateView(u.Values)
 	switch {
 	case err != nil:
-	case !d.made(u.Values, sessionOf(r).id):
+	case !d.made(u.Values.Get("session"), sessionOf(r).id):
 		err = &admin.Problem{Status: http.StatusForbidden, Detail: foreignForm}
 	default:
 		u.Values["field"] = slices.Collect(fieldsOf(v.Fields))
 		var said admin.Simulation
-		if said, err = d.Replay(r.Context(), u, "form", "fields"); err == nil {
+		if said, err = d.Replay(r.Context(), u, "session", "fields"); err == nil {
 			v.tell(said)
 		}
 	}

@@ -33,6 +33,16 @@ type simulatedSide struct {
 	proxy.ReplayTally
 }
 
+// Refuses are the refusals of a series over the time of the whole log: it ends with the
+// last of them.
+func (s simulatedSide) Refuses(series proxy.ReplaySeries) []int64 {
+	steps := len(series.Refused)
+	if s.Step > 0 {
+		steps = max(steps, int(s.To.Sub(s.Start)/s.Step)+1)
+	}
+	return append(series.Refused[:len(series.Refused):len(series.Refused)], make([]int64, steps-len(series.Refused))...)
+}
+
 // A simulatedTop is the keys that a limit refuses most, under each configuration.
 type simulatedTop struct {
 	Route, Limit string
@@ -100,7 +110,11 @@ func (d *dashboard) simulate(w http.ResponseWriter, r *http.Request) {
 			v.tell(said)
 		}
 	}
-	d.show(w, r, v.refuse(err))
+	shown := v.refuse(err)
+	if r.Header.Get("HX-Request") != "" {
+		shown.status = http.StatusOK // for browsers complain of any other that a script is answered with
+	}
+	d.show(w, r, shown)
 }
 
 // fieldsOf are the lines that say something.

@@ -93,6 +93,7 @@ func blunt(t *testing.T, w *weir, text string) int {
 
 // Who waits for leave to send a body learns of the refusal instead.
 func TestAbuse_RefusedBeforeTheBodyIsSent(t *testing.T) {
+	t.Parallel()
 	w := start(t, sms("1/1h", ""))
 	w.statuses("p", 1)
 	status, _ := raw(t, w, "POST /v1/sms/send HTTP/1.1\r\nHost: x\r\nX-Phone: p\r\nContent-Length: 1000000\r\nExpect: 100-continue\r\n\r\n")

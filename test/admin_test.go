@@ -111,6 +111,7 @@ func TestMetrics_BeginAtNothing(t *testing.T) {
 }
 
 func TestMetrics_CountWhatHappened(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	w := start(t, shared(server.Addr)+`upstreams: {demo: echo}
 routes:

@@ -61,6 +61,7 @@ func TestDrain_RequestsUnderWayEnd(t *testing.T) {
 }
 
 func TestDrain_IdleConnectionsDoNotHoldIt(t *testing.T) {
+	t.Parallel()
 	w := start(t, sms("1/1m", ""))
 	conn, err := net.Dial("tcp", strings.TrimPrefix(w.URL, "http://"))
 	if err != nil {
@@ -78,9 +79,10 @@ func TestDrain_IdleConnectionsDoNotHoldIt(t *testing.T) {
 // For the time that load balancers need, weir says that it leaves and still
 // takes connections; its answers say that theirs end.
 func TestDrain_DelayTellsFirst(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "weir.yaml"), sms("100/1m", "")+`
-listen: {http: "127.0.0.1:0", drain: {delay: 2s}}
+listen: {http: "127.0.0.1:0", drain: {delay: 5s}}
 admin: {http: "127.0.0.1:0"}
 `)
 	w := startWith(t, dir, "-c", "weir.yaml")
@@ -134,6 +136,7 @@ func TestDrain_ConnectionsInUseAreTold(t *testing.T) {
 
 // Who asks twice does not want to wait.
 func TestDrain_SecondSignalEndsAtOnce(t *testing.T) {
+	t.Parallel()
 	release := make(chan struct{})
 	defer close(release)
 	api := backend(t, func(_ http.ResponseWriter, r *http.Request) { held(r, release) })

@@ -109,6 +109,7 @@ func (w *weir) answered() float64 { return w.metric(`weir_requests_total{code="2
 
 // A connection that waits to be accepted when the listener is closed is served.
 func TestHandover_DrainTakesWhoWaits(t *testing.T) {
+	t.Parallel()
 	addr := net.JoinHostPort("127.0.0.1", fmt.Sprint(redistest.FreePort(t)))
 	file := handed(t, addr)
 	w := startWith(t, filepath.Dir(file), "-c", file)

@@ -13,6 +13,7 @@ import (
 // upstream see what he invents; those whose numbers are known pass, and so does
 // everybody else.
 func TestNewKeys_InventedNumbersReachNobody(t *testing.T) {
+	t.Parallel()
 	const most, invented = 20, 500
 	server, up := redistest.Start(t), backend(t, func(http.ResponseWriter, *http.Request) {})
 	config := func(newKeys string) string {

@@ -202,6 +202,7 @@ func wantSwift(t *testing.T, l, free *load) {
 }
 
 func TestOutage_StartsWithoutRedis(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	server.Kill()
 	w := start(t, hasty(server.Addr)+policies())
@@ -218,6 +219,7 @@ func TestOutage_StartsWithoutRedis(t *testing.T) {
 // What is decided while Redis is away is decided as one answer, not a mix: a
 // route with a limit that denies lets nobody pass.
 func TestOutage_DenyWinsInOneRoute(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	server.Kill()
 	w := start(t, hasty(server.Addr)+`upstreams: {demo: echo}

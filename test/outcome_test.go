@@ -41,6 +41,7 @@ func (w *weir) want(path string, statuses ...int) []int {
 }
 
 func TestOutcome_WhatFailedIsGivenBackOnce(t *testing.T) {
+	t.Parallel()
 	for name, store := range stores(t) {
 		t.Run(name, func(t *testing.T) {
 			w := start(t, store+fmt.Sprintf(`upstreams: {gone: "http://127.0.0.1:1"}
@@ -80,6 +81,7 @@ routes:
 // A hundred guesses at once: each is counted when it comes, so that no more
 // than the limit reach the upstream, and only the wrong ones stay counted.
 func TestOutcome_OnlyFailuresStayCounted(t *testing.T) {
+	t.Parallel()
 	for name, store := range stores(t) {
 		t.Run(name, func(t *testing.T) {
 			api := answering(t)
@@ -111,6 +113,7 @@ func TestOutcome_OnlyFailuresStayCounted(t *testing.T) {
 // A client that leaves, and a weir that ends, are no way to make a permit come
 // back twice or stay away.
 func TestOutcome_GivesBackWhileDraining(t *testing.T) {
+	t.Parallel()
 	stores := stores(t)
 	release := make(chan struct{})
 	api := backend(t, func(w http.ResponseWriter, r *http.Request) {
@@ -138,6 +141,7 @@ func TestOutcome_GivesBackWhileDraining(t *testing.T) {
 
 // Who leaves early has sent the request all the same.
 func TestOutcome_LeavingDoesNotGiveBack(t *testing.T) {
+	t.Parallel()
 	arrived := make(chan struct{}, 1)
 	api := backend(t, func(_ http.ResponseWriter, r *http.Request) {
 		arrived <- struct{}{}

@@ -11,6 +11,7 @@ import (
 // What people are counted by is nowhere to be read: not in figures, not in
 // lines, not in the store, not in an answer, whatever goes wrong.
 func TestPrivacy_NoRawKeyLeaves(t *testing.T) {
+	t.Parallel()
 	const phone = "+86 138 0013 8000"
 	server := redistest.Start(t)
 	silent := backend(t, func(http.ResponseWriter, *http.Request) {})
@@ -58,6 +59,7 @@ routes:
 }
 
 func TestPrivacy_StoreKeysHoldNoRawKey(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	w := start(t, shared(server.Addr)+sms("5/1h", ""))
 	w.statuses("13800138000", 2)

@@ -22,6 +22,7 @@ import (
 // Each YAML block of each document is a whole file, and a good one: check says nothing
 // but what applies where the file leaves it open.
 func TestReadme_ConfigurationsAreGood(t *testing.T) {
+	t.Parallel()
 	notes := regexp.MustCompile(`(?m)^.*\(note\)\n`)
 	for _, d := range docs(t) {
 		for i, text := range d.blocks("yaml") {
@@ -70,6 +71,7 @@ func TestReadme_KnowsWhatIsMissing(t *testing.T) {
 // Each curl of the documents is followed by the status that it gets from the
 // example; those of the quick start with Redis are asked in a test of their own.
 func TestReadme_CurlsGetWhatTheySay(t *testing.T) {
+	t.Parallel()
 	ran := 0
 	for _, d := range docs(t) {
 		if d.path == "README.md" {
@@ -175,6 +177,7 @@ func TestReadme_TimelineIsTrue(t *testing.T) {
 // The refusal and the log line of the documents are what Weir says, but for what
 // differs from one request to the next.
 func TestReadme_RefusalAndLogLineAreReal(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "config.example.yaml"), example(t))
 	w := startWith(t, dir)
@@ -251,6 +254,7 @@ routes:
 // Every metric that Weir has is in the documents' table with its labels, and the other
 // way round.
 func TestReadme_NamesEveryMetric(t *testing.T) {
+	t.Parallel()
 	w := exercised(t)
 	var told []string
 	for _, m := range regexp.MustCompile("(?m)^\\| `(weir_[a-z_]+)").FindAllStringSubmatch(prose(t), -1) {

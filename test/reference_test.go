@@ -107,6 +107,7 @@ func TestReference_NamesEveryField(t *testing.T) {
 
 // Commands and flags are those that there are, and all commands are told of.
 func TestReference_NamesEveryCommand(t *testing.T) {
+	t.Parallel()
 	_, help, _ := command(t, ".", "--help")
 	_, list, _ := strings.Cut(help, "Commands:")
 	helps := map[string]string{}

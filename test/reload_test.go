@@ -111,6 +111,7 @@ func wantRefusal(t *testing.T, w *weir) {
 }
 
 func TestReload_OnRequestSaysWhatIsServed(t *testing.T) {
+	t.Parallel()
 	w := start(t, rules("1/60s"))
 	write(t, w.File, rules("2/60s")+tail)
 	status, body := w.reload()
@@ -127,6 +128,7 @@ func TestReload_OnRequestSaysWhatIsServed(t *testing.T) {
 }
 
 func TestReload_EditorsRenameIsSeen(t *testing.T) {
+	t.Parallel()
 	w := start(t, rules("1/60s"))
 	for n := 2; n <= 4; n++ { // more than once: the first rename is the easy one
 		next := filepath.Join(w.Dir, ".weir.yaml.swp")
@@ -140,6 +142,7 @@ func TestReload_EditorsRenameIsSeen(t *testing.T) {
 
 // A Kubernetes volume is changed by pointing a link at another folder.
 func TestReload_SwappedLinkIsSeen(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	volume := func(n int) {
 		folder := fmt.Sprintf("..2026_%d", n)
@@ -171,6 +174,7 @@ func TestReload_SwappedLinkIsSeen(t *testing.T) {
 // Nothing changes in the file between the two refusals, so that only the signal
 // can have caused the second.
 func TestReload_OnSIGHUP(t *testing.T) {
+	t.Parallel()
 	w := start(t, rules("1/60s"))
 	w.edit(rules("nonsense"))
 	w.logged("reload refused", nil)
@@ -185,6 +189,7 @@ func TestReload_OnSIGHUP(t *testing.T) {
 // What a request began with is what it ends with: a request that is under way
 // during a reload is forwarded and answered by the old rules.
 func TestReload_LetsRequestsUnderWayEnd(t *testing.T) {
+	t.Parallel()
 	release := make(chan struct{})
 	api := backend(t, func(_ http.ResponseWriter, r *http.Request) { held(r, release) })
 	config := func(path string) string {
@@ -245,6 +250,7 @@ func TestReload_ManyUnderLoad(t *testing.T) {
 }
 
 func TestReload_IncludedFiles(t *testing.T) {
+	t.Parallel()
 	w := start(t, "include: [\"more/*.yaml\"]\nupstreams: {demo: echo}\nroutes: [{match: {path: /main}, upstream: demo}]\n")
 	if err := os.Mkdir(filepath.Join(w.Dir, "more"), 0o755); err != nil {
 		t.Fatal(err)

@@ -60,6 +60,7 @@ func parallel(t *testing.T, nodes []*weir, phone string, n int) map[int]int {
 }
 
 func TestShared_KillingOneChangesNothingForTheOther(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	config := shared(server.Addr) + sms("20/1h, 1000000/24h", ", on_store_failure: deny")
 	one, other := start(t, config), start(t, config)

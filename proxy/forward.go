@@ -46,7 +46,9 @@ func (g *generation) forward(x *exchange, d downstream) {
 		x.reply(d)
 		return
 	}
+	began := time.Now()
 	x.sending.request = upstream.Request{
+		Began:       began,
 		Method:      x.request.Method,
 		Length:      x.in.length,
 		Path:        x.route.rewrite.path(x.request.Path),
@@ -66,10 +68,10 @@ func (g *generation) forward(x *exchange, d downstream) {
 		Reserved:    x.route.reserved,
 		OnHeader:    x.sending.edit,
 	}
-	began := time.Now()
 	x.sending.request.Set = x.trace.forwards(began, x.sending.request.Set)
 	x.outcome.result = d.forward(x.route.pool, &x.sending.request)
 	x.outcome.took = time.Since(began)
+	x.took = began.Sub(x.began) + x.outcome.took
 	x.fail(x.outcome.result.Err)
 	if x.outcome.result.Kind != upstream.OK && !x.outcome.result.Wrote {
 		d.answer(failed(x))
@@ -112,5 +114,5 @@ func (x *exchange) onHeader(status int, h *http1.Fields) {
 		x.told.memory.Reset()
 		x.route.quota.Headers(x.verdict(), h)
 	}
-	h.Set("X-Request-Id", x.id)
+	h.SetKnown(http1.XRequestID, x.id)
 }

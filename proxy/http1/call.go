@@ -61,10 +61,10 @@ func (c *Call) Begin(method, host string, target ...string) *Head {
 	c.out.open(&c.client.memory)
 	c.method, c.framed = method, false
 	c.out.startRequest(method, target...)
-	c.out.Add("Host", host)
-	if !validAuthority(host) {
+	if (c.x == nil || host != c.x.Host()) && !validAuthority(host) { // that of x has been looked at
 		c.out.err = ErrOutgoing
 	}
+	c.out.add("Host", host)
 	c.out.host = true
 	if c.x != nil && !c.expects() {
 		c.x.Fields.DropKnown(Expect) // it means nothing here, nor to the upstream

@@ -168,8 +168,12 @@ func (r *Request) startLine(b []byte, l *Limits) (int, error) {
 
 // version parses what follows the target and returns the length of the line.
 func (r *Request) version(b []byte, from int) (int, error) {
-	const version = "HTTP/1."
+	const version, usual = "HTTP/1.", "HTTP/1.1\r\n"
 	rest := b[from:]
+	if len(rest) >= len(usual) && string(rest[:len(usual)]) == usual {
+		r.Minor = 1
+		return from + len(usual), nil
+	}
 	for i := range min(len(rest), len(version)) {
 		if rest[i] == version[i] {
 			continue

@@ -118,7 +118,10 @@ func (p *Pool) forwarding(ctx context.Context, t *Request, to Sink) *forwarding 
 	if !ok {
 		f = new(forwarding)
 	}
-	f.pool, f.ctx, f.request, f.to, f.began = p, ctx, t, to, time.Now()
+	f.pool, f.ctx, f.request, f.to, f.began = p, ctx, t, to, t.Began
+	if f.began.IsZero() {
+		f.began = time.Now()
+	}
 	f.words, f.via, f.forward = said(t), p.via(t), maxForwards(t)
 	f.te = t.Proto != "HTTP/1.0" && has(t.Fields.Values("Te"), "trailers")
 	f.upgrade = upgrades(t)

@@ -44,6 +44,10 @@ func New(o admin.Options) http.Handler {
 	mux.Post("/dashboard/keys/change", d.page(d.changeKey))
 	mux.Get("/dashboard/explain", d.page(d.showExplainForm))
 	mux.Post("/dashboard/explain", d.page(d.explain))
+	if d.Simulate != nil {
+		mux.Get("/dashboard/simulate", d.page(d.showSimulateForm))
+		mux.Post("/dashboard/simulate", d.known(d.simulate))
+	}
 	mux.Get("/dashboard/nodes", d.page(d.showNodes))
 	mux.Get("/dashboard/config", d.page(d.showConfig))
 	mux.Post("/dashboard/config/rollback", d.page(d.rollback))

@@ -70,6 +70,9 @@ func (d *dashboard) nav(path string) []link {
 		all = append(all, link{Path: "/dashboard/decisions", Name: "Decisions"})
 	}
 	all = append(all, link{Path: "/dashboard/explain", Name: "Explain"})
+	if d.Simulate != nil {
+		all = append(all, link{Path: "/dashboard/simulate", Name: "Simulate"})
+	}
 	if d.Upstreams != nil {
 		all = append(all, link{Path: "/dashboard/upstreams", Name: "Upstreams"})
 	}

@@ -57,6 +57,8 @@ func rows() []row {
 		{name: "hot key, 1000/1s", rates: []limiter.Rate{rate(1000, time.Second)}, size: size, keys: keys, hot: true},
 		{name: "1 limit on one key", rates: []limiter.Rate{rate(100, time.Minute)}, size: size, keys: keys / 2},
 		{name: "3 limits on one key", rates: []limiter.Rate{rate(10, time.Second), rate(100, time.Minute), rate(1000, time.Hour)}, size: size, keys: keys / 2},
+		{name: "1 limit, refused", rates: minute, size: size, keys: keys / 2, fresh: true, again: true},
+		{name: "3 limits, refused", rates: []limiter.Rate{rate(1, time.Minute), rate(1, time.Hour), rate(1, 24*time.Hour)}, size: size, keys: keys / 2, fresh: true, again: true},
 		{name: "one per call, new key", rates: minute, size: 1, keys: keys / 4, fresh: true},
 		{name: "one per call, 10/1s", rates: second, size: 1, keys: keys / 4},
 		{name: "one per call, 3 limits", rates: []limiter.Rate{rate(10, time.Second), rate(100, time.Minute), rate(1000, time.Hour)}, size: 1, keys: keys / 8},

@@ -81,7 +81,11 @@ func ours(a limiter.Algorithm) func(*testing.B, *stage, []limiter.Rate, int) *te
 		for i, rate := range rates {
 			limits[i] = &limiter.Limit{Name: fmt.Sprintf("send.phone:%s", limiter.WindowName(rate.Window)), Rate: rate, Algorithm: a}
 			if a == limiter.Cooldown {
-				limits[i].Rate, limits[i].Steps = limiter.Rate{Count: 1, Window: rate.Window}, []time.Duration{max(rate.Window/time.Duration(rate.Count), time.Millisecond)}
+				// It grants, as the others do: rates of one a window are those of which it refuses the second.
+				limits[i].Rate, limits[i].Steps = limiter.Rate{Count: 1, Window: rate.Window}, []time.Duration{time.Millisecond}
+				if rate.Count == 1 {
+					limits[i].Steps[0] = rate.Window
+				}
 			}
 		}
 		take := func(n int) limiter.Decision {

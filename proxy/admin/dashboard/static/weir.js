@@ -26,6 +26,42 @@
   speak();
   document.body.addEventListener("htmx:afterSwap", speak);
 
+  // A log is sent without leaving the page, so that the file stays chosen. What is wrong
+  // with it stands in the answer, whose status says so.
+  const form = document.getElementById("simulate");
+  if (form) {
+    const sent = document.getElementById("sent");
+    const file = document.getElementById("log");
+    const most = Number(form.dataset.most);
+    const own = [...form.querySelectorAll("[name=own_log]")];
+    const check = () => {
+      const long = file.files.length > 0 && file.files[0].size > most && !own[0]?.checked;
+      file.setCustomValidity(long ? "The log is longer than " + most / 2 ** 20 + " MiB: send it gzipped, or a part of it." : "");
+      file.reportValidity();
+    };
+    for (const option of own) option.addEventListener("change", check);
+    file.addEventListener("change", () => {
+      if (own[1]) own[1].checked = true;
+      check();
+    });
+    form.addEventListener("htmx:beforeRequest", () => { sent.removeAttribute("value"); spoken.textContent = "Replaying"; });
+    form.addEventListener("htmx:xhr:progress", (e) => {
+      if (e.detail.lengthComputable && e.detail.loaded < e.detail.total) sent.value = e.detail.loaded / e.detail.total;
+      else sent.removeAttribute("value");
+    });
+    document.body.addEventListener("htmx:beforeSwap", (e) => {
+      if (e.detail.requestConfig?.elt !== form || !e.detail.xhr.getResponseHeader("Content-Type")?.startsWith("text/html")) return;
+      e.detail.shouldSwap = true;
+      e.detail.isError = false;
+    });
+    document.body.addEventListener("htmx:afterSwap", (e) => {
+      if (e.detail.requestConfig?.elt !== form) return;
+      const head = document.getElementById("h-said");
+      spoken.textContent = head ? head.textContent : "";
+      head?.focus();
+    });
+  }
+
   const charts = document.querySelector("[data-series]");
   if (!charts) return;
 

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -30,10 +31,10 @@ func TestDrain_RequestsUnderWayEnd(t *testing.T) {
 			answers <- fmt.Sprint(status, body)
 		}()
 	}
-	eventually(t, "the requests are under way", func() bool { return api.hits() == clients })
+	await.Until(t, "the requests are under way", func() bool { return api.hits() == clients })
 
 	w.signal(syscall.SIGTERM)
-	eventually(t, "no connection is taken any more", func() bool {
+	await.Until(t, "no connection is taken any more", func() bool {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(w.URL, "http://"))
 		if err != nil {
 			return true
@@ -87,7 +88,7 @@ admin: {http: "127.0.0.1:0"}
 `)
 	w := startWith(t, dir, "-c", "weir.yaml")
 	w.signal(syscall.SIGTERM)
-	eventually(t, "/readyz says no", func() bool {
+	await.Until(t, "/readyz says no", func() bool {
 		status, _ := w.get(w.Admin + "/readyz")
 		return status == http.StatusServiceUnavailable
 	})
@@ -142,7 +143,7 @@ func TestDrain_SecondSignalEndsAtOnce(t *testing.T) {
 	api := backend(t, func(_ http.ResponseWriter, r *http.Request) { held(r, release) })
 	w := start(t, "routes:\n  - {match: {path: /slow}, upstream: "+api.URL+"}\n")
 	go do(t, http.MethodPost, w.URL+"/slow", nil)
-	eventually(t, "the request is under way", func() bool { return api.hits() == 1 })
+	await.Until(t, "the request is under way", func() bool { return api.hits() == 1 })
 	w.signal(syscall.SIGTERM)
 	w.logged("draining", nil)
 	w.signal(syscall.SIGTERM)
@@ -168,7 +169,7 @@ func TestDrain_ANodeStaysUntilItsEnd(t *testing.T) {
 		status, _ := do(t, http.MethodPost, leaves.URL+"/slow", nil)
 		answer <- status
 	}()
-	eventually(t, "the request is under way", func() bool { return api.hits() == 1 })
+	await.Until(t, "the request is under way", func() bool { return api.hits() == 1 })
 
 	leaves.signal(syscall.SIGTERM)
 	leaves.logged("draining", nil)

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weir-proxy/weir/test/logtest"
 )
 
 // Whoever may upgrade a connection to another protocol speaks to the upstream
@@ -91,7 +93,7 @@ func TestForward_ClientGoneCancelsTheUpstream(t *testing.T) {
 	case <-time.After(testTimeout):
 		t.Fatal("the upstream still works for a client that has left")
 	}
-	w.logged("request", func(l line) bool { return l.text("status") == "499" })
+	w.logged("request", func(l logtest.Line) bool { return l.Text("status") == "499" })
 }
 
 func TestForward_FaultsOfUpstreamsAreProblems(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -41,13 +42,13 @@ func TestHandover_RollingRestartLosesNothing(t *testing.T) {
 	cease := pressed(t, "http://"+addr+"/a")
 	for i, old := range weirs {
 		had := old.answered()
-		eventually(t, "it has its part of the load", func() bool { return old.answered() > had })
+		await.Until(t, "it has its part of the load", func() bool { return old.answered() > had })
 		next := begin()
 		old.signal(syscall.SIGTERM)
 		if code := old.exit(); code != 0 {
 			t.Errorf("weir %d ended with %d", i, code)
 		}
-		eventually(t, "the new one has its part of the load", func() bool { return next.answered() > 0 })
+		await.Until(t, "the new one has its part of the load", func() bool { return next.answered() > 0 })
 	}
 	cease()
 }

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -71,7 +72,7 @@ func TestOperate_FileGoesAndComesBack(t *testing.T) {
 		t.Errorf("without its file weir answers %v, want 200 and 429 as before", got)
 	}
 	write(t, file, rules("2/60s")+tail)
-	eventually(t, "the file that came back is served", func() bool { return w.generation() == 2 })
+	await.Until(t, "the file that came back is served", func() bool { return w.generation() == 2 })
 }
 
 // A Redis that hangs does not keep weir from ending.
@@ -97,7 +98,7 @@ func TestOperate_WrongPasswordIsSaid(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--requirepass", "right")
 	w := start(t, fmt.Sprintf("store: redis\nredis: {addrs: [%q], password: wrong-secret}\n", server.Addr)+policies())
-	eventually(t, "/readyz has Redis's own word for a wrong password", func() bool {
+	await.Until(t, "/readyz has Redis's own word for a wrong password", func() bool {
 		return strings.Contains(w.checks()["store"], "WRONGPASS")
 	})
 	if got := w.ask("deny", "p", 1); got[0] != http.StatusServiceUnavailable {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -48,7 +49,7 @@ routes:
 		_, body := do(t, http.MethodPost, w.URL+"/send", header)
 		bodies = append(bodies, body)
 	}
-	eventually(t, "all lines are written", func() bool { return w.log.count("request") >= 14 })
+	await.Until(t, "all lines are written", func() bool { return w.log.Count("request") >= 14 })
 	for what, text := range map[string]string{"log": w.log.String(), "metrics": w.metrics(), "answers": strings.Join(bodies, "\n")} {
 		for _, raw := range []string{"13800138000", "138 0013 8000", "138+0013+8000", "138%200013"} {
 			if strings.Contains(text, raw) {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/test/logtest"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -202,11 +203,11 @@ func TestReadme_RefusalAndLogLineAreReal(t *testing.T) {
 		t.Errorf("the body is\n%s\nthe documents say\n%s", got, want)
 	}
 
-	var shown line
+	var shown logtest.Line
 	if err := json.Unmarshal([]byte(blocks(t, "json")[0]), &shown); err != nil {
 		t.Fatal(err)
 	}
-	said := w.logged("request", func(l line) bool { return l.text("status") == "429" })
+	said := w.logged("request", func(l logtest.Line) bool { return l.Text("status") == "429" })
 	if got, want := slices.Sorted(maps.Keys(said)), slices.Sorted(maps.Keys(shown)); !slices.Equal(got, want) {
 		t.Errorf("the line has the fields %v, the documents %v", got, want)
 	}

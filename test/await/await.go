@@ -20,16 +20,22 @@ const every = 2 * time.Millisecond
 // test, which it may end.
 func Until(tb testing.TB, what string, holds func() bool, known ...fmt.Stringer) {
 	tb.Helper()
-	tick, limit := time.NewTicker(every), time.After(Limit)
+	Within(tb, Limit, what, holds, known...)
+}
+
+// Within is Until with a limit of its own.
+func Within(tb testing.TB, limit time.Duration, what string, holds func() bool, known ...fmt.Stringer) {
+	tb.Helper()
+	tick, over := time.NewTicker(every), time.After(limit)
 	defer tick.Stop()
 	for !holds() {
 		select {
 		case <-tick.C:
-		case <-limit:
+		case <-over:
 			for _, k := range known {
 				what += "\n" + k.String()
 			}
-			tb.Fatalf("not within %v: %s", Limit, what)
+			tb.Fatalf("not within %v: %s", limit, what)
 		}
 	}
 }

@@ -17,6 +17,9 @@ const maxHost = 253 + len(".:65535")
 // what else RFC 3986 lets stand in one (escapes, commas, a name of a user), or a
 // second port, servers cut off in one place or another, and find another host.
 func tidyHost(authority string) (string, error) {
+	if host, ok := plainHost(authority); ok {
+		return host, nil
+	}
 	if len(authority) > maxHost {
 		return "", fmt.Errorf("%w: a host that is too long", ErrTarget)
 	}
@@ -34,6 +37,24 @@ func tidyHost(authority string) (string, error) {
 		return "", errHost
 	}
 	return host, nil
+}
+
+// plainHost is tidyHost in one pass for what most clients send: a name that is in lower case
+// already, and maybe a port.
+func plainHost(authority string) (host string, ok bool) {
+	previous := byte('.')
+	for i := range min(len(authority), maxHost) {
+		c := authority[i]
+		switch {
+		case 'a' <= c && c <= 'z', '0' <= c && c <= '9', c == '-', c == '_', c == '.' && previous != '.':
+			previous = c
+		case c == ':' && previous != '.':
+			return authority[:i], len(authority) <= maxHost && isPort(authority[i+1:])
+		default:
+			return "", false
+		}
+	}
+	return authority, previous != '.' && len(authority) <= maxHost
 }
 
 // isPort reports whether s is a number of a port, or nothing, which RFC 3986 allows.

@@ -22,7 +22,10 @@ const patient = 10 * time.Second
 
 func TestStore_KeepsTheContractOnRedis(t *testing.T) {
 	t.Parallel()
-	client := connect(t, redistest.Start(t).Addr)
+	client, steps := connect(t, redistest.Start(t).Addr), 40
+	if raced {
+		steps = 25
+	}
 	limitertest.Run(t, func(t *testing.T) limitertest.Subject {
 		client.Set(t.Context(), redisstore.TestClock, int64(1_800_000_000_000), 0)
 		store := redisstore.NewWithTestClock(client, redisstore.Options{Timeout: patient})
@@ -33,7 +36,7 @@ func TestStore_KeepsTheContractOnRedis(t *testing.T) {
 					t.Errorf("advance: %v", err)
 				}
 			},
-			Steps: 40, Together: 40, Calls: calls(20_000, 10_000),
+			Steps: steps, Together: 40, Calls: calls(20_000, 10_000),
 			Kept: func(c limiter.Claim) (int64, int64, error) { return kept(client, c) },
 		}
 	})
@@ -68,7 +71,7 @@ func TestStore_KeepsTheContractOnMiniredis(t *testing.T) {
 // the race detector watches it. Each is longer: one that ends at once finds nothing.
 func slow(s limitertest.Subject) limitertest.Subject {
 	if raced {
-		s.Schedules, s.Steps, s.Together = 20, 12, 10
+		s.Schedules, s.Steps, s.Together = 20, 8, 10
 	}
 	return s
 }

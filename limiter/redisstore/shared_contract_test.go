@@ -83,7 +83,7 @@ func sharedSubject(t *testing.T, client redis.UniversalClient, f limiter.Redisso
 				t.Errorf("advance: %v", err)
 			}
 		},
-		Together: 40, Calls: calls(10_000, 4000),
+		Together: 40, Calls: calls(6000, 4000),
 	}
 }
 

@@ -67,7 +67,7 @@ func TestRun_Usage(t *testing.T) {
 
 func TestRun_NoConfiguration(t *testing.T) {
 	t.Chdir(t.TempDir())
-	if code, _, stderr := weir(); code != exitFault || !strings.Contains(stderr, "weir.yaml") {
+	if code, _, stderr := weir(); code != exitFailure || !strings.Contains(stderr, "weir.yaml") {
 		t.Errorf("weir in an empty folder = %d, %q; want that it says what to write", code, stderr)
 	}
 }
@@ -81,7 +81,7 @@ func TestCheck(t *testing.T) {
 		t.Errorf("check --effective = %d, %q; want the defaults", code, stdout)
 	}
 	bad := file(t, "sturdy: true\nlisten: {}\n")
-	if code, stdout, _ := weir("check", bad); code != exitFault || strings.Count(stdout, "\n") != 2 || !strings.Contains(stdout, bad+":5:1: ") {
+	if code, stdout, _ := weir("check", bad); code != exitFailure || strings.Count(stdout, "\n") != 2 || !strings.Contains(stdout, bad+":5:1: ") {
 		t.Errorf("check of a bad file = %d, %q; want two problems with their places", code, stdout)
 	}
 }
@@ -96,7 +96,7 @@ func TestSchemaAndVersion(t *testing.T) {
 }
 
 func TestHealthcheck(t *testing.T) {
-	if code, _, stderr := weir("healthcheck", "--admin", "127.0.0.1:1"); code != exitFault || stderr == "" {
+	if code, _, stderr := weir("healthcheck", "--admin", "127.0.0.1:1"); code != exitFailure || stderr == "" {
 		t.Errorf("healthcheck of nobody = %d, %q; want that it says so", code, stderr)
 	}
 	c := healthcheckCommand{Config: file(t, "nonsense")}
@@ -181,7 +181,7 @@ func TestRun_PortTaken(t *testing.T) {
 	_, says := serving(t, file(t, ""), nil)
 	taken := says("serving")["http"].(string)
 	path := write(t, "listen: {http: '"+taken+"'}\nadmin: {http: '127.0.0.1:0'}\nroutes: [{match: {path: /a}, upstream: 'http://127.0.0.1:1'}]\n")
-	if code, _, stderr := weir("run", "-c", path); code != exitFault || !strings.Contains(stderr, "another weir") {
+	if code, _, stderr := weir("run", "-c", path); code != exitFailure || !strings.Contains(stderr, "another weir") {
 		t.Errorf("a second weir on one port = %d, %q; want that it says so", code, stderr)
 	}
 }
@@ -228,7 +228,7 @@ func TestHealthcheck_FindsARunningWeir(t *testing.T) {
 		t.Errorf("without the file: %d, %q; want that it is found", code, stderr)
 	}
 	stop()
-	if code, _, _ := weir("healthcheck", "-c", path, "--within", "500ms"); code != exitFault {
-		t.Errorf("after its end: %d; want %d", code, exitFault)
+	if code, _, _ := weir("healthcheck", "-c", path, "--within", "500ms"); code != exitFailure {
+		t.Errorf("after its end: %d; want %d", code, exitFailure)
 	}
 }

@@ -24,7 +24,7 @@ type simulateCommand struct {
 	HTML    string   `name:"html" help:"Write one HTML page with charts." placeholder:"FILE" xor:"form"`
 }
 
-// Run reads the logs and prints what each limit would have said.
+// Run replays the logs and prints what each limit would have decided.
 func (c simulateCommand) Run(ctx context.Context, w Env) error {
 	o := simulate.Options{Format: simulate.Format(c.Format), Host: c.Host, Top: max(c.Top, 0)}
 	path, err := configPath(c.Config)
@@ -53,7 +53,7 @@ func (c simulateCommand) Run(ctx context.Context, w Env) error {
 	for i, f := range files.all {
 		o.Logs = append(o.Logs, simulate.Log{Name: c.Logs[i], Reader: bar.count(f)})
 	}
-	memory := newFrugal()
+	memory := newGCTuner()
 	defer memory.end()
 	o.Progress = func(n simulate.Counts) {
 		bar.show(n.Lines)
@@ -67,7 +67,7 @@ func (c simulateCommand) Run(ctx context.Context, w Env) error {
 	return c.write(report, w.Stdout)
 }
 
-// write writes the report as it was asked for.
+// write writes the report in the requested format.
 func (c simulateCommand) write(r *simulate.Report, out io.Writer) error {
 	switch {
 	case c.JSON:
@@ -82,7 +82,7 @@ func (c simulateCommand) write(r *simulate.Report, out io.Writer) error {
 	return nil
 }
 
-// writePage writes the page, and says where.
+// writePage writes the HTML page, and prints its path.
 func writePage(path string, r *simulate.Report, out io.Writer) error {
 	if path == "-" {
 		return r.HTML(out)
@@ -102,13 +102,13 @@ func writePage(path string, r *simulate.Report, out io.Writer) error {
 	return nil
 }
 
-// logFiles are logs that are open.
+// logFiles are open logs.
 type logFiles struct {
 	all  []io.ReadCloser
-	size int64 // of all together; 0 if it is not known
+	size int64 // total size; 0 if unknown
 }
 
-// open opens the logs that are named.
+// open opens the named logs.
 func (c simulateCommand) open(stdin io.Reader) (logFiles, error) {
 	var files logFiles
 	known := true

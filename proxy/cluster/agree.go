@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	// turnWithin is how long a node waits for its turn to reload.
-	turnWithin = 10 * time.Second
-	// turnLease is how long a turn may last: a node that dies in the middle of
+	// reloadLockTimeout is how long a node waits for its turn to reload.
+	reloadLockTimeout = 10 * time.Second
+	// reloadLockLease is how long a turn may last: a node that dies in the middle of
 	// its own does not keep the others waiting any longer.
-	turnLease = 5 * time.Second
+	reloadLockLease = 5 * time.Second
 )
 
 var (
@@ -33,7 +33,7 @@ var (
 // Assume notes what this node serves, and under which number, without anybody having been asked: what it
 // has read at its start, while Redis is away.
 func (n *Node) Assume(hash string, number int64) {
-	n.serving.Store(&serving{number: number, hash: hash, alone: true})
+	n.serving.Store(&servedConfig{number: number, hash: hash, alone: true})
 }
 
 // Agree calls swap with the number of c, while no other node is between knowing
@@ -51,9 +51,9 @@ func (n *Node) Assume(hash string, number int64) {
 // others serve something newer then, nothing happens either and the error wraps
 // ErrBehind.
 func (n *Node) Agree(ctx context.Context, c *config.Config, swap func(number int64)) error {
-	ctx, cancel := context.WithTimeout(ctx, turnWithin)
+	ctx, cancel := context.WithTimeout(ctx, reloadLockTimeout)
 	defer cancel()
-	hold, err := n.locker.Reentrant(n.prefix+"reload").Lock(ctx, lock.WithLease(turnLease))
+	hold, err := n.locker.Reentrant(n.prefix+"reload").Lock(ctx, lock.WithLease(reloadLockLease))
 	if err != nil {
 		if n.rdb.Ping(context.WithoutCancel(ctx)).Err() == nil {
 			return fmt.Errorf("%w: %w", ErrBusy, err)
@@ -81,8 +81,8 @@ func (n *Node) Agree(ctx context.Context, c *config.Config, swap func(number int
 		return n.alone(c.Hash, swap, err)
 	}
 	swap(number)
-	n.serving.Store(&serving{number: number, hash: c.Hash, agreed: number, defines: defining(c)})
-	offer(n.nudged, struct{}{})
+	n.serving.Store(&servedConfig{number: number, hash: c.Hash, agreed: number, defines: defining(c)})
+	offer(n.beatNow, struct{}{})
 	return nil
 }
 
@@ -94,13 +94,13 @@ func (n *Node) alone(hash string, swap func(number int64), err error) error {
 		number = max(now.number, 1)
 	}
 	swap(number)
-	n.serving.Store(&serving{number: number, hash: hash, agreed: now.agreed, alone: true, defines: now.defines})
+	n.serving.Store(&servedConfig{number: number, hash: hash, agreed: now.agreed, alone: true, defines: now.defines})
 	return fmt.Errorf("%w: %w", ErrAlone, err)
 }
 
 // repeated reports whether a configuration with that hash is taken up for a
 // second time, because Redis could not be asked the first time.
-func (s *serving) repeated(hash string) bool { return s.alone && s.hash == hash && s.agreed > 0 }
+func (s *servedConfig) repeated(hash string) bool { return s.alone && s.hash == hash && s.agreed > 0 }
 
 // seen is the number upon which a configuration with that hash is built: the
 // one in Redis, for one that is new; the last one that was known of, for one
@@ -117,7 +117,7 @@ func (n *Node) seen(ctx context.Context, hash string) (int64, error) {
 // still is the last number.
 func (n *Node) numbered(ctx context.Context, c *config.Config, seen int64) (int64, error) {
 	keys := []string{n.prefix + "config", n.prefix + "limits", n.prefix + "removed"}
-	args := append([]any{c.Hash, n.id, seen, memory.Milliseconds(), n.source}, defining(c)...)
+	args := append([]any{c.Hash, n.id, seen, configTTL.Milliseconds(), n.source}, defining(c)...)
 	reply, err := n.scripts.publish.Run(ctx, n.rdb, keys, args...).Int64Slice()
 	if err != nil {
 		return 0, fmt.Errorf("publish config: %w", err)

@@ -39,9 +39,9 @@ func (a Alert) subject() string {
 	return strings.Join([]string{a.Kind, a.Route, a.Limit, a.Window}, ":")
 }
 
-// found are the alerts that the reports of one minute give reason to, in a fixed
+// findAlerts are the alerts that the reports of one minute give reason to, in a fixed
 // order.
-func found(rules config.Alerts, reports []minuteReport, at time.Time) []Alert {
+func findAlerts(rules config.Alerts, reports []minuteReport, at time.Time) []Alert {
 	refused, near := map[proxy.Series]int64{}, map[string]proxy.Near{}
 	for _, r := range reports {
 		for _, t := range r.Tallies {

@@ -26,7 +26,7 @@ func (b *memoryAlerts) raise(_ context.Context, _ Term, a Alert, repeat time.Dur
 		return false, false, nil
 	}
 	b.raised[a.subject()] = now.Add(repeat)
-	if len(b.queue) >= mostQueued {
+	if len(b.queue) >= maxQueuedAlerts {
 		return false, true, nil
 	}
 	b.queue = append(b.queue, a)

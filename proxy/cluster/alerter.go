@@ -14,14 +14,14 @@ import (
 
 const (
 	// alarmEvery is the pause between two looks at what is reported.
-	alertsEvery = 2 * time.Second
-	// mostQueued is how many alerts wait to be sent; more are lost.
-	mostQueued = 100
-	// sendWithin is for how long an alert that the webhook does not take is sent
+	alertInterval = 2 * time.Second
+	// maxQueuedAlerts is how many alerts wait to be sent; more are lost.
+	maxQueuedAlerts = 100
+	// alertLifetime is for how long an alert that the webhook does not take is sent
 	// again and again.
-	sendWithin = time.Hour
-	// firstPause and longestPause bound the pause after a failure; it doubles.
-	firstPause, longestPause = time.Second, time.Minute
+	alertLifetime = time.Hour
+	// minBackoff and maxBackoff bound the pause after a failure; it doubles.
+	minBackoff, maxBackoff = time.Second, time.Minute
 )
 
 // The results of an alert.
@@ -87,7 +87,7 @@ func NewAlerter(o AlerterOptions) *Alerter {
 }
 
 // Task looks at what is reported and sends what is to be told.
-func (a *Alerter) Task() Task { return Task{Name: "alerts", Every: alertsEvery, Run: a.run} }
+func (a *Alerter) Task() Task { return Task{Name: "alerts", Every: alertInterval, Run: a.run} }
 
 func (a *Alerter) run(ctx context.Context, t Term) (string, error) {
 	rules := a.rules()
@@ -116,7 +116,7 @@ func (a *Alerter) raise(ctx context.Context, t Term, rules config.Alerts) (raise
 		if err != nil {
 			return raised, err
 		}
-		for _, alert := range found(rules, reports, now.UTC()) {
+		for _, alert := range findAlerts(rules, reports, now.UTC()) {
 			fresh, full, err := a.queue.raise(ctx, t, alert, rules.Repeat)
 			switch {
 			case err != nil:
@@ -147,7 +147,7 @@ func (a *Alerter) send(ctx context.Context, t Term, rules config.Alerts) (sent i
 		}
 		result := Sent
 		switch {
-		case err != nil && !errors.Is(err, errUnwanted) && time.Since(l.At) < sendWithin:
+		case err != nil && !errors.Is(err, errRejected) && time.Since(l.At) < alertLifetime:
 			result = Failed
 		case err != nil:
 			result = Dropped
@@ -171,6 +171,6 @@ func (a *Alerter) send(ctx context.Context, t Term, rules config.Alerts) (sent i
 // backOff puts off the next attempt: twice as long after each failure, and by chance,
 // so that receivers are not met by all Weirs at once.
 func (a *Alerter) backOff() {
-	a.pause = min(max(2*a.pause, firstPause), longestPause)
+	a.pause = min(max(2*a.pause, minBackoff), maxBackoff)
 	a.after = time.Now().Add(a.pause/2 + rand.N(a.pause/2))
 }

@@ -11,15 +11,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// repliesEvery is how often a node that asks looks for replies.
-const repliesEvery = 10 * time.Millisecond
+// replyPollInterval is how often a node that asks looks for replies.
+const replyPollInterval = 10 * time.Millisecond
 
 // Ask asks all other nodes that live, and returns what each says, by the nodes' ids
 // (scatter-gather). It waits for two seconds at most: a node that was silent is among the
 // replies, and has said nothing. An error says that Redis could not be asked, and then
 // nobody was.
 func (n *Node) Ask(ctx context.Context, q Question) ([]Reply, error) {
-	ctx, cancel := context.WithTimeout(ctx, seenWithin)
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	select {
 	case n.asking <- struct{}{}:
@@ -31,18 +31,18 @@ func (n *Node) Ask(ctx context.Context, q Question) ([]Reply, error) {
 	if err != nil || len(silent) == 0 {
 		return nil, err
 	}
-	one := asked{rand.Text(), n.id, q}
+	one := questionMessage{rand.Text(), n.id, q}
 	text, err := json.Marshal(one)
 	if err != nil {
 		return nil, fmt.Errorf("ask nodes: %w", err)
 	}
-	if len(text) > mostQuestion {
-		return nil, fmt.Errorf("ask nodes: a question of %d bytes; at most %d", len(text), mostQuestion)
+	if len(text) > maxQuestionBytes {
+		return nil, fmt.Errorf("ask nodes: a question of %d bytes; at most %d", len(text), maxQuestionBytes)
 	}
 	if err := n.rdb.Publish(ctx, n.questions(), text).Err(); err != nil {
 		return nil, fmt.Errorf("ask nodes: %w", err)
 	}
-	return n.hear(ctx, one.ID, silent), nil
+	return n.collectReplies(ctx, one.ID, silent), nil
 }
 
 // others are the ids of all nodes that live but this one.
@@ -60,9 +60,9 @@ func (n *Node) others(ctx context.Context) (map[string]bool, error) {
 	return ids, nil
 }
 
-// hear takes replies until nobody is silent, or ctx is done.
-func (n *Node) hear(ctx context.Context, id string, silent map[string]bool) []Reply {
-	poll := time.NewTicker(repliesEvery)
+// collectReplies takes replies until nobody is silent, or ctx is done.
+func (n *Node) collectReplies(ctx context.Context, id string, silent map[string]bool) []Reply {
+	poll := time.NewTicker(replyPollInterval)
 	defer poll.Stop()
 	var all []Reply
 	for len(silent) > 0 && ctx.Err() == nil {
@@ -106,34 +106,34 @@ func (n *Node) Answer(ctx context.Context, see func(ctx context.Context, q Quest
 
 // reply answers one question of another node. What cannot be read is none.
 func (n *Node) reply(ctx context.Context, m *redis.Message, see func(ctx context.Context, q Question) Seen) {
-	var one asked
-	if len(m.Payload) > mostQuestion || json.Unmarshal([]byte(m.Payload), &one) != nil || one.ID == "" || one.Node == n.id {
+	var one questionMessage
+	if len(m.Payload) > maxQuestionBytes || json.Unmarshal([]byte(m.Payload), &one) != nil || one.ID == "" || one.Node == n.id {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, seenWithin)
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	packed, err := n.fitting(ctx, one.Question, see)
+	packed, err := n.truncatedReply(ctx, one.Question, see)
 	if err != nil {
 		return // the other one says that this node was silent
 	}
 	pipe := n.rdb.TxPipeline()
 	pipe.RPush(ctx, n.replies(one.ID), packed)
-	pipe.PExpire(ctx, n.replies(one.ID), seenKept)
+	pipe.PExpire(ctx, n.replies(one.ID), replyTTL)
 	_, _ = pipe.Exec(ctx) // or this node was silent
 }
 
-// fitting is the reply to q, or to less than q when that is too long.
-func (n *Node) fitting(ctx context.Context, q Question, see func(ctx context.Context, q Question) Seen) ([]byte, error) {
+// truncatedReply is the reply to q, or to less than q when that is too long.
+func (n *Node) truncatedReply(ctx context.Context, q Question, see func(ctx context.Context, q Question) Seen) ([]byte, error) {
 	for cut := false; ; cut = true {
-		r := replied{n.id, agreed, see(ctx, q)}
+		r := replyMessage{n.id, agreed, see(ctx, q)}
 		r.Seen.Cut = cut
 		packed, err := r.pack()
-		if !errors.Is(err, errLong) {
+		if !errors.Is(err, errReplyTooLong) {
 			return packed, err
 		}
 		less, ok := q.smaller()
 		if !ok {
-			return replied{Node: n.id, Said: errLong.Error()}.pack()
+			return replyMessage{Node: n.id, Said: errReplyTooLong.Error()}.pack()
 		}
 		q = less
 	}

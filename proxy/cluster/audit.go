@@ -19,13 +19,13 @@ const (
 	// 400 bytes, and never more than 4 KB.
 	AuditKept   = 30 * 24 * time.Hour
 	MostAudited = 20_000
-	// mostText is how many bytes of each text are kept, and mostNames of how many limits.
-	mostText  = 500
-	mostNames = 50
-	// mostUnwritten is how many entries wait for Redis; more are in the log only.
-	mostUnwritten = 1000
-	// mostPage is how many entries are read at a time.
-	mostPage = 500
+	// maxAuditText is how many bytes of each text are kept, and maxAuditNames of how many limits.
+	maxAuditText  = 500
+	maxAuditNames = 50
+	// maxUnwritten is how many entries wait for Redis; more are in the log only.
+	maxUnwritten = 1000
+	// maxAuditPage is how many entries are read at a time.
+	maxAuditPage = 500
 )
 
 // An AuditEntry is what one operator did.
@@ -119,8 +119,8 @@ func (a *Audit) Record(ctx context.Context, e AuditEntry) error {
 	e = e.bounded()
 	a.log(e)
 	a.mu.Lock()
-	if a.unwritten = append(a.unwritten, e); len(a.unwritten) > mostUnwritten {
-		a.unwritten = slices.Delete(a.unwritten, 0, len(a.unwritten)-mostUnwritten)
+	if a.unwritten = append(a.unwritten, e); len(a.unwritten) > maxUnwritten {
+		a.unwritten = slices.Delete(a.unwritten, 0, len(a.unwritten)-maxUnwritten)
 	}
 	a.mu.Unlock()
 	return a.Flush(ctx)
@@ -153,7 +153,7 @@ func (a *Audit) Flush(ctx context.Context) error {
 // Page is what operators did before the entry with that id, the last first; an empty id
 // begins at the end. It has n entries at most, and 500 whatever n is.
 func (a *Audit) Page(ctx context.Context, before string, n int) (AuditPage, error) {
-	n = min(max(n, 1), mostPage)
+	n = min(max(n, 1), maxAuditPage)
 	entries, err := a.store.page(ctx, before, n+1)
 	if err != nil {
 		return AuditPage{}, fmt.Errorf("read audit entries: %w", err)
@@ -168,13 +168,13 @@ func (a *Audit) Page(ctx context.Context, before string, n int) (AuditPage, erro
 // bounded is e with no text longer than may be kept.
 func (e AuditEntry) bounded() AuditEntry {
 	for _, text := range []*string{&e.Who, &e.Address, &e.Action, &e.Masked, &e.Hash, &e.Detail, &e.Reason, &e.Error} {
-		if len(*text) > mostText {
-			*text = (*text)[:mostText]
+		if len(*text) > maxAuditText {
+			*text = (*text)[:maxAuditText]
 		}
 		*text = strings.ToValidUTF8(*text, "")
 	}
-	if len(e.Limits) > mostNames {
-		e.Limits = append(slices.Clone(e.Limits[:mostNames]), "...")
+	if len(e.Limits) > maxAuditNames {
+		e.Limits = append(slices.Clone(e.Limits[:maxAuditNames]), "...")
 	}
 	return e
 }

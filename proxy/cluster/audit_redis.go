@@ -39,7 +39,7 @@ func (r *redisAudit) write(ctx context.Context, e AuditEntry) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, every)
+	ctx, cancel := context.WithTimeout(ctx, heartbeatInterval)
 	defer cancel()
 	return r.added.Run(ctx, r.rdb, []string{r.key}, text, AuditKept.Milliseconds(), MostAudited).Err()
 }
@@ -53,7 +53,7 @@ func (r *redisAudit) page(ctx context.Context, before string, n int) ([]AuditEnt
 		}
 		end = "(" + before
 	}
-	ctx, cancel := context.WithTimeout(ctx, every)
+	ctx, cancel := context.WithTimeout(ctx, heartbeatInterval)
 	defer cancel()
 	now, err := r.rdb.Time(ctx).Result()
 	if err != nil {

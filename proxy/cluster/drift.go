@@ -6,17 +6,17 @@ import "time"
 // worth telling: longer than all of them need to reload.
 const driftAfter = 15 * time.Second
 
-// A drift (configuration drift) is for how long other nodes have served another
+// A driftTracker (configuration drift) is for how long other nodes have served another
 // configuration. Only
 // the goroutine that gives signs of life uses it.
-type drift struct {
+type driftTracker struct {
 	since    time.Time // zero while all serve the same
 	reported int       // how many others were told of last
 }
 
 // note takes in how many others differ now. It returns how many are to be told
 // of, and whether that is news.
-func (d *drift) note(now time.Time, others int) (reported int, news bool) {
+func (d *driftTracker) note(now time.Time, others int) (reported int, news bool) {
 	switch {
 	case others == 0:
 		d.since = time.Time{}

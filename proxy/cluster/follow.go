@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// readyWithin is how long a node may take to get ready.
-	readyWithin = 10 * time.Second
-	// againAfter is how long a node that could not serve what was pushed waits
+	// prepareTimeout is how long a node may take to get ready.
+	prepareTimeout = 10 * time.Second
+	// retryAfterFailure is how long a node that could not serve what was pushed waits
 	// before it tries again.
-	againAfter = 30 * time.Second
+	retryAfterFailure = 30 * time.Second
 )
 
 // A Taken is a configuration that is ready to be served. Exactly one of Install and
@@ -36,19 +36,19 @@ type Follower struct {
 	// it is not.
 	Told func(e Entry, err error)
 
-	ready   Taken  // for the push under way; nil when nothing is
-	hash    string // of what is ready
-	heard   string // id of the push that was answered last
-	refused int64  // the generation that could not be served
-	again   time.Time
+	ready    Taken  // for the push under way; nil when nothing is
+	hash     string // of what is ready
+	answered string // id of the push that was answered last
+	refused  int64  // the generation that could not be served
+	again    time.Time
 }
 
 // Adopt notes that this node serves what was pushed, which is c here.
 func (n *Node) Adopt(e Entry, c *config.Config) {
 	n.remember(e)
 	n.pushed.Store(e.Generation)
-	n.serving.Store(&serving{number: e.Generation, hash: e.Hash, agreed: e.Generation, defines: defining(c)})
-	offer(n.nudged, struct{}{})
+	n.serving.Store(&servedConfig{number: e.Generation, hash: e.Hash, agreed: e.Generation, defines: defining(c)})
+	offer(n.beatNow, struct{}{})
 }
 
 // Follow serves what is pushed, until ctx is done: at once when it is published to
@@ -57,7 +57,7 @@ func (n *Node) Adopt(e Entry, c *config.Config) {
 func (n *Node) Follow(ctx context.Context, f *Follower) {
 	published := n.rdb.Subscribe(ctx, n.channel())
 	defer published.Close()
-	tick := time.NewTicker(every)
+	tick := time.NewTicker(heartbeatInterval)
 	defer tick.Stop()
 	defer f.discard()
 	for {
@@ -73,7 +73,7 @@ func (n *Node) Follow(ctx context.Context, f *Follower) {
 
 // poll does what there is to do. When Redis does not answer, that is nothing.
 func (n *Node) poll(ctx context.Context, f *Follower) {
-	ctx, cancel := context.WithTimeout(ctx, readyWithin)
+	ctx, cancel := context.WithTimeout(ctx, prepareTimeout)
 	defer cancel()
 	pushed, under, err := n.pushState(ctx)
 	if err != nil {
@@ -86,7 +86,7 @@ func (n *Node) poll(ctx context.Context, f *Follower) {
 	switch {
 	case under == "":
 		f.discard()
-	case under != f.heard:
+	case under != f.answered:
 		n.answer(ctx, f, under)
 	}
 }
@@ -115,7 +115,7 @@ func (n *Node) serve(ctx context.Context, f *Follower) {
 		taken, err = f.Take(ctx, e.Bundle)
 	}
 	if err != nil {
-		f.refused, f.again = e.Generation, time.Now().Add(againAfter)
+		f.refused, f.again = e.Generation, time.Now().Add(retryAfterFailure)
 		f.Told(e, err)
 		return
 	}
@@ -134,16 +134,16 @@ func (n *Node) answer(ctx context.Context, f *Follower, id string) {
 	packed, _ := values[1].(string)
 	f.discard()
 	said := agreed
-	b, err := unzip([]byte(packed))
+	b, err := unpackBundle([]byte(packed))
 	if err == nil {
 		f.ready, err = f.Take(ctx, b)
 	}
 	if err != nil {
 		f.ready, said = nil, err.Error()
 	}
-	f.hash, f.heard = b.Hash(), id
+	f.hash, f.answered = b.Hash(), id
 	if err := n.scripts.answer.Run(ctx, n.rdb, []string{n.prefix + "push"}, id, n.id, said).Err(); err != nil {
-		f.heard = "" // nobody has heard it
+		f.answered = "" // nobody has heard it
 	}
 }
 

@@ -15,9 +15,9 @@ import (
 // gather waits until every node that lives has answered, or has had its time, or
 // one has refused and the others have had a moment more. It keeps the push alive.
 func (n *Node) gather(ctx context.Context, id string) ([]Answer, error) {
-	deadline := time.NewTimer(answersWithin)
+	deadline := time.NewTimer(answerTimeout)
 	defer deadline.Stop()
-	poll := time.NewTicker(pollEvery)
+	poll := time.NewTicker(pollInterval)
 	defer poll.Stop()
 	var enough <-chan time.Time // once one has refused
 	for {
@@ -34,7 +34,7 @@ func (n *Node) gather(ctx context.Context, id string) ([]Answer, error) {
 			return answers, nil
 		}
 		if refused && enough == nil {
-			enough = time.After(refusedWithin)
+			enough = time.After(refusalGrace)
 		}
 		select {
 		case <-poll.C:
@@ -51,7 +51,7 @@ func (n *Node) gather(ctx context.Context, id string) ([]Answer, error) {
 // answers are those of all nodes that live, so far, by the nodes' ids.
 func (n *Node) answers(ctx context.Context, id string) ([]Answer, error) {
 	keys := []string{n.prefix + "push", n.prefix + "nodes", n.prefix + "members"}
-	reply, err := n.scripts.keep.Run(ctx, n.rdb, keys, id, pushLife.Milliseconds(), after.Milliseconds()).Slice()
+	reply, err := n.scripts.keep.Run(ctx, n.rdb, keys, id, pushTTL.Milliseconds(), memberTimeout.Milliseconds()).Slice()
 	if errors.Is(err, redis.Nil) {
 		return nil, ErrOvertaken
 	}
@@ -81,9 +81,9 @@ func (n *Node) answers(ctx context.Context, id string) ([]Answer, error) {
 // awaitServing waits until all nodes serve that generation, and returns what each one
 // serves then.
 func (n *Node) awaitServing(ctx context.Context, number int64) []Answer {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), spreadWithin)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rolloutTimeout)
 	defer cancel()
-	poll := time.NewTicker(pollEvery)
+	poll := time.NewTicker(pollInterval)
 	defer poll.Stop()
 	var answers []Answer
 	for {

@@ -15,8 +15,8 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// remembered is how many pushes are known of.
-const remembered = 20
+// historyLength is how many pushes are known of.
+const historyLength = 20
 
 // An Entry is one configuration that was pushed.
 type Entry struct {
@@ -37,7 +37,7 @@ type stored struct {
 
 // History is what was pushed, the last first, at most the last 20.
 func (n *Node) History(ctx context.Context) ([]Entry, error) {
-	texts, err := n.rdb.LRange(ctx, n.prefix+"history", 0, remembered-1).Result()
+	texts, err := n.rdb.LRange(ctx, n.prefix+"history", 0, historyLength-1).Result()
 	if err != nil {
 		return nil, fmt.Errorf("read history: %w", err)
 	}
@@ -67,7 +67,7 @@ func readEntry(text string) (Entry, error) {
 	if err := json.Unmarshal([]byte(text), &s); err != nil {
 		return Entry{}, fmt.Errorf("%w: %w", errReply, err)
 	}
-	b, err := unzip(s.Packed)
+	b, err := unpackBundle(s.Packed)
 	s.Bundle = b
 	return s.Entry, err
 }
@@ -81,8 +81,8 @@ func (e Entry) write(packed []byte) []byte {
 	return b
 }
 
-// zip packs a bundle tightly: it may hold long lists.
-func zip(b config.Bundle) []byte {
+// packBundle packs a bundle tightly: it may hold long lists.
+func packBundle(b config.Bundle) []byte {
 	var packed bytes.Buffer
 	w := gzip.NewWriter(&packed)
 	if err := errors.Join(json.NewEncoder(w).Encode(b), w.Close()); err != nil {
@@ -91,8 +91,8 @@ func zip(b config.Bundle) []byte {
 	return packed.Bytes()
 }
 
-// unzip is the bundle that zip has packed.
-func unzip(packed []byte) (b config.Bundle, err error) {
+// unpackBundle is the bundle that zip has packed.
+func unpackBundle(packed []byte) (b config.Bundle, err error) {
 	r, err := gzip.NewReader(bytes.NewReader(packed))
 	if err != nil {
 		return b, fmt.Errorf("%w: %w", errReply, err)

@@ -19,30 +19,30 @@ import (
 )
 
 const (
-	// postWithin is how long a webhook may take to answer.
-	postWithin = 10 * time.Second
+	// webhookTimeout is how long a webhook may take to answer.
+	webhookTimeout = 10 * time.Second
 	// The fields that an alert is sent with.
 	signatureField = "Weir-Signature"
 	idField        = "Weir-Alert-Id"
 )
 
-// errUnwanted says that a webhook will not take the alert, however often it is
+// errRejected says that a webhook will not take the alert, however often it is
 // sent.
-var errUnwanted = errors.New("webhook refuses")
+var errRejected = errors.New("webhook refuses")
 
 // A hook sends alerts.
 type hook struct{ client *http.Client }
 
 func newHook() *hook {
 	return &hook{&http.Client{
-		Timeout:       postWithin,
+		Timeout:       webhookTimeout,
 		Transport:     &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true, ForceAttemptHTTP2: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // what is signed goes to no one else
 	}}
 }
 
 // post sends a. It is nil once the webhook has answered with 2xx. An error that
-// wraps errUnwanted will not go away by sending it again. None names the URL, which may be
+// wraps errRejected will not go away by sending it again. None names the URL, which may be
 // a secret itself.
 func (h *hook) post(ctx context.Context, rules config.Alerts, a Alert) error {
 	body, err := json.Marshal(a)
@@ -51,7 +51,7 @@ func (h *hook) post(ctx context.Context, rules config.Alerts, a Alert) error {
 	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, rules.Webhook, bytes.NewReader(body))
 	if err != nil {
-		return fmt.Errorf("%w: %w", errUnwanted, withoutURL(err))
+		return fmt.Errorf("%w: %w", errRejected, withoutURL(err))
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("User-Agent", "weir")
@@ -65,18 +65,18 @@ func (h *hook) post(ctx context.Context, rules config.Alerts, a Alert) error {
 	}
 	defer answer.Body.Close()
 	_, _ = io.CopyN(io.Discard, answer.Body, 64<<10) // what it says does not matter
-	return verdict(answer.StatusCode)
+	return checkStatus(answer.StatusCode)
 }
 
-// verdict is what a status means for the alert.
-func verdict(status int) error {
+// checkStatus is what a status means for the alert.
+func checkStatus(status int) error {
 	switch {
 	case status >= 200 && status < 300:
 		return nil
 	case status >= 500, status == http.StatusTooManyRequests, status == http.StatusRequestTimeout, status == http.StatusTooEarly:
 		return fmt.Errorf("send an alert: webhook answers %d", status)
 	}
-	return fmt.Errorf("send an alert: %w: it answers %d", errUnwanted, status)
+	return fmt.Errorf("send an alert: %w: it answers %d", errRejected, status)
 }
 
 // signature is t=SECONDS,v1=HEX: when it was made, and the HMAC-SHA256 under the

@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	// countedScan is how many keys of Redis one call looks at, well below a
-	// millisecond of its time; countedMost how many are looked at in all.
-	countedScan, countedMost = 500, 100_000
-	// countedFound is how many counts are enough.
-	countedFound = 2_000
+	// scanCount is how many keys of Redis one call looks at, well below a
+	// millisecond of its time; maxScanned how many are looked at in all.
+	scanCount, maxScanned = 500, 100_000
+	// maxCounted is how many counts are enough.
+	maxCounted = 2_000
 )
 
 // A CountedKey is a limit's count of one key.
@@ -36,10 +36,10 @@ func (n *Node) Counted(ctx context.Context, limits map[string]bool) (all []Count
 	for _, server := range servers {
 		cursor := uint64(0)
 		for {
-			if looked >= countedMost || len(found) >= countedFound {
+			if looked >= maxScanned || len(found) >= maxCounted {
 				return all, false, nil
 			}
-			keys, next, err := server.Scan(ctx, cursor, n.store+":{"+strings.Repeat("?", 2*len(limiter.Key{}))+"}:*", countedScan).Result()
+			keys, next, err := server.Scan(ctx, cursor, n.store+":{"+strings.Repeat("?", 2*len(limiter.Key{}))+"}:*", scanCount).Result()
 			if err != nil {
 				return nil, false, fmt.Errorf("look for counts: %w", err)
 			}
@@ -49,7 +49,7 @@ func (n *Node) Counted(ctx context.Context, limits map[string]bool) (all []Count
 					all = append(all, c)
 				}
 			}
-			looked += countedScan
+			looked += scanCount
 			if cursor = next; cursor == 0 {
 				break
 			}

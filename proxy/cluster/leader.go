@@ -137,15 +137,15 @@ func (l *Leader) repeat(ctx context.Context, t Term, task Task) {
 		if ctx.Err() != nil { // it looks at the clock: the process may have been stopped
 			return
 		}
-		if errors.Is(l.once(ctx, t, task), ErrDeposed) {
+		if errors.Is(l.runOnce(ctx, t, task), ErrDeposed) {
 			return
 		}
 		timer.Reset(task.Every)
 	}
 }
 
-// once runs a task and writes down what came of it.
-func (l *Leader) once(ctx context.Context, t Term, task Task) error {
+// runOnce runs a task and writes down what came of it.
+func (l *Leader) runOnce(ctx context.Context, t Term, task Task) error {
 	began := time.Now()
 	did, err := task.Run(ctx, t)
 	ended := time.Now()

@@ -15,9 +15,9 @@ import (
 	"github.com/weir-proxy/weir/lock"
 )
 
-// remember is how long who led, and what the tasks came to, is remembered when no
+// leaderTTL is how long who led, and what the tasks came to, is remembered when no
 // node is left.
-const remember = 24 * time.Hour
+const leaderTTL = 24 * time.Hour
 
 var (
 	//go:embed lead.lua
@@ -66,16 +66,16 @@ func (o *redisLeadership) lead(ctx context.Context, work func(context.Context, T
 	defer locker.Close()
 	c := &candidate{Lockable: locker.Reentrant(o.lock)}
 	return lock.Lead(ctx, c, func(ctx context.Context) {
-		t, err := o.begin(ctx, c.owner.String())
+		t, err := o.startTerm(ctx, c.owner.String())
 		if err == nil { // else the lock is given back, and asked for again
 			work(ctx, t)
 		}
 	})
 }
 
-// begin writes down that this node leads.
-func (o *redisLeadership) begin(ctx context.Context, owner string) (Term, error) {
-	reply, err := o.elector.Run(ctx, o.rdb, []string{o.lock, o.leading}, owner, o.node, remember.Milliseconds()).Int64Slice()
+// startTerm writes down that this node leads.
+func (o *redisLeadership) startTerm(ctx context.Context, owner string) (Term, error) {
+	reply, err := o.elector.Run(ctx, o.rdb, []string{o.lock, o.leading}, owner, o.node, leaderTTL.Milliseconds()).Int64Slice()
 	if err != nil {
 		return Term{}, fmt.Errorf("take the lead: %w", err)
 	}
@@ -94,7 +94,7 @@ func (o *redisLeadership) note(ctx context.Context, t Term, r Run) error {
 	if err != nil {
 		return err
 	}
-	if _, err := o.fence().run(ctx, o.noted, t, []string{o.runs}, r.Task, text, remember.Milliseconds()); err != nil {
+	if _, err := o.fence().run(ctx, o.noted, t, []string{o.runs}, r.Task, text, leaderTTL.Milliseconds()); err != nil {
 		return fmt.Errorf("note a run of %s: %w", r.Task, err)
 	}
 	return nil

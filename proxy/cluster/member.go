@@ -31,7 +31,7 @@ type Member struct {
 // Nodes are all that live, by their ids. A node that died counts for up to ten
 // seconds more.
 func (n *Node) Nodes(ctx context.Context) ([]Member, error) {
-	reply, err := n.scripts.members.Run(ctx, n.rdb, []string{n.prefix + "nodes", n.prefix + "members"}, after.Milliseconds()).Slice()
+	reply, err := n.scripts.members.Run(ctx, n.rdb, []string{n.prefix + "nodes", n.prefix + "members"}, memberTimeout.Milliseconds()).Slice()
 	if err != nil {
 		return nil, fmt.Errorf("read nodes: %w", err)
 	}

@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	// every is how often a node gives a sign of life; after it is how long a
+	// heartbeatInterval is how often a node gives a sign of life; after it is how long a
 	// node that gives none still counts.
-	every = 2 * time.Second
-	after = 10 * time.Second
-	// memory is how long configurations are known of when no node lives: longer
+	heartbeatInterval = 2 * time.Second
+	memberTimeout     = 10 * time.Second
+	// configTTL is how long configurations are known of when no node lives: longer
 	// than the longest window of a limit.
-	memory = 400 * 24 * time.Hour
+	configTTL = 400 * 24 * time.Hour
 )
 
 var (
@@ -61,17 +61,17 @@ type Node struct {
 
 	live     atomic.Int64 // how many there are, as far as was last heard
 	drifting atomic.Int64 // how many others are told to serve something else
-	serving  atomic.Pointer[serving]
-	known    atomic.Pointer[known]
+	serving  atomic.Pointer[servedConfig]
+	known    atomic.Pointer[knownHistory]
 	pushed   atomic.Int64  // the generation that it serves because it was pushed; 0 is none
-	nudged   chan struct{} // of length 1: the next sign of life is due
+	beatNow  chan struct{} // of length 1: the next sign of life is due
 	returned chan struct{} // of length 1
 	drifted  chan int      // of length 1
 	asking   chan struct{} // has one value for each question under way
 }
 
-// A serving is what a node serves.
-type serving struct {
+// A servedConfig is what a node serves.
+type servedConfig struct {
 	number int64  // of the generation
 	hash   string // of the configuration
 	agreed int64  // the last number that Redis knew of; 0 is none
@@ -109,14 +109,14 @@ func Join(rdb redis.UniversalClient, o Options) *Node {
 		started:  time.Now().UTC(),
 		locker:   lock.New(rdb),
 		scripts:  newScripts(),
-		nudged:   make(chan struct{}, 1),
+		beatNow:  make(chan struct{}, 1),
 		returned: make(chan struct{}, 1),
 		drifted:  make(chan int, 1),
-		asking:   make(chan struct{}, mostAsking),
+		asking:   make(chan struct{}, maxConcurrentQuestions),
 	}
 	n.live.Store(1)
-	n.serving.Store(&serving{})
-	n.known.Store(&known{})
+	n.serving.Store(&servedConfig{})
+	n.known.Store(&knownHistory{})
 	return n
 }
 
@@ -144,14 +144,14 @@ func (n *Node) Returned() <-chan struct{} { return n.returned }
 // listened on everywhere is told by the machine's name.
 func (n *Node) Run(ctx context.Context, address string) {
 	n.address = reachable(address)
-	tick := time.NewTicker(every)
+	tick := time.NewTicker(heartbeatInterval)
 	defer tick.Stop()
-	var d drift
+	var d driftTracker
 	for {
-		n.sign(ctx, &d)
+		n.beat(ctx, &d)
 		select {
 		case <-tick.C:
-		case <-n.nudged:
+		case <-n.beatNow:
 		case <-ctx.Done():
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 			defer cancel()
@@ -163,14 +163,14 @@ func (n *Node) Run(ctx context.Context, address string) {
 	}
 }
 
-// sign gives one sign of life. When Redis does not answer, what was heard last
+// beat gives one sign of life. When Redis does not answer, what was heard last
 // still holds.
-func (n *Node) sign(ctx context.Context, d *drift) {
-	ctx, cancel := context.WithTimeout(ctx, every)
+func (n *Node) beat(ctx context.Context, d *driftTracker) {
+	ctx, cancel := context.WithTimeout(ctx, heartbeatInterval)
 	defer cancel()
 	text, hash := n.heartbeat()
 	keys := []string{n.prefix + "nodes", n.prefix + "members", n.prefix + "config", n.prefix + "limits"}
-	live, others, number, err := readHeartbeat(n.scripts.beat.Run(ctx, n.rdb, keys, n.id, after.Milliseconds(), text, hash, memory.Milliseconds()))
+	live, others, number, err := readHeartbeat(n.scripts.beat.Run(ctx, n.rdb, keys, n.id, memberTimeout.Milliseconds(), text, hash, configTTL.Milliseconds()))
 	if err != nil {
 		return
 	}

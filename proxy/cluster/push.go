@@ -12,17 +12,17 @@ import (
 )
 
 const (
-	// pushLife is how long a push outlives a node that dies while it pushes.
-	pushLife = 10 * time.Second
-	// answersWithin is how long nodes have to get ready: longer than one that
+	// pushTTL is how long a push outlives a node that dies while it pushes.
+	pushTTL = 10 * time.Second
+	// answerTimeout is how long nodes have to get ready: longer than one that
 	// has died still counts among those that live.
-	answersWithin = 15 * time.Second
-	// refusedWithin is how long the others are heard once one has refused.
-	refusedWithin = time.Second
-	// spreadWithin is how long is waited for all nodes to serve what is decided.
-	spreadWithin = 10 * time.Second
-	// pollEvery is how often a node that pushes looks for answers.
-	pollEvery = 50 * time.Millisecond
+	answerTimeout = 15 * time.Second
+	// refusalGrace is how long the others are heard once one has refused.
+	refusalGrace = time.Second
+	// rolloutTimeout is how long is waited for all nodes to serve what is decided.
+	rolloutTimeout = 10 * time.Second
+	// pollInterval is how often a node that pushes looks for answers.
+	pollInterval = 50 * time.Millisecond
 )
 
 var (
@@ -115,7 +115,7 @@ func (n *Node) Push(ctx context.Context, p Push) (Outcome, error) {
 	if _, err := n.Restore(ctx); err != nil {
 		return Outcome{}, err
 	}
-	id, packed := rand.Text(), zip(p.Bundle)
+	id, packed := rand.Text(), packBundle(p.Bundle)
 	seen, at, err := n.begin(ctx, id, e, packed)
 	if err != nil {
 		return Outcome{}, err
@@ -132,7 +132,7 @@ func (n *Node) Push(ctx context.Context, p Push) (Outcome, error) {
 func (n *Node) Try(ctx context.Context, p Push) ([]Answer, error) {
 	id := rand.Text()
 	e := Entry{Hash: p.Bundle.Hash(), Author: p.Author, Node: n.id}
-	if _, _, err := n.begin(ctx, id, e, zip(p.Bundle)); err != nil {
+	if _, _, err := n.begin(ctx, id, e, packBundle(p.Bundle)); err != nil {
 		return nil, err
 	}
 	defer n.undo(ctx, id)
@@ -143,7 +143,7 @@ func (n *Node) Try(ctx context.Context, p Push) ([]Answer, error) {
 // is built, and when it is.
 func (n *Node) begin(ctx context.Context, id string, e Entry, packed []byte) (seen int64, at time.Time, err error) {
 	keys := []string{n.prefix + "push", n.prefix + "config"}
-	reply, err := n.scripts.begin.Run(ctx, n.rdb, keys, id, e.Hash, packed, e.Author, n.id, pushLife.Milliseconds(), n.channel()).Slice()
+	reply, err := n.scripts.begin.Run(ctx, n.rdb, keys, id, e.Hash, packed, e.Author, n.id, pushTTL.Milliseconds(), n.channel()).Slice()
 	switch {
 	case err != nil:
 		return 0, at, fmt.Errorf("begin push: %w", err)
@@ -192,7 +192,7 @@ func (n *Node) decide(ctx context.Context, d decision) error {
 // commit is the decision. It reports false when a node has not been heard yet.
 func (n *Node) commit(ctx context.Context, d decision) (done bool, err error) {
 	keys := []string{n.prefix + "config", n.prefix + "limits", n.prefix + "removed", n.prefix + "push", n.prefix + "history", n.prefix + "nodes"}
-	args := append([]any{d.id, d.c.Hash, n.id, d.seen, memory.Milliseconds(), after.Milliseconds(), d.entry, remembered, n.channel()}, defining(d.c)...)
+	args := append([]any{d.id, d.c.Hash, n.id, d.seen, configTTL.Milliseconds(), memberTimeout.Milliseconds(), d.entry, historyLength, n.channel()}, defining(d.c)...)
 	for tries := 3; ; tries-- { // a second time does no harm: it knows the first
 		reply, err := n.scripts.commit.Run(context.WithoutCancel(ctx), n.rdb, keys, args...).Slice()
 		if err != nil && tries > 1 {
@@ -215,7 +215,7 @@ func (n *Node) commit(ctx context.Context, d decision) (done bool, err error) {
 }
 
 // undo ends a push that is not decided. One that cannot be ended so ends by
-// itself after pushLife.
+// itself after pushTTL.
 func (n *Node) undo(ctx context.Context, id string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()

@@ -15,17 +15,17 @@ import (
 )
 
 const (
-	// seenWithin is how long the others have to say what they have seen.
-	seenWithin = 2 * time.Second
-	// seenKept is how long Redis keeps a reply for which nobody comes.
-	seenKept = 5 * time.Second
-	// mostQuestion is how long a question may be, mostReply a reply as it travels, and
-	// mostRead a reply as it is read, in bytes.
-	mostQuestion = 8 << 10
-	mostReply    = 1 << 20
-	mostRead     = 32 << 20
-	// mostAsking is how many questions a node asks at a time; more wait.
-	mostAsking = 4
+	// askTimeout is how long the others have to say what they have seen.
+	askTimeout = 2 * time.Second
+	// replyTTL is how long Redis keeps a reply for which nobody comes.
+	replyTTL = 5 * time.Second
+	// maxQuestionBytes is how long a question may be, maxReplyBytes a reply as it travels, and
+	// maxUnpackedBytes a reply as it is read, in bytes.
+	maxQuestionBytes = 8 << 10
+	maxReplyBytes    = 1 << 20
+	maxUnpackedBytes = 32 << 20
+	// maxConcurrentQuestions is how many questions a node asks at a time; more wait.
+	maxConcurrentQuestions = 4
 )
 
 // A Question is what a node asks of all others. One of its fields is set.
@@ -66,39 +66,39 @@ func (q Question) smaller() (less Question, ok bool) {
 	return q, false
 }
 
-// An asked is a question on its way.
-type asked struct {
+// A questionMessage is a question on its way.
+type questionMessage struct {
 	ID       string   `json:"id"`
 	Node     string   `json:"node"` // that asks
 	Question Question `json:"question"`
 }
 
-// A replied is a reply on its way.
-type replied struct {
+// A replyMessage is a reply on its way.
+type replyMessage struct {
 	Node string `json:"node"`
 	Said string `json:"said"`
 	Seen Seen   `json:"seen"`
 }
 
 // pack writes a reply that is no longer than it may be.
-func (r replied) pack() ([]byte, error) {
+func (r replyMessage) pack() ([]byte, error) {
 	var packed bytes.Buffer
 	text, err := json.Marshal(r)
-	if err == nil && len(text) > mostRead {
-		return nil, errLong
+	if err == nil && len(text) > maxUnpackedBytes {
+		return nil, errReplyTooLong
 	}
 	w, wrong := gzip.NewWriterLevel(&packed, gzip.BestSpeed) // somebody waits
 	if err := errors.Join(err, wrong, writeAll(w, text), w.Close()); err != nil {
 		return nil, err
 	}
-	if packed.Len() > mostReply {
-		return nil, errLong
+	if packed.Len() > maxReplyBytes {
+		return nil, errReplyTooLong
 	}
 	return packed.Bytes(), nil
 }
 
-// errLong says that a reply is longer than it may be.
-var errLong = errors.New("more than one reply may hold; ask for less")
+// errReplyTooLong says that a reply is longer than it may be.
+var errReplyTooLong = errors.New("more than one reply may hold; ask for less")
 
 func writeAll(w io.Writer, text []byte) error {
 	_, err := w.Write(text)
@@ -106,12 +106,12 @@ func writeAll(w io.Writer, text []byte) error {
 }
 
 // unpack reads what pack writes.
-func unpack(packed string) (r replied, err error) {
+func unpack(packed string) (r replyMessage, err error) {
 	z, err := gzip.NewReader(strings.NewReader(packed))
 	if err != nil {
 		return r, fmt.Errorf("%w: %w", errReply, err)
 	}
-	if err := json.NewDecoder(io.LimitReader(z, mostRead)).Decode(&r); err != nil {
+	if err := json.NewDecoder(io.LimitReader(z, maxUnpackedBytes)).Decode(&r); err != nil {
 		return r, fmt.Errorf("%w: %w", errReply, err)
 	}
 	if r.Node == "" {

@@ -15,16 +15,16 @@ import (
 //go:embed restore.lua
 var restoreScript string
 
-// A lost is what Redis should know and does not: it came back empty, or as an older
+// A lostState is what Redis should know and does not: it came back empty, or as an older
 // replica of itself.
-type lost struct {
-	number  string // that was found, and the first of the history; empty for none
-	head    string
-	becomes int64
-	hash    string // "" leaves the one that is there
-	pushed  bool
-	history []string
-	defines bool
+type lostState struct {
+	number    string // that was found, and the first of the history; empty for none
+	head      string
+	newNumber int64
+	hash      string // "" leaves the one that is there
+	pushed    bool
+	history   []string
+	defines   bool
 }
 
 // Restore gives back to Redis what it has lost of what this node knows: the number of
@@ -37,15 +37,15 @@ func (n *Node) Restore(ctx context.Context) (bool, error) {
 	}
 	pipe := n.rdb.Pipeline()
 	config := pipe.HMGet(ctx, n.prefix+"config", "number", "hash", "pushed")
-	history := pipe.LRange(ctx, n.prefix+"history", 0, remembered-1)
+	history := pipe.LRange(ctx, n.prefix+"history", 0, historyLength-1)
 	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
 		return false, fmt.Errorf("look for what redis lost: %w", err)
 	}
 	l, err := n.findLost(config.Val(), history.Val())
-	if err != nil || l.becomes == 0 {
+	if err != nil || l.newNumber == 0 {
 		return false, err
 	}
-	args := []any{l.number, l.head, strconv.FormatInt(l.becomes, 10), l.hash, n.id, l.flag(), memory.Milliseconds(), len(l.history)}
+	args := []any{l.number, l.head, strconv.FormatInt(l.newNumber, 10), l.hash, n.id, l.flag(), configTTL.Milliseconds(), len(l.history)}
 	for _, text := range l.history {
 		args = append(args, text)
 	}
@@ -61,7 +61,7 @@ func (n *Node) Restore(ctx context.Context) (bool, error) {
 }
 
 // findLost compares what is in Redis with what this node knows.
-func (n *Node) findLost(found []any, history []string) (l lost, err error) {
+func (n *Node) findLost(found []any, history []string) (l lostState, err error) {
 	now, known := n.serving.Load(), n.known.Load()
 	if len(found) != 3 {
 		return l, fmt.Errorf("%w: %v", errReply, found)
@@ -76,20 +76,20 @@ func (n *Node) findLost(found []any, history []string) (l lost, err error) {
 	case number >= now.agreed:
 	case n.pushed.Load() == now.agreed && pushed && !slices.Contains(known.texts, l.head):
 		// Something was pushed to nodes that knew nothing of this one's.
-		l.becomes, l.pushed = now.agreed+1, true
-		head, err := withGeneration(l.head, l.becomes)
+		l.newNumber, l.pushed = now.agreed+1, true
+		head, err := withGeneration(l.head, l.newNumber)
 		if err != nil {
-			return lost{}, err
+			return lostState{}, err
 		}
-		l.history = append([]string{head}, known.texts[:min(len(known.texts), remembered-1)]...)
+		l.history = append([]string{head}, known.texts[:min(len(known.texts), historyLength-1)]...)
 	case n.pushed.Load() == now.agreed:
-		l.becomes, l.hash, l.pushed, l.history, l.defines = now.agreed, now.hash, true, known.texts, true
+		l.newNumber, l.hash, l.pushed, l.history, l.defines = now.agreed, now.hash, true, known.texts, true
 	case number == 0 && now.alone: // it is agreed on anew, upon this number
-		l.becomes = now.agreed
+		l.newNumber = now.agreed
 	case number == 0 || found[1] == now.hash:
-		l.becomes, l.hash, l.defines = now.agreed, now.hash, true
+		l.newNumber, l.hash, l.defines = now.agreed, now.hash, true
 	default: // others have taken up another one meanwhile
-		l.becomes = now.agreed + 1
+		l.newNumber = now.agreed + 1
 	}
 	return l, nil
 }
@@ -104,21 +104,21 @@ func withGeneration(text string, generation int64) (string, error) {
 	return string(s.write(s.Packed)), nil
 }
 
-// A known is the history as this node has seen it.
-type known struct {
-	of    int64 // the generation that was served when it was read; 0 if it was not
-	texts []string
+// A knownHistory is the history as this node has seen it.
+type knownHistory struct {
+	generation int64 // the generation that was served when it was read; 0 if it was not
+	texts      []string
 }
 
 // remember puts e before what is known of the history.
 func (n *Node) remember(e Entry) {
-	texts := []string{string(e.write(zip(e.Bundle)))}
+	texts := []string{string(e.write(packBundle(e.Bundle)))}
 	for _, text := range n.known.Load().texts {
-		if other, err := readEntry(text); err == nil && other.Generation < e.Generation && len(texts) < remembered {
+		if other, err := readEntry(text); err == nil && other.Generation < e.Generation && len(texts) < historyLength {
 			texts = append(texts, text)
 		}
 	}
-	n.known.Store(&known{texts: texts})
+	n.known.Store(&knownHistory{texts: texts})
 }
 
 // Number is that of the configuration taken up last, by any node; 0 when Redis knows
@@ -135,20 +135,20 @@ func (n *Node) Number(ctx context.Context) (int64, error) {
 // does not answer, that is left to the next sign of life.
 func (n *Node) learn(ctx context.Context) {
 	generation := n.pushed.Load()
-	if generation == 0 || n.known.Load().of == generation {
+	if generation == 0 || n.known.Load().generation == generation {
 		return
 	}
-	texts, err := n.rdb.LRange(ctx, n.prefix+"history", 0, remembered-1).Result()
+	texts, err := n.rdb.LRange(ctx, n.prefix+"history", 0, historyLength-1).Result()
 	if err != nil || len(texts) == 0 {
 		return
 	}
 	if head, err := readEntry(texts[0]); err == nil && head.Generation == generation {
-		n.known.Store(&known{generation, texts})
+		n.known.Store(&knownHistory{generation, texts})
 	}
 }
 
 // flag is how the script reads whether the configuration was pushed.
-func (l lost) flag() string {
+func (l lostState) flag() string {
 	if l.pushed {
 		return "1"
 	}

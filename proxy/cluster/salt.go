@@ -8,8 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// saltLife is how long a salt is kept after a node has asked for it last.
-const saltLife = 30 * 24 * time.Hour
+// saltTTL is how long a salt is kept after a node has asked for it last.
+const saltTTL = 30 * 24 * time.Hour
 
 // Salt is what all nodes that share rdb and prefix make the hashes in their logs with,
 // so that one key looks the same in all of them: that of the first one who asks.
@@ -20,8 +20,8 @@ func Salt(ctx context.Context, rdb redis.UniversalClient, prefix string, own [32
 	key := prefix + ":{cluster}:salt"
 	var agreed *redis.StringCmd
 	_, err = rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		p.SetNX(ctx, key, own[:], saltLife)
-		agreed = p.GetEx(ctx, key, saltLife)
+		p.SetNX(ctx, key, own[:], saltTTL)
+		agreed = p.GetEx(ctx, key, saltTTL)
 		return nil
 	})
 	if err != nil {

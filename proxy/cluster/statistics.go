@@ -14,22 +14,22 @@ import (
 )
 
 const (
-	// reportEvery is how often a node reports; what a node that is killed has
+	// reportInterval is how often a node reports; what a node that is killed has
 	// counted since is lost.
-	reportEvery = 5 * time.Second
-	// openFor is for how long a minute takes reports, so that what a node counts
+	reportInterval = 5 * time.Second
+	// minuteOpenFor is for how long a minute takes reports, so that what a node counts
 	// while Redis is away is not lost.
-	openFor = time.Hour
+	minuteOpenFor = time.Hour
 	// Kept is how long statistics are kept.
 	Kept = 24 * time.Hour
-	// mostSeries is how many series a node reports for one minute; the rest is
+	// maxSeries is how many series a node reports for one minute; the rest is
 	// counted together.
-	mostSeries = 2000
-	// mostNear is how many limits it tells of that a key has used up.
-	mostNear = 50
+	maxSeries = 2000
+	// maxNear is how many limits it tells of that a key has used up.
+	maxNear = 50
 )
 
-// others is what everything beyond mostSeries is counted under.
+// others is what everything beyond maxSeries is counted under.
 func others() proxy.Series { return proxy.Series{Route: "(others)"} }
 
 // errClosed says that a minute takes no reports any more.
@@ -121,7 +121,7 @@ func (s *Statistics) Run(ctx context.Context) {
 	for {
 		s.Flush(ctx) // what could not be reported is reported next time
 		now := s.time()
-		next := min(reportEvery, now.Truncate(time.Minute).Add(time.Minute).Sub(now))
+		next := min(reportInterval, now.Truncate(time.Minute).Add(time.Minute).Sub(now))
 		timer := time.NewTimer(next)
 		select {
 		case <-timer.C:
@@ -135,7 +135,7 @@ func (s *Statistics) Run(ctx context.Context) {
 // Flush reports what was counted until now. An error says that some of it is not
 // reported yet.
 func (s *Statistics) Flush(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, every)
+	ctx, cancel := context.WithTimeout(ctx, heartbeatInterval)
 	defer cancel()
 	if !s.asked {
 		if now, err := s.store.now(ctx); err == nil {
@@ -161,7 +161,7 @@ func (s *Statistics) adjust(now time.Time) { s.ahead, s.asked = time.Until(now),
 func (s *Statistics) collect() {
 	now, counts := s.time(), s.figures.Counts()
 	at := s.looked.Add(s.ahead)
-	if now.Sub(at) > 2*reportEvery || at.After(now) {
+	if now.Sub(at) > 2*reportInterval || at.After(now) {
 		at = now // the process was stopped, or a clock was set
 	}
 	for series, n := range counts {
@@ -173,11 +173,11 @@ func (s *Statistics) collect() {
 		s.minuteOf(at.Unix() / 60).noteNear(near)
 	}
 	s.last, s.looked = counts, time.Now()
-	maps.DeleteFunc(s.minutes, func(minute int64, _ *minuteCounts) bool { return now.Sub(begin(minute)) > openFor })
+	maps.DeleteFunc(s.minutes, func(minute int64, _ *minuteCounts) bool { return now.Sub(minuteStart(minute)) > minuteOpenFor })
 }
 
-// begin is when a minute begins.
-func begin(minute int64) time.Time { return time.Unix(minute*60, 0).UTC() }
+// minuteStart is when a minute begins.
+func minuteStart(minute int64) time.Time { return time.Unix(minute*60, 0).UTC() }
 
 func (s *Statistics) minuteOf(minute int64) *minuteCounts {
 	p := s.minutes[minute]
@@ -189,7 +189,7 @@ func (s *Statistics) minuteOf(minute int64) *minuteCounts {
 }
 
 func (p *minuteCounts) add(series proxy.Series, n int64) {
-	if _, known := p.counts[series]; !known && len(p.counts) >= mostSeries {
+	if _, known := p.counts[series]; !known && len(p.counts) >= maxSeries {
 		series = others()
 	}
 	p.counts[series] += n
@@ -199,7 +199,7 @@ func (p *minuteCounts) add(series proxy.Series, n int64) {
 // noteNear remembers the key that has used most of a limit and window.
 func (p *minuteCounts) noteNear(near proxy.Near) {
 	name := near.Route + "." + near.Limit + ":" + near.Window
-	if known, found := p.near[name]; near.Used > known.Used && (found || len(p.near) < mostNear) {
+	if known, found := p.near[name]; near.Used > known.Used && (found || len(p.near) < maxNear) {
 		p.near[name] = near
 		p.reported = false
 	}

@@ -18,8 +18,8 @@ var (
 	sumScript string
 )
 
-// mostChanged is how many minutes are added up at a time; the rest follows.
-const mostChanged = 100
+// maxChangedMinutes is how many minutes are added up at a time; the rest follows.
+const maxChangedMinutes = 100
 
 // redisStatistics are the statistics that the nodes of a cluster share.
 type redisStatistics struct {
@@ -58,7 +58,7 @@ func (l *redisStatistics) report(ctx context.Context, node string, minute int64,
 	if err != nil {
 		return time.Time{}, err
 	}
-	reply, err := l.reported.Run(ctx, l.rdb, []string{l.minuteKey(minute), l.open()}, minute, node, text, openFor.Milliseconds()).Int64Slice()
+	reply, err := l.reported.Run(ctx, l.rdb, []string{l.minuteKey(minute), l.open()}, minute, node, text, minuteOpenFor.Milliseconds()).Int64Slice()
 	switch {
 	case err != nil:
 		return time.Time{}, err
@@ -87,7 +87,7 @@ func (l *redisStatistics) reports(ctx context.Context, minute int64) ([]minuteRe
 
 // changed implements statisticsStore.
 func (l *redisStatistics) changed(ctx context.Context) ([]revision, error) {
-	minutes, err := l.rdb.ZRangeWithScores(ctx, l.open(), 0, mostChanged-1).Result()
+	minutes, err := l.rdb.ZRangeWithScores(ctx, l.open(), 0, maxChangedMinutes-1).Result()
 	if err != nil {
 		return nil, fmt.Errorf("read changed minutes: %w", err)
 	}

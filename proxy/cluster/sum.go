@@ -33,7 +33,7 @@ type LimitMinute struct {
 
 // Task adds up what the nodes report.
 func (s *Statistics) Task() Task {
-	return Task{Name: "statistics", Every: reportEvery, Run: s.sum}
+	return Task{Name: "statistics", Every: reportInterval, Run: s.sum}
 }
 
 // sum adds up the minutes that have changed. Done twice, or by two at once, it
@@ -80,7 +80,7 @@ func (s *Statistics) Minutes(ctx context.Context, n int) ([]Minute, error) {
 	minutes := []Minute{}
 	for i, sum := range sums {
 		if len(sum) > 0 {
-			minutes = append(minutes, Minute{At: begin(first + int64(i)), Routes: routes(sum)})
+			minutes = append(minutes, Minute{At: minuteStart(first + int64(i)), Routes: routes(sum)})
 		}
 	}
 	return minutes, nil

@@ -16,14 +16,14 @@ const (
 	// DefaultGrace is how long what was counted for a limit is kept when the limit
 	// is gone, for those who want it back.
 	DefaultGrace = 10 * time.Minute
-	// sweepEvery is the pause between two steps of a sweep.
-	sweepEvery = 2 * time.Second
+	// sweepInterval is the pause between two steps of a sweep.
+	sweepInterval = 2 * time.Second
 	// sweepScans is how many calls of SCAN a step makes, and sweepCount how many
 	// keys each may look at: well below a millisecond of Redis's time a call, and
 	// less than a hundredth of it in all.
 	sweepScans, sweepCount = 20, 250
-	// sweepAllowed is how long one leave to delete is good for, in a cluster.
-	sweepAllowed = time.Second
+	// allowanceTTL is how long one leave to delete is good for, in a cluster.
+	allowanceTTL = time.Second
 )
 
 var (
@@ -80,7 +80,7 @@ func NewSweep(rdb redis.UniversalClient, prefix string, grace time.Duration, nod
 }
 
 // Task goes on with the sweep.
-func (s *Sweep) Task() Task { return Task{Name: "sweep", Every: sweepEvery, Run: s.step} }
+func (s *Sweep) Task() Task { return Task{Name: "sweep", Every: sweepInterval, Run: s.step} }
 
 func (s *Sweep) removed() string { return s.prefix + ":{cluster}:removed" }
 
@@ -150,7 +150,7 @@ type allowance struct {
 
 // allowance asks which limits are gone for long enough.
 func (s *Sweep) allowance(ctx context.Context, t Term) (allowance, error) {
-	reply, err := s.fence.run(ctx, s.allow, t, []string{s.removed()}, sweepAllowed.Milliseconds(), s.grace.Milliseconds())
+	reply, err := s.fence.run(ctx, s.allow, t, []string{s.removed()}, allowanceTTL.Milliseconds(), s.grace.Milliseconds())
 	if err != nil {
 		return allowance{}, fmt.Errorf("read removed limits: %w", err)
 	}

@@ -7,9 +7,9 @@ import (
 
 const (
 	// frugalBytes is what the process may take before garbage is collected more often.
-	frugalBytes = 180 << 20
+	frugalBytes = 100 << 20
 	// frugalPercent is how much room for garbage is left beside what is in use beyond that.
-	frugalPercent = 25
+	frugalPercent = 15
 )
 
 // A frugal keeps the memory of a command small that makes much garbage beside much that

@@ -20,7 +20,10 @@ import (
 )
 
 // Listeners is the part of a configuration that listens on ports that nobody else has.
-const Listeners = "\nlisten: {http: '127.0.0.1:0'}\nadmin: {http: '127.0.0.1:0'}\n"
+const Listeners = `
+listen: {http: "127.0.0.1:0"}
+admin: {http: "127.0.0.1:0"}
+`
 
 // Write writes a configuration to a folder of its own.
 func Write(tb testing.TB, yaml string) (path string) {
@@ -71,11 +74,12 @@ func Start(tb testing.TB, cmd *exec.Cmd) *Process {
 	tb.Cleanup(p.end)
 	serving := p.Logged("serving", nil)
 	p.URL, p.Admin = "http://"+serving.Text("http"), "http://"+serving.Text("admin")
+	asks := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: await.Limit}
 	await.Until(tb, "weir is ready", func() bool {
 		if p.Ended() {
 			tb.Fatalf("weir ended before it was ready")
 		}
-		answer, err := http.Get(p.Admin + "/readyz")
+		answer, err := asks.Get(p.Admin + "/readyz")
 		if err != nil {
 			return false
 		}
@@ -107,6 +111,14 @@ func (p *Process) Logged(message string, like func(logtest.Line) bool) (found lo
 // PID is the process' number.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
+// State tells of a process that has ended; it is nil before.
+func (p *Process) State() *os.ProcessState {
+	if !p.Ended() {
+		return nil
+	}
+	return p.cmd.ProcessState
+}
+
 // Ended reports whether the process has ended.
 func (p *Process) Ended() bool {
 	select {
@@ -135,7 +147,7 @@ func (p *Process) Signal(s os.Signal) {
 func (p *Process) Exit() int {
 	p.tb.Helper()
 	await.Value(p.tb, p.done, "the end of weir")
-	return p.cmd.ProcessState.ExitCode()
+	return p.State().ExitCode()
 }
 
 // end stops the process if it still runs, and looks back at what it said.
@@ -156,12 +168,6 @@ func (p *Process) end() {
 		p.tb.Errorf("weir raced or panicked")
 	}
 	if p.tb.Failed() {
-		p.tb.Logf("weir said:\n%s", last(said, 60))
+		p.tb.Logf("weir said:\n%s", p.Log.Tail(60))
 	}
-}
-
-// last returns the last n lines of s.
-func last(s string, n int) string {
-	lines := strings.SplitAfter(s, "\n")
-	return strings.Join(lines[max(0, len(lines)-n):], "")
 }

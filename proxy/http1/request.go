@@ -128,10 +128,10 @@ func (r *Request) Parse(buf []byte, l *Limits) (n int, err error) {
 
 // Reset makes r ready for another head.
 func (r *Request) Reset() {
-	fields := r.Fields // zeroing in place costs half of copying a new one over the old
-	fields.reset()
-	*r = Request{}
-	r.Fields = fields
+	r.Fields.reset()
+	r.Minor, r.Framing, r.Closes = 0, Framing{}, false
+	r.buf, r.method, r.target, r.authority, r.path, r.query = nil, span{}, span{}, span{}, span{}, 0
+	r.stage, r.section = atStartLine, section{}
 }
 
 // startLine parses the request line and returns its length, 0 if it is not whole.

@@ -36,10 +36,9 @@ func (r *Response) Parse(buf []byte, method string, l *Limits) (n int, err error
 
 // Reset makes r ready for another head.
 func (r *Response) Reset() {
-	fields := r.Fields
-	fields.reset()
-	*r = Response{}
-	r.Fields = fields
+	r.Fields.reset()
+	r.Status, r.Minor, r.Framing, r.Closes = 0, 0, Framing{}, false
+	r.stage, r.section = atStartLine, section{}
 }
 
 // startLine parses the status line and returns its length, 0 if it is not whole.

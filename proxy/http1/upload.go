@@ -28,6 +28,15 @@ type upload struct {
 	futile bool       // nothing can come of it any more: reading has ended for good
 }
 
+// reset makes up ready for another body, and keeps the channel.
+func (up *upload) reset() {
+	up.running, up.whole, up.buf = false, false, nil
+	if up.done != nil { // there was a goroutine, for this body or for one before
+		up.last.Store(false)
+		up.conn, up.sent = nil, false
+	}
+}
+
 // appendAtHand puts a body behind the head that is at hand and fits there.
 func (c *Call) appendAtHand() {
 	b := c.source

@@ -33,7 +33,9 @@ func setForwarded(w *words, t *Request, to *fieldWriter) {
 	if client.IsValid() {
 		to.put(http1.XRealIP, client.AppendTo(to.space[:0]))
 	}
-	if chain := appendChain(to.space[:0], w.chain, peer); len(chain) > 0 {
+	if client == peer && len(w.chain) == 0 && client.IsValid() {
+		to.put(http1.XForwardedFor, to.space) // it has just been written
+	} else if chain := appendChain(to.space[:0], w.chain, peer); len(chain) > 0 {
 		to.put(http1.XForwardedFor, chain)
 	}
 	to.lines(http1.XForwardedHost, w.host) // a trusted peer knows the client's own request

@@ -38,6 +38,9 @@ func New(o admin.Options) http.Handler {
 	mux.Post("/dashboard/logout", d.logout)
 	mux.Get("/", d.page(d.showOverview))
 	mux.Get("/dashboard/series", d.inside(d.serveSeries))
+	if d.Events != nil {
+		mux.Get("/dashboard/events", d.inside(d.Stream))
+	}
 	mux.Get("/dashboard/routes", d.page(d.showRoutes))
 	mux.Get("/dashboard/keys", d.page(d.showKeyForm))
 	mux.Post("/dashboard/keys", d.page(d.lookUp))

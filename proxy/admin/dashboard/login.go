@@ -69,7 +69,7 @@ func (d *dashboard) ours(w http.ResponseWriter, r *http.Request, id string) bool
 		d.show(w, r, view{name: "problem", title: "Too long", status: http.StatusRequestEntityTooLarge, data: "the form cannot be read: " + err.Error()})
 		return false
 	}
-	if !d.made(r.PostForm, id) {
+	if !d.made(r.PostForm.Get("form"), id) {
 		d.show(w, r, view{name: "problem", title: "Not accepted", status: http.StatusForbidden, data: foreignForm})
 		return false
 	}
@@ -79,9 +79,9 @@ func (d *dashboard) ours(w http.ResponseWriter, r *http.Request, id string) bool
 // foreignForm is what those are told who send a form that is not ours.
 const foreignForm = "the form is not of this session, or weir was started anew since it was shown; open the page again and repeat what you did"
 
-// made reports whether a form has the token of the browser with that cookie.
-func (d *dashboard) made(form url.Values, id string) bool {
-	return hmac.Equal([]byte(form.Get("form")), []byte(d.sessions.formToken(id)))
+// made reports whether a form's token is that of the browser with that cookie.
+func (d *dashboard) made(token, id string) bool {
+	return hmac.Equal([]byte(token), []byte(d.sessions.formToken(id)))
 }
 
 // sendToLogin asks for a token first. A page that asks for its live part is sent there

@@ -33,6 +33,16 @@ type simulatedSide struct {
 	proxy.ReplayTally
 }
 
+// Refuses are the refusals of a series over the time of the whole log: it ends with the
+// last of them.
+func (s simulatedSide) Refuses(series proxy.ReplaySeries) []int64 {
+	steps := len(series.Refused)
+	if s.Step > 0 {
+		steps = max(steps, int(s.To.Sub(s.Start)/s.Step)+1)
+	}
+	return append(series.Refused[:len(series.Refused):len(series.Refused)], make([]int64, steps-len(series.Refused))...)
+}
+
 // A simulatedTop is the keys that a limit refuses most, under each configuration.
 type simulatedTop struct {
 	Route, Limit string
@@ -83,23 +93,28 @@ func editable(effective string) string {
 }
 
 // simulate replays the log that is sent. The form is read as it comes: what is before the
-// log, with the token, first.
+// log, with the token, first. The token has another name than in other forms: htmx takes
+// an input called form for the form that it is in, and sends it last.
 func (d *dashboard) simulate(w http.ResponseWriter, r *http.Request) {
 	u, err := admin.ReadUpload(w, r)
 	defer u.Close()
 	v := d.simulateView(u.Values)
 	switch {
 	case err != nil:
-	case !d.made(u.Values, sessionOf(r).id):
+	case !d.made(u.Values.Get("session"), sessionOf(r).id):
 		err = &admin.Problem{Status: http.StatusForbidden, Detail: foreignForm}
 	default:
 		u.Values["field"] = slices.Collect(fieldsOf(v.Fields))
 		var said admin.Simulation
-		if said, err = d.Replay(r.Context(), u, "form", "fields"); err == nil {
+		if said, err = d.Replay(r.Context(), u, "session", "fields"); err == nil {
 			v.tell(said)
 		}
 	}
-	d.show(w, r, v.refuse(err))
+	shown := v.refuse(err)
+	if r.Header.Get("HX-Request") != "" {
+		shown.status = http.StatusOK // for browsers complain of any other that a script is answered with
+	}
+	d.show(w, r, shown)
 }
 
 // fieldsOf are the lines that say something.

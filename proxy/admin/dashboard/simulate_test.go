@@ -65,13 +65,13 @@ func TestSimulate_ShowsBothSideBySide(t *testing.T) {
 	var asked admin.SimulateQuery
 	b := open(t, replaying(&asked))
 	b.get("/dashboard/simulate").shows(t, http.StatusOK, "Access log", "/var/log/weir/access.log", "at most 32 MiB", "Send an access log")
-	token := b.form("/dashboard/simulate").Get("form")
-	p := b.upload("a log", "form", token, "other", "routes: <mine>", "host", "a.example", "fields", " header:X-Phone=phone\n\n uri=path ", "own_log", "false")
+	token := b.form("/dashboard/keys").Get("form")
+	p := b.upload("a log", "session", token, "other", "routes: <mine>", "host", "a.example", "fields", " header:X-Phone=phone\n\n uri=path ", "own_log", "false")
 	p.shows(t, http.StatusOK, "1\u202f234 requests replayed", "Side by side", "&#43;12", ">19<", "the log does not tell &lt;b&gt;", "&#43;86138****8000", "routes: &lt;mine&gt;", `<svg class="spark"`)
 	if asked.Host != "a.example" || strings.Join(asked.Fields, " ") != "header:X-Phone=phone uri=path" || asked.Log == nil {
 		t.Errorf("asked %+v", asked)
 	}
-	b.upload("", "form", token, "own_log", "true").shows(t, http.StatusOK, "As it is served")
+	b.upload("", "session", token, "own_log", "true").shows(t, http.StatusOK, "As it is served")
 	if asked.Log != nil {
 		t.Error("asked for another log than its own")
 	}
@@ -91,9 +91,9 @@ func TestSimulate_BeginsWithWhatIsServed(t *testing.T) {
 func TestSimulate_SaysWhyNothingIsReplayed(t *testing.T) {
 	var asked admin.SimulateQuery
 	b := open(t, replaying(&asked))
-	token := b.form("/dashboard/simulate").Get("form")
-	b.upload("", "form", token, "other", "kept: 1").shows(t, http.StatusBadRequest, "there is no log", "kept: 1")
-	b.upload(strings.Repeat("a", admin.MaxLog+1), "form", token).shows(t, http.StatusRequestEntityTooLarge, "longer than 32 MiB")
+	token := b.form("/dashboard/keys").Get("form")
+	b.upload("", "session", token, "other", "kept: 1").shows(t, http.StatusBadRequest, "there is no log", "kept: 1")
+	b.upload(strings.Repeat("a", admin.MaxLog+1), "session", token).shows(t, http.StatusRequestEntityTooLarge, "longer than 32 MiB")
 	r, err := http.NewRequest(http.MethodPost, b.at+"/dashboard/simulate", strings.NewReader("form="+token))
 	if err != nil {
 		t.Fatal(err)
@@ -110,11 +110,11 @@ func TestSimulate_TakesNoFormOfOthers(t *testing.T) {
 	b := open(t, o)
 	b.upload("a log").shows(t, http.StatusOK, "Admin token")
 	b.login("reads-and-no-more")
-	for _, pairs := range [][]string{nil, {"form", strings.Repeat("0", 32)}} {
+	for _, pairs := range [][]string{nil, {"session", strings.Repeat("0", 32)}} {
 		b.upload("a log", pairs...).shows(t, http.StatusForbidden, "not of this session")
 	}
 	if asked.Log != nil {
 		t.Error("replayed all the same")
 	}
-	b.upload("a log", "form", b.form("/dashboard/simulate").Get("form")).shows(t, http.StatusOK, "requests replayed")
+	b.upload("a log", "session", b.form("/dashboard/keys").Get("form")).shows(t, http.StatusOK, "requests replayed")
 }

@@ -39,13 +39,22 @@ type upstreamResult struct{ target, outcome string }
 // found are metrics that were looked up, by what tells them apart; of a small fixed
 // set.
 type found[K comparable, M any] struct {
-	all atomic.Pointer[map[K]M] // never changed but replaced
+	first atomic.Pointer[foundOne[K, M]] // that was looked up: what most requests want
+	all   atomic.Pointer[map[K]M]        // never changed but replaced
 
 	mu sync.Mutex // held while it is
 }
 
+type foundOne[K comparable, M any] struct {
+	k K
+	m M
+}
+
 // get is the metric of k, if it was looked up before.
 func (f *found[K, M]) get(k K) (m M, ok bool) {
+	if first := f.first.Load(); first != nil && first.k == k {
+		return first.m, true
+	}
 	if all := f.all.Load(); all != nil {
 		m, ok = (*all)[k]
 	}
@@ -62,5 +71,6 @@ func (f *found[K, M]) keep(k K, m M) M {
 	}
 	next[k] = m
 	f.all.Store(&next)
+	f.first.CompareAndSwap(nil, &foundOne[K, M]{k, m})
 	return m
 }

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"math"
+	"math/bits"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -47,8 +48,10 @@ type histogramVec struct {
 // They never change.
 type histogramCells struct {
 	bounds  []float64
-	classic []int // the classic bucket that a cell is part of
-	native  []int // the native one; 0 is the zero bucket
+	nanos   []int64 // bounds, rounded down: a Duration is not greater than one if it is not greater than the other
+	first   [64]int // by how many bits a Duration has: the first cell that such a one can lie in
+	classic []int   // the classic bucket that a cell is part of
+	native  []int   // the native one; 0 is the zero bucket
 }
 
 // A histogram is one series. Its methods are safe for concurrent use.
@@ -87,7 +90,33 @@ func newHistogramCells() *histogramCells {
 		in, _ = slices.BinarySearch(native, bound)
 		c.native = append(c.native, min(in, len(native)-1))
 	}
+	for _, bound := range c.bounds {
+		c.nanos = append(c.nanos, wholeNanos(bound))
+	}
+	for n := range c.first {
+		c.first[n], _ = slices.BinarySearch(c.nanos, int64(uint64(1)<<n>>1))
+	}
 	return c
+}
+
+// wholeNanos is the longest Duration of not more than so many seconds.
+func wholeNanos(seconds float64) int64 {
+	n := time.Duration(seconds * 1e9)
+	for ; (n + 1).Seconds() <= seconds; n++ {
+	}
+	for ; n.Seconds() > seconds; n-- {
+	}
+	return int64(n)
+}
+
+// cell is the one that d lies in, which must not be negative: a few steps from the first
+// one for durations that have as many bits.
+func (c *histogramCells) cell(d time.Duration) int {
+	i := c.first[bits.Len64(uint64(d))]
+	for i < len(c.nanos) && c.nanos[i] < int64(d) {
+		i++
+	}
+	return i
 }
 
 // nativeBounds are the upper bounds of the zero bucket and of the native ones.
@@ -117,17 +146,18 @@ func (v *histogramVec) of(value string) *histogram {
 // observe counts d and returns the classic bucket that it lies in.
 func (h *histogram) observe(d time.Duration) (bucket int) {
 	d = max(d, 0) // a clock may be set back
-	cell, _ := slices.BinarySearch(h.cells.bounds, d.Seconds())
+	cell := h.cells.cell(d)
 	h.counts[cell].Add(1)
 	h.nanos.Add(int64(d))
 	return h.cells.classic[cell]
 }
 
-// due reports whether it is time for another exemplar of a bucket. Of two that ask at
+// due reports whether it is time for another exemplar of a bucket, at so many nanoseconds
+// since 1970. Of two that ask at
 // once both may be told so.
-func (h *histogram) due(bucket int, now time.Time) bool {
+func (h *histogram) due(bucket int, at int64) bool {
 	set := &h.exemplars[bucket].set
-	last, at := set.Load(), now.UnixNano()
+	last := set.Load()
 	if at-last < int64(exemplarEvery) && at >= last {
 		return false
 	}

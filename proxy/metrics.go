@@ -124,7 +124,7 @@ func (m *metrics) took(x *exchange, name string, f *figures) {
 
 // observe notes d of x. Now and then x is an example of those that took so long.
 func (x *exchange) observe(h *histogram, d time.Duration) {
-	if bucket := h.observe(d); h.due(bucket, x.began.Add(x.took)) || x.traceID() != "" {
+	if bucket := h.observe(d); h.due(bucket, x.began.UnixNano()+int64(x.took)) || x.traceID() != "" {
 		h.example(bucket, d, x)
 	}
 }

@@ -69,6 +69,7 @@ func command(t *testing.T, dir string, args ...string) (code int, stdout, stderr
 
 // The admin port must be known to be asked.
 func TestCommand_HealthcheckAsksTheProcess(t *testing.T) {
+	t.Parallel()
 	admin := net.JoinHostPort("127.0.0.1", fmt.Sprint(redistest.FreePort(t)))
 	dir := t.TempDir()
 	config := "upstreams: {demo: echo}\nroutes: [{match: {path: /}, upstream: demo}]\n" +

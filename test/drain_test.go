@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -30,10 +31,10 @@ func TestDrain_RequestsUnderWayEnd(t *testing.T) {
 			answers <- fmt.Sprint(status, body)
 		}()
 	}
-	eventually(t, "the requests are under way", func() bool { return api.hits() == clients })
+	await.Until(t, "the requests are under way", func() bool { return api.hits() == clients })
 
 	w.signal(syscall.SIGTERM)
-	eventually(t, "no connection is taken any more", func() bool {
+	await.Until(t, "no connection is taken any more", func() bool {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(w.URL, "http://"))
 		if err != nil {
 			return true
@@ -61,6 +62,7 @@ func TestDrain_RequestsUnderWayEnd(t *testing.T) {
 }
 
 func TestDrain_IdleConnectionsDoNotHoldIt(t *testing.T) {
+	t.Parallel()
 	w := start(t, sms("1/1m", ""))
 	conn, err := net.Dial("tcp", strings.TrimPrefix(w.URL, "http://"))
 	if err != nil {
@@ -78,14 +80,15 @@ func TestDrain_IdleConnectionsDoNotHoldIt(t *testing.T) {
 // For the time that load balancers need, weir says that it leaves and still
 // takes connections; its answers say that theirs end.
 func TestDrain_DelayTellsFirst(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "weir.yaml"), sms("100/1m", "")+`
-listen: {http: "127.0.0.1:0", drain: {delay: 2s}}
+listen: {http: "127.0.0.1:0", drain: {delay: 5s}}
 admin: {http: "127.0.0.1:0"}
 `)
 	w := startWith(t, dir, "-c", "weir.yaml")
 	w.signal(syscall.SIGTERM)
-	eventually(t, "/readyz says no", func() bool {
+	await.Until(t, "/readyz says no", func() bool {
 		status, _ := w.get(w.Admin + "/readyz")
 		return status == http.StatusServiceUnavailable
 	})
@@ -134,12 +137,13 @@ func TestDrain_ConnectionsInUseAreTold(t *testing.T) {
 
 // Who asks twice does not want to wait.
 func TestDrain_SecondSignalEndsAtOnce(t *testing.T) {
+	t.Parallel()
 	release := make(chan struct{})
 	defer close(release)
 	api := backend(t, func(_ http.ResponseWriter, r *http.Request) { held(r, release) })
 	w := start(t, "routes:\n  - {match: {path: /slow}, upstream: "+api.URL+"}\n")
 	go do(t, http.MethodPost, w.URL+"/slow", nil)
-	eventually(t, "the request is under way", func() bool { return api.hits() == 1 })
+	await.Until(t, "the request is under way", func() bool { return api.hits() == 1 })
 	w.signal(syscall.SIGTERM)
 	w.logged("draining", nil)
 	w.signal(syscall.SIGTERM)
@@ -165,7 +169,7 @@ func TestDrain_ANodeStaysUntilItsEnd(t *testing.T) {
 		status, _ := do(t, http.MethodPost, leaves.URL+"/slow", nil)
 		answer <- status
 	}()
-	eventually(t, "the request is under way", func() bool { return api.hits() == 1 })
+	await.Until(t, "the request is under way", func() bool { return api.hits() == 1 })
 
 	leaves.signal(syscall.SIGTERM)
 	leaves.logged("draining", nil)

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -41,13 +42,13 @@ func TestHandover_RollingRestartLosesNothing(t *testing.T) {
 	cease := pressed(t, "http://"+addr+"/a")
 	for i, old := range weirs {
 		had := old.answered()
-		eventually(t, "it has its part of the load", func() bool { return old.answered() > had })
+		await.Until(t, "it has its part of the load", func() bool { return old.answered() > had })
 		next := begin()
 		old.signal(syscall.SIGTERM)
 		if code := old.exit(); code != 0 {
 			t.Errorf("weir %d ended with %d", i, code)
 		}
-		eventually(t, "the new one has its part of the load", func() bool { return next.answered() > 0 })
+		await.Until(t, "the new one has its part of the load", func() bool { return next.answered() > 0 })
 	}
 	cease()
 }
@@ -109,6 +110,7 @@ func (w *weir) answered() float64 { return w.metric(`weir_requests_total{code="2
 
 // A connection that waits to be accepted when the listener is closed is served.
 func TestHandover_DrainTakesWhoWaits(t *testing.T) {
+	t.Parallel()
 	addr := net.JoinHostPort("127.0.0.1", fmt.Sprint(redistest.FreePort(t)))
 	file := handed(t, addr)
 	w := startWith(t, filepath.Dir(file), "-c", file)

@@ -52,6 +52,7 @@ func (m *manager) hears(assignment string) map[string]string {
 }
 
 func TestNotify_SaysHowItFares(t *testing.T) {
+	t.Parallel()
 	m := newManager(t)
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	write(t, file, sms("1/1m", "")+tail)

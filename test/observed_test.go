@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -40,7 +41,7 @@ func TestExplain_FindsARequestOnWhicheverNodeItWas(t *testing.T) {
 func (w *weir) explains(id string, want ...string) {
 	w.t.Helper()
 	var stdout, stderr string
-	eventually(w.t, "a node knows request "+id, func() bool {
+	await.Until(w.t, "a node knows request "+id, func() bool {
 		var code int
 		code, stdout, stderr = w.admin(w.t.TempDir(), "explain", id)
 		return code == 0

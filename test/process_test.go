@@ -10,6 +10,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/logtest"
 )
 
 // testTimeout is how long a test waits for what must happen, on a busy machine.
@@ -27,7 +30,7 @@ type weir struct {
 	Admin string // http://host:port for operators
 	Dir   string // the working directory
 	File  string // the configuration
-	log   *logBuffer
+	log   *logtest.Log
 
 	t    *testing.T
 	cmd  *exec.Cmd
@@ -54,7 +57,7 @@ func startWith(t *testing.T, dir string, args ...string) *weir {
 // launch is startWith for a command that the caller makes.
 func launch(t *testing.T, dir string, prepare func(w *weir)) *weir {
 	t.Helper()
-	w := &weir{Dir: dir, File: filepath.Join(dir, "weir.yaml"), t: t, log: new(logBuffer), done: make(chan struct{})}
+	w := &weir{Dir: dir, File: filepath.Join(dir, "weir.yaml"), t: t, log: new(logtest.Log), done: make(chan struct{})}
 	prepare(w)
 	w.cmd.Dir = dir
 	w.cmd.Stderr = w.log
@@ -67,9 +70,9 @@ func launch(t *testing.T, dir string, prepare func(w *weir)) *weir {
 	}()
 	t.Cleanup(w.end)
 	serving := w.logged("serving", nil)
-	w.URL = "http://" + serving.text("http")
-	w.Admin = "http://" + serving.text("admin")
-	eventually(t, "weir is ready", func() bool {
+	w.URL = "http://" + serving.Text("http")
+	w.Admin = "http://" + serving.Text("admin")
+	await.Until(t, "weir is ready", func() bool {
 		if w.ended() {
 			t.Fatalf("weir ended before it was ready")
 		}
@@ -139,12 +142,12 @@ func (w *weir) edit(config string) {
 }
 
 // logged waits for a line with that message for which like holds, and returns it.
-func (w *weir) logged(message string, like func(line) bool) line {
+func (w *weir) logged(message string, like func(logtest.Line) bool) logtest.Line {
 	w.t.Helper()
-	var found line
-	eventually(w.t, "a log line "+message, func() bool {
-		for _, l := range w.log.lines() {
-			if l.text("message") == message && (like == nil || like(l)) {
+	var found logtest.Line
+	await.Until(w.t, "a log line "+message, func() bool {
+		for _, l := range w.log.Lines() {
+			if l.Text("message") == message && (like == nil || like(l)) {
 				found = l
 				return true
 			}
@@ -176,21 +179,9 @@ func write(t *testing.T, file, text string) {
 	}
 }
 
-// eventually waits until cond holds, and fails the test if it takes too long.
-func eventually(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	within(t, testTimeout, what, cond)
-}
 
-func within(t *testing.T, limit time.Duration, what string, cond func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(limit)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !cond() {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s", limit, what)
-		}
-		<-tick.C
-	}
+// last returns the last n lines of s.
+func last(s string, n int) string {
+	lines := strings.SplitAfter(s, "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "")
 }

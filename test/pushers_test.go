@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -71,7 +72,7 @@ func TestPush_ManyAtTheSameMoment(t *testing.T) {
 			t.Fatalf("nobody has won: %v", outcomes)
 		}
 		var serves string
-		eventually(t, "all serve one revision", func() bool {
+		await.Until(t, "all serve one revision", func() bool {
 			serves = nodes[0].servedRevision()
 			return nodes[1].servedRevision() == serves && nodes[2].servedRevision() == serves
 		})

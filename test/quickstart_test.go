@@ -32,6 +32,7 @@ func example(t *testing.T) string {
 }
 
 func TestQuickStart_ServesTheExampleWithoutRedis(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "config.example.yaml"), example(t))
 	began := time.Now()
@@ -63,6 +64,7 @@ func TestQuickStart_ServesTheExampleWithoutRedis(t *testing.T) {
 }
 
 func TestQuickStart_ReadsWeirYAMLFirst(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "config.example.yaml"), example(t))
 	write(t, filepath.Join(dir, "weir.yaml"), "routes:\n  - {match: {path: /mine}, upstream: echo}\nupstreams: {echo: echo}\n"+tail)
@@ -77,6 +79,7 @@ func TestQuickStart_ReadsWeirYAMLFirst(t *testing.T) {
 
 // The few lines with which most operators begin.
 func TestQuickStart_SixLines(t *testing.T) {
+	t.Parallel()
 	api := backend(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) })
 	w := start(t, `routes:
   - match: {path: /v1/sms/send}
@@ -98,6 +101,7 @@ func TestQuickStart_SixLines(t *testing.T) {
 // The quick start with Redis is followed as it is written, but for the ports
 // and the patience with Redis of a busy machine: its file, its two processes with their environment, its questions.
 func TestQuickStart_WithRedis(t *testing.T) {
+	t.Parallel()
 	part := doc(t, "README.md").section(t, "Quick start with Redis")
 	server := redistest.Start(t)
 	file, asked := part.blocks("yaml")[0], part.blocks("sh")

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -188,7 +189,7 @@ func (s *storm) edit(name string, nodes ...int) {
 		s.weir(i).edit(s.config)
 	}
 	for _, i := range nodes {
-		eventually(s.t, "the edit is served", func() bool {
+		await.Until(s.t, "the edit is served", func() bool {
 			status, _ := s.weir(i).get(s.weir(i).URL + "/" + name)
 			return status == http.StatusOK
 		})
@@ -199,7 +200,7 @@ func (s *storm) edit(name string, nodes ...int) {
 func (s *storm) decides(nodes ...int) {
 	s.t.Helper()
 	for _, i := range nodes {
-		eventually(s.t, "the node reaches Redis", func() bool {
+		await.Until(s.t, "the node reaches Redis", func() bool {
 			_, body := s.weir(i).get(s.weir(i).Admin + "/readyz")
 			return !strings.Contains(body, "degraded")
 		})

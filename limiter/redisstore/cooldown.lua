@@ -1,13 +1,13 @@
 -- A cooldown: a log of the permits since it began anew. One is a string:
---   state  string  its form, 1; until when the key is banned; the time before the first
---                  entry; then the entries as those of a sliding log. The first PAUSES
---                  permits lie in one without an id. All lowest byte first.
+--   state  string  as that of a sliding log, see sliding_log.lua: what is taken is how
+--                  many permits there are, the last of them when. In form 2, until when
+--                  the key is banned stands before the entries. The first PAUSES permits
+--                  lie in one without an id.
 -- All come back together, one length after the last. limiter's cooldown.go is the
 -- same.
 
 local cooldown = { keys = 1 }
 do
-local PAUSES, COOLDOWN = 32, '<BI6I6'
 
 -- level is how many permits there are; last is when the last of them was taken.
 local function settle(w)
@@ -21,12 +21,25 @@ local function settle(w)
   w.left = cooldown.wait(w) == 0 and 1 or 0
 end
 
+-- parse is where the entries of state begin, the time before the first, and the end of a ban.
+local function parse(state)
+  if byte(state) == 3 then
+    local at, _, _, _, i = one_of(state, 1)
+    return i, at, 0
+  end
+  local form, at, _, _, _, i = struct.unpack(HEAD, state)
+  if form == 1 then return i, at, 0 end
+  if form ~= 2 then error('a state of another form') end
+  local ban
+  ban, i = struct.unpack('<I6', state, i)
+  return i, at, ban
+end
+
 function cooldown.open(w, state)
   w.all, w.ban = {}, 0
   if state then
-    local form, at, i
-    form, w.ban, at, i = struct.unpack(COOLDOWN, state)
-    if form ~= 1 then error('a state of another form') end
+    local i, at
+    i, at, w.ban = parse(state)
     if w.ban > NOW then w.banned = w.ban - NOW end
     while i <= #state do
       local after, n, next, id = entry(state, i)
@@ -37,16 +50,9 @@ function cooldown.open(w, state)
   settle(w)
 end
 
--- step is the pause after so many permits; there are commas between the steps.
-local function step(w)
-  local pauses = {}
-  for s in string.gmatch(w.l.says, '%d+') do pauses[#pauses + 1] = tonumber(s) end
-  return pauses[math.min(w.level, #pauses)]
-end
-
 function cooldown.wait(w)
   if w.level == 0 then return 0 end
-  return math.max(0, w.last + step(w) - NOW)
+  return math.max(0, w.last + pause(w.l.steps, w.level) - NOW)
 end
 
 function cooldown.take(w, _, member)
@@ -56,17 +62,19 @@ function cooldown.take(w, _, member)
 end
 
 local function save(w)
-  local all = w.all
+  local all, level = w.all, 0
   while #all > PAUSES do
     local first = table.remove(all, 1)
     all[1].n, all[1].id = all[1].n + first.n, false
   end
-  local at = all[1] and all[1].at or NOW
-  local parts = { struct.pack(COOLDOWN, 1, w.ban, at) }
+  local before = all[1] and all[1].at or NOW
+  local parts, at = { '', '' }, before
   for i = 1, #all do
-    parts[i + 1] = packed(all[i].at - at, all[i].n, all[i].id)
-    at = all[i].at
+    parts[i + 2] = packed(all[i].at - at, all[i].n, all[i].id)
+    at, level = all[i].at, level + all[i].n
   end
+  if w.ban > NOW then parts[2] = struct.pack('<I6', w.ban) end
+  parts[1] = struct.pack(HEAD, w.ban > NOW and 2 or 1, before, at, level, #all)
   save_state(w, table.concat(parts), math.max(w.l.ttl, w.ban - NOW + SLACK))
 end
 

@@ -29,3 +29,9 @@ v[p + 2] = taken
 left = rates[l] - taken
 --@ reckon
 wait = start + lengths[l] - NOW
+--@ stands
+local start, taken = v[p + 1], v[p + 2]
+if start > NOW then return end
+if NOW - start >= lengths[l] then taken = 0 end
+left = rates[l] - taken
+if cost > left then wait = start + lengths[l] - NOW end

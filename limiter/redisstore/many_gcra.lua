@@ -37,3 +37,10 @@ v[p + 1], v[p + 3] = NOW, debt
 left = floor(mosts[l] - debt + TINY)
 --@ reckon
 wait = until_owed(debt, NOW, rates[l], lengths[l], mosts[l], cost)
+--@ stands
+local start = v[p + 1]
+if start > NOW then return end
+local debt = v[p + 3] - (NOW - start) * rates[l] / lengths[l]
+if debt <= 0 then debt = 0 end
+left = floor(mosts[l] - debt + TINY)
+if cost > left then wait = until_owed(debt, NOW, rates[l], lengths[l], mosts[l], cost) end

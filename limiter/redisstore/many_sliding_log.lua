@@ -21,7 +21,7 @@ local made_after, made_cost, made_id, made -- the entry that was made last
 local function merges(i) return times[i] > HOT and rates[limit_of[i]] > FULL end
 --@ alone
 if byte(raw, #tag + 1) == 3 then
-  its, form, a, b, c, d, body = sub(raw, 1, #tag), one_of(raw, #tag + 1)
+  its, form, a, b, c, d, body = sub(raw, 1, #tag), 1, one_of(raw, #tag + 1)
 else
   its, form, a, b, c, d, body = struct_unpack(alone[l], raw)
 end
@@ -70,6 +70,14 @@ text = adds[i]
 if n > HOT and merges(i) then text, n = packed(NOW - newests[i], given[i]), 1 end
 if raws[i] then text = sub(raws[i], froms[i], lasts[i]) .. text end
 v1, v2, v3, v4 = befores[i], NOW, takens[i] + given[i], counts[i] + n
+--@ take
+if count >= FULL then return end
+left = rates[l] - taken - cost
+if left < 0 then return refuse(from, base, n) end
+wait = cost > left and await(raw, before, body, last, cost - left, lengths[l]) or 0
+--@ stands
+left = rates[l] - taken
+wait = cost > left and await(raw, before, body, last, cost - left, lengths[l]) or 0
 --@ trim
 local old = NOW - lengths[l]
 if newest <= old then -- all have come back

@@ -40,3 +40,12 @@ v[p + 1], v[p + 2], v[p + 3] = number, taken, before
 left = rates[l] - used(number, taken, before, NOW, length)
 --@ reckon
 wait = until_used(number, taken, before, length, rates[l] - cost)
+--@ stands
+local length, start, taken, before = lengths[l], v[p + 1], v[p + 2], v[p + 3]
+local number = floor(NOW / length)
+if start ~= number then
+  if start > number then return end
+  taken, before = 0, start == number - 1 and taken or 0
+end
+left = rates[l] - used(number, taken, before, NOW, length)
+if cost > left then wait = until_used(number, taken, before, length, rates[l] - cost) end

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"math/rand/v2"
-	"strconv"
 	"strings"
 
 	"github.com/google/uuid"
@@ -44,6 +43,15 @@ func packed(a limiter.Algorithm) bool {
 	return false
 }
 
+// layout is the sign, in a state's name, of the algorithm and of how its states are
+// written: what another version writes in another way has another name.
+func layout(a limiter.Algorithm) byte {
+	if a == limiter.Cooldown {
+		return 'c'
+	}
+	return '0' + byte(a)
+}
+
 // count is how many keys a claim's window has: state, log and base, or the state
 // alone. A token bucket has those of Redisson; the other algorithms have their own, told
 // apart by braces, which no limit's name holds. A state's name is short, because it is a
@@ -68,7 +76,7 @@ func (n names) append(out []byte, c *limiter.Claim, i int) []byte {
 	switch a := c.Limit.Algorithm; {
 	case packed(a):
 		box, _ := split(c.Limit.Name)
-		out = append(append(append(out, box...), '{', '0'+byte(a)), '}')
+		out = append(append(append(out, box...), '{', layout(a)), '}')
 	case a != limiter.TokenBucket:
 		out = append(append(append(append(out, c.Limit.Name...), ":{"...), a.String()...), '}')
 		out = append(out, windowKey(i)...)
@@ -175,7 +183,7 @@ func suffix(a limiter.Algorithm) string {
 		return ":value"
 	}
 	if packed(a) {
-		return "{" + strconv.Itoa(int(a)) + "}"
+		return "{" + string(layout(a)) + "}"
 	}
 	return ":{" + a.String() + "}:value"
 }

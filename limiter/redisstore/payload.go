@@ -40,8 +40,13 @@ type limitOf struct {
 	tag   string
 }
 
-// slack is how long keys outlive what they must remember.
-const slack = time.Second
+// slack is how long keys outlive what they must remember. Those of a token bucket live
+// until the last permit has come back, so that without them there is nothing to read: TIME
+// and the time by which keys expire may be read in two milliseconds.
+const (
+	slack       = time.Second
+	bucketSlack = 2 * time.Millisecond
+)
 
 // newPayload makes a payload of the windows of claims, in their order.
 func newPayload(n names, claims []limiter.Claim, rest ...any) *payload {
@@ -120,16 +125,26 @@ func appendLimit(out []byte, l *limiter.Limit, tag string) []byte {
 	out = binary.LittleEndian.AppendUint32(out, uint32(l.Rate.Count))
 	out = appendTime(out, l.Rate.Window)
 	out = binary.LittleEndian.AppendUint32(out, uint32(l.Most()))
-	out = appendTime(out, l.Horizon()+slack)
+	ttl := len(out)
+	out = strconv.AppendInt(append(out, 0), timeToLive(l).Milliseconds(), 10)
+	out[ttl] = byte(len(out) - ttl - 1)
 	out = append(out, byte(len(tag)+1), byte(len(tag)))
 	out = append(out, tag...)
 	at := len(out)
 	out = append(out, 0, 0) // how long the steps are
 	for _, s := range l.Steps {
-		out = append(strconv.AppendInt(out, s.Milliseconds(), 10), ',')
+		out = appendTime(out, s)
 	}
 	binary.LittleEndian.PutUint16(out[at:], uint16(len(out)-at-2))
 	return out
+}
+
+// timeToLive is how long keys of l live after what they last remember.
+func timeToLive(l *limiter.Limit) time.Duration {
+	if l.Algorithm == limiter.TokenBucket {
+		return l.Rate.Window + bucketSlack
+	}
+	return l.Horizon() + slack
 }
 
 // appendTime appends whole ms in 6 bytes.

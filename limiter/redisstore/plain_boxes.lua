@@ -1,9 +1,9 @@
--- plain grants a request whose windows are all that one box holds, in their order, if
+-- plain decides a request whose windows are all that one box holds, in their order, if
 -- nothing about them is unusual: the box is read and written with one format for all of
 -- it, and its values stay in one table meanwhile. States are of one size there.
--- How an algorithm reads a window, takes from it, and reckons how long a wait is, on the
--- values v[p+1] and following of limit l, stands in its many_ALGORITHM.lua: see
--- many_boxes.lua.
+-- How an algorithm reads a window, takes from it, says how it stands without that, and
+-- reckons how long a wait is, on the values v[p+1] and following of limit l, stands in its
+-- many_ALGORITHM.lua: see many_boxes.lua.
 local shapes = {}
 
 -- shaped is what is known of boxes of n limits, the first of which is at o of the windows.
@@ -31,6 +31,22 @@ local function shaped(n, o)
   return { format = format, fresh = fresh, m = m, size = #struct_pack(format, unpack(fresh, 1, m)), life = life }
 end
 
+-- refuse answers a request that some window refuses, and returns where the next begins.
+local function refuse(from, base, n, shape)
+  local at, o, k, to = from + 10, 3 * base + 1, key + 1, r + 1
+  local v, fresh, p = { struct_unpack(shape.format, got[k]) }, shape.fresh, n > 1 and 5 or 2
+  reply[to] = 0
+  for j = 1, n do
+    --@ asked
+    local left, wait
+    --@ stands
+    reply[to + 1], reply[to + 2] = left < 0 and 0 or left, wait or 0
+    at, o, to, p = at + 6, o + 3, to + 2, p + STEP
+  end
+  r, key = to, k
+  return at
+end
+
 -- plain returns where the next request begins; nothing if this one needs more.
 local function plain(from, base, n)
   local at, o, k, to = from + 10, 3 * base + 1, key + 1, r + 1
@@ -50,13 +66,10 @@ local function plain(from, base, n)
   local fresh, p = shape.fresh, n > 1 and 5 or 2
   reply[to] = 1 -- first: what is behind a hole makes a table of another kind
   for j = 1, n do
-    local l, x, y = byte(of, o, o + 2)
-    local cost, c, d, e, u, z = byte(requests, at, at + 5)
+    --@ asked
     local left, wait
-    if x + y * 256 ~= k or u + z * 256 ~= base + j or v[p - 1] ~= fresh[p - 1] or v[p] ~= 1 then return end
-    if c + d + e > 0 then cost = cost + c * 256 + d * 65536 + e * 16777216 end
     --@ take
-    if left < 0 then return end
+    if left < 0 then return raw and refuse(from, base, n, shape) end
     if cost > left then
       --@ reckon
     end
@@ -73,3 +86,8 @@ local function plain(from, base, n)
   r, key = to, k
   return at
 end
+--@ asked
+local l, x, y = byte(of, o, o + 2)
+local cost, c, d, e, u, z = byte(requests, at, at + 5)
+if x + y * 256 ~= k or u + z * 256 ~= base + j or v[p - 1] ~= fresh[p - 1] or v[p] ~= 1 then return end
+if c + d + e > 0 then cost = cost + c * 256 + d * 65536 + e * 16777216 end

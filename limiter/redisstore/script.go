@@ -19,6 +19,18 @@ var (
 	clockLua string
 	//go:embed base.lua
 	baseLua string
+	//go:embed whole.lua
+	wholeLua string
+	//go:embed straight.lua
+	straightLua string
+	//go:embed straight_bucket.lua
+	straightBucketLua string
+	//go:embed lone.lua
+	loneLua string
+	//go:embed lone_bucket.lua
+	loneBucketLua string
+	//go:embed lone_limit.lua
+	loneLimitLua string
 	//go:embed bucket.lua
 	bucketLua string
 	//go:embed take_token_bucket.lua
@@ -41,6 +53,10 @@ var (
 	cooldownLua string
 	//go:embed take_cooldown.lua
 	takeCooldownLua string
+	//go:embed pause.lua
+	pauseLua string
+	//go:embed many_cooldown.lua
+	manyCooldownLua string
 	//go:embed sliding_log.lua
 	slidingLogLua string
 	//go:embed sliding_log_kind.lua
@@ -69,8 +85,8 @@ var (
 	manyBoxesLua string
 	//go:embed plain_boxes.lua
 	plainBoxesLua string
-	//go:embed plain_sliding_log.lua
-	plainSlidingLogLua string
+	//go:embed plain_logs.lua
+	plainLogsLua string
 	//go:embed many_token_bucket.lua
 	manyTokenBucketLua string
 	//go:embed many_fixed_window.lua
@@ -123,6 +139,7 @@ func newScript(parts ...string) script {
 // scripts are the texts as Redis runs them: a clock, the algorithms, and then
 // what is to be done. A test gives a clock of its own.
 type scripts struct {
+	lone     [kinds]script // of one algorithm: for one request of one claim
 	straight [kinds]script // of one algorithm: for requests of one claim each, of different windows
 	several  [kinds]script // of one algorithm: for requests of several claims, of different windows
 	again    [kinds]script // of one algorithm: for several requests on one window
@@ -139,8 +156,8 @@ func newScripts(clock, prefix string) scripts {
 	room := "local ROOM = " + quote(channel(prefix))
 	full := func(last ...string) script {
 		return newScript(append([]string{
-			clock, baseLua, limitsLua, room, windowsLua, boxLua, decideLua, bucketLua, counterLua, counterKindLua, givebackLua, distinctLua,
-			slidingLogLua, slidingLogKindLua, cooldownLua, tellLua,
+			clock, baseLua, wholeLua, limitsLua, room, windowsLua, boxLua, decideLua, bucketLua, counterLua, counterKindLua, givebackLua, distinctLua,
+			slidingLogLua, slidingLogKindLua, pauseLua, cooldownLua, tellLua,
 		}, last...)...)
 	}
 	s := scripts{
@@ -152,23 +169,23 @@ func newScripts(clock, prefix string) scripts {
 	for i := range s.again {
 		s.again[i] = s.mixed
 	}
-	s.again[limiter.TokenBucket] = newScript(clock, baseLua, limitsLua, windowsLua, decideLua, bucketLua, takeLua)
-	s.again[limiter.Concurrent] = s.again[limiter.TokenBucket]
-	s.again[limiter.Cooldown] = newScript(clock, baseLua, limitsLua, windowsLua, boxLua, decideLua, slidingLogLua, cooldownLua, takeLua)
-	s.straight, s.several = s.again, s.again
-	cooldown := parts{common: slidingLogLua, kind: cooldownLua}
-	s.straight[limiter.Cooldown] = newScript(cooldown.general(clock, oneLua), takeCooldownLua)
+	s.lone, s.straight, s.several = s.again, s.again, s.again
+	bucket := parts{"", takeTokenBucketLua, manyTokenBucketLua, "", bucketLua}
 	for a, p := range map[limiter.Algorithm]parts{
-		limiter.TokenBucket:   {"", takeTokenBucketLua, manyTokenBucketLua, "", bucketLua},
+		limiter.TokenBucket:   bucket,
+		limiter.Concurrent:    bucket,
 		limiter.FixedWindow:   {counterLua, takeFixedWindowLua, manyFixedWindowLua, plainBoxesLua, counterKindLua},
 		limiter.SlidingWindow: {counterLua, takeSlidingWindowLua, manySlidingWindowLua, plainBoxesLua, counterKindLua},
 		limiter.GCRA:          {counterLua, takeGCRALua, manyGCRALua, plainBoxesLua, counterKindLua},
-		limiter.SlidingLog:    {slidingLogLua, takeSlidingLogLua, manySlidingLogLua, plainSlidingLogLua, slidingLogKindLua},
+		limiter.SlidingLog:    {slidingLogLua, takeSlidingLogLua, manySlidingLogLua, plainLogsLua, slidingLogKindLua},
+		limiter.Cooldown:      {slidingLogLua + "\n" + pauseLua, takeCooldownLua, manyCooldownLua, plainLogsLua, cooldownLua},
 	} {
-		s.straight[a] = newScript(p.general(clock, oneLua), p.one)
-		s.several[a] = newScript(p.general(clock, onesLua), p.several())
-		if a != limiter.TokenBucket { // which merges what comes at once
-			s.again[a] = newScript(p.general(clock, takeLua), p.again())
+		s.lone[a], s.straight[a] = p.lone(clock), p.straight(clock)
+		s.several[a] = p.several(clock)
+		if p.kind == bucketLua {
+			s.again[a] = newScript(clock, baseLua, wholeLua, limitsLua, windowsLua, decideLua, bucketLua, takeLua) // merges what comes at once
+		} else {
+			s.again[a] = p.again(clock)
 		}
 	}
 	return s
@@ -184,6 +201,8 @@ func (s *scripts) take(b *payload) *script {
 		return &s.again[a]
 	case b.several:
 		return &s.several[a]
+	case b.windowCount == 1:
+		return &s.lone[a]
 	default:
 		return &s.straight[a]
 	}

@@ -1,38 +1,70 @@
 package redisstore
 
-import "strings"
+import (
+	"maps"
+	"slices"
+	"strings"
+)
 
 // parts are those of the scripts of one algorithm: what all of them have; what takes
 // requests of one claim, or of many; and what knows all about it.
 type parts struct{ common, one, many, plain, kind string }
 
-// general begins a script that goes straight on where nothing is unusual. What others
-// need it defines only when it meets them: to define it costs as much as a decision.
-func (p parts) general(clock, last string) string {
+// general is what others than the usual need: it is defined only where it is met, because
+// to define it costs as much as a decision.
+func (p parts) general(last ...string) string {
 	box := boxLua
 	if p.kind == bucketLua {
 		box = ""
 	}
-	return strings.Join([]string{
-		clock, baseLua, limitsLua, p.common, "local function general()", windowsLua, box, decideLua, p.kind, last, "end",
-	}, "\n")
+	before, windows := last[:len(last)-1], []string{windowsLua, box, decideLua, p.kind, last[len(last)-1], "end\n"}
+	return strings.Join(slices.Concat([]string{"local function general()"}, before, windows), "\n")
+}
+
+// straight decides requests of one claim each, on different windows.
+func (p parts) straight(clock string) script {
+	own := sections(p.one)
+	own["general"] = p.general(wholeLua, oneLua)
+	if p.kind == bucketLua {
+		return newScript(clock, baseLua, wholeLua, limitsLua, p.common, weave(straightBucketLua, own))
+	}
+	return newScript(clock, baseLua, limitsLua, p.common, weave(straightLua, own))
+}
+
+// lone decides one request of one claim.
+func (p parts) lone(clock string) script {
+	own := sections(p.one)
+	own["limit"], own["general"] = loneLimitLua, p.general(wholeLua, limitsLua, oneLua)
+	if p.kind == bucketLua {
+		return newScript(clock, baseLua, wholeLua, p.common, weave(loneBucketLua, own))
+	}
+	return newScript(clock, baseLua, p.common, weave(loneLua, own))
 }
 
 // several decides requests of several claims each, one after another.
-func (p parts) several() string {
+func (p parts) several(clock string) script {
 	own := sections(p.many)
+	own["general"] = p.general(onesLua)
 	if p.kind == bucketLua {
-		return weave(strings.Join([]string{own["wait"], answerLua, severalLua}, "\n"), own)
+		own["begin"] = sections(p.one)["begin"]
+		return p.weave(clock, own, own["wait"], answerLua, severalLua)
 	}
-	return weave(strings.Join([]string{
-		manyHeadLua, p.plain, "local function others()", manyBoxesLua, own["wait"], answerLua, "return fetch, answer, fits, store", "end", severalBoxesLua,
-	}, "\n"), own)
+	plain := sections(p.plain)
+	maps.Copy(own, plain)
+	own["others"] = strings.Join([]string{"local function others()", manyBoxesLua, own["wait"], answerLua, "return fetch, answer, fits, store", "end\n"}, "\n")
+	return p.weave(clock, own, manyHeadLua, plain[""], severalBoxesLua)
 }
 
 // again decides requests of which many are for the same windows.
-func (p parts) again() string {
+func (p parts) again(clock string) script {
 	own := sections(p.many)
-	return weave(strings.Join([]string{manyHeadLua, manyBoxesLua, own["wait"], answerLua, againLua}, "\n"), own)
+	own["general"] = p.general(takeLua)
+	return p.weave(clock, own, manyHeadLua, manyBoxesLua, own["wait"], answerLua, againLua)
+}
+
+// weave makes a script of what all have and of texts that name sections.
+func (p parts) weave(clock string, sections map[string]string, texts ...string) script {
+	return newScript(clock, baseLua, wholeLua, limitsLua, p.common, weave(strings.Join(texts, "\n"), sections))
 }
 
 // mark begins the lines of Lua that name a section.

@@ -13,7 +13,10 @@ while from <= #requests do
   if read_all and usual then
     store()
   else
-    one = one or general()
+    if not one then
+      --@ general
+      one = general()
+    end
     next, r = one(base, n, from, reply, to)
   end
   from, base = next, base + n

@@ -16,7 +16,10 @@ end
 while true do
   pcall(go) -- if it fails, by what it read, or stops, the request at from needs more
   if from > #requests then return reply end
-  if not fetch then fetch, answer, fits, store = others() end
+  if not fetch then
+    --@ others
+    fetch, answer, fits, store = others()
+  end
   local n, to, next = byte(requests, from), r, nil
   local read_all, usual = pcall(fetch, base, n)
   if read_all and usual then
@@ -26,7 +29,10 @@ while true do
   if read_all and usual then
     store()
   else
-    one = one or general()
+    if not one then
+      --@ general
+      one = general()
+    end
     next, r = one(base, n, from, reply, to)
     local x, y = byte(of, 3 * (base + n) - 1, 3 * (base + n))
     key = x + y * 256

@@ -39,10 +39,10 @@ local function entry(s, i)
   return after, n, i
 end
 
--- one_of reads a state of form 3 at i as unpack of HEAD does one of form 1.
+-- one_of reads what a state of form 3 at i says, as unpack of HEAD does behind the form.
 local function one_of(s, i)
   local _, at, _, n = struct.unpack('<BI6BB', s, i)
-  return 1, at, at, n, 1, i + 7
+  return at, at, n, 1, i + 7
 end
 
 -- packed writes an entry; id is false of one that is merged.

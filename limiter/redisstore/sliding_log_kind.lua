@@ -43,7 +43,7 @@ function log.open(w, state)
   if state then
     local form
     if byte(state) == 3 then
-      form, w.before, w.newest, w.taken, w.count, w.from = one_of(state, 1)
+      form, w.before, w.newest, w.taken, w.count, w.from = 1, one_of(state, 1)
     else
       form, w.before, w.newest, w.taken, w.count, w.from = struct.unpack(HEAD, state)
     end

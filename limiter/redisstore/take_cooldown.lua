@@ -1,72 +1,31 @@
--- take_cooldown is take for requests of one claim each, every one on a window of its
--- own: straight on, see take_sliding_log.lua.
--- KEYS   state of each window
--- ARGV   limits and windows, see limits.lua and list_windows; then all requests in one string, see
---        decide
--- reply  as that of take
--- The whole script is one step for everybody else.
-local COOLDOWN, PAUSES = '<BI6I6', 32 -- see cooldown.lua
-local struct_pack, struct_unpack = struct.pack, struct.unpack
-local got, reply, r, from, one = call('MGET', unpack(KEYS)), { NOW }, 1, 1, nil
-local pauses = {} -- of each limit
-
--- pause is that of the limit l after so many permits.
-local function pause(l, level)
-  local all = pauses[l]
-  if not all then
-    all = {}
-    for s in string.gmatch(steps[l], '%d+') do all[#all + 1] = tonumber(s) end
-    pauses[l] = all
+-- How a cooldown decides one request, see straight.lua.
+--@ decide
+local form, before, newest, taken, count, body = 1, NOW, NOW, 0, 0, 1
+if state then
+  form = 0
+  if sub(state, 1, #tag) == tag then
+    if #state == #tag + ONE_SIZE and byte(state, #tag + 1) == 3 then
+      form, before, newest, taken, count, body = 1, one_of(state, #tag + 1)
+    elseif #state >= #tag + 19 then
+      form, before, newest, taken, count, body = struct_unpack(HEAD, state, #tag + 1)
+    end
   end
-  return all[math.min(level, #all)]
+  if form == 1 and newest <= NOW - length then taken, count = 0, 0 end -- all have come back
 end
-
-for i = 1, #KEYS do
-  local l, state = byte(of, 3 * i - 2), got[i]
-  local tag, cost = tags[l], byte(requests, from + 10)
-  local form, ban, first, last, level, count, body = 1, 0, NOW, NOW, 0, 0, ''
-  if state then
-    form = 0
-    if #state >= #tag + 13 and sub(state, 1, #tag) == tag then
-      local at
-      form, ban, first, at = struct_unpack(COOLDOWN, state, #tag + 1)
-      last = first
-      local begin, size = at, #state
-      while form == 1 and at <= size do
-        local after, n, next = entry(state, at)
-        last, level, count, at = last + after, level + n, count + 1, next
-      end
-      if level > 0 and last <= NOW - lengths[l] then -- all have come back
-        first, last, level, count = NOW, NOW, 0, 0
-      elseif count > 0 then
-        body = sub(state, begin)
-      else
-        first, last = NOW, NOW
-      end
-    end
-  end
-  -- No ban, no clock that was set back, no entry too many.
-  local usual = form == 1 and ban <= NOW and last <= NOW and count < PAUSES and cost == 1
-  if usual then
-    local allowed, wait = 0, 0
-    if level > 0 then wait = last + pause(l, level) - NOW end
-    if wait <= 0 then
-      allowed, wait = 1, pause(l, level + 1)
-      local text = tag .. struct_pack(COOLDOWN, 1, ban, first) .. body .. packed(NOW - last, 1, sub(requests, from + 2, from + 9))
-      if state then
-        call('SET', KEYS[i], text, 'PX', ttls[l])
-      else -- what is of another type looks like nothing in an MGET
-        usual = call('SET', KEYS[i], text, 'PX', ttls[l], 'NX')
-      end
-    end
-    reply[r + 1], reply[r + 2], reply[r + 3] = allowed, 0, wait
-  end
-  if usual then
-    r = r + 3
+if taken > 0 then wait = newest + pause(step, taken) - NOW end
+-- No ban, no clock that was set back, no entry too many.
+usual = form == 1 and newest <= NOW and (wait > 0 or count < PAUSES)
+if usual and wait <= 0 then
+  local text, id = nil, sub(requests, from + 2, from + 9)
+  if count == 0 then
+    text = tag .. struct_pack(ONE, 3, NOW, 16, 1, id)
   else
-    one = one or general()
-    r = one(l, i, i, from, reply, r, state)
+    text = tag .. struct_pack(HEAD, 1, before, NOW, taken + 1, count + 1) .. sub(state, body) .. packed(NOW - newest, 1, id)
   end
-  from = from + 16
+  allowed, wait = 1, pause(step, taken + 1)
+  if state then
+    call('SET', key, text, 'PX', ttl)
+  else -- what is of another type looks like nothing in an MGET
+    usual = call('SET', key, text, 'PX', ttl, 'NX')
+  end
 end
-return reply

@@ -1,113 +1,65 @@
--- take_token_bucket is take for requests of one claim each, every one on a window of
--- its own: the usual way straight on, without what only others need.
--- KEYS   value, permits and base of each window
--- ARGV   limits and windows, see limits.lua and list_windows; then all requests in one string, see
---        decide
--- reply  as that of take
--- The whole script is one step for everybody else.
+-- How a token bucket decides one request, see straight.lua; its frames are
+-- straight_bucket.lua and lone_bucket.lua. What is of another kind than usual: an entry of
+-- 256 permits or more, or of somebody else's; a log of many.
 --
--- Value and permits live until the last permit has come back (and 2 ms: TIME and the
--- time by which keys expire may be read in two milliseconds), so without both there
--- is nothing to read and nothing to trim.
-local lives, sinces, olds, now = {}, {}, {}, int(NOW)
-local strings, n = {}, 0
-for i = 1, #KEYS, 3 do
-  strings[n + 1], strings[n + 2] = KEYS[i], KEYS[i + 2]
-  n = n + 2
-end
-local got, reply, r, from, one = call('MGET', unpack(strings)), { NOW }, 1, 1, nil
+-- Value and permits live until the last permit has come back, so without both there is
+-- nothing to read and nothing to trim. Times are read one at a time: Redis writes them as
+-- texts, which costs more than the permits of ten entries.
+--@ begin
+local SMALL = 12
 
--- live sums the permits of the entries that are out, and counts them; nothing if one
--- is not as usual: of 255 or more, or of somebody else's.
-local function live(log, since)
-  local entries, sum = redis.pcall('ZRANGEBYSCORE', log, since, '+inf'), 0
-  if entries.err then return nil end
+-- live sums the permits of entries; nothing if one is not as usual.
+local function live(entries)
+  local sum = 0
   for i = 1, #entries do
     local x, y, z, t = byte(entries[i], -4, -1)
     if not t or y + z + t > 0 then return nil end
     sum = sum + x
   end
-  return sum, #entries
+  return sum
 end
 
--- exact reads a short log with its times: what is out, how many entries that are, and
--- whether there are others. Nothing if it is long or not as usual.
-local ats, ns = {}, {}
-local function exact(log, length)
-  local all, sum, size = redis.pcall('ZRANGE', log, 0, 15, 'WITHSCORES'), 0, 0
-  if all.err or #all == 32 then return nil end
-  for i = 1, #all, 2 do
-    local x, y, z, t = byte(all[i], -4, -1)
-    local at = tonumber(all[i + 1])
-    if not t or y + z + t > 0 or at > NOW then return nil end
-    if at > NOW - length then
-      size, sum = size + 1, sum + x
-      ats[size], ns[size] = at, x
+-- await is how long until so many permits of entries have come back, of which what is taken
+-- now does last; nothing if that is not as usual.
+local function await(log, entries, short, length)
+  for i = 1, #entries do
+    short = short - byte(entries[i], -4)
+    if short <= 0 then
+      local at = tonumber(call('ZSCORE', log, entries[i]))
+      return at <= NOW and at + length - NOW
     end
-  end
-  return sum, size, size < #all / 2
-end
-
--- waits is how long until so many more of the entries that exact read have come back.
-local function waits(short, size, length)
-  for i = 1, size do
-    short = short - ns[i]
-    if short <= 0 then return ats[i] + length - NOW end
   end
   return length
 end
-
-for i = 1, #KEYS / 3 do
-  local k = 3 * i - 2
-  local l = byte(of, k)
-  local rate, length, ttl, log, value = rates[l], lengths[l], lives[l], KEYS[k + 1], got[2 * i - 1]
-  if not ttl then
-    ttl = int(length + 2)
-    lives[l] = ttl
-  end
-  local b, c, d, e = byte(requests, from + 10, from + 13)
-  local cost, left, wait, trims = b, nil, 0, false
-  if c + d + e > 0 then cost = b + c * 256 + d * 65536 + e * 16777216 end
-  if got[2 * i] then
-    left = nil -- a ban, or many entries
-  elseif not value then
-    -- What is of another type looks like nothing in an MGET.
-    if call('EXISTS', log) == 0 and call('SET', KEYS[k], count_text(rate - cost), 'PX', ttl, 'NX') then left = rate - cost end
-    if left and left < cost then wait = length end
-  else
-    value = tonumber(value)
-    if not olds[l] then
-      olds[l] = int(NOW - length)
-      sinces[l] = '(' .. olds[l]
-    end
-    local sum, size
-    if value and value >= 2 * cost then
-      sum, size = live(log, sinces[l])
-      trims = sum and value ~= rate - sum
-    end
-    if not sum or rate - sum < 2 * cost then -- it is refused, or the next one is
-      sum, size, trims = exact(log, length)
-      if sum and sum + cost > rate - cost then wait = waits(sum + cost + (sum + cost > rate and 0 or cost) - rate, size, length) end
-    end
-    if sum and sum + cost > rate then
-      local rest = rate - sum
-      reply[r + 1], reply[r + 2], reply[r + 3] = 0, rest < 0 and 0 or rest, wait
-      r, left = r + 3, -1
-    elseif sum and size < 12 then
-      left = rate - sum - cost
-    end
-  end
-  if not left then
-    one = one or general()
-    r = one(l, i, k, from, reply, r, got[2 * i - 1], got[2 * i])
-  elseif left >= 0 then
+--@ decide
+if base then -- a ban, or many entries
+elseif not value then
+  -- What is of another type looks like nothing in an MGET.
+  if call('EXISTS', log) == 0 and call('SET', state, count_text(rate - cost), 'PX', ttl, 'NX') then
+    usual, allowed, left = true, 1, rate - cost
+    if cost > left then wait = length end
     call('ZADD', log, now, sub(requests, from + 1, from + 13))
-    if trims then call('ZREMRANGEBYSCORE', log, '-inf', olds[l]) end
     call('PEXPIRE', log, ttl)
-    if got[2 * i - 1] then call('SET', KEYS[k], count_text(left), 'PX', ttl) end
-    reply[r + 1], reply[r + 2], reply[r + 3] = 1, left, wait
-    r = r + 3
   end
-  from = from + 16
+else
+  if not old then
+    old = int(NOW - length)
+    since = '(' .. old
+  end
+  local entries = redis.pcall('ZRANGEBYSCORE', log, since, '+inf')
+  local sum = not entries.err and live(entries)
+  if sum then
+    left = rate - sum
+    local rest = cost <= left and left - cost or left
+    if cost > rest then wait = await(log, entries, cost - rest, length) end
+    usual = wait and (cost > left or #entries < SMALL)
+    if usual and cost <= left then
+      call('ZADD', log, now, sub(requests, from + 1, from + 13))
+      if tonumber(value) ~= left then call('ZREMRANGEBYSCORE', log, '-inf', old) end
+      call('PEXPIRE', log, ttl)
+      call('SET', state, count_text(rest), 'PX', ttl)
+      allowed = 1
+    end
+    left = rest
+  end
 end
-return reply

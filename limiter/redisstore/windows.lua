@@ -10,10 +10,9 @@ local function list_limits()
     local old = int(NOW - length)
     limits[i] = {
       kind = KINDS[algorithm], algorithm = algorithm, merges = rate > FULL and algorithm ~= 4,
-      rate = rate, length = length, most = mosts[i], says = steps[i], ttl = ttls[i], tag = tags[i],
-      old = old, since = '(' .. old, horizon = ttls[i] - SLACK,
+      rate = rate, length = length, most = mosts[i], steps = steps[i], ttl = ttls[i], tag = tags[i],
+      old = old, since = '(' .. old, horizon = algorithm == 0 and length or ttls[i] - SLACK,
     }
-    if algorithm == 0 then limits[i].ttl = int(length + 2) end -- see take_token_bucket.lua
   end
   return limits
 end

@@ -30,7 +30,7 @@ func (n *Node) openAccessLog(o Options) error {
 		return fmt.Errorf("access_log.file cannot be written: %w; name a file in a folder that weir may write to", err)
 	}
 	queue := newLogQueue(file)
-	n.access = &accessLog{proxy.AccessWriter{Log: zerolog.New(queue).Level(zerolog.InfoLevel).Hook(clock{}), Lines: queue}, file}
+	n.access = &accessLog{proxy.AccessWriter{Log: zerolog.New(queue).Level(zerolog.InfoLevel).Hook(newClock()), Lines: queue}, file}
 	watchDropped(n.registry, o.Log.queue, queue)
 	n.closers.push("access log", func(context.Context) error {
 		queue.Close()

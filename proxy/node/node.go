@@ -54,6 +54,7 @@ type Node struct {
 	systemd      systemd
 	reloads      *reloadStatus
 	drains       config.Drain
+	replaying    replaying
 	draining     atomic.Bool
 
 	closers closers
@@ -66,7 +67,7 @@ type Node struct {
 // node runs until Close. When Start returns an error, nothing is left open.
 func Start(ctx context.Context, o Options) (*Node, error) {
 	n := &Node{
-		log: o.Log.Logger, build: o.Build, registry: newRegistry(o.Build), systemd: systemd{o.Log.Logger}, drains: o.Config.Listen.Drain,
+		log: o.Log.Logger, build: o.Build, registry: newRegistry(o.Build), systemd: systemd{o.Log.Logger}, drains: o.Config.Listen.Drain, replaying: make(replaying, 1),
 		source:  &configSource{path: o.Path, own: o.Config, log: o.Log.Logger},
 		serving: newTasks(), member: newTasks(), failed: make(chan error, 1),
 	}

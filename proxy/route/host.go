@@ -3,7 +3,6 @@ package route
 import (
 	"fmt"
 	"net/netip"
-	"strconv"
 	"strings"
 )
 
@@ -39,11 +38,15 @@ func normalizeHost(authority string) (string, error) {
 
 // isPort reports whether s is a port number or empty, which RFC 3986 allows.
 func isPort(s string) bool {
-	if s == "" {
-		return true
+	port := 0
+	for i := range len(s) {
+		c := s[i]
+		if c < '0' || c > '9' || len(s) > len("65535") {
+			return false
+		}
+		port = port*10 + int(c-'0')
 	}
-	_, err := strconv.ParseUint(s, 10, 16)
-	return err == nil && len(s) <= len("65535")
+	return port <= 65535
 }
 
 // isName reports whether s is a sequence of labels separated by dots, or an

@@ -26,7 +26,7 @@ func goals() (all []goal) {
 	}
 	const hot, lone = "hot key, 1000/1s", "one per call, new key"
 	add(hot, "sliding_log", cell{hot, "token_bucket"}, 0.65)
-	for _, r := range []string{"1/60s, new key", "10/1s, 10,000 keys", "1000/1s, 10,000 keys", hot, lone} {
+	for _, r := range []string{"1/60s, new key", "10/1s, 10,000 keys", "1000/1s, 10,000 keys", hot} {
 		add(r, "sliding_log", cell{r, "floor"}, 2)
 	}
 	for _, r := range []string{"10/1s, 10,000 keys", "1000/1s, 10,000 keys"} {
@@ -40,6 +40,11 @@ func goals() (all []goal) {
 	for _, v := range []string{"token_bucket", "sliding_log", "gcra", "fixed_window", "cooldown"} {
 		add("3 limits on one key", v, cell{"1 limit on one key", v}, 1.8)
 	}
+	// Six keys cannot be had for less than twice two: bare is the floor of that layout.
+	add("3 limits on one key", "token_bucket", cell{"3 limits on one key", "bare"}, 1.4)
+	// When this goal was set a lone token_bucket took 3.3 of floor. Half of what it takes now
+	// is less than floor.
+	add(lone, "sliding_log", cell{lone, "floor"}, 1.67)
 	add(perCall, "token_bucket", cell{}, 25)
 	add(perRequest, "token_bucket", cell{}, 13)
 	return all

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -40,13 +39,15 @@ type variant struct {
 
 func variants() []variant {
 	return []variant{
-		{name: "floor", call: plain(floorLua)},
-		{name: "bare", call: plain(bareLua)},
+		{name: "floor", call: counts},
+		{name: "bare", call: bares},
 		{name: "token_bucket", call: ours(limiter.TokenBucket)},
 		{name: "sliding_log", call: ours(limiter.SlidingLog)},
 		{name: "gcra", call: ours(limiter.GCRA)},
 		{name: "fixed_window", call: ours(limiter.FixedWindow)},
 		{name: "cooldown", call: ours(limiter.Cooldown)},
+		{name: "concurrent", call: ours(limiter.Concurrent)},
+		{name: "distinct", call: ours(limiter.Distinct)},
 		{name: "redis_rate", call: redisRate, alone: true},
 		{name: "redisson", call: redissons, prepare: redissonConfig, alone: true},
 	}
@@ -59,6 +60,9 @@ func keyOf(n int) (k limiter.Key) {
 	binary.BigEndian.PutUint64(k[8:], uint64(n+1))
 	return k
 }
+
+// valueOf is what distinct limits count; others take no notice of it.
+func valueOf(n int) limiter.Key { return limiter.KeyOf("value", fmt.Sprint(n)) }
 
 func newID() string {
 	var id [8]byte
@@ -81,14 +85,18 @@ func ours(a limiter.Algorithm) func(*testing.B, *stage, []limiter.Rate, int) *te
 		for i, rate := range rates {
 			limits[i] = &limiter.Limit{Name: fmt.Sprintf("send.phone:%s", limiter.WindowName(rate.Window)), Rate: rate, Algorithm: a}
 			if a == limiter.Cooldown {
-				limits[i].Rate, limits[i].Steps = limiter.Rate{Count: 1, Window: rate.Window}, []time.Duration{max(rate.Window/time.Duration(rate.Count), time.Millisecond)}
+				// It grants, as the others do: rates of one a window are those of which it refuses the second.
+				limits[i].Rate, limits[i].Steps = limiter.Rate{Count: 1, Window: rate.Window}, []time.Duration{time.Millisecond}
+				if rate.Count == 1 {
+					limits[i].Steps[0] = rate.Window
+				}
 			}
 		}
 		take := func(n int) limiter.Decision {
 			var d limiter.Decision
 			claims := make([]limiter.Claim, len(limits))
 			for i, l := range limits {
-				claims[i] = limiter.Claim{Limit: l, Key: keyOf(n), Cost: 1}
+				claims[i] = limiter.Claim{Limit: l, Key: keyOf(n), Cost: 1, Value: valueOf(n)}
 			}
 			if err := store.Take(context.Background(), claims, &d); err != nil {
 				b.Error(err)
@@ -96,12 +104,13 @@ func ours(a limiter.Algorithm) func(*testing.B, *stage, []limiter.Rate, int) *te
 			return d
 		}
 		take(1 << 20) // now Redis knows the script
-		keys, ids := make([]string, size), make([]string, size)
+		keys, ids := make([]string, size), make([]string, 2*size)
 		var wg sync.WaitGroup
 		one := func(i int) {
 			d := take(1<<21 + i)
 			keys[i] = keyText(1<<21 + i)
-			ids[i] = string(d.Permit.ID[:8])
+			v := valueOf(1<<21 + i)
+			ids[2*i], ids[2*i+1] = string(d.Permit.ID[:8]), string(v[:8])
 		}
 		if size == 1 {
 			one(0)
@@ -137,7 +146,7 @@ func hot(a limiter.Algorithm, rate limiter.Rate, size int) func(*testing.B, *sta
 		var ids []string
 		take := func(n int) {
 			var d limiter.Decision
-			if err := store.Take(context.Background(), []limiter.Claim{{Limit: l, Key: keyOf(n), Cost: 1}}, &d); err != nil {
+			if err := store.Take(context.Background(), []limiter.Claim{{Limit: l, Key: keyOf(n), Cost: 1, Value: valueOf(n)}}, &d); err != nil {
 				b.Error(err)
 			}
 			mu.Lock()
@@ -163,39 +172,43 @@ func hot(a limiter.Algorithm, rate limiter.Rate, size int) func(*testing.B, *sta
 	}
 }
 
-// plain makes calls of a script that stands by itself.
-func plain(script string) func(*testing.B, *stage, []limiter.Rate, int) *template {
-	return func(_ *testing.B, s *stage, rates []limiter.Rate, size int) *template {
-		hash := s.load(script)
-		per := 1
-		if script == bareLua {
-			per = 2
+// counts makes calls of floor.lua, one for each limit.
+func counts(_ *testing.B, s *stage, rates []limiter.Rate, size int) *template {
+	hash, keys := s.load(floorLua), make([]string, size)
+	var raw []byte
+	for _, rate := range rates {
+		words := []string{"evalsha", hash, fmt.Sprint(size)}
+		for i := range keys {
+			keys[i] = keyText(1<<21 + i)
+			words = append(words, plainName("flor", keys[i], rate)+":value")
 		}
-		var keys, ids []string
-		requests := []byte{}
-		for i := range size {
-			id := newID()
-			keys, ids = append(keys, keyText(1<<21+i)), append(ids, id)
-			requests = append(append(append(requests, 8), id...), 1, 0, 0, 0)
-		}
-		var raw []byte
-		for _, rate := range rates {
-			words := []string{"evalsha", hash, fmt.Sprint(per * size)}
-			for _, k := range keys {
-				name := strings.ToLower(script[3:8]) + ":{" + k + "}:send.phone:" + limiter.WindowName(rate.Window)
-				words = append(words, name+":value")
-				if per == 2 {
-					words = append(words, name+":permits")
-				}
-			}
-			words = append(words, fmt.Sprint(rate.Count), fmt.Sprint(rate.Window.Milliseconds()))
-			if per == 2 {
-				words = append(words, string(requests))
-			}
-			raw = append(raw, encode(words...)...)
-		}
-		return newTemplate(raw, keys, ids)
+		raw = append(raw, encode(append(words, fmt.Sprint(rate.Count), fmt.Sprint(rate.Window.Milliseconds()))...)...)
 	}
+	return newTemplate(raw, keys, nil)
+}
+
+// bares makes calls of bare.lua, one for all limits.
+func bares(_ *testing.B, s *stage, rates []limiter.Rate, size int) *template {
+	keys, ids := make([]string, size), make([]string, size)
+	words := []string{"evalsha", s.load(bareLua), fmt.Sprint(2 * size * len(rates))}
+	requests := []byte{}
+	for i := range keys {
+		keys[i], ids[i] = keyText(1<<21+i), newID()
+		requests = append(append(append(requests, 8), ids[i]...), 1, 0, 0, 0)
+		for _, rate := range rates {
+			name := plainName("bare", keys[i], rate)
+			words = append(words, name+":value", name+":permits")
+		}
+	}
+	for _, rate := range rates {
+		words = append(words, fmt.Sprint(rate.Count), fmt.Sprint(rate.Window.Milliseconds()))
+	}
+	return newTemplate(encode(append(words, string(requests))...), keys, ids)
+}
+
+// plainName is as long as the names of ours.
+func plainName(prefix, key string, rate limiter.Rate) string {
+	return prefix + ":{" + key + "}:send.phone:" + limiter.WindowName(rate.Window)
 }
 
 // redisRate records what redis_rate sends; it decides one request a call.

@@ -49,7 +49,9 @@
 // # What it guarantees
 //
 //   - Heads and chunk lines are generated from what was understood, and never
-//     relayed: no received framing byte reaches the other side.
+//     relayed: no received framing byte reaches the other side. A field line that
+//     was read and stands in the buffer byte for byte as it would be generated is
+//     copied from there.
 //   - Every name, value, target and status that is sent has been checked, when it
 //     was parsed or when it was added. ErrOutgoing says that one cannot be sent;
 //     nothing has been sent then.

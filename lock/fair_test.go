@@ -4,6 +4,8 @@ import (
 	"context"
 	"testing"
 	"time"
+
+	"github.com/weir-proxy/weir/test/await"
 )
 
 const fairQueue = "redisson_lock_queue:{a}"
@@ -11,7 +13,7 @@ const fairQueue = "redisson_lock_queue:{a}"
 // queued waits until so many stand in the queue.
 func (w *testServer) queued(n int64) {
 	w.t.Helper()
-	eventually(w.t, "the queue is as long as it should be", func() bool { return w.eye.LLen(ctxOf(w.t), fairQueue).Val() == n })
+	await.Until(w.t, "the queue is as long as it should be", func() bool { return w.eye.LLen(ctxOf(w.t), fairQueue).Val() == n })
 }
 
 func TestFair_ServesInOrderAcrossProcesses(t *testing.T) {
@@ -120,7 +122,7 @@ func TestFair_KeepsItsPlaceInALongQueue(t *testing.T) {
 	// As if the waiter had stood there for nearly its five minutes.
 	waiter := w.eye.LIndex(ctxOf(t), fairQueue, 0).Val()
 	w.eye.Do(ctxOf(t), "zadd", "redisson_lock_timeout:{a}", time.Now().Add(time.Second).UnixMilli(), waiter)
-	eventually(t, "it wrote down a later time", func() bool {
+	await.Until(t, "it wrote down a later time", func() bool {
 		return time.Until(time.UnixMilli(int64(w.eye.ZScore(ctxOf(t), "redisson_lock_timeout:{a}", waiter).Val()))) > 4*time.Minute
 	})
 	unlocked(t, h)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -44,7 +45,7 @@ func TestLostReply_OfAWaiterIsNotASecondHold(t *testing.T) {
 	h := locked(t, w.locker().Reentrant("a"))
 	before := w.calls()
 	got := beside(func() (*Hold, error) { return l.Reentrant("a").Lock(ctxOf(t)) })
-	eventually(t, "the waiter asked, listened and asked again", func() bool { return w.calls() == before+2 })
+	await.Until(t, "the waiter asked, listened and asked again", func() bool { return w.calls() == before+2 })
 	p.Lose("evalsha")
 	unlocked(t, h)
 	next := got(t)
@@ -118,7 +119,7 @@ func TestCancel_InFlightLeavesNothing(t *testing.T) {
 		_, err := l.Reentrant("a").Lock(ctx)
 		failed <- err
 	}()
-	eventually(t, "the script ran", func() bool { return len(w.hash("a")) == 1 })
+	await.Until(t, "the script ran", func() bool { return len(w.hash("a")) == 1 })
 	cancel()
 	wantErr(t, <-failed, context.Canceled)
 	p.Release()
@@ -197,7 +198,7 @@ func TestPubSubKilled_WaitersAreWokenAgain(t *testing.T) {
 		got <- h
 	}()
 	for range 3 {
-		eventually(t, "the waiter listens", func() bool { return w.listeners(channel) == 1 })
+		await.Until(t, "the waiter listens", func() bool { return w.listeners(channel) == 1 })
 		if err := w.eye.Do(ctxOf(t), "client", "kill", "type", "pubsub").Err(); err != nil {
 			t.Fatal(err)
 		}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/weir-proxy/weir/test/await"
 )
 
 // A holder who would renew in ten seconds only hears at once that the lock was taken
@@ -54,7 +56,7 @@ func takenAway(t *testing.T, c takeover) {
 	w := newServer(t)
 	kind := revocableKinds()[c.kind]
 	h := locked(t, kind(w.locker()), c.options...)
-	eventually(t, "the holder listens", func() bool { return w.listeners(c.channel) == 1 })
+	await.Until(t, "the holder listens", func() bool { return w.listeners(c.channel) == 1 })
 	w.eye.Publish(ctxOf(t), c.channel, "0")
 	before := w.eye.PTTL(ctxOf(t), "orders").Val()
 	if err := h.Context().Err(); err != nil {
@@ -74,7 +76,7 @@ func takenAway(t *testing.T, c takeover) {
 	if before <= 0 {
 		t.Errorf("it lived for %v", before)
 	}
-	eventually(t, "nobody listens", func() bool { return w.listeners(c.channel) == 0 })
+	await.Until(t, "nobody listens", func() bool { return w.listeners(c.channel) == 0 })
 }
 
 // The holder's own ear is nobody who waits, and looking makes no lease longer.
@@ -82,7 +84,7 @@ func TestForceListener_IsNobodyWhoWaits(t *testing.T) {
 	w := newTestServer(t)
 	l := w.locker()
 	h := locked(t, l.Reentrant("orders"), WithLease(10*time.Second))
-	eventually(t, "the holder listens", func() bool { return w.listeners("redisson_lock__channel:{orders}") == 1 })
+	await.Until(t, "the holder listens", func() bool { return w.listeners("redisson_lock__channel:{orders}") == 1 })
 	if ttl := w.eye.PTTL(ctxOf(t), "orders").Val(); ttl > 9*time.Second+500*time.Millisecond {
 		t.Errorf("a second later the lease is %v", ttl)
 	}

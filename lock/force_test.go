@@ -6,6 +6,8 @@ import (
 	"math"
 	"testing"
 	"time"
+
+	"github.com/weir-proxy/weir/test/await"
 )
 
 // revocableKinds are all kinds that can be looked at and taken away.
@@ -78,7 +80,7 @@ func TestForce_WakesWhoWaits(t *testing.T) {
 			w := newTestServer(t)
 			locked(t, kind(w.locker()))
 			got := beside(func() (*Hold, error) { return kind(w.locker(WithPoll(time.Hour))).Lock(ctxOf(t)) })
-			eventually(t, "somebody listens", func() bool { return len(w.eye.PubSubChannels(ctxOf(t), "*").Val()) == 1 })
+			await.Until(t, "somebody listens", func() bool { return len(w.eye.PubSubChannels(ctxOf(t), "*").Val()) == 1 })
 			if was, err := kind(w.locker()).ForceUnlock(ctxOf(t)); err != nil || !was {
 				t.Errorf("ForceUnlock = %v, %v", was, err)
 			}
@@ -92,7 +94,7 @@ func TestForce_WakesWhoWaits(t *testing.T) {
 		locked(t, w.locker().ReadWrite("orders").Read())
 		rw := w.locker(WithPoll(time.Hour)).ReadWrite("orders")
 		got := beside(func() (*Hold, error) { return rw.Write().Lock(ctxOf(t)) })
-		eventually(t, "the writer listens", func() bool { return w.listeners("redisson_rwlock:{orders}") == 1 })
+		await.Until(t, "the writer listens", func() bool { return w.listeners("redisson_rwlock:{orders}") == 1 })
 		wantFree(t, rw.Write())
 		if was, err := rw.Write().ForceUnlock(ctxOf(t)); err != nil || was {
 			t.Errorf("ForceUnlock of a writer while others read = %v, %v", was, err)
@@ -146,7 +148,7 @@ func TestGolden_Force(t *testing.T) {
 				l := s.locker()
 				s.Call(l.id+":1", "B")
 				got := beside(func() (*Hold, error) { return kind(l).Lock(ctxOf(t)) })
-				eventually(t, "he listens", func() bool { return len(s.eye.PubSubChannels(ctxOf(t), "redisson_*").Val()) == 1 })
+				await.Until(t, "he listens", func() bool { return len(s.eye.PubSubChannels(ctxOf(t), "redisson_*").Val()) == 1 })
 				defer func() { unlocked(t, got(t)) }()
 			}
 			if was, err := kind(s.locker()).ForceUnlock(ctxOf(t)); err != nil || !was {
@@ -157,7 +159,7 @@ func TestGolden_Force(t *testing.T) {
 				s.Pass("0") // for a waiter of Redisson's that "1" has missed
 			}
 			if name == "fair" {
-				eventually(t, "the next one has it", func() bool { return s.eye.Exists(ctxOf(t), "redisson_lock_queue:{orders}").Val() == 0 })
+				await.Until(t, "the next one has it", func() bool { return s.eye.Exists(ctxOf(t), "redisson_lock_queue:{orders}").Val() == 0 })
 			}
 			if name == "read" {
 				s.eye.Set(ctxOf(t), "{orders}:A:rwlock_timeout:1", "1", time.Minute)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -89,9 +90,9 @@ func TestGolden_Fair(t *testing.T) {
 	s.keys("held")
 	length := func() int64 { return s.eye.LLen(ctxOf(t), "redisson_lock_queue:{orders}").Val() }
 	second := beside(func() (*Hold, error) { return two.Fair("orders").Lock(ctxOf(t)) })
-	eventually(t, "one waits", func() bool { return length() == 1 })
+	await.Until(t, "one waits", func() bool { return length() == 1 })
 	third := beside(func() (*Hold, error) { return two.Fair("orders").Lock(ctxOf(t)) })
-	eventually(t, "two wait", func() bool { return length() == 2 })
+	await.Until(t, "two wait", func() bool { return length() == 2 })
 	for _, key := range []string{"redisson_lock_queue:{orders}", "redisson_lock_timeout:{orders}", "weir_lock_alive:{orders}"} {
 		if ttl := s.eye.PTTL(ctxOf(t), key).Val(); ttl <= 0 {
 			t.Errorf("%s has %v to live, want an end", key, ttl)
@@ -304,7 +305,7 @@ func TestGolden_AJavaHolderIsRespected(t *testing.T) {
 	lk := w.locker(WithPoll(time.Hour)).Reentrant("orders")
 	refused(t, lk)
 	got := beside(func() (*Hold, error) { return lk.Lock(ctxOf(t)) })
-	eventually(t, "the waiter listens", func() bool { return w.listeners("redisson_lock__channel:{orders}") == 1 })
+	await.Until(t, "the waiter listens", func() bool { return w.listeners("redisson_lock__channel:{orders}") == 1 })
 	if got := w.eye.HGet(ctxOf(t), "orders", java).Val(); got != "2" {
 		t.Errorf("Java's count is %q, want 2", got)
 	}

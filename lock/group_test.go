@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/weir-proxy/weir/test/await"
 )
 
 func TestGroup_OnlyCommonValuesExclude(t *testing.T) {
@@ -47,8 +49,8 @@ func TestGroup_WakesAllWhoWaitForAPart(t *testing.T) {
 	first := beside(func() (*Hold, error) { return l.Group("orders", "a", "d").Lock(ctxOf(t)) })
 	second := beside(func() (*Hold, error) { return l.Group("orders", "b", "e").Lock(ctxOf(t)) })
 	third := beside(func() (*Hold, error) { return w.locker(WithPoll(time.Hour)).Group("orders", "c", "f").Lock(ctxOf(t)) })
-	eventually(t, "both processes listen", func() bool { return w.listeners("redisson_lock__channel:{orders}") == 2 })
-	eventually(t, "all were refused twice", func() bool { return w.calls() >= 1+3*2 })
+	await.Until(t, "both processes listen", func() bool { return w.listeners("redisson_lock__channel:{orders}") == 2 })
+	await.Until(t, "all were refused twice", func() bool { return w.calls() >= 1+3*2 })
 	unlocked(t, h)
 	for _, h := range []*Hold{first(t), second(t), third(t)} { // all at the same time
 		unlocked(t, h)

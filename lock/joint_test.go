@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-proxy/weir/test/await"
 )
 
 func TestJoint_TakesAllOrNoneInOneCall(t *testing.T) {
@@ -22,7 +24,7 @@ func TestJoint_TakesAllOrNoneInOneCall(t *testing.T) {
 		t.Errorf("after a refusal there are %q, want b alone", keys)
 	}
 	got := beside(func() (*Hold, error) { return m.Lock(ctxOf(t)) })
-	eventually(t, "it waits for b", func() bool { return w.listeners("redisson_lock__channel:{b}") == 1 })
+	await.Until(t, "it waits for b", func() bool { return w.listeners("redisson_lock__channel:{b}") == 1 })
 	unlocked(t, b)
 	h := got(t)
 	before = w.calls()
@@ -48,7 +50,7 @@ func TestJoint_TellsEveryPartsWaiters(t *testing.T) {
 	var got []func(*testing.T) *Hold
 	for _, name := range []string{"a", "b"} {
 		got = append(got, beside(func() (*Hold, error) { return other.Reentrant(name).Lock(ctxOf(t)) }))
-		eventually(t, "one waits for "+name, func() bool { return w.listeners("redisson_lock__channel:{"+name+"}") == 1 })
+		await.Until(t, "one waits for "+name, func() bool { return w.listeners("redisson_lock__channel:{"+name+"}") == 1 })
 	}
 	unlocked(t, h)
 	for _, g := range got {
@@ -62,7 +64,7 @@ func TestJoint_KeepsAndLosesAllParts(t *testing.T) {
 	l := w.locker(WithWatchdog(renewedLease))
 	h := locked(t, Multi(l.Reentrant("a"), l.Reentrant("b")))
 	first := h.Deadline()
-	eventually(t, "it was renewed", func() bool { return h.Deadline().After(first) })
+	await.Until(t, "it was renewed", func() bool { return h.Deadline().After(first) })
 	w.eye.Del(ctxOf(t), "a")
 	ended(t, h)
 	wantErr(t, h.Unlock(ctxOf(t)), ErrLost)

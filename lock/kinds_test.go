@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/weir-proxy/weir/test/await"
 )
 
 // An exclusive is a kind of which one hold excludes all others.
@@ -46,7 +48,7 @@ func (w *testServer) listening(pattern string) int {
 // clean fails unless only what belongs there for good is left.
 func (w *testServer) clean(pattern string) {
 	w.t.Helper()
-	eventually(w.t, "nothing is left", func() bool {
+	await.Until(w.t, "nothing is left", func() bool {
 		keys, err := w.eye.Keys(ctxOf(w.t), "*").Result()
 		for _, key := range keys {
 			if !strings.HasPrefix(key, "redisson_lock_token:") && w.eye.Type(ctxOf(w.t), key).Val() != "string" {
@@ -83,7 +85,7 @@ func TestKinds_ExcludeAndHandOver(t *testing.T) {
 		one, two := kind(w.locker(WithPoll(time.Hour))), kind(w.locker(WithPoll(time.Hour)))
 		refused(t, one)
 		got := beside(func() (*Hold, error) { return one.Lock(ctxOf(t)) })
-		eventually(t, "the waiter listens", func() bool { return w.listening(channel) > 0 })
+		await.Until(t, "the waiter listens", func() bool { return w.listening(channel) > 0 })
 		refused(t, two)
 		unlocked(t, h)
 		next := got(t)
@@ -160,10 +162,10 @@ func TestKinds_CancelledWaitersLeaveNothing(t *testing.T) {
 				}
 			})
 		}
-		eventually(t, "a waiter listens", func() bool { return w.listening(channel) > 0 })
+		await.Until(t, "a waiter listens", func() bool { return w.listening(channel) > 0 })
 		cancel()
 		all.Wait()
-		eventually(t, "nobody listens", func() bool { return w.listening(channel) == 0 })
+		await.Until(t, "nobody listens", func() bool { return w.listening(channel) == 0 })
 		unlocked(t, h)
 		unlocked(t, locked(t, lk))
 	})
@@ -177,12 +179,12 @@ func TestKinds_CancelInFlightLeavesNothing(t *testing.T) {
 		p.Hold()
 		ctx, cancel := context.WithCancel(t.Context())
 		failed := started(func() error { _, err := lk.Lock(ctx); return err })
-		eventually(t, "a script ran", func() bool { return w.calls() > before })
+		await.Until(t, "a script ran", func() bool { return w.calls() > before })
 		cancel()
 		wantErr(t, <-failed, context.Canceled)
 		p.Release()
 		free := kind(w.locker())
-		eventually(t, "the lock is free", func() bool {
+		await.Until(t, "the lock is free", func() bool {
 			h, err := free.TryLock(ctxOf(t))
 			if err != nil {
 				return false
@@ -242,7 +244,7 @@ func TestKinds_LostRepliesAreFoundOut(t *testing.T) {
 		if _, err := lk.TryLock(ctxOf(t)); err == nil || errors.Is(err, ErrNotAcquired) {
 			t.Fatalf("TryLock = %v, want the connection's error", err)
 		}
-		eventually(t, "the lock is free", func() (ok bool) {
+		await.Until(t, "the lock is free", func() (ok bool) {
 			var err error
 			h, err = lk.TryLock(ctxOf(t))
 			return err == nil
@@ -306,7 +308,7 @@ func TestKinds_AreRenewed(t *testing.T) {
 	eachExclusive(t, func(t *testing.T, w *testServer, kind func(*Locker) *Lock, _ string) {
 		h := locked(t, kind(w.locker(WithWatchdog(renewedLease))))
 		end := time.Now().Add(renewedLease)
-		eventually(t, "the lease would be over", func() bool { return time.Now().After(end) })
+		await.Until(t, "the lease would be over", func() bool { return time.Now().After(end) })
 		refused(t, kind(w.locker()))
 		if h.Context().Err() != nil {
 			t.Errorf("ended: %v", context.Cause(h.Context()))

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 	"go.uber.org/goleak"
 
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -102,7 +103,7 @@ func (w *testServer) hash(name string) map[string]string {
 // empty fails unless Redis has no key at all.
 func (w *testServer) empty() {
 	w.t.Helper()
-	eventually(w.t, "no key is left", func() bool {
+	await.Until(w.t, "no key is left", func() bool {
 		keys, err := w.eye.Keys(ctxOf(w.t), "*").Result()
 		return err == nil && len(keys) == 0
 	})
@@ -111,7 +112,7 @@ func (w *testServer) empty() {
 // silent fails unless nobody is subscribed to channel, soon.
 func (w *testServer) silent(channel string) {
 	w.t.Helper()
-	eventually(w.t, "nobody listens to "+channel, func() bool { return w.listeners(channel) == 0 })
+	await.Until(w.t, "nobody listens to "+channel, func() bool { return w.listeners(channel) == 0 })
 }
 
 func (w *testServer) listeners(channel string) int64 {
@@ -143,21 +144,6 @@ func within(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-// eventually looks until ok says yes, for at most a minute.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	limit := time.After(time.Minute)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-limit:
-			t.Fatalf("not within a minute: %s", what)
-		}
-	}
-}
-
 func locked(t *testing.T, l Lockable, options ...Option) *Hold {
 	t.Helper()
 	h, err := l.Lock(ctxOf(t), options...)
@@ -184,7 +170,7 @@ func unlocked(t *testing.T, h *Hold) {
 // ended waits until h's context has ended.
 func ended(t *testing.T, h *Hold) {
 	t.Helper()
-	eventually(t, "the hold has ended", func() bool { return h.Context().Err() != nil })
+	await.Until(t, "the hold has ended", func() bool { return h.Context().Err() != nil })
 }
 
 func wantErr(t *testing.T, err, want error) {

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weir-proxy/weir/test/await"
 )
 
 func TestMulti_TakesAllOrNone(t *testing.T) {
@@ -17,7 +19,7 @@ func TestMulti_TakesAllOrNone(t *testing.T) {
 		t.Errorf("after a refusal there are %q, want b alone", keys)
 	}
 	got := beside(func() (*Hold, error) { return m.Lock(ctxOf(t)) })
-	eventually(t, "it waits for b", func() bool { return w.listeners("redisson_lock__channel:{b}") == 1 })
+	await.Until(t, "it waits for b", func() bool { return w.listeners("redisson_lock__channel:{b}") == 1 })
 	unlocked(t, b)
 	h := got(t)
 	if keys := w.eye.Keys(ctxOf(t), "*").Val(); len(keys) != 3 {

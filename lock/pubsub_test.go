@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -135,7 +136,7 @@ func TestHub_AnIdleConnectionIsClosed(t *testing.T) {
 		s := w.listen(h, "a")
 		w.heard(s.ready())
 		s.close()
-		eventually(t, "no connection is left", func() bool { return w.connections() == before })
+		await.Until(t, "no connection is left", func() bool { return w.connections() == before })
 	}
 }
 
@@ -147,9 +148,9 @@ func TestHub_AConnectionThatFallsSilentIsReplaced(t *testing.T) {
 	w.heard(s.ready())
 	first := s.ready()
 	p.Hold() // the peer is there, and says nothing more
-	eventually(t, "the connection is given up", func() bool { return s.ready() != first })
+	await.Until(t, "the connection is given up", func() bool { return s.ready() != first })
 	p.Release()
-	eventually(t, "another is there", func() bool {
+	await.Until(t, "another is there", func() bool {
 		select {
 		case <-s.ready():
 			return true
@@ -174,7 +175,7 @@ func TestHub_AQuietConnectionThatAnswersIsKept(t *testing.T) {
 		return id
 	}
 	first, end := connection(), time.Now().Add(4*beat)
-	eventually(t, "it would have been given up", func() bool { return time.Now().After(end) })
+	await.Until(t, "it would have been given up", func() bool { return time.Now().After(end) })
 	if now := connection(); now != first {
 		t.Fatalf("connection %s became %s", first, now)
 	}

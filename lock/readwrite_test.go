@@ -4,6 +4,8 @@ import (
 	"context"
 	"testing"
 	"time"
+
+	"github.com/weir-proxy/weir/test/await"
 )
 
 func TestReadWrite_ReadersShareAndExcludeTheWriter(t *testing.T) {
@@ -32,7 +34,7 @@ func TestReadWrite_TheWriterWakesAllReaders(t *testing.T) {
 			waiting = append(waiting, beside(func() (*Hold, error) { return l.ReadWrite("a").Read().Lock(ctxOf(t)) }))
 		}
 	}
-	eventually(t, "all processes listen", func() bool { return w.listeners("redisson_rwlock:{a}") == 3 })
+	await.Until(t, "all processes listen", func() bool { return w.listeners("redisson_rwlock:{a}") == 3 })
 	unlocked(t, wr)
 	for _, got := range waiting {
 		defer unlocked(t, got(t)) // all at the same time
@@ -46,7 +48,7 @@ func TestReadWrite_ADowngradedWriterLetsReadersIn(t *testing.T) {
 	r := locked(t, rw.Read(), WithOwner(wr.Owner()))
 	other := w.locker(WithPoll(time.Hour)).ReadWrite("a")
 	got := beside(func() (*Hold, error) { return other.Read().Lock(ctxOf(t)) })
-	eventually(t, "the reader listens", func() bool { return w.listeners("redisson_rwlock:{a}") == 1 })
+	await.Until(t, "the reader listens", func() bool { return w.listeners("redisson_rwlock:{a}") == 1 })
 	unlocked(t, wr)
 	second := got(t)
 	refused(t, other.Write())
@@ -131,7 +133,7 @@ func TestReadWrite_RenewsTheHoldsBesideTheHash(t *testing.T) {
 		t.Fatal(err)
 	}
 	end := time.Now().Add(renewedLease)
-	eventually(t, "the lease would be over", func() bool { return time.Now().After(end) })
+	await.Until(t, "the lease would be over", func() bool { return time.Now().After(end) })
 	if n := w.eye.Exists(ctxOf(t), "a", "{a}:"+one.Owner().String()+":rwlock_timeout:1", "{a}:"+one.Owner().String()+":rwlock_timeout:2").Val(); n != 3 {
 		t.Errorf("%d of 3 keys are left", n)
 	}
@@ -146,7 +148,7 @@ func TestReadWrite_CancelledReadersLeaveNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	l := w.locker()
 	failed := started(func() error { _, err := l.ReadWrite("a").Read().Lock(ctx); return err })
-	eventually(t, "the reader listens", func() bool { return w.listeners("redisson_rwlock:{a}") == 1 })
+	await.Until(t, "the reader listens", func() bool { return w.listeners("redisson_rwlock:{a}") == 1 })
 	cancel()
 	wantErr(t, <-failed, context.Canceled)
 	w.silent("redisson_rwlock:{a}")

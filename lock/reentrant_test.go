@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/weir-proxy/weir/test/await"
 )
 
 func TestReentrant_IsTheHashThatRedissonReads(t *testing.T) {
@@ -166,7 +168,7 @@ func TestWatchdog_RenewsUntilUnlock(t *testing.T) {
 	h := locked(t, w.locker(WithWatchdog(renewedLease)).Reentrant("a"))
 	last := w.eye.PTTL(ctxOf(t), "a").Val()
 	for range 2 {
-		eventually(t, "the lease begins again", func() bool {
+		await.Until(t, "the lease begins again", func() bool {
 			now := w.eye.PTTL(ctxOf(t), "a").Val()
 			risen := now > last
 			last = now
@@ -231,7 +233,7 @@ func TestLock_HearsOfTheRelease(t *testing.T) {
 		h, _ := other.Lock(ctxOf(t))
 		got <- h
 	}()
-	eventually(t, "the waiter listens", func() bool { return w.listeners("redisson_lock__channel:{a}") == 1 })
+	await.Until(t, "the waiter listens", func() bool { return w.listeners("redisson_lock__channel:{a}") == 1 })
 	unlocked(t, h)
 	next := <-got
 	if next == nil {
@@ -250,7 +252,7 @@ func TestLock_WithoutMessagesPolls(t *testing.T) {
 		h, _ := other.Lock(ctxOf(t))
 		got <- h
 	}()
-	eventually(t, "the waiter listens", func() bool { return w.listeners("redisson_lock__channel:{a}") == 1 })
+	await.Until(t, "the waiter listens", func() bool { return w.listeners("redisson_lock__channel:{a}") == 1 })
 	w.eye.Del(ctxOf(t), "a") // nothing is published
 	next := <-got
 	if next == nil {
@@ -278,7 +280,7 @@ func TestLock_ContextEndIsBothErrors(t *testing.T) {
 		_, err := other.Lock(ctx)
 		failed <- err
 	}()
-	eventually(t, "the waiter listens", func() bool { return w.listeners("redisson_lock__channel:{a}") == 1 })
+	await.Until(t, "the waiter listens", func() bool { return w.listeners("redisson_lock__channel:{a}") == 1 })
 	cancel(mine)
 	err := <-failed
 	wantErr(t, err, ErrNotAcquired)
@@ -301,7 +303,7 @@ func TestClose_EndsHoldsAndWaits(t *testing.T) {
 		_, err := l.Reentrant("b").Lock(ctxOf(t))
 		failed <- err
 	}()
-	eventually(t, "the waiter listens", func() bool { return w.listeners("redisson_lock__channel:{b}") == 1 })
+	await.Until(t, "the waiter listens", func() bool { return w.listeners("redisson_lock__channel:{b}") == 1 })
 	l.Close()
 	wantErr(t, <-failed, ErrClosed)
 	if got := context.Cause(h.Context()); got != ErrClosed {

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/weir-proxy/weir/test/await"
 )
 
 // semaphoreOf makes the semaphore "a" with n permits.
@@ -23,7 +25,7 @@ func available(t *testing.T, s interface {
 	Available(context.Context) (int64, error)
 }, want int64) {
 	t.Helper()
-	eventually(t, "as many permits as there should be", func() bool {
+	await.Until(t, "as many permits as there should be", func() bool {
 		got, err := s.Available(ctxOf(t))
 		return err == nil && got == want
 	})
@@ -85,7 +87,7 @@ func TestSemaphore_WaitersHearOfARelease(t *testing.T) {
 	}
 	other := w.locker(WithPoll(time.Hour)).Semaphore("a")
 	done := started(func() error { return other.Acquire(ctxOf(t), 1) })
-	eventually(t, "the waiter listens", func() bool { return w.listeners("redisson_sc:{a}") == 1 })
+	await.Until(t, "the waiter listens", func() bool { return w.listeners("redisson_sc:{a}") == 1 })
 	if err := s.Release(ctxOf(t), 1); err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +114,7 @@ func TestSemaphore_CancelledOrLostCallsCostNoPermit(t *testing.T) {
 	p.Hold()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := started(func() error { return s.Acquire(ctx, 2) })
-	eventually(t, "the script ran", func() bool { return w.calls() > before })
+	await.Until(t, "the script ran", func() bool { return w.calls() > before })
 	cancel()
 	wantErr(t, <-done, context.Canceled)
 	p.Release()
@@ -231,7 +233,7 @@ func TestLatch_OpensAtZeroForAll(t *testing.T) {
 			waiting = append(waiting, started(func() error { return l.Latch("a").Await(ctxOf(t)) }))
 		}
 	}
-	eventually(t, "all processes listen", func() bool { return w.listeners("redisson_countdownlatch__channel__{a}") == 2 })
+	await.Until(t, "all processes listen", func() bool { return w.listeners("redisson_countdownlatch__channel__{a}") == 2 })
 	for left := int64(3); left > 0; left-- {
 		if got, err := latch.Count(ctxOf(t)); err != nil || got != left {
 			t.Errorf("Count = %d, %v, want %d", got, err, left)

@@ -30,7 +30,8 @@ type extracted struct {
 
 func (e *extracted) reset() {
 	e.value.Reset()
-	*e = extracted{confused: e.confused[:0], value: e.value, keys: e.keys[:0], overridden: e.overridden[:0]}
+	e.query, e.queryRead, e.body = nil, false, nil // each in place: together they are too much to copy
+	e.confused, e.keys, e.overridden = e.confused[:0], e.keys[:0], e.overridden[:0]
 }
 
 // extract learns what the request claims: one claim for each window of each

@@ -14,7 +14,9 @@ const mostSettling = 10_000
 // than its handler. When very many do, a request waits after all. A cooldown that the
 // outcome ends is ended before the answer is: what it tells the client to do next passes.
 func (p *Proxy) finish(ctx context.Context, x *exchange) {
-	x.took = time.Since(x.began)
+	if x.took == 0 { // else it has been measured, together with what the upstream took
+		x.took = time.Since(x.began)
+	}
 	x.noteAgent()
 	p.lasting.observer.observe(x)
 	a := p.admitter
@@ -46,5 +48,7 @@ func (p *Proxy) end(ctx context.Context, x *exchange) {
 	p.recorder.leave(x)
 	x.generation.leave()
 	x.reset()
-	p.exchanges.Put(x)
+	if !x.owned {
+		p.exchanges.Put(x)
+	}
 }

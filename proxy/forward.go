@@ -46,30 +46,18 @@ func (g *generation) forward(x *exchange, d downstream) {
 		x.reply(d)
 		return
 	}
-	x.sending.request = upstream.Request{
-		Method:      x.request.Method,
-		Length:      x.in.length,
-		Path:        x.route.rewrite.path(x.request.Path),
-		RawQuery:    x.request.RawQuery,
-		Host:        x.request.Authority,
-		SetHost:     x.route.rewrite.Host,
-		Proto:       x.request.Proto,
-		Scheme:      x.in.scheme,
-		Client:      x.client.addr,
-		Peer:        x.in.peer,
-		TrustedPeer: x.client.trustedPeer,
-		RequestID:   x.id,
-		HashBy:      g.hashBy(x),
-		Forwarded:   x.route.Upstream.Forwarded,
-		WebSocket:   x.route.WebSocket,
-		Set:         g.setFields(x),
-		Reserved:    x.route.reserved,
-		OnHeader:    x.sending.edit,
-	}
 	began := time.Now()
-	x.sending.request.Set = x.trace.forwards(began, x.sending.request.Set)
-	x.outcome.result = d.forward(x.route.pool, &x.sending.request)
+	to := &x.sending.request // field by field, since a whole one would be copied
+	to.Began, to.RequestID, to.Method, to.Proto, to.Scheme = began, x.id, x.request.Method, x.request.Proto, x.in.scheme
+	to.Path, to.RawQuery, to.Length = x.route.rewrite.path(x.request.Path), x.request.RawQuery, x.in.length
+	to.Host, to.SetHost = x.request.Authority, x.route.rewrite.Host
+	to.Client, to.Peer, to.TrustedPeer = x.client.addr, x.in.peer, x.client.trustedPeer
+	to.HashBy, to.Forwarded, to.WebSocket = g.hashBy(x), x.route.Upstream.Forwarded, x.route.WebSocket
+	to.Set, to.Reserved, to.OnHeader = g.setFields(x), x.route.reserved, x.sending.edit
+	to.Set = x.trace.forwards(began, to.Set)
+	x.outcome.result = d.forward(x.route.pool, to)
 	x.outcome.took = time.Since(began)
+	x.took = began.Sub(x.began) + x.outcome.took
 	x.fail(x.outcome.result.Err)
 	if x.outcome.result.Kind != upstream.OK && !x.outcome.result.Wrote {
 		d.answer(failed(x))
@@ -112,5 +100,5 @@ func (x *exchange) onHeader(status int, h *http1.Fields) {
 		x.told.memory.Reset()
 		x.route.quota.Headers(x.verdict(), h)
 	}
-	h.Set("X-Request-Id", x.id)
+	h.SetKnown(http1.XRequestID, x.id)
 }

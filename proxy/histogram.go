@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"math"
+	"math/bits"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -47,8 +48,10 @@ type histogramVec struct {
 // They never change.
 type histogramCells struct {
 	bounds  []float64
-	classic []int // the classic bucket that a cell is part of
-	native  []int // the native one; 0 is the zero bucket
+	nanos   []int64     // bounds, rounded down: a Duration is not greater than one if it is not greater than the other
+	first   [256]uint16 // by slot: the first cell that a Duration of that slot can lie in
+	classic []int       // the classic bucket that a cell is part of
+	native  []int       // the native one; 0 is the zero bucket
 }
 
 // A histogram is one series. Its methods are safe for concurrent use.
@@ -87,7 +90,43 @@ func newHistogramCells() *histogramCells {
 		in, _ = slices.BinarySearch(native, bound)
 		c.native = append(c.native, min(in, len(native)-1))
 	}
+	for _, bound := range c.bounds {
+		c.nanos = append(c.nanos, wholeNanos(bound))
+	}
+	for n := range c.first {
+		shift, top := n/4-3, int64(4+n%4)
+		least := top >> max(-shift, 0) << max(shift, 0)
+		first, _ := slices.BinarySearch(c.nanos, least)
+		c.first[n] = uint16(first)
+	}
 	return c
+}
+
+// slot is 4 for each bit that d has, and the two bits behind the first: durations of one
+// slot lie in very few cells. That of a longer d is not less.
+func slot(d time.Duration) int {
+	n := bits.Len64(uint64(d))
+	return n*4 + int(uint64(d)<<(64-n)>>61&3)
+}
+
+// wholeNanos is the longest Duration of not more than so many seconds.
+func wholeNanos(seconds float64) int64 {
+	n := time.Duration(seconds * 1e9)
+	for ; (n + 1).Seconds() <= seconds; n++ {
+	}
+	for ; n.Seconds() > seconds; n-- {
+	}
+	return int64(n)
+}
+
+// cell is the one that d lies in, which must not be negative: a few steps from the first
+// one for durations that have as many bits.
+func (c *histogramCells) cell(d time.Duration) int {
+	i := int(c.first[slot(d)])
+	for i < len(c.nanos) && c.nanos[i] < int64(d) {
+		i++
+	}
+	return i
 }
 
 // nativeBounds are the upper bounds of the zero bucket and of the native ones.
@@ -117,17 +156,18 @@ func (v *histogramVec) of(value string) *histogram {
 // observe counts d and returns the classic bucket that it lies in.
 func (h *histogram) observe(d time.Duration) (bucket int) {
 	d = max(d, 0) // a clock may be set back
-	cell, _ := slices.BinarySearch(h.cells.bounds, d.Seconds())
+	cell := h.cells.cell(d)
 	h.counts[cell].Add(1)
 	h.nanos.Add(int64(d))
 	return h.cells.classic[cell]
 }
 
-// due reports whether it is time for another exemplar of a bucket. Of two that ask at
+// due reports whether it is time for another exemplar of a bucket, at so many nanoseconds
+// since 1970. Of two that ask at
 // once both may be told so.
-func (h *histogram) due(bucket int, now time.Time) bool {
+func (h *histogram) due(bucket int, at int64) bool {
 	set := &h.exemplars[bucket].set
-	last, at := set.Load(), now.UnixNano()
+	last := set.Load()
 	if at-last < int64(exemplarEvery) && at >= last {
 		return false
 	}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -91,6 +92,26 @@ func nativeCounts(h *dto.Histogram) map[int32]int64 {
 }
 
 // What is less than the least and more than the most is in the outermost buckets.
+// Every bound and its neighbours, beside a search by seconds.
+func TestHistogram_CellsAreFoundByNanoseconds(t *testing.T) {
+	c := newHistogramCells()
+	all := []time.Duration{0, 1, math.MaxInt64 - 1, math.MaxInt64}
+	for _, at := range c.nanos {
+		for step := -3; step <= 3; step++ {
+			all = append(all, time.Duration(at)+time.Duration(step))
+		}
+	}
+	for n := range 62 {
+		all = append(all, 1<<n, 1<<n-1, 1<<n+1)
+	}
+	for _, d := range all {
+		want, _ := slices.BinarySearch(c.bounds, d.Seconds())
+		if got := c.cell(d); got != want {
+			t.Errorf("%s is in cell %d; want %d", d, got, want)
+		}
+	}
+}
+
 func TestHistogram_TheEnds(t *testing.T) {
 	v := newHistogramVec("a_seconds", "help", "route")
 	h := v.of("a")

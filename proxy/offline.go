@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -22,21 +23,22 @@ const (
 // configuration says. Close ends it. Keys of tokens are fetched from where the
 // configuration says; without them, what a token decides is refused.
 func NewOffline(ctx context.Context, c *config.Config) (*Proxy, error) {
-	return offline(c, time.Now, func(first *generation) error { return first.warm(ctx) })
+	room := limiter.MemoryOptions{Clock: time.Now}
+	return offline(c, room, func(first *generation) error { return first.warm(ctx) })
 }
 
-// offline is NewOffline by a clock.
-func offline(c *config.Config, clock func() time.Time, warm func(*generation) error) (*Proxy, error) {
-	room := limiter.MemoryOptions{Clock: clock}
+// offline is NewOffline by the clock of room, and in as much room as that says; where it
+// says nothing, as the store of c has.
+func offline(c *config.Config, room limiter.MemoryOptions, warm func(*generation) error) (*Proxy, error) {
 	if c.Store == config.StoreRedis { // which has no such bounds
-		room.MaxKeys, room.MaxBytes = sharedKeys, sharedBytes
+		room.MaxKeys, room.MaxBytes = cmp.Or(room.MaxKeys, sharedKeys), cmp.Or(room.MaxBytes, sharedBytes)
 	}
 	p, err := assemble(Options{
 		Config:   c,
 		Store:    limiter.NewMemory(room),
 		Registry: prometheus.NewRegistry(),
 		Log:      zerolog.Nop(),
-	}, limiter.KeyGuardOptions{Clock: clock}, warm)
+	}, limiter.KeyGuardOptions{Clock: room.Clock}, warm)
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package proxy
 import (
 	"io"
 	"os"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -140,7 +141,7 @@ func logRequest(e *zerolog.Event, x *exchange, name string) {
 		e.Int64("bytes", x.answer.bytes)
 	}
 	if f.has(logDuration) {
-		e.Float64("duration_ms", ms(x.took))
+		logTook(e, "duration_ms", x.took)
 	}
 	if f.has(logClient) {
 		if client := x.generation.redact.client(x); client != "" {
@@ -150,7 +151,7 @@ func logRequest(e *zerolog.Event, x *exchange, name string) {
 	if x.outcome.result.Target != "" {
 		text(logUpstream, "upstream", x.outcome.result.Target)
 		if f.has(logUpstreamTook) {
-			e.Float64("upstream_ms", ms(x.outcome.result.FirstByte))
+			logTook(e, "upstream_ms", x.outcome.result.FirstByte)
 		}
 	}
 }
@@ -188,10 +189,10 @@ func logMore(e *zerolog.Event, x *exchange) {
 		e.Str("scheme", x.in.scheme)
 	}
 	if f.has(logOwn) {
-		e.Float64("own_ms", ms(x.ownTook()))
+		logTook(e, "own_ms", x.ownTook())
 	}
 	if f.has(logWaited) && x.waited {
-		e.Float64("waited_ms", ms(x.waitTook))
+		logTook(e, "waited_ms", x.waitTook)
 	}
 	if f.has(logUserAgent) && x.in.userAgent != "" {
 		e.Str("user_agent", x.in.userAgent)
@@ -203,5 +204,30 @@ func logMore(e *zerolog.Event, x *exchange) {
 
 // ownTook is how long x took without upstream and waiting.
 func (x *exchange) ownTook() time.Duration { return x.took - x.outcome.took - x.waitTook }
+
+// logTook writes d in milliseconds.
+func logTook(e *zerolog.Event, name string, d time.Duration) {
+	var space [24]byte
+	e.RawJSON(name, appendMS(space[:0], d))
+}
+
+// appendMS appends ms(d), as zerolog would, in a tenth of the time that a floating-point
+// number takes.
+func appendMS(b []byte, d time.Duration) []byte {
+	us := d.Microseconds()
+	if us < 0 {
+		b, us = append(b, '-'), -us
+	}
+	b = strconv.AppendInt(b, us/1000, 10)
+	digits := [...]byte{'.', '0' + byte(us/100%10), '0' + byte(us/10%10), '0' + byte(us%10)}
+	n := len(digits)
+	for n > 1 && digits[n-1] == '0' {
+		n--
+	}
+	if n > 1 {
+		b = append(b, digits[:n]...)
+	}
+	return b
+}
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

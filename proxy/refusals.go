@@ -35,7 +35,7 @@ func (x *exchange) logRefusals(e *zerolog.Event, f logFields) bool {
 		e.Str("limit", x.asks.windows[first].of.Name)
 	}
 	if f.has(logWait) {
-		e.Float64("wait_ms", ms(x.decision.Wait))
+		logTook(e, "wait_ms", x.decision.Wait)
 	}
 	x.logRefusal(e, x.refusal(first), f)
 	if x.banned && f.has(logBanBegan) {

@@ -27,7 +27,7 @@ type Replay struct {
 	host       string
 	events     events
 	lines      map[replayPlace]*replayLine
-	free       []*replayed
+	free       []*visit
 	tally      *tallies
 }
 
@@ -37,6 +37,10 @@ type ReplayOptions struct {
 	Host string
 	// Top is how many of the keys that a limit refuses most are told of.
 	Top int
+	// MaxKeys and MaxBytes bound the room for counts, as those of limiter.MemoryOptions;
+	// where they are 0, it is that of the store that the configuration names.
+	MaxKeys  int
+	MaxBytes int64
 }
 
 // NewReplay makes a Replay of c. Close ends it.
@@ -45,7 +49,8 @@ func NewReplay(c *config.Config, o ReplayOptions) (*Replay, error) {
 	if r.host == "" {
 		r.host = "localhost"
 	}
-	p, err := offline(c, func() time.Time { return r.now }, func(*generation) error { return nil })
+	room := limiter.MemoryOptions{MaxKeys: o.MaxKeys, MaxBytes: o.MaxBytes, Clock: func() time.Time { return r.now }}
+	p, err := offline(c, room, func(*generation) error { return nil })
 	if err != nil {
 		return nil, err
 	}
@@ -69,21 +74,21 @@ func (r *Replay) Close() { r.proxy.Close() }
 // Request takes the next request through the stages. Its strings are not kept.
 func (r *Replay) Request(q *LoggedRequest) {
 	r.advance(q.At)
-	one := r.take()
-	one.fill(q, r.host)
-	x := &one.x
+	v := r.take()
+	v.fill(q, r.host)
+	x := &v.x
 	x.began, x.generation = r.now, r.generation
-	v := visit{replayed: one, took: q.Took, status: q.Status}
-	if v.err = r.enter(q, x, &v); v.err != nil {
-		r.leave(&v)
+	v.took, v.status = q.Took, q.Status
+	if v.err = r.enter(q, x, v); v.err != nil {
+		r.leave(v)
 		return
 	}
 	if place, first := x.waitsAt(); first != nil {
-		r.stand(&v, place, first)
+		r.stand(v, place, first)
 		return
 	}
 	v.err = r.proxy.admitter.admit(context.Background(), &x.admission)
-	r.leave(&v)
+	r.leave(v)
 }
 
 // A visit is a request until it is counted.
@@ -113,7 +118,7 @@ func (r *Replay) leave(v *visit) {
 	x := &v.x
 	r.tally.count(r.now, v)
 	if v.err != nil {
-		r.give(v.replayed)
+		r.give(v)
 		return
 	}
 	x.stopRenewing() // by the time of day, which means nothing here
@@ -128,7 +133,7 @@ func (r *Replay) leave(v *visit) {
 		r.settle(v)
 		return
 	}
-	r.give(v.replayed)
+	r.give(v)
 }
 
 // settle ends a request.
@@ -139,7 +144,7 @@ func (r *Replay) settle(v *visit) {
 	if v.x.settled.returned {
 		r.tally.route(v.route).Returned++
 	}
-	r.give(v.replayed)
+	r.give(v)
 }
 
 // renew keeps the concurrent permits of a request for as long as it is under way.
@@ -210,19 +215,21 @@ func (r *Replay) Finish() ReplayTally {
 	return out
 }
 
-// take is an exchange that is free.
-func (r *Replay) take() *replayed {
+// take is a visit that is free.
+func (r *Replay) take() *visit {
 	if n := len(r.free); n > 0 {
-		one := r.free[n-1]
+		v := r.free[n-1]
 		r.free = r.free[:n-1]
-		return one
+		return v
 	}
-	return &replayed{x: *newExchange().(*exchange)}
+	return &visit{replayed: &replayed{x: *newExchange().(*exchange)}}
 }
 
-func (r *Replay) give(one *replayed) {
-	one.x.reset()
-	r.free = append(r.free, one)
+// give takes back a visit that nothing refers to any more.
+func (r *Replay) give(v *visit) {
+	v.x.reset()
+	*v = visit{replayed: v.replayed}
+	r.free = append(r.free, v)
 }
 
 // decided is the taker for a request that stood in line: the store has been asked.

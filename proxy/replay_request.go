@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"cmp"
-	"encoding/json"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -87,10 +86,11 @@ func (h *loggedHeader) add(name, value string) {
 	*h = append(*h, loggedLine{name, [1]string{value}})
 }
 
-// A replayed is a request on its way through the stages, and its header.
+// A replayed is a request on its way through the stages, with its header and its body.
 type replayed struct {
 	x      exchange
 	header loggedHeader
+	body   loggedBody
 }
 
 // fill makes an exchange of q, whose strings have to stay until it has been through the
@@ -101,25 +101,23 @@ func (r *replayed) fill(q *LoggedRequest, host string) {
 	x.request.HostField = cmp.Or(q.Host, host)
 	x.in.peer = netip.AddrPortFrom(q.Client, 0)
 	x.id = "-"
-	r.header = r.header[:0]
-	body := q.Body
+	r.header, r.body = r.header[:0], append(r.body[:0], q.Body...)
 	if len(q.Fields) > 0 {
-		body = r.fields(q)
+		r.fields(q)
 	}
-	x.in.header, x.in.length, x.in.body = &r.header, int64(len(body)), literalBody(body)
-	if body != "" && len(r.header.Values("Content-Type")) == 0 {
+	x.in.header, x.in.length, x.in.body = &r.header, int64(len(r.body)), &r.body
+	if len(r.body) > 0 && len(r.header.Values("Content-Type")) == 0 {
 		kind := "application/x-www-form-urlencoded"
-		if body[0] == '{' {
+		if r.body[0] == '{' {
 			kind = "application/json"
 		}
 		r.header.add("Content-Type", kind)
 	}
 }
 
-// fields puts what the log tells where the stages look for it, and returns the body.
-func (r *replayed) fields(q *LoggedRequest) string {
-	var form, query, cookie url.Values
-	var document map[string]any
+// fields puts what the log tells where the stages look for it.
+func (r *replayed) fields(q *LoggedRequest) {
+	var query, cookie url.Values
 	for _, f := range q.Fields {
 		if f.Value == "" {
 			continue
@@ -131,10 +129,6 @@ func (r *replayed) fields(q *LoggedRequest) string {
 			cookie = with(cookie, f)
 		case key.Query:
 			query = with(query, f)
-		case key.Form:
-			form = with(form, f)
-		case key.JSON:
-			document = place(document, f.Origin.Name, f.Value)
 		}
 	}
 	if cookie != nil {
@@ -143,17 +137,9 @@ func (r *replayed) fields(q *LoggedRequest) string {
 	if query != nil && q.Redacted {
 		r.x.request.RequestTarget += "?" + query.Encode()
 	}
-	switch {
-	case q.HasBody:
-		return q.Body
-	case document != nil:
-		body, err := json.Marshal(document)
-		if err != nil {
-			return "" // texts always can
-		}
-		return string(body)
+	if !q.HasBody {
+		r.body = r.body.of(q.Fields)
 	}
-	return form.Encode()
 }
 
 func with(v url.Values, f LoggedField) url.Values {
@@ -162,27 +148,4 @@ func with(v url.Values, f LoggedField) url.Values {
 	}
 	v.Set(f.Origin.Name, f.Value)
 	return v
-}
-
-// place puts text into a document at a pointer.
-func place(document map[string]any, pointer, text string) map[string]any {
-	if document == nil {
-		document = map[string]any{}
-	}
-	at := document
-	names := strings.Split(pointer[1:], "/")
-	for i, name := range names {
-		name = strings.ReplaceAll(strings.ReplaceAll(name, "~1", "/"), "~0", "~")
-		if i == len(names)-1 {
-			at[name] = text
-			break
-		}
-		inner, ok := at[name].(map[string]any)
-		if !ok {
-			inner = map[string]any{}
-			at[name] = inner
-		}
-		at = inner
-	}
-	return document
 }

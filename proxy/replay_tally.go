@@ -55,13 +55,13 @@ type LimitTally struct {
 	Missing []string `json:"missing,omitempty"`
 	// Top are the keys that were refused most, the most first, masked. When there were
 	// too many to count each, a count may be too low by up to TopError.
-	Top      []TopKey     `json:"top"`
+	Top      []ReplayKey  `json:"top"`
 	TopError int64        `json:"top_error"`
 	Series   ReplaySeries `json:"series"`
 }
 
-// A TopKey is a key and how often it was refused.
-type TopKey struct {
+// A ReplayKey is a key and how often it was refused.
+type ReplayKey struct {
 	Key     string `json:"key"`
 	Refused int64  `json:"refused"`
 }

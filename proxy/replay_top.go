@@ -13,11 +13,11 @@ const mostCounted = 1 << 15
 // topKeys count the refusals of each key. Where there are too many keys, the half with
 // the fewest refusals is forgotten: a count is then too low by at most lost.
 type topKeys struct {
-	counts map[limiter.Key]*TopKey
+	counts map[limiter.Key]*ReplayKey
 	lost   int64
 }
 
-func newTopKeys() *topKeys { return &topKeys{counts: map[limiter.Key]*TopKey{}} }
+func newTopKeys() *topKeys { return &topKeys{counts: map[limiter.Key]*ReplayKey{}} }
 
 // add counts one refusal. label is asked once for each key.
 func (t *topKeys) add(k limiter.Key, label func() string) {
@@ -26,7 +26,7 @@ func (t *topKeys) add(k limiter.Key, label func() string) {
 		if len(t.counts) >= mostCounted {
 			t.forget()
 		}
-		c = &TopKey{Key: label()}
+		c = &ReplayKey{Key: label()}
 		t.counts[k] = c
 	}
 	c.Refused++
@@ -50,12 +50,12 @@ func (t *topKeys) forget() {
 }
 
 // first are the n keys with the most refusals.
-func (t *topKeys) first(n int) (keys []TopKey, lost int64) {
-	keys = []TopKey{}
+func (t *topKeys) first(n int) (keys []ReplayKey, lost int64) {
+	keys = []ReplayKey{}
 	for _, c := range t.counts {
 		keys = append(keys, *c)
 	}
-	slices.SortFunc(keys, func(a, b TopKey) int {
+	slices.SortFunc(keys, func(a, b ReplayKey) int {
 		return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(a.Key, b.Key))
 	})
 	return keys[:min(n, len(keys))], t.lost

@@ -93,6 +93,7 @@ func blunt(t *testing.T, w *weir, text string) int {
 
 // Who waits for leave to send a body learns of the refusal instead.
 func TestAbuse_RefusedBeforeTheBodyIsSent(t *testing.T) {
+	t.Parallel()
 	w := start(t, sms("1/1h", ""))
 	w.statuses("p", 1)
 	status, _ := raw(t, w, "POST /v1/sms/send HTTP/1.1\r\nHost: x\r\nX-Phone: p\r\nContent-Length: 1000000\r\nExpect: 100-continue\r\n\r\n")
@@ -105,8 +106,8 @@ func TestAbuse_RefusedBeforeTheBodyIsSent(t *testing.T) {
 func TestAbuse_LogLinesCannotBeForged(t *testing.T) {
 	w := start(t, sms("1/1h", ""))
 	do(t, http.MethodGet, w.URL+"/%0a%7B%22message%22:%22forged%22%7D%0a", http.Header{"X-Request-Id": {"x\",\"message\":\"forged"}})
-	w.logged("request", nil)
-	if n := w.log.count("forged"); n != 0 {
+	w.Logged("request", nil)
+	if n := w.log.Count("forged"); n != 0 {
 		t.Errorf("a client wrote %d lines of the log", n)
 	}
 }

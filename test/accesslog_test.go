@@ -12,6 +12,9 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+
+	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/weirtest"
 )
 
 // ids are the ids of requests in a file of the access log, in their order.
@@ -66,22 +69,22 @@ func TestAccessLog_RotationLosesNoLine(t *testing.T) {
 	files := []string{path}
 	for i := range 5 {
 		before := asked.Load()
-		eventually(t, "requests are sent", func() bool { return asked.Load() > before+50 || t.Failed() })
+		await.Until(t, "requests are sent", func() bool { return asked.Load() > before+50 || t.Failed() })
 		rotated := path + "." + string(rune('1'+i))
 		if err := os.Rename(path, rotated); err != nil {
 			t.Fatal(err)
 		}
 		files = append(files, rotated)
-		w.signal(syscall.SIGUSR1)
-		eventually(t, "there is a new file", func() bool {
+		w.Signal(syscall.SIGUSR1)
+		await.Until(t, "there is a new file", func() bool {
 			_, err := os.Stat(path)
 			return err == nil
 		})
 	}
 	close(stop)
 	all.Wait()
-	w.signal(syscall.SIGTERM)
-	w.exit()
+	w.Signal(syscall.SIGTERM)
+	w.Exit()
 	seen := map[string]bool{}
 	for _, file := range files {
 		for _, id := range ids(t, file) {
@@ -94,10 +97,10 @@ func TestAccessLog_RotationLosesNoLine(t *testing.T) {
 	if n := asked.Load(); int64(len(seen)) != n || n == 0 {
 		t.Errorf("%d lines of %d requests", len(seen), n)
 	}
-	if n := w.log.count("request"); n != 0 {
+	if n := w.log.Count("request"); n != 0 {
 		t.Errorf("%d lines of requests are on standard error as well", n)
 	}
-	if n := w.log.count("access log reopened"); n == 0 || n > 5 {
+	if n := w.log.Count("access log reopened"); n == 0 || n > 5 {
 		t.Errorf("it is said %d times that the log was reopened", n)
 	}
 }
@@ -106,17 +109,17 @@ func TestAccessLog_RotationLosesNoLine(t *testing.T) {
 func TestAccessLog_SignalWithoutAFile(t *testing.T) {
 	t.Parallel()
 	w := start(t, "access_log: {format: combined}\n"+sms("1/1h", ""))
-	w.signal(syscall.SIGUSR1)
-	w.logged("no access_log.file to reopen", nil)
+	w.Signal(syscall.SIGUSR1)
+	w.Logged("no access_log.file to reopen", nil)
 	w.statuses("+1 650 555 0100", 1)
 	combined := regexp.MustCompile(`(?m)^127\.0\.0\.1 - - \[.* \+0000\] "POST /v1/sms/send HTTP/1\.1" 200 \d+ "-" "Go-http-client/1\.1"$`)
-	eventually(t, "the line of the request", func() bool { return combined.MatchString(w.log.String()) })
+	await.Until(t, "the line of the request", func() bool { return combined.MatchString(w.log.String()) })
 }
 
 // Where the file cannot be written, weir says so and does not start.
 func TestAccessLog_AFolderThatIsNotThere(t *testing.T) {
 	dir := t.TempDir()
-	write(t, filepath.Join(dir, "weir.yaml"), "access_log: {file: nowhere/access.log}\n"+sms("1/1h", "")+tail)
+	write(t, filepath.Join(dir, "weir.yaml"), "access_log: {file: nowhere/access.log}\n"+sms("1/1h", "")+weirtest.Listeners)
 	cmd := exec.Command("weir", "-c", "weir.yaml")
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -111,6 +112,7 @@ func TestMetrics_BeginAtNothing(t *testing.T) {
 }
 
 func TestMetrics_CountWhatHappened(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	w := start(t, shared(server.Addr)+`upstreams: {demo: echo}
 routes:
@@ -134,7 +136,7 @@ routes:
 		`weir_decisions_total{limit="trial",result="shadow_refused",route="sms-send"}`: 1,
 		`weir_config_generation`: 1,
 	} {
-		eventually(t, series, func() bool { return w.metric(series) == want })
+		await.Until(t, series, func() bool { return w.metric(series) == want })
 	}
 	for _, name := range []string{"weir_build_info{", "weir_store_duration_seconds_count{operation="} {
 		if !strings.Contains(w.metrics(), "\n"+name) {

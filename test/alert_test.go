@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -76,13 +77,13 @@ routes:
 	others[0].statuses(phone, 45) // 120 in all, and 20 refused
 	leader.statuses(phone, 15)    // 35 refused
 	// A leader that died before this would leave an alert to be sent once more.
-	eventually(t, "both alerts are sent, and known to be", func() bool {
+	await.Until(t, "both alerts are sent, and known to be", func() bool {
 		return len(box.of("refused")) > 0 && len(box.of("used")) > 0 && client(t, server.Addr).LLen(t.Context(), "weir:{cluster}:alerts").Val() == 0
 	})
-	leader.kill()
+	leader.Kill()
 	others[0].statuses(phone, 35)
 	next := others[leads(t, others)]
-	eventually(t, "the next leader has looked", func() bool {
+	await.Until(t, "the next leader has looked", func() bool {
 		return next.metric(`weir_leader_task_runs_total{result="ok",task="alerts"}`) >= 4
 	})
 	ids := map[string]string{}

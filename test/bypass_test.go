@@ -81,6 +81,7 @@ func formed(body string, header ...string) string {
 // No attempt reaches the upstream: each is refused, or counted under the key that
 // is spent.
 func TestBypass(t *testing.T) {
+	t.Parallel()
 	api := backend(t, func(http.ResponseWriter, *http.Request) {})
 	w := start(t, strings.ReplaceAll(guarded, "URL", api.URL))
 	for _, first := range []string{

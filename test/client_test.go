@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/weir-proxy/weir/test/await"
 )
 
 // do sends one request without a body and reads the whole answer.
@@ -145,7 +147,7 @@ func (l *load) cease() {
 func (l *load) more(t *testing.T, n int) {
 	t.Helper()
 	goal := l.total() + n
-	eventually(t, "the load goes on", func() bool { return l.total() >= goal })
+	await.Until(t, "the load goes on", func() bool { return l.total() >= goal })
 }
 
 func (l *load) total() int {

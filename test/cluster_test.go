@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -29,11 +30,11 @@ func signs(t *testing.T, addr string) map[string]float64 {
 func acquainted(t *testing.T, addr string, n int) {
 	t.Helper()
 	var first map[string]float64
-	eventually(t, "all nodes are heard", func() bool {
+	await.Until(t, "all nodes are heard", func() bool {
 		first = signs(t, addr)
 		return len(first) == n
 	})
-	eventually(t, "all nodes are heard again", func() bool {
+	await.Until(t, "all nodes are heard again", func() bool {
 		again := 0
 		for id, at := range signs(t, addr) {
 			if at > first[id] {
@@ -67,8 +68,8 @@ func TestCluster_NodeThatEndsIsForgotten(t *testing.T) {
 	config := shared(server.Addr) + sms("6/1h", "")
 	one, other := start(t, config), start(t, config)
 	acquainted(t, server.Addr, 2)
-	one.signal(syscall.SIGTERM)
-	if code := one.exit(); code != 0 {
+	one.Signal(syscall.SIGTERM)
+	if code := one.Exit(); code != 0 {
 		t.Errorf("exit code %d, want 0", code)
 	}
 	if got := signs(t, server.Addr); len(got) != 1 {
@@ -91,7 +92,7 @@ func TestCluster_NodesAgreeOnGenerations(t *testing.T) {
 	for n := 2; n <= 4; n++ {
 		one.edit(config(fmt.Sprintf("%d/1h", n)))
 		other.edit(config(fmt.Sprintf("%d/1h", n)))
-		eventually(t, "both serve the edit", func() bool {
+		await.Until(t, "both serve the edit", func() bool {
 			return one.generation() == first+n-1 && other.generation() == first+n-1
 		})
 	}
@@ -112,7 +113,7 @@ func TestCluster_ReloadsWithoutRedis(t *testing.T) {
 			fault(server)
 			before := w.generation()
 			w.edit(config + "  - {name: late, match: {path: /late}, upstream: demo}\n")
-			eventually(t, "the edit is served", func() bool { return w.generation() > before })
+			await.Until(t, "the edit is served", func() bool { return w.generation() > before })
 			if status, _ := w.get(w.URL + "/late"); status != http.StatusOK {
 				t.Errorf("the new route is answered %d, want 200", status)
 			}
@@ -127,7 +128,7 @@ func TestCluster_CountsOutliveTheProcess(t *testing.T) {
 	config := shared(server.Addr) + sms("3/1h", "")
 	w := start(t, config)
 	w.statuses("p", 2)
-	w.kill()
+	w.Kill()
 	if got := start(t, config).statuses("p", 2); !slices.Equal(got, []int{200, 429}) {
 		t.Errorf("after 2 of 3 by a killed process the next answers %v, want 200 and 429", got)
 	}
@@ -140,17 +141,17 @@ func TestCluster_TellsOfNodesThatDiffer(t *testing.T) {
 	config := func(rate string) string { return shared(server.Addr) + sms(rate, "") }
 	one, other := start(t, config("1/1h")), start(t, config("2/1h"))
 	const drift = "weir_cluster_config_drift"
-	within(t, 3*testTimeout, "both tell of the other", func() bool { return one.metric(drift) == 1 && other.metric(drift) == 1 })
-	if got := one.logged("config drift; other nodes serve another configuration", nil).text("nodes"); got != "1" {
+	await.Within(t, 3*testTimeout, "both tell of the other", func() bool { return one.metric(drift) == 1 && other.metric(drift) == 1 })
+	if got := one.Logged("config drift; other nodes serve another configuration", nil).Text("nodes"); got != "1" {
 		t.Errorf("the log says %s nodes, want 1", got)
 	}
 	if got := one.metric("weir_cluster_nodes"); got != 2 {
 		t.Errorf("weir_cluster_nodes is %v, want 2", got)
 	}
 	other.edit(config("1/1h"))
-	eventually(t, "nobody differs any more", func() bool { return one.metric(drift) == 0 && other.metric(drift) == 0 })
-	one.logged("config drift ended", nil)
-	if said := one.log.count("config drift; other nodes serve another configuration"); said != 1 {
+	await.Until(t, "nobody differs any more", func() bool { return one.metric(drift) == 0 && other.metric(drift) == 0 })
+	one.Logged("config drift ended", nil)
+	if said := one.log.Count("config drift; other nodes serve another configuration"); said != 1 {
 		t.Errorf("said %d times, want once", said)
 	}
 }
@@ -169,12 +170,12 @@ func TestCluster_ReturnsAfterAnOutage(t *testing.T) {
 	}
 	proxy.Redirect("127.0.0.1:1")
 	w.edit(hasty(proxy.Addr) + sms("2/1h", ""))
-	w.logged("reloaded without the other nodes", nil)
+	w.Logged("reloaded without the other nodes", nil)
 	if got := w.generation(); got != 2 {
 		t.Errorf("generation %d is served alone, want 2", got)
 	}
 	proxy.Redirect(server.Addr)
-	eventually(t, "Redis knows of the edit", func() bool { return known() == "2" })
+	await.Until(t, "Redis knows of the edit", func() bool { return known() == "2" })
 	if got := w.generation(); got != 2 {
 		t.Errorf("generation %d is served, want 2", got)
 	}

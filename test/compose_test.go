@@ -16,6 +16,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"gopkg.in/yaml.v3"
 
+	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/logtest"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -123,7 +125,7 @@ func (s *deployment) run(name, port string) *exec.Cmd {
 	for i := range command {
 		command[i] = here.Replace(command[i])
 	}
-	cmd, said := exec.Command(command[0], command[1:]...), new(logBuffer)
+	cmd, said := exec.Command(command[0], command[1:]...), new(logtest.Log)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = data, said, said
 	if err := cmd.Start(); err != nil {
 		s.t.Fatal(err)
@@ -132,10 +134,10 @@ func (s *deployment) run(name, port string) *exec.Cmd {
 		cmd.Process.Kill()
 		cmd.Wait()
 		if s.t.Failed() {
-			s.t.Logf("%s said:\n%s", name, last(said.String(), 30))
+			s.t.Logf("%s said:\n%s", name, said.Tail(30))
 		}
 	})
-	eventually(s.t, name+" answers", func() bool { return s.redis(name).Ping(s.t.Context()).Err() == nil })
+	await.Until(s.t, name+" answers", func() bool { return s.redis(name).Ping(s.t.Context()).Err() == nil })
 	return cmd
 }
 
@@ -167,7 +169,7 @@ func (s *deployment) redis(name string) *redis.Client {
 func (s *deployment) replicates(name, master string) {
 	s.t.Helper()
 	_, port, _ := net.SplitHostPort(s.addrs[master])
-	within(s.t, 2*testTimeout, name+" follows "+master, func() bool {
+	await.Within(s.t, 2*testTimeout, name+" follows "+master, func() bool {
 		info := s.redis(name).Info(s.t.Context(), "replication").Val()
 		return strings.Contains(info, "role:slave") && strings.Contains(info, "master_port:"+port+"\r") && strings.Contains(info, "master_link_status:up")
 	})
@@ -178,7 +180,7 @@ func (s *deployment) agreed(master string) {
 	s.t.Helper()
 	_, port, _ := net.SplitHostPort(s.addrs[master])
 	for _, name := range sentinels() {
-		within(s.t, 2*testTimeout, name+" is one of a quorum", func() bool {
+		await.Within(s.t, 2*testTimeout, name+" is one of a quorum", func() bool {
 			c, ctx := s.redis(name), s.t.Context()
 			quorum := c.Do(ctx, "sentinel", "ckquorum", "weir").String()
 			return strings.Contains(quorum, "OK 3 usable") && strings.Contains(c.Do(ctx, "sentinel", "get-master-addr-by-name", "weir").String(), port)
@@ -190,7 +192,7 @@ func (s *deployment) agreed(master string) {
 func (s *deployment) promoted(name string) {
 	s.t.Helper()
 	_, port, _ := net.SplitHostPort(s.addrs[name])
-	within(s.t, 2*testTimeout, name+" is the master", func() bool {
+	await.Within(s.t, 2*testTimeout, name+" is the master", func() bool {
 		for _, sentinel := range sentinels() {
 			if !strings.Contains(s.redis(sentinel).Do(s.t.Context(), "sentinel", "get-master-addr-by-name", "weir").String(), port) {
 				return false
@@ -237,7 +239,7 @@ func TestCompose_SharesAndSurvivesItsMaster(t *testing.T) {
 		t.Errorf("the second one, elsewhere, is answered %d with %q left, want 429 and 4", status, left)
 	}
 	counted := s.redis("redis-1").DBSize(t.Context()).Val()
-	eventually(t, "the replica has heard of it", func() bool {
+	await.Until(t, "the replica has heard of it", func() bool {
 		return counted > 0 && s.redis("redis-2").DBSize(t.Context()).Val() >= counted
 	})
 
@@ -250,7 +252,7 @@ func TestCompose_SharesAndSurvivesItsMaster(t *testing.T) {
 	}
 	s.promoted("redis-2")
 	for i, w := range weirs {
-		eventually(t, "the weir reaches the new master", func() bool {
+		await.Until(t, "the weir reaches the new master", func() bool {
 			_, body := w.get(w.Admin + "/readyz")
 			return !strings.Contains(body, "degraded")
 		})

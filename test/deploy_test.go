@@ -176,6 +176,7 @@ func TestDeploy_Kubernetes(t *testing.T) {
 // The alerts and the dashboard speak of metrics that there are. Prometheus' own tools
 // read them too, in test/deploy.
 func TestDeploy_NamesMetricsThatAre(t *testing.T) {
+	t.Parallel()
 	for _, file := range []string{"weir.rules.yaml", "grafana/weir.json"} {
 		named := regexp.MustCompile(`weir_[a-z_]+`).FindAllString(deployed(t, file), -1)
 		if len(named) < 6 {

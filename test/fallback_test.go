@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -67,24 +68,24 @@ func accountOf(t *testing.T, nodes []*weir) account {
 	t.Helper()
 	var a account
 	for _, w := range nodes {
-		for _, l := range w.log.lines() {
-			if l.text("message") != "request" {
+		for _, l := range w.log.Lines() {
+			if l.Text("message") != "request" {
 				continue
 			}
-			ms, err := strconv.ParseFloat(l.text("duration_ms"), 64)
+			ms, err := strconv.ParseFloat(l.Text("duration_ms"), 64)
 			if err != nil {
 				t.Fatal(err)
 			}
 			a.slowest = max(a.slowest, time.Duration(ms*float64(time.Millisecond)))
-			if l.text("status") != "200" {
+			if l.Text("status") != "200" {
 				continue
 			}
-			at, err := time.Parse(time.RFC3339, l.text("time"))
+			at, err := time.Parse(time.RFC3339, l.Text("time"))
 			if err != nil {
 				t.Fatal(err)
 			}
 			a.granted = append(a.granted, at)
-			if l.text("fallback") == "local" {
+			if l.Text("fallback") == "local" {
 				a.local++
 			}
 		}
@@ -149,7 +150,7 @@ func TestFallback_OutageDoesNotOpenAFreshLimit(t *testing.T) {
 			lasted(t, cut, long)
 			fault.heal(server)
 			healed := time.Now()
-			eventually(t, "Redis decides again", func() bool {
+			await.Until(t, "Redis decides again", func() bool {
 				return client(t, server.Addr).Exists(t.Context(), keys(t, server.Addr, "*:permits")...).Val() > 0
 			})
 			lasted(t, healed, 2*window)
@@ -183,7 +184,7 @@ func TestFallback_OutageDoesNotOpenAFreshLimit(t *testing.T) {
 // lasted waits until so long has passed since began.
 func lasted(t *testing.T, began time.Time, long time.Duration) {
 	t.Helper()
-	within(t, long+testTimeout, "time passes", func() bool { return time.Since(began) > long })
+	await.Within(t, long+testTimeout, "time passes", func() bool { return time.Since(began) > long })
 }
 
 // keys are the names in Redis that match.
@@ -208,13 +209,13 @@ func TestFallback_GrantsAreReported(t *testing.T) {
 		t.Fatalf("without Redis: %v", got)
 	}
 	server.Restart()
-	eventually(t, "Redis has heard of two", func() bool {
+	await.Until(t, "Redis has heard of two", func() bool {
 		values := keys(t, server.Addr, "weir:*:value")
 		return len(values) > 1 && client(t, server.Addr).Get(t.Context(), values[0]).Val() == "1"
 	})
-	eventually(t, "weir says so", func() bool { return w.metric(`weir_store_reported_permits_total{result="counted"}`) == 2 })
+	await.Until(t, "weir says so", func() bool { return w.metric(`weir_store_reported_permits_total{result="counted"}`) == 2 })
 	other := start(t, hasty(server.Addr)+sms("3/1h", ", on_store_failure: deny"))
-	eventually(t, "Redis decides", func() bool { return other.statuses("q", 1)[0] != http.StatusServiceUnavailable })
+	await.Until(t, "Redis decides", func() bool { return other.statuses("q", 1)[0] != http.StatusServiceUnavailable })
 	if got := other.statuses("p", 2); !slices.Equal(got, []int{200, 429}) {
 		t.Errorf("another node answers %v after two of three, want 200 and 429", got)
 	}

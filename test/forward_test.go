@@ -11,11 +11,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weir-proxy/weir/test/logtest"
 )
 
 // Whoever may upgrade a connection to another protocol speaks to the upstream
 // behind the limiter's back.
 func TestForward_NoProtocolIsSmuggled(t *testing.T) {
+	t.Parallel()
 	for _, ask := range []string{
 		"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQCAAAAAAIAAAAA\r\n",
 		"Connection: Upgrade\r\nUpgrade: websocket, h2c\r\n",
@@ -69,6 +72,7 @@ func raw(t *testing.T, w *weir, request string) (status int, body string) {
 }
 
 func TestForward_ClientGoneCancelsTheUpstream(t *testing.T) {
+	t.Parallel()
 	arrived, gone := make(chan struct{}), make(chan struct{})
 	api := backend(t, func(_ http.ResponseWriter, r *http.Request) {
 		close(arrived)
@@ -89,10 +93,11 @@ func TestForward_ClientGoneCancelsTheUpstream(t *testing.T) {
 	case <-time.After(testTimeout):
 		t.Fatal("the upstream still works for a client that has left")
 	}
-	w.logged("request", func(l line) bool { return l.text("status") == "499" })
+	w.Logged("request", func(l logtest.Line) bool { return l.Text("status") == "499" })
 }
 
 func TestForward_FaultsOfUpstreamsAreProblems(t *testing.T) {
+	t.Parallel()
 	slow := backend(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	w := start(t, fmt.Sprintf(`upstreams:
   gone: http://127.0.0.1:1

@@ -16,7 +16,7 @@ func importMap() map[string][]string {
 	return map[string][]string{
 		"":                      {"proxy/cli"},
 		"proxy/cli":             {"proxy/node", "proxy/admin", "proxy/config", "proxy/simulate", "proxy"},
-		"proxy/node":            {"proxy/admin", "proxy/admin/dashboard", "proxy/cluster", "proxy/frontend", "proxy", "proxy/acme", "proxy/config", "proxy/trace", "limiter", "limiter/redisstore"},
+		"proxy/node":            {"proxy/admin", "proxy/admin/dashboard", "proxy/cluster", "proxy/frontend", "proxy", "proxy/acme", "proxy/config", "proxy/simulate", "proxy/trace", "limiter", "limiter/redisstore"},
 		"proxy/frontend":        {"proxy/http1", "proxy/config"},
 		"proxy/acme":            {"proxy/config"},
 		"proxy/admin":           {"proxy", "proxy/config"},
@@ -36,6 +36,10 @@ func importMap() map[string][]string {
 		"limiter/redisstore":    {"limiter"},
 		"lock":                  nil,
 		"test/redistest":        nil,
+		"test/await":            nil,
+		"test/logtest":          nil,
+		"test/sockettest":       {"test/await"},
+		"test/weirtest":         {"test/await", "test/logtest"},
 		"test/report":           nil,
 		"test/bench/proxies":    nil,
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/logtest"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -18,7 +20,7 @@ func twoNodes(t *testing.T, more string) (one, other *weir) {
 	server := redistest.Start(t)
 	config := shared(server.Addr) + sms("1/1h", more)
 	one, other = start(t, config), start(t, config)
-	eventually(t, "both nodes are heard", func() bool { return len(signs(t, server.Addr)) == 2 })
+	await.Until(t, "both nodes are heard", func() bool { return len(signs(t, server.Addr)) == 2 })
 	one.send("p")
 	for _, w := range []*weir{one, other} { // each remembers the refusal
 		if got := w.statuses("p", 2); !slices.Equal(got, []int{429, 429}) {
@@ -47,7 +49,7 @@ func TestKeys_ResetOnOneNodePassesOnAll(t *testing.T) {
 	if !strings.Contains(said, "reset under 1 of 1 limits, on every node") {
 		t.Errorf("reset says %q", said)
 	}
-	within(t, 5*time.Second, "the key passes on the other node", func() bool { return other.send("p") == 200 })
+	await.Within(t, 5*time.Second, "the key passes on the other node", func() bool { return other.send("p") == 200 })
 	if got := one.send("p"); got != 429 {
 		t.Errorf("after the permit that came back was used, the first node answers %d, want 429", got)
 	}
@@ -55,8 +57,8 @@ func TestKeys_ResetOnOneNodePassesOnAll(t *testing.T) {
 	if got := one.send("p"); got != 200 {
 		t.Errorf("reset key is answered %d on the node that was told, want 200", got)
 	}
-	line := one.logged("operator action", func(l line) bool { return l.text("reason") == "the phone was lent" })
-	if line.text("who") != "local" || line.text("action") != "reset" || line.text("key_hash") == "" || line.text("operator_address") == "" {
+	line := one.Logged("operator action", func(l logtest.Line) bool { return l.Text("reason") == "the phone was lent" })
+	if line.Text("who") != "local" || line.Text("action") != "reset" || line.Text("key_hash") == "" || line.Text("operator_address") == "" {
 		t.Errorf("the log says %v", line)
 	}
 	status, trail := other.get(other.Admin + "/api/v1/audit")
@@ -78,14 +80,14 @@ func TestKeys_BanAndUnbanHoldOnAll(t *testing.T) {
 		}
 	}
 	other.keys("unban", "header:X-Phone=p")
-	within(t, 5*time.Second, "the key passes on the first node", func() bool { return one.send("p") == 200 })
+	await.Within(t, 5*time.Second, "the key passes on the first node", func() bool { return one.send("p") == 200 })
 }
 
 func TestKeys_GrantGivesPermitsOnTop(t *testing.T) {
 	t.Parallel()
 	one, other := twoNodes(t, "")
 	other.keys("grant", "header:X-Phone=p", "--permits", "1")
-	within(t, 5*time.Second, "the key passes on the first node", func() bool { return one.send("p") == 200 })
+	await.Within(t, 5*time.Second, "the key passes on the first node", func() bool { return one.send("p") == 200 })
 	if got := other.send("p"); got != 429 {
 		t.Errorf("after what was granted is used, the answer is %d, want 429", got)
 	}
@@ -163,7 +165,7 @@ admin:
 			t.Errorf("weir keys %s with %s exits %d: %s%s; want %d and %q", c.action, c.token, code, stdout, stderr, c.code, c.want)
 		}
 	}
-	w.logged("operator action", func(l line) bool { return l.text("who") == "ops" && l.text("action") == "reset" })
+	w.Logged("operator action", func(l logtest.Line) bool { return l.Text("who") == "ops" && l.Text("action") == "reset" })
 }
 
 // What a running weir would do, and what it has done.

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/logtest"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -64,7 +66,7 @@ func startLeading(t *testing.T, n int, config string) (leader *weir, others []*w
 // leads waits until one of these nodes leads, and all say so.
 func leads(t *testing.T, all []*weir) (at int) {
 	t.Helper()
-	eventually(t, "all see one of them lead", func() bool {
+	await.Until(t, "all see one of them lead", func() bool {
 		first := all[0].leadership()
 		at = slices.IndexFunc(all, func(w *weir) bool { return w.leadership().Self == first.Node })
 		return at >= 0 && !slices.ContainsFunc(all, func(w *weir) bool { return w.leadership().Node != first.Node })
@@ -80,7 +82,7 @@ func TestLeader_KilledOneIsFollowed(t *testing.T) {
 	if got := leader.metric("weir_leader") + others[0].metric("weir_leader") + others[1].metric("weir_leader"); got != 1 || leader.metric("weir_leader") != 1 {
 		t.Errorf("%v nodes say that they lead, want the one", got)
 	}
-	leader.kill()
+	leader.Kill()
 	killed := time.Now()
 	next := others[leads(t, others)]
 	now := next.leadership()
@@ -90,8 +92,8 @@ func TestLeader_KilledOneIsFollowed(t *testing.T) {
 	if now.Token <= was.Token {
 		t.Errorf("the token is %d after %d, want a larger one", now.Token, was.Token)
 	}
-	next.logged("leadership acquired", func(l line) bool { return l.text("node") == now.Self })
-	eventually(t, "the tasks go on under the next leader", func() bool {
+	next.Logged("leadership acquired", func(l logtest.Line) bool { return l.Text("node") == now.Self })
+	await.Until(t, "the tasks go on under the next leader", func() bool {
 		return !slices.ContainsFunc(next.leadership().Tasks, func(r taskRun) bool { return r.Node != now.Self || r.Error != "" })
 	})
 	if next.metric(`weir_leader_task_runs_total{result="ok",task="statistics"}`) == 0 {
@@ -104,17 +106,17 @@ func TestLeader_EndsInPeace(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	leader, others := startLeading(t, 2, shared(server.Addr)+sms("1/1h", ""))
-	leader.signal(syscall.SIGTERM)
-	if code := leader.exit(); code != 0 {
+	leader.Signal(syscall.SIGTERM)
+	if code := leader.Exit(); code != 0 {
 		t.Errorf("exit code %d, want 0", code)
 	}
-	if leader.log.count("leadership lost") != 1 {
+	if leader.log.Count("leadership lost") != 1 {
 		t.Error("the leader does not say that it leadership lost")
 	}
 	if held := client(t, server.Addr).HLen(t.Context(), "weir:{cluster}:lead").Val(); held != 0 && !others[0].leading() {
 		t.Error("the lead is still held by the one that has ended")
 	}
-	eventually(t, "the other leads", others[0].leading)
+	await.Until(t, "the other leads", others[0].leading)
 }
 
 func (w *weir) leading() bool { l := w.leadership(); return l.Node == l.Self }
@@ -125,13 +127,13 @@ func TestLeader_StoppedOneDoesNothingMore(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	leader, others := startLeading(t, 2, shared(server.Addr)+sms("1/1h", ""))
-	leader.signal(syscall.SIGSTOP)
+	leader.Signal(syscall.SIGSTOP)
 	other := others[leads(t, others)]
 	now := other.leadership()
 	monitor := watch(t, server.Addr)
-	leader.signal(syscall.SIGCONT)
-	leader.logged("leadership lost", nil)
-	eventually(t, "the old leader says who leads", func() bool { l := leader.leadership(); return l.Node == now.Self && l.Token == now.Token })
+	leader.Signal(syscall.SIGCONT)
+	leader.Logged("leadership lost", nil)
+	await.Until(t, "the old leader says who leads", func() bool { l := leader.leadership(); return l.Node == now.Self && l.Token == now.Token })
 	if leader.metric("weir_leader") != 0 || other.metric("weir_leader") != 1 {
 		t.Error("both, or the wrong one, say that they lead")
 	}
@@ -174,20 +176,20 @@ func TestLeader_NoTaskRunsTwiceAtATime(t *testing.T) {
 	worked := func(w *weir) {
 		t.Helper()
 		self := w.leadership().Self
-		eventually(t, "the leader's runs are noted", func() bool {
+		await.Until(t, "the leader's runs are noted", func() bool {
 			return slices.ContainsFunc(monitor.noted(t), func(r taskRun) bool { return r.Node == self && r.Task == "statistics" })
 		})
 	}
 	worked(leader)
-	leader.kill()
+	leader.Kill()
 	at := leads(t, others)
 	second := others[at]
 	others = slices.Delete(slices.Clone(others), at, at+1)
 	worked(second)
-	second.signal(syscall.SIGSTOP)
+	second.Signal(syscall.SIGSTOP)
 	worked(others[leads(t, others)])
-	second.signal(syscall.SIGCONT)
-	second.logged("leadership lost", nil)
+	second.Signal(syscall.SIGCONT)
+	second.Logged("leadership lost", nil)
 	worked(others[leads(t, others)])
 
 	ended, terms, led := map[string]time.Time{}, map[string]bool{}, ""
@@ -210,7 +212,7 @@ func TestLeader_NoTaskRunsTwiceAtATime(t *testing.T) {
 func TestLeader_AloneLeads(t *testing.T) {
 	t.Parallel()
 	w := start(t, sms("1/1h", ""))
-	eventually(t, "it leads", func() bool {
+	await.Until(t, "it leads", func() bool {
 		l := w.leadership()
 		return l.Node != "" && l.Node == l.Self
 	})
@@ -236,7 +238,7 @@ func TestNodes_AreToldByEach(t *testing.T) {
 		}
 	}
 	for _, w := range []*weir{one, other} {
-		eventually(t, "one of two serves what was taken up before", func() bool {
+		await.Until(t, "one of two serves what was taken up before", func() bool {
 			w.getAdmin("/api/v1/nodes", &said)
 			return len(said.Nodes) == 2 && said.Nodes[0].Drift != said.Nodes[1].Drift
 		})
@@ -289,15 +291,15 @@ func TestStatistics_EqualWhatWasSent(t *testing.T) {
 	others[1].statuses("a", 4)
 	leader.statuses("b", 3)
 	all := counted{requests: 15, allowed: 8, refused: 7}
-	eventually(t, "all is told", func() bool { return leader.counted() == all })
-	leader.kill()
+	await.Until(t, "all is told", func() bool { return leader.counted() == all })
+	leader.Kill()
 	others[0].statuses("b", 4)
 	all = counted{requests: 19, allowed: 10, refused: 9}
 	for _, w := range others {
-		eventually(t, "all is told under the next leader", func() bool { return w.counted() == all })
+		await.Until(t, "all is told under the next leader", func() bool { return w.counted() == all })
 	}
-	others[0].signal(syscall.SIGTERM)
-	others[0].exit()
+	others[0].Signal(syscall.SIGTERM)
+	others[0].Exit()
 	if got := others[1].counted(); got != all {
 		t.Errorf("in the end %+v is told, want %+v", got, all)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -85,7 +86,7 @@ routes:
 				t.Errorf("a refusal may be stored: %q", header.Get("Cache-Control"))
 			}
 			back := refused.Add(time.Duration(after) * time.Second)
-			eventually(t, "Retry-After is over", func() bool { return time.Now().After(back) })
+			await.Until(t, "Retry-After is over", func() bool { return time.Now().After(back) })
 			if got := w.send("p"); got != http.StatusOK {
 				t.Errorf("after Retry-After the answer is %d, want 200", got)
 			}

@@ -6,27 +6,28 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/weir-proxy/weir/test/logtest"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
 func TestLog_OneLinePerRequest(t *testing.T) {
 	w := start(t, sms("1/1h", ""))
 	w.statuses("+1 650 555 0100", 2)
-	w.logged("request", func(l line) bool { return l.text("status") == "200" })
-	refused := w.logged("request", func(l line) bool { return l.text("status") == "429" })
+	w.Logged("request", func(l logtest.Line) bool { return l.Text("status") == "200" })
+	refused := w.Logged("request", func(l logtest.Line) bool { return l.Text("status") == "429" })
 	for field, want := range map[string]string{
 		"route": "sms-send", "method": "POST", "path": "/v1/sms/send", "limit": "phone", "client": "127.0.0.1", "level": "info",
 	} {
-		if got := refused.text(field); got != want {
+		if got := refused.Text(field); got != want {
 			t.Errorf("field %s is %q, want %q", field, got, want)
 		}
 	}
 	for _, field := range []string{"request_id", "duration_ms", "bytes", "key", "time"} {
-		if refused.text(field) == "" {
+		if refused.Text(field) == "" {
 			t.Errorf("the line %v lacks %s", refused, field)
 		}
 	}
-	if n := w.log.count("request"); n != 2 {
+	if n := w.log.Count("request"); n != 2 {
 		t.Errorf("2 requests left %d lines", n)
 	}
 }
@@ -39,8 +40,8 @@ func TestLog_IsJSONAlsoWhileRedisIsAway(t *testing.T) {
 	server.Kill()
 	w.statuses("p", 8)
 	w.get(w.Admin + "/readyz")
-	w.signal(syscall.SIGTERM)
-	w.exit()
+	w.Signal(syscall.SIGTERM)
+	w.Exit()
 	for text := range strings.Lines(w.log.String()) {
 		if !json.Valid([]byte(text)) {
 			t.Fatalf("a line of the log is not JSON: %s", text)

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"testing"
 
+	"github.com/weir-proxy/weir/test/logtest"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -13,6 +14,7 @@ import (
 // upstream see what he invents; those whose numbers are known pass, and so does
 // everybody else.
 func TestNewKeys_InventedNumbersReachNobody(t *testing.T) {
+	t.Parallel()
 	const most, invented = 20, 500
 	server, up := redistest.Start(t), backend(t, func(http.ResponseWriter, *http.Request) {})
 	config := func(newKeys string) string {
@@ -60,7 +62,9 @@ routes:
 	if got := w.metric(`weir_new_keys_total{result="refused",route="sms"}`); got != invented-most {
 		t.Errorf("weir_new_keys_total says %v were refused, want %d", got, invented-most)
 	}
-	w.logged("request", func(l line) bool { return l.text("new_keys") == "refused" && l.text("client") == "203.0.113.66" })
+	w.Logged("request", func(l logtest.Line) bool {
+		return l.Text("new_keys") == "refused" && l.Text("client") == "203.0.113.66"
+	})
 
 	w.edit(config(fmt.Sprint(most+5, "/1h")))
 	if status, body := w.reload(); status != http.StatusOK {

@@ -11,7 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
+	"github.com/weir-proxy/weir/test/weirtest"
 )
 
 // night is what three instances serve: each phone has so many codes an hour, and each
@@ -111,7 +113,7 @@ func TestNight_ByTheCommandLineAlone(t *testing.T) {
 
 	asked.keys("reset", "phone="+often, "--reason", "she called")
 	for i, w := range nodes {
-		eventually(t, fmt.Sprintf("the phone passes on node %d", i+1), func() bool {
+		await.Until(t, fmt.Sprintf("the phone passes on node %d", i+1), func() bool {
 			status, _ := do(t, http.MethodPost, w.URL+"/send", http.Header{"X-Phone": {often}})
 			return status == http.StatusOK
 		})
@@ -120,15 +122,15 @@ func TestNight_ByTheCommandLineAlone(t *testing.T) {
 	if leads := strings.Count(strings.Join(section(asked.once("all serve one config"), "NODES"), "\n"), " leads "); leads != 1 {
 		t.Errorf("%d nodes lead", leads)
 	}
-	write(t, nodes[2].File, night(server.Addr, "4/1h")+tail)
-	eventually(t, "it is seen that configurations differ", func() bool { return strings.Contains(asked.once(), "serves another config") })
+	write(t, nodes[2].File, night(server.Addr, "4/1h")+weirtest.Listeners)
+	await.Until(t, "it is seen that configurations differ", func() bool { return strings.Contains(asked.once(), "serves another config") })
 	asked.replays(log, "3/1h", "1/1h")
 }
 
 // once is what weir top prints once it has all these words in it.
 func (w *weir) once(words ...string) (screen string) {
 	w.t.Helper()
-	eventually(w.t, "top tells of "+strings.Join(words, ", "), func() bool {
+	await.Until(w.t, "top tells of "+strings.Join(words, ", "), func() bool {
 		code, stdout, stderr := w.admin(w.t.TempDir(), "top", "--once")
 		if code != 0 {
 			w.t.Fatalf("weir top exits %d: %s", code, stderr)

@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -27,8 +28,8 @@ func TestExplain_FindsARequestOnWhicheverNodeItWas(t *testing.T) {
 		w.explains(allowed, "200, allowed", "phone-1h")
 		w.explains(refused, "429, refused", "phone-1h")
 	}
-	other.signal(syscall.SIGSTOP)
-	defer other.signal(syscall.SIGCONT)
+	other.Signal(syscall.SIGSTOP)
+	defer other.Signal(syscall.SIGCONT)
 	code, stdout, stderr := one.admin(t.TempDir(), "explain", refused)
 	if code != 0 || !strings.Contains(stdout, "429, refused") || !strings.Contains(stderr, ": no answer") {
 		t.Errorf("beside a node that hangs, explain exits %d: %s%s; want the refusal, and that a node is silent", code, stdout, stderr)
@@ -40,7 +41,7 @@ func TestExplain_FindsARequestOnWhicheverNodeItWas(t *testing.T) {
 func (w *weir) explains(id string, want ...string) {
 	w.t.Helper()
 	var stdout, stderr string
-	eventually(w.t, "a node knows request "+id, func() bool {
+	await.Until(w.t, "a node knows request "+id, func() bool {
 		var code int
 		code, stdout, stderr = w.admin(w.t.TempDir(), "explain", id)
 		return code == 0

@@ -16,7 +16,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
+	"github.com/weir-proxy/weir/test/weirtest"
 )
 
 // refuses runs weir with a configuration that it must refuse to serve, and returns
@@ -55,34 +57,36 @@ func TestOperate_SaysWhichPortIsTaken(t *testing.T) {
 
 // The file is named as people name files, and goes away and comes back.
 func TestOperate_FileGoesAndComesBack(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "etc"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(dir, "etc", "weir.yaml")
-	write(t, file, rules("1/60s")+tail)
+	write(t, file, rules("1/60s")+weirtest.Listeners)
 	w := startWith(t, dir, "run", "-c", "./etc/weir.yaml")
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	w.logged("reload refused", nil)
+	w.Logged("reload refused", nil)
 	if got := w.statuses("p", 2); !slices.Equal(got, []int{200, 429}) {
 		t.Errorf("without its file weir answers %v, want 200 and 429 as before", got)
 	}
-	write(t, file, rules("2/60s")+tail)
-	eventually(t, "the file that came back is served", func() bool { return w.generation() == 2 })
+	write(t, file, rules("2/60s")+weirtest.Listeners)
+	await.Until(t, "the file that came back is served", func() bool { return w.generation() == 2 })
 }
 
 // A Redis that hangs does not keep weir from ending.
 func TestOperate_EndsWhileRedisHangs(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	w := start(t, hasty(server.Addr)+policies())
 	w.ask("deny", "p", 1)
 	server.Signal(syscall.SIGSTOP)
 	w.ask("deny", "p", 1)
 	began := time.Now()
-	w.signal(syscall.SIGTERM)
-	if code := w.exit(); code != 0 {
+	w.Signal(syscall.SIGTERM)
+	if code := w.Exit(); code != 0 {
 		t.Errorf("exit code %d, want 0", code)
 	}
 	if took := time.Since(began); took > 10*time.Second {
@@ -92,9 +96,10 @@ func TestOperate_EndsWhileRedisHangs(t *testing.T) {
 
 // A password that Redis does not take is said, and no reason not to serve.
 func TestOperate_WrongPasswordIsSaid(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t, "--requirepass", "right")
 	w := start(t, fmt.Sprintf("store: redis\nredis: {addrs: [%q], password: wrong-secret}\n", server.Addr)+policies())
-	eventually(t, "/readyz has Redis's own word for a wrong password", func() bool {
+	await.Until(t, "/readyz has Redis's own word for a wrong password", func() bool {
 		return strings.Contains(w.checks()["store"], "WRONGPASS")
 	})
 	if got := w.ask("deny", "p", 1); got[0] != http.StatusServiceUnavailable {
@@ -112,6 +117,7 @@ func TestOperate_WrongPasswordIsSaid(t *testing.T) {
 // Two Weirs with prefixes of their own share a Redis and nothing else; with a
 // secret of its own, keys have other names.
 func TestOperate_PrefixAndSecretSetApart(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	head := func(prefix, secret string) string {
 		return fmt.Sprintf("store: redis\nredis: {addrs: [%q], timeout: 5s, prefix: %s}\nprivacy: {hash_secret: %q}\n", server.Addr, prefix, secret)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -90,10 +91,10 @@ func TestOutage_EachPolicyDoesWhatItSays(t *testing.T) {
 
 			free := fire(t, 2, volley{w.URL + "/free", fresh("free")})
 			heal, began := fault.under(t, server, w)
-			eventually(t, "the outage has lasted", func() bool { return time.Since(began) > outage })
+			await.Until(t, "the outage has lasted", func() bool { return time.Since(began) > outage })
 			heal()
 			n := 0
-			within(t, comeback+slack, "Redis decides again", func() bool {
+			await.Within(t, comeback+slack, "Redis decides again", func() bool {
 				n++
 				return w.ask("deny", fmt.Sprint("back", n), 1)[0] == http.StatusOK
 			})
@@ -116,7 +117,7 @@ func (f fault) under(t *testing.T, server *redistest.Server, w *weir) (heal func
 	for n := 0; ; n++ {
 		heal, over := f(t, server)
 		began = time.Now()
-		eventually(t, "weir finds out", func() bool {
+		await.Until(t, "weir finds out", func() bool {
 			return slices.Equal(w.ask("deny", "x", 1), []int{503}) || closed(over)
 		})
 		problems := underPolicies(t, w, fmt.Sprint("during", n))
@@ -144,7 +145,7 @@ func closed(c <-chan struct{}) bool {
 func settled(t *testing.T, w *weir, policy string) {
 	t.Helper()
 	n := 0
-	eventually(t, "Redis decides", func() bool {
+	await.Until(t, "Redis decides", func() bool {
 		n++
 		return w.ask("deny", fmt.Sprint(policy, n), 1)[0] == http.StatusOK
 	})
@@ -202,6 +203,7 @@ func wantSwift(t *testing.T, l, free *load) {
 }
 
 func TestOutage_StartsWithoutRedis(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	server.Kill()
 	w := start(t, hasty(server.Addr)+policies())
@@ -211,13 +213,14 @@ func TestOutage_StartsWithoutRedis(t *testing.T) {
 	wantPolicies(t, w)
 
 	server.Restart()
-	within(t, comeback+slack, "Redis decides", func() bool { return w.ask("deny", "late", 1)[0] == http.StatusOK })
-	eventually(t, "/readyz says ok", func() bool { return w.checks()["store"] == "ok" })
+	await.Within(t, comeback+slack, "Redis decides", func() bool { return w.ask("deny", "late", 1)[0] == http.StatusOK })
+	await.Until(t, "/readyz says ok", func() bool { return w.checks()["store"] == "ok" })
 }
 
 // What is decided while Redis is away is decided as one answer, not a mix: a
 // route with a limit that denies lets nobody pass.
 func TestOutage_DenyWinsInOneRoute(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	server.Kill()
 	w := start(t, hasty(server.Addr)+`upstreams: {demo: echo}

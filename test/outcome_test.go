@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/weir-proxy/weir/test/await"
 )
 
 // answering is a server that answers with the status that the request asks for.
@@ -41,6 +43,7 @@ func (w *weir) want(path string, statuses ...int) []int {
 }
 
 func TestOutcome_WhatFailedIsGivenBackOnce(t *testing.T) {
+	t.Parallel()
 	for name, store := range stores(t) {
 		t.Run(name, func(t *testing.T) {
 			w := start(t, store+fmt.Sprintf(`upstreams: {gone: "http://127.0.0.1:1"}
@@ -59,19 +62,19 @@ routes:
 			// Each is given back before the next comes, and nothing more than that.
 			for _, failure := range []int{500, 502, 503, 599, 500} {
 				status := failure
-				eventually(t, "what failed is given back", func() bool { return w.want("/send", status)[0] == failure })
+				await.Until(t, "what failed is given back", func() bool { return w.want("/send", status)[0] == failure })
 			}
 			gave := func(n float64) func() bool {
 				return func() bool { return w.metric(`weir_refunds_total{limit="header-X-Phone",route="send"}`) >= n }
 			}
-			eventually(t, "five are given back", gave(5))
+			await.Until(t, "five are given back", gave(5))
 			do(t, http.MethodPost, w.URL+"/send", http.Header{"X-Phone": {"p"}, "Cut": {"yes"}})
-			eventually(t, "what was cut is given back", gave(6))
+			await.Until(t, "what was cut is given back", gave(6))
 			if got := w.want("/send", 200, 404, 200); !slices.Equal(got, []int{200, 404, 429}) {
 				t.Errorf("after six failures of 2 allowed the answers are %v, want 200, 404 and then 429", got)
 			}
 			for range 3 {
-				eventually(t, "what reached nobody is given back", func() bool { return w.want("/gone", 200)[0] == http.StatusBadGateway })
+				await.Until(t, "what reached nobody is given back", func() bool { return w.want("/gone", 200)[0] == http.StatusBadGateway })
 			}
 		})
 	}
@@ -80,6 +83,7 @@ routes:
 // A hundred guesses at once: each is counted when it comes, so that no more
 // than the limit reach the upstream, and only the wrong ones stay counted.
 func TestOutcome_OnlyFailuresStayCounted(t *testing.T) {
+	t.Parallel()
 	for name, store := range stores(t) {
 		t.Run(name, func(t *testing.T) {
 			api := answering(t)
@@ -90,7 +94,7 @@ func TestOutcome_OnlyFailuresStayCounted(t *testing.T) {
     limits: [{name: guesses, key: "header:X-Phone", rate: 5/10m, count: {status: [4xx]}}]
 `, api.URL))
 			for range 12 {
-				eventually(t, "what was right is not counted", func() bool { return w.want("/verify", 200)[0] == http.StatusOK })
+				await.Until(t, "what was right is not counted", func() bool { return w.want("/verify", 200)[0] == http.StatusOK })
 			}
 			before := api.hits()
 			l := &load{answers: map[int]int{}}
@@ -111,6 +115,7 @@ func TestOutcome_OnlyFailuresStayCounted(t *testing.T) {
 // A client that leaves, and a weir that ends, are no way to make a permit come
 // back twice or stay away.
 func TestOutcome_GivesBackWhileDraining(t *testing.T) {
+	t.Parallel()
 	stores := stores(t)
 	release := make(chan struct{})
 	api := backend(t, func(w http.ResponseWriter, r *http.Request) {
@@ -123,14 +128,14 @@ func TestOutcome_GivesBackWhileDraining(t *testing.T) {
 	w := start(t, config)
 	answer := make(chan int, 1)
 	go func() { answer <- w.send("p") }()
-	eventually(t, "the request is under way", func() bool { return api.hits() == 1 })
-	w.signal(syscall.SIGTERM)
-	w.logged("draining", nil)
+	await.Until(t, "the request is under way", func() bool { return api.hits() == 1 })
+	w.Signal(syscall.SIGTERM)
+	w.Logged("draining", nil)
 	close(release)
 	if got := <-answer; got != http.StatusBadGateway {
 		t.Errorf("the request under way is answered %d, want the upstream's 502", got)
 	}
-	w.exit()
+	w.Exit()
 	if got := start(t, config).statuses("p", 1); got[0] != http.StatusBadGateway {
 		t.Errorf("after the refund the next weir answers %v, want the upstream to be asked", got)
 	}
@@ -138,6 +143,7 @@ func TestOutcome_GivesBackWhileDraining(t *testing.T) {
 
 // Who leaves early has sent the request all the same.
 func TestOutcome_LeavingDoesNotGiveBack(t *testing.T) {
+	t.Parallel()
 	arrived := make(chan struct{}, 1)
 	api := backend(t, func(_ http.ResponseWriter, r *http.Request) {
 		arrived <- struct{}{}
@@ -155,7 +161,7 @@ func TestOutcome_LeavingDoesNotGiveBack(t *testing.T) {
 	go http.DefaultClient.Do(req)
 	<-arrived
 	leave()
-	w.logged("request", nil)
+	w.Logged("request", nil)
 	if got := w.send("p"); got != http.StatusTooManyRequests {
 		t.Errorf("after a client that left the answer is %d, want 429: the code was sent", got)
 	}
@@ -221,7 +227,7 @@ func TestLimit_ComesBack(t *testing.T) {
 				do(t, http.MethodPost, w.URL+"/"+a, nil)
 			}
 			for _, a := range algorithms {
-				within(t, 6*time.Second, a+" lets through again", func() bool {
+				await.Within(t, 6*time.Second, a+" lets through again", func() bool {
 					status, _ := do(t, http.MethodPost, w.URL+"/"+a, nil)
 					return status == http.StatusOK
 				})

@@ -5,12 +5,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
 // What people are counted by is nowhere to be read: not in figures, not in
 // lines, not in the store, not in an answer, whatever goes wrong.
 func TestPrivacy_NoRawKeyLeaves(t *testing.T) {
+	t.Parallel()
 	const phone = "+86 138 0013 8000"
 	server := redistest.Start(t)
 	silent := backend(t, func(http.ResponseWriter, *http.Request) {})
@@ -47,7 +49,7 @@ routes:
 		_, body := do(t, http.MethodPost, w.URL+"/send", header)
 		bodies = append(bodies, body)
 	}
-	eventually(t, "all lines are written", func() bool { return w.log.count("request") >= 14 })
+	await.Until(t, "all lines are written", func() bool { return w.log.Count("request") >= 14 })
 	for what, text := range map[string]string{"log": w.log.String(), "metrics": w.metrics(), "answers": strings.Join(bodies, "\n")} {
 		for _, raw := range []string{"13800138000", "138 0013 8000", "138+0013+8000", "138%200013"} {
 			if strings.Contains(text, raw) {
@@ -58,6 +60,7 @@ routes:
 }
 
 func TestPrivacy_StoreKeysHoldNoRawKey(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	w := start(t, shared(server.Addr)+sms("5/1h", ""))
 	w.statuses("13800138000", 2)

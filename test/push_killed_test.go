@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -31,36 +32,36 @@ func TestPush_KilledAtEachStep(t *testing.T) {
 		serves int // what the others are left with
 	}{
 		{"before all have answered", func(t *testing.T, p interrupted) {
-			p.others[0].signal(syscall.SIGSTOP)
+			p.others[0].Signal(syscall.SIGSTOP)
 			go p.pusher.pushed(revisionYAML(1))
 			underWay(t, p.server.Addr)
-			p.pusher.kill()
-			p.others[0].signal(syscall.SIGCONT)
+			p.pusher.Kill()
+			p.others[0].Signal(syscall.SIGCONT)
 		}, 0},
 		{"when it could decide", func(t *testing.T, p interrupted) {
 			go p.pusher.pushed(revisionYAML(1))
 			underWay(t, p.server.Addr)
 			p.proxy.Hold() // what it does from here on it hears nothing of
-			eventually(t, "the others have answered, or it is decided", func() bool {
+			await.Until(t, "the others have answered, or it is decided", func() bool {
 				push := client(t, p.server.Addr).HGetAll(t.Context(), "weir:{cluster}:push").Val()
 				return len(push) >= 6+2 || len(push) == 0
 			})
-			p.pusher.kill()
+			p.pusher.Kill()
 		}, -1},
 		{"when it has decided", func(t *testing.T, p interrupted) {
 			p.pusher.pushed(revisionYAML(0)) // now Redis knows the script that decides
 			p.proxy.Lose("weir:{cluster}:history\r\n$20\r\nweir:{cluster}:nodes")
 			go p.pusher.pushed(revisionYAML(1))
-			eventually(t, "the decision is lost on its way back", func() bool { return p.proxy.Lost() > 0 })
-			p.pusher.kill()
+			await.Until(t, "the decision is lost on its way back", func() bool { return p.proxy.Lost() > 0 })
+			p.pusher.Kill()
 		}, 1},
 		{"while it waits for all to serve it", func(t *testing.T, p interrupted) {
 			before := client(t, p.server.Addr).HGet(t.Context(), "weir:{cluster}:config", "number").Val()
 			go p.pusher.pushed(revisionYAML(1))
-			eventually(t, "it is decided", func() bool {
+			await.Until(t, "it is decided", func() bool {
 				return client(t, p.server.Addr).HGet(t.Context(), "weir:{cluster}:config", "number").Val() != before
 			})
-			p.pusher.kill()
+			p.pusher.Kill()
 		}, 1},
 	} {
 		t.Run(step.name, func(t *testing.T) {
@@ -71,7 +72,7 @@ func TestPush_KilledAtEachStep(t *testing.T) {
 			others := startBeside(t, server.Addr, 2)
 			step.killed(t, interrupted{server, p, pusher, others})
 			// It is forgotten as a node, and so is what it did not decide.
-			within(t, 2*testTimeout, "the push is over", func() bool {
+			await.Within(t, 2*testTimeout, "the push is over", func() bool {
 				return client(t, server.Addr).Exists(t.Context(), "weir:{cluster}:push").Val() == 0 && len(signs(t, server.Addr)) == 2
 			})
 			want := step.serves
@@ -99,7 +100,7 @@ func startBeside(t *testing.T, addr string, n int) []*weir {
 	for range n {
 		nodes = append(nodes, start(t, following(addr)))
 	}
-	eventually(t, "all nodes are heard", func() bool { return len(signs(t, addr)) == n+1 })
+	await.Until(t, "all nodes are heard", func() bool { return len(signs(t, addr)) == n+1 })
 	return nodes
 }
 
@@ -115,7 +116,7 @@ func (w *weir) pushed(text string) {
 // underWay waits until a push is.
 func underWay(t *testing.T, addr string) {
 	t.Helper()
-	eventually(t, "a push is under way", func() bool {
+	await.Until(t, "a push is under way", func() bool {
 		return client(t, addr).Exists(t.Context(), "weir:{cluster}:push").Val() == 1
 	})
 }
@@ -125,7 +126,7 @@ func TestPush_CommandKilled(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	nodes := startFollowers(t, server.Addr, 2)
-	nodes[1].signal(syscall.SIGSTOP)
+	nodes[1].Signal(syscall.SIGSTOP)
 	dir := t.TempDir()
 	write(t, dir+"/next.yaml", revisionYAML(1))
 	cmd := exec.Command("weir", "push", "next.yaml", "--admin", nodes[0].Admin)
@@ -136,9 +137,9 @@ func TestPush_CommandKilled(t *testing.T) {
 	underWay(t, server.Addr)
 	cmd.Process.Kill()
 	cmd.Wait()
-	eventually(t, "the push is undone", func() bool {
+	await.Until(t, "the push is undone", func() bool {
 		return client(t, server.Addr).Exists(t.Context(), "weir:{cluster}:push").Val() == 0
 	})
-	nodes[1].signal(syscall.SIGCONT)
+	nodes[1].Signal(syscall.SIGCONT)
 	allServe(t, nodes, 0)
 }

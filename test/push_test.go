@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -38,7 +39,7 @@ func startFollowers(t *testing.T, addr string, n int) []*weir {
 	for range n {
 		nodes = append(nodes, start(t, following(addr)))
 	}
-	eventually(t, "all nodes are heard", func() bool { return len(signs(t, addr)) == n })
+	await.Until(t, "all nodes are heard", func() bool { return len(signs(t, addr)) == n })
 	return nodes
 }
 
@@ -78,7 +79,7 @@ func (w *weir) admin(dir string, args ...string) (code int, stdout, stderr strin
 func allServe(t *testing.T, nodes []*weir, n int) {
 	t.Helper()
 	for i, w := range nodes {
-		eventually(t, fmt.Sprintf("node %d serves revision %d", i, n), func() bool { return w.servedRevision() == fmt.Sprint(n) })
+		await.Until(t, fmt.Sprintf("node %d serves revision %d", i, n), func() bool { return w.servedRevision() == fmt.Sprint(n) })
 	}
 }
 
@@ -114,7 +115,7 @@ func TestPush_UnderLoadToFiveNodes(t *testing.T) {
 	})
 	for n := 1; n <= 3; n++ {
 		goal := answers.Load() + 50
-		eventually(t, "the load goes on", func() bool { return answers.Load() >= goal })
+		await.Until(t, "the load goes on", func() bool { return answers.Load() >= goal })
 		code, stdout, stderr := nodes[n].push(revisionYAML(n), "ann")
 		if code != 0 || !strings.Contains(stdout, "served by 5 of 5 nodes") {
 			t.Fatalf("push %d exits %d: %s%s", n, code, stdout, stderr)
@@ -198,8 +199,8 @@ func TestPush_NodesThatWereAwayCatchUp(t *testing.T) {
 	p := redistest.NewFaultProxy(t, server.Addr)
 	nodes := startFollowers(t, server.Addr, 2)
 	cut := start(t, following(p.Addr))
-	nodes[1].signal(syscall.SIGTERM)
-	nodes[1].exit()
+	nodes[1].Signal(syscall.SIGTERM)
+	nodes[1].Exit()
 	p.Redirect("127.0.0.1:1")
 	began := time.Now()
 	code, stdout, stderr := nodes[0].push(revisionYAML(1), "ann") // waits until the one is no longer among those that live
@@ -244,7 +245,7 @@ func TestPush_AfterRedisCameBackEmpty(t *testing.T) {
 		t.Errorf("history exits %d: %s%s; want what was pushed, three times", code, stdout, stderr)
 	}
 	late := start(t, following(server.Addr))
-	eventually(t, "a node that comes later serves it", func() bool { return late.servedRevision() == "3" })
+	await.Until(t, "a node that comes later serves it", func() bool { return late.servedRevision() == "3" })
 	if code, stdout, stderr := late.push(revisionYAML(4), "eve"); code != 0 || !strings.Contains(stdout, fmt.Sprintf("generation %d is served by 3 of 3 nodes", before+1)) {
 		t.Errorf("the next push exits %d: %s%s; want a higher generation", code, stdout, stderr)
 	}

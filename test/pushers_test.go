@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -15,7 +16,7 @@ func TestPush_TwoAtOnceOneIsTold(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	nodes := startFollowers(t, server.Addr, 3)
-	nodes[1].signal(syscall.SIGSTOP) // so that the first one lasts
+	nodes[1].Signal(syscall.SIGSTOP) // so that the first one lasts
 	done := make(chan string, 1)
 	go func() {
 		_, stdout, stderr := nodes[0].push(revisionYAML(1), "ann")
@@ -28,7 +29,7 @@ func TestPush_TwoAtOnceOneIsTold(t *testing.T) {
 			t.Errorf("the second push exits %d: %s%s; want that ann pushes", code, stdout, stderr)
 		}
 	}
-	nodes[1].signal(syscall.SIGCONT)
+	nodes[1].Signal(syscall.SIGCONT)
 	if said := <-done; !strings.Contains(said, "served by 3 of 3 nodes") {
 		t.Errorf("the first push says %s", said)
 	}
@@ -71,7 +72,7 @@ func TestPush_ManyAtTheSameMoment(t *testing.T) {
 			t.Fatalf("nobody has won: %v", outcomes)
 		}
 		var serves string
-		eventually(t, "all serve one revision", func() bool {
+		await.Until(t, "all serve one revision", func() bool {
 			serves = nodes[0].servedRevision()
 			return nodes[1].servedRevision() == serves && nodes[2].servedRevision() == serves
 		})

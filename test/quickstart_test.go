@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/test/redistest"
+	"github.com/weir-proxy/weir/test/weirtest"
 )
 
 // example is config.example.yaml with free ports in the place of its own.
@@ -32,6 +33,7 @@ func example(t *testing.T) string {
 }
 
 func TestQuickStart_ServesTheExampleWithoutRedis(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "config.example.yaml"), example(t))
 	began := time.Now()
@@ -63,9 +65,10 @@ func TestQuickStart_ServesTheExampleWithoutRedis(t *testing.T) {
 }
 
 func TestQuickStart_ReadsWeirYAMLFirst(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "config.example.yaml"), example(t))
-	write(t, filepath.Join(dir, "weir.yaml"), "routes:\n  - {match: {path: /mine}, upstream: echo}\nupstreams: {echo: echo}\n"+tail)
+	write(t, filepath.Join(dir, "weir.yaml"), "routes:\n  - {match: {path: /mine}, upstream: echo}\nupstreams: {echo: echo}\n"+weirtest.Listeners)
 	w := startWith(t, dir, "run")
 	if status, body := w.get(w.URL + "/mine"); status != http.StatusOK {
 		t.Errorf("weir.yaml's route is answered %d %s, want 200", status, body)
@@ -77,6 +80,7 @@ func TestQuickStart_ReadsWeirYAMLFirst(t *testing.T) {
 
 // The few lines with which most operators begin.
 func TestQuickStart_SixLines(t *testing.T) {
+	t.Parallel()
 	api := backend(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) })
 	w := start(t, `routes:
   - match: {path: /v1/sms/send}
@@ -98,6 +102,7 @@ func TestQuickStart_SixLines(t *testing.T) {
 // The quick start with Redis is followed as it is written, but for the ports
 // and the patience with Redis of a busy machine: its file, its two processes with their environment, its questions.
 func TestQuickStart_WithRedis(t *testing.T) {
+	t.Parallel()
 	part := doc(t, "README.md").section(t, "Quick start with Redis")
 	server := redistest.Start(t)
 	file, asked := part.blocks("yaml")[0], part.blocks("sh")
@@ -124,13 +129,12 @@ func TestQuickStart_WithRedis(t *testing.T) {
 			}
 			_, ports[name], _ = strings.Cut(address, ":")
 		}
-		w := launch(t, dir, func(w *weir) {
-			w.cmd = exec.Command("weir", strings.Fields(c[2])...)
-			w.cmd.Env = os.Environ()
-			for name := range ports {
-				w.cmd.Env = append(w.cmd.Env, name+"=127.0.0.1:0")
-			}
-		})
+		cmd := exec.Command("weir", strings.Fields(c[2])...)
+		cmd.Env = os.Environ()
+		for name := range ports {
+			cmd.Env = append(cmd.Env, name+"=127.0.0.1:0")
+		}
+		w := launch(t, dir, cmd)
 		replaced = append(replaced, "localhost:"+ports["WEIR_LISTEN"], w.URL, "localhost:"+ports["WEIR_ADMIN_LISTEN"], w.Admin)
 	}
 	if n := part.ask(t, strings.NewReplacer(replaced...)); n < 4 {

@@ -16,12 +16,14 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/test/logtest"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
 // Each YAML block of each document is a whole file, and a good one: check says nothing
 // but what applies where the file leaves it open.
 func TestReadme_ConfigurationsAreGood(t *testing.T) {
+	t.Parallel()
 	notes := regexp.MustCompile(`(?m)^.*\(note\)\n`)
 	for _, d := range docs(t) {
 		for i, text := range d.blocks("yaml") {
@@ -70,6 +72,7 @@ func TestReadme_KnowsWhatIsMissing(t *testing.T) {
 // Each curl of the documents is followed by the status that it gets from the
 // example; those of the quick start with Redis are asked in a test of their own.
 func TestReadme_CurlsGetWhatTheySay(t *testing.T) {
+	t.Parallel()
 	ran := 0
 	for _, d := range docs(t) {
 		if d.path == "README.md" {
@@ -175,6 +178,7 @@ func TestReadme_TimelineIsTrue(t *testing.T) {
 // The refusal and the log line of the documents are what Weir says, but for what
 // differs from one request to the next.
 func TestReadme_RefusalAndLogLineAreReal(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "config.example.yaml"), example(t))
 	w := startWith(t, dir)
@@ -199,11 +203,11 @@ func TestReadme_RefusalAndLogLineAreReal(t *testing.T) {
 		t.Errorf("the body is\n%s\nthe documents say\n%s", got, want)
 	}
 
-	var shown line
+	var shown logtest.Line
 	if err := json.Unmarshal([]byte(blocks(t, "json")[0]), &shown); err != nil {
 		t.Fatal(err)
 	}
-	said := w.logged("request", func(l line) bool { return l.text("status") == "429" })
+	said := w.Logged("request", func(l logtest.Line) bool { return l.Text("status") == "429" })
 	if got, want := slices.Sorted(maps.Keys(said)), slices.Sorted(maps.Keys(shown)); !slices.Equal(got, want) {
 		t.Errorf("the line has the fields %v, the documents %v", got, want)
 	}
@@ -251,6 +255,7 @@ routes:
 // Every metric that Weir has is in the documents' table with its labels, and the other
 // way round.
 func TestReadme_NamesEveryMetric(t *testing.T) {
+	t.Parallel()
 	w := exercised(t)
 	var told []string
 	for _, m := range regexp.MustCompile("(?m)^\\| `(weir_[a-z_]+)").FindAllStringSubmatch(prose(t), -1) {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -107,6 +108,7 @@ func TestReference_NamesEveryField(t *testing.T) {
 
 // Commands and flags are those that there are, and all commands are told of.
 func TestReference_NamesEveryCommand(t *testing.T) {
+	t.Parallel()
 	_, help, _ := command(t, ".", "--help")
 	_, list, _ := strings.Cut(help, "Commands:")
 	helps := map[string]string{}
@@ -176,7 +178,7 @@ func TestReference_NamesEveryTask(t *testing.T) {
 	slices.Sort(told)
 	w := start(t, shared(redistest.Start(t).Addr)+"upstreams: {demo: echo}\nroutes: [{match: {path: /}, upstream: demo}]\n"+
 		"alerts: {webhook: \"https://127.0.0.1:1/\", secret: \"long and made at random\"}\n")
-	eventually(t, "the leader has run the tasks of proxy/cluster/README.md, and no others", func() bool {
+	await.Until(t, "the leader has run the tasks of proxy/cluster/README.md, and no others", func() bool {
 		var leader struct {
 			Tasks []struct {
 				Task string `json:"task"`

@@ -11,7 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
+	"github.com/weir-proxy/weir/test/weirtest"
 )
 
 // rules is a configuration with an SMS route at that rate, and a route for load.
@@ -53,7 +55,7 @@ func TestReload_UnderLoad(t *testing.T) {
 			before := w.generation()
 
 			w.edit(head + rules("3/60s"))
-			eventually(t, "the edit is served", func() bool { return w.generation() > before })
+			await.Until(t, "the edit is served", func() bool { return w.generation() > before })
 			if got := w.statuses("used", 3); got[0] != 200 || got[1] != 200 || got[2] != 429 {
 				t.Errorf("after one permit and the edit to 3/60s the answers are %v, want 200, 200, 429", got)
 			}
@@ -61,8 +63,8 @@ func TestReload_UnderLoad(t *testing.T) {
 
 			served := w.generation()
 			w.edit(head + rules("nonsense"))
-			refused := w.logged("reload refused", nil)
-			if refused.text("file") == "" || refused.text("line") == "" || refused.text("column") == "" {
+			refused := w.Logged("reload refused", nil)
+			if refused.Text("file") == "" || refused.Text("line") == "" || refused.Text("column") == "" {
 				t.Errorf("the log says %v, want file, line and column", refused)
 			}
 			wantRefusal(t, w)
@@ -111,8 +113,9 @@ func wantRefusal(t *testing.T, w *weir) {
 }
 
 func TestReload_OnRequestSaysWhatIsServed(t *testing.T) {
+	t.Parallel()
 	w := start(t, rules("1/60s"))
-	write(t, w.File, rules("2/60s")+tail)
+	write(t, w.File, rules("2/60s")+weirtest.Listeners)
 	status, body := w.reload()
 	var answer struct{ Generation int }
 	if err := json.Unmarshal([]byte(body), &answer); err != nil || status != http.StatusOK || answer.Generation != 2 {
@@ -127,26 +130,28 @@ func TestReload_OnRequestSaysWhatIsServed(t *testing.T) {
 }
 
 func TestReload_EditorsRenameIsSeen(t *testing.T) {
+	t.Parallel()
 	w := start(t, rules("1/60s"))
 	for n := 2; n <= 4; n++ { // more than once: the first rename is the easy one
 		next := filepath.Join(w.Dir, ".weir.yaml.swp")
-		write(t, next, rules(fmt.Sprintf("%d/60s", n))+tail)
+		write(t, next, rules(fmt.Sprintf("%d/60s", n))+weirtest.Listeners)
 		if err := os.Rename(next, w.File); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the renamed file is served", func() bool { return w.generation() == n })
+		await.Until(t, "the renamed file is served", func() bool { return w.generation() == n })
 	}
 }
 
 // A Kubernetes volume is changed by pointing a link at another folder.
 func TestReload_SwappedLinkIsSeen(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	volume := func(n int) {
 		folder := fmt.Sprintf("..2026_%d", n)
 		if err := os.Mkdir(filepath.Join(dir, folder), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		write(t, filepath.Join(dir, folder, "weir.yaml"), rules(fmt.Sprintf("%d/60s", n))+tail)
+		write(t, filepath.Join(dir, folder, "weir.yaml"), rules(fmt.Sprintf("%d/60s", n))+weirtest.Listeners)
 		if err := os.Symlink(folder, filepath.Join(dir, "..data_tmp")); err != nil {
 			t.Fatal(err)
 		}
@@ -164,20 +169,21 @@ func TestReload_SwappedLinkIsSeen(t *testing.T) {
 	w := startWith(t, dir, "-c", filepath.Join(dir, "weir.yaml"))
 	for n := 2; n <= 4; n++ {
 		volume(n)
-		eventually(t, "the swapped file is served", func() bool { return w.generation() == n })
+		await.Until(t, "the swapped file is served", func() bool { return w.generation() == n })
 	}
 }
 
 // Nothing changes in the file between the two refusals, so that only the signal
 // can have caused the second.
 func TestReload_OnSIGHUP(t *testing.T) {
+	t.Parallel()
 	w := start(t, rules("1/60s"))
 	w.edit(rules("nonsense"))
-	w.logged("reload refused", nil)
-	said := w.log.count("reload refused")
-	w.signal(syscall.SIGHUP)
-	eventually(t, "SIGHUP reloads", func() bool { return w.log.count("reload refused") > said })
-	if w.ended() {
+	w.Logged("reload refused", nil)
+	said := w.log.Count("reload refused")
+	w.Signal(syscall.SIGHUP)
+	await.Until(t, "SIGHUP reloads", func() bool { return w.log.Count("reload refused") > said })
+	if w.Ended() {
 		t.Error("weir ended")
 	}
 }
@@ -185,6 +191,7 @@ func TestReload_OnSIGHUP(t *testing.T) {
 // What a request began with is what it ends with: a request that is under way
 // during a reload is forwarded and answered by the old rules.
 func TestReload_LetsRequestsUnderWayEnd(t *testing.T) {
+	t.Parallel()
 	release := make(chan struct{})
 	api := backend(t, func(_ http.ResponseWriter, r *http.Request) { held(r, release) })
 	config := func(path string) string {
@@ -196,9 +203,9 @@ func TestReload_LetsRequestsUnderWayEnd(t *testing.T) {
 		status, _ := do(t, http.MethodPost, w.URL+"/old", nil)
 		answer <- status
 	}()
-	eventually(t, "the request is under way", func() bool { return api.hits() == 1 })
+	await.Until(t, "the request is under way", func() bool { return api.hits() == 1 })
 	w.edit(config("/new"))
-	eventually(t, "the edit is served", func() bool { return w.generation() == 2 })
+	await.Until(t, "the edit is served", func() bool { return w.generation() == 2 })
 	if status, _ := w.get(w.URL + "/old"); status != http.StatusNotFound {
 		t.Errorf("the old route is answered %d after the reload, want 404", status)
 	}
@@ -239,12 +246,13 @@ func TestReload_ManyUnderLoad(t *testing.T) {
 	if got := w.generation(); got != rounds {
 		t.Errorf("generation %d is served after %d reloads", got, rounds)
 	}
-	eventually(t, "old generations are gone", func() bool { return w.metric("go_goroutines") <= before+20 })
+	await.Until(t, "old generations are gone", func() bool { return w.metric("go_goroutines") <= before+20 })
 	l.cease()
 	l.only(t, http.StatusOK)
 }
 
 func TestReload_IncludedFiles(t *testing.T) {
+	t.Parallel()
 	w := start(t, "include: [\"more/*.yaml\"]\nupstreams: {demo: echo}\nroutes: [{match: {path: /main}, upstream: demo}]\n")
 	if err := os.Mkdir(filepath.Join(w.Dir, "more"), 0o755); err != nil {
 		t.Fatal(err)
@@ -258,13 +266,13 @@ func TestReload_IncludedFiles(t *testing.T) {
 		t.Errorf("the included route is answered %d, want 200", status)
 	}
 	write(t, file, "routes: [{match: {path: /b}, upstream: demo}]\n")
-	eventually(t, "an edit of the included file is served", func() bool {
+	await.Until(t, "an edit of the included file is served", func() bool {
 		status, _ := w.get(w.URL + "/b")
 		return status == http.StatusOK
 	})
 	write(t, file, "routes: [{match: {path: /c}, upstream: nowhere}]\n")
-	refused := w.logged("reload refused", nil)
-	if refused.text("file") != file || refused.text("line") != "1" {
+	refused := w.Logged("reload refused", nil)
+	if refused.Text("file") != file || refused.Text("line") != "1" {
 		t.Errorf("the log says %v, want it to name %s", refused, file)
 	}
 }

@@ -10,7 +10,9 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
+	"github.com/weir-proxy/weir/test/weirtest"
 )
 
 func TestRollback_AndHistory(t *testing.T) {
@@ -75,24 +77,24 @@ func TestPush_KeptForAStartWithoutRedis(t *testing.T) {
 	if code, stdout, stderr := w.push(revisionYAML(1), "ann"); code != 0 {
 		t.Fatalf("push exits %d: %s%s", code, stdout, stderr)
 	}
-	eventually(t, "it is kept in a file for its owner only", func() bool {
+	await.Until(t, "it is kept in a file for its owner only", func() bool {
 		info, err := os.Stat(filepath.Join(w.Dir, "kept.json"))
 		return err == nil && info.Mode().Perm() == 0o600
 	})
-	w.signal(syscall.SIGTERM)
-	w.exit()
+	w.Signal(syscall.SIGTERM)
+	w.Exit()
 	p.Redirect("127.0.0.1:1")
 	again := startWith(t, w.Dir, "-c", w.File)
 	if got := again.servedRevision(); got != "1" {
 		t.Errorf("without Redis it serves %s, want what was pushed", got)
 	}
 	p.Redirect(server.Addr)
-	eventually(t, "it is numbered as it was pushed", func() bool { return again.generation() == 2 })
-	again.signal(syscall.SIGTERM)
-	again.exit()
+	await.Until(t, "it is numbered as it was pushed", func() bool { return again.generation() == 2 })
+	again.Signal(syscall.SIGTERM)
+	again.Exit()
 
 	p.Redirect("127.0.0.1:1")
-	write(t, w.File, strings.Replace(config, ", keep: kept.json", "", 1)+tail)
+	write(t, w.File, strings.Replace(config, ", keep: kept.json", "", 1)+weirtest.Listeners)
 	bare := startWith(t, w.Dir, "-c", w.File)
 	if got := bare.servedRevision(); got != "0" {
 		t.Errorf("without Redis and without a kept file it serves %s, want its own", got)
@@ -107,10 +109,10 @@ func TestPush_FileIsNotServedAnyMore(t *testing.T) {
 	server := redistest.Start(t)
 	w := start(t, following(server.Addr))
 	w.edit(following(server.Addr) + "# more\n") // nothing is pushed yet: this is served
-	eventually(t, "the edit is served", func() bool { return w.generation() == 2 })
+	await.Until(t, "the edit is served", func() bool { return w.generation() == 2 })
 	w.push(revisionYAML(1), "ann")
 	w.edit(shared(server.Addr) + "reload: {source: redis}\n" + revisionYAML(5))
-	w.logged("the file has changed and is not served; push it with weir push", nil)
+	w.Logged("the file has changed and is not served; push it with weir push", nil)
 	if status, body := w.reload(); status != http.StatusOK {
 		t.Errorf("POST /reload is answered %d %s", status, body)
 	}
@@ -153,7 +155,7 @@ func TestPush_ToldWhatIsWrong(t *testing.T) {
 	if code, _, stderr := alone.push(revisionYAML(2), "ann"); code != 1 || !strings.Contains(stderr, "reload: {source: redis}") {
 		t.Errorf("push to one that serves its own file exits %d: %s", code, stderr)
 	}
-	eventually(t, "both are heard", func() bool { return len(signs(t, server.Addr)) == 2 })
+	await.Until(t, "both are heard", func() bool { return len(signs(t, server.Addr)) == 2 })
 	if code, stdout, _ := w.push(revisionYAML(2), "ann"); code != 1 || !strings.Contains(stdout, "reads its own file") {
 		t.Errorf("push beside one that serves its own file exits %d: %s", code, stdout)
 	}

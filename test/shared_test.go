@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/logtest"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -60,6 +62,7 @@ func parallel(t *testing.T, nodes []*weir, phone string, n int) map[int]int {
 }
 
 func TestShared_KillingOneChangesNothingForTheOther(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	config := shared(server.Addr) + sms("20/1h, 1000000/24h", ", on_store_failure: deny")
 	one, other := start(t, config), start(t, config)
@@ -74,7 +77,7 @@ func TestShared_KillingOneChangesNothingForTheOther(t *testing.T) {
 	}
 	both[0].more(t, 50)
 	both[1].more(t, 50)
-	one.kill()
+	one.Kill()
 	both[1].more(t, 200)
 	for _, l := range both {
 		l.cease()
@@ -109,7 +112,7 @@ func TestShared_SendsNoTimeOfItsOwn(t *testing.T) {
 	w.statuses("p", 3)
 
 	seen := 0
-	eventually(t, "the decisions are seen at Redis", func() bool {
+	await.Until(t, "the decisions are seen at Redis", func() bool {
 		seen = 0
 		for _, args := range monitor.calls() {
 			seen++
@@ -138,7 +141,7 @@ func near(text string, now time.Time) bool {
 }
 
 // A monitor is what Redis is told by its clients.
-type monitor struct{ *logBuffer }
+type monitor struct{ *logtest.Log }
 
 // watch listens to everything that is sent to the server from now on.
 func watch(t *testing.T, addr string) monitor {
@@ -155,7 +158,7 @@ func watch(t *testing.T, addr string) monitor {
 	if answer, err := in.ReadString('\n'); err != nil || answer != "+OK\r\n" {
 		t.Fatalf("MONITOR is answered %q %v", answer, err)
 	}
-	m := monitor{new(logBuffer)}
+	m := monitor{new(logtest.Log)}
 	go func() {
 		for {
 			text, err := in.ReadString('\n')

@@ -75,6 +75,7 @@ func examples(t *testing.T, folder string) []string {
 // Go in a document can be copied: it is a whole program that compiles, or part of
 // an Example of its package. What proxy/cluster says of alerts is run with one.
 func TestDocuments_GoCompiles(t *testing.T) {
+	t.Parallel()
 	found := 0
 	for _, d := range docs(t) {
 		bodies := examples(t, filepath.Join("..", filepath.Dir(d.path)))
@@ -119,6 +120,7 @@ func (d document) sides() (java, golang []string) {
 // Every call in Go that stands beside Java compiles; every method in Java is one
 // that test/interop/redisson, which is compiled with Redisson, calls too.
 func TestDocuments_JavaAndGoAreReal(t *testing.T) {
+	t.Parallel()
 	verbs, err := os.ReadFile("interop/redisson/src/main/java/weir/Verbs.java")
 	if err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -39,12 +40,26 @@ func (s source) imports() []string {
 	return out
 }
 
-// sources parses every Go file of the module, those of nested modules left out.
+// sources are all Go files of the module, those of nested modules left out.
 func sources(t *testing.T) []source {
 	t.Helper()
-	var out []source
+	out, err := parsed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(out, func(s source) bool { return s.path == "limiter/doc.go" }) {
+		t.Fatal("limiter/doc.go not found: the walk looks at the wrong folder")
+	}
+	return out
+}
+
+// parsed takes a quarter of a second, and nobody changes what it returns.
+var parsed = sync.OnceValues(parse)
+
+// parse reads and parses all that belongs to the module.
+func parse() (out []source, err error) {
 	files := token.NewFileSet()
-	err := filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
+	err = filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -67,13 +82,7 @@ func sources(t *testing.T) []source {
 		out = append(out, source{path: name, dir: dir, text: text, file: file, files: files})
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !slices.ContainsFunc(out, func(s source) bool { return s.path == "limiter/doc.go" }) {
-		t.Fatal("limiter/doc.go not found: the walk looks at the wrong folder")
-	}
-	return out
+	return out, err
 }
 
 // enter says which folders belong to the module.

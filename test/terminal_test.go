@@ -11,6 +11,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/weir-proxy/weir/test/await"
 )
 
 // A terminal is a pseudo-terminal and what a program has drawn on it.
@@ -99,7 +101,7 @@ func (m *terminal) shows(texts ...string) {
 		}
 	}()
 	for _, text := range texts {
-		eventually(m.t, "the screen shows "+strconv.Quote(text), func() bool { return strings.Contains(m.screen(), text) })
+		await.Until(m.t, "the screen shows "+strconv.Quote(text), func() bool { return strings.Contains(m.screen(), text) })
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -32,7 +33,7 @@ func TestTop_UnblocksAKeyFromATerminal(t *testing.T) {
 	screen.shows("why? _")
 	screen.types("the phone was lent\ry")
 	screen.shows("under 1 limit, on every node")
-	eventually(t, "the key passes on the other node", func() bool { return other.send("p") == 200 })
+	await.Until(t, "the key passes on the other node", func() bool { return other.send("p") == 200 })
 	status, trail := other.get(other.Admin + "/api/v1/audit")
 	if status != 200 || !strings.Contains(trail, "the phone was lent") {
 		t.Errorf("the audit trail on the other node is %d %s", status, trail)

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -83,7 +84,7 @@ func TestWhole(t *testing.T) {
 		if status, _, body := w.code("/v1/sms/send", "13800138000", "192.0.2.1", 503); status != 503 {
 			t.Fatalf("the upstream's 503 is answered as %d %s", status, body)
 		}
-		eventually(t, "the permit is back, after the answer", func() bool { return w.log.count("request") > i })
+		await.Until(t, "the permit is back, after the answer", func() bool { return w.log.Count("request") > i })
 	}
 	w.sends(200, "138 0013 8000", "192.0.2.1", "")
 	w.sends(429, "+86 138-0013-8000", "192.0.2.2", `"violated-policies":["phone-1m","backoff"]`)

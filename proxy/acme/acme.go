@@ -1,12 +1,14 @@
-// Package acme gets certificates from an authority that speaks ACME (RFC 8555),
-// proves to it that the names are ours, and renews what it gave in time.
+// Package acme obtains certificates from an ACME certificate authority (RFC
+// 8555), answers its challenges, and renews the certificates before they
+// expire.
 //
-// Certificates, their keys and the account are kept in a folder: a weir that
-// starts again has its certificates at once, and several that share the folder
-// ask once for all of them and answer for each other. What is in the folder
-// belongs to who may read it.
+// Certificates, their keys and the account are stored in a directory, so that a
+// restarted process has its certificates at once. Several processes may share
+// the directory: they order each certificate once and answer each other's
+// challenges. The directory holds private keys and must be protected
+// accordingly.
 //
-// It stands on certmagic, and is a package of its own so that nothing else does.
+// It is built on certmagic. No other package depends on certmagic.
 package acme
 
 import (
@@ -30,33 +32,33 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// loadWithin is how long reading what the folder has may take. Asking whether
-// somebody has revoked it is part of that.
-const loadWithin = 10 * time.Second
+// loadTimeout bounds reading the stored certificates, including the check for
+// revocation (OCSP).
+const loadTimeout = 10 * time.Second
 
-// Options are what a Manager needs beside its configuration.
+// Options are the parts of a Manager that do not come from its configuration.
 type Options struct {
 	Log zerolog.Logger
-	// Plain and Secure are where HTTP and HTTPS are listened on, host:port; Plain is
-	// empty for nowhere. The authority's questions arrive there.
+	// Plain and Secure are the HTTP and HTTPS listeners, host:port, which receive
+	// the challenges. Plain may be empty.
 	Plain, Secure string
-	// Check is how often certificates are looked at for being due; 0 is ten minutes.
+	// Check is how often certificates are checked for renewal; 0 means ten minutes.
 	Check time.Duration
 }
 
-// A Manager has the certificates for the names of one configuration. It is safe
-// for concurrent use.
+// A Manager holds the certificates for the domains of one configuration. It is
+// safe for concurrent use.
 type Manager struct {
 	names   []string
 	log     zerolog.Logger
-	leaving atomic.Bool
+	closing atomic.Bool
 	cache   *certmagic.Cache
 	config  *certmagic.Config
 	issuer  *certmagic.ACMEIssuer
 }
 
-// New reads what the folder has, and makes the folder if there is none. It asks
-// the authority nothing: Run does. What it makes ends with Close.
+// New loads the stored certificates, and creates the directory if necessary. It
+// does not contact the authority; Run does. The Manager must be closed.
 func New(ctx context.Context, c config.ACME, o Options) (*Manager, error) {
 	if err := os.MkdirAll(c.Storage, 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder for certificates: %w", err)
@@ -66,7 +68,7 @@ func New(ctx context.Context, c config.ACME, o Options) (*Manager, error) {
 		return nil, err
 	}
 	m := &Manager{names: c.Domains, log: o.Log}
-	issuer.Logger = zap.New(bridge{o.Log.With().Str("component", "acme").Logger(), &m.leaving})
+	issuer.Logger = zap.New(logBridge{o.Log.With().Str("component", "acme").Logger(), &m.closing})
 	m.cache = certmagic.NewCache(certmagic.CacheOptions{
 		GetConfigForCert:   func(certmagic.Certificate) (*certmagic.Config, error) { return m.config, nil },
 		RenewCheckInterval: o.Check,
@@ -85,8 +87,8 @@ func New(ctx context.Context, c config.ACME, o Options) (*Manager, error) {
 	return m, nil
 }
 
-// template is the issuer that c describes. Its ports are those that we listen on:
-// certmagic finds them taken and leaves the answering to us.
+// template returns the issuer that c describes. Its ports are those of our
+// listeners: certmagic finds them in use and leaves the challenges to us.
 func template(c config.ACME, o Options) (certmagic.ACMEIssuer, error) {
 	t := certmagic.ACMEIssuer{
 		CA: c.Directory, Email: c.Email, Agreed: true,
@@ -126,9 +128,9 @@ func split(addr string) (host string, port int, err error) {
 	return host, port, err
 }
 
-// load takes up what the folder has. What cannot be read is asked for anew.
+// load loads the stored certificates. Unreadable ones are ordered again.
 func (m *Manager) load(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, loadWithin)
+	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
 	for _, name := range m.names {
 		_, err := m.config.CacheManagedCertificate(ctx, name)
@@ -138,9 +140,8 @@ func (m *Manager) load(ctx context.Context) {
 	}
 }
 
-// Run asks for the certificates that are missing, again and again until there is
-// each, and has those renewed that are due, until ctx is done. The listeners must
-// take connections by then.
+// Run obtains missing certificates, with retries, and renews those that are due,
+// until ctx is done. The listeners must already accept connections.
 func (m *Manager) Run(ctx context.Context) {
 	working, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -150,48 +151,49 @@ func (m *Manager) Run(ctx context.Context) {
 			asking.Go(func() { m.obtain(working, name) })
 		}
 	}
-	if err := m.cache.RenewManagedCertificates(working); err != nil { // from then on the cache does it by itself
+	if err := m.cache.RenewManagedCertificates(working); err != nil { // later the cache renews them by itself
 		m.log.Error().Err(err).Msg("certificates are not renewed yet")
 	}
 	<-ctx.Done()
-	m.leaving.Store(true) // what is broken off from here on is no fault
+	m.closing.Store(true) // errors of interrupted orders are not logged as errors from here on
 	stop()
 	asking.Wait()
 }
 
-// obtain asks for one certificate until it is given; certmagic waits longer from
-// one time to the next.
+// obtain orders one certificate until it succeeds; certmagic backs off between
+// attempts.
 func (m *Manager) obtain(ctx context.Context, name string) {
-	m.log.Info().Str("name", name).Msg("certificate asked for")
-	err := m.obtainOnce(ctx, name)
-	if errors.Is(err, errUnusable) && ctx.Err() == nil {
-		// To certmagic files that are there are a certificate, whatever they hold.
+	m.log.Info().Str("name", name).Msg("certificate requested")
+	err := m.obtainIfMissing(ctx, name)
+	if errors.Is(err, errInvalidCertificate) && ctx.Err() == nil {
+		// certmagic takes existing files for a certificate, whatever they contain.
 		err = m.config.Storage.Delete(ctx, certmagic.StorageKeys.CertsSitePrefix(m.issuer.IssuerKey(), name))
 		if err == nil {
-			err = m.obtainOnce(ctx, name)
+			err = m.obtainIfMissing(ctx, name)
 		}
 	}
 	if err != nil && ctx.Err() == nil {
-		m.log.Error().Err(err).Str("name", name).Msg("certificate not obtained; restart weir to ask again")
+		m.log.Error().Err(err).Str("name", name).Msg("certificate order failed; restart weir to try again")
 	}
 }
 
-// errUnusable says that what is in the files of a certificate is none.
-var errUnusable = errors.New("not a certificate and its key")
+// errInvalidCertificate reports stored files that are not a certificate and its
+// key.
+var errInvalidCertificate = errors.New("not a certificate and its key")
 
-// obtainOnce asks for a certificate unless storage has one, and takes it up.
-func (m *Manager) obtainOnce(ctx context.Context, name string) error {
+// obtainIfMissing orders a certificate unless the storage has one, and loads it.
+func (m *Manager) obtainIfMissing(ctx context.Context, name string) error {
 	if err := m.config.ObtainCertAsync(ctx, name); err != nil {
 		return err
 	}
 	_, err := m.config.CacheManagedCertificate(ctx, name)
 	if _, unreadable := errors.AsType[*fs.PathError](err); err != nil && !unreadable {
-		return fmt.Errorf("%w: %w", errUnusable, err)
+		return fmt.Errorf("%w: %w", errInvalidCertificate, err)
 	}
 	return err
 }
 
-// event is told what certmagic has done.
+// event logs an event of certmagic.
 func (m *Manager) event(_ context.Context, what string, data map[string]any) error {
 	if what == "cert_obtained" {
 		name, _ := data["identifier"].(string)
@@ -201,18 +203,18 @@ func (m *Manager) event(_ context.Context, what string, data map[string]any) err
 	return nil
 }
 
-// Close ends what New has begun. Run must have ended.
+// Close releases the Manager. Run must have returned.
 func (m *Manager) Close() { m.cache.Stop() }
 
-// held are the certificates for name.
+// held returns the certificates for name.
 func (m *Manager) held(name string) []certmagic.Certificate {
 	return m.cache.AllMatchingCertificates(name)
 }
 
-// Names are those that there are certificates for, or will be.
+// Names returns the managed domains.
 func (m *Manager) Names() []string { return m.names }
 
-// Held are the certificates that there are, one or none for each name.
+// Held returns the certificates that exist, at most one for each domain.
 func (m *Manager) Held() []*x509.Certificate {
 	var all []*x509.Certificate
 	for _, name := range m.names {
@@ -223,9 +225,10 @@ func (m *Manager) Held() []*x509.Certificate {
 	return all
 }
 
-// Certificate is the one to show to a client: that for the name it asks for, and
-// the first name's when it asks for none of ours; or, to the authority, the proof
-// it asks for. It is an error when there is none yet.
+// Certificate returns the certificate for a handshake
+// (tls.Config.GetCertificate): the one for the requested server name, or that of
+// the first domain for other names, or the challenge certificate for tls-alpn-01.
+// It returns an error if there is none yet.
 func (m *Manager) Certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return m.config.GetCertificate(hello)
 }

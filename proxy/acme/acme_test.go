@@ -68,7 +68,7 @@ func TestAnswer_LeavesTheRest(t *testing.T) {
 		}
 	}
 	for host, want := range map[string]bool{"a.example": true, "A.EXAMPLE.": true, "a.example:8080": true, "b.example": false, "": false} {
-		if got := m.ours(host); got != want {
+		if got := m.isManaged(host); got != want {
 			t.Errorf("ours(%q) = %v", host, got)
 		}
 	}
@@ -77,7 +77,7 @@ func TestAnswer_LeavesTheRest(t *testing.T) {
 func TestBridge(t *testing.T) {
 	var out bytes.Buffer
 	var leaving atomic.Bool
-	log := zap.New(bridge{zerolog.New(&out).Level(zerolog.InfoLevel), &leaving}).With(zap.String("name", "a.example"))
+	log := zap.New(logBridge{zerolog.New(&out).Level(zerolog.InfoLevel), &leaving}).With(zap.String("name", "a.example"))
 	log.Info("progress")
 	log.Warn("odd", zap.Duration("after", time.Second))
 	log.Error("wrong", zap.Error(errors.New("no such host")))

@@ -7,18 +7,19 @@ import (
 	"strings"
 )
 
-// Answer answers the authority's questions by http-01 (RFC 8555 section 8.3), and
-// reports whether r is one. They ask no limit, and no line is logged. A question
-// that nobody here or in the same storage waits for is none, nor is one in TLS.
+// Answer answers an http-01 challenge (RFC 8555 section 8.3), and reports whether
+// r was one. Challenges are not limited and not logged. A request over TLS, or
+// for a challenge that no process with the same storage has started, is not
+// handled.
 func (m *Manager) Answer(w http.ResponseWriter, r *http.Request) bool {
-	return strings.HasPrefix(r.URL.Path, Challenges) && r.TLS == nil && m.ours(r.Host) && m.issuer.HandleHTTPChallenge(w, r)
+	return strings.HasPrefix(r.URL.Path, Challenges) && r.TLS == nil && m.isManaged(r.Host) && m.issuer.HandleHTTPChallenge(w, r)
 }
 
-// Challenges is where an authority asks.
+// Challenges is the path prefix of http-01 challenges.
 const Challenges = "/.well-known/acme-challenge/"
 
-// ours reports whether host is one of the names; only then is storage looked at.
-func (m *Manager) ours(host string) bool {
+// isManaged reports whether host is a managed domain; only then is the storage read.
+func (m *Manager) isManaged(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}

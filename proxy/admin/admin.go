@@ -17,8 +17,8 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// Options are what the admin side is given. Of Token, Tokens, Hosts, Cluster, Decisions,
-// Top, Audit, Upstreams, Events and Dashboard there may be none.
+// Options are what the admin side is given. Of Token, Tokens, Hosts, Cluster, Simulate,
+// Decisions, Top, Audit, Upstreams, Events and Dashboard there may be none.
 type Options struct {
 	// Token is asked for, as a bearer token (RFC 6750), before anything is
 	// changed, profiled, or told of the cluster: who has it may do all. Without it and
@@ -55,6 +55,10 @@ type Options struct {
 	Change   func(ctx context.Context, c proxy.KeyChange) (proxy.KeyResult, error)
 	// Explain says what would be done with a request, and takes nothing.
 	Explain func(ctx context.Context, r proxy.ExplainRequest) (proxy.Explanation, error)
+	// Simulate replays an access log; nil for no such thing. AccessLog is the file that
+	// this node logs requests to, which it can replay; empty for none.
+	Simulate  func(ctx context.Context, q SimulateQuery) (Simulation, error)
+	AccessLog string
 	// Decisions are what was decided lately, on all nodes; Top the keys that are seen
 	// and refused most; Audit what operators did. Each may be nil, and is not found then.
 	Decisions func(ctx context.Context, q DecisionQuery) (Decisions, error)

@@ -21,7 +21,8 @@ type endpoint struct {
 	role         Role
 	summary      string
 	query        []parameter
-	asks         reflect.Type // JSON; nil for no body
+	asks         reflect.Type // JSON, or a form; nil for no body
+	form         bool         // asks is sent as multipart/form-data
 	answers      reflect.Type // JSON, or, of a stream, what its events are
 	stream       bool
 	handle       http.HandlerFunc
@@ -42,6 +43,7 @@ func (o Options) endpoints() []endpoint {
 		o.audit(),
 		o.events(),
 		about("/explain", "What would be done with a request, and why; it takes nothing.", o.Explain),
+		o.simulate(),
 		about("/plan", "What would change if this were served, and which keys would be refused now.", o.plan).bounded(maxRequest).alone("another plan is being made here; ask again when it is done"),
 		about("/keys/inspect", "How a key stands under all limits that count by it. It is asked by POST: a value in a URL would stand in the logs of whatever lies between.", o.Standing),
 		change("/keys/reset", "What is counted of a key is forgotten, and its bans end; on all nodes.", o.change(proxy.KeyReset)),

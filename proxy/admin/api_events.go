@@ -13,7 +13,7 @@ func (o Options) events() endpoint {
 	e := endpoint{
 		method: http.MethodGet, path: "/events", role: Read, stream: true, answers: reflect.TypeFor[Event](),
 		summary: "What happens on this node, as server-sent events: each second what was counted (statistics), and what changes (reload, key).",
-		handle:  o.stream,
+		handle:  o.Stream,
 	}
 	if o.Events == nil {
 		return e.missing("this weir tells of no events")
@@ -21,9 +21,9 @@ func (o Options) events() endpoint {
 	return e
 }
 
-// stream sends events as they come. A subscriber that cannot follow is cut off, and its
-// browser comes again by itself.
-func (o Options) stream(w http.ResponseWriter, r *http.Request) {
+// Stream sends events as they come, to whoever was let in. A subscriber that cannot follow
+// is cut off, and its browser comes again by itself.
+func (o Options) Stream(w http.ResponseWriter, r *http.Request) {
 	if !queried(w, r, nil) {
 		return
 	}

@@ -63,7 +63,11 @@ func (e endpoint) operation(s schemas) object {
 		},
 	}
 	if e.asks != nil {
-		op["requestBody"] = object{"required": true, "content": object{"application/json": object{"schema": s.of(e.asks)}}}
+		kind := "application/json"
+		if e.form {
+			kind = "multipart/form-data"
+		}
+		op["requestBody"] = object{"required": true, "content": object{kind: object{"schema": s.of(e.asks)}}}
 	}
 	var parameters []any
 	for _, found := range inPath.FindAllStringSubmatch(e.path, -1) {

@@ -17,48 +17,48 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// A running is a running weir, by its admin listener.
-type running struct {
-	identity
-	Admin string `default:"127.0.0.1:9901" env:"WEIR_ADMIN" help:"Where the admin listener of a running weir is: HOST:PORT or a URL." placeholder:"HOST:PORT"`
-	Token string `env:"WEIR_ADMIN_TOKEN" help:"Its token, if it asks for one."`
+// adminFlags are the flags that select the admin listener of a running process.
+type adminFlags struct {
+	tlsFlags
+	Admin string `default:"127.0.0.1:9901" env:"WEIR_ADMIN" help:"Address of the admin listener of a running weir: HOST:PORT or a URL." placeholder:"HOST:PORT"`
+	Token string `env:"WEIR_ADMIN_TOKEN" help:"Bearer token for the admin listener."`
 }
 
-func (r running) client() admin.Client {
-	return admin.Client{Address: r.Admin, Token: r.Token, HTTP: r.carrier()}
+func (r adminFlags) client() admin.Client {
+	return admin.Client{Address: r.Admin, Token: r.Token, HTTP: r.httpClient()}
 }
 
-// An identity is what is shown to an admin listener in TLS, and whom to believe there.
-type identity struct {
-	CACert string `name:"cacert" env:"WEIR_ADMIN_CACERT" help:"A file with authorities that sign its certificate, in PEM; without it those of this machine." placeholder:"FILE"`
-	Cert   string `name:"cert" env:"WEIR_ADMIN_CERT" help:"A file with the certificate to show it, in PEM, where it has a client_ca." placeholder:"FILE"`
-	Key    string `name:"key" env:"WEIR_ADMIN_KEY" help:"A file with the key of that certificate." placeholder:"FILE"`
+// tlsFlags are the flags for an admin listener with TLS.
+type tlsFlags struct {
+	CACert string `name:"cacert" env:"WEIR_ADMIN_CACERT" help:"PEM file with the authorities that sign its certificate; default: those of the system." placeholder:"FILE"`
+	Cert   string `name:"cert" env:"WEIR_ADMIN_CERT" help:"PEM file with a client certificate, required if it has a client_ca." placeholder:"FILE"`
+	Key    string `name:"key" env:"WEIR_ADMIN_KEY" help:"PEM file with the private key of that certificate." placeholder:"FILE"`
 }
 
-// Validate says what is wrong with the files before anything is done.
-func (i identity) Validate() error {
-	_, err := i.tls()
+// Validate implements kong's hook: it checks the files.
+func (i tlsFlags) Validate() error {
+	_, err := i.config()
 	return err
 }
 
-// carrier is a client with that identity; nil for none in particular.
-func (i identity) carrier() *http.Client {
-	if i == (identity{}) {
+// httpClient returns a client with these certificates; nil if no flag is set.
+func (i tlsFlags) httpClient() *http.Client {
+	if i == (tlsFlags{}) {
 		return nil
 	}
 	carrier := http.DefaultTransport.(*http.Transport).Clone()
-	made, err := i.tls()
+	made, err := i.config()
 	carrier.TLSClientConfig = made
 	carrier.Protocols = new(http.Protocols)
-	carrier.Protocols.SetHTTP1(true) // over HTTP/2, why a certificate was refused is not always told
-	if err != nil {                  // since it was validated
+	carrier.Protocols.SetHTTP1(true) // over HTTP/2 the reason for a refused certificate may be lost
+	if err != nil {                  // changed since Validate
 		carrier.DialContext = func(context.Context, string, string) (net.Conn, error) { return nil, err }
 	}
 	return &http.Client{Transport: carrier}
 }
 
-// tls is what that identity is in TLS.
-func (i identity) tls() (*tls.Config, error) {
+// config returns the TLS configuration of the flags.
+func (i tlsFlags) config() (*tls.Config, error) {
 	made := &tls.Config{MinVersion: tls.VersionTLS12}
 	if i.CACert != "" {
 		text, err := os.ReadFile(i.CACert)
@@ -73,7 +73,7 @@ func (i identity) tls() (*tls.Config, error) {
 	case i.Cert == "" && i.Key != "":
 		return nil, errors.New("--key without --cert: write both, they belong together")
 	case i.Cert != "":
-		pair, err := tls.LoadX509KeyPair(i.Cert, cmp.Or(i.Key, i.Cert)) // a file may hold both
+		pair, err := tls.LoadX509KeyPair(i.Cert, cmp.Or(i.Key, i.Cert)) // one file may hold both
 		if err != nil {
 			return nil, fmt.Errorf("--cert: %w", err)
 		}
@@ -82,9 +82,9 @@ func (i identity) tls() (*tls.Config, error) {
 	return made, nil
 }
 
-// explained is err, or errReported when it is a refusal whose facts it prints to out:
-// every problem of a configuration, or what each node said.
-func explained(out io.Writer, err error) error {
+// reportRefusal prints the details of a refusal to out (every problem of a configuration,
+// or the answer of each node) and returns errReported; other errors it returns unchanged.
+func reportRefusal(out io.Writer, err error) error {
 	var why *admin.Problem
 	if !errors.As(err, &why) {
 		return err
@@ -104,13 +104,14 @@ func explained(out io.Writer, err error) error {
 	return err
 }
 
-// pack reads a file to be sent; its problems are printed to out, one a line.
-func pack(path string, out io.Writer) (config.Bundle, error) {
+// packBundle reads a file and the files it names; problems are printed to out, one
+// per line.
+func packBundle(path string, out io.Writer) (config.Bundle, error) {
 	b, err := config.Pack(path)
-	return b, printed(out, err)
+	return b, reportProblems(out, err)
 }
 
-// author is who somebody is that says no other name: the user and the machine.
+// author returns named, or by default the user and the host name.
 func author(named string) string {
 	if named != "" {
 		return named

@@ -12,12 +12,12 @@ import (
 type checkCommand struct {
 	File      string `arg:"" help:"The file to check."`
 	Effective bool   `help:"Print the configuration with all defaults filled in, secrets masked." xor:"what"`
-	Against   string `help:"Compare with what a running weir serves, and say what would change." placeholder:"HOST:PORT" xor:"what"`
-	Token     string `env:"WEIR_ADMIN_TOKEN" help:"The token of that weir, if it asks for one."`
+	Against   string `help:"Compare with the configuration of a running weir, and print what would change." placeholder:"HOST:PORT" xor:"what"`
+	Token     string `env:"WEIR_ADMIN_TOKEN" help:"Bearer token for its admin listener."`
 }
 
-// Run prints every problem of the file, one a line, or that there is none.
-// Warnings and notes are printed as well; they are no fault.
+// Run prints all problems of the file, one per line, or that there are none.
+// Warnings and notes are printed too, but do not change the exit code.
 func (c checkCommand) Run(ctx context.Context, w Env) error {
 	if c.Against != "" {
 		return c.compare(ctx, w.Stdout)
@@ -35,7 +35,7 @@ func (c checkCommand) Run(ctx context.Context, w Env) error {
 		return err
 	}
 	if missing := read.Missing(); len(missing) > 0 {
-		return printed(w.Stdout, missing)
+		return reportProblems(w.Stdout, missing)
 	}
 	for _, warning := range read.Warnings {
 		fmt.Fprintf(w.Stdout, "%s (warning)\n", warning)
@@ -47,15 +47,15 @@ func (c checkCommand) Run(ctx context.Context, w Env) error {
 	return nil
 }
 
-// load reads a configuration; its problems are printed to out, one a line.
+// load loads a configuration; problems are printed to out, one per line.
 func load(path string, out io.Writer) (*config.Config, error) {
 	c, err := config.Load(path)
-	return c, printed(out, err)
+	return c, reportProblems(out, err)
 }
 
-// printed is err, or errReported when it is problems, which it prints to out, one a
-// line.
-func printed(out io.Writer, err error) error {
+// reportProblems prints config.Problems to out, one per line, and returns errReported;
+// other errors it returns unchanged.
+func reportProblems(out io.Writer, err error) error {
 	var problems config.Problems
 	if !errors.As(err, &problems) {
 		return err

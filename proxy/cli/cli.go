@@ -1,5 +1,4 @@
-// Package cli is the command line of weir, one file a command. It puts the parts
-// together: which store, which listeners, whose signals.
+// Package cli is the command line of weir, one file per command.
 package cli
 
 import (
@@ -16,15 +15,15 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// An Env is what a command can reach of the process it runs in.
+// An Env is the environment of a command: its input, output and signals.
 type Env struct {
-	Stdin          io.Reader // nil: that of the process
+	Stdin          io.Reader // nil means os.Stdin
 	Stdout, Stderr io.Writer
 	Reload         <-chan os.Signal // SIGHUP
 	Reopen         <-chan os.Signal // SIGUSR1
 }
 
-// stdin is where commands read.
+// stdin returns the input of commands.
 func (e Env) stdin() io.Reader {
 	if e.Stdin != nil {
 		return e.Stdin
@@ -34,40 +33,40 @@ func (e Env) stdin() io.Reader {
 
 // Exit codes.
 const (
-	exitOK    = 0
-	exitFault = 1 // the command could not do what it was told
-	exitUsage = 2 // the command line could not be understood
+	exitOK      = 0
+	exitFailure = 1 // the command failed
+	exitUsage   = 2 // the command line is invalid
 )
 
-// commands are all that weir can be told.
+// commands are the commands of weir.
 type commands struct {
 	Run         runCommand         `cmd:"" default:"withargs" help:"Serve. SIGHUP reloads, SIGTERM drains."`
-	Check       checkCommand       `cmd:"" help:"Name every problem of a configuration file."`
-	Explain     explainCommand     `cmd:"" help:"Say what would be done with a request, and why; it takes nothing."`
-	Simulate    simulateCommand    `cmd:"" help:"Say what limits would have done with requests of an access log."`
-	Keys        keysCommand        `cmd:"" help:"Look a key up on all nodes, and reset, grant, ban or unban it."`
-	Top         topCommand         `cmd:"" help:"Show live whom limits see and refuse most, on all nodes, and ban or reset what is selected."`
-	Push        pushCommand        `cmd:"" help:"Have all nodes serve a file, or none."`
-	Rollback    rollbackCommand    `cmd:"" help:"Have all nodes serve what was pushed earlier."`
-	History     historyCommand     `cmd:"" help:"List what was pushed, by whom, and what it changed."`
+	Check       checkCommand       `cmd:"" help:"Report every problem of a configuration file."`
+	Explain     explainCommand     `cmd:"" help:"Explain what would happen to a request, and why, without taking permits."`
+	Simulate    simulateCommand    `cmd:"" help:"Replay access logs, and report what the limits would have decided."`
+	Keys        keysCommand        `cmd:"" help:"Show, reset, grant, ban or unban a key on all nodes."`
+	Top         topCommand         `cmd:"" help:"Show live which keys send most requests and are refused most, on all nodes, and ban or reset the selected one."`
+	Push        pushCommand        `cmd:"" help:"Make all nodes serve a file, or none."`
+	Rollback    rollbackCommand    `cmd:"" help:"Make all nodes serve an earlier configuration."`
+	History     historyCommand     `cmd:"" help:"List the pushed configurations, with author and changes."`
 	Schema      schemaCommand      `cmd:"" help:"Print the JSON Schema of the configuration, for editors."`
-	Healthcheck healthcheckCommand `cmd:"" help:"Ask a running weir whether it lives, for containers."`
+	Healthcheck healthcheckCommand `cmd:"" help:"Check whether a running weir is alive, for containers."`
 	Version     versionCommand     `cmd:"" help:"Print the version."`
 	Completion  completionCommand  `cmd:"" help:"Print a completion script for a shell, or the manual page."`
-	Help        helpCommand        `cmd:"" help:"Print what a command does and takes."`
+	Help        helpCommand        `cmd:"" help:"Print the help of a command."`
 
 	Print versionFlag `name:"version" help:"Print the version."`
 }
 
 var (
-	// errReported says that the command has already told what went wrong.
+	// errReported reports that the command has already printed its error.
 	errReported = errors.New("said")
-	// errUsage says that it has told what is wrong with the command line.
+	// errUsage reports that the error in the command line has been printed.
 	errUsage = errors.New("usage")
 )
 
-// Run does what args say and returns the exit code. When ctx ends, a command
-// that serves drains and ends.
+// Run runs the command in args and returns the exit code. When ctx is done, a
+// serving command drains and returns.
 func Run(ctx context.Context, args []string, w Env) int {
 	var c commands
 	ended := -1
@@ -80,15 +79,15 @@ func Run(ctx context.Context, args []string, w Env) int {
 		kong.Bind(w),
 	)
 	if err != nil {
-		panic(err) // our own mistake in commands
+		panic(err) // an invalid struct tag in commands
 	}
 	names := commandNames(parser)
-	if len(args) > 0 && unknown(args[0], names) {
-		fmt.Fprintf(w.Stderr, "weir: there is no command %q; %sweir --help lists the commands\n", args[0], meant(args[0], names))
+	if len(args) > 0 && isUnknownCommand(args[0], names) {
+		fmt.Fprintf(w.Stderr, "weir: there is no command %q; %sweir --help lists the commands\n", args[0], suggestCommand(args[0], names))
 		return exitUsage
 	}
 	parsed, err := parser.Parse(args)
-	if ended >= 0 { // --help or --version has been answered
+	if ended >= 0 { // --help or --version was handled
 		return ended
 	}
 	if err != nil {
@@ -103,10 +102,10 @@ func Run(ctx context.Context, args []string, w Env) int {
 	case !errors.Is(err, errReported):
 		fmt.Fprintf(w.Stderr, "weir: %v\n", err)
 	}
-	return exitFault
+	return exitFailure
 }
 
-// commandNames are all that the first word may be.
+// commandNames returns the names of all commands.
 func commandNames(parser *kong.Kong) []string {
 	var names []string
 	for _, child := range parser.Model.Children {
@@ -115,14 +114,15 @@ func commandNames(parser *kong.Kong) []string {
 	return names
 }
 
-// unknown reports whether word is meant for a command, and is none of names. run is
-// the default and takes no word: whatever is no flag is one.
-func unknown(word string, names []string) bool {
+// isUnknownCommand reports whether word is not a flag and not one of names. The default
+// command, run, takes no arguments, so such a word is a misspelled command.
+func isUnknownCommand(word string, names []string) bool {
 	return !strings.HasPrefix(word, "-") && !slices.Contains(names, word)
 }
 
-// meant asks whether one of names was meant; "" if none is near.
-func meant(word string, names []string) string {
+// suggestCommand returns a question with the most similar name; "" if none is
+// similar.
+func suggestCommand(word string, names []string) string {
 	if near := config.Near(word, names); near != "" {
 		return near + " "
 	}

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	stdlog "log"
@@ -14,29 +13,12 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/test/logtest"
 )
-
-// A screen is where a command writes; commands may write at any time.
-type screen struct {
-	mu sync.Mutex // guards what follows
-	b  bytes.Buffer
-}
-
-func (s *screen) Write(b []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(b)
-}
-
-func (s *screen) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
-}
 
 // weir runs a command to its end.
 func weir(args ...string) (code int, stdout, stderr string) {
-	var out, errs screen
+	var out, errs logtest.Log
 	code = Run(context.Background(), args, Env{Stdout: &out, Stderr: &errs})
 	return code, out.String(), errs.String()
 }
@@ -67,7 +49,7 @@ func TestRun_Usage(t *testing.T) {
 
 func TestRun_NoConfiguration(t *testing.T) {
 	t.Chdir(t.TempDir())
-	if code, _, stderr := weir(); code != exitFault || !strings.Contains(stderr, "weir.yaml") {
+	if code, _, stderr := weir(); code != exitFailure || !strings.Contains(stderr, "weir.yaml") {
 		t.Errorf("weir in an empty folder = %d, %q; want that it says what to write", code, stderr)
 	}
 }
@@ -81,7 +63,7 @@ func TestCheck(t *testing.T) {
 		t.Errorf("check --effective = %d, %q; want the defaults", code, stdout)
 	}
 	bad := file(t, "sturdy: true\nlisten: {}\n")
-	if code, stdout, _ := weir("check", bad); code != exitFault || strings.Count(stdout, "\n") != 2 || !strings.Contains(stdout, bad+":5:1: ") {
+	if code, stdout, _ := weir("check", bad); code != exitFailure || strings.Count(stdout, "\n") != 2 || !strings.Contains(stdout, bad+":5:1: ") {
 		t.Errorf("check of a bad file = %d, %q; want two problems with their places", code, stdout)
 	}
 }
@@ -96,7 +78,7 @@ func TestSchemaAndVersion(t *testing.T) {
 }
 
 func TestHealthcheck(t *testing.T) {
-	if code, _, stderr := weir("healthcheck", "--admin", "127.0.0.1:1"); code != exitFault || stderr == "" {
+	if code, _, stderr := weir("healthcheck", "--admin", "127.0.0.1:1"); code != exitFailure || stderr == "" {
 		t.Errorf("healthcheck of nobody = %d, %q; want that it says so", code, stderr)
 	}
 	c := healthcheckCommand{Config: file(t, "nonsense")}
@@ -120,7 +102,7 @@ func TestDefaultAdminIsTheLoaders(t *testing.T) {
 // says of a message, as soon as it says it.
 func serving(t *testing.T, path string, reload chan os.Signal) (stop func() int, says func(message string) map[string]any) {
 	t.Helper()
-	var errs screen
+	var errs logtest.Log
 	ctx, cancel := context.WithCancel(context.Background())
 	code := make(chan int, 1)
 	go func() {
@@ -181,13 +163,13 @@ func TestRun_PortTaken(t *testing.T) {
 	_, says := serving(t, file(t, ""), nil)
 	taken := says("serving")["http"].(string)
 	path := write(t, "listen: {http: '"+taken+"'}\nadmin: {http: '127.0.0.1:0'}\nroutes: [{match: {path: /a}, upstream: 'http://127.0.0.1:1'}]\n")
-	if code, _, stderr := weir("run", "-c", path); code != exitFault || !strings.Contains(stderr, "another weir") {
+	if code, _, stderr := weir("run", "-c", path); code != exitFailure || !strings.Contains(stderr, "another weir") {
 		t.Errorf("a second weir on one port = %d, %q; want that it says so", code, stderr)
 	}
 }
 
 func TestRun_LibrariesLogJSON(t *testing.T) {
-	var errs screen
+	var errs logtest.Log
 	path := file(t, "")
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -228,7 +210,7 @@ func TestHealthcheck_FindsARunningWeir(t *testing.T) {
 		t.Errorf("without the file: %d, %q; want that it is found", code, stderr)
 	}
 	stop()
-	if code, _, _ := weir("healthcheck", "-c", path, "--within", "500ms"); code != exitFault {
-		t.Errorf("after its end: %d; want %d", code, exitFault)
+	if code, _, _ := weir("healthcheck", "-c", path, "--within", "500ms"); code != exitFailure {
+		t.Errorf("after its end: %d; want %d", code, exitFailure)
 	}
 }

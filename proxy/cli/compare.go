@@ -8,22 +8,22 @@ import (
 	"github.com/weir-proxy/weir/proxy/admin"
 )
 
-// compare prints what would change if a running weir served the file, as that
-// weir, in its own environment, understands it.
+// compare prints what would change if a running weir served the file. The
+// running weir reads the file in its own environment.
 func (c checkCommand) compare(ctx context.Context, out io.Writer) error {
-	b, err := pack(c.File, out)
+	b, err := packBundle(c.File, out)
 	if err != nil {
 		return err
 	}
 	p, err := admin.Client{Address: c.Against, Token: c.Token}.Plan(ctx, admin.Push{Bundle: b})
 	if err != nil {
-		return explained(out, err)
+		return reportRefusal(out, err)
 	}
 	printPlan(out, p)
 	return nil
 }
 
-// printPlan tells people what would change.
+// printPlan prints the changes as text.
 func printPlan(out io.Writer, p admin.Plan) {
 	for _, change := range p.Changes {
 		fmt.Fprintln(out, change)

@@ -8,10 +8,10 @@ import (
 )
 
 type completionCommand struct {
-	For string `arg:"" enum:"bash,zsh,fish,man" help:"bash, zsh or fish: a script that completes commands; man: a manual page."`
+	For string `arg:"" enum:"bash,zsh,fish,man" help:"bash, zsh or fish: a completion script; man: the manual page."`
 }
 
-// Help is what --help says beside the summary.
+// Help implements kong's hook: it returns the detailed help.
 func (completionCommand) Help() string {
 	return `bash:  source <(weir completion bash)
 zsh:   weir completion zsh > "${fpath[1]}/_weir"
@@ -19,9 +19,9 @@ fish:  weir completion fish > ~/.config/fish/completions/weir.fish
 man:   weir completion man > /usr/local/share/man/man1/weir.1`
 }
 
-// Run prints a script for a shell, or the manual page, made of the commands as they are.
+// Run prints a completion script, or the manual page, generated from the commands.
 func (c completionCommand) Run(parser *kong.Kong, w Env) error {
-	root := newWord(parser.Model.Node)
+	root := newCommandSpec(parser.Model.Node)
 	var text string
 	switch c.For {
 	case "bash":
@@ -37,45 +37,46 @@ func (c completionCommand) Run(parser *kong.Kong, w Env) error {
 	return err
 }
 
-// A word is a command as completions and the manual see it: weir itself, or one behind
-// it.
-type word struct {
-	path     []string // the commands up to this one, without weir
-	help     string
-	detail   string
-	flags    []option
-	operands []operand
-	words    []*word
+// A commandSpec describes a command, weir itself or a subcommand, for completions and the
+// manual.
+type commandSpec struct {
+	path        []string // names from the root, without weir
+	help        string
+	detail      string
+	flags       []flagSpec
+	args        []argSpec
+	subcommands []*commandSpec
 }
 
-// An option is a flag.
-type option struct {
-	name, value string // value is "" for a flag that takes none
+// A flagSpec is a flag.
+type flagSpec struct {
+	name, value string // value is "" for a boolean flag
 	short       rune
 	help        string
 	env         string
-	standard    string // its default; "" for none worth telling
-	accepted
+	def         string // its default; "" for none
+	valueSpec
 }
 
-// An operand is an argument without a name.
-type operand struct {
+// An argSpec is a positional argument.
+type argSpec struct {
 	name, help string
-	accepted
+	valueSpec
 	optional bool
 	many     bool
 }
 
-// What is accepted for a value: the name of a file, one of some words, or any text.
-type accepted struct {
+// A valueSpec describes the values that are accepted: a file name, one of several
+// words, or any text.
+type valueSpec struct {
 	file   bool
 	values []string
 }
 
-// newWord learns a command from kong's model, with those behind it. Flags of the default
-// command are those of weir itself too.
-func newWord(n *kong.Node) *word {
-	w := &word{help: n.Help, detail: n.Detail}
+// newCommandSpec builds the specification of a command and its subcommands from kong's model.
+// The flags of the default command are also flags of weir itself.
+func newCommandSpec(n *kong.Node) *commandSpec {
+	w := &commandSpec{help: n.Help, detail: n.Detail}
 	for at := n; at.Parent != nil; at = at.Parent {
 		w.path = slices.Insert(w.path, 0, at.Name)
 	}
@@ -90,19 +91,19 @@ func newWord(n *kong.Node) *word {
 		}
 	}
 	for _, p := range n.Positional {
-		w.operands = append(w.operands, operand{
+		w.args = append(w.args, argSpec{
 			name: p.Name, help: p.Help, optional: !p.Required, many: p.IsSlice(),
-			accepted: accepted{file: p.Name == "file" || p.Name == "log", values: choices(p)},
+			valueSpec: valueSpec{file: p.Name == "file" || p.Name == "log", values: choices(p)},
 		})
 	}
 	for _, child := range n.Children {
 		if !child.Hidden {
-			w.words = append(w.words, newWord(child))
+			w.subcommands = append(w.subcommands, newCommandSpec(child))
 		}
 	}
-	for i := range w.words { // what help takes is the name of another
-		for j := range w.words[i].operands {
-			if o := &w.words[i].operands[j]; o.name == "command" {
+	for i := range w.subcommands { // the argument of help is the name of a command
+		for j := range w.subcommands[i].args {
+			if o := &w.subcommands[i].args[j]; o.name == "command" {
 				o.values = w.names()
 			}
 		}
@@ -110,14 +111,14 @@ func newWord(n *kong.Node) *word {
 	return w
 }
 
-func (w *word) add(f *kong.Flag) {
-	o := option{name: f.Name, short: f.Short, help: f.Help, accepted: accepted{values: choices(f.Value)}}
+func (w *commandSpec) add(f *kong.Flag) {
+	o := flagSpec{name: f.Name, short: f.Short, help: f.Help, valueSpec: valueSpec{values: choices(f.Value)}}
 	if !f.IsBool() {
 		o.value = strings.Trim(f.FormatPlaceHolder(), `"`)
 		o.file = o.value == "FILE"
-		o.standard = f.Default
+		o.def = f.Default
 	}
-	if f.HasDefault && o.value == o.standard {
+	if f.HasDefault && o.value == o.def {
 		o.value = strings.ToUpper(f.Name)
 	}
 	if len(f.Envs) > 0 {
@@ -126,7 +127,7 @@ func (w *word) add(f *kong.Flag) {
 	w.flags = append(w.flags, o)
 }
 
-// choices are the words that a value may be, none for any text.
+// choices returns the allowed values, none for any text.
 func choices(v *kong.Value) []string {
 	if v.Enum != "" {
 		return v.EnumSlice()
@@ -137,27 +138,27 @@ func choices(v *kong.Value) []string {
 	return nil
 }
 
-// names are the commands behind w.
-func (w *word) names() []string {
+// names returns the names of the subcommands.
+func (w *commandSpec) names() []string {
 	var all []string
-	for _, one := range w.words {
+	for _, one := range w.subcommands {
 		all = append(all, one.path[len(one.path)-1])
 	}
 	return all
 }
 
-// spellings are the ways to write a flag.
-func (o option) spellings() []string {
+// spellings returns the short and long forms of a flag.
+func (o flagSpec) spellings() []string {
 	if o.short == 0 {
 		return []string{"--" + o.name}
 	}
 	return []string{"-" + string(o.short), "--" + o.name}
 }
 
-// all calls do for w and every command behind it.
-func (w *word) all(do func(*word)) {
+// walk calls do for w and all its subcommands.
+func (w *commandSpec) walk(do func(*commandSpec)) {
 	do(w)
-	for _, one := range w.words {
-		one.all(do)
+	for _, one := range w.subcommands {
+		one.walk(do)
 	}
 }

@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// bash is a script for bash, without the package bash-completion.
-func (w *word) bash() string {
+// bash returns a completion script for bash. It does not need the package
+// bash-completion.
+func (w *commandSpec) bash() string {
 	var b strings.Builder
 	b.WriteString(`# bash completion for weir: source <(weir completion bash)
 _weir() {
@@ -21,7 +22,7 @@ _weir() {
         fi
         case "$at $word" in
 `)
-	w.all(func(one *word) {
+	w.walk(func(one *commandSpec) {
 		if len(one.path) > 0 {
 			before := strings.Join(one.path[:len(one.path)-1], " ")
 			fmt.Fprintf(&b, "        %s) at=%s; place=1; continue ;;\n", quote(before+" "+one.path[len(one.path)-1]), quote(strings.Join(one.path, " ")))
@@ -41,19 +42,19 @@ _weir() {
     fi
     case "$at $prev" in
 `)
-	w.all(func(one *word) {
+	w.walk(func(one *commandSpec) {
 		for _, f := range one.flags {
 			if f.value == "" {
 				continue
 			}
-			fmt.Fprintf(&b, "    %s) %s; return ;;\n", one.bashPattern(f), bashValues(f.accepted))
+			fmt.Fprintf(&b, "    %s) %s; return ;;\n", one.bashPattern(f), bashValues(f.valueSpec))
 		}
 	})
 	b.WriteString(`    esac
     if [[ $cur == -* ]]; then
         case "$at" in
 `)
-	w.all(func(one *word) {
+	w.walk(func(one *commandSpec) {
 		var flags []string
 		for _, f := range one.flags {
 			flags = append(flags, f.spellings()...)
@@ -66,7 +67,7 @@ _weir() {
     fi
     case "$at" in
 `)
-	w.all(func(one *word) { one.bashOperands(&b) })
+	w.walk(func(one *commandSpec) { one.bashOperands(&b) })
 	b.WriteString(`    esac
 }
 complete -F _weir weir
@@ -74,8 +75,8 @@ complete -F _weir weir
 	return b.String()
 }
 
-// bashTakes is a pattern of the flags of w that take a value.
-func (w *word) bashTakes() string {
+// bashTakes returns a pattern of the flags of w that take a value.
+func (w *commandSpec) bashTakes() string {
 	var all []string
 	for _, f := range w.flags {
 		if f.value != "" {
@@ -85,8 +86,8 @@ func (w *word) bashTakes() string {
 	return strings.Join(all, "|")
 }
 
-// bashPattern is a pattern of each way to write a flag of w.
-func (w *word) bashPattern(f option) string {
+// bashPattern returns a pattern of the forms of a flag of w.
+func (w *commandSpec) bashPattern(f flagSpec) string {
 	var all []string
 	for _, s := range f.spellings() {
 		all = append(all, quote(strings.Join(w.path, " ")+" "+s))
@@ -94,29 +95,29 @@ func (w *word) bashPattern(f option) string {
 	return strings.Join(all, "|")
 }
 
-// bashOperands writes what may stand behind a command that is no flag.
-func (w *word) bashOperands(b *strings.Builder) {
+// bashOperands writes the completion of positional arguments.
+func (w *commandSpec) bashOperands(b *strings.Builder) {
 	path := quote(strings.Join(w.path, " "))
-	if len(w.words) > 0 {
-		fmt.Fprintf(b, "    %s) %s ;;\n", path, bashValues(accepted{values: w.names()}))
+	if len(w.subcommands) > 0 {
+		fmt.Fprintf(b, "    %s) %s ;;\n", path, bashValues(valueSpec{values: w.names()}))
 		return
 	}
-	if len(w.operands) == 0 {
+	if len(w.args) == 0 {
 		return
 	}
 	fmt.Fprintf(b, "    %s)\n        case $place in\n", path)
-	for i, o := range w.operands {
+	for i, o := range w.args {
 		place := fmt.Sprint(i + 1)
 		if o.many {
 			place = "*"
 		}
-		fmt.Fprintf(b, "        %s) %s ;;\n", place, bashValues(o.accepted))
+		fmt.Fprintf(b, "        %s) %s ;;\n", place, bashValues(o.valueSpec))
 	}
 	b.WriteString("        esac ;;\n")
 }
 
-// bashValues completes a value.
-func bashValues(a accepted) string {
+// bashValues returns the completion of a value.
+func bashValues(a valueSpec) string {
 	switch {
 	case a.file:
 		return `compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$cur")`

@@ -6,7 +6,7 @@ import (
 )
 
 // fish is a script for fish.
-func (w *word) fish() string {
+func (w *commandSpec) fish() string {
 	var b strings.Builder
 	b.WriteString(`# fish completion for weir: weir completion fish > ~/.config/fish/completions/weir.fish
 function __weir_at
@@ -31,12 +31,12 @@ function __weir_bare
 end
 complete -c weir -f
 `)
-	w.all(func(one *word) {
+	w.walk(func(one *commandSpec) {
 		condition := "__weir_at " + strings.Join(one.path, " ")
 		if len(one.path) == 0 {
 			condition = "__weir_bare"
 		}
-		for _, child := range one.words {
+		for _, child := range one.subcommands {
 			fmt.Fprintf(&b, "complete -c weir -n %s -a %s -d %s\n", quote(condition), child.path[len(child.path)-1], fishQuote(child.help))
 		}
 		for _, f := range one.flags {
@@ -45,11 +45,11 @@ complete -c weir -f
 				fmt.Fprintf(&b, " -s %c", f.short)
 			}
 			if f.value != "" {
-				b.WriteString(fishValues(f.accepted))
+				b.WriteString(fishValues(f.valueSpec))
 			}
 			fmt.Fprintf(&b, " -d %s\n", fishQuote(f.help))
 		}
-		for _, o := range one.operands {
+		for _, o := range one.args {
 			switch {
 			case o.file:
 				fmt.Fprintf(&b, "complete -c weir -n %s -F\n", quote(condition))
@@ -62,7 +62,7 @@ complete -c weir -f
 }
 
 // fishValues says what a flag with a value takes.
-func fishValues(a accepted) string {
+func fishValues(a valueSpec) string {
 	switch {
 	case a.file:
 		return " -r -F"

@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// manualDate is when the texts of the page that stand here were changed last.
+// manualDate is the date of the last change to the texts of the page.
 const manualDate = "2026-11-22"
 
-// man is the manual page, weir(1), in the macros of man(7).
-func (w *word) man(version string) string {
+// man returns the manual page weir(1), in man(7) format.
+func (w *commandSpec) man(version string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, ".TH WEIR 1 %q %s %s\n", manualDate, roffWord("weir "+version), roffWord("User Commands"))
 	b.WriteString(".SH NAME\nweir \\- HTTP reverse proxy that limits rates\n.SH SYNOPSIS\n")
 	first := true
-	w.all(func(one *word) {
-		if len(one.words) > 0 {
+	w.walk(func(one *commandSpec) {
+		if len(one.subcommands) > 0 {
 			return
 		}
 		if !first {
@@ -26,24 +26,24 @@ func (w *word) man(version string) string {
 		first = false
 		one.synopsis(&b)
 	})
-	b.WriteString(".SH DESCRIPTION\n" + roff("weir stands in front of HTTP services and limits how many requests they get, by keys such as a client address, a header field or a phone number in a body. Counts live in the process, or in Redis, where several of them count together. Without a command it serves."))
+	b.WriteString(".SH DESCRIPTION\n" + roff("weir is a reverse proxy for HTTP services that limits request rates by keys such as the client address, a header field or a phone number in a body. Counts are kept in the process, or in Redis, where several instances share them. Without a command it serves."))
 	b.WriteString(".SH COMMANDS\n")
-	w.all(func(one *word) {
-		if len(one.words) == 0 {
+	w.walk(func(one *commandSpec) {
+		if len(one.subcommands) == 0 {
 			one.manual(&b)
 		}
 	})
-	b.WriteString(".SH FILES\n.TP\n.I weir.yaml\n" + roff("The configuration, if none is named."))
+	b.WriteString(".SH FILES\n.TP\n.I weir.yaml\n" + roff("The default configuration."))
 	b.WriteString(".TP\n.I config.example.yaml\n" + roff("The configuration, if there is no weir.yaml. It shows every field with its default."))
 	b.WriteString(".SH ENVIRONMENT\n")
 	w.environment(&b)
-	b.WriteString(".SH EXIT STATUS\n.TP\n.B 0\n" + roff("The command did what it was told.") + ".TP\n.B 1\n" + roff("It could not; what went wrong stands on the standard error, or for check on the standard output.") + ".TP\n.B 2\n" + roff("The command line could not be understood."))
-	b.WriteString(".SH SIGNALS\n.TP\n.B SIGHUP\n" + roff("Read the configuration anew.") + ".TP\n.B SIGTERM\n" + roff("Take no more connections, let requests under way end, and end."))
+	b.WriteString(".SH EXIT STATUS\n.TP\n.B 0\n" + roff("The command succeeded.") + ".TP\n.B 1\n" + roff("The command failed; the error is printed on standard error, or by check on standard output.") + ".TP\n.B 2\n" + roff("The command line is invalid."))
+	b.WriteString(".SH SIGNALS\n.TP\n.B SIGHUP\n" + roff("Reload the configuration.") + ".TP\n.B SIGTERM\n" + roff("Stop accepting connections, finish requests in progress, and exit."))
 	return b.String()
 }
 
-// synopsis writes how a command is called.
-func (w *word) synopsis(b *strings.Builder) {
+// synopsis writes the synopsis of a command.
+func (w *commandSpec) synopsis(b *strings.Builder) {
 	fmt.Fprintf(b, ".B weir %s\n", roffText(strings.Join(w.path, " ")))
 	var rest []string
 	for _, f := range w.flags {
@@ -52,7 +52,7 @@ func (w *word) synopsis(b *strings.Builder) {
 		}
 		rest = append(rest, "["+f.manual()[0]+"]")
 	}
-	for _, o := range w.operands {
+	for _, o := range w.args {
 		name := "\\fI" + roffText(strings.ToUpper(o.name)) + "\\fR"
 		if o.many {
 			name += " ..."
@@ -67,8 +67,8 @@ func (w *word) synopsis(b *strings.Builder) {
 	}
 }
 
-// manual is each way to write a flag, with its value.
-func (o option) manual() []string {
+// manual returns the forms of a flag with its value.
+func (o flagSpec) manual() []string {
 	var all []string
 	for _, s := range o.spellings() {
 		s = "\\fB" + roffText(s) + "\\fR"
@@ -80,8 +80,8 @@ func (o option) manual() []string {
 	return all
 }
 
-// manual writes what a command does and takes.
-func (w *word) manual(b *strings.Builder) {
+// manual writes the description of a command.
+func (w *commandSpec) manual(b *strings.Builder) {
 	fmt.Fprintf(b, ".SS %s\n%s", roffText(strings.Join(w.path, " ")), roff(w.help))
 	if w.detail != "" {
 		b.WriteString(".PP\n.nf\n")
@@ -90,7 +90,7 @@ func (w *word) manual(b *strings.Builder) {
 		}
 		b.WriteString(".fi\n")
 	}
-	for _, o := range w.operands {
+	for _, o := range w.args {
 		fmt.Fprintf(b, ".TP\n.I %s\n%s", roffText(strings.ToUpper(o.name)), roff(o.help))
 	}
 	for _, f := range w.flags {
@@ -98,17 +98,17 @@ func (w *word) manual(b *strings.Builder) {
 			continue
 		}
 		help := f.help
-		if f.standard != "" {
-			help += " The default is " + f.standard + "."
+		if f.def != "" {
+			help += " The default is " + f.def + "."
 		}
 		fmt.Fprintf(b, ".TP\n%s\n%s", strings.Join(f.manual(), ", "), roff(help))
 	}
 }
 
-// environment lists the variables that stand for flags.
-func (w *word) environment(b *strings.Builder) {
+// environment lists the environment variables of flags.
+func (w *commandSpec) environment(b *strings.Builder) {
 	all := map[string]string{"NO_COLOR": "Not empty: nothing is coloured."}
-	w.all(func(one *word) {
+	w.walk(func(one *commandSpec) {
 		for _, f := range one.flags {
 			if f.env != "" && all[f.env] == "" {
 				all[f.env] = "Stands for --" + f.name + ": " + f.help
@@ -120,10 +120,10 @@ func (w *word) environment(b *strings.Builder) {
 	}
 }
 
-// roffWidth is how long a line of text may be, in bytes.
+// roffWidth is the maximum length of a line in bytes.
 const roffWidth = 76
 
-// roff is text in lines, each with words of s.
+// roff wraps s into lines.
 func roff(s string) string {
 	var b strings.Builder
 	line := ""
@@ -147,10 +147,10 @@ func roff(s string) string {
 	return b.String()
 }
 
-// roffText escapes what troff would read as more than text.
+// roffText escapes text for troff.
 func roffText(s string) string {
 	return strings.NewReplacer(`\`, `\e`, "-", `\-`, "'", `\(aq`, "`", `\(ga`, "^", `\(ha`, "~", `\(ti`).Replace(s)
 }
 
-// roffWord is one argument of a macro.
+// roffWord quotes an argument of a macro.
 func roffWord(s string) string { return `"` + strings.ReplaceAll(roffText(s), `"`, `\(dq`) + `"` }

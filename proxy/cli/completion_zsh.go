@@ -6,35 +6,37 @@ import (
 )
 
 // zsh is a script for zsh.
-func (w *word) zsh() string {
+func (w *commandSpec) zsh() string {
 	var b strings.Builder
 	b.WriteString("#compdef weir\n# zsh completion for weir: weir completion zsh > \"${fpath[1]}/_weir\"\n")
-	w.all(func(one *word) { one.zshFunction(&b) })
+	w.walk(func(one *commandSpec) { one.zshFunction(&b) })
 	b.WriteString("\nif [[ $funcstack[1] == _weir ]]; then\n    _weir \"$@\"\nelse\n    compdef _weir weir\nfi\n")
 	return b.String()
 }
 
 // zshName is the function that completes what stands behind w.
-func (w *word) zshName() string { return strings.Join(append([]string{"_weir"}, w.path...), "_") }
+func (w *commandSpec) zshName() string {
+	return strings.Join(append([]string{"_weir"}, w.path...), "_")
+}
 
 // zshFunction writes that function.
-func (w *word) zshFunction(b *strings.Builder) {
+func (w *commandSpec) zshFunction(b *strings.Builder) {
 	fmt.Fprintf(b, "\n%s() {\n", w.zshName())
-	if len(w.words) > 0 {
+	if len(w.subcommands) > 0 {
 		b.WriteString("    local curcontext=$curcontext state line\n    local -a commands\n    commands=(\n")
-		for _, one := range w.words {
+		for _, one := range w.subcommands {
 			fmt.Fprintf(b, "        %s\n", quote(one.path[len(one.path)-1]+":"+strings.ReplaceAll(one.help, ":", `\:`)))
 		}
 		b.WriteString("    )\n")
 	}
 	b.WriteString("    _arguments -s -S")
-	if len(w.words) > 0 {
+	if len(w.subcommands) > 0 {
 		b.WriteString(" -C")
 	}
 	for _, f := range w.flags {
 		fmt.Fprintf(b, " \\\n        %s", f.zsh())
 	}
-	for i, o := range w.operands {
+	for i, o := range w.args {
 		place := fmt.Sprint(i + 1)
 		if o.many {
 			place = "*"
@@ -42,11 +44,11 @@ func (w *word) zshFunction(b *strings.Builder) {
 		if o.optional {
 			place += ":"
 		}
-		fmt.Fprintf(b, " \\\n        %s", quote(place+":"+zshText(o.name)+":"+zshValues(o.accepted)))
+		fmt.Fprintf(b, " \\\n        %s", quote(place+":"+zshText(o.name)+":"+zshValues(o.valueSpec)))
 	}
-	if len(w.words) > 0 {
+	if len(w.subcommands) > 0 {
 		b.WriteString(" \\\n        '1:command:->command' \\\n        '*::argument:->argument'\n    case $state in\n    command) _describe command commands ;;\n    argument)\n        case $words[1] in\n")
-		for _, one := range w.words {
+		for _, one := range w.subcommands {
 			fmt.Fprintf(b, "        %s) %s ;;\n", one.path[len(one.path)-1], one.zshName())
 		}
 		b.WriteString("        esac ;;\n    esac\n}\n")
@@ -56,10 +58,10 @@ func (w *word) zshFunction(b *strings.Builder) {
 }
 
 // zsh is a flag for _arguments.
-func (o option) zsh() string {
+func (o flagSpec) zsh() string {
 	tail := "[" + zshText(o.help) + "]"
 	if o.value != "" {
-		tail += ":" + zshText(o.value) + ":" + zshValues(o.accepted)
+		tail += ":" + zshText(o.value) + ":" + zshValues(o.valueSpec)
 	}
 	long, equals := "--"+o.name, ""
 	if o.value != "" {
@@ -81,7 +83,7 @@ func zshText(s string) string {
 	return strings.NewReplacer(`\`, `\\`, ":", `\:`, "[", `\[`, "]", `\]`).Replace(s)
 }
 
-func zshValues(a accepted) string {
+func zshValues(a valueSpec) string {
 	switch {
 	case a.file:
 		return "_files"

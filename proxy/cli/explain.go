@@ -18,20 +18,21 @@ import (
 )
 
 type explainCommand struct {
-	identity
-	Method string   `arg:"" complete:"GET,HEAD,POST,PUT,PATCH,DELETE,OPTIONS" help:"The method: GET, POST ...; or, alone, the id of a request of the last minutes: what was decided about it."`
+	tlsFlags
+	Method string   `arg:"" complete:"GET,HEAD,POST,PUT,PATCH,DELETE,OPTIONS" help:"The method: GET, POST ...; or, without a URL, the id of a recent request, to show what was decided about it."`
 	URL    string   `arg:"" optional:"" name:"url" help:"http://HOST/PATH, or /PATH."`
-	Config string   `short:"c" help:"The configuration; without it weir.yaml, then config.example.yaml." placeholder:"FILE" xor:"where"`
-	Admin  string   `help:"Ask a running weir in place of a file: HOST:PORT or the URL of its admin listener." placeholder:"HOST:PORT" xor:"where"`
-	Token  string   `env:"WEIR_ADMIN_TOKEN" help:"Its token, if it asks for one."`
+	Config string   `short:"c" help:"The configuration file; default: weir.yaml, then config.example.yaml." placeholder:"FILE" xor:"where"`
+	Admin  string   `help:"Ask a running weir instead of reading a file: HOST:PORT or URL of its admin listener." placeholder:"HOST:PORT" xor:"where"`
+	Token  string   `env:"WEIR_ADMIN_TOKEN" help:"Bearer token for the admin listener."`
 	Header []string `short:"H" sep:"none" help:"A header field of the request; may be given several times." placeholder:"'NAME: VALUE'"`
-	Data   *string  `short:"d" help:"The body of the request, or @FILE; @- is the standard input." placeholder:"BODY"`
-	Client string   `help:"The address that the connection comes from." placeholder:"IP" default:"127.0.0.1"`
+	Data   *string  `short:"d" help:"The body of the request, or @FILE; @- is standard input." placeholder:"BODY"`
+	Client string   `help:"The client's IP address." placeholder:"IP" default:"127.0.0.1"`
 	JSON   bool     `name:"json" help:"Print JSON."`
 }
 
-// Run prints what would be done with a request: by a running weir, as its limits stand,
-// or by the file, with all quota left; or what was decided about one.
+// Run prints what would happen to a request: in a running weir, with its current
+// counts, or by the file alone, with full quotas. With a request ID it prints what was
+// decided about that request.
 func (c explainCommand) Run(ctx context.Context, w Env) error {
 	switch {
 	case c.URL == "" && c.Config != "":
@@ -64,9 +65,9 @@ func (c explainCommand) Run(ctx context.Context, w Env) error {
 	defer p.Close()
 	e, err := p.Explain(ctx, request)
 	if err != nil {
-		return said(err)
+		return operatorError(err)
 	}
-	if read.Privacy.HashSecret == "" { // a salt of this run alone makes them
+	if read.Privacy.HashSecret == "" { // the hashes would be made with a salt of this run alone
 		for i := range e.Keys {
 			e.Keys[i].Hash = ""
 		}
@@ -82,12 +83,14 @@ func (c explainCommand) print(w Env, e proxy.Explanation) error {
 	return nil
 }
 
-// said is what an operator reads of an error of Explain.
-func said(err error) error {
+// operatorError returns the part of an error of Explain that is meant for
+// operators.
+func operatorError(err error) error {
 	return errors.New(strings.TrimPrefix(err.Error(), proxy.ErrExplain.Error()+": "))
 }
 
-// request is what the command line describes; methods are those that routes name.
+// request builds the request that the command line describes; methods are those
+// that routes name.
 func (c explainCommand) request(methods []string, stdin io.Reader) (proxy.ExplainRequest, error) {
 	r := proxy.ExplainRequest{Method: c.Method, URL: c.URL, Header: map[string][]string{}}
 	if err := checkMethod(c.Method, methods); err != nil {
@@ -115,7 +118,7 @@ func (c explainCommand) request(methods []string, stdin io.Reader) (proxy.Explai
 		return r, err
 	}
 	if len(r.Header["Content-Type"]) == 0 {
-		kind := "application/x-www-form-urlencoded" // as curl has it
+		kind := "application/x-www-form-urlencoded" // the default of curl
 		if json.Valid([]byte(r.Body)) {
 			kind = "application/json"
 		}
@@ -124,7 +127,7 @@ func (c explainCommand) request(methods []string, stdin io.Reader) (proxy.Explai
 	return r, nil
 }
 
-// body is what -d says, or what is in the file that it names.
+// body returns the argument of -d, or the content of the file that it names.
 func body(data string, stdin io.Reader) (string, error) {
 	file, named := strings.CutPrefix(data, "@")
 	if !named {
@@ -141,7 +144,8 @@ func body(data string, stdin io.Reader) (string, error) {
 	return string(b), nil
 }
 
-// checkMethod tells what is meant when method is none. One that a route names is one.
+// checkMethod returns an error with a suggestion for an unknown method. Methods that
+// routes name are known.
 func checkMethod(method string, named []string) error {
 	known := []string{
 		http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions, http.MethodTrace, http.MethodConnect,

@@ -12,16 +12,17 @@ import (
 	"github.com/weir-proxy/weir/proxy/admin"
 )
 
-// client asks the weir that is named, or the one that other commands would ask.
+// client returns a client for the admin listener in the flags, or for the
+// default one.
 func (c explainCommand) client() admin.Client {
-	return admin.Client{Address: cmp.Or(c.Admin, os.Getenv("WEIR_ADMIN"), "127.0.0.1:9901"), Token: c.Token, HTTP: c.carrier()}
+	return admin.Client{Address: cmp.Or(c.Admin, os.Getenv("WEIR_ADMIN"), "127.0.0.1:9901"), Token: c.Token, HTTP: c.httpClient()}
 }
 
-// ask prints what a running weir would do with a request.
+// ask prints what a running weir would do with the request.
 func (c explainCommand) ask(ctx context.Context, w Env) error {
 	served, err := c.client().Routes(ctx)
 	if err != nil {
-		return explained(w.Stdout, err)
+		return reportRefusal(w.Stdout, err)
 	}
 	var methods []string
 	for _, r := range served.Routes {
@@ -33,19 +34,19 @@ func (c explainCommand) ask(ctx context.Context, w Env) error {
 	}
 	e, err := c.client().Explain(ctx, request)
 	if err != nil {
-		return explained(w.Stdout, err)
+		return reportRefusal(w.Stdout, err)
 	}
 	return c.print(w, e)
 }
 
-// decided prints what was decided about a request of the last minutes.
+// decided prints what was decided about a recent request.
 func (c explainCommand) decided(ctx context.Context, w Env) error {
 	if slices.Contains([]string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}, c.Method) {
 		return fmt.Errorf("explain %s: write the URL behind it, for example weir explain %s /v1/search", c.Method, c.Method)
 	}
 	found, err := c.client().Decided(ctx, c.Method)
 	if err != nil {
-		return explained(w.Stdout, err)
+		return reportRefusal(w.Stdout, err)
 	}
 	if c.JSON {
 		return printJSON(w, found)
@@ -56,7 +57,7 @@ func (c explainCommand) decided(ctx context.Context, w Env) error {
 		}
 	}
 	if len(found.Decisions) == 0 {
-		return fmt.Errorf("no node remembers a request %q: its id stands in its answer as X-Request-Id and in the log, and the last some thousand are remembered", c.Method)
+		return fmt.Errorf("no node has a record of request %q: the id is in the response field X-Request-Id and in the log; only the last few thousand requests are kept", c.Method)
 	}
 	for _, d := range found.Decisions {
 		printDecision(w, d)
@@ -64,7 +65,7 @@ func (c explainCommand) decided(ctx context.Context, w Env) error {
 	return nil
 }
 
-// printDecision tells people what was decided about a request.
+// printDecision prints a decision as text.
 func printDecision(w Env, d admin.Decision) {
 	p := newPalette(w.Stdout)
 	fmt.Fprintf(w.Stdout, "%s\n", p.head(fmt.Sprintf("%s %s: %d, %s", d.Method, d.Path, d.Status, d.Outcome)))

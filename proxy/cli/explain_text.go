@@ -13,7 +13,7 @@ import (
 	"github.com/weir-proxy/weir/proxy"
 )
 
-// An explainText writes an explanation for people.
+// An explainText writes an explanation as text.
 type explainText struct {
 	proxy.Explanation
 	palette
@@ -33,9 +33,9 @@ func (e explainText) print(out io.Writer) {
 	t.Flush()
 }
 
-// section begins a part of its own.
+// section starts a new section.
 func (e explainText) section(t *tabwriter.Writer, title string) {
-	t.Flush() // each part has columns of its own
+	t.Flush() // each section has its own columns
 	fmt.Fprintf(t, "\n%s\n", e.head(title))
 }
 
@@ -66,7 +66,7 @@ func (e explainText) route(t *tabwriter.Writer) {
 	}
 }
 
-// matchers is what a route asks for, in a line.
+// matchers returns the conditions of a route in one line.
 func matchers(r *proxy.ExplainedRoute) string {
 	words := []string{strings.Join(r.Methods, ","), r.Host + r.Path}
 	if words[0] == "" {
@@ -132,7 +132,7 @@ func (e explainText) limits(t *tabwriter.Writer) {
 	}
 }
 
-// verdict is what one rate says.
+// verdict returns the result of one rate.
 func (e explainText) verdict(l proxy.ExplainedLimit, w proxy.ExplainedWindow) string {
 	var more []string
 	if l.Cost != 1 {

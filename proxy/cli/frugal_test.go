@@ -8,12 +8,12 @@ import (
 
 func TestFrugal_LimitGrowsWithWhatIsInUse(t *testing.T) {
 	before := debug.SetMemoryLimit(-1)
-	f := newFrugal()
-	if got := debug.SetMemoryLimit(-1); got != frugalBytes {
-		t.Errorf("limit %d; want %d", got, frugalBytes)
+	f := newGCTuner()
+	if got := debug.SetMemoryLimit(-1); got != gcTunerBytes {
+		t.Errorf("limit %d; want %d", got, gcTunerBytes)
 	}
 	f.adjust()
-	kept := make([]byte, 2*frugalBytes)
+	kept := make([]byte, 2*gcTunerBytes)
 	for i := range kept { // so that it is in use
 		kept[i] = 1
 	}

@@ -9,20 +9,20 @@ import (
 	"github.com/weir-proxy/weir/proxy/node"
 )
 
-// defaultAdmin is where a file that says nothing else puts the admin listener.
+// defaultAdmin is the default address of the admin listener.
 const defaultAdmin = "127.0.0.1:9901"
 
 type healthcheckCommand struct {
 	Config string        `short:"c" help:"The file that the running weir was started with." placeholder:"FILE"`
-	Admin  string        `env:"WEIR_ADMIN" help:"Where its admin listener is; without this the weir that was started with the file is found by itself, or else the file says." placeholder:"HOST:PORT"`
+	Admin  string        `env:"WEIR_ADMIN" help:"Address of its admin listener; default: the liveness socket of the weir that was started with the file, then the address in the file." placeholder:"HOST:PORT"`
 	Within time.Duration `default:"2s" help:"How long to wait for an answer."`
 }
 
-// Run asks whether the process lives: exit 0 if it does. Whatever the file says by
-// now is no reason to call a process dead that still serves what it said before: a
-// weir says that it lives on a socket of its own too (see node.Alive), and that is asked
-// first. Where there is no such socket the admin listener is asked, where the file
-// has it, or where it is by default if the file does not load.
+// Run checks whether the process is alive (liveness); the exit code is 0 if it is. A
+// file that was changed and is now invalid does not matter, because the process still
+// serves the previous one: Run first asks the liveness socket of the process (see
+// node.Alive). Without such a socket it asks the admin listener at the address in the
+// file, or at the default address if the file does not load.
 func (c healthcheckCommand) Run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, c.Within)
 	defer cancel()
@@ -38,7 +38,8 @@ func (c healthcheckCommand) Run(ctx context.Context) error {
 	return admin.Client{Address: addr}.Healthz(ctx)
 }
 
-// configured is where the file says the admin listener is, or its default.
+// configured returns the address of the admin listener in the file, or the
+// default.
 func (c healthcheckCommand) configured() string {
 	if path, err := configPath(c.Config); err == nil {
 		if read, err := config.Load(path); err == nil {

@@ -9,26 +9,26 @@ import (
 )
 
 type historyCommand struct {
-	running
-	Generation int64 `arg:"" optional:"" help:"Show what this generation changed in the files."`
+	adminFlags
+	Generation int64 `arg:"" optional:"" help:"Show the changes of this generation."`
 }
 
-// Run lists the last 20 pushes, the last first, or shows what one changed.
+// Run lists the last 20 pushes, newest first, or shows what one changed.
 func (c historyCommand) Run(ctx context.Context, w Env) error {
 	if c.Generation != 0 {
 		shown, err := c.client().Diff(ctx, c.Generation)
 		if err != nil {
-			return explained(w.Stdout, err)
+			return reportRefusal(w.Stdout, err)
 		}
-		_, err = fmt.Fprintf(w.Stdout, "%s%s", row(shown.Entry), shown.Diff)
+		_, err = fmt.Fprintf(w.Stdout, "%s%s", historyRow(shown.Entry), shown.Diff)
 		return err
 	}
 	all, err := c.client().History(ctx)
 	if err != nil {
-		return explained(w.Stdout, err)
+		return reportRefusal(w.Stdout, err)
 	}
 	for _, e := range all.History {
-		fmt.Fprint(w.Stdout, row(e))
+		fmt.Fprint(w.Stdout, historyRow(e))
 	}
 	if len(all.History) == 0 {
 		fmt.Fprintln(w.Stdout, "nothing was pushed yet")
@@ -36,8 +36,8 @@ func (c historyCommand) Run(ctx context.Context, w Env) error {
 	return nil
 }
 
-// row is one line of the history.
-func row(e admin.Entry) string {
+// historyRow returns one line of the history.
+func historyRow(e admin.Entry) string {
 	back := ""
 	if e.From != 0 {
 		back = fmt.Sprintf(", back to generation %d", e.From)

@@ -10,26 +10,26 @@ import (
 	"github.com/weir-proxy/weir/proxy"
 )
 
-// keysCommand looks a key up, and changes it, on all nodes.
+// keysCommand shows and changes the state of a key on all nodes.
 type keysCommand struct {
-	Get   keysGet   `cmd:"" help:"Say how a key stands under each limit."`
-	Reset keysReset `cmd:"" help:"Forget what is counted of a key, and end its bans."`
-	Grant keysGrant `cmd:"" help:"Give a key permits on top of what it has left."`
-	Ban   keysBan   `cmd:"" help:"Refuse a key for some time."`
-	Unban keysUnban `cmd:"" help:"End the bans of a key; what is counted stays."`
+	Get   keysGet   `cmd:"" help:"Show the state of a key under each limit."`
+	Reset keysReset `cmd:"" help:"Reset the counts of a key, and end its bans."`
+	Grant keysGrant `cmd:"" help:"Grant a key additional permits."`
+	Ban   keysBan   `cmd:"" help:"Ban a key for some time."`
+	Unban keysUnban `cmd:"" help:"End the bans of a key; its counts stay."`
 }
 
-// aKey is a key as all of these commands take it.
-type aKey struct {
-	running
-	Pairs []string `arg:"" name:"key=value" help:"The key, by its name in the configuration, and what a request would carry: phone=+8613800138000; each part of one that is joined. The value may be id:... as shown by get and top."`
+// keyArgs are the arguments that select a key.
+type keyArgs struct {
+	adminFlags
+	Pairs []string `arg:"" name:"key=value" help:"The name of the key in the configuration, and a value as in a request: phone=+8613800138000; for a joined key one argument for each part. The value may be id:..., as shown by get and top."`
 	Route string   `help:"Only limits of this route." placeholder:"NAME"`
 	Limit string   `help:"Only limits of this name." placeholder:"NAME"`
 	JSON  bool     `name:"json" help:"Print JSON."`
 }
 
-// query is what the command line names.
-func (k aKey) query() (proxy.KeyQuery, error) {
+// query returns the query for the key.
+func (k keyArgs) query() (proxy.KeyQuery, error) {
 	q := proxy.KeyQuery{Route: k.Route, Limit: k.Limit}
 	for _, text := range k.Pairs {
 		pair, err := proxy.ParseKeyPair(text)
@@ -41,15 +41,15 @@ func (k aKey) query() (proxy.KeyQuery, error) {
 	return q, nil
 }
 
-// change does c to the key, and prints what came of it.
-func (k aKey) change(ctx context.Context, w Env, c proxy.KeyChange) error {
+// change applies c to the key, and prints the result.
+func (k keyArgs) change(ctx context.Context, w Env, c proxy.KeyChange) error {
 	var err error
 	if c.KeyQuery, err = k.query(); err != nil {
 		return err
 	}
 	r, err := k.client().Change(ctx, c)
 	if err != nil {
-		return explained(w.Stdout, err)
+		return reportRefusal(w.Stdout, err)
 	}
 	if k.JSON {
 		return printJSON(w, r)
@@ -59,9 +59,9 @@ func (k aKey) change(ctx context.Context, w Env, c proxy.KeyChange) error {
 	return text.err
 }
 
-type keysGet struct{ aKey }
+type keysGet struct{ keyArgs }
 
-// Run prints how the key stands, and takes nothing.
+// Run prints the state of the key, without taking permits.
 func (c keysGet) Run(ctx context.Context, w Env) error {
 	q, err := c.query()
 	if err != nil {
@@ -69,7 +69,7 @@ func (c keysGet) Run(ctx context.Context, w Env) error {
 	}
 	s, err := c.client().Standing(ctx, q)
 	if err != nil {
-		return explained(w.Stdout, err)
+		return reportRefusal(w.Stdout, err)
 	}
 	if c.JSON {
 		return printJSON(w, s)
@@ -79,39 +79,39 @@ func (c keysGet) Run(ctx context.Context, w Env) error {
 	return text.err
 }
 
-// why is said of every change.
-type why struct {
-	Reason string `help:"Why, for the audit trail." placeholder:"TEXT"`
+// reasonFlag is the flag for the reason of a change.
+type reasonFlag struct {
+	Reason string `help:"Reason, for the audit trail." placeholder:"TEXT"`
 }
 
 type keysReset struct {
-	aKey
-	why
+	keyArgs
+	reasonFlag
 }
 
-// Run forgets what is counted.
+// Run resets the counts.
 func (c keysReset) Run(ctx context.Context, w Env) error {
 	return c.change(ctx, w, proxy.KeyChange{Action: proxy.KeyReset, Reason: c.Reason})
 }
 
 type keysGrant struct {
-	aKey
-	why
-	Permits int64 `required:"" help:"How many; a key never has more than its limit." placeholder:"N"`
+	keyArgs
+	reasonFlag
+	Permits int64 `required:"" help:"Number of permits; a key never has more than its limit." placeholder:"N"`
 }
 
-// Run gives permits.
+// Run grants permits.
 func (c keysGrant) Run(ctx context.Context, w Env) error {
 	return c.change(ctx, w, proxy.KeyChange{Action: proxy.KeyGrant, Permits: c.Permits, Reason: c.Reason})
 }
 
 type keysBan struct {
-	aKey
-	why
-	For string `required:"" help:"For how long: 15m, 1h, 7d." placeholder:"DURATION"`
+	keyArgs
+	reasonFlag
+	For string `required:"" help:"Duration: 15m, 1h, 7d." placeholder:"DURATION"`
 }
 
-// Run bans.
+// Run bans the key.
 func (c keysBan) Run(ctx context.Context, w Env) error {
 	var span proxy.Span
 	if err := span.UnmarshalText([]byte(c.For)); err != nil {
@@ -121,8 +121,8 @@ func (c keysBan) Run(ctx context.Context, w Env) error {
 }
 
 type keysUnban struct {
-	aKey
-	why
+	keyArgs
+	reasonFlag
 }
 
 // Run ends bans.
@@ -130,7 +130,7 @@ func (c keysUnban) Run(ctx context.Context, w Env) error {
 	return c.change(ctx, w, proxy.KeyChange{Action: proxy.KeyUnban, Reason: c.Reason})
 }
 
-// printJSON prints v for programs.
+// printJSON prints v as JSON.
 func printJSON(w Env, v any) error {
 	out := json.NewEncoder(w.Stdout)
 	out.SetIndent("", "  ")

@@ -10,12 +10,12 @@ import (
 	"github.com/weir-proxy/weir/proxy"
 )
 
-// A keysText writes how a key stands for people.
+// A keysText writes the state of a key as text.
 type keysText struct {
 	w  io.Writer
 	at time.Time // by the store's clock
 	palette
-	err error // the first of writing
+	err error // the first write error
 }
 
 func (k *keysText) printf(format string, values ...any) {
@@ -24,13 +24,13 @@ func (k *keysText) printf(format string, values ...any) {
 	}
 }
 
-// standing writes how a key stands.
+// standing writes the state of a key.
 func (k *keysText) standing(s proxy.KeyStanding) {
 	k.limits(s.Limits)
 	k.notes(s.Notes)
 }
 
-// result writes what came of a change, and how the key stands since.
+// result writes the result of a change, and the state after it.
 func (k *keysText) result(r proxy.KeyResult) {
 	done := map[proxy.KeyAction]string{
 		proxy.KeyReset: "reset", proxy.KeyGrant: fmt.Sprintf("granted %d", r.Permits),
@@ -60,7 +60,7 @@ func (k *keysText) limits(all []proxy.LimitStanding) {
 	t := tabwriter.NewWriter(k.w, 0, 0, 2, ' ', 0)
 	for _, l := range all {
 		if l.ID != last {
-			t.Flush() // each key has columns of its own
+			t.Flush() // each key has its own columns
 			last = l.ID
 			k.printf("\n%s  %s  %s\n", k.head(l.Masked), "hash "+l.Hash, l.ID)
 			fmt.Fprintln(t, "  LIMIT\tRATE\tUSED\tLEFT\tNEXT IN\tFULL IN\tBANNED FOR\t")
@@ -79,7 +79,7 @@ func (k *keysText) limits(all []proxy.LimitStanding) {
 	}
 }
 
-// until is how long it is until a time; "-" for none.
+// until returns the time left until t; "-" for the zero time.
 func (k *keysText) until(t time.Time) string {
 	if t.IsZero() {
 		return "-"
@@ -87,7 +87,7 @@ func (k *keysText) until(t time.Time) string {
 	return max(t.Sub(k.at).Round(time.Second), time.Second).String()
 }
 
-// remarks are what is special about one line.
+// remarks returns the last column of a line.
 func remarks(l proxy.LimitStanding, w proxy.WindowStanding) string {
 	var all []string
 	for _, r := range []struct {

@@ -70,7 +70,7 @@ func TestExplained_RefusalsOfARunningWeir(t *testing.T) {
 		{&admin.Problem{Detail: "refused", Nodes: []admin.NodeAnswer{{Node: "n", Said: "no"}, {Node: "m"}}}, "n: no\nm: no answer\n", "not all nodes agree; nothing has changed"},
 	} {
 		var out bytes.Buffer
-		if err := explained(&out, row.err); err.Error() != row.want || out.String() != row.out {
+		if err := reportRefusal(&out, row.err); err.Error() != row.want || out.String() != row.out {
 			t.Errorf("%#v: %v, %q; want %s, %q", row.err, err, out.String(), row.want, row.out)
 		}
 	}
@@ -107,7 +107,7 @@ func TestHistory_OneLineEach(t *testing.T) {
 	if code, out, _ := weir("history", "--admin", addr); code != exitOK || out != "nothing was pushed yet\n" {
 		t.Errorf("history of nothing = %d, %q", code, out)
 	}
-	if code, _, stderr := weir("history", "--admin", "127.0.0.1:1"); code != exitFault || !strings.Contains(stderr, "name its admin listener with --admin") {
+	if code, _, stderr := weir("history", "--admin", "127.0.0.1:1"); code != exitFailure || !strings.Contains(stderr, "name its admin listener with --admin") {
 		t.Errorf("history of nobody = %d, %q; want what to write", code, stderr)
 	}
 }
@@ -125,7 +125,7 @@ func TestPushAndRollback_SayWhoAsks(t *testing.T) {
 	if code, out, stderr := weir("check", path, "--against", addr); code != exitOK || !strings.HasSuffix(out, "0 changes against generation 1\n") {
 		t.Errorf("check --against = %d, %q, %q", code, out, stderr)
 	}
-	if code, out, _ := weir("push", write(t, "{{{"), "--admin", addr); code != exitFault || !strings.HasPrefix(out, "weir.yaml:2:1: ") {
+	if code, out, _ := weir("push", write(t, "{{{"), "--admin", addr); code != exitFailure || !strings.HasPrefix(out, "weir.yaml:2:1: ") {
 		t.Errorf("push of what does not load = %d, %q; want the problem and its place", code, out)
 	}
 	me, err := user.Current()

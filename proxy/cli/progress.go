@@ -25,20 +25,20 @@ func newProgress(out io.Writer, size int64) *progress {
 	return &progress{out: out, size: size}
 }
 
-// A countedReader is a reader of which is shown how much was read.
-type countedReader struct {
+// A progressReader updates a progress bar with the bytes read.
+type progressReader struct {
 	io.Reader
 	bar *progress
 }
 
-func (c countedReader) Read(b []byte) (int, error) {
+func (c progressReader) Read(b []byte) (int, error) {
 	n, err := c.Reader.Read(b)
 	c.bar.read += int64(n)
 	return n, err
 }
 
 // count has what is read from r counted.
-func (p *progress) count(r io.Reader) io.Reader { return countedReader{r, p} }
+func (p *progress) count(r io.Reader) io.Reader { return progressReader{r, p} }
 
 // show shows that so many lines were read, ten times a second at most.
 func (p *progress) show(lines int64) {
@@ -59,7 +59,7 @@ func (p *progress) line(lines int64) string {
 	return fmt.Sprintf("[%s%s] %3.0f %%  %d lines", strings.Repeat("=", full), strings.Repeat(" ", progressWidth-full), 100*done, lines)
 }
 
-// end takes the bar away.
+// end removes the bar.
 func (p *progress) end() {
 	if p.out != nil {
 		fmt.Fprint(p.out, "\r\x1b[K")

@@ -9,27 +9,27 @@ import (
 )
 
 type pushCommand struct {
-	running
-	File   string `arg:"" help:"The file that all nodes are to serve, with what it includes and the files of its lists."`
-	DryRun bool   `help:"Ask all nodes whether they could serve it, and change nothing."`
-	Author string `help:"Who pushes, for the history; the user and the machine when not given."`
+	adminFlags
+	File   string `arg:"" help:"The file to serve; included files and list files are sent with it."`
+	DryRun bool   `help:"Ask all nodes whether they can serve the file, and change nothing."`
+	Author string `help:"Author, for the history; default: user and host name."`
 }
 
-// Run has all nodes serve a file, or none, and prints what changes.
+// Run makes all nodes serve a file, or none, and prints the changes.
 func (c pushCommand) Run(ctx context.Context, w Env) error {
-	b, err := pack(c.File, w.Stdout)
+	b, err := packBundle(c.File, w.Stdout)
 	if err != nil {
 		return err
 	}
 	done, err := c.client().Push(ctx, admin.Push{Bundle: b, Author: author(c.Author), DryRun: c.DryRun})
 	if err != nil {
-		return explained(w.Stdout, err)
+		return reportRefusal(w.Stdout, err)
 	}
 	return printPushed(w.Stdout, done)
 }
 
-// printPushed tells people what came of a push. It is errReported when a node could not
-// serve what was only tried.
+// printPushed prints the result of a push. It returns errReported if a node refused a
+// dry run.
 func printPushed(out io.Writer, p admin.Pushed) error {
 	for _, warning := range p.Warnings {
 		fmt.Fprintf(out, "%s (warning)\n", warning)

@@ -4,5 +4,5 @@ package cli
 
 import "os"
 
-// ReopenSignals are none where files that are open cannot be renamed.
+// ReopenSignals returns none where open files cannot be renamed.
 func ReopenSignals() []os.Signal { return nil }

@@ -7,5 +7,5 @@ import (
 	"syscall"
 )
 
-// ReopenSignals are the signals that have the access log opened anew.
+// ReopenSignals returns the signals after which the access log is reopened.
 func ReopenSignals() []os.Signal { return []os.Signal{syscall.SIGUSR1} }

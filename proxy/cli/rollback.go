@@ -7,16 +7,17 @@ import (
 )
 
 type rollbackCommand struct {
-	running
-	Generation int64  `arg:"" optional:"" help:"The generation to go back to, as weir history lists it; the one before when not given."`
-	Author     string `help:"Who goes back, for the history; the user and the machine when not given."`
+	adminFlags
+	Generation int64  `arg:"" optional:"" help:"The generation to restore, as listed by weir history; default: the previous one."`
+	Author     string `help:"Author, for the history; default: user and host name."`
 }
 
-// Run has all nodes serve, as a new generation, what an earlier one was.
+// Run makes all nodes serve the configuration of an earlier generation, as a
+// new generation.
 func (c rollbackCommand) Run(ctx context.Context, w Env) error {
 	done, err := c.client().Rollback(ctx, admin.Rollback{Generation: c.Generation, Author: author(c.Author)})
 	if err != nil {
-		return explained(w.Stdout, err)
+		return reportRefusal(w.Stdout, err)
 	}
 	return printPushed(w.Stdout, done)
 }

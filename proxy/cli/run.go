@@ -15,8 +15,8 @@ import (
 )
 
 type runCommand struct {
-	Config string `short:"c" help:"The configuration; without it weir.yaml, then config.example.yaml." placeholder:"FILE"`
-	Level  string `name:"log-level" default:"info" enum:"debug,info,warn,error" help:"The least that is logged; warn leaves out the line of each request, unless access_log.file is set."`
+	Config string `short:"c" help:"The configuration file; default: weir.yaml, then config.example.yaml." placeholder:"FILE"`
+	Level  string `name:"log-level" default:"info" enum:"debug,info,warn,error" help:"Minimum log level; warn omits the access log, unless access_log.file is set."`
 }
 
 // Run serves until ctx is done, then drains.
@@ -30,7 +30,7 @@ func (c runCommand) Run(ctx context.Context, w Env) error {
 		return err
 	}
 	if missing := read.Missing(); len(missing) > 0 {
-		return printed(w.Stderr, missing)
+		return reportProblems(w.Stderr, missing)
 	}
 	least, err := zerolog.ParseLevel(c.Level)
 	if err != nil {
@@ -39,8 +39,8 @@ func (c runCommand) Run(ctx context.Context, w Env) error {
 	log := node.NewLog(w.Stderr, least)
 	defer log.Close()
 	stdlog.SetFlags(0)
-	stdlog.SetOutput(log.Standard())      // the standard library's, for the whole process
-	memlimit.Set(memlimit.WithRatio(0.9)) // without a limit to find, nothing is set
+	stdlog.SetOutput(log.Standard())      // of the standard library, for the whole process
+	memlimit.Set(memlimit.WithRatio(0.9)) // sets nothing if there is no cgroup limit
 	n, err := node.Start(ctx, node.Options{Path: path, Config: read, Log: log, Build: readBuild(), Reload: w.Reload, Reopen: w.Reopen})
 	if err != nil {
 		return err
@@ -49,8 +49,8 @@ func (c runCommand) Run(ctx context.Context, w Env) error {
 	return cmp.Or(failed, n.Close())
 }
 
-// configPaths are the files that may be read: the one that was named, or else the
-// first that is there.
+// configPaths returns the candidates for the configuration file: the named one,
+// or the default paths.
 func configPaths(named string) []string {
 	if named != "" {
 		return []string{named}
@@ -58,8 +58,8 @@ func configPaths(named string) []string {
 	return []string{"weir.yaml", "config.example.yaml"}
 }
 
-// configPath is the file to read: the one that was named, or the first that is
-// there.
+// configPath returns the configuration file: the named one, or the first
+// default path that exists.
 func configPath(named string) (string, error) {
 	if named != "" {
 		return named, nil

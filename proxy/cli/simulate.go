@@ -13,18 +13,18 @@ import (
 )
 
 type simulateCommand struct {
-	Logs    []string `arg:"" name:"log" help:"Access logs, gzipped or not, in any order; - is the standard input."`
-	Config  string   `short:"c" help:"The configuration; without it weir.yaml, then config.example.yaml." placeholder:"FILE"`
-	Compare string   `help:"Another configuration, to be compared with the first." placeholder:"FILE"`
-	Format  string   `default:"auto" enum:"auto,json,combined,common" help:"How lines are written: auto, json, combined or common."`
-	Field   []string `sep:"none" help:"Which field of a JSON line tells WHAT: uri, client, header:X-Phone, json:/phone or the name of a key; may be given several times." placeholder:"WHAT=NAME"`
-	Host    string   `help:"The host of requests whose log does not tell it." placeholder:"NAME"`
-	Top     int      `default:"5" help:"How many of the most refused keys to name, of each limit." placeholder:"N"`
+	Logs    []string `arg:"" name:"log" help:"Access logs, gzipped or not, in any order; - is standard input."`
+	Config  string   `short:"c" help:"The configuration file; default: weir.yaml, then config.example.yaml." placeholder:"FILE"`
+	Compare string   `help:"A second configuration to compare with." placeholder:"FILE"`
+	Format  string   `default:"auto" enum:"auto,json,combined,common" help:"Log format: auto, json, combined or common."`
+	Field   []string `sep:"none" help:"Field of JSON lines that holds WHAT: uri, client, header:X-Phone, json:/phone or the name of a key; may be given several times." placeholder:"WHAT=NAME"`
+	Host    string   `help:"Host of requests, for logs without one." placeholder:"NAME"`
+	Top     int      `default:"5" help:"Number of most refused keys to list for each limit." placeholder:"N"`
 	JSON    bool     `name:"json" help:"Print JSON." xor:"form"`
 	HTML    string   `name:"html" help:"Write one HTML page with charts." placeholder:"FILE" xor:"form"`
 }
 
-// Run reads the logs and prints what each limit would have said.
+// Run replays the logs and prints what each limit would have decided.
 func (c simulateCommand) Run(ctx context.Context, w Env) error {
 	o := simulate.Options{Format: simulate.Format(c.Format), Host: c.Host, Top: max(c.Top, 0)}
 	path, err := configPath(c.Config)
@@ -53,7 +53,7 @@ func (c simulateCommand) Run(ctx context.Context, w Env) error {
 	for i, f := range files.all {
 		o.Logs = append(o.Logs, simulate.Log{Name: c.Logs[i], Reader: bar.count(f)})
 	}
-	memory := newFrugal()
+	memory := newGCTuner()
 	defer memory.end()
 	o.Progress = func(n simulate.Counts) {
 		bar.show(n.Lines)
@@ -67,7 +67,7 @@ func (c simulateCommand) Run(ctx context.Context, w Env) error {
 	return c.write(report, w.Stdout)
 }
 
-// write writes the report as it was asked for.
+// write writes the report in the requested format.
 func (c simulateCommand) write(r *simulate.Report, out io.Writer) error {
 	switch {
 	case c.JSON:
@@ -82,7 +82,7 @@ func (c simulateCommand) write(r *simulate.Report, out io.Writer) error {
 	return nil
 }
 
-// writePage writes the page, and says where.
+// writePage writes the HTML page, and prints its path.
 func writePage(path string, r *simulate.Report, out io.Writer) error {
 	if path == "-" {
 		return r.HTML(out)
@@ -102,13 +102,13 @@ func writePage(path string, r *simulate.Report, out io.Writer) error {
 	return nil
 }
 
-// logFiles are logs that are open.
+// logFiles are open logs.
 type logFiles struct {
 	all  []io.ReadCloser
-	size int64 // of all together; 0 if it is not known
+	size int64 // total size; 0 if unknown
 }
 
-// open opens the logs that are named.
+// open opens the named logs.
 func (c simulateCommand) open(stdin io.Reader) (logFiles, error) {
 	var files logFiles
 	known := true

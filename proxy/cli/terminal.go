@@ -7,17 +7,17 @@ import (
 	"github.com/mattn/go-isatty"
 )
 
-// isTerminal reports whether people read out as it is written.
+// isTerminal reports whether out is a terminal.
 func isTerminal(out io.Writer) bool {
 	f, ok := out.(*os.File)
 	return ok && isatty.IsTerminal(f.Fd())
 }
 
-// A palette colours words for a terminal. The zero palette leaves them as they are.
+// A palette colours text for a terminal. The zero palette leaves it unchanged.
 type palette struct{ on bool }
 
-// newPalette is a palette for out: on a terminal, unless NO_COLOR is set
-// (no-color.org), or the terminal says that it is none.
+// newPalette returns a palette for out. It is empty if out is not a terminal,
+// if NO_COLOR is set (no-color.org) or TERM is dumb.
 func newPalette(out io.Writer) palette {
 	return palette{isTerminal(out) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
 }

@@ -10,32 +10,33 @@ import (
 	"github.com/weir-proxy/weir/proxy"
 )
 
-// topCommand shows what all nodes see, and whom they refuse, as it changes.
+// topCommand shows live statistics of all nodes: the keys with most requests
+// and most refusals.
 type topCommand struct {
-	running
+	adminFlags
 	Route   string        `help:"Only keys of limits of this route." placeholder:"NAME"`
 	Limit   string        `help:"Only keys of limits of this name." placeholder:"NAME"`
-	Minutes int           `default:"15" help:"Count keys over the last so many minutes: 1 to 15." placeholder:"N"`
-	Every   time.Duration `default:"2s" help:"How often to look again." placeholder:"DURATION"`
-	Once    bool          `help:"Print it once, as plain text, and end."`
+	Minutes int           `default:"15" help:"Count keys over the last N minutes, 1 to 15." placeholder:"N"`
+	Every   time.Duration `default:"2s" help:"Refresh interval." placeholder:"DURATION"`
+	Once    bool          `help:"Print once as plain text, and exit."`
 }
 
-// leastEvery is how often a running weir may be asked at most.
-const leastEvery = 200 * time.Millisecond
+// minInterval is the shortest allowed refresh interval.
+const minInterval = 200 * time.Millisecond
 
-// Run shows it until the operator ends that.
+// Run shows the statistics until the operator quits.
 func (c topCommand) Run(ctx context.Context, w Env) error {
 	switch {
 	case c.Minutes < 1 || c.Minutes > proxy.TopSlices:
 		return fmt.Errorf("--minutes %d: keys are counted over the last %d minutes; write 1 to %d", c.Minutes, proxy.TopSlices, proxy.TopSlices)
-	case c.Every < leastEvery:
-		return fmt.Errorf("--every %v: too often; write %v or more", c.Every, leastEvery)
+	case c.Every < minInterval:
+		return fmt.Errorf("--every %v: too often; write %v or more", c.Every, minInterval)
 	}
 	source := topSource{client: c.client(), route: c.Route, limit: c.Limit, minutes: c.Minutes}
 	if c.Once {
 		data, err := source.fetch(ctx)
 		if err != nil {
-			return explained(w.Stdout, err)
+			return reportRefusal(w.Stdout, err)
 		}
 		return printTop(w.Stdout, data)
 	}
@@ -45,5 +46,5 @@ func (c topCommand) Run(ctx context.Context, w Env) error {
 	return showTop(ctx, source, c.Every)
 }
 
-// errNoTerminal says that there is nothing to show top on.
+// errNoTerminal reports that standard output is not a usable terminal.
 var errNoTerminal = errors.New("top needs a terminal that shows text anywhere on it; weir top --once prints the same once")

@@ -8,85 +8,85 @@ import (
 	"github.com/weir-proxy/weir/proxy"
 )
 
-// A topModel is all that top shows and knows. It changes by topModel.update alone, which
-// does nothing else: what is to be done besides is an effect, and what came of that is
-// the next message.
+// A topModel is the state of top, as in the Elm architecture. Only topModel.update
+// changes it, and has no side effects: it returns a topEffect to be carried out, whose
+// result is the next message.
 type topModel struct {
 	width, height int
-	source        string // whom it asks
+	source        string // address of the admin listener
 	data          topData
 	loaded        bool
-	fault         string // why the last look failed; empty when it did not
+	fault         string // error of the last fetch; empty if it succeeded
 	page          topPage
 	order         topOrder
 	chosen        [pageCount]string // id of the row that is selected on each page
-	prompt        *topPrompt        // nil while nothing is asked of the operator
-	stands        *topStanding      // nil while no key is looked up
-	note          string            // what came of the last act
+	prompt        *topPrompt        // nil while no prompt is open
+	standing      *topStanding      // nil while no key is looked up
+	note          string            // result of the last action
 	paused, help  bool
 }
 
-// A topStanding is how a key stands that was looked up.
+// A topStanding is the state of a key that was looked up.
 type topStanding struct {
 	key keyOfRow
 	topDone
 }
 
-// A topMessage is something that has happened: topPress, topSize, topLooked or topActed.
+// A topMessage is an event: keyPress, topSize, topFetched or topActed.
 type topMessage interface{ topMessage() }
 
-// A topPress is a key of the keyboard: a name such as "up", or else the letter.
-type topPress struct {
+// A keyPress is a key of the keyboard: a name such as "up", or a character.
+type keyPress struct {
 	name   string
 	letter rune
 }
 
-// A topSize is that of the terminal.
+// A topSize is the size of the terminal.
 type topSize struct{ width, height int }
 
-// A topLooked is what was fetched.
-type topLooked struct {
+// A topFetched is the result of a fetch.
+type topFetched struct {
 	data topData
 	err  error
 }
 
-// A topActed is what came of an act.
+// A topActed is the result of an action.
 type topActed struct {
 	act  topAct
 	done topDone
 	err  error
 }
 
-func (topPress) topMessage()  {}
-func (topSize) topMessage()   {}
-func (topLooked) topMessage() {}
-func (topActed) topMessage()  {}
+func (keyPress) topMessage()   {}
+func (topSize) topMessage()    {}
+func (topFetched) topMessage() {}
+func (topActed) topMessage()   {}
 
-// A topEffect is what is to be done because of a message.
+// A topEffect is a side effect that update asks for.
 type topEffect struct {
-	look bool    // fetch all of it now
-	act  *topAct // nil for none
-	end  bool
+	fetch bool    // fetch all of it now
+	act   *topAct // nil for none
+	end   bool
 }
 
-// A topAct is what is done to a key; without an action it is looked up.
+// A topAct is an action on a key; without an action the key is looked up.
 type topAct struct {
 	key    keyOfRow
 	change proxy.KeyChange
 }
 
-// actOn is an act on all limits that count by a key.
+// actOn returns an action on all limits that count by a key.
 func actOn(k keyOfRow, c proxy.KeyChange) topAct {
 	c.Pairs = []proxy.KeyPair{{Key: k.name, Value: k.id}}
 	return topAct{k, c}
 }
 
-// update is m after a message.
+// update returns the model after a message.
 func (m topModel) update(msg topMessage) (topModel, topEffect) {
 	switch msg := msg.(type) {
 	case topSize:
 		m.width, m.height = msg.width, msg.height
-	case topLooked:
+	case topFetched:
 		if msg.err != nil {
 			m.fault = printable(msg.err.Error())
 			return m, topEffect{}
@@ -94,7 +94,7 @@ func (m topModel) update(msg topMessage) (topModel, topEffect) {
 		m.data, m.loaded, m.fault = msg.data, true, ""
 	case topActed:
 		return m.acted(msg)
-	case topPress:
+	case keyPress:
 		if m.prompt != nil {
 			return m.answer(msg)
 		}
@@ -103,13 +103,13 @@ func (m topModel) update(msg topMessage) (topModel, topEffect) {
 	return m, topEffect{}
 }
 
-// acted tells what came of an act.
+// acted shows the result of an action.
 func (m topModel) acted(msg topActed) (topModel, topEffect) {
 	if msg.err != nil {
 		m.note = printable("not done: " + msg.err.Error())
 		return m, topEffect{}
 	}
-	m.stands = &topStanding{msg.act.key, msg.done}
+	m.standing = &topStanding{msg.act.key, msg.done}
 	m.note = ""
 	if !msg.done.changed {
 		return m, topEffect{}
@@ -119,10 +119,10 @@ func (m topModel) acted(msg topActed) (topModel, topEffect) {
 		where = "on this node only"
 	}
 	m.note = fmt.Sprintf("%s %s under %s, %s", done(msg.act.change), msg.act.key.masked, plural(len(msg.done.limits), "limit"), where)
-	return m, topEffect{look: true}
+	return m, topEffect{fetch: true}
 }
 
-// done is what was done, in the past.
+// done returns the past tense of an action.
 func done(c proxy.KeyChange) string {
 	switch c.Action {
 	case proxy.KeyBan:
@@ -133,8 +133,8 @@ func done(c proxy.KeyChange) string {
 	return "reset"
 }
 
-// press does what a key stands for while nothing is asked.
-func (m topModel) press(p topPress) (topModel, topEffect) {
+// press handles a key press while no prompt is open.
+func (m topModel) press(p keyPress) (topModel, topEffect) {
 	switch p.name {
 	case "up", "down", "pgup", "pgdn", "home", "end":
 		m.move(p.name)
@@ -146,7 +146,7 @@ func (m topModel) press(p topPress) (topModel, topEffect) {
 		m.page = (m.page + 1) % pageCount
 		return m, topEffect{}
 	case "esc":
-		m.help, m.stands, m.note = false, nil, ""
+		m.help, m.standing, m.note = false, nil, ""
 		return m, topEffect{}
 	case "ctrl-c":
 		return m, topEffect{end: true}
@@ -160,7 +160,7 @@ func (m topModel) press(p topPress) (topModel, topEffect) {
 		m.help = !m.help
 	case ' ', 'p':
 		m.paused = !m.paused
-		return m, topEffect{look: !m.paused}
+		return m, topEffect{fetch: !m.paused}
 	case 's':
 		m.order = byRequests - m.order
 	case 'k':
@@ -175,7 +175,7 @@ func (m topModel) press(p topPress) (topModel, topEffect) {
 	return m, topEffect{}
 }
 
-// begin begins what a letter stands for, with the key that is selected.
+// begin starts the action of a letter on the selected key.
 func (m topModel) begin(letter rune) (topModel, topEffect) {
 	row, found := m.selected()
 	if !found || row.key == nil {
@@ -191,7 +191,7 @@ func (m topModel) begin(letter rune) (topModel, topEffect) {
 	return m, topEffect{}
 }
 
-// selected is the row of this page that is selected: the first where the one that was is
+// selected returns the selected row of the current page, or the first row if that one is
 // gone.
 func (m topModel) selected() (topRow, bool) {
 	rows := m.data.table(m.page, m.order).rows
@@ -201,7 +201,7 @@ func (m topModel) selected() (topRow, bool) {
 	return rows[m.at(rows)], true
 }
 
-// at is which of rows is selected.
+// at returns the index of the selected row.
 func (m topModel) at(rows []topRow) int {
 	return max(slices.IndexFunc(rows, func(r topRow) bool { return r.id == m.chosen[m.page] }), 0)
 }
@@ -217,7 +217,7 @@ func (m *topModel) move(how string) {
 	m.chosen[m.page] = rows[min(max(to, 0), len(rows)-1)].id
 }
 
-// helpText is what each key does.
+// helpText returns the help for the keys.
 func helpText() []string {
 	return strings.Split(`1 to 5, tab, left, right   another page
 up, down, j, k, page up, page down, home, end   another row

@@ -47,7 +47,7 @@ func sample() topData {
 func shown() topModel {
 	m := topModel{source: "127.0.0.1:9901"}
 	m, _ = m.update(topSize{100, 24})
-	m, _ = m.update(topLooked{data: sample()})
+	m, _ = m.update(topFetched{data: sample()})
 	return m
 }
 
@@ -55,11 +55,11 @@ func shown() topModel {
 func presses(m topModel, keys string) (topModel, topEffect) {
 	var e topEffect
 	for keys != "" {
-		p := topPress{letter: []rune(keys)[0]}
+		p := keyPress{letter: []rune(keys)[0]}
 		keys = keys[len(string(p.letter)):]
 		if p.letter == '<' {
 			name, rest, _ := strings.Cut(keys, ">")
-			p, keys = topPress{name: name}, rest
+			p, keys = keyPress{name: name}, rest
 		}
 		m, e = m.update(p)
 	}
@@ -125,7 +125,7 @@ func TestTop_SelectsRows(t *testing.T) {
 		}
 	}
 	m, _ = presses(m, "<down>")
-	m, _ = m.update(topLooked{data: topData{}})
+	m, _ = m.update(topFetched{data: topData{}})
 	if _, found := m.selected(); found {
 		t.Error("a row of nothing is selected")
 	}
@@ -133,7 +133,7 @@ func TestTop_SelectsRows(t *testing.T) {
 	if m.prompt != nil || !strings.Contains(m.note, "no key is selected") {
 		t.Errorf("without keys there is a prompt, or %q", m.note)
 	}
-	m, _ = m.update(topLooked{data: sample()})
+	m, _ = m.update(topFetched{data: sample()})
 	if row, _ := m.selected(); row.key.id != "id:busy" {
 		t.Errorf("the selection came back as %+v", row)
 	}
@@ -191,14 +191,14 @@ func TestTop_TellsWhatWasDone(t *testing.T) {
 	}}}
 	m, e = m.update(topActed{act: *e.act, done: stands})
 	for _, want := range []string{"phone: phone=bad", "sms.phone  5/1h  5     0     1m30s", "note: a note"} {
-		if !strings.Contains(text(m), want) || e.look {
+		if !strings.Contains(text(m), want) || e.fetch {
 			t.Errorf("no %q in\n%s", want, text(m))
 		}
 	}
 	stands.changed, stands.everywhere = true, true
 	ban := topAct{keyOfRow{masked: "phone=bad"}, proxy.KeyChange{Action: proxy.KeyBan, For: proxy.Span(time.Hour)}}
 	m, e = m.update(topActed{act: ban, done: stands})
-	if want := "banned for 1h: phone=bad under 1 limit, on every node"; m.note != want || !e.look {
+	if want := "banned for 1h: phone=bad under 1 limit, on every node"; m.note != want || !e.fetch {
 		t.Errorf("says %q and does %+v, want %q and to look", m.note, e, want)
 	}
 	stands.everywhere = false
@@ -209,10 +209,10 @@ func TestTop_TellsWhatWasDone(t *testing.T) {
 		}
 	}
 	m, e = m.update(topActed{act: ban, err: errors.New("the token of support may only read\x1b[2J")})
-	if want := "not done: the token of support may only read?[2J"; m.note != want || e.look {
+	if want := "not done: the token of support may only read?[2J"; m.note != want || e.fetch {
 		t.Errorf("says %q, want %q", m.note, want)
 	}
-	if m, _ = presses(m, "<esc>"); m.note != "" || m.stands != nil {
+	if m, _ = presses(m, "<esc>"); m.note != "" || m.standing != nil {
 		t.Errorf("after esc there is still\n%s", text(m))
 	}
 }
@@ -225,16 +225,16 @@ func TestTop_EndsStopsAndHelps(t *testing.T) {
 		}
 	}
 	m, e := presses(m, " ")
-	if e.look || !strings.Contains(text(m), ", stopped") {
+	if e.fetch || !strings.Contains(text(m), ", stopped") {
 		t.Errorf("stopped, it does %+v and shows\n%s", e, text(m))
 	}
-	if _, e := presses(m, "p"); !e.look {
+	if _, e := presses(m, "p"); !e.fetch {
 		t.Error("going on, it does not look")
 	}
 	if m, _ = presses(m, "?"); !strings.Contains(text(m), "another page") || !strings.Contains(text(m), "audit trail") {
 		t.Errorf("help is\n%s", text(m))
 	}
-	m, _ = m.update(topLooked{err: errors.New("ask a running weir: refused")})
+	m, _ = m.update(topFetched{err: errors.New("ask a running weir: refused")})
 	if !strings.Contains(text(m), "ask a running weir: refused") || !strings.Contains(text(m), "phone=bad") {
 		t.Errorf("without an answer it shows\n%s\nwant why, and what was told last", text(m))
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/weir-proxy/weir/proxy/admin"
 )
 
-// nodeTable has each node that lives: which one leads, whether configurations differ, and
-// whether it has told what it sees.
+// nodeTable lists the live nodes: the leader, configuration drift, and whether each has
+// sent its statistics.
 func (d topData) nodeTable() topTable {
 	t := topTable{columns: []string{"NODE", "STATE", "LEADS", "GENERATION", "CONFIG", "ADDRESS", "VERSION", "UP"}, empty: "no node is known"}
 	for _, m := range d.nodes.Nodes {
@@ -18,7 +18,7 @@ func (d topData) nodeTable() topTable {
 		if m.Drift {
 			state = "serves another config"
 		}
-		if said, asked := d.saidOf(m.ID); asked && said != "ok" {
+		if said, asked := d.replyOf(m.ID); asked && said != "ok" {
 			state = cmp.Or(said, "no answer")
 		}
 		leads := ""
@@ -37,8 +37,8 @@ func (d topData) nodeTable() topTable {
 	return t
 }
 
-// saidOf is what a node said when it was asked for keys.
-func (d topData) saidOf(id string) (said string, asked bool) {
+// replyOf returns the reply of a node to the last query.
+func (d topData) replyOf(id string) (said string, asked bool) {
 	i := slices.IndexFunc(d.top.Nodes, func(n admin.NodeAnswer) bool { return n.Node == id })
 	if i < 0 {
 		return "", false
@@ -46,7 +46,7 @@ func (d topData) saidOf(id string) (said string, asked bool) {
 	return d.top.Nodes[i].Said, true
 }
 
-// upstreamTable has each target of each upstream.
+// upstreamTable lists the targets of all upstreams.
 func (d topData) upstreamTable() topTable {
 	t := topTable{columns: []string{"UPSTREAM", "TARGET", "STATE", "HEALTHY ON", "ERRORS", "REQUESTS", "IN FLIGHT", "WAITING"}, empty: "no route forwards to an upstream"}
 	for _, u := range d.upstreams.Upstreams {
@@ -69,7 +69,7 @@ func (d topData) upstreamTable() topTable {
 	return t
 }
 
-// summary says how all of it is in a line.
+// summary returns the overall state in one line.
 func (d topData) summary() string {
 	drift, silent := 0, 0
 	for _, m := range d.nodes.Nodes {

@@ -9,21 +9,21 @@ import (
 	"github.com/weir-proxy/weir/proxy"
 )
 
-// mostTyped is how many letters an operator may answer with.
-const mostTyped = 200
+// maxInput is the maximum length of an answer.
+const maxInput = 200
 
-// A topQuestion is what a prompt asks next.
+// A topQuestion is the next question of a prompt.
 type topQuestion int
 
 // The questions, in their order.
 const (
-	askFor    topQuestion = iota // how long a ban is
-	askReason                    // why, for the audit trail
-	askSure                      // whether it is to be done
+	askFor    topQuestion = iota // the duration of a ban
+	askReason                    // the reason, for the audit trail
+	askSure                      // confirmation
 )
 
-// A topPrompt asks an operator what is needed to change a key. It is not changed: each
-// answer makes another one.
+// A topPrompt asks the operator for the details of a change. It is immutable: each
+// answer returns a new one.
 type topPrompt struct {
 	action proxy.KeyAction
 	key    keyOfRow
@@ -31,7 +31,7 @@ type topPrompt struct {
 	typed  string // so far
 	span   proxy.Span
 	reason string
-	fault  string // what is wrong with the last answer
+	fault  string // error in the last answer
 }
 
 func newTopPrompt(action proxy.KeyAction, k keyOfRow) *topPrompt {
@@ -42,7 +42,7 @@ func newTopPrompt(action proxy.KeyAction, k keyOfRow) *topPrompt {
 	return p
 }
 
-// text is the line that the operator reads.
+// text returns the line that is shown.
 func (p topPrompt) text() string {
 	fault := ""
 	if p.fault != "" {
@@ -57,7 +57,7 @@ func (p topPrompt) text() string {
 	return fmt.Sprintf("%s %s under all limits that count by %s, because of %q? y or n%s", p.doing(), p.key.masked, p.key.name, p.reason, fault)
 }
 
-// doing is what is about to be done.
+// doing describes the pending action.
 func (p topPrompt) doing() string {
 	switch p.action {
 	case proxy.KeyBan:
@@ -71,8 +71,8 @@ func (p topPrompt) doing() string {
 	return "Reset"
 }
 
-// answer is m after a key was pressed while something is asked.
-func (m topModel) answer(p topPress) (topModel, topEffect) {
+// answer handles a key press while a prompt is open.
+func (m topModel) answer(p keyPress) (topModel, topEffect) {
 	next := *m.prompt
 	next.fault = ""
 	m.prompt = &next
@@ -88,13 +88,13 @@ func (m topModel) answer(p topPress) (topModel, topEffect) {
 	case p.name == "backspace":
 		_, n := utf8.DecodeLastRuneInString(next.typed)
 		next.typed = next.typed[:len(next.typed)-n]
-	case p.letter != 0 && unicode.IsPrint(p.letter) && utf8.RuneCountInString(next.typed) < mostTyped:
+	case p.letter != 0 && unicode.IsPrint(p.letter) && utf8.RuneCountInString(next.typed) < maxInput:
 		next.typed += string(p.letter)
 	}
 	return m, topEffect{}
 }
 
-// entered takes what was typed as the answer.
+// entered accepts the typed answer.
 func (p *topPrompt) entered() {
 	text := strings.TrimSpace(p.typed)
 	switch p.asks {
@@ -113,8 +113,8 @@ func (p *topPrompt) entered() {
 	p.asks, p.typed = p.asks+1, ""
 }
 
-// confirm does what was asked for, or not.
-func (m topModel) confirm(p topPress) (topModel, topEffect) {
+// confirm carries out the action or cancels it.
+func (m topModel) confirm(p keyPress) (topModel, topEffect) {
 	switch p.letter {
 	case 'y', 'Y':
 		change := proxy.KeyChange{Action: m.prompt.action, For: m.prompt.span, Reason: m.prompt.reason}

@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	// topKeys is how many keys of each limit are asked for.
+	// topKeys is the number of keys fetched for each limit.
 	topKeys = 50
-	// topWithin is how long may be waited for what is shown, or done.
-	topWithin = 10 * time.Second
+	// topTimeout bounds each fetch and each action.
+	topTimeout = 10 * time.Second
 )
 
-// A topSource is where top is told what it shows, and what does what it is told.
+// A topSource fetches the data of top and carries out its actions.
 type topSource struct {
 	client       admin.Client
 	route, limit string // of keys; empty: all
@@ -36,9 +36,9 @@ type topData struct {
 	statistic admin.Statistics
 }
 
-// fetch asks for all of it at once. An error is the first of what could not be told.
+// fetch fetches all data concurrently. It returns the first error.
 func (s topSource) fetch(ctx context.Context) (topData, error) {
-	ctx, cancel := context.WithTimeout(ctx, topWithin)
+	ctx, cancel := context.WithTimeout(ctx, topTimeout)
 	defer cancel()
 	d := topData{minutes: s.minutes}
 	all := []func() error{
@@ -68,9 +68,9 @@ func (s topSource) fetch(ctx context.Context) (topData, error) {
 	return d, nil
 }
 
-// do changes a key, or says how it stands when c has no action.
+// do changes a key, or looks it up if c has no action.
 func (s topSource) do(ctx context.Context, c proxy.KeyChange) (topDone, error) {
-	ctx, cancel := context.WithTimeout(ctx, topWithin)
+	ctx, cancel := context.WithTimeout(ctx, topTimeout)
 	defer cancel()
 	if c.Action == "" {
 		standing, err := s.client.Standing(ctx, c.KeyQuery)
@@ -80,7 +80,7 @@ func (s topSource) do(ctx context.Context, c proxy.KeyChange) (topDone, error) {
 	return topDone{limits: r.Changed, notes: r.Notes, at: r.At, changed: true, everywhere: r.Everywhere}, err
 }
 
-// A topDone is how a key stands, perhaps since it was changed.
+// A topDone is the state of a key after an action.
 type topDone struct {
 	limits     []proxy.LimitStanding
 	notes      []string

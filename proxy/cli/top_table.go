@@ -24,30 +24,30 @@ const (
 	pageCount
 )
 
-// title is what the page is called.
+// title returns the title of the page.
 func (p topPage) title() string {
 	return [...]string{"Keys", "Limits", "Routes", "Nodes", "Upstreams"}[p]
 }
 
 // A topRow is one line of a table.
 type topRow struct {
-	id    string // tells it apart, whichever place it has
+	id    string // identifies the row when the order changes
 	cells []string
-	bad   bool      // it wants to be looked at
-	key   *keyOfRow // nil where no key is meant
+	bad   bool      // needs attention
+	key   *keyOfRow // nil if the row is not about a key
 }
 
 // A keyOfRow is a key that can be looked up and changed.
 type keyOfRow struct{ name, id, masked string }
 
-// A topTable is a page with what is on it; the columns that matter most come first.
+// A topTable is the content of a page; the most important columns come first.
 type topTable struct {
 	columns []string
 	rows    []topRow
-	empty   string // what is said when there are none
+	empty   string // shown if there are no rows
 }
 
-// table is what page shows of d.
+// table returns the table of a page.
 func (d topData) table(page topPage, order topOrder) topTable {
 	switch page {
 	case pageLimits:
@@ -62,7 +62,7 @@ func (d topData) table(page topPage, order topOrder) topTable {
 	return d.keyTable(order)
 }
 
-// A topOrder is by what keys are ordered.
+// A topOrder is the order of keys.
 type topOrder int
 
 // The orders.
@@ -71,7 +71,7 @@ const (
 	byRequests
 )
 
-// keyTable has each key that a limit has seen or refused most.
+// keyTable lists the keys with most requests or most refusals.
 func (d topData) keyTable(order topOrder) topTable {
 	t := topTable{columns: []string{"LIMIT", "KEY", "REFUSED", "REQUESTS", "HASH"}, empty: "no requests with a limit in the last minutes"}
 	type entry struct {
@@ -109,7 +109,8 @@ func (d topData) keyTable(order topOrder) topTable {
 	return t
 }
 
-// countOf is how often a key was seen: 7, or 5-7 where it may be less.
+// countOf returns the count of a key: 7, or a range such as 5-7 if it is an
+// estimate.
 func countOf(k admin.TopKey) string {
 	if k.Error > 0 {
 		return fmt.Sprintf("%d-%d", max(k.Count-k.Error, 0), k.Count)
@@ -124,7 +125,7 @@ func inMode(mode string) string {
 	return " (" + mode + ")"
 }
 
-// limitTable has each limit, those that refuse most first.
+// limitTable lists the limits, those with most refusals first.
 func (d topData) limitTable() topTable {
 	t := topTable{columns: []string{"LIMIT", "REFUSED", "REQUESTS", "SHARE", "RATES", "REFUSED MOST", "MODE", "KEY"}, empty: "no route has a limit"}
 	seen := map[string]admin.TopLimit{}
@@ -152,7 +153,7 @@ func (d topData) limitTable() topTable {
 	return t
 }
 
-// share is a part of a whole; "-" where there is none.
+// share returns a percentage; "-" if whole is 0.
 func share(part, whole int64) string {
 	if whole <= 0 {
 		return "-"
@@ -160,7 +161,7 @@ func share(part, whole int64) string {
 	return fmt.Sprintf("%.0f %%", 100*float64(part)/float64(whole))
 }
 
-// routeTable has each route, those with most requests first.
+// routeTable lists the routes, those with most requests first.
 func (d topData) routeTable() topTable {
 	t := topTable{columns: []string{"ROUTE", "LAST MINUTE", "REQUESTS", "REFUSALS", "MATCH", "UPSTREAM", "WITHOUT REDIS"}, empty: "no routes are served"}
 	type sums struct{ last, requests, refused, unavailable int64 }
@@ -196,16 +197,17 @@ func (d topData) routeTable() topTable {
 	return t
 }
 
-// isLast reports whether m is the last minute that is over, as far as it is added up.
+// isLast reports whether m is the last complete minute.
 func (d topData) isLast(m admin.Minute) bool {
 	last := d.statistic.Minutes[len(d.statistic.Minutes)-1]
-	return m.At.Equal(last.At) && d.at.Sub(m.At) < addedUp
+	return m.At.Equal(last.At) && d.at.Sub(m.At) < aggregationDelay
 }
 
-// addedUp is how long after its beginning a minute is added up at the latest.
-const addedUp = 3 * time.Minute
+// aggregationDelay is the longest time from the start of a minute until its statistics
+// are complete.
+const aggregationDelay = 3 * time.Minute
 
-// printable is text with nothing in it that a terminal acts upon.
+// printable replaces control characters in text.
 func printable(text string) string {
 	return strings.Map(func(c rune) rune {
 		if unicode.IsPrint(c) {
@@ -215,7 +217,7 @@ func printable(text string) string {
 	}, text)
 }
 
-// ago is how long it is since a time.
+// ago returns the time since at.
 func ago(at, now time.Time) string {
 	if at.IsZero() {
 		return "-"

@@ -9,18 +9,18 @@ import (
 	"github.com/gdamore/tcell/v2"
 )
 
-// A topTerminal shows a model on a terminal, and does what it asks for.
+// A topTerminal shows a model on a terminal and carries out its effects.
 type topTerminal struct {
 	tcell.Screen
-	source  topSource
-	model   topModel
-	happens chan topMessage
-	looking bool // the answer is on its way
-	work    sync.WaitGroup
+	source   topSource
+	model    topModel
+	messages chan topMessage
+	fetching bool // a fetch is in progress
+	work     sync.WaitGroup
 }
 
-// showTop shows what source says until the operator or ctx ends it. The terminal is left
-// as it was.
+// showTop shows the data of source until the operator quits or ctx is done. It restores
+// the terminal.
 func showTop(ctx context.Context, source topSource, every time.Duration) error {
 	screen, err := tcell.NewScreen()
 	if err == nil {
@@ -33,41 +33,41 @@ func showTop(ctx context.Context, source topSource, every time.Duration) error {
 	return runTop(ctx, screen, source, every)
 }
 
-// runTop is showTop on a screen that is ready.
+// runTop is showTop on an initialized screen.
 func runTop(ctx context.Context, screen tcell.Screen, source topSource, every time.Duration) error {
 	ctx, cancel := context.WithCancel(ctx)
-	s := &topTerminal{Screen: screen, source: source, happens: make(chan topMessage), model: topModel{source: source.client.Address}}
+	s := &topTerminal{Screen: screen, source: source, messages: make(chan topMessage), model: topModel{source: source.client.Address}}
 	defer s.work.Wait()
 	defer cancel()
 	events, quit := make(chan tcell.Event), make(chan struct{})
 	s.work.Go(func() { screen.ChannelEvents(events, quit) })
 	defer func() {
 		close(quit)
-		for range events { // which ends when the screen's reader has seen quit
+		for range events { // ends when the reader of the screen has stopped
 		}
 	}()
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	s.model.width, s.model.height = screen.Size()
-	s.do(ctx, topEffect{look: true})
+	s.do(ctx, topEffect{fetch: true})
 	for {
 		s.draw()
 		var message topMessage
 		select {
 		case event, open := <-events:
 			if _, gone := event.(*tcell.EventError); gone || !open {
-				return nil // there is no terminal any more
+				return nil // the terminal is gone
 			}
 			message = messageOf(event)
 			if _, resized := message.(topSize); resized {
 				screen.Sync()
 			}
-		case message = <-s.happens:
-			if _, looked := message.(topLooked); looked {
-				s.looking = false
+		case message = <-s.messages:
+			if _, looked := message.(topFetched); looked {
+				s.fetching = false
 			}
 		case <-tick.C:
-			s.do(ctx, topEffect{look: !s.model.paused})
+			s.do(ctx, topEffect{fetch: !s.model.paused})
 		case <-ctx.Done():
 			return nil
 		}
@@ -82,31 +82,31 @@ func runTop(ctx context.Context, screen tcell.Screen, source topSource, every ti
 	}
 }
 
-// do begins what is to be done; what comes of it happens later.
+// do starts an effect; its result arrives as a message.
 func (s *topTerminal) do(ctx context.Context, e topEffect) {
-	if e.look && !s.looking {
-		s.looking = true
+	if e.fetch && !s.fetching {
+		s.fetching = true
 		s.work.Go(func() {
 			data, err := s.source.fetch(ctx)
-			s.tell(ctx, topLooked{data, err})
+			s.handle(ctx, topFetched{data, err})
 		})
 	}
 	if act := e.act; act != nil {
 		s.work.Go(func() {
 			done, err := s.source.do(ctx, act.change)
-			s.tell(ctx, topActed{*act, done, err})
+			s.handle(ctx, topActed{*act, done, err})
 		})
 	}
 }
 
-func (s *topTerminal) tell(ctx context.Context, m topMessage) {
+func (s *topTerminal) handle(ctx context.Context, m topMessage) {
 	select {
-	case s.happens <- m:
+	case s.messages <- m:
 	case <-ctx.Done():
 	}
 }
 
-// draw puts the model on the screen.
+// draw draws the model on the screen.
 func (s *topTerminal) draw() {
 	s.Clear()
 	for y, line := range s.model.view() {
@@ -131,7 +131,7 @@ func styleOf(s topStyle) tcell.Style {
 	return style
 }
 
-// messageOf is what an event means; nil for nothing.
+// messageOf converts an event to a message; nil for none.
 func messageOf(event tcell.Event) topMessage {
 	switch event := event.(type) {
 	case *tcell.EventResize:
@@ -144,10 +144,10 @@ func messageOf(event tcell.Event) topMessage {
 			tcell.KeyBackspace: "backspace", tcell.KeyBackspace2: "backspace", tcell.KeyCtrlC: "ctrl-c",
 		}
 		if name := names[event.Key()]; name != "" {
-			return topPress{name: name}
+			return keyPress{name: name}
 		}
 		if event.Key() == tcell.KeyRune {
-			return topPress{letter: event.Rune()}
+			return keyPress{letter: event.Rune()}
 		}
 	}
 	return nil

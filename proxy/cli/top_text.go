@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// printTop writes all pages one after the other.
+// printTop writes all pages, one after the other.
 func printTop(out io.Writer, d topData) error {
 	var err error
 	printf := func(format string, values ...any) {

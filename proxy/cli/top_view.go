@@ -8,7 +8,7 @@ import (
 	"github.com/rivo/uniseg"
 )
 
-// A topStyle is how a line looks.
+// A topStyle is the style of a line.
 type topStyle int
 
 // The styles.
@@ -27,19 +27,19 @@ type topLine struct {
 }
 
 const (
-	// leastWidth and leastHeight are of a terminal that shows something useful.
-	leastWidth, leastHeight = 40, 8
+	// minWidth and minHeight are the smallest terminal that is supported.
+	minWidth, minHeight = 40, 8
 	// readable is how far columns may be cut where there is no room, and columnGap how far
 	// they are apart.
 	readable, columnGap = 14, 2
-	// aroundRows is how many lines there are at least, beside what is below the table:
+	// reservedLines is how many lines there are at least, beside what is below the table:
 	// four above it, its columns and one row, and two last ones.
-	aroundRows = 8
+	reservedLines = 8
 )
 
-// view is the screen, line by line: never more than fit, and none wider.
+// view returns the lines of the screen, cut to its size.
 func (m topModel) view() []topLine {
-	if m.width < leastWidth || m.height < leastHeight {
+	if m.width < minWidth || m.height < minHeight {
 		return []topLine{{cut(fmt.Sprintf("%dx%d is too small", m.width, m.height), m.width), plainLine}}
 	}
 	now := "looking"
@@ -60,8 +60,8 @@ func (m topModel) view() []topLine {
 	}
 	lines = append(lines, topLine{m.tabs(), plainLine}, topLine{})
 	below := m.below()
-	if len(below) > m.height-aroundRows {
-		below = below[:m.height-aroundRows]
+	if len(below) > m.height-reservedLines {
+		below = below[:m.height-reservedLines]
 	}
 	lines = append(lines, m.rows(m.height-len(lines)-len(below)-2)...)
 	for len(lines) < m.height-len(below)-2 {
@@ -75,7 +75,7 @@ func (m topModel) view() []topLine {
 	return lines
 }
 
-// tabs are the pages, with the one that is shown in brackets.
+// tabs returns the titles of the pages, the current one in brackets.
 func (m topModel) tabs() string {
 	var all []string
 	for page := range pageCount {
@@ -97,7 +97,8 @@ func (m topModel) tabs() string {
 	return strings.Join(all, "")
 }
 
-// rows are the table of this page in so many lines, with the selected row in sight.
+// rows returns the table of the current page in at most room lines, scrolled to the
+// selected row.
 func (m topModel) rows(room int) []topLine {
 	t := m.data.table(m.page, m.order)
 	switch {
@@ -123,8 +124,8 @@ func (m topModel) rows(room int) []topLine {
 	return lines
 }
 
-// widths are those of the columns, from the first on, as many as fit into width: what is
-// longer than readable is cut before a column is left out.
+// widths returns the widths of the columns that fit into width. Columns longer than
+// readable are cut before a column is left out.
 func (t topTable) widths(width int) []int {
 	widths := make([]int, len(t.columns))
 	for i, name := range t.columns {
@@ -148,7 +149,7 @@ func (t topTable) widths(width int) []int {
 	return widths
 }
 
-// total is how wide columns are together, none of them wider than most.
+// total returns the sum of the widths, each at most most.
 func total(widths []int, most int) int {
 	n := columnGap * (len(widths) - 1)
 	for _, w := range widths {
@@ -157,7 +158,7 @@ func total(widths []int, most int) int {
 	return n
 }
 
-// line is cells in columns.
+// line formats cells in columns.
 func (t topTable) line(cells []string, widths []int) string {
 	var b strings.Builder
 	for i, width := range widths {
@@ -170,7 +171,7 @@ func (t topTable) line(cells []string, widths []int) string {
 	return b.String()
 }
 
-// below are the lines under the table: help, or how a key stands.
+// below returns the lines below the table: help, or the state of a key.
 func (m topModel) below() []topLine {
 	var lines []topLine
 	switch {
@@ -178,12 +179,12 @@ func (m topModel) below() []topLine {
 		for _, text := range helpText() {
 			lines = append(lines, topLine{text, plainLine})
 		}
-	case m.stands != nil:
-		lines = append(lines, topLine{m.stands.key.name + ": " + m.stands.key.masked, headLine})
+	case m.standing != nil:
+		lines = append(lines, topLine{m.standing.key.name + ": " + m.standing.key.masked, headLine})
 		var text strings.Builder
-		k := keysText{w: &text, at: m.stands.at}
-		k.limits(m.stands.limits)
-		k.notes(m.stands.notes)
+		k := keysText{w: &text, at: m.standing.at}
+		k.limits(m.standing.limits)
+		k.notes(m.standing.notes)
 		for line := range strings.Lines(text.String()) {
 			if line = printable(strings.TrimRight(line, "\n")); line != "" && !strings.Contains(line, "  hash ") {
 				lines = append(lines, topLine{line, plainLine})
@@ -193,7 +194,7 @@ func (m topModel) below() []topLine {
 	return lines
 }
 
-// lastLines are what is asked or told, and what keys do.
+// lastLines returns the prompt or note, and the key hints.
 func (m topModel) lastLines() []topLine {
 	help := topLine{"q end  tab page  up/down row  s order  enter standing  b ban  r reset  u unban  ? help", dimLine}
 	if m.prompt != nil {
@@ -202,7 +203,7 @@ func (m topModel) lastLines() []topLine {
 	return []topLine{{m.note, headLine}, help}
 }
 
-// cut is text, no wider than width.
+// cut truncates text to width.
 func cut(text string, width int) string {
 	if uniseg.StringWidth(text) <= width {
 		return text

@@ -34,7 +34,7 @@ func TestTopView_FitsAnySize(t *testing.T) {
 				}
 				chosen = chosen || line.style == chosenLine
 			}
-			if width < leastWidth || height < leastHeight {
+			if width < minWidth || height < minHeight {
 				continue
 			}
 			if !chosen || !strings.HasPrefix(lines[len(lines)-1].text, "q end") || len(lines) != height {
@@ -49,7 +49,7 @@ func TestTopView_WithoutAnything(t *testing.T) {
 	if got := text(m); !strings.Contains(got, "weir top  a  looking") {
 		t.Errorf("before the first answer it shows\n%s", got)
 	}
-	m, _ = m.update(topLooked{})
+	m, _ = m.update(topFetched{})
 	for page := range pageCount {
 		m.page = page
 		if empty := m.data.table(page, byRefused).empty; empty == "" || !strings.Contains(text(m), empty) {

@@ -13,12 +13,12 @@ import (
 
 type versionCommand struct{}
 
-// Run prints which weir this is and what it was built with.
+// Run prints the version and the build information.
 func (versionCommand) Run(w Env) error {
 	return printBuild(w.Stdout, readBuild())
 }
 
-// A versionFlag is --version: as the command, for those who know it as a flag.
+// A versionFlag is the flag --version, which does the same as the command.
 type versionFlag bool
 
 // BeforeReset implements kong's hook: the version is printed, and nothing else done.
@@ -28,8 +28,8 @@ func (versionFlag) BeforeReset(app *kong.Kong) error {
 	return err
 }
 
-// What the linker was told of the build, for one without a repository beside it:
-// -X github.com/weir-proxy/weir/proxy/cli.version=v1.2.3. Empty if nothing.
+// The version and revision set by the linker, for builds outside a repository:
+// -X github.com/weir-proxy/weir/proxy/cli.version=v1.2.3. They may be empty.
 var version, revision string
 
 func printBuild(out io.Writer, b node.Build) error {
@@ -37,7 +37,7 @@ func printBuild(out io.Writer, b node.Build) error {
 	return err
 }
 
-// readBuild is what the binary knows of its own making.
+// readBuild returns the build information of the binary.
 func readBuild() node.Build {
 	b := node.Build{Version: "(devel)", Commit: "unknown", Go: "unknown"}
 	info, ok := debug.ReadBuildInfo()

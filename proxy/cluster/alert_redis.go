@@ -18,7 +18,7 @@ var (
 	doneScript string
 )
 
-// redisAlerts is the alertQueue that the nodes of a cluster share.
+// redisAlerts is the alert queue of a cluster.
 type redisAlerts struct {
 	fence  fence
 	prefix string
@@ -40,7 +40,7 @@ func (q *redisAlerts) raise(ctx context.Context, t Term, a Alert, repeat time.Du
 		return false, false, err
 	}
 	keys := []string{q.prefix + "alerted:" + a.subject(), q.key()}
-	reply, err := q.fence.run(ctx, q.raised, t, keys, text, repeat.Milliseconds(), mostQueued, (2 * sendWithin).Milliseconds())
+	reply, err := q.fence.run(ctx, q.raised, t, keys, text, repeat.Milliseconds(), maxQueuedAlerts, (2 * alertLifetime).Milliseconds())
 	if err != nil {
 		return false, false, fmt.Errorf("raise an alert: %w", err)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/cluster"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -102,7 +103,7 @@ func newTestAlerter(t *testing.T, s *cluster.Statistics, rdb redis.UniversalClie
 func (a *testAlerter) runs(term cluster.Term, n int, result string) {
 	a.t.Helper()
 	task := a.Task()
-	eventually(a.t, fmt.Sprint(n, " alerts ", result), func() bool {
+	await.Until(a.t, fmt.Sprint(n, " alerts ", result), func() bool {
 		if _, err := task.Run(a.t.Context(), term); errors.Is(err, cluster.ErrDeposed) {
 			a.t.Fatal(err)
 		}

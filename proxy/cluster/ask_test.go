@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/cluster"
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -26,14 +27,14 @@ func answering(t *testing.T, rdb redis.UniversalClient, n *cluster.Node, see fun
 	var run sync.WaitGroup
 	run.Go(func() { n.Answer(ctx, func(_ context.Context, q cluster.Question) cluster.Seen { return see(q) }) })
 	t.Cleanup(func() { cancel(); run.Wait() })
-	eventually(t, n.ID()+" hears questions", func() bool { return rdb.PubSubNumSub(t.Context(), channel).Val()[channel] > before })
+	await.Until(t, n.ID()+" hears questions", func() bool { return rdb.PubSubNumSub(t.Context(), channel).Val()[channel] > before })
 }
 
 // heard asks until so many nodes say something, as a machine that is busy may have others
 // be late.
 func heard(t *testing.T, from *cluster.Node, q cluster.Question, n int) (all []cluster.Reply) {
 	t.Helper()
-	eventually(t, "nodes answer", func() bool {
+	await.Until(t, "nodes answer", func() bool {
 		var err error
 		if all, err = from.Ask(t.Context(), q); err != nil {
 			t.Fatal(err)
@@ -66,7 +67,7 @@ func TestAsk_HearsAllOthersAndNamesThoseThatAreSilent(t *testing.T) {
 	b, _ := joined(t, dial(t, s.Addr), "b")
 	c, _ := joined(t, dial(t, s.Addr), "c")
 	joined(t, dial(t, s.Addr), "d") // answers nobody
-	eventually(t, "all are known", func() bool { return a.Live() == 4 })
+	await.Until(t, "all are known", func() bool { return a.Live() == 4 })
 	answering(t, rdb, b, remembers("one"))
 	answering(t, rdb, c, remembers("other"))
 
@@ -88,7 +89,7 @@ func TestAsk_HearsAllOthersAndNamesThoseThatAreSilent(t *testing.T) {
 func TestAsk_OfOneAloneAsksNobody(t *testing.T) {
 	s := redistest.Start(t)
 	a, _ := joined(t, dial(t, s.Addr), "a")
-	eventually(t, "a is known", func() bool {
+	await.Until(t, "a is known", func() bool {
 		members, err := a.Nodes(t.Context())
 		return err == nil && len(members) == 1
 	})
@@ -136,7 +137,7 @@ func TestAnswer_IsBounded(t *testing.T) {
 		t.Errorf("a said %q, %v; want that it was too long", r.Said, err)
 	}
 	joined(t, dial(t, s.Addr), "b")
-	eventually(t, "both are known", func() bool { return a.Live() == 2 })
+	await.Until(t, "both are known", func() bool { return a.Live() == 2 })
 	if _, err := a.Ask(t.Context(), cluster.Question{Decisions: &proxy.DecisionQuery{RequestID: strings.Repeat("a", 9<<10)}}); err == nil {
 		t.Error("a question of 9 KB is asked")
 	}
@@ -148,12 +149,12 @@ func TestAnswer_LeavesNothingBehind(t *testing.T) {
 	rdb := dial(t, s.Addr)
 	a, _ := joined(t, rdb, "a")
 	b, _ := joined(t, dial(t, s.Addr), "b")
-	eventually(t, "both are known", func() bool { return a.Live() == 2 })
+	await.Until(t, "both are known", func() bool { return a.Live() == 2 })
 	answering(t, rdb, b, remembers("one"))
 	if err := rdb.Publish(t.Context(), "test:{cluster}:questions", `{"id":"lost","node":"gone","question":{"decisions":{"N":1}}}`).Err(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "b replies", func() bool { return rdb.Exists(t.Context(), "test:{cluster}:replies:lost").Val() == 1 })
+	await.Until(t, "b replies", func() bool { return rdb.Exists(t.Context(), "test:{cluster}:replies:lost").Val() == 1 })
 	if ttl := rdb.PTTL(t.Context(), "test:{cluster}:replies:lost").Val(); ttl <= 0 || ttl > 5*time.Second {
 		t.Errorf("the reply is kept for %v", ttl)
 	}
@@ -173,7 +174,7 @@ func TestAsk_TakesNoReplyOfAStranger(t *testing.T) {
 	rdb := dial(t, s.Addr)
 	a, _ := joined(t, rdb, "a")
 	joined(t, dial(t, s.Addr), "b")
-	eventually(t, "both are known", func() bool { return a.Live() == 2 })
+	await.Until(t, "both are known", func() bool { return a.Live() == 2 })
 	questions := rdb.Subscribe(t.Context(), "test:{cluster}:questions")
 	defer questions.Close()
 	if _, err := questions.Receive(t.Context()); err != nil {

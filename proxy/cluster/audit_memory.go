@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// memoryAudit is the audit trail of a process that shares nothing: it ends with that.
+// memoryAudit stores the audit trail of a single process in memory.
 type memoryAudit struct {
 	mu      sync.Mutex // guards what follows
 	last    int64      // id of the last entry
@@ -22,11 +22,11 @@ func (m *memoryAudit) write(_ context.Context, e AuditEntry) error {
 	m.last++
 	e.ID = strconv.FormatInt(m.last, 10)
 	old := time.Now().Add(-AuditKept)
-	m.entries = slices.DeleteFunc(m.entries, func(e AuditEntry) bool { return e.At.Before(old) })
-	if len(m.entries) >= MostAudited {
-		m.entries = slices.Delete(m.entries, 0, len(m.entries)-MostAudited+1)
+	kept := m.entries // oldest first
+	for len(kept) > 0 && (len(kept) >= MostAudited || kept[0].At.Before(old)) {
+		kept = kept[1:]
 	}
-	m.entries = append(m.entries, e)
+	m.entries = append(kept, e)
 	return nil
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/cluster"
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -187,7 +188,7 @@ func TestAudit_WaitsForRedis(t *testing.T) {
 		t.Errorf("%d in the log, want 2", len(log.all))
 	}
 	s.Restart()
-	eventually(t, "all is written", func() bool { return a.Flush(t.Context()) == nil })
+	await.Until(t, "all is written", func() bool { return a.Flush(t.Context()) == nil })
 	if err := a.Record(t.Context(), cluster.AuditEntry{Reason: "third"}); err != nil {
 		t.Fatal(err)
 	}

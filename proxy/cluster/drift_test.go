@@ -7,7 +7,7 @@ import (
 
 func TestDrift_IsToldOnceItLasts(t *testing.T) {
 	begin := time.Unix(1_000_000, 0)
-	var d drift
+	var d driftTracker
 	for _, row := range []struct {
 		at     time.Duration
 		others int

@@ -16,7 +16,7 @@ func Behind(ctx context.Context, rdb redis.UniversalClient, t Term, script strin
 
 // Begin takes the lead in the name of that owner of the lock.
 func Begin(ctx context.Context, rdb redis.UniversalClient, owner string) (int64, error) {
-	t, err := newRedisLeadership(rdb, "test", "a", 0).begin(ctx, owner)
+	t, err := newRedisLeadership(rdb, "test", "a", 0).startTerm(ctx, owner)
 	return t.Token, err
 }
 
@@ -41,7 +41,7 @@ func (a *Alerter) Rest() time.Duration {
 
 // Fit is the reply that goes to whoever asks q, and how long it is on its way.
 func (n *Node) Fit(ctx context.Context, q Question, see func(context.Context, Question) Seen) (Reply, int, error) {
-	packed, err := n.fitting(ctx, q, see)
+	packed, err := n.truncatedReply(ctx, q, see)
 	if err != nil {
 		return Reply{}, 0, err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-proxy/weir/proxy/cluster"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -60,7 +61,7 @@ func readings() []reading {
 		{"read changed minutes", func(ctx context.Context, rdb redis.UniversalClient) error {
 			return task(cluster.NewStatistics(rdb, "test", "a", newCounter()).Task(), ctx)
 		}},
-		{"look who leads", func(ctx context.Context, rdb redis.UniversalClient) error {
+		{"read leader", func(ctx context.Context, rdb redis.UniversalClient) error {
 			_, err := cluster.NewLeader(cluster.LeaderOptions{Client: rdb, Prefix: "test", ID: "a"}).Current(ctx)
 			return err
 		}},
@@ -132,7 +133,7 @@ func TestFaults_PushBesideANodeWithAFileOfItsOwn(t *testing.T) {
 	s := redistest.Start(t)
 	all := hosts(t, s.Addr, "a")
 	joined(t, dial(t, s.Addr), "b")
-	eventually(t, "both are known", func() bool { return all[0].Live() == 2 })
+	await.Until(t, "both are known", func() bool { return all[0].Live() == 2 })
 	var refused *cluster.Refused
 	if _, err := all[0].Push(t.Context(), of("one")); !errors.As(err, &refused) || !strings.Contains(err.Error(), "node b: reads its own file; write reload: {source: redis} there") {
 		t.Errorf("Push = %v; want what to write on b", err)
@@ -156,7 +157,7 @@ func TestFaults_PushThatIsGivenUp(t *testing.T) {
 	done := make(chan struct{})
 	go func() { defer close(done); silent.Run(ctx, "127.0.0.1:1") }() // it lives and does not follow
 	defer func() { cancel(); <-done }()
-	eventually(t, "both are known", func() bool { return all[0].Live() == 2 })
+	await.Until(t, "both are known", func() bool { return all[0].Live() == 2 })
 	mine := errors.New("the operator has left")
 	asking, leave := context.WithCancelCause(t.Context())
 	given := make(chan error, 1)
@@ -164,7 +165,7 @@ func TestFaults_PushThatIsGivenUp(t *testing.T) {
 		_, err := all[0].Push(asking, of("one"))
 		given <- err
 	}()
-	eventually(t, "the push is under way", func() bool { return rdb.Exists(t.Context(), "test:{cluster}:push").Val() == 1 })
+	await.Until(t, "the push is under way", func() bool { return rdb.Exists(t.Context(), "test:{cluster}:push").Val() == 1 })
 	var other *cluster.UnderWay
 	if _, err := all[0].Push(t.Context(), of("two")); !errors.As(err, &other) || !strings.Contains(err.Error(), "ann has been pushing for ") || !strings.Contains(err.Error(), " through node a; wait until that is over") {
 		t.Errorf("a second push = %v; want who pushes", err)

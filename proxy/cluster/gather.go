@@ -12,14 +12,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// gather waits until every node that lives has answered, or has had its time, or
-// one has refused and the others have had a moment more. It keeps the push alive.
+// gather waits until every live node has answered or the timeout has passed;
+// after a refusal it waits only a little longer for the others. It keeps the push
+// alive.
 func (n *Node) gather(ctx context.Context, id string) ([]Answer, error) {
-	deadline := time.NewTimer(answersWithin)
+	deadline := time.NewTimer(answerTimeout)
 	defer deadline.Stop()
-	poll := time.NewTicker(pollEvery)
+	poll := time.NewTicker(pollInterval)
 	defer poll.Stop()
-	var enough <-chan time.Time // once one has refused
+	var enough <-chan time.Time // set after a refusal
 	for {
 		answers, err := n.answers(ctx, id)
 		if err != nil {
@@ -34,7 +35,7 @@ func (n *Node) gather(ctx context.Context, id string) ([]Answer, error) {
 			return answers, nil
 		}
 		if refused && enough == nil {
-			enough = time.After(refusedWithin)
+			enough = time.After(refusalGrace)
 		}
 		select {
 		case <-poll.C:
@@ -48,10 +49,10 @@ func (n *Node) gather(ctx context.Context, id string) ([]Answer, error) {
 	}
 }
 
-// answers are those of all nodes that live, so far, by the nodes' ids.
+// answers returns the answers of all live nodes so far, ordered by node id.
 func (n *Node) answers(ctx context.Context, id string) ([]Answer, error) {
 	keys := []string{n.prefix + "push", n.prefix + "nodes", n.prefix + "members"}
-	reply, err := n.scripts.keep.Run(ctx, n.rdb, keys, id, pushLife.Milliseconds(), after.Milliseconds()).Slice()
+	reply, err := n.scripts.keep.Run(ctx, n.rdb, keys, id, pushTTL.Milliseconds(), memberTimeout.Milliseconds()).Slice()
 	if errors.Is(err, redis.Nil) {
 		return nil, ErrOvertaken
 	}
@@ -78,12 +79,12 @@ func (n *Node) answers(ctx context.Context, id string) ([]Answer, error) {
 	return all, nil
 }
 
-// awaitServing waits until all nodes serve that generation, and returns what each one
-// serves then.
+// awaitServing waits until all nodes serve that generation, and returns what each
+// node serves.
 func (n *Node) awaitServing(ctx context.Context, number int64) []Answer {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), spreadWithin)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rolloutTimeout)
 	defer cancel()
-	poll := time.NewTicker(pollEvery)
+	poll := time.NewTicker(pollInterval)
 	defer poll.Stop()
 	var answers []Answer
 	for {

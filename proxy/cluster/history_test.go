@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/proxy/cluster"
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -96,7 +97,7 @@ func TestPush_ManyAtOnceHaveNumbersOfTheirOwn(t *testing.T) {
 		t.Fatalf("decided are %v; want generations 1 to 8", done)
 	}
 	for _, h := range all {
-		eventually(t, "the last is served", func() bool { return h.is(done[8]) })
+		await.Until(t, "the last is served", func() bool { return h.is(done[8]) })
 	}
 	entries, err := all[1].History(t.Context())
 	if err != nil {

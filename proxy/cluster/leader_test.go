@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-proxy/weir/lock"
 	"github.com/weir-proxy/weir/proxy/cluster"
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -66,7 +67,7 @@ func TestLeader_IsSeenByAll(t *testing.T) {
 		once("good", &count),
 		{Name: "bad", Every: time.Hour, Run: func(context.Context, cluster.Term) (string, error) { return "", errors.New("no luck") }},
 	}})
-	eventually(t, "a leads and its tasks have run", func() bool { return len(looks(t, a).Tasks) == 2 })
+	await.Until(t, "a leads and its tasks have run", func() bool { return len(looks(t, a).Tasks) == 2 })
 	b := runs(t, cluster.LeaderOptions{Client: rdb, ID: "b"})
 	l := looks(t, b)
 	if l.Node != "a" || l.Token == 0 || l.Since.IsZero() {
@@ -83,7 +84,7 @@ func TestLeader_IsSeenByAll(t *testing.T) {
 	if err := <-a.lost; !errors.Is(err, context.Canceled) {
 		t.Errorf("a lost the lead because of %v; want its context", err)
 	}
-	eventually(t, "b leads as soon as a is gone", func() bool { return looks(t, b).Node == "b" })
+	await.Until(t, "b leads as soon as a is gone", func() bool { return looks(t, b).Node == "b" })
 	if token := looks(t, b).Token; token <= l.Token {
 		t.Errorf("the token of b is %d after %d; want a larger one", token, l.Token)
 	}
@@ -110,14 +111,14 @@ func TestLeader_NoTaskRunsTwiceAtATime(t *testing.T) {
 		}}
 		all = append(all, runs(t, cluster.LeaderOptions{Client: rdb, ID: id, Lease: time.Second, Tasks: []cluster.Task{task}}))
 	}
-	eventually(t, "the task runs", func() bool { n, _ := eye.Get(t.Context(), "runs").Int(); return n >= rounds })
+	await.Until(t, "the task runs", func() bool { n, _ := eye.Get(t.Context(), "runs").Int(); return n >= rounds })
 	leads := func(c *candidate) bool { return c.terms.Load() > int64(len(c.lost)) }
 	for range 2 { // the leader goes, another follows
 		i := slices.IndexFunc(all, leads)
 		all[i].away()
 		all = slices.Delete(all, i, i+1)
 		before, _ := eye.Get(t.Context(), "runs").Int()
-		eventually(t, "the task goes on", func() bool { n, _ := eye.Get(t.Context(), "runs").Int(); return n >= before+rounds })
+		await.Until(t, "the task goes on", func() bool { n, _ := eye.Get(t.Context(), "runs").Int(); return n >= before+rounds })
 	}
 	if n, _ := eye.Get(t.Context(), "overlaps").Int(); n != 0 {
 		t.Errorf("%d runs began while another had not ended", n)
@@ -143,7 +144,7 @@ func TestLeader_LateWritesAreRefused(t *testing.T) {
 	<-began
 	b := runs(t, cluster.LeaderOptions{Client: rdb, ID: "b"})
 	rdb.Del(t.Context(), "test:{cluster}:lead") // as a failover may lose it
-	eventually(t, "b leads", func() bool { return looks(t, b).Node == "b" })
+	await.Until(t, "b leads", func() bool { return looks(t, b).Node == "b" })
 	close(goOn)
 	if err := <-results; !errors.Is(err, cluster.ErrDeposed) {
 		t.Errorf("the late write of a is answered %v; want ErrDeposed", err)
@@ -165,11 +166,11 @@ func TestLeader_DeadOneIsFollowed(t *testing.T) {
 	mortal := redis.NewClient(&redis.Options{Addr: s.Addr, MaxRetries: -1})
 	const lease = time.Second
 	a := runs(t, cluster.LeaderOptions{Client: mortal, ID: "a", Lease: lease})
-	eventually(t, "a leads", func() bool { return a.terms.Load() == 1 })
+	await.Until(t, "a leads", func() bool { return a.terms.Load() == 1 })
 	b := runs(t, cluster.LeaderOptions{Client: dial(t, s.Addr), ID: "b", Lease: lease})
 	mortal.Close() // a is heard of no more, and gives nothing back
 	died := time.Now()
-	eventually(t, "b leads", func() bool { return looks(t, b).Node == "b" })
+	await.Until(t, "b leads", func() bool { return looks(t, b).Node == "b" })
 	since := looks(t, b).Since
 	if took := since.Sub(died); took > 10*lease { // far more, for a busy machine
 		t.Errorf("b led %v after a died, with a lease of %v", took, lease)
@@ -199,7 +200,7 @@ func TestLeader_OnlyTheHolderOfTheLockGetsAToken(t *testing.T) {
 func TestLeader_AloneLeadsAtOnce(t *testing.T) {
 	var count atomic.Int64
 	c := runs(t, cluster.LeaderOptions{ID: "a", Tasks: []cluster.Task{once("two", &count), once("one", &count)}})
-	eventually(t, "both tasks have run", func() bool { return len(looks(t, c).Tasks) == 2 && count.Load() > 3 })
+	await.Until(t, "both tasks have run", func() bool { return len(looks(t, c).Tasks) == 2 && count.Load() > 3 })
 	if l := looks(t, c); l.Node != "a" || l.Tasks[0].Task != "one" || l.Tasks[1].Task != "two" || l.Since.IsZero() {
 		t.Errorf("alone, the lead is %+v", l)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-proxy/weir/proxy/cluster"
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -19,21 +20,6 @@ func dial(t *testing.T, addr string) redis.UniversalClient {
 	c := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, DialTimeout: time.Second, DialerRetries: 1, ReadTimeout: 3 * time.Second})
 	t.Cleanup(func() { c.Close() })
 	return c
-}
-
-// eventually waits until ok holds.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.After(20 * time.Second)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("not within 20 s: %s", what)
-		}
-	}
 }
 
 // joined runs a node until the test ends, or until the function that it returns
@@ -53,16 +39,16 @@ func TestNode_CountsThoseThatLive(t *testing.T) {
 	s := redistest.Start(t)
 	a, _ := joined(t, dial(t, s.Addr), "a")
 	b, leaveB := joined(t, dial(t, s.Addr), "b")
-	eventually(t, "each node sees both", func() bool { return a.Live() == 2 && b.Live() == 2 })
+	await.Until(t, "each node sees both", func() bool { return a.Live() == 2 && b.Live() == 2 })
 	leaveB()
-	eventually(t, "a node that leaves is not counted", func() bool { return a.Live() == 1 })
+	await.Until(t, "a node that leaves is not counted", func() bool { return a.Live() == 1 })
 }
 
 func TestNode_RemembersWhileRedisIsAway(t *testing.T) {
 	s := redistest.Start(t)
 	a, _ := joined(t, dial(t, s.Addr), "a")
 	joined(t, dial(t, s.Addr), "b")
-	eventually(t, "a sees both", func() bool { return a.Live() == 2 })
+	await.Until(t, "a sees both", func() bool { return a.Live() == 2 })
 	s.Kill()
 	if err := a.Agree(t.Context(), called("one"), func(int64) {}); !errors.Is(err, cluster.ErrAlone) {
 		t.Fatalf("Agree without Redis = %v; want ErrAlone", err)
@@ -87,7 +73,7 @@ func TestNodes_TellWhatEachSays(t *testing.T) {
 		t.Fatal(err)
 	}
 	var all []cluster.Member
-	eventually(t, "b reads what a serves", func() bool {
+	await.Until(t, "b reads what a serves", func() bool {
 		var err error
 		all, err = b.Nodes(t.Context())
 		return err == nil && len(all) == 2 && all[0].Generation == 1
@@ -113,7 +99,7 @@ func TestNodes_ErrorsAreTold(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := dial(t, s.Addr)
 	a, _ := joined(t, rdb, "a")
-	eventually(t, "a is heard", func() bool { all, err := a.Nodes(t.Context()); return err == nil && len(all) == 1 })
+	await.Until(t, "a is heard", func() bool { all, err := a.Nodes(t.Context()); return err == nil && len(all) == 1 })
 	now := rdb.Time(t.Context()).Val().UnixMilli()
 	rdb.ZAdd(t.Context(), "test:{cluster}:nodes", redis.Z{Score: float64(now), Member: "x"})
 	rdb.HSet(t.Context(), "test:{cluster}:members", "x", "no JSON")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-proxy/weir/proxy/cluster"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -71,7 +72,7 @@ func hosts(t *testing.T, addr string, ids ...string) []*host {
 		h, _ := hosted(t, dial(t, addr), id)
 		all = append(all, h)
 	}
-	eventually(t, "all are known", func() bool {
+	await.Until(t, "all are known", func() bool {
 		members, err := all[0].Nodes(t.Context())
 		return err == nil && len(members) >= len(ids)
 	})
@@ -135,7 +136,7 @@ func TestPush_HearsWhoComesLate(t *testing.T) {
 	s := redistest.Start(t)
 	slow := dial(t, s.Addr)
 	first, _ := hosted(t, slow, "a")
-	eventually(t, "a is known", func() bool { m, err := first.Nodes(t.Context()); return err == nil && len(m) == 1 })
+	await.Until(t, "a is known", func() bool { m, err := first.Nodes(t.Context()); return err == nil && len(m) == 1 })
 	hold := &held{what: "history", came: make(chan struct{}, 9), release: make(chan struct{})}
 	slow.AddHook(hold)
 	done := make(chan error, 1)
@@ -149,7 +150,7 @@ func TestPush_HearsWhoComesLate(t *testing.T) {
 	var run sync.WaitGroup
 	run.Go(func() { late.Run(ctx, "127.0.0.1:1") })
 	t.Cleanup(func() { cancel(); run.Wait() })
-	eventually(t, "b is known", func() bool { m, err := late.Nodes(t.Context()); return err == nil && len(m) == 2 })
+	await.Until(t, "b is known", func() bool { m, err := late.Nodes(t.Context()); return err == nil && len(m) == 2 })
 	close(hold.release)
 	decided := make(chan bool, 9)
 	take := func(ctx context.Context, b config.Bundle) (cluster.Taken, error) {
@@ -163,7 +164,7 @@ func TestPush_HearsWhoComesLate(t *testing.T) {
 	if <-decided {
 		t.Error("it was decided before b was heard")
 	}
-	eventually(t, "b serves it", func() bool { return late.is("one") })
+	await.Until(t, "b serves it", func() bool { return late.is("one") })
 }
 
 // What a pusher that was held up for too long wants to decide is not decided.
@@ -172,7 +173,7 @@ func TestPush_OvertakenDecidesNothing(t *testing.T) {
 	slow, other := dial(t, s.Addr), dial(t, s.Addr)
 	a, _ := hosted(t, slow, "a")
 	b, _ := hosted(t, other, "b")
-	eventually(t, "both are known", func() bool { m, err := b.Nodes(t.Context()); return err == nil && len(m) == 2 })
+	await.Until(t, "both are known", func() bool { m, err := b.Nodes(t.Context()); return err == nil && len(m) == 2 })
 	hold := &held{what: "history", came: make(chan struct{}, 9), release: make(chan struct{})}
 	slow.AddHook(hold)
 	done := make(chan error, 1)
@@ -191,7 +192,7 @@ func TestPush_OvertakenDecidesNothing(t *testing.T) {
 		_, err := b.Push(t.Context(), of("two"))
 		pushed <- err
 	}()
-	eventually(t, "the other push is decided", func() bool {
+	await.Until(t, "the other push is decided", func() bool {
 		return other.HGet(t.Context(), "test:{cluster}:config", "pushed").Val() == "1"
 	})
 	close(hold.release)
@@ -201,7 +202,7 @@ func TestPush_OvertakenDecidesNothing(t *testing.T) {
 	if err := <-pushed; err != nil {
 		t.Error(err)
 	}
-	eventually(t, "both serve the other push", func() bool { return a.is("two") && b.is("two") })
+	await.Until(t, "both serve the other push", func() bool { return a.is("two") && b.is("two") })
 	if all, err := b.History(t.Context()); err != nil || len(all) != 1 {
 		t.Errorf("History = %+v, %v; want the other push alone", all, err)
 	}
@@ -212,7 +213,7 @@ func TestPush_LostAnswerIsAskedAgain(t *testing.T) {
 	s := redistest.Start(t)
 	p := redistest.NewFaultProxy(t, s.Addr)
 	a, _ := hosted(t, dial(t, p.Addr), "a")
-	eventually(t, "a is known", func() bool { m, err := a.Nodes(t.Context()); return err == nil && len(m) == 1 })
+	await.Until(t, "a is known", func() bool { m, err := a.Nodes(t.Context()); return err == nil && len(m) == 1 })
 	if _, err := a.Push(t.Context(), of("zero")); err != nil { // Redis knows the script from now on
 		t.Fatal(err)
 	}
@@ -230,7 +231,7 @@ func TestPush_LostAnswerIsAskedAgain(t *testing.T) {
 func TestAgree_OwnFileIsNoWayRoundAPush(t *testing.T) {
 	s := redistest.Start(t)
 	a, _ := hosted(t, dial(t, s.Addr), "a")
-	eventually(t, "a is known", func() bool { m, err := a.Nodes(t.Context()); return err == nil && len(m) == 1 })
+	await.Until(t, "a is known", func() bool { m, err := a.Nodes(t.Context()); return err == nil && len(m) == 1 })
 	if _, err := a.Push(t.Context(), of("one")); err != nil {
 		t.Fatal(err)
 	}

@@ -15,37 +15,37 @@ import (
 //go:embed restore.lua
 var restoreScript string
 
-// A lost is what Redis should know and does not: it came back empty, or as an older
-// replica of itself.
-type lost struct {
-	number  string // that was found, and the first of the history; empty for none
-	head    string
-	becomes int64
-	hash    string // "" leaves the one that is there
-	pushed  bool
-	history []string
-	defines bool
+// A lostState is the state that Redis has lost: it came back empty, or as an older
+// replica.
+type lostState struct {
+	number    string // found in Redis, and the first entry of the history; empty if none
+	head      string
+	newNumber int64
+	hash      string // "" keeps the existing one
+	pushed    bool
+	history   []string
+	defines   bool
 }
 
-// Restore gives back to Redis what it has lost of what this node knows: the number of
-// the configuration, so that generations never go back, and what was pushed, with its
-// history. It reports whether there was anything to give back. Every sign of life
-// looks for that, and every node gives the same.
+// Restore restores the state that Redis has lost and this node knows: the number of
+// the configuration, so that generations never decrease, and the pushed configuration
+// with its history. It reports whether anything was restored. Every heartbeat checks
+// for that; it does not matter which node restores.
 func (n *Node) Restore(ctx context.Context) (bool, error) {
 	if n.serving.Load().agreed == 0 {
 		return false, nil
 	}
 	pipe := n.rdb.Pipeline()
 	config := pipe.HMGet(ctx, n.prefix+"config", "number", "hash", "pushed")
-	history := pipe.LRange(ctx, n.prefix+"history", 0, remembered-1)
+	history := pipe.LRange(ctx, n.prefix+"history", 0, historyLength-1)
 	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
 		return false, fmt.Errorf("look for what redis lost: %w", err)
 	}
 	l, err := n.findLost(config.Val(), history.Val())
-	if err != nil || l.becomes == 0 {
+	if err != nil || l.newNumber == 0 {
 		return false, err
 	}
-	args := []any{l.number, l.head, strconv.FormatInt(l.becomes, 10), l.hash, n.id, l.flag(), memory.Milliseconds(), len(l.history)}
+	args := []any{l.number, l.head, strconv.FormatInt(l.newNumber, 10), l.hash, n.id, l.flag(), configTTL.Milliseconds(), len(l.history)}
 	for _, text := range l.history {
 		args = append(args, text)
 	}
@@ -55,13 +55,13 @@ func (n *Node) Restore(ctx context.Context) (bool, error) {
 	keys := []string{n.prefix + "config", n.prefix + "limits", n.prefix + "removed", n.prefix + "history"}
 	done, err := n.scripts.restore.Run(ctx, n.rdb, keys, args...).Int()
 	if err != nil {
-		return false, fmt.Errorf("give back what redis lost: %w", err)
+		return false, fmt.Errorf("restore what redis lost: %w", err)
 	}
-	return done == 1, nil // or another node was quicker
+	return done == 1, nil // otherwise another node was faster
 }
 
-// findLost compares what is in Redis with what this node knows.
-func (n *Node) findLost(found []any, history []string) (l lost, err error) {
+// findLost compares the state in Redis with what this node knows.
+func (n *Node) findLost(found []any, history []string) (l lostState, err error) {
 	now, known := n.serving.Load(), n.known.Load()
 	if len(found) != 3 {
 		return l, fmt.Errorf("%w: %v", errReply, found)
@@ -75,26 +75,26 @@ func (n *Node) findLost(found []any, history []string) (l lost, err error) {
 	switch {
 	case number >= now.agreed:
 	case n.pushed.Load() == now.agreed && pushed && !slices.Contains(known.texts, l.head):
-		// Something was pushed to nodes that knew nothing of this one's.
-		l.becomes, l.pushed = now.agreed+1, true
-		head, err := withGeneration(l.head, l.becomes)
+		// A push has reached nodes that did not know the state of this one.
+		l.newNumber, l.pushed = now.agreed+1, true
+		head, err := withGeneration(l.head, l.newNumber)
 		if err != nil {
-			return lost{}, err
+			return lostState{}, err
 		}
-		l.history = append([]string{head}, known.texts[:min(len(known.texts), remembered-1)]...)
+		l.history = append([]string{head}, known.texts[:min(len(known.texts), historyLength-1)]...)
 	case n.pushed.Load() == now.agreed:
-		l.becomes, l.hash, l.pushed, l.history, l.defines = now.agreed, now.hash, true, known.texts, true
-	case number == 0 && now.alone: // it is agreed on anew, upon this number
-		l.becomes = now.agreed
+		l.newNumber, l.hash, l.pushed, l.history, l.defines = now.agreed, now.hash, true, known.texts, true
+	case number == 0 && now.alone: // Agree will publish it, based on this number
+		l.newNumber = now.agreed
 	case number == 0 || found[1] == now.hash:
-		l.becomes, l.hash, l.defines = now.agreed, now.hash, true
-	default: // others have taken up another one meanwhile
-		l.becomes = now.agreed + 1
+		l.newNumber, l.hash, l.defines = now.agreed, now.hash, true
+	default: // other nodes serve another configuration by now
+		l.newNumber = now.agreed + 1
 	}
 	return l, nil
 }
 
-// withGeneration is an entry of the history under another generation.
+// withGeneration returns a history entry with another generation.
 func withGeneration(text string, generation int64) (string, error) {
 	var s stored
 	if err := json.Unmarshal([]byte(text), &s); err != nil {
@@ -104,25 +104,24 @@ func withGeneration(text string, generation int64) (string, error) {
 	return string(s.write(s.Packed)), nil
 }
 
-// A known is the history as this node has seen it.
-type known struct {
-	of    int64 // the generation that was served when it was read; 0 if it was not
-	texts []string
+// A knownHistory is the history as last read by this node.
+type knownHistory struct {
+	generation int64 // the generation served when it was read; 0 if it was not read yet
+	texts      []string
 }
 
-// remember puts e before what is known of the history.
+// remember prepends e to the known history.
 func (n *Node) remember(e Entry) {
-	texts := []string{string(e.write(zip(e.Bundle)))}
+	texts := []string{string(e.write(packBundle(e.Bundle)))}
 	for _, text := range n.known.Load().texts {
-		if other, err := readEntry(text); err == nil && other.Generation < e.Generation && len(texts) < remembered {
+		if other, err := readEntry(text); err == nil && other.Generation < e.Generation && len(texts) < historyLength {
 			texts = append(texts, text)
 		}
 	}
-	n.known.Store(&known{texts: texts})
+	n.known.Store(&knownHistory{texts: texts})
 }
 
-// Number is that of the configuration taken up last, by any node; 0 when Redis knows
-// of none.
+// Number returns the number of the current configuration; 0 if Redis has none.
 func (n *Node) Number(ctx context.Context) (int64, error) {
 	number, err := n.rdb.HGet(ctx, n.prefix+"config", "number").Int64()
 	if err != nil && !errors.Is(err, redis.Nil) {
@@ -131,24 +130,24 @@ func (n *Node) Number(ctx context.Context) (int64, error) {
 	return number, nil
 }
 
-// learn remembers the history, once for each generation that is served. When Redis
-// does not answer, that is left to the next sign of life.
+// learn reads the history, once for each served generation. If Redis does not
+// answer, the next heartbeat retries.
 func (n *Node) learn(ctx context.Context) {
 	generation := n.pushed.Load()
-	if generation == 0 || n.known.Load().of == generation {
+	if generation == 0 || n.known.Load().generation == generation {
 		return
 	}
-	texts, err := n.rdb.LRange(ctx, n.prefix+"history", 0, remembered-1).Result()
+	texts, err := n.rdb.LRange(ctx, n.prefix+"history", 0, historyLength-1).Result()
 	if err != nil || len(texts) == 0 {
 		return
 	}
 	if head, err := readEntry(texts[0]); err == nil && head.Generation == generation {
-		n.known.Store(&known{generation, texts})
+		n.known.Store(&knownHistory{generation, texts})
 	}
 }
 
-// flag is how the script reads whether the configuration was pushed.
-func (l lost) flag() string {
+// flag encodes for the script whether the configuration was pushed.
+func (l lostState) flag() string {
 	if l.pushed {
 		return "1"
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/weir-proxy/weir/proxy/cluster"
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -26,7 +27,7 @@ func pushes(t *testing.T, n *cluster.Node, texts ...string) (generation int64) {
 // generation.
 func knowing(t *testing.T, n *cluster.Node, generation int64, entries int) {
 	t.Helper()
-	eventually(t, "redis knows what the nodes know", func() bool {
+	await.Until(t, "redis knows what the nodes know", func() bool {
 		history, err := n.History(t.Context())
 		number, also := n.Number(t.Context())
 		return err == nil && also == nil && len(history) == entries && number == generation && (entries == 0 || history[0].Generation == generation)
@@ -39,7 +40,7 @@ func TestRestore_EmptyRedis(t *testing.T) {
 	s := redistest.Start(t)
 	all := hosts(t, s.Addr, "a", "b")
 	pushes(t, all[0].Node, "one", "two", "three")
-	eventually(t, "b serves it", func() bool { return all[1].is("three") })
+	await.Until(t, "b serves it", func() bool { return all[1].is("three") })
 	if err := dial(t, s.Addr).FlushAll(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +50,7 @@ func TestRestore_EmptyRedis(t *testing.T) {
 		t.Errorf("limits %v, %v; want the definitions again", limits, err)
 	}
 	late, _ := hosted(t, dial(t, s.Addr), "c")
-	eventually(t, "a node that comes later serves it", func() bool { return late.is("three") })
+	await.Until(t, "a node that comes later serves it", func() bool { return late.is("three") })
 	if got := pushes(t, all[1].Node, "four"); got != 4 {
 		t.Errorf("generation %d; want 4", got)
 	}
@@ -62,7 +63,7 @@ func TestRestore_EmptyRedis(t *testing.T) {
 func TestRestore_BeforeAPush(t *testing.T) {
 	s := redistest.Start(t)
 	a, _ := hosted(t, dial(t, s.Addr), "a")
-	eventually(t, "a is known", func() bool { m, err := a.Nodes(t.Context()); return err == nil && len(m) == 1 })
+	await.Until(t, "a is known", func() bool { m, err := a.Nodes(t.Context()); return err == nil && len(m) == 1 })
 	pushes(t, a.Node, "one", "two")
 	dial(t, s.Addr).FlushAll(t.Context())
 	if done, err := a.Restore(t.Context()); err != nil || !done {
@@ -86,7 +87,7 @@ func TestRestore_OlderReplica(t *testing.T) {
 	rdb := dial(t, s.Addr)
 	config, history := rdb.Dump(t.Context(), "test:{cluster}:config").Val(), rdb.Dump(t.Context(), "test:{cluster}:history").Val()
 	pushes(t, all[0].Node, "three")
-	eventually(t, "b serves it", func() bool { return all[1].is("three") })
+	await.Until(t, "b serves it", func() bool { return all[1].is("three") })
 	rdb.RestoreReplace(t.Context(), "test:{cluster}:config", 0, config)
 	rdb.RestoreReplace(t.Context(), "test:{cluster}:history", 0, history)
 	knowing(t, all[0].Node, 3, 3)
@@ -108,7 +109,7 @@ func TestRestore_PushedMeanwhileIsLater(t *testing.T) {
 	before := of("before")
 	a.Adopt(cluster.Entry{Generation: 5, Hash: before.Bundle.Hash(), Author: "ann", Bundle: before.Bundle}, before.Config)
 	fresh, _ := hosted(t, dial(t, s.Addr), "fresh")
-	eventually(t, "fresh is known", func() bool { m, err := fresh.Nodes(t.Context()); return err == nil && len(m) == 1 })
+	await.Until(t, "fresh is known", func() bool { m, err := fresh.Nodes(t.Context()); return err == nil && len(m) == 1 })
 	if got := pushes(t, fresh.Node, "later"); got != 1 {
 		t.Fatalf("generation %d; want 1", got)
 	}
@@ -119,7 +120,7 @@ func TestRestore_PushedMeanwhileIsLater(t *testing.T) {
 	if err != nil || len(history) != 2 || history[0].Generation != 6 || history[0].Bundle.Files["a"] != "later" || history[1].Generation != 5 {
 		t.Errorf("history %+v, %v; want later as 6, before as 5", history, err)
 	}
-	eventually(t, "it is served as 6", func() bool {
+	await.Until(t, "it is served as 6", func() bool {
 		fresh.mu.Lock()
 		defer fresh.mu.Unlock()
 		return fresh.serves[len(fresh.serves)-1] == 6 && fresh.text == "later"

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// memoryStatistics are the statistics of a process that shares nothing, one report for each
-// minute in which something happened.
+// memoryStatistics stores the statistics of a single process, one report for each minute in
+// which something happened.
 type memoryStatistics struct {
 	mu      sync.Mutex             // guards what follows
-	minutes map[int64]minuteReport // by minute: what this process reports
-	news    map[int64]bool         // not added up yet
+	minutes map[int64]minuteReport // reports by minute
+	news    map[int64]bool         // changed since the last sum
 	total   map[int64][]Tally      // by minute
 }
 
@@ -29,12 +29,12 @@ func (d *memoryStatistics) report(_ context.Context, _ string, minute int64, r m
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := time.Now()
-	if now.Sub(begin(minute)) > openFor {
+	if now.Sub(minuteStart(minute)) > minuteOpenFor {
 		return now, errClosed
 	}
 	d.minutes[minute], d.news[minute] = r, true
-	maps.DeleteFunc(d.minutes, func(m int64, _ minuteReport) bool { return now.Sub(begin(m)) > 2*openFor })
-	maps.DeleteFunc(d.total, func(m int64, _ []Tally) bool { return now.Sub(begin(m)) > Kept })
+	maps.DeleteFunc(d.minutes, func(m int64, _ minuteReport) bool { return now.Sub(minuteStart(m)) > 2*minuteOpenFor })
+	maps.DeleteFunc(d.total, func(m int64, _ []Tally) bool { return now.Sub(minuteStart(m)) > Kept })
 	return now, nil
 }
 

@@ -18,10 +18,11 @@ var (
 	sumScript string
 )
 
-// mostChanged is how many minutes are added up at a time; the rest follows.
-const mostChanged = 100
+// maxChangedMinutes is how many minutes are added up in one run; the rest
+// follows.
+const maxChangedMinutes = 100
 
-// redisStatistics are the statistics that the nodes of a cluster share.
+// redisStatistics stores the statistics of a cluster.
 type redisStatistics struct {
 	rdb    redis.UniversalClient
 	prefix string
@@ -35,12 +36,12 @@ func newRedisStatistics(rdb redis.UniversalClient, prefix string) *redisStatisti
 	return &redisStatistics{rdb, p, fence{rdb, p + "leader"}, redis.NewScript(reportScript), fenced(sumScript)}
 }
 
-// minuteKey is the key of what the nodes say of a minute.
+// minuteKey returns the key of the reports of a minute.
 func (l *redisStatistics) minuteKey(minute int64) string {
 	return l.prefix + "minute:" + strconv.FormatInt(minute, 10)
 }
 
-// total is the key of what that comes to.
+// total returns the key of the sum of a minute.
 func (l *redisStatistics) total(minute int64) string {
 	return l.prefix + "statistics:" + strconv.FormatInt(minute, 10)
 }
@@ -58,7 +59,7 @@ func (l *redisStatistics) report(ctx context.Context, node string, minute int64,
 	if err != nil {
 		return time.Time{}, err
 	}
-	reply, err := l.reported.Run(ctx, l.rdb, []string{l.minuteKey(minute), l.open()}, minute, node, text, openFor.Milliseconds()).Int64Slice()
+	reply, err := l.reported.Run(ctx, l.rdb, []string{l.minuteKey(minute), l.open()}, minute, node, text, minuteOpenFor.Milliseconds()).Int64Slice()
 	switch {
 	case err != nil:
 		return time.Time{}, err
@@ -87,7 +88,7 @@ func (l *redisStatistics) reports(ctx context.Context, minute int64) ([]minuteRe
 
 // changed implements statisticsStore.
 func (l *redisStatistics) changed(ctx context.Context) ([]revision, error) {
-	minutes, err := l.rdb.ZRangeWithScores(ctx, l.open(), 0, mostChanged-1).Result()
+	minutes, err := l.rdb.ZRangeWithScores(ctx, l.open(), 0, maxChangedMinutes-1).Result()
 	if err != nil {
 		return nil, fmt.Errorf("read changed minutes: %w", err)
 	}

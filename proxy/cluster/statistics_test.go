@@ -16,6 +16,7 @@ import (
 
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/cluster"
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -113,7 +114,7 @@ func TestStatistics_AreWhatWasCounted(t *testing.T) {
 		}
 	}
 	maps.DeleteFunc(want, func(_ proxy.Series, n int64) bool { return n == 0 })
-	eventually(t, "all is added up", func() bool { return maps.Equal(told(t, all[3]), want) })
+	await.Until(t, "all is added up", func() bool { return maps.Equal(told(t, all[3]), want) })
 	if got := told(t, all[0])[proxy.Series{Route: "send"}]; got != 4*300 {
 		t.Errorf("%d requests, want %d", got, 4*300)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/weir-proxy/weir/limiter/redisstore"
 	"github.com/weir-proxy/weir/proxy/cluster"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -128,7 +129,7 @@ func (f *field) sweep(grace time.Duration) string {
 	f.t.Helper()
 	task := cluster.NewSweep(f.rdb, "test", grace, f.nodes).Task()
 	var did string
-	eventually(f.t, "the sweep is done", func() bool {
+	await.Until(f.t, "the sweep is done", func() bool {
 		var err error
 		if did, err = task.Run(f.t.Context(), f.term); err != nil {
 			f.t.Fatal(err)
@@ -253,7 +254,7 @@ func TestSweep_WaitsForNodesThatAreBehind(t *testing.T) {
 	want := f.keys()
 	knows := func(n int) {
 		t.Helper()
-		eventually(t, "the nodes are known", func() bool {
+		await.Until(t, "the nodes are known", func() bool {
 			members, err := f.node.Nodes(t.Context())
 			return err == nil && len(members) == n && members[0].Hash == f.hash
 		})

@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -187,11 +188,11 @@ func TestUnpack_DoesNotProbeThisMachine(t *testing.T) {
 	}
 	for _, file := range []string{"link.txt", "local.txt"} { // a list comes along, or is none
 		text := "lists: {l: {key: 'header:X-A', file: " + file + ", action: deny}}\n" + small
-		if _, err := Unpack(at, Bundle{Main: "weir.yaml", Files: map[string]string{"weir.yaml": text}}); err == nil || !strings.Contains(err.Error(), "did not come along") {
+		if _, err := Unpack(at, Bundle{Main: "weir.yaml", Files: map[string]string{"weir.yaml": text}}); err == nil || !strings.Contains(err.Error(), "not part of the pushed configuration") {
 			t.Errorf("%s as a list: %v", file, err)
 		}
 	}
-	if _, err := Unpack(at, Bundle{Main: "weir.yaml", Files: map[string]string{"weir.yaml": "upstreams: {s: {targets: ['https://a'], tls: {ca: link.txt}}}\n" + small}}); err == nil || !strings.Contains(err.Error(), "did not come along") {
+	if _, err := Unpack(at, Bundle{Main: "weir.yaml", Files: map[string]string{"weir.yaml": "upstreams: {s: {targets: ['https://a'], tls: {ca: link.txt}}}\n" + small}}); err == nil || !strings.Contains(err.Error(), "not part of the pushed configuration") {
 		t.Errorf("a link that leads out of the folder: %v", err)
 	}
 }
@@ -220,9 +221,13 @@ func TestBundle_IsBounded(t *testing.T) {
 	// Files that each stay below the bound of one do not pass it together.
 	b := Bundle{Main: "weir.yaml", Files: map[string]string{"weir.yaml": "include: ['p*.yaml']\n" + small}}
 	part := "keys:\n  &a k: global\n"
+	var headers strings.Builder
+	for i := range maxValues * 2 / 5 {
+		fmt.Fprintf(&headers, "A%x: b, ", i)
+	}
 	for i := range 3 {
 		b.Files["p"+strings.Repeat("p", i)+".yaml"] = strings.ReplaceAll(part, "k:", strings.Repeat("k", i+1)+":") +
-			"routes:\n" + strings.Repeat("- {match: {path: /x, headers: {A: b, B: c, C: d, E: f}}, respond: {body: x}}\n", 8_000)
+			"routes:\n- {match: {path: /x, headers: {" + headers.String() + "}}, respond: {body: x}}\n"
 	}
 	if _, err := Unpack(own(t, small), b); err == nil || !strings.Contains(err.Error(), "more values than a config may have") {
 		t.Errorf("of many values: %.200v; want that there are too many", err)

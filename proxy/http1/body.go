@@ -27,6 +27,12 @@ type flusher interface {
 // A Body is that of a request or an answer. It is read by one goroutine at a
 // time, and no longer than its exchange lasts.
 type Body struct {
+	trailer Fields
+	bodyState
+}
+
+// A bodyState is a Body but for what is kept for the next one.
+type bodyState struct {
 	in      *input
 	from    feeder
 	limits  *Limits
@@ -34,7 +40,6 @@ type Body struct {
 	left    int64 // of a body with a length
 	chunks  chunkedReader
 	section section
-	trailer Fields
 	most    int64         // bytes; 0 for any number
 	got     int64         // bytes
 	err     error         // how reading ended; io.EOF is its good end
@@ -44,13 +49,16 @@ type Body struct {
 
 // open makes b ready for a body that begins with what in has unread.
 func (b *Body) open(in *input, from feeder, f Framing, l *Limits) {
-	trailer := b.trailer
-	trailer.reset()
-	*b = Body{}
-	b.in, b.from, b.framing, b.limits, b.left, b.trailer = in, from, f, l, f.Length, trailer
+	b.reset()
+	b.in, b.from, b.framing, b.limits, b.left = in, from, f, l, f.Length
 	if f.Kind == None || f.Kind == Length && f.Length == 0 {
 		b.left, b.err = 0, io.EOF
 	}
+}
+
+func (b *Body) reset() {
+	b.trailer.reset()
+	b.bodyState = bodyState{}
 }
 
 // Limit makes reading fail with ErrBodyTooLarge after so many bytes; 0 is any
@@ -214,7 +222,7 @@ func (b *Body) done() bool {
 	if b.err == nil && b.framing.Kind == Chunked && b.chunks.state == atDataCR {
 		b.peekEnd()
 	}
-	return errors.Is(b.err, io.EOF)
+	return b.err == io.EOF //nolint:errorlint // nobody wraps it here, and this is asked several times an exchange
 }
 
 // peekEnd uses up the end of a chunked body if it is at hand.

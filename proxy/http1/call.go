@@ -3,6 +3,7 @@ package http1
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 )
 
 // A Call is one request to an upstream and its answer. It belongs to one
@@ -19,13 +20,29 @@ type Call struct {
 	// those that may stand there; all if it is nil.
 	KeepAnswerTrailer func(f Field) bool
 
-	client  *Client
+	client *Client
+	given  given // what the client's body is read from where there is no exchange
+	in     input
+	out    Head // the request as it is sent, and body that was at hand
+	body   Body // of the answer
+	upload upload
+	callState
+
+	mu     sync.Mutex // guards what follows
+	cancel context.CancelFunc
+	live   *upstream // what Abort interrupts
+	// aborted is also looked at without mu, by who has just set a deadline: if it is false
+	// then, Abort will set another one.
+	aborted atomic.Bool
+}
+
+// A callState is how far a call has come. It is apart from what is kept for the next one,
+// so that all of it is zeroed in place.
+type callState struct {
 	x       *Exchange
 	source  *Body // the client's body, nil if there is none
-	given   given // what it is read from where there is no exchange
 	pool    *Pool
 	conn    *upstream
-	out     Head   // the request as it is sent, and body that was at hand
 	framed  bool   // the head in out is whole
 	head    int    // how long it is
 	content []byte // the client's body if it has been read before
@@ -34,20 +51,12 @@ type Call struct {
 	method  string
 	upgrade string
 	te      bool // TE: trailers is sent
-	in      input
-	body    Body // of the answer
 
 	written  bool // the request has been sent whole
 	taken    bool // body was used up that is not in out
 	answered bool // some of an answer has been read
 	switched bool // 101 has come
 	handed   bool // the connection is somebody else's
-	upload   upload
-
-	mu      sync.Mutex // guards what follows
-	cancel  context.CancelFunc
-	live    *upstream // what Abort interrupts
-	aborted bool
 }
 
 // Begin begins the head of the request. The parts of the target together are what
@@ -61,10 +70,10 @@ func (c *Call) Begin(method, host string, target ...string) *Head {
 	c.out.open(&c.client.memory)
 	c.method, c.framed = method, false
 	c.out.startRequest(method, target...)
-	c.out.Add("Host", host)
-	if !validAuthority(host) {
+	if (c.x == nil || host != c.x.Host()) && !validAuthority(host) { // that of x has been looked at
 		c.out.err = ErrOutgoing
 	}
+	c.out.add("Host", host)
 	c.out.host = true
 	if c.x != nil && !c.expects() {
 		c.x.Fields.DropKnown(Expect) // it means nothing here, nor to the upstream
@@ -99,7 +108,7 @@ func (c *Call) Reused() bool { return c.conn != nil && c.conn.used }
 func (c *Call) Abort() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.aborted = true
+	c.aborted.Store(true)
 	if c.cancel != nil {
 		c.cancel()
 	}
@@ -113,23 +122,22 @@ func (c *Call) dials(cancel context.CancelFunc) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.cancel = cancel
-	return !c.aborted
+	return !c.aborted.Load()
 }
 
 // uses notes which connection Abort interrupts, and reports whether the call
 // shall go on.
 func (c *Call) uses(u *upstream) bool {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.live = u
-	return !c.aborted
+	goesOn := !c.aborted.Load()
+	c.mu.Unlock()
+	return goesOn
 }
 
 // because is err, or that the call was aborted if that is why.
 func (c *Call) because(err error) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.aborted {
+	if c.aborted.Load() {
 		return ErrAborted
 	}
 	return err
@@ -155,11 +163,18 @@ func (c *Call) Release() {
 
 // reset makes c ready for another call, and keeps its memory for fields.
 func (c *Call) reset() {
-	fields, trailer, done, in, out := c.Response.Fields, c.body.trailer, c.upload.done, c.in, c.out
-	fields.reset()
-	trailer.reset()
-	*c = Call{} // in place, which costs half of copying a new one over the old
-	c.Response.Fields, c.body.trailer, c.upload.done, c.in, c.out = fields, trailer, done, in, out
+	c.Response.Reset()
+	c.body.reset()
+	c.upload.reset()
+	if c.source == &c.given.body {
+		c.given = given{}
+	}
+	c.Interim, c.KeepTrailer, c.KeepAnswerTrailer = nil, nil, nil
+	c.client, c.callState = nil, callState{}
+	c.cancel, c.live = nil, nil
+	if c.aborted.Load() { // to look costs less than to store
+		c.aborted.Store(false)
+	}
 }
 
 // dropConn gives up the connection: to the pool or to nobody.

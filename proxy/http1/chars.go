@@ -1,6 +1,9 @@
 package http1
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"math/bits"
+)
 
 // The classes of bytes that the grammar of HTTP/1.1 knows. A byte has a bit for
 // each class that it belongs to.
@@ -46,23 +49,47 @@ func all[S string | []byte](s S, class byte) bool {
 	return true
 }
 
-// valueLength is how many bytes at the beginning of b may stand in a value. Most values
-// have none that may not, so that eight are looked at together, as digits of a number:
-// one is subtracted from what must not be less than a blank, and from what must not be
-// DEL, and borrows if it is.
+// Eight bytes are looked at together as digits of a number, the first as the lowest.
+const (
+	ones = 0x0101010101010101
+	tops = ones << 7
+)
+
+// zeros has a bit in tops for the first byte of c that is zero, and maybe for some behind
+// it: one is subtracted from each byte, and borrows from that one.
+func zeros(c uint64) uint64 { return (c - ones) &^ c & tops }
+
+// controls has a bit in tops for the first byte of c that is less than a blank, or DEL, and
+// maybe for some behind it.
+func controls(c uint64) uint64 { return (c-ones*' ')&^c&tops | zeros(c^ones*0x7f) }
+
+// place is which byte the first bit in tops belongs to.
+func place(at uint64) int { return bits.TrailingZeros64(at) / 8 }
+
+// eight are the first eight bytes of s.
+func eight[S string | []byte](s S) uint64 {
+	_ = s[7]
+	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
+}
+
+// valueLength is how many bytes at the beginning of b may stand in a value: of eight
+// together, up to the first that is less than a blank, or DEL.
 func valueLength(b []byte) int {
-	const (
-		ones  = 0x0101010101010101
-		tops  = ones << 7
-		blank = ones * ' '
-		del   = ones * 0x7f
-	)
 	i := 0
-	for ; i+8 <= len(b); i += 8 {
-		c := binary.LittleEndian.Uint64(b[i:])
-		if ((c-blank)&^c|((c^del)-ones)&^(c^del))&tops != 0 {
-			break // or a tab, or a neighbour of one: each is looked at by itself
+	for i+8 <= len(b) {
+		at := controls(binary.LittleEndian.Uint64(b[i:]))
+		if at == 0 {
+			i += 8
+			continue
 		}
+		if i += place(at); classes[b[i]]&valueChar == 0 {
+			return i
+		}
+		i++ // a tab
+	}
+	if i < len(b) && len(b) >= 8 && controls(binary.LittleEndian.Uint64(b[len(b)-8:])) == 0 {
+		return len(b) // some of the last eight were looked at before
 	}
 	for ; i < len(b); i++ {
 		if classes[b[i]]&valueChar == 0 {
@@ -81,17 +108,29 @@ func lower(c byte) byte {
 }
 
 // fold reports whether s is the same as small but for the case of ASCII letters.
-// small must be in lower case.
+// small must be in lower case, and of the rest of ASCII have only what is less than "@".
+// Where it has a letter, and nowhere else, 0x40 is set, and 0x20 makes no difference.
 func fold[S string | []byte](s S, small string) bool {
 	if len(s) != len(small) {
 		return false
 	}
-	for i := range len(s) {
-		if lower(s[i]) != small[i] {
+	if len(s) < 8 {
+		for i := range len(s) {
+			if (s[i]^small[i])&^(small[i]>>1&0x20) != 0 {
+				return false
+			}
+		}
+		return true
+	}
+	for i := 0; ; i = min(i+8, len(s)-8) { // the last eight may be some of those before
+		a, b := eight(s[i:]), eight(small[i:])
+		if (a^b)&^(b>>1&(ones*0x20)) != 0 {
 			return false
 		}
+		if i == len(s)-8 {
+			return true
+		}
 	}
-	return true
 }
 
 // trim is s without blanks around it. Only SP and HTAB are blanks: whoever trims

@@ -2,6 +2,7 @@ package http1
 
 import (
 	"bytes"
+	"net/http"
 	"strings"
 	"testing"
 )
@@ -51,6 +52,9 @@ func TestChars_ValuesAreReadToTheirEnd(t *testing.T) {
 func TestName_EachIsFoundInAnyCase(t *testing.T) {
 	for n := Other + 1; n < names; n++ {
 		small := n.spelling()
+		if want := http.CanonicalHeaderKey(small); n.String() != want {
+			t.Errorf("%s is written %s; want %s", small, n, want)
+		}
 		for _, s := range []string{small, strings.ToUpper(small), strings.ToUpper(small[:1]) + small[1:]} {
 			if got := nameOf(s); got != n {
 				t.Errorf("%s: got %d; want %d", s, got, n)
@@ -64,5 +68,25 @@ func TestName_EachIsFoundInAnyCase(t *testing.T) {
 	}
 	if names > 64 {
 		t.Errorf("%d names do not fit into a set of 64 bits", names)
+	}
+}
+
+// Every byte at every place of words of every length, beside lower.
+func TestChars_WordsAreComparedInAnyCase(t *testing.T) {
+	const word = "abcxyz-0/9:mnopqrs-t1"
+	for length := range len(word) + 1 {
+		small := word[:length]
+		for at := range length {
+			for i := range 256 {
+				b := []byte(small)
+				b[at] = byte(i)
+				if got, want := fold(b, small), lower(byte(i)) == small[at]; got != want {
+					t.Errorf("%q and %q: %t; want %t", b, small, got, want)
+				}
+			}
+		}
+		if length > 0 && fold(small, word[:length-1]) {
+			t.Errorf("%q is taken for what is shorter", small)
+		}
 	}
 }

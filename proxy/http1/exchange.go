@@ -14,14 +14,23 @@ type Exchange struct {
 	// What it is given sends what there is of the answer so far, if it is not all.
 	Ending func(flush func())
 
-	conn  *conn
-	in    input
-	out   Head // what has been made of the answer and not been sent
-	body  Body
-	began time.Duration // when the head turned out not to have come at once; 0 if it did
-	used  bool          // for a request of this connection
+	conn *conn
+	in   input
+	out  Head // what has been made of the answer and not been sent
+	body Body
+	exchangeState
 
-	stage     progress
+	stage   progress
+	used    bool // for a request of this connection
+	vector  [3][]byte
+	lineEnd [2]byte
+	buffers net.Buffers
+}
+
+// An exchangeState is how far an exchange has come. It is apart from what is kept for the
+// next one, so that all of it is zeroed in place.
+type exchangeState struct {
+	began     time.Duration // when the head turned out not to have come at once; 0 if it did
 	status    int
 	framing   Framing // of the answer
 	left      int64   // of its body, if it has a length
@@ -32,9 +41,6 @@ type Exchange struct {
 	hijacked  bool
 	err       error // why the client cannot be written to
 	uploading bool  // another goroutine reads the body
-	vector    [3][]byte
-	lineEnd   [2]byte
-	buffers   net.Buffers
 }
 
 // A progress is how far an answer has come.
@@ -55,11 +61,9 @@ func (x *Exchange) forget() {
 
 // reset makes x ready for the next request of the same connection.
 func (x *Exchange) reset() {
-	fields, trailer, c, in, out := x.Fields, x.body.trailer, x.conn, x.in, x.out
-	fields.reset()
-	trailer.reset()
-	*x = Exchange{} // in place, which costs half of copying a new one over the old
-	x.Fields, x.body.trailer, x.conn, x.in, x.out = fields, trailer, c, in, out
+	x.Request.Reset()
+	x.body.reset()
+	x.Ending, x.exchangeState, x.stage, x.used = nil, exchangeState{}, unanswered, false
 }
 
 // Body is the body of the request, nil if it has none. Reading it tells a client

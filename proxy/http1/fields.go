@@ -34,6 +34,7 @@ type line struct {
 	id              Name
 	gone            bool
 	added           bool // it lies in Fields.own
+	generated       bool // it lies in Fields.buf, up to its CRLF, as it would be written
 }
 
 // text is buf[from:to] as a string that shares its memory.

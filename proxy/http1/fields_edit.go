@@ -2,7 +2,14 @@ package http1
 
 // Add adds a line. Name and value are copied, and checked when they are sent.
 func (f *Fields) Add(name, value string) {
-	l := line{name: uint32(len(f.own)), id: nameOf(name), added: true}
+	n := nameOf(name)
+	f.add(n, name, value)
+	f.odd = f.odd || n == Other && !all(name, plainChar) // no known name is
+}
+
+// add adds a line whose name, which may have any case, is n.
+func (f *Fields) add(n Name, name, value string) {
+	l := line{name: uint32(len(f.own)), id: n, added: true}
 	f.own = append(f.own, name...)
 	l.nameEnd = uint32(len(f.own))
 	l.value = l.nameEnd
@@ -10,13 +17,18 @@ func (f *Fields) Add(name, value string) {
 	l.valueEnd = uint32(len(f.own))
 	f.lines = append(f.lines, l)
 	f.known |= 1 << l.id
-	f.odd = f.odd || !all(name, plainChar)
 }
 
 // Set replaces all lines of that name, in any case, by one.
 func (f *Fields) Set(name, value string) {
 	f.Drop(name)
 	f.Add(name, value)
+}
+
+// SetKnown is Set for a name that is known.
+func (f *Fields) SetKnown(n Name, value string) {
+	f.DropKnown(n)
+	f.add(n, n.String(), value)
 }
 
 // Del is Drop, by the name that other headers have for it.

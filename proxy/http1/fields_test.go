@@ -3,6 +3,7 @@ package http1
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -41,6 +42,27 @@ func TestFields_Strip(t *testing.T) {
 		f.Strip()
 		if got := written(t, f); got != lined(c.want) {
 			t.Errorf("%q: got %q; want %q", c.lines, got, lined(c.want))
+		}
+	}
+}
+
+// Lines go out as they are written here, however they stood and whichever beside them have
+// been dropped.
+func TestFields_EachLineIsGenerated(t *testing.T) {
+	lines := []string{"A: 1", "B:2", "Date:\t3", "Vary:  4", "C: 5 ", "Age: 6\t", "D: ", "E:", "Cache-Control: 7", "F: 8"}
+	for dropped := range 1 << len(lines) {
+		f, want := fieldsOf(t, strings.Join(lines, "|")), ""
+		for i, line := range lines {
+			name, value, _ := strings.Cut(line, ":")
+			if dropped>>i&1 == 1 {
+				f.Drop(name)
+			} else {
+				want += name + ": " + strings.Trim(value, " \t") + "\r\n"
+			}
+		}
+		f.Add("Z", "9")
+		if got := written(t, f); got != want+"Z: 9\r\n" {
+			t.Fatalf("got %q; want %q", got, want)
 		}
 	}
 }

@@ -112,6 +112,9 @@ func persists(f *Fields, minor int) bool {
 	if f.known&(1<<Connection) == 0 {
 		return minor == 1
 	}
+	if value, _ := f.Value(Connection); fold(value, "keep-alive") && f.count(Connection) == 1 {
+		return true // what many servers say that need not
+	}
 	return !f.hasToken(Connection, "close") && (minor == 1 || f.hasToken(Connection, "keep-alive"))
 }
 

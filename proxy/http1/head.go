@@ -40,18 +40,19 @@ func (h *Head) release(m *memory) {
 	*h = Head{}
 }
 
+// AddKnown adds a field line whose name is known. It is Add without looking at the name,
+// for names that may be added.
+func (h *Head) AddKnown(n Name, value []byte) { h.addLine(n, n.String(), value) }
+
 // Add adds a field line. A name that is no token, a value with a control
 // character, and a name that concerns the connection or the framing make sending
 // fail with ErrOutgoing.
 func (h *Head) Add(name, value string) {
-	h.addField(name, unsafe.Slice(unsafe.StringData(value), len(value)))
+	h.addLine(nameOf(name), name, unsafe.Slice(unsafe.StringData(value), len(value)))
 }
 
-// AddBytes is Add for a value that is not a string.
-func (h *Head) AddBytes(name string, value []byte) { h.addField(name, value) }
-
-func (h *Head) addField(name string, value []byte) {
-	n := nameOf(name)
+// addLine adds a field line whose name, which may have any case, is n.
+func (h *Head) addLine(n Name, name string, value []byte) {
 	switch {
 	case n == Other && (len(name) == 0 || !all(name, tokenChar)), valueLength(value) < len(value),
 		hopByHop&(1<<n) != 0 && n != ProxyAuthenticate && n != ProxyAuthorization, h.host && n == Host:
@@ -67,28 +68,41 @@ func (h *Head) addField(name string, value []byte) {
 
 // AddFields adds the lines of f that have not been dropped. Those that were parsed
 // were checked then; those that were added are checked as Add does. Hop-by-hop
-// fields must have been taken out by Strip; any that is left makes sending fail.
+// fields must have been taken out by Strip; any that is left makes sending fail. Lines
+// that already stand one behind the other as they would be written, as most do, are
+// copied together.
 func (h *Head) AddFields(f *Fields) {
+	var from, to uint32 // lines of f.buf that have not been copied yet
 	for i := range f.lines {
 		l := &f.lines[i]
-		if l.gone || h.host && l.id == Host {
+		switch {
+		case l.gone || h.host && l.id == Host:
 			continue
-		}
-		if l.added {
-			line := f.at(l)
-			h.Add(line.Name, line.Value)
+		case l.added:
+			h.buf = append(h.buf, f.buf[from:to]...)
+			from, to = 0, 0
+			h.addLine(l.id, text(f.own, l.name, l.nameEnd), f.own[l.value:l.valueEnd])
 			continue
-		}
-		if l.id != Other && hopByHop&(1<<l.id) != 0 {
+		case l.id != Other && hopByHop&(1<<l.id) != 0:
 			h.err = ErrOutgoing
 			return
 		}
 		h.dated = h.dated || l.id == Date
+		if l.generated && l.name == to {
+			to = l.valueEnd + 2
+			continue
+		}
+		h.buf = append(h.buf, f.buf[from:to]...)
+		if from, to = 0, 0; l.generated {
+			from, to = l.name, l.valueEnd+2
+			continue
+		}
 		h.buf = append(h.buf, f.buf[l.name:l.nameEnd]...)
 		h.buf = append(h.buf, ':', ' ')
 		h.buf = append(h.buf, f.buf[l.value:l.valueEnd]...)
 		h.buf = append(h.buf, '\r', '\n')
 	}
+	h.buf = append(h.buf, f.buf[from:to]...)
 }
 
 // AddBlock adds lines that were rendered before, each ended by CRLF.
@@ -126,6 +140,9 @@ func (h *Head) startRequest(method string, target ...string) {
 	h.buf = append(h.buf, ' ')
 	from := len(h.buf)
 	for _, part := range target {
+		if part == "" {
+			continue
+		}
 		if !all(part, targetChar) {
 			h.err = ErrOutgoing
 			return
@@ -142,7 +159,11 @@ func (h *Head) startRequest(method string, target ...string) {
 // startAnswer begins a head with a status line. The reason is always the usual
 // one: what an upstream calls it is not sent on.
 func (h *Head) startAnswer(status int) {
-	if status < 100 || status > 599 {
+	switch {
+	case status == 200: // most are
+		h.buf = append(h.buf, "HTTP/1.1 200 OK\r\n"...)
+		return
+	case status < 100 || status > 599:
 		h.err = ErrOutgoing
 		return
 	}

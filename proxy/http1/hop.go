@@ -23,7 +23,7 @@ func (f *Fields) Strip() {
 	}
 	if f.known&(1<<Connection) != 0 {
 		for i := range f.lines {
-			if l := &f.lines[i]; l.id == Connection {
+			if l := &f.lines[i]; l.id == Connection && !fold(f.value(l), "keep-alive") {
 				f.dropNamed(f.value(l))
 			}
 		}

@@ -9,6 +9,22 @@ func nameOf[S string | []byte](s S) Name {
 	return Other
 }
 
+// longestName is how much of a line is looked through for the end of a known name.
+const longestName = 24
+
+// knownName finds the colon behind the name at the beginning of b, eight bytes at a time,
+// and which name that is. What is spelled as a known one needs no look at each of its
+// letters. It may find Other in place of a known name where b ends soon.
+func knownName(b []byte) (n Name, end int) {
+	for i := 0; i < longestName && i+8 <= len(b); i += 8 {
+		if at := zeros(eight(b[i:]) ^ ones*':'); at != 0 {
+			end = i + place(at)
+			return nameOf(b[:end]), end
+		}
+	}
+	return Other, 0
+}
+
 // candidate is the only name that s can be, going by its length and one letter.
 func candidate[S string | []byte](s S) Name {
 	if len(s) < 2 {

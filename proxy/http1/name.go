@@ -125,3 +125,82 @@ func (n Name) spelling() string {
 	}
 	return ""
 }
+
+// String is the name as it is written here: the first letter of each word is a capital.
+func (n Name) String() string {
+	switch n {
+	case Host:
+		return "Host"
+	case Connection:
+		return "Connection"
+	case ContentLength:
+		return "Content-Length"
+	case TransferEncoding:
+		return "Transfer-Encoding"
+	case ContentType:
+		return "Content-Type"
+	case ContentEncoding:
+		return "Content-Encoding"
+	case ContentRange:
+		return "Content-Range"
+	case Expect:
+		return "Expect"
+	case Upgrade:
+		return "Upgrade"
+	case KeepAlive:
+		return "Keep-Alive"
+	case ProxyConnection:
+		return "Proxy-Connection"
+	case TE:
+		return "Te"
+	case Trailer:
+		return "Trailer"
+	case ProxyAuthenticate:
+		return "Proxy-Authenticate"
+	case ProxyAuthorization:
+		return "Proxy-Authorization"
+	case HTTP2Settings:
+		return "Http2-Settings"
+	case Via:
+		return "Via"
+	case MaxForwards:
+		return "Max-Forwards"
+	case Forwarded:
+		return "Forwarded"
+	case XForwardedFor:
+		return "X-Forwarded-For"
+	case XForwardedHost:
+		return "X-Forwarded-Host"
+	case XForwardedProto:
+		return "X-Forwarded-Proto"
+	case XRealIP:
+		return "X-Real-Ip"
+	case XRequestID:
+		return "X-Request-Id"
+	case Date:
+		return "Date"
+	case WWWAuthenticate:
+		return "Www-Authenticate"
+	case Authorization:
+		return "Authorization"
+	case Cookie:
+		return "Cookie"
+	case SetCookie:
+		return "Set-Cookie"
+	case AltSvc:
+		return "Alt-Svc"
+	case RateLimit:
+		return "Ratelimit"
+	case RateLimitPolicy:
+		return "Ratelimit-Policy"
+	case RetryAfter:
+		return "Retry-After"
+	case CacheControl:
+		return "Cache-Control"
+	case Age:
+		return "Age"
+	case Proxy:
+		return "Proxy"
+	}
+	return ""
+}

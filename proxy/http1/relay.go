@@ -20,7 +20,7 @@ func (x *Exchange) Relay(c *Call) error {
 	c.body.sink = x
 	for {
 		data, err := c.body.Next()
-		if errors.Is(err, io.EOF) {
+		if err == io.EOF { //nolint:errorlint // it is the body's own
 			return x.EndWith(c.answerTrailer())
 		}
 		if err != nil {

@@ -128,10 +128,10 @@ func (r *Request) Parse(buf []byte, l *Limits) (n int, err error) {
 
 // Reset makes r ready for another head.
 func (r *Request) Reset() {
-	fields := r.Fields // zeroing in place costs half of copying a new one over the old
-	fields.reset()
-	*r = Request{}
-	r.Fields = fields
+	r.Fields.reset()
+	r.Minor, r.Framing, r.Closes = 0, Framing{}, false
+	r.buf, r.method, r.target, r.authority, r.path, r.query = nil, span{}, span{}, span{}, span{}, 0
+	r.stage, r.section = atStartLine, section{}
 }
 
 // startLine parses the request line and returns its length, 0 if it is not whole.
@@ -168,8 +168,12 @@ func (r *Request) startLine(b []byte, l *Limits) (int, error) {
 
 // version parses what follows the target and returns the length of the line.
 func (r *Request) version(b []byte, from int) (int, error) {
-	const version = "HTTP/1."
+	const version, usual = "HTTP/1.", "HTTP/1.1\r\n"
 	rest := b[from:]
+	if len(rest) >= len(usual) && string(rest[:len(usual)]) == usual {
+		r.Minor = 1
+		return from + len(usual), nil
+	}
 	for i := range min(len(rest), len(version)) {
 		if rest[i] == version[i] {
 			continue

@@ -36,17 +36,20 @@ func (r *Response) Parse(buf []byte, method string, l *Limits) (n int, err error
 
 // Reset makes r ready for another head.
 func (r *Response) Reset() {
-	fields := r.Fields
-	fields.reset()
-	*r = Response{}
-	r.Fields = fields
+	r.Fields.reset()
+	r.Status, r.Minor, r.Framing, r.Closes = 0, 0, Framing{}, false
+	r.stage, r.section = atStartLine, section{}
 }
 
 // startLine parses the status line and returns its length, 0 if it is not whole.
 // Some servers leave out the space after a status without a reason.
 func (r *Response) startLine(b []byte, l *Limits) (int, error) {
-	const like = "HTTP/1.x 000"
-	for i := range min(len(b), len(like)) {
+	const like, usual = "HTTP/1.x 000", "HTTP/1.1 "
+	checked := 0
+	if len(b) >= len(usual) && string(b[:len(usual)]) == usual {
+		checked, r.Minor = len(usual), 1
+	}
+	for i := checked; i < min(len(b), len(like)); i++ {
 		c := b[i]
 		switch like[i] {
 		case 'x':

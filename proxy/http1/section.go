@@ -70,16 +70,19 @@ func (s *section) line(b []byte, f *Fields, most bound) (int, error) {
 	case ' ', '\t':
 		return 0, ErrFolded
 	}
-	name, common := 0, byte(plainChar)
-	for name < len(b) && classes[b[name]]&tokenChar != 0 {
-		common &= classes[b[name]]
-		name++
-	}
-	if name == len(b) {
-		return 0, nil
-	}
-	if b[name] != ':' || name == 0 {
-		return 0, ErrFieldName
+	id, name := knownName(b)
+	common := byte(plainChar)
+	if id == Other {
+		for name = 0; name < len(b) && classes[b[name]]&tokenChar != 0; name++ {
+			common &= classes[b[name]]
+		}
+		if name == len(b) {
+			return 0, nil
+		}
+		if b[name] != ':' || name == 0 {
+			return 0, ErrFieldName
+		}
+		id = nameOf(b[:name]) // unless the line ends what has come, it is Other
 	}
 	value := name + 1
 	for value < len(b) && (b[value] == ' ' || b[value] == '\t') {
@@ -93,8 +96,10 @@ func (s *section) line(b []byte, f *Fields, most bound) (int, error) {
 	if n == 0 || err != nil {
 		return 0, err
 	}
+	generated := value == name+2 && b[name+1] == ' '
 	for end > value && (b[end-1] == ' ' || b[end-1] == '\t') {
 		end--
+		generated = false
 	}
 	if len(f.lines) >= most.lines {
 		return 0, ErrTooManyFields
@@ -102,8 +107,10 @@ func (s *section) line(b []byte, f *Fields, most bound) (int, error) {
 	if s.next+n > most.bytes { // before offsets are kept, which have 32 bits
 		return 0, ErrTooLarge
 	}
-	id, at := nameOf(b[:name]), uint32(s.next)
-	f.lines = append(f.lines, line{name: at, nameEnd: at + uint32(name), value: at + uint32(value), valueEnd: at + uint32(end), id: id})
+	at := uint32(s.next)
+	f.lines = append(f.lines, line{
+		name: at, nameEnd: at + uint32(name), value: at + uint32(value), valueEnd: at + uint32(end), id: id, generated: generated,
+	})
 	f.known |= 1 << id
 	f.odd = f.odd || common == 0
 	return n, nil

@@ -281,7 +281,7 @@ func (c *Call) feed(b *Body) error {
 		}
 	}
 	c.in.roomFor(bodyLeft(b))
-	c.conn.armRead(c.client.Idle)
+	c.armRead(c.client.Idle)
 	if err := c.because(nil); err != nil { // see await
 		return err
 	}

@@ -22,9 +22,19 @@ type upload struct {
 	buf     []byte
 	last    atomic.Bool // the client's body has been read whole, and its end is being sent
 
-	mu   sync.Mutex // guards what follows, and setting deadlines for reading meanwhile
-	conn *upstream  // to bound the wait for a head on when the body is sent; nil if there is a head
-	sent bool       // the body was sent whole
+	mu     sync.Mutex // guards what follows, and setting deadlines for reading meanwhile
+	conn   *upstream  // to bound the wait for a head on when the body is sent; nil if there is a head
+	sent   bool       // the body was sent whole
+	futile bool       // nothing can come of it any more: reading has ended for good
+}
+
+// reset makes up ready for another body, and keeps the channel.
+func (up *upload) reset() {
+	up.running, up.whole, up.buf = false, false, nil
+	if up.done != nil { // there was a goroutine, for this body or for one before
+		up.last.Store(false)
+		up.conn, up.sent = nil, false
+	}
 }
 
 // appendAtHand puts a body behind the head that is at hand and fits there.
@@ -88,7 +98,7 @@ func (c *Call) startUpload() {
 	if up.done == nil {
 		up.done = make(chan struct{}, 1)
 	}
-	up.running, up.sent = true, false
+	up.running, up.sent, up.futile = true, false, false
 	up.last.Store(false)
 	c.uploads(true)
 	go c.runUpload()
@@ -108,7 +118,8 @@ func (c *Call) runUpload() {
 			_ = c.conn.net.SetReadDeadline(passed())
 		}
 	case err != nil && (c.sourceErr() != nil || timedOut(err) && up.conn != nil):
-		_ = c.conn.net.SetReadDeadline(passed()) // nothing can come of it any more
+		up.futile = true
+		_ = c.conn.net.SetReadDeadline(passed())
 	}
 	up.mu.Unlock()
 	up.done <- struct{}{}
@@ -148,9 +159,27 @@ func (c *Call) sendBody() error {
 func (up *upload) awaitHead(u *upstream) {
 	up.mu.Lock()
 	defer up.mu.Unlock()
-	u.armRead(0)
-	if up.conn = u; up.sent {
+	up.conn = u
+	switch {
+	case up.futile: // it failed before this goroutine came here
+	case up.sent:
 		u.armRead(u.pool.client.Response)
+	default:
+		u.armRead(0)
+	}
+}
+
+// armRead bounds reading of the answer, which an upload that fails ends at once.
+func (c *Call) armRead(within time.Duration) {
+	up := &c.upload
+	if !up.running {
+		c.conn.armRead(within)
+		return
+	}
+	up.mu.Lock()
+	defer up.mu.Unlock()
+	if !up.futile {
+		c.conn.armRead(within)
 	}
 }
 

@@ -78,19 +78,27 @@ func isDialled(s string) bool {
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// latin appends s to b in ASCII: letters in lower case, every blank as a space, every dash as a hyphen. It reports whether all of s has such
-// a form.
+// latin appends s to b in ASCII: letters in lower case, every blank as a space, every
+// dash as a hyphen. It reports whether all of s has such a form.
 func latin(b []byte, s string) ([]byte, bool) {
 	for _, r := range s {
 		if '\uFF01' <= r && r <= '\uFF5E' && !unicode.IsDigit(r) {
 			r -= '\uFF01' - '!' // full-width
 		}
 		switch {
-		case strings.ContainsRune("+-./();:=", r), 'a' <= r && r <= 'z', '0' <= r && r <= '9':
+		case '0' <= r && r <= '9', 'a' <= r && r <= 'z':
 			b = append(b, byte(r))
 		case 'A' <= r && r <= 'Z':
 			b = append(b, byte(r)+'a'-'A')
-		case r == '\t', unicode.Is(unicode.Zs, r):
+		case r < unicode.MaxASCII:
+			if r == '\t' {
+				r = ' '
+			}
+			if strings.IndexByte(" +-./();:=", byte(r)) < 0 {
+				return nil, false
+			}
+			b = append(b, byte(r))
+		case unicode.Is(unicode.Zs, r):
 			b = append(b, ' ')
 		case '\u2010' <= r && r <= '\u2015', r == '\u2212', r == '\u30FC', r == '\uFE63':
 			b = append(b, '-')

@@ -1,7 +1,6 @@
 package key
 
 import (
-	"strconv"
 	"strings"
 
 	"github.com/nyaruka/phonenumbers/v2"
@@ -99,15 +98,18 @@ func (d Display) text(s Shape, text string) string {
 // dialLength is how many bytes of a number in E.164, or of the beginning of one, are
 // its country code; 0 if it has none.
 func dialLength(text string) int {
-	n, err := phonenumbers.Parse(text, noRegion)
-	if err != nil {
+	digits, found := strings.CutPrefix(text, "+")
+	if !found {
 		return 0
 	}
-	dial := "+" + strconv.Itoa(int(n.GetCountryCode()))
-	if !strings.HasPrefix(text, dial) {
-		return 0
+	code := 0
+	for i := 0; i < 3 && i+minNational < len(digits) && isDigit(digits[i]); i++ {
+		code = code*10 + int(digits[i]-'0')
+		if len(phonenumbers.GetRegionCodesForCountryCode(code)) > 0 {
+			return len("+") + i + 1
+		}
 	}
-	return len(dial)
+	return 0
 }
 
 // Texts appends the texts of the key extracted last, one for each key that it is

@@ -2,7 +2,6 @@ package key
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -212,26 +211,6 @@ func TestNewPhone_SaysWhatToWrite(t *testing.T) {
 	}
 }
 
-// What is remembered has a bound, and what was remembered does not change an
-// answer.
-func TestPhone_MemoryIsBounded(t *testing.T) {
-	rounds := 3 * phones
-	if testing.Short() {
-		rounds = phones + phones/4
-	}
-	p := mustPhone(t, "CN")
-	for i := range rounds {
-		p.known.Set(fmt.Sprintf("+86139%08d", i), verdict{})
-	}
-	p.known.CleanUp()
-	if n := p.known.EstimatedSize(); n > phones {
-		t.Errorf("%d numbers are remembered; want at most %d", n, phones)
-	}
-	if got, err := p.Parse("13800138000"); err != nil || got.E164 != "+8613800138000" {
-		t.Errorf("after a flood, Parse = %v, %v", got, err)
-	}
-}
-
 func FuzzPhone(f *testing.F) {
 	for _, numbers := range spellings() {
 		for _, all := range numbers {
@@ -268,21 +247,40 @@ func FuzzPhone(f *testing.F) {
 	})
 }
 
+// The usual spellings cost less than a microsecond, and the library, which they are
+// compared with, a hundred times as much.
 func BenchmarkPhone(b *testing.B) {
-	for name, s := range map[string]string{"canonical": "+8613800138000", "written": "+86 138-0013-8000", "refused": "13800138000abc", "invalid": "+86138"} {
-		b.Run(name, func(b *testing.B) {
-			p := mustPhone(b, "CN")
+	for _, c := range []struct{ name, region, number string }{
+		{"canonical", "CN", "+8613800138000"},
+		{"written", "CN", "+86 138-0013-8000"},
+		{"national", "CN", "138 0013 8000"},
+		{"prefix", "GB", "020 7946 0018"},
+		{"abroad", "US", "011 86 138 0013 8000"},
+		{"island", "US", "+1 868 291 1234"}, // one of 25 plans
+		{"transformed", "AR", "011 15 2345 6789"},
+		{"refused", "CN", "13800138000abc"},
+		{"invalid", "CN", "+86138"},
+	} {
+		p := mustPhone(b, c.region)
+		b.Run(c.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				p.Parse(s)
+				p.Parse(c.number)
 			}
 		})
+		if digits, _, ok := dialled(c.number); ok {
+			b.Run(c.name+"/library", func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					p.ask(digits)
+				}
+			})
+		}
 	}
-	b.Run("unknown", func(b *testing.B) {
-		p := mustPhone(b, "CN")
+	b.Run("first of a country", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			p.learn("+8613800138000")
+			newCountry(86)
 		}
 	})
 }

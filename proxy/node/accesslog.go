@@ -30,7 +30,7 @@ func (n *Node) openAccessLog(o Options) error {
 		return fmt.Errorf("access_log.file cannot be written: %w; name a file in a folder that weir may write to", err)
 	}
 	queue := newLogQueue(file)
-	n.access = &accessLog{proxy.AccessWriter{Log: zerolog.New(queue).Level(zerolog.InfoLevel).Hook(clock{}), Lines: queue}, file}
+	n.access = &accessLog{proxy.AccessWriter{Log: zerolog.New(queue).Level(zerolog.InfoLevel).Hook(newClock()), Lines: queue}, file}
 	watchDropped(n.registry, o.Log.queue, queue)
 	n.closers.push("access log", func(context.Context) error {
 		queue.Close()
@@ -59,7 +59,7 @@ func (n *Node) reopenOnce() {
 	}
 	path := n.access.file.path
 	if err := n.access.file.reopen(); err != nil {
-		n.log.Error().Err(err).Str("file", path).Msg("cannot reopen access log; writing to the file as it was")
+		n.log.Error().Err(err).Str("file", path).Msg("cannot reopen access log; still writing to the old file")
 		return
 	}
 	n.log.Info().Str("file", path).Msg("access log reopened")

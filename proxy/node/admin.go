@@ -15,7 +15,10 @@ func (n *Node) adminOptions() admin.Options {
 	o := admin.Options{
 		Token: c.Token, Hosts: c.Hosts, Gatherer: n.registry, Reload: n.reloadFor, Ready: n.ready, Plan: n.plan,
 		Config: n.servedConfig, Routes: n.servedRoutes, Limits: n.servedLimits,
-		Standing: n.proxy.Standing, Change: n.changeKey, Explain: n.proxy.Explain, Decisions: n.decisions, Top: n.top, Upstreams: n.upstreams, Audit: n.auditTrail, Events: n.events,
+		Standing: n.proxy.Standing, Change: n.changeKey, Explain: n.proxy.Explain, Simulate: n.simulate, Decisions: n.decisions, Top: n.top, Upstreams: n.upstreams, Audit: n.auditTrail, Events: n.events,
+	}
+	if n.access.file != nil {
+		o.AccessLog = n.access.file.path
 	}
 	for _, t := range c.Tokens {
 		role := admin.Read

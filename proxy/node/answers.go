@@ -3,6 +3,7 @@ package node
 import (
 	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/cluster"
+	"github.com/weir-proxy/weir/proxy/simulate"
 )
 
 // What the cluster knows, as the operators' API tells it. The API's types are its own,
@@ -69,4 +70,18 @@ func nodeAnswers(answers []cluster.Answer) []admin.NodeAnswer {
 		all = append(all, admin.NodeAnswer(a))
 	}
 	return all
+}
+
+func simulation(node string, generation int64, r *simulate.Report) admin.Simulation {
+	a := admin.Simulation{
+		Node: node, Lines: r.Lines, Requests: r.Requests, Others: r.Others, Malformed: r.Malformed, Late: r.Late, Untimed: r.Untimed, Hostless: r.Hostless, TooMany: r.TooMany,
+		TookMS: r.Took.Milliseconds(), Generation: generation, Result: r.Result, Against: r.Against, Notes: r.Notes,
+	}
+	if r.Against == nil {
+		return a
+	}
+	for _, d := range r.Differences() {
+		a.Differences = append(a.Differences, admin.SimulatedDifference{Route: d.Route, Limit: d.Limit, A: admin.SimulatedSide(d.A), B: admin.SimulatedSide(d.B)})
+	}
+	return a
 }

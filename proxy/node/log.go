@@ -4,6 +4,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/mattn/go-isatty"
@@ -24,7 +25,7 @@ func NewLog(out io.Writer, least zerolog.Level) *Log {
 	if f, ok := out.(*os.File); ok && isatty.IsTerminal(f.Fd()) {
 		lines = zerolog.ConsoleWriter{Out: queue, TimeFormat: time.TimeOnly}
 	}
-	return &Log{zerolog.New(lines).Level(least).Hook(clock{}), queue}
+	return &Log{zerolog.New(lines).Level(least).Hook(newClock()), queue}
 }
 
 // Close writes what has been logged, for a moment at most.
@@ -41,10 +42,31 @@ func (w stdLog) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// A clock stamps each line with the time in UTC, RFC 3339 with milliseconds.
-type clock struct{}
+// A clock stamps each line with the time in UTC, RFC 3339 with milliseconds. All but
+// those is written once a second: to format it costs more than the rest of most lines.
+type clock struct{ last *atomic.Pointer[second] }
+
+// A second is the beginning of a stamp.
+type second struct {
+	unix int64
+	text string // "2006-01-02T15:04:05.
+}
+
+func newClock() clock { return clock{new(atomic.Pointer[second])} }
 
 // Run implements zerolog.Hook.
-func (clock) Run(e *zerolog.Event, _ zerolog.Level, _ string) {
-	e.Str(zerolog.TimestampFieldName, time.Now().UTC().Format("2006-01-02T15:04:05.000Z07:00"))
+func (c clock) Run(e *zerolog.Event, _ zerolog.Level, _ string) {
+	var space [32]byte
+	e.RawJSON(zerolog.TimestampFieldName, c.append(space[:0], time.Now()))
+}
+
+// append appends t in quotes.
+func (c clock) append(b []byte, t time.Time) []byte {
+	s := c.last.Load()
+	if s == nil || s.unix != t.Unix() {
+		s = &second{t.Unix(), t.UTC().Format(`"2006-01-02T15:04:05.`)}
+		c.last.Store(s)
+	}
+	ms := t.Nanosecond() / 1e6
+	return append(append(b, s.text...), '0'+byte(ms/100), '0'+byte(ms/10%10), '0'+byte(ms%10), 'Z', '"')
 }

@@ -3,6 +3,7 @@ package node
 import (
 	"bytes"
 	"io"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -89,8 +90,8 @@ func (q *logQueue) run() {
 	var lines []byte
 	for {
 		q.mu.Lock()
-		for len(q.lines) == 0 && !q.closing {
-			q.more.Wait()
+		if len(q.lines) == 0 && !q.closing {
+			q.wait()
 		}
 		lines, q.lines = q.lines, lines[:0] // the two buffers take turns
 		q.mu.Unlock()
@@ -99,6 +100,17 @@ func (q *logQueue) run() {
 		}
 		q.write(lines)
 	}
+}
+
+// wait waits for lines, or the end. Whoever is about to run goes first when one has come:
+// of requests in work many log soon, and their lines share one call. q.mu is held.
+func (q *logQueue) wait() {
+	for len(q.lines) == 0 && !q.closing {
+		q.more.Wait()
+	}
+	q.mu.Unlock()
+	runtime.Gosched()
+	q.mu.Lock()
 }
 
 // write writes whole lines, some by one call. What the sink does not take is lost.
@@ -136,7 +148,7 @@ func (q *logQueue) Close() {
 // watchDropped shows in the figures how many lines were dropped before any of the sinks.
 func watchDropped(r prometheus.Registerer, queues ...*logQueue) {
 	r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: "weir_log_lines_dropped_total", Help: "Log lines that were dropped because nobody took them fast enough.",
+		Name: "weir_log_lines_dropped_total", Help: "Log lines dropped because the output was too slow.",
 	}, func() float64 {
 		n := int64(0)
 		for _, q := range queues {

@@ -54,6 +54,7 @@ type Node struct {
 	systemd      systemd
 	reloads      *reloadStatus
 	drains       config.Drain
+	replaying    replaying
 	draining     atomic.Bool
 
 	closers closers
@@ -66,7 +67,7 @@ type Node struct {
 // node runs until Close. When Start returns an error, nothing is left open.
 func Start(ctx context.Context, o Options) (*Node, error) {
 	n := &Node{
-		log: o.Log.Logger, build: o.Build, registry: newRegistry(o.Build), systemd: systemd{o.Log.Logger}, drains: o.Config.Listen.Drain,
+		log: o.Log.Logger, build: o.Build, registry: newRegistry(o.Build), systemd: systemd{o.Log.Logger}, drains: o.Config.Listen.Drain, replaying: make(replaying, 1),
 		source:  &configSource{path: o.Path, own: o.Config, log: o.Log.Logger},
 		serving: newTasks(), member: newTasks(), failed: make(chan error, 1),
 	}
@@ -209,7 +210,7 @@ func newRegistry(b Build) *prometheus.Registry {
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "weir_build_info", Help: "Which weir this is; always 1.",
+			Name: "weir_build_info", Help: "Build information; always 1.",
 			ConstLabels: prometheus.Labels{"version": b.Version, "commit": b.Commit, "goversion": b.Go},
 		}, func() float64 { return 1 }),
 	)

@@ -22,9 +22,9 @@ func (p placeholder) String() string {
 	return [...]string{"", "{retry_after}", "{limit}", "{request_id}"}[p]
 }
 
-// said is what stands in for placeholders in one answer. The id alone may hold what
+// substitutions is what stands in for placeholders in one answer. The id alone may hold what
 // has to be escaped.
-type said struct{ after, limit, id string }
+type substitutions struct{ retryAfter, limitName, requestID string }
 
 // A template is an operator's text, taken apart at its placeholders and escaped for
 // where it goes, once for all answers.
@@ -61,17 +61,17 @@ func newTemplate(text string, within func(string) string, escape escaping) templ
 
 // append appends the text with its placeholders filled in. What is filled in is not
 // looked at again.
-func (t *template) append(b []byte, s said) []byte {
+func (t *template) append(b []byte, s substitutions) []byte {
 	for _, p := range t.parts {
 		switch p.what {
 		case literal:
 			b = append(b, p.text...)
 		case retryAfter:
-			b = append(b, s.after...)
+			b = append(b, s.retryAfter...)
 		case limitName:
-			b = append(b, s.limit...)
+			b = append(b, s.limitName...)
 		case requestID:
-			b = t.escape(b, s.id)
+			b = t.escape(b, s.requestID)
 		}
 	}
 	return b
@@ -124,6 +124,7 @@ func withinJSON(s string) string {
 func isSafe(s string) bool {
 	for i := range len(s) {
 		switch c := s[i]; {
+		case 'a' <= c|0x20 && c|0x20 <= 'z', '0' <= c && c <= '9': // most are
 		case c < ' ' || c > '~', c == '"', c == '\\', c == '<', c == '>', c == '&', c == '\'':
 			return false
 		}

@@ -52,10 +52,10 @@ type Policy struct {
 // A Quota writes the quota fields of one route. It is immutable and safe for
 // concurrent use.
 type Quota struct {
-	policies []policy
-	style    Style
-	constant string // the line of RateLimit-Policy; empty where no policy is exposed
-	reject   rejection
+	policies     []policy
+	style        Style
+	policyHeader string // the line of RateLimit-Policy; empty where no policy is exposed
+	reject       compiledReject
 }
 
 // A policy is a Policy ready to be written.
@@ -73,7 +73,7 @@ func NewQuota(policies []Policy, style Style, reject Reject) (*Quota, error) {
 	if style != IETF && style != XRateLimit && style != None {
 		return nil, fmt.Errorf("%w: headers %q; write %s, %s or %s", ErrPolicy, style, IETF, XRateLimit, None)
 	}
-	q := &Quota{style: style, policies: make([]policy, 0, len(policies)), reject: newRejection(reject)}
+	q := &Quota{style: style, policies: make([]policy, 0, len(policies)), reject: compileReject(reject)}
 	var shown []string
 	for i, p := range policies {
 		if !policyName.MatchString(p.Name) {
@@ -94,7 +94,7 @@ func NewQuota(policies []Policy, style Style, reject Reject) (*Quota, error) {
 			shown = append(shown, c.shown)
 		}
 	}
-	q.constant = strings.Join(shown, ", ")
+	q.policyHeader = strings.Join(shown, ", ")
 	return q, nil
 }
 
@@ -155,7 +155,7 @@ func (q *Quota) shownOf(v Verdict, i int) *policy {
 // is continued, and of two X-RateLimit triples the one that leaves less wins.
 // It costs no allocation but those of h, if v has memory.
 func (q *Quota) Headers(v Verdict, h Header) {
-	if q.constant == "" {
+	if q.policyHeader == "" {
 		return
 	}
 	if v.Memory == nil {
@@ -168,8 +168,8 @@ func (q *Quota) Headers(v Verdict, h Header) {
 			h.Add(fieldLimit, line)
 		}
 	case XRateLimit:
-		t := q.triple(v)
-		if t.of == nil || leavesNoMore(h.Values(fieldXRemaining), t.left) {
+		t := q.xRateLimit(v)
+		if t.of == nil || upstreamIsLower(h.Values(fieldXRemaining), t.left) {
 			return
 		}
 		h.Set(fieldXLimit, v.Memory.number(t.of.quota))
@@ -182,14 +182,14 @@ func (q *Quota) Headers(v Verdict, h Header) {
 func (q *Quota) addFields(v Verdict) {
 	m := v.Memory
 	switch {
-	case q.constant == "":
+	case q.policyHeader == "":
 	case q.style == IETF:
 		m.fields = append(m.fields, Field{fieldPolicy, q.policyLine(v)})
 		if line := q.limitLine(v); line != "" {
 			m.fields = append(m.fields, Field{fieldLimit, line})
 		}
 	case q.style == XRateLimit:
-		if t := q.triple(v); t.of != nil {
+		if t := q.xRateLimit(v); t.of != nil {
 			m.fields = append(m.fields, Field{fieldXLimit, m.number(t.of.quota)}, Field{fieldXRemaining, m.number(t.left)}, Field{fieldXReset, m.number(t.reset)})
 		}
 	}
@@ -198,9 +198,9 @@ func (q *Quota) addFields(v Verdict) {
 // policyLine is the value of RateLimit-Policy.
 func (q *Quota) policyLine(v Verdict) string {
 	if overridden := q.overridden(v); len(overridden) > 0 {
-		return q.instead(overridden)
+		return q.overridePolicyLine(overridden)
 	}
-	return q.constant
+	return q.policyHeader
 }
 
 // limitLine is the value of RateLimit, "" where there is nothing to tell.
@@ -238,8 +238,8 @@ func (q *Quota) overridden(v Verdict) []*policy {
 	return all
 }
 
-// instead is the line of RateLimit-Policy for a client with overrides.
-func (q *Quota) instead(overrides []*policy) string {
+// overridePolicyLine is the line of RateLimit-Policy for a client with overrides.
+func (q *Quota) overridePolicyLine(overrides []*policy) string {
 	var shown []string
 	for i := range q.policies {
 		p := &q.policies[i]
@@ -251,16 +251,16 @@ func (q *Quota) instead(overrides []*policy) string {
 	return strings.Join(shown, ", ")
 }
 
-// A triple is what X-RateLimit-* say: of one policy what is left, and in how many
+// A xRateLimit is what X-RateLimit-* say: of one policy what is left, and in how many
 // seconds more comes.
-type triple struct {
+type xRateLimit struct {
 	of          *policy // nil where no policy is told of
 	left, reset int64
 }
 
-// triple is that of the exposed outcome which leaves least; of equal ones, of the one
+// xRateLimit is that of the exposed outcome which leaves least; of equal ones, of the one
 // that takes longest to come back.
-func (q *Quota) triple(v Verdict) (least triple) {
+func (q *Quota) xRateLimit(v Verdict) (least xRateLimit) {
 	for i := range v.Decision.Outcomes {
 		p := q.shownOf(v, i)
 		if p == nil {
@@ -269,15 +269,15 @@ func (q *Quota) triple(v Verdict) (least triple) {
 		o := &v.Decision.Outcomes[i]
 		r, t := p.remaining(o), p.reset(o)
 		if least.of == nil || r < least.left || r == least.left && t > least.reset {
-			least = triple{p, r, t}
+			least = xRateLimit{p, r, t}
 		}
 	}
 	return least
 }
 
-// leavesNoMore reports whether the upstream's own X-RateLimit-Remaining is no more
+// upstreamIsLower reports whether the upstream's own X-RateLimit-Remaining is no more
 // than left.
-func leavesNoMore(said []string, left int64) bool {
+func upstreamIsLower(said []string, left int64) bool {
 	if len(said) == 0 {
 		return false
 	}

@@ -18,31 +18,31 @@ type Reject struct {
 	ContentType string // of Body; for JSON and HTML placeholders are escaped
 }
 
-// A rejection is a Reject ready to be written: what is the same in all refusals of
+// A compiledReject is a Reject ready to be written: what is the same in all refusals of
 // a route is rendered and escaped when the route is made.
-type rejection struct {
+type compiledReject struct {
 	status      int
-	fields      []ownField
+	fields      []customField
 	contentType string
-	own         bool     // the body is the operator's, else a problem
+	customBody  bool     // the body is the operator's, else a problem
 	body        template // of the operator
 	begin       string   // of the problem, up to its status
 	detail      template // of the problem
 }
 
-// An ownField is a field in the operator's words.
-type ownField struct {
+// A customField is a field in the operator's words.
+type customField struct {
 	name  string
 	value template
 }
 
-func newRejection(from Reject) rejection {
-	r := rejection{status: cmp.Or(from.Status, http.StatusTooManyRequests)}
+func compileReject(from Reject) compiledReject {
+	r := compiledReject{status: cmp.Or(from.Status, http.StatusTooManyRequests)}
 	for _, f := range from.Fields {
-		r.fields = append(r.fields, ownField{f.Name, newTemplate(f.Value, plain, appendPlain)})
+		r.fields = append(r.fields, customField{f.Name, newTemplate(f.Value, plain, appendPlain)})
 	}
 	if from.Body != "" {
-		r.own, r.contentType = true, from.ContentType
+		r.customBody, r.contentType = true, from.ContentType
 		r.body = newTemplate(from.Body, plain, escapingFor(from.ContentType))
 		return r
 	}
@@ -70,8 +70,8 @@ func (q *Quota) TooMany(r Refusal) Answer {
 	}
 	m := r.Memory
 	m.Reset()
-	s := said{after: m.number(q.retryAfter(r)), limit: q.firstViolated(r.Verdict), id: r.RequestID}
-	m.fields = append(m.fields, Field{"Retry-After", s.after})
+	s := substitutions{retryAfter: m.number(q.retryAfter(r)), limitName: q.firstViolated(r.Verdict), requestID: r.RequestID}
+	m.fields = append(m.fields, Field{"Retry-After", s.retryAfter})
 	q.addFields(r.Verdict)
 	for i := range q.reject.fields {
 		f := &q.reject.fields[i]
@@ -79,7 +79,7 @@ func (q *Quota) TooMany(r Refusal) Answer {
 		m.text = f.value.append(m.text, s)
 		m.fields = append(m.fields, Field{f.name, m.since(from)})
 	}
-	if q.reject.own {
+	if q.reject.customBody {
 		m.body = q.reject.body.append(m.body, s)
 	} else {
 		m.body = q.appendBody(m.body, r.Verdict, s)
@@ -88,7 +88,7 @@ func (q *Quota) TooMany(r Refusal) Answer {
 }
 
 // appendBody appends the problem of a refusal.
-func (q *Quota) appendBody(b []byte, v Verdict, s said) []byte {
+func (q *Quota) appendBody(b []byte, v Verdict, s substitutions) []byte {
 	b = append(b, q.reject.begin...)
 	before := len(b)
 	b = append(b, `,"detail":"`...)
@@ -98,7 +98,7 @@ func (q *Quota) appendBody(b []byte, v Verdict, s said) []byte {
 	} else {
 		b = b[:before] // a detail that comes to nothing is none
 	}
-	b = appendID(b, s.id)
+	b = appendID(b, s.requestID)
 	listed := false
 	for i := range v.Decision.Outcomes {
 		p := q.violates(v, i)

@@ -24,11 +24,11 @@ func Static(status int, contentType, body string, fields []Field) Answer {
 // Redirect sends a client to another place with a status from 301 to 308. What
 // must not stand in a URL is escaped there.
 func Redirect(status int, to string) Answer {
-	return Static(status, "", "", []Field{{"Location", located(to)}})
+	return Static(status, "", "", []Field{{"Location", escapeLocation(to)}})
 }
 
-// located is to without what would end a URL, or the header, early.
-func located(to string) string {
+// escapeLocation is to without what would end a URL, or the header, early.
+func escapeLocation(to string) string {
 	const hex = "0123456789ABCDEF"
 	var b []byte
 	for i := range len(to) {

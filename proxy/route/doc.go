@@ -1,54 +1,57 @@
-// Package route finds the route of a request: strings in, a value out. It knows nothing
-// of limits, of forwarding, or of how a request has come in, and does no I/O.
+// Package route matches requests to routes. It does no I/O and does not depend on
+// limits, on forwarding, or on the HTTP server.
 //
-// Request.Tidy brings a target into one spelling. A Table has patterns, and a value for each of
-// them; Find returns the value of the most specific pattern that a Request matches.
+// Request.Tidy normalizes a request target. A Table maps patterns to values; Find returns the
+// value of the most specific pattern that a Request matches.
 //
-// # Which pattern is found
+// # Precedence
 //
-// In this order, the first difference decides:
+// If several patterns match, they are compared by the following criteria, in
+// this order; the first difference decides:
 //
-//   - The host: one that is written out, then *.example.com, the longer the earlier, then
-//     any.
-//   - The path, segment by segment from the left: plain text, then a parameter with an
-//     expression, {id:[0-9]+}, then one without, {id}, then * for all that follows.
-//   - The method: one that is named before any. A pattern of GET is not for HEAD.
-//   - The number of conditions on header fields and parameters of the query.
+//   - The host: an exact host, then a wildcard such as *.example.com (longer ones
+//     first), then any host.
+//   - The path, segment by segment from the left: literal text, then a parameter with a
+//     regular expression, {id:[0-9]+}, then one without, {id}, then * for the rest.
+//   - The method: an explicit method before any method. A pattern for GET does not match HEAD.
+//   - The number of conditions on header fields and query parameters.
 //   - The order of the entries.
 //
-// A lookup is a few map accesses and a walk through a tree of the patterns that begin
-// alike: it costs the same with ten patterns and with thousands, and on the usual path
-// it allocates nothing (BenchmarkMatch).
+// A lookup takes a few map accesses and a walk through a tree of the patterns that
+// share a prefix. Its cost does not depend on the number of patterns, and it normally
+// does not allocate (BenchmarkMatch).
 //
-// # One spelling
+// # Normalization
 //
-// What is matched is what is forwarded, in one spelling (tidy.go): what need not be
-// escaped is not, what must be is in upper case, dot segments are resolved and doubled
-// slashes are one (RFC 3986 section 6.2.2). A target that servers read in different ways
-// has no such spelling and is ErrTarget: a backslash, a control character, a # that is
-// not escaped, a dot segment beside a slash that is escaped. A host is a name of letters,
-// digits, hyphens, dots and underscores, or an address, and one port (host.go). In the
-// absolute form the scheme is http, or https where TLS is spoken (target.go).
+// The path that is matched is the path that is forwarded. It is normalized first
+// (normalize.go, RFC 3986 section 6.2.2): escapes that are not needed are decoded, the
+// others have upper-case digits, dot segments are removed, and repeated slashes are
+// merged. A target that servers interpret in different ways is ErrTarget: a backslash, a
+// control character, an unescaped #, or a dot segment next to an escaped slash. A host
+// is a name of letters, digits, hyphens, dots and underscores, or an address, and one
+// port (host.go). In the absolute form the scheme is http, or https on a TLS connection
+// (target.go).
 //
 // # Lenient reading
 //
-// Some servers forgive more: they decode twice, take an overlong escape, cut a segment at
-// a semicolon, drop blanks and dots at its end. A path that such a server would take for
-// another pattern's, or for one with another value of a key, is ErrTarget: /a;x for /a
-// (lenient.go).
+// Some servers are lenient: they decode a path twice, accept overlong UTF-8 escapes, cut
+// a segment at a semicolon, or drop spaces and dots at its end. A path that such a server
+// would match to another pattern, or read with another value of a key, is ErrTarget: /a;x
+// could be taken for /a (lenient.go).
 //
-// # Careless frameworks
+// # Case, trailing slash and method
 //
-// Many tell neither /Send from /send nor /send/ from /send, answer HEAD as GET, or take
-// post for POST. What they would take for a guarded pattern's, and what would have been
-// found under one that is not, is found under the guarded one; between two guarded ones
-// it is ErrTarget (stricter.go, fold.go). A path or a method that a pattern names as it
-// was sent is that pattern's.
+// Many frameworks treat /Send and /send/ like /send, HEAD like GET, or post like POST.
+// A request that matches an unguarded pattern, but that such a framework would treat as
+// a request of a guarded one, is matched to the guarded pattern, so that a client
+// cannot avoid a limit this way. If both patterns are guarded, it is ErrTarget
+// (guarded.go, fold.go). A path or method that is spelled exactly as in a pattern
+// always matches that pattern.
 //
-// # Slashes that are escaped, and queries that decide
+// # Escaped slashes and query conditions
 //
-// A slash that is escaped is part of a segment for some servers and ends it for others:
-// it is ErrTarget unless the pattern says that its upstream keeps it. A query that decides
-// and can be read in two ways is ErrQuery: a parameter that comes twice, one that some
-// servers take for another, and a form in the body beside it (query.go).
+// Some servers treat an escaped slash as part of a segment, others as a separator: it is
+// ErrTarget unless the pattern says that its upstream keeps it. If a pattern has
+// conditions on the query, an ambiguous query is ErrQuery: a repeated parameter, a
+// parameter name that some servers take for another, or a form in the body (query.go).
 package route

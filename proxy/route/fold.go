@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// A folded index has the same entries under their paths as servers see them that
-// tell neither upper from lower case nor a closing slash from none. Of entries that
-// are one there, those that are guarded come first.
+// A folded index holds the same entries under case-folded paths without a trailing
+// slash, as case-insensitive servers see them. Of entries that collide there,
+// guarded ones come first.
 type folded struct {
 	index
-	guarded int                 // how many entries are
-	plain   bool                // all patterns are lower case and without a closing slash
-	bases   map[string]struct{} // "/files" for "/files/*": some servers take both for one
+	guarded int                 // number of guarded entries
+	plain   bool                // all patterns are lower case and have no trailing slash
+	bases   map[string]struct{} // "/files" for "/files/*": some servers treat both alike
 }
 
-// fold makes the folded index of entries.
+// fold builds the folded index of entries.
 func fold(entries []*entry) *folded {
 	f := &folded{index: newIndex(), plain: true, bases: map[string]struct{}{}}
 	first := slices.Clone(entries)
@@ -47,7 +47,7 @@ func fold(entries []*entry) *folded {
 	return f
 }
 
-// foldPattern is a pattern, as shape has made it, in the spelling of the folded
+// foldPattern returns the key of a pattern, as made by shape, in the folded
 // index.
 func foldPattern(pattern string) string {
 	var b strings.Builder
@@ -57,7 +57,7 @@ func foldPattern(pattern string) string {
 			b.WriteString(foldText(rest))
 			break
 		}
-		end := open + closing(rest[open:])
+		end := open + closingBrace(rest[open:])
 		name, expression, regular := strings.Cut(rest[open:end], ":")
 		b.WriteString(foldText(rest[:open]) + name)
 		if lower := strings.ToLower(expression); regular && lower != expression {
@@ -69,22 +69,22 @@ func foldPattern(pattern string) string {
 		b.WriteByte('}')
 		rest = rest[end+1:]
 	}
-	return open(b.String())
+	return trimSlash(b.String())
 }
 
-// foldPath is a path in the spelling of the folded index.
-func foldPath(path string) string { return open(foldText(path)) }
+// foldPath returns the key of a path in the folded index.
+func foldPath(path string) string { return trimSlash(foldText(path)) }
 
-// open is path without the slash at its end.
-func open(path string) string {
+// trimSlash returns path without its trailing slash.
+func trimSlash(path string) string {
 	if len(path) > 1 {
 		return strings.TrimSuffix(path, "/")
 	}
 	return path
 }
 
-// foldText brings letters into one case, those beyond ASCII too: some are a plain
-// letter in the other case.
+// foldText folds the case of letters, including non-ASCII ones: the lower case of
+// the Kelvin sign, for example, is an ASCII k.
 func foldText(s string) string {
 	if strings.IndexByte(s, '%') < 0 {
 		return strings.ToLower(s)
@@ -99,7 +99,7 @@ func foldText(s string) string {
 	return strings.Join(segments, "/")
 }
 
-// differs reports whether path may be another one in the folded index.
+// differs reports whether path may have another key in the folded index.
 func (f *folded) differs(path string) bool {
 	if !f.plain || len(path) > 1 && path[len(path)-1] == '/' {
 		return true

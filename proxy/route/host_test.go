@@ -19,8 +19,8 @@ func TestTidyHost(t *testing.T) {
 		{"[2001:DB8::1]", "[2001:db8::1]"},
 		{"127.0.0.1:1", "127.0.0.1"},
 	} {
-		if got, err := tidyHost(c.in); got != c.want || err != nil {
-			t.Errorf("tidyHost(%q) = %q, %v; want %q", c.in, got, err, c.want)
+		if got, err := normalizeHost(c.in); got != c.want || err != nil {
+			t.Errorf("normalizeHost(%q) = %q, %v; want %q", c.in, got, err, c.want)
 		}
 	}
 }
@@ -32,8 +32,8 @@ func TestTidyHost_RefusesWhatServersCutDifferently(t *testing.T) {
 		"[", "]", "[]", "[::1", "::1", "[::1]x", "[::1]:x", "[::1]80", "[::1]:80:80", "[::1%25eth0]", "[fe80::1%eth0]", "[127.0.0.1]", "[v1.a]", "a]", "[a]", "[[::1]]",
 		strings.Repeat("a", 300),
 	} {
-		if got, err := tidyHost(in); !errors.Is(err, ErrTarget) {
-			t.Errorf("tidyHost(%q) = %q, %v; want ErrTarget", in, got, err)
+		if got, err := normalizeHost(in); !errors.Is(err, ErrTarget) {
+			t.Errorf("normalizeHost(%q) = %q, %v; want ErrTarget", in, got, err)
 		}
 	}
 }

@@ -6,19 +6,20 @@ import (
 	"strings"
 )
 
-// lenient is the path as servers read it that forgive much: escapes are decoded
-// twice, overlong ones too, what follows a #, a ? or, in a segment, a ; is none of
-// it, and neither are blanks and dots at a segment's end. It is an error if even
-// so it has no one spelling. An escaped slash, where a pattern keeps those, stays.
-func lenient(path string) (string, error) {
-	slashes := strings.Contains(path, slash)
-	path = strings.ReplaceAll(path, slash, "%25252F") // twice more than it will be decoded
+// lenientPath returns the path as lenient servers read it: escapes are decoded
+// twice, including overlong ones; everything after a # or ? is dropped, and in each
+// segment everything after a semicolon and trailing spaces and dots. It returns an
+// error if the result is still ambiguous. An escaped slash stays if the pattern
+// keeps it.
+func lenientPath(path string) (string, error) {
+	slashes := strings.Contains(path, escapedSlash)
+	path = strings.ReplaceAll(path, escapedSlash, "%25252F") // escaped twice more, to survive the decoding
 	for range 2 {
 		if plain, err := url.PathUnescape(path); err == nil {
 			path = plain
 		}
 	}
-	path = withoutOverlong(path)
+	path = decodeOverlong(path)
 	if i := strings.IndexAny(path, "#?"); i >= 0 {
 		path = path[:i]
 	}
@@ -32,14 +33,14 @@ func lenient(path string) (string, error) {
 	}
 	path = (&url.URL{Path: strings.Join(segments, "/")}).EscapedPath()
 	if slashes {
-		path = strings.ReplaceAll(path, "%252F", slash)
+		path = strings.ReplaceAll(path, "%252F", escapedSlash)
 	}
-	return tidyPath(path)
+	return normalizePath(path)
 }
 
-// withoutOverlong has slashes and dots for their overlong spellings, which are no UTF-8;
-// some servers decode them all the same.
-func withoutOverlong(path string) string {
+// decodeOverlong replaces overlong encodings of slashes and dots. They are not valid
+// UTF-8, but some servers decode them.
+func decodeOverlong(path string) string {
 	for _, spelled := range []string{"\xc0\xaf", "\xe0\x80\xaf"} {
 		path = strings.ReplaceAll(path, spelled, "/")
 	}
@@ -49,10 +50,10 @@ func withoutOverlong(path string) string {
 	return path
 }
 
-// unambiguous returns ErrTarget when a lenient server could take the path of q for one
-// of another entry, or for one with another key. It returns the path as such a
-// server reads it.
-func (t *index) unambiguous(q *Request) (read string, err error) {
+// checkLenient returns ErrTarget if a lenient server could match the path of q to
+// another entry, or read another key from it. It returns the path as such a server
+// reads it.
+func (t *index) checkLenient(q *Request) (read string, err error) {
 	if !strings.ContainsAny(q.Path, ";%") && !strings.Contains(q.Path, "./") && !strings.HasSuffix(q.Path, ".") {
 		return q.Path, nil
 	}
@@ -61,7 +62,7 @@ func (t *index) unambiguous(q *Request) (read string, err error) {
 	for _, name := range found.Keys {
 		keys = append(keys, q.Param(name))
 	}
-	other, err := lenient(path)
+	other, err := lenientPath(path)
 	if err == nil && other != path {
 		q.Path = other
 		_ = t.find(q)
@@ -73,10 +74,11 @@ func (t *index) unambiguous(q *Request) (read string, err error) {
 			err = errAnotherPath
 		}
 		q.Path = path
-		_ = t.find(q) // as before
+		_ = t.find(q) // restores the parameters
 	}
 	return other, err
 }
 
-// errAnotherPath refuses what can be taken for the path of another route.
+// errAnotherPath reports a path that a lenient server could take for the path
+// of another route.
 var errAnotherPath = fmt.Errorf("%w: some servers take this path for another one", ErrTarget)

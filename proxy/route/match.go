@@ -11,30 +11,30 @@ import (
 )
 
 var (
-	// ErrNone says that no pattern matches.
+	// ErrNone reports that no pattern matches.
 	ErrNone = errors.New("no route matches")
-	// ErrMethod says that no pattern matches, and that one would with another method.
+	// ErrMethod reports that a pattern matches only with another method.
 	ErrMethod = errors.New("no route matches with this method")
 )
 
-// Find returns what stands under the pattern that q matches, and keeps the parameters of
-// the path in q. The error is ErrNone or ErrMethod when nothing matches; ErrQuery when
-// the query decides and can be read in two ways; ErrTarget when an upstream could take
-// the path for another pattern's. With ErrTarget there may be a value as well: what would
-// have been found, for the log.
+// Find returns the value of the most specific pattern that q matches, and stores the path
+// parameters in q. The error is ErrNone or ErrMethod if nothing matches, ErrQuery if a
+// condition on the query cannot be decided because the query is ambiguous, and ErrTarget
+// if an upstream could match the path to another pattern. With ErrTarget the value may be
+// set as well, for the log: it is the one that would have been found.
 func (t *Table[R]) Find(q *Request) (R, error) {
 	err := t.match(q)
 	return t.found(q), err
 }
 
-// FindPlain is Find that takes the path as it is: nothing is refused or found because of
-// what others might read in it.
+// FindPlain is like Find, without the checks against lenient servers.
 func (t *Table[R]) FindPlain(q *Request) (R, error) {
 	err := t.index.find(q)
 	return t.found(q), err
 }
 
-// found is the value of the entry that q was found under; the zero R if there is none.
+// found returns the value of the entry that was found for q; the zero R if there is
+// none.
 func (t *Table[R]) found(q *Request) R {
 	if q.found == nil {
 		var none R
@@ -45,26 +45,26 @@ func (t *Table[R]) found(q *Request) R {
 
 func (t *Table[R]) match(q *Request) error {
 	err := t.index.find(q)
-	if strings.Contains(q.Path, slash) && (err != nil || !q.found.KeepsSlashes) {
+	if strings.Contains(q.Path, escapedSlash) && (err != nil || !q.found.KeepsSlashes) {
 		return fmt.Errorf("%w: a slash that is escaped in the path", ErrTarget)
 	}
 	if err != nil {
 		return err
 	}
-	read, err := t.unambiguous(q)
+	read, err := t.checkLenient(q)
 	if err != nil {
 		return err
 	}
-	return t.stricter(q, t.folded, read)
+	return t.preferGuarded(q, t.folded, read)
 }
 
-// find finds the entry of q, whose path is taken as it is.
+// find finds the entry of q without the checks against lenient servers.
 func (t *index) find(q *Request) error {
 	q.found = nil
 	if q.params == nil {
 		q.params = chi.NewRouteContext()
 	}
-	for s := range t.sites(q.Host) {
+	for s := range t.candidates(q.Host) {
 		if found, err := s.match(q); found || err != nil {
 			return err
 		}
@@ -75,9 +75,10 @@ func (t *index) find(q *Request) error {
 	return ErrNone
 }
 
-// sites yields those whose host matches, the most specific first.
-func (t *index) sites(host string) func(yield func(*site) bool) {
-	return func(yield func(*site) bool) {
+// candidates yields the hostEntries whose host pattern matches, the most
+// specific first.
+func (t *index) candidates(host string) func(yield func(*hostEntries) bool) {
+	return func(yield func(*hostEntries) bool) {
 		if s := t.exact[host]; s != nil && !yield(s) {
 			return
 		}
@@ -93,9 +94,9 @@ func (t *index) sites(host string) func(yield func(*site) bool) {
 	}
 }
 
-// match looks on every branch that admits the request and keeps the most
+// match searches every branch that admits the request and keeps the most
 // specific entry.
-func (s *site) match(q *Request) (bool, error) {
+func (s *hostEntries) match(q *Request) (bool, error) {
 	var best *entry
 	var from, last *branch
 	for _, b := range s.branches {
@@ -104,10 +105,10 @@ func (s *site) match(q *Request) (bool, error) {
 		}
 		e := b.paths.find(q.params, q.Path)
 		last = b
-		if e == nil || best != nil && !b.beats(e, best, from) {
+		if e == nil || best != nil && !b.moreSpecific(e, best, from) {
 			continue
 		}
-		holds, err := q.holds(b, e)
+		holds, err := q.matchesQuery(b, e)
 		if err != nil {
 			return false, err
 		}
@@ -119,16 +120,16 @@ func (s *site) match(q *Request) (bool, error) {
 		return false, nil
 	}
 	if from != last {
-		from.paths.find(q.params, q.Path) // for the parameters, which the last look has overwritten
+		from.paths.find(q.params, q.Path) // for the parameters, which the last lookup has overwritten
 	}
 	q.found = best
 	return true, nil
 }
 
-// beats reports whether entry e of b is more specific than one of another branch.
+// moreSpecific reports whether entry e of b is more specific than one of another branch.
 // Both branches admit the request, so a longer method is its method and an empty
 // one is any.
-func (b *branch) beats(e, best *entry, of *branch) bool {
+func (b *branch) moreSpecific(e, best *entry, of *branch) bool {
 	return cmp.Or(
 		cmp.Compare(e.depth, best.depth),
 		cmp.Compare(len(of.method), len(b.method)),
@@ -142,7 +143,7 @@ func (t *Table[R]) Allowed(q *Request) []string { return t.allowed(q) }
 
 func (t *index) allowed(q *Request) []string {
 	var methods []string
-	for s := range t.sites(q.Host) {
+	for s := range t.candidates(q.Host) {
 		for _, b := range s.branches {
 			if b.method == "" || !b.admits(b.method, q.Message) {
 				continue
@@ -151,7 +152,7 @@ func (t *index) allowed(q *Request) []string {
 			if e == nil {
 				continue
 			}
-			if holds, err := q.holds(b, e); holds && err == nil {
+			if holds, err := q.matchesQuery(b, e); holds && err == nil {
 				methods = append(methods, b.method)
 			}
 		}

@@ -7,8 +7,8 @@ import (
 	"github.com/go-chi/chi/v5"
 )
 
-// Misses says of each part of a pattern that q does not match what it wants; number is
-// that of the entry. It says nothing where all parts match.
+// Misses describes each condition of a pattern that q does not meet; number is the
+// number of the entry. It returns nothing if all conditions are met.
 func (t *Table[R]) Misses(number int, q *Request) []string {
 	var all []string
 	e := t.entries[number]
@@ -43,7 +43,7 @@ func (t *Table[R]) Misses(number int, q *Request) []string {
 	return all
 }
 
-// hasHost reports whether host matches that of e, as index.sites does.
+// hasHost reports whether host matches that of e, as index.candidates does.
 func (e *entry) hasHost(host string) bool {
 	want := strings.ToLower(e.Host)
 	if suffix, wild := strings.CutPrefix(want, "*"); wild {

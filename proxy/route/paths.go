@@ -9,30 +9,30 @@ import (
 	"github.com/go-chi/chi/v5"
 )
 
-// paths finds the most specific of many path patterns. Looking one up costs two
-// or three map accesses and a walk through a tree of the few patterns that begin
-// alike, so it does not grow with their number.
+// paths finds the most specific of many path patterns. A lookup costs two or
+// three map accesses and a walk through a tree of the few patterns that share a
+// prefix, so its cost does not grow with the number of patterns.
 type paths struct {
 	exact  map[string]*entry // patterns without parameters
-	levels []level           // the others, those with the most plain segments first
+	levels []level           // the others, those with the most literal segments first
 }
 
-// A level is the patterns whose plain beginning, up to and with a slash, has the
-// same number of slashes.
+// A level holds the patterns whose literal prefix, up to and including its last
+// slash, has the same number of slashes.
 type level struct {
-	slashes  int
-	sections map[string]*section // by that beginning
+	slashes int
+	groups  map[string]*prefixGroup // by prefix
 }
 
-// A section is the patterns that have their plain beginning in common; chi
-// knows what follows it.
-type section struct {
+// A prefixGroup holds the patterns with the same literal prefix; a chi router
+// matches the rest.
+type prefixGroup struct {
 	mux     *chi.Mux
-	entries map[string]*entry // by the rest of the pattern, a slash before it
-	all     *entry            // for whatever follows, if there is no other; nil if there is
+	entries map[string]*entry // by the rest of the pattern, with a leading slash
+	all     *entry            // the entry of the pattern with * after the prefix; nil if there is none
 }
 
-// add puts an entry under its pattern. An earlier one with the same stays.
+// add adds an entry. An earlier one with the same pattern is kept.
 func (p *paths) add(pattern string, e *entry) {
 	wild := strings.IndexAny(pattern, "{*")
 	if wild < 0 {
@@ -42,7 +42,7 @@ func (p *paths) add(pattern string, e *entry) {
 		return
 	}
 	plain := pattern[:strings.LastIndexByte(pattern[:wild], '/')+1]
-	s := p.section(plain)
+	s := p.group(plain)
 	rest := pattern[len(plain)-1:]
 	if s.entries[rest] == nil {
 		s.entries[rest] = e
@@ -54,29 +54,29 @@ func (p *paths) add(pattern string, e *entry) {
 	}
 }
 
-func (p *paths) section(plain string) *section {
+func (p *paths) group(plain string) *prefixGroup {
 	slashes := strings.Count(plain, "/")
 	i, found := slices.BinarySearchFunc(p.levels, slashes, func(l level, n int) int { return cmp.Compare(n, l.slashes) })
 	if !found {
-		p.levels = slices.Insert(p.levels, i, level{slashes, map[string]*section{}})
+		p.levels = slices.Insert(p.levels, i, level{slashes, map[string]*prefixGroup{}})
 	}
-	sections := p.levels[i].sections
+	sections := p.levels[i].groups
 	if sections[plain] == nil {
-		sections[plain] = &section{mux: chi.NewMux(), entries: map[string]*entry{}}
+		sections[plain] = &prefixGroup{mux: chi.NewMux(), entries: map[string]*entry{}}
 	}
 	return sections[plain]
 }
 
-// find returns the entry of the most specific pattern that matches path, nil if
-// none does; c then holds the path's parameters.
+// find returns the entry of the most specific pattern that matches path, or
+// nil; c then holds the path parameters.
 func (p *paths) find(c *chi.Context, path string) *entry {
 	c.Reset()
 	if e := p.exact[path]; e != nil {
 		return e
 	}
 	for _, l := range p.levels {
-		plain := beginning(path, l.slashes)
-		s := l.sections[plain]
+		plain := prefixOf(path, l.slashes)
+		s := l.groups[plain]
 		if s == nil {
 			continue
 		}
@@ -92,8 +92,8 @@ func (p *paths) find(c *chi.Context, path string) *entry {
 	return nil
 }
 
-// beginning is path up to and with its n-th slash, "" if it has fewer.
-func beginning(path string, n int) string {
+// prefixOf returns path up to and including its n-th slash, "" if it has fewer.
+func prefixOf(path string, n int) string {
 	for i := range len(path) {
 		if path[i] == '/' {
 			if n--; n == 0 {

@@ -5,34 +5,36 @@ import (
 	"strings"
 )
 
-// A Pattern says which requests an entry is for, and how strictly they are read. It
-// was checked when the configuration was read.
+// A Pattern describes the requests that an entry matches, and how strictly their
+// targets are read. It must be valid: package config checks it.
 type Pattern struct {
-	Host    string            // "" and "*" are any; "*.example.com" is all hosts under it
-	Methods []string          // none for any
+	Host    string            // "" and "*" match any host, "*.example.com" all hosts below it
+	Methods []string          // empty for any
 	Path    string            // /users/{id}, /users/{id:[0-9]+}, /files/*
-	Headers map[string]string // values by names of fields; "*" is any value
-	Query   map[string]string // the same for parameters of the query
+	Headers map[string]string // values by field names; "*" is any value
+	Query   map[string]string // the same for query parameters
 
-	// Guarded says that requests may be refused under this pattern. One that a careless
-	// upstream would take for a request of a guarded pattern is found under that one.
+	// Guarded is true for a route that may refuse requests: a request that a lenient
+	// upstream could treat as a request of a guarded pattern is matched to that
+	// pattern.
 	Guarded bool
-	// Keys are the parameters of the path that tell clients apart: a path that some
-	// servers read with another value of one is refused.
+	// Keys are the path parameters that limits count by: a path in which some
+	// servers read another value of one is refused.
 	Keys []string
-	// KeepsSlashes says that a slash that is escaped may stand in the path.
+	// KeepsSlashes allows escaped slashes in the path.
 	KeepsSlashes bool
-	// IgnoresForms says that a form in the body may stand beside a query that decides.
+	// IgnoresForms allows a form in the body although the pattern has conditions on
+	// the query.
 	IgnoresForms bool
 }
 
-// An entry is a pattern as it is looked up.
+// An entry is a compiled pattern.
 type entry struct {
 	Pattern
-	number         int      // in the table
-	shape          string   // of the path, its parameters renamed
-	params         []string // names of the path's parameters, in order
-	segments       []int    // where they stand
+	number         int      // index in the table
+	shape          string   // the path pattern with its parameters renamed
+	params         []string // names of the path parameters, in order
+	segments       []int    // the segments of the parameters
 	depth          string
 	headers, query []condition
 }
@@ -40,19 +42,19 @@ type entry struct {
 func newEntry(number int, p Pattern) *entry {
 	e := &entry{Pattern: p, number: number}
 	e.shape, e.params = shape(p.Path)
-	e.segments, e.depth = segments(e.shape), depth(e.shape)
+	e.segments, e.depth = segmentNumbers(e.shape), depth(e.shape)
 	e.headers, e.query = headerConditions(p.Headers), conditions(p.Query, strings.Clone)
 	return e
 }
 
-// conditions is how many conditions on headers and query e has.
+// conditions returns the number of conditions on header fields and query
+// parameters.
 func (e *entry) conditions() int { return len(e.headers) + len(e.query) }
 
-// onePath reports whether e is for one path only.
+// onePath reports whether e matches exactly one path.
 func (e *entry) onePath() bool { return len(e.params) == 0 }
 
-// capture is what the segments of path are for the parameters of e, as they were
-// sent.
+// capture returns the values of the parameters of e in path, as they were sent.
 func (e *entry) capture(path string) []string {
 	segments := strings.Split(path[1:], "/")
 	var values []string
@@ -79,9 +81,9 @@ func shape(path string) (pattern string, params []string) {
 		if open < 0 {
 			break
 		}
-		end := open + closing(path[open:])
+		end := open + closingBrace(path[open:])
 		name, expression, regular := strings.Cut(path[open+1:end], ":")
-		b.WriteString(spell(path[:open]) + "{p" + strconv.Itoa(len(params)))
+		b.WriteString(normalizePattern(path[:open]) + "{p" + strconv.Itoa(len(params)))
 		if regular {
 			b.WriteString(":" + expression)
 		}
@@ -89,16 +91,16 @@ func shape(path string) (pattern string, params []string) {
 		params = append(params, name)
 		path = path[end+1:]
 	}
-	b.WriteString(spell(path))
+	b.WriteString(normalizePattern(path))
 	if strings.HasSuffix(path, "*") {
 		params = append(params, "*")
 	}
 	return b.String(), params
 }
 
-// segments are the numbers of those in which the parameters of a pattern stand,
-// the one for * last.
-func segments(pattern string) []int {
+// segmentNumbers returns the numbers of the segments that hold the parameters of a
+// pattern, the one for * last.
+func segmentNumbers(pattern string) []int {
 	var at []int
 	number := 0
 	for i := 1; i < len(pattern); i++ {
@@ -109,22 +111,23 @@ func segments(pattern string) []int {
 			at = append(at, number)
 		case '{':
 			at = append(at, number)
-			i += closing(pattern[i:])
+			i += closingBrace(pattern[i:])
 		}
 	}
 	return at
 }
 
-// spell writes the plain part of a pattern as tidy writes a path.
-func spell(part string) string {
-	if spelled, err := respell(part); err == nil {
+// normalizePattern normalizes the literal part of a pattern in the same way as
+// a path.
+func normalizePattern(part string) string {
+	if spelled, err := normalizeEscapes(part); err == nil {
 		return spelled
 	}
 	return part
 }
 
-// closing is the index of the brace that closes the one s begins with.
-func closing(s string) int {
+// closingBrace returns the index of the brace that matches the first byte of s.
+func closingBrace(s string) int {
 	open := 0
 	for i := range len(s) {
 		switch s[i] {
@@ -139,9 +142,8 @@ func closing(s string) int {
 	return len(s) - 1
 }
 
-// depth says how specific each segment of a pattern is: of two patterns that
-// match one path, the one whose depth is smaller is the more specific. chi
-// weighs them in the same order.
+// depth ranks each segment of a pattern: of two patterns that match one path,
+// the one with the smaller depth is more specific. chi uses the same order.
 func depth(pattern string) string {
 	var b strings.Builder
 	for segment := range strings.SplitSeq(pattern[1:], "/") {

@@ -6,11 +6,12 @@ import (
 	"net/url"
 )
 
-// ErrQuery says that a query which something is read from can be read in two ways.
+// ErrQuery reports an ambiguous query: servers could read different parameters
+// from it.
 var ErrQuery = errors.New("query not acceptable")
 
-// ParseQuery reads a query as it was sent. One in which servers find different
-// parameters is ErrQuery.
+// ParseQuery parses a raw query. It returns ErrQuery if servers could read
+// different parameters from it.
 func ParseQuery(raw string) (url.Values, error) {
 	query, err := url.ParseQuery(raw)
 	if err != nil {
@@ -19,10 +20,10 @@ func ParseQuery(raw string) (url.Values, error) {
 	return query, nil
 }
 
-// holds reports whether the query fulfils the conditions of b, on which e stands. A
-// parameter that is there twice, or under a name that is folded, fulfils and breaks
-// them at once, and so may one in a form; that is ErrQuery.
-func (q *Request) holds(b *branch, e *entry) (bool, error) {
+// matchesQuery reports whether the query meets the conditions of b, the branch of e. The
+// result is ErrQuery if that is ambiguous: a parameter is repeated, has a confusable name,
+// or may come from a form as well.
+func (q *Request) matchesQuery(b *branch, e *entry) (bool, error) {
 	if len(b.query) == 0 {
 		return true, nil
 	}
@@ -33,7 +34,7 @@ func (q *Request) holds(b *branch, e *entry) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if err := b.unconfused(query); err != nil {
+	if err := b.checkConfusable(query); err != nil {
 		return false, err
 	}
 	for _, c := range b.query {
@@ -48,9 +49,9 @@ func (q *Request) holds(b *branch, e *entry) (bool, error) {
 	return true, nil
 }
 
-// unconfused is ErrQuery when a parameter may be taken for one of those that decide
-// the route.
-func (b *branch) unconfused(query url.Values) error {
+// checkConfusable returns ErrQuery if the name of a parameter is confusable with one
+// that the conditions use.
+func (b *branch) checkConfusable(query url.Values) error {
 	for name := range query {
 		if found := b.names.Confused(nil, name); len(found) > 0 {
 			return fmt.Errorf("%w: some servers take another parameter for %s", ErrQuery, found[0])

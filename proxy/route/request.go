@@ -8,10 +8,10 @@ import (
 	"github.com/go-chi/chi/v5"
 )
 
-// A Request is what of a request decides under which pattern it is found: what was sent,
-// the Target that Tidy has made of it, and, once a table was asked, the parameters of its
-// path. It belongs to one goroutine. Reset makes it fit for the next request; what it has
-// allocated is kept.
+// A Request holds the parts of an HTTP request that routing depends on: the request as it
+// was sent, the normalized Target (set by Tidy), and the path parameters (set by
+// Table.Find). It must not be used concurrently. Reset prepares it for the next request
+// and keeps its allocations.
 type Request struct {
 	Sent
 	Target
@@ -21,22 +21,22 @@ type Request struct {
 	params *chi.Context // the parameters of the path, in order; nil before the first lookup
 }
 
-// A Message is what a request says beside where it goes. It is asked for what routes
-// have conditions on, and for nothing else.
+// A Message gives access to the header fields, the query and the body of a request.
+// Only the parts that patterns have conditions on are read.
 type Message interface {
-	// Header returns all values of a field; its name is in canonical form.
+	// Header returns all values of a field; name is in canonical form.
 	Header(name string) []string
-	// ParsedQuery returns the parameters of the query, or ErrQuery.
+	// ParsedQuery returns the query parameters, or ErrQuery.
 	ParsedQuery() (url.Values, error)
-	// HasForm reports whether there is a body that some server reads as a form.
+	// HasForm reports whether the body could be read as a form by some server.
 	HasForm() bool
 }
 
-// Reset forgets the request.
+// Reset clears the request.
 func (q *Request) Reset() { *q = Request{params: q.params} }
 
-// Param returns a parameter of the path, decoded; "" if nothing was found, or if there
-// is none of that name.
+// Param returns a decoded path parameter; "" if no entry was found, or if it has no
+// such parameter.
 func (q *Request) Param(name string) string {
 	for known, value := range q.Params() {
 		if known != name {
@@ -49,8 +49,8 @@ func (q *Request) Param(name string) string {
 	return ""
 }
 
-// Params yields the parameters of the path, as they were sent, in order. The rest of
-// the path that * stands for is called "*".
+// Params yields the path parameters in order, as they were sent. The rest of the
+// path that * matches is called "*".
 func (q *Request) Params() iter.Seq2[string, string] {
 	return func(yield func(string, string) bool) {
 		if q.found == nil {
@@ -65,8 +65,8 @@ func (q *Request) Params() iter.Seq2[string, string] {
 	}
 }
 
-// Keep makes the method, the host, the path and what Params yields last longer than the
-// strings that q was made of. All else that q holds of them, it forgets.
+// Keep copies the method, the host, the path and the path parameters, so that they stay
+// valid when the buffers of the request are reused. It clears everything else.
 func (q *Request) Keep() {
 	q.Sent = Sent{Method: strings.Clone(q.Method)}
 	q.Target = Target{Host: strings.Clone(q.Host), Path: strings.Clone(q.Path)}
@@ -79,9 +79,8 @@ func (q *Request) Keep() {
 	}
 }
 
-// as is q for another method and another path: what find finds for those. The request
-// is otherwise as it was.
-func (q *Request) as(method, path string, find func(*Request) error) error {
+// withPath calls find with another method and path, and restores q afterwards.
+func (q *Request) withPath(method, path string, find func(*Request) error) error {
 	wasMethod, wasPath := q.Method, q.Path
 	q.Method, q.Path = method, path
 	err := find(q)

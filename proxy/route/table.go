@@ -9,17 +9,16 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// An Entry is a pattern of a table, and what stands under it.
+// An Entry is a pattern and its value.
 type Entry[R any] struct {
 	Pattern
 	Value R
 }
 
-// A Table finds what stands under the pattern that a request matches: the most specific
-// one, by host, then path, then method, then number of conditions on headers and query,
-// then order of the entries. It is immutable, and safe for concurrent use. A lookup
-// allocates nothing on the usual path, and its cost does not grow with the number of
-// entries.
+// A Table maps patterns to values and finds the most specific pattern of a request: by
+// host, then path, then method, then number of conditions on header fields and query,
+// then order of the entries. It is immutable and safe for concurrent use. A lookup
+// normally does not allocate, and its cost does not grow with the number of entries.
 type Table[R any] struct {
 	index
 	folded  *folded
@@ -27,7 +26,7 @@ type Table[R any] struct {
 	values  []R // of entries
 }
 
-// NewTable makes a table of entries. Of two that match exactly the same requests, the
+// NewTable builds a table. Of two entries that match exactly the same requests, the
 // earlier one is found.
 func NewTable[R any](entries []Entry[R]) *Table[R] {
 	t := &Table[R]{index: newIndex()}
@@ -40,33 +39,34 @@ func NewTable[R any](entries []Entry[R]) *Table[R] {
 	return t
 }
 
-// An index finds entries. Tables have two: of their patterns as they are, and folded.
+// An index finds entries. A table has two: one of the patterns as written, one of the
+// folded patterns.
 type index struct {
-	exact    map[string]*site // by host
-	wildcard map[string]*site // "*.example.com" under ".example.com"
-	any      *site
+	exact    map[string]*hostEntries // by host
+	wildcard map[string]*hostEntries // "*.example.com" under ".example.com"
+	any      *hostEntries
 }
 
 func newIndex() index {
-	return index{exact: map[string]*site{}, wildcard: map[string]*site{}, any: new(site)}
+	return index{exact: map[string]*hostEntries{}, wildcard: map[string]*hostEntries{}, any: new(hostEntries)}
 }
 
-// A site is the entries of one host, or of one pattern of hosts.
-type site struct{ branches []*branch }
+// hostEntries are the entries of one host pattern.
+type hostEntries struct{ branches []*branch }
 
-// A branch is the entries of a site that share their method and their conditions
-// on headers and query. What remains to be compared is the path.
+// A branch holds the entries of a host that have the same method and the same
+// conditions on header fields and query. Only their paths differ.
 type branch struct {
 	method  string // "" is any
 	headers []condition
 	query   []condition
-	names   key.Names // of query's parameters
+	names   key.Names // names of the query parameters
 	paths   paths
 }
 
-// put puts an entry into the index under the shape of a path.
+// put adds an entry under the shape of a path.
 func (t *index) put(e *entry, shape string) {
-	s := t.site(e.Host)
+	s := t.hostEntries(e.Host)
 	if len(e.Methods) == 0 {
 		s.branch("", e).paths.add(shape, e)
 	}
@@ -75,8 +75,9 @@ func (t *index) put(e *entry, shape string) {
 	}
 }
 
-// site returns the site of a host pattern, made when it is new.
-func (t *index) site(host string) *site {
+// hostEntries returns the entries of a host pattern and creates them if
+// necessary.
+func (t *index) hostEntries(host string) *hostEntries {
 	host = strings.ToLower(host)
 	if host == "" || host == "*" {
 		return t.any
@@ -86,13 +87,14 @@ func (t *index) site(host string) *site {
 		sites, name = t.wildcard, suffix
 	}
 	if sites[name] == nil {
-		sites[name] = new(site)
+		sites[name] = new(hostEntries)
 	}
 	return sites[name]
 }
 
-// branch returns the branch of a method and the conditions of e, made when it is new.
-func (s *site) branch(method string, e *entry) *branch {
+// branch returns the branch for a method and the conditions of e, and creates it if
+// necessary.
+func (s *hostEntries) branch(method string, e *entry) *branch {
 	for _, b := range s.branches {
 		if b.method == method && slices.Equal(b.headers, e.headers) && slices.Equal(b.query, e.query) {
 			return b
@@ -106,8 +108,8 @@ func (s *site) branch(method string, e *entry) *branch {
 	return b
 }
 
-// admits reports whether a request of this method with these fields may be
-// matched here.
+// admits reports whether a request with this method and these header fields can
+// match here.
 func (b *branch) admits(method string, m Message) bool {
 	if b.method != "" && b.method != method {
 		return false
@@ -120,7 +122,7 @@ func (b *branch) admits(method string, m Message) bool {
 	return true
 }
 
-// A condition on a header field or a parameter of the query: it is there, or has
+// A condition requires that a header field or query parameter is present, or has
 // this value.
 type condition struct{ name, value string } // value "*" is any
 
@@ -128,7 +130,7 @@ func (c condition) holds(values []string) bool {
 	return len(values) > 0 && (c.value == "*" || slices.Contains(values, c.value))
 }
 
-// String writes a condition for people.
+// String returns the condition in readable form.
 func (c condition) String() string {
 	if c.value == "*" {
 		return c.name
@@ -136,7 +138,8 @@ func (c condition) String() string {
 	return c.name + ": " + c.value
 }
 
-// conditions are those written, each under its name as spelled by spelling.
+// conditions returns the conditions in written, each name transformed by
+// spelling.
 func conditions(written map[string]string, spelling func(string) string) []condition {
 	var all []condition
 	for name, value := range written {
@@ -146,7 +149,7 @@ func conditions(written map[string]string, spelling func(string) string) []condi
 	return all
 }
 
-// headerConditions are those on header fields, by their names in canonical form.
+// headerConditions returns conditions on header fields, with canonical names.
 func headerConditions(written map[string]string) []condition {
 	return conditions(written, http.CanonicalHeaderKey)
 }

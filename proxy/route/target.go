@@ -5,24 +5,24 @@ import (
 	"strings"
 )
 
-// A requested is what a request line asks for (RFC 9112 section 3.2).
-type requested struct {
-	scheme, authority string // of the absolute form; empty otherwise
+// A requestTarget is a parsed request target (RFC 9112 section 3.2).
+type requestTarget struct {
+	scheme, authority string // set in the absolute form only
 	path, query       string // as they were sent
 }
 
-// parseTarget reads the origin form, /path?query; the absolute form,
-// http://host/path?query; and *. A fragment is no part of a target: some servers
-// cut there and others do not, so that one request would be two.
-func parseTarget(s string) (requested, error) {
+// parseTarget parses the origin form, /path?query; the absolute form,
+// http://host/path?query; and the asterisk form. A fragment is refused: some
+// servers cut it off and others do not, so they would see different targets.
+func parseTarget(s string) (requestTarget, error) {
 	if strings.IndexByte(s, '#') >= 0 {
-		return requested{}, fmt.Errorf("%w: a # is not escaped", ErrTarget)
+		return requestTarget{}, fmt.Errorf("%w: a # is not escaped", ErrTarget)
 	}
-	var t requested
+	var t requestTarget
 	if s != "" && s[0] != '/' && s != "*" {
 		scheme, rest, absolute := strings.Cut(s, "://")
 		if !absolute {
-			return requested{}, fmt.Errorf("%w: a path begins with a slash", ErrTarget)
+			return requestTarget{}, fmt.Errorf("%w: a path begins with a slash", ErrTarget)
 		}
 		t.scheme = strings.ToLower(scheme)
 		end := strings.IndexAny(rest, "/?")
@@ -31,24 +31,25 @@ func parseTarget(s string) (requested, error) {
 		}
 		t.authority, s = rest[:end], rest[end:]
 		if t.authority == "" {
-			return requested{}, fmt.Errorf("%w: no host", ErrTarget)
+			return requestTarget{}, fmt.Errorf("%w: no host", ErrTarget)
 		}
 	}
 	t.path, t.query, _ = strings.Cut(s, "?")
 	return t, nil
 }
 
-// aim takes the target apart. The authority of the absolute form goes before Host
-// (RFC 9112 section 3.2.2). A request of HTTP/1.0 may have neither: then it is for
-// the address that the client has connected to. No other may: an upstream would
-// take its own name for what was asked for.
-func (t *Target) aim(sent *Sent) error {
+// parse sets the parts of the target. The authority of the absolute form takes
+// precedence over Host (RFC 9112 section 3.2.2). An HTTP/1.0 request may have
+// neither; its host is then the address that the client connected to. Other
+// requests without a host are refused, because an upstream would assume its own
+// name.
+func (t *Target) parse(sent *Sent) error {
 	asked, err := parseTarget(sent.RequestTarget)
 	if err != nil {
 		return err
 	}
 	if asked.authority != "" {
-		if err := sent.takes(asked.scheme); err != nil {
+		if err := sent.checkScheme(asked.scheme); err != nil {
 			return err
 		}
 		t.Authority = asked.authority
@@ -70,11 +71,10 @@ func (t *Target) aim(sent *Sent) error {
 	return nil
 }
 
-// takes returns ErrTarget for a scheme that is not spoken here. https over a plain
-// connection is believed of a trusted proxy, which may have ended TLS; of anybody
-// else it must not be (RFC 9110 section 7.4). http over TLS asks for less than there
-// is, and is served.
-func (sent *Sent) takes(scheme string) error {
+// checkScheme returns ErrTarget for a scheme that is not served. https on a plain
+// connection is accepted from a trusted proxy only, which may have terminated TLS (RFC
+// 9110 section 7.4). http on a TLS connection is accepted.
+func (sent *Sent) checkScheme(scheme string) error {
 	switch {
 	case scheme == "http", scheme == "https" && sent.HTTPS:
 		return nil

@@ -63,6 +63,11 @@ func (r *Report) notes(o Options) []string {
 			say("%s: %d keys are counted at the end; with store: memory new ones share counts when there are more than it has room for, and are refused for others: see go doc ./limiter Memory", c.Files[0], r.tallies()[i].Keys)
 		}
 	}
+	for i, t := range r.tallies() {
+		if o.MaxKeys > 0 && t.Keys >= o.MaxKeys/2 { // from there on one client gets no more room
+			say("%s: %d keys are counted at the end, for which there is hardly room here: new ones may share counts, and be refused for others; weir simulate on the command line has more room", []string{r.Config, r.Other}[i], t.Keys)
+		}
+	}
 	missing := map[string]int64{}
 	for _, t := range r.tallies() {
 		for _, rt := range t.Routes {

@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/weir-proxy/weir/proxy"
@@ -22,17 +23,45 @@ type Options struct {
 	Top  int // keys of each limit to tell of
 	// Progress, unless nil, is called now and then.
 	Progress func(c Counts)
+	Bounds
 }
 
-// Progress is told every so many lines.
-const every = 1 << 12
+// Bounds keep a simulation small beside what else a process does. The zero value bounds
+// nothing.
+type Bounds struct {
+	// MaxBytes is how much is read of all logs together, unpacked; more is ErrTooLong.
+	MaxBytes int64
+	// MaxKeys and MaxStore are the room for counts of each configuration: how many keys,
+	// and how many bytes.
+	MaxKeys  int
+	MaxStore int64
+	// Pace, unless nil, is called before each few lines and requests. It may wait, and an
+	// error of it ends the run.
+	Pace func() error
+}
+
+// ErrTooLong says that logs are longer than Bounds.MaxBytes.
+var ErrTooLong = errors.New("the logs are too long")
+
+const (
+	// every is after how many requests Progress is told, and paced after how many Pace
+	// is called.
+	every = 1 << 12
+	paced = 1 << 6
+	// piece is how much of a log is read at a time where there is a Pace, in bytes.
+	piece = 16 << 10
+)
 
 // Run reads the logs to their end and reports what the configurations would have done.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	began := time.Now()
 	all := order{seen: map[key.Origin]bool{}}
+	left := o.MaxBytes
 	for _, l := range o.Logs {
 		s, err := open(l, o.Format, o.Names)
+		if err == nil {
+			s.bound(&left, o.Bounds)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -43,7 +72,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		if c == nil {
 			continue
 		}
-		r, err := proxy.NewReplay(c, proxy.ReplayOptions{Host: o.Host, Top: o.Top})
+		r, err := proxy.NewReplay(c, proxy.ReplayOptions{Host: o.Host, Top: o.Top, MaxKeys: o.MaxKeys, MaxBytes: o.MaxStore})
 		if err != nil {
 			return nil, err
 		}
@@ -57,6 +86,11 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 			}
 			if o.Progress != nil {
 				o.Progress(all.Counts)
+			}
+		}
+		if n%paced == 0 && o.Pace != nil {
+			if err := o.Pace(); err != nil {
+				return nil, err
 			}
 		}
 		r, err := all.next()

@@ -1,14 +1,11 @@
 package simulate
 
-import (
-	"strings"
-	"time"
-)
+import "time"
 
 // A clockReader reads the times of lines. It remembers the last one, for many lines have
 // the same.
 type clockReader struct {
-	text string
+	text []byte
 	time time.Time
 }
 
@@ -16,12 +13,12 @@ type clockReader struct {
 // (22/Nov/2026:11:05:47 +0000), or as a number of seconds, milliseconds, microseconds or
 // nanoseconds since 1970, whichever makes a time after 1973.
 func (c *clockReader) read(s string) (time.Time, bool) {
-	if s == c.text && s != "" {
+	if s == string(c.text) && s != "" {
 		return c.time, true
 	}
 	t, ok := readTime(s)
 	if ok {
-		c.text, c.time = strings.Clone(s), t
+		c.text, c.time = append(c.text[:0], s...), t
 	}
 	return t, ok
 }

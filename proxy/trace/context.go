@@ -2,12 +2,12 @@
 // over HTTP (OTLP/HTTP, protobuf), and reads and writes the fields by which a trace goes
 // from process to process (W3C Trace Context).
 //
-// A span is handed to an [Exporter] when it is over. Nobody waits for the collector: an
-// exporter keeps a bounded number of spans in memory, and drops and counts what is more.
+// A finished span is passed to an [Exporter]. Requests never wait for the collector: the
+// exporter queues a bounded number of spans in memory, and drops and counts the rest.
 //
-// The messages are those that OpenTelemetry generates. Its SDK is not used: it makes the
-// process 3 MB larger from the start, also where nothing is traced, links gRPC, and asks
-// for a span to be made before it is known what of it is worth telling.
+// The protobuf messages are OpenTelemetry's. Its SDK is not used: it costs 3 MB of
+// memory even where tracing is off, links gRPC, and requires a span to be created at the
+// beginning of a request, before it is known what to record.
 package trace
 
 import (
@@ -16,19 +16,20 @@ import (
 	"math/rand/v2"
 )
 
-// An ID is that of a trace.
+// An ID is a trace ID.
 type ID [16]byte
 
-// A SpanID is that of a span within its trace.
+// A SpanID identifies a span within its trace.
 type SpanID [8]byte
 
-// The flags of traceparent that mean something here.
+// The flags of traceparent.
 const (
 	flagSampled = 1
 	flagRandom  = 2 // the trace's ID is random; passed on as it came
 )
 
-// A Context is a span as other processes are told of it.
+// A Context is a span context (W3C Trace Context): what is propagated to other
+// processes.
 type Context struct {
 	Trace ID
 	Span  SpanID
@@ -41,7 +42,7 @@ func (c Context) Sampled() bool { return c.flags&flagSampled != 0 }
 // parentLength is the length of a traceparent of version 00.
 const parentLength = len("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
 
-// Parse reads a traceparent. One of a later version is read as far as version 00 goes.
+// Parse parses a traceparent. Of a later version it reads the fields of version 00.
 func Parse(text string) (c Context, ok bool) {
 	if len(text) < parentLength || text[2] != '-' || text[35] != '-' || text[52] != '-' {
 		return Context{}, false
@@ -57,7 +58,7 @@ func Parse(text string) (c Context, ok bool) {
 	return c, c.Trace != ID{} && c.Span != SpanID{}
 }
 
-// decode reads lower-case hexadecimal digits, the only ones that traceparent may have.
+// decode decodes lower-case hexadecimal digits; traceparent allows no others.
 func decode(to []byte, text string) bool {
 	for i := range len(text) {
 		if c := text[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
@@ -68,7 +69,7 @@ func decode(to []byte, text string) bool {
 	return err == nil
 }
 
-// String is c as a traceparent.
+// String returns c as a traceparent.
 func (c Context) String() string {
 	b := append(make([]byte, 0, parentLength), "00-"...)
 	b = append(hex.AppendEncode(b, c.Trace[:]), '-')
@@ -76,10 +77,10 @@ func (c Context) String() string {
 	return string(hex.AppendEncode(b, []byte{c.flags}))
 }
 
-// String is id in hexadecimal.
+// String returns id in hexadecimal.
 func (id ID) String() string { return hex.EncodeToString(id[:]) }
 
-// NewSpanID is the ID of another span.
+// NewSpanID returns a random span ID.
 func NewSpanID() (id SpanID) {
 	for id == (SpanID{}) {
 		binary.BigEndian.PutUint64(id[:], rand.Uint64())
@@ -87,15 +88,16 @@ func NewSpanID() (id SpanID) {
 	return id
 }
 
-// Child is a span below c, in the same trace, and recorded if c is.
+// Child returns a new span context in the trace of c. It is sampled if c is.
 func (c Context) Child() Context { return Context{c.Trace, NewSpanID(), c.flags} }
 
-// Root is the first span of a trace, of which this share is recorded.
+// Root returns the context of the first span of a new trace. share is the
+// sampling ratio.
 func Root(share float64) Context {
 	c := Context{Span: NewSpanID(), flags: flagRandom}
 	chance := rand.Uint64()
 	binary.BigEndian.PutUint64(c.Trace[:8], rand.Uint64())
-	binary.BigEndian.PutUint64(c.Trace[8:], chance|1) // never all zeros
+	binary.BigEndian.PutUint64(c.Trace[8:], chance|1) // an ID must not be zero
 	if float64(chance>>11)/(1<<53) < share {
 		c.flags |= flagSampled
 	}

@@ -13,28 +13,29 @@ import (
 )
 
 const (
-	// mostQueued is how many spans wait to be sent; they take about 2 MB then.
-	mostQueued = 4096
-	// mostAtOnce is how many are sent by one call, and how many make it be sent at once.
-	mostAtOnce = 512
-	// sendEvery is how long spans wait for more.
-	sendEvery = time.Second
-	// sendWithin is how long the collector may take for one call.
-	sendWithin = 10 * time.Second
-	// mostAttempts is how often the same spans are sent before they are given up.
-	mostAttempts = 5
-	// flushWithin is how long the end of Weir waits for the collector.
-	flushWithin = 2 * time.Second
+	// maxQueued is the maximum number of queued spans, about 2 MB.
+	maxQueued = 4096
+	// batchSize is the maximum number of spans in one call; as many queued spans are
+	// sent at once.
+	batchSize = 512
+	// sendInterval is how long spans are queued to be sent together.
+	sendInterval = time.Second
+	// sendTimeout bounds one call to the collector.
+	sendTimeout = 10 * time.Second
+	// maxAttempts is how often a batch is sent before it is dropped.
+	maxAttempts = 5
+	// flushTimeout bounds the last call when Weir stops.
+	flushTimeout = 2 * time.Second
 )
 
-// Options are what an Exporter is given; Headers may be nil.
+// Options configure an Exporter.
 type Options struct {
 	Endpoint string            // URL of the collector, with its path
-	Headers  map[string]string // that it wants
+	Headers  map[string]string // added to each call, an API key for example; may be nil
 	Service  string            // service.name
 	Version  string            // service.version
 	Instance string            // service.instance.id
-	// Client sends the spans; nil is one of the Exporter's own.
+	// Client sends the spans; nil means a client of the Exporter's own.
 	Client *http.Client
 }
 
@@ -43,100 +44,100 @@ type Options struct {
 type Exporter struct {
 	options  Options
 	resource *resourcepb.Resource
-	spans    *prometheus.CounterVec // by what became of them
-	more     chan struct{}          // of length 1: there are many
+	exported *prometheus.CounterVec // by result
+	wake     chan struct{}          // buffered: a full batch is queued
 
 	mu     sync.Mutex // guards what follows; never held while sending
 	queued []*Span
 }
 
-// NewExporter makes one that sends nothing before Run.
+// NewExporter returns an Exporter. It sends nothing before Run.
 func NewExporter(o Options, r prometheus.Registerer) *Exporter {
 	if o.Client == nil {
-		o.Client = &http.Client{Timeout: sendWithin, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+		o.Client = &http.Client{Timeout: sendTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	}
 	e := &Exporter{
-		options: o, more: make(chan struct{}, 1),
-		spans: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_trace_spans_total", Help: "Spans of traces, by what became of them."}, []string{"result"}),
+		options: o, wake: make(chan struct{}, 1),
+		exported: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_trace_spans_total", Help: "Spans, by result."}, []string{"result"}),
 		resource: &resourcepb.Resource{Attributes: messages([]Attribute{
 			Text("service.name", o.Service), Text("service.version", o.Version), Text("service.instance.id", o.Instance),
 			Text("telemetry.sdk.name", "weir"), Text("telemetry.sdk.language", "go"),
 		})},
 	}
-	r.MustRegister(e.spans)
+	r.MustRegister(e.exported)
 	for _, result := range []string{"sent", "failed", "dropped"} {
-		e.spans.WithLabelValues(result)
+		e.exported.WithLabelValues(result)
 	}
 	return e
 }
 
-// Add takes the spans of one request to be sent, all of them or, if there is no room,
-// none. It never waits.
+// Add queues the spans of one request, or drops all of them if the queue is full. It
+// never blocks.
 func (e *Exporter) Add(spans []*Span) {
 	if e == nil {
 		return
 	}
 	e.mu.Lock()
-	room := len(e.queued)+len(spans) <= mostQueued
+	room := len(e.queued)+len(spans) <= maxQueued
 	if room {
 		e.queued = append(e.queued, spans...)
 	}
-	many := len(e.queued) >= mostAtOnce
+	many := len(e.queued) >= batchSize
 	e.mu.Unlock()
 	if !room {
 		e.count("dropped", len(spans))
 	}
 	if many {
 		select {
-		case e.more <- struct{}{}:
-		default: // it is known already
+		case e.wake <- struct{}{}:
+		default: // Run has been woken already
 		}
 	}
 }
 
-func (e *Exporter) count(result string, n int) { e.spans.WithLabelValues(result).Add(float64(n)) }
+func (e *Exporter) count(result string, n int) { e.exported.WithLabelValues(result).Add(float64(n)) }
 
-// Run sends spans until ctx is done, and then for a moment what is left.
+// Run sends spans until ctx is done, and then flushes the queue.
 func (e *Exporter) Run(ctx context.Context) {
 	if e == nil {
 		return
 	}
-	tick := time.NewTicker(sendEvery)
+	tick := time.NewTicker(sendInterval)
 	defer tick.Stop()
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
-		case <-e.more:
+		case <-e.wake:
 			e.sendAll(ctx)
 		case <-tick.C:
 			e.sendAll(ctx)
 		}
 	}
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushWithin)
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
 	defer cancel()
 	e.sendAll(last)
 	e.options.Client.CloseIdleConnections()
 }
 
-// sendAll sends what is queued, or gives it up.
+// sendAll sends the queued spans, or drops them.
 func (e *Exporter) sendAll(ctx context.Context) {
 	for {
 		e.mu.Lock()
-		n := min(len(e.queued), mostAtOnce)
+		n := min(len(e.queued), batchSize)
 		spans := e.queued[:n:n]
 		e.queued = e.queued[n:]
 		if len(e.queued) == 0 {
-			e.queued = nil // what was sent is free
+			e.queued = nil // for the garbage collector
 		}
 		e.mu.Unlock()
 		if n == 0 {
 			return
 		}
-		e.sendRepeatedly(ctx, spans)
+		e.sendWithRetry(ctx, spans)
 	}
 }
 
-// data is the message that says it all.
+// data returns the message for spans.
 func (e *Exporter) data(spans []*Span) *tracepb.TracesData {
 	messages := make([]*tracepb.Span, len(spans))
 	for i, s := range spans {

@@ -77,7 +77,7 @@ type running struct {
 }
 
 func run(t *testing.T, c *collector) running {
-	e := NewExporter(Options{Endpoint: "http://collector/v1/traces", Service: "edge", Client: &http.Client{Transport: c, Timeout: sendWithin}}, prometheus.NewRegistry())
+	e := NewExporter(Options{Endpoint: "http://collector/v1/traces", Service: "edge", Client: &http.Client{Transport: c, Timeout: sendTimeout}}, prometheus.NewRegistry())
 	ctx, cancel := context.WithCancel(t.Context())
 	var ended sync.WaitGroup
 	ended.Go(func() { e.Run(ctx) })
@@ -91,7 +91,7 @@ func run(t *testing.T, c *collector) running {
 func (r running) counts(sent, failed, dropped float64) {
 	r.Helper()
 	for result, want := range map[string]float64{"sent": sent, "failed": failed, "dropped": dropped} {
-		if got := testutil.ToFloat64(r.spans.WithLabelValues(result)); got != want {
+		if got := testutil.ToFloat64(r.exported.WithLabelValues(result)); got != want {
 			r.Errorf("%v spans %s, want %v", got, result, want)
 		}
 	}
@@ -114,19 +114,19 @@ func TestExporter_SendsInTime(t *testing.T) {
 		if n := c.has(); n != 0 {
 			t.Errorf("%d spans are sent at once", n)
 		}
-		time.Sleep(sendEvery)
+		time.Sleep(sendInterval)
 		synctest.Wait()
 		if n := c.has(); n != 3 || len(c.asked) != 1 {
-			t.Errorf("%d spans are sent after %v in %d calls, want 3 in one", n, sendEvery, len(c.asked))
+			t.Errorf("%d spans are sent after %v in %d calls, want 3 in one", n, sendInterval, len(c.asked))
 		}
-		e.Add(spans(mostAtOnce + 1))
+		e.Add(spans(batchSize + 1))
 		synctest.Wait()
-		if n := c.has(); n != mostAtOnce+4 || len(c.asked) != 3 {
+		if n := c.has(); n != batchSize+4 || len(c.asked) != 3 {
 			t.Errorf("%d spans in %d calls, want all in two more", n, len(c.asked))
 		}
 		e.Add(spans(2))
 		e.stop()
-		e.counts(mostAtOnce+6, 0, 0)
+		e.counts(batchSize+6, 0, 0)
 	})
 }
 
@@ -137,27 +137,27 @@ func TestExporter_CollectorAway(t *testing.T) {
 		c := &collector{answer: func(int) (*http.Response, error) { return nil, errors.New("connection refused") }}
 		e := run(t, c)
 		began := time.Now()
-		for range 2 * mostQueued {
+		for range 2 * maxQueued {
 			e.Add(spans(1))
 		}
 		if time.Since(began) != 0 {
 			t.Error("somebody waited")
 		}
 		synctest.Wait()
-		for range mostQueued {
+		for range maxQueued {
 			e.Add(spans(1))
 		}
-		if n := testutil.ToFloat64(e.spans.WithLabelValues("dropped")); n < mostQueued {
+		if n := testutil.ToFloat64(e.exported.WithLabelValues("dropped")); n < maxQueued {
 			t.Errorf("%v spans dropped", n)
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if n := len(c.asked); n < mostAttempts || n > mostQueued/mostAtOnce*mostAttempts {
+		if n := len(c.asked); n < maxAttempts || n > maxQueued/batchSize*maxAttempts {
 			t.Errorf("the collector was asked %d times in a minute", n)
 		}
 		began = time.Now()
 		e.stop()
-		if took := time.Since(began); took > flushWithin {
+		if took := time.Since(began); took > flushTimeout {
 			t.Errorf("the end took %v", took)
 		}
 	})
@@ -174,14 +174,14 @@ func TestExporter_CollectorComesBack(t *testing.T) {
 		}}
 		e := run(t, c)
 		e.Add(spans(1))
-		time.Sleep(sendEvery)
+		time.Sleep(sendInterval)
 		synctest.Wait()
 		e.Add(spans(1))
 		time.Sleep(20 * time.Second)
 		synctest.Wait()
 		e.counts(2, 0, 0)
 		for i, at := range c.asked[1:4] {
-			if pause := at.Sub(c.asked[i]); pause < firstPause<<i/2 || pause > firstPause<<i {
+			if pause := at.Sub(c.asked[i]); pause < minBackoff<<i/2 || pause > minBackoff<<i {
 				t.Errorf("pause %d is %v", i, pause)
 			}
 		}

@@ -16,31 +16,31 @@ import (
 )
 
 const (
-	// firstPause is how long a collector that is away is left alone, twice as long after
-	// each attempt, and mostPause the longest that it can ask for.
-	firstPause = time.Second
-	mostPause  = 30 * time.Second
-	// mostAnswer is how much of an answer is read.
-	mostAnswer = 64 << 10
+	// minBackoff is the pause after the first failed attempt; it doubles with each
+	// further one. maxBackoff is the longest pause that the collector can ask for with
+	// Retry-After.
+	minBackoff = time.Second
+	maxBackoff = 30 * time.Second
+	// maxResponse is how much of a response is read.
+	maxResponse = 64 << 10
 )
 
-// errLater says that the collector may take the same spans later.
-type errLater struct {
-	after time.Duration // as it asks for; 0 if it does not
-	err   error
+// retryableError is an error after which the same spans may be sent again.
+type retryableError struct {
+	retryAfter time.Duration // from Retry-After; 0 without one
+	err        error
 }
 
-func (e *errLater) Error() string { return e.err.Error() }
+func (e *retryableError) Error() string { return e.err.Error() }
 
-func (e *errLater) Unwrap() error { return e.err }
+func (e *retryableError) Unwrap() error { return e.err }
 
-// sendRepeatedly sends spans until the collector has taken or refused them, or it was
-// asked often enough, or ctx ends.
-func (e *Exporter) sendRepeatedly(ctx context.Context, spans []*Span) {
-	// A TracesData has the same encoding as the request of the service: its one field is
-	// that of the request.
+// sendWithRetry sends spans until the collector accepts or rejects them, maxAttempts
+// is reached, or ctx is done.
+func (e *Exporter) sendWithRetry(ctx context.Context, spans []*Span) {
+	// A TracesData has the same encoding as an ExportTraceServiceRequest.
 	body, err := proto.Marshal(e.data(spans))
-	pause := firstPause
+	pause := minBackoff
 	for attempt := 1; err == nil; attempt++ {
 		var refused int
 		refused, err = e.send(ctx, body)
@@ -49,18 +49,18 @@ func (e *Exporter) sendRepeatedly(ctx context.Context, spans []*Span) {
 			e.count("failed", refused)
 			return
 		}
-		var later *errLater
-		if !errors.As(err, &later) || attempt == mostAttempts {
+		var later *retryableError
+		if !errors.As(err, &later) || attempt == maxAttempts {
 			break
 		}
-		wait := max(min(later.after, mostPause), pause/2+rand.N(pause/2)) // not all Weirs at one moment
-		pause = min(2*pause, mostPause)
+		wait := max(min(later.retryAfter, maxBackoff), pause/2+rand.N(pause/2)) // jitter
+		pause = min(2*pause, maxBackoff)
 		err = sleep(ctx, wait)
 	}
 	e.count("failed", len(spans))
 }
 
-// sleep waits, or ends with ctx.
+// sleep waits for d or until ctx is done.
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -72,7 +72,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// send sends a message, and returns how many of its spans the collector did not want.
+// send sends a message, and returns how many of its spans the collector rejected.
 func (e *Exporter) send(ctx context.Context, body []byte) (refused int, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, e.options.Endpoint, bytes.NewReader(body))
 	if err != nil {
@@ -85,35 +85,34 @@ func (e *Exporter) send(ctx context.Context, body []byte) (refused int, err erro
 	r.Header.Set("User-Agent", "weir/"+e.options.Version)
 	res, err := e.options.Client.Do(r)
 	if err != nil {
-		return 0, &errLater{0, err}
+		return 0, &retryableError{0, err}
 	}
 	defer res.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(res.Body, mostAnswer))
+	answer, err := io.ReadAll(io.LimitReader(res.Body, maxResponse))
 	switch {
 	case res.StatusCode == http.StatusTooManyRequests, res.StatusCode >= 502 && res.StatusCode <= 504:
 		seconds, _ := strconv.Atoi(res.Header.Get("Retry-After"))
-		return 0, &errLater{time.Duration(max(seconds, 0)) * time.Second, fmt.Errorf("collector answers %s", res.Status)}
+		return 0, &retryableError{time.Duration(max(seconds, 0)) * time.Second, fmt.Errorf("collector answers %s", res.Status)}
 	case res.StatusCode < 200 || res.StatusCode > 299:
 		return 0, fmt.Errorf("collector answers %s", res.Status)
 	case err != nil:
-		return 0, nil // it has taken them, whatever it wanted to add
+		return 0, nil // accepted, although the details are unreadable
 	}
 	return rejected(answer), nil
 }
 
-// rejected is how many spans an ExportTraceServiceResponse says were refused: field 1 of
-// its field 1.
+// rejected returns the number of rejected spans in an ExportTraceServiceResponse: field
+// 1 of its field 1.
 func rejected(answer []byte) int {
 	partial, _ := protowire.ConsumeBytes(field(answer, protowire.BytesType))
 	n, length := protowire.ConsumeVarint(field(partial, protowire.VarintType))
-	if length < 0 || n > mostAtOnce {
+	if length < 0 || n > batchSize {
 		return 0
 	}
 	return int(n)
 }
 
-// field is the value of field 1, if it has this type, and what follows; nil if there is
-// none.
+// field returns the value of field 1 if it has this wire type, else nil.
 func field(message []byte, is protowire.Type) []byte {
 	for len(message) > 0 {
 		number, kind, n := protowire.ConsumeTag(message)

@@ -8,17 +8,17 @@ import (
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 )
 
-// A Kind says which side of a call a span is.
+// A Kind is the role of a span in a call.
 type Kind uint8
 
-// The kinds there are.
+// The kinds of spans.
 const (
 	Internal Kind = iota
 	Server
 	Client
 )
 
-// A Span is something that took time, and is over.
+// A Span is a finished operation.
 type Span struct {
 	Context
 	Parent     SpanID // zero for none
@@ -30,8 +30,8 @@ type Span struct {
 	Failed     bool
 }
 
-// An Attribute says something of a span, by a name of OpenTelemetry's conventions where
-// there is one.
+// An Attribute describes a span. Names follow OpenTelemetry's semantic conventions
+// where one applies.
 type Attribute struct {
 	name   string
 	text   string
@@ -39,16 +39,16 @@ type Attribute struct {
 	isText bool
 }
 
-// Text is an attribute whose value is text.
+// Text returns an attribute with a string value.
 func Text(name, value string) Attribute { return Attribute{name: name, text: value, isText: true} }
 
-// Number is an attribute whose value is a number.
+// Number returns an attribute with an integer value.
 func Number(name string, value int64) Attribute { return Attribute{name: name, number: value} }
 
-// message is s as it is sent.
+// message returns the protobuf message of s.
 func (s *Span) message() *tracepb.Span {
 	m := &tracepb.Span{
-		TraceId: s.Trace[:], SpanId: s.Span[:], TraceState: s.State, Name: text(s.Name), Flags: uint32(s.flags),
+		TraceId: s.Trace[:], SpanId: s.Span[:], TraceState: s.State, Name: validUTF8(s.Name), Flags: uint32(s.flags),
 		StartTimeUnixNano: uint64(s.Start.UnixNano()), EndTimeUnixNano: uint64(s.End.UnixNano()),
 		Kind: [...]tracepb.Span_SpanKind{tracepb.Span_SPAN_KIND_INTERNAL, tracepb.Span_SPAN_KIND_SERVER, tracepb.Span_SPAN_KIND_CLIENT}[s.Kind],
 	}
@@ -66,13 +66,13 @@ func messages(attributes []Attribute) (all []*commonpb.KeyValue) {
 	for _, a := range attributes {
 		value := &commonpb.AnyValue{Value: &commonpb.AnyValue_IntValue{IntValue: a.number}}
 		if a.isText {
-			value.Value = &commonpb.AnyValue_StringValue{StringValue: text(a.text)}
+			value.Value = &commonpb.AnyValue_StringValue{StringValue: validUTF8(a.text)}
 		}
 		all = append(all, &commonpb.KeyValue{Key: a.name, Value: value})
 	}
 	return all
 }
 
-// text is s as protobuf wants it: one byte that is no UTF-8 would have a whole batch
-// refused.
-func text(s string) string { return strings.ToValidUTF8(s, "\ufffd") }
+// validUTF8 replaces invalid UTF-8 in s: protobuf would refuse a whole batch for one such
+// byte.
+func validUTF8(s string) string { return strings.ToValidUTF8(s, "\ufffd") }

@@ -54,7 +54,7 @@ func (p *Pool) refuses(t *Request) (Kind, error) {
 		return BadRequest, errHost
 	case !readable(first(t.Fields, http1.Upgrade)):
 		return BadRequest, errUpgrade
-	case viaContains(t.Fields.Values("Via"), p.pseudonym):
+	case t.Fields.Has(http1.Via) && viaContains(t.Fields.Values("Via"), p.pseudonym):
 		return Loop, errLoop
 	case maxForwards(t) == 0:
 		return MaxForwards, errMaxForwards
@@ -97,6 +97,7 @@ func readable(s string) bool {
 // all senders share.
 type forwarding struct {
 	sender
+	http1   http1Sender // the sender, where that is HTTP/1.1
 	pool    *Pool
 	ctx     context.Context // of the request
 	request *Request
@@ -118,9 +119,12 @@ func (p *Pool) forwarding(ctx context.Context, t *Request, to Sink) *forwarding 
 	if !ok {
 		f = new(forwarding)
 	}
-	f.pool, f.ctx, f.request, f.to, f.began = p, ctx, t, to, time.Now()
+	f.pool, f.ctx, f.request, f.to, f.began = p, ctx, t, to, t.Began
+	if f.began.IsZero() {
+		f.began = time.Now()
+	}
 	f.words, f.via, f.forward = said(t), p.via(t), maxForwards(t)
-	f.te = t.Proto != "HTTP/1.0" && has(t.Fields.Values("Te"), "trailers")
+	f.te = t.Proto != "HTTP/1.0" && t.Fields.Has(http1.TE) && has(t.Fields.Values("Te"), "trailers")
 	f.upgrade = upgrades(t)
 	f.sender = p.carrier().sender(f)
 	return f

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
+
+	"github.com/weir-proxy/weir/proxy/http1"
 )
 
 // words are what a trusted peer says of those before it.
@@ -29,25 +31,27 @@ func setForwarded(w *words, t *Request, to *fieldWriter) {
 		client = peer
 	}
 	if client.IsValid() {
-		to.put("X-Real-Ip", client.AppendTo(to.space[:0]))
+		to.put(http1.XRealIP, client.AppendTo(to.space[:0]))
 	}
-	if chain := appendChain(to.space[:0], w.chain, peer); len(chain) > 0 {
-		to.put("X-Forwarded-For", chain)
+	if client == peer && len(w.chain) == 0 && client.IsValid() {
+		to.put(http1.XForwardedFor, to.space) // it has just been written
+	} else if chain := appendChain(to.space[:0], w.chain, peer); len(chain) > 0 {
+		to.put(http1.XForwardedFor, chain)
 	}
-	to.lines("X-Forwarded-Host", w.host) // a trusted peer knows the client's own request
+	to.lines(http1.XForwardedHost, w.host) // a trusted peer knows the client's own request
 	if len(w.host) == 0 {
-		to.text("X-Forwarded-Host", t.Host)
+		to.text(http1.XForwardedHost, t.Host)
 	}
-	to.lines("X-Forwarded-Proto", w.proto)
+	to.lines(http1.XForwardedProto, w.proto)
 	if len(w.proto) == 0 {
-		to.text("X-Forwarded-Proto", t.Scheme)
+		to.text(http1.XForwardedProto, t.Scheme)
 	}
-	to.lines("Forwarded", w.forwarded)
+	to.lines(http1.Forwarded, w.forwarded)
 	if t.Forwarded {
-		to.put("Forwarded", appendElement(to.space[:0], peer, t))
+		to.put(http1.Forwarded, appendElement(to.space[:0], peer, t))
 	}
 	if t.RequestID != "" {
-		to.text("X-Request-Id", t.RequestID)
+		to.text(http1.XRequestID, t.RequestID)
 	}
 }
 
@@ -59,17 +63,17 @@ type fieldWriter struct {
 }
 
 // put adds a line with a value that was written into space, which may have grown.
-func (f *fieldWriter) put(name string, value []byte) {
+func (f *fieldWriter) put(name http1.Name, value []byte) {
 	f.space = value
-	if f.set[name] == nil {
-		f.to.AddBytes(name, value)
+	if len(f.set) == 0 || f.set[name.String()] == nil {
+		f.to.AddKnown(name, value)
 	}
 }
 
-func (f *fieldWriter) text(name, value string) { f.put(name, append(f.space[:0], value...)) }
+func (f *fieldWriter) text(name http1.Name, value string) { f.put(name, append(f.space[:0], value...)) }
 
 // lines adds lines of one name.
-func (f *fieldWriter) lines(name string, values []string) {
+func (f *fieldWriter) lines(name http1.Name, values []string) {
 	for _, value := range values {
 		f.text(name, value)
 	}

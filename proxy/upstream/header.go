@@ -15,8 +15,8 @@ type header interface {
 	// AddFields adds all fields.
 	AddFields(f *http1.Fields)
 	Add(name, value string)
-	// AddBytes is Add for a value that is valid until it returns.
-	AddBytes(name string, value []byte)
+	// AddKnown adds a value that is valid until it returns.
+	AddKnown(name http1.Name, value []byte)
 }
 
 // header adds all that is sent to the target but for what says how the message is
@@ -27,16 +27,14 @@ func (f *forwarding) header(to header) {
 	t := f.request
 	f.writer.to, f.writer.set = to, t.Set
 	setForwarded(&f.words, t, &f.writer)
-	f.writer.to = nil
 	if !t.expects() {
 		t.Fields.DropKnown(http1.Expect) // it means nothing there
 	}
 	t.Fields.Strip()
 	t.Fields.DropFunc(f.drops)
 	to.AddFields(t.Fields)
-	if t.Set["Via"] == nil {
-		to.Add("Via", f.via)
-	}
+	f.writer.text(http1.Via, f.via)
+	f.writer.to = nil
 	if f.forward > 0 && t.Set["Max-Forwards"] == nil {
 		to.Add("Max-Forwards", strconv.Itoa(f.forward-1))
 	}

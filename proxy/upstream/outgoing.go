@@ -58,5 +58,7 @@ func (h mapHeader) Add(name, value string) {
 	h[name] = append(h[name], strings.Clone(value))
 }
 
-// AddBytes implements header.
-func (h mapHeader) AddBytes(name string, value []byte) { h[name] = append(h[name], string(value)) }
+// AddKnown implements header.
+func (h mapHeader) AddKnown(name http1.Name, value []byte) {
+	h[name.String()] = append(h[name.String()], string(value))
+}

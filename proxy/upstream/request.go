@@ -40,6 +40,8 @@ type Request struct {
 	Client      netip.Addr
 	Peer        netip.AddrPort
 	TrustedPeer bool
+	// Began is when the request was to be forwarded, if that has been read off the clock.
+	Began time.Time
 	// RequestID is sent as X-Request-Id unless empty.
 	RequestID string
 	// WebSocket says that this request may leave HTTP for WebSocket, from HTTP/1.1 to

@@ -155,6 +155,12 @@ test("live numbers change by themselves, and a node that is gone is told of", as
   await search(nodes[0], 25);
   await eventually("the node's own number grows", async () => (await number(page, "n-total")) >= total + 25);
   await eventually("the number of all nodes grows", async () => (await number(page, "n-requests")) >= all + 25);
+  // What the node tells of itself comes by the stream of events, also between two looks.
+  await page.route("**/?minutes=*", (route) => route.fulfill({ status: 204 }));
+  const told = await number(page, "n-total");
+  await search(nodes[0], 25);
+  await eventually("the node's own number grows by its events", async () => (await number(page, "n-total")) >= told + 25);
+  await page.unroute("**/?minutes=*");
   content(page);
   nodes[0].stop();
   await page.getByText("This Weir does not answer").waitFor();

@@ -36,7 +36,7 @@ async function freePort() {
 }
 
 // A process that ends with the test, and whose words are told when it does not start.
-function run(t, program, args, options = {}) {
+export function run(t, program, args, options = {}) {
   const child = spawn(program, args, { stdio: ["ignore", "pipe", "pipe"], ...options });
   const said = [];
   child.stdout.on("data", (text) => said.push(text));
@@ -90,10 +90,11 @@ routes:
 `;
 
 // startWeir starts one with the settings of more, and returns where it is.
-export async function startWeir(t, more) {
-  const path = join(await folder(t), "weir.yaml");
-  await writeFile(path, `version: 1\nlisten: {http: "127.0.0.1:0"}\n${more}${routes}`);
-  const weir = run(t, process.env.WEIR_BINARY, ["run", "-c", path]);
+export async function startWeir(t, more, served = routes) {
+  const cwd = await folder(t);
+  const path = join(cwd, "weir.yaml");
+  await writeFile(path, `version: 1\nlisten: {http: "127.0.0.1:0"}\n${more}${served}`);
+  const weir = run(t, process.env.WEIR_BINARY, ["run", "-c", path], { cwd });
   const line = await eventually("weir serves", () => {
     if (weir.child.exitCode !== null) throw new Dead(weir.said());
     return weir.said().split("\n").find((l) => l.includes('"message":"serving"') || l.includes('"msg":"serving"'));
@@ -102,8 +103,9 @@ export async function startWeir(t, more) {
   return { admin: "http://" + admin, http: "http://" + http, path, child: weir.child, stop: () => weir.child.kill("SIGKILL"), said: weir.said };
 }
 
-// cluster is two Weirs that share a Redis and serve what is pushed.
-export async function startCluster(t) {
+// startCluster starts so many Weirs that share a Redis. By default they serve what is
+// pushed.
+export async function startCluster(t, count = 2, more = "reload: {source: redis}\n") {
   const redis = await startRedis(t);
   const settings = `admin:
   http: "127.0.0.1:0"
@@ -111,15 +113,15 @@ export async function startCluster(t) {
   tokens: [{name: ann, token: ${tokens.write}, role: write}, {name: rob, token: ${tokens.read}, role: read}]
 store: redis
 redis: {addrs: ["${redis}"], timeout: 2s}
-reload: {source: redis}
 `;
-  const nodes = [await startWeir(t, settings), await startWeir(t, settings)];
+  const nodes = [];
+  for (let i = 0; i < count; i++) nodes.push(await startWeir(t, settings + more));
   const ask = async (path, init = {}) => {
     const answer = await fetch(nodes[0].admin + path, { ...init, headers: { Authorization: "Bearer " + tokens.write } });
     if (!answer.ok) throw new Error(path + ": " + (await answer.text()));
     return answer.json();
   };
-  await eventually("both nodes are heard", async () => (await ask("/api/v1/nodes")).nodes.length === 2);
+  await eventually("all nodes are heard", async () => (await ask("/api/v1/nodes")).nodes.length === count);
   return { nodes, ask };
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-proxy/weir/lock"
+	"github.com/weir-proxy/weir/test/await"
 )
 
 // scripts is how many scripts a server has run, and how long they took.
@@ -60,14 +61,14 @@ func TestCrowd_CostsThreeScriptCallsAHandOver(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "one waiter listens", func() bool { return listeners(t, rdb, "redisson_lock__channel:{a}") == 1 })
+	await.Until(t, "one waiter listens", func() bool { return listeners(t, rdb, "redisson_lock__channel:{a}") == 1 })
 	released(t, first)
 	all.Wait()
 	after, _ := scripts(t, rdb)
 	if calls := after - before; calls > 3*waiters {
 		t.Errorf("%d script calls for %d hand-overs, want at most 3 each", calls, waiters)
 	}
-	eventually(t, "nobody listens", func() bool { return listeners(t, rdb, "redisson_lock__channel:{a}") == 0 })
+	await.Until(t, "nobody listens", func() bool { return listeners(t, rdb, "redisson_lock__channel:{a}") == 0 })
 }
 
 // Two processes with many waiters each share a lock: local hand-overs are

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/weir-proxy/weir/lock"
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -46,7 +47,7 @@ func TestSentinel_AConfirmedLockSurvivesTheMaster(t *testing.T) {
 	h := held(t, holder.Fenced("a"), lock.WithReplicas(1))
 	got := waiter(t, other.Fenced("a"))
 	before := eye(t, s.Master.Addr)
-	eventually(t, "the waiter listens", func() bool { return listeners(t, before, "redisson_lock__channel:{a}") == 1 })
+	await.Until(t, "the waiter listens", func() bool { return listeners(t, before, "redisson_lock__channel:{a}") == 1 })
 
 	s.Master.Kill()
 	s.Promoted(s.Replica.Addr)
@@ -54,8 +55,8 @@ func TestSentinel_AConfirmedLockSurvivesTheMaster(t *testing.T) {
 	if m := after.HGetAll(minute(t), "a").Val(); len(m) != 1 || m[h.Owner().String()] != "1" {
 		t.Errorf("hash at the new master = %v, want the holder", m)
 	}
-	eventually(t, "the hold can be extended at the new master", func() bool { return h.Extend(minute(t), time.Minute) == nil })
-	eventually(t, "the waiter listens at the new master", func() bool { return listeners(t, after, "redisson_lock__channel:{a}") == 1 })
+	await.Until(t, "the hold can be extended at the new master", func() bool { return h.Extend(minute(t), time.Minute) == nil })
+	await.Until(t, "the waiter listens at the new master", func() bool { return listeners(t, after, "redisson_lock__channel:{a}") == 1 })
 	released(t, h)
 	next := <-got
 	if next.Token() <= h.Token() {
@@ -71,7 +72,7 @@ func TestReplicas_TooFewGiveTheLockBack(t *testing.T) {
 		if _, err := ask(minute(t), lock.WithReplicas(1)); !errors.Is(err, lock.ErrNotSynced) {
 			t.Errorf("error = %v, want ErrNotSynced", err)
 		}
-		eventually(t, "nothing is left", func() bool { return rdb.DBSize(minute(t)).Val() == 0 })
+		await.Until(t, "nothing is left", func() bool { return rdb.DBSize(minute(t)).Val() == 0 })
 	}
 }
 
@@ -159,7 +160,7 @@ func TestCluster(t *testing.T) {
 	t.Run("fair", func(t *testing.T) {
 		h := held(t, one.Fair("a"))
 		got := waiter(t, two.Fair("a"))
-		eventually(t, "one waits", func() bool {
+		await.Until(t, "one waits", func() bool {
 			rdb := client(master(t, c, "a").Addr)
 			defer rdb.Close()
 			return rdb.LLen(minute(t), "redisson_lock_queue:{a}").Val() == 1
@@ -188,12 +189,12 @@ func TestCluster(t *testing.T) {
 		h := held(t, one.Fenced("a"), lock.WithReplicas(1))
 		got := waiter(t, two.Fenced("a"))
 		const channel = "redisson_lock__channel:{a}"
-		eventually(t, "the waiter listens", func() bool { return shardListeners(t, c, channel) == 1 })
+		await.Until(t, "the waiter listens", func() bool { return shardListeners(t, c, channel) == 1 })
 		old := master(t, c, "a")
 		old.Kill()
-		eventually(t, "another master", func() bool { return master(t, c, "a") != old })
-		eventually(t, "the hold can be extended at the new master", func() bool { return h.Extend(minute(t), time.Minute) == nil })
-		eventually(t, "the waiter listens at the new master", func() bool { return shardListeners(t, c, channel) == 1 })
+		await.Until(t, "another master", func() bool { return master(t, c, "a") != old })
+		await.Until(t, "the hold can be extended at the new master", func() bool { return h.Extend(minute(t), time.Minute) == nil })
+		await.Until(t, "the waiter listens at the new master", func() bool { return shardListeners(t, c, channel) == 1 })
 		released(t, h)
 		next := <-got
 		if next.Token() <= h.Token() {
@@ -218,10 +219,10 @@ func handOver(t *testing.T, c *redistest.Cluster, one, two *lock.Locker) {
 	} {
 		h := held(t, k.one, lock.WithReplicas(1))
 		got := waiter(t, k.two)
-		eventually(t, "the waiter listens to "+k.channel, func() bool { return shardListeners(t, c, k.channel) == 1 })
+		await.Until(t, "the waiter listens to "+k.channel, func() bool { return shardListeners(t, c, k.channel) == 1 })
 		released(t, h)
 		released(t, <-got)
-		eventually(t, "nobody listens to "+k.channel, func() bool { return shardListeners(t, c, k.channel) == 0 })
+		await.Until(t, "nobody listens to "+k.channel, func() bool { return shardListeners(t, c, k.channel) == 0 })
 	}
 }
 
@@ -231,7 +232,7 @@ func reachEveryNode(t *testing.T, c *redistest.Cluster) {
 	h := held(t, one.Reentrant("g"))
 	got := waiter(t, two.Reentrant("g"))
 	const channel = "redisson_lock__channel:{g}"
-	eventually(t, "the waiter listens at some node", func() bool {
+	await.Until(t, "the waiter listens at some node", func() bool {
 		for _, node := range c.Nodes {
 			rdb := client(node.Addr)
 			n := listeners(t, rdb, channel)

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/weir-proxy/weir/lock"
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -68,28 +69,13 @@ func held(t testing.TB, l lock.Lockable, options ...lock.Option) *lock.Hold {
 // ended waits until h's context has ended.
 func ended(t testing.TB, h *lock.Hold) {
 	t.Helper()
-	eventually(t, "the hold has ended", func() bool { return h.Context().Err() != nil })
+	await.Until(t, "the hold has ended", func() bool { return h.Context().Err() != nil })
 }
 
 func released(t testing.TB, h *lock.Hold) {
 	t.Helper()
 	if err := h.Unlock(minute(t)); err != nil {
 		t.Fatalf("Unlock: %v", err)
-	}
-}
-
-// eventually looks until ok says yes, for at most a minute.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	limit := time.After(time.Minute)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-limit:
-			t.Fatalf("not within a minute: %s", what)
-		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -141,6 +142,10 @@ func calls() []call {
 		{"POST", "/keys/reset", "{" + phone + "}", 200},
 		{"GET", "/audit?n=3", "", 200},
 		{"POST", "/plan", bundle, 200},
+		{"POST", "/simulate", form("other", strings.Replace(served, "1/1h", "2/1h", 1), "log", logged), 200},
+		{"POST", "/simulate", form("other", "routes: none", "log", logged), 422},
+		{"POST", "/simulate", form("host", "a"), 400},
+		{"POST", "/simulate", form("own_log", "true"), 409},
 		{"POST", "/reload", "", 200},
 		{"POST", "/push", bundle, 409},
 		{"POST", "/rollback", `{"generation": 0, "author": "ann"}`, 409},
@@ -148,6 +153,21 @@ func calls() []call {
 		{"GET", "/history/1", "", 409},
 	}
 }
+
+// logged is an access log in which one phone is there three times.
+var logged = strings.Repeat(`{"time":"2026-11-22T09:30:00Z","remote_addr":"192.0.2.1","request_method":"GET","request_uri":"/sms","status":200,"http_x_phone":"+8613800138000"}`+"\n", 3)
+
+// form is a form of these fields and values.
+func form(pairs ...string) string {
+	var b strings.Builder
+	for i := 0; i+1 < len(pairs); i += 2 {
+		fmt.Fprintf(&b, "--%s\r\nContent-Disposition: form-data; name=%q\r\n\r\n%s\r\n", boundary, pairs[i], pairs[i+1])
+	}
+	return b.String() + "--" + boundary + "--\r\n"
+}
+
+// boundary is between the parts of a form.
+const boundary = "next-part"
 
 func quoted(text string) string {
 	b, err := json.Marshal(text)
@@ -195,7 +215,10 @@ func (c call) check(t *testing.T, router routers.Router, operators string) strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.body != "" {
+	switch {
+	case strings.HasPrefix(c.body, "--"+boundary):
+		r.Header.Set("Content-Type", "multipart/form-data; boundary="+boundary)
+	case c.body != "":
 		r.Header.Set("Content-Type", "application/json")
 	}
 	route, path, err := router.FindRoute(r)

@@ -38,12 +38,19 @@ func New(o admin.Options) http.Handler {
 	mux.Post("/dashboard/logout", d.logout)
 	mux.Get("/", d.page(d.showOverview))
 	mux.Get("/dashboard/series", d.inside(d.serveSeries))
+	if d.Events != nil {
+		mux.Get("/dashboard/events", d.inside(d.Stream))
+	}
 	mux.Get("/dashboard/routes", d.page(d.showRoutes))
 	mux.Get("/dashboard/keys", d.page(d.showKeyForm))
 	mux.Post("/dashboard/keys", d.page(d.lookUp))
 	mux.Post("/dashboard/keys/change", d.page(d.changeKey))
 	mux.Get("/dashboard/explain", d.page(d.showExplainForm))
 	mux.Post("/dashboard/explain", d.page(d.explain))
+	if d.Simulate != nil {
+		mux.Get("/dashboard/simulate", d.page(d.showSimulateForm))
+		mux.Post("/dashboard/simulate", d.known(d.simulate))
+	}
 	mux.Get("/dashboard/nodes", d.page(d.showNodes))
 	mux.Get("/dashboard/config", d.page(d.showConfig))
 	mux.Post("/dashboard/config/rollback", d.page(d.rollback))

@@ -23,10 +23,20 @@ func sessionOf(r *http.Request) session {
 	return s
 }
 
-// inside lets only those pass who are logged in, and forms only if they are ours. Where
-// no token is configured all are let in that the admin handler lets through: then this
-// machine may do what it may by the API.
+// inside lets only those pass who are logged in, and forms only if they are ours.
 func (d *dashboard) inside(next http.HandlerFunc) http.HandlerFunc {
+	return d.known(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost && !d.ours(w, r, sessionOf(r).id) {
+			return
+		}
+		next(w, r)
+	})
+}
+
+// known lets only those pass who are logged in. Where no token is configured all are let
+// in that the admin handler lets through: then this machine may do what it may by the API.
+// A form is still to be looked at.
+func (d *dashboard) known(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		s, found := d.visitor(w, r)
 		if !found {
@@ -34,11 +44,7 @@ func (d *dashboard) inside(next http.HandlerFunc) http.HandlerFunc {
 			return
 		}
 		s.Address = r.RemoteAddr
-		r = r.WithContext(admin.WithOperator(context.WithValue(r.Context(), sessionKey{}, s), s.Operator))
-		if r.Method == http.MethodPost && !d.ours(w, r, s.id) {
-			return
-		}
-		next(w, r)
+		next(w, r.WithContext(admin.WithOperator(context.WithValue(r.Context(), sessionKey{}, s), s.Operator)))
 	}
 }
 
@@ -63,11 +69,19 @@ func (d *dashboard) ours(w http.ResponseWriter, r *http.Request, id string) bool
 		d.show(w, r, view{name: "problem", title: "Too long", status: http.StatusRequestEntityTooLarge, data: "the form cannot be read: " + err.Error()})
 		return false
 	}
-	if !hmac.Equal([]byte(r.PostForm.Get("form")), []byte(d.sessions.formToken(id))) {
-		d.show(w, r, view{name: "problem", title: "Not accepted", status: http.StatusForbidden, data: "the form is not of this session, or weir was started anew since it was shown; open the page again and repeat what you did"})
+	if !d.made(r.PostForm.Get("form"), id) {
+		d.show(w, r, view{name: "problem", title: "Not accepted", status: http.StatusForbidden, data: foreignForm})
 		return false
 	}
 	return true
+}
+
+// foreignForm is what those are told who send a form that is not ours.
+const foreignForm = "the form is not of this session, or weir was started anew since it was shown; open the page again and repeat what you did"
+
+// made reports whether a form's token is that of the browser with that cookie.
+func (d *dashboard) made(token, id string) bool {
+	return hmac.Equal([]byte(token), []byte(d.sessions.formToken(id)))
 }
 
 // sendToLogin asks for a token first. A page that asks for its live part is sent there

@@ -51,7 +51,9 @@ type shown struct {
 	Nav   []link
 	Who   session
 	Form  string // the token of forms
-	Data  any
+	// Events says that this node tells of what happens while it does.
+	Events bool
+	Data   any
 }
 
 // A link leads to a page.
@@ -70,6 +72,9 @@ func (d *dashboard) nav(path string) []link {
 		all = append(all, link{Path: "/dashboard/decisions", Name: "Decisions"})
 	}
 	all = append(all, link{Path: "/dashboard/explain", Name: "Explain"})
+	if d.Simulate != nil {
+		all = append(all, link{Path: "/dashboard/simulate", Name: "Simulate"})
+	}
 	if d.Upstreams != nil {
 		all = append(all, link{Path: "/dashboard/upstreams", Name: "Upstreams"})
 	}
@@ -97,7 +102,7 @@ func (d *dashboard) show(w http.ResponseWriter, r *http.Request, v view) {
 	}
 	var b bytes.Buffer
 	err := t.ExecuteTemplate(&b, part, shown{
-		Title: v.title, Path: r.URL.Path, Nav: d.nav(r.URL.Path), Who: who, Form: d.sessions.formToken(who.id), Data: v.data,
+		Title: v.title, Path: r.URL.Path, Nav: d.nav(r.URL.Path), Who: who, Form: d.sessions.formToken(who.id), Events: d.Events != nil, Data: v.data,
 	})
 	if err != nil {
 		http.Error(w, "the page cannot be made: "+err.Error(), http.StatusInternalServerError)

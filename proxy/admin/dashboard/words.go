@@ -19,6 +19,7 @@ func words() template.FuncMap {
 		"machine": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 		"count":   count,
 		"between": between,
+		"signed":  signed,
 		"wait":    func(ms int64) string { return span(time.Duration(ms) * time.Millisecond) },
 		"took":    func(ms float64) string { return strconv.FormatFloat(ms, 'f', 1, 64) + " ms" },
 		"short":   short,
@@ -59,6 +60,14 @@ func count(n int64) string {
 		s = s[:i] + "\u202f" + s[i:]
 	}
 	return s
+}
+
+// signed is how much more b is than a, with its sign.
+func signed(a, b int64) string {
+	if b > a {
+		return "+" + count(b-a)
+	}
+	return count(b - a)
 }
 
 // between is how long it is from one time to another.

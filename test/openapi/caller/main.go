@@ -7,8 +7,10 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
+	"mime/multipart"
 	"net/http"
 	"os"
 	"reflect"
@@ -39,6 +41,7 @@ func main() {
 	c.looks()
 	c.keys()
 	c.configures(config)
+	c.replays(config)
 	c.events()
 	c.refusals(at)
 	if c.failed {
@@ -141,6 +144,28 @@ func (c *caller) configures(config string) {
 		return a.JSON200.Changed && a.JSON200.Generation == last+1
 	})
 	answered(c, "postReload", func() (*PostReloadResponse, error) { return c.PostReloadWithResponse(c.ctx) }, func(a *PostReloadResponse) bool { return a.JSON200.Generation == last+1 })
+}
+
+// replays sends a log, and another configuration to compare with.
+func (c *caller) replays(config string) {
+	var body bytes.Buffer
+	form := multipart.NewWriter(&body)
+	form.WriteField("other", strings.Replace(config, "2/1h", "1/1h", 1))
+	log, err := form.CreateFormFile("log", "access.log")
+	if err != nil {
+		c.fail("%v", err)
+		return
+	}
+	for range 3 {
+		fmt.Fprintln(log, `{"time":"2026-11-22T09:30:00Z","remote_addr":"192.0.2.1","request_method":"GET","request_uri":"/sms","status":200,"http_x_phone":"+8613800138000"}`)
+	}
+	form.Close()
+	answered(c, "postSimulate", func() (*PostSimulateResponse, error) {
+		return c.PostSimulateWithBodyWithResponse(c.ctx, form.FormDataContentType(), &body)
+	}, func(a *PostSimulateResponse) bool {
+		both := *a.JSON200.Differences
+		return a.JSON200.Requests == 3 && a.JSON200.Result.Refused == 1 && a.JSON200.Against.Refused == 2 && len(both) > 1 && both[1].B.Refused == 2
+	})
 }
 
 // events are a stream, of which the first is read.

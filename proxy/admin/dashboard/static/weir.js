@@ -26,6 +26,75 @@
   speak();
   document.body.addEventListener("htmx:afterSwap", speak);
 
+  // What this node counts it tells every second: its numbers are live between two looks at
+  // all nodes. A page that is not looked at listens to nothing: browsers allow few
+  // connections to a host.
+  const live = document.getElementById("live");
+  const place = document.getElementById("main").dataset.events;
+  const thousands = (n) => String(n).replace(/\B(?=(\d{3})+$)/g, "\u202f");
+  if (live && place) {
+    const most = 30;
+    let rates = [];
+    let source = null;
+    const show = (id, text) => {
+      const at = document.getElementById(id);
+      if (at) at.textContent = text;
+    };
+    const rate = () => { if (rates.length > 0) show("n-rate", (rates.reduce((a, b) => a + b) / rates.length).toFixed(1)); };
+    const counted = (e) => {
+      const n = JSON.parse(e.data).counts?.filter((c) => !c.limit).reduce((sum, c) => sum + c.n, 0) ?? 0;
+      rates = [...rates, n].slice(-most);
+      rate();
+      const total = document.getElementById("n-total");
+      if (total) total.textContent = thousands(Number(total.textContent.replace(/\D/g, "")) + n);
+    };
+    const listen = () => {
+      source?.close();
+      source = null;
+      rates = [];
+      if (document.hidden) return;
+      source = new EventSource(place);
+      source.addEventListener("open", back);
+      source.addEventListener("error", lost);
+      source.addEventListener("statistics", counted);
+      for (const type of ["reload", "key"]) source.addEventListener(type, () => htmx.trigger(live, "told"));
+    };
+    listen();
+    document.addEventListener("visibilitychange", listen);
+    document.body.addEventListener("htmx:afterSwap", rate);
+    addEventListener("pagehide", () => source?.close());
+  }
+
+  // A log is sent without leaving the page, so that the file stays chosen.
+  const form = document.getElementById("simulate");
+  if (form) {
+    const sent = document.getElementById("sent");
+    const file = document.getElementById("log");
+    const most = Number(form.dataset.most);
+    const own = [...form.querySelectorAll("[name=own_log]")];
+    const check = () => {
+      const long = file.files.length > 0 && file.files[0].size > most && !own[0]?.checked;
+      file.setCustomValidity(long ? "The log is longer than " + most / 2 ** 20 + " MiB: send it gzipped, or a part of it." : "");
+      file.reportValidity();
+    };
+    for (const option of own) option.addEventListener("change", check);
+    file.addEventListener("change", () => {
+      if (own[1]) own[1].checked = true;
+      check();
+    });
+    form.addEventListener("htmx:beforeRequest", () => { sent.removeAttribute("value"); spoken.textContent = "Replaying"; });
+    form.addEventListener("htmx:xhr:progress", (e) => {
+      if (e.detail.lengthComputable && e.detail.loaded < e.detail.total) sent.value = e.detail.loaded / e.detail.total;
+      else sent.removeAttribute("value");
+    });
+    document.body.addEventListener("htmx:afterSwap", (e) => {
+      if (e.detail.requestConfig?.elt !== form) return;
+      const head = document.getElementById("h-said");
+      spoken.textContent = head ? head.textContent : "";
+      head?.focus();
+    });
+  }
+
   const charts = document.querySelector("[data-series]");
   if (!charts) return;
 

@@ -36,17 +36,17 @@ func TestTidyPath_OneSpelling(t *testing.T) {
 		{"/%3f", "/%3F"},
 		{"/a/*", "/a/*"},
 	} {
-		got, err := tidyPath(c.in)
+		got, err := normalizePath(c.in)
 		if err != nil || got != c.want {
-			t.Errorf("tidyPath(%q) = %q, %v; want %q", c.in, got, err, c.want)
+			t.Errorf("normalizePath(%q) = %q, %v; want %q", c.in, got, err, c.want)
 		}
 	}
 }
 
 func TestTidyPath_RefusesWhatServersReadDifferently(t *testing.T) {
 	for _, in := range []string{"", "*", "v1", "/a/..%2fb", "/.%2F", "/a\\b", "/a%5cb", "/a%00b", "/a\x00b", "/a\nb", "/a%0ab", "/a\x7f", "/a%", "/a%2", "/a%zz"} {
-		if got, err := tidyPath(in); !errors.Is(err, ErrTarget) {
-			t.Errorf("tidyPath(%q) = %q, %v; want ErrTarget", in, got, err)
+		if got, err := normalizePath(in); !errors.Is(err, ErrTarget) {
+			t.Errorf("normalizePath(%q) = %q, %v; want ErrTarget", in, got, err)
 		}
 	}
 }
@@ -56,23 +56,23 @@ func FuzzTidyPath(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, in string) {
-		got, err := tidyPath(in)
+		got, err := normalizePath(in)
 		if err != nil {
 			return
 		}
-		if again, err := tidyPath(got); err != nil || again != got {
-			t.Fatalf("tidyPath(%q) = %q, but tidyPath of that = %q, %v", in, got, again, err)
+		if again, err := normalizePath(got); err != nil || again != got {
+			t.Fatalf("normalizePath(%q) = %q, but normalizePath of that = %q, %v", in, got, again, err)
 		}
 		plain, err := url.PathUnescape(got)
 		if err != nil {
-			t.Fatalf("tidyPath(%q) = %q, which does not decode: %v", in, got, err)
+			t.Fatalf("normalizePath(%q) = %q, which does not decode: %v", in, got, err)
 		}
-		if clean := path.Clean(plain); !strings.Contains(got, slash) && strings.TrimSuffix(plain, "/") != strings.TrimSuffix(clean, "/") {
-			t.Fatalf("tidyPath(%q) = %q, which a server would clean to %q", in, got, clean)
+		if clean := path.Clean(plain); !strings.Contains(got, escapedSlash) && strings.TrimSuffix(plain, "/") != strings.TrimSuffix(clean, "/") {
+			t.Fatalf("normalizePath(%q) = %q, which a server would clean to %q", in, got, clean)
 		}
 		u, err := url.ParseRequestURI(got)
 		if err != nil || u.EscapedPath() != got {
-			t.Fatalf("tidyPath(%q) = %q, which net/url writes as %v, %v", in, got, u, err)
+			t.Fatalf("normalizePath(%q) = %q, which net/url writes as %v, %v", in, got, u, err)
 		}
 	})
 }

@@ -1,0 +1,47 @@
+package admin
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+)
+
+// simulate replays an access log. It changes nothing, so that who may look may ask.
+func (o Options) simulate() endpoint {
+	e := endpoint{
+		method: http.MethodPost, path: "/simulate", role: Read, form: true, asks: reflect.TypeFor[SimulateForm](), answers: reflect.TypeFor[Simulation](),
+		summary: "What this node's configuration, and another one beside it, would have done with the requests of an access log; it takes nothing. One is replayed at a time.",
+		handle: func(w http.ResponseWriter, r *http.Request) {
+			if queried(w, r, nil) {
+				answer(w, http.StatusServiceUnavailable, func() (Simulation, error) { return o.replay(w, r) })
+			}
+		},
+	}
+	if o.Simulate == nil {
+		return e.missing("this weir replays no logs")
+	}
+	return e
+}
+
+func (o Options) replay(w http.ResponseWriter, r *http.Request) (Simulation, error) {
+	u, err := ReadUpload(w, r)
+	defer u.Close()
+	if err != nil {
+		return Simulation{}, err
+	}
+	return o.Replay(r.Context(), u)
+}
+
+// Replay has a log replayed that was sent. more are parts of the form besides those of
+// SimulateForm.
+func (o Options) Replay(ctx context.Context, u *Upload, more ...string) (Simulation, error) {
+	q, err := u.Query(more...)
+	if err != nil {
+		return Simulation{}, err
+	}
+	s, err := o.Simulate(ctx, q)
+	if err == nil {
+		err = u.end()
+	}
+	return s, err
+}

@@ -1,0 +1,167 @@
+package admin
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"mime/multipart"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weir-proxy/weir/proxy/config"
+)
+
+const (
+	// MaxLog is how long an access log may be that is sent to be replayed, in bytes.
+	MaxLog = 32 << 20
+	// maxFields is how much may stand in a form before it.
+	maxFields = config.MaxBundle + 1<<20
+	// drainWithin is how long the rest of a log is read that nobody wants any more: a
+	// browser shows no answer that comes while it is still sending.
+	drainWithin = 10 * time.Second
+)
+
+// A File is one that is sent in a form.
+type File string
+
+// A SimulateForm is the form (multipart/form-data) in which a log is sent. It is read as
+// it comes, and kept nowhere, so what else is said stands before the log.
+type SimulateForm struct {
+	Other  string   `json:"other,omitempty"` // as all these but the last two: see SimulateQuery
+	Host   string   `json:"host,omitempty"`
+	Field  []string `json:"field,omitempty"`
+	Top    int      `json:"top,omitempty"`
+	OwnLog bool     `json:"own_log,omitempty"` // replay the access log of this node, not one that is sent
+	Log    File     `json:"log,omitempty"`     // gzipped or not, the last part
+}
+
+// An Upload is a form whose last part is a log.
+type Upload struct {
+	Values url.Values // the parts before the log
+	log    io.Reader  // nil for none
+	parts  *multipart.Reader
+	whole  io.Reader
+}
+
+// ReadUpload reads a form as far as the log in it. An error is a *Problem.
+func ReadUpload(w http.ResponseWriter, r *http.Request) (*Upload, error) {
+	whole := http.MaxBytesReader(w, r.Body, MaxLog+maxFields)
+	r.Body = whole
+	u := &Upload{Values: url.Values{}, whole: whole}
+	var err error
+	if u.parts, err = r.MultipartReader(); err != nil {
+		return u, &Problem{Status: http.StatusUnsupportedMediaType, Detail: "the body is no form; send multipart/form-data, with the log as its last part"}
+	}
+	left := int64(maxFields)
+	for {
+		part, err := u.parts.NextPart()
+		switch {
+		case errors.Is(err, io.EOF):
+			return u, nil
+		case err != nil:
+			return u, malformedForm(err)
+		case part.FormName() == "log":
+			return u, u.begin(part)
+		}
+		text, err := io.ReadAll(io.LimitReader(part, left+1))
+		if err != nil {
+			return u, malformedForm(err)
+		}
+		if left -= int64(len(text)); left < 0 {
+			return u, &Problem{Status: http.StatusRequestEntityTooLarge, Detail: fmt.Sprintf("what stands before the log is longer than %d MiB", maxFields>>20)}
+		}
+		u.Values.Add(part.FormName(), string(text))
+	}
+}
+
+func malformedForm(err error) error {
+	return &Problem{Status: http.StatusBadRequest, Detail: "the form is not understood: " + err.Error()}
+}
+
+// begin takes the log, unless it is empty: browsers send an empty one where no file was
+// chosen.
+func (u *Upload) begin(part io.Reader) error {
+	from := bufio.NewReader(part)
+	if _, err := from.Peek(1); errors.Is(err, io.EOF) {
+		return nil
+	} else if err != nil {
+		return malformedForm(err)
+	}
+	u.log = &boundedLog{from: from, left: MaxLog}
+	return nil
+}
+
+// Query is what the form asks. Names of its parts other than those of SimulateForm and
+// those of more are refused.
+func (u *Upload) Query(more ...string) (SimulateQuery, error) {
+	known := append([]string{"other", "host", "field", "top", "own_log"}, more...)
+	for name, values := range u.Values {
+		if !slices.Contains(known, name) {
+			return SimulateQuery{}, &Problem{Status: http.StatusBadRequest, Detail: fmt.Sprintf("there is no part %q; write one of %s, and log as the last", name, strings.Join(known, ", "))}
+		}
+		if len(values) > 1 && name != "field" {
+			return SimulateQuery{}, &Problem{Status: http.StatusBadRequest, Detail: name + " is there twice; write it once"}
+		}
+	}
+	q := SimulateQuery{Log: u.log, Other: u.Values.Get("other"), Host: strings.TrimSpace(u.Values.Get("host")), Fields: u.Values["field"]}
+	if text := u.Values.Get("top"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 0 || n > mostTopKeys {
+			return SimulateQuery{}, &Problem{Status: http.StatusBadRequest, Detail: fmt.Sprintf("top=%s is no number of that; write 0 to %d", text, mostTopKeys)}
+		}
+		q.Top = n
+	}
+	own, err := strconv.ParseBool(u.Values.Get("own_log"))
+	switch {
+	case err != nil && u.Values.Get("own_log") != "":
+		return q, &Problem{Status: http.StatusBadRequest, Detail: "own_log is true or false"}
+	case own:
+		q.Log = nil
+	case u.log == nil:
+		return q, &Problem{Status: http.StatusBadRequest, Detail: "there is no log; send one as the last part, named log"}
+	}
+	return q, nil
+}
+
+// end is an error if something stands behind a log that was read whole: it came too late
+// to be looked at.
+func (u *Upload) end() error {
+	if u.log == nil {
+		return nil
+	}
+	part, err := u.parts.NextPart()
+	if err != nil {
+		return nil //nolint:nilerr // there is none
+	}
+	return &Problem{Status: http.StatusBadRequest, Detail: part.FormName() + " stands behind the log, which is read as it comes; send the log as the last part"}
+}
+
+// Close reads the rest of what is sent, as far as that is soon done.
+func (u *Upload) Close() {
+	until := time.Now().Add(drainWithin)
+	for rest := make([]byte, 32<<10); time.Now().Before(until); {
+		if _, err := u.whole.Read(rest); err != nil {
+			return
+		}
+	}
+}
+
+// A boundedLog is as much of a log as may be sent.
+type boundedLog struct {
+	from io.Reader
+	left int64
+}
+
+// Read implements io.Reader. Its error is a *Problem where the log is too long.
+func (b *boundedLog) Read(p []byte) (int, error) {
+	n, err := b.from.Read(p)
+	if b.left -= int64(n); b.left < 0 {
+		return 0, &Problem{Status: http.StatusRequestEntityTooLarge, Detail: fmt.Sprintf("the log is longer than %d MiB; send it gzipped, or a part of it, or run weir simulate on the command line, which takes any length", MaxLog>>20)}
+	}
+	return n, err
+}

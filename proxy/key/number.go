@@ -1,0 +1,104 @@
+package key
+
+import "strings"
+
+const (
+	// noRegion is the region that has no numbers.
+	noRegion = "ZZ"
+	// nonGeographic is the region of calling codes that belong to no country.
+	nonGeographic = "001"
+
+	mexico = "+52"
+)
+
+// A Number is a valid phone number.
+type Number struct {
+	E164    string // "+8613800138000"
+	Country string // "CN"; "001" for a number that belongs to no country
+	Dial    string // "+86"
+	Type    LineType
+}
+
+// A reading is how dialled digits are understood.
+type reading struct {
+	country  *country // nil if they are no number of any
+	plan     *plan    // by which a national prefix may stand before the number
+	national string
+	odd      bool // the library has to be asked
+}
+
+// number is the number that is dialled by digits, in the form of isDialled; valid is false
+// if there is none. The rules are those of the library, whose phonenumbers.Parse and
+// GetNumberType take a hundred times as long: TestPhone_AgreesWithTheLibrary compares. If
+// sure is false the library has to be asked.
+func (p *Phone) number(digits string) (n Number, valid, sure bool) {
+	r := p.read(digits)
+	switch {
+	case r.odd || r.country != nil && r.country.odd:
+		return Number{}, false, false
+	case r.country == nil || len(r.national) < minNational:
+		return Number{}, false, true
+	}
+	if r.plan == nil {
+		r.plan = r.country.main()
+	}
+	national := r.plan.withoutPrefix(r.national)
+	if len(national) < minNational || len(national) > maxNational {
+		return Number{}, false, true
+	}
+	of, kind := r.country.find(national)
+	if kind == "" && r.country.dial == mexico && len(national) == 11 && national[0] == '1' && national[1] != '0' {
+		national = national[1:]
+		of, kind = r.country.find(national)
+	}
+	if kind == "" {
+		return Number{}, false, true
+	}
+	return Number{E164: e164(digits, r.country.dial, national), Country: of.region, Dial: r.country.dial, Type: kind}, true, true
+}
+
+// e164 is a number in E.164: digits themselves, if they are it already.
+func e164(digits, dial, national string) string {
+	if len(digits) == len(dial)+len(national) && strings.HasPrefix(digits, dial) && strings.HasSuffix(digits, national) {
+		return digits
+	}
+	return dial + national
+}
+
+// read tells the calling code from the number.
+func (p *Phone) read(digits string) reading {
+	digits, plus := strings.CutPrefix(digits, "+")
+	switch {
+	case len(digits) < minNational, plus && len(digits) == minNational:
+		return reading{}
+	case plus:
+		if c, national := p.countries.split(digits); c != nil {
+			return reading{country: c, national: national}
+		}
+	}
+	if p.region == noRegion {
+		return reading{}
+	}
+	here := p.countries.of(p.code)
+	if here.odd {
+		return reading{odd: true}
+	}
+	home := here.plan(p.region)
+	if rest, found := home.abroad.cut(digits); found && !strings.HasPrefix(rest, "0") {
+		if len(rest) <= minNational {
+			return reading{}
+		}
+		c, national := p.countries.split(rest)
+		return reading{country: c, national: national}
+	}
+	if rest, found := strings.CutPrefix(digits, here.dial[1:]); found {
+		rest = home.cutPrefix(rest)
+		if !home.matches(digits) && home.matches(rest) || home.tooLong(len(digits)) {
+			return reading{country: here, national: rest}
+		}
+	}
+	if plus {
+		return reading{}
+	}
+	return reading{country: here, plan: home, national: digits}
+}

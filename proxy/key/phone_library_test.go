@@ -1,0 +1,194 @@
+package key
+
+import (
+	"errors"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/nyaruka/phonenumbers/v2"
+)
+
+// agrees fails the test unless p makes of dialled digits what the library does, by its own
+// means. It reports whether they are a number.
+func agrees(t testing.TB, p *Phone, digits string) bool {
+	t.Helper()
+	got, valid, sure := p.number(digits)
+	want, is := p.ask(digits)
+	if got != want || valid != is || !sure {
+		t.Errorf("in %s, %s is %+v, %v, sure %v; to the library it is %+v, %v", p.region, digits, got, valid, sure, want, is)
+	}
+	return is
+}
+
+// examples are numbers of each type of a region, without the calling code.
+func examples(region string) []string {
+	var all []string
+	for kind := phonenumbers.FIXED_LINE; kind <= phonenumbers.VOICEMAIL; kind++ {
+		if n := phonenumbers.GetExampleNumberForTypeInRegion(region, kind); n != nil {
+			all = append(all, phonenumbers.GetNationalSignificantNumber(n))
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// abroad is what is dialled in regions before the code of another country, among others.
+func abroad() []string {
+	return []string{"00", "011", "001", "010", "0011", "810", "119", "17951", "0"}
+}
+
+// before is what is dialled before a national number, or what looks like that.
+func before() []string {
+	return []string{"0", "1", "8", "06", "9", "15", "90", "021", "17951", "180020"}
+}
+
+// neighbours are digits, and what becomes of them when one digit is another, is left out
+// or is written twice.
+func neighbours(digits string, random *rand.Rand) []string {
+	all := []string{digits}
+	for i := strings.LastIndexByte(digits, '+') + 1; i < len(digits); i++ {
+		other := byte('0' + (int(digits[i]-'0')+1+random.IntN(9))%10)
+		all = append(all, digits[:i]+string(other)+digits[i+1:], digits[:i]+digits[i+1:], digits[:i]+digits[i:i+1]+digits[i:])
+	}
+	return all
+}
+
+// Whatever digits are dialled, wherever that is, they are the number that the library
+// makes of them, or none if it makes none.
+func TestPhone_AgreesWithTheLibrary(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	regions := slices.Sorted(maps.Keys(phonenumbers.GetSupportedRegions()))
+	var all countries
+	valid, none := 0, 0
+	for _, region := range append(regions, "") {
+		p := mustPhone(t, region)
+		p.countries = &all
+		check := func(digits string) {
+			if !isDialled(digits) {
+				return
+			}
+			if agrees(t, p, digits) {
+				valid++
+			} else {
+				none++
+			}
+		}
+		from := region
+		if from == "" {
+			from = regions[random.IntN(len(regions))]
+		}
+		dial := strconv.Itoa(phonenumbers.GetCountryCodeForRegion(from))
+		for _, national := range examples(from) {
+			for _, digits := range neighbours("+"+dial+national, random) {
+				check(digits)
+			}
+			for _, digits := range neighbours(national, random) {
+				check(digits)
+			}
+			check(dial + national)
+			check("+" + national)
+			check("+0" + national)
+			check("+" + dial + dial + national)
+			for _, prefix := range before() {
+				check(prefix + national)
+				check("+" + dial + prefix + national)
+				check(dial + prefix + national)
+			}
+			for _, prefix := range abroad() {
+				check(prefix + dial + national)
+				check("+" + prefix + dial + national)
+			}
+		}
+		for range 80 {
+			elsewhere := regions[random.IntN(len(regions))]
+			for _, national := range examples(elsewhere)[:1] {
+				digits := strconv.Itoa(phonenumbers.GetCountryCodeForRegion(elsewhere)) + national
+				check("+" + digits)
+				check(abroad()[random.IntN(len(abroad()))] + digits)
+			}
+			length := 1 + random.IntN(maxDialled)
+			var digits []byte
+			for range length {
+				digits = append(digits, byte('0'+random.IntN(10)))
+			}
+			check(string(digits))
+			check("+" + string(digits))
+			check("+" + dial + string(digits[:min(length, 15)]))
+		}
+		if t.Failed() {
+			return
+		}
+	}
+	t.Logf("%d numbers, %d that are none", valid, none)
+	if valid < 50_000 || none < 50_000 {
+		t.Errorf("%d numbers and %d that are none were compared; want more", valid, none)
+	}
+}
+
+func FuzzPhone_AgreesWithTheLibrary(f *testing.F) {
+	regions := slices.Sorted(maps.Keys(phonenumbers.GetSupportedRegions()))
+	var all countries
+	for _, region := range []string{"AR", "AU", "BR", "CN", "DE", "GG", "HK", "IT", "JP", "MG", "MX", "US"} {
+		i, national := uint8(slices.Index(regions, region)), examples(region)[0]
+		f.Add(national, i)
+		f.Add("0"+national, i)
+		f.Add("+"+strconv.Itoa(phonenumbers.GetCountryCodeForRegion(region))+national, i)
+	}
+	f.Fuzz(func(t *testing.T, digits string, region uint8) {
+		if !isDialled(digits) {
+			return
+		}
+		p := mustPhone(t, regions[int(region)%len(regions)])
+		p.countries = &all
+		agrees(t, p, digits)
+	})
+}
+
+// Of all plans that the library has, automata are made.
+func TestPhone_NeedsNotAskTheLibrary(t *testing.T) {
+	var all countries
+	for code := range phonenumbers.GetSupportedCallingCodes() {
+		if c := all.of(code); c.odd || c.none || len(c.plans) != len(phonenumbers.GetRegionCodesForCountryCode(code)) {
+			t.Errorf("+%d: %+v; want all its plans", code, c)
+		}
+	}
+	var states, plans int
+	for code := range all {
+		if c := all[code].Load(); c != nil {
+			for _, p := range c.plans {
+				plans++
+				for _, a := range []*automaton{p.numbers, p.national.quick, p.abroad.quick} {
+					if a != nil {
+						states += cap(a.states)
+					}
+				}
+			}
+		}
+	}
+	if bytes := states * int(unsafe.Sizeof(state{})); bytes > 1<<20 || plans < 240 {
+		t.Errorf("%d plans take %d bytes; want at most a megabyte", plans, bytes)
+	}
+}
+
+// A plan that cannot be compiled is the library's to read.
+func TestPhone_AsksTheLibraryWhereItMust(t *testing.T) {
+	p := mustPhone(t, "CN")
+	for _, code := range []int{86, 1} {
+		p.countries[code].Store(&country{dial: "+" + strconv.Itoa(code), odd: true})
+	}
+	for digits, want := range map[string]string{
+		"13800138000": "+8613800138000", "+8613800138000": "+8613800138000", "0012125551234": "+12125551234", "+442079460018": "+442079460018",
+	} {
+		if got, err := p.Parse(digits); err != nil || got.E164 != want {
+			t.Errorf("Parse(%s) = %v, %v; want %s", digits, got, err, want)
+		}
+	}
+	if _, err := p.Parse("+86138001380001"); !errors.Is(err, ErrInvalid) {
+		t.Errorf("a number with a digit too many: %v; want ErrInvalid", err)
+	}
+}

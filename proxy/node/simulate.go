@@ -1,0 +1,156 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/proxy/simulate"
+)
+
+// What a simulation may take of a node that serves.
+const (
+	simulateWithin  = 3 * time.Minute // with the time that the log takes to come
+	simulateLogs    = 256 << 20       // bytes, unpacked
+	simulateKeys    = 400_000         // counted of each configuration
+	simulateStore   = 64 << 20        // bytes for them
+	simulateMemory  = 256 << 20       // bytes that may be in use more than before, all together
+	simulateTop     = 10
+	simulateOthers  = "other.yaml" // what problems with the other configuration call its file
+	simulateOwnName = "what is served"
+)
+
+// A replaying lets one simulation run at a time.
+type replaying chan struct{}
+
+var (
+	errReplaySlow = &admin.Problem{Status: http.StatusRequestTimeout, Detail: fmt.Sprintf("it is not done within %v, in which it leaves most of the processor to requests; send a part of the log, or run weir simulate on the command line", simulateWithin)}
+	errReplayFull = &admin.Problem{Status: http.StatusRequestEntityTooLarge, Detail: fmt.Sprintf("it needs more than %d MiB of memory, which belongs to requests here; send a part of the log, or run weir simulate on the command line", simulateMemory>>20)}
+	errReplayLong = &admin.Problem{Status: http.StatusRequestEntityTooLarge, Detail: fmt.Sprintf("the log has more than %d MiB when it is unpacked; send a part of it, or run weir simulate on the command line", simulateLogs>>20)}
+	errReplayBusy = &admin.Problem{Status: http.StatusTooManyRequests, Detail: "another log is being replayed here; ask again when it is done, or ask another node"}
+)
+
+// simulate replays a log through what is served, and through another configuration. It
+// ends when whoever asked has left.
+func (n *Node) simulate(ctx context.Context, q admin.SimulateQuery) (admin.Simulation, error) {
+	select {
+	case n.replaying <- struct{}{}:
+		defer func() { <-n.replaying }()
+	default:
+		return admin.Simulation{}, errReplayBusy
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, simulateWithin, errReplaySlow)
+	defer cancel()
+	number, now := n.proxy.Serving()
+	o := simulate.Options{Format: simulate.Auto, Config: named(now, simulateOwnName), Host: q.Host, Top: cmp.Or(q.Top, simulateTop)}
+	configs := []*config.Config{o.Config}
+	if q.Other != "" {
+		other, err := n.otherConfig(q.Other)
+		if err != nil {
+			return admin.Simulation{}, err
+		}
+		o.Compare = named(other, simulateOthers)
+		configs = append(configs, o.Compare)
+	}
+	var err error
+	if o.Names, err = simulate.NewNames(q.Fields, configs...); err != nil {
+		return admin.Simulation{}, &admin.Problem{Status: http.StatusBadRequest, Detail: err.Error()}
+	}
+	if q.Log == nil {
+		own, err := n.ownLog()
+		if err != nil {
+			return admin.Simulation{}, err
+		}
+		defer own.Close()
+		q.Log = own
+	}
+	p := newPace(ctx, q.Log)
+	o.Logs = []simulate.Log{{Name: "log", Reader: p}}
+	o.Bounds = simulate.Bounds{MaxBytes: simulateLogs, MaxKeys: simulateKeys, MaxStore: simulateStore, Pace: p.wait}
+	report, err := simulate.Run(ctx, o)
+	if err != nil {
+		return admin.Simulation{}, replayProblem(err)
+	}
+	return simulation(n.store.id, number, report), nil
+}
+
+// replayProblem says how operators are told why a log was not replayed: what is not known
+// otherwise is wrong with the log.
+func replayProblem(err error) error {
+	var known *admin.Problem
+	switch {
+	case errors.As(err, &known):
+		return known
+	case errors.Is(err, simulate.ErrTooLong):
+		return errReplayLong
+	}
+	return &admin.Problem{Status: http.StatusUnprocessableEntity, Detail: err.Error()}
+}
+
+// otherConfig is the configuration that a text says, beside the other files of what was
+// pushed.
+func (n *Node) otherConfig(text string) (*config.Config, error) {
+	b := config.Bundle{Main: simulateOthers, Files: map[string]string{}}
+	if served := n.source.served(); served != nil {
+		maps.Copy(b.Files, served.Files)
+	}
+	b.Files[simulateOthers] = text
+	return config.Unpack(n.source.own, b)
+}
+
+// named is c as if it stood in a file of that name.
+func named(c *config.Config, name string) *config.Config {
+	other := *c
+	other.Files = []string{name}
+	return &other
+}
+
+// ownLog is the end of the access log of this node, from the beginning of a line.
+func (n *Node) ownLog() (io.ReadCloser, error) {
+	if n.access.file == nil {
+		return nil, &admin.Problem{Status: http.StatusConflict, Detail: "this weir writes no file of requests; write access_log: {file: access.log}, or send a log"}
+	}
+	f, err := os.Open(n.access.file.path)
+	if err != nil {
+		return nil, fmt.Errorf("read access log: %w", err)
+	}
+	info, err := f.Stat()
+	if err == nil && info.Size() > admin.MaxLog {
+		err = skipTo(f, info.Size()-admin.MaxLog)
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("read access log: %w", err)
+	}
+	return f, nil
+}
+
+// skipTo has f read from the first line that begins at or behind a place.
+func skipTo(f io.ReadSeeker, at int64) error {
+	for at--; ; {
+		if _, err := f.Seek(at, io.SeekStart); err != nil {
+			return err
+		}
+		var some [4 << 10]byte
+		n, err := f.Read(some[:])
+		for i, c := range some[:n] {
+			if c == '\n' {
+				_, err := f.Seek(at+int64(i)+1, io.SeekStart)
+				return err
+			}
+		}
+		if at += int64(n); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+}

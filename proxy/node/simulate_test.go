@@ -1,0 +1,237 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/test/await"
+)
+
+const replayed = `
+keys: {phone: {from: "header:X-Phone", sensitive: true}}
+upstreams: {demo: echo}
+routes:
+  - name: send
+    match: {path: /send}
+    upstream: demo
+    limits: [{name: phone, key: phone, rate: 3/1h}]
+`
+
+// logged is a log in which one phone sends so often, once a second.
+func logged(requests int) string {
+	var b strings.Builder
+	for i := range requests {
+		fmt.Fprintf(&b, `{"msec":"%d","remote_addr":"192.0.2.1","request_method":"POST","request_uri":"/send","status":"200","http_x_phone":"+8613800138000"}`+"\n", 1_795_345_547+i)
+	}
+	return b.String()
+}
+
+func TestSimulate_ComparesWhatIsServedWithAnother(t *testing.T) {
+	n := serving(t, write(t, "listen: {http: '127.0.0.1:0'}\nadmin: {http: '127.0.0.1:0'}\n"+replayed))
+	s, err := n.simulate(t.Context(), admin.SimulateQuery{Log: strings.NewReader(logged(10)), Other: strings.Replace(replayed, "3/1h", "1/1h", 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Requests != 10 || s.Result.Refused != 7 || s.Against == nil || s.Against.Refused != 9 || s.Node == "" || s.Generation != 1 {
+		t.Errorf("got %+v; want 7 of 10 refused, and 9 by the other", s)
+	}
+	if d := s.Differences; len(d) != 2 || d[1].Limit != "phone" || d[1].A.Refused != 7 || d[1].B.Refused != 9 || d[1].B.Rates[0] != "1/1h" {
+		t.Errorf("side by side it is %+v", d)
+	}
+	if top := s.Result.Routes[0].Limits[0].Top; len(top) != 1 || strings.Contains(top[0].Key, "13800138000") || top[0].Refused != 7 {
+		t.Errorf("the keys refused most are %+v", top)
+	}
+	status, err := http.Get("http://" + n.Address("http") + "/send")
+	if err != nil {
+		t.Fatal(err)
+	}
+	status.Body.Close()
+	if _, now := n.proxy.Serving(); now.Files[0] != n.source.path {
+		t.Errorf("what is served is called %q now", now.Files[0])
+	}
+}
+
+// What is told of the configuration that is served is another one to begin with.
+func TestSimulate_TakesWhatIsTold(t *testing.T) {
+	n := serving(t, write(t, "listen: {http: '127.0.0.1:0'}\nadmin: {http: '127.0.0.1:0'}\nprivacy: {hash_secret: '0123456789abcdef0123456789abcdef'}\n"+replayed))
+	served, err := n.servedConfig(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := n.simulate(t.Context(), admin.SimulateQuery{Log: strings.NewReader(logged(10)), Other: served.Effective})
+	if err != nil || s.Against == nil || s.Against.Refused != s.Result.Refused || s.Result.Refused != 7 {
+		t.Errorf("got %+v, %v; want the same of both", s, err)
+	}
+}
+
+func TestSimulate_SaysWhatIsWrong(t *testing.T) {
+	n := serving(t, file(t, ""))
+	for _, c := range []struct {
+		name   string
+		q      admin.SimulateQuery
+		status int
+		says   string
+	}{
+		{"no file", admin.SimulateQuery{}, http.StatusConflict, "access_log: {file: access.log}"},
+		{"broken gzip", admin.SimulateQuery{Log: strings.NewReader("\x1f\x8bnothing that gzip has written")}, http.StatusUnprocessableEntity, "gzip"},
+		{"a field of nothing", admin.SimulateQuery{Log: strings.NewReader(""), Fields: []string{"phone"}}, http.StatusBadRequest, "WHAT=NAME"},
+	} {
+		_, err := n.simulate(t.Context(), c.q)
+		var p *admin.Problem
+		if !errors.As(err, &p) || p.Status != c.status || !strings.Contains(p.Detail, c.says) {
+			t.Errorf("%s: got %v; want status %d and %q", c.name, err, c.status, c.says)
+		}
+	}
+	_, err := n.simulate(t.Context(), admin.SimulateQuery{Log: strings.NewReader(""), Other: "routes: [{match: {path: /a}, upstrem: x}]"})
+	var problems config.Problems
+	if !errors.As(err, &problems) || !strings.HasPrefix(problems[0].String(), "other.yaml:1:") {
+		t.Errorf("got %v; want problems with other.yaml", err)
+	}
+}
+
+// A second one is refused until the first has ended, be it that its client has left.
+func TestSimulate_OneAtATime(t *testing.T) {
+	n := serving(t, file(t, ""))
+	log, sent := io.Pipe()
+	t.Cleanup(func() { sent.Close() })
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := n.simulate(ctx, admin.SimulateQuery{Log: log})
+		ended <- err
+	}()
+	if _, err := io.WriteString(sent, "\n"); err != nil { // which waits until it is read
+		t.Fatal(err)
+	}
+	if _, err := n.simulate(t.Context(), admin.SimulateQuery{Log: strings.NewReader("")}); !errors.Is(err, errReplayBusy) {
+		t.Errorf("a second one is answered %v; want that one is being replayed", err)
+	}
+	leave()
+	sent.Close() // where it waits
+	if err := <-ended; err == nil {
+		t.Error("it went on without its client")
+	}
+	if _, err := n.simulate(t.Context(), admin.SimulateQuery{Log: strings.NewReader("")}); err != nil {
+		t.Errorf("the next one is answered %v", err)
+	}
+}
+
+// What is sent over a connection that ends is not replayed to its end.
+func TestSimulate_EndsWithItsConnection(t *testing.T) {
+	n := serving(t, file(t, ""))
+	log, sent := io.Pipe()
+	r, err := http.NewRequest(http.MethodPost, "http://"+n.Address("admin")+"/api/v1/simulate", log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	r.Header.Set("Content-Type", "multipart/form-data; boundary=b")
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		if answer, err := http.DefaultClient.Do(r.WithContext(ctx)); err == nil {
+			answer.Body.Close()
+		}
+	}()
+	t.Cleanup(func() { leave(); sent.Close() })
+	if _, err := io.WriteString(sent, "--b\r\nContent-Disposition: form-data; name=\"log\"; filename=\"a\"\r\n\r\n"+logged(1)); err != nil {
+		t.Fatal(err)
+	}
+	await.Until(t, "it begins", func() bool { return len(n.replaying) == 1 })
+	leave()
+	sent.Close()
+	<-gone
+	await.Until(t, "it ends", func() bool { return len(n.replaying) == 0 })
+}
+
+func TestSimulate_ReplaysItsOwnLog(t *testing.T) {
+	dir := t.TempDir()
+	n := serving(t, file(t, fmt.Sprintf("access_log: {file: %q}\n", filepath.Join(dir, "access.log"))))
+	for range 3 {
+		answer, err := http.Get("http://" + n.Address("http") + "/a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+	}
+	await.Until(t, "its own log is replayed", func() bool {
+		s, err := n.simulate(t.Context(), admin.SimulateQuery{})
+		return err == nil && s.Requests == 3 && s.Result.Passed == 3
+	})
+}
+
+func TestSkipTo_BeginsWithALine(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		at   int64
+		want string
+	}{
+		{"a\nbb\nc\n", 1, "bb\nc\n"}, {"a\nbb\nc\n", 2, "bb\nc\n"}, {"a\nbb\nc\n", 3, "c\n"}, {"a\nbb\nc\n", 7, ""}, {"abc", 1, ""},
+		{strings.Repeat("a", 9000) + "\nb\n", 1, "b\n"},
+	} {
+		path := filepath.Join(t.TempDir(), "log")
+		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if err := skipTo(f, c.at); err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := io.ReadAll(f); string(got) != c.want {
+			t.Errorf("from %d of %.20q: got %.20q, want %q", c.at, c.text, got, c.want)
+		}
+	}
+}
+
+func TestPace_LeavesTheProcessorToRequests(t *testing.T) {
+	for cores, want := range map[int]float64{1: 0.25, 2: 0.25, 4: 0.5, 8: 1, 64: 1} {
+		if got := shareOf(cores); got != want {
+			t.Errorf("of %d cores it takes %v of one; want %v", cores, got, want)
+		}
+	}
+	for _, c := range []struct {
+		worked, want time.Duration
+		share        float64
+	}{{2 * time.Millisecond, 6 * time.Millisecond, 0.25}, {2 * time.Millisecond, 2 * time.Millisecond, 0.5}, {2 * time.Millisecond, 0, 1}, {time.Hour, mostRest, 0.25}} {
+		if got := restFor(c.worked, c.share); got != c.want {
+			t.Errorf("after %v at %v it rests %v; want %v", c.worked, c.share, got, c.want)
+		}
+	}
+}
+
+func TestPace_EndsWhenItTakesTooMuch(t *testing.T) {
+	p := newPace(t.Context(), strings.NewReader(""))
+	p.since = time.Now().Add(-time.Second)
+	if err := p.wait(); err != nil {
+		t.Errorf("it ends with %v", err)
+	}
+	p.since, p.most = time.Now().Add(-time.Second), 0
+	if err := p.wait(); !errors.Is(err, errReplayFull) {
+		t.Errorf("it goes on with %v; want that it takes too much memory", err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errReplaySlow)
+	p = newPace(ctx, strings.NewReader("a"))
+	p.since = time.Now().Add(-time.Second)
+	if err := p.wait(); !errors.Is(err, errReplaySlow) {
+		t.Errorf("after its time it goes on with %v", err)
+	}
+	if _, err := p.Read(make([]byte, 1)); !errors.Is(err, errReplaySlow) {
+		t.Errorf("after its time it reads on: %v", err)
+	}
+}

@@ -1,0 +1,114 @@
+package proxy
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/weir-proxy/weir/proxy/key"
+)
+
+// A loggedBody is the body of a replayed request: the one that the log has, or one that
+// is made of the fields of which the log tells. Its bytes are used again for the next.
+type loggedBody []byte
+
+// whole implements carrier.
+func (b *loggedBody) whole(most int64) ([]byte, error) {
+	if int64(len(*b)) > most {
+		return nil, fmt.Errorf("%w: more than %d bytes", key.ErrBodyTooLarge, most)
+	}
+	return *b, nil
+}
+
+// of makes a body of fields: a document if one is of JSON, else a form if one is of a form.
+func (b loggedBody) of(fields []LoggedField) loggedBody {
+	b = b[:0]
+	if made, plain := b.document(fields); plain {
+		return made
+	}
+	var form url.Values
+	var document map[string]any
+	for _, f := range fields {
+		switch {
+		case f.Value == "":
+		case f.Origin.Source == key.Form:
+			form = with(form, f)
+		case f.Origin.Source == key.JSON:
+			document = place(document, f.Origin.Name, f.Value)
+		}
+	}
+	if document == nil {
+		return append(b, form.Encode()...)
+	}
+	made, err := json.Marshal(document)
+	if err != nil {
+		return b // texts always can
+	}
+	return append(b, made...)
+}
+
+// document makes a document of fields that all stand at its top, as is usual, without
+// allocating. It is not plain where one stands deeper or there is none.
+func (b loggedBody) document(fields []LoggedField) (made loggedBody, plain bool) {
+	for i, f := range fields {
+		if f.Origin.Source != key.JSON || f.Value == "" {
+			continue
+		}
+		if strings.ContainsAny(f.Origin.Name[1:], "/~") {
+			return b, false
+		}
+		again := func(later LoggedField) bool { return later.Origin == f.Origin && later.Value != "" }
+		if slices.ContainsFunc(fields[i+1:], again) {
+			continue // the last one counts
+		}
+		if made == nil {
+			made = append(b, '{')
+		} else {
+			made = append(made, ',')
+		}
+		made = append(made.text(f.Origin.Name[1:]), ':').text(f.Value)
+	}
+	if made == nil {
+		return b, false
+	}
+	return append(made, '}'), true
+}
+
+// text appends s as a string of JSON.
+func (b loggedBody) text(s string) loggedBody {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			quoted, err := json.Marshal(s)
+			if err != nil {
+				return b // texts always can
+			}
+			return append(b, quoted...)
+		}
+	}
+	return append(append(append(b, '"'), s...), '"')
+}
+
+// place puts text into a document at a pointer.
+func place(document map[string]any, pointer, text string) map[string]any {
+	if document == nil {
+		document = map[string]any{}
+	}
+	at := document
+	names := strings.Split(pointer[1:], "/")
+	for i, name := range names {
+		name = strings.ReplaceAll(strings.ReplaceAll(name, "~1", "/"), "~0", "~")
+		if i == len(names)-1 {
+			at[name] = text
+			break
+		}
+		inner, ok := at[name].(map[string]any)
+		if !ok {
+			inner = map[string]any{}
+			at[name] = inner
+		}
+		at = inner
+	}
+	return document
+}

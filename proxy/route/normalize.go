@@ -1,0 +1,199 @@
+package route
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// ErrTarget reports a request target that is invalid or ambiguous.
+var ErrTarget = errors.New("target not acceptable")
+
+// ErrTunnel reports a CONNECT request; tunnels are not supported.
+var ErrTunnel = errors.New("CONNECT is not served")
+
+// ErrTargetTooLong reports a target longer than maxTarget.
+var ErrTargetTooLong = errors.New("target too long")
+
+// maxTarget is the maximum length of a target in bytes; RFC 9112 section 3
+// recommends at least 8000.
+const maxTarget = 16 << 10
+
+// Sent holds the parts of a request that its target is made of, as they were
+// sent.
+type Sent struct {
+	Method        string
+	Proto         string // "HTTP/1.1"
+	RequestTarget string // from the request line; :path in HTTP/2
+	HostField     string // Host, or :authority
+	Local         string // the address that the client connected to, for requests without a host
+	HTTPS         bool   // the connection uses TLS, or a trusted proxy reports that the client's does
+}
+
+// A Target is the parsed and normalized target of a request.
+type Target struct {
+	Authority string // from the absolute form, else from Host, else the local address
+	SentPath  string // as it was sent, with its escapes
+	RawQuery  string // as it was sent, after the question mark
+	Host      string // normalized: lower case, without port
+	Path      string // normalized: matched and forwarded; "*" for OPTIONS *
+}
+
+// Tidy parses the request target and normalizes its host and path into q.Target, so
+// that no other spelling of a path bypasses a limit. The error is ErrTunnel,
+// ErrTargetTooLong or ErrTarget; the Target then holds what was parsed before the
+// error, for the log.
+func (q *Request) Tidy() (err error) {
+	q.Target = Target{Authority: q.HostField, SentPath: q.RequestTarget}
+	if q.Method == "CONNECT" {
+		return ErrTunnel
+	}
+	if len(q.RequestTarget) > maxTarget {
+		return ErrTargetTooLong
+	}
+	if err := q.Target.parse(&q.Sent); err != nil {
+		return err
+	}
+	if q.Host, err = normalizeHost(q.Authority); err != nil {
+		return err
+	}
+	if q.SentPath == "*" && q.Method == "OPTIONS" {
+		q.Path = q.SentPath
+		return nil
+	}
+	q.Path, err = normalizePath(q.SentPath)
+	return err
+}
+
+// normalizePath normalizes an escaped path (RFC 3986 section 6.2.2): escapes that
+// are not needed are decoded, the others get upper-case digits, dot segments are
+// removed, and repeated slashes are merged. A path that servers read in different
+// ways is an error: a backslash, a control character, an invalid escape, a dot
+// segment next to an escaped slash. An escaped slash stays escaped; Find accepts
+// it only if the pattern keeps it.
+func normalizePath(s string) (string, error) {
+	if s == "" || s[0] != '/' {
+		return "", fmt.Errorf("%w: a path begins with a slash", ErrTarget)
+	}
+	if isNormalized(s) {
+		return s, nil
+	}
+	spelled, err := normalizeEscapes(s)
+	if err != nil {
+		return "", err
+	}
+	if strings.Contains(spelled, escapedSlash) && hidesDotSegment(spelled) {
+		return "", fmt.Errorf("%w: a dot segment beside a slash that is escaped", ErrTarget)
+	}
+	return removeDotSegments(spelled), nil
+}
+
+// escapedSlash is the normalized escape of a slash.
+const escapedSlash = "%2F"
+
+// hidesDotSegment reports whether path would have a dot segment if its escaped slashes
+// were decoded.
+func hidesDotSegment(path string) bool {
+	for segment := range strings.SplitSeq(path, "/") {
+		if !strings.Contains(segment, escapedSlash) {
+			continue
+		}
+		for piece := range strings.SplitSeq(segment, escapedSlash) {
+			if piece == "." || piece == ".." {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// isNormalized detects the common case without allocating: no escapes, no empty
+// segments, no dot segments.
+func isNormalized(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		if !needsNoEscape(c) && c != '/' && c != ';' {
+			return false
+		}
+		if i > 0 && s[i-1] == '/' && (c == '/' || c == '.') {
+			return false
+		}
+	}
+	return true
+}
+
+// normalizeEscapes decodes escapes that are not needed and writes the others
+// with upper-case digits.
+func normalizeEscapes(s string) (string, error) {
+	const hex = "0123456789ABCDEF"
+	var b strings.Builder
+	b.Grow(len(s))
+	for i := 0; i < len(s); i++ {
+		c, escaped := s[i], false
+		if c == '%' {
+			if i+2 >= len(s) || unhex(s[i+1]) > 15 || unhex(s[i+2]) > 15 {
+				return "", fmt.Errorf("%w: a %% in the path is not followed by two hexadecimal digits", ErrTarget)
+			}
+			c, escaped = unhex(s[i+1])<<4|unhex(s[i+2]), true
+			i += 2
+		}
+		switch {
+		case c < ' ' || c == 0x7f || c == '\\':
+			return "", fmt.Errorf("%w: a backslash or a control character in the path", ErrTarget)
+		case needsNoEscape(c), c == '/' && !escaped, c == ';' && !escaped:
+			b.WriteByte(c)
+		default:
+			b.WriteByte('%')
+			b.WriteByte(hex[c>>4])
+			b.WriteByte(hex[c&15])
+		}
+	}
+	return b.String(), nil
+}
+
+// removeDotSegments removes empty segments, "." and ".." (RFC 3986 section 5.2.4),
+// never above the root. A trailing slash stays.
+func removeDotSegments(path string) string {
+	segments := strings.Split(path[1:], "/")
+	kept := segments[:0]
+	for i, s := range segments {
+		last := i == len(segments)-1
+		switch s {
+		case ".", "":
+		case "..":
+			kept = kept[:max(len(kept)-1, 0)]
+		default:
+			kept = append(kept, s)
+			continue
+		}
+		if last {
+			kept = append(kept, "")
+		}
+	}
+	return "/" + strings.Join(kept, "/")
+}
+
+// needsNoEscape reports whether c may appear unescaped in a path segment: an
+// unreserved character, or a delimiter that servers treat alike with and without
+// escape. The semicolon is not one of them: some servers cut a segment there.
+func needsNoEscape(c byte) bool {
+	switch {
+	case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+		return true
+	}
+	return strings.IndexByte("-._~!$&'()*+,=:@", c) >= 0
+}
+
+// unhex returns the value of a hexadecimal digit, more than 15 for anything
+// else.
+func unhex(c byte) byte {
+	switch {
+	case '0' <= c && c <= '9':
+		return c - '0'
+	case 'a' <= c && c <= 'f':
+		return c - 'a' + 10
+	case 'A' <= c && c <= 'F':
+		return c - 'A' + 10
+	}
+	return 0xff
+}

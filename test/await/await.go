@@ -1,0 +1,64 @@
+// Package await is how tests wait for what other goroutines and processes bring about:
+// until it is so, and not for some time.
+package await
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// Limit is how long a test waits for what must happen, on a busy machine. It is a
+// failure to reach it.
+const Limit = time.Minute
+
+// every is how often is looked.
+const every = 2 * time.Millisecond
+
+// Until waits until holds says yes. After Limit it ends the test, with what was waited
+// for and with what is known, such as a log. holds is called by the goroutine of the
+// test, which it may end.
+func Until(tb testing.TB, what string, holds func() bool, known ...fmt.Stringer) {
+	tb.Helper()
+	if within(Limit, holds) {
+		return
+	}
+	for _, k := range known {
+		what += "\n" + k.String()
+	}
+	tb.Fatalf("not within %v: %s", Limit, what)
+}
+
+// Within is Until with a limit of its own.
+func Within(tb testing.TB, limit time.Duration, what string, holds func() bool) {
+	tb.Helper()
+	if !within(limit, holds) {
+		tb.Fatalf("not within %v: %s", limit, what)
+	}
+}
+
+func within(limit time.Duration, holds func() bool) bool {
+	tick, over := time.NewTicker(every), time.After(limit)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-over:
+			return false
+		}
+	}
+	return true
+}
+
+// Value waits for a value of a channel. After Limit it ends the test, with what was
+// waited for.
+func Value[T any](tb testing.TB, c <-chan T, what string) T {
+	tb.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(Limit):
+		tb.Fatalf("not within %v: %s", Limit, what)
+		panic("unreachable")
+	}
+}

@@ -153,7 +153,8 @@
 //
 // Between all requests: the pointer to the current generation and that
 // generation's count of requests (generation.go), the pools of exchanges and downstreams, the
-// source of request ids (requestid.go), the series that a route has looked up (figures.go), the
+// source of request ids (requestid.go), the numbering plans of which numbers came
+// (key/callingcode.go), the series that a route has looked up (figures.go), the
 // limiter's store and the local store that stands in for it (admit.go), what is
 // known of keys (newkeys.go), what operators may ask (observe.go), the memory for bodies (buffers.go), the
 // figures (metrics.go), the log, and what is known of how targets

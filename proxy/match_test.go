@@ -91,15 +91,15 @@ routes:
   - {name: rest, match: {path: /*}, upstream: '`+s.url+`', limits: [{key: global, rate: 99/1h}]}
 `)
 	get := func(path string) string { return "GET " + path + " HTTP/1.1\r\nHost: a\r\n\r\n" }
-	f.dial(get("/projects/a%2fb/x")).status(200)
+	f.dial(get("/projects/a%2fb/x")).Status(200)
 	if got := s.last(t); !strings.HasPrefix(got, "GET /projects/a%2Fb/x HTTP/1.1\r\n") {
 		t.Errorf("forwarded as %q; want the slash escaped", got)
 	}
-	f.dial(get("/projects/a%2Fb/x")).status(429)
-	f.dial(get("/projects/a%2Fc/x")).status(200)
-	f.dial(get("/projects/a%2Fb;1/x")).status(400)
+	f.dial(get("/projects/a%2Fb/x")).Status(429)
+	f.dial(get("/projects/a%2Fc/x")).Status(200)
+	f.dial(get("/projects/a%2Fb;1/x")).Status(400)
 	for _, path := range []string{"/v1%2Fsend", "/v1/send%2F", "/a%2Fb", "/projects/..%2F..%2Fv1/x", "/projects/a%2F.%2Fb/x", "/projects/a%252Fb/x", "/projects%2Fa/x", "/projects/a%2Fb/y"} {
-		f.dial(get(path)).status(400)
+		f.dial(get(path)).Status(400)
 	}
 }
 

@@ -29,7 +29,7 @@ func TestPreflight_IsNothingElse(t *testing.T) {
 	} {
 		last := ""
 		for range 3 {
-			answer, _ := f.dial(lined("OPTIONS " + target + " HTTP/1.1|Host: a|" + question + "User-Agent: x|Accept: */*|Access-Control-Request-Headers: x-phone|Sec-Fetch-Mode: cors||")).hears("GET")
+			answer, _ := f.dial(lined("OPTIONS " + target + " HTTP/1.1|Host: a|" + question + "User-Agent: x|Accept: */*|Access-Control-Request-Headers: x-phone|Sec-Fetch-Mode: cors||")).Hears("GET")
 			last = answer.Status
 		}
 		if got := !strings.HasPrefix(last, "200"); got != counts { // counted, or refused at once
@@ -55,7 +55,7 @@ func TestPreflight_HasNothingOfItsOwn(t *testing.T) {
 			if strings.Contains(more, "chunked") {
 				said += "0||"
 			}
-			if answer, _ := f.dial(lined(said)).hears("GET"); !strings.HasPrefix(answer.Status, want) {
+			if answer, _ := f.dial(lined(said)).Hears("GET"); !strings.HasPrefix(answer.Status, want) {
 				t.Errorf("with %s: %s; want %s", name, answer.Status, want)
 			}
 		}
@@ -65,8 +65,8 @@ func TestPreflight_HasNothingOfItsOwn(t *testing.T) {
 // A field that browsers do send counts where it is the key.
 func TestPreflight_KeyThatBrowsersSend(t *testing.T) {
 	f := opened(t, preflighted)
-	f.dial(lined("OPTIONS /agent HTTP/1.1|Host: a|" + question + "User-Agent: x||")).status(200)
-	f.dial(lined("OPTIONS /agent HTTP/1.1|Host: a|" + question + "User-Agent: x||")).status(429)
+	f.dial(lined("OPTIONS /agent HTTP/1.1|Host: a|" + question + "User-Agent: x||")).Status(200)
+	f.dial(lined("OPTIONS /agent HTTP/1.1|Host: a|" + question + "User-Agent: x||")).Status(429)
 }
 
 // What a trusted proxy adds is no browser's, and does not make a preflight another
@@ -74,10 +74,10 @@ func TestPreflight_KeyThatBrowsersSend(t *testing.T) {
 func TestPreflight_BehindATrustedProxy(t *testing.T) {
 	f := opened(t, strings.Replace(preflighted, "127.0.0.2", "127.0.0.1", 1))
 	for range 3 {
-		f.dial(lined("OPTIONS /address HTTP/1.1|Host: a|" + question + "X-Forwarded-For: 192.0.2.1|CF-Ray: 1|Via: 1.1 x||")).status(200)
+		f.dial(lined("OPTIONS /address HTTP/1.1|Host: a|" + question + "X-Forwarded-For: 192.0.2.1|CF-Ray: 1|Via: 1.1 x||")).Status(200)
 	}
-	f.dial(lined("OPTIONS /address HTTP/1.1|Host: a|" + question + "X-Forwarded-For: 192.0.2.1|X-Own: 1||")).status(200)
-	f.dial(lined("OPTIONS /address HTTP/1.1|Host: a|" + question + "X-Forwarded-For: 192.0.2.1|X-Own: 1||")).status(429)
+	f.dial(lined("OPTIONS /address HTTP/1.1|Host: a|" + question + "X-Forwarded-For: 192.0.2.1|X-Own: 1||")).Status(200)
+	f.dial(lined("OPTIONS /address HTTP/1.1|Host: a|" + question + "X-Forwarded-For: 192.0.2.1|X-Own: 1||")).Status(429)
 }
 
 // Who passes without being counted ends no cooldown, by however many answers.

@@ -6,13 +6,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weir-proxy/weir/test/await"
 )
 
 func TestRules_OptionsNoHopLeft(t *testing.T) {
 	s := scripted(t, fine)
 	f := opened(t, forwarding(s.url, "", "limits: [{key: global, rate: 9/1h}]"))
 	for _, said := range []string{"OPTIONS /x HTTP/1.1|Host: a|Max-Forwards: 0||", "OPTIONS * HTTP/1.1|Host: a||"} {
-		f.dial(lined(said)).status(200)
+		f.dial(lined(said)).Status(200)
 	}
 	select {
 	case got := <-s.seen:
@@ -34,7 +36,7 @@ func TestRules_AnswersThatAreNone(t *testing.T) {
 		"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
 	} {
 		s := scripted(t, answer+"Connection: close")
-		_, body := opened(t, forwarding(s.url, "", "")).dial(plainly).status(502)
+		_, body := opened(t, forwarding(s.url, "", "")).dial(plainly).Status(502)
 		if strings.Contains(body, s.url) || strings.Contains(body, "malformed") {
 			t.Errorf("%q: the client reads %s; the cause is for the log", answer, body)
 		}
@@ -46,13 +48,13 @@ func TestRules_NoAnswerInTime(t *testing.T) {
 	url := upstreamOf(t, func(http.ResponseWriter, *http.Request) { <-let })
 	defer close(let)
 	f := opened(t, "upstreams: {slow: {targets: ['"+url+"'], timeouts: {response: 100ms}}}\nroutes: [{match: {path: /*}, upstream: slow}]\n")
-	f.dial(plainly).status(504)
+	f.dial(plainly).Status(504)
 }
 
 func TestRules_WhatMayHaveHappenedIsNotTriedAgain(t *testing.T) {
 	s := scripted(t, "Connection: close")
 	f := opened(t, forwarding(s.url, "", ""))
-	f.dial("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi").status(502)
+	f.dial("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi").Status(502)
 	s.last(t)
 	select {
 	case got := <-s.seen:
@@ -62,12 +64,12 @@ func TestRules_WhatMayHaveHappenedIsNotTriedAgain(t *testing.T) {
 }
 
 func TestRules_DateIsAdded(t *testing.T) {
-	answer, _ := opened(t, forwarding(scripted(t, fine).url, "", "")).dial(plainly).status(200)
+	answer, _ := opened(t, forwarding(scripted(t, fine).url, "", "")).dial(plainly).Status(200)
 	if _, err := http.ParseTime(answer.Header.Get("Date")); err != nil {
 		t.Errorf("Date %q: %v", answer.Header.Get("Date"), err)
 	}
 	old := "Sat, 01 Jan 2000 00:00:00 GMT"
-	answer, _ = opened(t, forwarding(scripted(t, strings.Replace(fine, "\r\n", "\r\nDate: "+old+"\r\n", 1)).url, "", "")).dial(plainly).status(200)
+	answer, _ = opened(t, forwarding(scripted(t, strings.Replace(fine, "\r\n", "\r\nDate: "+old+"\r\n", 1)).url, "", "")).dial(plainly).Status(200)
 	if got := answer.Header.Values("Date"); len(got) != 1 || got[0] != old {
 		t.Errorf("Date %q; want the upstream's", got)
 	}
@@ -75,7 +77,7 @@ func TestRules_DateIsAdded(t *testing.T) {
 
 func TestRules_FieldsOfTheUpstreamsConnection(t *testing.T) {
 	s := scripted(t, "HTTP/1.1 200 OK\r\nConnection: X-A\r\nX-A: 1\r\nKeep-Alive: timeout=5\r\nProxy-Authenticate: Basic\r\nUpgrade: h2c\r\nX-B: 2\r\nContent-Length: 2\r\n\r\nok")
-	answer, _ := opened(t, forwarding(s.url, "", "")).dial(plainly).status(200)
+	answer, _ := opened(t, forwarding(s.url, "", "")).dial(plainly).Status(200)
 	for _, name := range []string{"X-A", "Keep-Alive", "Upgrade", "Connection"} {
 		if got := answer.Header.Get(name); got != "" {
 			t.Errorf("%s: %s reaches the client", name, got)
@@ -92,7 +94,7 @@ func TestRules_EarlyHints(t *testing.T) {
 	if hint, err := http.ReadResponse(w.Reader, nil); err != nil || hint.StatusCode != 103 || hint.Header.Get("Link") != "</x>" {
 		t.Errorf("got %v, %v; want 103 and its field", hint, err)
 	}
-	w.status(200)
+	w.Status(200)
 }
 
 func TestRules_ContinueIsAskedForByWhoWantsTheBody(t *testing.T) {
@@ -108,11 +110,11 @@ func TestRules_ContinueIsAskedForByWhoWantsTheBody(t *testing.T) {
 	if next, err := http.ReadResponse(w.Reader, nil); err != nil || next.StatusCode != 100 {
 		t.Fatalf("got %v, %v; want 100", next, err)
 	}
-	w.says("hello")
-	if _, body := w.status(200); body != "hello" {
+	w.Says("hello")
+	if _, body := w.Status(200); body != "hello" {
 		t.Errorf("got %q; want the body back", body)
 	}
-	f.dial(lined("POST /not HTTP/1.1|Host: a|Expect: 100-continue|Content-Length: 5||")).status(403)
+	f.dial(lined("POST /not HTTP/1.1|Host: a|Expect: 100-continue|Content-Length: 5||")).Status(403)
 }
 
 func TestRules_Ranges(t *testing.T) {
@@ -120,12 +122,12 @@ func TestRules_Ranges(t *testing.T) {
 		http.ServeContent(w, r, "x.txt", time.Unix(1, 0), strings.NewReader("0123456789"))
 	})
 	f := opened(t, forwarding(url, "", ""))
-	answer, body := f.dial(lined("GET / HTTP/1.1|Host: a|Range: bytes=2-4||")).status(206)
+	answer, body := f.dial(lined("GET / HTTP/1.1|Host: a|Range: bytes=2-4||")).Status(206)
 	if body != "234" || answer.Header.Get("Content-Range") != "bytes 2-4/10" {
 		t.Errorf("got %q, %v; want three bytes of ten", body, answer.Header)
 	}
-	f.dial(lined("GET / HTTP/1.1|Host: a|Range: bytes=20-||")).status(416)
-	f.dial(lined("GET / HTTP/1.1|Host: a|If-Modified-Since: Thu, 01 Jan 1970 00:00:01 GMT||")).status(304)
+	f.dial(lined("GET / HTTP/1.1|Host: a|Range: bytes=20-||")).Status(416)
+	f.dial(lined("GET / HTTP/1.1|Host: a|If-Modified-Since: Thu, 01 Jan 1970 00:00:01 GMT||")).Status(304)
 }
 
 // A client that does not read slows the upstream down instead of filling memory.
@@ -144,7 +146,7 @@ func TestRules_FlowControlReachesTheUpstream(t *testing.T) {
 	})
 	s := opened(t, forwarding(url, cleartext, "")).speaks()
 	s.asks(1, request("GET", "/")...)
-	if n := await(t, written, "end of the upstream's patience"); n > 32<<20 {
+	if n := await.Value(t, written, "end of the upstream's patience"); n > 32<<20 {
 		t.Errorf("the upstream could write %d MiB for a client that reads nothing", n>>20)
 	}
 }

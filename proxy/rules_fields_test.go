@@ -112,18 +112,18 @@ func TestRules_Hops(t *testing.T) {
 func TestRules_Loops(t *testing.T) {
 	s := scripted(t, fine)
 	f := opened(t, forwarding(s.url, "", ""))
-	f.dial(plainly).status(200)
+	f.dial(plainly).Status(200)
 	_, via, _ := strings.Cut(s.last(t), "Via: 1.1 ")
 	own, _, _ := strings.Cut(via, "\r\n")
 	if own == "" {
 		t.Fatal("there is no Via")
 	}
 	for _, via := range []string{"Via: 1.1 " + own, "Via: 1.0 fred, 1.1 " + own, "Via: 1.0 fred|Via: HTTP/2 " + own + " (x, y)", "Via: 1.1 (" + own + ") bob,1.1 " + own + ",1.1 jim"} {
-		if _, body := f.dial(lined("GET / HTTP/1.1|Host: a|" + via + "||")).status(508); body == "" {
+		if _, body := f.dial(lined("GET / HTTP/1.1|Host: a|" + via + "||")).Status(508); body == "" {
 			t.Errorf("%s: there are no words", via)
 		}
 	}
-	f.dial(lined("GET / HTTP/1.1|Host: a|Via: 1.1 " + own + "x, 1.0 (" + own + ")||")).status(200)
+	f.dial(lined("GET / HTTP/1.1|Host: a|Via: 1.1 " + own + "x, 1.0 (" + own + ")||")).Status(200)
 	if said := s.last(t); !strings.Contains(said, own+"x") || len(s.seen) > 0 {
 		t.Errorf("the upstream was asked %q, and %d more", said, len(s.seen))
 	}

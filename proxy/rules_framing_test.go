@@ -1,10 +1,13 @@
 package proxy
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/weir-proxy/weir/test/await"
 )
 
 func TestRules_LengthsOfRequests(t *testing.T) {
@@ -52,7 +55,7 @@ func TestRules_Trailers(t *testing.T) {
 func TestRules_TrailersOfAnswers(t *testing.T) {
 	s := scripted(t, "HTTP/1.1 200 OK\r\nTrailer: X-Sum\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 42\r\nSet-Cookie: a=b\r\n\r\n")
 	f := opened(t, forwarding(s.url, "", ""))
-	answer, _ := f.dial(plainly).status(200)
+	answer, _ := f.dial(plainly).Status(200)
 	if answer.Trailer.Get("X-Sum") != "42" || answer.Trailer.Get("Set-Cookie") != "" || answer.Header.Get("X-Sum") != "" {
 		t.Errorf("trailers %v; want X-Sum, and only there", answer.Trailer)
 	}
@@ -67,7 +70,7 @@ func TestRules_ACutRequestIsNoRequest(t *testing.T) {
 		})
 		w := opened(t, forwarding(url, "", "")).dial("POST / HTTP/1.1\r\nHost: a\r\n" + said)
 		w.Conn.Close()
-		if err := await(t, whole, "end of the upstream's request"); err == nil {
+		if err := await.Value(t, whole, "end of the upstream's request"); err == nil {
 			t.Errorf("%q: the upstream saw a whole request", said)
 		}
 	}
@@ -97,8 +100,8 @@ func TestRules_AnswersWithoutBody(t *testing.T) {
 		f := opened(t, forwarding(scripted(t, c.answer).url, "", ""))
 		w := f.dial("")
 		for range 2 {
-			w.says("%s / HTTP/1.1\r\nHost: a\r\n\r\n", c.method)
-			answer, body := w.hears(c.method)
+			w.Says(fmt.Sprintf("%s / HTTP/1.1\r\nHost: a\r\n\r\n", c.method))
+			answer, body := w.Hears(c.method)
 			length := answer.Header.Get("Content-Length")
 			if body != "" || answer.StatusCode == 204 && length != "" {
 				t.Errorf("%s, %q: %v, %q; want no body, and no length with 204", c.method, c.answer, answer, body)
@@ -112,8 +115,8 @@ func TestRules_WhatFollowsAnAnswerIsNoAnswer(t *testing.T) {
 	f := opened(t, forwarding(s.url, "", ""))
 	w := f.dial("")
 	for range 20 {
-		w.says("%s", plainly)
-		if _, body := w.status(200); body != "ok" {
+		w.Says(plainly)
+		if _, body := w.Status(200); body != "ok" {
 			t.Fatalf("answer %q; want ok: what came after an answer was taken for one", body)
 		}
 	}
@@ -123,17 +126,17 @@ func TestRules_OrderAndEnd(t *testing.T) {
 	f := opened(t, forwarding("echo", "", ""))
 	w := f.dial(lined("GET /1 HTTP/1.1|Host: a||GET /2 HTTP/1.1|Host: a||GET /3 HTTP/1.1|Host: a|Connection: close||GET /4 HTTP/1.1|Host: a||"))
 	for _, path := range []string{"/1", "/2", "/3"} {
-		if _, body := w.status(200); !strings.Contains(body, `"path": "`+path+`"`) {
+		if _, body := w.Status(200); !strings.Contains(body, `"path": "`+path+`"`) {
 			t.Errorf("got %s; want the answer to %s", body, path)
 		}
 	}
-	w.ended()
+	w.Ended()
 }
 
 func TestRules_HTTP10(t *testing.T) {
 	s := scripted(t, "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n")
 	f := opened(t, forwarding(s.url, "", ""))
-	answer, body := f.dial("GET / HTTP/1.0\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 0\r\n\r\n").status(200)
+	answer, body := f.dial("GET / HTTP/1.0\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 0\r\n\r\n").Status(200)
 	if body != "ok" || len(answer.TransferEncoding) > 0 || answer.Proto != "HTTP/1.0" && answer.Proto != "HTTP/1.1" {
 		t.Errorf("got %s %v %q; want a body that ends with its connection, and no 103", answer.Proto, answer.TransferEncoding, body)
 	}

@@ -18,8 +18,8 @@ func TestRules_VersionsAreOurOwn(t *testing.T) {
 	s := scripted(t, "HTTP/1.0 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok")
 	w := opened(t, forwarding(s.url, "", "")).dial("")
 	for range 2 {
-		w.says("%s", plainly)
-		if answer, body := w.status(200); answer.Proto != "HTTP/1.1" || answer.Close || body != "ok" {
+		w.Says(plainly)
+		if answer, body := w.Status(200); answer.Proto != "HTTP/1.1" || answer.Close || body != "ok" {
 			t.Errorf("%s, %v, %q; want HTTP/1.1, which goes on", answer.Proto, answer.Close, body)
 		}
 	}
@@ -29,7 +29,7 @@ func TestRules_VersionsAreOurOwn(t *testing.T) {
 func TestRules_NoUpgradeInHTTP10(t *testing.T) {
 	s := scripted(t, fine)
 	f := opened(t, forwarding(s.url, "", "websocket: true"))
-	f.dial(lined("GET / HTTP/1.0|Host: a|Connection: Upgrade|Upgrade: websocket||")).status(200)
+	f.dial(lined("GET / HTTP/1.0|Host: a|Connection: Upgrade|Upgrade: websocket||")).Status(200)
 	if got := strings.ToLower(s.last(t)); strings.Contains(got, "upgrade") {
 		t.Errorf("forwarded as %q; want no upgrade", got)
 	}
@@ -54,8 +54,8 @@ func TestRules_FieldsOfAnswers(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := scripted(t, "HTTP/1.1 200 OK\r\n"+c.field+"Content-Length: 2\r\n\r\nok")
 			w := opened(t, forwarding(s.url, "", "")).dial(plainly)
-			w.T = t
-			answer, _ := w.status(c.status)
+			w.TB = t
+			answer, _ := w.Status(c.status)
 			if got := answer.Header.Get("X-A"); got != c.want {
 				t.Errorf("X-A is %q; want %q", got, c.want)
 			}
@@ -81,7 +81,7 @@ func TestRules_InformationHasNoLength(t *testing.T) {
 	if !strings.HasPrefix(got, "http/1.1 103 ") || strings.Contains(got, "content-length") || strings.Contains(got, "transfer-encoding") {
 		t.Errorf("got %q; want 103 without a length", got)
 	}
-	if _, body := w.status(200); body != "ok" {
+	if _, body := w.Status(200); body != "ok" {
 		t.Errorf("got %q; want ok", body)
 	}
 }
@@ -91,7 +91,7 @@ func TestRules_NamedTrailers(t *testing.T) {
 	chunked := "POST / HTTP/1.1|Host: a|Connection: X-Sum|Trailer: X-Sum|Transfer-Encoding: chunked||5|hello|0|X-Sum: 42||"
 	obeyed(t, []rule{{"of a request", lined(chunked), 200, false, "hello", "x-sum"}})
 	s := scripted(t, "HTTP/1.1 200 OK\r\nConnection: X-Sum\r\nTrailer: X-Sum\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 42\r\n\r\n")
-	answer, _ := opened(t, forwarding(s.url, "", "")).dial(plainly).status(200)
+	answer, _ := opened(t, forwarding(s.url, "", "")).dial(plainly).Status(200)
 	if answer.Trailer.Get("X-Sum") != "" {
 		t.Errorf("the client has trailers %v; want none", answer.Trailer)
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weir-proxy/weir/test/await"
 )
 
 // shortTimeouts are bounds that a test can wait for.
@@ -14,7 +16,7 @@ const shortTimeouts = "listen: {timeouts: {header: 300ms, body: 300ms, write: 30
 
 func TestSlow_HeaderIsCut(t *testing.T) {
 	f := opened(t, forwarding("echo", shortTimeouts, ""))
-	f.dial("").ended()
+	f.dial("").Ended()
 	for _, said := range []string{"GET / HT", "GET / HTTP/1.1\r\nHost: a\r\nX: 1"} {
 		rest, err := io.ReadAll(f.dial(said).Reader)
 		if err != nil || !strings.HasPrefix(string(rest), "HTTP/1.1 408 ") {
@@ -22,8 +24,8 @@ func TestSlow_HeaderIsCut(t *testing.T) {
 		}
 	}
 	w := f.dial("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-	w.status(200)
-	w.ended() // idle
+	w.Status(200)
+	w.Ended() // idle
 }
 
 func TestSlow_BodyIsCutWith408(t *testing.T) {
@@ -35,12 +37,12 @@ func TestSlow_BodyIsCutWith408(t *testing.T) {
 		})
 		f := opened(t, forwarding(url, shortTimeouts, ""))
 		w := f.dial("POST / HTTP/1.1\r\nHost: a\r\n" + head)
-		answer, _ := w.status(408)
-		w.ended()
+		answer, _ := w.Status(408)
+		w.Ended()
 		if !answer.Close || answer.Header.Get("Content-Type") != "application/problem+json" {
 			t.Errorf("408 with %v; want a problem and the end of the connection", answer.Header)
 		}
-		if err := await(t, gone, "end of the upstream's request"); err == nil {
+		if err := await.Value(t, gone, "end of the upstream's request"); err == nil {
 			t.Error("the upstream read a whole body; the client sent half of one")
 		}
 		if line := f.line("request"); line["status"] != 408.0 {
@@ -61,10 +63,10 @@ func TestSlow_UpstreamIsNotTheClientsFault(t *testing.T) {
 	f := opened(t, forwarding(url, shortTimeouts, ""))
 	slow := f.dial("POST /slow HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody")
 	for range 2 { // the bounds pass meanwhile
-		f.dial("").ended()
+		f.dial("").Ended()
 	}
 	close(release)
-	if _, body := slow.status(200); body != "at last" {
+	if _, body := slow.Status(200); body != "at last" {
 		t.Errorf("answer %q", body)
 	}
 }
@@ -83,9 +85,9 @@ func TestSlow_BodyMayRestOnceTheAnswerHasBegun(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		f.dial("").ended()
+		f.dial("").Ended()
 	}
-	w.says("lf")
+	w.Says("lf")
 	if body, err := io.ReadAll(answer.Body); err != nil || string(body) != "half" {
 		t.Errorf("answer %q, %v; want the whole body back", body, err)
 	}
@@ -96,7 +98,7 @@ func TestSlow_ReaderIsCut(t *testing.T) {
 	url := upstreamOf(t, func(w http.ResponseWriter, r *http.Request) { failed <- endless(w) })
 	f := opened(t, forwarding(url, shortTimeouts, ""))
 	f.dial("GET / HTTP/1.1\r\nHost: a\r\n\r\n") // and never reads
-	if err := await(t, failed, "end of the upstream's answer"); err == nil {
+	if err := await.Value(t, failed, "end of the upstream's answer"); err == nil {
 		t.Error("the upstream could write for ever")
 	}
 }
@@ -104,32 +106,32 @@ func TestSlow_ReaderIsCut(t *testing.T) {
 func TestSlow_RefusalsDoNotWaitForTheBody(t *testing.T) {
 	f := opened(t, forwarding("echo", "", "limits: [{key: global, rate: 1/1h}]"))
 	w := f.dial("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody")
-	w.status(200)
+	w.Status(200)
 
-	w.says("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n")
-	if answer, _ := w.status(429); answer.Close {
+	w.Says("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n")
+	if answer, _ := w.Status(429); answer.Close {
 		t.Error("a short body costs the connection")
 	}
-	w.says("bodyPOST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
-	w.status(429)
-	w.says("4\r\nbody\r\n0\r\n\r\nPOST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n")
-	if answer, _ := w.status(429); !answer.Close {
+	w.Says("bodyPOST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+	w.Status(429)
+	w.Says("4\r\nbody\r\n0\r\n\r\nPOST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n")
+	if answer, _ := w.Status(429); !answer.Close {
 		t.Error("the connection goes on although the body may or may not come")
 	}
 
 	w = f.dial("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9999999\r\n\r\n")
-	if answer, _ := w.status(429); !answer.Close {
+	if answer, _ := w.Status(429); !answer.Close {
 		t.Error("a long body is waited for")
 	}
 }
 
 func TestSlow_ARefusedBodyThatNeverComes(t *testing.T) {
 	f := opened(t, forwarding("echo", shortTimeouts, "limits: [{key: global, rate: 1/1h}]"))
-	f.dial("GET / HTTP/1.1\r\nHost: a\r\n\r\n").status(200)
+	f.dial("GET / HTTP/1.1\r\nHost: a\r\n\r\n").Status(200)
 	for _, head := range []string{"Content-Length: 4\r\n", "Transfer-Encoding: chunked\r\n", "Content-Length: 4\r\nExpect: 100-continue\r\n", "Content-Length: 999999\r\n"} {
 		w := f.dial("POST / HTTP/1.1\r\nHost: a\r\n" + head + "\r\n")
-		w.status(429)
-		w.ended()
+		w.Status(429)
+		w.Ended()
 	}
 }
 
@@ -142,24 +144,24 @@ func TestBody_TooLargeIs413(t *testing.T) {
 	f := opened(t, forwarding(url, shortTimeouts, "body: {max: 1KiB}, limits: [{key: global, rate: 3/1h}]"))
 	kib := strings.Repeat("x", 1024)
 
-	f.dial("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1024\r\n\r\n" + kib).status(200)
-	if seen := await(t, got, "request"); seen != "1024 true" {
+	f.dial("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1024\r\n\r\n" + kib).Status(200)
+	if seen := await.Value(t, got, "request"); seen != "1024 true" {
 		t.Errorf("the upstream read %s; want it all", seen)
 	}
 	for range 5 { // none is counted
 		w := f.dial("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1025\r\nExpect: 100-continue\r\n\r\n")
-		w.status(413)
-		w.ended()
+		w.Status(413)
+		w.Ended()
 	}
 	w := f.dial("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n400\r\n" + kib + "\r\n1\r\nx\r\n")
-	if answer, _ := w.status(413); !answer.Close {
+	if answer, _ := w.Status(413); !answer.Close {
 		t.Error("the connection goes on after a body that was not read")
 	}
-	if seen := await(t, got, "request"); !strings.HasSuffix(seen, "false") {
+	if seen := await.Value(t, got, "request"); !strings.HasSuffix(seen, "false") {
 		t.Errorf("the upstream read %s; want a body that is cut", seen)
 	}
-	f.dial("GET / HTTP/1.1\r\nHost: a\r\n\r\n").status(200)
-	f.dial("GET / HTTP/1.1\r\nHost: a\r\n\r\n").status(429)
+	f.dial("GET / HTTP/1.1\r\nHost: a\r\n\r\n").Status(200)
+	f.dial("GET / HTTP/1.1\r\nHost: a\r\n\r\n").Status(429)
 }
 
 // line is the log line of the last request, as soon as it is written.

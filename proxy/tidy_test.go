@@ -15,7 +15,7 @@ func TestTidy_NoHostInHTTP10(t *testing.T) {
 	for _, host := range []string{"", "X: 1\r\n"} {
 		s := scripted(t, fine)
 		f := opened(t, forwarding(s.url, "", ""))
-		f.dial("GET /x HTTP/1.0\r\n" + host + "\r\n").status(200)
+		f.dial("GET /x HTTP/1.0\r\n" + host + "\r\n").Status(200)
 		if got := s.last(t); !strings.Contains(got, "Host: "+f.addr+"\r\n") {
 			t.Errorf("forwarded as %q; want the host %s", got, f.addr)
 		}
@@ -45,16 +45,16 @@ func TestTidy_NoHostBySocket(t *testing.T) {
 // What a proxy that is trusted says of TLS is believed.
 func TestTidy_SchemeOfATrustedProxy(t *testing.T) {
 	f := opened(t, forwarding("echo", "client_ip: {trusted_proxies: [127.0.0.0/8]}", ""))
-	f.dial("GET https://b.example/x HTTP/1.1\r\nHost: b.example\r\n\r\n").status(200)
-	f.dial("GET ftp://b.example/x HTTP/1.1\r\nHost: b.example\r\n\r\n").status(400)
+	f.dial("GET https://b.example/x HTTP/1.1\r\nHost: b.example\r\n\r\n").Status(200)
+	f.dial("GET ftp://b.example/x HTTP/1.1\r\nHost: b.example\r\n\r\n").Status(400)
 }
 
 // A fragment made a new key of each request, and hid the query from match.
 func TestTidy_FragmentsAreNoKeys(t *testing.T) {
 	f := opened(t, "routes:\n  - {match: {path: /a}, upstream: echo, limits: [{key: \"query:user\", rate: 1/1h}]}\n")
-	f.dial("GET /a?user=v HTTP/1.1\r\nHost: a\r\n\r\n").status(200)
+	f.dial("GET /a?user=v HTTP/1.1\r\nHost: a\r\n\r\n").Status(200)
 	for _, said := range []string{"/a?user=v#1", "/a?user=v#2", "/a#?user=w"} {
-		f.dial("GET " + said + " HTTP/1.1\r\nHost: a\r\n\r\n").status(400)
+		f.dial("GET " + said + " HTTP/1.1\r\nHost: a\r\n\r\n").Status(400)
 	}
 }
 

@@ -36,15 +36,15 @@ func TestUnread_IsRefusedAsAllElse(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := f.dial(c.bytes)
-			w.T = t
-			answer, body := w.status(c.status)
+			w.TB = t
+			answer, body := w.Status(c.status)
 			if got := answer.Header.Get("Content-Type"); got != "application/problem+json" {
 				t.Errorf("%s: %q; want a problem", got, body)
 			}
 			if !answer.Close {
 				t.Errorf("%v; want Connection: close", answer.Header)
 			}
-			w.ended()
+			w.Ended()
 		})
 	}
 	if lines := f.lines("request"); len(lines) != 17 || lines[0]["status"] != 400.0 || lines[0]["error"] == "" || lines[0]["client"] != "127.0.0.1" {
@@ -65,9 +65,9 @@ func TestUnread_IsRefusedAsAllElse(t *testing.T) {
 func TestUnread_BehindARequest(t *testing.T) {
 	s := scripted(t, fine)
 	w := opened(t, forwarding(s.url, "", "")).dial(plainly + "garbage\r\n\r\n" + plainly)
-	w.status(200)
-	w.status(400)
-	w.ended()
+	w.Status(200)
+	w.Status(400)
+	w.Ended()
 	if got := s.last(t); !strings.HasPrefix(got, "GET ") {
 		t.Errorf("the upstream was sent %q", got)
 	}

@@ -81,10 +81,10 @@ type rule struct {
 
 // obeyed checks rules, each on a connection of its own, against an upstream that
 // is fine. A request that is answered with 400 or more must not have reached it.
-func obeyed(t *testing.T, rules []rule) {
+func (over front) obeyed(t *testing.T, rules []rule) {
 	t.Helper()
 	s := scripted(t, fine)
-	f := opened(t, forwarding(s.url, "", ""))
+	f := over.opened(t, forwarding(s.url, "", ""))
 	for _, r := range rules {
 		t.Run(r.name, func(t *testing.T) {
 			w := f.dial(r.said)

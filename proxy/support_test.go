@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
@@ -26,6 +27,7 @@ type testServer struct {
 	*testProxy
 	server *frontend.Server
 	addr   string
+	client *tls.Config // of clients, if they speak TLS
 	served sync.WaitGroup
 }
 
@@ -62,7 +64,32 @@ func (f *testServer) listens(serve func(net.Listener) error) (addr string) {
 // dial connects a client that says these bytes.
 func (f *testServer) dial(said string) *sockettest.Client {
 	f.Helper()
+	if f.client != nil {
+		return sockettest.Dial(sockettest.Secured{T: f.T, Client: f.client}, f.addr, said)
+	}
 	return sockettest.Dial(f.T, f.addr, said)
+}
+
+// A front is how clients reach a testServer.
+type front func(f *testServer)
+
+// overFronts runs a test against every front.
+func overFronts(t *testing.T, test func(t *testing.T, over front)) {
+	t.Helper()
+	t.Run("plain", func(t *testing.T) { test(t, inTheClear) })
+	t.Run("tls", func(t *testing.T) { test(t, overTLS) })
+}
+
+func inTheClear(*testServer) {}
+
+func overTLS(f *testServer) { f.addr, f.client = f.listensTLS() }
+
+// opened is the testServer, reached that way.
+func (over front) opened(t *testing.T, yaml string, change ...func(*Options)) *testServer {
+	t.Helper()
+	f := opened(t, yaml, change...)
+	over(f)
+	return f
 }
 
 // upstreamOf starts an upstream for the test.

@@ -113,6 +113,6 @@ func (b *buffer) free() {
 // watch shows in the figures how much of b is in use.
 func (b *buffers) watch(r prometheus.Registerer) {
 	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "weir_buffered_body_bytes", Help: "Memory that bodies take because keys are read from them.",
+		Name: "weir_buffered_body_bytes", Help: "Memory used by request bodies that are buffered to read a key from them.",
 	}, func() float64 { return float64(b.taken()) }))
 }

@@ -16,7 +16,7 @@ type healthCollector struct {
 // watch registers the watcher of p.
 func (m *metrics) watch(r prometheus.Registerer, p *Proxy) {
 	r.MustRegister(&healthCollector{
-		prometheus.NewDesc("weir_upstream_healthy", "1 if a target is fit to be asked, 0 if it is left alone.", []string{"upstream", "target"}, nil),
+		prometheus.NewDesc("weir_upstream_healthy", "1 if a target is healthy, 0 if it is unhealthy or ejected.", []string{"upstream", "target"}, nil),
 		p,
 	})
 }
@@ -33,11 +33,11 @@ func (m *metrics) watchMemory(r prometheus.Registerer, a *admitter) {
 	gauge := func(name, help string, value func() float64) {
 		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_" + name, Help: help}, value))
 	}
-	gauge("memory_keys", "Keys that are counted in this process, whether by store: memory or while a shared store is away.", func() float64 {
+	gauge("memory_keys", "Keys counted in this process, with store: memory or while a shared store is unreachable.", func() float64 {
 		keys, _ := counts.Keys()
 		return float64(keys)
 	})
-	gauge("memory_key_bytes", "Memory that the keys of weir_memory_keys take.", func() float64 {
+	gauge("memory_key_bytes", "Memory used by the keys of weir_memory_keys.", func() float64 {
 		_, bytes := counts.Keys()
 		return float64(bytes)
 	})

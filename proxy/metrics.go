@@ -61,28 +61,28 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	}
 	m := &metrics{
 		requests:         counter("requests_total", "Requests answered, by route and status.", "route", "code"),
-		durations:        durations("request_duration_seconds", "Time from a request's header until its answer was written.", "route"),
-		own:              durations("own_duration_seconds", "Time that requests took without their upstream and without waiting for their turn: Weir's own share.", "route"),
-		upstream:         durations("upstream_duration_seconds", "Time from when a request was to be forwarded until its answer was passed on or given up.", "route"),
-		line:             durations("wait_duration_seconds", "Time that requests stood in line for their turn, of those that did.", "route"),
-		decisions:        counter("decisions_total", "What each limit said of each request it was asked about.", "route", "limit", "result"),
-		store:            durations("store_duration_seconds", "Time that calls to a shared store took.", "operation"),
-		storeFails:       counter("store_errors_total", "Calls to a shared store that it did not answer in time.", "operation"),
+		durations:        durations("request_duration_seconds", "Time from the header of a request until its response was written.", "route"),
+		own:              durations("own_duration_seconds", "Time spent in Weir itself: without the upstream and without waiting for a permit.", "route"),
+		upstream:         durations("upstream_duration_seconds", "Time from the start of forwarding until the response was relayed or forwarding failed.", "route"),
+		line:             durations("wait_duration_seconds", "Time that requests waited for a permit, of those that waited.", "route"),
+		decisions:        counter("decisions_total", "Decisions of limits, by result.", "route", "limit", "result"),
+		store:            durations("store_duration_seconds", "Duration of calls to a shared store.", "operation"),
+		storeFails:       counter("store_errors_total", "Calls to a shared store that failed or timed out.", "operation"),
 		fallbacks:        counter("store_fallback_total", "Requests decided without the store, by the policy that decided.", "policy"),
 		listMatches:      counter("list_matches_total", "Requests whose key was on a list, by the list that decided.", "route", "list", "action"),
 		bans:             counter("bans_total", "Keys that a limit has banned because it refused them too often.", "route", "limit"),
-		repeats:          counter("repeats_total", "Requests that repeat one that was counted, and do not count.", "route"),
-		refunds:          counter("refunds_total", "Requests that a limit does not count in the end, for what came of them.", "route", "limit"),
-		upstreamRequests: counter("upstream_requests_total", "Requests that were to be forwarded, by the target asked last and what came of it.", "upstream", "target", "result"),
-		retries:          counter("upstream_retries_total", "Requests taken to one more target.", "upstream"),
-		reloads:          counter("reloads_total", "Attempts to read the configuration anew.", "result"),
-		generation:       prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_config_generation", Help: "Number of the configuration that is served."}),
+		repeats:          counter("repeats_total", "Repeats of idempotent requests, which are not counted by limits.", "route"),
+		refunds:          counter("refunds_total", "Requests whose permits a limit has refunded because of their outcome.", "route", "limit"),
+		upstreamRequests: counter("upstream_requests_total", "Requests to upstreams, by last target and result.", "upstream", "target", "result"),
+		retries:          counter("upstream_retries_total", "Retries on another target.", "upstream"),
+		reloads:          counter("reloads_total", "Configuration reloads, by result.", "result"),
+		generation:       prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_config_generation", Help: "Generation of the configuration that is served."}),
 	}
-	m.newKeys = counter("new_keys_total", "Requests with keys that nobody had sent lately, by what became of them.", "route", "result")
-	m.resets = counter("cooldown_resets_total", "Cooldowns that began anew because of an answer on another route.", "route", "limit")
-	m.waits = counter("waits_total", "Requests that stood in line for their turn, or could not for the crowd, by what came of it.", "route", "limit", "result")
-	m.waiting = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_waiting_requests", Help: "Requests that stand in line for their turn."}, []string{"route", "limit"})
-	m.unlogged = prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_log_resets_unlogged_total", Help: "Requests over HTTP/2 that their clients took back and that no log line tells of."})
+	m.newKeys = counter("new_keys_total", "Requests with keys not seen recently, by result.", "route", "result")
+	m.resets = counter("cooldown_resets_total", "Cooldowns reset by a response on another route.", "route", "limit")
+	m.waits = counter("waits_total", "Requests that waited for a permit, or could not because too many were waiting, by result.", "route", "limit", "result")
+	m.waiting = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_waiting_requests", Help: "Requests waiting for a permit."}, []string{"route", "limit"})
+	m.unlogged = prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_log_resets_unlogged_total", Help: "HTTP/2 requests reset by their clients that were left out of the log."})
 	r.MustRegister(m.generation, m.waiting, m.unlogged)
 	// A counter that is first seen at 1 has not grown for Prometheus: what alerts watch
 	// begins at 0.

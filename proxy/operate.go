@@ -185,7 +185,7 @@ func (p *Proxy) hear(c limiter.Change) {
 		err = errors.Join(err, c.Apply(ctx, p.admitter.store, own))
 	}
 	if err != nil {
-		p.log.Warn().Err(err).Msg("change of a key not taken up")
+		p.log.Warn().Err(err).Msg("key change not applied")
 	}
 }
 

@@ -163,7 +163,7 @@ func (m *Manager) Run(ctx context.Context) {
 // obtain orders one certificate until it succeeds; certmagic backs off between
 // attempts.
 func (m *Manager) obtain(ctx context.Context, name string) {
-	m.log.Info().Str("name", name).Msg("certificate asked for")
+	m.log.Info().Str("name", name).Msg("certificate requested")
 	err := m.obtainIfMissing(ctx, name)
 	if errors.Is(err, errInvalidCertificate) && ctx.Err() == nil {
 		// certmagic takes existing files for a certificate, whatever they contain.
@@ -173,7 +173,7 @@ func (m *Manager) obtain(ctx context.Context, name string) {
 		}
 	}
 	if err != nil && ctx.Err() == nil {
-		m.log.Error().Err(err).Str("name", name).Msg("certificate not obtained; restart weir to ask again")
+		m.log.Error().Err(err).Str("name", name).Msg("certificate order failed; restart weir to try again")
 	}
 }
 

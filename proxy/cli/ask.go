@@ -20,8 +20,8 @@ import (
 // adminFlags are the flags that select the admin listener of a running process.
 type adminFlags struct {
 	tlsFlags
-	Admin string `default:"127.0.0.1:9901" env:"WEIR_ADMIN" help:"Where the admin listener of a running weir is: HOST:PORT or a URL." placeholder:"HOST:PORT"`
-	Token string `env:"WEIR_ADMIN_TOKEN" help:"Its token, if it asks for one."`
+	Admin string `default:"127.0.0.1:9901" env:"WEIR_ADMIN" help:"Address of the admin listener of a running weir: HOST:PORT or a URL." placeholder:"HOST:PORT"`
+	Token string `env:"WEIR_ADMIN_TOKEN" help:"Bearer token for the admin listener."`
 }
 
 func (r adminFlags) client() admin.Client {
@@ -30,9 +30,9 @@ func (r adminFlags) client() admin.Client {
 
 // tlsFlags are the flags for an admin listener with TLS.
 type tlsFlags struct {
-	CACert string `name:"cacert" env:"WEIR_ADMIN_CACERT" help:"A file with authorities that sign its certificate, in PEM; without it those of this machine." placeholder:"FILE"`
-	Cert   string `name:"cert" env:"WEIR_ADMIN_CERT" help:"A file with the certificate to show it, in PEM, where it has a client_ca." placeholder:"FILE"`
-	Key    string `name:"key" env:"WEIR_ADMIN_KEY" help:"A file with the key of that certificate." placeholder:"FILE"`
+	CACert string `name:"cacert" env:"WEIR_ADMIN_CACERT" help:"PEM file with the authorities that sign its certificate; default: those of the system." placeholder:"FILE"`
+	Cert   string `name:"cert" env:"WEIR_ADMIN_CERT" help:"PEM file with a client certificate, required if it has a client_ca." placeholder:"FILE"`
+	Key    string `name:"key" env:"WEIR_ADMIN_KEY" help:"PEM file with the private key of that certificate." placeholder:"FILE"`
 }
 
 // Validate implements kong's hook: it checks the files.

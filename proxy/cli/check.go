@@ -12,8 +12,8 @@ import (
 type checkCommand struct {
 	File      string `arg:"" help:"The file to check."`
 	Effective bool   `help:"Print the configuration with all defaults filled in, secrets masked." xor:"what"`
-	Against   string `help:"Compare with what a running weir serves, and say what would change." placeholder:"HOST:PORT" xor:"what"`
-	Token     string `env:"WEIR_ADMIN_TOKEN" help:"The token of that weir, if it asks for one."`
+	Against   string `help:"Compare with the configuration of a running weir, and print what would change." placeholder:"HOST:PORT" xor:"what"`
+	Token     string `env:"WEIR_ADMIN_TOKEN" help:"Bearer token for its admin listener."`
 }
 
 // Run prints all problems of the file, one per line, or that there are none.

@@ -41,19 +41,19 @@ const (
 // commands are the commands of weir.
 type commands struct {
 	Run         runCommand         `cmd:"" default:"withargs" help:"Serve. SIGHUP reloads, SIGTERM drains."`
-	Check       checkCommand       `cmd:"" help:"Name every problem of a configuration file."`
-	Explain     explainCommand     `cmd:"" help:"Say what would be done with a request, and why; it takes nothing."`
-	Simulate    simulateCommand    `cmd:"" help:"Say what limits would have done with requests of an access log."`
-	Keys        keysCommand        `cmd:"" help:"Look a key up on all nodes, and reset, grant, ban or unban it."`
-	Top         topCommand         `cmd:"" help:"Show live whom limits see and refuse most, on all nodes, and ban or reset what is selected."`
-	Push        pushCommand        `cmd:"" help:"Have all nodes serve a file, or none."`
-	Rollback    rollbackCommand    `cmd:"" help:"Have all nodes serve what was pushed earlier."`
-	History     historyCommand     `cmd:"" help:"List what was pushed, by whom, and what it changed."`
+	Check       checkCommand       `cmd:"" help:"Report every problem of a configuration file."`
+	Explain     explainCommand     `cmd:"" help:"Explain what would happen to a request, and why, without taking permits."`
+	Simulate    simulateCommand    `cmd:"" help:"Replay access logs, and report what the limits would have decided."`
+	Keys        keysCommand        `cmd:"" help:"Show, reset, grant, ban or unban a key on all nodes."`
+	Top         topCommand         `cmd:"" help:"Show live which keys send most requests and are refused most, on all nodes, and ban or reset the selected one."`
+	Push        pushCommand        `cmd:"" help:"Make all nodes serve a file, or none."`
+	Rollback    rollbackCommand    `cmd:"" help:"Make all nodes serve an earlier configuration."`
+	History     historyCommand     `cmd:"" help:"List the pushed configurations, with author and changes."`
 	Schema      schemaCommand      `cmd:"" help:"Print the JSON Schema of the configuration, for editors."`
-	Healthcheck healthcheckCommand `cmd:"" help:"Ask a running weir whether it lives, for containers."`
+	Healthcheck healthcheckCommand `cmd:"" help:"Check whether a running weir is alive, for containers."`
 	Version     versionCommand     `cmd:"" help:"Print the version."`
 	Completion  completionCommand  `cmd:"" help:"Print a completion script for a shell, or the manual page."`
-	Help        helpCommand        `cmd:"" help:"Print what a command does and takes."`
+	Help        helpCommand        `cmd:"" help:"Print the help of a command."`
 
 	Print versionFlag `name:"version" help:"Print the version."`
 }

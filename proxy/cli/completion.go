@@ -8,7 +8,7 @@ import (
 )
 
 type completionCommand struct {
-	For string `arg:"" enum:"bash,zsh,fish,man" help:"bash, zsh or fish: a script that completes commands; man: a manual page."`
+	For string `arg:"" enum:"bash,zsh,fish,man" help:"bash, zsh or fish: a completion script; man: the manual page."`
 }
 
 // Help implements kong's hook: it returns the detailed help.

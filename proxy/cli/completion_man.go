@@ -26,19 +26,19 @@ func (w *commandSpec) man(version string) string {
 		first = false
 		one.synopsis(&b)
 	})
-	b.WriteString(".SH DESCRIPTION\n" + roff("weir stands in front of HTTP services and limits how many requests they get, by keys such as a client address, a header field or a phone number in a body. Counts live in the process, or in Redis, where several of them count together. Without a command it serves."))
+	b.WriteString(".SH DESCRIPTION\n" + roff("weir is a reverse proxy for HTTP services that limits request rates by keys such as the client address, a header field or a phone number in a body. Counts are kept in the process, or in Redis, where several instances share them. Without a command it serves."))
 	b.WriteString(".SH COMMANDS\n")
 	w.walk(func(one *commandSpec) {
 		if len(one.subcommands) == 0 {
 			one.manual(&b)
 		}
 	})
-	b.WriteString(".SH FILES\n.TP\n.I weir.yaml\n" + roff("The configuration, if none is named."))
+	b.WriteString(".SH FILES\n.TP\n.I weir.yaml\n" + roff("The default configuration."))
 	b.WriteString(".TP\n.I config.example.yaml\n" + roff("The configuration, if there is no weir.yaml. It shows every field with its default."))
 	b.WriteString(".SH ENVIRONMENT\n")
 	w.environment(&b)
-	b.WriteString(".SH EXIT STATUS\n.TP\n.B 0\n" + roff("The command did what it was told.") + ".TP\n.B 1\n" + roff("It could not; what went wrong stands on the standard error, or for check on the standard output.") + ".TP\n.B 2\n" + roff("The command line could not be understood."))
-	b.WriteString(".SH SIGNALS\n.TP\n.B SIGHUP\n" + roff("Read the configuration anew.") + ".TP\n.B SIGTERM\n" + roff("Take no more connections, let requests under way end, and end."))
+	b.WriteString(".SH EXIT STATUS\n.TP\n.B 0\n" + roff("The command succeeded.") + ".TP\n.B 1\n" + roff("The command failed; the error is printed on standard error, or by check on standard output.") + ".TP\n.B 2\n" + roff("The command line is invalid."))
+	b.WriteString(".SH SIGNALS\n.TP\n.B SIGHUP\n" + roff("Reload the configuration.") + ".TP\n.B SIGTERM\n" + roff("Stop accepting connections, finish requests in progress, and exit."))
 	return b.String()
 }
 

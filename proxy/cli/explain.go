@@ -19,14 +19,14 @@ import (
 
 type explainCommand struct {
 	tlsFlags
-	Method string   `arg:"" complete:"GET,HEAD,POST,PUT,PATCH,DELETE,OPTIONS" help:"The method: GET, POST ...; or, alone, the id of a request of the last minutes: what was decided about it."`
+	Method string   `arg:"" complete:"GET,HEAD,POST,PUT,PATCH,DELETE,OPTIONS" help:"The method: GET, POST ...; or, without a URL, the id of a recent request, to show what was decided about it."`
 	URL    string   `arg:"" optional:"" name:"url" help:"http://HOST/PATH, or /PATH."`
-	Config string   `short:"c" help:"The configuration; without it weir.yaml, then config.example.yaml." placeholder:"FILE" xor:"where"`
-	Admin  string   `help:"Ask a running weir in place of a file: HOST:PORT or the URL of its admin listener." placeholder:"HOST:PORT" xor:"where"`
-	Token  string   `env:"WEIR_ADMIN_TOKEN" help:"Its token, if it asks for one."`
+	Config string   `short:"c" help:"The configuration file; default: weir.yaml, then config.example.yaml." placeholder:"FILE" xor:"where"`
+	Admin  string   `help:"Ask a running weir instead of reading a file: HOST:PORT or URL of its admin listener." placeholder:"HOST:PORT" xor:"where"`
+	Token  string   `env:"WEIR_ADMIN_TOKEN" help:"Bearer token for the admin listener."`
 	Header []string `short:"H" sep:"none" help:"A header field of the request; may be given several times." placeholder:"'NAME: VALUE'"`
-	Data   *string  `short:"d" help:"The body of the request, or @FILE; @- is the standard input." placeholder:"BODY"`
-	Client string   `help:"The address that the connection comes from." placeholder:"IP" default:"127.0.0.1"`
+	Data   *string  `short:"d" help:"The body of the request, or @FILE; @- is standard input." placeholder:"BODY"`
+	Client string   `help:"The client's IP address." placeholder:"IP" default:"127.0.0.1"`
 	JSON   bool     `name:"json" help:"Print JSON."`
 }
 

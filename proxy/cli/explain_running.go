@@ -57,7 +57,7 @@ func (c explainCommand) decided(ctx context.Context, w Env) error {
 		}
 	}
 	if len(found.Decisions) == 0 {
-		return fmt.Errorf("no node remembers a request %q: its id stands in its answer as X-Request-Id and in the log, and the last some thousand are remembered", c.Method)
+		return fmt.Errorf("no node has a record of request %q: the id is in the response field X-Request-Id and in the log; only the last few thousand requests are kept", c.Method)
 	}
 	for _, d := range found.Decisions {
 		printDecision(w, d)

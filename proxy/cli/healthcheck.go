@@ -14,7 +14,7 @@ const defaultAdmin = "127.0.0.1:9901"
 
 type healthcheckCommand struct {
 	Config string        `short:"c" help:"The file that the running weir was started with." placeholder:"FILE"`
-	Admin  string        `env:"WEIR_ADMIN" help:"Where its admin listener is; without this the weir that was started with the file is found by itself, or else the file says." placeholder:"HOST:PORT"`
+	Admin  string        `env:"WEIR_ADMIN" help:"Address of its admin listener; default: the liveness socket of the weir that was started with the file, then the address in the file." placeholder:"HOST:PORT"`
 	Within time.Duration `default:"2s" help:"How long to wait for an answer."`
 }
 

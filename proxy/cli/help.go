@@ -9,7 +9,7 @@ import (
 )
 
 type helpCommand struct {
-	Command string `arg:"" optional:"" help:"The command; all are listed when not given."`
+	Command string `arg:"" optional:"" help:"The command; default: list all."`
 }
 
 // Run prints the help of a command, as --help does.

@@ -10,7 +10,7 @@ import (
 
 type historyCommand struct {
 	adminFlags
-	Generation int64 `arg:"" optional:"" help:"Show what this generation changed in the files."`
+	Generation int64 `arg:"" optional:"" help:"Show the changes of this generation."`
 }
 
 // Run lists the last 20 pushes, newest first, or shows what one changed.

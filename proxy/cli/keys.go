@@ -12,17 +12,17 @@ import (
 
 // keysCommand shows and changes the state of a key on all nodes.
 type keysCommand struct {
-	Get   keysGet   `cmd:"" help:"Say how a key stands under each limit."`
-	Reset keysReset `cmd:"" help:"Forget what is counted of a key, and end its bans."`
-	Grant keysGrant `cmd:"" help:"Give a key permits on top of what it has left."`
-	Ban   keysBan   `cmd:"" help:"Refuse a key for some time."`
-	Unban keysUnban `cmd:"" help:"End the bans of a key; what is counted stays."`
+	Get   keysGet   `cmd:"" help:"Show the state of a key under each limit."`
+	Reset keysReset `cmd:"" help:"Reset the counts of a key, and end its bans."`
+	Grant keysGrant `cmd:"" help:"Grant a key additional permits."`
+	Ban   keysBan   `cmd:"" help:"Ban a key for some time."`
+	Unban keysUnban `cmd:"" help:"End the bans of a key; its counts stay."`
 }
 
 // keyArgs are the arguments that select a key.
 type keyArgs struct {
 	adminFlags
-	Pairs []string `arg:"" name:"key=value" help:"The key, by its name in the configuration, and what a request would carry: phone=+8613800138000; each part of one that is joined. The value may be id:... as shown by get and top."`
+	Pairs []string `arg:"" name:"key=value" help:"The name of the key in the configuration, and a value as in a request: phone=+8613800138000; for a joined key one argument for each part. The value may be id:..., as shown by get and top."`
 	Route string   `help:"Only limits of this route." placeholder:"NAME"`
 	Limit string   `help:"Only limits of this name." placeholder:"NAME"`
 	JSON  bool     `name:"json" help:"Print JSON."`
@@ -81,7 +81,7 @@ func (c keysGet) Run(ctx context.Context, w Env) error {
 
 // reasonFlag is the flag for the reason of a change.
 type reasonFlag struct {
-	Reason string `help:"Why, for the audit trail." placeholder:"TEXT"`
+	Reason string `help:"Reason, for the audit trail." placeholder:"TEXT"`
 }
 
 type keysReset struct {
@@ -97,7 +97,7 @@ func (c keysReset) Run(ctx context.Context, w Env) error {
 type keysGrant struct {
 	keyArgs
 	reasonFlag
-	Permits int64 `required:"" help:"How many; a key never has more than its limit." placeholder:"N"`
+	Permits int64 `required:"" help:"Number of permits; a key never has more than its limit." placeholder:"N"`
 }
 
 // Run grants permits.
@@ -108,7 +108,7 @@ func (c keysGrant) Run(ctx context.Context, w Env) error {
 type keysBan struct {
 	keyArgs
 	reasonFlag
-	For string `required:"" help:"For how long: 15m, 1h, 7d." placeholder:"DURATION"`
+	For string `required:"" help:"Duration: 15m, 1h, 7d." placeholder:"DURATION"`
 }
 
 // Run bans the key.

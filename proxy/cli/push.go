@@ -10,9 +10,9 @@ import (
 
 type pushCommand struct {
 	adminFlags
-	File   string `arg:"" help:"The file that all nodes are to serve, with what it includes and the files of its lists."`
-	DryRun bool   `help:"Ask all nodes whether they could serve it, and change nothing."`
-	Author string `help:"Who pushes, for the history; the user and the machine when not given."`
+	File   string `arg:"" help:"The file to serve; included files and list files are sent with it."`
+	DryRun bool   `help:"Ask all nodes whether they can serve the file, and change nothing."`
+	Author string `help:"Author, for the history; default: user and host name."`
 }
 
 // Run makes all nodes serve a file, or none, and prints the changes.

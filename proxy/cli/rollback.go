@@ -8,8 +8,8 @@ import (
 
 type rollbackCommand struct {
 	adminFlags
-	Generation int64  `arg:"" optional:"" help:"The generation to go back to, as weir history lists it; the one before when not given."`
-	Author     string `help:"Who goes back, for the history; the user and the machine when not given."`
+	Generation int64  `arg:"" optional:"" help:"The generation to restore, as listed by weir history; default: the previous one."`
+	Author     string `help:"Author, for the history; default: user and host name."`
 }
 
 // Run makes all nodes serve the configuration of an earlier generation, as a

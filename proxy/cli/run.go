@@ -15,8 +15,8 @@ import (
 )
 
 type runCommand struct {
-	Config string `short:"c" help:"The configuration; without it weir.yaml, then config.example.yaml." placeholder:"FILE"`
-	Level  string `name:"log-level" default:"info" enum:"debug,info,warn,error" help:"The least that is logged; warn leaves out the line of each request, unless access_log.file is set."`
+	Config string `short:"c" help:"The configuration file; default: weir.yaml, then config.example.yaml." placeholder:"FILE"`
+	Level  string `name:"log-level" default:"info" enum:"debug,info,warn,error" help:"Minimum log level; warn omits the access log, unless access_log.file is set."`
 }
 
 // Run serves until ctx is done, then drains.

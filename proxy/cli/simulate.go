@@ -13,13 +13,13 @@ import (
 )
 
 type simulateCommand struct {
-	Logs    []string `arg:"" name:"log" help:"Access logs, gzipped or not, in any order; - is the standard input."`
-	Config  string   `short:"c" help:"The configuration; without it weir.yaml, then config.example.yaml." placeholder:"FILE"`
-	Compare string   `help:"Another configuration, to be compared with the first." placeholder:"FILE"`
-	Format  string   `default:"auto" enum:"auto,json,combined,common" help:"How lines are written: auto, json, combined or common."`
-	Field   []string `sep:"none" help:"Which field of a JSON line tells WHAT: uri, client, header:X-Phone, json:/phone or the name of a key; may be given several times." placeholder:"WHAT=NAME"`
-	Host    string   `help:"The host of requests whose log does not tell it." placeholder:"NAME"`
-	Top     int      `default:"5" help:"How many of the most refused keys to name, of each limit." placeholder:"N"`
+	Logs    []string `arg:"" name:"log" help:"Access logs, gzipped or not, in any order; - is standard input."`
+	Config  string   `short:"c" help:"The configuration file; default: weir.yaml, then config.example.yaml." placeholder:"FILE"`
+	Compare string   `help:"A second configuration to compare with." placeholder:"FILE"`
+	Format  string   `default:"auto" enum:"auto,json,combined,common" help:"Log format: auto, json, combined or common."`
+	Field   []string `sep:"none" help:"Field of JSON lines that holds WHAT: uri, client, header:X-Phone, json:/phone or the name of a key; may be given several times." placeholder:"WHAT=NAME"`
+	Host    string   `help:"Host of requests, for logs without one." placeholder:"NAME"`
+	Top     int      `default:"5" help:"Number of most refused keys to list for each limit." placeholder:"N"`
 	JSON    bool     `name:"json" help:"Print JSON." xor:"form"`
 	HTML    string   `name:"html" help:"Write one HTML page with charts." placeholder:"FILE" xor:"form"`
 }

@@ -16,9 +16,9 @@ type topCommand struct {
 	adminFlags
 	Route   string        `help:"Only keys of limits of this route." placeholder:"NAME"`
 	Limit   string        `help:"Only keys of limits of this name." placeholder:"NAME"`
-	Minutes int           `default:"15" help:"Count keys over the last so many minutes: 1 to 15." placeholder:"N"`
-	Every   time.Duration `default:"2s" help:"How often to look again." placeholder:"DURATION"`
-	Once    bool          `help:"Print it once, as plain text, and end."`
+	Minutes int           `default:"15" help:"Count keys over the last N minutes, 1 to 15." placeholder:"N"`
+	Every   time.Duration `default:"2s" help:"Refresh interval." placeholder:"DURATION"`
+	Once    bool          `help:"Print once as plain text, and exit."`
 }
 
 // minInterval is the shortest allowed refresh interval.

@@ -11,44 +11,44 @@ import (
 )
 
 const (
-	// reloadLockTimeout is how long a node waits for its turn to reload.
+	// reloadLockTimeout is how long a node waits for the reload lock.
 	reloadLockTimeout = 10 * time.Second
-	// reloadLockLease is how long a turn may last: a node that dies in the middle of
-	// its own does not keep the others waiting any longer.
+	// reloadLockLease is the lease of the reload lock: a node that dies during its
+	// reload does not block the others for longer.
 	reloadLockLease = 5 * time.Second
 )
 
 var (
-	// ErrAlone says that the other nodes could not be asked, because Redis
-	// could not.
+	// ErrAlone reports that the other nodes could not be reached, because Redis
+	// is unreachable.
 	ErrAlone = errors.New("cluster unavailable")
-	// ErrBusy says that other nodes did not end their reload in time, or came
-	// first while this one was held up in its own.
+	// ErrBusy reports that another node held the reload lock for too long, or
+	// published first while this node was delayed.
 	ErrBusy = errors.New("another node is reloading")
-	// ErrBehind says that the others have taken up another configuration while
-	// this node could not ask Redis about its own.
+	// ErrBehind reports that the other nodes have loaded a newer configuration
+	// while this node could not reach Redis.
 	ErrBehind = errors.New("the other nodes have moved on")
 )
 
-// Assume notes what this node serves, and under which number, without anybody having been asked: what it
-// has read at its start, while Redis is away.
+// Assume sets the configuration that this node serves, and its number, without asking Redis: at a start
+// while Redis is unreachable.
 func (n *Node) Assume(hash string, number int64) {
 	n.serving.Store(&servedConfig{number: number, hash: hash, alone: true})
 }
 
-// Agree calls swap with the number of c, while no other node is between knowing
-// such a number and serving it, and makes the limits of c the definitions in
-// Redis. All nodes that take up one configuration get the same number, its
-// generation, and every other configuration a higher one (compare and set).
+// Agree assigns a number, the generation, to c and calls swap with it while
+// this node holds the reload lock, and publishes the limits of c in Redis. All
+// nodes that load the same configuration get the same number, and each other
+// configuration a higher one (compare and set).
 //
-// swap is called at most once. When Redis cannot be asked, it is called all the
-// same, with the next number that this node would give, and the error wraps
-// ErrAlone: an operator must be able to mend a configuration while Redis is away.
-// When it is not this node's turn in time, or its turn is over before it has
-// published, swap is not called, nothing is written, and the error wraps ErrBusy.
+// swap is called at most once. If Redis is unreachable, it is still called, with
+// the next number that this node would assign, and the error wraps ErrAlone: an
+// operator must be able to fix a configuration while Redis is down. If the lock
+// cannot be acquired in time, or is lost before publishing, swap is not called,
+// nothing is written, and the error wraps ErrBusy.
 //
-// Agreeing once more on what was taken up alone is how a node returns. If the
-// others serve something newer then, nothing happens either and the error wraps
+// After ErrAlone, a node calls Agree again when Redis is back. If the other
+// nodes serve something newer by then, nothing is changed and the error wraps
 // ErrBehind.
 func (n *Node) Agree(ctx context.Context, c *config.Config, swap func(number int64)) error {
 	ctx, cancel := context.WithTimeout(ctx, reloadLockTimeout)
@@ -86,7 +86,7 @@ func (n *Node) Agree(ctx context.Context, c *config.Config, swap func(number int
 	return nil
 }
 
-// alone takes up a configuration without the others.
+// alone loads a configuration without the other nodes.
 func (n *Node) alone(hash string, swap func(number int64), err error) error {
 	now := n.serving.Load()
 	number := max(now.number, 1) + 1
@@ -98,13 +98,13 @@ func (n *Node) alone(hash string, swap func(number int64), err error) error {
 	return fmt.Errorf("%w: %w", ErrAlone, err)
 }
 
-// repeated reports whether a configuration with that hash is taken up for a
-// second time, because Redis could not be asked the first time.
+// repeated reports whether a configuration with that hash is loaded again
+// because Redis was unreachable the first time.
 func (s *servedConfig) repeated(hash string) bool { return s.alone && s.hash == hash && s.agreed > 0 }
 
-// seen is the number upon which a configuration with that hash is built: the
-// one in Redis, for one that is new; the last one that was known of, for one
-// that was taken up without Redis.
+// seen returns the number that the compare and set expects: the one in Redis
+// for a new configuration, the last known one for a configuration that was
+// loaded without Redis.
 func (n *Node) seen(ctx context.Context, hash string) (int64, error) {
 	if now := n.serving.Load(); now.repeated(hash) {
 		return now.agreed, nil
@@ -112,9 +112,9 @@ func (n *Node) seen(ctx context.Context, hash string) (int64, error) {
 	return n.Number(ctx)
 }
 
-// numbered asks under which number a configuration is known, and makes it known
-// under the next, with its limits, when it is not the one taken up last and seen
-// still is the last number.
+// numbered returns the number of a configuration. If it is not the current one,
+// and seen is still the current number, it is published with its limits under
+// the next number.
 func (n *Node) numbered(ctx context.Context, c *config.Config, seen int64) (int64, error) {
 	keys := []string{n.prefix + "config", n.prefix + "limits", n.prefix + "removed"}
 	args := append([]any{c.Hash, n.id, seen, configTTL.Milliseconds(), n.source}, defining(c)...)
@@ -139,7 +139,7 @@ func (n *Node) numbered(ctx context.Context, c *config.Config, seen int64) (int6
 	return 0, fmt.Errorf("%w: generation %d came before this one", ErrBusy, reply[1])
 }
 
-// fallBehind notes that the others serve something newer.
+// fallBehind records that the other nodes serve something newer.
 func (n *Node) fallBehind() {
 	now := *n.serving.Load()
 	now.behind = true

@@ -14,33 +14,33 @@ import (
 
 // The kinds of alerts.
 const (
-	KindRefused = "refused" // a limit has refused many requests within a minute
-	KindUsed    = "used"    // a key has used most of a limit
+	KindRefused = "refused" // a limit refused many requests within a minute
+	KindUsed    = "used"    // a key used most of a limit
 )
 
-// An Alert is what a webhook is told. Keys are told by their hash, and masked.
+// An Alert is the message to a webhook. It holds the masked key and its hash,
+// never the key.
 type Alert struct {
-	ID     string    `json:"id"` // the same each time that it is sent
+	ID     string    `json:"id"` // stable across retries
 	Kind   string    `json:"kind"`
-	Text   string    `json:"text"` // the whole of it, for people
+	Text   string    `json:"text"` // the alert as a sentence
 	Route  string    `json:"route"`
 	Limit  string    `json:"limit"`
-	Window string    `json:"window,omitempty"` // of the rate that is used
+	Window string    `json:"window,omitempty"` // window of the rate
 	At     time.Time `json:"at"`
 	Count  int64     `json:"count"` // requests refused, or permits used
-	Of     int64     `json:"of"`    // how many it takes for an alert, or the count of the rate
+	Of     int64     `json:"of"`    // threshold, or count of the rate
 	Key    string    `json:"key,omitempty"`
 	Masked string    `json:"masked,omitempty"`
 }
 
-// subject is what the alert is about: of alerts on the same one is sent, and then
-// none for a while.
+// subject identifies what the alert is about: alerts with the same subject are
+// deduplicated for a while.
 func (a Alert) subject() string {
 	return strings.Join([]string{a.Kind, a.Route, a.Limit, a.Window}, ":")
 }
 
-// findAlerts are the alerts that the reports of one minute give reason to, in a fixed
-// order.
+// findAlerts returns the alerts for the reports of one minute, in a fixed order.
 func findAlerts(rules config.Alerts, reports []minuteReport, at time.Time) []Alert {
 	refused, near := map[proxy.Series]int64{}, map[string]proxy.Near{}
 	for _, r := range reports {

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// memoryAlerts is the alert queue of a process that shares nothing.
+// memoryAlerts is the alert queue of a single process.
 type memoryAlerts struct {
 	mu     sync.Mutex           // guards what follows
-	raised map[string]time.Time // by subject: until when it is not raised again
+	raised map[string]time.Time // by subject: time until which it is not raised again
 	queue  []Alert
 }
 
@@ -47,6 +47,6 @@ func (b *memoryAlerts) next(context.Context) (queuedAlert, bool, error) {
 func (b *memoryAlerts) done(context.Context, Term, queuedAlert) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.queue = b.queue[1:] // only the task takes any out
+	b.queue = b.queue[1:] // only the task removes any
 	return nil
 }

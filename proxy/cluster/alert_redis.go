@@ -18,7 +18,7 @@ var (
 	doneScript string
 )
 
-// redisAlerts is the alertQueue that the nodes of a cluster share.
+// redisAlerts is the alert queue of a cluster.
 type redisAlerts struct {
 	fence  fence
 	prefix string

@@ -13,46 +13,45 @@ import (
 )
 
 const (
-	// alarmEvery is the pause between two looks at what is reported.
+	// alertInterval is the pause between two runs of the task.
 	alertInterval = 2 * time.Second
-	// maxQueuedAlerts is how many alerts wait to be sent; more are lost.
+	// maxQueuedAlerts is the length of the queue; more alerts are dropped.
 	maxQueuedAlerts = 100
-	// alertLifetime is for how long an alert that the webhook does not take is sent
-	// again and again.
+	// alertLifetime is how long sending an alert is retried.
 	alertLifetime = time.Hour
-	// minBackoff and maxBackoff bound the pause after a failure; it doubles.
+	// minBackoff and maxBackoff bound the exponential backoff after a failure.
 	minBackoff, maxBackoff = time.Second, time.Minute
 )
 
-// The results of an alert.
+// The results of an attempt to send an alert.
 const (
 	Sent    = "sent"
-	Failed  = "failed"  // it will be sent again
-	Dropped = "dropped" // it will not: the webhook wants none of it, or not in time, or the queue was full
+	Failed  = "failed"  // will be retried
+	Dropped = "dropped" // will not be retried: rejected by the webhook, too old, or the queue was full
 )
 
-// An alertQueue is where alerts wait to be sent.
+// An alertQueue holds alerts to be sent.
 type alertQueue interface {
-	// raise puts a in, unless the same was put in less than repeat ago; full says
-	// that there was no room.
+	// raise queues a, unless an alert with the same subject was raised less than
+	// repeat ago; full reports a full queue.
 	raise(ctx context.Context, t Term, a Alert, repeat time.Duration) (raised, full bool, err error)
-	// next is the one to be sent next; false if there is none.
+	// next returns the first alert; false if there is none.
 	next(ctx context.Context) (queuedAlert, bool, error)
-	// done takes one out.
+	// done removes an alert.
 	done(ctx context.Context, t Term, l queuedAlert) error
 }
 
-// A queuedAlert is an alert as it stands in the queue.
+// A queuedAlert is an alert in the queue.
 type queuedAlert struct {
 	Alert
 	text string
 }
 
-// An Alerter tells a webhook of limits that are used up, once for all nodes. It
-// goes by what the nodes report for the statistics, so it costs no request
-// anything. An alert is raised once in the configured time for each limit; it is
-// sent until the webhook has taken it. A leader that dies between sending one and
-// noting that makes the next one send it again, under the same id.
+// An Alerter sends alerts about exhausted limits to a webhook, once for all
+// nodes. It uses the reports for the statistics, so it adds no cost to requests.
+// For each limit an alert is raised at most once in the configured time, and sent
+// until the webhook accepts it (at least once: if a leader dies after sending,
+// the next leader sends it again, with the same id).
 type Alerter struct {
 	store statisticsStore
 	queue alertQueue
@@ -60,22 +59,22 @@ type Alerter struct {
 	hook  *hook
 	done  func(a Alert, result string, err error)
 
-	pause time.Duration // after the last failure; 0 after none
-	after time.Time     // when it may be sent again
+	pause time.Duration // current backoff; 0 after a success
+	after time.Time     // time of the next attempt
 }
 
-// AlerterOptions say what an Alerter goes by and whom it tells.
+// AlerterOptions configure an Alerter.
 type AlerterOptions struct {
 	Statistics *Statistics
-	Client     redis.UniversalClient // nil for a process that shares nothing
+	Client     redis.UniversalClient // nil for a single process
 	Prefix     string
-	Rules      func() config.Alerts // asked at each run: a reload may change them
-	// Done is called with what became of an attempt to send an alert: Sent, Failed
-	// or Dropped.
+	Rules      func() config.Alerts // called at each run: a reload may change them
+	// Done is called with the result of each attempt to send an alert: Sent,
+	// Failed or Dropped.
 	Done func(a Alert, result string, err error)
 }
 
-// NewAlerter makes an Alerter. It sends nothing before its Task runs.
+// NewAlerter returns an Alerter. It sends nothing before its Task runs.
 func NewAlerter(o AlerterOptions) *Alerter {
 	a := &Alerter{store: o.Statistics.store, rules: o.Rules, hook: newHook(), done: o.Done}
 	if o.Client == nil {
@@ -86,7 +85,7 @@ func NewAlerter(o AlerterOptions) *Alerter {
 	return a
 }
 
-// Task looks at what is reported and sends what is to be told.
+// Task returns the leader task that raises and sends alerts.
 func (a *Alerter) Task() Task { return Task{Name: "alerts", Every: alertInterval, Run: a.run} }
 
 func (a *Alerter) run(ctx context.Context, t Term) (string, error) {
@@ -105,7 +104,7 @@ func (a *Alerter) run(ctx context.Context, t Term) (string, error) {
 	return fmt.Sprintf("raised %d, sent %d", raised, sent), err
 }
 
-// raise puts what this minute and the one before give reason to into the queue.
+// raise queues the alerts of the current and the previous minute.
 func (a *Alerter) raise(ctx context.Context, t Term, rules config.Alerts) (raised int, err error) {
 	now, err := a.store.now(ctx)
 	if err != nil {
@@ -131,10 +130,10 @@ func (a *Alerter) raise(ctx context.Context, t Term, rules config.Alerts) (raise
 	return raised, nil
 }
 
-// errFull says that there were too many alerts at a time.
+// errFull reports that the queue of alerts is full.
 var errFull = errors.New("queue of alerts is full")
 
-// send sends what waits, until one fails.
+// send sends the queued alerts, until one fails.
 func (a *Alerter) send(ctx context.Context, t Term, rules config.Alerts) (sent int, err error) {
 	for ctx.Err() == nil && !time.Now().Before(a.after) {
 		l, found, err := a.queue.next(ctx)
@@ -168,8 +167,7 @@ func (a *Alerter) send(ctx context.Context, t Term, rules config.Alerts) (sent i
 	return sent, nil
 }
 
-// backOff puts off the next attempt: twice as long after each failure, and by chance,
-// so that receivers are not met by all Weirs at once.
+// backOff delays the next attempt: exponential backoff with jitter.
 func (a *Alerter) backOff() {
 	a.pause = min(max(2*a.pause, minBackoff), maxBackoff)
 	a.after = time.Now().Add(a.pause/2 + rand.N(a.pause/2))

@@ -11,13 +11,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// replyPollInterval is how often a node that asks looks for replies.
+// replyPollInterval is how often a node polls for replies to its question.
 const replyPollInterval = 10 * time.Millisecond
 
-// Ask asks all other nodes that live, and returns what each says, by the nodes' ids
-// (scatter-gather). It waits for two seconds at most: a node that was silent is among the
-// replies, and has said nothing. An error says that Redis could not be asked, and then
-// nobody was.
+// Ask sends a question to all other live nodes and returns their replies, ordered by node
+// id (scatter-gather). It waits at most two seconds; a node that did not reply is listed
+// with an empty reply. An error means that Redis was unreachable and no node was asked.
 func (n *Node) Ask(ctx context.Context, q Question) ([]Reply, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -45,7 +44,7 @@ func (n *Node) Ask(ctx context.Context, q Question) ([]Reply, error) {
 	return n.collectReplies(ctx, one.ID, silent), nil
 }
 
-// others are the ids of all nodes that live but this one.
+// others returns the ids of all other live nodes.
 func (n *Node) others(ctx context.Context) (map[string]bool, error) {
 	members, err := n.Nodes(ctx)
 	if err != nil {
@@ -60,7 +59,7 @@ func (n *Node) others(ctx context.Context) (map[string]bool, error) {
 	return ids, nil
 }
 
-// collectReplies takes replies until nobody is silent, or ctx is done.
+// collectReplies receives replies until all nodes have replied, or ctx is done.
 func (n *Node) collectReplies(ctx context.Context, id string, silent map[string]bool) []Reply {
 	poll := time.NewTicker(replyPollInterval)
 	defer poll.Stop()
@@ -69,7 +68,7 @@ func (n *Node) collectReplies(ctx context.Context, id string, silent map[string]
 		packed, err := n.rdb.LPop(ctx, n.replies(id)).Result()
 		if err == nil {
 			r, err := unpack(packed)
-			if err == nil && silent[r.Node] { // one that has come since is heard the next time
+			if err == nil && silent[r.Node] { // ignore nodes that joined after the question
 				delete(silent, r.Node)
 				all = append(all, Reply{Answer{r.Node, r.Said}, r.Seen})
 			}
@@ -86,7 +85,7 @@ func (n *Node) collectReplies(ctx context.Context, id string, silent map[string]
 	return sortReplies(all)
 }
 
-// Answer answers what other nodes ask, until ctx is done.
+// Answer answers the questions of other nodes, until ctx is done.
 func (n *Node) Answer(ctx context.Context, see func(ctx context.Context, q Question) Seen) {
 	heard := n.rdb.Subscribe(ctx, n.questions())
 	defer heard.Close()
@@ -104,7 +103,7 @@ func (n *Node) Answer(ctx context.Context, see func(ctx context.Context, q Quest
 	}
 }
 
-// reply answers one question of another node. What cannot be read is none.
+// reply answers one question of another node. Unreadable questions are ignored.
 func (n *Node) reply(ctx context.Context, m *redis.Message, see func(ctx context.Context, q Question) Seen) {
 	var one questionMessage
 	if len(m.Payload) > maxQuestionBytes || json.Unmarshal([]byte(m.Payload), &one) != nil || one.ID == "" || one.Node == n.id {
@@ -114,15 +113,16 @@ func (n *Node) reply(ctx context.Context, m *redis.Message, see func(ctx context
 	defer cancel()
 	packed, err := n.truncatedReply(ctx, one.Question, see)
 	if err != nil {
-		return // the other one says that this node was silent
+		return // the other node reports no reply from this node
 	}
 	pipe := n.rdb.TxPipeline()
 	pipe.RPush(ctx, n.replies(one.ID), packed)
 	pipe.PExpire(ctx, n.replies(one.ID), replyTTL)
-	_, _ = pipe.Exec(ctx) // or this node was silent
+	_, _ = pipe.Exec(ctx) // on failure the other node reports no reply from this node
 }
 
-// truncatedReply is the reply to q, or to less than q when that is too long.
+// truncatedReply returns the reply to q, or to a smaller question if the reply
+// is too long.
 func (n *Node) truncatedReply(ctx context.Context, q Question, see func(ctx context.Context, q Question) Seen) ([]byte, error) {
 	for cut := false; ; cut = true {
 		r := replyMessage{n.id, agreed, see(ctx, q)}
@@ -139,8 +139,8 @@ func (n *Node) truncatedReply(ctx context.Context, q Question, see func(ctx cont
 	}
 }
 
-// questions is where nodes hear what they are asked.
+// questions returns the channel for questions.
 func (n *Node) questions() string { return n.prefix + "questions" }
 
-// replies is where those to one question lie.
+// replies returns the key of the replies to a question.
 func (n *Node) replies(id string) string { return n.prefix + "replies:" + id }

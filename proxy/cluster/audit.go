@@ -14,47 +14,48 @@ import (
 )
 
 const (
-	// AuditKept is how long it is known what operators did, and MostAudited how many
-	// entries of that there are at a time; beyond it the oldest go. An entry takes some
-	// 400 bytes, and never more than 4 KB.
+	// AuditKept is how long audit entries are kept, and MostAudited how many; beyond
+	// that the oldest are deleted. An entry takes some 400 bytes, and at most 4 KB.
 	AuditKept   = 30 * 24 * time.Hour
 	MostAudited = 20_000
-	// maxAuditText is how many bytes of each text are kept, and maxAuditNames of how many limits.
+	// maxAuditText is the maximum length of each text in bytes, and maxAuditNames the maximum
+	// number of limits in an entry.
 	maxAuditText  = 500
 	maxAuditNames = 50
-	// maxUnwritten is how many entries wait for Redis; more are in the log only.
+	// maxUnwritten is how many entries are kept while Redis is unreachable; more
+	// are in the log only.
 	maxUnwritten = 1000
-	// maxAuditPage is how many entries are read at a time.
+	// maxAuditPage is the maximum number of entries in a page.
 	maxAuditPage = 500
 )
 
-// An AuditEntry is what one operator did.
+// An AuditEntry records one action of an operator.
 type AuditEntry struct {
-	ID   string    `json:"id,omitempty"` // orders entries; given by the audit trail
+	ID   string    `json:"id,omitempty"` // assigned by the audit trail, ascending
 	At   time.Time `json:"at"`
 	Node string    `json:"node"`
 	// Who is the name of the operator's token, or local.
 	Who string `json:"who"`
-	// Address is that of the operator's connection.
+	// Address is the remote address of the operator's connection.
 	Address string `json:"address,omitempty"`
-	// Action is what was done: reset, grant, ban or unban of a key; reload, push or
-	// rollback of the configuration.
+	// Action is reset, grant, ban or unban for a key; reload, push or rollback for
+	// the configuration.
 	Action string `json:"action"`
-	// Of keys: how they are shown, what the log calls them, and which limits were
-	// changed, as ROUTE.LIMIT. Never a value.
+	// For keys: the masked key, its hash in the log, and the changed limits as
+	// ROUTE.LIMIT. The key itself is never recorded.
 	Masked  string   `json:"masked,omitempty"`
 	Hash    string   `json:"hash,omitempty"`
 	Limits  []string `json:"limits,omitempty"`
 	For     string   `json:"for,omitempty"`
 	Permits int64    `json:"permits,omitempty"`
-	// OneNode says that it was done on that node alone.
+	// OneNode is true for a change that was made on that node only.
 	OneNode bool   `json:"one_node,omitempty"`
-	Detail  string `json:"detail,omitempty"` // of what is not done to a key
-	Reason  string `json:"reason,omitempty"` // as the operator gives it
-	Error   string `json:"error,omitempty"`  // why it was not done
+	Detail  string `json:"detail,omitempty"` // for actions on the configuration
+	Reason  string `json:"reason,omitempty"` // given by the operator
+	Error   string `json:"error,omitempty"`  // set if the action failed
 }
 
-// AuditOf is the entry of a change of a key; err is why it was not made.
+// AuditOf returns the entry for a change of a key; err is set if it failed.
 func AuditOf(who string, c proxy.KeyChange, r proxy.KeyResult, err error) AuditEntry {
 	e := AuditEntry{Who: who, Action: string(c.Action), Permits: c.Permits, Reason: c.Reason}
 	if c.Action == proxy.KeyBan {
@@ -74,22 +75,22 @@ func AuditOf(who string, c proxy.KeyChange, r proxy.KeyResult, err error) AuditE
 	return e
 }
 
-// An AuditPage is a part of what operators did, the last first.
+// An AuditPage is a page of audit entries, newest first.
 type AuditPage struct {
 	Entries []AuditEntry `json:"entries"`
-	Next    string       `json:"next,omitempty"` // what to go on from; empty at the end
+	Next    string       `json:"next,omitempty"` // cursor for the next page; empty at the end
 }
 
-// An auditStore is where entries lie.
+// An auditStore stores audit entries.
 type auditStore interface {
 	write(ctx context.Context, e AuditEntry) error
-	// page is at most n entries, the last first, that came before the one with that id;
-	// an empty id is the end.
+	// page returns at most n entries before the one with that id, newest first; an
+	// empty id starts with the newest.
 	page(ctx context.Context, before string, n int) ([]AuditEntry, error)
 }
 
-// An Audit is the trail of what operators did: in the log, and for AuditKept where all
-// nodes can read it. It is safe for concurrent use.
+// An Audit is the audit trail: each action of an operator is logged, and stored for
+// AuditKept where all nodes can read it. It is safe for concurrent use.
 type Audit struct {
 	node  string
 	log   func(AuditEntry)
@@ -100,8 +101,8 @@ type Audit struct {
 	writing   bool
 }
 
-// NewAudit makes the trail of a node of a cluster, or, when rdb is nil, of a process
-// that shares nothing. Each entry is given to log first.
+// NewAudit returns the audit trail of a node of a cluster or, if rdb is nil, of a
+// single process. Each entry is passed to log first.
 func NewAudit(rdb redis.UniversalClient, prefix, node string, log func(AuditEntry)) *Audit {
 	a := &Audit{node: node, log: log}
 	if rdb == nil {
@@ -112,8 +113,8 @@ func NewAudit(rdb redis.UniversalClient, prefix, node string, log func(AuditEntr
 	return a
 }
 
-// Record writes e down, with the time and this node. An error says that only the log has
-// it by now; it is written with the next one, or by Flush.
+// Record adds the time and this node to e, and stores it. After an error the entry is
+// only in the log; it is stored with the next one, or by Flush.
 func (a *Audit) Record(ctx context.Context, e AuditEntry) error {
 	e.ID, e.At, e.Node = "", time.Now().UTC().Truncate(time.Millisecond), a.node
 	e = e.bounded()
@@ -126,8 +127,8 @@ func (a *Audit) Record(ctx context.Context, e AuditEntry) error {
 	return a.Flush(ctx)
 }
 
-// Flush writes what could not be written before, in order. Whoever comes while another
-// is writing leaves it to that one.
+// Flush stores the entries that could not be stored before, in order. It returns at
+// once if another call is doing that.
 func (a *Audit) Flush(ctx context.Context) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -150,8 +151,8 @@ func (a *Audit) Flush(ctx context.Context) error {
 	return nil
 }
 
-// Page is what operators did before the entry with that id, the last first; an empty id
-// begins at the end. It has n entries at most, and 500 whatever n is.
+// Page returns at most n (and at most 500) entries before the one with that id, newest
+// first; an empty id starts with the newest.
 func (a *Audit) Page(ctx context.Context, before string, n int) (AuditPage, error) {
 	n = min(max(n, 1), maxAuditPage)
 	entries, err := a.store.page(ctx, before, n+1)
@@ -165,7 +166,7 @@ func (a *Audit) Page(ctx context.Context, before string, n int) (AuditPage, erro
 	return p, nil
 }
 
-// bounded is e with no text longer than may be kept.
+// bounded truncates the texts of e.
 func (e AuditEntry) bounded() AuditEntry {
 	for _, text := range []*string{&e.Who, &e.Address, &e.Action, &e.Masked, &e.Hash, &e.Detail, &e.Reason, &e.Error} {
 		if len(*text) > maxAuditText {

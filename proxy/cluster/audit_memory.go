@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// memoryAudit is the audit trail of a process that shares nothing: it ends with that.
+// memoryAudit stores the audit trail of a single process in memory.
 type memoryAudit struct {
 	mu      sync.Mutex // guards what follows
 	last    int64      // id of the last entry

@@ -15,13 +15,13 @@ import (
 //go:embed audit.lua
 var auditScript string
 
-// errAuditID says that a page was to begin at an entry that is none.
+// errAuditID reports an invalid cursor.
 var errAuditID = errors.New("not the id of an audit entry")
 
-// streamID is what Redis calls an entry of a stream.
+// streamID matches the id of an entry of a Redis stream.
 var streamID = regexp.MustCompile(`^[0-9]{1,15}-[0-9]{1,15}$`)
 
-// redisAudit is the audit trail that the nodes of a cluster share.
+// redisAudit stores the audit trail of a cluster in a Redis stream.
 type redisAudit struct {
 	rdb   redis.UniversalClient
 	key   string
@@ -32,8 +32,8 @@ func newRedisAudit(rdb redis.UniversalClient, prefix string) *redisAudit {
 	return &redisAudit{rdb, prefix + ":{cluster}:audit", redis.NewScript(auditScript)}
 }
 
-// write implements auditStore. The time of an entry is that of the node on which it was
-// done, and its place in the stream that at which Redis heard of it.
+// write implements auditStore. The time of an entry is the time on its node; its
+// position in the stream is the order of arrival.
 func (r *redisAudit) write(ctx context.Context, e AuditEntry) error {
 	text, err := json.Marshal(e)
 	if err != nil {

@@ -11,20 +11,20 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// A Definition is what a limit is in the configuration taken up last.
+// A Definition describes a limit of the current configuration.
 type Definition struct {
 	Rates     []string `json:"rates"` // COUNT/WINDOW
 	Algorithm string   `json:"algorithm"`
 	Burst     int64    `json:"burst,omitempty"`
 	Scope     string   `json:"scope"`              // overall or per_client
-	Distinct  string   `json:"distinct,omitempty"` // the key whose values are counted
+	Distinct  string   `json:"distinct,omitempty"` // the key whose distinct values are counted
 	Steps     []string `json:"steps,omitempty"`    // of a cooldown
-	Redisson  string   `json:"redisson,omitempty"` // name of the limiter that counts instead
+	Redisson  string   `json:"redisson,omitempty"` // name of the shared Redisson limiter
 }
 
-// Define is what the limits of a configuration are, by ROUTE.LIMIT. Limits that
-// are off are there too: what was counted for them is wanted when they are on
-// again.
+// Define returns the definitions of the limits of a configuration, by
+// ROUTE.LIMIT. Limits in mode off are included: their counts are kept for when
+// they are enabled again.
 func Define(c *config.Config) map[string]Definition {
 	all := map[string]Definition{}
 	for _, route := range c.Routes {
@@ -45,7 +45,7 @@ func Define(c *config.Config) map[string]Definition {
 	return all
 }
 
-// Limits are the definitions of the configuration taken up last, by ROUTE.LIMIT.
+// Limits returns the definitions of the current configuration, by ROUTE.LIMIT.
 func (n *Node) Limits(ctx context.Context) (map[string]Definition, error) {
 	texts, err := n.rdb.HGetAll(ctx, n.prefix+"limits").Result()
 	if err != nil {
@@ -62,14 +62,14 @@ func (n *Node) Limits(ctx context.Context) (map[string]Definition, error) {
 	return all, nil
 }
 
-// defining are the arguments by which a script writes definitions.
+// defining returns the arguments with which a script stores the definitions.
 func defining(c *config.Config) []any {
 	all := Define(c)
 	var args []any
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		b, err := json.Marshal(all[name])
 		if err != nil {
-			panic(err) // texts and numbers always can be written
+			panic(err) // strings and numbers can always be marshalled
 		}
 		args = append(args, name, b)
 	}

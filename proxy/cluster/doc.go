@@ -1,10 +1,11 @@
-// Package cluster makes several proxies behave as one: each knows which others
-// there are and what they serve, and they take up a new configuration one after
-// the other, all under the same number.
+// Package cluster coordinates several proxies through Redis: membership, a
+// common configuration with a common generation number, pushes, leader
+// election, statistics, alerts and the audit trail.
 //
 // # In Redis
 //
-// All of it lies under PREFIX:{cluster}: and so in one slot of a cluster.
+// All keys begin with PREFIX:{cluster}: and so are in one slot of a Redis
+// Cluster.
 //
 //	nodes    zset  id of a node: when it was heard last, in milliseconds
 //	members  hash  id of a node: what it says of itself, as JSON (Member)
@@ -27,46 +28,46 @@
 //	alerts   list  alerts that wait to be sent, as JSON (Alert)
 //	alerted:...    what was told of lately
 //
-// Times are Redis's. A node that is silent for ten seconds is no longer among
-// the nodes. What is known of configurations outlives the longest window of a
-// limit, and is kept on by every sign of life.
+// Times are by Redis's clock. A node without a heartbeat for ten seconds is no
+// longer a member. The keys about configurations expire later than the longest
+// window of a limit; every heartbeat extends them.
 //
-// # What it promises
+// # Guarantees
 //
-// One configuration has one number, whichever nodes take it up, and a later one a
-// higher. Number and definitions are written in one step, and only if nobody has
-// published since the writer looked: a node that was stopped in the middle of
-// its turn writes nothing when it goes on.
+// A configuration has the same number on all nodes, and a later one has a higher
+// number. Number and definitions are written in one step, and only if no other
+// node has published in between: a node that was suspended while it held the
+// reload lock writes nothing when it resumes.
 //
-// When Redis comes back empty, or as an older replica of itself, the nodes give it
-// back what they still know (Restore): the number, so that generations never go
-// back, and what was pushed, with its history.
+// If Redis comes back empty, or as an older replica, the nodes restore what they
+// know (Restore): the number, so that generations never decrease, and the pushed
+// configuration with its history.
 //
-// What is pushed is served by all nodes or by none (Push). A push is its own lock:
-// while one is under way no other begins, and the next one is told who pushes. It
-// lives by the signs of the node that pushes, and when that dies it is forgotten;
-// nothing is changed before the one step that decides. Nodes follow what is
-// decided, whenever they hear of it (Follow). A request is served by one
-// generation from its beginning to its end.
+// A pushed configuration is served by all nodes or by none (Push, a two-phase
+// commit). Only one push can be in progress; the error of a second one names the
+// author of the first. A push expires if the pushing node dies; nothing is changed
+// before the single step that commits it. Nodes follow committed pushes as soon as
+// they learn of them (Follow). A request is served by one generation from
+// beginning to end.
 //
-// A node that cannot ask Redis takes up its file all the same, and is numbered
-// when Redis is back; if the others have moved on meanwhile, it does not put its
-// own in the place of theirs.
+// A node that cannot reach Redis loads its file anyway, and gets a number when
+// Redis is back; if the other nodes have loaded something newer by then, it does
+// not replace that.
 //
 // # The leader
 //
-// What is to be done once for all nodes is a Task, and one node does them all: the
-// Leader. It holds a lock, so that two do not work at the same time, and has a
-// token, so that it does no harm when two do all the same: whatever a task changes
-// it changes by a script that first compares the token with that of whoever took
-// the lead last (fence.lua). A leader that was stopped beyond its lease, or cut
-// off, is turned away there. Tasks are such that what one leader began and the
-// next does again comes to the same.
+// Work that is done once for all nodes is a Task, and one node, the Leader, runs
+// all tasks. It holds a lock, so that normally only one node leads, and a fencing
+// token for the case that two nodes believe they lead: a task changes data only by
+// scripts that first compare the token with that of the latest leader (fence.lua).
+// A leader that was suspended for longer than its lease, or partitioned, is
+// rejected there. Tasks are idempotent: a run that one leader began and the next
+// repeats has the same result.
 //
-// A node that died is forgotten by the next sign of life of any other. What it
-// held of limits on concurrent requests comes back with its lease and not sooner:
-// a silent node may be cut off and still at work for the clients it has.
+// A dead node is removed by the next heartbeat of any other. Its permits of
+// concurrent limits return when their lease ends, and not sooner: a node without
+// heartbeats may be partitioned and still serve its clients.
 //
-// A process that shares nothing leads itself, and keeps in memory what is said
-// above to be in Redis.
+// A single process (store: memory) is always its own leader, and keeps this
+// state in memory.
 package cluster

@@ -2,20 +2,19 @@ package cluster
 
 import "time"
 
-// driftAfter is how long nodes may serve different configurations before that is
-// worth telling: longer than all of them need to reload.
+// driftAfter is how long nodes may serve different configurations before it is
+// reported as drift: longer than a reload of all nodes takes.
 const driftAfter = 15 * time.Second
 
-// A driftTracker (configuration drift) is for how long other nodes have served another
-// configuration. Only
-// the goroutine that gives signs of life uses it.
+// A driftTracker detects configuration drift: other nodes that serve another
+// configuration for some time. Only the heartbeat goroutine uses it.
 type driftTracker struct {
 	since    time.Time // zero while all serve the same
-	reported int       // how many others were told of last
+	reported int       // number of drifting nodes reported last
 }
 
-// note takes in how many others differ now. It returns how many are to be told
-// of, and whether that is news.
+// note updates the number of differing nodes. It returns the number to report,
+// and whether it has changed.
 func (d *driftTracker) note(now time.Time, others int) (reported int, news bool) {
 	switch {
 	case others == 0:

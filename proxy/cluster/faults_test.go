@@ -61,7 +61,7 @@ func readings() []reading {
 		{"read changed minutes", func(ctx context.Context, rdb redis.UniversalClient) error {
 			return task(cluster.NewStatistics(rdb, "test", "a", newCounter()).Task(), ctx)
 		}},
-		{"look who leads", func(ctx context.Context, rdb redis.UniversalClient) error {
+		{"read leader", func(ctx context.Context, rdb redis.UniversalClient) error {
 			_, err := cluster.NewLeader(cluster.LeaderOptions{Client: rdb, Prefix: "test", ID: "a"}).Current(ctx)
 			return err
 		}},

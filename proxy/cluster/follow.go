@@ -12,38 +12,40 @@ import (
 )
 
 const (
-	// prepareTimeout is how long a node may take to get ready.
+	// prepareTimeout bounds the preparation of a pushed configuration on a
+	// node.
 	prepareTimeout = 10 * time.Second
-	// retryAfterFailure is how long a node that could not serve what was pushed waits
-	// before it tries again.
+	// retryAfterFailure is the pause before a node retries a pushed configuration
+	// that it could not serve.
 	retryAfterFailure = 30 * time.Second
 )
 
-// A Taken is a configuration that is ready to be served. Exactly one of Install and
-// Discard is called, once.
+// A Taken is a prepared configuration. Exactly one of Install and Discard is
+// called, once.
 type Taken interface {
 	Config() *config.Config
 	Install(number int64)
 	Discard()
 }
 
-// A Follower does on a node what is pushed to all.
+// A Follower applies pushes on a node.
 type Follower struct {
-	// Take gets ready to serve what a bundle says. Its error is published to whoever
+	// Take prepares a bundle to be served. Its error is reported to the node that
 	// pushes.
 	Take func(ctx context.Context, b config.Bundle) (Taken, error)
-	// Told hears what came of each push that is decided: it is served, or why
-	// it is not.
+	// Told is called with the result of each committed push: err is nil if it
+	// is served.
 	Told func(e Entry, err error)
 
-	ready    Taken  // for the push under way; nil when nothing is
-	hash     string // of what is ready
+	ready    Taken  // for the push in progress; nil if none
+	hash     string // of ready
 	answered string // id of the push that was answered last
 	refused  int64  // the generation that could not be served
 	again    time.Time
 }
 
-// Adopt notes that this node serves what was pushed, which is c here.
+// Adopt records that this node serves the pushed entry e; c is its
+// configuration on this node.
 func (n *Node) Adopt(e Entry, c *config.Config) {
 	n.remember(e)
 	n.pushed.Store(e.Generation)
@@ -51,9 +53,9 @@ func (n *Node) Adopt(e Entry, c *config.Config) {
 	offer(n.beatNow, struct{}{})
 }
 
-// Follow serves what is pushed, until ctx is done: at once when it is published to
-// look, and within two seconds when it is not heard. Whatever was pushed while
-// this node was away is served as soon as it is back.
+// Follow serves pushed configurations until ctx is done: at once after a
+// notification, and within two seconds if the notification is lost. A push that
+// was made while this node was partitioned is served as soon as it reconnects.
 func (n *Node) Follow(ctx context.Context, f *Follower) {
 	published := n.rdb.Subscribe(ctx, n.channel())
 	defer published.Close()
@@ -71,7 +73,8 @@ func (n *Node) Follow(ctx context.Context, f *Follower) {
 	}
 }
 
-// poll does what there is to do. When Redis does not answer, that is nothing.
+// poll handles the push in progress and the latest committed push. It does
+// nothing if Redis does not answer.
 func (n *Node) poll(ctx context.Context, f *Follower) {
 	ctx, cancel := context.WithTimeout(ctx, prepareTimeout)
 	defer cancel()
@@ -79,7 +82,7 @@ func (n *Node) poll(ctx context.Context, f *Follower) {
 	if err != nil {
 		return
 	}
-	// A lower number is that of a Redis that has lost what came later: see Restore.
+	// A lower number means that Redis has lost later pushes: see Restore.
 	if pushed > n.pushed.Load() && !f.backsOff(pushed) {
 		n.serve(ctx, f)
 	}
@@ -91,23 +94,23 @@ func (n *Node) poll(ctx context.Context, f *Follower) {
 	}
 }
 
-// pushState is the generation that was pushed last, or 0, and the id of the push
-// that is under way, or nothing.
+// pushState returns the generation of the latest push, or 0, and the id of the
+// push in progress, or "".
 func (n *Node) pushState(ctx context.Context) (pushed int64, under string, err error) {
 	pipe := n.rdb.Pipeline()
 	number, id := pipe.HGet(ctx, n.prefix+"config", "pushed"), pipe.HGet(ctx, n.prefix+"push", "id")
 	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
 		return 0, "", fmt.Errorf("look for pushes: %w", err)
 	}
-	pushed, _ = number.Int64() // there may be none
+	pushed, _ = number.Int64() // may be absent
 	return pushed, id.Val(), nil
 }
 
-// serve serves what was pushed last.
+// serve serves the latest push.
 func (n *Node) serve(ctx context.Context, f *Follower) {
 	e, err := n.Pushed(ctx)
 	if err != nil || e.Generation == 0 {
-		return // heard of again at the next look
+		return // found again by the next poll
 	}
 	taken := f.ready
 	if f.ready == nil || f.hash != e.Hash {
@@ -125,11 +128,11 @@ func (n *Node) serve(ctx context.Context, f *Follower) {
 	f.Told(e, nil)
 }
 
-// answer gets ready for the push that is under way and says so, or why not.
+// answer prepares for the push in progress and publishes the result.
 func (n *Node) answer(ctx context.Context, f *Follower, id string) {
 	values, err := n.rdb.HMGet(ctx, n.prefix+"push", "id", "bundle", "hash").Result()
 	if err != nil || len(values) != 3 || values[0] != id {
-		return // it is over
+		return // the push has ended
 	}
 	packed, _ := values[1].(string)
 	f.discard()
@@ -143,11 +146,11 @@ func (n *Node) answer(ctx context.Context, f *Follower, id string) {
 	}
 	f.hash, f.answered = b.Hash(), id
 	if err := n.scripts.answer.Run(ctx, n.rdb, []string{n.prefix + "push"}, id, n.id, said).Err(); err != nil {
-		f.answered = "" // nobody has heard it
+		f.answered = "" // it was not delivered
 	}
 }
 
-// discard gives up what is ready and not wanted.
+// discard discards the prepared configuration.
 func (f *Follower) discard() {
 	if f.ready != nil {
 		f.ready.Discard()
@@ -155,7 +158,7 @@ func (f *Follower) discard() {
 	f.ready = nil
 }
 
-// backsOff reports whether it is too early to try that generation again.
+// backsOff reports whether it is too early to retry that generation.
 func (f *Follower) backsOff(number int64) bool {
 	return f.refused == number && time.Now().Before(f.again)
 }

@@ -12,14 +12,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// gather waits until every node that lives has answered, or has had its time, or
-// one has refused and the others have had a moment more. It keeps the push alive.
+// gather waits until every live node has answered or the timeout has passed;
+// after a refusal it waits only a little longer for the others. It keeps the push
+// alive.
 func (n *Node) gather(ctx context.Context, id string) ([]Answer, error) {
 	deadline := time.NewTimer(answerTimeout)
 	defer deadline.Stop()
 	poll := time.NewTicker(pollInterval)
 	defer poll.Stop()
-	var enough <-chan time.Time // once one has refused
+	var enough <-chan time.Time // set after a refusal
 	for {
 		answers, err := n.answers(ctx, id)
 		if err != nil {
@@ -48,7 +49,7 @@ func (n *Node) gather(ctx context.Context, id string) ([]Answer, error) {
 	}
 }
 
-// answers are those of all nodes that live, so far, by the nodes' ids.
+// answers returns the answers of all live nodes so far, ordered by node id.
 func (n *Node) answers(ctx context.Context, id string) ([]Answer, error) {
 	keys := []string{n.prefix + "push", n.prefix + "nodes", n.prefix + "members"}
 	reply, err := n.scripts.keep.Run(ctx, n.rdb, keys, id, pushTTL.Milliseconds(), memberTimeout.Milliseconds()).Slice()
@@ -78,8 +79,8 @@ func (n *Node) answers(ctx context.Context, id string) ([]Answer, error) {
 	return all, nil
 }
 
-// awaitServing waits until all nodes serve that generation, and returns what each one
-// serves then.
+// awaitServing waits until all nodes serve that generation, and returns what each
+// node serves.
 func (n *Node) awaitServing(ctx context.Context, number int64) []Answer {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rolloutTimeout)
 	defer cancel()

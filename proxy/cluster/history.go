@@ -15,27 +15,27 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// historyLength is how many pushes are known of.
+// historyLength is the number of pushes in the history.
 const historyLength = 20
 
-// An Entry is one configuration that was pushed.
+// An Entry is a pushed configuration.
 type Entry struct {
 	Generation int64         `json:"generation"`
 	Hash       string        `json:"hash"`
 	Author     string        `json:"author"`
-	Node       string        `json:"node"`           // that was asked to push
+	Node       string        `json:"node"`           // the node that received the push
 	At         time.Time     `json:"at"`             // by Redis's clock
-	From       int64         `json:"from,omitempty"` // not 0: the generation that was gone back to
+	From       int64         `json:"from,omitempty"` // for a rollback, the restored generation
 	Bundle     config.Bundle `json:"-"`
 }
 
-// stored is an Entry as it lies in Redis.
+// stored is the encoding of an Entry in Redis.
 type stored struct {
 	Entry
 	Packed []byte `json:"bundle"`
 }
 
-// History is what was pushed, the last first, at most the last 20.
+// History returns the last 20 pushes, newest first.
 func (n *Node) History(ctx context.Context) ([]Entry, error) {
 	texts, err := n.rdb.LRange(ctx, n.prefix+"history", 0, historyLength-1).Result()
 	if err != nil {
@@ -50,7 +50,7 @@ func (n *Node) History(ctx context.Context) ([]Entry, error) {
 	return entries, nil
 }
 
-// Pushed is what was pushed last; its Generation is 0 when nothing was.
+// Pushed returns the latest push; its Generation is 0 if there is none.
 func (n *Node) Pushed(ctx context.Context) (Entry, error) {
 	text, err := n.rdb.LIndex(ctx, n.prefix+"history", 0).Result()
 	if errors.Is(err, redis.Nil) {
@@ -72,26 +72,26 @@ func readEntry(text string) (Entry, error) {
 	return s.Entry, err
 }
 
-// write is e as it lies in Redis.
+// write encodes e for Redis.
 func (e Entry) write(packed []byte) []byte {
 	b, err := json.Marshal(stored{e, packed})
 	if err != nil {
-		panic(err) // texts, numbers and a time can be written
+		panic(err) // strings, numbers and times can always be marshalled
 	}
 	return b
 }
 
-// packBundle packs a bundle tightly: it may hold long lists.
+// packBundle compresses a bundle, which may hold long lists.
 func packBundle(b config.Bundle) []byte {
 	var packed bytes.Buffer
 	w := gzip.NewWriter(&packed)
 	if err := errors.Join(json.NewEncoder(w).Encode(b), w.Close()); err != nil {
-		panic(err) // texts can be written to memory
+		panic(err) // writing to memory cannot fail
 	}
 	return packed.Bytes()
 }
 
-// unpackBundle is the bundle that zip has packed.
+// unpackBundle decompresses a bundle.
 func unpackBundle(packed []byte) (b config.Bundle, err error) {
 	r, err := gzip.NewReader(bytes.NewReader(packed))
 	if err != nil {

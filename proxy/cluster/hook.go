@@ -19,15 +19,14 @@ import (
 )
 
 const (
-	// webhookTimeout is how long a webhook may take to answer.
+	// webhookTimeout bounds a request to the webhook.
 	webhookTimeout = 10 * time.Second
-	// The fields that an alert is sent with.
+	// The header fields of an alert.
 	signatureField = "Weir-Signature"
 	idField        = "Weir-Alert-Id"
 )
 
-// errRejected says that a webhook will not take the alert, however often it is
-// sent.
+// errRejected reports that the webhook rejected the alert permanently.
 var errRejected = errors.New("webhook refuses")
 
 // A hook sends alerts.
@@ -37,13 +36,12 @@ func newHook() *hook {
 	return &hook{&http.Client{
 		Timeout:       webhookTimeout,
 		Transport:     &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true, ForceAttemptHTTP2: true},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // what is signed goes to no one else
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // do not send a signed message elsewhere
 	}}
 }
 
-// post sends a. It is nil once the webhook has answered with 2xx. An error that
-// wraps errRejected will not go away by sending it again. None names the URL, which may be
-// a secret itself.
+// post sends a. It returns nil if the webhook answers with 2xx. An error that wraps
+// errRejected must not be retried. Errors do not contain the URL, which may be secret.
 func (h *hook) post(ctx context.Context, rules config.Alerts, a Alert) error {
 	body, err := json.Marshal(a)
 	if err != nil {
@@ -64,11 +62,11 @@ func (h *hook) post(ctx context.Context, rules config.Alerts, a Alert) error {
 		return fmt.Errorf("send an alert: %w", withoutURL(err))
 	}
 	defer answer.Body.Close()
-	_, _ = io.CopyN(io.Discard, answer.Body, 64<<10) // what it says does not matter
+	_, _ = io.CopyN(io.Discard, answer.Body, 64<<10) // the body is ignored
 	return checkStatus(answer.StatusCode)
 }
 
-// checkStatus is what a status means for the alert.
+// checkStatus returns the error for a response status.
 func checkStatus(status int) error {
 	switch {
 	case status >= 200 && status < 300:
@@ -79,8 +77,8 @@ func checkStatus(status int) error {
 	return fmt.Errorf("send an alert: %w: it answers %d", errRejected, status)
 }
 
-// signature is t=SECONDS,v1=HEX: when it was made, and the HMAC-SHA256 under the
-// secret of these seconds, a dot, and the body.
+// signature returns t=SECONDS,v1=HEX: the time, and the HMAC-SHA256 of these
+// seconds, a dot, and the body.
 func signature(secret string, at time.Time, body []byte) string {
 	seconds := strconv.FormatInt(at.Unix(), 10)
 	mac := hmac.New(sha256.New, []byte(secret))
@@ -89,7 +87,7 @@ func signature(secret string, at time.Time, body []byte) string {
 	return "t=" + seconds + ",v1=" + hex.EncodeToString(mac.Sum(nil))
 }
 
-// withoutURL is err without the URL that net/http puts before it.
+// withoutURL removes the URL that net/http adds to err.
 func withoutURL(err error) error {
 	if u := (*url.Error)(nil); errors.As(err, &u) {
 		return u.Err

@@ -10,22 +10,22 @@ import (
 )
 
 const (
-	// scanCount is how many keys of Redis one call looks at, well below a
-	// millisecond of its time; maxScanned how many are looked at in all.
+	// scanCount is the COUNT of a SCAN call, which takes Redis well below a
+	// millisecond; maxScanned is the maximum number of keys scanned.
 	scanCount, maxScanned = 500, 100_000
-	// maxCounted is how many counts are enough.
+	// maxCounted is the maximum number of results.
 	maxCounted = 2_000
 )
 
-// A CountedKey is a limit's count of one key.
+// A CountedKey is a key that a limit has counts of.
 type CountedKey struct {
-	Limit string // name of the limit in the store
+	Limit string // ROUTE.LIMIT
 	Key   limiter.Key
 }
 
-// Counted are those that Redis has under these limits: a sample, when whole is
-// false, because there is more in Redis than one look is worth. It costs Redis up
-// to 200 short calls, and changes nothing.
+// Counted returns the keys in Redis that these limits have counts of. If whole is
+// false, the result is a sample, because Redis has too many keys to scan. It
+// costs up to 200 SCAN calls, and changes nothing.
 func (n *Node) Counted(ctx context.Context, limits map[string]bool) (all []CountedKey, whole bool, err error) {
 	servers, err := NewSweep(n.rdb, n.store, 0, nil).servers(ctx)
 	if err != nil {

@@ -9,27 +9,28 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// DefaultLease is how long the lead outlives a node that died.
+// DefaultLease is the default lease of the leadership: the longest time until a
+// dead leader is replaced.
 const DefaultLease = 10 * time.Second
 
-// A Task is work that one node of a cluster does for all, again and again.
+// A Task is periodic work that the leader does for all nodes.
 type Task struct {
 	Name  string
-	Every time.Duration // from the end of one run to the beginning of the next
-	// Run does the work once and says in a few words what it did. The context
-	// ends while this node can still be sure that it leads; what is changed for
-	// all goes through a fence besides. A run that is cut short is made again, by
-	// whoever leads then: doing it twice is as good as once.
+	Every time.Duration // pause between the end of a run and the start of the next
+	// Run does the work once and describes the result in a few words. ctx is done
+	// before the leadership can be lost; shared data is changed through a fence
+	// in addition. An interrupted run is repeated by the next leader, so Run must
+	// be idempotent.
 	Run func(ctx context.Context, t Term) (did string, err error)
 }
 
-// A Term is the time for which one node leads.
+// A Term is the time during which one node is the leader.
 type Term struct {
-	Token int64     // larger than that of every earlier term
+	Token int64     // fencing token: larger than that of every earlier term
 	Since time.Time // by the store's clock
 }
 
-// A Run is what came of a task once.
+// A Run is the result of one run of a task.
 type Run struct {
 	Task  string    `json:"task"`
 	Node  string    `json:"node"`
@@ -40,34 +41,34 @@ type Run struct {
 	Next  time.Time `json:"next"` // when it begins again
 }
 
-// A Leadership is who leads, and what the tasks have come to.
+// A Leadership is the current leader and the last runs of its tasks.
 type Leadership struct {
-	Node  string    `json:"node"` // empty while nobody leads
+	Node  string    `json:"node"` // empty if there is no leader
 	Since time.Time `json:"since,omitzero"`
 	Token int64     `json:"token,omitempty"`
 	Tasks []Run     `json:"tasks"` // by name; without those that have not run yet
 }
 
-// LeaderOptions are what a Leader is told.
+// LeaderOptions configure a Leader.
 type LeaderOptions struct {
-	// Client reaches the Redis that the nodes share; nil for a process that
-	// shares nothing and so always leads.
+	// Client connects to the Redis of the cluster; nil for a single process,
+	// which is always the leader.
 	Client redis.UniversalClient
 	Prefix string        // of all keys
 	ID     string        // of this node
 	Lease  time.Duration // DefaultLease when 0
 	Tasks  []Task
-	// Took, Lost and Ran are told when this node begins to lead, when it does no
-	// more, and why, and what each run came to. They may be nil, and are called by
-	// several goroutines.
+	// Took is called when this node becomes the leader, Lost when it loses the
+	// leadership, and Ran after each run of a task. They may be nil, and must be
+	// safe for concurrent use.
 	Took func(Term)
 	Lost func(t Term, cause error)
 	Ran  func(Run)
 }
 
-// A Leader takes part in a leader election: it runs tasks as long as this node leads,
-// and competes for the lead when it does not. Of all nodes under one prefix one leads at a time; when it dies,
-// another does after at most the lease. It is safe for concurrent use.
+// A Leader takes part in a leader election: it competes for the leadership, and runs the tasks while this node
+// is the leader. Of all nodes with the same prefix one is the leader at a time; if it dies, another one takes
+// over after at most the lease. A Leader is safe for concurrent use.
 type Leader struct {
 	id         string
 	tasks      []Task
@@ -77,16 +78,18 @@ type Leader struct {
 	ran        func(Run)
 }
 
-// leadership is what one node at a time has: leader election.
+// leadership is the election among the nodes.
 type leadership interface {
-	// lead calls work each time that this node leads, until ctx is done.
+	// lead calls work each time this node becomes the leader, until ctx is
+	// done.
 	lead(ctx context.Context, work func(context.Context, Term)) error
-	// note writes down a run, unless another leads: then ErrDeposed.
+	// note stores the result of a run. It returns ErrDeposed if another node is
+	// the leader.
 	note(ctx context.Context, t Term, r Run) error
 	current(ctx context.Context) (Leadership, error)
 }
 
-// NewLeader makes a Leader; Run begins to compete.
+// NewLeader returns a Leader. It does not compete before Run.
 func NewLeader(o LeaderOptions) *Leader {
 	l := &Leader{id: o.ID, tasks: o.Tasks, took: o.Took, lost: o.Lost, ran: o.Ran}
 	if o.Lease <= 0 {
@@ -100,14 +103,15 @@ func NewLeader(o LeaderOptions) *Leader {
 	return l
 }
 
-// Run competes and leads until ctx is done; then it gives up the lead, so that
-// another node need not wait for the lease to end.
+// Run competes and leads until ctx is done; then it resigns, so that the next
+// leader need not wait for the end of the lease.
 func (l *Leader) Run(ctx context.Context) error { return l.leadership.lead(ctx, l.term) }
 
-// Current is who leads now, as any node can tell, and what the tasks came to last.
+// Current returns the current leader and the last runs of the tasks. It works on
+// every node.
 func (l *Leader) Current(ctx context.Context) (Leadership, error) { return l.leadership.current(ctx) }
 
-// term runs all tasks until ctx ends.
+// term runs all tasks until ctx is done.
 func (l *Leader) term(ctx context.Context, t Term) {
 	if l.took != nil {
 		l.took(t)
@@ -123,8 +127,7 @@ func (l *Leader) term(ctx context.Context, t Term) {
 	}
 }
 
-// repeat runs a task, one run after another, until ctx ends or the lead turns out
-// to be another's.
+// repeat runs a task periodically until ctx is done or the leadership is lost.
 func (l *Leader) repeat(ctx context.Context, t Term, task Task) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -134,7 +137,7 @@ func (l *Leader) repeat(ctx context.Context, t Term, task Task) {
 		case <-ctx.Done():
 			return
 		}
-		if ctx.Err() != nil { // it looks at the clock: the process may have been stopped
+		if ctx.Err() != nil { // checks the clock: the process may have been suspended
 			return
 		}
 		if errors.Is(l.runOnce(ctx, t, task), ErrDeposed) {
@@ -144,7 +147,7 @@ func (l *Leader) repeat(ctx context.Context, t Term, task Task) {
 	}
 }
 
-// runOnce runs a task and writes down what came of it.
+// runOnce runs a task once and stores the result.
 func (l *Leader) runOnce(ctx context.Context, t Term, task Task) error {
 	began := time.Now()
 	did, err := task.Run(ctx, t)

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// memoryLeadership is the leadership of a process that shares nothing: always its own.
+// memoryLeadership is the leadership of a single process, which is always the leader.
 type memoryLeadership struct {
 	node string
 
 	mu    sync.Mutex // guards what follows
-	since time.Time  // zero while nobody leads
+	since time.Time  // zero if there is no leader
 	runs  []Run      // by name
 }
 

@@ -15,8 +15,8 @@ import (
 	"github.com/weir-proxy/weir/lock"
 )
 
-// leaderTTL is how long who led, and what the tasks came to, is remembered when no
-// node is left.
+// leaderTTL is how long the last leader and its runs are kept when no node is
+// left.
 const leaderTTL = 24 * time.Hour
 
 var (
@@ -26,7 +26,7 @@ var (
 	noteScript string
 )
 
-// redisLeadership is the leadership that the nodes of a cluster compete for.
+// redisLeadership is the leadership of a cluster, held as a lock in Redis.
 type redisLeadership struct {
 	rdb   redis.UniversalClient
 	node  string
@@ -45,7 +45,7 @@ func newRedisLeadership(rdb redis.UniversalClient, prefix, node string, lease ti
 	}
 }
 
-// A candidate is a lock that remembers in whose name it was taken last.
+// A candidate is a lock that remembers its last owner.
 type candidate struct {
 	lock.Lockable
 	owner lock.Owner
@@ -67,13 +67,13 @@ func (o *redisLeadership) lead(ctx context.Context, work func(context.Context, T
 	c := &candidate{Lockable: locker.Reentrant(o.lock)}
 	return lock.Lead(ctx, c, func(ctx context.Context) {
 		t, err := o.startTerm(ctx, c.owner.String())
-		if err == nil { // else the lock is given back, and asked for again
+		if err == nil { // otherwise the lock is released and acquired again
 			work(ctx, t)
 		}
 	})
 }
 
-// startTerm writes down that this node leads.
+// startTerm stores that this node is the leader.
 func (o *redisLeadership) startTerm(ctx context.Context, owner string) (Term, error) {
 	reply, err := o.elector.Run(ctx, o.rdb, []string{o.lock, o.leading}, owner, o.node, leaderTTL.Milliseconds()).Int64Slice()
 	if err != nil {
@@ -85,7 +85,7 @@ func (o *redisLeadership) startTerm(ctx context.Context, owner string) (Term, er
 	return Term{Token: reply[0], Since: time.UnixMilli(reply[1]).UTC()}, nil
 }
 
-// fence keeps off those who lead no more.
+// fence returns the fence that rejects former leaders.
 func (o *redisLeadership) fence() fence { return fence{o.rdb, o.leading} }
 
 // note implements leadership.
@@ -109,13 +109,13 @@ func (o *redisLeadership) current(ctx context.Context) (Leadership, error) {
 		return nil
 	})
 	if err != nil {
-		return Leadership{}, fmt.Errorf("look who leads: %w", err)
+		return Leadership{}, fmt.Errorf("read leader: %w", err)
 	}
 	l := Leadership{Tasks: []Run{}}
 	for _, name := range slices.Sorted(maps.Keys(runs.Val())) {
 		var r Run
 		if err := json.Unmarshal([]byte(runs.Val()[name]), &r); err != nil {
-			return Leadership{}, fmt.Errorf("look who leads: %w: %w", errReply, err)
+			return Leadership{}, fmt.Errorf("read leader: %w: %w", errReply, err)
 		}
 		l.Tasks = append(l.Tasks, r)
 	}

@@ -16,20 +16,20 @@ import (
 //go:embed members.lua
 var membersScript string
 
-// A Member is what a node says of itself.
+// A Member describes a live node.
 type Member struct {
 	ID         string    `json:"id"`
-	Address    string    `json:"address"` // of its admin listener; a wildcard is written as the machine's name
+	Address    string    `json:"address"` // of its admin listener; a wildcard address is replaced by the host name
 	Version    string    `json:"version"` // of the program
 	Source     string    `json:"source"`  // of its configuration: file or redis
-	Hash       string    `json:"hash"`    // of the configuration that it serves
+	Hash       string    `json:"hash"`    // of the configuration it serves
 	Generation int64     `json:"generation"`
 	Started    time.Time `json:"started"` // by its own clock
-	Seen       time.Time `json:"seen"`    // when it was heard last, by Redis's clock
+	Seen       time.Time `json:"seen"`    // last heartbeat, by Redis's clock
 }
 
-// Nodes are all that live, by their ids. A node that died counts for up to ten
-// seconds more.
+// Nodes returns the live nodes, ordered by id. A dead node is listed for up to
+// ten seconds.
 func (n *Node) Nodes(ctx context.Context) ([]Member, error) {
 	reply, err := n.scripts.members.Run(ctx, n.rdb, []string{n.prefix + "nodes", n.prefix + "members"}, memberTimeout.Milliseconds()).Slice()
 	if err != nil {
@@ -47,7 +47,7 @@ func (n *Node) Nodes(ctx context.Context) ([]Member, error) {
 	return members, nil
 }
 
-// readMember reads a row of id, time and JSON.
+// readMember decodes a row of id, time and JSON.
 func readMember(row any) (Member, error) {
 	var m Member
 	texts, ok := row.([]any)
@@ -68,8 +68,8 @@ func readMember(row any) (Member, error) {
 	return m, nil
 }
 
-// heartbeat is what this node lets others know of it, again and again. The script that compares hashes
-// finds them in this text.
+// heartbeat returns the content of a heartbeat. The script that compares hashes finds them in this
+// text.
 func (n *Node) heartbeat() (text, hash string) {
 	now := n.serving.Load()
 	b, err := json.Marshal(struct {
@@ -81,12 +81,12 @@ func (n *Node) heartbeat() (text, hash string) {
 		Started    time.Time `json:"started"`
 	}{n.address, n.version, n.source, now.hash, now.number, n.started})
 	if err != nil {
-		panic(err) // no such value can be out of JSON's range
+		panic(err) // such a value can always be marshalled
 	}
 	return string(b), now.hash
 }
 
-// readHeartbeat reads the reply to a sign of life.
+// readHeartbeat decodes the reply to a heartbeat.
 func readHeartbeat(reply *redis.Cmd) (live, others, number int64, err error) {
 	counts, err := reply.Int64Slice()
 	if err != nil || len(counts) != 3 {

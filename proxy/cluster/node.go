@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	// heartbeatInterval is how often a node gives a sign of life; after it is how long a
-	// node that gives none still counts.
+	// heartbeatInterval is the time between heartbeats; memberTimeout is how long a node
+	// without heartbeats is still a member.
 	heartbeatInterval = 2 * time.Second
 	memberTimeout     = 10 * time.Second
-	// configTTL is how long configurations are known of when no node lives: longer
+	// configTTL is how long the configuration is kept when no node is left: longer
 	// than the longest window of a limit.
 	configTTL = 400 * 24 * time.Hour
 )
@@ -33,10 +33,10 @@ var (
 	publishScript string
 )
 
-// errReply says that Redis holds what no node writes.
+// errReply reports unexpected data in Redis.
 var errReply = errors.New("not understood")
 
-// Options are who a node is.
+// Options describe a node.
 type Options struct {
 	Prefix  string // of all keys
 	ID      string // unique among the nodes
@@ -44,7 +44,7 @@ type Options struct {
 	Source  string // of its configuration: file or redis
 }
 
-// A Node is this process among those that share its store. It is safe for
+// A Node is the membership of this process in a cluster. It is safe for
 // concurrent use.
 type Node struct {
 	rdb     redis.UniversalClient
@@ -53,35 +53,35 @@ type Node struct {
 	id      string
 	version string
 	source  string
-	address string // set before the first sign of life
+	address string // set before the first heartbeat
 	started time.Time
 	locker  *lock.Locker
 
 	scripts scripts
 
-	live     atomic.Int64 // how many there are, as far as was last heard
-	drifting atomic.Int64 // how many others are told to serve something else
+	live     atomic.Int64 // number of live nodes as of the last heartbeat
+	drifting atomic.Int64 // number of nodes reported as drifting
 	serving  atomic.Pointer[servedConfig]
 	known    atomic.Pointer[knownHistory]
-	pushed   atomic.Int64  // the generation that it serves because it was pushed; 0 is none
-	beatNow  chan struct{} // of length 1: the next sign of life is due
+	pushed   atomic.Int64  // generation of the push it serves; 0 for none
+	beatNow  chan struct{} // buffered: asks for a heartbeat now
 	returned chan struct{} // of length 1
 	drifted  chan int      // of length 1
-	asking   chan struct{} // has one value for each question under way
+	asking   chan struct{} // semaphore for questions in progress
 }
 
-// A servedConfig is what a node serves.
+// A servedConfig describes the configuration that a node serves.
 type servedConfig struct {
 	number int64  // of the generation
 	hash   string // of the configuration
-	agreed int64  // the last number that Redis knew of; 0 is none
-	alone  bool   // Redis could not be asked about it
-	// defines are the arguments by which a script writes its definitions.
+	agreed int64  // the last number read from Redis; 0 for none
+	alone  bool   // loaded while Redis was unreachable
+	// defines are the script arguments with its definitions.
 	defines []any
-	behind  bool // the others have moved on without it
+	behind  bool // the other nodes serve something newer
 }
 
-// scripts are what Redis does for nodes, each in one step.
+// scripts are the Lua scripts; each is atomic.
 type scripts struct {
 	beat, members, publish, begin, answer, keep, commit, undo, restore *redis.Script
 }
@@ -96,8 +96,8 @@ func newScripts() scripts {
 	}
 }
 
-// Join makes the Node of a process. Nothing is asked of Redis before Run or
-// Agree.
+// Join returns the Node of this process. It does not contact Redis before Run
+// or Agree.
 func Join(rdb redis.UniversalClient, o Options) *Node {
 	n := &Node{
 		rdb:      rdb,
@@ -120,28 +120,28 @@ func Join(rdb redis.UniversalClient, o Options) *Node {
 	return n
 }
 
-// ID is the node's own.
+// ID returns the id of this node.
 func (n *Node) ID() string { return n.id }
 
-// Live is how many nodes there are, this one counted: the number last heard,
-// also while Redis is away, and 1 before anything was heard.
+// Live returns the number of live nodes including this one, as of the last
+// heartbeat that Redis answered; 1 before the first.
 func (n *Node) Live() int { return int(n.live.Load()) }
 
-// Drift is how many other nodes serve another configuration than this one, and
-// have done so for longer than a reload takes.
+// Drift returns the number of other nodes that have served another
+// configuration for longer than a reload takes.
 func (n *Node) Drift() int { return int(n.drifting.Load()) }
 
-// Drifted tells each new value of Drift once; those that nobody receives in time
-// are left out.
+// Drifted delivers each new value of Drift once; values that are not received in
+// time are skipped.
 func (n *Node) Drifted() <-chan int { return n.drifted }
 
-// Returned tells that Redis answers again after this node has taken up a
-// configuration without it: it should reload, to be numbered as the others are.
+// Returned signals that Redis is reachable again after this node has loaded a
+// configuration without it: the node should reload, to get the common number.
 func (n *Node) Returned() <-chan struct{} { return n.returned }
 
-// Run gives signs of life until ctx is done, and then leaves, so that the others
-// need not wait to notice. Operators reach the node at address; one that is
-// listened on everywhere is told by the machine's name.
+// Run sends heartbeats until ctx is done, and then removes the node, so that the
+// others learn of it at once. address is the address of the admin listener; a
+// wildcard address is replaced by the host name.
 func (n *Node) Run(ctx context.Context, address string) {
 	n.address = reachable(address)
 	tick := time.NewTicker(heartbeatInterval)
@@ -155,7 +155,7 @@ func (n *Node) Run(ctx context.Context, address string) {
 		case <-ctx.Done():
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 			defer cancel()
-			n.rdb.ZRem(ctx, n.prefix+"nodes", n.id) // or it is dropped after a while
+			n.rdb.ZRem(ctx, n.prefix+"nodes", n.id) // on failure it times out
 			n.rdb.HDel(ctx, n.prefix+"members", n.id)
 			n.locker.Close()
 			return
@@ -163,8 +163,8 @@ func (n *Node) Run(ctx context.Context, address string) {
 	}
 }
 
-// beat gives one sign of life. When Redis does not answer, what was heard last
-// still holds.
+// beat sends one heartbeat. If Redis does not answer, the last known state is
+// kept.
 func (n *Node) beat(ctx context.Context, d *driftTracker) {
 	ctx, cancel := context.WithTimeout(ctx, heartbeatInterval)
 	defer cancel()
@@ -176,7 +176,7 @@ func (n *Node) beat(ctx context.Context, d *driftTracker) {
 	}
 	n.live.Store(max(live, 1))
 	if number < n.serving.Load().agreed {
-		_, _ = n.Restore(ctx) // or at the next sign of life
+		_, _ = n.Restore(ctx) // on failure retried by the next heartbeat
 	}
 	n.learn(ctx)
 	if others, news := d.note(time.Now(), int(others)); news {
@@ -188,8 +188,7 @@ func (n *Node) beat(ctx context.Context, d *driftTracker) {
 	}
 }
 
-// offer leaves v for whoever receives from c, unless somebody has to hear of
-// something already.
+// offer sends v to c without blocking; it is dropped if a value is pending.
 func offer[T any](c chan T, v T) {
 	select {
 	case c <- v:
@@ -197,7 +196,7 @@ func offer[T any](c chan T, v T) {
 	}
 }
 
-// reachable is the address under which others reach what is listened on.
+// reachable returns the address under which other machines reach a listener.
 func reachable(address string) string {
 	host, port, err := net.SplitHostPort(address)
 	if ip := net.ParseIP(host); err == nil && (host == "" || ip != nil && ip.IsUnspecified()) {

@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// pushTTL is how long a push outlives a node that dies while it pushes.
+	// pushTTL is how long a push is kept after the pushing node died.
 	pushTTL = 10 * time.Second
-	// answerTimeout is how long nodes have to get ready: longer than one that
-	// has died still counts among those that live.
+	// answerTimeout is how long nodes have to answer: longer than
+	// memberTimeout, after which a dead node is no longer waited for.
 	answerTimeout = 15 * time.Second
-	// refusalGrace is how long the others are heard once one has refused.
+	// refusalGrace is how long further answers are collected after a refusal.
 	refusalGrace = time.Second
-	// rolloutTimeout is how long is waited for all nodes to serve what is decided.
+	// rolloutTimeout is how long a push waits for all nodes to serve it.
 	rolloutTimeout = 10 * time.Second
-	// pollInterval is how often a node that pushes looks for answers.
+	// pollInterval is how often a pushing node polls for answers.
 	pollInterval = 50 * time.Millisecond
 )
 
@@ -39,35 +39,36 @@ var (
 )
 
 var (
-	// ErrOvertaken says that a push took so long that it was given up, or that
-	// another configuration was published meanwhile. Nothing has changed.
+	// ErrOvertaken reports that a push expired, or that another configuration
+	// was published in the meantime. Nothing has changed.
 	ErrOvertaken = errors.New("push was overtaken; nothing has changed, try again")
-	// ErrUnknown says that Redis went away at the very moment of the decision.
+	// ErrUnknown reports that the connection to Redis was lost during the
+	// commit, so its outcome is unknown.
 	ErrUnknown = errors.New("push may be done or not; the history tells when redis is back")
 )
 
-// A Push is what all nodes are to serve.
+// A Push is a configuration for all nodes.
 type Push struct {
 	Bundle config.Bundle
-	Config *config.Config // what Bundle is here
+	Config *config.Config // Bundle as loaded on this node
 	Author string
-	From   int64 // not 0: the generation that is gone back to
+	From   int64 // for a rollback, the restored generation
 }
 
-// An Answer is what one node said.
+// An Answer is the answer of one node.
 type Answer struct {
 	Node string `json:"node"`
-	Said string `json:"said"` // ok, or why not; empty while it is silent
+	Said string `json:"said"` // ok, or the error; empty if it has not answered
 }
 
-// agreed is the answer of a node that is ready.
+// agreed is the answer of a node that can serve the configuration.
 const agreed = "ok"
 
-// A Refused is a push that one or more nodes did not agree to. Nothing has
-// changed.
+// Refused is the error of a push that one or more nodes did not accept. Nothing
+// has changed.
 type Refused struct{ Answers []Answer }
 
-// Error names each node that refused or was silent.
+// Error names each node that refused or did not answer.
 func (r *Refused) Error() string {
 	text := "push refused; nothing has changed"
 	for _, a := range r.Answers {
@@ -82,34 +83,33 @@ func (r *Refused) Error() string {
 	return text
 }
 
-// An UnderWay is a push that has to wait for another one.
+// UnderWay is the error of a push while another one is in progress.
 type UnderWay struct {
-	Author, Node string // of the other one
+	Author, Node string // of the other push
 	Since        time.Duration
 }
 
-// Error says who pushes.
+// Error names the author of the other push.
 func (u *UnderWay) Error() string {
 	return fmt.Sprintf("%s has been pushing for %v through node %s; wait until that is over", u.Author, u.Since.Round(time.Millisecond), u.Node)
 }
 
-// An Outcome is a push that is decided.
+// An Outcome is the result of a committed push.
 type Outcome struct {
 	Generation int64    `json:"generation"`
 	Hash       string   `json:"hash"`
-	Nodes      []Answer `json:"nodes"` // what each node serves by now
+	Nodes      []Answer `json:"nodes"` // what each node serves
 }
 
-// Push makes all nodes serve p, or none, by a two-phase commit. First each node that
-// lives gets ready
-// and says so; one that refuses, or is silent for as long as it lives, ends it.
-// Then the number, the definitions and the history are written in one step,
-// which is the decision: nodes that follow serve it as soon as they hear of it,
-// whatever becomes of this one. A node that dies while it pushes leaves
-// everything as it was, or everything decided.
+// Push makes all nodes serve p, or none, by a two-phase commit. In the first phase
+// each live node prepares p and answers; a refusal, or a live node that does not
+// answer, ends the push. In the second phase the number, the definitions and the
+// history are written in one step, the commit: the nodes serve p as soon as they
+// learn of it, even if this node dies. A node that dies during a push leaves it
+// either without effect or committed.
 //
-// Errors are UnderWay, Refused, ErrOvertaken, ErrUnknown, or wrap that Redis
-// could not be asked; only after ErrUnknown something may have changed.
+// The error is UnderWay, Refused, ErrOvertaken, ErrUnknown, or an error of
+// Redis; only after ErrUnknown something may have changed.
 func (n *Node) Push(ctx context.Context, p Push) (Outcome, error) {
 	e := Entry{Hash: p.Bundle.Hash(), Author: p.Author, Node: n.id, From: p.From}
 	if _, err := n.Restore(ctx); err != nil {
@@ -128,7 +128,8 @@ func (n *Node) Push(ctx context.Context, p Push) (Outcome, error) {
 	return Outcome{e.Generation, e.Hash, n.awaitServing(ctx, e.Generation)}, nil
 }
 
-// Try is Push without the decision: it returns what each node says.
+// Try is a dry run of Push: it returns the answers of the nodes and commits
+// nothing.
 func (n *Node) Try(ctx context.Context, p Push) ([]Answer, error) {
 	id := rand.Text()
 	e := Entry{Hash: p.Bundle.Hash(), Author: p.Author, Node: n.id}
@@ -139,8 +140,8 @@ func (n *Node) Try(ctx context.Context, p Push) ([]Answer, error) {
 	return n.gather(ctx, id)
 }
 
-// begin opens a push, if none is under way. It returns the number upon which it
-// is built, and when it is.
+// begin starts a push, if none is in progress. It returns the current number
+// and the time.
 func (n *Node) begin(ctx context.Context, id string, e Entry, packed []byte) (seen int64, at time.Time, err error) {
 	keys := []string{n.prefix + "push", n.prefix + "config"}
 	reply, err := n.scripts.begin.Run(ctx, n.rdb, keys, id, e.Hash, packed, e.Author, n.id, pushTTL.Milliseconds(), n.channel()).Slice()
@@ -162,7 +163,7 @@ func (n *Node) begin(ctx context.Context, id string, e Entry, packed []byte) (se
 	return seen, time.UnixMilli(ms).UTC(), nil
 }
 
-// A decision is what is written when all nodes have agreed.
+// A decision is what a commit writes.
 type decision struct {
 	id    string // of the push
 	seen  int64
@@ -170,7 +171,7 @@ type decision struct {
 	c     *config.Config
 }
 
-// decide waits until all nodes have agreed, and commits.
+// decide waits until all nodes have accepted, and commits.
 func (n *Node) decide(ctx context.Context, d decision) error {
 	for {
 		answers, err := n.gather(ctx, d.id)
@@ -185,15 +186,15 @@ func (n *Node) decide(ctx context.Context, d decision) error {
 		done, err := n.commit(ctx, d)
 		if err != nil || done {
 			return err
-		} // a node has come meanwhile: hear it too
+		} // a node has joined in the meantime: wait for its answer too
 	}
 }
 
-// commit is the decision. It reports false when a node has not been heard yet.
+// commit commits the push. It reports false if a node has not answered yet.
 func (n *Node) commit(ctx context.Context, d decision) (done bool, err error) {
 	keys := []string{n.prefix + "config", n.prefix + "limits", n.prefix + "removed", n.prefix + "push", n.prefix + "history", n.prefix + "nodes"}
 	args := append([]any{d.id, d.c.Hash, n.id, d.seen, configTTL.Milliseconds(), memberTimeout.Milliseconds(), d.entry, historyLength, n.channel()}, defining(d.c)...)
-	for tries := 3; ; tries-- { // a second time does no harm: it knows the first
+	for tries := 3; ; tries-- { // idempotent: the script recognizes a repeated commit
 		reply, err := n.scripts.commit.Run(context.WithoutCancel(ctx), n.rdb, keys, args...).Slice()
 		if err != nil && tries > 1 {
 			continue
@@ -214,13 +215,13 @@ func (n *Node) commit(ctx context.Context, d decision) (done bool, err error) {
 	}
 }
 
-// undo ends a push that is not decided. One that cannot be ended so ends by
-// itself after pushTTL.
+// undo ends a push that was not committed. If that fails, the push expires
+// after pushTTL.
 func (n *Node) undo(ctx context.Context, id string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	n.scripts.undo.Run(ctx, n.rdb, []string{n.prefix + "push"}, id, n.channel())
 }
 
-// channel is where nodes are told to look.
+// channel returns the channel on which nodes are notified.
 func (n *Node) channel() string { return n.prefix + "pushes" }

@@ -15,43 +15,45 @@ import (
 )
 
 const (
-	// askTimeout is how long the others have to say what they have seen.
+	// askTimeout is how long the other nodes have to reply.
 	askTimeout = 2 * time.Second
-	// replyTTL is how long Redis keeps a reply for which nobody comes.
+	// replyTTL is how long Redis keeps a reply that is not fetched.
 	replyTTL = 5 * time.Second
-	// maxQuestionBytes is how long a question may be, maxReplyBytes a reply as it travels, and
-	// maxUnpackedBytes a reply as it is read, in bytes.
+	// maxQuestionBytes is the maximum length of a question, maxReplyBytes a reply as it
+	// travels, and maxUnpackedBytes a reply as it is read, in bytes.
 	maxQuestionBytes = 8 << 10
 	maxReplyBytes    = 1 << 20
 	maxUnpackedBytes = 32 << 20
-	// maxConcurrentQuestions is how many questions a node asks at a time; more wait.
+	// maxConcurrentQuestions is the maximum number of questions in progress; more
+	// wait.
 	maxConcurrentQuestions = 4
 )
 
-// A Question is what a node asks of all others. One of its fields is set.
+// A Question is sent by a node to all others. Exactly one field is set.
 type Question struct {
 	Decisions *proxy.DecisionQuery `json:"decisions,omitempty"`
 	Top       *proxy.TopQuery      `json:"top,omitempty"`
 	Upstreams *proxy.UpstreamQuery `json:"upstreams,omitempty"`
 }
 
-// Seen is what a node knows of what it was asked. Keys in it are masked: what a client
-// has sent as one does not travel.
+// Seen is the content of a reply. Keys in it are masked: raw keys are not sent to
+// other nodes.
 type Seen struct {
 	Decisions []proxy.Decision         `json:"decisions,omitempty"`
 	Top       *proxy.Top               `json:"top,omitempty"`
 	Upstreams []proxy.UpstreamStanding `json:"upstreams,omitempty"`
-	// Cut says that more was asked for than one reply may hold.
+	// Cut is true if the reply was truncated.
 	Cut bool `json:"cut,omitempty"`
 }
 
-// A Reply is what one node answers.
+// A Reply is the reply of one node.
 type Reply struct {
-	Answer // Said is ok, why not, or empty of a node that was silent
+	Answer // Said is ok, an error, or empty if the node did not reply
 	Seen   Seen
 }
 
-// smaller is q for about half as much; ok is false when there is nothing less to ask.
+// smaller returns q for about half as many results; ok is false if q cannot be
+// reduced.
 func (q Question) smaller() (less Question, ok bool) {
 	switch {
 	case q.Decisions != nil && q.Decisions.N > 1:
@@ -66,28 +68,28 @@ func (q Question) smaller() (less Question, ok bool) {
 	return q, false
 }
 
-// A questionMessage is a question on its way.
+// A questionMessage is the encoding of a question.
 type questionMessage struct {
 	ID       string   `json:"id"`
-	Node     string   `json:"node"` // that asks
+	Node     string   `json:"node"` // the node that asks
 	Question Question `json:"question"`
 }
 
-// A replyMessage is a reply on its way.
+// A replyMessage is the encoding of a reply.
 type replyMessage struct {
 	Node string `json:"node"`
 	Said string `json:"said"`
 	Seen Seen   `json:"seen"`
 }
 
-// pack writes a reply that is no longer than it may be.
+// pack encodes and compresses a reply.
 func (r replyMessage) pack() ([]byte, error) {
 	var packed bytes.Buffer
 	text, err := json.Marshal(r)
 	if err == nil && len(text) > maxUnpackedBytes {
 		return nil, errReplyTooLong
 	}
-	w, wrong := gzip.NewWriterLevel(&packed, gzip.BestSpeed) // somebody waits
+	w, wrong := gzip.NewWriterLevel(&packed, gzip.BestSpeed) // favour speed: a client waits
 	if err := errors.Join(err, wrong, writeAll(w, text), w.Close()); err != nil {
 		return nil, err
 	}
@@ -97,15 +99,15 @@ func (r replyMessage) pack() ([]byte, error) {
 	return packed.Bytes(), nil
 }
 
-// errReplyTooLong says that a reply is longer than it may be.
-var errReplyTooLong = errors.New("more than one reply may hold; ask for less")
+// errReplyTooLong reports a reply longer than maxReplyBytes.
+var errReplyTooLong = errors.New("reply too long; ask for less")
 
 func writeAll(w io.Writer, text []byte) error {
 	_, err := w.Write(text)
 	return err
 }
 
-// unpack reads what pack writes.
+// unpack decodes what pack encoded.
 func unpack(packed string) (r replyMessage, err error) {
 	z, err := gzip.NewReader(strings.NewReader(packed))
 	if err != nil {
@@ -120,7 +122,7 @@ func unpack(packed string) (r replyMessage, err error) {
 	return r, nil
 }
 
-// sortReplies orders replies by their nodes.
+// sortReplies sorts replies by node id.
 func sortReplies(all []Reply) []Reply {
 	slices.SortFunc(all, func(a, b Reply) int { return strings.Compare(a.Node, b.Node) })
 	return all

@@ -15,22 +15,22 @@ import (
 //go:embed restore.lua
 var restoreScript string
 
-// A lostState is what Redis should know and does not: it came back empty, or as an older
-// replica of itself.
+// A lostState is the state that Redis has lost: it came back empty, or as an older
+// replica.
 type lostState struct {
-	number    string // that was found, and the first of the history; empty for none
+	number    string // found in Redis, and the first entry of the history; empty if none
 	head      string
 	newNumber int64
-	hash      string // "" leaves the one that is there
+	hash      string // "" keeps the existing one
 	pushed    bool
 	history   []string
 	defines   bool
 }
 
-// Restore gives back to Redis what it has lost of what this node knows: the number of
-// the configuration, so that generations never go back, and what was pushed, with its
-// history. It reports whether there was anything to give back. Every sign of life
-// looks for that, and every node gives the same.
+// Restore restores the state that Redis has lost and this node knows: the number of
+// the configuration, so that generations never decrease, and the pushed configuration
+// with its history. It reports whether anything was restored. Every heartbeat checks
+// for that; it does not matter which node restores.
 func (n *Node) Restore(ctx context.Context) (bool, error) {
 	if n.serving.Load().agreed == 0 {
 		return false, nil
@@ -55,12 +55,12 @@ func (n *Node) Restore(ctx context.Context) (bool, error) {
 	keys := []string{n.prefix + "config", n.prefix + "limits", n.prefix + "removed", n.prefix + "history"}
 	done, err := n.scripts.restore.Run(ctx, n.rdb, keys, args...).Int()
 	if err != nil {
-		return false, fmt.Errorf("give back what redis lost: %w", err)
+		return false, fmt.Errorf("restore what redis lost: %w", err)
 	}
-	return done == 1, nil // or another node was quicker
+	return done == 1, nil // otherwise another node was faster
 }
 
-// findLost compares what is in Redis with what this node knows.
+// findLost compares the state in Redis with what this node knows.
 func (n *Node) findLost(found []any, history []string) (l lostState, err error) {
 	now, known := n.serving.Load(), n.known.Load()
 	if len(found) != 3 {
@@ -75,7 +75,7 @@ func (n *Node) findLost(found []any, history []string) (l lostState, err error) 
 	switch {
 	case number >= now.agreed:
 	case n.pushed.Load() == now.agreed && pushed && !slices.Contains(known.texts, l.head):
-		// Something was pushed to nodes that knew nothing of this one's.
+		// A push has reached nodes that did not know the state of this one.
 		l.newNumber, l.pushed = now.agreed+1, true
 		head, err := withGeneration(l.head, l.newNumber)
 		if err != nil {
@@ -84,17 +84,17 @@ func (n *Node) findLost(found []any, history []string) (l lostState, err error) 
 		l.history = append([]string{head}, known.texts[:min(len(known.texts), historyLength-1)]...)
 	case n.pushed.Load() == now.agreed:
 		l.newNumber, l.hash, l.pushed, l.history, l.defines = now.agreed, now.hash, true, known.texts, true
-	case number == 0 && now.alone: // it is agreed on anew, upon this number
+	case number == 0 && now.alone: // Agree will publish it, based on this number
 		l.newNumber = now.agreed
 	case number == 0 || found[1] == now.hash:
 		l.newNumber, l.hash, l.defines = now.agreed, now.hash, true
-	default: // others have taken up another one meanwhile
+	default: // other nodes serve another configuration by now
 		l.newNumber = now.agreed + 1
 	}
 	return l, nil
 }
 
-// withGeneration is an entry of the history under another generation.
+// withGeneration returns a history entry with another generation.
 func withGeneration(text string, generation int64) (string, error) {
 	var s stored
 	if err := json.Unmarshal([]byte(text), &s); err != nil {
@@ -104,13 +104,13 @@ func withGeneration(text string, generation int64) (string, error) {
 	return string(s.write(s.Packed)), nil
 }
 
-// A knownHistory is the history as this node has seen it.
+// A knownHistory is the history as last read by this node.
 type knownHistory struct {
-	generation int64 // the generation that was served when it was read; 0 if it was not
+	generation int64 // the generation served when it was read; 0 if it was not read yet
 	texts      []string
 }
 
-// remember puts e before what is known of the history.
+// remember prepends e to the known history.
 func (n *Node) remember(e Entry) {
 	texts := []string{string(e.write(packBundle(e.Bundle)))}
 	for _, text := range n.known.Load().texts {
@@ -121,8 +121,7 @@ func (n *Node) remember(e Entry) {
 	n.known.Store(&knownHistory{texts: texts})
 }
 
-// Number is that of the configuration taken up last, by any node; 0 when Redis knows
-// of none.
+// Number returns the number of the current configuration; 0 if Redis has none.
 func (n *Node) Number(ctx context.Context) (int64, error) {
 	number, err := n.rdb.HGet(ctx, n.prefix+"config", "number").Int64()
 	if err != nil && !errors.Is(err, redis.Nil) {
@@ -131,8 +130,8 @@ func (n *Node) Number(ctx context.Context) (int64, error) {
 	return number, nil
 }
 
-// learn remembers the history, once for each generation that is served. When Redis
-// does not answer, that is left to the next sign of life.
+// learn reads the history, once for each served generation. If Redis does not
+// answer, the next heartbeat retries.
 func (n *Node) learn(ctx context.Context) {
 	generation := n.pushed.Load()
 	if generation == 0 || n.known.Load().generation == generation {
@@ -147,7 +146,7 @@ func (n *Node) learn(ctx context.Context) {
 	}
 }
 
-// flag is how the script reads whether the configuration was pushed.
+// flag encodes for the script whether the configuration was pushed.
 func (l lostState) flag() string {
 	if l.pushed {
 		return "1"

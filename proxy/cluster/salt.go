@@ -8,14 +8,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// saltTTL is how long a salt is kept after a node has asked for it last.
+// saltTTL is how long the salt is kept after a node has last read it.
 const saltTTL = 30 * 24 * time.Hour
 
-// Salt is what all nodes that share rdb and prefix make the hashes in their logs with,
-// so that one key looks the same in all of them: that of the first one who asks.
-// Asking keeps it for another month. It protects logs from people who cannot read
-// Redis, and nothing else: no name of a key depends on it, so that a Redis which has
-// lost it counts on.
+// Salt returns the salt for the hashes in logs. It is common to all nodes that share
+// rdb and prefix, so that a key has the same hash in all their logs; the first caller
+// creates it. Each call extends its life by a month. It only protects logs from
+// readers without access to Redis: key names in the store do not depend on it, so
+// counts survive its loss.
 func Salt(ctx context.Context, rdb redis.UniversalClient, prefix string, own [32]byte) (salt [32]byte, err error) {
 	key := prefix + ":{cluster}:salt"
 	var agreed *redis.StringCmd

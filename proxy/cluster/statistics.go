@@ -14,98 +14,100 @@ import (
 )
 
 const (
-	// reportInterval is how often a node reports; what a node that is killed has
-	// counted since is lost.
+	// reportInterval is how often a node reports; the counts since the last
+	// report are lost if a node is killed.
 	reportInterval = 5 * time.Second
-	// minuteOpenFor is for how long a minute takes reports, so that what a node counts
-	// while Redis is away is not lost.
+	// minuteOpenFor is how long reports for a minute are accepted, so that counts are
+	// not lost while Redis is unreachable.
 	minuteOpenFor = time.Hour
 	// Kept is how long statistics are kept.
 	Kept = 24 * time.Hour
-	// maxSeries is how many series a node reports for one minute; the rest is
-	// counted together.
+	// maxSeries is the maximum number of series in a report; the rest is
+	// aggregated.
 	maxSeries = 2000
 	// maxNear is how many limits it tells of that a key has used up.
 	maxNear = 50
 )
 
-// others is what everything beyond maxSeries is counted under.
+// others is the series of everything beyond maxSeries.
 func others() proxy.Series { return proxy.Series{Route: "(others)"} }
 
-// errClosed says that a minute takes no reports any more.
+// errClosed reports that reports for a minute are no longer accepted.
 var errClosed = errors.New("minute closed")
 
-// A Tally is one series and how often it happened.
+// A Tally is a series and its count.
 type Tally struct {
 	proxy.Series
 	N int64 `json:"n"`
 }
 
-// A statisticsStore is where what the nodes count is written.
+// A statisticsStore stores the reports of the nodes and their sums.
 type statisticsStore interface {
 	now(ctx context.Context) (time.Time, error)
-	// report replaces what node has reported of a minute, and returns the store's
-	// time. An error that is errClosed says that it never will be taken.
+	// report replaces the report of node for a minute, and returns the store's
+	// time. After errClosed it must not be retried.
 	report(ctx context.Context, node string, minute int64, r minuteReport) (time.Time, error)
-	// reports are those of all nodes.
+	// reports returns the reports of all nodes.
 	reports(ctx context.Context, minute int64) ([]minuteReport, error)
-	// changed are the minutes of which there are reports that are not in the sum.
+	// changed returns the minutes with reports that are not in the sum yet.
 	changed(ctx context.Context) ([]revision, error)
-	// sum replaces the sum of a minute, unless another leads: then ErrDeposed.
+	// sum replaces the sum of a minute. It returns ErrDeposed if another node
+	// is the leader.
 	sum(ctx context.Context, t Term, of revision, sum []Tally) error
-	// sums are those of the minutes from first to last; none is nil.
+	// sums returns the sums of the minutes from first to last; nil for a minute
+	// without one.
 	sums(ctx context.Context, first, last int64) ([][]Tally, error)
 }
 
-// A minuteReport is what one node says of one minute.
+// A minuteReport is the report of one node for one minute.
 type minuteReport struct {
 	Tallies []Tally      `json:"tallies"`
 	Near    []proxy.Near `json:"near,omitempty"`
 }
 
-// A revision is a minute as of some change of it.
+// A revision is a minute and the version of its reports.
 type revision struct {
 	minute int64 // since 1970
 	change float64
 }
 
-// Statistics tell for each minute, all nodes together, how often what happened.
+// Statistics count, for each minute and all nodes together, how often each
+// series occurred.
 //
-// Every node reports its own counts for each minute, by the store's clock, again
-// and again, each time in place of its last report; the leader adds the reports
-// up, each time in place of the last sum. So nothing is counted twice, whatever is
-// sent or done twice and whoever leads, and nothing is lost but what a killed node
-// had not reported yet. All methods are safe for concurrent use but Run and Flush,
-// which belong to one goroutine.
+// Every node periodically reports its own counts for each minute (by the store's
+// clock), each time replacing its last report; the leader adds the reports up,
+// each time replacing the last sum. So nothing is counted twice, even if a report
+// or a sum is written twice, and nothing is lost except what a killed node had not
+// reported yet. All methods except Run and Flush are safe for concurrent use.
 type Statistics struct {
 	node    string
 	figures Figures
 	store   statisticsStore
 
-	ahead   time.Duration // by which the store's clock is ahead of ours
+	ahead   time.Duration // offset of the store's clock
 	asked   bool          // it is known
-	looked  time.Time     // when counts were looked at last
+	looked  time.Time     // time of the last collect
 	last    map[proxy.Series]int64
 	minutes map[int64]*minuteCounts
 }
 
-// Figures are what a proxy counts; *proxy.Proxy has them.
+// Figures gives access to the counters of a proxy; *proxy.Proxy implements it.
 type Figures interface {
-	// Counts is how often each has happened since the process began.
+	// Counts returns the count of each series since the start of the process.
 	Counts() map[proxy.Series]int64
-	// Near are keys that have used most of a limit, since it was asked last.
+	// Near returns the keys that have used most of a limit since the last call.
 	Near() []proxy.Near
 }
 
-// minuteCounts are what this node has counted in one minute.
+// minuteCounts are the counts of this node in one minute.
 type minuteCounts struct {
 	counts   map[proxy.Series]int64
 	near     map[string]proxy.Near // by ROUTE.LIMIT and window
-	reported bool                  // as it is now
+	reported bool                  // the current counts have been reported
 }
 
-// NewStatistics makes the statistics of a node of a cluster, or, when rdb is nil,
-// of a process that shares nothing.
+// NewStatistics returns the statistics of a node of a cluster or, if rdb is nil,
+// of a single process.
 func NewStatistics(rdb redis.UniversalClient, prefix, node string, figures Figures) *Statistics {
 	s := &Statistics{node: node, figures: figures, last: map[proxy.Series]int64{}, minutes: map[int64]*minuteCounts{}, looked: time.Now()}
 	if rdb == nil {
@@ -116,10 +118,11 @@ func NewStatistics(rdb redis.UniversalClient, prefix, node string, figures Figur
 	return s
 }
 
-// Run reports until ctx is done: every few seconds and when a minute ends.
+// Run reports until ctx is done: every few seconds and at the end of each
+// minute.
 func (s *Statistics) Run(ctx context.Context) {
 	for {
-		s.Flush(ctx) // what could not be reported is reported next time
+		s.Flush(ctx) // on failure reported next time
 		now := s.time()
 		next := min(reportInterval, now.Truncate(time.Minute).Add(time.Minute).Sub(now))
 		timer := time.NewTimer(next)
@@ -132,8 +135,7 @@ func (s *Statistics) Run(ctx context.Context) {
 	}
 }
 
-// Flush reports what was counted until now. An error says that some of it is not
-// reported yet.
+// Flush reports all counts up to now. After an error some are not reported yet.
 func (s *Statistics) Flush(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, heartbeatInterval)
 	defer cancel()
@@ -151,18 +153,17 @@ func (s *Statistics) Flush(ctx context.Context) error {
 	return nil
 }
 
-// time is the store's, as far as it is known.
+// time is the store's, as far as ahead is known.
 func (s *Statistics) time() time.Time { return time.Now().Add(s.ahead) }
 
 func (s *Statistics) adjust(now time.Time) { s.ahead, s.asked = time.Until(now), true }
 
-// collect writes what has happened since the last look into the counts of the minute in
-// which that was.
+// collect adds what has happened since the last call to the counts of its minute.
 func (s *Statistics) collect() {
 	now, counts := s.time(), s.figures.Counts()
 	at := s.looked.Add(s.ahead)
 	if now.Sub(at) > 2*reportInterval || at.After(now) {
-		at = now // the process was stopped, or a clock was set
+		at = now // the process was suspended, or a clock was set
 	}
 	for series, n := range counts {
 		if n > s.last[series] {
@@ -176,7 +177,7 @@ func (s *Statistics) collect() {
 	maps.DeleteFunc(s.minutes, func(minute int64, _ *minuteCounts) bool { return now.Sub(minuteStart(minute)) > minuteOpenFor })
 }
 
-// minuteStart is when a minute begins.
+// minuteStart returns the start of a minute.
 func minuteStart(minute int64) time.Time { return time.Unix(minute*60, 0).UTC() }
 
 func (s *Statistics) minuteOf(minute int64) *minuteCounts {
@@ -196,7 +197,7 @@ func (p *minuteCounts) add(series proxy.Series, n int64) {
 	p.reported = false
 }
 
-// noteNear remembers the key that has used most of a limit and window.
+// noteNear records the key that has used most of a limit and window.
 func (p *minuteCounts) noteNear(near proxy.Near) {
 	name := near.Route + "." + near.Limit + ":" + near.Window
 	if known, found := p.near[name]; near.Used > known.Used && (found || len(p.near) < maxNear) {
@@ -205,7 +206,7 @@ func (p *minuteCounts) noteNear(near proxy.Near) {
 	}
 }
 
-// report sends the counts of a minute, and forgets them when they will not change any more.
+// report reports the counts of a minute, and removes them once they are final.
 func (s *Statistics) report(ctx context.Context, minute int64) error {
 	p := s.minutes[minute]
 	if !p.reported {
@@ -222,7 +223,7 @@ func (s *Statistics) report(ctx context.Context, minute int64) error {
 	return nil
 }
 
-// tallies are counts in a fixed order.
+// tallies returns counts in a fixed order.
 func tallies(counts map[proxy.Series]int64) []Tally {
 	out := make([]Tally, 0, len(counts))
 	for series, n := range counts {

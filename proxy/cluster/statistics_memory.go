@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// memoryStatistics are the statistics of a process that shares nothing, one report for each
-// minute in which something happened.
+// memoryStatistics stores the statistics of a single process, one report for each minute in
+// which something happened.
 type memoryStatistics struct {
 	mu      sync.Mutex             // guards what follows
-	minutes map[int64]minuteReport // by minute: what this process reports
-	news    map[int64]bool         // not added up yet
+	minutes map[int64]minuteReport // reports by minute
+	news    map[int64]bool         // changed since the last sum
 	total   map[int64][]Tally      // by minute
 }
 

@@ -18,10 +18,11 @@ var (
 	sumScript string
 )
 
-// maxChangedMinutes is how many minutes are added up at a time; the rest follows.
+// maxChangedMinutes is how many minutes are added up in one run; the rest
+// follows.
 const maxChangedMinutes = 100
 
-// redisStatistics are the statistics that the nodes of a cluster share.
+// redisStatistics stores the statistics of a cluster.
 type redisStatistics struct {
 	rdb    redis.UniversalClient
 	prefix string
@@ -35,12 +36,12 @@ func newRedisStatistics(rdb redis.UniversalClient, prefix string) *redisStatisti
 	return &redisStatistics{rdb, p, fence{rdb, p + "leader"}, redis.NewScript(reportScript), fenced(sumScript)}
 }
 
-// minuteKey is the key of what the nodes say of a minute.
+// minuteKey returns the key of the reports of a minute.
 func (l *redisStatistics) minuteKey(minute int64) string {
 	return l.prefix + "minute:" + strconv.FormatInt(minute, 10)
 }
 
-// total is the key of what that comes to.
+// total returns the key of the sum of a minute.
 func (l *redisStatistics) total(minute int64) string {
 	return l.prefix + "statistics:" + strconv.FormatInt(minute, 10)
 }

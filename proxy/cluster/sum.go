@@ -9,20 +9,20 @@ import (
 	"github.com/weir-proxy/weir/proxy"
 )
 
-// A Minute is what happened in one minute, on all nodes together.
+// A Minute is the statistics of one minute for all nodes together.
 type Minute struct {
 	At     time.Time // when it began
 	Routes []RouteMinute
 }
 
-// A RouteMinute is what happened to the requests of a route.
+// A RouteMinute is the statistics of a route.
 type RouteMinute struct {
 	Route    string
 	Requests int64
 	Limits   []LimitMinute
 }
 
-// A LimitMinute is what a limit said.
+// A LimitMinute is the decisions of a limit.
 type LimitMinute struct {
 	Limit         string
 	Allowed       int64
@@ -31,13 +31,12 @@ type LimitMinute struct {
 	Unavailable   int64
 }
 
-// Task adds up what the nodes report.
+// Task returns the leader task that adds up the reports.
 func (s *Statistics) Task() Task {
 	return Task{Name: "statistics", Every: reportInterval, Run: s.sum}
 }
 
-// sum adds up the minutes that have changed. Done twice, or by two at once, it
-// comes to the same.
+// sum adds up the minutes that have changed. It is idempotent.
 func (s *Statistics) sum(ctx context.Context, t Term) (string, error) {
 	changed, err := s.store.changed(ctx)
 	if err != nil {
@@ -64,8 +63,8 @@ func (s *Statistics) sum(ctx context.Context, t Term) (string, error) {
 	return fmt.Sprintf("added up %d minutes", len(changed)), nil
 }
 
-// Minutes are the last n, the present one included, oldest first; those in which
-// nothing happened are left out. n is at most that of Kept.
+// Minutes returns the last n minutes including the current one, oldest first,
+// without those in which nothing happened. n is limited by Kept.
 func (s *Statistics) Minutes(ctx context.Context, n int) ([]Minute, error) {
 	now, err := s.store.now(ctx)
 	if err != nil {
@@ -86,7 +85,7 @@ func (s *Statistics) Minutes(ctx context.Context, n int) ([]Minute, error) {
 	return minutes, nil
 }
 
-// routes arranges tallies, which are in order.
+// routes groups sorted tallies by route and limit.
 func routes(sum []Tally) []RouteMinute {
 	var out []RouteMinute
 	for _, t := range sum {

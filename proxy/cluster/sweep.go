@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	// DefaultGrace is how long what was counted for a limit is kept when the limit
-	// is gone, for those who want it back.
+	// DefaultGrace is how long the counts of a removed limit are kept, in case it
+	// is added again.
 	DefaultGrace = 10 * time.Minute
 	// sweepInterval is the pause between two steps of a sweep.
 	sweepInterval = 2 * time.Second
-	// sweepScans is how many calls of SCAN a step makes, and sweepCount how many
-	// keys each may look at: well below a millisecond of Redis's time a call, and
-	// less than a hundredth of it in all.
+	// sweepScans is the number of SCAN calls of a step, and sweepCount their
+	// COUNT: a call takes Redis well below a millisecond, and all of them less
+	// than 1% of its time.
 	sweepScans, sweepCount = 20, 250
-	// allowanceTTL is how long one leave to delete is good for, in a cluster.
+	// allowanceTTL is how long an allowance is valid in a Redis Cluster.
 	allowanceTTL = time.Second
 )
 
@@ -35,20 +35,19 @@ var (
 	sweptScript string
 )
 
-// A Sweep is a garbage collection: it deletes what was counted for limits that have left the configuration
-// for longer than a grace. Such keys expire by themselves, but those of a limit of
-// 365 days take a year.
+// A Sweep is a garbage collection: it deletes the counts of limits that were removed from the
+// configuration longer than a grace period ago. Such keys expire anyway, but those of a limit with a
+// window of 365 days only after a year.
 //
-// It looks at a bounded number of keys at a time. Only keys that the store writes
-// for such a limit under our prefix are deleted; a limit that is defined again in
-// the meantime, or that Java programs share, loses nothing. It waits while a node
-// serves another configuration than the last: that one may still count for the
-// limit.
+// Each step scans a bounded number of keys. Only keys that the store writes for
+// such a limit under our prefix are deleted; a limit that is added again in the
+// meantime, or is shared with Java programs, loses nothing. The sweep waits while
+// a node serves an older configuration, because it may still count for the limit.
 //
-// On one server, the deletion itself looks who leads and which limits are gone. In
-// a Redis Cluster the keys lie on other servers than that knowledge: there it is
-// asked first, and the deletion refuses once a second has passed since by the
-// clock of its own server.
+// On a single server, the deleting script itself checks the leader and the removed
+// limits. In a Redis Cluster the keys are on other servers than this state: there
+// an allowance is obtained first, and the deleting script refuses it after a
+// second, by the clock of its server.
 type Sweep struct {
 	rdb    redis.UniversalClient
 	prefix string
@@ -58,19 +57,19 @@ type Sweep struct {
 
 	sweep, allow, swept *redis.Script
 
-	pass *pass // under way; nil for none
+	pass *pass // in progress; nil for none
 }
 
-// A pass is one look at all keys.
+// A pass is one scan of all keys.
 type pass struct {
 	term    Term
-	limits  []string // whose keys are to go
+	limits  []string // whose keys are deleted
 	servers []*redis.Client
-	cursor  uint64 // on the first of servers
+	cursor  uint64 // SCAN cursor on the first of servers
 	gone    int64  // keys deleted
 }
 
-// NewSweep makes the sweep of a cluster, whose nodes the function tells.
+// NewSweep returns the sweep of a cluster; nodes returns its live nodes.
 func NewSweep(rdb redis.UniversalClient, prefix string, grace time.Duration, nodes func(context.Context) ([]Member, error)) *Sweep {
 	p := prefix + ":{cluster}:"
 	return &Sweep{
@@ -79,12 +78,12 @@ func NewSweep(rdb redis.UniversalClient, prefix string, grace time.Duration, nod
 	}
 }
 
-// Task goes on with the sweep.
+// Task returns the leader task of the sweep.
 func (s *Sweep) Task() Task { return Task{Name: "sweep", Every: sweepInterval, Run: s.step} }
 
 func (s *Sweep) removed() string { return s.prefix + ":{cluster}:removed" }
 
-// step begins a pass when there is something to sweep, or goes on with it.
+// step continues the current pass, or starts one if there are removed limits.
 func (s *Sweep) step(ctx context.Context, t Term) (string, error) {
 	allowed, err := s.allowance(ctx, t)
 	if err != nil || len(allowed.limits) == 0 {
@@ -104,7 +103,7 @@ func (s *Sweep) step(ctx context.Context, t Term) (string, error) {
 	return s.scan(ctx, t)
 }
 
-// scan looks at as many keys as one step may.
+// scan scans the keys of one step.
 func (s *Sweep) scan(ctx context.Context, t Term) (string, error) {
 	p := s.pass
 	for range sweepScans {
@@ -127,7 +126,8 @@ func (s *Sweep) scan(ctx context.Context, t Term) (string, error) {
 	return fmt.Sprintf("deleted %d keys of %d removed limits so far", p.gone, len(p.limits)), nil
 }
 
-// finish forgets the limits whose keys are gone.
+// finish removes the limits whose keys are deleted from the list of removed
+// limits.
 func (s *Sweep) finish(ctx context.Context, t Term) (string, error) {
 	p := s.pass
 	s.pass = nil
@@ -141,14 +141,15 @@ func (s *Sweep) finish(ctx context.Context, t Term) (string, error) {
 	return fmt.Sprintf("deleted %d keys of %d removed limits", p.gone, len(p.limits)), nil
 }
 
-// An allowance is for how long the keys of which limits may be deleted.
+// An allowance permits the deletion of the keys of some limits for a short
+// time.
 type allowance struct {
 	until  string // by Redis's clock
 	limits []string
-	slots  bool // a cluster's: the keys of one slot at a time, and of limits only
+	slots  bool // in a Redis Cluster: the keys of one slot at a time
 }
 
-// allowance asks which limits are gone for long enough.
+// allowance returns the limits that were removed long enough ago.
 func (s *Sweep) allowance(ctx context.Context, t Term) (allowance, error) {
 	reply, err := s.fence.run(ctx, s.allow, t, []string{s.removed()}, allowanceTTL.Milliseconds(), s.grace.Milliseconds())
 	if err != nil {
@@ -168,7 +169,7 @@ func (s *Sweep) allowance(ctx context.Context, t Term) (allowance, error) {
 	return a, nil
 }
 
-// agreed reports whether all nodes serve the configuration taken up last.
+// agreed reports whether all nodes serve the current configuration.
 func (s *Sweep) agreed(ctx context.Context) (bool, error) {
 	hash, err := s.rdb.HGet(ctx, s.prefix+":{cluster}:config", "hash").Result()
 	if err != nil {
@@ -179,7 +180,7 @@ func (s *Sweep) agreed(ctx context.Context) (bool, error) {
 	return len(nodes) > 0 && !other, err
 }
 
-// servers are those whose keys are looked at.
+// servers returns the servers to scan.
 func (s *Sweep) servers(ctx context.Context) ([]*redis.Client, error) {
 	switch rdb := s.rdb.(type) {
 	case *redis.Client:

@@ -12,8 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// errExpired says that an allowance had run out before it was used; the next step
-// asks for another.
+// errExpired reports that an allowance expired before it was used; the next step
+// obtains a new one.
 var errExpired = errors.New("too late")
 
 // keySuffix is what follows ROUTE.LIMIT in a key of the store: the window, the
@@ -22,15 +22,15 @@ var errExpired = errors.New("too late")
 // by itself.
 var keySuffix = regexp.MustCompile(`^(?:(?::[0-9a-z]+(?::\{[a-z_]+\})?|:\{[a-z_]+\})(:(?:value|permits|base|state))|(\{[0-9]\}))(:[0-9a-f-]{36})?$`)
 
-// A deletion is a key of a removed limit.
+// A deletion is a key of a removed limit, to be deleted.
 type deletion struct {
 	key   string
-	own   string // the name under which Redisson would keep a config for it
-	slot  string // what decides where it lies in a cluster
+	own   string // key under which Redisson would keep its config
+	slot  string // hash tag
 	limit string
 }
 
-// parse reads a key that s.pass looks for; false for every other.
+// parse parses a key of a removed limit; false for every other key.
 func (s *Sweep) parse(key string) (deletion, bool) {
 	tag, name, found := strings.Cut(strings.TrimPrefix(key, s.prefix+":{"), "}:")
 	limit := name
@@ -48,7 +48,7 @@ func (s *Sweep) parse(key string) (deletion, bool) {
 	return deletion{key: key, own: key[:end], slot: tag, limit: limit}, true
 }
 
-// remove deletes those of keys that are of removed limits.
+// remove deletes the keys of removed limits among keys.
 func (s *Sweep) remove(ctx context.Context, t Term, keys []string) (gone int64, err error) {
 	bySlot := map[string][]deletion{}
 	_, slots := s.rdb.(*redis.ClusterClient)
@@ -80,7 +80,7 @@ func (s *Sweep) remove(ctx context.Context, t Term, keys []string) (gone int64, 
 	return gone, nil
 }
 
-// removeTogether deletes keys that lie together, by one call.
+// removeTogether deletes keys of one slot by one call.
 func (s *Sweep) removeTogether(ctx context.Context, t Term, allowed allowance, all []deletion) (int64, error) {
 	names, args := []string{s.fence.key, s.removed()}, []any{t.Token, allowed.until}
 	if allowed.slots {
@@ -88,7 +88,7 @@ func (s *Sweep) removeTogether(ctx context.Context, t Term, allowed allowance, a
 	}
 	for _, d := range all {
 		if allowed.slots && !slices.Contains(allowed.limits, d.limit) {
-			continue // it came back
+			continue // the limit was added again
 		}
 		names, args = append(names, d.own, d.key), append(args, d.limit)
 	}

@@ -19,7 +19,7 @@ const MaxBundle = maxSize
 const maxFiles = 1000
 
 // ErrBundle says that a Bundle cannot be one.
-var ErrBundle = errors.New("not a configuration that can travel")
+var ErrBundle = errors.New("not a configuration that can be pushed")
 
 // A Bundle is a configuration as it travels to other machines: its file, those
 // that it includes, and the files of its lists, as they are written. Variables of

@@ -188,11 +188,11 @@ func TestUnpack_DoesNotProbeThisMachine(t *testing.T) {
 	}
 	for _, file := range []string{"link.txt", "local.txt"} { // a list comes along, or is none
 		text := "lists: {l: {key: 'header:X-A', file: " + file + ", action: deny}}\n" + small
-		if _, err := Unpack(at, Bundle{Main: "weir.yaml", Files: map[string]string{"weir.yaml": text}}); err == nil || !strings.Contains(err.Error(), "did not come along") {
+		if _, err := Unpack(at, Bundle{Main: "weir.yaml", Files: map[string]string{"weir.yaml": text}}); err == nil || !strings.Contains(err.Error(), "not part of the pushed configuration") {
 			t.Errorf("%s as a list: %v", file, err)
 		}
 	}
-	if _, err := Unpack(at, Bundle{Main: "weir.yaml", Files: map[string]string{"weir.yaml": "upstreams: {s: {targets: ['https://a'], tls: {ca: link.txt}}}\n" + small}}); err == nil || !strings.Contains(err.Error(), "did not come along") {
+	if _, err := Unpack(at, Bundle{Main: "weir.yaml", Files: map[string]string{"weir.yaml": "upstreams: {s: {targets: ['https://a'], tls: {ca: link.txt}}}\n" + small}}); err == nil || !strings.Contains(err.Error(), "not part of the pushed configuration") {
 		t.Errorf("a link that leads out of the folder: %v", err)
 	}
 }

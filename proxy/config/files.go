@@ -55,7 +55,7 @@ func (p *recordingFiles) glob(pattern string) ([]string, error) {
 
 // errForeign is said of all files of this machine that are not to be had, whether
 // they are there or not: who sends a configuration must not learn that.
-var errForeign = errors.New("did not come along, and is not beside this machine's own file")
+var errForeign = errors.New("not part of the pushed configuration, and not in the directory of this machine's own file")
 
 // A bundleFiles is files that came from elsewhere, and of those that did not come along
 // the ones of this machine that are meant for it: what lies in dir or below, and

@@ -1,236 +1,238 @@
 package config
 
-// The types of the form files are the YAML as it is written: one struct a mapping,
-// in the order in which fields are best read. Tags say what a field is called,
-// whether it is required, what it may be, and its default; the decoder and the
-// JSON Schema both go by them. Comments become descriptions in the schema.
+// The types in form*.go describe the YAML file: one struct for each mapping. Tags
+// hold the name of a field, whether it is required, its allowed values and its
+// default; the decoder and the JSON Schema are both derived from them. Comments
+// become descriptions in the schema.
 
-// file is a whole config file. An included file may have keys, lists,
+// file is a configuration file. An included file may have keys, lists,
 // upstreams and routes only.
 type file struct {
 	// Version of the format.
 	Version int `yaml:"version" jsonschema:"default=1,minimum=1,maximum=1"`
-	// Include names more files whose keys, lists, upstreams and routes belong to this one, relative to this file; patterns with * are allowed.
+	// Include names further files, relative to this file, whose keys, lists, upstreams and routes are added to this one; patterns with * are allowed.
 	Include list `yaml:"include"`
-	// Listen says where clients connect.
+	// Listen configures the listeners for clients.
 	Listen listenForm `yaml:"listen"`
-	// Admin says where operators connect.
+	// Admin configures the admin listener.
 	Admin adminForm `yaml:"admin"`
-	// Store is where counts live: in this process, or in a Redis that several proxies share.
+	// Store is where counts are kept: in this process, or in a Redis that several proxies share.
 	Store string `yaml:"store" jsonschema:"default=memory,enum=memory,enum=redis"`
-	// Redis says how to reach the store when it is redis.
+	// Redis configures the connection to Redis for store: redis.
 	Redis redisForm `yaml:"redis"`
-	// Reload says where the configuration comes from.
+	// Reload selects the source of the configuration.
 	Reload reloadForm `yaml:"reload"`
-	// ClientIP says whose word counts about where a request comes from.
+	// ClientIP configures how the address of a client is determined behind proxies.
 	ClientIP clientIPForm `yaml:"client_ip"`
-	// Privacy says what may leave the process.
+	// Privacy configures the hashing of keys and of addresses in logs.
 	Privacy privacyForm `yaml:"privacy"`
-	// Defaults are for limits that do not say otherwise.
+	// Defaults apply to limits and routes that do not set these fields.
 	Defaults defaultsForm `yaml:"defaults"`
-	// Alerts say who is told when limits are used up.
+	// Alerts configures the webhook for exhausted limits.
 	Alerts alertsForm `yaml:"alerts"`
-	// AccessLog says what is written of each request, and where.
+	// AccessLog configures the access log.
 	AccessLog accessLogForm `yaml:"access_log"`
-	// Traces say where traces of requests are sent, by OpenTelemetry's protocol.
+	// Traces configures the export of traces (OpenTelemetry).
 	Traces tracesForm `yaml:"traces"`
-	// JWT says which tokens keys from jwt: believe.
+	// JWT configures the verification of bearer tokens for keys from jwt:.
 	JWT *jwtForm `yaml:"jwt,omitempty"`
-	// Keys are named ways to tell clients apart.
+	// Keys are the named keys that limits count by.
 	Keys map[string]*keyForm `yaml:"keys,omitempty"`
-	// Lists are keys that are treated apart.
+	// Lists are named lists of keys that bypass the limits or are denied.
 	Lists map[string]*listForm `yaml:"lists,omitempty"`
-	// Upstreams are named places where requests go.
+	// Upstreams are the named upstreams.
 	Upstreams map[string]*upstreamForm `yaml:"upstreams,omitempty"`
-	// Routes say what happens to which requests; the most specific one wins.
+	// Routes are the routes; the most specific match wins.
 	Routes []*routeForm `yaml:"routes,omitempty"`
 }
 
-// clientIPForm says whose word counts about where a request comes from.
+// clientIPForm configures how the address of a client is determined behind
+// proxies.
 type clientIPForm struct {
-	// TrustedProxies are the networks whose header is believed.
+	// TrustedProxies are the networks of proxies whose header is trusted.
 	TrustedProxies list `yaml:"trusted_proxies"`
-	// Header in which trusted proxies name the client.
+	// Header in which trusted proxies send the address of the client.
 	Header string `yaml:"header" jsonschema:"default=X-Forwarded-For"`
-	// IPv6Prefix is how many bits of an IPv6 address make one client.
+	// IPv6Prefix is the number of bits of an IPv6 address that identify a client.
 	IPv6Prefix int `yaml:"ipv6_prefix" jsonschema:"default=64,minimum=1,maximum=128"`
 }
 
-// privacyForm says what may leave the process.
+// privacyForm configures the hashing of keys and of addresses in logs.
 type privacyForm struct {
-	// HashSecret makes keys leave the process only as HMAC-SHA256 under it.
+	// HashSecret is the secret for hashing keys: they leave the process only as HMAC-SHA256.
 	HashSecret secret `yaml:"hash_secret" jsonschema:"default="`
-	// PreviousSecret is the one that HashSecret replaces, or none: what was counted under it counts on. Keep it for as long as the longest window of all limits.
+	// PreviousSecret is the secret that HashSecret replaces, or none if there was none: counts under it stay valid. Keep it for as long as the longest window of all limits.
 	PreviousSecret secret `yaml:"previous_secret" jsonschema:"default="`
-	// LogClient is how the log shows the address of a client: full, network (the first 24 bits of IPv4 and 48 of IPv6), hashed, or none.
+	// LogClient is how client addresses are logged: full, network (the first 24 bits of IPv4 and 48 of IPv6), hashed, or none.
 	LogClient string `yaml:"log_client" jsonschema:"default=full,enum=full,enum=network,enum=hashed,enum=none"`
 }
 
-// defaultsForm is for limits that do not say otherwise.
+// defaultsForm holds the defaults of limits and routes.
 type defaultsForm struct {
-	// Mode: enforce answers refusals, shadow only counts them, off asks no limit.
+	// Mode: enforce refuses requests over a limit, shadow only counts what would be refused, off disables limits.
 	Mode string `yaml:"mode" jsonschema:"default=enforce,enum=enforce,enum=shadow,enum=off"`
-	// OnStoreFailure is what happens when the store cannot answer: local counts this process's share in memory.
+	// OnStoreFailure is the policy while the store is unreachable: local counts this process's share of the limit in memory.
 	OnStoreFailure string `yaml:"on_store_failure" jsonschema:"default=local,enum=allow,enum=deny,enum=local"`
-	// Headers is the style in which clients are told about limits.
+	// Headers is the style of the rate limit fields in responses.
 	Headers string `yaml:"headers" jsonschema:"default=ietf,enum=ietf,enum=x-ratelimit,enum=none"`
-	// Expose says whether clients may learn of a limit.
+	// Expose makes limits visible to clients in header fields and refusals.
 	Expose bool `yaml:"expose" jsonschema:"default=true"`
-	// NewKeys is how many requests with keys that nobody has sent lately one client address may send to each route, as COUNT/WINDOW: 1000/1m; or none for any number.
+	// NewKeys limits how many requests with keys not seen recently one client address may send to each route, as COUNT/WINDOW: 1000/1m; or none.
 	NewKeys string `yaml:"new_keys" jsonschema:"default=none,pattern=^(none|\\s*[0-9]+/([0-9]+(ms|s|m|h|d|w))+\\s*)$"`
 }
 
-// listForm is keys that are treated apart.
+// listForm is a list of keys that bypass the limits or are denied.
 type listForm struct {
-	// Key says what stands in the list: the name of a key, an origin, or a key written in place.
+	// Key is the key whose values are listed: the name of a key, an origin, or an inline key.
 	Key *keyForm `yaml:"key" jsonschema:"required"`
-	// Values are the keys, as clients send them; for client_ip networks too.
+	// Values are the keys as clients send them; for client_ip networks too.
 	Values list `yaml:"values,omitempty"`
-	// File with one value a line, relative to this file; # begins a comment. A change is noticed.
+	// File with one value per line, relative to this file; # begins a comment. It is reloaded when it changes.
 	File string `yaml:"file,omitempty" jsonschema:"default="`
 	// Action: bypass lets requests pass all limits of the route, deny refuses them with 403.
 	Action string `yaml:"action" jsonschema:"required,enum=bypass,enum=deny"`
 }
 
-// routeForm is what happens to the requests that match.
+// routeForm is a route.
 type routeForm struct {
-	// Name of the route in logs, metrics and the store; made of the path when not given.
+	// Name of the route in logs, metrics and the store; derived from the path when not given.
 	Name string `yaml:"name,omitempty" jsonschema:"pattern=^[A-Za-z][A-Za-z0-9_.-]*$"`
-	// Match says which requests the route is for.
+	// Match selects the requests of the route.
 	Match matchForm `yaml:"match" jsonschema:"required"`
 	// Upstream is the name of an upstream, or a URL, or echo. A route has this, or redirect, or respond.
 	Upstream string `yaml:"upstream,omitempty"`
-	// Redirect sends clients to another place.
+	// Redirect redirects clients to another URL.
 	Redirect *redirectForm `yaml:"redirect,omitempty"`
-	// Respond is one answer for all requests.
+	// Respond is a fixed response.
 	Respond *respondForm `yaml:"respond,omitempty"`
-	// Rewrite says what the upstream and the client see otherwise than it was sent.
+	// Rewrite changes the path and header fields of requests and responses.
 	Rewrite *rewriteForm `yaml:"rewrite,omitempty"`
-	// WebSocket says whether upgrades to websocket are forwarded; what flows then is not limited.
+	// WebSocket allows upgrades to websocket; the data of the connection is not limited.
 	WebSocket bool `yaml:"websocket" jsonschema:"default=false"`
-	// EncodedSlash says what becomes of a path with %2F, which some servers take for a slash and others do not: refuse answers 400; keep matches and forwards it as part of its segment, for an upstream that does the same.
+	// EncodedSlash is the handling of %2F in a path, which some servers treat as a slash and others do not: refuse answers 400; keep matches and forwards it as part of its segment, for an upstream that does the same.
 	EncodedSlash string `yaml:"encoded_slash" jsonschema:"default=refuse,enum=refuse,enum=keep"`
-	// FormBesideQuery says what becomes of a form in the body of a request of which something is read from the query: refuse answers 400, for servlets, Rack and others would find a parameter of that name in the form too; ignore is for an upstream that reads the query alone. A key that has must_equal: form:NAME beside from: query:NAME compares the two instead.
+	// FormBesideQuery is the handling of a form in the body when the route reads a parameter from the query: refuse answers 400, because servlets, Rack and others would read a parameter of that name from the form as well; ignore is for an upstream that reads only the query. A key with from: query:NAME and must_equal: form:NAME compares the two instead.
 	FormBesideQuery string `yaml:"form_beside_query" jsonschema:"default=refuse,enum=refuse,enum=ignore"`
-	// Mode of the route: shadow and off hold for all its limits whatever they say, enforce for those that say nothing.
+	// Mode of the route: shadow and off override the mode of its limits, enforce is the default for limits without a mode.
 	Mode string `yaml:"mode,omitempty" jsonschema:"enum=enforce,enum=shadow,enum=off"`
-	// Body bounds the bodies of requests.
+	// Body limits the size of request bodies.
 	Body *bodyForm `yaml:"body,omitempty"`
-	// Lists to look the request up in, before its limits; deny goes before bypass.
+	// Lists to check before the limits; deny takes precedence over bypass.
 	Lists list `yaml:"lists,omitempty"`
-	// LogPath is how the log shows the path of a request: full, but for parameters that are keys, or redacted, without any parameter and whatever looks like a number or an address. A path that no route matches is always redacted.
+	// LogPath is how paths are logged: full, except for parameters that are keys; or redacted, without any parameters, numbers and addresses. A path that no route matches is always redacted.
 	LogPath string `yaml:"log_path" jsonschema:"default=full,enum=full,enum=redacted"`
-	// CountPreflight says whether the limits are asked about preflights of browsers too (OPTIONS with Origin and Access-Control-Request-Method, without anything that a browser does not send with them). One in which a key of the route stands, in its path or query for example, is counted in any case: keep it apart by methods.
+	// CountPreflight makes limits count CORS preflights too (OPTIONS with Origin and Access-Control-Request-Method, and only fields that browsers send with them). A preflight that carries a key of the route, in its path or query for example, is always counted: exclude it by methods.
 	CountPreflight bool `yaml:"count_preflight" jsonschema:"default=false"`
-	// NewKeys is how many requests with keys that nobody has sent lately one client address may send, as COUNT/WINDOW; or none for any number; that of defaults when not given. The mode is that of the route.
+	// NewKeys limits how many requests with keys not seen recently one client address may send, as COUNT/WINDOW, or none; that of defaults when not given. The mode is that of the route.
 	NewKeys string `yaml:"new_keys,omitempty" jsonschema:"pattern=^(none|\\s*[0-9]+/([0-9]+(ms|s|m|h|d|w))+\\s*)$"`
-	// Limits are all asked in one step: all grant, or nothing is taken.
+	// Limits are decided together in one atomic step: a request passes all of them, or takes permits from none.
 	Limits []*limitForm `yaml:"limits,omitempty"`
-	// RefundOn says after which outcomes a request gives back what it took.
+	// RefundOn lists the outcomes after which the permits of a request are refunded.
 	RefundOn *refundForm `yaml:"refund_on,omitempty"`
 	// Idempotency lets clients repeat a request without being counted again.
 	Idempotency *idempotencyForm `yaml:"idempotency,omitempty"`
-	// Reject is the answer when a limit refuses.
+	// Reject is the response to a refused request.
 	Reject rejectForm `yaml:"reject"`
 }
 
-// bodyForm bounds the bodies of requests.
+// bodyForm limits the size of request bodies.
 type bodyForm struct {
-	// Max is how long one may be; a longer one is answered with 413. When body is not given, any length is taken, but of a body that a key is read from no more than 64KiB.
+	// Max is the maximum size of a body; a larger one is answered with 413. When body is not given, the size is not limited, except to 64KiB for a body that a key is read from.
 	Max size `yaml:"max" jsonschema:"required"`
 }
 
-// matchForm says which requests a route is for.
+// matchForm selects the requests of a route.
 type matchForm struct {
-	// Methods are one or several, in capitals; all when not given.
+	// Methods are one or several methods in upper case; all when not given.
 	Methods list `yaml:"methods,omitempty" jsonschema:"enum=GET,enum=HEAD,enum=POST,enum=PUT,enum=PATCH,enum=DELETE,enum=OPTIONS,enum=TRACE,enum=QUERY"`
 	// Host is exact or *.example.com; all when not given.
 	Host string `yaml:"host,omitempty"`
 	// Path is exact, or has {parameters}, {parameters:regexp}, or ends with /*.
 	Path string `yaml:"path" jsonschema:"required,pattern=^/"`
-	// Headers that the request must have: the value, or * for any.
+	// Headers that the request must have: the exact value, or * for any.
 	Headers map[string]*string `yaml:"headers,omitempty"`
-	// Query parameters that the request must have, once: the value, or * for any.
+	// Query parameters that the request must have exactly once: the value, or * for any.
 	Query map[string]*string `yaml:"query,omitempty"`
 }
 
-// redirectForm sends clients to another place.
+// redirectForm is a redirect.
 type redirectForm struct {
-	// To is where: a URL or a path. {host}, {path} and {query} (with its question mark) are those of the request.
+	// To is the target, a URL or a path. {host}, {path} and {query} (with its question mark) are replaced by those of the request.
 	To string `yaml:"to" jsonschema:"required"`
-	// Status is 301 or 308 for good, 302 or 307 for now, 303 to fetch the answer there; 307 and 308 keep the method.
+	// Status is 301 or 308 (permanent), 302 or 307 (temporary), or 303 (see other, with GET); 307 and 308 preserve the method.
 	Status int `yaml:"status" jsonschema:"default=307,minimum=301,maximum=308"`
 }
 
-// respondForm is one answer for all requests.
+// respondForm is a fixed response.
 type respondForm struct {
-	// Status of the answer.
+	// Status of the response.
 	Status int `yaml:"status" jsonschema:"default=200,minimum=200,maximum=599"`
-	// Body of the answer.
+	// Body of the response.
 	Body string `yaml:"body" jsonschema:"default="`
 	// ContentType of the body.
 	ContentType string `yaml:"content_type" jsonschema:"default=text/plain; charset=utf-8"`
-	// Headers that the answer has besides.
+	// Additional headers of the response.
 	Headers map[string]*string `yaml:"headers,omitempty"`
 }
 
-// rewriteForm says what the upstream and the client see otherwise than it was
-// sent.
+// rewriteForm changes the path and header fields of requests and responses.
 type rewriteForm struct {
-	// StripPrefix is taken from the beginning of the path, if that has it.
+	// StripPrefix is removed from the beginning of the path, if present.
 	StripPrefix string `yaml:"strip_prefix,omitempty" jsonschema:"pattern=^/"`
-	// AddPrefix is put before the path.
+	// AddPrefix is prepended to the path.
 	AddPrefix string `yaml:"add_prefix,omitempty" jsonschema:"pattern=^/"`
-	// Headers of the request on its way to the upstream.
+	// Headers changes the header fields of the request to the upstream.
 	Headers *fieldsForm `yaml:"headers,omitempty"`
-	// ResponseHeaders are those of the answer on its way to the client.
+	// ResponseHeaders changes the header fields of the response to the client.
 	ResponseHeaders *fieldsForm `yaml:"response_headers,omitempty"`
 }
 
-// fieldsForm says which headers are added, replaced and taken out.
+// fieldsForm sets and removes header fields.
 type fieldsForm struct {
-	// Set headers to these values; those of the same name are replaced.
+	// Set headers to these values; existing ones are replaced.
 	Set map[string]*string `yaml:"set,omitempty"`
-	// Remove the headers of these names.
+	// Remove headers by name.
 	Remove list `yaml:"remove,omitempty"`
 }
 
-// refundForm says after which outcomes a request gives back what it took.
+// refundForm lists the outcomes after which the permits of a request are
+// refunded.
 type refundForm struct {
-	// Status of the upstream's answer: 404, 5xx, 500-503.
+	// Status of the upstream's response: 404, 5xx, 500-503.
 	Status codes `yaml:"status,omitempty"`
-	// Errors are ways in which the upstream may fail.
+	// Errors are kinds of upstream failures.
 	Errors list `yaml:"errors,omitempty" jsonschema:"enum=timeout,enum=connect,enum=reset,enum=cut,enum=bad_response"`
-	// Header of the upstream's answer that asks for it by being there; clients do not see it.
+	// Header of the upstream's response whose presence requests the refund; it is not passed on to clients.
 	Header string `yaml:"header,omitempty"`
 }
 
-// idempotencyForm lets clients repeat a request without being counted again. The upstream must know the mark, or it does its work again.
+// idempotencyForm lets clients repeat a request without being counted again. The upstream must support idempotency keys as well, or it
+// processes the request twice.
 type idempotencyForm struct {
-	// Header in which a client marks a request and its repeats, which have the same target and body.
+	// Header with the idempotency key, which is the same in a request and its repeats; they have the same target and body.
 	Header string `yaml:"header" jsonschema:"default=Idempotency-Key"`
 	// Life is how long a request is remembered.
 	Life duration `yaml:"life" jsonschema:"default=1d"`
-	// Repeats is how many of them do not count.
+	// Repeats is how many repeats are not counted.
 	Repeats int `yaml:"repeats" jsonschema:"default=5,minimum=1,maximum=1000"`
 }
 
-// rejectForm is the answer when a limit refuses.
+// rejectForm is the response to a refused request.
 type rejectForm struct {
-	// Status of the answer.
+	// Status of the response.
 	Status int `yaml:"status" jsonschema:"default=429,minimum=400,maximum=599"`
-	// Detail is a sentence for people; {retry_after} stands for seconds, {limit} and {request_id} for what they say.
+	// Detail is the detail of the problem, a sentence. {retry_after} is replaced by the seconds, {limit} by the name of the limit, {request_id} by the id of the request.
 	Detail string `yaml:"detail" jsonschema:"default=Too many requests. Try again in {retry_after} s."`
-	// Headers that the answer has besides.
+	// Additional headers of the response.
 	Headers map[string]*string `yaml:"headers,omitempty"`
-	// Body in place of a problem (RFC 9457), with the same placeholders.
+	// Body replaces the problem document (RFC 9457); it has the same placeholders.
 	Body string `yaml:"body,omitempty"`
-	// ContentType of the body; text/plain in UTF-8 when not given. What stands for a placeholder is escaped for JSON and HTML.
+	// ContentType of the body; text/plain in UTF-8 when not given. The values of placeholders are escaped for JSON and HTML.
 	ContentType string `yaml:"content_type,omitempty"`
 }
 
-// A shorthand has a short form: whatever is not a mapping is decoded into the
-// field that short names.
+// A shorthand has a short form: a value that is not a mapping is decoded into
+// the field named by short.
 type shorthand interface{ short() string }
 
 func (*keyForm) short() string      { return "Text" }

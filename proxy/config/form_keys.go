@@ -1,6 +1,6 @@
 package config
 
-// jwtForm says which bearer tokens are believed.
+// jwtForm configures the verification of bearer tokens.
 type jwtForm struct {
 	// Secret of at least 32 bytes, for HS256, HS384 and HS512.
 	Secret secret `yaml:"secret" jsonschema:"default="`
@@ -8,59 +8,58 @@ type jwtForm struct {
 	Keys list `yaml:"keys"`
 	// JWKS is a set of public keys: an https URL or a file, relative to this file.
 	JWKS string `yaml:"jwks" jsonschema:"default="`
-	// Methods that tokens may be signed with; all that fit the keys when not given.
+	// Methods are the accepted signature algorithms; all that fit the keys when not given.
 	Methods list `yaml:"methods"`
-	// Issuer that tokens must name.
+	// Issuer that tokens must have.
 	Issuer string `yaml:"issuer" jsonschema:"default="`
-	// Audience of which tokens must name one.
+	// Audience lists accepted audiences; a token must have one of them.
 	Audience list `yaml:"audience"`
-	// Leeway is by how much the issuer's clock may be wrong.
+	// Leeway is the tolerated clock skew of the issuer.
 	Leeway duration `yaml:"leeway" jsonschema:"default=30s"`
 }
 
-// keyForm says how to make a key: where its text comes from, or which keys it
-// is joined of.
+// keyForm defines a key: where its value is read from, or which keys it joins.
 type keyForm struct {
-	// Text is the short form: an origin, or in a limit the name of a key.
+	// Text is the short form: an origin or, in a limit, the name of a key.
 	Text string `yaml:"-"`
 
-	// From is where the text comes from: header:NAME, query:NAME, cookie:NAME, path:NAME, form:NAME, json:/POINTER, jwt:CLAIM, client_ip, host, method or global.
+	// From is the origin of the value: header:NAME, query:NAME, cookie:NAME, path:NAME, form:NAME, json:/POINTER, jwt:CLAIM, client_ip, host, method or global.
 	From string `yaml:"from,omitempty"`
-	// MustEqual names further places, one or several: each that carries the key must carry the same, or the request is refused.
+	// MustEqual names further origins, one or several: those that are present must have the same value, or the request is refused.
 	MustEqual list `yaml:"must_equal,omitempty"`
-	// Of is another key, a phone number, that this one is a part of.
+	// Of is the key, a phone number, that this key is a part of.
 	Of string `yaml:"of,omitempty"`
 	// Part of the phone number: country (CN), dial_code (+86), or prefix: the number without its last digits.
 	Part string `yaml:"part,omitempty" jsonschema:"enum=country,enum=dial_code,enum=prefix"`
-	// DropLast is how many digits a prefix leaves out.
+	// DropLast is the number of digits that a prefix omits.
 	DropLast int `yaml:"drop_last,omitempty" jsonschema:"minimum=1,maximum=10"`
-	// Join makes one key of several, each a key's name or an origin.
+	// Join combines several keys into one, each the name of a key or an origin.
 	Join list `yaml:"join,omitempty"`
-	// Normalize brings different spellings into one form: trim, lower, digits, e164.
+	// Normalize normalizes the value: trim, lower, digits, e164.
 	Normalize *normalForm `yaml:"normalize,omitempty"`
-	// OnMissing is what happens to a request without the key; reject when not given.
+	// OnMissing is the handling of a request without the key; reject when not given.
 	OnMissing *missingForm `yaml:"on_missing,omitempty"`
-	// OnInvalid is what happens to a request whose key is not valid, for example no phone number; reject when not given.
+	// OnInvalid is the handling of a request whose key is not valid, for example not a phone number; reject when not given.
 	OnInvalid *missingForm `yaml:"on_invalid,omitempty"`
-	// SetHeader is the field in which the upstream is told the normalized text; what a client sends in it is dropped.
+	// SetHeader is a header field that passes the normalized value to the upstream; the same field from a client is dropped.
 	SetHeader string `yaml:"set_header,omitempty"`
-	// Sensitive says that people see the key masked.
+	// Sensitive masks the key wherever it is shown.
 	Sensitive bool `yaml:"sensitive,omitempty" jsonschema:"default=false"`
 }
 
-// normalForm lists steps, in the order they are taken.
+// normalForm lists the steps of the normalization, in order.
 type normalForm struct {
 	// As is one step or several.
 	As list `yaml:"as" jsonschema:"required,enum=trim,enum=lower,enum=digits,enum=e164"`
-	// DefaultRegion is the country whose numbers may come without a country code, for e164: CN.
+	// DefaultRegion is the country of numbers without a country code, for e164: CN.
 	DefaultRegion string `yaml:"default_region,omitempty" jsonschema:"pattern=^[A-Z][A-Z]$"`
-	// Extensions behind a phone number are refused, since nobody can text them, or kept: all extensions of one number are one key; refuse when not given.
+	// Extensions of phone numbers are refused, since they cannot receive SMS, or kept: all extensions of a number are one key; refuse when not given.
 	Extensions string `yaml:"extensions,omitempty" jsonschema:"enum=refuse,enum=keep"`
-	// AllowTypes are the kinds of lines that e164 takes; all when not given.
+	// AllowTypes are the line types that e164 accepts; all when not given.
 	AllowTypes list `yaml:"allow_types,omitempty" jsonschema:"enum=mobile,enum=fixed,enum=fixed_or_mobile,enum=toll_free,enum=premium,enum=shared_cost,enum=voip,enum=pager,enum=uan,enum=voicemail,enum=personal"`
 }
 
-// missingForm says what happens to a request without the key.
+// missingForm is the handling of a request without the key.
 type missingForm struct {
 	// Policy is the short form.
 	Policy string `yaml:"-" jsonschema:"enum=reject,enum=skip,enum=shared"`

@@ -96,7 +96,7 @@ func (l *lists) file(name string, f *listForm, spec *key.Spec) *key.List {
 	path := l.files[len(l.files)-1]
 	if came, ok := l.source.(bundleFiles); ok {
 		if _, ok := came.files[path]; !ok {
-			l.wrong(&f.File, quote(f.File)+" did not come along", "push it together with this file")
+			l.wrong(&f.File, quote(f.File)+" is not part of the pushed configuration", "push it together with this file")
 			return nil
 		}
 	}

@@ -138,7 +138,7 @@ func (c *Certificates) Reload() {
 	for i, f := range c.files {
 		pair, err := load(f)
 		if err != nil {
-			c.log.Error().Err(err).Time("served_until", c.pairs[i].Leaf.NotAfter).Msg("certificate refused; the one before it stays")
+			c.log.Error().Err(err).Time("served_until", c.pairs[i].Leaf.NotAfter).Msg("certificate not loaded; keeping the previous one")
 			continue
 		}
 		if !bytes.Equal(pair.Certificate[0], c.pairs[i].Certificate[0]) {

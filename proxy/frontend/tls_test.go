@@ -204,7 +204,7 @@ func TestCertificates_AreReloaded(t *testing.T) {
 	addr := f.listens(func(l net.Listener) error { return f.server.ServeTLS(l, certs) })
 	put(t, pair.Key, []byte("nonsense"))
 	certs.Reload()
-	f.line("certificate refused; the one before it stays")
+	f.line("certificate not loaded; keeping the previous one")
 	if !shown(t, addr, "a.example").Equal(first) {
 		t.Error("a key that is none has changed what clients are shown")
 	}

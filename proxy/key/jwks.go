@@ -94,7 +94,7 @@ func (t *Tokens) fetch(ctx context.Context) ([]byte, error) {
 	}
 	client.CheckRedirect = func(to *http.Request, via []*http.Request) error {
 		if !trusted(to.URL.String()) || len(via) > 3 {
-			return errors.New("led to a place that cannot be trusted")
+			return errors.New("redirected to an untrusted location")
 		}
 		return nil
 	}

@@ -59,7 +59,7 @@ func (n *Node) reopenOnce() {
 	}
 	path := n.access.file.path
 	if err := n.access.file.reopen(); err != nil {
-		n.log.Error().Err(err).Str("file", path).Msg("cannot reopen access log; writing to the file as it was")
+		n.log.Error().Err(err).Str("file", path).Msg("cannot reopen access log; still writing to the old file")
 		return
 	}
 	n.log.Info().Str("file", path).Msg("access log reopened")

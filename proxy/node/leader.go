@@ -39,13 +39,13 @@ func newLeaderTasks(s store, p *proxy.Proxy, r prometheus.Registerer, log zerolo
 		log:        log,
 		statistics: cluster.NewStatistics(s.client, s.prefix, s.id, p),
 		failed:     map[string]bool{},
-		leads:      prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_leader", Help: "1 while this node does the work that one node does for all."}),
+		leads:      prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_leader", Help: "1 while this node is the leader."}),
 		runs: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_leader_task_runs_total", Help: "Runs of the tasks of the leader, on this node.",
+			Name: "weir_leader_task_runs_total", Help: "Runs of leader tasks on this node.",
 		}, []string{"task", "result"}),
 	}
 	l.alerts = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "weir_alerts_total", Help: "Attempts to tell the webhook of an alert, and alerts that were given up, on this node.",
+		Name: "weir_alerts_total", Help: "Attempts to send an alert to the webhook, and dropped alerts, on this node.",
 	}, []string{"kind", "result"})
 	r.MustRegister(l.leads, l.runs, l.alerts)
 	for _, kind := range []string{cluster.KindRefused, cluster.KindUsed} {

@@ -148,7 +148,7 @@ func (q *logQueue) Close() {
 // watchDropped shows in the figures how many lines were dropped before any of the sinks.
 func watchDropped(r prometheus.Registerer, queues ...*logQueue) {
 	r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: "weir_log_lines_dropped_total", Help: "Log lines that were dropped because nobody took them fast enough.",
+		Name: "weir_log_lines_dropped_total", Help: "Log lines dropped because the output was too slow.",
 	}, func() float64 {
 		n := int64(0)
 		for _, q := range queues {

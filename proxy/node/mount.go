@@ -55,6 +55,6 @@ func (n *Node) watchable(path string) {
 	}
 	defer f.Close()
 	if mounted(path, f) {
-		n.log.Warn().Str("file", path).Msg("config file is a mount of its own, in which a replaced file is not seen; mount its folder")
+		n.log.Warn().Str("file", path).Msg("config file is a bind mount, in which a replaced file is not visible; mount its directory")
 	}
 }

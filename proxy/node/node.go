@@ -210,7 +210,7 @@ func newRegistry(b Build) *prometheus.Registry {
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "weir_build_info", Help: "Which weir this is; always 1.",
+			Name: "weir_build_info", Help: "Build information; always 1.",
 			ConstLabels: prometheus.Labels{"version": b.Version, "commit": b.Commit, "goversion": b.Go},
 		}, func() float64 { return 1 }),
 	)

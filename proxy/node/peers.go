@@ -37,7 +37,7 @@ func (s store) count(r prometheus.Registerer) {
 	for i, result := range []string{"counted", "lost"} {
 		r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "weir_store_reported_permits_total", ConstLabels: prometheus.Labels{"result": result},
-			Help: "Permits that were granted while the store was away, by whether it has counted them since.",
+			Help: "Permits granted while the store was unreachable, by whether they have been reported to it since.",
 		}, func() float64 {
 			heard, lost := s.reported()
 			return float64([]int64{heard, lost}[i])
@@ -47,6 +47,6 @@ func (s store) count(r prometheus.Registerer) {
 	gauge := func(name, help string, value func() int) {
 		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_cluster_" + name, Help: help}, func() float64 { return float64(value()) }))
 	}
-	gauge("nodes", "Nodes that share the store and live, as far as was last heard.", n.Live)
+	gauge("nodes", "Live nodes that share the store, as of the last heartbeat.", n.Live)
 	gauge("config_drift", "Other nodes that have served another configuration for longer than a reload takes.", n.Drift)
 }

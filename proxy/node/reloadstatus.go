@@ -22,10 +22,10 @@ type reloadStatus struct {
 func newReloadStatus(r prometheus.Registerer) *reloadStatus {
 	s := &reloadStatus{
 		successful: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "weir_config_last_reload_successful", Help: "1 if what was given last to be served is served, 0 for as long as its refusal stands.",
+			Name: "weir_config_last_reload_successful", Help: "1 if the last reload succeeded, 0 if it was refused.",
 		}),
 		at: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "weir_config_last_reload_success_timestamp_seconds", Help: "When the last reload went well, in seconds since 1970.",
+			Name: "weir_config_last_reload_success_timestamp_seconds", Help: "Time of the last successful reload, in seconds since 1970.",
 		}),
 	}
 	r.MustRegister(s.successful, s.at)

@@ -30,7 +30,7 @@ func TestTLS_CertificatesAreRenewed(t *testing.T) {
 	if err := rewrite(filepath.Join(dir, "cert.pem"), "nonsense"); err != nil {
 		t.Fatal(err)
 	}
-	n.says("certificate refused; the one before it stays")
+	n.says("certificate not loaded; keeping the previous one")
 	if string(presented(t, n.Address("https"))) != string(first) {
 		t.Error("nonsense has changed what clients are shown")
 	}
@@ -54,7 +54,7 @@ func TestTLS_AnAuthorityThatIsAway(t *testing.T) {
 	if answer.StatusCode != http.StatusNotFound { // no route has it, and no authority asked
 		t.Errorf("a challenge that nobody set: %d; want 404", answer.StatusCode)
 	}
-	n.says("certificate asked for")
+	n.says("certificate requested")
 	if err := n.end(); err != nil {
 		t.Errorf("close: %v", err)
 	}

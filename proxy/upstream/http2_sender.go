@@ -115,7 +115,7 @@ func (s *http2Sender) answer() (int, *http1.Fields, error) {
 	case res.StatusCode < 100:
 		return 0, nil, fmt.Errorf("status %03d", res.StatusCode)
 	case res.StatusCode == http.StatusSwitchingProtocols:
-		return 0, nil, errors.New("101, which nobody asked for")
+		return 0, nil, errors.New("unrequested 101 response")
 	}
 	addAll(&s.fields, res.Header)
 	if names := canonical(res.Trailer); len(names) > 0 {

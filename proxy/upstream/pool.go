@@ -195,7 +195,7 @@ func (p *Pool) check() error {
 	case c.MaxConnections < 0 || c.Retries < 0 || c.Queue.Length < 0 || c.Health.After < 0:
 		return errors.New("a number is negative")
 	case c.Health.Path != "" && (c.Health.Path[0] != '/' || c.Health.Interval <= 0 || c.Health.Timeout <= 0 || c.Health.After == 0):
-		return errors.New("health needs a path with a slash, an interval, a timeout and after how many bad looks")
+		return errors.New("health needs a path with a slash, an interval, a timeout and a number of failed checks")
 	case c.Echo && len(c.Targets) > 0:
 		return errors.New("either echo or targets")
 	case c.Echo:

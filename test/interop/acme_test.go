@@ -187,7 +187,7 @@ func TestACME_ObtainsAndKeeps(t *testing.T) {
 				}
 			}
 			r.stop()
-			if said := r.log.String(); strings.Contains(said, `"certificate asked for"`) || strings.Contains(said, `"level":"error"`) {
+			if said := r.log.String(); strings.Contains(said, `"certificate requested"`) || strings.Contains(said, `"level":"error"`) {
 				t.Error("after a restart certificates are asked for that are there, or something is wrong")
 			}
 		})

@@ -12,7 +12,7 @@ const plainly = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 // and for the upstream.
 func TestAddress_OfAClientBehindABalancer(t *testing.T) {
 	f := opened(t, forwarding("echo", "listen: {proxy_protocol: [127.0.0.0/8]}", ""))
-	_, body := f.dial("PROXY TCP4 203.0.113.7 192.0.2.1 4711 80\r\n" + plainly).status(200)
+	_, body := f.dial("PROXY TCP4 203.0.113.7 192.0.2.1 4711 80\r\n" + plainly).Status(200)
 	if !strings.Contains(body, `"203.0.113.7"`) {
 		t.Errorf("%s; want the client that the balancer names", body)
 	}

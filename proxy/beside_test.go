@@ -70,9 +70,9 @@ routes:
 			kind = "Content-Type: " + c.kind + "\r\n"
 		}
 		t.Log(c.line, c.kind, c.body)
-		f.dial(fmt.Sprintf("%s HTTP/1.1\r\nHost: a\r\n%sContent-Length: %d\r\n\r\n%s", c.line, kind, len(c.body), c.body)).status(c.want)
+		f.dial(fmt.Sprintf("%s HTTP/1.1\r\nHost: a\r\n%sContent-Length: %d\r\n\r\n%s", c.line, kind, len(c.body), c.body)).Status(c.want)
 		if c.body != "" {
-			f.dial(fmt.Sprintf("%s HTTP/1.1\r\nHost: a\r\n%sTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", c.line, kind, len(c.body), c.body)).status(c.want)
+			f.dial(fmt.Sprintf("%s HTTP/1.1\r\nHost: a\r\n%sTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", c.line, kind, len(c.body), c.body)).Status(c.want)
 		}
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 func TestBuffers_AddUp(t *testing.T) {
@@ -76,22 +78,22 @@ func TestServe_BodiesTogetherAreBounded(t *testing.T) {
 	f := opened(t, "client_ip: {trusted_proxies: [127.0.0.1]}\n"+keyed(""))
 	const head = "POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nX-Forwarded-For: 192.0.2.%d\r\nContent-Length: 65536\r\n\r\n"
 	half := `{"phone": "1", "pad": "` + strings.Repeat("x", 40_000)
-	var waiting []*clientConn
+	var waiting []*sockettest.Client
 	for i := range 16 { // 16 times 64 KiB is all there is
 		waiting = append(waiting, f.dial(fmt.Sprintf(head, i)+half))
 	}
 	f.until(func() bool { return f.buffers.taken() == 1<<20 })
-	answer, body := f.dial("POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 14\r\n\r\n" + `{"phone": "1"}`).status(503)
+	answer, body := f.dial("POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 14\r\n\r\n" + `{"phone": "1"}`).Status(503)
 	if answer.Header.Get("Retry-After") == "" || !strings.Contains(body, "temporary-reduced-capacity") {
 		t.Errorf("503 with %v: %s", answer.Header, body)
 	}
 	rest := strings.Repeat("x", 65536-len(half)-2) + `"}`
 	for _, w := range waiting {
-		w.says("%s", rest)
-		w.status(200)
+		w.Says(rest)
+		w.Status(200)
 	}
 	f.until(func() bool { return f.buffers.taken() == 0 })
-	f.dial("POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 14\r\n\r\n" + `{"phone": "1"}`).status(200)
+	f.dial("POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 14\r\n\r\n" + `{"phone": "1"}`).Status(200)
 }
 
 func TestServe_ABodyWithAKeyIsShortUnlessTheRouteSays(t *testing.T) {

@@ -28,19 +28,21 @@ routes:
 // A client that says a field is this connection's would have it counted and hidden
 // from the upstream.
 func TestConnection_NamesNoFieldThatIsRead(t *testing.T) {
-	f := opened(t, stripping)
-	ask := func(path, connection string) string {
-		return "GET " + path + " HTTP/1.1\r\nHost: a\r\nX-App: 1\r\nX-Phone: 1\r\nConnection: " + connection + "\r\n\r\n"
-	}
-	for _, name := range []string{
-		"X-Phone", "x-phone", "X_Phone", "close, X-Phone", "keep-alive,\tx-phone ", "X-Phone\r\nConnection: close", "X-Phone-Clean", "X-Cost", "X-Friend", "Idempotency-Key", "X-App",
-		"Content-Type", "Authorization", "Cookie", "X-Fan", "X-Real-IP", "X-Request-Id", "Forwarded", "Via", "X-Forwarded-Port", "X_Forwarded_For", "X.Phone",
-	} {
-		f.dial(ask("/a", name)).status(400)
-	}
-	for _, name := range []string{"keep-alive", "X-Other", "Upgrade", "", "TE, X-Own", "X-From"} {
-		f.dial(ask("/a", name)).status(200)
-	}
-	f.dial(ask("/b", "X-Phone, Cookie")).status(200) // nothing is read from them there
-	f.dial(ask("/b", "X-Phone-Clean")).status(400)   // but what Weir says is the same everywhere
+	overFronts(t, func(t *testing.T, over front) {
+		f := over.opened(t, stripping)
+		ask := func(path, connection string) string {
+			return "GET " + path + " HTTP/1.1\r\nHost: a\r\nX-App: 1\r\nX-Phone: 1\r\nConnection: " + connection + "\r\n\r\n"
+		}
+		for _, name := range []string{
+			"X-Phone", "x-phone", "X_Phone", "close, X-Phone", "keep-alive,\tx-phone ", "X-Phone\r\nConnection: close", "X-Phone-Clean", "X-Cost", "X-Friend", "Idempotency-Key", "X-App",
+			"Content-Type", "Authorization", "Cookie", "X-Fan", "X-Real-IP", "X-Request-Id", "Forwarded", "Via", "X-Forwarded-Port", "X_Forwarded_For", "X.Phone",
+		} {
+			f.dial(ask("/a", name)).Status(400)
+		}
+		for _, name := range []string{"keep-alive", "X-Other", "Upgrade", "", "TE, X-Own", "X-From"} {
+			f.dial(ask("/a", name)).Status(200)
+		}
+		f.dial(ask("/b", "X-Phone, Cookie")).Status(200) // nothing is read from them there
+		f.dial(ask("/b", "X-Phone-Clean")).Status(400)   // but what Weir says is the same everywhere
+	})
 }

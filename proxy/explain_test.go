@@ -261,7 +261,7 @@ routes:
 		if err != nil || e.Upstream == nil {
 			t.Fatalf("%v: %+v", err, e.Answer)
 		}
-		f.dial("GET " + target + " HTTP/1.1\r\nHost: api.example.com\r\n" + strings.Join(lines, "\r\n") + "\r\n\r\n").status(200)
+		f.dial("GET " + target + " HTTP/1.1\r\nHost: api.example.com\r\n" + strings.Join(lines, "\r\n") + "\r\n\r\n").Status(200)
 		mu.Lock()
 		got, header := seen, maps.Clone(seen.Header)
 		mu.Unlock()

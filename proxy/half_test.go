@@ -8,10 +8,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 // ends ends the client's side of the connection.
-func (w *clientConn) ends() {
+func ends(w *sockettest.Client) {
 	w.Helper()
 	if err := w.Conn.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
 		w.Fatal(err)
@@ -19,7 +22,7 @@ func (w *clientConn) ends() {
 }
 
 // continues reads the question whether the client is still there.
-func (w *clientConn) continues() {
+func continues(w *sockettest.Client) {
 	w.Helper()
 	answer, err := http.ReadResponse(w.Reader, nil)
 	if err != nil || answer.StatusCode != 100 {
@@ -41,13 +44,13 @@ func TestHalf_TheAnswerComes(t *testing.T) {
 	f := opened(t, forwarding(url, "", ""))
 	for _, said := range []string{plainly, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"} {
 		w := f.dial(said)
-		w.ends()
-		w.continues()
+		ends(w)
+		continues(w)
 		let <- true
-		if _, body := w.status(200); body != "at last" {
+		if _, body := w.Status(200); body != "at last" {
 			t.Errorf("%q: %q", said, body)
 		}
-		w.ended()
+		w.Ended()
 	}
 }
 
@@ -61,7 +64,7 @@ func TestHalf_NotOfHalfARequest(t *testing.T) {
 	})
 	f := opened(t, forwarding(url, "", ""))
 	w := f.dial("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhalf")
-	w.ends()
+	ends(w)
 	answer, err := http.ReadResponse(w.Reader, nil)
 	if err == nil && answer.StatusCode == 200 {
 		t.Errorf("answered %s", answer.Status)
@@ -84,16 +87,16 @@ func TestHalf_AResetEndsTheWork(t *testing.T) {
 	f := opened(t, forwarding(url, "", ""))
 	for _, how := range []string{"end and reset", "reset", "end"} {
 		w := f.dial(plainly)
-		await(t, began, "request")
+		await.Value(t, began, "request")
 		if how == "end and reset" {
-			w.ends()
-			w.continues()
+			ends(w)
+			continues(w)
 		}
 		if how != "end" {
 			w.Conn.(*net.TCPConn).SetLinger(0)
 		}
 		w.Conn.Close()
-		await(t, ended, "end of the work after "+how)
+		await.Value(t, ended, "end of the work after "+how)
 	}
 }
 
@@ -103,11 +106,11 @@ func TestHalf_InHTTP10(t *testing.T) {
 	url := upstreamOf(t, func(w http.ResponseWriter, _ *http.Request) { let <- true; <-let })
 	f := opened(t, forwarding(url, "", ""))
 	w := f.dial("GET / HTTP/1.0\r\nHost: a\r\n\r\n")
-	await(t, let, "request")
-	w.ends()
-	f.dial(lined("OPTIONS * HTTP/1.1|Host: a||")).status(200) // the end has been seen meanwhile
+	await.Value(t, let, "request")
+	ends(w)
+	f.dial(lined("OPTIONS * HTTP/1.1|Host: a||")).Status(200) // the end has been seen meanwhile
 	let <- true
-	if answer, _ := w.hears("GET"); answer.StatusCode != 200 {
+	if answer, _ := w.Hears("GET"); answer.StatusCode != 200 {
 		t.Errorf("got %s; want 200 at once", answer.Status)
 	}
 }
@@ -125,12 +128,12 @@ func TestHalf_WhoHasClosedIsNoticed(t *testing.T) {
 	})
 	f := opened(t, forwarding(url, shortTimeouts, ""))
 	w := f.dial(plainly)
-	await(t, sent, "beginning of the answer")
+	await.Value(t, sent, "beginning of the answer")
 	if _, err := http.ReadResponse(w.Reader, nil); err != nil {
 		t.Fatal(err)
 	}
-	w.ends()
-	await(t, ended, "end of the upstream's answer")
+	ends(w)
+	await.Value(t, ended, "end of the upstream's answer")
 }
 
 // In TLS it is the same.

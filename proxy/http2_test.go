@@ -12,6 +12,8 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"github.com/weir-proxy/weir/test/await"
 )
 
 // A speaker speaks HTTP/2 frame by frame.
@@ -113,7 +115,7 @@ func TestHTTP2_WithPriorKnowledgeWhereAllowed(t *testing.T) {
 		t.Errorf("status %s; want 200", got)
 	}
 	f = opened(t, forwarding("echo", "", ""))
-	f.dial(http2.ClientPreface).status(505)
+	f.dial(http2.ClientPreface).Status(505)
 }
 
 func TestHTTP2_MalformedRequestsAreNotForwarded(t *testing.T) {
@@ -189,7 +191,7 @@ func TestHTTP2_CookieCrumbsAreJoined(t *testing.T) {
 	url := upstreamOf(t, func(_ http.ResponseWriter, r *http.Request) { got <- r.Header["Cookie"] })
 	s := opened(t, forwarding(url, cleartext, "")).speaks()
 	s.asks(1, request("GET", "/", "cookie", "a=1", "cookie", "b=2")...)
-	if c := await(t, got, "request"); len(c) != 1 || c[0] != "a=1; b=2" {
+	if c := await.Value(t, got, "request"); len(c) != 1 || c[0] != "a=1; b=2" {
 		t.Errorf("the upstream sees Cookie %q; want one line", c)
 	}
 }
@@ -215,7 +217,7 @@ func TestHTTP2_RapidResetIsBounded(t *testing.T) {
 			break
 		}
 	}
-	await(t, ended, "end of the connection")
+	await.Value(t, ended, "end of the connection")
 	if n := reached.Load(); n > 2*200+100 {
 		t.Errorf("%d requests reached the upstream; want at most some hundreds of 10000", n)
 	}
@@ -231,7 +233,7 @@ func TestHTTP2_DrainSaysGoAwayAndFinishes(t *testing.T) {
 	f := opened(t, forwarding(url, cleartext, ""))
 	s := f.speaks()
 	s.asks(1, request("GET", "/")...)
-	await(t, began, "request")
+	await.Value(t, began, "request")
 	drained := make(chan error, 1)
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), enough)
@@ -246,7 +248,7 @@ func TestHTTP2_DrainSaysGoAwayAndFinishes(t *testing.T) {
 	if got := s.status(1); got != "200" {
 		t.Errorf("the request under way: %s; want 200", got)
 	}
-	if err := await(t, drained, "end of draining"); err != nil {
+	if err := await.Value(t, drained, "end of draining"); err != nil {
 		t.Error(err)
 	}
 }
@@ -258,7 +260,7 @@ func TestHTTP2_StalledStreamIsCut(t *testing.T) {
 	s := opened(t, forwarding(url, "listen: {h2c: true, timeouts: {write: 300ms}}", "")).speaks()
 	s.asks(1, request("GET", "/")...)
 	s.hears("RST_STREAM", func(f http2.Frame) bool { _, ok := f.(*http2.RSTStreamFrame); return ok })
-	if err := await(t, failed, "end of the upstream's answer"); err == nil {
+	if err := await.Value(t, failed, "end of the upstream's answer"); err == nil {
 		t.Error("the upstream could write for ever")
 	}
 	s.asks(3, request("GET", "/")...)

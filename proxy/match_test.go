@@ -83,24 +83,26 @@ func TestMatch_BetweenTwoItRefuses(t *testing.T) {
 }
 
 func TestMatch_EncodedSlash(t *testing.T) {
-	s := scripted(t, fine)
-	f := opened(t, `
+	overFronts(t, func(t *testing.T, over front) {
+		s := scripted(t, fine)
+		f := over.opened(t, `
 routes:
   - {name: kept, match: {path: "/projects/{id}/x"}, upstream: '`+s.url+`', encoded_slash: keep, limits: [{key: "path:id", rate: 1/1h}]}
   - {name: send, match: {path: /v1/send}, upstream: '`+s.url+`', limits: [{key: global, rate: 9/1h}]}
   - {name: rest, match: {path: /*}, upstream: '`+s.url+`', limits: [{key: global, rate: 99/1h}]}
 `)
-	get := func(path string) string { return "GET " + path + " HTTP/1.1\r\nHost: a\r\n\r\n" }
-	f.dial(get("/projects/a%2fb/x")).status(200)
-	if got := s.last(t); !strings.HasPrefix(got, "GET /projects/a%2Fb/x HTTP/1.1\r\n") {
-		t.Errorf("forwarded as %q; want the slash escaped", got)
-	}
-	f.dial(get("/projects/a%2Fb/x")).status(429)
-	f.dial(get("/projects/a%2Fc/x")).status(200)
-	f.dial(get("/projects/a%2Fb;1/x")).status(400)
-	for _, path := range []string{"/v1%2Fsend", "/v1/send%2F", "/a%2Fb", "/projects/..%2F..%2Fv1/x", "/projects/a%2F.%2Fb/x", "/projects/a%252Fb/x", "/projects%2Fa/x", "/projects/a%2Fb/y"} {
-		f.dial(get(path)).status(400)
-	}
+		get := func(path string) string { return "GET " + path + " HTTP/1.1\r\nHost: a\r\n\r\n" }
+		f.dial(get("/projects/a%2fb/x")).Status(200)
+		if got := s.last(t); !strings.HasPrefix(got, "GET /projects/a%2Fb/x HTTP/1.1\r\n") {
+			t.Errorf("forwarded as %q; want the slash escaped", got)
+		}
+		f.dial(get("/projects/a%2Fb/x")).Status(429)
+		f.dial(get("/projects/a%2Fc/x")).Status(200)
+		f.dial(get("/projects/a%2Fb;1/x")).Status(400)
+		for _, path := range []string{"/v1%2Fsend", "/v1/send%2F", "/a%2Fb", "/projects/..%2F..%2Fv1/x", "/projects/a%2F.%2Fb/x", "/projects/a%252Fb/x", "/projects%2Fa/x", "/projects/a%2Fb/y"} {
+			f.dial(get(path)).Status(400)
+		}
+	})
 }
 
 // wanting is a request on its way to match.

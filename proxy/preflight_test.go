@@ -22,62 +22,70 @@ const question = "Origin: https://app.example|Access-Control-Request-Method: POS
 // What a browser asks before it asks is not counted, and nothing else is taken for
 // that: not where a key of the route stands in it, and not with what no browser sends.
 func TestPreflight_IsNothingElse(t *testing.T) {
-	f := opened(t, preflighted)
-	for target, counts := range map[string]bool{
-		"/header": false, "/header?phone=1": false, "/query": false, "/query?other=1": false, "/form": false, "/cost": false, "/address": false,
-		"/query?phone=1": true, "/query?phone%5B%5D=1": true, "/query?Phone=1": true, "/form?phone=1": true, "/path/1": true, "/cost?n=1": true,
-	} {
-		last := ""
-		for range 3 {
-			answer, _ := f.dial(lined("OPTIONS " + target + " HTTP/1.1|Host: a|" + question + "User-Agent: x|Accept: */*|Access-Control-Request-Headers: x-phone|Sec-Fetch-Mode: cors||")).hears("GET")
-			last = answer.Status
+	overFronts(t, func(t *testing.T, over front) {
+		f := over.opened(t, preflighted)
+		for target, counts := range map[string]bool{
+			"/header": false, "/header?phone=1": false, "/query": false, "/query?other=1": false, "/form": false, "/cost": false, "/address": false,
+			"/query?phone=1": true, "/query?phone%5B%5D=1": true, "/query?Phone=1": true, "/form?phone=1": true, "/path/1": true, "/cost?n=1": true,
+		} {
+			last := ""
+			for range 3 {
+				answer, _ := f.dial(lined("OPTIONS " + target + " HTTP/1.1|Host: a|" + question + "User-Agent: x|Accept: */*|Access-Control-Request-Headers: x-phone|Sec-Fetch-Mode: cors||")).Hears("GET")
+				last = answer.Status
+			}
+			if got := !strings.HasPrefix(last, "200"); got != counts { // counted, or refused at once
+				t.Errorf("OPTIONS %s three times: %s; want it refused: %v", target, last, counts)
+			}
 		}
-		if got := !strings.HasPrefix(last, "200"); got != counts { // counted, or refused at once
-			t.Errorf("OPTIONS %s three times: %s; want it refused: %v", target, last, counts)
-		}
-	}
+	})
 }
 
 func TestPreflight_HasNothingOfItsOwn(t *testing.T) {
-	for name, more := range map[string]string{
-		"a cookie":              "Cookie: a=b|",
-		"authorization":         "Authorization: Bearer x|",
-		"a field of its own":    "X-Own: 1|",
-		"a method in a field":   "X-HTTP-Method-Override: POST|",
-		"a type":                "Content-Type: application/json|",
-		"what proxies say":      "X-Forwarded-For: 192.0.2.1|",
-		"an empty chunked body": "Transfer-Encoding: chunked|",
-		"two origins":           "Origin: https://b.example|",
-	} {
-		f := opened(t, preflighted)
-		for _, want := range []string{"200", "429"} {
-			said := "OPTIONS /address HTTP/1.1|Host: a|" + question + more + "|"
-			if strings.Contains(more, "chunked") {
-				said += "0||"
-			}
-			if answer, _ := f.dial(lined(said)).hears("GET"); !strings.HasPrefix(answer.Status, want) {
-				t.Errorf("with %s: %s; want %s", name, answer.Status, want)
+	overFronts(t, func(t *testing.T, over front) {
+		for name, more := range map[string]string{
+			"a cookie":              "Cookie: a=b|",
+			"authorization":         "Authorization: Bearer x|",
+			"a field of its own":    "X-Own: 1|",
+			"a method in a field":   "X-HTTP-Method-Override: POST|",
+			"a type":                "Content-Type: application/json|",
+			"what proxies say":      "X-Forwarded-For: 192.0.2.1|",
+			"an empty chunked body": "Transfer-Encoding: chunked|",
+			"two origins":           "Origin: https://b.example|",
+		} {
+			f := over.opened(t, preflighted)
+			for _, want := range []string{"200", "429"} {
+				said := "OPTIONS /address HTTP/1.1|Host: a|" + question + more + "|"
+				if strings.Contains(more, "chunked") {
+					said += "0||"
+				}
+				if answer, _ := f.dial(lined(said)).Hears("GET"); !strings.HasPrefix(answer.Status, want) {
+					t.Errorf("with %s: %s; want %s", name, answer.Status, want)
+				}
 			}
 		}
-	}
+	})
 }
 
 // A field that browsers do send counts where it is the key.
 func TestPreflight_KeyThatBrowsersSend(t *testing.T) {
-	f := opened(t, preflighted)
-	f.dial(lined("OPTIONS /agent HTTP/1.1|Host: a|" + question + "User-Agent: x||")).status(200)
-	f.dial(lined("OPTIONS /agent HTTP/1.1|Host: a|" + question + "User-Agent: x||")).status(429)
+	overFronts(t, func(t *testing.T, over front) {
+		f := over.opened(t, preflighted)
+		f.dial(lined("OPTIONS /agent HTTP/1.1|Host: a|" + question + "User-Agent: x||")).Status(200)
+		f.dial(lined("OPTIONS /agent HTTP/1.1|Host: a|" + question + "User-Agent: x||")).Status(429)
+	})
 }
 
 // What a trusted proxy adds is no browser's, and does not make a preflight another
 // request.
 func TestPreflight_BehindATrustedProxy(t *testing.T) {
-	f := opened(t, strings.Replace(preflighted, "127.0.0.2", "127.0.0.1", 1))
-	for range 3 {
-		f.dial(lined("OPTIONS /address HTTP/1.1|Host: a|" + question + "X-Forwarded-For: 192.0.2.1|CF-Ray: 1|Via: 1.1 x||")).status(200)
-	}
-	f.dial(lined("OPTIONS /address HTTP/1.1|Host: a|" + question + "X-Forwarded-For: 192.0.2.1|X-Own: 1||")).status(200)
-	f.dial(lined("OPTIONS /address HTTP/1.1|Host: a|" + question + "X-Forwarded-For: 192.0.2.1|X-Own: 1||")).status(429)
+	overFronts(t, func(t *testing.T, over front) {
+		f := over.opened(t, strings.Replace(preflighted, "127.0.0.2", "127.0.0.1", 1))
+		for range 3 {
+			f.dial(lined("OPTIONS /address HTTP/1.1|Host: a|" + question + "X-Forwarded-For: 192.0.2.1|CF-Ray: 1|Via: 1.1 x||")).Status(200)
+		}
+		f.dial(lined("OPTIONS /address HTTP/1.1|Host: a|" + question + "X-Forwarded-For: 192.0.2.1|X-Own: 1||")).Status(200)
+		f.dial(lined("OPTIONS /address HTTP/1.1|Host: a|" + question + "X-Forwarded-For: 192.0.2.1|X-Own: 1||")).Status(429)
+	})
 }
 
 // Who passes without being counted ends no cooldown, by however many answers.

@@ -210,11 +210,11 @@ func TestDecisions_OverAConnection(t *testing.T) {
 	f.lasting.observer.recent.every = 0
 	c := f.dial("")
 	for i := range 20 {
-		c.says("GET /a?%d HTTP/1.1\r\nHost: h\r\nX-User: user-%02d-is-called-so\r\n\r\n", i, i)
-		c.status(200)
+		c.Says(fmt.Sprintf("GET /a?%d HTTP/1.1\r\nHost: h\r\nX-User: user-%02d-is-called-so\r\n\r\n", i, i))
+		c.Status(200)
 	}
-	c.says("PUT /nowhere/1 HTTP/1.1\r\nHost: h\r\n\r\n")
-	c.status(404)
+	c.Says("PUT /nowhere/1 HTTP/1.1\r\nHost: h\r\n\r\n")
+	c.Status(404)
 	seen := map[string]bool{}
 	for _, d := range f.Decisions(DecisionQuery{Route: "a"}) {
 		if d.Method != "GET" || d.Path != "/a" || d.Limits[0].Masked != "header:X-User=user****d-so" && !strings.HasPrefix(d.Limits[0].Masked, "header:X-User=user****") {

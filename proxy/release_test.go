@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 // A sluggish store gives nothing back before it is let.
@@ -57,21 +58,21 @@ func TestSettle_NoAnswerWaitsForARefund(t *testing.T) {
 			f := over(t, store, "{name: l, key: global, rate: 2/1h}")
 			w := f.dial("")
 			for range 2 {
-				w.says("GET /a?%s HTTP/1.1\r\nHost: a\r\n\r\n", query)
-				answer, body := w.status(200)
+				w.Says(fmt.Sprintf("GET /a?%s HTTP/1.1\r\nHost: a\r\n\r\n", query))
+				answer, body := w.Status(200)
 				if !strings.HasPrefix(body, "hello") || answer.Header.Get("RateLimit") == "" {
 					t.Errorf("answer %v %q", answer.Header, body)
 				}
 			}
-			w.says("GET /a?%s HTTP/1.1\r\nHost: a\r\n\r\n", query)
-			w.status(429)
+			w.Says(fmt.Sprintf("GET /a?%s HTTP/1.1\r\nHost: a\r\n\r\n", query))
+			w.Status(429)
 			if store.back.Load() != 0 || len(f.lines("request")) != 1 {
 				t.Errorf("%d were given back, and %d lines written; want none before the store lets", store.back.Load(), len(f.lines("request")))
 			}
 			close(store.let)
 			f.until(func() bool { return store.back.Load() == 2 && len(f.lines("request")) == 3 })
-			w.says("GET /a?%s HTTP/1.1\r\nHost: a\r\n\r\n", query)
-			w.status(200)
+			w.Says(fmt.Sprintf("GET /a?%s HTTP/1.1\r\nHost: a\r\n\r\n", query))
+			w.Status(200)
 		})
 	}
 }
@@ -100,8 +101,8 @@ func TestRelease_BeforeTheEndButNotBeforeTheHeader(t *testing.T) {
 				t.Error("the answer ended before the permit was back")
 			}
 			for range 20 {
-				w.says("GET /a?%s HTTP/1.1\r\nHost: a\r\n\r\n", query)
-				w.status(200)
+				w.Says(fmt.Sprintf("GET /a?%s HTTP/1.1\r\nHost: a\r\n\r\n", query))
+				w.Status(200)
 			}
 		})
 	}
@@ -114,10 +115,10 @@ func TestRelease_OneAfterTheOther(t *testing.T) {
 	close(store.let)
 	f := over(t, store, "{name: l, key: global, concurrent: 1}")
 	own := opened(t, behind(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, strings.Repeat("x", 100_000)) }, "limits: [{key: global, concurrent: 1}]"))
-	for _, w := range []*clientConn{f.dial(""), own.dial("")} {
+	for _, w := range []*sockettest.Client{f.dial(""), own.dial("")} {
 		for i := range 50 {
-			w.says("%s /a?%s HTTP/1.1\r\nHost: a\r\n\r\n", []string{"GET", "HEAD"}[i%2], []string{"empty", "all", "pieces"}[i%3])
-			answer, _ := w.hears([]string{"GET", "HEAD"}[i%2])
+			w.Says(fmt.Sprintf("%s /a?%s HTTP/1.1\r\nHost: a\r\n\r\n", []string{"GET", "HEAD"}[i%2], []string{"empty", "all", "pieces"}[i%3]))
+			answer, _ := w.Hears([]string{"GET", "HEAD"}[i%2])
 			if answer.StatusCode >= 300 {
 				t.Fatalf("request %d = %d; want that nothing is held any more", i+1, answer.StatusCode)
 			}

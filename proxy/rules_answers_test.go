@@ -6,126 +6,146 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weir-proxy/weir/test/await"
 )
 
 func TestRules_OptionsNoHopLeft(t *testing.T) {
-	s := scripted(t, fine)
-	f := opened(t, forwarding(s.url, "", "limits: [{key: global, rate: 9/1h}]"))
-	for _, said := range []string{"OPTIONS /x HTTP/1.1|Host: a|Max-Forwards: 0||", "OPTIONS * HTTP/1.1|Host: a||"} {
-		f.dial(lined(said)).status(200)
-	}
-	select {
-	case got := <-s.seen:
-		t.Errorf("forwarded as %q; want it answered here", got)
-	default:
-	}
+	overFronts(t, func(t *testing.T, over front) {
+		s := scripted(t, fine)
+		f := over.opened(t, forwarding(s.url, "", "limits: [{key: global, rate: 9/1h}]"))
+		for _, said := range []string{"OPTIONS /x HTTP/1.1|Host: a|Max-Forwards: 0||", "OPTIONS * HTTP/1.1|Host: a||"} {
+			f.dial(lined(said)).Status(200)
+		}
+		select {
+		case got := <-s.seen:
+			t.Errorf("forwarded as %q; want it answered here", got)
+		default:
+		}
+	})
 }
 
 func TestRules_AnswersThatAreNone(t *testing.T) {
-	for _, answer := range []string{
-		"nonsense\r\n\r\n",
-		"HTTP/1.1 20 OK\r\n\r\n",
-		"HTTP/2.0 200 OK\r\nContent-Length: 2\r\n\r\nok",
-		"HTTP/0.9 200 OK\r\nContent-Length: 2\r\n\r\nok",
-		"HTTP/3.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
-		"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello!",
-		"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\nhello",
-		"HTTP/1.1 200 OK\r\nTransfer-Encoding: x\r\n\r\nhello",
-		"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
-	} {
-		s := scripted(t, answer+"Connection: close")
-		_, body := opened(t, forwarding(s.url, "", "")).dial(plainly).status(502)
-		if strings.Contains(body, s.url) || strings.Contains(body, "malformed") {
-			t.Errorf("%q: the client reads %s; the cause is for the log", answer, body)
+	overFronts(t, func(t *testing.T, over front) {
+		for _, answer := range []string{
+			"nonsense\r\n\r\n",
+			"HTTP/1.1 20 OK\r\n\r\n",
+			"HTTP/2.0 200 OK\r\nContent-Length: 2\r\n\r\nok",
+			"HTTP/0.9 200 OK\r\nContent-Length: 2\r\n\r\nok",
+			"HTTP/3.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
+			"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello!",
+			"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\nhello",
+			"HTTP/1.1 200 OK\r\nTransfer-Encoding: x\r\n\r\nhello",
+			"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
+		} {
+			s := scripted(t, answer+"Connection: close")
+			_, body := over.opened(t, forwarding(s.url, "", "")).dial(plainly).Status(502)
+			if strings.Contains(body, s.url) || strings.Contains(body, "malformed") {
+				t.Errorf("%q: the client reads %s; the cause is for the log", answer, body)
+			}
 		}
-	}
+	})
 }
 
 func TestRules_NoAnswerInTime(t *testing.T) {
-	let := make(chan bool)
-	url := upstreamOf(t, func(http.ResponseWriter, *http.Request) { <-let })
-	defer close(let)
-	f := opened(t, "upstreams: {slow: {targets: ['"+url+"'], timeouts: {response: 100ms}}}\nroutes: [{match: {path: /*}, upstream: slow}]\n")
-	f.dial(plainly).status(504)
+	overFronts(t, func(t *testing.T, over front) {
+		let := make(chan bool)
+		url := upstreamOf(t, func(http.ResponseWriter, *http.Request) { <-let })
+		defer close(let)
+		f := over.opened(t, "upstreams: {slow: {targets: ['"+url+"'], timeouts: {response: 100ms}}}\nroutes: [{match: {path: /*}, upstream: slow}]\n")
+		f.dial(plainly).Status(504)
+	})
 }
 
 func TestRules_WhatMayHaveHappenedIsNotTriedAgain(t *testing.T) {
-	s := scripted(t, "Connection: close")
-	f := opened(t, forwarding(s.url, "", ""))
-	f.dial("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi").status(502)
-	s.last(t)
-	select {
-	case got := <-s.seen:
-		t.Errorf("asked again: %q", got)
-	case <-time.After(50 * time.Millisecond):
-	}
+	overFronts(t, func(t *testing.T, over front) {
+		s := scripted(t, "Connection: close")
+		f := over.opened(t, forwarding(s.url, "", ""))
+		f.dial("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi").Status(502)
+		s.last(t)
+		select {
+		case got := <-s.seen:
+			t.Errorf("asked again: %q", got)
+		case <-time.After(50 * time.Millisecond):
+		}
+	})
 }
 
 func TestRules_DateIsAdded(t *testing.T) {
-	answer, _ := opened(t, forwarding(scripted(t, fine).url, "", "")).dial(plainly).status(200)
-	if _, err := http.ParseTime(answer.Header.Get("Date")); err != nil {
-		t.Errorf("Date %q: %v", answer.Header.Get("Date"), err)
-	}
-	old := "Sat, 01 Jan 2000 00:00:00 GMT"
-	answer, _ = opened(t, forwarding(scripted(t, strings.Replace(fine, "\r\n", "\r\nDate: "+old+"\r\n", 1)).url, "", "")).dial(plainly).status(200)
-	if got := answer.Header.Values("Date"); len(got) != 1 || got[0] != old {
-		t.Errorf("Date %q; want the upstream's", got)
-	}
+	overFronts(t, func(t *testing.T, over front) {
+		answer, _ := over.opened(t, forwarding(scripted(t, fine).url, "", "")).dial(plainly).Status(200)
+		if _, err := http.ParseTime(answer.Header.Get("Date")); err != nil {
+			t.Errorf("Date %q: %v", answer.Header.Get("Date"), err)
+		}
+		old := "Sat, 01 Jan 2000 00:00:00 GMT"
+		answer, _ = over.opened(t, forwarding(scripted(t, strings.Replace(fine, "\r\n", "\r\nDate: "+old+"\r\n", 1)).url, "", "")).dial(plainly).Status(200)
+		if got := answer.Header.Values("Date"); len(got) != 1 || got[0] != old {
+			t.Errorf("Date %q; want the upstream's", got)
+		}
+	})
 }
 
 func TestRules_FieldsOfTheUpstreamsConnection(t *testing.T) {
-	s := scripted(t, "HTTP/1.1 200 OK\r\nConnection: X-A\r\nX-A: 1\r\nKeep-Alive: timeout=5\r\nProxy-Authenticate: Basic\r\nUpgrade: h2c\r\nX-B: 2\r\nContent-Length: 2\r\n\r\nok")
-	answer, _ := opened(t, forwarding(s.url, "", "")).dial(plainly).status(200)
-	for _, name := range []string{"X-A", "Keep-Alive", "Upgrade", "Connection"} {
-		if got := answer.Header.Get(name); got != "" {
-			t.Errorf("%s: %s reaches the client", name, got)
+	overFronts(t, func(t *testing.T, over front) {
+		s := scripted(t, "HTTP/1.1 200 OK\r\nConnection: X-A\r\nX-A: 1\r\nKeep-Alive: timeout=5\r\nProxy-Authenticate: Basic\r\nUpgrade: h2c\r\nX-B: 2\r\nContent-Length: 2\r\n\r\nok")
+		answer, _ := over.opened(t, forwarding(s.url, "", "")).dial(plainly).Status(200)
+		for _, name := range []string{"X-A", "Keep-Alive", "Upgrade", "Connection"} {
+			if got := answer.Header.Get(name); got != "" {
+				t.Errorf("%s: %s reaches the client", name, got)
+			}
 		}
-	}
-	if answer.Header.Get("X-B") != "2" {
-		t.Error("X-B does not reach the client")
-	}
+		if answer.Header.Get("X-B") != "2" {
+			t.Error("X-B does not reach the client")
+		}
+	})
 }
 
 func TestRules_EarlyHints(t *testing.T) {
-	s := scripted(t, "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"+fine)
-	w := opened(t, forwarding(s.url, "", "")).dial(plainly)
-	if hint, err := http.ReadResponse(w.Reader, nil); err != nil || hint.StatusCode != 103 || hint.Header.Get("Link") != "</x>" {
-		t.Errorf("got %v, %v; want 103 and its field", hint, err)
-	}
-	w.status(200)
+	overFronts(t, func(t *testing.T, over front) {
+		s := scripted(t, "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"+fine)
+		w := over.opened(t, forwarding(s.url, "", "")).dial(plainly)
+		if hint, err := http.ReadResponse(w.Reader, nil); err != nil || hint.StatusCode != 103 || hint.Header.Get("Link") != "</x>" {
+			t.Errorf("got %v, %v; want 103 and its field", hint, err)
+		}
+		w.Status(200)
+	})
 }
 
 func TestRules_ContinueIsAskedForByWhoWantsTheBody(t *testing.T) {
-	url := upstreamOf(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/wanted" {
-			io.Copy(w, r.Body)
-			return
+	overFronts(t, func(t *testing.T, over front) {
+		url := upstreamOf(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/wanted" {
+				io.Copy(w, r.Body)
+				return
+			}
+			w.WriteHeader(http.StatusForbidden)
+		})
+		f := over.opened(t, forwarding(url, "", ""))
+		w := f.dial(lined("POST /wanted HTTP/1.1|Host: a|Expect: 100-continue|Content-Length: 5||"))
+		if next, err := http.ReadResponse(w.Reader, nil); err != nil || next.StatusCode != 100 {
+			t.Fatalf("got %v, %v; want 100", next, err)
 		}
-		w.WriteHeader(http.StatusForbidden)
+		w.Says("hello")
+		if _, body := w.Status(200); body != "hello" {
+			t.Errorf("got %q; want the body back", body)
+		}
+		f.dial(lined("POST /not HTTP/1.1|Host: a|Expect: 100-continue|Content-Length: 5||")).Status(403)
 	})
-	f := opened(t, forwarding(url, "", ""))
-	w := f.dial(lined("POST /wanted HTTP/1.1|Host: a|Expect: 100-continue|Content-Length: 5||"))
-	if next, err := http.ReadResponse(w.Reader, nil); err != nil || next.StatusCode != 100 {
-		t.Fatalf("got %v, %v; want 100", next, err)
-	}
-	w.says("hello")
-	if _, body := w.status(200); body != "hello" {
-		t.Errorf("got %q; want the body back", body)
-	}
-	f.dial(lined("POST /not HTTP/1.1|Host: a|Expect: 100-continue|Content-Length: 5||")).status(403)
 }
 
 func TestRules_Ranges(t *testing.T) {
-	url := upstreamOf(t, func(w http.ResponseWriter, r *http.Request) {
-		http.ServeContent(w, r, "x.txt", time.Unix(1, 0), strings.NewReader("0123456789"))
+	overFronts(t, func(t *testing.T, over front) {
+		url := upstreamOf(t, func(w http.ResponseWriter, r *http.Request) {
+			http.ServeContent(w, r, "x.txt", time.Unix(1, 0), strings.NewReader("0123456789"))
+		})
+		f := over.opened(t, forwarding(url, "", ""))
+		answer, body := f.dial(lined("GET / HTTP/1.1|Host: a|Range: bytes=2-4||")).Status(206)
+		if body != "234" || answer.Header.Get("Content-Range") != "bytes 2-4/10" {
+			t.Errorf("got %q, %v; want three bytes of ten", body, answer.Header)
+		}
+		f.dial(lined("GET / HTTP/1.1|Host: a|Range: bytes=20-||")).Status(416)
+		f.dial(lined("GET / HTTP/1.1|Host: a|If-Modified-Since: Thu, 01 Jan 1970 00:00:01 GMT||")).Status(304)
 	})
-	f := opened(t, forwarding(url, "", ""))
-	answer, body := f.dial(lined("GET / HTTP/1.1|Host: a|Range: bytes=2-4||")).status(206)
-	if body != "234" || answer.Header.Get("Content-Range") != "bytes 2-4/10" {
-		t.Errorf("got %q, %v; want three bytes of ten", body, answer.Header)
-	}
-	f.dial(lined("GET / HTTP/1.1|Host: a|Range: bytes=20-||")).status(416)
-	f.dial(lined("GET / HTTP/1.1|Host: a|If-Modified-Since: Thu, 01 Jan 1970 00:00:01 GMT||")).status(304)
 }
 
 // A client that does not read slows the upstream down instead of filling memory.
@@ -144,7 +164,7 @@ func TestRules_FlowControlReachesTheUpstream(t *testing.T) {
 	})
 	s := opened(t, forwarding(url, cleartext, "")).speaks()
 	s.asks(1, request("GET", "/")...)
-	if n := await(t, written, "end of the upstream's patience"); n > 32<<20 {
+	if n := await.Value(t, written, "end of the upstream's patience"); n > 32<<20 {
 		t.Errorf("the upstream could write %d MiB for a client that reads nothing", n>>20)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weir-proxy/weir/test/await"
 )
 
 // A script is an upstream that notes each whole request, head and body as they
@@ -63,7 +65,7 @@ func (s *script) serve(c net.Conn, answer string) {
 // last is the request that the upstream has seen.
 func (s *script) last(t *testing.T) string {
 	t.Helper()
-	return await(t, s.seen, "request at the upstream")
+	return await.Value(t, s.seen, "request at the upstream")
 }
 
 const fine = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -79,17 +81,17 @@ type rule struct {
 
 // obeyed checks rules, each on a connection of its own, against an upstream that
 // is fine. A request that is answered with 400 or more must not have reached it.
-func obeyed(t *testing.T, rules []rule) {
+func (over front) obeyed(t *testing.T, rules []rule) {
 	t.Helper()
 	s := scripted(t, fine)
-	f := opened(t, forwarding(s.url, "", ""))
+	f := over.opened(t, forwarding(s.url, "", ""))
 	for _, r := range rules {
 		t.Run(r.name, func(t *testing.T) {
 			w := f.dial(r.said)
-			w.T = t
-			answer, _ := w.status(r.status)
+			w.TB = t
+			answer, _ := w.Status(r.status)
 			if r.closes {
-				w.ended()
+				w.Ended()
 			} else if answer.Close {
 				t.Error("the connection ends; want it kept")
 			}

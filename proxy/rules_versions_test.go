@@ -11,90 +11,100 @@ import (
 
 // Each side is spoken to in our version, whatever the other speaks.
 func TestRules_VersionsAreOurOwn(t *testing.T) {
-	obeyed(t, []rule{
-		{"a client of HTTP/1.0", lined("GET /x HTTP/1.0|Host: a|Connection: keep-alive||"), 200, false, "GET /x HTTP/1.1\r\n", "keep-alive"},
-		{"a minor version to come", lined("GET /x HTTP/1.9|Host: a||"), 400, true, "", ""},
-	})
-	s := scripted(t, "HTTP/1.0 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok")
-	w := opened(t, forwarding(s.url, "", "")).dial("")
-	for range 2 {
-		w.says("%s", plainly)
-		if answer, body := w.status(200); answer.Proto != "HTTP/1.1" || answer.Close || body != "ok" {
-			t.Errorf("%s, %v, %q; want HTTP/1.1, which goes on", answer.Proto, answer.Close, body)
+	overFronts(t, func(t *testing.T, over front) {
+		over.obeyed(t, []rule{
+			{"a client of HTTP/1.0", lined("GET /x HTTP/1.0|Host: a|Connection: keep-alive||"), 200, false, "GET /x HTTP/1.1\r\n", "keep-alive"},
+			{"a minor version to come", lined("GET /x HTTP/1.9|Host: a||"), 400, true, "", ""},
+		})
+		s := scripted(t, "HTTP/1.0 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok")
+		w := over.opened(t, forwarding(s.url, "", "")).dial("")
+		for range 2 {
+			w.Says(plainly)
+			if answer, body := w.Status(200); answer.Proto != "HTTP/1.1" || answer.Close || body != "ok" {
+				t.Errorf("%s, %v, %q; want HTTP/1.1, which goes on", answer.Proto, answer.Close, body)
+			}
 		}
-	}
+	})
 }
 
 // HTTP/1.0 has no upgrade, so it means nothing there, also where it is allowed.
 func TestRules_NoUpgradeInHTTP10(t *testing.T) {
-	s := scripted(t, fine)
-	f := opened(t, forwarding(s.url, "", "websocket: true"))
-	f.dial(lined("GET / HTTP/1.0|Host: a|Connection: Upgrade|Upgrade: websocket||")).status(200)
-	if got := strings.ToLower(s.last(t)); strings.Contains(got, "upgrade") {
-		t.Errorf("forwarded as %q; want no upgrade", got)
-	}
+	overFronts(t, func(t *testing.T, over front) {
+		s := scripted(t, fine)
+		f := over.opened(t, forwarding(s.url, "", "websocket: true"))
+		f.dial(lined("GET / HTTP/1.0|Host: a|Connection: Upgrade|Upgrade: websocket||")).Status(200)
+		if got := strings.ToLower(s.last(t)); strings.Contains(got, "upgrade") {
+			t.Errorf("forwarded as %q; want no upgrade", got)
+		}
+	})
 }
 
 // What an upstream writes wrongly is not passed on.
 func TestRules_FieldsOfAnswers(t *testing.T) {
-	for _, c := range []struct {
-		name, field string
-		status      int
-		want        string // of X-A
-	}{
-		{"folded line", "X-A: 1\r\n  2\r\n", 502, ""},
-		{"blank around a value", "X-A: \t1 \r\n", 200, "1"},
-		{"blank before a colon", "X-A : 1\r\n", 502, ""},
-		{"blank before a colon that frames", "Transfer-Encoding : chunked\r\nX-A: 1\r\n", 502, ""},
-		{"no colon", "X-A\r\n", 502, ""},
-		{"name that is no token", "X(A: 1\r\n", 502, ""},
-		{"carriage return in a value", "X-A: 1\r2\r\n", 502, ""},
-		{"NUL in a value", "X-A: 1\x002\r\n", 502, ""},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			s := scripted(t, "HTTP/1.1 200 OK\r\n"+c.field+"Content-Length: 2\r\n\r\nok")
-			w := opened(t, forwarding(s.url, "", "")).dial(plainly)
-			w.T = t
-			answer, _ := w.status(c.status)
-			if got := answer.Header.Get("X-A"); got != c.want {
-				t.Errorf("X-A is %q; want %q", got, c.want)
-			}
-		})
-	}
+	overFronts(t, func(t *testing.T, over front) {
+		for _, c := range []struct {
+			name, field string
+			status      int
+			want        string // of X-A
+		}{
+			{"folded line", "X-A: 1\r\n  2\r\n", 502, ""},
+			{"blank around a value", "X-A: \t1 \r\n", 200, "1"},
+			{"blank before a colon", "X-A : 1\r\n", 502, ""},
+			{"blank before a colon that frames", "Transfer-Encoding : chunked\r\nX-A: 1\r\n", 502, ""},
+			{"no colon", "X-A\r\n", 502, ""},
+			{"name that is no token", "X(A: 1\r\n", 502, ""},
+			{"carriage return in a value", "X-A: 1\r2\r\n", 502, ""},
+			{"NUL in a value", "X-A: 1\x002\r\n", 502, ""},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				s := scripted(t, "HTTP/1.1 200 OK\r\n"+c.field+"Content-Length: 2\r\n\r\nok")
+				w := over.opened(t, forwarding(s.url, "", "")).dial(plainly)
+				w.TB = t
+				answer, _ := w.Status(c.status)
+				if got := answer.Header.Get("X-A"); got != c.want {
+					t.Errorf("X-A is %q; want %q", got, c.want)
+				}
+			})
+		}
+	})
 }
 
 // Information before an answer has no body, so it has no length either.
 func TestRules_InformationHasNoLength(t *testing.T) {
-	s := scripted(t, "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\nContent-Length: 5\r\n\r\n"+fine)
-	w := opened(t, forwarding(s.url, "", "")).dial(plainly)
-	var head []string
-	for range 20 {
-		line, err := w.ReadString('\n')
-		if err != nil {
-			t.Fatal(err)
+	overFronts(t, func(t *testing.T, over front) {
+		s := scripted(t, "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\nContent-Length: 5\r\n\r\n"+fine)
+		w := over.opened(t, forwarding(s.url, "", "")).dial(plainly)
+		var head []string
+		for range 20 {
+			line, err := w.ReadString('\n')
+			if err != nil {
+				t.Fatal(err)
+			}
+			if head = append(head, line); line == "\r\n" {
+				break
+			}
 		}
-		if head = append(head, line); line == "\r\n" {
-			break
+		got := strings.ToLower(strings.Join(head, ""))
+		if !strings.HasPrefix(got, "http/1.1 103 ") || strings.Contains(got, "content-length") || strings.Contains(got, "transfer-encoding") {
+			t.Errorf("got %q; want 103 without a length", got)
 		}
-	}
-	got := strings.ToLower(strings.Join(head, ""))
-	if !strings.HasPrefix(got, "http/1.1 103 ") || strings.Contains(got, "content-length") || strings.Contains(got, "transfer-encoding") {
-		t.Errorf("got %q; want 103 without a length", got)
-	}
-	if _, body := w.status(200); body != "ok" {
-		t.Errorf("got %q; want ok", body)
-	}
+		if _, body := w.Status(200); body != "ok" {
+			t.Errorf("got %q; want ok", body)
+		}
+	})
 }
 
 // A field that is for one connection is none for the next as a trailer either.
 func TestRules_NamedTrailers(t *testing.T) {
-	chunked := "POST / HTTP/1.1|Host: a|Connection: X-Sum|Trailer: X-Sum|Transfer-Encoding: chunked||5|hello|0|X-Sum: 42||"
-	obeyed(t, []rule{{"of a request", lined(chunked), 200, false, "hello", "x-sum"}})
-	s := scripted(t, "HTTP/1.1 200 OK\r\nConnection: X-Sum\r\nTrailer: X-Sum\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 42\r\n\r\n")
-	answer, _ := opened(t, forwarding(s.url, "", "")).dial(plainly).status(200)
-	if answer.Trailer.Get("X-Sum") != "" {
-		t.Errorf("the client has trailers %v; want none", answer.Trailer)
-	}
+	overFronts(t, func(t *testing.T, over front) {
+		chunked := "POST / HTTP/1.1|Host: a|Connection: X-Sum|Trailer: X-Sum|Transfer-Encoding: chunked||5|hello|0|X-Sum: 42||"
+		over.obeyed(t, []rule{{"of a request", lined(chunked), 200, false, "hello", "x-sum"}})
+		s := scripted(t, "HTTP/1.1 200 OK\r\nConnection: X-Sum\r\nTrailer: X-Sum\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 42\r\n\r\n")
+		answer, _ := over.opened(t, forwarding(s.url, "", "")).dial(plainly).Status(200)
+		if answer.Trailer.Get("X-Sum") != "" {
+			t.Errorf("the client has trailers %v; want none", answer.Trailer)
+		}
+	})
 }
 
 // A header is no longer than it may be over HTTP/2 either, in how many frames it

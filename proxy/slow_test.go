@@ -7,159 +7,177 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weir-proxy/weir/test/await"
 )
 
 // shortTimeouts are bounds that a test can wait for.
 const shortTimeouts = "listen: {timeouts: {header: 300ms, body: 300ms, write: 300ms, idle: 300ms}}"
 
 func TestSlow_HeaderIsCut(t *testing.T) {
-	f := opened(t, forwarding("echo", shortTimeouts, ""))
-	f.dial("").ended()
-	for _, said := range []string{"GET / HT", "GET / HTTP/1.1\r\nHost: a\r\nX: 1"} {
-		rest, err := io.ReadAll(f.dial(said).Reader)
-		if err != nil || !strings.HasPrefix(string(rest), "HTTP/1.1 408 ") {
-			t.Errorf("%q is answered with %q, %v; want 408, and the end", said, rest, err)
+	overFronts(t, func(t *testing.T, over front) {
+		f := over.opened(t, forwarding("echo", shortTimeouts, ""))
+		f.dial("").Ended()
+		for _, said := range []string{"GET / HT", "GET / HTTP/1.1\r\nHost: a\r\nX: 1"} {
+			rest, err := io.ReadAll(f.dial(said).Reader)
+			if err != nil || !strings.HasPrefix(string(rest), "HTTP/1.1 408 ") {
+				t.Errorf("%q is answered with %q, %v; want 408, and the end", said, rest, err)
+			}
 		}
-	}
-	w := f.dial("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-	w.status(200)
-	w.ended() // idle
+		w := f.dial("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		w.Status(200)
+		w.Ended() // idle
+	})
 }
 
 func TestSlow_BodyIsCutWith408(t *testing.T) {
-	for _, head := range []string{"Content-Length: 10\r\n\r\nhalf", "Transfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n"} {
-		gone := make(chan error, 1)
-		url := upstreamOf(t, func(w http.ResponseWriter, r *http.Request) {
-			_, err := io.Copy(io.Discard, r.Body)
-			gone <- err
-		})
-		f := opened(t, forwarding(url, shortTimeouts, ""))
-		w := f.dial("POST / HTTP/1.1\r\nHost: a\r\n" + head)
-		answer, _ := w.status(408)
-		w.ended()
-		if !answer.Close || answer.Header.Get("Content-Type") != "application/problem+json" {
-			t.Errorf("408 with %v; want a problem and the end of the connection", answer.Header)
+	overFronts(t, func(t *testing.T, over front) {
+		for _, head := range []string{"Content-Length: 10\r\n\r\nhalf", "Transfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n"} {
+			gone := make(chan error, 1)
+			url := upstreamOf(t, func(w http.ResponseWriter, r *http.Request) {
+				_, err := io.Copy(io.Discard, r.Body)
+				gone <- err
+			})
+			f := over.opened(t, forwarding(url, shortTimeouts, ""))
+			w := f.dial("POST / HTTP/1.1\r\nHost: a\r\n" + head)
+			answer, _ := w.Status(408)
+			w.Ended()
+			if !answer.Close || answer.Header.Get("Content-Type") != "application/problem+json" {
+				t.Errorf("408 with %v; want a problem and the end of the connection", answer.Header)
+			}
+			if err := await.Value(t, gone, "end of the upstream's request"); err == nil {
+				t.Error("the upstream read a whole body; the client sent half of one")
+			}
+			if line := f.line("request"); line["status"] != 408.0 {
+				t.Errorf("logged %v; want 408", line)
+			}
 		}
-		if err := await(t, gone, "end of the upstream's request"); err == nil {
-			t.Error("the upstream read a whole body; the client sent half of one")
-		}
-		if line := f.line("request"); line["status"] != 408.0 {
-			t.Errorf("logged %v; want 408", line)
-		}
-	}
+	})
 }
 
 func TestSlow_UpstreamIsNotTheClientsFault(t *testing.T) {
-	release := make(chan bool)
-	url := upstreamOf(t, func(w http.ResponseWriter, r *http.Request) {
-		io.Copy(io.Discard, r.Body)
-		if r.URL.Path == "/slow" {
-			<-release
+	overFronts(t, func(t *testing.T, over front) {
+		release := make(chan bool)
+		url := upstreamOf(t, func(w http.ResponseWriter, r *http.Request) {
+			io.Copy(io.Discard, r.Body)
+			if r.URL.Path == "/slow" {
+				<-release
+			}
+			fmt.Fprint(w, "at last")
+		})
+		f := over.opened(t, forwarding(url, shortTimeouts, ""))
+		slow := f.dial("POST /slow HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody")
+		for range 2 { // the bounds pass meanwhile
+			f.dial("").Ended()
 		}
-		fmt.Fprint(w, "at last")
+		close(release)
+		if _, body := slow.Status(200); body != "at last" {
+			t.Errorf("answer %q", body)
+		}
 	})
-	f := opened(t, forwarding(url, shortTimeouts, ""))
-	slow := f.dial("POST /slow HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody")
-	for range 2 { // the bounds pass meanwhile
-		f.dial("").ended()
-	}
-	close(release)
-	if _, body := slow.status(200); body != "at last" {
-		t.Errorf("answer %q", body)
-	}
 }
 
 func TestSlow_BodyMayRestOnceTheAnswerHasBegun(t *testing.T) {
-	url := upstreamOf(t, func(w http.ResponseWriter, r *http.Request) {
-		rc := http.NewResponseController(w)
-		rc.EnableFullDuplex()
-		rc.Flush()
-		io.Copy(w, r.Body)
+	overFronts(t, func(t *testing.T, over front) {
+		url := upstreamOf(t, func(w http.ResponseWriter, r *http.Request) {
+			rc := http.NewResponseController(w)
+			rc.EnableFullDuplex()
+			rc.Flush()
+			io.Copy(w, r.Body)
+		})
+		f := over.opened(t, forwarding(url, shortTimeouts, ""))
+		w := f.dial("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nha")
+		answer, err := http.ReadResponse(w.Reader, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			f.dial("").Ended()
+		}
+		w.Says("lf")
+		if body, err := io.ReadAll(answer.Body); err != nil || string(body) != "half" {
+			t.Errorf("answer %q, %v; want the whole body back", body, err)
+		}
 	})
-	f := opened(t, forwarding(url, shortTimeouts, ""))
-	w := f.dial("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nha")
-	answer, err := http.ReadResponse(w.Reader, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		f.dial("").ended()
-	}
-	w.says("lf")
-	if body, err := io.ReadAll(answer.Body); err != nil || string(body) != "half" {
-		t.Errorf("answer %q, %v; want the whole body back", body, err)
-	}
 }
 
 func TestSlow_ReaderIsCut(t *testing.T) {
-	failed := make(chan error, 1)
-	url := upstreamOf(t, func(w http.ResponseWriter, r *http.Request) { failed <- endless(w) })
-	f := opened(t, forwarding(url, shortTimeouts, ""))
-	f.dial("GET / HTTP/1.1\r\nHost: a\r\n\r\n") // and never reads
-	if err := await(t, failed, "end of the upstream's answer"); err == nil {
-		t.Error("the upstream could write for ever")
-	}
+	overFronts(t, func(t *testing.T, over front) {
+		failed := make(chan error, 1)
+		url := upstreamOf(t, func(w http.ResponseWriter, r *http.Request) { failed <- endless(w) })
+		f := over.opened(t, forwarding(url, shortTimeouts, ""))
+		f.dial("GET / HTTP/1.1\r\nHost: a\r\n\r\n") // and never reads
+		if err := await.Value(t, failed, "end of the upstream's answer"); err == nil {
+			t.Error("the upstream could write for ever")
+		}
+	})
 }
 
 func TestSlow_RefusalsDoNotWaitForTheBody(t *testing.T) {
-	f := opened(t, forwarding("echo", "", "limits: [{key: global, rate: 1/1h}]"))
-	w := f.dial("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody")
-	w.status(200)
+	overFronts(t, func(t *testing.T, over front) {
+		f := over.opened(t, forwarding("echo", "", "limits: [{key: global, rate: 1/1h}]"))
+		w := f.dial("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody")
+		w.Status(200)
 
-	w.says("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n")
-	if answer, _ := w.status(429); answer.Close {
-		t.Error("a short body costs the connection")
-	}
-	w.says("bodyPOST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
-	w.status(429)
-	w.says("4\r\nbody\r\n0\r\n\r\nPOST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n")
-	if answer, _ := w.status(429); !answer.Close {
-		t.Error("the connection goes on although the body may or may not come")
-	}
+		w.Says("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n")
+		if answer, _ := w.Status(429); answer.Close {
+			t.Error("a short body costs the connection")
+		}
+		w.Says("bodyPOST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+		w.Status(429)
+		w.Says("4\r\nbody\r\n0\r\n\r\nPOST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n")
+		if answer, _ := w.Status(429); !answer.Close {
+			t.Error("the connection goes on although the body may or may not come")
+		}
 
-	w = f.dial("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9999999\r\n\r\n")
-	if answer, _ := w.status(429); !answer.Close {
-		t.Error("a long body is waited for")
-	}
+		w = f.dial("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9999999\r\n\r\n")
+		if answer, _ := w.Status(429); !answer.Close {
+			t.Error("a long body is waited for")
+		}
+	})
 }
 
 func TestSlow_ARefusedBodyThatNeverComes(t *testing.T) {
-	f := opened(t, forwarding("echo", shortTimeouts, "limits: [{key: global, rate: 1/1h}]"))
-	f.dial("GET / HTTP/1.1\r\nHost: a\r\n\r\n").status(200)
-	for _, head := range []string{"Content-Length: 4\r\n", "Transfer-Encoding: chunked\r\n", "Content-Length: 4\r\nExpect: 100-continue\r\n", "Content-Length: 999999\r\n"} {
-		w := f.dial("POST / HTTP/1.1\r\nHost: a\r\n" + head + "\r\n")
-		w.status(429)
-		w.ended()
-	}
+	overFronts(t, func(t *testing.T, over front) {
+		f := over.opened(t, forwarding("echo", shortTimeouts, "limits: [{key: global, rate: 1/1h}]"))
+		f.dial("GET / HTTP/1.1\r\nHost: a\r\n\r\n").Status(200)
+		for _, head := range []string{"Content-Length: 4\r\n", "Transfer-Encoding: chunked\r\n", "Content-Length: 4\r\nExpect: 100-continue\r\n", "Content-Length: 999999\r\n"} {
+			w := f.dial("POST / HTTP/1.1\r\nHost: a\r\n" + head + "\r\n")
+			w.Status(429)
+			w.Ended()
+		}
+	})
 }
 
 func TestBody_TooLargeIs413(t *testing.T) {
-	got := make(chan string, 10)
-	url := upstreamOf(t, func(w http.ResponseWriter, r *http.Request) {
-		b, err := io.ReadAll(r.Body)
-		got <- fmt.Sprintf("%d %v", len(b), err == nil)
-	})
-	f := opened(t, forwarding(url, shortTimeouts, "body: {max: 1KiB}, limits: [{key: global, rate: 3/1h}]"))
-	kib := strings.Repeat("x", 1024)
+	overFronts(t, func(t *testing.T, over front) {
+		got := make(chan string, 10)
+		url := upstreamOf(t, func(w http.ResponseWriter, r *http.Request) {
+			b, err := io.ReadAll(r.Body)
+			got <- fmt.Sprintf("%d %v", len(b), err == nil)
+		})
+		f := over.opened(t, forwarding(url, shortTimeouts, "body: {max: 1KiB}, limits: [{key: global, rate: 3/1h}]"))
+		kib := strings.Repeat("x", 1024)
 
-	f.dial("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1024\r\n\r\n" + kib).status(200)
-	if seen := await(t, got, "request"); seen != "1024 true" {
-		t.Errorf("the upstream read %s; want it all", seen)
-	}
-	for range 5 { // none is counted
-		w := f.dial("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1025\r\nExpect: 100-continue\r\n\r\n")
-		w.status(413)
-		w.ended()
-	}
-	w := f.dial("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n400\r\n" + kib + "\r\n1\r\nx\r\n")
-	if answer, _ := w.status(413); !answer.Close {
-		t.Error("the connection goes on after a body that was not read")
-	}
-	if seen := await(t, got, "request"); !strings.HasSuffix(seen, "false") {
-		t.Errorf("the upstream read %s; want a body that is cut", seen)
-	}
-	f.dial("GET / HTTP/1.1\r\nHost: a\r\n\r\n").status(200)
-	f.dial("GET / HTTP/1.1\r\nHost: a\r\n\r\n").status(429)
+		f.dial("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1024\r\n\r\n" + kib).Status(200)
+		if seen := await.Value(t, got, "request"); seen != "1024 true" {
+			t.Errorf("the upstream read %s; want it all", seen)
+		}
+		for range 5 { // none is counted
+			w := f.dial("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1025\r\nExpect: 100-continue\r\n\r\n")
+			w.Status(413)
+			w.Ended()
+		}
+		w := f.dial("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n400\r\n" + kib + "\r\n1\r\nx\r\n")
+		if answer, _ := w.Status(413); !answer.Close {
+			t.Error("the connection goes on after a body that was not read")
+		}
+		if seen := await.Value(t, got, "request"); !strings.HasSuffix(seen, "false") {
+			t.Errorf("the upstream read %s; want a body that is cut", seen)
+		}
+		f.dial("GET / HTTP/1.1\r\nHost: a\r\n\r\n").Status(200)
+		f.dial("GET / HTTP/1.1\r\nHost: a\r\n\r\n").Status(429)
+	})
 }
 
 // line is the log line of the last request, as soon as it is written.

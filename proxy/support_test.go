@@ -1,9 +1,8 @@
 package proxy
 
 import (
-	"bufio"
 	"context"
-	"fmt"
+	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
@@ -16,6 +15,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/weir-proxy/weir/proxy/frontend"
+	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 // enough is how long a test waits for what must happen. It is a failure to reach
@@ -27,6 +27,7 @@ type testServer struct {
 	*testProxy
 	server *frontend.Server
 	addr   string
+	client *tls.Config // of clients, if they speak TLS
 	served sync.WaitGroup
 }
 
@@ -60,74 +61,35 @@ func (f *testServer) listens(serve func(net.Listener) error) (addr string) {
 	return l.Addr().String()
 }
 
-// A clientConn is a client's connection.
-type clientConn struct {
-	*testing.T
-	net.Conn
-	*bufio.Reader
-}
-
-func (w *clientConn) Read(p []byte) (int, error) { return w.Reader.Read(p) }
-
 // dial connects a client that says these bytes.
-func (f *testServer) dial(said string) *clientConn {
+func (f *testServer) dial(said string) *sockettest.Client {
 	f.Helper()
-	c, err := net.Dial("tcp", f.addr)
-	if err != nil {
-		f.Fatal(err)
+	if f.client != nil {
+		return sockettest.Dial(sockettest.Secured{T: f.T, Client: f.client}, f.addr, said)
 	}
-	f.Cleanup(func() { c.Close() })
-	c.SetDeadline(time.Now().Add(enough))
-	w := &clientConn{f.T, c, bufio.NewReader(c)}
-	w.says("%s", said)
-	return w
+	return sockettest.Dial(f.T, f.addr, said)
 }
 
-func (w *clientConn) says(format string, args ...any) {
-	w.Helper()
-	if _, err := fmt.Fprintf(w.Conn, format, args...); err != nil {
-		w.Fatal(err)
-	}
+// A front is how clients reach a testServer.
+type front func(f *testServer)
+
+// overFronts runs a test against every front.
+func overFronts(t *testing.T, test func(t *testing.T, over front)) {
+	t.Helper()
+	t.Run("plain", func(t *testing.T) { test(t, inTheClear) })
+	t.Run("tls", func(t *testing.T) { test(t, overTLS) })
 }
 
-// hears reads one answer whole, to a request with this method.
-func (w *clientConn) hears(method string) (*http.Response, string) {
-	w.Helper()
-	answer, err := http.ReadResponse(w.Reader, &http.Request{Method: method})
-	if err != nil {
-		w.Fatalf("read answer: %v", err)
-	}
-	body, err := io.ReadAll(answer.Body)
-	if err != nil {
-		w.Fatalf("read body of answer: %v", err)
-	}
-	return answer, string(body)
-}
+func inTheClear(*testServer) {}
 
-// status reads one answer and checks its status.
-func (w *clientConn) status(want int) (*http.Response, string) {
-	w.Helper()
-	answer, body := w.hears("GET")
-	if answer.StatusCode != want {
-		w.Fatalf("status %d; want %d\n%v\n%s", answer.StatusCode, want, answer.Header, body)
-	}
-	return answer, body
-}
+func overTLS(f *testServer) { f.addr, f.client = f.listensTLS() }
 
-// ended checks that the connection ends without another byte.
-func (w *clientConn) ended() {
-	w.Helper()
-	rest, err := io.ReadAll(w.Reader)
-	var late net.Error
-	if len(rest) > 0 || asTimeout(err, &late) {
-		w.Errorf("the connection goes on: %q, %v; want its end", rest, err)
-	}
-}
-
-func asTimeout(err error, late *net.Error) bool {
-	var ok bool
-	*late, ok = err.(net.Error)
-	return ok && (*late).Timeout()
+// opened is the testServer, reached that way.
+func (over front) opened(t *testing.T, yaml string, change ...func(*Options)) *testServer {
+	t.Helper()
+	f := opened(t, yaml, change...)
+	over(f)
+	return f
 }
 
 // upstreamOf starts an upstream for the test.
@@ -145,18 +107,6 @@ func forwarding(url, before, fields string) string {
 		fields = ", " + fields
 	}
 	return before + "\nroutes:\n  - {name: all, match: {path: /*}, upstream: '" + url + "'" + fields + "}\n"
-}
-
-// await is the next value from c.
-func await[T any](t testing.TB, c <-chan T, what string) T {
-	t.Helper()
-	select {
-	case v := <-c:
-		return v
-	case <-time.After(enough):
-		t.Fatalf("no %s within %v", what, enough)
-		panic("unreachable")
-	}
 }
 
 // endless writes to w until it fails.

@@ -41,9 +41,9 @@ func certified(t *testing.T, dir string) (config.Pair, *x509.CertPool) {
 	return pair, roots
 }
 
-// secured lets f listen in TLS too, with a certificate for example.com, and returns
-// where, and a client that trusts it.
-func (f *testServer) secured() (addr string, client *http.Client) {
+// listensTLS lets f listen in TLS too, with a certificate for example.com, and returns
+// where, and how clients that trust it connect.
+func (f *testServer) listensTLS() (addr string, client *tls.Config) {
 	f.Helper()
 	pair, roots := certified(f.T, f.TempDir())
 	certs, err := frontend.LoadCertificates([]config.Pair{pair}, nil, zerolog.Nop())
@@ -51,9 +51,16 @@ func (f *testServer) secured() (addr string, client *http.Client) {
 		f.Fatal(err)
 	}
 	addr = f.listens(func(l net.Listener) error { return f.server.ServeTLS(l, certs) })
+	return addr, &tls.Config{RootCAs: roots, ServerName: "example.com"}
+}
+
+// secured is listensTLS with a client.
+func (f *testServer) secured() (addr string, client *http.Client) {
+	f.Helper()
+	addr, secure := f.listensTLS()
 	transport := &http.Transport{
 		ForceAttemptHTTP2: true,
-		TLSClientConfig:   &tls.Config{RootCAs: roots, ServerName: "example.com"},
+		TLSClientConfig:   secure,
 		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, network, addr)
 		},

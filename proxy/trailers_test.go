@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weir-proxy/weir/test/await"
 )
 
 // trailed is a route whose limits read all that a header can hold, in a file for
@@ -139,7 +141,7 @@ func TestForward_TrailersThatMayPassForHeader(t *testing.T) {
 				ask := func(path string, header http.Header, names ...string) []string {
 					t.Helper()
 					withTrailer(t, &http.Client{Transport: transport, Timeout: 2 * time.Minute}, trailing{"http://" + f.addr + path, header, names})
-					return await(t, got, "request at the upstream")
+					return await.Value(t, got, "request at the upstream")
 				}
 				if names := ask("/a", http.Header{}, append(kept, "X-Sum", "X-App")...); !slices.Equal(names, []string{"X-Sum"}) {
 					t.Errorf("the upstream gets %q; want X-Sum alone", names)

@@ -10,70 +10,74 @@ import (
 // What is no request is refused as everything else is: in words, on a connection that
 // ends, with a line in the log and a figure, and without a word to the upstream.
 func TestUnread_IsRefusedAsAllElse(t *testing.T) {
-	s := scripted(t, fine)
-	f := opened(t, strings.Replace(forwarding(s.url, "", ""), "routes:", "listen: {max_header: 4KiB}\nroutes:", 1))
-	for _, c := range []struct {
-		name, bytes string
-		status      int
-	}{
-		{"no request line", "garbage\r\n\r\n", 400},
-		{"no version", "GET /\r\n\r\n", 400},
-		{"a version that is none", lined("GET / HTTP/x|Host: a||"), 400},
-		{"a target that is none", lined("GET a%zz HTTP/1.1|Host: a||"), 400},
-		{"a method that is none", lined("G@T / HTTP/1.1|Host: a||"), 400},
-		{"no host", lined("GET / HTTP/1.1|X-A: a||"), 400},
-		{"two hosts", lined("GET / HTTP/1.1|Host: a|Host: b||"), 400},
-		{"a host that is none", lined("GET / HTTP/1.1|Host: a b||"), 400},
-		{"a field without a colon", lined("GET / HTTP/1.1|Host: a|X-A||"), 400},
-		{"a blank before the colon", lined("GET / HTTP/1.1|Host: a|X-A : a||"), 400},
-		{"a field with a control character", lined("GET / HTTP/1.1|Host: a|X-A: \x01||"), 400},
-		{"two lengths", lined("POST / HTTP/1.1|Host: a|Content-Length: 1|Content-Length: 2||x"), 400},
-		{"a length that is none", lined("POST / HTTP/1.1|Host: a|Content-Length: 1x||x"), 400},
-		{"an expectation that nobody has", lined("POST / HTTP/1.1|Host: a|Expect: tea|Content-Length: 0||"), 417},
-		{"a long header", lined("GET / HTTP/1.1|Host: a|X-A: " + strings.Repeat("a", 64<<10) + "||"), 431},
-		{"a coding that is not known", lined("POST / HTTP/1.1|Host: a|Transfer-Encoding: br||"), 501},
-		{"a version to come", lined("GET / HTTP/3.0|Host: a||"), 505},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			w := f.dial(c.bytes)
-			w.T = t
-			answer, body := w.status(c.status)
-			if got := answer.Header.Get("Content-Type"); got != "application/problem+json" {
-				t.Errorf("%s: %q; want a problem", got, body)
-			}
-			if !answer.Close {
-				t.Errorf("%v; want Connection: close", answer.Header)
-			}
-			w.ended()
-		})
-	}
-	if lines := f.lines("request"); len(lines) != 17 || lines[0]["status"] != 400.0 || lines[0]["error"] == "" || lines[0]["client"] != "127.0.0.1" {
-		t.Errorf("the log has %v; want a line of each", lines)
-	}
-	if n := testutil.CollectAndCount(f.metrics.requests); n != 5 {
-		t.Errorf("%d figures of requests; want one of each status", n)
-	}
-	select {
-	case got := <-s.seen:
-		t.Errorf("the upstream was sent %q", got)
-	default:
-	}
+	overFronts(t, func(t *testing.T, over front) {
+		s := scripted(t, fine)
+		f := over.opened(t, strings.Replace(forwarding(s.url, "", ""), "routes:", "listen: {max_header: 4KiB}\nroutes:", 1))
+		for _, c := range []struct {
+			name, bytes string
+			status      int
+		}{
+			{"no request line", "garbage\r\n\r\n", 400},
+			{"no version", "GET /\r\n\r\n", 400},
+			{"a version that is none", lined("GET / HTTP/x|Host: a||"), 400},
+			{"a target that is none", lined("GET a%zz HTTP/1.1|Host: a||"), 400},
+			{"a method that is none", lined("G@T / HTTP/1.1|Host: a||"), 400},
+			{"no host", lined("GET / HTTP/1.1|X-A: a||"), 400},
+			{"two hosts", lined("GET / HTTP/1.1|Host: a|Host: b||"), 400},
+			{"a host that is none", lined("GET / HTTP/1.1|Host: a b||"), 400},
+			{"a field without a colon", lined("GET / HTTP/1.1|Host: a|X-A||"), 400},
+			{"a blank before the colon", lined("GET / HTTP/1.1|Host: a|X-A : a||"), 400},
+			{"a field with a control character", lined("GET / HTTP/1.1|Host: a|X-A: \x01||"), 400},
+			{"two lengths", lined("POST / HTTP/1.1|Host: a|Content-Length: 1|Content-Length: 2||x"), 400},
+			{"a length that is none", lined("POST / HTTP/1.1|Host: a|Content-Length: 1x||x"), 400},
+			{"an expectation that nobody has", lined("POST / HTTP/1.1|Host: a|Expect: tea|Content-Length: 0||"), 417},
+			{"a long header", lined("GET / HTTP/1.1|Host: a|X-A: " + strings.Repeat("a", 64<<10) + "||"), 431},
+			{"a coding that is not known", lined("POST / HTTP/1.1|Host: a|Transfer-Encoding: br||"), 501},
+			{"a version to come", lined("GET / HTTP/3.0|Host: a||"), 505},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				w := f.dial(c.bytes)
+				w.TB = t
+				answer, body := w.Status(c.status)
+				if got := answer.Header.Get("Content-Type"); got != "application/problem+json" {
+					t.Errorf("%s: %q; want a problem", got, body)
+				}
+				if !answer.Close {
+					t.Errorf("%v; want Connection: close", answer.Header)
+				}
+				w.Ended()
+			})
+		}
+		if lines := f.lines("request"); len(lines) != 17 || lines[0]["status"] != 400.0 || lines[0]["error"] == "" || lines[0]["client"] != "127.0.0.1" {
+			t.Errorf("the log has %v; want a line of each", lines)
+		}
+		if n := testutil.CollectAndCount(f.metrics.requests); n != 5 {
+			t.Errorf("%d figures of requests; want one of each status", n)
+		}
+		select {
+		case got := <-s.seen:
+			t.Errorf("the upstream was sent %q", got)
+		default:
+		}
+	})
 }
 
 // The same behind a request that is as it should be: that one is answered by the
 // upstream, the rest ends the connection.
 func TestUnread_BehindARequest(t *testing.T) {
-	s := scripted(t, fine)
-	w := opened(t, forwarding(s.url, "", "")).dial(plainly + "garbage\r\n\r\n" + plainly)
-	w.status(200)
-	w.status(400)
-	w.ended()
-	if got := s.last(t); !strings.HasPrefix(got, "GET ") {
-		t.Errorf("the upstream was sent %q", got)
-	}
-	select {
-	case got := <-s.seen:
-		t.Errorf("and %q, of what followed", got)
-	default:
-	}
+	overFronts(t, func(t *testing.T, over front) {
+		s := scripted(t, fine)
+		w := over.opened(t, forwarding(s.url, "", "")).dial(plainly + "garbage\r\n\r\n" + plainly)
+		w.Status(200)
+		w.Status(400)
+		w.Ended()
+		if got := s.last(t); !strings.HasPrefix(got, "GET ") {
+			t.Errorf("the upstream was sent %q", got)
+		}
+		select {
+		case got := <-s.seen:
+			t.Errorf("and %q, of what followed", got)
+		default:
+		}
+	})
 }

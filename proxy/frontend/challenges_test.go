@@ -51,5 +51,5 @@ func TestChallenges_AreAnsweredBeforeRoutes(t *testing.T) {
 			}
 		}
 	}
-	f.dial(strings.Replace(plainly, "Host: a", "Host: a\r\nHost: b", 1)).status(http.StatusTeapot)
+	f.dial(strings.Replace(plainly, "Host: a", "Host: a\r\nHost: b", 1)).Status(http.StatusTeapot)
 }

@@ -70,7 +70,7 @@ func TestDrain_ServesWhoWasAcceptedLast(t *testing.T) {
 	if err := f.server.Drain(t.Context()); err != nil {
 		t.Errorf("drain: %v", err)
 	}
-	if answer, _ := w.status(200); !answer.Close {
+	if answer, _ := w.Status(200); !answer.Close {
 		t.Error("the last answer does not say so")
 	}
 }

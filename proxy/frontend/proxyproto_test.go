@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/pires/go-proxyproto"
+
+	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 // presented is what a load balancer says of a client at 203.0.113.7.
@@ -32,13 +34,13 @@ func TestProxyProtocol_ByTrustedBalancers(t *testing.T) {
 	for version := byte(1); version <= 2; version++ {
 		w := f.dial(presented(t, version) + plainly + plainly)
 		for range 2 {
-			if _, body := w.status(200); !strings.Contains(body, `"203.0.113.7"`) {
+			if _, body := w.Status(200); !strings.Contains(body, `"203.0.113.7"`) {
 				t.Errorf("version %d: %s; want the client that the balancer names", version, body)
 			}
 		}
 	}
 	for _, said := range []string{"PROXY UNKNOWN\r\n", "\r\n\r\n\x00\r\nQUIT\n\x20\x00\x00\x00"} { // of their own: a health check
-		if _, body := f.dial(said + plainly).status(200); !strings.Contains(body, `"127.0.0.1"`) {
+		if _, body := f.dial(said + plainly).Status(200); !strings.Contains(body, `"127.0.0.1"`) {
 			t.Errorf("%q: %s; want the balancer's own address", said, body)
 		}
 	}
@@ -47,16 +49,16 @@ func TestProxyProtocol_ByTrustedBalancers(t *testing.T) {
 func TestProxyProtocol_TrustedBalancersMust(t *testing.T) {
 	f := opened(t, balanced, echo())
 	for _, said := range []string{plainly, "PROXY TCP4 nonsense\r\n" + plainly, "PROXY TCP4 1.2.3.4 ", ""} {
-		f.dial(said).ended()
+		f.dial(said).Ended()
 	}
 }
 
 func TestProxyProtocol_NobodyElseMay(t *testing.T) {
 	f := opened(t, "proxy_protocol: [10.0.0.0/8]", echo())
 	for version := byte(1); version <= 2; version++ {
-		f.dial(presented(t, version) + plainly).status(400)
+		f.dial(presented(t, version) + plainly).Status(400)
 	}
-	if _, body := f.dial(plainly).status(200); !strings.Contains(body, `"127.0.0.1"`) {
+	if _, body := f.dial(plainly).Status(200); !strings.Contains(body, `"127.0.0.1"`) {
 		t.Errorf("got %s; want the peer's own address", body)
 	}
 }
@@ -66,9 +68,9 @@ func TestProxyProtocol_BeforeTLS(t *testing.T) {
 	f.addr, _ = f.secured()
 	w := f.dial(presented(t, 2))
 	c := tls.Client(w.Conn, &tls.Config{InsecureSkipVerify: true})
-	in := &testClient{t, c, bufio.NewReader(c)}
+	in := &sockettest.Client{t, c, bufio.NewReader(c)}
 	io.WriteString(c, plainly)
-	if _, body := in.status(200); !strings.Contains(body, `"203.0.113.7"`) {
+	if _, body := in.Status(200); !strings.Contains(body, `"203.0.113.7"`) {
 		t.Errorf("got %s; want the client that the balancer names", body)
 	}
 }

@@ -193,7 +193,7 @@ func TestHTTP2_RepeatOffendersAreSlowed(t *testing.T) {
 		t.Errorf("of %d requests that were taken back %d reached the handler", sent, got)
 	}
 	began := time.Now()
-	f.dial(plainly).status(200)
+	f.dial(plainly).Status(200)
 	if took := time.Since(began); took < firstPause {
 		t.Errorf("the offender's next connection is served after %v; want a pause", took)
 	}

@@ -1,7 +1,6 @@
 package frontend
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -19,6 +18,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 const (
@@ -121,52 +121,10 @@ func (f *testServer) eventually(what string, so func() bool) {
 	}
 }
 
-// A testClient is a client's connection.
-type testClient struct {
-	*testing.T
-	net.Conn
-	*bufio.Reader
-}
-
-func (w *testClient) Read(p []byte) (int, error) { return w.Reader.Read(p) }
-
 // dial connects a client that says these bytes.
-func (f *testServer) dial(said string) *testClient {
+func (f *testServer) dial(said string) *sockettest.Client {
 	f.Helper()
-	c, err := net.Dial("tcp", f.addr)
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Cleanup(func() { c.Close() })
-	c.SetDeadline(time.Now().Add(enough))
-	w := &testClient{f.T, c, bufio.NewReader(c)}
-	if _, err := io.WriteString(c, said); err != nil {
-		f.Fatal(err)
-	}
-	return w
-}
-
-// status reads one answer whole and checks its status.
-func (w *testClient) status(want int) (*http.Response, string) {
-	w.Helper()
-	answer, err := http.ReadResponse(w.Reader, nil)
-	if err != nil {
-		w.Fatalf("read answer: %v", err)
-	}
-	body, err := io.ReadAll(answer.Body)
-	if err != nil || answer.StatusCode != want {
-		w.Fatalf("status %d, %v; want %d\n%v\n%s", answer.StatusCode, err, want, answer.Header, body)
-	}
-	return answer, string(body)
-}
-
-// ended checks that the connection ends without another byte.
-func (w *testClient) ended() {
-	w.Helper()
-	rest, err := io.ReadAll(w.Reader)
-	if late, ok := err.(net.Error); len(rest) > 0 || ok && late.Timeout() {
-		w.Errorf("the connection goes on: %q, %v; want its end", rest, err)
-	}
+	return sockettest.Dial(f.T, f.addr, said)
 }
 
 // An echoed is what a handler was asked.
@@ -186,7 +144,7 @@ func echo() http.Handler {
 
 func TestServer_BothProtocolsWithoutTLS(t *testing.T) {
 	f := opened(t, "h2c: true", echo())
-	f.dial(plainly + plainly).status(200)
+	f.dial(plainly + plainly).Status(200)
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)
 	client := &http.Client{Transport: &http.Transport{Protocols: protocols}}
@@ -220,7 +178,7 @@ func TestServer_PanicsAreLogged(t *testing.T) {
 			answer.Body.Close()
 		}
 		f.line("panic in a request")
-		f.dial(plainly).status(200)
+		f.dial(plainly).Status(200)
 	}
 }
 
@@ -253,7 +211,7 @@ func (l *brittle) Accept() (net.Conn, error) {
 func TestServer_AcceptsAgainAfterErrors(t *testing.T) {
 	f := opened(t, "", echo())
 	f.addr = f.listens(func(l net.Listener) error { return f.server.Serve(&brittle{l, 3}) })
-	f.dial(plainly).status(200)
+	f.dial(plainly).Status(200)
 }
 
 // A listener that somebody else closes is an error; one that is drained is none.
@@ -272,11 +230,11 @@ func TestServer_AListenerThatFails(t *testing.T) {
 func TestServer_NothingIsServedAfterDrain(t *testing.T) {
 	f := opened(t, "", echo())
 	w := f.dial(plainly)
-	w.status(200)
+	w.Status(200)
 	if err := f.server.Drain(t.Context()); err != nil {
 		t.Errorf("drain: %v", err)
 	}
-	w.ended()
+	w.Ended()
 	if c, err := net.Dial("tcp", f.addr); err == nil {
 		c.Close()
 		t.Error("a connection after draining")
@@ -297,16 +255,16 @@ func TestServer_NothingIsServedAfterDrain(t *testing.T) {
 func TestServer_AnnounceClose(t *testing.T) {
 	f := opened(t, "", echo())
 	w := f.dial(plainly)
-	if answer, _ := w.status(200); answer.Close {
+	if answer, _ := w.Status(200); answer.Close {
 		t.Fatal("the connection ends already")
 	}
 	f.server.AnnounceClose()
 	io.WriteString(w.Conn, plainly)
-	if answer, _ := w.status(200); !answer.Close {
+	if answer, _ := w.Status(200); !answer.Close {
 		t.Error("an answer does not say that the connection ends")
 	}
-	w.ended()
-	if answer, _ := f.dial(plainly).status(200); !answer.Close {
+	w.Ended()
+	if answer, _ := f.dial(plainly).Status(200); !answer.Close {
 		t.Error("a new connection is not told that it ends")
 	}
 }
@@ -325,7 +283,7 @@ func TestServer_DrainCutsOff(t *testing.T) {
 	if err := f.server.Drain(ctx); err == nil || !strings.Contains(err.Error(), "requests cut off") {
 		t.Errorf("drain: %v", err)
 	}
-	w.ended()
+	w.Ended()
 }
 
 func TestHandover_AfterItsEnd(t *testing.T) {

@@ -148,11 +148,11 @@ func TestTLS_ConnectionsWithoutIt(t *testing.T) {
 	f := opened(t, shortTimeouts, echo())
 	addr, _ := f.secured()
 	f.addr = addr
-	if _, body := f.dial("GET / HTTP/1.1\r\nHost: a\r\n\r\n").status(400); !strings.Contains(body, "HTTPS") {
+	if _, body := f.dial("GET / HTTP/1.1\r\nHost: a\r\n\r\n").Status(400); !strings.Contains(body, "HTTPS") {
 		t.Errorf("plain HTTP is answered with %q; want what is wrong", body)
 	}
-	f.dial("").ended()         // says nothing
-	f.dial("\x16\x03").ended() // stops in the middle
+	f.dial("").Ended()         // says nothing
+	f.dial("\x16\x03").Ended() // stops in the middle
 	io.ReadAll(f.dial("nonsense").Reader)
 	shown(t, addr, "a.example") // all that disturbs nobody
 }

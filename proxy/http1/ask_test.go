@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/weir-proxy/weir/test/await"
 )
 
 // Kept connections that have ended are passed over, however many they are, and a
@@ -39,16 +41,16 @@ func TestAsk_PassesOverStaleConnections(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, _ = io.ReadAll(calls[i].Body())
-		await(t, seen, "request")
+		await.Value(t, seen, "request")
 	}
 	for i := range calls {
 		calls[i].Release()
-		await(t, conns, "connection").Close()
+		await.Value(t, conns, "connection").Close()
 	}
 	if p.Idle() != kept {
 		t.Fatalf("%d are idle, want %d", p.Idle(), kept)
 	}
-	eventually(t, "all have ended", func() bool {
+	await.Until(t, "all have ended", func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		for _, u := range p.idle {
@@ -64,7 +66,7 @@ func TestAsk_PassesOverStaleConnections(t *testing.T) {
 	if err := p.Send(c); err != nil || c.Response.Status != 200 {
 		t.Fatalf("status %d, %v", c.Response.Status, err)
 	}
-	if said := await(t, seen, "request"); !strings.HasPrefix(said, "POST") || len(seen) > 0 {
+	if said := await.Value(t, seen, "request"); !strings.HasPrefix(said, "POST") || len(seen) > 0 {
 		t.Errorf("the upstream has seen %q, and %d more", said, len(seen))
 	}
 	if p.Idle() != 0 {
@@ -106,7 +108,7 @@ func TestAsk_MoreThanTheSocketTakes(t *testing.T) {
 	if err := p.Send(c); err != nil || !c.Reused() {
 		t.Fatalf("%v, reused: %v", err, c.Reused())
 	}
-	if got, want := await(t, length, "request"), len(c.out.buf); got != want {
+	if got, want := await.Value(t, length, "request"), len(c.out.buf); got != want {
 		t.Errorf("%d bytes have come, want %d", got, want)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"net"
 	"testing"
 	"time"
+
+	"github.com/weir-proxy/weir/test/await"
 )
 
 // Whoever waits for a request's context hears that the client has left, and so does
@@ -38,7 +40,7 @@ func TestContext_EndsWithTheClient(t *testing.T) {
 	<-inside
 	_ = w.Conn.(*net.TCPConn).SetLinger(0)
 	w.Close()
-	if got, want := await(t, ended, "end"), (ends{true, true, true, true, true}); got != want {
+	if got, want := await.Value(t, ended, "end"), (ends{true, true, true, true, true}); got != want {
 		t.Errorf("got %+v; want %+v", got, want)
 	}
 }
@@ -105,7 +107,7 @@ func TestLook_EachPresence(t *testing.T) {
 		l.Close()
 		raw := socket(ours)
 		c.does(theirs.(*net.TCPConn), ours.(*net.TCPConn))
-		eventually(t, name, func() bool { return look(raw) == c.want })
+		await.Until(t, name, func() bool { return look(raw) == c.want })
 		ours.Close()
 		theirs.Close()
 	}

@@ -7,13 +7,16 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 // silence is how long nothing must come in these tests.
 const silence = 20 * time.Millisecond
 
 // come is what has come of an answer when nothing more does for a while.
-func come(t testing.TB, w *testClient) string {
+func come(t testing.TB, w *sockettest.Client) string {
 	t.Helper()
 	var all []byte
 	b := make([]byte, 4096)
@@ -69,7 +72,7 @@ func TestEnding_BeforeTheEnd(t *testing.T) {
 			c.answer(x)
 		}, nil)
 		w := p.dial(t, lined(c.request+"|Host: a|Connection: close||"))
-		await(t, calls, "Ending")
+		await.Value(t, calls, "Ending")
 		if got := come(t, w); !strings.HasSuffix(got, lined(c.before)) || c.before == "" && got != "" {
 			t.Errorf("%s: before the end %q came; want %q", c.topic, got, lined(c.before))
 		}
@@ -99,7 +102,7 @@ func TestEnding_NotOfACutAnswer(t *testing.T) {
 // With EndsLate what ends an answer comes when its handler has returned, and without
 // it at once.
 func TestEndsLate_AfterTheHandler(t *testing.T) {
-	overBoth(t, func(t testing.TB) {
+	sockettest.OverBoth(t, func(t testing.TB) {
 		for _, late := range []bool{true, false} {
 			answered, let := make(chan struct{}), make(chan struct{})
 			p := serving(t, func(x *Exchange) {
@@ -108,7 +111,7 @@ func TestEndsLate_AfterTheHandler(t *testing.T) {
 				<-let
 			}, func(s *Server) { s.EndsLate = late })
 			w := p.dial(t, lined("GET /late HTTP/1.1|Host: a|Connection: close||"))
-			await(t, answered, "answer")
+			await.Value(t, answered, "answer")
 			if late {
 				if _, ok := w.Conn.(*net.TCPConn); ok { // a read of TLS that has failed fails for good
 					if got := come(t, w); got != "" {
@@ -117,13 +120,13 @@ func TestEndsLate_AfterTheHandler(t *testing.T) {
 				}
 				close(let)
 			}
-			if _, body := w.status(200); body != "/late" {
+			if _, body := w.Status(200); body != "/late" {
 				t.Errorf("got %q", body)
 			}
 			if !late {
 				close(let)
 			}
-			w.ended()
+			w.Ended()
 		}
 	})
 }
@@ -132,7 +135,7 @@ func TestEndsLate_AfterTheHandler(t *testing.T) {
 // deadlines, and for as long as it likes.
 func TestSwitch_HandsOverWhole(t *testing.T) {
 	const brief = time.Second // which a handshake stays below on a busy machine
-	overBoth(t, func(t testing.TB) {
+	sockettest.OverBoth(t, func(t testing.TB) {
 		handed, let := make(chan net.Conn, 1), make(chan struct{})
 		p := serving(t, func(x *Exchange) {
 			x.Begin(101).Add("X-A", "1")
@@ -144,10 +147,10 @@ func TestSwitch_HandsOverWhole(t *testing.T) {
 			<-let // it may stay for as long as the connection does
 		}, func(s *Server) { s.Timeouts = Timeouts{Header: brief, Body: brief, Write: brief, Idle: brief} })
 		w := p.dial(t, lined("GET / HTTP/1.1|Host: a|Connection: Upgrade|Upgrade: echo||")+"early")
-		if res, _ := w.status(101); res.Header.Get("Upgrade") != "echo" || res.Header.Get("Connection") != "Upgrade" || res.Header.Get("X-A") != "1" {
+		if res, _ := w.Status(101); res.Header.Get("Upgrade") != "echo" || res.Header.Get("Connection") != "Upgrade" || res.Header.Get("X-A") != "1" {
 			t.Errorf("got %v", res.Header)
 		}
-		c := await(t, handed, "connection")
+		c := await.Value(t, handed, "connection")
 		defer c.Close()
 		if err := p.server.Shutdown(t.Context()); err != nil || p.server.Connections() != 0 {
 			t.Errorf("Shutdown waited for it: %v, %d connections", err, p.server.Connections())
@@ -155,7 +158,7 @@ func TestSwitch_HandsOverWhole(t *testing.T) {
 		close(let)
 		waited := time.NewTimer(2 * brief) // beyond each of the deadlines
 		<-waited.C
-		go w.says("late")
+		go w.Says("late")
 		b := make([]byte, 4)
 		if _, err := io.ReadFull(c, b); err != nil || string(b) != "late" {
 			t.Errorf("got %q, %v", b, err)
@@ -186,6 +189,6 @@ func TestSwitch_NotEverything(t *testing.T) {
 		"GET /200 HTTP/1.1|Host: a|Connection: Upgrade|Upgrade: echo||", "GET /old HTTP/1.0|Connection: Upgrade|Upgrade: echo||",
 		"POST /body HTTP/1.1|Host: a|Connection: Upgrade|Upgrade: echo|Content-Length: 2||hi",
 	} {
-		p.dial(t, lined(said)).status(200)
+		p.dial(t, lined(said)).Status(200)
 	}
 }

@@ -8,35 +8,14 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/sockettest"
 )
-
-// await is the next value from c.
-func await[T any](t testing.TB, c <-chan T, what string) T {
-	t.Helper()
-	select {
-	case v := <-c:
-		return v
-	case <-time.After(soon):
-		t.Fatalf("%s did not come", what)
-		panic("unreachable")
-	}
-}
-
-// eventually waits until it is so.
-func eventually(t testing.TB, what string, so func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(soon); !so(); {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not so", what)
-		}
-		<-time.After(time.Millisecond)
-	}
-}
 
 // What reaches the upstream is generated anew from what was understood.
 func TestForward_WhatTheUpstreamGets(t *testing.T) {
-	overBoth(t, func(t testing.TB) {
+	sockettest.OverBoth(t, func(t testing.TB) {
 		address, seen := answering(t, okAnswer)
 		p := proxyTo(t, address, func(p *proxy) {
 			p.change = func(x *Exchange, c *Call) { c.AcceptTrailers() }
@@ -59,8 +38,8 @@ func TestForward_WhatTheUpstreamGets(t *testing.T) {
 			{"trailers that say how to read", "POST / HTTP/1.1|Host: a|Transfer-Encoding: chunked||1|x|0|X-Forwarded-For: 6|Content-Length: 3|X-Sum: 1||", "POST / HTTP/1.1|Host: a|Transfer-Encoding: chunked|" + te + "|1|x|0|X-Sum: 1||"},
 		} {
 			w := p.dial(t, lined(c.said))
-			w.status(200)
-			if got := await(t, seen, "request"); got != lined(c.want) {
+			w.Status(200)
+			if got := await.Value(t, seen, "request"); got != lined(c.want) {
 				t.Errorf("%s: got %q; want %q", c.topic, got, lined(c.want))
 			}
 			w.Close()
@@ -70,7 +49,7 @@ func TestForward_WhatTheUpstreamGets(t *testing.T) {
 
 // What the client gets is framed for it, whatever the upstream did.
 func TestForward_WhatTheClientGets(t *testing.T) {
-	overBoth(t, func(t testing.TB) {
+	sockettest.OverBoth(t, func(t testing.TB) {
 		for _, c := range []struct{ topic, request, answer, want string }{
 			{"length", "GET / HTTP/1.1", "200 OK|Content-Length: 2||ok", "Content-Length: 2||ok"},
 			{"chunks", "GET / HTTP/1.1", "200 OK|Transfer-Encoding: chunked||1b60;x|" + strings.Repeat("x", 0x1b60) + "|0||", "Transfer-Encoding: chunked||1b60|" + strings.Repeat("x", 0x1b60) + "|0||"},
@@ -108,7 +87,7 @@ func TestForward_WhatTheClientGets(t *testing.T) {
 
 // A message cut short looks cut on the other side, and nothing is used again.
 func TestForward_ACutMessageStaysCut(t *testing.T) {
-	overBoth(t, func(t testing.TB) {
+	sockettest.OverBoth(t, func(t testing.TB) {
 		for _, answer := range []string{"Content-Length: 10||hello", "Transfer-Encoding: chunked||5|hello|", "Transfer-Encoding: chunked||5|hel", "Transfer-Encoding: chunked||5|helloXX"} {
 			address := origin(t, func(c net.Conn, r *bufio.Reader) {
 				_, _ = requestOn(r)
@@ -126,7 +105,7 @@ func TestForward_ACutMessageStaysCut(t *testing.T) {
 					t.Errorf("%s %q: got %q, and no sign that it is cut", version, answer, body)
 				}
 				var fault *Fault
-				if err := await(t, p.faults, "fault"); !errors.As(err, &fault) || fault.Phase != Answering {
+				if err := await.Value(t, p.faults, "fault"); !errors.As(err, &fault) || fault.Phase != Answering {
 					t.Errorf("%q: got %v; want a fault in the answer", answer, err)
 				}
 			}
@@ -138,7 +117,7 @@ func TestForward_ACutMessageStaysCut(t *testing.T) {
 }
 
 func TestForward_ACutRequestIsNoRequest(t *testing.T) {
-	overBoth(t, func(t testing.TB) {
+	sockettest.OverBoth(t, func(t testing.TB) {
 		for _, said := range []string{"Content-Length: 10||hel", "Transfer-Encoding: chunked||5|hello|", "Transfer-Encoding: chunked||5|hello|0|"} {
 			whole := make(chan error, 1)
 			address := origin(t, func(_ net.Conn, r *bufio.Reader) {
@@ -148,7 +127,7 @@ func TestForward_ACutRequestIsNoRequest(t *testing.T) {
 			p := proxyTo(t, address, nil)
 			w := p.dial(t, lined("POST / HTTP/1.1|Host: a|"+said))
 			sendsNoMore(w.Conn)
-			if err := await(t, whole, "request"); err == nil {
+			if err := await.Value(t, whole, "request"); err == nil {
 				t.Errorf("%q: the upstream saw a whole request", said)
 			}
 			if p.pool.Idle() != 0 {
@@ -161,13 +140,13 @@ func TestForward_ACutRequestIsNoRequest(t *testing.T) {
 // What the client does wrong in a body is its fault, and ends its connection:
 // nothing behind it is taken for a request.
 func TestForward_BadBodies(t *testing.T) {
-	overBoth(t, func(t testing.TB) {
+	sockettest.OverBoth(t, func(t testing.TB) {
 		address, _ := answering(t, okAnswer)
 		p := proxyTo(t, address, nil)
 		for _, body := range []string{"INVALID|GET / HTTP/1.1|Host: a||", "5|helloXX0||", "5|hello|0|A:b\nGET / HTTP/1.1|Host: a||", "0|A b||"} {
 			w := p.dial(t, lined("POST / HTTP/1.1|Host: a|Transfer-Encoding: chunked||"+body))
-			w.status(400)
-			w.ended()
+			w.Status(400)
+			w.Ended()
 		}
 	})
 }
@@ -175,7 +154,7 @@ func TestForward_BadBodies(t *testing.T) {
 // A request whose connection is closed by the upstream at this moment is sent
 // again if that is safe, and only then.
 func TestForward_StaleConnections(t *testing.T) {
-	overBoth(t, func(t testing.TB) {
+	sockettest.OverBoth(t, func(t testing.TB) {
 		for _, c := range []struct {
 			said string
 			want int
@@ -192,10 +171,10 @@ func TestForward_StaleConnections(t *testing.T) {
 			})
 			p := proxyTo(t, address, nil)
 			w := p.dial(t, lined("GET / HTTP/1.1|Host: a||"))
-			w.status(200)
-			eventually(t, "kept", func() bool { return p.pool.Idle() == 1 })
-			w.says(lined(c.said))
-			if res, _ := w.hears("GET"); res.StatusCode != c.want {
+			w.Status(200)
+			await.Until(t, "kept", func() bool { return p.pool.Idle() == 1 })
+			w.Says(lined(c.said))
+			if res, _ := w.Hears("GET"); res.StatusCode != c.want {
 				t.Errorf("%q: got %d; want %d", c.said, res.StatusCode, c.want)
 			}
 		}
@@ -205,7 +184,7 @@ func TestForward_StaleConnections(t *testing.T) {
 // A connection that the upstream has closed, or on which it has said more than
 // its answer, carries nothing any more: not even the first byte of a request.
 func TestForward_LeftoversAreNoAnswers(t *testing.T) {
-	overBoth(t, func(t testing.TB) {
+	sockettest.OverBoth(t, func(t testing.TB) {
 		for _, more := range []string{"close", "HTTP/1.1 200 OK|Content-Length: 4||evil", "x", "HTTP/1.1 408 Request Timeout|Content-Length: 0||"} {
 			requests := make(chan string, 10)
 			said := make(chan struct{}, 10)
@@ -226,12 +205,12 @@ func TestForward_LeftoversAreNoAnswers(t *testing.T) {
 			p := proxyTo(t, address, nil)
 			w := p.dial(t, "")
 			for range 3 {
-				w.says(lined("POST / HTTP/1.1|Host: a|Content-Length: 2||hi"))
-				if _, body := w.status(200); body != "ok" {
+				w.Says(lined("POST / HTTP/1.1|Host: a|Content-Length: 2||hi"))
+				if _, body := w.Status(200); body != "ok" {
 					t.Errorf("%q: got %q", more, body)
 				}
-				await(t, said, "leftover")
-				await(t, requests, "request")
+				await.Value(t, said, "leftover")
+				await.Value(t, requests, "request")
 			}
 		}
 	})
@@ -239,7 +218,7 @@ func TestForward_LeftoversAreNoAnswers(t *testing.T) {
 
 // Answers without a body have none, whatever follows them.
 func TestForward_BytesAfterABodylessAnswer(t *testing.T) {
-	overBoth(t, func(t testing.TB) {
+	sockettest.OverBoth(t, func(t testing.TB) {
 		for _, c := range []struct{ method, answer string }{
 			{"GET", "HTTP/1.1 204 No Content||HTTP/1.1 200 OK|Content-Length: 4||evil"},
 			{"HEAD", "HTTP/1.1 200 OK|Content-Length: 4||evil"},
@@ -251,8 +230,8 @@ func TestForward_BytesAfterABodylessAnswer(t *testing.T) {
 			p := proxyTo(t, address, nil)
 			w := p.dial(t, "")
 			for range 3 {
-				w.says(lined(c.method + " / HTTP/1.1|Host: a||"))
-				if _, body := w.hears(c.method); body != "" && body != "ok" {
+				w.Says(lined(c.method + " / HTTP/1.1|Host: a||"))
+				if _, body := w.Hears(c.method); body != "" && body != "ok" {
 					t.Errorf("%s %q: got %q", c.method, c.answer, body)
 				}
 			}
@@ -265,7 +244,7 @@ func TestForward_BytesAfterABodylessAnswer(t *testing.T) {
 
 // What cannot be understood is not passed on.
 func TestForward_BadAnswers(t *testing.T) {
-	overBoth(t, func(t testing.TB) {
+	sockettest.OverBoth(t, func(t testing.TB) {
 		for _, answer := range []string{
 			"HTTP/1.1 2000 OK||", "HTTP/1.1 200 OK|Content-Length: 5|Transfer-Encoding: chunked||0||", "HTTP/1.1 200 OK|X y: 1||", "nonsense||",
 			"HTTP/1.1 101 Switching Protocols|Connection: Upgrade|Upgrade: websocket||", "HTTP/1.1 200 OK|Transfer-Encoding: gzip||", "HTTP/1.1 200 O",
@@ -278,7 +257,7 @@ func TestForward_BadAnswers(t *testing.T) {
 			p := proxyTo(t, address, nil)
 			w := p.dial(t, lined("GET / HTTP/1.1|Host: a||"))
 			for {
-				res, _ := w.hears("GET")
+				res, _ := w.Hears("GET")
 				if res.StatusCode == 103 {
 					continue
 				}

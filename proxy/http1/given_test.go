@@ -10,12 +10,15 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 // A Source is framed by its length if that is known, and in chunks with its trailer
 // fields if not.
 func TestSource_AllKinds(t *testing.T) {
-	overBoth(t, func(t testing.TB) {
+	sockettest.OverBoth(t, func(t testing.TB) {
 		address, seen := answering(t, okAnswer)
 		p := proxyTo(t, address, nil).pool
 		large := strings.Repeat("x", 100_000)
@@ -40,7 +43,7 @@ func TestSource_AllKinds(t *testing.T) {
 				if err := p.Send(c); err != nil {
 					t.Fatal(err)
 				}
-				r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(await(t, seen, "request"))))
+				r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(await.Value(t, seen, "request"))))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -52,7 +55,7 @@ func TestSource_AllKinds(t *testing.T) {
 				c.Release()
 			}
 		}
-		eventually(t, "its connection is kept", func() bool { return p.Idle() > 0 })
+		await.Until(t, "its connection is kept", func() bool { return p.Idle() > 0 })
 	})
 }
 
@@ -72,7 +75,7 @@ func TestSource_TooShort(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	c.Release()
-	if err := await(t, whole, "request"); err == nil {
+	if err := await.Value(t, whole, "request"); err == nil {
 		t.Error("the upstream saw a whole request")
 	}
 	if p.Idle() != 0 {
@@ -135,7 +138,7 @@ func TestSource_StopEndsAReadThatWaits(t *testing.T) {
 	}
 	released := make(chan struct{})
 	go func() { c.Release(); close(released) }()
-	await(t, released, "Release")
+	await.Value(t, released, "Release")
 	if p.Idle() != 0 {
 		t.Error("the connection was kept, and owes a body")
 	}

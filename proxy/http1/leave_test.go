@@ -7,11 +7,14 @@ import (
 	"net"
 	"strings"
 	"testing"
+
+	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 // A connection that somebody was authenticated on serves nobody else.
 func TestForward_ConnectionBoundAuthentication(t *testing.T) {
-	overBoth(t, func(t testing.TB) {
+	sockettest.OverBoth(t, func(t testing.TB) {
 		for _, c := range []struct {
 			challenge string
 			kept      int
@@ -19,8 +22,8 @@ func TestForward_ConnectionBoundAuthentication(t *testing.T) {
 			address, _ := answering(t, lined("HTTP/1.1 401 Unauthorized|WWW-Authenticate: "+c.challenge+"|Content-Length: 0||"))
 			p := proxyTo(t, address, nil)
 			w := p.dial(t, lined("GET / HTTP/1.1|Host: a|Connection: close||"))
-			w.status(401)
-			w.ended()
+			w.Status(401)
+			w.Ended()
 			if got := p.pool.Idle(); got != c.kept {
 				t.Errorf("%s: %d connections were kept; want %d", c.challenge, got, c.kept)
 			}
@@ -31,7 +34,7 @@ func TestForward_ConnectionBoundAuthentication(t *testing.T) {
 // An upstream is no longer asked for a client that has left, whether it is silent
 // before its answer or in the middle of it.
 func TestForward_ClientsThatLeave(t *testing.T) {
-	overBoth(t, func(t testing.TB) {
+	sockettest.OverBoth(t, func(t testing.TB) {
 		for _, begin := range []string{"", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello"} {
 			asked, ended := make(chan bool, 1), make(chan error, 1)
 			address := origin(t, func(c net.Conn, r *bufio.Reader) {
@@ -43,12 +46,12 @@ func TestForward_ClientsThatLeave(t *testing.T) {
 			})
 			p := proxyTo(t, address, func(p *proxy) { p.server.HalfClosed = Leaves })
 			w := p.dial(t, lined("GET / HTTP/1.1|Host: a||"))
-			await(t, asked, "request")
+			await.Value(t, asked, "request")
 			w.Close()
-			if err := await(t, ended, "end"); timedOut(err) {
+			if err := await.Value(t, ended, "end"); timedOut(err) {
 				t.Errorf("got %v", err)
 			}
-			if err := await(t, p.faults, "fault"); !errors.Is(err, ErrAborted) {
+			if err := await.Value(t, p.faults, "fault"); !errors.Is(err, ErrAborted) {
 				t.Errorf("got %v", err)
 			}
 		}
@@ -68,8 +71,8 @@ func TestForward_TEIsOurOwn(t *testing.T) {
 		})
 		for _, line := range []string{"TE: gzip", "TE: trailers, gzip;q=0.5", "te: trailers|Connection: te", "TE: trailers|TE: deflate|Connection: TE, X", ""} {
 			w := p.dial(t, lined("GET / HTTP/1.1|Host: a|"+strings.TrimPrefix(line+"|", "|")+"|"))
-			w.status(200)
-			got := await(t, seen, "request")
+			w.Status(200)
+			got := await.Value(t, seen, "request")
 			want := lined("GET / HTTP/1.1|Host: a||")
 			if accept {
 				want = lined("GET / HTTP/1.1|Host: a|Connection: TE|TE: trailers||")

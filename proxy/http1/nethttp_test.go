@@ -9,6 +9,9 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 // serves answers with a handler of net/http; what that leaves unanswered is 404.
@@ -24,7 +27,7 @@ func serves(h http.HandlerFunc) Handler {
 // A handler of net/http sees the request as a server of net/http would show it, also
 // over TLS, and may keep what it sees.
 func TestServeNet_TheRequest(t *testing.T) {
-	overBoth(t, func(t testing.TB) {
+	sockettest.OverBoth(t, func(t testing.TB) {
 		kept := make(chan *http.Request, 10)
 		p := serving(t, serves(func(w http.ResponseWriter, r *http.Request) {
 			body, err := io.ReadAll(r.Body)
@@ -36,13 +39,13 @@ func TestServeNet_TheRequest(t *testing.T) {
 			kept <- r
 		}), nil)
 		w := p.dial(t, lined("POST /a%2Fb?c=d HTTP/1.1|Host: example.com|X-A: 1|x-a: 2|Trailer: X-Sum|Transfer-Encoding: chunked||5|hello|0|X-Sum: 1||"))
-		if res, _ := w.status(204); res.Header.Get("X-Body") != "hello" || res.Close {
+		if res, _ := w.Status(204); res.Header.Get("X-Body") != "hello" || res.Close {
 			t.Errorf("got %v, close %t", res.Header, res.Close)
 		}
-		w.says(lined("GET /zzzzzzzzzzzzz HTTP/1.1|Host: zzzzzzzzzzz|X-Z: zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz||"))
-		w.status(204)
-		r := await(t, kept, "request")
-		_, secure := t.(secured)
+		w.Says(lined("GET /zzzzzzzzzzzzz HTTP/1.1|Host: zzzzzzzzzzz|X-Z: zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz||"))
+		w.Status(204)
+		r := await.Value(t, kept, "request")
+		_, secure := t.(sockettest.Secured)
 		if r.Method != "POST" || r.URL.Path != "/a/b" || r.URL.RawPath != "/a%2Fb" || r.URL.RawQuery != "c=d" || r.Host != "example.com" || r.RequestURI != "/a%2Fb?c=d" ||
 			r.RemoteAddr != w.LocalAddr().String() || r.ProtoMinor != 1 || r.ContentLength != -1 || (r.TLS != nil) != secure {
 			t.Errorf("got %+v", r)
@@ -55,7 +58,7 @@ func TestServeNet_TheRequest(t *testing.T) {
 
 // What a handler of net/http writes is what the client gets.
 func TestServeNet_TheAnswer(t *testing.T) {
-	overBoth(t, func(t testing.TB) {
+	sockettest.OverBoth(t, func(t testing.TB) {
 		for _, c := range []struct {
 			topic  string
 			handle http.HandlerFunc
@@ -95,9 +98,9 @@ func TestServeNet_TheAnswer(t *testing.T) {
 		} {
 			p := serving(t, serves(c.handle), nil)
 			w := p.dial(t, lined("GET / HTTP/1.1|Host: a||"))
-			w.status(c.status)
-			w.says(lined("GET / HTTP/1.1|Host: a||")) // the connection is kept
-			res, body := w.status(c.status)
+			w.Status(c.status)
+			w.Says(lined("GET / HTTP/1.1|Host: a||")) // the connection is kept
+			res, body := w.Status(c.status)
 			got := body
 			if a := res.Header["X-A"]; a != nil {
 				got = fmt.Sprint(a) + " " + got
@@ -128,7 +131,7 @@ func TestServeNet_InterimAndFlush(t *testing.T) {
 		<-let
 	}), nil)
 	w := p.dial(t, lined("GET / HTTP/1.1|Host: a||"))
-	if res, _ := w.status(103); res.Header.Get("Link") != "</x>" {
+	if res, _ := w.Status(103); res.Header.Get("Link") != "</x>" {
 		t.Errorf("got %v", res.Header)
 	}
 	res, err := http.ReadResponse(w.Reader, nil)
@@ -167,15 +170,15 @@ func TestServeNet_TheBodyIsOver(t *testing.T) {
 		w.WriteHeader(200)
 	}), nil)
 	w := p.dial(t, lined("POST /early HTTP/1.1|Host: a|Content-Length: 10||hi"))
-	if res, _ := w.status(200); !res.Close {
+	if res, _ := w.Status(200); !res.Close {
 		t.Error("the connection does not end")
 	}
 	w = p.dial(t, lined("POST /on HTTP/1.1|Host: a|Content-Length: 10||hi"))
-	w.status(200)
-	if err := await(t, read, "end of the read"); err == nil {
+	w.Status(200)
+	if err := await.Value(t, read, "end of the read"); err == nil {
 		t.Error("the read went on")
 	}
-	w.ended()
+	w.Ended()
 }
 
 // A panic of the handler ends the connection, and a cut answer looks cut.

@@ -13,6 +13,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 // ask makes a call of our own and returns the body of the answer.
@@ -89,7 +92,7 @@ func TestPool_Bounds(t *testing.T) {
 		for _, call := range calls {
 			call.Release()
 		}
-		eventually(t, c.topic, func() bool { return p.Idle() == c.want })
+		await.Until(t, c.topic, func() bool { return p.Idle() == c.want })
 		p.Close()
 		if got, err := ask(t, p, "/"); got != "ok" || err != nil || p.Idle() != 0 {
 			t.Errorf("after Close: %q, %v, %d idle", got, err, p.Idle())
@@ -144,10 +147,10 @@ func TestCall_Abort(t *testing.T) {
 		c.Begin("GET", "a", "/")
 		done := make(chan error, 1)
 		go func() { done <- p.Send(c) }()
-		await(t, reached, "request")
+		await.Value(t, reached, "request")
 		c.Abort()
 		var fault *Fault
-		if err := await(t, done, "end"); !errors.As(err, &fault) || !errors.Is(err, ErrAborted) || fault.Repeatable("GET") {
+		if err := await.Value(t, done, "end"); !errors.As(err, &fault) || !errors.Is(err, ErrAborted) || fault.Repeatable("GET") {
 			t.Errorf("got %v", err)
 		}
 		c.Release()
@@ -190,39 +193,39 @@ func TestTLS_BothSides(t *testing.T) {
 	downstream := &Server{Handler: p.handle, HalfClosed: Leaves}
 	address := secure(downstream)
 
-	dial := func() *testClient {
+	dial := func() *sockettest.Client {
 		c, err := tls.Dial("tcp", address, trusting)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { c.Close() })
 		_ = c.SetDeadline(time.Now().Add(soon))
-		return &testClient{t, c, bufio.NewReader(c)}
+		return &sockettest.Client{t, c, bufio.NewReader(c)}
 	}
 	w := dial()
 	large := strings.Repeat("x", 300_000)
 	for range 3 {
-		w.says(lined("GET /1 HTTP/1.1|Host: a||POST /2 HTTP/1.1|Host: a|Content-Length: 300000||") + large)
-		if _, body := w.status(200); body != "/1 " {
+		w.Says(lined("GET /1 HTTP/1.1|Host: a||POST /2 HTTP/1.1|Host: a|Content-Length: 300000||") + large)
+		if _, body := w.Status(200); body != "/1 " {
 			t.Errorf("got %q", body)
 		}
-		if _, body := w.status(200); body != "/2 "+large {
+		if _, body := w.Status(200); body != "/2 "+large {
 			t.Errorf("got %d bytes", len(body))
 		}
 	}
 	// The client may have the answer before the connection is given back.
-	eventually(t, "one upstream connection is kept", func() bool { return p.pool.Idle() == 1 })
-	w.says(lined("GET /cut HTTP/1.1|Host: a|Connection: close||"))
+	await.Until(t, "one upstream connection is kept", func() bool { return p.pool.Idle() == 1 })
+	w.Says(lined("GET /cut HTTP/1.1|Host: a|Connection: close||"))
 	if res, err := http.ReadResponse(w.Reader, nil); err == nil {
 		if body, err := io.ReadAll(res.Body); err == nil {
 			t.Errorf("got %q, and no sign that it is cut", body)
 		}
 	}
 	w = dial()
-	w.says(lined("GET /1 HTTP/1.1|Host: a||"))
-	w.status(200)
+	w.Says(lined("GET /1 HTTP/1.1|Host: a||"))
+	w.Status(200)
 	w.Close()
-	eventually(t, "client gone", func() bool { return downstream.Connections() == 0 })
+	await.Until(t, "client gone", func() bool { return downstream.Connections() == 0 })
 }
 
 // Bytes that TLS has decrypted and nobody has asked for are seen, though the
@@ -255,14 +258,14 @@ func TestTLS_LeftoversAreNoAnswers(t *testing.T) {
 		if got, err := ask(t, p, "/"); strings.Contains(got, "evil") || err != nil {
 			t.Errorf("got %q, %v", got, err)
 		}
-		await(t, connections, "a new connection")
+		await.Value(t, connections, "a new connection")
 	}
 }
 
 // A call can be made again over another pool, with another head, and with the
 // body that had been read from the client before.
 func TestCall_AgainOverAnotherPool(t *testing.T) {
-	overBoth(t, func(t testing.TB) {
+	sockettest.OverBoth(t, func(t testing.TB) {
 		address, seen := answering(t, okAnswer)
 		for _, body := range []string{"Content-Length: 5|~|hello", "Transfer-Encoding: chunked|~|5|hello|0||"} {
 			fields, content, _ := strings.Cut(body, "~|")
@@ -286,8 +289,8 @@ func TestCall_AgainOverAnotherPool(t *testing.T) {
 				}
 			}
 			w := p.dial(t, lined("POST / HTTP/1.1|Host: a|"+fields+"|"+content))
-			w.status(200)
-			if got, want := await(t, seen, "request"), lined("POST /second HTTP/1.1|Host: b|"+fields+"|"+content); got != want {
+			w.Status(200)
+			if got, want := await.Value(t, seen, "request"), lined("POST /second HTTP/1.1|Host: b|"+fields+"|"+content); got != want {
 				t.Errorf("got %q; want %q", got, want)
 			}
 		}

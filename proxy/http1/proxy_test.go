@@ -2,7 +2,6 @@ package http1
 
 import (
 	"bufio"
-	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -10,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 // soon is how long a test waits for what must happen. It is a failure to reach
@@ -43,8 +44,8 @@ func proxyTo(t testing.TB, address string, set func(*proxy)) *proxy {
 		t.Fatal(err)
 	}
 	p.addr = l.Addr().String()
-	if s, ok := t.(secured); ok {
-		to.TLS, l = s.client, tls.NewListener(l, s.server)
+	if s, ok := t.(sockettest.Secured); ok {
+		to.TLS, l = s.Client, sockettest.Listener(t, l)
 	}
 	p.pool = p.client.NewPool(to)
 	served := make(chan error, 1)
@@ -135,67 +136,9 @@ func (p *proxy) tunnel(x *Exchange, c *Call) {
 	Tunnel(Side{down, unread}, Side{up, rest})
 }
 
-// A testClient is a client's connection, spoken by hand.
-type testClient struct {
-	t testing.TB
-	net.Conn
-	*bufio.Reader
-}
-
-func (p *proxy) dial(t testing.TB, said string) *testClient {
+func (p *proxy) dial(t testing.TB, said string) *sockettest.Client {
 	t.Helper()
-	c, err := net.Dial("tcp", p.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
-	_ = c.SetDeadline(time.Now().Add(soon))
-	c = clientSide(t, c)
-	w := &testClient{t, c, bufio.NewReader(c)}
-	w.says(said)
-	return w
-}
-
-func (w *testClient) Read(b []byte) (int, error) { return w.Reader.Read(b) }
-
-func (w *testClient) says(s string) {
-	w.t.Helper()
-	if _, err := io.WriteString(w.Conn, s); err != nil {
-		w.t.Fatal(err)
-	}
-}
-
-// hears reads one answer to a request with that method.
-func (w *testClient) hears(method string) (*http.Response, string) {
-	w.t.Helper()
-	res, err := http.ReadResponse(w.Reader, &http.Request{Method: method})
-	if err != nil {
-		w.t.Fatalf("read answer: %v", err)
-	}
-	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		w.t.Fatalf("read body: %v after %q", err, body)
-	}
-	return res, string(body)
-}
-
-// status reads one answer to GET, and checks its status.
-func (w *testClient) status(want int) (*http.Response, string) {
-	w.t.Helper()
-	res, body := w.hears("GET")
-	if res.StatusCode != want {
-		w.t.Fatalf("got %d %q; want %d", res.StatusCode, body, want)
-	}
-	return res, body
-}
-
-// ended checks that the connection ends, and that nothing comes before.
-func (w *testClient) ended() {
-	w.t.Helper()
-	rest, err := io.ReadAll(w.Reader)
-	if len(rest) > 0 || err != nil && timedOut(err) {
-		w.t.Fatalf("got %q, %v; want the end of the connection", rest, err)
-	}
+	return sockettest.Dial(t, p.addr, said)
 }
 
 // An origin is an upstream spoken by hand: each connection is given to serve.
@@ -213,7 +156,7 @@ func origin(t testing.TB, serve func(c net.Conn, r *bufio.Reader)) string {
 				return
 			}
 			_ = c.SetDeadline(time.Now().Add(soon))
-			c = serverSide(t, c)
+			c = sockettest.ServerSide(t, c)
 			go func() {
 				defer c.Close()
 				serve(c, bufio.NewReader(c))
@@ -268,22 +211,22 @@ func (o unbuffered) Read(p []byte) (int, error) {
 const okAnswer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 func TestProxy_Forwards(t *testing.T) {
-	overBoth(t, func(t testing.TB) {
+	sockettest.OverBoth(t, func(t testing.TB) {
 		address, seen := answering(t, okAnswer)
 		p := proxyTo(t, address, nil)
 		w := p.dial(t, lined("GET /x?y=%zz HTTP/1.1|Host: a|Connection: X-Mine|X-Mine: 1|X-Other: 2||"))
-		res, body := w.status(200)
+		res, body := w.Status(200)
 		if got, want := <-seen, lined("GET /x?y=%zz HTTP/1.1|Host: a|X-Other: 2||"); got != want || body != "ok" || res.Header.Get("Date") == "" {
 			t.Errorf("got %q, %q, %v; want %q", got, body, res.Header, want)
 		}
-		w.says(lined("POST / HTTP/1.1|Host: a|Content-Length: 5||hello"))
-		w.status(200)
+		w.Says(lined("POST / HTTP/1.1|Host: a|Content-Length: 5||hello"))
+		w.Status(200)
 		if got, want := <-seen, lined("POST / HTTP/1.1|Host: a|Content-Length: 5||hello"); got != want {
 			t.Errorf("got %q; want %q", got, want)
 		}
-		w.says(lined("POST / HTTP/1.1|Host: a|Transfer-Encoding: chunked||5;x=y|hello|0|X-Sum: 1||GET /2 HTTP/1.1|Host: a||"))
-		w.status(200)
-		w.status(200)
+		w.Says(lined("POST / HTTP/1.1|Host: a|Transfer-Encoding: chunked||5;x=y|hello|0|X-Sum: 1||GET /2 HTTP/1.1|Host: a||"))
+		w.Status(200)
+		w.Status(200)
 		if got, want := <-seen, lined("POST / HTTP/1.1|Host: a|Transfer-Encoding: chunked||5|hello|0|X-Sum: 1||"); got != want {
 			t.Errorf("got %q; want %q", got, want)
 		}
@@ -292,3 +235,6 @@ func TestProxy_Forwards(t *testing.T) {
 		}
 	})
 }
+
+// sendsNoMore ends one direction of a connection.
+func sendsNoMore(c net.Conn) { _ = c.(interface{ CloseWrite() error }).CloseWrite() }

@@ -14,19 +14,22 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 // A request that comes at the moment at which an idle connection ends is answered, or
 // nothing has been done for it: its client may make it again.
 func TestServer_RequestsThatMeetTheIdleTimeout(t *testing.T) {
 	const within = 8 * time.Millisecond
-	overBoth(t, func(t testing.TB) {
+	sockettest.OverBoth(t, func(t testing.TB) {
 		var reached, answers, ends int64
 		p := serving(t, func(x *Exchange) { atomic.AddInt64(&reached, 1); says(x) }, func(s *Server) { s.Timeouts.Idle = within })
 		random := rand.New(rand.NewPCG(1, 2))
 		for range 60 {
 			w := p.dial(t, lined("GET /1 HTTP/1.1|Host: a||"))
-			w.status(200)
+			w.Status(200)
 			answers++
 			rest := time.NewTimer(time.Duration(random.Int64N(int64(2 * within))))
 			<-rest.C
@@ -55,7 +58,7 @@ func TestServer_RequestsThatMeetTheIdleTimeout(t *testing.T) {
 // A client that is refused can read why, though it goes on sending: what it sends is
 // read for a while, so that no reset destroys the answer.
 func TestServer_RefusalsOutliveWhatIsStillSent(t *testing.T) {
-	overBoth(t, func(t testing.TB) {
+	sockettest.OverBoth(t, func(t testing.TB) {
 		p := serving(t, says, nil)
 		for _, said := range []string{
 			"POST / HTTP/1.1|Host: a|X y: 1||", "CONNECT a:1 HTTP/1.1|Host: a||", "POST / HTTP/1.1|Host: a|Transfer-Encoding: gzip||",
@@ -64,13 +67,13 @@ func TestServer_RefusalsOutliveWhatIsStillSent(t *testing.T) {
 			w := p.dial(t, lined(said))
 			more := strings.Repeat("y", 10_000)
 			for range 20 {
-				w.says(more) // it fails if the connection is reset
+				w.Says(more) // it fails if the connection is reset
 			}
 			sendsNoMore(w.Conn)
-			if res, _ := w.hears("POST"); res.StatusCode < 400 && res.StatusCode != 200 || !res.Close {
+			if res, _ := w.Hears("POST"); res.StatusCode < 400 && res.StatusCode != 200 || !res.Close {
 				t.Errorf("%.40q: got %d, close %t", said, res.StatusCode, res.Close)
 			}
-			w.ended()
+			w.Ended()
 		}
 	})
 }
@@ -217,12 +220,12 @@ func TestCall_AbortAtAnyMoment(t *testing.T) {
 			}
 			done <- err
 		}()
-		if err := await(t, done, "end of the call"); err != nil {
+		if err := await.Value(t, done, "end of the call"); err != nil {
 			if aborted++; !errors.Is(err, ErrAborted) {
 				t.Errorf("got %v", err)
 			}
 		}
-		eventually(t, "Abort", func() bool { return c.because(nil) != nil })
+		await.Until(t, "Abort", func() bool { return c.because(nil) != nil })
 		c.Release()
 	}
 	if got, err := ask(t, p, "/after"); got != "/after" || err != nil {
@@ -271,7 +274,7 @@ func TestCall_AbortAsADeadlineIsSet(t *testing.T) {
 	c.Begin("GET", "a", "/")
 	done := make(chan error, 1)
 	go func() { done <- p.Send(c) }()
-	if err := await(t, done, "end of the call"); !errors.Is(err, ErrAborted) {
+	if err := await.Value(t, done, "end of the call"); !errors.Is(err, ErrAborted) {
 		t.Errorf("got %v", err)
 	}
 	c.Release()

@@ -11,6 +11,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 // serving starts a server without upstream.
@@ -48,31 +51,31 @@ func reads(x *Exchange) {
 // Requests that come together are answered one by one and in order, wherever the
 // bytes are split.
 func TestServer_PipelinedAtEverySplit(t *testing.T) {
-	overBoth(t, func(t testing.TB) {
+	sockettest.OverBoth(t, func(t testing.TB) {
 		p := serving(t, reads, nil)
 		all := lined("|GET /1 HTTP/1.1|Host: a||POST /2 HTTP/1.1|Host: a|Content-Length: 3||two||POST /3 HTTP/1.1|Host: a|Transfer-Encoding: chunked||5|three|0|A: b||HEAD /4 HTTP/1.1|Host: a|Content-Length: 2||xxGET /5 HTTP/1.1|Host: a|Connection: close||GET /6 HTTP/1.1|Host: a||")
 		for at := range len(all) {
 			w := p.dial(t, all[:at])
-			w.says(all[at:])
+			w.Says(all[at:])
 			for _, want := range []string{"/1 ", "/2 two", "/3 three"} {
-				if _, got := w.status(200); got != want {
+				if _, got := w.Status(200); got != want {
 					t.Fatalf("split at %d: got %q; want %q", at, got, want)
 				}
 			}
-			if res, _ := w.hears("HEAD"); res.ContentLength != 5 {
+			if res, _ := w.Hears("HEAD"); res.ContentLength != 5 {
 				t.Fatalf("split at %d: HEAD got %d", at, res.ContentLength)
 			}
-			if res, got := w.status(200); got != "/5 " || !res.Close {
+			if res, got := w.Status(200); got != "/5 " || !res.Close {
 				t.Fatalf("split at %d: got %q, %v", at, got, res.Close)
 			}
-			w.ended()
+			w.Ended()
 			w.Close()
 		}
 	})
 }
 
 func TestServer_RefusesAndEnds(t *testing.T) {
-	overBoth(t, func(t testing.TB) {
+	sockettest.OverBoth(t, func(t testing.TB) {
 		for _, c := range []struct {
 			raw    string
 			status int
@@ -91,11 +94,11 @@ func TestServer_RefusesAndEnds(t *testing.T) {
 			reached := 0
 			p := serving(t, func(x *Exchange) { reached++; says(x) }, nil)
 			w := p.dial(t, lined(c.raw))
-			res, _ := w.status(c.status)
+			res, _ := w.Status(c.status)
 			if !res.Close {
 				t.Errorf("%.60q: the connection does not end", c.raw)
 			}
-			w.ended()
+			w.Ended()
 			if reached > 0 {
 				t.Errorf("%.60q: it reached the handler", c.raw)
 			}
@@ -104,7 +107,7 @@ func TestServer_RefusesAndEnds(t *testing.T) {
 }
 
 func TestServer_OwnWordsForRefusals(t *testing.T) {
-	overBoth(t, func(t testing.TB) {
+	sockettest.OverBoth(t, func(t testing.TB) {
 		p := serving(t, says, func(s *Server) {
 			s.Refuse = func(x *Exchange, why error) {
 				x.Begin(why.(*Error).Status).Add("X-Why", why.Error()) //nolint:errorlint // it is never wrapped
@@ -112,34 +115,34 @@ func TestServer_OwnWordsForRefusals(t *testing.T) {
 			}
 		})
 		w := p.dial(t, lined("GET / HTTP/1.1||"))
-		if res, _ := w.status(400); res.Header.Get("X-Why") != ErrHostMissing.Error() {
+		if res, _ := w.Status(400); res.Header.Get("X-Why") != ErrHostMissing.Error() {
 			t.Errorf("got %v", res.Header)
 		}
-		w.ended()
+		w.Ended()
 	})
 }
 
 func TestServer_HTTP10(t *testing.T) {
-	overBoth(t, func(t testing.TB) {
+	sockettest.OverBoth(t, func(t testing.TB) {
 		p := serving(t, says, nil)
 		w := p.dial(t, lined("GET /1 HTTP/1.0||"))
-		if res, _ := w.status(200); !res.Close {
+		if res, _ := w.Status(200); !res.Close {
 			t.Error("the connection does not end")
 		}
-		w.ended()
+		w.Ended()
 		w = p.dial(t, lined("GET /1 HTTP/1.0|Connection: keep-alive||"))
-		if res, _ := w.status(200); res.Header.Get("Connection") != "keep-alive" {
+		if res, _ := w.Status(200); res.Header.Get("Connection") != "keep-alive" {
 			t.Errorf("got %v", res.Header)
 		}
-		w.says(lined("GET /2 HTTP/1.0||"))
-		w.status(200)
-		w.ended()
+		w.Says(lined("GET /2 HTTP/1.0||"))
+		w.Status(200)
+		w.Ended()
 	})
 }
 
 // An answer that is streamed, and one that its handler has not finished.
 func TestServer_Streams(t *testing.T) {
-	overBoth(t, func(t testing.TB) {
+	sockettest.OverBoth(t, func(t testing.TB) {
 		step := make(chan bool)
 		p := serving(t, func(x *Exchange) {
 			h := x.Begin(200)
@@ -173,7 +176,7 @@ func TestServer_Streams(t *testing.T) {
 		if rest, err := io.ReadAll(res.Body); err != nil || len(rest) > 0 {
 			t.Fatalf("got %q, %v", rest, err)
 		}
-		w.says(lined("GET /cut HTTP/1.1|Host: a||"))
+		w.Says(lined("GET /cut HTTP/1.1|Host: a||"))
 		step <- true
 		step <- false
 		if res, err = http.ReadResponse(w.Reader, nil); err == nil {
@@ -186,7 +189,7 @@ func TestServer_Streams(t *testing.T) {
 }
 
 func TestServer_WrongLengthsAreErrors(t *testing.T) {
-	overBoth(t, func(t testing.TB) {
+	sockettest.OverBoth(t, func(t testing.TB) {
 		errs := make(chan error, 1)
 		p := serving(t, func(x *Exchange) {
 			x.Begin(200)
@@ -200,7 +203,7 @@ func TestServer_WrongLengthsAreErrors(t *testing.T) {
 		}, nil)
 		for path, want := range map[string]error{"/more": ErrTooMuch, "/less": ErrTooLittle} {
 			w := p.dial(t, lined("GET "+path+" HTTP/1.1|Host: a||"))
-			if err := await(t, errs, "error"); !errors.Is(err, want) {
+			if err := await.Value(t, errs, "error"); !errors.Is(err, want) {
 				t.Errorf("got %v; want %v", err, want)
 			}
 			if raw, _ := io.ReadAll(w.Reader); strings.Contains(string(raw), "four") {
@@ -212,7 +215,7 @@ func TestServer_WrongLengthsAreErrors(t *testing.T) {
 
 // A field that cannot be sent is not sent: another answer can be given.
 func TestServer_FieldsThatCannotBeSent(t *testing.T) {
-	overBoth(t, func(t testing.TB) {
+	sockettest.OverBoth(t, func(t testing.TB) {
 		p := serving(t, func(x *Exchange) {
 			x.Begin(200).Add("Location", "/x\r\nA: b")
 			if err := x.Send(nil); !errors.Is(err, ErrOutgoing) {
@@ -221,14 +224,14 @@ func TestServer_FieldsThatCannotBeSent(t *testing.T) {
 			_ = x.text(500, "no")
 		}, nil)
 		w := p.dial(t, lined("GET / HTTP/1.1|Host: a||"))
-		if res, _ := w.status(500); res.Header.Get("A") != "" {
+		if res, _ := w.Status(500); res.Header.Get("A") != "" {
 			t.Errorf("got %v", res.Header)
 		}
 	})
 }
 
 func TestServer_Expect(t *testing.T) {
-	overBoth(t, func(t testing.TB) {
+	sockettest.OverBoth(t, func(t testing.TB) {
 		p := serving(t, func(x *Exchange) {
 			if x.Path() == "/no" {
 				_ = x.text(403, "no")
@@ -241,43 +244,43 @@ func TestServer_Expect(t *testing.T) {
 			t.Fatalf("got %q, %v", line, err)
 		}
 		_, _ = w.ReadString('\n')
-		w.says("hi")
-		if _, body := w.status(200); body != "/ hi" {
+		w.Says("hi")
+		if _, body := w.Status(200); body != "/ hi" {
 			t.Errorf("got %q", body)
 		}
 		// A final answer instead of 100: the body is still owed, so that nothing that
 		// comes can be a request.
-		w.says(lined("POST /no HTTP/1.1|Host: a|Expect: 100-continue|Content-Length: 20||"))
-		if res, _ := w.status(403); !res.Close {
+		w.Says(lined("POST /no HTTP/1.1|Host: a|Expect: 100-continue|Content-Length: 20||"))
+		if res, _ := w.Status(403); !res.Close {
 			t.Error("the connection does not end")
 		}
-		w.says(lined("GET / HTTP/1.1|Host: a||"))
-		w.ended()
+		w.Says(lined("GET / HTTP/1.1|Host: a||"))
+		w.Ended()
 		// HTTP/1.0 has no 100, and no body nothing to wait for.
 		w = p.dial(t, lined("POST / HTTP/1.0|Expect: 100-continue|Content-Length: 2||hi"))
-		w.status(200)
+		w.Status(200)
 		w = p.dial(t, lined("POST / HTTP/1.1|Host: a|Expect: 100-continue|Content-Length: 0||"))
-		w.status(200)
+		w.Status(200)
 	})
 }
 
 // A body that nobody reads is read if that is not much, and ends the connection
 // otherwise. The answer arrives in both cases.
 func TestServer_UnreadBodies(t *testing.T) {
-	overBoth(t, func(t testing.TB) {
+	sockettest.OverBoth(t, func(t testing.TB) {
 		p := serving(t, says, nil)
 		w := p.dial(t, lined("POST /1 HTTP/1.1|Host: a|Content-Length: 100000||")+strings.Repeat("x", 100000)+lined("GET /2 HTTP/1.1|Host: a||"))
-		w.status(200)
-		if _, body := w.status(200); body != "/2" {
+		w.Status(200)
+		if _, body := w.Status(200); body != "/2" {
 			t.Errorf("got %q", body)
 		}
 		w = p.dial(t, lined("POST /1 HTTP/1.1|Host: a|Content-Length: 1000000||"))
-		if res, _ := w.status(200); !res.Close {
+		if res, _ := w.Status(200); !res.Close {
 			t.Error("the connection does not end")
 		}
 		w = p.dial(t, lined("POST /1 HTTP/1.1|Host: a|Transfer-Encoding: chunked||5|hello|nonsense|GET / HTTP/1.1|Host: a||"))
-		w.status(200)
-		w.ended()
+		w.Status(200)
+		w.Ended()
 	})
 }
 
@@ -294,10 +297,10 @@ func TestServer_HalfClosed(t *testing.T) {
 	w := p.dial(t, lined("POST / HTTP/1.1|Host: a|Content-Length: 2||hi"))
 	sendsNoMore(w.Conn)
 	close(release)
-	if _, body := w.status(200); body != "/ hi" {
+	if _, body := w.Status(200); body != "/ hi" {
 		t.Errorf("got %q", body)
 	}
-	w.ended()
+	w.Ended()
 }
 
 // aborts counts calls of Abort.
@@ -334,24 +337,24 @@ func TestServer_ClientsThatLeave(t *testing.T) {
 		w := p.dial(t, lined("GET / HTTP/1.1|Host: a||GET /more HTTP/1.1|Host: a||"))
 		<-inside
 		c.leave(w.Conn.(*net.TCPConn))
-		eventually(t, "connection closed", func() bool { return p.server.Connections() == 0 })
+		await.Until(t, "connection closed", func() bool { return p.server.Connections() == 0 })
 	}
 }
 
 func TestServer_PanicEndsTheConnection(t *testing.T) {
-	overBoth(t, func(t testing.TB) {
+	sockettest.OverBoth(t, func(t testing.TB) {
 		panics := make(chan any, 1)
 		p := serving(t, func(*Exchange) { panic("oh") }, func(s *Server) { s.Panicked = func(v any) { panics <- v } })
 		w := p.dial(t, lined("GET / HTTP/1.1|Host: a||GET / HTTP/1.1|Host: a||"))
-		w.ended()
-		if v := await(t, panics, "panic"); v != "oh" {
+		w.Ended()
+		if v := await.Value(t, panics, "panic"); v != "oh" {
 			t.Errorf("got %v", v)
 		}
 	})
 }
 
 func TestServer_ShutdownInPeace(t *testing.T) {
-	overBoth(t, func(t testing.TB) {
+	sockettest.OverBoth(t, func(t testing.TB) {
 		inside, release := make(chan struct{}), make(chan struct{})
 		p := serving(t, func(x *Exchange) {
 			if x.Path() == "/slow" {
@@ -361,12 +364,12 @@ func TestServer_ShutdownInPeace(t *testing.T) {
 			says(x)
 		}, nil)
 		resting := p.dial(t, lined("GET / HTTP/1.1|Host: a||"))
-		resting.status(200)
+		resting.Status(200)
 		w := p.dial(t, lined("GET /slow HTTP/1.1|Host: a||"))
 		<-inside
 		done := make(chan error, 1)
 		go func() { done <- p.server.Shutdown(t.Context()) }()
-		resting.ended()
+		resting.Ended()
 		select {
 		case err := <-done:
 			t.Fatalf("it did not wait: %v", err)
@@ -377,18 +380,18 @@ func TestServer_ShutdownInPeace(t *testing.T) {
 			t.Error("it still listens")
 		}
 		close(release)
-		if res, _ := w.status(200); !res.Close {
+		if res, _ := w.Status(200); !res.Close {
 			t.Error("the last answer does not say so")
 		}
-		w.ended()
-		if err := await(t, done, "end"); err != nil {
+		w.Ended()
+		if err := await.Value(t, done, "end"); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
 func TestServer_ShutdownCutsWhatTakesTooLong(t *testing.T) {
-	overBoth(t, func(t testing.TB) {
+	sockettest.OverBoth(t, func(t testing.TB) {
 		inside, release := make(chan struct{}), make(chan struct{})
 		p := serving(t, func(x *Exchange) { close(inside); <-release; says(x) }, nil)
 		w := p.dial(t, lined("GET / HTTP/1.1|Host: a||"))
@@ -399,23 +402,23 @@ func TestServer_ShutdownCutsWhatTakesTooLong(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		close(release)
-		w.ended()
+		w.Ended()
 	})
 }
 
 // Before it ends, a server says so for a while, and still takes connections.
 func TestServer_Part(t *testing.T) {
-	overBoth(t, func(t testing.TB) {
+	sockettest.OverBoth(t, func(t testing.TB) {
 		p := serving(t, says, nil)
 		w := p.dial(t, lined("GET / HTTP/1.1|Host: a||"))
-		w.status(200)
+		w.Status(200)
 		p.server.Part()
-		for _, w := range []*testClient{w, p.dial(t, "")} {
-			w.says(lined("GET / HTTP/1.1|Host: a||"))
-			if res, _ := w.status(200); !res.Close {
+		for _, w := range []*sockettest.Client{w, p.dial(t, "")} {
+			w.Says(lined("GET / HTTP/1.1|Host: a||"))
+			if res, _ := w.Status(200); !res.Close {
 				t.Error("the answer does not say so")
 			}
-			w.ended()
+			w.Ended()
 		}
 	})
 }
@@ -426,9 +429,9 @@ func TestServer_IdleConnectionsAreSmall(t *testing.T) {
 	p := serving(t, says, nil)
 	before := inUse()
 	for range connections {
-		p.dial(t, lined("GET / HTTP/1.1|Host: a||")).status(200)
+		p.dial(t, lined("GET / HTTP/1.1|Host: a||")).Status(200)
 	}
-	eventually(t, "small", func() bool { return int(inUse()-before)/connections < 8<<10+wireSize })
+	await.Until(t, "small", func() bool { return int(inUse()-before)/connections < 8<<10+wireSize })
 }
 
 // wireSize is what the client's half of a connection holds in a test: a reader,
@@ -444,7 +447,7 @@ func inUse() uint64 {
 }
 
 func TestServer_HandsHTTP2Over(t *testing.T) {
-	overBoth(t, func(t testing.TB) {
+	sockettest.OverBoth(t, func(t testing.TB) {
 		const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 		got := make(chan string, 1)
 		p := serving(t, says, func(s *Server) {
@@ -457,20 +460,20 @@ func TestServer_HandsHTTP2Over(t *testing.T) {
 		})
 		for at := range len(preface) {
 			w := p.dial(t, preface[:at])
-			w.says(preface[at:] + "12345")
-			if s := await(t, got, "preface"); s != preface+"12345" {
+			w.Says(preface[at:] + "12345")
+			if s := await.Value(t, got, "preface"); s != preface+"12345" {
 				t.Errorf("split at %d: got %q", at, s)
 			}
 			w.Close()
 		}
 		w := p.dial(t, "PRI * HTTP/2.0\r\n\r\nXX")
-		w.status(505)
+		w.Status(505)
 	})
 }
 
 // Interim answers go to those who know them, before the final one and not after.
 func TestServer_Interim(t *testing.T) {
-	overBoth(t, func(t testing.TB) {
+	sockettest.OverBoth(t, func(t testing.TB) {
 		p := serving(t, func(x *Exchange) {
 			x.Interim(103).Add("Link", "</x>")
 			if err := x.SendInterim(); err != nil {
@@ -483,18 +486,18 @@ func TestServer_Interim(t *testing.T) {
 			}
 		}, nil)
 		w := p.dial(t, lined("GET / HTTP/1.1|Host: a||"))
-		if res, _ := w.status(103); res.Header.Get("Link") != "</x>" {
+		if res, _ := w.Status(103); res.Header.Get("Link") != "</x>" {
 			t.Errorf("got %v", res.Header)
 		}
-		w.status(200)
+		w.Status(200)
 		w = p.dial(t, lined("GET / HTTP/1.0||"))
-		w.status(200)
+		w.Status(200)
 	})
 }
 
 // A large answer is sent from where it lies, a small one together with its head.
 func TestServer_AnswersOfAllSizes(t *testing.T) {
-	overBoth(t, func(t testing.TB) {
+	sockettest.OverBoth(t, func(t testing.TB) {
 		for _, n := range []int{0, 1, 4000, 8 << 10, 100_000, 3 << 20} {
 			p := serving(t, func(x *Exchange) {
 				x.Begin(200)
@@ -502,8 +505,8 @@ func TestServer_AnswersOfAllSizes(t *testing.T) {
 			}, nil)
 			w := p.dial(t, "")
 			for range 3 {
-				w.says(lined("GET / HTTP/1.1|Host: a||"))
-				if res, body := w.status(200); len(body) != n || res.ContentLength != int64(n) {
+				w.Says(lined("GET / HTTP/1.1|Host: a||"))
+				if res, body := w.Status(200); len(body) != n || res.ContentLength != int64(n) {
 					t.Errorf("%d: got %d, %d", n, len(body), res.ContentLength)
 				}
 			}

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/weir-proxy/weir/test/await"
 )
 
 // A lateConn's first Read begins when the wait for a request is ended, and then is
@@ -75,7 +77,7 @@ func TestServer_ShutdownAnswersWhoCameLate(t *testing.T) {
 			s := &Server{Handler: reads, Timeouts: Timeouts{Header: time.Minute, Body: time.Minute}}
 			go s.ServeConn(c)
 			done := make(chan error, 1)
-			eventually(t, "connection", func() bool { return s.Connections() == 1 })
+			await.Until(t, "connection", func() bool { return s.Connections() == 1 })
 			go func() { done <- s.Shutdown(t.Context()) }()
 			<-c.ended
 			if _, err := io.WriteString(client, lined("POST /late HTTP/1.1|Host: a|Content-Length: 3||abc")); err != nil {
@@ -88,7 +90,7 @@ func TestServer_ShutdownAnswersWhoCameLate(t *testing.T) {
 			if body, err := io.ReadAll(res.Body); err != nil || string(body) != "/late abc" || !res.Close {
 				t.Errorf("got %q, %v, closing %v; want the last answer", body, err, res.Close)
 			}
-			if err := await(t, done, "end"); err != nil {
+			if err := await.Value(t, done, "end"); err != nil {
 				t.Error(err)
 			}
 		})

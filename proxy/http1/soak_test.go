@@ -21,6 +21,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 // TestSoak lets clients do everything at the same time, for as long as WEIR_SOAK says,
@@ -37,7 +40,7 @@ func TestSoak(t *testing.T) {
 			t.Parallel()
 			var test testing.TB = t
 			if name == "tls" {
-				test = newSecured(t)
+				test = sockettest.NewSecured(t)
 			}
 			s.run(test, time.Now().Add(lasts))
 		})
@@ -50,8 +53,8 @@ func TestSoak(t *testing.T) {
 				_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 1)
 			}
 		}()
-		eventually(t, "goroutines end", func() bool { return runtime.NumGoroutine() <= goroutines+1 })
-		eventually(t, "files are closed", func() bool {
+		await.Until(t, "goroutines end", func() bool { return runtime.NumGoroutine() <= goroutines+1 })
+		await.Until(t, "files are closed", func() bool {
 			runtime.GC() // the pipes that package net keeps for splice(2) go with it
 			return openFiles(t) <= files
 		})
@@ -176,7 +179,7 @@ func (c *soaking) connection() {
 	}
 	defer raw.Close()
 	_ = raw.SetDeadline(time.Now().Add(soon))
-	conn := clientSide(c.t, raw)
+	conn := sockettest.ClientSide(c.t, raw)
 	r := bufio.NewReader(conn)
 	for range 1 + c.random.IntN(20) {
 		if !c.exchange(conn, r) {

@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 // A storm is an upstream that does, request after request, whatever can happen to
@@ -88,7 +90,7 @@ func (s *storm) serve(c net.Conn, r *bufio.Reader) {
 // Whatever upstream and clients do, each answer reaches the request that caused
 // it, and no connection is kept that owes something or has something left.
 func TestState_EachAnswerReachesItsRequest(t *testing.T) {
-	overBoth(t, func(t testing.TB) {
+	sockettest.OverBoth(t, func(t testing.TB) {
 		const clients, each = 8, 150
 		up := &storm{t: t}
 		p := proxyTo(t, origin(t, up.serve), func(p *proxy) { p.server.HalfClosed = Leaves })
@@ -107,7 +109,7 @@ func TestState_EachAnswerReachesItsRequest(t *testing.T) {
 							return
 						}
 						_ = c.SetDeadline(time.Now().Add(soon))
-						c = clientSide(t, c)
+						c = sockettest.ClientSide(t, c)
 						r = bufio.NewReader(c)
 					}
 					switch exchange(t, c, r, random, strconv.Itoa(client*each+i)) {

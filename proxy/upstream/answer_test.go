@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/weir-proxy/weir/proxy/http1"
+	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 func TestReceive_AnswersThatCannotBePassedOn(t *testing.T) {
@@ -42,7 +43,7 @@ func TestReceive_AnswersThatCannotBePassedOn(t *testing.T) {
 }
 
 func TestReceive_FieldsOfTheAnswer(t *testing.T) {
-	overBoth(t, func(t testing.TB) {
+	sockettest.OverBoth(t, func(t testing.TB) {
 		url, _ := replies(t, "HTTP/1.1 299 Odd\r\nConnection: X-Own, RateLimit\r\nX-Own: 1\r\nKeep-Alive: 5\r\nProxy-Authenticate: x\r\n"+
 			"Alt-Svc: h3=\":443\"\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2\r\nContent-Length: 6\r\n\r\n<html>")
 		calls := 0
@@ -74,7 +75,7 @@ func TestReceive_FieldsOfTheAnswer(t *testing.T) {
 }
 
 func TestReceive_AnswersWithoutABody(t *testing.T) {
-	overBoth(t, func(t testing.TB) {
+	sockettest.OverBoth(t, func(t testing.TB) {
 		for _, c := range []struct{ request, answer, length string }{
 			{"HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n", "7"},
 			{"GET", "HTTP/1.1 204 No Content\r\nX-A: 1\r\n\r\n", ""},
@@ -98,7 +99,7 @@ func TestReceive_AnswersWithoutABody(t *testing.T) {
 }
 
 func TestReceive_1xxIsPassedOn(t *testing.T) {
-	overBoth(t, func(t testing.TB) {
+	sockettest.OverBoth(t, func(t testing.TB) {
 		const hints = "HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\nConnection: X-Own\r\nX-Own: 1\r\n\r\n"
 		url, _ := replies(t, "HTTP/1.1 100 Continue\r\n\r\n"+hints+"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 		pool := poolOf(t, url)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/weir-proxy/weir/proxy/http1"
+	"github.com/weir-proxy/weir/test/await"
 )
 
 const okEmpty = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
@@ -24,7 +25,7 @@ func forwarded(t *testing.T, change func(*Request), request string) (string, map
 	if res, _ := h.ask(t, request); res.StatusCode != http.StatusOK {
 		t.Fatalf("status %s", res.Status)
 	}
-	first, rest, _ := strings.Cut(await(t, heads, "request"), "\r\n")
+	first, rest, _ := strings.Cut(await.Value(t, heads, "request"), "\r\n")
 	fields := map[string][]string{}
 	for line := range strings.SplitSeq(strings.TrimSpace(rest), "\r\n") {
 		name, value, _ := strings.Cut(line, ": ")
@@ -126,7 +127,7 @@ func TestRewrite_BasePathComesFirst(t *testing.T) {
 	url, heads := replies(t, okEmpty)
 	h := open(t, poolOf(t, url+"/base%2Fx/"), nil)
 	h.ask(t, "GET /p?q HTTP/1.1\r\nHost: a\r\n\r\n")
-	if first, _, _ := strings.Cut(await(t, heads, "request"), "\r\n"); first != "GET /base%2Fx/p?q HTTP/1.1" {
+	if first, _, _ := strings.Cut(await.Value(t, heads, "request"), "\r\n"); first != "GET /base%2Fx/p?q HTTP/1.1" {
 		t.Errorf("target sees %q", first)
 	}
 }

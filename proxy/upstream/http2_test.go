@@ -8,6 +8,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/weir-proxy/weir/test/await"
 )
 
 // openHTTP2 is open for clients that speak HTTP/2, and one of them.
@@ -111,7 +113,7 @@ func TestForward_FromHTTP2_CutsAndLeavers(t *testing.T) {
 		t.Fatal(err)
 	}
 	res.Body.Close() // resets the stream
-	await(t, ended, "end of the upstream's work")
+	await.Value(t, ended, "end of the upstream's work")
 	if got := h.result(t); got.Kind != ClientGone {
 		t.Errorf("result %+v", got)
 	}

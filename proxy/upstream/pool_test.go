@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/weir-proxy/weir/test/await"
 )
 
 // TestMain sees to it that nothing is left running, but for a lookup of a name
@@ -140,7 +142,7 @@ func TestPool_ADeadKeptConnectionIsNoFailure(t *testing.T) {
 			if got := h.result(t); res.StatusCode != 200 || got.Kind != OK {
 				t.Errorf("%s: %s, result %+v", method, res.Status, got)
 			}
-			await(t, closed, "end of the connection")
+			await.Value(t, closed, "end of the connection")
 		}
 		if n := asked.Load(); n != 5 {
 			t.Errorf("%s: upstream saw %d requests, want 5", method, n)
@@ -162,7 +164,7 @@ func TestPool_CloseHarmsNoRequestUnderWay(t *testing.T) {
 	pool := poolOf(t, url)
 	h := open(t, pool, nil)
 	_, r := h.dial(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-	await(t, arrived, "request")
+	await.Value(t, arrived, "request")
 	pool.Close()
 	close(goOn)
 	if _, body := answer(t, r, "GET"); body != "halfhalf" {
@@ -171,7 +173,7 @@ func TestPool_CloseHarmsNoRequestUnderWay(t *testing.T) {
 	if got := h.result(t); got.Kind != OK {
 		t.Errorf("result %+v", got)
 	}
-	await(t, ended, "end of the connection")
+	await.Value(t, ended, "end of the connection")
 }
 
 func TestForward_TargetsThatFail(t *testing.T) {

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weir-proxy/weir/test/await"
 )
 
 // talk answers each line with itself, over the version of HTTP it is asked in,
@@ -259,7 +261,7 @@ func TestConnections_NeverMoreThanThat(t *testing.T) {
 	for range clients {
 		h.dial(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	}
-	until(t, func() bool {
+	await.Until(t, "the others wait", func() bool {
 		p.group.mu.Lock()
 		defer p.group.mu.Unlock()
 		return len(p.group.waiting) == clients-most

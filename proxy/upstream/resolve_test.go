@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/weir-proxy/weir/test/await"
 )
 
 // A nameserver answers every question for an IPv4 address with the one it has.
@@ -108,12 +110,12 @@ func TestResolve_ConnectionsToVanishedAddressesDrain(t *testing.T) {
 	}
 	p.Start()
 	_, r := h.dial(t, "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
-	until(t, func() bool { return p.load() == 1 })
+	await.Until(t, "the request is under way", func() bool { return p.load() == 1 })
 	if got := get(); got != "127.0.0.1:"+port { // its connection is kept
 		t.Fatalf("%q answers", got)
 	}
 	names.address.Store(&[4]byte{127, 0, 0, 2})
-	until(t, func() bool { return get() == "127.0.0.2:"+port })
+	await.Until(t, "the new address answers", func() bool { return get() == "127.0.0.2:"+port })
 	release()
 	if _, body := answer(t, r, "GET"); body != "127.0.0.1:"+port {
 		t.Errorf("the request under way reads %q", body)
@@ -124,7 +126,7 @@ func TestResolve_ConnectionsToVanishedAddressesDrain(t *testing.T) {
 	}
 	names.address.Store(nil)
 	asked := names.asked.Load()
-	until(t, func() bool { return names.asked.Load() > asked+4 })
+	await.Until(t, "names were asked again and again", func() bool { return names.asked.Load() > asked+4 })
 	if got := get(); got != "127.0.0.2:"+port {
 		t.Errorf("%q answers when names cannot be looked up", got)
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/weir-proxy/weir/test/await"
 )
 
 // nobody is the URL of a server that is gone.
@@ -167,7 +169,7 @@ func TestHealth_AClientThatLeavesProvesNothing(t *testing.T) {
 	p := inOrder(t, Config{Health: Health{After: 1, EjectFor: 1 << 60}, Connect: testTimeout}, deaf)
 	h := open(t, p, nil)
 	c, _ := h.dial(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-	until(t, func() bool { return p.load() == 1 })
+	await.Until(t, "the request is under way", func() bool { return p.load() == 1 })
 	c.Close()
 	if got := h.result(t); got.Kind != ClientGone {
 		t.Errorf("result %+v", got)
@@ -204,16 +206,16 @@ func TestProbe_OnRealSockets(t *testing.T) {
 	p := inOrder(t, Config{Health: health}, flaky)
 	p.Start()
 	h := open(t, p, nil)
-	until(t, func() bool { return !p.States()[0].Healthy })
+	await.Until(t, "the target is out", func() bool { return !p.States()[0].Healthy })
 	h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	if got := h.result(t); got.Kind != NoTarget || got.Target != "" {
 		t.Errorf("result %+v, want that nobody was asked", got)
 	}
-	if got, want := await(t, seen, "look"), strings.TrimPrefix(flaky, "http://")+" weir-health"; got != want {
+	if got, want := await.Value(t, seen, "look"), strings.TrimPrefix(flaky, "http://")+" weir-health"; got != want {
 		t.Errorf("the target sees %q, want %q", got, want)
 	}
 	status.Store(204)
-	until(t, func() bool { return p.States()[0].Healthy })
+	await.Until(t, "the target is back", func() bool { return p.States()[0].Healthy })
 	h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	if got := h.result(t); got.Kind != OK {
 		t.Errorf("result %+v", got)

@@ -10,10 +10,12 @@ import (
 	"testing"
 
 	"github.com/weir-proxy/weir/proxy/http1"
+	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 func TestForward_StreamsBothWaysAtOnce(t *testing.T) {
-	overBoth(t, func(t testing.TB) {
+	sockettest.OverBoth(t, func(t testing.TB) {
 		url := startBackend(t, func(w http.ResponseWriter, r *http.Request) {
 			rc := http.NewResponseController(w)
 			_ = rc.EnableFullDuplex()
@@ -102,14 +104,14 @@ func TestForward_AClientThatLeavesEndsTheUpstreamsWork(t *testing.T) {
 			})
 			h := open(t, poolOf(t, url), nil)
 			c, r := h.dial(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-			await(t, arrived, "request")
+			await.Value(t, arrived, "request")
 			if begin {
 				if _, err := http.ReadResponse(r, nil); err != nil {
 					t.Fatal(err)
 				}
 			}
 			c.Close()
-			await(t, ended, "end of the upstream's work")
+			await.Value(t, ended, "end of the upstream's work")
 			got := h.result(t)
 			if got.Kind != ClientGone || got.Wrote != begin || !errors.Is(got.Err, http1.ErrAborted) {
 				t.Errorf("result %+v, want that the client left", got)
@@ -183,7 +185,7 @@ func TestForward_TheClientsFaultIsNotTheUpstreams(t *testing.T) {
 }
 
 func TestForward_NonsenseAfterTheAnswerBegan(t *testing.T) {
-	overBoth(t, func(t testing.TB) {
+	sockettest.OverBoth(t, func(t testing.TB) {
 		url := startBackend(t, func(w http.ResponseWriter, r *http.Request) {
 			rc := http.NewResponseController(w)
 			_ = rc.EnableFullDuplex()
@@ -209,7 +211,7 @@ func TestForward_NonsenseAfterTheAnswerBegan(t *testing.T) {
 }
 
 func TestForward_AnEarlyAnswerDoesNotWaitForTheBody(t *testing.T) {
-	overBoth(t, func(t testing.TB) {
+	sockettest.OverBoth(t, func(t testing.TB) {
 		seen := make(chan string, 1)
 		url := rawBackend(t, func(c net.Conn, r *bufio.Reader) {
 			readHead(r)
@@ -232,14 +234,14 @@ func TestForward_AnEarlyAnswerDoesNotWaitForTheBody(t *testing.T) {
 		if len(h.results) > 0 {
 			t.Errorf("a second request was served: %+v", h.result(t))
 		}
-		if rest := await(t, seen, "end of the upstream's connection"); strings.Contains(rest, "smuggled") {
+		if rest := await.Value(t, seen, "end of the upstream's connection"); strings.Contains(rest, "smuggled") {
 			t.Errorf("upstream reads %q", rest)
 		}
 	})
 }
 
 func TestForward_BodiesKeepTheirFraming(t *testing.T) {
-	overBoth(t, func(t testing.TB) {
+	sockettest.OverBoth(t, func(t testing.TB) {
 		type framing struct {
 			length int64
 			coding string
@@ -257,7 +259,7 @@ func TestForward_BodiesKeepTheirFraming(t *testing.T) {
 			"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n": {-1, "chunked", "abc"},
 		} {
 			h.ask(t, request)
-			if got := await(t, seen, "request"); got != want {
+			if got := await.Value(t, seen, "request"); got != want {
 				t.Errorf("%q: upstream sees %+v, want %+v", request, got, want)
 			}
 		}
@@ -279,7 +281,7 @@ func TestForward_TrailersGoBothWays(t *testing.T) {
 	h := open(t, poolOf(t, url), nil)
 	res, _ := h.ask(t, "POST / HTTP/1.1\r\nHost: a\r\nTE: trailers\r\nConnection: X-Mine\r\nTransfer-Encoding: chunked\r\n"+
 		"Trailer: X-Md5, X-Mine, X-Forwarded-For, Authorization, X_Real_Ip, X.Forwarded-For\r\n\r\n1\r\na\r\n0\r\nX-Md5: abc\r\nX_Real_Ip: 1\r\nX.Forwarded-For: 6.6.6.6\r\nX-Mine: 1\r\nX-Forwarded-For: 6.6.6.6\r\nAuthorization: x\r\n\r\n")
-	if got := await(t, seen, "request"); len(got) != 1 || got.Get("X-Md5") != "abc" {
+	if got := await.Value(t, seen, "request"); len(got) != 1 || got.Get("X-Md5") != "abc" {
 		t.Errorf("upstream sees trailers %v, want X-Md5 alone", got)
 	}
 	if got := res.Trailer; len(got) != 2 || got.Get("X-Sum") != "42" || got.Get("X-Late") != "1" {

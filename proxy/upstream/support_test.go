@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/proxy/http1"
+	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/sockettest"
 )
 
 // testTimeout is how long a test waits for what must happen. It is a failure to
@@ -62,7 +64,7 @@ func open(t testing.TB, pool *Pool, change func(*Request, received)) *testProxy 
 		t.Fatal(err)
 	}
 	p.URL = "http://" + l.Addr().String()
-	l = listened(t, l)
+	l = sockettest.Listener(t, l)
 	go func() { _ = s.Serve(l) }()
 	t.Cleanup(func() { s.Close(); pool.Close() })
 	return p
@@ -125,19 +127,7 @@ func forwardNet(p *Pool, w http.ResponseWriter, r *http.Request) Result {
 // result is what came of the last request.
 func (p *testProxy) result(t testing.TB) Result {
 	t.Helper()
-	return await(t, p.results, "a result")
-}
-
-// await is the next value from c.
-func await[T any](t testing.TB, c <-chan T, what string) T {
-	t.Helper()
-	select {
-	case v := <-c:
-		return v
-	case <-time.After(testTimeout):
-		t.Fatalf("no %s within %v", what, testTimeout)
-		panic("unreachable")
-	}
+	return await.Value(t, p.results, "a result")
 }
 
 func mustPool(t testing.TB, c Config) *Pool {
@@ -162,8 +152,8 @@ func mustURL(t testing.TB, s string) *url.URL {
 func poolOf(t testing.TB, urls ...string) *Pool {
 	t.Helper()
 	c := Config{Name: "test", Pseudonym: "weir-test", Connect: testTimeout, Response: testTimeout}
-	if s, ok := t.(secured); ok {
-		c.TLS = &tls.Config{RootCAs: s.client.RootCAs}
+	if s, ok := t.(sockettest.Secured); ok {
+		c.TLS = &tls.Config{RootCAs: s.Client.RootCAs}
 	}
 	for _, u := range urls {
 		c.Targets = append(c.Targets, Target{URL: mustURL(t, u)})
@@ -174,7 +164,7 @@ func poolOf(t testing.TB, urls ...string) *Pool {
 // startBackend starts an upstream that is a net/http server.
 func startBackend(t testing.TB, handle http.HandlerFunc) string {
 	t.Helper()
-	if _, ok := t.(secured); ok {
+	if _, ok := t.(sockettest.Secured); ok {
 		return newTLS(t, handle).URL
 	}
 	s := httptest.NewServer(handle)
@@ -201,7 +191,7 @@ func rawBackend(t testing.TB, serve func(c net.Conn, r *bufio.Reader)) string {
 		t.Fatal(err)
 	}
 	address := l.Addr().String()
-	l = listened(t, l)
+	l = sockettest.Listener(t, l)
 	t.Cleanup(func() { l.Close() })
 	go func() {
 		for {
@@ -216,7 +206,7 @@ func rawBackend(t testing.TB, serve func(c net.Conn, r *bufio.Reader)) string {
 			}()
 		}
 	}()
-	return schemeOf(t) + address
+	return sockettest.Scheme(t) + address
 }
 
 // replies is a raw upstream that reads one request's head a connection, sends
@@ -246,19 +236,8 @@ func readHead(r *bufio.Reader) string {
 // dial opens a connection to the proxy and writes request.
 func (p *testProxy) dial(t testing.TB, request string) (net.Conn, *bufio.Reader) {
 	t.Helper()
-	c, err := net.Dial("tcp", strings.TrimPrefix(p.URL, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
-	_ = c.SetDeadline(time.Now().Add(testTimeout))
-	if s, ok := t.(secured); ok {
-		c = tls.Client(c, s.client)
-	}
-	if _, err := io.WriteString(c, request); err != nil {
-		t.Fatal(err)
-	}
-	return c, bufio.NewReader(c)
+	c := sockettest.Dial(t, strings.TrimPrefix(p.URL, "http://"), request)
+	return c.Conn, c.Reader
 }
 
 // ask sends request as it is and reads one answer.
@@ -308,21 +287,6 @@ type silent struct{ header http.Header }
 func (s silent) Header() http.Header         { return s.header }
 func (s silent) Write(p []byte) (int, error) { return len(p), nil }
 func (s silent) WriteHeader(int)             {}
-
-// until waits for a condition that other goroutines bring about.
-func until(t testing.TB, holds func() bool) {
-	t.Helper()
-	every := time.NewTicker(time.Millisecond)
-	defer every.Stop()
-	deadline := time.After(testTimeout)
-	for !holds() {
-		select {
-		case <-every.C:
-		case <-deadline:
-			t.Fatalf("did not come true within %v", testTimeout)
-		}
-	}
-}
 
 // firstOf is the first value of a field, or "".
 func firstOf(r received, name string) string {

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/weir-proxy/weir/proxy/http1"
+	"github.com/weir-proxy/weir/test/await"
 )
 
 // Whatever the versions on both sides are, target and client see the same: fields,
@@ -209,10 +210,10 @@ func TestVersions_AClientThatLeaves(t *testing.T) {
 			}
 			gone <- err
 		}()
-		await(t, arrived, "request")
+		await.Value(t, arrived, "request")
 		leave()
-		await(t, ended, "end of the target's work")
-		if err := await(t, gone, "end of the request"); !errors.Is(err, context.Canceled) {
+		await.Value(t, ended, "end of the target's work")
+		if err := await.Value(t, gone, "end of the request"); !errors.Is(err, context.Canceled) {
 			t.Errorf("client: %v", err)
 		}
 		if got := p.result(t); got.Kind != ClientGone || got.Wrote {
@@ -273,7 +274,7 @@ func TestVersions_Probe(t *testing.T) {
 		if err := p.get(t.Context(), p.backends[0]); err != nil {
 			t.Error(err)
 		}
-		if got, want := await(t, seen, "look"), map[int]string{1: "HTTP/1.1", 2: "HTTP/2.0"}[upstream]+" /healthz?a weir-health 1.1 weir-test"; got != want {
+		if got, want := await.Value(t, seen, "look"), map[int]string{1: "HTTP/1.1", 2: "HTTP/2.0"}[upstream]+" /healthz?a weir-health 1.1 weir-test"; got != want {
 			t.Errorf("target sees %q, want %q", got, want)
 		}
 		ended, end := context.WithCancel(t.Context())

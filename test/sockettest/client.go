@@ -5,7 +5,6 @@ package sockettest
 import (
 	"bufio"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -38,14 +37,14 @@ func Dial(tb testing.TB, addr, said string) *Client {
 	_ = conn.SetDeadline(time.Now().Add(await.Limit))
 	conn = ClientSide(tb, conn)
 	c := &Client{tb, conn, bufio.NewReader(conn)}
-	c.Says("%s", said)
+	c.Says(said)
 	return c
 }
 
-// Says sends text, formatted as by fmt.
-func (c *Client) Says(format string, args ...any) {
+// Says sends text as it is.
+func (c *Client) Says(text string) {
 	c.Helper()
-	if _, err := fmt.Fprintf(c.Conn, format, args...); err != nil {
+	if _, err := io.WriteString(c.Conn, text); err != nil {
 		c.Fatal(err)
 	}
 }

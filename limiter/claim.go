@@ -8,7 +8,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -101,7 +100,9 @@ type Claim struct {
 
 // Check returns an error that wraps ErrCost or ErrLimit if no store could ever
 // grant c.
-func (c Claim) Check() error {
+func (c Claim) Check() error { return c.check() }
+
+func (c *Claim) check() error {
 	if c.Limit == nil {
 		return fmt.Errorf("%w: a claim without a limit", ErrLimit)
 	}
@@ -130,7 +131,7 @@ func (c Claim) Check() error {
 
 // Check returns an error that wraps ErrLimit if l breaks a rule of its fields.
 func (l *Limit) Check() error {
-	if l.Name == "" || strings.ContainsAny(l.Name, "{} \t\r\n") {
+	if l.Name == "" || !isName(l.Name) {
 		return fmt.Errorf("%w: the name %q; it is not empty and holds neither braces nor blanks", ErrLimit, l.Name)
 	}
 	if err := l.Rate.Check(); err != nil {
@@ -140,6 +141,17 @@ func (l *Limit) Check() error {
 		return fmt.Errorf("%w: %s has the unknown scope %d", ErrLimit, l.Name, l.Scope)
 	}
 	return l.checkAlgorithm()
+}
+
+// isName reports whether s has neither braces nor blanks. Each decision asks.
+func isName(s string) bool {
+	for i := range len(s) {
+		switch s[i] {
+		case '{', '}', ' ', '\t', '\r', '\n':
+			return false
+		}
+	}
+	return true
 }
 
 // MaxClaims is how many claims one decision may have.
@@ -152,11 +164,13 @@ func CheckAll(claims []Claim) error {
 	if len(claims) > MaxClaims {
 		return fmt.Errorf("%w: %d claims in one decision; the most is %d", ErrLimit, len(claims), MaxClaims)
 	}
-	for i, c := range claims {
-		if err := c.Check(); err != nil {
+	for i := range claims {
+		c := &claims[i] // which is too much to copy
+		if err := c.check(); err != nil {
 			return err
 		}
-		for _, earlier := range claims[:i] {
+		for j := range claims[:i] {
+			earlier := &claims[j]
 			if earlier.Key == c.Key && earlier.Limit.Name == c.Limit.Name ||
 				c.Redisson != "" && earlier.Redisson == c.Redisson {
 				return fmt.Errorf("%w: two claims of %s under one key", ErrLimit, c.Limit.Name)

@@ -29,6 +29,8 @@ type exchange struct {
 	told      told            // refuse, forward: what the client is told of its quota
 	answer    answer          // downstream: what the client was sent
 	trace     *tracing        // record: nil where nothing is traced
+
+	owned bool // its downstream keeps it for the next request
 }
 
 // An incoming is a request as its downstream brings it, but for where it goes.

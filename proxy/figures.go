@@ -39,11 +39,15 @@ type upstreamResult struct{ target, outcome string }
 // found are metrics that were looked up, by what tells them apart; of a small fixed
 // set.
 type found[K comparable, M any] struct {
-	first atomic.Pointer[foundOne[K, M]] // that was looked up: what most requests want
-	all   atomic.Pointer[map[K]M]        // never changed but replaced
+	first atomic.Pointer[[]foundOne[K, M]] // some that were looked up early: what most requests want
+	all   atomic.Pointer[map[K]M]          // neither is changed but replaced
 
 	mu sync.Mutex // held while it is
 }
+
+// mostCompared is how many are compared before the map is asked: a comparison takes a
+// tenth of the time.
+const mostCompared = 4
 
 type foundOne[K comparable, M any] struct {
 	k K
@@ -52,8 +56,12 @@ type foundOne[K comparable, M any] struct {
 
 // get is the metric of k, if it was looked up before.
 func (f *found[K, M]) get(k K) (m M, ok bool) {
-	if first := f.first.Load(); first != nil && first.k == k {
-		return first.m, true
+	if first := f.first.Load(); first != nil {
+		for i := range *first {
+			if one := &(*first)[i]; one.k == k {
+				return one.m, true
+			}
+		}
 	}
 	if all := f.all.Load(); all != nil {
 		m, ok = (*all)[k]
@@ -71,6 +79,12 @@ func (f *found[K, M]) keep(k K, m M) M {
 	}
 	next[k] = m
 	f.all.Store(&next)
-	f.first.CompareAndSwap(nil, &foundOne[K, M]{k, m})
+	if len(next) <= mostCompared {
+		var first []foundOne[K, M]
+		for k, m := range next {
+			first = append(first, foundOne[K, M]{k, m})
+		}
+		f.first.Store(&first)
+	}
 	return m
 }

@@ -48,5 +48,7 @@ func (p *Proxy) end(ctx context.Context, x *exchange) {
 	p.recorder.leave(x)
 	x.generation.leave()
 	x.reset()
-	p.exchanges.Put(x)
+	if !x.owned {
+		p.exchanges.Put(x)
+	}
 }

@@ -48,10 +48,10 @@ type histogramVec struct {
 // They never change.
 type histogramCells struct {
 	bounds  []float64
-	nanos   []int64 // bounds, rounded down: a Duration is not greater than one if it is not greater than the other
-	first   [64]int // by how many bits a Duration has: the first cell that such a one can lie in
-	classic []int   // the classic bucket that a cell is part of
-	native  []int   // the native one; 0 is the zero bucket
+	nanos   []int64     // bounds, rounded down: a Duration is not greater than one if it is not greater than the other
+	first   [256]uint16 // by slot: the first cell that a Duration of that slot can lie in
+	classic []int       // the classic bucket that a cell is part of
+	native  []int       // the native one; 0 is the zero bucket
 }
 
 // A histogram is one series. Its methods are safe for concurrent use.
@@ -94,9 +94,19 @@ func newHistogramCells() *histogramCells {
 		c.nanos = append(c.nanos, wholeNanos(bound))
 	}
 	for n := range c.first {
-		c.first[n], _ = slices.BinarySearch(c.nanos, int64(uint64(1)<<n>>1))
+		shift, top := n/4-3, int64(4+n%4)
+		least := top >> max(-shift, 0) << max(shift, 0)
+		first, _ := slices.BinarySearch(c.nanos, least)
+		c.first[n] = uint16(first)
 	}
 	return c
+}
+
+// slot is 4 for each bit that d has, and the two bits behind the first: durations of one
+// slot lie in very few cells. That of a longer d is not less.
+func slot(d time.Duration) int {
+	n := bits.Len64(uint64(d))
+	return n*4 + int(uint64(d)<<(64-n)>>61&3)
 }
 
 // wholeNanos is the longest Duration of not more than so many seconds.
@@ -112,7 +122,7 @@ func wholeNanos(seconds float64) int64 {
 // cell is the one that d lies in, which must not be negative: a few steps from the first
 // one for durations that have as many bits.
 func (c *histogramCells) cell(d time.Duration) int {
-	i := c.first[bits.Len64(uint64(d))]
+	i := int(c.first[slot(d)])
 	for i < len(c.nanos) && c.nanos[i] < int64(d) {
 		i++
 	}

@@ -19,7 +19,7 @@ import (
 // connection's buffer: what outlives the handler is cloned (exchange.keep).
 type http1Downstream struct {
 	h      *http1.Exchange
-	x      *exchange
+	x      *exchange // kept for the next request, unless it outlives this one
 	here   http1.Context
 	duplex http1.Duplex // of h, once it is forwarded
 	kept   buffer       // what whole has read of the body
@@ -55,7 +55,11 @@ func (p *Proxy) http1Downstream(h *http1.Exchange) *http1Downstream {
 	if !ok {
 		d = new(http1Downstream)
 	}
-	d.h, d.x, d.here.Exchange = h, p.exchanges.Get().(*exchange), h
+	if d.x == nil {
+		d.x = p.exchanges.Get().(*exchange)
+		d.x.owned = true
+	}
+	d.h, d.here.Exchange = h, h
 	d.kept.all = p.buffers
 	d.x.in.body = d
 	return d
@@ -68,7 +72,7 @@ func (p *Proxy) leaveHTTP1(d *http1Downstream) {
 	if d.here.Asked() {
 		return
 	}
-	d.h, d.x, d.here.Exchange, d.read = nil, nil, nil, nil
+	d.h, d.here.Exchange, d.read = nil, nil, nil
 	p.downstreams.Put(d)
 }
 
@@ -175,9 +179,11 @@ func (d *http1Downstream) beforeEnd(release func(flush func())) { d.h.Ending = r
 
 // keep clones what is still needed of x when its downstream has ended.
 func (x *exchange) keep() {
-	if _, borrowed := x.in.body.(*http1Downstream); !borrowed {
+	d, borrowed := x.in.body.(*http1Downstream)
+	if !borrowed {
 		return
 	}
+	d.x, x.owned = nil, false // it outlives the downstream
 	for _, s := range []*string{&x.id, &x.in.userAgent, &x.in.referer} {
 		*s = strings.Clone(*s)
 	}

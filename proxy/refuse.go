@@ -46,14 +46,14 @@ func (t *told) reset() {
 func (g *generation) refuse(x *exchange, err error) respond.Answer {
 	x.fail(err)
 	switch {
-	case errors.Is(err, http1.ErrConnect):
-		return respond.NotAllowed(nil, x.id) // no target of it allows any other method
 	case errors.Is(err, errRefused), errors.Is(err, errNewKeys):
 		return x.route.quota.TooMany(respond.Refusal{
 			Verdict:   x.verdict(),
 			Jitter:    jitter(x.decision.Wait, rand.Float64()),
 			RequestID: x.id,
 		})
+	case errors.Is(err, http1.ErrConnect):
+		return respond.NotAllowed(nil, x.id) // no target of it allows any other method
 	case errors.Is(err, errUndecided):
 		return respond.Unavailable(respond.StoreUnavailable, time.Second, "", x.id)
 	case errors.Is(err, errCrowded):

@@ -151,9 +151,13 @@ func traceMethod(method string) string {
 	return "_OTHER"
 }
 
+// at is when t was, by the clock that x began by. The wall clock is read a moment apart
+// from the monotonic one, so that the sum of two durations could end after the whole.
+func (x *exchange) at(t time.Time) time.Time { return x.began.Add(t.Sub(x.began)) }
+
 // decision is the span of what the limits were asked, waiting included.
 func (t *tracing) decision(x *exchange) *trace.Span {
-	s := &trace.Span{Context: t.Child(), Parent: t.Span, State: t.state, Name: "decide", Start: t.asked, End: t.decided}
+	s := &trace.Span{Context: t.Child(), Parent: t.Span, State: t.state, Name: "decide", Start: x.at(t.asked), End: x.at(t.decided)}
 	result := allowed
 	first, isRefused := x.refusing()
 	switch {
@@ -178,9 +182,10 @@ func (t *tracing) decision(x *exchange) *trace.Span {
 // forwarded is the span of what the upstream was asked.
 func (t *tracing) forwarded(x *exchange) *trace.Span {
 	method, result := traceMethod(x.request.Method), upstreamOutcome(x.outcome.result.Kind)
+	start := x.at(t.forward)
 	s := &trace.Span{
 		Context: t.upstream, Parent: t.Span, State: t.state, Name: method + " " + x.route.pool.Name(), Kind: trace.Client,
-		Start: t.forward, End: t.forward.Add(x.outcome.took), Failed: x.outcome.result.Err != nil || x.outcome.result.Status >= 400,
+		Start: start, End: start.Add(x.outcome.took), Failed: x.outcome.result.Err != nil || x.outcome.result.Status >= 400,
 		Attributes: []trace.Attribute{trace.Text("http.request.method", method), trace.Text("weir.upstream", x.route.pool.Name())},
 	}
 	if x.outcome.result.Target != "" {

@@ -106,7 +106,7 @@ func TestAbuse_RefusedBeforeTheBodyIsSent(t *testing.T) {
 func TestAbuse_LogLinesCannotBeForged(t *testing.T) {
 	w := start(t, sms("1/1h", ""))
 	do(t, http.MethodGet, w.URL+"/%0a%7B%22message%22:%22forged%22%7D%0a", http.Header{"X-Request-Id": {"x\",\"message\":\"forged"}})
-	w.logged("request", nil)
+	w.Logged("request", nil)
 	if n := w.log.Count("forged"); n != 0 {
 		t.Errorf("a client wrote %d lines of the log", n)
 	}

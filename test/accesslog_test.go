@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/weirtest"
 )
 
 // ids are the ids of requests in a file of the access log, in their order.
@@ -74,7 +75,7 @@ func TestAccessLog_RotationLosesNoLine(t *testing.T) {
 			t.Fatal(err)
 		}
 		files = append(files, rotated)
-		w.signal(syscall.SIGUSR1)
+		w.Signal(syscall.SIGUSR1)
 		await.Until(t, "there is a new file", func() bool {
 			_, err := os.Stat(path)
 			return err == nil
@@ -82,8 +83,8 @@ func TestAccessLog_RotationLosesNoLine(t *testing.T) {
 	}
 	close(stop)
 	all.Wait()
-	w.signal(syscall.SIGTERM)
-	w.exit()
+	w.Signal(syscall.SIGTERM)
+	w.Exit()
 	seen := map[string]bool{}
 	for _, file := range files {
 		for _, id := range ids(t, file) {
@@ -108,8 +109,8 @@ func TestAccessLog_RotationLosesNoLine(t *testing.T) {
 func TestAccessLog_SignalWithoutAFile(t *testing.T) {
 	t.Parallel()
 	w := start(t, "access_log: {format: combined}\n"+sms("1/1h", ""))
-	w.signal(syscall.SIGUSR1)
-	w.logged("no access_log.file to reopen", nil)
+	w.Signal(syscall.SIGUSR1)
+	w.Logged("no access_log.file to reopen", nil)
 	w.statuses("+1 650 555 0100", 1)
 	combined := regexp.MustCompile(`(?m)^127\.0\.0\.1 - - \[.* \+0000\] "POST /v1/sms/send HTTP/1\.1" 200 \d+ "-" "Go-http-client/1\.1"$`)
 	await.Until(t, "the line of the request", func() bool { return combined.MatchString(w.log.String()) })
@@ -118,7 +119,7 @@ func TestAccessLog_SignalWithoutAFile(t *testing.T) {
 // Where the file cannot be written, weir says so and does not start.
 func TestAccessLog_AFolderThatIsNotThere(t *testing.T) {
 	dir := t.TempDir()
-	write(t, filepath.Join(dir, "weir.yaml"), "access_log: {file: nowhere/access.log}\n"+sms("1/1h", "")+tail)
+	write(t, filepath.Join(dir, "weir.yaml"), "access_log: {file: nowhere/access.log}\n"+sms("1/1h", "")+weirtest.Listeners)
 	cmd := exec.Command("weir", "-c", "weir.yaml")
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()

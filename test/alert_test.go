@@ -80,7 +80,7 @@ routes:
 	await.Until(t, "both alerts are sent, and known to be", func() bool {
 		return len(box.of("refused")) > 0 && len(box.of("used")) > 0 && client(t, server.Addr).LLen(t.Context(), "weir:{cluster}:alerts").Val() == 0
 	})
-	leader.kill()
+	leader.Kill()
 	others[0].statuses(phone, 35)
 	next := others[leads(t, others)]
 	await.Until(t, "the next leader has looked", func() bool {

@@ -68,8 +68,8 @@ func TestCluster_NodeThatEndsIsForgotten(t *testing.T) {
 	config := shared(server.Addr) + sms("6/1h", "")
 	one, other := start(t, config), start(t, config)
 	acquainted(t, server.Addr, 2)
-	one.signal(syscall.SIGTERM)
-	if code := one.exit(); code != 0 {
+	one.Signal(syscall.SIGTERM)
+	if code := one.Exit(); code != 0 {
 		t.Errorf("exit code %d, want 0", code)
 	}
 	if got := signs(t, server.Addr); len(got) != 1 {
@@ -128,7 +128,7 @@ func TestCluster_CountsOutliveTheProcess(t *testing.T) {
 	config := shared(server.Addr) + sms("3/1h", "")
 	w := start(t, config)
 	w.statuses("p", 2)
-	w.kill()
+	w.Kill()
 	if got := start(t, config).statuses("p", 2); !slices.Equal(got, []int{200, 429}) {
 		t.Errorf("after 2 of 3 by a killed process the next answers %v, want 200 and 429", got)
 	}
@@ -142,7 +142,7 @@ func TestCluster_TellsOfNodesThatDiffer(t *testing.T) {
 	one, other := start(t, config("1/1h")), start(t, config("2/1h"))
 	const drift = "weir_cluster_config_drift"
 	await.Within(t, 3*testTimeout, "both tell of the other", func() bool { return one.metric(drift) == 1 && other.metric(drift) == 1 })
-	if got := one.logged("config drift; other nodes serve another configuration", nil).Text("nodes"); got != "1" {
+	if got := one.Logged("config drift; other nodes serve another configuration", nil).Text("nodes"); got != "1" {
 		t.Errorf("the log says %s nodes, want 1", got)
 	}
 	if got := one.metric("weir_cluster_nodes"); got != 2 {
@@ -150,7 +150,7 @@ func TestCluster_TellsOfNodesThatDiffer(t *testing.T) {
 	}
 	other.edit(config("1/1h"))
 	await.Until(t, "nobody differs any more", func() bool { return one.metric(drift) == 0 && other.metric(drift) == 0 })
-	one.logged("config drift ended", nil)
+	one.Logged("config drift ended", nil)
 	if said := one.log.Count("config drift; other nodes serve another configuration"); said != 1 {
 		t.Errorf("said %d times, want once", said)
 	}
@@ -170,7 +170,7 @@ func TestCluster_ReturnsAfterAnOutage(t *testing.T) {
 	}
 	proxy.Redirect("127.0.0.1:1")
 	w.edit(hasty(proxy.Addr) + sms("2/1h", ""))
-	w.logged("reloaded without the other nodes", nil)
+	w.Logged("reloaded without the other nodes", nil)
 	if got := w.generation(); got != 2 {
 		t.Errorf("generation %d is served alone, want 2", got)
 	}

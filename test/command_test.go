@@ -2,6 +2,7 @@ package test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -52,10 +53,12 @@ func TestCommand_CheckPrintsExactlyTheProblems(t *testing.T) {
 	}
 }
 
-// command runs weir in dir and returns what came of it.
+// command runs weir in dir, which must end by itself, and returns what came of it.
 func command(t *testing.T, dir string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
-	cmd := exec.Command("weir", args...)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "weir", args...)
 	cmd.Dir = dir
 	var out, complaints bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &complaints
@@ -81,12 +84,12 @@ func TestCommand_HealthcheckAsksTheProcess(t *testing.T) {
 	}
 	// A file that got broken later is no reason to end a process that serves.
 	write(t, dir+"/weir.yaml", "rootes: []\n")
-	w.logged("reload refused", nil)
+	w.Logged("reload refused", nil)
 	if code, stdout, stderr := command(t, dir, "healthcheck", "--admin", admin); code != 0 {
 		t.Errorf("healthcheck after a bad edit exits %d %s %s, want 0", code, stdout, stderr)
 	}
 	write(t, dir+"/weir.yaml", config)
-	w.kill()
+	w.Kill()
 	if code, _, stderr := command(t, dir, "healthcheck"); code != 1 || stderr == "" {
 		t.Errorf("healthcheck of a weir that is gone exits %d %q, want 1 and a reason", code, stderr)
 	}

@@ -134,7 +134,7 @@ func (s *deployment) run(name, port string) *exec.Cmd {
 		cmd.Process.Kill()
 		cmd.Wait()
 		if s.t.Failed() {
-			s.t.Logf("%s said:\n%s", name, last(said.String(), 30))
+			s.t.Logf("%s said:\n%s", name, said.Tail(30))
 		}
 	})
 	await.Until(s.t, name+" answers", func() bool { return s.redis(name).Ping(s.t.Context()).Err() == nil })

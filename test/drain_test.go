@@ -33,7 +33,7 @@ func TestDrain_RequestsUnderWayEnd(t *testing.T) {
 	}
 	await.Until(t, "the requests are under way", func() bool { return api.hits() == clients })
 
-	w.signal(syscall.SIGTERM)
+	w.Signal(syscall.SIGTERM)
 	await.Until(t, "no connection is taken any more", func() bool {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(w.URL, "http://"))
 		if err != nil {
@@ -42,7 +42,7 @@ func TestDrain_RequestsUnderWayEnd(t *testing.T) {
 		conn.Close()
 		return false
 	})
-	if w.ended() {
+	if w.Ended() {
 		t.Fatal("weir ended while requests were under way")
 	}
 	close(release)
@@ -56,7 +56,7 @@ func TestDrain_RequestsUnderWayEnd(t *testing.T) {
 			t.Fatal("a request under way is not answered")
 		}
 	}
-	if code := w.exit(); code != 0 {
+	if code := w.Exit(); code != 0 {
 		t.Errorf("exit code %d after draining, want 0", code)
 	}
 }
@@ -70,9 +70,9 @@ func TestDrain_IdleConnectionsDoNotHoldIt(t *testing.T) {
 	}
 	defer conn.Close()
 	fmt.Fprint(conn, "POST /v1/sms/send HTTP/1.1\r\nHost: x\r\nX-Phone: 1\r\nContent-Length: 0\r\n\r\n")
-	w.logged("request", nil)
-	w.signal(syscall.SIGTERM)
-	if code := w.exit(); code != 0 {
+	w.Logged("request", nil)
+	w.Signal(syscall.SIGTERM)
+	if code := w.Exit(); code != 0 {
 		t.Errorf("exit code %d, want 0", code)
 	}
 }
@@ -87,7 +87,7 @@ listen: {http: "127.0.0.1:0", drain: {delay: 5s}}
 admin: {http: "127.0.0.1:0"}
 `)
 	w := startWith(t, dir, "-c", "weir.yaml")
-	w.signal(syscall.SIGTERM)
+	w.Signal(syscall.SIGTERM)
 	await.Until(t, "/readyz says no", func() bool {
 		status, _ := w.get(w.Admin + "/readyz")
 		return status == http.StatusServiceUnavailable
@@ -106,7 +106,7 @@ admin: {http: "127.0.0.1:0"}
 	if res.StatusCode != http.StatusOK || !res.Close {
 		t.Errorf("the answer is %d and the connection ends: %v; want 200 and an end", res.StatusCode, res.Close)
 	}
-	if code := w.exit(); code != 0 {
+	if code := w.Exit(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 }
@@ -130,7 +130,7 @@ func TestDrain_ConnectionsInUseAreTold(t *testing.T) {
 		io.Copy(io.Discard, res.Body)
 		res.Body.Close()
 		if told = res.Close; n == 3 {
-			w.signal(syscall.SIGTERM)
+			w.Signal(syscall.SIGTERM)
 		}
 	}
 }
@@ -144,12 +144,12 @@ func TestDrain_SecondSignalEndsAtOnce(t *testing.T) {
 	w := start(t, "routes:\n  - {match: {path: /slow}, upstream: "+api.URL+"}\n")
 	go do(t, http.MethodPost, w.URL+"/slow", nil)
 	await.Until(t, "the request is under way", func() bool { return api.hits() == 1 })
-	w.signal(syscall.SIGTERM)
-	w.logged("draining", nil)
-	w.signal(syscall.SIGTERM)
-	w.exit()
-	if by, ok := w.cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || by.Signal() != syscall.SIGTERM {
-		t.Errorf("ended by %v, want the second SIGTERM", w.cmd.ProcessState)
+	w.Signal(syscall.SIGTERM)
+	w.Logged("draining", nil)
+	w.Signal(syscall.SIGTERM)
+	w.Exit()
+	if by, ok := w.State().Sys().(syscall.WaitStatus); !ok || by.Signal() != syscall.SIGTERM {
+		t.Errorf("ended by %v, want the second SIGTERM", w.State())
 	}
 }
 
@@ -171,8 +171,8 @@ func TestDrain_ANodeStaysUntilItsEnd(t *testing.T) {
 	}()
 	await.Until(t, "the request is under way", func() bool { return api.hits() == 1 })
 
-	leaves.signal(syscall.SIGTERM)
-	leaves.logged("draining", nil)
+	leaves.Signal(syscall.SIGTERM)
+	leaves.Logged("draining", nil)
 	acquainted(t, server.Addr, 2) // each has given a sign since
 	var said struct{ Nodes []struct{ Address string } }
 	stays.getAdmin("/api/v1/nodes", &said)
@@ -182,15 +182,15 @@ func TestDrain_ANodeStaysUntilItsEnd(t *testing.T) {
 	if code, stdout, stderr := stays.push(config(1), "anna"); code != 0 {
 		t.Errorf("push exits with %d: %s%s", code, stdout, stderr)
 	}
-	leaves.logged("serving pushed config", nil)
-	if leaves.ended() {
+	leaves.Logged("serving pushed config", nil)
+	if leaves.Ended() {
 		t.Error("weir ended while a request was under way")
 	}
 	close(release)
 	if status := <-answer; status != http.StatusOK {
 		t.Errorf("the request under way is answered %d", status)
 	}
-	if code := leaves.exit(); code != 0 {
+	if code := leaves.Exit(); code != 0 {
 		t.Errorf("exit code %d, want 0", code)
 	}
 	if got := signs(t, server.Addr); len(got) != 1 {

@@ -93,7 +93,7 @@ func TestForward_ClientGoneCancelsTheUpstream(t *testing.T) {
 	case <-time.After(testTimeout):
 		t.Fatal("the upstream still works for a client that has left")
 	}
-	w.logged("request", func(l logtest.Line) bool { return l.Text("status") == "499" })
+	w.Logged("request", func(l logtest.Line) bool { return l.Text("status") == "499" })
 }
 
 func TestForward_FaultsOfUpstreamsAreProblems(t *testing.T) {

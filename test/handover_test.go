@@ -17,6 +17,7 @@ import (
 
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
+	"github.com/weir-proxy/weir/test/weirtest"
 )
 
 // handed is a configuration that several weirs can listen with on one port.
@@ -44,8 +45,8 @@ func TestHandover_RollingRestartLosesNothing(t *testing.T) {
 		had := old.answered()
 		await.Until(t, "it has its part of the load", func() bool { return old.answered() > had })
 		next := begin()
-		old.signal(syscall.SIGTERM)
-		if code := old.exit(); code != 0 {
+		old.Signal(syscall.SIGTERM)
+		if code := old.Exit(); code != 0 {
 			t.Errorf("weir %d ended with %d", i, code)
 		}
 		await.Until(t, "the new one has its part of the load", func() bool { return next.answered() > 0 })
@@ -114,7 +115,7 @@ func TestHandover_DrainTakesWhoWaits(t *testing.T) {
 	addr := net.JoinHostPort("127.0.0.1", fmt.Sprint(redistest.FreePort(t)))
 	file := handed(t, addr)
 	w := startWith(t, filepath.Dir(file), "-c", file)
-	w.signal(syscall.SIGSTOP) // so that nobody is accepted
+	w.Signal(syscall.SIGSTOP) // so that nobody is accepted
 	const clients = 20
 	var waiting []net.Conn
 	for range clients {
@@ -126,8 +127,8 @@ func TestHandover_DrainTakesWhoWaits(t *testing.T) {
 		fmt.Fprint(conn, "GET /a HTTP/1.1\r\nHost: x\r\n\r\n")
 		waiting = append(waiting, conn)
 	}
-	w.signal(syscall.SIGTERM)
-	w.signal(syscall.SIGCONT)
+	w.Signal(syscall.SIGTERM)
+	w.Signal(syscall.SIGCONT)
 	for i, conn := range waiting {
 		conn.SetReadDeadline(time.Now().Add(testTimeout))
 		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
@@ -136,7 +137,7 @@ func TestHandover_DrainTakesWhoWaits(t *testing.T) {
 		}
 		res.Body.Close()
 	}
-	if code := w.exit(); code != 0 {
+	if code := w.Exit(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 }
@@ -145,7 +146,7 @@ func TestHandover_DrainTakesWhoWaits(t *testing.T) {
 func TestHandover_SecondWeirIsAFaultUnlessMeant(t *testing.T) {
 	w := start(t, sms("1/1m", ""))
 	dir := t.TempDir()
-	write(t, filepath.Join(dir, "weir.yaml"), strings.Replace(sms("1/1m", "")+tail, `listen: {http: "127.0.0.1:0"}`,
+	write(t, filepath.Join(dir, "weir.yaml"), strings.Replace(sms("1/1m", "")+weirtest.Listeners, `listen: {http: "127.0.0.1:0"}`,
 		fmt.Sprintf("listen: {http: %q}", strings.TrimPrefix(w.URL, "http://")), 1))
 	if code, _, said := command(t, dir, "run", "-c", "weir.yaml"); code != 1 || !strings.Contains(said, "another weir") {
 		t.Errorf("exit code %d, %q; want 1 and a hint at the other weir", code, said)
@@ -173,11 +174,10 @@ func activated(t *testing.T, socket net.Listener, name, file string) *weir {
 		t.Fatal(err)
 	}
 	defer fd.Close()
-	return launch(t, filepath.Dir(file), func(w *weir) {
-		w.cmd = exec.Command("sh", "-c", `LISTEN_PID=$$ exec weir run -c "$0"`, file)
-		w.cmd.Env = append(os.Environ(), "LISTEN_FDS=1", "LISTEN_FDNAMES="+name)
-		w.cmd.ExtraFiles = []*os.File{fd}
-	})
+	cmd := exec.Command("sh", "-c", `LISTEN_PID=$$ exec weir run -c "$0"`, file)
+	cmd.Env = append(os.Environ(), "LISTEN_FDS=1", "LISTEN_FDNAMES="+name)
+	cmd.ExtraFiles = []*os.File{fd}
+	return launch(t, filepath.Dir(file), cmd)
 }
 
 // A socket of systemd's is listened on instead of the address, and requests wait
@@ -188,8 +188,8 @@ func TestHandover_SystemdKeepsTheSocket(t *testing.T) {
 		t.Fatalf("weir listens on %s, want %s as passed", w.URL, want)
 	}
 	w.statuses("p", 1)
-	w.signal(syscall.SIGTERM)
-	if code := w.exit(); code != 0 {
+	w.Signal(syscall.SIGTERM)
+	if code := w.Exit(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 	answer := make(chan int, 1)
@@ -214,7 +214,7 @@ func TestHandover_SocketThatFitsNowhere(t *testing.T) {
 	defer fd.Close()
 	for _, name := range []string{"weir.socket", "https"} {
 		file := filepath.Join(t.TempDir(), "weir.yaml")
-		write(t, file, sms("1/1m", "")+tail)
+		write(t, file, sms("1/1m", "")+weirtest.Listeners)
 		cmd := exec.Command("sh", "-c", `LISTEN_PID=$$ exec weir run -c "$0"`, file)
 		cmd.Env = append(os.Environ(), "LISTEN_FDS=1", "LISTEN_FDNAMES="+name)
 		cmd.ExtraFiles = []*os.File{fd}

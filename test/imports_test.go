@@ -36,6 +36,10 @@ func importMap() map[string][]string {
 		"limiter/redisstore":    {"limiter"},
 		"lock":                  nil,
 		"test/redistest":        nil,
+		"test/await":            nil,
+		"test/logtest":          nil,
+		"test/sockettest":       {"test/await"},
+		"test/weirtest":         {"test/await", "test/logtest"},
 		"test/report":           nil,
 		"test/bench/proxies":    nil,
 	}

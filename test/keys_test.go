@@ -57,7 +57,7 @@ func TestKeys_ResetOnOneNodePassesOnAll(t *testing.T) {
 	if got := one.send("p"); got != 200 {
 		t.Errorf("reset key is answered %d on the node that was told, want 200", got)
 	}
-	line := one.logged("operator action", func(l logtest.Line) bool { return l.Text("reason") == "the phone was lent" })
+	line := one.Logged("operator action", func(l logtest.Line) bool { return l.Text("reason") == "the phone was lent" })
 	if line.Text("who") != "local" || line.Text("action") != "reset" || line.Text("key_hash") == "" || line.Text("operator_address") == "" {
 		t.Errorf("the log says %v", line)
 	}
@@ -165,7 +165,7 @@ admin:
 			t.Errorf("weir keys %s with %s exits %d: %s%s; want %d and %q", c.action, c.token, code, stdout, stderr, c.code, c.want)
 		}
 	}
-	w.logged("operator action", func(l logtest.Line) bool { return l.Text("who") == "ops" && l.Text("action") == "reset" })
+	w.Logged("operator action", func(l logtest.Line) bool { return l.Text("who") == "ops" && l.Text("action") == "reset" })
 }
 
 // What a running weir would do, and what it has done.

@@ -82,7 +82,7 @@ func TestLeader_KilledOneIsFollowed(t *testing.T) {
 	if got := leader.metric("weir_leader") + others[0].metric("weir_leader") + others[1].metric("weir_leader"); got != 1 || leader.metric("weir_leader") != 1 {
 		t.Errorf("%v nodes say that they lead, want the one", got)
 	}
-	leader.kill()
+	leader.Kill()
 	killed := time.Now()
 	next := others[leads(t, others)]
 	now := next.leadership()
@@ -92,7 +92,7 @@ func TestLeader_KilledOneIsFollowed(t *testing.T) {
 	if now.Token <= was.Token {
 		t.Errorf("the token is %d after %d, want a larger one", now.Token, was.Token)
 	}
-	next.logged("leadership acquired", func(l logtest.Line) bool { return l.Text("node") == now.Self })
+	next.Logged("leadership acquired", func(l logtest.Line) bool { return l.Text("node") == now.Self })
 	await.Until(t, "the tasks go on under the next leader", func() bool {
 		return !slices.ContainsFunc(next.leadership().Tasks, func(r taskRun) bool { return r.Node != now.Self || r.Error != "" })
 	})
@@ -106,8 +106,8 @@ func TestLeader_EndsInPeace(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	leader, others := startLeading(t, 2, shared(server.Addr)+sms("1/1h", ""))
-	leader.signal(syscall.SIGTERM)
-	if code := leader.exit(); code != 0 {
+	leader.Signal(syscall.SIGTERM)
+	if code := leader.Exit(); code != 0 {
 		t.Errorf("exit code %d, want 0", code)
 	}
 	if leader.log.Count("leadership lost") != 1 {
@@ -127,12 +127,12 @@ func TestLeader_StoppedOneDoesNothingMore(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	leader, others := startLeading(t, 2, shared(server.Addr)+sms("1/1h", ""))
-	leader.signal(syscall.SIGSTOP)
+	leader.Signal(syscall.SIGSTOP)
 	other := others[leads(t, others)]
 	now := other.leadership()
 	monitor := watch(t, server.Addr)
-	leader.signal(syscall.SIGCONT)
-	leader.logged("leadership lost", nil)
+	leader.Signal(syscall.SIGCONT)
+	leader.Logged("leadership lost", nil)
 	await.Until(t, "the old leader says who leads", func() bool { l := leader.leadership(); return l.Node == now.Self && l.Token == now.Token })
 	if leader.metric("weir_leader") != 0 || other.metric("weir_leader") != 1 {
 		t.Error("both, or the wrong one, say that they lead")
@@ -181,15 +181,15 @@ func TestLeader_NoTaskRunsTwiceAtATime(t *testing.T) {
 		})
 	}
 	worked(leader)
-	leader.kill()
+	leader.Kill()
 	at := leads(t, others)
 	second := others[at]
 	others = slices.Delete(slices.Clone(others), at, at+1)
 	worked(second)
-	second.signal(syscall.SIGSTOP)
+	second.Signal(syscall.SIGSTOP)
 	worked(others[leads(t, others)])
-	second.signal(syscall.SIGCONT)
-	second.logged("leadership lost", nil)
+	second.Signal(syscall.SIGCONT)
+	second.Logged("leadership lost", nil)
 	worked(others[leads(t, others)])
 
 	ended, terms, led := map[string]time.Time{}, map[string]bool{}, ""
@@ -292,14 +292,14 @@ func TestStatistics_EqualWhatWasSent(t *testing.T) {
 	leader.statuses("b", 3)
 	all := counted{requests: 15, allowed: 8, refused: 7}
 	await.Until(t, "all is told", func() bool { return leader.counted() == all })
-	leader.kill()
+	leader.Kill()
 	others[0].statuses("b", 4)
 	all = counted{requests: 19, allowed: 10, refused: 9}
 	for _, w := range others {
 		await.Until(t, "all is told under the next leader", func() bool { return w.counted() == all })
 	}
-	others[0].signal(syscall.SIGTERM)
-	others[0].exit()
+	others[0].Signal(syscall.SIGTERM)
+	others[0].Exit()
 	if got := others[1].counted(); got != all {
 		t.Errorf("in the end %+v is told, want %+v", got, all)
 	}

@@ -13,8 +13,8 @@ import (
 func TestLog_OneLinePerRequest(t *testing.T) {
 	w := start(t, sms("1/1h", ""))
 	w.statuses("+1 650 555 0100", 2)
-	w.logged("request", func(l logtest.Line) bool { return l.Text("status") == "200" })
-	refused := w.logged("request", func(l logtest.Line) bool { return l.Text("status") == "429" })
+	w.Logged("request", func(l logtest.Line) bool { return l.Text("status") == "200" })
+	refused := w.Logged("request", func(l logtest.Line) bool { return l.Text("status") == "429" })
 	for field, want := range map[string]string{
 		"route": "sms-send", "method": "POST", "path": "/v1/sms/send", "limit": "phone", "client": "127.0.0.1", "level": "info",
 	} {
@@ -40,8 +40,8 @@ func TestLog_IsJSONAlsoWhileRedisIsAway(t *testing.T) {
 	server.Kill()
 	w.statuses("p", 8)
 	w.get(w.Admin + "/readyz")
-	w.signal(syscall.SIGTERM)
-	w.exit()
+	w.Signal(syscall.SIGTERM)
+	w.Exit()
 	for text := range strings.Lines(w.log.String()) {
 		if !json.Valid([]byte(text)) {
 			t.Fatalf("a line of the log is not JSON: %s", text)

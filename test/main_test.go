@@ -6,9 +6,10 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/weir-proxy/weir/test/weirtest"
 )
 
 // TestMain builds weir once and puts it first on PATH, for every test and
@@ -21,23 +22,16 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	if err := build(dir); err != nil {
-		fmt.Fprintln(os.Stderr, "build weir:", err) // the tests that need it fail
+	var flags []string
+	if !testing.Short() {
+		flags = []string{"-race"}
+	}
+	if _, err := weirtest.Build(dir, flags...); err != nil {
+		fmt.Fprintln(os.Stderr, err) // the tests that need it fail
 	}
 	os.Setenv("GORACE", "atexit_sleep_ms=0") // or each process lingers for a second
 	os.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
 	code := m.Run()
 	os.RemoveAll(dir)
 	os.Exit(code)
-}
-
-func build(dir string) error {
-	args := []string{"build", "-o", filepath.Join(dir, "weir")}
-	if !testing.Short() {
-		args = append(args, "-race")
-	}
-	cmd := exec.Command("go", append(args, ".")...)
-	cmd.Dir = ".."
-	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
-	return cmd.Run()
 }

@@ -78,7 +78,7 @@ func TestAdmin_AsksForCertificates(t *testing.T) {
 admin: {http: "127.0.0.1:0", https: "127.0.0.1:0", client_ca: operators.pem, token: 0123456789abcdef}
 `+sms("1/1h", ""))
 	w := startWith(t, dir)
-	secure := "https://" + w.logged("serving", func(logtest.Line) bool { return true }).Text("admin_https")
+	secure := "https://" + w.Logged("serving", func(logtest.Line) bool { return true }).Text("admin_https")
 	ask := func(more ...string) (code int, said string) {
 		code, stdout, stderr := command(t, dir, append([]string{"top", "--once", "--admin", secure, "--cacert", "cert.pem"}, more...)...)
 		return code, stdout + stderr
@@ -99,7 +99,7 @@ admin: {http: "127.0.0.1:0", https: "127.0.0.1:0", client_ca: operators.pem, tok
 		}
 	}
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
-	answer, err := client.Get("https://" + w.logged("serving", func(logtest.Line) bool { return true }).Text("https") + "/nowhere")
+	answer, err := client.Get("https://" + w.Logged("serving", func(logtest.Line) bool { return true }).Text("https") + "/nowhere")
 	if err != nil {
 		t.Fatal(err)
 	}

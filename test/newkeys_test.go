@@ -62,7 +62,9 @@ routes:
 	if got := w.metric(`weir_new_keys_total{result="refused",route="sms"}`); got != invented-most {
 		t.Errorf("weir_new_keys_total says %v were refused, want %d", got, invented-most)
 	}
-	w.logged("request", func(l logtest.Line) bool { return l.Text("new_keys") == "refused" && l.Text("client") == "203.0.113.66" })
+	w.Logged("request", func(l logtest.Line) bool {
+		return l.Text("new_keys") == "refused" && l.Text("client") == "203.0.113.66"
+	})
 
 	w.edit(config(fmt.Sprint(most+5, "/1h")))
 	if status, body := w.reload(); status != http.StatusOK {

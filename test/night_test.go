@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
+	"github.com/weir-proxy/weir/test/weirtest"
 )
 
 // night is what three instances serve: each phone has so many codes an hour, and each
@@ -121,7 +122,7 @@ func TestNight_ByTheCommandLineAlone(t *testing.T) {
 	if leads := strings.Count(strings.Join(section(asked.once("all serve one config"), "NODES"), "\n"), " leads "); leads != 1 {
 		t.Errorf("%d nodes lead", leads)
 	}
-	write(t, nodes[2].File, night(server.Addr, "4/1h")+tail)
+	write(t, nodes[2].File, night(server.Addr, "4/1h")+weirtest.Listeners)
 	await.Until(t, "it is seen that configurations differ", func() bool { return strings.Contains(asked.once(), "serves another config") })
 	asked.replays(log, "3/1h", "1/1h")
 }

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/weir-proxy/weir/test/weirtest"
 )
 
 // A manager stands for systemd: it hears what a service says.
@@ -55,25 +57,24 @@ func TestNotify_SaysHowItFares(t *testing.T) {
 	t.Parallel()
 	m := newManager(t)
 	file := filepath.Join(t.TempDir(), "weir.yaml")
-	write(t, file, sms("1/1m", "")+tail)
-	w := launch(t, filepath.Dir(file), func(w *weir) {
-		w.cmd = exec.Command("weir", "-c", file)
-		w.cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+m.path, "WATCHDOG_USEC=400000")
-	})
+	write(t, file, sms("1/1m", "")+weirtest.Listeners)
+	cmd := exec.Command("weir", "-c", file)
+	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+m.path, "WATCHDOG_USEC=400000")
+	w := launch(t, filepath.Dir(file), cmd)
 	if status := m.hears("READY=1")["STATUS"]; !strings.Contains(status, "serving") {
 		t.Errorf("the status is %q", status)
 	}
 	for range 3 {
 		m.hears("WATCHDOG=1")
 	}
-	w.signal(syscall.SIGHUP)
+	w.Signal(syscall.SIGHUP)
 	if at, err := strconv.ParseInt(m.hears("RELOADING=1")["MONOTONIC_USEC"], 10, 64); err != nil || at <= 0 {
 		t.Errorf("a reload begins at %d (%v), want a time", at, err)
 	}
 	m.hears("READY=1")
-	w.signal(syscall.SIGTERM)
+	w.Signal(syscall.SIGTERM)
 	m.hears("STOPPING=1")
-	if code := w.exit(); code != 0 {
+	if code := w.Exit(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 }

@@ -28,8 +28,8 @@ func TestExplain_FindsARequestOnWhicheverNodeItWas(t *testing.T) {
 		w.explains(allowed, "200, allowed", "phone-1h")
 		w.explains(refused, "429, refused", "phone-1h")
 	}
-	other.signal(syscall.SIGSTOP)
-	defer other.signal(syscall.SIGCONT)
+	other.Signal(syscall.SIGSTOP)
+	defer other.Signal(syscall.SIGCONT)
 	code, stdout, stderr := one.admin(t.TempDir(), "explain", refused)
 	if code != 0 || !strings.Contains(stdout, "429, refused") || !strings.Contains(stderr, ": no answer") {
 		t.Errorf("beside a node that hangs, explain exits %d: %s%s; want the refusal, and that a node is silent", code, stdout, stderr)

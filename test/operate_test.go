@@ -18,6 +18,7 @@ import (
 
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
+	"github.com/weir-proxy/weir/test/weirtest"
 )
 
 // refuses runs weir with a configuration that it must refuse to serve, and returns
@@ -62,16 +63,16 @@ func TestOperate_FileGoesAndComesBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := filepath.Join(dir, "etc", "weir.yaml")
-	write(t, file, rules("1/60s")+tail)
+	write(t, file, rules("1/60s")+weirtest.Listeners)
 	w := startWith(t, dir, "run", "-c", "./etc/weir.yaml")
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	w.logged("reload refused", nil)
+	w.Logged("reload refused", nil)
 	if got := w.statuses("p", 2); !slices.Equal(got, []int{200, 429}) {
 		t.Errorf("without its file weir answers %v, want 200 and 429 as before", got)
 	}
-	write(t, file, rules("2/60s")+tail)
+	write(t, file, rules("2/60s")+weirtest.Listeners)
 	await.Until(t, "the file that came back is served", func() bool { return w.generation() == 2 })
 }
 
@@ -84,8 +85,8 @@ func TestOperate_EndsWhileRedisHangs(t *testing.T) {
 	server.Signal(syscall.SIGSTOP)
 	w.ask("deny", "p", 1)
 	began := time.Now()
-	w.signal(syscall.SIGTERM)
-	if code := w.exit(); code != 0 {
+	w.Signal(syscall.SIGTERM)
+	if code := w.Exit(); code != 0 {
 		t.Errorf("exit code %d, want 0", code)
 	}
 	if took := time.Since(began); took > 10*time.Second {

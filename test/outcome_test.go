@@ -129,13 +129,13 @@ func TestOutcome_GivesBackWhileDraining(t *testing.T) {
 	answer := make(chan int, 1)
 	go func() { answer <- w.send("p") }()
 	await.Until(t, "the request is under way", func() bool { return api.hits() == 1 })
-	w.signal(syscall.SIGTERM)
-	w.logged("draining", nil)
+	w.Signal(syscall.SIGTERM)
+	w.Logged("draining", nil)
 	close(release)
 	if got := <-answer; got != http.StatusBadGateway {
 		t.Errorf("the request under way is answered %d, want the upstream's 502", got)
 	}
-	w.exit()
+	w.Exit()
 	if got := start(t, config).statuses("p", 1); got[0] != http.StatusBadGateway {
 		t.Errorf("after the refund the next weir answers %v, want the upstream to be asked", got)
 	}
@@ -161,7 +161,7 @@ func TestOutcome_LeavingDoesNotGiveBack(t *testing.T) {
 	go http.DefaultClient.Do(req)
 	<-arrived
 	leave()
-	w.logged("request", nil)
+	w.Logged("request", nil)
 	if got := w.send("p"); got != http.StatusTooManyRequests {
 		t.Errorf("after a client that left the answer is %d, want 429: the code was sent", got)
 	}

@@ -32,11 +32,11 @@ func TestPush_KilledAtEachStep(t *testing.T) {
 		serves int // what the others are left with
 	}{
 		{"before all have answered", func(t *testing.T, p interrupted) {
-			p.others[0].signal(syscall.SIGSTOP)
+			p.others[0].Signal(syscall.SIGSTOP)
 			go p.pusher.pushed(revisionYAML(1))
 			underWay(t, p.server.Addr)
-			p.pusher.kill()
-			p.others[0].signal(syscall.SIGCONT)
+			p.pusher.Kill()
+			p.others[0].Signal(syscall.SIGCONT)
 		}, 0},
 		{"when it could decide", func(t *testing.T, p interrupted) {
 			go p.pusher.pushed(revisionYAML(1))
@@ -46,14 +46,14 @@ func TestPush_KilledAtEachStep(t *testing.T) {
 				push := client(t, p.server.Addr).HGetAll(t.Context(), "weir:{cluster}:push").Val()
 				return len(push) >= 6+2 || len(push) == 0
 			})
-			p.pusher.kill()
+			p.pusher.Kill()
 		}, -1},
 		{"when it has decided", func(t *testing.T, p interrupted) {
 			p.pusher.pushed(revisionYAML(0)) // now Redis knows the script that decides
 			p.proxy.Lose("weir:{cluster}:history\r\n$20\r\nweir:{cluster}:nodes")
 			go p.pusher.pushed(revisionYAML(1))
 			await.Until(t, "the decision is lost on its way back", func() bool { return p.proxy.Lost() > 0 })
-			p.pusher.kill()
+			p.pusher.Kill()
 		}, 1},
 		{"while it waits for all to serve it", func(t *testing.T, p interrupted) {
 			before := client(t, p.server.Addr).HGet(t.Context(), "weir:{cluster}:config", "number").Val()
@@ -61,7 +61,7 @@ func TestPush_KilledAtEachStep(t *testing.T) {
 			await.Until(t, "it is decided", func() bool {
 				return client(t, p.server.Addr).HGet(t.Context(), "weir:{cluster}:config", "number").Val() != before
 			})
-			p.pusher.kill()
+			p.pusher.Kill()
 		}, 1},
 	} {
 		t.Run(step.name, func(t *testing.T) {
@@ -126,7 +126,7 @@ func TestPush_CommandKilled(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	nodes := startFollowers(t, server.Addr, 2)
-	nodes[1].signal(syscall.SIGSTOP)
+	nodes[1].Signal(syscall.SIGSTOP)
 	dir := t.TempDir()
 	write(t, dir+"/next.yaml", revisionYAML(1))
 	cmd := exec.Command("weir", "push", "next.yaml", "--admin", nodes[0].Admin)
@@ -140,6 +140,6 @@ func TestPush_CommandKilled(t *testing.T) {
 	await.Until(t, "the push is undone", func() bool {
 		return client(t, server.Addr).Exists(t.Context(), "weir:{cluster}:push").Val() == 0
 	})
-	nodes[1].signal(syscall.SIGCONT)
+	nodes[1].Signal(syscall.SIGCONT)
 	allServe(t, nodes, 0)
 }

@@ -199,8 +199,8 @@ func TestPush_NodesThatWereAwayCatchUp(t *testing.T) {
 	p := redistest.NewFaultProxy(t, server.Addr)
 	nodes := startFollowers(t, server.Addr, 2)
 	cut := start(t, following(p.Addr))
-	nodes[1].signal(syscall.SIGTERM)
-	nodes[1].exit()
+	nodes[1].Signal(syscall.SIGTERM)
+	nodes[1].Exit()
 	p.Redirect("127.0.0.1:1")
 	began := time.Now()
 	code, stdout, stderr := nodes[0].push(revisionYAML(1), "ann") // waits until the one is no longer among those that live

@@ -16,7 +16,7 @@ func TestPush_TwoAtOnceOneIsTold(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	nodes := startFollowers(t, server.Addr, 3)
-	nodes[1].signal(syscall.SIGSTOP) // so that the first one lasts
+	nodes[1].Signal(syscall.SIGSTOP) // so that the first one lasts
 	done := make(chan string, 1)
 	go func() {
 		_, stdout, stderr := nodes[0].push(revisionYAML(1), "ann")
@@ -29,7 +29,7 @@ func TestPush_TwoAtOnceOneIsTold(t *testing.T) {
 			t.Errorf("the second push exits %d: %s%s; want that ann pushes", code, stdout, stderr)
 		}
 	}
-	nodes[1].signal(syscall.SIGCONT)
+	nodes[1].Signal(syscall.SIGCONT)
 	if said := <-done; !strings.Contains(said, "served by 3 of 3 nodes") {
 		t.Errorf("the first push says %s", said)
 	}

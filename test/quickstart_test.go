@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/test/redistest"
+	"github.com/weir-proxy/weir/test/weirtest"
 )
 
 // example is config.example.yaml with free ports in the place of its own.
@@ -67,7 +68,7 @@ func TestQuickStart_ReadsWeirYAMLFirst(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "config.example.yaml"), example(t))
-	write(t, filepath.Join(dir, "weir.yaml"), "routes:\n  - {match: {path: /mine}, upstream: echo}\nupstreams: {echo: echo}\n"+tail)
+	write(t, filepath.Join(dir, "weir.yaml"), "routes:\n  - {match: {path: /mine}, upstream: echo}\nupstreams: {echo: echo}\n"+weirtest.Listeners)
 	w := startWith(t, dir, "run")
 	if status, body := w.get(w.URL + "/mine"); status != http.StatusOK {
 		t.Errorf("weir.yaml's route is answered %d %s, want 200", status, body)
@@ -128,13 +129,12 @@ func TestQuickStart_WithRedis(t *testing.T) {
 			}
 			_, ports[name], _ = strings.Cut(address, ":")
 		}
-		w := launch(t, dir, func(w *weir) {
-			w.cmd = exec.Command("weir", strings.Fields(c[2])...)
-			w.cmd.Env = os.Environ()
-			for name := range ports {
-				w.cmd.Env = append(w.cmd.Env, name+"=127.0.0.1:0")
-			}
-		})
+		cmd := exec.Command("weir", strings.Fields(c[2])...)
+		cmd.Env = os.Environ()
+		for name := range ports {
+			cmd.Env = append(cmd.Env, name+"=127.0.0.1:0")
+		}
+		w := launch(t, dir, cmd)
 		replaced = append(replaced, "localhost:"+ports["WEIR_LISTEN"], w.URL, "localhost:"+ports["WEIR_ADMIN_LISTEN"], w.Admin)
 	}
 	if n := part.ask(t, strings.NewReplacer(replaced...)); n < 4 {

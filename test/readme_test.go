@@ -207,7 +207,7 @@ func TestReadme_RefusalAndLogLineAreReal(t *testing.T) {
 	if err := json.Unmarshal([]byte(blocks(t, "json")[0]), &shown); err != nil {
 		t.Fatal(err)
 	}
-	said := w.logged("request", func(l logtest.Line) bool { return l.Text("status") == "429" })
+	said := w.Logged("request", func(l logtest.Line) bool { return l.Text("status") == "429" })
 	if got, want := slices.Sorted(maps.Keys(said)), slices.Sorted(maps.Keys(shown)); !slices.Equal(got, want) {
 		t.Errorf("the line has the fields %v, the documents %v", got, want)
 	}

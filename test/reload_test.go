@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
+	"github.com/weir-proxy/weir/test/weirtest"
 )
 
 // rules is a configuration with an SMS route at that rate, and a route for load.
@@ -62,7 +63,7 @@ func TestReload_UnderLoad(t *testing.T) {
 
 			served := w.generation()
 			w.edit(head + rules("nonsense"))
-			refused := w.logged("reload refused", nil)
+			refused := w.Logged("reload refused", nil)
 			if refused.Text("file") == "" || refused.Text("line") == "" || refused.Text("column") == "" {
 				t.Errorf("the log says %v, want file, line and column", refused)
 			}
@@ -114,7 +115,7 @@ func wantRefusal(t *testing.T, w *weir) {
 func TestReload_OnRequestSaysWhatIsServed(t *testing.T) {
 	t.Parallel()
 	w := start(t, rules("1/60s"))
-	write(t, w.File, rules("2/60s")+tail)
+	write(t, w.File, rules("2/60s")+weirtest.Listeners)
 	status, body := w.reload()
 	var answer struct{ Generation int }
 	if err := json.Unmarshal([]byte(body), &answer); err != nil || status != http.StatusOK || answer.Generation != 2 {
@@ -133,7 +134,7 @@ func TestReload_EditorsRenameIsSeen(t *testing.T) {
 	w := start(t, rules("1/60s"))
 	for n := 2; n <= 4; n++ { // more than once: the first rename is the easy one
 		next := filepath.Join(w.Dir, ".weir.yaml.swp")
-		write(t, next, rules(fmt.Sprintf("%d/60s", n))+tail)
+		write(t, next, rules(fmt.Sprintf("%d/60s", n))+weirtest.Listeners)
 		if err := os.Rename(next, w.File); err != nil {
 			t.Fatal(err)
 		}
@@ -150,7 +151,7 @@ func TestReload_SwappedLinkIsSeen(t *testing.T) {
 		if err := os.Mkdir(filepath.Join(dir, folder), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		write(t, filepath.Join(dir, folder, "weir.yaml"), rules(fmt.Sprintf("%d/60s", n))+tail)
+		write(t, filepath.Join(dir, folder, "weir.yaml"), rules(fmt.Sprintf("%d/60s", n))+weirtest.Listeners)
 		if err := os.Symlink(folder, filepath.Join(dir, "..data_tmp")); err != nil {
 			t.Fatal(err)
 		}
@@ -178,11 +179,11 @@ func TestReload_OnSIGHUP(t *testing.T) {
 	t.Parallel()
 	w := start(t, rules("1/60s"))
 	w.edit(rules("nonsense"))
-	w.logged("reload refused", nil)
+	w.Logged("reload refused", nil)
 	said := w.log.Count("reload refused")
-	w.signal(syscall.SIGHUP)
+	w.Signal(syscall.SIGHUP)
 	await.Until(t, "SIGHUP reloads", func() bool { return w.log.Count("reload refused") > said })
-	if w.ended() {
+	if w.Ended() {
 		t.Error("weir ended")
 	}
 }
@@ -270,7 +271,7 @@ func TestReload_IncludedFiles(t *testing.T) {
 		return status == http.StatusOK
 	})
 	write(t, file, "routes: [{match: {path: /c}, upstream: nowhere}]\n")
-	refused := w.logged("reload refused", nil)
+	refused := w.Logged("reload refused", nil)
 	if refused.Text("file") != file || refused.Text("line") != "1" {
 		t.Errorf("the log says %v, want it to name %s", refused, file)
 	}

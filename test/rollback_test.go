@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
+	"github.com/weir-proxy/weir/test/weirtest"
 )
 
 func TestRollback_AndHistory(t *testing.T) {
@@ -80,8 +81,8 @@ func TestPush_KeptForAStartWithoutRedis(t *testing.T) {
 		info, err := os.Stat(filepath.Join(w.Dir, "kept.json"))
 		return err == nil && info.Mode().Perm() == 0o600
 	})
-	w.signal(syscall.SIGTERM)
-	w.exit()
+	w.Signal(syscall.SIGTERM)
+	w.Exit()
 	p.Redirect("127.0.0.1:1")
 	again := startWith(t, w.Dir, "-c", w.File)
 	if got := again.servedRevision(); got != "1" {
@@ -89,11 +90,11 @@ func TestPush_KeptForAStartWithoutRedis(t *testing.T) {
 	}
 	p.Redirect(server.Addr)
 	await.Until(t, "it is numbered as it was pushed", func() bool { return again.generation() == 2 })
-	again.signal(syscall.SIGTERM)
-	again.exit()
+	again.Signal(syscall.SIGTERM)
+	again.Exit()
 
 	p.Redirect("127.0.0.1:1")
-	write(t, w.File, strings.Replace(config, ", keep: kept.json", "", 1)+tail)
+	write(t, w.File, strings.Replace(config, ", keep: kept.json", "", 1)+weirtest.Listeners)
 	bare := startWith(t, w.Dir, "-c", w.File)
 	if got := bare.servedRevision(); got != "0" {
 		t.Errorf("without Redis and without a kept file it serves %s, want its own", got)
@@ -111,7 +112,7 @@ func TestPush_FileIsNotServedAnyMore(t *testing.T) {
 	await.Until(t, "the edit is served", func() bool { return w.generation() == 2 })
 	w.push(revisionYAML(1), "ann")
 	w.edit(shared(server.Addr) + "reload: {source: redis}\n" + revisionYAML(5))
-	w.logged("the file has changed and is not served; push it with weir push", nil)
+	w.Logged("the file has changed and is not served; push it with weir push", nil)
 	if status, body := w.reload(); status != http.StatusOK {
 		t.Errorf("POST /reload is answered %d %s", status, body)
 	}

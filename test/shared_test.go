@@ -77,7 +77,7 @@ func TestShared_KillingOneChangesNothingForTheOther(t *testing.T) {
 	}
 	both[0].more(t, 50)
 	both[1].more(t, 50)
-	one.kill()
+	one.Kill()
 	both[1].more(t, 200)
 	for _, l := range both {
 		l.cease()

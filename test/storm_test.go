@@ -29,11 +29,11 @@ const (
 // this one machine, so a client's times bound the time of each grant.
 func TestStorm_FiveNodesHoldOneLimit(t *testing.T) {
 	s := sea(t)
-	s.at(2, "kill a node", func() { s.weir(0).kill(); s.nodes[0].Store(nil) })
-	s.at(3, "stop a node", func() { s.weir(1).signal(syscall.SIGSTOP) })
+	s.at(2, "kill a node", func() { s.weir(0).Kill(); s.nodes[0].Store(nil) })
+	s.at(3, "stop a node", func() { s.weir(1).Signal(syscall.SIGSTOP) })
 	s.at(4, "restart a node", func() {
-		s.weir(2).signal(syscall.SIGTERM)
-		if code := s.weir(2).exit(); code != 0 {
+		s.weir(2).Signal(syscall.SIGTERM)
+		if code := s.weir(2).Exit(); code != 0 {
 			t.Errorf("exit code %d of the node that restarts, want 0", code)
 		}
 		s.nodes[2].Store(startWith(t, s.weir(2).Dir, "-c", s.weir(2).File))
@@ -47,7 +47,7 @@ func TestStorm_FiveNodesHoldOneLimit(t *testing.T) {
 		s.decides(2, 3, 4)
 		back = time.Since(s.began)
 	})
-	s.at(11, "continue the stopped node", func() { s.weir(1).signal(syscall.SIGCONT); s.decides(1) })
+	s.at(11, "continue the stopped node", func() { s.weir(1).Signal(syscall.SIGCONT); s.decides(1) })
 	s.at(14, "edit the configuration again", func() { s.edit("two", 1, 2, 3, 4) })
 	s.at(26, "end", s.cease) // so that a whole window follows the failover
 
@@ -214,7 +214,7 @@ func (s *storm) cease() {
 		close(s.stop)
 	}
 	if w := s.weir(1); w != nil {
-		w.signal(syscall.SIGCONT) // or it could not end when the test fails early
+		w.Signal(syscall.SIGCONT) // or it could not end when the test fails early
 	}
 	s.clients.Wait()
 }

@@ -36,8 +36,8 @@ func TestTraces_ArriveAtACollector(t *testing.T) {
 	for range requests {
 		w.get(w.URL + "/a")
 	}
-	w.signal(syscall.SIGTERM)
-	w.exit()
+	w.Signal(syscall.SIGTERM)
+	w.Exit()
 	if n := spans.Load(); n != 2*requests {
 		t.Errorf("%d spans, want one of each request and one of its upstream", n)
 	}
@@ -66,8 +66,8 @@ func TestTraces_ACollectorThatHangs(t *testing.T) {
 	if dropped := w.metric(`weir_trace_spans_total{result="dropped"}`); dropped < 500 {
 		t.Errorf("%v spans are dropped", dropped)
 	}
-	w.signal(syscall.SIGTERM)
-	if code := w.exit(); code != 0 {
+	w.Signal(syscall.SIGTERM)
+	if code := w.Exit(); code != 0 {
 		t.Errorf("weir ends with %d", code)
 	}
 }

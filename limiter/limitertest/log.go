@@ -17,7 +17,7 @@ func RunLog(t *testing.T, open func(t *testing.T) Subject) {
 		"RefundOnce": refundOnce, "RefundAfterReturn": refundAfterReturn, "ClockSetBack": clockSetBack,
 		"Random": func(t *testing.T, s *suite) {
 			var seen tally
-			rapid.Check(t, func(t *rapid.T) { s.against(t, limiter.TokenBucket, &seen) })
+			s.check(t, func(t *rapid.T) { s.against(t, limiter.TokenBucket, &seen) })
 			seen.check(t, limiter.TokenBucket)
 		},
 	} {

@@ -1,6 +1,7 @@
 package limitertest
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"math/rand/v2"
@@ -33,10 +34,25 @@ func random(t *testing.T, s *suite) {
 	for a := limiter.TokenBucket; a <= limiter.SlidingLog; a++ {
 		t.Run(a.String(), func(t *testing.T) {
 			var seen tally
-			rapid.Check(t, func(t *rapid.T) { s.against(t, a, &seen) })
+			s.check(t, func(t *rapid.T) { s.against(t, a, &seen) })
 			seen.check(t, a)
 		})
 	}
+}
+
+// check runs schedules, as many as the subject has.
+func (s *suite) check(t *testing.T, schedule func(t *rapid.T)) {
+	ran, failed := 0, false
+	rapid.Check(t, func(t *rapid.T) {
+		ran++
+		if s.Schedules > 0 && ran > s.Schedules && !failed {
+			return
+		}
+		done := false
+		defer func() { failed = failed || !done }() // what fails is run again, to be made smaller
+		schedule(t)
+		done = true
+	})
 }
 
 func (s *suite) calls() int {
@@ -56,7 +72,7 @@ func (s *suite) against(t *rapid.T, a limiter.Algorithm, seen *tally) {
 		keys[i] = &trackedKey{s: s, seen: seen, refunds: refunds, limit: randomLimit(t, a, length), key: s.key(), oracle: newOracle(a)}
 	}
 	now := s.peek(t, keys[0].claims(1)).At.UnixMilli()
-	for calls := 0; calls < s.calls()/100; calls += len(keys) {
+	for calls := 0; calls < s.calls()/cmp.Or(s.Schedules, 100); calls += len(keys) {
 		if rapid.Bool().Draw(t, "pauses") {
 			pause := rapid.Int64Range(0, length.Milliseconds()/4).Draw(t, "pause")
 			s.Advance(time.Duration(pause) * time.Millisecond)

@@ -27,6 +27,9 @@ type Subject struct {
 	// fifth with -short. Below 20 the rest of the suite is short as well, for a
 	// store that is slow.
 	Steps int
+	// Schedules is how many of a kind there are at most, for a store that is slow: it is
+	// then worth more that each is long. As many as above when zero.
+	Schedules int
 	// Calls is how many random calls are compared with the oracle of each
 	// algorithm, 60,000 when zero, in as many schedules as above.
 	Calls int

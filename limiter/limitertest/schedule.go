@@ -20,7 +20,7 @@ func (s *suite) steps() int {
 // schedules: whatever happens, the store says exactly what the model says: two
 // limits, random costs, times, peeks, refunds and changes of the rate.
 func schedules(t *testing.T, s *suite) {
-	rapid.Check(t, func(t *rapid.T) {
+	s.check(t, func(t *rapid.T) {
 		k := s.key()
 		length := time.Duration(rapid.Int64Range(10_000, 100_000).Draw(t, "length")) * time.Millisecond
 		count := rapid.Int64Range(1, 128).Draw(t, "count")
@@ -114,7 +114,7 @@ func (s *suite) refundFor(t *rapid.T, claims []limiter.Claim, models *[2]model, 
 // schedulesMerged: at rates where a store merges, no window ever holds more than
 // the rate, and permits come back at most 1/64 of the length late.
 func schedulesMerged(t *testing.T, s *suite) {
-	rapid.Check(t, func(t *rapid.T) {
+	s.check(t, func(t *rapid.T) {
 		k := s.key()
 		rate := limiter.Rate{
 			Count:  rapid.Int64Range(129, 3000).Draw(t, "count"),

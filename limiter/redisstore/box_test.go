@@ -104,12 +104,14 @@ func (s *testStore) commands() map[string]int {
 
 // Windows in one string decide as windows in a string each, whatever is done to them.
 func TestBox_DecidesAsStringsOfTheirOwn(t *testing.T) {
+	t.Parallel()
 	steps := 3000
-	if testing.Short() {
+	if testing.Short() || raced {
 		steps = 600
 	}
 	for _, a := range boxed() {
 		t.Run(a.String(), func(t *testing.T) {
+			t.Parallel()
 			s := newClockedTestStore(t)
 			w := &layouts{s: s, a: a, r: rand.New(rand.NewPCG(1, uint64(a)))}
 			for range steps {

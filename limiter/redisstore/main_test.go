@@ -1,7 +1,10 @@
 package redisstore_test
 
 import (
+	"flag"
+	"math/rand/v2"
 	"os"
+	"strconv"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -13,6 +16,11 @@ func TestMain(m *testing.M) {
 	if os.Getenv(holdAt) != "" {
 		takeAndHold()
 		return
+	}
+	// Tests that run at the same time find random schedules seeded.
+	flag.Parse()
+	if f := flag.Lookup("rapid.seed"); f.Value.String() == "0" {
+		flag.Set("rapid.seed", strconv.FormatUint(rand.Uint64(), 10))
 	}
 	// A client that looks for a Redis which is gone ends up to a second after Close.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))

@@ -8,14 +8,14 @@ local shapes = {}
 
 -- shaped is what is known of boxes of n limits, the first of which is at o of the windows.
 local function shaped(n, o)
-  local format, fresh, m, most, life = n > 1 and '<B' or '<', {}, 0, 0, nil
+  local format, fresh, limits, m, most, life = n > 1 and '<B' or '<', {}, {}, 0, 0, nil
   if n > 1 then
     m = 1
     fresh[1] = 255
   end
-  for _ = 1, n do
+  for j = 1, n do
     local l = byte(of, o)
-    o = o + 3
+    o, limits[j] = o + 3, l
     lay_out(l)
     if n > 1 then
       format = format .. 'I6I3'
@@ -28,13 +28,13 @@ local function shaped(n, o)
     m = m + 2 + #FRESH
     if lives[l] > most then most, life = lives[l], ttls[l] end
   end
-  return { format = format, fresh = fresh, m = m, size = #struct_pack(format, unpack(fresh, 1, m)), life = life }
+  return { format = format, fresh = fresh, limits = limits, m = m, size = #struct_pack(format, unpack(fresh, 1, m)), life = life }
 end
 
 -- refuse answers a request that some window refuses, and returns where the next begins.
 local function refuse(from, base, n, shape)
   local at, o, k, to = from + 10, 3 * base + 1, key + 1, r + 1
-  local v, fresh, p = { struct_unpack(shape.format, got[k]) }, shape.fresh, n > 1 and 5 or 2
+  local v, fresh, limits, p = { struct_unpack(shape.format, got[k]) }, shape.fresh, shape.limits, n > 1 and 5 or 2
   reply[to] = 0
   for j = 1, n do
     --@ asked
@@ -50,7 +50,7 @@ end
 -- plain returns where the next request begins; nothing if this one needs more.
 local function plain(from, base, n)
   local at, o, k, to = from + 10, 3 * base + 1, key + 1, r + 1
-  local id = 256 * byte(of, o) + n -- others that begin alike are told apart by their tags
+  local id = 256 * byte(of, o) + n -- others that begin alike need more
   local raw, shape, v = got[k], shapes[id], nil
   if not shape then
     shape = shaped(n, o)
@@ -63,7 +63,7 @@ local function plain(from, base, n)
   else
     return
   end
-  local fresh, p = shape.fresh, n > 1 and 5 or 2
+  local fresh, limits, p = shape.fresh, shape.limits, n > 1 and 5 or 2
   reply[to] = 1 -- first: what is behind a hole makes a table of another kind
   for j = 1, n do
     --@ asked
@@ -89,5 +89,5 @@ end
 --@ asked
 local l, x, y = byte(of, o, o + 2)
 local cost, c, d, e, u, z = byte(requests, at, at + 5)
-if x + y * 256 ~= k or u + z * 256 ~= base + j or v[p - 1] ~= fresh[p - 1] or v[p] ~= 1 then return end
+if x + y * 256 ~= k or u + z * 256 ~= base + j or limits[j] ~= l or v[p - 1] ~= fresh[p - 1] or v[p] ~= 1 then return end
 if c + d + e > 0 then cost = cost + c * 256 + d * 65536 + e * 16777216 end

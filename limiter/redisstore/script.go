@@ -49,6 +49,8 @@ var (
 	takeGCRALua string
 	//go:embed distinct.lua
 	distinctLua string
+	//go:embed take_distinct.lua
+	takeDistinctLua string
 	//go:embed cooldown.lua
 	cooldownLua string
 	//go:embed take_cooldown.lua
@@ -166,14 +168,11 @@ func newScripts(clock, prefix string) scripts {
 		grant: full(grantLua), reset: full(resetLua), ban: full(banLua),
 		report: full(reportLua), inspect: full(inspectLua),
 	}
-	for i := range s.again {
-		s.again[i] = s.mixed
-	}
-	s.lone, s.straight, s.several = s.again, s.again, s.again
 	bucket := parts{"", takeTokenBucketLua, manyTokenBucketLua, "", bucketLua}
 	for a, p := range map[limiter.Algorithm]parts{
 		limiter.TokenBucket:   bucket,
 		limiter.Concurrent:    bucket,
+		limiter.Distinct:      {"", takeDistinctLua, "", "", distinctLua},
 		limiter.FixedWindow:   {counterLua, takeFixedWindowLua, manyFixedWindowLua, plainBoxesLua, counterKindLua},
 		limiter.SlidingWindow: {counterLua, takeSlidingWindowLua, manySlidingWindowLua, plainBoxesLua, counterKindLua},
 		limiter.GCRA:          {counterLua, takeGCRALua, manyGCRALua, plainBoxesLua, counterKindLua},
@@ -181,12 +180,7 @@ func newScripts(clock, prefix string) scripts {
 		limiter.Cooldown:      {slidingLogLua + "\n" + pauseLua, takeCooldownLua, manyCooldownLua, plainLogsLua, cooldownLua},
 	} {
 		s.lone[a], s.straight[a] = p.lone(clock), p.straight(clock)
-		s.several[a] = p.several(clock)
-		if p.kind == bucketLua {
-			s.again[a] = newScript(clock, baseLua, wholeLua, limitsLua, windowsLua, decideLua, bucketLua, takeLua) // merges what comes at once
-		} else {
-			s.again[a] = p.again(clock)
-		}
+		s.several[a], s.again[a] = p.several(clock), p.again(clock)
 	}
 	return s
 }

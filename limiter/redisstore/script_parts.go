@@ -10,11 +10,14 @@ import (
 // requests of one claim, or of many; and what knows all about it.
 type parts struct{ common, one, many, plain, kind string }
 
+// logged reports whether windows are three keys, of which one is a sorted set.
+func (p parts) logged() bool { return p.kind == bucketLua || p.kind == distinctLua }
+
 // general is what others than the usual need: it is defined only where it is met, because
 // to define it costs as much as a decision.
 func (p parts) general(last ...string) string {
 	box := boxLua
-	if p.kind == bucketLua {
+	if p.logged() {
 		box = ""
 	}
 	before, windows := last[:len(last)-1], []string{windowsLua, box, decideLua, p.kind, last[len(last)-1], "end\n"}
@@ -25,7 +28,7 @@ func (p parts) general(last ...string) string {
 func (p parts) straight(clock string) script {
 	own := sections(p.one)
 	own["general"] = p.general(wholeLua, oneLua)
-	if p.kind == bucketLua {
+	if p.logged() {
 		return newScript(clock, baseLua, wholeLua, limitsLua, p.common, weave(straightBucketLua, own))
 	}
 	return newScript(clock, baseLua, limitsLua, p.common, weave(straightLua, own))
@@ -35,7 +38,7 @@ func (p parts) straight(clock string) script {
 func (p parts) lone(clock string) script {
 	own := sections(p.one)
 	own["limit"], own["general"] = loneLimitLua, p.general(wholeLua, limitsLua, oneLua)
-	if p.kind == bucketLua {
+	if p.logged() {
 		return newScript(clock, baseLua, wholeLua, p.common, weave(loneBucketLua, own))
 	}
 	return newScript(clock, baseLua, p.common, weave(loneLua, own))
@@ -43,6 +46,9 @@ func (p parts) lone(clock string) script {
 
 // several decides requests of several claims each, one after another.
 func (p parts) several(clock string) script {
+	if p.many == "" {
+		return p.again(clock)
+	}
 	own := sections(p.many)
 	own["general"] = p.general(onesLua)
 	if p.kind == bucketLua {
@@ -57,6 +63,9 @@ func (p parts) several(clock string) script {
 
 // again decides requests of which many are for the same windows.
 func (p parts) again(clock string) script {
+	if p.logged() { // a bucket merges what comes at once
+		return newScript(clock, baseLua, wholeLua, limitsLua, windowsLua, decideLua, p.kind, takeLua)
+	}
 	own := sections(p.many)
 	own["general"] = p.general(takeLua)
 	return p.weave(clock, own, manyHeadLua, manyBoxesLua, own["wait"], answerLua, againLua)

@@ -59,6 +59,7 @@ func (s *sharing) Refund(ctx context.Context, claims []limiter.Claim, p limiter.
 
 // In each packing a shared limiter promises what our own do.
 func TestShared_KeepsTheContractOnRedis(t *testing.T) {
+	t.Parallel()
 	client := connect(t, redistest.Start(t).Addr)
 	for _, f := range []limiter.RedissonForm{limiter.RedissonByte, limiter.RedissonFloat} {
 		t.Run(f.String(), func(t *testing.T) {
@@ -82,16 +83,17 @@ func sharedSubject(t *testing.T, client redis.UniversalClient, f limiter.Redisso
 				t.Errorf("advance: %v", err)
 			}
 		},
-		Together: 40, Calls: calls(10_000, 4000),
+		Together: 40, Calls: calls(6000, 4000),
 	}
 }
 
 func TestShared_KeepsTheContractOnMiniredis(t *testing.T) {
+	t.Parallel()
 	limitertest.RunLog(t, func(t *testing.T) limitertest.Subject {
 		client := connect(t, miniredis.RunT(t).Addr())
 		client.Set(t.Context(), redisstore.TestClock, int64(start), 0)
 		s := sharedSubject(t, client, limiter.RedissonByte)
 		s.Steps, s.Calls = 6, 1000
-		return s
+		return slow(s)
 	})
 }

@@ -1,4 +1,5 @@
--- straight_bucket is straight for windows of three keys: value, permits and base.
+-- straight_bucket is straight for windows of three keys: value, permits and base. A
+-- request takes STRIDE bytes.
 local olds, sinces, now = {}, {}, int(NOW)
 local strings, n = {}, 0
 for i = 1, #KEYS, 3 do
@@ -26,6 +27,6 @@ for i = 1, #KEYS / 3 do
     end
     r = one(l, i, k, from, reply, r, value, base)
   end
-  from = from + 16
+  from = from + STRIDE
 end
 return reply

@@ -6,7 +6,7 @@
 -- nothing to read and nothing to trim. Times are read one at a time: Redis writes them as
 -- texts, which costs more than the permits of ten entries.
 --@ begin
-local SMALL = 12
+local SMALL, STRIDE = 12, 16
 
 -- live sums the permits of entries; nothing if one is not as usual.
 local function live(entries)

@@ -1,7 +1,6 @@
 package acme
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"net"
@@ -17,31 +16,15 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/logtest"
 )
 
 // A testManager is a Manager that runs behind a listener of its own.
 type testManager struct {
 	*Manager
-	log  *logBuffer
+	log  *logtest.Log
 	stop func() // ends it; safe to call twice
-}
-
-// A logBuffer keeps what is logged.
-type logBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *logBuffer) Write(line []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(line)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }
 
 // startManager runs a Manager for names that asks a, with its certificates in
@@ -53,7 +36,7 @@ func startManager(t *testing.T, a *authority, storage string, names ...string) *
 		t.Fatal(err)
 	}
 	a.plain = l.Addr().String()
-	m := &testManager{log: new(logBuffer)}
+	m := &testManager{log: new(logtest.Log)}
 	c := config.ACME{Domains: names, Directory: a.URL + "/dir", CA: a.ca, Storage: storage, HTTP: true}
 	if m.Manager, err = New(t.Context(), c, Options{Log: zerolog.New(m.log), Plain: a.plain}); err != nil {
 		t.Fatal(err)
@@ -80,24 +63,12 @@ func hello(t *testing.T, name string) *tls.ClientHelloInfo {
 	return &tls.ClientHelloInfo{ServerName: name, Conn: server}
 }
 
-// eventually waits until something holds.
-func eventually(t *testing.T, m *testManager, what string, holds func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(30 * time.Second); !holds(); <-tick.C {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within 30 s; the log:\n%s", what, m.log)
-		}
-	}
-}
-
 // Each name gets a certificate of its own, which is shown to who asks for that name;
 // who asks for another sees the first. A weir that starts again asks for none.
 func TestRun_ObtainsACertificateForEachName(t *testing.T) {
 	a, storage := newAuthority(t), t.TempDir()
 	m := startManager(t, a, storage, "a.example", "b.example")
-	eventually(t, m, "both names have certificates", func() bool { return len(m.Held()) == 2 })
+	await.Until(t, "both names have certificates", func() bool { return len(m.Held()) == 2 }, m.log)
 	for asked, want := range map[string]string{"a.example": "a.example", "b.example": "b.example", "": "a.example", "c.example": "a.example"} {
 		c, err := m.Certificate(hello(t, asked))
 		if err != nil || !slices.Equal(c.Leaf.DNSNames, []string{want}) {
@@ -126,20 +97,20 @@ func TestRun_RenewsWhatIsDue(t *testing.T) {
 	a, storage := newAuthority(t), t.TempDir()
 	a.age = lifetime - time.Hour
 	m := startManager(t, a, storage, "a.example")
-	eventually(t, m, "a certificate that is soon over", func() bool { return len(m.Held()) == 1 })
+	await.Until(t, "a certificate that is soon over", func() bool { return len(m.Held()) == 1 }, m.log)
 	m.stop()
 	a.mu.Lock()
 	a.age = 0
 	a.mu.Unlock()
 	again := startManager(t, a, storage, "a.example")
 	first := again.Held()
-	eventually(t, again, "the certificate is renewed", func() bool {
+	await.Until(t, "the certificate is renewed", func() bool {
 		now := again.Held()
 		if len(now) == 0 {
 			t.Fatal("none is shown while it is renewed")
 		}
 		return now[0].NotAfter.After(first[0].NotAfter)
-	})
+	}, again.log)
 	if !strings.Contains(again.log.String(), `"renewed":true,"message":"certificate obtained"`) {
 		t.Errorf("logged\n%s", again.log)
 	}
@@ -151,9 +122,9 @@ func TestRun_LogsWhatTheAuthorityRefuses(t *testing.T) {
 	a := newAuthority(t)
 	a.refuses = "rejectedIdentifier"
 	m := startManager(t, a, t.TempDir(), "a.example")
-	eventually(t, m, "the refusal is logged", func() bool {
+	await.Until(t, "the refusal is logged", func() bool {
 		return strings.Contains(m.log.String(), "not for you") && strings.Contains(m.log.String(), "a.example")
-	})
+	}, m.log)
 	if _, err := m.Certificate(hello(t, "a.example")); err == nil {
 		t.Error("there is a certificate")
 	}
@@ -172,7 +143,7 @@ func TestRun_ReplacesWhatCannotBeUsed(t *testing.T) {
 	for _, kind := range []string{"crt", "key"} {
 		a, storage := newAuthority(t), t.TempDir()
 		m := startManager(t, a, storage, "a.example")
-		eventually(t, m, "there is a certificate", func() bool { return len(m.Held()) == 1 })
+		await.Until(t, "there is a certificate", func() bool { return len(m.Held()) == 1 }, m.log)
 		m.stop()
 		files, err := filepath.Glob(filepath.Join(storage, "certificates", "*", "a.example", "a.example."+kind))
 		if err != nil || len(files) != 1 {
@@ -185,7 +156,7 @@ func TestRun_ReplacesWhatCannotBeUsed(t *testing.T) {
 		if !strings.Contains(again.log.String(), `"name":"a.example","message":"certificate in storage cannot be used"`) {
 			t.Errorf("%s: logged\n%s", kind, again.log)
 		}
-		eventually(t, again, kind+": it is asked for anew", func() bool { return len(again.Held()) == 1 })
+		await.Until(t, kind+": it is asked for anew", func() bool { return len(again.Held()) == 1 })
 		if got := a.asked(); len(got) != 2 {
 			t.Errorf("%s: the authority was asked for %q; want the name twice", kind, got)
 		}

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	stdlog "log"
@@ -14,29 +13,12 @@ import (
 	"time"
 
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/test/logtest"
 )
-
-// A screen is where a command writes; commands may write at any time.
-type screen struct {
-	mu sync.Mutex // guards what follows
-	b  bytes.Buffer
-}
-
-func (s *screen) Write(b []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(b)
-}
-
-func (s *screen) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
-}
 
 // weir runs a command to its end.
 func weir(args ...string) (code int, stdout, stderr string) {
-	var out, errs screen
+	var out, errs logtest.Log
 	code = Run(context.Background(), args, Env{Stdout: &out, Stderr: &errs})
 	return code, out.String(), errs.String()
 }
@@ -120,7 +102,7 @@ func TestDefaultAdminIsTheLoaders(t *testing.T) {
 // says of a message, as soon as it says it.
 func serving(t *testing.T, path string, reload chan os.Signal) (stop func() int, says func(message string) map[string]any) {
 	t.Helper()
-	var errs screen
+	var errs logtest.Log
 	ctx, cancel := context.WithCancel(context.Background())
 	code := make(chan int, 1)
 	go func() {
@@ -187,7 +169,7 @@ func TestRun_PortTaken(t *testing.T) {
 }
 
 func TestRun_LibrariesLogJSON(t *testing.T) {
-	var errs screen
+	var errs logtest.Log
 	path := file(t, "")
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

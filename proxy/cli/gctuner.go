@@ -7,9 +7,9 @@ import (
 
 const (
 	// gcTunerBytes is the memory limit below which the collector runs as usual.
-	gcTunerBytes = 180 << 20
+	gcTunerBytes = 100 << 20
 	// gcTunerPercent is the headroom above the live heap, once that is larger.
-	gcTunerPercent = 25
+	gcTunerPercent = 15
 )
 
 // A gcTuner keeps the memory of a command with a large live heap and much garbage small,

@@ -59,6 +59,10 @@ const (
 // it: one is subtracted from each byte, and borrows from that one.
 func zeros(c uint64) uint64 { return (c - ones) &^ c & tops }
 
+// controls has a bit in tops for the first byte of c that is less than a blank, or DEL, and
+// maybe for some behind it.
+func controls(c uint64) uint64 { return (c-ones*' ')&^c&tops | zeros(c^ones*0x7f) }
+
 // place is which byte the first bit in tops belongs to.
 func place(at uint64) int { return bits.TrailingZeros64(at) / 8 }
 
@@ -74,18 +78,18 @@ func eight[S string | []byte](s S) uint64 {
 func valueLength(b []byte) int {
 	i := 0
 	for i+8 <= len(b) {
-		c := binary.LittleEndian.Uint64(b[i:])
-		at := (c-ones*' ')&^c&tops | zeros(c^ones*0x7f)
+		at := controls(binary.LittleEndian.Uint64(b[i:]))
 		if at == 0 {
-			if i += 8; i < len(b) && i+8 > len(b) {
-				i = len(b) - 8 // the last eight, some of them once more
-			}
+			i += 8
 			continue
 		}
 		if i += place(at); classes[b[i]]&valueChar == 0 {
 			return i
 		}
 		i++ // a tab
+	}
+	if i < len(b) && len(b) >= 8 && controls(binary.LittleEndian.Uint64(b[len(b)-8:])) == 0 {
+		return len(b) // some of the last eight were looked at before
 	}
 	for ; i < len(b); i++ {
 		if classes[b[i]]&valueChar == 0 {

@@ -2,8 +2,9 @@ package http1
 
 // Add adds a line. Name and value are copied, and checked when they are sent.
 func (f *Fields) Add(name, value string) {
-	f.add(nameOf(name), name, value)
-	f.odd = f.odd || !all(name, plainChar)
+	n := nameOf(name)
+	f.add(n, name, value)
+	f.odd = f.odd || n == Other && !all(name, plainChar) // no known name is
 }
 
 // add adds a line whose name, which may have any case, is n.

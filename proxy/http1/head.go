@@ -140,6 +140,9 @@ func (h *Head) startRequest(method string, target ...string) {
 	h.buf = append(h.buf, ' ')
 	from := len(h.buf)
 	for _, part := range target {
+		if part == "" {
+			continue
+		}
 		if !all(part, targetChar) {
 			h.err = ErrOutgoing
 			return
@@ -156,7 +159,11 @@ func (h *Head) startRequest(method string, target ...string) {
 // startAnswer begins a head with a status line. The reason is always the usual
 // one: what an upstream calls it is not sent on.
 func (h *Head) startAnswer(status int) {
-	if status < 100 || status > 599 {
+	switch {
+	case status == 200: // most are
+		h.buf = append(h.buf, "HTTP/1.1 200 OK\r\n"...)
+		return
+	case status < 100 || status > 599:
 		h.err = ErrOutgoing
 		return
 	}

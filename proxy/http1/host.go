@@ -12,11 +12,12 @@ func validAuthority[S string | []byte](b S) bool {
 	if b[0] == '[' {
 		return validLiteral(b)
 	}
-	host := 0
+	host, escaped := 0, false
 	for host < len(b) && classes[b[host]]&hostChar != 0 {
+		escaped = escaped || b[host] == '%'
 		host++
 	}
-	return host > 0 && validEscapes(b[:host]) && validPort(b[host:])
+	return host > 0 && (!escaped || validEscapes(b[:host])) && validPort(b[host:])
 }
 
 // validLiteral reports whether b is an IPv6 address in brackets and maybe a port.

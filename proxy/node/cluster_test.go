@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/cluster"
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -30,10 +31,10 @@ func TestCluster_OfOneThatSharesNothing(t *testing.T) {
 		t.Errorf("nodes = %+v; want this one", nodes)
 	}
 	var lead admin.Leadership
-	eventually(t, func() bool {
+	await.Until(t, "somebody leads", func() bool {
 		lead = answered[admin.Leadership](t, n, "/api/v1/leader")
 		return lead.Node != "" && len(lead.Tasks) > 0
-	}, "nobody leads")
+	})
 	if lead.Node != nodes.Self || lead.Self != nodes.Self {
 		t.Errorf("leader = %+v; want this node", lead)
 	}
@@ -57,7 +58,7 @@ func TestCluster_LeadPassesOn(t *testing.T) {
 	one := serving(t, path)
 	one.says("leadership acquired")
 	two := serving(t, path)
-	eventually(t, func() bool { return len(answered[admin.Nodes](t, two, "/api/v1/nodes").Nodes) == 2 }, "the nodes do not know each other")
+	await.Until(t, "the nodes know each other", func() bool { return len(answered[admin.Nodes](t, two, "/api/v1/nodes").Nodes) == 2 })
 	if lead := answered[admin.Leadership](t, two, "/api/v1/leader"); lead.Node != one.store.id || lead.Self != two.store.id {
 		t.Errorf("leader = %+v; want the first node", lead)
 	}
@@ -88,11 +89,11 @@ func TestCluster_RejoinsWhenRedisIsBack(t *testing.T) {
 	n.says("reloaded without the other nodes")
 	server.Restart()
 	n.says("redis reachable")
-	eventually(t, func() bool {
+	await.Until(t, "the node tells the others what it serves", func() bool {
 		nodes := answered[admin.Nodes](t, n, "/api/v1/nodes").Nodes
 		_, now := n.proxy.Serving()
 		return len(nodes) == 1 && nodes[0].Hash == now.Hash
-	}, "the node does not tell the others what it serves")
+	})
 }
 
 func TestLeader_LogsWhenTasksBeginToFail(t *testing.T) {

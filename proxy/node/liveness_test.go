@@ -4,6 +4,8 @@ import (
 	"context"
 	"testing"
 	"time"
+
+	"github.com/weir-proxy/weir/test/await"
 )
 
 // The second node of one file answers once the first has ended.
@@ -13,9 +15,9 @@ func TestAlive_AsLongAsOneServesTheFile(t *testing.T) {
 		t.Fatal("alive before any node has begun")
 	}
 	one, two := serving(t, path), serving(t, path)
-	eventually(t, func() bool { return Alive(t.Context(), path) == nil }, "no node answers")
+	await.Until(t, "a node answers", func() bool { return Alive(t.Context(), path) == nil })
 	one.end()
-	eventually(t, func() bool { return Alive(t.Context(), path) == nil }, "the second node does not answer")
+	await.Until(t, "the second node answers", func() bool { return Alive(t.Context(), path) == nil })
 	two.end()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()

@@ -11,10 +11,12 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"github.com/weir-proxy/weir/test/logtest"
 )
 
 func TestLog_LinesAreJSONWithTheTime(t *testing.T) {
-	var out screen
+	var out logtest.Log
 	log := NewLog(&out, zerolog.InfoLevel)
 	before := time.Now().UTC().Truncate(time.Millisecond)
 	log.Info().Int("n", 1).Msg("first")
@@ -38,7 +40,7 @@ func TestLog_LinesAreJSONWithTheTime(t *testing.T) {
 // What libraries write to the standard log is JSON too, and for debugging only.
 func TestLog_Standard(t *testing.T) {
 	for level, want := range map[zerolog.Level]int{zerolog.DebugLevel: 1, zerolog.InfoLevel: 0} {
-		var out screen
+		var out logtest.Log
 		log := NewLog(&out, level)
 		stdlog.New(log.Standard(), "", 0).Print("Unsolicited response")
 		log.Close()
@@ -63,7 +65,7 @@ type failing struct{}
 func (failing) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
 func TestRedisLog_IsForDebugging(t *testing.T) {
-	var out screen
+	var out logtest.Log
 	redisLog{zerolog.New(&out)}.Printf(t.Context(), "pool %d: %v", 3, errors.New("away"))
 	if want := fmt.Sprintln(`{"level":"debug","message":"redis: pool 3: away"}`); out.String() != want {
 		t.Errorf("logged %s; want %s", out.String(), want)

@@ -18,10 +18,12 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/logtest"
 )
 
 func TestLogQueue_WritesAllInOrder(t *testing.T) {
-	var out screen
+	var out logtest.Log
 	q := newLogQueue(&out)
 	log := zerolog.New(q)
 	const writers, lines = 4, 2000
@@ -56,7 +58,7 @@ func TestLogQueue_WritesAllInOrder(t *testing.T) {
 // A stuck sink takes nothing until it is let.
 type stuck struct {
 	let chan struct{}
-	out screen
+	out logtest.Log
 }
 
 func (s *stuck) Write(b []byte) (int, error) {
@@ -145,7 +147,7 @@ func (p *pieces) Write(b []byte) (int, error) {
 
 // After its end a queue writes at once, if the sink takes that.
 func TestLogQueue_AfterTheEnd(t *testing.T) {
-	var out screen
+	var out logtest.Log
 	q := newLogQueue(&out)
 	q.Close()
 	if _, err := q.Write([]byte("late\n")); err != nil || out.String() != "late\n" {
@@ -187,7 +189,7 @@ func TestNode_ALogThatNobodyReads(t *testing.T) {
 		defer log.Close()
 		ended <- n.Close()
 	}()
-	eventually(t, func() bool { return len(ended) == 1 }, "the node does not end")
+	await.Until(t, "the node ends", func() bool { return len(ended) == 1 })
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}

@@ -1,9 +1,7 @@
 package node
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"net"
@@ -13,31 +11,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/rs/zerolog"
 
 	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/test/await"
+	"github.com/weir-proxy/weir/test/logtest"
 )
-
-// A screen is where a log is written; a node may write at any time.
-type screen struct {
-	mu sync.Mutex // guards what follows
-	b  bytes.Buffer
-}
-
-func (s *screen) Write(b []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(b)
-}
-
-func (s *screen) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
-}
 
 // file writes a configuration that listens on free ports.
 func file(t *testing.T, more string) string {
@@ -58,7 +39,7 @@ func write(t *testing.T, yaml string) string {
 type testNode struct {
 	*Node
 	t   *testing.T
-	log *screen
+	log *logtest.Log
 	end func() error // Close, once
 }
 
@@ -70,7 +51,7 @@ func begin(t *testing.T, path string, reload <-chan os.Signal) (*testNode, error
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := &screen{}
+	out := new(logtest.Log)
 	log := NewLog(out, zerolog.DebugLevel)
 	n, err := Start(t.Context(), Options{Path: path, Config: c, Log: log, Build: Build{Version: "v0.0.1"}, Reload: reload})
 	if err != nil {
@@ -99,38 +80,15 @@ func serving(t *testing.T, path string) *testNode {
 func (n *testNode) says(message string) map[string]any {
 	n.t.Helper()
 	var found map[string]any
-	eventually(n.t, func() bool {
+	await.Until(n.t, "a line "+message, func() bool {
 		found = n.line(message)
 		return found != nil
-	}, "no %q in:\n%s", message, n.log)
+	}, n.log)
 	return found
 }
 
 // line is the first line of the log with that message; nil if there is none.
-func (n *testNode) line(message string) map[string]any {
-	for line := range strings.Lines(n.log.String()) {
-		var fields map[string]any
-		if json.Unmarshal([]byte(line), &fields) == nil && fields["message"] == message {
-			return fields
-		}
-	}
-	return nil
-}
-
-// eventually waits until it is so.
-func eventually(t *testing.T, so func() bool, format string, args ...any) {
-	t.Helper()
-	deadline := time.After(20 * time.Second)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !so() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("within 20 s: "+format, args...)
-		}
-	}
-}
+func (n *testNode) line(message string) map[string]any { return n.log.Find(message) }
 
 // fetch is what is answered at a URL.
 func fetch(t *testing.T, url string) string {
@@ -187,9 +145,9 @@ func TestNode_FromStartToDrain(t *testing.T) {
 		t.Fatal(err)
 	}
 	reload <- os.Interrupt
-	eventually(t, func() bool {
+	await.Until(t, "the refusal is over", func() bool {
 		return strings.Contains(fetch(t, base+"/metrics"), "\nweir_config_last_reload_successful 1\n")
-	}, "the refusal stands")
+	})
 	if ready := fetch(t, base+"/readyz"); !strings.Contains(ready, `"status":"ok"`) {
 		t.Errorf("after the edit is undone readyz says %s", ready)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/weir-proxy/weir/proxy"
 	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/cluster"
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -31,7 +32,7 @@ func three(t *testing.T) []*testNode {
 	path := write(t, fmt.Sprintf(phones, "store: redis\nredis: {timeout: 5s, addrs: ['"+redistest.Start(t).Addr+"']}"))
 	nodes := []*testNode{serving(t, path), serving(t, path), serving(t, path)}
 	for _, n := range nodes {
-		eventually(t, func() bool { return saidOK(answered[admin.Top](t, n, "/api/v1/top").Nodes) == len(nodes) }, "not all nodes answer")
+		await.Until(t, "all nodes answer", func() bool { return saidOK(answered[admin.Top](t, n, "/api/v1/top").Nodes) == len(nodes) })
 	}
 	return nodes
 }
@@ -72,27 +73,27 @@ func TestObserved_EachNodeTellsOfAll(t *testing.T) {
 	for _, asked := range nodes {
 		for i, n := range nodes {
 			var found admin.Decisions
-			eventually(t, func() bool {
+			await.Until(t, fmt.Sprintf("request %d is found", i), func() bool {
 				found = answered[admin.Decisions](t, asked, "/api/v1/decisions?request_id="+ids[i])
 				return len(found.Decisions) == 1 && saidOK(found.Nodes) == 3
-			}, "request %d is not found", i)
+			})
 			if d := found.Decisions[0]; d.Node != n.store.id || len(d.Limits) != 1 || d.Limits[0].Masked == "" || strings.Contains(d.Limits[0].Masked, phone) {
 				t.Errorf("request %d is %+v; want it of node %s, masked", i, d, n.store.id)
 			}
 		}
 		var all admin.Decisions
-		eventually(t, func() bool {
+		await.Until(t, "all nodes tell of decisions", func() bool {
 			all = answered[admin.Decisions](t, asked, "/api/v1/decisions?n=2")
 			return saidOK(all.Nodes) == 3
-		}, "not all nodes tell of decisions")
+		})
 		if d := all.Decisions; len(d) != 2 || d[0].RequestID != ids[2] || d[1].RequestID != ids[1] {
 			t.Errorf("the last two are %+v", d)
 		}
 		var top admin.Top
-		eventually(t, func() bool {
+		await.Until(t, "all nodes tell of keys", func() bool {
 			top = answered[admin.Top](t, asked, "/api/v1/top")
 			return saidOK(top.Nodes) == 3
-		}, "not all nodes tell of keys")
+		})
 		if l := top.Limits; len(l) != 1 || l[0].Requests.Total != 3 || l[0].Refused.Total != 2 || len(l[0].Requests.Keys) != 1 || l[0].Requests.Keys[0].Count != 3 {
 			t.Errorf("top = %+v; want one key with three requests", l)
 		}
@@ -115,7 +116,7 @@ func TestObserved_NamesANodeThatIsSilent(t *testing.T) {
 	ended := make(chan bool)
 	go func() { mute.Run(t.Context(), "127.0.0.1:1"); close(ended) }()
 	t.Cleanup(func() { <-ended })
-	eventually(t, func() bool { return len(answered[admin.Nodes](t, n, "/api/v1/nodes").Nodes) == 2 }, "the other node is not known")
+	await.Until(t, "the other node is known", func() bool { return len(answered[admin.Nodes](t, n, "/api/v1/nodes").Nodes) == 2 })
 	found := answered[admin.Decisions](t, n, "/api/v1/decisions?request_id="+id)
 	want := []admin.NodeAnswer{{Node: n.store.id, Said: "ok"}, {Node: "mute"}}
 	if len(found.Decisions) != 1 || !slices.Equal(found.Nodes, want) {

@@ -13,6 +13,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/cluster"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
@@ -20,10 +21,10 @@ import (
 func following(t *testing.T, addr string) (*testNode, admin.Client) {
 	t.Helper()
 	n := serving(t, file(t, "store: redis\nredis: {addrs: ['"+addr+"'], timeout: 5s}\nreload: {source: redis, keep: "+filepath.Join(t.TempDir(), "kept.json")+"}\n"))
-	eventually(t, func() bool { // else a push does not wait for it
+	await.Until(t, "the node is heard of", func() bool { // else a push does not wait for it
 		nodes, err := n.nodes(t.Context())
 		return err == nil && slices.ContainsFunc(nodes, func(m cluster.Member) bool { return m.ID == n.store.id })
-	}, "the node is not heard of")
+	})
 	return n, admin.Client{Address: n.Address("admin")}
 }
 
@@ -42,10 +43,10 @@ func TestPush_AllNodesServeIt(t *testing.T) {
 	server := redistest.Start(t)
 	one, client := following(t, server.Addr)
 	two, _ := following(t, server.Addr)
-	eventually(t, func() bool {
+	await.Until(t, "the nodes know each other", func() bool {
 		nodes, err := one.nodes(t.Context())
 		return err == nil && len(nodes) == 2
-	}, "the nodes do not know each other")
+	})
 
 	dry, err := client.Push(t.Context(), admin.Push{Bundle: limited(t, "5/1h"), Author: "ann", DryRun: true})
 	if err != nil || !dry.DryRun || dry.Changed || len(dry.Nodes) != 2 || len(dry.Changes) == 0 {

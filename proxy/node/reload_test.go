@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/weir-proxy/weir/proxy/admin"
+	"github.com/weir-proxy/weir/test/await"
 )
 
 // listen is the beginning of a file that listens on free ports.
@@ -62,7 +63,7 @@ func TestReload_WarningsAreLogged(t *testing.T) {
 	if got := posted(t, n, "/reload"); got != 200 {
 		t.Fatalf("reload = %d", got)
 	}
-	eventually(t, func() bool { return strings.Count(n.log.String(), `"config warning"`) == 2 }, "no second warning in:\n%s", n.log)
+	await.Until(t, "a second warning", func() bool { return strings.Count(n.log.String(), `"config warning"`) == 2 }, n.log)
 }
 
 // While it drains a node is not ready, says so, and serves on until the delay is over.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-proxy/weir/proxy/admin"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/test/await"
 )
 
 const replayed = `
@@ -147,11 +148,11 @@ func TestSimulate_EndsWithItsConnection(t *testing.T) {
 	if _, err := io.WriteString(sent, "--b\r\nContent-Disposition: form-data; name=\"log\"; filename=\"a\"\r\n\r\n"+logged(1)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() bool { return len(n.replaying) == 1 }, "it does not begin")
+	await.Until(t, "it begins", func() bool { return len(n.replaying) == 1 })
 	leave()
 	sent.Close()
 	<-gone
-	eventually(t, func() bool { return len(n.replaying) == 0 }, "it does not end")
+	await.Until(t, "it ends", func() bool { return len(n.replaying) == 0 })
 }
 
 func TestSimulate_ReplaysItsOwnLog(t *testing.T) {
@@ -164,10 +165,10 @@ func TestSimulate_ReplaysItsOwnLog(t *testing.T) {
 		}
 		answer.Body.Close()
 	}
-	eventually(t, func() bool {
+	await.Until(t, "its own log is replayed", func() bool {
 		s, err := n.simulate(t.Context(), admin.SimulateQuery{})
 		return err == nil && s.Requests == 3 && s.Result.Passed == 3
-	}, "its own log is not replayed")
+	})
 }
 
 func TestSkipTo_BeginsWithALine(t *testing.T) {

@@ -11,10 +11,11 @@ import (
 
 	"github.com/weir-proxy/weir/proxy/cluster"
 	"github.com/weir-proxy/weir/proxy/config"
+	"github.com/weir-proxy/weir/test/logtest"
 )
 
 // sourced is the source of a node that serves what is pushed and keeps it.
-func sourced(t *testing.T) (*configSource, *screen) {
+func sourced(t *testing.T) (*configSource, *logtest.Log) {
 	t.Helper()
 	keep := filepath.Join(t.TempDir(), "kept.json")
 	path := file(t, "store: redis\nredis: {addrs: ['127.0.0.1:1']}\nreload: {source: redis, keep: "+keep+"}\n")
@@ -22,7 +23,7 @@ func sourced(t *testing.T) (*configSource, *screen) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log := &screen{}
+	log := new(logtest.Log)
 	return &configSource{path: path, own: c, log: zerolog.New(log)}, log
 }
 

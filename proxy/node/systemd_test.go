@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"github.com/weir-proxy/weir/test/logtest"
 )
 
 // notified is a socket in systemd's place. heard waits until a state was told there.
@@ -80,7 +82,7 @@ func TestSystemd_Watchdog(t *testing.T) {
 func TestSystemd_WatchdogThatNobodyWants(t *testing.T) {
 	for _, env := range []string{"", "nonsense"} {
 		t.Setenv("WATCHDOG_USEC", env)
-		var log screen
+		var log logtest.Log
 		asked := false
 		systemd{zerolog.New(&log)}.watchdog(t.Context(), func() bool { asked = true; return true }) // returns at once
 		if asked || (env != "") != strings.Contains(log.String(), "watchdog off") {
@@ -106,7 +108,7 @@ func TestSystemd_WatchdogInTime(t *testing.T) {
 
 func TestSystemd_ASocketThatIsGoneIsLogged(t *testing.T) {
 	t.Setenv("NOTIFY_SOCKET", filepath.Join(t.TempDir(), "gone"))
-	var log screen
+	var log logtest.Log
 	systemd{zerolog.New(&log)}.stopping()
 	if !strings.Contains(log.String(), "sd_notify failed") {
 		t.Errorf("log %q", log.String())

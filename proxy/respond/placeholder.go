@@ -125,6 +125,7 @@ func withinJSON(s string) string {
 func isSafe(s string) bool {
 	for i := range len(s) {
 		switch c := s[i]; {
+		case 'a' <= c|0x20 && c|0x20 <= 'z', '0' <= c && c <= '9': // most are
 		case c < ' ' || c > '~', c == '"', c == '\\', c == '<', c == '>', c == '&', c == '\'':
 			return false
 		}

@@ -17,6 +17,9 @@ const maxHost = 253 + len(".:65535")
 // Everything else that RFC 3986 allows (escapes, commas, userinfo), and a second port,
 // is refused, because servers parse it in different ways and would see another host.
 func normalizeHost(authority string) (string, error) {
+	if host, ok := plainHost(authority); ok {
+		return host, nil
+	}
 	if len(authority) > maxHost {
 		return "", fmt.Errorf("%w: a host that is too long", ErrTarget)
 	}
@@ -34,6 +37,24 @@ func normalizeHost(authority string) (string, error) {
 		return "", errHost
 	}
 	return host, nil
+}
+
+// plainHost is normalizeHost in one pass for what most clients send: a name that is in lower case
+// already, and maybe a port.
+func plainHost(authority string) (host string, ok bool) {
+	previous := byte('.')
+	for i := range min(len(authority), maxHost) {
+		c := authority[i]
+		switch {
+		case 'a' <= c && c <= 'z', '0' <= c && c <= '9', c == '-', c == '_', c == '.' && previous != '.':
+			previous = c
+		case c == ':' && previous != '.':
+			return authority[:i], len(authority) <= maxHost && isPort(authority[i+1:])
+		default:
+			return "", false
+		}
+	}
+	return authority, previous != '.' && len(authority) <= maxHost
 }
 
 // isPort reports whether s is a port number or empty, which RFC 3986 allows.

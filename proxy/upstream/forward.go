@@ -97,6 +97,7 @@ func readable(s string) bool {
 // all senders share.
 type forwarding struct {
 	sender
+	http1   http1Sender // the sender, where that is HTTP/1.1
 	pool    *Pool
 	ctx     context.Context // of the request
 	request *Request

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"sync"
 	"time"
 
 	"github.com/weir-proxy/weir/proxy/http1"
@@ -20,7 +19,6 @@ type overHTTP1 struct {
 	client  http1.Client
 	pools   map[place]*http1.Pool
 	members []*http1.Pool // by the number of the backend
-	senders sync.Pool     // of *http1Sender
 }
 
 // A place is where a target is, as a request's URL says it.

@@ -27,10 +27,7 @@ type http1Sender struct {
 
 // sender implements transport.
 func (o *overHTTP1) sender(f *forwarding) sender {
-	s, ok := o.senders.Get().(*http1Sender)
-	if !ok {
-		s = new(http1Sender)
-	}
+	s := &f.http1
 	s.forwarding, s.over = f, o
 	s.duplex, _ = f.to.(*http1.Duplex)
 	if s.duplex == nil {
@@ -149,9 +146,7 @@ func (s *http1Sender) release() {
 		s.watch.end()
 	}
 	s.call.Release()
-	over := s.over
 	*s = http1Sender{}
-	over.senders.Put(s)
 }
 
 // An abortable is a call that ends when a context is done.

@@ -20,24 +20,34 @@ const every = 2 * time.Millisecond
 // test, which it may end.
 func Until(tb testing.TB, what string, holds func() bool, known ...fmt.Stringer) {
 	tb.Helper()
-	Within(tb, Limit, what, holds, known...)
+	if within(Limit, holds) {
+		return
+	}
+	for _, k := range known {
+		what += "\n" + k.String()
+	}
+	tb.Fatalf("not within %v: %s", Limit, what)
 }
 
 // Within is Until with a limit of its own.
-func Within(tb testing.TB, limit time.Duration, what string, holds func() bool, known ...fmt.Stringer) {
+func Within(tb testing.TB, limit time.Duration, what string, holds func() bool) {
 	tb.Helper()
+	if !within(limit, holds) {
+		tb.Fatalf("not within %v: %s", limit, what)
+	}
+}
+
+func within(limit time.Duration, holds func() bool) bool {
 	tick, over := time.NewTicker(every), time.After(limit)
 	defer tick.Stop()
 	for !holds() {
 		select {
 		case <-tick.C:
 		case <-over:
-			for _, k := range known {
-				what += "\n" + k.String()
-			}
-			tb.Fatalf("not within %v: %s", limit, what)
+			return false
 		}
 	}
+	return true
 }
 
 // Value waits for a value of a channel. After Limit it ends the test, with what was

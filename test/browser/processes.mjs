@@ -36,7 +36,7 @@ async function freePort() {
 }
 
 // A process that ends with the test, and whose words are told when it does not start.
-function run(t, program, args, options = {}) {
+export function run(t, program, args, options = {}) {
   const child = spawn(program, args, { stdio: ["ignore", "pipe", "pipe"], ...options });
   const said = [];
   child.stdout.on("data", (text) => said.push(text));
@@ -90,10 +90,10 @@ routes:
 `;
 
 // startWeir starts one with the settings of more, and returns where it is.
-export async function startWeir(t, more) {
+export async function startWeir(t, more, served = routes) {
   const cwd = await folder(t);
   const path = join(cwd, "weir.yaml");
-  await writeFile(path, `version: 1\nlisten: {http: "127.0.0.1:0"}\n${more}${routes}`);
+  await writeFile(path, `version: 1\nlisten: {http: "127.0.0.1:0"}\n${more}${served}`);
   const weir = run(t, process.env.WEIR_BINARY, ["run", "-c", path], { cwd });
   const line = await eventually("weir serves", () => {
     if (weir.child.exitCode !== null) throw new Dead(weir.said());

@@ -29,6 +29,12 @@ func (l *Log) String() string {
 	return l.said.String()
 }
 
+// Tail is the last n lines.
+func (l *Log) Tail(n int) string {
+	lines := strings.SplitAfter(l.String(), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "")
+}
+
 // Lines are the complete lines that are JSON objects.
 func (l *Log) Lines() (all []Line) {
 	for text := range strings.Lines(l.String()) {

@@ -3,7 +3,6 @@ package memory
 
 import (
 	"bufio"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -18,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/weir-proxy/weir/test/weirtest"
 )
 
 // enough is how long a test waits for what must happen.
@@ -30,52 +31,30 @@ type weir struct {
 	addr string
 }
 
-// run builds weir and starts it in front of url, until the test ends. More of its
-// configuration may be given.
+// TestMain builds weir once, without the race detector, which takes memory of its own.
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "weir-memory-")
+	if err == nil {
+		_, err = weirtest.Build(dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// run starts weir in front of url, until the test ends. More of its configuration may
+// be given.
 func run(t *testing.T, url, limit string, more ...string) *weir {
 	t.Helper()
-	dir := t.TempDir()
-	program := filepath.Join(dir, "weir")
-	if out, err := exec.Command("go", "build", "-o", program, "../..").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
-	file := filepath.Join(dir, "weir.yaml")
-	yaml := "listen: {http: '127.0.0.1:0', timeouts: {idle: 10m}}\nadmin: {http: '127.0.0.1:0'}\n" +
-		"routes: [{match: {path: /*}, upstream: '" + url + "', limits: [" + limit + "]}]\n" + strings.Join(more, "\n")
-	if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c := exec.Command(program, "run", "-c", file)
-	log, err := c.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	read := make(chan bool)
-	t.Cleanup(func() {
-		c.Process.Signal(syscall.SIGTERM)
-		<-read
-		c.Wait()
-	})
-	addr := make(chan string, 1)
-	go func() {
-		defer close(read)
-		for lines := bufio.NewScanner(log); lines.Scan(); {
-			var line struct{ Message, HTTP string }
-			if json.Unmarshal(lines.Bytes(), &line) == nil && line.Message == "serving" {
-				addr <- line.HTTP
-			}
-		}
-	}()
-	select {
-	case a := <-addr:
-		return &weir{t, c.Process.Pid, a}
-	case <-time.After(enough):
-		t.Fatal("weir does not serve")
-		return nil
-	}
+	file := weirtest.Write(t, "listen: {http: '127.0.0.1:0', timeouts: {idle: 10m}}\nadmin: {http: '127.0.0.1:0'}\n"+
+		"routes: [{match: {path: /*}, upstream: '"+url+"', limits: ["+limit+"]}]\n"+strings.Join(more, "\n"))
+	p := weirtest.Start(t, exec.Command("weir", "run", "-c", file))
+	return &weir{t, p.PID(), strings.TrimPrefix(p.URL, "http://")}
 }
 
 // easy is a limit that nobody meets.

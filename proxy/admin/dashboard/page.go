@@ -53,7 +53,7 @@ type shown struct {
 	Form  string // the token of forms
 	// Events says that this node tells of what happens while it does.
 	Events bool
-	Data  any
+	Data   any
 }
 
 // A link leads to a page.

@@ -1,0 +1,141 @@
+package redisstore_test
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/weir-proxy/weir/limiter"
+	"github.com/weir-proxy/weir/limiter/redisstore"
+)
+
+// The scripts for requests that come alone, that come together, and that ask for several
+// limits decide as the one that knows all does.
+func TestTake_EveryScriptDecidesAlike(t *testing.T) {
+	for a := limiter.TokenBucket; a <= limiter.SlidingLog; a++ {
+		t.Run(a.String(), func(t *testing.T) {
+			s := newClockedTestStore(t)
+			other := &testStore{t: t, client: s.client, store: redisstore.NewWithTestClock(s.client, redisstore.Options{Timeout: patient, Prefix: "other"})}
+			t.Cleanup(func() { other.store.Close() })
+			r := rand.New(rand.NewPCG(7, uint64(a)))
+			for round := range 150 {
+				s.advance(time.Duration(r.IntN(3)) * time.Duration(r.IntN(2500)) * time.Millisecond)
+				switch claims := drawn(r, a, 1); r.IntN(12) {
+				case 0:
+					s.advance(-time.Duration(r.IntN(50)) * time.Millisecond)
+				case 1:
+					ban := time.Duration(r.IntN(2)) * 300 * time.Millisecond
+					for _, store := range []*redisstore.Store{s.store, other.store} {
+						if err := store.Ban(t.Context(), claims, ban); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				var all [][]limiter.Claim
+				for range 1 + r.IntN(4)*r.IntN(4) {
+					all = append(all, drawn(r, a, 1+r.IntN(2)*r.IntN(3)))
+				}
+				errs, ds := s.store.TakeInOneCall(t.Context(), all)
+				for i, d := range ds {
+					var want limiter.Decision
+					if err := other.store.TakePlain(t.Context(), all[i], &want); err != nil || errs[i] != nil {
+						t.Fatal(err, errs[i])
+					}
+					if got, want := fmt.Sprint(d.Allowed, d.Outcomes), fmt.Sprint(want.Allowed, want.Outcomes); got != want {
+						t.Fatalf("round %d, %d of %d requests over %d claims: %s, want %s", round, i+1, len(all), len(all[i]), got, want)
+					}
+				}
+			}
+		})
+	}
+}
+
+// drawn is a request over some limits of a key.
+func drawn(r *rand.Rand, a limiter.Algorithm, n int) (claims []limiter.Claim) {
+	key := limiter.KeyOf(fmt.Sprint(r.IntN(4)))
+	for _, i := range r.Perm(3)[:n] {
+		l := &limiter.Limit{Name: "l:" + string(rune('a'+i)), Algorithm: a, Rate: []limiter.Rate{
+			{Count: 3, Window: 2 * time.Second}, {Count: 8, Window: 9 * time.Second}, {Count: 300, Window: time.Minute},
+		}[i]}
+		c := limiter.Claim{Limit: l, Key: key, Cost: 1 + r.Int64N(2), Value: limiter.KeyOf(fmt.Sprint(r.IntN(6)))}
+		switch a {
+		case limiter.Cooldown:
+			l.Rate.Count, l.Steps, c.Cost = 1, []time.Duration{l.Rate.Window / 8, l.Rate.Window / 2}, 1
+		case limiter.Distinct:
+			c.Cost = 1
+		}
+		claims = append(claims, c)
+	}
+	return claims
+}
+
+// What a request that comes alone has Redis do, when it is granted and when it is refused
+// on a key that was used: no state is read twice, and of a log one time at most.
+func TestTake_RunsFewCommands(t *testing.T) {
+	packed := map[string]int{"mget": 1, "set": 1}
+	bucket := map[string]int{"mget": 1, "zrangebyscore": 1, "zadd": 1, "pexpire": 1, "set": 1}
+	for a, want := range map[limiter.Algorithm][2]map[string]int{
+		limiter.TokenBucket:   {bucket, {"mget": 1, "zrangebyscore": 1, "zscore": 1}},
+		limiter.Concurrent:    {bucket, {"mget": 1, "zrangebyscore": 1, "zscore": 1}},
+		limiter.SlidingLog:    {packed, {"mget": 1}},
+		limiter.GCRA:          {packed, {"mget": 1}},
+		limiter.FixedWindow:   {packed, {"mget": 1}},
+		limiter.SlidingWindow: {packed, {"mget": 1}},
+		limiter.Cooldown:      {packed, {"mget": 1}},
+		limiter.Distinct: {
+			{"mget": 1, "zrangebyscore": 1, "zcount": 1, "zremrangebyscore": 1, "zadd": 1, "pexpire": 1},
+			{"mget": 1, "zrangebyscore": 1, "zcount": 1, "zscore": 1},
+		},
+	} {
+		t.Run(a.String(), func(t *testing.T) {
+			s := newClockedTestStore(t)
+			n := 0
+			ask := func() limiter.Decision {
+				c := claim(7, time.Hour, 1)
+				c[0].Limit.Algorithm, c[0].Value = a, limiter.KeyOf(fmt.Sprint(n))
+				if n++; a == limiter.Cooldown {
+					c[0].Limit.Rate.Count, c[0].Limit.Steps = 1, []time.Duration{time.Second}
+				}
+				return s.take(c)
+			}
+			for range 5 {
+				ask()
+				s.advance(time.Second)
+			}
+			for i, allowed := range []bool{true, false} {
+				if !allowed {
+					ask()
+				}
+				s.do("config", "resetstat")
+				if d := ask(); d.Allowed != allowed {
+					t.Fatalf("allowed %v, want %v", d.Allowed, allowed)
+				}
+				got := s.commands()
+				delete(got, "evalsha")
+				delete(got, "get") // the clock
+				if !maps.Equal(got, want[i]) {
+					t.Errorf("allowed %v: runs %v, want %v", allowed, got, want[i])
+				}
+			}
+		})
+	}
+}
+
+// A request over several cooldowns of one key reads one string, and writes it only if it is
+// granted.
+func TestCooldown_SeveralAreOneString(t *testing.T) {
+	s := newClockedTestStore(t)
+	all := listed(limiter.Cooldown, limiter.Rate{Window: time.Minute}, limiter.Rate{Window: time.Hour}, limiter.Rate{Window: 24 * time.Hour})
+	s.allowed(all, 1)
+	for _, hours := range []time.Duration{6, 12} {
+		s.do("config", "resetstat")
+		s.denied(all, hours*time.Hour)
+		s.advance(hours * time.Hour)
+		s.allowed(all, 1)
+		if got, want := s.commands(), map[string]int{"evalsha": 2, "get": 2, "mget": 2, "set": 1, "incrby": 1}; !maps.Equal(got, want) { // get, incrby: the clock
+			t.Errorf("a refusal and a grant run %v, want %v", got, want)
+		}
+	}
+}

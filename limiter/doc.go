@@ -1,50 +1,51 @@
-// Package limiter decides whether a request may pass under the rates it is
-// subject to, and lets the caller give back what it took.
+// Package limiter implements rate limits: it decides whether a request may pass
+// all of its limits, in one atomic step, and refunds the permits it took.
 //
-// It knows no HTTP, no configuration and no logging: time comes from the store,
-// claims go down, a decision comes back.
+// It is independent of HTTP, configuration and logging. Time is the time of the
+// store.
 //
 // # Glossary
 //
-// The words below mean the same thing everywhere in Weir.
+// These terms have the same meaning everywhere in Weir.
 //
-//   - rate: so many permits in any window of so long ("5/1h").
+//   - rate: a number of permits per window of time ("5/1h").
 //   - limit: a named rate together with the algorithm that keeps it.
-//   - key: who is counted, as 16 bytes; made from what a client sent by [KeyOf],
-//     so that the sent text itself never reaches a store.
+//   - key: the entity that is counted, as 16 bytes; [KeyOf] makes it by hashing a
+//     value from the request, so that the value itself never reaches a store.
 //   - claim: a request for some permits of one limit under one key.
-//   - cost: how many permits one claim asks for; 1 unless something else is said.
-//   - decision: the answer to all claims of one request: all granted, or none.
-//   - outcome: the part of a decision that speaks of one claim.
-//   - permit: the right to give back what a decision took.
+//   - cost: the number of permits of a claim; 1 by default.
+//   - decision: the result for all claims of one request: all granted, or none.
+//   - outcome: the part of a decision about one claim.
+//   - permit: a unit of a rate; a [Permit] identifies those of one decision, for a
+//     refund.
 //   - scope: whether the clients of a store count together or each by itself.
-//   - client: one process that uses a store which others use too.
-//   - store: where counts live. [Memory] is one process; package redisstore
+//   - client: one of several processes that use the same store.
+//   - store: where counts are kept. [Memory] is for one process; package redisstore
 //     shares counts between processes.
 //   - window: the length of time over which a rate counts.
-//   - wait: how long until the same claim would pass if nobody else came.
-//   - horizon: how long after its last permit a key is as new.
-//   - value: what a key is used with, where different ones are counted.
-//   - step: a pause after a permit, where they grow.
-//   - lease: how long a concurrent permit is held without being renewed.
-//   - standing: how a key stands under a limit, for people to look at.
-//   - ban: a time for which a key has nothing, whatever its rates.
-//   - line: where callers wait for their turn at a key ([Line]).
-//   - mark: what remembers that a permit was given back.
-//   - share: the part of a rate that one of several processes may grant by itself
-//     while they cannot count together.
-//   - change: what an operator does to a key under some limits.
-//   - sketch: counts of the keys that are seen most, with a bounded error.
-//   - report: what a store is told afterwards of grants that were made in its
-//     place.
-//   - note: what another store has said last of a key, kept to go on from without it.
+//   - wait: the time until the same claim would pass, without other requests.
+//   - horizon: the time after its last permit until a key has no state left.
+//   - value: what a Distinct limit counts: the different values used with a key.
+//   - step: one of the growing pauses of a Cooldown.
+//   - lease: the time a concurrent permit is held without renewal.
+//   - standing: the state of a key under a limit, for operators.
+//   - ban: a time during which all claims of a key are refused.
+//   - line: the queue in which callers wait for permits of a key ([Line]).
+//   - mark: a record that a permit was refunded.
+//   - share: the part of a rate that one of several processes may grant while the
+//     shared store is unreachable.
+//   - change: an action of an operator on a key under some limits.
+//   - sketch: approximate counts of the most frequent keys, in bounded memory.
+//   - report: a message to a shared store about grants made while it was unreachable.
+//   - note: the last known state of a key in another store, kept for when that store
+//     is unreachable.
 //
-// A refusal is an answer, not an error: an error always means that it is not
-// known what was taken.
+// A refusal is a result, not an error: an error always means that it is unknown
+// what was taken.
 //
 // # Guarantees
 //
-// Of every store, as package limitertest has it:
+// Every store guarantees, and package limitertest checks:
 //
 //   - All or none: a decision takes every claim or nothing, whatever the
 //     algorithms and keys, and names every limit that refused and the time after
@@ -52,14 +53,14 @@
 //   - The bounds of [Algorithm], by the store's clock in whole milliseconds, for
 //     any number of concurrent callers. A token bucket never grants more than its
 //     rate in any window, nor does a sliding log.
-//   - Waits are exact: who comes back then, alone, passes at the first try, and
-//     a millisecond earlier does not. Above 128 entries a key, logs merge
+//   - Waits are exact: without other requests, a retry after the wait passes, and
+//     one a millisecond earlier does not. Above 128 entries a key, logs merge
 //     entries, and a permit may come back up to 1/64 of the window late.
-//   - Given back once: Refund gives back exactly what a decision took, however
-//     often it is called, and nothing that has come back by itself.
+//   - Refunds are idempotent: Refund returns exactly what a decision took, however
+//     often it is called, and nothing that has already expired.
 //   - A limit that changes its rate keeps what was taken; one that changes its
-//     algorithm, or its scope where there are several clients, starts anew.
-//   - A clock that is set back makes nobody wait longer than the horizon.
+//     algorithm, or its scope where there are several clients, starts from zero.
+//   - A clock that is set back never makes a wait longer than the horizon.
 //
 // # Which algorithm
 //

@@ -13,7 +13,7 @@ import (
 // errorPause is the longest pause after an attempt that Redis did not answer.
 const errorPause = 500 * time.Millisecond
 
-// errLate says that the grant came when its lease was over already.
+// errLate reports that the grant came when its lease was over already.
 var errLate = fmt.Errorf("%w: the grant came after its lease", ErrNotAcquired)
 
 // An acquisition is one caller's way to a lock.

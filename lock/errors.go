@@ -5,26 +5,29 @@ import "errors"
 // Errors of this package. Any other error means that Redis could not be asked,
 // or that it answered something no script of ours says.
 var (
-	// ErrNotAcquired says that somebody else holds the lock. When a wait ended
-	// because its context did, the error also matches the context's cause.
+	// ErrNotAcquired reports that somebody else holds the lock. When a wait
+	// ended because its context did, the error also matches the context's
+	// cause.
 	ErrNotAcquired = errors.New("lock not acquired")
-	// ErrNotHeld says that the hold was unlocked before: it can do nothing more.
+	// ErrNotHeld reports that the hold was unlocked before: it can do nothing
+	// more.
 	ErrNotHeld = errors.New("lock not held")
-	// ErrLost says that the lease ended, or was taken away, before Unlock:
+	// ErrLost reports that the lease ended, or was taken away, before Unlock:
 	// somebody else may hold the lock.
 	ErrLost = errors.New("lock lost")
 	// ErrReleased is the cause of a hold's context after Unlock.
 	ErrReleased = errors.New("lock released")
-	// ErrNotSynced says that too few replicas confirmed the lock within the
+	// ErrNotSynced reports that too few replicas confirmed the lock within the
 	// time for one call; it was given back.
 	ErrNotSynced = errors.New("lock not confirmed by enough replicas")
-	// ErrReentrant says that this kind of lock cannot be held twice by one owner.
+	// ErrReentrant reports that this kind of lock cannot be held twice by one
+	// owner.
 	ErrReentrant = errors.New("lock cannot be entered again")
-	// ErrClosed says that the Locker was closed.
+	// ErrClosed reports that the Locker was closed.
 	ErrClosed = errors.New("locker closed")
-	// ErrBadName says that a name is empty, or that its braces would put the
+	// ErrBadName reports that a name is empty, or that its braces would put the
 	// keys of one lock into different cluster slots.
 	ErrBadName = errors.New("lock name not usable")
-	// ErrBadLease says that a lease is shorter than MinLease.
+	// ErrBadLease reports that a lease is shorter than MinLease.
 	ErrBadLease = errors.New("lease too short")
 )

@@ -134,11 +134,10 @@ func (h *Hold) Reenter(ctx context.Context) (*Hold, error) {
 // who waits for it. The context of the hold ends before Redis is told.
 //
 // It works after ctx has ended, with its own time: at most two call timeouts, and
-// one more if a renewal is under way.
-// Calling it again returns the same result. ErrLost says that the lock had been
-// lost before; whoever holds it now is not disturbed. Any other error says that
-// Redis did not answer: it is told again in the background, and the lease ends
-// in any case.
+// one more if a renewal is in progress. Calling it again returns the same result.
+// ErrLost reports that the lock had been lost before; whoever holds it now is not
+// disturbed. Any other error says that Redis did not answer: it is told again in
+// the background, and the lease ends in any case.
 func (h *Hold) Unlock(ctx context.Context) error {
 	h.unlock.Do(func() { h.result = h.session.unlock(ctx, h) })
 	return h.result

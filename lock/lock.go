@@ -94,9 +94,9 @@ func (lk *Lock) Name() string { return lk.name }
 // Lock waits for the lock until ctx is done; then it returns an error that
 // matches ErrNotAcquired and the cause of ctx, and leaves nothing behind.
 //
-// A call to Redis that is under way when ctx is cancelled is waited for, at most
-// the call timeout; one that runs into the deadline of ctx ends with it, if the
-// client was made with ContextTimeoutEnabled.
+// A call to Redis that is in progress when ctx is cancelled is waited for, at
+// most the call timeout; one that runs into the deadline of ctx ends with it, if
+// the client was made with ContextTimeoutEnabled.
 //
 // Waiters of one process come in turn, one contends at a time. It listens for
 // the release and otherwise asks Redis again after a random part of WithPoll's

@@ -126,7 +126,7 @@ func (s *session) abandon(cause error) {
 }
 
 // sendCount makes the count in Redis what it is here. It is in turn, so that counts
-// arrive in order and no renewal is under way when the last one is sent.
+// arrive in order and no renewal is in progress when the last one is sent.
 func (s *session) sendCount(ctx context.Context) error {
 	s.turn <- struct{}{} // whoever has the turn has it for one call at most
 	defer s.give()

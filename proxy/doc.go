@@ -1,159 +1,152 @@
-// Package proxy takes HTTP requests in, lets through those that their limits
-// allow, and forwards them.
+// Package proxy limits and forwards HTTP requests.
 //
 // # A request
 //
-// Each thing that a request goes through is a stage, and each stage is one file
-// named by its verb:
+// A request passes through stages. Each stage is one file, named after it:
 //
 //	downstream → record → address → tidy → match → lists → extract → new keys → idempotency → admit → forward → settle
 //
-// and back out through record. The downstream makes an exchange of the request; the
-// stages between downstream and forward know nothing else, so that another downstream, for
-// another HTTP server, needs no second copy of any stage. A stage says no by
-// returning an error; refuse words the answer. Only record logs, only package
-// respond picks a status, only new keys, admit and settle talk to the limiter.
+// and back through record. The downstream, the adapter of an HTTP server, turns the
+// request into an exchange; the stages between downstream and forward depend on nothing
+// else, so that all HTTP servers share them. A stage refuses a request by returning an
+// error; refuse generates the response. Only record logs, only package respond selects
+// status codes, only new keys, admit and settle call the limiter.
 //
-// An exchange (exchange.go) is made of parts, and each part is written by one stage: what
-// came in, where it goes, who asks, its keys, what is asked of limits, what was forwarded,
-// what was answered. What a stage needs for itself is in the part that its file declares.
-// The part about limits is an admission (admission.go). The stages that ask a store take
-// that and not the exchange, and a test holds them to it. They are no package of their own:
-// routes, limits and windows would then be there twice, once as they decide and once as
-// extract, the log, explain and the operators' questions read them.
+// An exchange (exchange.go) consists of parts, each written by one stage: the incoming
+// request, its target, the client, the keys, the claims on limits, the forwarded request,
+// the response. State private to a stage is in the part that its file declares. The part
+// about limits is an admission (admission.go). The stages that call a store take an
+// admission instead of the exchange, which a test enforces. They are not a package of their
+// own, because routes, limits and windows would then exist twice: for the decision, and for
+// extract, the log, explain and the operators' queries.
 //
-// # Who is asked at all
+// # Lists and preflights
 //
-// The request is looked up in its route's lists (lists.go): one that denies refuses it
-// with 403, whatever the others say; otherwise one that bypasses leaves all
-// limits out. Lists are part of the configuration, files of theirs included: a
-// change of one is a reload, and a bad line in it changes nothing. A browser's
-// preflight (preflight.go) is looked up too and asks no limit either, unless its
-// route says count_preflight, or a key of the route stands in it. Who passes
-// without being counted gives nothing back, and ends no cooldown.
+// The request is looked up in the lists of its route (lists.go): if any denies it, it
+// is refused with 403; otherwise, if any bypasses, no limit applies. Lists and their
+// files are part of the configuration: changing one is a reload, and a list with an
+// invalid line changes nothing. A CORS preflight (preflight.go) is looked up as well
+// and not limited either, unless its route has count_preflight, or it carries a key of
+// the route. A request that is not counted is never refunded, and resets no cooldown.
 //
-// # Bodies that are read for a key
+// # Keys in bodies
 //
-// A key in the body makes the whole body wait here: 64 KiB of it unless the route
-// says otherwise, and all bodies together no more than listen.max_buffered; one more
-// is answered with 503. One client address may fill an eighth of that, and always one
-// body (buffers.go). From its first byte on a body brings 500 bytes a second, give or
-// take five seconds in all (body.go). Limits whose key is not in the body are asked
-// first whether they would refuse (early.go): nothing is taken by that, so that the one
-// decision about all limits stays all or none. A shared store is asked so only about
-// bodies that are long, or of unknown length; about others what this process
-// remembers of refusals must do, so that no short request costs a second round trip.
+// If a key is in the body, the whole body is buffered: up to 64 KiB unless the route
+// configures another limit, and all bodies together up to listen.max_buffered; beyond
+// that the response is 503. One client address may use an eighth of that memory, and
+// always one body (buffers.go). A body must average 500 bytes a second from its first
+// byte, with five seconds of tolerance (body.go). Limits whose key is not in the body
+// are peeked first (early.go): this takes no permits, so that the decision about all
+// limits stays atomic. With a shared store this is done only for bodies that are long
+// or of unknown length; for others only the local cache of refusals is used, so that a
+// short request needs no second round trip.
 //
-// # Who invents keys
+// # New keys
 //
-// A key that nobody has sent yet costs memory, in the store too, and a permit of a
-// new phone number is worth as much as one of a known one. With new_keys,
-// newkeys.go bounds how many requests with keys that are new one client address may
-// send to a route, whatever limits the route has. It is off unless the
-// configuration asks for it: after a start every key is new, and who has many
-// clients behind one address, or forgot to name a proxy in front, would refuse
-// people who have done nothing. Keys that clients cannot choose do not count:
-// addresses, claims of tokens that were verified, and the one that is global.
-// What a limit in shadow mode counts by refuses nobody; on a route in shadow mode
-// more new keys than allowed are only reported. Each process counts by itself,
-// and nothing of it goes to the store: that would cost what it is to save.
+// A new key costs memory, also in the store, and gives a client that invents phone
+// numbers new permits each time. new_keys (newkeys.go) limits how many requests
+// with new keys one client address may send to a route. It is off by default: after
+// a start every key is new, and with many clients behind one address, or a proxy
+// that is missing in trusted_proxies, it would refuse legitimate clients. Keys that
+// clients cannot choose do not count: addresses, claims of verified tokens, and the
+// global key. Neither do keys of limits in shadow mode; on a route in shadow mode
+// an excess of new keys is only reported. Each process counts by itself, without
+// the store.
 //
-// Where counts live in this process, one address cannot take all room for new keys
-// whatever is configured: once half of the room is in use, an address that has brought
-// an eighth of it gets no more counts for keys of its own, but one for all of them
-// (limiter.Claim.Source). Nobody is refused for it while there is room.
+// With counts in memory, one address can never use all of it: once half of the memory
+// is in use, an address whose keys use an eighth gets one shared count for all its
+// further keys (limiter.Claim.Source). No request is refused for that while there is
+// memory.
 //
-// # Where it goes
+// # Forwarding
 //
-// A route has an upstream or a reply of its own (reply.go): an answer, or a
-// redirect. Both count alike. What goes to an upstream may be rewritten
-// (rewrite.go) after everything else has been decided by what the client sent.
-// Package upstream picks the target, and another one when that does no harm.
+// A route has an upstream, or a fixed response or redirect (reply.go). Limits
+// apply to all of them. A forwarded request may be rewritten (rewrite.go) after
+// everything else has been decided by the original request. Package upstream
+// selects the target, and retries on another one if that is safe.
 //
-// # What counts
+// # Counting and refunds
 //
-// A request takes its permits before it is forwarded, so that a crowd cannot
-// slip through while answers are awaited. Settle gives them back, once and each
-// by its id, when the request never left, when the route's refund_on names what
-// came of it, or, for a limit with count, when the upstream's status is known
-// and is none of those that stay counted. A status is known from the answer's
-// header on, whatever happens to its body. What nobody knows stays counted: the
-// client left, or the connection broke, before there was an answer.
+// A request takes its permits before it is forwarded, so that concurrent
+// requests cannot exceed a limit while responses are pending. Settle refunds
+// them, once and each by its id, if the request was not forwarded, if its
+// outcome is in the route's refund_on, or, for a limit with count, if the
+// upstream's status is known and is not one of those that stay counted. The
+// status is known from the response header on, whatever happens to the body.
+// With an unknown outcome the request stays counted: the client left, or the
+// connection broke, before there was a response.
 //
-// On a route with idempotency, a request with an idempotency key is counted together
-// with being the first of its kind, in one step; its repeats, up to a bound, pass
-// and are not counted (idempotency.go). What is given back whole is forgotten as a
-// first one too. While the store is away everything counts.
+// On a route with idempotency, a request with an idempotency key is counted and
+// recorded in one step; a limited number of repeats pass without being counted
+// (idempotency.go). A full refund removes the record as well. While the store is
+// unreachable every request counts.
 //
-// What is under way at a time is bounded by permits that a request holds until
-// its end, renewed while it lasts (lease.go); those of a process that has died
-// come back with their lease. They are released before the end of the answer is sent,
-// so that whoever asks one after the other never meets the permit of the request
-// before; its header and what is there of its body do not wait for a slow store
-// (release.go). All else is given back after the answer: a client that asks again at
-// once may come before the refund of a shared store, which takes one call of it. The
-// quota fields say what is left once it is made, as far as the status decides it; what
-// fails after the header, or a value of a distinct limit, they cannot tell of. A limit with a penalty counts its refusals in the
-// same store and bans a key that it has refused too often (penalize.go).
+// Concurrent limits use permits that a request holds until its end and renews meanwhile (lease.go); those of a dead process
+// return when their lease ends. They are released before the end of the response is sent, so that a client that sends one
+// request after the other is not refused because of its previous one; the header and the available part of the body do not wait
+// for a slow store (release.go). All other refunds are made after the response, and take one call to a shared store: a client
+// that repeats its request at once may be faster. The rate limit fields show the quota after the refund, as far as the status
+// decides it; they cannot reflect failures after the header, or refunds of distinct limits. A limit with a penalty counts its
+// refusals in the same store and bans a key that was refused too often (penalize.go).
 //
-// # Asked, not served
+// # Explain and replay
 //
-// Proxy.Explain takes a request through the same stages and tells of each what it says,
-// of each limit what it would say, and what the upstream would be sent. It asks the store
-// with Peek alone: nothing is taken, counted, learnt, logged or forwarded.
+// Proxy.Explain passes a request through the same stages and reports the result of each
+// stage and each limit, and the request that would be forwarded. It calls the store only
+// with Peek: no permits are taken, and nothing is counted, logged or forwarded.
 //
-// A Replay (dry run) takes logged requests through them on a virtual clock, by counts in
-// memory of its own. It differs from serving in four places: requests that wait for their
-// turn stand in a line of its own (replay_line.go), concurrent permits are renewed by that
-// clock, the outcome of a request is what the log says, and a limit whose key the log does
-// not tell is left out (replay_known.go). A test compares its counts with those of a Proxy
+// A Replay (dry run) passes logged requests through the stages on a virtual clock, with
+// its own store in memory. It differs from serving in four places: waiting requests are
+// queued in its own queue (replay_line.go), concurrent permits are renewed by the virtual
+// clock, the outcome of a request is taken from the log, and a limit whose key is not in
+// the log is skipped (replay_known.go). A test compares its counts with those of a Proxy
 // that serves the same requests at the same times.
 //
-// # What operators ask, and do
+// # Operators
 //
-// Standing (standing.go) says how a key stands under every limit that counts by it, and
-// Change (operate.go) resets, grants, bans or unbans it: in the store, and on every node
-// in what it remembers of refusals, in its share for the time when the store is away,
-// and in what it counts by itself. A key is named by its value, in any spelling that a
-// request may have, or by an id (keyid.go) that is shown beside it.
+// Standing (standing.go) returns the state of a key under every limit that counts by it,
+// and Change (operate.go) resets, grants, bans or unbans it: in the store and, on every
+// node, in the cache of refusals, in the local share for outages of the store, and in
+// local counts. A key is given by its value, in any spelling that a request may use, or
+// by an id (keyid.go) that is shown with it.
 //
-// Each request leaves a record of what was decided (recent.go), in a ring: Decisions. The
-// keys that are seen most, and refused most, are counted by minutes (top.go): Top. Both
-// are bounded, and are written in one place at a request's end (observe.go), for about
-// 1% of its time. The ring holds keys as clients sent them; what people see of them is
-// masked when they look, and never written anywhere.
+// Decisions are recorded in a ring buffer (recent.go). Top counts the keys with most
+// requests and most refusals per minute (top.go). Both are bounded, and are updated in
+// one place at the end of a request (observe.go), for about 1% of its time. The ring
+// buffer holds keys as sent by clients; they are masked when they are read, and never
+// written elsewhere.
 //
-// # What people read of it
+// # Logs and traces
 //
-// One line a request, the access log (record.go), of the fields and in the format that the
-// configuration has chosen (accesslog.go). What tells of a person stands there as a hash, cut
-// short, or masked (redact.go): keys, paths that no route matches, and the client's
-// address as the configuration wants it. With a secret the hash of a key is the
-// beginning of its name in the store. Without one it is made with a salt that nodes of
-// one Redis share, because a bare hash of a phone number is found out by trying all.
-// Names in the store go without the salt: it would lie beside them, protect nothing
-// from whoever reads them, and split the counts whenever it was lost.
+// The access log has one line per request (record.go), with the configured fields and format
+// (accesslog.go). Personal data is hashed, truncated or masked (redact.go): keys, paths that
+// no route matches, and the client's address as configured. With a secret, the hash of a key
+// is the beginning of its name in the store. Without one, it is made with a salt that the
+// nodes of one Redis share, because a plain hash of a phone number can be reversed by brute
+// force. Names in the store do not use the salt: it would be stored next to them, and losing
+// it would split the counts.
 //
-// Where traces are on, each request has a span, and one each for the decision and the
-// upstream, made when it is over (tracing.go); package trace sends them. What goes to the
-// upstream names its span, also where nothing is recorded, so that the upstream decides
-// as Weir did.
+// With tracing, each request has a span, with child spans for the decision and the
+// upstream, created at the end of the request (tracing.go); package trace exports them.
+// traceparent is sent to the upstream also if the request is not sampled, so that the
+// upstream makes the same sampling decision.
 //
 // # A reload
 //
 //	watch → read → compile → agree → swap → retire → report
 //
-// Package node watches the files, and is told of signals and pushes.
-// A generation is everything that one configuration makes of requests. It never
-// changes. Reload builds the next one and swaps one pointer; each request is
-// served by the generation it began with, and the last request of a retired one
-// closes its connections. A configuration with any fault changes nothing.
+// Package node watches the files and handles signals and pushes. A generation
+// is the compiled form of one configuration. It is immutable. Reload builds the
+// next one and swaps one pointer; each request is served by the generation it
+// began with, and the last request of a retired one closes its connections. An
+// invalid configuration changes nothing.
 //
-// # What is shared
+// # Shared state
 //
 // Between all requests: the pointer to the current generation and that
 // generation's count of requests (generation.go), the pools of exchanges and downstreams, the
-// source of request ids (requestid.go), the series that a route has looked up (figures.go), the
+// source of request ids (requestid.go), the numbering plans of which numbers came
+// (key/callingcode.go), the series that a route has looked up (figures.go), the
 // limiter's store and the local store that stands in for it (admit.go), what is
 // known of keys (newkeys.go), what operators may ask (observe.go), the memory for bodies (buffers.go), the
 // figures (metrics.go), the log, and what is known of how targets
@@ -163,9 +156,9 @@
 //
 // # HTTP
 //
-// HTTP/1.1 is read and sent by package http1, which says what it refuses, and HTTP/2
-// by net/http. Strings of a request over HTTP/1.1 share its connection's buffer: what
-// outlives the handler is cloned (exchange.keep). What goes on top of that:
+// HTTP/1.1 is implemented by package http1, which documents what it refuses, and
+// HTTP/2 by net/http. Strings of an HTTP/1.1 request share the buffer of its
+// connection: those that outlive the handler are cloned (exchange.keep). In addition:
 //
 //   - The path that is matched is the path that is forwarded, in one spelling, unless
 //     the route rewrites it. A path that servers read in different ways is refused with

@@ -31,7 +31,7 @@ func newRewrite(c *config.Rewrite) rewrite {
 // path is the path that the upstream is asked for. A prefix is stripped only
 // where a segment ends with it.
 func (r *rewrite) path(path string) string {
-	if path == "*" {
+	if path == "*" || r.StripPrefix == "" && r.AddPrefix == "" && path != "" {
 		return path
 	}
 	if rest, ok := strings.CutPrefix(path, r.StripPrefix); ok && (rest == "" || rest[0] == '/') {
@@ -48,7 +48,9 @@ func (r *rewrite) answer(h *http1.Fields) {
 	for _, name := range r.Response.Remove {
 		h.Del(name)
 	}
-	for name, value := range r.Response.Set {
-		h.Set(name, value)
+	if len(r.Response.Set) > 0 { // to begin with an empty map is not for nothing
+		for name, value := range r.Response.Set {
+			h.Set(name, value)
+		}
 	}
 }

@@ -86,11 +86,11 @@ func TestAbsence_EndsBeforeTheBreakerRested(t *testing.T) {
 func TestAbsence_OneFailureIsNone(t *testing.T) {
 	s := newTestStore(t)
 	r := newRelay(t, s.server.Addr)
-	client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{r.addr}, Timeout: time.Second})
+	client, err := redisstore.NewClient(redisstore.ClientConfig{Addrs: []string{r.addr}, Timeout: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
-	store := redisstore.New(client, redisstore.Options{Timeout: 300 * time.Millisecond, Denials: -1, Settle: time.Hour})
+	store := redisstore.New(client, redisstore.Options{Timeout: time.Second, Denials: -1, Settle: time.Hour})
 	defer client.Close()
 	defer store.Close()
 	c := claim(10, time.Hour, 1)

@@ -5,7 +5,7 @@ import "slices"
 // A LogFormat is how a line of the access log is written.
 type LogFormat string
 
-// The formats there are.
+// The formats.
 const (
 	LogJSON     LogFormat = "json"
 	LogCombined LogFormat = "combined" // NCSA's, as Apache and nginx write it

@@ -20,7 +20,7 @@ type ACME struct {
 	Email     string   // may be empty
 	Directory string   // an https URL
 	CA        string   // a PEM file, which has not been opened; "" for what the machine trusts
-	Storage   string   // a folder, which need not be there; never empty
+	Storage   string   // a directory, which need not be there; never empty
 	HTTP      bool     // the authority may ask listen.http; at least one of the two is true
 	ALPN      bool     // it may ask listen.https
 }

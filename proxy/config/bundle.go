@@ -18,7 +18,7 @@ const MaxBundle = maxSize
 // maxFiles is how many files a Bundle may have.
 const maxFiles = 1000
 
-// ErrBundle says that a Bundle cannot be one.
+// ErrBundle reports that a Bundle cannot be one.
 var ErrBundle = errors.New("not a configuration that can be pushed")
 
 // A Bundle is a configuration as it travels to other machines: its file, those

@@ -7,7 +7,7 @@ import (
 )
 
 // Lease is how long a concurrent permit is held for a request that nobody hears
-// of any more. While the request is under way it is renewed well before.
+// of any more. While the request is in progress it is renewed well before.
 const Lease = 30 * time.Second
 
 // A Penalty bans the key of a limit that has refused it too often.
@@ -16,7 +16,7 @@ type Penalty struct {
 	After int64         // refusals within the longest window of the limit, at least 1
 }
 
-// concurrent makes the only rate of a limit on what is under way at a time.
+// concurrent makes the only rate of a limit on what is in progress at a time.
 func (l *limits) concurrent(f *limitForm, limit *Limit) {
 	l.without(f, "concurrent", "rate", "rates", "distinct", "cooldown", "overrides", "burst", "count", "penalty")
 	limit.Algorithm = limiter.Concurrent

@@ -12,10 +12,10 @@ import (
 )
 
 // forget is how many times the last step of a cooldown must go by without a
-// request that passes until it begins anew.
+// request that passes until it begins again.
 const forget = 2
 
-// cooldown reads the steps of a limit and what lets them begin anew.
+// cooldown reads the steps of a limit and what lets them begin again.
 func (l *limits) cooldown(f *limitForm, limit *Limit) {
 	l.without(f, "cooldown", "rate", "rates", "distinct", "overrides", "burst", "cost", "redisson_name", "redisson_version")
 	limit.Algorithm = limiter.Cooldown
@@ -42,7 +42,7 @@ func (l *limits) cooldown(f *limitForm, limit *Limit) {
 	limit.Reset = l.reset(f.ResetOn)
 }
 
-// reset reads what lets a cooldown begin anew; resets looks for the route.
+// reset reads what lets a cooldown begin again; resets looks for the route.
 func (l *limits) reset(f *resetForm) *Reset {
 	if f == nil {
 		return nil
@@ -57,7 +57,7 @@ func (l *limits) reset(f *resetForm) *Reset {
 	return &Reset{Route: f.Route, Status: status}
 }
 
-// resets finds the routes whose answers let cooldowns begin anew. Such a route
+// resets finds the routes whose answers let cooldowns begin again. Such a route
 // must look at the same key, or nobody would know whose cooldown it is.
 func (r *routes) resets(forms []*routeForm, made []*Route) {
 	byName := map[string]*Route{}

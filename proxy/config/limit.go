@@ -28,7 +28,7 @@ type Limit struct {
 	Mode           Mode
 	OnStoreFailure OnStoreFailure
 	Expose         bool // whether clients may learn of it
-	// Wait is how long a request may wait for its turn, 0 for not at all, and
+	// Wait is how long a request may wait for a permit, 0 for not at all, and
 	// MaxWaiting how many of one key may at a time, at least 1.
 	Wait       time.Duration
 	MaxWaiting int
@@ -41,7 +41,8 @@ type HashedOverrides struct {
 	Rates map[string][]limiter.Rate // by key.List.Hash
 }
 
-// A Reset says which answers of a route let the cooldown of the same key begin anew.
+// A Reset says which answers of a route let the cooldown of the same key begin
+// again.
 type Reset struct {
 	Route  string    // another one
 	Key    *key.Spec // as that route reads it; one of its limits or lists does

@@ -19,7 +19,7 @@ const maxFaults = 20
 // An Action says what happens to a request whose key is on a list.
 type Action string
 
-// The actions there are.
+// The actions.
 const (
 	Bypass     Action = "bypass" // no limit of the route is asked
 	DenyListed Action = "deny"   // the request is refused with 403

@@ -115,8 +115,8 @@ func (r *loader) open(path, id string) *file {
 	return r.read(path, id, data)
 }
 
-// errNotFile says that what stands at a path is a pipe, a socket or a device: it may
-// never end, and cannot be read anew when it changes.
+// errNotFile reports that what stands at a path is a pipe, a socket or a device: it
+// may never end, and cannot be read again when it changes.
 var errNotFile = errors.New("is not a regular file")
 
 func readFile(path string) ([]byte, error) {

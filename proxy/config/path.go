@@ -150,8 +150,8 @@ func checkSegment(s string) fault {
 }
 
 // canonicalSegment writes a segment in the one spelling that requests are matched in: only
-// what must be is percent-encoded, in capitals. The semicolon keeps the spelling
-// it has, because servers tell the two apart.
+// what must be is percent-encoded, in upper case. The semicolon keeps the spelling it has,
+// because servers tell the two apart.
 func canonicalSegment(s string) string {
 	return letter.ReplaceAllStringFunc(s, func(c string) string {
 		if len(c) == 3 && c[0] == '%' {

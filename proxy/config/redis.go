@@ -10,7 +10,7 @@ import (
 // A RedisMode is a way in which Redis is deployed.
 type RedisMode string
 
-// The modes there are.
+// The modes.
 const (
 	RedisSingle   RedisMode = "single"   // one server, with or without replicas that Weir never asks
 	RedisSentinel RedisMode = "sentinel" // the master that sentinels name

@@ -9,7 +9,7 @@ import (
 // A Fault is a way in which an upstream can fail.
 type Fault string
 
-// The faults there are.
+// The faults.
 const (
 	FaultTimeout     Fault = "timeout"      // it did not answer, or could not be connected to, in time
 	FaultConnect     Fault = "connect"      // no connection could be made

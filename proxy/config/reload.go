@@ -3,7 +3,7 @@ package config
 // A Source is where a configuration comes from.
 type Source string
 
-// The sources there are.
+// The sources.
 const (
 	SourceFile  Source = "file"  // the file that Weir was started with
 	SourceRedis Source = "redis" // what was pushed to all nodes; Store is StoreRedis

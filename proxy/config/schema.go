@@ -78,7 +78,7 @@ type Listen struct {
 }
 
 // Drain says how weir ends: for Delay, which may be 0, it only says so, and then
-// requests under way have Within, above 0.
+// requests in progress have Within, above 0.
 type Drain struct{ Delay, Within time.Duration }
 
 // A Pair is a certificate and its key: paths of PEM files, which have not been
@@ -118,7 +118,7 @@ type Token struct {
 // A Store is a kind of place where counts live.
 type Store string
 
-// The stores there are.
+// The stores.
 const (
 	StoreMemory Store = "memory" // one process
 	StoreRedis  Store = "redis"  // shared by several
@@ -226,7 +226,7 @@ type Upstream struct {
 	Queue          Queue
 	Protocol       Protocol
 	TLS            UpstreamTLS
-	Resolve        time.Duration // how often names are looked up anew
+	Resolve        time.Duration // how often names are looked up again
 	Forwarded      bool          // whether RFC 7239's field is sent
 	Position       Position
 }
@@ -234,14 +234,14 @@ type Upstream struct {
 // A Balance is how requests are spread over targets.
 type Balance string
 
-// The balances there are.
+// The balances.
 const (
 	BalanceRoundRobin  Balance = "round_robin"
 	BalanceLeastLoaded Balance = "least_loaded"
 	BalanceHash        Balance = "hash" // by a key; those without it take turns
 )
 
-// Health says how targets are found out that are not fit to be asked.
+// Health says how targets are found out that are not available.
 type Health struct {
 	Path              string // begins with a slash; empty: targets are not looked at
 	Interval, Timeout time.Duration

@@ -11,7 +11,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// errSize says that a text is no size.
+// errSize reports that a text is no size.
 var errSize = errors.New("not a size")
 
 // A size is a number of bytes, written with its unit: 512B, 64KiB, 1MiB, 2GiB.

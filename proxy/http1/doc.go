@@ -1,9 +1,9 @@
 // Package http1 is HTTP/1.1 for a proxy (RFC 9110, RFC 9112): a [Server] that
-// reads requests, a [Client] that sends them on, and one parser, one decision
-// about framing and one writer for both. It knows TCP, TLS and unix sockets as
-// net.Conn, and nothing of routes, limits or logs.
+// reads requests, a [Client] that sends them on, and with one parser, one place
+// that decides the framing, and one writer for both. It works on net.Conn (TCP,
+// TLS and unix sockets) and is independent of routes, limits and logs.
 //
-// # How it is used
+// # Usage
 //
 // A [Handler] is called on the goroutine of its connection, with an [Exchange]:
 //
@@ -25,18 +25,18 @@
 //		_ = x.Relay(call)
 //	}
 //
-// A request without a body, or with one that came with its head, is read, sent
-// on, answered and the answer sent back by this one goroutine, without allocating: at
-// best two reads, two writes, and two reads that find nothing, of which one tells that
-// the upstream's connection is fit (see asking), and one begins the wait for the next
-// request. A second goroutine exists only for a body that is still coming. A
-// connection that waits for a request holds no buffer.
+// A request without a body, or whose body arrived with its head, is handled by this
+// one goroutine without allocating: at best with two reads, two writes, and two reads
+// that return nothing, of which one checks that the upstream's connection is not stale
+// (see asking), and one starts the wait for the next request. A second goroutine is
+// used only for a body that is still arriving. A connection that waits for a request
+// holds no buffer.
 //
-// What does not speak HTTP/1.1 on its other side uses a [Duplex] of the exchange, whose
-// body one goroutine reads while another one answers, or gives a Call its body by
-// Call.Source and a [Receiver] by Call.RelayTo.
+// A handler whose other side is not HTTP/1.1 uses a [Duplex] of the exchange, which
+// allows one goroutine to read the body while another one responds, or passes the body
+// to a Call by Call.Source and the response to a [Receiver] by Call.RelayTo.
 //
-// # How long strings live
+// # Lifetime of strings
 //
 // Strings of a Request, a Response, a Field and a Body's trailer share the memory
 // of a connection's buffer. Those of a request are valid until its handler
@@ -46,10 +46,12 @@
 // it (strings.Clone). With the build tag http1poison a buffer is overwritten with
 // 0xDB when its message has ended, and never used again.
 //
-// # What it guarantees
+// # Guarantees
 //
 //   - Heads and chunk lines are generated from what was understood, and never
-//     relayed: no received framing byte reaches the other side.
+//     relayed: no received framing byte reaches the other side. A field line that
+//     was read and stands in the buffer byte for byte as it would be generated is
+//     copied from there.
 //   - Every name, value, target and status that is sent has been checked, when it
 //     was parsed or when it was added. ErrOutgoing says that one cannot be sent;
 //     nothing has been sent then.
@@ -74,7 +76,7 @@
 // What comes from an upstream of itself while the next request is on its way
 // cannot be told from the answer to that by anybody.
 //
-// # What it refuses
+// # Refused messages
 //
 // A refusal ends the connection; a client is told why, an upstream's answer
 // becomes a Fault. Each is an error of its own, to be counted.

@@ -7,8 +7,8 @@ import (
 
 // A Head is one that is being written: the start line is there already, fields
 // are added, and whoever sends it adds how the body is framed. Every byte of it
-// is generated from values that are checked; nothing that was received is
-// copied as it stood.
+// is what is generated from values that are checked, also where a line is copied
+// that was received in that very form.
 type Head struct {
 	buf   []byte
 	err   error // the first field that cannot be sent

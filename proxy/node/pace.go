@@ -45,8 +45,9 @@ func restFor(worked time.Duration, share float64) time.Duration {
 
 // Read implements io.Reader.
 func (p *pace) Read(b []byte) (int, error) {
+	began := time.Now()
 	n, err := p.Reader.Read(b)
-	p.since = time.Now()
+	p.since = p.since.Add(time.Since(began))
 	if over := context.Cause(p.ctx); over != nil {
 		return 0, over
 	}

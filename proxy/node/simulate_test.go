@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/weir-proxy/weir/proxy/admin"
@@ -212,6 +213,38 @@ func TestPace_LeavesTheProcessorToRequests(t *testing.T) {
 			t.Errorf("after %v at %v it rests %v; want %v", c.worked, c.share, got, c.want)
 		}
 	}
+}
+
+// sleepy takes its time to say something.
+type sleepy struct{ time.Duration }
+
+func (s sleepy) Read(b []byte) (int, error) {
+	time.Sleep(s.Duration)
+	return len(b), nil
+}
+
+// However often it reads between, it rests as long as it should for what it has worked,
+// and not for what it has waited.
+func TestPace_CountsWorkAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const read, work, rounds = 10 * time.Millisecond, time.Millisecond, 100
+		p := newPace(t.Context(), sleepy{read})
+		p.share = 0.25
+		began := time.Now()
+		for range rounds {
+			if err := p.wait(); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := p.Read(make([]byte, 1)); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(work)
+		}
+		p.wait()
+		if got, want := time.Since(began), rounds*(read+4*work); got != want {
+			t.Errorf("it took %v; want %v, three quarters of the time beside reading at rest", got, want)
+		}
+	})
 }
 
 func TestPace_EndsWhenItTakesTooMuch(t *testing.T) {

@@ -1,9 +1,10 @@
-// Package respond words everything that Weir itself says to a client: refusals,
-// problems and the quota fields on forwarded answers. It is the only place that
-// picks a status.
+// Package respond generates Weir's own responses (refusals, problem documents,
+// redirects, fixed responses) and the rate limit fields of forwarded responses.
+// It is the only place that maps errors to status codes.
 //
-// It knows limiter's decisions and header fields, but neither requests nor
-// response writers, so that every downstream can send what it makes.
+// It depends on decisions of package limiter and on header fields, but not on
+// requests or response writers, so that every downstream can send its
+// responses.
 package respond
 
 import (
@@ -11,10 +12,10 @@ import (
 	"strings"
 )
 
-// A Field is one header line.
+// A Field is a header field line.
 type Field struct{ Name, Value string }
 
-// A Header is that of an answer, to be changed. Names are in canonical form.
+// A Header is that of a response, to be changed. Names are in canonical form.
 type Header interface {
 	Values(name string) []string
 	// Set replaces a field by one line.
@@ -23,18 +24,17 @@ type Header interface {
 	Add(name, value string)
 }
 
-// An Answer is a whole response of ours. What Weir words has the fields
-// Content-Type, Content-Length and Cache-Control: no-store; what the operator
-// words has those that it needs and those that the operator wants. A downstream adds nothing but Date and
-// its own connection fields, and leaves the body out when the method is HEAD.
+// An Answer is a complete response. Responses worded by Weir have Content-Type, Content-Length and
+// Cache-Control: no-store; those worded by the operator have the necessary fields and the configured
+// ones. The downstream adds only Date and connection fields, and omits the body for HEAD.
 type Answer struct {
 	Status int
 	Fields []Field
 	Body   []byte
 }
 
-// Into sets every field of a in h, under canonical names; fields of the same name that
-// h already had are replaced. h may outlive the memory of a.
+// Into sets the fields of a in h under canonical names; existing fields of the same
+// name are replaced. h does not share memory with a.
 func (a Answer) Into(h map[string][]string) {
 	for i, f := range a.Fields {
 		name, value := http.CanonicalHeaderKey(f.Name), strings.Clone(f.Value)
@@ -46,8 +46,8 @@ func (a Answer) Into(h map[string][]string) {
 	}
 }
 
-// Field is the value of the first field called name, or "". The case of name
-// does not matter.
+// Field returns the value of the first field with this name, or "". Names are
+// case-insensitive.
 func (a Answer) Field(name string) string {
 	for _, f := range a.Fields {
 		if http.CanonicalHeaderKey(f.Name) == http.CanonicalHeaderKey(name) {

@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// A Memory is what an answer is made in, so that making the next one costs no
+// A Memory is what a response is made in, so that making the next one costs no
 // allocation. The zero Memory is ready. What was made in it is valid until Reset or
 // Discard; whoever keeps some of it longer clones it.
 type Memory struct {
@@ -14,20 +14,20 @@ type Memory struct {
 	body   []byte
 }
 
-// Reset makes m ready for another answer.
+// Reset makes m ready for another response.
 func (m *Memory) Reset() {
 	clear(m.fields)
 	m.fields, m.text, m.body = m.fields[:0], m.text[:0], m.body[:0]
 }
 
-// Discard is Reset for who knows what else to do with memory that is not used any more:
-// with each buffer, which what it returns replaces.
+// Discard is like Reset, but passes each buffer to a function and keeps what it
+// returns.
 func (m *Memory) Discard(buffer func([]byte) []byte) {
 	clear(m.fields)
 	m.fields, m.text, m.body = m.fields[:0], buffer(m.text), buffer(m.body)
 }
 
-// since is what was appended to m.text after its first n bytes.
+// since returns what was appended to m.text after its first n bytes.
 func (m *Memory) since(n int) string {
 	if n == len(m.text) {
 		return ""
@@ -35,7 +35,7 @@ func (m *Memory) since(n int) string {
 	return unsafe.String(&m.text[n], len(m.text)-n)
 }
 
-// number is n in decimal.
+// number returns n in decimal.
 func (m *Memory) number(n int64) string {
 	from := len(m.text)
 	m.text = strconv.AppendInt(m.text, n, 10)

@@ -1,7 +1,7 @@
 package respond
 
-// The names that draft-ietf-httpapi-ratelimit-headers-10 gives to fields and
-// parameters. Later revisions may rename parameters, so they stand nowhere else.
+// The names of fields and parameters in draft-ietf-httpapi-ratelimit-headers-10.
+// Later revisions may rename parameters, so they are defined only here.
 const (
 	fieldPolicy = "Ratelimit-Policy" // canonical for net/http; field names ignore case
 	fieldLimit  = "Ratelimit"
@@ -19,8 +19,8 @@ const (
 	titleReducedCapacity = "Request cannot be satisfied due to temporary server capacity constraints"
 )
 
-// The three fields that clients of other proxies look for. Reset is a number
-// of seconds, not a point in time.
+// The de facto standard fields. Reset is a number of seconds, not a point in
+// time.
 const (
 	fieldXLimit     = "X-Ratelimit-Limit"
 	fieldXRemaining = "X-Ratelimit-Remaining"

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// A placeholder is a part of an operator's text that only the moment knows.
+// A placeholder is a part of an operator's text that is replaced in each
+// response.
 type placeholder uint8
 
 const (
@@ -22,12 +23,12 @@ func (p placeholder) String() string {
 	return [...]string{"", "{retry_after}", "{limit}", "{request_id}"}[p]
 }
 
-// substitutions is what stands in for placeholders in one answer. The id alone may hold what
-// has to be escaped.
+// substitutions are the values of placeholders in one response. Only the id may contain
+// characters that must be escaped.
 type substitutions struct{ retryAfter, limitName, requestID string }
 
 // A template is an operator's text, taken apart at its placeholders and escaped for
-// where it goes, once for all answers.
+// where it goes, once for all responses.
 type template struct {
 	parts  []part
 	escape escaping // of what is filled in
@@ -38,7 +39,7 @@ type part struct {
 	text string // of a literal
 }
 
-// newTemplate takes text apart. Literals go through within.
+// newTemplate parses text. Literals are passed through within.
 func newTemplate(text string, within func(string) string, escape escaping) template {
 	t := template{escape: escape}
 	for text != "" {
@@ -59,8 +60,8 @@ func newTemplate(text string, within func(string) string, escape escaping) templ
 	return t
 }
 
-// append appends the text with its placeholders filled in. What is filled in is not
-// looked at again.
+// append appends the text with its placeholders filled in. Values are not expanded
+// again.
 func (t *template) append(b []byte, s substitutions) []byte {
 	for _, p := range t.parts {
 		switch p.what {
@@ -77,10 +78,10 @@ func (t *template) append(b []byte, s substitutions) []byte {
 	return b
 }
 
-// An escaping appends s as it must be written in a text of some type.
+// An escaping appends s, escaped for a type of text.
 type escaping func(b []byte, s string) []byte
 
-// escapingFor is the escaping within a body of this type.
+// escapingFor returns the escaping for a body of this type.
 func escapingFor(contentType string) escaping {
 	kind, _, _ := mime.ParseMediaType(contentType)
 	switch {
@@ -103,7 +104,7 @@ func appendHTML(b []byte, s string) []byte {
 	return append(b, html.EscapeString(s)...)
 }
 
-// appendWithinJSON appends s as it stands between the quotes of a JSON string.
+// appendWithinJSON appends s, escaped for a JSON string.
 func appendWithinJSON(b []byte, s string) []byte {
 	if isSafe(s) {
 		return append(b, s...)
@@ -111,7 +112,7 @@ func appendWithinJSON(b []byte, s string) []byte {
 	return append(b, withinJSON(s)...)
 }
 
-// withinJSON is s as it stands between the quotes of a JSON string.
+// withinJSON returns s, escaped for a JSON string.
 func withinJSON(s string) string {
 	quoted, err := json.Marshal(s)
 	if err != nil {
@@ -120,7 +121,7 @@ func withinJSON(s string) string {
 	return string(quoted[1 : len(quoted)-1])
 }
 
-// isSafe reports whether s can stand in JSON and HTML as it is.
+// isSafe reports whether s needs no escaping in JSON and HTML.
 func isSafe(s string) bool {
 	for i := range len(s) {
 		switch c := s[i]; {

@@ -14,60 +14,60 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// ErrPolicy says that a Policy or a Style cannot be put into a header field.
+// ErrPolicy reports that a Policy or a Style cannot be put into a header field.
 var ErrPolicy = errors.New("policy not valid")
 
-// A name of this form is the same text as a structured String and as a Token,
-// so it stays valid whichever of the two a revision of the draft demands.
+// A name of this form is valid both as a structured-field String and as a
+// Token, so it stays valid whichever the draft requires.
 var policyName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]*$`)
 
-// A Style is the set of quota fields that a route's clients understand.
+// A Style selects the rate limit fields that are sent to clients.
 type Style string
 
-// The styles there are.
+// The styles.
 const (
 	IETF       Style = "ietf"        // RateLimit and RateLimit-Policy
 	XRateLimit Style = "x-ratelimit" // X-RateLimit-Limit, -Remaining and -Reset
-	None       Style = "none"        // no quota fields; Retry-After is still sent
+	None       Style = "none"        // no rate limit fields; Retry-After is still sent
 )
 
-// A Policy is how one limit of a route is called towards clients.
+// A Policy describes one limit of a route for clients.
 type Policy struct {
 	// Name is unique in its route and matches [A-Za-z][A-Za-z0-9_.-]*.
 	Name string
 	Rate limiter.Rate
-	// Expose is false for a limit that no client may learn of: it is then
-	// named nowhere, only its effect on Retry-After remains.
+	// Expose is false for a hidden limit: it is not named in responses; only
+	// Retry-After takes it into account.
 	Expose bool
-	// Limit groups policies. One with Override speaks for some clients only: in
-	// an answer to one of them it stands in place of all those of its Limit
-	// that do not override.
+	// Limit groups policies. A policy with Override applies to some clients
+	// only: in their responses it replaces the policies of its Limit without
+	// Override.
 	Limit string
-	// Concurrent says that the rate's count bounds what is under way at a time;
-	// its window means nothing to clients.
+	// Concurrent is true if the rate's count bounds concurrent requests; its
+	// window is not shown to clients.
 	Concurrent bool
 	Override   bool
 }
 
-// A Quota writes the quota fields of one route. It is immutable and safe for
-// concurrent use.
+// A Quota writes the rate limit fields of one route. It is immutable and safe
+// for concurrent use.
 type Quota struct {
 	policies     []policy
 	style        Style
-	policyHeader string // the line of RateLimit-Policy; empty where no policy is exposed
+	policyHeader string // value of RateLimit-Policy; empty if no policy is exposed
 	reject       compiledReject
 }
 
-// A policy is a Policy ready to be written.
+// A policy is a compiled Policy.
 type policy struct {
 	Policy
 	item   string // `"phone";r=`
 	shown  string // `"phone";q=1;w=60`
 	quota  int64
-	window int64 // whole seconds, rounded up: never promises more than Rate
+	window int64 // whole seconds, rounded up, so that it never promises more than Rate
 }
 
-// NewQuota makes the Quota of a route that words its refusals by reject. Errors wrap
+// NewQuota returns the Quota of a route; reject words its refusals. Errors wrap
 // ErrPolicy.
 func NewQuota(policies []Policy, style Style, reject Reject) (*Quota, error) {
 	if style != IETF && style != XRateLimit && style != None {
@@ -98,7 +98,7 @@ func NewQuota(policies []Policy, style Style, reject Reject) (*Quota, error) {
 	return q, nil
 }
 
-// compile prepares p and makes its item of RateLimit-Policy.
+// compile compiles p and its item of RateLimit-Policy.
 func compile(p Policy) (policy, error) {
 	item := httpsfv.NewItem(p.Name)
 	name, err := httpsfv.Marshal(item)
@@ -116,18 +116,18 @@ func compile(p Policy) (policy, error) {
 	return c, err
 }
 
-// A Verdict is a decision and which policies it speaks of.
+// A Verdict is a decision and the policies of its outcomes.
 type Verdict struct {
 	Decision *limiter.Decision
-	// Of[i] is the index of the policy that Decision.Outcomes[i] speaks of, or
-	// -1 for an outcome that is not shown. Of is nil when outcomes and policies
-	// are in the same order.
+	// Of[i] is the index of the policy of Decision.Outcomes[i], or -1 for an
+	// outcome that is not shown. Of is nil if outcomes and policies are in the
+	// same order.
 	Of []int
-	// Memory is what the values of fields are made in; nil for memory of their own.
+	// Memory is the buffer for the values of fields; nil to allocate them.
 	Memory *Memory
 }
 
-// policyOf is the policy that outcome i of v speaks of, or nil.
+// policyOf returns the policy of outcome i of v, or nil.
 func (q *Quota) policyOf(v Verdict, i int) *policy {
 	if v.Of != nil {
 		if i >= len(v.Of) {
@@ -141,8 +141,8 @@ func (q *Quota) policyOf(v Verdict, i int) *policy {
 	return &q.policies[i]
 }
 
-// shownOf is the policy of outcome i if a client is told what is left of it: it is
-// exposed, and somebody has looked.
+// shownOf returns the policy of outcome i if the remaining quota is shown: it is
+// exposed and the outcome is known; otherwise nil.
 func (q *Quota) shownOf(v Verdict, i int) *policy {
 	if p := q.policyOf(v, i); p != nil && p.Expose && !v.Decision.Outcomes[i].Unknown {
 		return p
@@ -150,10 +150,10 @@ func (q *Quota) shownOf(v Verdict, i int) *policy {
 	return nil
 }
 
-// Headers puts the quota fields of v into h, the header of a response that is
-// about to be written. What the upstream said of its own quota stays: a list
-// is continued, and of two X-RateLimit triples the one that leaves less wins.
-// It costs no allocation but those of h, if v has memory.
+// Headers adds the rate limit fields of v to h, the header of a response.
+// Fields of the upstream are kept: lists are extended, and of two sets of
+// X-RateLimit fields the one with the lower remaining quota is used. If v has a
+// buffer, only h allocates.
 func (q *Quota) Headers(v Verdict, h Header) {
 	if q.policyHeader == "" {
 		return
@@ -178,7 +178,7 @@ func (q *Quota) Headers(v Verdict, h Header) {
 	}
 }
 
-// addFields adds what Headers sets to the fields in v's memory.
+// addFields adds the fields that Headers sets to v's buffer.
 func (q *Quota) addFields(v Verdict) {
 	m := v.Memory
 	switch {
@@ -195,7 +195,7 @@ func (q *Quota) addFields(v Verdict) {
 	}
 }
 
-// policyLine is the value of RateLimit-Policy.
+// policyLine returns the value of RateLimit-Policy.
 func (q *Quota) policyLine(v Verdict) string {
 	if overridden := q.overridden(v); len(overridden) > 0 {
 		return q.overridePolicyLine(overridden)
@@ -203,7 +203,7 @@ func (q *Quota) policyLine(v Verdict) string {
 	return q.policyHeader
 }
 
-// limitLine is the value of RateLimit, "" where there is nothing to tell.
+// limitLine returns the value of RateLimit, "" if there is nothing to show.
 func (q *Quota) limitLine(v Verdict) string {
 	m := v.Memory
 	from := len(m.text)
@@ -226,8 +226,7 @@ func (q *Quota) limitLine(v Verdict) string {
 	return m.since(from)
 }
 
-// overridden are the policies that v speaks of and that override others; nil,
-// mostly.
+// overridden returns the policies of v with Override; usually nil.
 func (q *Quota) overridden(v Verdict) []*policy {
 	var all []*policy
 	for i := range v.Decision.Outcomes {
@@ -238,7 +237,8 @@ func (q *Quota) overridden(v Verdict) []*policy {
 	return all
 }
 
-// overridePolicyLine is the line of RateLimit-Policy for a client with overrides.
+// overridePolicyLine returns the value of RateLimit-Policy for a client with
+// overrides.
 func (q *Quota) overridePolicyLine(overrides []*policy) string {
 	var shown []string
 	for i := range q.policies {
@@ -251,15 +251,14 @@ func (q *Quota) overridePolicyLine(overrides []*policy) string {
 	return strings.Join(shown, ", ")
 }
 
-// A xRateLimit is what X-RateLimit-* say: of one policy what is left, and in how many
-// seconds more comes.
+// A xRateLimit holds the values of the X-RateLimit fields, which describe one policy.
 type xRateLimit struct {
-	of          *policy // nil where no policy is told of
+	of          *policy // nil if no policy is shown
 	left, reset int64
 }
 
-// xRateLimit is that of the exposed outcome which leaves least; of equal ones, of the one
-// that takes longest to come back.
+// xRateLimit returns the values of the exposed outcome with the lowest remaining quota;
+// among equal ones, of the one with the latest reset.
 func (q *Quota) xRateLimit(v Verdict) (least xRateLimit) {
 	for i := range v.Decision.Outcomes {
 		p := q.shownOf(v, i)
@@ -285,8 +284,8 @@ func upstreamIsLower(said []string, left int64) bool {
 	return err == nil && own >= 0 && own <= left
 }
 
-// remaining is what o leaves, within 0 and the quota; 0 if o is a refusal, even
-// when some permits are left that were too few.
+// remaining returns the remaining quota of o, between 0 and the quota; 0 for a
+// refusal, even if some permits are left.
 func (p *policy) remaining(o *limiter.Outcome) int64 {
 	if !o.Allowed {
 		return 0
@@ -294,19 +293,19 @@ func (p *policy) remaining(o *limiter.Outcome) int64 {
 	return min(max(o.Remaining, 0), p.quota)
 }
 
-// reset is how many seconds pass until more permits come, at most the window
-// unless the key is banned; 0 means that the next request need not wait.
+// reset returns the seconds until more permits are available, at most the
+// window unless the key is banned; 0 if the next request need not wait.
 func (p *policy) reset(o *limiter.Outcome) int64 {
 	switch {
 	case o.Banned:
 		return seconds(o.Wait)
 	case p.Concurrent:
-		return min(seconds(o.Wait), 1) // it may come at any moment
+		return min(seconds(o.Wait), 1) // a concurrent permit may return at any moment
 	}
 	return min(seconds(o.Wait), p.window)
 }
 
-// seconds is d in whole seconds, rounded up; 0 if d is negative.
+// seconds returns d in whole seconds, rounded up; 0 if d is negative.
 func seconds(d time.Duration) int64 {
 	s := int64(max(d, 0) / time.Second)
 	if d > 0 && d%time.Second != 0 {

@@ -6,10 +6,11 @@ import (
 	"time"
 )
 
-// A Reject is how a route words its refusals. The zero Reject is a problem with
-// status 429 and a sentence of ours. In Detail, Body and the values of Fields
-// {retry_after} becomes the whole seconds of Retry-After, {limit} the first
-// exposed policy that refused ("" if none is), {request_id} the request's id.
+// A Reject describes the refusals of a route. The zero Reject is a problem
+// document with status 429 and a default detail. In Detail, Body and the values
+// of Fields {retry_after} is replaced by the seconds of Retry-After, {limit} by
+// the first exposed policy that refused ("" if there is none), {request_id} by
+// the id of the request.
 type Reject struct {
 	Status      int    // 400 to 599; 0 means 429
 	Detail      string // of the problem
@@ -18,13 +19,13 @@ type Reject struct {
 	ContentType string // of Body; for JSON and HTML placeholders are escaped
 }
 
-// A compiledReject is a Reject ready to be written: what is the same in all refusals of
-// a route is rendered and escaped when the route is made.
+// A compiledReject is a compiled Reject: everything that is the same in all refusals of
+// a route is rendered and escaped once.
 type compiledReject struct {
 	status      int
 	fields      []customField
 	contentType string
-	customBody  bool     // the body is the operator's, else a problem
+	customBody  bool     // the body is configured, else a problem document
 	body        template // of the operator
 	begin       string   // of the problem, up to its status
 	detail      template // of the problem
@@ -53,17 +54,17 @@ func compileReject(from Reject) compiledReject {
 	return r
 }
 
-// A Refusal is one request that was refused.
+// A Refusal describes a refused request.
 type Refusal struct {
 	Verdict
-	Jitter    time.Duration // added to the wait, so that a crowd does not come back at once
+	Jitter    time.Duration // added to Retry-After, so that clients do not retry at the same moment
 	RequestID string        // may be empty
 }
 
-// TooMany is the answer to a refused request, made in the memory of r, or in memory
-// of its own. Its Retry-After is at least 1 and never earlier than any t that it
-// shows. Exposed limits that refused are named in violated-policies and shown with
-// nothing left; a hidden limit leaves no trace but Retry-After.
+// TooMany is the response to a refused request, made in the memory of r, or in
+// memory of its own. Its Retry-After is at least 1 and never earlier than any t
+// that it shows. Exposed limits that refused are named in violated-policies and
+// shown with nothing left; a hidden limit leaves no trace but Retry-After.
 func (q *Quota) TooMany(r Refusal) Answer {
 	if r.Memory == nil {
 		r.Memory = new(Memory)
@@ -96,7 +97,7 @@ func (q *Quota) appendBody(b []byte, v Verdict, s substitutions) []byte {
 	if b = q.reject.detail.append(b, s); len(b) > from {
 		b = append(b, '"')
 	} else {
-		b = b[:before] // a detail that comes to nothing is none
+		b = b[:before] // omit an empty detail
 	}
 	b = appendID(b, s.requestID)
 	listed := false
@@ -119,7 +120,7 @@ func (q *Quota) appendBody(b []byte, v Verdict, s substitutions) []byte {
 	return append(b, "}\n"...)
 }
 
-// retryAfter is the value of Retry-After in seconds.
+// retryAfter returns the value of Retry-After in seconds.
 func (q *Quota) retryAfter(r Refusal) int64 {
 	wait := r.Decision.Wait
 	for i := range r.Decision.Outcomes {
@@ -128,7 +129,8 @@ func (q *Quota) retryAfter(r Refusal) int64 {
 	return max(seconds(wait+max(r.Jitter, 0)), 1)
 }
 
-// violates is the policy of outcome i if it is exposed and has refused.
+// violates returns the policy of outcome i if it is exposed and has refused,
+// else nil.
 func (q *Quota) violates(v Verdict, i int) *policy {
 	if p := q.policyOf(v, i); p != nil && p.Expose && !v.Decision.Outcomes[i].Allowed {
 		return p
@@ -136,7 +138,8 @@ func (q *Quota) violates(v Verdict, i int) *policy {
 	return nil
 }
 
-// firstViolated is the name of the first exposed policy that refused, in the route's order.
+// firstViolated returns the name of the first exposed policy that refused, in the route's
+// order.
 func (q *Quota) firstViolated(v Verdict) string {
 	for i := range v.Decision.Outcomes {
 		if p := q.violates(v, i); p != nil {

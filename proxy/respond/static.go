@@ -5,9 +5,8 @@ import (
 	"strconv"
 )
 
-// Static is an answer in the operator's words. Fields may say how it is cached;
-// nothing else does. A status that never has a body gets none, whatever body
-// holds.
+// Static returns a configured response. Only fields can allow caching. The body
+// is dropped for a status that has none.
 func Static(status int, contentType, body string, fields []Field) Answer {
 	a := Answer{Status: status, Fields: append([]Field(nil), fields...)}
 	switch {
@@ -21,13 +20,13 @@ func Static(status int, contentType, body string, fields []Field) Answer {
 	return a
 }
 
-// Redirect sends a client to another place with a status from 301 to 308. What
-// must not stand in a URL is escaped there.
+// Redirect returns a redirect with a status from 301 to 308. Invalid characters
+// in the URL are escaped.
 func Redirect(status int, to string) Answer {
 	return Static(status, "", "", []Field{{"Location", escapeLocation(to)}})
 }
 
-// escapeLocation is to without what would end a URL, or the header, early.
+// escapeLocation escapes characters that would end the URL or the header field.
 func escapeLocation(to string) string {
 	const hex = "0123456789ABCDEF"
 	var b []byte
@@ -42,8 +41,8 @@ func escapeLocation(to string) string {
 	return string(b)
 }
 
-// With is a with what is left of the quota, for a request that limits allowed. It is
-// made in the memory of v, or in memory of its own.
+// With returns a with the rate limit fields of an allowed request. It uses the
+// buffer of v, or allocates.
 func (a Answer) With(q *Quota, v Verdict) Answer {
 	if v.Memory == nil {
 		v.Memory = new(Memory)

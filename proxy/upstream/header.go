@@ -38,9 +38,11 @@ func (f *forwarding) header(to header) {
 	if f.forward > 0 && t.Set["Max-Forwards"] == nil {
 		to.Add("Max-Forwards", strconv.Itoa(f.forward-1))
 	}
-	for name, values := range t.Set {
-		for _, value := range values {
-			to.Add(name, value)
+	if len(t.Set) > 0 { // to begin with an empty map is not for nothing
+		for name, values := range t.Set {
+			for _, value := range values {
+				to.Add(name, value)
+			}
 		}
 	}
 }

@@ -1,20 +1,19 @@
-// Package upstream forwards requests to the servers behind Weir and brings
-// their answers back, streaming both ways.
+// Package upstream forwards requests to the servers behind Weir and relays
+// their responses, streaming in both directions.
 //
 // A [Pool] keeps the connections of one upstream. [Pool.Forward] promises that
 // the request arrives with its method, path, query, host and end-to-end fields
-// as they were, that fields of one connection stay on it, that nobody outside
-// can forge what Weir says of the client, that only WebSocket on a route that
-// allows it leaves HTTP, and that an answer cut short looks cut to the client.
+// as they were, that hop-by-hop fields are not forwarded, that clients cannot
+// spoof the fields in which Weir describes the client, that only WebSocket is
+// upgraded and only on a route that allows it, and that a truncated response is
+// visible as truncated to the client.
 //
-// It does not limit, match, log or word errors: a [Request] goes in, its answer into a
-// [Sink], and a [Result] comes out. How a request is sent over HTTP/1.1, over HTTP/2 or to
-// the built-in echo is a sender's; which backend gets it, and whether another does when
-// that fails, is Pool.do, which knows none of them. It asks another target when the one before has certainly not seen
-// the request, or when that does no harm, and leaves targets alone that fail;
-// how often and how long, [Config] says. Always, a request which certainly no
-// target has seen, or an idempotent one without a body, is sent again when it
-// ran into a kept connection that the target had closed in the meantime.
+// It does not limit, match, log or generate error responses: it takes a [Request], writes the response to a [Sink],
+// and returns a [Result]. A sender sends a request over HTTP/1.1, over HTTP/2 or to the built-in echo; Pool.do, which
+// is independent of the protocol, selects the backend and retries. It retries on another target if the previous one
+// has certainly not seen the request, or if the request can be repeated safely, and ejects failing targets, as
+// configured by [Config]. A request on a reused connection that the target had closed in the meantime is always
+// retried, if no target has seen it, or if it is idempotent and has no body.
 package upstream
 
 import (

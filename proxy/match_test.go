@@ -83,7 +83,7 @@ func TestMatch_BetweenTwoItRefuses(t *testing.T) {
 }
 
 func TestMatch_EncodedSlash(t *testing.T) {
-	overFronts(t, func(t *testing.T, over front) {
+	overEach(t, func(t *testing.T, over downstream) {
 		s := scripted(t, fine)
 		f := over.opened(t, `
 routes:

@@ -70,11 +70,11 @@ func (f *testServer) dial(said string) *sockettest.Client {
 	return sockettest.Dial(f.T, f.addr, said)
 }
 
-// A front is how clients reach a testServer.
-type front func(f *testServer)
+// A downstream is how clients reach a testServer.
+type downstream func(f *testServer)
 
-// overFronts runs a test against every front.
-func overFronts(t *testing.T, test func(t *testing.T, over front)) {
+// overEach runs a test over every downstream.
+func overEach(t *testing.T, test func(t *testing.T, over downstream)) {
 	t.Helper()
 	t.Run("plain", func(t *testing.T) { test(t, inTheClear) })
 	t.Run("tls", func(t *testing.T) { test(t, overTLS) })
@@ -85,7 +85,7 @@ func inTheClear(*testServer) {}
 func overTLS(f *testServer) { f.addr, f.client = f.listensTLS() }
 
 // opened is the testServer, reached that way.
-func (over front) opened(t *testing.T, yaml string, change ...func(*Options)) *testServer {
+func (over downstream) opened(t *testing.T, yaml string, change ...func(*Options)) *testServer {
 	t.Helper()
 	f := opened(t, yaml, change...)
 	over(f)

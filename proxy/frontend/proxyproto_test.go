@@ -1,7 +1,6 @@
 package frontend
 
 import (
-	"bufio"
 	"bytes"
 	"crypto/tls"
 	"io"
@@ -68,7 +67,7 @@ func TestProxyProtocol_BeforeTLS(t *testing.T) {
 	f.addr, _ = f.secured()
 	w := f.dial(presented(t, 2))
 	c := tls.Client(w.Conn, &tls.Config{InsecureSkipVerify: true})
-	in := &sockettest.Client{t, c, bufio.NewReader(c)}
+	in := sockettest.On(t, c)
 	io.WriteString(c, plainly)
 	if _, body := in.Status(200); !strings.Contains(body, `"203.0.113.7"`) {
 		t.Errorf("got %s; want the client that the balancer names", body)

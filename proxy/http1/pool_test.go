@@ -200,7 +200,7 @@ func TestTLS_BothSides(t *testing.T) {
 		}
 		t.Cleanup(func() { c.Close() })
 		_ = c.SetDeadline(time.Now().Add(soon))
-		return &sockettest.Client{t, c, bufio.NewReader(c)}
+		return sockettest.On(t, c)
 	}
 	w := dial()
 	large := strings.Repeat("x", 300_000)

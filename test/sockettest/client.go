@@ -35,11 +35,13 @@ func Dial(tb testing.TB, addr, said string) *Client {
 	}
 	tb.Cleanup(func() { conn.Close() })
 	_ = conn.SetDeadline(time.Now().Add(await.Limit))
-	conn = ClientSide(tb, conn)
-	c := &Client{tb, conn, bufio.NewReader(conn)}
+	c := On(tb, ClientSide(tb, conn))
 	c.Says(said)
 	return c
 }
+
+// On is a client that speaks on conn.
+func On(tb testing.TB, conn net.Conn) *Client { return &Client{tb, conn, bufio.NewReader(conn)} }
 
 // Says sends text as it is.
 func (c *Client) Says(text string) {

@@ -37,7 +37,7 @@ func TestLayout_NoTestSleepsOrSkips(t *testing.T) {
 			return true
 		})
 	}
-	found.check(t, map[string]int{"limiter/redisstore": 5, "proxy/http1": 4})
+	found.check(t, map[string]int{"limiter/redisstore": 5, "proxy/http1": 3})
 }
 
 // cases are the receives that a select chooses from.

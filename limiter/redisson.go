@@ -44,7 +44,7 @@ func RedissonFormOf(version string) (RedissonForm, error) {
 		n[i] = int(v)
 	}
 	if len(parts) < 2 || n[0] < 1 {
-		return 0, fmt.Errorf("%w: %q is no version of Redisson; write one as 3.16.3", ErrLimit, version)
+		return 0, fmt.Errorf("%w: %q is not a Redisson version; write one as 3.16.3", ErrLimit, version)
 	}
 	before := func(major, minor, patch int) bool {
 		return n[0] < major || n[0] == major && (n[1] < minor || n[1] == minor && n[2] < patch)

@@ -20,7 +20,7 @@ var ErrExplain = errors.New("no request")
 // exchange makes an exchange of the request, as a downstream does.
 func (r ExplainRequest) exchange() (*exchange, error) {
 	if !httpguts.ValidHeaderFieldName(r.Method) {
-		return nil, fmt.Errorf("%w: %q is no method; write for example GET or POST", ErrExplain, r.Method)
+		return nil, fmt.Errorf("%w: %q is not a method; write for example GET or POST", ErrExplain, r.Method)
 	}
 	scheme, authority, target, err := splitURL(r.URL)
 	if err != nil {
@@ -57,7 +57,7 @@ func (r ExplainRequest) fields() (*http1.Fields, error) {
 	h := new(http1.Fields)
 	for name, values := range r.Header {
 		if !httpguts.ValidHeaderFieldName(name) {
-			return nil, fmt.Errorf("%w: %q is no name of a header field; write for example X-Phone", ErrExplain, name)
+			return nil, fmt.Errorf("%w: %q is not a header field name; write for example X-Phone", ErrExplain, name)
 		}
 		for _, v := range values {
 			if !httpguts.ValidHeaderFieldValue(v) {
@@ -94,7 +94,7 @@ func splitURL(s string) (scheme, authority, target string, err error) {
 	scheme, rest, absolute := strings.Cut(s, "://")
 	scheme = strings.ToLower(scheme)
 	if !absolute || scheme != "http" && scheme != "https" {
-		return "", "", "", fmt.Errorf("%w: %q is no URL; write for example http://localhost/v1/search, or /v1/search", ErrExplain, s)
+		return "", "", "", fmt.Errorf("%w: %q is not a URL; write for example http://localhost/v1/search, or /v1/search", ErrExplain, s)
 	}
 	end := strings.IndexAny(rest, "/?")
 	if end < 0 {

@@ -14,8 +14,8 @@ const mostSettling = 10_000
 // than its handler. When very many do, a request waits after all. A cooldown that the
 // outcome ends is ended before the answer is: what it tells the client to do next passes.
 func (p *Proxy) finish(ctx context.Context, x *exchange) {
-	if x.took == 0 { // else it has been measured, together with what the upstream took
-		x.took = time.Since(x.began)
+	if x.took == 0 || x.trace != nil { // else it has been measured, together with what the upstream took
+		x.took = time.Since(x.began) // of a trace, the clock of the wall must not put the upstream's end behind this
 	}
 	x.noteAgent()
 	p.lasting.observer.observe(x)

@@ -68,11 +68,11 @@ func (r *loader) domains(a *acmeForm) []string {
 		switch {
 		case !r.ok(at):
 		case strings.HasPrefix(name, "*."):
-			r.wrong(at, "a name for all below it needs a proof in the DNS, which is not given here", "write each name, or name the files that another ACME client writes in cert and key")
+			r.wrong(at, "a wildcard name needs a DNS challenge, which is not supported", "write each name, or name the files that another ACME client writes in cert and key")
 		case notAddress == nil || len(name) > 253 || !hostname.MatchString(name) || !strings.Contains(name, "."):
-			r.wrong(at, quote(name)+" is no domain that an authority knows", "write for example api.example.com")
+			r.wrong(at, quote(name)+" is not a public domain name", "write for example api.example.com")
 		case slices.Contains(names, name):
-			r.wrong(at, quote(name)+" stands here twice", "leave one out")
+			r.wrong(at, quote(name)+" is listed twice", "leave one out")
 		default:
 			names = append(names, name)
 		}

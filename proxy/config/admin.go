@@ -33,7 +33,7 @@ func (r *loader) clientCA(f *adminForm) string {
 	}
 	at := &f.ClientCA
 	if listenAddress(f.HTTPS) == "" && r.ok(&f.HTTPS) {
-		r.wrong(at, "nobody is asked for a certificate: there is no admin.https", "write https: HOST:PORT beside it")
+		r.wrong(at, "no client certificate is requested, because there is no admin.https", "write https: HOST:PORT beside it")
 	}
 	if plain := parseAddress(f.HTTP); r.ok(&f.HTTP) && plain.port != "" && !plain.loopback() {
 		r.wrong(at, "admin.http is reached from the network without a certificate", "let admin.http listen on 127.0.0.1")

@@ -23,11 +23,11 @@ func (r *loader) alerts(f *alertsForm) Alerts {
 	percent, is := strings.CutSuffix(f.Used, "%")
 	n, err := strconv.Atoi(percent)
 	if f.Used != "" && (!is || err != nil || n < 1 || n > 100 || !whole.MatchString(percent)) {
-		r.wrong(&f.Used, quote(f.Used)+" is no share", "write 1% to 100%")
+		r.wrong(&f.Used, quote(f.Used)+" is not a percentage", "write 1% to 100%")
 	}
 	a.Used = int64(n)
 	if a.Repeat > 0 && a.Repeat < 2*time.Minute {
-		r.wrong(&f.Repeat, "is shorter than the two minutes that are looked at", "write at least 2m")
+		r.wrong(&f.Repeat, "is too short, alerts look at two minutes", "write at least 2m")
 	}
 	if f.Webhook == "" {
 		if f.Secret != "" {

@@ -100,7 +100,7 @@ func (r *loader) network(text *string) (netip.Prefix, bool) {
 		r.wrong(text, quote(*text)+" is IPv4 written as IPv6", "write it as IPv4, for example 10.0.0.0/8")
 		return p, false
 	case p != p.Masked():
-		r.wrong(text, quote(*text)+" has bits behind its length", "write "+p.Masked().String()+", or "+p.Addr().String()+" for the one address")
+		r.wrong(text, quote(*text)+" has bits set beyond its prefix length", "write "+p.Masked().String()+", or "+p.Addr().String()+" for the one address")
 		return p, false
 	case p.Bits() == 0:
 		r.warn(text, "everybody is trusted to say who they are", "name the networks of your own proxies")

@@ -92,12 +92,12 @@ func (d *decoder) syntax(err error, data []byte) {
 			what += fmt.Sprintf(" %s that begins on line %d", exact.ContextMsg, begins)
 		}
 	}
-	instead := "look for a missing colon, blank, quote or bracket there or on the line before"
+	instead := "look for a missing colon, space, quote or bracket there or on the line before"
 	lines := bytes.Split(data, []byte("\n"))
 	near := bytes.Join(lines[max(0, min(p.Line-2, len(lines))):min(p.Line+1, len(lines))], []byte("\n"))
 	switch {
 	case bytes.Contains(near, []byte("\t")):
-		instead = "indent with blanks, not with tabs"
+		instead = "indent with spaces, not with tabs"
 	case bytes.Contains(near, []byte("${")):
 		instead = `put ${NAME} in quotes`
 	}

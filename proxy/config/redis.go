@@ -66,7 +66,7 @@ func (r *loader) redis(f *redisForm) Redis {
 	case t.Enabled:
 		made.TLS = &trusted
 	case *t != (redisTLSForm{}):
-		r.wrong(t, "says how TLS is spoken, but not that it is", "write enabled: true beside it")
+		r.wrong(t, "TLS is configured, but not enabled", "write enabled: true beside it")
 	}
 	return made
 }

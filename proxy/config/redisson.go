@@ -28,7 +28,7 @@ func (l *limits) redisson(f *limitForm, limit *Limit) {
 	case len(limit.Rates) > 1 || len(limit.Overrides) > 0 || limit.Hashed != nil:
 		wrong("a limiter of Redisson's has one rate", "write one rate and no overrides")
 	case f.Penalty != nil:
-		wrong("a limiter of Redisson's knows no bans", "leave penalty out")
+		wrong("a Redisson limiter has no bans", "leave penalty out")
 	case limit.Key.Join != nil:
 		wrong("the key "+limit.Key.Name+" is joined of several and has no text of its own", "use a key that is not joined")
 	case global && keyed:
@@ -57,13 +57,13 @@ func (l *limits) nameable(f *limitForm) bool {
 	case strings.Count(name, "{key}") > 1:
 		return wrong("two texts can make the same name, for {key} stands in it twice", "write {key} once")
 	case strings.HasSuffix(name, ":value") || strings.HasSuffix(name, ":permits"):
-		return wrong("Redisson ends the names of other limiters' keys so", "let the name end in another way")
+		return wrong("Redisson uses this ending for other keys", "use another ending")
 	case err != nil:
 		return wrong("braces in the name put its keys into several slots of a cluster", "write no braces but {key}, or one pair more: limit:{{key}}")
 	case strings.Trim(start, "{:")+strings.Trim(end, "}:") == "":
-		return wrong("whoever sends a key would name any key in Redis", "write a name of its own beside {key}: limit:{key}")
+		return wrong("a client could choose any key in Redis", "write a name of its own beside {key}: limit:{key}")
 	case strings.HasPrefix(name, l.own):
-		return wrong("names that begin with redis.prefix are Weir's own", "let the name begin in another way")
+		return wrong("names that begin with redis.prefix are reserved for Weir", "use another beginning")
 	}
 	return true
 }

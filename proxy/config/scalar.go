@@ -68,7 +68,7 @@ func (d *decoder) text(n *yaml.Node, p place, v reflect.Value, t tag) {
 		return
 	}
 	if len(t.enum) > 0 && !slices.Contains(t.enum, s) {
-		d.add(p, fmt.Sprintf("%q is not one of the values there are", s), suggest(s, t.enum))
+		d.add(p, fmt.Sprintf("%q is not an allowed value", s), suggest(s, t.enum))
 		return
 	}
 	if (v.Type() == reflect.TypeFor[secret]() || v.Type() == reflect.TypeFor[secretURL]()) && s != "" && n.Value == s {
@@ -191,7 +191,7 @@ func (d *decoder) duration(n *yaml.Node, p place, v reflect.Value) {
 	case err != nil:
 		d.add(p, fmt.Sprintf("%q is not a duration", s), "write numbers with units: ms, s, m, h, d or w, for example 1h30m")
 	case length <= 0:
-		d.add(p, "must be longer than nothing", "write for example 1s")
+		d.add(p, "must be longer than 0s", "write for example 1s")
 	default:
 		v.SetInt(int64(length))
 	}

@@ -34,7 +34,7 @@ func (r *loader) traces(f *tracesForm) Traces {
 	percent, is := strings.CutSuffix(f.Sample, "%")
 	share, err := strconv.ParseFloat(percent, 64)
 	if f.Sample != "" && (!is || err != nil || share < 0 || share > 100 || strings.Trim(percent, "0123456789.") != "") {
-		r.wrong(&f.Sample, quote(f.Sample)+" is no share", "write 0% to 100%, for example 0.1%")
+		r.wrong(&f.Sample, quote(f.Sample)+" is not a percentage", "write 0% to 100%, for example 0.1%")
 	}
 	t.Sample = share / 100
 	if f.Service == "" && r.ok(&f.Service) {

@@ -21,7 +21,7 @@ func (l *limits) wait(f *limitForm) (most time.Duration, waiting int) {
 	case !l.given(&f.Wait):
 		return 0, 0
 	case l.given(&f.Concurrent):
-		l.wrong(&f.Wait, "nobody knows when what is under way will end", "write max_connections and queue for the upstream, or leave wait out")
+		l.wrong(&f.Wait, "it is unknown when requests in progress will end", "write max_connections and queue for the upstream, or leave wait out")
 	case time.Duration(f.Wait) > longestWait:
 		l.wrong(&f.Wait, "is longer than clients wait", "write at most 1m")
 	case f.Mode != string(Enforce):

@@ -1,5 +1,7 @@
 package http1
 
+import "net/textproto"
+
 // A Name is a field name that this package knows, so that routing and stripping
 // compare numbers. Any other name is Other.
 type Name uint8
@@ -127,44 +129,13 @@ func (n Name) spelling() string {
 }
 
 // String is the name as it is written here: the first letter of each word is a capital.
+// Of those that a proxy adds to every message that costs nothing.
 func (n Name) String() string {
 	switch n {
 	case Host:
 		return "Host"
-	case Connection:
-		return "Connection"
-	case ContentLength:
-		return "Content-Length"
-	case TransferEncoding:
-		return "Transfer-Encoding"
-	case ContentType:
-		return "Content-Type"
-	case ContentEncoding:
-		return "Content-Encoding"
-	case ContentRange:
-		return "Content-Range"
-	case Expect:
-		return "Expect"
-	case Upgrade:
-		return "Upgrade"
-	case KeepAlive:
-		return "Keep-Alive"
-	case ProxyConnection:
-		return "Proxy-Connection"
-	case TE:
-		return "Te"
-	case Trailer:
-		return "Trailer"
-	case ProxyAuthenticate:
-		return "Proxy-Authenticate"
-	case ProxyAuthorization:
-		return "Proxy-Authorization"
-	case HTTP2Settings:
-		return "Http2-Settings"
 	case Via:
 		return "Via"
-	case MaxForwards:
-		return "Max-Forwards"
 	case Forwarded:
 		return "Forwarded"
 	case XForwardedFor:
@@ -177,30 +148,6 @@ func (n Name) String() string {
 		return "X-Real-Ip"
 	case XRequestID:
 		return "X-Request-Id"
-	case Date:
-		return "Date"
-	case WWWAuthenticate:
-		return "Www-Authenticate"
-	case Authorization:
-		return "Authorization"
-	case Cookie:
-		return "Cookie"
-	case SetCookie:
-		return "Set-Cookie"
-	case AltSvc:
-		return "Alt-Svc"
-	case RateLimit:
-		return "Ratelimit"
-	case RateLimitPolicy:
-		return "Ratelimit-Policy"
-	case RetryAfter:
-		return "Retry-After"
-	case CacheControl:
-		return "Cache-Control"
-	case Age:
-		return "Age"
-	case Proxy:
-		return "Proxy"
 	}
-	return ""
+	return textproto.CanonicalMIMEHeaderKey(n.spelling())
 }

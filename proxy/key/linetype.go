@@ -42,7 +42,7 @@ func ParseLineType(s string) (LineType, error) {
 	for _, t := range lineTypes() {
 		names = append(names, string(t))
 	}
-	return "", fmt.Errorf("%w: %q is no type of line; write one of %s", ErrSpec, s, strings.Join(names, ", "))
+	return "", fmt.Errorf("%w: %q is not a line type; write one of %s", ErrSpec, s, strings.Join(names, ", "))
 }
 
 func lineType(t phonenumbers.PhoneNumberType) LineType {

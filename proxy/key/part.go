@@ -37,7 +37,7 @@ func ParsePart(s string, drop int) (Part, error) {
 		}
 		return p, nil
 	}
-	return Part{}, fmt.Errorf("%w: %q is no part of a phone number; write %s, %s or %s", ErrSpec, s, Country, DialCode, Prefix)
+	return Part{}, fmt.Errorf("%w: %q is not a part of a phone number; write %s, %s or %s", ErrSpec, s, Country, DialCode, Prefix)
 }
 
 // of is the part of n. A prefix keeps at least the country code.

@@ -38,7 +38,7 @@ type Phone struct {
 // allows all. Extensions are refused unless they are kept. Errors wrap ErrSpec.
 func NewPhone(region string, allow []LineType, extend Extensions) (*Phone, error) {
 	if region != "" && !phonenumbers.GetSupportedRegions()[region] {
-		return nil, fmt.Errorf("%w: %q is no region; write two capital letters, for example CN", ErrSpec, region)
+		return nil, fmt.Errorf("%w: %q is not a region; write two capital letters, for example CN", ErrSpec, region)
 	}
 	for _, t := range allow {
 		if _, err := ParseLineType(string(t)); err != nil {

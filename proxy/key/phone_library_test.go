@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"unsafe"
 
@@ -191,4 +192,22 @@ func TestPhone_AsksTheLibraryWhereItMust(t *testing.T) {
 	if _, err := p.Parse("+86138001380001"); !errors.Is(err, ErrInvalid) {
 		t.Errorf("a number with a digit too many: %v; want ErrInvalid", err)
 	}
+}
+
+// Whoever comes first compiles a plan; all that come meanwhile get the same answer.
+func TestPhone_ManyAtOnce(t *testing.T) {
+	p := mustPhone(t, "CN")
+	regions := slices.Sorted(maps.Keys(phonenumbers.GetSupportedRegions()))[:60]
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for _, region := range regions {
+				want := "+" + strconv.Itoa(phonenumbers.GetCountryCodeForRegion(region)) + examples(region)[0]
+				if got, err := p.Parse(want); err != nil || got.E164 != want {
+					t.Errorf("Parse(%s) = %v, %v", want, got, err)
+				}
+			}
+		})
+	}
+	all.Wait()
 }

@@ -81,7 +81,7 @@ func NewTokens(c TokenConfig) (*Tokens, error) {
 	all := slices.Concat(hmacMethods(), rsaMethods(), []string{"ES256", "ES384", "ES512", "EdDSA"})
 	for _, m := range c.Methods {
 		if !slices.Contains(all, m) {
-			return nil, fmt.Errorf("%w: %q is no way to sign; write some of %s", ErrSpec, m, strings.Join(all, ", "))
+			return nil, fmt.Errorf("%w: %q is not a signature algorithm; write some of %s", ErrSpec, m, strings.Join(all, ", "))
 		}
 	}
 	t := &Tokens{config: c, wanted: make(chan struct{}, 1)}

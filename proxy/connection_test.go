@@ -28,7 +28,7 @@ routes:
 // A client that says a field is this connection's would have it counted and hidden
 // from the upstream.
 func TestConnection_NamesNoFieldThatIsRead(t *testing.T) {
-	overEach(t, func(t *testing.T, over downstream) {
+	overEach(t, func(t *testing.T, over reach) {
 		f := over.opened(t, stripping)
 		ask := func(path, connection string) string {
 			return "GET " + path + " HTTP/1.1\r\nHost: a\r\nX-App: 1\r\nX-Phone: 1\r\nConnection: " + connection + "\r\n\r\n"

@@ -287,14 +287,14 @@ routes:
 func TestExplain_WhatIsNoRequest(t *testing.T) {
 	w := made(t, explained)
 	for want, r := range map[string]ExplainRequest{
-		"no method":    {Method: "A B", URL: "/a"},
-		"empty URL":    {Method: "GET"},
-		"a fragment":   {Method: "GET", URL: "/a#b"},
-		"no host":      {Method: "GET", URL: "http:///a"},
-		"is no URL":    {Method: "GET", URL: "a/b"},
-		"has a blank":  {Method: "GET", URL: "/a b"},
-		"no name":      {Method: "GET", URL: "/a", Header: map[string][]string{"A B": {"c"}}},
-		"a line break": {Method: "GET", URL: "/a", Header: map[string][]string{"A": {"c\r\nd"}}},
+		"is not a method":            {Method: "A B", URL: "/a"},
+		"empty URL":                  {Method: "GET"},
+		"a fragment":                 {Method: "GET", URL: "/a#b"},
+		"no host":                    {Method: "GET", URL: "http:///a"},
+		"is not a URL":               {Method: "GET", URL: "a/b"},
+		"has a blank":                {Method: "GET", URL: "/a b"},
+		"is not a header field name": {Method: "GET", URL: "/a", Header: map[string][]string{"A B": {"c"}}},
+		"a line break":               {Method: "GET", URL: "/a", Header: map[string][]string{"A": {"c\r\nd"}}},
 	} {
 		if _, err := w.Explain(t.Context(), r); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v; want an error about %q", r, err, want)

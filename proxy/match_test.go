@@ -83,7 +83,7 @@ func TestMatch_BetweenTwoItRefuses(t *testing.T) {
 }
 
 func TestMatch_EncodedSlash(t *testing.T) {
-	overEach(t, func(t *testing.T, over downstream) {
+	overEach(t, func(t *testing.T, over reach) {
 		s := scripted(t, fine)
 		f := over.opened(t, `
 routes:

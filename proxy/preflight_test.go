@@ -22,7 +22,7 @@ const question = "Origin: https://app.example|Access-Control-Request-Method: POS
 // What a browser asks before it asks is not counted, and nothing else is taken for
 // that: not where a key of the route stands in it, and not with what no browser sends.
 func TestPreflight_IsNothingElse(t *testing.T) {
-	overEach(t, func(t *testing.T, over downstream) {
+	overEach(t, func(t *testing.T, over reach) {
 		f := over.opened(t, preflighted)
 		for target, counts := range map[string]bool{
 			"/header": false, "/header?phone=1": false, "/query": false, "/query?other=1": false, "/form": false, "/cost": false, "/address": false,
@@ -41,7 +41,7 @@ func TestPreflight_IsNothingElse(t *testing.T) {
 }
 
 func TestPreflight_HasNothingOfItsOwn(t *testing.T) {
-	overEach(t, func(t *testing.T, over downstream) {
+	overEach(t, func(t *testing.T, over reach) {
 		for name, more := range map[string]string{
 			"a cookie":              "Cookie: a=b|",
 			"authorization":         "Authorization: Bearer x|",
@@ -68,7 +68,7 @@ func TestPreflight_HasNothingOfItsOwn(t *testing.T) {
 
 // A field that browsers do send counts where it is the key.
 func TestPreflight_KeyThatBrowsersSend(t *testing.T) {
-	overEach(t, func(t *testing.T, over downstream) {
+	overEach(t, func(t *testing.T, over reach) {
 		f := over.opened(t, preflighted)
 		f.dial(lined("OPTIONS /agent HTTP/1.1|Host: a|" + question + "User-Agent: x||")).Status(200)
 		f.dial(lined("OPTIONS /agent HTTP/1.1|Host: a|" + question + "User-Agent: x||")).Status(429)
@@ -78,7 +78,7 @@ func TestPreflight_KeyThatBrowsersSend(t *testing.T) {
 // What a trusted proxy adds is no browser's, and does not make a preflight another
 // request.
 func TestPreflight_BehindATrustedProxy(t *testing.T) {
-	overEach(t, func(t *testing.T, over downstream) {
+	overEach(t, func(t *testing.T, over reach) {
 		f := over.opened(t, strings.Replace(preflighted, "127.0.0.2", "127.0.0.1", 1))
 		for range 3 {
 			f.dial(lined("OPTIONS /address HTTP/1.1|Host: a|" + question + "X-Forwarded-For: 192.0.2.1|CF-Ray: 1|Via: 1.1 x||")).Status(200)

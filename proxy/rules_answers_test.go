@@ -11,7 +11,7 @@ import (
 )
 
 func TestRules_OptionsNoHopLeft(t *testing.T) {
-	overEach(t, func(t *testing.T, over downstream) {
+	overEach(t, func(t *testing.T, over reach) {
 		s := scripted(t, fine)
 		f := over.opened(t, forwarding(s.url, "", "limits: [{key: global, rate: 9/1h}]"))
 		for _, said := range []string{"OPTIONS /x HTTP/1.1|Host: a|Max-Forwards: 0||", "OPTIONS * HTTP/1.1|Host: a||"} {
@@ -26,7 +26,7 @@ func TestRules_OptionsNoHopLeft(t *testing.T) {
 }
 
 func TestRules_AnswersThatAreNone(t *testing.T) {
-	overEach(t, func(t *testing.T, over downstream) {
+	overEach(t, func(t *testing.T, over reach) {
 		for _, answer := range []string{
 			"nonsense\r\n\r\n",
 			"HTTP/1.1 20 OK\r\n\r\n",
@@ -48,7 +48,7 @@ func TestRules_AnswersThatAreNone(t *testing.T) {
 }
 
 func TestRules_NoAnswerInTime(t *testing.T) {
-	overEach(t, func(t *testing.T, over downstream) {
+	overEach(t, func(t *testing.T, over reach) {
 		let := make(chan bool)
 		url := upstreamOf(t, func(http.ResponseWriter, *http.Request) { <-let })
 		defer close(let)
@@ -58,7 +58,7 @@ func TestRules_NoAnswerInTime(t *testing.T) {
 }
 
 func TestRules_WhatMayHaveHappenedIsNotTriedAgain(t *testing.T) {
-	overEach(t, func(t *testing.T, over downstream) {
+	overEach(t, func(t *testing.T, over reach) {
 		s := scripted(t, "Connection: close")
 		f := over.opened(t, forwarding(s.url, "", ""))
 		f.dial("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi").Status(502)
@@ -72,7 +72,7 @@ func TestRules_WhatMayHaveHappenedIsNotTriedAgain(t *testing.T) {
 }
 
 func TestRules_DateIsAdded(t *testing.T) {
-	overEach(t, func(t *testing.T, over downstream) {
+	overEach(t, func(t *testing.T, over reach) {
 		answer, _ := over.opened(t, forwarding(scripted(t, fine).url, "", "")).dial(plainly).Status(200)
 		if _, err := http.ParseTime(answer.Header.Get("Date")); err != nil {
 			t.Errorf("Date %q: %v", answer.Header.Get("Date"), err)
@@ -86,7 +86,7 @@ func TestRules_DateIsAdded(t *testing.T) {
 }
 
 func TestRules_FieldsOfTheUpstreamsConnection(t *testing.T) {
-	overEach(t, func(t *testing.T, over downstream) {
+	overEach(t, func(t *testing.T, over reach) {
 		s := scripted(t, "HTTP/1.1 200 OK\r\nConnection: X-A\r\nX-A: 1\r\nKeep-Alive: timeout=5\r\nProxy-Authenticate: Basic\r\nUpgrade: h2c\r\nX-B: 2\r\nContent-Length: 2\r\n\r\nok")
 		answer, _ := over.opened(t, forwarding(s.url, "", "")).dial(plainly).Status(200)
 		for _, name := range []string{"X-A", "Keep-Alive", "Upgrade", "Connection"} {
@@ -101,7 +101,7 @@ func TestRules_FieldsOfTheUpstreamsConnection(t *testing.T) {
 }
 
 func TestRules_EarlyHints(t *testing.T) {
-	overEach(t, func(t *testing.T, over downstream) {
+	overEach(t, func(t *testing.T, over reach) {
 		s := scripted(t, "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"+fine)
 		w := over.opened(t, forwarding(s.url, "", "")).dial(plainly)
 		if hint, err := http.ReadResponse(w.Reader, nil); err != nil || hint.StatusCode != 103 || hint.Header.Get("Link") != "</x>" {
@@ -112,7 +112,7 @@ func TestRules_EarlyHints(t *testing.T) {
 }
 
 func TestRules_ContinueIsAskedForByWhoWantsTheBody(t *testing.T) {
-	overEach(t, func(t *testing.T, over downstream) {
+	overEach(t, func(t *testing.T, over reach) {
 		url := upstreamOf(t, func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/wanted" {
 				io.Copy(w, r.Body)
@@ -134,7 +134,7 @@ func TestRules_ContinueIsAskedForByWhoWantsTheBody(t *testing.T) {
 }
 
 func TestRules_Ranges(t *testing.T) {
-	overEach(t, func(t *testing.T, over downstream) {
+	overEach(t, func(t *testing.T, over reach) {
 		url := upstreamOf(t, func(w http.ResponseWriter, r *http.Request) {
 			http.ServeContent(w, r, "x.txt", time.Unix(1, 0), strings.NewReader("0123456789"))
 		})

@@ -6,7 +6,7 @@ import (
 )
 
 func TestRules_RequestLines(t *testing.T) {
-	overEach(t, func(t *testing.T, over downstream) {
+	overEach(t, func(t *testing.T, over reach) {
 		host := "|Host: a||"
 		over.obeyed(t, []rule{
 			{"plain", lined("GET /x?y HTTP/1.1" + host), 200, false, "GET /x?y HTTP/1.1\r\nHost: a\r\n", ""},
@@ -45,13 +45,13 @@ func TestRules_RequestLines(t *testing.T) {
 }
 
 func TestRules_AnotherSchemeThanIsSpoken(t *testing.T) {
-	downstream(inTheClear).obeyed(t, []rule{
+	reach(inTheClear).obeyed(t, []rule{
 		{"https where it is not spoken", lined("GET https://b.example/x HTTP/1.1|Host: b.example||"), 400, false, "", ""},
 	})
 }
 
 func TestRules_Hosts(t *testing.T) {
-	overEach(t, func(t *testing.T, over downstream) {
+	overEach(t, func(t *testing.T, over reach) {
 		over.obeyed(t, []rule{
 			{"none", lined("GET / HTTP/1.1||"), 400, true, "", ""},
 			{"an empty one", lined("GET / HTTP/1.1|Host:||"), 400, true, "", ""},
@@ -68,7 +68,7 @@ func TestRules_Hosts(t *testing.T) {
 }
 
 func TestRules_Fields(t *testing.T) {
-	overEach(t, func(t *testing.T, over downstream) {
+	overEach(t, func(t *testing.T, over reach) {
 		get := "GET / HTTP/1.1|Host: a|"
 		over.obeyed(t, []rule{
 			{"blank before the first field", lined("GET / HTTP/1.1| X: 1|Host: a||"), 400, true, "", ""},
@@ -88,7 +88,7 @@ func TestRules_Fields(t *testing.T) {
 }
 
 func TestRules_FieldsOfOneConnection(t *testing.T) {
-	overEach(t, func(t *testing.T, over downstream) {
+	overEach(t, func(t *testing.T, over reach) {
 		get := "GET / HTTP/1.1|Host: a|"
 		over.obeyed(t, []rule{
 			{"named", lined(get + "Connection: X-A, x-b|X-A: 1|X-B: 2|X-C: 3||"), 200, false, "X-C: 3\r\n", "x-a: 1"},
@@ -109,7 +109,7 @@ func TestRules_FieldsOfOneConnection(t *testing.T) {
 }
 
 func TestRules_Hops(t *testing.T) {
-	overEach(t, func(t *testing.T, over downstream) {
+	overEach(t, func(t *testing.T, over reach) {
 		over.obeyed(t, []rule{
 			{"via, in order", lined("GET / HTTP/1.1|Host: a|Via: 1.0 fred|Via: 1.1 bob||"), 200, false, "Via: 1.0 fred\r\nVia: 1.1 bob\r\nVia: 1.1 weir-", ""},
 			{"via HTTP/1.0", lined("GET / HTTP/1.0|Host: a|Connection: keep-alive||"), 200, false, "Via: 1.0 weir-", ""},
@@ -125,7 +125,7 @@ func TestRules_Hops(t *testing.T) {
 // A request that has come through this process before is refused here, however its Via
 // says so, and the upstream is not asked again.
 func TestRules_Loops(t *testing.T) {
-	overEach(t, func(t *testing.T, over downstream) {
+	overEach(t, func(t *testing.T, over reach) {
 		s := scripted(t, fine)
 		f := over.opened(t, forwarding(s.url, "", ""))
 		f.dial(plainly).Status(200)

@@ -11,7 +11,7 @@ import (
 )
 
 func TestRules_LengthsOfRequests(t *testing.T) {
-	overEach(t, func(t *testing.T, over downstream) {
+	overEach(t, func(t *testing.T, over reach) {
 		post := "POST / HTTP/1.1|Host: a|"
 		chunked := post + "Transfer-Encoding: chunked||"
 		over.obeyed(t, []rule{
@@ -43,7 +43,7 @@ func TestRules_LengthsOfRequests(t *testing.T) {
 }
 
 func TestRules_Trailers(t *testing.T) {
-	overEach(t, func(t *testing.T, over downstream) {
+	overEach(t, func(t *testing.T, over reach) {
 		chunked := "POST / HTTP/1.1|Host: a|Trailer: X-Sum, Authorization, X-Forwarded-For|Transfer-Encoding: chunked||5|hello|0|"
 		over.obeyed(t, []rule{
 			{"announced", lined(chunked + "X-Sum: 42||"), 200, false, "0\r\nX-Sum: 42\r\n\r\n", ""},
@@ -57,7 +57,7 @@ func TestRules_Trailers(t *testing.T) {
 }
 
 func TestRules_TrailersOfAnswers(t *testing.T) {
-	overEach(t, func(t *testing.T, over downstream) {
+	overEach(t, func(t *testing.T, over reach) {
 		s := scripted(t, "HTTP/1.1 200 OK\r\nTrailer: X-Sum\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 42\r\nSet-Cookie: a=b\r\n\r\n")
 		f := over.opened(t, forwarding(s.url, "", ""))
 		answer, _ := f.dial(plainly).Status(200)
@@ -68,7 +68,7 @@ func TestRules_TrailersOfAnswers(t *testing.T) {
 }
 
 func TestRules_ACutRequestIsNoRequest(t *testing.T) {
-	overEach(t, func(t *testing.T, over downstream) {
+	overEach(t, func(t *testing.T, over reach) {
 		for _, said := range []string{"Content-Length: 10\r\n\r\nhello", "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"} {
 			whole := make(chan error, 1)
 			url := upstreamOf(t, func(_ http.ResponseWriter, r *http.Request) {
@@ -85,7 +85,7 @@ func TestRules_ACutRequestIsNoRequest(t *testing.T) {
 }
 
 func TestRules_ACutAnswerLooksCut(t *testing.T) {
-	overEach(t, func(t *testing.T, over downstream) {
+	overEach(t, func(t *testing.T, over reach) {
 		for _, head := range []string{"Content-Length: 10\r\n\r\nhello", "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"} {
 			s := scripted(t, "HTTP/1.1 200 OK\r\nConnection: close\r\n"+head)
 			w := over.opened(t, forwarding(s.url, "", "")).dial(plainly)
@@ -101,7 +101,7 @@ func TestRules_ACutAnswerLooksCut(t *testing.T) {
 }
 
 func TestRules_AnswersWithoutBody(t *testing.T) {
-	overEach(t, func(t *testing.T, over downstream) {
+	overEach(t, func(t *testing.T, over reach) {
 		for _, c := range []struct{ method, answer string }{
 			{"GET", "HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n"},
 			{"GET", "HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n"},
@@ -123,7 +123,7 @@ func TestRules_AnswersWithoutBody(t *testing.T) {
 }
 
 func TestRules_WhatFollowsAnAnswerIsNoAnswer(t *testing.T) {
-	overEach(t, func(t *testing.T, over downstream) {
+	overEach(t, func(t *testing.T, over reach) {
 		s := scripted(t, fine+"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")
 		f := over.opened(t, forwarding(s.url, "", ""))
 		w := f.dial("")
@@ -137,7 +137,7 @@ func TestRules_WhatFollowsAnAnswerIsNoAnswer(t *testing.T) {
 }
 
 func TestRules_OrderAndEnd(t *testing.T) {
-	overEach(t, func(t *testing.T, over downstream) {
+	overEach(t, func(t *testing.T, over reach) {
 		f := over.opened(t, forwarding("echo", "", ""))
 		w := f.dial(lined("GET /1 HTTP/1.1|Host: a||GET /2 HTTP/1.1|Host: a||GET /3 HTTP/1.1|Host: a|Connection: close||GET /4 HTTP/1.1|Host: a||"))
 		for _, path := range []string{"/1", "/2", "/3"} {
@@ -150,7 +150,7 @@ func TestRules_OrderAndEnd(t *testing.T) {
 }
 
 func TestRules_HTTP10(t *testing.T) {
-	overEach(t, func(t *testing.T, over downstream) {
+	overEach(t, func(t *testing.T, over reach) {
 		s := scripted(t, "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n")
 		f := over.opened(t, forwarding(s.url, "", ""))
 		answer, body := f.dial("GET / HTTP/1.0\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 0\r\n\r\n").Status(200)

@@ -81,7 +81,7 @@ type rule struct {
 
 // obeyed checks rules, each on a connection of its own, against an upstream that
 // is fine. A request that is answered with 400 or more must not have reached it.
-func (over downstream) obeyed(t *testing.T, rules []rule) {
+func (over reach) obeyed(t *testing.T, rules []rule) {
 	t.Helper()
 	s := scripted(t, fine)
 	f := over.opened(t, forwarding(s.url, "", ""))

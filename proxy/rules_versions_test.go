@@ -11,7 +11,7 @@ import (
 
 // Each side is spoken to in our version, whatever the other speaks.
 func TestRules_VersionsAreOurOwn(t *testing.T) {
-	overEach(t, func(t *testing.T, over downstream) {
+	overEach(t, func(t *testing.T, over reach) {
 		over.obeyed(t, []rule{
 			{"a client of HTTP/1.0", lined("GET /x HTTP/1.0|Host: a|Connection: keep-alive||"), 200, false, "GET /x HTTP/1.1\r\n", "keep-alive"},
 			{"a minor version to come", lined("GET /x HTTP/1.9|Host: a||"), 400, true, "", ""},
@@ -29,7 +29,7 @@ func TestRules_VersionsAreOurOwn(t *testing.T) {
 
 // HTTP/1.0 has no upgrade, so it means nothing there, also where it is allowed.
 func TestRules_NoUpgradeInHTTP10(t *testing.T) {
-	overEach(t, func(t *testing.T, over downstream) {
+	overEach(t, func(t *testing.T, over reach) {
 		s := scripted(t, fine)
 		f := over.opened(t, forwarding(s.url, "", "websocket: true"))
 		f.dial(lined("GET / HTTP/1.0|Host: a|Connection: Upgrade|Upgrade: websocket||")).Status(200)
@@ -41,7 +41,7 @@ func TestRules_NoUpgradeInHTTP10(t *testing.T) {
 
 // What an upstream writes wrongly is not passed on.
 func TestRules_FieldsOfAnswers(t *testing.T) {
-	overEach(t, func(t *testing.T, over downstream) {
+	overEach(t, func(t *testing.T, over reach) {
 		for _, c := range []struct {
 			name, field string
 			status      int
@@ -71,7 +71,7 @@ func TestRules_FieldsOfAnswers(t *testing.T) {
 
 // Information before an answer has no body, so it has no length either.
 func TestRules_InformationHasNoLength(t *testing.T) {
-	overEach(t, func(t *testing.T, over downstream) {
+	overEach(t, func(t *testing.T, over reach) {
 		s := scripted(t, "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\nContent-Length: 5\r\n\r\n"+fine)
 		w := over.opened(t, forwarding(s.url, "", "")).dial(plainly)
 		var head []string
@@ -96,7 +96,7 @@ func TestRules_InformationHasNoLength(t *testing.T) {
 
 // A field that is for one connection is none for the next as a trailer either.
 func TestRules_NamedTrailers(t *testing.T) {
-	overEach(t, func(t *testing.T, over downstream) {
+	overEach(t, func(t *testing.T, over reach) {
 		chunked := "POST / HTTP/1.1|Host: a|Connection: X-Sum|Trailer: X-Sum|Transfer-Encoding: chunked||5|hello|0|X-Sum: 42||"
 		over.obeyed(t, []rule{{"of a request", lined(chunked), 200, false, "hello", "x-sum"}})
 		s := scripted(t, "HTTP/1.1 200 OK\r\nConnection: X-Sum\r\nTrailer: X-Sum\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 42\r\n\r\n")

@@ -15,7 +15,7 @@ import (
 const shortTimeouts = "listen: {timeouts: {header: 300ms, body: 300ms, write: 300ms, idle: 300ms}}"
 
 func TestSlow_HeaderIsCut(t *testing.T) {
-	overEach(t, func(t *testing.T, over downstream) {
+	overEach(t, func(t *testing.T, over reach) {
 		f := over.opened(t, forwarding("echo", shortTimeouts, ""))
 		f.dial("").Ended()
 		for _, said := range []string{"GET / HT", "GET / HTTP/1.1\r\nHost: a\r\nX: 1"} {
@@ -31,7 +31,7 @@ func TestSlow_HeaderIsCut(t *testing.T) {
 }
 
 func TestSlow_BodyIsCutWith408(t *testing.T) {
-	overEach(t, func(t *testing.T, over downstream) {
+	overEach(t, func(t *testing.T, over reach) {
 		for _, head := range []string{"Content-Length: 10\r\n\r\nhalf", "Transfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n"} {
 			gone := make(chan error, 1)
 			url := upstreamOf(t, func(w http.ResponseWriter, r *http.Request) {
@@ -56,7 +56,7 @@ func TestSlow_BodyIsCutWith408(t *testing.T) {
 }
 
 func TestSlow_UpstreamIsNotTheClientsFault(t *testing.T) {
-	overEach(t, func(t *testing.T, over downstream) {
+	overEach(t, func(t *testing.T, over reach) {
 		release := make(chan bool)
 		url := upstreamOf(t, func(w http.ResponseWriter, r *http.Request) {
 			io.Copy(io.Discard, r.Body)
@@ -78,7 +78,7 @@ func TestSlow_UpstreamIsNotTheClientsFault(t *testing.T) {
 }
 
 func TestSlow_BodyMayRestOnceTheAnswerHasBegun(t *testing.T) {
-	overEach(t, func(t *testing.T, over downstream) {
+	overEach(t, func(t *testing.T, over reach) {
 		url := upstreamOf(t, func(w http.ResponseWriter, r *http.Request) {
 			rc := http.NewResponseController(w)
 			rc.EnableFullDuplex()
@@ -102,7 +102,7 @@ func TestSlow_BodyMayRestOnceTheAnswerHasBegun(t *testing.T) {
 }
 
 func TestSlow_ReaderIsCut(t *testing.T) {
-	overEach(t, func(t *testing.T, over downstream) {
+	overEach(t, func(t *testing.T, over reach) {
 		failed := make(chan error, 1)
 		url := upstreamOf(t, func(w http.ResponseWriter, r *http.Request) { failed <- endless(w) })
 		f := over.opened(t, forwarding(url, shortTimeouts, ""))
@@ -114,7 +114,7 @@ func TestSlow_ReaderIsCut(t *testing.T) {
 }
 
 func TestSlow_RefusalsDoNotWaitForTheBody(t *testing.T) {
-	overEach(t, func(t *testing.T, over downstream) {
+	overEach(t, func(t *testing.T, over reach) {
 		f := over.opened(t, forwarding("echo", "", "limits: [{key: global, rate: 1/1h}]"))
 		w := f.dial("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody")
 		w.Status(200)
@@ -138,7 +138,7 @@ func TestSlow_RefusalsDoNotWaitForTheBody(t *testing.T) {
 }
 
 func TestSlow_ARefusedBodyThatNeverComes(t *testing.T) {
-	overEach(t, func(t *testing.T, over downstream) {
+	overEach(t, func(t *testing.T, over reach) {
 		f := over.opened(t, forwarding("echo", shortTimeouts, "limits: [{key: global, rate: 1/1h}]"))
 		f.dial("GET / HTTP/1.1\r\nHost: a\r\n\r\n").Status(200)
 		for _, head := range []string{"Content-Length: 4\r\n", "Transfer-Encoding: chunked\r\n", "Content-Length: 4\r\nExpect: 100-continue\r\n", "Content-Length: 999999\r\n"} {
@@ -150,7 +150,7 @@ func TestSlow_ARefusedBodyThatNeverComes(t *testing.T) {
 }
 
 func TestBody_TooLargeIs413(t *testing.T) {
-	overEach(t, func(t *testing.T, over downstream) {
+	overEach(t, func(t *testing.T, over reach) {
 		got := make(chan string, 10)
 		url := upstreamOf(t, func(w http.ResponseWriter, r *http.Request) {
 			b, err := io.ReadAll(r.Body)

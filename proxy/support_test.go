@@ -70,11 +70,11 @@ func (f *testServer) dial(said string) *sockettest.Client {
 	return sockettest.Dial(f.T, f.addr, said)
 }
 
-// A downstream is how clients reach a testServer.
-type downstream func(f *testServer)
+// A reach is how clients connect to a testServer.
+type reach func(f *testServer)
 
-// overEach runs a test over every downstream.
-func overEach(t *testing.T, test func(t *testing.T, over downstream)) {
+// overEach runs a test over plain connections, and over TLS.
+func overEach(t *testing.T, test func(t *testing.T, over reach)) {
 	t.Helper()
 	t.Run("plain", func(t *testing.T) { test(t, inTheClear) })
 	t.Run("tls", func(t *testing.T) { test(t, overTLS) })
@@ -85,7 +85,7 @@ func inTheClear(*testServer) {}
 func overTLS(f *testServer) { f.addr, f.client = f.listensTLS() }
 
 // opened is the testServer, reached that way.
-func (over downstream) opened(t *testing.T, yaml string, change ...func(*Options)) *testServer {
+func (over reach) opened(t *testing.T, yaml string, change ...func(*Options)) *testServer {
 	t.Helper()
 	f := opened(t, yaml, change...)
 	over(f)

@@ -12,7 +12,7 @@ import (
 // A request of HTTP/1.0 without a host is for whoever was connected to, and never
 // for what the upstream is called.
 func TestTidy_NoHostInHTTP10(t *testing.T) {
-	overEach(t, func(t *testing.T, over downstream) {
+	overEach(t, func(t *testing.T, over reach) {
 		for _, host := range []string{"", "X: 1\r\n"} {
 			s := scripted(t, fine)
 			f := over.opened(t, forwarding(s.url, "", ""))
@@ -46,7 +46,7 @@ func TestTidy_NoHostBySocket(t *testing.T) {
 
 // What a proxy that is trusted says of TLS is believed.
 func TestTidy_SchemeOfATrustedProxy(t *testing.T) {
-	overEach(t, func(t *testing.T, over downstream) {
+	overEach(t, func(t *testing.T, over reach) {
 		f := over.opened(t, forwarding("echo", "client_ip: {trusted_proxies: [127.0.0.0/8]}", ""))
 		f.dial("GET https://b.example/x HTTP/1.1\r\nHost: b.example\r\n\r\n").Status(200)
 		f.dial("GET ftp://b.example/x HTTP/1.1\r\nHost: b.example\r\n\r\n").Status(400)
@@ -55,7 +55,7 @@ func TestTidy_SchemeOfATrustedProxy(t *testing.T) {
 
 // A fragment made a new key of each request, and hid the query from match.
 func TestTidy_FragmentsAreNoKeys(t *testing.T) {
-	overEach(t, func(t *testing.T, over downstream) {
+	overEach(t, func(t *testing.T, over reach) {
 		f := over.opened(t, "routes:\n  - {match: {path: /a}, upstream: echo, limits: [{key: \"query:user\", rate: 1/1h}]}\n")
 		f.dial("GET /a?user=v HTTP/1.1\r\nHost: a\r\n\r\n").Status(200)
 		for _, said := range []string{"/a?user=v#1", "/a?user=v#2", "/a#?user=w"} {

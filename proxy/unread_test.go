@@ -10,7 +10,7 @@ import (
 // What is no request is refused as everything else is: in words, on a connection that
 // ends, with a line in the log and a figure, and without a word to the upstream.
 func TestUnread_IsRefusedAsAllElse(t *testing.T) {
-	overEach(t, func(t *testing.T, over downstream) {
+	overEach(t, func(t *testing.T, over reach) {
 		s := scripted(t, fine)
 		f := over.opened(t, strings.Replace(forwarding(s.url, "", ""), "routes:", "listen: {max_header: 4KiB}\nroutes:", 1))
 		for _, c := range []struct {
@@ -65,7 +65,7 @@ func TestUnread_IsRefusedAsAllElse(t *testing.T) {
 // The same behind a request that is as it should be: that one is answered by the
 // upstream, the rest ends the connection.
 func TestUnread_BehindARequest(t *testing.T) {
-	overEach(t, func(t *testing.T, over downstream) {
+	overEach(t, func(t *testing.T, over reach) {
 		s := scripted(t, fine)
 		w := over.opened(t, forwarding(s.url, "", "")).dial(plainly + "garbage\r\n\r\n" + plainly)
 		w.Status(200)

@@ -185,7 +185,7 @@ func TestExplain_AsksARunningWeir(t *testing.T) {
 		t.Errorf("explain of an id exits %d: %s%s", code, stdout, stderr)
 	}
 	for _, c := range []struct{ args, want string }{
-		{"NOT-AN-ID", "no node remembers"},
+		{"NOT-AN-ID", "no node has a record"},
 		{"POST", "write the URL behind it"},
 		{"post /v1/sms/send", "write POST"},
 	} {

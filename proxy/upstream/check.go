@@ -63,6 +63,9 @@ func (p *Pool) probe(ctx context.Context, m *backend, look func(context.Context,
 // get asks m for the path of health. Nil means that it fares well.
 func (p *Pool) get(ctx context.Context, m *backend) error {
 	status, err := p.carrier().get(ctx, m, p.health.Path, p.via11)
+	if err == nil {
+		err = ctx.Err() // an answer that came after the time was over is none
+	}
 	switch {
 	case err != nil:
 		return fmt.Errorf("look at %s: %w", m.name, err)

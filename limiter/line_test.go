@@ -27,23 +27,23 @@ func (a *asked) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Dec
 }
 
 // A queueing test has a line at a limit of 1 permit in 100 ms.
-func queueing(t *testing.T, test func(t *testing.T, store *asked, line *limiter.Line, claims []limiter.Claim)) {
+func queueing(t *testing.T, test func(t *testing.T, store *asked, line *limiter.WaitQueue, claims []limiter.Claim)) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &asked{Memory: limiter.NewMemory(limiter.MemoryOptions{})}
 		claims := []limiter.Claim{{Limit: rate("smooth", 1, 100*time.Millisecond), Key: numbered(1), Cost: 1}}
-		test(t, store, limiter.NewLine(store, time.Second), claims)
+		test(t, store, limiter.NewWaitQueue(store, time.Second), claims)
 	})
 }
 
 // upTo waits that long for the one claim of a call, among so many callers.
 func upTo(most time.Duration, crowd int) limiter.WaitOptions {
-	return limiter.WaitOptions{For: []time.Duration{most}, Crowd: crowd}
+	return limiter.WaitOptions{For: []time.Duration{most}, MaxWaiting: crowd}
 }
 
 // Who came first is served first, each as soon as there is a permit, and only one
 // of them asks.
 func TestLine_FirstComeFirstServed(t *testing.T) {
-	queueing(t, func(t *testing.T, store *asked, line *limiter.Line, claims []limiter.Claim) {
+	queueing(t, func(t *testing.T, store *asked, line *limiter.WaitQueue, claims []limiter.Claim) {
 		start := time.Now()
 		type served struct {
 			who int
@@ -73,7 +73,7 @@ func TestLine_FirstComeFirstServed(t *testing.T) {
 
 // Waiting that cannot help is not begun.
 func TestLine_ReturnsAtOnce(t *testing.T) {
-	queueing(t, func(t *testing.T, _ *asked, line *limiter.Line, claims []limiter.Claim) {
+	queueing(t, func(t *testing.T, _ *asked, line *limiter.WaitQueue, claims []limiter.Claim) {
 		var d limiter.Decision
 		take(t, line2{line, 0}, claims...)
 		start := time.Now()
@@ -102,26 +102,26 @@ func TestLine_ReturnsAtOnce(t *testing.T) {
 
 // line2 is a Line as a Store that waits so long.
 type line2 struct {
-	*limiter.Line
+	*limiter.WaitQueue
 	most time.Duration
 }
 
 func (l line2) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
-	return l.Line.Wait(ctx, claims, d, limiter.WaitOptions{For: slices.Repeat([]time.Duration{l.most}, len(claims)), Crowd: 100})
+	return l.WaitQueue.Wait(ctx, claims, d, limiter.WaitOptions{For: slices.Repeat([]time.Duration{l.most}, len(claims)), MaxWaiting: 100})
 }
 func (l line2) Peek(context.Context, []limiter.Claim, *limiter.Decision) error { return nil }
 func (l line2) Refund(context.Context, []limiter.Claim, limiter.Permit) error  { return nil }
 
 // No more wait than may, other keys are not held up.
 func TestLine_IsBounded(t *testing.T) {
-	queueing(t, func(t *testing.T, _ *asked, line *limiter.Line, claims []limiter.Claim) {
+	queueing(t, func(t *testing.T, _ *asked, line *limiter.WaitQueue, claims []limiter.Claim) {
 		var wg sync.WaitGroup
 		for range 4 {
 			wg.Go(func() { line.Wait(t.Context(), claims, new(limiter.Decision), upTo(time.Second, 3)) })
 			synctest.Wait()
 		}
 		var d limiter.Decision
-		if err := line.Wait(t.Context(), claims, &d, upTo(time.Second, 3)); !errors.Is(err, limiter.ErrCrowded) {
+		if err := line.Wait(t.Context(), claims, &d, upTo(time.Second, 3)); !errors.Is(err, limiter.ErrQueueFull) {
 			t.Errorf("a fourth: %v", err)
 		}
 		other := slices.Clone(claims)
@@ -135,7 +135,7 @@ func TestLine_IsBounded(t *testing.T) {
 
 // Who leaves takes nothing, wherever in the line, and the next moves up.
 func TestLine_LeavingTakesNothing(t *testing.T) {
-	queueing(t, func(t *testing.T, store *asked, line *limiter.Line, claims []limiter.Claim) {
+	queueing(t, func(t *testing.T, store *asked, line *limiter.WaitQueue, claims []limiter.Claim) {
 		take(t, store, claims...)
 		var wg sync.WaitGroup
 		cancels := make([]context.CancelFunc, 5)
@@ -180,8 +180,8 @@ func (s slow) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Decis
 
 // Who leaves while the store answers gives back what it was granted.
 func TestLine_GivesBackWhatCameTooLate(t *testing.T) {
-	queueing(t, func(t *testing.T, store *asked, _ *limiter.Line, claims []limiter.Claim) {
-		line := limiter.NewLine(slow{store.Memory}, time.Second)
+	queueing(t, func(t *testing.T, store *asked, _ *limiter.WaitQueue, claims []limiter.Claim) {
+		line := limiter.NewWaitQueue(slow{store.Memory}, time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer cancel()
 		var d limiter.Decision
@@ -197,12 +197,12 @@ func TestLine_GivesBackWhatCameTooLate(t *testing.T) {
 // A claim that is not waited for is refused at once, whatever the others would
 // wait, and each is waited for no longer than is said of it.
 func TestLine_WaitsForEachClaimByItself(t *testing.T) {
-	queueing(t, func(t *testing.T, _ *asked, line *limiter.Line, claims []limiter.Claim) {
+	queueing(t, func(t *testing.T, _ *asked, line *limiter.WaitQueue, claims []limiter.Claim) {
 		both := append(slices.Clone(claims), limiter.Claim{Limit: rate("day", 1, 150*time.Millisecond), Key: numbered(1), Cost: 1})
 		began := 0
 		ask := func(d *limiter.Decision, most ...time.Duration) time.Duration {
 			start := time.Now()
-			if err := line.Wait(t.Context(), both, d, limiter.WaitOptions{For: most, Crowd: 9, Waits: func() { began++ }}); err != nil {
+			if err := line.Wait(t.Context(), both, d, limiter.WaitOptions{For: most, MaxWaiting: 9, Waits: func() { began++ }}); err != nil {
 				t.Fatal(err)
 			}
 			return time.Since(start)
@@ -225,9 +225,9 @@ func TestLine_WaitsForEachClaimByItself(t *testing.T) {
 // What comes free while somebody is in line is not granted to one whose time is
 // over, and a crowd is refused without asking.
 func TestLine_RefusalsTakeNothing(t *testing.T) {
-	queueing(t, func(t *testing.T, store *asked, _ *limiter.Line, claims []limiter.Claim) {
+	queueing(t, func(t *testing.T, store *asked, _ *limiter.WaitQueue, claims []limiter.Claim) {
 		take(t, store, claims...)
-		line := limiter.NewLine(slow{store.Memory}, time.Second)
+		line := limiter.NewWaitQueue(slow{store.Memory}, time.Second)
 		go line.Wait(t.Context(), claims, new(limiter.Decision), upTo(time.Second, 2)) // asks at 0, and from 120 to 140 ms
 		synctest.Wait()
 		time.Sleep(10 * time.Millisecond) // the first does not know yet how long it waits; at 108 ms a permit is free, until it takes it at 120
@@ -240,7 +240,7 @@ func TestLine_RefusalsTakeNothing(t *testing.T) {
 		synctest.Wait()
 		asked := store.takes
 		var d limiter.Decision
-		if err := line.Wait(t.Context(), claims, &d, upTo(time.Second, 2)); !errors.Is(err, limiter.ErrCrowded) || d.Allowed || d.Wait != time.Second || len(d.Outcomes) != 1 || store.takes != asked {
+		if err := line.Wait(t.Context(), claims, &d, upTo(time.Second, 2)); !errors.Is(err, limiter.ErrQueueFull) || d.Allowed || d.Wait != time.Second || len(d.Outcomes) != 1 || store.takes != asked {
 			t.Errorf("a third of two: %+v %v; want a refusal without a question", d, err)
 		}
 		time.Sleep(time.Second)

@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// leastRate is how many bytes a second the body of a request must bring on
+	// minBodyRate is how many bytes a second the body of a request must bring on
 	// average from its first byte on: a client that sends one byte now and then does
 	// make progress, and would never end.
-	leastRate = 500
-	// bodySlack is what a body may be late by all in all: a packet that is lost is
+	minBodyRate = 500
+	// bodyRateTolerance is what a body may be late by all in all: a packet that is lost is
 	// sent again after a second, and then after two more.
-	bodySlack = 5 * time.Second
+	bodyRateTolerance = 5 * time.Second
 )
 
 // A clock sets the deadline for reading; http.ResponseController is one.
@@ -80,7 +80,7 @@ func (b *body) before(p []byte) ([]byte, error) {
 	}
 	within := b.wait
 	if !b.stream && b.got > 0 {
-		within = min(within, bodySlack+time.Duration(b.got)*(time.Second/leastRate)-b.waited)
+		within = min(within, bodyRateTolerance+time.Duration(b.got)*(time.Second/minBodyRate)-b.waited)
 	}
 	_ = b.clock.SetReadDeadline(time.Now().Add(within)) // without deadlines there is no connection to hold
 	return p, nil

@@ -64,7 +64,7 @@ func (a *admitter) resetCooldowns(ctx context.Context, q *admission, keys []extr
 // reset forgets what is counted for claims, here and in the store, though the
 // client may have left.
 func (a *admitter) reset(ctx context.Context, claims []limiter.Claim) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleWithin)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer cancel()
 	began := time.Now()
 	err := a.store.Reset(ctx, claims)

@@ -112,7 +112,7 @@ func (g *generation) claim(x *exchange, l *limit) error {
 			return fmt.Errorf("%s: %w: it cannot stand in the name of a limiter", l.Key.From, key.ErrInvalid)
 		}
 	}
-	asked := &x.asks
+	asked := &x.claims
 	if l.Mode == config.Shadow {
 		asked = &x.shadows
 	}

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// mostSettling is how many requests may be settled at a time after their answers.
-const mostSettling = 10_000
+// maxSettling is how many requests may be settled at a time after their answers.
+const maxSettling = 10_000
 
 // finish ends a request whose answer has been written, but for what net/http still
 // keeps of it until ServeHTTP returns. What has to be given back over a network is
@@ -24,7 +24,7 @@ func (p *Proxy) finish(ctx context.Context, x *exchange) {
 		a.resetCooldowns(ctx, &x.admission, x.extracted.keys, x.outcome.result.Status)
 	}
 	if a.timeout > 0 && x.outcome.known && x.owes(&x.outcome) {
-		if a.settling.Add(1) <= mostSettling {
+		if a.settling.Add(1) <= maxSettling {
 			x.keep()
 			go func() {
 				defer a.settling.Add(-1)

@@ -13,7 +13,7 @@ import (
 // knows the request and the response as net/http, or another server, has them.
 type downstream interface {
 	// answer sends an answer of ours.
-	answer(a respond.Answer)
+	answer(a respond.Response)
 	// forward adds to t what only the downstream knows, takes the request to the pool and
 	// the answer back. When the answer breaks off on its way, the downstream sees to it
 	// that the client can tell.
@@ -23,16 +23,16 @@ type downstream interface {
 	beforeEnd(release func(flush func()))
 }
 
-// A sending is what the upstream is asked.
-type sending struct {
+// A forwardRequest is what the upstream is asked.
+type forwardRequest struct {
 	request upstream.Request
 	edit    func(status int, h *http1.Fields) // exchange.onHeader, made once
 }
 
-func (s *sending) reset() { s.request = upstream.Request{} }
+func (s *forwardRequest) reset() { s.request = upstream.Request{} }
 
-// An outcome is what came of a request that limits have let pass.
-type outcome struct {
+// A forwardOutcome is what came of a request that limits have let pass.
+type forwardOutcome struct {
 	result upstream.Result
 	known  bool          // there is one
 	took   time.Duration // until the answer was passed on or given up
@@ -95,7 +95,7 @@ func (x *exchange) onHeader(status int, h *http1.Fields) {
 		h.Del(name)
 	}
 	x.route.rewrite.answer(h)
-	if len(x.asks.claims) > 0 {
+	if len(x.claims.claims) > 0 {
 		x.restore(status, &x.outcome)
 		x.told.memory.Reset()
 		x.route.quota.Headers(x.verdict(), h)

@@ -81,9 +81,9 @@ func local(r *http.Request) string {
 
 // answer sends an answer of ours at once, whether or not the request's body has
 // come. What has not is read afterwards if that saves the connection.
-func (d *httpDownstream) answer(a respond.Answer) {
+func (d *httpDownstream) answer(a respond.Response) {
 	h := d.w.Header()
-	a.Into(h)
+	a.CopyTo(h)
 	h.Set("X-Request-Id", d.x.id)
 	if d.r.Method == http.MethodConnect { // what follows may be meant for another server
 		h.Set("Connection", "close")
@@ -94,9 +94,9 @@ func (d *httpDownstream) answer(a respond.Answer) {
 	}
 }
 
-// whole implements carrier. The trailer has come with the end of the body, so it
+// readAll implements carrier. The trailer has come with the end of the body, so it
 // is forwarded as well.
-func (d *httpDownstream) whole(most int64) ([]byte, error) {
+func (d *httpDownstream) readAll(most int64) ([]byte, error) {
 	if d.body == nil {
 		return nil, nil
 	}
@@ -110,7 +110,7 @@ func (d *httpDownstream) whole(most int64) ([]byte, error) {
 	if errors.As(err, &tooLong) {
 		return nil, fmt.Errorf("%w: more than %d bytes", key.ErrBodyTooLarge, most)
 	}
-	if errors.Is(err, errCrowded) {
+	if errors.Is(err, errBuffersFull) {
 		return nil, err
 	}
 	if err != nil {

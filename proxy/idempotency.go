@@ -41,7 +41,7 @@ func newIdempotency(route string, c *config.Idempotency) *idempotency {
 // A request without an idempotency key has no repeats.
 func (g *generation) idempotency(x *exchange) error {
 	i := x.route.repeats
-	if i == nil || len(x.asks.claims) == 0 {
+	if i == nil || len(x.claims.claims) == 0 {
 		return nil
 	}
 	sent := x.Header(i.Header)
@@ -61,7 +61,7 @@ func (g *generation) idempotency(x *exchange) error {
 	}
 	sum := sha256.Sum256(body.Bytes)
 	parts := []string{"idempotency", sent[0], x.request.Method, x.request.Host, x.request.Path, x.request.RawQuery, body.Type, string(sum[:])}
-	for _, c := range x.asks.claims {
+	for _, c := range x.claims.claims {
 		parts = append(parts, string(c.Key[:]))
 	}
 	x.repeat.first = []limiter.Claim{{Limit: &i.once, Key: g.config.Privacy.Hash(parts), Cost: 1, Source: x.source}}

@@ -131,7 +131,7 @@ func (x *exchange) observe(h *histogram, d time.Duration) {
 
 // decided counts what each limit said; a limit of several windows says one thing,
 // and one that was not asked nothing.
-func (m *metrics) decided(r *route, asked asks, d *limiter.Decision) {
+func (m *metrics) decided(r *route, asked claimSet, d *limiter.Decision) {
 	for i := 0; i < len(asked.windows); {
 		of, to := asked.limit(i)
 		result, known := allowed, false

@@ -68,7 +68,7 @@ func (p *Proxy) Change(ctx context.Context, c KeyChange) (KeyResult, error) {
 		return KeyResult{}, fmt.Errorf("%w: nothing can be changed; %s.%s: %s", ErrKeyQuery, r.Skipped[0].Route, r.Skipped[0].Limit, r.Skipped[0].Why)
 	}
 	// The client that asked for it may leave; half a change is worse than a late one.
-	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), operateWithin)
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), operateTimeout)
 	defer cancel()
 	var wrong error
 	changed := targets[:0]
@@ -178,7 +178,7 @@ func (p *Proxy) hear(c limiter.Change) {
 	if len(claims) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), settleWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
 	defer cancel()
 	err := p.admitter.fallback.change(ctx, c, claims)
 	if len(own) > 0 {

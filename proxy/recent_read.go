@@ -63,8 +63,8 @@ type DecisionQuery struct {
 	N         int // 100 when 0, and 1000 at most
 }
 
-// mostDecisions is how many are read at a time.
-const mostDecisions = 1000
+// maxDecisions is how many are read at a time.
+const maxDecisions = 1000
 
 // Decisions are what was decided lately on this node, the last first. Of what was
 // refused, or would have been in shadow mode, the last 6144 requests are known, of each
@@ -75,7 +75,7 @@ func (p *Proxy) Decisions(q DecisionQuery) []Decision {
 	if q.N <= 0 {
 		q.N = 100
 	}
-	q.N = min(q.N, mostDecisions)
+	q.N = min(q.N, maxDecisions)
 	found := p.lasting.observer.recent.find(q, &g.redact)
 	slices.SortFunc(found, func(a, b recentRecord) int { return cmp.Compare(b.began, a.began) })
 	found = found[:min(len(found), q.N)]

@@ -149,12 +149,12 @@ func (r *Replay) settle(v *visit) {
 
 // renew keeps the concurrent permits of a request for as long as it is under way.
 func (r *Replay) renew(v *visit, until time.Time) {
-	next := r.now.Add(renewEvery)
+	next := r.now.Add(renewInterval)
 	if !next.Before(until) || !v.x.hasHeld() {
 		return
 	}
 	r.events.add(next, func() {
-		for _, t := range v.x.takings {
+		for _, t := range v.x.taken {
 			if t.hasHeld() {
 				_ = t.hold.store.Renew(context.Background(), t.hold.claims, t.hold.permit)
 			}

@@ -40,7 +40,7 @@ type route struct {
 	newKeys   []*key.Spec               // of which new ones are bounded; see boundedKeys
 	quota     *respond.Quota            // as clients are told of it
 	refunds   map[upstream.Kind]bool    // the errors of RefundOn, as package upstream calls them
-	respond   respond.Answer            // of Respond
+	respond   respond.Response          // of Respond
 	rewrite   rewrite                   // of what is forwarded
 	pool      *upstream.Pool            // nil: there is no Upstream
 	repeats   *idempotency              // nil: repeats count

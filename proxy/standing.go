@@ -83,7 +83,7 @@ func (p *Proxy) Standing(ctx context.Context, q KeyQuery) (KeyStanding, error) {
 }
 
 func (p *Proxy) standing(ctx context.Context, g *generation, targets []keyTarget) (KeyStanding, error) {
-	ctx, cancel := context.WithTimeout(ctx, operateWithin)
+	ctx, cancel := context.WithTimeout(ctx, operateTimeout)
 	defer cancel()
 	s := KeyStanding{Limits: []LimitStanding{}}
 	a := p.admitter
@@ -116,8 +116,8 @@ func (p *Proxy) standing(ctx context.Context, g *generation, targets []keyTarget
 	return s, nil
 }
 
-// operateWithin is the most time that looking a key up, or changing it, may take.
-const operateWithin = 5 * time.Second
+// operateTimeout is the most time that looking a key up, or changing it, may take.
+const operateTimeout = 5 * time.Second
 
 // describe is what the configuration says of t.
 func (g *generation) describe(t *keyTarget) LimitStanding {

@@ -168,7 +168,7 @@ func (b *batch) settle(calls []*call, p *reply) {
 			rest, own = readDecision(rest, at, c.claims, d)
 		}
 		if own == nil {
-			b.store.denials.learn(asked{c.claims, b.sent, b.version}, d)
+			b.store.denials.learn(denialQuery{c.claims, b.sent, b.version}, d)
 		} else if !errors.Is(own, errType) {
 			err = own
 		}

@@ -137,8 +137,8 @@ func redissonKey(name, what string) string {
 	return "{" + name + "}:" + what
 }
 
-// elsewhere is the scope of what another client counts by itself.
-const elsewhere = limiter.PerClient + 1
+// scopeForeign is the scope of what another client counts by itself.
+const scopeForeign = limiter.PerClient + 1
 
 // window reads what a script publishes: the number of the algorithm and the
 // window's first key, and behind a blank the tag of one in a box; or the name of a limiter that Redisson shares.
@@ -164,7 +164,7 @@ func (n names) window(message string) (id windowID, ok bool) {
 		return id, false
 	}
 	if i := len(name) - len(n.client); i > 0 && uuid.Validate(name[i:]) == nil {
-		id.scope = elsewhere
+		id.scope = scopeForeign
 		if name[i:] == n.client {
 			id.scope = limiter.PerClient
 		}

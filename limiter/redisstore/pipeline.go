@@ -36,7 +36,7 @@ type pipeline struct {
 }
 
 // newPipeline makes a pipeline to node. It begins nothing.
-func newPipeline(s *Store, node *redis.Client, at track) *pipeline {
+func newPipeline(s *Store, node *redis.Client, at pipelineKey) *pipeline {
 	p := &pipeline{store: s, node: node}
 	if b := breakerOf(node); b != nil {
 		p.circuit, p.masters = b.own, b.masters
@@ -45,7 +45,7 @@ func newPipeline(s *Store, node *redis.Client, at track) *pipeline {
 		}
 	}
 	p.queue.begin = func() { p.writers.Go(p.write) }
-	p.queue.most, p.queue.limit = s.maxInFlight, s.timeout
+	p.queue.max, p.queue.limit = s.maxInFlight, s.timeout
 	if t := node.Options().ReadTimeout; t > 0 {
 		p.queue.limit = min(s.timeout, t)
 	}
@@ -147,7 +147,7 @@ func (p *pipeline) send(c *conn) {
 	}
 	p.out = b.appendCommands(p.out[:0])
 	b.sent, b.version = time.Now(), p.store.denials.now()
-	if !p.queue.depart(b, c) {
+	if !p.queue.send(b, c) {
 		p.circuit.record(context.Canceled)
 		p.queue.putBack(p.calls[:fit])
 		p.queue.repay(b)

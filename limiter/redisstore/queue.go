@@ -21,7 +21,7 @@ var errBusy = errors.New("too many requests wait for redis")
 // nobody has answered yet. Who answers a call claims it here first, so that only one
 // does: the reader, the sweep, or its caller, who leaves.
 type queue struct {
-	most  int           // batches may be under way
+	max   int           // batches may be under way
 	limit time.Duration // for which one may be
 	begin func()        // starts the writer
 
@@ -134,7 +134,7 @@ func (q *queue) claim(calls []*call) {
 func (q *queue) ready(c *conn) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for len(q.waiting) == 0 || len(q.inFlight) >= q.most {
+	for len(q.waiting) == 0 || len(q.inFlight) >= q.max {
 		if len(q.waiting) == 0 && (c.gone() || q.closed && len(q.inFlight) == 0) {
 			q.running = false
 			return false
@@ -188,8 +188,8 @@ func (q *queue) putBack(calls []*call) {
 	q.waiting = slices.Insert(q.waiting, 0, calls...)
 }
 
-// depart has b under way on c. It reports false if nobody reads c any more.
-func (q *queue) depart(b *batch, c *conn) bool {
+// send has b under way on c. It reports false if nobody reads c any more.
+func (q *queue) send(b *batch, c *conn) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if c.ended.Load() {

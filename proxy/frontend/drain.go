@@ -13,9 +13,9 @@ const (
 	// announceClose is how long connections that wait to be accepted are let in before
 	// a listener is closed for good.
 	announceClose = time.Second
-	// connectTime is how long a connection may take to be opened, once its client has
+	// acceptGrace is how long a connection may take to be opened, once its client has
 	// begun to.
-	connectTime = 300 * time.Millisecond
+	acceptGrace = 300 * time.Millisecond
 	// closeFrame is how long connections in use have to carry one more answer, which
 	// says that it is the last, before those without a request are closed.
 	closeFrame = time.Second
@@ -62,7 +62,7 @@ func (s *Server) Drain(ctx context.Context) error {
 func (s *Server) shut(l net.Listener) {
 	if s.bounds.ReusePort {
 		dropSYN(l)
-		<-time.After(connectTime)
+		<-time.After(acceptGrace)
 	}
 	until(context.Background(), announceClose, func() bool { return !pending(l) })
 	l.Close()

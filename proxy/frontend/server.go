@@ -29,7 +29,7 @@ type Server struct {
 	handover    *handover // connections that speak HTTP/2
 	bounds      config.Listen
 	log         zerolog.Logger
-	offenders   *offenders
+	offenders   *resetTracker
 	closing     atomic.Bool    // answers say that their connections end
 	connections atomic.Int64   // accepted and not closed, of every protocol
 	accepting   sync.WaitGroup // listeners that are served
@@ -61,8 +61,8 @@ const (
 	// pingAfter is how long an HTTP/2 client may say nothing while it has requests
 	// under way before it is asked whether it is still there.
 	pingAfter = 30 * time.Second
-	// mostFields is how many lines the header of a request may have.
-	mostFields = 1024
+	// maxHeaderFields is how many lines the header of a request may have.
+	maxHeaderFields = 1024
 )
 
 // NewServer makes a Server with the bounds of c and the protocols that it allows. A
@@ -72,11 +72,11 @@ func NewServer(h http.Handler, c config.Listen, log zerolog.Logger) *Server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(c.H2C)
-	s := &Server{bounds: c, log: log, offenders: newOffenders(), handover: newHandover()}
+	s := &Server{bounds: c, log: log, offenders: newResetTracker(), handover: newHandover()}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.http1 = http1.Server{
 		Handler:  netHandler(h),
-		Limits:   http1.Limits{Target: int(c.MaxHeader), Head: int(c.MaxHeader), Fields: mostFields},
+		Limits:   http1.Limits{Target: int(c.MaxHeader), Head: int(c.MaxHeader), Fields: maxHeaderFields},
 		Timeouts: http1.Timeouts{Header: c.Timeouts.Header, Body: c.Timeouts.Body, Write: c.Timeouts.Write, Idle: c.Timeouts.Idle},
 		EndsLate: true,
 		Panicked: func(v any) {
@@ -148,7 +148,7 @@ func (s *Server) serveTLS(l net.Listener, c *tls.Config) error {
 	}
 	defer s.accepting.Done()
 	h := &handshaker{
-		config: c, within: s.bounds.Timeouts.Header, stall: s.bounds.Timeouts.Write, log: s.log,
+		config: c, timeout: s.bounds.Timeouts.Header, stall: s.bounds.Timeouts.Write, log: s.log,
 		http1: s.http1.ServeConn, http2: s.deliver,
 	}
 	return s.accept(s.proxyProtocol(l), func(c net.Conn) {

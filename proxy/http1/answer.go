@@ -45,9 +45,9 @@ func (x *Exchange) Start(f Framing) error {
 		x.stage = unanswered
 		return x.out.err
 	}
-	x.framing = onward(receiver{x.Minor, x.Method(), x.status}, f)
+	x.framing = outgoingFraming(receiver{x.Minor, x.Method(), x.status}, f)
 	x.left = x.framing.Length
-	x.closing = x.closing || x.Closes || x.framing.Kind == UntilClose || x.conn.server.parting.Load() || x.uploading || x.worthless()
+	x.closing = x.closing || x.Closes || x.framing.Kind == UntilClose || x.conn.server.parting.Load() || x.uploading || x.notWorthDraining()
 	if !x.out.dated {
 		x.out.buf = x.conn.server.date.append(x.out.buf)
 	}
@@ -84,10 +84,10 @@ func (x *Exchange) endsWhole() {
 // flushPart sends what there is of an answer that is not all.
 func (x *Exchange) flushPart() { _ = x.Flush() } // who ends the answer meets the error again
 
-// worthless reports whether what is left of the request's body is not worth
+// notWorthDraining reports whether what is left of the request's body is not worth
 // reading for the sake of the connection: it is long, cannot be read, or has not
 // been sent yet.
-func (x *Exchange) worthless() bool {
+func (x *Exchange) notWorthDraining() bool {
 	b := x.Body()
 	if b == nil || b.done() {
 		return false
@@ -170,7 +170,7 @@ func (x *Exchange) flush(now time.Duration) error {
 	}
 	x.conn.armWriteAt(now)
 	x.conn.watch.sent.Add(1)
-	x.err = x.conn.put(x.out.buf)
+	x.err = x.conn.writeRaw(x.out.buf)
 	x.out.buf = x.out.buf[:0]
 	return x.err
 }
@@ -182,7 +182,7 @@ func (x *Exchange) End() error { return x.EndWith(nil) }
 // EndWith is End with trailer fields, which only a body in chunks can have. Those
 // that must not stand there are left out.
 func (x *Exchange) EndWith(trailer *Fields) error {
-	return x.endAdding(func(h *Head) {
+	return x.endWith(func(h *Head) {
 		if trailer != nil {
 			trailer.DropUntrailed()
 			h.AddFields(trailer)
@@ -190,8 +190,8 @@ func (x *Exchange) EndWith(trailer *Fields) error {
 	})
 }
 
-// endAdding is EndWith for who adds the trailer fields, which must be checked.
-func (x *Exchange) endAdding(trailer func(h *Head)) error {
+// endWith is EndWith for who adds the trailer fields, which must be checked.
+func (x *Exchange) endWith(trailer func(h *Head)) error {
 	switch {
 	case x.stage != streaming:
 		return ErrNoHeadroom

@@ -20,17 +20,17 @@ type Call struct {
 	// those that may stand there; all if it is nil.
 	KeepAnswerTrailer func(f Field) bool
 
-	client *Client
-	given  given // what the client's body is read from where there is no exchange
-	in     input
-	out    Head // the request as it is sent, and body that was at hand
-	body   Body // of the answer
-	upload upload
+	client       *Client
+	sourceReader sourceReader // what the client's body is read from where there is no exchange
+	in           input
+	out          Head // the request as it is sent, and body that was at hand
+	body         Body // of the answer
+	upload       upload
 	callState
 
 	mu     sync.Mutex // guards what follows
 	cancel context.CancelFunc
-	live   *upstream // what Abort interrupts
+	live   *clientConn // what Abort interrupts
 	// aborted is also looked at without mu, by who has just set a deadline: if it is false
 	// then, Abort will set another one.
 	aborted atomic.Bool
@@ -42,7 +42,7 @@ type callState struct {
 	x       *Exchange
 	source  *Body // the client's body, nil if there is none
 	pool    *Pool
-	conn    *upstream
+	conn    *clientConn
 	framed  bool   // the head in out is whole
 	head    int    // how long it is
 	content []byte // the client's body if it has been read before
@@ -75,7 +75,7 @@ func (c *Call) Begin(method, host string, target ...string) *Head {
 	}
 	c.out.add("Host", host)
 	c.out.host = true
-	if c.x != nil && !c.expects() {
+	if c.x != nil && !c.expectsContinue() {
 		c.x.Fields.DropKnown(Expect) // it means nothing here, nor to the upstream
 	}
 	return &c.out
@@ -127,7 +127,7 @@ func (c *Call) dials(cancel context.CancelFunc) bool {
 
 // uses notes which connection Abort interrupts, and reports whether the call
 // shall go on.
-func (c *Call) uses(u *upstream) bool {
+func (c *Call) uses(u *clientConn) bool {
 	c.mu.Lock()
 	c.live = u
 	goesOn := !c.aborted.Load()
@@ -154,7 +154,7 @@ func (c *Call) Release() {
 	c.dropConn()
 	memory := &c.client.memory
 	c.in.release()
-	c.given.in.release()
+	c.sourceReader.in.release()
 	c.out.rest(memory)
 	calls := &c.client.calls
 	c.reset()
@@ -166,8 +166,8 @@ func (c *Call) reset() {
 	c.Response.Reset()
 	c.body.reset()
 	c.upload.reset()
-	if c.source == &c.given.body {
-		c.given = given{}
+	if c.source == &c.sourceReader.body {
+		c.sourceReader = sourceReader{}
 	}
 	c.Interim, c.KeepTrailer, c.KeepAnswerTrailer = nil, nil, nil
 	c.client, c.callState = nil, callState{}

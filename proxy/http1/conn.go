@@ -30,7 +30,7 @@ type conn struct {
 		err error
 	} // what first found
 	one     [1]byte // for the first byte where reader is nil
-	putting putting
+	putting writing
 	putStep func(fd uintptr) bool // that of putting
 	fresh   bool                  // no request has come yet
 	handed  bool                  // to whoever hijacked it
@@ -169,7 +169,7 @@ func (c *conn) closeWrite() {
 // connection is closed: closing while bytes are unread resets it.
 func (c *conn) linger() {
 	c.closeWrite()
-	at := time.Now().Add(lingerFor)
+	at := time.Now().Add(lingerTimeout)
 	if c.net.SetReadDeadline(at) != nil {
 		return
 	}

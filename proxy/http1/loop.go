@@ -23,7 +23,7 @@ func (c *conn) serve() {
 		}
 	}()
 	for {
-		if why = c.await(); why != nil {
+		if why = c.waitForRequest(); why != nil {
 			if errors.Is(why, io.EOF) {
 				why = nil
 			}
@@ -152,20 +152,20 @@ func (c *conn) handHTTP2() bool {
 			return false
 		}
 	}
-	replay := &replayed{c.net, bytes.Clone(c.x.in.unread())}
+	replay := &prefixedConn{c.net, bytes.Clone(c.x.in.unread())}
 	c.handed = true
 	c.disarmRead()
 	c.server.HTTP2(replay)
 	return true
 }
 
-// A replayed connection begins with what has been read of it already.
-type replayed struct {
+// A prefixedConn connection begins with what has been read of it already.
+type prefixedConn struct {
 	net.Conn
 	rest []byte
 }
 
-func (r *replayed) Read(p []byte) (int, error) {
+func (r *prefixedConn) Read(p []byte) (int, error) {
 	if len(r.rest) > 0 {
 		n := copy(p, r.rest)
 		r.rest = r.rest[n:]

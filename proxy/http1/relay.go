@@ -105,8 +105,8 @@ func (x *Exchange) broken(c *Call, err error) error {
 
 // broken says why the body of the answer was cut short. What ends the body of the
 // request ends it, too: an upstream cannot answer what never arrived.
-func (c *Call) broken(err error) *Fault {
-	f := &Fault{Phase: Answering, Err: c.because(err), Reused: c.Reused(), Wrote: true, Answered: true}
+func (c *Call) broken(err error) *CallError {
+	f := &CallError{Phase: ReadingBody, Err: c.because(err), Reused: c.Reused(), Wrote: true, Answered: true}
 	c.endUpload()
 	if why := c.sourceErr(); why != nil {
 		f.Phase, f.Err = Uploading, why

@@ -26,7 +26,7 @@ func (r *Response) Parse(buf []byte, method string, l *Limits) (n int, err error
 	if !done {
 		return 0, err
 	}
-	r.Framing, err = frame(message{fields: &r.Fields, minor: r.Minor, method: method, status: r.Status})
+	r.Framing, err = incomingFraming(message{fields: &r.Fields, minor: r.Minor, method: method, status: r.Status})
 	if err != nil {
 		return 0, err
 	}

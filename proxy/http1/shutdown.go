@@ -69,9 +69,9 @@ func (s *Server) endIdle() bool {
 }
 
 // endWait ends c if it still waits for a request; one that comes meanwhile is answered,
-// see cameLate.
+// see lateRequest.
 func (c *conn) endWait() {
-	c.mu.Lock() // so that cameLate sets its deadline after this one
+	c.mu.Lock() // so that lateRequest sets its deadline after this one
 	defer c.mu.Unlock()
 	if c.state.CompareAndSwap(idle, ended) {
 		_ = c.net.SetReadDeadline(passed())

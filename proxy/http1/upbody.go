@@ -53,7 +53,7 @@ func (c *conn) beginRead(b *Body) (time.Duration, error) {
 		c.disarmRead()
 		return now, nil
 	}
-	bonus := time.Duration(min(b.got, 1<<40)) * (time.Second / leastRate)
+	bonus := time.Duration(min(b.got, 1<<40)) * (time.Second / minBodyRate)
 	c.armRead(now, max(min(wait, wait+bonus-b.waited), time.Nanosecond))
 	return now, nil
 }

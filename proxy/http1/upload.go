@@ -22,10 +22,10 @@ type upload struct {
 	buf     []byte
 	last    atomic.Bool // the client's body has been read whole, and its end is being sent
 
-	mu     sync.Mutex // guards what follows, and setting deadlines for reading meanwhile
-	conn   *upstream  // to bound the wait for a head on when the body is sent; nil if there is a head
-	sent   bool       // the body was sent whole
-	futile bool       // nothing can come of it any more: reading has ended for good
+	mu     sync.Mutex  // guards what follows, and setting deadlines for reading meanwhile
+	conn   *clientConn // to bound the wait for a head on when the body is sent; nil if there is a head
+	sent   bool        // the body was sent whole
+	futile bool        // nothing can come of it any more: reading has ended for good
 }
 
 // reset makes up ready for another body, and keeps the channel.
@@ -40,7 +40,7 @@ func (up *upload) reset() {
 // appendAtHand puts a body behind the head that is at hand and fits there.
 func (c *Call) appendAtHand() {
 	b := c.source
-	if c.expects() || b.err != nil && b.err != io.EOF || b.framing.Kind == Length && b.left > int64(len(b.in.unread())) {
+	if c.expectsContinue() || b.err != nil && b.err != io.EOF || b.framing.Kind == Length && b.left > int64(len(b.in.unread())) {
 		return
 	}
 	for c.framing.Kind == Length || c.framing.Kind == Chunked {
@@ -85,8 +85,8 @@ func (c *Call) appendLast(dst []byte) []byte {
 		c.source.trailer.DropFunc(func(f Field) bool { return !c.KeepTrailer(f) })
 		h.AddFields(&c.source.trailer)
 	}
-	if c.given.Trailer != nil {
-		c.given.Trailer(&h)
+	if c.sourceReader.Trailer != nil {
+		c.sourceReader.Trailer(&h)
 	}
 	h.end()
 	return h.buf
@@ -156,7 +156,7 @@ func (c *Call) sendBody() error {
 
 // awaitHead says that a head is waited for on u, for which the time counts from
 // the end of the upload.
-func (up *upload) awaitHead(u *upstream) {
+func (up *upload) awaitHead(u *clientConn) {
 	up.mu.Lock()
 	defer up.mu.Unlock()
 	up.conn = u

@@ -18,13 +18,13 @@ const (
 	Broken                  // the connection is reset
 )
 
-// watchAfter is how long an exchange waits for its upstream before it is looked
+// watchDelay is how long an exchange waits for its upstream before it is looked
 // whether the client is still there, and then again and again, at intervals that
-// grow up to watchMost. Shorter exchanges cost nothing.
+// grow up to maxWatchDelay. Shorter exchanges cost nothing.
 const (
-	watchAfter = 100 * time.Millisecond
-	watchMost  = time.Second
-	unseen     = -1
+	watchDelay    = 100 * time.Millisecond
+	maxWatchDelay = time.Second
+	unseen        = -1
 )
 
 // An Aborter ends what somebody waits for. It is called from another goroutine.
@@ -106,7 +106,7 @@ func (w *watch) stop() {
 
 // sweep looks, until done is closed, at the clients of exchanges that wait.
 func (s *Server) sweep(done <-chan struct{}) {
-	tick := time.NewTicker(watchAfter)
+	tick := time.NewTicker(watchDelay)
 	defer tick.Stop()
 	var all []*conn
 	for {
@@ -123,7 +123,7 @@ func (s *Server) sweep(done <-chan struct{}) {
 			case since == 0:
 			case since == unseen:
 				c.watch.since.CompareAndSwap(unseen, int64(now)+1)
-			case now-time.Duration(since) >= watchAfter-watchAfter/10: // ticks are not quite even
+			case now-time.Duration(since) >= watchDelay-watchDelay/10: // ticks are not quite even
 				c.sweep(now, now-time.Duration(since))
 			}
 		}
@@ -139,7 +139,7 @@ func (c *conn) sweep(now, waits time.Duration) {
 	if w.what == nil || now < w.next {
 		return
 	}
-	w.next = now + min(waits, watchMost)
+	w.next = now + min(waits, maxWatchDelay)
 	p := look(c.fd)
 	if p == Broken || p == Halved && (c.server.HalfClosed == Leaves || c.stalls(now)) {
 		w.gone.Store(true)

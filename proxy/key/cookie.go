@@ -21,7 +21,7 @@ func cookie(fields []string, name string) (string, error) {
 	var names Names                       // made when it is needed
 	value, seen, open := "", false, false // open: within quotes, for those who know them
 	for after := byte(';'); field != ""; {
-		pair, separator, rest := cut(field)
+		pair, separator, rest := cutCookie(field)
 		this, text, _ := strings.Cut(strings.TrimLeft(pair, " "), "=")
 		if this != name && names == nil {
 			names = names.With(name)
@@ -71,9 +71,9 @@ func cookieValue(value string) (string, error) {
 	return plain, nil
 }
 
-// cut takes the first pair off a Cookie field. Old servers part cookies at
+// cutCookie takes the first pair off a Cookie field. Old servers part cookies at
 // commas too.
-func cut(field string) (pair string, separator byte, rest string) {
+func cutCookie(field string) (pair string, separator byte, rest string) {
 	i := strings.IndexAny(field, ";,")
 	if i < 0 {
 		return field, ';', ""

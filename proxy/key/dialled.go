@@ -28,7 +28,7 @@ func dialled(s string) (digits string, extension, ok bool) {
 		return "", false, false
 	}
 	var buffer [maxSpelling]byte
-	spelling, ok := latin(buffer[:0], s)
+	spelling, ok := isLatin(buffer[:0], s)
 	if !ok {
 		return "", false, false
 	}
@@ -78,9 +78,9 @@ func isDialled(s string) bool {
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// latin appends s to b in ASCII: letters in lower case, every blank as a space, every
+// isLatin appends s to b in ASCII: letters in lower case, every blank as a space, every
 // dash as a hyphen. It reports whether all of s has such a form.
-func latin(b []byte, s string) ([]byte, bool) {
+func isLatin(b []byte, s string) ([]byte, bool) {
 	for _, r := range s {
 		if '\uFF01' <= r && r <= '\uFF5E' && !unicode.IsDigit(r) {
 			r -= '\uFF01' - '!' // full-width

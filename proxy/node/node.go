@@ -159,7 +159,7 @@ func (n *Node) serve(o Options) {
 	n.member.start("watchdog", func(ctx context.Context) { n.systemd.watchdog(ctx, n.alive) })
 	n.systemd.ready(n.proxy)
 	n.closers.push("cluster membership", n.member.stop)
-	n.closers.pushWithin("requests", n.drains.Delay+n.drains.Within+closeWithin, n.drain)
+	n.closers.pushWithin("requests", n.drains.Delay+n.drains.Within+closeTimeout, n.drain)
 	n.closers.push("leadership", n.serving.stop)
 }
 

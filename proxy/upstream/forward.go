@@ -26,7 +26,7 @@ var (
 // the answer is whole or cannot become so, and has sent nothing when it fails before
 // the answer's header. Nothing of t is used afterwards.
 func (p *Pool) Forward(ctx context.Context, t *Request, to Sink) Result {
-	if kind, err := p.refuses(t); err != nil {
+	if kind, err := p.checkRequest(t); err != nil {
 		return Result{Kind: kind, Err: err}
 	}
 	f := p.forwarding(ctx, t, to)
@@ -37,14 +37,14 @@ func (p *Pool) Forward(ctx context.Context, t *Request, to Sink) Result {
 	}
 	f.result.FirstByte = time.Since(f.began)
 	if err := f.answer(); err != nil {
-		f.lose(err)
+		f.failMidResponse(err)
 	}
 	f.result.Wrote = f.result.Wrote || to.Begun()
 	return f.result
 }
 
-// refuses tells requests apart that must not reach any target.
-func (p *Pool) refuses(t *Request) (Kind, error) {
+// checkRequest tells requests apart that must not reach any target.
+func (p *Pool) checkRequest(t *Request) (Kind, error) {
 	switch {
 	case t.Method == http.MethodConnect:
 		return BadRequest, errMethod
@@ -105,8 +105,8 @@ type forwarding struct {
 	backend *backend // who is busy with it
 	began   time.Time
 	result  Result
-	words   words       // of a trusted peer
-	writer  fieldWriter // of who is asking
+	trusted forwardedFields // of a trusted peer
+	writer  fieldWriter     // of who is asking
 	via     string
 	forward int    // Max-Forwards, -1 for none
 	upgrade string // what the connection may become, "" for nothing
@@ -123,7 +123,7 @@ func (p *Pool) forwarding(ctx context.Context, t *Request, to Sink) *forwarding 
 	if f.began.IsZero() {
 		f.began = time.Now()
 	}
-	f.words, f.via, f.forward = said(t), p.via(t), maxForwards(t)
+	f.trusted, f.via, f.forward = trustedForwarded(t), p.via(t), maxForwards(t)
 	f.te = t.Proto != "HTTP/1.0" && t.Fields.Has(http1.TE) && has(t.Fields.Values("Te"), "trailers")
 	f.upgrade = upgrades(t)
 	f.sender = p.carrier().sender(f)

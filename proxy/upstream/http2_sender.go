@@ -21,7 +21,7 @@ import (
 // An http2Sender sends a request by net/http's transport, which speaks HTTP/2.
 type http2Sender struct {
 	*forwarding
-	over   *overHTTP2
+	over   *http2Transport
 	made   *http.Request // for any target
 	body   *requestBody  // nil if there is none
 	last   *attempt
@@ -31,12 +31,12 @@ type http2Sender struct {
 	response *http.Response
 	fields   http1.Fields
 
-	mu   sync.Mutex // held while an interim answer is passed on, and guards what follows
-	came bool       // the final answer has come
+	mu       sync.Mutex // held while an interim answer is passed on, and guards what follows
+	gotFinal bool       // the final answer has come
 }
 
 // sender implements transport.
-func (o *overHTTP2) sender(f *forwarding) sender {
+func (o *http2Transport) sender(f *forwarding) sender {
 	s := &http2Sender{forwarding: f, over: o}
 	f.upgrade = "" // HTTP/2 has no such thing
 	ctx, cancel := context.WithCancelCause(f.ctx)
@@ -65,7 +65,7 @@ func (s *http2Sender) send(m *backend) (err error) {
 	s.last = s.attempt(m)
 	s.response, err = s.over.RoundTrip(s.last.request)
 	s.mu.Lock()
-	s.came = err == nil
+	s.gotFinal = err == nil
 	s.mu.Unlock()
 	if why := s.body.err(); err != nil && why != nil {
 		return &bodyError{why} // the target could not answer what never arrived
@@ -99,7 +99,7 @@ func (s *http2Sender) repeatable(err error) bool { return s.last.repeatable(err)
 func (s *http2Sender) interim(status int, h textproto.MIMEHeader) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.came || status == http.StatusContinue { // that is sent when the body is read
+	if s.gotFinal || status == http.StatusContinue { // that is sent when the body is read
 		return nil
 	}
 	f := FieldsOf(http.Header(h))
@@ -156,7 +156,9 @@ func (s *http2Sender) relay(to Sink) error {
 		case errors.Is(err, io.EOF):
 			s.body.Stop() // net/http ends an answer only when nobody reads the request's body any more
 			f := FieldsOf(res.Trailer)
-			f.DropFunc(func(f http1.Field) bool { return !mayTrail(http.CanonicalHeaderKey(f.Name)) || has(named, f.Name) })
+			f.DropFunc(func(f http1.Field) bool {
+				return !trailerAllowed(http.CanonicalHeaderKey(f.Name)) || has(named, f.Name)
+			})
 			return to.End(f)
 		case err != nil:
 			_ = to.Flush() // what has come is the client's

@@ -75,7 +75,7 @@ func (s *NetSink) End(trailer *http1.Fields) error {
 	for line := range trailer.All() {
 		name := http.CanonicalHeaderKey(line.Name)
 		switch {
-		case !mayTrail(name):
+		case !trailerAllowed(name):
 		case slices.Contains(s.trailers, name):
 			mapHeader(h).Add(name, line.Value)
 		default:

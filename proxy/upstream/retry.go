@@ -39,7 +39,7 @@ func (p *Pool) do(f *forwarding) error {
 		p.group.deposit()
 	}
 	for {
-		m, err := p.acquire(f.ctx, now, pick{f.request.HashBy, tried})
+		m, err := p.acquire(f.ctx, now, pickState{f.request.HashBy, tried})
 		if err != nil {
 			return earlier(seen, err)
 		}
@@ -73,8 +73,8 @@ func earlier(seen, last error) error {
 // unseen reports whether err says that there was no connection, so that the target
 // has seen nothing of the request.
 func unseen(err error) bool {
-	var fault *http1.Fault
-	return errors.As(err, new(*dialError)) || errors.As(err, &fault) && fault.Phase < http1.Asking
+	var fault *http1.CallError
+	return errors.As(err, new(*dialError)) || errors.As(err, &fault) && fault.Phase < http1.SendingRequest
 }
 
 // judge tells the group whether the backend could be reached. A client that left

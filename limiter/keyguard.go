@@ -30,7 +30,7 @@ type KeyGuardOptions struct {
 
 // A KeyGuard bounds how many requests with new keys one source, a client's address
 // for example, may send in a window: whoever invents a key for each request is
-// stopped before the keys cost anything elsewhere. A key that was seen lately is
+// stopped before the keys cost anything elsewhere. A key that was seen recently is
 // not new, whoever brings it.
 //
 // A source's window begins with its first new key; over the border between two

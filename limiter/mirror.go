@@ -2,7 +2,7 @@ package limiter
 
 // Note counts here what another store has decided of claims, so that this Memory
 // can take over from it for one of n processes: it knows what this process has
-// had lately, and that others had their part.
+// had recently, and that others had their part.
 //
 // What was granted is taken, whatever is left of this process's share, and
 // NoteRefund gives it back. Then, and after a refusal, no more is left here

@@ -3,10 +3,10 @@ package limiter
 import "math"
 
 // A note is what another store has said last of a key, and what this process had of it
-// lately, in 40 bytes: enough to go on from, should that store be gone. Instead of each
-// permit it has how many there were in each third of a horizon, so some of them come
-// back up to a third of the horizon late, and none early. Times are milliseconds, 44
-// bits of them.
+// recently, in 40 bytes: enough to go on from, should that store be gone. Instead of
+// each permit it has how many there were in each third of a horizon, so some of them
+// come back up to a third of the horizon late, and none early. Times are milliseconds,
+// 44 bits of them.
 //
 // It knows its key by 48 bits of a hash, and by its shard. Two keys that have those in
 // common, one pair in 10^16, count together.

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// ErrQueueFull says that as many callers wait in a line as may. Nothing was taken;
-// the decision is a refusal that was made without asking.
+// ErrQueueFull reports that as many callers wait in a line as may. Nothing was
+// taken; the decision is a refusal that was made without asking.
 var ErrQueueFull = errors.New("too many wait already")
 
 // A WaitQueue lets callers wait for permits of a Store: for each key first come,

@@ -29,7 +29,7 @@ type admission struct {
 	decided  bool          // it is about asks
 	fallback string        // the policy that decided while the store could not
 	repeated bool          // the request repeats one that was counted
-	waited   bool          // it stood in line for its turn
+	waited   bool          // it waited for a permit
 	waitTook time.Duration // for so long
 	banned   bool          // this refusal was one too many
 	shadowed []refusal     // what limits in shadow mode would have refused

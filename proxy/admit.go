@@ -13,10 +13,10 @@ import (
 )
 
 var (
-	// errRefused says that a limit refused; the admission has the decision.
+	// errRefused reports that a limit refused; the admission has the decision.
 	errRefused = errors.New("refused by a limit")
-	// errUndecided says that the store could not answer and that a limit of the
-	// route lets nobody pass then.
+	// errUndecided reports that the store could not answer and that a limit of
+	// the route lets nobody pass then.
 	errUndecided = errors.New("limits cannot be asked")
 )
 
@@ -31,11 +31,11 @@ type admitter struct {
 	// announcer tells other nodes of changes; nil: there are none.
 	announcer announcer
 	line      *limiter.WaitQueue                               // at the store
-	waiting   func(client context.Context, q *admission) taker // how a request waits for its turn: inLine
+	waiting   func(client context.Context, q *admission) taker // how a request waits for a permit: inLine
 	metrics   *metrics
 	nearby    *nearby
 
-	settling atomic.Int64 // requests that are settled after their answers
+	settling atomic.Int64 // requests that are settled after their responses
 }
 
 func newAdmitter(o Options, m *metrics) *admitter {
@@ -55,9 +55,9 @@ func newAdmitter(o Options, m *metrics) *admitter {
 
 // admit asks for all that q asks in one step: errRefused when a limit refused,
 // errUndecided when the store could not tell and a limit says deny. A client
-// that leaves meanwhile is counted all the same: what was asked for was asked
-// for. All that it asks of the store takes no longer together than one decision
-// may. A request that may wait for its turn is another matter: see wait.
+// that leaves meanwhile is counted anyway: what was asked for was asked for.
+// All that it asks of the store takes no longer together than one decision may.
+// A request that may wait for a permit is another matter: see wait.
 func (a *admitter) admit(client context.Context, q *admission) error {
 	ctx, cancel := a.boundAll(client, q)
 	defer func() { cancel() }()
@@ -146,8 +146,8 @@ func (q *admission) penalized() bool {
 	return q.claims.has(func(l *limit) bool { return l.Penalty != nil })
 }
 
-// shortenRetry lets a client that was refused for what it has under way come back soon:
-// any of that may end at any moment, long before the lease that the store goes
+// shortenRetry lets a client that was refused for what it has in progress come back
+// soon: any of that may end at any moment, long before the lease that the store goes
 // by.
 func (q *admission) shortenRetry() {
 	q.decision.Wait = 0

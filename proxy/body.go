@@ -31,7 +31,7 @@ type clock interface {
 // *http.MaxBytesError when it is longer than it may be; and with
 // http.ErrBodyReadAfterClose when the request has ended, whoever still reads
 // then. Only the time spent waiting for the client counts, so a slow upstream
-// costs no client its body; and once the answer has begun, none does: then the
+// costs no client its body; and once the response has begun, none does: then the
 // two may talk at whatever pace they like. It is safe for concurrent use.
 type body struct {
 	io.Reader
@@ -43,7 +43,7 @@ type body struct {
 
 	mu      sync.Mutex    // guards what follows; never held while reading
 	reading bool          // somebody waits for the client
-	free    bool          // the answer has begun
+	free    bool          // the response has begun
 	over    bool          // the request has ended
 	got     int64         // bytes
 	waited  time.Duration // for all but the first of them
@@ -132,7 +132,7 @@ func (b *body) limit(most int64) {
 	}
 }
 
-// answered says that the answer has begun.
+// answered says that the response has begun.
 func (b *body) answered() {
 	if b == nil {
 		return

@@ -5,7 +5,8 @@ import (
 	"fmt"
 )
 
-// errTooLong says that a body is announced to be longer than its route takes.
+// errTooLong reports that a body is announced to be longer than its route
+// takes.
 var errTooLong = errors.New("body too large")
 
 // checkBodySize refuses a body that is announced to be longer than its route takes,

@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// errBuffersFull says that bodies take all the memory that they may.
+// errBuffersFull reports that bodies take all the memory that they may.
 var errBuffersFull = errors.New("too many bodies are kept in memory")
 
 const (
@@ -77,8 +77,8 @@ type buffer struct {
 	taken  int64
 }
 
-// read reads r, which ends after most bytes, to its end. errBuffersFull says that there
-// was no memory left.
+// read reads r, which ends after most bytes, to its end. errBuffersFull reports that
+// there was no memory left.
 func (b *buffer) read(r io.Reader, most int64) ([]byte, error) {
 	var read []byte
 	for {

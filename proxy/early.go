@@ -56,7 +56,7 @@ func (p *Proxy) early(ctx context.Context, g *generation, x *exchange) error {
 		defer cancel()
 		return a.refuse(ctx, &x.admission, a.store)
 	}
-	x.claims, x.bothSecrets = x.claims.none(), false // extract begins anew; the keys stay
+	x.claims, x.bothSecrets = x.claims.none(), false // extract begins again; the keys stay
 	return nil
 }
 

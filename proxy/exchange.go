@@ -15,7 +15,7 @@ type exchange struct {
 	generation *generation // that serves it
 	id         string      // record: the request's id
 	began      time.Time
-	took       time.Duration // settle: until the answer was written; not what is settled after it
+	took       time.Duration // settle: until the response was written; not what is settled after it
 
 	in        inbound         // downstream: what has come in
 	request   routing.Request // downstream, tidy, match: where it goes, and what its route was found by
@@ -49,11 +49,11 @@ type inbound struct {
 
 func (in *inbound) reset() { *in = inbound{odd: in.odd[:0]} }
 
-// An answer is what the client was sent.
+// A response is what the client was sent.
 type answer struct {
 	status      int   // that the client sees
 	bytes       int64 // of the body
-	streamReset bool  // the client wants no answer any more, and has kept its connection
+	streamReset bool  // the client wants no response any more, and has kept its connection
 }
 
 // A bodyReader hands out the body of its request: the downstream's.

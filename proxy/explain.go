@@ -30,7 +30,7 @@ func (p *Proxy) Explain(ctx context.Context, r ExplainRequest) (Explanation, err
 	refusal := e.runStages()
 	e.Host, e.Path, e.Client = x.request.Host, x.request.Path, x.client.addr.String()
 	if x.route != nil {
-		decided := x.decision // what is asked below must not change the answer
+		decided := x.decision // what is asked below must not change the response
 		decided.Outcomes = append([]limiter.Outcome(nil), decided.Outcomes...)
 		asked := x.claims.clone()
 		e.explainKeys()
@@ -91,7 +91,7 @@ func (e *explainer) runStages() error {
 	return refusal
 }
 
-// end is what comes after the stages: the answer, or what is forwarded.
+// end is what comes after the stages: the response, or what is forwarded.
 func (e *explainer) end(refusal error) {
 	x := e.x
 	e.Decision.Store = string(e.generation.config.Store)

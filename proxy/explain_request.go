@@ -14,7 +14,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// ErrExplain says that what is to be explained is no request.
+// ErrExplain reports that what is to be explained is no request.
 var ErrExplain = errors.New("no request")
 
 // exchange makes an exchange of the request, as a downstream does.

@@ -14,7 +14,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// errCost says that a request asks for a cost that is none.
+// errCost reports that a request asks for a cost that is none.
 var errCost = errors.New("cost not acceptable")
 
 // An extracted is what of a request keys are read from, and the keys.

@@ -12,20 +12,20 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// errStoreUnreachable says that the store was not asked, because it has been away and not
-// every proxy has told it yet what it let pass meanwhile.
+// errStoreUnreachable reports that the store was not asked, because it has been away and
+// not every proxy has told it yet what it let pass meanwhile.
 var errStoreUnreachable = fmt.Errorf("%w: it has been away, and hears first what was granted meanwhile", limiter.ErrUnavailable)
 
 // A fallback decides in place of the shared store while that one cannot: each
 // limit by its own policy, and those that are local in this process, for this
-// node's share. It knows what the store granted to this node lately, and the
+// node's share. It knows what the store granted to this node recently, and the
 // store hears afterwards of what was granted here.
 type fallback struct {
 	local *limiter.Memory
 	live  func() int // how many proxies share the limits, as far as is known
 	store reporter   // nil: the store never is away, or hears of nothing
 
-	before          atomic.Int64 // as live, and no fewer than there were before the store was away
+	before          atomic.Int64 // as live, and no fewer than there were before the store was unreachable
 	lastUnreachable atomic.Int64 // ns; when the store was last found away
 }
 
@@ -99,8 +99,8 @@ func (s *fallback) decider(q *admission) decider {
 	return decideByShare
 }
 
-// within is take for q, with no more than this node's share. errStoreUnreachable says that the share
-// is used up.
+// within is take for q, with no more than this node's share. errStoreUnreachable reports that the
+// share is used up.
 func (s *fallback) within(q *admission, take taker) taker {
 	return func(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
 		var own []limiter.Claim
@@ -133,7 +133,7 @@ func (s *fallback) note(q *admission) {
 }
 
 // decide decides q, each limit by its own policy: one that denies refuses the
-// request, one that allows is left out. errUndecided says that one denied.
+// request, one that allows is left out. errUndecided reports that one denied.
 func (s *fallback) decide(q *admission, m *metrics) error {
 	for i := range q.claims.claims {
 		if q.claims.windows[i].of.OnStoreFailure == config.Deny {

@@ -32,8 +32,8 @@ type generation struct {
 	groups    *upstream.Groups
 	counted   []limiter.Limit // see Prepared.Limits
 
-	users atomic.Int64 // requests under way, and 1 while it is the current one
-	ended func()       // called when no request is under way any more
+	users atomic.Int64 // requests in progress, and 1 while it is the current one
+	ended func()       // called when no request is in progress any more
 }
 
 // warmTimeout is the most time that making a generation ready may take.
@@ -116,7 +116,7 @@ func (g *generation) leave() {
 }
 
 // warm makes ready what takes reading or asking. An error that wraps
-// key.ErrNoKeys says that g can serve, but refuses tokens for now.
+// key.ErrNoKeys reports that g can serve, but refuses tokens for now.
 func (g *generation) warm(ctx context.Context) error {
 	if g.config.Tokens == nil {
 		return nil

@@ -39,7 +39,7 @@ func (p *Proxy) ServeHTTP1(h *http1.Exchange) {
 	d.enter()
 	defer p.finish(&d.here, x)
 	p.serve(&d.here, x, d)
-	if release := h.Ending; release != nil { // the answer broke off before its end
+	if release := h.Ending; release != nil { // the response broke off before its end
 		h.Ending = nil
 		release(func() {})
 	}
@@ -119,8 +119,8 @@ func localAddress(c net.Conn) string {
 	return "localhost" // by a socket of this machine
 }
 
-// answer sends an answer of ours, whether or not the request's body has come. What
-// has not is read afterwards if that saves the connection.
+// answer sends a response of ours, whether or not the request's body has come.
+// What has not is read afterwards if that saves the connection.
 func (d *http1Downstream) answer(a respond.Response) {
 	h, x := d.h, d.x
 	x.answer.status = a.Status

@@ -14,13 +14,14 @@ import (
 // maxIdempotencyKey is how long an idempotency key may be, in bytes.
 const maxIdempotencyKey = 255
 
-// errIdempotencyKey says that the idempotency key of a request cannot be used.
+// errIdempotencyKey reports that the idempotency key of a request cannot be
+// used.
 var errIdempotencyKey = errors.New("idempotency key not acceptable")
 
 // An idempotency lets a client repeat a request of which it did not see the
-// answer: the repeats of one that was counted do not count. How many do not is
-// bounded, because an upstream that does not know the key does its work again
-// each time. Both limits live in the same store as those of the route.
+// response: the repeats of one that was counted do not count. How many do not
+// is bounded, because an upstream that does not know the key does its work
+// again each time. Both limits live in the same store as those of the route.
 type idempotency struct {
 	*config.Idempotency
 	once, repeats limiter.Limit

@@ -14,10 +14,10 @@ import (
 // permits. Two of these calls may fail before the lease runs out.
 const renewInterval = config.Lease / 3
 
-// A lease keeps the concurrent permits of one request while it is under way. A
-// request that is over before the first renewal costs a timer and nothing else.
-// It shares nothing with the exchange, whose next request it may outlive by the
-// length of one call.
+// A lease keeps the concurrent permits of one request while it is in progress.
+// A request that is over before the first renewal costs a timer and nothing
+// else. It shares nothing with the exchange, whose next request it may outlive
+// by the length of one call.
 type lease struct {
 	store  limiter.AdminStore
 	claims []limiter.Claim

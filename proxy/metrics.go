@@ -95,7 +95,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	return m
 }
 
-// served notes an answer, and returns what its route is called.
+// served notes a response, and returns what its route is called.
 func (m *metrics) served(x *exchange) (name string) {
 	name, f := "none", &m.unrouted
 	if x.route != nil {

@@ -62,7 +62,7 @@ func (o *observer) countShadow(x *exchange, t *takenPermit, minute int64) {
 }
 
 // shadowOf is the limit in shadow mode that t was taken of; nil if it is none. Where
-// each limit let pass because the store was away, nothing was taken of any.
+// each limit let pass because the store was unreachable, nothing was taken of any.
 func (q *admission) shadowOf(t *takenPermit) *limit {
 	if len(t.asked.windows) == 0 {
 		return nil

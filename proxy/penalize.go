@@ -11,7 +11,7 @@ import (
 // of a limit that has refused it too often. It is asked after a refusal that no
 // ban has caused, so a key costs at most so many calls before its ban, and none
 // during it. A count that the store cannot make is left out: the request is
-// refused all the same.
+// refused anyway.
 func (a *admitter) penalize(ctx context.Context, q *admission, by limiter.AdminStore) {
 	for from, to := 0, 0; from < len(q.claims.claims); from = to {
 		var of *limit

@@ -25,7 +25,7 @@ import (
 type Options struct {
 	Path   string         // of the configuration
 	Config *config.Config // what was read at start
-	// Read reads the configuration anew; nil loads Path.
+	// Read reads the configuration again; nil loads Path.
 	Read     func(ctx context.Context) (*config.Config, error)
 	Store    limiter.AdminStore
 	Registry prometheus.Registerer

@@ -111,9 +111,9 @@ func (x *exchange) logKey(k limiter.Key) (hash, masked string) {
 	return x.generation.redact.key(k), masked
 }
 
-// redactedPath is the path for people to read. A parameter that is a key is hidden;
-// where the route wants so, each parameter is, and whatever else might tell of a
-// person; and of a path that no route matches nobody knows what it holds.
+// redactedPath is the path  to read. A parameter that is a key is hidden; where the
+// route wants so, each parameter is, and whatever else might tell of a person; and
+// of a path that no route matches nobody knows what it holds.
 func (x *exchange) redactedPath() string {
 	if x.route == nil {
 		return withoutPersons(x.request.Path)
@@ -135,8 +135,8 @@ func (r *route) hides(name string) bool {
 	return slices.Contains(r.hidden, name) || r.redacts() && name != "*"
 }
 
-// redactedURL is the URL of a page for people to read: without a query, and of its path
-// what tells of nobody. Of what is none only the beginning is shown.
+// redactedURL is the URL of a page  to read: without a query, and of its path what
+// tells of nobody. Of what is none only the beginning is shown.
 func redactedURL(text string) string {
 	text, _, _ = strings.Cut(text, "?")
 	text, _, _ = strings.Cut(text, "#")

@@ -42,7 +42,7 @@ func (t *quotaResponse) reset() {
 	t.policies = t.policies[:0]
 }
 
-// refuse words the answer to a request that a stage did not let through.
+// refuse words the response to a request that a stage did not let through.
 func (g *generation) refuse(x *exchange, err error) respond.Response {
 	x.fail(err)
 	switch {
@@ -118,7 +118,7 @@ func (x *exchange) policies() []int {
 	return x.told.policies
 }
 
-// failed words the answer to a request that could not be forwarded.
+// failed words the response to a request that could not be forwarded.
 func failed(x *exchange) respond.Response {
 	kind := respond.BadGateway
 	switch x.outcome.result.Kind {

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// headerDelay is how long the beginning of an answer waits for the release of
-// concurrent permits, so that an answer goes out in one piece where the store is as
-// fast as it should be.
+// headerDelay is how long the beginning of a response waits for the release of
+// concurrent permits, so that a response goes out in one piece where the store is
+// as fast as it should be.
 const headerDelay = 5 * time.Millisecond
 
 // hasHeld reports whether q has concurrent permits to give back.
@@ -24,10 +24,10 @@ func (q *admission) hasHeld() bool {
 func (t *takenPermit) hasHeld() bool { return t.hold != nil && !t.released }
 
 // release gives back the concurrent permits of q, whatever comes of it, while its
-// answer is about to end: a client that has read the answer whole, and asks again, is
-// not refused for what it has just ended. The answer's end waits for it, its beginning
-// does not: when the store is slow flush is called, which sends what there is. Of an
-// answer without a body the header is the end.
+// response is about to end: a client that has read the response whole, and asks again,
+// is not refused for what it has just ended. The response's end waits for it, its
+// beginning does not: when the store is slow flush is called, which sends what there
+// is. Of a response without a body the header is the end.
 func (a *admitter) release(ctx context.Context, q *admission, flush func()) {
 	if a.timeout == 0 { // this store never waits
 		a.giveHeld(ctx, q)

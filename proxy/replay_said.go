@@ -62,7 +62,7 @@ func (x *exchange) refusedKey(l *limit) limiter.Key {
 	return limiter.Key{}
 }
 
-// label is the key of l for people to read.
+// label is the key of l  to read.
 func (v *visit) label(l *limit) string {
 	if v.labels != nil {
 		return v.labels[l]

@@ -9,7 +9,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/respond"
 )
 
-// newRespond is the answer of a route that always gives the same.
+// newRespond is the response of a route that always gives the same.
 func newRespond(c *config.Respond) respond.Response {
 	if c == nil {
 		return respond.Response{}
@@ -22,7 +22,7 @@ func newRespond(c *config.Respond) respond.Response {
 }
 
 // reply answers a request that its limits have allowed and that nobody else is
-// to answer. It counts as an answer of an upstream would.
+// to answer. It counts as a response of an upstream would.
 func (x *exchange) reply(d downstream) {
 	answer := x.route.respond
 	if to := x.route.Redirect; to != nil {

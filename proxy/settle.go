@@ -116,10 +116,10 @@ func (a *admitter) refund(ctx context.Context, q *admission, t *takenPermit) {
 	}
 }
 
-// restore has the decision say what is left once the permits are back that this
-// status gives back: the client is told before they are. A value of a distinct limit
-// may have stood before, and what is held stays held until the answer's end, so of
-// these the client hears what is so now. A failure that comes after the header, one of
+// restore has the decision say what is left once the permits are back that this status
+// gives back: the client is told before they are. A value of a distinct limit may have
+// stood before, and what is held stays held until the response's end, so of these the
+// client hears what is so now. A failure that comes after the header, one of
 // refund_on's cut for example, cannot be told any more.
 func (q *admission) restore(status int, o *forwardOutcome) {
 	all := o.refund || q.route.RefundOn.Status.Has(status)

@@ -12,12 +12,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrOpen says that Redis was not asked, because it has failed too often in a
-// row and rests. An error that wraps it wraps the last failure as well.
+// ErrOpen reports that Redis was not asked, because it has failed too often in
+// a row and rests. An error that wraps it wraps the last failure as well.
 var ErrOpen = errors.New("redis rests after failures")
 
-// errSharedOpen says that this is so of limiters that Redisson shares, and says
-// nothing of others.
+// errSharedOpen reports that this is so of limiters that Redisson shares, and
+// says nothing of others.
 var errSharedOpen = errors.New("limiters shared with Redisson")
 
 // A breaker stops asking one Redis that keeps failing. After so many failures in

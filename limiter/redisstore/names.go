@@ -140,8 +140,8 @@ func redissonKey(name, what string) string {
 // scopeForeign is the scope of what another client counts by itself.
 const scopeForeign = limiter.PerClient + 1
 
-// window reads what a script publishes: the number of the algorithm and the
-// window's first key, and behind a blank the tag of one in a box; or the name of a limiter that Redisson shares.
+// window reads what a script publishes: the number of the algorithm and the window's first key, and behind a
+// space the tag of one in a box; or the name of a limiter that Redisson shares.
 func (n names) window(message string) (id windowID, ok bool) {
 	number, name, _ := strings.Cut(message, ":")
 	if number == "shared" {

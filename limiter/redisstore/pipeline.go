@@ -12,9 +12,9 @@ import (
 
 // A pipeline carries calls to one Redis over one connection. A writer sends what waits
 // as one batch; a reader tells the callers what Redis answers. Up to Options.MaxInFlight
-// batches are under way at a time; what arrives meanwhile travels together in the next.
-// Nothing waits for company, except that the writer lets everything run first that can
-// run now, so that batches are not smaller than they need to be.
+// batches are in progress at a time; what arrives meanwhile travels together in the
+// next. Nothing waits for company, except that the writer lets everything run first that
+// can run now, so that batches are not smaller than they need to be.
 //
 // Nobody waits on a timer of its own: a sweep answers the calls whose time is over, and
 // breaks off a connection on which Redis does not answer in time. A connection is made
@@ -177,7 +177,7 @@ func (p *pipeline) sweep() {
 	}
 }
 
-// close lets no more calls in and waits for those under way.
+// close lets no more calls in and waits for those in progress.
 func (p *pipeline) close() {
 	p.queue.close()
 	p.writers.Wait()

@@ -11,7 +11,7 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// errClient says that a store was made with a client of an unknown kind.
+// errClient reports that a store was made with a client of an unknown kind.
 var errClient = errors.New("a client that is neither a *redis.Client nor a *redis.ClusterClient")
 
 // pipelines are two pipelines for each node that takes writes, so that a slow node of a

@@ -28,7 +28,7 @@ type Options struct {
 	// Timeout is the most one call may take, whatever the caller's context
 	// says; DefaultTimeout when zero.
 	Timeout time.Duration
-	// MaxInFlight is how many batches of Take may be under way at a time, to each
+	// MaxInFlight is how many batches of Take may be in progress at a time, to each
 	// node; DefaultInFlight when zero. Requests that arrive meanwhile travel together
 	// in the next one.
 	MaxInFlight int
@@ -111,7 +111,7 @@ func newStore(client redis.UniversalClient, o Options, clock string) *Store {
 	return s
 }
 
-// Close waits for what is under way, and reports what is to be reported. The
+// Close waits for what is in progress, and reports what is to be reported. The
 // client stays open. Afterwards Take answers limiter.ErrUnavailable.
 func (s *Store) Close() error {
 	s.outage.close(s)
@@ -148,7 +148,7 @@ func (s *Store) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Dec
 }
 
 // Denied reports whether one of claims is known to be refused now, and fills d then.
-// It asks nobody: what it does not know, Redis may refuse all the same.
+// It asks nobody: what it does not know, Redis may refuse anyway.
 func (s *Store) Denied(claims []limiter.Claim, d *limiter.Decision) bool {
 	return limiter.CheckAll(claims) == nil && s.denials.decide(time.Now(), denialTTL, claims, d)
 }

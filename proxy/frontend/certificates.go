@@ -16,7 +16,7 @@ import (
 )
 
 // Certificates are what TLS clients are shown. Whoever watches their files has them
-// read anew. It is safe for concurrent use, but for Reload.
+// read again. It is safe for concurrent use, but for Reload.
 type Certificates struct {
 	log     zerolog.Logger
 	files   []config.Pair
@@ -130,9 +130,9 @@ func (c *Certificates) Files() []string {
 	return all
 }
 
-// Reload reads the files anew. A pair that cannot be used leaves the one before it in
-// place. Connections that stand are not touched. It logs what it has loaded only when
-// clients are shown it. It is for one goroutine at a time.
+// Reload reads the files again. A pair that cannot be used leaves the one before it
+// in place. Connections that stand are not touched. It logs what it has loaded only
+// when clients are shown it. It is for one goroutine at a time.
 func (c *Certificates) Reload() {
 	var loaded []int
 	for i, f := range c.files {

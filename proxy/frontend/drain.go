@@ -21,19 +21,19 @@ const (
 	closeFrame = time.Second
 )
 
-// AnnounceClose tells clients, with each answer from now on, that their connection ends:
-// HTTP/1 by Connection: close, HTTP/2 by GOAWAY. Connections are still taken. A
+// AnnounceClose tells clients, with each response from now on, that their connection
+// ends: HTTP/1 by Connection: close, HTTP/2 by GOAWAY. Connections are still taken. A
 // load balancer may need that time to learn that this server leaves.
 func (s *Server) AnnounceClose() {
 	s.closing.Store(true)
 	s.http1.Part()
 }
 
-// Drain ends the server in peace. It takes the connections that wait already and
-// then no more; tells clients as AnnounceClose does; closes connections that are not in
-// use; lets requests under way end until ctx is done, and then cuts those that
-// have not. Closing is the last thing that happens to a connection on which a
-// client was just told so: a request that is on its way is not lost.
+// Drain ends the server in peace. It takes the connections that wait already and then
+// no more; tells clients as AnnounceClose does; closes connections that are not in use;
+// lets requests in progress end until ctx is done, and then cuts those that have not.
+// Closing is the last thing that happens to a connection on which a client was just
+// told so: a request that is on its way is not lost.
 func (s *Server) Drain(ctx context.Context) error {
 	s.AnnounceClose()
 	for _, l := range s.allListeners() {

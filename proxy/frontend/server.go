@@ -52,14 +52,14 @@ type Handler interface {
 }
 
 const (
-	// streams is how many requests one HTTP/2 connection may have under way. Of
-	// those that a client has taken back, no more are worked on than that.
+	// streams is how many requests one HTTP/2 connection may have in progress.
+	// Of those that a client has taken back, no more are worked on than that.
 	streams = 100
 	// frameSize is how long a frame of HTTP/2 may be: no longer than anybody may
 	// send unasked (RFC 9113 section 4.2), so that one costs no more memory.
 	frameSize = 16 << 10
 	// pingAfter is how long an HTTP/2 client may say nothing while it has requests
-	// under way before it is asked whether it is still there.
+	// in progress before it is asked whether it is still there.
 	pingAfter = 30 * time.Second
 	// maxHeaderFields is how many lines the header of a request may have.
 	maxHeaderFields = 1024
@@ -108,8 +108,8 @@ func NewServer(h http.Handler, c config.Listen, log zerolog.Logger) *Server {
 	return s
 }
 
-// netHandler is h for requests of HTTP/1.1. An answer that h does not begin is an empty
-// one, as with net/http.
+// netHandler is h for requests of HTTP/1.1. A response that h does not begin is an
+// empty one, as with net/http.
 func netHandler(h http.Handler) http1.Handler {
 	return func(x *http1.Exchange) {
 		x.ServeNet(&http1.Context{Exchange: x}, h)

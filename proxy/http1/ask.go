@@ -2,16 +2,17 @@ package http1
 
 import "errors"
 
-// errStale says that a kept connection was found to have ended, or to have brought
-// something that nobody asked for, before any of the request was sent over it.
+// errStale reports that a kept connection was found to have ended, or to have
+// brought something that nobody asked for, before any of the request was sent over
+// it.
 var errStale = errors.New("connection no longer fit")
 
 // A roundTrip sends a request over a kept connection and reads the beginning of its
-// answer, with a system call less than doing one after the other: the read that the
-// runtime begins every wait with comes before the request instead of after it, and
-// so is the look whether the connection is fit as well. A buffer for the answer is
-// taken when there is one: the same for all that wait, so that it is in the
-// processor's cache.
+// response, with a system call less than doing one after the other: the read that
+// the runtime begins every wait with comes before the request instead of after it,
+// and so is the look whether the connection is fit as well. A buffer for the
+// response is taken when there is one: the same for all that wait, so that it is in
+// the processor's cache.
 type roundTrip struct {
 	request []byte // what is sent
 	answer  *input // where is read to, which is lent a buffer when there is something to read
@@ -29,13 +30,13 @@ const (
 	silent           roundTripStage = iota // nothing was done yet, or nothing has come unasked
 	stale                                  // something has: nothing was sent
 	partly                                 // not all of the request was taken
-	awaitingResponse                       // for the answer
+	awaitingResponse                       // for the response
 	finished                               // read or err say how
 )
 
 // tryReused sends the request of c over u, which was used before, and reads the beginning
-// of the answer into c.in. sent is how much of the request was; if that is all, there
-// is an answer.
+// of the response into c.in. sent is how much of the request was; if that is all, there
+// is a response.
 func (c *Call) tryReused(u *clientConn) (sent int, fault *CallError) {
 	a := &u.asking
 	a.request, a.answer, a.stage, a.wrote, a.err, a.failed = c.out.buf, &c.in, silent, 0, nil, ""

@@ -2,7 +2,7 @@ package http1
 
 import "errors"
 
-// ErrAborted says that Abort was called.
+// ErrAborted reports that Abort was called.
 var ErrAborted = errors.New("call aborted")
 
 // A Phase is where a call has failed.
@@ -12,9 +12,9 @@ type Phase uint8
 const (
 	Dialing        Phase = iota // there is no connection: the upstream has seen nothing
 	Handshaking                 // there is none either, since TLS failed
-	SendingRequest              // the request was being sent, or the head of its answer awaited
+	SendingRequest              // the request was being sent, or the head of its response awaited
 	Uploading                   // the client's body could not be read
-	ReadingBody                 // the body of the answer was cut short
+	ReadingBody                 // the body of the response was cut short
 )
 
 // A CallError says how a call has failed, so that its caller can decide whether it may
@@ -24,7 +24,7 @@ type CallError struct {
 	Err      error
 	Reused   bool // the connection had carried another request before
 	Wrote    bool // some of the request may have been seen
-	Answered bool // some of an answer was read
+	Answered bool // some of a response was read
 	Taken    bool // some of the client's body was used up, which cannot be sent again
 }
 

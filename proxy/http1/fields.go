@@ -10,7 +10,7 @@ import (
 type Field struct {
 	ID    Name
 	Name  string // as it was spelled
-	Value string // without blanks around it
+	Value string // without whitespace around it
 }
 
 // Fields are the field lines of one head or trailer section, in their order.

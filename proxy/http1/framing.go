@@ -3,7 +3,7 @@ package http1
 // A Kind is how the end of a body is found.
 type Kind uint8
 
-// The kinds there are.
+// The kinds.
 const (
 	None       Kind = iota // there is no body
 	Length                 // so many bytes
@@ -23,8 +23,8 @@ type Framing struct {
 type message struct {
 	fields *Fields
 	minor  int
-	method string // what an answer answers
-	status int    // of an answer; 0 for a request
+	method string // what a response answers
+	status int    // of a response; 0 for a request
 }
 
 // incomingFraming is the only place that decides where a message ends, for both directions
@@ -63,7 +63,7 @@ func incomingFraming(m message) (Framing, error) {
 	return Framing{Length, length}, nil
 }
 
-// hasNoBody reports whether an answer has no body whatever its fields say.
+// hasNoBody reports whether a response has no body whatever its fields say.
 func hasNoBody(method string, status int) bool {
 	return status < 200 || status == 204 || status == 304 || method == "HEAD"
 }
@@ -121,13 +121,12 @@ func persists(f *Fields, minor int) bool {
 // A receiver is who a body is sent to.
 type receiver struct {
 	minor  int    // of the version that it speaks
-	method string // of its request, if this is an answer
-	status int    // of the answer; 0 for a request
+	method string // of its request, if this is a response
+	status int    // of the response; 0 for a request
 }
 
 // outgoingFraming is the only place that decides how a body is sent on: length is how long
-// it is, -1 if nobody knows. What it had been framed like when it came has no
-// influence.
+// it is, -1 if unknown. What it had been framed like when it came has no influence.
 func outgoingFraming(r receiver, body Framing) Framing {
 	switch {
 	case r.status != 0 && hasNoBody(r.method, r.status):

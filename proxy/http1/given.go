@@ -5,7 +5,7 @@ import "io"
 // A Source is a body that does not come over a connection of a Server.
 type Source struct {
 	Reader io.Reader
-	Length int64 // -1 if nobody knows
+	Length int64 // -1 if unknown
 	// Stop ends a read that waits, as nobody wants more. It is called by another
 	// goroutine than reads.
 	Stop func()

@@ -2,7 +2,7 @@ package http1
 
 // hopByHop are the names that concern one connection only (RFC 9110 section
 // 7.6.1), and with them those that say how a message is framed: whoever sends it
-// on says that anew.
+// on says that again.
 const hopByHop uint64 = 1<<Connection | 1<<KeepAlive | 1<<ProxyConnection | 1<<TE | 1<<Trailer | 1<<TransferEncoding | 1<<Upgrade |
 	1<<ProxyAuthenticate | 1<<ProxyAuthorization | 1<<HTTP2Settings | 1<<ContentLength
 

@@ -12,7 +12,7 @@ type Limits struct {
 	TrailerFields int // lines of one; 32
 	ChunkLine     int // bytes of a chunk line, extension included; 256
 	ChunkOverhead int // bytes of chunk lines beyond as many as there are of data; 16 KiB
-	Interim       int // 1xx answers before the final one; 8
+	Interim       int // 1xx responses before the final one; 8
 	Drain         int // bytes of a body nobody wants that are read to keep its connection; 256 KiB
 	Empty         int // empty lines before a request; 4
 }
@@ -53,8 +53,8 @@ const (
 	// progress, and would never end.
 	minBodyRate = 500
 	// lingerTimeout is how long a connection that is about to end is kept for a client
-	// that still sends: closing at once would reset it, and the reset destroys an
-	// answer that the client has not read yet (RFC 9112 section 9.6).
+	// that still sends: closing at once would reset it, and the reset destroys a
+	// response that the client has not read yet (RFC 9112 section 9.6).
 	lingerTimeout = time.Second
 	// lingerBytes is how much is read meanwhile.
 	lingerBytes = 256 << 10

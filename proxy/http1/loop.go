@@ -229,9 +229,9 @@ func (c *conn) drain(b *Body) bool {
 	return false
 }
 
-// cut closes the connection in the middle of an answer, such that the client
-// cannot take it for whole: an answer that ends with its connection is whole when
-// that ends in order.
+// cut closes the connection in the middle of a response, such that the client
+// cannot take it for whole: a response that ends with its connection is whole
+// when that ends in order.
 func (c *conn) cut() {
 	under := c.net
 	for {

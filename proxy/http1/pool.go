@@ -12,8 +12,8 @@ import (
 )
 
 // A Pool keeps the idle connections of one endpoint. The one that was used last is
-// used next, so that those that are not needed age. It never holds one that owes
-// an answer, or has brought bytes that nobody asked for.
+// used next, so that those that are not needed age. It never holds one that owes a
+// response, or has brought bytes that nobody asked for.
 type Pool struct {
 	client   *Client
 	endpoint Endpoint

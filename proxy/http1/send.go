@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// Send makes the call over p and returns when the head of its final answer is
+// Send makes the call over p and returns when the head of its final response is
 // there, or with a *Fault. A connection that had been kept and was closed by the
 // upstream at this moment is replaced by a new one, if that is safe; to make the
-// call anew over another pool is up to the caller. While it waits, the client is
-// watched.
+// call again over another pool is up to the caller. While it waits, the client
+// is watched.
 func (p *Pool) Send(c *Call) error {
 	if err := c.frame(); err != nil {
 		return err
@@ -100,8 +100,8 @@ func (c *Call) frame() error {
 	return nil
 }
 
-// attempt sends the request over u and reads the head of the answer. now is when the
-// first attempt began.
+// attempt sends the request over u and reads the head of the response. now is when
+// the first attempt began.
 func (c *Call) attempt(u *clientConn, now time.Duration) *CallError {
 	c.conn = u
 	c.in.from, c.in.memory = u.net, &c.client.memory
@@ -188,7 +188,7 @@ func (c *Call) await() *CallError {
 	}
 }
 
-// interim passes a 1xx answer on, and makes room for the next head.
+// interim passes a 1xx response on, and makes room for the next head.
 func (c *Call) interim() {
 	switch {
 	case c.Response.Status == 100:
@@ -198,7 +198,7 @@ func (c *Call) interim() {
 		h := c.x.Interim(c.Response.Status)
 		c.Response.Fields.Strip()
 		h.AddFields(&c.Response.Fields)
-		_ = c.x.SendInterim() // the final answer will meet the same fate
+		_ = c.x.SendInterim() // the final response will meet the same fate
 	}
 	c.in.next()
 	c.Response.Reset()
@@ -273,7 +273,7 @@ func (c *Call) switchTo() *CallError {
 
 func sameToken(a, b string) bool { return len(a) == len(b) && equalFold([]byte(a), b) }
 
-// feed implements feeder: it reads more of the answer's body.
+// feed implements feeder: it reads more of the response's body.
 func (c *Call) feed(b *Body) error {
 	if b.sink != nil {
 		if err := b.sink.Flush(); err != nil {

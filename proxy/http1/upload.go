@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// lastPiece is how long an answer waits for the end of the request to be sent,
-// once that is under way. It most likely answers that very end, so that it has
-// been sent already and only its sender has not noticed yet.
+// lastPiece is how long a response waits for the end of the request to be sent,
+// once that is in progress. It most likely answers that very end, so that it
+// has been sent already and only its sender has not noticed yet.
 const lastPiece = 50 * time.Millisecond
 
 // An upload sends what is left of a request's body while its caller waits for the
-// answer, or reads it.
+// response, or reads it.
 type upload struct {
 	running bool          // there is a goroutine, or was, that nobody has waited for
 	whole   bool          // the body has been sent behind the head
@@ -169,7 +169,8 @@ func (up *upload) awaitHead(u *clientConn) {
 	}
 }
 
-// armRead bounds reading of the answer, which an upload that fails ends at once.
+// armRead bounds reading of the response, which an upload that fails ends at
+// once.
 func (c *Call) armRead(within time.Duration) {
 	up := &c.upload
 	if !up.running {
@@ -212,8 +213,8 @@ func (c *Call) settleUpload() {
 	}
 }
 
-// endUpload waits for the upload, and stops it if it has not ended: the answer is
-// whole without it, or there will be none.
+// endUpload waits for the upload, and stops it if it has not ended: the response
+// is whole without it, or there will be none.
 func (c *Call) endUpload() {
 	if !c.upload.running {
 		return

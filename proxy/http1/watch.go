@@ -41,14 +41,14 @@ type watch struct {
 	since atomic.Int64
 	gone  atomic.Bool // the client was found to have left
 
-	sent atomic.Uint32 // pieces of answers that were sent
+	sent atomic.Uint32 // pieces of responses that were sent
 
 	mu    sync.Mutex // held while the client is looked at, and guards what follows
 	what  Aborter
 	next  time.Duration // when to look again
 	mute  bool          // the client must not be asked: 100 Continue means something else to it, or nothing
 	asked bool
-	begun bool          // the final answer has begun
+	begun bool          // the final response has begun
 	seen  uint32        // what sent was
 	still time.Duration // since when it is that; 0 for never looked
 }
@@ -60,7 +60,7 @@ func (w *watch) request(x *Exchange) {
 	w.mute, w.asked, w.begun, w.still = x.Minor == 0 || x.Expects(), false, false, 0
 }
 
-// begins notes that the final answer begins.
+// begins notes that the final response begins.
 func (w *watch) begins() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -150,7 +150,7 @@ func (c *conn) sweep(now, waits time.Duration) {
 
 // stalls reports whether a client that sends no more has not been sent anything for
 // as long as it may take to read: it might have left, and nothing would tell. At
-// first it is asked, by an answer that every client skips and one that has left
+// first it is asked, by a response that every client skips and one that has left
 // answers with a reset (RFC 9110 section 15.2). c.watch.mu is held.
 func (c *conn) stalls(now time.Duration) bool {
 	w := &c.watch

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// cookie is the one cookie of this name in the Cookie field, "" if there is
-// none. Escapes are decoded, because some servers do so and a client could
-// otherwise spell one value in many ways. What servers read in different ways is
-// ErrAmbiguous: a second Cookie field, which some join with a comma; a name that
-// is folded, or has blanks around it; a string in quotes that reaches over the end of
-// its pair; and in the value, what RFC 6265 forbids there, a % that is no escape, a
-// plus that is none either, and the mark of JSON.
+// cookie is the one cookie of this name in the Cookie field, "" if there is none.
+// Escapes are decoded, because some servers do so and a client could otherwise spell
+// one value in many ways. What servers read in different ways is ErrAmbiguous: a
+// second Cookie field, which some join with a comma; a name that is folded, or has
+// whitespace around it; a string in quotes that reaches over the end of its pair; and
+// in the value, what RFC 6265 forbids there, a % that is no escape, a plus that is
+// none either, and the mark of JSON.
 func cookie(fields []string, name string) (string, error) {
 	field, err := one(fields)
 	if err != nil {

@@ -12,14 +12,14 @@ const (
 )
 
 // dialled is what one would dial for a phone number as written: a plus, if it
-// begins with one, and ASCII digits. It takes blanks, dashes, dots, slashes and
-// parentheses, full-width ones as well; "tel:" before the number, and an extension
-// after it (";ext=5", "ext. 5", "x5"), are dropped, and so are the invisible
-// marks that come along when a number is copied from a page or an address book.
-// Whether there was an extension is told. Anything else makes it no phone number:
-// digits beyond ASCII, letters, as in 1-800-FLOWERS, other text before or after
-// the number, a second plus, line breaks, a URI's other parameters. What dialled
-// returns it returns unchanged again, without allocating.
+// begins with one, and ASCII digits. It takes whitespace, dashes, dots, slashes
+// and parentheses, full-width ones as well; "tel:" before the number, and an
+// extension after it (";ext=5", "ext. 5", "x5"), are dropped, and so are the
+// invisible marks that come along when a number is copied from a page or an
+// address book. Whether there was an extension is told. Anything else makes it no
+// phone number: digits beyond ASCII, letters, as in 1-800-FLOWERS, other text
+// before or after the number, a second plus, line breaks, a URI's other
+// parameters. What dialled returns it returns unchanged again, without allocating.
 func dialled(s string) (digits string, extension, ok bool) {
 	if isDialled(s) {
 		return s, false, true

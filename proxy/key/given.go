@@ -32,7 +32,7 @@ type Reading struct {
 }
 
 // Read reads s into v as Extract would of a request that carries what g says and
-// nothing else, with the same errors for a text that is not valid. ErrMissing says
+// nothing else, with the same errors for a text that is not valid. ErrMissing reports
 // that s is not given, nor a key that is used in its place. A key under which requests
 // without one are counted together is never given.
 func (s *Spec) Read(g Given, v *Value) (Reading, error) {

@@ -46,7 +46,7 @@ func (s *Spec) checkAmbiguous(o Origin, f found) error {
 	return nil
 }
 
-// isPlainText tells the usual case apart: visible ASCII, and blanks inside.
+// isPlainText tells the usual case apart: visible ASCII, and whitespace inside.
 func isPlainText(s string) bool {
 	for i := range len(s) {
 		if s[i] < ' ' || s[i] >= 0x7f {

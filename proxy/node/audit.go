@@ -11,7 +11,8 @@ import (
 	"github.com/weir-proxy/weir/proxy/cluster"
 )
 
-// flushInterval is how often it is tried to write audit entries for which Redis was away.
+// flushInterval is how often it is tried to write audit entries for which Redis was
+// unreachable.
 const flushInterval = 10 * time.Second
 
 // newAudit makes the audit trail of this node.
@@ -58,7 +59,7 @@ func (n *Node) flushAudit(ctx context.Context) {
 	for {
 		select {
 		case <-tick.C:
-			_ = n.audit.Flush(ctx) // that Redis is away is said elsewhere
+			_ = n.audit.Flush(ctx) // that Redis is unreachable is said elsewhere
 		case <-ctx.Done():
 			return
 		}
@@ -86,7 +87,7 @@ func (n *Node) changeKey(ctx context.Context, c proxy.KeyChange) (proxy.KeyResul
 	return r, err
 }
 
-// reloadFor reads the configuration anew for an operator.
+// reloadFor reads the configuration again for an operator.
 func (n *Node) reloadFor(ctx context.Context) (admin.Reloaded, error) {
 	r, err := n.reload(ctx)
 	n.record(ctx, configAudit("reload", fmt.Sprintf("generation %d", r.Generation), err))

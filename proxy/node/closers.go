@@ -11,7 +11,7 @@ import (
 // otherwise.
 const closeTimeout = 10 * time.Second
 
-// errCloseTimeout says that a part of a node has not closed in its time.
+// errCloseTimeout reports that a part of a node has not closed in its time.
 var errCloseTimeout = errors.New("not closed in time")
 
 // A closer ends one part of a node.

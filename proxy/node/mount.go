@@ -31,7 +31,8 @@ func mounted(path string, mounts io.Reader) bool {
 	return false
 }
 
-// unescapeMount is a path of mountinfo, where blanks and their like are \040.
+// unescapeMount is a path of mountinfo, where whitespace and their like are
+// \040.
 func unescapeMount(text string) string {
 	var b strings.Builder
 	for i := 0; i < len(text); i++ {

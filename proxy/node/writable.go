@@ -32,7 +32,7 @@ func writable(c *config.Config) error {
 	return nil
 }
 
-// writeError writes a file in a folder and takes it away again.
+// writeError writes a file in a directory and takes it away again.
 func writeError(dir string) error {
 	f, err := os.CreateTemp(dir, ".weir-*")
 	if err != nil {

@@ -40,7 +40,7 @@ type Bounds struct {
 	Pace func() error
 }
 
-// ErrTooLong says that logs are longer than Bounds.MaxBytes.
+// ErrTooLong reports that logs are longer than Bounds.MaxBytes.
 var ErrTooLong = errors.New("the logs are too long")
 
 const (

@@ -110,7 +110,7 @@ func (s *echoSender) relay(to Sink) error {
 	return to.End(new(http1.Fields))
 }
 
-// switched implements sender; nothing ever is.
+// switched implements sender; it never does.
 func (s *echoSender) switched() (net.Conn, []byte) { return nil, nil }
 
 // release implements sender.

@@ -14,7 +14,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/http1"
 )
 
-// errAnswer says that the target's answer cannot be passed on.
+// errAnswer reports that the target's response cannot be passed on.
 var errAnswer = errors.New("answer not acceptable")
 
 // A bodyError says that the client's body could not be read.
@@ -23,18 +23,18 @@ type bodyError struct{ err error }
 func (e *bodyError) Error() string { return "read request body: " + e.err.Error() }
 func (e *bodyError) Unwrap() error { return e.err }
 
-// A cutError says that the target's answer ended too early.
+// A cutError says that the target's response ended too early.
 type cutError struct{ err error }
 
 func (e *cutError) Error() string { return "read answer: " + e.err.Error() }
 func (e *cutError) Unwrap() error { return e.err }
 
-// fail ends it before the answer's header.
+// fail ends it before the response's header.
 func (f *forwarding) fail(err error) {
 	f.result.Kind, f.result.Err = f.kindOf(err), fmt.Errorf("ask upstream: %w", err)
 }
 
-// failMidResponse ends it when the answer has begun, or was about to.
+// failMidResponse ends it when the response has begun, or was about to.
 func (f *forwarding) failMidResponse(err error) {
 	f.result.Wrote = f.to.Begun()
 	var fault *http1.CallError

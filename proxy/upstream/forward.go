@@ -21,10 +21,10 @@ var (
 	errMaxForwards = errors.New("Max-Forwards is 0")
 )
 
-// Forward sends t to a target and the answer to to, streaming both ways: when ctx is
+// Forward sends t to a target and the response to to, streaming both ways: when ctx is
 // done, which means that the client has left, the upstream's work ends. It returns when
-// the answer is whole or cannot become so, and has sent nothing when it fails before
-// the answer's header. Nothing of t is used afterwards.
+// the response is whole or cannot become so, and has sent nothing when it fails before
+// the response's header. Nothing of t is used afterwards.
 func (p *Pool) Forward(ctx context.Context, t *Request, to Sink) Result {
 	if kind, err := p.checkRequest(t); err != nil {
 		return Result{Kind: kind, Err: err}
@@ -62,8 +62,8 @@ func (p *Pool) checkRequest(t *Request) (Kind, error) {
 	return OK, nil
 }
 
-// forwardable reports whether path and query make one target on a request
-// line. HTTP/2 can carry blanks in it, which would end the target early.
+// forwardable reports whether path and query make one target on a request line.
+// HTTP/2 can carry whitespace in it, which would end the target early.
 func forwardable(t *Request) bool {
 	if t.Path != "*" || t.Method != http.MethodOptions {
 		if !strings.HasPrefix(t.Path, "/") || strings.HasPrefix(t.Path, "//") {
@@ -73,7 +73,7 @@ func forwardable(t *Request) bool {
 	return printable(t.Path) && printable(t.RawQuery)
 }
 
-// printable reports whether s holds neither blanks nor control characters.
+// printable reports whether s holds neither whitespace nor control characters.
 func printable(s string) bool {
 	for i := range len(s) {
 		if s[i] <= ' ' || s[i] == 0x7f {
@@ -93,8 +93,8 @@ func readable(s string) bool {
 	return true
 }
 
-// A forwarding is one request on its way, and the answer on its way back. It is what
-// all senders share.
+// A forwarding is one request on its way, and the response on its way back. It is
+// what all senders share.
 type forwarding struct {
 	sender
 	http1   http1Sender // the sender, where that is HTTP/1.1
@@ -139,7 +139,7 @@ func (f *forwarding) end() {
 	p.forwardings.Put(f)
 }
 
-// answer sends the answer back.
+// answer sends the response back.
 func (f *forwarding) answer() error {
 	status, fields, err := f.sender.answer()
 	if err != nil {

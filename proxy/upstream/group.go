@@ -61,8 +61,9 @@ func (c *group) leave(name string) {
 }
 
 // acquire finds a member for a request and counts the request on it. When all
-// that are fit are full, it waits in the pool's queue: errQueueFull says that the
-// queue is full too, or that the wait was too long. Who has acquired releases.
+// that are fit are full, it waits in the pool's queue: errQueueFull reports that
+// the queue is full too, or that the wait was too long. Who has acquired
+// releases.
 func (p *Pool) acquire(ctx context.Context, now time.Time, a pickState) (*backend, error) {
 	c := p.group
 	c.mu.Lock()

@@ -11,7 +11,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/http1"
 )
 
-// maxFields is how many lines the header of an answer may have.
+// maxFields is how many lines the header of a response may have.
 const maxFields = 1024
 
 // http1Transport is the connections of HTTP/1.1 to the targets of one pool.

@@ -14,7 +14,7 @@ import (
 )
 
 // An http1Sender sends a request over HTTP/1.1. One that came over HTTP/1.1 is sent on
-// as it lies in the memory of its connection, and so is the answer.
+// as it lies in the memory of its connection, and so is the response.
 type http1Sender struct {
 	*forwarding
 	over   *http1Transport
@@ -87,7 +87,7 @@ func (s *http1Sender) trailer(h *http1.Head) {
 	}
 }
 
-// interim passes a 1xx answer on.
+// interim passes a 1xx response on.
 func (s *http1Sender) interim(r *http1.Response) {
 	r.Fields.Strip()
 	s.to.Informational(r.Status, &r.Fields)

@@ -20,11 +20,11 @@ const (
 	continueAfter = time.Second
 	// Idle connections end before most servers end them from their side.
 	idleTimeout = 30 * time.Second
-	// maxIdlePerTarget keeps bursts from dialling anew each time.
+	// maxIdlePerTarget keeps bursts from dialling again each time.
 	maxIdlePerTarget = 512
 	// A connection of HTTP/2 that brings nothing for so long is tried out.
 	pingInterval = 15 * time.Second
-	// maxHeader is the longest header of an answer.
+	// maxHeader is the longest header of a response.
 	maxHeader = 256 << 10
 )
 
@@ -67,7 +67,7 @@ func (o *http2Transport) get(ctx context.Context, m *backend, path, via string) 
 }
 
 // address points u at m. The path goes into Opaque, which net/http sends as it is:
-// Path would be escaped anew, in a spelling of its own.
+// Path would be escaped again, in a spelling of its own.
 func address(u *url.URL, m *backend, path string) {
 	u.Scheme, u.Host, u.Path, u.Opaque = m.scheme, m.host, path, path
 	if path != "*" {
@@ -126,7 +126,7 @@ func (e *dialError) Error() string { return e.err.Error() }
 func (e *dialError) Unwrap() error { return e.err }
 
 // A writeTimeoutConn connection gives up when the other end takes nothing for so long:
-// net/http bounds only the wait for an answer, which begins when the request has been
+// net/http bounds only the wait for a response, which begins when the request has been
 // sent whole.
 type writeTimeoutConn struct {
 	net.Conn

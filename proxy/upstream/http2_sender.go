@@ -31,8 +31,8 @@ type http2Sender struct {
 	response *http.Response
 	fields   http1.Fields
 
-	mu       sync.Mutex // held while an interim answer is passed on, and guards what follows
-	gotFinal bool       // the final answer has come
+	mu       sync.Mutex // held while an interim response is passed on, and guards what follows
+	gotFinal bool       // the final response has come
 }
 
 // sender implements transport.
@@ -95,7 +95,7 @@ func (s *http2Sender) attempt(m *backend) *attempt {
 // repeatable implements sender.
 func (s *http2Sender) repeatable(err error) bool { return s.last.repeatable(err) }
 
-// interim passes a 1xx answer on.
+// interim passes a 1xx response on.
 func (s *http2Sender) interim(status int, h textproto.MIMEHeader) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,8 +135,8 @@ func (s *http2Sender) relay(to Sink) error {
 	if err := to.Begin(res.StatusCode, &s.fields, left); err != nil {
 		return err
 	}
-	// An answer that is a header and nothing else has to stay so: of gRPC's errors, the
-	// header is the trailer (Trailers-Only).
+	// A response that is a header and nothing else has to stay so: of gRPC's errors,
+	// the header is the trailer (Trailers-Only).
 	if s.request.Method != http.MethodHead && res.ContentLength != 0 && res.StatusCode != http.StatusNoContent && res.StatusCode != http.StatusNotModified {
 		if err := to.Flush(); err != nil {
 			return err
@@ -154,7 +154,7 @@ func (s *http2Sender) relay(to Sink) error {
 		left -= int64(n)
 		switch {
 		case errors.Is(err, io.EOF):
-			s.body.Stop() // net/http ends an answer only when nobody reads the request's body any more
+			s.body.Stop() // net/http ends a response only when nobody reads the request's body any more
 			f := FieldsOf(res.Trailer)
 			f.DropFunc(func(f http1.Field) bool {
 				return !trailerAllowed(http.CanonicalHeaderKey(f.Name)) || has(named, f.Name)
@@ -172,7 +172,7 @@ func (s *http2Sender) relay(to Sink) error {
 	}
 }
 
-// read reads some of the answer's body.
+// read reads some of the response's body.
 func (s *http2Sender) read(p []byte) (int, error) {
 	s.idle.begin()
 	n, err := s.response.Body.Read(p)
@@ -189,7 +189,7 @@ func (s *http2Sender) read(p []byte) (int, error) {
 	return n, &cutError{err}
 }
 
-// switched implements sender; nothing ever is.
+// switched implements sender; it never does.
 func (s *http2Sender) switched() (net.Conn, []byte) { return nil, nil }
 
 // release implements sender.

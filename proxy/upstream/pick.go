@@ -11,10 +11,10 @@ import (
 // A Balance is how a pool spreads requests over its targets.
 type Balance uint8
 
-// The balances there are. All of them honour weights.
+// The balances. All of them honour weights.
 const (
 	RoundRobin  Balance = iota // targets take turns
-	LeastLoaded                // the target with the fewest requests under way
+	LeastLoaded                // the target with the fewest requests in progress
 	HashBy                     // requests with one Request.HashBy go to one target; others take turns
 )
 

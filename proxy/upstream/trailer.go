@@ -22,7 +22,7 @@ func trailerFilter(t *Request) func(http1.Field) bool {
 	}
 }
 
-// trailing are the trailer fields that an answer announces and that may come.
+// trailing are the trailer fields that a response announces and that may come.
 func trailing(f *http1.Fields) []string {
 	if !f.Has(http1.Trailer) {
 		return nil

@@ -44,14 +44,14 @@ type Rates struct {
 	PerSecond  float64
 	Errors     int64 // since the start
 	ErrorsNew  int64
-	Calls      int64   // to the store, lately
+	Calls      int64   // to the store, recently
 	StoreMS    float64 // the mean time of those
-	StoreFails int64   // lately
-	Fallbacks  int64   // lately
+	StoreFails int64   // recently
+	Fallbacks  int64   // recently
 	Over       time.Duration
 }
 
-// read is what happened lately.
+// read is what happened recently.
 func (g *gauge) read(now time.Time) (Rates, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -16,7 +16,7 @@ var ErrQueueFull = errors.New("too many wait already")
 // first served, within this process. Only the first in line asks the store, once
 // for each time that it named; the others wait for the first to be served.
 //
-// The zero Line is not valid; NewWaitQueue makes one. All methods are safe for
+// The zero WaitQueue is not valid; NewWaitQueue makes one. All methods are safe for
 // concurrent use. It starts no goroutines.
 type WaitQueue struct {
 	store   Store
@@ -41,7 +41,7 @@ type waiter struct {
 	first chan struct{} // closed when nobody is before it
 }
 
-// NewWaitQueue makes a Line for store. No question to the store takes longer than
+// NewWaitQueue makes a WaitQueue for store. No question to the store takes longer than
 // timeout, so that a permit that came too late can be given back.
 func NewWaitQueue(store Store, timeout time.Duration) *WaitQueue {
 	return &WaitQueue{store: store, timeout: timeout, queue: map[queueKey]*queue{}}

@@ -7,27 +7,27 @@ import "errors"
 // it.
 var errStale = errors.New("connection no longer fit")
 
-// A roundTrip sends a request over a kept connection and reads the beginning of its
+// A reuseAttempt sends a request over a kept connection and reads the beginning of its
 // response, with a system call less than doing one after the other: the read that
 // the runtime begins every wait with comes before the request instead of after it,
 // and so is the look whether the connection is fit as well. A buffer for the
 // response is taken when there is one: the same for all that wait, so that it is in
 // the processor's cache.
-type roundTrip struct {
+type reuseAttempt struct {
 	request []byte // what is sent
 	answer  *input // where is read to, which is lent a buffer when there is something to read
 	one     [1]byte
 
-	stage  roundTripStage
+	stage  reuseAttemptStage
 	wrote  int // bytes of the request
 	err    error
 	failed string // the system call that has failed with err
 }
 
-type roundTripStage uint8
+type reuseAttemptStage uint8
 
 const (
-	silent           roundTripStage = iota // nothing was done yet, or nothing has come unasked
+	silent           reuseAttemptStage = iota // nothing was done yet, or nothing has come unasked
 	stale                                  // something has: nothing was sent
 	partly                                 // not all of the request was taken
 	awaitingResponse                       // for the response

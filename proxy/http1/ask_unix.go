@@ -9,7 +9,7 @@ import (
 
 // step is called by the runtime at first, and then whenever something may have come.
 // It reports whether there is nothing more to wait for.
-func (a *roundTrip) step(fd uintptr) bool {
+func (a *reuseAttempt) step(fd uintptr) bool {
 	if a.stage == silent {
 		if a.checkStale(int(fd)); a.stage != awaitingResponse {
 			return true
@@ -33,7 +33,7 @@ func (a *roundTrip) step(fd uintptr) bool {
 }
 
 // checkStale sends the request if nothing has come before.
-func (a *roundTrip) checkStale(fd int) {
+func (a *reuseAttempt) checkStale(fd int) {
 	if _, err := retried(rawRead, fd, a.one[:]); err != syscall.EAGAIN { //nolint:errorlint // as above
 		a.stage = stale
 		return

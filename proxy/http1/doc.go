@@ -79,7 +79,7 @@
 // # Refused messages
 //
 // A refusal ends the connection; a client is told why, an upstream's response
-// becomes a Fault. Each is an error of its own, to be counted.
+// becomes a CallError. Each is an error of its own, to be counted.
 //
 //	ErrRequestLine    more than Limits.Empty empty lines                    9112 2.2
 //	ErrMethod         no token, longer than 32 bytes, other separators      9112 3, 9110 9.1

@@ -173,7 +173,7 @@ type clientConn struct {
 	read, write deadline
 	one         [1]byte
 
-	asking roundTrip
+	asking reuseAttempt
 	raw    syscall.RawConn       // of net, nil if something lies in between
 	step   func(fd uintptr) bool // that of asking
 }

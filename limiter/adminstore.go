@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// ErrReturned says that a permit to be renewed has come back already: its lease
-// ran out, or it was given back.
+// ErrReturned reports that a permit to be renewed has come back already: its
+// lease ran out, or it was given back.
 var ErrReturned = errors.New("permit has come back")
 
 // An AdminStore is a Store that lets an operator change what is counted, and the
@@ -16,8 +16,8 @@ type AdminStore interface {
 	Store
 
 	// Renew makes the leases of what p took for these claims, all of them
-	// Concurrent, begin anew. ErrReturned says that one or more had come back;
-	// the others are renewed.
+	// Concurrent, begin again. ErrReturned reports that one or more had come
+	// back; the others are renewed.
 	Renew(ctx context.Context, claims []Claim, p Permit) error
 
 	// Inspect says how the keys of claims stand under their limits. It takes nothing

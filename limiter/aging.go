@@ -1,24 +1,24 @@
 package limiter
 
-// aging remember something of each key for a life at least, and of so many keys at
+// agingMap remember something of each key for a life at least, and of so many keys at
 // most: in two generations, of which the older is forgotten as a whole when the
 // younger is full or has lasted for a life. It costs a lookup or two, and no
 // sweep. Times are milliseconds and always arguments.
-type aging[V any] struct {
+type agingMap[V any] struct {
 	most       int // keys of a generation, at least 1
 	life       int64
 	since      int64 // when the younger began
 	young, old map[Key]V
 }
 
-// newAging makes room for so many keys in all; for two at least.
-func newAging[V any](most int, life int64) aging[V] {
-	return aging[V]{most: max(most/2, 1), life: life, young: map[Key]V{}}
+// newAgingMap makes room for so many keys in all; for two at least.
+func newAgingMap[V any](most int, life int64) agingMap[V] {
+	return agingMap[V]{most: max(most/2, 1), life: life, young: map[Key]V{}}
 }
 
 // get is what is remembered of k.
-func (a *aging[V]) get(now int64, k Key) (v V, found bool) {
-	a.turn(now)
+func (a *agingMap[V]) get(now int64, k Key) (v V, found bool) {
+	a.rotate(now)
 	if v, found = a.young[k]; found {
 		return v, true
 	}
@@ -27,8 +27,8 @@ func (a *aging[V]) get(now int64, k Key) (v V, found bool) {
 }
 
 // keep makes what is remembered of k last, and reports whether there is anything.
-func (a *aging[V]) keep(now int64, k Key) (found bool) {
-	a.turn(now)
+func (a *agingMap[V]) keep(now int64, k Key) (found bool) {
+	a.rotate(now)
 	if _, found = a.young[k]; found {
 		return true
 	}
@@ -40,16 +40,16 @@ func (a *aging[V]) keep(now int64, k Key) (found bool) {
 }
 
 // put remembers v of k from now on.
-func (a *aging[V]) put(now int64, k Key, v V) {
-	a.turn(now)
+func (a *agingMap[V]) put(now int64, k Key, v V) {
+	a.rotate(now)
 	if _, found := a.young[k]; !found && len(a.young) >= a.most {
 		a.begin(now)
 	}
 	a.young[k] = v
 }
 
-// turn lets those go that have lived.
-func (a *aging[V]) turn(now int64) {
+// rotate lets those go that have lived.
+func (a *agingMap[V]) rotate(now int64) {
 	if now-a.since < a.life && now >= a.since { // or the clock was set back
 		return
 	}
@@ -61,4 +61,4 @@ func (a *aging[V]) turn(now int64) {
 }
 
 // begin makes the younger generation the older one.
-func (a *aging[V]) begin(now int64) { a.since, a.young, a.old = now, map[Key]V{}, a.young }
+func (a *agingMap[V]) begin(now int64) { a.since, a.young, a.old = now, map[Key]V{}, a.young }

@@ -40,7 +40,7 @@ const (
 	// Cooldown lets one permit through at a time, and the next one only after a
 	// pause that grows: Limit.Steps[0] after the first, Steps[1] after the second,
 	// and so on, the last step again and again. Rate.Window after the last permit
-	// the key begins anew; Rate.Count is 1. Up to 32 entries.
+	// the key begins again; Rate.Count is 1. Up to 32 entries.
 	Cooldown
 	// SlidingLog promises what TokenBucket does, and keeps it in one packed string:
 	// about half the cost in Redis, but nothing that Redisson could share. In memory

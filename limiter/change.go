@@ -18,8 +18,8 @@ const (
 
 // A Change is what an operator did to one key under some limits. It travels between
 // the processes that share a store, because each of them keeps something of a key
-// that the store does not: what it may have to decide by while the store is away, and
-// what it counts by itself.
+// that the store does not: what it may have to decide by while the store is
+// unreachable, and what it counts by itself.
 type Change struct {
 	Verb   Verb          `json:"verb"`
 	Key    Key           `json:"-"`

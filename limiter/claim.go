@@ -13,13 +13,13 @@ import (
 
 // Errors of a Store. All others wrap ErrUnavailable.
 var (
-	// ErrUnavailable says that the store could not answer in time: it is not
+	// ErrUnavailable reports that the store could not answer in time: it is not
 	// known whether anything was taken. It is not a refusal.
 	ErrUnavailable = errors.New("limiter store unavailable")
-	// ErrCost says that a claim asked for less than 1 permit or for more than
-	// its rate ever holds. Nothing was taken and no store was asked.
+	// ErrCost reports that a claim asked for less than 1 permit or for more
+	// than its rate ever holds. Nothing was taken and no store was asked.
 	ErrCost = errors.New("cost outside 1 to the rate's count")
-	// ErrLimit says that a claim's limit is not valid. Nothing was taken.
+	// ErrLimit reports that a claim's limit is not valid. Nothing was taken.
 	ErrLimit = errors.New("limit not valid")
 )
 
@@ -27,7 +27,7 @@ var (
 // under it; a changed limit of the same Name goes on from the same counts.
 type Limit struct {
 	// Name tells limits apart in a store. It is not empty and holds neither
-	// braces nor blanks: "sms-send.phone:1m".
+	// braces nor whitespace: "sms-send.phone:1m".
 	Name string
 	Rate Rate
 	// Algorithm is TokenBucket when zero.
@@ -88,7 +88,7 @@ type Claim struct {
 	// Redisson names the RRateLimiter of Redisson that counts this claim, shared
 	// with Java programs. Empty: the store's own name for Limit and Key. Its
 	// config in Redis, once there, says rate, window and scope instead of Limit.
-	// Memory goes by Limit and Key all the same.
+	// Memory goes by Limit and Key anyway.
 	Redisson string
 	// Source tells apart who brings keys, so that nobody alone can take all the room
 	// that a Memory has for new ones; 0 is nobody. It changes no count, and a store
@@ -143,7 +143,8 @@ func (l *Limit) Check() error {
 	return l.checkAlgorithm()
 }
 
-// isName reports whether s has neither braces nor blanks. Each decision asks.
+// isName reports whether s has neither braces nor whitespace. Each decision
+// asks.
 func isName(s string) bool {
 	for i := range len(s) {
 		switch s[i] {

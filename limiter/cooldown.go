@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A window of Cooldown is the permits since it began anew, the first maxPauses of
-// them in one entry. All come back together, one Rate.Window after the last.
+// A window of Cooldown is the permits since it began again, the first maxPauses
+// of them in one entry. All come back together, one Rate.Window after the last.
 const maxPauses = 32
 
 // checkSteps checks what a Cooldown demands of a limit.

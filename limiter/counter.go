@@ -73,8 +73,8 @@ func (t *tally) giveBackSliding(number, n int64) int64 {
 	return n
 }
 
-// tiny is what sums of fractions may be wrong by, in permits.
-const tiny = 1e-6
+// epsilon is what sums of fractions may be wrong by, in permits.
+const epsilon = 1e-6
 
 // owed is how many permits have not flowed back at now.
 func (t *tally) owed(now int64, l *Limit) float64 {
@@ -82,12 +82,12 @@ func (t *tally) owed(now int64, l *Limit) float64 {
 }
 
 func (t *tally) leftGCRA(now int64, l *Limit) int64 {
-	return int64(math.Floor(float64(l.Most()) - t.owed(now, l) + tiny))
+	return int64(math.Floor(float64(l.Most()) - t.owed(now, l) + epsilon))
 }
 
 // waitGCRA is the time until so many permits have flowed back that cost are left.
 func (t *tally) waitGCRA(now int64, l *Limit, cost int64) int64 {
-	over := t.owed(now, l) + float64(cost) - float64(l.Most()) - tiny
+	over := t.owed(now, l) + float64(cost) - float64(l.Most()) - epsilon
 	at := now + max(1, int64(math.Ceil(over*float64(length(l))/float64(l.Rate.Count))))
 	for at > now+1 && t.leftGCRA(at-1, l) >= cost {
 		at--

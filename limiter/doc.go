@@ -30,7 +30,7 @@
 //   - lease: the time a concurrent permit is held without renewal.
 //   - standing: the state of a key under a limit, for operators.
 //   - ban: a time during which all claims of a key are refused.
-//   - line: the queue in which callers wait for permits of a key ([Line]).
+//   - line: the queue in which callers wait for permits of a key ([WaitQueue]).
 //   - mark: a record that a permit was refunded.
 //   - share: the part of a rate that one of several processes may grant while the
 //     shared store is unreachable.

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// ErrDuration says that a text is not a duration with units.
+// ErrDuration reports that a text is not a duration with units.
 var ErrDuration = errors.New("not a duration")
 
 const day = 24 * time.Hour

@@ -77,17 +77,17 @@ func ExampleAdminStore() {
 }
 
 // One in 20 ms, and who comes too early waits for up to a second.
-func ExampleLine() {
+func ExampleWaitQueue() {
 	store := limiter.NewMemory(limiter.MemoryOptions{})
-	line := limiter.NewLine(store, time.Second)
+	queue := limiter.NewWaitQueue(store, time.Second)
 	limit := &limiter.Limit{Name: "search", Rate: limiter.Rate{Count: 1, Window: 20 * time.Millisecond}}
 	claims := []limiter.Claim{{Limit: limit, Key: limiter.KeyOf("carol"), Cost: 1}}
 
-	second := limiter.WaitOptions{For: []time.Duration{time.Second}, Crowd: 100}
+	second := limiter.WaitOptions{For: []time.Duration{time.Second}, MaxWaiting: 100}
 	var at []time.Time // by the store's clock
 	for range 3 {
 		var d limiter.Decision
-		if err := line.Wait(context.Background(), claims, &d, second); err != nil || !d.Allowed {
+		if err := queue.Wait(context.Background(), claims, &d, second); err != nil || !d.Allowed {
 			fmt.Println(d, err)
 		}
 		at = append(at, d.At)

@@ -21,16 +21,16 @@ type KeyGuardOptions struct {
 	// forgotten: so many sources are a flood that no count of each can stop, and
 	// it shall not shut out the others.
 	MaxSources int
-	// Remember is how long a key is known after it was seen last, at least; one
+	// TTL is how long a key is known after it was seen last, at least; one
 	// day when zero.
-	Remember time.Duration
+	TTL time.Duration
 	// Clock is time.Now when nil.
 	Clock func() time.Time
 }
 
 // A KeyGuard bounds how many requests with new keys one source, a client's address
 // for example, may send in a window: whoever invents a key for each request is
-// stopped before the keys cost anything elsewhere. A key that was seen lately is
+// stopped before the keys cost anything elsewhere. A key that was seen recently is
 // not new, whoever brings it.
 //
 // A source's window begins with its first new key; over the border between two
@@ -52,14 +52,14 @@ type newKeyCount struct {
 // A part of a Guard has a lock of its own.
 type part[V any] struct {
 	mu   sync.Mutex // guards what follows; that of a source goes before those of keys
-	seen aging[V]
+	seen agingMap[V]
 }
 
 // guardParts is how many parts there are of each kind.
 const guardParts = 64
 
-// An Admission is what a Guard says of a request.
-type Admission struct {
+// A KeyDecision is what a Guard says of a request.
+type KeyDecision struct {
 	New     bool          // one or more of its keys are
 	Refused bool          // its source has brought too many; the keys stay new
 	Wait    time.Duration // when Refused: until it may bring one again
@@ -73,15 +73,15 @@ func NewKeyGuard(o KeyGuardOptions) *KeyGuard {
 	if o.MaxSources <= 0 {
 		o.MaxSources = 200_000
 	}
-	if o.Remember <= 0 {
-		o.Remember = 24 * time.Hour
+	if o.TTL <= 0 {
+		o.TTL = 24 * time.Hour
 	}
 	if o.Clock == nil {
-		o.Clock = steady(time.Now())
+		o.Clock = monotonicClock(time.Now())
 	}
 	return &KeyGuard{
 		clock:   o.Clock,
-		known:   newParts[struct{}](o.MaxKeys, o.Remember),
+		known:   newParts[struct{}](o.MaxKeys, o.TTL),
 		sources: newParts[newKeyCount](o.MaxSources, MaxKeyGuardWindow),
 	}
 }
@@ -89,7 +89,7 @@ func NewKeyGuard(o KeyGuardOptions) *KeyGuard {
 func newParts[V any](most int, life time.Duration) []part[V] {
 	parts := make([]part[V], guardParts)
 	for i := range parts {
-		parts[i].seen = newAging[V](most/guardParts, life.Milliseconds())
+		parts[i].seen = newAgingMap[V](most/guardParts, life.Milliseconds())
 	}
 	return parts
 }
@@ -115,16 +115,16 @@ func (g *KeyGuard) Knows(keys ...Key) bool {
 // Admit asks whether source may send one request with these keys, by a rate that
 // CheckGuard has nothing against. If one or more of them are new, it counts once,
 // and all are known from then on. What is refused counts for nothing.
-func (g *KeyGuard) Admit(rate Rate, source Key, keys ...Key) Admission {
+func (g *KeyGuard) Admit(rate Rate, source Key, keys ...Key) KeyDecision {
 	if g.Knows(keys...) {
-		return Admission{}
+		return KeyDecision{}
 	}
 	now := g.clock().UnixMilli()
 	p := &g.sources[source[0]%guardParts]
 	p.mu.Lock() // so that what a source brings several times at once counts once
 	defer p.mu.Unlock()
 	if g.Knows(keys...) {
-		return Admission{}
+		return KeyDecision{}
 	}
 	m, _ := p.seen.get(now, source)
 	over := m.since + rate.Window.Milliseconds()
@@ -132,14 +132,14 @@ func (g *KeyGuard) Admit(rate Rate, source Key, keys ...Key) Admission {
 	case now >= over || now < m.since: // or the clock was set back
 		m = newKeyCount{since: now}
 	case m.count >= rate.Count:
-		return Admission{New: true, Refused: true, Wait: millis(over - now)}
+		return KeyDecision{New: true, Refused: true, Wait: millis(over - now)}
 	}
 	m.count++
 	p.seen.put(now, source, m)
 	for _, k := range keys {
 		g.learn(now, k)
 	}
-	return Admission{New: true}
+	return KeyDecision{New: true}
 }
 
 func (g *KeyGuard) knows(now int64, k Key) bool {

@@ -4,10 +4,10 @@ import "slices"
 
 // Peek says what Admit would say, and changes nothing: no key is learnt, or known for
 // longer, by it.
-func (g *KeyGuard) Peek(rate Rate, source Key, keys ...Key) Admission {
+func (g *KeyGuard) Peek(rate Rate, source Key, keys ...Key) KeyDecision {
 	now := g.clock().UnixMilli()
 	if !slices.ContainsFunc(keys, func(k Key) bool { return !g.remembers(now, k) }) {
-		return Admission{}
+		return KeyDecision{}
 	}
 	p := &g.sources[source[0]%guardParts]
 	p.mu.Lock()
@@ -15,9 +15,9 @@ func (g *KeyGuard) Peek(rate Rate, source Key, keys ...Key) Admission {
 	m, _ := p.seen.get(now, source)
 	over := m.since + rate.Window.Milliseconds()
 	if now >= over || now < m.since || m.count < rate.Count {
-		return Admission{New: true}
+		return KeyDecision{New: true}
 	}
-	return Admission{New: true, Refused: true, Wait: millis(over - now)}
+	return KeyDecision{New: true, Refused: true, Wait: millis(over - now)}
 }
 
 // remembers is knows that does not make the key known for longer.

@@ -14,10 +14,10 @@ var thrice = limiter.Rate{Count: 3, Window: time.Minute}
 
 func TestGuard_BoundsNewKeys(t *testing.T) {
 	h := newHand()
-	g := limiter.NewKeyGuard(limiter.KeyGuardOptions{Remember: time.Hour, Clock: h.now})
+	g := limiter.NewKeyGuard(limiter.KeyGuardOptions{TTL: time.Hour, Clock: h.now})
 	alice, bob := limiter.KeyOf("alice"), limiter.KeyOf("bob")
 	for i := range 3 {
-		if a := g.Admit(thrice, alice, numbered(i)); a != (limiter.Admission{New: true}) {
+		if a := g.Admit(thrice, alice, numbered(i)); a != (limiter.KeyDecision{New: true}) {
 			t.Fatalf("new key %d: %+v", i, a)
 		}
 	}
@@ -28,14 +28,14 @@ func TestGuard_BoundsNewKeys(t *testing.T) {
 		}
 	}
 	for i := range 3 {
-		if a, b := g.Admit(thrice, alice, numbered(i)), g.Admit(thrice, bob, numbered(i)); a != b || b != (limiter.Admission{}) {
+		if a, b := g.Admit(thrice, alice, numbered(i)), g.Admit(thrice, bob, numbered(i)); a != b || b != (limiter.KeyDecision{}) {
 			t.Errorf("known key %d: %+v, %+v", i, a, b)
 		}
 	}
 	if a := g.Admit(thrice, bob, numbered(3)); a.Refused || !a.New {
 		t.Errorf("a key that another source was refused: %+v", a)
 	}
-	if a := g.Admit(thrice, alice, numbered(3)); a != (limiter.Admission{}) {
+	if a := g.Admit(thrice, alice, numbered(3)); a != (limiter.KeyDecision{}) {
 		t.Errorf("a key that another source has brought: %+v", a)
 	}
 	h.advance(40*time.Second - time.Millisecond)
@@ -82,7 +82,7 @@ func TestGuard_KeepsCountsWhenTheRateChanges(t *testing.T) {
 
 func TestGuard_RemembersForAWhile(t *testing.T) {
 	h := newHand()
-	g := limiter.NewKeyGuard(limiter.KeyGuardOptions{Remember: time.Hour, Clock: h.now})
+	g := limiter.NewKeyGuard(limiter.KeyGuardOptions{TTL: time.Hour, Clock: h.now})
 	g.Admit(thrice, limiter.KeyOf("alice"), numbered(0))
 	g.Admit(thrice, limiter.KeyOf("alice"), numbered(1))
 	for range 9 {
@@ -174,10 +174,10 @@ func BenchmarkGuard_Known(b *testing.B) {
 
 func TestGuard_PeekChangesNothing(t *testing.T) {
 	h := newHand()
-	g := limiter.NewKeyGuard(limiter.KeyGuardOptions{Remember: time.Hour, Clock: h.now})
+	g := limiter.NewKeyGuard(limiter.KeyGuardOptions{TTL: time.Hour, Clock: h.now})
 	alice := limiter.KeyOf("alice")
 	for range 5 {
-		if a := g.Peek(thrice, alice, numbered(0)); a != (limiter.Admission{New: true}) {
+		if a := g.Peek(thrice, alice, numbered(0)); a != (limiter.KeyDecision{New: true}) {
 			t.Fatalf("a new key: %+v", a)
 		}
 	}
@@ -188,11 +188,11 @@ func TestGuard_PeekChangesNothing(t *testing.T) {
 	if a := g.Peek(thrice, alice, numbered(0), numbered(3)); !a.New || !a.Refused || a.Wait != 40*time.Second {
 		t.Errorf("a fourth new key: %+v; want it to be refused for 40 s", a)
 	}
-	if a := g.Peek(thrice, alice, numbered(1)); a != (limiter.Admission{}) {
+	if a := g.Peek(thrice, alice, numbered(1)); a != (limiter.KeyDecision{}) {
 		t.Errorf("a known key: %+v", a)
 	}
 	h.advance(2 * time.Hour)
-	if a := g.Peek(thrice, alice, numbered(1)); a != (limiter.Admission{New: true}) {
+	if a := g.Peek(thrice, alice, numbered(1)); a != (limiter.KeyDecision{New: true}) {
 		t.Errorf("a key that was looked at and not seen for long: %+v", a)
 	}
 }

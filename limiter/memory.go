@@ -68,7 +68,7 @@ func NewMemory(o MemoryOptions) *Memory {
 	}
 	m := &Memory{clock: o.Clock, shards: make([]shard, n), seed: seed{rand.Uint64(), rand.Uint64()}}
 	if m.clock == nil {
-		m.clock = steady(time.Now())
+		m.clock = monotonicClock(time.Now())
 	}
 	m.names.Store(&map[string]uint32{})
 	for i := range m.shards {
@@ -80,9 +80,9 @@ func NewMemory(o MemoryOptions) *Memory {
 	return m
 }
 
-// steady is a clock that starts at start and no longer hears of clocks that are
+// monotonicClock is a clock that starts at start and no longer hears of clocks that are
 // set: it adds the time that has really passed.
-func steady(start time.Time) func() time.Time {
+func monotonicClock(start time.Time) func() time.Time {
 	return func() time.Time { return start.Add(time.Since(start)) }
 }
 
@@ -141,7 +141,7 @@ func (m *Memory) Peek(_ context.Context, claims []Claim, d *Decision) error {
 		r, s := &refs[i], &m.shards[refs[i].shard]
 		if s.notes.has(r.hash) {
 			r.index = s.openLocked(r.id, r.hash, claims[i].Source, now)
-			s.unfoldLocked(r, &claims[i], now)
+			s.expandLocked(r, &claims[i], now)
 			continue
 		}
 		r.index = s.sharedLocked(r.id, r.hash, claims[i].Source)
@@ -174,7 +174,7 @@ func (m *Memory) refund(c *Claim, p Permit) {
 	now := m.clock().UnixMilli()
 	for _, id := range [...]cellID{r.id, r.id.overflow(0), r.id.overflow(c.Source)} {
 		i := s.findLocked(id, s.hash(id))
-		if i == nowhere {
+		if i == noCell {
 			continue
 		}
 		var given int64
@@ -194,7 +194,7 @@ func (m *Memory) weighLocked(claims []Claim, refs []cellRef, now int64, d *Decis
 	for i := range claims {
 		c, r := &claims[i], &refs[i]
 		o := Outcome{Allowed: true, Remaining: c.Limit.Most()}
-		if r.index != nowhere {
+		if r.index != noCell {
 			o = m.shards[r.shard].weighLocked(r.index, now, c, earlier(claims[:i], refs[:i], *r))
 		}
 		if !o.Allowed {

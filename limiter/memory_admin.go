@@ -76,13 +76,13 @@ func (m *Memory) change(c Claim, absent ifAbsent, change func(t *tally, now int6
 	defer s.mu.Unlock()
 	now := m.clock().UnixMilli()
 	r.index = s.findLocked(r.id, r.hash)
-	if r.index == nowhere && (absent == create || s.notes.has(r.hash)) {
+	if r.index == noCell && (absent == create || s.notes.has(r.hash)) {
 		r.index = s.addLocked(r.id, r.hash, c.Source, now)
 	}
-	if r.index == nowhere {
+	if r.index == noCell {
 		return
 	}
-	s.unfoldLocked(&r, &c, now)
+	s.expandLocked(&r, &c, now)
 	s.changeLocked(r.index, c.Limit, func(t *tally) {
 		t.advance(now, c.Limit)
 		change(t, now)

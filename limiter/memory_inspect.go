@@ -27,13 +27,13 @@ func (m *Memory) Inspect(_ context.Context, claims []Claim) (Inspection, error) 
 
 // inspectLocked writes how c's key stands. What is only noted of it gets a cell.
 func (s *shard) inspectLocked(r *cellRef, c *Claim, now int64, standing *Standing) {
-	if s.notes.has(r.hash) && s.findLocked(r.id, r.hash) == nowhere {
+	if s.notes.has(r.hash) && s.findLocked(r.id, r.hash) == noCell {
 		s.addLocked(r.id, r.hash, c.Source, now)
 	}
-	if r.index = s.sharedLocked(r.id, r.hash, c.Source); r.index == nowhere {
+	if r.index = s.sharedLocked(r.id, r.hash, c.Source); r.index == noCell {
 		return
 	}
-	s.unfoldLocked(r, c, now)
+	s.expandLocked(r, c, now)
 	cell := s.cells.at(r.index)
 	standing.Overflow = cell.id != r.id
 	var t tally

@@ -2,7 +2,7 @@ package limiter
 
 // Note counts here what another store has decided of claims, so that this Memory
 // can take over from it for one of n processes: it knows what this process has
-// had lately, and that others had their part.
+// had recently, and that others had their part.
 //
 // What was granted is taken, whatever is left of this process's share, and
 // NoteRefund gives it back. Then, and after a refusal, no more is left here
@@ -62,7 +62,7 @@ func (m *Memory) note(c *Claim, d *Decision, o *Outcome, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !c.Limit.Algorithm.rated() {
-		s.noteWholeLocked(&r, heard{c, d, o, n, now})
+		s.noteWholeLocked(&r, foreignDecision{c, d, o, n, now})
 		return
 	}
 	if !d.At.IsZero() {
@@ -90,9 +90,9 @@ func (s *shard) notedLocked(h uint64, now int64, horizon uint16) *note {
 		return s.notes.slab.at(p.item - 1)
 	}
 	s.sweepLocked(now, sweepStep)
-	if !s.plentyLocked(noteBytes) {
-		s.sweepLocked(now, sweepFull)
-		if !s.plentyLocked(noteBytes) {
+	if !s.wellBelowLocked(noteBytes) {
+		s.sweepLocked(now, fullSweep)
+		if !s.wellBelowLocked(noteBytes) {
 			return nil
 		}
 	}
@@ -100,13 +100,13 @@ func (s *shard) notedLocked(h uint64, now int64, horizon uint16) *note {
 	return s.notes.add(h, now, horizon)
 }
 
-// plentyLocked reports whether half of the room is free beside a key of so many bytes.
-func (s *shard) plentyLocked(bytes int64) bool {
+// wellBelowLocked reports whether half of the room is free beside a key of so many bytes.
+func (s *shard) wellBelowLocked(bytes int64) bool {
 	return 2*s.keysLocked() < s.maxKeys && 2*(s.bytes+bytes) <= s.maxBytes
 }
 
 // What is heard of one claim: what the other store decided, for one of n processes.
-type heard struct {
+type foreignDecision struct {
 	claim    *Claim
 	decision *Decision
 	outcome  *Outcome
@@ -115,14 +115,14 @@ type heard struct {
 }
 
 // noteWholeLocked notes in a cell what was heard, permit by permit.
-func (s *shard) noteWholeLocked(r *cellRef, h heard) {
+func (s *shard) noteWholeLocked(r *cellRef, h foreignDecision) {
 	c, o, now := h.claim, h.outcome, h.now
 	share, parts := c.Limit.Share(h.n), c.Limit.parts(h.n)
 	own := *c
 	own.Limit = &share
-	if r.index = s.findLocked(r.id, r.hash); r.index == nowhere {
+	if r.index = s.findLocked(r.id, r.hash); r.index == noCell {
 		s.sweepLocked(now, sweepStep)
-		if !s.plentyLocked(cellBytes) {
+		if !s.wellBelowLocked(cellBytes) {
 			return
 		}
 		r.index = s.addLocked(r.id, r.hash, c.Source, now)

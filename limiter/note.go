@@ -3,10 +3,10 @@ package limiter
 import "math"
 
 // A note is what another store has said last of a key, and what this process had of it
-// lately, in 40 bytes: enough to go on from, should that store be gone. Instead of each
-// permit it has how many there were in each third of a horizon, so some of them come
-// back up to a third of the horizon late, and none early. Times are milliseconds, 44
-// bits of them.
+// recently, in 40 bytes: enough to go on from, should that store be gone. Instead of
+// each permit it has how many there were in each third of a horizon, so some of them
+// come back up to a third of the horizon late, and none early. Times are milliseconds,
+// 44 bits of them.
 //
 // It knows its key by 48 bits of a hash, and by its shard. Two keys that have those in
 // common, one pair in 10^16, count together.
@@ -21,11 +21,11 @@ type note struct {
 	high    uint32
 	after   uint32 // how long after the last permit the store was heard last
 	left    uint32 // the part of this process in what the store had left, and banned
-	granted [noteParts]permits
+	granted [noteSlots]permits
 }
 
 const (
-	noteParts  = 4 // the third in which the last permit was granted, and those before
+	noteSlots  = 4 // the third in which the last permit was granted, and those before
 	noteBanned = 1 << 31
 	noteBytes  = 48 // and its place in the index, as measured
 	noteName   = 1<<48 - 1
@@ -58,7 +58,7 @@ func (n *note) saidAt() int64 { return n.grantedAt() + int64(n.after) }
 func (n *note) banned() bool { return n.left&noteBanned != 0 }
 
 // part is the width of the parts that permits are counted in.
-func (n *note) part() int64 { return (unpackHorizon(n.horizon) + noteParts - 2) / (noteParts - 1) }
+func (n *note) part() int64 { return (unpackHorizon(n.horizon) + noteSlots - 2) / (noteSlots - 1) }
 
 // until is when all that n says is over.
 func (n *note) until() int64 {
@@ -80,7 +80,7 @@ func (n *note) grantsAt(i int) int64 {
 func (n *note) advance(now int64, horizon uint16) {
 	if n.horizon != horizon {
 		n.horizon = horizon
-		for i := 1; i < noteParts; i++ {
+		for i := 1; i < noteSlots; i++ {
 			n.granted[0].add(n.granted[i].count())
 			n.granted[i] = permits{}
 		}
@@ -109,8 +109,8 @@ func (n *note) grant(count int64) {
 // moveTo makes the last permit one of the time at.
 func (n *note) moveTo(at int64) {
 	if by := at/n.part() - n.grantedAt()/n.part(); by > 0 {
-		by = min(by, noteParts)
-		copy(n.granted[by:], n.granted[:noteParts-by])
+		by = min(by, noteSlots)
+		copy(n.granted[by:], n.granted[:noteSlots-by])
 		clear(n.granted[:by])
 	}
 	n.set(at, n.waitsUntil(), n.cost())
@@ -122,9 +122,9 @@ func (n *note) giveBack(at, count int64) int64 {
 	if at <= n.saidAt()-unpackHorizon(n.horizon) {
 		return 0 // they have come back already
 	}
-	begin := max(0, min(noteParts-1, n.grantedAt()/n.part()-at/n.part()))
-	for i := range int64(noteParts) {
-		if g := &n.granted[(begin+i)%noteParts]; g.count() > 0 {
+	begin := max(0, min(noteSlots-1, n.grantedAt()/n.part()-at/n.part()))
+	for i := range int64(noteSlots) {
+		if g := &n.granted[(begin+i)%noteSlots]; g.count() > 0 {
 			back := min(count, g.count())
 			g.add(-back)
 			return back

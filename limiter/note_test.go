@@ -100,7 +100,7 @@ func TestNote_LongSilence(t *testing.T) {
 		t.Errorf("%d permits count, want 3", counted)
 	}
 	n.advance(now+1, short)
-	if n.granted != [noteParts]permits{{3}} {
+	if n.granted != [noteSlots]permits{{3}} {
 		t.Errorf("under another window %v count, want 3 as granted last", n.granted)
 	}
 	if n.giveBack(now-int64(time.Hour/time.Millisecond), 1) != 0 {
@@ -113,9 +113,9 @@ func TestNote_LongSilence(t *testing.T) {
 func TestNote_TooManyPermits(t *testing.T) {
 	packed, now := packHorizon(9000), int64(1_800_000_000_000)
 	n := newNote(now, packed)
-	n.grant(tooMany - 1)
-	if n.granted[0].count() != tooMany-1 || n.giveBack(now, 5) != 5 || n.granted[0].count() != tooMany-6 {
-		t.Errorf("%d permits count, want %d", n.granted[0].count(), tooMany-6)
+	n.grant(maxPermits - 1)
+	if n.granted[0].count() != maxPermits-1 || n.giveBack(now, 5) != 5 || n.granted[0].count() != maxPermits-6 {
+		t.Errorf("%d permits count, want %d", n.granted[0].count(), maxPermits-6)
 	}
 	n.grant(MaxCount)
 	if n.giveBack(now, 5); n.granted[0].count() != MaxCount {

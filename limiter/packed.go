@@ -5,12 +5,12 @@ import "math/bits"
 // permits is a number of them in 24 bits, of which the highest is more than any limit has.
 type permits [3]byte
 
-// tooMany is the largest number of permits.
-const tooMany = 1<<24 - 1
+// maxPermits is the largest number of permits.
+const maxPermits = 1<<24 - 1
 
 func (p *permits) count() int64 {
 	n := int64(p[0]) | int64(p[1])<<8 | int64(p[2])<<16
-	if n == tooMany {
+	if n == maxPermits {
 		return MaxCount
 	}
 	return n
@@ -18,8 +18,8 @@ func (p *permits) count() int64 {
 
 // add adds n, which may be negative, except to too many.
 func (p *permits) add(n int64) {
-	if was := p.count(); was < tooMany {
-		n = min(was+n, tooMany)
+	if was := p.count(); was < maxPermits {
+		n = min(was+n, maxPermits)
 		p[0], p[1], p[2] = byte(n), byte(n>>8), byte(n>>16)
 	}
 }

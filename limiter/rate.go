@@ -17,7 +17,8 @@ const (
 	MaxWindow = 366 * 24 * time.Hour
 )
 
-// ErrRate says that a rate is not of the form COUNT/WINDOW or is out of range.
+// ErrRate reports that a rate is not of the form COUNT/WINDOW or is out of
+// range.
 var ErrRate = errors.New("not a rate")
 
 // A Rate is Count permits in any Window. Count is 1 to MaxCount, Window is

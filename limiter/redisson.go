@@ -64,8 +64,8 @@ func RedissonFormOf(version string) (RedissonForm, error) {
 const MaxRedissonName = 512
 
 // CheckRedissonKey returns an error that wraps ErrLimit if text, which a client has
-// sent, may not become part of a limiter's name: without braces, blanks and what
-// cannot be seen it stays what it is there.
+// sent, may not become part of a limiter's name: without braces, whitespace and
+// what cannot be seen it stays what it is there.
 func CheckRedissonKey(text string) error {
 	if !utf8.ValidString(text) || strings.ContainsFunc(text, func(c rune) bool {
 		return c == '{' || c == '}' || !unicode.IsGraphic(c) || unicode.IsSpace(c)

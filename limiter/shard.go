@@ -11,14 +11,14 @@ const (
 	cellBytes  = 104
 	entryBytes = 32
 	blockBytes = 24 // a longer log, beside its entries
-	// sweepStep cells are looked at for each new key, sweepFull when there is
+	// sweepStep cells are looked at for each new key, fullSweep when there is
 	// no room for it. With 4, a quarter of the cells at most have come to rest, where
 	// each request brings a new key; with 2 it was half of them.
 	sweepStep = 4
-	sweepFull = 32
+	fullSweep = 32
 	// When 1/pressed of the room is in use, a source gets no more than 1/sourceShare
 	// of it for keys of their own.
-	pressed     = 2
+	highWater   = 2
 	sourceShare = 8
 )
 
@@ -45,8 +45,8 @@ type usage struct {
 	bytes int64
 }
 
-// nowhere is the number of no cell.
-const nowhere = math.MaxUint32
+// noCell is the number of no cell.
+const noCell = math.MaxUint32
 
 // findLocked returns the number of the cell that counts id, whose hash is h, or
 // nowhere if there is none yet.
@@ -56,7 +56,7 @@ func (s *shard) findLocked(id cellID, h uint64) uint32 {
 			return p.item - 1
 		}
 	}
-	return nowhere
+	return noCell
 }
 
 // hash is where to look for id.
@@ -68,13 +68,13 @@ func (s *shard) hashOf(i uint32) uint64 { return s.hash(s.cells.at(i).id) }
 // sharedLocked returns the number of the cell that counts id: its own, or the
 // overflow cell where it has none and would get none.
 func (s *shard) sharedLocked(id cellID, h uint64, source uint32) uint32 {
-	if i := s.findLocked(id, h); i != nowhere {
+	if i := s.findLocked(id, h); i != noCell {
 		return i
 	}
 	if over, without := s.withoutRoomLocked(id, source); without {
 		return s.findLocked(over, s.hash(over))
 	}
-	return nowhere
+	return noCell
 }
 
 // withoutRoomLocked names what a new key is counted under that gets no cell of its own.
@@ -94,7 +94,7 @@ func (s *shard) keysLocked() int { return s.index.used + s.notes.index.used }
 // exceedsLocked reports whether source has had its share of the room, where room has
 // become scarce.
 func (s *shard) exceedsLocked(source uint32) bool {
-	if source == 0 || pressed*s.keysLocked() < s.maxKeys && pressed*s.bytes < s.maxBytes {
+	if source == 0 || highWater*s.keysLocked() < s.maxKeys && highWater*s.bytes < s.maxBytes {
 		return false
 	}
 	its := s.sources[source]
@@ -106,19 +106,19 @@ func (s *shard) exceedsLocked(source uint32) bool {
 // do those of a source that has used its share: a key that is being limited is never
 // pushed out. It stays out of sweeps at now.
 func (s *shard) openLocked(id cellID, h uint64, source uint32, now int64) uint32 {
-	if i := s.findLocked(id, h); i != nowhere {
+	if i := s.findLocked(id, h); i != noCell {
 		s.cells.at(i).holdLocked(now)
 		return i
 	}
 	s.sweepLocked(now, sweepStep)
 	over, without := s.withoutRoomLocked(id, source)
 	if without {
-		s.sweepLocked(now, sweepFull)
+		s.sweepLocked(now, fullSweep)
 		over, without = s.withoutRoomLocked(id, source)
 	}
 	if without {
 		id, h = over, s.hash(over)
-		if i := s.findLocked(id, h); i != nowhere {
+		if i := s.findLocked(id, h); i != noCell {
 			s.cells.at(i).holdLocked(now)
 			return i
 		}
@@ -224,7 +224,7 @@ func (s *shard) takeLocked(c *cell, t *tally, p stamp, claim Claim) {
 		if claim.Limit.Algorithm == Distinct {
 			t.supersede(claim.Value.short())
 		}
-		t.fold(p.at, claim.Cost)
+		t.compact(p.at, claim.Cost)
 		return
 	}
 	entries := make([]entry, n, int64(n)+more)

@@ -17,7 +17,7 @@ type cellRef struct {
 func (m *Memory) ref(c *Claim) cellRef {
 	h := m.seed.hash(&c.Key)
 	id := cellID{limit: m.number(c.Limit.Name), key: c.Key}
-	return cellRef{id: id, hash: hashUnder(id.limit, h), shard: uint32(h>>48) & uint32(len(m.shards)-1), index: nowhere}
+	return cellRef{id: id, hash: hashUnder(id.limit, h), shard: uint32(h>>48) & uint32(len(m.shards)-1), index: noCell}
 }
 
 // refs returns one ref a claim, in the order of the claims.
@@ -54,6 +54,6 @@ func (m *Memory) openLocked(claims []Claim, refs []cellRef, now int64) {
 	for i := range refs {
 		r, s := &refs[i], &m.shards[refs[i].shard]
 		r.index = s.openLocked(r.id, r.hash, claims[i].Source, now)
-		s.unfoldLocked(r, &claims[i], now)
+		s.expandLocked(r, &claims[i], now)
 	}
 }

@@ -29,8 +29,8 @@ type Sketch[T any] struct {
 	evicted  bool // some key has lost its counter
 }
 
-// nobody is no counter, and no group.
-const nobody = int32(-1)
+// noIndex is no counter, and no group.
+const noIndex = int32(-1)
 
 // A sketchCounter is the counter of one key.
 type sketchCounter[T any] struct {
@@ -62,11 +62,11 @@ func NewSketch[T any](k int) *Sketch[T] {
 
 // Clear forgets everything.
 func (s *Sketch[T]) Clear() {
-	s.counters, s.total, s.evicted, s.lowest, s.unused = s.counters[:0], 0, false, nobody, 0
+	s.counters, s.total, s.evicted, s.lowest, s.unused = s.counters[:0], 0, false, noIndex, 0
 	for i := range s.groups {
-		s.groups[i] = sketchGroup{first: nobody, next: int32(i) + 1}
+		s.groups[i] = sketchGroup{first: noIndex, next: int32(i) + 1}
 	}
-	s.groups[len(s.groups)-1].next = nobody
+	s.groups[len(s.groups)-1].next = noIndex
 	clear(s.slots)
 }
 
@@ -85,7 +85,7 @@ func (s *Sketch[T]) Observe(k Key) *T {
 	var c int32
 	if len(s.counters) < cap(s.counters) {
 		c = int32(len(s.counters))
-		s.counters = append(s.counters, sketchCounter[T]{key: k, group: nobody})
+		s.counters = append(s.counters, sketchCounter[T]{key: k, group: noIndex})
 	} else {
 		c, s.evicted = s.groups[s.lowest].first, true
 		s.drop(s.find(s.counters[c].key))
@@ -129,24 +129,24 @@ func (s *Sketch[T]) drop(slot int) {
 func (s *Sketch[T]) raise(c int32) {
 	own := s.counters[c].group
 	count, next := int64(1), s.lowest
-	if own != nobody {
+	if own != noIndex {
 		count, next = s.groups[own].count+1, s.groups[own].next
-		if s.groups[own].first == c && s.counters[c].next == nobody && (next == nobody || s.groups[next].count != count) {
+		if s.groups[own].first == c && s.counters[c].next == noIndex && (next == noIndex || s.groups[next].count != count) {
 			s.groups[own].count = count // it is alone there
 			return
 		}
 		s.leave(c, own)
 	}
-	if next == nobody || s.groups[next].count != count {
+	if next == noIndex || s.groups[next].count != count {
 		next = s.insert(count, own, next)
 	}
 	g, counter := &s.groups[next], &s.counters[c]
-	counter.group, counter.prev, counter.next = next, nobody, g.first
-	if g.first != nobody {
+	counter.group, counter.prev, counter.next = next, noIndex, g.first
+	if g.first != noIndex {
 		s.counters[g.first].prev = c
 	}
 	g.first = c
-	if own != nobody && s.groups[own].first == nobody {
+	if own != noIndex && s.groups[own].first == noIndex {
 		s.remove(own)
 	}
 }
@@ -154,12 +154,12 @@ func (s *Sketch[T]) raise(c int32) {
 // leave takes c out of its group, which may be empty then.
 func (s *Sketch[T]) leave(c, own int32) {
 	counter := &s.counters[c]
-	if counter.prev != nobody {
+	if counter.prev != noIndex {
 		s.counters[counter.prev].next = counter.next
 	} else {
 		s.groups[own].first = counter.next
 	}
-	if counter.next != nobody {
+	if counter.next != noIndex {
 		s.counters[counter.next].prev = counter.prev
 	}
 }
@@ -169,13 +169,13 @@ func (s *Sketch[T]) leave(c, own int32) {
 func (s *Sketch[T]) insert(count int64, prev, next int32) int32 {
 	g := s.unused
 	s.unused = s.groups[g].next
-	s.groups[g] = sketchGroup{count: count, first: nobody, prev: prev, next: next}
-	if prev == nobody {
+	s.groups[g] = sketchGroup{count: count, first: noIndex, prev: prev, next: next}
+	if prev == noIndex {
 		s.lowest = g
 	} else {
 		s.groups[prev].next = g
 	}
-	if next != nobody {
+	if next != noIndex {
 		s.groups[next].prev = g
 	}
 	return g
@@ -184,14 +184,14 @@ func (s *Sketch[T]) insert(count int64, prev, next int32) int32 {
 // remove takes an empty group out of the list.
 func (s *Sketch[T]) remove(g int32) {
 	gone := s.groups[g]
-	if gone.prev == nobody {
+	if gone.prev == noIndex {
 		s.lowest = gone.next
 	} else {
 		s.groups[gone.prev].next = gone.next
 	}
-	if gone.next != nobody {
+	if gone.next != noIndex {
 		s.groups[gone.next].prev = gone.prev
 	}
-	s.groups[g] = sketchGroup{first: nobody, next: s.unused}
+	s.groups[g] = sketchGroup{first: noIndex, next: s.unused}
 	s.unused = g
 }

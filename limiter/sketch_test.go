@@ -63,12 +63,12 @@ func promised(t interface{ Fatalf(string, ...any) }, h Heavy[Key, int], exact ma
 // sound checks the structure itself.
 func (s *Sketch[T]) sound(t interface{ Fatalf(string, ...any) }) {
 	seen, last, sum := 0, int64(0), int64(0)
-	for g := s.lowest; g != nobody; g = s.groups[g].next {
-		if s.groups[g].count <= last || s.groups[g].first == nobody {
+	for g := s.lowest; g != noIndex; g = s.groups[g].next {
+		if s.groups[g].count <= last || s.groups[g].first == noIndex {
 			t.Fatalf("a group of %d behind %d, first %d", s.groups[g].count, last, s.groups[g].first)
 		}
 		last = s.groups[g].count
-		for c := s.groups[g].first; c != nobody; c = s.counters[c].next {
+		for c := s.groups[g].first; c != noIndex; c = s.counters[c].next {
 			if s.counters[c].group != g || s.slots[s.find(s.counters[c].key)] != c+1 {
 				t.Fatalf("counter %d is in another group, or not found", c)
 			}
@@ -82,7 +82,7 @@ func (s *Sketch[T]) sound(t interface{ Fatalf(string, ...any) }) {
 		}
 	}
 	unused := 0
-	for g := s.unused; g != nobody; g = s.groups[g].next {
+	for g := s.unused; g != noIndex; g = s.groups[g].next {
 		unused++
 	}
 	if seen != len(s.counters) || filled != seen || sum != s.total || unused == 0 {

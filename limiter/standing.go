@@ -11,7 +11,7 @@ type Standing struct {
 	// Most is how many permits the key has when nothing is taken.
 	Most int64
 	// Used is how many of them are out now, of a Cooldown how many permits were let
-	// through since it began anew. It may exceed Most after a rate was lowered.
+	// through since it began again. It may exceed Most after a rate was lowered.
 	Used int64
 	// Left is how many permits there are now, a ban left aside.
 	Left int64

@@ -19,7 +19,7 @@ type counter struct {
 	debt   float64 // GCRA: permits that still flow back
 }
 
-// advance brings t to now. A tally of another algorithm starts anew: its state
+// advance brings t to now. A tally of another algorithm starts again: its state
 // says nothing about this one.
 func (t *tally) advance(now int64, l *Limit) {
 	if t.algorithm != l.Algorithm {

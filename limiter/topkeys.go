@@ -2,7 +2,7 @@ package limiter
 
 import "sync"
 
-// A TopKeys counts which keys were seen most often lately: in slices of time, each of
+// A TopKeys counts which keys were seen most often recently: in slices of time, each of
 // which is a Sketch, so that what is older than all of them is forgotten. It is safe for
 // concurrent use. With k counters it takes at most (32 + t) k bytes for each slice that is
 // over, and some (80 + t) k for the one that is counted now, where t is the size of T;

@@ -95,9 +95,9 @@ func (w *window) take(now int64, id [16]byte, cost int64) {
 	w.taken += cost
 }
 
-// fold takes cost permits at now without a new entry: they join the newest,
+// compact takes cost permits at now without a new entry: they join the newest,
 // which is then as young as they are. There must be one.
-func (w *window) fold(now, cost int64) {
+func (w *window) compact(now, cost int64) {
 	last := &w.entries[len(w.entries)-1]
 	if last.kind == mark {
 		w.floor = max(w.floor, last.at)

@@ -119,5 +119,5 @@ func (x *exchange) shownField(name string) string {
 	if name == "Referer" {
 		return redactedURL(values[0])
 	}
-	return values[0][:min(len(values[0]), mostField)]
+	return values[0][:min(len(values[0]), maxFieldLength)]
 }

@@ -17,8 +17,8 @@ type admission struct {
 
 	// What extract has found to ask.
 	exempt       bool     // no limit is asked about the request
-	asks         asks     // of limits that refuse
-	shadows      asks     // of limits in shadow mode
+	claims       claimSet // of limits that refuse
+	shadows      claimSet // of limits in shadow mode
 	shadowErrors []*limit // in shadow mode, and would have refused before any store
 	bothSecrets  bool     // all is asked twice, under the secret in use and the one before
 	source       uint32   // stands for the client's network where room for keys is shared
@@ -29,11 +29,11 @@ type admission struct {
 	decided  bool          // it is about asks
 	fallback string        // the policy that decided while the store could not
 	repeated bool          // the request repeats one that was counted
-	waited   bool          // it stood in line for its turn
+	waited   bool          // it waited for a permit
 	waitTook time.Duration // for so long
 	banned   bool          // this refusal was one too many
 	shadowed []refusal     // what limits in shadow mode would have refused
-	takings  []taking      // what was taken, and of whom
+	taken    []takenPermit // what was taken, and of whom
 
 	settled settlement // settle: what is given back
 	err     error      // for the log
@@ -46,11 +46,11 @@ type keyNamer interface {
 }
 
 func (q *admission) reset() {
-	asks, shadows, shadowErrors, repeat := q.asks.none(), q.shadows.none(), q.shadowErrors[:0], q.repeat.all[:0]
-	outcomes, shadowed, takings, back := q.decision.Outcomes[:0], q.shadowed[:0], q.takings[:0], q.settled.back[:0]
+	asks, shadows, shadowErrors, repeat := q.claims.none(), q.shadows.none(), q.shadowErrors[:0], q.repeat.all[:0]
+	outcomes, shadowed, takings, back := q.decision.Outcomes[:0], q.shadowed[:0], q.taken[:0], q.settled.back[:0]
 	*q = admission{}
-	q.asks, q.shadows, q.shadowErrors, q.repeat.all = asks, shadows, shadowErrors, repeat
-	q.decision.Outcomes, q.shadowed, q.takings, q.settled.back = outcomes, shadowed, takings, back
+	q.claims, q.shadows, q.shadowErrors, q.repeat.all = asks, shadows, shadowErrors, repeat
+	q.decision.Outcomes, q.shadowed, q.taken, q.settled.back = outcomes, shadowed, takings, back
 }
 
 // refusing is the first claim that a limit refused.

@@ -13,10 +13,10 @@ import (
 )
 
 var (
-	// errRefused says that a limit refused; the admission has the decision.
+	// errRefused reports that a limit refused; the admission has the decision.
 	errRefused = errors.New("refused by a limit")
-	// errUndecided says that the store could not answer and that a limit of the
-	// route lets nobody pass then.
+	// errUndecided reports that the store could not answer and that a limit of
+	// the route lets nobody pass then.
 	errUndecided = errors.New("limits cannot be asked")
 )
 
@@ -27,20 +27,20 @@ type admitter struct {
 	timeout  time.Duration // the most a decision may wait; 0 for a store that never waits
 	shared   bool          // the configuration names a store that costs a call over the network
 	fallback *fallback
-	denier   denier // nil: the store knows nothing by itself
+	denier   localDenier // nil: the store knows nothing by itself
 	// announcer tells other nodes of changes; nil: there are none.
 	announcer announcer
-	line      *limiter.Line                                    // at the store
-	waiting   func(client context.Context, q *admission) taker // how a request waits for its turn: inLine
+	line      *limiter.WaitQueue                               // at the store
+	waiting   func(client context.Context, q *admission) taker // how a request waits for a permit: inLine
 	metrics   *metrics
 	nearby    *nearby
 
-	settling atomic.Int64 // requests that are settled after their answers
+	settling atomic.Int64 // requests that are settled after their responses
 }
 
 func newAdmitter(o Options, m *metrics) *admitter {
 	a := &admitter{store: o.Store, fallback: newFallback(o.Store, o.Nodes), metrics: m, nearby: newNearby()}
-	a.denier, _ = o.Store.(denier)
+	a.denier, _ = o.Store.(localDenier)
 	a.announcer, _ = o.Store.(announcer)
 	if a.fallback.store != nil {
 		a.store = mirrored{o.Store, a.fallback}
@@ -48,29 +48,29 @@ func newAdmitter(o Options, m *metrics) *admitter {
 	if a.shared = o.Config.Store == config.StoreRedis; a.shared {
 		a.timeout = o.Config.Redis.Timeout
 	}
-	a.line = limiter.NewLine(o.Store, cmp.Or(a.timeout, settleWithin)) // what it gives back was never noted
+	a.line = limiter.NewWaitQueue(o.Store, cmp.Or(a.timeout, settleTimeout)) // what it gives back was never noted
 	a.waiting = a.inLine
 	return a
 }
 
 // admit asks for all that q asks in one step: errRefused when a limit refused,
 // errUndecided when the store could not tell and a limit says deny. A client
-// that leaves meanwhile is counted all the same: what was asked for was asked
-// for. All that it asks of the store takes no longer together than one decision
-// may. A request that may wait for its turn is another matter: see wait.
+// that leaves meanwhile is counted anyway: what was asked for was asked for.
+// All that it asks of the store takes no longer together than one decision may.
+// A request that may wait for a permit is another matter: see wait.
 func (a *admitter) admit(client context.Context, q *admission) error {
 	ctx, cancel := a.boundAll(client, q)
 	defer func() { cancel() }()
-	if len(q.asks.claims) == 0 {
-		a.watch(ctx, q)
+	if len(q.claims.claims) == 0 {
+		a.evaluateShadow(ctx, q)
 		return nil
 	}
-	store, err := a.store, errAway
+	store, err := a.store, errStoreUnreachable
 	decider := a.fallback.decider(q)
-	if decider != byShare {
+	if decider != decideByShare {
 		take := taker(a.take)
 		switch {
-		case decider == byBoth:
+		case decider == decideByBoth:
 			take = a.fallback.within(q, take)
 		case q.route.waits:
 			take = a.waiting(client, q)
@@ -84,7 +84,7 @@ func (a *admitter) admit(client context.Context, q *admission) error {
 		cancel()
 		ctx, cancel = a.bound(client)
 	}
-	if errors.Is(err, limiter.ErrCrowded) {
+	if errors.Is(err, limiter.ErrQueueFull) {
 		err = nil // the decision is a refusal
 	}
 	if err != nil {
@@ -97,7 +97,7 @@ func (a *admitter) admit(client context.Context, q *admission) error {
 		}
 		store, q.repeat.first = reporting{a.fallback.local, a.fallback}, nil
 	} else {
-		if decider != byBoth { // else it is known there already
+		if decider != decideByBoth { // else it is known there already
 			a.fallback.note(q)
 		}
 		a.nearby.note(q)
@@ -105,14 +105,14 @@ func (a *admitter) admit(client context.Context, q *admission) error {
 	if q.bothSecrets {
 		q.mergePrevious()
 	}
-	a.metrics.decided(q.route, q.asks, &q.decision)
+	a.metrics.decided(q.route, q.claims, &q.decision)
 	q.decided = true
 	if !q.decision.Allowed {
 		return a.refuse(ctx, q, store)
 	}
-	q.takings = append(q.takings, newTaking(store, q.asks, q.decision.Permit).with(q.repeat.first))
+	q.taken = append(q.taken, newTakenPermit(store, q.claims, q.decision.Permit).with(q.repeat.first))
 	if err == nil { // a store that is away is not asked again for the same request
-		a.watch(ctx, q)
+		a.evaluateShadow(ctx, q)
 	}
 	return nil
 }
@@ -143,17 +143,17 @@ func (a *admitter) boundAll(client context.Context, q *admission) (context.Conte
 
 // penalized reports whether a refusal of q may have to be counted.
 func (q *admission) penalized() bool {
-	return q.asks.has(func(l *limit) bool { return l.Penalty != nil })
+	return q.claims.has(func(l *limit) bool { return l.Penalty != nil })
 }
 
-// shortenRetry lets a client that was refused for what it has under way come back soon:
-// any of that may end at any moment, long before the lease that the store goes
+// shortenRetry lets a client that was refused for what it has in progress come back
+// soon: any of that may end at any moment, long before the lease that the store goes
 // by.
 func (q *admission) shortenRetry() {
 	q.decision.Wait = 0
 	for i := range q.decision.Outcomes {
 		o := &q.decision.Outcomes[i]
-		if concurrent(q.asks.claims[i]) && !o.Banned {
+		if concurrent(q.claims.claims[i]) && !o.Banned {
 			o.Wait = min(o.Wait, time.Second)
 		}
 		if !o.Allowed {
@@ -175,16 +175,16 @@ func (a *admitter) take(ctx context.Context, claims []limiter.Claim, d *limiter.
 	return err
 }
 
-// watch asks each limit in shadow mode what it would have said of a request that
+// evaluateShadow asks each limit in shadow mode what it would have said of a request that
 // passes. Each is asked alone, since what one refuses the others still count. They
 // have what the decision left of its time.
-func (a *admitter) watch(ctx context.Context, q *admission) {
+func (a *admitter) evaluateShadow(ctx context.Context, q *admission) {
 	if len(q.shadows.claims)+len(q.shadowErrors) > 0 {
-		a.watchAll(ctx, q)
+		a.evaluateShadows(ctx, q)
 	}
 }
 
-func (a *admitter) watchAll(ctx context.Context, q *admission) {
+func (a *admitter) evaluateShadows(ctx context.Context, q *admission) {
 	for _, l := range q.shadowErrors {
 		a.metrics.decision(q.route, l, shadowRefused).Inc()
 	}
@@ -199,13 +199,13 @@ func (a *admitter) watchAll(ctx context.Context, q *admission) {
 		}
 		a.metrics.decided(q.route, asked, &d)
 		q.shadow(asked, &d)
-		q.takings = append(q.takings, newTaking(a.store, asked, d.Permit))
+		q.taken = append(q.taken, newTakenPermit(a.store, asked, d.Permit))
 	}
 }
 
 // shadow notes what d, the decision about what was asked of a limit in shadow mode, would
 // have refused. A key that is counted under two secrets is noted once.
-func (a *admission) shadow(asked asks, d *limiter.Decision) {
+func (a *admission) shadow(asked claimSet, d *limiter.Decision) {
 	for i, o := range d.Outcomes {
 		w := asked.windows[i]
 		if !o.Allowed && !slices.ContainsFunc(a.shadowed, func(s refusal) bool { return s.window == w }) {

@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// leastRate is how many bytes a second the body of a request must bring on
+	// minBodyRate is how many bytes a second the body of a request must bring on
 	// average from its first byte on: a client that sends one byte now and then does
 	// make progress, and would never end.
-	leastRate = 500
-	// bodySlack is what a body may be late by all in all: a packet that is lost is
+	minBodyRate = 500
+	// bodyRateTolerance is what a body may be late by all in all: a packet that is lost is
 	// sent again after a second, and then after two more.
-	bodySlack = 5 * time.Second
+	bodyRateTolerance = 5 * time.Second
 )
 
 // A clock sets the deadline for reading; http.ResponseController is one.
@@ -31,7 +31,7 @@ type clock interface {
 // *http.MaxBytesError when it is longer than it may be; and with
 // http.ErrBodyReadAfterClose when the request has ended, whoever still reads
 // then. Only the time spent waiting for the client counts, so a slow upstream
-// costs no client its body; and once the answer has begun, none does: then the
+// costs no client its body; and once the response has begun, none does: then the
 // two may talk at whatever pace they like. It is safe for concurrent use.
 type body struct {
 	io.Reader
@@ -43,7 +43,7 @@ type body struct {
 
 	mu      sync.Mutex    // guards what follows; never held while reading
 	reading bool          // somebody waits for the client
-	free    bool          // the answer has begun
+	free    bool          // the response has begun
 	over    bool          // the request has ended
 	got     int64         // bytes
 	waited  time.Duration // for all but the first of them
@@ -80,7 +80,7 @@ func (b *body) before(p []byte) ([]byte, error) {
 	}
 	within := b.wait
 	if !b.stream && b.got > 0 {
-		within = min(within, bodySlack+time.Duration(b.got)*(time.Second/leastRate)-b.waited)
+		within = min(within, bodyRateTolerance+time.Duration(b.got)*(time.Second/minBodyRate)-b.waited)
 	}
 	_ = b.clock.SetReadDeadline(time.Now().Add(within)) // without deadlines there is no connection to hold
 	return p, nil
@@ -132,7 +132,7 @@ func (b *body) limit(most int64) {
 	}
 }
 
-// answered says that the answer has begun.
+// answered says that the response has begun.
 func (b *body) answered() {
 	if b == nil {
 		return

@@ -9,16 +9,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// errCrowded says that bodies take all the memory that they may.
-var errCrowded = errors.New("too many bodies are kept in memory")
+// errBuffersFull reports that bodies take all the memory that they may.
+var errBuffersFull = errors.New("too many bodies are kept in memory")
 
 const (
-	// keyBody is how long a body may be that a key is read from, where its route
+	// defaultMaxKeyBody is how long a body may be that a key is read from, where its route
 	// does not say.
-	keyBody = 64 << 10
-	// firstBuffer is what is taken for a body whose length is not known or long: the
+	defaultMaxKeyBody = 64 << 10
+	// initialBuffer is what is taken for a body whose length is not known or long: the
 	// rest when it comes.
-	firstBuffer = 4 << 10
+	initialBuffer = 4 << 10
 	// bufferShare is the part of the memory for bodies that those of one client
 	// address may take, so that no address alone leaves nothing to others.
 	bufferShare = 8
@@ -77,16 +77,16 @@ type buffer struct {
 	taken  int64
 }
 
-// read reads r, which ends after most bytes, to its end. errCrowded says that there
-// was no memory left.
+// read reads r, which ends after most bytes, to its end. errBuffersFull reports that
+// there was no memory left.
 func (b *buffer) read(r io.Reader, most int64) ([]byte, error) {
 	var read []byte
 	for {
 		if len(read) == cap(read) {
 			// With a byte more than there can be the end is found without growing.
-			grown := max(min(max(firstBuffer, 2*int64(cap(read))), most+1), int64(cap(read))+1)
+			grown := max(min(max(initialBuffer, 2*int64(cap(read))), most+1), int64(cap(read))+1)
 			if !b.all.take(b.client, b.taken, grown-int64(cap(read))) {
-				return nil, errCrowded
+				return nil, errBuffersFull
 			}
 			b.taken += grown - int64(cap(read))
 			read = append(make([]byte, 0, grown), read...)

@@ -48,7 +48,7 @@ func TestBuffer_ReadsWhatCame(t *testing.T) {
 		for _, most := range []int64{100_000, int64(length)} {
 			b := buffer{all: newBuffers(1 << 20)}
 			got, err := b.read(iotest.HalfReader(strings.NewReader(body)), most)
-			if err != nil || string(got) != body || b.taken != int64(cap(got)) || b.all.taken() != b.taken || cap(got) > min(2*length+firstBuffer, int(most)+1) {
+			if err != nil || string(got) != body || b.taken != int64(cap(got)) || b.all.taken() != b.taken || cap(got) > min(2*length+initialBuffer, int(most)+1) {
 				t.Errorf("%d bytes, %d at most: %d bytes in %d, %d taken, %v", length, most, len(got), cap(got), b.taken, err)
 			}
 			if b.free(); b.all.taken() != 0 {
@@ -57,7 +57,7 @@ func TestBuffer_ReadsWhatCame(t *testing.T) {
 		}
 	}
 	b := buffer{all: newBuffers(16 << 10)}
-	if _, err := b.read(bytes.NewReader(make([]byte, 20_000)), 20_000); !errors.Is(err, errCrowded) {
+	if _, err := b.read(bytes.NewReader(make([]byte, 20_000)), 20_000); !errors.Is(err, errBuffersFull) {
 		t.Errorf("more than there is: %v", err)
 	}
 	b = buffer{all: newBuffers(16 << 10)}

@@ -78,11 +78,11 @@ func (g *generation) protect(routes []*config.Route) {
 	}
 }
 
-// unconfused learns which fields of the request may be taken for one that a key,
+// checkConfusable learns which fields of the request may be taken for one that a key,
 // a cost or an idempotency key of its route is read from: who reads that refuses it. It is
 // errMalformed when a field may be taken for one of which no route allows that, and
 // routing.ErrTarget when one that has decided the route is there twice.
-func (g *generation) unconfused(x *exchange) error {
+func (g *generation) checkConfusable(x *exchange) error {
 	for name := range g.fields.confused(x) {
 		return fmt.Errorf("%w: some servers take another field for %s", errMalformed, name)
 	}

@@ -163,7 +163,7 @@ func TestConfusable_CommonRequestCostsNothing(t *testing.T) {
 	x.in.header = http.Header{"X-User": {"a"}, "Accept": {"*/*"}, "User-Agent": {"x"}}
 	x.route = g.routes[0]
 	if got := testing.AllocsPerRun(100, func() {
-		if err := g.unconfused(x); err != nil {
+		if err := g.checkConfusable(x); err != nil {
 			t.Fatal(err)
 		}
 	}); got > 0 {

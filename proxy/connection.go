@@ -11,7 +11,8 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// errConnection says that Connection names a field that is not the connection's.
+// errConnection reports that Connection names a field that is not the
+// connection's.
 var errConnection = errors.New("Connection not acceptable")
 
 // ownFields are those in which Weir tells upstreams who asks and for what, and

@@ -12,7 +12,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// A cooldownReset lets the cooldown of a limit of another route begin anew.
+// A cooldownReset lets the cooldown of a limit of another route begin again.
 type cooldownReset struct {
 	key    *key.Spec // as the route whose answers count reads it
 	status config.Statuses
@@ -20,8 +20,8 @@ type cooldownReset struct {
 	route  string // that the limit is of
 }
 
-// resets tells the routes whose cooldowns their answers end. A limit that is off
-// has nothing to end.
+// resets tells the routes whose cooldowns their responses end. A limit that is
+// off has nothing to end.
 func (g *generation) resets(made map[string]*route) {
 	for _, from := range g.config.Routes {
 		r := made[from.Name]
@@ -36,8 +36,8 @@ func (g *generation) resets(made map[string]*route) {
 	}
 }
 
-// resetCooldowns lets begin anew what the outcome of a request ends: the cooldowns that
-// its key has on other routes, and bans of it there. A store that cannot be told
+// resetCooldowns lets begin again what the outcome of a request ends: the cooldowns
+// that its key has on other routes, and bans of it there. A store that cannot be told
 // leaves them as they are, and so does a request that was let pass without being
 // counted: whoever may ask as often as he likes could end them as often.
 func (a *admitter) resetCooldowns(ctx context.Context, q *admission, keys []extractedKey, status int) {
@@ -64,10 +64,10 @@ func (a *admitter) resetCooldowns(ctx context.Context, q *admission, keys []extr
 // reset forgets what is counted for claims, here and in the store, though the
 // client may have left.
 func (a *admitter) reset(ctx context.Context, claims []limiter.Claim) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleWithin)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer cancel()
 	began := time.Now()
 	err := a.store.Reset(ctx, claims)
 	a.metrics.asked("reset", time.Since(began), err)
-	return errors.Join(err, a.fallback.local.Reset(ctx, claims)) // what was counted while the store was away
+	return errors.Join(err, a.fallback.local.Reset(ctx, claims)) // what was counted while the store was unreachable
 }

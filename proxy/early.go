@@ -13,9 +13,9 @@ import (
 // its own.
 const longBody = 4 << 10
 
-// A denier is a store that may know by itself, without asking anybody, that claims are
+// A localDenier is a store that may know by itself, without asking anybody, that claims are
 // refused. redisstore.Store is one and says more.
-type denier interface {
+type localDenier interface {
 	Denied(claims []limiter.Claim, d *limiter.Decision) bool
 }
 
@@ -45,18 +45,18 @@ func (p *Proxy) early(ctx context.Context, g *generation, x *exchange) error {
 		}
 	}
 	a := p.admitter
-	if len(x.asks.claims) > 0 && a.fallback.decider(&x.admission) != byShare && a.foresees(ctx, x) {
+	if len(x.claims.claims) > 0 && a.fallback.decider(&x.admission) != decideByShare && a.foresees(ctx, x) {
 		a.fallback.note(&x.admission)
 		if x.bothSecrets {
 			x.mergePrevious()
 		}
-		a.metrics.decided(x.route, x.asks, &x.decision)
+		a.metrics.decided(x.route, x.claims, &x.decision)
 		x.decided = true
 		ctx, cancel := a.bound(ctx)
 		defer cancel()
 		return a.refuse(ctx, &x.admission, a.store)
 	}
-	x.asks, x.bothSecrets = x.asks.none(), false // extract begins anew; the keys stay
+	x.claims, x.bothSecrets = x.claims.none(), false // extract begins again; the keys stay
 	return nil
 }
 
@@ -72,7 +72,7 @@ func (x *exchange) foreseeable() bool {
 // foresees reports whether the claims of x would be refused now, and fills its
 // decision then.
 func (a *admitter) foresees(client context.Context, x *exchange) bool {
-	if a.denier != nil && a.denier.Denied(x.asks.claims, &x.decision) {
+	if a.denier != nil && a.denier.Denied(x.claims.claims, &x.decision) {
 		return true
 	}
 	if a.shared && x.in.length >= 0 && x.in.length < longBody {
@@ -80,7 +80,7 @@ func (a *admitter) foresees(client context.Context, x *exchange) bool {
 	}
 	ctx, cancel := a.bound(client)
 	defer cancel()
-	err := a.store.Peek(ctx, x.asks.claims, &x.decision)
+	err := a.store.Peek(ctx, x.claims.claims, &x.decision)
 	return err == nil && !x.decision.Allowed
 }
 

@@ -27,16 +27,16 @@ func (p *Proxy) Explain(ctx context.Context, r ExplainRequest) (Explanation, err
 	e.Generation = g.number
 	e.Method, e.Scheme = x.request.Method, x.in.scheme
 
-	refusal := e.walk()
+	refusal := e.runStages()
 	e.Host, e.Path, e.Client = x.request.Host, x.request.Path, x.client.addr.String()
 	if x.route != nil {
-		decided := x.decision // what is asked below must not change the answer
+		decided := x.decision // what is asked below must not change the response
 		decided.Outcomes = append([]limiter.Outcome(nil), decided.Outcomes...)
-		asked := x.asks.clone()
+		asked := x.claims.clone()
 		e.explainKeys()
 		e.explainLists()
 		e.explainLimits()
-		x.decision, x.asks = decided, asked
+		x.decision, x.claims = decided, asked
 	}
 	e.end(refusal)
 	return e.Explanation, nil
@@ -51,9 +51,9 @@ type explainer struct {
 	Explanation
 }
 
-// walk takes the request through the stages in their order. It returns why a stage
+// runStages takes the request through the stages in their order. It returns why a stage
 // refuses it; those after that one are skipped.
-func (e *explainer) walk() error {
+func (e *explainer) runStages() error {
 	g, x := e.generation, e.x
 	var refusal error
 	stages := []struct {
@@ -61,7 +61,7 @@ func (e *explainer) walk() error {
 		run  func() (detail string, err error)
 	}{
 		{"address", func() (string, error) {
-			g.address.address(x)
+			g.address.resolve(x)
 			if x.client.trustedPeer {
 				return "the peer is a trusted proxy", nil
 			}
@@ -69,7 +69,7 @@ func (e *explainer) walk() error {
 		}},
 		{"tidy", func() (string, error) { return "", tidy(x) }},
 		{"match", e.match},
-		{"fields", func() (string, error) { return "", cmp.Or(g.unconfused(x), g.connection(x), x.fits()) }},
+		{"fields", func() (string, error) { return "", cmp.Or(g.checkConfusable(x), g.connection(x), x.checkBodySize()) }},
 		{"lists", func() (string, error) { return "", g.checkLists(x, x.route.lists) }},
 		{"early", e.early},
 		{"lists in the body", func() (string, error) { return "", g.checkLists(x, x.route.bodyLists) }},
@@ -91,11 +91,11 @@ func (e *explainer) walk() error {
 	return refusal
 }
 
-// end is what comes after the stages: the answer, or what is forwarded.
+// end is what comes after the stages: the response, or what is forwarded.
 func (e *explainer) end(refusal error) {
 	x := e.x
 	e.Decision.Store = string(e.generation.config.Store)
-	e.Decision.Slots = e.generation.slots(x.asks.claims)
+	e.Decision.Slots = e.generation.slots(x.claims.claims)
 	if refusal != nil {
 		e.answer(e.generation.refuse(x, refusal))
 		return
@@ -122,7 +122,7 @@ func (g *generation) slots(claims []limiter.Claim) int {
 }
 
 // answer implements downstream.
-func (e *explainer) answer(a respond.Answer) {
+func (e *explainer) answer(a respond.Response) {
 	said := &ExplainedAnswer{Status: a.Status, Header: map[string][]string{}, Body: string(a.Body)}
 	for _, f := range a.Fields {
 		said.Header[f.Name] = append(said.Header[f.Name], f.Value)

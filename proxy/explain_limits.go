@@ -121,7 +121,7 @@ func (e *explainer) explainLimits() {
 // explainLimit asks l what it would say, if it applies.
 func (e *explainer) explainLimit(l *limit, said *ExplainedLimit) {
 	x, a := e.x, e.proxy.admitter
-	x.asks, x.shadows = x.asks.none(), x.shadows.none()
+	x.claims, x.shadows = x.claims.none(), x.shadows.none()
 	if x.bypasses() {
 		said.Reason = x.notAsked()
 		return
@@ -130,7 +130,7 @@ func (e *explainer) explainLimit(l *limit, said *ExplainedLimit) {
 	if err == nil {
 		err = e.generation.claim(x, l)
 	}
-	asked := x.asks
+	asked := x.claims
 	if l.Mode == config.Shadow {
 		asked = x.shadows
 	}

@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// mostOthers is how many routes are told of that were not taken.
-const mostOthers = 5
+// maxOtherRoutes is how many routes are told of that were not taken.
+const maxOtherRoutes = 5
 
 // match is the stage of that name, and tells of the routes that were not taken.
 func (e *explainer) match() (string, error) {
-	plain, exact := e.generation.table.FindPlain(e.x.matchable())
+	plain, exact := e.generation.table.FindExact(e.x.matchable())
 	if err := e.generation.match(e.x); err != nil {
 		e.Others = e.others(nil)
 		return "", err
@@ -37,7 +37,7 @@ func (e *explainer) others(taken *route) []ExplainedOther {
 		if r == taken {
 			continue
 		}
-		because := e.generation.table.Misses(r.order, e.x.matchable())
+		because := e.generation.table.Mismatches(r.order, e.x.matchable())
 		o := other{fails: len(because)}
 		if len(because) == 0 {
 			because = []string{"less specific than the route taken"}
@@ -50,7 +50,7 @@ func (e *explainer) others(taken *route) []ExplainedOther {
 	}
 	slices.SortStableFunc(all, func(a, b other) int { return cmp.Compare(a.fails, b.fails) })
 	out := []ExplainedOther{}
-	for _, o := range all[:min(len(all), mostOthers)] {
+	for _, o := range all[:min(len(all), maxOtherRoutes)] {
 		out = append(out, o.ExplainedOther)
 	}
 	return out

@@ -14,7 +14,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// ErrExplain says that what is to be explained is no request.
+// ErrExplain reports that what is to be explained is no request.
 var ErrExplain = errors.New("no request")
 
 // exchange makes an exchange of the request, as a downstream does.
@@ -113,8 +113,8 @@ func splitURL(s string) (scheme, authority, target string, err error) {
 // A literalBody is a body that is there already.
 type literalBody string
 
-// whole implements carrier.
-func (b literalBody) whole(most int64) ([]byte, error) {
+// readAll implements carrier.
+func (b literalBody) readAll(most int64) ([]byte, error) {
 	if int64(len(b)) > most {
 		return nil, fmt.Errorf("%w: more than %d bytes", key.ErrBodyTooLarge, most)
 	}

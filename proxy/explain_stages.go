@@ -26,7 +26,7 @@ func (e *explainer) early() (string, error) {
 	if errors.Is(err, errRefused) {
 		return "", fmt.Errorf("%w, before the body is read", err)
 	}
-	x.asks, x.bothSecrets = x.asks.none(), false
+	x.claims, x.bothSecrets = x.claims.none(), false
 	return "", nil // a store that cannot tell leaves it to admit
 }
 
@@ -52,8 +52,8 @@ func (e *explainer) newKeys() (string, error) {
 // admit is admitter.admit that takes nothing.
 func (e *explainer) admit() (string, error) {
 	x := e.x
-	e.Decision.Asked, e.Decision.Allowed = len(x.asks.claims) > 0, true
-	if len(x.asks.claims) == 0 {
+	e.Decision.Asked, e.Decision.Allowed = len(x.claims.claims) > 0, true
+	if len(x.claims.claims) == 0 {
 		e.Decision.Reason = x.notAsked()
 		return e.Decision.Reason, nil
 	}
@@ -70,11 +70,11 @@ func (e *explainer) admit() (string, error) {
 	case err != nil && !errors.Is(err, errRefused):
 		e.Decision.Asked = false
 		e.Decision.Reason = "the store cannot be asked; each limit goes by its on_store_failure"
-		if x.asks.has(func(l *limit) bool { return l.OnStoreFailure == config.Deny }) {
+		if x.claims.has(func(l *limit) bool { return l.OnStoreFailure == config.Deny }) {
 			e.Decision.Allowed = false
 			return "", errUndecided
 		}
-		x.asks = x.asks.none()
+		x.claims = x.claims.none()
 		return e.Decision.Reason, nil
 	}
 	e.Decision.Allowed = err == nil
@@ -86,7 +86,7 @@ func (e *explainer) ask() error {
 	a, x := e.proxy.admitter, e.x
 	ctx, cancel := a.bound(e.ctx)
 	defer cancel()
-	if err := a.store.Peek(ctx, x.asks.claims, &x.decision); err != nil {
+	if err := a.store.Peek(ctx, x.claims.claims, &x.decision); err != nil {
 		return fmt.Errorf("ask the limits: %w", err)
 	}
 	if x.bothSecrets {
@@ -116,14 +116,14 @@ func (e *explainer) repeats() (bool, error) {
 	if err := a.store.Peek(ctx, free, &d); err != nil || !d.Allowed {
 		return false, nil //nolint:nilerr // as above
 	}
-	x.asks = x.asks.none()
+	x.claims = x.claims.none()
 	return true, nil
 }
 
 // worthWaiting reports whether each limit that refuses lets requests wait that long.
 func (q *admission) worthWaiting() bool {
 	for i, o := range q.decision.Outcomes {
-		if !o.Allowed && o.Wait > q.asks.windows[i].of.Wait {
+		if !o.Allowed && o.Wait > q.claims.windows[i].of.Wait {
 			return false
 		}
 	}

@@ -142,7 +142,7 @@ type ExplainedDecision struct {
 	Repeat bool `json:"repeat,omitempty"`
 }
 
-// An ExplainedAnswer is an answer of Weir's own.
+// An ExplainedAnswer is a response of Weir's own.
 type ExplainedAnswer struct {
 	Status int                 `json:"status"`
 	Why    string              `json:"why,omitempty"` // as the log says it

@@ -14,7 +14,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// errCost says that a request asks for a cost that is none.
+// errCost reports that a request asks for a cost that is none.
 var errCost = errors.New("cost not acceptable")
 
 // An extracted is what of a request keys are read from, and the keys.
@@ -112,7 +112,7 @@ func (g *generation) claim(x *exchange, l *limit) error {
 			return fmt.Errorf("%s: %w: it cannot stand in the name of a limiter", l.Key.From, key.ErrInvalid)
 		}
 	}
-	asked := &x.asks
+	asked := &x.claims
 	if l.Mode == config.Shadow {
 		asked = &x.shadows
 	}

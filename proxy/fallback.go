@@ -12,26 +12,26 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// errAway says that the store was not asked, because it has been away and not
-// every proxy has told it yet what it let pass meanwhile.
-var errAway = fmt.Errorf("%w: it has been away, and hears first what was granted meanwhile", limiter.ErrUnavailable)
+// errStoreUnreachable reports that the store was not asked, because it has been away and
+// not every proxy has told it yet what it let pass meanwhile.
+var errStoreUnreachable = fmt.Errorf("%w: it has been away, and hears first what was granted meanwhile", limiter.ErrUnavailable)
 
 // A fallback decides in place of the shared store while that one cannot: each
 // limit by its own policy, and those that are local in this process, for this
-// node's share. It knows what the store granted to this node lately, and the
+// node's share. It knows what the store granted to this node recently, and the
 // store hears afterwards of what was granted here.
 type fallback struct {
 	local *limiter.Memory
 	live  func() int // how many proxies share the limits, as far as is known
 	store reporter   // nil: the store never is away, or hears of nothing
 
-	before atomic.Int64 // as live, and no fewer than there were before the store was away
-	away   atomic.Int64 // ns; when the store was last found away
+	before          atomic.Int64 // as live, and no fewer than there were before the store was unreachable
+	lastUnreachable atomic.Int64 // ns; when the store was last found away
 }
 
-// regroup is how long after the store is back nodes may not have been heard of: more than
+// memberGrace is how long after the store is back nodes may not have been heard of: more than
 // they live without a sign of life.
-const regroup = 30 * time.Second
+const memberGrace = 30 * time.Second
 
 // A reporter is a store that hears of what was granted in its place.
 // redisstore.Store is one and says more.
@@ -64,9 +64,9 @@ func (s *fallback) nodes() int {
 		return int(n)
 	case n > before:
 	case !s.store.Available():
-		s.away.Store(time.Now().UnixNano())
+		s.lastUnreachable.Store(time.Now().UnixNano())
 		return int(before)
-	case time.Now().UnixNano()-s.away.Load() < int64(regroup):
+	case time.Now().UnixNano()-s.lastUnreachable.Load() < int64(memberGrace):
 		return int(before)
 	}
 	s.before.Store(n)
@@ -77,9 +77,9 @@ func (s *fallback) nodes() int {
 type decider int
 
 const (
-	byStore decider = iota
-	byShare         // here, without asking the store
-	byBoth
+	decideByStore decider = iota
+	decideByShare         // here, without asking the store
+	decideByBoth
 )
 
 // decider says who decides about q. While the store settles, both do: of what other nodes
@@ -87,25 +87,25 @@ const (
 // and as soon as one of them goes by the store alone, the others must ask it as well.
 func (s *fallback) decider(q *admission) decider {
 	if s.store == nil || !q.route.standsIn {
-		return byStore
+		return decideByStore
 	}
 	settling := s.store.Settling() // first: when settling ends, the store is available already
 	switch {
 	case s.store.Available():
-		return byStore
+		return decideByStore
 	case settling:
-		return byBoth
+		return decideByBoth
 	}
-	return byShare
+	return decideByShare
 }
 
-// within is take for q, with no more than this node's share. errAway says that the share
-// is used up.
+// within is take for q, with no more than this node's share. errStoreUnreachable reports that the
+// share is used up.
 func (s *fallback) within(q *admission, take taker) taker {
 	return func(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
 		var own []limiter.Claim
-		for i, c := range q.asks.claims {
-			if q.asks.windows[i].of.OnStoreFailure == config.Local {
+		for i, c := range q.claims.claims {
+			if q.claims.windows[i].of.OnStoreFailure == config.Local {
 				own = append(own, c)
 			}
 		}
@@ -115,7 +115,7 @@ func (s *fallback) within(q *admission, take taker) taker {
 			return err
 		}
 		if !share.Allowed {
-			return errAway
+			return errStoreUnreachable
 		}
 		err := take(ctx, claims, d)
 		if err != nil || !d.Allowed {
@@ -128,42 +128,42 @@ func (s *fallback) within(q *admission, take taker) taker {
 // note remembers what the store has said, as far as it may be asked here later.
 func (s *fallback) note(q *admission) {
 	if s.store != nil && q.route.local {
-		s.local.Note(q.asks.claims, &q.decision, s.nodes())
+		s.local.Note(q.claims.claims, &q.decision, s.nodes())
 	}
 }
 
 // decide decides q, each limit by its own policy: one that denies refuses the
-// request, one that allows is left out. errUndecided says that one denied.
+// request, one that allows is left out. errUndecided reports that one denied.
 func (s *fallback) decide(q *admission, m *metrics) error {
-	for i := range q.asks.claims {
-		if q.asks.windows[i].of.OnStoreFailure == config.Deny {
+	for i := range q.claims.claims {
+		if q.claims.windows[i].of.OnStoreFailure == config.Deny {
 			q.fallback = string(config.Deny)
 			m.fellBack(q)
-			m.unasked(q, q.asks.windows[i].of)
+			m.unasked(q, q.claims.windows[i].of)
 			return errUndecided
 		}
 	}
 	q.fallback = string(config.Allow)
-	left := q.asks.none()
-	for i, c := range q.asks.claims {
-		if q.asks.windows[i].of.OnStoreFailure == config.Allow {
-			m.unasked(q, q.asks.windows[i].of)
+	left := q.claims.none()
+	for i, c := range q.claims.claims {
+		if q.claims.windows[i].of.OnStoreFailure == config.Allow {
+			m.unasked(q, q.claims.windows[i].of)
 			continue
 		}
-		left.add(c, q.asks.windows[i])
+		left.add(c, q.claims.windows[i])
 		q.fallback = string(config.Local)
 	}
-	q.asks = left
+	q.claims = left
 	m.fellBack(q)
 	if len(left.claims) == 0 {
 		q.decision = limiter.Decision{Allowed: true, Outcomes: q.decision.Outcomes[:0]}
 		return nil
 	}
-	if err := s.local.Take(context.Background(), s.shares(q.asks.claims), &q.decision); err != nil {
+	if err := s.local.Take(context.Background(), s.shares(q.claims.claims), &q.decision); err != nil {
 		return err
 	}
 	if s.store != nil && q.decision.Allowed {
-		s.store.Report(q.asks.claims, q.decision.Permit)
+		s.store.Report(q.claims.claims, q.decision.Permit)
 	}
 	return nil
 }

@@ -95,7 +95,7 @@ func TestFallback_SharesDoNotGrowMeanwhile(t *testing.T) {
 		shared(2, 6)
 		h.absent.Store(false)
 		shared(2, 6)
-		time.Sleep(regroup - time.Millisecond)
+		time.Sleep(memberGrace - time.Millisecond)
 		shared(2, 6)
 		time.Sleep(time.Millisecond)
 		shared(2, 2)
@@ -182,7 +182,7 @@ func TestFallback_TheEndOfSettlingIsNoAbsence(t *testing.T) {
 	h.absent.Store(true)
 	h.back.Store(true)
 	s := newFallback(settledNow{h}, func() int { return 1 })
-	if got := s.decider(&admission{route: &route{standsIn: true}}); got == byShare {
+	if got := s.decider(&admission{route: &route{standsIn: true}}); got == decideByShare {
 		t.Error("the share decides alone")
 	}
 }

@@ -5,14 +5,15 @@ import (
 	"time"
 )
 
-// mostSettling is how many requests may be settled at a time after their answers.
-const mostSettling = 10_000
+// maxSettling is how many requests may be settled at a time after their
+// responses.
+const maxSettling = 10_000
 
-// finish ends a request whose answer has been written, but for what net/http still
-// keeps of it until ServeHTTP returns. What has to be given back over a network is
-// given back after that, so that no client waits for it; then the exchange ends later
-// than its handler. When very many do, a request waits after all. A cooldown that the
-// outcome ends is ended before the answer is: what it tells the client to do next passes.
+// finish ends a request whose answer has been written, but for what net/http still keeps
+// of it until ServeHTTP returns. What has to be given back over a network is given back
+// after that, so that no client waits for it; then the exchange ends later than its
+// handler. When very many do, a request waits after all. A cooldown that the outcome ends
+// is ended before the response is: what it tells the client to do next passes.
 func (p *Proxy) finish(ctx context.Context, x *exchange) {
 	if x.took == 0 || x.trace != nil { // else it has been measured, together with what the upstream took
 		x.took = time.Since(x.began) // of a trace, the clock of the wall must not put the upstream's end behind this
@@ -24,7 +25,7 @@ func (p *Proxy) finish(ctx context.Context, x *exchange) {
 		a.resetCooldowns(ctx, &x.admission, x.extracted.keys, x.outcome.result.Status)
 	}
 	if a.timeout > 0 && x.outcome.known && x.owes(&x.outcome) {
-		if a.settling.Add(1) <= mostSettling {
+		if a.settling.Add(1) <= maxSettling {
 			x.keep()
 			go func() {
 				defer a.settling.Add(-1)

@@ -9,33 +9,34 @@ import (
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
-// A downstream is where a request came in and where its answer goes out. It alone
-// knows the request and the response as net/http, or another server, has them.
+// A downstream is where a request came in and where its response goes out. It
+// alone knows the request and the response as net/http, or another server, has
+// them.
 type downstream interface {
-	// answer sends an answer of ours.
-	answer(a respond.Answer)
+	// answer sends a response of ours.
+	answer(a respond.Response)
 	// forward adds to t what only the downstream knows, takes the request to the pool and
-	// the answer back. When the answer breaks off on its way, the downstream sees to it
-	// that the client can tell.
+	// the response back. When the response breaks off on its way, the downstream sees to
+	// it that the client can tell.
 	forward(p *upstream.Pool, t *upstream.Request) upstream.Result
-	// beforeEnd has release called once, before the end of the answer is sent. What
-	// release is given sends what there is of the answer so far.
+	// beforeEnd has release called once, before the end of the response is sent.
+	// What release is given sends what there is of the response so far.
 	beforeEnd(release func(flush func()))
 }
 
-// A sending is what the upstream is asked.
-type sending struct {
+// A forwardRequest is what the upstream is asked.
+type forwardRequest struct {
 	request upstream.Request
 	edit    func(status int, h *http1.Fields) // exchange.onHeader, made once
 }
 
-func (s *sending) reset() { s.request = upstream.Request{} }
+func (s *forwardRequest) reset() { s.request = upstream.Request{} }
 
-// An outcome is what came of a request that limits have let pass.
-type outcome struct {
+// A forwardOutcome is what came of a request that limits have let pass.
+type forwardOutcome struct {
 	result upstream.Result
 	known  bool          // there is one
-	took   time.Duration // until the answer was passed on or given up
+	took   time.Duration // until the response was passed on or given up
 	refund bool          // the upstream asked not to count this request
 }
 
@@ -87,15 +88,15 @@ func (g *generation) setFields(x *exchange) map[string][]string {
 	return set
 }
 
-// onHeader tells the client of the forwarded answer what is left of its quota,
-// and takes out the upstream's wish that this request shall not count.
+// onHeader tells the client of the forwarded response what is left of its
+// quota, and takes out the upstream's wish that this request shall not count.
 func (x *exchange) onHeader(status int, h *http1.Fields) {
 	if name := x.route.RefundOn.Header; name != "" && len(h.Values(name)) > 0 {
 		x.outcome.refund = true
 		h.Del(name)
 	}
 	x.route.rewrite.answer(h)
-	if len(x.asks.claims) > 0 {
+	if len(x.claims.claims) > 0 {
 		x.restore(status, &x.outcome)
 		x.told.memory.Reset()
 		x.route.quota.Headers(x.verdict(), h)

@@ -22,7 +22,7 @@ type generation struct {
 	keyFields []string   // fields in which upstreams are told keys
 	fields    fieldNames // by whose names no other field may go
 	own       fieldNames // fields that Weir, or its operator, speaks in
-	address   addresser
+	address   clientIPResolver
 	redact    redactor
 	accessLog accessLog
 	table     *routing.Table[*route]
@@ -32,15 +32,15 @@ type generation struct {
 	groups    *upstream.Groups
 	counted   []limiter.Limit // see Prepared.Limits
 
-	users atomic.Int64 // requests under way, and 1 while it is the current one
-	ended func()       // called when no request is under way any more
+	users atomic.Int64 // requests in progress, and 1 while it is the current one
+	ended func()       // called when no request is in progress any more
 }
 
-// warmWithin is the most time that making a generation ready may take.
-const warmWithin = 5 * time.Second
+// warmTimeout is the most time that making a generation ready may take.
+const warmTimeout = 5 * time.Second
 
-// lasting is what outlives generations and each of them is given.
-type lasting struct {
+// shared is what outlives generations and each of them is given.
+type shared struct {
 	pseudonym string           // this process in Via
 	groups    *upstream.Groups // how targets fare
 	salt      func() Salt      // of hashes in the log
@@ -49,7 +49,7 @@ type lasting struct {
 }
 
 // compile builds the generation of a configuration. It opens and dials nothing.
-func compile(c *config.Config, l lasting) (*generation, error) {
+func compile(c *config.Config, l shared) (*generation, error) {
 	g := &generation{
 		config: c,
 		via:    l.pseudonym,
@@ -59,7 +59,7 @@ func compile(c *config.Config, l lasting) (*generation, error) {
 
 		accessLog: newAccessLog(c.AccessLog),
 		seed:      l.seed,
-		address:   newAddresser(c.ClientIP),
+		address:   newClientIPResolver(c.ClientIP),
 		pools:     map[*config.Upstream]*upstream.Pool{},
 	}
 	for _, k := range c.Keys {
@@ -116,12 +116,12 @@ func (g *generation) leave() {
 }
 
 // warm makes ready what takes reading or asking. An error that wraps
-// key.ErrNoKeys says that g can serve, but refuses tokens for now.
+// key.ErrNoKeys reports that g can serve, but refuses tokens for now.
 func (g *generation) warm(ctx context.Context) error {
 	if g.config.Tokens == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, warmWithin)
+	ctx, cancel := context.WithTimeout(ctx, warmTimeout)
 	defer cancel()
 	return g.config.Tokens.Open(ctx)
 }

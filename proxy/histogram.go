@@ -20,8 +20,8 @@ const (
 	// buckets, in seconds: from a microsecond to seventeen minutes. What is less is in
 	// the zero bucket, what is more in the last one.
 	nativeFrom, nativeTo = -20, 10
-	// exemplarEvery is how often a bucket gets a new exemplar, which costs allocations.
-	exemplarEvery = 10 * time.Second
+	// exemplarInterval is how often a bucket gets a new exemplar, which costs allocations.
+	exemplarInterval = 10 * time.Second
 )
 
 // classicBounds are the upper bounds of the classic buckets, in seconds: from what Weir
@@ -168,7 +168,7 @@ func (h *histogram) observe(d time.Duration) (bucket int) {
 func (h *histogram) due(bucket int, at int64) bool {
 	set := &h.exemplars[bucket].set
 	last := set.Load()
-	if at-last < int64(exemplarEvery) && at >= last {
+	if at-last < int64(exemplarInterval) && at >= last {
 		return false
 	}
 	set.Store(at)

@@ -97,15 +97,15 @@ func writeNative(h *dto.Histogram, counts []int64) {
 	}
 }
 
-// mostExemplar is how many characters the labels of an exemplar may have together
+// maxExemplarLabels is how many characters the labels of an exemplar may have together
 // (OpenMetrics).
-const mostExemplar = 128
+const maxExemplarLabels = 128
 
 // example makes x the exemplar of a bucket in which it was observed.
 func (h *histogram) example(bucket int, d time.Duration, x *exchange) {
 	value := d.Seconds()
 	e := &dto.Exemplar{Value: &value, Timestamp: timestamppb.New(x.began.Add(x.took))}
-	room := mostExemplar
+	room := maxExemplarLabels
 	add := func(name, text string) {
 		if room -= len(name) + len(text); text != "" && room >= 0 {
 			text = strings.Clone(text) // it may be the connection's buffer

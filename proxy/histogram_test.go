@@ -203,7 +203,7 @@ func TestMetrics_ExemplarOfALongID(t *testing.T) {
 // Own, upstream and waiting are the parts of the whole.
 func TestMetrics_WhoTookHowLong(t *testing.T) {
 	m := newMetrics(prometheus.NewRegistry())
-	x := &exchange{began: time.Now(), took: 10 * time.Second, outcome: outcome{took: 6 * time.Second}}
+	x := &exchange{began: time.Now(), took: 10 * time.Second, outcome: forwardOutcome{took: 6 * time.Second}}
 	x.route, x.waitTook = &route{Route: &config.Route{Name: "a"}, figures: &figures{}}, 3*time.Second
 	m.served(x)
 	m.served(&exchange{began: time.Now(), took: time.Second, answer: answer{status: 404}})

@@ -39,7 +39,7 @@ func (p *Proxy) ServeHTTP1(h *http1.Exchange) {
 	d.enter()
 	defer p.finish(&d.here, x)
 	p.serve(&d.here, x, d)
-	if release := h.Ending; release != nil { // the answer broke off before its end
+	if release := h.Ending; release != nil { // the response broke off before its end
 		h.Ending = nil
 		release(func() {})
 	}
@@ -119,9 +119,9 @@ func localAddress(c net.Conn) string {
 	return "localhost" // by a socket of this machine
 }
 
-// answer sends an answer of ours, whether or not the request's body has come. What
-// has not is read afterwards if that saves the connection.
-func (d *http1Downstream) answer(a respond.Answer) {
+// answer sends a response of ours, whether or not the request's body has come.
+// What has not is read afterwards if that saves the connection.
+func (d *http1Downstream) answer(a respond.Response) {
 	h, x := d.h, d.x
 	x.answer.status = a.Status
 	head := h.Begin(a.Status)
@@ -134,9 +134,9 @@ func (d *http1Downstream) answer(a respond.Answer) {
 	_ = h.Send(a.Body) // the client may have left
 }
 
-// whole implements carrier. The trailer has come with the end of the body, so it
+// readAll implements carrier. The trailer has come with the end of the body, so it
 // is forwarded as well.
-func (d *http1Downstream) whole(most int64) ([]byte, error) {
+func (d *http1Downstream) readAll(most int64) ([]byte, error) {
 	b := d.h.Body()
 	if b == nil {
 		return nil, nil
@@ -150,7 +150,7 @@ func (d *http1Downstream) whole(most int64) ([]byte, error) {
 	switch {
 	case errors.Is(err, http1.ErrBodyTooLarge):
 		return nil, fmt.Errorf("%w: more than %d bytes", key.ErrBodyTooLarge, most)
-	case errors.Is(err, errCrowded):
+	case errors.Is(err, errBuffersFull):
 		return nil, err
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", errBody, err)
@@ -201,14 +201,14 @@ func (p *Proxy) RefuseHTTP1(h *http1.Exchange, why error) {
 	p.recorder.arrive(x)
 	g := p.enter()
 	x.generation = g
-	g.address.address(x)
+	g.address.resolve(x)
 	p.recorder.name(x)
 	d.answer(g.refuse(x, why))
 	x.answer.bytes = h.Sent()
 }
 
-// illegible is what to say of a request that http1 refuses, none for any other error.
-func illegible(err error) (respond.Kind, bool) {
+// parseFailure is what to say of a request that http1 refuses, none for any other error.
+func parseFailure(err error) (respond.Kind, bool) {
 	var refusal *http1.Error
 	if !errors.As(err, &refusal) {
 		return 0, false

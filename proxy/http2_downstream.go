@@ -17,7 +17,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
-// errBody says that the body of a request could not be read to its end.
+// errBody reports that the body of a request could not be read to its end.
 var errBody = errors.New("body cannot be read")
 
 // An httpDownstream is the downstream of net/http's server, by which HTTP/2 comes in.
@@ -79,11 +79,11 @@ func local(r *http.Request) string {
 	return "localhost" // by a socket of this machine
 }
 
-// answer sends an answer of ours at once, whether or not the request's body has
-// come. What has not is read afterwards if that saves the connection.
-func (d *httpDownstream) answer(a respond.Answer) {
+// answer sends a response of ours at once, whether or not the request's body
+// has come. What has not is read afterwards if that saves the connection.
+func (d *httpDownstream) answer(a respond.Response) {
 	h := d.w.Header()
-	a.Into(h)
+	a.CopyTo(h)
 	h.Set("X-Request-Id", d.x.id)
 	if d.r.Method == http.MethodConnect { // what follows may be meant for another server
 		h.Set("Connection", "close")
@@ -94,9 +94,9 @@ func (d *httpDownstream) answer(a respond.Answer) {
 	}
 }
 
-// whole implements carrier. The trailer has come with the end of the body, so it
+// readAll implements carrier. The trailer has come with the end of the body, so it
 // is forwarded as well.
-func (d *httpDownstream) whole(most int64) ([]byte, error) {
+func (d *httpDownstream) readAll(most int64) ([]byte, error) {
 	if d.body == nil {
 		return nil, nil
 	}
@@ -110,7 +110,7 @@ func (d *httpDownstream) whole(most int64) ([]byte, error) {
 	if errors.As(err, &tooLong) {
 		return nil, fmt.Errorf("%w: more than %d bytes", key.ErrBodyTooLarge, most)
 	}
-	if errors.Is(err, errCrowded) {
+	if errors.Is(err, errBuffersFull) {
 		return nil, err
 	}
 	if err != nil {
@@ -159,7 +159,7 @@ type responseWriter struct {
 	body    *body
 	stall   *stall             // nil if the connection sees to that
 	held    bool               // something was written that net/http may not have sent
-	release func(flush func()) // what is called before the answer ends; nil for nothing
+	release func(flush func()) // what is called before the response ends; nil for nothing
 	left    int64              // bytes of the body that are still to be written, where that is announced
 }
 
@@ -176,7 +176,7 @@ func (c *responseWriter) WriteHeader(status int) {
 }
 
 // expect learns how long the body will be if something has to happen before its end.
-// An answer without a body ends with its header.
+// A response without a body ends with its header.
 func (c *responseWriter) expect(status int) {
 	if c.release == nil {
 		return
@@ -192,7 +192,7 @@ func (c *responseWriter) expect(status int) {
 	}
 }
 
-// beforeEnd is called before what ends the answer is written.
+// beforeEnd is called before what ends the response is written.
 func (c *responseWriter) beforeEnd() {
 	if c.release != nil {
 		c.release(func() { _ = c.FlushError() }) // whether the client is still there is learnt later
@@ -225,10 +225,10 @@ func (c *responseWriter) FlushError() error {
 	return http.NewResponseController(c.ResponseWriter).Flush()
 }
 
-// end bounds the wait for what net/http still holds of an answer over HTTP/2: after
+// end bounds the wait for what net/http still holds of a response over HTTP/2: after
 // the handler it would wait for the client's window for ever. It is not flushed, for
-// an answer that ends with its last bytes is one frame less, and some clients of gRPC
-// know no other. The deadline ends with its stream; on one that is gone already
+// a response that ends with its last bytes is one frame less, and some clients of
+// gRPC know no other. The deadline ends with its stream; on one that is gone already
 // nothing would end it, see stall.
 func (c *responseWriter) end(ctx context.Context) {
 	if c.stall != nil && c.stall.after > 0 && c.held && ctx.Err() == nil {

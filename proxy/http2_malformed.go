@@ -9,7 +9,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// errMalformed says that a request is not HTTP as it should be.
+// errMalformed reports that a request is not HTTP as it should be.
 var errMalformed = errors.New("malformed request")
 
 // malformed finds what net/http lets pass in HTTP/2 and what would be another

@@ -14,13 +14,14 @@ import (
 // maxIdempotencyKey is how long an idempotency key may be, in bytes.
 const maxIdempotencyKey = 255
 
-// errIdempotencyKey says that the idempotency key of a request cannot be used.
+// errIdempotencyKey reports that the idempotency key of a request cannot be
+// used.
 var errIdempotencyKey = errors.New("idempotency key not acceptable")
 
 // An idempotency lets a client repeat a request of which it did not see the
-// answer: the repeats of one that was counted do not count. How many do not is
-// bounded, because an upstream that does not know the key does its work again
-// each time. Both limits live in the same store as those of the route.
+// response: the repeats of one that was counted do not count. How many do not
+// is bounded, because an upstream that does not know the key does its work
+// again each time. Both limits live in the same store as those of the route.
 type idempotency struct {
 	*config.Idempotency
 	once, repeats limiter.Limit
@@ -41,7 +42,7 @@ func newIdempotency(route string, c *config.Idempotency) *idempotency {
 // A request without an idempotency key has no repeats.
 func (g *generation) idempotency(x *exchange) error {
 	i := x.route.repeats
-	if i == nil || len(x.asks.claims) == 0 {
+	if i == nil || len(x.claims.claims) == 0 {
 		return nil
 	}
 	sent := x.Header(i.Header)
@@ -61,7 +62,7 @@ func (g *generation) idempotency(x *exchange) error {
 	}
 	sum := sha256.Sum256(body.Bytes)
 	parts := []string{"idempotency", sent[0], x.request.Method, x.request.Host, x.request.Path, x.request.RawQuery, body.Type, string(sum[:])}
-	for _, c := range x.asks.claims {
+	for _, c := range x.claims.claims {
 		parts = append(parts, string(c.Key[:]))
 	}
 	x.repeat.first = []limiter.Claim{{Limit: &i.once, Key: g.config.Privacy.Hash(parts), Cost: 1, Source: x.source}}

@@ -10,7 +10,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// ErrKeyQuery says that a question about a key, or a change of it, is not one: a key
+// ErrKeyQuery reports that a question about a key, or a change of it, is not one: a key
 // that no limit counts by, a value that no request could carry, a ban without a length.
 // The error says what to write instead, and never repeats a value.
 var ErrKeyQuery = errors.New("not a question about a key")

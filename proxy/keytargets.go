@@ -222,16 +222,16 @@ func within(given key.Given, names []string) bool {
 	return true
 }
 
-// mostListed is how many names an error lists.
-const mostListed = 20
+// maxListed is how many names an error lists.
+const maxListed = 20
 
 // listing is names in order, each once.
 func listing(names []string) string {
 	names = slices.Clone(names)
 	slices.Sort(names)
 	names = slices.Compact(names)
-	if len(names) > mostListed {
-		names = append(names[:mostListed], "...")
+	if len(names) > maxListed {
+		names = append(names[:maxListed], "...")
 	}
 	return strings.Join(names, ", ")
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// renewEvery is how often a request says that it still holds its concurrent
+// renewInterval is how often a request says that it still holds its concurrent
 // permits. Two of these calls may fail before the lease runs out.
-const renewEvery = config.Lease / 3
+const renewInterval = config.Lease / 3
 
-// A lease keeps the concurrent permits of one request while it is under way. A
-// request that is over before the first renewal costs a timer and nothing else.
-// It shares nothing with the exchange, whose next request it may outlive by the
-// length of one call.
+// A lease keeps the concurrent permits of one request while it is in progress.
+// A request that is over before the first renewal costs a timer and nothing
+// else. It shares nothing with the exchange, whose next request it may outlive
+// by the length of one call.
 type lease struct {
 	store  limiter.AdminStore
 	claims []limiter.Claim
@@ -42,7 +42,7 @@ func holds(store limiter.AdminStore, claims []limiter.Claim, p limiter.Permit) *
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.timer = time.AfterFunc(renewEvery, h.renew)
+	h.timer = time.AfterFunc(renewInterval, h.renew)
 	return h
 }
 
@@ -50,13 +50,13 @@ func concurrent(c limiter.Claim) bool { return c.Limit.Algorithm == limiter.Conc
 
 // renew holds on for another lease. A call that fails is made again next time.
 func (h *lease) renew() {
-	ctx, cancel := context.WithTimeout(context.Background(), settleWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
 	defer cancel()
 	_ = h.store.Renew(ctx, h.claims, h.permit) // a permit that is lost stays lost; the request goes on
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.ended {
-		h.timer.Reset(renewEvery)
+		h.timer.Reset(renewInterval)
 	}
 }
 

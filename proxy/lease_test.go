@@ -82,7 +82,7 @@ func held(store limiter.AdminStore) (*admitter, *admission) {
 	l := &limit{Limit: &config.Limit{Name: "l", Mode: config.Enforce}}
 	w := &window{of: l, Limit: limiter.Limit{Name: "a.l:held", Algorithm: limiter.Concurrent, Rate: limiter.Rate{Count: 1, Window: config.Lease}}}
 	q := &admission{route: &route{Route: &config.Route{Name: "a"}, windows: []*window{w}}}
-	q.asks.add(limiter.Claim{Limit: &w.Limit, Key: limiter.KeyOf("k"), Cost: 1}, w)
+	q.claims.add(limiter.Claim{Limit: &w.Limit, Key: limiter.KeyOf("k"), Cost: 1}, w)
 	return a, q
 }
 
@@ -102,7 +102,7 @@ func TestHold_RenewsTheLease(t *testing.T) {
 				t.Fatal("a second request passed while the first was under way")
 			}
 		}
-		a.settle(t.Context(), q, &outcome{result: upstream.Result{Kind: upstream.OK, Status: 200, Target: "t"}})
+		a.settle(t.Context(), q, &forwardOutcome{result: upstream.Result{Kind: upstream.OK, Status: 200, Target: "t"}})
 		q.stopRenewing()
 		_, next := held(store)
 		if err := a.admit(t.Context(), next); err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// errListed says that the key of a request is on a list that denies.
+// errListed reports that the key of a request is on a list that denies.
 var errListed = errors.New("on a list that denies")
 
 // A listLookup is the lists of a route that look at one key.

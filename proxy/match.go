@@ -3,7 +3,7 @@ package proxy
 import routing "github.com/weir-proxy/weir/proxy/route"
 
 // match learns the route of a request, and the parameters of its path. A request that is
-// refused may have a route all the same, for the log; see routing.Table.Find.
+// refused may have a route anyway, for the log; see routing.Table.Find.
 func (g *generation) match(x *exchange) (err error) {
 	x.route, err = g.table.Find(x.matchable())
 	return err

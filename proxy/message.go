@@ -48,10 +48,10 @@ func (x *exchange) Body() (key.Body, error) {
 	if x.extracted.body == nil {
 		most := x.route.MaxBody
 		if most == 0 {
-			most = keyBody
+			most = defaultMaxKeyBody
 		}
 		x.extracted.body = new(content)
-		x.extracted.body.bytes, x.extracted.body.err = x.in.body.whole(most)
+		x.extracted.body.bytes, x.extracted.body.err = x.in.body.readAll(most)
 	}
 	kind := ""
 	if types := x.Header("Content-Type"); len(types) > 0 {

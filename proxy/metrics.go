@@ -95,7 +95,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	return m
 }
 
-// served notes an answer, and returns what its route is called.
+// served notes a response, and returns what its route is called.
 func (m *metrics) served(x *exchange) (name string) {
 	name, f := "none", &m.unrouted
 	if x.route != nil {
@@ -131,7 +131,7 @@ func (x *exchange) observe(h *histogram, d time.Duration) {
 
 // decided counts what each limit said; a limit of several windows says one thing,
 // and one that was not asked nothing.
-func (m *metrics) decided(r *route, asked asks, d *limiter.Decision) {
+func (m *metrics) decided(r *route, asked claimSet, d *limiter.Decision) {
 	for i := 0; i < len(asked.windows); {
 		of, to := asked.limit(i)
 		result, known := allowed, false

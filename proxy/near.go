@@ -11,8 +11,8 @@ const (
 	// nearFrom is the least count of a rate of which a key's use is told: with a
 	// smaller one it is nothing out of the ordinary to use it up.
 	nearFrom = 100
-	// mostNear is how many limits are told of at a time.
-	mostNear = 50
+	// maxNear is how many limits are told of at a time.
+	maxNear = 50
 )
 
 // A Near is a key that has used most of a limit.
@@ -52,7 +52,7 @@ func newNearby() *nearby { return &nearby{most: map[string]Near{}} }
 // note looks at what the store has decided.
 func (n *nearby) note(q *admission) {
 	for i := range q.decision.Outcomes {
-		if w := q.asks.windows[i]; q.decision.Outcomes[i].Remaining < w.near && !q.decision.Outcomes[i].Unknown {
+		if w := q.claims.windows[i]; q.decision.Outcomes[i].Remaining < w.near && !q.decision.Outcomes[i].Unknown {
 			n.write(q, i, w)
 		}
 	}
@@ -65,11 +65,11 @@ func (n *nearby) write(q *admission, i int, w *window) {
 	defer n.mu.Unlock()
 	used := w.Rate.Count - max(q.decision.Outcomes[i].Remaining, 0)
 	known, found := n.most[w.Name]
-	if used <= known.Used || !found && len(n.most) >= mostNear {
+	if used <= known.Used || !found && len(n.most) >= maxNear {
 		return
 	}
 	near := Near{Route: q.route.Name, Limit: w.of.Name, Window: limiter.WindowName(w.Rate.Window), Used: used, Of: w.Rate.Count}
-	near.Key, near.Masked = q.names.logKey(q.asks.claims[i].Key)
+	near.Key, near.Masked = q.names.logKey(q.claims.claims[i].Key)
 	n.most[w.Name] = near
 }
 

@@ -45,7 +45,7 @@ func nearing(name string, left int64) *admission {
 		extracted:  extracted{keys: []extractedKey{{Key: limiter.KeyOf(name), shown: "+86****"}}},
 		admission: admission{
 			route:    &route{Route: &config.Route{Name: "send"}, windows: []*window{w}},
-			asks:     asks{claims: []limiter.Claim{{Limit: &w.Limit, Key: limiter.KeyOf(name)}}, windows: []*window{w}},
+			claims:   claimSet{claims: []limiter.Claim{{Limit: &w.Limit, Key: limiter.KeyOf(name)}}, windows: []*window{w}},
 			decision: limiter.Decision{Outcomes: []limiter.Outcome{{Remaining: left}}},
 		},
 	}
@@ -74,11 +74,11 @@ func TestNear_RemembersWhoHasUsedMost(t *testing.T) {
 
 func TestNear_IsBoundedAndNeverWaits(t *testing.T) {
 	n := newNearby()
-	for i := range 2 * mostNear {
+	for i := range 2 * maxNear {
 		n.note(nearing(string(rune('A'+i)), 0))
 	}
-	if got := len(n.drain()); got != mostNear {
-		t.Errorf("%d limits are told of; want %d", got, mostNear)
+	if got := len(n.drain()); got != maxNear {
+		t.Errorf("%d limits are told of; want %d", got, maxNear)
 	}
 	n.mu.Lock() // another request writes
 	n.note(nearing("phone", 0))

@@ -9,7 +9,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// errNewKeys says that a client has sent more new keys than it may.
+// errNewKeys reports that a client has sent more new keys than it may.
 var errNewKeys = errors.New("too many new keys from this client")
 
 // boundedKeys are those of a route's keys of which a client may send so many new ones:
@@ -32,10 +32,10 @@ func boundedKeys(from *config.Route) (of []*key.Spec) {
 	return of
 }
 
-// newKeys asks whether a client has sent too many keys that nobody has sent lately:
-// errNewKeys then. It is asked before any store, which each new key costs room;
-// what is known is this process's own and outlives generations. Whom a list lets
-// pass is not asked about.
+// newKeys asks whether a client has sent too many keys that nobody has sent
+// recently: errNewKeys then. It is asked before any store, which each new key costs
+// room; what is known is this process's own and outlives generations. Whom a list
+// lets pass is not asked about.
 func (p *Proxy) newKeys(x *exchange) error {
 	r := x.route
 	if len(r.newKeys) == 0 || x.exempt {

@@ -31,30 +31,30 @@ func (o *observer) observe(x *exchange) {
 	if x.decided {
 		o.count(x, minute)
 	}
-	for i := range x.takings {
-		o.countShadow(x, &x.takings[i], minute)
+	for i := range x.taken {
+		o.countShadow(x, &x.taken[i], minute)
 	}
 }
 
 // count counts the key of each limit that was asked: once, however many windows it has
 // and secrets its key counts under.
 func (o *observer) count(x *exchange, minute int64) {
-	for from, to := 0, 0; from < len(x.asks.claims); from = to {
+	for from, to := 0, 0; from < len(x.claims.claims); from = to {
 		var of *limit
-		of, to = x.asks.limit(from)
+		of, to = x.claims.limit(from)
 		asked, refused := false, false
 		for i := from; i < min(to, len(x.decision.Outcomes)); i++ {
 			asked = asked || !x.decision.Outcomes[i].Unknown
 			refused = refused || !x.decision.Outcomes[i].Allowed
 		}
 		if asked {
-			of.top.count(x, of, minute, x.asks.claims[from].Key, refused)
+			of.top.count(x, of, minute, x.claims.claims[from].Key, refused)
 		}
 	}
 }
 
 // countShadow counts the key of a limit in shadow mode, which is a taking by itself.
-func (o *observer) countShadow(x *exchange, t *taking, minute int64) {
+func (o *observer) countShadow(x *exchange, t *takenPermit, minute int64) {
 	if of := x.shadowOf(t); of != nil {
 		refused := slices.ContainsFunc(x.shadowed, func(s refusal) bool { return s.window.of == of })
 		of.top.count(x, of, minute, t.asked.claims[0].Key, refused)
@@ -62,8 +62,8 @@ func (o *observer) countShadow(x *exchange, t *taking, minute int64) {
 }
 
 // shadowOf is the limit in shadow mode that t was taken of; nil if it is none. Where
-// each limit let pass because the store was away, nothing was taken of any.
-func (q *admission) shadowOf(t *taking) *limit {
+// each limit let pass because the store was unreachable, nothing was taken of any.
+func (q *admission) shadowOf(t *takenPermit) *limit {
 	if len(t.asked.windows) == 0 {
 		return nil
 	}

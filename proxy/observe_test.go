@@ -27,7 +27,7 @@ func ended(p *Proxy, user string, d limiter.Decision) *exchange {
 		k := extractedKey{by: l.Key, Key: limiter.KeyOf(l.Key.Name, user), text: user}
 		x.extracted.keys = append(x.extracted.keys, k)
 		for _, w := range l.windows {
-			x.asks.add(limiter.Claim{Limit: &w.Limit, Key: k.Key, Cost: 1}, w)
+			x.claims.add(limiter.Claim{Limit: &w.Limit, Key: k.Key, Cost: 1}, w)
 			x.decision.Outcomes = append(x.decision.Outcomes, limiter.Outcome{Allowed: d.Allowed, Remaining: 3, Wait: time.Second})
 		}
 	}

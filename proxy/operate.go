@@ -20,8 +20,8 @@ type KeyResult struct {
 	Skipped []SkippedLimit  `json:"skipped,omitempty"`
 	At      time.Time       `json:"at"`
 	// Everywhere says that the change holds on all nodes. It does not while Redis is
-	// away: then it is made here, for as long as this node decides by itself, and the
-	// other nodes have to be told each by itself.
+	// unreachable: then it is made here, for as long as this node decides by itself,
+	// and the other nodes have to be told each by itself.
 	Everywhere bool     `json:"everywhere"`
 	Notes      []string `json:"notes,omitempty"`
 }
@@ -41,10 +41,10 @@ type announcer interface {
 }
 
 // Change does what c says: in the store, in what this node decides by while the store is
-// away, and, as they hear of it, in that of all others; what nodes remember of refusals
-// is forgotten with it. Limits that count by a part of the key, as its country, are left
-// alone unless the part is named. An error says that nothing was changed: it wraps
-// ErrKeyQuery, or limiter.ErrUnavailable.
+// unreachable, and, as they hear of it, in that of all others; what nodes remember of
+// refusals is forgotten with it. Limits that count by a part of the key, as its country,
+// are left alone unless the part is named. An error says that nothing was changed: it
+// wraps ErrKeyQuery, or limiter.ErrUnavailable.
 func (p *Proxy) Change(ctx context.Context, c KeyChange) (KeyResult, error) {
 	change, err := c.change()
 	if err != nil {
@@ -68,7 +68,7 @@ func (p *Proxy) Change(ctx context.Context, c KeyChange) (KeyResult, error) {
 		return KeyResult{}, fmt.Errorf("%w: nothing can be changed; %s.%s: %s", ErrKeyQuery, r.Skipped[0].Route, r.Skipped[0].Limit, r.Skipped[0].Why)
 	}
 	// The client that asked for it may leave; half a change is worse than a late one.
-	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), operateWithin)
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), operateTimeout)
 	defer cancel()
 	var wrong error
 	changed := targets[:0]
@@ -160,8 +160,8 @@ func keysOf(claims []limiter.Claim) (keys []limiter.Key) {
 	return keys
 }
 
-// change changes what this node decides by while the store is away. Of permits that are
-// granted it gives its share.
+// change changes what this node decides by while the store is unreachable. Of permits
+// that are granted it gives its share.
 func (s *fallback) change(ctx context.Context, c limiter.Change, claims []limiter.Claim) error {
 	if n := int64(s.nodes()); c.Verb == limiter.VerbGrant {
 		c.Grant = (c.Grant + n - 1) / n
@@ -171,14 +171,14 @@ func (s *fallback) change(ctx context.Context, c limiter.Change, claims []limite
 }
 
 // hear takes up a change that another node has made, for what this node counts by
-// itself: its share for the time when the store is away, and limits of scope
-// per_client. A limit that is not served here is left out.
+// itself: its share for the time when the store is unreachable, and limits of
+// scope per_client. A limit that is not served here is left out.
 func (p *Proxy) hear(c limiter.Change) {
 	claims, own := p.current.Load().claimsOf(c)
 	if len(claims) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), settleWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
 	defer cancel()
 	err := p.admitter.fallback.change(ctx, c, claims)
 	if len(own) > 0 {

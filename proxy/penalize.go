@@ -11,11 +11,11 @@ import (
 // of a limit that has refused it too often. It is asked after a refusal that no
 // ban has caused, so a key costs at most so many calls before its ban, and none
 // during it. A count that the store cannot make is left out: the request is
-// refused all the same.
+// refused anyway.
 func (a *admitter) penalize(ctx context.Context, q *admission, by limiter.AdminStore) {
-	for from, to := 0, 0; from < len(q.asks.claims); from = to {
+	for from, to := 0, 0; from < len(q.claims.claims); from = to {
 		var of *limit
-		of, to = q.asks.limit(from)
+		of, to = q.claims.limit(from)
 		refused, banned := false, false
 		for _, o := range q.decision.Outcomes[from:to] {
 			refused = refused || !o.Allowed
@@ -33,8 +33,8 @@ func (a *admitter) penalize(ctx context.Context, q *admission, by limiter.AdminS
 // penalty counts one refusal of the limit of claims from to to, and bans when
 // that was the last one to be had.
 func (a *admitter) penalty(ctx context.Context, q *admission, by limiter.AdminStore, from, to int) error {
-	of := q.asks.windows[from].of
-	count := []limiter.Claim{{Limit: &of.refusals, Key: q.asks.claims[from].Key, Cost: 1, Source: q.source}}
+	of := q.claims.windows[from].of
+	count := []limiter.Claim{{Limit: &of.refusals, Key: q.claims.claims[from].Key, Cost: 1, Source: q.source}}
 	var d limiter.Decision
 	if err := by.Take(ctx, count, &d); err != nil {
 		return err
@@ -42,7 +42,7 @@ func (a *admitter) penalty(ctx context.Context, q *admission, by limiter.AdminSt
 	if d.Allowed && d.Outcomes[0].Remaining > 0 {
 		return nil
 	}
-	if err := by.Ban(ctx, q.asks.claims[from:to], of.Penalty.Ban); err != nil {
+	if err := by.Ban(ctx, q.claims.claims[from:to], of.Penalty.Ban); err != nil {
 		return err
 	}
 	a.metrics.bans.WithLabelValues(q.route.Name, of.Name).Inc()

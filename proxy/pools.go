@@ -80,14 +80,14 @@ func (g *generation) start() {
 	}
 }
 
-// retire ends that: g gets no new requests. Those under way go on.
+// retire ends that: g gets no new requests. Those in progress go on.
 func (g *generation) retire() {
 	for _, p := range g.pools {
 		p.Retire()
 	}
 }
 
-// close lets go of idle connections to upstreams; requests under way end in
+// close lets go of idle connections to upstreams; requests in progress end in
 // peace.
 func (g *generation) close() {
 	for _, p := range g.pools {

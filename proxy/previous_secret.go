@@ -4,7 +4,7 @@ package proxy
 // reached when it is under either.
 func (q *admission) mergePrevious() {
 	for i, o := range q.decision.Outcomes {
-		own := q.asks.current(i)
+		own := q.claims.current(i)
 		if own == i {
 			continue
 		}

@@ -25,7 +25,7 @@ import (
 type Options struct {
 	Path   string         // of the configuration
 	Config *config.Config // what was read at start
-	// Read reads the configuration anew; nil loads Path.
+	// Read reads the configuration again; nil loads Path.
 	Read     func(ctx context.Context) (*config.Config, error)
 	Store    limiter.AdminStore
 	Registry prometheus.Registerer
@@ -58,7 +58,7 @@ type Agree func(ctx context.Context, c *config.Config, swap func(number int64)) 
 // concurrent use; several in one process share nothing.
 type Proxy struct {
 	read        func(ctx context.Context) (*config.Config, error)
-	lasting     lasting
+	lasting     shared
 	agree       Agree
 	current     atomic.Pointer[generation]
 	exchanges   sync.Pool
@@ -95,7 +95,7 @@ func assemble(o Options, keys limiter.KeyGuardOptions, warm func(*generation) er
 		own := NewSalt()
 		o.LogSalt = func() Salt { return own }
 	}
-	kept := lasting{"weir-" + rand.Text()[:8], upstream.NewGroups(), o.LogSalt, maphash.MakeSeed(), newObserver()}
+	kept := shared{"weir-" + rand.Text()[:8], upstream.NewGroups(), o.LogSalt, maphash.MakeSeed(), newObserver()}
 	first, err := compile(o.Config, kept)
 	if err != nil {
 		return nil, fmt.Errorf("compile config: %w", err)
@@ -187,7 +187,7 @@ func (p *Proxy) through(ctx context.Context, g *generation, x *exchange) error {
 
 // route learns who asks, and the route of the request.
 func (p *Proxy) route(g *generation, x *exchange) error {
-	g.address.address(x)
+	g.address.resolve(x)
 	p.recorder.name(x)
 	p.beginTrace(g, x)
 	if x.in.fault != nil {
@@ -201,13 +201,13 @@ func (p *Proxy) route(g *generation, x *exchange) error {
 
 // claim learns what the request asks of which limits.
 func (p *Proxy) claim(ctx context.Context, g *generation, x *exchange) error {
-	if err := g.unconfused(x); err != nil {
+	if err := g.checkConfusable(x); err != nil {
 		return err
 	}
 	if err := g.connection(x); err != nil {
 		return err
 	}
-	if err := x.fits(); err != nil {
+	if err := x.checkBodySize(); err != nil {
 		return err
 	}
 	if err := g.checkLists(x, x.route.lists); err != nil {
@@ -255,6 +255,6 @@ func (p *Proxy) Close() {
 	}()
 	select {
 	case <-ended:
-	case <-time.After(2 * settleWithin):
+	case <-time.After(2 * settleTimeout):
 	}
 }

@@ -25,12 +25,12 @@ const (
 	// some 3000 a second, only some of them are there.
 	allowedEvery = 20 * time.Millisecond
 
-	mostRecentClaims = 8
-	mostRecentKeys   = 4
-	recentID         = 48 // bytes of a request's id; of a longer one its beginning
-	recentPath       = 96
-	recentMethod     = 12
-	recentError      = 200
+	maxRecentClaims = 8
+	maxRecentKeys   = 4
+	recentID        = 48 // bytes of a request's id; of a longer one its beginning
+	recentPath      = 96
+	recentMethod    = 12
+	recentError     = 200
 )
 
 // A recentRing remembers what was decided about the last requests: what an operator asks
@@ -81,14 +81,14 @@ type recentRecord struct {
 	method    [recentMethod]byte
 	id        [recentID]byte
 	path      [recentPath]byte
-	claim     [mostRecentClaims]recentClaim
-	keyOf     [mostRecentKeys]recentKey
+	claim     [maxRecentClaims]recentClaim
+	keyOf     [maxRecentKeys]recentKey
 }
 
 // A recentClaim is what one rate said.
 type recentClaim struct {
 	window uint16 // of the route
-	key    uint8  // of the record; mostRecentKeys for one beyond those
+	key    uint8  // of the record; maxRecentKeys for one beyond those
 	flags  claimFlags
 	left   int32
 	wait   uint32 // milliseconds

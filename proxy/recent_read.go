@@ -20,7 +20,7 @@ type Decision struct {
 	Status    int       `json:"status"`
 	// Outcome is allowed, refused (by a limit, or for too many new keys), shadow_refused
 	// (it passed, and would not have if all limits were enforced), or rejected: no limit
-	// refused it, and it was not forwarded all the same.
+	// refused it, and it was not forwarded anyway.
 	Outcome  string          `json:"outcome"`
 	TookMS   float64         `json:"took_ms"`
 	Limits   []DecisionLimit `json:"limits"`         // that were asked, 8 at most
@@ -31,7 +31,7 @@ type Decision struct {
 	Upstream string          `json:"upstream,omitempty"`
 	Error    string          `json:"error,omitempty"`
 	Repeated bool            `json:"repeated,omitempty"`  // it repeats a request that was counted
-	Waited   bool            `json:"waited,omitempty"`    // it stood in line for its turn
+	Waited   bool            `json:"waited,omitempty"`    // it waited for a permit
 	Exempt   bool            `json:"exempt,omitempty"`    // no limit is asked about it
 	BanBegan bool            `json:"ban_began,omitempty"` // by this refusal
 }
@@ -63,10 +63,10 @@ type DecisionQuery struct {
 	N         int // 100 when 0, and 1000 at most
 }
 
-// mostDecisions is how many are read at a time.
-const mostDecisions = 1000
+// maxDecisions is how many are read at a time.
+const maxDecisions = 1000
 
-// Decisions are what was decided lately on this node, the last first. Of what was
+// Decisions are what was decided recently on this node, the last first. Of what was
 // refused, or would have been in shadow mode, the last 6144 requests are known, of each
 // key and client 96 at least; of others the last 4096. Looking costs requests nothing but
 // a moment's wait.
@@ -75,7 +75,7 @@ func (p *Proxy) Decisions(q DecisionQuery) []Decision {
 	if q.N <= 0 {
 		q.N = 100
 	}
-	q.N = min(q.N, mostDecisions)
+	q.N = min(q.N, maxDecisions)
 	found := p.lasting.observer.recent.find(q, &g.redact)
 	slices.SortFunc(found, func(a, b recentRecord) int { return cmp.Compare(b.began, a.began) })
 	found = found[:min(len(found), q.N)]

@@ -165,7 +165,7 @@ func TestDecisions_AFloodPushesNobodyOut(t *testing.T) {
 		return ring.setOf(&exchange{
 			client: client{network: netip.MustParsePrefix("192.0.2.1/32")},
 			admission: admission{
-				decided: true, asks: asks{claims: []limiter.Claim{{Key: limiter.KeyOf("header:X-User", user)}}},
+				decided: true, claims: claimSet{claims: []limiter.Claim{{Key: limiter.KeyOf("header:X-User", user)}}},
 				decision: limiter.Decision{Outcomes: make([]limiter.Outcome, 1)},
 			},
 		}, outcomeRefused)

@@ -65,8 +65,8 @@ func (ring *recentRing) setOf(x *exchange, outcome outcomeKind) uint64 {
 		return spread(uint64(x.began.UnixNano()) >> 10)
 	}
 	n := maphash.Comparable(ring.seed, x.client.network)
-	if i, refused := x.refusing(); outcome == outcomeRefused && refused && i < len(x.asks.claims) {
-		n ^= binary.LittleEndian.Uint64(x.asks.claims[i].Key[:8])
+	if i, refused := x.refusing(); outcome == outcomeRefused && refused && i < len(x.claims.claims) {
+		n ^= binary.LittleEndian.Uint64(x.claims.claims[i].Key[:8])
 	}
 	return spread(n)
 }
@@ -120,29 +120,29 @@ func (x *exchange) copyPath(to *[recentPath]byte) uint8 {
 func (r *recentRecord) fillClaims(x *exchange) {
 	r.claims, r.keys, r.more = 0, 0, 0
 	if x.decided {
-		for i := range min(len(x.asks.claims), len(x.decision.Outcomes)) {
-			if x.bothSecrets && x.asks.current(i) != i {
+		for i := range min(len(x.claims.claims), len(x.decision.Outcomes)) {
+			if x.bothSecrets && x.claims.current(i) != i {
 				continue // it is told of once
 			}
 			o := &x.decision.Outcomes[i]
-			c := recentClaim{window: uint16(x.asks.windows[i].number), left: int32(min(o.Remaining, math.MaxInt32)), wait: shortWait(o.Wait)}
+			c := recentClaim{window: uint16(x.claims.windows[i].number), left: int32(min(o.Remaining, math.MaxInt32)), wait: shortWait(o.Wait)}
 			for flag, is := range [...]bool{o.Allowed, false, o.Banned, o.Unknown} {
 				if is {
 					c.flags |= 1 << flag
 				}
 			}
-			r.add(x, c, x.asks.claims[i].Key)
+			r.add(x, c, x.claims.claims[i].Key)
 		}
 	}
-	for i := range x.takings {
-		if t := &x.takings[i]; x.shadowOf(t) != nil {
+	for i := range x.taken {
+		if t := &x.taken[i]; x.shadowOf(t) != nil {
 			r.fillShadow(x, t)
 		}
 	}
 }
 
 // fillShadow writes what a limit in shadow mode has said, which is a taking by itself.
-func (r *recentRecord) fillShadow(x *exchange, t *taking) {
+func (r *recentRecord) fillShadow(x *exchange, t *takenPermit) {
 	for i, w := range t.asked.windows {
 		if t.asked.current(i) != i {
 			continue // it is told of once
@@ -165,7 +165,7 @@ func shortWait(d time.Duration) uint32 { return uint32(min(d.Milliseconds(), mat
 
 // add writes what one rate has said of a key.
 func (r *recentRecord) add(x *exchange, c recentClaim, k limiter.Key) {
-	if r.claims == mostRecentClaims {
+	if r.claims == maxRecentClaims {
 		r.more++
 		return
 	}
@@ -174,15 +174,15 @@ func (r *recentRecord) add(x *exchange, c recentClaim, k limiter.Key) {
 	r.claims++
 }
 
-// learn is the number of k among the keys of r; mostRecentKeys where there is no room.
+// learn is the number of k among the keys of r; maxRecentKeys where there is no room.
 func (r *recentRecord) learn(x *exchange, k limiter.Key) uint8 {
 	for i := range r.keys {
 		if r.keyOf[i].key == k {
 			return i
 		}
 	}
-	if r.keys == mostRecentKeys {
-		return mostRecentKeys
+	if r.keys == maxRecentKeys {
+		return maxRecentKeys
 	}
 	to := &r.keyOf[r.keys]
 	to.key, to.label.size = k, 0

@@ -111,9 +111,9 @@ func (x *exchange) logKey(k limiter.Key) (hash, masked string) {
 	return x.generation.redact.key(k), masked
 }
 
-// redactedPath is the path for people to read. A parameter that is a key is hidden;
-// where the route wants so, each parameter is, and whatever else might tell of a
-// person; and of a path that no route matches nobody knows what it holds.
+// redactedPath is the path  to read. A parameter that is a key is hidden; where the
+// route wants so, each parameter is, and whatever else might tell of a person; and
+// of a path that no route matches nobody knows what it holds.
 func (x *exchange) redactedPath() string {
 	if x.route == nil {
 		return withoutPersons(x.request.Path)
@@ -135,8 +135,8 @@ func (r *route) hides(name string) bool {
 	return slices.Contains(r.hidden, name) || r.redacts() && name != "*"
 }
 
-// redactedURL is the URL of a page for people to read: without a query, and of its path
-// what tells of nobody. Of what is none only the beginning is shown.
+// redactedURL is the URL of a page  to read: without a query, and of its path what
+// tells of nobody. Of what is none only the beginning is shown.
 func redactedURL(text string) string {
 	text, _, _ = strings.Cut(text, "?")
 	text, _, _ = strings.Cut(text, "#")
@@ -148,26 +148,26 @@ func redactedURL(text string) string {
 	if _, after, login := strings.Cut(host, "@"); login {
 		host = after
 	}
-	return scheme[:min(len(scheme), mostSegment)] + "://" + host[:min(len(host), mostPath)] + withoutPersons("/"+path)
+	return scheme[:min(len(scheme), maxSegment)] + "://" + host[:min(len(host), maxPath)] + withoutPersons("/"+path)
 }
 
 const (
-	// mostField is how much of a field of the header is shown.
-	mostField = 512
-	// mostDigits is how many digits a segment of a path may have that is shown: a
+	// maxFieldLength is how much of a field of the header is shown.
+	maxFieldLength = 512
+	// maxDigits is how many digits a segment of a path may have that is shown: a
 	// version or a year, but no phone number.
-	mostDigits = 4
-	// mostSegment is how long it may be, in bytes: longer ones are tokens.
-	mostSegment = 64
-	// mostPath is how much of a path is shown that nobody has asked for.
-	mostPath = 256
+	maxDigits = 4
+	// maxSegment is how long it may be, in bytes: longer ones are tokens.
+	maxSegment = 64
+	// maxPath is how much of a path is shown that nobody has asked for.
+	maxPath = 256
 )
 
 // withoutPersons is path with a * for each segment that might be a phone number, an
 // address or a token.
 func withoutPersons(path string) string {
 	var b strings.Builder
-	for segment := range strings.SplitAfterSeq(path[:min(len(path), mostPath)], "/") {
+	for segment := range strings.SplitAfterSeq(path[:min(len(path), maxPath)], "/") {
 		text, slash := strings.CutSuffix(segment, "/")
 		if personal(text) {
 			text = "*"
@@ -191,5 +191,5 @@ func personal(segment string) bool {
 			return true
 		}
 	}
-	return digits > mostDigits || len(segment) > mostSegment
+	return digits > maxDigits || len(segment) > maxSegment
 }

@@ -18,7 +18,7 @@ type refusal struct {
 
 // refusal is what the decision says of claim i, which was refused.
 func (q *admission) refusal(i int) refusal {
-	return refusal{q.asks.windows[i], q.asks.claims[i].Key, q.decision.Outcomes[i].Banned, q.decision.Outcomes[i].Wait}
+	return refusal{q.claims.windows[i], q.claims.claims[i].Key, q.decision.Outcomes[i].Banned, q.decision.Outcomes[i].Wait}
 }
 
 // logRefusals writes which rates refused the request, or would have in shadow mode,
@@ -32,7 +32,7 @@ func (x *exchange) logRefusals(e *zerolog.Event, f logFields) bool {
 		return false
 	}
 	if f.has(logLimit) {
-		e.Str("limit", x.asks.windows[first].of.Name)
+		e.Str("limit", x.claims.windows[first].of.Name)
 	}
 	if f.has(logWait) {
 		logTook(e, "wait_ms", x.decision.Wait)
@@ -71,7 +71,7 @@ func (x *exchange) logRefusal(e *zerolog.Event, r refusal, f logFields) {
 // alsoRefused reports whether claim i was refused beside the first one that was. A
 // rate is named once, however many secrets its key is counted under.
 func (x *exchange) alsoRefused(first, i int) bool {
-	return i > first && !x.decision.Outcomes[i].Allowed && x.asks.windows[i] != x.asks.windows[first] && x.asks.current(i) == i
+	return i > first && !x.decision.Outcomes[i].Allowed && x.claims.windows[i] != x.claims.windows[first] && x.claims.current(i) == i
 }
 
 // othersOf are the refusals of an exchange but for the first.

@@ -19,35 +19,35 @@ const (
 	// crowd is the most of a wait that Retry-After is stretched by at random, so
 	// that clients which were refused together do not come back together.
 	crowd = 0.1
-	// mostJitter is the longest stretch, however long the wait is.
-	mostJitter = 30 * time.Second
+	// maxJitter is the longest stretch, however long the wait is.
+	maxJitter = 30 * time.Second
 )
 
 // jitter is what a wait is stretched by; luck is from 0 to below 1. It is in whole
 // seconds, as Retry-After is, so that rounding up adds nothing: what is waited for
 // less than 10 s is not stretched at all.
 func jitter(wait time.Duration, luck float64) time.Duration {
-	most := min(time.Duration(crowd*float64(wait)), mostJitter)
+	most := min(time.Duration(crowd*float64(wait)), maxJitter)
 	return time.Duration(luck * float64(most.Truncate(time.Second)+time.Second)).Truncate(time.Second)
 }
 
-// A told is what the client is told of its quota.
-type told struct {
+// A quotaResponse is what the client is told of its quota.
+type quotaResponse struct {
 	policies []int          // of the quota, that the outcomes of the decision are of
-	memory   respond.Memory // what the texts are made in
+	memory   respond.Buffer // what the texts are made in
 }
 
-func (t *told) reset() {
+func (t *quotaResponse) reset() {
 	t.memory.Discard(http1.Discard)
 	t.policies = t.policies[:0]
 }
 
-// refuse words the answer to a request that a stage did not let through.
-func (g *generation) refuse(x *exchange, err error) respond.Answer {
+// refuse words the response to a request that a stage did not let through.
+func (g *generation) refuse(x *exchange, err error) respond.Response {
 	x.fail(err)
 	switch {
 	case errors.Is(err, errRefused), errors.Is(err, errNewKeys):
-		return x.route.quota.TooMany(respond.Refusal{
+		return x.route.quota.TooManyRequests(respond.Refusal{
 			Verdict:   x.verdict(),
 			Jitter:    jitter(x.decision.Wait, rand.Float64()),
 			RequestID: x.id,
@@ -56,8 +56,8 @@ func (g *generation) refuse(x *exchange, err error) respond.Answer {
 		return respond.NotAllowed(nil, x.id) // no target of it allows any other method
 	case errors.Is(err, errUndecided):
 		return respond.Unavailable(respond.StoreUnavailable, time.Second, "", x.id)
-	case errors.Is(err, errCrowded):
-		return respond.Unavailable(respond.Crowded, time.Second, "", x.id)
+	case errors.Is(err, errBuffersFull):
+		return respond.Unavailable(respond.BuffersFull, time.Second, "", x.id)
 	case errors.Is(err, errListed):
 		return respond.Problem(respond.Forbidden, "", x.id)
 	case errors.Is(err, routing.ErrMethod):
@@ -82,10 +82,10 @@ func (g *generation) refuse(x *exchange, err error) respond.Answer {
 	case errors.Is(err, errTooLong), errors.Is(err, key.ErrBodyTooLarge):
 		return respond.Problem(respond.BodyTooLarge, err.Error(), x.id)
 	}
-	if kind, ok := illegible(err); ok {
+	if kind, ok := parseFailure(err); ok {
 		return respond.Problem(kind, err.Error(), x.id)
 	}
-	return respond.Problem(respond.Of(err), "", x.id)
+	return respond.Problem(respond.KindOf(err), "", x.id)
 }
 
 // unread is what to tell a client whose body could not be read: it was late, it
@@ -108,9 +108,9 @@ func (x *exchange) verdict() respond.Verdict {
 // policies maps the outcomes of the decision to the policies of the quota.
 func (x *exchange) policies() []int {
 	x.told.policies = x.told.policies[:0]
-	for i, w := range x.asks.windows {
+	for i, w := range x.claims.windows {
 		policy := w.number
-		if x.bothSecrets && x.asks.current(i) != i {
+		if x.bothSecrets && x.claims.current(i) != i {
 			policy = -1 // it is told of once
 		}
 		x.told.policies = append(x.told.policies, policy)
@@ -118,8 +118,8 @@ func (x *exchange) policies() []int {
 	return x.told.policies
 }
 
-// failed words the answer to a request that could not be forwarded.
-func failed(x *exchange) respond.Answer {
+// failed words the response to a request that could not be forwarded.
+func failed(x *exchange) respond.Response {
 	kind := respond.BadGateway
 	switch x.outcome.result.Kind {
 	case upstream.Timeout, upstream.ConnectTimeout:
@@ -135,7 +135,7 @@ func failed(x *exchange) respond.Answer {
 	case upstream.NoTarget, upstream.QueueFull:
 		return respond.Unavailable(respond.NoUpstream, time.Second, "", x.id)
 	case upstream.Loop:
-		kind = respond.Loop
+		kind = respond.LoopDetected
 	case upstream.MaxForwards:
 		return respond.MaxForwards(x.request.Method, x.id)
 	}

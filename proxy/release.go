@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// headerWithin is how long the beginning of an answer waits for the release of
-// concurrent permits, so that an answer goes out in one piece where the store is as
-// fast as it should be.
-const headerWithin = 5 * time.Millisecond
+// headerDelay is how long the beginning of a response waits for the release of
+// concurrent permits, so that a response goes out in one piece where the store is
+// as fast as it should be.
+const headerDelay = 5 * time.Millisecond
 
 // hasHeld reports whether q has concurrent permits to give back.
 func (q *admission) hasHeld() bool {
-	for i := range q.takings {
-		if q.takings[i].hasHeld() {
+	for i := range q.taken {
+		if q.taken[i].hasHeld() {
 			return true
 		}
 	}
@@ -21,13 +21,13 @@ func (q *admission) hasHeld() bool {
 }
 
 // hasHeld reports whether t has concurrent permits to give back.
-func (t *taking) hasHeld() bool { return t.hold != nil && !t.released }
+func (t *takenPermit) hasHeld() bool { return t.hold != nil && !t.released }
 
 // release gives back the concurrent permits of q, whatever comes of it, while its
-// answer is about to end: a client that has read the answer whole, and asks again, is
-// not refused for what it has just ended. The answer's end waits for it, its beginning
-// does not: when the store is slow flush is called, which sends what there is. Of an
-// answer without a body the header is the end.
+// response is about to end: a client that has read the response whole, and asks again,
+// is not refused for what it has just ended. The response's end waits for it, its
+// beginning does not: when the store is slow flush is called, which sends what there
+// is. Of a response without a body the header is the end.
 func (a *admitter) release(ctx context.Context, q *admission, flush func()) {
 	if a.timeout == 0 { // this store never waits
 		a.giveHeld(ctx, q)
@@ -38,7 +38,7 @@ func (a *admitter) release(ctx context.Context, q *admission, flush func()) {
 		defer close(done)
 		a.giveHeld(ctx, q)
 	}()
-	late := time.NewTimer(headerWithin)
+	late := time.NewTimer(headerDelay)
 	defer late.Stop()
 	select {
 	case <-done:
@@ -50,8 +50,8 @@ func (a *admitter) release(ctx context.Context, q *admission, flush func()) {
 
 // giveHeld gives the concurrent permits of q back.
 func (a *admitter) giveHeld(ctx context.Context, q *admission) {
-	for i := range q.takings {
-		t := &q.takings[i]
+	for i := range q.taken {
+		t := &q.taken[i]
 		if !t.hasHeld() {
 			continue
 		}

@@ -22,7 +22,8 @@ type Report struct {
 	Took       time.Duration    `json:"-"`
 }
 
-// ErrRestart says that a configuration changes what only a restart can change.
+// ErrRestart reports that a configuration changes what only a restart can
+// change.
 var ErrRestart = errors.New("needs a restart")
 
 // Reload makes the proxy serve what its files say now. When it returns an error

@@ -26,7 +26,7 @@ func (a *admitter) repeats(ctx context.Context, q *admission) (bool, error) {
 		return false, err
 	}
 	q.repeated = true
-	q.asks = q.asks.none()
+	q.claims = q.claims.none()
 	q.decision = limiter.Decision{Allowed: true, At: time.Now(), Outcomes: q.decision.Outcomes[:0]}
 	return true, nil
 }
@@ -35,13 +35,13 @@ func (a *admitter) repeats(ctx context.Context, q *admission) (bool, error) {
 // kind, in one step. Of two that come at once the second is a repeat.
 func (a *admitter) takeOnce(ctx context.Context, q *admission, take taker) error {
 	if len(q.repeat.first) == 0 {
-		return take(ctx, q.asks.claims, &q.decision)
+		return take(ctx, q.claims.claims, &q.decision)
 	}
 	if repeated, err := a.repeats(ctx, q); err != nil || repeated {
 		return err
 	}
-	n := len(q.asks.claims)
-	q.repeat.all = append(append(q.repeat.all[:0], q.asks.claims...), q.repeat.first...)
+	n := len(q.claims.claims)
+	q.repeat.all = append(append(q.repeat.all[:0], q.claims.claims...), q.repeat.first...)
 	if err := take(ctx, q.repeat.all, &q.decision); err != nil {
 		return err
 	}
@@ -49,7 +49,7 @@ func (a *admitter) takeOnce(ctx context.Context, q *admission, take taker) error
 		if repeated, err := a.repeats(ctx, q); err != nil || repeated {
 			return err
 		}
-		return take(ctx, q.asks.claims, &q.decision)
+		return take(ctx, q.claims.claims, &q.decision)
 	}
 	q.decision.Outcomes = q.decision.Outcomes[:n]
 	return nil

@@ -147,14 +147,15 @@ func (r *Replay) settle(v *visit) {
 	r.give(v)
 }
 
-// renew keeps the concurrent permits of a request for as long as it is under way.
+// renew keeps the concurrent permits of a request for as long as it is in
+// progress.
 func (r *Replay) renew(v *visit, until time.Time) {
-	next := r.now.Add(renewEvery)
+	next := r.now.Add(renewInterval)
 	if !next.Before(until) || !v.x.hasHeld() {
 		return
 	}
 	r.events.add(next, func() {
-		for _, t := range v.x.takings {
+		for _, t := range v.x.taken {
 			if t.hasHeld() {
 				_ = t.hold.store.Renew(context.Background(), t.hold.claims, t.hold.permit)
 			}
@@ -202,8 +203,8 @@ func (r *Replay) advance(to time.Time) {
 	}
 }
 
-// Finish lets all requests end that are under way, and returns what came of all. r is not
-// to be used any more but to be closed.
+// Finish lets all requests end that are in progress, and returns what came of all. r is
+// not to be used any more but to be closed.
 func (r *Replay) Finish() ReplayTally {
 	for len(r.events.heap) > 0 {
 		r.advance(r.events.heap[0].at)

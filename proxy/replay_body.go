@@ -14,8 +14,8 @@ import (
 // is made of the fields of which the log tells. Its bytes are used again for the next.
 type loggedBody []byte
 
-// whole implements carrier.
-func (b *loggedBody) whole(most int64) ([]byte, error) {
+// readAll implements carrier.
+func (b *loggedBody) readAll(most int64) ([]byte, error) {
 	if int64(len(*b)) > most {
 		return nil, fmt.Errorf("%w: more than %d bytes", key.ErrBodyTooLarge, most)
 	}

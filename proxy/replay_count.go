@@ -7,8 +7,8 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// mostReasons bounds how many reasons are told apart.
-const mostReasons = 100
+// maxReasons bounds how many reasons are told apart.
+const maxReasons = 100
 
 // tallies count what comes of the requests of a Replay.
 type tallies struct {
@@ -134,10 +134,10 @@ func (t *tallies) limits(rt *routeTally, v *visit, step int) {
 		switch {
 		case said == notAsked:
 			continue
-		case said == saidNothing:
+		case said == verdictNone:
 			l.Skipped++
 			continue
-		case said == saidYes:
+		case said == verdictAllowed:
 			l.Passed++
 		case l.of.Mode == config.Shadow:
 			l.Shadowed++
@@ -168,7 +168,7 @@ func (l *limitTally) unknown() {
 // reason counts why a request was refused before any limit was asked.
 func reason(by map[string]int64, err error) {
 	text := err.Error()
-	if _, known := by[text]; !known && len(by) >= mostReasons {
+	if _, known := by[text]; !known && len(by) >= maxReasons {
 		text = "other reasons"
 	}
 	by[text]++

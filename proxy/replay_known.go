@@ -16,7 +16,7 @@ func needs(s *key.Spec) []key.Origin {
 	if s.From.Source != "" {
 		all = append(all, s.From)
 	}
-	for _, other := range append(slices.Clone(s.Join), s.Of, s.Instead, s.InsteadOfInvalid) {
+	for _, other := range append(slices.Clone(s.Join), s.Of, s.Fallback, s.InvalidFallback) {
 		all = append(all, needs(other)...)
 	}
 	return all

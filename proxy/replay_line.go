@@ -14,7 +14,7 @@ type replayPlace struct {
 	key   limiter.Key
 }
 
-// A replayLine is limiter.Line on the clock of a Replay: first come, first served, and
+// A replayLine is limiter.WaitQueue on the clock of a Replay: first come, first served, and
 // only the first in line asks the store.
 type replayLine struct {
 	waiting []*replayWaiter
@@ -36,8 +36,8 @@ func (q *admission) waitsAt() (at replayPlace, first *limit) {
 	if !q.route.waits {
 		return at, nil
 	}
-	for i, c := range q.asks.claims {
-		if l := q.asks.windows[i].of; l.Wait > 0 {
+	for i, c := range q.claims.claims {
+		if l := q.claims.windows[i].of; l.Wait > 0 {
 			return replayPlace{c.Limit.Name, c.Key}, l
 		}
 	}
@@ -56,7 +56,7 @@ func (r *Replay) stand(v *visit, at replayPlace, first *limit) {
 		q = &replayLine{}
 		r.lines[at] = q
 	}
-	if len(q.waiting) > 0 && len(q.waiting) >= w.Crowd {
+	if len(q.waiting) > 0 && len(q.waiting) >= w.MaxWaiting {
 		w.refuse(r.now)
 		r.decide(w)
 		return
@@ -84,7 +84,7 @@ func (r *Replay) stand(v *visit, at replayPlace, first *limit) {
 func (r *Replay) serveFirst(q *replayLine) {
 	w := q.waiting[0]
 	x := &w.x
-	w.taken = r.proxy.admitter.store.Take(context.Background(), x.asks.claims, &x.decision)
+	w.taken = r.proxy.admitter.store.Take(context.Background(), x.claims.claims, &x.decision)
 	if w.taken != nil || x.decision.Allowed || !w.worth(r.now) {
 		r.leaveLine(q, w)
 		return
@@ -109,7 +109,7 @@ func (w *replayWaiter) worth(now time.Time) bool {
 // belongs to those before.
 func (r *Replay) tooLate(q *replayLine, w *replayWaiter) {
 	x := &w.x
-	w.taken = r.proxy.admitter.store.Peek(context.Background(), x.asks.claims, &x.decision)
+	w.taken = r.proxy.admitter.store.Peek(context.Background(), x.claims.claims, &x.decision)
 	if w.taken == nil && x.decision.Allowed {
 		w.refuse(r.now)
 	}
@@ -120,7 +120,7 @@ func (r *Replay) tooLate(q *replayLine, w *replayWaiter) {
 func (w *replayWaiter) refuse(now time.Time) {
 	d := &w.x.decision
 	*d = limiter.Decision{At: now, Wait: w.For[w.first], Outcomes: d.Outcomes[:0]}
-	for i, c := range w.x.asks.claims {
+	for i, c := range w.x.claims.claims {
 		o := limiter.Outcome{Allowed: true, Remaining: c.Limit.Most(), Unknown: true}
 		if i == w.first {
 			o = limiter.Outcome{Wait: d.Wait}

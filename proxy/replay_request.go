@@ -14,7 +14,7 @@ import (
 // A LoggedRequest is a request as an access log tells of it.
 type LoggedRequest struct {
 	At   time.Time     // when it came
-	Took time.Duration // until its answer was sent; 0 where the log does not say
+	Took time.Duration // until its response was sent; 0 where the log does not say
 
 	Method string
 	Host   string // "" where the log does not say

@@ -9,9 +9,9 @@ import (
 
 // What a limit says of a request.
 const (
-	saidNothing = iota // it does not apply
-	saidYes
-	saidNo
+	verdictNone = iota // it does not apply
+	verdictAllowed
+	verdictRefused
 	notAsked
 )
 
@@ -20,18 +20,18 @@ func (x *exchange) saidBy(l *limit) int {
 	if l.Mode == config.Shadow {
 		return x.shadowSaid(l)
 	}
-	said := saidNothing
+	said := verdictNone
 	for i := range x.decision.Outcomes {
-		if i >= len(x.asks.windows) || x.asks.windows[i].of != l {
+		if i >= len(x.claims.windows) || x.claims.windows[i].of != l {
 			continue
 		}
 		o := &x.decision.Outcomes[i]
 		switch {
 		case !o.Allowed:
-			return saidNo
+			return verdictRefused
 		case !o.Unknown:
-			said = saidYes
-		case said == saidNothing:
+			said = verdictAllowed
+		case said == verdictNone:
 			said = notAsked
 		}
 	}
@@ -41,20 +41,20 @@ func (x *exchange) saidBy(l *limit) int {
 // shadowSaid is the same of a limit in shadow mode.
 func (x *exchange) shadowSaid(l *limit) int {
 	if slices.Contains(x.shadowErrors, l) {
-		return saidNo
+		return verdictRefused
 	}
 	if slices.ContainsFunc(x.shadowed, func(s refusal) bool { return s.window.of == l }) {
-		return saidNo
+		return verdictRefused
 	}
 	if x.shadows.first(l) >= 0 {
-		return saidYes
+		return verdictAllowed
 	}
-	return saidNothing
+	return verdictNone
 }
 
 // refusedKey is the key under which l refused x, or would have.
 func (x *exchange) refusedKey(l *limit) limiter.Key {
-	for _, asked := range []asks{x.asks, x.shadows} {
+	for _, asked := range []claimSet{x.claims, x.shadows} {
 		if i := asked.first(l); i >= 0 {
 			return asked.claims[i].Key
 		}
@@ -62,7 +62,7 @@ func (x *exchange) refusedKey(l *limit) limiter.Key {
 	return limiter.Key{}
 }
 
-// label is the key of l for people to read.
+// label is the key of l  to read.
 func (v *visit) label(l *limit) string {
 	if v.labels != nil {
 		return v.labels[l]
@@ -80,7 +80,7 @@ func (x *exchange) label(l *limit) string {
 // labels are those of all limits of x that are asked.
 func (x *exchange) labels() map[*limit]string {
 	all := map[*limit]string{}
-	for _, w := range slices.Concat(x.asks.windows, x.shadows.windows) {
+	for _, w := range slices.Concat(x.claims.windows, x.shadows.windows) {
 		all[w.of] = x.label(w.of)
 	}
 	return all

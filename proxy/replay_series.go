@@ -2,8 +2,8 @@ package proxy
 
 import "time"
 
-// mostSteps is how many steps of time a Replay tells apart.
-const mostSteps = 240
+// maxSteps is how many steps of time a Replay tells apart.
+const maxSteps = 240
 
 // An axis divides the time of a Replay into steps: of a second at first, and of twice the
 // length whenever there would be too many.
@@ -50,7 +50,7 @@ func (s *series) whole() ReplaySeries {
 
 // step is the step of now, which is not before the start.
 func (t *tallies) step(now time.Time) int {
-	for now.Sub(t.axis.start) >= mostSteps*t.axis.step {
+	for now.Sub(t.axis.start) >= maxSteps*t.axis.step {
 		t.axis.step *= 2
 		for _, rt := range t.routes {
 			rt.series.halve()

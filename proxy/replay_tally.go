@@ -30,7 +30,7 @@ type RouteTally struct {
 	Rejected map[string]int64 `json:"rejected,omitempty"`
 	Listed   map[string]int64 `json:"listed,omitempty"` // by the list that decided
 	Exempt   int64            `json:"exempt"`           // passed without being counted: a list or a preflight
-	Waited   int64            `json:"waited"`           // stood in line for their turn
+	Waited   int64            `json:"waited"`           // waited for a permit
 	Repeated int64            `json:"repeated"`         // repeats that do not count
 	Returned int64            `json:"returned"`         // gave back what they took
 	Banned   int64            `json:"banned"`           // refusals that began a ban

@@ -110,7 +110,7 @@ type foretold struct {
 	release func(flush func())
 }
 
-func (s *foretold) answer(respond.Answer)                { s.end() }
+func (s *foretold) answer(respond.Response)              { s.end() }
 func (s *foretold) beforeEnd(release func(flush func())) { s.release = release }
 func (s *foretold) end() {
 	if s.release != nil {
@@ -230,7 +230,7 @@ func TestReplay_TellsWhatHappened(t *testing.T) {
 	for _, n := range send.Limits[0].Series.Refused {
 		series += n
 	}
-	if series != send.Limits[0].Refused || len(send.Limits[0].Series.Refused) > mostSteps || got.Step != time.Second {
+	if series != send.Limits[0].Refused || len(send.Limits[0].Series.Refused) > maxSteps || got.Step != time.Second {
 		t.Errorf("the series has %d refusals in steps of %v; want %d", series, got.Step, send.Limits[0].Refused)
 	}
 	for _, rt := range got.Routes {
@@ -306,15 +306,15 @@ func TestReplay_LateRequestsComeAtOnce(t *testing.T) {
 func TestTopKeys_TooMany(t *testing.T) {
 	top := newTopKeys()
 	often := limiter.KeyOf("often")
-	for i := range 3 * mostCounted {
+	for i := range 3 * maxCounted {
 		top.add(limiter.KeyOf(fmt.Sprint(i)), func() string { return "once" })
 		if i%10 == 0 {
 			top.add(often, func() string { return "often" })
 		}
 	}
 	first, lost := top.first(2)
-	want := int64(3*mostCounted/10 + 1)
-	if first[0].Key != "often" || first[0].Refused > want || first[0].Refused+lost < want || len(top.counts) > mostCounted {
+	want := int64(3*maxCounted/10 + 1)
+	if first[0].Key != "often" || first[0].Refused > want || first[0].Refused+lost < want || len(top.counts) > maxCounted {
 		t.Errorf("%+v, too low by %d; want often with %d", first, lost, want)
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// mostCounted is how many keys of a limit are counted at a time.
-const mostCounted = 1 << 15
+// maxCounted is how many keys of a limit are counted at a time.
+const maxCounted = 1 << 15
 
 // topKeys count the refusals of each key. Where there are too many keys, the half with
 // the fewest refusals is forgotten: a count is then too low by at most lost.
@@ -23,7 +23,7 @@ func newTopKeys() *topKeys { return &topKeys{counts: map[limiter.Key]*ReplayKey{
 func (t *topKeys) add(k limiter.Key, label func() string) {
 	c := t.counts[k]
 	if c == nil {
-		if len(t.counts) >= mostCounted {
+		if len(t.counts) >= maxCounted {
 			t.forget()
 		}
 		c = &ReplayKey{Key: label()}

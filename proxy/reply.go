@@ -9,10 +9,10 @@ import (
 	"github.com/weir-proxy/weir/proxy/respond"
 )
 
-// newRespond is the answer of a route that always gives the same.
-func newRespond(c *config.Respond) respond.Answer {
+// newRespond is the response of a route that always gives the same.
+func newRespond(c *config.Respond) respond.Response {
 	if c == nil {
-		return respond.Answer{}
+		return respond.Response{}
 	}
 	var fields []respond.Field
 	for _, name := range slices.Sorted(maps.Keys(c.Headers)) {
@@ -22,15 +22,15 @@ func newRespond(c *config.Respond) respond.Answer {
 }
 
 // reply answers a request that its limits have allowed and that nobody else is
-// to answer. It counts as an answer of an upstream would.
+// to answer. It counts as a response of an upstream would.
 func (x *exchange) reply(d downstream) {
 	answer := x.route.respond
 	if to := x.route.Redirect; to != nil {
 		answer = respond.Redirect(to.Status, x.place(to.To))
 	}
-	if len(x.asks.claims) > 0 {
+	if len(x.claims.claims) > 0 {
 		x.restore(answer.Status, &x.outcome)
-		answer = answer.With(x.route.quota, x.verdict())
+		answer = answer.WithQuota(x.route.quota, x.verdict())
 	}
 	x.outcome.result.Status = answer.Status
 	d.answer(answer)

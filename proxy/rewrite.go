@@ -43,7 +43,7 @@ func (r *rewrite) path(path string) string {
 	return r.AddPrefix + path
 }
 
-// answer changes the header of the upstream's answer.
+// answer changes the header of the upstream's response.
 func (r *rewrite) answer(h *http1.Fields) {
 	for _, name := range r.Response.Remove {
 		h.Del(name)

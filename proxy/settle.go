@@ -10,13 +10,13 @@ import (
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
-// settleWithin is the most time that giving back may take.
-const settleWithin = time.Second
+// settleTimeout is the most time that giving back may take.
+const settleTimeout = time.Second
 
-// A taking is what one decision took, and of whom.
-type taking struct {
+// A takenPermit is what one decision took, and of whom.
+type takenPermit struct {
 	store  limiter.AdminStore
-	asked  asks
+	asked  claimSet
 	permit limiter.Permit
 	hold   *lease          // nil unless some claims are concurrent
 	once   []limiter.Claim // that it was the first of its kind; given back with all the rest
@@ -24,18 +24,18 @@ type taking struct {
 	released bool // what is concurrent was given back
 }
 
-func newTaking(store limiter.AdminStore, asked asks, p limiter.Permit) taking {
-	return taking{store: store, asked: asked, permit: p, hold: holds(store, asked.claims, p)}
+func newTakenPermit(store limiter.AdminStore, asked claimSet, p limiter.Permit) takenPermit {
+	return takenPermit{store: store, asked: asked, permit: p, hold: holds(store, asked.claims, p)}
 }
 
-func (t taking) with(once []limiter.Claim) taking {
+func (t takenPermit) with(once []limiter.Claim) takenPermit {
 	t.once = once
 	return t
 }
 
 // stopRenewing ends what is held, whatever came of the request.
 func (q *admission) stopRenewing() {
-	for _, t := range q.takings {
+	for _, t := range q.taken {
 		t.hold.end()
 	}
 }
@@ -53,17 +53,17 @@ type settlement struct {
 // nobody knows counts, since the upstream may have done what was asked. The
 // client may have left by then, so its context does not bind. Limits in shadow
 // mode are settled as if they were enforced.
-func (a *admitter) settle(ctx context.Context, q *admission, o *outcome) {
-	for i := range q.takings {
-		a.giveBack(ctx, q, &q.takings[i], o)
+func (a *admitter) settle(ctx context.Context, q *admission, o *forwardOutcome) {
+	for i := range q.taken {
+		a.giveBack(ctx, q, &q.taken[i], o)
 	}
 }
 
 // owes reports whether settling q takes a call of a store.
-func (q *admission) owes(o *outcome) bool {
+func (q *admission) owes(o *forwardOutcome) bool {
 	all := q.returns(o)
-	for i := range q.takings {
-		t := &q.takings[i]
+	for i := range q.taken {
+		t := &q.taken[i]
 		if t.asked.has(func(l *limit) bool { return all || l.uncounted(&o.result) }) || t.hasHeld() {
 			return true
 		}
@@ -73,7 +73,7 @@ func (q *admission) owes(o *outcome) bool {
 
 // giveBack gives back all claims of one taking, or those of limits that do not
 // count the outcome. What was released before is left out.
-func (a *admitter) giveBack(ctx context.Context, q *admission, t *taking, o *outcome) {
+func (a *admitter) giveBack(ctx context.Context, q *admission, t *takenPermit, o *forwardOutcome) {
 	q.settled.back = q.settled.back[:0]
 	all := q.returns(o)
 	var last *limit
@@ -102,11 +102,11 @@ func (a *admitter) giveBack(ctx context.Context, q *admission, t *taking, o *out
 }
 
 // refund gives back q.settled.back, which is of t.
-func (a *admitter) refund(ctx context.Context, q *admission, t *taking) {
+func (a *admitter) refund(ctx context.Context, q *admission, t *takenPermit) {
 	if len(q.settled.back) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleWithin)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer cancel()
 	began := time.Now()
 	err := t.store.Refund(ctx, q.settled.back, t.permit)
@@ -116,15 +116,15 @@ func (a *admitter) refund(ctx context.Context, q *admission, t *taking) {
 	}
 }
 
-// restore has the decision say what is left once the permits are back that this
-// status gives back: the client is told before they are. A value of a distinct limit
-// may have stood before, and what is held stays held until the answer's end, so of
-// these the client hears what is so now. A failure that comes after the header, one of
+// restore has the decision say what is left once the permits are back that this status
+// gives back: the client is told before they are. A value of a distinct limit may have
+// stood before, and what is held stays held until the response's end, so of these the
+// client hears what is so now. A failure that comes after the header, one of
 // refund_on's cut for example, cannot be told any more.
-func (q *admission) restore(status int, o *outcome) {
+func (q *admission) restore(status int, o *forwardOutcome) {
 	all := o.refund || q.route.RefundOn.Status.Has(status)
 	for i := range q.decision.Outcomes {
-		c, of := q.asks.claims[i], q.asks.windows[i].of
+		c, of := q.claims.claims[i], q.claims.windows[i].of
 		if !all && (of.Count == nil || of.Count.Has(status)) || concurrent(c) || c.Limit.Algorithm == limiter.Distinct {
 			continue
 		}
@@ -134,7 +134,7 @@ func (q *admission) restore(status int, o *outcome) {
 }
 
 // returns reports whether the request gives back all that it took.
-func (q *admission) returns(o *outcome) bool {
+func (q *admission) returns(o *forwardOutcome) bool {
 	if o.result.Target == "" && q.route.pool != nil {
 		return true // no target was asked
 	}

@@ -34,8 +34,8 @@ type LimitStanding struct {
 	Scope     string `json:"scope"` // overall, or per_client: then this is what this node counts
 	// Java says that the limiter is shared with Redisson.
 	Java bool `json:"java,omitempty"`
-	// Store is memory, redis, or local: this node's own share while Redis is away; empty
-	// where nobody can be asked now.
+	// Store is memory, redis, or local: this node's own share while Redis is
+	// unreachable; empty where nobody can be asked now.
 	Store       string           `json:"store,omitempty"`
 	BannedUntil time.Time        `json:"banned_until,omitzero"`
 	Windows     []WindowStanding `json:"windows"`
@@ -66,7 +66,7 @@ type WindowStanding struct {
 
 // A PenaltyStanding is how near a key is to a ban.
 type PenaltyStanding struct {
-	Refused int64 `json:"refused"` // lately
+	Refused int64 `json:"refused"` // recently
 	After   int64 `json:"after"`   // so many it is banned
 	Ban     Span  `json:"ban"`
 }
@@ -83,7 +83,7 @@ func (p *Proxy) Standing(ctx context.Context, q KeyQuery) (KeyStanding, error) {
 }
 
 func (p *Proxy) standing(ctx context.Context, g *generation, targets []keyTarget) (KeyStanding, error) {
-	ctx, cancel := context.WithTimeout(ctx, operateWithin)
+	ctx, cancel := context.WithTimeout(ctx, operateTimeout)
 	defer cancel()
 	s := KeyStanding{Limits: []LimitStanding{}}
 	a := p.admitter
@@ -116,8 +116,8 @@ func (p *Proxy) standing(ctx context.Context, g *generation, targets []keyTarget
 	return s, nil
 }
 
-// operateWithin is the most time that looking a key up, or changing it, may take.
-const operateWithin = 5 * time.Second
+// operateTimeout is the most time that looking a key up, or changing it, may take.
+const operateTimeout = 5 * time.Second
 
 // describe is what the configuration says of t.
 func (g *generation) describe(t *keyTarget) LimitStanding {

@@ -4,5 +4,5 @@ package proxy
 // that is matched and forwarded.
 func tidy(x *exchange) error {
 	x.request.HTTPS = x.in.scheme == "https" || x.client.trustedPeer
-	return x.request.Tidy()
+	return x.request.Normalize()
 }

@@ -15,8 +15,8 @@ const (
 	// takes 200 KB; most take a small part of that.
 	topCounters = 64
 	TopSlices   = 15
-	// mostTops is of how many limits the keys are counted; of the others nobody is told.
-	mostTops = 200
+	// maxTops is of how many limits the keys are counted; of the others nobody is told.
+	maxTops = 200
 )
 
 // tops count the keys of all limits of a process, beyond its configurations.
@@ -43,7 +43,7 @@ func (t *tops) count(routes []*route) {
 	n := 0
 	for _, r := range routes {
 		for _, l := range r.limits {
-			if n++; n > mostTops {
+			if n++; n > maxTops {
 				return
 			}
 			if l.top = t.all[r.Name+"."+l.Name]; l.top == nil || l.top.key != l.Key.Name || !slices.Equal(l.top.shapes, l.Key.Shapes()) {

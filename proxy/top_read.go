@@ -49,8 +49,8 @@ type TopEntry struct {
 	Error  int64  `json:"error"`
 }
 
-// mostTopKeys is how many keys of a limit can be asked for.
-const mostTopKeys = 1000
+// maxTopKeys is how many keys of a limit can be asked for.
+const maxTopKeys = 1000
 
 // Top is which keys this node has seen most in the last minutes, up to 15 of them. A key
 // with more than 1/64 of the requests of a limit in a minute is counted, and no count is
@@ -63,7 +63,7 @@ func (p *Proxy) Top(q TopQuery) Top {
 	if q.N <= 0 {
 		q.N = 20
 	}
-	q.N = min(q.N, mostTopKeys)
+	q.N = min(q.N, maxTopKeys)
 	g := p.current.Load()
 	now := p.lasting.observer.minute(time.Now())
 	t := Top{Minutes: q.Minutes, Limits: []TopLimit{}}

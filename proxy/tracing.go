@@ -12,19 +12,19 @@ import (
 	"github.com/weir-proxy/weir/proxy/trace"
 )
 
-// mostState is how long a tracestate may be that is passed on (W3C Trace Context).
-const mostState = 512
+// maxTraceState is how long a tracestate may be that is passed on (W3C Trace Context).
+const maxTraceState = 512
 
 // A tracing is what is known of a request's trace on its way: of every request where
 // traces are on, whether or not this one is recorded, for its upstream must know. It is
 // nil where they are off, and then costs nothing.
 type tracing struct {
-	trace.Context                // the request's own span
-	parent         trace.SpanID  // zero for none
-	state          string        // tracestate
-	upstream       trace.Context // the span of what is forwarded
-	asked, decided time.Time     // the limits
-	forward        time.Time     // when the upstream was to be asked
+	trace.SpanContext                   // the request's own span
+	parent            trace.SpanID      // zero for none
+	state             string            // tracestate
+	upstream          trace.SpanContext // the span of what is forwarded
+	asked, decided    time.Time         // the limits
+	forward           time.Time         // when the upstream was to be asked
 }
 
 // traceHeaders are the fields of W3C Trace Context in canonical form.
@@ -44,19 +44,19 @@ func (p *Proxy) beginTrace(g *generation, x *exchange) {
 	if c.Parent == config.ParentAny || c.Parent == config.ParentTrusted && x.client.trustedPeer {
 		if fields := x.in.header.Values(traceParentField); len(fields) == 1 {
 			if parent, ok := trace.Parse(fields[0]); ok {
-				t.Context, t.parent, t.state = parent.Child(), parent.Span, traceState(x.in.header.Values(traceStateField))
+				t.SpanContext, t.parent, t.state = parent.Child(), parent.Span, traceState(x.in.header.Values(traceStateField))
 				return
 			}
 		}
 	}
-	t.Context = trace.Root(c.Sample)
+	t.SpanContext = trace.Root(c.Sample)
 }
 
 // traceState is what is passed on of tracestate. It may be cut at no comma, so one that
 // is too long is left out.
 func traceState(lines []string) string {
 	state := strings.Join(lines, ",")
-	if len(state) > mostState {
+	if len(state) > maxTraceState {
 		return ""
 	}
 	return strings.Clone(state)
@@ -111,7 +111,7 @@ func (p *Proxy) endTrace(x *exchange) {
 		return
 	}
 	spans := []*trace.Span{t.request(x)}
-	if !t.asked.IsZero() && len(x.asks.claims)+len(x.shadows.claims) > 0 {
+	if !t.asked.IsZero() && len(x.claims.claims)+len(x.shadows.claims) > 0 {
 		spans = append(spans, t.decision(x))
 	}
 	if !t.forward.IsZero() {
@@ -124,20 +124,20 @@ func (p *Proxy) endTrace(x *exchange) {
 func (t *tracing) request(x *exchange) *trace.Span {
 	method := traceMethod(x.request.Method)
 	s := &trace.Span{
-		Context: t.Context, Parent: t.parent, State: t.state, Name: method, Kind: trace.Server, Start: x.began, End: x.began.Add(x.took),
+		SpanContext: t.SpanContext, Parent: t.parent, State: t.state, Name: method, Kind: trace.Server, Start: x.began, End: x.began.Add(x.took),
 		Failed: x.answer.status >= 500,
 		Attributes: []trace.Attribute{
-			trace.Text("http.request.method", method), trace.Text("url.scheme", x.in.scheme), trace.Text("url.path", strings.Clone(x.redactedPath())),
-			trace.Text("server.address", strings.Clone(x.request.Host)), trace.Text("network.protocol.version", strings.TrimPrefix(x.request.Proto, "HTTP/")),
-			trace.Number("http.response.status_code", int64(x.answer.status)), trace.Text("weir.request_id", strings.Clone(x.id)),
+			trace.String("http.request.method", method), trace.String("url.scheme", x.in.scheme), trace.String("url.path", strings.Clone(x.redactedPath())),
+			trace.String("server.address", strings.Clone(x.request.Host)), trace.String("network.protocol.version", strings.TrimPrefix(x.request.Proto, "HTTP/")),
+			trace.Int64("http.response.status_code", int64(x.answer.status)), trace.String("weir.request_id", strings.Clone(x.id)),
 		},
 	}
 	if x.route != nil {
 		s.Name += " " + x.route.Match.Path
-		s.Attributes = append(s.Attributes, trace.Text("http.route", x.route.Match.Path), trace.Text("weir.route", x.route.Name))
+		s.Attributes = append(s.Attributes, trace.String("http.route", x.route.Match.Path), trace.String("weir.route", x.route.Name))
 	}
 	if client := x.generation.redact.client(x); client != "" {
-		s.Attributes = append(s.Attributes, trace.Text("client.address", client))
+		s.Attributes = append(s.Attributes, trace.String("client.address", client))
 	}
 	return s
 }
@@ -157,24 +157,24 @@ func (x *exchange) at(t time.Time) time.Time { return x.began.Add(t.Sub(x.began)
 
 // decision is the span of what the limits were asked, waiting included.
 func (t *tracing) decision(x *exchange) *trace.Span {
-	s := &trace.Span{Context: t.Child(), Parent: t.Span, State: t.state, Name: "decide", Start: x.at(t.asked), End: x.at(t.decided)}
+	s := &trace.Span{SpanContext: t.Child(), Parent: t.Span, State: t.state, Name: "decide", Start: x.at(t.asked), End: x.at(t.decided)}
 	result := allowed
 	first, isRefused := x.refusing()
 	switch {
 	case isRefused:
 		result = refused
-		s.Attributes = append(s.Attributes, trace.Text("weir.limit", x.asks.windows[first].of.Name), trace.Text("weir.rate", x.asks.windows[first].rate))
+		s.Attributes = append(s.Attributes, trace.String("weir.limit", x.claims.windows[first].of.Name), trace.String("weir.rate", x.claims.windows[first].rate))
 	case errors.Is(x.err, errUndecided), errors.Is(x.err, limiter.ErrUnavailable) && x.fallback == "":
 		result, s.Failed = unavailable, true
 	case len(x.shadowed)+len(x.shadowErrors) > 0:
 		result = shadowRefused
 	}
-	s.Attributes = append(s.Attributes, trace.Text("weir.decision", result))
+	s.Attributes = append(s.Attributes, trace.String("weir.decision", result))
 	if x.fallback != "" {
-		s.Attributes = append(s.Attributes, trace.Text("weir.fallback", x.fallback))
+		s.Attributes = append(s.Attributes, trace.String("weir.fallback", x.fallback))
 	}
 	if x.waited {
-		s.Attributes = append(s.Attributes, trace.Number("weir.waited_ms", x.waitTook.Milliseconds()))
+		s.Attributes = append(s.Attributes, trace.Int64("weir.waited_ms", x.waitTook.Milliseconds()))
 	}
 	return s
 }
@@ -184,21 +184,21 @@ func (t *tracing) forwarded(x *exchange) *trace.Span {
 	method, result := traceMethod(x.request.Method), upstreamOutcome(x.outcome.result.Kind)
 	start := x.at(t.forward)
 	s := &trace.Span{
-		Context: t.upstream, Parent: t.Span, State: t.state, Name: method + " " + x.route.pool.Name(), Kind: trace.Client,
+		SpanContext: t.upstream, Parent: t.Span, State: t.state, Name: method + " " + x.route.pool.Name(), Kind: trace.Client,
 		Start: start, End: start.Add(x.outcome.took), Failed: x.outcome.result.Err != nil || x.outcome.result.Status >= 400,
-		Attributes: []trace.Attribute{trace.Text("http.request.method", method), trace.Text("weir.upstream", x.route.pool.Name())},
+		Attributes: []trace.Attribute{trace.String("http.request.method", method), trace.String("weir.upstream", x.route.pool.Name())},
 	}
 	if x.outcome.result.Target != "" {
-		s.Attributes = append(s.Attributes, trace.Text("weir.target", x.outcome.result.Target))
+		s.Attributes = append(s.Attributes, trace.String("weir.target", x.outcome.result.Target))
 	}
 	if x.outcome.result.Status != 0 {
-		s.Attributes = append(s.Attributes, trace.Number("http.response.status_code", int64(x.outcome.result.Status)))
+		s.Attributes = append(s.Attributes, trace.Int64("http.response.status_code", int64(x.outcome.result.Status)))
 	}
 	if x.outcome.result.Err != nil {
-		s.Attributes = append(s.Attributes, trace.Text("error.type", result))
+		s.Attributes = append(s.Attributes, trace.String("error.type", result))
 	}
 	if x.outcome.result.Retries > 0 {
-		s.Attributes = append(s.Attributes, trace.Number("http.request.resend_count", int64(x.outcome.result.Retries)))
+		s.Attributes = append(s.Attributes, trace.Int64("http.request.resend_count", int64(x.outcome.result.Retries)))
 	}
 	return s
 }

@@ -10,10 +10,10 @@ import (
 
 // How waiting ended, as metrics call it.
 const (
-	waitPassed  = "passed"  // its turn came
-	waitRefused = "refused" // not in time, or another limit refused
-	waitCrowded = "crowded" // it never began: too many waited
-	waitGone    = "gone"    // the client left
+	waitPassed    = "passed"  // its turn came
+	waitRefused   = "refused" // not in time, or another limit refused
+	waitQueueFull = "crowded" // it never began: too many waited
+	waitGone      = "gone"    // the client left
 )
 
 // inLine asks for claims so that a refusal is waited for as long as each limit
@@ -51,11 +51,11 @@ func (a *admitter) inLine(client context.Context, q *admission) taker {
 // waitOptions are how long each claim is waited for; first is the limit in whose line
 // the request stands, or nil.
 func (q *admission) waitOptions() (p limiter.WaitOptions, first *limit) {
-	p.For = make([]time.Duration, len(q.asks.claims))
-	for i := range q.asks.claims {
-		of := q.asks.windows[i].of
+	p.For = make([]time.Duration, len(q.claims.claims))
+	for i := range q.claims.claims {
+		of := q.claims.windows[i].of
 		if p.For[i] = of.Wait; of.Wait > 0 && first == nil {
-			first, p.Crowd = of, of.MaxWaiting
+			first, p.MaxWaiting = of, of.MaxWaiting
 		}
 	}
 	return p, first
@@ -64,8 +64,8 @@ func (q *admission) waitOptions() (p limiter.WaitOptions, first *limit) {
 // howWaited says how waiting ended; empty if there was none.
 func (q *admission) howWaited(err error, d *limiter.Decision) string {
 	switch {
-	case errors.Is(err, limiter.ErrCrowded):
-		return waitCrowded
+	case errors.Is(err, limiter.ErrQueueFull):
+		return waitQueueFull
 	case !q.waited || errors.Is(err, limiter.ErrUnavailable):
 		return ""
 	case err != nil:

@@ -45,7 +45,7 @@ func (w *testProxy) crowd(n int) []string {
 func (w *testProxy) waits(want ...float64) {
 	w.Helper()
 	var got []float64
-	for _, how := range []string{waitPassed, waitRefused, waitCrowded, waitGone} {
+	for _, how := range []string{waitPassed, waitRefused, waitQueueFull, waitGone} {
 		got = append(got, testutil.ToFloat64(w.metrics.waits.WithLabelValues("a", "l", how)))
 	}
 	if !slices.Equal(got, want) {

@@ -102,7 +102,7 @@ func TestImports_FencesHold(t *testing.T) {
 // its exchange nor HTTP.
 func TestImports_StagesAtTheStoreKnowNoRequest(t *testing.T) {
 	stages := []string{
-		"admission", "admit", "asks", "wait", "penalize", "repeat", "fallback", "previous_secret", "lease", "release", "settle", "cooldown", "near",
+		"admission", "admit", "claimset", "wait", "penalize", "repeat", "fallback", "previous_secret", "lease", "release", "settle", "cooldown", "near",
 	}
 	for _, s := range sources(t) {
 		name := strings.TrimSuffix(path.Base(s.path), ".go")

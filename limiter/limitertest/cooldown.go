@@ -8,7 +8,7 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// pauses is a cooldown that begins anew after 200 s.
+// pauses is a cooldown that begins again after 200 s.
 func pauses(steps ...time.Duration) *limiter.Limit {
 	l := limit("pauses", 1, 200*time.Second)
 	l.Algorithm, l.Steps = limiter.Cooldown, steps
@@ -28,7 +28,7 @@ func cooldown(t *testing.T, s *suite) {
 		s.Advance(time.Millisecond)
 		s.left(c, 1)
 	}
-	s.Advance(110*time.Second - time.Millisecond) // a millisecond before it begins anew
+	s.Advance(110*time.Second - time.Millisecond) // a millisecond before it begins again
 	last := s.allowed(c, 1)
 	s.denied(c, 90*time.Second)
 	s.refund(t, c, last.Permit)

@@ -6,7 +6,7 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// pauseOracle is Cooldown: the permits since it began anew.
+// pauseOracle is Cooldown: the permits since it began again.
 type pauseOracle struct{ log []taken }
 
 // free is when the next permit is to be had.
@@ -17,7 +17,7 @@ func (o *pauseOracle) free(l *limiter.Limit) int64 {
 	return o.log[len(o.log)-1].at + l.Steps[min(len(o.log), len(l.Steps))-1].Milliseconds()
 }
 
-// settle begins anew a window after the last permit.
+// settle begins again a window after the last permit.
 func (o *pauseOracle) settle(now int64, l *limiter.Limit) {
 	if n := len(o.log); n > 0 && now-o.log[n-1].at >= l.Rate.Window.Milliseconds() {
 		o.log = nil

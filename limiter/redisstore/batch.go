@@ -49,7 +49,7 @@ func (b *batch) reset() {
 
 // add puts c aboard. It reports false if c must take the next batch: there is no room,
 // or c asks for a window by another rate than one aboard, as happens while a reload is
-// under way; each goes by its own.
+// in progress; each goes by its own.
 func (b *batch) add(c *call) bool {
 	if b.claims > 0 && b.claims+len(c.claims) > maxClaims {
 		return false
@@ -168,7 +168,7 @@ func (b *batch) settle(calls []*call, p *reply) {
 			rest, own = readDecision(rest, at, c.claims, d)
 		}
 		if own == nil {
-			b.store.denials.learn(asked{c.claims, b.sent, b.version}, d)
+			b.store.denials.learn(denialQuery{c.claims, b.sent, b.version}, d)
 		} else if !errors.Is(own, errType) {
 			err = own
 		}

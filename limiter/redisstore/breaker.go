@@ -12,12 +12,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrOpen says that Redis was not asked, because it has failed too often in a
-// row and rests. An error that wraps it wraps the last failure as well.
+// ErrOpen reports that Redis was not asked, because it has failed too often in
+// a row and rests. An error that wraps it wraps the last failure as well.
 var ErrOpen = errors.New("redis rests after failures")
 
-// errSharedOpen says that this is so of limiters that Redisson shares, and says
-// nothing of others.
+// errSharedOpen reports that this is so of limiters that Redisson shares, and
+// says nothing of others.
 var errSharedOpen = errors.New("limiters shared with Redisson")
 
 // A breaker stops asking one Redis that keeps failing. After so many failures in
@@ -34,13 +34,13 @@ func newBreaker(after uint, rest time.Duration) breaker {
 	return breaker{own: newCircuit(after, rest, ErrOpen), shared: newCircuit(after, rest, fmt.Errorf("%w: %w", errSharedOpen, ErrOpen))}
 }
 
-// finding is in the context of a command that asks for the breaker of a client, and
+// breakerQuery is in the context of a command that asks for the breaker of a client, and
 // nothing of Redis.
-type finding struct{}
+type breakerQuery struct{}
 
 // breakerOf is the breaker that NewClient has given to a client; nil: it has none.
 func breakerOf(client *redis.Client) (b *breaker) {
-	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), finding{}, &b))
+	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), breakerQuery{}, &b))
 	cancel() // without a breaker nobody else is asked either
 	_ = client.Process(ctx, redis.NewCmd(ctx, "ping"))
 	return b
@@ -76,15 +76,15 @@ func (b breaker) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 }
 
 func (b breaker) guard(ctx context.Context, cmds []redis.Cmder, next func(context.Context) error) error {
-	if at, ok := ctx.Value(finding{}).(**breaker); ok {
+	if at, ok := ctx.Value(breakerQuery{}).(**breaker); ok {
 		*at = &b
 		return nil
 	}
-	if ctx.Value(guarded{}) != nil {
+	if ctx.Value(insideBreaker{}) != nil {
 		return next(ctx)
 	}
 	c := b.own
-	if ctx.Value(sharing{}) != nil {
+	if ctx.Value(sharedCall{}) != nil {
 		c = b.shared
 	}
 	if !c.TryAcquirePermit() {
@@ -94,19 +94,19 @@ func (b breaker) guard(ctx context.Context, cmds []redis.Cmder, next func(contex
 		}
 		return err
 	}
-	err := next(context.WithValue(ctx, guarded{}, true))
+	err := next(context.WithValue(ctx, insideBreaker{}, true))
 	c.record(err)
 	return err
 }
 
-// guarded marks the context of a call that holds a permit already: a new
+// insideBreaker marks the context of a call that holds a permit already: a new
 // connection says hello within the command that it was dialled for.
-type guarded struct{}
+type insideBreaker struct{}
 
-// sharing marks the context of a call about limiters that Redisson shares.
-type sharing struct{}
+// sharedCall marks the context of a call about limiters that Redisson shares.
+type sharedCall struct{}
 
-func shared(ctx context.Context) context.Context { return context.WithValue(ctx, sharing{}, true) }
+func shared(ctx context.Context) context.Context { return context.WithValue(ctx, sharedCall{}, true) }
 
 // A circuit is what one kind of calls has learnt of one Redis.
 type circuit struct {
@@ -134,16 +134,16 @@ func (c *circuit) record(err error) {
 	}
 	said := evidenceOf(err)
 	now := time.Now().UnixNano()
-	if said == works || said == away {
+	if said == evidenceUp || said == evidenceDown {
 		c.since.Store(0)
 	}
-	if said == notNow && (c.since.CompareAndSwap(0, now) || now-c.since.Load() < int64(c.rest)) {
-		said = nothing
+	if said == evidenceBusy && (c.since.CompareAndSwap(0, now) || now-c.since.Load() < int64(c.rest)) {
+		said = evidenceNone
 	}
 	switch {
-	case said == works:
+	case said == evidenceUp:
 		c.RecordSuccess()
-	case said == nothing && !c.IsHalfOpen():
+	case said == evidenceNone && !c.IsHalfOpen():
 	default:
 		why := fmt.Errorf("%w: %w", c.open, err)
 		c.why.Store(&why)

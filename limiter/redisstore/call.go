@@ -7,7 +7,7 @@ import (
 )
 
 // A call is one request on its way to Redis, together with others. It owns what
-// it points to, because its caller may leave while it is under way.
+// it points to, because its caller may leave while it is in progress.
 type call struct {
 	claims   []limiter.Claim
 	id       [16]byte

@@ -13,7 +13,7 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// ErrVersion says that the server is too old for our scripts.
+// ErrVersion reports that the server is too old for our scripts.
 var ErrVersion = errors.New("redis too old")
 
 // Check asks every node that takes writes for its version: Redis 6.2 or Valkey

@@ -21,7 +21,7 @@ const (
 	Cluster  Mode = "cluster"
 )
 
-// ErrConfig says that a ClientConfig makes no sense.
+// ErrConfig reports that a ClientConfig makes no sense.
 var ErrConfig = errors.New("redis config not valid")
 
 // A ClientConfig says where Redis is and how to talk to it.

@@ -27,7 +27,7 @@ type conn struct {
 	why   atomic.Pointer[error] // it was broken off
 }
 
-// errNoConn says that a client made no connection and no error.
+// errNoConn reports that a client made no connection and no error.
 var errNoConn = errors.New("the client has made no connection")
 
 // connect makes a connection to the node of a client, with its options.

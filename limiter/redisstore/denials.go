@@ -10,13 +10,13 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// trusted is how long a denial is believed without asking Redis once more: whoever
+// denialTTL is how long a denial is believed without asking Redis once more: whoever
 // deletes a key by hand tells nobody. A flood of what is refused costs Redis one call
 // in so long for each key.
-const trusted = 3 * time.Second
+const denialTTL = 3 * time.Second
 
-// anyAge is how long it is believed when Redis was asked and did not answer.
-const anyAge = time.Duration(math.MaxInt64)
+// noExpiry is how long it is believed when Redis was asked and did not answer.
+const noExpiry = time.Duration(math.MaxInt64)
 
 // denials remember what Redis refused, until the moment that Redis named: until
 // then the same claim, or one of more permits, is refused without asking. That
@@ -88,7 +88,7 @@ func (n *denials) decide(now time.Time, age time.Duration, claims []limiter.Clai
 
 func (n *denials) find(now time.Time, age time.Duration, c limiter.Claim) (denial, bool) {
 	known, ok := n.cache.GetIfPresent(idOf(c))
-	if c.Redisson != "" && age == trusted {
+	if c.Redisson != "" && age == denialTTL {
 		age = sharedMemory // a Java program may have given permits back, and does not tell
 	}
 	return known, ok && now.Sub(known.asked) <= age && c.Cost >= known.cost && now.Before(known.until) && same(known.limit, c.Limit)
@@ -109,8 +109,8 @@ func (n *denials) now() uint64 {
 	return n.version.Load()
 }
 
-// asked is what Redis was asked, when, and what was the version then.
-type asked struct {
+// denialQuery is what Redis was asked, when, and what was the version then.
+type denialQuery struct {
 	claims  []limiter.Claim
 	at      time.Time
 	version uint64
@@ -118,7 +118,7 @@ type asked struct {
 
 // learn remembers what was refused, if nothing made room since it was sent: then the
 // version is still what it was.
-func (n *denials) learn(q asked, d *limiter.Decision) {
+func (n *denials) learn(q denialQuery, d *limiter.Decision) {
 	if n == nil || d.Allowed {
 		return
 	}

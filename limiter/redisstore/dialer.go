@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	firstPause = time.Millisecond
-	lastPause  = 100 * time.Millisecond
+	minBackoff = time.Millisecond
+	maxBackoff = 100 * time.Millisecond
 )
 
 // A dialer makes the connections of one pipeline, one at a time. After one that failed
@@ -53,7 +53,7 @@ func (p *pipeline) connected() (*conn, error) {
 		d.coming = nil
 		d.cancel()
 		if made.err != nil {
-			d.pause = min(max(2*d.pause, firstPause), lastPause, p.queue.limit/4)
+			d.pause = min(max(2*d.pause, minBackoff), maxBackoff, p.queue.limit/4)
 			d.after = time.Now().Add(d.pause)
 			return nil, made.err
 		}

@@ -50,7 +50,7 @@
 // Calls and batches are used again: the usual decision allocates nothing. No call has a
 // timer: a sweep for all ends those whose time is over, and gives up a connection on
 // which Redis is silent, which is one failure for the breaker however many calls it
-// carried. What was under way on a lost connection is unknown, and is not sent again;
+// carried. What was in progress on a lost connection is unknown, and is not sent again;
 // what was not sent yet goes by the next. Everything else (Peek, Refund, reports, the
 // handles on Redisson's limiters) is a command of the client.
 //
@@ -74,12 +74,12 @@
 //	PREFIX:{K}:BOX{A}    string  numbers, lowest byte first
 //
 // A is the algorithm: 1 fixed_window, 2 sliding_window, 3 gcra, 7 sliding_log, c cooldown.
-// There is a ban, and what must be known of refunds, behind the numbers where there is
-// any: see box.lua, sliding_log.lua, counter.lua and cooldown.lua. A request over several
-// of them reads and writes one string. Before, A of a cooldown was 6; before that, the
+// There is a ban, and what must be known of refunds, behind the numbers where there is any:
+// see box.lua, sliding_log.lua, counter.lua and cooldown.lua. A request over several of
+// them reads and writes one string. Before, A of a cooldown was 6; before that, the
 // string's name ended in :{ALGORITHM}:state, and earlier yet the counters and cooldowns had
 // value, permits and base. What is in those is not read any more and expires: their limits
-// start anew with the upgrade, and while both versions run each counts by itself.
+// start again with the upgrade, and while both versions run each counts by itself.
 //
 // Concurrent and distinct limits have the keys of a token bucket below
 // PREFIX:{K}:L:{ALGORITHM}; a distinct one never writes a value, and neither has a base

@@ -14,10 +14,10 @@ import (
 type evidence int
 
 const (
-	works   evidence = iota // it has answered
-	away                    // nobody is there, answers in time, or lets us in
-	notNow                  // it is there and says to try again, or a connection was cut
-	nothing                 // the caller has left
+	evidenceUp   evidence = iota // it has answered
+	evidenceDown                 // nobody is there, answers in time, or lets us in
+	evidenceBusy                 // it is there and says to try again, or a connection was cut
+	evidenceNone                 // the caller has left
 )
 
 // evidenceOf is what err, the end of a call, says. A connection that was cut may
@@ -26,24 +26,24 @@ const (
 // more.
 func evidenceOf(err error) evidence {
 	if err == nil {
-		return works
+		return evidenceUp
 	}
 	var reply redis.Error
 	var dial *net.OpError
 	switch {
 	case errors.Is(err, redis.Nil):
-		return works
+		return evidenceUp
 	case errors.As(err, &reply):
 		return evidenceOfReply(err)
 	case errors.Is(err, context.Canceled):
-		return nothing
+		return evidenceNone
 	case errors.As(err, &dial) && dial.Op == "dial":
-		return away
+		return evidenceDown
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed),
 		errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
-		return notNow
+		return evidenceBusy
 	}
-	return away
+	return evidenceDown
 }
 
 // evidenceOfReply is what an error that Redis has answered says: that it works,
@@ -51,15 +51,15 @@ func evidenceOf(err error) evidence {
 // try too.
 func evidenceOfReply(err error) evidence {
 	if redis.HasErrorPrefix(err, "NOAUTH") || redis.HasErrorPrefix(err, "WRONGPASS") {
-		return away
+		return evidenceDown
 	}
 	for _, prefix := range []string{
 		"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY", "OOM", "MISCONF",
 		"NOREPLICAS", "NOPERM", "ERR max number of clients",
 	} {
 		if redis.HasErrorPrefix(err, prefix) {
-			return notNow
+			return evidenceBusy
 		}
 	}
-	return works
+	return evidenceUp
 }

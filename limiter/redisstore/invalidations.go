@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	// quiet is how long the listener lets pass before it asks whether the
+	// pingInterval is how long the listener lets pass before it asks whether the
 	// connection still stands. An answer is due in the same time.
-	quiet = 3 * time.Second
-	// pause is between two attempts to subscribe.
-	pause = 250 * time.Millisecond
+	pingInterval = 3 * time.Second
+	// resubscribePause is between two attempts to subscribe.
+	resubscribePause = 250 * time.Millisecond
 )
 
 // An invalidations hears, over one subscription, which windows got room: by a refund, a
@@ -57,7 +57,7 @@ func (l *invalidations) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(pause):
+		case <-time.After(resubscribePause):
 		}
 	}
 }
@@ -69,7 +69,7 @@ func (l *invalidations) hear(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() { sub.Close() })()
 	asked := false
 	for ctx.Err() == nil {
-		message, err := sub.ReceiveTimeout(ctx, quiet)
+		message, err := sub.ReceiveTimeout(ctx, pingInterval)
 		var timeout net.Error
 		switch {
 		case err != nil && errors.As(err, &timeout) && timeout.Timeout() && !asked:

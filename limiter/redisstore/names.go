@@ -137,11 +137,11 @@ func redissonKey(name, what string) string {
 	return "{" + name + "}:" + what
 }
 
-// elsewhere is the scope of what another client counts by itself.
-const elsewhere = limiter.PerClient + 1
+// scopeForeign is the scope of what another client counts by itself.
+const scopeForeign = limiter.PerClient + 1
 
-// window reads what a script publishes: the number of the algorithm and the
-// window's first key, and behind a blank the tag of one in a box; or the name of a limiter that Redisson shares.
+// window reads what a script publishes: the number of the algorithm and the window's first key, and behind a
+// space the tag of one in a box; or the name of a limiter that Redisson shares.
 func (n names) window(message string) (id windowID, ok bool) {
 	number, name, _ := strings.Cut(message, ":")
 	if number == "shared" {
@@ -164,7 +164,7 @@ func (n names) window(message string) (id windowID, ok bool) {
 		return id, false
 	}
 	if i := len(name) - len(n.client); i > 0 && uuid.Validate(name[i:]) == nil {
-		id.scope = elsewhere
+		id.scope = scopeForeign
 		if name[i:] == n.client {
 			id.scope = limiter.PerClient
 		}

@@ -44,8 +44,8 @@ type limitOf struct {
 // until the last permit has come back, so that without them there is nothing to read: TIME
 // and the time by which keys expire may be read in two milliseconds.
 const (
-	slack       = time.Second
-	bucketSlack = 2 * time.Millisecond
+	keyTTLMargin = time.Second
+	bucketSlack  = 2 * time.Millisecond
 )
 
 // newPayload makes a payload of the windows of claims, in their order.
@@ -144,7 +144,7 @@ func timeToLive(l *limiter.Limit) time.Duration {
 	if l.Algorithm == limiter.TokenBucket {
 		return l.Rate.Window + bucketSlack
 	}
-	return l.Horizon() + slack
+	return l.Horizon() + keyTTLMargin
 }
 
 // appendTime appends whole ms in 6 bytes.

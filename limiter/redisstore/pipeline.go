@@ -12,9 +12,9 @@ import (
 
 // A pipeline carries calls to one Redis over one connection. A writer sends what waits
 // as one batch; a reader tells the callers what Redis answers. Up to Options.MaxInFlight
-// batches are under way at a time; what arrives meanwhile travels together in the next.
-// Nothing waits for company, except that the writer lets everything run first that can
-// run now, so that batches are not smaller than they need to be.
+// batches are in progress at a time; what arrives meanwhile travels together in the
+// next. Nothing waits for company, except that the writer lets everything run first that
+// can run now, so that batches are not smaller than they need to be.
 //
 // Nobody waits on a timer of its own: a sweep answers the calls whose time is over, and
 // breaks off a connection on which Redis does not answer in time. A connection is made
@@ -36,7 +36,7 @@ type pipeline struct {
 }
 
 // newPipeline makes a pipeline to node. It begins nothing.
-func newPipeline(s *Store, node *redis.Client, at track) *pipeline {
+func newPipeline(s *Store, node *redis.Client, at pipelineKey) *pipeline {
 	p := &pipeline{store: s, node: node}
 	if b := breakerOf(node); b != nil {
 		p.circuit, p.masters = b.own, b.masters
@@ -45,7 +45,7 @@ func newPipeline(s *Store, node *redis.Client, at track) *pipeline {
 		}
 	}
 	p.queue.begin = func() { p.writers.Go(p.write) }
-	p.queue.most, p.queue.limit = s.maxInFlight, s.timeout
+	p.queue.max, p.queue.limit = s.maxInFlight, s.timeout
 	if t := node.Options().ReadTimeout; t > 0 {
 		p.queue.limit = min(s.timeout, t)
 	}
@@ -147,7 +147,7 @@ func (p *pipeline) send(c *conn) {
 	}
 	p.out = b.appendCommands(p.out[:0])
 	b.sent, b.version = time.Now(), p.store.denials.now()
-	if !p.queue.depart(b, c) {
+	if !p.queue.send(b, c) {
 		p.circuit.record(context.Canceled)
 		p.queue.putBack(p.calls[:fit])
 		p.queue.repay(b)
@@ -177,7 +177,7 @@ func (p *pipeline) sweep() {
 	}
 }
 
-// close lets no more calls in and waits for those under way.
+// close lets no more calls in and waits for those in progress.
 func (p *pipeline) close() {
 	p.queue.close()
 	p.writers.Wait()

@@ -11,7 +11,7 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// errClient says that a store was made with a client of an unknown kind.
+// errClient reports that a store was made with a client of an unknown kind.
 var errClient = errors.New("a client that is neither a *redis.Client nor a *redis.ClusterClient")
 
 // pipelines are two pipelines for each node that takes writes, so that a slow node of a
@@ -22,18 +22,18 @@ type pipelines struct {
 	own, shared atomic.Pointer[pipeline] // where there is one node
 
 	mu     sync.Mutex // guards what follows
-	byNode map[track]*pipeline
+	byNode map[pipelineKey]*pipeline
 	closed bool
 }
 
-// A track is a node, and who travels there.
-type track struct {
+// A pipelineKey is a node, and who travels there.
+type pipelineKey struct {
 	node   string
 	shared bool
 }
 
 func newPipelines(s *Store) *pipelines {
-	return &pipelines{store: s, byNode: map[track]*pipeline{}}
+	return &pipelines{store: s, byNode: map[pipelineKey]*pipeline{}}
 }
 
 // of is the pipeline to the node that keeps c.
@@ -47,7 +47,7 @@ func (l *pipelines) of(ctx context.Context, c *limiter.Claim) (*pipeline, error)
 	}
 	switch client := l.store.client.(type) {
 	case *redis.Client:
-		p := l.to(client, track{"", c.Redisson != ""})
+		p := l.to(client, pipelineKey{"", c.Redisson != ""})
 		only.Store(p)
 		return p, nil
 	case *redis.ClusterClient:
@@ -55,13 +55,13 @@ func (l *pipelines) of(ctx context.Context, c *limiter.Claim) (*pipeline, error)
 		if err != nil {
 			return nil, err
 		}
-		return l.to(node, track{node.Options().Addr, c.Redisson != ""}), nil
+		return l.to(node, pipelineKey{node.Options().Addr, c.Redisson != ""}), nil
 	}
 	return nil, errClient
 }
 
 // to is the pipeline of that track, which is to node.
-func (l *pipelines) to(node *redis.Client, at track) *pipeline {
+func (l *pipelines) to(node *redis.Client, at pipelineKey) *pipeline {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p := l.byNode[at]

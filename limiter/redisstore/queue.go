@@ -14,14 +14,14 @@ import (
 // maxQueue calls may wait for one connection.
 const maxQueue = 8192
 
-// errBusy says that too many requests wait for Redis already.
+// errBusy reports that too many requests wait for Redis already.
 var errBusy = errors.New("too many requests wait for redis")
 
 // A queue has the calls of one pipeline: those that wait, in their order, and all that
 // nobody has answered yet. Who answers a call claims it here first, so that only one
 // does: the reader, the sweep, or its caller, who leaves.
 type queue struct {
-	most  int           // batches may be under way
+	max   int           // batches may be in progress
 	limit time.Duration // for which one may be
 	begin func()        // starts the writer
 
@@ -34,7 +34,7 @@ type queue struct {
 	oldest, newest *call    // not answered
 	inFlight       []*batch // in the order in which they were sent
 	spare          []*batch
-	conn           *conn // that they are under way on
+	conn           *conn // that they are in progress on
 	sweep          *time.Timer
 	swept          bool // the timer of the sweep is set
 }
@@ -134,7 +134,7 @@ func (q *queue) claim(calls []*call) {
 func (q *queue) ready(c *conn) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for len(q.waiting) == 0 || len(q.inFlight) >= q.most {
+	for len(q.waiting) == 0 || len(q.inFlight) >= q.max {
 		if len(q.waiting) == 0 && (c.gone() || q.closed && len(q.inFlight) == 0) {
 			q.running = false
 			return false
@@ -145,7 +145,7 @@ func (q *queue) ready(c *conn) bool {
 	return true
 }
 
-// drained waits until nothing is under way.
+// drained waits until nothing is in progress.
 func (q *queue) drained() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -188,8 +188,8 @@ func (q *queue) putBack(calls []*call) {
 	q.waiting = slices.Insert(q.waiting, 0, calls...)
 }
 
-// depart has b under way on c. It reports false if nobody reads c any more.
-func (q *queue) depart(b *batch, c *conn) bool {
+// send has b in progress on c. It reports false if nobody reads c any more.
+func (q *queue) send(b *batch, c *conn) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if c.ended.Load() {
@@ -251,7 +251,7 @@ func (q *queue) repay(b *batch) {
 }
 
 // expire claims the calls whose time is over, and returns a connection on which a
-// batch has been under way for too long. It sets the timer for the next.
+// batch has been in progress for too long. It sets the timer for the next.
 func (q *queue) expire(now time.Time) (late []*call, hung *conn) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

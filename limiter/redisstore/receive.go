@@ -7,7 +7,7 @@ import (
 )
 
 // read is the reader of c: it answers the batches on it, and when c is lost all that
-// were under way.
+// were in progress.
 func (p *pipeline) read(c *conn) {
 	in, answer := newRESPReader(c), &reply{}
 	var err error

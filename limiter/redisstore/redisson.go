@@ -16,12 +16,12 @@ import (
 )
 
 var (
-	// ErrUnset says that a RateLimiter has no rate yet, or lost it: set one.
+	// ErrUnset reports that a RateLimiter has no rate yet, or lost it: set one.
 	ErrUnset = errors.New("rate limiter is not initialized")
-	// ErrRateConfig says that a RateConfig makes no sense.
+	// ErrRateConfig reports that a RateConfig makes no sense.
 	ErrRateConfig = errors.New("rate config not valid")
-	// ErrTooLate says that there are no permits within the time that a context
-	// leaves. Nothing was taken.
+	// ErrTooLate reports that there are no permits within the time that a
+	// context leaves. Nothing was taken.
 	ErrTooLate = errors.New("no permits before the deadline")
 )
 
@@ -64,8 +64,9 @@ func (c RateConfig) check() error {
 // for this handle as well; when those entries expire nothing comes back twice.
 // Release here takes permits out of the entries.
 //
-// A limiter that has lost its value, by eviction for instance, is counted anew; of
-// one with more than 512 entries that takes several calls, and none grants before.
+// A limiter that has lost its value, by eviction for instance, is counted again;
+// of one with more than 512 entries that takes several calls, and none grants
+// before.
 type RateLimiter struct {
 	store *Store
 	name  string
@@ -89,8 +90,8 @@ func (s *Store) RateLimiter(name, client string) (*RateLimiter, error) {
 }
 
 // Fixed is the same limiter in the form of Redisson up to 3.13.2: a counter that
-// starts anew with each window, so up to twice the rate across a border. The two
-// forms of one limiter do not know of each other.
+// starts again with each window, so up to twice the rate across a border. The
+// two forms of one limiter do not know of each other.
 func (r *RateLimiter) Fixed() *RateLimiter { return r.As(limiter.RedissonWindow) }
 
 // As is the same limiter for a form of Redisson's: see limiter.RedissonFormOf.

@@ -9,12 +9,12 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// errReply says that Redis answered something that our scripts never answer.
+// errReply reports that Redis answered something that our scripts never answer.
 var errReply = errors.New("reply of an unknown shape")
 
-// errType says that a key of a window is of another type than it should be, or holds
-// what no script of ours writes; Reset heals it. Nothing was taken, and no other
-// decision is touched.
+// errType reports that a key of a window is of another type than it should be, or
+// holds what no script of ours writes; Reset heals it. Nothing was taken, and no
+// other decision is touched.
 var errType = errors.New("a key in Redis is of another type than its limit keeps there; reset it")
 
 // numbersOf are the whole numbers that a reply to the client is a list of.

@@ -8,8 +8,8 @@ import (
 	"math"
 )
 
-// errProtocol says that what a connection brought is not the protocol of Redis
-// (RESP2 or RESP3). Where the next reply begins is unknown then.
+// errProtocol reports that what a connection brought is not the protocol of
+// Redis (RESP2 or RESP3). Where the next reply begins is unknown then.
 var errProtocol = errors.New("not the protocol of redis")
 
 const (

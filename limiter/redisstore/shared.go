@@ -13,10 +13,11 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// ErrShared says that a limiter of Redisson's cannot be used as it is: a key of
-// another type, a rate or an interval that no limiter has, entries of several
-// versions of Redisson. The error says which; nothing was taken and nothing
-// written. It comes with limiter.ErrUnavailable, and says nothing about Redis.
+// ErrShared reports that a limiter of Redisson's cannot be used as it is: a key
+// of another type, a rate or an interval that no limiter has, entries of
+// several versions of Redisson. The error says which; nothing was taken and
+// nothing written. It comes with limiter.ErrUnavailable, and says nothing about
+// Redis.
 var ErrShared = errors.New("limiter shared with Redisson cannot be used")
 
 var (

@@ -15,9 +15,9 @@ import (
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
-// A sharing store lets each token bucket be a limiter of Redisson's, whose config
+// A sharedCall store lets each token bucket be a limiter of Redisson's, whose config
 // it changes as soon as a claim has another rate.
-type sharing struct {
+type sharedCall struct {
 	*redisstore.Store
 	form limiter.RedissonForm
 
@@ -25,7 +25,7 @@ type sharing struct {
 	rates map[string]limiter.Rate
 }
 
-func (s *sharing) shared(ctx context.Context, claims []limiter.Claim, edit bool) []limiter.Claim {
+func (s *sharedCall) shared(ctx context.Context, claims []limiter.Claim, edit bool) []limiter.Claim {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := make([]limiter.Claim, len(claims))
@@ -42,18 +42,18 @@ func (s *sharing) shared(ctx context.Context, claims []limiter.Claim, edit bool)
 	return out
 }
 
-func (s *sharing) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
+func (s *sharedCall) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
 	if err := limiter.CheckAll(claims); err != nil {
 		return err
 	}
 	return s.Store.Take(ctx, s.shared(ctx, claims, true), d)
 }
 
-func (s *sharing) Peek(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
+func (s *sharedCall) Peek(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
 	return s.Store.Peek(ctx, s.shared(ctx, claims, true), d)
 }
 
-func (s *sharing) Refund(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
+func (s *sharedCall) Refund(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
 	return s.Store.Refund(ctx, s.shared(ctx, claims, false), p)
 }
 
@@ -74,7 +74,7 @@ func TestShared_KeepsTheContractOnRedis(t *testing.T) {
 
 func sharedSubject(t *testing.T, client redis.UniversalClient, f limiter.RedissonForm) limitertest.Subject {
 	return limitertest.Subject{
-		Store: &sharing{
+		Store: &sharedCall{
 			Store: redisstore.NewWithTestClock(client, redisstore.Options{Timeout: patient}),
 			form:  f, rates: map[string]limiter.Rate{},
 		},

@@ -28,7 +28,7 @@ type Options struct {
 	// Timeout is the most one call may take, whatever the caller's context
 	// says; DefaultTimeout when zero.
 	Timeout time.Duration
-	// MaxInFlight is how many batches of Take may be under way at a time, to each
+	// MaxInFlight is how many batches of Take may be in progress at a time, to each
 	// node; DefaultInFlight when zero. Requests that arrive meanwhile travel together
 	// in the next one.
 	MaxInFlight int
@@ -63,7 +63,7 @@ type Store struct {
 	apart                   bool      // a cluster: one script call per key
 	settle                  time.Duration
 	reports                 *reports
-	absence                 *absence
+	outage                  *outage
 	breaker                 *breaker       // nil: the client has none, or one for each node
 	denials                 *denials       // nil: none
 	invalidations           *invalidations // nil: none
@@ -90,7 +90,7 @@ func newStore(client redis.UniversalClient, o Options, clock string) *Store {
 	}
 	s := &Store{
 		client: client, names: newNames(o.Prefix, o.Client), timeout: o.Timeout, scripts: newScripts(clock, o.Prefix),
-		settle: o.Settle, reports: newReports(), absence: newAbsence(),
+		settle: o.Settle, reports: newReports(), outage: newOutage(),
 	}
 	s.changes = newChanges(s.reports)
 	s.sharedLog = newSharedScripts(clock, o.Prefix, limiter.RedissonByte)
@@ -111,10 +111,10 @@ func newStore(client redis.UniversalClient, o Options, clock string) *Store {
 	return s
 }
 
-// Close waits for what is under way, and reports what is to be reported. The
+// Close waits for what is in progress, and reports what is to be reported. The
 // client stays open. Afterwards Take answers limiter.ErrUnavailable.
 func (s *Store) Close() error {
-	s.absence.close(s)
+	s.outage.close(s)
 	s.pipelines.close()
 	if s.invalidations != nil {
 		s.invalidations.close()
@@ -133,13 +133,13 @@ func (s *Store) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Dec
 	if len(claims) == 0 {
 		return s.decide(ctx, s.scripts.mixed, claims, [16]byte{}, d)
 	}
-	if s.denials.decide(time.Now(), trusted, claims, d) {
+	if s.denials.decide(time.Now(), denialTTL, claims, d) {
 		return nil
 	}
 	if err := s.takeAfterReports(ctx, claims, d); err != nil {
 		s.heard(err)
 		// Others may have learnt meanwhile what this call waited for in vain.
-		if s.denials.decide(time.Now(), anyAge, claims, d) {
+		if s.denials.decide(time.Now(), noExpiry, claims, d) {
 			return nil
 		}
 		return fmt.Errorf("take %d claims: %w: %w", len(claims), limiter.ErrUnavailable, err)
@@ -148,9 +148,9 @@ func (s *Store) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Dec
 }
 
 // Denied reports whether one of claims is known to be refused now, and fills d then.
-// It asks nobody: what it does not know, Redis may refuse all the same.
+// It asks nobody: what it does not know, Redis may refuse anyway.
 func (s *Store) Denied(claims []limiter.Claim, d *limiter.Decision) bool {
-	return limiter.CheckAll(claims) == nil && s.denials.decide(time.Now(), trusted, claims, d)
+	return limiter.CheckAll(claims) == nil && s.denials.decide(time.Now(), denialTTL, claims, d)
 }
 
 // takeAfterReports tells Redis what it has not heard of the claims' windows, and

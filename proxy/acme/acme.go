@@ -39,9 +39,9 @@ const loadTimeout = 10 * time.Second
 // Options are the parts of a Manager that do not come from its configuration.
 type Options struct {
 	Log zerolog.Logger
-	// Plain and Secure are the HTTP and HTTPS listeners, host:port, which receive
+	// HTTPAddr and Secure are the HTTP and HTTPS listeners, host:port, which receive
 	// the challenges. Plain may be empty.
-	Plain, Secure string
+	HTTPAddr, HTTPSAddr string
 	// Check is how often certificates are checked for renewal; 0 means ten minutes.
 	Check time.Duration
 }
@@ -96,12 +96,12 @@ func template(c config.ACME, o Options) (certmagic.ACMEIssuer, error) {
 	}
 	var err error
 	if c.HTTP {
-		if t.ListenHost, t.AltHTTPPort, err = split(o.Plain); err != nil {
+		if t.ListenHost, t.AltHTTPPort, err = split(o.HTTPAddr); err != nil {
 			return t, err
 		}
 	}
 	if c.ALPN {
-		if t.ListenHost, t.AltTLSALPNPort, err = split(o.Secure); err != nil {
+		if t.ListenHost, t.AltTLSALPNPort, err = split(o.HTTPSAddr); err != nil {
 			return t, err
 		}
 	}

@@ -27,12 +27,12 @@ func TestNew_SaysWhatCannotBeUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	good := config.ACME{Domains: []string{"a.example"}, Directory: "https://localhost:1/dir", Storage: filepath.Join(dir, "acme"), HTTP: true, ALPN: true}
-	at := Options{Log: zerolog.Nop(), Plain: "127.0.0.1:80", Secure: "127.0.0.1:443"}
+	at := Options{Log: zerolog.Nop(), HTTPAddr: "127.0.0.1:80", HTTPSAddr: "127.0.0.1:443"}
 	for want, change := range map[string]func(*config.ACME, *Options){
 		"nonsense.pem has no certificate": func(c *config.ACME, _ *Options) { c.CA = nonsense },
 		"none.pem":                        func(c *config.ACME, _ *Options) { c.CA = filepath.Join(dir, "none.pem") },
 		"make the folder":                 func(c *config.ACME, _ *Options) { c.Storage = filepath.Join(nonsense, "acme") },
-		"address for challenges":          func(_ *config.ACME, o *Options) { o.Plain = "" },
+		"address for challenges":          func(_ *config.ACME, o *Options) { o.HTTPAddr = "" },
 	} {
 		c, o := good, at
 		change(&c, &o)
@@ -56,7 +56,7 @@ func TestNew_SaysWhatCannotBeUsed(t *testing.T) {
 // Only questions for names of ours have storage looked at, and none is answered
 // that nobody waits for.
 func TestAnswer_LeavesTheRest(t *testing.T) {
-	m, err := New(t.Context(), config.ACME{Domains: []string{"a.example"}, Directory: "https://localhost:1/dir", Storage: t.TempDir(), HTTP: true}, Options{Log: zerolog.Nop(), Plain: "127.0.0.1:80"})
+	m, err := New(t.Context(), config.ACME{Domains: []string{"a.example"}, Directory: "https://localhost:1/dir", Storage: t.TempDir(), HTTP: true}, Options{Log: zerolog.Nop(), HTTPAddr: "127.0.0.1:80"})
 	if err != nil {
 		t.Fatal(err)
 	}

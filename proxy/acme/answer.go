@@ -12,11 +12,11 @@ import (
 // for a challenge that no process with the same storage has started, is not
 // handled.
 func (m *Manager) Answer(w http.ResponseWriter, r *http.Request) bool {
-	return strings.HasPrefix(r.URL.Path, Challenges) && r.TLS == nil && m.isManaged(r.Host) && m.issuer.HandleHTTPChallenge(w, r)
+	return strings.HasPrefix(r.URL.Path, ChallengePrefix) && r.TLS == nil && m.isManaged(r.Host) && m.issuer.HandleHTTPChallenge(w, r)
 }
 
-// Challenges is the path prefix of http-01 challenges.
-const Challenges = "/.well-known/acme-challenge/"
+// ChallengePrefix is the path prefix of http-01 challenges.
+const ChallengePrefix = "/.well-known/acme-challenge/"
 
 // isManaged reports whether host is a managed domain; only then is the storage read.
 func (m *Manager) isManaged(host string) bool {

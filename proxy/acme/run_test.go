@@ -38,7 +38,7 @@ func startManager(t *testing.T, a *authority, storage string, names ...string) *
 	a.plain = l.Addr().String()
 	m := &testManager{log: new(logtest.Log)}
 	c := config.ACME{Domains: names, Directory: a.URL + "/dir", CA: a.ca, Storage: storage, HTTP: true}
-	if m.Manager, err = New(t.Context(), c, Options{Log: zerolog.New(m.log), Plain: a.plain}); err != nil {
+	if m.Manager, err = New(t.Context(), c, Options{Log: zerolog.New(m.log), HTTPAddr: a.plain}); err != nil {
 		t.Fatal(err)
 	}
 	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

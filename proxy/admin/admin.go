@@ -31,7 +31,7 @@ type Options struct {
 	// besides localhost and loopback addresses.
 	Hosts    []string
 	Gatherer prometheus.Gatherer
-	// Reload reads the configuration anew.
+	// Reload reads the configuration again.
 	Reload func(ctx context.Context) (Reloaded, error)
 	// Cluster moves all nodes from one configuration to another; nil when there
 	// is none, and then nothing can be pushed.
@@ -59,7 +59,7 @@ type Options struct {
 	// this node logs requests to, which it can replay; empty for none.
 	Simulate  func(ctx context.Context, q SimulateQuery) (Simulation, error)
 	AccessLog string
-	// Decisions are what was decided lately, on all nodes; Top the keys that are seen
+	// Decisions are what was decided recently, on all nodes; Top the keys that are seen
 	// and refused most; Audit what operators did. Each may be nil, and is not found then.
 	Decisions func(ctx context.Context, q DecisionQuery) (Decisions, error)
 	Top       func(ctx context.Context, q TopQuery) (Top, error)
@@ -76,8 +76,8 @@ type Options struct {
 
 // A Readiness is what a proxy can do now.
 type Readiness struct {
-	// Ready says that requests should be sent here. A proxy whose store is away
-	// stays ready: it serves by what its limits say of that.
+	// Ready says that requests should be sent here. A proxy whose store is
+	// unreachable stays ready: it serves by what its limits say of that.
 	Ready bool
 	// Checks names each thing that was looked at, and "ok" or what is wrong.
 	Checks map[string]string
@@ -116,8 +116,8 @@ func healthz(w http.ResponseWriter, _ *http.Request) {
 	w.Write([]byte("ok\n"))
 }
 
-// reload reads the configuration anew: 200 with what is served now, or 422 with
-// every problem of the files; then nothing has changed.
+// reload reads the configuration again: 200 with what is served now, or 422
+// with every problem of the files; then nothing has changed.
 func (o Options) reload(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusConflict, func() (Reloaded, error) { return o.Reload(r.Context()) })
 }

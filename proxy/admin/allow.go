@@ -28,8 +28,8 @@ func (o Options) allowances() []allowance {
 // Guarded reports whether a token is wanted.
 func (o Options) Guarded() bool { return len(o.allowances()) > 0 }
 
-// Recognise is whose token that is.
-func (o Options) Recognise(token string) (who Operator, known bool) {
+// Authenticate is whose token that is.
+func (o Options) Authenticate(token string) (who Operator, known bool) {
 	return operator(o.allowances(), token)
 }
 

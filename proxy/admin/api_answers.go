@@ -100,7 +100,7 @@ type Decision struct {
 	Upstream string          `json:"upstream,omitempty"`
 	Error    string          `json:"error,omitempty"`
 	Repeated bool            `json:"repeated,omitempty"`  // it repeats a request that was counted
-	Waited   bool            `json:"waited,omitempty"`    // it stood in line for its turn
+	Waited   bool            `json:"waited,omitempty"`    // it waited for a permit
 	Exempt   bool            `json:"exempt,omitempty"`    // no limit is asked about it
 	BanBegan bool            `json:"ban_began,omitempty"` // by this refusal
 }

@@ -6,7 +6,7 @@ import (
 	"reflect"
 )
 
-// reloading reads the files anew.
+// reloading reads the files again.
 func (o Options) reloading() endpoint {
 	return endpoint{
 		method: http.MethodPost, path: "/reload", role: Write, answers: reflect.TypeFor[Reloaded](),

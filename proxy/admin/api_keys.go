@@ -6,8 +6,8 @@ import (
 	"github.com/weir-proxy/weir/proxy"
 )
 
-// A KeyAct is what is done to a key and needs no more said: reset and unban.
-type KeyAct struct {
+// A KeyAction is what is done to a key and needs no more said: reset and unban.
+type KeyAction struct {
 	proxy.KeyQuery
 	Reason string `json:"reason,omitempty"` // for the audit trail
 }
@@ -27,8 +27,8 @@ type KeyBan struct {
 }
 
 // change does what needs no more said.
-func (o Options) change(a proxy.KeyAction) func(context.Context, KeyAct) (proxy.KeyResult, error) {
-	return func(ctx context.Context, k KeyAct) (proxy.KeyResult, error) {
+func (o Options) change(a proxy.KeyAction) func(context.Context, KeyAction) (proxy.KeyResult, error) {
+	return func(ctx context.Context, k KeyAction) (proxy.KeyResult, error) {
 		return o.Change(ctx, proxy.KeyChange{KeyQuery: k.KeyQuery, Action: a, Reason: k.Reason})
 	}
 }

@@ -12,17 +12,17 @@ import (
 )
 
 const (
-	// mostMinutes is a day, for which statistics are kept; someMinutes are sent when
+	// maxMinutes is a day, for which statistics are kept; defaultMinutes are sent when
 	// nobody says how many.
-	mostMinutes = 24 * 60
-	someMinutes = 60
-	// topMinutes is for how long keys are counted, mostTopKeys how many of a limit are
-	// told, mostDecisions how many decisions at a time, and mostAudited of the audit
+	maxMinutes     = 24 * 60
+	defaultMinutes = 60
+	// topMinutes is for how long keys are counted, maxTopKeys how many of a limit are
+	// told, maxDecisions how many decisions at a time, and maxAudited of the audit
 	// trail.
-	topMinutes    = 15
-	mostTopKeys   = 1000
-	mostDecisions = 1000
-	mostAudited   = 500
+	topMinutes   = 15
+	maxTopKeys   = 1000
+	maxDecisions = 1000
+	maxAudited   = 500
 )
 
 // queries is an endpoint that tells something about what the query of its URL says.
@@ -38,9 +38,9 @@ func queries[A any](path, summary string, query []parameter, ask func(r *http.Re
 }
 
 func (o Options) minutes() endpoint {
-	query := []parameter{number("minutes", "The last so many; 60 when it is left out.", 1, mostMinutes)}
+	query := []parameter{number("minutes", "The last so many; 60 when it is left out.", 1, maxMinutes)}
 	return queries("/statistics", "What happened in the last minutes, all nodes together.", query, func(r *http.Request) (Statistics, error) {
-		return o.Statistics(r.Context(), cmp.Or(integer(r, "minutes"), someMinutes))
+		return o.Statistics(r.Context(), cmp.Or(integer(r, "minutes"), defaultMinutes))
 	})
 }
 
@@ -51,7 +51,7 @@ func (o Options) decisions() endpoint {
 		text("request_id", "Only the request with that id."), text("route", "Only requests of that route."),
 		text("limit", "Only requests of which that limit was asked."), outcome,
 		text("key", "Only requests with the key of that hash or id."), before,
-		number("n", "At most so many; 100 when it is left out.", 1, mostDecisions),
+		number("n", "At most so many; 100 when it is left out.", 1, maxDecisions),
 	}
 	e := queries("/decisions", "What was decided about requests of the last minutes, on all nodes, the last first.", query, func(r *http.Request) (Decisions, error) {
 		q := r.URL.Query()
@@ -71,7 +71,7 @@ func (o Options) top() endpoint {
 	query := []parameter{
 		text("route", "Only limits of that route."), text("limit", "Only limits of that name."),
 		number("minutes", "The last so many; all that are known when it is left out.", 1, topMinutes),
-		number("n", "At most so many keys of a limit; 20 when it is left out.", 1, mostTopKeys),
+		number("n", "At most so many keys of a limit; 20 when it is left out.", 1, maxTopKeys),
 	}
 	e := queries("/top", "The keys that send most requests, and those that are refused most, by limit, on all nodes together.", query, func(r *http.Request) (Top, error) {
 		q := r.URL.Query()
@@ -94,7 +94,7 @@ func (o Options) upstreams() endpoint {
 func (o Options) audit() endpoint {
 	query := []parameter{
 		text("before", "Only entries before the one with that id."),
-		number("n", "At most so many; 100 when it is left out.", 1, mostAudited),
+		number("n", "At most so many; 100 when it is left out.", 1, maxAudited),
 	}
 	e := queries("/audit", "What operators did, the last first.", query, func(r *http.Request) (Audit, error) {
 		return o.Audit(r.Context(), AuditQuery{Before: r.URL.Query().Get("before"), N: integer(r, "n")})

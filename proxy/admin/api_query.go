@@ -14,7 +14,7 @@ import (
 type parameter struct {
 	name, summary string
 	kind          string // string, integer or date-time
-	least, most   int64  // of an integer
+	min, max      int64  // of an integer
 	enum          []string
 }
 
@@ -23,7 +23,7 @@ func text(name, summary string) parameter {
 }
 
 func number(name, summary string, least, most int64) parameter {
-	return parameter{name: name, summary: summary, kind: "integer", least: least, most: most}
+	return parameter{name: name, summary: summary, kind: "integer", min: least, max: most}
 }
 
 // queried reports whether the query of r has these parameters only, each at most once and
@@ -66,8 +66,8 @@ func (p parameter) wrong(value string) string {
 	}
 	switch p.kind {
 	case "integer":
-		if n, err := strconv.ParseInt(value, 10, 64); err != nil || n < p.least || n > p.most {
-			return fmt.Sprintf("%s=%s is no number of that; write %d to %d", p.name, value, p.least, p.most)
+		if n, err := strconv.ParseInt(value, 10, 64); err != nil || n < p.min || n > p.max {
+			return fmt.Sprintf("%s=%s is no number of that; write %d to %d", p.name, value, p.min, p.max)
 		}
 	case "date-time":
 		if _, err := time.Parse(time.RFC3339Nano, value); err != nil {

@@ -22,7 +22,7 @@ const (
 // maxQuestion.
 type boundedBody struct {
 	io.ReadCloser
-	most int64
+	max int64
 }
 
 // bounded is r with another bound for its body.
@@ -36,7 +36,7 @@ func bounded(r *http.Request, most int64) *http.Request {
 func read[T any](w http.ResponseWriter, r *http.Request, v *T) bool {
 	most := int64(maxQuestion)
 	if b, ok := r.Body.(boundedBody); ok {
-		most = b.most
+		most = b.max
 	}
 	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, most))
 	decoder.DisallowUnknownFields()

@@ -254,23 +254,23 @@ func TestEvents_AreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range mostSubscribers - 1 {
+	for range maxSubscribers - 1 {
 		if _, _, err := e.subscribe(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, _, err := e.subscribe(); !errors.Is(err, errManyListen) {
-		t.Errorf("one more than %d: %v", mostSubscribers, err)
+	if _, _, err := e.subscribe(); !errors.Is(err, errTooManySubscribers) {
+		t.Errorf("one more than %d: %v", maxSubscribers, err)
 	}
-	for range eventsAhead + 1 {
+	for range subscriberBuffer + 1 {
 		e.Publish(Event{Type: EventKey})
 	}
 	got := 0
 	for range slow {
 		got++
 	}
-	if got != eventsAhead {
-		t.Errorf("who does not listen is told %d events and cut off; want %d", got, eventsAhead)
+	if got != subscriberBuffer {
+		t.Errorf("who does not listen is told %d events and cut off; want %d", got, subscriberBuffer)
 	}
 	if _, _, err := e.subscribe(); err != nil {
 		t.Errorf("after those were cut off: %v", err)

@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// askWithin is how long a running weir may take to answer: it may have to wait
+	// requestTimeout is how long a running weir may take to answer: it may have to wait
 	// for others.
-	askWithin = time.Minute
+	requestTimeout = time.Minute
 	// maxAnswer is how long an answer may be, in bytes.
 	maxAnswer = 64 << 20
 )
@@ -94,7 +94,7 @@ type call struct {
 }
 
 func ask[A any](ctx context.Context, c Client, call call) (into A, err error) {
-	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, call.method, c.base()+call.path, bytes.NewReader(call.body))
 	if err != nil {

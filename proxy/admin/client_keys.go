@@ -19,7 +19,7 @@ func (c Client) Change(ctx context.Context, k proxy.KeyChange) (proxy.KeyResult,
 	path := "/api/v1/keys/" + string(k.Action)
 	switch k.Action {
 	case proxy.KeyReset, proxy.KeyUnban:
-		return post[proxy.KeyResult](ctx, c, path, KeyAct{k.KeyQuery, k.Reason})
+		return post[proxy.KeyResult](ctx, c, path, KeyAction{k.KeyQuery, k.Reason})
 	case proxy.KeyGrant:
 		return post[proxy.KeyResult](ctx, c, path, KeyGrant{k.KeyQuery, k.Permits, k.Reason})
 	case proxy.KeyBan:

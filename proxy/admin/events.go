@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	// mostSubscribers is how many may listen to events at a time.
-	mostSubscribers = 64
-	// eventsAhead is how many events a subscriber may be behind before it is cut off.
-	eventsAhead = 64
-	// tickEvery is how often figures are told.
-	tickEvery = time.Second
+	// maxSubscribers is how many may listen to events at a time.
+	maxSubscribers = 64
+	// subscriberBuffer is how many events a subscriber may be behind before it is cut off.
+	subscriberBuffer = 64
+	// tickInterval is how often figures are told.
+	tickInterval = time.Second
 )
 
 // The types of events.
@@ -52,8 +52,8 @@ type SeriesCount struct {
 
 // Errors of Subscribe.
 var (
-	errManyListen = errors.New("too many are listening to events here; close one, or ask another node")
-	errEnding     = errors.New("this weir is ending")
+	errTooManySubscribers = errors.New("too many are listening to events here; close one, or ask another node")
+	errEnding             = errors.New("this weir is ending")
 )
 
 // Events tells those that listen of what happens. It is safe for concurrent use.
@@ -88,7 +88,7 @@ func (e *Events) Run(ctx context.Context) {
 // tick tells of counts until nobody listens, or ctx is done.
 func (e *Events) tick(ctx context.Context) {
 	last := e.counts()
-	ticker := time.NewTicker(tickEvery)
+	ticker := time.NewTicker(tickInterval)
 	defer ticker.Stop()
 	for e.listened() {
 		select {
@@ -143,10 +143,10 @@ func (e *Events) subscribe() (events <-chan Event, cancel func(), err error) {
 	switch {
 	case e.ended:
 		return nil, nil, errEnding
-	case len(e.subscribers) >= mostSubscribers:
-		return nil, nil, errManyListen
+	case len(e.subscribers) >= maxSubscribers:
+		return nil, nil, errTooManySubscribers
 	}
-	s := make(chan Event, eventsAhead)
+	s := make(chan Event, subscriberBuffer)
 	e.subscribers[s] = struct{}{}
 	select {
 	case e.woken <- struct{}{}:

@@ -100,7 +100,7 @@ func (e endpoint) tag() string {
 func (p parameter) schema() object {
 	switch {
 	case p.kind == "integer":
-		return object{"type": "integer", "minimum": p.least, "maximum": p.most}
+		return object{"type": "integer", "minimum": p.min, "maximum": p.max}
 	case p.kind == "date-time":
 		return object{"type": "string", "format": p.kind}
 	case p.enum != nil:

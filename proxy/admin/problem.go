@@ -14,7 +14,7 @@ import (
 // on both sides: a server's function returns one to choose the status and the facts,
 // and a Client returns the one that was answered.
 type Problem struct {
-	Author   string       `json:"author,omitempty"` // of the push that is under way
+	Author   string       `json:"author,omitempty"` // of the push that is in progress
 	Detail   string       `json:"detail"`
 	Node     string       `json:"node,omitempty"`     // through which that push goes
 	Nodes    []NodeAnswer `json:"nodes,omitempty"`    // what each node said of a push

@@ -85,8 +85,8 @@ func (n *Node) collectReplies(ctx context.Context, id string, silent map[string]
 	return sortReplies(all)
 }
 
-// Answer answers the questions of other nodes, until ctx is done.
-func (n *Node) Answer(ctx context.Context, see func(ctx context.Context, q Question) Seen) {
+// ServeQuestions answers the questions of other nodes, until ctx is done.
+func (n *Node) ServeQuestions(ctx context.Context, see func(ctx context.Context, q Question) Seen) {
 	heard := n.rdb.Subscribe(ctx, n.questions())
 	defer heard.Close()
 	messages := heard.Channel()

@@ -25,7 +25,9 @@ func answering(t *testing.T, rdb redis.UniversalClient, n *cluster.Node, see fun
 	before := rdb.PubSubNumSub(t.Context(), channel).Val()[channel]
 	ctx, cancel := context.WithCancel(t.Context())
 	var run sync.WaitGroup
-	run.Go(func() { n.Answer(ctx, func(_ context.Context, q cluster.Question) cluster.Seen { return see(q) }) })
+	run.Go(func() {
+		n.ServeQuestions(ctx, func(_ context.Context, q cluster.Question) cluster.Seen { return see(q) })
+	})
 	t.Cleanup(func() { cancel(); run.Wait() })
 	await.Until(t, n.ID()+" hears questions", func() bool { return rdb.PubSubNumSub(t.Context(), channel).Val()[channel] > before })
 }

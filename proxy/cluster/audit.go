@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// AuditKept is how long audit entries are kept, and MostAudited how many; beyond
+	// AuditRetention is how long audit entries are kept, and MaxAuditEntries how many; beyond
 	// that the oldest are deleted. An entry takes some 400 bytes, and at most 4 KB.
-	AuditKept   = 30 * 24 * time.Hour
-	MostAudited = 20_000
+	AuditRetention  = 30 * 24 * time.Hour
+	MaxAuditEntries = 20_000
 	// maxAuditText is the maximum length of each text in bytes, and maxAuditNames the maximum
 	// number of limits in an entry.
 	maxAuditText  = 500
@@ -90,7 +90,7 @@ type auditStore interface {
 }
 
 // An Audit is the audit trail: each action of an operator is logged, and stored for
-// AuditKept where all nodes can read it. It is safe for concurrent use.
+// AuditRetention where all nodes can read it. It is safe for concurrent use.
 type Audit struct {
 	node  string
 	log   func(AuditEntry)

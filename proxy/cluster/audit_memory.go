@@ -21,9 +21,9 @@ func (m *memoryAudit) write(_ context.Context, e AuditEntry) error {
 	defer m.mu.Unlock()
 	m.last++
 	e.ID = strconv.FormatInt(m.last, 10)
-	old := time.Now().Add(-AuditKept)
+	old := time.Now().Add(-AuditRetention)
 	kept := m.entries // oldest first
-	for len(kept) > 0 && (len(kept) >= MostAudited || kept[0].At.Before(old)) {
+	for len(kept) > 0 && (len(kept) >= MaxAuditEntries || kept[0].At.Before(old)) {
 		kept = kept[1:]
 	}
 	m.entries = append(kept, e)
@@ -34,7 +34,7 @@ func (m *memoryAudit) write(_ context.Context, e AuditEntry) error {
 func (m *memoryAudit) page(_ context.Context, before string, n int) ([]AuditEntry, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	end, old := int64(0), time.Now().Add(-AuditKept)
+	end, old := int64(0), time.Now().Add(-AuditRetention)
 	if before != "" {
 		var err error
 		if end, err = strconv.ParseInt(before, 10, 64); err != nil {

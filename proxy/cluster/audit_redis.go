@@ -41,7 +41,7 @@ func (r *redisAudit) write(ctx context.Context, e AuditEntry) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, heartbeatInterval)
 	defer cancel()
-	return r.added.Run(ctx, r.rdb, []string{r.key}, text, AuditKept.Milliseconds(), MostAudited).Err()
+	return r.added.Run(ctx, r.rdb, []string{r.key}, text, AuditRetention.Milliseconds(), MaxAuditEntries).Err()
 }
 
 // page implements auditStore.
@@ -59,7 +59,7 @@ func (r *redisAudit) page(ctx context.Context, before string, n int) ([]AuditEnt
 	if err != nil {
 		return nil, err
 	}
-	oldest := strconv.FormatInt(now.Add(-AuditKept).UnixMilli(), 10)
+	oldest := strconv.FormatInt(now.Add(-AuditRetention).UnixMilli(), 10)
 	messages, err := r.rdb.XRevRangeN(ctx, r.key, end, oldest, int64(n)).Result()
 	if err != nil {
 		return nil, err

@@ -41,8 +41,8 @@ func audits(t *testing.T, test func(t *testing.T, near, far *cluster.Audit, log 
 		var log trail
 		rdb := dial(t, redistest.Start(t).Addr)
 		test(t, cluster.NewAudit(rdb, "test", "near", log.log), cluster.NewAudit(rdb, "test", "far", log.log), &log)
-		if ttl := rdb.PTTL(t.Context(), "test:{cluster}:audit").Val(); ttl < cluster.AuditKept-time.Hour || ttl > cluster.AuditKept {
-			t.Errorf("the trail lives for %v, want about %v", ttl, cluster.AuditKept)
+		if ttl := rdb.PTTL(t.Context(), "test:{cluster}:audit").Val(); ttl < cluster.AuditRetention-time.Hour || ttl > cluster.AuditRetention {
+			t.Errorf("the trail lives for %v, want about %v", ttl, cluster.AuditRetention)
 		}
 	})
 }
@@ -128,7 +128,7 @@ func TestAudit_OldEntriesGo(t *testing.T) {
 	t.Run("redis", func(t *testing.T) {
 		rdb := dial(t, redistest.Start(t).Addr)
 		a := cluster.NewAudit(rdb, "test", "near", new(trail).log)
-		for _, id := range []string{"1-0", fmt.Sprint(time.Now().Add(-cluster.AuditKept - time.Hour).UnixMilli())} {
+		for _, id := range []string{"1-0", fmt.Sprint(time.Now().Add(-cluster.AuditRetention - time.Hour).UnixMilli())} {
 			rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: "test:{cluster}:audit", ID: id, Values: []string{"entry", `{"reason":"old"}`}})
 		}
 		if got := pages(t, a, 10); len(got) != 0 {
@@ -148,7 +148,7 @@ func TestAudit_OldEntriesGo(t *testing.T) {
 				if err := a.Record(t.Context(), cluster.AuditEntry{Reason: reason}); err != nil {
 					t.Fatal(err)
 				}
-				time.Sleep(cluster.AuditKept / 2)
+				time.Sleep(cluster.AuditRetention / 2)
 			}
 			time.Sleep(time.Second)
 			if got := pages(t, a, 10); len(got) != 1 || got[0] != "second" {
@@ -161,13 +161,13 @@ func TestAudit_OldEntriesGo(t *testing.T) {
 // The count is bounded as well: the oldest go.
 func TestAudit_MostEntries(t *testing.T) {
 	a := cluster.NewAudit(nil, "", "near", func(cluster.AuditEntry) {})
-	for i := range cluster.MostAudited + 5 {
+	for i := range cluster.MaxAuditEntries + 5 {
 		if err := a.Record(t.Context(), cluster.AuditEntry{Reason: fmt.Sprint(i)}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	all := pages(t, a, 500)
-	if len(all) != cluster.MostAudited || all[len(all)-1] != "5" {
+	if len(all) != cluster.MaxAuditEntries || all[len(all)-1] != "5" {
 		t.Errorf("%d entries, the oldest %s", len(all), all[len(all)-1])
 	}
 }

@@ -134,7 +134,7 @@ func TestFaults_PushBesideANodeWithAFileOfItsOwn(t *testing.T) {
 	all := hosts(t, s.Addr, "a")
 	joined(t, dial(t, s.Addr), "b")
 	await.Until(t, "both are known", func() bool { return all[0].Live() == 2 })
-	var refused *cluster.Refused
+	var refused *cluster.RefusedError
 	if _, err := all[0].Push(t.Context(), of("one")); !errors.As(err, &refused) || !strings.Contains(err.Error(), "node b: reads its own file; write reload: {source: redis} there") {
 		t.Errorf("Push = %v; want what to write on b", err)
 	}
@@ -166,7 +166,7 @@ func TestFaults_PushThatIsGivenUp(t *testing.T) {
 		given <- err
 	}()
 	await.Until(t, "the push is under way", func() bool { return rdb.Exists(t.Context(), "test:{cluster}:push").Val() == 1 })
-	var other *cluster.UnderWay
+	var other *cluster.PushInProgressError
 	if _, err := all[0].Push(t.Context(), of("two")); !errors.As(err, &other) || !strings.Contains(err.Error(), "ann has been pushing for ") || !strings.Contains(err.Error(), " through node a; wait until that is over") {
 		t.Errorf("a second push = %v; want who pushes", err)
 	}
@@ -183,7 +183,7 @@ func TestFaults_PushThatIsGivenUp(t *testing.T) {
 }
 
 func TestRefused_NamesWhoIsSilent(t *testing.T) {
-	err := &cluster.Refused{Answers: []cluster.Answer{{Node: "a", Said: "ok"}, {Node: "b"}, {Node: "c", Said: "no such file"}}}
+	err := &cluster.RefusedError{Answers: []cluster.Answer{{Node: "a", Said: "ok"}, {Node: "b"}, {Node: "c", Said: "no such file"}}}
 	if got, want := err.Error(), "push refused; nothing has changed; node b: no answer; node c: no such file"; got != want {
 		t.Errorf("got %q; want %q", got, want)
 	}

@@ -20,9 +20,9 @@ const (
 	retryAfterFailure = 30 * time.Second
 )
 
-// A Taken is a prepared configuration. Exactly one of Install and Discard is
+// A Prepared is a prepared configuration. Exactly one of Install and Discard is
 // called, once.
-type Taken interface {
+type Prepared interface {
 	Config() *config.Config
 	Install(number int64)
 	Discard()
@@ -30,17 +30,17 @@ type Taken interface {
 
 // A Follower applies pushes on a node.
 type Follower struct {
-	// Take prepares a bundle to be served. Its error is reported to the node that
+	// Prepare prepares a bundle to be served. Its error is reported to the node that
 	// pushes.
-	Take func(ctx context.Context, b config.Bundle) (Taken, error)
-	// Told is called with the result of each committed push: err is nil if it
+	Prepare func(ctx context.Context, b config.Bundle) (Prepared, error)
+	// Applied is called with the result of each committed push: err is nil if it
 	// is served.
-	Told func(e Entry, err error)
+	Applied func(e Entry, err error)
 
-	ready    Taken  // for the push in progress; nil if none
-	hash     string // of ready
-	answered string // id of the push that was answered last
-	refused  int64  // the generation that could not be served
+	ready    Prepared // for the push in progress; nil if none
+	hash     string   // of ready
+	answered string   // id of the push that was answered last
+	refused  int64    // the generation that could not be served
 	again    time.Time
 }
 
@@ -115,17 +115,17 @@ func (n *Node) serve(ctx context.Context, f *Follower) {
 	taken := f.ready
 	if f.ready == nil || f.hash != e.Hash {
 		f.discard()
-		taken, err = f.Take(ctx, e.Bundle)
+		taken, err = f.Prepare(ctx, e.Bundle)
 	}
 	if err != nil {
 		f.refused, f.again = e.Generation, time.Now().Add(retryAfterFailure)
-		f.Told(e, err)
+		f.Applied(e, err)
 		return
 	}
 	f.ready = nil
 	taken.Install(e.Generation)
 	n.Adopt(e, taken.Config())
-	f.Told(e, nil)
+	f.Applied(e, nil)
 }
 
 // answer prepares for the push in progress and publishes the result.
@@ -139,7 +139,7 @@ func (n *Node) answer(ctx context.Context, f *Follower, id string) {
 	said := agreed
 	b, err := unpackBundle([]byte(packed))
 	if err == nil {
-		f.ready, err = f.Take(ctx, b)
+		f.ready, err = f.Prepare(ctx, b)
 	}
 	if err != nil {
 		f.ready, said = nil, err.Error()

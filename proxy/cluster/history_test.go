@@ -71,7 +71,7 @@ func TestPush_ManyAtOnceHaveNumbersOfTheirOwn(t *testing.T) {
 			defer again.Stop()
 			for ; ; <-again.C {
 				out, err := all[i%2].Push(t.Context(), of(text))
-				var other *cluster.UnderWay
+				var other *cluster.PushInProgressError
 				switch {
 				case errors.As(err, &other):
 					if other.Author != "ann" || other.Node != "a" && other.Node != "b" || !strings.Contains(other.Error(), "ann has been pushing for ") {

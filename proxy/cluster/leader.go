@@ -58,12 +58,12 @@ type LeaderOptions struct {
 	ID     string        // of this node
 	Lease  time.Duration // DefaultLease when 0
 	Tasks  []Task
-	// Took is called when this node becomes the leader, Lost when it loses the
+	// Acquired is called when this node becomes the leader, Lost when it loses the
 	// leadership, and Ran after each run of a task. They may be nil, and must be
 	// safe for concurrent use.
-	Took func(Term)
-	Lost func(t Term, cause error)
-	Ran  func(Run)
+	Acquired func(Term)
+	Lost     func(t Term, cause error)
+	Ran      func(Run)
 }
 
 // A Leader takes part in a leader election: it competes for the leadership, and runs the tasks while this node
@@ -91,7 +91,7 @@ type leadership interface {
 
 // NewLeader returns a Leader. It does not compete before Run.
 func NewLeader(o LeaderOptions) *Leader {
-	l := &Leader{id: o.ID, tasks: o.Tasks, took: o.Took, lost: o.Lost, ran: o.Ran}
+	l := &Leader{id: o.ID, tasks: o.Tasks, took: o.Acquired, lost: o.Lost, ran: o.Ran}
 	if o.Lease <= 0 {
 		o.Lease = DefaultLease
 	}

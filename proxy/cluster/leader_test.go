@@ -30,7 +30,7 @@ func runs(t *testing.T, o cluster.LeaderOptions) *candidate {
 	t.Helper()
 	c := &candidate{lost: make(chan error, 1000)}
 	o.Prefix = "test"
-	o.Took = func(cluster.Term) { c.terms.Add(1) }
+	o.Acquired = func(cluster.Term) { c.terms.Add(1) }
 	o.Lost = func(_ cluster.Term, cause error) { c.lost <- cause }
 	c.Leader = cluster.NewLeader(o)
 	ctx, cancel := context.WithCancel(t.Context())

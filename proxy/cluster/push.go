@@ -64,12 +64,12 @@ type Answer struct {
 // agreed is the answer of a node that can serve the configuration.
 const agreed = "ok"
 
-// Refused is the error of a push that one or more nodes did not accept. Nothing
+// RefusedError is the error of a push that one or more nodes did not accept. Nothing
 // has changed.
-type Refused struct{ Answers []Answer }
+type RefusedError struct{ Answers []Answer }
 
 // Error names each node that refused or did not answer.
-func (r *Refused) Error() string {
+func (r *RefusedError) Error() string {
 	text := "push refused; nothing has changed"
 	for _, a := range r.Answers {
 		switch a.Said {
@@ -83,14 +83,14 @@ func (r *Refused) Error() string {
 	return text
 }
 
-// UnderWay is the error of a push while another one is in progress.
-type UnderWay struct {
+// PushInProgressError is the error of a push while another one is in progress.
+type PushInProgressError struct {
 	Author, Node string // of the other push
 	Since        time.Duration
 }
 
 // Error names the author of the other push.
-func (u *UnderWay) Error() string {
+func (u *PushInProgressError) Error() string {
 	return fmt.Sprintf("%s has been pushing for %v through node %s; wait until that is over", u.Author, u.Since.Round(time.Millisecond), u.Node)
 }
 
@@ -108,7 +108,7 @@ type Outcome struct {
 // learn of it, even if this node dies. A node that dies during a push leaves it
 // either without effect or committed.
 //
-// The error is UnderWay, Refused, ErrOvertaken, ErrUnknown, or an error of
+// The error is PushInProgressError, Refused, ErrOvertaken, ErrUnknown, or an error of
 // Redis; only after ErrUnknown something may have changed.
 func (n *Node) Push(ctx context.Context, p Push) (Outcome, error) {
 	e := Entry{Hash: p.Bundle.Hash(), Author: p.Author, Node: n.id, From: p.From}
@@ -149,7 +149,7 @@ func (n *Node) begin(ctx context.Context, id string, e Entry, packed []byte) (se
 	case err != nil:
 		return 0, at, fmt.Errorf("begin push: %w", err)
 	case len(reply) == 4:
-		u := &UnderWay{}
+		u := &PushInProgressError{}
 		u.Author, _ = reply[1].(string)
 		u.Node, _ = reply[2].(string)
 		ms, _ := reply[3].(int64)
@@ -180,7 +180,7 @@ func (n *Node) decide(ctx context.Context, d decision) error {
 		}
 		for _, a := range answers {
 			if a.Said != agreed {
-				return &Refused{answers}
+				return &RefusedError{answers}
 			}
 		}
 		done, err := n.commit(ctx, d)

@@ -48,7 +48,7 @@ func (r testCluster) Discard() {
 	r.h.open--
 }
 
-func (h *host) take(_ context.Context, b config.Bundle) (cluster.Taken, error) {
+func (h *host) take(_ context.Context, b config.Bundle) (cluster.Prepared, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.refuse != nil {
@@ -86,7 +86,7 @@ func hosted(t *testing.T, rdb redis.UniversalClient, id string) (*host, func()) 
 	ctx, cancel := context.WithCancel(t.Context())
 	var run sync.WaitGroup
 	run.Go(func() { h.Run(ctx, "127.0.0.1:1") })
-	run.Go(func() { h.Follow(ctx, &cluster.Follower{Take: h.take, Told: func(cluster.Entry, error) {}}) })
+	run.Go(func() { h.Follow(ctx, &cluster.Follower{Prepare: h.take, Applied: func(cluster.Entry, error) {}}) })
 	leave := func() { cancel(); run.Wait() }
 	t.Cleanup(func() {
 		leave()
@@ -113,7 +113,7 @@ func TestPush_AllOrNothing(t *testing.T) {
 	all[2].mu.Lock()
 	all[2].refuse = errors.New("not with me")
 	all[2].mu.Unlock()
-	var refused *cluster.Refused
+	var refused *cluster.RefusedError
 	if _, err := all[0].Push(t.Context(), of("two")); !errors.As(err, &refused) || !strings.Contains(err.Error(), "node c: not with me") {
 		t.Fatalf("Push = %v; want what c said", err)
 	}
@@ -153,11 +153,11 @@ func TestPush_HearsWhoComesLate(t *testing.T) {
 	await.Until(t, "b is known", func() bool { m, err := late.Nodes(t.Context()); return err == nil && len(m) == 2 })
 	close(hold.release)
 	decided := make(chan bool, 9)
-	take := func(ctx context.Context, b config.Bundle) (cluster.Taken, error) {
+	take := func(ctx context.Context, b config.Bundle) (cluster.Prepared, error) {
 		decided <- dial(t, s.Addr).HExists(ctx, "test:{cluster}:config", "pushed").Val()
 		return late.take(ctx, b)
 	}
-	run.Go(func() { late.Follow(ctx, &cluster.Follower{Take: take, Told: func(cluster.Entry, error) {}}) })
+	run.Go(func() { late.Follow(ctx, &cluster.Follower{Prepare: take, Applied: func(cluster.Entry, error) {}}) })
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func TestPush_OvertakenDecidesNothing(t *testing.T) {
 		done <- err
 	}()
 	<-hold.came
-	var under *cluster.UnderWay
+	var under *cluster.PushInProgressError
 	if _, err := b.Push(t.Context(), of("two")); !errors.As(err, &under) || under.Author != "ann" || under.Node != "a" {
 		t.Errorf("Push beside another = %v; want who pushes", err)
 	}

@@ -20,8 +20,8 @@ const (
 	// minuteOpenFor is how long reports for a minute are accepted, so that counts are
 	// not lost while Redis is unreachable.
 	minuteOpenFor = time.Hour
-	// Kept is how long statistics are kept.
-	Kept = 24 * time.Hour
+	// StatisticsRetention is how long statistics are kept.
+	StatisticsRetention = 24 * time.Hour
 	// maxSeries is the maximum number of series in a report; the rest is
 	// aggregated.
 	maxSeries = 2000

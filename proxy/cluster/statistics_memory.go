@@ -34,7 +34,7 @@ func (d *memoryStatistics) report(_ context.Context, _ string, minute int64, r m
 	}
 	d.minutes[minute], d.news[minute] = r, true
 	maps.DeleteFunc(d.minutes, func(m int64, _ minuteReport) bool { return now.Sub(minuteStart(m)) > 2*minuteOpenFor })
-	maps.DeleteFunc(d.total, func(m int64, _ []Tally) bool { return now.Sub(minuteStart(m)) > Kept })
+	maps.DeleteFunc(d.total, func(m int64, _ []Tally) bool { return now.Sub(minuteStart(m)) > StatisticsRetention })
 	return now, nil
 }
 

@@ -111,7 +111,7 @@ func (l *redisStatistics) sum(ctx context.Context, t Term, of revision, sum []Ta
 		return err
 	}
 	change := strconv.FormatFloat(of.change, 'f', -1, 64)
-	_, err = l.fence.run(ctx, l.summed, t, []string{l.total(of.minute), l.open()}, of.minute, text, Kept.Milliseconds(), change)
+	_, err = l.fence.run(ctx, l.summed, t, []string{l.total(of.minute), l.open()}, of.minute, text, StatisticsRetention.Milliseconds(), change)
 	if err != nil {
 		return fmt.Errorf("write a sum: %w", err)
 	}

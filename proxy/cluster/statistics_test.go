@@ -250,7 +250,7 @@ func TestStatistics_MinuteByMinute(t *testing.T) {
 		if last, _ := stats.Minutes(t.Context(), 1); len(last) != 0 {
 			t.Errorf("in the last minute %+v happened; want nothing", last)
 		}
-		time.Sleep(cluster.Kept)
+		time.Sleep(cluster.StatisticsRetention)
 		c.add("send", "", "", 1)
 		time.Sleep(time.Minute)
 		if minutes, _ := stats.Minutes(t.Context(), 1e6); len(minutes) != 1 {

@@ -71,7 +71,7 @@ func (s *Statistics) Minutes(ctx context.Context, n int) ([]Minute, error) {
 		return nil, err
 	}
 	last := now.Unix() / 60
-	first := last - min(int64(n), int64(Kept/time.Minute)) + 1
+	first := last - min(int64(n), int64(StatisticsRetention/time.Minute)) + 1
 	sums, err := s.store.sums(ctx, first, last)
 	if err != nil {
 		return nil, err

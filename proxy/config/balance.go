@@ -58,7 +58,7 @@ func mayMiss(s *key.Spec) bool {
 	case "", key.ClientIP, key.Global, key.Host, key.Method:
 		return false
 	}
-	return s.OnMissing != key.Shared && (s.OnMissing != key.Use || s.Instead == nil || mayMiss(s.Instead))
+	return s.OnMissing != key.Shared && (s.OnMissing != key.Use || s.Fallback == nil || mayMiss(s.Fallback))
 }
 
 func (u *upstreams) health(f *healthForm) Health {

@@ -157,14 +157,14 @@ func (k *keys) build(form *keyForm, name string) *key.Spec {
 	} else if ok {
 		k.warnUnnormalized(form, name, spec)
 	}
-	spec.OnMissing, spec.Instead = k.otherwise(&form.OnMissing)
+	spec.OnMissing, spec.Fallback = k.otherwise(&form.OnMissing)
 	if form.OnInvalid != nil {
-		spec.OnInvalid, spec.InsteadOfInvalid = k.otherwise(&form.OnInvalid)
+		spec.OnInvalid, spec.InvalidFallback = k.otherwise(&form.OnInvalid)
 	}
-	if !ok || spec.OnMissing == key.Use && spec.Instead == nil || spec.OnInvalid == key.Use && spec.InsteadOfInvalid == nil {
+	if !ok || spec.OnMissing == key.Use && spec.Fallback == nil || spec.OnInvalid == key.Use && spec.InvalidFallback == nil {
 		return nil
 	}
-	return k.counted(form, spec, max(1, k.parts[spec.Instead], k.parts[spec.InsteadOfInvalid]))
+	return k.counted(form, spec, max(1, k.parts[spec.Fallback], k.parts[spec.InvalidFallback]))
 }
 
 // normalize reads the steps, and how phone numbers are written.

@@ -315,7 +315,7 @@ func alike(k *key.Spec) {
 	if k.Tokens != nil {
 		k.Tokens = new(key.Tokens)
 	}
-	for _, other := range append(slices.Clone(k.Join), k.Of, k.Instead) {
+	for _, other := range append(slices.Clone(k.Join), k.Of, k.Fallback) {
 		if other != nil {
 			alike(other)
 		}

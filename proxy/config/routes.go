@@ -251,5 +251,5 @@ func params(spec *key.Spec) []string {
 	for _, part := range spec.Join {
 		names = append(names, params(part)...)
 	}
-	return append(names, params(spec.Instead)...)
+	return append(names, params(spec.Fallback)...)
 }

@@ -20,10 +20,10 @@ func TestLoad_FormsOfKeys(t *testing.T) {
 		"short":    {Name: "short", From: key.Origin{Source: key.Header, Name: "X-Short"}, OnMissing: key.Reject},
 		"one-step": {Name: "one-step", From: key.Origin{Source: key.Query, Name: "q"}, Normalize: []key.Step{key.Lower}, OnMissing: key.Skip},
 		"steps":    {Name: "steps", From: key.Origin{Source: key.Query, Name: "q"}, Normalize: []key.Step{key.Trim, key.Lower}, OnMissing: key.Shared},
-		"mapping":  {Name: "mapping", From: key.Origin{Source: key.Header, Name: "X-Mapping"}, Normalize: []key.Step{key.Digits}, OnMissing: key.Use, Instead: short},
+		"mapping":  {Name: "mapping", From: key.Origin{Source: key.Header, Name: "X-Mapping"}, Normalize: []key.Step{key.Digits}, OnMissing: key.Use, Fallback: short},
 		"more": {
 			Name: "more", From: key.Origin{Source: key.Path, Name: "id"}, Normalize: []key.Step{key.Trim, key.Digits}, OnMissing: key.Use,
-			Instead: &key.Spec{Name: "client_ip", From: key.Origin{Source: key.ClientIP}, OnMissing: key.Reject},
+			Fallback: &key.Spec{Name: "client_ip", From: key.Origin{Source: key.ClientIP}, OnMissing: key.Reject},
 		},
 		"pair": {Name: "pair", OnMissing: key.Reject, Join: []*key.Spec{
 			short, {Name: "header:X-Other", From: key.Origin{Source: key.Header, Name: "X-Other"}, OnMissing: key.Reject},

@@ -13,7 +13,7 @@ const (
 	crowd = 100
 )
 
-// wait reads how long requests may wait for their turn, and how many.
+// wait reads how long requests may wait for a permit, and how many.
 func (l *limits) wait(f *limitForm) (most time.Duration, waiting int) {
 	switch {
 	case !l.given(&f.Wait) && l.given(&f.MaxWaiting):

@@ -16,7 +16,7 @@ import (
 )
 
 // Certificates are what TLS clients are shown. Whoever watches their files has them
-// read anew. It is safe for concurrent use, but for Reload.
+// read again. It is safe for concurrent use, but for Reload.
 type Certificates struct {
 	log     zerolog.Logger
 	files   []config.Pair
@@ -37,9 +37,9 @@ type Issuer interface {
 	Held() []*x509.Certificate
 }
 
-// proof is the protocol of an authority that asks whether a name is ours (RFC
+// alpnACME is the protocol of an authority that asks whether a name is ours (RFC
 // 8737): it goes when it has seen the certificate.
-const proof = "acme-tls/1"
+const alpnACME = "acme-tls/1"
 
 // LoadCertificates reads pairs of files. One that cannot be read, or does not
 // fit its key, is an error. An issuer, unless nil, has further certificates; for
@@ -100,8 +100,8 @@ func (c *Certificates) config() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-			if c.issuer != nil && slices.Equal(hello.SupportedProtos, []string{proof}) {
-				return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{proof}, GetCertificate: c.issuer.Certificate}, nil
+			if c.issuer != nil && slices.Equal(hello.SupportedProtos, []string{alpnACME}) {
+				return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{alpnACME}, GetCertificate: c.issuer.Certificate}, nil
 			}
 			return c.current.Load(), nil
 		},
@@ -130,9 +130,9 @@ func (c *Certificates) Files() []string {
 	return all
 }
 
-// Reload reads the files anew. A pair that cannot be used leaves the one before it in
-// place. Connections that stand are not touched. It logs what it has loaded only when
-// clients are shown it. It is for one goroutine at a time.
+// Reload reads the files again. A pair that cannot be used leaves the one before it
+// in place. Connections that stand are not touched. It logs what it has loaded only
+// when clients are shown it. It is for one goroutine at a time.
 func (c *Certificates) Reload() {
 	var loaded []int
 	for i, f := range c.files {

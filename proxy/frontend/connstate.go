@@ -25,7 +25,7 @@ const (
 // A connState is what is known of one client's connection over all its requests.
 type connState struct {
 	net.Conn
-	offenders *offenders
+	offenders *resetTracker
 	address   func() netip.Prefix // as offenders are counted
 	requests  atomic.Int64
 	resets    atomic.Int64

@@ -13,6 +13,6 @@
 // any route (challenges.go).
 //
 // Drain ends a server so that no request is lost (drain.go, backlog_linux.go): those who
-// connect are let in first, each answer says that its connection ends, and only then
+// connect are let in first, each response says that its connection ends, and only then
 // connections without a request are closed.
 package frontend

@@ -13,27 +13,27 @@ const (
 	// announceClose is how long connections that wait to be accepted are let in before
 	// a listener is closed for good.
 	announceClose = time.Second
-	// connectTime is how long a connection may take to be opened, once its client has
+	// acceptGrace is how long a connection may take to be opened, once its client has
 	// begun to.
-	connectTime = 300 * time.Millisecond
+	acceptGrace = 300 * time.Millisecond
 	// closeFrame is how long connections in use have to carry one more answer, which
 	// says that it is the last, before those without a request are closed.
 	closeFrame = time.Second
 )
 
-// AnnounceClose tells clients, with each answer from now on, that their connection ends:
-// HTTP/1 by Connection: close, HTTP/2 by GOAWAY. Connections are still taken. A
+// AnnounceClose tells clients, with each response from now on, that their connection
+// ends: HTTP/1 by Connection: close, HTTP/2 by GOAWAY. Connections are still taken. A
 // load balancer may need that time to learn that this server leaves.
 func (s *Server) AnnounceClose() {
 	s.closing.Store(true)
 	s.http1.Part()
 }
 
-// Drain ends the server in peace. It takes the connections that wait already and
-// then no more; tells clients as AnnounceClose does; closes connections that are not in
-// use; lets requests under way end until ctx is done, and then cuts those that
-// have not. Closing is the last thing that happens to a connection on which a
-// client was just told so: a request that is on its way is not lost.
+// Drain ends the server in peace. It takes the connections that wait already and then
+// no more; tells clients as AnnounceClose does; closes connections that are not in use;
+// lets requests in progress end until ctx is done, and then cuts those that have not.
+// Closing is the last thing that happens to a connection on which a client was just
+// told so: a request that is on its way is not lost.
 func (s *Server) Drain(ctx context.Context) error {
 	s.AnnounceClose()
 	for _, l := range s.allListeners() {
@@ -62,7 +62,7 @@ func (s *Server) Drain(ctx context.Context) error {
 func (s *Server) shut(l net.Listener) {
 	if s.bounds.ReusePort {
 		dropSYN(l)
-		<-time.After(connectTime)
+		<-time.After(acceptGrace)
 	}
 	until(context.Background(), announceClose, func() bool { return !pending(l) })
 	l.Close()

@@ -17,17 +17,17 @@ import (
 // A handshaker does the TLS handshake of connections, and gives them to the server of
 // the protocol that was agreed on (ALPN).
 type handshaker struct {
-	config *tls.Config
-	within time.Duration // for one handshake
-	stall  time.Duration
-	log    zerolog.Logger
+	config  *tls.Config
+	timeout time.Duration // for one handshake
+	stall   time.Duration
+	log     zerolog.Logger
 
 	http1, http2 func(net.Conn)
 }
 
 // handshake does the handshake on c, unless ctx ends before.
 func (h *handshaker) handshake(ctx context.Context, c net.Conn) {
-	within, cancel := context.WithTimeout(ctx, h.within)
+	within, cancel := context.WithTimeout(ctx, h.timeout)
 	defer cancel()
 	t := tls.Server(c, h.config)
 	if err := t.HandshakeContext(within); err != nil {
@@ -41,7 +41,7 @@ func (h *handshaker) handshake(ctx context.Context, c net.Conn) {
 	}
 	cancel()
 	switch t.ConnectionState().NegotiatedProtocol {
-	case proof:
+	case alpnACME:
 		t.Close() // it has seen what it wanted to see
 	case "h2":
 		h.http2(t)

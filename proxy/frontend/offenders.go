@@ -9,26 +9,26 @@ import (
 )
 
 const (
-	// offence is how many requests one address may take back within offenceWithin,
+	// offence is how many requests one address may take back within offenceWindow,
 	// as long as those are not more than half of all.
 	offence       = 200
-	offenceWithin = 10 * time.Second
-	// offenceStands is how long an offence is remembered.
-	offenceStands = time.Minute
-	// mostOffenders is how many addresses are watched at a time. Beyond it some are
+	offenceWindow = 10 * time.Second
+	// offenceTTL is how long an offence is remembered.
+	offenceTTL = time.Minute
+	// maxTracked is how many addresses are watched at a time. Beyond it some are
 	// forgotten.
-	mostOffenders = 4096
-	// firstPause and longestPause bound how long a new connection of an offender
+	maxTracked = 4096
+	// minPause and maxPause bound how long a new connection of an offender
 	// waits; the pause doubles with each offence.
-	firstPause   = 100 * time.Millisecond
-	longestPause = 2 * time.Second
+	minPause = 100 * time.Millisecond
+	maxPause = 2 * time.Second
 )
 
-// An offenders is the addresses whose clients take back most of what they ask
+// A resetTracker is the addresses whose clients take back most of what they ask
 // (rapid reset, CVE-2023-44487) on one connection after another. Their next
 // connections wait, and end sooner. A network of 64 bits is one address in IPv6. An
 // address costs something only once it has taken back a request.
-type offenders struct {
+type resetTracker struct {
 	mu   sync.Mutex // guards what follows; never held over I/O
 	seen map[netip.Prefix]*offender
 }
@@ -40,12 +40,12 @@ type offender struct {
 	until            time.Time // when they are forgotten
 }
 
-func newOffenders() *offenders { return &offenders{seen: map[netip.Prefix]*offender{}} }
+func newResetTracker() *resetTracker { return &resetTracker{seen: map[netip.Prefix]*offender{}} }
 
 // answered takes note of a request that has ended at now and was not taken back. It
 // counts only for an address that is watched already. It reports whether addr stands
 // as an offender.
-func (o *offenders) answered(addr netip.Prefix, now time.Time) bool {
+func (o *resetTracker) answered(addr netip.Prefix, now time.Time) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	of := o.seen[addr]
@@ -58,7 +58,7 @@ func (o *offenders) answered(addr netip.Prefix, now time.Time) bool {
 
 // reset takes note of a request that was taken back at now. It reports whether addr
 // stands as an offender.
-func (o *offenders) reset(addr netip.Prefix, now time.Time) bool {
+func (o *resetTracker) reset(addr netip.Prefix, now time.Time) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	of := o.seen[addr]
@@ -73,7 +73,7 @@ func (o *offenders) reset(addr netip.Prefix, now time.Time) bool {
 
 // count counts a request, and so many resets of it.
 func (of *offender) count(now time.Time, resets int) {
-	if now.Sub(of.since) > offenceWithin {
+	if now.Sub(of.since) > offenceWindow {
 		of.since, of.requests, of.resets = now, 0, 0
 	}
 	of.requests++
@@ -83,7 +83,7 @@ func (of *offender) count(now time.Time, resets int) {
 			of.offences = 0
 		}
 		of.offences++
-		of.until = now.Add(offenceStands)
+		of.until = now.Add(offenceTTL)
 		of.since, of.requests, of.resets = now, 0, 0
 	}
 }
@@ -91,29 +91,29 @@ func (of *offender) count(now time.Time, resets int) {
 func (of *offender) stands(now time.Time) bool { return of.offences > 0 && now.Before(of.until) }
 
 // pause is how long a new connection from addr has to wait.
-func (o *offenders) pause(addr netip.Prefix, now time.Time) time.Duration {
+func (o *resetTracker) pause(addr netip.Prefix, now time.Time) time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	of := o.seen[addr]
 	if of == nil || !of.stands(now) {
 		return 0
 	}
-	return min(firstPause<<min(of.offences-1, 10), longestPause)
+	return min(minPause<<min(of.offences-1, 10), maxPause)
 }
 
 // makeRoom forgets whoever has nothing that stands, and if there are none of those,
 // somebody.
-func (o *offenders) makeRoom(now time.Time) {
-	if len(o.seen) < mostOffenders {
+func (o *resetTracker) makeRoom(now time.Time) {
+	if len(o.seen) < maxTracked {
 		return
 	}
 	for addr, of := range o.seen {
-		if !of.stands(now) && now.Sub(of.since) > offenceWithin {
+		if !of.stands(now) && now.Sub(of.since) > offenceWindow {
 			delete(o.seen, addr)
 		}
 	}
 	for addr := range o.seen {
-		if len(o.seen) < mostOffenders {
+		if len(o.seen) < maxTracked {
 			return
 		}
 		delete(o.seen, addr)
@@ -122,7 +122,7 @@ func (o *offenders) makeRoom(now time.Time) {
 
 // delay lets a connection that was just opened wait for its pause, no longer
 // than ctx.
-func (o *offenders) delay(ctx context.Context, c net.Conn) {
+func (o *resetTracker) delay(ctx context.Context, c net.Conn) {
 	if o.none() {
 		return // as always, and then it costs nothing
 	}
@@ -138,14 +138,14 @@ func (o *offenders) delay(ctx context.Context, c net.Conn) {
 	}
 }
 
-func (o *offenders) none() bool {
+func (o *resetTracker) none() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.seen) == 0
 }
 
 // of is the address of c's other end, as offenders are counted.
-func (o *offenders) of(c net.Conn) netip.Prefix {
+func (o *resetTracker) of(c net.Conn) netip.Prefix {
 	ap, err := netip.ParseAddrPort(c.RemoteAddr().String())
 	if err != nil {
 		return netip.Prefix{} // a socket of this machine

@@ -103,7 +103,7 @@ func (f *flood) connect(ctx context.Context) {
 func TestConnState_AResetRequestIsNotWorkedOn(t *testing.T) {
 	worked := false
 	h := withConnState(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { worked = true }))
-	l := &connState{offenders: newOffenders(), address: func() netip.Prefix { return netip.Prefix{} }}
+	l := &connState{offenders: newResetTracker(), address: func() netip.Prefix { return netip.Prefix{} }}
 	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), connStateKey{}, l))
 	cancel()
 	r := httptest.NewRequestWithContext(ctx, "GET", "/", nil)
@@ -115,7 +115,7 @@ func TestConnState_AResetRequestIsNotWorkedOn(t *testing.T) {
 }
 
 func TestConnState_ResetsNowAndThenAreFine(t *testing.T) {
-	l := &connState{offenders: newOffenders(), address: func() netip.Prefix { return netip.Prefix{} }} // closing it would panic
+	l := &connState{offenders: newResetTracker(), address: func() netip.Prefix { return netip.Prefix{} }} // closing it would panic
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 10 * maxResets {
@@ -126,7 +126,7 @@ func TestConnState_ResetsNowAndThenAreFine(t *testing.T) {
 }
 
 func TestOffenders_PausesGrowAndEnd(t *testing.T) {
-	o, now := newOffenders(), time.Now()
+	o, now := newResetTracker(), time.Now()
 	one, two := netip.MustParsePrefix("192.0.2.1/32"), netip.MustParsePrefix("192.0.2.2/32")
 	offend := func(at time.Time) {
 		for range offence + 1 {
@@ -148,18 +148,18 @@ func TestOffenders_PausesGrowAndEnd(t *testing.T) {
 	if got := o.pause(two, now); got != 0 {
 		t.Errorf("who takes back a third waits %v; want nothing", got)
 	}
-	if got := o.pause(one, now.Add(offenceStands)); got != 0 {
+	if got := o.pause(one, now.Add(offenceTTL)); got != 0 {
 		t.Errorf("pause %v after a minute; want none", got)
 	}
-	offend(now.Add(offenceStands))
-	if got := o.pause(one, now.Add(offenceStands)); got != firstPause {
+	offend(now.Add(offenceTTL))
+	if got := o.pause(one, now.Add(offenceTTL)); got != minPause {
 		t.Errorf("pause %v; want that of a first offence", got)
 	}
-	for i := range 2 * mostOffenders {
+	for i := range 2 * maxTracked {
 		o.reset(netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 32), now)
 	}
-	if n := len(o.seen); n > mostOffenders {
-		t.Errorf("%d addresses are watched; want at most %d", n, mostOffenders)
+	if n := len(o.seen); n > maxTracked {
+		t.Errorf("%d addresses are watched; want at most %d", n, maxTracked)
 	}
 }
 
@@ -179,7 +179,7 @@ func TestHTTP2_RepeatOffendersAreSlowed(t *testing.T) {
 	offender, other := netip.MustParsePrefix("127.0.0.1/32"), netip.MustParsePrefix("127.0.0.2/32")
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(enough); f.server.offenders.pause(offender, time.Now()) < 4*firstPause; <-tick.C {
+	for deadline := time.Now().Add(enough); f.server.offenders.pause(offender, time.Now()) < 4*minPause; <-tick.C {
 		if time.Now().After(deadline) {
 			t.Fatal("the offender is let in as quickly as ever")
 		}
@@ -194,7 +194,7 @@ func TestHTTP2_RepeatOffendersAreSlowed(t *testing.T) {
 	}
 	began := time.Now()
 	f.dial(plainly).Status(200)
-	if took := time.Since(began); took < firstPause {
+	if took := time.Since(began); took < minPause {
 		t.Errorf("the offender's next connection is served after %v; want a pause", took)
 	}
 }

@@ -29,7 +29,7 @@ type Server struct {
 	handover    *handover // connections that speak HTTP/2
 	bounds      config.Listen
 	log         zerolog.Logger
-	offenders   *offenders
+	offenders   *resetTracker
 	closing     atomic.Bool    // answers say that their connections end
 	connections atomic.Int64   // accepted and not closed, of every protocol
 	accepting   sync.WaitGroup // listeners that are served
@@ -52,17 +52,17 @@ type Handler interface {
 }
 
 const (
-	// streams is how many requests one HTTP/2 connection may have under way. Of
-	// those that a client has taken back, no more are worked on than that.
+	// streams is how many requests one HTTP/2 connection may have in progress.
+	// Of those that a client has taken back, no more are worked on than that.
 	streams = 100
 	// frameSize is how long a frame of HTTP/2 may be: no longer than anybody may
 	// send unasked (RFC 9113 section 4.2), so that one costs no more memory.
 	frameSize = 16 << 10
 	// pingAfter is how long an HTTP/2 client may say nothing while it has requests
-	// under way before it is asked whether it is still there.
+	// in progress before it is asked whether it is still there.
 	pingAfter = 30 * time.Second
-	// mostFields is how many lines the header of a request may have.
-	mostFields = 1024
+	// maxHeaderFields is how many lines the header of a request may have.
+	maxHeaderFields = 1024
 )
 
 // NewServer makes a Server with the bounds of c and the protocols that it allows. A
@@ -72,11 +72,11 @@ func NewServer(h http.Handler, c config.Listen, log zerolog.Logger) *Server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(c.H2C)
-	s := &Server{bounds: c, log: log, offenders: newOffenders(), handover: newHandover()}
+	s := &Server{bounds: c, log: log, offenders: newResetTracker(), handover: newHandover()}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.http1 = http1.Server{
 		Handler:  netHandler(h),
-		Limits:   http1.Limits{Target: int(c.MaxHeader), Head: int(c.MaxHeader), Fields: mostFields},
+		Limits:   http1.Limits{Target: int(c.MaxHeader), Head: int(c.MaxHeader), Fields: maxHeaderFields},
 		Timeouts: http1.Timeouts{Header: c.Timeouts.Header, Body: c.Timeouts.Body, Write: c.Timeouts.Write, Idle: c.Timeouts.Idle},
 		EndsLate: true,
 		Panicked: func(v any) {
@@ -108,8 +108,8 @@ func NewServer(h http.Handler, c config.Listen, log zerolog.Logger) *Server {
 	return s
 }
 
-// netHandler is h for requests of HTTP/1.1. An answer that h does not begin is an empty
-// one, as with net/http.
+// netHandler is h for requests of HTTP/1.1. A response that h does not begin is an
+// empty one, as with net/http.
 func netHandler(h http.Handler) http1.Handler {
 	return func(x *http1.Exchange) {
 		x.ServeNet(&http1.Context{Exchange: x}, h)
@@ -148,7 +148,7 @@ func (s *Server) serveTLS(l net.Listener, c *tls.Config) error {
 	}
 	defer s.accepting.Done()
 	h := &handshaker{
-		config: c, within: s.bounds.Timeouts.Header, stall: s.bounds.Timeouts.Write, log: s.log,
+		config: c, timeout: s.bounds.Timeouts.Header, stall: s.bounds.Timeouts.Write, log: s.log,
 		http1: s.http1.ServeConn, http2: s.deliver,
 	}
 	return s.accept(s.proxyProtocol(l), func(c net.Conn) {

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Begin begins the final answer and forgets one that was begun and not sent.
-// Date is added unless the answer has it, and what concerns the connection and
-// the framing.
+// Begin begins the final response and forgets one that was begun and not sent.
+// Date is added unless the response has it, and what concerns the connection
+// and the framing.
 func (x *Exchange) Begin(status int) *Head {
 	if x.stage >= streaming {
 		x.out.err = ErrNoHeadroom
@@ -34,7 +34,7 @@ func (x *Exchange) Send(body []byte) error {
 	return x.End()
 }
 
-// Start ends the head of the answer: a body follows by Write and End, whose
+// Start ends the head of the response: a body follows by Write and End, whose
 // length is that of f, or unknown. Nothing is sent yet. How the body is delimited
 // is decided here, whatever the Kind of f.
 func (x *Exchange) Start(f Framing) error {
@@ -45,9 +45,9 @@ func (x *Exchange) Start(f Framing) error {
 		x.stage = unanswered
 		return x.out.err
 	}
-	x.framing = onward(receiver{x.Minor, x.Method(), x.status}, f)
+	x.framing = outgoingFraming(receiver{x.Minor, x.Method(), x.status}, f)
 	x.left = x.framing.Length
-	x.closing = x.closing || x.Closes || x.framing.Kind == UntilClose || x.conn.server.parting.Load() || x.uploading || x.worthless()
+	x.closing = x.closing || x.Closes || x.framing.Kind == UntilClose || x.conn.server.parting.Load() || x.uploading || x.notWorthDraining()
 	if !x.out.dated {
 		x.out.buf = x.conn.server.date.append(x.out.buf)
 	}
@@ -65,8 +65,8 @@ func (x *Exchange) Start(f Framing) error {
 	return nil
 }
 
-// ends is called before the end of an answer is sent of which a part can be sent
-// before; endsWhole of any other.
+// ends is called before the end of a response is sent of which a part can be
+// sent before; endsWhole of any other.
 func (x *Exchange) ends() {
 	if ending := x.Ending; ending != nil {
 		x.Ending = nil
@@ -81,13 +81,13 @@ func (x *Exchange) endsWhole() {
 	}
 }
 
-// flushPart sends what there is of an answer that is not all.
-func (x *Exchange) flushPart() { _ = x.Flush() } // who ends the answer meets the error again
+// flushPart sends what there is of a response that is not all.
+func (x *Exchange) flushPart() { _ = x.Flush() } // who ends the response meets the error again
 
-// worthless reports whether what is left of the request's body is not worth
+// notWorthDraining reports whether what is left of the request's body is not worth
 // reading for the sake of the connection: it is long, cannot be read, or has not
 // been sent yet.
-func (x *Exchange) worthless() bool {
+func (x *Exchange) notWorthDraining() bool {
 	b := x.Body()
 	if b == nil || b.done() {
 		return false
@@ -95,7 +95,8 @@ func (x *Exchange) worthless() bool {
 	return b.err != nil || x.Expects() && !x.continued || b.left > int64(x.conn.server.Limits.Drain)
 }
 
-// Write adds to the body of the answer. It may keep little until Flush or End.
+// Write adds to the body of the response. It may keep little until Flush or
+// End.
 func (x *Exchange) Write(p []byte) (int, error) {
 	switch {
 	case x.stage != streaming:
@@ -170,19 +171,19 @@ func (x *Exchange) flush(now time.Duration) error {
 	}
 	x.conn.armWriteAt(now)
 	x.conn.watch.sent.Add(1)
-	x.err = x.conn.put(x.out.buf)
+	x.err = x.conn.writeRaw(x.out.buf)
 	x.out.buf = x.out.buf[:0]
 	return x.err
 }
 
-// End ends the answer and sends what is left of it. Less body than announced is
-// an error, after which the connection is cut.
+// End ends the response and sends what is left of it. Less body than announced
+// is an error, after which the connection is cut.
 func (x *Exchange) End() error { return x.EndWith(nil) }
 
 // EndWith is End with trailer fields, which only a body in chunks can have. Those
 // that must not stand there are left out.
 func (x *Exchange) EndWith(trailer *Fields) error {
-	return x.endAdding(func(h *Head) {
+	return x.endWith(func(h *Head) {
 		if trailer != nil {
 			trailer.DropUntrailed()
 			h.AddFields(trailer)
@@ -190,8 +191,8 @@ func (x *Exchange) EndWith(trailer *Fields) error {
 	})
 }
 
-// endAdding is EndWith for who adds the trailer fields, which must be checked.
-func (x *Exchange) endAdding(trailer func(h *Head)) error {
+// endWith is EndWith for who adds the trailer fields, which must be checked.
+func (x *Exchange) endWith(trailer func(h *Head)) error {
 	switch {
 	case x.stage != streaming:
 		return ErrNoHeadroom
@@ -217,7 +218,7 @@ func (x *Exchange) endAdding(trailer func(h *Head)) error {
 	return nil
 }
 
-// Interim begins a 1xx answer, which SendInterim sends: before Begin, and any
+// Interim begins a 1xx response, which SendInterim sends: before Begin, and any
 // number of times. A client of HTTP/1.0 gets none.
 func (x *Exchange) Interim(status int) *Head {
 	if x.stage >= begun { // there is something in it that must not be lost
@@ -255,13 +256,13 @@ func (x *Exchange) sendInterim() error {
 }
 
 // Continue sends 100 Continue if the client waits for it: once at most, and not
-// any more when the final answer has begun.
+// any more when the final response has begun.
 func (x *Exchange) Continue() error {
 	if !x.Expects() || x.continued || x.stage >= streaming {
 		return nil
 	}
 	x.continued = true
-	pending := x.out // an answer that has been begun is not lost
+	pending := x.out // a response that has been begun is not lost
 	x.out = Head{}
 	x.out.open(&x.conn.server.memory)
 	x.out.buf = append(x.out.buf, "HTTP/1.1 100 Continue\r\n\r\n"...)
@@ -271,7 +272,7 @@ func (x *Exchange) Continue() error {
 	return err
 }
 
-// text sends a line of text as an answer.
+// text sends a line of text as a response.
 func (x *Exchange) text(status int, line string) error {
 	h := x.Begin(status)
 	h.Add("Content-Type", "text/plain; charset=utf-8")

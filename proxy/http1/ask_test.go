@@ -133,9 +133,9 @@ func TestAsk_ErrorsOfTheSocket(t *testing.T) {
 		defer c.Release()
 		c.Begin("POST", "a", "/")
 		err := p.Send(c)
-		var fault *Fault
+		var fault *CallError
 		var op *net.OpError
-		if !errors.As(err, &fault) || !fault.Reused || !fault.Wrote || fault.Phase != Asking {
+		if !errors.As(err, &fault) || !fault.Reused || !fault.Wrote || fault.Phase != SendingRequest {
 			t.Errorf("%#v", err)
 		}
 		if !errors.Is(err, want) || !errors.As(err, &op) || op.Op != "read" || op.Addr.String() != address {

@@ -9,9 +9,9 @@ import (
 
 // step is called by the runtime at first, and then whenever something may have come.
 // It reports whether there is nothing more to wait for.
-func (a *asking) step(fd uintptr) bool {
+func (a *reuseAttempt) step(fd uintptr) bool {
 	if a.stage == silent {
-		if a.look(int(fd)); a.stage != awaiting {
+		if a.checkStale(int(fd)); a.stage != awaitingResponse {
 			return true
 		}
 		return false
@@ -28,12 +28,12 @@ func (a *asking) step(fd uintptr) bool {
 	default:
 		a.answer.w += n
 	}
-	a.stage = over
+	a.stage = finished
 	return true
 }
 
-// look sends the request if nothing has come before.
-func (a *asking) look(fd int) {
+// checkStale sends the request if nothing has come before.
+func (a *reuseAttempt) checkStale(fd int) {
 	if _, err := retried(rawRead, fd, a.one[:]); err != syscall.EAGAIN { //nolint:errorlint // as above
 		a.stage = stale
 		return
@@ -42,17 +42,17 @@ func (a *asking) look(fd int) {
 	a.wrote = max(n, 0)
 	switch {
 	case err != nil && err != syscall.EAGAIN: //nolint:errorlint // as above
-		a.stage, a.err, a.failed = over, err, "write"
+		a.stage, a.err, a.failed = finished, err, "write"
 	case a.wrote < len(a.request):
 		a.stage = partly
 	default:
-		a.stage = awaiting
+		a.stage = awaitingResponse
 	}
 }
 
 // step is called by the runtime when something can be written. It reports whether
 // there is nothing more to wait for.
-func (w *putting) step(fd uintptr) bool {
+func (w *writing) step(fd uintptr) bool {
 	for w.n < len(w.data) {
 		n, err := retried(rawWrite, int(fd), w.data[w.n:])
 		if err == syscall.EAGAIN { //nolint:errorlint // as above

@@ -32,9 +32,9 @@ func (c *conn) giveBack() {
 	c.server.exchanges.Put(x)
 }
 
-// await waits for the first bytes of a request. A connection that waits holds no
+// waitForRequest waits for the first bytes of a request. A connection that waits holds no
 // buffer. The error is io.EOF if the connection has ended in order.
-func (c *conn) await() error {
+func (c *conn) waitForRequest() error {
 	if c.x != nil && len(c.x.in.unread()) > 0 {
 		return nil
 	}
@@ -49,16 +49,16 @@ func (c *conn) await() error {
 	err := c.readSome()
 	switch {
 	case !c.state.CompareAndSwap(idle, busy):
-		return c.cameLate(err)
+		return c.lateRequest(err)
 	case timedOut(err):
 		return io.EOF
 	}
 	return err
 }
 
-// cameLate is await for a connection that Shutdown ended while it waited, which came
+// lateRequest is await for a connection that Shutdown ended while it waited, which came
 // to err: a request that came at that very moment is answered, as the last one.
-func (c *conn) cameLate(err error) error {
+func (c *conn) lateRequest(err error) error {
 	there := err == nil || timedOut(err) && look(c.fd) == Talking
 	if !there || !c.state.CompareAndSwap(ended, busy) {
 		return errEnded

@@ -8,9 +8,9 @@ import (
 
 // Errors of reading a body.
 var (
-	// ErrBodyTooLarge says that a body is longer than its reader allows.
+	// ErrBodyTooLarge reports that a body is longer than its reader allows.
 	ErrBodyTooLarge = &Error{413, "body too large"}
-	// ErrStopped says that the exchange wants no more of a body.
+	// ErrStopped reports that the exchange wants no more of a body.
 	ErrStopped = errors.New("body no longer wanted")
 )
 
@@ -24,7 +24,7 @@ type flusher interface {
 	Flush() error
 }
 
-// A Body is that of a request or an answer. It is read by one goroutine at a
+// A Body is that of a request or a response. It is read by one goroutine at a
 // time, and no longer than its exchange lasts.
 type Body struct {
 	trailer Fields

@@ -6,31 +6,31 @@ import (
 	"sync/atomic"
 )
 
-// A Call is one request to an upstream and its answer. It belongs to one
+// A Call is one request to an upstream and its response. It belongs to one
 // goroutine; only Abort is shared.
 type Call struct {
 	Response Response // the final head; its strings are valid until Release
-	// Interim is told of 1xx answers, all but 100 and 101. By default the
+	// Interim is told of 1xx responses, all but 100 and 101. By default the
 	// exchange's client gets them, without hop-by-hop fields.
 	Interim func(r *Response)
 	// KeepTrailer says which trailer fields of the request are sent on; none if it
 	// is nil.
 	KeepTrailer func(f Field) bool
-	// KeepAnswerTrailer says which trailer fields of the answer Relay sends on, of
-	// those that may stand there; all if it is nil.
+	// KeepAnswerTrailer says which trailer fields of the response Relay sends on,
+	// of those that may stand there; all if it is nil.
 	KeepAnswerTrailer func(f Field) bool
 
-	client *Client
-	given  given // what the client's body is read from where there is no exchange
-	in     input
-	out    Head // the request as it is sent, and body that was at hand
-	body   Body // of the answer
-	upload upload
+	client       *Client
+	sourceReader sourceReader // what the client's body is read from where there is no exchange
+	in           input
+	out          Head // the request as it is sent, and body that was at hand
+	body         Body // of the response
+	upload       upload
 	callState
 
 	mu     sync.Mutex // guards what follows
 	cancel context.CancelFunc
-	live   *upstream // what Abort interrupts
+	live   *clientConn // what Abort interrupts
 	// aborted is also looked at without mu, by who has just set a deadline: if it is false
 	// then, Abort will set another one.
 	aborted atomic.Bool
@@ -42,7 +42,7 @@ type callState struct {
 	x       *Exchange
 	source  *Body // the client's body, nil if there is none
 	pool    *Pool
-	conn    *upstream
+	conn    *clientConn
 	framed  bool   // the head in out is whole
 	head    int    // how long it is
 	content []byte // the client's body if it has been read before
@@ -54,7 +54,7 @@ type callState struct {
 
 	written  bool // the request has been sent whole
 	taken    bool // body was used up that is not in out
-	answered bool // some of an answer has been read
+	answered bool // some of a response has been read
 	switched bool // 101 has come
 	handed   bool // the connection is somebody else's
 }
@@ -75,14 +75,14 @@ func (c *Call) Begin(method, host string, target ...string) *Head {
 	}
 	c.out.add("Host", host)
 	c.out.host = true
-	if c.x != nil && !c.expects() {
+	if c.x != nil && !c.expectsContinue() {
 		c.x.Fields.DropKnown(Expect) // it means nothing here, nor to the upstream
 	}
 	return &c.out
 }
 
-// Upgrade asks the upstream to change to this protocol. Only then 101 is an
-// answer, and only to it. The request must have no body.
+// Upgrade asks the upstream to change to this protocol. Only then 101 is a
+// response, and only to it. The request must have no body.
 func (c *Call) Upgrade(protocol string) { c.upgrade = protocol }
 
 // Content is the body of the request, which whoever has read it to its end gives
@@ -97,7 +97,7 @@ func (c *Call) Content(body []byte) {
 // AcceptTrailers tells the upstream that trailer fields are welcome.
 func (c *Call) AcceptTrailers() { c.te = true }
 
-// Body is the body of the answer.
+// Body is the body of the response.
 func (c *Call) Body() *Body { return &c.body }
 
 // Reused reports whether the connection has carried another request before.
@@ -127,7 +127,7 @@ func (c *Call) dials(cancel context.CancelFunc) bool {
 
 // uses notes which connection Abort interrupts, and reports whether the call
 // shall go on.
-func (c *Call) uses(u *upstream) bool {
+func (c *Call) uses(u *clientConn) bool {
 	c.mu.Lock()
 	c.live = u
 	goesOn := !c.aborted.Load()
@@ -154,7 +154,7 @@ func (c *Call) Release() {
 	c.dropConn()
 	memory := &c.client.memory
 	c.in.release()
-	c.given.in.release()
+	c.sourceReader.in.release()
 	c.out.rest(memory)
 	calls := &c.client.calls
 	c.reset()
@@ -166,8 +166,8 @@ func (c *Call) reset() {
 	c.Response.Reset()
 	c.body.reset()
 	c.upload.reset()
-	if c.source == &c.given.body {
-		c.given = given{}
+	if c.source == &c.sourceReader.body {
+		c.sourceReader = sourceReader{}
 	}
 	c.Interim, c.KeepTrailer, c.KeepAnswerTrailer = nil, nil, nil
 	c.client, c.callState = nil, callState{}

@@ -59,7 +59,7 @@ const (
 // it: one is subtracted from each byte, and borrows from that one.
 func zeros(c uint64) uint64 { return (c - ones) &^ c & tops }
 
-// controls has a bit in tops for the first byte of c that is less than a blank, or DEL, and
+// controls has a bit in tops for the first byte of c that is less than a space, or DEL, and
 // maybe for some behind it.
 func controls(c uint64) uint64 { return (c-ones*' ')&^c&tops | zeros(c^ones*0x7f) }
 
@@ -74,7 +74,7 @@ func eight[S string | []byte](s S) uint64 {
 }
 
 // valueLength is how many bytes at the beginning of b may stand in a value: of eight
-// together, up to the first that is less than a blank, or DEL.
+// together, up to the first that is less than a space, or DEL.
 func valueLength(b []byte) int {
 	i := 0
 	for i+8 <= len(b) {
@@ -133,8 +133,8 @@ func fold[S string | []byte](s S, small string) bool {
 	}
 }
 
-// trim is s without blanks around it. Only SP and HTAB are blanks: whoever trims
-// more reads a field that another server does not see.
+// trim is s without whitespace around it. Only SP and HTAB are whitespace:
+// whoever trims more reads a field that another server does not see.
 func trim[S string | []byte](s S) S {
 	for len(s) > 0 && (s[0] == ' ' || s[0] == '\t') {
 		s = s[1:]

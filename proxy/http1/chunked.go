@@ -2,7 +2,8 @@ package http1
 
 // A chunkedReader finds the data in a chunked body. It can stop after any byte
 // and go on. Extensions are dropped; what two parsers could read in two ways is
-// an error: bare LF or CR, blanks around the size, quotes (RFC 9112 section 7.1).
+// an error: bare LF or CR, whitespace around the size, quotes (RFC 9112 section
+// 7.1).
 type chunkedReader struct {
 	state    chunkState
 	left     uint64 // of the data of this chunk

@@ -30,20 +30,20 @@ type conn struct {
 		err error
 	} // what first found
 	one     [1]byte // for the first byte where reader is nil
-	putting putting
+	putting writing
 	putStep func(fd uintptr) bool // that of putting
 	fresh   bool                  // no request has come yet
 	handed  bool                  // to whoever hijacked it
-	lately  time.Duration         // now, if the answer before was sent without waiting; 0 otherwise
+	lately  time.Duration         // now, if the response before was sent without waiting; 0 otherwise
 
 	write deadline
 	state atomic.Uint32 // shared
 
 	mu    sync.Mutex // guards what follows, which is shared with an upload
 	armed deadline   // for reading
-	free  bool       // the answer has begun: the client may send at its own pace
+	free  bool       // the response has begun: the client may send at its own pace
 	stop  bool       // nobody wants more of the body
-	reads bool       // of the body, under way
+	reads bool       // of the body, in progress
 
 	watch watch // shared with the sweep
 }
@@ -56,7 +56,7 @@ const (
 	cut          // by Close
 )
 
-// errEnded says that a connection was ended while it was idle.
+// errEnded reports that a connection was ended while it was idle.
 var errEnded = errors.New("connection ended while idle")
 
 func newConn(s *Server, nc net.Conn) *conn {
@@ -169,7 +169,7 @@ func (c *conn) closeWrite() {
 // connection is closed: closing while bytes are unread resets it.
 func (c *conn) linger() {
 	c.closeWrite()
-	at := time.Now().Add(lingerFor)
+	at := time.Now().Add(lingerTimeout)
 	if c.net.SetReadDeadline(at) != nil {
 		return
 	}

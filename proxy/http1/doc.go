@@ -40,11 +40,11 @@
 //
 // Strings of a Request, a Response, a Field and a Body's trailer share the memory
 // of a connection's buffer. Those of a request are valid until its handler
-// returns; those of an answer until Call.Release, those of an interim answer until
-// Call.Interim returns. The bytes of Body.Next are valid until the next call of a
-// method of that body. Whoever keeps one longer, for a log, a key or a map, clones
-// it (strings.Clone). With the build tag http1poison a buffer is overwritten with
-// 0xDB when its message has ended, and never used again.
+// returns; those of a response until Call.Release, those of an interim response
+// until Call.Interim returns. The bytes of Body.Next are valid until the next call
+// of a method of that body. Whoever keeps one longer, for a log, a key or a map,
+// clones it (strings.Clone). With the build tag http1poison a buffer is
+// overwritten with 0xDB when its message has ended, and never used again.
 //
 // # Guarantees
 //
@@ -74,12 +74,12 @@
 //     whichever is less, so that it is not set anew for each message.
 //
 // What comes from an upstream of itself while the next request is on its way
-// cannot be told from the answer to that by anybody.
+// cannot be told from the response to that by anybody.
 //
 // # Refused messages
 //
-// A refusal ends the connection; a client is told why, an upstream's answer
-// becomes a Fault. Each is an error of its own, to be counted.
+// A refusal ends the connection; a client is told why, an upstream's response
+// becomes a CallError. Each is an error of its own, to be counted.
 //
 //	ErrRequestLine    more than Limits.Empty empty lines                    9112 2.2
 //	ErrMethod         no token, longer than 32 bytes, other separators      9112 3, 9110 9.1

@@ -14,7 +14,7 @@ type Duplex struct {
 	x     *Exchange
 	whole atomic.Bool // the body was read to its end
 
-	mu sync.Mutex // held while something is sent: of the answer, or 100 Continue by who reads
+	mu sync.Mutex // held while something is sent: of the response, or 100 Continue by who reads
 }
 
 // Open makes d ready for x, whose body may have been read before.
@@ -57,11 +57,11 @@ func (d *Duplex) Informational(status int, f *Fields) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.x.Interim(status).AddFields(f)
-	_ = d.x.SendInterim() // the final answer will meet the same fate
+	_ = d.x.SendInterim() // the final response will meet the same fate
 }
 
-// Begin makes the header of the final answer, whose body has so many bytes; -1 if
-// nobody knows. Nothing is sent yet. An answer that begins before the body has been
+// Begin makes the header of the final response, whose body has so many bytes; -1 if
+// unknown. Nothing is sent yet. A response that begins before the body has been
 // read ends the connection.
 func (d *Duplex) Begin(status int, f *Fields, length int64) error {
 	d.mu.Lock()

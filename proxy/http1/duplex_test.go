@@ -179,7 +179,7 @@ func TestCall_RelayTo(t *testing.T) {
 		call.Response.Fields.Strip()
 		r := &receiving{fail: c.fail}
 		err := call.RelayTo(r)
-		var fault *Fault
+		var fault *CallError
 		if errors.As(err, &fault) != c.fault || errors.Is(err, errReceiving) != c.receiver || (err == nil) != (!c.fault && !c.receiver) {
 			t.Errorf("%s: %v", c.name, err)
 		}

@@ -1,7 +1,7 @@
 package http1
 
 // An Error says why a message is refused. Status is what a client is answered
-// whose request it was; what is wrong with an upstream's answer is always 502
+// whose request it was; what is wrong with an upstream's response is always 502
 // for the client. All errors of this kind are values of this package, so that
 // they can be counted by identity, and each ends its connection.
 type Error struct {
@@ -11,7 +11,7 @@ type Error struct {
 
 func (e *Error) Error() string { return e.text }
 
-// What is refused in a request or an answer. The package comment has the
+// What is refused in a request or a response. The package comment has the
 // sections of the RFCs.
 var (
 	ErrRequestLine    = &Error{400, "request line not valid"}

@@ -6,17 +6,18 @@ import (
 	"time"
 )
 
-// An Exchange is one request and its answer. It belongs to the goroutine that
+// An Exchange is one request and its response. It belongs to the goroutine that
 // its Handler was called on, unless a method says that it is shared.
 type Exchange struct {
 	Request
-	// Ending, unless nil, is called once, before what ends the final answer is sent.
-	// What it is given sends what there is of the answer so far, if it is not all.
+	// Ending, unless nil, is called once, before what ends the final response is
+	// sent. What it is given sends what there is of the response so far, if it is
+	// not all.
 	Ending func(flush func())
 
 	conn *conn
 	in   input
-	out  Head // what has been made of the answer and not been sent
+	out  Head // what has been made of the response and not been sent
 	body Body
 	exchangeState
 
@@ -32,10 +33,10 @@ type Exchange struct {
 type exchangeState struct {
 	began     time.Duration // when the head turned out not to have come at once; 0 if it did
 	status    int
-	framing   Framing // of the answer
+	framing   Framing // of the response
 	left      int64   // of its body, if it has a length
 	sent      int64   // of its body
-	closing   bool    // the connection ends after this answer
+	closing   bool    // the connection ends after this response
 	continued bool    // 100 Continue was sent
 	aborted   bool
 	hijacked  bool
@@ -43,7 +44,7 @@ type exchangeState struct {
 	uploading bool  // another goroutine reads the body
 }
 
-// A progress is how far an answer has come.
+// A progress is how far a response has come.
 type progress uint8
 
 const (
@@ -107,22 +108,22 @@ func (x *Exchange) Secure() bool { return x.conn.tls }
 // Fresh reports whether this is the first request of its connection.
 func (x *Exchange) Fresh() bool { return x.conn.fresh }
 
-// Status is the status of the final answer so far, 0 for none.
+// Status is the status of the final response so far, 0 for none.
 func (x *Exchange) Status() int { return x.status }
 
 // Sent is how many bytes of a body the client was sent.
 func (x *Exchange) Sent() int64 { return x.sent }
 
-// Begun reports whether some of the final answer may have been sent, so that no
-// other can be given.
+// Begun reports whether some of the final response may have been sent, so that
+// no other can be given.
 func (x *Exchange) Begun() bool { return x.stage >= streaming }
 
-// Close lets the connection end after this answer. It must come before the head
-// of the answer is whole.
+// Close lets the connection end after this response. It must come before the
+// head of the response is whole.
 func (x *Exchange) Close() { x.closing = true }
 
-// Abort cuts the connection, so that the client can tell that the answer is not
-// whole. Nothing more is sent.
+// Abort cuts the connection, so that the client can tell that the response is
+// not whole. Nothing more is sent.
 func (x *Exchange) Abort() { x.aborted = true }
 
 // Gone reports, at the price of a system call, whether the client has left:

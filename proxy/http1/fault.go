@@ -2,7 +2,7 @@ package http1
 
 import "errors"
 
-// ErrAborted says that Abort was called.
+// ErrAborted reports that Abort was called.
 var ErrAborted = errors.New("call aborted")
 
 // A Phase is where a call has failed.
@@ -10,43 +10,43 @@ type Phase uint8
 
 // The phases of a call.
 const (
-	Dialling    Phase = iota // there is no connection: the upstream has seen nothing
-	Handshaking              // there is none either, since TLS failed
-	Asking                   // the request was being sent, or the head of its answer awaited
-	Uploading                // the client's body could not be read
-	Answering                // the body of the answer was cut short
+	Dialing        Phase = iota // there is no connection: the upstream has seen nothing
+	Handshaking                 // there is none either, since TLS failed
+	SendingRequest              // the request was being sent, or the head of its response awaited
+	Uploading                   // the client's body could not be read
+	ReadingBody                 // the body of the response was cut short
 )
 
-// A Fault says how a call has failed, so that its caller can decide whether it may
+// A CallError says how a call has failed, so that its caller can decide whether it may
 // be made again.
-type Fault struct {
+type CallError struct {
 	Phase    Phase
 	Err      error
 	Reused   bool // the connection had carried another request before
 	Wrote    bool // some of the request may have been seen
-	Answered bool // some of an answer was read
+	Answered bool // some of a response was read
 	Taken    bool // some of the client's body was used up, which cannot be sent again
 }
 
-func (f *Fault) Error() string {
+func (f *CallError) Error() string {
 	return [...]string{"connect", "tls handshake", "send request", "read request body", "read answer"}[f.Phase] + ": " + f.Err.Error()
 }
 
 // Unwrap is the error below.
-func (f *Fault) Unwrap() error { return f.Err }
+func (f *CallError) Unwrap() error { return f.Err }
 
-// Repeatable reports whether the same request can be made again: the upstream has
+// Retryable reports whether the same request can be made again: the upstream has
 // not seen any of it, or it does no harm to make it twice and nothing came back;
 // and none of the client's body is lost (RFC 9112 section 9.3.1). An upstream that
 // is slow is not asked again.
-func (f *Fault) Repeatable(method string) bool {
+func (f *CallError) Retryable(method string) bool {
 	switch {
 	case f.Taken, f.Answered, errors.Is(f.Err, ErrAborted):
 		return false
-	case f.Phase < Asking:
+	case f.Phase < SendingRequest:
 		return true
 	}
-	return f.Phase == Asking && !timedOut(f.Err) && (!f.Wrote || Idempotent(method))
+	return f.Phase == SendingRequest && !timedOut(f.Err) && (!f.Wrote || Idempotent(method))
 }
 
 // Idempotent reports whether doing it twice is doing it once (RFC 9110 section

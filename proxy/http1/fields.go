@@ -10,7 +10,7 @@ import (
 type Field struct {
 	ID    Name
 	Name  string // as it was spelled
-	Value string // without blanks around it
+	Value string // without whitespace around it
 }
 
 // Fields are the field lines of one head or trailer section, in their order.
@@ -132,7 +132,7 @@ func (f *Fields) DropLike(name string) {
 		return
 	}
 	for i := range f.lines {
-		if l := &f.lines[i]; alike(f.memory(l)[l.name:l.nameEnd], name) {
+		if l := &f.lines[i]; equalFoldUnderscore(f.memory(l)[l.name:l.nameEnd], name) {
 			l.gone = true
 		}
 	}
@@ -194,8 +194,8 @@ func equalFold(a []byte, b string) bool {
 	return true
 }
 
-// alike compares names in any case that may have underscores for hyphens.
-func alike(a []byte, b string) bool {
+// equalFoldUnderscore compares names in any case that may have underscores for hyphens.
+func equalFoldUnderscore(a []byte, b string) bool {
 	if len(a) != len(b) {
 		return false
 	}

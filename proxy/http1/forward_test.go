@@ -104,8 +104,8 @@ func TestForward_ACutMessageStaysCut(t *testing.T) {
 				if err == nil {
 					t.Errorf("%s %q: got %q, and no sign that it is cut", version, answer, body)
 				}
-				var fault *Fault
-				if err := await.Value(t, p.faults, "fault"); !errors.As(err, &fault) || fault.Phase != Answering {
+				var fault *CallError
+				if err := await.Value(t, p.faults, "fault"); !errors.As(err, &fault) || fault.Phase != ReadingBody {
 					t.Errorf("%q: got %v; want a fault in the answer", answer, err)
 				}
 			}

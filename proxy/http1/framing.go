@@ -3,7 +3,7 @@ package http1
 // A Kind is how the end of a body is found.
 type Kind uint8
 
-// The kinds there are.
+// The kinds.
 const (
 	None       Kind = iota // there is no body
 	Length                 // so many bytes
@@ -23,18 +23,18 @@ type Framing struct {
 type message struct {
 	fields *Fields
 	minor  int
-	method string // what an answer answers
-	status int    // of an answer; 0 for a request
+	method string // what a response answers
+	status int    // of a response; 0 for a request
 }
 
-// frame is the only place that decides where a message ends, for both directions
+// incomingFraming is the only place that decides where a message ends, for both directions
 // (RFC 9112 section 6.3). What two servers could read in two ways is an error.
 // The method of a request has no say in it.
-func frame(m message) (Framing, error) {
+func incomingFraming(m message) (Framing, error) {
 	const framing = 1<<ContentLength | 1<<TransferEncoding
 	if m.fields.known&framing == 0 {
 		switch {
-		case m.status == 0 || bodyless(m.method, m.status):
+		case m.status == 0 || hasNoBody(m.method, m.status):
 			return Framing{None, -1}, nil
 		default:
 			return Framing{UntilClose, -1}, nil
@@ -44,13 +44,13 @@ func frame(m message) (Framing, error) {
 	if err != nil {
 		return Framing{}, err
 	}
-	chunked, err := coded(m.fields, m.minor)
+	chunked, err := isChunked(m.fields, m.minor)
 	switch {
 	case err != nil:
 		return Framing{}, err
 	case chunked && length >= 0:
 		return Framing{}, ErrLengthAndCoded
-	case m.status != 0 && bodyless(m.method, m.status):
+	case m.status != 0 && hasNoBody(m.method, m.status):
 		if m.status < 200 || m.status == 204 {
 			length = -1 // RFC 9110 section 8.6: there must be none
 		}
@@ -63,8 +63,8 @@ func frame(m message) (Framing, error) {
 	return Framing{Length, length}, nil
 }
 
-// bodyless reports whether an answer has no body whatever its fields say.
-func bodyless(method string, status int) bool {
+// hasNoBody reports whether a response has no body whatever its fields say.
+func hasNoBody(method string, status int) bool {
 	return status < 200 || status == 204 || status == 304 || method == "HEAD"
 }
 
@@ -91,9 +91,9 @@ func contentLength(f *Fields) (int64, error) {
 	return n, nil
 }
 
-// coded reports whether the body is in chunks. No other coding, and no list of
+// isChunked reports whether the body is in chunks. No other coding, and no list of
 // codings, is known here.
-func coded(f *Fields, minor int) (bool, error) {
+func isChunked(f *Fields, minor int) (bool, error) {
 	value, ok := f.Value(TransferEncoding)
 	switch {
 	case !ok:
@@ -121,16 +121,15 @@ func persists(f *Fields, minor int) bool {
 // A receiver is who a body is sent to.
 type receiver struct {
 	minor  int    // of the version that it speaks
-	method string // of its request, if this is an answer
-	status int    // of the answer; 0 for a request
+	method string // of its request, if this is a response
+	status int    // of the response; 0 for a request
 }
 
-// onward is the only place that decides how a body is sent on: length is how long
-// it is, -1 if nobody knows. What it had been framed like when it came has no
-// influence.
-func onward(r receiver, body Framing) Framing {
+// outgoingFraming is the only place that decides how a body is sent on: length is how long
+// it is, -1 if unknown. What it had been framed like when it came has no influence.
+func outgoingFraming(r receiver, body Framing) Framing {
 	switch {
-	case r.status != 0 && bodyless(r.method, r.status):
+	case r.status != 0 && hasNoBody(r.method, r.status):
 		if r.status < 200 || r.status == 204 {
 			return Framing{None, -1}
 		}

@@ -175,7 +175,7 @@ func again(t *testing.T, r *Request, was parsed) {
 	r.Fields.Strip()
 	stripped := sorted(&r.Fields)
 	h.AddFields(&r.Fields)
-	h.frame(onward(receiver{minor: 1}, framing))
+	h.frame(outgoingFraming(receiver{minor: 1}, framing))
 	h.end()
 	out := h.buf
 	if framing.Kind == Chunked {
@@ -242,7 +242,7 @@ func answeredAgain(t *testing.T, r *Response, method string, was parsed) {
 	r.Fields.Strip()
 	stripped := sorted(&r.Fields)
 	h.AddFields(&r.Fields)
-	to := onward(receiver{1, method, r.Status}, framing)
+	to := outgoingFraming(receiver{1, method, r.Status}, framing)
 	h.frame(to)
 	h.end()
 	out := h.buf

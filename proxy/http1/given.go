@@ -5,7 +5,7 @@ import "io"
 // A Source is a body that does not come over a connection of a Server.
 type Source struct {
 	Reader io.Reader
-	Length int64 // -1 if nobody knows
+	Length int64 // -1 if unknown
 	// Stop ends a read that waits, as nobody wants more. It is called by another
 	// goroutine than reads.
 	Stop func()
@@ -16,15 +16,15 @@ type Source struct {
 	Expects bool
 }
 
-// A given is a Source as a body is read.
-type given struct {
+// A sourceReader is a Source as a body is read.
+type sourceReader struct {
 	Source
 	in   input
 	body Body
 }
 
 // feed implements feeder.
-func (g *given) feed(b *Body) error {
+func (g *sourceReader) feed(b *Body) error {
 	g.in.roomFor(bodyLeft(b))
 	return g.in.fill()
 }
@@ -37,7 +37,7 @@ func (c *Call) Source(s Source) {
 	if s.Length < 0 {
 		f = Framing{UntilClose, -1}
 	}
-	g := &c.given
+	g := &c.sourceReader
 	g.Source = s
 	g.in = input{from: s.Reader, memory: &c.client.memory}
 	g.in.open()
@@ -45,25 +45,25 @@ func (c *Call) Source(s Source) {
 	c.source = &g.body
 }
 
-// saysNothing reports whether a request without a body says so: where its client
+// declaresNoBody reports whether a request without a body says so: where its client
 // did, and where its method would let one be expected (RFC 9110 section 8.6).
-func (c *Call) saysNothing() bool {
+func (c *Call) declaresNoBody() bool {
 	if c.x != nil {
 		return c.x.Request.Framing.Length == 0
 	}
 	return c.method == "POST" || c.method == "PUT" || c.method == "PATCH"
 }
 
-// expects reports whether the body comes only once the upstream wants it.
-func (c *Call) expects() bool {
+// expectsContinue reports whether the body comes only once the upstream wants it.
+func (c *Call) expectsContinue() bool {
 	if c.x != nil {
 		return c.x.Expects()
 	}
-	return c.source != nil && c.given.Expects
+	return c.source != nil && c.sourceReader.Expects
 }
 
-// goOn tells the client that the body is wanted. To read a Source is to say so.
-func (c *Call) goOn() error {
+// sendContinue tells the client that the body is wanted. To read a Source is to say so.
+func (c *Call) sendContinue() error {
 	if c.x == nil {
 		return nil
 	}
@@ -75,8 +75,8 @@ func (c *Call) stopSource() {
 	switch {
 	case c.x != nil:
 		c.x.StopBody()
-	case c.given.Stop != nil:
-		c.given.Stop()
+	case c.sourceReader.Stop != nil:
+		c.sourceReader.Stop()
 	}
 }
 

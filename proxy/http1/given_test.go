@@ -70,7 +70,7 @@ func TestSource_TooShort(t *testing.T) {
 	c := p.client.NewCall(nil)
 	c.Begin("POST", "a", "/")
 	c.Source(Source{Reader: strings.NewReader("hello"), Length: 10})
-	var fault *Fault
+	var fault *CallError
 	if err := p.Send(c); !errors.As(err, &fault) || fault.Phase != Uploading || !errors.Is(err, ErrCut) {
 		t.Errorf("got %v", err)
 	}

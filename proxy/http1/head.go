@@ -178,8 +178,8 @@ func (h *Head) startAnswer(status int) {
 // heads.
 type Block struct{ text []byte }
 
-// NewBlock renders pairs of names and values. ErrOutgoing says that one of them
-// cannot be sent.
+// NewBlock renders pairs of names and values. ErrOutgoing reports that one of
+// them cannot be sent.
 func NewBlock(pairs ...string) (Block, error) {
 	var h Head
 	for i := 0; i+1 < len(pairs); i += 2 {

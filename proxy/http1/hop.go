@@ -2,14 +2,14 @@ package http1
 
 // hopByHop are the names that concern one connection only (RFC 9110 section
 // 7.6.1), and with them those that say how a message is framed: whoever sends it
-// on says that anew.
+// on says that again.
 const hopByHop uint64 = 1<<Connection | 1<<KeepAlive | 1<<ProxyConnection | 1<<TE | 1<<Trailer | 1<<TransferEncoding | 1<<Upgrade |
 	1<<ProxyAuthenticate | 1<<ProxyAuthorization | 1<<HTTP2Settings | 1<<ContentLength
 
-// untrailed are the known names that mean nothing, or something dangerous, after
+// forbiddenTrailers are the known names that mean nothing, or something dangerous, after
 // a body: how to frame, route or judge a message, or who somebody is (RFC 9110
 // section 6.5.1).
-const untrailed uint64 = hopByHop | 1<<Host | 1<<ContentType | 1<<ContentEncoding | 1<<ContentRange | 1<<Expect | 1<<Via | 1<<MaxForwards | 1<<Forwarded |
+const forbiddenTrailers uint64 = hopByHop | 1<<Host | 1<<ContentType | 1<<ContentEncoding | 1<<ContentRange | 1<<Expect | 1<<Via | 1<<MaxForwards | 1<<Forwarded |
 	1<<XForwardedFor | 1<<XForwardedHost | 1<<XForwardedProto | 1<<XRealIP | 1<<XRequestID | 1<<Date | 1<<WWWAuthenticate |
 	1<<Authorization | 1<<Cookie | 1<<SetCookie | 1<<AltSvc | 1<<RateLimit | 1<<RateLimitPolicy | 1<<RetryAfter |
 	1<<CacheControl | 1<<Age | 1<<Proxy
@@ -74,4 +74,4 @@ func (f *Fields) hasToken(n Name, small string) bool {
 }
 
 // DropUntrailed takes out of a trailer section what must not stand in one.
-func (f *Fields) DropUntrailed() { f.dropSet(untrailed) }
+func (f *Fields) DropUntrailed() { f.dropSet(forbiddenTrailers) }

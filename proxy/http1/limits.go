@@ -12,14 +12,14 @@ type Limits struct {
 	TrailerFields int // lines of one; 32
 	ChunkLine     int // bytes of a chunk line, extension included; 256
 	ChunkOverhead int // bytes of chunk lines beyond as many as there are of data; 16 KiB
-	Interim       int // 1xx answers before the final one; 8
+	Interim       int // 1xx responses before the final one; 8
 	Drain         int // bytes of a body nobody wants that are read to keep its connection; 256 KiB
 	Empty         int // empty lines before a request; 4
 }
 
-// mostHead is the largest head that can be configured: offsets into it are kept
+// maxHead is the largest head that can be configured: offsets into it are kept
 // in 32 bits.
-const mostHead = 1 << 24
+const maxHead = 1 << 24
 
 // withDefaults fills in what is zero.
 func (l Limits) withDefaults() Limits {
@@ -34,7 +34,7 @@ func (l Limits) withDefaults() Limits {
 			*d.field = d.otherwise
 		}
 	}
-	l.Head, l.Trailer = min(l.Head, mostHead), min(l.Trailer, bulkSize/2)
+	l.Head, l.Trailer = min(l.Head, maxHead), min(l.Trailer, bulkSize/2)
 	return l
 }
 
@@ -42,20 +42,20 @@ func (l Limits) withDefaults() Limits {
 // there is no bound.
 type Timeouts struct {
 	Header time.Duration // for a whole head, from its first byte or the connection's beginning
-	Body   time.Duration // without any of a body; beyond one of these it must also bring leastRate
+	Body   time.Duration // without any of a body; beyond one of these it must also bring minBodyRate
 	Write  time.Duration // to take a piece of what it is sent
 	Idle   time.Duration // between requests
 }
 
 const (
-	// leastRate is how many bytes a second a body must bring on average, beyond
+	// minBodyRate is how many bytes a second a body must bring on average, beyond
 	// one Timeouts.Body of grace: who sends one byte now and then does make
 	// progress, and would never end.
-	leastRate = 500
-	// lingerFor is how long a connection that is about to end is kept for a client
-	// that still sends: closing at once would reset it, and the reset destroys an
-	// answer that the client has not read yet (RFC 9112 section 9.6).
-	lingerFor = time.Second
+	minBodyRate = 500
+	// lingerTimeout is how long a connection that is about to end is kept for a client
+	// that still sends: closing at once would reset it, and the reset destroys a
+	// response that the client has not read yet (RFC 9112 section 9.6).
+	lingerTimeout = time.Second
 	// lingerBytes is how much is read meanwhile.
 	lingerBytes = 256 << 10
 )

@@ -2,5 +2,5 @@ package http1
 
 import "golang.org/x/sys/unix"
 
-// hungUp says that the other end sends nothing more.
-const hungUp = unix.POLLRDHUP
+// pollHangup says that the other end sends nothing more.
+const pollHangup = unix.POLLRDHUP

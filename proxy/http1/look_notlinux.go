@@ -2,5 +2,5 @@
 
 package http1
 
-// hungUp is not known here: the end of a stream looks like something to read.
+// pollHangup is not known here: the end of a stream looks like something to read.
 const hungUp = 0

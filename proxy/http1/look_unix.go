@@ -20,14 +20,14 @@ func look(socket syscall.RawConn) Presence {
 }
 
 func lookAt(fd uintptr) Presence {
-	what := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN | hungUp}}
+	what := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN | pollHangup}}
 	n, err := unix.Poll(what[:], 0)
 	switch got := what[0].Revents; {
 	case err != nil || n == 0:
 		return Silent
 	case got&(unix.POLLERR|unix.POLLHUP|unix.POLLNVAL) != 0:
 		return Broken
-	case got&hungUp != 0:
+	case got&pollHangup != 0:
 		return Halved
 	}
 	return Talking

@@ -23,7 +23,7 @@ func (c *conn) serve() {
 		}
 	}()
 	for {
-		if why = c.await(); why != nil {
+		if why = c.waitForRequest(); why != nil {
 			if errors.Is(why, io.EOF) {
 				why = nil
 			}
@@ -152,20 +152,20 @@ func (c *conn) handHTTP2() bool {
 			return false
 		}
 	}
-	replay := &replayed{c.net, bytes.Clone(c.x.in.unread())}
+	replay := &prefixedConn{c.net, bytes.Clone(c.x.in.unread())}
 	c.handed = true
 	c.disarmRead()
 	c.server.HTTP2(replay)
 	return true
 }
 
-// A replayed connection begins with what has been read of it already.
-type replayed struct {
+// A prefixedConn connection begins with what has been read of it already.
+type prefixedConn struct {
 	net.Conn
 	rest []byte
 }
 
-func (r *replayed) Read(p []byte) (int, error) {
+func (r *prefixedConn) Read(p []byte) (int, error) {
 	if len(r.rest) > 0 {
 		n := copy(p, r.rest)
 		r.rest = r.rest[n:]
@@ -229,9 +229,9 @@ func (c *conn) drain(b *Body) bool {
 	return false
 }
 
-// cut closes the connection in the middle of an answer, such that the client
-// cannot take it for whole: an answer that ends with its connection is whole when
-// that ends in order.
+// cut closes the connection in the middle of a response, such that the client
+// cannot take it for whole: a response that ends with its connection is whole
+// when that ends in order.
 func (c *conn) cut() {
 	under := c.net
 	for {

@@ -15,7 +15,7 @@ import (
 // ServeNet answers x by a handler that was written for net/http: for what is not
 // asked often, and for what goes on over HTTP/2. Nothing that the handler sees points
 // into a connection's buffer. It can neither hijack the connection nor set deadlines;
-// an answer that begins before the body has been read ends the connection.
+// a response that begins before the body has been read ends the connection.
 func (x *Exchange) ServeNet(ctx context.Context, h http.Handler) {
 	w := &netWriter{header: http.Header{}}
 	w.duplex.Open(x)
@@ -137,8 +137,8 @@ func (w *netWriter) Flush() { _ = w.FlushError() }
 // EnableFullDuplex does nothing: it always is.
 func (w *netWriter) EnableFullDuplex() error { return nil }
 
-// finish ends an answer that has begun, with its trailer; one that has not is left to
-// the caller.
+// finish ends a response that has begun, with its trailer; one that has not is left
+// to the caller.
 func (w *netWriter) finish() {
 	x := w.duplex.x
 	if !w.wrote || x.aborted {

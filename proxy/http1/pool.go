@@ -12,14 +12,14 @@ import (
 )
 
 // A Pool keeps the idle connections of one endpoint. The one that was used last is
-// used next, so that those that are not needed age. It never holds one that owes
-// an answer, or has brought bytes that nobody asked for.
+// used next, so that those that are not needed age. It never holds one that owes a
+// response, or has brought bytes that nobody asked for.
 type Pool struct {
 	client   *Client
 	endpoint Endpoint
 
 	mu     sync.Mutex // guards what follows
-	idle   []*upstream
+	idle   []*clientConn
 	closed bool
 	reaper *time.Timer // runs while there are idle connections; nil if there are none
 }
@@ -33,17 +33,17 @@ func (p *Pool) Idle() int {
 
 // take is an idle connection that is fit to be used for c, nil if there is none. If c
 // can ask over it at once, that finds out whether it is.
-func (p *Pool) take(c *Call, now time.Duration) *upstream {
+func (p *Pool) take(c *Call, now time.Duration) *clientConn {
 	for {
 		u := p.pop()
-		if u == nil || u.fresh(now) && (c.asks(u) || u.look() == Silent) {
+		if u == nil || u.fresh(now) && (c.startAttempt(u) || u.look() == Silent) {
 			return u
 		}
 		u.close()
 	}
 }
 
-func (p *Pool) pop() *upstream {
+func (p *Pool) pop() *clientConn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.idle) == 0 {
@@ -58,14 +58,14 @@ func (p *Pool) pop() *upstream {
 
 // put keeps u, whose last exchange was whole. If there are too many, the one that
 // was not used for longest is closed.
-func (p *Pool) put(u *upstream) {
+func (p *Pool) put(u *clientConn) {
 	u.since = p.client.now()
 	if oldest := p.push(u); oldest != nil {
 		oldest.close()
 	}
 }
 
-func (p *Pool) push(u *upstream) (oldest *upstream) {
+func (p *Pool) push(u *clientConn) (oldest *clientConn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -126,19 +126,19 @@ func (p *Pool) Close() {
 }
 
 // dial makes a connection for c, which can abort it.
-func (p *Pool) dial(c *Call) (*upstream, *Fault) {
+func (p *Pool) dial(c *Call) (*clientConn, *CallError) {
 	ctx, cancel := bounded(context.Background(), p.client.Connect)
 	defer cancel()
 	if !c.dials(cancel) {
-		return nil, &Fault{Phase: Dialling, Err: ErrAborted}
+		return nil, &CallError{Phase: Dialing, Err: ErrAborted}
 	}
 	defer c.dials(nil)
 	nc, err := p.endpoint.Dial(ctx, p.endpoint.Network, p.endpoint.Address)
 	if err != nil {
-		return nil, &Fault{Phase: Dialling, Err: c.because(err)}
+		return nil, &CallError{Phase: Dialing, Err: c.because(err)}
 	}
 	if p.endpoint.TLS == nil {
-		return newUpstream(p, nc), nil
+		return newClientConn(p, nc), nil
 	}
 	if p.client.TLS > 0 {
 		ctx, cancel = bounded(context.Background(), p.client.TLS)
@@ -148,9 +148,9 @@ func (p *Pool) dial(c *Call) (*upstream, *Fault) {
 	secure := tls.Client(nc, p.endpoint.TLS)
 	if err := secure.HandshakeContext(ctx); err != nil {
 		_ = nc.Close()
-		return nil, &Fault{Phase: Handshaking, Err: c.because(err)}
+		return nil, &CallError{Phase: Handshaking, Err: c.because(err)}
 	}
-	return newUpstream(p, secure), nil
+	return newClientConn(p, secure), nil
 }
 
 func bounded(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
@@ -160,8 +160,8 @@ func bounded(ctx context.Context, d time.Duration) (context.Context, context.Can
 	return context.WithTimeout(ctx, d)
 }
 
-// A upstream is a connection to an endpoint.
-type upstream struct {
+// A clientConn is a connection to an endpoint.
+type clientConn struct {
 	pool   *Pool
 	net    net.Conn
 	tls    bool
@@ -173,13 +173,13 @@ type upstream struct {
 	read, write deadline
 	one         [1]byte
 
-	asking asking
+	asking reuseAttempt
 	raw    syscall.RawConn       // of net, nil if something lies in between
 	step   func(fd uintptr) bool // that of asking
 }
 
-func newUpstream(p *Pool, nc net.Conn) *upstream {
-	u := &upstream{pool: p, net: nc, born: p.client.now()}
+func newClientConn(p *Pool, nc net.Conn) *clientConn {
+	u := &clientConn{pool: p, net: nc, born: p.client.now()}
 	_, u.tls = nc.(*tls.Conn)
 	u.socket.open(nc)
 	switch nc.(type) {
@@ -192,14 +192,14 @@ func newUpstream(p *Pool, nc net.Conn) *upstream {
 }
 
 // fresh reports whether u is young enough to be used again.
-func (u *upstream) fresh(now time.Duration) bool {
+func (u *clientConn) fresh(now time.Duration) bool {
 	c := u.pool.client
 	return now-u.since < c.IdleFor && (c.MaxAge == 0 || now-u.born < c.MaxAge)
 }
 
 // look tells whether something has come that nobody has asked for, be it the end
 // of the connection. One that cannot be looked at is never fit.
-func (u *upstream) look() Presence {
+func (u *clientConn) look() Presence {
 	if u.socket.raw == nil {
 		return Broken
 	}
@@ -208,7 +208,7 @@ func (u *upstream) look() Presence {
 
 // pending reports whether TLS has decrypted bytes that have not been read, which
 // the socket knows nothing of. There must be no other reader.
-func (u *upstream) pending() bool {
+func (u *clientConn) pending() bool {
 	if !u.tls {
 		return false
 	}
@@ -221,9 +221,9 @@ func (u *upstream) pending() bool {
 }
 
 // armRead bounds reading; 0 is no bound.
-func (u *upstream) armRead(within time.Duration) { u.armReadAt(u.pool.client.now(), within) }
+func (u *clientConn) armRead(within time.Duration) { u.armReadAt(u.pool.client.now(), within) }
 
-func (u *upstream) armReadAt(now, within time.Duration) {
+func (u *clientConn) armReadAt(now, within time.Duration) {
 	if within == 0 {
 		if u.read.at != 0 {
 			u.read.at = 0
@@ -239,7 +239,7 @@ func (u *upstream) armReadAt(now, within time.Duration) {
 }
 
 // armWrite bounds writing.
-func (u *upstream) armWrite() {
+func (u *clientConn) armWrite() {
 	c := u.pool.client
 	if c.Response == 0 {
 		return
@@ -250,4 +250,4 @@ func (u *upstream) armWrite() {
 	}
 }
 
-func (u *upstream) close() { _ = u.net.Close() }
+func (u *clientConn) close() { _ = u.net.Close() }

@@ -119,8 +119,8 @@ func TestPool_NobodyThere(t *testing.T) {
 	l.Close()
 	client := &Client{Connect: time.Minute}
 	_, err = ask(t, client.NewPool(Endpoint{Network: "tcp", Address: l.Addr().String()}), "/")
-	var fault *Fault
-	if !errors.As(err, &fault) || fault.Phase != Dialling || !fault.Repeatable("POST") {
+	var fault *CallError
+	if !errors.As(err, &fault) || fault.Phase != Dialing || !fault.Retryable("POST") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -149,8 +149,8 @@ func TestCall_Abort(t *testing.T) {
 		go func() { done <- p.Send(c) }()
 		await.Value(t, reached, "request")
 		c.Abort()
-		var fault *Fault
-		if err := await.Value(t, done, "end"); !errors.As(err, &fault) || !errors.Is(err, ErrAborted) || fault.Repeatable("GET") {
+		var fault *CallError
+		if err := await.Value(t, done, "end"); !errors.As(err, &fault) || !errors.Is(err, ErrAborted) || fault.Retryable("GET") {
 			t.Errorf("got %v", err)
 		}
 		c.Release()
@@ -275,8 +275,8 @@ func TestCall_AgainOverAnotherPool(t *testing.T) {
 				defer c.Release()
 				c.Begin(x.Method(), "b", "/first")
 				nobody := p.client.NewPool(Endpoint{Dial: func(context.Context, string, string) (net.Conn, error) { return nil, io.EOF }})
-				var fault *Fault
-				if err := nobody.Send(c); !errors.As(err, &fault) || !fault.Repeatable("POST") {
+				var fault *CallError
+				if err := nobody.Send(c); !errors.As(err, &fault) || !fault.Retryable("POST") {
 					t.Errorf("got %v", err)
 				}
 				c.Begin(x.Method(), "b", "/second")

@@ -106,7 +106,7 @@ func (p *proxy) fails(x *Exchange, err error) {
 	p.fault(err)
 	status := 502
 	var refusal *Error
-	var fault *Fault
+	var fault *CallError
 	switch {
 	case errors.As(err, &fault) && fault.Phase == Uploading && errors.As(err, &refusal):
 		status = refusal.Status

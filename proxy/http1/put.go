@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// A putting writes to a socket, until all is written.
-type putting struct {
+// A writing writes to a socket, until all is written.
+type writing struct {
 	data []byte
 	n    int
 	err  error
@@ -16,13 +16,13 @@ type putting struct {
 	waited bool // for the client to take it
 }
 
-// put writes p to the client.
-func (c *conn) put(p []byte) error {
+// writeRaw writes p to the client.
+func (c *conn) writeRaw(p []byte) error {
 	if c.reader == nil {
 		_, err := c.net.Write(p)
 		return err
 	}
-	c.putting = putting{data: p}
+	c.putting = writing{data: p}
 	err := c.reader.Write(c.putStep) // made once, or it would be an allocation
 	c.putting.data = nil
 	if err == nil && c.putting.err != nil {

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Relay sends the answer of c on, whose head was begun with Begin: its body, as it
-// comes, and its trailer fields. What is at hand together is sent together. If it
-// fails when the client has been sent a part, the exchange is aborted; an error
+// Relay sends the response of c on, whose head was begun with Begin: its body, as
+// it comes, and its trailer fields. What is at hand together is sent together. If
+// it fails when the client has been sent a part, the exchange is aborted; an error
 // that is a *Fault is the upstream's, any other the client's or the head's.
 func (x *Exchange) Relay(c *Call) error {
 	c.settleUpload()
@@ -33,9 +33,9 @@ func (x *Exchange) Relay(c *Call) error {
 	}
 }
 
-// A Receiver takes an answer in: a Duplex, or what does not speak HTTP/1.1.
+// A Receiver takes a response in: a Duplex, or what does not speak HTTP/1.1.
 type Receiver interface {
-	// Begin takes the header, of a body with so many bytes; -1 if nobody knows.
+	// Begin takes the header, of a body with so many bytes; -1 if unknown.
 	Begin(status int, f *Fields, length int64) error
 	// Write takes a piece of the body, which may wait for Flush or End.
 	Write(p []byte) (int, error)
@@ -44,7 +44,7 @@ type Receiver interface {
 	End(trailer *Fields) error
 }
 
-// RelayTo sends the answer to whatever takes it; for an Exchange that has no other
+// RelayTo sends the response to whatever takes it; for an Exchange that has no other
 // reader of its body, Relay costs less. An error that is a *Fault is the upstream's,
 // any other that of to.
 func (c *Call) RelayTo(to Receiver) error {
@@ -83,7 +83,7 @@ func (f *flushing) Flush() error {
 	return f.err
 }
 
-// answerTrailer are the trailer fields of the answer that are sent on.
+// answerTrailer are the trailer fields of the response that are sent on.
 func (c *Call) answerTrailer() *Fields {
 	if keep := c.KeepAnswerTrailer; keep != nil {
 		c.body.trailer.DropFunc(func(f Field) bool { return !keep(f) })
@@ -91,7 +91,7 @@ func (c *Call) answerTrailer() *Fields {
 	return &c.body.trailer
 }
 
-// broken cuts the answer short since its upstream did, or its client.
+// broken cuts the response short since its upstream did, or its client.
 func (x *Exchange) broken(c *Call, err error) error {
 	if x.err == nil {
 		_ = x.Flush() // what has come is the client's
@@ -103,10 +103,10 @@ func (x *Exchange) broken(c *Call, err error) error {
 	return c.broken(err)
 }
 
-// broken says why the body of the answer was cut short. What ends the body of the
-// request ends it, too: an upstream cannot answer what never arrived.
-func (c *Call) broken(err error) *Fault {
-	f := &Fault{Phase: Answering, Err: c.because(err), Reused: c.Reused(), Wrote: true, Answered: true}
+// broken says why the body of the response was cut short. What ends the body of
+// the request ends it, too: an upstream cannot answer what never arrived.
+func (c *Call) broken(err error) *CallError {
+	f := &CallError{Phase: ReadingBody, Err: c.because(err), Reused: c.Reused(), Wrote: true, Answered: true}
 	c.endUpload()
 	if why := c.sourceErr(); why != nil {
 		f.Phase, f.Err = Uploading, why

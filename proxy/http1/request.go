@@ -214,7 +214,7 @@ func (r *Request) judge() error {
 		return err
 	}
 	var err error
-	if r.Framing, err = frame(message{fields: &r.Fields, minor: r.Minor}); err != nil {
+	if r.Framing, err = incomingFraming(message{fields: &r.Fields, minor: r.Minor}); err != nil {
 		return err
 	}
 	r.Closes = !persists(&r.Fields, r.Minor)

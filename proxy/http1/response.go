@@ -1,19 +1,19 @@
 package http1
 
-// A Response is the head of an answer. Its strings point into the buffer of its
-// connection and are valid until the exchange ends.
+// A Response is the head of a response. Its strings point into the buffer of
+// its connection and are valid until the exchange ends.
 type Response struct {
 	Fields  Fields
 	Status  int
 	Minor   int     // of its version: 1, or 0
 	Framing Framing // of its body
-	Closes  bool    // the sender ends the connection after this answer
+	Closes  bool    // the sender ends the connection after this response
 
 	stage   stage
 	section section
 }
 
-// Parse takes the head of an answer to a request with that method from the
+// Parse takes the head of a response to a request with that method from the
 // beginning of buf. It is used as that of a Request is.
 func (r *Response) Parse(buf []byte, method string, l *Limits) (n int, err error) {
 	if r.stage == atStartLine {
@@ -26,7 +26,7 @@ func (r *Response) Parse(buf []byte, method string, l *Limits) (n int, err error
 	if !done {
 		return 0, err
 	}
-	r.Framing, err = frame(message{fields: &r.Fields, minor: r.Minor, method: method, status: r.Status})
+	r.Framing, err = incomingFraming(message{fields: &r.Fields, minor: r.Minor, method: method, status: r.Status})
 	if err != nil {
 		return 0, err
 	}

@@ -89,7 +89,7 @@ func TestFraming_Onward(t *testing.T) {
 		{receiver{1, "GET", 304}, Framing{None, 7}, Framing{None, 7}},
 		{receiver{1, "GET", 103}, Framing{Length, 7}, Framing{None, -1}},
 	} {
-		if got := onward(c.to, c.body); got != c.want {
+		if got := outgoingFraming(c.to, c.body); got != c.want {
 			t.Errorf("%+v %v: got %v; want %v", c.to, c.body, got, c.want)
 		}
 	}

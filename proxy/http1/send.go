@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// Send makes the call over p and returns when the head of its final answer is
+// Send makes the call over p and returns when the head of its final response is
 // there, or with a *Fault. A connection that had been kept and was closed by the
 // upstream at this moment is replaced by a new one, if that is safe; to make the
-// call anew over another pool is up to the caller. While it waits, the client is
-// watched.
+// call again over another pool is up to the caller. While it waits, the client
+// is watched.
 func (p *Pool) Send(c *Call) error {
 	if err := c.frame(); err != nil {
 		return err
@@ -22,7 +22,7 @@ func (p *Pool) Send(c *Call) error {
 	now := p.client.now()
 	u := p.take(c, now)
 	for {
-		var fault *Fault
+		var fault *CallError
 		if u == nil {
 			if u, fault = p.dial(c); fault != nil {
 				return fault
@@ -33,7 +33,7 @@ func (p *Pool) Send(c *Call) error {
 		}
 		c.endUpload()
 		c.dropConn()
-		if !fault.Reused || !fault.Repeatable(c.method) {
+		if !fault.Reused || !fault.Retryable(c.method) {
 			return fault
 		}
 		c.again()
@@ -43,8 +43,8 @@ func (p *Pool) Send(c *Call) error {
 	}
 }
 
-// asks reports whether the whole request is at hand and u can take it at once.
-func (c *Call) asks(u *upstream) bool {
+// startAttempt reports whether the whole request is at hand and u can take it at once.
+func (c *Call) startAttempt(u *clientConn) bool {
 	return u.raw != nil && u.used && (c.source == nil || c.upload.whole)
 }
 
@@ -66,12 +66,12 @@ func (c *Call) frame() error {
 	}
 	if b := c.source; b != nil && b.most > 0 && b.framing.Length > b.most {
 		b.err = ErrBodyTooLarge
-		return &Fault{Phase: Uploading, Err: b.err}
+		return &CallError{Phase: Uploading, Err: b.err}
 	}
 	c.framing = Framing{None, -1}
 	if c.source != nil {
-		c.framing = onward(receiver{minor: 1}, c.source.framing)
-	} else if c.saysNothing() {
+		c.framing = outgoingFraming(receiver{minor: 1}, c.source.framing)
+	} else if c.declaresNoBody() {
 		c.framing.Length = 0
 	}
 	c.out.frame(c.framing)
@@ -100,22 +100,22 @@ func (c *Call) frame() error {
 	return nil
 }
 
-// attempt sends the request over u and reads the head of the answer. now is when the
-// first attempt began.
-func (c *Call) attempt(u *upstream, now time.Duration) *Fault {
+// attempt sends the request over u and reads the head of the response. now is when
+// the first attempt began.
+func (c *Call) attempt(u *clientConn, now time.Duration) *CallError {
 	c.conn = u
 	c.in.from, c.in.memory = u.net, &c.client.memory
 	if !c.uses(u) {
 		return c.fault(ErrAborted)
 	}
 	sent := 0
-	if c.asks(u) {
+	if c.startAttempt(u) {
 		u.armReadAt(now, c.client.Response)
 		if err := c.because(nil); err != nil { // see await
 			return c.fault(err)
 		}
-		var fault *Fault
-		if sent, fault = c.ask(u); fault != nil {
+		var fault *CallError
+		if sent, fault = c.tryReused(u); fault != nil {
 			return fault
 		}
 	}
@@ -129,7 +129,7 @@ func (c *Call) attempt(u *upstream, now time.Duration) *Fault {
 		}
 	}
 	if c.written = c.source == nil || c.upload.whole; !c.written {
-		if c.expects() {
+		if c.expectsContinue() {
 			return c.expect()
 		}
 		c.startUpload()
@@ -138,8 +138,8 @@ func (c *Call) attempt(u *upstream, now time.Duration) *Fault {
 }
 
 // fault is what err is in this phase.
-func (c *Call) fault(err error) *Fault {
-	f := &Fault{Phase: Asking, Err: c.because(err), Reused: c.conn.used, Wrote: true, Answered: c.answered}
+func (c *Call) fault(err error) *CallError {
+	f := &CallError{Phase: SendingRequest, Err: c.because(err), Reused: c.conn.used, Wrote: true, Answered: c.answered}
 	c.endUpload()
 	f.Taken = c.taken
 	if why := c.sourceErr(); why != nil {
@@ -158,7 +158,7 @@ func (c *Call) sourceErr() error {
 }
 
 // await reads heads until the final one. There is one time limit for all of them.
-func (c *Call) await() *Fault {
+func (c *Call) await() *CallError {
 	switch {
 	case len(c.in.unread()) > 0: // ask has bounded it
 	case c.written:
@@ -188,7 +188,7 @@ func (c *Call) await() *Fault {
 	}
 }
 
-// interim passes a 1xx answer on, and makes room for the next head.
+// interim passes a 1xx response on, and makes room for the next head.
 func (c *Call) interim() {
 	switch {
 	case c.Response.Status == 100:
@@ -198,7 +198,7 @@ func (c *Call) interim() {
 		h := c.x.Interim(c.Response.Status)
 		c.Response.Fields.Strip()
 		h.AddFields(&c.Response.Fields)
-		_ = c.x.SendInterim() // the final answer will meet the same fate
+		_ = c.x.SendInterim() // the final response will meet the same fate
 	}
 	c.in.next()
 	c.Response.Reset()
@@ -206,7 +206,7 @@ func (c *Call) interim() {
 
 // expect waits for the upstream to say whether it wants the body. After a while
 // it gets it nevertheless.
-func (c *Call) expect() *Fault {
+func (c *Call) expect() *CallError {
 	c.conn.armRead(c.client.Continue)
 	err := c.because(nil) // see await
 	if err == nil {
@@ -228,7 +228,7 @@ func (c *Call) expect() *Fault {
 		c.body.open(&c.in, c, c.Response.Framing, &c.client.Limits)
 		return nil
 	}
-	if err := c.goOn(); err != nil {
+	if err := c.sendContinue(); err != nil {
 		return c.fault(err)
 	}
 	c.startUpload()
@@ -261,7 +261,7 @@ func (c *Call) readHead() error {
 }
 
 // switchTo checks that a 101 is the one that was asked for.
-func (c *Call) switchTo() *Fault {
+func (c *Call) switchTo() *CallError {
 	to, ok := c.Response.Fields.Value(Upgrade)
 	if c.upgrade == "" || !ok || c.Response.Fields.count(Upgrade) != 1 || !sameToken(to, c.upgrade) ||
 		!c.Response.Fields.hasToken(Connection, "upgrade") {
@@ -273,7 +273,7 @@ func (c *Call) switchTo() *Fault {
 
 func sameToken(a, b string) bool { return len(a) == len(b) && equalFold([]byte(a), b) }
 
-// feed implements feeder: it reads more of the answer's body.
+// feed implements feeder: it reads more of the response's body.
 func (c *Call) feed(b *Body) error {
 	if b.sink != nil {
 		if err := b.sink.Flush(); err != nil {

@@ -33,8 +33,9 @@ type Server struct {
 	// Closed is told when a connection has ended, and why: nil if that was in
 	// order.
 	Closed func(c net.Conn, why error)
-	// EndsLate lets what ends an answer be sent when its handler has returned, and not
-	// before: what the handler has done has happened then for who reads the answer.
+	// EndsLate lets what ends a response be sent when its handler has returned, and
+	// not before: what the handler has done has happened then for who reads the
+	// response.
 	EndsLate bool
 	// HalfClosed says what a client that sends no more means by that.
 	HalfClosed HalfClosed
@@ -57,14 +58,14 @@ type Server struct {
 
 // HalfClosed is what the end of a client's sending means while its request is in
 // work. It is how a client leaves, and how one ends that sends nothing more and
-// waits for the answer (RFC 9112 section 9.6): the two cannot be told apart.
+// waits for the response (RFC 9112 section 9.6): the two cannot be told apart.
 type HalfClosed uint8
 
 // What it can mean.
 const (
 	// Waits means that only a reset connection says that the client has left. It is
-	// asked once, before the answer, by a 100 Continue; and an answer of which nothing
-	// comes for Timeouts.Write, on such a connection, is given up.
+	// asked once, before the response, by a 100 Continue; and a response of which
+	// nothing comes for Timeouts.Write, on such a connection, is given up.
 	Waits  HalfClosed = iota
 	Leaves            // it has left, if the exchange has already taken some time
 )

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// Part tells clients from now on, with each answer, that it is the last of its
-// connection. Connections are still taken.
+// Part tells clients from now on, with each response, that it is the last of
+// its connection. Connections are still taken.
 func (s *Server) Part() { s.parting.Store(true) }
 
 // Shutdown ends the server in peace: it takes no more connections, tells clients
 // as Part does, closes connections that wait for a request, and lets exchanges
-// under way end until ctx is done. Those that have not ended then are cut, and
+// in progress end until ctx is done. Those that have not ended then are cut, and
 // the error says so. Connections that were handed over are not waited for.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.Part()
@@ -33,7 +33,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 }
 
-// Close ends the server at once, and cuts exchanges under way.
+// Close ends the server at once, and cuts exchanges in progress.
 func (s *Server) Close() error {
 	s.Part()
 	s.stopListening()
@@ -69,9 +69,9 @@ func (s *Server) endIdle() bool {
 }
 
 // endWait ends c if it still waits for a request; one that comes meanwhile is answered,
-// see cameLate.
+// see lateRequest.
 func (c *conn) endWait() {
-	c.mu.Lock() // so that cameLate sets its deadline after this one
+	c.mu.Lock() // so that lateRequest sets its deadline after this one
 	defer c.mu.Unlock()
 	if c.state.CompareAndSwap(idle, ended) {
 		_ = c.net.SetReadDeadline(passed())

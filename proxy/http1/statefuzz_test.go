@@ -185,7 +185,7 @@ func (p *Pool) owesNothing(t testing.TB) {
 	t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	known := map[*upstream]bool{}
+	known := map[*clientConn]bool{}
 	for _, u := range p.idle {
 		if known[u] || !u.used || u.asking.request != nil || u.asking.answer != nil {
 			t.Errorf("a kept connection is in use: %+v", u)

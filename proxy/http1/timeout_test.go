@@ -162,7 +162,7 @@ func TestTimeout_Write(t *testing.T) {
 }
 
 // sent makes a call over a connection that the test plays the upstream on.
-func sent(t *testing.T, c *Client, answer func(net.Conn)) (*Fault, time.Duration) {
+func sent(t *testing.T, c *Client, answer func(net.Conn)) (*CallError, time.Duration) {
 	t.Helper()
 	pool := c.NewPool(Endpoint{Dial: func(context.Context, string, string) (net.Conn, error) {
 		ours, theirs := net.Pipe()
@@ -181,7 +181,7 @@ func sent(t *testing.T, c *Client, answer func(net.Conn)) (*Fault, time.Duration
 		}
 		err = call.broken(err)
 	}
-	var fault *Fault
+	var fault *CallError
 	if !errors.As(err, &fault) {
 		t.Fatalf("got %v; want a fault", err)
 	}
@@ -196,21 +196,21 @@ func TestTimeout_Upstream(t *testing.T) {
 		phase  Phase
 		want   time.Duration
 	}{
-		{"no answer", func(c net.Conn) { read(c) }, Asking, 10 * time.Second},
-		{"half a head", func(c net.Conn) { read(c); _, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nA:") }, Asking, 10 * time.Second},
-		{"request not taken", func(net.Conn) {}, Asking, 10 * time.Second},
+		{"no answer", func(c net.Conn) { read(c) }, SendingRequest, 10 * time.Second},
+		{"half a head", func(c net.Conn) { read(c); _, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nA:") }, SendingRequest, 10 * time.Second},
+		{"request not taken", func(net.Conn) {}, SendingRequest, 10 * time.Second},
 		{"one limit for all interim answers", func(c net.Conn) {
 			read(c)
 			for range 5 {
 				_, _ = io.WriteString(c, lined("HTTP/1.1 103 Early Hints||"))
 				time.Sleep(3 * time.Second)
 			}
-		}, Asking, 10 * time.Second},
-		{"half a body", func(c net.Conn) { read(c); _, _ = io.WriteString(c, lined("HTTP/1.1 200 OK|Content-Length: 5||h")) }, Answering, 4 * time.Second},
+		}, SendingRequest, 10 * time.Second},
+		{"half a body", func(c net.Conn) { read(c); _, _ = io.WriteString(c, lined("HTTP/1.1 200 OK|Content-Length: 5||h")) }, ReadingBody, 4 * time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			fault, took := sent(t, &Client{Response: 10 * time.Second, Idle: 4 * time.Second}, c.answer)
-			if fault.Phase != c.phase || !timedOut(fault) || !within(took, c.want) || fault.Repeatable("GET") {
+			if fault.Phase != c.phase || !timedOut(fault) || !within(took, c.want) || fault.Retryable("GET") {
 				t.Errorf("%s: got %v after %v", c.topic, fault, took)
 			}
 			time.Sleep(time.Minute)

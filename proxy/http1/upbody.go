@@ -4,7 +4,7 @@ import "time"
 
 // feed implements feeder: it reads more of a request's body. Only time spent
 // waiting for the client counts, so that a slow upstream costs no client its
-// body; and none does once the answer has begun: then the two may talk at
+// body; and none does once the response has begun: then the two may talk at
 // whatever pace they like.
 func (c *conn) feed(b *Body) error {
 	x := c.x
@@ -53,12 +53,12 @@ func (c *conn) beginRead(b *Body) (time.Duration, error) {
 		c.disarmRead()
 		return now, nil
 	}
-	bonus := time.Duration(min(b.got, 1<<40)) * (time.Second / leastRate)
+	bonus := time.Duration(min(b.got, 1<<40)) * (time.Second / minBodyRate)
 	c.armRead(now, max(min(wait, wait+bonus-b.waited), time.Nanosecond))
 	return now, nil
 }
 
-// answerBegins lets a read of the body that is under way take any time.
+// answerBegins lets a read of the body that is in progress take any time.
 func (c *conn) answerBegins() {
 	if c.x.Body() == nil {
 		return

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// lastPiece is how long an answer waits for the end of the request to be sent,
-// once that is under way. It most likely answers that very end, so that it has
-// been sent already and only its sender has not noticed yet.
+// lastPiece is how long a response waits for the end of the request to be sent,
+// once that is in progress. It most likely answers that very end, so that it
+// has been sent already and only its sender has not noticed yet.
 const lastPiece = 50 * time.Millisecond
 
 // An upload sends what is left of a request's body while its caller waits for the
-// answer, or reads it.
+// response, or reads it.
 type upload struct {
 	running bool          // there is a goroutine, or was, that nobody has waited for
 	whole   bool          // the body has been sent behind the head
@@ -22,10 +22,10 @@ type upload struct {
 	buf     []byte
 	last    atomic.Bool // the client's body has been read whole, and its end is being sent
 
-	mu     sync.Mutex // guards what follows, and setting deadlines for reading meanwhile
-	conn   *upstream  // to bound the wait for a head on when the body is sent; nil if there is a head
-	sent   bool       // the body was sent whole
-	futile bool       // nothing can come of it any more: reading has ended for good
+	mu     sync.Mutex  // guards what follows, and setting deadlines for reading meanwhile
+	conn   *clientConn // to bound the wait for a head on when the body is sent; nil if there is a head
+	sent   bool        // the body was sent whole
+	futile bool        // nothing can come of it any more: reading has ended for good
 }
 
 // reset makes up ready for another body, and keeps the channel.
@@ -40,7 +40,7 @@ func (up *upload) reset() {
 // appendAtHand puts a body behind the head that is at hand and fits there.
 func (c *Call) appendAtHand() {
 	b := c.source
-	if c.expects() || b.err != nil && b.err != io.EOF || b.framing.Kind == Length && b.left > int64(len(b.in.unread())) {
+	if c.expectsContinue() || b.err != nil && b.err != io.EOF || b.framing.Kind == Length && b.left > int64(len(b.in.unread())) {
 		return
 	}
 	for c.framing.Kind == Length || c.framing.Kind == Chunked {
@@ -85,8 +85,8 @@ func (c *Call) appendLast(dst []byte) []byte {
 		c.source.trailer.DropFunc(func(f Field) bool { return !c.KeepTrailer(f) })
 		h.AddFields(&c.source.trailer)
 	}
-	if c.given.Trailer != nil {
-		c.given.Trailer(&h)
+	if c.sourceReader.Trailer != nil {
+		c.sourceReader.Trailer(&h)
 	}
 	h.end()
 	return h.buf
@@ -156,7 +156,7 @@ func (c *Call) sendBody() error {
 
 // awaitHead says that a head is waited for on u, for which the time counts from
 // the end of the upload.
-func (up *upload) awaitHead(u *upstream) {
+func (up *upload) awaitHead(u *clientConn) {
 	up.mu.Lock()
 	defer up.mu.Unlock()
 	up.conn = u
@@ -169,7 +169,8 @@ func (up *upload) awaitHead(u *upstream) {
 	}
 }
 
-// armRead bounds reading of the answer, which an upload that fails ends at once.
+// armRead bounds reading of the response, which an upload that fails ends at
+// once.
 func (c *Call) armRead(within time.Duration) {
 	up := &c.upload
 	if !up.running {
@@ -212,8 +213,8 @@ func (c *Call) settleUpload() {
 	}
 }
 
-// endUpload waits for the upload, and stops it if it has not ended: the answer is
-// whole without it, or there will be none.
+// endUpload waits for the upload, and stops it if it has not ended: the response
+// is whole without it, or there will be none.
 func (c *Call) endUpload() {
 	if !c.upload.running {
 		return

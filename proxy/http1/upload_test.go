@@ -240,7 +240,7 @@ func TestUpgrade_ToSomethingElse(t *testing.T) {
 			p := proxyTo(t, address, nil)
 			w := p.dial(t, lined("GET / HTTP/1.1|Host: a|Connection: Upgrade|Upgrade: websocket||"))
 			w.Status(502)
-			var fault *Fault
+			var fault *CallError
 			if err := await.Value(t, p.faults, "fault"); !errors.As(err, &fault) || !errors.Is(err, ErrSwitch) {
 				t.Errorf("%q: got %v", fields, err)
 			}

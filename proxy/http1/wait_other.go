@@ -4,5 +4,5 @@ package http1
 
 import "syscall"
 
-// readFirst has nothing to read with: conn.await takes the other way.
+// readFirst has nothing to read with: conn.waitForRequest takes the other way.
 func (c *conn) readFirst(uintptr) bool { c.read.err = syscall.EINVAL; return true }

@@ -18,13 +18,13 @@ const (
 	Broken                  // the connection is reset
 )
 
-// watchAfter is how long an exchange waits for its upstream before it is looked
+// watchDelay is how long an exchange waits for its upstream before it is looked
 // whether the client is still there, and then again and again, at intervals that
-// grow up to watchMost. Shorter exchanges cost nothing.
+// grow up to maxWatchDelay. Shorter exchanges cost nothing.
 const (
-	watchAfter = 100 * time.Millisecond
-	watchMost  = time.Second
-	unseen     = -1
+	watchDelay    = 100 * time.Millisecond
+	maxWatchDelay = time.Second
+	unseen        = -1
 )
 
 // An Aborter ends what somebody waits for. It is called from another goroutine.
@@ -41,14 +41,14 @@ type watch struct {
 	since atomic.Int64
 	gone  atomic.Bool // the client was found to have left
 
-	sent atomic.Uint32 // pieces of answers that were sent
+	sent atomic.Uint32 // pieces of responses that were sent
 
 	mu    sync.Mutex // held while the client is looked at, and guards what follows
 	what  Aborter
 	next  time.Duration // when to look again
 	mute  bool          // the client must not be asked: 100 Continue means something else to it, or nothing
 	asked bool
-	begun bool          // the final answer has begun
+	begun bool          // the final response has begun
 	seen  uint32        // what sent was
 	still time.Duration // since when it is that; 0 for never looked
 }
@@ -60,7 +60,7 @@ func (w *watch) request(x *Exchange) {
 	w.mute, w.asked, w.begun, w.still = x.Minor == 0 || x.Expects(), false, false, 0
 }
 
-// begins notes that the final answer begins.
+// begins notes that the final response begins.
 func (w *watch) begins() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -106,7 +106,7 @@ func (w *watch) stop() {
 
 // sweep looks, until done is closed, at the clients of exchanges that wait.
 func (s *Server) sweep(done <-chan struct{}) {
-	tick := time.NewTicker(watchAfter)
+	tick := time.NewTicker(watchDelay)
 	defer tick.Stop()
 	var all []*conn
 	for {
@@ -123,7 +123,7 @@ func (s *Server) sweep(done <-chan struct{}) {
 			case since == 0:
 			case since == unseen:
 				c.watch.since.CompareAndSwap(unseen, int64(now)+1)
-			case now-time.Duration(since) >= watchAfter-watchAfter/10: // ticks are not quite even
+			case now-time.Duration(since) >= watchDelay-watchDelay/10: // ticks are not quite even
 				c.sweep(now, now-time.Duration(since))
 			}
 		}
@@ -139,7 +139,7 @@ func (c *conn) sweep(now, waits time.Duration) {
 	if w.what == nil || now < w.next {
 		return
 	}
-	w.next = now + min(waits, watchMost)
+	w.next = now + min(waits, maxWatchDelay)
 	p := look(c.fd)
 	if p == Broken || p == Halved && (c.server.HalfClosed == Leaves || c.stalls(now)) {
 		w.gone.Store(true)
@@ -150,7 +150,7 @@ func (c *conn) sweep(now, waits time.Duration) {
 
 // stalls reports whether a client that sends no more has not been sent anything for
 // as long as it may take to read: it might have left, and nothing would tell. At
-// first it is asked, by an answer that every client skips and one that has left
+// first it is asked, by a response that every client skips and one that has left
 // answers with a reset (RFC 9110 section 15.2). c.watch.mu is held.
 func (c *conn) stalls(now time.Duration) bool {
 	w := &c.watch

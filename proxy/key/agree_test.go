@@ -53,7 +53,7 @@ func TestExtract_CopiesMustAgree(t *testing.T) {
 func TestExtract_PoliciesDoNotHideACopy(t *testing.T) {
 	for _, policy := range []Missing{Skip, Shared, Use} {
 		s := guarded(t)
-		s.OnMissing, s.Instead, s.OnInvalid, s.InsteadOfInvalid = policy, of("global"), policy, of("global")
+		s.OnMissing, s.Fallback, s.OnInvalid, s.InvalidFallback = policy, of("global"), policy, of("global")
 		for _, body := range []string{`{}`, ``, `{"phone":"x"}`, `{"phone":`} {
 			if _, err := extract(s, sendsJSON(body).with("X-Phone", "13800138000")); !errors.Is(err, ErrMismatch) {
 				t.Errorf("%s, %q beside a copy = %v; want ErrMismatch", policy, body, err)
@@ -82,7 +82,7 @@ func TestExtract_NullIsNotTheWordNull(t *testing.T) {
 func TestExtract_Invalid(t *testing.T) {
 	with := func(m Missing) *Spec {
 		s := phoneAt(t, "header:X-Phone")
-		s.OnInvalid, s.InsteadOfInvalid = m, of("global")
+		s.OnInvalid, s.InvalidFallback = m, of("global")
 		return s
 	}
 	var v Value
@@ -188,7 +188,7 @@ func TestExtract_PoliciesDoNotHideOtherReadings(t *testing.T) {
 	} {
 		for _, policy := range []Missing{Reject, Skip, Shared, Use} {
 			s := *c.spec
-			s.OnMissing, s.Instead, s.OnInvalid, s.InsteadOfInvalid = policy, of("global"), policy, of("global")
+			s.OnMissing, s.Fallback, s.OnInvalid, s.InvalidFallback = policy, of("global"), policy, of("global")
 			if got, err := extract(&s, c.r); !errors.Is(err, ErrAmbiguous) {
 				t.Errorf("%s, %s: %q, %v; want ErrAmbiguous", name, policy, got, err)
 			}

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// cookie is the one cookie of this name in the Cookie field, "" if there is
-// none. Escapes are decoded, because some servers do so and a client could
-// otherwise spell one value in many ways. What servers read in different ways is
-// ErrAmbiguous: a second Cookie field, which some join with a comma; a name that
-// is folded, or has blanks around it; a string in quotes that reaches over the end of
-// its pair; and in the value, what RFC 6265 forbids there, a % that is no escape, a
-// plus that is none either, and the mark of JSON.
+// cookie is the one cookie of this name in the Cookie field, "" if there is none.
+// Escapes are decoded, because some servers do so and a client could otherwise spell
+// one value in many ways. What servers read in different ways is ErrAmbiguous: a
+// second Cookie field, which some join with a comma; a name that is folded, or has
+// whitespace around it; a string in quotes that reaches over the end of its pair; and
+// in the value, what RFC 6265 forbids there, a % that is no escape, a plus that is
+// none either, and the mark of JSON.
 func cookie(fields []string, name string) (string, error) {
 	field, err := one(fields)
 	if err != nil {
@@ -21,7 +21,7 @@ func cookie(fields []string, name string) (string, error) {
 	var names Names                       // made when it is needed
 	value, seen, open := "", false, false // open: within quotes, for those who know them
 	for after := byte(';'); field != ""; {
-		pair, separator, rest := cut(field)
+		pair, separator, rest := cutCookie(field)
 		this, text, _ := strings.Cut(strings.TrimLeft(pair, " "), "=")
 		if this != name && names == nil {
 			names = names.With(name)
@@ -71,9 +71,9 @@ func cookieValue(value string) (string, error) {
 	return plain, nil
 }
 
-// cut takes the first pair off a Cookie field. Old servers part cookies at
+// cutCookie takes the first pair off a Cookie field. Old servers part cookies at
 // commas too.
-func cut(field string) (pair string, separator byte, rest string) {
+func cutCookie(field string) (pair string, separator byte, rest string) {
 	i := strings.IndexAny(field, ";,")
 	if i < 0 {
 		return field, ';', ""

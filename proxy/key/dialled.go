@@ -12,14 +12,14 @@ const (
 )
 
 // dialled is what one would dial for a phone number as written: a plus, if it
-// begins with one, and ASCII digits. It takes blanks, dashes, dots, slashes and
-// parentheses, full-width ones as well; "tel:" before the number, and an extension
-// after it (";ext=5", "ext. 5", "x5"), are dropped, and so are the invisible
-// marks that come along when a number is copied from a page or an address book.
-// Whether there was an extension is told. Anything else makes it no phone number:
-// digits beyond ASCII, letters, as in 1-800-FLOWERS, other text before or after
-// the number, a second plus, line breaks, a URI's other parameters. What dialled
-// returns it returns unchanged again, without allocating.
+// begins with one, and ASCII digits. It takes whitespace, dashes, dots, slashes
+// and parentheses, full-width ones as well; "tel:" before the number, and an
+// extension after it (";ext=5", "ext. 5", "x5"), are dropped, and so are the
+// invisible marks that come along when a number is copied from a page or an
+// address book. Whether there was an extension is told. Anything else makes it no
+// phone number: digits beyond ASCII, letters, as in 1-800-FLOWERS, other text
+// before or after the number, a second plus, line breaks, a URI's other
+// parameters. What dialled returns it returns unchanged again, without allocating.
 func dialled(s string) (digits string, extension, ok bool) {
 	if isDialled(s) {
 		return s, false, true
@@ -28,7 +28,7 @@ func dialled(s string) (digits string, extension, ok bool) {
 		return "", false, false
 	}
 	var buffer [maxSpelling]byte
-	spelling, ok := latin(buffer[:0], s)
+	spelling, ok := isLatin(buffer[:0], s)
 	if !ok {
 		return "", false, false
 	}
@@ -78,9 +78,9 @@ func isDialled(s string) bool {
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// latin appends s to b in ASCII: letters in lower case, every blank as a space, every
+// isLatin appends s to b in ASCII: letters in lower case, every blank as a space, every
 // dash as a hyphen. It reports whether all of s has such a form.
-func latin(b []byte, s string) ([]byte, bool) {
+func isLatin(b []byte, s string) ([]byte, bool) {
 	for _, r := range s {
 		if '\uFF01' <= r && r <= '\uFF5E' && !unicode.IsDigit(r) {
 			r -= '\uFF01' - '!' // full-width

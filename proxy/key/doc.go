@@ -99,7 +99,7 @@
 //
 // # Authorization
 //
-// It is a scheme, one blank, and credentials. Two blanks or a tab are skipped by
+// It is a scheme, one blank, and credentials. Two spaces or a tab are skipped by
 // some (regular expressions, split) and part of the token, or none, to others
 // (substr); a token without a scheme is one to whoever only takes "Bearer " away;
 // "Basic x, Bearer y" is y to Laravel. All these are 400 where a key is read from a

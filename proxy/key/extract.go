@@ -47,9 +47,9 @@ func (s *Spec) onFailure(r Request, v *Value, err error) error {
 	policy, instead, name := Reject, (*Spec)(nil), s.Name
 	switch {
 	case errors.Is(err, ErrMissing):
-		policy, instead = s.OnMissing, s.Instead
+		policy, instead = s.OnMissing, s.Fallback
 	case errors.Is(err, ErrInvalid):
-		policy, instead, name = s.OnInvalid, s.InsteadOfInvalid, s.Name+"\x00invalid"
+		policy, instead, name = s.OnInvalid, s.InvalidFallback, s.Name+"\x00invalid"
 	}
 	switch policy {
 	case Skip:
@@ -103,7 +103,7 @@ func (s *Spec) at(o Origin, r Request, v *Value) (found, error) {
 	case o.Source == Global:
 		return f, nil
 	}
-	if err := s.unambiguous(o, f); err != nil {
+	if err := s.checkAmbiguous(o, f); err != nil {
 		return found{}, err
 	}
 	return s.normalize(f)

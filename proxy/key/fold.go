@@ -113,8 +113,8 @@ func plainByte(c byte) byte {
 }
 
 // readings are what servers make of a name, each as the names of a path into
-// nested values, joined by "[": letter case is lost, blanks around are, what
-// follows a NUL may be, and escapes may be decoded once more.
+// nested values, joined by "[": letter case is lost, whitespace around are,
+// what follows a NUL may be, and escapes may be decoded once more.
 func readings(name string) []string {
 	name = strings.Map(foldRune, strings.ToValidUTF8(name, ""))
 	forms := []string{name}
@@ -156,7 +156,7 @@ func nested(name string) string {
 	return strings.Join(path, "[")
 }
 
-// underscored reads a name as PHP does: a dot, a blank and a bracket that is not
+// underscored reads a name as PHP does: a dot, a space and a bracket that is not
 // closed are "_", but for what is dropped in front.
 func underscored(name string) string {
 	name = strings.TrimLeftFunc(name, leading)

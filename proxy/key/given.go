@@ -32,7 +32,7 @@ type Reading struct {
 }
 
 // Read reads s into v as Extract would of a request that carries what g says and
-// nothing else, with the same errors for a text that is not valid. ErrMissing says
+// nothing else, with the same errors for a text that is not valid. ErrMissing reports
 // that s is not given, nor a key that is used in its place. A key under which requests
 // without one are counted together is never given.
 func (s *Spec) Read(g Given, v *Value) (Reading, error) {
@@ -98,12 +98,12 @@ func (s *Spec) read(g Given, v *Value, r *Reading) error {
 // instead reads the key that is used where whole is missing or not valid.
 func (whole *Spec) instead(g Given, v *Value, r *Reading) error {
 	if whole.OnMissing == Use {
-		if err := whole.Instead.read(g, v, r); !errors.Is(err, ErrMissing) {
+		if err := whole.Fallback.read(g, v, r); !errors.Is(err, ErrMissing) {
 			return err
 		}
 	}
 	if whole.OnInvalid == Use {
-		return whole.InsteadOfInvalid.read(g, v, r)
+		return whole.InvalidFallback.read(g, v, r)
 	}
 	return ErrMissing
 }
@@ -123,7 +123,7 @@ func (s *Spec) own(g Given, text string) (found, error) {
 		return found{}, fmt.Errorf("%w: it is empty", ErrInvalid)
 	}
 	f := found{text: text}
-	if err := s.unambiguous(s.From, f); err != nil {
+	if err := s.checkAmbiguous(s.From, f); err != nil {
 		return found{}, err
 	}
 	f, err := s.normalize(f)
@@ -177,7 +177,7 @@ func (s *Spec) Names() []string {
 // Replacements are the keys that may be used in place of s, and in place of those.
 func (s *Spec) Replacements() []*Spec {
 	var all []*Spec
-	for _, other := range []*Spec{s.Instead, s.InsteadOfInvalid} {
+	for _, other := range []*Spec{s.Fallback, s.InvalidFallback} {
 		if other != nil {
 			all = append(append(all, other), other.Replacements()...)
 		}

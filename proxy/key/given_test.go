@@ -87,9 +87,9 @@ func TestGiven_OtherKeys(t *testing.T) {
 	area := &Spec{Name: "range", Of: phone, Part: Part{Kind: Prefix, Drop: 4}}
 	pair := &Spec{Name: "pair", Join: []*Spec{ip, phone}}
 	fallback := of("header:X-Token")
-	fallback.OnMissing, fallback.Instead = Use, user
+	fallback.OnMissing, fallback.Fallback = Use, user
 	strict := of("header:X-Strict")
-	strict.OnInvalid, strict.InsteadOfInvalid = Use, user
+	strict.OnInvalid, strict.InvalidFallback = Use, user
 	shared := of("header:X-Shared")
 	shared.OnMissing = Shared
 	everybody := of("global")

@@ -17,7 +17,7 @@ import (
 const (
 	maxJWKS      = 1 << 20          // bytes
 	fetchTimeout = 10 * time.Second // for one answer
-	fetchPause   = 10 * time.Second // between two, however many unknown keys are asked for
+	refreshPause = 10 * time.Second // between two, however many unknown keys are asked for
 )
 
 // keep reads the JSON Web Key Set again from time to time, and soon after a token
@@ -37,7 +37,7 @@ func (t *Tokens) keep(ctx context.Context) {
 			return
 		case <-again.C:
 		case <-wanted:
-			if rest := fetchPause - time.Since(last); rest > 0 {
+			if rest := refreshPause - time.Since(last); rest > 0 {
 				wanted = nil // one refresh will do for all who ask until then
 				again.Reset(min(rest, every))
 				continue
@@ -51,8 +51,8 @@ func (t *Tokens) keep(ctx context.Context) {
 	}
 }
 
-// want has the keys read again soon. It does not wait.
-func (t *Tokens) want() {
+// requestRefresh has the keys read again soon. It does not wait.
+func (t *Tokens) requestRefresh() {
 	select {
 	case t.wanted <- struct{}{}:
 	default:

@@ -163,7 +163,7 @@ func TestExtract_Sources(t *testing.T) {
 func TestExtract_Missing(t *testing.T) {
 	with := func(m Missing) *Spec {
 		s := of("header:X-Phone", Digits)
-		s.OnMissing, s.Instead = m, of("global")
+		s.OnMissing, s.Fallback = m, of("global")
 		return s
 	}
 	for name, r := range map[string]request{"none": {}, "empty": header(""), "nothing left of it": header("abc")} {

@@ -12,7 +12,7 @@ import (
 // numbering plan of its country tells.
 type LineType string
 
-// The types there are.
+// The types.
 const (
 	Mobile        LineType = "mobile"
 	Fixed         LineType = "fixed"

@@ -26,7 +26,7 @@ type Problem struct {
 
 // ParseList reads a list of keys of spec, one a line, each in any spelling that
 // spec takes. Blank lines are left out, and so is what follows a # at the start
-// of a line or after a blank. It returns every problem there is; the List holds
+// of a line or after a space. It returns every problem there is; the List holds
 // the lines that have none. Problems wrap ErrSpec. A joined key has no lists.
 // Values may be hashed (see Pepper), under one of secrets or a salt.
 func ParseList(spec *Spec, text string, secrets ...[]byte) (*List, []Problem) {

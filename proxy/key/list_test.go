@@ -157,7 +157,7 @@ func TestList_HasNotWhatIsNotItsKey(t *testing.T) {
 		t.Error("a list has a key that is missing")
 	}
 	other := of("query:phone")
-	phone.OnMissing, phone.Instead = Use, other
+	phone.OnMissing, phone.Fallback = Use, other
 	r := request{query: map[string][]string{"phone": {"+8613800138000"}}}
 	if has(t, l, phone, r) {
 		t.Error("a list has a text of another key that stands in")

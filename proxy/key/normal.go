@@ -6,9 +6,9 @@ import "strings"
 // form.
 type Step string
 
-// The steps there are.
+// The steps.
 const (
-	Trim   Step = "trim"   // blanks at both ends are dropped
+	Trim   Step = "trim"   // whitespace at both ends are dropped
 	Lower  Step = "lower"  // letters become lower case
 	Digits Step = "digits" // all but 0-9 is dropped; digits of other scripts are refused
 	E164   Step = "e164"   // a phone number becomes +8613800138000; see Phone

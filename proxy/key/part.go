@@ -8,7 +8,7 @@ import (
 // A PartKind is what a key can take of a phone number.
 type PartKind string
 
-// The parts there are.
+// The parts.
 const (
 	Country  PartKind = "country"   // the ISO 3166 code, "CN"
 	DialCode PartKind = "dial_code" // "+86"

@@ -103,8 +103,8 @@ func TestExtract_BodyTooLarge(t *testing.T) {
 func TestSpec_OriginsAndHeaders(t *testing.T) {
 	phone := of("json:/phone")
 	phone.Equal, phone.SetHeader = []Origin{{Header, "X-Phone"}}, "X-Phone-E164"
-	phone.OnMissing, phone.Instead = Use, of("cookie:sid")
-	phone.OnInvalid, phone.InsteadOfInvalid = Use, of("jwt:sub")
+	phone.OnMissing, phone.Fallback = Use, of("cookie:sid")
+	phone.OnInvalid, phone.InvalidFallback = Use, of("jwt:sub")
 	pair := &Spec{Join: []*Spec{of("client_ip"), {Of: phone, SetHeader: "X-Country"}}}
 	var got []string
 	for _, o := range pair.Origins() {
@@ -121,7 +121,7 @@ func TestSpec_OriginsAndHeaders(t *testing.T) {
 // Only what a client is given, or somebody has signed, cannot be invented.
 func TestSpec_Invented(t *testing.T) {
 	or := of("jwt:sub")
-	or.OnMissing, or.Instead = Use, of("header:X-User")
+	or.OnMissing, or.Fallback = Use, of("header:X-User")
 	for spec, want := range map[*Spec]bool{
 		of("client_ip"): false, of("jwt:sub"): false, of("global"): false,
 		of("header:X-User"): true, of("query:q"): true, of("cookie:sid"): true, of("path:id"): true, of("form:f"): true,
@@ -145,7 +145,7 @@ func TestSpec_Check(t *testing.T) {
 		"part":    {Name: "country", Of: phone, Part: Part{Kind: Country}, SetHeader: "X-Country"},
 		"joined":  {Name: "pair", Join: []*Spec{phone, of("client_ip")}},
 		"claim":   {Name: "sub", From: Origin{JWT, "sub"}, Tokens: &Tokens{}},
-		"instead": {Name: "x", From: Origin{Header, "X"}, OnMissing: Use, Instead: phone},
+		"instead": {Name: "x", From: Origin{Header, "X"}, OnMissing: Use, Fallback: phone},
 	}
 	for name, s := range good {
 		if err := s.Check(); err != nil {

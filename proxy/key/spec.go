@@ -46,13 +46,13 @@ type Spec struct {
 	// OnMissing is Reject when empty. It is not consulted when Join is set: then
 	// that of the missing part decides.
 	OnMissing Missing
-	// Instead is the key to use when OnMissing is Use.
-	Instead *Spec
-	// OnInvalid is the same for a key that is not valid; InsteadOfInvalid is the
+	// Fallback is the key to use when OnMissing is Use.
+	Fallback *Spec
+	// OnInvalid is the same for a key that is not valid; InvalidFallback is the
 	// key to use when it is Use. A key given twice, or one that differs from
 	// its copy, is always refused.
-	OnInvalid        Missing
-	InsteadOfInvalid *Spec
+	OnInvalid       Missing
+	InvalidFallback *Spec
 	// SetHeader is the field, its name in canonical form, that tells the upstream
 	// the normalized text; empty for none. What a client sends in it never reaches the upstream.
 	SetHeader string
@@ -79,7 +79,7 @@ func (s *Spec) Check() error {
 		return fmt.Errorf("%w: %q is not a valid name for a header field; write one such as X-Phone-E164", ErrSpec, s.SetHeader)
 	case s.SetHeader != "" && !httpguts.ValidTrailerHeader(s.SetHeader): // nor what frames or routes a message
 		return fmt.Errorf("%w: %s means something of its own in HTTP; write a field such as X-Phone-E164", ErrSpec, s.SetHeader)
-	case s.OnMissing == Use && s.Instead == nil, s.OnInvalid == Use && s.InsteadOfInvalid == nil:
+	case s.OnMissing == Use && s.Fallback == nil, s.OnInvalid == Use && s.InvalidFallback == nil:
 		return fmt.Errorf("%w: which key to use instead is not said; name one", ErrSpec)
 	}
 	return nil
@@ -129,7 +129,7 @@ func (s *Spec) Headers() []string {
 // others are the keys that s is made of or may be replaced by.
 func (s *Spec) others() []*Spec {
 	others := slices.Clone(s.Join)
-	for _, o := range []*Spec{s.Of, s.Instead, s.InsteadOfInvalid} {
+	for _, o := range []*Spec{s.Of, s.Fallback, s.InvalidFallback} {
 		if o != nil {
 			others = append(others, o)
 		}

@@ -8,9 +8,9 @@ import (
 	"unicode/utf8"
 )
 
-// unambiguous returns an error unless servers read the text of a key, as it was
+// checkAmbiguous returns an error unless servers read the text of a key, as it was
 // sent at o, in one way. What the steps of s drop anyway may be in it.
-func (s *Spec) unambiguous(o Origin, f found) error {
+func (s *Spec) checkAmbiguous(o Origin, f found) error {
 	switch o.Source {
 	case Header, Query, Path, Cookie, Form, JSON:
 	default: // nobody's spelling, or signed
@@ -46,7 +46,7 @@ func (s *Spec) unambiguous(o Origin, f found) error {
 	return nil
 }
 
-// isPlainText tells the usual case apart: visible ASCII, and blanks inside.
+// isPlainText tells the usual case apart: visible ASCII, and whitespace inside.
 func isPlainText(s string) bool {
 	for i := range len(s) {
 		if s[i] < ' ' || s[i] >= 0x7f {

@@ -81,7 +81,7 @@ func (t *Tokens) candidates(token *jwt.Token) (any, error) {
 		}
 	}
 	if len(set.Keys) == 0 {
-		t.want()
+		t.requestRefresh()
 		return nil, errors.New("no such key")
 	}
 	return set, nil

@@ -39,8 +39,8 @@ func (n *Node) openAccessLog(o Options) error {
 	return nil
 }
 
-// reopen opens the access log anew when the process is told to. What was logged before
-// is in the file that was renamed, or in the new one.
+// reopen opens the access log again when the process is told to. What was logged
+// before is in the file that was renamed, or in the new one.
 func (n *Node) reopen(ctx context.Context, signals <-chan os.Signal) {
 	for {
 		select {
@@ -68,8 +68,8 @@ func (n *Node) reopenOnce() {
 // logMode is how a log file is made: others than Weir's group read nothing of it.
 const logMode = 0o640
 
-// A logFile is a file that lines are added to, and that can be opened anew after it was
-// renamed.
+// A logFile is a file that lines are added to, and that can be opened again after it
+// was renamed.
 type logFile struct {
 	path string
 

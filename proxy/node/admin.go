@@ -40,7 +40,7 @@ func (n *Node) adminOptions() admin.Options {
 		return admin.Nodes{Nodes: members(nodes), Self: n.store.id}, err
 	}
 	if n.store.cluster != nil && n.source.pushable() {
-		o.Cluster = audited{pushAPI{n}, n}
+		o.Cluster = auditedCluster{pushAPI{n}, n}
 	}
 	o.Dashboard = dashboard.New(o)
 	return o

@@ -11,8 +11,9 @@ import (
 	"github.com/weir-proxy/weir/proxy/cluster"
 )
 
-// flushEvery is how often it is tried to write audit entries for which Redis was away.
-const flushEvery = 10 * time.Second
+// flushInterval is how often it is tried to write audit entries for which Redis was
+// unreachable.
+const flushInterval = 10 * time.Second
 
 // newAudit makes the audit trail of this node.
 func (n *Node) newAudit() *cluster.Audit {
@@ -53,12 +54,12 @@ func (n *Node) record(ctx context.Context, e cluster.AuditEntry) {
 
 // flushAudit writes what could not be written before, until ctx is done.
 func (n *Node) flushAudit(ctx context.Context) {
-	tick := time.NewTicker(flushEvery)
+	tick := time.NewTicker(flushInterval)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-			_ = n.audit.Flush(ctx) // that Redis is away is said elsewhere
+			_ = n.audit.Flush(ctx) // that Redis is unreachable is said elsewhere
 		case <-ctx.Done():
 			return
 		}
@@ -86,7 +87,7 @@ func (n *Node) changeKey(ctx context.Context, c proxy.KeyChange) (proxy.KeyResul
 	return r, err
 }
 
-// reloadFor reads the configuration anew for an operator.
+// reloadFor reads the configuration again for an operator.
 func (n *Node) reloadFor(ctx context.Context) (admin.Reloaded, error) {
 	r, err := n.reload(ctx)
 	n.record(ctx, configAudit("reload", fmt.Sprintf("generation %d", r.Generation), err))
@@ -102,14 +103,14 @@ func (n *Node) tell(generation int64, hash string, err error) {
 	n.events.Publish(one)
 }
 
-// audited is a Cluster of which it is written down what operators do.
-type audited struct {
+// auditedCluster is a Cluster of which it is written down what operators do.
+type auditedCluster struct {
 	admin.Cluster
 	node *Node
 }
 
 // Push implements admin.Cluster. What is tried only is not written down.
-func (a audited) Push(ctx context.Context, p admin.Push) (admin.Pushed, error) {
+func (a auditedCluster) Push(ctx context.Context, p admin.Push) (admin.Pushed, error) {
 	done, err := a.Cluster.Push(ctx, p)
 	if !p.DryRun {
 		a.node.record(ctx, configAudit("push", fmt.Sprintf("generation %d by %s", done.Generation, p.Author), err))
@@ -118,7 +119,7 @@ func (a audited) Push(ctx context.Context, p admin.Push) (admin.Pushed, error) {
 }
 
 // Rollback implements admin.Cluster.
-func (a audited) Rollback(ctx context.Context, r admin.Rollback) (admin.Pushed, error) {
+func (a auditedCluster) Rollback(ctx context.Context, r admin.Rollback) (admin.Pushed, error) {
 	done, err := a.Cluster.Rollback(ctx, r)
 	a.node.record(ctx, configAudit("rollback", fmt.Sprintf("generation %d by %s", done.Generation, r.Author), err))
 	return done, err

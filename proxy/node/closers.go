@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// closeWithin is how long one part of a node may take to close, unless it says
+// closeTimeout is how long one part of a node may take to close, unless it says
 // otherwise.
-const closeWithin = 10 * time.Second
+const closeTimeout = 10 * time.Second
 
-// errSlow says that a part of a node has not closed in its time.
-var errSlow = errors.New("not closed in time")
+// errCloseTimeout reports that a part of a node has not closed in its time.
+var errCloseTimeout = errors.New("not closed in time")
 
 // A closer ends one part of a node.
 type closer struct {
@@ -26,10 +26,10 @@ type closer struct {
 // belongs to one goroutine.
 type closers struct{ stack []closer }
 
-// push adds a part that has begun. close may take closeWithin, and its context ends
+// push adds a part that has begun. close may take closeTimeout, and its context ends
 // then.
 func (c *closers) push(name string, close func(ctx context.Context) error) {
-	c.pushWithin(name, closeWithin, close)
+	c.pushWithin(name, closeTimeout, close)
 }
 
 // pushWithin is push for a part that may take so long.
@@ -39,7 +39,7 @@ func (c *closers) pushWithin(name string, within time.Duration, close func(ctx c
 
 // close closes all parts, the last one first, and returns their errors. A part that
 // does not close in its time is left behind, so that it holds up nothing else; it is
-// an errSlow with the part's name. After close the stack is empty.
+// an errCloseTimeout with the part's name. After close the stack is empty.
 func (c *closers) close(ctx context.Context) error {
 	var errs []error
 	for len(c.stack) > 0 {
@@ -65,6 +65,6 @@ func (c closer) run(ctx context.Context) error {
 	case err := <-closed: // at the same moment
 		return err
 	default:
-		return fmt.Errorf("close %s: %w (%v)", c.name, errSlow, c.within)
+		return fmt.Errorf("close %s: %w (%v)", c.name, errCloseTimeout, c.within)
 	}
 }

@@ -41,10 +41,10 @@ func TestClosers_OneThatHangs(t *testing.T) {
 		c.push("proxy", func(context.Context) error { <-free; return nil })
 		c.pushWithin("requests", time.Minute, func(context.Context) error { time.Sleep(59 * time.Second); return nil })
 		err := c.close(t.Context())
-		if !errors.Is(err, errSlow) || !strings.Contains(err.Error(), "close proxy: ") || strings.Contains(err.Error(), "requests") {
+		if !errors.Is(err, errCloseTimeout) || !strings.Contains(err.Error(), "close proxy: ") || strings.Contains(err.Error(), "requests") {
 			t.Errorf("error %v; want the name of what hangs, and no other", err)
 		}
-		if want := 59*time.Second + closeWithin; storeAt != want {
+		if want := 59*time.Second + closeTimeout; storeAt != want {
 			t.Errorf("the store was closed after %v; want %v", storeAt, want)
 		}
 		close(free)
@@ -57,8 +57,8 @@ func TestClosers_ContextEndsInTime(t *testing.T) {
 		var c closers
 		c.push("proxy", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
 		began := time.Now()
-		if err := c.close(t.Context()); err == nil || time.Since(began) != closeWithin {
-			t.Errorf("closed after %v: %v; want %v and an error", time.Since(began), err, closeWithin)
+		if err := c.close(t.Context()); err == nil || time.Since(began) != closeTimeout {
+			t.Errorf("closed after %v: %v; want %v and an error", time.Since(began), err, closeTimeout)
 		}
 	})
 }
@@ -85,7 +85,7 @@ func TestTasks_NamesThoseThatDoNotEnd(t *testing.T) {
 		all.stop(t.Context())
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := all.wait(ctx); !errors.Is(err, errSlow) || !strings.Contains(err.Error(), "leader, peers:") || strings.Contains(err.Error(), "watcher") {
+		if err := all.wait(ctx); !errors.Is(err, errCloseTimeout) || !strings.Contains(err.Error(), "leader, peers:") || strings.Contains(err.Error(), "watcher") {
 			t.Errorf("wait: %v; want the names of those two", err)
 		}
 		close(free)

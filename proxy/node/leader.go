@@ -62,7 +62,7 @@ func newLeaderTasks(s store, p *proxy.Proxy, r prometheus.Registerer, log zerolo
 	}
 	l.leader = cluster.NewLeader(cluster.LeaderOptions{
 		Client: s.client, Prefix: s.prefix, ID: s.id, Tasks: tasks,
-		Took: l.acquired, Lost: l.lost, Ran: l.ran,
+		Acquired: l.acquired, Lost: l.lost, Ran: l.ran,
 	})
 	return l
 }

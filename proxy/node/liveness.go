@@ -18,7 +18,7 @@ const livenessRetry = time.Second
 
 // livenessName is the socket on which a weir that was started with that file says that
 // it lives: a name in the network namespace (of a container, say) and no file, so that
-// it needs no folder to write to and is gone with the process. Only Linux has such
+// it needs no directory to write to and is gone with the process. Only Linux has such
 // names; elsewhere it is "".
 func livenessName(path string) string {
 	whole, err := filepath.Abs(path)

@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// mostQueued is how many bytes of log lines wait to be written; those of requests
+	// maxQueued is how many bytes of log lines wait to be written; those of requests
 	// leave the last quarter to lines that say more.
-	mostQueued = 4 << 20
-	// mostAtOnce is how many bytes are written by one call: a sink that takes a piece
+	maxQueued = 4 << 20
+	// maxBatch is how many bytes are written by one call: a sink that takes a piece
 	// and then no more has little of it.
-	mostAtOnce = 64 << 10
-	// flushWithin is how long the end of weir waits for lines to be written.
-	flushWithin = time.Second
+	maxBatch = 64 << 10
+	// flushTimeout is how long the end of weir waits for lines to be written.
+	flushTimeout = time.Second
 )
 
 // A logQueue takes log lines at once and writes them by itself, in order and many by
@@ -51,15 +51,15 @@ func newLogQueue(out io.Writer) *logQueue {
 }
 
 // Write implements io.Writer for lines that are always wanted.
-func (q *logQueue) Write(line []byte) (int, error) { return q.add(line, mostQueued) }
+func (q *logQueue) Write(line []byte) (int, error) { return q.add(line, maxQueued) }
 
 // WriteLevel implements zerolog.LevelWriter: lines below warning, which are mostly
 // those of requests, leave room for the others.
 func (q *logQueue) WriteLevel(l zerolog.Level, line []byte) (int, error) {
 	if l < zerolog.WarnLevel {
-		return q.add(line, mostQueued/4*3)
+		return q.add(line, maxQueued/4*3)
 	}
-	return q.add(line, mostQueued)
+	return q.add(line, maxQueued)
 }
 
 // add takes a line if no more than most bytes wait then. It never fails, so that
@@ -117,10 +117,10 @@ func (q *logQueue) wait() {
 func (q *logQueue) write(lines []byte) {
 	for len(lines) > 0 {
 		n := len(lines)
-		if n > mostAtOnce {
-			n = bytes.LastIndexByte(lines[:mostAtOnce], '\n') + 1
+		if n > maxBatch {
+			n = bytes.LastIndexByte(lines[:maxBatch], '\n') + 1
 			if n == 0 {
-				n = mostAtOnce
+				n = maxBatch
 			}
 		}
 		if _, err := q.out.Write(lines[:n]); err != nil {
@@ -131,13 +131,13 @@ func (q *logQueue) write(lines []byte) {
 }
 
 // Close takes no more lines, and waits until those there are have been written, but
-// for a sink that takes none no longer than flushWithin.
+// for a sink that takes none no longer than flushTimeout.
 func (q *logQueue) Close() {
 	q.mu.Lock()
 	q.closing = true
 	q.more.Signal()
 	q.mu.Unlock()
-	late := time.NewTimer(flushWithin)
+	late := time.NewTimer(flushTimeout)
 	defer late.Stop()
 	select {
 	case <-q.ended:

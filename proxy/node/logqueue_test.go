@@ -78,25 +78,25 @@ func TestLogQueue_ASinkThatTakesNothing(t *testing.T) {
 		log.Info().Msg("first")
 		synctest.Wait() // it is being written now
 		pad := strings.Repeat("x", 1000)
-		for range mostQueued / 1000 {
+		for range maxQueued / 1000 {
 			log.Info().Str("pad", pad).Msg("request")
 		}
 		log.Warn().Msg("warning")
-		if n := q.dropped.Load(); n < mostQueued/1000/5 || n > mostQueued/1000/3 {
-			t.Errorf("%d lines dropped; want about a quarter of %d", n, mostQueued/1000)
+		if n := q.dropped.Load(); n < maxQueued/1000/5 || n > maxQueued/1000/3 {
+			t.Errorf("%d lines dropped; want about a quarter of %d", n, maxQueued/1000)
 		}
 		if n, err := testutil.GatherAndCount(r, "weir_log_lines_dropped_total"); n != 1 || err != nil {
 			t.Errorf("%d figures, %v; want one", n, err)
 		}
 		began := time.Now()
 		q.Close()
-		if took := time.Since(began); took != flushWithin {
-			t.Errorf("closing took %v; want %v", took, flushWithin)
+		if took := time.Since(began); took != flushTimeout {
+			t.Errorf("closing took %v; want %v", took, flushTimeout)
 		}
 		close(sink.let)
 		<-q.ended
 		text := sink.out.String()
-		if !strings.HasPrefix(text, `{"level":"info","message":"first"}`) || !strings.HasSuffix(text, "{\"level\":\"warn\",\"message\":\"warning\"}\n") || len(text) > mostQueued {
+		if !strings.HasPrefix(text, `{"level":"info","message":"first"}`) || !strings.HasSuffix(text, "{\"level\":\"warn\",\"message\":\"warning\"}\n") || len(text) > maxQueued {
 			t.Errorf("%d bytes written, from %.50q on; want the first line to the warning", len(text), text)
 		}
 	})
@@ -126,14 +126,14 @@ func TestLogQueue_WritesWholeLines(t *testing.T) {
 	q := &logQueue{out: sizes}
 	line := strings.Repeat("x", 999) + "\n"
 	q.write(bytes.Repeat([]byte(line), 1000))
-	long := append(bytes.Repeat([]byte("y"), mostAtOnce+10), '\n')
+	long := append(bytes.Repeat([]byte("y"), maxBatch+10), '\n')
 	q.write(long)
 	for i, piece := range sizes.all[:len(sizes.all)-2] {
-		if len(piece) > mostAtOnce || !strings.HasSuffix(piece, "\n") {
+		if len(piece) > maxBatch || !strings.HasSuffix(piece, "\n") {
 			t.Errorf("piece %d has %d bytes and ends with %q", i, len(piece), piece[len(piece)-1:])
 		}
 	}
-	if got := strings.Join(sizes.all, ""); got != strings.Repeat(line, 1000)+string(long) || len(sizes.all) > 1000*1000/mostAtOnce+4 {
+	if got := strings.Join(sizes.all, ""); got != strings.Repeat(line, 1000)+string(long) || len(sizes.all) > 1000*1000/maxBatch+4 {
 		t.Errorf("%d bytes in %d pieces", len(got), len(sizes.all))
 	}
 }

@@ -24,15 +24,16 @@ func mounted(path string, mounts io.Reader) bool {
 	lines := bufio.NewScanner(mounts)
 	for lines.Scan() {
 		fields := strings.Fields(lines.Text())
-		if len(fields) > 4 && unescaped(fields[4]) == whole {
+		if len(fields) > 4 && unescapeMount(fields[4]) == whole {
 			return true
 		}
 	}
 	return false
 }
 
-// unescaped is a path of mountinfo, where blanks and their like are \040.
-func unescaped(text string) string {
+// unescapeMount is a path of mountinfo, where whitespace and their like are
+// \040.
+func unescapeMount(text string) string {
 	var b strings.Builder
 	for i := 0; i < len(text); i++ {
 		if text[i] == '\\' && i+3 < len(text) {

@@ -26,7 +26,7 @@ type Options struct {
 	Log    *Log
 	Build  Build
 	Reload <-chan os.Signal // each signal is the order to reload
-	Reopen <-chan os.Signal // each signal is the order to open the access log anew; nil: none comes
+	Reopen <-chan os.Signal // each signal is the order to open the access log again; nil: none comes
 }
 
 // A Build is which weir this is.
@@ -159,7 +159,7 @@ func (n *Node) serve(o Options) {
 	n.member.start("watchdog", func(ctx context.Context) { n.systemd.watchdog(ctx, n.alive) })
 	n.systemd.ready(n.proxy)
 	n.closers.push("cluster membership", n.member.stop)
-	n.closers.pushWithin("requests", n.drains.Delay+n.drains.Within+closeWithin, n.drain)
+	n.closers.pushWithin("requests", n.drains.Delay+n.drains.Within+closeTimeout, n.drain)
 	n.closers.push("leadership", n.serving.stop)
 }
 
@@ -182,12 +182,13 @@ func (n *Node) Wait(ctx context.Context) error {
 }
 
 // Close drains and ends the node: it gives up the lead, takes no new connections, lets
-// requests under way end, and then closes what they needed. An error says that
+// requests in progress end, and then closes what they needed. An error says that
 // requests were cut off, or which part did not close in time.
 func (n *Node) Close() error { return n.closers.close(context.Background()) }
 
 // drain ends serving in peace: first answers end their connections and the node
-// is no longer ready, then it takes no connections, then requests under way end.
+// is no longer ready, then it takes no connections, then requests in progress
+// end.
 func (n *Node) drain(ctx context.Context) error {
 	n.clients.AnnounceClose()
 	n.draining.Store(true)

@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	// someDecisions and someKeys are told when nobody says how many.
-	someDecisions = 100
-	someKeys      = 20
+	// defaultDecisions and defaultKeys are told when nobody says how many.
+	defaultDecisions = 100
+	defaultKeys      = 20
 	// keysAhead is how many more keys of a limit each node is asked for than are told, so
-	// that one that is among the first of all nodes together is known of most; mostKeys
+	// that one that is among the first of all nodes together is known of most; maxKeys
 	// is where that ends.
 	keysAhead = 4
-	mostKeys  = 1000
+	maxKeys   = 1000
 )
 
 // see is what this node knows of what another one asks.
@@ -40,7 +40,7 @@ func (n *Node) see(_ context.Context, q cluster.Question) cluster.Seen {
 // answerOthers tells other nodes what this one has seen, until ctx is done.
 func (n *Node) answerOthers(ctx context.Context) {
 	if n.store.cluster != nil {
-		n.store.cluster.Answer(ctx, n.see)
+		n.store.cluster.ServeQuestions(ctx, n.see)
 	}
 }
 
@@ -64,7 +64,7 @@ func (n *Node) seen(ctx context.Context, q cluster.Question) ([]cluster.Reply, [
 // decisions are those of all nodes, the last first.
 func (n *Node) decisions(ctx context.Context, q admin.DecisionQuery) (admin.Decisions, error) {
 	query := proxy.DecisionQuery(q)
-	query.N = cmp.Or(max(query.N, 0), someDecisions)
+	query.N = cmp.Or(max(query.N, 0), defaultDecisions)
 	if query.Key != "" && !proxy.NamesKey(query.Key) { // perhaps a key itself, which must not travel, and is found nowhere
 		return admin.Decisions{Decisions: []admin.Decision{}, Nodes: []admin.NodeAnswer{}}, nil
 	}
@@ -109,10 +109,10 @@ func decision(node string, d proxy.Decision) admin.Decision {
 // top is the keys that all nodes together have seen most.
 func (n *Node) top(ctx context.Context, q admin.TopQuery) (admin.Top, error) {
 	query := proxy.TopQuery(q)
-	most := cmp.Or(max(query.N, 0), someKeys)
+	most := cmp.Or(max(query.N, 0), defaultKeys)
 	query.N = most
 	if n.store.cluster != nil {
-		query.N = min(keysAhead*most, mostKeys)
+		query.N = min(keysAhead*most, maxKeys)
 	}
 	seen, said := n.seen(ctx, cluster.Question{Top: &query})
 	var tops []proxy.Top

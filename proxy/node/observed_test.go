@@ -197,7 +197,7 @@ func TestUpstreams_OfSeveralNodes(t *testing.T) {
 	if a.State != "ejected" || a.Requests != 9 || a.Errors != 4 || a.InFlight != 6 || a.Results["ok"] != 5 || a.Results["connect"] != 4 || len(a.Nodes) != 2 || a.Nodes[1].Node != "2" {
 		t.Errorf("target = %+v", a)
 	}
-	if badness("of a later version") <= badness("unhealthy") {
+	if severity("of a later version") <= severity("unhealthy") {
 		t.Error("a state that nobody knows counts for nothing")
 	}
 }

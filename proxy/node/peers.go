@@ -8,7 +8,7 @@ import (
 
 // watchPeers does what the other nodes give reason to, until ctx is done: it says when
 // they serve something else, and is numbered among them again after Redis was
-// away.
+// unreachable.
 func (n *Node) watchPeers(ctx context.Context) {
 	node := n.store.cluster
 	if node == nil {

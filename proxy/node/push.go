@@ -121,8 +121,8 @@ func (d pushAPI) audit(message string, p cluster.Push, err error) {
 
 // problem says how operators are told of an error of the cluster's.
 func problem(err error) error {
-	var refused *cluster.Refused
-	var other *cluster.UnderWay
+	var refused *cluster.RefusedError
+	var other *cluster.PushInProgressError
 	switch {
 	case errors.As(err, &refused):
 		return &admin.Problem{Status: http.StatusConflict, Detail: err.Error(), Nodes: nodeAnswers(refused.Answers)}
@@ -196,14 +196,14 @@ func (n *Node) follow(ctx context.Context) {
 		return
 	}
 	n.store.cluster.Follow(ctx, &cluster.Follower{
-		Take: func(ctx context.Context, b config.Bundle) (cluster.Taken, error) {
+		Prepare: func(ctx context.Context, b config.Bundle) (cluster.Prepared, error) {
 			c, err := config.Unpack(n.source.own, b)
 			if err != nil {
 				return nil, err
 			}
 			return n.proxy.Prepare(ctx, c)
 		},
-		Told: n.followed,
+		Applied: n.followed,
 	})
 }
 

@@ -240,8 +240,8 @@ func TestPush_ErrorsOfTheClusterHaveAStatus(t *testing.T) {
 		err  error
 		want admin.Problem
 	}{
-		{&cluster.Refused{Answers: []cluster.Answer{{Node: "n", Said: "cannot"}}}, admin.Problem{Status: 409, Nodes: []admin.NodeAnswer{{Node: "n", Said: "cannot"}}}},
-		{&cluster.UnderWay{Author: "ann", Node: "n"}, admin.Problem{Status: 409, Author: "ann", Node: "n"}},
+		{&cluster.RefusedError{Answers: []cluster.Answer{{Node: "n", Said: "cannot"}}}, admin.Problem{Status: 409, Nodes: []admin.NodeAnswer{{Node: "n", Said: "cannot"}}}},
+		{&cluster.PushInProgressError{Author: "ann", Node: "n"}, admin.Problem{Status: 409, Author: "ann", Node: "n"}},
 		{cluster.ErrOvertaken, admin.Problem{Status: 409}},
 	} {
 		row.want.Detail = row.err.Error()

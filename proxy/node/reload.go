@@ -13,7 +13,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// reload reads the configuration anew and logs what came of it.
+// reload reads the configuration again and logs what came of it.
 func (n *Node) reload(ctx context.Context) (admin.Reloaded, error) {
 	n.systemd.reloading()
 	defer n.systemd.ready(n.proxy)

@@ -11,9 +11,9 @@ import (
 	"github.com/weir-proxy/weir/proxy/cluster"
 )
 
-// saltEvery is how often the nodes are asked about the salt, once they have agreed:
+// saltInterval is how often the nodes are asked about the salt, once they have agreed:
 // one that has lost it, with its Redis, is told again.
-const saltEvery = time.Hour
+const saltInterval = time.Hour
 
 // A salt is what hashes in this weir's log are made with: that of all nodes that share
 // a Redis, and one of its own until they could be asked, or if it shares nothing.
@@ -55,7 +55,7 @@ func (s *salt) run(ctx context.Context) {
 	for {
 		pause := connectTimeout
 		if s.agree(ctx) {
-			pause = saltEvery
+			pause = saltInterval
 		}
 		select {
 		case <-time.After(pause):

@@ -154,7 +154,7 @@ func redisTLS(c *config.UpstreamTLS) *tls.Config {
 }
 
 // clientName is what limits of scope per_client know this process by, also after a
-// restart: where it listens. With a port that the system chooses it is made anew.
+// restart: where it listens. With a port that the system chooses it is made again.
 func clientName(l config.Listen) string {
 	host, err := os.Hostname()
 	if err != nil || strings.HasSuffix(l.HTTP, ":0") || strings.HasSuffix(l.HTTPS, ":0") {

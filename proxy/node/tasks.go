@@ -66,5 +66,5 @@ func (t *tasks) wait(ctx context.Context) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return fmt.Errorf("still running: %s: %w", strings.Join(slices.Sorted(maps.Keys(t.running)), ", "), errSlow)
+	return fmt.Errorf("still running: %s: %w", strings.Join(slices.Sorted(maps.Keys(t.running)), ", "), errCloseTimeout)
 }

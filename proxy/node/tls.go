@@ -17,7 +17,7 @@ import (
 func (n *Node) certify(ctx context.Context, c config.Listen) error {
 	var issuer frontend.Issuer
 	if c.ACME != nil {
-		at := acme.Options{Log: n.log, Plain: n.Address("http"), Secure: n.Address("https")}
+		at := acme.Options{Log: n.log, HTTPAddr: n.Address("http"), HTTPSAddr: n.Address("https")}
 		var err error
 		if n.issuer, err = acme.New(ctx, *c.ACME, at); err != nil {
 			return err

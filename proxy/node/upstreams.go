@@ -66,7 +66,7 @@ func addTargets(to []admin.Target, node string, targets []proxy.TargetStanding) 
 		for result, n := range t.Results {
 			a.Results[result] += n
 		}
-		if badness(t.State) > badness(a.State) {
+		if severity(t.State) > severity(a.State) {
 			a.State = t.State
 		}
 		a.Nodes = append(a.Nodes, admin.TargetNode{
@@ -76,8 +76,8 @@ func addTargets(to []admin.Target, node string, targets []proxy.TargetStanding) 
 	}
 }
 
-// badness orders states; one that a later version knows is the worst.
-func badness(state string) int {
+// severity orders states; one that a later version knows is the worst.
+func severity(state string) int {
 	states := []string{"", "healthy", "slow_start", "probing", "ejected", "unhealthy"}
 	if i := slices.Index(states, state); i >= 0 {
 		return i

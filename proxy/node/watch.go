@@ -18,9 +18,9 @@ const (
 	// settleTime is how long the files must be left alone before they are read:
 	// editors and Kubernetes change them in several steps.
 	settleTime = 150 * time.Millisecond
-	// lookAgain is how often the files are looked at anyway, for file systems
+	// rescanInterval is how often the files are looked at anyway, for file systems
 	// that report nothing.
-	lookAgain = 30 * time.Second
+	rescanInterval = 30 * time.Second
 )
 
 // A fingerprint is a sum of what is in some files, whose directories it adds to w.
@@ -29,7 +29,7 @@ type fingerprint func(w *fsnotify.Watcher) [sha256.Size]byte
 // watch calls changed whenever look sees something else than before, and once at
 // the beginning, until ctx is done. Directories are watched, not the files, because
 // editors and Kubernetes put new files in the place of old ones. Where a directory
-// cannot be watched, the files are looked at every lookAgain.
+// cannot be watched, the files are looked at every rescanInterval.
 func watch(ctx context.Context, look fingerprint, changed func(context.Context)) error {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -39,7 +39,7 @@ func watch(ctx context.Context, look fingerprint, changed func(context.Context))
 
 	var seen [sha256.Size]byte // nothing yet: they may have changed since they were read
 	look(w)
-	again := time.NewTicker(lookAgain)
+	again := time.NewTicker(rescanInterval)
 	defer again.Stop()
 	settled := time.NewTimer(0)
 	defer settled.Stop()

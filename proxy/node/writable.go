@@ -14,7 +14,7 @@ import (
 // with the first certificate.
 func writable(c *config.Config) error {
 	if keep := c.Reload.Keep; keep != "" {
-		if err := tried(filepath.Dir(keep)); err != nil {
+		if err := writeError(filepath.Dir(keep)); err != nil {
 			return fmt.Errorf("reload.keep %s cannot be written: %w; name a file in a folder that weir may write to", keep, err)
 		}
 	}
@@ -24,7 +24,7 @@ func writable(c *config.Config) error {
 	storage := c.Listen.ACME.Storage
 	err := os.MkdirAll(storage, 0o700)
 	if err == nil {
-		err = tried(storage)
+		err = writeError(storage)
 	}
 	if err != nil {
 		return fmt.Errorf("listen.tls.acme.storage %s cannot be written: %w; name a folder that weir may write to, and that outlives restarts", storage, err)
@@ -32,8 +32,8 @@ func writable(c *config.Config) error {
 	return nil
 }
 
-// tried writes a file in a folder and takes it away again.
-func tried(dir string) error {
+// writeError writes a file in a directory and takes it away again.
+func writeError(dir string) error {
 	f, err := os.CreateTemp(dir, ".weir-*")
 	if err != nil {
 		if pe := (*os.PathError)(nil); errors.As(err, &pe) {

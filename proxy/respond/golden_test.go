@@ -62,13 +62,13 @@ func TestGolden_EveryAnswerOfOurs(t *testing.T) {
 		Wait:     90 * time.Second,
 		Outcomes: []limiter.Outcome{{Allowed: true, Remaining: 1}, {Allowed: true, Remaining: 7}, {Wait: 90 * time.Second}},
 	}}
-	answers := map[string]Answer{
-		"refused":             ietf.TooMany(Refusal{Verdict: refused(), RequestID: "req-1"}),
-		"refused-jitter":      ietf.TooMany(Refusal{Verdict: refused(), Jitter: 2 * time.Second}),
-		"refused-hidden":      ietf.TooMany(Refusal{Verdict: onlyHidden, RequestID: "req-1"}),
-		"refused-worded":      worded.TooMany(Refusal{Verdict: refused()}),
-		"refused-x-ratelimit": mustQuota(t, XRateLimit, phone(), day(), hidden()).TooMany(Refusal{Verdict: refused()}),
-		"refused-none":        mustQuota(t, None, phone(), day(), hidden()).TooMany(Refusal{Verdict: refused()}),
+	answers := map[string]Response{
+		"refused":             ietf.TooManyRequests(Refusal{Verdict: refused(), RequestID: "req-1"}),
+		"refused-jitter":      ietf.TooManyRequests(Refusal{Verdict: refused(), Jitter: 2 * time.Second}),
+		"refused-hidden":      ietf.TooManyRequests(Refusal{Verdict: onlyHidden, RequestID: "req-1"}),
+		"refused-worded":      worded.TooManyRequests(Refusal{Verdict: refused()}),
+		"refused-x-ratelimit": mustQuota(t, XRateLimit, phone(), day(), hidden()).TooManyRequests(Refusal{Verdict: refused()}),
+		"refused-none":        mustQuota(t, None, phone(), day(), hidden()).TooManyRequests(Refusal{Verdict: refused()}),
 		"not-allowed":         NotAllowed([]string{"GET", "POST"}, "req-1"),
 		"store-unavailable":   Unavailable(StoreUnavailable, 1500*time.Millisecond, "", "req-1"),
 		"no-upstream":         Unavailable(NoUpstream, 0, "", "req-1"),
@@ -88,7 +88,7 @@ func TestGolden_EveryAnswerOfOurs(t *testing.T) {
 }
 
 // golden compares a, written like a response, with its file.
-func golden(t *testing.T, name string, a Answer) {
+func golden(t *testing.T, name string, a Response) {
 	t.Helper()
 	var got bytes.Buffer
 	fmt.Fprintf(&got, "%d\n", a.Status)
@@ -112,10 +112,10 @@ func golden(t *testing.T, name string, a Answer) {
 }
 
 // whole checks what every answer promises, as a client would see it.
-func whole(t *testing.T, a Answer) {
+func whole(t *testing.T, a Response) {
 	t.Helper()
 	h := http.Header{}
-	a.Into(h)
+	a.CopyTo(h)
 	if h.Get("Cache-Control") != "no-store" {
 		t.Errorf("Cache-Control %q, want no-store", h.Get("Cache-Control"))
 	}
@@ -139,7 +139,7 @@ func whole(t *testing.T, a Answer) {
 
 // parse reads the problem in a strictly, with the members of RFC 9457 and the
 // two that are ours.
-func parse(t testing.TB, a Answer) (p struct {
+func parse(t testing.TB, a Response) (p struct {
 	Type, Title, Detail string
 	Status              int
 	RequestID           string   `json:"request_id"`

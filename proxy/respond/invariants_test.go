@@ -22,7 +22,7 @@ func TestTooMany_Invariants(t *testing.T) {
 		policies, v := draw(rng)
 		q := mustQuota(t, IETF, policies...)
 		jitter := time.Duration(rng.Int64N(int64(3 * time.Second)))
-		a := q.TooMany(Refusal{Verdict: v, Jitter: jitter})
+		a := q.TooManyRequests(Refusal{Verdict: v, Jitter: jitter})
 		whole(t, a)
 
 		after, err := strconv.ParseInt(a.Field("retry-after"), 10, 64)
@@ -30,7 +30,7 @@ func TestTooMany_Invariants(t *testing.T) {
 			t.Fatalf("Retry-After %q for a wait of %v and %v", a.Field("Retry-After"), v.Decision.Wait, jitter)
 		}
 		h := http.Header{}
-		a.Into(h)
+		a.CopyTo(h)
 		limits, quotas := list(t, h.Values("RateLimit")), list(t, h.Values("RateLimit-Policy"))
 		violated := parse(t, a).Violated
 		for i, p := range policies {
@@ -129,10 +129,10 @@ func FuzzNewQuota(f *testing.F) {
 			return
 		}
 		v := Verdict{Decision: &limiter.Decision{Wait: p.Rate.Window, Outcomes: []limiter.Outcome{{Wait: p.Rate.Window}}}}
-		a := q.TooMany(Refusal{Verdict: v, RequestID: name})
+		a := q.TooManyRequests(Refusal{Verdict: v, RequestID: name})
 		whole(t, a)
 		h := http.Header{}
-		a.Into(h)
+		a.CopyTo(h)
 		items := list(t, h.Values("RateLimit-Policy"))
 		if len(items) != 1 || items[name]["q"] != count {
 			t.Fatalf("policy %q came back as %v", name, items)

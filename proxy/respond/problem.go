@@ -34,9 +34,9 @@ const (
 	NoUpstream                      // 503: no target of the upstream is available
 	Draining                        // 503: this proxy is about to stop
 	GatewayTimeout                  // 504: the upstream did not answer in time
-	Loop                            // 508: the request has already passed this proxy
+	LoopDetected                    // 508: the request has already passed this proxy
 	Forbidden                       // 403: the client is on a deny list
-	Crowded                         // 503: the memory for buffered bodies is exhausted
+	BuffersFull                     // 503: the memory for buffered bodies is exhausted
 	ExpectationFailed               // 417: an expectation other than 100-continue
 	VersionNotSupported             // 505: unsupported HTTP version
 )
@@ -68,7 +68,7 @@ func (k Kind) Status() int {
 		return http.StatusNotImplemented
 	case BadGateway:
 		return http.StatusBadGateway
-	case StoreUnavailable, NoUpstream, Draining, Crowded:
+	case StoreUnavailable, NoUpstream, Draining, BuffersFull:
 		return http.StatusServiceUnavailable
 	case ExpectationFailed:
 		return http.StatusExpectationFailed
@@ -76,15 +76,15 @@ func (k Kind) Status() int {
 		return http.StatusHTTPVersionNotSupported
 	case GatewayTimeout:
 		return http.StatusGatewayTimeout
-	case Loop:
+	case LoopDetected:
 		return http.StatusLoopDetected
 	}
 	return http.StatusInternalServerError
 }
 
-// Of returns the kind of err. Errors that this package does not know are
+// KindOf returns the kind of err. Errors that this package does not know are
 // Internal; callers that know better choose the Kind themselves.
-func Of(err error) Kind {
+func KindOf(err error) Kind {
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.Is(err, limiter.ErrUnavailable):
@@ -120,37 +120,37 @@ func appendID(b []byte, id string) []byte {
 
 // finish is the response that was made in m, with the fields that every one
 // has.
-func (m *Memory) finish(status int, contentType string) Answer {
+func (m *Buffer) finish(status int, contentType string) Response {
 	m.fields = append(m.fields,
 		Field{"Content-Type", contentType},
 		Field{"Content-Length", m.number(int64(len(m.body)))},
 		Field{"Cache-Control", "no-store"})
-	return Answer{Status: status, Fields: m.fields, Body: m.body}
+	return Response{Status: status, Fields: m.fields, Body: m.body}
 }
 
 // Problem returns a problem document for a request that Weir does not forward.
 // detail and requestID may be empty.
-func Problem(kind Kind, detail, requestID string) Answer {
+func Problem(kind Kind, detail, requestID string) Response {
 	return kind.problem(detail, requestID)
 }
 
 // NotAllowed returns a 405 that lists the allowed methods.
-func NotAllowed(allow []string, requestID string) Answer {
+func NotAllowed(allow []string, requestID string) Response {
 	return MethodNotAllowed.problem("", requestID, Field{"Allow", strings.Join(allow, ", ")})
 }
 
 // Unavailable returns a Problem of kind StoreUnavailable, NoUpstream, Draining or
 // Crowded with Retry-After, rounded up to whole seconds, at least 1.
-func Unavailable(kind Kind, retry time.Duration, detail, requestID string) Answer {
+func Unavailable(kind Kind, retry time.Duration, detail, requestID string) Response {
 	after := strconv.FormatInt(max(seconds(retry), 1), 10)
 	return kind.problem(detail, requestID, Field{"Retry-After", after})
 }
 
 // MaxForwards returns the response to a request with Max-Forwards: 0: 200 without
 // a body for OPTIONS, 501 for anything else (TRACE, which Weir does not support).
-func MaxForwards(method, requestID string) Answer {
+func MaxForwards(method, requestID string) Response {
 	if method == http.MethodOptions {
-		return Answer{Status: http.StatusOK, Fields: []Field{{"Content-Length", "0"}, {"Cache-Control", "no-store"}}}
+		return Response{Status: http.StatusOK, Fields: []Field{{"Content-Length", "0"}, {"Cache-Control", "no-store"}}}
 	}
 	return Problem(NotImplemented, "", requestID)
 }
@@ -158,15 +158,15 @@ func MaxForwards(method, requestID string) Answer {
 // problem returns the problem document of k with additional fields. All problems of a
 // type have the same title; those without a type are about:blank, titled with the
 // status text.
-func (k Kind) problem(detail, requestID string, fields ...Field) Answer {
+func (k Kind) problem(detail, requestID string, fields ...Field) Response {
 	kind, title := "about:blank", http.StatusText(k.Status())
 	switch k {
-	case StoreUnavailable, NoUpstream, Draining, Crowded:
+	case StoreUnavailable, NoUpstream, Draining, BuffersFull:
 		kind, title = typeReducedCapacity, titleReducedCapacity
 	case ClientGone:
 		title = "Client Closed Request"
 	}
-	m := Memory{fields: fields}
+	m := Buffer{fields: fields}
 	m.body = appendProblem(m.body, kind, title, k.Status())
 	if detail != "" {
 		m.body = appendWithinJSON(append(m.body, `,"detail":"`...), detail)

@@ -26,10 +26,10 @@ func TestOf_KnowsTheErrorsOfBelow(t *testing.T) {
 		{&http.MaxBytesError{Limit: 3}, BodyTooLarge},
 		{errors.New("secret of the house"), Internal},
 	} {
-		if got := Of(c.err); got != c.want {
+		if got := KindOf(c.err); got != c.want {
 			t.Errorf("Of(%v) = %d, want %d", c.err, got, c.want)
 		}
-		if a := Problem(Of(c.err), "", ""); strings.Contains(string(a.Body), "secret") {
+		if a := Problem(KindOf(c.err), "", ""); strings.Contains(string(a.Body), "secret") {
 			t.Errorf("body %s leaks the error", a.Body)
 		}
 	}
@@ -55,10 +55,10 @@ func TestUnavailable_RetryAfterIsRoundedUpAndNeverZero(t *testing.T) {
 
 // TestAnswer_ThroughNetHTTP sends an answer as a handler of net/http does.
 func TestAnswer_ThroughNetHTTP(t *testing.T) {
-	a := mustQuota(t, IETF, phone(), day(), hidden()).TooMany(Refusal{Verdict: refused()})
+	a := mustQuota(t, IETF, phone(), day(), hidden()).TooManyRequests(Refusal{Verdict: refused()})
 	w := httptest.NewRecorder()
 	w.Header().Set("Content-Type", "text/plain") // replaced
-	a.Into(w.Header())
+	a.CopyTo(w.Header())
 	w.WriteHeader(a.Status)
 	_, _ = w.Write(a.Body)
 	res := w.Result()
@@ -70,9 +70,9 @@ func TestAnswer_ThroughNetHTTP(t *testing.T) {
 
 func TestInto_KeepsLinesOfOneName(t *testing.T) {
 	h := http.Header{"A": {"old"}}
-	Answer{Fields: []Field{{"A", "1"}, {"A", "2"}, {"B", "3"}}}.Into(h)
+	Response{Fields: []Field{{"A", "1"}, {"A", "2"}, {"B", "3"}}}.CopyTo(h)
 	same(t, h, http.Header{"A": {"1", "2"}, "B": {"3"}})
-	if got := (Answer{}).Field("A"); got != "" {
+	if got := (Response{}).Field("A"); got != "" {
 		t.Errorf("field %q of an empty answer", got)
 	}
 }

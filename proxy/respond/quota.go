@@ -124,7 +124,7 @@ type Verdict struct {
 	// same order.
 	Of []int
 	// Memory is the buffer for the values of fields; nil to allocate them.
-	Memory *Memory
+	Memory *Buffer
 }
 
 // policyOf returns the policy of outcome i of v, or nil.
@@ -159,7 +159,7 @@ func (q *Quota) Headers(v Verdict, h Header) {
 		return
 	}
 	if v.Memory == nil {
-		v.Memory = new(Memory)
+		v.Memory = new(Buffer)
 	}
 	switch q.style {
 	case IETF:

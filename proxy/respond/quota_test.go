@@ -127,7 +127,7 @@ func (k *kept) Add(name, value string)      { k.fields = append(k.fields, Field{
 func TestHeaders_CostNoAllocation(t *testing.T) {
 	for _, style := range []Style{IETF, XRateLimit, None} {
 		q := mustQuota(t, style, phone(), day(), hidden())
-		v, h, m := refused(), &kept{}, &Memory{}
+		v, h, m := refused(), &kept{}, &Buffer{}
 		v.Memory = m
 		if n := testing.AllocsPerRun(100, func() { h.fields = h.fields[:0]; m.Reset(); q.Headers(v, h) }); n > 0 {
 			t.Errorf("%s: %v allocations, want none", style, n)
@@ -146,8 +146,8 @@ func TestTooMany_CostsNoAllocation(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := Refusal{Verdict: refused(), RequestID: "0123456789abcdef"}
-		r.Memory = new(Memory)
-		if n := testing.AllocsPerRun(100, func() { q.TooMany(r) }); n > 0 {
+		r.Memory = new(Buffer)
+		if n := testing.AllocsPerRun(100, func() { q.TooManyRequests(r) }); n > 0 {
 			t.Errorf("%+v: %v allocations, want none", reject, n)
 		}
 	}
@@ -158,12 +158,12 @@ func TestMemory_AnswersShareNothingButMemory(t *testing.T) {
 	q := mustQuota(t, IETF, phone(), day(), hidden())
 	long, short := refused(), refused()
 	long.Decision.Outcomes[0].Wait, short.Decision.Outcomes[1].Allowed = 900*time.Second, false
-	m := new(Memory)
+	m := new(Buffer)
 	for range 3 {
 		for _, v := range []Verdict{long, short} {
-			want := q.TooMany(Refusal{Verdict: v, RequestID: "a"})
+			want := q.TooManyRequests(Refusal{Verdict: v, RequestID: "a"})
 			v.Memory = m
-			got := q.TooMany(Refusal{Verdict: v, RequestID: "a"})
+			got := q.TooManyRequests(Refusal{Verdict: v, RequestID: "a"})
 			if !slices.Equal(got.Fields, want.Fields) || string(got.Body) != string(want.Body) {
 				t.Errorf("got %v %s, want %v %s", got.Fields, got.Body, want.Fields, want.Body)
 			}
@@ -186,7 +186,7 @@ func same(t *testing.T, got, want http.Header) {
 func BenchmarkHeaders(b *testing.B) {
 	q := mustQuota(b, IETF, phone(), day(), hidden())
 	v, h := refused(), &kept{}
-	v.Memory = new(Memory)
+	v.Memory = new(Buffer)
 	b.ReportAllocs()
 	for b.Loop() {
 		h.fields = h.fields[:0]
@@ -198,10 +198,10 @@ func BenchmarkHeaders(b *testing.B) {
 func BenchmarkTooMany(b *testing.B) {
 	q := mustQuota(b, IETF, phone(), day(), hidden())
 	r := Refusal{Verdict: refused(), RequestID: "0123456789abcdef"}
-	r.Memory = new(Memory)
+	r.Memory = new(Buffer)
 	b.ReportAllocs()
 	for b.Loop() {
-		q.TooMany(r)
+		q.TooManyRequests(r)
 	}
 }
 

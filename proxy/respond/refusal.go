@@ -61,13 +61,13 @@ type Refusal struct {
 	RequestID string        // may be empty
 }
 
-// TooMany is the response to a refused request, made in the memory of r, or in
+// TooManyRequests is the response to a refused request, made in the memory of r, or in
 // memory of its own. Its Retry-After is at least 1 and never earlier than any t
 // that it shows. Exposed limits that refused are named in violated-policies and
 // shown with nothing left; a hidden limit leaves no trace but Retry-After.
-func (q *Quota) TooMany(r Refusal) Answer {
+func (q *Quota) TooManyRequests(r Refusal) Response {
 	if r.Memory == nil {
-		r.Memory = new(Memory)
+		r.Memory = new(Buffer)
 	}
 	m := r.Memory
 	m.Reset()

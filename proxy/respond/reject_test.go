@@ -36,7 +36,7 @@ func TestTooMany_OwnWords(t *testing.T) {
 		reject.Status = 403
 		reject.Fields = []Field{{"X-Reason", "{limit} for {retry_after}"}}
 		q, r := refusing(t, reject)
-		a := q.TooMany(r)
+		a := q.TooManyRequests(r)
 		if got := string(a.Body); got != c.want || a.Status != 403 {
 			t.Errorf("%+v: %d %s; want 403 %s", c.reject, a.Status, got, c.want)
 		}
@@ -56,7 +56,7 @@ func TestTooMany_OwnDetail(t *testing.T) {
 		Status int
 		Detail string
 	}
-	if err := json.Unmarshal(q.TooMany(r).Body, &got); err != nil || got.Detail != "shown, 2, a'&<{limit}" || got.Status != 429 {
+	if err := json.Unmarshal(q.TooManyRequests(r).Body, &got); err != nil || got.Detail != "shown, 2, a'&<{limit}" || got.Status != 429 {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
@@ -65,7 +65,7 @@ func TestTooMany_OwnDetail(t *testing.T) {
 func TestTooMany_HiddenLimitHasNoName(t *testing.T) {
 	q, r := refusing(t, Reject{Body: "[{limit}]"})
 	r.Decision.Outcomes[1].Allowed = true
-	if got := string(q.TooMany(r).Body); got != "[]" {
+	if got := string(q.TooManyRequests(r).Body); got != "[]" {
 		t.Errorf("%s; want []", got)
 	}
 }
@@ -74,7 +74,7 @@ func TestTooMany_HiddenLimitHasNoName(t *testing.T) {
 func TestTooMany_EmptyDetailIsLeftOut(t *testing.T) {
 	q, r := refusing(t, Reject{Detail: "{limit}"})
 	r.Decision.Outcomes[1].Allowed = true
-	if got := parse(t, q.TooMany(r)); got.Detail != "" || strings.Contains(string(q.TooMany(r).Body), "detail") {
+	if got := parse(t, q.TooManyRequests(r)); got.Detail != "" || strings.Contains(string(q.TooManyRequests(r).Body), "detail") {
 		t.Errorf("%+v", got)
 	}
 }

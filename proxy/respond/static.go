@@ -7,8 +7,8 @@ import (
 
 // Static returns a configured response. Only fields can allow caching. The body
 // is dropped for a status that has none.
-func Static(status int, contentType, body string, fields []Field) Answer {
-	a := Answer{Status: status, Fields: append([]Field(nil), fields...)}
+func Static(status int, contentType, body string, fields []Field) Response {
+	a := Response{Status: status, Fields: append([]Field(nil), fields...)}
 	switch {
 	case status == http.StatusNoContent || status == http.StatusNotModified:
 		return a
@@ -22,7 +22,7 @@ func Static(status int, contentType, body string, fields []Field) Answer {
 
 // Redirect returns a redirect with a status from 301 to 308. Invalid characters
 // in the URL are escaped.
-func Redirect(status int, to string) Answer {
+func Redirect(status int, to string) Response {
 	return Static(status, "", "", []Field{{"Location", escapeLocation(to)}})
 }
 
@@ -41,11 +41,11 @@ func escapeLocation(to string) string {
 	return string(b)
 }
 
-// With returns a with the rate limit fields of an allowed request. It uses the
+// WithQuota returns a with the rate limit fields of an allowed request. It uses the
 // buffer of v, or allocates.
-func (a Answer) With(q *Quota, v Verdict) Answer {
+func (a Response) WithQuota(q *Quota, v Verdict) Response {
 	if v.Memory == nil {
-		v.Memory = new(Memory)
+		v.Memory = new(Buffer)
 	}
 	m := v.Memory
 	m.Reset()

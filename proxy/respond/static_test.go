@@ -36,7 +36,7 @@ func TestAnswer_WithLeavesTheOriginalAlone(t *testing.T) {
 	a := Static(200, "", "", nil)
 	a.Fields = slices.Grow(a.Fields, 10)
 	q := &Quota{}
-	one, two := a.With(q, Verdict{Decision: nil}), a
+	one, two := a.WithQuota(q, Verdict{Decision: nil}), a
 	one.Fields = append(one.Fields, Field{"X", "1"})
 	if len(two.Fields) != 1 || len(a.Fields[:2]) == 2 && a.Fields[:2][1] == (Field{"X", "1"}) {
 		t.Errorf("the answer that is shared has %v", a.Fields[:2])

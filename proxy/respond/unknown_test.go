@@ -17,8 +17,8 @@ func TestHeaders_NothingOfALimitThatWasNotAsked(t *testing.T) {
 	unknown := limiter.Outcome{Allowed: true, Remaining: 10, Unknown: true}
 	v := Verdict{Decision: &limiter.Decision{Wait: 42 * time.Second, Outcomes: []limiter.Outcome{refused, unknown, unknown}}}
 	h := http.Header{}
-	a := mustQuota(t, IETF, phone(), day(), hidden()).TooMany(Refusal{Verdict: v})
-	a.Into(h)
+	a := mustQuota(t, IETF, phone(), day(), hidden()).TooManyRequests(Refusal{Verdict: v})
+	a.CopyTo(h)
 	if got := h["Ratelimit"]; !slices.Equal(got, []string{`"phone-1m";r=0;t=42`}) {
 		t.Errorf("RateLimit %q; want only what refused", got)
 	}
@@ -28,7 +28,7 @@ func TestHeaders_NothingOfALimitThatWasNotAsked(t *testing.T) {
 
 	h = http.Header{}
 	v.Decision.Outcomes[0], v.Decision.Outcomes[1] = unknown, limiter.Outcome{Wait: 42 * time.Second}
-	mustQuota(t, XRateLimit, phone(), day(), hidden()).TooMany(Refusal{Verdict: v}).Into(h)
+	mustQuota(t, XRateLimit, phone(), day(), hidden()).TooManyRequests(Refusal{Verdict: v}).CopyTo(h)
 	if got := h.Get("X-RateLimit-Limit"); got != "10" {
 		t.Errorf("X-RateLimit-Limit %q; want that of the limit that refused", got)
 	}

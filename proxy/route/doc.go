@@ -1,7 +1,7 @@
 // Package route matches requests to routes. It does no I/O and does not depend on
 // limits, on forwarding, or on the HTTP server.
 //
-// Request.Tidy normalizes a request target. A Table maps patterns to values; Find returns the
+// Request.Normalize normalizes a request target. A Table maps patterns to values; Find returns the
 // value of the most specific pattern that a Request matches.
 //
 // # Precedence

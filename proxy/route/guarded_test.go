@@ -38,7 +38,7 @@ func TestStricter_BetweenTwoItRefuses(t *testing.T) {
 	if found, err := careless().Find(wanting("GET", "a", "/u/ME")); !errors.Is(err, ErrTarget) {
 		t.Errorf("%q, %v; want ErrTarget", found, err)
 	}
-	if found, err := careless().FindPlain(wanting("GET", "a", "/u/ME")); found != "user" || err != nil {
+	if found, err := careless().FindExact(wanting("GET", "a", "/u/ME")); found != "user" || err != nil {
 		t.Errorf("plainly %q, %v; want user", found, err)
 	}
 }

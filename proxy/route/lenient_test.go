@@ -20,7 +20,7 @@ func TestLenient_PathsOfOthersAreRefused(t *testing.T) {
 		"/u/alice": "user", "/u/alice;x": "", "/u/alice%253Bx": "", "/u/a%20b": "user", "/u/%2B1": "user", "/u/alice%40example.com": "user",
 		"/f/a;b=1": "file", "/f/a%20b.txt": "file", "/f/100%25": "file", "/f/%E4%BD%A0": "file", "/other;x": "rest", "/v1/sender;x": "rest",
 	} {
-		target, err := tidied(Sent{Method: "GET", HostField: "a", RequestTarget: path})
+		target, err := tidied(RawTarget{Method: "GET", HostField: "a", RequestTarget: path})
 		if err != nil {
 			t.Fatalf("%s: %v", path, err)
 		}

@@ -27,8 +27,8 @@ func (t *Table[R]) Find(q *Request) (R, error) {
 	return t.found(q), err
 }
 
-// FindPlain is like Find, without the checks against lenient servers.
-func (t *Table[R]) FindPlain(q *Request) (R, error) {
+// FindExact is like Find, without the checks against lenient servers.
+func (t *Table[R]) FindExact(q *Request) (R, error) {
 	err := t.index.find(q)
 	return t.found(q), err
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/go-chi/chi/v5"
 )
 
-// Misses describes each condition of a pattern that q does not meet; number is the
+// Mismatches describes each condition of a pattern that q does not meet; number is the
 // number of the entry. It returns nothing if all conditions are met.
-func (t *Table[R]) Misses(number int, q *Request) []string {
+func (t *Table[R]) Mismatches(number int, q *Request) []string {
 	var all []string
 	e := t.entries[number]
 	if !e.hasHost(q.Host) {

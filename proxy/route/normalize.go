@@ -19,9 +19,9 @@ var ErrTargetTooLong = errors.New("target too long")
 // recommends at least 8000.
 const maxTarget = 16 << 10
 
-// Sent holds the parts of a request that its target is made of, as they were
+// RawTarget holds the parts of a request that its target is made of, as they were
 // sent.
-type Sent struct {
+type RawTarget struct {
 	Method        string
 	Proto         string // "HTTP/1.1"
 	RequestTarget string // from the request line; :path in HTTP/2
@@ -39,11 +39,11 @@ type Target struct {
 	Path      string // normalized: matched and forwarded; "*" for OPTIONS *
 }
 
-// Tidy parses the request target and normalizes its host and path into q.Target, so
+// Normalize parses the request target and normalizes its host and path into q.Target, so
 // that no other spelling of a path bypasses a limit. The error is ErrTunnel,
 // ErrTargetTooLong or ErrTarget; the Target then holds what was parsed before the
 // error, for the log.
-func (q *Request) Tidy() (err error) {
+func (q *Request) Normalize() (err error) {
 	q.Target = Target{Authority: q.HostField, SentPath: q.RequestTarget}
 	if q.Method == "CONNECT" {
 		return ErrTunnel
@@ -51,7 +51,7 @@ func (q *Request) Tidy() (err error) {
 	if len(q.RequestTarget) > maxTarget {
 		return ErrTargetTooLong
 	}
-	if err := q.Target.parse(&q.Sent); err != nil {
+	if err := q.Target.parse(&q.RawTarget); err != nil {
 		return err
 	}
 	if q.Host, err = normalizeHost(q.Authority); err != nil {

@@ -78,15 +78,15 @@ func FuzzTidyPath(f *testing.F) {
 }
 
 // tidied is the target of a request that was sent so.
-func tidied(sent Sent) (Target, error) {
-	q := Request{Sent: sent}
-	err := q.Tidy()
+func tidied(sent RawTarget) (Target, error) {
+	q := Request{RawTarget: sent}
+	err := q.Normalize()
 	return q.Target, err
 }
 
 func TestTidy_OptionsStarIsItsOwnTarget(t *testing.T) {
 	for method, ok := range map[string]bool{"OPTIONS": true, "GET": false} {
-		if got, err := tidied(Sent{Method: method, HostField: "a", RequestTarget: "*"}); (err == nil) != ok || ok && got.Path != "*" {
+		if got, err := tidied(RawTarget{Method: method, HostField: "a", RequestTarget: "*"}); (err == nil) != ok || ok && got.Path != "*" {
 			t.Errorf("Tidy(%s *) = %+v, %v; want ok %v", method, got, err, ok)
 		}
 	}
@@ -94,19 +94,19 @@ func TestTidy_OptionsStarIsItsOwnTarget(t *testing.T) {
 
 func TestTidy_Refuses(t *testing.T) {
 	for name, c := range map[string]struct {
-		Sent
+		RawTarget
 		want error
 	}{
-		"a tunnel":            {Sent{Method: "CONNECT", HostField: "a:1", RequestTarget: "/"}, ErrTunnel},
-		"a long target":       {Sent{Method: "GET", HostField: "a", RequestTarget: "/" + strings.Repeat("a", maxTarget)}, ErrTargetTooLong},
-		"a blank in the host": {Sent{Method: "GET", HostField: "a b", RequestTarget: "/"}, ErrTarget},
-		"no host":             {Sent{Method: "GET", Proto: "HTTP/1.1", RequestTarget: "/", Local: "10.0.0.1:80"}, ErrTarget},
-		"a fragment":          {Sent{Method: "GET", HostField: "a", RequestTarget: "/a?user=v#1"}, ErrTarget},
-		"another scheme":      {Sent{Method: "GET", HostField: "a", RequestTarget: "ftp://b/x"}, ErrTarget},
-		"https in clear text": {Sent{Method: "GET", HostField: "a", RequestTarget: "https://b/x"}, ErrTarget},
-		"an empty authority":  {Sent{Method: "GET", HostField: "a", RequestTarget: "http:///x"}, ErrTarget},
+		"a tunnel":            {RawTarget{Method: "CONNECT", HostField: "a:1", RequestTarget: "/"}, ErrTunnel},
+		"a long target":       {RawTarget{Method: "GET", HostField: "a", RequestTarget: "/" + strings.Repeat("a", maxTarget)}, ErrTargetTooLong},
+		"a blank in the host": {RawTarget{Method: "GET", HostField: "a b", RequestTarget: "/"}, ErrTarget},
+		"no host":             {RawTarget{Method: "GET", Proto: "HTTP/1.1", RequestTarget: "/", Local: "10.0.0.1:80"}, ErrTarget},
+		"a fragment":          {RawTarget{Method: "GET", HostField: "a", RequestTarget: "/a?user=v#1"}, ErrTarget},
+		"another scheme":      {RawTarget{Method: "GET", HostField: "a", RequestTarget: "ftp://b/x"}, ErrTarget},
+		"https in clear text": {RawTarget{Method: "GET", HostField: "a", RequestTarget: "https://b/x"}, ErrTarget},
+		"an empty authority":  {RawTarget{Method: "GET", HostField: "a", RequestTarget: "http:///x"}, ErrTarget},
 	} {
-		if got, err := tidied(c.Sent); !errors.Is(err, c.want) || got.Path != "" {
+		if got, err := tidied(c.RawTarget); !errors.Is(err, c.want) || got.Path != "" {
 			t.Errorf("%s: %+v, %v; want %v", name, got, err, c.want)
 		}
 	}
@@ -114,15 +114,15 @@ func TestTidy_Refuses(t *testing.T) {
 
 func TestTidy_TakesTargetsApart(t *testing.T) {
 	for name, c := range map[string]struct {
-		sent Sent
+		sent RawTarget
 		want Target
 	}{
-		"origin form":       {Sent{HostField: "A:80", RequestTarget: "/%61/?b=%63"}, Target{"A:80", "/%61/", "b=%63", "a", "/a/"}},
-		"absolute form":     {Sent{HostField: "a", RequestTarget: "http://B.example:81/x?y"}, Target{"B.example:81", "/x", "y", "b.example", "/x"}},
-		"no path":           {Sent{HostField: "a", RequestTarget: "http://b?y"}, Target{"b", "/", "y", "b", "/"}},
-		"https of a proxy":  {Sent{HostField: "a", RequestTarget: "https://b/", HTTPS: true}, Target{"b", "/", "", "b", "/"}},
-		"OPTIONS of a host": {Sent{Method: "OPTIONS", HostField: "a", RequestTarget: "http://b"}, Target{"b", "*", "", "b", "*"}},
-		"HTTP/1.0":          {Sent{Proto: "HTTP/1.0", RequestTarget: "/x", Local: "10.0.0.1:80"}, Target{"10.0.0.1:80", "/x", "", "10.0.0.1", "/x"}},
+		"origin form":       {RawTarget{HostField: "A:80", RequestTarget: "/%61/?b=%63"}, Target{"A:80", "/%61/", "b=%63", "a", "/a/"}},
+		"absolute form":     {RawTarget{HostField: "a", RequestTarget: "http://B.example:81/x?y"}, Target{"B.example:81", "/x", "y", "b.example", "/x"}},
+		"no path":           {RawTarget{HostField: "a", RequestTarget: "http://b?y"}, Target{"b", "/", "y", "b", "/"}},
+		"https of a proxy":  {RawTarget{HostField: "a", RequestTarget: "https://b/", HTTPS: true}, Target{"b", "/", "", "b", "/"}},
+		"OPTIONS of a host": {RawTarget{Method: "OPTIONS", HostField: "a", RequestTarget: "http://b"}, Target{"b", "*", "", "b", "*"}},
+		"HTTP/1.0":          {RawTarget{Proto: "HTTP/1.0", RequestTarget: "/x", Local: "10.0.0.1:80"}, Target{"10.0.0.1:80", "/x", "", "10.0.0.1", "/x"}},
 	} {
 		if got, err := tidied(c.sent); got != c.want || err != nil {
 			t.Errorf("%s: %+v, %v; want %+v", name, got, err, c.want)

@@ -30,7 +30,7 @@ func TestQuery_Decides(t *testing.T) {
 		{"/b", message{query: "mode=test", form: true}, "forms", nil},
 		{"/b", message{}, "", ErrNone},
 	} {
-		q := &Request{Sent: Sent{Method: "GET"}, Target: Target{Host: "a", Path: c.path}, Message: &c.message}
+		q := &Request{RawTarget: RawTarget{Method: "GET"}, Target: Target{Host: "a", Path: c.path}, Message: &c.message}
 		if found, err := tb.Find(q); found != c.want || !errors.Is(err, c.err) {
 			t.Errorf("%s?%s: %q, %v; want %q, %v", c.path, c.query, found, err, c.want, c.err)
 		}
@@ -43,16 +43,16 @@ func TestMisses_SaysWhatIsWanted(t *testing.T) {
 	}}})
 	q := wanting("GET", "example.com", "/u/a")
 	want := []string{"host: want *.example.com", "path: want /u/{id:[0-9]+}", "method: want PUT or POST", "header: want X-App: beta", "query: want mode"}
-	if got := tb.Misses(0, q); !slices.Equal(got, want) {
+	if got := tb.Mismatches(0, q); !slices.Equal(got, want) {
 		t.Errorf("%q; want %q", got, want)
 	}
 	q = wanting("PUT", "a.example.com", "/u/1", "X-App=beta")
 	q.Message.(*message).query = "mode=%zz"
-	if got, want := tb.Misses(0, q), []string{"query: it can be read in two ways"}; !slices.Equal(got, want) {
+	if got, want := tb.Mismatches(0, q), []string{"query: it can be read in two ways"}; !slices.Equal(got, want) {
 		t.Errorf("%q; want %q", got, want)
 	}
 	q.Message.(*message).query = "mode="
-	if got := tb.Misses(0, q); len(got) > 0 {
+	if got := tb.Mismatches(0, q); len(got) > 0 {
 		t.Errorf("%q; want nothing", got)
 	}
 }

@@ -13,7 +13,7 @@ import (
 // Table.Find). It must not be used concurrently. Reset prepares it for the next request
 // and keeps its allocations.
 type Request struct {
-	Sent
+	RawTarget
 	Target
 	Message Message
 
@@ -68,7 +68,7 @@ func (q *Request) Params() iter.Seq2[string, string] {
 // Keep copies the method, the host, the path and the path parameters, so that they stay
 // valid when the buffers of the request are reused. It clears everything else.
 func (q *Request) Keep() {
-	q.Sent = Sent{Method: strings.Clone(q.Method)}
+	q.RawTarget = RawTarget{Method: strings.Clone(q.Method)}
 	q.Target = Target{Host: strings.Clone(q.Host), Path: strings.Clone(q.Path)}
 	q.Message = nil
 	if q.params == nil {

@@ -50,7 +50,7 @@ func wanting(method, host, path string, headers ...string) *Request {
 		name, value, _ := strings.Cut(h, "=")
 		m.fields.Add(name, value)
 	}
-	return &Request{Sent: Sent{Method: method}, Target: Target{Host: host, Path: path}, Message: m}
+	return &Request{RawTarget: RawTarget{Method: method}, Target: Target{Host: host, Path: path}, Message: m}
 }
 
 // params writes what is known of the path of q.
@@ -192,8 +192,8 @@ func BenchmarkMatch(b *testing.B) {
 			b.ReportAllocs()
 			i := 0
 			for b.Loop() {
-				q.Sent = Sent{Method: "POST", Proto: "HTTP/1.1", HostField: "api.example.com:8080", RequestTarget: paths[i%n]}
-				if err := q.Tidy(); err != nil {
+				q.RawTarget = RawTarget{Method: "POST", Proto: "HTTP/1.1", HostField: "api.example.com:8080", RequestTarget: paths[i%n]}
+				if err := q.Normalize(); err != nil {
 					b.Fatal(err)
 				}
 				if _, err := tb.Find(q); err != nil {

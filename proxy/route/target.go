@@ -43,7 +43,7 @@ func parseTarget(s string) (requestTarget, error) {
 // neither; its host is then the address that the client connected to. Other
 // requests without a host are refused, because an upstream would assume its own
 // name.
-func (t *Target) parse(sent *Sent) error {
+func (t *Target) parse(sent *RawTarget) error {
 	asked, err := parseTarget(sent.RequestTarget)
 	if err != nil {
 		return err
@@ -74,7 +74,7 @@ func (t *Target) parse(sent *Sent) error {
 // checkScheme returns ErrTarget for a scheme that is not served. https on a plain
 // connection is accepted from a trusted proxy only, which may have terminated TLS (RFC
 // 9110 section 7.4). http on a TLS connection is accepted.
-func (sent *Sent) checkScheme(scheme string) error {
+func (sent *RawTarget) checkScheme(scheme string) error {
 	switch {
 	case scheme == "http", scheme == "https" && sent.HTTPS:
 		return nil

@@ -17,7 +17,7 @@ var pageText string
 // HTML writes the report as one page that fetches nothing and runs no script.
 func (r *Report) HTML(out io.Writer) error {
 	t, err := template.New("page").Funcs(template.FuncMap{
-		"count": grouped, "signed": signed, "share": share, "join": func(s []string) string { return strings.Join(s, ", ") },
+		"count": grouped, "signed": signedDiff, "share": share, "join": func(s []string) string { return strings.Join(s, ", ") },
 		"when": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") },
 	}).Parse(pageText)
 	if err != nil {
@@ -133,8 +133,8 @@ func grouped(n int64) string {
 	return s
 }
 
-// signed is b - a with its sign.
-func signed(a, b int64) string {
+// signedDiff is b - a with its sign.
+func signedDiff(a, b int64) string {
 	if b > a {
 		return "+" + grouped(b-a)
 	}

@@ -13,13 +13,13 @@ const (
 	// window is how much later a line may stand than one that began after it: a line is
 	// written when its request has ended.
 	window = time.Minute
-	// mostWaiting bounds how many lines wait for earlier ones.
-	mostWaiting = 1 << 16
+	// maxPending bounds how many lines wait for earlier ones.
+	maxPending = 1 << 16
 )
 
-// An order brings the records of all sources into the order in which their requests
+// A mergeReader brings the records of all sources into the order in which their requests
 // came.
-type order struct {
+type mergeReader struct {
 	sources []*source
 	heap    []*record
 	free    []*record
@@ -42,10 +42,10 @@ type Counts struct {
 }
 
 // next is the next request, nil behind the last one. It is to be given back to release.
-func (o *order) next() (*record, error) {
+func (o *mergeReader) next() (*record, error) {
 	for {
 		s := o.behind()
-		if s == nil || len(o.heap) >= mostWaiting || len(o.heap) > 0 && o.heap[0].At.Before(s.newest.Add(-window)) {
+		if s == nil || len(o.heap) >= maxPending || len(o.heap) > 0 && o.heap[0].At.Before(s.newest.Add(-window)) {
 			break
 		}
 		if err := o.fetch(s); err != nil {
@@ -65,7 +65,7 @@ func (o *order) next() (*record, error) {
 }
 
 // behind is the source that has been read the least far, nil when all have ended.
-func (o *order) behind() *source {
+func (o *mergeReader) behind() *source {
 	var least *source
 	for _, s := range o.sources {
 		if !s.ended && (least == nil || s.newest.Before(least.newest)) {
@@ -76,7 +76,7 @@ func (o *order) behind() *source {
 }
 
 // fetch reads one line of s.
-func (o *order) fetch(s *source) error {
+func (o *mergeReader) fetch(s *source) error {
 	r := o.take()
 	k, err := s.next(r)
 	if errors.Is(err, io.EOF) {
@@ -114,7 +114,7 @@ func (o *order) fetch(s *source) error {
 	return nil
 }
 
-func (o *order) take() *record {
+func (o *mergeReader) take() *record {
 	if n := len(o.free); n > 0 {
 		r := o.free[n-1]
 		o.free = o.free[:n-1]
@@ -124,9 +124,9 @@ func (o *order) take() *record {
 }
 
 // release takes a record back, to be used again.
-func (o *order) release(r *record) { o.free = append(o.free, r) }
+func (o *mergeReader) release(r *record) { o.free = append(o.free, r) }
 
-func (o *order) push(r *record) {
+func (o *mergeReader) push(r *record) {
 	o.read++
 	r.order = o.read
 	o.heap = append(o.heap, r)
@@ -140,7 +140,7 @@ func (o *order) push(r *record) {
 	}
 }
 
-func (o *order) pop() *record {
+func (o *mergeReader) pop() *record {
 	first := o.heap[0]
 	last := len(o.heap) - 1
 	o.heap[0], o.heap[last] = o.heap[last], nil

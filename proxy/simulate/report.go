@@ -28,7 +28,7 @@ type Report struct {
 	Notes   []string           `json:"notes"` // what the figures do not tell, and what to log
 }
 
-func newReport(o Options, read *order, replays []*proxy.Replay, took time.Duration) *Report {
+func newReport(o Options, read *mergeReader, replays []*proxy.Replay, took time.Duration) *Report {
 	r := &Report{Counts: read.Counts, Took: took, Config: o.Config.Files[0], Result: replays[0].Finish()}
 	if o.Compare != nil {
 		against := replays[1].Finish()
@@ -53,7 +53,7 @@ func (r *Report) notes(o Options) []string {
 		say("%d lines cannot be read and are left out", r.Malformed)
 	}
 	if r.Late > 0 {
-		say("%d requests stand more than %v, or %d lines, behind later ones; they are taken at the time of the line before: sort the log by time", r.Late, window, mostWaiting)
+		say("%d requests stand more than %v, or %d lines, behind later ones; they are taken at the time of the line before: sort the log by time", r.Late, window, maxPending)
 	}
 	if r.TooMany > 0 {
 		say("%d requests were answered with 429 when they were logged; that counts as the answer of the upstream to those that pass here", r.TooMany)
@@ -84,11 +84,11 @@ func (r *Report) notes(o Options) []string {
 	for _, places := range slices.Sorted(maps.Keys(missing)) {
 		say("the log does not tell %s: %d decisions of limits are left out; %s", places, missing[places], advice(places))
 	}
-	return slices.Compact(append(notes, r.unsaid(o)...))
+	return slices.Compact(append(notes, r.missingFields(o)...))
 }
 
-// unsaid are the notes about what is missing in the whole log.
-func (r *Report) unsaid(o Options) (notes []string) {
+// missingFields are the notes about what is missing in the whole log.
+func (r *Report) missingFields(o Options) (notes []string) {
 	held, hosts := false, false
 	for _, c := range []*config.Config{o.Config, o.Compare} {
 		if c == nil {

@@ -40,7 +40,7 @@ type Bounds struct {
 	Pace func() error
 }
 
-// ErrTooLong says that logs are longer than Bounds.MaxBytes.
+// ErrTooLong reports that logs are longer than Bounds.MaxBytes.
 var ErrTooLong = errors.New("the logs are too long")
 
 const (
@@ -55,7 +55,7 @@ const (
 // Run reads the logs to their end and reports what the configurations would have done.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	began := time.Now()
-	all := order{seen: map[key.Origin]bool{}}
+	all := mergeReader{seen: map[key.Origin]bool{}}
 	left := o.MaxBytes
 	for _, l := range o.Logs {
 		s, err := open(l, o.Format, o.Names)

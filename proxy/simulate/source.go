@@ -16,7 +16,7 @@ const maxLine = 1 << 20
 // A Format is how the lines of a log are written.
 type Format string
 
-// The formats there are.
+// The formats.
 const (
 	Auto     Format = "auto" // JSON where a line begins with a brace, else combined
 	JSON     Format = "json"

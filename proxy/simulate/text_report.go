@@ -13,7 +13,7 @@ import (
 	"github.com/weir-proxy/weir/proxy"
 )
 
-// Text writes the report for people to read in a terminal.
+// Text writes the report  to read in a terminal.
 func (r *Report) Text(out io.Writer) {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	defer t.Flush()

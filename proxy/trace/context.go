@@ -16,8 +16,8 @@ import (
 	"math/rand/v2"
 )
 
-// An ID is a trace ID.
-type ID [16]byte
+// A TraceID is a trace ID.
+type TraceID [16]byte
 
 // A SpanID identifies a span within its trace.
 type SpanID [8]byte
@@ -28,34 +28,34 @@ const (
 	flagRandom  = 2 // the trace's ID is random; passed on as it came
 )
 
-// A Context is a span context (W3C Trace Context): what is propagated to other
+// A SpanContext is a span context (W3C Trace Context): what is propagated to other
 // processes.
-type Context struct {
-	Trace ID
+type SpanContext struct {
+	Trace TraceID
 	Span  SpanID
 	flags byte
 }
 
 // Sampled reports whether the span is recorded.
-func (c Context) Sampled() bool { return c.flags&flagSampled != 0 }
+func (c SpanContext) Sampled() bool { return c.flags&flagSampled != 0 }
 
 // parentLength is the length of a traceparent of version 00.
 const parentLength = len("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
 
 // Parse parses a traceparent. Of a later version it reads the fields of version 00.
-func Parse(text string) (c Context, ok bool) {
+func Parse(text string) (c SpanContext, ok bool) {
 	if len(text) < parentLength || text[2] != '-' || text[35] != '-' || text[52] != '-' {
-		return Context{}, false
+		return SpanContext{}, false
 	}
 	var version, flags [1]byte
 	if !decode(version[:], text[:2]) || !decode(c.Trace[:], text[3:35]) || !decode(c.Span[:], text[36:52]) || !decode(flags[:], text[53:55]) {
-		return Context{}, false
+		return SpanContext{}, false
 	}
 	if version[0] == 0xff || version[0] == 0 && len(text) != parentLength || len(text) > parentLength && text[parentLength] != '-' {
-		return Context{}, false
+		return SpanContext{}, false
 	}
 	c.flags = flags[0] & (flagSampled | flagRandom)
-	return c, c.Trace != ID{} && c.Span != SpanID{}
+	return c, c.Trace != TraceID{} && c.Span != SpanID{}
 }
 
 // decode decodes lower-case hexadecimal digits; traceparent allows no others.
@@ -70,7 +70,7 @@ func decode(to []byte, text string) bool {
 }
 
 // String returns c as a traceparent.
-func (c Context) String() string {
+func (c SpanContext) String() string {
 	b := append(make([]byte, 0, parentLength), "00-"...)
 	b = append(hex.AppendEncode(b, c.Trace[:]), '-')
 	b = append(hex.AppendEncode(b, c.Span[:]), '-')
@@ -78,7 +78,7 @@ func (c Context) String() string {
 }
 
 // String returns id in hexadecimal.
-func (id ID) String() string { return hex.EncodeToString(id[:]) }
+func (id TraceID) String() string { return hex.EncodeToString(id[:]) }
 
 // NewSpanID returns a random span ID.
 func NewSpanID() (id SpanID) {
@@ -89,12 +89,12 @@ func NewSpanID() (id SpanID) {
 }
 
 // Child returns a new span context in the trace of c. It is sampled if c is.
-func (c Context) Child() Context { return Context{c.Trace, NewSpanID(), c.flags} }
+func (c SpanContext) Child() SpanContext { return SpanContext{c.Trace, NewSpanID(), c.flags} }
 
 // Root returns the context of the first span of a new trace. share is the
 // sampling ratio.
-func Root(share float64) Context {
-	c := Context{Span: NewSpanID(), flags: flagRandom}
+func Root(share float64) SpanContext {
+	c := SpanContext{Span: NewSpanID(), flags: flagRandom}
 	chance := rand.Uint64()
 	binary.BigEndian.PutUint64(c.Trace[:8], rand.Uint64())
 	binary.BigEndian.PutUint64(c.Trace[8:], chance|1) // an ID must not be zero

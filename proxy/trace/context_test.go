@@ -62,7 +62,7 @@ func TestContext_ChildAndRoot(t *testing.T) {
 	}
 	for _, share := range []float64{0, 0.25, 1} {
 		const all = 20_000
-		sampled, seen := 0, map[ID]bool{}
+		sampled, seen := 0, map[TraceID]bool{}
 		for range all {
 			r := Root(share)
 			seen[r.Trace] = true

@@ -60,8 +60,8 @@ func NewExporter(o Options, r prometheus.Registerer) *Exporter {
 		options: o, wake: make(chan struct{}, 1),
 		exported: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_trace_spans_total", Help: "Spans, by result."}, []string{"result"}),
 		resource: &resourcepb.Resource{Attributes: messages([]Attribute{
-			Text("service.name", o.Service), Text("service.version", o.Version), Text("service.instance.id", o.Instance),
-			Text("telemetry.sdk.name", "weir"), Text("telemetry.sdk.language", "go"),
+			String("service.name", o.Service), String("service.version", o.Version), String("service.instance.id", o.Instance),
+			String("telemetry.sdk.name", "weir"), String("telemetry.sdk.language", "go"),
 		})},
 	}
 	r.MustRegister(e.exported)

@@ -99,7 +99,7 @@ func (r running) counts(sent, failed, dropped float64) {
 
 func spans(n int) (all []*Span) {
 	for range n {
-		all = append(all, &Span{Context: Root(1), Name: "GET /a", Start: time.Now(), End: time.Now()})
+		all = append(all, &Span{SpanContext: Root(1), Name: "GET /a", Start: time.Now(), End: time.Now()})
 	}
 	return all
 }
@@ -236,7 +236,7 @@ func TestExporter_WhatTheCollectorSays(t *testing.T) {
 
 // What is no UTF-8 does not spoil the message it is in.
 func TestSpan_AnyText(t *testing.T) {
-	s := &Span{Context: Root(1), Name: "GET \xff", Attributes: []Attribute{Text("url.path", "/\xc3"), Number("n", -1)}, Start: time.Unix(1, 0), End: time.Unix(2, 0), Kind: Client, Failed: true}
+	s := &Span{SpanContext: Root(1), Name: "GET \xff", Attributes: []Attribute{String("url.path", "/\xc3"), Int64("n", -1)}, Start: time.Unix(1, 0), End: time.Unix(2, 0), Kind: Client, Failed: true}
 	message := s.message()
 	b, err := proto.Marshal(message)
 	if err != nil {

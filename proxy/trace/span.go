@@ -20,7 +20,7 @@ const (
 
 // A Span is a finished operation.
 type Span struct {
-	Context
+	SpanContext
 	Parent     SpanID // zero for none
 	State      string // tracestate, passed on as it came
 	Name       string
@@ -39,11 +39,11 @@ type Attribute struct {
 	isText bool
 }
 
-// Text returns an attribute with a string value.
-func Text(name, value string) Attribute { return Attribute{name: name, text: value, isText: true} }
+// String returns an attribute with a string value.
+func String(name, value string) Attribute { return Attribute{name: name, text: value, isText: true} }
 
-// Number returns an attribute with an integer value.
-func Number(name string, value int64) Attribute { return Attribute{name: name, number: value} }
+// Int64 returns an attribute with an integer value.
+func Int64(name string, value int64) Attribute { return Attribute{name: name, number: value} }
 
 // message returns the protobuf message of s.
 func (s *Span) message() *tracepb.Span {

@@ -2,7 +2,7 @@ package upstream
 
 import "sync"
 
-// bufferSize is what one read of an answer's body can bring.
+// bufferSize is what one read of a response's body can bring.
 const bufferSize = 32 << 10
 
 // buffers lends the memory that answers are copied through.

@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// maxProbe is how much of an answer to a look is read, in bytes, so that its
+// maxProbe is how much of a response to a look is read, in bytes, so that its
 // connection can be kept.
 const maxProbe = 64 << 10
 
 // probeAgent is what looks are called.
 const probeAgent = "weir-health"
 
-// Health says how a pool finds out which targets are fit to be asked. The zero
-// Health never leaves a target alone.
+// Health says how a pool finds out which targets are available. The zero Health
+// never leaves a target alone.
 type Health struct {
 	// After so many connections in a row that could not be made, a target is
 	// asked only when no other can be, for as long as Rest and up to a quarter
@@ -25,7 +25,7 @@ type Health struct {
 	// from a tenth to the whole of it.
 	SlowStart time.Duration
 	// Path is what a target is asked for with GET every Interval to see how it
-	// fares, "" to not look. Each look may take Timeout. An answer that Good
+	// fares, "" to not look. Each look may take Timeout. A response that Good
 	// accepts is a good one, any 2xx if Good is nil.
 	Path              string
 	Interval, Timeout time.Duration
@@ -64,7 +64,7 @@ func (p *Pool) probe(ctx context.Context, m *backend, look func(context.Context,
 func (p *Pool) get(ctx context.Context, m *backend) error {
 	status, err := p.carrier().get(ctx, m, p.health.Path, p.via11)
 	if err == nil {
-		err = ctx.Err() // an answer that came after the time was over is none
+		err = ctx.Err() // a response that came after the time was over is none
 	}
 	switch {
 	case err != nil:

@@ -20,8 +20,8 @@ const maxEcho = 64 << 10
 // would have reached a target.
 type echo struct{}
 
-// An echoed is what echo answers.
-type echoed struct {
+// An echoResponse is what echo answers.
+type echoResponse struct {
 	Method  string              `json:"method"`
 	Host    string              `json:"host"`
 	Path    string              `json:"path"` // as on the wire
@@ -57,7 +57,7 @@ type echoSender struct {
 // send implements sender: it answers when it has read all of the body.
 func (s *echoSender) send(*backend) error {
 	t := s.request
-	e := echoed{Method: t.Method, Host: cmp.Or(t.SetHost, t.Host), Path: t.Path, Query: t.RawQuery, Headers: map[string][]string{}}
+	e := echoResponse{Method: t.Method, Host: cmp.Or(t.SetHost, t.Host), Path: t.Path, Query: t.RawQuery, Headers: map[string][]string{}}
 	length, announced := t.Fields.Value(http1.ContentLength)
 	keep := trailerFilter(t)
 	s.header(mapHeader(e.Headers))
@@ -110,14 +110,14 @@ func (s *echoSender) relay(to Sink) error {
 	return to.End(new(http1.Fields))
 }
 
-// switched implements sender; nothing ever is.
+// switched implements sender; it never does.
 func (s *echoSender) switched() (net.Conn, []byte) { return nil, nil }
 
 // release implements sender.
 func (s *echoSender) release() {}
 
 // read takes body in: its beginning is kept, the rest counted.
-func (e *echoed) read(body io.Reader) error {
+func (e *echoResponse) read(body io.Reader) error {
 	kept, err := io.ReadAll(io.LimitReader(body, maxEcho))
 	if err != nil {
 		return err

@@ -18,7 +18,7 @@ func TestEcho_TellsWhatATargetWouldSee(t *testing.T) {
 	if res.StatusCode != 200 || res.Header.Get("Content-Type") != "application/json" || res.Header.Get("X-Quota") != "1" {
 		t.Errorf("got %s %v", res.Status, res.Header)
 	}
-	var e echoed
+	var e echoResponse
 	if err := json.Unmarshal([]byte(body), &e); err != nil {
 		t.Fatalf("body %q: %v", body, err)
 	}
@@ -48,7 +48,7 @@ func TestEcho_Bodies(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var e echoed
+		var e echoResponse
 		err = json.NewDecoder(res.Body).Decode(&e)
 		res.Body.Close()
 		if err != nil || e.Length != int64(len(c.body)) || len(e.Body) != c.text || len(e.Base64) != c.base64 {
@@ -71,7 +71,7 @@ func TestEcho_HeadAndBadBody(t *testing.T) {
 		t.Errorf("result %+v", got)
 	}
 	res, body := h.ask(t, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n1\r\na\r\n0\r\nX-Sum: 7\r\n\r\n")
-	var e echoed
+	var e echoResponse
 	if err := json.Unmarshal([]byte(body), &e); err != nil || http.Header(e.Trailer).Get("X-Sum") != "7" {
 		t.Errorf("got %s %s, %v; want the trailer", res.Status, body, err)
 	}

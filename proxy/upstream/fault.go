@@ -14,7 +14,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/http1"
 )
 
-// errAnswer says that the target's answer cannot be passed on.
+// errAnswer reports that the target's response cannot be passed on.
 var errAnswer = errors.New("answer not acceptable")
 
 // A bodyError says that the client's body could not be read.
@@ -23,28 +23,28 @@ type bodyError struct{ err error }
 func (e *bodyError) Error() string { return "read request body: " + e.err.Error() }
 func (e *bodyError) Unwrap() error { return e.err }
 
-// A cutError says that the target's answer ended too early.
+// A cutError says that the target's response ended too early.
 type cutError struct{ err error }
 
 func (e *cutError) Error() string { return "read answer: " + e.err.Error() }
 func (e *cutError) Unwrap() error { return e.err }
 
-// fail ends it before the answer's header.
+// fail ends it before the response's header.
 func (f *forwarding) fail(err error) {
-	f.result.Kind, f.result.Err = f.blame(err), fmt.Errorf("ask upstream: %w", err)
+	f.result.Kind, f.result.Err = f.kindOf(err), fmt.Errorf("ask upstream: %w", err)
 }
 
-// lose ends it when the answer has begun, or was about to.
-func (f *forwarding) lose(err error) {
+// failMidResponse ends it when the response has begun, or was about to.
+func (f *forwarding) failMidResponse(err error) {
 	f.result.Wrote = f.to.Begun()
-	var fault *http1.Fault
+	var fault *http1.CallError
 	switch {
 	case errors.As(err, &fault), errors.As(err, new(*cutError)), errors.As(err, new(*bodyError)):
 		if fault != nil && errors.Is(err, os.ErrDeadlineExceeded) {
 			err = fmt.Errorf("%w: %w", errIdle, err)
 		}
 		f.result.Kind, f.result.Err = BodyCut, err
-		switch kind := f.blame(err); kind {
+		switch kind := f.kindOf(err); kind {
 		case ClientGone, BadRequest, BodyTimeout, BodyTooLarge:
 			f.result.Kind = kind
 		}
@@ -58,13 +58,13 @@ func (f *forwarding) lose(err error) {
 	}
 }
 
-// blame tells whose fault err is: first the client's, since a client that left
+// kindOf tells whose fault err is: first the client's, since a client that left
 // or sent nonsense makes everything behind it fail too, then the target's.
-func (f *forwarding) blame(err error) Kind {
-	var fault *http1.Fault
+func (f *forwarding) kindOf(err error) Kind {
+	var fault *http1.CallError
 	var inBody *bodyError
 	switch {
-	case f.left(), errors.Is(err, http1.ErrAborted):
+	case f.clientLeft(), errors.Is(err, http1.ErrAborted):
 		return ClientGone
 	case errors.As(err, &inBody):
 		return bodyKind(inBody.err)
@@ -80,8 +80,8 @@ func (f *forwarding) blame(err error) Kind {
 	return targetKind(err)
 }
 
-// left reports whether the client was found to have left.
-func (f *forwarding) left() bool {
+// clientLeft reports whether the client was found to have left.
+func (f *forwarding) clientLeft() bool {
 	if d, ok := f.to.(*http1.Duplex); ok && d.Exchange().Left() {
 		return true
 	}

@@ -21,12 +21,12 @@ var (
 	errMaxForwards = errors.New("Max-Forwards is 0")
 )
 
-// Forward sends t to a target and the answer to to, streaming both ways: when ctx is
+// Forward sends t to a target and the response to to, streaming both ways: when ctx is
 // done, which means that the client has left, the upstream's work ends. It returns when
-// the answer is whole or cannot become so, and has sent nothing when it fails before
-// the answer's header. Nothing of t is used afterwards.
+// the response is whole or cannot become so, and has sent nothing when it fails before
+// the response's header. Nothing of t is used afterwards.
 func (p *Pool) Forward(ctx context.Context, t *Request, to Sink) Result {
-	if kind, err := p.refuses(t); err != nil {
+	if kind, err := p.checkRequest(t); err != nil {
 		return Result{Kind: kind, Err: err}
 	}
 	f := p.forwarding(ctx, t, to)
@@ -37,14 +37,14 @@ func (p *Pool) Forward(ctx context.Context, t *Request, to Sink) Result {
 	}
 	f.result.FirstByte = time.Since(f.began)
 	if err := f.answer(); err != nil {
-		f.lose(err)
+		f.failMidResponse(err)
 	}
 	f.result.Wrote = f.result.Wrote || to.Begun()
 	return f.result
 }
 
-// refuses tells requests apart that must not reach any target.
-func (p *Pool) refuses(t *Request) (Kind, error) {
+// checkRequest tells requests apart that must not reach any target.
+func (p *Pool) checkRequest(t *Request) (Kind, error) {
 	switch {
 	case t.Method == http.MethodConnect:
 		return BadRequest, errMethod
@@ -62,8 +62,8 @@ func (p *Pool) refuses(t *Request) (Kind, error) {
 	return OK, nil
 }
 
-// forwardable reports whether path and query make one target on a request
-// line. HTTP/2 can carry blanks in it, which would end the target early.
+// forwardable reports whether path and query make one target on a request line.
+// HTTP/2 can carry whitespace in it, which would end the target early.
 func forwardable(t *Request) bool {
 	if t.Path != "*" || t.Method != http.MethodOptions {
 		if !strings.HasPrefix(t.Path, "/") || strings.HasPrefix(t.Path, "//") {
@@ -73,7 +73,7 @@ func forwardable(t *Request) bool {
 	return printable(t.Path) && printable(t.RawQuery)
 }
 
-// printable reports whether s holds neither blanks nor control characters.
+// printable reports whether s holds neither whitespace nor control characters.
 func printable(s string) bool {
 	for i := range len(s) {
 		if s[i] <= ' ' || s[i] == 0x7f {
@@ -93,8 +93,8 @@ func readable(s string) bool {
 	return true
 }
 
-// A forwarding is one request on its way, and the answer on its way back. It is what
-// all senders share.
+// A forwarding is one request on its way, and the response on its way back. It is
+// what all senders share.
 type forwarding struct {
 	sender
 	http1   http1Sender // the sender, where that is HTTP/1.1
@@ -105,8 +105,8 @@ type forwarding struct {
 	backend *backend // who is busy with it
 	began   time.Time
 	result  Result
-	words   words       // of a trusted peer
-	writer  fieldWriter // of who is asking
+	trusted forwardedFields // of a trusted peer
+	writer  fieldWriter     // of who is asking
 	via     string
 	forward int    // Max-Forwards, -1 for none
 	upgrade string // what the connection may become, "" for nothing
@@ -123,7 +123,7 @@ func (p *Pool) forwarding(ctx context.Context, t *Request, to Sink) *forwarding 
 	if f.began.IsZero() {
 		f.began = time.Now()
 	}
-	f.words, f.via, f.forward = said(t), p.via(t), maxForwards(t)
+	f.trusted, f.via, f.forward = trustedForwarded(t), p.via(t), maxForwards(t)
 	f.te = t.Proto != "HTTP/1.0" && t.Fields.Has(http1.TE) && has(t.Fields.Values("Te"), "trailers")
 	f.upgrade = upgrades(t)
 	f.sender = p.carrier().sender(f)
@@ -139,7 +139,7 @@ func (f *forwarding) end() {
 	p.forwardings.Put(f)
 }
 
-// answer sends the answer back.
+// answer sends the response back.
 func (f *forwarding) answer() error {
 	status, fields, err := f.sender.answer()
 	if err != nil {

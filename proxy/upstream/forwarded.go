@@ -9,22 +9,22 @@ import (
 	"github.com/weir-proxy/weir/proxy/http1"
 )
 
-// words are what a trusted peer says of those before it.
-type words struct{ chain, forwarded, host, proto []string }
+// forwardedFields are what a trusted peer says of those before it.
+type forwardedFields struct{ chain, forwarded, host, proto []string }
 
-// said are the words that may be passed on.
-func said(t *Request) words {
+// trustedForwarded are the words that may be passed on.
+func trustedForwarded(t *Request) forwardedFields {
 	if !t.TrustedPeer {
-		return words{}
+		return forwardedFields{}
 	}
 	f := t.Fields
-	return words{f.Values("X-Forwarded-For"), f.Values("Forwarded"), f.Values("X-Forwarded-Host"), f.Values("X-Forwarded-Proto")}
+	return forwardedFields{f.Values("X-Forwarded-For"), f.Values("Forwarded"), f.Values("X-Forwarded-Host"), f.Values("X-Forwarded-Proto")}
 }
 
 // setForwarded tells the target who is asking. Of a peer that is trusted, what it
 // says of those before it is kept and continued; of any other, nothing is.
 // X-Real-Ip is always the client as Weir sees it.
-func setForwarded(w *words, t *Request, to *fieldWriter) {
+func setForwarded(w *forwardedFields, t *Request, to *fieldWriter) {
 	peer := t.Peer.Addr().Unmap().WithZone("")
 	client := t.Client.Unmap().WithZone("")
 	if !client.IsValid() {

@@ -15,7 +15,7 @@ import (
 
 // A recording transport keeps what a target would read, and answers 200.
 type recording struct {
-	*overHTTP1
+	*http1Transport
 	sent bytes.Buffer
 	done chan struct{}
 }
@@ -23,8 +23,8 @@ type recording struct {
 // recorded is a pool whose only connection is recorded.
 func recorded(t *testing.T) (*Pool, *recording) {
 	pool := poolOf(t, "http://target.invalid")
-	r := &recording{overHTTP1: newHTTP1(pool.config, pool.backends), done: make(chan struct{})}
-	r.members[0] = r.client.NewPool(http1.Endpoint{Dial: func(context.Context, string, string) (net.Conn, error) {
+	r := &recording{http1Transport: newHTTP1(pool.config, pool.backends), done: make(chan struct{})}
+	r.pools1[0] = r.client.NewPool(http1.Endpoint{Dial: func(context.Context, string, string) (net.Conn, error) {
 		ours, theirs := net.Pipe()
 		go r.serve(theirs)
 		return ours, nil

@@ -28,7 +28,7 @@ type group struct {
 
 // A waiter is a request in the queue of its pool.
 type waiter struct {
-	pick
+	pickState
 	pool  *Pool
 	ready chan *backend // gets one when it is its turn
 }
@@ -61,12 +61,13 @@ func (c *group) leave(name string) {
 }
 
 // acquire finds a member for a request and counts the request on it. When all
-// that are fit are full, it waits in the pool's queue: errQueueFull says that the
-// queue is full too, or that the wait was too long. Who has acquired releases.
-func (p *Pool) acquire(ctx context.Context, now time.Time, a pick) (*backend, error) {
+// that are fit are full, it waits in the pool's queue: errQueueFull reports that
+// the queue is full too, or that the wait was too long. Who has acquired
+// releases.
+func (p *Pool) acquire(ctx context.Context, now time.Time, a pickState) (*backend, error) {
 	c := p.group
 	c.mu.Lock()
-	m, err := p.choose(now, a)
+	m, err := p.pick(now, a)
 	if m != nil || err != nil {
 		if m != nil {
 			m.busy++
@@ -78,7 +79,7 @@ func (p *Pool) acquire(ctx context.Context, now time.Time, a pick) (*backend, er
 		c.mu.Unlock()
 		return nil, errQueueFull
 	}
-	w := &waiter{pick: a, pool: p, ready: make(chan *backend, 1)}
+	w := &waiter{pickState: a, pool: p, ready: make(chan *backend, 1)}
 	c.waiting = append(c.waiting, w)
 	c.mu.Unlock()
 	return c.wait(ctx, w)
@@ -121,7 +122,7 @@ func (c *group) release(m *backend) {
 func (c *group) advanceLocked(now time.Time) {
 	for len(c.waiting) > 0 {
 		w := c.waiting[0]
-		m, _ := w.pool.choose(now, w.pick)
+		m, _ := w.pool.pick(now, w.pickState)
 		if m == nil {
 			return
 		}

@@ -12,7 +12,7 @@ import (
 func full(t *testing.T, q Queue) (*Pool, *backend) {
 	t.Helper()
 	p := trio(t, Config{MaxConnections: 1, Queue: q}, 1)
-	m, err := p.acquire(t.Context(), time.Now(), pick{})
+	m, err := p.acquire(t.Context(), time.Now(), pickState{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +25,7 @@ func TestQueue_FirstComeFirstServed(t *testing.T) {
 		served := make(chan int, 3)
 		for i := range 3 {
 			go func() {
-				m, err := p.acquire(t.Context(), time.Now(), pick{})
+				m, err := p.acquire(t.Context(), time.Now(), pickState{})
 				if err != nil {
 					t.Errorf("%d: %v", i, err)
 					return
@@ -35,7 +35,7 @@ func TestQueue_FirstComeFirstServed(t *testing.T) {
 			}()
 			synctest.Wait()
 		}
-		if _, err := p.acquire(t.Context(), time.Now(), pick{}); !errors.Is(err, errQueueFull) {
+		if _, err := p.acquire(t.Context(), time.Now(), pickState{}); !errors.Is(err, errQueueFull) {
 			t.Errorf("a fourth in a queue of three: %v", err)
 		}
 		p.group.release(m)
@@ -55,16 +55,16 @@ func TestQueue_WaitsNoLongerThanItMay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, m := full(t, Queue{1, time.Minute})
 		began := time.Now()
-		if _, err := p.acquire(t.Context(), time.Now(), pick{}); !errors.Is(err, errQueueFull) || time.Since(began) != time.Minute {
+		if _, err := p.acquire(t.Context(), time.Now(), pickState{}); !errors.Is(err, errQueueFull) || time.Since(began) != time.Minute {
 			t.Errorf("%v after %v, want errBusy after a minute", err, time.Since(began))
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := p.acquire(ctx, time.Now(), pick{}); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := p.acquire(ctx, time.Now(), pickState{}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a client that left: %v", err)
 		}
 		p.group.release(m)
-		if m, err := p.acquire(t.Context(), time.Now(), pick{}); err != nil || m.busy != 1 {
+		if m, err := p.acquire(t.Context(), time.Now(), pickState{}); err != nil || m.busy != 1 {
 			t.Errorf("nobody waits and nobody is busy, but got %v, %v", m, err)
 		}
 	})
@@ -79,7 +79,7 @@ func TestQueue_NoTurnIsLost(t *testing.T) {
 				time.Sleep(time.Minute) // of the bubble: the moment in which the wait ends
 				p.group.release(m)
 			}()
-			if m, err := p.acquire(t.Context(), time.Now(), pick{}); err == nil {
+			if m, err := p.acquire(t.Context(), time.Now(), pickState{}); err == nil {
 				p.group.release(m)
 			}
 			synctest.Wait()
@@ -94,12 +94,12 @@ func TestQueue_ATargetThatComesBackIsUsedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := trio(t, Config{MaxConnections: 1, Queue: Queue{1, time.Minute}, Health: Health{After: 1, Path: "/", Interval: 1, Timeout: 1}}, 1, 1)
 		p.group.checked(p.backends[0], p.health, false)
-		if m, err := p.acquire(t.Context(), time.Now(), pick{}); err != nil || m.host != "b" {
+		if m, err := p.acquire(t.Context(), time.Now(), pickState{}); err != nil || m.host != "b" {
 			t.Fatalf("got %v, %v", m, err)
 		}
 		got := make(chan *backend, 1)
 		go func() {
-			m, _ := p.acquire(t.Context(), time.Now(), pick{})
+			m, _ := p.acquire(t.Context(), time.Now(), pickState{})
 			got <- m
 		}()
 		synctest.Wait()

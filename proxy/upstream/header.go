@@ -26,7 +26,7 @@ type header interface {
 func (f *forwarding) header(to header) {
 	t := f.request
 	f.writer.to, f.writer.set = to, t.Set
-	setForwarded(&f.words, t, &f.writer)
+	setForwarded(&f.trusted, t, &f.writer)
 	if !t.expects() {
 		t.Fields.DropKnown(http1.Expect) // it means nothing there
 	}
@@ -69,7 +69,7 @@ func (f *forwarding) drops(field http1.Field) bool {
 			return false
 		}
 	}
-	return spoofed(http.CanonicalHeaderKey(field.Name), t)
+	return isSpoofed(http.CanonicalHeaderKey(field.Name), t)
 }
 
 // first is the first value of a field, or "".
@@ -91,11 +91,11 @@ func (p *Pool) via(t *Request) string {
 	return strings.TrimPrefix(t.Proto, "HTTP/") + " " + p.pseudonym
 }
 
-// spoofed reports whether the client has no right to say the field called name,
+// isSpoofed reports whether the client has no right to say the field called name,
 // which is in canonical form: where Weir or its operator speaks for it, or where its
 // name differs from theirs only by what is neither letter nor digit, since many
 // servers make underscores of all that. X-Forwarded-* is a trusted peer's to say.
-func spoofed(name string, t *Request) bool {
+func isSpoofed(name string, t *Request) bool {
 	switch name {
 	case "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip": // see setForwarded
 		return true
@@ -114,7 +114,7 @@ func spoofed(name string, t *Request) bool {
 	if isHyphenated(name) {
 		return false
 	}
-	return ours(http.CanonicalHeaderKey(hyphenated(name)), t)
+	return isReserved(http.CanonicalHeaderKey(hyphenated(name)), t)
 }
 
 // isHyphenated reports whether hyphenated leaves name as it is.
@@ -141,8 +141,8 @@ func hyphenated(name string) string {
 	}, name)
 }
 
-// ours reports whether Weir, or its operator, speaks for the field called name.
-func ours(name string, t *Request) bool {
+// isReserved reports whether Weir, or its operator, speaks for the field called name.
+func isReserved(name string, t *Request) bool {
 	switch name {
 	case "Forwarded", "X-Real-Ip", "X-Request-Id", "Via":
 		return true

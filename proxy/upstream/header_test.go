@@ -197,7 +197,7 @@ func TestElement_OfForwarded(t *testing.T) {
 			asked.Peer = netip.MustParseAddrPort(c.peer)
 		}
 		h := http.Header{}
-		setForwarded(&words{}, asked, &fieldWriter{to: mapHeader(h)})
+		setForwarded(&forwardedFields{}, asked, &fieldWriter{to: mapHeader(h)})
 		if got := h.Get("Forwarded"); got != c.want {
 			t.Errorf("peer %s: %s, want %s", c.peer, got, c.want)
 		}
@@ -206,9 +206,9 @@ func TestElement_OfForwarded(t *testing.T) {
 
 func TestForwarded_AnUnknownPeerIsNotInvented(t *testing.T) {
 	asked := &Request{Host: "a", Scheme: "http", Fields: FieldsOf(http.Header{"X-Forwarded-For": {"6.6.6.6"}})}
-	h, w := http.Header{}, said(asked)
+	h, w := http.Header{}, trustedForwarded(asked)
 	setForwarded(&w, asked, &fieldWriter{to: mapHeader(h)})
-	if !spoofed("X-Real-Ip", asked) || h["X-Real-Ip"] != nil || h["X-Forwarded-For"] != nil {
+	if !isSpoofed("X-Real-Ip", asked) || h["X-Real-Ip"] != nil || h["X-Forwarded-For"] != nil {
 		t.Errorf("header %v, want no address", h)
 	}
 }

@@ -8,7 +8,7 @@ const slowStartShare = 0.1
 // A health is what is known of one target. Its group's mutex guards it.
 type health struct {
 	pools        int       // that have it as a target
-	busy         int       // requests under way
+	busy         int       // requests in progress
 	failed       int       // connections in a row that could not be made
 	ejectedUntil time.Time // until when it is left alone
 	failedChecks int       // looks in a row that it did not pass

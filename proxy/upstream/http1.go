@@ -11,34 +11,34 @@ import (
 	"github.com/weir-proxy/weir/proxy/http1"
 )
 
-// mostFields is how many lines the header of an answer may have.
-const mostFields = 1024
+// maxFields is how many lines the header of a response may have.
+const maxFields = 1024
 
-// overHTTP1 is the connections of HTTP/1.1 to the targets of one pool.
-type overHTTP1 struct {
-	client  http1.Client
-	pools   map[place]*http1.Pool
-	members []*http1.Pool // by the number of the backend
+// http1Transport is the connections of HTTP/1.1 to the targets of one pool.
+type http1Transport struct {
+	client http1.Client
+	pools  map[targetURL]*http1.Pool
+	pools1 []*http1.Pool // by the number of the backend
 }
 
-// A place is where a target is, as a request's URL says it.
-type place struct{ scheme, host string }
+// A targetURL is where a target is, as a request's URL says it.
+type targetURL struct{ scheme, host string }
 
-func newHTTP1(c Config, members []*backend) *overHTTP1 {
-	o := &overHTTP1{
+func newHTTP1(c Config, members []*backend) *http1Transport {
+	o := &http1Transport{
 		client: http1.Client{
-			Limits:  http1.Limits{Head: maxHeader, Fields: mostFields},
+			Limits:  http1.Limits{Head: maxHeader, Fields: maxFields},
 			Connect: orElse(c.Connect, defaultConnect), TLS: c.TLSTimeout,
 			Response: orElse(c.Response, defaultResponse), Idle: c.Idle,
-			Continue: continueAfter, MaxIdle: idlePerTarget, IdleFor: idleFor,
+			Continue: continueAfter, MaxIdle: maxIdlePerTarget, IdleFor: idleTimeout,
 		},
-		pools: map[place]*http1.Pool{},
+		pools: map[targetURL]*http1.Pool{},
 	}
 	dialer := net.Dialer{KeepAlive: 15 * time.Second, Resolver: c.Resolver}
 	for _, m := range members {
-		at := place{m.scheme, m.host}
+		at := targetURL{m.scheme, m.host}
 		if p := o.pools[at]; p != nil {
-			o.members = append(o.members, p)
+			o.pools1 = append(o.pools1, p)
 			continue
 		}
 		e := http1.Endpoint{Network: "tcp", Address: m.dialled(), Dial: dialer.DialContext}
@@ -49,7 +49,7 @@ func newHTTP1(c Config, members []*backend) *overHTTP1 {
 			e.TLS = trust(c.TLS, e.Address)
 		}
 		o.pools[at] = o.client.NewPool(e)
-		o.members = append(o.members, o.pools[at])
+		o.pools1 = append(o.pools1, o.pools[at])
 	}
 	return o
 }
@@ -80,17 +80,17 @@ func trust(c *tls.Config, addr string) *tls.Config {
 }
 
 // of is the connections to m.
-func (o *overHTTP1) of(m *backend) *http1.Pool { return o.members[m.number] }
+func (o *http1Transport) of(m *backend) *http1.Pool { return o.pools1[m.number] }
 
 // CloseIdleConnections closes all connections, those in use after their exchange.
-func (o *overHTTP1) CloseIdleConnections() {
+func (o *http1Transport) CloseIdleConnections() {
 	for _, p := range o.pools {
 		p.Close()
 	}
 }
 
 // get implements transport.
-func (o *overHTTP1) get(ctx context.Context, m *backend, path, via string) (status int, err error) {
+func (o *http1Transport) get(ctx context.Context, m *backend, path, via string) (status int, err error) {
 	call := o.client.NewCall(nil)
 	defer call.Release()
 	defer abortWith(ctx, call).end()

@@ -14,10 +14,10 @@ import (
 )
 
 // An http1Sender sends a request over HTTP/1.1. One that came over HTTP/1.1 is sent on
-// as it lies in the memory of its connection, and so is the answer.
+// as it lies in the memory of its connection, and so is the response.
 type http1Sender struct {
 	*forwarding
-	over   *overHTTP1
+	over   *http1Transport
 	duplex *http1.Duplex // nil if the request did not come over HTTP/1.1
 	body   *http1Source  // nil if there is a duplex, or no body
 	keep   func(http1.Field) bool
@@ -26,7 +26,7 @@ type http1Sender struct {
 }
 
 // sender implements transport.
-func (o *overHTTP1) sender(f *forwarding) sender {
+func (o *http1Transport) sender(f *forwarding) sender {
 	s := &f.http1
 	s.forwarding, s.over = f, o
 	s.duplex, _ = f.to.(*http1.Duplex)
@@ -87,7 +87,7 @@ func (s *http1Sender) trailer(h *http1.Head) {
 	}
 }
 
-// interim passes a 1xx answer on.
+// interim passes a 1xx response on.
 func (s *http1Sender) interim(r *http1.Response) {
 	r.Fields.Strip()
 	s.to.Informational(r.Status, &r.Fields)
@@ -109,8 +109,8 @@ func (s *http1Sender) send(m *backend) error {
 
 // repeatable implements sender.
 func (s *http1Sender) repeatable(err error) bool {
-	var fault *http1.Fault
-	return errors.As(err, &fault) && fault.Repeatable(s.request.Method) && (unseen(err) || closed(err)) && !s.body.spent()
+	var fault *http1.CallError
+	return errors.As(err, &fault) && fault.Retryable(s.request.Method) && (unseen(err) || closed(err)) && !s.body.spent()
 }
 
 // answer implements sender.

@@ -19,34 +19,34 @@ const (
 	// A target that never answers "100 Continue" gets the body after this.
 	continueAfter = time.Second
 	// Idle connections end before most servers end them from their side.
-	idleFor = 30 * time.Second
-	// idlePerTarget keeps bursts from dialling anew each time.
-	idlePerTarget = 512
+	idleTimeout = 30 * time.Second
+	// maxIdlePerTarget keeps bursts from dialling again each time.
+	maxIdlePerTarget = 512
 	// A connection of HTTP/2 that brings nothing for so long is tried out.
-	pingAfter = 15 * time.Second
-	// maxHeader is the longest header of an answer.
+	pingInterval = 15 * time.Second
+	// maxHeader is the longest header of a response.
 	maxHeader = 256 << 10
 )
 
-// overHTTP2 is the connections of HTTP/2 to the targets of one pool: net/http's.
-type overHTTP2 struct {
+// http2Transport is the connections of HTTP/2 to the targets of one pool: net/http's.
+type http2Transport struct {
 	*http.Transport
 	idle    time.Duration // that a target may fall silent; 0 for any
 	retries bool
 }
 
-func newHTTP2(c Config, members []*backend) *overHTTP2 {
+func newHTTP2(c Config, members []*backend) *http2Transport {
 	sockets := map[string]string{}
 	for _, m := range members {
 		if m.socket != "" {
 			sockets[m.host+":80"] = m.socket
 		}
 	}
-	return &overHTTP2{newTransport(c, sockets), c.Idle, c.Retries > 0}
+	return &http2Transport{newTransport(c, sockets), c.Idle, c.Retries > 0}
 }
 
 // get implements transport.
-func (o *overHTTP2) get(ctx context.Context, m *backend, path, via string) (status int, err error) {
+func (o *http2Transport) get(ctx context.Context, m *backend, path, via string) (status int, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, m.scheme+"://"+m.host, nil)
 	if err != nil {
 		return 0, err
@@ -67,7 +67,7 @@ func (o *overHTTP2) get(ctx context.Context, m *backend, path, via string) (stat
 }
 
 // address points u at m. The path goes into Opaque, which net/http sends as it is:
-// Path would be escaped anew, in a spelling of its own.
+// Path would be escaped again, in a spelling of its own.
 func address(u *url.URL, m *backend, path string) {
 	u.Scheme, u.Host, u.Path, u.Opaque = m.scheme, m.host, path, path
 	if path != "*" {
@@ -89,7 +89,7 @@ func newTransport(c Config, sockets map[string]string) *http.Transport {
 	}
 	protocols := new(http.Protocols)
 	switch c.Protocol {
-	case HTTP1: // is not net/http's; see overHTTP1
+	case HTTP1: // is not net/http's; see http1Transport
 	case HTTP2:
 		d.tls.NextProtos = []string{"h2"}
 		protocols.SetHTTP2(true)
@@ -102,9 +102,9 @@ func newTransport(c Config, sockets map[string]string) *http.Transport {
 		DialTLSContext:         d.dialTLS,
 		Protocols:              protocols,
 		DisableCompression:     true, // what the client accepts is what is asked for
-		MaxIdleConnsPerHost:    idlePerTarget,
-		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter},
-		IdleConnTimeout:        idleFor,
+		MaxIdleConnsPerHost:    maxIdlePerTarget,
+		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingInterval},
+		IdleConnTimeout:        idleTimeout,
 		ResponseHeaderTimeout:  orElse(c.Response, defaultResponse),
 		ExpectContinueTimeout:  continueAfter,
 		MaxResponseHeaderBytes: maxHeader,
@@ -125,15 +125,15 @@ type dialError struct{ err error }
 func (e *dialError) Error() string { return e.err.Error() }
 func (e *dialError) Unwrap() error { return e.err }
 
-// A stalling connection gives up when the other end takes nothing for so long:
-// net/http bounds only the wait for an answer, which begins when the request has been
+// A writeTimeoutConn connection gives up when the other end takes nothing for so long:
+// net/http bounds only the wait for a response, which begins when the request has been
 // sent whole.
-type stalling struct {
+type writeTimeoutConn struct {
 	net.Conn
 	after time.Duration
 }
 
-func (c stalling) Write(b []byte) (int, error) {
+func (c writeTimeoutConn) Write(b []byte) (int, error) {
 	if err := c.SetWriteDeadline(time.Now().Add(c.after)); err != nil {
 		return 0, err
 	}
@@ -157,7 +157,7 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	if err != nil {
 		return nil, &dialError{err}
 	}
-	return stalling{c, d.stall}, nil
+	return writeTimeoutConn{c, d.stall}, nil
 }
 
 func (d *dialer) dialTLS(ctx context.Context, network, addr string) (net.Conn, error) {

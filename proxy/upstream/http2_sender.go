@@ -21,7 +21,7 @@ import (
 // An http2Sender sends a request by net/http's transport, which speaks HTTP/2.
 type http2Sender struct {
 	*forwarding
-	over   *overHTTP2
+	over   *http2Transport
 	made   *http.Request // for any target
 	body   *requestBody  // nil if there is none
 	last   *attempt
@@ -31,12 +31,12 @@ type http2Sender struct {
 	response *http.Response
 	fields   http1.Fields
 
-	mu   sync.Mutex // held while an interim answer is passed on, and guards what follows
-	came bool       // the final answer has come
+	mu       sync.Mutex // held while an interim response is passed on, and guards what follows
+	gotFinal bool       // the final response has come
 }
 
 // sender implements transport.
-func (o *overHTTP2) sender(f *forwarding) sender {
+func (o *http2Transport) sender(f *forwarding) sender {
 	s := &http2Sender{forwarding: f, over: o}
 	f.upgrade = "" // HTTP/2 has no such thing
 	ctx, cancel := context.WithCancelCause(f.ctx)
@@ -65,7 +65,7 @@ func (s *http2Sender) send(m *backend) (err error) {
 	s.last = s.attempt(m)
 	s.response, err = s.over.RoundTrip(s.last.request)
 	s.mu.Lock()
-	s.came = err == nil
+	s.gotFinal = err == nil
 	s.mu.Unlock()
 	if why := s.body.err(); err != nil && why != nil {
 		return &bodyError{why} // the target could not answer what never arrived
@@ -95,11 +95,11 @@ func (s *http2Sender) attempt(m *backend) *attempt {
 // repeatable implements sender.
 func (s *http2Sender) repeatable(err error) bool { return s.last.repeatable(err) }
 
-// interim passes a 1xx answer on.
+// interim passes a 1xx response on.
 func (s *http2Sender) interim(status int, h textproto.MIMEHeader) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.came || status == http.StatusContinue { // that is sent when the body is read
+	if s.gotFinal || status == http.StatusContinue { // that is sent when the body is read
 		return nil
 	}
 	f := FieldsOf(http.Header(h))
@@ -135,8 +135,8 @@ func (s *http2Sender) relay(to Sink) error {
 	if err := to.Begin(res.StatusCode, &s.fields, left); err != nil {
 		return err
 	}
-	// An answer that is a header and nothing else has to stay so: of gRPC's errors, the
-	// header is the trailer (Trailers-Only).
+	// A response that is a header and nothing else has to stay so: of gRPC's errors,
+	// the header is the trailer (Trailers-Only).
 	if s.request.Method != http.MethodHead && res.ContentLength != 0 && res.StatusCode != http.StatusNoContent && res.StatusCode != http.StatusNotModified {
 		if err := to.Flush(); err != nil {
 			return err
@@ -154,9 +154,11 @@ func (s *http2Sender) relay(to Sink) error {
 		left -= int64(n)
 		switch {
 		case errors.Is(err, io.EOF):
-			s.body.Stop() // net/http ends an answer only when nobody reads the request's body any more
+			s.body.Stop() // net/http ends a response only when nobody reads the request's body any more
 			f := FieldsOf(res.Trailer)
-			f.DropFunc(func(f http1.Field) bool { return !mayTrail(http.CanonicalHeaderKey(f.Name)) || has(named, f.Name) })
+			f.DropFunc(func(f http1.Field) bool {
+				return !trailerAllowed(http.CanonicalHeaderKey(f.Name)) || has(named, f.Name)
+			})
 			return to.End(f)
 		case err != nil:
 			_ = to.Flush() // what has come is the client's
@@ -170,7 +172,7 @@ func (s *http2Sender) relay(to Sink) error {
 	}
 }
 
-// read reads some of the answer's body.
+// read reads some of the response's body.
 func (s *http2Sender) read(p []byte) (int, error) {
 	s.idle.begin()
 	n, err := s.response.Body.Read(p)
@@ -187,7 +189,7 @@ func (s *http2Sender) read(p []byte) (int, error) {
 	return n, &cutError{err}
 }
 
-// switched implements sender; nothing ever is.
+// switched implements sender; it never does.
 func (s *http2Sender) switched() (net.Conn, []byte) { return nil, nil }
 
 // release implements sender.

@@ -12,7 +12,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/http1"
 )
 
-// errHandOver says that a connection cannot be given away.
+// errHandOver reports that a connection cannot be given away.
 var errHandOver = errors.New("connection is not for one request alone")
 
 // A NetSink is the Sink of a client that net/http's server serves, over HTTP/2.
@@ -75,7 +75,7 @@ func (s *NetSink) End(trailer *http1.Fields) error {
 	for line := range trailer.All() {
 		name := http.CanonicalHeaderKey(line.Name)
 		switch {
-		case !mayTrail(name):
+		case !trailerAllowed(name):
 		case slices.Contains(s.trailers, name):
 			mapHeader(h).Add(name, line.Value)
 		default:

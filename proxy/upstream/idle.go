@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// errIdle says that a target sent nothing for too long in the middle of an
-// answer.
+// errIdle reports that a target sent nothing for too long in the middle of a
+// response.
 var errIdle = errors.New("no byte came in time")
 
-// An idleTimer ends a request whose target falls silent in the middle of its answer.
-// It runs only while somebody waits for a byte.
+// An idleTimer ends a request whose target falls silent in the middle of its
+// response. It runs only while somebody waits for a byte.
 type idleTimer struct {
 	after  time.Duration
 	timer  *time.Timer

@@ -25,14 +25,14 @@ type Outgoing struct {
 // the error that would be Result.Err where no target would be asked at all, whatever the
 // targets' health is; kind is then as in that Result.
 func (p *Pool) Outgoing(t *Request) (o Outgoing, kind Kind, err error) {
-	if kind, err := p.refuses(t); err != nil {
+	if kind, err := p.checkRequest(t); err != nil {
 		return Outgoing{}, kind, err
 	}
 	o = Outgoing{Method: t.Method, Host: cmp.Or(t.SetHost, t.Host), Target: t.Path, Header: map[string][]string{}}
 	if t.RawQuery != "" {
 		o.Target += "?" + t.RawQuery
 	}
-	f := forwarding{request: t, words: said(t), via: p.via(t), forward: maxForwards(t)}
+	f := forwarding{request: t, trusted: trustedForwarded(t), via: p.via(t), forward: maxForwards(t)}
 	f.header(mapHeader(o.Header))
 	for _, from := range p.config.Targets {
 		o.Targets = append(o.Targets, from.URL.Redacted())

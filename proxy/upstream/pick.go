@@ -11,10 +11,10 @@ import (
 // A Balance is how a pool spreads requests over its targets.
 type Balance uint8
 
-// The balances there are. All of them honour weights.
+// The balances. All of them honour weights.
 const (
 	RoundRobin  Balance = iota // targets take turns
-	LeastLoaded                // the target with the fewest requests under way
+	LeastLoaded                // the target with the fewest requests in progress
 	HashBy                     // requests with one Request.HashBy go to one target; others take turns
 )
 
@@ -28,17 +28,17 @@ type backend struct {
 	credit float64 // what it has gained and not spent by taking turns
 }
 
-// A pick is one request that wants a target.
-type pick struct {
+// A pickState is one request that wants a target.
+type pickState struct {
 	hash  string     // "" for none
 	tried []*backend // those that have failed it
 }
 
-// choose picks the member to ask: nil and errNoTarget when none is fit, nil and
+// pick picks the member to ask: nil and errNoTarget when none is fit, nil and
 // no error when all that are fit are full. Those that have not failed this
 // request come before others, and those that are not ejected before those that
 // are. It costs a look at each member.
-func (p *Pool) choose(now time.Time, a pick) (*backend, error) {
+func (p *Pool) pick(now time.Time, a pickState) (*backend, error) {
 	candidates := p.scratch[:0]
 	best, fit := 0, false
 	for _, m := range p.backends {
@@ -70,7 +70,7 @@ func (p *Pool) choose(now time.Time, a pick) (*backend, error) {
 	case len(candidates) < 2:
 		return only(candidates), nil
 	case p.balance == HashBy && a.hash != "":
-		return weightiest(candidates, a.hash), nil
+		return heaviest(candidates, a.hash), nil
 	case p.balance == LeastLoaded:
 		candidates = p.idlest(now, candidates)
 	}
@@ -78,7 +78,7 @@ func (p *Pool) choose(now time.Time, a pick) (*backend, error) {
 }
 
 // failed reports whether m has failed this request.
-func (a pick) failed(m *backend) bool {
+func (a pickState) failed(m *backend) bool {
 	for _, t := range a.tried {
 		if t == m {
 			return true
@@ -128,11 +128,11 @@ func (p *Pool) idlest(now time.Time, candidates []*backend) []*backend {
 	return kept
 }
 
-// weightiest picks by rendezvous: each candidate and hashBy together make
+// heaviest picks by rendezvous: each candidate and hashBy together make
 // a number, and the highest wins. So when a target goes, only its own requests
 // move, in shares by weight. The score is Schindelhauer and Schomaker's,
 // weight/-ln(u) with u spread evenly between 0 and 1.
-func weightiest(candidates []*backend, hashBy string) *backend {
+func heaviest(candidates []*backend, hashBy string) *backend {
 	hash := xxhash.Sum64String(hashBy)
 	var best *backend
 	var most float64

@@ -45,7 +45,7 @@ type choice []*backend
 func chosen(t testing.TB, p *Pool, now time.Time, n int) (all choice) {
 	t.Helper()
 	for range n {
-		m, err := p.choose(now, pick{})
+		m, err := p.pick(now, pickState{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,7 +99,7 @@ func TestChoose_LeastLoaded(t *testing.T) {
 func TestChoose_HashByMovesOnlyWhatItMust(t *testing.T) {
 	p := trio(t, Config{Balance: HashBy, Health: Health{After: 1, EjectFor: time.Hour}}, 1, 1, 2)
 	of := func(i int) string {
-		m, err := p.choose(time.Now(), pick{hash: fmt.Sprint("user-", i)})
+		m, err := p.pick(time.Now(), pickState{hash: fmt.Sprint("user-", i)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -138,19 +138,19 @@ func TestChoose_TheOrderOfRanks(t *testing.T) {
 	b.ejectedUntil, b.failed = now.Add(1), 2
 	tried := []*backend{a, b}
 	for _, want := range []*backend{c, a, b} { // fresh, has failed it, has failed it and rests
-		got, err := p.choose(now, pick{tried: tried})
+		got, err := p.pick(now, pickState{tried: tried})
 		if got != want || err != nil {
 			t.Fatalf("chose %v, %v; want %s", got, err, want.host)
 		}
 		got.busy++
 	}
-	if got, err := p.choose(now, pick{}); got != nil || err != nil {
+	if got, err := p.pick(now, pickState{}); got != nil || err != nil {
 		t.Errorf("chose %v, %v; want none, as all are full", got, err)
 	}
 	for _, m := range p.backends {
 		m.down = true
 	}
-	if got, err := p.choose(now, pick{}); got != nil || !errors.Is(err, errNoTarget) {
+	if got, err := p.pick(now, pickState{}); got != nil || !errors.Is(err, errNoTarget) {
 		t.Errorf("chose %v, %v; want that none is fit", got, err)
 	}
 }

@@ -33,7 +33,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// ErrConfig says that a Config cannot be a Pool.
+// ErrConfig reports that a Config cannot be a Pool.
 var ErrConfig = errors.New("upstream not valid")
 
 // A Config describes one upstream.
@@ -45,12 +45,12 @@ type Config struct {
 	Targets []Target
 	Balance Balance
 	// Connect is the most time that a connection to a target may take, 2 s if
-	// 0; Response the most until an answer begins after the request was sent,
+	// 0; Response the most until a response begins after the request was sent,
 	// and the most that a target may take none of the request, 30 s if 0.
 	Connect, Response time.Duration
 	// TLSTimeout is the most time that TLS may take; if 0, Connect is for both.
-	// Idle is the most that a target may send nothing in the middle of an
-	// answer, without end if 0. It does not bind WebSocket.
+	// Idle is the most that a target may send nothing in the middle of a
+	// response, without end if 0. It does not bind WebSocket.
 	TLSTimeout, Idle time.Duration
 	// MaxConnections is the most requests that one target works on at a time,
 	// over HTTP/1.1 also the most connections it has; 0 is any number. What
@@ -62,7 +62,7 @@ type Config struct {
 	Health  Health
 	// Protocol is what targets speak.
 	Protocol Protocol
-	// Resolve is how often the names of targets are looked up anew, so that
+	// Resolve is how often the names of targets are looked up again, so that
 	// connections to addresses that are gone end; 0 is never. Resolver looks
 	// them up, that of the machine if nil.
 	Resolve  time.Duration
@@ -87,7 +87,7 @@ type Queue struct {
 // A Protocol is a version of HTTP.
 type Protocol uint8
 
-// The protocols there are. Only HTTP1 can carry WebSocket.
+// The protocols. Only HTTP1 can carry WebSocket.
 const (
 	HTTP1 Protocol = iota
 	HTTP2          // over TLS
@@ -140,7 +140,7 @@ type Pool struct {
 type transport interface {
 	// sender makes what sends one request over it.
 	sender(f *forwarding) sender
-	// get asks m for a path, in a request of our own, and reads the answer.
+	// get asks m for a path, in a request of our own, and reads the response.
 	get(ctx context.Context, m *backend, path, via string) (status int, err error)
 	// CloseIdleConnections closes all connections, those in use after their request.
 	CloseIdleConnections()
@@ -256,7 +256,7 @@ func (p *Pool) Start() {
 }
 
 // Retire ends what Start has begun and waits for that: the pool gets no new
-// requests. Those under way go on.
+// requests. Those in progress go on.
 func (p *Pool) Retire() {
 	if p.stop != nil {
 		p.stop()
@@ -289,8 +289,8 @@ func newPseudonym() string {
 	return "weir-" + hex.EncodeToString(b[:])
 }
 
-// Close retires the pool and closes idle connections; requests under way end in
-// peace, and their connections are closed after them.
+// Close retires the pool and closes idle connections; requests in progress end
+// in peace, and their connections are closed after them.
 func (p *Pool) Close() {
 	p.Retire()
 	p.carrier().CloseIdleConnections()

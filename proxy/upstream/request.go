@@ -61,8 +61,8 @@ type Request struct {
 	// the header.
 	Reserved func(name string) bool
 	// OnHeader, unless nil, is called once with status and header of the upstream's
-	// final answer, just before it is written. It may change fields, whose hop-by-hop
-	// ones are gone.
+	// final response, just before it is written. It may change fields, whose
+	// hop-by-hop ones are gone.
 	OnHeader func(status int, h *http1.Fields)
 }
 
@@ -76,18 +76,18 @@ type Kind uint8
 
 // The ways it can end.
 const (
-	OK             Kind = iota // the answer was passed on whole
+	OK             Kind = iota // the response was passed on whole
 	Connect                    // no connection to the target could be made; it saw nothing
 	ConnectTimeout             // a connection could not be made in time; the target saw nothing
-	Timeout                    // the target did not take the request or begin its answer in time
-	ClientGone                 // the client left before the answer was whole
+	Timeout                    // the target did not take the request or begin its response in time
+	ClientGone                 // the client left before the response was whole
 	BadRequest                 // the request, or its body, is not valid HTTP; answer 400
 	BodyTimeout                // the client's body did not come in time; answer 408
 	BodyTooLarge               // the client's body is longer than its limit; answer 413
-	BadResponse                // the answer is not HTTP, or not one that was asked for
+	BadResponse                // the response is not HTTP, or not one that was asked for
 	Reset                      // the target closed the connection before it answered
-	BodyCut                    // the answer began and was cut short; the client must see it cut
-	NoTarget                   // the pool has no target that is fit to be asked
+	BodyCut                    // the response began and was cut short; the client must see it cut
+	NoTarget                   // the pool has no target that is available
 	MaxForwards                // Max-Forwards is 0: the caller answers OPTIONS or TRACE by itself
 	Loop                       // the request has passed this process before
 	QueueFull                  // all targets are full, and so is the queue, or the wait in it was too long
@@ -100,7 +100,7 @@ type Result struct {
 	Status int
 	// Err says more for the log; it is nil only when Kind is OK.
 	Err error
-	// Wrote says that the answer's header is already on its way to the client.
+	// Wrote says that the response's header is already on its way to the client.
 	// When Kind is not OK the caller must then cut the connection, or the stream;
 	// otherwise it answers by itself.
 	Wrote bool
@@ -108,6 +108,6 @@ type Result struct {
 	Target string
 	// Retries is how many targets were asked before that one.
 	Retries int
-	// FirstByte is how long the final answer's header took.
+	// FirstByte is how long the final response's header took.
 	FirstByte time.Duration
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// resolve looks the names of the targets up anew every interval until ctx is
+// resolve looks the names of the targets up again every interval until ctx is
 // done. When an address is gone, the connections that there are serve their
 // requests to the end and no further ones; new ones go where the names point to
 // now. A name that cannot be looked up changes nothing.
@@ -30,7 +30,7 @@ func (p *Pool) resolve(ctx context.Context, hosts []string) {
 
 // moved looks hosts up, keeps what it finds in known, and reports whether an
 // address that was known is gone. Where a connection went that was made before
-// the first answer nobody knows, so that the first answer counts as a move.
+// the first response nobody knows, so that the first response counts as a move.
 func (p *Pool) moved(ctx context.Context, hosts []string, known map[string][]netip.Addr) bool {
 	gone := false
 	for _, host := range hosts {

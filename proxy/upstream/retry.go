@@ -8,17 +8,17 @@ import (
 	"github.com/weir-proxy/weir/proxy/http1"
 )
 
-// A sender takes one request to a target, and brings the answer back. Each version of
-// HTTP that targets speak has one; see transport.
+// A sender takes one request to a target, and brings the response back. Each version
+// of HTTP that targets speak has one; see transport.
 type sender interface {
-	// send takes the request to a target and returns when the header of its answer is
-	// there.
+	// send takes the request to a target and returns when the header of its response
+	// is there.
 	send(m *backend) error
 	// repeatable reports whether it may be sent again after it has failed with err.
 	repeatable(err error) bool
-	// answer is the final answer. It may not be one that can be passed on.
+	// answer is the final response. It may not be one that can be passed on.
 	answer() (status int, f *http1.Fields, err error)
-	// relay passes the answer on, with the fields that answer has returned.
+	// relay passes the response on, with the fields that response has returned.
 	relay(to Sink) error
 	// switched hands over the connection of a target that has answered 101.
 	switched() (c net.Conn, unread []byte)
@@ -32,14 +32,14 @@ type sender interface {
 // request, or that does no harm, the pool retries and the budget allows it. The last
 // backend is busy until leave.
 func (p *Pool) do(f *forwarding) error {
-	var seen error // why a backend that may have seen the request gave no answer
+	var seen error // why a backend that may have seen the request gave no response
 	var tried []*backend
 	now := f.began
 	if p.retries > 0 {
 		p.group.deposit()
 	}
 	for {
-		m, err := p.acquire(f.ctx, now, pick{f.request.HashBy, tried})
+		m, err := p.acquire(f.ctx, now, pickState{f.request.HashBy, tried})
 		if err != nil {
 			return earlier(seen, err)
 		}
@@ -73,8 +73,8 @@ func earlier(seen, last error) error {
 // unseen reports whether err says that there was no connection, so that the target
 // has seen nothing of the request.
 func unseen(err error) bool {
-	var fault *http1.Fault
-	return errors.As(err, new(*dialError)) || errors.As(err, &fault) && fault.Phase < http1.Asking
+	var fault *http1.CallError
+	return errors.As(err, new(*dialError)) || errors.As(err, &fault) && fault.Phase < http1.SendingRequest
 }
 
 // judge tells the group whether the backend could be reached. A client that left

@@ -6,17 +6,17 @@ import (
 	"github.com/weir-proxy/weir/proxy/http1"
 )
 
-// A Sink takes the answer to one request, on its way to the client. An
+// A Sink takes the response to one request, on its way to the client. An
 // [http1.Duplex] is one, and a [NetSink]. It is used by one goroutine at a time.
 type Sink interface {
 	http1.Receiver
-	// Informational passes a 1xx answer on, neither 100 nor 101. It comes before Begin,
-	// or not at all.
+	// Informational passes a 1xx response on, neither 100 nor 101. It comes before
+	// Begin, or not at all.
 	Informational(status int, f *http1.Fields)
 	// HandOver answers 101 with these fields and gives the client's connection away:
 	// what the client has sent behind its request is unread.
 	HandOver(protocol string, f *http1.Fields) (c net.Conn, unread []byte, err error)
-	// Begun reports whether some of the final answer may have been sent.
+	// Begun reports whether some of the final response may have been sent.
 	Begun() bool
 }
 

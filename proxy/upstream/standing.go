@@ -5,7 +5,7 @@ import "time"
 // A Condition is whether a target is asked, in a word.
 type Condition string
 
-// The conditions there are.
+// The conditions.
 const (
 	Healthy   Condition = "healthy"
 	SlowStart Condition = "slow_start" // it is back, and gets a growing part of its share

@@ -45,10 +45,10 @@ func TestStandings_OfATargetThatGoesAndComesBack(t *testing.T) {
 			t.Errorf("after two bad checks %+v", s)
 		}
 		p.group.checked(m, h, true)
-		if _, err := p.acquire(t.Context(), time.Now(), pick{}); err != nil {
+		if _, err := p.acquire(t.Context(), time.Now(), pickState{}); err != nil {
 			t.Fatal(err)
 		}
-		go p.acquire(t.Context(), time.Now(), pick{})
+		go p.acquire(t.Context(), time.Now(), pickState{})
 		synctest.Wait()
 		if all, waiting := p.Standings(); all[0].InFlight != 1 || waiting != 1 {
 			t.Errorf("standings are %+v with %d waiting, want one request under way and one that waits", all, waiting)

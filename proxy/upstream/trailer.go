@@ -22,7 +22,7 @@ func trailerFilter(t *Request) func(http1.Field) bool {
 	}
 }
 
-// trailing are the trailer fields that an answer announces and that may come.
+// trailing are the trailer fields that a response announces and that may come.
 func trailing(f *http1.Fields) []string {
 	if !f.Has(http1.Trailer) {
 		return nil
@@ -31,7 +31,7 @@ func trailing(f *http1.Fields) []string {
 	named := f.Values("Connection")
 	for _, line := range f.Values("Trailer") {
 		for name := range elements(line) {
-			if name = http.CanonicalHeaderKey(name); mayTrail(name) && !has(named, name) {
+			if name = http.CanonicalHeaderKey(name); trailerAllowed(name) && !has(named, name) {
 				names = append(names, strings.Clone(name))
 			}
 		}
@@ -50,9 +50,9 @@ func elements(line string) iter.Seq[string] {
 	}
 }
 
-// mayTrail reports whether the field called name may come after a body: not if it
+// trailerAllowed reports whether the field called name may come after a body: not if it
 // says how to frame, route or judge a message, or who the client is.
-func mayTrail(name string) bool {
+func trailerAllowed(name string) bool {
 	switch name {
 	case "Upgrade", "Forwarded", "X-Real-Ip", "Via", "Cookie", "Set-Cookie", "Ratelimit", "Ratelimit-Policy":
 		return false
@@ -61,9 +61,9 @@ func mayTrail(name string) bool {
 }
 
 // mayFollow reports whether the trailer field called name, in canonical form, is sent
-// to the target: not if mayTrail objects, if Weir or its operator speaks for it, or
+// to the target: not if trailerAllowed objects, if Weir or its operator speaks for it, or
 // if something was decided by it.
 func mayFollow(name string, t *Request) bool {
 	bare := http.CanonicalHeaderKey(hyphenated(name)) // see spoofed
-	return mayTrail(bare) && !ours(bare, t) && t.Set[name] == nil && (t.Reserved == nil || !t.Reserved(name))
+	return trailerAllowed(bare) && !isReserved(bare, t) && t.Set[name] == nil && (t.Reserved == nil || !t.Reserved(name))
 }

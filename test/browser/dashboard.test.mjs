@@ -41,7 +41,7 @@ async function explain(page) {
   await page.getByLabel("URL").fill("/sms");
   await page.getByLabel("Header, a field a line").fill("X-Phone: " + phone);
   await page.getByRole("button", { name: "Explain" }).click();
-  await page.getByText("It would be answered with 429").waitFor();
+  await page.getByText("Response by Weir: 429").waitFor();
 }
 
 // places are all pages, and what must be on each.
@@ -137,7 +137,7 @@ test("each node tells of requests, keys and upstreams of the other", async (t) =
   await page.getByText("search.all").waitFor();
   await page.getByText("Most requests, of 50").waitFor();
   await page.goto(page.at + "/dashboard/upstreams");
-  await page.getByText("left alone for").waitFor();
+  await page.getByText("ejected for").waitFor();
   content(page);
 
   b.child.kill("SIGSTOP"); // it counts as alive for ten seconds more
@@ -189,7 +189,7 @@ test("who may look changes nothing, and the key on a decision leads to its stand
   await page.goto(page.at + "/dashboard/decisions?outcome=refused");
   await page.getByRole("button", { name: "phone=+86138****8000" }).first().click();
   await page.getByText("3 of 3 used, 0 left").waitFor();
-  await page.getByText("Your token may look only").waitFor();
+  await page.getByText("Your token is read-only").waitFor();
   assert.equal(await page.locator("#do-reset").count(), 0);
   await page.getByRole("button", { name: "Log out" }).click();
   await page.getByLabel("Admin token").waitFor();

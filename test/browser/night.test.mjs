@@ -112,7 +112,7 @@ test("a night by the pages alone: what refuses, whom, why, until when, unblocked
   await eventually("one leads", async () => (await page.locator("tbody .tag.good", { hasText: "leader" }).count()) === 1);
   const file = await readFile(nodes[2].path, "utf8");
   await writeFile(nodes[2].path, file.replace("rate: 2/1h", "rate: 3/1h"));
-  await page.getByText("of 3 nodes serve something else").waitFor({ timeout: 60000 });
+  await page.getByText("of 3 nodes serve a different configuration").waitFor({ timeout: 60000 });
   assert.ok((await page.getByText("drift").count()) > 0);
 
   // What yesterday's log would have met under a stricter rule.
@@ -132,8 +132,8 @@ async function simulates(page, log, dir) {
   const path = join(dir, "yesterday.log");
   await writeFile(path, log.join("\n") + "\n");
   await page.getByRole("link", { name: "Simulate" }).click();
-  await page.getByText("Send an access log").waitFor();
-  await page.getByRole("link", { name: "Begin with what is served" }).click();
+  await page.getByText("Upload an access log").waitFor();
+  await page.getByRole("link", { name: "Copy the current configuration" }).click();
   const yaml = page.getByLabel("Another configuration to compare with");
   const served = await yaml.inputValue();
   assert.match(served, /2\/1h/);

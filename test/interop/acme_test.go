@@ -223,7 +223,7 @@ func TestACME_SaysWhatIsWrong(t *testing.T) {
 // the end of the test.
 func managed(t *testing.T, a authority, c config.ACME, check time.Duration) (stop func()) {
 	t.Helper()
-	m, err := acme.New(t.Context(), c, acme.Options{Log: zerolog.New(zerolog.NewTestWriter(t)), Secure: a.secure, Check: check})
+	m, err := acme.New(t.Context(), c, acme.Options{Log: zerolog.New(zerolog.NewTestWriter(t)), HTTPSAddr: a.secure, Check: check})
 	if err != nil {
 		t.Fatal(err)
 	}

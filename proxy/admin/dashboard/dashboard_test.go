@@ -21,7 +21,7 @@ func TestDashboard_ShowsEveryPage(t *testing.T) {
 	b.get("/dashboard/routes").shows(t, http.StatusOK, "sms", "5/1h", "enforce", "<svg", ">234<")
 	b.get("/dashboard/keys").shows(t, http.StatusOK, `<option value="phone">`)
 	b.get("/dashboard/explain").shows(t, http.StatusOK, "Method")
-	b.get("/dashboard/nodes").shows(t, http.StatusOK, "1 of 2 nodes serve something else", "sweep")
+	b.get("/dashboard/nodes").shows(t, http.StatusOK, "1 of 2 nodes serve a different configuration", "sweep")
 	b.get("/dashboard/config").shows(t, http.StatusOK, "version: 1", "ann", "Roll back to 6")
 	b.get("/dashboard/config?diff=7").shows(t, http.StatusOK, `<span class="removed">-rate: 5/1h</span>`, "&lt;b&gt;9")
 	b.get("/dashboard/nothing").shows(t, http.StatusNotFound, "there is no page")
@@ -173,7 +173,7 @@ func TestDashboard_ShowsUpstreams(t *testing.T) {
 	o.Upstreams = func(context.Context) (admin.Upstreams, error) { return said, nil }
 	b := open(t, o)
 	b.get("/dashboard/upstreams").shows(t, http.StatusOK, "1 of 2 targets is not in good health", "node-b: no answer", "For routes send, verify", "least loaded", "checked at <code>/healthz</code>",
-		"2 waiting", "1\u202f234 requests were taken", "weight 2", "25.0 %", "left alone for", "5 failed connects in a row", "3 failed checks in a row", "connect: 50", `hx-trigger="every 3s"`, "Counts are of node-a, each")
+		"2 waiting", "1\u202f234 requests were retried", "weight 2", "25.0 %", "ejected for", "5 failed connects in a row", "3 failed checks in a row", "connect: 50", `hx-trigger="every 3s"`, "Counts are of node-a, each")
 	said.Upstreams[0].Targets = said.Upstreams[0].Targets[:1]
 	b.get("/dashboard/upstreams").shows(t, http.StatusOK, "The only target is healthy")
 	said.Upstreams = nil

@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	// gaugeEvery is how often figures are gathered at most, however many look; and
-	// gaugeOver the time that rates are told over.
-	gaugeEvery = time.Second
-	gaugeOver  = 30 * time.Second
-	mostGauged = 64
+	// gaugeInterval is how often figures are gathered at most, however many look; and
+	// gaugeWindow the time that rates are told over.
+	gaugeInterval    = time.Second
+	gaugeWindow      = 30 * time.Second
+	maxGaugeReadings = 64
 )
 
 // A gauge reads this node's own figures from its metrics.
@@ -22,7 +22,7 @@ type gauge struct {
 	from prometheus.Gatherer
 
 	mu    sync.Mutex // guards what follows; held while figures are gathered, so that it is done once
-	known []reading  // the oldest first, at most mostGauged
+	known []reading  // the oldest first, at most maxGaugeReadings
 }
 
 func newGauge(from prometheus.Gatherer) *gauge { return &gauge{from: from} }
@@ -44,23 +44,23 @@ type Rates struct {
 	PerSecond  float64
 	Errors     int64 // since the start
 	ErrorsNew  int64
-	Calls      int64   // to the store, lately
+	Calls      int64   // to the store, recently
 	StoreMS    float64 // the mean time of those
-	StoreFails int64   // lately
-	Fallbacks  int64   // lately
+	StoreFails int64   // recently
+	Fallbacks  int64   // recently
 	Over       time.Duration
 }
 
-// read is what happened lately.
+// read is what happened recently.
 func (g *gauge) read(now time.Time) (Rates, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if n := len(g.known); n == 0 || now.Sub(g.known[n-1].At) >= gaugeEvery {
+	if n := len(g.known); n == 0 || now.Sub(g.known[n-1].At) >= gaugeInterval {
 		families, err := g.from.Gather()
 		if err != nil {
 			return Rates{}, err
 		}
-		for n > 0 && (n >= mostGauged || now.Sub(g.known[0].At) > gaugeOver) {
+		for n > 0 && (n >= maxGaugeReadings || now.Sub(g.known[0].At) > gaugeWindow) {
 			g.known, n = g.known[1:], n-1
 		}
 		g.known = append(g.known, readingOf(now, families))

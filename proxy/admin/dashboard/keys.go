@@ -10,8 +10,8 @@ import (
 	"github.com/weir-proxy/weir/proxy"
 )
 
-// mostPairs is how many parts of a joined key the form has.
-const mostPairs = 3
+// maxPairs is how many parts of a joined key the form has.
+const maxPairs = 3
 
 // A keysView is the form in which a key is named, and how it stands.
 type keysView struct {
@@ -29,7 +29,7 @@ type keysView struct {
 // Pairs are those of the query, and empty ones for what may be added.
 func (v keysView) Pairs() []proxy.KeyPair {
 	pairs := slices.Clone(v.Query.Pairs)
-	for len(pairs) < mostPairs {
+	for len(pairs) < maxPairs {
 		pairs = append(pairs, proxy.KeyPair{})
 	}
 	return pairs
@@ -75,7 +75,7 @@ func (d *dashboard) keys(r *http.Request, v keysView) view {
 func queryOf(r *http.Request) proxy.KeyQuery {
 	q := proxy.KeyQuery{Route: r.PostForm.Get("route"), Limit: r.PostForm.Get("limit")}
 	names, values := r.PostForm["key"], r.PostForm["value"]
-	for i := range min(len(names), len(values), mostPairs) {
+	for i := range min(len(names), len(values), maxPairs) {
 		name, value := strings.TrimSpace(names[i]), strings.TrimSpace(values[i])
 		if name == "" {
 			name, value, _ = strings.Cut(value, "=")

@@ -87,7 +87,7 @@ func TestExplain_DrawsTheWay(t *testing.T) {
 	}
 	b := open(t, o)
 	form := b.form("/dashboard/explain", "method", "POST", "url", "/sms", "header", "X-Phone: 1\r\n\r\nX-Phone: 2\r\n", "body", "a=b", "client", "203.0.113.7")
-	b.post("/dashboard/explain", form).shows(t, http.StatusOK, "It would be answered with 429", "limit phone", `class="refused"`)
+	b.post("/dashboard/explain", form).shows(t, http.StatusOK, "Response by Weir: 429", "limit phone", `class="refused"`)
 	if asked.Method != "POST" || asked.URL != "/sms" || asked.Body != "a=b" || asked.Client.String() != "203.0.113.7" || !reflect.DeepEqual(asked.Header, map[string][]string{"X-Phone": {"1", "2"}}) {
 		t.Errorf("got %+v", asked)
 	}

@@ -136,7 +136,7 @@ func (d *dashboard) login(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	then := r.PostForm.Get("then")
-	who, known := d.Recognise(strings.TrimSpace(r.PostForm.Get("token")))
+	who, known := d.Authenticate(strings.TrimSpace(r.PostForm.Get("token")))
 	if !known {
 		d.showLogin(w, r, id, loginView{Then: then, Wrong: true})
 		return

@@ -35,7 +35,7 @@ func TestLogin_LetsInWhoKnowsTheToken(t *testing.T) {
 	o := options()
 	o.Token = token
 	b := open(t, o)
-	b.login("another-token-altogether").shows(t, http.StatusUnauthorized, "not a token of this Weir")
+	b.login("another-token-altogether").shows(t, http.StatusUnauthorized, "Invalid token")
 	b.get("/").shows(t, http.StatusOK, "Admin token")
 	b.login(token).shows(t, http.StatusOK, "Overview", "Log out")
 	b.get("/dashboard/nodes").shows(t, http.StatusOK, "node-b")
@@ -171,7 +171,7 @@ func TestLogin_ReadersChangeNothing(t *testing.T) {
 	reader := open(t, o)
 	reader.login("reads-and-no-more").shows(t, http.StatusOK, "ann (read only)")
 	looked := reader.post("/dashboard/keys", reader.form("/dashboard/keys", "key", "phone", "value", "1"))
-	looked.shows(t, http.StatusOK, "may look only")
+	looked.shows(t, http.StatusOK, "token is read-only")
 	if strings.Contains(looked.text, "/dashboard/keys/change") {
 		t.Error("got buttons that change something")
 	}

@@ -8,9 +8,9 @@ import (
 	"github.com/weir-proxy/weir/proxy/admin"
 )
 
-// mostBusiest is of how many limits the busiest key is looked up: each is a question to
+// maxBusiest is of how many limits the busiest key is looked up: each is a question to
 // the store.
-const mostBusiest = 20
+const maxBusiest = 20
 
 // A routesView is all routes of the configuration, and what their limits said in the
 // last minutes.
@@ -126,7 +126,7 @@ func (d *dashboard) busiest(r *http.Request, v *routesView, top admin.Top) (last
 	for _, row := range v.Routes {
 		for _, l := range row.Rows {
 			key, found := busiestOf(top, l)
-			if !found || asked == mostBusiest {
+			if !found || asked == maxBusiest {
 				continue
 			}
 			asked++

@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	// sessionLasts is how long one is logged in, and mostSessions how many are at a
+	// sessionTTL is how long one is logged in, and maxSessions how many are at a
 	// time; one more ends the oldest.
-	sessionLasts = 12 * time.Hour
-	mostSessions = 1000
+	sessionTTL  = 12 * time.Hour
+	maxSessions = 1000
 )
 
 // A session is one browser that is let in.
@@ -50,10 +50,10 @@ func newSessions() *sessions {
 
 // begin makes a session of in.
 func (s *sessions) begin(in session, now time.Time) session {
-	in.id, in.until = rand.Text(), now.Add(sessionLasts)
+	in.id, in.until = rand.Text(), now.Add(sessionTTL)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for e := s.all.Front(); e != nil && (s.all.Len() >= mostSessions || !now.Before(e.Value.(session).until)); e = s.all.Front() {
+	for e := s.all.Front(); e != nil && (s.all.Len() >= maxSessions || !now.Before(e.Value.(session).until)); e = s.all.Front() {
 		s.removeLocked(e)
 	}
 	s.byID[in.id] = s.all.PushBack(in)
@@ -123,7 +123,7 @@ func cookie(r *http.Request) string {
 // setCookie gives the browser a cookie that lives as long as the session; an empty
 // value takes it away.
 func setCookie(w http.ResponseWriter, r *http.Request, value string) {
-	age := int(sessionLasts / time.Second)
+	age := int(sessionTTL / time.Second)
 	if value == "" {
 		age = -1
 	}

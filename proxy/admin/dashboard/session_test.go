@@ -23,11 +23,11 @@ func TestSessions_AreBounded(t *testing.T) {
 	s, now := newSessions(), time.Now()
 	first := s.begin(session{}, now)
 	second := s.begin(session{}, now)
-	for range mostSessions - 1 {
+	for range maxSessions - 1 {
 		s.begin(session{}, now)
 	}
-	if len(s.byID) != mostSessions || s.all.Len() != mostSessions {
-		t.Errorf("got %d and %d sessions, want %d", len(s.byID), s.all.Len(), mostSessions)
+	if len(s.byID) != maxSessions || s.all.Len() != maxSessions {
+		t.Errorf("got %d and %d sessions, want %d", len(s.byID), s.all.Len(), maxSessions)
 	}
 	if _, found := s.find(first.id, now); found {
 		t.Error("the oldest is still there")

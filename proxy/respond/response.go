@@ -24,18 +24,18 @@ type Header interface {
 	Add(name, value string)
 }
 
-// An Answer is a complete response. Responses worded by Weir have Content-Type, Content-Length and
+// A Response is a complete response. Responses worded by Weir have Content-Type, Content-Length and
 // Cache-Control: no-store; those worded by the operator have the necessary fields and the configured
 // ones. The downstream adds only Date and connection fields, and omits the body for HEAD.
-type Answer struct {
+type Response struct {
 	Status int
 	Fields []Field
 	Body   []byte
 }
 
-// Into sets the fields of a in h under canonical names; existing fields of the same
+// CopyTo sets the fields of a in h under canonical names; existing fields of the same
 // name are replaced. h does not share memory with a.
-func (a Answer) Into(h map[string][]string) {
+func (a Response) CopyTo(h map[string][]string) {
 	for i, f := range a.Fields {
 		name, value := http.CanonicalHeaderKey(f.Name), strings.Clone(f.Value)
 		if i > 0 && a.Fields[i-1].Name == f.Name {
@@ -48,7 +48,7 @@ func (a Answer) Into(h map[string][]string) {
 
 // Field returns the value of the first field with this name, or "". Names are
 // case-insensitive.
-func (a Answer) Field(name string) string {
+func (a Response) Field(name string) string {
 	for _, f := range a.Fields {
 		if http.CanonicalHeaderKey(f.Name) == http.CanonicalHeaderKey(name) {
 			return f.Value

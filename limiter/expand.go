@@ -1,8 +1,8 @@
 package limiter
 
-// unfoldLocked makes what is noted of c's key a part of the cell that counts it, if
+// expandLocked makes what is noted of c's key a part of the cell that counts it, if
 // that is its own: from then on it is counted here.
-func (s *shard) unfoldLocked(r *cellRef, c *Claim, now int64) {
+func (s *shard) expandLocked(r *cellRef, c *Claim, now int64) {
 	if !s.notes.has(r.hash) {
 		return
 	}
@@ -14,7 +14,7 @@ func (s *shard) unfoldLocked(r *cellRef, c *Claim, now int64) {
 	s.bytes -= noteBytes
 	var t tally
 	s.loadLocked(cell, &t)
-	for i := noteParts - 1; i >= 0; i-- {
+	for i := noteSlots - 1; i >= 0; i-- {
 		s.takeNotedLocked(cell, &t, min(n.grantsAt(i), now), c.costing(n.granted[i].count()))
 	}
 	at := max(min(n.saidAt(), now), t.last(c.Limit))

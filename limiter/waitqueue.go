@@ -8,26 +8,26 @@ import (
 	"time"
 )
 
-// ErrCrowded says that as many callers wait in a line as may. Nothing was taken;
-// the decision is a refusal that was made without asking.
-var ErrCrowded = errors.New("too many wait already")
+// ErrQueueFull reports that as many callers wait in a line as may. Nothing was
+// taken; the decision is a refusal that was made without asking.
+var ErrQueueFull = errors.New("too many wait already")
 
-// A Line lets callers wait for permits of a Store: for each key first come,
+// A WaitQueue lets callers wait for permits of a Store: for each key first come,
 // first served, within this process. Only the first in line asks the store, once
 // for each time that it named; the others wait for the first to be served.
 //
-// The zero Line is not valid; NewLine makes one. All methods are safe for
+// The zero WaitQueue is not valid; NewWaitQueue makes one. All methods are safe for
 // concurrent use. It starts no goroutines.
-type Line struct {
+type WaitQueue struct {
 	store   Store
 	timeout time.Duration
 
 	mu    sync.Mutex // guards what follows; never held while waiting
-	queue map[place]*queue
+	queue map[queueKey]*queue
 }
 
-// A place is whose line it is: the key and limit of the claim that waits.
-type place struct {
+// A queueKey is whose line it is: the key and limit of the claim that waits.
+type queueKey struct {
 	limit string
 	key   Key
 }
@@ -41,10 +41,10 @@ type waiter struct {
 	first chan struct{} // closed when nobody is before it
 }
 
-// NewLine makes a Line for store. No question to the store takes longer than
+// NewWaitQueue makes a WaitQueue for store. No question to the store takes longer than
 // timeout, so that a permit that came too late can be given back.
-func NewLine(store Store, timeout time.Duration) *Line {
-	return &Line{store: store, timeout: timeout, queue: map[place]*queue{}}
+func NewWaitQueue(store Store, timeout time.Duration) *WaitQueue {
+	return &WaitQueue{store: store, timeout: timeout, queue: map[queueKey]*queue{}}
 }
 
 // WaitOptions say what a caller waits for.
@@ -52,8 +52,8 @@ type WaitOptions struct {
 	// For says of each claim how long it may be waited for, from the call on; 0 is
 	// not at all. Claims beyond its length are not waited for.
 	For []time.Duration
-	// Crowd is how many callers may be in a line, the one that asks included.
-	Crowd int
+	// MaxWaiting is how many callers may be in a line, the one that asks included.
+	MaxWaiting int
 	// Waits, if not nil, is called at most once: when waiting begins.
 	Waits func()
 }
@@ -62,10 +62,10 @@ type WaitOptions struct {
 // the line of the first claim that may be waited for. It returns at once, with the
 // refusal, when waiting cannot help: a claim that is not waited for is refused, or
 // the store names a time beyond what p or ctx's deadline allows. With p.Crowd
-// callers in that line already it returns ErrCrowded and refuses without asking.
+// callers in that line already it returns ErrQueueFull and refuses without asking.
 // When ctx ends, its error is returned, and nothing was taken or what was taken is
 // given back. A caller who need not stand in line is not held up by those who do.
-func (l *Line) Wait(ctx context.Context, claims []Claim, d *Decision, p WaitOptions) error {
+func (l *WaitQueue) Wait(ctx context.Context, claims []Claim, d *Decision, p WaitOptions) error {
 	if err := CheckAll(claims); err != nil {
 		return err
 	}
@@ -79,8 +79,8 @@ func (l *Line) Wait(ctx context.Context, claims []Claim, d *Decision, p WaitOpti
 		}
 		return l.ask(ctx, claims, d)
 	}
-	v := &visit{WaitOptions: p, place: place{claims[first].Limit.Name, claims[first].Key}, claims: claims, first: first, began: time.Now()}
-	me, alone, err := l.join(v.place, p.Crowd)
+	v := &visit{WaitOptions: p, place: queueKey{claims[first].Limit.Name, claims[first].Key}, claims: claims, first: first, began: time.Now()}
+	me, alone, err := l.join(v.place, p.MaxWaiting)
 	if err != nil {
 		v.refuse(d, p.For[first])
 		return err
@@ -100,7 +100,7 @@ func (l *Line) Wait(ctx context.Context, claims []Claim, d *Decision, p WaitOpti
 // A visit is one call: whose line it stands in, and since when.
 type visit struct {
 	WaitOptions
-	place  place
+	place  queueKey
 	claims []Claim
 	first  int // the claim whose line it is
 	began  time.Time
@@ -152,7 +152,7 @@ func (v *visit) refuse(d *Decision, wait time.Duration) {
 
 // tooLate says what the store thinks of a caller whose turn did not come in
 // time. What it would grant belongs to those who are in line before.
-func (l *Line) tooLate(ctx context.Context, v *visit, d *Decision) error {
+func (l *WaitQueue) tooLate(ctx context.Context, v *visit, d *Decision) error {
 	if err := l.store.Peek(ctx, v.claims, d); err != nil {
 		return err
 	}
@@ -165,7 +165,7 @@ func (l *Line) tooLate(ctx context.Context, v *visit, d *Decision) error {
 var errTooLate = errors.New("not within the time")
 
 // join puts a waiter at the end; alone says that it is the first.
-func (l *Line) join(at place, crowd int) (me *waiter, alone bool, err error) {
+func (l *WaitQueue) join(at queueKey, crowd int) (me *waiter, alone bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	q := l.queue[at]
@@ -174,7 +174,7 @@ func (l *Line) join(at place, crowd int) (me *waiter, alone bool, err error) {
 		l.queue[at] = q
 	}
 	if len(q.waiting) > 0 && len(q.waiting) >= crowd {
-		return nil, false, ErrCrowded
+		return nil, false, ErrQueueFull
 	}
 	me = &waiter{first: make(chan struct{})}
 	q.waiting = append(q.waiting, me)
@@ -182,7 +182,7 @@ func (l *Line) join(at place, crowd int) (me *waiter, alone bool, err error) {
 }
 
 // leave takes me out and lets the next be first.
-func (l *Line) leave(at place, me *waiter) {
+func (l *WaitQueue) leave(at queueKey, me *waiter) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	q := l.queue[at]
@@ -203,7 +203,7 @@ func (l *Line) leave(at place, me *waiter) {
 
 // await waits until me is first. It does not wait when the first itself is told
 // to wait beyond the deadline.
-func (l *Line) await(ctx context.Context, v *visit, me *waiter) error {
+func (l *WaitQueue) await(ctx context.Context, v *visit, me *waiter) error {
 	deadline := v.until(ctx, v.first)
 	l.mu.Lock()
 	tooLate := l.queue[v.place].free.After(deadline)
@@ -225,7 +225,7 @@ func (l *Line) await(ctx context.Context, v *visit, me *waiter) error {
 }
 
 // serve asks the store for the first in line, again each time that it named.
-func (l *Line) serve(ctx context.Context, v *visit, d *Decision) error {
+func (l *WaitQueue) serve(ctx context.Context, v *visit, d *Decision) error {
 	for {
 		if err := l.ask(ctx, v.claims, d); err != nil || d.Allowed {
 			return err
@@ -250,7 +250,7 @@ func (l *Line) serve(ctx context.Context, v *visit, d *Decision) error {
 
 // ask asks the store although the caller may leave meanwhile: then it is known
 // what was taken, and given back.
-func (l *Line) ask(ctx context.Context, claims []Claim, d *Decision) error {
+func (l *WaitQueue) ask(ctx context.Context, claims []Claim, d *Decision) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}

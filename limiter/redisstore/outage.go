@@ -14,19 +14,19 @@ import (
 )
 
 const (
-	// look is how often it is tried, about, whether Redis is back.
-	look = 200 * time.Millisecond
-	// lookTimeout is how long an answer to that may take. Nobody waits for it, and it is
+	// probeInterval is how often it is tried, about, whether Redis is back.
+	probeInterval = 200 * time.Millisecond
+	// probeTimeout is how long an answer to that may take. Nobody waits for it, and it is
 	// longer than a decision may take, so that processes learn at about the same time that
 	// Redis is back, also those on a busy machine.
-	lookTimeout = time.Second
+	probeTimeout = time.Second
 )
 
-// An absence is the time for which others decide in place of Redis. It begins
+// An outage is the time for which others decide in place of Redis. It begins
 // when the breaker opens. It ends some time after Redis answers again: it settles
 // until each process has told what it granted, so that none takes for free what another
 // has let pass. A single failure is no absence.
-type absence struct {
+type outage struct {
 	cancel context.CancelFunc
 	ctx    context.Context // of the goroutine that looks; ends with the store
 	wg     sync.WaitGroup
@@ -38,23 +38,23 @@ type absence struct {
 	looking bool
 }
 
-func newAbsence() *absence {
+func newOutage() *outage {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &absence{ctx: ctx, cancel: cancel}
+	return &outage{ctx: ctx, cancel: cancel}
 }
 
 // Available reports whether Redis is to be asked about what others may have
 // decided in its place: false from the time that its breaker opened until
 // Options.Settle after it is back. In a cluster it is always true.
 func (s *Store) Available() bool {
-	return !s.absence.away.Load()
+	return !s.outage.away.Load()
 }
 
 // Settling reports whether Redis answers again and has been told what this process
 // granted in its place, while others may not have told it yet: Available is about to
 // become true. Who asks it meanwhile grants no more than its share besides.
 func (s *Store) Settling() bool {
-	return s.absence.settling.Load()
+	return s.outage.settling.Load()
 }
 
 // Report has Redis count what was granted in its place: as soon as it answers,
@@ -64,7 +64,7 @@ func (s *Store) Settling() bool {
 // It does not wait.
 func (s *Store) Report(claims []limiter.Claim, p limiter.Permit) {
 	s.reports.add(time.Now(), claims, p)
-	s.lookout(false)
+	s.watchOutage(false)
 }
 
 // Reported is how many permits Redis has heard of that were granted in its place,
@@ -83,13 +83,13 @@ func (s *Store) Withdraw(claims []limiter.Claim, p limiter.Permit) bool {
 // heard learns from how a decision went.
 func (s *Store) heard(err error) {
 	if errors.Is(err, ErrOpen) && !errors.Is(err, errSharedOpen) && !s.apart && s.settle > 0 {
-		s.lookout(true)
+		s.watchOutage(true)
 	}
 }
 
-// lookout makes sure that somebody looks for Redis.
-func (s *Store) lookout(away bool) {
-	a := s.absence
+// watchOutage makes sure that somebody looks for Redis.
+func (s *Store) watchOutage(away bool) {
+	a := s.outage
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if away {
@@ -99,16 +99,16 @@ func (s *Store) lookout(away bool) {
 		return
 	}
 	a.looking = true
-	a.wg.Go(s.lookFor)
+	a.wg.Go(s.probe)
 }
 
-// lookFor asks again and again, reports, and lets the others report. Processes
+// probe asks again and again, reports, and lets the others report. Processes
 // that lost Redis together do not look together.
-func (s *Store) lookFor() {
+func (s *Store) probe() {
 	var back time.Time
 	for {
-		err := s.answers(s.absence.ctx, max(s.timeout, lookTimeout))
-		s.absence.settling.Store(err == nil && s.absence.away.Load())
+		err := s.answers(s.outage.ctx, max(s.timeout, probeTimeout))
+		s.outage.settling.Store(err == nil && s.outage.away.Load())
 		switch {
 		case err != nil:
 			back = time.Time{}
@@ -120,9 +120,9 @@ func (s *Store) lookFor() {
 			return
 		}
 		select {
-		case <-s.absence.ctx.Done():
+		case <-s.outage.ctx.Done():
 			return
-		case <-time.After(look/2 + rand.N(look)):
+		case <-time.After(probeInterval/2 + rand.N(probeInterval)):
 		}
 	}
 }
@@ -134,7 +134,7 @@ func (s *Store) answers(ctx context.Context, timeout time.Duration) error {
 	if err := s.ping(ctx, timeout); err != nil {
 		return err
 	}
-	if s.breaker != nil && s.absence.away.Load() && !s.absence.settling.Load() {
+	if s.breaker != nil && s.outage.away.Load() && !s.outage.settling.Load() {
 		s.breaker.own.Close()
 	}
 	return s.tell(ctx, nil)
@@ -143,7 +143,7 @@ func (s *Store) answers(ctx context.Context, timeout time.Duration) error {
 // ping asks also a Redis that rests: an absence must not end later in one process than in
 // another because that one asked at the wrong moment.
 func (s *Store) ping(ctx context.Context, timeout time.Duration) error {
-	ctx, cancel := context.WithTimeout(context.WithValue(ctx, guarded{}, true), timeout)
+	ctx, cancel := context.WithTimeout(context.WithValue(ctx, insideBreaker{}, true), timeout)
 	defer cancel()
 	if client, ok := s.client.(*redis.Client); ok {
 		return client.WithTimeout(timeout).Ping(ctx).Err()
@@ -154,7 +154,7 @@ func (s *Store) ping(ctx context.Context, timeout time.Duration) error {
 // over ends the absence when it is time, and reports whether there is nothing
 // left to look for.
 func (s *Store) over(back time.Time) bool {
-	a := s.absence
+	a := s.outage
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if time.Since(back) >= s.settle {
@@ -166,7 +166,7 @@ func (s *Store) over(back time.Time) bool {
 }
 
 // close stops looking, and reports once more what there is.
-func (a *absence) close(s *Store) {
+func (a *outage) close(s *Store) {
 	a.cancel()
 	a.wg.Wait()
 	if s.reports.known.Load() > 0 {

@@ -14,17 +14,17 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-func trusting(prefixes ...string) addresser {
+func trusting(prefixes ...string) clientIPResolver {
 	c := config.ClientIP{Header: "X-Forwarded-For", IPv6Prefix: 64}
 	for _, p := range prefixes {
 		c.TrustedProxies = append(c.TrustedProxies, netip.MustParsePrefix(p))
 	}
-	return newAddresser(c)
+	return newClientIPResolver(c)
 }
 
-func asked(a addresser, peer string, lines ...string) *exchange {
-	x := &exchange{in: incoming{peer: netip.MustParseAddrPort(peer), header: http.Header{"X-Forwarded-For": lines}}}
-	a.address(x)
+func asked(a clientIPResolver, peer string, lines ...string) *exchange {
+	x := &exchange{in: inbound{peer: netip.MustParseAddrPort(peer), header: http.Header{"X-Forwarded-For": lines}}}
+	a.resolve(x)
 	return x
 }
 

@@ -26,24 +26,24 @@ func (a *asked) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Dec
 	return a.Memory.Take(ctx, claims, d)
 }
 
-// A queueing test has a line at a limit of 1 permit in 100 ms.
-func queueing(t *testing.T, test func(t *testing.T, store *asked, line *limiter.Line, claims []limiter.Claim)) {
+// A queueing test has a queue at a limit of 1 permit in 100 ms.
+func queueing(t *testing.T, test func(t *testing.T, store *asked, queue *limiter.WaitQueue, claims []limiter.Claim)) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &asked{Memory: limiter.NewMemory(limiter.MemoryOptions{})}
 		claims := []limiter.Claim{{Limit: rate("smooth", 1, 100*time.Millisecond), Key: numbered(1), Cost: 1}}
-		test(t, store, limiter.NewLine(store, time.Second), claims)
+		test(t, store, limiter.NewWaitQueue(store, time.Second), claims)
 	})
 }
 
 // upTo waits that long for the one claim of a call, among so many callers.
 func upTo(most time.Duration, crowd int) limiter.WaitOptions {
-	return limiter.WaitOptions{For: []time.Duration{most}, Crowd: crowd}
+	return limiter.WaitOptions{For: []time.Duration{most}, MaxWaiting: crowd}
 }
 
 // Who came first is served first, each as soon as there is a permit, and only one
 // of them asks.
 func TestLine_FirstComeFirstServed(t *testing.T) {
-	queueing(t, func(t *testing.T, store *asked, line *limiter.Line, claims []limiter.Claim) {
+	queueing(t, func(t *testing.T, store *asked, queue *limiter.WaitQueue, claims []limiter.Claim) {
 		start := time.Now()
 		type served struct {
 			who int
@@ -53,7 +53,7 @@ func TestLine_FirstComeFirstServed(t *testing.T) {
 		for who := range 10 {
 			go func() {
 				var d limiter.Decision
-				if err := line.Wait(t.Context(), claims, &d, upTo(2*time.Second, 100)); err != nil || !d.Allowed {
+				if err := queue.Wait(t.Context(), claims, &d, upTo(2*time.Second, 100)); err != nil || !d.Allowed {
 					t.Errorf("%d: %+v %v", who, d, err)
 				}
 				order <- served{who, time.Since(start)}
@@ -73,23 +73,23 @@ func TestLine_FirstComeFirstServed(t *testing.T) {
 
 // Waiting that cannot help is not begun.
 func TestLine_ReturnsAtOnce(t *testing.T) {
-	queueing(t, func(t *testing.T, _ *asked, line *limiter.Line, claims []limiter.Claim) {
+	queueing(t, func(t *testing.T, _ *asked, queue *limiter.WaitQueue, claims []limiter.Claim) {
 		var d limiter.Decision
-		take(t, line2{line, 0}, claims...)
+		take(t, shortQueue{queue, 0}, claims...)
 		start := time.Now()
 		for _, most := range []time.Duration{0, 99 * time.Millisecond} {
-			if err := line.Wait(t.Context(), claims, &d, upTo(most, 100)); err != nil || d.Allowed || d.Wait != 100*time.Millisecond {
+			if err := queue.Wait(t.Context(), claims, &d, upTo(most, 100)); err != nil || d.Allowed || d.Wait != 100*time.Millisecond {
 				t.Errorf("%v: %+v %v", most, d, err)
 			}
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
-		if err := line.Wait(ctx, claims, &d, upTo(time.Hour, 100)); err != nil || d.Allowed {
+		if err := queue.Wait(ctx, claims, &d, upTo(time.Hour, 100)); err != nil || d.Allowed {
 			t.Errorf("a deadline before the permit: %+v %v", d, err)
 		}
-		go line.Wait(t.Context(), claims, new(limiter.Decision), upTo(time.Second, 100))
+		go queue.Wait(t.Context(), claims, new(limiter.Decision), upTo(time.Second, 100))
 		synctest.Wait()
-		if err := line.Wait(t.Context(), claims, &d, upTo(50*time.Millisecond, 100)); err != nil || d.Allowed {
+		if err := queue.Wait(t.Context(), claims, &d, upTo(50*time.Millisecond, 100)); err != nil || d.Allowed {
 			t.Errorf("behind one who waits longer: %+v %v", d, err)
 		}
 		if took := time.Since(start); took != 0 {
@@ -100,42 +100,42 @@ func TestLine_ReturnsAtOnce(t *testing.T) {
 	})
 }
 
-// line2 is a Line as a Store that waits so long.
-type line2 struct {
-	*limiter.Line
+// shortQueue is a WaitQueue as a Store that waits so long.
+type shortQueue struct {
+	*limiter.WaitQueue
 	most time.Duration
 }
 
-func (l line2) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
-	return l.Line.Wait(ctx, claims, d, limiter.WaitOptions{For: slices.Repeat([]time.Duration{l.most}, len(claims)), Crowd: 100})
+func (l shortQueue) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
+	return l.WaitQueue.Wait(ctx, claims, d, limiter.WaitOptions{For: slices.Repeat([]time.Duration{l.most}, len(claims)), MaxWaiting: 100})
 }
-func (l line2) Peek(context.Context, []limiter.Claim, *limiter.Decision) error { return nil }
-func (l line2) Refund(context.Context, []limiter.Claim, limiter.Permit) error  { return nil }
+func (l shortQueue) Peek(context.Context, []limiter.Claim, *limiter.Decision) error { return nil }
+func (l shortQueue) Refund(context.Context, []limiter.Claim, limiter.Permit) error  { return nil }
 
 // No more wait than may, other keys are not held up.
 func TestLine_IsBounded(t *testing.T) {
-	queueing(t, func(t *testing.T, _ *asked, line *limiter.Line, claims []limiter.Claim) {
+	queueing(t, func(t *testing.T, _ *asked, queue *limiter.WaitQueue, claims []limiter.Claim) {
 		var wg sync.WaitGroup
 		for range 4 {
-			wg.Go(func() { line.Wait(t.Context(), claims, new(limiter.Decision), upTo(time.Second, 3)) })
+			wg.Go(func() { queue.Wait(t.Context(), claims, new(limiter.Decision), upTo(time.Second, 3)) })
 			synctest.Wait()
 		}
 		var d limiter.Decision
-		if err := line.Wait(t.Context(), claims, &d, upTo(time.Second, 3)); !errors.Is(err, limiter.ErrCrowded) {
+		if err := queue.Wait(t.Context(), claims, &d, upTo(time.Second, 3)); !errors.Is(err, limiter.ErrQueueFull) {
 			t.Errorf("a fourth: %v", err)
 		}
 		other := slices.Clone(claims)
 		other[0].Key = numbered(2)
-		if err := line.Wait(t.Context(), other, &d, upTo(0, 3)); err != nil || !d.Allowed {
+		if err := queue.Wait(t.Context(), other, &d, upTo(0, 3)); err != nil || !d.Allowed {
 			t.Errorf("another key: %+v %v", d, err)
 		}
 		wg.Wait()
 	})
 }
 
-// Who leaves takes nothing, wherever in the line, and the next moves up.
+// Who leaves takes nothing, wherever in the queue, and the next moves up.
 func TestLine_LeavingTakesNothing(t *testing.T) {
-	queueing(t, func(t *testing.T, store *asked, line *limiter.Line, claims []limiter.Claim) {
+	queueing(t, func(t *testing.T, store *asked, queue *limiter.WaitQueue, claims []limiter.Claim) {
 		take(t, store, claims...)
 		var wg sync.WaitGroup
 		cancels := make([]context.CancelFunc, 5)
@@ -146,7 +146,7 @@ func TestLine_LeavingTakesNothing(t *testing.T) {
 			cancels[i] = cancel
 			wg.Go(func() {
 				var d limiter.Decision
-				err := line.Wait(ctx, claims, &d, upTo(time.Minute, 100))
+				err := queue.Wait(ctx, claims, &d, upTo(time.Minute, 100))
 				if err == nil && d.Allowed {
 					passed[i] = time.Since(start)
 				} else if !errors.Is(err, context.Canceled) {
@@ -180,12 +180,12 @@ func (s slow) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Decis
 
 // Who leaves while the store answers gives back what it was granted.
 func TestLine_GivesBackWhatCameTooLate(t *testing.T) {
-	queueing(t, func(t *testing.T, store *asked, _ *limiter.Line, claims []limiter.Claim) {
-		line := limiter.NewLine(slow{store.Memory}, time.Second)
+	queueing(t, func(t *testing.T, store *asked, _ *limiter.WaitQueue, claims []limiter.Claim) {
+		queue := limiter.NewWaitQueue(slow{store.Memory}, time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer cancel()
 		var d limiter.Decision
-		if err := line.Wait(ctx, claims, &d, upTo(time.Minute, 100)); !errors.Is(err, context.DeadlineExceeded) {
+		if err := queue.Wait(ctx, claims, &d, upTo(time.Minute, 100)); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("left: %v", err)
 		}
 		if !take(t, store, claims...).Allowed {
@@ -197,12 +197,12 @@ func TestLine_GivesBackWhatCameTooLate(t *testing.T) {
 // A claim that is not waited for is refused at once, whatever the others would
 // wait, and each is waited for no longer than is said of it.
 func TestLine_WaitsForEachClaimByItself(t *testing.T) {
-	queueing(t, func(t *testing.T, _ *asked, line *limiter.Line, claims []limiter.Claim) {
+	queueing(t, func(t *testing.T, _ *asked, queue *limiter.WaitQueue, claims []limiter.Claim) {
 		both := append(slices.Clone(claims), limiter.Claim{Limit: rate("day", 1, 150*time.Millisecond), Key: numbered(1), Cost: 1})
 		began := 0
 		ask := func(d *limiter.Decision, most ...time.Duration) time.Duration {
 			start := time.Now()
-			if err := line.Wait(t.Context(), both, d, limiter.WaitOptions{For: most, Crowd: 9, Waits: func() { began++ }}); err != nil {
+			if err := queue.Wait(t.Context(), both, d, limiter.WaitOptions{For: most, MaxWaiting: 9, Waits: func() { began++ }}); err != nil {
 				t.Fatal(err)
 			}
 			return time.Since(start)
@@ -222,25 +222,25 @@ func TestLine_WaitsForEachClaimByItself(t *testing.T) {
 	})
 }
 
-// What comes free while somebody is in line is not granted to one whose time is
+// What comes free while somebody is in queue is not granted to one whose time is
 // over, and a crowd is refused without asking.
 func TestLine_RefusalsTakeNothing(t *testing.T) {
-	queueing(t, func(t *testing.T, store *asked, _ *limiter.Line, claims []limiter.Claim) {
+	queueing(t, func(t *testing.T, store *asked, _ *limiter.WaitQueue, claims []limiter.Claim) {
 		take(t, store, claims...)
-		line := limiter.NewLine(slow{store.Memory}, time.Second)
-		go line.Wait(t.Context(), claims, new(limiter.Decision), upTo(time.Second, 2)) // asks at 0, and from 120 to 140 ms
+		queue := limiter.NewWaitQueue(slow{store.Memory}, time.Second)
+		go queue.Wait(t.Context(), claims, new(limiter.Decision), upTo(time.Second, 2)) // asks at 0, and from 120 to 140 ms
 		synctest.Wait()
 		time.Sleep(10 * time.Millisecond) // the first does not know yet how long it waits; at 108 ms a permit is free, until it takes it at 120
 		go func() {
 			var d limiter.Decision
-			if err := line.Wait(t.Context(), claims, &d, upTo(98*time.Millisecond, 2)); err != nil || d.Allowed || d.Wait <= 0 {
+			if err := queue.Wait(t.Context(), claims, &d, upTo(98*time.Millisecond, 2)); err != nil || d.Allowed || d.Wait <= 0 {
 				t.Errorf("behind one that is first: %+v %v; want a refusal", d, err)
 			}
 		}()
 		synctest.Wait()
 		asked := store.takes
 		var d limiter.Decision
-		if err := line.Wait(t.Context(), claims, &d, upTo(time.Second, 2)); !errors.Is(err, limiter.ErrCrowded) || d.Allowed || d.Wait != time.Second || len(d.Outcomes) != 1 || store.takes != asked {
+		if err := queue.Wait(t.Context(), claims, &d, upTo(time.Second, 2)); !errors.Is(err, limiter.ErrQueueFull) || d.Allowed || d.Wait != time.Second || len(d.Outcomes) != 1 || store.takes != asked {
 			t.Errorf("a third of two: %+v %v; want a refusal without a question", d, err)
 		}
 		time.Sleep(time.Second)

@@ -9,19 +9,19 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// An addresser finds out who asks, behind proxies that are trusted to say so.
-type addresser struct {
+// A clientIPResolver finds out who asks, behind proxies that are trusted to say so.
+type clientIPResolver struct {
 	trusted *bart.Lite
 	header  string // canonical name of the field that trusted proxies append to
 	prefix  int    // IPv6 addresses are counted by their first so many bits
 }
 
-func newAddresser(c config.ClientIP) addresser {
+func newClientIPResolver(c config.ClientIP) clientIPResolver {
 	trusted := new(bart.Lite)
 	for _, p := range c.TrustedProxies {
 		trusted.Insert(p.Masked())
 	}
-	return addresser{trusted: trusted, header: c.Header, prefix: c.IPv6Prefix}
+	return clientIPResolver{trusted: trusted, header: c.Header, prefix: c.IPv6Prefix}
 }
 
 // A client is who asks.
@@ -31,13 +31,13 @@ type client struct {
 	trustedPeer bool         // the peer is a trusted proxy
 }
 
-// address learns the client's address. The peer is the client unless it is a
+// resolve learns the client's address. The peer is the client unless it is a
 // trusted proxy; then the header is walked from its right end, past trusted
 // addresses, to the first that is not. When an entry on that way is no address,
 // or all are trusted, the last address that can be believed is the client: a
 // client can never choose an address by what it sends.
-func (a addresser) address(x *exchange) {
-	client := plain(x.in.peer.Addr())
+func (a clientIPResolver) resolve(x *exchange) {
+	client := unmapAddr(x.in.peer.Addr())
 	x.client.trustedPeer = a.trusted.Contains(client)
 	if x.client.trustedPeer {
 		client = a.walk(client, x.in.header.Values(a.header))
@@ -48,7 +48,7 @@ func (a addresser) address(x *exchange) {
 
 // walk goes from the right end of lines to the left as long as what it meets is
 // a trusted proxy's address.
-func (a addresser) walk(last netip.Addr, lines []string) netip.Addr {
+func (a clientIPResolver) walk(last netip.Addr, lines []string) netip.Addr {
 	for i := len(lines) - 1; i >= 0; i-- {
 		rest := lines[i]
 		for rest != "" {
@@ -74,25 +74,25 @@ func (a addresser) walk(last netip.Addr, lines []string) netip.Addr {
 // hop reads one entry: an address, in brackets or not, with a port or not.
 func hop(s string) (netip.Addr, bool) {
 	if addr, err := netip.ParseAddr(s); err == nil {
-		return plain(addr), true
+		return unmapAddr(addr), true
 	}
 	if ap, err := netip.ParseAddrPort(s); err == nil {
-		return plain(ap.Addr()), true
+		return unmapAddr(ap.Addr()), true
 	}
 	if inner, ok := strings.CutPrefix(s, "["); ok {
 		if addr, err := netip.ParseAddr(strings.TrimSuffix(inner, "]")); err == nil {
-			return plain(addr), true
+			return unmapAddr(addr), true
 		}
 	}
 	return netip.Addr{}, false
 }
 
-// plain folds the spellings of one address: ::ffff:1.2.3.4 is 1.2.3.4, and a
+// unmapAddr folds the spellings of one address: ::ffff:1.2.3.4 is 1.2.3.4, and a
 // zone is dropped.
-func plain(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
+func unmapAddr(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
 
 // network is what limits count addr under.
-func (a addresser) network(addr netip.Addr) netip.Prefix {
+func (a clientIPResolver) network(addr netip.Addr) netip.Prefix {
 	bits := addr.BitLen()
 	if addr.Is6() {
 		bits = a.prefix

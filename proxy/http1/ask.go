@@ -28,10 +28,10 @@ type reuseAttemptStage uint8
 
 const (
 	silent           reuseAttemptStage = iota // nothing was done yet, or nothing has come unasked
-	stale                                  // something has: nothing was sent
-	partly                                 // not all of the request was taken
-	awaitingResponse                       // for the response
-	finished                               // read or err say how
+	stale                                     // something has: nothing was sent
+	partly                                    // not all of the request was taken
+	awaitingResponse                          // for the response
+	finished                                  // read or err say how
 )
 
 // tryReused sends the request of c over u, which was used before, and reads the beginning

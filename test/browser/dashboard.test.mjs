@@ -142,7 +142,7 @@ test("each node tells of requests, keys and upstreams of the other", async (t) =
 
   b.child.kill("SIGSTOP"); // it counts as alive for ten seconds more
   await page.goto(page.at + "/dashboard/decisions");
-  await page.getByText("Not all nodes have answered").waitFor();
+  await page.getByText("Some nodes did not reply").waitFor();
   b.child.kill("SIGCONT");
 });
 

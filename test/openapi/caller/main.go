@@ -111,10 +111,10 @@ func (c *caller) keys() {
 		return c.PostKeysBanWithResponse(c.ctx, KeyBan{Pairs: pairs, For: "1h", Reason: &why})
 	}, func(a *PostKeysBanResponse) bool { return (*a.JSON200.Changed)[0].BannedUntil != nil })
 	answered(c, "postKeysUnban", func() (*PostKeysUnbanResponse, error) {
-		return c.PostKeysUnbanWithResponse(c.ctx, KeyAct{Pairs: pairs, Reason: &why})
+		return c.PostKeysUnbanWithResponse(c.ctx, KeyAction{Pairs: pairs, Reason: &why})
 	}, func(a *PostKeysUnbanResponse) bool { return (*a.JSON200.Changed)[0].BannedUntil == nil })
 	answered(c, "postKeysReset", func() (*PostKeysResetResponse, error) {
-		return c.PostKeysResetWithResponse(c.ctx, KeyAct{Pairs: pairs, Reason: &why})
+		return c.PostKeysResetWithResponse(c.ctx, KeyAction{Pairs: pairs, Reason: &why})
 	}, func(a *PostKeysResetResponse) bool { return len(*a.JSON200.Changed) == 1 })
 	answered(c, "getAudit", func() (*GetAuditResponse, error) { return c.GetAuditWithResponse(c.ctx, &GetAuditParams{}) }, func(a *GetAuditResponse) bool {
 		return len(*a.JSON200.Entries) == 4 && *(*a.JSON200.Entries)[0].Reason == why

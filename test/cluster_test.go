@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/weir-proxy/weir/test/await"
 	"github.com/weir-proxy/weir/test/redistest"
 )
@@ -14,7 +16,9 @@ import (
 // signs are the nodes that Redis knows of, and when each was last heard.
 func signs(t *testing.T, addr string) map[string]float64 {
 	t.Helper()
-	nodes, err := client(t, addr).ZRangeWithScores(t.Context(), "weir:{cluster}:nodes", 0, -1).Result()
+	c := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, ReadTimeout: testTimeout})
+	defer c.Close() // who polls would use up the connections that Redis accepts
+	nodes, err := c.ZRangeWithScores(t.Context(), "weir:{cluster}:nodes", 0, -1).Result()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,9 +41,10 @@ func TestPush_KilledAtEachStep(t *testing.T) {
 		{"when it could decide", func(t *testing.T, p interrupted) {
 			go p.pusher.pushed(revisionYAML(1))
 			underWay(t, p.server.Addr)
+			c := client(t, p.server.Addr)
 			p.proxy.Hold() // what it does from here on it hears nothing of
 			await.Until(t, "the others have answered, or it is decided", func() bool {
-				push := client(t, p.server.Addr).HGetAll(t.Context(), "weir:{cluster}:push").Val()
+				push := c.HGetAll(t.Context(), "weir:{cluster}:push").Val()
 				return len(push) >= 6+2 || len(push) == 0
 			})
 			p.pusher.Kill()
@@ -56,10 +57,11 @@ func TestPush_KilledAtEachStep(t *testing.T) {
 			p.pusher.Kill()
 		}, 1},
 		{"while it waits for all to serve it", func(t *testing.T, p interrupted) {
-			before := client(t, p.server.Addr).HGet(t.Context(), "weir:{cluster}:config", "number").Val()
+			c := client(t, p.server.Addr)
+			before := c.HGet(t.Context(), "weir:{cluster}:config", "number").Val()
 			go p.pusher.pushed(revisionYAML(1))
 			await.Until(t, "it is decided", func() bool {
-				return client(t, p.server.Addr).HGet(t.Context(), "weir:{cluster}:config", "number").Val() != before
+				return c.HGet(t.Context(), "weir:{cluster}:config", "number").Val() != before
 			})
 			p.pusher.Kill()
 		}, 1},
@@ -71,9 +73,10 @@ func TestPush_KilledAtEachStep(t *testing.T) {
 			pusher := start(t, following(p.Addr))
 			others := startBeside(t, server.Addr, 2)
 			step.killed(t, interrupted{server, p, pusher, others})
+			c := client(t, server.Addr)
 			// It is forgotten as a node, and so is what it did not decide.
 			await.Within(t, 2*testTimeout, "the push is over", func() bool {
-				return client(t, server.Addr).Exists(t.Context(), "weir:{cluster}:push").Val() == 0 && len(signs(t, server.Addr)) == 2
+				return c.Exists(t.Context(), "weir:{cluster}:push").Val() == 0 && len(signs(t, server.Addr)) == 2
 			})
 			want := step.serves
 			if want < 0 {
@@ -116,8 +119,9 @@ func (w *weir) pushed(text string) {
 // underWay waits until a push is.
 func underWay(t *testing.T, addr string) {
 	t.Helper()
+	c := client(t, addr)
 	await.Until(t, "a push is under way", func() bool {
-		return client(t, addr).Exists(t.Context(), "weir:{cluster}:push").Val() == 1
+		return c.Exists(t.Context(), "weir:{cluster}:push").Val() == 1
 	})
 }
 
@@ -137,8 +141,9 @@ func TestPush_CommandKilled(t *testing.T) {
 	underWay(t, server.Addr)
 	cmd.Process.Kill()
 	cmd.Wait()
+	c := client(t, server.Addr)
 	await.Until(t, "the push is undone", func() bool {
-		return client(t, server.Addr).Exists(t.Context(), "weir:{cluster}:push").Val() == 0
+		return c.Exists(t.Context(), "weir:{cluster}:push").Val() == 0
 	})
 	nodes[1].Signal(syscall.SIGCONT)
 	allServe(t, nodes, 0)

@@ -13,7 +13,7 @@ import (
 const Limit = time.Minute
 
 // every is how often is looked.
-const every = 2 * time.Millisecond
+const every = 5 * time.Millisecond
 
 // Until waits until holds says yes. After Limit it ends the test, with what was waited
 // for and with what is known, such as a log. holds is called by the goroutine of the

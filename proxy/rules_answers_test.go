@@ -164,7 +164,7 @@ func TestRules_FlowControlReachesTheUpstream(t *testing.T) {
 	})
 	s := opened(t, forwarding(url, cleartext, "")).speaks()
 	s.asks(1, request("GET", "/")...)
-	if n := await.Value(t, written, "end of the upstream's patience"); n > 32<<20 {
+	if n := await.Value(t, written, "the upstream's timeout"); n > 32<<20 {
 		t.Errorf("the upstream could write %d MiB for a client that reads nothing", n>>20)
 	}
 }

@@ -65,8 +65,14 @@ func TestPhone_AgreesWithTheLibrary(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	regions := slices.Sorted(maps.Keys(phonenumbers.GetSupportedRegions()))
 	var all countries
-	valid, none := 0, 0
-	for _, region := range append(regions, "") {
+	valid, none, want := 0, 0, 50_000
+	each := append(regions, "")
+	if testing.Short() { // one country of four, not the same each time
+		want /= 8
+		next := rand.IntN(4)
+		each = slices.DeleteFunc(slices.Clone(each), func(string) bool { next++; return next%4 > 0 })
+	}
+	for _, region := range each {
 		p := mustPhone(t, region)
 		p.countries = &all
 		check := func(digits string) {
@@ -126,7 +132,7 @@ func TestPhone_AgreesWithTheLibrary(t *testing.T) {
 		}
 	}
 	t.Logf("%d numbers, %d that are none", valid, none)
-	if valid < 50_000 || none < 50_000 {
+	if valid < want || none < want {
 		t.Errorf("%d numbers and %d that are none were compared; want more", valid, none)
 	}
 }

@@ -59,20 +59,27 @@ func neighbours(digits string, random *rand.Rand) []string {
 	return all
 }
 
+// comparedRegions are those whose numbers are compared, "" for none among them, and how
+// many comparisons there are at least. In a short run they are one of four, not the same
+// each time.
+func comparedRegions(regions []string) (compared []string, atLeast int) {
+	compared = append(slices.Clone(regions), "")
+	if !testing.Short() {
+		return compared, 50_000
+	}
+	next := rand.IntN(4)
+	return slices.DeleteFunc(compared, func(string) bool { next++; return next%4 > 0 }), 50_000 / 8
+}
+
 // Whatever digits are dialled, wherever that is, they are the number that the library
 // makes of them, or none if it makes none.
 func TestPhone_AgreesWithTheLibrary(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	regions := slices.Sorted(maps.Keys(phonenumbers.GetSupportedRegions()))
 	var all countries
-	valid, none, want := 0, 0, 50_000
-	each := append(regions, "")
-	if testing.Short() { // one country of four, not the same each time
-		want /= 8
-		next := rand.IntN(4)
-		each = slices.DeleteFunc(slices.Clone(each), func(string) bool { next++; return next%4 > 0 })
-	}
-	for _, region := range each {
+	valid, none := 0, 0
+	compared, want := comparedRegions(regions)
+	for _, region := range compared {
 		p := mustPhone(t, region)
 		p.countries = &all
 		check := func(digits string) {

@@ -1,10 +1,9 @@
 package key
 
 import (
+	"fmt"
 	"strconv"
 	"sync/atomic"
-
-	"github.com/nyaruka/phonenumbers/v2/metadata"
 )
 
 // callingCodes are how many codes of at most three digits there are.
@@ -18,10 +17,7 @@ type countries [callingCodes]atomic.Pointer[country]
 // A country is what shares a calling code: a country, several, or a service without one.
 type country struct {
 	dial  string  // "+86"
-	plans []*plan // the one that speaks for the code stands first
-	// none says that there is no such code, and odd that the library has a plan of which
-	// newPlan makes nothing.
-	none, odd bool
+	plans []*plan // the one that speaks for the code stands first; none if there is no such code
 }
 
 // of is the country with a calling code.
@@ -36,21 +32,10 @@ func (all *countries) of(code int) *country {
 
 func newCountry(code int) *country {
 	c := &country{dial: "+" + strconv.Itoa(code)}
-	regions := metadata.CountryCodeToRegion()[code]
-	c.none = len(regions) == 0
-	for _, r := range regions {
-		m, known := metadata.RegionMetadata(r)
-		if r == nonGeographic {
-			m, known = metadata.NonGeoMetadata(code)
-		}
-		if !known {
-			c.odd = true
-			break
-		}
-		p, err := newPlan(m)
+	for _, region := range regionsOf(code) {
+		p, err := newPlan(region, planLines(code, region))
 		if err != nil {
-			c.odd = true
-			break
+			panic(fmt.Errorf("plans.txt: +%d %s: %w", code, region, err)) // tests compile all of them
 		}
 		c.plans = append(c.plans, p)
 	}
@@ -65,7 +50,7 @@ func (all *countries) split(digits string) (c *country, national string) {
 		if code == 0 {
 			return nil, digits // no code begins with 0
 		}
-		if c := all.of(code); !c.none {
+		if c := all.of(code); len(c.plans) > 0 {
 			return c, digits[i+1:]
 		}
 	}

@@ -1,10 +1,6 @@
 package key
 
-import (
-	"strings"
-
-	"github.com/nyaruka/phonenumbers/v2"
-)
+import "strings"
 
 // A Display says how people see keys that they look up, or that are shown among
 // others. What tells of nobody stands as it is, the country of a phone number for
@@ -105,7 +101,7 @@ func dialLength(text string) int {
 	code := 0
 	for i := 0; i < 3 && i+minNational < len(digits) && isDigit(digits[i]); i++ {
 		code = code*10 + int(digits[i]-'0')
-		if len(phonenumbers.GetRegionCodesForCountryCode(code)) > 0 {
+		if len(regionsOf(code)) > 0 {
 			return len("+") + i + 1
 		}
 	}

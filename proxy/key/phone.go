@@ -3,11 +3,8 @@ package key
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode"
-
-	"github.com/nyaruka/phonenumbers/v2"
 )
 
 // Extensions says what becomes of an extension behind a phone number.
@@ -37,7 +34,8 @@ type Phone struct {
 // numbers need a plus. Numbers of other types than allow are refused; nil
 // allows all. Extensions are refused unless they are kept. Errors wrap ErrSpec.
 func NewPhone(region string, allow []LineType, extend Extensions) (*Phone, error) {
-	if region != "" && !phonenumbers.GetSupportedRegions()[region] {
+	code := codeOf(region)
+	if region != "" && code == 0 {
 		return nil, fmt.Errorf("%w: %q is not a region; write two capital letters, for example CN", ErrSpec, region)
 	}
 	for _, t := range allow {
@@ -49,7 +47,7 @@ func NewPhone(region string, allow []LineType, extend Extensions) (*Phone, error
 		region = noRegion
 	}
 	return &Phone{
-		region: region, code: phonenumbers.GetCountryCodeForRegion(region), allow: slices.Clone(allow), extend: extend, countries: &countries{},
+		region: region, code: code, allow: slices.Clone(allow), extend: extend, countries: &countries{},
 	}, nil
 }
 
@@ -68,10 +66,7 @@ func (p *Phone) Parse(s string) (Number, error) {
 	case extension && p.extend != KeepExtensions:
 		return Number{}, fmt.Errorf("%w: a phone number with an extension; send the number without it", ErrAmbiguous)
 	}
-	n, valid, sure := p.number(digits)
-	if !sure {
-		n, valid = p.ask(digits)
-	}
+	n, valid := p.number(digits)
 	switch {
 	case !valid:
 		return Number{}, fmt.Errorf("%w: no such phone number", ErrInvalid)
@@ -79,39 +74,4 @@ func (p *Phone) Parse(s string) (Number, error) {
 		return Number{}, fmt.Errorf("%w: phone numbers of type %s are not taken", ErrInvalid, n.Type)
 	}
 	return n, nil
-}
-
-// ask has the library read digits in the form of isDialled. It takes some 20
-// microseconds.
-func (p *Phone) ask(digits string) (n Number, valid bool) {
-	read, err := phonenumbers.Parse(digits, p.region)
-	if err != nil {
-		return Number{}, false
-	}
-	// A number is valid that has a type: IsValidNumber would find that out by the same
-	// patterns once more, which is most of the time that all this takes.
-	kind := phonenumbers.GetNumberType(read)
-	if kind == phonenumbers.UNKNOWN {
-		kind = phonenumbers.GetNumberType(withoutMexicanOne(read))
-	}
-	if kind == phonenumbers.UNKNOWN {
-		return Number{}, false
-	}
-	return Number{
-		E164:    phonenumbers.Format(read, phonenumbers.E164),
-		Country: phonenumbers.GetRegionCodeForNumber(read),
-		Dial:    "+" + strconv.Itoa(int(read.GetCountryCode())),
-		Type:    lineType(kind),
-	}, true
-}
-
-// withoutMexicanOne drops the 1 that stood before mobile numbers of Mexico until
-// 2019 and still stands in many an address book. It changes n.
-func withoutMexicanOne(n *phonenumbers.PhoneNumber) *phonenumbers.PhoneNumber {
-	const code, one = 52, 1e10 // the 1 before ten digits
-	if national := n.GetNationalNumber(); n.GetCountryCode() == code && one <= national && national < 2*one {
-		national -= one
-		n.NationalNumber = &national
-	}
-	return n
 }

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// ErrReturned reports that a permit to be renewed has come back already: its
+// ErrNotHeld reports that a permit to be renewed has come back already: its
 // lease ran out, or it was given back.
-var ErrReturned = errors.New("permit has come back")
+var ErrNotHeld = errors.New("permit has come back")
 
 // An AdminStore is a Store that lets an operator change what is counted, and the
 // holder of concurrent permits hold on. Memory and redisstore.Store are AdminStores.
@@ -16,7 +16,7 @@ type AdminStore interface {
 	Store
 
 	// Renew makes the leases of what p took for these claims, all of them
-	// Concurrent, begin again. ErrReturned reports that one or more had come
+	// Concurrent, begin again. ErrNotHeld reports that one or more had come
 	// back; the others are renewed.
 	Renew(ctx context.Context, claims []Claim, p Permit) error
 
@@ -37,7 +37,7 @@ type AdminStore interface {
 	Ban(ctx context.Context, claims []Claim, d time.Duration) error
 }
 
-// CheckBan returns an error that wraps ErrLimit if d is no length of a ban.
+// CheckBan returns an error that wraps ErrInvalidLimit if d is no length of a ban.
 func CheckBan(d time.Duration) error {
 	if d < 0 || d > MaxWindow || d%time.Millisecond != 0 {
 		return errBan
@@ -45,4 +45,4 @@ func CheckBan(d time.Duration) error {
 	return nil
 }
 
-var errBan = errors.Join(ErrLimit, errors.New("a ban lasts whole milliseconds, at most 366d"))
+var errBan = errors.Join(ErrInvalidLimit, errors.New("a ban lasts whole milliseconds, at most 366d"))

@@ -82,23 +82,23 @@ func (a Algorithm) String() string {
 	return fmt.Sprintf("algorithm %d", uint8(a))
 }
 
-// ParseAlgorithm reads what String writes. Errors wrap ErrLimit.
+// ParseAlgorithm reads what String writes. Errors wrap ErrInvalidLimit.
 func ParseAlgorithm(name string) (Algorithm, error) {
 	for a := TokenBucket; a <= SlidingLog; a++ {
 		if a.String() == name {
 			return a, nil
 		}
 	}
-	return 0, fmt.Errorf("%w: no algorithm is called %q; write token_bucket, sliding_log, fixed_window, sliding_window, gcra, concurrent, distinct or cooldown", ErrLimit, name)
+	return 0, fmt.Errorf("%w: no algorithm is called %q; write token_bucket, sliding_log, fixed_window, sliding_window, gcra, concurrent, distinct or cooldown", ErrInvalidLimit, name)
 }
 
-// log reports whether a keeps permits in a log that may be merged: then it promises
+// isTokenBucket reports whether a keeps permits in a log that may be merged: then it promises
 // what TokenBucket does.
-func (a Algorithm) log() bool { return a == TokenBucket || a == SlidingLog }
+func (a Algorithm) isTokenBucket() bool { return a == TokenBucket || a == SlidingLog }
 
-// Most is how many permits are left to a key of which nothing was taken, and so
+// Capacity is how many permits are left to a key of which nothing was taken, and so
 // the most that one claim may ask for.
-func (l *Limit) Most() int64 {
+func (l *Limit) Capacity() int64 {
 	if l.Algorithm == GCRA && l.Burst > 0 {
 		return l.Burst
 	}
@@ -112,7 +112,7 @@ func (l *Limit) Horizon() time.Duration {
 	case SlidingWindow:
 		return 2 * l.Rate.Window
 	case GCRA:
-		ms := math.Ceil(float64(l.Most()) * float64(l.Rate.Window.Milliseconds()) / float64(l.Rate.Count))
+		ms := math.Ceil(float64(l.Capacity()) * float64(l.Rate.Window.Milliseconds()) / float64(l.Rate.Count))
 		return time.Duration(ms) * time.Millisecond
 	}
 	return l.Rate.Window
@@ -122,17 +122,17 @@ func (l *Limit) Horizon() time.Duration {
 func (l *Limit) checkAlgorithm() error {
 	switch {
 	case l.Algorithm > SlidingLog:
-		return fmt.Errorf("%w: %s has the unknown algorithm %d", ErrLimit, l.Name, l.Algorithm)
+		return fmt.Errorf("%w: %s has the unknown algorithm %d", ErrInvalidLimit, l.Name, l.Algorithm)
 	case l.Burst != 0 && l.Algorithm != GCRA:
-		return fmt.Errorf("%w: %s has a burst; only gcra has one", ErrLimit, l.Name)
+		return fmt.Errorf("%w: %s has a burst; only gcra has one", ErrInvalidLimit, l.Name)
 	case l.Burst < 0 || l.Burst > MaxCount:
-		return fmt.Errorf("%w: %s has a burst of %d; it is 1 to %d", ErrLimit, l.Name, l.Burst, int64(MaxCount))
-	case l.Algorithm == GCRA && float64(l.Most())/float64(l.Rate.Count) > float64(MaxWindow/l.Rate.Window):
-		return fmt.Errorf("%w: %s takes more than 366d to let a burst of %d flow back", ErrLimit, l.Name, l.Burst)
+		return fmt.Errorf("%w: %s has a burst of %d; it is 1 to %d", ErrInvalidLimit, l.Name, l.Burst, int64(MaxCount))
+	case l.Algorithm == GCRA && float64(l.Capacity())/float64(l.Rate.Count) > float64(MaxWindow/l.Rate.Window):
+		return fmt.Errorf("%w: %s takes more than 366d to let a burst of %d flow back", ErrInvalidLimit, l.Name, l.Burst)
 	case l.Algorithm == Concurrent && l.Rate.Count > MaxConcurrent:
-		return fmt.Errorf("%w: %s holds up to %d; the most is %d", ErrLimit, l.Name, l.Rate.Count, MaxConcurrent)
+		return fmt.Errorf("%w: %s holds up to %d; the most is %d", ErrInvalidLimit, l.Name, l.Rate.Count, MaxConcurrent)
 	case l.Algorithm == Distinct && l.Rate.Count > MaxDistinct:
-		return fmt.Errorf("%w: %s allows %d different values; the most is %d", ErrLimit, l.Name, l.Rate.Count, MaxDistinct)
+		return fmt.Errorf("%w: %s allows %d different values; the most is %d", ErrInvalidLimit, l.Name, l.Rate.Count, MaxDistinct)
 	}
 	return l.checkSteps()
 }

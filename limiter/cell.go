@@ -13,9 +13,9 @@ type cellID struct {
 	key   Key
 }
 
-// overflow names what the keys without room are counted under: those of one source
+// overflowID names what the keys without room are counted under: those of one source
 // that has used its share, or, for source 0, of all.
-func (id cellID) overflow(source uint32) cellID {
+func (id cellID) overflowID(source uint32) cellID {
 	id = cellID{limit: id.limit | 1<<31}
 	binary.LittleEndian.PutUint32(id.key[:], source)
 	return id
@@ -37,14 +37,14 @@ func hashUnder(limit uint32, key uint64) uint64 { return key ^ uint64(limit+1)*0
 // lies in it, as do the counters of an algorithm that has no log; longer logs lie in
 // the shard's blocks.
 type cell struct {
-	until  int64 // when everything has come back; 0 when the cell is free
-	banned int64
-	floor  int64
-	taken  int64
-	id     cellID
-	source uint32 // who brought it; 0 for nobody
-	block  uint32 // the number of the block plus one; 0 for none
-	count  uint16 // entries
+	expiresAt   int64 // when everything has come back; 0 when the cell is free
+	bannedUntil int64
+	floor       int64
+	taken       int64
+	id          cellID
+	source      uint32 // who brought it; 0 for nobody
+	block       uint32 // the number of the block plus one; 0 for none
+	count       uint16 // entries
 
 	algorithm Algorithm
 	inline    [1]entry
@@ -53,8 +53,8 @@ type cell struct {
 // maxEntries is how many entries a cell can count.
 const maxEntries = math.MaxUint16
 
-// keepsLog reports whether a has its permits in entries, and no counter.
-func (a Algorithm) keepsLog() bool {
+// hasLog reports whether a has its permits in entries, and no counter.
+func (a Algorithm) hasLog() bool {
 	switch a {
 	case FixedWindow, SlidingWindow, GCRA:
 		return false
@@ -63,16 +63,16 @@ func (a Algorithm) keepsLog() bool {
 }
 
 // loadLocked makes t what c keeps. Its entries stay where they are.
-func (s *shard) loadLocked(c *cell, t *tally) {
-	t.algorithm, t.banned, t.floor, t.taken = c.algorithm, c.banned, c.floor, c.taken
+func (s *shard) loadLocked(c *cell, t *keyState) {
+	t.algorithm, t.bannedUntil, t.floor, t.taken = c.algorithm, c.bannedUntil, c.floor, c.taken
 	t.entries, t.counter = nil, counter{}
 	switch {
 	case c.block > 0:
 		t.entries = (*s.blocks.at(c.block - 1))[:c.count]
-	case c.algorithm.keepsLog():
+	case c.algorithm.hasLog():
 		t.entries = c.inline[:c.count]
 	}
-	if !c.algorithm.keepsLog() {
+	if !c.algorithm.hasLog() {
 		e := &c.inline[0]
 		t.start = e.at
 		t.before = int64(binary.LittleEndian.Uint64(e.id[:8]))
@@ -82,11 +82,11 @@ func (s *shard) loadLocked(c *cell, t *tally) {
 
 // saveLocked keeps t in c, and account of the bytes. Entries that have moved stay
 // where t has them.
-func (s *shard) saveLocked(c *cell, t *tally, l *Limit) {
-	c.algorithm, c.banned, c.floor, c.taken = t.algorithm, t.banned, t.floor, t.taken
-	c.until = max(c.until, t.until(l))
-	s.keepLocked(c, t.entries)
-	if !t.algorithm.keepsLog() {
+func (s *shard) saveLocked(c *cell, t *keyState, l *Limit) {
+	c.algorithm, c.bannedUntil, c.floor, c.taken = t.algorithm, t.bannedUntil, t.floor, t.taken
+	c.expiresAt = max(c.expiresAt, t.expiresAt(l))
+	s.saveEntriesLocked(c, t.entries)
+	if !t.algorithm.hasLog() {
 		e := &c.inline[0]
 		e.at = t.start
 		binary.LittleEndian.PutUint64(e.id[:8], uint64(t.before))
@@ -94,11 +94,11 @@ func (s *shard) saveLocked(c *cell, t *tally, l *Limit) {
 	}
 }
 
-// keepLocked keeps entries for c: in it, or in a block of their own.
-func (s *shard) keepLocked(c *cell, entries []entry) {
+// saveEntriesLocked keeps entries for c: in it, or in a block of their own.
+func (s *shard) saveEntriesLocked(c *cell, entries []entry) {
 	c.count = uint16(len(entries))
 	switch {
-	case cap(entries) > 1 || c.block > 0 && cap(entries) > 0 || len(entries) > 0 && !c.algorithm.keepsLog():
+	case cap(entries) > 1 || c.block > 0 && cap(entries) > 0 || len(entries) > 0 && !c.algorithm.hasLog():
 		if c.block == 0 {
 			c.block = s.blocks.add() + 1
 			s.accountLocked(c.source, 0, blockBytes)
@@ -109,14 +109,14 @@ func (s *shard) keepLocked(c *cell, entries []entry) {
 		}
 		*b = entries
 	case c.block > 0:
-		s.releaseLocked(c)
+		s.removeBlockLocked(c)
 	case len(entries) == 1:
 		c.inline[0] = entries[0]
 	}
 }
 
-// releaseLocked gives back the block of c, which has one.
-func (s *shard) releaseLocked(c *cell) {
+// removeBlockLocked gives back the block of c, which has one.
+func (s *shard) removeBlockLocked(c *cell) {
 	s.accountLocked(c.source, 0, -blockBytes-entryBytes*int64(cap(*s.blocks.at(c.block - 1))))
 	s.blocks.remove(c.block - 1)
 	c.block = 0

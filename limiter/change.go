@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// A Verb is what an operator does to a key.
-type Verb string
+// An Action is what an operator does to a key.
+type Action string
 
 // The verbs. A ban of no length ends one.
 const (
-	VerbReset Verb = "reset" // AdminStore.Reset
-	VerbGrant Verb = "grant" // AdminStore.Grant
-	VerbBan   Verb = "ban"   // AdminStore.Ban
+	ActionReset Action = "reset" // AdminStore.Reset
+	ActionGrant Action = "grant" // AdminStore.Grant
+	ActionBan   Action = "ban"   // AdminStore.Ban
 )
 
 // A Change is what an operator did to one key under some limits. It travels between
@@ -21,25 +21,25 @@ const (
 // that the store does not: what it may have to decide by while the store is
 // unreachable, and what it counts by itself.
 type Change struct {
-	Verb   Verb          `json:"verb"`
+	Action Action        `json:"verb"`
 	Key    Key           `json:"-"`
 	Limits []string      `json:"limits"`           // by Limit.Name
-	Grant  int64         `json:"grant,omitempty"`  // of VerbGrant: permits, 1 or more
-	Ban    time.Duration `json:"ban_ns,omitempty"` // of VerbBan: for how long from now on; 0 ends a ban
+	Grant  int64         `json:"grant,omitempty"`  // of ActionGrant: permits, 1 or more
+	Ban    time.Duration `json:"ban_ns,omitempty"` // of ActionBan: for how long from now on; 0 ends a ban
 }
 
 // Apply does the same in s to claims. A claim's key is granted no more than its limit
 // has.
 func (c Change) Apply(ctx context.Context, s AdminStore, claims []Claim) error {
-	switch c.Verb {
-	case VerbReset:
+	switch c.Action {
+	case ActionReset:
 		return s.Reset(ctx, claims)
-	case VerbBan:
+	case ActionBan:
 		return s.Ban(ctx, claims, c.Ban)
-	case VerbGrant:
+	case ActionGrant:
 		return c.grant(ctx, s, claims)
 	}
-	return fmt.Errorf("%w: the unknown change %q", ErrLimit, c.Verb)
+	return fmt.Errorf("%w: the unknown change %q", ErrInvalidLimit, c.Action)
 }
 
 // grant gives what is possible of c.Grant. A claim on a Distinct limit is for one
@@ -48,7 +48,7 @@ func (c Change) grant(ctx context.Context, s AdminStore, claims []Claim) error {
 	for given := int64(0); given < c.Grant; given++ {
 		var now []Claim
 		for _, claim := range claims {
-			most := claim.Limit.Most()
+			most := claim.Limit.Capacity()
 			if claim.Limit.Algorithm == Distinct {
 				if given >= most {
 					continue

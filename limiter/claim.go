@@ -16,11 +16,11 @@ var (
 	// ErrUnavailable reports that the store could not answer in time: it is not
 	// known whether anything was taken. It is not a refusal.
 	ErrUnavailable = errors.New("limiter store unavailable")
-	// ErrCost reports that a claim asked for less than 1 permit or for more
+	// ErrInvalidCost reports that a claim asked for less than 1 permit or for more
 	// than its rate ever holds. Nothing was taken and no store was asked.
-	ErrCost = errors.New("cost outside 1 to the rate's count")
-	// ErrLimit reports that a claim's limit is not valid. Nothing was taken.
-	ErrLimit = errors.New("limit not valid")
+	ErrInvalidCost = errors.New("cost outside 1 to the rate's count")
+	// ErrInvalidLimit reports that a claim's limit is not valid. Nothing was taken.
+	ErrInvalidLimit = errors.New("limit not valid")
 )
 
 // A Limit is one promise to each key. It is immutable and shared by all claims
@@ -80,65 +80,65 @@ func (k Key) String() string { return hex.EncodeToString(k[:]) }
 type Claim struct {
 	Limit *Limit
 	Key   Key
-	// Cost is 1 to Limit.Most(); for Distinct always 1.
+	// Cost is 1 to Limit.Capacity(); for Distinct always 1.
 	Cost int64
 	// Value is for Distinct alone: what the key is used with. Its first 8 bytes
 	// tell values apart.
 	Value Key
-	// Redisson names the RRateLimiter of Redisson that counts this claim, shared
+	// RedissonName names the RRateLimiter of Redisson that counts this claim, shared
 	// with Java programs. Empty: the store's own name for Limit and Key. Its
 	// config in Redis, once there, says rate, window and scope instead of Limit.
 	// Memory goes by Limit and Key anyway.
-	Redisson string
+	RedissonName string
 	// Source tells apart who brings keys, so that nobody alone can take all the room
 	// that a Memory has for new ones; 0 is nobody. It changes no count, and a store
 	// without such a bound does not look at it.
 	Source uint32
-	// RedissonForm is how that limiter keeps what was taken.
-	RedissonForm RedissonForm
+	// RedissonFormat is how that limiter keeps what was taken.
+	RedissonFormat RedissonFormat
 }
 
-// Check returns an error that wraps ErrCost or ErrLimit if no store could ever
+// Check returns an error that wraps ErrInvalidCost or ErrInvalidLimit if no store could ever
 // grant c.
 func (c Claim) Check() error { return c.check() }
 
 func (c *Claim) check() error {
 	if c.Limit == nil {
-		return fmt.Errorf("%w: a claim without a limit", ErrLimit)
+		return fmt.Errorf("%w: a claim without a limit", ErrInvalidLimit)
 	}
 	if err := c.Limit.Check(); err != nil {
 		return err
 	}
-	if c.Redisson != "" {
+	if c.RedissonName != "" {
 		if c.Limit.Algorithm != TokenBucket {
-			return fmt.Errorf("%w: %s shares a limiter with Redisson, which is a token bucket", ErrLimit, c.Limit.Name)
+			return fmt.Errorf("%w: %s shares a limiter with Redisson, which is a token bucket", ErrInvalidLimit, c.Limit.Name)
 		}
-		if err := CheckRedissonName(c.Redisson); err != nil {
+		if err := CheckRedissonName(c.RedissonName); err != nil {
 			return err
 		}
-		if c.RedissonForm > RedissonWindow {
-			return fmt.Errorf("%w: %s has the unknown form %d of Redisson's", ErrLimit, c.Limit.Name, c.RedissonForm)
+		if c.RedissonFormat > RedissonWindow {
+			return fmt.Errorf("%w: %s has the unknown form %d of Redisson's", ErrInvalidLimit, c.Limit.Name, c.RedissonFormat)
 		}
 	}
 	if c.Limit.Algorithm == Distinct && c.Cost != 1 {
-		return fmt.Errorf("%w: %d permits of %s, which counts values", ErrCost, c.Cost, c.Limit.Name)
+		return fmt.Errorf("%w: %d permits of %s, which counts values", ErrInvalidCost, c.Cost, c.Limit.Name)
 	}
-	if c.Cost < 1 || c.Cost > c.Limit.Most() {
-		return fmt.Errorf("%w: %d permits of %s, which has %d", ErrCost, c.Cost, c.Limit.Name, c.Limit.Most())
+	if c.Cost < 1 || c.Cost > c.Limit.Capacity() {
+		return fmt.Errorf("%w: %d permits of %s, which has %d", ErrInvalidCost, c.Cost, c.Limit.Name, c.Limit.Capacity())
 	}
 	return nil
 }
 
-// Check returns an error that wraps ErrLimit if l breaks a rule of its fields.
+// Check returns an error that wraps ErrInvalidLimit if l breaks a rule of its fields.
 func (l *Limit) Check() error {
 	if l.Name == "" || !isName(l.Name) {
-		return fmt.Errorf("%w: the name %q; it is not empty and holds neither braces nor blanks", ErrLimit, l.Name)
+		return fmt.Errorf("%w: the name %q; it is not empty and holds neither braces nor blanks", ErrInvalidLimit, l.Name)
 	}
 	if err := l.Rate.Check(); err != nil {
-		return fmt.Errorf("%w: %s: %w", ErrLimit, l.Name, err)
+		return fmt.Errorf("%w: %s: %w", ErrInvalidLimit, l.Name, err)
 	}
 	if l.Scope > PerClient {
-		return fmt.Errorf("%w: %s has the unknown scope %d", ErrLimit, l.Name, l.Scope)
+		return fmt.Errorf("%w: %s has the unknown scope %d", ErrInvalidLimit, l.Name, l.Scope)
 	}
 	return l.checkAlgorithm()
 }
@@ -158,12 +158,12 @@ func isName(s string) bool {
 // MaxClaims is how many claims one decision may have.
 const MaxClaims = 128
 
-// CheckAll returns the first error of claims, or one that wraps ErrLimit when
+// CheckClaims returns the first error of claims, or one that wraps ErrInvalidLimit when
 // there are more than MaxClaims, or two name the same limit and the same key: ask
 // for both costs in one claim instead. It does not allocate when there is nothing to say.
-func CheckAll(claims []Claim) error {
+func CheckClaims(claims []Claim) error {
 	if len(claims) > MaxClaims {
-		return fmt.Errorf("%w: %d claims in one decision; the most is %d", ErrLimit, len(claims), MaxClaims)
+		return fmt.Errorf("%w: %d claims in one decision; the most is %d", ErrInvalidLimit, len(claims), MaxClaims)
 	}
 	for i := range claims {
 		c := &claims[i] // which is too much to copy
@@ -173,8 +173,8 @@ func CheckAll(claims []Claim) error {
 		for j := range claims[:i] {
 			earlier := &claims[j]
 			if earlier.Key == c.Key && earlier.Limit.Name == c.Limit.Name ||
-				c.Redisson != "" && earlier.Redisson == c.Redisson {
-				return fmt.Errorf("%w: two claims of %s under one key", ErrLimit, c.Limit.Name)
+				c.RedissonName != "" && earlier.RedissonName == c.RedissonName {
+				return fmt.Errorf("%w: two claims of %s under one key", ErrInvalidLimit, c.Limit.Name)
 			}
 		}
 	}

@@ -5,34 +5,34 @@ import (
 	"slices"
 )
 
-// A window of Distinct has an entry for each of the last keptUses uses of a value,
+// A window of Distinct has an entry for each of the last maxUses uses of a value,
 // under the permit's id and the value, 8 bytes each, and one more for those before,
 // which can no longer be given back. The newest entry of a value has the permit that
 // the value takes; the others have none.
-const keptUses = 2
+const maxUses = 2
 
-// valueOf is what an entry of a Distinct limit was used with.
-func (e *entry) valueOf() uint64 { return binary.LittleEndian.Uint64(e.id[8:]) }
+// valuePrefix is what an entry of a Distinct limit was used with.
+func (e *entry) valuePrefix() uint64 { return binary.LittleEndian.Uint64(e.id[8:]) }
 
-// short is a value as entries keep it.
-func (k Key) short() uint64 { return binary.LittleEndian.Uint64(k[:8]) }
+// prefix is a value as entries keep it.
+func (k Key) prefix() uint64 { return binary.LittleEndian.Uint64(k[:8]) }
 
-// stands reports whether value was used within the window, which is settled.
-func (w *window) stands(value Key) bool { return w.last(value.short()) >= 0 }
+// hasValue reports whether value was used within the window, which is settled.
+func (w *window) hasValue(value Key) bool { return w.lastUse(value.prefix()) >= 0 }
 
-// last is the newest entry of a value, -1 if it does not stand.
-func (w *window) last(value uint64) int {
+// lastUse is the newest entry of a value, -1 if it does not stand.
+func (w *window) lastUse(value uint64) int {
 	for i := len(w.entries) - 1; i >= 0; i-- {
-		if w.entries[i].valueOf() == value {
+		if w.entries[i].valuePrefix() == value {
 			return i
 		}
 	}
 	return -1
 }
 
-// use notes that value is used at now, under id.
-func (w *window) use(now int64, id [16]byte, value Key) {
-	w.supersede(value.short())
+// addUse notes that value is used at now, under id.
+func (w *window) addUse(now int64, id [16]byte, value Key) {
+	w.supersede(value.prefix())
 	copy(id[8:], value[:8])
 	w.entries = append(w.entries, entry{at: now, n: 1, id: id})
 	w.taken++
@@ -41,7 +41,7 @@ func (w *window) use(now int64, id [16]byte, value Key) {
 // supersede takes the permit of a value away, for a newer use of it, and makes one
 // entry of those uses that can no longer be given back.
 func (w *window) supersede(value uint64) {
-	newest := w.last(value)
+	newest := w.lastUse(value)
 	if newest < 0 {
 		return
 	}
@@ -51,8 +51,8 @@ func (w *window) supersede(value uint64) {
 	for i := newest; i >= 0; i-- {
 		e := &w.entries[i]
 		switch {
-		case e.valueOf() != value:
-		case e.kind == single && uses < keptUses-1:
+		case e.valuePrefix() != value:
+		case e.kind == single && uses < maxUses-1:
 			uses++
 		case e.n == 0 && kept:
 			w.entries = slices.Delete(w.entries, i, i+1)
@@ -62,9 +62,9 @@ func (w *window) supersede(value uint64) {
 	}
 }
 
-// unuse gives back the use under id: its value stands as if it had not been, and
+// removeUse gives back the use under id: its value stands as if it had not been, and
 // not at all without another use. It returns 1 if there was one.
-func (w *window) unuse(id [16]byte) int64 {
+func (w *window) removeUse(id [16]byte) int64 {
 	i := slices.IndexFunc(w.entries, func(e entry) bool { return e.kind == single && [8]byte(e.id[:8]) == [8]byte(id[:8]) })
 	if i < 0 {
 		return 0
@@ -74,7 +74,7 @@ func (w *window) unuse(id [16]byte) int64 {
 	if gone.n == 0 {
 		return 1
 	}
-	if before := w.last(gone.valueOf()); before >= 0 {
+	if before := w.lastUse(gone.valuePrefix()); before >= 0 {
 		w.entries[before].n += gone.n
 	} else {
 		w.taken -= int64(gone.n)
@@ -88,20 +88,20 @@ func (w *window) grantValues(n int64) {
 		if w.entries[i].n == 0 {
 			continue
 		}
-		value := w.entries[i].valueOf()
+		value := w.entries[i].valuePrefix()
 		w.entries = slices.DeleteFunc(w.entries, func(e entry) bool {
-			if e.valueOf() == value {
+			if e.valuePrefix() == value {
 				w.taken -= int64(e.n)
 				n -= int64(e.n)
 			}
-			return e.valueOf() == value
+			return e.valuePrefix() == value
 		})
 	}
 }
 
-// useUnknown notes n values that others are known to use, but not which; they can
+// addUnknownUses notes n values that others are known to use, but not which; they can
 // be told from all others, and not given back.
-func (w *window) useUnknown(now, n int64) {
+func (w *window) addUnknownUses(now, n int64) {
 	if n <= 0 {
 		return
 	}

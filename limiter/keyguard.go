@@ -39,24 +39,24 @@ type KeyGuardOptions struct {
 // costs about 100 ns.
 type KeyGuard struct {
 	clock   func() time.Time
-	known   []part[struct{}]    // by key
-	sources []part[newKeyCount] // by source
+	known   []guardShard[struct{}]    // by key
+	sources []guardShard[newKeyCount] // by source
 }
 
 // newKeyCount are the new keys of one source.
 type newKeyCount struct {
-	since int64 // when its window began, in milliseconds
-	count int64
+	windowStart int64 // when its window began, in milliseconds
+	count       int64
 }
 
-// A part of a Guard has a lock of its own.
-type part[V any] struct {
+// A guardShard of a Guard has a lock of its own.
+type guardShard[V any] struct {
 	mu   sync.Mutex // guards what follows; that of a source goes before those of keys
 	seen agingMap[V]
 }
 
-// guardParts is how many parts there are of each kind.
-const guardParts = 64
+// guardShards is how many parts there are of each kind.
+const guardShards = 64
 
 // A KeyDecision is what a Guard says of a request.
 type KeyDecision struct {
@@ -81,76 +81,76 @@ func NewKeyGuard(o KeyGuardOptions) *KeyGuard {
 	}
 	return &KeyGuard{
 		clock:   o.Clock,
-		known:   newParts[struct{}](o.MaxKeys, o.TTL),
-		sources: newParts[newKeyCount](o.MaxSources, MaxKeyGuardWindow),
+		known:   newGuardShards[struct{}](o.MaxKeys, o.TTL),
+		sources: newGuardShards[newKeyCount](o.MaxSources, MaxKeyGuardWindow),
 	}
 }
 
-func newParts[V any](most int, life time.Duration) []part[V] {
-	parts := make([]part[V], guardParts)
+func newGuardShards[V any](most int, life time.Duration) []guardShard[V] {
+	parts := make([]guardShard[V], guardShards)
 	for i := range parts {
-		parts[i].seen = newAgingMap[V](most/guardParts, life.Milliseconds())
+		parts[i].seen = newAgingMap[V](most/guardShards, life.Milliseconds())
 	}
 	return parts
 }
 
-// CheckKeyGuard returns an error that wraps ErrRate if no Guard can keep rate, and
+// CheckKeyGuard returns an error that wraps ErrInvalidRate if no Guard can keep rate, and
 // says what to write instead.
 func CheckKeyGuard(rate Rate) error {
 	if err := rate.Check(); err != nil {
 		return err
 	}
 	if rate.Window > MaxKeyGuardWindow {
-		return fmt.Errorf("%w: new keys are counted over an hour at most; write for example 1000/1m", ErrRate)
+		return fmt.Errorf("%w: new keys are counted over an hour at most; write for example 1000/1m", ErrInvalidRate)
 	}
 	return nil
 }
 
-// Knows reports whether none of the keys is new. They stay known for longer by it.
-func (g *KeyGuard) Knows(keys ...Key) bool {
+// Known reports whether none of the keys is new. They stay known for longer by it.
+func (g *KeyGuard) Known(keys ...Key) bool {
 	now := g.clock().UnixMilli()
-	return !slices.ContainsFunc(keys, func(k Key) bool { return !g.knows(now, k) })
+	return !slices.ContainsFunc(keys, func(k Key) bool { return !g.refresh(now, k) })
 }
 
 // Admit asks whether source may send one request with these keys, by a rate that
 // CheckGuard has nothing against. If one or more of them are new, it counts once,
 // and all are known from then on. What is refused counts for nothing.
 func (g *KeyGuard) Admit(rate Rate, source Key, keys ...Key) KeyDecision {
-	if g.Knows(keys...) {
+	if g.Known(keys...) {
 		return KeyDecision{}
 	}
 	now := g.clock().UnixMilli()
-	p := &g.sources[source[0]%guardParts]
+	p := &g.sources[source[0]%guardShards]
 	p.mu.Lock() // so that what a source brings several times at once counts once
 	defer p.mu.Unlock()
-	if g.Knows(keys...) {
+	if g.Known(keys...) {
 		return KeyDecision{}
 	}
 	m, _ := p.seen.get(now, source)
-	over := m.since + rate.Window.Milliseconds()
+	over := m.windowStart + rate.Window.Milliseconds()
 	switch {
-	case now >= over || now < m.since: // or the clock was set back
-		m = newKeyCount{since: now}
+	case now >= over || now < m.windowStart: // or the clock was set back
+		m = newKeyCount{windowStart: now}
 	case m.count >= rate.Count:
 		return KeyDecision{New: true, Refused: true, Wait: millis(over - now)}
 	}
 	m.count++
 	p.seen.put(now, source, m)
 	for _, k := range keys {
-		g.learn(now, k)
+		g.add(now, k)
 	}
 	return KeyDecision{New: true}
 }
 
-func (g *KeyGuard) knows(now int64, k Key) bool {
-	p := &g.known[k[0]%guardParts]
+func (g *KeyGuard) refresh(now int64, k Key) bool {
+	p := &g.known[k[0]%guardShards]
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.seen.keep(now, k)
+	return p.seen.touch(now, k)
 }
 
-func (g *KeyGuard) learn(now int64, k Key) {
-	p := &g.known[k[0]%guardParts]
+func (g *KeyGuard) add(now int64, k Key) {
+	p := &g.known[k[0]%guardShards]
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.seen.put(now, k, struct{}{})

@@ -40,10 +40,10 @@ type Memory struct {
 	shards []shard
 	seed   seed
 
-	naming sync.Mutex // guards writing names
-	names  atomic.Pointer[map[string]uint32]
+	namesMu sync.Mutex // guards writing names
+	names   atomic.Pointer[map[string]uint32]
 
-	ahead atomic.Int64 // how far the clock here is ahead of the store's whose decisions are noted, in ms
+	clockSkew atomic.Int64 // how far the clock here is ahead of the store's whose decisions are noted, in ms
 }
 
 const (
@@ -75,7 +75,7 @@ func NewMemory(o MemoryOptions) *Memory {
 		s := &m.shards[i]
 		s.maxKeys, s.maxBytes = max(1, o.MaxKeys/n), max(cellBytes, o.MaxBytes/int64(n))
 		s.seed, s.sources = &m.seed, make(map[uint32]usage)
-		s.cells.bits, s.blocks.bits, s.notes.slab.bits = chunkBits, chunkBits, chunkBits
+		s.cells.bits, s.blocks.bits, s.mirrored.slab.bits = chunkBits, chunkBits, chunkBits
 	}
 	return m
 }
@@ -88,17 +88,17 @@ func monotonicClock(start time.Time) func() time.Time {
 
 // Take implements Store. It does not wait and looks at no ctx.
 func (m *Memory) Take(_ context.Context, claims []Claim, d *Decision) error {
-	if err := CheckAll(claims); err != nil {
+	if err := CheckClaims(claims); err != nil {
 		return err
 	}
-	var room [inline]cellRef
+	var room [inlineClaims]cellRef
 	refs := m.refs(claims, room[:0])
 	locked := m.lock(refs)
 	defer m.unlock(locked)
 
 	now := m.clock().UnixMilli()
-	m.openLocked(claims, refs, now)
-	m.weighLocked(claims, refs, now, d)
+	m.findOrAddLocked(claims, refs, now)
+	m.evaluateLocked(claims, refs, now, d)
 	if !d.Allowed || len(claims) == 0 {
 		return nil
 	}
@@ -113,13 +113,13 @@ func (m *Memory) Take(_ context.Context, claims []Claim, d *Decision) error {
 
 // grantLocked takes what claim asks for in cell i, and says in o what is left.
 func (s *shard) grantLocked(i uint32, p stamp, claim *Claim, o *Outcome) {
-	var t tally
+	var t keyState
 	c := s.cells.at(i)
 	s.loadLocked(c, &t)
 	s.takeLocked(c, &t, p, *claim)
 	s.saveLocked(c, &t, claim.Limit)
 	if claim.Limit.Algorithm == Distinct {
-		o.Remaining = max(0, t.left(p.at, claim.Limit))
+		o.Remaining = max(0, t.remaining(p.at, claim.Limit))
 		return // the value stands, so the same claim passes again
 	}
 	o.Remaining -= claim.Cost
@@ -128,10 +128,10 @@ func (s *shard) grantLocked(i uint32, p stamp, claim *Claim, o *Outcome) {
 
 // Peek implements Store.
 func (m *Memory) Peek(_ context.Context, claims []Claim, d *Decision) error {
-	if err := CheckAll(claims); err != nil {
+	if err := CheckClaims(claims); err != nil {
 		return err
 	}
-	var room [inline]cellRef
+	var room [inlineClaims]cellRef
 	refs := m.refs(claims, room[:0])
 	locked := m.lock(refs)
 	defer m.unlock(locked)
@@ -139,20 +139,20 @@ func (m *Memory) Peek(_ context.Context, claims []Claim, d *Decision) error {
 	now := m.clock().UnixMilli()
 	for i := range refs {
 		r, s := &refs[i], &m.shards[refs[i].shard]
-		if s.notes.has(r.hash) {
-			r.index = s.openLocked(r.id, r.hash, claims[i].Source, now)
-			s.expandLocked(r, &claims[i], now)
+		if s.mirrored.has(r.hash) {
+			r.index = s.findOrAddLocked(r.id, r.hash, claims[i].Source, now)
+			s.expandMirroredLocked(r, &claims[i], now)
 			continue
 		}
-		r.index = s.sharedLocked(r.id, r.hash, claims[i].Source)
+		r.index = s.findOrOverflowLocked(r.id, r.hash, claims[i].Source)
 	}
-	m.weighLocked(claims, refs, now, d)
+	m.evaluateLocked(claims, refs, now, d)
 	return nil
 }
 
 // Refund implements Store.
 func (m *Memory) Refund(_ context.Context, claims []Claim, p Permit) error {
-	if err := CheckAll(claims); err != nil {
+	if err := CheckClaims(claims); err != nil {
 		return err
 	}
 	if p.IsZero() {
@@ -172,13 +172,13 @@ func (m *Memory) refund(c *Claim, p Permit) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := m.clock().UnixMilli()
-	for _, id := range [...]cellID{r.id, r.id.overflow(0), r.id.overflow(c.Source)} {
+	for _, id := range [...]cellID{r.id, r.id.overflowID(0), r.id.overflowID(c.Source)} {
 		i := s.findLocked(id, s.hash(id))
 		if i == noCell {
 			continue
 		}
 		var given int64
-		s.changeLocked(i, c.Limit, func(t *tally) {
+		s.changeLocked(i, c.Limit, func(t *keyState) {
 			t.advance(now, c.Limit)
 			given = t.refund(now, p, *c)
 		})
@@ -188,14 +188,14 @@ func (m *Memory) refund(c *Claim, p Permit) {
 	}
 }
 
-// weighLocked fills d with what the cells say before anything is taken.
-func (m *Memory) weighLocked(claims []Claim, refs []cellRef, now int64, d *Decision) {
+// evaluateLocked fills d with what the cells say before anything is taken.
+func (m *Memory) evaluateLocked(claims []Claim, refs []cellRef, now int64, d *Decision) {
 	*d = Decision{Allowed: true, At: time.UnixMilli(now), Outcomes: d.Outcomes[:0]}
 	for i := range claims {
 		c, r := &claims[i], &refs[i]
-		o := Outcome{Allowed: true, Remaining: c.Limit.Most()}
+		o := Outcome{Allowed: true, Remaining: c.Limit.Capacity()}
 		if r.index != noCell {
-			o = m.shards[r.shard].weighLocked(r.index, now, c, earlier(claims[:i], refs[:i], *r))
+			o = m.shards[r.shard].evaluateLocked(r.index, now, c, earlierCost(claims[:i], refs[:i], *r))
 		}
 		if !o.Allowed {
 			d.Allowed = false
@@ -205,28 +205,28 @@ func (m *Memory) weighLocked(claims []Claim, refs []cellRef, now int64, d *Decis
 	}
 }
 
-// weighLocked is what cell i says of a claim before which others of the same decision
+// evaluateLocked is what cell i says of a claim before which others of the same decision
 // take so much of it.
-func (s *shard) weighLocked(i uint32, now int64, claim *Claim, before int64) Outcome {
-	var t tally
+func (s *shard) evaluateLocked(i uint32, now int64, claim *Claim, before int64) Outcome {
+	var t keyState
 	c := s.cells.at(i)
 	s.loadLocked(c, &t)
 	t.advance(now, claim.Limit)
 	s.saveLocked(c, &t, claim.Limit)
-	left := t.left(now, claim.Limit) - before
+	left := t.remaining(now, claim.Limit) - before
 	wait, stands := t.wait(now, claim.Limit, before+claim.Cost), false
-	if claim.Limit.Algorithm == Distinct && t.stands(claim.Value) {
+	if claim.Limit.Algorithm == Distinct && t.hasValue(claim.Value) {
 		wait, stands = 0, true
 	}
-	if now < t.banned {
-		return Outcome{Banned: true, Wait: millis(max(wait, t.banned-now))}
+	if now < t.bannedUntil {
+		return Outcome{Banned: true, Wait: millis(max(wait, t.bannedUntil-now))}
 	}
 	return Outcome{Allowed: stands || claim.Cost <= left, Remaining: max(0, left), Wait: millis(wait)}
 }
 
-// earlier is what the claims before take from the same cell: two keys of one
+// earlierCost is what the claims before take from the same cell: two keys of one
 // limit may share its overflow.
-func earlier(claims []Claim, refs []cellRef, r cellRef) (cost int64) {
+func earlierCost(claims []Claim, refs []cellRef, r cellRef) (cost int64) {
 	for i, other := range refs {
 		if other.shard == r.shard && other.index == r.index {
 			cost += claims[i].Cost
@@ -250,14 +250,14 @@ func (m *Memory) Keys() (keys int, bytes int64) {
 	return keys, bytes
 }
 
-// number is the number of the limit of that name; all limits of one name, one
+// limitNumber is the number of the limit of that name; all limits of one name, one
 // after another, have the same. It does not allocate for a known name.
-func (m *Memory) number(name string) uint32 {
+func (m *Memory) limitNumber(name string) uint32 {
 	if n, ok := (*m.names.Load())[name]; ok {
 		return n
 	}
-	m.naming.Lock()
-	defer m.naming.Unlock()
+	m.namesMu.Lock()
+	defer m.namesMu.Unlock()
 	names := maps.Clone(*m.names.Load())
 	if n, ok := names[name]; ok {
 		return n

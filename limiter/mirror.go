@@ -1,11 +1,11 @@
 package limiter
 
-// Note counts here what another store has decided of claims, so that this Memory
+// Mirror counts here what another store has decided of claims, so that this Memory
 // can take over from it for one of n processes: it knows what this process has
 // had recently, and that others had their part.
 //
 // What was granted is taken, whatever is left of this process's share, and
-// NoteRefund gives it back. Then, and after a refusal, no more is left here
+// MirrorRefund gives it back. Then, and after a refusal, no more is left here
 // than the n-th part of what the other store had left: what is missing counts as
 // taken now, except that with a TokenBucket or a SlidingLog the same claim passes again when the
 // other store said so. Concurrent permits of others are not taken into account.
@@ -17,59 +17,59 @@ package limiter
 // noted of new keys. A claim costs about 0.2 µs and does not allocate once its key is
 // known; a key takes 48 bytes, whatever was taken. Keys of Concurrent, Distinct and
 // Cooldown, of which single permits and values must be known, take as much as in Take.
-func (m *Memory) Note(claims []Claim, d *Decision, n int) {
+func (m *Memory) Mirror(claims []Claim, d *Decision, n int) {
 	for i := range claims[:min(len(claims), len(d.Outcomes))] {
 		if o := &d.Outcomes[i]; d.Allowed || !o.Allowed {
-			m.note(&claims[i], d, o, n)
+			m.mirrorClaim(&claims[i], d, o, n)
 		}
 	}
 }
 
-// NoteRefund notes that what p took of the other store for these claims, and Note has
+// MirrorRefund notes that what p took of the other store for these claims, and Note has
 // noted, was given back there. Unlike Refund it must not be called twice for one permit.
-func (m *Memory) NoteRefund(claims []Claim, p Permit, n int) {
+func (m *Memory) MirrorRefund(claims []Claim, p Permit, n int) {
 	for i := range claims {
 		c := &claims[i]
-		if !c.Limit.Algorithm.rated() {
+		if !c.Limit.Algorithm.countsPermits() {
 			own, share := *c, c.Limit.Share(n)
 			own.Limit = &share
 			m.refund(&own, Permit{ID: p.ID, At: m.clock()})
 			continue
 		}
 		r := m.ref(c)
-		m.shards[r.shard].noteRefund(r.hash, p.At.UnixMilli()+m.ahead.Load(), c.Cost)
+		m.shards[r.shard].mirrorRefund(r.hash, p.At.UnixMilli()+m.clockSkew.Load(), c.Cost)
 	}
 }
 
-// noteRefund gives permits back to the note of hash h.
-func (s *shard) noteRefund(h uint64, at, permits int64) {
+// mirrorRefund gives permits back to the note of hash h.
+func (s *shard) mirrorRefund(h uint64, at, permits int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if p := s.notes.find(h); p.item > 0 {
-		n := s.notes.slab.at(p.item - 1)
-		back := n.giveBack(at, permits)
-		n.left = n.left&noteBanned | uint32(min(int64(n.left&^noteBanned)+back, MaxCount))
+	if p := s.mirrored.find(h); p.item > 0 {
+		n := s.mirrored.slab.at(p.item - 1)
+		back := n.refund(at, permits)
+		n.remaining = n.remaining&mirrorBanned | uint32(min(int64(n.remaining&^mirrorBanned)+back, MaxCount))
 	}
 }
 
-// rated reports whether a counts permits against a rate, so that it matters how many
+// countsPermits reports whether a counts permits against a rate, so that it matters how many
 // there are and not which.
-func (a Algorithm) rated() bool { return a != Concurrent && a != Distinct && a != Cooldown }
+func (a Algorithm) countsPermits() bool { return a != Concurrent && a != Distinct && a != Cooldown }
 
-func (m *Memory) note(c *Claim, d *Decision, o *Outcome, n int) {
+func (m *Memory) mirrorClaim(c *Claim, d *Decision, o *Outcome, n int) {
 	r, now := m.ref(c), m.clock().UnixMilli()
 	s := &m.shards[r.shard]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !c.Limit.Algorithm.rated() {
-		s.noteWholeLocked(&r, foreignDecision{c, d, o, n, now})
+	if !c.Limit.Algorithm.countsPermits() {
+		s.mirrorPermitsLocked(&r, mirroredOutcome{c, d, o, n, now})
 		return
 	}
 	if !d.At.IsZero() {
-		m.ahead.Store(now - d.At.UnixMilli())
+		m.clockSkew.Store(now - d.At.UnixMilli())
 	}
 	horizon := packHorizon(c.Limit.Horizon().Milliseconds())
-	note := s.notedLocked(r.hash, now, horizon)
+	note := s.findOrAddMirroredLocked(r.hash, now, horizon)
 	if note == nil {
 		return
 	}
@@ -77,71 +77,71 @@ func (m *Memory) note(c *Claim, d *Decision, o *Outcome, n int) {
 	if d.Allowed {
 		note.grant(c.Cost)
 	}
-	parts := c.Limit.parts(n)
-	note.say((o.Remaining+parts-1)/parts, o.Wait.Milliseconds(), c.Cost)
+	parts := c.Limit.processes(n)
+	note.setReply((o.Remaining+parts-1)/parts, o.Wait.Milliseconds(), c.Cost)
 	if o.Banned {
-		note.ban()
+		note.setBanned()
 	}
 }
 
-// notedLocked is the note of hash h; a new one if there is plenty of room, or nil.
-func (s *shard) notedLocked(h uint64, now int64, horizon uint16) *note {
-	if p := s.notes.find(h); p.item > 0 {
-		return s.notes.slab.at(p.item - 1)
+// findOrAddMirroredLocked is the note of hash h; a new one if there is plenty of room, or nil.
+func (s *shard) findOrAddMirroredLocked(h uint64, now int64, horizon uint16) *mirrorEntry {
+	if p := s.mirrored.find(h); p.item > 0 {
+		return s.mirrored.slab.at(p.item - 1)
 	}
 	s.sweepLocked(now, sweepStep)
-	if !s.wellBelowLocked(noteBytes) {
+	if !s.isHalfEmptyLocked(mirrorEntryBytes) {
 		s.sweepLocked(now, fullSweep)
-		if !s.wellBelowLocked(noteBytes) {
+		if !s.isHalfEmptyLocked(mirrorEntryBytes) {
 			return nil
 		}
 	}
-	s.bytes += noteBytes
-	return s.notes.add(h, now, horizon)
+	s.bytes += mirrorEntryBytes
+	return s.mirrored.add(h, now, horizon)
 }
 
-// wellBelowLocked reports whether half of the room is free beside a key of so many bytes.
-func (s *shard) wellBelowLocked(bytes int64) bool {
+// isHalfEmptyLocked reports whether half of the room is free beside a key of so many bytes.
+func (s *shard) isHalfEmptyLocked(bytes int64) bool {
 	return 2*s.keysLocked() < s.maxKeys && 2*(s.bytes+bytes) <= s.maxBytes
 }
 
 // What is heard of one claim: what the other store decided, for one of n processes.
-type foreignDecision struct {
-	claim    *Claim
-	decision *Decision
-	outcome  *Outcome
-	n        int
-	now      int64
+type mirroredOutcome struct {
+	claim     *Claim
+	decision  *Decision
+	outcome   *Outcome
+	processes int
+	now       int64
 }
 
-// noteWholeLocked notes in a cell what was heard, permit by permit.
-func (s *shard) noteWholeLocked(r *cellRef, h foreignDecision) {
+// mirrorPermitsLocked notes in a cell what was heard, permit by permit.
+func (s *shard) mirrorPermitsLocked(r *cellRef, h mirroredOutcome) {
 	c, o, now := h.claim, h.outcome, h.now
-	share, parts := c.Limit.Share(h.n), c.Limit.parts(h.n)
+	share, parts := c.Limit.Share(h.processes), c.Limit.processes(h.processes)
 	own := *c
 	own.Limit = &share
 	if r.index = s.findLocked(r.id, r.hash); r.index == noCell {
 		s.sweepLocked(now, sweepStep)
-		if !s.wellBelowLocked(cellBytes) {
+		if !s.isHalfEmptyLocked(cellBytes) {
 			return
 		}
 		r.index = s.addLocked(r.id, r.hash, c.Source, now)
 	}
-	var t tally
+	var t keyState
 	cell := s.cells.at(r.index)
 	s.loadLocked(cell, &t)
 	t.advance(now, &share)
-	t.banned = 0
+	t.bannedUntil = 0
 	if h.decision.Allowed {
 		s.takeLocked(cell, &t, stamp{now, h.decision.Permit.ID}, own)
 	}
 	switch wait := o.Wait.Milliseconds(); {
 	case o.Banned:
-		t.banned = now + wait
+		t.bannedUntil = now + wait
 	case share.Algorithm == Distinct:
-		t.useUnknown(now, t.left(now, &share)-(o.Remaining+parts-1)/parts)
+		t.addUnknownUses(now, t.remaining(now, &share)-(o.Remaining+parts-1)/parts)
 	case share.Algorithm == Cooldown:
-		t.pauseFor(now, wait, &share)
+		t.extendPause(now, wait, &share)
 	}
 	s.saveLocked(cell, &t, &share)
 }

@@ -24,12 +24,12 @@ func (s Scope) String() string {
 	return fmt.Sprintf("scope %d", uint8(s))
 }
 
-// ParseScope reads what String writes. Errors wrap ErrLimit.
+// ParseScope reads what String writes. Errors wrap ErrInvalidLimit.
 func ParseScope(name string) (Scope, error) {
 	for s := Overall; s <= PerClient; s++ {
 		if s.String() == name {
 			return s, nil
 		}
 	}
-	return 0, fmt.Errorf("%w: no scope is called %q; write overall or per_client", ErrLimit, name)
+	return 0, fmt.Errorf("%w: no scope is called %q; write overall or per_client", ErrInvalidLimit, name)
 }

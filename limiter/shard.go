@@ -28,13 +28,13 @@ type shard struct {
 	maxBytes int64
 	seed     *seed
 
-	mu     sync.Mutex // guards what follows
-	index  index      // of cells
-	cells  slab[cell]
-	blocks slab[[]entry]
-	oldest uint32 // the number of the cell where the sweep goes on
-	bytes  int64
-	notes  notes
+	mu        sync.Mutex // guards what follows
+	index     index      // of cells
+	cells     slab[cell]
+	blocks    slab[[]entry]
+	nextSweep uint32 // the number of the cell where the sweep goes on
+	bytes     int64
+	mirrored  mirrorTable
 	// sources are how much of that belongs to keys that each source brought first.
 	sources map[uint32]usage
 }
@@ -65,35 +65,35 @@ func (s *shard) hash(id cellID) uint64 { return hashUnder(id.limit, s.seed.hash(
 // hashOf is where cell i is looked for.
 func (s *shard) hashOf(i uint32) uint64 { return s.hash(s.cells.at(i).id) }
 
-// sharedLocked returns the number of the cell that counts id: its own, or the
+// findOrOverflowLocked returns the number of the cell that counts id: its own, or the
 // overflow cell where it has none and would get none.
-func (s *shard) sharedLocked(id cellID, h uint64, source uint32) uint32 {
+func (s *shard) findOrOverflowLocked(id cellID, h uint64, source uint32) uint32 {
 	if i := s.findLocked(id, h); i != noCell {
 		return i
 	}
-	if over, without := s.withoutRoomLocked(id, source); without {
+	if over, without := s.overflowIDLocked(id, source); without {
 		return s.findLocked(over, s.hash(over))
 	}
 	return noCell
 }
 
-// withoutRoomLocked names what a new key is counted under that gets no cell of its own.
-func (s *shard) withoutRoomLocked(id cellID, source uint32) (cellID, bool) {
+// overflowIDLocked names what a new key is counted under that gets no cell of its own.
+func (s *shard) overflowIDLocked(id cellID, source uint32) (cellID, bool) {
 	switch {
-	case !s.roomLocked():
-		return id.overflow(0), true
-	case s.exceedsLocked(source):
-		return id.overflow(source), true
+	case !s.hasRoomLocked():
+		return id.overflowID(0), true
+	case s.exceedsShareLocked(source):
+		return id.overflowID(source), true
 	}
 	return id, false
 }
 
 // keysLocked is how many keys there are, noted ones included.
-func (s *shard) keysLocked() int { return s.index.used + s.notes.index.used }
+func (s *shard) keysLocked() int { return s.index.used + s.mirrored.index.used }
 
-// exceedsLocked reports whether source has had its share of the room, where room has
+// exceedsShareLocked reports whether source has had its share of the room, where room has
 // become scarce.
-func (s *shard) exceedsLocked(source uint32) bool {
+func (s *shard) exceedsShareLocked(source uint32) bool {
 	if source == 0 || highWater*s.keysLocked() < s.maxKeys && highWater*s.bytes < s.maxBytes {
 		return false
 	}
@@ -101,43 +101,43 @@ func (s *shard) exceedsLocked(source uint32) bool {
 	return sourceShare*its.keys >= s.maxKeys || sourceShare*its.bytes >= s.maxBytes
 }
 
-// openLocked returns the number of the cell that counts id, making one if there is
+// findOrAddLocked returns the number of the cell that counts id, making one if there is
 // room. Where there is none, all new keys of a limit share one overflow cell, and so
 // do those of a source that has used its share: a key that is being limited is never
 // pushed out. It stays out of sweeps at now.
-func (s *shard) openLocked(id cellID, h uint64, source uint32, now int64) uint32 {
+func (s *shard) findOrAddLocked(id cellID, h uint64, source uint32, now int64) uint32 {
 	if i := s.findLocked(id, h); i != noCell {
-		s.cells.at(i).holdLocked(now)
+		s.cells.at(i).pinLocked(now)
 		return i
 	}
 	s.sweepLocked(now, sweepStep)
-	over, without := s.withoutRoomLocked(id, source)
+	over, without := s.overflowIDLocked(id, source)
 	if without {
 		s.sweepLocked(now, fullSweep)
-		over, without = s.withoutRoomLocked(id, source)
+		over, without = s.overflowIDLocked(id, source)
 	}
 	if without {
 		id, h = over, s.hash(over)
 		if i := s.findLocked(id, h); i != noCell {
-			s.cells.at(i).holdLocked(now)
+			s.cells.at(i).pinLocked(now)
 			return i
 		}
 	}
 	return s.addLocked(id, h, source, now)
 }
 
-// holdLocked keeps c out of sweeps at now: the next claim of the same decision
+// pinLocked keeps c out of sweeps at now: the next claim of the same decision
 // may need room.
-func (c *cell) holdLocked(now int64) { c.until = max(c.until, now+1) }
+func (c *cell) pinLocked(now int64) { c.expiresAt = max(c.expiresAt, now+1) }
 
-func (s *shard) roomLocked() bool {
+func (s *shard) hasRoomLocked() bool {
 	return s.keysLocked() < s.maxKeys && s.bytes+cellBytes <= s.maxBytes
 }
 
 // addLocked makes the cell that counts id. There is none yet.
 func (s *shard) addLocked(id cellID, h uint64, source uint32, now int64) uint32 {
 	i := s.cells.add()
-	*s.cells.at(i) = cell{id: id, source: source, until: now + 1, floor: now - 1}
+	*s.cells.at(i) = cell{id: id, source: source, expiresAt: now + 1, floor: now - 1}
 	s.index.add(h, i, s.hashOf)
 	s.accountLocked(source, 1, cellBytes)
 	return i
@@ -164,23 +164,23 @@ func (s *shard) accountLocked(source uint32, keys int, bytes int64) {
 // has come back: a new one would count the same.
 func (s *shard) sweepLocked(now int64, n uint32) {
 	for range min(n, s.cells.used) {
-		if s.oldest >= s.cells.used {
-			s.oldest = 0
+		if s.nextSweep >= s.cells.used {
+			s.nextSweep = 0
 		}
-		if c := s.cells.at(s.oldest); c.until != 0 && c.until <= now {
-			s.forgetLocked(s.oldest, c)
+		if c := s.cells.at(s.nextSweep); c.expiresAt != 0 && c.expiresAt <= now {
+			s.removeLocked(s.nextSweep, c)
 		}
-		s.oldest++
+		s.nextSweep++
 	}
-	if s.notes.index.used > 0 {
-		s.bytes -= noteBytes * s.notes.sweep(now, n)
+	if s.mirrored.index.used > 0 {
+		s.bytes -= mirrorEntryBytes * s.mirrored.sweep(now, n)
 	}
 }
 
-// forgetLocked forgets cell i, which is c.
-func (s *shard) forgetLocked(i uint32, c *cell) {
+// removeLocked forgets cell i, which is c.
+func (s *shard) removeLocked(i uint32, c *cell) {
 	if c.block > 0 {
-		s.releaseLocked(c)
+		s.removeBlockLocked(c)
 	}
 	h := s.hash(c.id)
 	p := s.index.first(h)
@@ -201,12 +201,12 @@ type stamp struct {
 // takeLocked takes what claim asks for in t, which c keeps. When the shard's bytes are
 // used up, or the share of who brought the key, it joins the newest entry instead of
 // making a new one: later, never earlier.
-func (s *shard) takeLocked(c *cell, t *tally, p stamp, claim Claim) {
+func (s *shard) takeLocked(c *cell, t *keyState, p stamp, claim Claim) {
 	n := len(t.entries)
-	if n == 0 && c.block == 0 && claim.Limit.Algorithm.keepsLog() {
+	if n == 0 && c.block == 0 && claim.Limit.Algorithm.hasLog() {
 		t.entries = c.inline[:0]
 	}
-	if n < cap(t.entries) || !logs(claim.Limit.Algorithm, n) {
+	if n < cap(t.entries) || !addsEntry(claim.Limit.Algorithm, n) {
 		t.take(p.at, claim, p.id)
 		return
 	}
@@ -218,13 +218,13 @@ func (s *shard) takeLocked(c *cell, t *tally, p stamp, claim Claim) {
 	case TokenBucket, SlidingLog:
 		more = min(more, fullWindow-int64(n))
 	case Cooldown:
-		more = min(more, maxPauses-int64(n))
+		more = min(more, maxCooldownEntries-int64(n))
 	}
-	if n > 0 && (n >= maxEntries || s.bytes+moved+entryBytes*more > s.maxBytes || s.exceedsLocked(c.source)) {
+	if n > 0 && (n >= maxEntries || s.bytes+moved+entryBytes*more > s.maxBytes || s.exceedsShareLocked(c.source)) {
 		if claim.Limit.Algorithm == Distinct {
-			t.supersede(claim.Value.short())
+			t.supersede(claim.Value.prefix())
 		}
-		t.compact(p.at, claim.Cost)
+		t.addToNewest(p.at, claim.Cost)
 		return
 	}
 	entries := make([]entry, n, int64(n)+more)
@@ -233,20 +233,20 @@ func (s *shard) takeLocked(c *cell, t *tally, p stamp, claim Claim) {
 	t.take(p.at, claim, p.id)
 }
 
-// logs reports whether one more permit is one more entry, where there are n.
-func logs(a Algorithm, n int) bool {
+// addsEntry reports whether one more permit is one more entry, where there are n.
+func addsEntry(a Algorithm, n int) bool {
 	switch a {
 	case TokenBucket, SlidingLog:
 		return n < fullWindow
 	case Cooldown:
-		return n < maxPauses
+		return n < maxCooldownEntries
 	}
 	return a == Concurrent || a == Distinct
 }
 
 // changeLocked lets change work on what cell i keeps.
-func (s *shard) changeLocked(i uint32, l *Limit, change func(t *tally)) {
-	var t tally
+func (s *shard) changeLocked(i uint32, l *Limit, change func(t *keyState)) {
+	var t keyState
 	c := s.cells.at(i)
 	s.loadLocked(c, &t)
 	change(&t)

@@ -2,8 +2,8 @@ package limiter
 
 import "math/bits"
 
-// inline is how many claims of one decision need no memory from the heap.
-const inline = 16
+// inlineClaims is how many claims of one decision need no memory from the heap.
+const inlineClaims = 16
 
 // A cellRef leads from a claim to its cell.
 type cellRef struct {
@@ -16,7 +16,7 @@ type cellRef struct {
 // ref is where what claims c asks for is counted, without the number of a cell.
 func (m *Memory) ref(c *Claim) cellRef {
 	h := m.seed.hash(&c.Key)
-	id := cellID{limit: m.number(c.Limit.Name), key: c.Key}
+	id := cellID{limit: m.limitNumber(c.Limit.Name), key: c.Key}
 	return cellRef{id: id, hash: hashUnder(id.limit, h), shard: uint32(h>>48) & uint32(len(m.shards)-1), index: noCell}
 }
 
@@ -49,11 +49,11 @@ func (m *Memory) unlock(locked shardSet) {
 	}
 }
 
-// openLocked finds or makes the cells of refs.
-func (m *Memory) openLocked(claims []Claim, refs []cellRef, now int64) {
+// findOrAddLocked finds or makes the cells of refs.
+func (m *Memory) findOrAddLocked(claims []Claim, refs []cellRef, now int64) {
 	for i := range refs {
 		r, s := &refs[i], &m.shards[refs[i].shard]
-		r.index = s.openLocked(r.id, r.hash, claims[i].Source, now)
-		s.expandLocked(r, &claims[i], now)
+		r.index = s.findOrAddLocked(r.id, r.hash, claims[i].Source, now)
+		s.expandMirroredLocked(r, &claims[i], now)
 	}
 }

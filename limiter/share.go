@@ -4,7 +4,7 @@ package limiter
 // cannot count together: the n-th part of its permits, but at least 1. A limit
 // that each counts by itself anyway stays whole.
 func (l *Limit) Share(n int) Limit {
-	part, of := *l, l.parts(n)
+	part, of := *l, l.processes(n)
 	part.Rate.Count = max(l.Rate.Count/of, 1)
 	if l.Burst > 0 {
 		part.Burst = max(l.Burst/of, 1)
@@ -12,7 +12,7 @@ func (l *Limit) Share(n int) Limit {
 	return part
 }
 
-func (l *Limit) parts(n int) int64 {
+func (l *Limit) processes(n int) int64 {
 	if l.Scope == PerClient {
 		return 1
 	}

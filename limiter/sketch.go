@@ -18,15 +18,15 @@ import (
 // An observation takes the same few steps whatever is counted, and does not allocate. A
 // Sketch is for one goroutine at a time; NewSketch makes one.
 type Sketch[T any] struct {
-	counters []sketchCounter[T] // as many as are in use
-	groups   []sketchGroup      // those in use are a list, from the lowest count on
-	lowest   int32
-	unused   int32   // a list of the other groups
-	slots    []int32 // an open-addressed table: 1 + the counter of a key; 0 for none
-	shift    int     // of a hash, to its slot
-	seed     uint64
-	total    int64
-	evicted  bool // some key has lost its counter
+	counters  []sketchCounter[T] // as many as are in use
+	groups    []sketchGroup      // those in use are a list, from the lowest count on
+	lowest    int32
+	freeGroup int32   // a list of the other groups
+	slots     []int32 // an open-addressed table: 1 + the counter of a key; 0 for none
+	shift     int     // of a hash, to its slot
+	seed      uint64
+	total     int64
+	evicted   bool // some key has lost its counter
 }
 
 // noIndex is no counter, and no group.
@@ -35,7 +35,7 @@ const noIndex = int32(-1)
 // A sketchCounter is the counter of one key.
 type sketchCounter[T any] struct {
 	key        Key
-	over       int64 // at most so much of its count is others'
+	maxError   int64 // at most so much of its count is others'
 	group      int32
 	prev, next int32 // in the group
 	value      T
@@ -62,7 +62,7 @@ func NewSketch[T any](k int) *Sketch[T] {
 
 // Clear forgets everything.
 func (s *Sketch[T]) Clear() {
-	s.counters, s.total, s.evicted, s.lowest, s.unused = s.counters[:0], 0, false, noIndex, 0
+	s.counters, s.total, s.evicted, s.lowest, s.freeGroup = s.counters[:0], 0, false, noIndex, 0
 	for i := range s.groups {
 		s.groups[i] = sketchGroup{first: noIndex, next: int32(i) + 1}
 	}
@@ -77,9 +77,9 @@ func (s *Sketch[T]) Total() int64 { return s.total }
 // for the caller to fill: what is there is another key's. Otherwise it returns nil.
 func (s *Sketch[T]) Observe(k Key) *T {
 	s.total++
-	slot := s.find(k)
+	slot := s.findSlot(k)
 	if at := s.slots[slot]; at != 0 {
-		s.raise(at - 1)
+		s.increment(at - 1)
 		return nil
 	}
 	var c int32
@@ -88,36 +88,36 @@ func (s *Sketch[T]) Observe(k Key) *T {
 		s.counters = append(s.counters, sketchCounter[T]{key: k, group: noIndex})
 	} else {
 		c, s.evicted = s.groups[s.lowest].first, true
-		s.drop(s.find(s.counters[c].key))
-		slot = s.find(k) // dropping may have moved what was in the way
-		s.counters[c].key, s.counters[c].over = k, s.groups[s.lowest].count
+		s.freeSlot(s.findSlot(s.counters[c].key))
+		slot = s.findSlot(k) // dropping may have moved what was in the way
+		s.counters[c].key, s.counters[c].maxError = k, s.groups[s.lowest].count
 	}
 	s.slots[slot] = c + 1
-	s.raise(c)
+	s.increment(c)
 	return &s.counters[c].value
 }
 
-// home is where the search for k begins. Clients can choose their keys, but do not know
+// homeSlot is where the search for k begins. Clients can choose their keys, but do not know
 // the seed.
-func (s *Sketch[T]) home(k *Key) int {
+func (s *Sketch[T]) homeSlot(k *Key) int {
 	h := (binary.LittleEndian.Uint64(k[:8]) ^ binary.LittleEndian.Uint64(k[8:])>>1) * s.seed
 	return int((h ^ h>>29) * 0x9e3779b97f4a7c15 >> s.shift)
 }
 
-// find is the slot of k, or the free one where it would be.
-func (s *Sketch[T]) find(k Key) int {
-	slot := s.home(&k)
+// findSlot is the slot of k, or the free one where it would be.
+func (s *Sketch[T]) findSlot(k Key) int {
+	slot := s.homeSlot(&k)
 	for s.slots[slot] != 0 && s.counters[s.slots[slot]-1].key != k {
 		slot = (slot + 1) & (len(s.slots) - 1)
 	}
 	return slot
 }
 
-// drop frees a slot and moves those behind it that would not be found any more.
-func (s *Sketch[T]) drop(slot int) {
+// freeSlot frees a slot and moves those behind it that would not be found any more.
+func (s *Sketch[T]) freeSlot(slot int) {
 	mask := len(s.slots) - 1
 	for at := (slot + 1) & mask; s.slots[at] != 0; at = (at + 1) & mask {
-		home := s.home(&s.counters[s.slots[at]-1].key)
+		home := s.homeSlot(&s.counters[s.slots[at]-1].key)
 		if (at-home)&mask >= (at-slot)&mask {
 			s.slots[slot], slot = s.slots[at], at
 		}
@@ -125,8 +125,8 @@ func (s *Sketch[T]) drop(slot int) {
 	s.slots[slot] = 0
 }
 
-// raise makes the count of c one higher: it goes to the next group, or to a new one.
-func (s *Sketch[T]) raise(c int32) {
+// increment makes the count of c one higher: it goes to the next group, or to a new one.
+func (s *Sketch[T]) increment(c int32) {
 	own := s.counters[c].group
 	count, next := int64(1), s.lowest
 	if own != noIndex {
@@ -135,10 +135,10 @@ func (s *Sketch[T]) raise(c int32) {
 			s.groups[own].count = count // it is alone there
 			return
 		}
-		s.leave(c, own)
+		s.unlink(c, own)
 	}
 	if next == noIndex || s.groups[next].count != count {
-		next = s.insert(count, own, next)
+		next = s.insertGroup(count, own, next)
 	}
 	g, counter := &s.groups[next], &s.counters[c]
 	counter.group, counter.prev, counter.next = next, noIndex, g.first
@@ -147,12 +147,12 @@ func (s *Sketch[T]) raise(c int32) {
 	}
 	g.first = c
 	if own != noIndex && s.groups[own].first == noIndex {
-		s.remove(own)
+		s.removeGroup(own)
 	}
 }
 
-// leave takes c out of its group, which may be empty then.
-func (s *Sketch[T]) leave(c, own int32) {
+// unlink takes c out of its group, which may be empty then.
+func (s *Sketch[T]) unlink(c, own int32) {
 	counter := &s.counters[c]
 	if counter.prev != noIndex {
 		s.counters[counter.prev].next = counter.next
@@ -164,11 +164,11 @@ func (s *Sketch[T]) leave(c, own int32) {
 	}
 }
 
-// insert makes a group with that count between prev and next. There is one group more
+// insertGroup makes a group with that count between prev and next. There is one group more
 // than counters, for the moment in which prev is about to be empty.
-func (s *Sketch[T]) insert(count int64, prev, next int32) int32 {
-	g := s.unused
-	s.unused = s.groups[g].next
+func (s *Sketch[T]) insertGroup(count int64, prev, next int32) int32 {
+	g := s.freeGroup
+	s.freeGroup = s.groups[g].next
 	s.groups[g] = sketchGroup{count: count, first: noIndex, prev: prev, next: next}
 	if prev == noIndex {
 		s.lowest = g
@@ -181,8 +181,8 @@ func (s *Sketch[T]) insert(count int64, prev, next int32) int32 {
 	return g
 }
 
-// remove takes an empty group out of the list.
-func (s *Sketch[T]) remove(g int32) {
+// removeGroup takes an empty group out of the list.
+func (s *Sketch[T]) removeGroup(g int32) {
 	gone := s.groups[g]
 	if gone.prev == noIndex {
 		s.lowest = gone.next
@@ -192,6 +192,6 @@ func (s *Sketch[T]) remove(g int32) {
 	if gone.next != noIndex {
 		s.groups[gone.next].prev = gone.prev
 	}
-	s.groups[g] = sketchGroup{first: noIndex, next: s.unused}
-	s.unused = g
+	s.groups[g] = sketchGroup{first: noIndex, next: s.freeGroup}
+	s.freeGroup = g
 }

@@ -10,16 +10,16 @@ import "sync"
 type TopKeys[T any] struct {
 	k int
 
-	mu     sync.Mutex // guards what follows
-	now    *Sketch[T] // nil before the first observation
-	number int64      // of the slice that is counted now
-	closed []closedSlice[T]
+	mu      sync.Mutex // guards what follows
+	current *Sketch[T] // nil before the first observation
+	number  int64      // of the slice that is counted now
+	closed  []closedSlice[T]
 }
 
 // A closedSlice is a slice of time that is over.
 type closedSlice[T any] struct {
 	number int64
-	heavy  Heavy[Key, T]
+	keys   HeavyHitters[Key, T]
 }
 
 // NewTopKeys makes one of k counters that knows so many slices, the one that is counted
@@ -32,51 +32,51 @@ func NewTopKeys[T any](k, slices int) *TopKeys[T] {
 // counts in the newest. When k gets a counter, fill writes what goes with it.
 func (t *TopKeys[T]) Observe(number int64, k Key, fill func(*T)) {
 	t.mu.Lock()
-	if t.number != number || t.now == nil {
-		t.turnLocked(number)
+	if t.number != number || t.current == nil {
+		t.startSliceLocked(number)
 	}
-	if fresh := t.now.Observe(k); fresh != nil {
+	if fresh := t.current.Observe(k); fresh != nil {
 		fill(fresh)
 	}
 	t.mu.Unlock()
 }
 
-// turnLocked makes the slice of that number, or a later one, the one that is counted now.
-func (t *TopKeys[T]) turnLocked(number int64) {
+// startSliceLocked makes the slice of that number, or a later one, the one that is counted now.
+func (t *TopKeys[T]) startSliceLocked(number int64) {
 	switch {
-	case t.now == nil:
-		t.now, t.number = NewSketch[T](t.k), number
+	case t.current == nil:
+		t.current, t.number = NewSketch[T](t.k), number
 	case number > t.number:
 		if len(t.closed) > 0 {
-			t.closed[t.number%int64(len(t.closed))] = closedSlice[T]{t.number, t.now.Heavy()}
+			t.closed[t.number%int64(len(t.closed))] = closedSlice[T]{t.number, t.current.HeavyHitters()}
 		}
-		t.now.Clear()
+		t.current.Clear()
 		t.number = number
 	}
 }
 
 // Last is what was seen in the last n slices, that of the number now and those before:
 // no more than are known.
-func (t *TopKeys[T]) Last(now int64, n int) Heavy[Key, T] {
-	var all Heavy[Key, T]
-	for _, h := range t.since(now - int64(min(n, len(t.closed)+1))) {
+func (t *TopKeys[T]) Last(now int64, n int) HeavyHitters[Key, T] {
+	var all HeavyHitters[Key, T]
+	for _, h := range t.slicesAfter(now - int64(min(n, len(t.closed)+1))) {
 		all = all.Merge(h)
 	}
 	return all
 }
 
-// since are the slices behind that number. They do not change any more, so that nobody
+// slicesAfter are the slices behind that number. They do not change any more, so that nobody
 // who observes waits while they are merged.
-func (t *TopKeys[T]) since(before int64) (all []Heavy[Key, T]) {
+func (t *TopKeys[T]) slicesAfter(before int64) (all []HeavyHitters[Key, T]) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, c := range t.closed {
-		if c.number > before && c.heavy.Total > 0 { // one that was never used has none
-			all = append(all, c.heavy)
+		if c.number > before && c.keys.Total > 0 { // one that was never used has none
+			all = append(all, c.keys)
 		}
 	}
-	if t.now != nil && t.number > before {
-		all = append(all, t.now.Heavy())
+	if t.current != nil && t.number > before {
+		all = append(all, t.current.HeavyHitters())
 	}
 	return all
 }

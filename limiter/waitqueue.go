@@ -22,8 +22,8 @@ type WaitQueue struct {
 	store   Store
 	timeout time.Duration
 
-	mu    sync.Mutex // guards what follows; never held while waiting
-	queue map[queueKey]*queue
+	mu     sync.Mutex // guards what follows; never held while waiting
+	queues map[queueKey]*queue
 }
 
 // A queueKey is whose line it is: the key and limit of the claim that waits.
@@ -33,29 +33,29 @@ type queueKey struct {
 }
 
 type queue struct {
-	waiting []*waiter // the first asks the store
-	free    time.Time // when the first was told to ask again
+	waiting  []*waiter // the first asks the store
+	nextTake time.Time // when the first was told to ask again
 }
 
 type waiter struct {
-	first chan struct{} // closed when nobody is before it
+	atHead chan struct{} // closed when nobody is before it
 }
 
 // NewWaitQueue makes a WaitQueue for store. No question to the store takes longer than
 // timeout, so that a permit that came too late can be given back.
 func NewWaitQueue(store Store, timeout time.Duration) *WaitQueue {
-	return &WaitQueue{store: store, timeout: timeout, queue: map[queueKey]*queue{}}
+	return &WaitQueue{store: store, timeout: timeout, queues: map[queueKey]*queue{}}
 }
 
 // WaitOptions say what a caller waits for.
 type WaitOptions struct {
-	// For says of each claim how long it may be waited for, from the call on; 0 is
+	// MaxWait says of each claim how long it may be waited for, from the call on; 0 is
 	// not at all. Claims beyond its length are not waited for.
-	For []time.Duration
+	MaxWait []time.Duration
 	// MaxWaiting is how many callers may be in a line, the one that asks included.
 	MaxWaiting int
-	// Waits, if not nil, is called at most once: when waiting begins.
-	Waits func()
+	// OnWait, if not nil, is called at most once: when waiting begins.
+	OnWait func()
 }
 
 // Wait is Store.Take that waits for refused claims as long as p says, in
@@ -66,60 +66,60 @@ type WaitOptions struct {
 // When ctx ends, its error is returned, and nothing was taken or what was taken is
 // given back. A caller who need not stand in line is not held up by those who do.
 func (l *WaitQueue) Wait(ctx context.Context, claims []Claim, d *Decision, p WaitOptions) error {
-	if err := CheckAll(claims); err != nil {
+	if err := CheckClaims(claims); err != nil {
 		return err
 	}
-	if len(p.For) > len(claims) {
-		p.For = p.For[:len(claims)]
+	if len(p.MaxWait) > len(claims) {
+		p.MaxWait = p.MaxWait[:len(claims)]
 	}
-	first := slices.IndexFunc(p.For, func(d time.Duration) bool { return d > 0 })
+	first := slices.IndexFunc(p.MaxWait, func(d time.Duration) bool { return d > 0 })
 	if first < 0 {
 		if len(claims) == 0 {
 			return l.store.Take(ctx, claims, d)
 		}
-		return l.ask(ctx, claims, d)
+		return l.take(ctx, claims, d)
 	}
-	v := &visit{WaitOptions: p, place: queueKey{claims[first].Limit.Name, claims[first].Key}, claims: claims, first: first, began: time.Now()}
-	me, alone, err := l.join(v.place, p.MaxWaiting)
+	v := &waitCall{WaitOptions: p, queue: queueKey{claims[first].Limit.Name, claims[first].Key}, claims: claims, claim: first, started: time.Now()}
+	me, alone, err := l.join(v.queue, p.MaxWaiting)
 	if err != nil {
-		v.refuse(d, p.For[first])
+		v.refuse(d, p.MaxWait[first])
 		return err
 	}
-	defer l.leave(v.place, me)
+	defer l.leave(v.queue, me)
 	if !alone {
-		if err := l.await(ctx, v, me); err != nil {
+		if err := l.awaitHead(ctx, v, me); err != nil {
 			if errors.Is(err, errTooLate) {
-				return l.tooLate(ctx, v, d)
+				return l.peekTooLate(ctx, v, d)
 			}
 			return err
 		}
 	}
-	return l.serve(ctx, v, d)
+	return l.takeAtHead(ctx, v, d)
 }
 
-// A visit is one call: whose line it stands in, and since when.
-type visit struct {
+// A waitCall is one call: whose line it stands in, and since when.
+type waitCall struct {
 	WaitOptions
-	place  queueKey
-	claims []Claim
-	first  int // the claim whose line it is
-	began  time.Time
-	waited bool
+	queue     queueKey
+	claims    []Claim
+	claim     int // the claim whose line it is
+	started   time.Time
+	hasWaited bool
 }
 
-// waits tells the caller that waiting begins.
-func (v *visit) waits() {
-	if !v.waited && v.Waits != nil {
-		v.Waits()
+// notifyWait tells the caller that waiting begins.
+func (v *waitCall) notifyWait() {
+	if !v.hasWaited && v.OnWait != nil {
+		v.OnWait()
 	}
-	v.waited = true
+	v.hasWaited = true
 }
 
-// until is the latest that a claim is waited for.
-func (v *visit) until(ctx context.Context, claim int) time.Time {
-	most := v.began
-	if claim < len(v.For) {
-		most = most.Add(v.For[claim])
+// deadline is the latest that a claim is waited for.
+func (v *waitCall) deadline(ctx context.Context, claim int) time.Time {
+	most := v.started
+	if claim < len(v.MaxWait) {
+		most = most.Add(v.MaxWait[claim])
 	}
 	if at, ok := ctx.Deadline(); ok && at.Before(most) {
 		return at
@@ -127,10 +127,10 @@ func (v *visit) until(ctx context.Context, claim int) time.Time {
 	return most
 }
 
-// worth reports whether all that d refuses may be waited for.
-func (v *visit) worth(ctx context.Context, now time.Time, d *Decision) bool {
+// canWaitFor reports whether all that d refuses may be waited for.
+func (v *waitCall) canWaitFor(ctx context.Context, now time.Time, d *Decision) bool {
 	for i, o := range d.Outcomes {
-		if !o.Allowed && now.Add(o.Wait).After(v.until(ctx, i)) {
+		if !o.Allowed && now.Add(o.Wait).After(v.deadline(ctx, i)) {
 			return false
 		}
 	}
@@ -139,25 +139,25 @@ func (v *visit) worth(ctx context.Context, now time.Time, d *Decision) bool {
 
 // refuse fills d with what is known without asking: those who are in line go
 // first. The other limits are not asked.
-func (v *visit) refuse(d *Decision, wait time.Duration) {
+func (v *waitCall) refuse(d *Decision, wait time.Duration) {
 	*d = Decision{At: time.Now(), Wait: wait, Outcomes: d.Outcomes[:0]}
 	for i, c := range v.claims {
-		o := Outcome{Allowed: true, Remaining: c.Limit.Most(), Unknown: true}
-		if i == v.first {
+		o := Outcome{Allowed: true, Remaining: c.Limit.Capacity(), Unknown: true}
+		if i == v.claim {
 			o = Outcome{Wait: wait}
 		}
 		d.Outcomes = append(d.Outcomes, o)
 	}
 }
 
-// tooLate says what the store thinks of a caller whose turn did not come in
+// peekTooLate says what the store thinks of a caller whose turn did not come in
 // time. What it would grant belongs to those who are in line before.
-func (l *WaitQueue) tooLate(ctx context.Context, v *visit, d *Decision) error {
+func (l *WaitQueue) peekTooLate(ctx context.Context, v *waitCall, d *Decision) error {
 	if err := l.store.Peek(ctx, v.claims, d); err != nil {
 		return err
 	}
 	if d.Allowed {
-		v.refuse(d, v.For[v.first])
+		v.refuse(d, v.MaxWait[v.claim])
 	}
 	return nil
 }
@@ -168,15 +168,15 @@ var errTooLate = errors.New("not within the time")
 func (l *WaitQueue) join(at queueKey, crowd int) (me *waiter, alone bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	q := l.queue[at]
+	q := l.queues[at]
 	if q == nil {
 		q = &queue{}
-		l.queue[at] = q
+		l.queues[at] = q
 	}
 	if len(q.waiting) > 0 && len(q.waiting) >= crowd {
 		return nil, false, ErrQueueFull
 	}
-	me = &waiter{first: make(chan struct{})}
+	me = &waiter{atHead: make(chan struct{})}
 	q.waiting = append(q.waiting, me)
 	return me, len(q.waiting) == 1, nil
 }
@@ -185,7 +185,7 @@ func (l *WaitQueue) join(at queueKey, crowd int) (me *waiter, alone bool, err er
 func (l *WaitQueue) leave(at queueKey, me *waiter) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	q := l.queue[at]
+	q := l.queues[at]
 	wasFirst := q.waiting[0] == me
 	for i, w := range q.waiting {
 		if w == me {
@@ -194,28 +194,28 @@ func (l *WaitQueue) leave(at queueKey, me *waiter) {
 		}
 	}
 	if len(q.waiting) == 0 {
-		delete(l.queue, at)
+		delete(l.queues, at)
 	} else if wasFirst {
-		q.free = time.Time{}
-		close(q.waiting[0].first)
+		q.nextTake = time.Time{}
+		close(q.waiting[0].atHead)
 	}
 }
 
-// await waits until me is first. It does not wait when the first itself is told
+// awaitHead waits until me is first. It does not wait when the first itself is told
 // to wait beyond the deadline.
-func (l *WaitQueue) await(ctx context.Context, v *visit, me *waiter) error {
-	deadline := v.until(ctx, v.first)
+func (l *WaitQueue) awaitHead(ctx context.Context, v *waitCall, me *waiter) error {
+	deadline := v.deadline(ctx, v.claim)
 	l.mu.Lock()
-	tooLate := l.queue[v.place].free.After(deadline)
+	tooLate := l.queues[v.queue].nextTake.After(deadline)
 	l.mu.Unlock()
 	if tooLate {
 		return errTooLate
 	}
-	v.waits()
+	v.notifyWait()
 	timer := time.NewTimer(time.Until(deadline))
 	defer timer.Stop()
 	select {
-	case <-me.first:
+	case <-me.atHead:
 		return nil
 	case <-timer.C:
 		return errTooLate
@@ -224,20 +224,20 @@ func (l *WaitQueue) await(ctx context.Context, v *visit, me *waiter) error {
 	}
 }
 
-// serve asks the store for the first in line, again each time that it named.
-func (l *WaitQueue) serve(ctx context.Context, v *visit, d *Decision) error {
+// takeAtHead asks the store for the first in line, again each time that it named.
+func (l *WaitQueue) takeAtHead(ctx context.Context, v *waitCall, d *Decision) error {
 	for {
-		if err := l.ask(ctx, v.claims, d); err != nil || d.Allowed {
+		if err := l.take(ctx, v.claims, d); err != nil || d.Allowed {
 			return err
 		}
 		now := time.Now()
-		if !v.worth(ctx, now, d) {
+		if !v.canWaitFor(ctx, now, d) {
 			return nil
 		}
 		l.mu.Lock()
-		l.queue[v.place].free = now.Add(d.Wait)
+		l.queues[v.queue].nextTake = now.Add(d.Wait)
 		l.mu.Unlock()
-		v.waits()
+		v.notifyWait()
 		timer := time.NewTimer(d.Wait)
 		select {
 		case <-timer.C:
@@ -248,9 +248,9 @@ func (l *WaitQueue) serve(ctx context.Context, v *visit, d *Decision) error {
 	}
 }
 
-// ask asks the store although the caller may leave meanwhile: then it is known
+// take asks the store although the caller may leave meanwhile: then it is known
 // what was taken, and given back.
-func (l *WaitQueue) ask(ctx context.Context, claims []Claim, d *Decision) error {
+func (l *WaitQueue) take(ctx context.Context, claims []Claim, d *Decision) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}

@@ -10,8 +10,8 @@ const (
 	// of its length, so that a key stays small at any rate.
 	fullWindow = 128
 	mergeSlots = 64
-	// keptMarks is how many marks of refunds outlive a merge.
-	keptMarks = 32
+	// maxMarks is how many marks of refunds outlive a merge.
+	maxMarks = 32
 )
 
 // A window is what one key has taken of one limit: a log of permits, each of
@@ -62,22 +62,22 @@ func (w *window) advance(now, length int64) {
 	}
 }
 
-// newest is the time of the youngest entry, 0 when there is none.
-func (w *window) newest() int64 {
+// newestTime is the time of the youngest entry, 0 when there is none.
+func (w *window) newestTime() int64 {
 	if len(w.entries) == 0 {
 		return 0
 	}
 	return w.entries[len(w.entries)-1].at
 }
 
-// left is how many permits of count are left in a settled window. It is
+// remaining is how many permits of count are left in a settled window. It is
 // negative while a count that was lowered is overdrawn.
-func (w *window) left(count int64) int64 { return count - w.taken }
+func (w *window) remaining(count int64) int64 { return count - w.taken }
 
 // wait is the time from now until cost permits of count are left; 0 is at once.
 // It is exact and never longer than length.
 func (w *window) wait(now, length, count, cost int64) int64 {
-	short := cost - w.left(count)
+	short := cost - w.remaining(count)
 	if short <= 0 {
 		return 0
 	}
@@ -95,9 +95,9 @@ func (w *window) take(now int64, id [16]byte, cost int64) {
 	w.taken += cost
 }
 
-// compact takes cost permits at now without a new entry: they join the newest,
+// addToNewest takes cost permits at now without a new entry: they join the newest,
 // which is then as young as they are. There must be one.
-func (w *window) compact(now, cost int64) {
+func (w *window) addToNewest(now, cost int64) {
 	last := &w.entries[len(w.entries)-1]
 	if last.kind == mark {
 		w.floor = max(w.floor, last.at)
@@ -193,15 +193,15 @@ func (w *window) grant(n int64) {
 	}
 }
 
-// unmarked reports whether it is certain that id, taken at the time at, was not
+// isUnmarked reports whether it is certain that id, taken at the time at, was not
 // given back.
-func (w *window) unmarked(at int64, id [16]byte) bool {
+func (w *window) isUnmarked(at int64, id [16]byte) bool {
 	return at > w.floor && !slices.ContainsFunc(w.entries, func(e entry) bool { return e.kind == mark && e.id == id })
 }
 
-// remember marks id as given back, and forgets the oldest mark for it when there
+// addMark marks id as given back, and forgets the oldest mark for it when there
 // are many.
-func (w *window) remember(at int64, id [16]byte) {
+func (w *window) addMark(at int64, id [16]byte) {
 	if len(w.entries) >= mergeSlots {
 		w.floor = max(w.floor, w.entries[0].at)
 		w.entries = slices.Delete(w.entries, 0, 1)
@@ -232,7 +232,7 @@ func (w *window) merge(length int64) {
 	kept, last := w.entries[:0], -1 // last is the newest kept entry with permits
 	for _, e := range w.entries {
 		switch {
-		case e.kind == mark && marks > keptMarks:
+		case e.kind == mark && marks > maxMarks:
 			w.floor = max(w.floor, e.at)
 			marks--
 		case e.kind == mark:

@@ -2,24 +2,24 @@ package limiter
 
 import "math/bits"
 
-// permits is a number of them in 24 bits, of which the highest is more than any limit has.
-type permits [3]byte
+// packedCount is a number of them in 24 bits, of which the highest is more than any limit has.
+type packedCount [3]byte
 
-// maxPermits is the largest number of permits.
-const maxPermits = 1<<24 - 1
+// maxPackedCount is the largest number of permits.
+const maxPackedCount = 1<<24 - 1
 
-func (p *permits) count() int64 {
+func (p *packedCount) count() int64 {
 	n := int64(p[0]) | int64(p[1])<<8 | int64(p[2])<<16
-	if n == maxPermits {
+	if n == maxPackedCount {
 		return MaxCount
 	}
 	return n
 }
 
 // add adds n, which may be negative, except to too many.
-func (p *permits) add(n int64) {
-	if was := p.count(); was < maxPermits {
-		n = min(was+n, maxPermits)
+func (p *packedCount) add(n int64) {
+	if was := p.count(); was < maxPackedCount {
+		n = min(was+n, maxPackedCount)
 		p[0], p[1], p[2] = byte(n), byte(n>>8), byte(n>>16)
 	}
 }

@@ -2,13 +2,14 @@ package limiter
 
 import "fmt"
 
-// advisedMaxCount is a count above which the entries of a token bucket are merged so
-// much that its exactness to the permit is seldom worth them.
+// advisedMaxCount is the count above which Advice recommends another algorithm than a
+// token bucket: its entries are merged so coarsely that it is hardly more exact than
+// cheaper algorithms.
 const advisedMaxCount = 10_000
 
-// Advice says in one sentence what the algorithm of a valid limit costs or lets
-// through that its operator may not expect, and what to choose instead; empty if
-// there is nothing to say.
+// Advice returns one sentence about a property of the limit's algorithm that an operator
+// may not expect, such as its memory cost or how many requests it lets through, and an
+// alternative. It returns "" if there is nothing to say. The limit must be valid.
 func (l *Limit) Advice() string {
 	switch {
 	case l.Algorithm == TokenBucket && l.Rate.Count > advisedMaxCount:

@@ -1,22 +1,23 @@
 package limiter
 
-// agingMap remember something of each key for a life at least, and of so many keys at
-// most: in two generations, of which the older is forgotten as a whole when the
-// younger is full or has lasted for a life. It costs a lookup or two, and no
-// sweep. Times are milliseconds and always arguments.
+// An agingMap is a bounded map that keeps each entry for at least ttl after its last use,
+// unless it is full. It has two generations. When the young generation is full or ttl has
+// passed, it becomes the old one, and the previous old one is dropped as a whole. So
+// eviction needs no scan, and a lookup costs at most two map accesses. Times are
+// milliseconds and always arguments.
 type agingMap[V any] struct {
-	generationSize int // keys of a generation, at least 1
+	generationSize int // maximum number of keys in a generation, at least 1
 	ttl            int64
-	youngSince     int64 // when the younger began
+	youngSince     int64 // when the young generation was started
 	young, old     map[Key]V
 }
 
-// newAgingMap makes room for so many keys in all; for two at least.
-func newAgingMap[V any](most int, life int64) agingMap[V] {
-	return agingMap[V]{generationSize: max(most/2, 1), ttl: life, young: map[Key]V{}}
+// newAgingMap returns a map of at most capacity keys, or of two if capacity is smaller.
+func newAgingMap[V any](capacity int, ttl int64) agingMap[V] {
+	return agingMap[V]{generationSize: max(capacity/2, 1), ttl: ttl, young: map[Key]V{}}
 }
 
-// get is what is remembered of k.
+// get returns the value of k.
 func (a *agingMap[V]) get(now int64, k Key) (v V, found bool) {
 	a.rotate(now)
 	if v, found = a.young[k]; found {
@@ -26,7 +27,7 @@ func (a *agingMap[V]) get(now int64, k Key) (v V, found bool) {
 	return v, found
 }
 
-// touch makes what is remembered of k last, and reports whether there is anything.
+// touch restarts the time to live of k and reports whether k has a value.
 func (a *agingMap[V]) touch(now int64, k Key) (found bool) {
 	a.rotate(now)
 	if _, found = a.young[k]; found {
@@ -39,7 +40,7 @@ func (a *agingMap[V]) touch(now int64, k Key) (found bool) {
 	return found
 }
 
-// put remembers v of k from now on.
+// put sets the value of k and restarts its time to live.
 func (a *agingMap[V]) put(now int64, k Key, v V) {
 	a.rotate(now)
 	if _, found := a.young[k]; !found && len(a.young) >= a.generationSize {
@@ -48,19 +49,19 @@ func (a *agingMap[V]) put(now int64, k Key, v V) {
 	a.young[k] = v
 }
 
-// rotate lets those go that have lived.
+// rotate drops the generations that have expired.
 func (a *agingMap[V]) rotate(now int64) {
-	if now-a.youngSince < a.ttl && now >= a.youngSince { // or the clock was set back
+	if now-a.youngSince < a.ttl && now >= a.youngSince { // now is earlier if the clock was set back
 		return
 	}
-	over := now-a.youngSince >= 2*a.ttl
+	bothExpired := now-a.youngSince >= 2*a.ttl
 	a.startGeneration(now)
-	if over {
+	if bothExpired {
 		a.old = nil
 	}
 }
 
-// startGeneration makes the younger generation the older one.
+// startGeneration makes the young generation the old one and starts an empty one.
 func (a *agingMap[V]) startGeneration(now int64) {
 	a.youngSince, a.young, a.old = now, map[Key]V{}, a.young
 }

@@ -5,26 +5,26 @@ import (
 	"slices"
 )
 
-// A HeavyHitters is what one or more sketches say: the keys that were seen most often. It does
-// not change. Those of several times, or of several processes, are put together by
-// Merge, in any order and grouping with the same result.
+// HeavyHitters are the most frequent keys according to one or more sketches. It is
+// immutable. Merge combines those of several periods or processes, with the same result
+// in any order and grouping.
 type HeavyHitters[K comparable, T any] struct {
-	// Total is how many observations there were.
+	// Total is the number of observations.
 	Total int64
-	// Floor is how often a key that is not listed may have been seen.
+	// Floor is the maximum count of a key that is not listed.
 	Floor int64
-	// Keys are in no order before Top.
+	// Keys are the listed keys; they are sorted only after Top.
 	Keys []HeavyHitter[K, T]
 }
 
-// A HeavyHitter is a key that was seen at most Count times, and at least Count-Over times.
+// A HeavyHitter is a key that was observed at most Count and at least Count-Error times.
 type HeavyHitter[K comparable, T any] struct {
 	Key          K
 	Count, Error int64
-	Value        T // what goes with the key
+	Value        T // associated data
 }
 
-// HeavyHitters is what s says now.
+// HeavyHitters returns the keys that have a counter.
 func (s *Sketch[T]) HeavyHitters() HeavyHitters[Key, T] {
 	h := HeavyHitters[Key, T]{Total: s.total, Keys: make([]HeavyHitter[Key, T], len(s.counters))}
 	for i := range s.counters {
@@ -37,8 +37,8 @@ func (s *Sketch[T]) HeavyHitters() HeavyHitters[Key, T] {
 	return h
 }
 
-// Merge is what is known of both together. A key that one of them does not list may
-// have been seen there as often as its Floor says: bounds add up, and so do errors.
+// Merge returns the heavy hitters of both. A key that one of them does not list may have
+// been observed up to Floor times there, so counts, errors and floors add up.
 func (h HeavyHitters[K, T]) Merge(other HeavyHitters[K, T]) HeavyHitters[K, T] {
 	out := HeavyHitters[K, T]{Total: h.Total + other.Total, Floor: h.Floor + other.Floor}
 	out.Keys = make([]HeavyHitter[K, T], 0, len(h.Keys)+len(other.Keys))
@@ -60,7 +60,8 @@ func (h HeavyHitters[K, T]) Merge(other HeavyHitters[K, T]) HeavyHitters[K, T] {
 	return out
 }
 
-// Top is the n keys of which most were seen, these first. Floor tells of the others.
+// Top returns the n most frequent keys, the most frequent first. Floor then covers the
+// keys that were cut off too.
 func (h HeavyHitters[K, T]) Top(n int) HeavyHitters[K, T] {
 	h.Keys = slices.Clone(h.Keys)
 	slices.SortStableFunc(h.Keys, func(a, b HeavyHitter[K, T]) int {

@@ -1,24 +1,24 @@
 package limiter
 
-// An index finds the numbers of a slab by hashes: a hash table with open addressing
-// and linear probing, 4 bytes a place. A place holds a number plus one and, in the
-// bits that numbers do not need, a part of the hash, so that hardly any value of
-// another hash is looked at.
+// An index finds the numbers of a slab's values by hash. It is a hash table with open
+// addressing and linear probing, 4 bytes a slot. A slot holds a number plus one and, in
+// the bits that numbers do not need, a part of the hash, so that values with another hash
+// are rarely compared.
 //
-// Numbers are smaller than the number of places, always: a slab gives the least
-// numbers first, and no more of them than the index holds at its fullest.
+// Numbers are always smaller than the number of slots: a slab returns the smallest number
+// first, and never more of them than the index can hold.
 type index struct {
-	slots []uint32 // a power of two of them; 0 is an empty place
+	slots []uint32 // a power of two of them; 0 is an empty slot
 	used  int
 }
 
-// A probe is where a search has come to.
+// A probe is the state of a search.
 type probe struct {
 	slot uint32
-	item uint32 // what was found there, plus one; 0 at the end
+	item uint32 // number that was found, plus one; 0 if there is no further one
 }
 
-// first begins a search for items of hash h.
+// first starts a search for items of hash h.
 func (x *index) first(h uint64) probe {
 	if len(x.slots) == 0 {
 		return probe{}
@@ -26,7 +26,7 @@ func (x *index) first(h uint64) probe {
 	return x.from(h, uint32(h))
 }
 
-// next goes on with it.
+// next continues the search after p.
 func (x *index) next(h uint64, p probe) probe { return x.from(h, p.slot+1) }
 
 func (x *index) from(h uint64, place uint32) probe {
@@ -42,7 +42,7 @@ func (x *index) from(h uint64, place uint32) probe {
 	}
 }
 
-// add adds item i under hash h. hashOf says which hash another item is under.
+// add adds item i with hash h. hashOf returns the hash of another item.
 func (x *index) add(h uint64, i uint32, hashOf func(i uint32) uint64) {
 	if 8*(x.used+1) > 7*len(x.slots) {
 		x.grow(hashOf)
@@ -60,7 +60,7 @@ func (x *index) put(h uint64, i uint32) {
 	x.slots[place] = uint32(h>>32)&^mask | (i + 1)
 }
 
-// grow doubles the places.
+// grow doubles the number of slots.
 func (x *index) grow(hashOf func(i uint32) uint64) {
 	old, mask := x.slots, uint32(len(x.slots)-1)
 	x.slots = make([]uint32, max(8, 2*len(old)))
@@ -72,8 +72,8 @@ func (x *index) grow(hashOf func(i uint32) uint64) {
 	}
 }
 
-// remove removes what p has found. What was pushed on by it moves back, so that no
-// search ends early.
+// remove removes the item that p has found. Items that were displaced by it move back, so
+// that no search ends too early.
 func (x *index) remove(p probe, hashOf func(i uint32) uint64) {
 	mask := uint32(len(x.slots) - 1)
 	hole := p.slot
@@ -83,8 +83,8 @@ func (x *index) remove(p probe, hashOf func(i uint32) uint64) {
 		if v == 0 {
 			break
 		}
-		home := uint32(hashOf(v&mask-1)) & mask
-		if (place-home)&mask >= (place-hole)&mask {
+		ideal := uint32(hashOf(v&mask-1)) & mask
+		if (place-ideal)&mask >= (place-hole)&mask {
 			x.slots[hole] = v
 			hole = place
 		}

@@ -1,26 +1,27 @@
 package limiter
 
-// A keyState is what one key has taken of one limit, kept by the limit's algorithm.
-// Times are milliseconds and always arguments. The zero tally is one of which
-// nothing was taken.
+// A keyState is the state of one key under one limit: the permits that were taken, in the
+// form that the limit's algorithm needs. Times are milliseconds and always arguments. The
+// zero keyState is that of an unused key.
 type keyState struct {
-	// The log of TokenBucket, SlidingLog, Concurrent, Distinct and Cooldown. The others use its
-	// taken as their counter, and its entries only as marks of what was given back.
+	// window is the log of TokenBucket, SlidingLog, Concurrent, Distinct and Cooldown.
+	// The other algorithms use window.taken as a counter, and its entries only as marks
+	// of refunded permits.
 	window
 	algorithm Algorithm
 	counter
-	bannedUntil int64 // until when nothing is left
+	bannedUntil int64 // end of a ban
 }
 
-// A counter is the state of an algorithm that keeps no log.
+// A counter is the state of an algorithm without a log.
 type counter struct {
-	start  int64   // FixedWindow: of the window. SlidingWindow: its number. GCRA: when debt was right
-	before int64   // SlidingWindow: permits of the window before. GCRA: when nothing was owed last
-	debt   float64 // GCRA: permits that still flow back
+	start  int64   // FixedWindow: start of the window. SlidingWindow: its number. GCRA: time of debt
+	before int64   // SlidingWindow: permits of the previous window. GCRA: when debt was 0 last
+	debt   float64 // GCRA: permits that are not available again yet
 }
 
-// advance brings t to now. A tally of another algorithm starts again: its state
-// says nothing about this one.
+// advance moves t to now: it removes expired permits. A state of another algorithm is
+// discarded, because it cannot be converted.
 func (t *keyState) advance(now int64, l *Limit) {
 	if t.algorithm != l.Algorithm {
 		*t = keyState{algorithm: l.Algorithm, bannedUntil: t.bannedUntil, window: window{floor: now - 1}}
@@ -40,8 +41,8 @@ func (t *keyState) advance(now int64, l *Limit) {
 	}
 }
 
-// remaining is how many permits are left at now; t is settled. It is negative while
-// a count that was lowered is overdrawn.
+// remaining returns the number of available permits at now; it is negative if the rate
+// was lowered below what is taken. advance must have been called.
 func (t *keyState) remaining(now int64, l *Limit) int64 {
 	switch l.Algorithm {
 	case SlidingWindow:
@@ -57,7 +58,8 @@ func (t *keyState) remaining(now int64, l *Limit) int64 {
 	return t.window.remaining(l.Rate.Count)
 }
 
-// wait is the exact time until cost permits are left; t is settled.
+// wait returns the exact time until cost permits are available. advance must have been
+// called.
 func (t *keyState) wait(now int64, l *Limit, cost int64) int64 {
 	if t.remaining(now, l) >= cost {
 		return 0
@@ -75,7 +77,8 @@ func (t *keyState) wait(now int64, l *Limit, cost int64) int64 {
 	return t.window.wait(now, windowMillis(l), l.Rate.Count, cost)
 }
 
-// take takes what c asks for, whatever is left; t is settled.
+// take takes the permits of c, even if fewer are available. advance must have been
+// called.
 func (t *keyState) take(now int64, c Claim, id [16]byte) {
 	l, cost := c.Limit, c.Cost
 	switch l.Algorithm {
@@ -102,8 +105,8 @@ func (t *keyState) take(now int64, c Claim, id [16]byte) {
 	}
 }
 
-// refund gives back what p took for c and returns how many permits that were: 0
-// if they have come back already. t is settled.
+// refund returns what p took for c, and reports how many permits that were: 0 if they
+// have expired or were refunded before. advance must have been called.
 func (t *keyState) refund(now int64, p Permit, c Claim) int64 {
 	at := p.At.UnixMilli()
 	switch c.Limit.Algorithm {
@@ -124,8 +127,8 @@ func (t *keyState) refund(now int64, p Permit, c Claim) int64 {
 	return n
 }
 
-// refundCounter takes out of the counter what is still in it of cost permits that
-// were taken at the time at.
+// refundCounter returns to the counter those of c's permits, taken at the time at, that
+// it still holds.
 func (t *keyState) refundCounter(now, at int64, c Claim) int64 {
 	switch c.Limit.Algorithm {
 	case FixedWindow:
@@ -143,8 +146,7 @@ func (t *keyState) refundCounter(now, at int64, c Claim) int64 {
 	return 0
 }
 
-// grant gives n permits of l to the key on top: as if the latest n had not been
-// taken.
+// grant returns the last n permits of l to the key, as if they had not been taken.
 func (t *keyState) grant(now int64, l *Limit, n int64) {
 	switch l.Algorithm {
 	case TokenBucket, SlidingLog, Concurrent:
@@ -163,12 +165,12 @@ func (t *keyState) grant(now int64, l *Limit, n int64) {
 	}
 }
 
-// expiresAt is when the key is as if nothing had been taken, as far as is known.
+// expiresAt returns a time at which the key certainly has no state left.
 func (t *keyState) expiresAt(l *Limit) int64 {
 	return max(t.bannedUntil, t.lastChange(l)+l.Horizon().Milliseconds())
 }
 
-// lastChange is when t was changed last, as far as is known.
+// lastChange returns the time of the last change that t records.
 func (t *keyState) lastChange(l *Limit) int64 {
 	last := t.newestTime()
 	switch l.Algorithm {

@@ -2,37 +2,37 @@ package limiter
 
 import "time"
 
-// A KeyStatus is how the key of one claim stands under its limit: what an operator
-// asks before anything is changed.
+// A KeyStatus is the status of a key under a limit, for operators.
 type KeyStatus struct {
-	// Rate is the one in force: that of the claim's limit or, of a limiter that
-	// Redisson shares, that of its own config.
+	// Rate is the rate in force: that of the limit or, for a limiter that is shared
+	// with Redisson, that of its config in Redis.
 	Rate Rate
-	// Capacity is how many permits the key has when nothing is taken.
+	// Capacity is the number of permits of an unused key.
 	Capacity int64
-	// Used is how many of them are out now, of a Cooldown how many permits were let
-	// through since it began again. It may exceed Most after a rate was lowered.
+	// Used is the number of permits that are taken now; for Cooldown, the number of
+	// permits granted since the steps started. It may exceed Capacity after a rate was
+	// lowered.
 	Used int64
-	// Remaining is how many permits there are now, a ban left aside.
+	// Remaining is the number of permits that are available now, ignoring a ban.
 	Remaining int64
-	// NextIn is how long until there is one permit more than are left, if nobody takes
-	// any; 0 where all are left. Of Concurrent permits it is when a lease ends that
-	// nobody renews: mostly they are given back earlier.
+	// NextIn is the time until one more permit is available if none is taken; 0 if all
+	// are available. For Concurrent it is the time until a lease expires, although most
+	// permits are refunded earlier.
 	NextIn time.Duration
-	// FullIn is how long until the key is as new.
+	// FullIn is the time until all permits are available.
 	FullIn time.Duration
-	// BannedFor is how long the key has nothing whatever is left; 0 without a ban.
+	// BannedFor is the remaining time of a ban; 0 without a ban.
 	BannedFor time.Duration
-	// Overflow says that the store had no room for a count of this key, so that the
-	// figures are those of all such keys together. Changes do not reach it.
+	// Overflow is true if the store had no capacity to count this key separately: the
+	// numbers are those of all such keys together. Grant and Reset do not change them.
 	Overflow bool
-	// Unreadable says that the store holds something for this key that no limit of
-	// this kind writes; Reset heals it. All figures are 0.
+	// Unreadable is true if the store holds data for this key that is not valid for such
+	// a limit. All numbers are 0. Reset deletes the data.
 	Unreadable bool
 }
 
-// An Inspection is how keys stand at one moment.
+// An Inspection is the status of keys at one time.
 type Inspection struct {
-	At       time.Time // by the store's clock
-	Statuses []KeyStatus
+	At       time.Time   // time of the inspection, by the store's clock
+	Statuses []KeyStatus // one for each claim, in the order of the claims
 }

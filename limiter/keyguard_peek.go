@@ -2,8 +2,8 @@ package limiter
 
 import "slices"
 
-// Peek says what Admit would say, and changes nothing: no key is learnt, or known for
-// longer, by it.
+// Peek returns what Admit would return, without changing anything: it neither adds keys
+// nor restarts their time to live.
 func (g *KeyGuard) Peek(rate Rate, source Key, keys ...Key) KeyDecision {
 	now := g.clock().UnixMilli()
 	if !slices.ContainsFunc(keys, func(k Key) bool { return !g.isKnown(now, k) }) {
@@ -13,14 +13,14 @@ func (g *KeyGuard) Peek(rate Rate, source Key, keys ...Key) KeyDecision {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	m, _ := p.seen.get(now, source)
-	over := m.windowStart + rate.Window.Milliseconds()
-	if now >= over || now < m.windowStart || m.count < rate.Count {
+	windowEnd := m.windowStart + rate.Window.Milliseconds()
+	if now >= windowEnd || now < m.windowStart || m.count < rate.Count {
 		return KeyDecision{New: true}
 	}
-	return KeyDecision{New: true, Refused: true, Wait: millis(over - now)}
+	return KeyDecision{New: true, Refused: true, Wait: millis(windowEnd - now)}
 }
 
-// isKnown is knows that does not make the key known for longer.
+// isKnown reports whether k is known, without restarting its time to live.
 func (g *KeyGuard) isKnown(now int64, k Key) bool {
 	p := &g.known[k[0]%guardShards]
 	p.mu.Lock()

@@ -10,15 +10,15 @@ func (m *Memory) Renew(_ context.Context, claims []Claim, p Permit) error {
 	if err := CheckClaims(claims); err != nil {
 		return err
 	}
-	lost := false
+	expired := false
 	for _, c := range claims {
 		held := false
 		m.change(c, ignoreAbsent, func(t *keyState, now int64) {
 			held = c.Limit.Algorithm == Concurrent && t.renew(now, p.ID)
 		})
-		lost = lost || !held
+		expired = expired || !held
 	}
-	if lost {
+	if expired {
 		return ErrNotHeld
 	}
 	return nil
@@ -36,7 +36,8 @@ func (m *Memory) Grant(_ context.Context, claims []Claim) error {
 	return m.changeAll(claims, ignoreAbsent, func(t *keyState, c Claim, now int64) { t.grant(now, c.Limit, c.Cost) })
 }
 
-// Ban implements AdminStore. A key that has no room gets some: bans are few.
+// Ban implements AdminStore. A banned key gets a cell of its own even if the Memory is
+// full, because bans are few.
 func (m *Memory) Ban(_ context.Context, claims []Claim, d time.Duration) error {
 	if err := CheckBan(d); err != nil {
 		return err
@@ -48,7 +49,7 @@ func (m *Memory) Ban(_ context.Context, claims []Claim, d time.Duration) error {
 	return m.changeAll(claims, absent, func(t *keyState, _ Claim, now int64) { t.bannedUntil = now + d.Milliseconds() })
 }
 
-// An ifAbsent says what becomes of a key that has no cell.
+// ifAbsent determines what a change does for a key that has no cell.
 type ifAbsent int
 
 const (
@@ -56,7 +57,7 @@ const (
 	addAbsent
 )
 
-// changeAll changes the cell of each claim, one after another.
+// changeAll changes the state of each claim's key, one after another.
 func (m *Memory) changeAll(claims []Claim, absent ifAbsent, change func(t *keyState, c Claim, now int64)) error {
 	if err := CheckClaims(claims); err != nil {
 		return err
@@ -67,8 +68,8 @@ func (m *Memory) changeAll(claims []Claim, absent ifAbsent, change func(t *keySt
 	return nil
 }
 
-// change changes the cell of c's key, if it has one or absent says to create it.
-// A key in the overflow is not known by itself and cannot be changed.
+// change calls change with the state of c's key, if it has a cell or absent is addAbsent.
+// A key that is counted in an overflow cell cannot be changed.
 func (m *Memory) change(c Claim, absent ifAbsent, change func(t *keyState, now int64)) {
 	r := m.ref(&c)
 	s := &m.shards[r.shard]

@@ -10,8 +10,8 @@ func (m *Memory) Inspect(_ context.Context, claims []Claim) (Inspection, error) 
 	if err := CheckClaims(claims); err != nil {
 		return Inspection{}, err
 	}
-	var room [inlineClaims]cellRef
-	refs := m.refs(claims, room[:0])
+	var buf [inlineClaims]cellRef
+	refs := m.refs(claims, buf[:0])
 	locked := m.lock(refs)
 	defer m.unlock(locked)
 
@@ -25,7 +25,8 @@ func (m *Memory) Inspect(_ context.Context, claims []Claim) (Inspection, error) 
 	return in, nil
 }
 
-// inspectLocked writes how c's key stands. What is only noted of it gets a cell.
+// inspectLocked sets status to the status of c's key. A key that is only mirrored gets a
+// cell.
 func (s *shard) inspectLocked(r *cellRef, c *Claim, now int64, standing *KeyStatus) {
 	if s.mirrored.has(r.hash) && s.findLocked(r.id, r.hash) == noCell {
 		s.addLocked(r.id, r.hash, c.Source, now)
@@ -42,7 +43,7 @@ func (s *shard) inspectLocked(r *cellRef, c *Claim, now int64, standing *KeyStat
 	s.saveLocked(cell, &t, c.Limit)
 }
 
-// inspect writes how t stands.
+// inspect sets s to the status of t.
 func (t *keyState) inspect(now int64, l *Limit, s *KeyStatus) {
 	t.advance(now, l)
 	left := t.remaining(now, l)

@@ -1,22 +1,21 @@
 package limiter
 
-// Mirror counts here what another store has decided of claims, so that this Memory
-// can take over from it for one of n processes: it knows what this process has
-// had recently, and that others had their part.
+// Mirror records what another store has decided for claims, so that this Memory can
+// replace that store, for one of n processes, while it is unreachable.
 //
-// What was granted is taken, whatever is left of this process's share, and
-// MirrorRefund gives it back. Then, and after a refusal, no more is left here
-// than the n-th part of what the other store had left: what is missing counts as
-// taken now, except that with a TokenBucket or a SlidingLog the same claim passes again when the
-// other store said so. Concurrent permits of others are not taken into account.
+// Granted permits are taken here too, even beyond this process's share; MirrorRefund
+// returns them. Afterwards at most the n-th part of what the other store had left remains
+// here. The rest counts as taken now, except that under a TokenBucket or SlidingLog limit
+// the same claim is granted again when the other store said so. Concurrent permits of
+// other processes are not taken into account.
 //
-// Counts are coarser than in the other store, and stricter: of a limit with a rate,
-// permits come back up to a third of its horizon late, and never early.
+// Counts are coarser than in the other store, and stricter: under a limit with a rate,
+// permits expire up to a third of its horizon late, and never early.
 //
-// No more than half of the room for keys is filled that way; beyond, nothing is
-// noted of new keys. A claim costs about 0.2 µs and does not allocate once its key is
-// known; a key takes 48 bytes, whatever was taken. Keys of Concurrent, Distinct and
-// Cooldown, of which single permits and values must be known, take as much as in Take.
+// Mirrored keys take at most half of the capacity for keys; beyond that, new keys are not
+// mirrored. A claim costs about 0.2 µs and does not allocate once its key is known, and a
+// key takes 48 bytes whatever was taken. Keys of Concurrent, Distinct and Cooldown limits
+// need single permits and values, so they take as much as in Take.
 func (m *Memory) Mirror(claims []Claim, d *Decision, n int) {
 	for i := range claims[:min(len(claims), len(d.Outcomes))] {
 		if o := &d.Outcomes[i]; d.Allowed || !o.Allowed {
@@ -25,8 +24,8 @@ func (m *Memory) Mirror(claims []Claim, d *Decision, n int) {
 	}
 }
 
-// MirrorRefund notes that what p took of the other store for these claims, and Note has
-// noted, was given back there. Unlike Refund it must not be called twice for one permit.
+// MirrorRefund records that the other store refunded permits of p that Mirror has
+// recorded. Unlike Refund, it must be called only once for each permit.
 func (m *Memory) MirrorRefund(claims []Claim, p Permit, n int) {
 	for i := range claims {
 		c := &claims[i]
@@ -41,21 +40,22 @@ func (m *Memory) MirrorRefund(claims []Claim, p Permit, n int) {
 	}
 }
 
-// mirrorRefund gives permits back to the note of hash h.
+// mirrorRefund returns permits to the mirror entry of hash h.
 func (s *shard) mirrorRefund(h uint64, at, permits int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p := s.mirrored.find(h); p.item > 0 {
 		n := s.mirrored.slab.at(p.item - 1)
-		back := n.refund(at, permits)
-		n.remaining = n.remaining&mirrorBanned | uint32(min(int64(n.remaining&^mirrorBanned)+back, MaxCount))
+		refunded := n.refund(at, permits)
+		n.remaining = n.remaining&mirrorBanned | uint32(min(int64(n.remaining&^mirrorBanned)+refunded, MaxCount))
 	}
 }
 
-// countsPermits reports whether a counts permits against a rate, so that it matters how many
-// there are and not which.
+// countsPermits reports whether a only needs the number of taken permits, and not their
+// identities.
 func (a Algorithm) countsPermits() bool { return a != Concurrent && a != Distinct && a != Cooldown }
 
+// mirrorClaim records the outcome of one claim.
 func (m *Memory) mirrorClaim(c *Claim, d *Decision, o *Outcome, n int) {
 	r, now := m.ref(c), m.clock().UnixMilli()
 	s := &m.shards[r.shard]
@@ -84,7 +84,8 @@ func (m *Memory) mirrorClaim(c *Claim, d *Decision, o *Outcome, n int) {
 	}
 }
 
-// findOrAddMirroredLocked is the note of hash h; a new one if there is plenty of room, or nil.
+// findOrAddMirroredLocked returns the mirror entry of hash h. It adds one if less than
+// half of the capacity is in use, and otherwise returns nil.
 func (s *shard) findOrAddMirroredLocked(h uint64, now int64, horizon uint16) *mirrorEntry {
 	if p := s.mirrored.find(h); p.item > 0 {
 		return s.mirrored.slab.at(p.item - 1)
@@ -100,12 +101,13 @@ func (s *shard) findOrAddMirroredLocked(h uint64, now int64, horizon uint16) *mi
 	return s.mirrored.add(h, now, horizon)
 }
 
-// isHalfEmptyLocked reports whether half of the room is free beside a key of so many bytes.
+// isHalfEmptyLocked reports whether half of the capacity is free after adding a key of
+// this size.
 func (s *shard) isHalfEmptyLocked(bytes int64) bool {
 	return 2*s.keysLocked() < s.maxKeys && 2*(s.bytes+bytes) <= s.maxBytes
 }
 
-// What is heard of one claim: what the other store decided, for one of n processes.
+// A mirroredOutcome is what the other store decided for one claim.
 type mirroredOutcome struct {
 	claim     *Claim
 	decision  *Decision
@@ -114,7 +116,7 @@ type mirroredOutcome struct {
 	now       int64
 }
 
-// mirrorPermitsLocked notes in a cell what was heard, permit by permit.
+// mirrorPermitsLocked records an outcome in a cell, with the identity of the permit.
 func (s *shard) mirrorPermitsLocked(r *cellRef, h mirroredOutcome) {
 	c, o, now := h.claim, h.outcome, h.now
 	share, parts := c.Limit.Share(h.processes), c.Limit.processes(h.processes)

@@ -2,37 +2,38 @@ package limiter
 
 import "math"
 
-// A mirrorEntry is what another store has said last of a key, and what this process had of it
-// recently, in 40 bytes: enough to go on from, should that store be gone. Instead of
-// each permit it has how many there were in each third of a horizon, so some of them
-// come back up to a third of the horizon late, and none early. Times are milliseconds,
-// 44 bits of them.
+// A mirrorEntry is the last known state of a key in another store and what it recently
+// granted to this process, in 40 bytes. It is enough to continue from if that store is
+// unreachable. Instead of single permits it has their number in each third of a horizon.
+// So some permits expire up to a third of the horizon late, and none early. Times are
+// milliseconds in 44 bits.
 //
-// It knows its key by 48 bits of a hash, and by its shard. Two keys that have those in
-// common, one pair in 10^16, count together.
+// A key is identified by 48 bits of a hash, and by its shard. Two keys with the same
+// bits, one pair in 10^16, count together.
 type mirrorEntry struct {
 	hashLow  uint32
 	hashHigh uint16
-	horizon  uint16 // as packHorizon has it; 0 for no note
-	grantLow uint32 // when the last permit was granted, or something before all that count
-	waitLow  uint32 // until when the store refused, or the key is banned
-	// high has 12 bits more of both, and in 8 the cost of what was asked, or the most
-	// there is room for.
+	horizon  uint16 // in the form of packHorizon; 0 if the entry is free
+	grantLow uint32 // low bits of grantedAt: the time of the last grant, or an earlier time
+	waitLow  uint32 // low bits of waitUntil: the end of the refusal or ban
+	// high has the 12 high bits of both times and, in 8 bits, the cost of the last claim,
+	// at most 255.
 	high         uint32
-	repliedAfter uint32 // how long after the last permit the store was heard last
-	remaining    uint32 // the part of this process in what the store had left, and banned
+	repliedAfter uint32 // time from grantedAt to the last reply
+	remaining    uint32 // this process's part of the remaining permits; the high bit means banned
 	granted      [mirrorSlots]packedCount
 }
 
 const (
-	mirrorSlots      = 4 // the third in which the last permit was granted, and those before
+	mirrorSlots      = 4 // the third in which the last permit was granted, and those before it
 	mirrorBanned     = 1 << 31
-	mirrorEntryBytes = 48 // and its place in the index, as measured
+	mirrorEntryBytes = 48 // including its slot in the index, as measured
 	mirrorHashMask   = 1<<48 - 1
 	highBits         = 12
 )
 
-// indexHash is what the index has it under: all of its bits depend on the name.
+// indexHash returns the hash of the entry in the index. All its bits depend on the stored
+// bits of the key's hash.
 func (n *mirrorEntry) indexHash() uint64 { return spread(uint64(n.hashHigh)<<32 | uint64(n.hashLow)) }
 
 func spread(h uint64) uint64 { return (h & mirrorHashMask) * 0x9e3779b97f4a7c15 }
@@ -45,30 +46,30 @@ func (n *mirrorEntry) waitUntil() int64 {
 
 func (n *mirrorEntry) cost() int64 { return int64(n.high >> (2 * highBits)) }
 
-// setTimes sets the times, and the cost.
-func (n *mirrorEntry) setTimes(grantedAt, waitsUntil, cost int64) {
-	n.grantLow, n.waitLow = uint32(grantedAt), uint32(waitsUntil)
+// setTimes sets grantedAt, waitUntil and cost.
+func (n *mirrorEntry) setTimes(grantedAt, waitUntil, cost int64) {
+	n.grantLow, n.waitLow = uint32(grantedAt), uint32(waitUntil)
 	high := func(at int64) uint32 { return uint32(at>>32) & (1<<highBits - 1) }
-	n.high = high(grantedAt) | high(waitsUntil)<<highBits | uint32(min(cost, math.MaxUint8))<<(2*highBits)
+	n.high = high(grantedAt) | high(waitUntil)<<highBits | uint32(min(cost, math.MaxUint8))<<(2*highBits)
 }
 
-// repliedAt is when the store was heard last.
+// repliedAt returns the time of the store's last reply.
 func (n *mirrorEntry) repliedAt() int64 { return n.grantedAt() + int64(n.repliedAfter) }
 
 func (n *mirrorEntry) isBanned() bool { return n.remaining&mirrorBanned != 0 }
 
-// slotWidth is the width of the parts that permits are counted in.
+// slotWidth returns the length of the periods that permits are counted in.
 func (n *mirrorEntry) slotWidth() int64 {
 	return (unpackHorizon(n.horizon) + mirrorSlots - 2) / (mirrorSlots - 1)
 }
 
-// expiresAt is when all that n says is over.
+// expiresAt returns the time at which n has no meaning any more.
 func (n *mirrorEntry) expiresAt() int64 {
 	return max(n.waitUntil(), n.repliedAt()+unpackHorizon(n.horizon))
 }
 
-// slotEnd is when so many permits of part i count as granted: the last moment at which
-// one of them can have been.
+// slotEnd returns the latest time at which a permit of slot i can have been granted. All
+// permits of the slot count as granted then.
 func (n *mirrorEntry) slotEnd(i int) int64 {
 	last := n.grantedAt()
 	if i == 0 {
@@ -77,8 +78,8 @@ func (n *mirrorEntry) slotEnd(i int) int64 {
 	return (last/n.slotWidth()-int64(i)+1)*n.slotWidth() - 1
 }
 
-// advance brings n to now, under a limit of that horizon. Permits that were counted under
-// another one count as granted with the last of them.
+// advance moves n to now, under a limit with this horizon. Permits that were counted
+// under another horizon count as granted with the last of them.
 func (n *mirrorEntry) advance(now int64, horizon uint16) {
 	if n.horizon != horizon {
 		n.horizon = horizon
@@ -87,11 +88,12 @@ func (n *mirrorEntry) advance(now int64, horizon uint16) {
 			n.granted[i] = packedCount{}
 		}
 	}
-	n.setRepliedAt(max(now, n.repliedAt())) // or the clock was set back
+	n.setRepliedAt(max(now, n.repliedAt())) // now is earlier if the clock was set back
 }
 
-// setRepliedAt notes that the store is heard at the time at, no earlier than before. What has not
-// happened for longer than 32 bits tell counts as having happened since.
+// setRepliedAt sets the time of the last reply, which must not be before the previous
+// one. If the last grant is longer ago than 32 bits can express, it counts as granted
+// later.
 func (n *mirrorEntry) setRepliedAt(at int64) {
 	after := at - n.grantedAt()
 	if after > math.MaxUint32 {
@@ -101,14 +103,14 @@ func (n *mirrorEntry) setRepliedAt(at int64) {
 	n.repliedAfter = uint32(after)
 }
 
-// grant notes that so many permits were granted when the store was heard.
+// grant records count permits that were granted with the last reply.
 func (n *mirrorEntry) grant(count int64) {
 	n.moveTo(n.repliedAt())
 	n.repliedAfter = 0
 	n.granted[0].add(count)
 }
 
-// moveTo makes the last permit one of the time at.
+// moveTo sets the time of the last grant, and moves the counts to their new slots.
 func (n *mirrorEntry) moveTo(at int64) {
 	if by := at/n.slotWidth() - n.grantedAt()/n.slotWidth(); by > 0 {
 		by = min(by, mirrorSlots)
@@ -118,29 +120,29 @@ func (n *mirrorEntry) moveTo(at int64) {
 	n.setTimes(at, n.waitUntil(), n.cost())
 }
 
-// refund takes permits out that were granted at the time at: of that part, or of one
-// near it if the clocks differ.
+// refund removes permits that were granted at the time at, from that slot or, if the
+// clocks differ, from a near one. It returns how many were removed.
 func (n *mirrorEntry) refund(at, count int64) int64 {
 	if at <= n.repliedAt()-unpackHorizon(n.horizon) {
-		return 0 // they have come back already
+		return 0 // they have expired
 	}
 	begin := max(0, min(mirrorSlots-1, n.grantedAt()/n.slotWidth()-at/n.slotWidth()))
 	for i := range int64(mirrorSlots) {
 		if g := &n.granted[(begin+i)%mirrorSlots]; g.count() > 0 {
-			back := min(count, g.count())
-			g.add(-back)
-			return back
+			refunded := min(count, g.count())
+			g.add(-refunded)
+			return refunded
 		}
 	}
 	return 0
 }
 
-// setReply notes what the store has said: the part of this process in what is left, and how
-// long to wait for cost permits.
-func (n *mirrorEntry) setReply(left, wait, cost int64) {
-	n.remaining = uint32(max(0, min(left, MaxCount)))
+// setReply records the reply of the store: this process's part of the remaining permits,
+// and the wait for cost permits.
+func (n *mirrorEntry) setReply(remaining, wait, cost int64) {
+	n.remaining = uint32(max(0, min(remaining, MaxCount)))
 	n.setTimes(n.grantedAt(), n.repliedAt()+wait, cost)
 }
 
-// setBanned notes that the wait the store has said is the end of a ban.
+// setBanned records that waitUntil is the end of a ban.
 func (n *mirrorEntry) setBanned() { n.remaining |= mirrorBanned }

@@ -1,7 +1,7 @@
 package limiter
 
-// expandMirroredLocked makes what is noted of c's key a part of the cell that counts it, if
-// that is its own: from then on it is counted here.
+// expandMirroredLocked moves the mirror entry of c's key, if there is one, into the key's
+// own cell. From then on the key is counted there.
 func (s *shard) expandMirroredLocked(r *cellRef, c *Claim, now int64) {
 	if !s.mirrored.has(r.hash) {
 		return
@@ -35,15 +35,15 @@ func (s *shard) expandMirroredLocked(r *cellRef, c *Claim, now int64) {
 	s.saveLocked(cell, &t, c.Limit)
 }
 
-// withCost is c with another cost.
+// withCost returns c with another cost.
 func (c *Claim) withCost(permits int64) Claim {
 	other := *c
 	other.Cost = permits
 	return other
 }
 
-// takeMirroredLocked takes what c costs at the time at, or at that of what was taken last if
-// that is later. A share that is all used still flows back.
+// takeMirroredLocked takes the permits of c at the time at, or at the last change of t if
+// that is later.
 func (s *shard) takeMirroredLocked(cell *cell, t *keyState, at int64, c Claim) {
 	if c.Cost <= 0 {
 		return
@@ -51,14 +51,14 @@ func (s *shard) takeMirroredLocked(cell *cell, t *keyState, at int64, c Claim) {
 	at = max(at, t.lastChange(c.Limit))
 	t.advance(at, c.Limit)
 	if c.Limit.Algorithm.isTokenBucket() {
-		c.Cost = min(c.Cost, c.Limit.Capacity()) // so many at one time leave nothing, as more would
+		c.Cost = min(c.Cost, c.Limit.Capacity()) // as many at one time leave none; more would not change that
 	}
 	s.takeLocked(cell, t, stamp{at: at}, c)
 	t.debt = min(t.debt, float64(c.Limit.Capacity()))
 }
 
-// delayLast lets what was just taken for nobody come back after wait, unless it had
-// to join others.
+// delayLast changes the time of the entry that was taken last, without an ID, so that it
+// expires after wait. It does nothing if the permits were merged into another entry.
 func (w *window) delayLast(wait, now int64, l *Limit) {
 	last := len(w.entries) - 1
 	if w.entries[last].id != [16]byte{} || w.entries[last].kind != single {

@@ -1,16 +1,16 @@
 package limiter
 
-// mirrorTable are those of one shard. They have the shard's lock.
+// A mirrorTable holds the mirror entries of one shard. The lock of the shard guards it.
 type mirrorTable struct {
 	slab      slab[mirrorEntry]
 	index     index
-	nextSweep uint32 // where the sweep goes on
+	nextSweep uint32 // number of the entry at which the next sweep starts
 }
 
 func (n *mirrorTable) hashOf(i uint32) uint64 { return n.slab.at(i).indexHash() }
 
-// find is where the note of a key is whose hash is h; a probe without an item if there
-// is none.
+// find returns the probe of the key with hash h; a probe without an item if there is
+// none.
 func (n *mirrorTable) find(h uint64) probe {
 	h = spread(h)
 	p := n.index.first(h)
@@ -20,10 +20,10 @@ func (n *mirrorTable) find(h uint64) probe {
 	return p
 }
 
-// has reports whether there is a note of hash h. It costs nothing where there are none.
+// has reports whether there is an entry of hash h. It is cheap if the table is empty.
 func (n *mirrorTable) has(h uint64) bool { return n.index.used > 0 && n.find(h).item > 0 }
 
-// add makes the note of hash h.
+// add adds the entry of hash h.
 func (n *mirrorTable) add(h uint64, now int64, horizon uint16) *mirrorEntry {
 	i := n.slab.add()
 	at := n.slab.at(i)
@@ -39,7 +39,7 @@ func newMirrorEntry(now int64, horizon uint16) (n mirrorEntry) {
 	return n
 }
 
-// remove takes the note out that p has found.
+// remove removes the entry that p has found and returns it.
 func (n *mirrorTable) remove(p probe) mirrorEntry {
 	was := *n.slab.at(p.item - 1)
 	n.index.remove(p, n.hashOf)
@@ -47,17 +47,18 @@ func (n *mirrorTable) remove(p probe) mirrorEntry {
 	return was
 }
 
-// sweep looks at the next count notes, forgets those that are over, and returns how many.
-func (n *mirrorTable) sweep(now int64, count uint32) (gone int64) {
+// sweep removes expired entries among the next count entries and returns how many it
+// removed.
+func (n *mirrorTable) sweep(now int64, count uint32) (removed int64) {
 	for range min(count, n.slab.used) {
 		if n.nextSweep >= n.slab.used {
 			n.nextSweep = 0
 		}
 		if at := n.slab.at(n.nextSweep); at.horizon != 0 && at.expiresAt() <= now {
 			n.remove(n.find(uint64(at.hashHigh)<<32 | uint64(at.hashLow)))
-			gone++
+			removed++
 		}
 		n.nextSweep++
 	}
-	return gone
+	return removed
 }

@@ -2,10 +2,11 @@ package limiter
 
 import "math/bits"
 
-// packedCount is a number of them in 24 bits, of which the highest is more than any limit has.
+// A packedCount is a number of permits in 24 bits. The largest value means more than any
+// limit has.
 type packedCount [3]byte
 
-// maxPackedCount is the largest number of permits.
+// maxPackedCount is the largest value of a packedCount.
 const maxPackedCount = 1<<24 - 1
 
 func (p *packedCount) count() int64 {
@@ -16,7 +17,7 @@ func (p *packedCount) count() int64 {
 	return n
 }
 
-// add adds n, which may be negative, except to too many.
+// add adds n, which may be negative. The largest value stays as it is.
 func (p *packedCount) add(n int64) {
 	if was := p.count(); was < maxPackedCount {
 		n = min(was+n, maxPackedCount)
@@ -24,8 +25,8 @@ func (p *packedCount) add(n int64) {
 	}
 }
 
-// packHorizon keeps the 11 highest bits of a horizon and its length in bits: rounded up,
-// by a thousandth at most.
+// packHorizon stores the 11 highest bits of a horizon and a shift, rounding up by at most
+// a thousandth.
 func packHorizon(ms int64) uint16 {
 	shift := max(0, bits.Len64(uint64(ms))-11)
 	ms = (ms + 1<<shift - 1) >> shift

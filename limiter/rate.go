@@ -9,28 +9,26 @@ import (
 )
 
 const (
-	// MaxCount is the largest number of permits a rate may have. A count is kept
-	// in 32 bits, and one with the highest bit set was a negative number once:
-	// stores count it as nothing.
+	// MaxCount is the largest Rate.Count. A store keeps counts in 32 bits and treats
+	// one with the highest bit set as a negative number, and thus as 0.
 	MaxCount = 1<<31 - 1
-	// MaxWindow is the longest window a rate may have.
+	// MaxWindow is the longest Rate.Window.
 	MaxWindow = 366 * 24 * time.Hour
 )
 
-// ErrInvalidRate reports that a rate is not of the form COUNT/WINDOW or is out of
-// range.
+// ErrInvalidRate reports that a rate is not of the form COUNT/WINDOW or is out of range.
 var ErrInvalidRate = errors.New("not a rate")
 
-// A Rate is Count permits in any Window. Count is 1 to MaxCount, Window is
-// whole milliseconds, 1 ms to MaxWindow. The zero Rate is not valid.
+// A Rate is a number of permits, Count, per Window. Count is 1 to MaxCount. Window is a
+// whole number of milliseconds, 1 ms to MaxWindow. The zero Rate is not valid.
 type Rate struct {
 	Count  int64
 	Window time.Duration
 }
 
-// ParseRate reads COUNT/WINDOW: "5/1h", "100/10s", "10/1d", "20/1h30m". The
-// window has a unit, always; the units are ms, s, m, h, d (24 h) and w (7 d).
-// Errors wrap ErrInvalidRate and say what to write instead.
+// ParseRate parses COUNT/WINDOW: "5/1h", "100/10s", "10/1d", "20/1h30m". The window must
+// have a unit: ms, s, m, h, d (24 h) or w (7 d). Errors wrap ErrInvalidRate and suggest a
+// correction.
 func ParseRate(s string) (Rate, error) {
 	count, window, found := strings.Cut(strings.TrimSpace(s), "/")
 	if !found {
@@ -54,8 +52,8 @@ func ParseRate(s string) (Rate, error) {
 	return r, nil
 }
 
-// suggestRate is a rate that ParseRate reads, as near to count and window as may be:
-// units of a count, as in 5r, are left out.
+// suggestRate returns a valid rate close to count and window, for an error message. It
+// drops what follows the digits of count, as in 5r.
 func suggestRate(count, window string) string {
 	count = strings.TrimSpace(count)
 	for i, c := range count {
@@ -65,9 +63,9 @@ func suggestRate(count, window string) string {
 		}
 	}
 	n, err := strconv.ParseInt(count, 10, 64)
-	w, broken := ParseDuration(window)
+	w, windowErr := ParseDuration(window)
 	r := Rate{Count: n, Window: w}
-	if err != nil || broken != nil || r.Check() != nil {
+	if err != nil || windowErr != nil || r.Check() != nil {
 		return "5/1m"
 	}
 	return strconv.FormatInt(n, 10) + "/" + window
@@ -84,12 +82,12 @@ func (r Rate) Check() error {
 	return nil
 }
 
-// String writes r as ParseRate reads it, the window in the fewest units: 1/1m,
+// String formats r as ParseRate reads it, with the window in the fewest units: 1/1m,
 // 10/1d. Equal rates have equal strings.
 func (r Rate) String() string {
 	return strconv.FormatInt(r.Count, 10) + "/" + WindowName(r.Window)
 }
 
-// WindowName writes a window in the shortest form that ParseRate reads back;
-// 60 s is "1m". It names the window in keys, headers and metrics.
+// WindowName formats a window in the shortest form that ParseRate reads; 60 s is "1m". It
+// is the name of the window in store keys, header fields and metrics.
 func WindowName(d time.Duration) string { return FormatDuration(d) }

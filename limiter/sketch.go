@@ -6,49 +6,48 @@ import (
 	"math/rand/v2"
 )
 
-// A Sketch counts keys in bounded memory: those seen most often, by the space-saving
-// algorithm (Metwally, Agrawal and El Abbadi: Efficient Computation of Frequent and
-// Top-k Elements in Data Streams, 2005). Of k counters and N observations:
+// A Sketch finds the most frequent keys of a stream in bounded memory, by the
+// space-saving algorithm (Metwally, Agrawal and El Abbadi: Efficient Computation of
+// Frequent and Top-k Elements in Data Streams, 2005). With k counters and N observations:
 //
-//   - a key that was seen more than N/k times has a counter;
-//   - a counter says at most N/k too much, never too little, and tells by how much it
-//     may be wrong.
+//   - a key that was observed more than N/k times has a counter;
+//   - a counter is never too low, and at most N/k too high; it also has an upper bound of its error.
 //
-// With each counted key goes a T, which the caller fills when the key gets its counter.
-// An observation takes the same few steps whatever is counted, and does not allocate. A
-// Sketch is for one goroutine at a time; NewSketch makes one.
+// Each counter has a value of type T, which the caller sets when a key gets the counter.
+// An observation takes constant time and does not allocate. A Sketch must not be used
+// concurrently. NewSketch returns one.
 type Sketch[T any] struct {
-	counters  []sketchCounter[T] // as many as are in use
-	groups    []sketchGroup      // those in use are a list, from the lowest count on
+	counters  []sketchCounter[T] // those in use
+	groups    []sketchGroup      // those in use are linked in ascending order of count
 	lowest    int32
-	freeGroup int32   // a list of the other groups
-	slots     []int32 // an open-addressed table: 1 + the counter of a key; 0 for none
-	shift     int     // of a hash, to its slot
+	freeGroup int32   // first of the linked unused groups
+	slots     []int32 // hash table with open addressing: index of a counter plus one; 0 if empty
+	shift     int     // from a hash to its slot
 	seed      uint64
 	total     int64
-	evicted   bool // some key has lost its counter
+	evicted   bool // at least one key has lost its counter
 }
 
-// noIndex is no counter, and no group.
+// noIndex is the index that stands for no counter or no group.
 const noIndex = int32(-1)
 
-// A sketchCounter is the counter of one key.
+// A sketchCounter is the counter of one key. Its count is that of its group.
 type sketchCounter[T any] struct {
 	key        Key
-	maxError   int64 // at most so much of its count is others'
+	maxError   int64 // upper bound of the part of the count that belongs to other keys
 	group      int32
 	prev, next int32 // in the group
 	value      T
 }
 
-// A sketchGroup is the counters that have one count.
+// A sketchGroup is the list of the counters with the same count.
 type sketchGroup struct {
 	count      int64
-	first      int32 // of its counters
-	prev, next int32 // the next lower count, and the next higher one
+	first      int32 // first counter of the list
+	prev, next int32 // groups with the next lower and the next higher count
 }
 
-// NewSketch makes a Sketch of k counters, 1 to 16384.
+// NewSketch returns an empty Sketch with k counters, 1 to 16384.
 func NewSketch[T any](k int) *Sketch[T] {
 	k = min(max(k, 1), 1<<14)
 	size := 1 << bits.Len(uint(2*k-1)) // at most half full, so that probing is short
@@ -60,7 +59,7 @@ func NewSketch[T any](k int) *Sketch[T] {
 	return s
 }
 
-// Clear forgets everything.
+// Clear removes all keys and observations.
 func (s *Sketch[T]) Clear() {
 	s.counters, s.total, s.evicted, s.lowest, s.freeGroup = s.counters[:0], 0, false, noIndex, 0
 	for i := range s.groups {
@@ -70,11 +69,12 @@ func (s *Sketch[T]) Clear() {
 	clear(s.slots)
 }
 
-// Total is how many observations there were.
+// Total returns the number of observations.
 func (s *Sketch[T]) Total() int64 { return s.total }
 
-// Observe counts k once more. It returns what goes with k where k has just got a counter,
-// for the caller to fill: what is there is another key's. Otherwise it returns nil.
+// Observe counts k. If k has got a new counter, it returns a pointer to the counter's
+// value, which still has the value of another key; the caller must set it. Otherwise it
+// returns nil.
 func (s *Sketch[T]) Observe(k Key) *T {
 	s.total++
 	slot := s.findSlot(k)
@@ -89,7 +89,7 @@ func (s *Sketch[T]) Observe(k Key) *T {
 	} else {
 		c, s.evicted = s.groups[s.lowest].first, true
 		s.freeSlot(s.findSlot(s.counters[c].key))
-		slot = s.findSlot(k) // dropping may have moved what was in the way
+		slot = s.findSlot(k) // freeSlot may have moved keys
 		s.counters[c].key, s.counters[c].maxError = k, s.groups[s.lowest].count
 	}
 	s.slots[slot] = c + 1
@@ -97,14 +97,14 @@ func (s *Sketch[T]) Observe(k Key) *T {
 	return &s.counters[c].value
 }
 
-// homeSlot is where the search for k begins. Clients can choose their keys, but do not know
-// the seed.
+// homeSlot returns the slot at which the search for k starts. Clients can choose their
+// keys, but do not know the seed.
 func (s *Sketch[T]) homeSlot(k *Key) int {
 	h := (binary.LittleEndian.Uint64(k[:8]) ^ binary.LittleEndian.Uint64(k[8:])>>1) * s.seed
 	return int((h ^ h>>29) * 0x9e3779b97f4a7c15 >> s.shift)
 }
 
-// findSlot is the slot of k, or the free one where it would be.
+// findSlot returns the slot of k, or the empty slot where it would be added.
 func (s *Sketch[T]) findSlot(k Key) int {
 	slot := s.homeSlot(&k)
 	for s.slots[slot] != 0 && s.counters[s.slots[slot]-1].key != k {
@@ -113,7 +113,7 @@ func (s *Sketch[T]) findSlot(k Key) int {
 	return slot
 }
 
-// freeSlot frees a slot and moves those behind it that would not be found any more.
+// freeSlot empties a slot and moves the following keys that could not be found otherwise.
 func (s *Sketch[T]) freeSlot(slot int) {
 	mask := len(s.slots) - 1
 	for at := (slot + 1) & mask; s.slots[at] != 0; at = (at + 1) & mask {
@@ -125,14 +125,14 @@ func (s *Sketch[T]) freeSlot(slot int) {
 	s.slots[slot] = 0
 }
 
-// increment makes the count of c one higher: it goes to the next group, or to a new one.
+// increment adds 1 to the count of c: it moves c to the next group, or to a new one.
 func (s *Sketch[T]) increment(c int32) {
 	own := s.counters[c].group
 	count, next := int64(1), s.lowest
 	if own != noIndex {
 		count, next = s.groups[own].count+1, s.groups[own].next
 		if s.groups[own].first == c && s.counters[c].next == noIndex && (next == noIndex || s.groups[next].count != count) {
-			s.groups[own].count = count // it is alone there
+			s.groups[own].count = count // c is the only counter of the group
 			return
 		}
 		s.unlink(c, own)
@@ -151,7 +151,7 @@ func (s *Sketch[T]) increment(c int32) {
 	}
 }
 
-// unlink takes c out of its group, which may be empty then.
+// unlink removes c from its group, which may be empty then.
 func (s *Sketch[T]) unlink(c, own int32) {
 	counter := &s.counters[c]
 	if counter.prev != noIndex {
@@ -164,8 +164,8 @@ func (s *Sketch[T]) unlink(c, own int32) {
 	}
 }
 
-// insertGroup makes a group with that count between prev and next. There is one group more
-// than counters, for the moment in which prev is about to be empty.
+// insertGroup adds a group with this count between prev and next. There is one more group
+// than counters, because prev may become empty only after that.
 func (s *Sketch[T]) insertGroup(count int64, prev, next int32) int32 {
 	g := s.freeGroup
 	s.freeGroup = s.groups[g].next
@@ -181,16 +181,16 @@ func (s *Sketch[T]) insertGroup(count int64, prev, next int32) int32 {
 	return g
 }
 
-// removeGroup takes an empty group out of the list.
+// removeGroup removes an empty group from the list.
 func (s *Sketch[T]) removeGroup(g int32) {
-	gone := s.groups[g]
-	if gone.prev == noIndex {
-		s.lowest = gone.next
+	removed := s.groups[g]
+	if removed.prev == noIndex {
+		s.lowest = removed.next
 	} else {
-		s.groups[gone.prev].next = gone.next
+		s.groups[removed.prev].next = removed.next
 	}
-	if gone.next != noIndex {
-		s.groups[gone.next].prev = gone.prev
+	if removed.next != noIndex {
+		s.groups[removed.next].prev = removed.prev
 	}
 	s.groups[g] = sketchGroup{first: noIndex, next: s.freeGroup}
 	s.freeGroup = g

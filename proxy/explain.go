@@ -110,8 +110,8 @@ func (g *generation) slots(claims []limiter.Claim) int {
 	places := map[string]bool{}
 	for _, c := range claims {
 		switch {
-		case c.Redisson != "" && g.config.Store == config.StoreRedis:
-			places[c.Redisson] = true
+		case c.RedissonName != "" && g.config.Store == config.StoreRedis:
+			places[c.RedissonName] = true
 		case apart:
 			places[c.Key.String()] = true
 		default:

@@ -200,7 +200,7 @@
 //   - A client of HTTP/1 that ends its side of the connection behind a whole request
 //     (half-close) gets its answer, and "100 Continue" before it, which one that has left
 //     answers with a reset. One that resets the connection has left, and so has one that
-//     takes nothing more of an answer; what it asked for is given up (http1.HalfClosed).
+//     takes nothing more of an answer; what it asked for is given up (http1.HalfClosePolicy).
 //   - An HTTP/2 connection whose client takes back most of what it asks (rapid
 //     reset) is closed, and what was taken back before it was looked at is nobody's
 //     work. The address that does so on one connection after another waits

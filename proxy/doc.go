@@ -216,7 +216,7 @@
 //   - An HTTP/1 client that half-closes its connection after a complete request gets its
 //     response. Sending "100 Continue" first detects clients that have closed the connection:
 //     they reply with a reset. If a client resets the connection or stops accepting data, its
-//     request is canceled (http1.HalfClosed).
+//     request is canceled (http1.HalfClosePolicy).
 //   - An HTTP/2 connection whose client resets most of its requests (rapid reset) is closed, and
 //     requests reset before they were processed are dropped. If an address does this on one
 //     connection after another, its next connections are delayed by 100 ms to 2 s (package

@@ -39,11 +39,11 @@ func (p *Proxy) ServeHTTP1(h *http1.Exchange) {
 	d.enter()
 	defer p.finish(&d.here, x)
 	p.serve(&d.here, x, d)
-	if release := h.Ending; release != nil { // the response broke off before its end
-		h.Ending = nil
+	if release := h.BeforeEnd; release != nil { // the response broke off before its end
+		h.BeforeEnd = nil
 		release(func() {})
 	}
-	x.answer.bytes = h.Sent()
+	x.answer.bytes = h.BodyBytesSent()
 	if x.outcome.result.Wrote && x.outcome.result.Kind != upstream.OK {
 		h.Abort()
 	}
@@ -69,7 +69,7 @@ func (p *Proxy) http1Downstream(h *http1.Exchange) *http1Downstream {
 // somebody may still wait for the client of this one to leave.
 func (p *Proxy) leaveHTTP1(d *http1Downstream) {
 	d.kept.free()
-	if d.here.Asked() {
+	if d.here.Observed() {
 		return
 	}
 	d.h, d.here.Exchange, d.read = nil, nil, nil
@@ -93,7 +93,7 @@ func (d *http1Downstream) enter() {
 		x.in.length = b.Length()
 	}
 	asks := x.request.Method == http.MethodOptions
-	if !asks && !h.Fields.Odd() {
+	if !asks && !h.Fields.HasUnusualNames() {
 		return
 	}
 	for f := range h.Fields.All() {
@@ -175,7 +175,7 @@ func (d *http1Downstream) forward(p *upstream.Pool, t *upstream.Request) upstrea
 }
 
 // beforeEnd implements downstream.
-func (d *http1Downstream) beforeEnd(release func(flush func())) { d.h.Ending = release }
+func (d *http1Downstream) beforeEnd(release func(flush func())) { d.h.BeforeEnd = release }
 
 // keep clones what is still needed of x when its downstream has ended.
 func (x *exchange) keep() {
@@ -204,7 +204,7 @@ func (p *Proxy) RefuseHTTP1(h *http1.Exchange, why error) {
 	g.address.resolve(x)
 	p.recorder.name(x)
 	d.answer(g.refuse(x, why))
-	x.answer.bytes = h.Sent()
+	x.answer.bytes = h.BodyBytesSent()
 }
 
 // parseFailure is what to say of a request that http1 refuses, none for any other error.

@@ -38,7 +38,7 @@ type quotaResponse struct {
 }
 
 func (t *quotaResponse) reset() {
-	t.memory.Discard(http1.Discard)
+	t.memory.Discard(http1.RecycleBuffer)
 	t.policies = t.policies[:0]
 }
 
@@ -94,7 +94,7 @@ func unread(err error) respond.Kind {
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return respond.RequestTimeout
-	case errors.Is(err, context.Canceled), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, http1.ErrCut):
+	case errors.Is(err, context.Canceled), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, http1.ErrTruncated):
 		return respond.ClientGone
 	}
 	return respond.BadRequest

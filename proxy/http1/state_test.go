@@ -96,7 +96,7 @@ func TestState_EachAnswerReachesItsRequest(t *testing.T) {
 			each = 50
 		}
 		up := &storm{t: t}
-		p := proxyTo(t, origin(t, up.serve), func(p *proxy) { p.server.HalfClosed = Leaves })
+		p := proxyTo(t, origin(t, up.serve), func(p *proxy) { p.server.HalfClose = AbortOnHalfClose })
 		var right, failed atomic.Int64
 		var all sync.WaitGroup
 		for client := range clients {
@@ -140,7 +140,7 @@ func TestState_EachAnswerReachesItsRequest(t *testing.T) {
 			t.Errorf("%d bytes of a next request came before an answer was whole", n)
 		}
 		for u := p.pool.pop(); u != nil; u = p.pool.pop() {
-			if u.look() == Talking {
+			if u.peerState() == PeerReadable {
 				t.Error("a kept connection has bytes that nobody asked for")
 			}
 			u.close()

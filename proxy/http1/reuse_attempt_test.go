@@ -54,7 +54,7 @@ func TestAsk_PassesOverStaleConnections(t *testing.T) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		for _, u := range p.idle {
-			if u.look() == Silent {
+			if u.peerState() == PeerOpen {
 				return false
 			}
 		}
@@ -125,7 +125,7 @@ func TestAsk_ErrorsOfTheSocket(t *testing.T) {
 			_, _ = requestOn(r)
 			end(nc, r)
 		})
-		client := &Client{Response: 200 * time.Millisecond}
+		client := &Client{ResponseTimeout: 200 * time.Millisecond}
 		p := client.NewPool(Endpoint{Network: "tcp", Address: address})
 		defer p.Close()
 		_, _ = ask(t, p, "/")
@@ -135,7 +135,7 @@ func TestAsk_ErrorsOfTheSocket(t *testing.T) {
 		err := p.Send(c)
 		var fault *CallError
 		var op *net.OpError
-		if !errors.As(err, &fault) || !fault.Reused || !fault.Wrote || fault.Phase != SendingRequest {
+		if !errors.As(err, &fault) || !fault.Reused || !fault.RequestSent || fault.Phase != SendingRequest {
 			t.Errorf("%#v", err)
 		}
 		if !errors.Is(err, want) || !errors.As(err, &op) || op.Op != "read" || op.Addr.String() != address {

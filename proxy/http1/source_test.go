@@ -39,7 +39,7 @@ func TestSource_AllKinds(t *testing.T) {
 				if known {
 					s.Length = int64(len(body))
 				}
-				c.Source(s)
+				c.SetSource(s)
 				if err := p.Send(c); err != nil {
 					t.Fatal(err)
 				}
@@ -69,9 +69,9 @@ func TestSource_TooShort(t *testing.T) {
 	p := (&Client{}).NewPool(Endpoint{Network: "tcp", Address: address})
 	c := p.client.NewCall(nil)
 	c.Begin("POST", "a", "/")
-	c.Source(Source{Reader: strings.NewReader("hello"), Length: 10})
+	c.SetSource(Source{Reader: strings.NewReader("hello"), Length: 10})
 	var fault *CallError
-	if err := p.Send(c); !errors.As(err, &fault) || fault.Phase != Uploading || !errors.Is(err, ErrCut) {
+	if err := p.Send(c); !errors.As(err, &fault) || fault.Phase != ReadingRequestBody || !errors.Is(err, ErrTruncated) {
 		t.Errorf("got %v", err)
 	}
 	c.Release()
@@ -97,11 +97,11 @@ func TestSource_Expects(t *testing.T) {
 			}
 			_, _ = io.WriteString(nc, okAnswer)
 		})
-		p := (&Client{Continue: soon}).NewPool(Endpoint{Network: "tcp", Address: address})
+		p := (&Client{ExpectContinueTimeout: soon}).NewPool(Endpoint{Network: "tcp", Address: address})
 		c := p.client.NewCall(nil)
 		c.Begin("POST", "a", "/").Add("Expect", "100-continue")
 		body := strings.NewReader("hello")
-		c.Source(Source{Reader: body, Length: 5, Expects: true})
+		c.SetSource(Source{Reader: body, Length: 5, Expects: true})
 		if err := p.Send(c); err != nil || c.Response.Status != 200 {
 			t.Errorf("got %d, %v", c.Response.Status, err)
 		}
@@ -129,7 +129,7 @@ func TestSource_StopEndsAReadThatWaits(t *testing.T) {
 	from, to := io.Pipe()
 	c := p.client.NewCall(nil)
 	c.Begin("POST", "a", "/")
-	c.Source(Source{Reader: from, Length: -1, Stop: func() { _ = to.CloseWithError(ErrStopped) }})
+	c.SetSource(Source{Reader: from, Length: -1, Stop: func() { _ = to.CloseWithError(ErrBodyReadCanceled) }})
 	if err := p.Send(c); err != nil {
 		t.Fatal(err)
 	}
@@ -151,8 +151,8 @@ func TestBody_TrailersThatAreNone(t *testing.T) {
 		strings.Repeat("A: b|", 40) + "|", "A: " + strings.Repeat("b", 20_000) + "||",
 	} {
 		for name, slowly := range map[string]func(io.Reader) io.Reader{"whole": func(r io.Reader) io.Reader { return r }, "by bytes": iotest.OneByteReader, "by halves": iotest.HalfReader} {
-			in := input{from: slowly(bytes.NewReader([]byte(lined("5|hello|0|" + raw)))), memory: new(memory)}
-			in.open()
+			in := input{from: slowly(bytes.NewReader([]byte(lined("5|hello|0|" + raw)))), pool: new(bufferPool)}
+			in.ensureBuffer()
 			var b Body
 			b.open(&in, filling{}, Framing{Chunked, -1}, limits())
 			if data, err := io.ReadAll(&b); !errors.Is(err, ErrTrailer) {

@@ -10,22 +10,22 @@ type Phase uint8
 
 // The phases of a call.
 const (
-	Dialing        Phase = iota // there is no connection: the upstream has seen nothing
-	Handshaking                 // there is none either, since TLS failed
-	SendingRequest              // the request was being sent, or the head of its response awaited
-	Uploading                   // the client's body could not be read
-	ReadingBody                 // the body of the response was cut short
+	Dialing             Phase = iota // there is no connection: the upstream has seen nothing
+	Handshaking                      // there is none either, since TLS failed
+	SendingRequest                   // the request was being sent, or the head of its response awaited
+	ReadingRequestBody               // the client's body could not be read
+	ReadingResponseBody              // the body of the response was cut short
 )
 
 // A CallError says how a call has failed, so that its caller can decide whether it may
 // be made again.
 type CallError struct {
-	Phase    Phase
-	Err      error
-	Reused   bool // the connection had carried another request before
-	Wrote    bool // some of the request may have been seen
-	Answered bool // some of a response was read
-	Taken    bool // some of the client's body was used up, which cannot be sent again
+	Phase           Phase
+	Err             error
+	Reused          bool // the connection had carried another request before
+	RequestSent     bool // some of the request may have been seen
+	ResponseStarted bool // some of a response was read
+	BodyConsumed    bool // some of the client's body was used up, which cannot be sent again
 }
 
 func (f *CallError) Error() string {
@@ -41,12 +41,12 @@ func (f *CallError) Unwrap() error { return f.Err }
 // is slow is not asked again.
 func (f *CallError) Retryable(method string) bool {
 	switch {
-	case f.Taken, f.Answered, errors.Is(f.Err, ErrAborted):
+	case f.BodyConsumed, f.ResponseStarted, errors.Is(f.Err, ErrAborted):
 		return false
 	case f.Phase < SendingRequest:
 		return true
 	}
-	return f.Phase == SendingRequest && !timedOut(f.Err) && (!f.Wrote || Idempotent(method))
+	return f.Phase == SendingRequest && !timedOut(f.Err) && (!f.RequestSent || Idempotent(method))
 }
 
 // Idempotent reports whether doing it twice is doing it once (RFC 9110 section

@@ -14,16 +14,16 @@ const forbiddenTrailers uint64 = hopByHop | 1<<Host | 1<<ContentType | 1<<Conten
 	1<<Authorization | 1<<Cookie | 1<<SetCookie | 1<<AltSvc | 1<<RateLimit | 1<<RateLimitPolicy | 1<<RetryAfter |
 	1<<CacheControl | 1<<Age | 1<<Proxy
 
-// Strip takes out the hop-by-hop fields: those that Connection names, on all its
+// StripHopByHop takes out the hop-by-hop fields: those that Connection names, on all its
 // lines, and those that are known to be. It must come before the fields of the
 // proxy itself are added, so that nobody can name those in Connection.
-func (f *Fields) Strip() {
-	if f.known&hopByHop == 0 {
+func (f *Fields) StripHopByHop() {
+	if f.present&hopByHop == 0 {
 		return
 	}
-	if f.known&(1<<Connection) != 0 {
+	if f.present&(1<<Connection) != 0 {
 		for i := range f.lines {
-			if l := &f.lines[i]; l.id == Connection && !fold(f.value(l), "keep-alive") {
+			if l := &f.lines[i]; l.id == Connection && !equalFoldLower(f.value(l), "keep-alive") {
 				f.dropNamed(f.value(l))
 			}
 		}
@@ -35,7 +35,7 @@ func (f *Fields) Strip() {
 func (f *Fields) dropNamed(list string) {
 	for list != "" {
 		var name string
-		if name, list = token(list); name != "" && !fold(name, "close") && !fold(name, "keep-alive") {
+		if name, list = token(list); name != "" && !equalFoldLower(name, "close") && !equalFoldLower(name, "keep-alive") {
 			f.Drop(name)
 		}
 	}
@@ -55,17 +55,17 @@ func token(list string) (first, rest string) {
 // hasToken reports whether a line of the known name n has that element. small
 // must be in lower case.
 func (f *Fields) hasToken(n Name, small string) bool {
-	if f.known&(1<<n) == 0 {
+	if f.present&(1<<n) == 0 {
 		return false
 	}
 	for i := range f.lines {
 		l := &f.lines[i]
-		if l.id != n || l.gone {
+		if l.id != n || l.dropped {
 			continue
 		}
 		for list := f.value(l); list != ""; {
 			var element string
-			if element, list = token(list); fold(element, small) {
+			if element, list = token(list); equalFoldLower(element, small) {
 				return true
 			}
 		}
@@ -73,5 +73,5 @@ func (f *Fields) hasToken(n Name, small string) bool {
 	return false
 }
 
-// DropUntrailed takes out of a trailer section what must not stand in one.
-func (f *Fields) DropUntrailed() { f.dropSet(forbiddenTrailers) }
+// DropForbiddenTrailers takes out of a trailer section what must not stand in one.
+func (f *Fields) DropForbiddenTrailers() { f.dropSet(forbiddenTrailers) }

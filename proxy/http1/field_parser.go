@@ -2,25 +2,25 @@ package http1
 
 import "bytes"
 
-// A section parses field lines up to the empty line that ends them: those of a
+// A fieldParser parses field lines up to the empty line that ends them: those of a
 // head, or of a trailer section. It can be called again with more of the same
 // bytes; lines that are whole are not parsed twice.
-type section struct {
+type fieldParser struct {
 	next    int // where the first line begins that has not been parsed
 	scanned int // there is no line feed from next up to here
 }
 
-// A bound is how long a section may be.
-type bound struct {
+// A fieldLimits is how long a section may be.
+type fieldLimits struct {
 	bytes, lines int
 }
 
 // parse takes lines from buf into f. done says that the section has ended at
 // next; otherwise it needs more bytes.
-func (s *section) parse(buf []byte, f *Fields, most bound) (done bool, err error) {
+func (s *fieldParser) parse(buf []byte, f *Fields, most fieldLimits) (done bool, err error) {
 	f.buf = buf
-	if s.waits(buf) {
-		return false, s.tooLong(len(buf), most)
+	if s.lineIncomplete(buf) {
+		return false, s.checkSize(len(buf), most)
 	}
 	for {
 		n, err := s.line(buf[s.next:], f, most)
@@ -29,7 +29,7 @@ func (s *section) parse(buf []byte, f *Fields, most bound) (done bool, err error
 		}
 		if n == 0 {
 			s.scanned = len(buf)
-			return false, s.tooLong(len(buf), most)
+			return false, s.checkSize(len(buf), most)
 		}
 		s.next += n
 		if s.next > most.bytes {
@@ -41,9 +41,9 @@ func (s *section) parse(buf []byte, f *Fields, most bound) (done bool, err error
 	}
 }
 
-// waits reports whether the line that was not whole is not whole yet, which is
+// lineIncomplete reports whether the line that was not whole is not whole yet, which is
 // quicker to find than to parse it again.
-func (s *section) waits(buf []byte) bool {
+func (s *fieldParser) lineIncomplete(buf []byte) bool {
 	if s.scanned <= s.next || bytes.IndexByte(buf[s.scanned:], '\n') >= 0 {
 		return false
 	}
@@ -51,8 +51,8 @@ func (s *section) waits(buf []byte) bool {
 	return true
 }
 
-// tooLong tells whether what is there can no longer become a section.
-func (s *section) tooLong(length int, most bound) error {
+// checkSize tells whether what is there can no longer become a section.
+func (s *fieldParser) checkSize(length int, most fieldLimits) error {
 	if length > most.bytes {
 		return ErrTooLarge
 	}
@@ -60,7 +60,7 @@ func (s *section) tooLong(length int, most bound) error {
 }
 
 // line parses one line and returns its length, 0 if it is not whole.
-func (s *section) line(b []byte, f *Fields, most bound) (int, error) {
+func (s *fieldParser) line(b []byte, f *Fields, most fieldLimits) (int, error) {
 	if len(b) == 0 {
 		return 0, nil
 	}
@@ -68,7 +68,7 @@ func (s *section) line(b []byte, f *Fields, most bound) (int, error) {
 	case '\r':
 		return lineEnd(b, 0)
 	case ' ', '\t':
-		return 0, ErrFolded
+		return 0, ErrFoldedLine
 	}
 	id, name := knownName(b)
 	common := byte(plainChar)
@@ -108,11 +108,11 @@ func (s *section) line(b []byte, f *Fields, most bound) (int, error) {
 		return 0, ErrTooLarge
 	}
 	at := uint32(s.next)
-	f.lines = append(f.lines, line{
+	f.lines = append(f.lines, fieldLine{
 		name: at, nameEnd: at + uint32(name), value: at + uint32(value), valueEnd: at + uint32(end), id: id, generated: generated,
 	})
-	f.known |= 1 << id
-	f.odd = f.odd || common == 0
+	f.present |= 1 << id
+	f.unusualNames = f.unusualNames || common == 0
 	return n, nil
 }
 

@@ -17,9 +17,9 @@ func (c *conn) serve() {
 		if v != nil { // whoever else uses the exchange may go on doing so
 			c.x = nil
 		}
-		c.end(why)
+		c.close(why)
 		if v != nil {
-			c.server.panicked(v)
+			c.server.handlePanic(v)
 		}
 	}()
 	for {
@@ -29,37 +29,37 @@ func (c *conn) serve() {
 			}
 			return
 		}
-		if why = c.head(); why != nil {
-			why = c.refuse(why)
+		if why = c.readHead(); why != nil {
+			why = c.rejectRequest(why)
 			return
 		}
 		c.server.Handler(c.x)
-		if !c.finish() {
+		if !c.finishExchange() {
 			return
 		}
 	}
 }
 
-// end closes the connection and gives back what it holds.
-func (c *conn) end(why error) {
-	c.state.Store(ended)
-	c.watch.stop()
-	if !c.handed {
+// close closes the connection and gives back what it holds.
+func (c *conn) close(why error) {
+	c.state.Store(stateEnded)
+	c.monitor.stop()
+	if !c.handedOver {
 		_ = c.net.Close()
 	}
-	c.giveBack()
-	if c.server.Closed != nil {
-		c.server.Closed(c.net, why)
+	c.releaseExchange()
+	if c.server.OnClose != nil {
+		c.server.OnClose(c.net, why)
 	}
 }
 
-// head reads the head of a request.
-func (c *conn) head() error {
+// readHead reads the head of a request.
+func (c *conn) readHead() error {
 	x := c.x
-	if x.used {
+	if x.hadRequest {
 		x.reset()
 	}
-	x.used = true
+	x.hadRequest = true
 	for empty := 0; ; {
 		if rest := x.in.unread(); x.Request.stage == atStartLine && len(rest) > 0 && rest[0] == '\r' {
 			n, err := lineEnd(rest, 0)
@@ -68,7 +68,7 @@ func (c *conn) head() error {
 			}
 			if n > 0 { // an empty line before a request (RFC 9112 section 2.2)
 				x.in.r += n
-				if empty++; empty > c.server.Limits.Empty {
+				if empty++; empty > c.server.Limits.EmptyLines {
 					return ErrRequestLine
 				}
 				continue
@@ -79,65 +79,65 @@ func (c *conn) head() error {
 				return err
 			}
 			if n > 0 {
-				x.in.keepHead(n)
+				x.in.retainHead(n)
 				x.body.open(&x.in, c, x.Request.Framing, &c.server.Limits)
-				c.watch.request(x)
+				c.monitor.reset(x)
 				return nil
 			}
 		}
-		if err := c.moreHead(); err != nil {
+		if err := c.readMoreHead(); err != nil {
 			return err
 		}
 	}
 }
 
-// moreHead reads more of a head, which must be whole in time.
-func (c *conn) moreHead() error {
+// readMoreHead reads more of a head, which must be whole in time.
+func (c *conn) readMoreHead() error {
 	x := c.x
 	x.in.growHead(c.server.Limits.Head)
-	if x.began == 0 {
-		x.began = c.server.now()
+	if x.headStarted == 0 {
+		x.headStarted = c.server.now()
 	}
-	if within := c.server.Timeouts.Header; within > 0 && (c.armed.at == 0 || c.armed.at > x.began+within) {
-		c.armed.at = x.began + within
-		_ = c.net.SetReadDeadline(c.server.epoch.Add(c.armed.at))
+	if within := c.server.Timeouts.Header; within > 0 && (c.readDeadline.at == 0 || c.readDeadline.at > x.headStarted+within) {
+		c.readDeadline.at = x.headStarted + within
+		_ = c.net.SetReadDeadline(c.server.epoch.Add(c.readDeadline.at))
 	}
 	return x.in.fill()
 }
 
-// refuse answers a head that cannot be read, unless there is nobody to answer.
-func (c *conn) refuse(why error) error {
+// rejectRequest answers a head that cannot be read, unless there is nobody to answer.
+func (c *conn) rejectRequest(why error) error {
 	x := c.x
 	var refusal *Error
 	switch {
 	case errors.As(why, &refusal):
-		if refusal == ErrMajorVersion && c.handHTTP2() {
+		if refusal == ErrMajorVersion && c.handOverHTTP2() {
 			return nil
 		}
 	case timedOut(why):
 		refusal = &Error{408, "request not sent in time"}
 	default:
 		if errors.Is(why, io.EOF) {
-			why = ErrCut
+			why = ErrTruncated
 		}
 		return why
 	}
-	x.Request.Closes, x.Request.Framing, x.Request.Minor = true, Framing{None, -1}, 1
-	if c.server.Refuse != nil {
-		c.server.Refuse(x, refusal)
+	x.Request.Close, x.Request.Framing, x.Request.Minor = true, Framing{NoBody, -1}, 1
+	if c.server.ErrorHandler != nil {
+		c.server.ErrorHandler(x, refusal)
 	} else {
-		_ = x.text(refusal.Status, refusal.text) // the client may have left
+		_ = x.sendText(refusal.Status, refusal.text) // the client may have left
 	}
-	if x.stage == answered && x.Flush() == nil {
+	if x.stage == responseDone && x.Flush() == nil {
 		c.linger()
 	}
 	return why
 }
 
-// handHTTP2 hands a connection over that speaks HTTP/2 from the beginning.
-func (c *conn) handHTTP2() bool {
+// handOverHTTP2 hands a connection over that speaks HTTP/2 from the beginning.
+func (c *conn) handOverHTTP2() bool {
 	const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-	if !c.fresh || c.server.HTTP2 == nil {
+	if !c.firstRequest || c.server.HTTP2 == nil {
 		return false
 	}
 	for {
@@ -148,13 +148,13 @@ func (c *conn) handHTTP2() bool {
 		if len(have) >= len(preface) {
 			break
 		}
-		if c.moreHead() != nil {
+		if c.readMoreHead() != nil {
 			return false
 		}
 	}
 	replay := &prefixedConn{c.net, bytes.Clone(c.x.in.unread())}
-	c.handed = true
-	c.disarmRead()
+	c.handedOver = true
+	c.clearReadDeadline()
 	c.server.HTTP2(replay)
 	return true
 }
@@ -162,63 +162,63 @@ func (c *conn) handHTTP2() bool {
 // A prefixedConn connection begins with what has been read of it already.
 type prefixedConn struct {
 	net.Conn
-	rest []byte
+	prefix []byte
 }
 
 func (r *prefixedConn) Read(p []byte) (int, error) {
-	if len(r.rest) > 0 {
-		n := copy(p, r.rest)
-		r.rest = r.rest[n:]
+	if len(r.prefix) > 0 {
+		n := copy(p, r.prefix)
+		r.prefix = r.prefix[n:]
 		return n, nil
 	}
 	return r.Conn.Read(p)
 }
 
-// finish sees whether another request can come after the one that was answered,
+// finishExchange sees whether another request can come after the one that was answered,
 // and makes the connection ready for it. That is to be proven: any doubt ends it.
-func (c *conn) finish() bool {
+func (c *conn) finishExchange() bool {
 	x := c.x
-	c.watch.stop()
-	c.fresh = false
-	if x.stage == answered && !x.aborted && len(x.out.buf) > 0 {
+	c.monitor.stop()
+	c.firstRequest = false
+	if x.stage == responseDone && !x.aborted && len(x.out.buf) > 0 {
 		now := c.server.now()
 		if x.flush(now) == nil { // noted in x.err; empty unless the end was to be late
-			x.out.release(&c.server.memory) // for whoever answers next: it is in the processor's cache
+			x.out.release(&c.server.buffers) // for whoever answers next: it is in the processor's cache
 		}
-		if c.reader != nil && !c.putting.waited {
-			c.lately = now
+		if c.rawConn != nil && !c.writeOp.blocked {
+			c.lastWrite = now
 		}
 	}
 	switch {
 	case x.hijacked:
-		c.handed = true
+		c.handedOver = true
 		return false
-	case x.aborted || x.stage != answered || x.err != nil:
-		c.cut()
+	case x.aborted || x.stage != responseDone || x.err != nil:
+		c.abort()
 		return false
 	}
-	if b := x.Body(); b != nil && !b.done() && !c.drain(b) {
-		x.closing = true
+	if b := x.Body(); b != nil && !b.done() && !c.drainBody(b) {
+		x.closeConn = true
 	}
-	if x.closing {
-		if b := x.Body(); b != nil && !b.done() || len(x.in.unread()) > 0 || look(c.fd) == Talking {
+	if x.closeConn {
+		if b := x.Body(); b != nil && !b.done() || len(x.in.unread()) > 0 || peerState(c.socket) == PeerReadable {
 			c.linger()
 		}
 		return false
 	}
-	if c.free || c.stop {
-		c.free, c.stop = false, false
+	if c.bodyUnbounded || c.bodyCanceled {
+		c.bodyUnbounded, c.bodyCanceled = false, false
 	}
-	x.in.next()
+	x.in.nextMessage()
 	return true
 }
 
-// drain reads what is left of a body that nobody wants, if that is not much.
-func (c *conn) drain(b *Body) bool {
-	if b.err != nil || c.x.closing || b.most > 0 && b.got > b.most {
+// drainBody reads what is left of a body that nobody wants, if that is not much.
+func (c *conn) drainBody(b *Body) bool {
+	if b.err != nil || c.x.closeConn || b.maxBytes > 0 && b.received > b.maxBytes {
 		return false
 	}
-	c.free, b.most = false, 0
+	c.bodyUnbounded, b.maxBytes = false, 0
 	for read := 0; read <= c.server.Limits.Drain; {
 		data, err := b.Next()
 		if err != nil {
@@ -229,10 +229,10 @@ func (c *conn) drain(b *Body) bool {
 	return false
 }
 
-// cut closes the connection in the middle of a response, such that the client
+// abort closes the connection in the middle of a response, such that the client
 // cannot take it for whole: a response that ends with its connection is whole
 // when that ends in order.
-func (c *conn) cut() {
+func (c *conn) abort() {
 	under := c.net
 	for {
 		inner, ok := under.(interface{ NetConn() net.Conn })

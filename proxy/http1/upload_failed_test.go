@@ -16,7 +16,7 @@ import (
 // which the test plays the upstream. It has sent the head, and begun with the body.
 func uploading(t *testing.T, body io.Reader, answer func(net.Conn)) *Call {
 	t.Helper()
-	client := &Client{Response: 10 * time.Second, Idle: 4 * time.Second}
+	client := &Client{ResponseTimeout: 10 * time.Second, BodyTimeout: 4 * time.Second}
 	pool := client.NewPool(Endpoint{Dial: func(context.Context, string, string) (net.Conn, error) {
 		ours, theirs := net.Pipe()
 		go answer(theirs)
@@ -25,18 +25,18 @@ func uploading(t *testing.T, body io.Reader, answer func(net.Conn)) *Call {
 	t.Cleanup(pool.Close)
 	c := client.NewCall(nil)
 	t.Cleanup(c.Release)
-	c.Source(Source{Reader: body, Length: 5, Stop: func() {}})
+	c.SetSource(Source{Reader: body, Length: 5, Stop: func() {}})
 	c.Begin("POST", "a", "/")
-	if err := c.frame(); err != nil {
+	if err := c.encodeRequest(); err != nil {
 		t.Fatal(err)
 	}
 	u, fault := pool.dial(c)
 	if fault != nil {
 		t.Fatal(fault)
 	}
-	u.used = true
-	u.armRead(client.Response)
-	c.pool, c.conn, c.in.from, c.in.memory = pool, u, u.net, &client.memory
+	u.reused = true
+	u.setReadDeadline(client.ResponseTimeout)
+	c.pool, c.conn, c.in.from, c.in.pool = pool, u, u.net, &client.buffers
 	if _, err := u.net.Write(c.out.buf); err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func TestUpload_FailsBeforeTheAnswerIsAwaited(t *testing.T) {
 		c := uploading(t, body, func(upstream net.Conn) { _, _ = io.Copy(io.Discard, upstream) })
 		synctest.Wait() // the upload has failed
 		began := time.Now()
-		if fault := c.await(); fault == nil || fault.Phase != Uploading || time.Since(began) > 0 {
+		if fault := c.awaitResponse(); fault == nil || fault.Phase != ReadingRequestBody || time.Since(began) > 0 {
 			t.Errorf("%v after %v; want the fault of the body at once", fault, time.Since(began))
 		}
 	})
@@ -68,14 +68,14 @@ func TestUpload_FailsBeforeTheRestOfTheAnswerIsRead(t *testing.T) {
 			_, _ = io.WriteString(upstream, lined("HTTP/1.1 200 OK|Content-Length: 4||"))
 			_, _ = io.Copy(io.Discard, upstream)
 		})
-		if fault := c.await(); fault != nil {
+		if fault := c.awaitResponse(); fault != nil {
 			t.Fatal(fault)
 		}
 		client.CloseWithError(errors.New("no body"))
 		synctest.Wait() // the upload has failed
 		began := time.Now()
 		_, err := c.Body().Next()
-		if fault := c.broken(err); fault.Phase != Uploading || time.Since(began) > 0 {
+		if fault := c.responseBodyError(err); fault.Phase != ReadingRequestBody || time.Since(began) > 0 {
 			t.Errorf("%v after %v; want the fault of the body at once", fault, time.Since(began))
 		}
 	})

@@ -5,4 +5,4 @@ package http1
 import "syscall"
 
 // readFirst has nothing to read with: conn.waitForRequest takes the other way.
-func (c *conn) readFirst(uintptr) bool { c.read.err = syscall.EINVAL; return true }
+func (c *conn) readFirst(uintptr) bool { c.firstRead.err = syscall.EINVAL; return true }

@@ -3,7 +3,7 @@ package http1
 // nameOf finds which name s is, whatever its case.
 func nameOf[S string | []byte](s S) Name {
 	n := candidate(s)
-	if n != Other && fold(s, n.spelling()) {
+	if n != Other && equalFoldLower(s, n.spelling()) {
 		return n
 	}
 	return Other
@@ -17,8 +17,8 @@ const longestName = 24
 // letters. It may find Other in place of a known name where b ends soon.
 func knownName(b []byte) (n Name, end int) {
 	for i := 0; i < longestName && i+8 <= len(b); i += 8 {
-		if at := zeros(eight(b[i:]) ^ ones*':'); at != 0 {
-			end = i + place(at)
+		if at := zeroByte(loadUint64(b[i:]) ^ lowBits*':'); at != 0 {
+			end = i + byteIndex(at)
 			return nameOf(b[:end]), end
 		}
 	}
@@ -34,13 +34,13 @@ func candidate[S string | []byte](s S) Name {
 	case 2:
 		return TE
 	case 3:
-		return either(s[0], 'v', Via, Age)
+		return pick(s[0], 'v', Via, Age)
 	case 4:
-		return either(s[0], 'h', Host, Date)
+		return pick(s[0], 'h', Host, Date)
 	case 5:
 		return Proxy
 	case 6:
-		return either(s[0], 'c', Cookie, Expect)
+		return pick(s[0], 'c', Cookie, Expect)
 	case 7:
 		switch lower(s[0]) {
 		case 't':
@@ -92,9 +92,9 @@ func longCandidate[S string | []byte](s S) Name {
 		}
 		return Authorization
 	case 14:
-		return either(s[0], 'h', HTTP2Settings, ContentLength)
+		return pick(s[0], 'h', HTTP2Settings, ContentLength)
 	case 15:
-		return either(s[0], 'x', XForwardedFor, Name(0))
+		return pick(s[0], 'x', XForwardedFor, Name(0))
 	case 16:
 		switch lower(s[0]) {
 		case 'p':
@@ -108,7 +108,7 @@ func longCandidate[S string | []byte](s S) Name {
 		}
 		return ContentEncoding
 	case 17:
-		return either(s[0], 'x', XForwardedProto, TransferEncoding)
+		return pick(s[0], 'x', XForwardedProto, TransferEncoding)
 	case 18:
 		return ProxyAuthenticate
 	case 19:
@@ -117,8 +117,8 @@ func longCandidate[S string | []byte](s S) Name {
 	return Other
 }
 
-// either is a if the letter is the given one, else b.
-func either(letter, small byte, a, b Name) Name {
+// pick is a if the letter is the given one, else b.
+func pick(letter, small byte, a, b Name) Name {
 	if lower(letter) == small {
 		return a
 	}

@@ -10,53 +10,53 @@ import (
 // step is called by the runtime at first, and then whenever something may have come.
 // It reports whether there is nothing more to wait for.
 func (a *reuseAttempt) step(fd uintptr) bool {
-	if a.stage == silent {
-		if a.checkStale(int(fd)); a.stage != awaitingResponse {
+	if a.stage == attemptNotSent {
+		if a.checkAndSend(int(fd)); a.stage != attemptAwaiting {
 			return true
 		}
 		return false
 	}
-	a.answer.open()
-	n, err := retried(rawRead, int(fd), a.answer.buf[a.answer.w:])
+	a.response.ensureBuffer()
+	n, err := retryEINTR(rawRead, int(fd), a.response.buf[a.response.w:])
 	switch {
 	case err == syscall.EAGAIN: //nolint:errorlint // a system call returns it as it is
 		return false
 	case err != nil:
-		a.err, a.failed = err, "read"
+		a.err, a.failedCall = err, "read"
 	case n == 0:
 		a.err = io.EOF
 	default:
-		a.answer.w += n
+		a.response.w += n
 	}
-	a.stage = finished
+	a.stage = attemptDone
 	return true
 }
 
-// checkStale sends the request if nothing has come before.
-func (a *reuseAttempt) checkStale(fd int) {
-	if _, err := retried(rawRead, fd, a.one[:]); err != syscall.EAGAIN { //nolint:errorlint // as above
-		a.stage = stale
+// checkAndSend sends the request if nothing has come before.
+func (a *reuseAttempt) checkAndSend(fd int) {
+	if _, err := retryEINTR(rawRead, fd, a.oneByte[:]); err != syscall.EAGAIN { //nolint:errorlint // as above
+		a.stage = attemptStale
 		return
 	}
-	n, err := retried(rawWrite, fd, a.request)
-	a.wrote = max(n, 0)
+	n, err := retryEINTR(rawWrite, fd, a.request)
+	a.written = max(n, 0)
 	switch {
 	case err != nil && err != syscall.EAGAIN: //nolint:errorlint // as above
-		a.stage, a.err, a.failed = finished, err, "write"
-	case a.wrote < len(a.request):
-		a.stage = partly
+		a.stage, a.err, a.failedCall = attemptDone, err, "write"
+	case a.written < len(a.request):
+		a.stage = attemptPartial
 	default:
-		a.stage = awaitingResponse
+		a.stage = attemptAwaiting
 	}
 }
 
 // step is called by the runtime when something can be written. It reports whether
 // there is nothing more to wait for.
-func (w *writing) step(fd uintptr) bool {
+func (w *writeOp) step(fd uintptr) bool {
 	for w.n < len(w.data) {
-		n, err := retried(rawWrite, int(fd), w.data[w.n:])
+		n, err := retryEINTR(rawWrite, int(fd), w.data[w.n:])
 		if err == syscall.EAGAIN { //nolint:errorlint // as above
-			w.waited = true
+			w.blocked = true
 			return false
 		}
 		if err != nil {
@@ -68,8 +68,8 @@ func (w *writing) step(fd uintptr) bool {
 	return true
 }
 
-// retried makes a system call again that a signal has interrupted.
-func retried(call func(fd int, p []byte) (int, error), fd int, p []byte) (int, error) {
+// retryEINTR makes a system call again that a signal has interrupted.
+func retryEINTR(call func(fd int, p []byte) (int, error), fd int, p []byte) (int, error) {
 	for {
 		if n, err := call(fd, p); err != syscall.EINTR { //nolint:errorlint // as above
 			return n, err

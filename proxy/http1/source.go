@@ -23,26 +23,26 @@ type sourceReader struct {
 	body Body
 }
 
-// feed implements feeder.
-func (g *sourceReader) feed(b *Body) error {
-	g.in.roomFor(bodyLeft(b))
+// fillBody implements feeder.
+func (g *sourceReader) fillBody(b *Body) error {
+	g.in.makeRoom(remaining(b))
 	return g.in.fill()
 }
 
-// Source is the body of a request without an exchange, which has none otherwise.
+// SetSource is the body of a request without an exchange, which has none otherwise.
 // It must come before Send. Trailer names of the body must have been checked by who
 // adds them; what cannot be sent is left out.
-func (c *Call) Source(s Source) {
-	f := Framing{Length, s.Length}
+func (c *Call) SetSource(s Source) {
+	f := Framing{FixedLength, s.Length}
 	if s.Length < 0 {
 		f = Framing{UntilClose, -1}
 	}
 	g := &c.sourceReader
 	g.Source = s
-	g.in = input{from: s.Reader, memory: &c.client.memory}
-	g.in.open()
+	g.in = input{from: s.Reader, pool: &c.client.buffers}
+	g.in.ensureBuffer()
 	g.body.open(&g.in, g, f, &c.client.Limits)
-	c.source = &g.body
+	c.requestBody = &g.body
 }
 
 // declaresNoBody reports whether a request without a body says so: where its client
@@ -59,7 +59,7 @@ func (c *Call) expectsContinue() bool {
 	if c.x != nil {
 		return c.x.Expects()
 	}
-	return c.source != nil && c.sourceReader.Expects
+	return c.requestBody != nil && c.sourceReader.Expects
 }
 
 // sendContinue tells the client that the body is wanted. To read a Source is to say so.
@@ -70,18 +70,18 @@ func (c *Call) sendContinue() error {
 	return c.x.Continue()
 }
 
-// stopSource ends reading of the body.
-func (c *Call) stopSource() {
+// cancelBodyRead ends reading of the body.
+func (c *Call) cancelBodyRead() {
 	switch {
 	case c.x != nil:
-		c.x.StopBody()
+		c.x.CancelBodyRead()
 	case c.sourceReader.Stop != nil:
 		c.sourceReader.Stop()
 	}
 }
 
-// uploads notes whether another goroutine reads the body.
-func (c *Call) uploads(now bool) {
+// setUploading notes whether another goroutine reads the body.
+func (c *Call) setUploading(now bool) {
 	if c.x != nil {
 		c.x.uploading = now
 	}

@@ -44,7 +44,7 @@ func TestForward_ClientsThatLeave(t *testing.T) {
 				_, err := io.Copy(io.Discard, r)
 				ended <- err
 			})
-			p := proxyTo(t, address, func(p *proxy) { p.server.HalfClosed = Leaves })
+			p := proxyTo(t, address, func(p *proxy) { p.server.HalfClose = AbortOnHalfClose })
 			w := p.dial(t, lined("GET / HTTP/1.1|Host: a||"))
 			await.Value(t, asked, "request")
 			w.Close()

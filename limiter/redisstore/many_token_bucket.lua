@@ -60,5 +60,6 @@ local function store()
   end
 end
 
+  --@ answer
 --@ grant
 lefts[w], members[w] = lefts[w] - cost, sub(requests, id - 1, id + 7) .. sub(requests, at - 4, at - 1)

@@ -4,15 +4,18 @@
 local shapes, out = {}, {}
 
 -- shaped is what is known of boxes of windows of these limits: what is in front of the
--- state of each, and how one of many is packed.
+-- state of each, how large it is without entries, and how one of many is packed; until
+-- when each lives that is written now, and how long their key does.
 local function shaped(limits)
-  local heads, formats = {}, {}
+  local heads, sizes, formats, dies, most, life = {}, {}, {}, {}, 0, nil
   for j = 1, #limits do
-    lay_out(limits[j])
-    heads[j] = tags[limits[j]] .. char(1)
-    formats[j] = '<I6I3c' .. #heads[j] .. sub(LAYOUT, 3)
+    local l = limits[j]
+    lay_out(l)
+    heads[j] = tags[l] .. char(1)
+    sizes[j], formats[j], dies[j] = #tags[l] + SIZE, '<I6I3c' .. #heads[j] .. sub(LAYOUT, 3), NOW + lives[l]
+    if lives[l] > most then most, life = lives[l], ttls[l] end
   end
-  return { limits = limits, heads = heads, formats = formats }
+  return { limits = limits, heads = heads, sizes = sizes, formats = formats, dies = dies, life = life }
 end
 
   --@ asked
@@ -39,8 +42,8 @@ end
 -- plain returns where the next request begins; nothing if this one needs more.
 local function plain(from, base, n, like)
   --@ shape
-  local limits, heads, formats = shape.limits, shape.heads, shape.formats
-  local raw, next, m, most, life = got[k], 1, 0, 0, nil
+  local limits, heads, formats, sizes, dies = shape.limits, shape.heads, shape.formats, shape.sizes, shape.dies
+  local raw, next, m = got[k], 1, 0
   local size, made, made_after, made_cost = raw and #raw or 0, nil, nil, nil
   if n > 1 then
     if raw and byte(raw) ~= 255 then return end
@@ -59,9 +62,8 @@ local function plain(from, base, n, like)
       made_after, made_cost = after, cost
     end
     local kept = last + 1 - body
-    if not raw then kept = 0 end
     if n > 1 then
-      out[m + 1] = struct_pack(formats[j], NOW + lives[l], #tags[l] + SIZE + kept + #made, heads[j], before, NOW, taken + cost, count + 1)
+      out[m + 1] = struct_pack(formats[j], dies[j], sizes[j] + kept + #made, heads[j], before, NOW, taken + cost, count + 1)
     else
       out[m + 1] = struct_pack(alone[l], tags[l], 1, before, NOW, taken + cost, count + 1)
     end
@@ -72,18 +74,19 @@ local function plain(from, base, n, like)
       out[m + 2] = made
       m = m + 2
     end
-    if lives[l] > most then most, life = lives[l], ttls[l] end
     reply[to + 1], reply[to + 2] = left, wait
     to = to + 2
   end
   if next <= size then return end
-  local text = table.concat(out, '', 1, m)
+  local text, life = table.concat(out, '', 1, m), shape.life
   --@ set box
 end
 --@ seen
 local l, cost = limits[j], costs[j]
-local before, newest, taken, count, body, last = NOW, NOW, 0, 0, 1, 0
-if raw then
+local before, newest, taken, count, body, last
+if not raw then
+  before, newest, taken, count, body, last = NOW, NOW, 0, 0, 1, 0
+else
   if n > 1 then
     local _, length, its
     _, length, its, before, newest, taken, count, body = struct_unpack(formats[j], raw, next)

@@ -55,6 +55,8 @@ var (
 	distinctLua string
 	//go:embed take_distinct.lua
 	takeDistinctLua string
+	//go:embed many_distinct.lua
+	manyDistinctLua string
 	//go:embed cooldown.lua
 	cooldownLua string
 	//go:embed take_cooldown.lua
@@ -179,7 +181,7 @@ func newScripts(clock, prefix string) scripts {
 	for a, p := range map[limiter.Algorithm]parts{
 		limiter.TokenBucket:   bucket,
 		limiter.Concurrent:    bucket,
-		limiter.Distinct:      {one: takeDistinctLua, keys: keysBucketLua, kind: distinctLua},
+		limiter.Distinct:      {one: takeDistinctLua, many: manyDistinctLua, keys: keysBucketLua, kind: distinctLua},
 		limiter.FixedWindow:   counter(takeFixedWindowLua, manyFixedWindowLua),
 		limiter.SlidingWindow: counter(takeSlidingWindowLua, manySlidingWindowLua),
 		limiter.GCRA:          counter(takeGCRALua, manyGCRALua),

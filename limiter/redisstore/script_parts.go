@@ -49,13 +49,11 @@ func (p parts) lone(clock string) script {
 
 // several decides requests of several claims each, one after another.
 func (p parts) several(clock string) script {
-	if p.many == "" {
-		return p.again(clock)
-	}
 	own := pieces(p.keys, p.one, p.plain, p.many)
 	own["general"] = p.general(onesLua)
 	if p.logged() {
-		return p.weave(clock, own, own["wait"], answerLua, severalLua)
+		own["answer"] = answerLua
+		return p.weave(clock, own, own["wait"], severalLua)
 	}
 	own["others"] = strings.Join([]string{"local function others()", manyBoxesLua, own["wait"], answerLua, "return fetch, answer, fits, store", "end\n"}, "\n")
 	return p.weave(clock, own, manyHeadLua, sections(p.plain)[""], severalBoxesLua)

@@ -1,10 +1,6 @@
 package key
 
-import (
-	"strings"
-
-	"github.com/nyaruka/phonenumbers/v2"
-)
+import "strings"
 
 // A Display formats keys for operators. Values that identify nobody, such as the country of
 // a phone number, are shown; addresses are formatted by Address, and omitted if it returns
@@ -104,7 +100,7 @@ func dialLength(text string) int {
 	code := 0
 	for i := 0; i < 3 && i+minNational < len(digits) && isDigit(digits[i]); i++ {
 		code = code*10 + int(digits[i]-'0')
-		if len(phonenumbers.GetRegionCodesForCountryCode(code)) > 0 {
+		if len(regionsOf(code)) > 0 {
 			return len("+") + i + 1
 		}
 	}

@@ -3,11 +3,8 @@ package key
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode"
-
-	"github.com/nyaruka/phonenumbers/v2"
 )
 
 // Extensions is the handling of an extension after a phone number.
@@ -36,7 +33,8 @@ type Phone struct {
 // an ISO 3166 code such as CN; if region is empty, all numbers need a plus. Only the line
 // types in allow are accepted; nil accepts all. Errors wrap ErrSpec.
 func NewPhone(region string, allow []LineType, extend Extensions) (*Phone, error) {
-	if region != "" && !phonenumbers.GetSupportedRegions()[region] {
+	code := codeOf(region)
+	if region != "" && code == 0 {
 		return nil, fmt.Errorf("%w: %q is not a region; write two capital letters, for example CN", ErrSpec, region)
 	}
 	for _, t := range allow {
@@ -48,7 +46,7 @@ func NewPhone(region string, allow []LineType, extend Extensions) (*Phone, error
 		region = noRegion
 	}
 	return &Phone{
-		region: region, code: phonenumbers.GetCountryCodeForRegion(region), allow: slices.Clone(allow), extend: extend, countries: &countries{},
+		region: region, code: code, allow: slices.Clone(allow), extend: extend, countries: &countries{},
 	}, nil
 }
 
@@ -67,10 +65,7 @@ func (p *Phone) Parse(s string) (Number, error) {
 	case extension && p.extend != KeepExtensions:
 		return Number{}, fmt.Errorf("%w: a phone number with an extension; send the number without it", ErrAmbiguous)
 	}
-	n, valid, sure := p.number(digits)
-	if !sure {
-		n, valid = p.ask(digits)
-	}
+	n, valid := p.number(digits)
 	switch {
 	case !valid:
 		return Number{}, fmt.Errorf("%w: no such phone number", ErrInvalid)
@@ -78,39 +73,4 @@ func (p *Phone) Parse(s string) (Number, error) {
 		return Number{}, fmt.Errorf("%w: phone numbers of type %s are not taken", ErrInvalid, n.Type)
 	}
 	return n, nil
-}
-
-// ask parses digits in the form of isDialled with the library. It takes about 20
-// microseconds.
-func (p *Phone) ask(digits string) (n Number, valid bool) {
-	read, err := phonenumbers.Parse(digits, p.region)
-	if err != nil {
-		return Number{}, false
-	}
-	// A number with a type is valid. IsValidNumber would match the same patterns again,
-	// which takes most of the time.
-	kind := phonenumbers.GetNumberType(read)
-	if kind == phonenumbers.UNKNOWN {
-		kind = phonenumbers.GetNumberType(withoutMexicanOne(read))
-	}
-	if kind == phonenumbers.UNKNOWN {
-		return Number{}, false
-	}
-	return Number{
-		E164:    phonenumbers.Format(read, phonenumbers.E164),
-		Country: phonenumbers.GetRegionCodeForNumber(read),
-		Dial:    "+" + strconv.Itoa(int(read.GetCountryCode())),
-		Type:    lineType(kind),
-	}, true
-}
-
-// withoutMexicanOne removes the 1 that preceded Mexican mobile numbers until 2019 and is
-// still in use. It modifies n.
-func withoutMexicanOne(n *phonenumbers.PhoneNumber) *phonenumbers.PhoneNumber {
-	const code, one = 52, 1e10 // the 1 before ten digits
-	if national := n.GetNationalNumber(); n.GetCountryCode() == code && one <= national && national < 2*one {
-		national -= one
-		n.NationalNumber = &national
-	}
-	return n
 }

@@ -29,19 +29,19 @@ const (
 	plainly = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 )
 
-// A screen is where a log is written.
-type screen struct {
+// A logBuffer is where a log is written.
+type logBuffer struct {
 	mu sync.Mutex // guards what follows
 	b  bytes.Buffer
 }
 
-func (s *screen) Write(b []byte) (int, error) {
+func (s *logBuffer) Write(b []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.b.Write(b)
 }
 
-func (s *screen) String() string {
+func (s *logBuffer) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.b.String()
@@ -52,7 +52,7 @@ type testServer struct {
 	*testing.T
 	server *Server
 	addr   string
-	log    screen
+	log    logBuffer
 	served sync.WaitGroup
 }
 
@@ -70,12 +70,12 @@ func bounds(t testing.TB, listen string) config.Listen {
 	return c.Listen
 }
 
-// opened lets h listen as listen says, until the test ends.
-func opened(t *testing.T, listen string, h http.Handler) *testServer {
+// startServer lets h listen as listen says, until the test ends.
+func startServer(t *testing.T, listen string, h http.Handler) *testServer {
 	t.Helper()
 	f := &testServer{T: t}
 	f.server = NewServer(h, bounds(t, listen), zerolog.New(&f.log))
-	f.addr = f.listens(f.server.Serve)
+	f.addr = f.listen(f.server.Serve)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 		defer cancel()
@@ -85,8 +85,8 @@ func opened(t *testing.T, listen string, h http.Handler) *testServer {
 	return f
 }
 
-// listens starts serve on a free port, until the test ends.
-func (f *testServer) listens(serve func(net.Listener) error) (addr string) {
+// listen starts serve on a free port, until the test ends.
+func (f *testServer) listen(serve func(net.Listener) error) (addr string) {
 	f.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -100,8 +100,8 @@ func (f *testServer) listens(serve func(net.Listener) error) (addr string) {
 	return l.Addr().String()
 }
 
-// line waits for a line of the log.
-func (f *testServer) line(message string) {
+// waitForLog waits for a line of the log.
+func (f *testServer) waitForLog(message string) {
 	f.Helper()
 	f.eventually("line "+message, func() bool { return strings.Contains(f.log.String(), `"`+message+`"`) })
 }
@@ -127,8 +127,8 @@ func (f *testServer) dial(said string) *sockettest.Client {
 	return sockettest.Dial(f.T, f.addr, said)
 }
 
-// An echoed is what a handler was asked.
-type echoed struct {
+// A receivedRequest is what a handler was asked.
+type receivedRequest struct {
 	Proto, Peer, Body string
 	TLS               bool
 }
@@ -138,13 +138,13 @@ func echo() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		host, _, _ := net.SplitHostPort(r.RemoteAddr)
-		json.NewEncoder(w).Encode(echoed{r.Proto, host, string(body), r.TLS != nil})
+		json.NewEncoder(w).Encode(receivedRequest{r.Proto, host, string(body), r.TLS != nil})
 	})
 }
 
 func TestServer_BothProtocolsWithoutTLS(t *testing.T) {
-	f := opened(t, "h2c: true", echo())
-	f.dial(plainly + plainly).Status(200)
+	f := startServer(t, "h2c: true", echo())
+	f.dial(plainly + plainly).WantStatus(200)
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)
 	client := &http.Client{Transport: &http.Transport{Protocols: protocols}}
@@ -154,8 +154,8 @@ func TestServer_BothProtocolsWithoutTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer answer.Body.Close()
-	var got echoed
-	if err := json.NewDecoder(answer.Body).Decode(&got); err != nil || got != (echoed{"HTTP/2.0", "127.0.0.1", "hello", false}) {
+	var got receivedRequest
+	if err := json.NewDecoder(answer.Body).Decode(&got); err != nil || got != (receivedRequest{"HTTP/2.0", "127.0.0.1", "hello", false}) {
 		t.Errorf("echoed %+v, %v", got, err)
 	}
 }
@@ -163,7 +163,7 @@ func TestServer_BothProtocolsWithoutTLS(t *testing.T) {
 // A handler that panics ends its connection, and no other.
 func TestServer_PanicsAreLogged(t *testing.T) {
 	for _, listen := range []string{"h2c: false", "h2c: true"} {
-		f := opened(t, listen, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		f := startServer(t, listen, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/panic" {
 				panic("our own mistake")
 			}
@@ -177,8 +177,8 @@ func TestServer_PanicsAreLogged(t *testing.T) {
 			t.Errorf("%s: answered %d", listen, answer.StatusCode)
 			answer.Body.Close()
 		}
-		f.line("panic in a request")
-		f.dial(plainly).Status(200)
+		f.waitForLog("panic in a request")
+		f.dial(plainly).WantStatus(200)
 	}
 }
 
@@ -187,20 +187,20 @@ func TestServer_ErrorsOfClientsAreForDebugging(t *testing.T) {
 		"http2: server: error reading preface from client 127.0.0.1:1: EOF\n": `{"level":"debug","error":"http2: server: error reading preface from client 127.0.0.1:1: EOF","message":"connection error"}`,
 		"http2: panic serving 127.0.0.1:1: x\n":                               `{"level":"error","error":"http2: panic serving 127.0.0.1:1: x","message":"panic in a request"}`,
 	} {
-		var log screen
+		var log logBuffer
 		if n, err := (serverLog{zerolog.New(&log)}).Write([]byte(line)); err != nil || n != len(line) || strings.TrimSpace(log.String()) != want {
 			t.Errorf("%q is logged as %s; want %s", line, log.String(), want)
 		}
 	}
 }
 
-// A brittle is a listener that fails for a while, as with too many open files.
-type brittle struct {
+// A failingListener is a listener that fails for a while, as with too many open files.
+type failingListener struct {
 	net.Listener
 	fails int
 }
 
-func (l *brittle) Accept() (net.Conn, error) {
+func (l *failingListener) Accept() (net.Conn, error) {
 	if l.fails > 0 {
 		l.fails--
 		return nil, fmt.Errorf("too many open files")
@@ -209,9 +209,9 @@ func (l *brittle) Accept() (net.Conn, error) {
 }
 
 func TestServer_AcceptsAgainAfterErrors(t *testing.T) {
-	f := opened(t, "", echo())
-	f.addr = f.listens(func(l net.Listener) error { return f.server.Serve(&brittle{l, 3}) })
-	f.dial(plainly).Status(200)
+	f := startServer(t, "", echo())
+	f.addr = f.listen(func(l net.Listener) error { return f.server.Serve(&failingListener{l, 3}) })
+	f.dial(plainly).WantStatus(200)
 }
 
 // A listener that somebody else closes is an error; one that is drained is none.
@@ -228,13 +228,13 @@ func TestServer_AListenerThatFails(t *testing.T) {
 }
 
 func TestServer_NothingIsServedAfterDrain(t *testing.T) {
-	f := opened(t, "", echo())
+	f := startServer(t, "", echo())
 	w := f.dial(plainly)
-	w.Status(200)
+	w.WantStatus(200)
 	if err := f.server.Drain(t.Context()); err != nil {
 		t.Errorf("drain: %v", err)
 	}
-	w.Ended()
+	w.WantClosed()
 	if c, err := net.Dial("tcp", f.addr); err == nil {
 		c.Close()
 		t.Error("a connection after draining")
@@ -253,18 +253,18 @@ func TestServer_NothingIsServedAfterDrain(t *testing.T) {
 
 // Answers say that the connection ends while new ones are still taken.
 func TestServer_AnnounceClose(t *testing.T) {
-	f := opened(t, "", echo())
+	f := startServer(t, "", echo())
 	w := f.dial(plainly)
-	if answer, _ := w.Status(200); answer.Close {
+	if answer, _ := w.WantStatus(200); answer.Close {
 		t.Fatal("the connection ends already")
 	}
 	f.server.AnnounceClose()
 	io.WriteString(w.Conn, plainly)
-	if answer, _ := w.Status(200); !answer.Close {
+	if answer, _ := w.WantStatus(200); !answer.Close {
 		t.Error("an answer does not say that the connection ends")
 	}
-	w.Ended()
-	if answer, _ := f.dial(plainly).Status(200); !answer.Close {
+	w.WantClosed()
+	if answer, _ := f.dial(plainly).WantStatus(200); !answer.Close {
 		t.Error("a new connection is not told that it ends")
 	}
 }
@@ -272,7 +272,7 @@ func TestServer_AnnounceClose(t *testing.T) {
 // Requests that last longer than the time to drain are cut off, and that is said.
 func TestServer_DrainCutsOff(t *testing.T) {
 	arrived := make(chan bool, 1)
-	f := opened(t, "", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	f := startServer(t, "", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		arrived <- true
 		<-r.Context().Done()
 	}))
@@ -283,7 +283,7 @@ func TestServer_DrainCutsOff(t *testing.T) {
 	if err := f.server.Drain(ctx); err == nil || !strings.Contains(err.Error(), "requests cut off") {
 		t.Errorf("drain: %v", err)
 	}
-	w.Ended()
+	w.WantClosed()
 }
 
 func TestHandover_AfterItsEnd(t *testing.T) {

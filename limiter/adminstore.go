@@ -6,38 +6,37 @@ import (
 	"time"
 )
 
-// ErrReturned reports that a permit to be renewed has come back already: its
-// lease ran out, or it was given back.
+// ErrReturned reports that a permit cannot be renewed because it has already returned: its
+// lease ended, or it was refunded.
 var ErrReturned = errors.New("permit has come back")
 
-// An AdminStore is a Store that lets an operator change what is counted, and the
-// holder of concurrent permits hold on. Memory and redisstore.Store are AdminStores.
+// An AdminStore is a Store with operations for operators, and with renewal of concurrent
+// permits. Memory and redisstore.Store implement it.
 type AdminStore interface {
 	Store
 
-	// Renew makes the leases of what p took for these claims, all of them
-	// Concurrent, begin again. ErrReturned reports that one or more had come
-	// back; the others are renewed.
+	// Renew restarts the leases of the permits that p holds for these claims, all of which
+	// are Concurrent. ErrReturned reports that at least one has already returned; the
+	// others are renewed.
 	Renew(ctx context.Context, claims []Claim, p Permit) error
 
-	// Inspect says how the keys of claims stand under their limits. It takes nothing
-	// and writes nothing. Costs and values of claims mean nothing to it.
+	// Inspect returns the state of the claims' keys under their limits. It takes no permits
+	// and writes nothing. Cost and Value of claims are ignored.
 	Inspect(ctx context.Context, claims []Claim) (Inspection, error)
 
-	// Reset forgets everything that is counted for these claims' keys under
-	// their limits, and bans.
+	// Reset deletes all counts and bans of the claims' keys under their limits.
 	Reset(ctx context.Context, claims []Claim) error
 
-	// Grant gives each claim's key Cost permits on top, as if its latest had not
-	// been taken, but never more than the limit has.
+	// Grant returns Cost permits to each claim's key, the latest ones first, up to the
+	// limit's maximum.
 	Grant(ctx context.Context, claims []Claim) error
 
-	// Ban lets these claims' keys have nothing under their limits for so long,
-	// from now on; 0 ends a ban. What was taken comes back meanwhile.
+	// Ban refuses the claims' keys under their limits for d from now on; 0 ends a ban.
+	// Permits that were taken return meanwhile.
 	Ban(ctx context.Context, claims []Claim, d time.Duration) error
 }
 
-// CheckBan returns an error that wraps ErrLimit if d is no length of a ban.
+// CheckBan returns an error that wraps ErrLimit if d is not a valid length of a ban.
 func CheckBan(d time.Duration) error {
 	if d < 0 || d > MaxWindow || d%time.Millisecond != 0 {
 		return errBan

@@ -2,13 +2,12 @@ package limiter
 
 import "fmt"
 
-// manyPermits is a count above which the entries of a token bucket are merged so
-// much that its exactness to the permit is seldom worth them.
+// manyPermits is a count above which a token bucket merges so many entries that its
+// exactness is seldom worth the cost.
 const manyPermits = 10_000
 
-// Advice says in one sentence what the algorithm of a valid limit costs or lets
-// through that its operator may not expect, and what to choose instead; empty if
-// there is nothing to say.
+// Advice describes in one sentence an unexpected cost or weakness of the algorithm of a
+// valid limit, and what to choose instead; it returns "" if there is none.
 func (l *Limit) Advice() string {
 	switch {
 	case l.Algorithm == TokenBucket && l.Rate.Count > manyPermits:

@@ -1,9 +1,9 @@
 package limiter
 
-// agingMap remember something of each key for a life at least, and of so many keys at
-// most: in two generations, of which the older is forgotten as a whole when the
-// younger is full or has lasted for a life. It costs a lookup or two, and no
-// sweep. Times are milliseconds and always arguments.
+// An agingMap stores values for at least life, and for a bounded number of keys, in two
+// generations: when the younger is full or older than life, the older one is dropped as a
+// whole. It costs one or two lookups, and no sweep. Times are milliseconds, and always
+// arguments.
 type agingMap[V any] struct {
 	most       int // keys of a generation, at least 1
 	life       int64
@@ -11,12 +11,12 @@ type agingMap[V any] struct {
 	young, old map[Key]V
 }
 
-// newAgingMap makes room for so many keys in all; for two at least.
+// newAgingMap returns an agingMap for most keys in total, at least two.
 func newAgingMap[V any](most int, life int64) agingMap[V] {
 	return agingMap[V]{most: max(most/2, 1), life: life, young: map[Key]V{}}
 }
 
-// get is what is remembered of k.
+// get returns the value of k.
 func (a *agingMap[V]) get(now int64, k Key) (v V, found bool) {
 	a.rotate(now)
 	if v, found = a.young[k]; found {
@@ -26,7 +26,7 @@ func (a *agingMap[V]) get(now int64, k Key) (v V, found bool) {
 	return v, found
 }
 
-// keep makes what is remembered of k last, and reports whether there is anything.
+// keep renews the value of k, and reports whether there is one.
 func (a *agingMap[V]) keep(now int64, k Key) (found bool) {
 	a.rotate(now)
 	if _, found = a.young[k]; found {
@@ -39,7 +39,7 @@ func (a *agingMap[V]) keep(now int64, k Key) (found bool) {
 	return found
 }
 
-// put remembers v of k from now on.
+// put stores v for k.
 func (a *agingMap[V]) put(now int64, k Key, v V) {
 	a.rotate(now)
 	if _, found := a.young[k]; !found && len(a.young) >= a.most {
@@ -48,7 +48,7 @@ func (a *agingMap[V]) put(now int64, k Key, v V) {
 	a.young[k] = v
 }
 
-// rotate lets those go that have lived.
+// rotate drops the older generation if it is due.
 func (a *agingMap[V]) rotate(now int64) {
 	if now-a.since < a.life && now >= a.since { // or the clock was set back
 		return
@@ -60,5 +60,5 @@ func (a *agingMap[V]) rotate(now int64) {
 	}
 }
 
-// begin makes the younger generation the older one.
+// begin makes the younger generation the older one, and starts a new one.
 func (a *agingMap[V]) begin(now int64) { a.since, a.young, a.old = now, map[Key]V{}, a.young }

@@ -6,60 +6,58 @@ import (
 	"time"
 )
 
-// An Algorithm is a way to keep a rate.
+// An Algorithm is an algorithm for a rate limit.
 type Algorithm uint8
 
-// The algorithms. What each promises of any stretch of time as long as the
-// window, by the store's clock:
+// The algorithms, and the maximum number of permits that each grants in any period as long
+// as the window, by the store's clock:
 const (
-	// TokenBucket gives a permit back exactly one window after it was taken:
-	// never more than Rate.Count permits in any window. Up to 128 entries a key.
+	// TokenBucket returns a permit exactly one window after it was taken: at most
+	// Rate.Count permits in any window. Up to 128 entries per key.
 	TokenBucket Algorithm = iota
-	// FixedWindow counts from the first permit on and forgets all when the
-	// window is over: up to 2 x Rate.Count across such a border. The cheapest.
+	// FixedWindow counts from the first permit on and resets the count when the window
+	// ends: up to 2 x Rate.Count across a window boundary. It is the cheapest.
 	FixedWindow
-	// SlidingWindow weighs the last fixed window by the part of it that still
-	// lies in the sliding one: mostly close to Rate.Count, but up to 2 x when a
-	// burst at the very end of a quiet window is followed by steady pressure.
-	// Two counters.
+	// SlidingWindow weighs the count of the previous fixed window by the part of it that is
+	// still within the sliding window: usually about Rate.Count, but up to 2 x if a burst
+	// at the end of a quiet window is followed by steady traffic. Two counters per key.
 	SlidingWindow
-	// GCRA lets Rate.Count permits a window flow back evenly, and up to Burst be
-	// taken at once: at most Burst + Rate.Count. One number, which does not know
-	// whose permits have flowed back in part: a late refund gives all of its own
-	// back, and so lets that part through once more.
+	// GCRA (generic cell rate algorithm) returns Rate.Count permits per window evenly, and
+	// allows up to Burst at once: at most Burst + Rate.Count. One number per key, which
+	// does not identify permits: a late refund returns all of its permits, also those that
+	// have partly returned.
 	GCRA
-	// Concurrent counts what is held: never more than Rate.Count permits at a
-	// time. Refund gives one back when its work is over, Renew holds it on, and
-	// without either it comes back after Rate.Window, its lease.
+	// Concurrent limits the permits that are held at a time to Rate.Count. Refund releases
+	// a permit, and Renew extends its lease; without either it returns after Rate.Window,
+	// the lease. One entry per permit.
 	Concurrent
-	// Distinct counts the different values that a key was used with, Claim.Value:
-	// never more than Rate.Count in any window. A value stands until one window
-	// after its last use; while it stands, using it again costs nothing. Up to 3
-	// entries a value.
+	// Distinct limits the number of distinct values (Claim.Value) used with a key to
+	// Rate.Count in any window. A value counts until one window after its last use; using
+	// it again meanwhile takes no further permit. Up to 3 entries per value.
 	Distinct
-	// Cooldown lets one permit through at a time, and the next one only after a
-	// pause that grows: Limit.Steps[0] after the first, Steps[1] after the second,
-	// and so on, the last step again and again. Rate.Window after the last permit
-	// the key begins again; Rate.Count is 1. Up to 32 entries.
+	// Cooldown grants one permit at a time, with an increasing interval until the next one:
+	// Limit.Steps[0] after the first, Steps[1] after the second, and so on; the last step
+	// repeats. The sequence starts over Rate.Window after the last permit. Rate.Count must
+	// be 1. Up to 32 entries per key.
 	Cooldown
-	// SlidingLog promises what TokenBucket does, and keeps it in one packed string:
-	// about half the cost in Redis, but nothing that Redisson could share. In memory
-	// the two are the same.
+	// SlidingLog has the same guarantees as TokenBucket and keeps its state in one packed
+	// string: about half the cost in Redis, but it cannot be shared with Redisson. In
+	// memory the two are the same.
 	SlidingLog
 )
 
-// MaxDistinct is the largest Rate.Count of a Distinct limit, and MaxSteps how many
-// steps a Cooldown may have.
+// MaxDistinct is the maximum Rate.Count of a Distinct limit, and MaxSteps the maximum
+// number of steps of a Cooldown.
 const (
 	MaxDistinct = 1000
 	MaxSteps    = 30
 )
 
-// MaxConcurrent is the largest Rate.Count of a Concurrent limit: each permit that
-// is held is an entry of its own.
+// MaxConcurrent is the maximum Rate.Count of a Concurrent limit, which has one entry for
+// each held permit.
 const MaxConcurrent = 10_000
 
-// String is the name that a configuration uses.
+// String returns the name used in configurations.
 func (a Algorithm) String() string {
 	switch a {
 	case TokenBucket:
@@ -82,7 +80,7 @@ func (a Algorithm) String() string {
 	return fmt.Sprintf("algorithm %d", uint8(a))
 }
 
-// ParseAlgorithm reads what String writes. Errors wrap ErrLimit.
+// ParseAlgorithm parses the result of String. Errors wrap ErrLimit.
 func ParseAlgorithm(name string) (Algorithm, error) {
 	for a := TokenBucket; a <= SlidingLog; a++ {
 		if a.String() == name {
@@ -92,12 +90,12 @@ func ParseAlgorithm(name string) (Algorithm, error) {
 	return 0, fmt.Errorf("%w: no algorithm is called %q; write token_bucket, sliding_log, fixed_window, sliding_window, gcra, concurrent, distinct or cooldown", ErrLimit, name)
 }
 
-// log reports whether a keeps permits in a log that may be merged: then it promises
-// what TokenBucket does.
+// log reports whether a keeps permits in a log that may be merged; it then has the
+// guarantees of TokenBucket.
 func (a Algorithm) log() bool { return a == TokenBucket || a == SlidingLog }
 
-// Most is how many permits are left to a key of which nothing was taken, and so
-// the most that one claim may ask for.
+// Most returns the number of permits of a key without any taken, which is the maximum cost
+// of a claim.
 func (l *Limit) Most() int64 {
 	if l.Algorithm == GCRA && l.Burst > 0 {
 		return l.Burst
@@ -105,8 +103,8 @@ func (l *Limit) Most() int64 {
 	return l.Rate.Count
 }
 
-// Horizon is how long after its last permit a key is surely as if nothing had
-// been taken, and so the longest wait of any claim.
+// Horizon returns the time after its last permit until a key certainly has no state left,
+// which is also the longest possible wait.
 func (l *Limit) Horizon() time.Duration {
 	switch l.Algorithm {
 	case SlidingWindow:
@@ -118,7 +116,7 @@ func (l *Limit) Horizon() time.Duration {
 	return l.Rate.Window
 }
 
-// checkAlgorithm checks what the algorithm demands of a limit whose rate is good.
+// checkAlgorithm checks the requirements of the algorithm for a limit with a valid rate.
 func (l *Limit) checkAlgorithm() error {
 	switch {
 	case l.Algorithm > SlidingLog:

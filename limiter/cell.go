@@ -6,23 +6,21 @@ import (
 	"math/bits"
 )
 
-// A cellID names what is counted together: a limit, by its number in the
-// Memory, and a key.
+// A cellID identifies a count: the number of a limit in the Memory, and a key.
 type cellID struct {
 	limit uint32
 	key   Key
 }
 
-// overflow names what the keys without room are counted under: those of one source
-// that has used its share, or, for source 0, of all.
+// overflow returns the id for counts of keys that get no cell of their own: of one source
+// that has used its share, or, for source 0, of all others.
 func (id cellID) overflow(source uint32) cellID {
 	id = cellID{limit: id.limit | 1<<31}
 	binary.LittleEndian.PutUint32(id.key[:], source)
 	return id
 }
 
-// A seed makes hashes that nobody can foresee who does not know it: no client can
-// look for keys that all lie in one place.
+// A seed makes hashes unpredictable, so that clients cannot choose keys that collide.
 type seed [2]uint64
 
 func (s *seed) hash(k *Key) uint64 {
@@ -30,19 +28,18 @@ func (s *seed) hash(k *Key) uint64 {
 	return high ^ low
 }
 
-// hashUnder is the hash of a limit and of a key that hash has hashed.
+// hashUnder combines a limit with the hash of a key.
 func hashUnder(limit uint32, key uint64) uint64 { return key ^ uint64(limit+1)*0x9e3779b97f4a7c15 }
 
-// A cell is a tally as it is kept: 96 bytes without a pointer. A log of one entry
-// lies in it, as do the counters of an algorithm that has no log; longer logs lie in
-// the shard's blocks.
+// A cell stores a tally in 96 bytes without pointers. It contains a log of one entry, or
+// the counters of an algorithm without a log; longer logs are in the blocks of the shard.
 type cell struct {
-	until  int64 // when everything has come back; 0 when the cell is free
+	until  int64 // when all permits have returned; 0 if the cell is free
 	banned int64
 	floor  int64
 	taken  int64
 	id     cellID
-	source uint32 // who brought it; 0 for nobody
+	source uint32 // the source of the key; 0 for none
 	block  uint32 // the number of the block plus one; 0 for none
 	count  uint16 // entries
 
@@ -50,10 +47,10 @@ type cell struct {
 	inline    [1]entry
 }
 
-// maxEntries is how many entries a cell can count.
+// maxEntries is the maximum number of entries of a cell.
 const maxEntries = math.MaxUint16
 
-// keepsLog reports whether a has its permits in entries, and no counter.
+// keepsLog reports whether a keeps permits as entries, not in counters.
 func (a Algorithm) keepsLog() bool {
 	switch a {
 	case FixedWindow, SlidingWindow, GCRA:
@@ -62,7 +59,7 @@ func (a Algorithm) keepsLog() bool {
 	return true
 }
 
-// loadLocked makes t what c keeps. Its entries stay where they are.
+// loadLocked sets t to the state in c. The entries are not copied.
 func (s *shard) loadLocked(c *cell, t *tally) {
 	t.algorithm, t.banned, t.floor, t.taken = c.algorithm, c.banned, c.floor, c.taken
 	t.entries, t.counter = nil, counter{}
@@ -80,8 +77,8 @@ func (s *shard) loadLocked(c *cell, t *tally) {
 	}
 }
 
-// saveLocked keeps t in c, and account of the bytes. Entries that have moved stay
-// where t has them.
+// saveLocked stores t in c and accounts for its bytes. Entries that were moved stay in the
+// memory of t.
 func (s *shard) saveLocked(c *cell, t *tally, l *Limit) {
 	c.algorithm, c.banned, c.floor, c.taken = t.algorithm, t.banned, t.floor, t.taken
 	c.until = max(c.until, t.until(l))
@@ -94,7 +91,7 @@ func (s *shard) saveLocked(c *cell, t *tally, l *Limit) {
 	}
 }
 
-// keepLocked keeps entries for c: in it, or in a block of their own.
+// keepLocked stores entries for c: in the cell, or in a block.
 func (s *shard) keepLocked(c *cell, entries []entry) {
 	c.count = uint16(len(entries))
 	switch {
@@ -115,7 +112,7 @@ func (s *shard) keepLocked(c *cell, entries []entry) {
 	}
 }
 
-// releaseLocked gives back the block of c, which has one.
+// releaseLocked frees the block of c.
 func (s *shard) releaseLocked(c *cell) {
 	s.accountLocked(c.source, 0, -blockBytes-entryBytes*int64(cap(*s.blocks.at(c.block - 1))))
 	s.blocks.remove(c.block - 1)

@@ -6,30 +6,29 @@ import (
 	"time"
 )
 
-// A Verb is what an operator does to a key.
+// A Verb is an operation of an operator on a key.
 type Verb string
 
-// The verbs. A ban of no length ends one.
+// The verbs. A ban with length 0 ends a ban.
 const (
 	VerbReset Verb = "reset" // AdminStore.Reset
 	VerbGrant Verb = "grant" // AdminStore.Grant
 	VerbBan   Verb = "ban"   // AdminStore.Ban
 )
 
-// A Change is what an operator did to one key under some limits. It travels between
-// the processes that share a store, because each of them keeps something of a key
-// that the store does not: what it may have to decide by while the store is
-// unreachable, and what it counts by itself.
+// A Change is an operation of an operator on one key under some limits. It is sent to all
+// processes that share a store, because each has state that the store does not have: for
+// decisions while the store is unreachable, and for limits with scope PerClient.
 type Change struct {
 	Verb   Verb          `json:"verb"`
 	Key    Key           `json:"-"`
 	Limits []string      `json:"limits"`           // by Limit.Name
-	Grant  int64         `json:"grant,omitempty"`  // of VerbGrant: permits, 1 or more
-	Ban    time.Duration `json:"ban_ns,omitempty"` // of VerbBan: for how long from now on; 0 ends a ban
+	Grant  int64         `json:"grant,omitempty"`  // for VerbGrant: permits, 1 or more
+	Ban    time.Duration `json:"ban_ns,omitempty"` // for VerbBan: its length from now on; 0 ends a ban
 }
 
-// Apply does the same in s to claims. A claim's key is granted no more than its limit
-// has.
+// Apply applies c to the keys of claims in s. A key is granted no more than its limit
+// allows.
 func (c Change) Apply(ctx context.Context, s AdminStore, claims []Claim) error {
 	switch c.Verb {
 	case VerbReset:
@@ -42,8 +41,8 @@ func (c Change) Apply(ctx context.Context, s AdminStore, claims []Claim) error {
 	return fmt.Errorf("%w: the unknown change %q", ErrLimit, c.Verb)
 }
 
-// grant gives what is possible of c.Grant. A claim on a Distinct limit is for one
-// value, so that several are granted one after another.
+// grant grants c.Grant permits, as far as possible. A claim of a Distinct limit is for one
+// value, so several are granted one by one.
 func (c Change) grant(ctx context.Context, s AdminStore, claims []Claim) error {
 	for given := int64(0); given < c.Grant; given++ {
 		var now []Claim

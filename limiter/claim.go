@@ -13,49 +13,50 @@ import (
 
 // Errors of a Store. All others wrap ErrUnavailable.
 var (
-	// ErrUnavailable reports that the store could not answer in time: it is not
-	// known whether anything was taken. It is not a refusal.
+	// ErrUnavailable reports that the store did not reply in time: it is unknown whether
+	// permits were taken. It is not a refusal.
 	ErrUnavailable = errors.New("limiter store unavailable")
-	// ErrCost reports that a claim asked for less than 1 permit or for more
-	// than its rate ever holds. Nothing was taken and no store was asked.
+	// ErrCost reports a cost below 1, or above the maximum of the limit. No permits were
+	// taken, and no store was asked.
 	ErrCost = errors.New("cost outside 1 to the rate's count")
-	// ErrLimit reports that a claim's limit is not valid. Nothing was taken.
+	// ErrLimit reports an invalid limit. No permits were taken.
 	ErrLimit = errors.New("limit not valid")
 )
 
-// A Limit is one promise to each key. It is immutable and shared by all claims
-// under it; a changed limit of the same Name goes on from the same counts.
+// A Limit is a named rate and its algorithm, applied to each key separately. It is
+// immutable, and shared by all claims. A changed limit with the same Name continues with
+// the same counts.
 type Limit struct {
-	// Name tells limits apart in a store. It is not empty and holds neither
-	// braces nor whitespace: "sms-send.phone:1m".
+	// Name identifies the limit in a store. It must not be empty or contain braces or
+	// whitespace: "sms-send.phone:1m".
 	Name string
 	Rate Rate
 	// Algorithm is TokenBucket when zero.
 	Algorithm Algorithm
-	// Burst is for GCRA alone: how many permits may be taken at once. 0 means
+	// Burst, for GCRA only, is the number of permits that may be taken at once. 0 means
 	// Rate.Count.
 	Burst int64
 	// Scope is Overall when zero.
 	Scope Scope
-	// Steps are for Cooldown alone: the pauses after the first permit, the second
-	// and so on, each at least as long as the one before. It must not be changed.
+	// Steps, for Cooldown only, are the intervals after the first permit, the second and so
+	// on, in ascending order. The slice must not be changed.
 	Steps []time.Duration
 }
 
-// A Key is who is counted.
+// A Key identifies what is counted.
 type Key [16]byte
 
-// KeyOf makes a key of the parts that a client sent. Each part is prefixed with
-// its length before hashing (SHA-256, cut to 16 bytes), so that ("ab", "c") and
-// ("a", "bc") are different keys.
+// KeyOf returns the key for the given parts. Each part is prefixed with its length before
+// hashing (SHA-256, truncated to 16 bytes), so that ("ab", "c") and ("a", "bc") are
+// different keys.
 func KeyOf(parts ...string) Key {
-	var room [256]byte // so that most keys need no memory
+	var room [256]byte // avoids an allocation for most keys
 	sum := sha256.Sum256(appendParts(room[:0], parts))
 	return Key(sum[:len(Key{})])
 }
 
-// KeyWithSecret is KeyOf with HMAC-SHA256 under secret: without the secret
-// nobody can find out which text a key was made of by trying all texts.
+// KeyWithSecret is KeyOf with HMAC-SHA256: without the secret, the parts cannot be found by
+// brute force.
 func KeyWithSecret(secret []byte, parts ...string) Key {
 	var room [256]byte
 	h := hmac.New(sha256.New, secret)
@@ -64,7 +65,7 @@ func KeyWithSecret(secret []byte, parts ...string) Key {
 	return Key(h.Sum(out[:0])[:len(Key{})])
 }
 
-// appendParts appends each part behind its length.
+// appendParts appends each part with its length.
 func appendParts(b []byte, parts []string) []byte {
 	for _, p := range parts {
 		b = binary.BigEndian.AppendUint64(b, uint64(len(p)))
@@ -73,33 +74,32 @@ func appendParts(b []byte, parts []string) []byte {
 	return b
 }
 
-// String is k in lower-case hexadecimal, 32 characters.
+// String returns k in lower-case hexadecimal, 32 characters.
 func (k Key) String() string { return hex.EncodeToString(k[:]) }
 
-// A Claim asks for Cost permits of one limit under one key.
+// A Claim is a request for Cost permits of one limit under one key.
 type Claim struct {
 	Limit *Limit
 	Key   Key
-	// Cost is 1 to Limit.Most(); for Distinct always 1.
+	// Cost is 1 to Limit.Most(); always 1 for Distinct.
 	Cost int64
-	// Value is for Distinct alone: what the key is used with. Its first 8 bytes
-	// tell values apart.
+	// Value, for Distinct only, is the value used with the key. Values are distinguished by
+	// their first 8 bytes.
 	Value Key
-	// Redisson names the RRateLimiter of Redisson that counts this claim, shared
-	// with Java programs. Empty: the store's own name for Limit and Key. Its
-	// config in Redis, once there, says rate, window and scope instead of Limit.
-	// Memory goes by Limit and Key anyway.
+	// Redisson is the name of the RRateLimiter that counts this claim, shared with Java
+	// programs; if empty, the store uses its own name for Limit and Key. If the
+	// RRateLimiter is configured in Redis, that configuration determines rate, window and
+	// scope instead of Limit. Memory ignores the name.
 	Redisson string
-	// Source tells apart who brings keys, so that nobody alone can take all the room
-	// that a Memory has for new ones; 0 is nobody. It changes no count, and a store
-	// without such a bound does not look at it.
+	// Source identifies who sent the key, so that a single source cannot use all the memory
+	// that a Memory has for new keys; 0 means none. It does not affect counts, and stores
+	// without such a bound ignore it.
 	Source uint32
-	// RedissonForm is how that limiter keeps what was taken.
+	// RedissonForm is the data format for that RRateLimiter, if it has no entries yet.
 	RedissonForm RedissonForm
 }
 
-// Check returns an error that wraps ErrCost or ErrLimit if no store could ever
-// grant c.
+// Check returns an error that wraps ErrCost or ErrLimit if no store could grant c.
 func (c Claim) Check() error { return c.check() }
 
 func (c *Claim) check() error {
@@ -129,7 +129,7 @@ func (c *Claim) check() error {
 	return nil
 }
 
-// Check returns an error that wraps ErrLimit if l breaks a rule of its fields.
+// Check returns an error that wraps ErrLimit if l is invalid.
 func (l *Limit) Check() error {
 	if l.Name == "" || !isName(l.Name) {
 		return fmt.Errorf("%w: the name %q; it is not empty and holds neither braces nor blanks", ErrLimit, l.Name)
@@ -143,8 +143,7 @@ func (l *Limit) Check() error {
 	return l.checkAlgorithm()
 }
 
-// isName reports whether s has neither braces nor whitespace. Each decision
-// asks.
+// isName reports whether s has no braces and no whitespace. It is called for each decision.
 func isName(s string) bool {
 	for i := range len(s) {
 		switch s[i] {
@@ -155,18 +154,18 @@ func isName(s string) bool {
 	return true
 }
 
-// MaxClaims is how many claims one decision may have.
+// MaxClaims is the maximum number of claims of a decision.
 const MaxClaims = 128
 
-// CheckAll returns the first error of claims, or one that wraps ErrLimit when
-// there are more than MaxClaims, or two name the same limit and the same key: ask
-// for both costs in one claim instead. It does not allocate when there is nothing to say.
+// CheckAll returns the first error of claims, or one that wraps ErrLimit if there are more
+// than MaxClaims, or if two have the same limit and the same key: add their costs in one
+// claim instead. It allocates only for an error.
 func CheckAll(claims []Claim) error {
 	if len(claims) > MaxClaims {
 		return fmt.Errorf("%w: %d claims in one decision; the most is %d", ErrLimit, len(claims), MaxClaims)
 	}
 	for i := range claims {
-		c := &claims[i] // which is too much to copy
+		c := &claims[i] // avoids copying it
 		if err := c.check(); err != nil {
 			return err
 		}
@@ -181,19 +180,20 @@ func CheckAll(claims []Claim) error {
 	return nil
 }
 
-// A Store keeps counts. All methods are safe for concurrent use.
+// A Store keeps counts and decides claims. All methods are safe for concurrent use.
 type Store interface {
-	// Take asks for everything a request needs in one step: either all claims
-	// are granted and d.Permit can give them back, or nothing is taken. It
-	// fills d, reusing d.Outcomes, and waits no longer than ctx allows. When it
-	// returns an error, d says nothing.
+	// Take decides all claims of a request in one atomic step: either all are granted, and
+	// d.Permit can refund them, or no permits are taken. It fills d, reusing d.Outcomes. It
+	// waits no longer than ctx allows. If it returns an error, d is undefined. A refusal is
+	// not an error.
 	Take(ctx context.Context, claims []Claim, d *Decision) error
 
-	// Refund gives back what the decision that returned p took for these
-	// claims: exactly those permits, and only once however often it is called.
-	// What has already come back by itself is not given back again.
+	// Refund returns the permits that the decision with permit p took for these claims. It
+	// is idempotent: exactly those permits are returned, and only once. Permits that have
+	// already returned are not returned again.
 	Refund(ctx context.Context, claims []Claim, p Permit) error
 
-	// Peek says what Take would say, takes nothing and writes nothing.
+	// Peek returns the decision that Take would make, without taking permits or writing
+	// anything.
 	Peek(ctx context.Context, claims []Claim, d *Decision) error
 }

@@ -6,11 +6,12 @@ import (
 	"time"
 )
 
-// A window of Cooldown is the permits since it began again, the first maxPauses
-// of them in one entry. All come back together, one Rate.Window after the last.
+// The window of a Cooldown contains the permits since the sequence started, the first
+// maxPauses of them merged into one entry. All expire together, one Rate.Window after the
+// last.
 const maxPauses = 32
 
-// checkSteps checks what a Cooldown demands of a limit.
+// checkSteps checks the steps of a Cooldown.
 func (l *Limit) checkSteps() error {
 	switch {
 	case l.Algorithm != Cooldown && len(l.Steps) > 0:
@@ -34,7 +35,7 @@ func (l *Limit) checkSteps() error {
 	return nil
 }
 
-// advancePauses forgets everything once the last permit is a length old.
+// advancePauses clears the window once the last permit is length old.
 func (w *window) advancePauses(now, length int64) {
 	for i := len(w.entries) - 1; i >= 0 && w.entries[i].at > now; i-- {
 		w.entries[i].at = now
@@ -44,7 +45,7 @@ func (w *window) advancePauses(now, length int64) {
 	}
 }
 
-// pause is how long after now the next permit is to be had; 0 is at once.
+// pause returns the time from now until the next permit; 0 means at once.
 func (w *window) pause(now int64, l *Limit) int64 {
 	if w.taken <= 0 {
 		return 0
@@ -53,7 +54,7 @@ func (w *window) pause(now int64, l *Limit) int64 {
 	return max(0, w.newest()+step.Milliseconds()-now)
 }
 
-// takePause takes the permit at now, under id.
+// takePause takes the permit at now, with this id.
 func (w *window) takePause(now int64, id [16]byte) {
 	if len(w.entries) >= maxPauses {
 		w.entries[1].n += w.entries[0].n
@@ -63,14 +64,14 @@ func (w *window) takePause(now int64, id [16]byte) {
 	w.take(now, id, 1)
 }
 
-// grantPauses forgets the last n permits.
+// grantPauses removes the last n permits.
 func (w *window) grantPauses(n int64) {
 	w.grant(n)
 	w.entries = slices.DeleteFunc(w.entries, func(e entry) bool { return e.n == 0 })
 }
 
-// pauseFor makes the pause last for so long from now on, if it is shorter: as if
-// as few permits had been taken as that needs.
+// pauseFor extends the remaining interval to wait, if it is shorter, by adding as few
+// permits as that requires.
 func (w *window) pauseFor(now, wait int64, l *Limit) {
 	if wait <= w.pause(now, l) {
 		return

@@ -2,7 +2,7 @@ package limiter
 
 import "math"
 
-// advanceFixed forgets a window that is over.
+// advanceFixed clears a window that has ended.
 func (t *tally) advanceFixed(now, length int64) {
 	t.start = min(t.start, now)
 	if now-t.start >= length {
@@ -10,7 +10,7 @@ func (t *tally) advanceFixed(now, length int64) {
 	}
 }
 
-// advanceSliding moves on to the window of now, counted from time 0.
+// advanceSliding advances to the window that contains now; windows are counted from time 0.
 func (t *tally) advanceSliding(now, length int64) {
 	number := now / length
 	switch {
@@ -22,8 +22,8 @@ func (t *tally) advanceSliding(now, length int64) {
 	t.start = number
 }
 
-// usedSliding is what counts at now: the window of now, and of the one before
-// the part that lies less than a length back, rounded up.
+// usedSliding returns the weighted count at now: that of the current window, plus the part
+// of the previous one that is within length, rounded up.
 func (t *tally) usedSliding(now, length int64) int64 {
 	switch number := now / length; {
 	case number == t.start:
@@ -34,13 +34,13 @@ func (t *tally) usedSliding(now, length int64) int64 {
 	return 0
 }
 
-// weigh is n by the part that rest is of length, rounded up.
+// weigh returns n * rest / length, rounded up.
 func weigh(n, rest, length int64) int64 {
 	return int64(math.Ceil(float64(n) * (float64(rest) / float64(length))))
 }
 
-// waitSliding is the time until no more than count - cost is used: still in this
-// window while the one before fades, or in the next while this one does.
+// waitSliding returns the time until at most count - cost is used: in this window as the
+// previous one expires, or in the next one as this one does.
 func (t *tally) waitSliding(now int64, l *Limit, cost int64) int64 {
 	length, room := length(l), l.Rate.Count-cost
 	fading, border, free := t.before, (t.start+1)*length, room-t.taken
@@ -58,7 +58,7 @@ func (t *tally) waitSliding(now int64, l *Limit, cost int64) int64 {
 	return at - now
 }
 
-// giveBackSliding takes up to n permits out of the window of that number.
+// giveBackSliding refunds up to n permits of the window with this number.
 func (t *tally) giveBackSliding(number, n int64) int64 {
 	from := &t.taken
 	switch number {
@@ -73,10 +73,10 @@ func (t *tally) giveBackSliding(number, n int64) int64 {
 	return n
 }
 
-// epsilon is what sums of fractions may be wrong by, in permits.
+// epsilon is the tolerance for sums of fractions, in permits.
 const epsilon = 1e-6
 
-// owed is how many permits have not flowed back at now.
+// owed returns the number of permits that have not returned at now.
 func (t *tally) owed(now int64, l *Limit) float64 {
 	return max(0, t.debt-float64(now-t.start)*float64(l.Rate.Count)/float64(length(l)))
 }
@@ -85,7 +85,7 @@ func (t *tally) leftGCRA(now int64, l *Limit) int64 {
 	return int64(math.Floor(float64(l.Most()) - t.owed(now, l) + epsilon))
 }
 
-// waitGCRA is the time until so many permits have flowed back that cost are left.
+// waitGCRA returns the time until cost permits are left.
 func (t *tally) waitGCRA(now int64, l *Limit, cost int64) int64 {
 	over := t.owed(now, l) + float64(cost) - float64(l.Most()) - epsilon
 	at := now + max(1, int64(math.Ceil(over*float64(length(l))/float64(l.Rate.Count))))
@@ -106,8 +106,8 @@ func (t *tally) takeGCRA(now int64, l *Limit, cost int64) {
 	t.debt, t.start = owed+float64(cost), now
 }
 
-// giveBackGCRA gives back permits of the time at, if anything has been owed ever
-// since: what was taken last flows back last.
+// giveBackGCRA refunds permits taken at time at, unless all permits have returned since:
+// those taken last return last.
 func (t *tally) giveBackGCRA(now, at int64, c Claim) int64 {
 	owed := t.owed(now, c.Limit)
 	if owed == 0 || at < t.before {

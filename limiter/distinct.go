@@ -5,22 +5,21 @@ import (
 	"slices"
 )
 
-// A window of Distinct has an entry for each of the last keptUses uses of a value,
-// under the permit's id and the value, 8 bytes each, and one more for those before,
-// which can no longer be given back. The newest entry of a value has the permit that
-// the value takes; the others have none.
+// The window of a Distinct limit has an entry for each of the last keptUses uses of a
+// value, with the permit's id and 8 bytes of the value, and one more for all earlier uses,
+// which can no longer be refunded. Only the newest entry of a value holds a permit.
 const keptUses = 2
 
-// valueOf is what an entry of a Distinct limit was used with.
+// valueOf returns the value of an entry of a Distinct limit.
 func (e *entry) valueOf() uint64 { return binary.LittleEndian.Uint64(e.id[8:]) }
 
-// short is a value as entries keep it.
+// short returns a value as entries store it.
 func (k Key) short() uint64 { return binary.LittleEndian.Uint64(k[:8]) }
 
-// stands reports whether value was used within the window, which is settled.
+// stands reports whether value was used within the window, which must be advanced.
 func (w *window) stands(value Key) bool { return w.last(value.short()) >= 0 }
 
-// last is the newest entry of a value, -1 if it does not stand.
+// last returns the index of the newest entry of a value, -1 if there is none.
 func (w *window) last(value uint64) int {
 	for i := len(w.entries) - 1; i >= 0; i-- {
 		if w.entries[i].valueOf() == value {
@@ -30,7 +29,7 @@ func (w *window) last(value uint64) int {
 	return -1
 }
 
-// use notes that value is used at now, under id.
+// use records a use of value at now, with this id.
 func (w *window) use(now int64, id [16]byte, value Key) {
 	w.supersede(value.short())
 	copy(id[8:], value[:8])
@@ -38,8 +37,8 @@ func (w *window) use(now int64, id [16]byte, value Key) {
 	w.taken++
 }
 
-// supersede takes the permit of a value away, for a newer use of it, and makes one
-// entry of those uses that can no longer be given back.
+// supersede moves the permit of a value to a newer use of it, and merges the uses that can
+// no longer be refunded.
 func (w *window) supersede(value uint64) {
 	newest := w.last(value)
 	if newest < 0 {
@@ -62,8 +61,8 @@ func (w *window) supersede(value uint64) {
 	}
 }
 
-// unuse gives back the use under id: its value stands as if it had not been, and
-// not at all without another use. It returns 1 if there was one.
+// unuse refunds the use with this id: its value counts as if it had not been used then, and
+// not at all without another use. It returns 1 if there was such a use.
 func (w *window) unuse(id [16]byte) int64 {
 	i := slices.IndexFunc(w.entries, func(e entry) bool { return e.kind == single && [8]byte(e.id[:8]) == [8]byte(id[:8]) })
 	if i < 0 {
@@ -82,7 +81,7 @@ func (w *window) unuse(id [16]byte) int64 {
 	return 1
 }
 
-// grantValues forgets the n values that were used last.
+// grantValues removes the n values that were used last.
 func (w *window) grantValues(n int64) {
 	for i := len(w.entries) - 1; i >= 0 && n > 0; i = min(i, len(w.entries)) - 1 {
 		if w.entries[i].n == 0 {
@@ -99,8 +98,8 @@ func (w *window) grantValues(n int64) {
 	}
 }
 
-// useUnknown notes n values that others are known to use, but not which; they can
-// be told from all others, and not given back.
+// useUnknown records n unknown values that other processes used; they differ from all
+// others, and cannot be refunded.
 func (w *window) useUnknown(now, n int64) {
 	if n <= 0 {
 		return

@@ -9,7 +9,7 @@
 // These terms have the same meaning everywhere in Weir.
 //
 //   - rate: a number of permits per window of time ("5/1h").
-//   - limit: a named rate together with the algorithm that keeps it.
+//   - limit: a named rate together with its algorithm.
 //   - key: the entity that is counted, as 16 bytes; [KeyOf] makes it by hashing a
 //     value from the request, so that the value itself never reaches a store.
 //   - claim: a request for some permits of one limit under one key.
@@ -25,12 +25,12 @@
 //   - window: the length of time over which a rate counts.
 //   - wait: the time until the same claim would pass, without other requests.
 //   - horizon: the time after its last permit until a key has no state left.
-//   - value: what a Distinct limit counts: the different values used with a key.
-//   - step: one of the growing pauses of a Cooldown.
+//   - value: what a Distinct limit counts: the distinct values used with a key.
+//   - step: one of the increasing intervals of a Cooldown.
 //   - lease: the time a concurrent permit is held without renewal.
 //   - standing: the state of a key under a limit, for operators.
 //   - ban: a time during which all claims of a key are refused.
-//   - line: the queue in which callers wait for permits of a key ([WaitQueue]).
+//   - queue: the callers that wait for permits of a key, in FIFO order ([WaitQueue]).
 //   - mark: a record that a permit was refunded.
 //   - share: the part of a rate that one of several processes may grant while the
 //     shared store is unreachable.
@@ -55,7 +55,7 @@
 //     rate in any window, nor does a sliding log.
 //   - Waits are exact: without other requests, a retry after the wait passes, and
 //     one a millisecond earlier does not. Above 128 entries a key, logs merge
-//     entries, and a permit may come back up to 1/64 of the window late.
+//     entries, and a permit may return up to 1/64 of the window late.
 //   - Refunds are idempotent: Refund returns exactly what a decision took, however
 //     often it is called, and nothing that has already expired.
 //   - A limit that changes its rate keeps what was taken; one that changes its
@@ -64,13 +64,13 @@
 //
 // # Which algorithm
 //
-//	            any window holds at most   state of a key          refusals until
+//	            maximum in any window      state of a key          refuses until
 //	token_bucket    1 x rate               ≤ 128 entries, ≤ 4 KB   the n-th permit is a window old
 //	sliding_log     1 x rate               the same, packed        the n-th permit is a window old
 //	fixed_window    2 x rate               one counter             the window is over
-//	sliding_window  2 x rate, mostly ~1 x  two counters            the old window has faded
-//	gcra            rate + burst           one number              enough has flowed back
-//	concurrent      rate held at a time    one entry a permit      a permit is given back
-//	distinct        rate values            ≤ 3 entries a value     the n-th value is a window unused
-//	cooldown        one a step             ≤ 32 entries            the step is over
+//	sliding_window  2 x rate, usually ~1 x two counters            the previous window has expired
+//	gcra            rate + burst           one number              enough permits have returned
+//	concurrent      rate held at a time    one entry per permit    a permit is released
+//	distinct        rate values            ≤ 3 entries per value   the n-th value is unused for a window
+//	cooldown        one per step           ≤ 32 entries            the step is over
 package limiter

@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// ErrDuration reports that a text is not a duration with units.
+// ErrDuration reports a text that is not a duration with units.
 var ErrDuration = errors.New("not a duration")
 
 const day = 24 * time.Hour
 
-// A unit is what a number of a duration counts.
+// A unit is a unit of a duration.
 type unit struct {
 	name   string
 	length time.Duration
-	whole  bool // is written only when nothing smaller is left over: 1w, but 8d
+	whole  bool // used only for multiples: 1w, but 8d
 }
 
-// units are from the longest to the shortest. A year is none: it has 365 days or
-// 366, and a limit that counts years should say which.
+// units returns the units from the longest to the shortest. There is no year, because it
+// has 365 or 366 days.
 func units() [6]unit {
 	return [6]unit{
 		{"w", 7 * day, true}, {"d", day, false}, {"h", time.Hour, false},
@@ -28,11 +28,11 @@ func units() [6]unit {
 	}
 }
 
-// ParseDuration reads a duration in whole numbers with units: 50ms, 1h30m, 1d, 2w.
-// The units are ms, s, m, h, d (24 h) and w (7 d), each at most once and the longest
-// first, so that a text has one meaning: 1m1d is no month and a day. A sign, a
-// fraction or a number without a unit is ErrDuration, and so is what is too long for a
-// time.Duration, some 292 years.
+// ParseDuration parses a duration of integers with units: 50ms, 1h30m, 1d, 2w. The units
+// are ms, s, m, h, d (24 h) and w (7 d), each at most once and in descending order, so that
+// a text has one meaning: 1m1d is not a month and a day. A sign, a fraction, a number
+// without a unit, and a value beyond the range of time.Duration (292 years) are
+// ErrDuration.
 func ParseDuration(s string) (time.Duration, error) {
 	var sum time.Duration
 	if s == "" {
@@ -59,7 +59,7 @@ func ParseDuration(s string) (time.Duration, error) {
 	return 0, ErrDuration
 }
 
-// letters is the beginning of s up to the next digit.
+// letters returns the beginning of s up to the next digit.
 func letters(s string) string {
 	for i := range len(s) {
 		if '0' <= s[i] && s[i] <= '9' {
@@ -69,9 +69,9 @@ func letters(s string) string {
 	return s
 }
 
-// FormatDuration writes d, which is not negative, as ParseDuration reads it, in the
-// longest units: 1m for 60 s. Weeks stand only where d is nothing but weeks. What is
-// shorter than a millisecond is left out; 0 is 0s.
+// FormatDuration formats d, which must not be negative, for ParseDuration, in the longest
+// units: 1m for 60 s. Weeks are used only for whole weeks. Parts below a millisecond are
+// dropped; 0 is 0s.
 func FormatDuration(d time.Duration) string {
 	d = d.Truncate(time.Millisecond)
 	if d <= 0 {

@@ -1,7 +1,7 @@
 package limiter
 
-// expandLocked makes what is noted of c's key a part of the cell that counts it, if
-// that is its own: from then on it is counted here.
+// expandLocked moves the note of c's key into its cell, if the key has one of its own; from
+// then on it is counted there.
 func (s *shard) expandLocked(r *cellRef, c *Claim, now int64) {
 	if !s.notes.has(r.hash) {
 		return
@@ -35,15 +35,15 @@ func (s *shard) expandLocked(r *cellRef, c *Claim, now int64) {
 	s.saveLocked(cell, &t, c.Limit)
 }
 
-// costing is c with another cost.
+// costing returns c with another cost.
 func (c *Claim) costing(permits int64) Claim {
 	other := *c
 	other.Cost = permits
 	return other
 }
 
-// takeNotedLocked takes what c costs at the time at, or at that of what was taken last if
-// that is later. A share that is all used still flows back.
+// takeNotedLocked takes the cost of c at time at, or at the time of the latest permit if
+// that is later. A share that is used up also returns over time.
 func (s *shard) takeNotedLocked(cell *cell, t *tally, at int64, c Claim) {
 	if c.Cost <= 0 {
 		return
@@ -51,14 +51,14 @@ func (s *shard) takeNotedLocked(cell *cell, t *tally, at int64, c Claim) {
 	at = max(at, t.last(c.Limit))
 	t.advance(at, c.Limit)
 	if c.Limit.Algorithm.log() {
-		c.Cost = min(c.Cost, c.Limit.Most()) // so many at one time leave nothing, as more would
+		c.Cost = min(c.Cost, c.Limit.Most()) // this many leave nothing, as more would
 	}
 	s.takeLocked(cell, t, stamp{at: at}, c)
 	t.debt = min(t.debt, float64(c.Limit.Most()))
 }
 
-// backIn lets what was just taken for nobody come back after wait, unless it had
-// to join others.
+// backIn makes the permits that were just taken return after wait, unless they were merged
+// with others.
 func (w *window) backIn(wait, now int64, l *Limit) {
 	last := len(w.entries) - 1
 	if w.entries[last].id != [16]byte{} || w.entries[last].kind != single {

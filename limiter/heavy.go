@@ -5,26 +5,26 @@ import (
 	"slices"
 )
 
-// A Heavy is what one or more sketches say: the keys that were seen most often. It does
-// not change. Those of several times, or of several processes, are put together by
-// Merge, in any order and grouping with the same result.
+// A Heavy is a list of the most frequent keys (heavy hitters) from one or several sketches.
+// It is immutable. Merge combines the lists of several times or processes, in any order and
+// grouping with the same result.
 type Heavy[K comparable, T any] struct {
-	// Total is how many observations there were.
+	// Total is the number of observations.
 	Total int64
-	// Floor is how often a key that is not listed may have been seen.
+	// Floor is an upper bound for the count of a key that is not listed.
 	Floor int64
-	// Keys are in no order before Top.
+	// Keys are unordered before Top.
 	Keys []HeavyKey[K, T]
 }
 
-// A HeavyKey is a key that was seen at most Count times, and at least Count-Over times.
+// A HeavyKey is a key that was observed at most Count times, and at least Count-Over times.
 type HeavyKey[K comparable, T any] struct {
 	Key         K
 	Count, Over int64
-	Value       T // what goes with the key
+	Value       T // data of the caller
 }
 
-// Heavy is what s says now.
+// Heavy returns the current counts of s.
 func (s *Sketch[T]) Heavy() Heavy[Key, T] {
 	h := Heavy[Key, T]{Total: s.total, Keys: make([]HeavyKey[Key, T], len(s.counters))}
 	for i := range s.counters {
@@ -37,8 +37,8 @@ func (s *Sketch[T]) Heavy() Heavy[Key, T] {
 	return h
 }
 
-// Merge is what is known of both together. A key that one of them does not list may
-// have been seen there as often as its Floor says: bounds add up, and so do errors.
+// Merge combines h and other. A key that one of them does not list may have been observed
+// there as often as its Floor: bounds and errors add up.
 func (h Heavy[K, T]) Merge(other Heavy[K, T]) Heavy[K, T] {
 	out := Heavy[K, T]{Total: h.Total + other.Total, Floor: h.Floor + other.Floor}
 	out.Keys = make([]HeavyKey[K, T], 0, len(h.Keys)+len(other.Keys))
@@ -60,7 +60,8 @@ func (h Heavy[K, T]) Merge(other Heavy[K, T]) Heavy[K, T] {
 	return out
 }
 
-// Top is the n keys of which most were seen, these first. Floor tells of the others.
+// Top returns the n most frequent keys, in descending order. Floor bounds the counts of the
+// others.
 func (h Heavy[K, T]) Top(n int) Heavy[K, T] {
 	h.Keys = slices.Clone(h.Keys)
 	slices.SortStableFunc(h.Keys, func(a, b HeavyKey[K, T]) int {

@@ -1,24 +1,23 @@
 package limiter
 
-// An index finds the numbers of a slab by hashes: a hash table with open addressing
-// and linear probing, 4 bytes a place. A place holds a number plus one and, in the
-// bits that numbers do not need, a part of the hash, so that hardly any value of
-// another hash is looked at.
+// An index maps hashes to numbers of a slab: a hash table with open addressing and linear
+// probing, 4 bytes per slot. A slot holds a number plus one and, in the unused bits, a part
+// of the hash, so that values with other hashes are rarely compared.
 //
-// Numbers are smaller than the number of places, always: a slab gives the least
-// numbers first, and no more of them than the index holds at its fullest.
+// Numbers are always smaller than the number of slots, because a slab assigns the smallest
+// free number.
 type index struct {
-	places []uint32 // a power of two of them; 0 is an empty place
+	places []uint32 // the slots; their number is a power of two, 0 is empty
 	used   int
 }
 
-// A probe is where a search has come to.
+// A probe is the position of a search.
 type probe struct {
 	place uint32
 	item  uint32 // what was found there, plus one; 0 at the end
 }
 
-// first begins a search for items of hash h.
+// first starts a search for items with hash h.
 func (x *index) first(h uint64) probe {
 	if len(x.places) == 0 {
 		return probe{}
@@ -26,7 +25,7 @@ func (x *index) first(h uint64) probe {
 	return x.from(h, uint32(h))
 }
 
-// next goes on with it.
+// next continues a search.
 func (x *index) next(h uint64, p probe) probe { return x.from(h, p.place+1) }
 
 func (x *index) from(h uint64, place uint32) probe {
@@ -42,7 +41,7 @@ func (x *index) from(h uint64, place uint32) probe {
 	}
 }
 
-// add adds item i under hash h. hashOf says which hash another item is under.
+// add adds item i with hash h. hashOf returns the hash of another item.
 func (x *index) add(h uint64, i uint32, hashOf func(i uint32) uint64) {
 	if 8*(x.used+1) > 7*len(x.places) {
 		x.grow(hashOf)
@@ -60,7 +59,7 @@ func (x *index) put(h uint64, i uint32) {
 	x.places[place] = uint32(h>>32)&^mask | (i + 1)
 }
 
-// grow doubles the places.
+// grow doubles the number of slots.
 func (x *index) grow(hashOf func(i uint32) uint64) {
 	old, mask := x.places, uint32(len(x.places)-1)
 	x.places = make([]uint32, max(8, 2*len(old)))
@@ -72,8 +71,8 @@ func (x *index) grow(hashOf func(i uint32) uint64) {
 	}
 }
 
-// remove removes what p has found. What was pushed on by it moves back, so that no
-// search ends early.
+// remove removes the item at p, and moves later items back, so that searches still find
+// them.
 func (x *index) remove(p probe, hashOf func(i uint32) uint64) {
 	mask := uint32(len(x.places) - 1)
 	hole := p.place

@@ -7,65 +7,62 @@ import (
 	"time"
 )
 
-// MaxKeyGuardWindow is the longest window that a Guard counts over.
+// MaxKeyGuardWindow is the maximum window of a KeyGuard.
 const MaxKeyGuardWindow = time.Hour
 
-// KeyGuardOptions bound a Guard. The zero value means the defaults.
+// KeyGuardOptions configure a KeyGuard. The zero value means the defaults.
 type KeyGuardOptions struct {
-	// MaxKeys is how many keys are known at a time; 1,000,000 when zero, which
-	// take about 50 MB. Beyond it those that were not seen for longest are
-	// forgotten, so that whoever keeps coming stays known in any flood.
+	// MaxKeys is the maximum number of known keys; 1,000,000 if zero, which take about 50
+	// MB. Beyond it, the keys that were not seen for longest are dropped, so that active
+	// clients stay known in a flood.
 	MaxKeys int
-	// MaxSources is how many sources are counted at a time; 200,000 when zero,
-	// which take about 20 MB. Beyond it the counts that began first are
-	// forgotten: so many sources are a flood that no count of each can stop, and
-	// it shall not shut out the others.
+	// MaxSources is the maximum number of sources that are counted; 200,000 if zero, which
+	// take about 20 MB. Beyond it, the oldest counts are dropped: counts per source cannot
+	// stop a flood from so many sources, and must not shut out others.
 	MaxSources int
-	// TTL is how long a key is known after it was seen last, at least; one
-	// day when zero.
+	// TTL is the minimum time for which a key is known after it was last seen; one day if
+	// zero.
 	TTL time.Duration
-	// Clock is time.Now when nil.
+	// Clock is the clock; time.Now if nil.
 	Clock func() time.Time
 }
 
-// A KeyGuard bounds how many requests with new keys one source, a client's address
-// for example, may send in a window: whoever invents a key for each request is
-// stopped before the keys cost anything elsewhere. A key that was seen recently is
-// not new, whoever brings it.
+// A KeyGuard limits how many requests with new keys one source, such as a client address,
+// may send in a window, to stop clients that use a new key for every request. A key that
+// was seen recently, from any source, is not new.
 //
-// A source's window begins with its first new key; over the border between two
-// windows it may bring twice as many in a short time. What is known and counted
-// is this process's own. It is safe for concurrent use; a request with known keys
-// costs about 100 ns.
+// The window of a source begins with its first new key; across a window boundary twice the
+// rate is possible. The state is in this process only. A KeyGuard is safe for concurrent
+// use; a request with known keys costs about 100 ns.
 type KeyGuard struct {
 	clock   func() time.Time
 	known   []part[struct{}]    // by key
 	sources []part[newKeyCount] // by source
 }
 
-// newKeyCount are the new keys of one source.
+// newKeyCount counts the new keys of one source.
 type newKeyCount struct {
 	since int64 // when its window began, in milliseconds
 	count int64
 }
 
-// A part of a Guard has a lock of its own.
+// A part of a KeyGuard has its own lock.
 type part[V any] struct {
-	mu   sync.Mutex // guards what follows; that of a source goes before those of keys
+	mu   sync.Mutex // guards what follows; the lock of a source is taken before those of keys
 	seen agingMap[V]
 }
 
-// guardParts is how many parts there are of each kind.
+// guardParts is the number of parts of each kind.
 const guardParts = 64
 
-// A KeyDecision is what a Guard says of a request.
+// A KeyDecision is the result of a KeyGuard for a request.
 type KeyDecision struct {
-	New     bool          // one or more of its keys are
-	Refused bool          // its source has brought too many; the keys stay new
-	Wait    time.Duration // when Refused: until it may bring one again
+	New     bool          // at least one key is new
+	Refused bool          // the source has sent too many; the keys stay new
+	Wait    time.Duration // if Refused: until the source may send a new key again
 }
 
-// NewKeyGuard makes a Guard that knows no key.
+// NewKeyGuard returns a KeyGuard without known keys.
 func NewKeyGuard(o KeyGuardOptions) *KeyGuard {
 	if o.MaxKeys <= 0 {
 		o.MaxKeys = 1_000_000
@@ -94,8 +91,8 @@ func newParts[V any](most int, life time.Duration) []part[V] {
 	return parts
 }
 
-// CheckKeyGuard returns an error that wraps ErrRate if no Guard can keep rate, and
-// says what to write instead.
+// CheckKeyGuard returns an error that wraps ErrRate if a KeyGuard cannot enforce rate; it
+// contains what to write instead.
 func CheckKeyGuard(rate Rate) error {
 	if err := rate.Check(); err != nil {
 		return err
@@ -106,22 +103,22 @@ func CheckKeyGuard(rate Rate) error {
 	return nil
 }
 
-// Knows reports whether none of the keys is new. They stay known for longer by it.
+// Knows reports whether all keys are known, and extends the time for which they are.
 func (g *KeyGuard) Knows(keys ...Key) bool {
 	now := g.clock().UnixMilli()
 	return !slices.ContainsFunc(keys, func(k Key) bool { return !g.knows(now, k) })
 }
 
-// Admit asks whether source may send one request with these keys, by a rate that
-// CheckGuard has nothing against. If one or more of them are new, it counts once,
-// and all are known from then on. What is refused counts for nothing.
+// Admit decides whether source may send a request with these keys, by a rate that
+// CheckKeyGuard accepts. If at least one key is new, the request counts once, and all its
+// keys become known. A refused request changes nothing.
 func (g *KeyGuard) Admit(rate Rate, source Key, keys ...Key) KeyDecision {
 	if g.Knows(keys...) {
 		return KeyDecision{}
 	}
 	now := g.clock().UnixMilli()
 	p := &g.sources[source[0]%guardParts]
-	p.mu.Lock() // so that what a source brings several times at once counts once
+	p.mu.Lock() // concurrent requests of a source with the same key count once
 	defer p.mu.Unlock()
 	if g.Knows(keys...) {
 		return KeyDecision{}

@@ -2,8 +2,7 @@ package limiter
 
 import "slices"
 
-// Peek says what Admit would say, and changes nothing: no key is learnt, or known for
-// longer, by it.
+// Peek returns the result that Admit would return, and changes nothing.
 func (g *KeyGuard) Peek(rate Rate, source Key, keys ...Key) KeyDecision {
 	now := g.clock().UnixMilli()
 	if !slices.ContainsFunc(keys, func(k Key) bool { return !g.remembers(now, k) }) {
@@ -20,7 +19,7 @@ func (g *KeyGuard) Peek(rate Rate, source Key, keys ...Key) KeyDecision {
 	return KeyDecision{New: true, Refused: true, Wait: millis(over - now)}
 }
 
-// remembers is knows that does not make the key known for longer.
+// remembers is like knows, without extending the time for which the key is known.
 func (g *KeyGuard) remembers(now int64, k Key) bool {
 	p := &g.known[k[0]%guardParts]
 	p.mu.Lock()

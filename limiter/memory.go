@@ -10,51 +10,50 @@ import (
 	"time"
 )
 
-// MemoryOptions bound a Memory. The zero value means the defaults.
+// MemoryOptions configure a Memory. The zero value means the defaults.
 type MemoryOptions struct {
-	// MaxKeys is how many keys are counted each by itself, all limits together;
-	// 1,000,000 when zero. Beyond it new keys share overflow counts, a few per
-	// limit, until others have come to rest.
+	// MaxKeys is the maximum number of keys with counts of their own, of all limits
+	// together; 1,000,000 if zero. Beyond it, new keys share overflow counts, a few per
+	// limit, until the counts of other keys have expired.
 	MaxKeys int
-	// MaxBytes bounds the same by size; 256 MiB when zero. When it is reached,
-	// counts get coarser: permits may come back later, but never earlier.
+	// MaxBytes is the maximum size of the counts; 256 MiB if zero. When it is reached,
+	// entries are merged: permits may return later, but never earlier.
 	MaxBytes int64
-	// Clock is time.Now when nil.
+	// Clock is the clock; time.Now if nil.
 	Clock func() time.Time
 }
 
-// A Memory is a Store of one process. It decides by one clock in whole
-// milliseconds and keeps what it promises across concurrent callers: a decision
-// locks the shards of all its keys, in order, so that it is taken as a whole.
+// A Memory is a Store for one process. It uses one clock in whole milliseconds. A decision
+// locks the shards of all its keys, in order, so that it is atomic also with concurrent
+// callers.
 //
-// Its memory is bounded. A key of which everything has come back is forgotten
-// when new keys come; a key that is being limited is never forgotten for
-// others. Once half of the room is in use, a Source that has brought an eighth of all
-// keys, or keys that take an eighth of the bytes, gets no more for itself: its further
-// keys share counts of their own, and those of others still find room. A key takes
-// about 104 bytes with one permit or a counter, and a log of more 32 for each entry and
-// 24. A granted claim costs about 100 ns and does not allocate once its key is known. It
-// starts no goroutine and needs no Close.
+// Its memory is bounded. Keys whose permits have all returned are evicted when new keys
+// come; other keys are never evicted. Once half of the capacity is in use, a Source with an
+// eighth of all keys or bytes gets no more cells: its further keys share counts, so that
+// there is room for keys of other sources. A key takes about 104 bytes with one permit or a
+// counter, plus 24 bytes and 32 for each entry of a longer log. A granted claim takes about
+// 100 ns and does not allocate if its key is known. A Memory starts no goroutine and needs
+// no Close.
 type Memory struct {
 	clock  func() time.Time
 	shards []shard
 	seed   seed
 
-	naming sync.Mutex // guards writing names
+	naming sync.Mutex // guards changes of names
 	names  atomic.Pointer[map[string]uint32]
 
-	ahead atomic.Int64 // how far the clock here is ahead of the store's whose decisions are noted, in ms
+	ahead atomic.Int64 // how far this clock is ahead of that of the store whose decisions are noted, in ms
 }
 
 const (
 	maxShards     = 64
 	chunkBits     = 7
-	keysPerShard  = 1024 // at least, or there are fewer shards
+	keysPerShard  = 1024 // minimum; small memories have fewer shards
 	defaultKeys   = 1_000_000
 	defaultMemory = 256 << 20
 )
 
-// NewMemory makes an empty Memory.
+// NewMemory returns an empty Memory.
 func NewMemory(o MemoryOptions) *Memory {
 	if o.MaxKeys <= 0 {
 		o.MaxKeys = defaultKeys
@@ -80,13 +79,13 @@ func NewMemory(o MemoryOptions) *Memory {
 	return m
 }
 
-// monotonicClock is a clock that starts at start and no longer hears of clocks that are
-// set: it adds the time that has really passed.
+// monotonicClock returns a clock that begins at start and is independent of changes of the
+// system clock.
 func monotonicClock(start time.Time) func() time.Time {
 	return func() time.Time { return start.Add(time.Since(start)) }
 }
 
-// Take implements Store. It does not wait and looks at no ctx.
+// Take implements Store. It does not wait, and ignores ctx.
 func (m *Memory) Take(_ context.Context, claims []Claim, d *Decision) error {
 	if err := CheckAll(claims); err != nil {
 		return err
@@ -111,7 +110,7 @@ func (m *Memory) Take(_ context.Context, claims []Claim, d *Decision) error {
 	return nil
 }
 
-// grantLocked takes what claim asks for in cell i, and says in o what is left.
+// grantLocked takes the permits of claim in cell i, and stores what is left in o.
 func (s *shard) grantLocked(i uint32, p stamp, claim *Claim, o *Outcome) {
 	var t tally
 	c := s.cells.at(i)
@@ -120,7 +119,7 @@ func (s *shard) grantLocked(i uint32, p stamp, claim *Claim, o *Outcome) {
 	s.saveLocked(c, &t, claim.Limit)
 	if claim.Limit.Algorithm == Distinct {
 		o.Remaining = max(0, t.left(p.at, claim.Limit))
-		return // the value stands, so the same claim passes again
+		return // the value still counts, so the same claim would be granted again
 	}
 	o.Remaining -= claim.Cost
 	o.Wait = millis(t.wait(p.at, claim.Limit, claim.Cost))
@@ -164,8 +163,7 @@ func (m *Memory) Refund(_ context.Context, claims []Claim, p Permit) error {
 	return nil
 }
 
-// refund gives back one claim: to its key, or to the overflow that it was
-// counted in when it was taken.
+// refund refunds one claim: to its key, or to the overflow count in which it was counted.
 func (m *Memory) refund(c *Claim, p Permit) {
 	r := m.ref(c)
 	s := &m.shards[r.shard]
@@ -188,7 +186,7 @@ func (m *Memory) refund(c *Claim, p Permit) {
 	}
 }
 
-// weighLocked fills d with what the cells say before anything is taken.
+// weighLocked fills d with the results of the cells before permits are taken.
 func (m *Memory) weighLocked(claims []Claim, refs []cellRef, now int64, d *Decision) {
 	*d = Decision{Allowed: true, At: time.UnixMilli(now), Outcomes: d.Outcomes[:0]}
 	for i := range claims {
@@ -205,8 +203,8 @@ func (m *Memory) weighLocked(claims []Claim, refs []cellRef, now int64, d *Decis
 	}
 }
 
-// weighLocked is what cell i says of a claim before which others of the same decision
-// take so much of it.
+// weighLocked returns the result of cell i for a claim, if earlier claims of the same
+// decision take before permits from it.
 func (s *shard) weighLocked(i uint32, now int64, claim *Claim, before int64) Outcome {
 	var t tally
 	c := s.cells.at(i)
@@ -224,8 +222,8 @@ func (s *shard) weighLocked(i uint32, now int64, claim *Claim, before int64) Out
 	return Outcome{Allowed: stands || claim.Cost <= left, Remaining: max(0, left), Wait: millis(wait)}
 }
 
-// earlier is what the claims before take from the same cell: two keys of one
-// limit may share its overflow.
+// earlier returns the cost of the earlier claims on the same cell: two keys of one limit
+// may share its overflow.
 func earlier(claims []Claim, refs []cellRef, r cellRef) (cost int64) {
 	for i, other := range refs {
 		if other.shard == r.shard && other.index == r.index {
@@ -237,8 +235,8 @@ func earlier(claims []Claim, refs []cellRef, r cellRef) (cost int64) {
 
 func millis(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 
-// Keys is how many keys are counted now, resting ones that are not forgotten
-// yet included, and how many bytes they take by the Memory's own account.
+// Keys returns the number of keys, including those whose permits have returned but that
+// were not evicted yet, and the bytes that they use, by the Memory's own accounting.
 func (m *Memory) Keys() (keys int, bytes int64) {
 	for i := range m.shards {
 		s := &m.shards[i]
@@ -250,8 +248,8 @@ func (m *Memory) Keys() (keys int, bytes int64) {
 	return keys, bytes
 }
 
-// number is the number of the limit of that name; all limits of one name, one
-// after another, have the same. It does not allocate for a known name.
+// number returns the number for the name of a limit; all limits with the same name have the
+// same number. It does not allocate for a known name.
 func (m *Memory) number(name string) uint32 {
 	if n, ok := (*m.names.Load())[name]; ok {
 		return n

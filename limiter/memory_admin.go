@@ -36,7 +36,8 @@ func (m *Memory) Grant(_ context.Context, claims []Claim) error {
 	return m.changeAll(claims, passOver, func(t *tally, c Claim, now int64) { t.grant(now, c.Limit, c.Cost) })
 }
 
-// Ban implements AdminStore. A key that has no room gets some: bans are few.
+// Ban implements AdminStore. A banned key gets a cell even without capacity, because bans
+// are rare.
 func (m *Memory) Ban(_ context.Context, claims []Claim, d time.Duration) error {
 	if err := CheckBan(d); err != nil {
 		return err
@@ -48,7 +49,7 @@ func (m *Memory) Ban(_ context.Context, claims []Claim, d time.Duration) error {
 	return m.changeAll(claims, absent, func(t *tally, _ Claim, now int64) { t.banned = now + d.Milliseconds() })
 }
 
-// An ifAbsent says what becomes of a key that has no cell.
+// An ifAbsent is the handling of a key without a cell.
 type ifAbsent int
 
 const (
@@ -56,7 +57,7 @@ const (
 	create
 )
 
-// changeAll changes the cell of each claim, one after another.
+// changeAll calls change for the cell of each claim.
 func (m *Memory) changeAll(claims []Claim, absent ifAbsent, change func(t *tally, c Claim, now int64)) error {
 	if err := CheckAll(claims); err != nil {
 		return err
@@ -67,8 +68,8 @@ func (m *Memory) changeAll(claims []Claim, absent ifAbsent, change func(t *tally
 	return nil
 }
 
-// change changes the cell of c's key, if it has one or absent says to create it.
-// A key in the overflow is not known by itself and cannot be changed.
+// change calls change for the cell of c's key, if it has one or absent says to create it.
+// Keys in an overflow count have none and cannot be changed.
 func (m *Memory) change(c Claim, absent ifAbsent, change func(t *tally, now int64)) {
 	r := m.ref(&c)
 	s := &m.shards[r.shard]

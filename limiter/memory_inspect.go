@@ -25,7 +25,8 @@ func (m *Memory) Inspect(_ context.Context, claims []Claim) (Inspection, error) 
 	return in, nil
 }
 
-// inspectLocked writes how c's key stands. What is only noted of it gets a cell.
+// inspectLocked stores the state of c's key in standing. A key with only a note gets a
+// cell.
 func (s *shard) inspectLocked(r *cellRef, c *Claim, now int64, standing *Standing) {
 	if s.notes.has(r.hash) && s.findLocked(r.id, r.hash) == noCell {
 		s.addLocked(r.id, r.hash, c.Source, now)
@@ -42,7 +43,7 @@ func (s *shard) inspectLocked(r *cellRef, c *Claim, now int64, standing *Standin
 	s.saveLocked(cell, &t, c.Limit)
 }
 
-// inspect writes how t stands.
+// inspect stores the state of t in s.
 func (t *tally) inspect(now int64, l *Limit, s *Standing) {
 	t.advance(now, l)
 	left := t.left(now, l)

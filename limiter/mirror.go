@@ -1,22 +1,22 @@
 package limiter
 
-// Note counts here what another store has decided of claims, so that this Memory
-// can take over from it for one of n processes: it knows what this process has
-// had recently, and that others had their part.
+// Note records a decision of another store about claims, so that this Memory can take over
+// from it for one of n processes: it then knows the recent permits of this process, and
+// that the others had their share.
 //
-// What was granted is taken, whatever is left of this process's share, and
-// NoteRefund gives it back. Then, and after a refusal, no more is left here
-// than the n-th part of what the other store had left: what is missing counts as
-// taken now, except that with a TokenBucket or a SlidingLog the same claim passes again when the
-// other store said so. Concurrent permits of others are not taken into account.
+// Granted permits are counted, whatever is left of this process's share; NoteRefund refunds
+// them. After that, and after a refusal, at most an n-th of what the other store had left
+// is left here: the difference counts as taken now, except that with TokenBucket and
+// SlidingLog the same claim is granted again when the other store said so. Concurrent
+// permits of other processes are not considered.
 //
-// Counts are coarser than in the other store, and stricter: of a limit with a rate,
-// permits come back up to a third of its horizon late, and never early.
+// The counts are coarser than in the other store, and stricter: permits of a limit with a
+// rate return up to a third of its horizon late, never early.
 //
-// No more than half of the room for keys is filled that way; beyond, nothing is
-// noted of new keys. A claim costs about 0.2 µs and does not allocate once its key is
-// known; a key takes 48 bytes, whatever was taken. Keys of Concurrent, Distinct and
-// Cooldown, of which single permits and values must be known, take as much as in Take.
+// Notes use at most half of the capacity for keys; beyond that, new keys are not recorded.
+// A claim takes about 0.2 µs and does not allocate if its key is known; a key takes 48
+// bytes, whatever was taken. Keys of Concurrent, Distinct and Cooldown, which need the
+// single permits and values, take as much memory as with Take.
 func (m *Memory) Note(claims []Claim, d *Decision, n int) {
 	for i := range claims[:min(len(claims), len(d.Outcomes))] {
 		if o := &d.Outcomes[i]; d.Allowed || !o.Allowed {
@@ -25,8 +25,8 @@ func (m *Memory) Note(claims []Claim, d *Decision, n int) {
 	}
 }
 
-// NoteRefund notes that what p took of the other store for these claims, and Note has
-// noted, was given back there. Unlike Refund it must not be called twice for one permit.
+// NoteRefund records a refund of p for these claims in the other store, after a call of
+// Note. Unlike Refund it is not idempotent.
 func (m *Memory) NoteRefund(claims []Claim, p Permit, n int) {
 	for i := range claims {
 		c := &claims[i]
@@ -41,7 +41,7 @@ func (m *Memory) NoteRefund(claims []Claim, p Permit, n int) {
 	}
 }
 
-// noteRefund gives permits back to the note of hash h.
+// noteRefund refunds permits in the note with hash h.
 func (s *shard) noteRefund(h uint64, at, permits int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,8 +52,7 @@ func (s *shard) noteRefund(h uint64, at, permits int64) {
 	}
 }
 
-// rated reports whether a counts permits against a rate, so that it matters how many
-// there are and not which.
+// rated reports whether only the number of permits matters for a, not their identity.
 func (a Algorithm) rated() bool { return a != Concurrent && a != Distinct && a != Cooldown }
 
 func (m *Memory) note(c *Claim, d *Decision, o *Outcome, n int) {
@@ -84,7 +83,8 @@ func (m *Memory) note(c *Claim, d *Decision, o *Outcome, n int) {
 	}
 }
 
-// notedLocked is the note of hash h; a new one if there is plenty of room, or nil.
+// notedLocked returns the note with hash h; a new one if there is enough capacity, else
+// nil.
 func (s *shard) notedLocked(h uint64, now int64, horizon uint16) *note {
 	if p := s.notes.find(h); p.item > 0 {
 		return s.notes.slab.at(p.item - 1)
@@ -100,12 +100,14 @@ func (s *shard) notedLocked(h uint64, now int64, horizon uint16) *note {
 	return s.notes.add(h, now, horizon)
 }
 
-// wellBelowLocked reports whether half of the room is free beside a key of so many bytes.
+// wellBelowLocked reports whether half of the capacity is free after adding a key of this
+// size.
 func (s *shard) wellBelowLocked(bytes int64) bool {
 	return 2*s.keysLocked() < s.maxKeys && 2*(s.bytes+bytes) <= s.maxBytes
 }
 
-// What is heard of one claim: what the other store decided, for one of n processes.
+// A foreignDecision is the decision of the other store about one claim, for one of n
+// processes.
 type foreignDecision struct {
 	claim    *Claim
 	decision *Decision
@@ -114,7 +116,7 @@ type foreignDecision struct {
 	now      int64
 }
 
-// noteWholeLocked notes in a cell what was heard, permit by permit.
+// noteWholeLocked records a decision in a cell, permit by permit.
 func (s *shard) noteWholeLocked(r *cellRef, h foreignDecision) {
 	c, o, now := h.claim, h.outcome, h.now
 	share, parts := c.Limit.Share(h.n), c.Limit.parts(h.n)

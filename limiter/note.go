@@ -2,37 +2,36 @@ package limiter
 
 import "math"
 
-// A note is what another store has said last of a key, and what this process had of it
-// recently, in 40 bytes: enough to go on from, should that store be gone. Instead of
-// each permit it has how many there were in each third of a horizon, so some of them
-// come back up to a third of the horizon late, and none early. Times are milliseconds,
-// 44 bits of them.
+// A note is the last known state of a key in another store, and the recent permits of this
+// process, in 40 bytes: enough to take over if the store becomes unreachable. Instead of
+// single permits it has the number of permits in each third of a horizon, so some of them
+// return up to a third of the horizon late, and none early. Times are milliseconds, with 44
+// bits.
 //
-// It knows its key by 48 bits of a hash, and by its shard. Two keys that have those in
-// common, one pair in 10^16, count together.
+// A note identifies its key by 48 bits of a hash, and by its shard. Two keys with the same
+// bits, one pair in 10^16, share a note.
 type note struct {
 	nameLow  uint32
 	nameHigh uint16
-	horizon  uint16 // as packHorizon has it; 0 for no note
-	grantLow uint32 // when the last permit was granted, or something before all that count
-	waitLow  uint32 // until when the store refused, or the key is banned
-	// high has 12 bits more of both, and in 8 the cost of what was asked, or the most
-	// there is room for.
+	horizon  uint16 // in the format of packHorizon; 0 for no note
+	grantLow uint32 // time of the last permit, or a time before all that count
+	waitLow  uint32 // end of the store's refusal, or of a ban
+	// high has 12 more bits of both, and in 8 bits the cost of the claim, capped.
 	high    uint32
-	after   uint32 // how long after the last permit the store was heard last
-	left    uint32 // the part of this process in what the store had left, and banned
+	after   uint32 // time between the last permit and the last decision of the store
+	left    uint32 // this process's share of what the store had left, and a bit for banned
 	granted [noteSlots]permits
 }
 
 const (
-	noteSlots  = 4 // the third in which the last permit was granted, and those before
+	noteSlots  = 4 // the third with the last permit, and the earlier ones
 	noteBanned = 1 << 31
-	noteBytes  = 48 // and its place in the index, as measured
+	noteBytes  = 48 // with its slot in the index, as measured
 	noteName   = 1<<48 - 1
 	highBits   = 12
 )
 
-// hash is what the index has it under: all of its bits depend on the name.
+// hash returns the hash for the index: all its bits depend on the name.
 func (n *note) hash() uint64 { return spread(uint64(n.nameHigh)<<32 | uint64(n.nameLow)) }
 
 func spread(h uint64) uint64 { return (h & noteName) * 0x9e3779b97f4a7c15 }
@@ -52,21 +51,21 @@ func (n *note) set(grantedAt, waitsUntil, cost int64) {
 	n.high = high(grantedAt) | high(waitsUntil)<<highBits | uint32(min(cost, math.MaxUint8))<<(2*highBits)
 }
 
-// saidAt is when the store was heard last.
+// saidAt returns the time of the last decision of the store.
 func (n *note) saidAt() int64 { return n.grantedAt() + int64(n.after) }
 
 func (n *note) banned() bool { return n.left&noteBanned != 0 }
 
-// part is the width of the parts that permits are counted in.
+// part returns the length of the parts in which permits are counted.
 func (n *note) part() int64 { return (unpackHorizon(n.horizon) + noteSlots - 2) / (noteSlots - 1) }
 
-// until is when all that n says is over.
+// until returns the time at which all information in n has expired.
 func (n *note) until() int64 {
 	return max(n.waitsUntil(), n.saidAt()+unpackHorizon(n.horizon))
 }
 
-// grantsAt is when so many permits of part i count as granted: the last moment at which
-// one of them can have been.
+// grantsAt returns the time at which the permits of part i count as granted: the end of the
+// part.
 func (n *note) grantsAt(i int) int64 {
 	last := n.grantedAt()
 	if i == 0 {
@@ -75,8 +74,8 @@ func (n *note) grantsAt(i int) int64 {
 	return (last/n.part()-int64(i)+1)*n.part() - 1
 }
 
-// advance brings n to now, under a limit of that horizon. Permits that were counted under
-// another one count as granted with the last of them.
+// advance updates n to now, for a limit with this horizon. Permits counted with another
+// horizon count as granted with the last of them.
 func (n *note) advance(now int64, horizon uint16) {
 	if n.horizon != horizon {
 		n.horizon = horizon
@@ -88,8 +87,8 @@ func (n *note) advance(now int64, horizon uint16) {
 	n.hear(max(now, n.saidAt())) // or the clock was set back
 }
 
-// hear notes that the store is heard at the time at, no earlier than before. What has not
-// happened for longer than 32 bits tell counts as having happened since.
+// hear records that the store decided at time at, not before the last decision. Intervals
+// of more than 32 bits are shortened.
 func (n *note) hear(at int64) {
 	after := at - n.grantedAt()
 	if after > math.MaxUint32 {
@@ -99,14 +98,14 @@ func (n *note) hear(at int64) {
 	n.after = uint32(after)
 }
 
-// grant notes that so many permits were granted when the store was heard.
+// grant records permits that were granted at the last decision.
 func (n *note) grant(count int64) {
 	n.moveTo(n.saidAt())
 	n.after = 0
 	n.granted[0].add(count)
 }
 
-// moveTo makes the last permit one of the time at.
+// moveTo sets the time of the last permit.
 func (n *note) moveTo(at int64) {
 	if by := at/n.part() - n.grantedAt()/n.part(); by > 0 {
 		by = min(by, noteSlots)
@@ -116,11 +115,11 @@ func (n *note) moveTo(at int64) {
 	n.set(at, n.waitsUntil(), n.cost())
 }
 
-// giveBack takes permits out that were granted at the time at: of that part, or of one
-// near it if the clocks differ.
+// giveBack refunds permits that were granted at time at: in that part, or in one near it if
+// the clocks differ.
 func (n *note) giveBack(at, count int64) int64 {
 	if at <= n.saidAt()-unpackHorizon(n.horizon) {
-		return 0 // they have come back already
+		return 0 // they have already returned
 	}
 	begin := max(0, min(noteSlots-1, n.grantedAt()/n.part()-at/n.part()))
 	for i := range int64(noteSlots) {
@@ -133,12 +132,12 @@ func (n *note) giveBack(at, count int64) int64 {
 	return 0
 }
 
-// say notes what the store has said: the part of this process in what is left, and how
-// long to wait for cost permits.
+// say records the store's result: this process's share of what is left, and the wait for
+// cost permits.
 func (n *note) say(left, wait, cost int64) {
 	n.left = uint32(max(0, min(left, MaxCount)))
 	n.set(n.grantedAt(), n.saidAt()+wait, cost)
 }
 
-// ban notes that the wait the store has said is the end of a ban.
+// ban records that the wait is the end of a ban.
 func (n *note) ban() { n.left |= noteBanned }

@@ -1,16 +1,15 @@
 package limiter
 
-// notes are those of one shard. They have the shard's lock.
+// notes holds the notes of one shard, whose lock guards it.
 type notes struct {
 	slab   slab[note]
 	index  index
-	oldest uint32 // where the sweep goes on
+	oldest uint32 // where the sweep continues
 }
 
 func (n *notes) hashOf(i uint32) uint64 { return n.slab.at(i).hash() }
 
-// find is where the note of a key is whose hash is h; a probe without an item if there
-// is none.
+// find searches the note with hash h; the probe has no item if there is none.
 func (n *notes) find(h uint64) probe {
 	h = spread(h)
 	p := n.index.first(h)
@@ -20,10 +19,10 @@ func (n *notes) find(h uint64) probe {
 	return p
 }
 
-// has reports whether there is a note of hash h. It costs nothing where there are none.
+// has reports whether there is a note with hash h. It costs nothing if there are no notes.
 func (n *notes) has(h uint64) bool { return n.index.used > 0 && n.find(h).item > 0 }
 
-// add makes the note of hash h.
+// add adds the note for hash h.
 func (n *notes) add(h uint64, now int64, horizon uint16) *note {
 	i := n.slab.add()
 	at := n.slab.at(i)
@@ -39,7 +38,7 @@ func newNote(now int64, horizon uint16) (n note) {
 	return n
 }
 
-// remove takes the note out that p has found.
+// remove removes the note at p.
 func (n *notes) remove(p probe) note {
 	was := *n.slab.at(p.item - 1)
 	n.index.remove(p, n.hashOf)
@@ -47,7 +46,7 @@ func (n *notes) remove(p probe) note {
 	return was
 }
 
-// sweep looks at the next count notes, forgets those that are over, and returns how many.
+// sweep checks the next count notes, removes expired ones, and returns their number.
 func (n *notes) sweep(now int64, count uint32) (gone int64) {
 	for range min(count, n.slab.used) {
 		if n.oldest >= n.slab.used {

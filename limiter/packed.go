@@ -2,10 +2,11 @@ package limiter
 
 import "math/bits"
 
-// permits is a number of them in 24 bits, of which the highest is more than any limit has.
+// permits is a number of permits in 24 bits, whose maximum is more than the count of any
+// limit with notes.
 type permits [3]byte
 
-// maxPermits is the largest number of permits.
+// maxPermits is the maximum number of permits.
 const maxPermits = 1<<24 - 1
 
 func (p *permits) count() int64 {
@@ -16,7 +17,7 @@ func (p *permits) count() int64 {
 	return n
 }
 
-// add adds n, which may be negative, except to too many.
+// add adds n, which may be negative, and saturates at maxPermits.
 func (p *permits) add(n int64) {
 	if was := p.count(); was < maxPermits {
 		n = min(was+n, maxPermits)
@@ -24,8 +25,8 @@ func (p *permits) add(n int64) {
 	}
 }
 
-// packHorizon keeps the 11 highest bits of a horizon and its length in bits: rounded up,
-// by a thousandth at most.
+// packHorizon stores the 11 highest bits of a horizon and its length in bits: rounded up by
+// at most a thousandth.
 func packHorizon(ms int64) uint16 {
 	shift := max(0, bits.Len64(uint64(ms))-11)
 	ms = (ms + 1<<shift - 1) >> shift

@@ -9,28 +9,26 @@ import (
 )
 
 const (
-	// MaxCount is the largest number of permits a rate may have. A count is kept
-	// in 32 bits, and one with the highest bit set was a negative number once:
-	// stores count it as nothing.
+	// MaxCount is the maximum Count of a rate: counts are signed 32-bit integers in some
+	// formats.
 	MaxCount = 1<<31 - 1
-	// MaxWindow is the longest window a rate may have.
+	// MaxWindow is the maximum Window of a rate.
 	MaxWindow = 366 * 24 * time.Hour
 )
 
-// ErrRate reports that a rate is not of the form COUNT/WINDOW or is out of
-// range.
+// ErrRate reports a rate that is not of the form COUNT/WINDOW, or out of range.
 var ErrRate = errors.New("not a rate")
 
-// A Rate is Count permits in any Window. Count is 1 to MaxCount, Window is
-// whole milliseconds, 1 ms to MaxWindow. The zero Rate is not valid.
+// A Rate is Count permits per Window. Count is 1 to MaxCount; Window is in whole
+// milliseconds, 1 ms to MaxWindow. The zero Rate is invalid.
 type Rate struct {
 	Count  int64
 	Window time.Duration
 }
 
-// ParseRate reads COUNT/WINDOW: "5/1h", "100/10s", "10/1d", "20/1h30m". The
-// window has a unit, always; the units are ms, s, m, h, d (24 h) and w (7 d).
-// Errors wrap ErrRate and say what to write instead.
+// ParseRate parses COUNT/WINDOW: "5/1h", "100/10s", "10/1d", "20/1h30m". The window must
+// have a unit: ms, s, m, h, d (24 h) or w (7 d). Errors wrap ErrRate and contain what to
+// write instead.
 func ParseRate(s string) (Rate, error) {
 	count, window, found := strings.Cut(strings.TrimSpace(s), "/")
 	if !found {
@@ -54,8 +52,8 @@ func ParseRate(s string) (Rate, error) {
 	return r, nil
 }
 
-// instead is a rate that ParseRate reads, as near to count and window as may be:
-// units of a count, as in 5r, are left out.
+// instead suggests a valid rate similar to count and window; units of a count, as in 5r,
+// are dropped.
 func instead(count, window string) string {
 	count = strings.TrimSpace(count)
 	for i, c := range count {
@@ -84,12 +82,12 @@ func (r Rate) Check() error {
 	return nil
 }
 
-// String writes r as ParseRate reads it, the window in the fewest units: 1/1m,
-// 10/1d. Equal rates have equal strings.
+// String formats r for ParseRate, with the shortest window: 1/1m, 10/1d. Equal rates have
+// equal strings.
 func (r Rate) String() string {
 	return strconv.FormatInt(r.Count, 10) + "/" + WindowName(r.Window)
 }
 
-// WindowName writes a window in the shortest form that ParseRate reads back;
-// 60 s is "1m". It names the window in keys, headers and metrics.
+// WindowName formats a window for ParseRate in the shortest form; 60 s is "1m". It names
+// the window in keys, header fields and metrics.
 func WindowName(d time.Duration) string { return FormatDuration(d) }

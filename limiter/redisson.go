@@ -8,9 +8,9 @@ import (
 	"unicode/utf8"
 )
 
-// A RedissonForm is how the RRateLimiter of a version of Redisson keeps what was
-// taken. All but RedissonWindow only say how a limiter without entries gets its
-// first: where there are some, theirs decides.
+// A RedissonForm is the format in which an RRateLimiter of some Redisson version stores
+// permits. If a limiter has entries, their format is kept; the form, except RedissonWindow,
+// applies only to new limiters.
 type RedissonForm uint8
 
 // The forms.
@@ -18,16 +18,16 @@ const (
 	RedissonByte   RedissonForm = iota // 3.17 and later
 	RedissonLong                       // 3.16.4 to 3.16.8
 	RedissonFloat                      // 3.13.3 to 3.16.3
-	RedissonWindow                     // up to 3.13.2: a fixed window, so up to twice the rate across a border
+	RedissonWindow                     // up to 3.13.2: a fixed window, so up to twice the rate across a boundary
 )
 
-// String is what scripts call f.
+// String returns the name used in scripts.
 func (f RedissonForm) String() string {
 	return [...]string{"byte", "long", "float", "window"}[f]
 }
 
-// RedissonFormOf is the form of a version, of which the patch may be missing: then
-// it is the last one. An error wraps ErrLimit.
+// RedissonFormOf returns the form of a version; if the patch version is missing, that of
+// the latest one. Errors wrap ErrLimit.
 func RedissonFormOf(version string) (RedissonForm, error) {
 	const newest = 999
 	parts := strings.Split(version, ".")
@@ -60,12 +60,12 @@ func RedissonFormOf(version string) (RedissonForm, error) {
 	return RedissonByte, nil
 }
 
-// MaxRedissonName is how long the name of a limiter may be, in bytes.
+// MaxRedissonName is the maximum length of the name of a limiter, in bytes.
 const MaxRedissonName = 512
 
-// CheckRedissonKey returns an error that wraps ErrLimit if text, which a client has
-// sent, may not become part of a limiter's name: without braces, whitespace and
-// what cannot be seen it stays what it is there.
+// CheckRedissonKey returns an error that wraps ErrLimit if text from a client must not
+// become part of a limiter's name: it must not have braces, whitespace or invisible
+// characters.
 func CheckRedissonKey(text string) error {
 	if !utf8.ValidString(text) || strings.ContainsFunc(text, func(c rune) bool {
 		return c == '{' || c == '}' || !unicode.IsGraphic(c) || unicode.IsSpace(c)
@@ -75,11 +75,11 @@ func CheckRedissonKey(text string) error {
 	return nil
 }
 
-// CheckRedissonName returns an error that wraps ErrLimit if name is empty or too
-// long; if it holds braces that put the keys of one limiter into several slots of a
-// cluster, unless it holds exactly one pair with something between, or none; or
-// if it looks like a key of another limiter: it ends in :value or :permits, or has
-// that, after braces, before what tells clients apart.
+// CheckRedissonName returns an error that wraps ErrLimit if name is empty or too long; if
+// its braces would distribute the keys of one limiter over several slots of a cluster (it
+// must have exactly one pair with something in between, or none); or if it has the form of
+// a key of another limiter: it ends in :value or :permits, or has that, after braces,
+// before the part that identifies a client.
 func CheckRedissonName(name string) error {
 	before, rest, open := strings.Cut(name, "{")
 	tag, after, closed := strings.Cut(rest, "}")

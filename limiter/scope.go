@@ -2,18 +2,18 @@ package limiter
 
 import "fmt"
 
-// A Scope says which of the processes that share a store count together.
+// A Scope determines which of the processes that share a store count together.
 type Scope uint8
 
 const (
-	// Overall counts what all clients of a store take together.
+	// Overall counts the permits of all clients of a store together.
 	Overall Scope = iota
-	// PerClient counts for each client of a store by itself: every one has the
-	// whole rate. A Memory is one client.
+	// PerClient counts separately for each client of a store, with the full rate for each.
+	// A Memory is one client.
 	PerClient
 )
 
-// String is the name that a configuration uses.
+// String returns the name used in configurations.
 func (s Scope) String() string {
 	switch s {
 	case Overall:
@@ -24,7 +24,7 @@ func (s Scope) String() string {
 	return fmt.Sprintf("scope %d", uint8(s))
 }
 
-// ParseScope reads what String writes. Errors wrap ErrLimit.
+// ParseScope parses the result of String. Errors wrap ErrLimit.
 func ParseScope(name string) (Scope, error) {
 	for s := Overall; s <= PerClient; s++ {
 		if s.String() == name {

@@ -6,23 +6,23 @@ import (
 )
 
 const (
-	// cellBytes is what one key costs beside its entries, the first of a log
-	// excepted: its cell and its place in the index, as measured.
+	// cellBytes is the memory of a key without its entries, but with the first entry of a
+	// log: its cell and its slot in the index, as measured.
 	cellBytes  = 104
 	entryBytes = 32
 	blockBytes = 24 // a longer log, beside its entries
-	// sweepStep cells are looked at for each new key, fullSweep when there is
-	// no room for it. With 4, a quarter of the cells at most have come to rest, where
-	// each request brings a new key; with 2 it was half of them.
+	// sweepStep is the number of cells that are checked for eviction for each new key, and
+	// fullSweep if there is no capacity. With 4, at most a quarter of the cells is expired
+	// if each request has a new key; with 2 it was half of them.
 	sweepStep = 4
 	fullSweep = 32
-	// When 1/pressed of the room is in use, a source gets no more than 1/sourceShare
-	// of it for keys of their own.
+	// Once 1/highWater of the capacity is in use, a source gets no more than 1/sourceShare
+	// of it for keys of its own.
 	highWater   = 2
 	sourceShare = 8
 )
 
-// A shard is the part of a Memory that one lock guards.
+// A shard is the part of a Memory that is guarded by one lock.
 type shard struct {
 	maxKeys  int
 	maxBytes int64
@@ -32,24 +32,23 @@ type shard struct {
 	index  index      // of cells
 	cells  slab[cell]
 	blocks slab[[]entry]
-	oldest uint32 // the number of the cell where the sweep goes on
+	oldest uint32 // the cell where the sweep continues
 	bytes  int64
 	notes  notes
-	// sources are how much of that belongs to keys that each source brought first.
+	// sources is the usage of the keys that each source sent first.
 	sources map[uint32]usage
 }
 
-// A usage is how much room something takes.
+// A usage is a number of keys and bytes.
 type usage struct {
 	keys  int
 	bytes int64
 }
 
-// noCell is the number of no cell.
+// noCell is an invalid cell number.
 const noCell = math.MaxUint32
 
-// findLocked returns the number of the cell that counts id, whose hash is h, or
-// nowhere if there is none yet.
+// findLocked returns the number of the cell for id, whose hash is h, or noCell.
 func (s *shard) findLocked(id cellID, h uint64) uint32 {
 	for p := s.index.first(h); p.item > 0; p = s.index.next(h, p) {
 		if s.cells.at(p.item-1).id == id {
@@ -59,14 +58,14 @@ func (s *shard) findLocked(id cellID, h uint64) uint32 {
 	return noCell
 }
 
-// hash is where to look for id.
+// hash returns the hash of id.
 func (s *shard) hash(id cellID) uint64 { return hashUnder(id.limit, s.seed.hash(&id.key)) }
 
-// hashOf is where cell i is looked for.
+// hashOf returns the hash of cell i.
 func (s *shard) hashOf(i uint32) uint64 { return s.hash(s.cells.at(i).id) }
 
-// sharedLocked returns the number of the cell that counts id: its own, or the
-// overflow cell where it has none and would get none.
+// sharedLocked returns the number of the cell that counts id: its own, or the overflow cell
+// if it has none and would not get one.
 func (s *shard) sharedLocked(id cellID, h uint64, source uint32) uint32 {
 	if i := s.findLocked(id, h); i != noCell {
 		return i
@@ -77,7 +76,7 @@ func (s *shard) sharedLocked(id cellID, h uint64, source uint32) uint32 {
 	return noCell
 }
 
-// withoutRoomLocked names what a new key is counted under that gets no cell of its own.
+// withoutRoomLocked returns the overflow id for a new key that gets no cell of its own.
 func (s *shard) withoutRoomLocked(id cellID, source uint32) (cellID, bool) {
 	switch {
 	case !s.roomLocked():
@@ -88,11 +87,10 @@ func (s *shard) withoutRoomLocked(id cellID, source uint32) (cellID, bool) {
 	return id, false
 }
 
-// keysLocked is how many keys there are, noted ones included.
+// keysLocked returns the number of keys, including notes.
 func (s *shard) keysLocked() int { return s.index.used + s.notes.index.used }
 
-// exceedsLocked reports whether source has had its share of the room, where room has
-// become scarce.
+// exceedsLocked reports whether source has used its share, once capacity is scarce.
 func (s *shard) exceedsLocked(source uint32) bool {
 	if source == 0 || highWater*s.keysLocked() < s.maxKeys && highWater*s.bytes < s.maxBytes {
 		return false
@@ -101,10 +99,10 @@ func (s *shard) exceedsLocked(source uint32) bool {
 	return sourceShare*its.keys >= s.maxKeys || sourceShare*its.bytes >= s.maxBytes
 }
 
-// openLocked returns the number of the cell that counts id, making one if there is
-// room. Where there is none, all new keys of a limit share one overflow cell, and so
-// do those of a source that has used its share: a key that is being limited is never
-// pushed out. It stays out of sweeps at now.
+// openLocked returns the number of the cell that counts id, and creates it if there is
+// capacity. Otherwise all new keys of a limit share one overflow cell, and so do those of a
+// source that has used its share: keys in use are never evicted. The cell is exempt from
+// sweeps at now.
 func (s *shard) openLocked(id cellID, h uint64, source uint32, now int64) uint32 {
 	if i := s.findLocked(id, h); i != noCell {
 		s.cells.at(i).holdLocked(now)
@@ -126,15 +124,15 @@ func (s *shard) openLocked(id cellID, h uint64, source uint32, now int64) uint32
 	return s.addLocked(id, h, source, now)
 }
 
-// holdLocked keeps c out of sweeps at now: the next claim of the same decision
-// may need room.
+// holdLocked exempts c from sweeps at now: the next claim of the same decision may need
+// capacity.
 func (c *cell) holdLocked(now int64) { c.until = max(c.until, now+1) }
 
 func (s *shard) roomLocked() bool {
 	return s.keysLocked() < s.maxKeys && s.bytes+cellBytes <= s.maxBytes
 }
 
-// addLocked makes the cell that counts id. There is none yet.
+// addLocked creates the cell for id, which must not exist.
 func (s *shard) addLocked(id cellID, h uint64, source uint32, now int64) uint32 {
 	i := s.cells.add()
 	*s.cells.at(i) = cell{id: id, source: source, until: now + 1, floor: now - 1}
@@ -143,8 +141,7 @@ func (s *shard) addLocked(id cellID, h uint64, source uint32, now int64) uint32 
 	return i
 }
 
-// accountLocked notes that so many keys and bytes more, or less, are used, and by
-// whom.
+// accountLocked adds to the usage, and to that of source; the numbers may be negative.
 func (s *shard) accountLocked(source uint32, keys int, bytes int64) {
 	s.bytes += bytes
 	if source == 0 {
@@ -160,8 +157,8 @@ func (s *shard) accountLocked(source uint32, keys int, bytes int64) {
 	s.sources[source] = its
 }
 
-// sweepLocked looks at the next n cells and forgets those of which everything
-// has come back: a new one would count the same.
+// sweepLocked checks the next n cells, and evicts those whose permits have all returned: a
+// new cell would count the same.
 func (s *shard) sweepLocked(now int64, n uint32) {
 	for range min(n, s.cells.used) {
 		if s.oldest >= s.cells.used {
@@ -177,7 +174,7 @@ func (s *shard) sweepLocked(now int64, n uint32) {
 	}
 }
 
-// forgetLocked forgets cell i, which is c.
+// forgetLocked frees cell i, which is c.
 func (s *shard) forgetLocked(i uint32, c *cell) {
 	if c.block > 0 {
 		s.releaseLocked(c)
@@ -192,15 +189,15 @@ func (s *shard) forgetLocked(i uint32, c *cell) {
 	s.cells.remove(i)
 }
 
-// A stamp is what tells permits apart: when they were taken, and by whom.
+// A stamp identifies permits: the time at which they were taken, and the id.
 type stamp struct {
 	at int64
 	id [16]byte
 }
 
-// takeLocked takes what claim asks for in t, which c keeps. When the shard's bytes are
-// used up, or the share of who brought the key, it joins the newest entry instead of
-// making a new one: later, never earlier.
+// takeLocked takes the permits of claim in t, the state of c. If the bytes of the shard or
+// the share of the source are used up, it merges them into the newest entry: they return
+// later, never earlier.
 func (s *shard) takeLocked(c *cell, t *tally, p stamp, claim Claim) {
 	n := len(t.entries)
 	if n == 0 && c.block == 0 && claim.Limit.Algorithm.keepsLog() {
@@ -233,7 +230,7 @@ func (s *shard) takeLocked(c *cell, t *tally, p stamp, claim Claim) {
 	t.take(p.at, claim, p.id)
 }
 
-// logs reports whether one more permit is one more entry, where there are n.
+// logs reports whether one more permit is one more entry, if there are n.
 func logs(a Algorithm, n int) bool {
 	switch a {
 	case TokenBucket, SlidingLog:
@@ -244,7 +241,7 @@ func logs(a Algorithm, n int) bool {
 	return a == Concurrent || a == Distinct
 }
 
-// changeLocked lets change work on what cell i keeps.
+// changeLocked calls change with the state of cell i.
 func (s *shard) changeLocked(i uint32, l *Limit, change func(t *tally)) {
 	var t tally
 	c := s.cells.at(i)

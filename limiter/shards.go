@@ -2,25 +2,25 @@ package limiter
 
 import "math/bits"
 
-// inline is how many claims of one decision need no memory from the heap.
+// inline is the number of claims of a decision up to which no heap memory is needed.
 const inline = 16
 
-// A cellRef leads from a claim to its cell.
+// A cellRef refers to the cell of a claim.
 type cellRef struct {
 	id    cellID
 	hash  uint64
 	shard uint32
-	index uint32 // in the shard's cells; nowhere when there is no cell
+	index uint32 // in the shard's cells; noCell if there is none
 }
 
-// ref is where what claims c asks for is counted, without the number of a cell.
+// ref returns the shard and id for claim c, without the number of the cell.
 func (m *Memory) ref(c *Claim) cellRef {
 	h := m.seed.hash(&c.Key)
 	id := cellID{limit: m.number(c.Limit.Name), key: c.Key}
 	return cellRef{id: id, hash: hashUnder(id.limit, h), shard: uint32(h>>48) & uint32(len(m.shards)-1), index: noCell}
 }
 
-// refs returns one ref a claim, in the order of the claims.
+// refs returns one ref per claim, in the order of the claims.
 func (m *Memory) refs(claims []Claim, room []cellRef) []cellRef {
 	for i := range claims {
 		room = append(room, m.ref(&claims[i]))
@@ -28,11 +28,10 @@ func (m *Memory) refs(claims []Claim, room []cellRef) []cellRef {
 	return room
 }
 
-// A shardSet are shards, a bit each.
+// A shardSet is a bit set of shards.
 type shardSet uint64
 
-// lock locks the shards of refs, each once, in ascending order, so that two
-// decisions never wait for each other.
+// lock locks the shards of refs, each once and in ascending order, which avoids deadlocks.
 func (m *Memory) lock(refs []cellRef) (locked shardSet) {
 	for i := range refs {
 		locked |= 1 << refs[i].shard
@@ -49,7 +48,7 @@ func (m *Memory) unlock(locked shardSet) {
 	}
 }
 
-// openLocked finds or makes the cells of refs.
+// openLocked finds or creates the cells of refs.
 func (m *Memory) openLocked(claims []Claim, refs []cellRef, now int64) {
 	for i := range refs {
 		r, s := &refs[i], &m.shards[refs[i].shard]

@@ -1,8 +1,8 @@
 package limiter
 
-// Share is the part of l that each of n processes may grant by itself while they
-// cannot count together: the n-th part of its permits, but at least 1. A limit
-// that each counts by itself anyway stays whole.
+// Share returns the limit that each of n processes may apply on its own while they cannot
+// count together: an n-th of the permits, but at least 1. A limit with scope PerClient is
+// returned unchanged.
 func (l *Limit) Share(n int) Limit {
 	part, of := *l, l.parts(n)
 	part.Rate.Count = max(l.Rate.Count/of, 1)

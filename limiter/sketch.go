@@ -6,52 +6,51 @@ import (
 	"math/rand/v2"
 )
 
-// A Sketch counts keys in bounded memory: those seen most often, by the space-saving
-// algorithm (Metwally, Agrawal and El Abbadi: Efficient Computation of Frequent and
-// Top-k Elements in Data Streams, 2005). Of k counters and N observations:
+// A Sketch counts the most frequent keys (heavy hitters) in bounded memory, by the
+// space-saving algorithm (Metwally, Agrawal and El Abbadi: Efficient Computation of
+// Frequent and Top-k Elements in Data Streams, 2005). With k counters and N observations:
 //
-//   - a key that was seen more than N/k times has a counter;
-//   - a counter says at most N/k too much, never too little, and tells by how much it
-//     may be wrong.
+//   - a key that was observed more than N/k times has a counter;
+//   - a counter is at most N/k too high, never too low, and has a bound of its own error.
 //
-// With each counted key goes a T, which the caller fills when the key gets its counter.
-// An observation takes the same few steps whatever is counted, and does not allocate. A
-// Sketch is for one goroutine at a time; NewSketch makes one.
+// Each counted key has a T, which the caller fills when the key gets its counter. An
+// observation takes constant time and does not allocate. A Sketch must not be used
+// concurrently.
 type Sketch[T any] struct {
-	counters []sketchCounter[T] // as many as are in use
-	groups   []sketchGroup      // those in use are a list, from the lowest count on
+	counters []sketchCounter[T] // those in use
+	groups   []sketchGroup      // those in use form a list, by ascending count
 	lowest   int32
-	unused   int32   // a list of the other groups
-	slots    []int32 // an open-addressed table: 1 + the counter of a key; 0 for none
-	shift    int     // of a hash, to its slot
+	unused   int32   // list of the other groups
+	slots    []int32 // hash table with open addressing: 1 + the counter of a key; 0 for none
+	shift    int     // shift from a hash to its slot
 	seed     uint64
 	total    int64
-	evicted  bool // some key has lost its counter
+	evicted  bool // a key has lost its counter
 }
 
-// noIndex is no counter, and no group.
+// noIndex is an invalid counter or group.
 const noIndex = int32(-1)
 
 // A sketchCounter is the counter of one key.
 type sketchCounter[T any] struct {
 	key        Key
-	over       int64 // at most so much of its count is others'
+	over       int64 // bound of the error of its count
 	group      int32
 	prev, next int32 // in the group
 	value      T
 }
 
-// A sketchGroup is the counters that have one count.
+// A sketchGroup is the list of the counters with the same count.
 type sketchGroup struct {
 	count      int64
 	first      int32 // of its counters
-	prev, next int32 // the next lower count, and the next higher one
+	prev, next int32 // groups with the next lower and next higher count
 }
 
-// NewSketch makes a Sketch of k counters, 1 to 16384.
+// NewSketch returns a Sketch with k counters, 1 to 16384.
 func NewSketch[T any](k int) *Sketch[T] {
 	k = min(max(k, 1), 1<<14)
-	size := 1 << bits.Len(uint(2*k-1)) // at most half full, so that probing is short
+	size := 1 << bits.Len(uint(2*k-1)) // at most half full, for short probes
 	s := &Sketch[T]{
 		counters: make([]sketchCounter[T], 0, k), groups: make([]sketchGroup, k+1),
 		slots: make([]int32, size), shift: 64 - bits.TrailingZeros(uint(size)), seed: rand.Uint64() | 1,
@@ -60,7 +59,7 @@ func NewSketch[T any](k int) *Sketch[T] {
 	return s
 }
 
-// Clear forgets everything.
+// Clear removes all counts.
 func (s *Sketch[T]) Clear() {
 	s.counters, s.total, s.evicted, s.lowest, s.unused = s.counters[:0], 0, false, noIndex, 0
 	for i := range s.groups {
@@ -70,11 +69,11 @@ func (s *Sketch[T]) Clear() {
 	clear(s.slots)
 }
 
-// Total is how many observations there were.
+// Total returns the number of observations.
 func (s *Sketch[T]) Total() int64 { return s.total }
 
-// Observe counts k once more. It returns what goes with k where k has just got a counter,
-// for the caller to fill: what is there is another key's. Otherwise it returns nil.
+// Observe counts k once. If k has just got a counter, it returns its T for the caller to
+// fill, which has the value of another key; otherwise it returns nil.
 func (s *Sketch[T]) Observe(k Key) *T {
 	s.total++
 	slot := s.find(k)
@@ -89,7 +88,7 @@ func (s *Sketch[T]) Observe(k Key) *T {
 	} else {
 		c, s.evicted = s.groups[s.lowest].first, true
 		s.drop(s.find(s.counters[c].key))
-		slot = s.find(k) // dropping may have moved what was in the way
+		slot = s.find(k) // drop may have moved slots
 		s.counters[c].key, s.counters[c].over = k, s.groups[s.lowest].count
 	}
 	s.slots[slot] = c + 1
@@ -97,14 +96,14 @@ func (s *Sketch[T]) Observe(k Key) *T {
 	return &s.counters[c].value
 }
 
-// home is where the search for k begins. Clients can choose their keys, but do not know
-// the seed.
+// home returns the first slot for k. It depends on a seed, so that clients cannot choose
+// keys that collide.
 func (s *Sketch[T]) home(k *Key) int {
 	h := (binary.LittleEndian.Uint64(k[:8]) ^ binary.LittleEndian.Uint64(k[8:])>>1) * s.seed
 	return int((h ^ h>>29) * 0x9e3779b97f4a7c15 >> s.shift)
 }
 
-// find is the slot of k, or the free one where it would be.
+// find returns the slot of k, or the free one for it.
 func (s *Sketch[T]) find(k Key) int {
 	slot := s.home(&k)
 	for s.slots[slot] != 0 && s.counters[s.slots[slot]-1].key != k {
@@ -113,7 +112,7 @@ func (s *Sketch[T]) find(k Key) int {
 	return slot
 }
 
-// drop frees a slot and moves those behind it that would not be found any more.
+// drop frees a slot, and moves later ones that would no longer be found.
 func (s *Sketch[T]) drop(slot int) {
 	mask := len(s.slots) - 1
 	for at := (slot + 1) & mask; s.slots[at] != 0; at = (at + 1) & mask {
@@ -125,7 +124,7 @@ func (s *Sketch[T]) drop(slot int) {
 	s.slots[slot] = 0
 }
 
-// raise makes the count of c one higher: it goes to the next group, or to a new one.
+// raise increments the count of c, and moves it to the next group or a new one.
 func (s *Sketch[T]) raise(c int32) {
 	own := s.counters[c].group
 	count, next := int64(1), s.lowest
@@ -151,7 +150,7 @@ func (s *Sketch[T]) raise(c int32) {
 	}
 }
 
-// leave takes c out of its group, which may be empty then.
+// leave removes c from its group.
 func (s *Sketch[T]) leave(c, own int32) {
 	counter := &s.counters[c]
 	if counter.prev != noIndex {
@@ -164,8 +163,8 @@ func (s *Sketch[T]) leave(c, own int32) {
 	}
 }
 
-// insert makes a group with that count between prev and next. There is one group more
-// than counters, for the moment in which prev is about to be empty.
+// insert adds a group with this count between prev and next. There is one group more than
+// counters, because prev may become empty only afterwards.
 func (s *Sketch[T]) insert(count int64, prev, next int32) int32 {
 	g := s.unused
 	s.unused = s.groups[g].next
@@ -181,7 +180,7 @@ func (s *Sketch[T]) insert(count int64, prev, next int32) int32 {
 	return g
 }
 
-// remove takes an empty group out of the list.
+// remove removes an empty group from the list.
 func (s *Sketch[T]) remove(g int32) {
 	gone := s.groups[g]
 	if gone.prev == noIndex {

@@ -2,36 +2,35 @@ package limiter
 
 import "time"
 
-// A Standing is how the key of one claim stands under its limit: what an operator
-// asks before anything is changed.
+// A Standing is the state of a claim's key under its limit, for operators.
 type Standing struct {
-	// Rate is the one in force: that of the claim's limit or, of a limiter that
-	// Redisson shares, that of its own config.
+	// Rate is the rate in force: that of the claim's limit or, for a limiter shared with
+	// Redisson, that of its configuration in Redis.
 	Rate Rate
-	// Most is how many permits the key has when nothing is taken.
+	// Most is the number of permits of a key without any taken.
 	Most int64
-	// Used is how many of them are out now, of a Cooldown how many permits were let
-	// through since it began again. It may exceed Most after a rate was lowered.
+	// Used is the number of permits taken now; for a Cooldown, the number granted since the
+	// sequence started. It may exceed Most after the rate was lowered.
 	Used int64
-	// Left is how many permits there are now, a ban left aside.
+	// Left is the number of permits available now, regardless of a ban.
 	Left int64
-	// Next is how long until there is one permit more than are left, if nobody takes
-	// any; 0 where all are left. Of Concurrent permits it is when a lease ends that
-	// nobody renews: mostly they are given back earlier.
+	// Next is the time until one more permit is available, without other requests; 0 if all
+	// are. For Concurrent it is the end of the first lease; most permits are released
+	// earlier.
 	Next time.Duration
-	// Full is how long until the key is as new.
+	// Full is the time until all permits are available.
 	Full time.Duration
-	// Banned is how long the key has nothing whatever is left; 0 without a ban.
+	// Banned is the remaining time of a ban; 0 without one.
 	Banned time.Duration
-	// Overflow says that the store had no room for a count of this key, so that the
-	// figures are those of all such keys together. Changes do not reach it.
+	// Overflow is true if the store had no capacity for a count of this key: the numbers
+	// are those of all such keys together, and changes have no effect.
 	Overflow bool
-	// Unreadable says that the store holds something for this key that no limit of
-	// this kind writes; Reset heals it. All figures are 0.
+	// Unreadable is true if the store has data for this key in another format; Reset
+	// removes it. All numbers are 0.
 	Unreadable bool
 }
 
-// An Inspection is how keys stand at one moment.
+// An Inspection is the state of several keys at one time.
 type Inspection struct {
 	At        time.Time // by the store's clock
 	Standings []Standing

@@ -1,26 +1,24 @@
 package limiter
 
-// A tally is what one key has taken of one limit, kept by the limit's algorithm.
-// Times are milliseconds and always arguments. The zero tally is one of which
-// nothing was taken.
+// A tally is the state of one key under one limit. Times are milliseconds, and always
+// arguments. The zero tally has no permits taken.
 type tally struct {
-	// The log of TokenBucket, SlidingLog, Concurrent, Distinct and Cooldown. The others use its
-	// taken as their counter, and its entries only as marks of what was given back.
+	// The log of TokenBucket, SlidingLog, Concurrent, Distinct and Cooldown. The other
+	// algorithms use taken as their counter, and entries only as records of refunds.
 	window
 	algorithm Algorithm
 	counter
-	banned int64 // until when nothing is left
+	banned int64 // end of a ban
 }
 
-// A counter is the state of an algorithm that keeps no log.
+// A counter is the state of an algorithm without a log.
 type counter struct {
-	start  int64   // FixedWindow: of the window. SlidingWindow: its number. GCRA: when debt was right
-	before int64   // SlidingWindow: permits of the window before. GCRA: when nothing was owed last
-	debt   float64 // GCRA: permits that still flow back
+	start  int64   // FixedWindow: start of the window. SlidingWindow: its number. GCRA: time of debt
+	before int64   // SlidingWindow: permits of the previous window. GCRA: last time without debt
+	debt   float64 // GCRA: permits that have not returned
 }
 
-// advance brings t to now. A tally of another algorithm starts again: its state
-// says nothing about this one.
+// advance updates t to now. The state of another algorithm is cleared.
 func (t *tally) advance(now int64, l *Limit) {
 	if t.algorithm != l.Algorithm {
 		*t = tally{algorithm: l.Algorithm, banned: t.banned, window: window{floor: now - 1}}
@@ -40,8 +38,8 @@ func (t *tally) advance(now int64, l *Limit) {
 	}
 }
 
-// left is how many permits are left at now; t is settled. It is negative while
-// a count that was lowered is overdrawn.
+// left returns the number of permits left at now; t must be advanced. It is negative if
+// more are taken than a lowered count allows.
 func (t *tally) left(now int64, l *Limit) int64 {
 	switch l.Algorithm {
 	case SlidingWindow:
@@ -57,7 +55,7 @@ func (t *tally) left(now int64, l *Limit) int64 {
 	return t.window.left(l.Rate.Count)
 }
 
-// wait is the exact time until cost permits are left; t is settled.
+// wait returns the exact time until cost permits are left; t must be advanced.
 func (t *tally) wait(now int64, l *Limit, cost int64) int64 {
 	if t.left(now, l) >= cost {
 		return 0
@@ -75,7 +73,7 @@ func (t *tally) wait(now int64, l *Limit, cost int64) int64 {
 	return t.window.wait(now, length(l), l.Rate.Count, cost)
 }
 
-// take takes what c asks for, whatever is left; t is settled.
+// take takes the permits of c, whatever is left; t must be advanced.
 func (t *tally) take(now int64, c Claim, id [16]byte) {
 	l, cost := c.Limit, c.Cost
 	switch l.Algorithm {
@@ -102,8 +100,8 @@ func (t *tally) take(now int64, c Claim, id [16]byte) {
 	}
 }
 
-// refund gives back what p took for c and returns how many permits that were: 0
-// if they have come back already. t is settled.
+// refund refunds the permits that p took for c, and returns their number: 0 if they have
+// already returned. t must be advanced.
 func (t *tally) refund(now int64, p Permit, c Claim) int64 {
 	at := p.At.UnixMilli()
 	switch c.Limit.Algorithm {
@@ -124,8 +122,8 @@ func (t *tally) refund(now int64, p Permit, c Claim) int64 {
 	return n
 }
 
-// giveBack takes out of the counter what is still in it of cost permits that
-// were taken at the time at.
+// giveBack subtracts from the counter what is still counted of cost permits taken at time
+// at.
 func (t *tally) giveBack(now, at int64, c Claim) int64 {
 	switch c.Limit.Algorithm {
 	case FixedWindow:
@@ -143,8 +141,7 @@ func (t *tally) giveBack(now, at int64, c Claim) int64 {
 	return 0
 }
 
-// grant gives n permits of l to the key on top: as if the latest n had not been
-// taken.
+// grant returns n permits of l to the key, the latest ones first.
 func (t *tally) grant(now int64, l *Limit, n int64) {
 	switch l.Algorithm {
 	case TokenBucket, SlidingLog, Concurrent:
@@ -163,12 +160,12 @@ func (t *tally) grant(now int64, l *Limit, n int64) {
 	}
 }
 
-// until is when the key is as if nothing had been taken, as far as is known.
+// until returns the time after which the key has no state left, as far as is known.
 func (t *tally) until(l *Limit) int64 {
 	return max(t.banned, t.last(l)+l.Horizon().Milliseconds())
 }
 
-// last is when t was changed last, as far as is known.
+// last returns the time of the last change of t, as far as is known.
 func (t *tally) last(l *Limit) int64 {
 	last := t.newest()
 	switch l.Algorithm {

@@ -2,34 +2,34 @@ package limiter
 
 import "sync"
 
-// A TopKeys counts which keys were seen most often recently: in slices of time, each of
-// which is a Sketch, so that what is older than all of them is forgotten. It is safe for
-// concurrent use. With k counters it takes at most (32 + t) k bytes for each slice that is
-// over, and some (80 + t) k for the one that is counted now, where t is the size of T;
-// nothing before the first observation. NewTopKeys makes one.
+// A TopKeys counts the most frequent keys of a recent period. It divides time into slices,
+// each with a Sketch, and drops the oldest slice when a new one begins. It is safe for
+// concurrent use. With k counters it takes at most (32 + t) k bytes for each closed slice,
+// and about (80 + t) k for the current one, where t is the size of T; nothing before the
+// first observation.
 type TopKeys[T any] struct {
 	k int
 
 	mu     sync.Mutex // guards what follows
 	now    *Sketch[T] // nil before the first observation
-	number int64      // of the slice that is counted now
+	number int64      // of the current slice
 	closed []closedSlice[T]
 }
 
-// A closedSlice is a slice of time that is over.
+// A closedSlice is a slice that has ended.
 type closedSlice[T any] struct {
 	number int64
 	heavy  Heavy[Key, T]
 }
 
-// NewTopKeys makes one of k counters that knows so many slices, the one that is counted
-// now included: at least 1 each.
+// NewTopKeys returns a TopKeys with k counters and this many slices, including the current
+// one; both must be at least 1.
 func NewTopKeys[T any](k, slices int) *TopKeys[T] {
 	return &TopKeys[T]{k: k, closed: make([]closedSlice[T], max(slices-1, 0))}
 }
 
-// Observe counts k in the slice of that number; numbers grow with time. What comes late
-// counts in the newest. When k gets a counter, fill writes what goes with it.
+// Observe counts k in the slice with this number; numbers increase with time. Late
+// observations count in the current slice. If k has just got a counter, fill sets its T.
 func (t *TopKeys[T]) Observe(number int64, k Key, fill func(*T)) {
 	t.mu.Lock()
 	if t.number != number || t.now == nil {
@@ -41,7 +41,7 @@ func (t *TopKeys[T]) Observe(number int64, k Key, fill func(*T)) {
 	t.mu.Unlock()
 }
 
-// turnLocked makes the slice of that number, or a later one, the one that is counted now.
+// turnLocked makes the slice with this number, or a later one, the current one.
 func (t *TopKeys[T]) turnLocked(number int64) {
 	switch {
 	case t.now == nil:
@@ -55,8 +55,8 @@ func (t *TopKeys[T]) turnLocked(number int64) {
 	}
 }
 
-// Last is what was seen in the last n slices, that of the number now and those before:
-// no more than are known.
+// Last returns the counts of the last n slices before and including number now, as far as
+// they are kept.
 func (t *TopKeys[T]) Last(now int64, n int) Heavy[Key, T] {
 	var all Heavy[Key, T]
 	for _, h := range t.since(now - int64(min(n, len(t.closed)+1))) {
@@ -65,13 +65,13 @@ func (t *TopKeys[T]) Last(now int64, n int) Heavy[Key, T] {
 	return all
 }
 
-// since are the slices behind that number. They do not change any more, so that nobody
-// who observes waits while they are merged.
+// since returns the closed slices after that number. They are immutable, so that merging
+// them does not block observations.
 func (t *TopKeys[T]) since(before int64) (all []Heavy[Key, T]) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, c := range t.closed {
-		if c.number > before && c.heavy.Total > 0 { // one that was never used has none
+		if c.number > before && c.heavy.Total > 0 { // unused slices are empty
 			all = append(all, c.heavy)
 		}
 	}

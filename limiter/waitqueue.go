@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// ErrQueueFull reports that as many callers wait in a line as may. Nothing was
-// taken; the decision is a refusal that was made without asking.
+// ErrQueueFull reports that the queue of a key is full. No permits were taken, and the
+// store was not asked; the decision is a refusal.
 var ErrQueueFull = errors.New("too many wait already")
 
-// A WaitQueue lets callers wait for permits of a Store: for each key first come,
-// first served, within this process. Only the first in line asks the store, once
-// for each time that it named; the others wait for the first to be served.
+// A WaitQueue lets callers wait for permits of a Store, in FIFO order for each key within
+// this process. Only the first caller in the queue of a key asks the store, once for each
+// time that the store named; the others wait until it is done.
 //
-// The zero WaitQueue is not valid; NewWaitQueue makes one. All methods are safe for
-// concurrent use. It starts no goroutines.
+// The zero WaitQueue is invalid; use NewWaitQueue. All methods are safe for concurrent use.
+// It starts no goroutines.
 type WaitQueue struct {
 	store   Store
 	timeout time.Duration
@@ -26,45 +26,45 @@ type WaitQueue struct {
 	queue map[queueKey]*queue
 }
 
-// A queueKey is whose line it is: the key and limit of the claim that waits.
+// A queueKey identifies a queue: the key and limit of the claim that waits.
 type queueKey struct {
 	limit string
 	key   Key
 }
 
 type queue struct {
-	waiting []*waiter // the first asks the store
-	free    time.Time // when the first was told to ask again
+	waiting []*waiter // the first one asks the store
+	free    time.Time // time at which the first one asks again
 }
 
 type waiter struct {
-	first chan struct{} // closed when nobody is before it
+	first chan struct{} // closed when the waiter is first
 }
 
-// NewWaitQueue makes a WaitQueue for store. No question to the store takes longer than
-// timeout, so that a permit that came too late can be given back.
+// NewWaitQueue returns a WaitQueue for store. A call to the store takes at most timeout, so
+// that a permit that arrives too late can be refunded.
 func NewWaitQueue(store Store, timeout time.Duration) *WaitQueue {
 	return &WaitQueue{store: store, timeout: timeout, queue: map[queueKey]*queue{}}
 }
 
-// WaitOptions say what a caller waits for.
+// WaitOptions configure a call of Wait.
 type WaitOptions struct {
-	// For says of each claim how long it may be waited for, from the call on; 0 is
-	// not at all. Claims beyond its length are not waited for.
+	// For is the maximum waiting time of each claim, from the call on; 0 means none. Claims
+	// beyond its length do not wait.
 	For []time.Duration
-	// MaxWaiting is how many callers may be in a line, the one that asks included.
+	// MaxWaiting is the maximum length of the queue, including the caller that asks the
+	// store.
 	MaxWaiting int
-	// Waits, if not nil, is called at most once: when waiting begins.
+	// Waits, if not nil, is called when waiting begins, at most once.
 	Waits func()
 }
 
-// Wait is Store.Take that waits for refused claims as long as p says, in
-// the line of the first claim that may be waited for. It returns at once, with the
-// refusal, when waiting cannot help: a claim that is not waited for is refused, or
-// the store names a time beyond what p or ctx's deadline allows. With p.Crowd
-// callers in that line already it returns ErrQueueFull and refuses without asking.
-// When ctx ends, its error is returned, and nothing was taken or what was taken is
-// given back. A caller who need not stand in line is not held up by those who do.
+// Wait is like Store.Take, and waits for refused claims as long as p allows, in the queue
+// of the first claim that may wait. It returns the refusal at once if waiting cannot help:
+// a claim that may not wait is refused, or the time that the store named is beyond what p
+// or ctx's deadline allows. If the queue has p.MaxWaiting callers, it returns ErrQueueFull
+// without asking the store. If ctx ends, it returns its error; no permits are taken, or
+// they are refunded. A caller that needs no queue is not delayed by those in it.
 func (l *WaitQueue) Wait(ctx context.Context, claims []Claim, d *Decision, p WaitOptions) error {
 	if err := CheckAll(claims); err != nil {
 		return err
@@ -97,17 +97,17 @@ func (l *WaitQueue) Wait(ctx context.Context, claims []Claim, d *Decision, p Wai
 	return l.serve(ctx, v, d)
 }
 
-// A visit is one call: whose line it stands in, and since when.
+// A visit is the state of one call of Wait.
 type visit struct {
 	WaitOptions
 	place  queueKey
 	claims []Claim
-	first  int // the claim whose line it is
+	first  int // the claim whose queue it is in
 	began  time.Time
 	waited bool
 }
 
-// waits tells the caller that waiting begins.
+// waits calls WaitOptions.Waits.
 func (v *visit) waits() {
 	if !v.waited && v.Waits != nil {
 		v.Waits()
@@ -115,7 +115,7 @@ func (v *visit) waits() {
 	v.waited = true
 }
 
-// until is the latest that a claim is waited for.
+// until returns the deadline for waiting for a claim.
 func (v *visit) until(ctx context.Context, claim int) time.Time {
 	most := v.began
 	if claim < len(v.For) {
@@ -127,7 +127,7 @@ func (v *visit) until(ctx context.Context, claim int) time.Time {
 	return most
 }
 
-// worth reports whether all that d refuses may be waited for.
+// worth reports whether all claims that d refuses may wait long enough.
 func (v *visit) worth(ctx context.Context, now time.Time, d *Decision) bool {
 	for i, o := range d.Outcomes {
 		if !o.Allowed && now.Add(o.Wait).After(v.until(ctx, i)) {
@@ -137,8 +137,8 @@ func (v *visit) worth(ctx context.Context, now time.Time, d *Decision) bool {
 	return true
 }
 
-// refuse fills d with what is known without asking: those who are in line go
-// first. The other limits are not asked.
+// refuse fills d without asking the store: the callers in the queue go first. The other
+// limits are unknown.
 func (v *visit) refuse(d *Decision, wait time.Duration) {
 	*d = Decision{At: time.Now(), Wait: wait, Outcomes: d.Outcomes[:0]}
 	for i, c := range v.claims {
@@ -150,8 +150,8 @@ func (v *visit) refuse(d *Decision, wait time.Duration) {
 	}
 }
 
-// tooLate says what the store thinks of a caller whose turn did not come in
-// time. What it would grant belongs to those who are in line before.
+// tooLate asks the store for a caller that did not become first in time. Permits that it
+// would get belong to the callers before it.
 func (l *WaitQueue) tooLate(ctx context.Context, v *visit, d *Decision) error {
 	if err := l.store.Peek(ctx, v.claims, d); err != nil {
 		return err
@@ -164,7 +164,7 @@ func (l *WaitQueue) tooLate(ctx context.Context, v *visit, d *Decision) error {
 
 var errTooLate = errors.New("not within the time")
 
-// join puts a waiter at the end; alone says that it is the first.
+// join appends a waiter; alone is true if it is the first.
 func (l *WaitQueue) join(at queueKey, crowd int) (me *waiter, alone bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -181,7 +181,7 @@ func (l *WaitQueue) join(at queueKey, crowd int) (me *waiter, alone bool, err er
 	return me, len(q.waiting) == 1, nil
 }
 
-// leave takes me out and lets the next be first.
+// leave removes me, and makes the next waiter the first.
 func (l *WaitQueue) leave(at queueKey, me *waiter) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -201,8 +201,8 @@ func (l *WaitQueue) leave(at queueKey, me *waiter) {
 	}
 }
 
-// await waits until me is first. It does not wait when the first itself is told
-// to wait beyond the deadline.
+// await waits until me is first. It returns at once if the first waiter itself must wait
+// beyond the deadline.
 func (l *WaitQueue) await(ctx context.Context, v *visit, me *waiter) error {
 	deadline := v.until(ctx, v.first)
 	l.mu.Lock()
@@ -224,7 +224,7 @@ func (l *WaitQueue) await(ctx context.Context, v *visit, me *waiter) error {
 	}
 }
 
-// serve asks the store for the first in line, again each time that it named.
+// serve asks the store for the first waiter, again at each time that the store named.
 func (l *WaitQueue) serve(ctx context.Context, v *visit, d *Decision) error {
 	for {
 		if err := l.ask(ctx, v.claims, d); err != nil || d.Allowed {
@@ -248,8 +248,8 @@ func (l *WaitQueue) serve(ctx context.Context, v *visit, d *Decision) error {
 	}
 }
 
-// ask asks the store although the caller may leave meanwhile: then it is known
-// what was taken, and given back.
+// ask asks the store with a context that does not end with the caller's, so that it is
+// known what was taken and can be refunded.
 func (l *WaitQueue) ask(ctx context.Context, claims []Claim, d *Decision) error {
 	if err := context.Cause(ctx); err != nil {
 		return err

@@ -6,28 +6,28 @@ import (
 )
 
 const (
-	// A window of more than fullWindow entries is merged into mergeSlots parts
-	// of its length, so that a key stays small at any rate.
+	// A window with more than fullWindow entries is merged into mergeSlots parts of its
+	// length, which bounds the memory of a key.
 	fullWindow = 128
 	mergeSlots = 64
-	// keptMarks is how many marks of refunds outlive a merge.
+	// keptMarks is the number of refund marks that are kept in a merge.
 	keptMarks = 32
 )
 
-// A window is what one key has taken of one limit: a log of permits, each of
-// which comes back exactly one length after it was taken. Times and lengths are
-// milliseconds; time is always an argument and may stand still or step back.
+// A window is the state of one key under one limit: a log of permits, each of which returns
+// exactly one length after it was taken (sliding log). Times and lengths are milliseconds;
+// time is always an argument, and may stand still or go backwards.
 //
-// Merging keeps the latest of the merged times. So a permit may come back up to
-// length/mergeSlots late but never early, and in no stretch of one length are
-// more permits out than the rate's count.
+// Merging keeps the latest of the merged times. So a permit may return up to
+// length/mergeSlots late but never early, and no period of one length contains more permits
+// than the rate's count.
 //
-// The zero window is one of which nothing was taken.
+// The zero window has no permits taken.
 type window struct {
 	entries []entry // oldest first
 	taken   int64   // the sum of all entries' permits
-	// floor is a time: permits taken until then that were merged since are not
-	// given back early, because it is no longer known whether they already were.
+	// floor is a time: permits that were taken until then and have been merged since are
+	// not refunded early, because it is unknown whether they already were.
 	floor int64
 }
 
@@ -41,13 +41,13 @@ type entry struct {
 type kind uint8
 
 const (
-	single kind = iota // permits of one decision, under its id
-	merged             // permits of several decisions, at the latest of their times
-	mark               // no permits: id was given back
+	single kind = iota // permits of one decision, with its id
+	merged             // permits of several decisions, with the latest of their times
+	mark               // no permits: id was refunded
 )
 
-// advance drops what has come back at now. Entries of the future were written
-// before the clock was set back; they were taken now at the latest.
+// advance drops permits that have returned at now. Entries in the future were written
+// before the clock was set back; they get the time now.
 func (w *window) advance(now, length int64) {
 	for i := len(w.entries) - 1; i >= 0 && w.entries[i].at > now; i-- {
 		w.entries[i].at = now
@@ -62,7 +62,7 @@ func (w *window) advance(now, length int64) {
 	}
 }
 
-// newest is the time of the youngest entry, 0 when there is none.
+// newest returns the time of the newest entry, 0 if there is none.
 func (w *window) newest() int64 {
 	if len(w.entries) == 0 {
 		return 0
@@ -70,12 +70,12 @@ func (w *window) newest() int64 {
 	return w.entries[len(w.entries)-1].at
 }
 
-// left is how many permits of count are left in a settled window. It is
-// negative while a count that was lowered is overdrawn.
+// left returns the number of permits left of count; the window must be advanced. It is
+// negative if more are taken than a lowered count allows.
 func (w *window) left(count int64) int64 { return count - w.taken }
 
-// wait is the time from now until cost permits of count are left; 0 is at once.
-// It is exact and never longer than length.
+// wait returns the time from now until cost permits of count are left; 0 is at once. It is
+// exact, and never longer than length.
 func (w *window) wait(now, length, count, cost int64) int64 {
 	short := cost - w.left(count)
 	if short <= 0 {
@@ -89,14 +89,14 @@ func (w *window) wait(now, length, count, cost int64) int64 {
 	return length
 }
 
-// take takes cost permits at now, under id.
+// take takes cost permits at now, with this id.
 func (w *window) take(now int64, id [16]byte, cost int64) {
 	w.entries = append(w.entries, entry{at: now, n: uint32(cost), id: id})
 	w.taken += cost
 }
 
-// compact takes cost permits at now without a new entry: they join the newest,
-// which is then as young as they are. There must be one.
+// compact takes cost permits at now without a new entry: it merges them into the newest
+// one, which gets the time now. There must be one.
 func (w *window) compact(now, cost int64) {
 	last := &w.entries[len(w.entries)-1]
 	if last.kind == mark {
@@ -106,10 +106,9 @@ func (w *window) compact(now, cost int64) {
 	w.taken += cost
 }
 
-// refund gives back to a window that is settled at now what p took for c, and
-// returns how many permits: 0 if they have come back already. Each id that was
-// given back is remembered where entries may be merged: above a count of
-// fullWindow.
+// refund refunds the permits that p took for c, and returns their number: 0 if they have
+// already returned. The window must be advanced to now. If entries may be merged, because
+// the count is above fullWindow, a mark records each refunded id.
 func (w *window) refund(now int64, p Permit, c Claim) int64 {
 	at, length, count := p.At.UnixMilli(), c.Limit.Rate.Window.Milliseconds(), c.Limit.Rate.Count
 	for i := len(w.entries) - 1; i >= 0; i-- {
@@ -133,7 +132,7 @@ func (w *window) refund(now int64, p Permit, c Claim) int64 {
 	return w.refundMerged(at, length, p.ID, c.Cost)
 }
 
-// refundMerged takes cost out of the entry that at was merged into: the first
+// refundMerged subtracts cost from the entry into which time at was merged: the first
 // merged one that is not older.
 func (w *window) refundMerged(at, length int64, id [16]byte, cost int64) int64 {
 	if at <= w.floor {
@@ -156,7 +155,7 @@ func (w *window) refundMerged(at, length int64, id [16]byte, cost int64) int64 {
 	return 0
 }
 
-// release gives back at once what was taken under id.
+// release refunds the permits with this id.
 func (w *window) release(id [16]byte) int64 {
 	i := slices.IndexFunc(w.entries, func(e entry) bool { return e.kind == single && e.id == id })
 	if i < 0 {
@@ -168,8 +167,8 @@ func (w *window) release(id [16]byte) int64 {
 	return n
 }
 
-// renew makes what was taken under id as young as now, and reports whether it
-// was still out.
+// renew sets the time of the permits with this id to now, and reports whether they were
+// still held.
 func (w *window) renew(now int64, id [16]byte) bool {
 	n := w.release(id)
 	if n == 0 {
@@ -179,7 +178,7 @@ func (w *window) renew(now int64, id [16]byte) bool {
 	return true
 }
 
-// grant takes n permits out of the youngest entries.
+// grant removes n permits from the newest entries.
 func (w *window) grant(n int64) {
 	for i := len(w.entries) - 1; i >= 0 && n > 0; i-- {
 		e := &w.entries[i]
@@ -188,19 +187,17 @@ func (w *window) grant(n int64) {
 		w.taken -= some
 		n -= some
 		if e.kind == single && some > 0 {
-			e.kind = merged // a refund takes what is left of it, not all of it
+			e.kind = merged // a refund subtracts what is left of it
 		}
 	}
 }
 
-// unmarked reports whether it is certain that id, taken at the time at, was not
-// given back.
+// unmarked reports whether it is certain that id, taken at time at, was not refunded.
 func (w *window) unmarked(at int64, id [16]byte) bool {
 	return at > w.floor && !slices.ContainsFunc(w.entries, func(e entry) bool { return e.kind == mark && e.id == id })
 }
 
-// remember marks id as given back, and forgets the oldest mark for it when there
-// are many.
+// remember adds a mark for a refunded id, and drops the oldest mark if there are many.
 func (w *window) remember(at int64, id [16]byte) {
 	if len(w.entries) >= mergeSlots {
 		w.floor = max(w.floor, w.entries[0].at)
@@ -209,7 +206,7 @@ func (w *window) remember(at int64, id [16]byte) {
 	w.insert(entry{at: at, kind: mark, id: id})
 }
 
-// insert puts e where its time belongs.
+// insert adds e in the order of times.
 func (w *window) insert(e entry) {
 	i := len(w.entries)
 	for i > 0 && w.entries[i-1].at > e.at {
@@ -218,9 +215,9 @@ func (w *window) insert(e entry) {
 	w.entries = slices.Insert(w.entries, i, e)
 }
 
-// merge makes one entry of all those whose times lie in the same slot, keeping
-// the latest time, and forgets all but the latest marks. Slots are counted from
-// time 0, so that merging again changes nothing that is merged.
+// merge merges all entries whose times are in the same slot, keeps the latest time of each
+// slot, and drops all but the latest marks. Slots are counted from time 0, so that merging
+// again changes nothing.
 func (w *window) merge(length int64) {
 	width := (length + mergeSlots - 1) / mergeSlots
 	marks := 0

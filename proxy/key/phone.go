@@ -10,20 +10,20 @@ import (
 	"github.com/nyaruka/phonenumbers/v2"
 )
 
-// Extensions says what becomes of an extension behind a phone number.
+// Extensions is the handling of an extension after a phone number.
 type Extensions string
 
 // What can become of an extension.
 const (
-	// RefuseExtensions refuses a number with an extension: nobody can text it, and
-	// some servers drop the extension while others append it to the number.
+	// RefuseExtensions refuses a number with an extension: it cannot receive SMS, and some
+	// servers drop the extension while others append its digits to the number.
 	RefuseExtensions Extensions = "refuse"
-	// KeepExtensions lets it pass. All extensions of one number are one key.
+	// KeepExtensions accepts it. All extensions of a number are the same key.
 	KeepExtensions Extensions = "keep"
 )
 
-// A Phone brings all spellings of a phone number into E.164. It needs no closing. It is
-// safe for concurrent use.
+// A Phone normalizes phone numbers to E.164. It is safe for concurrent use, and needs no
+// Close.
 type Phone struct {
 	region    string
 	code      int // the calling code of region
@@ -32,10 +32,9 @@ type Phone struct {
 	countries *countries
 }
 
-// NewPhone returns a Phone that reads numbers without a country code as they
-// are dialled in region, an ISO 3166 code such as CN. If region is empty, all
-// numbers need a plus. Numbers of other types than allow are refused; nil
-// allows all. Extensions are refused unless they are kept. Errors wrap ErrSpec.
+// NewPhone returns a Phone. Numbers without a country code are parsed as dialled in region,
+// an ISO 3166 code such as CN; if region is empty, all numbers need a plus. Only the line
+// types in allow are accepted; nil accepts all. Errors wrap ErrSpec.
 func NewPhone(region string, allow []LineType, extend Extensions) (*Phone, error) {
 	if region != "" && !phonenumbers.GetSupportedRegions()[region] {
 		return nil, fmt.Errorf("%w: %q is not a region; write two capital letters, for example CN", ErrSpec, region)
@@ -53,11 +52,11 @@ func NewPhone(region string, allow []LineType, extend Extensions) (*Phone, error
 	}, nil
 }
 
-// Parse reads a number in any spelling that dialled lets through and that is
-// valid in the numbering plan of its country. Errors wrap ErrInvalid, or
-// ErrAmbiguous where a server could make a number of what is none here: it has
-// digits, and something else between them or behind. The Number may share the bytes of s.
-// It takes less than a microsecond, and a millisecond when it is the first of its country.
+// Parse parses a number in any spelling that dialled accepts and that is valid in the
+// numbering plan of its country. Errors wrap ErrInvalid, or ErrAmbiguous if a server could
+// read a number from a text that is not one here, because it contains digits. Number may
+// share memory with s. Parse takes less than a microsecond, and about a millisecond for the
+// first number of a country.
 func (p *Phone) Parse(s string) (Number, error) {
 	digits, extension, ok := dialled(s)
 	switch {
@@ -81,15 +80,15 @@ func (p *Phone) Parse(s string) (Number, error) {
 	return n, nil
 }
 
-// ask has the library read digits in the form of isDialled. It takes some 20
+// ask parses digits in the form of isDialled with the library. It takes about 20
 // microseconds.
 func (p *Phone) ask(digits string) (n Number, valid bool) {
 	read, err := phonenumbers.Parse(digits, p.region)
 	if err != nil {
 		return Number{}, false
 	}
-	// A number is valid that has a type: IsValidNumber would find that out by the same
-	// patterns once more, which is most of the time that all this takes.
+	// A number with a type is valid. IsValidNumber would match the same patterns again,
+	// which takes most of the time.
 	kind := phonenumbers.GetNumberType(read)
 	if kind == phonenumbers.UNKNOWN {
 		kind = phonenumbers.GetNumberType(withoutMexicanOne(read))
@@ -105,8 +104,8 @@ func (p *Phone) ask(digits string) (n Number, valid bool) {
 	}, true
 }
 
-// withoutMexicanOne drops the 1 that stood before mobile numbers of Mexico until
-// 2019 and still stands in many an address book. It changes n.
+// withoutMexicanOne removes the 1 that preceded Mexican mobile numbers until 2019 and is
+// still in use. It modifies n.
 func withoutMexicanOne(n *phonenumbers.PhoneNumber) *phonenumbers.PhoneNumber {
 	const code, one = 52, 1e10 // the 1 before ten digits
 	if national := n.GetNationalNumber(); n.GetCountryCode() == code && one <= national && national < 2*one {

@@ -3,7 +3,6 @@ package frontend
 import (
 	"bytes"
 	"crypto/tls"
-	"io"
 	"net"
 	"strings"
 	"testing"
@@ -25,31 +24,47 @@ func proxyHeader(t *testing.T, version byte) string {
 	return b.String()
 }
 
+// dialBehind connects a client behind a balancer, which says something first: in the clear,
+// also before TLS.
+func (f *testServer) dialBehind(balancer, said string) *sockettest.Client {
+	f.Helper()
+	w := sockettest.Dial(f.T, f.addr, balancer)
+	if f.client != nil {
+		w = sockettest.NewClient(f.T, tls.Client(w.Conn, f.client))
+	}
+	w.Send(said)
+	return w
+}
+
 // balanced trusts whoever is on this machine to say who its clients are.
 const balanced = "proxy_protocol: [127.0.0.0/8], timeouts: {header: 300ms}"
 
 func TestProxyProtocol_ByTrustedBalancers(t *testing.T) {
-	f := startServer(t, balanced, echo())
-	for version := byte(1); version <= 2; version++ {
-		w := f.dial(proxyHeader(t, version) + plainly + plainly)
-		for range 2 {
-			if _, body := w.WantStatus(200); !strings.Contains(body, `"203.0.113.7"`) {
-				t.Errorf("version %d: %s; want the client that the balancer names", version, body)
+	overEachTransport(t, func(t *testing.T, over transport) {
+		f := over.startServer(t, balanced, echo())
+		for version := byte(1); version <= 2; version++ {
+			w := f.dialBehind(proxyHeader(t, version), plainly+plainly)
+			for range 2 {
+				if _, body := w.WantStatus(200); !strings.Contains(body, `"203.0.113.7"`) {
+					t.Errorf("version %d: %s; want the client that the balancer names", version, body)
+				}
 			}
 		}
-	}
-	for _, said := range []string{"PROXY UNKNOWN\r\n", "\r\n\r\n\x00\r\nQUIT\n\x20\x00\x00\x00"} { // of their own: a health check
-		if _, body := f.dial(said + plainly).WantStatus(200); !strings.Contains(body, `"127.0.0.1"`) {
-			t.Errorf("%q: %s; want the balancer's own address", said, body)
+		for _, said := range []string{"PROXY UNKNOWN\r\n", "\r\n\r\n\x00\r\nQUIT\n\x20\x00\x00\x00"} { // of their own: a health check
+			if _, body := f.dialBehind(said, plainly).WantStatus(200); !strings.Contains(body, `"127.0.0.1"`) {
+				t.Errorf("%q: %s; want the balancer's own address", said, body)
+			}
 		}
-	}
+	})
 }
 
 func TestProxyProtocol_TrustedBalancersMust(t *testing.T) {
-	f := startServer(t, balanced, echo())
-	for _, said := range []string{plainly, "PROXY TCP4 nonsense\r\n" + plainly, "PROXY TCP4 1.2.3.4 ", ""} {
-		f.dial(said).WantClosed()
-	}
+	overEachTransport(t, func(t *testing.T, over transport) {
+		f := over.startServer(t, balanced, echo())
+		for _, said := range []string{plainly, "PROXY TCP4 nonsense\r\n" + plainly, "PROXY TCP4 1.2.3.4 ", ""} {
+			sockettest.Dial(t, f.addr, said).WantClosed() // in the clear, as what balancers say is
+		}
+	})
 }
 
 func TestProxyProtocol_NobodyElseMay(t *testing.T) {
@@ -59,17 +74,5 @@ func TestProxyProtocol_NobodyElseMay(t *testing.T) {
 	}
 	if _, body := f.dial(plainly).WantStatus(200); !strings.Contains(body, `"127.0.0.1"`) {
 		t.Errorf("got %s; want the peer's own address", body)
-	}
-}
-
-func TestProxyProtocol_BeforeTLS(t *testing.T) {
-	f := startServer(t, balanced, echo())
-	f.addr, _ = f.listenTLS()
-	w := f.dial(proxyHeader(t, 2))
-	c := tls.Client(w.Conn, &tls.Config{InsecureSkipVerify: true})
-	in := sockettest.NewClient(t, c)
-	io.WriteString(c, plainly)
-	if _, body := in.WantStatus(200); !strings.Contains(body, `"203.0.113.7"`) {
-		t.Errorf("got %s; want the client that the balancer names", body)
 	}
 }

@@ -3,6 +3,7 @@ package frontend
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -52,8 +53,28 @@ type testServer struct {
 	*testing.T
 	server *Server
 	addr   string
+	serve  func(net.Listener) error // the server's own for this transport
+	client *tls.Config              // of clients, if they speak TLS
 	log    logBuffer
 	served sync.WaitGroup
+}
+
+// A transport is how clients connect to a testServer.
+type transport func(f *testServer)
+
+// overEachTransport runs a test over plain connections, and over TLS.
+func overEachTransport(t *testing.T, test func(t *testing.T, over transport)) {
+	t.Helper()
+	t.Run("plain", func(t *testing.T) { test(t, plainTransport) })
+	t.Run("tls", func(t *testing.T) { test(t, tlsTransport) })
+}
+
+func plainTransport(f *testServer) { f.serve = f.server.Serve }
+
+func tlsTransport(f *testServer) {
+	certs, client := f.certificates()
+	f.client = client
+	f.serve = func(l net.Listener) error { return f.server.ServeTLS(l, certs) }
 }
 
 // bounds are what a file says of listen.
@@ -70,12 +91,19 @@ func bounds(t testing.TB, listen string) config.Listen {
 	return c.Listen
 }
 
-// startServer lets h listen as listen says, until the test ends.
+// startServer lets h listen as listen says, in the clear, until the test ends.
 func startServer(t *testing.T, listen string, h http.Handler) *testServer {
+	t.Helper()
+	return transport(plainTransport).startServer(t, listen, h)
+}
+
+// startServer lets h listen over this transport as listen says, until the test ends.
+func (over transport) startServer(t *testing.T, listen string, h http.Handler) *testServer {
 	t.Helper()
 	f := &testServer{T: t}
 	f.server = NewServer(h, bounds(t, listen), zerolog.New(&f.log))
-	f.addr = f.listen(f.server.Serve)
+	over(f)
+	f.addr = f.listen(f.serve)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 		defer cancel()
@@ -124,6 +152,9 @@ func (f *testServer) eventually(what string, so func() bool) {
 // dial connects a client that says these bytes.
 func (f *testServer) dial(said string) *sockettest.Client {
 	f.Helper()
+	if f.client != nil {
+		return sockettest.Dial(sockettest.Secured{T: f.T, Client: f.client}, f.addr, said)
+	}
 	return sockettest.Dial(f.T, f.addr, said)
 }
 
@@ -160,26 +191,37 @@ func TestServer_BothProtocolsWithoutTLS(t *testing.T) {
 	}
 }
 
+// panicking is a handler with a mistake.
+func panicking() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/panic" {
+			panic("our own mistake")
+		}
+	})
+}
+
 // A handler that panics ends its connection, and no other.
 func TestServer_PanicsAreLogged(t *testing.T) {
-	for _, listen := range []string{"h2c: false", "h2c: true"} {
-		f := startServer(t, listen, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path == "/panic" {
-				panic("our own mistake")
-			}
-		}))
-		protocols := new(http.Protocols)
-		protocols.SetHTTP1(listen == "h2c: false")
-		protocols.SetUnencryptedHTTP2(listen != "h2c: false")
-		client := &http.Client{Transport: &http.Transport{Protocols: protocols}}
-		defer client.CloseIdleConnections()
-		if answer, err := client.Get("http://" + f.addr + "/panic"); err == nil {
-			t.Errorf("%s: answered %d", listen, answer.StatusCode)
-			answer.Body.Close()
-		}
+	overEachTransport(t, func(t *testing.T, over transport) {
+		f := over.startServer(t, "", panicking())
+		f.dial(strings.Replace(plainly, "/", "/panic", 1)).WantClosed()
 		f.waitForLog("panic in a request")
 		f.dial(plainly).WantStatus(200)
+	})
+}
+
+func TestHTTP2_PanicsAreLogged(t *testing.T) {
+	f := startServer(t, "h2c: true", panicking())
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	client := &http.Client{Transport: &http.Transport{Protocols: protocols}}
+	defer client.CloseIdleConnections()
+	if answer, err := client.Get("http://" + f.addr + "/panic"); err == nil {
+		t.Errorf("answered %d", answer.StatusCode)
+		answer.Body.Close()
 	}
+	f.waitForLog("panic in a request")
+	f.dial(plainly).WantStatus(200)
 }
 
 func TestServer_ErrorsOfClientsAreForDebugging(t *testing.T) {
@@ -209,9 +251,11 @@ func (l *failingListener) Accept() (net.Conn, error) {
 }
 
 func TestServer_AcceptsAgainAfterErrors(t *testing.T) {
-	f := startServer(t, "", echo())
-	f.addr = f.listen(func(l net.Listener) error { return f.server.Serve(&failingListener{l, 3}) })
-	f.dial(plainly).WantStatus(200)
+	overEachTransport(t, func(t *testing.T, over transport) {
+		f := over.startServer(t, "", echo())
+		f.addr = f.listen(func(l net.Listener) error { return f.serve(&failingListener{l, 3}) })
+		f.dial(plainly).WantStatus(200)
+	})
 }
 
 // A listener that somebody else closes is an error; one that is drained is none.
@@ -228,62 +272,68 @@ func TestServer_AListenerThatFails(t *testing.T) {
 }
 
 func TestServer_NothingIsServedAfterDrain(t *testing.T) {
-	f := startServer(t, "", echo())
-	w := f.dial(plainly)
-	w.WantStatus(200)
-	if err := f.server.Drain(t.Context()); err != nil {
-		t.Errorf("drain: %v", err)
-	}
-	w.WantClosed()
-	if c, err := net.Dial("tcp", f.addr); err == nil {
-		c.Close()
-		t.Error("a connection after draining")
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := f.server.Serve(l); err != nil {
-		t.Errorf("serve after drain: %v", err)
-	}
-	if _, err := l.Accept(); err == nil {
-		t.Error("a listener that came too late is still open")
-	}
+	overEachTransport(t, func(t *testing.T, over transport) {
+		f := over.startServer(t, "", echo())
+		w := f.dial(plainly)
+		w.WantStatus(200)
+		if err := f.server.Drain(t.Context()); err != nil {
+			t.Errorf("drain: %v", err)
+		}
+		w.WantClosed()
+		if c, err := net.Dial("tcp", f.addr); err == nil {
+			c.Close()
+			t.Error("a connection after draining")
+		}
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := f.serve(l); err != nil {
+			t.Errorf("serve after drain: %v", err)
+		}
+		if _, err := l.Accept(); err == nil {
+			t.Error("a listener that came too late is still open")
+		}
+	})
 }
 
 // Answers say that the connection ends while new ones are still taken.
 func TestServer_AnnounceClose(t *testing.T) {
-	f := startServer(t, "", echo())
-	w := f.dial(plainly)
-	if answer, _ := w.WantStatus(200); answer.Close {
-		t.Fatal("the connection ends already")
-	}
-	f.server.AnnounceClose()
-	io.WriteString(w.Conn, plainly)
-	if answer, _ := w.WantStatus(200); !answer.Close {
-		t.Error("an answer does not say that the connection ends")
-	}
-	w.WantClosed()
-	if answer, _ := f.dial(plainly).WantStatus(200); !answer.Close {
-		t.Error("a new connection is not told that it ends")
-	}
+	overEachTransport(t, func(t *testing.T, over transport) {
+		f := over.startServer(t, "", echo())
+		w := f.dial(plainly)
+		if answer, _ := w.WantStatus(200); answer.Close {
+			t.Fatal("the connection ends already")
+		}
+		f.server.AnnounceClose()
+		w.Send(plainly)
+		if answer, _ := w.WantStatus(200); !answer.Close {
+			t.Error("an answer does not say that the connection ends")
+		}
+		w.WantClosed()
+		if answer, _ := f.dial(plainly).WantStatus(200); !answer.Close {
+			t.Error("a new connection is not told that it ends")
+		}
+	})
 }
 
 // Requests that last longer than the time to drain are cut off, and that is said.
 func TestServer_DrainCutsOff(t *testing.T) {
-	arrived := make(chan bool, 1)
-	f := startServer(t, "", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		arrived <- true
-		<-r.Context().Done()
-	}))
-	w := f.dial(plainly)
-	<-arrived
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if err := f.server.Drain(ctx); err == nil || !strings.Contains(err.Error(), "requests cut off") {
-		t.Errorf("drain: %v", err)
-	}
-	w.WantClosed()
+	overEachTransport(t, func(t *testing.T, over transport) {
+		arrived := make(chan bool, 1)
+		f := over.startServer(t, "", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			arrived <- true
+			<-r.Context().Done()
+		}))
+		w := f.dial(plainly)
+		<-arrived
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		if err := f.server.Drain(ctx); err == nil || !strings.Contains(err.Error(), "requests cut off") {
+			t.Errorf("drain: %v", err)
+		}
+		w.WantClosed()
+	})
 }
 
 func TestHandover_AfterItsEnd(t *testing.T) {

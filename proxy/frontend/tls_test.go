@@ -75,9 +75,8 @@ func pairIn(dir, name string) config.Pair {
 	return config.Pair{Cert: filepath.Join(dir, name+".pem"), Key: filepath.Join(dir, name+".key")}
 }
 
-// listenTLS lets f listen in TLS too, with a certificate for a.example, and returns
-// where, and a client that trusts it.
-func (f *testServer) listenTLS() (addr string, client *http.Client) {
+// certificates are one for a.example, and the configuration of a client that trusts it.
+func (f *testServer) certificates() (*Certificates, *tls.Config) {
 	f.Helper()
 	pair := pairIn(f.TempDir(), "a")
 	roots := x509.NewCertPool()
@@ -86,10 +85,18 @@ func (f *testServer) listenTLS() (addr string, client *http.Client) {
 	if err != nil {
 		f.Fatal(err)
 	}
+	return certs, &tls.Config{RootCAs: roots, ServerName: "a.example"}
+}
+
+// listenTLS lets f listen in TLS too, with a certificate for a.example, and returns
+// where, and a client that trusts it.
+func (f *testServer) listenTLS() (addr string, client *http.Client) {
+	f.Helper()
+	certs, trusting := f.certificates()
 	addr = f.listen(func(l net.Listener) error { return f.server.ServeTLS(l, certs) })
 	transport := &http.Transport{
 		ForceAttemptHTTP2: true,
-		TLSClientConfig:   &tls.Config{RootCAs: roots, ServerName: "a.example"},
+		TLSClientConfig:   trusting,
 		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, network, addr)
 		},

@@ -106,7 +106,7 @@ func TestPool_Bounds(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if u := p.pop(); u == nil || u.reused && u.fresh(old.now()) {
+	if u := p.pop(); u == nil || u.reused && !u.expired(old.now()) {
 		t.Error("a connection was used that is too old")
 	}
 }

@@ -1,16 +1,29 @@
 // Package proxy limits and forwards HTTP requests.
 //
-// # A request
+// # Stages of a request
 //
-// A request passes through stages. Each stage is one file, named after it:
+// A request passes through these stages, each in the file of that name:
 //
-//	downstream → record → address → tidy → match → lists → extract → new keys → idempotency → admit → forward → settle
+//	http1_downstream, http2_downstream    adapts the HTTP server
+//	record                                access log, metrics and traces; also after the response
+//	clientip                              resolves the client address
+//	normalize                             normalizes host and path
+//	match                                 matches the route
+//	confusable, connection, body_limit    check the header
+//	lists                                 checks allow and deny lists
+//	early                                 checks limits before a body is read
+//	extract                               reads the keys
+//	newkeys                               limits new keys
+//	idempotency                           reads the idempotency key
+//	admit                                 decides the limits
+//	forward                               forwards to the upstream
+//	settle                                refunds permits by the outcome
 //
-// and back through record. The downstream, the adapter of an HTTP server, turns the
-// request into an exchange; the stages between downstream and forward depend on nothing
-// else, so that all HTTP servers share them. A stage refuses a request by returning an
-// error; refuse generates the response. Only record logs, only package respond selects
-// status codes, only new keys, admit and settle call the limiter.
+// The downstream turns a request into an exchange; the stages between downstream and
+// forward depend on nothing else, so that all HTTP servers share them. A stage refuses a
+// request by returning an error; refuse generates the response. Only record logs, only
+// package respond selects status codes, only newkeys, early, admit and settle call the
+// limiter.
 //
 // An exchange (exchange.go) consists of parts, each written by one stage: the incoming
 // request, its target, the client, the keys, the claims on limits, the forwarded request,
@@ -143,16 +156,23 @@
 //
 // # Shared state
 //
-// Between all requests: the pointer to the current generation and that
-// generation's count of requests (generation.go), the pools of exchanges and downstreams, the
-// source of request ids (requestid.go), the numbering plans of which numbers came
-// (key/callingcode.go), the series that a route has looked up (figures.go), the
-// limiter's store and the local store that stands in for it (admit.go), what is
-// known of keys (newkeys.go), what operators may ask (observe.go), the memory for bodies (buffers.go), the
-// figures (metrics.go), the log, and what is known of how targets
-// fare, and which requests wait for one (package upstream). What connections share,
-// certificates and the addresses that reset what they ask, is package frontend's. All else belongs to one request or never
-// changes.
+// State shared by requests:
+//
+//   - the pointer to the current generation, and each generation's count of requests
+//     (generation.go)
+//   - pools of exchanges and downstreams
+//   - the source of request ids (requestid.go)
+//   - the numbering plans loaded so far (key/callingcode.go)
+//   - the metrics (metrics.go), and the time series that a route has looked up (figures.go)
+//   - the limiter's store, and the local store used while it is unreachable (admit.go)
+//   - the keys seen recently (newkeys.go)
+//   - recent decisions and top keys (observe.go)
+//   - the memory for buffered bodies (buffers.go)
+//   - the log
+//   - the health of targets and the queues for them (package upstream)
+//   - certificates, connections, and addresses that reset requests (package frontend)
+//
+// All other state belongs to one request, or is immutable.
 //
 // # HTTP
 //
@@ -160,79 +180,73 @@
 // HTTP/2 by net/http. Strings of an HTTP/1.1 request share the buffer of its
 // connection: those that outlive the handler are cloned (exchange.keep). In addition:
 //
-//   - The path that is matched is the path that is forwarded, in one spelling, unless
-//     the route rewrites it. A path that servers read in different ways is refused with
-//     400; so is one that a forgiving server would take for another route's, or for
-//     another key. What a careless framework would take for the path of a route with
-//     limits or lists is that route's (route.guarded). Package route has all the rules,
-//     those of hosts and targets as well.
-//   - A slash that is escaped is refused with 400 unless the route says that its
-//     upstream keeps it as part of a segment (encoded_slash).
-//   - The query is forwarded byte for byte. Where a key is read from it, or it
-//     decides the route, a query that can be read in two ways is refused with 400.
-//   - So is a request with a form in its body where a key, a cost or the route depends
-//     on the query: some servers find one parameter in both. It is told by Content-Type,
-//     so that no body is read for it; form_beside_query lets it pass (form_body.go).
-//   - A header field or parameter that is a key and comes twice is refused with
-//     400: which of the two the upstream would believe is not known.
-//   - So is a request with a field or parameter that some servers take for a key, a
-//     cost or an idempotency key although it is called otherwise: X_Phone or X.Phone for X-Phone
-//     (CGI, WSGI, PHP), Phone, phone[] or [phone] for phone. So is one with such a
-//     name for a field that Weir sets or believes (X_Forwarded_For, set_header), or
-//     by which a route is chosen (confusable.go). Package key has the whole rule, and
-//     the table of what servers read differently.
-//   - A request that a limit refuses is answered before its body is read, also
-//     when the client waits for 100 Continue.
-//   - A # that is not escaped, in path or query, is refused with 400, and so is a
-//     target of "*" with any method but OPTIONS. In the absolute form only http is
-//     a scheme; https too where TLS is spoken, or where a trusted proxy says so, and
-//     neither without a host.
-//   - A host that is neither a name nor an address, with one port, is refused with 400.
-//   - A request without a host is refused with 400. One of HTTP/1.0 is for the
-//     address that the client has connected to: no upstream is ever told its own
-//     name for what was asked for.
-//   - CONNECT is answered with 405 and the end of the connection: this is no tunnel,
-//     and what follows may be meant for the other end of one.
-//   - What HTTP/2 lets through and HTTP/1 would read as something else is
-//     answered with 400 (http2_malformed.go).
-//   - A client that is slow beyond the bounds of listen.timeouts is cut; an
-//     upstream never is for its client's sake (http1.Timeouts; body.go over HTTP/2).
-//   - A client of HTTP/1 that ends its side of the connection behind a whole request
-//     (half-close) gets its answer, and "100 Continue" before it, which one that has left
-//     answers with a reset. One that resets the connection has left, and so has one that
-//     takes nothing more of an answer; what it asked for is given up (http1.HalfClosePolicy).
-//   - An HTTP/2 connection whose client takes back most of what it asks (rapid
-//     reset) is closed, and what was taken back before it was looked at is nobody's
-//     work. The address that does so on one connection after another waits
-//     before its next one is read: 100 ms at first, 2 s at most. Package frontend does both.
+//   - The matched path is forwarded, in normalized form, unless the route rewrites it. A path
+//     that servers interpret differently is refused with 400. So is a path that a lenient
+//     server would interpret as one of another route or with another key. A path that only a
+//     lenient framework would route to a route with limits or lists is matched to that route
+//     (route.guarded). Package route has the rules for paths, hosts and request targets.
+//   - An escaped slash is refused with 400, unless the route states that its upstream keeps it
+//     as part of a segment (encoded_slash).
+//   - The query is forwarded unchanged. If a key is read from it, or it determines the route, an
+//     ambiguous query is refused with 400.
+//   - A request with a form in its body is refused if a key, a cost or the route depends on the
+//     query, because some servers merge both. This is decided by Content-Type, without reading
+//     the body. The route can allow it with form_beside_query (form_body.go).
+//   - A repeated header field or parameter that is a key is refused with 400, because it is
+//     unknown which of the two the upstream uses.
+//   - A field or parameter that some servers treat as a key, a cost or an idempotency key, but
+//     that has another name, is refused: X_Phone or X.Phone for X-Phone (CGI, WSGI, PHP); Phone,
+//     phone[] or [phone] for phone. The same applies to fields that Weir sets or trusts
+//     (X_Forwarded_For, set_header), and to those that select a route (confusable.go). Package
+//     key has the full rules, and a table of the differences between servers.
+//   - A request that a limit refuses is answered before its body is read, also if the client
+//     waits for 100 Continue.
+//   - An unescaped # in path or query is refused with 400, and so is the request target "*" with
+//     a method other than OPTIONS. The absolute form requires the scheme http and a host; https
+//     is accepted over TLS, or if a trusted proxy reports it.
+//   - A host that is neither a name nor an address with an optional port is refused with 400.
+//   - A request without a host is refused with 400. For HTTP/1.0, the address that the client
+//     connected to is used instead; the upstream's own name is never sent as the requested host.
+//   - CONNECT is answered with 405, and the connection is closed: the data that follows may be
+//     meant for the other end of a tunnel.
+//   - HTTP/2 requests that would be malformed or ambiguous in HTTP/1 are answered with 400
+//     (http2_malformed.go).
+//   - A client that exceeds listen.timeouts is disconnected. The timeouts of clients never end
+//     upstream connections (http1.Timeouts; body.go for HTTP/2).
+//   - An HTTP/1 client that half-closes its connection after a complete request gets its
+//     response. Sending "100 Continue" first detects clients that have closed the connection:
+//     they reply with a reset. If a client resets the connection or stops accepting data, its
+//     request is canceled (http1.HalfClosePolicy).
+//   - An HTTP/2 connection whose client resets most of its requests (rapid reset) is closed, and
+//     requests reset before they were processed are dropped. If an address does this on one
+//     connection after another, its next connections are delayed by 100 ms to 2 s (package
+//     frontend).
 //
-// Where RFC 9110, 9112 and 9113 leave a choice, or net/http makes it:
+// Choices where RFC 9110, 9112 and 9113 allow several behaviors, or net/http has one of its own:
 //
-//   - Any Transfer-Encoding but a single "chunked" is answered with 501, also
-//     where 400 was possible: no other coding is known here.
-//   - Requests over HTTP/1.1 that cannot be read are refused as all others are, by
-//     application/problem+json, and logged and counted; their connection ends.
-//   - A folded line is refused, in answers as well (RFC 9112 section 5.2), and so is an
-//     answer with a blank before a colon: mended, it might frame the answer in another
-//     way than others read it.
-//   - Of the trailers of an answer, those that were not announced are passed on too.
-//   - A client of HTTP/1.0 is answered by a status line of HTTP/1.1, as RFC 9110 section
-//     2.5 has it, and in its framing; all that is sent to upstreams is
-//     HTTP/1.1 or HTTP/2. Its Upgrade and its 100-continue mean nothing.
-//   - Trailers of requests that were not announced are dropped; so are those that say who the
-//     client is or how a message is framed, and those that a framework which merges trailers
-//     into the header may take for a field that the route reads or sets.
-//   - OPTIONS * is answered here: it asks about this server.
-//   - Via on answers is optional and not sent: it would tell clients about the
-//     inside. For the same reason "by" is left out of Forwarded, and the name in
-//     Via to upstreams is a pseudonym that is made anew at each start.
-//   - no-transform needs no care: bodies are passed on as they are.
-//   - Malformed HTTP/2 may be answered with a 400 where a stream error was
-//     possible (RFC 9113 section 8.1.1). net/http ends the connection at SETTINGS
-//     that are given twice, which is stricter than it must be.
-//   - Server push is never used. TLS is never renegotiated: crypto/tls as a server
-//     refuses to.
-//   - Floods of pings, settings, empty frames and header fragments over HTTP/2 are
-//     bounded by net/http; of its own Weir bounds requests that are taken back, and those
-//     under way (package frontend).
+//   - A Transfer-Encoding other than a single "chunked" is answered with 501, also where 400
+//     would be allowed.
+//   - Malformed HTTP/1.1 requests are answered with application/problem+json like other refusals,
+//     logged and counted; their connection is closed.
+//   - Folded lines (obs-fold) are refused, also in responses (RFC 9112 section 5.2), and so is
+//     whitespace before a colon in a response: other parsers may frame a corrected message
+//     differently.
+//   - Unannounced trailers of responses are forwarded.
+//   - HTTP/1.0 clients get a status line with HTTP/1.1 (RFC 9110 section 2.5) and framing that
+//     HTTP/1.0 supports. Their Upgrade and "Expect: 100-continue" are ignored. Requests to
+//     upstreams use HTTP/1.1 or HTTP/2.
+//   - Unannounced trailers of requests are dropped. So are trailers that identify the client or
+//     frame the message, and those that a framework which merges trailers into the header could
+//     confuse with a field that the route reads or sets.
+//   - OPTIONS * is answered by Weir, because it asks about this server.
+//   - Via is optional in responses and not sent: it would reveal internals. For the same reason
+//     "by" is omitted from Forwarded, and the name in Via to upstreams is a pseudonym, new at
+//     each start.
+//   - no-transform requires nothing: bodies are forwarded unchanged.
+//   - Malformed HTTP/2 may be answered with 400 instead of a stream error (RFC 9113 section
+//     8.1.1). net/http closes connections with duplicate SETTINGS, which is stricter than
+//     required.
+//   - Server push and TLS renegotiation are not supported.
+//   - Floods of pings, settings, empty frames and continuation frames over HTTP/2 are limited by
+//     net/http; resets and concurrent requests by package frontend.
 package proxy

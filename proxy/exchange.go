@@ -18,7 +18,7 @@ type exchange struct {
 	took       time.Duration // settle: until the response was written; not what is settled after it
 
 	in        inbound         // downstream: what has come in
-	request   routing.Request // downstream, tidy, match: where it goes, and what its route was found by
+	request   routing.Request // downstream, normalize, match: where it goes, and what its route was found by
 	client    client          // address: who asks
 	list      *config.List    // lists: the one that decided what is done with the request
 	extracted extracted       // extract: the keys, and what they are read from

@@ -142,7 +142,7 @@ func (e *explainer) explainLimit(l *limit, said *ExplainedLimit) {
 		said.Reason = "the key is missing, and on_missing or on_invalid says skip"
 		return
 	}
-	said.Asked, said.Allowed, said.Cost, said.Shared = true, true, asked.claims[0].Cost, asked.claims[0].Redisson
+	said.Asked, said.Allowed, said.Cost, said.Shared = true, true, asked.claims[0].Cost, asked.claims[0].RedissonName
 	said.Value = e.shown(l.Key)
 	said.Override = !slices.Contains(l.windows, asked.windows[0])
 
@@ -163,7 +163,7 @@ func (e *explainer) explainLimit(l *limit, said *ExplainedLimit) {
 			continue
 		}
 		said.Windows = append(said.Windows, ExplainedWindow{
-			Rate: rateOf(w), Allowed: o.Allowed, Remaining: o.Remaining, Most: w.Most(), WaitMS: o.Wait.Milliseconds(), Banned: o.Banned,
+			Rate: rateOf(w), Allowed: o.Allowed, Remaining: o.Remaining, Most: w.Capacity(), WaitMS: o.Wait.Milliseconds(), Banned: o.Banned,
 		})
 	}
 }

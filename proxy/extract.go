@@ -98,7 +98,7 @@ func (g *generation) claim(x *exchange, l *limit) error {
 		}
 	}
 	for _, w := range of {
-		if cost > w.Most() {
+		if cost > w.Capacity() {
 			return fmt.Errorf("%s: %w: %d is more than can ever be asked for", l.Cost.From, errCost, cost)
 		}
 	}
@@ -117,7 +117,7 @@ func (g *generation) claim(x *exchange, l *limit) error {
 		asked = &x.shadows
 	}
 	for _, w := range of {
-		asked.add(limiter.Claim{Limit: &w.Limit, Key: k.Key, Cost: cost, Value: value.Key, Redisson: shared, RedissonForm: l.RedissonForm, Source: x.source}, w)
+		asked.add(limiter.Claim{Limit: &w.Limit, Key: k.Key, Cost: cost, Value: value.Key, RedissonName: shared, RedissonFormat: l.RedissonFormat, Source: x.source}, w)
 	}
 	if g.config.Privacy.Rotates && shared == "" { // what was counted before counts as well
 		x.bothSecrets = true

@@ -128,7 +128,7 @@ func (s *fallback) within(q *admission, take taker) taker {
 // note remembers what the store has said, as far as it may be asked here later.
 func (s *fallback) note(q *admission) {
 	if s.store != nil && q.route.local {
-		s.local.Note(q.claims.claims, &q.decision, s.nodes())
+		s.local.Mirror(q.claims.claims, &q.decision, s.nodes())
 	}
 }
 
@@ -173,7 +173,7 @@ func (s *fallback) shares(claims []limiter.Claim) []limiter.Claim {
 	out := slices.Clone(claims)
 	for i := range out {
 		share := out[i].Limit.Share(s.nodes())
-		out[i].Limit, out[i].Cost = &share, min(out[i].Cost, share.Most())
+		out[i].Limit, out[i].Cost = &share, min(out[i].Cost, share.Capacity())
 	}
 	return out
 }
@@ -187,7 +187,7 @@ type mirrored struct {
 
 // Refund implements limiter.Store.
 func (t mirrored) Refund(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
-	t.fallback.local.NoteRefund(claims, p, t.fallback.nodes())
+	t.fallback.local.MirrorRefund(claims, p, t.fallback.nodes())
 	return t.AdminStore.Refund(ctx, claims, p)
 }
 

@@ -163,7 +163,7 @@ func (t *keyTarget) under(k limiter.Key) []limiter.Claim {
 	var claims []limiter.Claim
 	for _, w := range t.windows {
 		claims = append(claims, limiter.Claim{
-			Limit: &w.Limit, Key: k, Cost: 1, Redisson: t.name, RedissonForm: t.limit.RedissonForm,
+			Limit: &w.Limit, Key: k, Cost: 1, RedissonName: t.name, RedissonFormat: t.limit.RedissonFormat,
 		})
 	}
 	if t.limit.Penalty != nil {

@@ -43,7 +43,7 @@ func (p *Proxy) newKeys(x *exchange) error {
 	}
 	var room [8]limiter.Key
 	keys := x.bounded(room[:0])
-	if p.guard.Knows(keys...) {
+	if p.guard.Known(keys...) {
 		return nil
 	}
 	a := p.guard.Admit(r.NewKeys, limiter.KeyOf(r.Name, x.client.network.String()), keys...)

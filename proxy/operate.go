@@ -110,7 +110,7 @@ func (t *keyTarget) unchangeable(a KeyAction) string {
 // and is neither granted nor banned.
 func (t *keyTarget) targeted(c limiter.Change) []limiter.Claim {
 	claims := t.claims()
-	if t.limit.Penalty != nil && c.Verb != limiter.VerbReset {
+	if t.limit.Penalty != nil && c.Action != limiter.ActionReset {
 		claims = slices.DeleteFunc(claims, func(claim limiter.Claim) bool { return claim.Limit == &t.limit.refusals })
 	}
 	return claims
@@ -122,7 +122,7 @@ func (a *admitter) change(ctx context.Context, t *keyTarget, c limiter.Change) (
 	claims := t.targeted(c)
 	began := time.Now()
 	err = c.Apply(ctx, a.store, claims)
-	a.metrics.asked(string(c.Verb), time.Since(began), err)
+	a.metrics.asked(string(c.Action), time.Since(began), err)
 	away := errors.Is(err, limiter.ErrUnavailable)
 	if err != nil && (!away || t.limit.OnStoreFailure != config.Local) {
 		return false, err
@@ -163,7 +163,7 @@ func keysOf(claims []limiter.Claim) (keys []limiter.Key) {
 // change changes what this node decides by while the store is unreachable. Of permits
 // that are granted it gives its share.
 func (s *fallback) change(ctx context.Context, c limiter.Change, claims []limiter.Claim) error {
-	if n := int64(s.nodes()); c.Verb == limiter.VerbGrant {
+	if n := int64(s.nodes()); c.Action == limiter.ActionGrant {
 		c.Grant = (c.Grant + n - 1) / n
 		claims = s.shares(claims)
 	}

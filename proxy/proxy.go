@@ -193,7 +193,7 @@ func (p *Proxy) route(g *generation, x *exchange) error {
 	if x.in.fault != nil {
 		return x.in.fault
 	}
-	if err := tidy(x); err != nil {
+	if err := normalize(x); err != nil {
 		return err
 	}
 	return g.match(x)

@@ -50,7 +50,7 @@ func (r *Replay) stand(v *visit, at replayPlace, first *limit) {
 	v.x.repeat.first = nil // those of a request that waits are not replayed
 	w := &replayWaiter{visit: v, place: at, began: r.now}
 	w.WaitOptions, _ = v.x.waitOptions()
-	w.first = slices.IndexFunc(w.For, func(d time.Duration) bool { return d > 0 })
+	w.first = slices.IndexFunc(w.MaxWait, func(d time.Duration) bool { return d > 0 })
 	q := r.lines[at]
 	if q == nil {
 		q = &replayLine{}
@@ -67,7 +67,7 @@ func (r *Replay) stand(v *visit, at replayPlace, first *limit) {
 		r.serveFirst(q)
 		return
 	}
-	until := w.began.Add(w.For[w.first])
+	until := w.began.Add(w.MaxWait[w.first])
 	if q.free.After(until) {
 		r.tooLate(q, w)
 		return
@@ -98,7 +98,7 @@ func (r *Replay) serveFirst(q *replayLine) {
 // worth reports whether all that refuses may be waited for.
 func (w *replayWaiter) worth(now time.Time) bool {
 	for i, o := range w.x.decision.Outcomes {
-		if !o.Allowed && now.Add(o.Wait).After(w.began.Add(w.For[i])) {
+		if !o.Allowed && now.Add(o.Wait).After(w.began.Add(w.MaxWait[i])) {
 			return false
 		}
 	}
@@ -119,9 +119,9 @@ func (r *Replay) tooLate(q *replayLine, w *replayWaiter) {
 // refuse decides without asking: those who are in line go first.
 func (w *replayWaiter) refuse(now time.Time) {
 	d := &w.x.decision
-	*d = limiter.Decision{At: now, Wait: w.For[w.first], Outcomes: d.Outcomes[:0]}
+	*d = limiter.Decision{At: now, Wait: w.MaxWait[w.first], Outcomes: d.Outcomes[:0]}
 	for i, c := range w.x.claims.claims {
-		o := limiter.Outcome{Allowed: true, Remaining: c.Limit.Most(), Unknown: true}
+		o := limiter.Outcome{Allowed: true, Remaining: c.Limit.Capacity(), Unknown: true}
 		if i == w.first {
 			o = limiter.Outcome{Wait: d.Wait}
 		}

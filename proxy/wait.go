@@ -29,7 +29,7 @@ func (a *admitter) inLine(client context.Context, q *admission) taker {
 		}
 		waiting := a.metrics.waiting.WithLabelValues(q.route.Name, first.Name)
 		var since time.Time
-		p.Waits = func() {
+		p.OnWait = func() {
 			q.waited, since = true, time.Now()
 			waiting.Inc()
 		}
@@ -51,10 +51,10 @@ func (a *admitter) inLine(client context.Context, q *admission) taker {
 // waitOptions are how long each claim is waited for; first is the limit in whose line
 // the request stands, or nil.
 func (q *admission) waitOptions() (p limiter.WaitOptions, first *limit) {
-	p.For = make([]time.Duration, len(q.claims.claims))
+	p.MaxWait = make([]time.Duration, len(q.claims.claims))
 	for i := range q.claims.claims {
 		of := q.claims.windows[i].of
-		if p.For[i] = of.Wait; of.Wait > 0 && first == nil {
+		if p.MaxWait[i] = of.Wait; of.Wait > 0 && first == nil {
 			first, p.MaxWaiting = of, of.MaxWaiting
 		}
 	}

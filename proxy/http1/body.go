@@ -11,7 +11,7 @@ var (
 	// ErrBodyTooLarge reports that a body is longer than Body.Limit allows.
 	ErrBodyTooLarge = &Error{413, "body too large"}
 	// ErrBodyReadCanceled reports that CancelBodyRead was called.
-	ErrBodyReadCanceled = errors.New("body no longer wanted")
+	ErrBodyReadCanceled = errors.New("body read canceled")
 )
 
 // A bodyFiller reads more of a body into its input, with a timeout.

@@ -29,7 +29,7 @@ type CallError struct {
 }
 
 func (f *CallError) Error() string {
-	return [...]string{"connect", "tls handshake", "send request", "read request body", "read answer"}[f.Phase] + ": " + f.Err.Error()
+	return [...]string{"connect", "tls handshake", "send request", "read request body", "read response"}[f.Phase] + ": " + f.Err.Error()
 }
 
 // Unwrap returns the underlying error.

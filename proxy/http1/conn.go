@@ -57,7 +57,7 @@ const (
 )
 
 // errIdleEnded reports that Shutdown ended the connection while it was idle.
-var errIdleEnded = errors.New("connection ended while idle")
+var errIdleEnded = errors.New("idle connection closed")
 
 func newConn(s *Server, nc net.Conn) *conn {
 	c := &conn{server: s, net: nc, firstRequest: true}

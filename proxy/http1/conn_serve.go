@@ -116,7 +116,7 @@ func (c *conn) rejectRequest(why error) error {
 			return nil
 		}
 	case timedOut(why):
-		refusal = &Error{408, "request not sent in time"}
+		refusal = &Error{408, "request timeout"}
 	default:
 		if errors.Is(why, io.EOF) {
 			why = ErrTruncated

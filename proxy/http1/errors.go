@@ -44,11 +44,11 @@ var (
 
 // Errors on a connection to an upstream, or in a message that is to be sent.
 var (
-	ErrTooManyInterim    = &Error{502, "too many interim answers"}
-	ErrUnexpectedUpgrade = &Error{502, "101 for a protocol that was not asked for"}
-	ErrTruncated         = &Error{502, "message cut short"}
-	ErrOutgoing          = &Error{500, "field to be sent not valid"}
-	ErrBodyTooLong       = &Error{500, "more body than its length says"}
-	ErrBodyTooShort      = &Error{500, "less body than its length says"}
-	ErrResponseState     = &Error{500, "answer already begun"}
+	ErrTooManyInterim    = &Error{502, "too many interim responses"}
+	ErrUnexpectedUpgrade = &Error{502, "101 for a protocol that was not requested"}
+	ErrTruncated         = &Error{502, "message truncated"}
+	ErrOutgoing          = &Error{500, "outgoing field not valid"}
+	ErrBodyTooLong       = &Error{500, "body longer than its Content-Length"}
+	ErrBodyTooShort      = &Error{500, "body shorter than its Content-Length"}
+	ErrResponseState     = &Error{500, "response already started"}
 )

@@ -4,7 +4,7 @@ import "errors"
 
 // errStale reports that an idle connection had been closed, or had received unexpected
 // bytes, before any part of the request was sent.
-var errStale = errors.New("connection no longer fit")
+var errStale = errors.New("stale connection")
 
 // A reuseAttempt sends a request on a reused connection and reads the beginning of the
 // response. It needs one system call less than separate steps. The runtime begins every

@@ -27,7 +27,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("exchanges cut off: %w", ctx.Err()), s.Close())
+			return errors.Join(fmt.Errorf("exchanges aborted: %w", ctx.Err()), s.Close())
 		case <-tick.C:
 		}
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 func TestNote_IsSmall(t *testing.T) {
-	if got := unsafe.Sizeof(note{}); got != 40 {
+	if got := unsafe.Sizeof(mirrorEntry{}); got != 40 {
 		t.Errorf("a note has %d bytes, want 40", got)
 	}
 	if got := unsafe.Sizeof(cell{}); got != 96 {
@@ -35,17 +35,17 @@ func TestNote_NoPermitComesBackEarly(t *testing.T) {
 		horizon := 1 + random.Int64N(1<<(10+round%26))
 		packed := packHorizon(horizon)
 		now := int64(1_800_000_000_000)
-		n := newNote(now, packed)
+		n := newMirrorEntry(now, packed)
 		var granted []int64 // times
 		for range 300 {
 			now += random.Int64N(1 + horizon/int64(1+random.IntN(20)))
 			n.advance(now, packed)
-			if n.saidAt() != now {
-				t.Fatalf("heard at %d, want %d", n.saidAt(), now)
+			if n.repliedAt() != now {
+				t.Fatalf("heard at %d, want %d", n.repliedAt(), now)
 			}
 			switch k := random.IntN(len(granted) + 10); {
 			case k > 12 && granted[k-10] > now-horizon: // this one is given back
-				if n.giveBack(granted[k-10], 1) != 1 {
+				if n.refund(granted[k-10], 1) != 1 {
 					t.Fatalf("a permit of %d is not known at %d", granted[k-10], now)
 				}
 				granted = append(granted[:k-10], granted[k-9:]...)
@@ -53,10 +53,10 @@ func TestNote_NoPermitComesBackEarly(t *testing.T) {
 				n.grant(1)
 				granted = append(granted, now)
 			}
-			want, most := since(granted, now-horizon), since(granted, now-unpackHorizon(packed)-n.part())
+			want, most := since(granted, now-horizon), since(granted, now-unpackHorizon(packed)-n.slotWidth())
 			var counted int
 			for i, g := range n.granted {
-				if n.grantsAt(i) > now-horizon {
+				if n.slotEnd(i) > now-horizon {
 					counted += int(g.count())
 				}
 			}
@@ -82,17 +82,17 @@ func since(times []int64, at int64) (n int) {
 func TestNote_LongSilence(t *testing.T) {
 	long, short := packHorizon(MaxWindow.Milliseconds()), packHorizon(1000)
 	now := int64(1_800_000_000_000)
-	n := newNote(now, long)
+	n := newMirrorEntry(now, long)
 	n.grant(3)
 	now += math.MaxUint32 + 5_000
 	n.advance(now, long)
-	n.say(7, 10, 1)
-	if n.saidAt() != now || n.waitsUntil() != now+10 || n.grantedAt() > now {
-		t.Errorf("heard at %d, waits until %d; want %d and 10 more", n.saidAt(), n.waitsUntil(), now)
+	n.setReply(7, 10, 1)
+	if n.repliedAt() != now || n.waitUntil() != now+10 || n.grantedAt() > now {
+		t.Errorf("heard at %d, waits until %d; want %d and 10 more", n.repliedAt(), n.waitUntil(), now)
 	}
 	var counted int64
 	for i, g := range n.granted {
-		if n.grantsAt(i) > now-MaxWindow.Milliseconds() {
+		if n.slotEnd(i) > now-MaxWindow.Milliseconds() {
 			counted += g.count()
 		}
 	}
@@ -100,10 +100,10 @@ func TestNote_LongSilence(t *testing.T) {
 		t.Errorf("%d permits count, want 3", counted)
 	}
 	n.advance(now+1, short)
-	if n.granted != [noteSlots]permits{{3}} {
+	if n.granted != [mirrorSlots]packedCount{{3}} {
 		t.Errorf("under another window %v count, want 3 as granted last", n.granted)
 	}
-	if n.giveBack(now-int64(time.Hour/time.Millisecond), 1) != 0 {
+	if n.refund(now-int64(time.Hour/time.Millisecond), 1) != 0 {
 		t.Error("what has come back was given back")
 	}
 }
@@ -112,13 +112,13 @@ func TestNote_LongSilence(t *testing.T) {
 // giving some of them back changes nothing.
 func TestNote_TooManyPermits(t *testing.T) {
 	packed, now := packHorizon(9000), int64(1_800_000_000_000)
-	n := newNote(now, packed)
-	n.grant(maxPermits - 1)
-	if n.granted[0].count() != maxPermits-1 || n.giveBack(now, 5) != 5 || n.granted[0].count() != maxPermits-6 {
-		t.Errorf("%d permits count, want %d", n.granted[0].count(), maxPermits-6)
+	n := newMirrorEntry(now, packed)
+	n.grant(maxPackedCount - 1)
+	if n.granted[0].count() != maxPackedCount-1 || n.refund(now, 5) != 5 || n.granted[0].count() != maxPackedCount-6 {
+		t.Errorf("%d permits count, want %d", n.granted[0].count(), maxPackedCount-6)
 	}
 	n.grant(MaxCount)
-	if n.giveBack(now, 5); n.granted[0].count() != MaxCount {
+	if n.refund(now, 5); n.granted[0].count() != MaxCount {
 		t.Errorf("%d permits count, want %d", n.granted[0].count(), int64(MaxCount))
 	}
 	n.advance(now+8000, packed)

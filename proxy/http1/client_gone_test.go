@@ -33,7 +33,7 @@ func TestForward_ConnectionBoundAuthentication(t *testing.T) {
 
 // An upstream is no longer asked for a client that has left, whether it is silent
 // before its answer or in the middle of it.
-func TestForward_ClientsThatLeave(t *testing.T) {
+func TestForward_ClientGone(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		for _, begin := range []string{"", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello"} {
 			asked, ended := make(chan bool, 1), make(chan error, 1)
@@ -59,7 +59,7 @@ func TestForward_ClientsThatLeave(t *testing.T) {
 }
 
 // Of TE only "trailers" reaches the upstream, and only as our own word.
-func TestForward_TEIsOurOwn(t *testing.T) {
+func TestForward_TEIsGenerated(t *testing.T) {
 	for _, accept := range []bool{true, false} {
 		address, seen := answering(t, okAnswer)
 		p := proxyTo(t, address, func(p *proxy) {

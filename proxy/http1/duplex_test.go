@@ -26,7 +26,7 @@ func duplexed(h func(d *Duplex)) Handler {
 
 // One goroutine reads the body while another answers with what it reads: neither waits
 // for the end of the other, and both trailers arrive.
-func TestDuplex_BothWaysAtOnce(t *testing.T) {
+func TestDuplex_ReadsAndWritesConcurrently(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		p := serving(t, duplexed(func(d *Duplex) {
 			read := make(chan string)
@@ -82,7 +82,7 @@ func TestDuplex_BothWaysAtOnce(t *testing.T) {
 }
 
 // An answer that has begun after the body was read keeps the connection.
-func TestDuplex_KeepsItsConnection(t *testing.T) {
+func TestDuplex_KeepsTheConnection(t *testing.T) {
 	p := serving(t, duplexed(func(d *Duplex) {
 		body, err := io.ReadAll(d)
 		if err != nil || string(body) != "hello" {

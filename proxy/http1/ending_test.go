@@ -35,7 +35,7 @@ func come(t testing.TB, w *sockettest.Client) string {
 
 // Ending is called once, and before what ends the answer is sent; what it is given
 // sends what there is before that.
-func TestEnding_BeforeTheEnd(t *testing.T) {
+func TestBeforeEnd_CalledBeforeTheLastBytes(t *testing.T) {
 	for _, c := range []struct {
 		topic, request string
 		answer         func(x *Exchange)
@@ -87,7 +87,7 @@ func TestEnding_BeforeTheEnd(t *testing.T) {
 }
 
 // An answer that breaks off has no end, so Ending is not called.
-func TestEnding_NotOfACutAnswer(t *testing.T) {
+func TestBeforeEnd_NotCalledForAbortedResponse(t *testing.T) {
 	p := serving(t, func(x *Exchange) {
 		x.BeforeEnd = func(func()) { t.Error("it was called") }
 		x.Begin(200)
@@ -101,7 +101,7 @@ func TestEnding_NotOfACutAnswer(t *testing.T) {
 
 // With FlushAfterHandler what ends an answer comes when its handler has returned, and without
 // it at once.
-func TestEndsLate_AfterTheHandler(t *testing.T) {
+func TestFlushAfterHandler(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		for _, late := range []bool{true, false} {
 			answered, let := make(chan struct{}), make(chan struct{})
@@ -133,7 +133,7 @@ func TestEndsLate_AfterTheHandler(t *testing.T) {
 
 // Whoever switches has the connection whole: with what came behind the request, without
 // deadlines, and for as long as it likes.
-func TestSwitch_HandsOverWhole(t *testing.T) {
+func TestSwitchProtocols_HandsOverUnreadBytes(t *testing.T) {
 	const brief = time.Second // which a handshake stays below on a busy machine
 	sockettest.OverBoth(t, func(t testing.TB) {
 		handed, let := make(chan net.Conn, 1), make(chan struct{})
@@ -173,7 +173,7 @@ func TestSwitch_HandsOverWhole(t *testing.T) {
 }
 
 // What cannot be switched can still be answered.
-func TestSwitch_NotEverything(t *testing.T) {
+func TestSwitchProtocols_Rejected(t *testing.T) {
 	p := serving(t, func(x *Exchange) {
 		status := 101
 		if x.Path() == "/200" {

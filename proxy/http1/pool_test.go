@@ -106,12 +106,12 @@ func TestPool_Bounds(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if u := p.pop(); u == nil || u.reused && u.fresh(old.now()) {
+	if u := p.pop(); u == nil || u.reused && !u.expired(old.now()) {
 		t.Error("a connection was used that is too old")
 	}
 }
 
-func TestPool_NobodyThere(t *testing.T) {
+func TestPool_DialFails(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -230,7 +230,7 @@ func TestTLS_BothSides(t *testing.T) {
 
 // Bytes that TLS has decrypted and nobody has asked for are seen, though the
 // socket has none.
-func TestTLS_LeftoversAreNoAnswers(t *testing.T) {
+func TestTLS_UnsolicitedBytesAreNotResponses(t *testing.T) {
 	certified := httptest.NewUnstartedServer(http.NotFoundHandler())
 	certified.StartTLS()
 	defer certified.Close()
@@ -264,7 +264,7 @@ func TestTLS_LeftoversAreNoAnswers(t *testing.T) {
 
 // A call can be made again over another pool, with another head, and with the
 // body that had been read from the client before.
-func TestCall_AgainOverAnotherPool(t *testing.T) {
+func TestCall_RetryOnAnotherPool(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		address, seen := answering(t, okAnswer)
 		for _, body := range []string{"Content-Length: 5|~|hello", "Transfer-Encoding: chunked|~|5|hello|0||"} {

@@ -21,7 +21,7 @@ import (
 
 // A request that comes at the moment at which an idle connection ends is answered, or
 // nothing has been done for it: its client may make it again.
-func TestServer_RequestsThatMeetTheIdleTimeout(t *testing.T) {
+func TestServer_RequestAtIdleTimeout(t *testing.T) {
 	const within = 8 * time.Millisecond
 	sockettest.OverBoth(t, func(t testing.TB) {
 		var reached, answers, ends int64
@@ -57,7 +57,7 @@ func TestServer_RequestsThatMeetTheIdleTimeout(t *testing.T) {
 
 // A client that is refused can read why, though it goes on sending: what it sends is
 // read for a while, so that no reset destroys the answer.
-func TestServer_RefusalsOutliveWhatIsStillSent(t *testing.T) {
+func TestServer_LingersAfterRejection(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		p := serving(t, says, nil)
 		for _, said := range []string{
@@ -101,7 +101,7 @@ func (l *loan) begin(what any) (end func()) {
 
 // Whatever ends an exchange, clients that leave, an upstream that does, panics and the
 // end of the server: no two at a time have the same memory.
-func TestServer_NoTwoShareMemory(t *testing.T) {
+func TestServer_ExchangesDoNotShareMemory(t *testing.T) {
 	address := origin(t, func(c net.Conn, r *bufio.Reader) {
 		for n := 0; ; n++ {
 			if _, err := requestOn(r); err != nil || n%7 == 6 {
@@ -263,7 +263,7 @@ func (l late) SetReadDeadline(at time.Time) error {
 }
 
 // The deadline that a call sets does not undo the one by which Abort has ended it.
-func TestCall_AbortAsADeadlineIsSet(t *testing.T) {
+func TestCall_AbortWhileDeadlineIsSet(t *testing.T) {
 	address := origin(t, func(_ net.Conn, r *bufio.Reader) { _, _ = io.Copy(io.Discard, r) })
 	client := &Client{ResponseTimeout: time.Hour}
 	c := client.NewCall(nil)

@@ -74,7 +74,7 @@ func TestServer_PipelinedAtEverySplit(t *testing.T) {
 	})
 }
 
-func TestServer_RefusesAndEnds(t *testing.T) {
+func TestServer_RejectsAndCloses(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		for _, c := range []struct {
 			raw    string
@@ -106,7 +106,7 @@ func TestServer_RefusesAndEnds(t *testing.T) {
 	})
 }
 
-func TestServer_OwnWordsForRefusals(t *testing.T) {
+func TestServer_ErrorHandler(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		p := serving(t, says, func(s *Server) {
 			s.ErrorHandler = func(x *Exchange, why error) {
@@ -188,7 +188,7 @@ func TestServer_Streams(t *testing.T) {
 	})
 }
 
-func TestServer_WrongLengthsAreErrors(t *testing.T) {
+func TestServer_WrongBodyLengths(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		errs := make(chan error, 1)
 		p := serving(t, func(x *Exchange) {
@@ -214,7 +214,7 @@ func TestServer_WrongLengthsAreErrors(t *testing.T) {
 }
 
 // A field that cannot be sent is not sent: another answer can be given.
-func TestServer_FieldsThatCannotBeSent(t *testing.T) {
+func TestServer_InvalidOutgoingFields(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		p := serving(t, func(x *Exchange) {
 			x.Begin(200).Add("Location", "/x\r\nA: b")
@@ -310,7 +310,7 @@ func (a aborts) Abort() { a <- struct{}{} }
 
 // A client that leaves is noticed while its request waits; what its leaving looks
 // like is a matter of policy.
-func TestServer_ClientsThatLeave(t *testing.T) {
+func TestServer_ClientGone(t *testing.T) {
 	for _, c := range []struct {
 		policy HalfClosePolicy
 		leave  func(*net.TCPConn)
@@ -353,7 +353,7 @@ func TestServer_PanicEndsTheConnection(t *testing.T) {
 	})
 }
 
-func TestServer_ShutdownInPeace(t *testing.T) {
+func TestServer_GracefulShutdown(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		inside, release := make(chan struct{}), make(chan struct{})
 		p := serving(t, func(x *Exchange) {
@@ -390,7 +390,7 @@ func TestServer_ShutdownInPeace(t *testing.T) {
 	})
 }
 
-func TestServer_ShutdownCutsWhatTakesTooLong(t *testing.T) {
+func TestServer_ShutdownAbortsAfterDeadline(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		inside, release := make(chan struct{}), make(chan struct{})
 		p := serving(t, func(x *Exchange) { close(inside); <-release; says(x) }, nil)
@@ -407,7 +407,7 @@ func TestServer_ShutdownCutsWhatTakesTooLong(t *testing.T) {
 }
 
 // Before it ends, a server says so for a while, and still takes connections.
-func TestServer_Part(t *testing.T) {
+func TestServer_DisableKeepAlives(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		p := serving(t, says, nil)
 		w := p.dial(t, lined("GET / HTTP/1.1|Host: a||"))
@@ -496,7 +496,7 @@ func TestServer_Interim(t *testing.T) {
 }
 
 // A large answer is sent from where it lies, a small one together with its head.
-func TestServer_AnswersOfAllSizes(t *testing.T) {
+func TestServer_ResponsesOfAllSizes(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		for _, n := range []int{0, 1, 4000, 8 << 10, 100_000, 3 << 20} {
 			p := serving(t, func(x *Exchange) {

@@ -13,7 +13,7 @@ import (
 	"github.com/weir-proxy/weir/test/sockettest"
 )
 
-func TestReceive_AnswersThatCannotBePassedOn(t *testing.T) {
+func TestResponse_Rejected(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer string
 		want   Kind
@@ -42,7 +42,7 @@ func TestReceive_AnswersThatCannotBePassedOn(t *testing.T) {
 	}
 }
 
-func TestReceive_FieldsOfTheAnswer(t *testing.T) {
+func TestResponse_Fields(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		url, _ := startReplying(t, "HTTP/1.1 299 Odd\r\nConnection: X-Own, RateLimit\r\nX-Own: 1\r\nKeep-Alive: 5\r\nProxy-Authenticate: x\r\n"+
 			"Alt-Svc: h3=\":443\"\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2\r\nContent-Length: 6\r\n\r\n<html>")
@@ -74,7 +74,7 @@ func TestReceive_FieldsOfTheAnswer(t *testing.T) {
 	})
 }
 
-func TestReceive_AnswersWithoutABody(t *testing.T) {
+func TestResponse_WithoutBody(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		for _, c := range []struct{ request, answer, length string }{
 			{"HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n", "7"},
@@ -98,7 +98,7 @@ func TestReceive_AnswersWithoutABody(t *testing.T) {
 	})
 }
 
-func TestReceive_1xxIsPassedOn(t *testing.T) {
+func TestResponse_InterimIsForwarded(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		const hints = "HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\nConnection: X-Own\r\nX-Own: 1\r\n\r\n"
 		url, _ := startReplying(t, "HTTP/1.1 100 Continue\r\n\r\n"+hints+"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
@@ -124,7 +124,7 @@ func TestReceive_1xxIsPassedOn(t *testing.T) {
 	})
 }
 
-func TestReceive_ExpectContinue(t *testing.T) {
+func TestResponse_ExpectContinue(t *testing.T) {
 	const request = "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n"
 	t.Run("the upstream wants the body", func(t *testing.T) {
 		url := startBackend(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
@@ -176,7 +176,7 @@ func websocketBackend(t *testing.T, requests, lines *atomic.Int32) string {
 	})
 }
 
-func TestForward_OnlyAllowedWebSocketLeavesHTTP(t *testing.T) {
+func TestForward_UpgradesOnlyAllowedWebSocket(t *testing.T) {
 	for name, c := range map[string]struct {
 		allowed bool
 		method  string
@@ -234,7 +234,7 @@ func TestForward_OnlyAllowedWebSocketLeavesHTTP(t *testing.T) {
 }
 
 // A panic of the caller's is the caller's, and leaves nothing busy.
-func TestForward_PanicsOfTheCaller(t *testing.T) {
+func TestForward_CallerPanics(t *testing.T) {
 	url, _ := startReplying(t, okEmpty)
 	pool := poolOf(t, url)
 	defer pool.Close()

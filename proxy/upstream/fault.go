@@ -26,7 +26,7 @@ func (e *bodyError) Unwrap() error { return e.err }
 // A cutError says that the target's response ended too early.
 type cutError struct{ err error }
 
-func (e *cutError) Error() string { return "read answer: " + e.err.Error() }
+func (e *cutError) Error() string { return "read response: " + e.err.Error() }
 func (e *cutError) Unwrap() error { return e.err }
 
 // fail ends it before the response's header.

@@ -51,7 +51,7 @@ func TestQueue_FirstComeFirstServed(t *testing.T) {
 	})
 }
 
-func TestQueue_WaitsNoLongerThanItMay(t *testing.T) {
+func TestQueue_Timeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, m := newFullPool(t, Queue{1, time.Minute})
 		began := time.Now()
@@ -71,7 +71,7 @@ func TestQueue_WaitsNoLongerThanItMay(t *testing.T) {
 }
 
 // A turn that comes in the very moment in which its client gives up is not lost.
-func TestQueue_NoTurnIsLost(t *testing.T) {
+func TestQueue_CanceledWaiterLosesNoBackend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 50 {
 			p, m := newFullPool(t, Queue{1, time.Minute})
@@ -90,7 +90,7 @@ func TestQueue_NoTurnIsLost(t *testing.T) {
 	})
 }
 
-func TestQueue_ATargetThatComesBackIsUsedAtOnce(t *testing.T) {
+func TestQueue_RecoveredTargetIsUsedImmediately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newTestPool(t, Config{MaxConnections: 1, Queue: Queue{1, time.Minute}, Health: Health{After: 1, Path: "/", Interval: 1, Timeout: 1}}, 1, 1)
 		p.group.checked(p.backends[0], p.health, false)
@@ -110,7 +110,7 @@ func TestQueue_ATargetThatComesBackIsUsedAtOnce(t *testing.T) {
 	})
 }
 
-func TestProbe_LooksAtOnceAndEveryInterval(t *testing.T) {
+func TestHealthCheck_ImmediatelyAndEveryInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newTestPool(t, Config{Health: Health{After: 2, EjectFor: time.Second, Path: "/", Interval: 5 * time.Second, Timeout: time.Second}}, 1)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -141,7 +141,7 @@ func TestProbe_LooksAtOnceAndEveryInterval(t *testing.T) {
 	})
 }
 
-func TestGroups_ATargetThatStaysIsRemembered(t *testing.T) {
+func TestGroups_KeepStateAcrossPools(t *testing.T) {
 	f := NewGroups()
 	h := Health{After: 1, EjectFor: time.Hour}
 	one := newTestPool(t, Config{Name: "x", Groups: f, Health: h}, 1, 1)

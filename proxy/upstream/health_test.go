@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestServer_RestsAfterFailuresInARow(t *testing.T) {
+func TestHealth_EjectsAfterConsecutiveFailures(t *testing.T) {
 	now := time.Now()
 	h := Health{After: 2, EjectFor: 8 * time.Second, SlowStart: time.Minute}
 	var s health
@@ -37,7 +37,7 @@ func TestServer_RestsAfterFailuresInARow(t *testing.T) {
 	}
 }
 
-func TestServer_NeverLeftAloneWithoutHealth(t *testing.T) {
+func TestHealth_NeverEjectsWhenDisabled(t *testing.T) {
 	var s health
 	for range 100 {
 		s.failConnect(time.Now(), Health{}, 1)
@@ -47,7 +47,7 @@ func TestServer_NeverLeftAloneWithoutHealth(t *testing.T) {
 	}
 }
 
-func TestServer_LooksTakeItDownAndUp(t *testing.T) {
+func TestHealth_ActiveChecks(t *testing.T) {
 	now := time.Now()
 	h := Health{After: 2, EjectFor: time.Hour}
 	var s health
@@ -68,7 +68,7 @@ func TestServer_LooksTakeItDownAndUp(t *testing.T) {
 	}
 }
 
-func TestServer_RampIsNeverNothing(t *testing.T) {
+func TestHealth_SlowStartFactorIsPositive(t *testing.T) {
 	now := time.Now()
 	h := Health{SlowStart: 10 * time.Second}
 	s := health{recoveredAt: now}
@@ -79,7 +79,7 @@ func TestServer_RampIsNeverNothing(t *testing.T) {
 	}
 }
 
-func TestBudget_AFifthAndAReserve(t *testing.T) {
+func TestRetryBudget_RatioAndReserve(t *testing.T) {
 	b := newBudget()
 	spend := func() (n int) {
 		for b.withdraw() {

@@ -62,7 +62,7 @@ func (c choice) hosts() string {
 	return b.String()
 }
 
-func TestChoose_TurnsByWeight(t *testing.T) {
+func TestPick_RoundRobinByWeight(t *testing.T) {
 	for _, c := range []struct {
 		weights []int
 		want    string
@@ -80,7 +80,7 @@ func TestChoose_TurnsByWeight(t *testing.T) {
 	}
 }
 
-func TestChoose_LeastLoaded(t *testing.T) {
+func TestPick_LeastLoaded(t *testing.T) {
 	p := newTestPool(t, Config{Balance: LeastLoaded}, 1, 1, 2)
 	if got := busyChoices(t, p, 8); strings.Count(got, "a") != 2 || strings.Count(got, "b") != 2 || strings.Count(got, "c") != 4 {
 		t.Errorf("eight that stay went to %s; want 2, 2 and 4 as the weights say", got)
@@ -96,7 +96,7 @@ func TestChoose_LeastLoaded(t *testing.T) {
 	}
 }
 
-func TestChoose_HashByMovesOnlyWhatItMust(t *testing.T) {
+func TestPick_HashByMovesOnlyAffectedKeys(t *testing.T) {
 	p := newTestPool(t, Config{Balance: HashBy, Health: Health{After: 1, EjectFor: time.Hour}}, 1, 1, 2)
 	of := func(i int) string {
 		m, err := p.pick(time.Now(), pickState{hash: fmt.Sprint("user-", i)})
@@ -130,7 +130,7 @@ func TestChoose_HashByMovesOnlyWhatItMust(t *testing.T) {
 	}
 }
 
-func TestChoose_TheOrderOfRanks(t *testing.T) {
+func TestPick_RankOrder(t *testing.T) {
 	now := time.Now()
 	p := newTestPool(t, Config{MaxConnections: 1, Health: Health{After: 2, EjectFor: time.Minute, Path: "/", Interval: 1, Timeout: 1}}, 1, 1, 1, 1)
 	a, b, c, d := p.backends[0], p.backends[1], p.backends[2], p.backends[3]
@@ -155,7 +155,7 @@ func TestChoose_TheOrderOfRanks(t *testing.T) {
 	}
 }
 
-func TestChoose_ShareGrowsAfterAReturn(t *testing.T) {
+func TestPick_SlowStart(t *testing.T) {
 	now := time.Now()
 	p := newTestPool(t, Config{Health: Health{After: 1, EjectFor: time.Minute, SlowStart: 10 * time.Second}}, 1, 1)
 	p.backends[1].recoveredAt = now

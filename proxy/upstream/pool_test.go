@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 		goleak.IgnoreAnyFunction("net.(*Resolver).lookupIPAddr.func2"))
 }
 
-func TestNew_RefusesWhatCannotBeAsked(t *testing.T) {
+func TestNew_InvalidConfig(t *testing.T) {
 	u := func(s string) []Target { return []Target{{URL: mustURL(t, s)}} }
 	for name, c := range map[string]Config{
 		"nothing":            {},
@@ -55,14 +55,14 @@ func TestNew_RefusesWhatCannotBeAsked(t *testing.T) {
 	}
 }
 
-func TestNew_PoolsHaveAPseudonymOfTheirOwn(t *testing.T) {
+func TestNew_PseudonymsDiffer(t *testing.T) {
 	a, b := mustPool(t, Config{Echo: true}), mustPool(t, Config{Echo: true})
 	if a.pseudonym == b.pseudonym || !strings.HasPrefix(a.pseudonym, "weir-") || len(a.pseudonym) != len("weir-")+8 {
 		t.Errorf("pseudonyms %q and %q", a.pseudonym, b.pseudonym)
 	}
 }
 
-func TestPool_TargetsTakeTurns(t *testing.T) {
+func TestPool_RoundRobin(t *testing.T) {
 	var urls []string
 	var asked [2]atomic.Int32
 	for i := range asked {
@@ -80,7 +80,7 @@ func TestPool_TargetsTakeTurns(t *testing.T) {
 	}
 }
 
-func TestPool_ARequestThatComesBackIsALoop(t *testing.T) {
+func TestPool_DetectsLoops(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -104,7 +104,7 @@ func TestPool_ARequestThatComesBackIsALoop(t *testing.T) {
 	}
 }
 
-func TestPool_KeepsConnections(t *testing.T) {
+func TestPool_ReusesConnections(t *testing.T) {
 	var connections atomic.Int32
 	url := rawBackend(t, func(c net.Conn, r *bufio.Reader) {
 		connections.Add(1)
@@ -125,7 +125,7 @@ func TestPool_KeepsConnections(t *testing.T) {
 // A request that may be sent twice does not fail because its target has just
 // closed the connection that was kept. One that may not, may: whether the target
 // has seen it is not known.
-func TestPool_ADeadKeptConnectionIsNoFailure(t *testing.T) {
+func TestPool_StaleConnectionIsNoFailure(t *testing.T) {
 	for _, method := range []string{"GET", "OPTIONS"} {
 		var asked atomic.Int32
 		closed := make(chan bool, 10)
@@ -150,7 +150,7 @@ func TestPool_ADeadKeptConnectionIsNoFailure(t *testing.T) {
 	}
 }
 
-func TestPool_CloseHarmsNoRequestUnderWay(t *testing.T) {
+func TestPool_CloseKeepsRequestsInProgress(t *testing.T) {
 	arrived, goOn, ended := make(chan bool), make(chan bool), make(chan bool, 1)
 	url := rawBackend(t, func(c net.Conn, r *bufio.Reader) {
 		readHead(r)
@@ -176,7 +176,7 @@ func TestPool_CloseHarmsNoRequestUnderWay(t *testing.T) {
 	await.Value(t, ended, "end of the connection")
 }
 
-func TestForward_TargetsThatFail(t *testing.T) {
+func TestForward_FailingTargets(t *testing.T) {
 	gone, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -170,7 +170,7 @@ func TestTarget_UnixSocket(t *testing.T) {
 	}
 }
 
-func TestForward_ToTLSWithAClientCertificateAndAName(t *testing.T) {
+func TestForward_ToMutualTLS(t *testing.T) {
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Name", r.TLS.ServerName)
 		w.Header().Set("X-Certificates", strings.Repeat("x", len(r.TLS.PeerCertificates)))
@@ -188,7 +188,7 @@ func TestForward_ToTLSWithAClientCertificateAndAName(t *testing.T) {
 	}
 }
 
-func TestTimeout_OfTheHandshakeAlone(t *testing.T) {
+func TestTimeout_TLSHandshake(t *testing.T) {
 	release := make(chan bool)
 	defer close(release)
 	deaf := strings.Replace(rawBackend(t, func(net.Conn, *bufio.Reader) { <-release }), "http:", "https:", 1)
@@ -227,7 +227,7 @@ func TestTimeout_BetweenBytes(t *testing.T) {
 
 // What lasts longer than idle altogether is not cut as long as bytes come, nor
 // is a client that reads slowly the target's fault.
-func TestTimeout_BetweenBytesOnly(t *testing.T) {
+func TestTimeout_OnlyBetweenBytes(t *testing.T) {
 	t.Parallel()
 	const idle = 2 * time.Second // a busy machine is late by less
 	tick := make(chan time.Time)
@@ -253,7 +253,7 @@ func TestTimeout_BetweenBytesOnly(t *testing.T) {
 	}
 }
 
-func TestConnections_NeverMoreThanThat(t *testing.T) {
+func TestMaxConnections(t *testing.T) {
 	const most, clients = 2, 10
 	now, goOn := make(chan int, clients), make(chan bool)
 	url := startBackend(t, func(http.ResponseWriter, *http.Request) { now <- 1; <-goOn })

@@ -89,7 +89,7 @@ func startAt(t testing.TB, address string, slow chan bool) {
 	t.Cleanup(s.Close)
 }
 
-func TestResolve_ConnectionsToVanishedAddressesDrain(t *testing.T) {
+func TestResolve_DrainsConnectionsToRemovedAddresses(t *testing.T) {
 	first := listen(t, "tcp", "127.0.0.1:0")
 	_, port, _ := net.SplitHostPort(first.Addr().String())
 	first.Close()
@@ -132,9 +132,9 @@ func TestResolve_ConnectionsToVanishedAddressesDrain(t *testing.T) {
 	}
 }
 
-// TestResolve_TheFirstAnswerIsAMove: a connection made before it may go to an
+// TestResolve_FirstLookupReplacesConnections: a connection made before it may go to an
 // address that is gone since.
-func TestResolve_TheFirstAnswerIsAMove(t *testing.T) {
+func TestResolve_FirstLookupReplacesConnections(t *testing.T) {
 	names := newNameserver(t)
 	p := newOrderedPool(t, Config{Resolver: names.resolver()}, "http://api.test.")
 	defer p.Close()

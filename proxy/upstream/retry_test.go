@@ -42,7 +42,7 @@ func startCounting(t testing.TB) (url string, asked *atomic.Int32) {
 	}), asked
 }
 
-func TestRetry_OfWhatNoTargetHasSeen(t *testing.T) {
+func TestRetry_UnsentRequests(t *testing.T) {
 	alive, asked := startCounting(t)
 	for i, request := range []string{
 		"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
@@ -74,7 +74,7 @@ func TestRetry_OfWhatNoTargetHasSeen(t *testing.T) {
 	}
 }
 
-func TestRetry_OfResets(t *testing.T) {
+func TestRetry_Resets(t *testing.T) {
 	for _, c := range []struct {
 		name, request, answer string
 		want                  Kind
@@ -107,7 +107,7 @@ func TestRetry_OfResets(t *testing.T) {
 
 // When a target may have seen the request, the failure of another after it does
 // not hide that.
-func TestRetry_TellsOfTheTargetThatMayHaveSeenIt(t *testing.T) {
+func TestRetry_ReportsErrorOfTargetThatMayHaveReceivedIt(t *testing.T) {
 	bad := rawBackend(t, func(_ net.Conn, r *bufio.Reader) { readHead(r) })
 	h := startProxy(t, newOrderedPool(t, Config{Retries: 5}, bad, closedURL(t)), nil)
 	h.ask(t, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -132,7 +132,7 @@ func TestRetry_WithinTheBudget(t *testing.T) {
 	}
 }
 
-func TestHealth_ATargetThatIsGoneRests(t *testing.T) {
+func TestHealth_EjectsUnreachableTarget(t *testing.T) {
 	alive, asked := startCounting(t)
 	h := startProxy(t, newOrderedPool(t, Config{Health: Health{After: 2, EjectFor: 1 << 60}}, closedURL(t), alive), nil)
 	failed := 0
@@ -147,7 +147,7 @@ func TestHealth_ATargetThatIsGoneRests(t *testing.T) {
 	}
 }
 
-func TestHealth_WhenAllRestTheyAreAskedAnyway(t *testing.T) {
+func TestHealth_AllEjectedTargetsAreUsed(t *testing.T) {
 	p := newOrderedPool(t, Config{Health: Health{After: 1, EjectFor: 1 << 60}}, closedURL(t), closedURL(t))
 	h := startProxy(t, p, nil)
 	for range 4 {
@@ -162,7 +162,7 @@ func TestHealth_WhenAllRestTheyAreAskedAnyway(t *testing.T) {
 }
 
 // A client that leaves while a connection is being made is not the target's fault.
-func TestHealth_AClientThatLeavesProvesNothing(t *testing.T) {
+func TestHealth_ClientGoneIsNotCounted(t *testing.T) {
 	release := make(chan bool)
 	defer close(release)
 	deaf := strings.Replace(rawBackend(t, func(net.Conn, *bufio.Reader) { <-release }), "http:", "https:", 1)
@@ -189,7 +189,7 @@ func (p *Pool) load() (n int) {
 	return n
 }
 
-func TestProbe_OnRealSockets(t *testing.T) {
+func TestHealthCheck_OnRealSockets(t *testing.T) {
 	var status atomic.Int32
 	status.Store(503)
 	seen := make(chan string, 100)
@@ -223,7 +223,7 @@ func TestProbe_OnRealSockets(t *testing.T) {
 	p.Retire() // ends the looks: goleak sees to that
 }
 
-func TestProbe_GoodIsWhatTheOperatorSays(t *testing.T) {
+func TestHealthCheck_AcceptedStatuses(t *testing.T) {
 	url := startBackend(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
 	for _, c := range []struct {
 		good func(int) bool

@@ -13,7 +13,7 @@ import (
 
 // What a target sends with an answer, beyond its end, is not the answer to anybody
 // else, however soon they ask.
-func TestReuse_WhatIsLeftOverIsNoAnswer(t *testing.T) {
+func TestReuse_UnsolicitedBytesAreNotResponses(t *testing.T) {
 	const hints = "HTTP/1.1 103 Early Hints\r\nLink: </evil>\r\n\r\n"
 	poison := func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)

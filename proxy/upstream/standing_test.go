@@ -7,7 +7,7 @@ import (
 )
 
 // A target goes through all conditions, and tells what it works on.
-func TestStandings_OfATargetThatGoesAndComesBack(t *testing.T) {
+func TestTargetStatuses_OfRecoveringTarget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := Health{After: 2, EjectFor: 10 * time.Second, SlowStart: 10 * time.Second, Path: "/", Interval: time.Second, Timeout: time.Second}
 		p := newTestPool(t, Config{Health: h, MaxConnections: 1, Queue: Queue{Length: 1, Timeout: time.Minute}}, 2)

@@ -14,7 +14,7 @@ import (
 	"github.com/weir-proxy/weir/test/sockettest"
 )
 
-func TestForward_StreamsBothWaysAtOnce(t *testing.T) {
+func TestForward_StreamsInBothDirections(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		url := startBackend(t, func(w http.ResponseWriter, r *http.Request) {
 			rc := http.NewResponseController(w)
@@ -53,7 +53,7 @@ func TestForward_StreamsBothWaysAtOnce(t *testing.T) {
 	})
 }
 
-func TestForward_PiecesOfAnAnswerDoNotWait(t *testing.T) {
+func TestForward_ResponseIsNotBuffered(t *testing.T) {
 	for name, head := range map[string]string{
 		"event stream": "Content-Type: text/event-stream\r\nContent-Length: 10\r\n\r\n",
 		"known length": "Content-Length: 10\r\n\r\n",
@@ -89,7 +89,7 @@ func TestForward_PiecesOfAnAnswerDoNotWait(t *testing.T) {
 	}
 }
 
-func TestForward_AClientThatLeavesEndsTheUpstreamsWork(t *testing.T) {
+func TestForward_ClientGoneAbortsUpstreamRequest(t *testing.T) {
 	for name, begin := range map[string]bool{"before the answer": false, "in its middle": true} {
 		t.Run(name, func(t *testing.T) {
 			arrived, ended := make(chan bool, 1), make(chan bool, 1)
@@ -120,7 +120,7 @@ func TestForward_AClientThatLeavesEndsTheUpstreamsWork(t *testing.T) {
 	}
 }
 
-func TestForward_ACutAnswerLooksCut(t *testing.T) {
+func TestForward_TruncatedResponseIsVisible(t *testing.T) {
 	for name, answer := range map[string]string{
 		"length":  "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf",
 		"chunked": "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n",
@@ -145,7 +145,7 @@ func TestForward_ACutAnswerLooksCut(t *testing.T) {
 	}
 }
 
-func TestForward_TheClientsFaultIsNotTheUpstreams(t *testing.T) {
+func TestForward_ClientErrorsAreNotUpstreamErrors(t *testing.T) {
 	url := startBackend(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
 	h := startProxy(t, poolOf(t, url), func(_ *Request, r received) {
 		if firstOf(r, "X-Max") != "" {
@@ -184,7 +184,7 @@ func TestForward_TheClientsFaultIsNotTheUpstreams(t *testing.T) {
 	})
 }
 
-func TestForward_NonsenseAfterTheAnswerBegan(t *testing.T) {
+func TestForward_InvalidBytesInResponseBody(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		url := startBackend(t, func(w http.ResponseWriter, r *http.Request) {
 			rc := http.NewResponseController(w)
@@ -210,7 +210,7 @@ func TestForward_NonsenseAfterTheAnswerBegan(t *testing.T) {
 	})
 }
 
-func TestForward_AnEarlyAnswerDoesNotWaitForTheBody(t *testing.T) {
+func TestForward_EarlyResponse(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		seen := make(chan string, 1)
 		url := rawBackend(t, func(c net.Conn, r *bufio.Reader) {
@@ -240,7 +240,7 @@ func TestForward_AnEarlyAnswerDoesNotWaitForTheBody(t *testing.T) {
 	})
 }
 
-func TestForward_BodiesKeepTheirFraming(t *testing.T) {
+func TestForward_BodyFraming(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
 		type framing struct {
 			length int64
@@ -266,7 +266,7 @@ func TestForward_BodiesKeepTheirFraming(t *testing.T) {
 	})
 }
 
-func TestForward_TrailersGoBothWays(t *testing.T) {
+func TestForward_TrailersInBothDirections(t *testing.T) {
 	seen := make(chan http.Header, 1)
 	url := startBackend(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Trailer", "X-Sum, X-Forwarded-For")

@@ -19,7 +19,7 @@ import (
 
 // Whatever the versions on both sides are, target and client see the same: fields,
 // bodies as they come, and the trailers that may be sent on.
-func TestVersions_SameRequestSameAnswer(t *testing.T) {
+func TestVersions_SameRequestSameResponse(t *testing.T) {
 	overVersions(t, func(t versioned) {
 		p, client := t.open(t.backend(talk), func(r *Request) {
 			r.RequestID, r.Set = "r1", map[string][]string{"X-Set": {"ours"}, "X-Gone": {}, "User-Agent": {}}
@@ -64,7 +64,7 @@ func TestVersions_SameRequestSameAnswer(t *testing.T) {
 }
 
 // Bodies that were read before are sent as if they had not been, with their trailer.
-func TestVersions_ContentThatWasReadBefore(t *testing.T) {
+func TestVersions_BufferedBody(t *testing.T) {
 	overVersions(t, func(t versioned) {
 		p, client := t.open(t.backend(func(w http.ResponseWriter, r *http.Request) {
 			body, err := io.ReadAll(r.Body)
@@ -92,7 +92,7 @@ func TestVersions_ContentThatWasReadBefore(t *testing.T) {
 	})
 }
 
-func TestVersions_InformationalAnswers(t *testing.T) {
+func TestVersions_InterimResponses(t *testing.T) {
 	overVersions(t, func(t versioned) {
 		p, client := t.open(t.backend(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Link", "</a.css>")
@@ -118,7 +118,7 @@ func TestVersions_InformationalAnswers(t *testing.T) {
 }
 
 // Where an answer says no length, none is made up: a 204 must not have one.
-func TestVersions_NoLengthIsMadeUp(t *testing.T) {
+func TestVersions_NoLengthIsInvented(t *testing.T) {
 	overVersions(t, func(t versioned) {
 		p, client := t.open(t.backend(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }), nil)
 		if res := ask(t, client, post(t, p.URL, nil)); res.StatusCode != http.StatusNoContent || res.Header["Content-Length"] != nil {
@@ -147,7 +147,7 @@ func TestVersions_Head(t *testing.T) {
 
 // An answer that is whole before the body has come ends both, and no reader of the body
 // is left.
-func TestVersions_AnEarlyAnswer(t *testing.T) {
+func TestVersions_EarlyResponse(t *testing.T) {
 	overVersions(t, func(t versioned) {
 		p, client := t.open(t.backend(func(w http.ResponseWriter, _ *http.Request) {
 			_ = http.NewResponseController(w).EnableFullDuplex()
@@ -170,7 +170,7 @@ func TestVersions_AnEarlyAnswer(t *testing.T) {
 }
 
 // An answer that is cut looks cut, and the result says so.
-func TestVersions_ACutAnswer(t *testing.T) {
+func TestVersions_TruncatedResponse(t *testing.T) {
 	overVersions(t, func(t versioned) {
 		p, client := t.open(t.backend(func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, "half")
@@ -192,7 +192,7 @@ func TestVersions_ACutAnswer(t *testing.T) {
 }
 
 // A client that leaves ends the target's work.
-func TestVersions_AClientThatLeaves(t *testing.T) {
+func TestVersions_ClientGone(t *testing.T) {
 	overVersions(t, func(t versioned) {
 		arrived, ended := make(chan bool, 1), make(chan bool, 1)
 		p, client := t.open(t.backend(func(_ http.ResponseWriter, r *http.Request) {
@@ -242,7 +242,7 @@ func TestVersions_Retries(t *testing.T) {
 }
 
 // A body that cannot be read is the client's fault, and nobody is asked again.
-func TestVersions_ABodyThatIsTooLong(t *testing.T) {
+func TestVersions_BodyTooLarge(t *testing.T) {
 	for _, upstream := range []int{1, 2} {
 		t.Run(map[int]string{1: "to HTTP1", 2: "to HTTP2"}[upstream], func(t *testing.T) {
 			v := versioned{t, 1, upstream}
@@ -287,7 +287,7 @@ func TestVersions_Probe(t *testing.T) {
 }
 
 // Nothing that came over HTTP/2 can become anything else.
-func TestNetSink_HandsNothingOver(t *testing.T) {
+func TestHTTP2Sink_SwitchProtocolsFails(t *testing.T) {
 	var w http.ResponseWriter = httptest.NewRecorder()
 	if c, _, err := NewNetSink(w).SwitchProtocols("websocket", new(http1.Fields)); c != nil || !errors.Is(err, errHandOver) {
 		t.Errorf("got %v, %v", c, err)

@@ -164,7 +164,7 @@
 //
 // HTTP/1.1 is implemented by package http1, which documents what it refuses, and
 // HTTP/2 by net/http. Strings of an HTTP/1.1 request share the buffer of its
-// connection: those that outlive the handler are cloned (exchange.keep). In addition:
+// connection: those that outlive the handler are cloned (exchange.detach). In addition:
 //
 //   - The path that is matched is the path that is forwarded, in one spelling, unless
 //     the route rewrites it. A path that servers interpret in different ways is refused

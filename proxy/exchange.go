@@ -18,7 +18,7 @@ type exchange struct {
 	duration   time.Duration // settle: until the response was written, without settling after it
 
 	in          inbound         // downstream: the received request
-	request     routing.Request // downstream, tidy, match: host, path and query, by which the route is matched
+	request     routing.Request // downstream, normalize, match: host, path and query, by which the route is matched
 	client      client          // address: the client
 	list        *config.List    // lists: the list that denied the request or let it bypass limits
 	extracted   extracted       // extract: the keys, and the data from which they are read

@@ -59,25 +59,25 @@ func (e *explainer) runStages() error {
 		name string
 		run  func() (detail string, err error)
 	}{
-		{"address", func() (string, error) {
+		{"client address", func() (string, error) {
 			g.clientIP.resolve(x)
 			if x.client.trustedPeer {
 				return "the peer is a trusted proxy", nil
 			}
 			return "", nil
 		}},
-		{"tidy", func() (string, error) { return "", tidy(x) }},
-		{"match", e.match},
-		{"fields", func() (string, error) {
+		{"normalize", func() (string, error) { return "", normalize(x) }},
+		{"match route", e.match},
+		{"check header", func() (string, error) {
 			return "", cmp.Or(g.checkConfusable(x), g.checkConnection(x), x.checkBodySize())
 		}},
-		{"lists", func() (string, error) { return "", g.checkLists(x, x.route.lists) }},
-		{"early", e.early},
-		{"lists in the body", func() (string, error) { return "", g.checkLists(x, x.route.bodyLists) }},
-		{"extract", func() (string, error) { return "", g.extract(x) }},
-		{"new keys", e.newKeys},
-		{"idempotency", func() (string, error) { return "", g.idempotency(x) }},
-		{"admit", e.admit},
+		{"check lists", func() (string, error) { return "", g.checkLists(x, x.route.lists) }},
+		{"check limits before the body", e.early},
+		{"check lists of body keys", func() (string, error) { return "", g.checkLists(x, x.route.bodyLists) }},
+		{"read keys", func() (string, error) { return "", g.extract(x) }},
+		{"check new keys", e.newKeys},
+		{"idempotency key", func() (string, error) { return "", g.idempotency(x) }},
+		{"check limits", e.admit},
 	}
 	for _, s := range stages {
 		explained := ExplainedStage{Name: s.name, Result: StageSkipped}
@@ -110,8 +110,8 @@ func (g *generation) slots(claims []limiter.Claim) int {
 	places := map[string]bool{}
 	for _, c := range claims {
 		switch {
-		case c.Redisson != "" && g.config.Store == config.StoreRedis:
-			places[c.Redisson] = true
+		case c.RedissonName != "" && g.config.Store == config.StoreRedis:
+			places[c.RedissonName] = true
 		case apart:
 			places[c.Key.String()] = true
 		default:

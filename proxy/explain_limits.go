@@ -142,7 +142,7 @@ func (e *explainer) explainLimit(l *limit, explained *ExplainedLimit) {
 		explained.Reason = "the key is missing, and on_missing or on_invalid says skip"
 		return
 	}
-	explained.Asked, explained.Allowed, explained.Cost, explained.Shared = true, true, set.claims[0].Cost, set.claims[0].Redisson
+	explained.Asked, explained.Allowed, explained.Cost, explained.Shared = true, true, set.claims[0].Cost, set.claims[0].RedissonName
 	explained.Value = e.maskedValue(l.Key)
 	explained.Override = !slices.Contains(l.windows, set.windows[0])
 
@@ -163,7 +163,7 @@ func (e *explainer) explainLimit(l *limit, explained *ExplainedLimit) {
 			continue
 		}
 		explained.Windows = append(explained.Windows, ExplainedWindow{
-			Rate: rateText(w), Allowed: o.Allowed, Remaining: o.Remaining, Most: w.Most(), WaitMS: o.Wait.Milliseconds(), Banned: o.Banned,
+			Rate: rateText(w), Allowed: o.Allowed, Remaining: o.Remaining, Most: w.Capacity(), WaitMS: o.Wait.Milliseconds(), Banned: o.Banned,
 		})
 	}
 }

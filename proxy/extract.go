@@ -97,7 +97,7 @@ func (g *generation) claim(x *exchange, l *limit) error {
 		}
 	}
 	for _, w := range windows {
-		if cost > w.Most() {
+		if cost > w.Capacity() {
 			return fmt.Errorf("%s: %w: %d is more than can ever be asked for", l.Cost.From, errCost, cost)
 		}
 	}
@@ -116,7 +116,7 @@ func (g *generation) claim(x *exchange, l *limit) error {
 		set = &x.shadows
 	}
 	for _, w := range windows {
-		set.add(limiter.Claim{Limit: &w.Limit, Key: k.Key, Cost: cost, Value: value.Key, Redisson: shared, RedissonForm: l.RedissonForm, Source: x.source}, w)
+		set.add(limiter.Claim{Limit: &w.Limit, Key: k.Key, Cost: cost, Value: value.Key, RedissonName: shared, RedissonFormat: l.RedissonFormat, Source: x.source}, w)
 	}
 	if g.config.Privacy.Rotates && shared == "" { // counts under the previous secret count as well
 		x.bothSecrets = true

@@ -129,7 +129,7 @@ func (s *fallback) takeWithinShare(q *admission, take taker) taker {
 // record records a decision of the shared store in the local store, if that may have to decide later.
 func (s *fallback) record(q *admission) {
 	if s.store != nil && q.route.hasLocalLimit {
-		s.local.Note(q.claims.claims, &q.decision, s.nodes())
+		s.local.Mirror(q.claims.claims, &q.decision, s.nodes())
 	}
 }
 
@@ -174,7 +174,7 @@ func (s *fallback) shares(claims []limiter.Claim) []limiter.Claim {
 	out := slices.Clone(claims)
 	for i := range out {
 		share := out[i].Limit.Share(s.nodes())
-		out[i].Limit, out[i].Cost = &share, min(out[i].Cost, share.Most())
+		out[i].Limit, out[i].Cost = &share, min(out[i].Cost, share.Capacity())
 	}
 	return out
 }
@@ -188,7 +188,7 @@ type mirrored struct {
 
 // Refund implements limiter.Store.
 func (t mirrored) Refund(ctx context.Context, claims []limiter.Claim, p limiter.Permit) error {
-	t.fallback.local.NoteRefund(claims, p, t.fallback.nodes())
+	t.fallback.local.MirrorRefund(claims, p, t.fallback.nodes())
 	return t.AdminStore.Refund(ctx, claims, p)
 }
 

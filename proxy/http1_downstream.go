@@ -39,11 +39,11 @@ func (p *Proxy) ServeHTTP1(h *http1.Exchange) {
 	d.readRequest()
 	defer p.finish(&d.reqCtx, x)
 	p.serve(&d.reqCtx, x, d)
-	if release := h.Ending; release != nil { // the response was truncated
-		h.Ending = nil
+	if release := h.BeforeEnd; release != nil { // the response was truncated
+		h.BeforeEnd = nil
 		release(func() {})
 	}
-	x.response.bytes = h.Sent()
+	x.response.bytes = h.BodyBytesSent()
 	if x.outcome.result.Wrote && x.outcome.result.Kind != upstream.OK {
 		h.Abort()
 	}
@@ -69,7 +69,7 @@ func (p *Proxy) http1Downstream(h *http1.Exchange) *http1Downstream {
 // use.
 func (p *Proxy) releaseHTTP1(d *http1Downstream) {
 	d.buffer.release()
-	if d.reqCtx.Asked() {
+	if d.reqCtx.Observed() {
 		return
 	}
 	d.h, d.reqCtx.Exchange, d.body = nil, nil, nil
@@ -93,7 +93,7 @@ func (d *http1Downstream) readRequest() {
 		x.in.length = b.Length()
 	}
 	asks := x.request.Method == http.MethodOptions
-	if !asks && !h.Fields.Odd() {
+	if !asks && !h.Fields.HasUnusualNames() {
 		return
 	}
 	for f := range h.Fields.All() {
@@ -175,7 +175,7 @@ func (d *http1Downstream) forward(p *upstream.Pool, t *upstream.Request) upstrea
 }
 
 // beforeEnd implements downstream.
-func (d *http1Downstream) beforeEnd(release func(flush func())) { d.h.Ending = release }
+func (d *http1Downstream) beforeEnd(release func(flush func())) { d.h.BeforeEnd = release }
 
 // detach clones the strings of x that are needed after its downstream has ended.
 func (x *exchange) detach() {
@@ -204,7 +204,7 @@ func (p *Proxy) RefuseHTTP1(h *http1.Exchange, why error) {
 	g.clientIP.resolve(x)
 	p.recorder.setID(x)
 	d.respond(g.refuse(x, why))
-	x.response.bytes = h.Sent()
+	x.response.bytes = h.BodyBytesSent()
 }
 
 // parseFailure returns the response for a parse error of package http1. It reports false for other

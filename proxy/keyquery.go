@@ -83,20 +83,20 @@ func (s Span) String() string { return limiter.FormatDuration(time.Duration(s)) 
 func (c KeyChange) change() (limiter.Change, error) {
 	switch c.Action {
 	case KeyReset:
-		return limiter.Change{Verb: limiter.VerbReset}, nil
+		return limiter.Change{Action: limiter.ActionReset}, nil
 	case KeyUnban:
-		return limiter.Change{Verb: limiter.VerbBan}, nil
+		return limiter.Change{Action: limiter.ActionBan}, nil
 	case KeyBan:
 		d := time.Duration(c.For)
 		if d <= 0 || limiter.CheckBan(d) != nil {
 			return limiter.Change{}, fmt.Errorf("%w: a ban lasts from 1ms to 366d; write for example 1h", ErrKeyQuery)
 		}
-		return limiter.Change{Verb: limiter.VerbBan, Ban: d}, nil
+		return limiter.Change{Action: limiter.ActionBan, Ban: d}, nil
 	case KeyGrant:
 		if c.Permits < 1 || c.Permits > limiter.MaxCount {
 			return limiter.Change{}, fmt.Errorf("%w: how many permits to grant; write a whole number from 1 to %d", ErrKeyQuery, int64(limiter.MaxCount))
 		}
-		return limiter.Change{Verb: limiter.VerbGrant, Grant: c.Permits}, nil
+		return limiter.Change{Action: limiter.ActionGrant, Grant: c.Permits}, nil
 	}
 	return limiter.Change{}, fmt.Errorf("%w: %q; write reset, grant, ban or unban", ErrKeyQuery, string(c.Action))
 }

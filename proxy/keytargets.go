@@ -164,7 +164,7 @@ func (t *keyTarget) claimsUnder(k limiter.Key) []limiter.Claim {
 	var claims []limiter.Claim
 	for _, w := range t.windows {
 		claims = append(claims, limiter.Claim{
-			Limit: &w.Limit, Key: k, Cost: 1, Redisson: t.redissonName, RedissonForm: t.limit.RedissonForm,
+			Limit: &w.Limit, Key: k, Cost: 1, RedissonName: t.redissonName, RedissonFormat: t.limit.RedissonFormat,
 		})
 	}
 	if t.limit.Penalty != nil {

@@ -42,7 +42,7 @@ func (p *Proxy) newKeys(x *exchange) error {
 	}
 	var buf [8]limiter.Key
 	keys := x.appendLimitedKeys(buf[:0])
-	if p.guard.Knows(keys...) {
+	if p.guard.Known(keys...) {
 		return nil
 	}
 	a := p.guard.Admit(r.NewKeys, limiter.KeyOf(r.Name, x.client.network.String()), keys...)

@@ -108,7 +108,7 @@ func (t *keyTarget) unchangeable(a KeyAction) string {
 // reset with their limit, but are neither granted nor banned.
 func (t *keyTarget) changeClaims(c limiter.Change) []limiter.Claim {
 	claims := t.claims()
-	if t.limit.Penalty != nil && c.Verb != limiter.VerbReset {
+	if t.limit.Penalty != nil && c.Action != limiter.ActionReset {
 		claims = slices.DeleteFunc(claims, func(claim limiter.Claim) bool { return claim.Limit == &t.limit.refusalLimit })
 	}
 	return claims
@@ -120,7 +120,7 @@ func (a *admitter) applyChange(ctx context.Context, t *keyTarget, c limiter.Chan
 	claims := t.changeClaims(c)
 	began := time.Now()
 	err = c.Apply(ctx, a.store, claims)
-	a.metrics.observeStoreCall(string(c.Verb), time.Since(began), err)
+	a.metrics.observeStoreCall(string(c.Action), time.Since(began), err)
 	away := errors.Is(err, limiter.ErrUnavailable)
 	if err != nil && (!away || t.limit.OnStoreFailure != config.Local) {
 		return false, err
@@ -160,7 +160,7 @@ func keysOf(claims []limiter.Claim) (keys []limiter.Key) {
 
 // applyChange applies c to the local store. Granted permits are divided by the number of nodes.
 func (s *fallback) applyChange(ctx context.Context, c limiter.Change, claims []limiter.Claim) error {
-	if n := int64(s.nodes()); c.Verb == limiter.VerbGrant {
+	if n := int64(s.nodes()); c.Action == limiter.ActionGrant {
 		c.Grant = (c.Grant + n - 1) / n
 		claims = s.shares(claims)
 	}

@@ -191,7 +191,7 @@ func (p *Proxy) resolveRoute(g *generation, x *exchange) error {
 	if x.in.parseErr != nil {
 		return x.in.parseErr
 	}
-	if err := tidy(x); err != nil {
+	if err := normalize(x); err != nil {
 		return err
 	}
 	return g.match(x)

@@ -196,7 +196,7 @@ func (p *Proxy) keyByHash(hash string) (limiter.Key, bool) {
 			if l.top == nil {
 				continue
 			}
-			for _, h := range []limiter.Heavy[limiter.Key, label]{l.top.refused.Last(minute, TopSlices), l.top.requests.Last(minute, TopSlices)} {
+			for _, h := range []limiter.HeavyHitters[limiter.Key, label]{l.top.refused.Last(minute, TopSlices), l.top.requests.Last(minute, TopSlices)} {
 				for _, k := range h.Keys {
 					if g.redact.key(k.Key) == hash {
 						return k.Key, true

@@ -37,7 +37,7 @@ type quotaFields struct {
 }
 
 func (t *quotaFields) reset() {
-	t.buffer.Discard(http1.Discard)
+	t.buffer.Discard(http1.RecycleBuffer)
 	t.policies = t.policies[:0]
 }
 
@@ -93,7 +93,7 @@ func bodyErrorKind(err error) respond.Kind {
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return respond.RequestTimeout
-	case errors.Is(err, context.Canceled), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, http1.ErrCut):
+	case errors.Is(err, context.Canceled), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, http1.ErrTruncated):
 		return respond.ClientGone
 	}
 	return respond.BadRequest

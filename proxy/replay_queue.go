@@ -49,7 +49,7 @@ func (r *Replay) enqueue(v *visit, at queueID, first *limit) {
 	v.x.idempotent.firstUse = nil // idempotency is not replayed for requests that wait
 	w := &replayWaiter{visit: v, queue: at, began: r.now}
 	w.WaitOptions, _ = v.x.waitOptions()
-	w.claim = slices.IndexFunc(w.For, func(d time.Duration) bool { return d > 0 })
+	w.claim = slices.IndexFunc(w.MaxWait, func(d time.Duration) bool { return d > 0 })
 	q := r.queues[at]
 	if q == nil {
 		q = &replayQueue{}
@@ -66,7 +66,7 @@ func (r *Replay) enqueue(v *visit, at queueID, first *limit) {
 		r.serveFirst(q)
 		return
 	}
-	until := w.began.Add(w.For[w.claim])
+	until := w.began.Add(w.MaxWait[w.claim])
 	if q.firstRetry.After(until) {
 		r.timeOut(q, w)
 		return
@@ -98,7 +98,7 @@ func (r *Replay) serveFirst(q *replayQueue) {
 // canWait reports whether the request may wait for all limits that refuse it.
 func (w *replayWaiter) canWait(now time.Time) bool {
 	for i, o := range w.x.decision.Outcomes {
-		if !o.Allowed && now.Add(o.Wait).After(w.began.Add(w.For[i])) {
+		if !o.Allowed && now.Add(o.Wait).After(w.began.Add(w.MaxWait[i])) {
 			return false
 		}
 	}
@@ -120,9 +120,9 @@ func (r *Replay) timeOut(q *replayQueue, w *replayWaiter) {
 // queue.
 func (w *replayWaiter) refuse(now time.Time) {
 	d := &w.x.decision
-	*d = limiter.Decision{At: now, Wait: w.For[w.claim], Outcomes: d.Outcomes[:0]}
+	*d = limiter.Decision{At: now, Wait: w.MaxWait[w.claim], Outcomes: d.Outcomes[:0]}
 	for i, c := range w.x.claims.claims {
-		o := limiter.Outcome{Allowed: true, Remaining: c.Limit.Most(), Unknown: true}
+		o := limiter.Outcome{Allowed: true, Remaining: c.Limit.Capacity(), Unknown: true}
 		if i == w.claim {
 			o = limiter.Outcome{Wait: d.Wait}
 		}

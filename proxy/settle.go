@@ -128,7 +128,7 @@ func (q *admission) addRefunds(status int, o *forwardOutcome) {
 			continue
 		}
 		left := &q.decision.Outcomes[i]
-		left.Remaining, left.Wait = min(left.Remaining+c.Cost, c.Limit.Most()), 0
+		left.Remaining, left.Wait = min(left.Remaining+c.Cost, c.Limit.Capacity()), 0
 	}
 }
 

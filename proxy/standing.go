@@ -137,20 +137,20 @@ func (t *keyTarget) fill(to *LimitStanding, in limiter.Inspection) {
 	if to.Unknown != "" {
 		return
 	}
-	own := in.Standings
+	own := in.Statuses
 	if t.rotates {
 		own = slices.Clone(own[:len(own)/2])
-		for i, previous := range in.Standings[len(own):] {
+		for i, previous := range in.Statuses[len(own):] {
 			own[i] = stricter(own[i], previous)
 		}
 	}
 	var banned time.Duration
 	for i, w := range t.windows {
 		s := own[i]
-		banned = max(banned, s.Banned)
+		banned = max(banned, s.BannedFor)
 		to.Windows = append(to.Windows, WindowStanding{
-			Name: w.rate, Rate: s.Rate.String(), Most: s.Most, Used: s.Used, Left: s.Left,
-			Next: after(in.At, s.Next), Full: after(in.At, s.Full), Overflow: s.Overflow, Unreadable: s.Unreadable,
+			Name: w.rate, Rate: s.Rate.String(), Most: s.Capacity, Used: s.Used, Left: s.Remaining,
+			Next: after(in.At, s.NextIn), Full: after(in.At, s.FullIn), Overflow: s.Overflow, Unreadable: s.Unreadable,
 		})
 	}
 	to.BannedUntil = after(in.At, banned)
@@ -168,9 +168,9 @@ func after(at time.Time, d time.Duration) time.Time {
 }
 
 // stricter merges two states of one key. A limit is reached if it is reached in either.
-func stricter(a, b limiter.Standing) limiter.Standing {
-	a.Used, a.Left = max(a.Used, b.Used), min(a.Left, b.Left)
-	a.Next, a.Full, a.Banned = max(a.Next, b.Next), max(a.Full, b.Full), max(a.Banned, b.Banned)
+func stricter(a, b limiter.KeyStatus) limiter.KeyStatus {
+	a.Used, a.Remaining = max(a.Used, b.Used), min(a.Remaining, b.Remaining)
+	a.NextIn, a.FullIn, a.BannedFor = max(a.NextIn, b.NextIn), max(a.FullIn, b.FullIn), max(a.BannedFor, b.BannedFor)
 	a.Overflow, a.Unreadable = a.Overflow || b.Overflow, a.Unreadable || b.Unreadable
 	return a
 }

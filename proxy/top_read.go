@@ -80,13 +80,13 @@ func (p *Proxy) Top(q TopQuery) Top {
 	return t
 }
 
-func (g *generation) topList(of *topLimit, h limiter.Heavy[limiter.Key, label]) TopList {
+func (g *generation) topList(of *topLimit, h limiter.HeavyHitters[limiter.Key, label]) TopList {
 	display := g.display()
 	list := TopList{Total: h.Total, Floor: h.Floor, Keys: make([]TopEntry, len(h.Keys))}
 	for i, k := range h.Keys {
 		list.Keys[i] = TopEntry{
 			Masked: k.Value.masked(display, of.shapes), Hash: g.redact.key(k.Key), ID: g.redact.keyID(k.Key),
-			Count: k.Count, Error: k.Over,
+			Count: k.Count, Error: k.Error,
 		}
 	}
 	return list
@@ -122,19 +122,19 @@ func MergeTops(n int, all ...Top) Top {
 
 func (t TopList) merge(other TopList) TopList { return listOf(t.heavy().Merge(other.heavy())) }
 
-func (t TopList) heavy() limiter.Heavy[string, TopEntry] {
-	h := limiter.Heavy[string, TopEntry]{Total: t.Total, Floor: t.Floor}
+func (t TopList) heavy() limiter.HeavyHitters[string, TopEntry] {
+	h := limiter.HeavyHitters[string, TopEntry]{Total: t.Total, Floor: t.Floor}
 	for _, k := range t.Keys {
-		h.Keys = append(h.Keys, limiter.HeavyKey[string, TopEntry]{Key: k.ID, Count: k.Count, Over: k.Error, Value: k})
+		h.Keys = append(h.Keys, limiter.HeavyHitter[string, TopEntry]{Key: k.ID, Count: k.Count, Error: k.Error, Value: k})
 	}
 	return h
 }
 
-func listOf(h limiter.Heavy[string, TopEntry]) TopList {
+func listOf(h limiter.HeavyHitters[string, TopEntry]) TopList {
 	t := TopList{Total: h.Total, Floor: h.Floor, Keys: make([]TopEntry, len(h.Keys))}
 	for i, k := range h.Keys {
 		t.Keys[i] = k.Value
-		t.Keys[i].Count, t.Keys[i].Error = k.Count, k.Over
+		t.Keys[i].Count, t.Keys[i].Error = k.Count, k.Error
 	}
 	return t
 }

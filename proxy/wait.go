@@ -28,7 +28,7 @@ func (a *admitter) waitInQueue(client context.Context, q *admission) taker {
 		}
 		waiting := a.metrics.waiting.WithLabelValues(q.route.Name, first.Name)
 		var since time.Time
-		p.Waits = func() {
+		p.OnWait = func() {
 			q.waited, since = true, time.Now()
 			waiting.Inc()
 		}
@@ -50,10 +50,10 @@ func (a *admitter) waitInQueue(client context.Context, q *admission) taker {
 // waitOptions returns how long to wait for each claim. first is the limit in whose queue the
 // request waits, or nil.
 func (q *admission) waitOptions() (p limiter.WaitOptions, first *limit) {
-	p.For = make([]time.Duration, len(q.claims.claims))
+	p.MaxWait = make([]time.Duration, len(q.claims.claims))
 	for i := range q.claims.claims {
 		of := q.claims.windows[i].of
-		if p.For[i] = of.Wait; of.Wait > 0 && first == nil {
+		if p.MaxWait[i] = of.Wait; of.Wait > 0 && first == nil {
 			first, p.MaxWaiting = of, of.MaxWaiting
 		}
 	}

@@ -55,7 +55,7 @@ func newPayload(n names, claims []limiter.Claim, rest ...any) *payload {
 	for i := range claims {
 		c := &claims[i]
 		for j := range claims[:i] {
-			if e := &claims[j]; c.Redisson == "" && e.Redisson == "" && e.Key == c.Key && sameBox(e.Limit, c.Limit) {
+			if e := &claims[j]; c.RedissonName == "" && e.RedissonName == "" && e.Key == c.Key && sameBox(e.Limit, c.Limit) {
 				firsts[i] = firsts[j]
 				break
 			}
@@ -124,7 +124,7 @@ func appendLimit(out []byte, l *limiter.Limit, tag string) []byte {
 	out = append(out, byte(l.Algorithm))
 	out = binary.LittleEndian.AppendUint32(out, uint32(l.Rate.Count))
 	out = appendTime(out, l.Rate.Window)
-	out = binary.LittleEndian.AppendUint32(out, uint32(l.Most()))
+	out = binary.LittleEndian.AppendUint32(out, uint32(l.Capacity()))
 	ttl := len(out)
 	out = strconv.AppendInt(append(out, 0), timeToLive(l).Milliseconds(), 10)
 	out[ttl] = byte(len(out) - ttl - 1)

@@ -12,9 +12,9 @@ import (
 // errMalformed reports that a request is not valid HTTP.
 var errMalformed = errors.New("malformed request")
 
-// malformed finds errors that net/http accepts in HTTP/2, and that would change the message in
+// checkHTTP2 finds errors that net/http accepts in HTTP/2, and that would change the message in
 // HTTP/1 (RFC 9113 sections 8.1.1, 8.2.1 and 8.3.1). net/http has checked HTTP/1 requests itself.
-func malformed(r *http.Request) error {
+func checkHTTP2(r *http.Request) error {
 	if r.ProtoMajor != 2 {
 		return nil
 	}

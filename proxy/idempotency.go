@@ -23,7 +23,7 @@ var errIdempotencyKey = errors.New("idempotency key not acceptable")
 // limits.
 type idempotency struct {
 	*config.Idempotency
-	once, repeats limiter.Limit
+	firstUse, repeats limiter.Limit
 }
 
 func newIdempotency(route string, c *config.Idempotency) *idempotency {
@@ -33,14 +33,14 @@ func newIdempotency(route string, c *config.Idempotency) *idempotency {
 	limit := func(name string, count int64) limiter.Limit {
 		return limiter.Limit{Name: route + ".idempotency:" + name, Rate: limiter.Rate{Count: count, Window: c.Life}}
 	}
-	return &idempotency{Idempotency: c, once: limit("once", 1), repeats: limit("repeats", c.Repeats)}
+	return &idempotency{Idempotency: c, firstUse: limit("once", 1), repeats: limit("repeats", c.Repeats)}
 }
 
 // idempotency makes the claims that recognize repeats of the request: requests with the same
 // idempotency key, method, target and body, and the same keys of limits. A request without an
 // idempotency key has no repeats.
 func (g *generation) idempotency(x *exchange) error {
-	i := x.route.repeats
+	i := x.route.idempotency
 	if i == nil || len(x.claims.claims) == 0 {
 		return nil
 	}
@@ -64,6 +64,6 @@ func (g *generation) idempotency(x *exchange) error {
 	for _, c := range x.claims.claims {
 		parts = append(parts, string(c.Key[:]))
 	}
-	x.repeat.first = []limiter.Claim{{Limit: &i.once, Key: g.config.Privacy.Hash(parts), Cost: 1, Source: x.source}}
+	x.idempotent.firstUse = []limiter.Claim{{Limit: &i.firstUse, Key: g.config.Privacy.Hash(parts), Cost: 1, Source: x.source}}
 	return nil
 }

@@ -89,7 +89,7 @@ func names(limits map[string]LimitStanding) string {
 	for name := range limits {
 		all = append(all, name)
 	}
-	return listing(all)
+	return joinNames(all)
 }
 
 // Every limit that counts by a phone number is found, in whatever spelling it is named,

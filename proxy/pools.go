@@ -12,7 +12,7 @@ func (g *generation) pool(from *config.Upstream) (*upstream.Pool, error) {
 	if p := g.pools[from]; p != nil {
 		return p, nil
 	}
-	p, err := upstream.New(g.asked(from))
+	p, err := upstream.New(g.poolConfig(from))
 	if err != nil {
 		return nil, err
 	}
@@ -20,8 +20,8 @@ func (g *generation) pool(from *config.Upstream) (*upstream.Pool, error) {
 	return p, nil
 }
 
-// asked returns the pool configuration of an upstream.
-func (g *generation) asked(from *config.Upstream) upstream.Config {
+// poolConfig returns the pool configuration of an upstream.
+func (g *generation) poolConfig(from *config.Upstream) upstream.Config {
 	c := upstream.Config{
 		Name:           from.Name,
 		Echo:           from.Echo,
@@ -35,7 +35,7 @@ func (g *generation) asked(from *config.Upstream) upstream.Config {
 		Queue:          upstream.Queue{Length: from.Queue.Length, Timeout: from.Queue.Timeout},
 		Retries:        from.Retries,
 		Resolve:        from.Resolve,
-		TLS:            trust(from.TLS),
+		TLS:            upstreamTLS(from.TLS),
 		Health: upstream.Health{
 			After:     from.Health.After,
 			EjectFor:  from.Health.Rest,
@@ -64,8 +64,8 @@ func (g *generation) asked(from *config.Upstream) upstream.Config {
 	return c
 }
 
-// trust returns the TLS configuration for https targets.
-func trust(from config.UpstreamTLS) *tls.Config {
+// upstreamTLS returns the TLS configuration for https targets.
+func upstreamTLS(from config.UpstreamTLS) *tls.Config {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: from.Roots, ServerName: from.ServerName}
 	if from.Certificate != nil {
 		c.Certificates = []tls.Certificate{*from.Certificate}

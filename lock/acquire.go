@@ -10,60 +10,60 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// errorPause is the longest pause after an attempt that Redis did not answer.
-const errorPause = 500 * time.Millisecond
+// maxErrorPause is the longest pause after an attempt that Redis did not answer.
+const maxErrorPause = 500 * time.Millisecond
 
-// errLate reports that the grant came when its lease was over already.
-var errLate = fmt.Errorf("%w: the grant came after its lease", ErrNotAcquired)
+// errGrantExpired reports that the grant came when its lease was over already.
+var errGrantExpired = fmt.Errorf("%w: the grant came after its lease", ErrNotAcquired)
 
 // An acquisition is one caller's way to a lock.
 type acquisition struct {
 	locker *Locker
 	lock   *Lock
-	claim  claim
-	// watched: the hold is to be renewed.
-	watched bool
-	// accept takes in a grant; errLate makes a waiter go on.
-	accept func(context.Context, outcome) error
-	pass   *pass // nil unless it is this caller's turn to contend
-	asked  bool  // an attempt was sent
-	doubt  bool  // an attempt may have taken the lock without our knowing
+	params callParams
+	// autoRenew: the hold is to be renewed.
+	autoRenew bool
+	// accept takes in a grant; errGrantExpired makes a waiter go on.
+	accept  func(context.Context, outcome) error
+	ticket  *ticket // nil unless it is this caller's turn to contend
+	isSent  bool    // an attempt was sent
+	mayHold bool    // an attempt may have taken the lock without our knowing
 }
 
-// A way is how hard an acquisition tries.
-type way func(*acquisition, context.Context) error
+// A strategy is how hard an acquisition tries.
+type strategy func(*acquisition, context.Context) error
 
 // An outcome is what became of one attempt.
 type outcome struct {
-	answer
+	attemptResult
 	sent time.Time // before the call: leases count from here
 	err  error
 }
 
 // acquire runs one way to a hold, and leaves nothing behind if it fails.
-func (l *Locker) acquire(ctx context.Context, lk *Lock, options []Option, try way) (*Hold, error) {
-	r, err := ask(options)
+func (l *Locker) acquire(ctx context.Context, lk *Lock, options []LockOption, try strategy) (*Hold, error) {
+	r, err := parseOptions(options)
 	if err := errors.Join(lk.err, err); err != nil {
 		return nil, err
 	}
-	switch s := l.session(holdKey{lk.role, lk.name, r.owner}); {
+	switch s := l.session(holdKey{lk.namespace, lk.name, r.owner}); {
 	case r.owner == (Owner{}):
 		r.owner = lk.newOwner()
-	case !lk.traits.enters:
-		return nil, fmt.Errorf("lock %s: %w", lk.name, ErrReentrant)
+	case !lk.traits.reentrant:
+		return nil, fmt.Errorf("lock %s: %w", lk.name, ErrNotReentrant)
 	case s != nil:
-		return s.enter(ctx, r)
+		return s.reenterAny(ctx, r)
 	case l.overlaps(lk, r.owner):
-		return nil, fmt.Errorf("lock %s: %w: its owner holds some of it together with something else; unlock that first", lk.name, ErrReentrant)
+		return nil, fmt.Errorf("lock %s: %w: its owner holds some of it together with something else; unlock that first", lk.name, ErrNotReentrant)
 	}
 	lease := r.lease
-	if !r.leased {
+	if !r.hasLease {
 		lease = l.lease
 	}
 	var hold *Hold
-	a := &acquisition{locker: l, lock: lk, watched: !r.leased, claim: claim{owner: r.owner, count: 1, lease: lease, replicas: r.replicas}}
+	a := &acquisition{locker: l, lock: lk, autoRenew: !r.hasLease, params: callParams{owner: r.owner, count: 1, lease: lease, replicas: r.replicas}}
 	a.accept = func(ctx context.Context, o outcome) error {
-		hold, err = l.open(ctx, a, o)
+		hold, err = l.openSession(ctx, a, o)
 		return err
 	}
 	if err := a.run(ctx, try); err != nil {
@@ -73,19 +73,19 @@ func (l *Locker) acquire(ctx context.Context, lk *Lock, options []Option, try wa
 }
 
 // run goes one way until a grant is accepted.
-func (a *acquisition) run(ctx context.Context, try way) error {
+func (a *acquisition) run(ctx context.Context, try strategy) error {
 	if a.lock.err != nil {
 		return a.lock.err
 	}
-	if !a.locker.begin() {
+	if !a.locker.beginCall() {
 		return ErrClosed
 	}
-	defer a.locker.end()
+	defer a.locker.endCall()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	stop := context.AfterFunc(a.locker.life, func() { cancel(ErrClosed) })
+	stop := context.AfterFunc(a.locker.ctx, func() { cancel(ErrClosed) })
 	defer stop()
-	err := a.locker.settled(ctx, a.claim.owner)
+	err := a.locker.awaitReleases(ctx, a.params.owner)
 	if err == nil {
 		if err = try(a, ctx); err != nil {
 			a.undo()
@@ -97,8 +97,8 @@ func (a *acquisition) run(ctx context.Context, try way) error {
 	return nil
 }
 
-// once asks a single time.
-func (a *acquisition) once(ctx context.Context) error {
+// tryOnce asks a single time.
+func (a *acquisition) tryOnce(ctx context.Context) error {
 	o := a.attempt(ctx)
 	if o.err != nil {
 		return o.err
@@ -106,20 +106,20 @@ func (a *acquisition) once(ctx context.Context) error {
 	if !o.held {
 		return ErrNotAcquired
 	}
-	return a.take(ctx, o)
+	return a.acceptGrant(ctx, o)
 }
 
 // wait asks until ctx is done.
 func (a *acquisition) wait(ctx context.Context) (err error) {
-	a.claim.patient = true
-	if !a.lock.traits.crowds {
-		a.pass, err = a.locker.gates.enter(ctx, a.lock.role+a.lock.name)
+	a.params.willWait = true
+	if !a.lock.traits.noLocalQueue {
+		a.ticket, err = a.locker.localQueues.wait(ctx, a.lock.namespace+a.lock.name)
 		if err != nil {
 			return errors.Join(ErrNotAcquired, err)
 		}
 		defer func() {
-			if a.pass != nil {
-				a.pass.leave(0)
+			if a.ticket != nil {
+				a.ticket.leave(0)
 			}
 		}()
 	}
@@ -128,15 +128,15 @@ func (a *acquisition) wait(ctx context.Context) (err error) {
 		return o.err
 	}
 	if o.held {
-		return a.take(ctx, o)
+		return a.acceptGrant(ctx, o)
 	}
-	return a.listen(ctx, o)
+	return a.waitForRelease(ctx, o)
 }
 
-// listen tries again whenever the lock may have become free: first when the
+// waitForRelease tries again whenever the lock may have become free: first when the
 // subscription is confirmed, because a release before that was not heard; then
 // at every message, and at the end of a time in any case.
-func (a *acquisition) listen(ctx context.Context, o outcome) error {
+func (a *acquisition) waitForRelease(ctx context.Context, o outcome) error {
 	var sub *subscription
 	defer func() {
 		if sub != nil {
@@ -145,7 +145,7 @@ func (a *acquisition) listen(ctx context.Context, o outcome) error {
 	}()
 	var trouble error // the last attempt's, if Redis did not answer
 	for {
-		if sub == nil || sub.gone() || sub.channel != o.channel {
+		if sub == nil || sub.isClosed() || sub.channel != o.channel {
 			if sub != nil {
 				sub.close()
 			}
@@ -155,7 +155,7 @@ func (a *acquisition) listen(ctx context.Context, o outcome) error {
 				sleep[struct{}](ctx, nil, a.waitTime(o))
 			}
 		} else {
-			sleep(ctx, sub.woken, a.waitTime(o))
+			sleep(ctx, sub.notify, a.waitTime(o))
 		}
 		if ctx.Err() != nil {
 			return errors.Join(ErrNotAcquired, context.Cause(ctx), trouble)
@@ -165,12 +165,12 @@ func (a *acquisition) listen(ctx context.Context, o outcome) error {
 		}
 		next := a.attempt(ctx)
 		if next.held {
-			if err := a.take(ctx, next); !errors.Is(err, errLate) {
+			if err := a.acceptGrant(ctx, next); !errors.Is(err, errGrantExpired) {
 				return err
 			}
 		}
 		if trouble = next.err; trouble != nil {
-			if !passing(trouble) {
+			if !isTemporary(trouble) {
 				return trouble
 			}
 			next.hub, next.channel = o.hub, o.channel
@@ -184,7 +184,7 @@ func subscribe(ctx context.Context, o outcome) *subscription {
 	if o.hub == nil {
 		return nil
 	}
-	sub, err := o.hub.listen(ctx, o.channel)
+	sub, err := o.hub.subscribe(ctx, o.channel)
 	if err != nil {
 		return nil // polling goes on
 	}
@@ -193,9 +193,9 @@ func subscribe(ctx context.Context, o outcome) *subscription {
 
 // waitTime is how long to wait for a message after o.
 func (a *acquisition) waitTime(o outcome) time.Duration {
-	wait := a.locker.poll/5 + rand.N(a.locker.poll*4/5)
+	wait := a.locker.pollInterval/5 + rand.N(a.locker.pollInterval*4/5)
 	if o.err != nil {
-		return min(wait, errorPause/2+rand.N(errorPause/2))
+		return min(wait, maxErrorPause/2+rand.N(maxErrorPause/2))
 	}
 	if o.wait > 0 {
 		return min(wait, o.wait+time.Millisecond)
@@ -214,10 +214,10 @@ func sleep[T any](ctx context.Context, wake <-chan T, d time.Duration) {
 	}
 }
 
-// passing reports whether a waiter may hope that err goes away: no reply at
+// isTemporary reports whether a waiter may hope that err goes away: no reply at
 // all, or the reply of a server that is starting, failing over or busy.
-func passing(err error) bool {
-	if errors.Is(err, ErrNotSynced) || errors.Is(err, ErrNotAcquired) || errors.Is(err, ErrReentrant) {
+func isTemporary(err error) bool {
+	if errors.Is(err, ErrNotSynced) || errors.Is(err, ErrNotAcquired) || errors.Is(err, ErrNotReentrant) {
 		return false
 	}
 	if !replied(err) {
@@ -235,27 +235,27 @@ func passing(err error) bool {
 // without a deadline is seen when the call has ended, because a goroutine for
 // each call, which could leave it to itself, would double what a lock costs.
 func (a *acquisition) attempt(ctx context.Context) outcome {
-	if err := over(ctx); err != nil {
+	if err := contextError(ctx); err != nil {
 		return outcome{err: errors.Join(ErrNotAcquired, err)}
 	}
-	a.asked = true
-	call, cancel := a.locker.bounded(ctx)
+	a.isSent = true
+	call, cancel := a.locker.callContext(ctx)
 	defer cancel()
 	if deadline, ok := ctx.Deadline(); ok {
 		call, cancel = context.WithDeadline(call, deadline)
 		defer cancel()
 	}
 	o := outcome{sent: time.Now()}
-	o.answer, o.err = a.lock.kind.attempt(call, a.claim)
-	a.doubt = a.doubt || unknown(o.err)
-	if err := over(ctx); o.err != nil && err != nil {
+	o.attemptResult, o.err = a.lock.kind.attempt(call, a.params)
+	a.mayHold = a.mayHold || isOutcomeUnknown(o.err)
+	if err := contextError(ctx); o.err != nil && err != nil {
 		o.err = errors.Join(ErrNotAcquired, err, o.err)
 	}
 	return o
 }
 
-// over is why ctx has ended, or will as soon as its timer is served.
-func over(ctx context.Context) error {
+// contextError is why ctx has ended, or will as soon as its timer is served.
+func contextError(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -265,14 +265,14 @@ func over(ctx context.Context) error {
 	return nil
 }
 
-// take accepts a grant, or remembers that it must be given back.
-func (a *acquisition) take(ctx context.Context, o outcome) error {
+// acceptGrant accepts a grant, or remembers that it must be given back.
+func (a *acquisition) acceptGrant(ctx context.Context, o outcome) error {
 	if err := a.accept(ctx, o); err != nil {
-		a.doubt = true
+		a.mayHold = true
 		return err
 	}
 	if a.lock.traits.exclusive {
-		a.pass = nil // the session's now: neighbours wait for its end
+		a.ticket = nil // the session's now: neighbours wait for its end
 	}
 	return nil
 }
@@ -280,11 +280,11 @@ func (a *acquisition) take(ctx context.Context, o outcome) error {
 // undo sees in the background that an acquisition which failed leaves nothing
 // in Redis.
 func (a *acquisition) undo() {
-	inQueue := a.lock.traits.queues && a.claim.patient && a.asked
+	inQueue := a.lock.traits.queuesInRedis && a.params.willWait && a.isSent
 	switch {
-	case a.doubt:
-		a.locker.settle(a.claim.owner, func() { a.locker.undo(a.lock.kind, a.claim) })
+	case a.mayHold:
+		a.locker.releaseInBackground(a.params.owner, func() { a.locker.retryUndo(a.lock.kind, a.params) })
 	case inQueue:
-		a.locker.settle(a.claim.owner, func() { a.locker.withdraw(a.lock.kind, a.claim) })
+		a.locker.releaseInBackground(a.params.owner, func() { a.locker.retryRelease(a.lock.kind, a.params) })
 	}
 }

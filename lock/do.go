@@ -15,7 +15,7 @@ func Do(ctx context.Context, l Lockable, work func(context.Context) error) (err 
 		return err
 	}
 	defer func() { err = errors.Join(err, hold.Unlock(ctx)) }()
-	inner, cancel := hold.bind(context.WithValue(ctx, tokenKey{}, hold.Token()))
+	inner, cancel := hold.deriveContext(context.WithValue(ctx, tokenKey{}, hold.Token()))
 	defer cancel(nil)
 	return work(inner)
 }

@@ -68,7 +68,7 @@
 //
 // A waiter subscribes to the lock's channel, tries again once the server has
 // confirmed that, and then sleeps until it is told, until the lease of the holder
-// is over, or for a random part of [WithPoll]'s time. In one process the waiters
+// is over, or for a random part of [WithPollInterval]'s time. In one process the waiters
 // for a name come one after another, so that a thousand cost Redis what one
 // costs; after 16 turns in a row the process stands back for 10 ms if others
 // wait. In a cluster channels are sharded where the servers can; see

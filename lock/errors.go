@@ -20,14 +20,14 @@ var (
 	// ErrNotSynced reports that too few replicas confirmed the lock within the
 	// time for one call; it was given back.
 	ErrNotSynced = errors.New("lock not confirmed by enough replicas")
-	// ErrReentrant reports that this kind of lock cannot be held twice by one
+	// ErrNotReentrant reports that this kind of lock cannot be held twice by one
 	// owner.
-	ErrReentrant = errors.New("lock cannot be entered again")
+	ErrNotReentrant = errors.New("lock cannot be entered again")
 	// ErrClosed reports that the Locker was closed.
 	ErrClosed = errors.New("locker closed")
-	// ErrBadName reports that a name is empty, or that its braces would put the
+	// ErrInvalidName reports that a name is empty, or that its braces would put the
 	// keys of one lock into different cluster slots.
-	ErrBadName = errors.New("lock name not usable")
-	// ErrBadLease reports that a lease is shorter than MinLease.
-	ErrBadLease = errors.New("lease too short")
+	ErrInvalidName = errors.New("lock name not usable")
+	// ErrInvalidLease reports that a lease is shorter than MinLease.
+	ErrInvalidLease = errors.New("lease too short")
 )

@@ -15,9 +15,9 @@ import "context"
 func (l *Locker) Fenced(name string) *Lock {
 	k := &fenced{
 		reentrant: l.reentrant(name), lock: l.scripts["fenced_lock"],
-		keys: []string{name, prefixed("redisson_lock_token", name)},
+		keys: []string{name, prefixedKey("redisson_lock_token", name)},
 	}
-	return l.newLock(name, k, traits{exclusive: true, enters: true})
+	return l.newLock(name, k, traits{exclusive: true, reentrant: true})
 }
 
 // fenced is the kind of Fenced.
@@ -27,12 +27,12 @@ type fenced struct {
 	keys []string
 }
 
-func (k *fenced) attempt(ctx context.Context, c claim) (answer, error) {
+func (k *fenced) attempt(ctx context.Context, c callParams) (attemptResult, error) {
 	r, err := k.locker.run(ctx, k.lock, c.replicas, k.keys, c.owner.id, c.count, c.lease.Milliseconds())
 	if err != nil {
-		return answer{}, err
+		return attemptResult{}, err
 	}
-	a := r.answer(k.locker.hub, k.channel)
+	a := r.attemptResult(k.locker.hub, k.channel)
 	if a.held {
 		a.token = r.n
 	}

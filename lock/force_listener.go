@@ -21,20 +21,20 @@ func (k *readwrite) forceChannel() (*hub, string) { return k.locker.hub, k.chann
 // A forceListener hears, for a session, what is published of its lock while it is held:
 // that is its loss, or of a reader's lock perhaps that of somebody else.
 type forceListener struct {
-	timer  *time.Timer
-	cancel context.CancelFunc // ends the goroutine
-	heard  bool               // it is counted among those who hear of a release; guarded by the session
+	timer        *time.Timer
+	cancel       context.CancelFunc // ends the goroutine
+	isSubscribed bool               // it is counted among those who hear of a release; guarded by the session
 }
 
-// listenLocked begins to listen when s has been held for a while. Who renews
+// startForceListenerLocked begins to listen when s has been held for a while. Who renews
 // sooner than that finds out as fast.
-func (s *session) listenLocked() {
-	if _, ok := s.lock.kind.(forceNotifier); !ok || s.claim.lease <= 3*listenAfter {
+func (s *session) startForceListenerLocked() {
+	if _, ok := s.lock.kind.(forceNotifier); !ok || s.params.lease <= 3*listenAfter {
 		return
 	}
-	ctx, cancel := context.WithCancel(s.locker.life)
-	s.forced = &forceListener{cancel: cancel}
-	s.forced.timer = time.AfterFunc(listenAfter, func() { s.listen(ctx) })
+	ctx, cancel := context.WithCancel(s.locker.ctx)
+	s.forceListener = &forceListener{cancel: cancel}
+	s.forceListener.timer = time.AfterFunc(listenAfter, func() { s.listenForForce(ctx) })
 }
 
 // stop ends the listener, which may still be counted as a listener for a moment.
@@ -45,67 +45,67 @@ func (e *forceListener) stop() {
 	}
 }
 
-// listen looks, at each message and after each connection that was lost, whether s
+// listenForForce looks, at each message and after each connection that was lost, whether s
 // still has what it holds, until ctx ends. Without a subscription renewal finds out.
-func (s *session) listen(ctx context.Context) {
-	if !s.locker.begin() {
+func (s *session) listenForForce(ctx context.Context) {
+	if !s.locker.beginCall() {
 		return
 	}
-	defer s.locker.end()
+	defer s.locker.endCall()
 	h, channel := s.lock.kind.(forceNotifier).forceChannel()
 	for ctx.Err() == nil {
-		sub, err := h.listen(ctx, channel)
+		sub, err := h.subscribe(ctx, channel)
 		if err != nil {
-			sleep[struct{}](ctx, nil, s.claim.lease/3)
+			sleep[struct{}](ctx, nil, s.params.lease/3)
 			continue
 		}
-		sleep(ctx, sub.ready(), s.claim.lease/3)
-		s.hears()
-		for ctx.Err() == nil && !sub.gone() {
+		sleep(ctx, sub.ready(), s.params.lease/3)
+		s.setSubscribed()
+		for ctx.Err() == nil && !sub.isClosed() {
 			sub.drain()
-			if !s.look(ctx) {
+			if !s.verify(ctx) {
 				break
 			}
-			sleep(ctx, sub.woken, s.claim.lease)
+			sleep(ctx, sub.notify, s.params.lease)
 		}
 		sub.close()
 	}
 }
 
-// hears notes that the listener is counted among those who hear of a release.
-func (s *session) hears() {
+// setSubscribed notes that the listener is counted among those who hear of a release.
+func (s *session) setSubscribed() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.forced.heard = true
+	s.forceListener.isSubscribed = true
 }
 
-// others is how many of those who heard of a release are not this process itself.
-func (s *session) others(notified int64) int64 {
+// otherListeners is how many of those who heard of a release are not this process itself.
+func (s *session) otherListeners(notified int64) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.forced != nil && s.forced.heard {
+	if s.forceListener != nil && s.forceListener.isSubscribed {
 		notified--
 	}
 	return max(notified, 0)
 }
 
-// look asks whether Redis still has the session, without prolonging it, and ends
+// verify asks whether Redis still has the session, without prolonging it, and ends
 // it if not. No answer says nothing.
-func (s *session) look(ctx context.Context) bool {
-	if s.take(ctx) != nil {
+func (s *session) verify(ctx context.Context) bool {
+	if s.lockSend(ctx) != nil {
 		return false
 	}
-	defer s.give()
-	if s.released || s.check() != nil {
+	defer s.unlockSend()
+	if s.released || s.endCause() != nil {
 		return false
 	}
-	call, cancel := s.locker.bounded(ctx)
+	call, cancel := s.locker.callContext(ctx)
 	defer cancel()
-	c := s.claim
-	c.lease = max(time.Until(s.until()), time.Millisecond) // which it has
+	c := s.params
+	c.lease = max(time.Until(s.currentDeadline()), time.Millisecond) // which it has
 	held, err := s.lock.kind.extend(call, c)
 	if err == nil && !held {
-		s.lose()
+		s.markLost()
 	}
 	return err != nil || held
 }

@@ -34,14 +34,14 @@ func (l *Locker) Group(name string, values ...string) *Lock {
 		fields = append(fields, fieldOf(v))
 	}
 	slices.Sort(fields)
-	k := &group{locker: l, name: name, channel: prefixed("redisson_lock__channel", name), fields: slices.Compact(fields)}
-	lk := l.newLock(name, k, traits{exclusive: true, enters: true})
-	lk.role = "group " + strings.Join(k.fields, "") + " "
+	k := &group{locker: l, name: name, channel: prefixedKey("redisson_lock__channel", name), fields: slices.Compact(fields)}
+	lk := l.newLock(name, k, traits{exclusive: true, reentrant: true})
+	lk.namespace = "group " + strings.Join(k.fields, "") + " "
 	for _, f := range k.fields {
-		lk.things = append(lk.things, "group "+f+" "+name)
+		lk.resources = append(lk.resources, "group "+f+" "+name)
 	}
 	if len(fields) == 0 && lk.err == nil {
-		lk.err = fmt.Errorf("%w: group %q has no values to hold", ErrBadName, name)
+		lk.err = fmt.Errorf("%w: group %q has no values to hold", ErrInvalidName, name)
 	}
 	return lk
 }
@@ -76,32 +76,32 @@ func (k *group) run(ctx context.Context, script string, replicas int, args ...an
 	return k.locker.run(ctx, k.locker.scripts[script], replicas, []string{k.name}, line...)
 }
 
-func (k *group) attempt(ctx context.Context, c claim) (answer, error) {
+func (k *group) attempt(ctx context.Context, c callParams) (attemptResult, error) {
 	r, err := k.run(ctx, "group_lock", c.replicas, c.owner.id, c.count, c.lease.Milliseconds())
 	if err != nil {
-		return answer{}, err
+		return attemptResult{}, err
 	}
-	return r.answer(k.locker.hub, k.channel), nil
+	return r.attemptResult(k.locker.hub, k.channel), nil
 }
 
-func (k *group) extend(ctx context.Context, c claim) (bool, error) {
+func (k *group) extend(ctx context.Context, c callParams) (bool, error) {
 	r, err := k.run(ctx, "group_extend", 0, c.owner.id, c.lease.Milliseconds())
 	return r.done, err
 }
 
-func (k *group) release(ctx context.Context, c claim) (released, error) {
-	verb, err := k.locker.publish(ctx)
+func (k *group) release(ctx context.Context, c callParams) (releaseResult, error) {
+	verb, err := k.locker.publishCommand(ctx)
 	if err != nil {
-		return released{}, err
+		return releaseResult{}, err
 	}
 	r, err := k.run(ctx, "group_unlock", 0, c.owner.id, c.count, verb, k.channel)
-	return r.released(), err
+	return r.releaseResult(), err
 }
 
-func (k *group) look(ctx context.Context) (reply, error) { return k.run(ctx, "group_look", 0) }
+func (k *group) leaseLeft(ctx context.Context) (reply, error) { return k.run(ctx, "group_look", 0) }
 
 func (k *group) force(ctx context.Context) (reply, error) {
-	verb, err := k.locker.publish(ctx)
+	verb, err := k.locker.publishCommand(ctx)
 	if err != nil {
 		return reply{}, err
 	}

@@ -15,23 +15,23 @@ type Hold struct {
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 
-	mu    sync.Mutex // guards what follows; never held over I/O
-	also  []context.CancelCauseFunc
-	cause error // nil while it is held
+	mu      sync.Mutex // guards what follows; never held over I/O
+	derived []context.CancelCauseFunc
+	cause   error // nil while it is held
 
 	unlock sync.Once
 	result error // of unlock
 }
 
-// watched is a context that knows the deadline of its session: Err does not
+// holdContext is a context that knows the deadline of its session: Err does not
 // have to wait for a timer that a stopped or starved process could not run.
-type watched struct {
+type holdContext struct {
 	context.Context
 	session *session
 }
 
-func (w watched) Err() error {
-	w.session.check()
+func (w holdContext) Err() error {
+	w.session.endCause()
 	return w.Context.Err()
 }
 
@@ -39,7 +39,7 @@ func (w watched) Err() error {
 func (s *session) addLocked(ctx context.Context) *Hold {
 	h := &Hold{session: s}
 	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	h.ctx, h.cancel = watched{inner, s}, cancel
+	h.ctx, h.cancel = holdContext{inner, s}, cancel
 	s.holds[h] = struct{}{}
 	return h
 }
@@ -51,14 +51,14 @@ func (h *Hold) endLocked(cause error) {
 	defer h.mu.Unlock()
 	h.cause = cause
 	h.cancel(cause)
-	for _, cancel := range h.also {
+	for _, cancel := range h.derived {
 		cancel(cause)
 	}
 }
 
-// ended returns why h has ended, or nil.
-func (h *Hold) ended() error {
-	h.session.check()
+// endCause returns why h has ended, or nil.
+func (h *Hold) endCause() error {
+	h.session.endCause()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.cause
@@ -72,21 +72,21 @@ func (h *Hold) ended() error {
 // was stopped sees the loss before it does anything else.
 func (h *Hold) Context() context.Context { return h.ctx }
 
-// bind derives from ctx a context that also ends when h does. The returned
+// deriveContext derives from ctx a context that also ends when h does. The returned
 // function frees what that takes.
-func (h *Hold) bind(ctx context.Context) (context.Context, context.CancelCauseFunc) {
+func (h *Hold) deriveContext(ctx context.Context) (context.Context, context.CancelCauseFunc) {
 	inner, cancel := context.WithCancelCause(ctx)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.also = append(h.also, cancel)
+	h.derived = append(h.derived, cancel)
 	if h.cause != nil {
 		cancel(h.cause)
 	}
-	return watched{inner, h.session}, cancel
+	return holdContext{inner, h.session}, cancel
 }
 
 // Owner is in whose name the lock is held.
-func (h *Hold) Owner() Owner { return h.session.claim.owner }
+func (h *Hold) Owner() Owner { return h.session.params.owner }
 
 // Token is the fencing token of a fenced lock: larger than that of every
 // earlier hold. It is the same for all holds of one owner at a time, and 0 for
@@ -105,29 +105,29 @@ func (h *Hold) Deadline() time.Time {
 // returns ErrLost if the lock is not held any more, ErrNotHeld after Unlock.
 func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 	if d < MinLease {
-		return fmt.Errorf("%w: %v is below %v", ErrBadLease, d, MinLease)
+		return fmt.Errorf("%w: %v is below %v", ErrInvalidLease, d, MinLease)
 	}
 	s := h.session
 	return s.call(ctx, h, "extend", func(ctx context.Context) (bool, error) {
-		c := s.claim
+		c := s.params
 		c.lease = d
 		sent := time.Now()
 		held, err := s.lock.kind.extend(ctx, c)
 		if held && err == nil {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			s.prolongLocked(sent, d)
+			s.extendDeadlineLocked(sent, d)
 		}
 		return held, err
 	})
 }
 
 // Reenter holds the lock once more in the name of the same owner: it is given
-// back when all holds are unlocked, in any order. It returns ErrReentrant for
+// back when all holds are unlocked, in any order. It returns ErrNotReentrant for
 // kinds that cannot be entered twice, ErrLost if the lock is not held any more,
 // ErrNotHeld after Unlock.
 func (h *Hold) Reenter(ctx context.Context) (*Hold, error) {
-	return h.session.reenter(ctx, h, h.session.claim.lease)
+	return h.session.reenter(ctx, h, h.session.params.lease)
 }
 
 // Unlock ends the hold; the last hold of an owner gives the lock back and wakes

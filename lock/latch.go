@@ -19,15 +19,15 @@ type Latch struct {
 
 // Latch makes the latch of name. It is open until TrySetCount. Its channel puts
 // braces around name even if name has some: a name with a hash tag, which would
-// put the channel into another slot, is ErrBadName in a cluster.
+// put the channel into another slot, is ErrInvalidName in a cluster.
 func (l *Locker) Latch(name string) *Latch {
 	channel := "redisson_countdownlatch__channel__{" + name + "}"
-	lk := l.newLock(name, &latch{l, name, channel}, traits{crowds: true})
+	lk := l.newLock(name, &latch{l, name, channel}, traits{noLocalQueue: true})
 	if _, cluster := l.rdb.(*redis.ClusterClient); cluster && lk.err == nil && strings.ContainsAny(name, "{}") {
-		lk.err = fmt.Errorf("%w: %q has braces, and a latch in a cluster must have none", ErrBadName, name)
+		lk.err = fmt.Errorf("%w: %q has braces, and a latch in a cluster must have none", ErrInvalidName, name)
 	}
 	return &Latch{
-		lock: lk, channel: channel, mark: suffixed(name, "weir_counted:"),
+		lock: lk, channel: channel, mark: suffixedKey(name, "weir_counted:"),
 		set: l.scripts["semaphore_set"], down: l.scripts["latch_down"],
 	}
 }
@@ -38,7 +38,7 @@ func (t *Latch) TrySetCount(ctx context.Context, n int64) (set bool, err error) 
 	if t.lock.err != nil {
 		return false, t.lock.err
 	}
-	return t.lock.locker.trySet(ctx, initial{script: t.set, name: t.lock.name, value: n, channel: t.channel, message: 1})
+	return t.lock.locker.trySet(ctx, initialValue{script: t.set, name: t.lock.name, value: n, channel: t.channel, message: 1})
 }
 
 // CountDown lowers the count by one; at zero the latch opens. A lost reply makes
@@ -49,14 +49,14 @@ func (t *Latch) CountDown(ctx context.Context) error {
 	}
 	l := t.lock.locker
 	return l.callWithID(ctx, func(ctx context.Context, verb, id string) error {
-		_, err := l.run(ctx, t.down, 0, []string{t.lock.name, t.mark + id}, markLife.Milliseconds(), verb, t.channel)
+		_, err := l.run(ctx, t.down, 0, []string{t.lock.name, t.mark + id}, markTTL.Milliseconds(), verb, t.channel)
 		return err
 	})
 }
 
 // Count is how often CountDown is still missing; 0 if the latch is open.
 func (t *Latch) Count(ctx context.Context) (int64, error) {
-	return t.lock.number(ctx)
+	return t.lock.readNumber(ctx)
 }
 
 // Await waits until the latch is open, or ctx is done.
@@ -72,14 +72,16 @@ type latch struct {
 	name, channel string
 }
 
-func (k *latch) attempt(ctx context.Context, _ claim) (answer, error) {
+func (k *latch) attempt(ctx context.Context, _ callParams) (attemptResult, error) {
 	n, err := k.locker.rdb.Exists(ctx, k.name).Result()
 	if err != nil {
-		return answer{}, fmt.Errorf("read %s: %w", k.name, err)
+		return attemptResult{}, fmt.Errorf("read %s: %w", k.name, err)
 	}
-	return answer{held: n == 0, hub: k.locker.hub, channel: k.channel}, nil
+	return attemptResult{held: n == 0, hub: k.locker.hub, channel: k.channel}, nil
 }
 
-func (k *latch) extend(context.Context, claim) (bool, error) { return true, nil }
+func (k *latch) extend(context.Context, callParams) (bool, error) { return true, nil }
 
-func (k *latch) release(context.Context, claim) (released, error) { return released{held: true}, nil }
+func (k *latch) release(context.Context, callParams) (releaseResult, error) {
+	return releaseResult{held: true}, nil
+}

@@ -33,7 +33,7 @@ func Lead(ctx context.Context, l Lockable, work func(context.Context)) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if errors.Is(err, ErrClosed) || errors.Is(err, ErrBadName) || errors.Is(err, ErrReentrant) {
+		if errors.Is(err, ErrClosed) || errors.Is(err, ErrInvalidName) || errors.Is(err, ErrNotReentrant) {
 			return err
 		}
 		sleep[struct{}](ctx, nil, leadPause/2+rand.N(leadPause/2))
@@ -42,9 +42,9 @@ func Lead(ctx context.Context, l Lockable, work func(context.Context)) error {
 
 // runHeld runs work until it returns, ending its context in time.
 func runHeld(ctx context.Context, hold *Hold, work func(context.Context)) {
-	inner, cancel := hold.bind(context.WithValue(ctx, tokenKey{}, hold.Token()))
+	inner, cancel := hold.deriveContext(context.WithValue(ctx, tokenKey{}, hold.Token()))
 	defer cancel(nil)
-	margin := hold.session.claim.lease / 10
+	margin := hold.session.params.lease / 10
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

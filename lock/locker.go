@@ -16,36 +16,36 @@ import (
 // pub/sub hub, and one queue for each name that is waited for. All its methods
 // are safe for concurrent use.
 type Locker struct {
-	rdb     redis.UniversalClient
-	scripts map[string]*script
-	hub     *hub
-	gates   gates
+	rdb         redis.UniversalClient
+	scripts     map[string]*script
+	hub         *hub
+	localQueues localQueues
 
-	lease    time.Duration // of watched holds
-	poll     time.Duration // longest wait without a message
-	call     time.Duration // longest call
-	channels Channels
+	lease        time.Duration // of watched holds
+	pollInterval time.Duration // longest wait without a message
+	callTimeout  time.Duration // longest call
+	channels     Channels
 
-	id     string          // 36 characters, as Redisson's client ids
-	owners atomic.Int64    // the number of the last owner
-	verb   atomic.Value    // string: PUBLISH or SPUBLISH, once it is known
-	life   context.Context // ends with Close, cause ErrClosed
-	finish context.CancelCauseFunc
+	id          string          // 36 characters, as Redisson's client ids
+	owners      atomic.Int64    // the number of the last owner
+	publishVerb atomic.Value    // string: PUBLISH or SPUBLISH, once it is known
+	ctx         context.Context // ends with Close, cause ErrClosed
+	cancel      context.CancelCauseFunc
 
 	closeOnce sync.Once
 
-	busy sync.WaitGroup // calls and goroutines that Close waits for
+	running sync.WaitGroup // calls and goroutines that Close waits for
 
-	mu        sync.Mutex // guards what follows; never held over I/O
-	closed    bool
-	sessions  map[holdKey]*session
-	unsettled map[Owner]chan struct{} // closed when nothing is being given back
+	mu              sync.Mutex // guards what follows; never held over I/O
+	closed          bool
+	sessions        map[holdKey]*session
+	pendingReleases map[Owner]chan struct{} // closed when nothing is being given back
 }
 
 // A holdKey says who holds what.
 type holdKey struct {
-	role, name string
-	owner      Owner
+	namespace, name string
+	owner           Owner
 }
 
 // New makes a Locker over a client of a single server, a Sentinel group or a
@@ -53,15 +53,15 @@ type holdKey struct {
 // until Close has returned. For waits that end on time, the client should be
 // made with ContextTimeoutEnabled; no setting of its retries makes a script run
 // twice.
-func New(rdb redis.UniversalClient, settings ...Setting) *Locker {
+func New(rdb redis.UniversalClient, settings ...LockerOption) *Locker {
 	l := &Locker{
 		rdb: rdb, scripts: loadScripts(), id: uuid.NewString(),
-		lease: DefaultLease, poll: defaultPoll, call: defaultCall,
-		sessions: make(map[holdKey]*session), unsettled: make(map[Owner]chan struct{}),
+		lease: DefaultLease, pollInterval: defaultPoll, callTimeout: defaultCall,
+		sessions: make(map[holdKey]*session), pendingReleases: make(map[Owner]chan struct{}),
 	}
-	l.life, l.finish = context.WithCancelCause(context.Background())
-	l.gates.byName = make(map[string]*gate)
-	l.hub = newHub(l.route)
+	l.ctx, l.cancel = context.WithCancelCause(context.Background())
+	l.localQueues.byName = make(map[string]*localQueue)
+	l.hub = newHub(l.findRoute)
 	for _, set := range settings {
 		set(l)
 	}
@@ -82,30 +82,30 @@ func (l *Locker) close() {
 		open = append(open, s)
 	}
 	l.mu.Unlock()
-	l.finish(ErrClosed)
+	l.cancel(ErrClosed)
 
 	var all sync.WaitGroup
 	for _, s := range open {
-		all.Go(func() { s.abandon(ErrClosed) })
+		all.Go(func() { s.closeWith(ErrClosed) })
 	}
 	all.Wait()
-	l.busy.Wait()
+	l.running.Wait()
 	l.hub.close()
 }
 
-// begin announces a call or a goroutine that Close has to wait for; it returns
+// beginCall announces a call or a goroutine that Close has to wait for; it returns
 // false when the Locker is closed.
-func (l *Locker) begin() bool {
+func (l *Locker) beginCall() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
 		return false
 	}
-	l.busy.Add(1)
+	l.running.Add(1)
 	return true
 }
 
-func (l *Locker) end() { l.busy.Done() }
+func (l *Locker) endCall() { l.running.Done() }
 
 // Owner identifies who holds a lock: "<uuid of the Locker>:<number>". The zero
 // Owner is nobody.
@@ -119,10 +119,10 @@ func (l *Locker) NewOwner() Owner {
 	return Owner{l.id + ":" + strconv.FormatInt(l.owners.Add(1), 10)}
 }
 
-// bounded gives a call its own time, whatever becomes of the caller: a call that
+// callContext gives a call its own time, whatever becomes of the caller: a call that
 // was sent has an effect, and somebody must hear of it.
-func (l *Locker) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), l.call)
+func (l *Locker) callContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), l.callTimeout)
 }
 
 // run runs a script, with WAIT for replicas if there are any to wait for.
@@ -133,10 +133,10 @@ func (l *Locker) run(ctx context.Context, s *script, replicas int, keys []string
 	return s.run(ctx, l.rdb, keys, args...)
 }
 
-// sharded reports whether channels belong to slots; it asks a server of a
+// usesShardedChannels reports whether channels belong to slots; it asks a server of a
 // cluster once.
-func (l *Locker) sharded(ctx context.Context) (bool, error) {
-	if verb, ok := l.verb.Load().(string); ok {
+func (l *Locker) usesShardedChannels(ctx context.Context) (bool, error) {
+	if verb, ok := l.publishVerb.Load().(string); ok {
 		return verb == "SPUBLISH", nil
 	}
 	_, cluster := l.rdb.(*redis.ClusterClient)
@@ -152,22 +152,22 @@ func (l *Locker) sharded(ctx context.Context) (bool, error) {
 	if sharded {
 		verb = "SPUBLISH"
 	}
-	l.verb.Store(verb)
+	l.publishVerb.Store(verb)
 	return sharded, nil
 }
 
-// publish is the command by which scripts tell of a release.
-func (l *Locker) publish(ctx context.Context) (string, error) {
-	if _, err := l.sharded(ctx); err != nil {
+// publishCommand is the command by which scripts tell of a release.
+func (l *Locker) publishCommand(ctx context.Context) (string, error) {
+	if _, err := l.usesShardedChannels(ctx); err != nil {
 		return "", err
 	}
-	return l.verb.Load().(string), nil
+	return l.publishVerb.Load().(string), nil
 }
 
-// route says where channel is heard: on the master of its slot if it is
+// findRoute says where channel is heard: on the master of its slot if it is
 // sharded, else anywhere.
-func (l *Locker) route(ctx context.Context, channel string) (route, error) {
-	sharded, err := l.sharded(ctx)
+func (l *Locker) findRoute(ctx context.Context, channel string) (route, error) {
+	sharded, err := l.usesShardedChannels(ctx)
 	if err != nil {
 		return route{}, err
 	}

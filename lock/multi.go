@@ -20,69 +20,69 @@ import (
 // fair ones are only taken when nobody queues. The hold belongs to the Locker of
 // the first name: close that one first.
 func Multi(locks ...*Lock) *Lock {
-	k, lk := gather(locks)
+	k, lk := combineLocks(locks)
 	if lk.err != nil {
 		return lk
 	}
 	lk.kind = &multi{k}
-	if one := newJoint(k.parts); one != nil {
+	if one := newAtomicMulti(k.parts); one != nil {
 		lk.kind = one
 	}
 	return lk
 }
 
-// redBrief is the least time that a server gets to answer, unless the lease is
+// minPartTimeout is the least time that a server gets to answer, unless the lease is
 // so short that it would be a third of it.
-const redBrief = 250 * time.Millisecond
+const minPartTimeout = 250 * time.Millisecond
 
-// Red (Redlock) is a majority of several locks, which live on servers that know nothing of
+// Redlock (Redlock) is a majority of several locks, which live on servers that know nothing of
 // each other: it survives the loss of a minority. The hold is lost when fewer
 // than a majority are renewed. All are asked at the same time, each for at most
 // a twentieth of the lease or 250 ms. Like every lock with a lease it needs a fence where
 // a second holder would do harm.
-func Red(locks ...*Lock) *Lock {
-	k, lk := gather(locks)
+func Redlock(locks ...*Lock) *Lock {
+	k, lk := combineLocks(locks)
 	if lk.err != nil {
 		return lk
 	}
-	lk.kind = &red{k}
+	lk.kind = &redlock{k}
 	return lk
 }
 
-// heldParts is what the kinds of Multi and Red have in common.
-type heldParts struct {
+// combinedParts is what the kinds of Multi and Red have in common.
+type combinedParts struct {
 	parts []*Lock
 }
 
-// gather makes a lock, still without kind, of sorted parts.
-func gather(locks []*Lock) (heldParts, *Lock) {
+// combineLocks makes a lock, still without kind, of sorted parts.
+func combineLocks(locks []*Lock) (combinedParts, *Lock) {
 	if len(locks) == 0 {
-		return heldParts{}, &Lock{err: fmt.Errorf("%w: no locks to hold together", ErrBadName)}
+		return combinedParts{}, &Lock{err: fmt.Errorf("%w: no locks to hold together", ErrInvalidName)}
 	}
 	parts := slices.Clone(locks)
 	slices.SortStableFunc(parts, func(a, b *Lock) int {
-		return cmp.Or(strings.Compare(a.name, b.name), strings.Compare(a.role, b.role))
+		return cmp.Or(strings.Compare(a.name, b.name), strings.Compare(a.namespace, b.namespace))
 	})
 	first := parts[0]
-	lk := &Lock{locker: first.locker, newOwner: first.locker.NewOwner, traits: traits{exclusive: true, enters: true}}
+	lk := &Lock{locker: first.locker, newOwner: first.locker.NewOwner, traits: traits{exclusive: true, reentrant: true}}
 	names := make([]string, 0, len(parts))
 	for i, p := range parts {
 		lk.err = errors.Join(lk.err, p.err)
 		lk.traits.exclusive = lk.traits.exclusive && p.traits.exclusive
-		lk.traits.enters = lk.traits.enters && p.traits.enters
+		lk.traits.reentrant = lk.traits.reentrant && p.traits.reentrant
 		if i > 0 && p.locker == parts[i-1].locker && p.name == parts[i-1].name {
-			lk.err = errors.Join(lk.err, fmt.Errorf("%w: %q is held twice", ErrBadName, p.name))
+			lk.err = errors.Join(lk.err, fmt.Errorf("%w: %q is held twice", ErrInvalidName, p.name))
 		}
-		lk.things = append(lk.things, p.all()...)
-		names = append(names, fmt.Sprintf("%d:%s%s", len(p.name), p.role, p.name))
+		lk.resources = append(lk.resources, p.resourceNames()...)
+		names = append(names, fmt.Sprintf("%d:%s%s", len(p.name), p.namespace, p.name))
 	}
 	lk.name = strings.Join(names, ",")
-	return heldParts{parts}, lk
+	return combinedParts{parts}, lk
 }
 
 // release releases all parts, and says what each answered.
-func (b heldParts) release(ctx context.Context, c claim) ([]released, []error) {
-	partings := make([]released, len(b.parts))
+func (b combinedParts) release(ctx context.Context, c callParams) ([]releaseResult, []error) {
+	partings := make([]releaseResult, len(b.parts))
 	errs := make([]error, len(b.parts))
 	var all sync.WaitGroup
 	for i, p := range b.parts {
@@ -92,8 +92,8 @@ func (b heldParts) release(ctx context.Context, c claim) ([]released, []error) {
 	return partings, errs
 }
 
-// together is the parting of all parts, of which so many must have been held.
-func together(partings []released, enough int) released {
+// mergeReleases is the parting of all parts, of which so many must have been held.
+func mergeReleases(partings []releaseResult, enough int) releaseResult {
 	held, notified := 0, int64(0)
 	for _, p := range partings {
 		if p.held {
@@ -101,38 +101,38 @@ func together(partings []released, enough int) released {
 		}
 		notified += p.notified
 	}
-	return released{held: held >= enough, notified: notified}
+	return releaseResult{held: held >= enough, notified: notified}
 }
 
 // undo gives back what parts may have, although ctx may be over; what does not
 // answer now is undone in the background.
-func (b heldParts) undo(ctx context.Context, c claim, parts []*Lock) {
+func (b combinedParts) undo(ctx context.Context, c callParams, parts []*Lock) {
 	c.count = 0
 	var all sync.WaitGroup
 	for _, p := range parts {
 		all.Go(func() {
-			fresh, cancel := p.locker.bounded(ctx)
+			fresh, cancel := p.locker.callContext(ctx)
 			defer cancel()
 			if _, err := p.kind.release(fresh, c); err != nil {
-				b.settle(p, c)
+				b.releaseInBackground(p, c)
 			}
 		})
 	}
 	all.Wait()
 }
 
-// settle gives p back in the background. It is the first Locker's doing, as the
+// releaseInBackground gives p back in the background. It is the first Locker's doing, as the
 // hold is: that one knows what the owner has open.
-func (b heldParts) settle(p *Lock, c claim) {
+func (b combinedParts) releaseInBackground(p *Lock, c callParams) {
 	first := b.parts[0].locker
-	first.settle(c.owner, func() { first.withdraw(p.kind, c) })
+	first.releaseInBackground(c.owner, func() { first.retryRelease(p.kind, c) })
 }
 
 // multi is the kind of Multi.
-type multi struct{ heldParts }
+type multi struct{ combinedParts }
 
-func (k *multi) attempt(ctx context.Context, c claim) (answer, error) {
-	c.patient = false
+func (k *multi) attempt(ctx context.Context, c callParams) (attemptResult, error) {
+	c.willWait = false
 	for i, p := range k.parts {
 		a, err := p.kind.attempt(ctx, c)
 		if err == nil && a.held {
@@ -147,10 +147,10 @@ func (k *multi) attempt(ctx context.Context, c claim) (answer, error) {
 		}
 		return a, err
 	}
-	return answer{held: true}, nil
+	return attemptResult{held: true}, nil
 }
 
-func (k *multi) extend(ctx context.Context, c claim) (bool, error) {
+func (k *multi) extend(ctx context.Context, c callParams) (bool, error) {
 	for _, p := range k.parts {
 		if held, err := p.kind.extend(ctx, c); err != nil || !held {
 			return false, err
@@ -159,23 +159,23 @@ func (k *multi) extend(ctx context.Context, c claim) (bool, error) {
 	return true, nil
 }
 
-func (k *multi) release(ctx context.Context, c claim) (released, error) {
-	partings, errs := k.heldParts.release(ctx, c)
-	return together(partings, len(k.parts)), errors.Join(errs...)
+func (k *multi) release(ctx context.Context, c callParams) (releaseResult, error) {
+	partings, errs := k.combinedParts.release(ctx, c)
+	return mergeReleases(partings, len(k.parts)), errors.Join(errs...)
 }
 
-// red is the kind of Red.
-type red struct{ heldParts }
+// redlock is the kind of Red.
+type redlock struct{ combinedParts }
 
-func (k *red) quorum() int { return len(k.parts)/2 + 1 }
+func (k *redlock) quorum() int { return len(k.parts)/2 + 1 }
 
 // partTimeout is the time that one part may take.
-func (k *red) partTimeout(ctx context.Context, c claim) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, max(c.lease/20, min(c.lease/3, redBrief)))
+func (k *redlock) partTimeout(ctx context.Context, c callParams) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, max(c.lease/20, min(c.lease/3, minPartTimeout)))
 }
 
-// each asks all parts at the same time and returns how many said yes.
-func (k *red) each(ctx context.Context, c claim, ask func(context.Context, *Lock) (bool, error)) (int, error) {
+// askAll asks all parts at the same time and returns how many said yes.
+func (k *redlock) askAll(ctx context.Context, c callParams, ask func(context.Context, *Lock) (bool, error)) (int, error) {
 	ctx, cancel := k.partTimeout(ctx, c)
 	defer cancel()
 	yes := make([]bool, len(k.parts))
@@ -194,10 +194,10 @@ func (k *red) each(ctx context.Context, c claim, ask func(context.Context, *Lock
 	return n, errors.Join(errs...)
 }
 
-func (k *red) attempt(ctx context.Context, c claim) (answer, error) {
-	c.patient = false
-	answers := make(chan answer, len(k.parts))
-	n, err := k.each(ctx, c, func(ctx context.Context, p *Lock) (bool, error) {
+func (k *redlock) attempt(ctx context.Context, c callParams) (attemptResult, error) {
+	c.willWait = false
+	answers := make(chan attemptResult, len(k.parts))
+	n, err := k.askAll(ctx, c, func(ctx context.Context, p *Lock) (bool, error) {
 		a, err := p.kind.attempt(ctx, c)
 		if err == nil && !a.held {
 			answers <- a
@@ -205,19 +205,19 @@ func (k *red) attempt(ctx context.Context, c claim) (answer, error) {
 		return a.held, err
 	})
 	if n >= k.quorum() {
-		return answer{held: true}, nil
+		return attemptResult{held: true}, nil
 	}
 	if c.count == 1 {
 		k.undo(ctx, c, k.parts)
 	}
 	if len(answers) == 0 {
-		return answer{}, err // nobody refused: too many are gone
+		return attemptResult{}, err // nobody refused: too many are gone
 	}
 	return <-answers, nil
 }
 
-func (k *red) extend(ctx context.Context, c claim) (bool, error) {
-	n, err := k.each(ctx, c, func(ctx context.Context, p *Lock) (bool, error) {
+func (k *redlock) extend(ctx context.Context, c callParams) (bool, error) {
+	n, err := k.askAll(ctx, c, func(ctx context.Context, p *Lock) (bool, error) {
 		return p.kind.extend(ctx, c)
 	})
 	if n >= k.quorum() {
@@ -227,10 +227,10 @@ func (k *red) extend(ctx context.Context, c claim) (bool, error) {
 }
 
 // release succeeds when a majority has answered; the others hear of it later.
-func (k *red) release(ctx context.Context, c claim) (released, error) {
+func (k *redlock) release(ctx context.Context, c callParams) (releaseResult, error) {
 	ctx, cancel := k.partTimeout(ctx, c)
 	defer cancel()
-	partings, errs := k.heldParts.release(ctx, c)
+	partings, errs := k.combinedParts.release(ctx, c)
 	answered := 0
 	for _, err := range errs {
 		if err == nil {
@@ -238,12 +238,12 @@ func (k *red) release(ctx context.Context, c claim) (released, error) {
 		}
 	}
 	if answered < k.quorum() {
-		return released{}, errors.Join(errs...)
+		return releaseResult{}, errors.Join(errs...)
 	}
 	for i, err := range errs {
 		if err != nil && c.count == 0 {
-			k.settle(k.parts[i], c)
+			k.releaseInBackground(k.parts[i], c)
 		}
 	}
-	return together(partings, k.quorum()), nil
+	return mergeReleases(partings, k.quorum()), nil
 }

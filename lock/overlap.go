@@ -2,13 +2,13 @@ package lock
 
 import "slices"
 
-// all is every thing that an owner of lk has in Redis, named so that locks which
+// resourceNames is every thing that an owner of lk has in Redis, named so that locks which
 // share one have a name in common.
-func (lk *Lock) all() []string {
-	if lk.things == nil {
-		return []string{lk.role + lk.name}
+func (lk *Lock) resourceNames() []string {
+	if lk.resources == nil {
+		return []string{lk.namespace + lk.name}
 	}
-	return lk.things
+	return lk.resources
 }
 
 // overlaps reports whether owner holds a part of lk as a part of another lock.
@@ -16,16 +16,16 @@ func (lk *Lock) all() []string {
 // first of the two to be unlocked would give away what the other relies on. It looks
 // at every session of the Locker, but only WithOwner asks.
 func (l *Locker) overlaps(lk *Lock, owner Owner) bool {
-	ours := lk.all()
+	ours := lk.resourceNames()
 	var others []*session
 	l.mu.Lock()
 	for g, s := range l.sessions {
-		if g.owner == owner && (g.role != lk.role || g.name != lk.name) {
+		if g.owner == owner && (g.namespace != lk.namespace || g.name != lk.name) {
 			others = append(others, s)
 		}
 	}
 	l.mu.Unlock()
 	return slices.ContainsFunc(others, func(s *session) bool {
-		return s.check() == nil && slices.ContainsFunc(s.lock.all(), func(thing string) bool { return slices.Contains(ours, thing) })
+		return s.endCause() == nil && slices.ContainsFunc(s.lock.resourceNames(), func(thing string) bool { return slices.Contains(ours, thing) })
 	})
 }

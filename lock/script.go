@@ -41,15 +41,15 @@ func loadScripts() map[string]*script {
 	return scripts
 }
 
-// A once is a command that the client never sends again by itself: a reply that
+// A noRetryCmd is a command that the client never sends again by itself: a reply that
 // got lost must not make a script run a second time behind our back.
-type once struct{ *redis.Cmd }
+type noRetryCmd struct{ *redis.Cmd }
 
 // NoRetry tells go-redis so.
-func (once) NoRetry() bool { return true }
+func (noRetryCmd) NoRetry() bool { return true }
 
 // command makes "EVALSHA sha n keys… args…", or EVAL with the source.
-func (s *script) command(ctx context.Context, verb string, keys []string, args []any) once {
+func (s *script) command(ctx context.Context, verb string, keys []string, args []any) noRetryCmd {
 	program := s.sha
 	if verb == "eval" {
 		program = s.source
@@ -59,7 +59,7 @@ func (s *script) command(ctx context.Context, verb string, keys []string, args [
 	for _, k := range keys {
 		line = append(line, k)
 	}
-	return once{redis.NewCmd(ctx, append(line, args...)...)}
+	return noRetryCmd{redis.NewCmd(ctx, append(line, args...)...)}
 }
 
 // A reply is what a script answers. A script that has done what it was asked
@@ -67,7 +67,7 @@ func (s *script) command(ctx context.Context, verb string, keys []string, args [
 // in a third of a µs less.
 type reply struct {
 	done     bool
-	n, which int64
+	n, index int64
 }
 
 // run runs s at most once and returns its reply. A script that the server has
@@ -89,15 +89,15 @@ func (s *script) run(ctx context.Context, rdb redis.UniversalClient, keys []stri
 // key, may have been replaced; the client only asks for that when it is let to
 // try again by itself.
 func (s *script) failed(ctx context.Context, rdb redis.UniversalClient, err error) error {
-	if cluster, ok := rdb.(*redis.ClusterClient); ok && passing(err) {
+	if cluster, ok := rdb.(*redis.ClusterClient); ok && isTemporary(err) {
 		cluster.ReloadState(ctx) // in the background, not more often than every 200 ms
 	}
 	return fmt.Errorf("run %s: %w", s.name, err)
 }
 
-// unknown reports whether err leaves open what the server has done. It has done
+// isOutcomeUnknown reports whether err leaves open what the server has done. It has done
 // nothing when it said so, and when there was no connection to send over.
-func unknown(err error) bool {
+func isOutcomeUnknown(err error) bool {
 	if err == nil || replied(err) || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrClosed) {
 		return false
 	}
@@ -143,14 +143,14 @@ func (s *script) runSynced(ctx context.Context, rdb redis.UniversalClient, repli
 // pipeline sends a script and WAIT together, and returns how many replicas have
 // confirmed. WAIT takes a third of the time left: servers look at its end ten times
 // a second only.
-func pipeline(ctx context.Context, node redis.UniversalClient, cmd once, replicas int) (int64, error) {
+func pipeline(ctx context.Context, node redis.UniversalClient, cmd noRetryCmd, replicas int) (int64, error) {
 	timeout := time.Second
 	if deadline, ok := ctx.Deadline(); ok {
 		timeout = max(time.Until(deadline)/3, time.Millisecond)
 	}
 	pipe := node.Pipeline()
 	pipe.Process(ctx, cmd)
-	wait := once{redis.NewCmd(ctx, "wait", replicas, timeout.Milliseconds())}
+	wait := noRetryCmd{redis.NewCmd(ctx, "wait", replicas, timeout.Milliseconds())}
 	pipe.Process(ctx, wait)
 	if _, err := pipe.Exec(ctx); err != nil {
 		return 0, err
@@ -170,29 +170,29 @@ func (s *script) decode(answer any) (reply, error) {
 			numbers[i], whole = a[i].(int64)
 		}
 		if whole {
-			return reply{n: numbers[0], which: numbers[1]}, nil
+			return reply{n: numbers[0], index: numbers[1]}, nil
 		}
 	}
 	return reply{}, fmt.Errorf("run %s: the reply is %T of %v, not an integer or an array of up to two", s.name, answer, answer)
 }
 
-// answer reads the reply of an attempt: what is no grant says after how many ms
+// attemptResult reads the reply of an attempt: what is no grant says after how many ms
 // to look again, and what it says less than 0 for is not known.
-func (r reply) answer(h *hub, channel string) answer {
+func (r reply) attemptResult(h *hub, channel string) attemptResult {
 	if r.done {
-		return answer{held: true}
+		return attemptResult{held: true}
 	}
-	a := answer{hub: h, channel: channel}
+	a := attemptResult{hub: h, channel: channel}
 	if r.n >= 0 {
 		a.wait = time.Duration(max(r.n, 1)) * time.Millisecond // 0 is about to end, not unknown
 	}
 	return a
 }
 
-// released reads the reply of a release.
-func (r reply) released() released {
+// releaseResult reads the reply of a release.
+func (r reply) releaseResult() releaseResult {
 	if !r.done {
-		return released{}
+		return releaseResult{}
 	}
-	return released{held: true, notified: r.n}
+	return releaseResult{held: true, notified: r.n}
 }

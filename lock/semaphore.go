@@ -8,7 +8,7 @@ import (
 
 // A Semaphore counts permits that anybody may take and anybody may give: it is
 // what Redisson calls RSemaphore. Permits of a process that died stay taken;
-// [Locker.Permits] gives them back. All methods are safe for concurrent use.
+// [Locker.ExpirableSemaphore] gives them back. All methods are safe for concurrent use.
 //
 // A taker leaves a mark, "{name}:weir_taken:<id>", for half a minute, and a
 // giver too: a call whose reply was lost is found out by it and never counted
@@ -21,7 +21,7 @@ type Semaphore struct {
 // Semaphore makes the semaphore of name. It has no permits until TrySetPermits.
 func (l *Locker) Semaphore(name string) *Semaphore {
 	k := &semaphore{
-		locker: l, name: name, channel: prefixed("redisson_sc", name), mark: suffixed(name, "weir_taken:"),
+		locker: l, name: name, channel: prefixedKey("redisson_sc", name), mark: suffixedKey(name, "weir_taken:"),
 		take: l.scripts["semaphore_take"], undo: l.scripts["semaphore_undo"],
 		give: l.scripts["semaphore_give"], set: l.scripts["semaphore_set"],
 	}
@@ -34,7 +34,7 @@ func (s *Semaphore) TrySetPermits(ctx context.Context, n int64) (set bool, err e
 	if s.lock.err != nil {
 		return false, s.lock.err
 	}
-	return s.lock.locker.trySet(ctx, initial{script: s.kind.set, name: s.lock.name, value: n, channel: s.kind.channel, message: n})
+	return s.lock.locker.trySet(ctx, initialValue{script: s.kind.set, name: s.lock.name, value: n, channel: s.kind.channel, message: n})
 }
 
 // Acquire takes n permits, waiting for them until ctx is done. Callers of one
@@ -45,15 +45,15 @@ func (s *Semaphore) Acquire(ctx context.Context, n int64) error {
 
 // TryAcquire takes n permits, or none and returns ErrNotAcquired.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int64) error {
-	return s.acquire(ctx, n, (*acquisition).once)
+	return s.acquire(ctx, n, (*acquisition).tryOnce)
 }
 
-func (s *Semaphore) acquire(ctx context.Context, n int64, try way) error {
+func (s *Semaphore) acquire(ctx context.Context, n int64, try strategy) error {
 	if n < 1 {
 		return fmt.Errorf("semaphore %s: %d permits asked for; ask for at least 1", s.lock.name, n)
 	}
 	l := s.lock.locker
-	a := &acquisition{locker: l, lock: s.lock, claim: claim{owner: l.NewOwner(), permits: n, lease: markLife}}
+	a := &acquisition{locker: l, lock: s.lock, params: callParams{owner: l.NewOwner(), permits: n, lease: markTTL}}
 	a.accept = func(context.Context, outcome) error { return nil }
 	return a.run(ctx, try)
 }
@@ -69,19 +69,19 @@ func (s *Semaphore) Release(ctx context.Context, n int64) error {
 	}
 	l := s.lock.locker
 	return l.callWithID(ctx, func(ctx context.Context, verb, id string) error {
-		_, err := l.run(ctx, s.kind.give, 0, []string{s.lock.name, s.kind.mark + id}, n, markLife.Milliseconds(), verb, s.kind.channel)
+		_, err := l.run(ctx, s.kind.give, 0, []string{s.lock.name, s.kind.mark + id}, n, markTTL.Milliseconds(), verb, s.kind.channel)
 		return err
 	})
 }
 
 // Available is how many permits are left; 0 if the semaphore does not exist.
 func (s *Semaphore) Available(ctx context.Context) (int64, error) {
-	return s.lock.number(ctx)
+	return s.lock.readNumber(ctx)
 }
 
-// markLife is how long marks of calls live: longer than anybody tries to find
+// markTTL is how long marks of calls live: longer than anybody tries to find
 // out about a lost reply.
-const markLife = 30 * time.Second
+const markTTL = 30 * time.Second
 
 // semaphore is the kind of Semaphore; a claim is one call that takes permits.
 type semaphore struct {
@@ -90,22 +90,22 @@ type semaphore struct {
 	take, undo, give, set *script
 }
 
-func (k *semaphore) attempt(ctx context.Context, c claim) (answer, error) {
+func (k *semaphore) attempt(ctx context.Context, c callParams) (attemptResult, error) {
 	r, err := k.locker.run(ctx, k.take, c.replicas, []string{k.name, k.mark + c.owner.id}, c.permits, c.lease.Milliseconds())
 	if err != nil {
-		return answer{}, err
+		return attemptResult{}, err
 	}
-	return answer{held: r.done, hub: k.locker.hub, channel: k.channel}, nil
+	return attemptResult{held: r.done, hub: k.locker.hub, channel: k.channel}, nil
 }
 
 // extend has nothing to extend: permits are taken until somebody gives them.
-func (k *semaphore) extend(context.Context, claim) (bool, error) { return true, nil }
+func (k *semaphore) extend(context.Context, callParams) (bool, error) { return true, nil }
 
-func (k *semaphore) release(ctx context.Context, c claim) (released, error) {
-	verb, err := k.locker.publish(ctx)
+func (k *semaphore) release(ctx context.Context, c callParams) (releaseResult, error) {
+	verb, err := k.locker.publishCommand(ctx)
 	if err != nil {
-		return released{}, err
+		return releaseResult{}, err
 	}
 	r, err := k.locker.run(ctx, k.undo, 0, []string{k.name, k.mark + c.owner.id}, c.permits, verb, k.channel)
-	return released{held: r.done}, err
+	return releaseResult{held: r.done}, err
 }

@@ -21,23 +21,23 @@ const (
 // channels may have moved: the listeners listen again. The hub's mutex guards
 // topics.
 type subscriber struct {
-	hub    *hub
-	route  route
-	ctx    context.Context // ends with the line
-	cancel context.CancelFunc
-	topics map[string]*topic
-	kick   chan struct{} // holds one: topics have changed
+	hub     *hub
+	route   route
+	ctx     context.Context // ends with the line
+	cancel  context.CancelFunc
+	topics  map[string]*topic
+	changed chan struct{} // holds one: topics have changed
 }
 
 func newSubscriber(h *hub, r route) *subscriber {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &subscriber{hub: h, route: r, ctx: ctx, cancel: cancel, topics: make(map[string]*topic), kick: make(chan struct{}, 1)}
+	return &subscriber{hub: h, route: r, ctx: ctx, cancel: cancel, topics: make(map[string]*topic), changed: make(chan struct{}, 1)}
 }
 
-// kickLocked tells the writer that the wishes have changed.
-func (ln *subscriber) kickLocked() {
+// notifyChangedLocked tells the writer that the wishes have changed.
+func (ln *subscriber) notifyChangedLocked() {
 	select {
-	case ln.kick <- struct{}{}:
+	case ln.changed <- struct{}{}:
 	default:
 	}
 }
@@ -48,11 +48,11 @@ func (ln *subscriber) run() {
 	pause := firstBackoff
 	for {
 		switch ln.connect() {
-		case idle:
+		case connIdle:
 			return
-		case served:
+		case connServed:
 			pause = firstBackoff
-		case failed:
+		case connFailed:
 			pause = min(2*pause, lastBackoff)
 		}
 		timer := time.NewTimer(pause/2 + rand.N(pause/2))
@@ -63,26 +63,26 @@ func (ln *subscriber) run() {
 			return
 		}
 		if ln.route.sharded {
-			ln.giveUp()
+			ln.closeAndNotify()
 			return
 		}
 	}
 }
 
-// An ending is how a connection ended.
-type ending int
+// A connResult is how a connection ended.
+type connResult int
 
 const (
-	failed ending = iota // before anything was heard
-	served               // after something was heard
-	idle                 // because nobody listens any more
+	connFailed connResult = iota // before anything was heard
+	connServed                   // after something was heard
+	connIdle                     // because nobody listens any more
 )
 
 // connect serves one connection until its end.
-func (ln *subscriber) connect() ending {
-	ln.restart()
+func (ln *subscriber) connect() connResult {
+	ln.resetTopics()
 	ctx, cancel := context.WithCancel(ln.ctx)
-	c := &connection{line: ln, conn: ln.route.open(ctx), cancel: cancel}
+	c := &connection{subscriber: ln, conn: ln.route.open(ctx), cancel: cancel}
 	var parts sync.WaitGroup
 	parts.Go(func() { c.write(ctx) })
 	parts.Go(func() { c.read(ctx) })
@@ -90,40 +90,40 @@ func (ln *subscriber) connect() ending {
 	c.conn.Close() // wakes the reader
 	parts.Wait()
 	switch {
-	case c.idle.Load():
-		return idle
-	case c.heard.Load() > 0:
-		return served
+	case c.isIdle.Load():
+		return connIdle
+	case c.received.Load() > 0:
+		return connServed
 	}
-	return failed
+	return connFailed
 }
 
-// restart forgets what the last connection was told.
-func (ln *subscriber) restart() {
+// resetTopics forgets what the last connection was told.
+func (ln *subscriber) resetTopics() {
 	ln.hub.mu.Lock()
 	defer ln.hub.mu.Unlock()
 	for name, tp := range ln.topics {
-		tp.sent, tp.pending = false, 0
-		tp.muteLocked()
+		tp.isSubscribed, tp.pending = false, 0
+		tp.unconfirmLocked()
 		if len(tp.subscribers) == 0 {
 			delete(ln.topics, name)
 		}
 	}
 }
 
-// changes says what must be sent to make the server's view ours.
-func (ln *subscriber) changes() (join, leave []string) {
+// pendingChanges says what must be sent to make the server's view ours.
+func (ln *subscriber) pendingChanges() (join, leave []string) {
 	ln.hub.mu.Lock()
 	defer ln.hub.mu.Unlock()
 	for name, tp := range ln.topics {
 		switch {
-		case len(tp.subscribers) > 0 && !tp.sent:
-			tp.sent = true
+		case len(tp.subscribers) > 0 && !tp.isSubscribed:
+			tp.isSubscribed = true
 			tp.pending++
 			join = append(join, name)
-		case len(tp.subscribers) == 0 && tp.sent:
-			tp.sent = false
-			tp.muteLocked()
+		case len(tp.subscribers) == 0 && tp.isSubscribed:
+			tp.isSubscribed = false
+			tp.unconfirmLocked()
 			leave = append(leave, name)
 		}
 		if len(tp.subscribers) == 0 && tp.pending == 0 {
@@ -133,8 +133,8 @@ func (ln *subscriber) changes() (join, leave []string) {
 	return join, leave
 }
 
-// retire removes the line from its hub unless somebody listens.
-func (ln *subscriber) retire() bool {
+// closeIfUnused removes the line from its hub unless somebody listens.
+func (ln *subscriber) closeIfUnused() bool {
 	ln.hub.mu.Lock()
 	defer ln.hub.mu.Unlock()
 	if len(ln.topics) > 0 {
@@ -144,30 +144,30 @@ func (ln *subscriber) retire() bool {
 	return true
 }
 
-// giveUp removes the line from its hub and tells its listeners to listen again.
-func (ln *subscriber) giveUp() {
+// closeAndNotify removes the line from its hub and tells its listeners to listen again.
+func (ln *subscriber) closeAndNotify() {
 	ln.hub.mu.Lock()
 	defer ln.hub.mu.Unlock()
 	ln.removeLocked()
 	for _, tp := range ln.topics {
-		tp.wakeLocked()
+		tp.notifyLocked()
 	}
 }
 
 func (ln *subscriber) removeLocked() {
 	ln.cancel()
-	delete(ln.hub.lines, ln.route.name)
+	delete(ln.hub.subscribers, ln.route.name)
 }
 
-// heard takes in one message of the connection. It returns false when the
+// handle takes in one message of the connection. It returns false when the
 // server has ended a subscription that is still wanted.
-func (ln *subscriber) heard(message any) bool {
+func (ln *subscriber) handle(message any) bool {
 	ln.hub.mu.Lock()
 	defer ln.hub.mu.Unlock()
 	switch m := message.(type) {
 	case *redis.Message:
 		if tp := ln.topics[m.Channel]; tp != nil {
-			tp.wakeLocked()
+			tp.notifyLocked()
 		}
 	case *redis.Subscription:
 		tp := ln.topics[m.Channel]
@@ -175,26 +175,26 @@ func (ln *subscriber) heard(message any) bool {
 			return true
 		}
 		if m.Kind == "unsubscribe" || m.Kind == "sunsubscribe" {
-			return !tp.sent || tp.pending > 0
+			return !tp.isSubscribed || tp.pending > 0
 		}
 		tp.pending--
-		if tp.pending == 0 && tp.sent {
-			tp.heard = true
-			tp.wakeLocked() // messages may have been missed while it was not heard
-			close(tp.ready) // last: who waited for this alone asks once, not twice
+		if tp.pending == 0 && tp.isSubscribed {
+			tp.isConfirmed = true
+			tp.notifyLocked() // messages may have been missed while it was not heard
+			close(tp.ready)   // last: who waited for this alone asks once, not twice
 		}
-		ln.kickLocked() // a topic that nobody wants any more can go
+		ln.notifyChangedLocked() // a topic that nobody wants any more can go
 	}
 	return true
 }
 
 // A connection is one life of a line.
 type connection struct {
-	line   *subscriber
-	conn   *redis.PubSub
-	cancel context.CancelFunc
-	heard  atomic.Int64
-	idle   atomic.Bool
+	subscriber *subscriber
+	conn       *redis.PubSub
+	cancel     context.CancelFunc
+	received   atomic.Int64
+	isIdle     atomic.Bool
 }
 
 // read takes in messages until the connection fails.
@@ -205,8 +205,8 @@ func (c *connection) read(ctx context.Context) {
 		if err != nil {
 			return
 		}
-		c.heard.Add(1)
-		if !c.line.heard(message) {
+		c.received.Add(1)
+		if !c.subscriber.handle(message) {
 			return
 		}
 	}
@@ -217,25 +217,25 @@ func (c *connection) read(ctx context.Context) {
 // nobody has listened for a heartbeat.
 func (c *connection) write(ctx context.Context) {
 	defer c.cancel()
-	tick := time.NewTicker(c.line.hub.heartbeat)
+	tick := time.NewTicker(c.subscriber.hub.heartbeat)
 	defer tick.Stop()
 	var before int64
 	asked := false
 	for {
-		join, leave := c.line.changes()
+		join, leave := c.subscriber.pendingChanges()
 		if c.unsubscribe(ctx, leave) != nil || c.subscribe(ctx, join) != nil {
 			return
 		}
 		select {
-		case <-c.line.kick:
+		case <-c.subscriber.changed:
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			if c.line.retire() {
-				c.idle.Store(true)
+			if c.subscriber.closeIfUnused() {
+				c.isIdle.Store(true)
 				return
 			}
-			now := c.heard.Load()
+			now := c.received.Load()
 			silent := now == before
 			before = now
 			if silent && asked || silent && c.conn.Ping(ctx) != nil {
@@ -247,7 +247,7 @@ func (c *connection) write(ctx context.Context) {
 }
 
 func (c *connection) subscribe(ctx context.Context, channels []string) error {
-	if !c.line.route.sharded && len(channels) > 0 {
+	if !c.subscriber.route.sharded && len(channels) > 0 {
 		return c.conn.Subscribe(ctx, channels...)
 	}
 	for _, channel := range channels { // one command takes the channels of one slot only
@@ -259,7 +259,7 @@ func (c *connection) subscribe(ctx context.Context, channels []string) error {
 }
 
 func (c *connection) unsubscribe(ctx context.Context, channels []string) error {
-	if !c.line.route.sharded && len(channels) > 0 {
+	if !c.subscriber.route.sharded && len(channels) > 0 {
 		return c.conn.Unsubscribe(ctx, channels...)
 	}
 	for _, channel := range channels {

@@ -7,22 +7,22 @@ import (
 	"github.com/google/uuid"
 )
 
-// Permits is a semaphore whose permits come back by themselves when their
+// ExpirableSemaphore is a semaphore whose permits come back by themselves when their
 // holder dies: it is what Redisson calls RPermitExpirableSemaphore. Each permit
 // is a [Hold], renewed while it is held unless it was taken with WithLease; its
 // Owner is the permit's id, 32 hexadecimal digits, as Redisson shows it.
 //
-// It cannot be entered twice: one permit, one hold. WithOwner is ErrReentrant.
-type Permits struct {
+// It cannot be entered twice: one permit, one hold. WithOwner is ErrNotReentrant.
+type ExpirableSemaphore struct {
 	lock *Lock
 	set  *script
 	kind *permits
 }
 
-// Permits makes the semaphore of name. It has no permits until TrySetPermits.
-func (l *Locker) Permits(name string) *Permits {
+// ExpirableSemaphore makes the semaphore of name. It has no permits until TrySetPermits.
+func (l *Locker) ExpirableSemaphore(name string) *ExpirableSemaphore {
 	k := &permits{
-		locker: l, channel: prefixed("redisson_sc", name), keys: []string{name, suffixed(name, "timeout")},
+		locker: l, channel: prefixedKey("redisson_sc", name), keys: []string{name, suffixedKey(name, "timeout")},
 		take: l.scripts["permit_take"], give: l.scripts["permit_give"], prolong: l.scripts["permit_extend"],
 		count: l.scripts["permit_count"],
 	}
@@ -31,31 +31,31 @@ func (l *Locker) Permits(name string) *Permits {
 		id := uuid.New()
 		return Owner{hex.EncodeToString(id[:])}
 	}
-	return &Permits{lock: lk, set: l.scripts["semaphore_set"], kind: k}
+	return &ExpirableSemaphore{lock: lk, set: l.scripts["semaphore_set"], kind: k}
 }
 
 // TrySetPermits gives the semaphore n permits unless it exists already, which
 // it reports.
-func (p *Permits) TrySetPermits(ctx context.Context, n int64) (set bool, err error) {
+func (p *ExpirableSemaphore) TrySetPermits(ctx context.Context, n int64) (set bool, err error) {
 	if p.lock.err != nil {
 		return false, p.lock.err
 	}
-	return p.kind.locker.trySet(ctx, initial{script: p.set, name: p.lock.name, value: n, channel: p.kind.channel, message: n})
+	return p.kind.locker.trySet(ctx, initialValue{script: p.set, name: p.lock.name, value: n, channel: p.kind.channel, message: n})
 }
 
 // Lock takes one permit, waiting for it until ctx is done.
-func (p *Permits) Lock(ctx context.Context, options ...Option) (*Hold, error) {
+func (p *ExpirableSemaphore) Lock(ctx context.Context, options ...LockOption) (*Hold, error) {
 	return p.lock.Lock(ctx, options...)
 }
 
 // TryLock takes one permit, or returns ErrNotAcquired.
-func (p *Permits) TryLock(ctx context.Context, options ...Option) (*Hold, error) {
+func (p *ExpirableSemaphore) TryLock(ctx context.Context, options ...LockOption) (*Hold, error) {
 	return p.lock.TryLock(ctx, options...)
 }
 
 // Available is how many permits could be taken now, those of dead holders
 // included; 0 if the semaphore does not exist. It changes nothing.
-func (p *Permits) Available(ctx context.Context) (int64, error) {
+func (p *ExpirableSemaphore) Available(ctx context.Context) (int64, error) {
 	if p.lock.err != nil {
 		return 0, p.lock.err
 	}
@@ -75,7 +75,7 @@ type permits struct {
 }
 
 // member is the id as it stands in the sorted set: 16 raw bytes.
-func (c claim) member() []byte {
+func (c callParams) member() []byte {
 	raw, err := hex.DecodeString(c.owner.id)
 	if err != nil {
 		return []byte(c.owner.id)
@@ -83,28 +83,28 @@ func (c claim) member() []byte {
 	return raw
 }
 
-func (k *permits) attempt(ctx context.Context, c claim) (answer, error) {
-	verb, err := k.locker.publish(ctx)
+func (k *permits) attempt(ctx context.Context, c callParams) (attemptResult, error) {
+	verb, err := k.locker.publishCommand(ctx)
 	if err != nil {
-		return answer{}, err
+		return attemptResult{}, err
 	}
 	r, err := k.locker.run(ctx, k.take, c.replicas, k.keys, c.member(), c.lease.Milliseconds(), verb, k.channel)
 	if err != nil {
-		return answer{}, err
+		return attemptResult{}, err
 	}
-	return r.answer(k.locker.hub, k.channel), nil
+	return r.attemptResult(k.locker.hub, k.channel), nil
 }
 
-func (k *permits) extend(ctx context.Context, c claim) (bool, error) {
+func (k *permits) extend(ctx context.Context, c callParams) (bool, error) {
 	r, err := k.locker.run(ctx, k.prolong, 0, k.keys, c.member(), c.lease.Milliseconds())
 	return r.done, err
 }
 
-func (k *permits) release(ctx context.Context, c claim) (released, error) {
-	verb, err := k.locker.publish(ctx)
+func (k *permits) release(ctx context.Context, c callParams) (releaseResult, error) {
+	verb, err := k.locker.publishCommand(ctx)
 	if err != nil {
-		return released{}, err
+		return releaseResult{}, err
 	}
 	r, err := k.locker.run(ctx, k.give, 0, k.keys, c.member(), verb, k.channel)
-	return released{held: r.done}, err
+	return releaseResult{held: r.done}, err
 }

@@ -7,26 +7,26 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// joint is the kind of a Multi whose parts are reentrant locks in one place: one
+// atomicMulti is the kind of a Multi whose parts are reentrant locks in one place: one
 // script takes all or none, in one round trip, and nobody sees half of them. In
 // Redis it is the same as a multi.
-type joint struct {
+type atomicMulti struct {
 	locker *Locker
 	parts  []*reentrant
 	keys   []string
 }
 
-// newJoint is nil unless one script can hold all parts: they are reentrant locks
+// newAtomicMulti is nil unless one script can hold all parts: they are reentrant locks
 // of one Locker, and in a cluster their names have the same hash tag.
-func newJoint(locks []*Lock) kind {
-	k := &joint{locker: locks[0].locker}
+func newAtomicMulti(locks []*Lock) kind {
+	k := &atomicMulti{locker: locks[0].locker}
 	_, cluster := k.locker.rdb.(*redis.ClusterClient)
 	for _, lk := range locks {
 		part, ok := lk.kind.(*reentrant)
 		if !ok || lk.locker != k.locker {
 			return nil
 		}
-		if cluster && (!tagged(lk.name) || tag(lk.name) != tag(locks[0].name)) {
+		if cluster && (!hasHashTag(lk.name) || hashTag(lk.name) != hashTag(locks[0].name)) {
 			return nil
 		}
 		k.parts, k.keys = append(k.parts, part), append(k.keys, part.name)
@@ -34,36 +34,36 @@ func newJoint(locks []*Lock) kind {
 	return k
 }
 
-// tag is the hash tag of a name that has one.
-func tag(name string) string {
+// hashTag is the hash tag of a name that has one.
+func hashTag(name string) string {
 	_, rest, _ := strings.Cut(name, "{")
 	inside, _, _ := strings.Cut(rest, "}")
 	return inside
 }
 
-func (k *joint) attempt(ctx context.Context, c claim) (answer, error) {
+func (k *atomicMulti) attempt(ctx context.Context, c callParams) (attemptResult, error) {
 	r, err := k.locker.run(ctx, k.locker.scripts["joint_lock"], c.replicas, k.keys, c.owner.id, c.count, c.lease.Milliseconds())
 	if err != nil {
-		return answer{}, err
+		return attemptResult{}, err
 	}
-	refused := k.parts[min(max(int(r.which)-1, 0), len(k.parts)-1)]
-	return r.answer(k.locker.hub, refused.channel), nil
+	refused := k.parts[min(max(int(r.index)-1, 0), len(k.parts)-1)]
+	return r.attemptResult(k.locker.hub, refused.channel), nil
 }
 
-func (k *joint) extend(ctx context.Context, c claim) (bool, error) {
+func (k *atomicMulti) extend(ctx context.Context, c callParams) (bool, error) {
 	r, err := k.locker.run(ctx, k.locker.scripts["joint_extend"], 0, k.keys, c.owner.id, c.lease.Milliseconds())
 	return r.done, err
 }
 
-func (k *joint) release(ctx context.Context, c claim) (released, error) {
-	verb, err := k.locker.publish(ctx)
+func (k *atomicMulti) release(ctx context.Context, c callParams) (releaseResult, error) {
+	verb, err := k.locker.publishCommand(ctx)
 	if err != nil {
-		return released{}, err
+		return releaseResult{}, err
 	}
 	args := []any{c.owner.id, c.count, verb}
 	for _, p := range k.parts {
 		args = append(args, p.channel)
 	}
 	r, err := k.locker.run(ctx, k.locker.scripts["joint_unlock"], 0, k.keys, args...)
-	return r.released(), err
+	return r.releaseResult(), err
 }

@@ -10,37 +10,37 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// maxErrorPause is the longest pause after an attempt that Redis did not answer.
+// maxErrorPause is the longest pause after an attempt to which Redis did not reply.
 const maxErrorPause = 500 * time.Millisecond
 
-// errGrantExpired reports that the grant came when its lease was over already.
-var errGrantExpired = fmt.Errorf("%w: the grant came after its lease", ErrNotAcquired)
+// errGrantExpired reports that the lease had expired when the grant arrived.
+var errGrantExpired = fmt.Errorf("%w: the lease expired before the reply arrived", ErrNotAcquired)
 
-// An acquisition is one caller's way to a lock.
+// An acquisition is the state of one call that acquires a lock.
 type acquisition struct {
 	locker *Locker
 	lock   *Lock
 	params callParams
-	// autoRenew: the hold is to be renewed.
+	// autoRenew is true if the hold is renewed automatically.
 	autoRenew bool
-	// accept takes in a grant; errGrantExpired makes a waiter go on.
+	// accept is called with a grant. If it returns errGrantExpired, waiting continues.
 	accept  func(context.Context, outcome) error
-	ticket  *ticket // nil unless it is this caller's turn to contend
-	isSent  bool    // an attempt was sent
-	mayHold bool    // an attempt may have taken the lock without our knowing
+	ticket  *ticket // position in the local queue, if there is one
+	isSent  bool    // at least one attempt was sent
+	mayHold bool    // an attempt with an unknown outcome may have acquired the lock
 }
 
-// A strategy is how hard an acquisition tries.
+// A strategy is how an acquisition proceeds: tryOnce or wait.
 type strategy func(*acquisition, context.Context) error
 
-// An outcome is what became of one attempt.
+// An outcome is the result of one attempt.
 type outcome struct {
 	attemptResult
-	sent time.Time // before the call: leases count from here
+	sent time.Time // time before the call, from which the lease is counted
 	err  error
 }
 
-// acquire runs one way to a hold, and leaves nothing behind if it fails.
+// acquire acquires lk. If it fails, nothing remains in Redis.
 func (l *Locker) acquire(ctx context.Context, lk *Lock, options []LockOption, try strategy) (*Hold, error) {
 	r, err := parseOptions(options)
 	if err := errors.Join(lk.err, err); err != nil {
@@ -54,7 +54,7 @@ func (l *Locker) acquire(ctx context.Context, lk *Lock, options []LockOption, tr
 	case s != nil:
 		return s.reenterAny(ctx, r)
 	case l.overlaps(lk, r.owner):
-		return nil, fmt.Errorf("lock %s: %w: its owner holds some of it together with something else; unlock that first", lk.name, ErrNotReentrant)
+		return nil, fmt.Errorf("lock %s: %w: its owner holds a part of it through another lock; unlock that first", lk.name, ErrNotReentrant)
 	}
 	lease := r.lease
 	if !r.hasLease {
@@ -72,7 +72,7 @@ func (l *Locker) acquire(ctx context.Context, lk *Lock, options []LockOption, tr
 	return hold, nil
 }
 
-// run goes one way until a grant is accepted.
+// run runs the strategy until a grant is accepted.
 func (a *acquisition) run(ctx context.Context, try strategy) error {
 	if a.lock.err != nil {
 		return a.lock.err
@@ -97,7 +97,7 @@ func (a *acquisition) run(ctx context.Context, try strategy) error {
 	return nil
 }
 
-// tryOnce asks a single time.
+// tryOnce makes one attempt.
 func (a *acquisition) tryOnce(ctx context.Context) error {
 	o := a.attempt(ctx)
 	if o.err != nil {
@@ -109,7 +109,7 @@ func (a *acquisition) tryOnce(ctx context.Context) error {
 	return a.acceptGrant(ctx, o)
 }
 
-// wait asks until ctx is done.
+// wait repeats attempts until ctx is done.
 func (a *acquisition) wait(ctx context.Context) (err error) {
 	a.params.willWait = true
 	if !a.lock.traits.noLocalQueue {
@@ -134,8 +134,8 @@ func (a *acquisition) wait(ctx context.Context) (err error) {
 }
 
 // waitForRelease tries again whenever the lock may have become free: first when the
-// subscription is confirmed, because a release before that was not heard; then
-// at every message, and at the end of a time in any case.
+// subscription is confirmed, because an earlier release was not received, then at every
+// message, and in any case after waitTime.
 func (a *acquisition) waitForRelease(ctx context.Context, o outcome) error {
 	var sub *subscription
 	defer func() {
@@ -143,7 +143,7 @@ func (a *acquisition) waitForRelease(ctx context.Context, o outcome) error {
 			sub.close()
 		}
 	}()
-	var trouble error // the last attempt's, if Redis did not answer
+	var lastErr error // of the last attempt
 	for {
 		if sub == nil || sub.isClosed() || sub.channel != o.channel {
 			if sub != nil {
@@ -158,7 +158,7 @@ func (a *acquisition) waitForRelease(ctx context.Context, o outcome) error {
 			sleep(ctx, sub.notify, a.waitTime(o))
 		}
 		if ctx.Err() != nil {
-			return errors.Join(ErrNotAcquired, context.Cause(ctx), trouble)
+			return errors.Join(ErrNotAcquired, context.Cause(ctx), lastErr)
 		}
 		if sub != nil {
 			sub.drain()
@@ -169,9 +169,9 @@ func (a *acquisition) waitForRelease(ctx context.Context, o outcome) error {
 				return err
 			}
 		}
-		if trouble = next.err; trouble != nil {
-			if !isTemporary(trouble) {
-				return trouble
+		if lastErr = next.err; lastErr != nil {
+			if !isTemporary(lastErr) {
+				return lastErr
 			}
 			next.hub, next.channel = o.hub, o.channel
 		}
@@ -179,19 +179,19 @@ func (a *acquisition) waitForRelease(ctx context.Context, o outcome) error {
 	}
 }
 
-// subscribe listens to what o names; nil when that cannot be done now.
+// subscribe subscribes to the channel of o. It returns nil if that is not possible now.
 func subscribe(ctx context.Context, o outcome) *subscription {
 	if o.hub == nil {
 		return nil
 	}
 	sub, err := o.hub.subscribe(ctx, o.channel)
 	if err != nil {
-		return nil // polling goes on
+		return nil // waiting continues by polling
 	}
 	return sub
 }
 
-// waitTime is how long to wait for a message after o.
+// waitTime returns how long to wait for a message after o.
 func (a *acquisition) waitTime(o outcome) time.Duration {
 	wait := a.locker.pollInterval/5 + rand.N(a.locker.pollInterval*4/5)
 	if o.err != nil {
@@ -203,7 +203,7 @@ func (a *acquisition) waitTime(o outcome) time.Duration {
 	return wait
 }
 
-// sleep waits for wake, for d, or for the end of ctx.
+// sleep waits until wake receives, d has passed or ctx is done.
 func sleep[T any](ctx context.Context, wake <-chan T, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -214,8 +214,8 @@ func sleep[T any](ctx context.Context, wake <-chan T, d time.Duration) {
 	}
 }
 
-// isTemporary reports whether a waiter may hope that err goes away: no reply at
-// all, or the reply of a server that is starting, failing over or busy.
+// isTemporary reports whether an attempt may succeed after err: if there was no reply, or
+// if the server is starting, failing over or busy.
 func isTemporary(err error) bool {
 	if errors.Is(err, ErrNotSynced) || errors.Is(err, ErrNotAcquired) || errors.Is(err, ErrNotReentrant) {
 		return false
@@ -231,9 +231,9 @@ func isTemporary(err error) bool {
 	return false
 }
 
-// attempt asks once. The deadline of ctx is the call's too; the end of ctx
-// without a deadline is seen when the call has ended, because a goroutine for
-// each call, which could leave it to itself, would double what a lock costs.
+// attempt makes one attempt. The call ends at the deadline of ctx, but if ctx is
+// canceled, attempt returns only when the call has ended. Returning earlier would need a
+// goroutine for each call, which would double the cost of a lock.
 func (a *acquisition) attempt(ctx context.Context) outcome {
 	if err := contextError(ctx); err != nil {
 		return outcome{err: errors.Join(ErrNotAcquired, err)}
@@ -254,7 +254,8 @@ func (a *acquisition) attempt(ctx context.Context) outcome {
 	return o
 }
 
-// contextError is why ctx has ended, or will as soon as its timer is served.
+// contextError returns the cause if ctx has ended, also if its deadline has passed but
+// its timer has not fired yet.
 func contextError(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -265,20 +266,19 @@ func contextError(ctx context.Context) error {
 	return nil
 }
 
-// acceptGrant accepts a grant, or remembers that it must be given back.
+// acceptGrant accepts a grant. If that fails, it records that the lock must be released.
 func (a *acquisition) acceptGrant(ctx context.Context, o outcome) error {
 	if err := a.accept(ctx, o); err != nil {
 		a.mayHold = true
 		return err
 	}
 	if a.lock.traits.exclusive {
-		a.ticket = nil // the session's now: neighbours wait for its end
+		a.ticket = nil // owned by the session: local waiters wait for its end
 	}
 	return nil
 }
 
-// undo sees in the background that an acquisition which failed leaves nothing
-// in Redis.
+// undo removes in the background what a failed acquisition may have left in Redis.
 func (a *acquisition) undo() {
 	inQueue := a.lock.traits.queuesInRedis && a.params.willWait && a.isSent
 	switch {

@@ -7,19 +7,20 @@ import (
 	"github.com/google/uuid"
 )
 
-// ExpirableSemaphore is a semaphore whose permits come back by themselves when their
-// holder dies: it is what Redisson calls RPermitExpirableSemaphore. Each permit
-// is a [Hold], renewed while it is held unless it was taken with WithLease; its
-// Owner is the permit's id, 32 hexadecimal digits, as Redisson shows it.
+// An ExpirableSemaphore is a semaphore whose permits expire when their holder dies. It is
+// compatible with Redisson's RPermitExpirableSemaphore. Each permit is a [Hold], which is
+// renewed while it is held unless it was acquired with WithLease. Its Owner is the ID of
+// the permit, 32 hexadecimal digits, as in Redisson.
 //
-// It cannot be entered twice: one permit, one hold. WithOwner is ErrNotReentrant.
+// It is not reentrant: each permit is one hold, and WithOwner returns ErrNotReentrant.
 type ExpirableSemaphore struct {
 	lock *Lock
 	set  *script
 	kind *permits
 }
 
-// ExpirableSemaphore makes the semaphore of name. It has no permits until TrySetPermits.
+// ExpirableSemaphore returns the semaphore with this name. It has no permits before
+// TrySetPermits.
 func (l *Locker) ExpirableSemaphore(name string) *ExpirableSemaphore {
 	k := &permits{
 		locker: l, channel: prefixedKey("redisson_sc", name), keys: []string{name, suffixedKey(name, "timeout")},
@@ -34,8 +35,8 @@ func (l *Locker) ExpirableSemaphore(name string) *ExpirableSemaphore {
 	return &ExpirableSemaphore{lock: lk, set: l.scripts["semaphore_set"], kind: k}
 }
 
-// TrySetPermits gives the semaphore n permits unless it exists already, which
-// it reports.
+// TrySetPermits creates the semaphore with n permits if it does not exist, and reports
+// whether it did.
 func (p *ExpirableSemaphore) TrySetPermits(ctx context.Context, n int64) (set bool, err error) {
 	if p.lock.err != nil {
 		return false, p.lock.err
@@ -43,18 +44,18 @@ func (p *ExpirableSemaphore) TrySetPermits(ctx context.Context, n int64) (set bo
 	return p.kind.locker.trySet(ctx, initialValue{script: p.set, name: p.lock.name, value: n, channel: p.kind.channel, message: n})
 }
 
-// Lock takes one permit, waiting for it until ctx is done.
+// Lock acquires one permit, waiting until ctx is done.
 func (p *ExpirableSemaphore) Lock(ctx context.Context, options ...LockOption) (*Hold, error) {
 	return p.lock.Lock(ctx, options...)
 }
 
-// TryLock takes one permit, or returns ErrNotAcquired.
+// TryLock acquires one permit, or returns ErrNotAcquired.
 func (p *ExpirableSemaphore) TryLock(ctx context.Context, options ...LockOption) (*Hold, error) {
 	return p.lock.TryLock(ctx, options...)
 }
 
-// Available is how many permits could be taken now, those of dead holders
-// included; 0 if the semaphore does not exist. It changes nothing.
+// Available returns the number of available permits, including expired ones; 0 if the
+// semaphore does not exist. It changes nothing.
 func (p *ExpirableSemaphore) Available(ctx context.Context) (int64, error) {
 	if p.lock.err != nil {
 		return 0, p.lock.err
@@ -66,7 +67,7 @@ func (p *ExpirableSemaphore) Available(ctx context.Context) (int64, error) {
 	return r.n, nil
 }
 
-// permits is the kind of Permits.
+// permits is the kind of ExpirableSemaphore.
 type permits struct {
 	locker                     *Locker
 	channel                    string
@@ -74,7 +75,7 @@ type permits struct {
 	take, give, prolong, count *script
 }
 
-// member is the id as it stands in the sorted set: 16 raw bytes.
+// member returns the ID of a permit as it is stored in the sorted set: 16 raw bytes.
 func (c callParams) member() []byte {
 	raw, err := hex.DecodeString(c.owner.id)
 	if err != nil {

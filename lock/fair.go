@@ -5,19 +5,17 @@ import (
 	"time"
 )
 
-// fairWaitTime is how long Redisson lets a waiter stand in the queue after the one
-// before it. Ours keep to it, so that both can share a queue.
+// fairWaitTime is the time after which Redisson skips a waiter, counted from the time of
+// the waiter before it. This package uses the same, so that both can share a queue.
 const fairWaitTime = 5 * time.Minute
 
-// Fair is a reentrant lock that is held in the order in which it was asked for,
-// across processes. It is what Redisson calls RFairLock: the hash of a reentrant
-// lock, a list of waiters, and a sorted set of the times after which each may be
-// passed over.
+// Fair returns a reentrant lock that is acquired in the order of the requests, across
+// processes. It is compatible with Redisson's RFairLock: the hash of a reentrant lock, a
+// list of waiters, and a sorted set of the times after which each waiter may be skipped.
 //
-// A waiter of this package also says every time it asks that it lives, in the
-// sorted set "weir_lock_alive:{name}"; the ones behind pass over it when it has
-// said nothing for three times WithPollInterval's time. One of Redisson's that died is
-// passed over when its own time is up.
+// A waiter of this package also records, with every attempt, that it is alive, in the
+// sorted set "weir_lock_alive:{name}". It is skipped if it has not done so for three poll
+// intervals. A waiter of Redisson that died is skipped when its own time is over.
 func (l *Locker) Fair(name string) *Lock {
 	queue := prefixedKey("redisson_lock_queue", name)
 	return l.newLock(name, &fair{
@@ -26,7 +24,7 @@ func (l *Locker) Fair(name string) *Lock {
 	}, traits{exclusive: true, reentrant: true, noLocalQueue: true, queuesInRedis: true})
 }
 
-// fair is the kind of Fair. Each waiter has a channel of its own.
+// fair is the kind of Fair. Each waiter has its own channel.
 type fair struct {
 	*reentrant
 	lock, unlock *script

@@ -8,30 +8,30 @@ import (
 	"time"
 )
 
-// A forceable kind can be looked at, and taken away, by those who do not hold it.
+// A forceable kind supports Locked, RemainingLease and ForceUnlock.
 type forceable interface {
-	// leaseLeft says how many ms the lease of the holder lasts, -1 for without end;
-	// done is false if nobody holds the lock.
+	// leaseLeft returns the remaining lease in milliseconds, -1 if it has no end; done is
+	// false if the lock is not held.
 	leaseLeft(ctx context.Context) (reply, error)
-	// force gives back what anybody holds, and tells who waits; done is false if
-	// nobody held it.
+	// force releases the lock for all owners and wakes the waiters; done is false if the
+	// lock was not held.
 	force(ctx context.Context) (reply, error)
 }
 
-// Locked reports whether anybody holds the lock, in this process or another. It
-// may have changed when the answer arrives. For a reader's lock it is whether
-// anybody reads, for a writer's whether anybody writes. Locks that are held
-// together by [Multi] or [Redlock] can only be asked one by one: errors.ErrUnsupported.
+// Locked reports whether the lock is held by any process. It may have changed when the
+// call returns. For a read lock it reports whether there are readers, for a write lock
+// whether there is a writer. For locks that [Multi] or [Redlock] combine it returns
+// errors.ErrUnsupported; query each of them instead.
 func (lk *Lock) Locked(ctx context.Context) (bool, error) {
-	r, err := lk.callForceable(ctx, "look at", forceable.leaseLeft)
+	r, err := lk.callForceable(ctx, "inspect", forceable.leaseLeft)
 	return r.done, err
 }
 
-// RemainingLease is how long the lease of whoever holds the lock lasts if it is not
-// renewed; 0 if nobody holds it, and the longest Duration if a lock of others'
-// has no end. It knows the kinds that Locked knows.
+// RemainingLease returns the time until the lease of the current holder expires if it is
+// not renewed: 0 if the lock is not held, and the largest Duration if the lease has no
+// end, which only other programs set. It supports the same kinds as Locked.
 func (lk *Lock) RemainingLease(ctx context.Context) (time.Duration, error) {
-	r, err := lk.callForceable(ctx, "look at", forceable.leaseLeft)
+	r, err := lk.callForceable(ctx, "inspect", forceable.leaseLeft)
 	switch {
 	case !r.done:
 		return 0, err
@@ -41,25 +41,28 @@ func (lk *Lock) RemainingLease(ctx context.Context) (time.Duration, error) {
 	return time.Duration(r.n) * time.Millisecond, nil
 }
 
-// ForceUnlock takes the lock away from all who hold it, wakes who waits, and
-// reports whether anybody held it. It is for operators. Who has held a reentrant,
-// fenced, simple or read-write lock of this package for a second hears of it at
-// once, and the hold ends with ErrLost; others go on until they renew next, a third
-// of the lease at most, or without a watchdog to its end, while the next one
-// begins. It knows the kinds that Locked knows. A call without an answer may
-// have done it; asking again does no harm but to who got the lock meanwhile.
+// ForceUnlock releases the lock for all its holders, wakes the waiters, and reports
+// whether it was held. It is for operators. A holder of a reentrant, fenced, simple or
+// read-write lock of this package that has held it for at least a second is notified
+// immediately: its hold ends with ErrLost. Other holders notice at their next renewal,
+// after at most a third of the lease, or without renewal when the lease ends; until then
+// they overlap with the next holder.
+//
+// It supports the same kinds as Locked. If the call returns an error, the lock may have
+// been released; repeating the call may take it away from a new holder.
 func (lk *Lock) ForceUnlock(ctx context.Context) (bool, error) {
-	r, err := lk.callForceable(ctx, "take away", forceable.force)
+	r, err := lk.callForceable(ctx, "force unlock", forceable.force)
 	return r.done, err
 }
 
+// callForceable calls a method of the lock's kind. verb is for errors.
 func (lk *Lock) callForceable(ctx context.Context, verb string, do func(forceable, context.Context) (reply, error)) (reply, error) {
 	if lk.err != nil {
 		return reply{}, lk.err
 	}
 	k, ok := lk.kind.(forceable)
 	if !ok {
-		return reply{}, fmt.Errorf("%s lock %s: %w: ask its parts", verb, lk.name, errors.ErrUnsupported)
+		return reply{}, fmt.Errorf("%s lock %s: %w: use its parts", verb, lk.name, errors.ErrUnsupported)
 	}
 	if !lk.locker.beginCall() {
 		return reply{}, ErrClosed
@@ -74,8 +77,8 @@ func (lk *Lock) callForceable(ctx context.Context, verb string, do func(forceabl
 	return r, err
 }
 
-// leaseLeft is that of all kinds whose key is there while they are held; mode is that
-// of a read-write lock, or empty.
+// leaseLeft implements forceable for kinds whose key exists while the lock is held. mode
+// is the mode of a read-write lock, otherwise empty.
 func (l *Locker) leaseLeft(ctx context.Context, name, mode string) (reply, error) {
 	return l.run(ctx, l.scripts["look"], 0, []string{name}, mode)
 }
@@ -96,7 +99,7 @@ func (k *simple) force(ctx context.Context) (reply, error) {
 	return k.locker.forceDelete(ctx, k.name, k.channel)
 }
 
-// forceDelete deletes a lock that is one key and tells.
+// forceDelete deletes a lock that is a single key and publishes its release.
 func (l *Locker) forceDelete(ctx context.Context, name, channel string) (reply, error) {
 	verb, err := l.publishCommand(ctx)
 	if err != nil {

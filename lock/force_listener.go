@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// listenAfter is how long a lock is held before its holder listens for being
-// overruled: most are given back sooner, and pay nothing.
+// listenAfter is how long a lock is held before its session listens for ForceUnlock. Most
+// locks are released earlier and cause no cost.
 const listenAfter = time.Second
 
-// A forceNotifier is a kind that publishes, on one channel, that its lock was taken away.
+// A forceNotifier is a kind whose ForceUnlock is published on a channel.
 type forceNotifier interface {
 	forceChannel() (h *hub, channel string)
 }
@@ -18,16 +18,16 @@ func (k *reentrant) forceChannel() (*hub, string) { return k.locker.hub, k.chann
 func (k *simple) forceChannel() (*hub, string)    { return k.locker.hub, k.channel }
 func (k *readwrite) forceChannel() (*hub, string) { return k.locker.hub, k.channel }
 
-// A forceListener hears, for a session, what is published of its lock while it is held:
-// that is its loss, or of a reader's lock perhaps that of somebody else.
+// A forceListener listens for messages about the lock of a session while it is held: its
+// own loss or, for a read lock, perhaps that of another reader.
 type forceListener struct {
 	timer        *time.Timer
 	cancel       context.CancelFunc // ends the goroutine
-	isSubscribed bool               // it is counted among those who hear of a release; guarded by the session
+	isSubscribed bool               // it receives messages of releases too; guarded by session.mu
 }
 
-// startForceListenerLocked begins to listen when s has been held for a while. Who renews
-// sooner than that finds out as fast.
+// startForceListenerLocked starts to listen after listenAfter. A session with a short
+// lease needs no listener, because its renewals notice a loss as fast.
 func (s *session) startForceListenerLocked() {
 	if _, ok := s.lock.kind.(forceNotifier); !ok || s.params.lease <= 3*listenAfter {
 		return
@@ -37,7 +37,7 @@ func (s *session) startForceListenerLocked() {
 	s.forceListener.timer = time.AfterFunc(listenAfter, func() { s.listenForForce(ctx) })
 }
 
-// stop ends the listener, which may still be counted as a listener for a moment.
+// stop ends the listener. For a short time it may still be counted as a subscriber.
 func (e *forceListener) stop() {
 	if e != nil {
 		e.timer.Stop()
@@ -45,8 +45,9 @@ func (e *forceListener) stop() {
 	}
 }
 
-// listenForForce looks, at each message and after each connection that was lost, whether s
-// still has what it holds, until ctx ends. Without a subscription renewal finds out.
+// listenForForce verifies, at each message and after each reconnection, that the session
+// still holds the lock, until ctx ends. If there is no subscription, renewals notice a
+// loss.
 func (s *session) listenForForce(ctx context.Context) {
 	if !s.locker.beginCall() {
 		return
@@ -72,14 +73,15 @@ func (s *session) listenForForce(ctx context.Context) {
 	}
 }
 
-// setSubscribed notes that the listener is counted among those who hear of a release.
+// setSubscribed records that the listener is a subscriber of the channel.
 func (s *session) setSubscribed() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forceListener.isSubscribed = true
 }
 
-// otherListeners is how many of those who heard of a release are not this process itself.
+// otherListeners returns the number of notified subscribers without this session's own
+// listener.
 func (s *session) otherListeners(notified int64) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,8 +91,9 @@ func (s *session) otherListeners(notified int64) int64 {
 	return max(notified, 0)
 }
 
-// verify asks whether Redis still has the session, without prolonging it, and ends
-// it if not. No answer says nothing.
+// verify asks Redis whether the session still holds the lock, without extending the
+// lease, and ends the session if not. An error is ignored. It returns false if the
+// session has ended.
 func (s *session) verify(ctx context.Context) bool {
 	if s.lockSend(ctx) != nil {
 		return false
@@ -102,7 +105,7 @@ func (s *session) verify(ctx context.Context) bool {
 	call, cancel := s.locker.callContext(ctx)
 	defer cancel()
 	c := s.params
-	c.lease = max(time.Until(s.currentDeadline()), time.Millisecond) // which it has
+	c.lease = max(time.Until(s.currentDeadline()), time.Millisecond) // the remaining lease, so that it is not extended
 	held, err := s.lock.kind.extend(call, c)
 	if err == nil && !held {
 		s.markLost()

@@ -8,8 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A Latch is a count-down latch: it opens when it was counted down to zero. It is what
-// Redisson calls RCountDownLatch. All methods are safe for concurrent use.
+// A Latch is a count-down latch, compatible with Redisson's RCountDownLatch. It is open
+// when its count is 0. All methods are safe for concurrent use.
 type Latch struct {
 	lock      *Lock
 	channel   string
@@ -17,14 +17,14 @@ type Latch struct {
 	set, down *script
 }
 
-// Latch makes the latch of name. It is open until TrySetCount. Its channel puts
-// braces around name even if name has some: a name with a hash tag, which would
+// Latch returns the latch with this name. It is open until TrySetCount. Its channel has
+// braces around name even if name contains some, so a name with a hash tag, which would
 // put the channel into another slot, is ErrInvalidName in a cluster.
 func (l *Locker) Latch(name string) *Latch {
 	channel := "redisson_countdownlatch__channel__{" + name + "}"
 	lk := l.newLock(name, &latch{l, name, channel}, traits{noLocalQueue: true})
 	if _, cluster := l.rdb.(*redis.ClusterClient); cluster && lk.err == nil && strings.ContainsAny(name, "{}") {
-		lk.err = fmt.Errorf("%w: %q has braces, and a latch in a cluster must have none", ErrInvalidName, name)
+		lk.err = fmt.Errorf("%w: %q has braces; the name of a latch in a cluster must have none", ErrInvalidName, name)
 	}
 	return &Latch{
 		lock: lk, channel: channel, mark: suffixedKey(name, "weir_counted:"),
@@ -32,8 +32,7 @@ func (l *Locker) Latch(name string) *Latch {
 	}
 }
 
-// TrySetCount closes the latch with a count of n unless it is closed already,
-// which it reports.
+// TrySetCount sets the count to n if the latch is open, and reports whether it did.
 func (t *Latch) TrySetCount(ctx context.Context, n int64) (set bool, err error) {
 	if t.lock.err != nil {
 		return false, t.lock.err
@@ -41,8 +40,8 @@ func (t *Latch) TrySetCount(ctx context.Context, n int64) (set bool, err error) 
 	return t.lock.locker.trySet(ctx, initialValue{script: t.set, name: t.lock.name, value: n, channel: t.channel, message: 1})
 }
 
-// CountDown lowers the count by one; at zero the latch opens. A lost reply makes
-// it ask again; it counts once.
+// CountDown decreases the count by one; at 0 the latch opens. If the reply is lost, the
+// call is sent again, but has an effect only once.
 func (t *Latch) CountDown(ctx context.Context) error {
 	if t.lock.err != nil {
 		return t.lock.err
@@ -54,19 +53,19 @@ func (t *Latch) CountDown(ctx context.Context) error {
 	})
 }
 
-// Count is how often CountDown is still missing; 0 if the latch is open.
+// Count returns the current count; 0 if the latch is open.
 func (t *Latch) Count(ctx context.Context) (int64, error) {
 	return t.lock.readNumber(ctx)
 }
 
-// Await waits until the latch is open, or ctx is done.
+// Await waits until the latch is open or ctx is done.
 func (t *Latch) Await(ctx context.Context) error {
 	a := &acquisition{locker: t.lock.locker, lock: t.lock}
 	a.accept = func(context.Context, outcome) error { return nil }
 	return a.run(ctx, (*acquisition).wait)
 }
 
-// latch is the kind of Latch: to hold it is to have seen it open.
+// latch is the kind of Latch. It can be acquired while the latch is open.
 type latch struct {
 	locker        *Locker
 	name, channel string

@@ -8,35 +8,36 @@ import (
 )
 
 const (
-	maxStreak  = 16                    // local hand-overs in a row while others wait
-	yieldDelay = 10 * time.Millisecond // the head start that others get then
-	streakTTL  = time.Second           // a streak without use is over after this
+	maxStreak  = 16                    // consecutive local handovers while other processes wait
+	yieldDelay = 10 * time.Millisecond // delay after a streak, which lets other processes go first
+	streakTTL  = time.Second           // time without use after which a streak is reset
 )
 
-// A localQueues value lets one goroutine of this process at a time contend for a name, first
-// come, first served: a thousand waiters cost Redis what one costs.
+// localQueues has a first-in, first-out queue for each name, so that one goroutine of
+// this process at a time contends for it. A thousand waiters cause Redis the load of one.
 type localQueues struct {
-	mu     sync.Mutex // guards what follows; never held over I/O
+	mu     sync.Mutex // guards the fields below and the queues; never held during I/O
 	byName map[string]*localQueue
 }
 
+// A localQueue is the queue of one name.
 type localQueue struct {
-	waiters      list.List // of chan struct{}; the front one is inside
-	streak       int       // times in a row that others waited when the lock was given back
+	waiters      list.List // of chan struct{}; the front one contends
+	streak       int       // consecutive releases while other processes waited
 	emptiedAt    time.Time // when the queue became empty
-	sweepPending bool      // a timer will look whether the gate can go
+	sweepPending bool      // a timer will remove the queue if it is unused
 }
 
-// A ticket is the right to contend. It is given back by leave, once.
+// A ticket is a position in a localQueue. leave must be called once.
 type ticket struct {
 	queues  *localQueues
 	name    string
 	element *list.Element
 }
 
-// wait waits for this caller's turn. When the lock was given back by this
-// process maxStreak times in a row while others waited, the caller first stands
-// back for yieldDelay.
+// wait waits until the caller is at the front of the queue. If this process has released
+// the lock maxStreak times in a row while other processes waited, it then also waits for
+// yieldDelay.
 func (g *localQueues) wait(ctx context.Context, name string) (*ticket, error) {
 	p, turn := g.join(name)
 	select {
@@ -59,7 +60,7 @@ func (g *localQueues) wait(ctx context.Context, name string) (*ticket, error) {
 	}
 }
 
-// join takes a place in the queue; turn is closed when it is the front one.
+// join appends the caller to the queue; turn is closed when it is at the front.
 func (g *localQueues) join(name string) (p *ticket, turn chan struct{}) {
 	turn = make(chan struct{})
 	g.mu.Lock()
@@ -75,7 +76,7 @@ func (g *localQueues) join(name string) (p *ticket, turn chan struct{}) {
 	return &ticket{queues: g, name: name, element: gt.waiters.PushBack(turn)}, turn
 }
 
-// resetStreak reports whether the streak is over, and starts a new one if so.
+// resetStreak resets the streak if it has reached maxStreak, and reports whether it has.
 func (g *localQueues) resetStreak(name string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -87,16 +88,17 @@ func (g *localQueues) resetStreak(name string) bool {
 	return true
 }
 
-// leave lets the next one in. notified is how many listeners heard that the lock was
-// given back: all of them in other processes, because here nobody listens.
+// leave removes p from the queue and admits the next waiter. notified is the number of
+// subscribers that received the release. They are all in other processes, because waiters
+// of this one do not subscribe meanwhile.
 func (p *ticket) leave(notified int64) {
 	g := p.queues
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	gt := g.byName[p.name]
-	inside := gt.waiters.Front() == p.element
+	isFront := gt.waiters.Front() == p.element
 	gt.waiters.Remove(p.element)
-	if !inside {
+	if !isFront {
 		return
 	}
 	if notified > 0 {
@@ -115,8 +117,8 @@ func (p *ticket) leave(notified int64) {
 	}
 }
 
-// sweepLocked removes gt when it was not used for a while: until then it keeps
-// the streak of a caller that comes back again and again.
+// sweepLocked removes gt after it was unused for streakTTL. Until then it keeps the
+// streak of a caller that acquires the lock again and again.
 func (g *localQueues) sweepLocked(name string, gt *localQueue) {
 	if gt.sweepPending {
 		return

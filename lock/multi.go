@@ -11,14 +11,16 @@ import (
 	"time"
 )
 
-// Multi is all of several locks held as one: the hold is lost when any of them
-// is. Reentrant locks of one Locker are taken all or none in one round trip, in a
-// cluster if their names have the same hash tag. Others are taken one after
-// another in the order of their names, the same in every process, so that two
-// Multis never wait for each other; what was taken is given back before Multi
-// waits for what was refused. The locks may be of different kinds and Lockers;
-// fair ones are only taken when nobody queues. The hold belongs to the Locker of
-// the first name: close that one first.
+// Multi returns a lock that combines several locks; its hold is lost if any of them is
+// lost. Reentrant locks of one Locker are acquired atomically in one round trip, in a
+// cluster if their names have the same hash tag. Other locks are acquired one after
+// another in the order of their names, which is the same in every process, so that two
+// Multis cannot deadlock. If a lock is not free, Multi releases those it has acquired
+// before it waits.
+//
+// The locks may be of different kinds and Lockers. Fair locks are acquired only while
+// their queue is empty. The hold belongs to the Locker of the first name, which must be
+// closed first.
 func Multi(locks ...*Lock) *Lock {
 	k, lk := combineLocks(locks)
 	if lk.err != nil {
@@ -31,15 +33,15 @@ func Multi(locks ...*Lock) *Lock {
 	return lk
 }
 
-// minPartTimeout is the least time that a server gets to answer, unless the lease is
-// so short that it would be a third of it.
+// minPartTimeout is the minimum time for the reply of each server, unless it exceeds a
+// third of the lease.
 const minPartTimeout = 250 * time.Millisecond
 
-// Redlock (Redlock) is a majority of several locks, which live on servers that know nothing of
-// each other: it survives the loss of a minority. The hold is lost when fewer
-// than a majority are renewed. All are asked at the same time, each for at most
-// a twentieth of the lease or 250 ms. Like every lock with a lease it needs a fence where
-// a second holder would do harm.
+// Redlock returns a lock that is held while a majority of locks on independent servers is
+// held (the Redlock algorithm), so that it survives the loss of a minority. The hold is
+// lost if fewer than a majority can be renewed. The servers are called concurrently, each
+// with a timeout of a twentieth of the lease, but at least 250 ms. Like any lock with a
+// lease it needs a fencing token where a second holder would do harm.
 func Redlock(locks ...*Lock) *Lock {
 	k, lk := combineLocks(locks)
 	if lk.err != nil {
@@ -49,15 +51,15 @@ func Redlock(locks ...*Lock) *Lock {
 	return lk
 }
 
-// combinedParts is what the kinds of Multi and Red have in common.
+// combinedParts are the common part of the kinds of Multi and Redlock.
 type combinedParts struct {
 	parts []*Lock
 }
 
-// combineLocks makes a lock, still without kind, of sorted parts.
+// combineLocks returns the sorted locks and a combined Lock without a kind.
 func combineLocks(locks []*Lock) (combinedParts, *Lock) {
 	if len(locks) == 0 {
-		return combinedParts{}, &Lock{err: fmt.Errorf("%w: no locks to hold together", ErrInvalidName)}
+		return combinedParts{}, &Lock{err: fmt.Errorf("%w: no locks to combine", ErrInvalidName)}
 	}
 	parts := slices.Clone(locks)
 	slices.SortStableFunc(parts, func(a, b *Lock) int {
@@ -71,7 +73,7 @@ func combineLocks(locks []*Lock) (combinedParts, *Lock) {
 		lk.traits.exclusive = lk.traits.exclusive && p.traits.exclusive
 		lk.traits.reentrant = lk.traits.reentrant && p.traits.reentrant
 		if i > 0 && p.locker == parts[i-1].locker && p.name == parts[i-1].name {
-			lk.err = errors.Join(lk.err, fmt.Errorf("%w: %q is held twice", ErrInvalidName, p.name))
+			lk.err = errors.Join(lk.err, fmt.Errorf("%w: %q appears twice", ErrInvalidName, p.name))
 		}
 		lk.resources = append(lk.resources, p.resourceNames()...)
 		names = append(names, fmt.Sprintf("%d:%s%s", len(p.name), p.namespace, p.name))
@@ -80,40 +82,41 @@ func combineLocks(locks []*Lock) (combinedParts, *Lock) {
 	return combinedParts{parts}, lk
 }
 
-// release releases all parts, and says what each answered.
+// release releases all parts concurrently and returns their results.
 func (b combinedParts) release(ctx context.Context, c callParams) ([]releaseResult, []error) {
-	partings := make([]releaseResult, len(b.parts))
+	results := make([]releaseResult, len(b.parts))
 	errs := make([]error, len(b.parts))
 	var all sync.WaitGroup
 	for i, p := range b.parts {
-		all.Go(func() { partings[i], errs[i] = p.kind.release(ctx, c) })
+		all.Go(func() { results[i], errs[i] = p.kind.release(ctx, c) })
 	}
 	all.Wait()
-	return partings, errs
+	return results, errs
 }
 
-// mergeReleases is the parting of all parts, of which so many must have been held.
-func mergeReleases(partings []releaseResult, enough int) releaseResult {
+// mergeReleases merges the results of all parts. held is true if at least quorum of them
+// were held.
+func mergeReleases(results []releaseResult, quorum int) releaseResult {
 	held, notified := 0, int64(0)
-	for _, p := range partings {
+	for _, p := range results {
 		if p.held {
 			held++
 		}
 		notified += p.notified
 	}
-	return releaseResult{held: held >= enough, notified: notified}
+	return releaseResult{held: held >= quorum, notified: notified}
 }
 
-// undo gives back what parts may have, although ctx may be over; what does not
-// answer now is undone in the background.
+// undo releases parts that may have been acquired, even if ctx has ended. A release that
+// fails is retried in the background.
 func (b combinedParts) undo(ctx context.Context, c callParams, parts []*Lock) {
 	c.count = 0
 	var all sync.WaitGroup
 	for _, p := range parts {
 		all.Go(func() {
-			fresh, cancel := p.locker.callContext(ctx)
+			callCtx, cancel := p.locker.callContext(ctx)
 			defer cancel()
-			if _, err := p.kind.release(fresh, c); err != nil {
+			if _, err := p.kind.release(callCtx, c); err != nil {
 				b.releaseInBackground(p, c)
 			}
 		})
@@ -121,14 +124,14 @@ func (b combinedParts) undo(ctx context.Context, c callParams, parts []*Lock) {
 	all.Wait()
 }
 
-// releaseInBackground gives p back in the background. It is the first Locker's doing, as the
-// hold is: that one knows what the owner has open.
+// releaseInBackground releases p in the background. It uses the Locker of the first part,
+// which owns the hold, because that Locker tracks the pending releases of the owner.
 func (b combinedParts) releaseInBackground(p *Lock, c callParams) {
 	first := b.parts[0].locker
 	first.releaseInBackground(c.owner, func() { first.retryRelease(p.kind, c) })
 }
 
-// multi is the kind of Multi.
+// multi is the kind of a Multi that is not an atomicMulti.
 type multi struct{ combinedParts }
 
 func (k *multi) attempt(ctx context.Context, c callParams) (attemptResult, error) {
@@ -140,7 +143,7 @@ func (k *multi) attempt(ctx context.Context, c callParams) (attemptResult, error
 		}
 		taken := k.parts[:i]
 		if err != nil {
-			taken = k.parts[:i+1] // perhaps
+			taken = k.parts[:i+1] // its outcome is unknown
 		}
 		if c.count == 1 {
 			k.undo(ctx, c, taken)
@@ -160,21 +163,21 @@ func (k *multi) extend(ctx context.Context, c callParams) (bool, error) {
 }
 
 func (k *multi) release(ctx context.Context, c callParams) (releaseResult, error) {
-	partings, errs := k.combinedParts.release(ctx, c)
-	return mergeReleases(partings, len(k.parts)), errors.Join(errs...)
+	results, errs := k.combinedParts.release(ctx, c)
+	return mergeReleases(results, len(k.parts)), errors.Join(errs...)
 }
 
-// redlock is the kind of Red.
+// redlock is the kind of Redlock.
 type redlock struct{ combinedParts }
 
 func (k *redlock) quorum() int { return len(k.parts)/2 + 1 }
 
-// partTimeout is the time that one part may take.
+// partTimeout returns a context with the timeout of one part.
 func (k *redlock) partTimeout(ctx context.Context, c callParams) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, max(c.lease/20, min(c.lease/3, minPartTimeout)))
 }
 
-// askAll asks all parts at the same time and returns how many said yes.
+// askAll calls ask for all parts concurrently and returns how many returned true.
 func (k *redlock) askAll(ctx context.Context, c callParams, ask func(context.Context, *Lock) (bool, error)) (int, error) {
 	ctx, cancel := k.partTimeout(ctx, c)
 	defer cancel()
@@ -211,7 +214,7 @@ func (k *redlock) attempt(ctx context.Context, c callParams) (attemptResult, err
 		k.undo(ctx, c, k.parts)
 	}
 	if len(answers) == 0 {
-		return attemptResult{}, err // nobody refused: too many are gone
+		return attemptResult{}, err // no part is held by others: too many failed
 	}
 	return <-answers, nil
 }
@@ -226,18 +229,19 @@ func (k *redlock) extend(ctx context.Context, c callParams) (bool, error) {
 	return false, err
 }
 
-// release succeeds when a majority has answered; the others hear of it later.
+// release succeeds if a majority has replied; the other parts are released in the
+// background.
 func (k *redlock) release(ctx context.Context, c callParams) (releaseResult, error) {
 	ctx, cancel := k.partTimeout(ctx, c)
 	defer cancel()
-	partings, errs := k.combinedParts.release(ctx, c)
-	answered := 0
+	results, errs := k.combinedParts.release(ctx, c)
+	replied := 0
 	for _, err := range errs {
 		if err == nil {
-			answered++
+			replied++
 		}
 	}
-	if answered < k.quorum() {
+	if replied < k.quorum() {
 		return releaseResult{}, errors.Join(errs...)
 	}
 	for i, err := range errs {
@@ -245,5 +249,5 @@ func (k *redlock) release(ctx context.Context, c callParams) (releaseResult, err
 			k.releaseInBackground(k.parts[i], c)
 		}
 	}
-	return mergeReleases(partings, k.quorum()), nil
+	return mergeReleases(results, k.quorum()), nil
 }

@@ -7,17 +7,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// atomicMulti is the kind of a Multi whose parts are reentrant locks in one place: one
-// script takes all or none, in one round trip, and nobody sees half of them. In
-// Redis it is the same as a multi.
+// atomicMulti is the kind of a Multi of reentrant locks that one script can lock and
+// unlock atomically, in one round trip. Its data in Redis is the same as that of a multi.
 type atomicMulti struct {
 	locker *Locker
 	parts  []*reentrant
 	keys   []string
 }
 
-// newAtomicMulti is nil unless one script can hold all parts: they are reentrant locks
-// of one Locker, and in a cluster their names have the same hash tag.
+// newAtomicMulti returns nil unless one script can hold all locks: they must be reentrant
+// locks of one Locker, and in a cluster their names must have the same hash tag.
 func newAtomicMulti(locks []*Lock) kind {
 	k := &atomicMulti{locker: locks[0].locker}
 	_, cluster := k.locker.rdb.(*redis.ClusterClient)
@@ -34,7 +33,7 @@ func newAtomicMulti(locks []*Lock) kind {
 	return k
 }
 
-// hashTag is the hash tag of a name that has one.
+// hashTag returns the hash tag of a name that has one.
 func hashTag(name string) string {
 	_, rest, _ := strings.Cut(name, "{")
 	inside, _, _ := strings.Cut(rest, "}")

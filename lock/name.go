@@ -6,8 +6,8 @@ import (
 )
 
 // checkName returns an error that wraps ErrInvalidName unless every key and channel
-// made of name hashes to the slot of name itself. A name has no braces at all,
-// or its first "{" opens a hash tag that is closed and not empty.
+// derived from name hashes to the slot of name itself. A valid name has either no braces,
+// or its first "{" starts a hash tag that is closed and not empty.
 func checkName(name string) error {
 	if name == "" {
 		return fmt.Errorf("%w: it is empty", ErrInvalidName)
@@ -25,10 +25,10 @@ func checkName(name string) error {
 	return nil
 }
 
-// hasHashTag reports whether name chooses its own cluster slot.
+// hasHashTag reports whether name has a hash tag, which determines its cluster slot.
 func hasHashTag(name string) bool { return strings.IndexByte(name, '{') >= 0 }
 
-// prefixedKey is the key or channel "prefix:{name}" in the slot of name.
+// prefixedKey returns the key or channel "prefix:{name}", which is in the slot of name.
 func prefixedKey(prefix, name string) string {
 	if hasHashTag(name) {
 		return prefix + ":" + name
@@ -36,7 +36,7 @@ func prefixedKey(prefix, name string) string {
 	return prefix + ":{" + name + "}"
 }
 
-// suffixedKey is the key "{name}:suffix" in the slot of name.
+// suffixedKey returns the key "{name}:suffix", which is in the slot of name.
 func suffixedKey(name, suffix string) string {
 	if hasHashTag(name) {
 		return name + ":" + suffix

@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// An initialValue is the first value of a number in Redis, and what is published with it.
+// An initialValue is the value that trySet sets, and the message that it publishes.
 type initialValue struct {
 	script  *script
 	name    string
@@ -17,8 +17,8 @@ type initialValue struct {
 	message int64
 }
 
-// trySet gives a number its first value and publishes the message; it reports
-// whether the number did not exist before. A lost reply is an error.
+// trySet sets a number and publishes the message if the number does not exist, and
+// reports whether it did. A lost reply is an error.
 func (l *Locker) trySet(ctx context.Context, i initialValue) (bool, error) {
 	if i.value < 1 {
 		return false, fmt.Errorf("set %s: %d is below 1", i.name, i.value)
@@ -37,9 +37,9 @@ func (l *Locker) trySet(ctx context.Context, i initialValue) (bool, error) {
 	return r.done, err
 }
 
-// callWithID sends a call that carries an id, and sends it again, with the same id,
-// when the reply was lost. Like Unlock it works after ctx has ended, within two
-// call timeouts.
+// callWithID calls send with a unique ID and, if the reply is lost, once more with the
+// same ID, by which the script detects the repetition. Like Unlock it works after ctx has
+// ended, within two call timeouts.
 func (l *Locker) callWithID(ctx context.Context, send func(ctx context.Context, verb, id string) error) error {
 	if !l.beginCall() {
 		return ErrClosed
@@ -61,7 +61,7 @@ func (l *Locker) callWithID(ctx context.Context, send func(ctx context.Context, 
 	return err
 }
 
-// readNumber is the number under the name of lk; 0 if there is none.
+// readNumber returns the number stored under the name of lk; 0 if there is none.
 func (lk *Lock) readNumber(ctx context.Context) (int64, error) {
 	if lk.err != nil {
 		return 0, lk.err

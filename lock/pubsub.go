@@ -8,22 +8,22 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A hub shares pub/sub connections among all waiters of a Locker: one
-// connection, or in a cluster with sharded channels one to each master that has
-// a channel of ours. A channel is subscribed while at least one waiter listens.
+// A hub shares pub/sub connections among all waiters of a Locker: one connection, or in a
+// cluster with sharded channels one to each master that has a subscribed channel. A
+// channel is subscribed while it has at least one waiter.
 type hub struct {
 	findRoute func(ctx context.Context, channel string) (route, error)
 	heartbeat time.Duration
 
-	mu          sync.Mutex // guards what follows and all lines; never held over I/O
+	mu          sync.Mutex // guards the fields below and all topics; never held during I/O
 	subscribers map[string]*subscriber
 	closed      bool
 	wg          sync.WaitGroup
 }
 
-// A route says over which connection a channel is heard.
+// A route is the connection that serves a channel.
 type route struct {
-	name    string // equal names share a connection
+	name    string // routes with the same name share a connection
 	open    func(ctx context.Context) *redis.PubSub
 	sharded bool
 }
@@ -32,25 +32,25 @@ func newHub(find func(context.Context, string) (route, error)) *hub {
 	return &hub{findRoute: find, heartbeat: heartbeat, subscribers: make(map[string]*subscriber)}
 }
 
-// A subscription is one waiter on one channel (pub/sub).
+// A subscription is one waiter's subscription of one channel.
 type subscription struct {
-	notify     chan struct{} // holds one: a message, or a connection that is back
+	notify     chan struct{} // has capacity 1: a message was received, or the connection was restored
 	channel    string
 	subscriber *subscriber
 	topic      *topic
 }
 
-// A topic is one channel on one line.
+// A topic is the state of one channel on one connection.
 type topic struct {
 	subscribers  map[*subscription]struct{}
-	isSubscribed bool          // the last command sent for it was SUBSCRIBE
-	pending      int           // SUBSCRIBEs that are not confirmed yet
-	isConfirmed  bool          // all are confirmed: messages reach us
-	ready        chan struct{} // closed while heard
+	isSubscribed bool          // the last command sent was SUBSCRIBE
+	pending      int           // number of SUBSCRIBE commands not confirmed yet
+	isConfirmed  bool          // all are confirmed: messages are received
+	ready        chan struct{} // closed while isConfirmed
 }
 
-// subscribe asks for channel and returns at once; ready tells when the server has
-// confirmed. The caller must close the subscription.
+// subscribe subscribes to channel and returns without waiting; ready reports when the
+// server has confirmed. The caller must close the subscription.
 func (h *hub) subscribe(ctx context.Context, channel string) (*subscription, error) {
 	r, err := h.findRoute(ctx, channel)
 	if err != nil {
@@ -78,17 +78,17 @@ func (h *hub) subscribe(ctx context.Context, channel string) (*subscription, err
 	return sub, nil
 }
 
-// ready is closed once the server has confirmed the subscription.
+// ready returns a channel that is closed when the server has confirmed the subscription.
 func (s *subscription) ready() <-chan struct{} {
 	s.subscriber.hub.mu.Lock()
 	defer s.subscriber.hub.mu.Unlock()
 	return s.topic.ready
 }
 
-// isClosed reports whether the connection is given up: listen again.
+// isClosed reports whether the connection was closed. The caller must subscribe again.
 func (s *subscription) isClosed() bool { return s.subscriber.ctx.Err() != nil }
 
-// drain forgets what was heard so far.
+// drain discards a pending notification.
 func (s *subscription) drain() {
 	select {
 	case <-s.notify:
@@ -96,7 +96,7 @@ func (s *subscription) drain() {
 	}
 }
 
-// close ends s. The channel is unsubscribed when nobody else listens.
+// close ends s. The channel is unsubscribed when it has no waiter left.
 func (s *subscription) close() {
 	s.subscriber.hub.mu.Lock()
 	defer s.subscriber.hub.mu.Unlock()
@@ -104,7 +104,7 @@ func (s *subscription) close() {
 	s.subscriber.notifyChangedLocked()
 }
 
-// close ends all connections and waits for their goroutines.
+// close closes all connections and waits for their goroutines.
 func (h *hub) close() {
 	h.mu.Lock()
 	h.closed = true
@@ -115,7 +115,7 @@ func (h *hub) close() {
 	h.wg.Wait()
 }
 
-// notifyLocked lets every listener of tp try again.
+// notifyLocked notifies all waiters of tp, which then try again.
 func (tp *topic) notifyLocked() {
 	for sub := range tp.subscribers {
 		select {
@@ -125,7 +125,7 @@ func (tp *topic) notifyLocked() {
 	}
 }
 
-// unconfirmLocked says that messages to tp no longer reach us.
+// unconfirmLocked records that messages of tp are not received any more.
 func (tp *topic) unconfirmLocked() {
 	if tp.isConfirmed {
 		tp.isConfirmed = false

@@ -6,21 +6,20 @@ import (
 	"strconv"
 )
 
-// A ReadWrite lock is a readers-writer lock, held by any number of readers or by one
-// writer. It is what Redisson calls RReadWriteLock.
+// A ReadWrite is a readers-writer lock: it is held by any number of readers or by one
+// writer. It is compatible with Redisson's RReadWriteLock.
 //
-// Read and Write are locks of their own. A writer may take the read lock too, in
-// the name of the same owner ([WithOwner]), and then unlock the write lock: it
-// goes on as a reader, and no writer comes between. The other way round would
-// wait for itself, and returns ErrNotReentrant.
+// A writer may also acquire the read lock, with the same owner ([WithOwner]), and then
+// unlock the write lock. So it becomes a reader without another writer in between. A
+// reader that acquires the write lock would wait for itself; it gets ErrNotReentrant.
 type ReadWrite struct {
 	read, write *Lock
 }
 
-// ReadWrite makes the two locks of name.
+// ReadWrite returns the read-write lock with this name.
 func (l *Locker) ReadWrite(name string) *ReadWrite {
 	k := &readwrite{locker: l, name: name, channel: prefixedKey("redisson_rwlock", name)}
-	k.holdPrefix = name // what the keys of single read holds begin with
+	k.holdPrefix = name // prefix of the keys of single read holds
 	if !hasHashTag(name) {
 		k.holdPrefix = "{" + name + "}"
 	}
@@ -34,18 +33,19 @@ func (l *Locker) ReadWrite(name string) *ReadWrite {
 	return rw
 }
 
-// Read is the lock of a reader.
+// Read returns the read lock.
 func (rw *ReadWrite) Read() *Lock { return rw.read }
 
-// Write is the lock of the writer.
+// Write returns the write lock.
 func (rw *ReadWrite) Write() *Lock { return rw.write }
 
+// readwrite is the common part of reader and writer.
 type readwrite struct {
 	locker                    *Locker
 	name, holdPrefix, channel string
 }
 
-// holdKey is the key of a reader's i-th hold.
+// holdKey returns the key of a reader's i-th hold.
 func (k *readwrite) holdKey(o Owner, i int) string {
 	return k.holdPrefix + ":" + o.id + ":rwlock_timeout:" + strconv.Itoa(i)
 }
@@ -90,7 +90,7 @@ func (k *writer) attempt(ctx context.Context, c callParams) (attemptResult, erro
 		return attemptResult{}, err
 	}
 	if !r.done && r.n == -3 {
-		return attemptResult{}, fmt.Errorf("%w: its reader cannot become its writer", ErrNotReentrant)
+		return attemptResult{}, fmt.Errorf("%w: a reader cannot acquire the write lock", ErrNotReentrant)
 	}
 	return r.attemptResult(k.locker.hub, k.channel), nil
 }

@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// A Semaphore counts permits that anybody may take and anybody may give: it is
-// what Redisson calls RSemaphore. Permits of a process that died stay taken;
-// [Locker.ExpirableSemaphore] gives them back. All methods are safe for concurrent use.
+// A Semaphore has permits that any process may acquire and release. It is compatible with
+// Redisson's RSemaphore. Permits of a process that died stay taken; those of a
+// [Locker.ExpirableSemaphore] expire. All methods are safe for concurrent use.
 //
-// A taker leaves a mark, "{name}:weir_taken:<id>", for half a minute, and a
-// giver too: a call whose reply was lost is found out by it and never counted
+// Each call leaves a mark, "{name}:weir_taken:<id>", for half a minute. It reveals
+// whether a call whose reply was lost has been executed, so that it is never counted
 // twice.
 type Semaphore struct {
 	lock *Lock
 	kind *semaphore
 }
 
-// Semaphore makes the semaphore of name. It has no permits until TrySetPermits.
+// Semaphore returns the semaphore with this name. It has no permits before TrySetPermits.
 func (l *Locker) Semaphore(name string) *Semaphore {
 	k := &semaphore{
 		locker: l, name: name, channel: prefixedKey("redisson_sc", name), mark: suffixedKey(name, "weir_taken:"),
@@ -28,8 +28,8 @@ func (l *Locker) Semaphore(name string) *Semaphore {
 	return &Semaphore{lock: l.newLock(name, k, traits{}), kind: k}
 }
 
-// TrySetPermits gives the semaphore n permits unless it exists already, which
-// it reports.
+// TrySetPermits creates the semaphore with n permits if it does not exist, and reports
+// whether it did.
 func (s *Semaphore) TrySetPermits(ctx context.Context, n int64) (set bool, err error) {
 	if s.lock.err != nil {
 		return false, s.lock.err
@@ -37,20 +37,20 @@ func (s *Semaphore) TrySetPermits(ctx context.Context, n int64) (set bool, err e
 	return s.lock.locker.trySet(ctx, initialValue{script: s.kind.set, name: s.lock.name, value: n, channel: s.kind.channel, message: n})
 }
 
-// Acquire takes n permits, waiting for them until ctx is done. Callers of one
-// process are served in order, so that a large request is not overtaken for ever.
+// Acquire acquires n permits, waiting until ctx is done. Callers of one process are
+// served in order, so that a large request is not starved.
 func (s *Semaphore) Acquire(ctx context.Context, n int64) error {
 	return s.acquire(ctx, n, (*acquisition).wait)
 }
 
-// TryAcquire takes n permits, or none and returns ErrNotAcquired.
+// TryAcquire acquires n permits, or acquires none and returns ErrNotAcquired.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int64) error {
 	return s.acquire(ctx, n, (*acquisition).tryOnce)
 }
 
 func (s *Semaphore) acquire(ctx context.Context, n int64, try strategy) error {
 	if n < 1 {
-		return fmt.Errorf("semaphore %s: %d permits asked for; ask for at least 1", s.lock.name, n)
+		return fmt.Errorf("semaphore %s: cannot acquire %d permits; the minimum is 1", s.lock.name, n)
 	}
 	l := s.lock.locker
 	a := &acquisition{locker: l, lock: s.lock, params: callParams{owner: l.NewOwner(), permits: n, lease: markTTL}}
@@ -58,11 +58,11 @@ func (s *Semaphore) acquire(ctx context.Context, n int64, try strategy) error {
 	return a.run(ctx, try)
 }
 
-// Release gives n permits, whether or not they were taken before. A lost reply
-// makes it ask again; the permits are given once.
+// Release adds n permits, whether or not they were acquired before. If the reply is lost,
+// the call is sent again, but has an effect only once.
 func (s *Semaphore) Release(ctx context.Context, n int64) error {
 	if n < 1 {
-		return fmt.Errorf("semaphore %s: %d permits given; give at least 1", s.lock.name, n)
+		return fmt.Errorf("semaphore %s: cannot release %d permits; the minimum is 1", s.lock.name, n)
 	}
 	if s.lock.err != nil {
 		return s.lock.err
@@ -74,16 +74,15 @@ func (s *Semaphore) Release(ctx context.Context, n int64) error {
 	})
 }
 
-// Available is how many permits are left; 0 if the semaphore does not exist.
+// Available returns the number of available permits; 0 if the semaphore does not exist.
 func (s *Semaphore) Available(ctx context.Context) (int64, error) {
 	return s.lock.readNumber(ctx)
 }
 
-// markTTL is how long marks of calls live: longer than anybody tries to find
-// out about a lost reply.
+// markTTL is the time to live of the marks of calls: longer than any call is repeated.
 const markTTL = 30 * time.Second
 
-// semaphore is the kind of Semaphore; a claim is one call that takes permits.
+// semaphore is the kind of Semaphore. An owner is one call that acquires permits.
 type semaphore struct {
 	locker                *Locker
 	name, channel, mark   string
@@ -98,7 +97,7 @@ func (k *semaphore) attempt(ctx context.Context, c callParams) (attemptResult, e
 	return attemptResult{held: r.done, hub: k.locker.hub, channel: k.channel}, nil
 }
 
-// extend has nothing to extend: permits are taken until somebody gives them.
+// extend does nothing: permits do not expire.
 func (k *semaphore) extend(context.Context, callParams) (bool, error) { return true, nil }
 
 func (k *semaphore) release(ctx context.Context, c callParams) (releaseResult, error) {

@@ -6,34 +6,34 @@ import (
 	"time"
 )
 
-// A session is what one owner has of one lock, from the first hold to the last.
-// It owns the watchdog, two timers that stop before the release is sent, and the
+// A session is what one owner holds of one lock, from the first hold to the last. It owns
+// the watchdog, two timers, which stop before the release is sent, and the force
 // listener.
 type session struct {
 	locker    *Locker
 	lock      *Lock
-	params    callParams // owner and lease; count is the number of holds
+	params    callParams // owner and lease; count is set for each call
 	token     int64
 	autoRenew bool
-	sendLock  chan struct{} // holds one: the right to send what depends on the count
-	released  bool          // Redis was told of the end; guarded by turn
+	sendLock  chan struct{} // has capacity 1; held while a call is in progress
+	released  bool          // the release was sent; guarded by sendLock
 
-	mu            sync.Mutex // guards what follows; never held over I/O
+	mu            sync.Mutex // guards the fields below; never held during I/O
 	holds         map[*Hold]struct{}
-	deadline      time.Time // we hold it for certain before
-	cause         error     // nil while it is held: then ErrReleased, ErrLost or ErrClosed
-	ticket        *ticket   // for the neighbours; nil if they do not wait for us
+	deadline      time.Time // the lock is certainly held until then
+	cause         error     // nil while held; then ErrReleased, ErrLost or ErrClosed
+	ticket        *ticket   // in the local queue; nil if local waiters do not wait for the session
 	expiryTimer   *time.Timer
-	renewTimer    *time.Timer    // nil unless watched
-	forceListener *forceListener // nil unless it listens, or will
+	renewTimer    *time.Timer    // nil unless autoRenew
+	forceListener *forceListener // nil unless started
 }
 
-// reliableLease is the part of a lease that we rely on: 1 % and 2 ms are left for clocks
-// that run at different speeds.
+// reliableLease returns the part of a lease that the holder relies on. 1% and 2 ms are
+// reserved for clocks that run at different speeds.
 func reliableLease(lease time.Duration) time.Duration { return lease - lease/100 - 2*time.Millisecond }
 
-// openSession makes the first hold of a session from a grant. It fails with errGrantExpired
-// when the lease is over already, and with ErrClosed.
+// openSession creates a session with its first hold from a grant. It returns
+// errGrantExpired if the lease is over already, and ErrClosed if the Locker is closed.
 func (l *Locker) openSession(ctx context.Context, a *acquisition, o outcome) (*Hold, error) {
 	s := &session{
 		locker: l, lock: a.lock, params: a.params, token: o.token, autoRenew: a.autoRenew,
@@ -60,7 +60,8 @@ func (l *Locker) openSession(ctx context.Context, a *acquisition, o outcome) (*H
 	return s.addLocked(ctx), nil
 }
 
-// addSession keeps s for WithOwner and Close; false when the Locker is closed.
+// addSession registers s for WithOwner and Close. It returns false if the Locker is
+// closed.
 func (l *Locker) addSession(s *session) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -71,7 +72,7 @@ func (l *Locker) addSession(s *session) bool {
 	return true
 }
 
-// removeSession undoes remember.
+// removeSession removes s.
 func (l *Locker) removeSession(s *session) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,7 +81,7 @@ func (l *Locker) removeSession(s *session) {
 	}
 }
 
-// session returns the running session of g, or nil.
+// session returns the active session of g, or nil.
 func (l *Locker) session(g holdKey) *session {
 	l.mu.Lock()
 	s := l.sessions[g]
@@ -93,7 +94,8 @@ func (l *Locker) session(g holdKey) *session {
 
 func (s *session) holdKey() holdKey { return holdKey{s.lock.namespace, s.lock.name, s.params.owner} }
 
-// endCause ends the session if its deadline is over, and returns why it has ended.
+// endCause ends the session if its deadline has passed, and returns why it has ended; nil
+// while the lock is held.
 func (s *session) endCause() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,7 +110,8 @@ func (s *session) endCauseLocked() error {
 	return s.cause
 }
 
-// expire is what the expiry timer does: the deadline may have moved meanwhile.
+// expire is called by the expiry timer. The deadline may have moved since the timer was
+// set.
 func (s *session) expire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,7 +120,7 @@ func (s *session) expire() {
 	}
 }
 
-// endLocked ends all holds: from here on nobody may rely on the lock.
+// endLocked ends the session and all its holds, which must not rely on the lock any more.
 func (s *session) endLocked(cause error) {
 	s.cause = cause
 	s.expiryTimer.Stop()
@@ -130,8 +133,8 @@ func (s *session) endLocked(cause error) {
 	}
 }
 
-// cleanUpLocked gives back in the background what a lost session may still have
-// (Redis keeps it a little longer than we rely on it), then lets a neighbour in.
+// cleanUpLocked releases in the background what a lost session may still hold in Redis,
+// where the lease ends a little later, and then admits the next local waiter.
 func (s *session) cleanUpLocked() {
 	if !s.locker.beginCall() {
 		s.leaveQueueLocked(0)
@@ -147,7 +150,8 @@ func (s *session) cleanUpLocked() {
 	})
 }
 
-// leaveQueueLocked lets a neighbour in, when so many others were told.
+// leaveQueueLocked admits the next local waiter. notified is the number of subscribers in
+// other processes that received the release.
 func (s *session) leaveQueueLocked(notified int64) {
 	if s.ticket != nil {
 		s.ticket.leave(notified)
@@ -155,8 +159,8 @@ func (s *session) leaveQueueLocked(notified int64) {
 	}
 }
 
-// extendDeadlineLocked moves the deadline after a call that was sent at sent and gave
-// the lock another lease; it never moves back.
+// extendDeadlineLocked moves the deadline after a call, sent at the time sent, that
+// renewed the lease. It never moves the deadline back.
 func (s *session) extendDeadlineLocked(sent time.Time, lease time.Duration) {
 	if d := sent.Add(reliableLease(lease)); d.After(s.deadline) {
 		s.deadline = d
@@ -164,7 +168,7 @@ func (s *session) extendDeadlineLocked(sent time.Time, lease time.Duration) {
 	}
 }
 
-// lockSend waits for the right to send; give returns it.
+// lockSend acquires sendLock; unlockSend releases it.
 func (s *session) lockSend(ctx context.Context) error {
 	select {
 	case s.sendLock <- struct{}{}:

@@ -11,22 +11,21 @@ import (
 )
 
 const (
-	heartbeat    = 3 * time.Second       // silence after which a connection is asked to answer
+	heartbeat    = 3 * time.Second       // time without a message after which a PING is sent
 	firstBackoff = 50 * time.Millisecond // pause after the first failed connection
 	lastBackoff  = 2 * time.Second       // longest pause
 )
 
-// A subscriber is one pub/sub connection, renewed while somebody listens. In a
-// cluster with sharded channels a failed one is given up instead, because its
-// channels may have moved: the listeners listen again. The hub's mutex guards
-// topics.
+// A subscriber is a pub/sub connection, which is restored while it has waiters. In a
+// cluster with sharded channels a failed one is closed instead, because its channels may
+// have moved, and the waiters subscribe again. The hub's mutex guards topics.
 type subscriber struct {
 	hub     *hub
 	route   route
-	ctx     context.Context // ends with the line
+	ctx     context.Context // ends with the subscriber
 	cancel  context.CancelFunc
 	topics  map[string]*topic
-	changed chan struct{} // holds one: topics have changed
+	changed chan struct{} // has capacity 1: topics have changed
 }
 
 func newSubscriber(h *hub, r route) *subscriber {
@@ -34,7 +33,7 @@ func newSubscriber(h *hub, r route) *subscriber {
 	return &subscriber{hub: h, route: r, ctx: ctx, cancel: cancel, topics: make(map[string]*topic), changed: make(chan struct{}, 1)}
 }
 
-// notifyChangedLocked tells the writer that the wishes have changed.
+// notifyChangedLocked tells the writer that topics have changed.
 func (ln *subscriber) notifyChangedLocked() {
 	select {
 	case ln.changed <- struct{}{}:
@@ -42,7 +41,7 @@ func (ln *subscriber) notifyChangedLocked() {
 	}
 }
 
-// run keeps a connection until the hub is closed or nobody listens any more.
+// run keeps a connection until the hub is closed or there are no waiters left.
 func (ln *subscriber) run() {
 	defer ln.cancel()
 	pause := firstBackoff
@@ -73,12 +72,12 @@ func (ln *subscriber) run() {
 type connResult int
 
 const (
-	connFailed connResult = iota // before anything was heard
-	connServed                   // after something was heard
-	connIdle                     // because nobody listens any more
+	connFailed connResult = iota // before anything was received
+	connServed                   // after something was received
+	connIdle                     // because it had no waiters left
 )
 
-// connect serves one connection until its end.
+// connect opens a connection and serves it until it ends.
 func (ln *subscriber) connect() connResult {
 	ln.resetTopics()
 	ctx, cancel := context.WithCancel(ln.ctx)
@@ -98,7 +97,7 @@ func (ln *subscriber) connect() connResult {
 	return connFailed
 }
 
-// resetTopics forgets what the last connection was told.
+// resetTopics resets the state that belonged to the last connection.
 func (ln *subscriber) resetTopics() {
 	ln.hub.mu.Lock()
 	defer ln.hub.mu.Unlock()
@@ -111,7 +110,7 @@ func (ln *subscriber) resetTopics() {
 	}
 }
 
-// pendingChanges says what must be sent to make the server's view ours.
+// pendingChanges returns the channels to subscribe and to unsubscribe.
 func (ln *subscriber) pendingChanges() (join, leave []string) {
 	ln.hub.mu.Lock()
 	defer ln.hub.mu.Unlock()
@@ -133,7 +132,7 @@ func (ln *subscriber) pendingChanges() (join, leave []string) {
 	return join, leave
 }
 
-// closeIfUnused removes the line from its hub unless somebody listens.
+// closeIfUnused closes the subscriber if it has no topics, and reports whether it did.
 func (ln *subscriber) closeIfUnused() bool {
 	ln.hub.mu.Lock()
 	defer ln.hub.mu.Unlock()
@@ -144,7 +143,7 @@ func (ln *subscriber) closeIfUnused() bool {
 	return true
 }
 
-// closeAndNotify removes the line from its hub and tells its listeners to listen again.
+// closeAndNotify closes the subscriber and notifies its waiters, which subscribe again.
 func (ln *subscriber) closeAndNotify() {
 	ln.hub.mu.Lock()
 	defer ln.hub.mu.Unlock()
@@ -159,8 +158,8 @@ func (ln *subscriber) removeLocked() {
 	delete(ln.hub.subscribers, ln.route.name)
 }
 
-// handle takes in one message of the connection. It returns false when the
-// server has ended a subscription that is still wanted.
+// handle processes one message of the connection. It returns false if the server has
+// ended a subscription that is still needed.
 func (ln *subscriber) handle(message any) bool {
 	ln.hub.mu.Lock()
 	defer ln.hub.mu.Unlock()
@@ -180,15 +179,15 @@ func (ln *subscriber) handle(message any) bool {
 		tp.pending--
 		if tp.pending == 0 && tp.isSubscribed {
 			tp.isConfirmed = true
-			tp.notifyLocked() // messages may have been missed while it was not heard
-			close(tp.ready)   // last: who waited for this alone asks once, not twice
+			tp.notifyLocked() // messages may have been missed before the confirmation
+			close(tp.ready)   // last, so that a waiter for ready makes one attempt, not two
 		}
-		ln.notifyChangedLocked() // a topic that nobody wants any more can go
+		ln.notifyChangedLocked() // so that a topic without waiters is removed
 	}
 	return true
 }
 
-// A connection is one life of a line.
+// A connection is one connection of a subscriber.
 type connection struct {
 	subscriber *subscriber
 	conn       *redis.PubSub
@@ -197,7 +196,7 @@ type connection struct {
 	isIdle     atomic.Bool
 }
 
-// read takes in messages until the connection fails.
+// read processes messages until the connection fails.
 func (c *connection) read(ctx context.Context) {
 	defer c.cancel()
 	for ctx.Err() == nil {
@@ -212,15 +211,15 @@ func (c *connection) read(ctx context.Context) {
 	}
 }
 
-// write sends all commands of the connection, in the order of the wishes, and
-// asks a silent server to answer. It ends when the server does not, or when
-// nobody has listened for a heartbeat.
+// write sends the commands of the connection, in order, and a PING if the server is
+// silent. It ends if the server does not reply, or if there were no waiters for a
+// heartbeat.
 func (c *connection) write(ctx context.Context) {
 	defer c.cancel()
 	tick := time.NewTicker(c.subscriber.hub.heartbeat)
 	defer tick.Stop()
 	var before int64
-	asked := false
+	pinged := false
 	for {
 		join, leave := c.subscriber.pendingChanges()
 		if c.unsubscribe(ctx, leave) != nil || c.subscribe(ctx, join) != nil {
@@ -238,10 +237,10 @@ func (c *connection) write(ctx context.Context) {
 			now := c.received.Load()
 			silent := now == before
 			before = now
-			if silent && asked || silent && c.conn.Ping(ctx) != nil {
+			if silent && pinged || silent && c.conn.Ping(ctx) != nil {
 				return
 			}
-			asked = silent
+			pinged = silent
 		}
 	}
 }
@@ -250,7 +249,7 @@ func (c *connection) subscribe(ctx context.Context, channels []string) error {
 	if !c.subscriber.route.sharded && len(channels) > 0 {
 		return c.conn.Subscribe(ctx, channels...)
 	}
-	for _, channel := range channels { // one command takes the channels of one slot only
+	for _, channel := range channels { // one command may only have channels of one slot
 		if err := c.conn.SSubscribe(ctx, channel); err != nil {
 			return err
 		}

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// retryUndo gives back what c may hold after a call whose outcome is unknown. The
-// call may even be executed after the first undo, because it was sent over
-// another connection: so undo is tried until it finds something. What it does
-// not find then ends with its lease.
+// retryUndo releases what c may hold after a call with an unknown outcome. The call may
+// even be executed after the first release, because it was sent over another connection.
+// So the release is repeated until it finds something; what it does not find expires with
+// its lease.
 func (l *Locker) retryUndo(k kind, c callParams) {
 	l.retry(func() bool {
 		p, err := l.releaseAll(k, c)
@@ -17,8 +17,8 @@ func (l *Locker) retryUndo(k kind, c callParams) {
 	})
 }
 
-// retryRelease gives back what c is known to have: a hold that has ended or a place
-// in a queue. One call that is answered is enough.
+// retryRelease releases what c is known to have: a hold that has ended, or a position in
+// a queue. It is repeated until a call succeeds.
 func (l *Locker) retryRelease(k kind, c callParams) {
 	l.retry(func() bool {
 		_, err := l.releaseAll(k, c)
@@ -26,8 +26,8 @@ func (l *Locker) retryRelease(k kind, c callParams) {
 	})
 }
 
-// retry calls done until it says yes, five times over some 4 s. A Locker that
-// is closing does not pause, and calls once more.
+// retry calls done until it returns true, at most five times in about 4 s. If the Locker
+// is closing, it does not pause and calls done at most once more.
 func (l *Locker) retry(done func() bool) {
 	for _, pause := range []time.Duration{0, 50 * time.Millisecond, 200 * time.Millisecond, time.Second, 3 * time.Second} {
 		closing := l.pause(pause)
@@ -37,9 +37,10 @@ func (l *Locker) retry(done func() bool) {
 	}
 }
 
-// releaseInBackground gives back in the background what owner may have. Nothing new is asked
-// for in the name of owner meanwhile ([Locker.awaitReleases]): work could not tell it
-// from the old. The caller has begun, so that Close waits for work.
+// releaseInBackground runs work, which releases what owner may hold, in the background.
+// New acquisitions of the owner wait until it is done (awaitReleases), because work could
+// not distinguish them from old ones. The caller must have called beginCall, so that
+// Close waits for work.
 func (l *Locker) releaseInBackground(owner Owner, work func()) {
 	done := make(chan struct{})
 	l.mu.Lock()
@@ -60,7 +61,7 @@ func (l *Locker) releaseInBackground(owner Owner, work func()) {
 	})
 }
 
-// awaitReleases waits until nothing is being given back in the name of owner.
+// awaitReleases waits until no background release of owner is pending.
 func (l *Locker) awaitReleases(ctx context.Context, owner Owner) error {
 	for {
 		l.mu.Lock()
@@ -77,7 +78,7 @@ func (l *Locker) awaitReleases(ctx context.Context, owner Owner) error {
 	}
 }
 
-// releaseAll is one call of release that leaves nothing to c.
+// releaseAll calls release once, with a count of 0.
 func (l *Locker) releaseAll(k kind, c callParams) (releaseResult, error) {
 	ctx, cancel := l.callContext(context.Background())
 	defer cancel()
@@ -85,7 +86,7 @@ func (l *Locker) releaseAll(k kind, c callParams) (releaseResult, error) {
 	return k.release(ctx, c)
 }
 
-// pause waits for d, or until the Locker is closing, which it reports.
+// pause waits for d or until the Locker is closing, and reports whether it is.
 func (l *Locker) pause(d time.Duration) (closing bool) {
 	sleep[struct{}](l.ctx, nil, d)
 	return l.ctx.Err() != nil

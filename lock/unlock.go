@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// call sends something that needs the lock to be held, in turn with all else
-// that the session sends.
+// call runs send while the lock is held and no other call of the session is in progress.
+// verb is for errors.
 func (s *session) call(ctx context.Context, h *Hold, verb string, send func(context.Context) (bool, error)) error {
 	if !s.locker.beginCall() {
 		return ErrClosed
@@ -33,7 +33,7 @@ func (s *session) call(ctx context.Context, h *Hold, verb string, send func(cont
 	return h.checkHeld()
 }
 
-// checkHeld returns why h cannot be used any more, or nil.
+// checkHeld returns why h cannot be used any more; nil if it can.
 func (h *Hold) checkHeld() error {
 	if err := h.endCause(); !errors.Is(err, ErrReleased) {
 		return err
@@ -41,8 +41,8 @@ func (h *Hold) checkHeld() error {
 	return ErrNotHeld
 }
 
-// reenter adds a hold to the session of h. A call whose outcome is unknown
-// leaves no trace: the next unlock writes the count as it is.
+// reenter adds a hold to the session of h. If the outcome of the call is unknown, nothing
+// remains to be undone, because the next unlock sets the count.
 func (s *session) reenter(ctx context.Context, h *Hold, lease time.Duration) (*Hold, error) {
 	if !s.lock.traits.reentrant {
 		return nil, fmt.Errorf("lock %s: %w", s.lock.name, ErrNotReentrant)
@@ -72,7 +72,7 @@ func (s *session) reenter(ctx context.Context, h *Hold, lease time.Duration) (*H
 	return next, err
 }
 
-// reenterAny is reenter for WithOwner: any live hold will do.
+// reenterAny is reenter for WithOwner: it uses any hold of the session.
 func (s *session) reenterAny(ctx context.Context, r lockOptions) (*Hold, error) {
 	s.mu.Lock()
 	var h *Hold
@@ -90,7 +90,7 @@ func (s *session) reenterAny(ctx context.Context, r lockOptions) (*Hold, error) 
 	return s.reenter(ctx, h, lease)
 }
 
-// unlock ends h. When it was the last hold, the session ends before Redis is told.
+// unlock ends h. If it is the last hold, the session ends before the call to Redis.
 func (s *session) unlock(ctx context.Context, h *Hold) error {
 	s.mu.Lock()
 	if cause := s.endCauseLocked(); cause != nil {
@@ -99,7 +99,7 @@ func (s *session) unlock(ctx context.Context, h *Hold) error {
 	}
 	if !s.locker.beginCall() {
 		s.mu.Unlock()
-		return ErrClosed // Close gives it back
+		return ErrClosed // Close releases it
 	}
 	defer s.locker.endCall()
 	h.endLocked(ErrReleased)
@@ -113,7 +113,7 @@ func (s *session) unlock(ctx context.Context, h *Hold) error {
 	return nil
 }
 
-// closeWith ends the session for cause and gives the lock back.
+// closeWith ends the session with cause and releases the lock.
 func (s *session) closeWith(cause error) {
 	s.mu.Lock()
 	if s.cause != nil {
@@ -122,16 +122,16 @@ func (s *session) closeWith(cause error) {
 	}
 	s.endLocked(cause)
 	s.mu.Unlock()
-	s.sendCount(context.Background()) // the lease ends what cannot be told
+	s.sendCount(context.Background()) // if the call fails, the lease expires
 }
 
-// sendCount makes the count in Redis what it is here. It is in turn, so that counts
-// arrive in order and no renewal is in progress when the last one is sent.
+// sendCount sets the count in Redis to the number of holds. It holds sendLock, so that
+// counts arrive in order and no renewal is in progress when the last one is sent.
 func (s *session) sendCount(ctx context.Context) error {
-	s.sendLock <- struct{}{} // whoever has the turn has it for one call at most
+	s.sendLock <- struct{}{} // held by others for one call at most
 	defer s.unlockSend()
 	if s.released {
-		return nil // a neighbouring unlock has given everything back
+		return nil // a concurrent unlock has released everything
 	}
 	s.mu.Lock()
 	c := s.params
@@ -157,9 +157,9 @@ func (s *session) sendCount(ctx context.Context) error {
 	return err
 }
 
-// release sends c.count, and once more if there was no answer. Finding nothing
-// at the second time is no loss while the deadline stands: the first call has
-// done it.
+// release sends c.count, and sends it again if there was no reply. If the second call
+// finds nothing before the deadline, that is not a loss: the first call has released the
+// lock.
 func (s *session) release(ctx context.Context, c callParams) (releaseResult, error) {
 	var p releaseResult
 	var err error
@@ -177,6 +177,7 @@ func (s *session) release(ctx context.Context, c callParams) (releaseResult, err
 	return p, err
 }
 
+// currentDeadline returns the deadline of the session.
 func (s *session) currentDeadline() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// renew is what the watchdog does: every third of the lease it makes Redis keep
-// the lock for another lease. An answer that we do not hold it ends the session
-// at once. Without an answer it tries again after a thirtieth of the lease, until
-// the deadline ends the session.
+// renew is called by the watchdog timer. Every third of the lease it extends the lock for
+// another lease. If Redis replies that the lock is not held, the session ends
+// immediately. Without a reply it tries again after a thirtieth of the lease, until the
+// deadline ends the session.
 func (s *session) renew() {
 	if !s.locker.beginCall() {
 		return
@@ -41,7 +41,7 @@ func (s *session) renew() {
 	}
 }
 
-// scheduleRenewal arms the watchdog for a time after the last call was sent.
+// scheduleRenewal sets the watchdog timer to a pause after the last call was sent.
 func (s *session) scheduleRenewal(sent time.Time, pause time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -50,8 +50,8 @@ func (s *session) scheduleRenewal(sent time.Time, pause time.Duration) {
 	}
 }
 
-// markLost ends the session because Redis says that the owner does not hold it, or not
-// all of it: what is left of several things is given back.
+// markLost ends the session because the owner does not hold the lock any more, or not all
+// of it. What is left of several resources is released.
 func (s *session) markLost() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

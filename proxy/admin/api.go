@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"reflect"
 	"strings"
+	"sync"
 
 	"github.com/go-chi/chi/v5"
 
@@ -77,9 +78,9 @@ func (o Options) api(mux chi.Router) {
 	for _, e := range endpoints {
 		mux.With(o.allow(e.role)).Method(e.method, e.path, e.handle)
 	}
-	document := openAPI(endpoints)
+	document := sync.OnceValue(func() object { return openAPI(endpoints) }) // 350 KB that few ask for
 	mux.With(o.allow(Read)).Get("/openapi.json", func(w http.ResponseWriter, _ *http.Request) {
-		reply(w, http.StatusOK, "application/json", document)
+		reply(w, http.StatusOK, "application/json", document())
 	})
 }
 

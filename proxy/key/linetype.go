@@ -4,19 +4,17 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/nyaruka/phonenumbers/v2"
 )
 
-// A LineType is what kind of line a phone number belongs to, as far as the
-// numbering plan of its country tells.
+// A LineType is the type of line of a phone number, according to the numbering plan of its
+// country.
 type LineType string
 
 // The types.
 const (
 	Mobile        LineType = "mobile"
 	Fixed         LineType = "fixed"
-	FixedOrMobile LineType = "fixed_or_mobile" // the plan does not tell, as in North America
+	FixedOrMobile LineType = "fixed_or_mobile" // the plan does not distinguish them, as in North America
 	TollFree      LineType = "toll_free"
 	Premium       LineType = "premium"
 	SharedCost    LineType = "shared_cost"
@@ -25,15 +23,14 @@ const (
 	UAN           LineType = "uan" // a company's number for the whole country
 	Voicemail     LineType = "voicemail"
 	Personal      LineType = "personal" // follows a person from line to line
-	UnknownLine   LineType = "unknown"  // a valid number of a kind of its own
 )
 
-// lineTypes are those that a configuration may name.
+// lineTypes returns the types that a configuration may name.
 func lineTypes() []LineType {
 	return []LineType{Mobile, Fixed, FixedOrMobile, TollFree, Premium, SharedCost, VoIP, Pager, UAN, Voicemail, Personal}
 }
 
-// ParseLineType reads the name of a type. Errors wrap ErrSpec and list them.
+// ParseLineType parses the name of a type. Errors wrap ErrSpec and list the valid names.
 func ParseLineType(s string) (LineType, error) {
 	if t := LineType(s); slices.Contains(lineTypes(), t) {
 		return t, nil
@@ -43,32 +40,4 @@ func ParseLineType(s string) (LineType, error) {
 		names = append(names, string(t))
 	}
 	return "", fmt.Errorf("%w: %q is not a line type; write one of %s", ErrSpec, s, strings.Join(names, ", "))
-}
-
-func lineType(t phonenumbers.PhoneNumberType) LineType {
-	switch t {
-	case phonenumbers.MOBILE:
-		return Mobile
-	case phonenumbers.FIXED_LINE:
-		return Fixed
-	case phonenumbers.FIXED_LINE_OR_MOBILE:
-		return FixedOrMobile
-	case phonenumbers.TOLL_FREE:
-		return TollFree
-	case phonenumbers.PREMIUM_RATE:
-		return Premium
-	case phonenumbers.SHARED_COST:
-		return SharedCost
-	case phonenumbers.VOIP:
-		return VoIP
-	case phonenumbers.PAGER:
-		return Pager
-	case phonenumbers.UAN:
-		return UAN
-	case phonenumbers.VOICEMAIL:
-		return Voicemail
-	case phonenumbers.PERSONAL_NUMBER:
-		return Personal
-	}
-	return UnknownLine
 }

@@ -3,9 +3,9 @@ package key
 import "strings"
 
 const (
-	// noRegion is the region that has no numbers.
+	// noRegion is the region code without numbers.
 	noRegion = "ZZ"
-	// nonGeographic is the region of calling codes that belong to no country.
+	// nonGeographic is the region of calling codes that do not belong to a country.
 	nonGeographic = "001"
 
 	mexico = "+52"
@@ -19,32 +19,27 @@ type Number struct {
 	Type    LineType
 }
 
-// A reading is how dialled digits are understood.
+// A reading is the interpretation of dialled digits.
 type reading struct {
-	country  *country // nil if they are no number of any
-	plan     *plan    // by which a national prefix may stand before the number
+	country  *country // nil if no country has such a number
+	plan     *plan    // the plan whose national prefix may precede the number
 	national string
-	odd      bool // the library has to be asked
 }
 
 // number is the number that is dialled by digits, in the form of isDialled; valid is false
-// if there is none. The rules are those of the library, whose phonenumbers.Parse and
-// GetNumberType take a hundred times as long: TestPhone_AgreesWithTheLibrary compares. If
-// sure is false the library has to be asked.
-func (p *Phone) number(digits string) (n Number, valid, sure bool) {
+// if there is none. The rules are those of the library that plans.txt is from, whose Parse
+// and GetNumberType take a hundred times as long: TestPhone_AgreesWithTheLibrary compares.
+func (p *Phone) number(digits string) (n Number, valid bool) {
 	r := p.read(digits)
-	switch {
-	case r.odd || r.country != nil && r.country.odd:
-		return Number{}, false, false
-	case r.country == nil || len(r.national) < minNational:
-		return Number{}, false, true
+	if r.country == nil || len(r.national) < minNational {
+		return Number{}, false
 	}
 	if r.plan == nil {
 		r.plan = r.country.main()
 	}
 	national := r.plan.withoutPrefix(r.national)
 	if len(national) < minNational || len(national) > maxNational {
-		return Number{}, false, true
+		return Number{}, false
 	}
 	of, kind := r.country.find(national)
 	if kind == "" && r.country.dial == mexico && len(national) == 11 && national[0] == '1' && national[1] != '0' {
@@ -52,12 +47,12 @@ func (p *Phone) number(digits string) (n Number, valid, sure bool) {
 		of, kind = r.country.find(national)
 	}
 	if kind == "" {
-		return Number{}, false, true
+		return Number{}, false
 	}
-	return Number{E164: e164(digits, r.country.dial, national), Country: of.region, Dial: r.country.dial, Type: kind}, true, true
+	return Number{E164: e164(digits, r.country.dial, national), Country: of.region, Dial: r.country.dial, Type: kind}, true
 }
 
-// e164 is a number in E.164: digits themselves, if they are it already.
+// e164 returns a number in E.164: digits itself, if it already has this form.
 func e164(digits, dial, national string) string {
 	if len(digits) == len(dial)+len(national) && strings.HasPrefix(digits, dial) && strings.HasSuffix(digits, national) {
 		return digits
@@ -65,7 +60,7 @@ func e164(digits, dial, national string) string {
 	return dial + national
 }
 
-// read tells the calling code from the number.
+// read splits digits into calling code and number.
 func (p *Phone) read(digits string) reading {
 	digits, plus := strings.CutPrefix(digits, "+")
 	switch {
@@ -80,9 +75,6 @@ func (p *Phone) read(digits string) reading {
 		return reading{}
 	}
 	here := p.countries.of(p.code)
-	if here.odd {
-		return reading{odd: true}
-	}
 	home := here.plan(p.region)
 	if rest, found := home.abroad.cut(digits); found && !strings.HasPrefix(rest, "0") {
 		if len(rest) <= minNational {

@@ -1,7 +1,6 @@
 package key
 
 import (
-	"errors"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -18,12 +17,75 @@ import (
 // means. It reports whether they are a number.
 func agrees(t testing.TB, p *Phone, digits string) bool {
 	t.Helper()
-	got, valid, sure := p.number(digits)
-	want, is := p.ask(digits)
-	if got != want || valid != is || !sure {
-		t.Errorf("in %s, %s is %+v, %v, sure %v; to the library it is %+v, %v", p.region, digits, got, valid, sure, want, is)
+	got, valid := p.number(digits)
+	want, is := askLibrary(p, digits)
+	if got != want || valid != is {
+		t.Errorf("in %s, %s is %+v, %v; to the library it is %+v, %v", p.region, digits, got, valid, want, is)
 	}
 	return is
+}
+
+// askLibrary has the library read digits in the form of isDialled. It takes some 20
+// microseconds.
+func askLibrary(p *Phone, digits string) (n Number, valid bool) {
+	read, err := phonenumbers.Parse(digits, p.region)
+	if err != nil {
+		return Number{}, false
+	}
+	// A number is valid that has a type: IsValidNumber would find that out by the same
+	// patterns once more, which is most of the time that all this takes.
+	kind := phonenumbers.GetNumberType(read)
+	if kind == phonenumbers.UNKNOWN {
+		kind = phonenumbers.GetNumberType(withoutMexicanOne(read))
+	}
+	if kind == phonenumbers.UNKNOWN {
+		return Number{}, false
+	}
+	return Number{
+		E164:    phonenumbers.Format(read, phonenumbers.E164),
+		Country: phonenumbers.GetRegionCodeForNumber(read),
+		Dial:    "+" + strconv.Itoa(int(read.GetCountryCode())),
+		Type:    lineType(kind),
+	}, true
+}
+
+// withoutMexicanOne drops the 1 that stood before mobile numbers of Mexico until
+// 2019 and still stands in many an address book. It changes n.
+func withoutMexicanOne(n *phonenumbers.PhoneNumber) *phonenumbers.PhoneNumber {
+	const code, one = 52, 1e10 // the 1 before ten digits
+	if national := n.GetNationalNumber(); n.GetCountryCode() == code && one <= national && national < 2*one {
+		national -= one
+		n.NationalNumber = &national
+	}
+	return n
+}
+
+func lineType(t phonenumbers.PhoneNumberType) LineType {
+	switch t {
+	case phonenumbers.MOBILE:
+		return Mobile
+	case phonenumbers.FIXED_LINE:
+		return Fixed
+	case phonenumbers.FIXED_LINE_OR_MOBILE:
+		return FixedOrMobile
+	case phonenumbers.TOLL_FREE:
+		return TollFree
+	case phonenumbers.PREMIUM_RATE:
+		return Premium
+	case phonenumbers.SHARED_COST:
+		return SharedCost
+	case phonenumbers.VOIP:
+		return VoIP
+	case phonenumbers.PAGER:
+		return Pager
+	case phonenumbers.UAN:
+		return UAN
+	case phonenumbers.VOICEMAIL:
+		return Voicemail
+	case phonenumbers.PERSONAL_NUMBER:
+		return Personal
+	}
+	return "" // of a type that no plan has
 }
 
 // examples are numbers of each type of a region, without the calling code.
@@ -59,6 +121,18 @@ func neighbours(digits string, random *rand.Rand) []string {
 	return all
 }
 
+// comparedRegions are those whose numbers are compared, "" for none among them, and how
+// many comparisons there are at least. In a short run they are one of four, not the same
+// each time.
+func comparedRegions(regions []string) (compared []string, atLeast int) {
+	compared = append(slices.Clone(regions), "")
+	if !testing.Short() {
+		return compared, 50_000
+	}
+	next := rand.IntN(4)
+	return slices.DeleteFunc(compared, func(string) bool { next++; return next%4 > 0 }), 50_000 / 8
+}
+
 // Whatever digits are dialled, wherever that is, they are the number that the library
 // makes of them, or none if it makes none.
 func TestPhone_AgreesWithTheLibrary(t *testing.T) {
@@ -66,7 +140,8 @@ func TestPhone_AgreesWithTheLibrary(t *testing.T) {
 	regions := slices.Sorted(maps.Keys(phonenumbers.GetSupportedRegions()))
 	var all countries
 	valid, none := 0, 0
-	for _, region := range append(regions, "") {
+	compared, want := comparedRegions(regions)
+	for _, region := range compared {
 		p := mustPhone(t, region)
 		p.countries = &all
 		check := func(digits string) {
@@ -126,7 +201,7 @@ func TestPhone_AgreesWithTheLibrary(t *testing.T) {
 		}
 	}
 	t.Logf("%d numbers, %d that are none", valid, none)
-	if valid < 50_000 || none < 50_000 {
+	if valid < want || none < want {
 		t.Errorf("%d numbers and %d that are none were compared; want more", valid, none)
 	}
 }
@@ -151,10 +226,10 @@ func FuzzPhone_AgreesWithTheLibrary(f *testing.F) {
 }
 
 // Of all plans that the library has, automata are made.
-func TestPhone_NeedsNotAskTheLibrary(t *testing.T) {
+func TestPhone_AllPlansCompile(t *testing.T) {
 	var all countries
 	for code := range phonenumbers.GetSupportedCallingCodes() {
-		if c := all.of(code); c.odd || c.none || len(c.plans) != len(phonenumbers.GetRegionCodesForCountryCode(code)) {
+		if c := all.of(code); len(c.plans) != len(phonenumbers.GetRegionCodesForCountryCode(code)) {
 			t.Errorf("+%d: %+v; want all its plans", code, c)
 		}
 	}
@@ -173,24 +248,6 @@ func TestPhone_NeedsNotAskTheLibrary(t *testing.T) {
 	}
 	if bytes := states * int(unsafe.Sizeof(state{})); bytes > 1<<20 || plans < 240 {
 		t.Errorf("%d plans take %d bytes; want at most a megabyte", plans, bytes)
-	}
-}
-
-// A plan that cannot be compiled is the library's to read.
-func TestPhone_AsksTheLibraryWhereItMust(t *testing.T) {
-	p := mustPhone(t, "CN")
-	for _, code := range []int{86, 1} {
-		p.countries[code].Store(&country{dial: "+" + strconv.Itoa(code), odd: true})
-	}
-	for digits, want := range map[string]string{
-		"13800138000": "+8613800138000", "+8613800138000": "+8613800138000", "0012125551234": "+12125551234", "+442079460018": "+442079460018",
-	} {
-		if got, err := p.Parse(digits); err != nil || got.E164 != want {
-			t.Errorf("Parse(%s) = %v, %v; want %s", digits, got, err, want)
-		}
-	}
-	if _, err := p.Parse("+86138001380001"); !errors.Is(err, ErrInvalid) {
-		t.Errorf("a number with a digit too many: %v; want ErrInvalid", err)
 	}
 }
 

@@ -10,6 +10,7 @@ package dashboard
 
 import (
 	"net/http"
+	"sync"
 
 	"github.com/go-chi/chi/v5"
 
@@ -21,18 +22,23 @@ type dashboard struct {
 	admin.Options
 	sessions *sessions
 	gauge    *gauge
-	pages    pages
-	static   static
+	// What is embedded is read by the first who looks: it takes a megabyte, and nobody
+	// looks at most nodes.
+	pages  func() pages
+	static func() static
 }
 
 // New makes the handler of "/" and of all under "/dashboard/". It relies on the admin
 // handler around it, which checks the host and where a form was sent from.
 func New(o admin.Options) http.Handler {
-	d := &dashboard{Options: o, sessions: newSessions(), gauge: newGauge(o.Gatherer), pages: parsePages(), static: readStatic()}
+	d := &dashboard{
+		Options: o, sessions: newSessions(), gauge: newGauge(o.Gatherer),
+		pages: sync.OnceValue(parsePages), static: sync.OnceValue(readStatic),
+	}
 	mux := chi.NewMux()
 	mux.Use(headers)
 	mux.NotFound(d.notFound)
-	mux.Get("/dashboard/static/{name}", d.static.ServeHTTP)
+	mux.Get("/dashboard/static/{name}", func(w http.ResponseWriter, r *http.Request) { d.static().ServeHTTP(w, r) })
 	mux.Get("/dashboard/login", d.loginForm)
 	mux.Post("/dashboard/login", d.login)
 	mux.Post("/dashboard/logout", d.logout)

@@ -96,7 +96,7 @@ func (d *dashboard) page(show func(r *http.Request) view) http.HandlerFunc {
 // show writes a page, or its live part alone where a script asks for that.
 func (d *dashboard) show(w http.ResponseWriter, r *http.Request, v view) {
 	who := sessionOf(r)
-	t, part := d.pages[v.name], "layout.html"
+	t, part := d.pages()[v.name], "layout.html"
 	if r.Header.Get("HX-Request") != "" && t.Lookup("live") != nil {
 		part = "live"
 	}

@@ -17,16 +17,28 @@ import (
 type side int
 
 const (
-	contestants side = iota // the first
-	others                  // the second
+	contestants side = iota // the first ones
+	others                  // those that no contestant ever has
 )
 
+// of is how many processors a side has.
+func (b *bench) of(s side) int {
+	if s == contestants {
+		return b.now
+	}
+	return max(runtime.NumCPU()-b.cores, 1)
+}
+
 // pinned begins a command line that keeps to the processors of s.
-func pinned(s side) []string {
+func (b *bench) pinned(s side) []string {
 	if _, err := exec.LookPath("taskset"); err != nil || runtime.NumCPU() < 2 {
 		return nil
 	}
-	return []string{"taskset", "-c", strconv.Itoa(int(s))}
+	first := 0
+	if s == others {
+		first = b.cores
+	}
+	return []string{"taskset", "-c", fmt.Sprintf("%d-%d", first, first+b.of(s)-1)}
 }
 
 // A process is one that was started here, with all that it has started.
@@ -34,7 +46,7 @@ type process struct{ cmd *exec.Cmd }
 
 // start starts a server and waits until it listens.
 func (b *bench) start(s side, port int, args ...string) (*process, error) {
-	args = append(pinned(s), args...)
+	args = append(b.pinned(s), args...)
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	said, err := os.Create(filepath.Join(b.dir, "output"))

@@ -17,8 +17,8 @@ type result struct {
 
 // printTable prints the medians of each contestant, and their ratio to nginx: with
 // Lua where counts are in Redis.
-func printTable(out io.Writer, w workload, all map[string][]result) {
-	fmt.Fprintf(out, "\n%s: %s\n\n", w.name, w.what)
+func printTable(out io.Writer, w workload, cores int, all map[string][]result) {
+	fmt.Fprintf(out, "\n%s: %s; processors: %d\n\n", w.name, w.what, cores)
 	fmt.Fprintln(out, "| proxy | CPU µs a request (least to most) | to nginx | Redis µs | requests a second | p50 ms | p99 ms | odd answers |")
 	fmt.Fprintln(out, "|---|---|---|---|---|---|---|---|")
 	cpu := func(r result) float64 { return r.cpu }

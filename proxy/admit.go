@@ -17,7 +17,7 @@ var (
 	errRefused = errors.New("refused by a limit")
 	// errUndecided reports that the store could not answer and that a limit of
 	// the route lets nobody pass then.
-	errUndecided = errors.New("limits cannot be asked")
+	errUndecided = errors.New("limits cannot be decided")
 )
 
 // An admitter asks the limits whether a request may pass. It outlives

@@ -14,7 +14,7 @@ var errTooLong = errors.New("body too large")
 // while it is forwarded.
 func (x *exchange) checkBodySize() error {
 	if most := x.route.MaxBody; most > 0 && x.in.length > most {
-		return fmt.Errorf("%w: at most %d bytes are taken here", errTooLong, most)
+		return fmt.Errorf("%w: at most %d bytes are allowed here", errTooLong, most)
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // errBuffersFull reports that bodies take all the memory that they may.
-var errBuffersFull = errors.New("too many bodies are kept in memory")
+var errBuffersFull = errors.New("memory for request bodies exhausted")
 
 const (
 	// defaultMaxKeyBody is how long a body may be that a key is read from, where its route

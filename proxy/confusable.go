@@ -84,11 +84,11 @@ func (g *generation) protect(routes []*config.Route) {
 // routing.ErrTarget when one that has decided the route is there twice.
 func (g *generation) checkConfusable(x *exchange) error {
 	for name := range g.fields.confused(x) {
-		return fmt.Errorf("%w: some servers take another field for %s", errMalformed, name)
+		return fmt.Errorf("%w: some servers read another field as %s", errMalformed, name)
 	}
 	for _, name := range x.in.odd {
 		if strings.HasPrefix(key.FoldHeader(name), "X_FORWARDED_") && !strings.HasPrefix(name, "X-Forwarded-") {
-			return fmt.Errorf("%w: some servers take another field for X-Forwarded-*", errMalformed)
+			return fmt.Errorf("%w: some servers read another field as X-Forwarded-*", errMalformed)
 		}
 	}
 	for name := range x.route.fields.confused(x) {
@@ -96,7 +96,7 @@ func (g *generation) checkConfusable(x *exchange) error {
 	}
 	for _, name := range x.route.deciders {
 		if len(x.in.header.Values(name)) > 1 {
-			return fmt.Errorf("%w: %s decides the route, and comes twice", routing.ErrTarget, name)
+			return fmt.Errorf("%w: %s selects the route, and is repeated", routing.ErrTarget, name)
 		}
 	}
 	return nil

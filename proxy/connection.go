@@ -49,7 +49,7 @@ func (g *generation) connection(x *exchange) error {
 			}
 			folded := key.FoldHeader(name)
 			if x.route.reads.has(folded) || g.own.has(folded) || strings.HasPrefix(folded, "X_FORWARDED_") {
-				return fmt.Errorf("%w: it names %s, which is not for this connection only", errConnection, http.CanonicalHeaderKey(name))
+				return fmt.Errorf("%w: it names %s, which is not a hop-by-hop field", errConnection, http.CanonicalHeaderKey(name))
 			}
 		}
 	}

@@ -110,7 +110,7 @@ func splitURL(s string) (scheme, authority, target string, err error) {
 	return scheme, authority, target, nil
 }
 
-// A literalBody is a body that is there already.
+// A literalBody is a body in memory.
 type literalBody string
 
 // readAll implements carrier.

@@ -99,7 +99,7 @@ func (g *generation) claim(x *exchange, l *limit) error {
 	}
 	for _, w := range of {
 		if cost > w.Most() {
-			return fmt.Errorf("%s: %w: %d is more than can ever be asked for", l.Cost.From, errCost, cost)
+			return fmt.Errorf("%s: %w: %d exceeds the maximum", l.Cost.From, errCost, cost)
 		}
 	}
 	if x.source == 0 {
@@ -109,7 +109,7 @@ func (g *generation) claim(x *exchange, l *limit) error {
 	if l.RedissonName != "" {
 		shared = strings.ReplaceAll(l.RedissonName, "{key}", k.text)
 		if l.keyed && limiter.CheckRedissonKey(k.text) != nil || limiter.CheckRedissonName(shared) != nil {
-			return fmt.Errorf("%s: %w: it cannot stand in the name of a limiter", l.Key.From, key.ErrInvalid)
+			return fmt.Errorf("%s: %w: it cannot be part of the name of a limiter", l.Key.From, key.ErrInvalid)
 		}
 	}
 	asked := &x.claims
@@ -134,10 +134,10 @@ func (x *exchange) cost(c *config.Cost) (int64, error) {
 		return 1, nil
 	}
 	if x.Confused(c.From) {
-		return 0, fmt.Errorf("%s: %w: another name may be taken for its own", c.From, key.ErrAmbiguous)
+		return 0, fmt.Errorf("%s: %w: some servers read another name as this one", c.From, key.ErrAmbiguous)
 	}
 	if c.From.Source == key.Query && x.Confused(key.Origin{Source: key.Form, Name: c.From.Name}) {
-		return 0, fmt.Errorf("%s: %w: beside a form in the body, in which some servers find it too", c.From, key.ErrAmbiguous)
+		return 0, fmt.Errorf("%s: %w: the body is a form, in which some servers look for it too", c.From, key.ErrAmbiguous)
 	}
 	values := x.Header(c.From.Name)
 	if c.From.Source == key.Query {

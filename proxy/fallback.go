@@ -14,7 +14,7 @@ import (
 
 // errStoreUnreachable reports that the store was not asked, because it has been away and
 // not every proxy has told it yet what it let pass meanwhile.
-var errStoreUnreachable = fmt.Errorf("%w: it has been away, and hears first what was granted meanwhile", limiter.ErrUnavailable)
+var errStoreUnreachable = fmt.Errorf("%w: it was unreachable, and permits granted meanwhile are reported first", limiter.ErrUnavailable)
 
 // A fallback decides in place of the shared store while that one cannot: each
 // limit by its own policy, and those that are local in this process, for this

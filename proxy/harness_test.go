@@ -65,7 +65,7 @@ func (f *failingStore) Take(ctx context.Context, claims []limiter.Claim, d *limi
 
 func (f *failingStore) fail(err error) { f.err.Store(&err) }
 
-// made makes a proxy whose file has these lines; "LIMITS" stands for nothing.
+// made makes a proxy whose file has these lines; "LIMITS" is not a placeholder.
 func made(t *testing.T, yaml string, change ...func(*Options)) *testProxy {
 	t.Helper()
 	w := &testProxy{T: t, path: filepath.Join(t.TempDir(), "weir.yaml"), registry: prometheus.NewRegistry()}

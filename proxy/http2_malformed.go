@@ -20,10 +20,10 @@ func malformed(r *http.Request) error {
 		return nil
 	}
 	if !httpguts.ValidHeaderFieldName(r.Method) {
-		return fmt.Errorf("%w: the method is no token", errMalformed)
+		return fmt.Errorf("%w: the method is not a token", errMalformed)
 	}
 	if strings.ContainsFunc(r.RequestURI, func(c rune) bool { return c <= ' ' || c >= 0x7f }) {
-		return fmt.Errorf("%w: a blank, a control character or a letter beyond ASCII in the path", errMalformed)
+		return fmt.Errorf("%w: whitespace, a control character or a non-ASCII character in the path", errMalformed)
 	}
 	if r.Method != http.MethodConnect && r.RequestURI != "*" && !strings.HasPrefix(r.RequestURI, "/") {
 		return fmt.Errorf("%w: the path does not begin with a slash", errMalformed)
@@ -31,7 +31,7 @@ func malformed(r *http.Request) error {
 	for name, values := range r.Header {
 		for _, v := range values {
 			if v != strings.Trim(v, " \t") {
-				return fmt.Errorf("%w: blanks around the value of %s", errMalformed, name)
+				return fmt.Errorf("%w: whitespace around the value of %s", errMalformed, name)
 			}
 		}
 	}
@@ -45,7 +45,7 @@ func malformed(r *http.Request) error {
 	}
 	for _, v := range r.Header["Host"] {
 		if !strings.EqualFold(v, r.Host) {
-			return fmt.Errorf("%w: Host is not the authority", errMalformed)
+			return fmt.Errorf("%w: Host differs from :authority", errMalformed)
 		}
 	}
 	return nil

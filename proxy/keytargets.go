@@ -78,7 +78,7 @@ func (g *generation) alias(given key.Given) error {
 	}
 	delete(given.Texts, "ip")
 	if _, twice := given.Texts[string(key.ClientIP)]; twice {
-		return fmt.Errorf("%w: ip and client_ip are one key; name it once", ErrKeyQuery)
+		return fmt.Errorf("%w: ip and client_ip are the same key; name it once", ErrKeyQuery)
 	}
 	given.Texts[string(key.ClientIP)] = text
 	return nil
@@ -91,7 +91,7 @@ func (g *generation) readID(q KeyQuery, known func(hash string) (limiter.Key, bo
 	}
 	if m := hashForm.FindStringSubmatch(q.Pairs[0].Value); m != nil {
 		if k, found = known(m[1]); !found {
-			return k, true, fmt.Errorf("%w: no request of the last minutes had this key here; give its value, or ask the node that logged it", ErrKeyQuery)
+			return k, true, fmt.Errorf("%w: no recent request on this node had this key; give its value, or ask the node that logged it", ErrKeyQuery)
 		}
 		return k, true, nil
 	}
@@ -135,7 +135,7 @@ func (g *generation) byValue(t *keyTarget, given key.Given) (bool, error) {
 	if t.limit.RedissonName != "" {
 		t.name = strings.ReplaceAll(t.limit.RedissonName, "{key}", v.Text())
 		if t.limit.keyed && limiter.CheckRedissonKey(v.Text()) != nil || limiter.CheckRedissonName(t.name) != nil {
-			return false, fmt.Errorf("%s: %w: it cannot stand in the name of a limiter", t.limit.Key.Name, key.ErrInvalid)
+			return false, fmt.Errorf("%s: %w: it cannot be part of the name of a limiter", t.limit.Key.Name, key.ErrInvalid)
 		}
 		return true, nil
 	}
@@ -207,9 +207,9 @@ func (g *generation) nothing(q KeyQuery, given key.Given) error {
 		}
 	}
 	if joined != nil {
-		return fmt.Errorf("%w: %s is joined of several keys; give a value for each of %s", ErrKeyQuery, joined.Name, listing(leafNames(joined)))
+		return fmt.Errorf("%w: %s consists of several keys; give a value for each of %s", ErrKeyQuery, joined.Name, listing(leafNames(joined)))
 	}
-	return fmt.Errorf("%w: no limit counts by these keys together; give one of them, or all that a key is joined of", ErrKeyQuery)
+	return fmt.Errorf("%w: no limit counts by these keys together; give one of them, or all parts of a joined key", ErrKeyQuery)
 }
 
 // within reports whether all that is given has one of these names.

@@ -9,8 +9,8 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// errListed reports that the key of a request is on a list that denies.
-var errListed = errors.New("on a list that denies")
+// errListed reports that the key of a request is denied by a list.
+var errListed = errors.New("denied by a list")
 
 // A listLookup is the lists of a route that look at one key.
 type listLookup struct {

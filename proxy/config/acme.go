@@ -33,11 +33,11 @@ func (r *loader) acme(f *listenForm) *ACME {
 	a := f.TLS.ACME
 	r.directory(a)
 	if a.Email != "" && !strings.Contains(strings.Trim(a.Email, "@"), "@") {
-		r.wrong(&a.Email, "is not an address for mail", "write for example ops@example.com")
+		r.wrong(&a.Email, "is not an email address", "write for example ops@example.com")
 	}
 	plain := listenAddress(f.HTTP) != ""
 	if !plain && len(a.Challenges) == 1 && a.Challenges[0] == challengeHTTP {
-		r.wrong(&a.Challenges, challengeHTTP+" is asked of listen.http, and that is none", "write "+challengeALPN+", or an address in listen.http")
+		r.wrong(&a.Challenges, challengeHTTP+" needs listen.http, which is none", "write "+challengeALPN+", or an address in listen.http")
 	}
 	any := len(a.Challenges) == 0
 	return &ACME{

@@ -57,9 +57,9 @@ func (r *loader) requireToken(at *string, a address, f *adminForm) {
 	case a.port == "" || a.loopback() || !r.ok(token):
 	case *token == "" && slices.ContainsFunc(f.Tokens, func(t *tokenForm) bool { return t.Token != "" }): // which is long enough
 	case *token == "":
-		r.wrong(at, "everybody on the network could use the admin listener", `set admin.token, for example "${WEIR_ADMIN_TOKEN}", or listen on 127.0.0.1`)
+		r.wrong(at, "anyone on the network could use the admin listener", `set admin.token, for example "${WEIR_ADMIN_TOKEN}", or listen on 127.0.0.1`)
 	case len(*token) < leastToken:
-		r.wrong(token, "is short enough to be guessed by others on the network", "use 16 characters or more, made at random, or listen on 127.0.0.1")
+		r.wrong(token, "is short enough to guess by others on the network", "use 16 characters or more, made at random, or listen on 127.0.0.1")
 	}
 }
 
@@ -76,15 +76,15 @@ func (r *loader) operators(f *adminForm) []Token {
 		case t.Name == "admin" || t.Name == "local":
 			r.wrong(&t.Name, quote(t.Name)+" is what the audit trail calls who uses admin.token, or none", "choose another name")
 		case slices.ContainsFunc(all, func(o Token) bool { return o.Name == t.Name }):
-			r.wrong(&t.Name, quote(t.Name)+" is there already", "give each operator a name and a token of its own")
+			r.wrong(&t.Name, quote(t.Name)+" is already used", "give each operator a name and a token of its own")
 		}
 		switch {
 		case t.Token == "":
 			continue
 		case len(t.Token) < leastToken:
-			r.wrong(&t.Token, "is short enough to be guessed", "use 16 characters or more, made at random")
+			r.wrong(&t.Token, "is short enough to guess", "use 16 characters or more, made at random")
 		case t.Token == f.Token || slices.ContainsFunc(all, func(o Token) bool { return o.Text == string(t.Token) }):
-			r.wrong(&t.Token, "is the token of another", "give each operator a token of its own")
+			r.wrong(&t.Token, "is also the token of another operator", "give each operator a token of its own")
 		}
 		all = append(all, Token{Name: t.Name, Text: string(t.Token), Write: t.Role == "write"})
 	}

@@ -41,12 +41,12 @@ func (r *loader) alerts(f *alertsForm) Alerts {
 		r.wrong(&f.Webhook, "is not the URL of a webhook", "write for example https://hooks.example.com/weir")
 		return a
 	case to.User != nil:
-		r.wrong(&f.Webhook, "holds a password", "leave it out: the receiver knows Weir by the signature of secret")
+		r.wrong(&f.Webhook, "has a password", "leave it out: the receiver knows Weir by the signature of secret")
 	case to.Scheme == "http" && !loopback(to.Hostname()):
-		r.warn(&f.Webhook, "alerts travel without TLS", "write https://")
+		r.warn(&f.Webhook, "alerts are sent without TLS", "write https://")
 	}
 	if n := len(f.Secret); n > 0 && n < 16 {
-		r.warn(&f.Secret, "the secret is short enough to be guessed", "use 16 characters or more, made at random")
+		r.warn(&f.Secret, "the secret is short enough to guess", "use 16 characters or more, made at random")
 	}
 	if f.Secret == "" {
 		r.warn(&f.Webhook, "the receiver cannot tell whether an alert is from Weir", "write secret: beside it, made at random")

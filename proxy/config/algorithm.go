@@ -30,7 +30,7 @@ func (l *limits) algorithm(f *limitForm, limit *Limit) {
 	limit.Algorithm, _ = limiter.ParseAlgorithm(cmp.Or(f.Algorithm, limiter.TokenBucket.String())) // one of the enum, or a problem already
 	limit.Burst = int64(f.Burst)
 	if f.Burst != 0 && limit.Algorithm != limiter.GCRA {
-		l.wrong(&f.Burst, "only gcra has a burst", "write algorithm: gcra, or leave it out: at once there are as many as the rate's count")
+		l.wrong(&f.Burst, "only gcra has a burst", "write algorithm: gcra, or leave it out")
 		return
 	}
 	l.warnExpensive(f, limit)
@@ -60,7 +60,7 @@ func (l *limits) warnExpensive(f *limitForm, limit *Limit) {
 func (l *limits) keepable(pointer any, limit *Limit, rate limiter.Rate) {
 	whole := limiter.Limit{Name: "x", Rate: rate, Algorithm: limit.Algorithm, Burst: limit.Burst}
 	if err := whole.Check(); err != nil {
-		l.wrong(pointer, "a burst of "+strconv.FormatInt(limit.Burst, 10)+" takes more than 366d to flow back at "+rate.String(), "write a smaller burst")
+		l.wrong(pointer, "a burst of "+strconv.FormatInt(limit.Burst, 10)+" takes more than 366d to return at "+rate.String(), "write a smaller burst")
 	}
 }
 
@@ -80,7 +80,7 @@ func (l *limits) cost(f *limitForm) *Cost {
 	}
 	from, err := key.ParseOrigin(f.Cost)
 	if err != nil || from.Source != key.Header && from.Source != key.Query {
-		l.wrong(&f.Cost, quote(f.Cost)+" is nowhere that a cost is read from", "write header:NAME or query:NAME")
+		l.wrong(&f.Cost, quote(f.Cost)+" is not an origin of a cost", "write header:NAME or query:NAME")
 		return nil
 	}
 	for _, text := range append([]string{f.Rate}, f.Rates...) {

@@ -16,7 +16,7 @@ func (u *upstreams) balance(form *upstreamForm) (Balance, *key.Spec) {
 	case hashed && balance != BalanceHash,
 		!hashed && balance != BalanceRoundRobin && balance != BalanceLeastLoaded:
 		if form.Balance != "" {
-			u.wrong(&form.Balance, quote(form.Balance)+" is no way to spread requests", choices)
+			u.wrong(&form.Balance, quote(form.Balance)+" is not a load balancing method", choices)
 		}
 		return BalanceRoundRobin, nil
 	case len(form.Targets) == 1 && u.given(&form.Balance):

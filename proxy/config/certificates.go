@@ -52,7 +52,7 @@ func (r *loader) pair(cert, key *string) *tls.Certificate {
 	pair, err := tls.X509KeyPair(shown, private)
 	if err != nil {
 		// The error names neither the files' content nor their place.
-		r.wrong(cert, "certificate and key do not make a pair: "+err.Error(), "name PEM files that belong together")
+		r.wrong(cert, "certificate and key do not match: "+err.Error(), "name PEM files that belong together")
 		return nil
 	}
 	return &pair

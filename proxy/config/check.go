@@ -103,7 +103,7 @@ func (r *loader) network(text *string) (netip.Prefix, bool) {
 		r.wrong(text, quote(*text)+" has bits set beyond its prefix length", "write "+p.Masked().String()+", or "+p.Addr().String()+" for the one address")
 		return p, false
 	case p.Bits() == 0:
-		r.warn(text, "everybody is trusted to say who they are", "name the networks of your own proxies")
+		r.warn(text, "every address is trusted to name the client", "name the networks of your own proxies")
 	}
 	return p, true
 }
@@ -113,7 +113,7 @@ const noSecret = "none"
 
 func (r *loader) privacy(f *privacyForm) Privacy {
 	if n := len(f.HashSecret); n > 0 && n < 16 {
-		r.warn(&f.HashSecret, "the secret is short enough to be guessed", "use 16 characters or more, made at random")
+		r.warn(&f.HashSecret, "the secret is short enough to guess", "use 16 characters or more, made at random")
 	}
 	p := Privacy{HashSecret: string(f.HashSecret), Previous: string(f.PreviousSecret), Rotates: f.PreviousSecret != "", LogClient: LogClient(f.LogClient)}
 	if p.Previous == noSecret {
@@ -129,7 +129,7 @@ func (r *loader) privacy(f *privacyForm) Privacy {
 // An empty text is a problem already.
 func (r *loader) token(pointer any, text string) bool {
 	if text != "" && !tokenSafe.MatchString(text) {
-		r.wrong(pointer, quote(text)+" is not a valid name", "begin with a letter and go on with letters, digits, _ . or -")
+		r.wrong(pointer, quote(text)+" is not a valid name", "begin with a letter, followed by letters, digits, _ . or -")
 		return false
 	}
 	return text != ""

@@ -98,10 +98,10 @@ func (r *routes) resetBy(f *limitForm, c cooldownOf, byName map[string]*Route) {
 	case other == nil:
 		r.wrong(pointer, "there is no route "+quote(*pointer), suggest(*pointer, slices.Sorted(maps.Keys(byName))))
 	case other == c.route:
-		r.wrong(pointer, "the cooldown would begin anew with each request that passes", "name another route")
+		r.wrong(pointer, "the cooldown would be reset by each allowed request", "name another route")
 	default:
 		if limit.Reset.Key = other.reads(limit.Key); limit.Reset.Key == nil {
-			r.wrong(pointer, "route "+other.Name+" does not look at the key "+limit.Key.Name+", so nobody knows whose cooldown ends", "give it a limit or a list on that key")
+			r.wrong(pointer, "route "+other.Name+" does not look at the key "+limit.Key.Name+", so it is unknown whose cooldown to reset", "give it a limit or a list on that key")
 		}
 	}
 }

@@ -22,7 +22,7 @@ var (
 func (d *decoder) expand(n *yaml.Node, p place) (string, bool) {
 	if !quoted(n) {
 		if unquoted.MatchString(n.Value) {
-			d.add(p, "the environment is filled in inside quotes only", `write "${NAME}", or "$$" for a dollar`)
+			d.add(p, "environment variables are replaced only in quotes", `write "${NAME}", or "$$" for a dollar`)
 			return "", false
 		}
 		return n.Value, true
@@ -34,7 +34,7 @@ func (d *decoder) expand(n *yaml.Node, p place) (string, bool) {
 		}
 		m := variable.FindStringSubmatch(s)
 		if m == nil {
-			d.add(p, fmt.Sprintf("%q is not how a variable is written", s), "write ${NAME} or ${NAME:-default}, or $$ for a dollar")
+			d.add(p, fmt.Sprintf("%q is not the syntax of a variable", s), "write ${NAME} or ${NAME:-default}, or $$ for a dollar")
 			ok = false
 			return ""
 		}

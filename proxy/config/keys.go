@@ -37,9 +37,9 @@ func (k *keys) all() map[string]*key.Spec {
 		form := k.forms[name]
 		switch {
 		case !tokenSafe.MatchString(name):
-			k.wrongName(form, quote(name)+" is not a valid name for a key", "begin with a letter and go on with letters, digits, _ . or -")
+			k.wrongName(form, quote(name)+" is not a valid name for a key", "begin with a letter, followed by letters, digits, _ . or -")
 		case name == string(key.ClientIP) || name == string(key.Global):
-			k.wrongName(form, name+" has a meaning of its own", "give the key another name")
+			k.wrongName(form, name+" is a reserved name", "give the key another name")
 		}
 		k.named(name, form)
 	}
@@ -53,7 +53,7 @@ func (k *keys) named(name string, pointer any) *key.Spec {
 	}
 	if i := slices.Index(k.open, name); i >= 0 {
 		circle := strings.Join(append(slices.Clone(k.open[i:]), name), " → ")
-		k.wrong(pointer, "the key is made of itself: "+circle, "take one of them out")
+		k.wrong(pointer, "the key depends on itself: "+circle, "take one of them out")
 		return nil
 	}
 	form := k.forms[name]
@@ -130,7 +130,7 @@ func (k *keys) build(form *keyForm, name string) *key.Spec {
 	case form.Of != "":
 		return k.part(form, name)
 	case form.Part != "" || form.DropLast != 0:
-		k.wrong(form, "is a part of no key", "write of: with the name of a key that has normalize: e164")
+		k.wrong(form, "is a part without a key", "write of: with the name of a key that has normalize: e164")
 	}
 	if form.From == "" {
 		if k.ok(form) {
@@ -218,7 +218,7 @@ func (k *keys) part(form *keyForm, name string) *key.Spec {
 	}
 	if form.Part == "" {
 		if k.ok(&form.Part) {
-			k.wrong(form, "does not say which part", "write part: country, dial_code or prefix")
+			k.wrong(form, "has no part", "write part: country, dial_code or prefix")
 		}
 		return nil
 	}

@@ -54,7 +54,7 @@ func newLists(r *loader, k *keys, b literals, forms map[string]*listForm) *lists
 
 func (l *lists) make(name string, f *listForm) *List {
 	if !tokenSafe.MatchString(name) {
-		l.wrongName(f, quote(name)+" is not a valid name for a list", "begin with a letter and go on with letters, digits, _ . or -")
+		l.wrongName(f, quote(name)+" is not a valid name for a list", "begin with a letter, followed by letters, digits, _ . or -")
 	}
 	if l.given(&f.Values) == (f.File != "") && l.ok(f) {
 		l.wrong(f, "has not exactly one of values and file", "write values: [one, two], or file: with the name of a file of one value a line")
@@ -126,7 +126,7 @@ func (l *lists) faults(p place, spec *key.Spec, text string, problems []key.Prob
 		line := strings.TrimPrefix(lines[fault.Line-1], "\uFEFF")
 		p.Column = 1 + utf8.RuneCountInString(line) - utf8.RuneCountInString(strings.TrimLeftFunc(line, unicode.IsSpace))
 		_, instead, _ := strings.Cut(fault.Err.Error(), "; ")
-		l.add(p, "no value of the key "+spec.Name, cmp.Or(instead, "write it as clients send it"))
+		l.add(p, "not a value of the key "+spec.Name, cmp.Or(instead, "write it as clients send it"))
 	}
 }
 

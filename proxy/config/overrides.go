@@ -64,7 +64,7 @@ func (l *limits) known(texts *list, spec *key.Spec, value string) bool {
 	_, problems := key.ParseList(spec, value, l.bearers.privacy.secrets()...)
 	for _, problem := range problems {
 		_, instead, _ := strings.Cut(problem.Err.Error(), "; ")
-		l.wrongName(texts, "is no value of the key "+spec.Name+" that can be found", instead)
+		l.wrongName(texts, "is not a value of the key "+spec.Name+" that can be found", instead)
 	}
 	return len(problems) == 0
 }

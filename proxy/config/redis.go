@@ -87,7 +87,7 @@ func (r *loader) checkMode(f *redisForm) {
 		return
 	}
 	if f.Master == "" && r.ok(&f.Master) {
-		r.wrong(f, "does not say which master", "write master: with the name that the sentinels know it by")
+		r.wrong(f, "has no master", "write master: with the name that the sentinels know it by")
 	}
 }
 

@@ -24,9 +24,9 @@ func (l *limits) redisson(f *limitForm, limit *Limit) {
 	keyed := strings.Contains(name, "{key}")
 	switch {
 	case limit.Algorithm != limiter.TokenBucket:
-		wrong("a limiter of Redisson's is a token bucket", "leave algorithm and concurrent out")
+		wrong("a Redisson limiter is a token bucket", "leave algorithm and concurrent out")
 	case len(limit.Rates) > 1 || len(limit.Overrides) > 0 || limit.Hashed != nil:
-		wrong("a limiter of Redisson's has one rate", "write one rate and no overrides")
+		wrong("a Redisson limiter has one rate", "write one rate and no overrides")
 	case f.Penalty != nil:
 		wrong("a Redisson limiter has no bans", "leave penalty out")
 	case limit.Key.Join != nil:
@@ -34,9 +34,9 @@ func (l *limits) redisson(f *limitForm, limit *Limit) {
 	case global && keyed:
 		wrong("the key is global: it has no text", "leave {key} out")
 	case !global && !keyed:
-		wrong("all keys would be counted together", "write {key} where the key's text stands in the name")
+		wrong("all keys would be counted together", "write {key} for the key's text in the name")
 	case l.bearers.privacy.HashSecret != "" || limit.Key.Sensitive:
-		wrong("the key's text would stand in Redis, which privacy.hash_secret and sensitive keep out", "limit another key, or leave it out")
+		wrong("the key's text would be stored in Redis, contrary to privacy.hash_secret or sensitive", "limit another key, or leave it out")
 	case !l.nameable(f) || !l.version(f, limit) || !l.alone(f, limit):
 	case l.store != StoreRedis:
 		l.warn(&f.RedissonName, "with store: memory nothing is shared with anybody", "write store: redis")
@@ -53,9 +53,9 @@ func (l *limits) nameable(f *limitForm) bool {
 	start, end, _ := strings.Cut(name, "{key}")
 	switch err := limiter.CheckRedissonName(strings.ReplaceAll(name, "{key}", "x")); {
 	case len(name) > limiter.MaxRedissonName/2:
-		return wrong("the name has no room for a key's text", "write a shorter one")
+		return wrong("the name is too long for a key's text", "write a shorter one")
 	case strings.Count(name, "{key}") > 1:
-		return wrong("two texts can make the same name, for {key} stands in it twice", "write {key} once")
+		return wrong("two texts can make the same name, because {key} is in it twice", "write {key} once")
 	case strings.HasSuffix(name, ":value") || strings.HasSuffix(name, ":permits"):
 		return wrong("Redisson uses this ending for other keys", "use another ending")
 	case err != nil:

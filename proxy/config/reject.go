@@ -33,7 +33,7 @@ var (
 func (r *routes) reject(f *rejectForm) Reject {
 	r.placeholders(&f.Detail, f.Detail, braces)
 	if f.Body == "" && r.given(&f.ContentType) {
-		r.wrong(&f.ContentType, "there is no body that it could be of", "write body: beside it, or leave it out")
+		r.wrong(&f.ContentType, "there is no body", "write body: beside it, or leave it out")
 	}
 	made := Reject{Status: f.Status, Detail: f.Detail, Body: f.Body}
 	if f.Body != "" {
@@ -43,7 +43,7 @@ func (r *routes) reject(f *rejectForm) Reject {
 	kind, _, err := mime.ParseMediaType(cmp.Or(f.ContentType, "text/plain"))
 	switch {
 	case err != nil || !strings.Contains(kind, "/"):
-		r.wrong(&f.ContentType, quote(f.ContentType)+" is no media type", "write for example application/json")
+		r.wrong(&f.ContentType, quote(f.ContentType)+" is not a media type", "write for example application/json")
 	case f.Body != "" && jsonType(kind):
 		sample := strings.NewReplacer("{retry_after}", "1", "{limit}", "a", "{request_id}", "a").Replace(f.Body)
 		if !json.Valid([]byte(sample)) && r.ok(&f.Body) {
@@ -77,7 +77,7 @@ func (r *routes) reject(f *rejectForm) Reject {
 func (r *routes) placeholders(pointer any, text string, form *regexp.Regexp) {
 	for _, m := range form.FindAllString(text, -1) {
 		if !slices.Contains([]string{"{retry_after}", "{limit}", "{request_id}"}, m) {
-			r.wrong(pointer, quote(m)+" stands for nothing", "write {retry_after} for the seconds to wait, {limit} or {request_id}, and no other braces")
+			r.wrong(pointer, quote(m)+" is not a placeholder", "write {retry_after} for the seconds to wait, {limit} or {request_id}, and no other braces")
 		}
 	}
 }

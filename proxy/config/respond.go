@@ -20,7 +20,7 @@ func (r *routes) redirect(f *redirectForm) *Redirect {
 	places := strings.NewReplacer("{host}", "h.example", "{path}", "/p", "{query}", "?q")
 	for _, m := range words.FindAllString(f.To, -1) {
 		if places.Replace(m) == m {
-			r.wrong(&f.To, quote(m)+" stands for nothing", "write {host}, {path} or {query}")
+			r.wrong(&f.To, quote(m)+" is not a placeholder", "write {host}, {path} or {query}")
 			return nil
 		}
 	}
@@ -32,7 +32,7 @@ func (r *routes) redirect(f *redirectForm) *Redirect {
 		to.Scheme != "" && ((to.Scheme != "http" && to.Scheme != "https") || to.Host == ""),
 		to.Scheme == "" && (to.Host != "" || !strings.HasPrefix(to.Path, "/")),
 		strings.ContainsAny(f.To, " \\\"<>"):
-		r.wrong(&f.To, quote(f.To)+" is no place to go", "write for example https://www.example.com{path}{query}, or a path such as /new")
+		r.wrong(&f.To, quote(f.To)+" is not a URL or a path", "write for example https://www.example.com{path}{query}, or a path such as /new")
 	}
 	return &Redirect{To: f.To, Status: f.Status}
 }
@@ -45,7 +45,7 @@ func (r *routes) respond(f *respondForm) *Respond {
 		r.wrong(&f.Body, "an answer with this status has no body", "leave it out, or write another status")
 	}
 	if kind, _, err := mime.ParseMediaType(f.ContentType); f.ContentType != "" && (err != nil || !strings.Contains(kind, "/")) {
-		r.wrong(&f.ContentType, quote(f.ContentType)+" is no media type", "write for example application/json")
+		r.wrong(&f.ContentType, quote(f.ContentType)+" is not a media type", "write for example application/json")
 	}
 	made := &Respond{Status: f.Status, Body: f.Body, ContentType: f.ContentType}
 	for _, name := range sortedKeys(f.Headers) {

@@ -59,7 +59,7 @@ func (r *routes) prefix(text *string) string {
 		r.wrong(text, f.what, f.instead)
 		return ""
 	case len(p.params) > 0:
-		r.wrong(text, "holds a parameter", "write plain segments, for example /api/v1")
+		r.wrong(text, "has a parameter", "write plain segments, for example /api/v1")
 		return ""
 	}
 	return p.text

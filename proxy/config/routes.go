@@ -177,15 +177,15 @@ func (r *routes) destination(f *routeForm) {
 	case places == 0 && (r.given(&f.Match) || r.given(&f.Name)): // or it is no route at all
 		r.wrong(f, "route has no upstream, redirect or respond", "write upstream:, redirect: or respond: below it")
 	case places > 1:
-		r.wrong(f, "goes to more than one place", "keep one of upstream, redirect and respond")
+		r.wrong(f, "has more than one destination", "keep one of upstream, redirect and respond")
 	case r.given(&f.Upstream):
 		return
 	}
 	if f.Rewrite != nil {
-		r.wrong(f.Rewrite, "there is no upstream that could see it", "leave it out")
+		r.wrong(f.Rewrite, "there is no upstream", "leave it out")
 	}
 	if f.WebSocket {
-		r.wrong(&f.WebSocket, "there is no upstream to speak websocket with", "leave it out")
+		r.wrong(&f.WebSocket, "there is no upstream for websocket", "leave it out")
 	}
 }
 

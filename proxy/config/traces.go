@@ -64,7 +64,7 @@ func (r *loader) collector(f *tracesForm) string {
 		r.wrong(&f.Endpoint, "is not the URL of a collector", "write for example http://127.0.0.1:4318")
 		return ""
 	case to.User != nil:
-		r.wrong(&f.Endpoint, "holds a password", "write it into headers, as Authorization")
+		r.wrong(&f.Endpoint, "has a password", "write it into headers, as Authorization")
 		return ""
 	case to.Port() == "4317":
 		r.warn(&f.Endpoint, "4317 is where collectors usually speak gRPC", "write the port for HTTP, usually 4318")

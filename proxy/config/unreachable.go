@@ -28,7 +28,7 @@ func (s *unreachable) add(route *Route, shape string) *Route {
 	for _, name := range sortedKeys(route.Match.Query) {
 		id = append(id, name, route.Match.Query[name])
 	}
-	place := strings.Join(id, "\x00") // no text of a file holds a control character
+	place := strings.Join(id, "\x00") // no text of a file has a control character
 	earlier := s.seen[place]
 	s.seen[place] = append(earlier, route)
 

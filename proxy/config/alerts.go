@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// Alerts say who is told when limits are used up.
+// Alerts configure the alerts about exhausted limits.
 type Alerts struct {
-	Webhook string        // a URL; empty: nobody is told
-	Secret  string        // signs what is sent; empty: nothing does
-	Refused int64         // requests that a limit refuses within a minute, at least 1
-	Used    int64         // percent of a rate that a key has used, 1 to 100
-	Repeat  time.Duration // how long nothing more is said of the same limit, at least two minutes
+	Webhook string        // a URL; empty: no alerts
+	Secret  string        // signs alerts; empty: no signature
+	Refused int64         // refusals of a limit within a minute that cause an alert, at least 1
+	Used    int64         // percentage of a rate used by a key that causes an alert, 1 to 100
+	Repeat  time.Duration // minimum time between alerts about one limit, at least two minutes
 }
 
-// alerts reads who is told what.
+// alerts compiles the alerts section.
 func (r *loader) alerts(f *alertsForm) Alerts {
 	a := Alerts{Webhook: string(f.Webhook), Secret: string(f.Secret), Refused: int64(f.Refused), Repeat: time.Duration(f.Repeat)}
 	percent, is := strings.CutSuffix(f.Used, "%")

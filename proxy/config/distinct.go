@@ -6,7 +6,7 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// distinct reads whose values are counted.
+// distinct compiles the key whose values are counted.
 func (l *limits) distinct(f *limitForm, limit *Limit) {
 	if f.Distinct == nil {
 		return

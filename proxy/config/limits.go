@@ -23,7 +23,7 @@ func (l *limits) all(forms []*limitForm) []*Limit {
 	l.name(forms)
 	for _, f := range forms {
 		if f == nil {
-			continue // a problem already
+			continue // already reported
 		}
 		f.Mode = l.mode(f)
 		f.OnStoreFailure = cmp.Or(f.OnStoreFailure, l.defaults.OnStoreFailure)
@@ -177,7 +177,7 @@ func (l *limits) parse(texts []*string) []limiter.Rate {
 	var made []limiter.Rate
 	for _, text := range texts {
 		if *text == "" {
-			continue // absent, or a problem already
+			continue // absent, or already reported
 		}
 		rate, err := limiter.ParseRate(*text)
 		if err != nil {

@@ -13,19 +13,19 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// maxFaults is how many problems of one list's file are told.
+// maxFaults is the maximum number of problems reported for one file of a list.
 const maxFaults = 20
 
-// An Action says what happens to a request whose key is on a list.
+// An Action is the effect of a list.
 type Action string
 
 // The actions.
 const (
-	Bypass     Action = "bypass" // no limit of the route is asked
+	Bypass     Action = "bypass" // the limits of the route do not apply
 	DenyListed Action = "deny"   // the request is refused with 403
 )
 
-// A List is keys that are treated apart.
+// A List is a named list of keys with an action.
 type List struct {
 	Name     string // token-safe
 	Key      *key.Spec
@@ -34,7 +34,7 @@ type List struct {
 	Position Position
 }
 
-// lists makes lists of what is written, each once.
+// lists compiles lists, each once.
 type lists struct {
 	*loader
 	keys    *keys
@@ -60,7 +60,7 @@ func (l *lists) make(name string, f *listForm) *List {
 		l.wrong(f, "has not exactly one of values and file", "write values: [one, two], or file: with the name of a file of one value a line")
 	}
 	if f.Key == nil {
-		return nil // a problem already
+		return nil // already reported
 	}
 	spec := l.keys.use(f.Key)
 	if !l.bearers.oneText(f.Key, spec) {
@@ -136,7 +136,7 @@ func (l *lists) refer(names list) []*List {
 	for i := range names {
 		name := names[i]
 		if name == "" {
-			continue // a problem already
+			continue // already reported
 		}
 		found, ok := l.byName[name]
 		switch {

@@ -7,16 +7,15 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// redisson checks that a limit can be one with a limiter of Redisson's: that one
-// is a token bucket of one rate, and its name is the key's text as Java writes
-// it.
+// redisson checks that a limit can be shared with Redisson: it must be a token bucket with
+// one rate, and its name must contain the key's text as in Java.
 func (l *limits) redisson(f *limitForm, limit *Limit) {
 	name := f.RedissonName
 	if name == "" && f.RedissonVersion != "" {
 		l.wrong(&f.RedissonVersion, "no limiter is shared with Redisson", "write redisson_name, or leave redisson_version out")
 	}
 	if name == "" || limit.Key == nil {
-		return // none, or a problem already
+		return // none, or already reported
 	}
 	wrong := func(what, instead string) { l.wrong(&f.RedissonName, what, instead) }
 	limit.RedissonName = name
@@ -43,7 +42,7 @@ func (l *limits) redisson(f *limitForm, limit *Limit) {
 	}
 }
 
-// nameable checks what a limiter's name is made of.
+// nameable checks the name of a limiter.
 func (l *limits) nameable(f *limitForm) bool {
 	name := f.RedissonName
 	wrong := func(what, instead string) bool {
@@ -68,7 +67,7 @@ func (l *limits) nameable(f *limitForm) bool {
 	return true
 }
 
-// version reads what the Java programs run.
+// version parses the Redisson version of the Java programs.
 func (l *limits) version(f *limitForm, limit *Limit) bool {
 	if f.RedissonVersion == "" {
 		return true
@@ -85,12 +84,12 @@ func (l *limits) version(f *limitForm, limit *Limit) bool {
 	return true
 }
 
-// alone checks that no key makes the limiter's name that of another limit's.
+// alone checks that the limiter's name cannot equal that of another limit.
 func (l *limits) alone(f *limitForm, limit *Limit) bool {
 	mine := newTemplate(f, limit)
 	for _, other := range l.templates {
 		switch {
-		case other.name == mine.name && other.form == mine.form: // the same limiters, on purpose
+		case other.name == mine.name && other.form == mine.form: // the same limiters, intentionally
 		case other.name == mine.name:
 			l.wrong(&f.RedissonName, "another limit shares these limiters with another redisson_version", "write the same version at both")
 			return false

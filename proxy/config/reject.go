@@ -12,21 +12,20 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// A Reject is the answer to a request that a limit refuses. In Detail, Body and
-// the values of Headers {retry_after}, {limit} and {request_id} stand for what
-// they are called.
+// A Reject is the response to a request refused by a limit. Detail, Body and the values of
+// Headers may contain the placeholders {retry_after}, {limit} and {request_id}.
 type Reject struct {
 	Status      int               // 400 to 599
-	Detail      string            // of a problem, when Body is empty
+	Detail      string            // detail of the problem document, if Body is empty
 	Headers     map[string]string // by canonical name; never one that Weir sets itself
-	Body        string            // in place of a problem; may be empty
+	Body        string            // instead of a problem document; may be empty
 	ContentType string            // of Body
 }
 
 var (
-	// braces are the placeholders of a sentence, and what looks like one.
+	// braces matches placeholders in plain text, and everything that looks like one.
 	braces = regexp.MustCompile(`\{[^{}]*\}|[{}]`)
-	// words are placeholders where braces have other uses, as in JSON.
+	// words matches placeholders in texts with other braces, such as JSON.
 	words = regexp.MustCompile(`\{[A-Za-z][A-Za-z0-9_]*\}`)
 )
 
@@ -73,7 +72,7 @@ func (r *routes) reject(f *rejectForm) Reject {
 	return made
 }
 
-// placeholders checks that those in text stand for something.
+// placeholders checks that all placeholders in text exist.
 func (r *routes) placeholders(pointer any, text string, form *regexp.Regexp) {
 	for _, m := range form.FindAllString(text, -1) {
 		if !slices.Contains([]string{"{retry_after}", "{limit}", "{request_id}"}, m) {
@@ -87,8 +86,7 @@ func jsonType(kind string) bool {
 	return kind == "application/json" || strings.HasSuffix(kind, "+json")
 }
 
-// ownFields are those that refusals have anyway, or that belong to the
-// connection.
+// ownFields returns fields that are set in every refusal, or that belong to the connection.
 func ownFields() []string {
 	return []string{
 		"Cache-Control", "Connection", "Content-Length", "Content-Type", "Date", "Keep-Alive", "Ratelimit", "Ratelimit-Policy", "Retry-After",

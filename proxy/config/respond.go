@@ -27,7 +27,7 @@ func (r *routes) redirect(f *redirectForm) *Redirect {
 	to, err := url.Parse(places.Replace(f.To))
 	switch {
 	case f.To == "":
-		return nil // a problem already
+		return nil // already reported
 	case err != nil,
 		to.Scheme != "" && ((to.Scheme != "http" && to.Scheme != "https") || to.Host == ""),
 		to.Scheme == "" && (to.Host != "" || !strings.HasPrefix(to.Path, "/")),
@@ -72,15 +72,14 @@ func (r *routes) respond(f *respondForm) *Respond {
 	return made
 }
 
-// A Redirect sends clients to another place.
+// A Redirect redirects clients.
 type Redirect struct {
-	// To is a URL or a path in which {host}, {path} and {query} stand for those
-	// of the request.
+	// To is a URL or a path with the placeholders {host}, {path} and {query}.
 	To     string
 	Status int // 301, 302, 303, 307 or 308
 }
 
-// Respond is one answer for all requests.
+// Respond is a fixed response.
 type Respond struct {
 	Status      int // 200 to 599
 	Body        string

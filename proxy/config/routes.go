@@ -32,7 +32,7 @@ func (r *routes) all(forms []*routeForm) []*Route {
 	var seen unreachable
 	for _, form := range forms {
 		if form == nil {
-			continue // a problem already
+			continue // already reported
 		}
 		p := r.path(&form.Match)
 		route := &Route{
@@ -125,7 +125,7 @@ func tokenOf(text, prefix string) string {
 
 func (r *routes) path(f *matchForm) pattern {
 	if f.Path == "" {
-		return pattern{} // a problem already
+		return pattern{} // already reported
 	}
 	p, fault := parsePath(f.Path)
 	if fault.what != "" {
@@ -228,7 +228,7 @@ func (r *routes) counters(forms []*routeForm) {
 		}
 		for _, l := range route.Limits {
 			if l == nil || l.Name == "" || route.Name == "" {
-				continue // a problem already
+				continue // already reported
 			}
 			name := route.Name + "." + l.Name
 			if other, ok := first[name]; ok && r.ok(&l.Name) {

@@ -65,7 +65,7 @@ func (u *upstreams) build(name string, form *upstreamForm) *Upstream {
 	seen := map[string]bool{}
 	for _, t := range form.Targets {
 		if t == nil || t.URL == "" {
-			continue // a problem already
+			continue // already reported
 		}
 		to, what, instead := parseURL(t.URL)
 		switch {
@@ -93,7 +93,7 @@ func (u *upstreams) refer(text *string) *Upstream {
 		return up
 	}
 	if *text == "" {
-		return nil // a problem already
+		return nil // already reported
 	}
 	if *text != echo && !strings.Contains(*text, "://") && !strings.HasPrefix(*text, "unix:") {
 		instead := near(*text, append(u.names, echo))

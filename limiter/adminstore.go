@@ -6,38 +6,38 @@ import (
 	"time"
 )
 
-// ErrReturned reports that a permit to be renewed has come back already: its
-// lease ran out, or it was given back.
-var ErrReturned = errors.New("permit has come back")
+// ErrNotHeld reports that Renew was called for a permit that is no longer held: its lease
+// expired, or it was refunded.
+var ErrNotHeld = errors.New("permit no longer held")
 
-// An AdminStore is a Store that lets an operator change what is counted, and the
-// holder of concurrent permits hold on. Memory and redisstore.Store are AdminStores.
+// An AdminStore is a Store with operations for operators (Inspect, Reset, Grant, Ban) and
+// for holders of concurrent permits (Renew). Memory and redisstore.Store are AdminStores.
 type AdminStore interface {
 	Store
 
-	// Renew makes the leases of what p took for these claims, all of them
-	// Concurrent, begin again. ErrReturned reports that one or more had come
-	// back; the others are renewed.
+	// Renew restarts the leases of the permits that p identifies. All claims must be of
+	// Concurrent limits. It returns ErrNotHeld if at least one permit is no longer held;
+	// the others are renewed.
 	Renew(ctx context.Context, claims []Claim, p Permit) error
 
-	// Inspect says how the keys of claims stand under their limits. It takes nothing
-	// and writes nothing. Costs and values of claims mean nothing to it.
+	// Inspect returns the status of each claim's key under its limit, without changing
+	// it. Cost and Value of the claims are ignored.
 	Inspect(ctx context.Context, claims []Claim) (Inspection, error)
 
-	// Reset forgets everything that is counted for these claims' keys under
-	// their limits, and bans.
+	// Reset deletes all state of these claims' keys under their limits, including bans.
 	Reset(ctx context.Context, claims []Claim) error
 
-	// Grant gives each claim's key Cost permits on top, as if its latest had not
-	// been taken, but never more than the limit has.
+	// Grant returns Cost permits to each claim's key, as if the most recent ones had not
+	// been taken. A key never gets more than the capacity of the limit.
 	Grant(ctx context.Context, claims []Claim) error
 
-	// Ban lets these claims' keys have nothing under their limits for so long,
-	// from now on; 0 ends a ban. What was taken comes back meanwhile.
+	// Ban makes the limits refuse all claims of these keys for d from now on; 0 ends a
+	// ban. Permits continue to expire during a ban.
 	Ban(ctx context.Context, claims []Claim, d time.Duration) error
 }
 
-// CheckBan returns an error that wraps ErrLimit if d is no length of a ban.
+// CheckBan returns an error that wraps ErrInvalidLimit if d is not a valid duration of a
+// ban: whole milliseconds, from 0 to MaxWindow.
 func CheckBan(d time.Duration) error {
 	if d < 0 || d > MaxWindow || d%time.Millisecond != 0 {
 		return errBan
@@ -45,4 +45,4 @@ func CheckBan(d time.Duration) error {
 	return nil
 }
 
-var errBan = errors.Join(ErrLimit, errors.New("a ban lasts whole milliseconds, at most 366d"))
+var errBan = errors.Join(ErrInvalidLimit, errors.New("a ban lasts whole milliseconds, at most 366d"))

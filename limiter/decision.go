@@ -2,49 +2,48 @@ package limiter
 
 import "time"
 
-// A Decision is the answer to the claims of one request.
+// A Decision is the result for the claims of one request.
 type Decision struct {
-	// Allowed says that every claim was granted. When it is false, nothing was
-	// taken at all.
+	// Allowed is true if every claim was granted. If it is false, nothing was taken.
 	Allowed bool
-	// Wait is how long until all claims would pass together if nobody else
-	// came: the longest Wait of a refused outcome. It is 0 when Allowed.
+	// Wait is the time until all claims would be granted if there were no other
+	// requests: the longest Wait of the refused outcomes. It is 0 if Allowed.
 	Wait time.Duration
-	// At is when it was decided, by the store's clock.
+	// At is the time of the decision, by the store's clock.
 	At time.Time
-	// Permit gives back what was taken. It is the zero Permit when not Allowed.
+	// Permit identifies the permits that were taken, for Refund. It is the zero
+	// Permit if not Allowed.
 	Permit Permit
-	// Outcomes has one entry a claim, in the order of the claims.
+	// Outcomes has one entry for each claim, in the order of the claims.
 	Outcomes []Outcome
 }
 
-// An Outcome is what one limit says of one claim, the others left aside.
+// An Outcome is the part of a Decision about one claim, regardless of the other claims.
 type Outcome struct {
-	// Allowed says that this limit would have granted the claim.
+	// Allowed is true if this limit would have granted the claim.
 	Allowed bool
-	// Remaining is how many permits are left now, this decision counted.
+	// Remaining is the number of permits that are available after this decision.
 	Remaining int64
-	// Wait is how long until the same claim would pass (again); 0 means at
-	// once, which for a value of Distinct that stands holds whatever Remaining is.
-	// It is exact, and never longer than Limit.Horizon unless the key is
-	// banned.
+	// Wait is the exact time until the same claim would be granted (again); 0 means
+	// now. An active value of a Distinct limit never waits, whatever Remaining is.
+	// Wait is at most Limit.Horizon unless the key is banned.
 	Wait time.Duration
-	// Banned says that the key was banned: nothing is left until Wait is over,
+	// Banned is true if the key is banned: no claim is granted until Wait is over,
 	// whatever the rate.
 	Banned bool
-	// Unknown says that this limit was not asked, because another one was known to
-	// refuse: Allowed is true, and Remaining and Wait mean nothing.
+	// Unknown is true if this limit was not evaluated because another limit was already
+	// known to refuse. Then Allowed is true, and Remaining and Wait are meaningless.
 	Unknown bool
 }
 
-// A Permit is the right to give back what one decision took. The zero Permit
-// gives back nothing.
+// A Permit identifies the permits that one decision took, for a refund. Refunding the
+// zero Permit does nothing.
 type Permit struct {
-	// ID is random and unique to the decision.
+	// ID is random and unique for each decision.
 	ID [16]byte
-	// At is when the permits were taken, by the store's clock.
+	// At is the time at which the permits were taken, by the store's clock.
 	At time.Time
 }
 
-// IsZero reports whether p gives back nothing.
+// IsZero reports whether p is the zero Permit, which identifies no permits.
 func (p Permit) IsZero() bool { return p.At.IsZero() }

@@ -5,103 +5,104 @@ import (
 	"slices"
 )
 
-// A window of Distinct has an entry for each of the last keptUses uses of a value,
-// under the permit's id and the value, 8 bytes each, and one more for those before,
-// which can no longer be given back. The newest entry of a value has the permit that
-// the value takes; the others have none.
-const keptUses = 2
+// The window of a Distinct limit has an entry for each of the last maxUses uses of a
+// value and one for the earlier uses, which can no longer be refunded. An entry's id
+// holds 8 bytes of the permit's ID and 8 bytes of the value. The newest entry of a value
+// has its one permit; the others have none.
+const maxUses = 2
 
-// valueOf is what an entry of a Distinct limit was used with.
-func (e *entry) valueOf() uint64 { return binary.LittleEndian.Uint64(e.id[8:]) }
+// valuePrefix returns the value of an entry of a Distinct limit.
+func (e *entry) valuePrefix() uint64 { return binary.LittleEndian.Uint64(e.id[8:]) }
 
-// short is a value as entries keep it.
-func (k Key) short() uint64 { return binary.LittleEndian.Uint64(k[:8]) }
+// prefix returns the part of a value that entries store.
+func (k Key) prefix() uint64 { return binary.LittleEndian.Uint64(k[:8]) }
 
-// stands reports whether value was used within the window, which is settled.
-func (w *window) stands(value Key) bool { return w.last(value.short()) >= 0 }
+// hasValue reports whether value was used within the window. advance must have been
+// called.
+func (w *window) hasValue(value Key) bool { return w.lastUse(value.prefix()) >= 0 }
 
-// last is the newest entry of a value, -1 if it does not stand.
-func (w *window) last(value uint64) int {
+// lastUse returns the index of the newest entry of a value, -1 if it is not active.
+func (w *window) lastUse(value uint64) int {
 	for i := len(w.entries) - 1; i >= 0; i-- {
-		if w.entries[i].valueOf() == value {
+		if w.entries[i].valuePrefix() == value {
 			return i
 		}
 	}
 	return -1
 }
 
-// use notes that value is used at now, under id.
-func (w *window) use(now int64, id [16]byte, value Key) {
-	w.supersede(value.short())
+// addUse records a use of value at now, under id.
+func (w *window) addUse(now int64, id [16]byte, value Key) {
+	w.supersede(value.prefix())
 	copy(id[8:], value[:8])
 	w.entries = append(w.entries, entry{at: now, n: 1, id: id})
 	w.taken++
 }
 
-// supersede takes the permit of a value away, for a newer use of it, and makes one
-// entry of those uses that can no longer be given back.
+// supersede removes the permit of a value, for a newer use of it, and merges the uses
+// that can no longer be refunded.
 func (w *window) supersede(value uint64) {
-	newest := w.last(value)
+	newest := w.lastUse(value)
 	if newest < 0 {
 		return
 	}
 	w.entries[newest].n--
 	w.taken--
-	uses, kept := 0, false
+	uses, hasMerged := 0, false
 	for i := newest; i >= 0; i-- {
 		e := &w.entries[i]
 		switch {
-		case e.valueOf() != value:
-		case e.kind == single && uses < keptUses-1:
+		case e.valuePrefix() != value:
+		case e.kind == single && uses < maxUses-1:
 			uses++
-		case e.n == 0 && kept:
+		case e.n == 0 && hasMerged:
 			w.entries = slices.Delete(w.entries, i, i+1)
 		default:
-			e.kind, kept = merged, true
+			e.kind, hasMerged = merged, true
 		}
 	}
 }
 
-// unuse gives back the use under id: its value stands as if it had not been, and
-// not at all without another use. It returns 1 if there was one.
-func (w *window) unuse(id [16]byte) int64 {
+// removeUse removes the use under id. The value keeps its other uses, and is not active
+// without any. It returns 1 if id was found, otherwise 0.
+func (w *window) removeUse(id [16]byte) int64 {
 	i := slices.IndexFunc(w.entries, func(e entry) bool { return e.kind == single && [8]byte(e.id[:8]) == [8]byte(id[:8]) })
 	if i < 0 {
 		return 0
 	}
-	gone := w.entries[i]
+	removed := w.entries[i]
 	w.entries = slices.Delete(w.entries, i, i+1)
-	if gone.n == 0 {
+	if removed.n == 0 {
 		return 1
 	}
-	if before := w.last(gone.valueOf()); before >= 0 {
-		w.entries[before].n += gone.n
+	if before := w.lastUse(removed.valuePrefix()); before >= 0 {
+		w.entries[before].n += removed.n
 	} else {
-		w.taken -= int64(gone.n)
+		w.taken -= int64(removed.n)
 	}
 	return 1
 }
 
-// grantValues forgets the n values that were used last.
+// grantValues removes the n values that were used last.
 func (w *window) grantValues(n int64) {
 	for i := len(w.entries) - 1; i >= 0 && n > 0; i = min(i, len(w.entries)) - 1 {
 		if w.entries[i].n == 0 {
 			continue
 		}
-		value := w.entries[i].valueOf()
+		value := w.entries[i].valuePrefix()
 		w.entries = slices.DeleteFunc(w.entries, func(e entry) bool {
-			if e.valueOf() == value {
+			if e.valuePrefix() == value {
 				w.taken -= int64(e.n)
 				n -= int64(e.n)
 			}
-			return e.valueOf() == value
+			return e.valuePrefix() == value
 		})
 	}
 }
 
-// useUnknown notes n values that others are known to use, but not which; they can
-// be told from all others, and not given back.
-func (w *window) useUnknown(now, n int64) {
+// addUnknownUses records n values that other processes used and whose identity is
+// unknown. They differ from all other values and cannot be refunded.
+func (w *window) addUnknownUses(now, n int64) {
 	if n <= 0 {
 		return
 	}

@@ -7,65 +7,63 @@ import (
 	"time"
 )
 
-// MaxKeyGuardWindow is the longest window that a Guard counts over.
+// MaxKeyGuardWindow is the longest window of the rate of a KeyGuard.
 const MaxKeyGuardWindow = time.Hour
 
-// KeyGuardOptions bound a Guard. The zero value means the defaults.
+// KeyGuardOptions are the options of a KeyGuard. Zero values mean the defaults.
 type KeyGuardOptions struct {
-	// MaxKeys is how many keys are known at a time; 1,000,000 when zero, which
-	// take about 50 MB. Beyond it those that were not seen for longest are
-	// forgotten, so that whoever keeps coming stays known in any flood.
+	// MaxKeys is the maximum number of known keys; by default 1,000,000, which take
+	// about 50 MB. Beyond it the keys that were not used for the longest time are
+	// evicted, so that keys in regular use stay known during a flood of new keys.
 	MaxKeys int
-	// MaxSources is how many sources are counted at a time; 200,000 when zero,
-	// which take about 20 MB. Beyond it the counts that began first are
-	// forgotten: so many sources are a flood that no count of each can stop, and
-	// it shall not shut out the others.
+	// MaxSources is the maximum number of counted sources; by default 200,000, which
+	// take about 20 MB. Beyond it the oldest counts are evicted: a flood from so many
+	// sources cannot be stopped by a count of each, and must not block other sources.
 	MaxSources int
-	// TTL is how long a key is known after it was seen last, at least; one
-	// day when zero.
+	// TTL is the minimum time for which a key is known after its last use; by default
+	// one day.
 	TTL time.Duration
-	// Clock is time.Now when nil.
+	// Clock returns the current time; by default time.Now.
 	Clock func() time.Time
 }
 
-// A KeyGuard bounds how many requests with new keys one source, a client's address
-// for example, may send in a window: whoever invents a key for each request is
-// stopped before the keys cost anything elsewhere. A key that was seen recently is
-// not new, whoever brings it.
+// A KeyGuard limits how many requests with new keys one source, for example a client
+// address, may send in a window. It stops clients that use a new random key for each
+// request, to bypass a limit or to fill a store. A key is new if it was not used recently
+// by any source.
 //
-// A source's window begins with its first new key; over the border between two
-// windows it may bring twice as many in a short time. What is known and counted
-// is this process's own. It is safe for concurrent use; a request with known keys
-// costs about 100 ns.
+// The window of a source starts with its first new key, so around the end of a window a
+// source may use twice as many. The state is local to the process and bounded. All
+// methods are safe for concurrent use. A request with known keys costs about 100 ns.
 type KeyGuard struct {
 	clock   func() time.Time
-	known   []part[struct{}]    // by key
-	sources []part[newKeyCount] // by source
+	known   []guardShard[struct{}]    // known keys
+	sources []guardShard[newKeyCount] // new keys by source
 }
 
-// newKeyCount are the new keys of one source.
+// newKeyCount is the number of requests with new keys of one source.
 type newKeyCount struct {
-	since int64 // when its window began, in milliseconds
-	count int64
+	windowStart int64 // start of the window, in milliseconds
+	count       int64
 }
 
-// A part of a Guard has a lock of its own.
-type part[V any] struct {
-	mu   sync.Mutex // guards what follows; that of a source goes before those of keys
+// A guardShard is a part of a KeyGuard's keys or sources with its own lock.
+type guardShard[V any] struct {
+	mu   sync.Mutex // guards the fields below; locked for a source before it is locked for keys
 	seen agingMap[V]
 }
 
-// guardParts is how many parts there are of each kind.
-const guardParts = 64
+// guardShards is the number of shards of keys, and of sources.
+const guardShards = 64
 
-// A KeyDecision is what a Guard says of a request.
+// A KeyDecision is the result of KeyGuard.Admit.
 type KeyDecision struct {
-	New     bool          // one or more of its keys are
-	Refused bool          // its source has brought too many; the keys stay new
-	Wait    time.Duration // when Refused: until it may bring one again
+	New     bool          // at least one key is new
+	Refused bool          // the source has used too many new keys; the keys stay new
+	Wait    time.Duration // if Refused: the time until the source may use new keys again
 }
 
-// NewKeyGuard makes a Guard that knows no key.
+// NewKeyGuard returns a KeyGuard without known keys.
 func NewKeyGuard(o KeyGuardOptions) *KeyGuard {
 	if o.MaxKeys <= 0 {
 		o.MaxKeys = 1_000_000
@@ -81,76 +79,78 @@ func NewKeyGuard(o KeyGuardOptions) *KeyGuard {
 	}
 	return &KeyGuard{
 		clock:   o.Clock,
-		known:   newParts[struct{}](o.MaxKeys, o.TTL),
-		sources: newParts[newKeyCount](o.MaxSources, MaxKeyGuardWindow),
+		known:   newGuardShards[struct{}](o.MaxKeys, o.TTL),
+		sources: newGuardShards[newKeyCount](o.MaxSources, MaxKeyGuardWindow),
 	}
 }
 
-func newParts[V any](most int, life time.Duration) []part[V] {
-	parts := make([]part[V], guardParts)
+func newGuardShards[V any](capacity int, ttl time.Duration) []guardShard[V] {
+	parts := make([]guardShard[V], guardShards)
 	for i := range parts {
-		parts[i].seen = newAgingMap[V](most/guardParts, life.Milliseconds())
+		parts[i].seen = newAgingMap[V](capacity/guardShards, ttl.Milliseconds())
 	}
 	return parts
 }
 
-// CheckKeyGuard returns an error that wraps ErrRate if no Guard can keep rate, and
-// says what to write instead.
+// CheckKeyGuard returns an error that wraps ErrInvalidRate if rate is not valid for a
+// KeyGuard.
 func CheckKeyGuard(rate Rate) error {
 	if err := rate.Check(); err != nil {
 		return err
 	}
 	if rate.Window > MaxKeyGuardWindow {
-		return fmt.Errorf("%w: new keys are counted over an hour at most; write for example 1000/1m", ErrRate)
+		return fmt.Errorf("%w: new keys are counted over an hour at most; write for example 1000/1m", ErrInvalidRate)
 	}
 	return nil
 }
 
-// Knows reports whether none of the keys is new. They stay known for longer by it.
-func (g *KeyGuard) Knows(keys ...Key) bool {
+// Known reports whether all keys are known. It restarts their time to live.
+func (g *KeyGuard) Known(keys ...Key) bool {
 	now := g.clock().UnixMilli()
-	return !slices.ContainsFunc(keys, func(k Key) bool { return !g.knows(now, k) })
+	return !slices.ContainsFunc(keys, func(k Key) bool { return !g.refresh(now, k) })
 }
 
-// Admit asks whether source may send one request with these keys, by a rate that
-// CheckGuard has nothing against. If one or more of them are new, it counts once,
-// and all are known from then on. What is refused counts for nothing.
+// Admit decides whether source may send a request with these keys. rate must be valid
+// according to CheckKeyGuard. A request with new keys counts once, however many they are,
+// and makes the keys known. A refused request changes nothing.
 func (g *KeyGuard) Admit(rate Rate, source Key, keys ...Key) KeyDecision {
-	if g.Knows(keys...) {
+	if g.Known(keys...) {
 		return KeyDecision{}
 	}
 	now := g.clock().UnixMilli()
-	p := &g.sources[source[0]%guardParts]
-	p.mu.Lock() // so that what a source brings several times at once counts once
+	p := &g.sources[source[0]%guardShards]
+	p.mu.Lock() // so that concurrent requests with the same new keys count once
 	defer p.mu.Unlock()
-	if g.Knows(keys...) {
+	if g.Known(keys...) {
 		return KeyDecision{}
 	}
 	m, _ := p.seen.get(now, source)
-	over := m.since + rate.Window.Milliseconds()
+	windowEnd := m.windowStart + rate.Window.Milliseconds()
 	switch {
-	case now >= over || now < m.since: // or the clock was set back
-		m = newKeyCount{since: now}
+	case now >= windowEnd || now < m.windowStart: // now is earlier if the clock was set back
+		m = newKeyCount{windowStart: now}
 	case m.count >= rate.Count:
-		return KeyDecision{New: true, Refused: true, Wait: millis(over - now)}
+		return KeyDecision{New: true, Refused: true, Wait: millis(windowEnd - now)}
 	}
 	m.count++
 	p.seen.put(now, source, m)
 	for _, k := range keys {
-		g.learn(now, k)
+		g.add(now, k)
 	}
 	return KeyDecision{New: true}
 }
 
-func (g *KeyGuard) knows(now int64, k Key) bool {
-	p := &g.known[k[0]%guardParts]
+// refresh reports whether k is known, and restarts its time to live.
+func (g *KeyGuard) refresh(now int64, k Key) bool {
+	p := &g.known[k[0]%guardShards]
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.seen.keep(now, k)
+	return p.seen.touch(now, k)
 }
 
-func (g *KeyGuard) learn(now int64, k Key) {
-	p := &g.known[k[0]%guardParts]
+// add makes k known.
+func (g *KeyGuard) add(now int64, k Key) {
+	p := &g.known[k[0]%guardShards]
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.seen.put(now, k, struct{}{})

@@ -6,28 +6,28 @@ import (
 )
 
 const (
-	// A window of more than fullWindow entries is merged into mergeSlots parts
-	// of its length, so that a key stays small at any rate.
+	// When a window has fullWindow entries, those within the same 1/mergeSlots of its
+	// length are merged, so that the size of a key is bounded for any rate.
 	fullWindow = 128
 	mergeSlots = 64
-	// keptMarks is how many marks of refunds outlive a merge.
-	keptMarks = 32
+	// maxMarks is the number of marks of refunds that a merge keeps.
+	maxMarks = 32
 )
 
-// A window is what one key has taken of one limit: a log of permits, each of
-// which comes back exactly one length after it was taken. Times and lengths are
-// milliseconds; time is always an argument and may stand still or step back.
+// A window is the log of the permits that one key has taken of one limit. Each permit
+// expires exactly one window length after it was taken. Times and lengths are
+// milliseconds; time is always an argument and may stand still or go back.
 //
-// Merging keeps the latest of the merged times. So a permit may come back up to
-// length/mergeSlots late but never early, and in no stretch of one length are
-// more permits out than the rate's count.
+// A merged entry has the latest time of its parts. So a permit may expire up to
+// length/mergeSlots late but never early, and no period of one length holds more permits
+// than the rate's count.
 //
-// The zero window is one of which nothing was taken.
+// The zero window is that of an unused key.
 type window struct {
 	entries []entry // oldest first
-	taken   int64   // the sum of all entries' permits
-	// floor is a time: permits taken until then that were merged since are not
-	// given back early, because it is no longer known whether they already were.
+	taken   int64   // sum of the permits of all entries
+	// floor is the time up to which merged permits are not refunded, because it is no
+	// longer known whether they were refunded already.
 	floor int64
 }
 
@@ -41,63 +41,63 @@ type entry struct {
 type kind uint8
 
 const (
-	single kind = iota // permits of one decision, under its id
-	merged             // permits of several decisions, at the latest of their times
-	mark               // no permits: id was given back
+	single kind = iota // permits of one decision, with its id
+	merged             // permits of several decisions, at their latest time
+	mark               // no permits: id was refunded
 )
 
-// advance drops what has come back at now. Entries of the future were written
-// before the clock was set back; they were taken now at the latest.
+// advance removes the entries that have expired at now. Entries with a later time were
+// written before the clock was set back; their time becomes now.
 func (w *window) advance(now, length int64) {
 	for i := len(w.entries) - 1; i >= 0 && w.entries[i].at > now; i-- {
 		w.entries[i].at = now
 	}
-	gone := 0
-	for gone < len(w.entries) && w.entries[gone].at <= now-length {
-		w.taken -= int64(w.entries[gone].n)
-		gone++
+	expired := 0
+	for expired < len(w.entries) && w.entries[expired].at <= now-length {
+		w.taken -= int64(w.entries[expired].n)
+		expired++
 	}
-	if gone > 0 {
-		w.entries = w.entries[:copy(w.entries, w.entries[gone:])]
+	if expired > 0 {
+		w.entries = w.entries[:copy(w.entries, w.entries[expired:])]
 	}
 }
 
-// newest is the time of the youngest entry, 0 when there is none.
-func (w *window) newest() int64 {
+// newestTime returns the time of the newest entry; 0 if there is none.
+func (w *window) newestTime() int64 {
 	if len(w.entries) == 0 {
 		return 0
 	}
 	return w.entries[len(w.entries)-1].at
 }
 
-// left is how many permits of count are left in a settled window. It is
-// negative while a count that was lowered is overdrawn.
-func (w *window) left(count int64) int64 { return count - w.taken }
+// remaining returns the number of available permits of count; it is negative if the rate
+// was lowered below what is taken. advance must have been called.
+func (w *window) remaining(count int64) int64 { return count - w.taken }
 
-// wait is the time from now until cost permits of count are left; 0 is at once.
-// It is exact and never longer than length.
+// wait returns the exact time from now until cost permits of count are available, at most
+// length; 0 means now.
 func (w *window) wait(now, length, count, cost int64) int64 {
-	short := cost - w.left(count)
-	if short <= 0 {
+	missing := cost - w.remaining(count)
+	if missing <= 0 {
 		return 0
 	}
 	for _, e := range w.entries {
-		if short -= int64(e.n); short <= 0 {
+		if missing -= int64(e.n); missing <= 0 {
 			return e.at + length - now
 		}
 	}
 	return length
 }
 
-// take takes cost permits at now, under id.
+// take records cost permits at now, under id.
 func (w *window) take(now int64, id [16]byte, cost int64) {
 	w.entries = append(w.entries, entry{at: now, n: uint32(cost), id: id})
 	w.taken += cost
 }
 
-// compact takes cost permits at now without a new entry: they join the newest,
-// which is then as young as they are. There must be one.
-func (w *window) compact(now, cost int64) {
+// addToNewest records cost permits at now without a new entry: it merges them into the
+// newest entry, whose time becomes now. There must be an entry.
+func (w *window) addToNewest(now, cost int64) {
 	last := &w.entries[len(w.entries)-1]
 	if last.kind == mark {
 		w.floor = max(w.floor, last.at)
@@ -106,10 +106,9 @@ func (w *window) compact(now, cost int64) {
 	w.taken += cost
 }
 
-// refund gives back to a window that is settled at now what p took for c, and
-// returns how many permits: 0 if they have come back already. Each id that was
-// given back is remembered where entries may be merged: above a count of
-// fullWindow.
+// refund returns the permits that p took for c, and reports how many those were: 0 if
+// they have expired or were refunded before. Above a count of fullWindow, where entries
+// may be merged, a mark records each refund. advance must have been called.
 func (w *window) refund(now int64, p Permit, c Claim) int64 {
 	at, length, count := p.At.UnixMilli(), c.Limit.Rate.Window.Milliseconds(), c.Limit.Rate.Count
 	for i := len(w.entries) - 1; i >= 0; i-- {
@@ -133,8 +132,8 @@ func (w *window) refund(now int64, p Permit, c Claim) int64 {
 	return w.refundMerged(at, length, p.ID, c.Cost)
 }
 
-// refundMerged takes cost out of the entry that at was merged into: the first
-// merged one that is not older.
+// refundMerged returns cost permits from the entry that the permits taken at the time at
+// were merged into: the first merged entry that is not older.
 func (w *window) refundMerged(at, length int64, id [16]byte, cost int64) int64 {
 	if at <= w.floor {
 		return 0
@@ -156,7 +155,7 @@ func (w *window) refundMerged(at, length int64, id [16]byte, cost int64) int64 {
 	return 0
 }
 
-// release gives back at once what was taken under id.
+// release removes what was taken under id and reports how many permits that were.
 func (w *window) release(id [16]byte) int64 {
 	i := slices.IndexFunc(w.entries, func(e entry) bool { return e.kind == single && e.id == id })
 	if i < 0 {
@@ -168,8 +167,8 @@ func (w *window) release(id [16]byte) int64 {
 	return n
 }
 
-// renew makes what was taken under id as young as now, and reports whether it
-// was still out.
+// renew changes the time of the permits under id to now, and reports whether they were
+// still held.
 func (w *window) renew(now int64, id [16]byte) bool {
 	n := w.release(id)
 	if n == 0 {
@@ -179,29 +178,29 @@ func (w *window) renew(now int64, id [16]byte) bool {
 	return true
 }
 
-// grant takes n permits out of the youngest entries.
+// grant removes n permits from the newest entries.
 func (w *window) grant(n int64) {
 	for i := len(w.entries) - 1; i >= 0 && n > 0; i-- {
 		e := &w.entries[i]
-		some := min(n, int64(e.n))
-		e.n -= uint32(some)
-		w.taken -= some
-		n -= some
-		if e.kind == single && some > 0 {
-			e.kind = merged // a refund takes what is left of it, not all of it
+		part := min(n, int64(e.n))
+		e.n -= uint32(part)
+		w.taken -= part
+		n -= part
+		if e.kind == single && part > 0 {
+			e.kind = merged // so that a refund returns only the remaining permits
 		}
 	}
 }
 
-// unmarked reports whether it is certain that id, taken at the time at, was not
-// given back.
-func (w *window) unmarked(at int64, id [16]byte) bool {
+// isUnmarked reports whether it is certain that the permits under id, taken at the time
+// at, were not refunded.
+func (w *window) isUnmarked(at int64, id [16]byte) bool {
 	return at > w.floor && !slices.ContainsFunc(w.entries, func(e entry) bool { return e.kind == mark && e.id == id })
 }
 
-// remember marks id as given back, and forgets the oldest mark for it when there
-// are many.
-func (w *window) remember(at int64, id [16]byte) {
+// addMark records that id was refunded. If there are too many marks, it replaces the
+// oldest.
+func (w *window) addMark(at int64, id [16]byte) {
 	if len(w.entries) >= mergeSlots {
 		w.floor = max(w.floor, w.entries[0].at)
 		w.entries = slices.Delete(w.entries, 0, 1)
@@ -209,7 +208,7 @@ func (w *window) remember(at int64, id [16]byte) {
 	w.insert(entry{at: at, kind: mark, id: id})
 }
 
-// insert puts e where its time belongs.
+// insert inserts e in the order of time.
 func (w *window) insert(e entry) {
 	i := len(w.entries)
 	for i > 0 && w.entries[i-1].at > e.at {
@@ -218,9 +217,9 @@ func (w *window) insert(e entry) {
 	w.entries = slices.Insert(w.entries, i, e)
 }
 
-// merge makes one entry of all those whose times lie in the same slot, keeping
-// the latest time, and forgets all but the latest marks. Slots are counted from
-// time 0, so that merging again changes nothing that is merged.
+// merge replaces the entries in each slot of time by one with the latest time of them,
+// and removes all but the latest marks. Slots are counted from time 0, so that merging
+// again does not change merged entries.
 func (w *window) merge(length int64) {
 	width := (length + mergeSlots - 1) / mergeSlots
 	marks := 0
@@ -229,10 +228,10 @@ func (w *window) merge(length int64) {
 			marks++
 		}
 	}
-	kept, last := w.entries[:0], -1 // last is the newest kept entry with permits
+	kept, last := w.entries[:0], -1 // index of the last kept entry with permits
 	for _, e := range w.entries {
 		switch {
-		case e.kind == mark && marks > keptMarks:
+		case e.kind == mark && marks > maxMarks:
 			w.floor = max(w.floor, e.at)
 			marks--
 		case e.kind == mark:

@@ -10,37 +10,37 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// errorPause is the longest pause after an attempt that Redis did not answer.
+// errorPause is the maximum pause after an attempt without a reply from Redis.
 const errorPause = 500 * time.Millisecond
 
-// errLate reports that the grant came when its lease was over already.
+// errLate reports a grant that arrived after its lease had ended.
 var errLate = fmt.Errorf("%w: the grant came after its lease", ErrNotAcquired)
 
-// An acquisition is one caller's way to a lock.
+// An acquisition is the state of one call of Lock or TryLock.
 type acquisition struct {
 	locker *Locker
 	lock   *Lock
 	claim  claim
-	// watched: the hold is to be renewed.
+	// watched: the hold will be renewed.
 	watched bool
-	// accept takes in a grant; errLate makes a waiter go on.
+	// accept handles a grant; after errLate a waiter continues.
 	accept func(context.Context, outcome) error
-	pass   *pass // nil unless it is this caller's turn to contend
+	pass   *pass // nil unless this caller may contend
 	asked  bool  // an attempt was sent
-	doubt  bool  // an attempt may have taken the lock without our knowing
+	doubt  bool  // an attempt with unknown outcome may have taken the lock
 }
 
-// A way is how hard an acquisition tries.
+// A way is a strategy of an acquisition: once, or wait.
 type way func(*acquisition, context.Context) error
 
-// An outcome is what became of one attempt.
+// An outcome is the result of one attempt.
 type outcome struct {
 	answer
 	sent time.Time // before the call: leases count from here
 	err  error
 }
 
-// acquire runs one way to a hold, and leaves nothing behind if it fails.
+// acquire runs an acquisition, and cleans up if it fails.
 func (l *Locker) acquire(ctx context.Context, lk *Lock, options []Option, try way) (*Hold, error) {
 	r, err := ask(options)
 	if err := errors.Join(lk.err, err); err != nil {
@@ -72,7 +72,7 @@ func (l *Locker) acquire(ctx context.Context, lk *Lock, options []Option, try wa
 	return hold, nil
 }
 
-// run goes one way until a grant is accepted.
+// run tries until a grant is accepted.
 func (a *acquisition) run(ctx context.Context, try way) error {
 	if a.lock.err != nil {
 		return a.lock.err
@@ -97,7 +97,7 @@ func (a *acquisition) run(ctx context.Context, try way) error {
 	return nil
 }
 
-// once asks a single time.
+// once makes a single attempt.
 func (a *acquisition) once(ctx context.Context) error {
 	o := a.attempt(ctx)
 	if o.err != nil {
@@ -109,7 +109,7 @@ func (a *acquisition) once(ctx context.Context) error {
 	return a.take(ctx, o)
 }
 
-// wait asks until ctx is done.
+// wait tries until ctx is done.
 func (a *acquisition) wait(ctx context.Context) (err error) {
 	a.claim.patient = true
 	if !a.lock.traits.crowds {
@@ -133,9 +133,9 @@ func (a *acquisition) wait(ctx context.Context) (err error) {
 	return a.listen(ctx, o)
 }
 
-// listen tries again whenever the lock may have become free: first when the
-// subscription is confirmed, because a release before that was not heard; then
-// at every message, and at the end of a time in any case.
+// listen tries again whenever the lock may have become free: once when the subscription is
+// confirmed, because an earlier release was not received; then after every message, and
+// after a timeout.
 func (a *acquisition) listen(ctx context.Context, o outcome) error {
 	var sub *subscription
 	defer func() {
@@ -143,7 +143,7 @@ func (a *acquisition) listen(ctx context.Context, o outcome) error {
 			sub.close()
 		}
 	}()
-	var trouble error // the last attempt's, if Redis did not answer
+	var trouble error // error of the last attempt, if Redis did not reply
 	for {
 		if sub == nil || sub.gone() || sub.channel != o.channel {
 			if sub != nil {
@@ -179,19 +179,19 @@ func (a *acquisition) listen(ctx context.Context, o outcome) error {
 	}
 }
 
-// subscribe listens to what o names; nil when that cannot be done now.
+// subscribe subscribes to the channel in o; nil if that is not possible now.
 func subscribe(ctx context.Context, o outcome) *subscription {
 	if o.hub == nil {
 		return nil
 	}
 	sub, err := o.hub.listen(ctx, o.channel)
 	if err != nil {
-		return nil // polling goes on
+		return nil // polling continues
 	}
 	return sub
 }
 
-// waitTime is how long to wait for a message after o.
+// waitTime returns the maximum time to wait for a message after o.
 func (a *acquisition) waitTime(o outcome) time.Duration {
 	wait := a.locker.poll/5 + rand.N(a.locker.poll*4/5)
 	if o.err != nil {
@@ -214,8 +214,8 @@ func sleep[T any](ctx context.Context, wake <-chan T, d time.Duration) {
 	}
 }
 
-// passing reports whether a waiter may hope that err goes away: no reply at
-// all, or the reply of a server that is starting, failing over or busy.
+// passing reports whether err may be temporary: no reply, or a reply of a server that is
+// starting, failing over or busy.
 func passing(err error) bool {
 	if errors.Is(err, ErrNotSynced) || errors.Is(err, ErrNotAcquired) || errors.Is(err, ErrReentrant) {
 		return false
@@ -231,9 +231,9 @@ func passing(err error) bool {
 	return false
 }
 
-// attempt asks once. The deadline of ctx is the call's too; the end of ctx
-// without a deadline is seen when the call has ended, because a goroutine for
-// each call, which could leave it to itself, would double what a lock costs.
+// attempt makes one attempt. The call has the deadline of ctx; a cancellation of ctx is
+// noticed when the call has ended, because a goroutine for each call would double the cost
+// of a lock.
 func (a *acquisition) attempt(ctx context.Context) outcome {
 	if err := over(ctx); err != nil {
 		return outcome{err: errors.Join(ErrNotAcquired, err)}
@@ -254,7 +254,8 @@ func (a *acquisition) attempt(ctx context.Context) outcome {
 	return o
 }
 
-// over is why ctx has ended, or will as soon as its timer is served.
+// over returns the cause of the end of ctx, also if its deadline has passed but its timer
+// has not fired yet.
 func over(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -265,20 +266,19 @@ func over(ctx context.Context) error {
 	return nil
 }
 
-// take accepts a grant, or remembers that it must be given back.
+// take accepts a grant, or records that it must be undone.
 func (a *acquisition) take(ctx context.Context, o outcome) error {
 	if err := a.accept(ctx, o); err != nil {
 		a.doubt = true
 		return err
 	}
 	if a.lock.traits.exclusive {
-		a.pass = nil // the session's now: neighbours wait for its end
+		a.pass = nil // now owned by the session: other callers wait for its end
 	}
 	return nil
 }
 
-// undo sees in the background that an acquisition which failed leaves nothing
-// in Redis.
+// undo removes in the background what a failed acquisition may have left in Redis.
 func (a *acquisition) undo() {
 	inQueue := a.lock.traits.queues && a.claim.patient && a.asked
 	switch {

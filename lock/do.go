@@ -5,10 +5,10 @@ import (
 	"errors"
 )
 
-// Do runs work while it holds l, and gives l back whatever happens. The context
-// of work is ctx, ended also when the lock may no longer be relied on; its cause
-// is ErrLost then, and [TokenFrom] finds the fencing token in it. Do returns the errors of work and of the unlock together: if
-// the lock was lost, the result matches ErrLost even when work returned nil.
+// Do runs work while it holds l, and unlocks l afterwards, also if work panics. The context
+// of work is derived from ctx and is canceled with the cause ErrLost when the lock is lost;
+// [TokenFrom] returns its fencing token. Do returns the errors of work and of the unlock:
+// if the lock was lost, the result matches ErrLost even if work returned nil.
 func Do(ctx context.Context, l Lockable, work func(context.Context) error) (err error) {
 	hold, err := l.Lock(ctx)
 	if err != nil {

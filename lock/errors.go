@@ -2,32 +2,29 @@ package lock
 
 import "errors"
 
-// Errors of this package. Any other error means that Redis could not be asked,
-// or that it answered something no script of ours says.
+// Errors of this package. Any other error comes from the call to Redis, or is an unexpected
+// reply.
 var (
-	// ErrNotAcquired reports that somebody else holds the lock. When a wait
-	// ended because its context did, the error also matches the context's
-	// cause.
+	// ErrNotAcquired reports that another owner holds the lock. If the context ended while
+	// waiting, the error also matches the context's cause.
 	ErrNotAcquired = errors.New("lock not acquired")
-	// ErrNotHeld reports that the hold was unlocked before: it can do nothing
-	// more.
+	// ErrNotHeld reports that the hold was already unlocked.
 	ErrNotHeld = errors.New("lock not held")
-	// ErrLost reports that the lease ended, or was taken away, before Unlock:
-	// somebody else may hold the lock.
+	// ErrLost reports that the lease ended, or that the lock was taken away, before Unlock:
+	// another owner may hold the lock.
 	ErrLost = errors.New("lock lost")
 	// ErrReleased is the cause of a hold's context after Unlock.
 	ErrReleased = errors.New("lock released")
-	// ErrNotSynced reports that too few replicas confirmed the lock within the
-	// time for one call; it was given back.
+	// ErrNotSynced reports that too few replicas acknowledged the lock in time; it was
+	// released.
 	ErrNotSynced = errors.New("lock not confirmed by enough replicas")
-	// ErrReentrant reports that this kind of lock cannot be held twice by one
-	// owner.
+	// ErrReentrant reports that this kind of lock is not reentrant.
 	ErrReentrant = errors.New("lock cannot be entered again")
 	// ErrClosed reports that the Locker was closed.
 	ErrClosed = errors.New("locker closed")
-	// ErrBadName reports that a name is empty, or that its braces would put the
-	// keys of one lock into different cluster slots.
+	// ErrBadName reports an empty name, or one whose braces would put the keys of one lock
+	// into different cluster slots.
 	ErrBadName = errors.New("lock name not usable")
-	// ErrBadLease reports that a lease is shorter than MinLease.
+	// ErrBadLease reports a lease shorter than MinLease.
 	ErrBadLease = errors.New("lease too short")
 )

@@ -5,19 +5,17 @@ import (
 	"time"
 )
 
-// fairWait is how long Redisson lets a waiter stand in the queue after the one
-// before it. Ours keep to it, so that both can share a queue.
+// fairWait is the time for which Redisson keeps a waiter in the queue after the one before
+// it. This package does the same, so that both can share a queue.
 const fairWait = 5 * time.Minute
 
-// Fair is a reentrant lock that is held in the order in which it was asked for,
-// across processes. It is what Redisson calls RFairLock: the hash of a reentrant
-// lock, a list of waiters, and a sorted set of the times after which each may be
-// passed over.
+// Fair returns a reentrant lock that is granted in FIFO order across processes. It is
+// Redisson's RFairLock: the hash of a reentrant lock, a list of waiters, and a sorted set
+// of the times after which each waiter may be skipped.
 //
-// A waiter of this package also says every time it asks that it lives, in the
-// sorted set "weir_lock_alive:{name}"; the ones behind pass over it when it has
-// said nothing for three times WithPoll's time. One of Redisson's that died is
-// passed over when its own time is up.
+// Waiters of this package also record a heartbeat with every attempt, in the sorted set
+// "weir_lock_alive:{name}". A waiter without a heartbeat for three times WithPoll is
+// skipped. Dead waiters of Redisson are skipped when their time in the sorted set is up.
 func (l *Locker) Fair(name string) *Lock {
 	queue := prefixed("redisson_lock_queue", name)
 	return l.newLock(name, &fair{

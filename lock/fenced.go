@@ -2,16 +2,15 @@ package lock
 
 import "context"
 
-// Fenced is a reentrant lock whose holds carry a fencing token, larger than that of
-// every earlier hold, across processes and lost leases: the guarded resource must
-// remember the largest token it has seen and refuse smaller ones. It is what
-// Redisson calls RFencedLock.
+// Fenced returns a reentrant lock whose holds have a fencing token, larger than that of
+// every earlier hold, across processes and lost leases. The protected resource must
+// remember the largest token it has seen, and reject smaller ones. It is Redisson's
+// RFencedLock.
 //
-// The last token, "redisson_lock_token:{name}", lives without end. Each token is
-// at least one more, as Redisson counts, and at least the server's clock in
-// microseconds: the tokens go on rising when the last one was deleted, evicted
-// or lost in a failover, as long as no server's clock falls behind it. They are
-// below 2^53.
+// The last token, "redisson_lock_token:{name}", has no TTL. Each token is at least one
+// more, as in Redisson, and at least the server's clock in microseconds: so tokens increase
+// even if the last one was deleted, evicted or lost in a failover, as long as no server's
+// clock is behind it. Tokens are below 2^53.
 func (l *Locker) Fenced(name string) *Lock {
 	k := &fenced{
 		reentrant: l.reentrant(name), lock: l.scripts["fenced_lock"],

@@ -8,28 +8,26 @@ import (
 	"time"
 )
 
-// A revocable kind can be looked at, and taken away, by those who do not hold it.
+// A revocable kind can be inspected and force-unlocked by other owners.
 type revocable interface {
-	// look says how many ms the lease of the holder lasts, -1 for without end;
-	// done is false if nobody holds the lock.
+	// look returns the remaining lease of the holder in ms, -1 if it has none; done is
+	// false if the lock is free.
 	look(ctx context.Context) (reply, error)
-	// force gives back what anybody holds, and tells who waits; done is false if
-	// nobody held it.
+	// force releases all holds and notifies waiters; done is false if the lock was free.
 	force(ctx context.Context) (reply, error)
 }
 
-// Locked reports whether anybody holds the lock, in this process or another. It
-// may have changed when the answer arrives. For a reader's lock it is whether
-// anybody reads, for a writer's whether anybody writes. Locks that are held
-// together by [Multi] or [Red] can only be asked one by one: errors.ErrUnsupported.
+// Locked reports whether any owner holds the lock, in this process or another; this may
+// have changed when the reply arrives. For a read lock it reports whether there are
+// readers, for a write lock whether there is a writer. For [Multi] and [Red] it returns
+// errors.ErrUnsupported: ask their parts one by one.
 func (lk *Lock) Locked(ctx context.Context) (bool, error) {
 	r, err := lk.revoke(ctx, "look at", revocable.look)
 	return r.done, err
 }
 
-// Remaining is how long the lease of whoever holds the lock lasts if it is not
-// renewed; 0 if nobody holds it, and the longest Duration if a lock of others'
-// has no end. It knows the kinds that Locked knows.
+// Remaining returns the remaining lease of the current holder; 0 if the lock is free, and
+// the maximum Duration if the lock has no expiry. It supports the same kinds as Locked.
 func (lk *Lock) Remaining(ctx context.Context) (time.Duration, error) {
 	r, err := lk.revoke(ctx, "look at", revocable.look)
 	switch {
@@ -41,13 +39,13 @@ func (lk *Lock) Remaining(ctx context.Context) (time.Duration, error) {
 	return time.Duration(r.n) * time.Millisecond, nil
 }
 
-// ForceUnlock takes the lock away from all who hold it, wakes who waits, and
-// reports whether anybody held it. It is for operators. Who has held a reentrant,
-// fenced, simple or read-write lock of this package for a second hears of it at
-// once, and the hold ends with ErrLost; others go on until they renew next, a third
-// of the lease at most, or without a watchdog to its end, while the next one
-// begins. It knows the kinds that Locked knows. A call without an answer may
-// have done it; asking again does no harm but to who got the lock meanwhile.
+// ForceUnlock releases the lock for all its holders, notifies waiters, and reports whether
+// it was held. It is for operators. Holders of a reentrant, fenced, simple or read-write
+// lock of this package that have held it for a second are notified at once, and their holds
+// end with ErrLost. Other holders notice it at their next renewal, within a third of the
+// lease, or without a watchdog not before its end; meanwhile the next holder may already
+// run. It supports the same kinds as Locked. A call without a reply may have succeeded;
+// repeating it affects only an owner that acquired the lock in between.
 func (lk *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 	r, err := lk.revoke(ctx, "take away", revocable.force)
 	return r.done, err
@@ -74,8 +72,8 @@ func (lk *Lock) revoke(ctx context.Context, verb string, do func(revocable, cont
 	return r, err
 }
 
-// look is that of all kinds whose key is there while they are held; mode is that
-// of a read-write lock, or empty.
+// look implements revocable for kinds whose key exists while they are held; mode is that of
+// a read-write lock, or empty.
 func (l *Locker) look(ctx context.Context, name, mode string) (reply, error) {
 	return l.run(ctx, l.scripts["look"], 0, []string{name}, mode)
 }
@@ -92,7 +90,7 @@ func (k *simple) force(ctx context.Context) (reply, error) {
 	return k.locker.take(ctx, k.name, k.channel)
 }
 
-// take deletes a lock that is one key and tells.
+// take deletes a lock that consists of one key, and publishes the release.
 func (l *Locker) take(ctx context.Context, name, channel string) (reply, error) {
 	verb, err := l.publish(ctx)
 	if err != nil {

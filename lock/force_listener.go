@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// listenAfter is how long a lock is held before its holder listens for being
-// overruled: most are given back sooner, and pay nothing.
+// listenAfter is the time after which a holder subscribes to forced releases: most locks
+// are released sooner, and cost nothing more.
 const listenAfter = time.Second
 
-// A forceNotifier is a kind that publishes, on one channel, that its lock was taken away.
+// A forceNotifier is a kind that publishes forced releases on a channel.
 type forceNotifier interface {
 	forceChannel() (h *hub, channel string)
 }
@@ -18,12 +18,12 @@ func (k *reentrant) forceChannel() (*hub, string) { return k.locker.hub, k.chann
 func (k *simple) forceChannel() (*hub, string)    { return k.locker.hub, k.channel }
 func (k *readwrite) forceChannel() (*hub, string) { return k.locker.hub, k.channel }
 
-// A forceListener hears, for a session, what is published of its lock while it is held:
-// that is its loss, or of a reader's lock perhaps that of somebody else.
+// A forceListener receives, for a session, the messages about its lock while it is held: a
+// forced release, or for a read lock perhaps the release of another reader.
 type forceListener struct {
 	timer  *time.Timer
 	cancel context.CancelFunc // ends the goroutine
-	heard  bool               // it is counted among those who hear of a release; guarded by the session
+	heard  bool               // the subscription counts among the listeners of a release; guarded by the session
 }
 
 // listenLocked begins to listen when s has been held for a while. Who renews

@@ -8,35 +8,34 @@ import (
 )
 
 const (
-	maxStreak = 16                    // local hand-overs in a row while others wait
-	yieldFor  = 10 * time.Millisecond // the head start that others get then
-	forget    = time.Second           // a streak without use is over after this
+	maxStreak = 16                    // consecutive local hand-overs while others wait
+	yieldFor  = 10 * time.Millisecond // pause after that, for other processes
+	forget    = time.Second           // a streak ends after this time without use
 )
 
-// A gates value lets one goroutine of this process at a time contend for a name, first
-// come, first served: a thousand waiters cost Redis what one costs.
+// A gates value lets one goroutine of this process at a time contend for a name, in FIFO
+// order, so that a thousand waiters cost Redis as much as one.
 type gates struct {
 	mu     sync.Mutex // guards what follows; never held over I/O
 	byName map[string]*gate
 }
 
 type gate struct {
-	queue    list.List // of chan struct{}; the front one is inside
-	streak   int       // times in a row that others waited when the lock was given back
+	queue    list.List // of chan struct{}; the first one may contend
+	streak   int       // consecutive releases while others waited
 	used     time.Time // when the queue became empty
-	sweeping bool      // a timer will look whether the gate can go
+	sweeping bool      // a timer will remove the gate if it is unused
 }
 
-// A pass is the right to contend. It is given back by leave, once.
+// A pass is the right to contend. It is returned once, by leave.
 type pass struct {
 	gates *gates
 	name  string
 	place *list.Element
 }
 
-// enter waits for this caller's turn. When the lock was given back by this
-// process maxStreak times in a row while others waited, the caller first stands
-// back for yieldFor.
+// enter waits until this caller may contend. After this process has released the lock
+// maxStreak times in a row while others waited, the caller pauses for yieldFor first.
 func (g *gates) enter(ctx context.Context, name string) (*pass, error) {
 	p, turn := g.join(name)
 	select {
@@ -59,7 +58,7 @@ func (g *gates) enter(ctx context.Context, name string) (*pass, error) {
 	}
 }
 
-// join takes a place in the queue; turn is closed when it is the front one.
+// join appends to the queue; turn is closed when the caller is first.
 func (g *gates) join(name string) (p *pass, turn chan struct{}) {
 	turn = make(chan struct{})
 	g.mu.Lock()
@@ -75,7 +74,8 @@ func (g *gates) join(name string) (p *pass, turn chan struct{}) {
 	return &pass{gates: g, name: name, place: gt.queue.PushBack(turn)}, turn
 }
 
-// streakOver reports whether the streak is over, and starts a new one if so.
+// streakOver reports whether the streak has reached its maximum, and starts a new one if
+// so.
 func (g *gates) streakOver(name string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -87,8 +87,8 @@ func (g *gates) streakOver(name string) bool {
 	return true
 }
 
-// leave lets the next one in. notified is how many listeners heard that the lock was
-// given back: all of them in other processes, because here nobody listens.
+// leave admits the next caller. notified is the number of listeners that received the
+// release: all in other processes, because this one does not listen now.
 func (p *pass) leave(notified int64) {
 	g := p.gates
 	g.mu.Lock()
@@ -115,8 +115,8 @@ func (p *pass) leave(notified int64) {
 	}
 }
 
-// sweepLocked removes gt when it was not used for a while: until then it keeps
-// the streak of a caller that comes back again and again.
+// sweepLocked removes gt if it has not been used for a while: until then it keeps the
+// streak of a caller that returns repeatedly.
 func (g *gates) sweepLocked(name string, gt *gate) {
 	if gt.sweeping {
 		return

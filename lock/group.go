@@ -11,21 +11,21 @@ import (
 	"github.com/minio/highwayhash"
 )
 
-// Group is some values of a group, held together: all or none, in one round
-// trip, however many there are. Two Groups of one name exclude each other if they
-// share a value; in a cluster they need no hash tag, because a group is one key.
-// It is what Redisson calls getMultiLock with a name and values: a hash under
-// name with three fields for each value that is held.
+// Group returns a lock for several values of a group: all or none, in one round trip,
+// whatever their number. Two Groups of one name exclude each other if they share a value.
+// In a cluster they need no hash tag, because a group is one key. It is Redisson's
+// getMultiLock with a name and values: a hash under name with three fields for each held
+// value.
 //
-// A value is what the codec of the Java side makes of it: with StringCodec a
-// string's UTF-8, with LongCodec its decimal digits; the codecs that serialize
-// (Kryo, the default, too) make bytes that only they know. The order of the
-// values is of no matter, and neither is one that is given twice.
+// Values are compared as encoded by the codec of the Java side: with StringCodec a string
+// in UTF-8, with LongCodec decimal digits; serializing codecs (Kryo, the default, too)
+// produce bytes that Go programs cannot reproduce. The order of the values and duplicates
+// do not matter.
 //
-// When a holder dies, its values are free one lease later, by the clock of Redis.
-// Java reads and writes the end of a lease by its own clock: if that is fast by
-// more than two thirds of the lease, Java takes over what is still held here; if
-// it is slow by so much, we take over from Java.
+// If a holder dies, its values are free one lease later, by the clock of Redis. Java uses
+// its own clock for the end of a lease: if it is fast by more than two thirds of the lease,
+// Java takes values that are still held; if it is slow by as much, this package takes
+// values that Java still holds.
 //
 // An owner can hold several Groups of one name if they have no value in common.
 func (l *Locker) Group(name string, values ...string) *Lock {
@@ -46,8 +46,8 @@ func (l *Locker) Group(name string, values ...string) *Lock {
 	return lk
 }
 
-// fieldOf is the field of a value: its HighwayHash with Redisson's key, both halves
-// as Java writes numbers, highest byte first, in base64 without padding.
+// fieldOf returns the field of a value: its HighwayHash with Redisson's key, both halves in
+// big-endian order, in base64 without padding.
 func fieldOf(value string) string {
 	var key []byte
 	for _, n := range []uint64{0x9e3779b97f4a7c15, 0xf39cc0605cedc834, 0x1082276bf3a27251, 0xf86c6a11d0c18e95} {

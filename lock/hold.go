@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// A Hold is a lock that is held, from the acquisition to Unlock. It belongs to
-// whoever has it, not to a goroutine. All its methods are safe for concurrent
-// use.
+// A Hold is a held lock, from the acquisition to Unlock. It does not belong to a goroutine.
+// All methods are safe for concurrent use.
 type Hold struct {
 	session *session
 	ctx     context.Context
@@ -23,8 +22,8 @@ type Hold struct {
 	result error // of unlock
 }
 
-// watched is a context that knows the deadline of its session: Err does not
-// have to wait for a timer that a stopped or starved process could not run.
+// watched is a context that compares the deadline of its session with the clock: Err does
+// not depend on a timer, which a suspended or starved process could not run.
 type watched struct {
 	context.Context
 	session *session
@@ -35,7 +34,7 @@ func (w watched) Err() error {
 	return w.Context.Err()
 }
 
-// addLocked makes one more hold, whose context has the values of ctx.
+// addLocked adds a hold, whose context has the values of ctx.
 func (s *session) addLocked(ctx context.Context) *Hold {
 	h := &Hold{session: s}
 	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -64,16 +63,16 @@ func (h *Hold) ended() error {
 	return h.cause
 }
 
-// Context ends when the lock may no longer be relied on: with the cause ErrLost
-// when a renewal was refused or the lease, counted from before it was asked
-// for, is over; with ErrReleased at Unlock; with ErrClosed when the Locker was
-// closed. It carries the values of the acquiring context, but neither its end
-// nor its deadline. Its Err compares the clock itself, so that a process that
-// was stopped sees the loss before it does anything else.
+// Context returns a context that is canceled when the lock must no longer be relied on:
+// with the cause ErrLost if a renewal was refused, or if the lease, counted from before it
+// was requested, is over; with ErrReleased by Unlock; with ErrClosed if the Locker was
+// closed. It has the values of the acquiring context, but not its cancellation or deadline.
+// Its Err checks the clock, so that a process that was suspended notices the loss before it
+// does anything else.
 func (h *Hold) Context() context.Context { return h.ctx }
 
-// bind derives from ctx a context that also ends when h does. The returned
-// function frees what that takes.
+// bind derives from ctx a context that is also canceled when h ends. The returned function
+// releases its resources.
 func (h *Hold) bind(ctx context.Context) (context.Context, context.CancelCauseFunc) {
 	inner, cancel := context.WithCancelCause(ctx)
 	h.mu.Lock()
@@ -85,24 +84,23 @@ func (h *Hold) bind(ctx context.Context) (context.Context, context.CancelCauseFu
 	return watched{inner, h.session}, cancel
 }
 
-// Owner is in whose name the lock is held.
+// Owner returns the owner for which the lock is held.
 func (h *Hold) Owner() Owner { return h.session.claim.owner }
 
-// Token is the fencing token of a fenced lock: larger than that of every
-// earlier hold. It is the same for all holds of one owner at a time, and 0 for
-// the other kinds of locks.
+// Token returns the fencing token of a fenced lock: larger than that of every earlier hold.
+// All holds of one owner have the same; other kinds of locks return 0.
 func (h *Hold) Token() int64 { return h.session.token }
 
-// Deadline is until when the lock may be relied on unless it is renewed. It has
-// a monotonic reading.
+// Deadline returns the time until which the lock may be relied on unless it is renewed. It
+// has a monotonic reading.
 func (h *Hold) Deadline() time.Time {
 	h.session.mu.Lock()
 	defer h.session.mu.Unlock()
 	return h.session.deadline
 }
 
-// Extend makes the lock last at least d from now; it never makes it shorter. It
-// returns ErrLost if the lock is not held any more, ErrNotHeld after Unlock.
+// Extend extends the lease to at least d from now; it never shortens it. It returns ErrLost
+// if the lock is no longer held, ErrNotHeld after Unlock.
 func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 	if d < MinLease {
 		return fmt.Errorf("%w: %v is below %v", ErrBadLease, d, MinLease)
@@ -122,22 +120,21 @@ func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 	})
 }
 
-// Reenter holds the lock once more in the name of the same owner: it is given
-// back when all holds are unlocked, in any order. It returns ErrReentrant for
-// kinds that cannot be entered twice, ErrLost if the lock is not held any more,
-// ErrNotHeld after Unlock.
+// Reenter adds a hold for the same owner: the lock is released when all holds are unlocked,
+// in any order. It returns ErrReentrant for kinds that are not reentrant, ErrLost if the
+// lock is no longer held, ErrNotHeld after Unlock.
 func (h *Hold) Reenter(ctx context.Context) (*Hold, error) {
 	return h.session.reenter(ctx, h, h.session.claim.lease)
 }
 
-// Unlock ends the hold; the last hold of an owner gives the lock back and wakes
-// who waits for it. The context of the hold ends before Redis is told.
+// Unlock ends the hold; the last hold of an owner releases the lock and notifies waiters.
+// The context of the hold is canceled before Redis is called.
 //
-// It works after ctx has ended, with its own time: at most two call timeouts, and
-// one more if a renewal is in progress. Calling it again returns the same result.
-// ErrLost reports that the lock had been lost before; whoever holds it now is not
-// disturbed. Any other error says that Redis did not answer: it is told again in
-// the background, and the lease ends in any case.
+// It works after ctx has ended, with its own timeout: at most two call timeouts, and one
+// more if a renewal is in progress. Further calls return the same result. ErrLost reports
+// that the lock had been lost before; its current holder is not affected. With any other
+// error Redis did not reply: the release is repeated in the background, and the lease ends
+// in any case.
 func (h *Hold) Unlock(ctx context.Context) error {
 	h.unlock.Do(func() { h.result = h.session.unlock(ctx, h) })
 	return h.result

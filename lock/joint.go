@@ -7,17 +7,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// joint is the kind of a Multi whose parts are reentrant locks in one place: one
-// script takes all or none, in one round trip, and nobody sees half of them. In
-// Redis it is the same as a multi.
+// joint is the kind of a Multi of reentrant locks on one server: one script takes all or
+// none, in one round trip. The data in Redis is the same as for multi.
 type joint struct {
 	locker *Locker
 	parts  []*reentrant
 	keys   []string
 }
 
-// newJoint is nil unless one script can hold all parts: they are reentrant locks
-// of one Locker, and in a cluster their names have the same hash tag.
+// newJoint returns nil unless one script can hold all parts: they must be reentrant locks
+// of one Locker, and in a cluster their names must have the same hash tag.
 func newJoint(locks []*Lock) kind {
 	k := &joint{locker: locks[0].locker}
 	_, cluster := k.locker.rdb.(*redis.ClusterClient)
@@ -34,7 +33,7 @@ func newJoint(locks []*Lock) kind {
 	return k
 }
 
-// tag is the hash tag of a name that has one.
+// tag returns the hash tag of a name that has one.
 func tag(name string) string {
 	_, rest, _ := strings.Cut(name, "{")
 	inside, _, _ := strings.Cut(rest, "}")

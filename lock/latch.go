@@ -8,8 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A Latch is a count-down latch: it opens when it was counted down to zero. It is what
-// Redisson calls RCountDownLatch. All methods are safe for concurrent use.
+// A Latch is a count-down latch: it opens when its count reaches zero. It is Redisson's
+// RCountDownLatch. All methods are safe for concurrent use.
 type Latch struct {
 	lock      *Lock
 	channel   string
@@ -17,9 +17,9 @@ type Latch struct {
 	set, down *script
 }
 
-// Latch makes the latch of name. It is open until TrySetCount. Its channel puts
-// braces around name even if name has some: a name with a hash tag, which would
-// put the channel into another slot, is ErrBadName in a cluster.
+// Latch returns the latch with this name. It is open until TrySetCount. Its channel adds
+// braces to the name even if it already has some: a name with a hash tag, which would put
+// the channel into another slot, is ErrBadName in a cluster.
 func (l *Locker) Latch(name string) *Latch {
 	channel := "redisson_countdownlatch__channel__{" + name + "}"
 	lk := l.newLock(name, &latch{l, name, channel}, traits{crowds: true})
@@ -32,8 +32,8 @@ func (l *Locker) Latch(name string) *Latch {
 	}
 }
 
-// TrySetCount closes the latch with a count of n unless it is closed already,
-// which it reports.
+// TrySetCount closes the latch with a count of n, unless it is already closed; set reports
+// whether it did.
 func (t *Latch) TrySetCount(ctx context.Context, n int64) (set bool, err error) {
 	if t.lock.err != nil {
 		return false, t.lock.err
@@ -41,8 +41,8 @@ func (t *Latch) TrySetCount(ctx context.Context, n int64) (set bool, err error) 
 	return t.lock.locker.trySet(ctx, initial{script: t.set, name: t.lock.name, value: n, channel: t.channel, message: 1})
 }
 
-// CountDown lowers the count by one; at zero the latch opens. A lost reply makes
-// it ask again; it counts once.
+// CountDown decrements the count; at zero the latch opens. If the reply is lost, the call
+// is repeated, and counts once.
 func (t *Latch) CountDown(ctx context.Context) error {
 	if t.lock.err != nil {
 		return t.lock.err
@@ -54,7 +54,7 @@ func (t *Latch) CountDown(ctx context.Context) error {
 	})
 }
 
-// Count is how often CountDown is still missing; 0 if the latch is open.
+// Count returns the current count; 0 if the latch is open.
 func (t *Latch) Count(ctx context.Context) (int64, error) {
 	return t.lock.number(ctx)
 }
@@ -66,7 +66,7 @@ func (t *Latch) Await(ctx context.Context) error {
 	return a.run(ctx, (*acquisition).wait)
 }
 
-// latch is the kind of Latch: to hold it is to have seen it open.
+// latch is the kind of Latch: acquiring it means to wait until it is open.
 type latch struct {
 	locker        *Locker
 	name, channel string

@@ -7,22 +7,22 @@ import (
 	"time"
 )
 
-// leadPause is the longest time before Lead campaigns again after an error, or
-// after work that ended by itself.
+// leadPause is the maximum time before Lead tries again after an error, or after work has
+// returned.
 const leadPause = time.Second
 
-// Lead is a leader election by a lock: it runs work while this process holds l, and
-// campaigns again when that is over, until ctx is done; then it returns the cause of ctx. Whatever ends it,
-// work has returned before Lead goes on, and l is given back.
+// Lead implements leader election with a lock: it runs work while this process holds l, and
+// tries to acquire l again after that, until ctx is done; then it returns the cause of ctx.
+// Before Lead continues or returns, work has returned and l is released.
 //
-// The context of work ends a tenth of the lease before Redis gives the lock to
-// somebody else (3 s, if nothing else is set): that is the time work has to
-// stop. It counts in time that passes on this machine: work that ignores its
-// context, or a machine that sleeps, can still overlap with the next leader. Use
-// a fenced lock, and the token of [TokenFrom], where that would do harm.
+// The context of work is canceled a tenth of the lease before Redis grants the lock to
+// another process (3 s by default): this is the time that work has to stop. It is measured
+// by this machine's clock: work that ignores its context, or a machine that sleeps, can
+// still overlap with the next leader. If that would do harm, use a fenced lock and the
+// token of [TokenFrom].
 //
-// A Locker that is closed ends Lead with ErrClosed; a name or lease that cannot
-// be used ends it at once. All other errors are tried again.
+// If the Locker is closed, Lead returns ErrClosed; it also returns at once for an invalid
+// name or lease. It retries after all other errors.
 func Lead(ctx context.Context, l Lockable, work func(context.Context)) error {
 	for {
 		hold, err := l.Lock(ctx)
@@ -40,7 +40,7 @@ func Lead(ctx context.Context, l Lockable, work func(context.Context)) error {
 	}
 }
 
-// runHeld runs work until it returns, ending its context in time.
+// runHeld runs work until it returns, and cancels its context in time.
 func runHeld(ctx context.Context, hold *Hold, work func(context.Context)) {
 	inner, cancel := hold.bind(context.WithValue(ctx, tokenKey{}, hold.Token()))
 	defer cancel(nil)
@@ -64,8 +64,8 @@ func runHeld(ctx context.Context, hold *Hold, work func(context.Context)) {
 
 type tokenKey struct{}
 
-// TokenFrom is the fencing token under which the work of [Lead] or [Do] runs; 0
-// if ctx is not theirs or the lock has no tokens.
+// TokenFrom returns the fencing token of the work of [Lead] or [Do]; 0 if ctx is not theirs
+// or the lock has no tokens.
 func TokenFrom(ctx context.Context) int64 {
 	token, _ := ctx.Value(tokenKey{}).(int64)
 	return token

@@ -12,16 +12,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A Locker makes the locks of one process. It has one identity in Redis, one
-// pub/sub hub, and one queue for each name that is waited for. All its methods
-// are safe for concurrent use.
+// A Locker creates the locks of one process. It has one identity in Redis, shared Pub/Sub
+// connections, and a queue for each name with waiters. All methods are safe for concurrent
+// use.
 type Locker struct {
 	rdb     redis.UniversalClient
 	scripts map[string]*script
 	hub     *hub
 	gates   gates
 
-	lease    time.Duration // of watched holds
+	lease    time.Duration // of renewed holds
 	poll     time.Duration // longest wait without a message
 	call     time.Duration // longest call
 	channels Channels
@@ -39,20 +39,19 @@ type Locker struct {
 	mu        sync.Mutex // guards what follows; never held over I/O
 	closed    bool
 	sessions  map[holdKey]*session
-	unsettled map[Owner]chan struct{} // closed when nothing is being given back
+	unsettled map[Owner]chan struct{} // closed when no release is in progress
 }
 
-// A holdKey says who holds what.
+// A holdKey identifies an owner and a lock.
 type holdKey struct {
 	role, name string
 	owner      Owner
 }
 
-// New makes a Locker over a client of a single server, a Sentinel group or a
-// cluster. It dials nothing. The client stays the caller's, and must stay open
-// until Close has returned. For waits that end on time, the client should be
-// made with ContextTimeoutEnabled; no setting of its retries makes a script run
-// twice.
+// New returns a Locker for a client of a single server, Sentinel or a cluster. It does not
+// connect. The caller owns the client, which must stay open until Close has returned.
+// Create the client with ContextTimeoutEnabled, so that waits end at their deadline; its
+// retry settings do not make scripts run twice.
 func New(rdb redis.UniversalClient, settings ...Setting) *Locker {
 	l := &Locker{
 		rdb: rdb, scripts: loadScripts(), id: uuid.NewString(),
@@ -68,10 +67,9 @@ func New(rdb redis.UniversalClient, settings ...Setting) *Locker {
 	return l
 }
 
-// Close ends all waits and all holds with ErrClosed, gives the locks back, ends
-// the pub/sub connections and waits for every goroutine: at most a few call
-// timeouts. The contexts of the holds end first, so that guarded work hears of
-// it before another process can begin.
+// Close ends all waits and all holds with ErrClosed, releases the locks, closes the Pub/Sub
+// connections, and waits for every goroutine: at most a few call timeouts. The contexts of
+// the holds are canceled first, so that work stops before another process can begin.
 func (l *Locker) Close() { l.closeOnce.Do(l.close) }
 
 func (l *Locker) close() {
@@ -93,8 +91,8 @@ func (l *Locker) close() {
 	l.hub.close()
 }
 
-// begin announces a call or a goroutine that Close has to wait for; it returns
-// false when the Locker is closed.
+// begin registers a call or a goroutine for which Close must wait; it returns false if the
+// Locker is closed.
 func (l *Locker) begin() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -107,25 +105,25 @@ func (l *Locker) begin() bool {
 
 func (l *Locker) end() { l.busy.Done() }
 
-// Owner identifies who holds a lock: "<uuid of the Locker>:<number>". The zero
-// Owner is nobody.
+// Owner identifies the holder of a lock: "<uuid of the Locker>:<number>". The zero Owner is
+// none.
 type Owner struct{ id string }
 
-// String is o as it stands in Redis.
+// String returns o as it is stored in Redis.
 func (o Owner) String() string { return o.id }
 
-// NewOwner returns an owner that nobody else has.
+// NewOwner returns a unique owner.
 func (l *Locker) NewOwner() Owner {
 	return Owner{l.id + ":" + strconv.FormatInt(l.owners.Add(1), 10)}
 }
 
-// bounded gives a call its own time, whatever becomes of the caller: a call that
-// was sent has an effect, and somebody must hear of it.
+// bounded returns a context with the call timeout that does not end with the caller's: a
+// call that was sent has an effect, and its result must be known.
 func (l *Locker) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), l.call)
 }
 
-// run runs a script, with WAIT for replicas if there are any to wait for.
+// run runs a script, followed by WAIT if replicas is positive.
 func (l *Locker) run(ctx context.Context, s *script, replicas int, keys []string, args ...any) (reply, error) {
 	if replicas > 0 {
 		return s.runSynced(ctx, l.rdb, replicas, keys, args...)
@@ -133,8 +131,7 @@ func (l *Locker) run(ctx context.Context, s *script, replicas int, keys []string
 	return s.run(ctx, l.rdb, keys, args...)
 }
 
-// sharded reports whether channels belong to slots; it asks a server of a
-// cluster once.
+// sharded reports whether channels belong to slots; it asks a server of the cluster once.
 func (l *Locker) sharded(ctx context.Context) (bool, error) {
 	if verb, ok := l.verb.Load().(string); ok {
 		return verb == "SPUBLISH", nil
@@ -156,7 +153,7 @@ func (l *Locker) sharded(ctx context.Context) (bool, error) {
 	return sharded, nil
 }
 
-// publish is the command by which scripts tell of a release.
+// publish returns the command by which scripts publish releases.
 func (l *Locker) publish(ctx context.Context) (string, error) {
 	if _, err := l.sharded(ctx); err != nil {
 		return "", err
@@ -164,8 +161,8 @@ func (l *Locker) publish(ctx context.Context) (string, error) {
 	return l.verb.Load().(string), nil
 }
 
-// route says where channel is heard: on the master of its slot if it is
-// sharded, else anywhere.
+// route returns the connection for a channel: to the master of its slot if it is sharded,
+// else to any node.
 func (l *Locker) route(ctx context.Context, channel string) (route, error) {
 	sharded, err := l.sharded(ctx)
 	if err != nil {

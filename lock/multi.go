@@ -11,14 +11,13 @@ import (
 	"time"
 )
 
-// Multi is all of several locks held as one: the hold is lost when any of them
-// is. Reentrant locks of one Locker are taken all or none in one round trip, in a
-// cluster if their names have the same hash tag. Others are taken one after
-// another in the order of their names, the same in every process, so that two
-// Multis never wait for each other; what was taken is given back before Multi
-// waits for what was refused. The locks may be of different kinds and Lockers;
-// fair ones are only taken when nobody queues. The hold belongs to the Locker of
-// the first name: close that one first.
+// Multi returns several locks as one lock: all or none are held, and the hold is lost when
+// any of them is. Reentrant locks of one Locker are taken in one round trip, in a cluster
+// if their names have the same hash tag. Other locks are taken one after another in the
+// order of their names, which is the same in every process and avoids deadlocks; before
+// Multi waits for one, it releases those it has taken. The locks may have different kinds
+// and Lockers; fair ones are taken only if their queue is empty. The hold belongs to the
+// Locker of the first name: close that one first.
 func Multi(locks ...*Lock) *Lock {
 	k, lk := gather(locks)
 	if lk.err != nil {
@@ -31,15 +30,14 @@ func Multi(locks ...*Lock) *Lock {
 	return lk
 }
 
-// redBrief is the least time that a server gets to answer, unless the lease is
-// so short that it would be a third of it.
+// redBrief is the minimum timeout for a server, unless that exceeds a third of the lease.
 const redBrief = 250 * time.Millisecond
 
-// Red (Redlock) is a majority of several locks, which live on servers that know nothing of
-// each other: it survives the loss of a minority. The hold is lost when fewer
-// than a majority are renewed. All are asked at the same time, each for at most
-// a twentieth of the lease or 250 ms. Like every lock with a lease it needs a fence where
-// a second holder would do harm.
+// Red (Redlock) returns a lock that is held if a majority of several locks is, on
+// independent servers: it survives the loss of a minority of them. The hold is lost when
+// fewer than a majority are renewed. All are called concurrently, each with a timeout of a
+// twentieth of the lease or 250 ms. Like every lock with a lease, it needs fencing tokens
+// if a second holder would do harm.
 func Red(locks ...*Lock) *Lock {
 	k, lk := gather(locks)
 	if lk.err != nil {
@@ -49,12 +47,12 @@ func Red(locks ...*Lock) *Lock {
 	return lk
 }
 
-// heldParts is what the kinds of Multi and Red have in common.
+// heldParts is the common part of the kinds of Multi and Red.
 type heldParts struct {
 	parts []*Lock
 }
 
-// gather makes a lock, still without kind, of sorted parts.
+// gather returns a lock without a kind, and its parts in order.
 func gather(locks []*Lock) (heldParts, *Lock) {
 	if len(locks) == 0 {
 		return heldParts{}, &Lock{err: fmt.Errorf("%w: no locks to hold together", ErrBadName)}
@@ -80,7 +78,7 @@ func gather(locks []*Lock) (heldParts, *Lock) {
 	return heldParts{parts}, lk
 }
 
-// release releases all parts, and says what each answered.
+// release releases all parts, and returns their results.
 func (b heldParts) release(ctx context.Context, c claim) ([]released, []error) {
 	partings := make([]released, len(b.parts))
 	errs := make([]error, len(b.parts))
@@ -92,7 +90,7 @@ func (b heldParts) release(ctx context.Context, c claim) ([]released, []error) {
 	return partings, errs
 }
 
-// together is the parting of all parts, of which so many must have been held.
+// together combines the results of the parts, of which at least enough must have been held.
 func together(partings []released, enough int) released {
 	held, notified := 0, int64(0)
 	for _, p := range partings {
@@ -104,8 +102,8 @@ func together(partings []released, enough int) released {
 	return released{held: held >= enough, notified: notified}
 }
 
-// undo gives back what parts may have, although ctx may be over; what does not
-// answer now is undone in the background.
+// undo releases parts that may be held, although ctx may be done; what gets no reply is
+// repeated in the background.
 func (b heldParts) undo(ctx context.Context, c claim, parts []*Lock) {
 	c.count = 0
 	var all sync.WaitGroup
@@ -121,8 +119,8 @@ func (b heldParts) undo(ctx context.Context, c claim, parts []*Lock) {
 	all.Wait()
 }
 
-// settle gives p back in the background. It is the first Locker's doing, as the
-// hold is: that one knows what the owner has open.
+// settle releases p in the background. It uses the first Locker, which owns the hold and
+// knows the pending releases of the owner.
 func (b heldParts) settle(p *Lock, c claim) {
 	first := b.parts[0].locker
 	first.settle(c.owner, func() { first.withdraw(p.kind, c) })
@@ -140,7 +138,7 @@ func (k *multi) attempt(ctx context.Context, c claim) (answer, error) {
 		}
 		taken := k.parts[:i]
 		if err != nil {
-			taken = k.parts[:i+1] // perhaps
+			taken = k.parts[:i+1] // the last one perhaps
 		}
 		if c.count == 1 {
 			k.undo(ctx, c, taken)
@@ -169,12 +167,12 @@ type red struct{ heldParts }
 
 func (k *red) quorum() int { return len(k.parts)/2 + 1 }
 
-// partTimeout is the time that one part may take.
+// partTimeout returns a context with the timeout for one part.
 func (k *red) partTimeout(ctx context.Context, c claim) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, max(c.lease/20, min(c.lease/3, redBrief)))
 }
 
-// each asks all parts at the same time and returns how many said yes.
+// each calls all parts concurrently, and returns how many succeeded.
 func (k *red) each(ctx context.Context, c claim, ask func(context.Context, *Lock) (bool, error)) (int, error) {
 	ctx, cancel := k.partTimeout(ctx, c)
 	defer cancel()
@@ -211,7 +209,7 @@ func (k *red) attempt(ctx context.Context, c claim) (answer, error) {
 		k.undo(ctx, c, k.parts)
 	}
 	if len(answers) == 0 {
-		return answer{}, err // nobody refused: too many are gone
+		return answer{}, err // none refused: too many servers are unreachable
 	}
 	return <-answers, nil
 }
@@ -226,7 +224,7 @@ func (k *red) extend(ctx context.Context, c claim) (bool, error) {
 	return false, err
 }
 
-// release succeeds when a majority has answered; the others hear of it later.
+// release succeeds when a majority has replied; the others are called again later.
 func (k *red) release(ctx context.Context, c claim) (released, error) {
 	ctx, cancel := k.partTimeout(ctx, c)
 	defer cancel()

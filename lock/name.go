@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// checkName returns an error that wraps ErrBadName unless every key and channel
-// made of name hashes to the slot of name itself. A name has no braces at all,
-// or its first "{" opens a hash tag that is closed and not empty.
+// checkName returns an error that wraps ErrBadName unless every key and channel derived
+// from name hashes to the slot of name itself. A name must have no braces, or its first "{"
+// must begin a hash tag that is closed and not empty.
 func checkName(name string) error {
 	if name == "" {
 		return fmt.Errorf("%w: it is empty", ErrBadName)
@@ -25,10 +25,10 @@ func checkName(name string) error {
 	return nil
 }
 
-// tagged reports whether name chooses its own cluster slot.
+// tagged reports whether name has a hash tag.
 func tagged(name string) bool { return strings.IndexByte(name, '{') >= 0 }
 
-// prefixed is the key or channel "prefix:{name}" in the slot of name.
+// prefixed returns the key or channel "prefix:{name}" in the slot of name.
 func prefixed(prefix, name string) string {
 	if tagged(name) {
 		return prefix + ":" + name
@@ -36,7 +36,7 @@ func prefixed(prefix, name string) string {
 	return prefix + ":{" + name + "}"
 }
 
-// suffixed is the key "{name}:suffix" in the slot of name.
+// suffixed returns the key "{name}:suffix" in the slot of name.
 func suffixed(name, suffix string) string {
 	if tagged(name) {
 		return name + ":" + suffix

@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// An initial is the first value of a number in Redis, and what is published with it.
+// An initial is the initial value of a number in Redis, and the message to publish with it.
 type initial struct {
 	script  *script
 	name    string
@@ -17,8 +17,8 @@ type initial struct {
 	message int64
 }
 
-// trySet gives a number its first value and publishes the message; it reports
-// whether the number did not exist before. A lost reply is an error.
+// trySet sets the initial value and publishes the message, if the number does not exist,
+// which it reports. A lost reply is an error.
 func (l *Locker) trySet(ctx context.Context, i initial) (bool, error) {
 	if i.value < 1 {
 		return false, fmt.Errorf("set %s: %d is below 1", i.name, i.value)
@@ -37,9 +37,8 @@ func (l *Locker) trySet(ctx context.Context, i initial) (bool, error) {
 	return r.done, err
 }
 
-// callWithID sends a call that carries an id, and sends it again, with the same id,
-// when the reply was lost. Like Unlock it works after ctx has ended, within two
-// call timeouts.
+// callWithID sends a call with an id, and repeats it with the same id if the reply is lost.
+// Like Unlock it works after ctx has ended, within two call timeouts.
 func (l *Locker) callWithID(ctx context.Context, send func(ctx context.Context, verb, id string) error) error {
 	if !l.begin() {
 		return ErrClosed
@@ -61,7 +60,7 @@ func (l *Locker) callWithID(ctx context.Context, send func(ctx context.Context, 
 	return err
 }
 
-// number is the number under the name of lk; 0 if there is none.
+// number returns the number under the name of lk; 0 if there is none.
 func (lk *Lock) number(ctx context.Context) (int64, error) {
 	if lk.err != nil {
 		return 0, lk.err

@@ -6,97 +6,92 @@ import (
 )
 
 const (
-	// DefaultLease is how long a lock outlives a process that died, and the
-	// watchdog's lease as long as nothing else is set. Redisson has the same.
+	// DefaultLease is the default lease of the watchdog: a lock is released within this
+	// time after its process has died. Redisson has the same default.
 	DefaultLease = 30 * time.Second
-	// MinLease is the shortest lease that can be asked for.
+	// MinLease is the minimum lease.
 	MinLease = 20 * time.Millisecond
 
 	defaultPoll = 5 * time.Second
 	defaultCall = 3 * time.Second
 )
 
-// A Setting changes a Locker for its whole life.
+// A Setting configures a Locker.
 type Setting func(*Locker)
 
-// WithWatchdog sets the lease of locks that are taken without WithLease; they
-// are renewed every third of it. It is DefaultLease otherwise, and at least
-// MinLease.
+// WithWatchdog sets the lease of locks that are acquired without WithLease; they are
+// renewed every third of it. The default is DefaultLease, the minimum MinLease.
 func WithWatchdog(lease time.Duration) Setting {
 	return func(l *Locker) { l.lease = max(lease, MinLease) }
 }
 
-// WithPoll sets the longest time for which a waiter trusts that it would hear
-// of a release: it tries again after a random part, a fifth to the whole, of it.
-// It is 5 s otherwise, which costs Redis a script call every 3 s for each lock
-// that this process waits for.
+// WithPoll sets the maximum time for which a waiter relies on messages: it tries again
+// after a random part, a fifth to the whole, of it. The default is 5 s, which costs Redis a
+// script call every 3 s for each lock that this process waits for.
 func WithPoll(longest time.Duration) Setting {
 	return func(l *Locker) { l.poll = max(longest, 5*time.Millisecond) }
 }
 
-// WithCallTimeout sets the time after which a call to Redis counts as failed,
-// its outcome unknown; 3 s otherwise. A client whose own timeouts are shorter
-// fails sooner.
+// WithCallTimeout sets the timeout of a call to Redis, after which its outcome is unknown;
+// the default is 3 s. Shorter timeouts of the client take precedence.
 func WithCallTimeout(d time.Duration) Setting {
 	return func(l *Locker) { l.call = max(d, time.Millisecond) }
 }
 
-// Channels says which kind of pub/sub channels carry releases in a cluster. All
-// programs that share a lock must agree, or waiters only notice by polling.
+// Channels is the kind of Pub/Sub channels for releases in a cluster. All programs that
+// share a lock must use the same kind; otherwise waiters notice releases only by polling.
 type Channels int
 
 const (
-	// AutoChannels are sharded in a cluster whose servers know them (Redis 7),
-	// as in Redisson since 3.22.
+	// AutoChannels uses sharded channels in a cluster whose servers support them (Redis 7),
+	// as Redisson does since 3.22.
 	AutoChannels Channels = iota
-	// ShardedChannels use SPUBLISH and SSUBSCRIBE.
+	// ShardedChannels uses SPUBLISH and SSUBSCRIBE.
 	ShardedChannels
-	// PlainChannels use PUBLISH and SUBSCRIBE: every message goes to every node.
+	// PlainChannels uses PUBLISH and SUBSCRIBE: every message goes to every node.
 	PlainChannels
 )
 
-// WithChannels sets the kind of channels; it has no effect outside a cluster,
-// where channels are always plain.
+// WithChannels sets the kind of channels in a cluster; without a cluster, channels are
+// always plain.
 func WithChannels(c Channels) Setting {
 	return func(l *Locker) { l.channels = c }
 }
 
-// An Option changes one acquisition.
+// An Option configures one acquisition.
 type Option func(*request)
 
-// A request is what the options of one acquisition ask for.
+// A request holds the options of one acquisition.
 type request struct {
 	lease    time.Duration
-	leased   bool // the lease was asked for; otherwise it is the watchdog's
+	leased   bool // WithLease was given; otherwise the lease is that of the watchdog
 	owner    Owner
 	replicas int
 }
 
-// WithLease takes the lock for d from the moment it is asked for, without
-// renewal: the hold's context ends with ErrLost when d is over, and Extend is
-// the only way to keep the lock. d is at least MinLease.
+// WithLease acquires the lock for d from the moment of the request, without renewal: the
+// hold's context ends with ErrLost after d, unless Extend is called. d must be at least
+// MinLease.
 func WithLease(d time.Duration) Option {
 	return func(r *request) { r.lease, r.leased = d, true }
 }
 
-// WithOwner takes the lock in the name of o: if o holds it already through the
-// same Locker, this is one more hold of the same. One owner must not be used by
-// two goroutines at once: they would not exclude each other. Kinds that cannot
-// be entered twice refuse it with ErrReentrant, and so does a lock of which o
-// holds a part together with other things, as in [Multi] or [Locker.Group].
+// WithOwner acquires the lock for o: if o already holds it through the same Locker, this
+// adds a hold. Two goroutines must not use the same owner at once: they would not exclude
+// each other. Kinds that are not reentrant return ErrReentrant, and so does a lock of which
+// o holds a part together with others, as in [Multi] or [Locker.Group].
 func WithOwner(o Owner) Option {
 	return func(r *request) { r.owner = o }
 }
 
-// WithReplicas gives the lock back and returns ErrNotSynced unless n replicas
-// confirm within a third of the call timeout that they have it. That makes losing
-// the lock in a failover less likely, not impossible: only a fencing token that
-// the guarded resource checks does that.
+// WithReplicas releases the lock and returns ErrNotSynced unless n replicas acknowledge it
+// within a third of the call timeout. This makes it less likely to lose the lock in a
+// failover, but not impossible: only fencing tokens protect a resource in that case.
 func WithReplicas(n int) Option {
 	return func(r *request) { r.replicas = n }
 }
 
-// ask reads the options.
+// ask evaluates the options.
 func ask(options []Option) (request, error) {
 	var r request
 	for _, o := range options {

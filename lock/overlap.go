@@ -2,8 +2,8 @@ package lock
 
 import "slices"
 
-// all is every thing that an owner of lk has in Redis, named so that locks which
-// share one have a name in common.
+// all returns the names of everything that an owner of lk holds in Redis, so that locks
+// which share a part have a name in common.
 func (lk *Lock) all() []string {
 	if lk.things == nil {
 		return []string{lk.role + lk.name}
@@ -11,10 +11,9 @@ func (lk *Lock) all() []string {
 	return lk.things
 }
 
-// overlaps reports whether owner holds a part of lk as a part of another lock.
-// Redis counts how often an owner holds a thing, not for which of its locks: the
-// first of the two to be unlocked would give away what the other relies on. It looks
-// at every session of the Locker, but only WithOwner asks.
+// overlaps reports whether owner holds a part of lk as a part of another lock. Redis counts
+// holds per owner, not per lock: unlocking one of the two would release a part of the
+// other. It checks every session of the Locker, but only for WithOwner.
 func (l *Locker) overlaps(lk *Lock, owner Owner) bool {
 	ours := lk.all()
 	var others []*session

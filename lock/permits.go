@@ -7,19 +7,19 @@ import (
 	"github.com/google/uuid"
 )
 
-// Permits is a semaphore whose permits come back by themselves when their
-// holder dies: it is what Redisson calls RPermitExpirableSemaphore. Each permit
-// is a [Hold], renewed while it is held unless it was taken with WithLease; its
-// Owner is the permit's id, 32 hexadecimal digits, as Redisson shows it.
+// Permits is a semaphore whose permits return when their holder dies: Redisson's
+// RPermitExpirableSemaphore. Each permit is a [Hold], renewed until it is unlocked unless
+// it was taken with WithLease; its Owner is the id of the permit, 32 hexadecimal digits, as
+// in Redisson.
 //
-// It cannot be entered twice: one permit, one hold. WithOwner is ErrReentrant.
+// It is not reentrant: WithOwner returns ErrReentrant.
 type Permits struct {
 	lock *Lock
 	set  *script
 	kind *permits
 }
 
-// Permits makes the semaphore of name. It has no permits until TrySetPermits.
+// Permits returns the semaphore with this name. It has no permits before TrySetPermits.
 func (l *Locker) Permits(name string) *Permits {
 	k := &permits{
 		locker: l, channel: prefixed("redisson_sc", name), keys: []string{name, suffixed(name, "timeout")},
@@ -34,8 +34,8 @@ func (l *Locker) Permits(name string) *Permits {
 	return &Permits{lock: lk, set: l.scripts["semaphore_set"], kind: k}
 }
 
-// TrySetPermits gives the semaphore n permits unless it exists already, which
-// it reports.
+// TrySetPermits sets the number of permits to n, unless the semaphore exists; set reports
+// whether it did.
 func (p *Permits) TrySetPermits(ctx context.Context, n int64) (set bool, err error) {
 	if p.lock.err != nil {
 		return false, p.lock.err
@@ -53,8 +53,8 @@ func (p *Permits) TryLock(ctx context.Context, options ...Option) (*Hold, error)
 	return p.lock.TryLock(ctx, options...)
 }
 
-// Available is how many permits could be taken now, those of dead holders
-// included; 0 if the semaphore does not exist. It changes nothing.
+// Available returns the number of permits that could be taken now, including those of dead
+// holders; 0 if the semaphore does not exist. It changes nothing.
 func (p *Permits) Available(ctx context.Context) (int64, error) {
 	if p.lock.err != nil {
 		return 0, p.lock.err
@@ -74,7 +74,7 @@ type permits struct {
 	take, give, prolong, count *script
 }
 
-// member is the id as it stands in the sorted set: 16 raw bytes.
+// member returns the id as it is stored in the sorted set: 16 raw bytes.
 func (c claim) member() []byte {
 	raw, err := hex.DecodeString(c.owner.id)
 	if err != nil {

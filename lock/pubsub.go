@@ -8,9 +8,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A hub shares pub/sub connections among all waiters of a Locker: one
-// connection, or in a cluster with sharded channels one to each master that has
-// a channel of ours. A channel is subscribed while at least one waiter listens.
+// A hub shares Pub/Sub connections among all waiters of a Locker: one connection, or in a
+// cluster with sharded channels one to each master that has one of the channels. A channel
+// is subscribed while it has listeners.
 type hub struct {
 	route     func(ctx context.Context, channel string) (route, error)
 	heartbeat time.Duration
@@ -21,7 +21,7 @@ type hub struct {
 	wg     sync.WaitGroup
 }
 
-// A route says over which connection a channel is heard.
+// A route identifies the connection for a channel.
 type route struct {
 	name    string // equal names share a connection
 	open    func(ctx context.Context) *redis.PubSub
@@ -32,25 +32,25 @@ func newHub(find func(context.Context, string) (route, error)) *hub {
 	return &hub{route: find, heartbeat: heartbeat, lines: make(map[string]*subscriber)}
 }
 
-// A subscription is one waiter on one channel (pub/sub).
+// A subscription is one listener of one channel (Pub/Sub).
 type subscription struct {
-	woken   chan struct{} // holds one: a message, or a connection that is back
+	woken   chan struct{} // capacity one: a message, or a reconnection
 	channel string
 	line    *subscriber
 	topic   *topic
 }
 
-// A topic is one channel on one line.
+// A topic is one channel on one connection.
 type topic struct {
 	subscribers map[*subscription]struct{}
 	sent        bool          // the last command sent for it was SUBSCRIBE
-	pending     int           // SUBSCRIBEs that are not confirmed yet
-	heard       bool          // all are confirmed: messages reach us
+	pending     int           // unconfirmed SUBSCRIBEs
+	heard       bool          // all are confirmed: messages are received
 	ready       chan struct{} // closed while heard
 }
 
-// listen asks for channel and returns at once; ready tells when the server has
-// confirmed. The caller must close the subscription.
+// listen subscribes to channel without waiting; ready signals the server's confirmation.
+// The caller must close the subscription.
 func (h *hub) listen(ctx context.Context, channel string) (*subscription, error) {
 	r, err := h.route(ctx, channel)
 	if err != nil {
@@ -78,17 +78,17 @@ func (h *hub) listen(ctx context.Context, channel string) (*subscription, error)
 	return sub, nil
 }
 
-// ready is closed once the server has confirmed the subscription.
+// ready returns a channel that is closed once the server has confirmed the subscription.
 func (s *subscription) ready() <-chan struct{} {
 	s.line.hub.mu.Lock()
 	defer s.line.hub.mu.Unlock()
 	return s.topic.ready
 }
 
-// gone reports whether the connection is given up: listen again.
+// gone reports whether the connection was given up: listen again.
 func (s *subscription) gone() bool { return s.line.ctx.Err() != nil }
 
-// drain forgets what was heard so far.
+// drain discards messages received so far.
 func (s *subscription) drain() {
 	select {
 	case <-s.woken:
@@ -96,7 +96,7 @@ func (s *subscription) drain() {
 	}
 }
 
-// close ends s. The channel is unsubscribed when nobody else listens.
+// close ends s. The channel is unsubscribed when it has no other listener.
 func (s *subscription) close() {
 	s.line.hub.mu.Lock()
 	defer s.line.hub.mu.Unlock()
@@ -115,7 +115,7 @@ func (h *hub) close() {
 	h.wg.Wait()
 }
 
-// wakeLocked lets every listener of tp try again.
+// wakeLocked wakes every listener of tp.
 func (tp *topic) wakeLocked() {
 	for sub := range tp.subscribers {
 		select {
@@ -125,7 +125,7 @@ func (tp *topic) wakeLocked() {
 	}
 }
 
-// muteLocked says that messages to tp no longer reach us.
+// muteLocked records that messages of tp are no longer received.
 func (tp *topic) muteLocked() {
 	if tp.heard {
 		tp.heard = false

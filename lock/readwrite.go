@@ -6,21 +6,21 @@ import (
 	"strconv"
 )
 
-// A ReadWrite lock is a readers-writer lock, held by any number of readers or by one
-// writer. It is what Redisson calls RReadWriteLock.
+// A ReadWrite is a readers-writer lock, held by any number of readers or by one writer. It
+// is Redisson's RReadWriteLock.
 //
-// Read and Write are locks of their own. A writer may take the read lock too, in
-// the name of the same owner ([WithOwner]), and then unlock the write lock: it
-// goes on as a reader, and no writer comes between. The other way round would
-// wait for itself, and returns ErrReentrant.
+// Read and Write return separate locks. A writer may also acquire the read lock for the
+// same owner ([WithOwner]) and then unlock the write lock: this downgrades the lock without
+// another writer in between. The other way round would be a deadlock, and returns
+// ErrReentrant.
 type ReadWrite struct {
 	read, write *Lock
 }
 
-// ReadWrite makes the two locks of name.
+// ReadWrite returns the readers-writer lock with this name.
 func (l *Locker) ReadWrite(name string) *ReadWrite {
 	k := &readwrite{locker: l, name: name, channel: prefixed("redisson_rwlock", name)}
-	k.holds = name // what the keys of single read holds begin with
+	k.holds = name // prefix of the keys of single read holds
 	if !tagged(name) {
 		k.holds = "{" + name + "}"
 	}
@@ -34,10 +34,10 @@ func (l *Locker) ReadWrite(name string) *ReadWrite {
 	return rw
 }
 
-// Read is the lock of a reader.
+// Read returns the lock for readers.
 func (rw *ReadWrite) Read() *Lock { return rw.read }
 
-// Write is the lock of the writer.
+// Write returns the lock for writers.
 func (rw *ReadWrite) Write() *Lock { return rw.write }
 
 type readwrite struct {
@@ -45,7 +45,7 @@ type readwrite struct {
 	name, holds, channel string
 }
 
-// hold is the key of a reader's i-th hold.
+// hold returns the key of a reader's i-th hold.
 func (k *readwrite) hold(o Owner, i int) string {
 	return k.holds + ":" + o.id + ":rwlock_timeout:" + strconv.Itoa(i)
 }

@@ -2,8 +2,8 @@ package lock
 
 import "context"
 
-// Reentrant is the lock that Redisson calls RLock: a hash under name with one
-// field, the owner, whose value is the number of holds.
+// Reentrant returns a reentrant lock, Redisson's RLock: a hash under name with one field,
+// the owner, whose value is the number of holds.
 func (l *Locker) Reentrant(name string) *Lock {
 	return l.newLock(name, l.reentrant(name), traits{exclusive: true, enters: true})
 }

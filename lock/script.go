@@ -17,12 +17,12 @@ import (
 //go:embed *.lua
 var sources embed.FS
 
-// A script is one Lua program and the name Redis knows it by.
+// A script is a Lua program and its SHA1, by which Redis identifies it.
 type script struct {
 	name, source, sha string
 }
 
-// loadScripts reads every program of this package.
+// loadScripts loads all scripts of this package.
 func loadScripts() map[string]*script {
 	entries, err := sources.ReadDir(".")
 	if err != nil {
@@ -41,14 +41,14 @@ func loadScripts() map[string]*script {
 	return scripts
 }
 
-// A once is a command that the client never sends again by itself: a reply that
-// got lost must not make a script run a second time behind our back.
+// A once is a command that the client must not retry: after a lost reply, the script must
+// not run a second time.
 type once struct{ *redis.Cmd }
 
-// NoRetry tells go-redis so.
+// NoRetry disables retries in go-redis.
 func (once) NoRetry() bool { return true }
 
-// command makes "EVALSHA sha n keys… args…", or EVAL with the source.
+// command returns "EVALSHA sha n keys… args…", or EVAL with the source.
 func (s *script) command(ctx context.Context, verb string, keys []string, args []any) once {
 	program := s.sha
 	if verb == "eval" {
@@ -62,16 +62,15 @@ func (s *script) command(ctx context.Context, verb string, keys []string, args [
 	return once{redis.NewCmd(ctx, append(line, args...)...)}
 }
 
-// A reply is what a script answers. A script that has done what it was asked
-// answers an integer, and else an array of at most two: Redis makes an integer
-// in a third of a µs less.
+// A reply is the reply of a script: an integer if it succeeded, otherwise an array of at
+// most two integers. Redis encodes an integer a third of a µs faster.
 type reply struct {
 	done     bool
 	n, which int64
 }
 
-// run runs s at most once and returns its reply. A script that the server has
-// forgotten is sent in full. One round trip, or two then.
+// run runs s at most once and returns its reply. If the server does not have the script, it
+// is sent in full, in a second round trip.
 func (s *script) run(ctx context.Context, rdb redis.UniversalClient, keys []string, args ...any) (reply, error) {
 	cmd := s.command(ctx, "evalsha", keys, args)
 	err := rdb.Process(ctx, cmd)
@@ -85,18 +84,17 @@ func (s *script) run(ctx context.Context, rdb redis.UniversalClient, keys []stri
 	return s.decode(cmd.Val())
 }
 
-// failed wraps err. A node of a cluster that does not answer, or not for this
-// key, may have been replaced; the client only asks for that when it is let to
-// try again by itself.
+// failed wraps err. If a cluster node does not reply, or not for this key, it may have been
+// replaced; the client reloads its state only when it may retry, so this does it.
 func (s *script) failed(ctx context.Context, rdb redis.UniversalClient, err error) error {
 	if cluster, ok := rdb.(*redis.ClusterClient); ok && passing(err) {
-		cluster.ReloadState(ctx) // in the background, not more often than every 200 ms
+		cluster.ReloadState(ctx) // in the background, at most every 200 ms
 	}
 	return fmt.Errorf("run %s: %w", s.name, err)
 }
 
-// unknown reports whether err leaves open what the server has done. It has done
-// nothing when it said so, and when there was no connection to send over.
+// unknown reports whether the outcome of a call with err is unknown. The call had no effect
+// if the server replied so, and if there was no connection.
 func unknown(err error) bool {
 	if err == nil || replied(err) || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrClosed) {
 		return false
@@ -105,19 +103,18 @@ func unknown(err error) bool {
 	return !ok || network.Op != "dial"
 }
 
-// replied reports whether err is what a server said.
+// replied reports whether err is a reply of the server.
 func replied(err error) bool {
 	_, ok := errors.AsType[redis.Error](err)
 	return ok
 }
 
-// runSynced is run, followed on the same connection by WAIT for so many
-// replicas. It returns ErrNotSynced when fewer confirmed what the script has
-// taken.
+// runSynced is like run, followed on the same connection by WAIT for this many replicas. It
+// returns ErrNotSynced if fewer acknowledged the changes of the script.
 func (s *script) runSynced(ctx context.Context, rdb redis.UniversalClient, replicas int, keys []string, args ...any) (reply, error) {
 	node := rdb
 	if cluster, ok := rdb.(*redis.ClusterClient); ok {
-		// WAIT has no key: only the node itself can be asked.
+		// WAIT has no key, so it must be sent to the node itself.
 		master, err := cluster.MasterForKey(ctx, keys[0])
 		if err != nil {
 			return reply{}, s.failed(ctx, rdb, err)
@@ -141,8 +138,8 @@ func (s *script) runSynced(ctx context.Context, rdb redis.UniversalClient, repli
 }
 
 // pipeline sends a script and WAIT together, and returns how many replicas have
-// confirmed. WAIT takes a third of the time left: servers look at its end ten times
-// a second only.
+// acknowledged. WAIT takes a third of the remaining time, because servers check its timeout
+// only ten times a second.
 func pipeline(ctx context.Context, node redis.UniversalClient, cmd once, replicas int) (int64, error) {
 	timeout := time.Second
 	if deadline, ok := ctx.Deadline(); ok {
@@ -158,7 +155,7 @@ func pipeline(ctx context.Context, node redis.UniversalClient, cmd once, replica
 	return wait.Int64()
 }
 
-// decode insists on the form of a reply.
+// decode checks the form of a reply.
 func (s *script) decode(answer any) (reply, error) {
 	switch a := answer.(type) {
 	case int64:
@@ -176,20 +173,20 @@ func (s *script) decode(answer any) (reply, error) {
 	return reply{}, fmt.Errorf("run %s: the reply is %T of %v, not an integer or an array of up to two", s.name, answer, answer)
 }
 
-// answer reads the reply of an attempt: what is no grant says after how many ms
-// to look again, and what it says less than 0 for is not known.
+// answer interprets the reply of an attempt: without a grant, it is the time in ms after
+// which to try again, or less than 0 if unknown.
 func (r reply) answer(h *hub, channel string) answer {
 	if r.done {
 		return answer{held: true}
 	}
 	a := answer{hub: h, channel: channel}
 	if r.n >= 0 {
-		a.wait = time.Duration(max(r.n, 1)) * time.Millisecond // 0 is about to end, not unknown
+		a.wait = time.Duration(max(r.n, 1)) * time.Millisecond // 0 means about to end, not unknown
 	}
 	return a
 }
 
-// released reads the reply of a release.
+// released interprets the reply of a release.
 func (r reply) released() released {
 	if !r.done {
 		return released{}

@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// A Semaphore counts permits that anybody may take and anybody may give: it is
-// what Redisson calls RSemaphore. Permits of a process that died stay taken;
-// [Locker.Permits] gives them back. All methods are safe for concurrent use.
+// A Semaphore is a semaphore whose permits have no owner: Redisson's RSemaphore. Permits
+// taken by a process that died stay taken; those of [Locker.Permits] return. All methods
+// are safe for concurrent use.
 //
-// A taker leaves a mark, "{name}:weir_taken:<id>", for half a minute, and a
-// giver too: a call whose reply was lost is found out by it and never counted
-// twice.
+// Taking and releasing permits writes a record, "{name}:weir_taken:<id>", for half a
+// minute: after a lost reply it shows whether the call was executed, so that it is never
+// counted twice.
 type Semaphore struct {
 	lock *Lock
 	kind *semaphore
 }
 
-// Semaphore makes the semaphore of name. It has no permits until TrySetPermits.
+// Semaphore returns the semaphore with this name. It has no permits before TrySetPermits.
 func (l *Locker) Semaphore(name string) *Semaphore {
 	k := &semaphore{
 		locker: l, name: name, channel: prefixed("redisson_sc", name), mark: suffixed(name, "weir_taken:"),
@@ -28,8 +28,8 @@ func (l *Locker) Semaphore(name string) *Semaphore {
 	return &Semaphore{lock: l.newLock(name, k, traits{}), kind: k}
 }
 
-// TrySetPermits gives the semaphore n permits unless it exists already, which
-// it reports.
+// TrySetPermits sets the number of permits to n, unless the semaphore exists; set reports
+// whether it did.
 func (s *Semaphore) TrySetPermits(ctx context.Context, n int64) (set bool, err error) {
 	if s.lock.err != nil {
 		return false, s.lock.err
@@ -37,8 +37,8 @@ func (s *Semaphore) TrySetPermits(ctx context.Context, n int64) (set bool, err e
 	return s.lock.locker.trySet(ctx, initial{script: s.kind.set, name: s.lock.name, value: n, channel: s.kind.channel, message: n})
 }
 
-// Acquire takes n permits, waiting for them until ctx is done. Callers of one
-// process are served in order, so that a large request is not overtaken for ever.
+// Acquire takes n permits, and waits for them until ctx is done. Callers of one process are
+// served in FIFO order, so that a large request does not starve.
 func (s *Semaphore) Acquire(ctx context.Context, n int64) error {
 	return s.acquire(ctx, n, (*acquisition).wait)
 }
@@ -58,8 +58,8 @@ func (s *Semaphore) acquire(ctx context.Context, n int64, try way) error {
 	return a.run(ctx, try)
 }
 
-// Release gives n permits, whether or not they were taken before. A lost reply
-// makes it ask again; the permits are given once.
+// Release adds n permits, whether or not they were taken before. If the reply is lost, the
+// call is repeated, and counts once.
 func (s *Semaphore) Release(ctx context.Context, n int64) error {
 	if n < 1 {
 		return fmt.Errorf("semaphore %s: %d permits given; give at least 1", s.lock.name, n)
@@ -74,16 +74,16 @@ func (s *Semaphore) Release(ctx context.Context, n int64) error {
 	})
 }
 
-// Available is how many permits are left; 0 if the semaphore does not exist.
+// Available returns the number of available permits; 0 if the semaphore does not exist.
 func (s *Semaphore) Available(ctx context.Context) (int64, error) {
 	return s.lock.number(ctx)
 }
 
-// markLife is how long marks of calls live: longer than anybody tries to find
-// out about a lost reply.
+// markLife is the TTL of the records of calls: longer than a call is repeated after a lost
+// reply.
 const markLife = 30 * time.Second
 
-// semaphore is the kind of Semaphore; a claim is one call that takes permits.
+// semaphore is the kind of Semaphore; a claim is a call that takes permits.
 type semaphore struct {
 	locker                *Locker
 	name, channel, mark   string
@@ -98,7 +98,7 @@ func (k *semaphore) attempt(ctx context.Context, c claim) (answer, error) {
 	return answer{held: r.done, hub: k.locker.hub, channel: k.channel}, nil
 }
 
-// extend has nothing to extend: permits are taken until somebody gives them.
+// extend does nothing: permits have no lease.
 func (k *semaphore) extend(context.Context, claim) (bool, error) { return true, nil }
 
 func (k *semaphore) release(ctx context.Context, c claim) (released, error) {

@@ -6,34 +6,33 @@ import (
 	"time"
 )
 
-// A session is what one owner has of one lock, from the first hold to the last.
-// It owns the watchdog, two timers that stop before the release is sent, and the
-// listener.
+// A session is the state of one lock held by one owner, from the first hold to the last. It
+// owns the watchdog, two timers that stop before the release is sent, and the listener.
 type session struct {
 	locker   *Locker
 	lock     *Lock
 	claim    claim // owner and lease; count is the number of holds
 	token    int64
 	watched  bool
-	turn     chan struct{} // holds one: the right to send what depends on the count
-	released bool          // Redis was told of the end; guarded by turn
+	turn     chan struct{} // capacity one: the right to send calls that depend on the count
+	released bool          // the release was sent; guarded by turn
 
 	mu       sync.Mutex // guards what follows; never held over I/O
 	holds    map[*Hold]struct{}
-	deadline time.Time // we hold it for certain before
+	deadline time.Time // the lock is certainly held before this time
 	cause    error     // nil while it is held: then ErrReleased, ErrLost or ErrClosed
-	pass     *pass     // for the neighbours; nil if they do not wait for us
+	pass     *pass     // for other callers of this process; nil if none wait for this session
 	expiry   *time.Timer
 	renewal  *time.Timer    // nil unless watched
-	forced   *forceListener // nil unless it listens, or will
+	forced   *forceListener // nil unless it listens, or will listen
 }
 
-// safe is the part of a lease that we rely on: 1 % and 2 ms are left for clocks
-// that run at different speeds.
+// safe returns the part of a lease that may be relied on: 1 % and 2 ms are reserved for
+// clocks that run at different speeds.
 func safe(lease time.Duration) time.Duration { return lease - lease/100 - 2*time.Millisecond }
 
-// open makes the first hold of a session from a grant. It fails with errLate
-// when the lease is over already, and with ErrClosed.
+// open creates the first hold of a session from a grant. It returns errLate if the lease is
+// already over, and ErrClosed.
 func (l *Locker) open(ctx context.Context, a *acquisition, o outcome) (*Hold, error) {
 	s := &session{
 		locker: l, lock: a.lock, claim: a.claim, token: o.token, watched: a.watched,
@@ -60,7 +59,7 @@ func (l *Locker) open(ctx context.Context, a *acquisition, o outcome) (*Hold, er
 	return s.addLocked(ctx), nil
 }
 
-// remember keeps s for WithOwner and Close; false when the Locker is closed.
+// remember registers s for WithOwner and Close; false if the Locker is closed.
 func (l *Locker) remember(s *session) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -71,7 +70,7 @@ func (l *Locker) remember(s *session) bool {
 	return true
 }
 
-// forget undoes remember.
+// forget unregisters s.
 func (l *Locker) forget(s *session) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,7 +79,7 @@ func (l *Locker) forget(s *session) {
 	}
 }
 
-// session returns the running session of g, or nil.
+// session returns the current session for g, or nil.
 func (l *Locker) session(g holdKey) *session {
 	l.mu.Lock()
 	s := l.sessions[g]
@@ -93,7 +92,7 @@ func (l *Locker) session(g holdKey) *session {
 
 func (s *session) holdKey() holdKey { return holdKey{s.lock.role, s.lock.name, s.claim.owner} }
 
-// check ends the session if its deadline is over, and returns why it has ended.
+// check ends the session if its deadline has passed, and returns the cause of its end.
 func (s *session) check() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,7 +107,7 @@ func (s *session) checkLocked() error {
 	return s.cause
 }
 
-// expire is what the expiry timer does: the deadline may have moved meanwhile.
+// expire is called by the expiry timer; the deadline may have moved meanwhile.
 func (s *session) expire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,7 +116,7 @@ func (s *session) expire() {
 	}
 }
 
-// endLocked ends all holds: from here on nobody may rely on the lock.
+// endLocked ends all holds: from now on the lock must not be relied on.
 func (s *session) endLocked(cause error) {
 	s.cause = cause
 	s.expiry.Stop()
@@ -130,8 +129,8 @@ func (s *session) endLocked(cause error) {
 	}
 }
 
-// cleanUpLocked gives back in the background what a lost session may still have
-// (Redis keeps it a little longer than we rely on it), then lets a neighbour in.
+// cleanUpLocked releases in the background what a lost session may still hold (its lease in
+// Redis is a little longer), then admits another caller of this process.
 func (s *session) cleanUpLocked() {
 	if !s.locker.begin() {
 		s.leaveGateLocked(0)
@@ -147,7 +146,8 @@ func (s *session) cleanUpLocked() {
 	})
 }
 
-// leaveGateLocked lets a neighbour in, when so many others were told.
+// leaveGateLocked admits another caller of this process; notified is the number of other
+// listeners.
 func (s *session) leaveGateLocked(notified int64) {
 	if s.pass != nil {
 		s.pass.leave(notified)
@@ -155,8 +155,8 @@ func (s *session) leaveGateLocked(notified int64) {
 	}
 }
 
-// prolongLocked moves the deadline after a call that was sent at sent and gave
-// the lock another lease; it never moves back.
+// prolongLocked moves the deadline after a call that was sent at sent and renewed the
+// lease; it never moves it back.
 func (s *session) prolongLocked(sent time.Time, lease time.Duration) {
 	if d := sent.Add(safe(lease)); d.After(s.deadline) {
 		s.deadline = d

@@ -2,10 +2,10 @@ package lock
 
 import "context"
 
-// Simple is the lock that many languages know: a string under name, set if
-// absent and with an end, whose value is the owner. It cannot be entered twice,
-// and shares no name with the other kinds. Its release is published on
-// "weir_simple:{name}"; who does not listen there has to poll.
+// Simple returns a lock that is common in many languages (SET NX PX): a string under name
+// with a TTL, whose value is the owner. It is not reentrant, and must not share a name with
+// other kinds. Its release is published on "weir_simple:{name}"; programs that do not
+// subscribe to it must poll.
 func (l *Locker) Simple(name string) *Lock {
 	k := &simple{
 		locker: l, name: name, channel: prefixed("weir_simple", name),

@@ -11,22 +11,21 @@ import (
 )
 
 const (
-	heartbeat    = 3 * time.Second       // silence after which a connection is asked to answer
+	heartbeat    = 3 * time.Second       // idle time after which a PING is sent
 	firstBackoff = 50 * time.Millisecond // pause after the first failed connection
 	lastBackoff  = 2 * time.Second       // longest pause
 )
 
-// A subscriber is one pub/sub connection, renewed while somebody listens. In a
-// cluster with sharded channels a failed one is given up instead, because its
-// channels may have moved: the listeners listen again. The hub's mutex guards
-// topics.
+// A subscriber is one Pub/Sub connection, reconnected while it has listeners. In a cluster
+// with sharded channels a failed one is given up instead, because its channels may have
+// moved: the listeners subscribe again. The hub's mutex guards topics.
 type subscriber struct {
 	hub    *hub
 	route  route
-	ctx    context.Context // ends with the line
+	ctx    context.Context // ends with the connection
 	cancel context.CancelFunc
 	topics map[string]*topic
-	kick   chan struct{} // holds one: topics have changed
+	kick   chan struct{} // capacity one: topics have changed
 }
 
 func newSubscriber(h *hub, r route) *subscriber {
@@ -34,7 +33,7 @@ func newSubscriber(h *hub, r route) *subscriber {
 	return &subscriber{hub: h, route: r, ctx: ctx, cancel: cancel, topics: make(map[string]*topic), kick: make(chan struct{}, 1)}
 }
 
-// kickLocked tells the writer that the wishes have changed.
+// kickLocked notifies the writer of changed subscriptions.
 func (ln *subscriber) kickLocked() {
 	select {
 	case ln.kick <- struct{}{}:
@@ -42,7 +41,7 @@ func (ln *subscriber) kickLocked() {
 	}
 }
 
-// run keeps a connection until the hub is closed or nobody listens any more.
+// run maintains a connection until the hub is closed or there are no listeners.
 func (ln *subscriber) run() {
 	defer ln.cancel()
 	pause := firstBackoff
@@ -69,16 +68,16 @@ func (ln *subscriber) run() {
 	}
 }
 
-// An ending is how a connection ended.
+// An ending is the way in which a connection ended.
 type ending int
 
 const (
-	failed ending = iota // before anything was heard
-	served               // after something was heard
-	idle                 // because nobody listens any more
+	failed ending = iota // before anything was received
+	served               // after something was received
+	idle                 // because there are no listeners
 )
 
-// connect serves one connection until its end.
+// connect runs one connection until its end.
 func (ln *subscriber) connect() ending {
 	ln.restart()
 	ctx, cancel := context.WithCancel(ln.ctx)
@@ -98,7 +97,7 @@ func (ln *subscriber) connect() ending {
 	return failed
 }
 
-// restart forgets what the last connection was told.
+// restart clears the state of the previous connection.
 func (ln *subscriber) restart() {
 	ln.hub.mu.Lock()
 	defer ln.hub.mu.Unlock()
@@ -111,7 +110,7 @@ func (ln *subscriber) restart() {
 	}
 }
 
-// changes says what must be sent to make the server's view ours.
+// changes returns the subscriptions to add and to remove.
 func (ln *subscriber) changes() (join, leave []string) {
 	ln.hub.mu.Lock()
 	defer ln.hub.mu.Unlock()
@@ -133,7 +132,7 @@ func (ln *subscriber) changes() (join, leave []string) {
 	return join, leave
 }
 
-// retire removes the line from its hub unless somebody listens.
+// retire removes the subscriber from its hub, unless it has listeners.
 func (ln *subscriber) retire() bool {
 	ln.hub.mu.Lock()
 	defer ln.hub.mu.Unlock()
@@ -144,7 +143,7 @@ func (ln *subscriber) retire() bool {
 	return true
 }
 
-// giveUp removes the line from its hub and tells its listeners to listen again.
+// giveUp removes the subscriber from its hub and makes its listeners subscribe again.
 func (ln *subscriber) giveUp() {
 	ln.hub.mu.Lock()
 	defer ln.hub.mu.Unlock()
@@ -159,8 +158,8 @@ func (ln *subscriber) removeLocked() {
 	delete(ln.hub.lines, ln.route.name)
 }
 
-// heard takes in one message of the connection. It returns false when the
-// server has ended a subscription that is still wanted.
+// heard handles one message. It returns false if the server has ended a subscription that
+// is still needed.
 func (ln *subscriber) heard(message any) bool {
 	ln.hub.mu.Lock()
 	defer ln.hub.mu.Unlock()
@@ -180,15 +179,15 @@ func (ln *subscriber) heard(message any) bool {
 		tp.pending--
 		if tp.pending == 0 && tp.sent {
 			tp.heard = true
-			tp.wakeLocked() // messages may have been missed while it was not heard
-			close(tp.ready) // last: who waited for this alone asks once, not twice
+			tp.wakeLocked() // messages may have been missed before
+			close(tp.ready) // last, so that a listener that waits only for this tries once, not twice
 		}
-		ln.kickLocked() // a topic that nobody wants any more can go
+		ln.kickLocked() // an unused topic can be removed
 	}
 	return true
 }
 
-// A connection is one life of a line.
+// A connection is one network connection of a subscriber.
 type connection struct {
 	line   *subscriber
 	conn   *redis.PubSub
@@ -197,7 +196,7 @@ type connection struct {
 	idle   atomic.Bool
 }
 
-// read takes in messages until the connection fails.
+// read receives messages until the connection fails.
 func (c *connection) read(ctx context.Context) {
 	defer c.cancel()
 	for ctx.Err() == nil {
@@ -212,9 +211,8 @@ func (c *connection) read(ctx context.Context) {
 	}
 }
 
-// write sends all commands of the connection, in the order of the wishes, and
-// asks a silent server to answer. It ends when the server does not, or when
-// nobody has listened for a heartbeat.
+// write sends all commands of the connection in order, and a PING to an idle server. It
+// ends if there is no reply, or if there have been no listeners for a heartbeat.
 func (c *connection) write(ctx context.Context) {
 	defer c.cancel()
 	tick := time.NewTicker(c.line.hub.heartbeat)

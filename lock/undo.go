@@ -6,10 +6,9 @@ import (
 	"time"
 )
 
-// undo gives back what c may hold after a call whose outcome is unknown. The
-// call may even be executed after the first undo, because it was sent over
-// another connection: so undo is tried until it finds something. What it does
-// not find then ends with its lease.
+// undo releases what c may hold after a call with unknown outcome. The call may be executed
+// even after the first undo, because it was sent over another connection: so undo is
+// repeated until it finds a hold. Otherwise the hold ends with its lease.
 func (l *Locker) undo(k kind, c claim) {
 	l.repeat(func() bool {
 		p, err := l.giveBack(k, c)
@@ -17,8 +16,8 @@ func (l *Locker) undo(k kind, c claim) {
 	})
 }
 
-// withdraw gives back what c is known to have: a hold that has ended or a place
-// in a queue. One call that is answered is enough.
+// withdraw releases what c is known to have: a hold that has ended, or a place in a queue.
+// One call with a reply is enough.
 func (l *Locker) withdraw(k kind, c claim) {
 	l.repeat(func() bool {
 		_, err := l.giveBack(k, c)
@@ -26,8 +25,8 @@ func (l *Locker) withdraw(k kind, c claim) {
 	})
 }
 
-// repeat calls done until it says yes, five times over some 4 s. A Locker that
-// is closing does not pause, and calls once more.
+// repeat calls done until it returns true, five times within about 4 s. If the Locker is
+// closing, it does not pause, and calls done once more.
 func (l *Locker) repeat(done func() bool) {
 	for _, pause := range []time.Duration{0, 50 * time.Millisecond, 200 * time.Millisecond, time.Second, 3 * time.Second} {
 		closing := l.pause(pause)
@@ -37,9 +36,9 @@ func (l *Locker) repeat(done func() bool) {
 	}
 }
 
-// settle gives back in the background what owner may have. Nothing new is asked
-// for in the name of owner meanwhile ([Locker.settled]): work could not tell it
-// from the old. The caller has begun, so that Close waits for work.
+// settle releases in the background what owner may hold. Meanwhile no acquisition for owner
+// is sent ([Locker.settled]), because work could not distinguish it. The caller has called
+// begin, so that Close waits for work.
 func (l *Locker) settle(owner Owner, work func()) {
 	done := make(chan struct{})
 	l.mu.Lock()
@@ -60,7 +59,7 @@ func (l *Locker) settle(owner Owner, work func()) {
 	})
 }
 
-// settled waits until nothing is being given back in the name of owner.
+// settled waits until no release for owner is in progress.
 func (l *Locker) settled(ctx context.Context, owner Owner) error {
 	for {
 		l.mu.Lock()
@@ -77,7 +76,7 @@ func (l *Locker) settled(ctx context.Context, owner Owner) error {
 	}
 }
 
-// giveBack is one call of release that leaves nothing to c.
+// giveBack makes one call of release with count 0.
 func (l *Locker) giveBack(k kind, c claim) (released, error) {
 	ctx, cancel := l.bounded(context.Background())
 	defer cancel()

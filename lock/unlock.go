@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// call sends something that needs the lock to be held, in turn with all else
-// that the session sends.
+// call sends a command that requires the lock to be held, in order with all others of the
+// session.
 func (s *session) call(ctx context.Context, h *Hold, verb string, send func(context.Context) (bool, error)) error {
 	if !s.locker.begin() {
 		return ErrClosed
@@ -33,7 +33,7 @@ func (s *session) call(ctx context.Context, h *Hold, verb string, send func(cont
 	return h.check()
 }
 
-// check returns why h cannot be used any more, or nil.
+// check returns the reason why h cannot be used any more, or nil.
 func (h *Hold) check() error {
 	if err := h.ended(); !errors.Is(err, ErrReleased) {
 		return err
@@ -41,8 +41,8 @@ func (h *Hold) check() error {
 	return ErrNotHeld
 }
 
-// reenter adds a hold to the session of h. A call whose outcome is unknown
-// leaves no trace: the next unlock writes the count as it is.
+// reenter adds a hold to the session of h. A call with unknown outcome has no lasting
+// effect: the next unlock writes the current count.
 func (s *session) reenter(ctx context.Context, h *Hold, lease time.Duration) (*Hold, error) {
 	if !s.lock.traits.enters {
 		return nil, fmt.Errorf("lock %s: %w", s.lock.name, ErrReentrant)
@@ -72,7 +72,7 @@ func (s *session) reenter(ctx context.Context, h *Hold, lease time.Duration) (*H
 	return next, err
 }
 
-// enter is reenter for WithOwner: any live hold will do.
+// enter is reenter for WithOwner, with any current hold.
 func (s *session) enter(ctx context.Context, r request) (*Hold, error) {
 	s.mu.Lock()
 	var h *Hold
@@ -90,7 +90,7 @@ func (s *session) enter(ctx context.Context, r request) (*Hold, error) {
 	return s.reenter(ctx, h, lease)
 }
 
-// unlock ends h. When it was the last hold, the session ends before Redis is told.
+// unlock ends h. For the last hold, the session ends before Redis is called.
 func (s *session) unlock(ctx context.Context, h *Hold) error {
 	s.mu.Lock()
 	if cause := s.checkLocked(); cause != nil {
@@ -99,7 +99,7 @@ func (s *session) unlock(ctx context.Context, h *Hold) error {
 	}
 	if !s.locker.begin() {
 		s.mu.Unlock()
-		return ErrClosed // Close gives it back
+		return ErrClosed // Close releases it
 	}
 	defer s.locker.end()
 	h.endLocked(ErrReleased)
@@ -113,7 +113,7 @@ func (s *session) unlock(ctx context.Context, h *Hold) error {
 	return nil
 }
 
-// abandon ends the session for cause and gives the lock back.
+// abandon ends the session with cause, and releases the lock.
 func (s *session) abandon(cause error) {
 	s.mu.Lock()
 	if s.cause != nil {
@@ -122,16 +122,16 @@ func (s *session) abandon(cause error) {
 	}
 	s.endLocked(cause)
 	s.mu.Unlock()
-	s.sendCount(context.Background()) // the lease ends what cannot be told
+	s.sendCount(context.Background()) // if there is no reply, the lease ends
 }
 
-// sendCount makes the count in Redis what it is here. It is in turn, so that counts
-// arrive in order and no renewal is in progress when the last one is sent.
+// sendCount writes the number of holds to Redis. It takes turns with other calls, so that
+// counts arrive in order and no renewal is in progress when the last one is sent.
 func (s *session) sendCount(ctx context.Context) error {
-	s.turn <- struct{}{} // whoever has the turn has it for one call at most
+	s.turn <- struct{}{} // each turn lasts for one call at most
 	defer s.give()
 	if s.released {
-		return nil // a neighbouring unlock has given everything back
+		return nil // a concurrent unlock has released everything
 	}
 	s.mu.Lock()
 	c := s.claim
@@ -157,9 +157,8 @@ func (s *session) sendCount(ctx context.Context) error {
 	return err
 }
 
-// release sends c.count, and once more if there was no answer. Finding nothing
-// at the second time is no loss while the deadline stands: the first call has
-// done it.
+// release sends c.count, and repeats it if there was no reply. If the second call finds no
+// hold before the deadline, the lock was not lost: the first call has released it.
 func (s *session) release(ctx context.Context, c claim) (released, error) {
 	var p released
 	var err error

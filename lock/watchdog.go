@@ -5,10 +5,9 @@ import (
 	"time"
 )
 
-// renew is what the watchdog does: every third of the lease it makes Redis keep
-// the lock for another lease. An answer that we do not hold it ends the session
-// at once. Without an answer it tries again after a thirtieth of the lease, until
-// the deadline ends the session.
+// renew is called by the watchdog: every third of the lease it renews the lease in Redis.
+// If the reply says that the lock is not held, the session ends at once. Without a reply it
+// tries again after a thirtieth of the lease, until the deadline ends the session.
 func (s *session) renew() {
 	if !s.locker.begin() {
 		return
@@ -41,7 +40,7 @@ func (s *session) renew() {
 	}
 }
 
-// rearm arms the watchdog for a time after the last call was sent.
+// rearm sets the timer of the watchdog relative to the last call.
 func (s *session) rearm(sent time.Time, pause time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -50,8 +49,8 @@ func (s *session) rearm(sent time.Time, pause time.Duration) {
 	}
 }
 
-// lose ends the session because Redis says that the owner does not hold it, or not
-// all of it: what is left of several things is given back.
+// lose ends the session because the owner does not hold the lock, or not all of its parts:
+// the rest is released.
 func (s *session) lose() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,8 +10,7 @@ import (
 // A logField is one field of a line of the access log.
 type logField uint
 
-// The fields there are: those that are written unless the configuration chooses, then
-// the others.
+// The fields of the access log. Those up to standardFields are written by default.
 const (
 	logRequestID logField = iota
 	logRoute
@@ -41,7 +40,7 @@ const (
 	logError
 	logTraceID
 	logSample
-	standardFields // how many those are
+	standardFields // the number of default fields
 )
 
 // The fields that are written only if the configuration names them.
@@ -54,7 +53,8 @@ const (
 	logReferer
 )
 
-// logFieldNames are what lines and the configuration call the fields, in their order.
+// logFieldNames returns the names of the fields in lines and in the configuration, indexed by
+// logField.
 func logFieldNames() []string {
 	return []string{
 		"request_id", "route", "method", "host", "path", "status", "bytes", "duration_ms", "client", "upstream", "upstream_ms", "shadow",
@@ -63,20 +63,20 @@ func logFieldNames() []string {
 	}
 }
 
-// logFields are some of the fields.
+// logFields is a set of fields.
 type logFields uint64
 
 func (s logFields) has(f logField) bool { return s>>f&1 == 1 }
 
-// allFields are all of them.
+// allFields is the set of all fields.
 const allFields = ^logFields(0)
 
-// An accessLog says what a configuration has written of each request.
+// An accessLog is the compiled configuration of the access log.
 type accessLog struct {
 	format config.LogFormat
 	fields logFields
-	sample uint64 // of requests that passed one in so many
-	agent  bool   // who sent it, or from where it came, is written
+	sample uint64 // one of this many allowed requests is written; 0 or 1 for all
+	agent  bool   // User-Agent or Referer is written
 }
 
 func newAccessLog(c config.AccessLog) accessLog {
@@ -93,13 +93,13 @@ func newAccessLog(c config.AccessLog) accessLog {
 	return l
 }
 
-// isSampled reports whether x is one of those of which only some are written: it
-// passed, and all went well.
+// isSampled reports whether x belongs to the requests of which only a sample is written: it was
+// allowed, and there was no error.
 func (l *accessLog) isSampled(x *exchange) bool {
 	return l.sample > 1 && x.err == nil && x.fallback == "" && x.answer.status < 500 && outcomeOf(x) == outcomeAllowed
 }
 
-// noteAgent keeps what the log will show of the request's header, which does not
+// noteAgent stores the User-Agent and Referer for the log, because the request's header does not
 // outlive the handler.
 func (x *exchange) noteAgent() {
 	if x.generation.accessLog.agent {
@@ -107,7 +107,8 @@ func (x *exchange) noteAgent() {
 	}
 }
 
-// shownField is a field as the log shows it; "*" if a key is read from it.
+// shownField returns the value of a header field for the log: "*" if a key is read from the field,
+// otherwise the redacted or truncated value.
 func (x *exchange) shownField(name string) string {
 	values := x.in.header.Values(name)
 	if len(values) == 0 {

@@ -6,14 +6,14 @@ import (
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
-// A healthCollector tells how the targets fare that are served now. Those that only an
-// earlier configuration had are gone from it.
+// A healthCollector collects the health of the targets of the current generation. Targets that only
+// an earlier configuration had are not reported.
 type healthCollector struct {
 	*prometheus.Desc
 	proxy *Proxy
 }
 
-// watch registers the watcher of p.
+// watch registers the collector of p.
 func (m *metrics) watch(r prometheus.Registerer, p *Proxy) {
 	r.MustRegister(&healthCollector{
 		prometheus.NewDesc("weir_upstream_healthy", "1 if a target is healthy, 0 if it is unhealthy or ejected.", []string{"upstream", "target"}, nil),
@@ -21,8 +21,8 @@ func (m *metrics) watch(r prometheus.Registerer, p *Proxy) {
 	})
 }
 
-// watchMemory shows how much is counted in this process: by the store, if that counts
-// here, else by what stands in for it.
+// watchMemory registers the metrics of the keys counted in this process: by the store if it is in
+// memory, otherwise by the local fallback.
 func (m *metrics) watchMemory(r prometheus.Registerer, a *admitter) {
 	counts, here := a.store.(interface {
 		Keys() (keys int, bytes int64)
@@ -43,10 +43,10 @@ func (m *metrics) watchMemory(r prometheus.Registerer, a *admitter) {
 	})
 }
 
-// Describe is prometheus.Collector's.
+// Describe implements prometheus.Collector.
 func (w *healthCollector) Describe(to chan<- *prometheus.Desc) { to <- w.Desc }
 
-// Collect is prometheus.Collector's.
+// Collect implements prometheus.Collector.
 func (w *healthCollector) Collect(to chan<- prometheus.Metric) {
 	for from, pool := range w.proxy.current.Load().pools {
 		for _, s := range pool.States() {
@@ -59,7 +59,7 @@ func (w *healthCollector) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// forwarded notes what came of a request that was to be forwarded.
+// forwarded counts the result of a request that was to be forwarded.
 func (m *metrics) forwarded(x *exchange) {
 	if x.route.pool == nil {
 		return
@@ -75,7 +75,7 @@ func (m *metrics) forwarded(x *exchange) {
 	}
 }
 
-// upstreamOutcome is what metrics call the way in which a forwarded request ended.
+// upstreamOutcome returns the label value for the result of a forwarded request.
 func upstreamOutcome(k upstream.Kind) string {
 	switch k {
 	case upstream.OK:

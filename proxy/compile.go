@@ -11,7 +11,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/respond"
 )
 
-// route compiles a route.
+// route compiles the configuration of a route.
 func (g *generation) route(from *config.Route) (*route, error) {
 	r := &route{
 		Route:    from,
@@ -49,7 +49,7 @@ func (g *generation) route(from *config.Route) (*route, error) {
 	if by := r.hashBy(); by != nil {
 		counted := r.written
 		r.notice(by)
-		r.written = counted // nothing is counted by that
+		r.written = counted // no limit counts by the key of hash_by
 	}
 	var policies []respond.Policy
 	for _, l := range from.Limits {
@@ -72,7 +72,7 @@ func newReject(c config.Reject) respond.Reject {
 	return r
 }
 
-// limit adds a limit to the route and returns the policies it shows to clients.
+// limit adds a limit to the route and returns its policies for the RateLimit-Policy field.
 func (r *route) limit(from *config.Limit, told alerts) []respond.Policy {
 	l := &limit{Limit: from, keyed: strings.Contains(from.RedissonName, "{key}")}
 	r.limits = append(r.limits, l)
@@ -111,8 +111,7 @@ func (r *route) limit(from *config.Limit, told alerts) []respond.Policy {
 	return policies
 }
 
-// counted are the limits of r whose counts tell by themselves who would be
-// refused.
+// counted returns the limits of r whose counts alone determine which keys would be refused.
 func (r *route) counted() []limiter.Limit {
 	var all []limiter.Limit
 	for _, w := range r.windows {
@@ -124,8 +123,8 @@ func (r *route) counted() []limiter.Limit {
 	return all
 }
 
-// refusals is what counts the refusals of a limit with a penalty: for as long as its
-// longest window.
+// refusals returns the limit that counts the refusals of a limit with a penalty, over its longest
+// window.
 func (r *route) refusals(of *config.Limit) limiter.Limit {
 	if of.Penalty == nil {
 		return limiter.Limit{}
@@ -146,7 +145,7 @@ func (r *route) rates(l *limit, rates []limiter.Rate, told alerts) (windows []*w
 		case limiter.Concurrent:
 			span = "held"
 		case limiter.Cooldown:
-			span = "cooldown" // whatever its steps are
+			span = "cooldown" // one name whatever the steps are
 			shown.Window = l.Steps[len(l.Steps)-1]
 		}
 		windows = append(windows, &window{
@@ -166,23 +165,23 @@ func (r *route) rates(l *limit, rates []limiter.Rate, told alerts) (windows []*w
 	return windows, policies
 }
 
-// notice learns what reading a key takes.
+// notice records where the key s is read from.
 func (r *route) notice(s *key.Spec) {
 	for _, o := range s.Origins() {
 		r.origin(o)
 	}
 }
 
-// origin learns what reading something at o takes.
+// origin records that the route reads something from o.
 func (r *route) origin(o key.Origin) {
 	r.reads.addOrigin(o)
 	switch o.Source {
-	case key.ClientIP, key.Host, key.Method, key.Global: // no client can write there what it likes
+	case key.ClientIP, key.Host, key.Method, key.Global: // clients cannot choose these values
 	default:
 		r.written = append(r.written, o)
 	}
 	switch o.Source {
-	case key.Query, key.Form: // a field of a form may stand in the query as well
+	case key.Query, key.Form: // a form parameter may be in the query as well
 		r.queries = true
 		r.names = r.names.With(o.Name)
 	case key.Header:

@@ -11,14 +11,14 @@ import (
 	routing "github.com/weir-proxy/weir/proxy/route"
 )
 
-// A fieldNames is names of header fields, under which some server could find another
-// field of the request. It is immutable once compiled.
+// A fieldNames is a set of names of header fields that some servers may confuse with other fields
+// of a request. It is immutable once compiled.
 type fieldNames struct {
-	folded map[string][]string // canonical names by what servers make of them
-	odd    []string            // those of names that have more than letters, digits and hyphens
+	folded map[string][]string // canonical names by their folded form, see key.FoldHeader
+	odd    []string            // names that have characters other than letters, digits and hyphens
 }
 
-// add takes up names in canonical form.
+// add adds names in canonical form.
 func (f *fieldNames) add(names ...string) {
 	if f.folded == nil {
 		f.folded = map[string][]string{}
@@ -35,12 +35,12 @@ func (f *fieldNames) add(names ...string) {
 	}
 }
 
-// has reports whether the loosest reader takes a name for one of f; see key.FoldHeader,
-// which it has been through.
+// has reports whether the most lenient server would take a name for one of f. The name must have
+// been folded by key.FoldHeader.
 func (f *fieldNames) has(folded string) bool { return len(f.folded[folded]) > 0 }
 
-// confused yields the names for which a field of x may be taken that is called
-// otherwise. The common request, in which all names are plain, costs nothing.
+// confused returns an iterator over the names of f for which a server may take a field of x that
+// has another name. It costs nothing for the usual request, in which all names are plain.
 func (f *fieldNames) confused(x *exchange) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		for _, sent := range x.in.odd {
@@ -49,7 +49,7 @@ func (f *fieldNames) confused(x *exchange) func(yield func(string) bool) {
 				return
 			}
 		}
-		for _, name := range f.odd { // which the only plain name of the same folding may be taken for
+		for _, name := range f.odd { // the plain name with the same folded form may be taken for name
 			plain := http.CanonicalHeaderKey(strings.ReplaceAll(key.FoldHeader(name), "_", "-"))
 			if len(x.in.header.Values(plain)) > 0 && !slices.Contains(f.folded[key.FoldHeader(name)], plain) && !yield(name) {
 				return
@@ -58,9 +58,8 @@ func (f *fieldNames) confused(x *exchange) func(yield func(string) bool) {
 	}
 }
 
-// protect lists the fields by whose names no other may go, whatever the route:
-// those that Weir sets or believes, those that say how a body is read, and those
-// that decide the route.
+// protect sets the fields that must not be confused with others on any route: those that Weir sets
+// or trusts, those that determine how a body is read, and those that select the route.
 func (g *generation) protect(routes []*config.Route) {
 	for _, name := range []string{
 		"Forwarded", "X-Real-Ip", "X-Request-Id", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Port", g.config.ClientIP.Header,
@@ -78,10 +77,10 @@ func (g *generation) protect(routes []*config.Route) {
 	}
 }
 
-// checkConfusable learns which fields of the request may be taken for one that a key,
-// a cost or an idempotency key of its route is read from: who reads that refuses it. It is
-// errMalformed when a field may be taken for one of which no route allows that, and
-// routing.ErrTarget when one that has decided the route is there twice.
+// checkConfusable finds the fields of the request that may be taken for a field from which a key, a
+// cost or an idempotency key of the route is read; reading one of those fails later. It returns
+// errMalformed if a field may be taken for one that is protected on all routes, and
+// routing.ErrTarget if a field that selects the route occurs twice.
 func (g *generation) checkConfusable(x *exchange) error {
 	for name := range g.fields.confused(x) {
 		return fmt.Errorf("%w: some servers take another field for %s", errMalformed, name)
@@ -102,8 +101,9 @@ func (g *generation) checkConfusable(x *exchange) error {
 	return nil
 }
 
-// Confused reports whether a field or parameter may be taken for the one at o, or
-// whether a form may have it, of which no key of the route is made.
+// Confused reports whether another field or parameter may be taken for the one at o. For a form
+// parameter it reports whether the request has a form that may hold the parameter although no key
+// of the route is read from forms.
 func (x *exchange) Confused(o key.Origin) bool {
 	if o.Source == key.Form {
 		return slices.Contains(x.route.besides, o.Name) && x.HasForm()
@@ -111,7 +111,7 @@ func (x *exchange) Confused(o key.Origin) bool {
 	return slices.Contains(x.extracted.confused, o)
 }
 
-// foldQuery learns which parameters may be taken for others.
+// foldQuery finds the query parameters that may be taken for others.
 func (x *exchange) foldQuery() {
 	var found []string
 	for name := range x.extracted.query {
@@ -122,7 +122,7 @@ func (x *exchange) foldQuery() {
 	}
 }
 
-// deciders are the fields whose values a route asks for.
+// deciders returns the fields whose values a route matches.
 func deciders(m config.Match) []string {
 	var names []string
 	for name, value := range m.Headers {

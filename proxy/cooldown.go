@@ -12,16 +12,16 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// A cooldownReset lets the cooldown of a limit of another route begin again.
+// A cooldownReset resets the cooldown of a limit of another route.
 type cooldownReset struct {
-	key    *key.Spec // as the route whose answers count reads it
+	key    *key.Spec // the key, as the route whose responses reset the cooldown reads it
 	status config.Statuses
 	of     *window
-	route  string // that the limit is of
+	route  string // the route of the limit
 }
 
-// resets tells the routes whose cooldowns their responses end. A limit that is
-// off has nothing to end.
+// resets adds the cooldown resets to the routes whose responses trigger them. A limit with mode off
+// has no cooldown to reset.
 func (g *generation) resets(made map[string]*route) {
 	for _, from := range g.config.Routes {
 		r := made[from.Name]
@@ -36,10 +36,10 @@ func (g *generation) resets(made map[string]*route) {
 	}
 }
 
-// resetCooldowns lets begin again what the outcome of a request ends: the cooldowns
-// that its key has on other routes, and bans of it there. A store that cannot be told
-// leaves them as they are, and so does a request that was let pass without being
-// counted: whoever may ask as often as he likes could end them as often.
+// resetCooldowns resets the cooldowns and bans that the key of a request has on other routes, as
+// configured for its status. If the store is unreachable, they remain. They also remain if the
+// request was not counted: otherwise a client that may send any number of such requests could reset
+// its cooldowns at will.
 func (a *admitter) resetCooldowns(ctx context.Context, q *admission, keys []extractedKey, status int) {
 	if q.exempt || q.repeated {
 		return
@@ -54,20 +54,20 @@ func (a *admitter) resetCooldowns(ctx context.Context, q *admission, keys []extr
 			claims = append(claims, limiter.Claim{Limit: &r.of.Limit, Key: keys[i].previous, Cost: 1})
 		}
 		if err := a.reset(ctx, claims); err != nil {
-			q.fail(fmt.Errorf("end a cooldown: %w", err))
+			q.fail(fmt.Errorf("reset cooldown: %w", err))
 			continue
 		}
 		a.metrics.resets.WithLabelValues(r.route, r.of.of.Name).Inc()
 	}
 }
 
-// reset forgets what is counted for claims, here and in the store, though the
-// client may have left.
+// reset removes the counts of claims from the store and the local fallback. It is not cancelled
+// when the client disconnects.
 func (a *admitter) reset(ctx context.Context, claims []limiter.Claim) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer cancel()
 	began := time.Now()
 	err := a.store.Reset(ctx, claims)
 	a.metrics.asked("reset", time.Since(began), err)
-	return errors.Join(err, a.fallback.local.Reset(ctx, claims)) // what was counted while the store was unreachable
+	return errors.Join(err, a.fallback.local.Reset(ctx, claims)) // counted while the store was unreachable
 }

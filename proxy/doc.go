@@ -1,16 +1,29 @@
 // Package proxy limits and forwards HTTP requests.
 //
-// # A request
+// # Stages of a request
 //
-// A request passes through stages. Each stage is one file, named after it:
+// A request passes through these stages, each in the file of that name:
 //
-//	downstream → record → address → tidy → match → lists → extract → new keys → idempotency → admit → forward → settle
+//	http1_downstream, http2_downstream    adapts the HTTP server
+//	record                                access log, metrics and traces; also after the response
+//	clientip                              resolves the client address
+//	normalize                             normalizes host and path
+//	match                                 matches the route
+//	confusable, connection, body_limit    check the header
+//	lists                                 checks allow and deny lists
+//	early                                 checks limits before a body is read
+//	extract                               reads the keys
+//	newkeys                               limits new keys
+//	idempotency                           reads the idempotency key
+//	admit                                 decides the limits
+//	forward                               forwards to the upstream
+//	settle                                refunds permits by the outcome
 //
-// and back through record. The downstream, the adapter of an HTTP server, turns the
-// request into an exchange; the stages between downstream and forward depend on nothing
-// else, so that all HTTP servers share them. A stage refuses a request by returning an
-// error; refuse generates the response. Only record logs, only package respond selects
-// status codes, only new keys, admit and settle call the limiter.
+// The downstream turns a request into an exchange; the stages between downstream and
+// forward depend on nothing else, so that all HTTP servers share them. A stage refuses a
+// request by returning an error; refuse generates the response. Only record logs, only
+// package respond selects status codes, only newkeys, early, admit and settle call the
+// limiter.
 //
 // An exchange (exchange.go) consists of parts, each written by one stage: the incoming
 // request, its target, the client, the keys, the claims on limits, the forwarded request,
@@ -143,16 +156,22 @@
 //
 // # Shared state
 //
-// Between all requests: the pointer to the current generation and that
-// generation's count of requests (generation.go), the pools of exchanges and downstreams, the
-// source of request ids (requestid.go), the numbering plans of which numbers came
-// (key/callingcode.go), the series that a route has looked up (figures.go), the
-// limiter's store and the local store that stands in for it (admit.go), what is
-// known of keys (newkeys.go), what operators may ask (observe.go), the memory for bodies (buffers.go), the
-// figures (metrics.go), the log, and what is known of how targets
-// fare, and which requests wait for one (package upstream). What connections share,
-// certificates and the addresses that reset what they ask, is package frontend's. All else belongs to one request or never
-// changes.
+// All requests share the following, and nothing else that changes:
+//
+//   - the pointer to the current generation, and its count of users (generation.go)
+//   - the pools of exchanges and downstreams (proxy.go)
+//   - the generator of request ids (requestid.go)
+//   - the numbering plans of phone numbers that have been used (key/callingcode.go)
+//   - the metrics, and each route's cache of them (metrics.go, figures.go)
+//   - the limiter's store, and the local store of the fallback (admit.go, fallback.go)
+//   - the keys seen recently (newkeys.go)
+//   - recent requests and top keys, for operators (observe.go)
+//   - the memory budget of buffered bodies (buffers.go)
+//   - the log
+//   - the health of targets, and the queues of requests that wait for one (package upstream)
+//
+// Connections share certificates, and the addresses that reset many requests (package
+// frontend). All other state belongs to one request or is immutable.
 //
 // # HTTP
 //
@@ -161,78 +180,80 @@
 // connection: those that outlive the handler are cloned (exchange.keep). In addition:
 //
 //   - The path that is matched is the path that is forwarded, in one spelling, unless
-//     the route rewrites it. A path that servers read in different ways is refused with
-//     400; so is one that a forgiving server would take for another route's, or for
-//     another key. What a careless framework would take for the path of a route with
-//     limits or lists is that route's (route.guarded). Package route has all the rules,
-//     those of hosts and targets as well.
-//   - A slash that is escaped is refused with 400 unless the route says that its
-//     upstream keeps it as part of a segment (encoded_slash).
-//   - The query is forwarded byte for byte. Where a key is read from it, or it
-//     decides the route, a query that can be read in two ways is refused with 400.
-//   - So is a request with a form in its body where a key, a cost or the route depends
-//     on the query: some servers find one parameter in both. It is told by Content-Type,
-//     so that no body is read for it; form_beside_query lets it pass (form_body.go).
-//   - A header field or parameter that is a key and comes twice is refused with
-//     400: which of the two the upstream would believe is not known.
-//   - So is a request with a field or parameter that some servers take for a key, a
-//     cost or an idempotency key although it is called otherwise: X_Phone or X.Phone for X-Phone
-//     (CGI, WSGI, PHP), Phone, phone[] or [phone] for phone. So is one with such a
-//     name for a field that Weir sets or believes (X_Forwarded_For, set_header), or
-//     by which a route is chosen (confusable.go). Package key has the whole rule, and
-//     the table of what servers read differently.
-//   - A request that a limit refuses is answered before its body is read, also
+//     the route rewrites it. A path that servers interpret in different ways is refused
+//     with 400; so is a path that a lenient server would interpret as that of another
+//     route, or with another key. If a lenient framework would take a path for that of a
+//     route with limits or lists, that route matches (route.guarded). Package route
+//     documents all rules, also those for hosts and targets.
+//   - An escaped slash is refused with 400 unless the route declares that its upstream
+//     keeps it as part of a segment (encoded_slash).
+//   - The query is forwarded byte for byte. If a key is read from it, or the route
+//     matches parameters, an ambiguous query is refused with 400.
+//   - A request with a form in its body is refused with 400 if a key, a cost or the route
+//     depends on the query: some servers merge the parameters of both. A form is
+//     recognized by Content-Type, without reading the body; form_beside_query allows
+//     it (form_body.go).
+//   - A header field or parameter that is a key and occurs twice is refused with
+//     400, because it is unknown which value the upstream uses.
+//   - A field or parameter that some servers confuse with a key, a cost or an
+//     idempotency key of another name is refused with 400: X_Phone or X.Phone for X-Phone
+//     (CGI, WSGI, PHP), Phone, phone[] or [phone] for phone. The same applies to names
+//     that are confused with fields that Weir sets or trusts (X_Forwarded_For,
+//     set_header), or by which a route is matched (confusable.go). Package key documents
+//     the rule, with a table of how servers differ.
+//   - A request that a limit refuses gets its response before its body is read, also
 //     when the client waits for 100 Continue.
-//   - A # that is not escaped, in path or query, is refused with 400, and so is a
-//     target of "*" with any method but OPTIONS. In the absolute form only http is
-//     a scheme; https too where TLS is spoken, or where a trusted proxy says so, and
-//     neither without a host.
-//   - A host that is neither a name nor an address, with one port, is refused with 400.
-//   - A request without a host is refused with 400. One of HTTP/1.0 is for the
-//     address that the client has connected to: no upstream is ever told its own
-//     name for what was asked for.
-//   - CONNECT is answered with 405 and the end of the connection: this is no tunnel,
-//     and what follows may be meant for the other end of one.
-//   - What HTTP/2 lets through and HTTP/1 would read as something else is
-//     answered with 400 (http2_malformed.go).
-//   - A client that is slow beyond the bounds of listen.timeouts is cut; an
-//     upstream never is for its client's sake (http1.Timeouts; body.go over HTTP/2).
-//   - A client of HTTP/1 that ends its side of the connection behind a whole request
-//     (half-close) gets its answer, and "100 Continue" before it, which one that has left
-//     answers with a reset. One that resets the connection has left, and so has one that
-//     takes nothing more of an answer; what it asked for is given up (http1.HalfClosed).
-//   - An HTTP/2 connection whose client takes back most of what it asks (rapid
-//     reset) is closed, and what was taken back before it was looked at is nobody's
-//     work. The address that does so on one connection after another waits
-//     before its next one is read: 100 ms at first, 2 s at most. Package frontend does both.
+//   - An unescaped # in path or query is refused with 400, and so is the target "*" with
+//     any method but OPTIONS. The scheme of a target in absolute form must be http, or
+//     https if the connection uses TLS or a trusted proxy says so, and the target must
+//     have a host.
+//   - A host that is neither a name nor an address, with at most one port, is refused
+//     with 400.
+//   - A request without a host is refused with 400. The host of an HTTP/1.0 request
+//     without one is the local address of the connection; the upstream's own name is
+//     never used in its place.
+//   - CONNECT is refused with 405 and the connection is closed: Weir is not a tunnel,
+//     and the following bytes may be meant for the other end of one.
+//   - An HTTP/2 request that would be another message in HTTP/1 is refused with 400
+//     (http2_malformed.go).
+//   - A client that exceeds listen.timeouts is disconnected. Slow clients never cause
+//     an upstream connection to be closed (http1.Timeouts; body.go for HTTP/2).
+//   - An HTTP/1 client that closes its sending side after a complete request (half-close)
+//     gets its response. A 100 Continue is sent before it, to which a client that has
+//     disconnected replies with a TCP reset. A client that resets the connection, or that
+//     does not read the response in time, has disconnected, and its request is aborted
+//     (http1.HalfClosePolicy).
+//   - An HTTP/2 connection on which the client resets most of its requests (rapid
+//     reset) is closed. Requests that were reset before they were served are skipped. If
+//     an address does this on several connections, reading from its next connection is
+//     delayed: 100 ms at first, 2 s at most. Both are implemented by package frontend.
 //
-// Where RFC 9110, 9112 and 9113 leave a choice, or net/http makes it:
+// Where RFC 9110, 9112 and 9113 allow a choice, or net/http makes it:
 //
-//   - Any Transfer-Encoding but a single "chunked" is answered with 501, also
-//     where 400 was possible: no other coding is known here.
-//   - Requests over HTTP/1.1 that cannot be read are refused as all others are, by
-//     application/problem+json, and logged and counted; their connection ends.
-//   - A folded line is refused, in answers as well (RFC 9112 section 5.2), and so is an
-//     answer with a blank before a colon: mended, it might frame the answer in another
-//     way than others read it.
-//   - Of the trailers of an answer, those that were not announced are passed on too.
-//   - A client of HTTP/1.0 is answered by a status line of HTTP/1.1, as RFC 9110 section
-//     2.5 has it, and in its framing; all that is sent to upstreams is
-//     HTTP/1.1 or HTTP/2. Its Upgrade and its 100-continue mean nothing.
-//   - Trailers of requests that were not announced are dropped; so are those that say who the
-//     client is or how a message is framed, and those that a framework which merges trailers
-//     into the header may take for a field that the route reads or sets.
-//   - OPTIONS * is answered here: it asks about this server.
-//   - Via on answers is optional and not sent: it would tell clients about the
-//     inside. For the same reason "by" is left out of Forwarded, and the name in
-//     Via to upstreams is a pseudonym that is made anew at each start.
-//   - no-transform needs no care: bodies are passed on as they are.
-//   - Malformed HTTP/2 may be answered with a 400 where a stream error was
-//     possible (RFC 9113 section 8.1.1). net/http ends the connection at SETTINGS
-//     that are given twice, which is stricter than it must be.
-//   - Server push is never used. TLS is never renegotiated: crypto/tls as a server
-//     refuses to.
-//   - Floods of pings, settings, empty frames and header fragments over HTTP/2 are
-//     bounded by net/http; of its own Weir bounds requests that are taken back, and those
-//     under way (package frontend).
+//   - Any Transfer-Encoding except a single "chunked" is refused with 501, even where 400
+//     is possible, because no other coding is implemented.
+//   - HTTP/1.1 requests that cannot be parsed are refused like all others, with
+//     application/problem+json, and are logged and counted; the connection is closed.
+//   - A folded header line is refused, also in responses (RFC 9112 section 5.2), and so is
+//     a response with whitespace before a colon: repaired, the framing of the response
+//     might differ from what others read.
+//   - Trailers of responses are forwarded even if they were not announced.
+//   - A response to an HTTP/1.0 client has the status line of HTTP/1.1 (RFC 9110 section
+//     2.5) and HTTP/1.0 framing. Upstreams receive HTTP/1.1 or HTTP/2 only. Upgrade and
+//     Expect: 100-continue of HTTP/1.0 requests are ignored.
+//   - Trailers of requests that were not announced are dropped. So are trailers that
+//     identify the client or frame a message, and those that a framework which merges
+//     trailers into the header may take for a field that the route reads or sets.
+//   - OPTIONS * is not forwarded, because it asks about this server.
+//   - Via is optional in responses and not sent, because it would reveal the internal
+//     network. For the same reason "by" is omitted from Forwarded, and the name in
+//     Via to upstreams is a random pseudonym that changes at each start.
+//   - no-transform is always satisfied: bodies are forwarded unchanged.
+//   - Malformed HTTP/2 may be refused with 400 where a stream error is possible (RFC
+//     9113 section 8.1.1). net/http closes the connection if a setting is given twice,
+//     which is stricter than required.
+//   - Server push is not used. TLS is not renegotiated: crypto/tls does not support it
+//     in servers.
+//   - Floods of pings, settings, empty frames and header fragments in HTTP/2 are limited
+//     by net/http. Package frontend limits reset requests and requests in progress.
 package proxy

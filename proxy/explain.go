@@ -10,10 +10,9 @@ import (
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
-// Explain says what would be done with a request, by the stages that serve requests,
-// and does none of it: nothing is taken, counted, learnt, logged or forwarded. Of a
-// store it asks only what the limits would say. Errors wrap ErrExplain: what was asked
-// about is no request.
+// Explain reports what would be done with a request. It runs the stages that serve requests without
+// side effects: nothing is taken, counted, remembered, logged or forwarded, and the store is only
+// peeked. It returns an error that wraps ErrExplain if r is not a valid request.
 func (p *Proxy) Explain(ctx context.Context, r ExplainRequest) (Explanation, error) {
 	x, err := r.exchange()
 	if err != nil {
@@ -30,7 +29,7 @@ func (p *Proxy) Explain(ctx context.Context, r ExplainRequest) (Explanation, err
 	refusal := e.runStages()
 	e.Host, e.Path, e.Client = x.request.Host, x.request.Path, x.client.addr.String()
 	if x.route != nil {
-		decided := x.decision // what is asked below must not change the response
+		decided := x.decision // the calls below must not change the response
 		decided.Outcomes = append([]limiter.Outcome(nil), decided.Outcomes...)
 		asked := x.claims.clone()
 		e.explainKeys()
@@ -42,7 +41,7 @@ func (p *Proxy) Explain(ctx context.Context, r ExplainRequest) (Explanation, err
 	return e.Explanation, nil
 }
 
-// An explainer takes one request through the stages. It is the request's downstream.
+// An explainer runs one request through the stages. It is the downstream of the request.
 type explainer struct {
 	ctx        context.Context //nolint:containedctx // of one call of Explain
 	proxy      *Proxy
@@ -51,8 +50,8 @@ type explainer struct {
 	Explanation
 }
 
-// runStages takes the request through the stages in their order. It returns why a stage
-// refuses it; those after that one are skipped.
+// runStages runs the stages in order. It returns the error with which a stage refuses the request;
+// later stages are skipped.
 func (e *explainer) runStages() error {
 	g, x := e.generation, e.x
 	var refusal error
@@ -60,23 +59,23 @@ func (e *explainer) runStages() error {
 		name string
 		run  func() (detail string, err error)
 	}{
-		{"address", func() (string, error) {
+		{"client address", func() (string, error) {
 			g.address.resolve(x)
 			if x.client.trustedPeer {
 				return "the peer is a trusted proxy", nil
 			}
 			return "", nil
 		}},
-		{"tidy", func() (string, error) { return "", tidy(x) }},
-		{"match", e.match},
-		{"fields", func() (string, error) { return "", cmp.Or(g.checkConfusable(x), g.connection(x), x.checkBodySize()) }},
-		{"lists", func() (string, error) { return "", g.checkLists(x, x.route.lists) }},
-		{"early", e.early},
-		{"lists in the body", func() (string, error) { return "", g.checkLists(x, x.route.bodyLists) }},
-		{"extract", func() (string, error) { return "", g.extract(x) }},
-		{"new keys", e.newKeys},
-		{"idempotency", func() (string, error) { return "", g.idempotency(x) }},
-		{"admit", e.admit},
+		{"normalize", func() (string, error) { return "", normalize(x) }},
+		{"match route", e.match},
+		{"check header", func() (string, error) { return "", cmp.Or(g.checkConfusable(x), g.connection(x), x.checkBodySize()) }},
+		{"check lists", func() (string, error) { return "", g.checkLists(x, x.route.lists) }},
+		{"check limits before the body", e.early},
+		{"check lists of body keys", func() (string, error) { return "", g.checkLists(x, x.route.bodyLists) }},
+		{"read keys", func() (string, error) { return "", g.extract(x) }},
+		{"check new keys", e.newKeys},
+		{"idempotency key", func() (string, error) { return "", g.idempotency(x) }},
+		{"check limits", e.admit},
 	}
 	for _, s := range stages {
 		said := ExplainedStage{Name: s.name, Result: StageSkipped}
@@ -91,7 +90,7 @@ func (e *explainer) runStages() error {
 	return refusal
 }
 
-// end is what comes after the stages: the response, or what is forwarded.
+// end adds the response or the forwarded request to the explanation.
 func (e *explainer) end(refusal error) {
 	x := e.x
 	e.Decision.Store = string(e.generation.config.Store)
@@ -103,15 +102,14 @@ func (e *explainer) end(refusal error) {
 	e.generation.forward(x, e)
 }
 
-// slots is how many slots of a cluster hold the keys of claims; 1 where all are asked
-// in one script.
+// slots returns how many cluster slots hold the keys of claims, 1 if all are decided in one script.
 func (g *generation) slots(claims []limiter.Claim) int {
 	apart := g.config.Store == config.StoreRedis && g.config.Redis.Mode == config.RedisCluster
 	places := map[string]bool{}
 	for _, c := range claims {
 		switch {
-		case c.Redisson != "" && g.config.Store == config.StoreRedis:
-			places[c.Redisson] = true
+		case c.RedissonName != "" && g.config.Store == config.StoreRedis:
+			places[c.RedissonName] = true
 		case apart:
 			places[c.Key.String()] = true
 		default:
@@ -133,10 +131,10 @@ func (e *explainer) answer(a respond.Response) {
 	e.Answer, e.Upstream = said, nil
 }
 
-// beforeEnd implements downstream: nothing is held.
+// beforeEnd implements downstream. There is nothing to release.
 func (e *explainer) beforeEnd(func(flush func())) {}
 
-// forward implements downstream: nothing is sent.
+// forward implements downstream. Nothing is sent.
 func (e *explainer) forward(p *upstream.Pool, t *upstream.Request) upstream.Result {
 	return e.outgoing(p, t)
 }

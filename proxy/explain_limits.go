@@ -11,7 +11,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// explainKeys tells of each key that the route reads, those of limits first.
+// explainKeys adds each key that the route reads, beginning with those of limits.
 func (e *explainer) explainKeys() {
 	r := e.x.route
 	var specs []*key.Spec
@@ -34,7 +34,7 @@ func (e *explainer) explainKeys() {
 	}
 }
 
-// key tells of one key.
+// key explains one key.
 func (e *explainer) key(s *key.Spec) ExplainedKey {
 	said := ExplainedKey{Name: s.Name, From: origin(s)}
 	if err := e.x.readQuery(); err != nil {
@@ -54,7 +54,7 @@ func (e *explainer) key(s *key.Spec) ExplainedKey {
 	return said
 }
 
-// shown is a key that is there, as people may see it.
+// shown returns the value of a key, masked if the key is sensitive.
 func (e *explainer) shown(s *key.Spec) string {
 	if err := s.Extract(e.x, &e.x.extracted.value); err != nil {
 		return ""
@@ -62,7 +62,7 @@ func (e *explainer) shown(s *key.Spec) string {
 	return e.x.extracted.value.Shown()
 }
 
-// origin says where a key is read from.
+// origin describes where a key is read from.
 func origin(s *key.Spec) string {
 	switch {
 	case s.Of != nil:
@@ -77,7 +77,7 @@ func origin(s *key.Spec) string {
 	return s.From.String()
 }
 
-// explainLists tells of each list of the route whether the request is on it.
+// explainLists adds each list of the route, with whether the request is on it.
 func (e *explainer) explainLists() {
 	x := e.x
 	for _, lookup := range slices.Concat(x.route.lists, x.route.bodyLists) {
@@ -88,7 +88,7 @@ func (e *explainer) explainLists() {
 	}
 }
 
-// explainLimits tells of each limit of the route what it would say by itself.
+// explainLimits adds each limit of the route, with its own decision.
 func (e *explainer) explainLimits() {
 	x := e.x
 	for _, from := range x.route.Limits {
@@ -118,7 +118,7 @@ func (e *explainer) explainLimits() {
 	}
 }
 
-// explainLimit asks l what it would say, if it applies.
+// explainLimit peeks l, if it applies to the request.
 func (e *explainer) explainLimit(l *limit, said *ExplainedLimit) {
 	x, a := e.x, e.proxy.admitter
 	x.claims, x.shadows = x.claims.none(), x.shadows.none()
@@ -142,7 +142,7 @@ func (e *explainer) explainLimit(l *limit, said *ExplainedLimit) {
 		said.Reason = "the key is missing, and on_missing or on_invalid says skip"
 		return
 	}
-	said.Asked, said.Allowed, said.Cost, said.Shared = true, true, asked.claims[0].Cost, asked.claims[0].Redisson
+	said.Asked, said.Allowed, said.Cost, said.Shared = true, true, asked.claims[0].Cost, asked.claims[0].RedissonName
 	said.Value = e.shown(l.Key)
 	said.Override = !slices.Contains(l.windows, asked.windows[0])
 
@@ -150,25 +150,25 @@ func (e *explainer) explainLimit(l *limit, said *ExplainedLimit) {
 	defer cancel()
 	var d limiter.Decision
 	if err := a.store.Peek(ctx, asked.claims, &d); err != nil {
-		said.Asked, said.Reason = false, "the store cannot be asked: "+err.Error()
+		said.Asked, said.Reason = false, "the store is unreachable: "+err.Error()
 		return
 	}
 	for i, o := range d.Outcomes {
 		w := asked.windows[i]
 		said.Allowed = said.Allowed && o.Allowed
-		if first := asked.current(i); first < i { // the same under the secret that is being replaced
+		if first := asked.current(i); first < i { // the same window under the previous secret
 			one := &said.Windows[first]
 			one.Allowed, one.Banned = one.Allowed && o.Allowed, one.Banned || o.Banned
 			one.Remaining, one.WaitMS = min(one.Remaining, o.Remaining), max(one.WaitMS, o.Wait.Milliseconds())
 			continue
 		}
 		said.Windows = append(said.Windows, ExplainedWindow{
-			Rate: rateOf(w), Allowed: o.Allowed, Remaining: o.Remaining, Most: w.Most(), WaitMS: o.Wait.Milliseconds(), Banned: o.Banned,
+			Rate: rateOf(w), Allowed: o.Allowed, Remaining: o.Remaining, Most: w.Capacity(), WaitMS: o.Wait.Milliseconds(), Banned: o.Banned,
 		})
 	}
 }
 
-// rateOf is the rate of w as it is written.
+// rateOf returns the rate of w as written in the configuration.
 func rateOf(w *window) string {
 	switch w.Algorithm {
 	case limiter.Concurrent:
@@ -183,7 +183,7 @@ func rateOf(w *window) string {
 	return w.Rate.String()
 }
 
-// longest is the longest window of rates.
+// longest returns the longest window of rates.
 func longest(rates []limiter.Rate) (window time.Duration) {
 	for _, r := range rates {
 		window = max(window, r.Window)

@@ -8,7 +8,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// early is Proxy.early that counts nothing.
+// early is Proxy.early without side effects.
 func (e *explainer) early() (string, error) {
 	x, r := e.x, e.x.route
 	if !x.foreseeable() {
@@ -27,10 +27,10 @@ func (e *explainer) early() (string, error) {
 		return "", fmt.Errorf("%w, before the body is read", err)
 	}
 	x.claims, x.bothSecrets = x.claims.none(), false
-	return "", nil // a store that cannot tell leaves it to admit
+	return "", nil // if the store is unreachable, admit decides
 }
 
-// newKeys is Proxy.newKeys that learns nothing.
+// newKeys is Proxy.newKeys without side effects.
 func (e *explainer) newKeys() (string, error) {
 	x, r := e.x, e.x.route
 	if len(r.newKeys) == 0 || x.exempt {
@@ -49,7 +49,7 @@ func (e *explainer) newKeys() (string, error) {
 	return "", errNewKeys
 }
 
-// admit is admitter.admit that takes nothing.
+// admit is admitter.admit without side effects.
 func (e *explainer) admit() (string, error) {
 	x := e.x
 	e.Decision.Asked, e.Decision.Allowed = len(x.claims.claims) > 0, true
@@ -64,12 +64,12 @@ func (e *explainer) admit() (string, error) {
 	err := e.ask()
 	switch {
 	case errors.Is(err, errRefused) && x.worthWaiting():
-		detail := "it waits " + x.decision.Wait.String() + " for its turn, if nobody is before it"
+		detail := "it waits " + x.decision.Wait.String() + " for a permit, if no other request is waiting"
 		e.Decision.Reason = detail
 		return detail, nil
 	case err != nil && !errors.Is(err, errRefused):
 		e.Decision.Asked = false
-		e.Decision.Reason = "the store cannot be asked; each limit goes by its on_store_failure"
+		e.Decision.Reason = "the store is unreachable; each limit follows its on_store_failure"
 		if x.claims.has(func(l *limit) bool { return l.OnStoreFailure == config.Deny }) {
 			e.Decision.Allowed = false
 			return "", errUndecided
@@ -81,13 +81,13 @@ func (e *explainer) admit() (string, error) {
 	return "", err
 }
 
-// ask asks what all claims of x would be told.
+// ask peeks all claims of x.
 func (e *explainer) ask() error {
 	a, x := e.proxy.admitter, e.x
 	ctx, cancel := a.bound(e.ctx)
 	defer cancel()
 	if err := a.store.Peek(ctx, x.claims.claims, &x.decision); err != nil {
-		return fmt.Errorf("ask the limits: %w", err)
+		return fmt.Errorf("peek limits: %w", err)
 	}
 	if x.bothSecrets {
 		x.mergePrevious()
@@ -100,7 +100,7 @@ func (e *explainer) ask() error {
 	return errRefused
 }
 
-// repeats is admitter.repeats that takes nothing.
+// repeats is admitter.repeats without side effects.
 func (e *explainer) repeats() (bool, error) {
 	x, a := e.x, e.proxy.admitter
 	if len(x.repeat.first) == 0 {
@@ -110,7 +110,7 @@ func (e *explainer) repeats() (bool, error) {
 	defer cancel()
 	var d limiter.Decision
 	if err := a.store.Peek(ctx, x.repeat.first, &d); err != nil || d.Allowed {
-		return false, nil //nolint:nilerr // a store that cannot tell is met again by admit
+		return false, nil //nolint:nilerr // admit reports an unreachable store
 	}
 	free := []limiter.Claim{{Limit: &x.route.repeats.repeats, Key: x.repeat.first[0].Key, Cost: 1, Source: x.source}}
 	if err := a.store.Peek(ctx, free, &d); err != nil || !d.Allowed {
@@ -120,7 +120,7 @@ func (e *explainer) repeats() (bool, error) {
 	return true, nil
 }
 
-// worthWaiting reports whether each limit that refuses lets requests wait that long.
+// worthWaiting reports whether each limit that refuses lets requests wait for as long as necessary.
 func (q *admission) worthWaiting() bool {
 	for i, o := range q.decision.Outcomes {
 		if !o.Allowed && o.Wait > q.claims.windows[i].of.Wait {
@@ -130,7 +130,7 @@ func (q *admission) worthWaiting() bool {
 	return true
 }
 
-// notAsked is why no limit that refuses is asked about x.
+// notAsked returns why no limit in enforce mode applies to x.
 func (x *exchange) notAsked() string {
 	switch {
 	case x.list != nil && x.list.Action == config.Bypass:

@@ -292,7 +292,7 @@ func TestExplain_WhatIsNoRequest(t *testing.T) {
 		"a fragment":                 {Method: "GET", URL: "/a#b"},
 		"no host":                    {Method: "GET", URL: "http:///a"},
 		"is not a URL":               {Method: "GET", URL: "a/b"},
-		"has a blank":                {Method: "GET", URL: "/a b"},
+		"has a space":                {Method: "GET", URL: "/a b"},
 		"is not a header field name": {Method: "GET", URL: "/a", Header: map[string][]string{"A B": {"c"}}},
 		"a line break":               {Method: "GET", URL: "/a", Header: map[string][]string{"A": {"c\r\nd"}}},
 	} {

@@ -9,7 +9,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
-// outgoing tells of what would be forwarded.
+// outgoing adds the request that would be forwarded.
 func (e *explainer) outgoing(p *upstream.Pool, t *upstream.Request) upstream.Result {
 	x := e.x
 	header, _ := x.in.header.(*http1.Fields)
@@ -40,7 +40,7 @@ func (e *explainer) outgoing(p *upstream.Pool, t *upstream.Request) upstream.Res
 	return upstream.Result{Kind: upstream.OK}
 }
 
-// conceal masks the fields in which an upstream learns sensitive keys.
+// conceal masks the fields by which sensitive keys are sent to the upstream.
 func (e *explainer) conceal(h map[string][]string) {
 	for _, k := range e.x.extracted.keys {
 		if !k.by.Sensitive || k.by.SetHeader == "" || len(h[k.by.SetHeader]) == 0 {

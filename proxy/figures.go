@@ -8,9 +8,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// figures are the metrics of one route that every request touches, each looked up by
-// its labels once: that costs more than counting does. The zero figures are ready. A
-// series is not there before something is counted in it.
+// figures are the metrics of one route that are updated by every request. Each is looked up by its
+// labels once, because the lookup costs more than the update. The zero value is ready to use. A
+// series is created when it is first updated.
 type figures struct {
 	requests         found[int, prometheus.Counter] // by status
 	durations        histogramRef
@@ -23,7 +23,7 @@ type figures struct {
 // A histogramRef is a histogram that is looked up once.
 type histogramRef struct{ found atomic.Pointer[histogram] }
 
-// of is the series of v with this label.
+// of returns the histogram of v with this label.
 func (s *histogramRef) of(v *histogramVec, label string) *histogram {
 	h := s.found.Load()
 	if h == nil {
@@ -33,20 +33,20 @@ func (s *histogramRef) of(v *histogramVec, label string) *histogram {
 	return h
 }
 
-// An upstreamResult is what came of a request that was to be forwarded.
+// An upstreamResult is the result of a request that was to be forwarded.
 type upstreamResult struct{ target, outcome string }
 
-// found are metrics that were looked up, by what tells them apart; of a small fixed
-// set.
+// found caches metrics by the labels that distinguish them, which have a small fixed set of values.
+// It is safe for concurrent use.
 type found[K comparable, M any] struct {
-	first atomic.Pointer[[]foundOne[K, M]] // some that were looked up early: what most requests want
-	all   atomic.Pointer[map[K]M]          // neither is changed but replaced
+	first atomic.Pointer[[]foundOne[K, M]] // the metrics looked up first, which are the most frequent
+	all   atomic.Pointer[map[K]M]          // both are replaced, never changed
 
-	mu sync.Mutex // held while it is
+	mu sync.Mutex // held while they are replaced
 }
 
-// mostCompared is how many are compared before the map is asked: a comparison takes a
-// tenth of the time.
+// mostCompared is the number of entries that are compared before the map is used. A comparison
+// takes a tenth of the time of a map lookup.
 const mostCompared = 4
 
 type foundOne[K comparable, M any] struct {
@@ -54,7 +54,7 @@ type foundOne[K comparable, M any] struct {
 	m M
 }
 
-// get is the metric of k, if it was looked up before.
+// get returns the metric of k, if it was looked up before.
 func (f *found[K, M]) get(k K) (m M, ok bool) {
 	if first := f.first.Load(); first != nil {
 		for i := range *first {
@@ -69,7 +69,7 @@ func (f *found[K, M]) get(k K) (m M, ok bool) {
 	return m, ok
 }
 
-// keep remembers the metric of k.
+// keep stores the metric of k.
 func (f *found[K, M]) keep(k K, m M) M {
 	f.mu.Lock()
 	defer f.mu.Unlock()

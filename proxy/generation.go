@@ -13,15 +13,15 @@ import (
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
-// A generation is everything that one configuration makes of requests. It never
-// changes; a reload builds the next one and swaps the pointer to it.
+// A generation is the compiled form of one configuration. It is immutable; a reload builds the next
+// one and swaps the pointer to it.
 type generation struct {
 	number    int64
 	config    *config.Config
-	via       string     // this process in Via
-	keyFields []string   // fields in which upstreams are told keys
-	fields    fieldNames // by whose names no other field may go
-	own       fieldNames // fields that Weir, or its operator, speaks in
+	via       string     // the pseudonym of this process in Via
+	keyFields []string   // fields in which upstreams receive keys
+	fields    fieldNames // names with which no other field may be confused
+	own       fieldNames // fields that Weir sets or trusts
 	address   clientIPResolver
 	redact    redactor
 	accessLog accessLog
@@ -32,23 +32,23 @@ type generation struct {
 	groups    *upstream.Groups
 	counted   []limiter.Limit // see Prepared.Limits
 
-	users atomic.Int64 // requests in progress, and 1 while it is the current one
-	ended func()       // called when no request is in progress any more
+	users atomic.Int64 // requests in progress, plus 1 while it is the current generation
+	ended func()       // called when the last request of a retired generation has ended
 }
 
-// warmTimeout is the most time that making a generation ready may take.
+// warmTimeout bounds the time to prepare a generation before it serves.
 const warmTimeout = 5 * time.Second
 
-// shared is what outlives generations and each of them is given.
+// shared is the state that outlives generations and is passed to each of them.
 type shared struct {
-	pseudonym string           // this process in Via
-	groups    *upstream.Groups // how targets fare
-	salt      func() Salt      // of hashes in the log
-	seed      maphash.Seed     // of what stands for client addresses in this process
-	observer  *observer        // what operators may ask about
+	pseudonym string           // the pseudonym of this process in Via
+	groups    *upstream.Groups // the health of targets
+	salt      func() Salt      // returns the salt of hashes in the log
+	seed      maphash.Seed     // for hashes of client addresses in this process
+	observer  *observer        // recent requests and top keys
 }
 
-// compile builds the generation of a configuration. It opens and dials nothing.
+// compile builds the generation of a configuration. It opens no file and no connection.
 func compile(c *config.Config, l shared) (*generation, error) {
 	g := &generation{
 		config: c,
@@ -75,7 +75,7 @@ func compile(c *config.Config, l shared) (*generation, error) {
 			return nil, fmt.Errorf("%s: route %s: %w", from.Position, from.Name, err)
 		}
 		r.order = i
-		for _, l := range from.Limits { // a key may be written in place
+		for _, l := range from.Limits { // a key may be defined within a limit
 			g.keyFields = append(g.keyFields, l.Key.Headers()...)
 		}
 		entries = append(entries, routing.Entry[*route]{Pattern: r.pattern(), Value: r})
@@ -93,8 +93,8 @@ func compile(c *config.Config, l shared) (*generation, error) {
 	return g, nil
 }
 
-// enter counts a request in on the current generation. That one may be retired
-// between being loaded and being counted on, so it is loaded once more.
+// enter adds a user to the current generation and returns it. The generation may be retired between
+// loading the pointer and adding the user, so the pointer is loaded again.
 func (p *Proxy) enter() *generation {
 	for {
 		g := p.current.Load()
@@ -106,8 +106,7 @@ func (p *Proxy) enter() *generation {
 	}
 }
 
-// leave counts a user out; the last one closes the generation. Closing more than once
-// does no harm.
+// leave removes a user. The last one closes the generation; closing it more than once is harmless.
 func (g *generation) leave() {
 	if g.users.Add(-1) == 0 {
 		g.close()
@@ -115,8 +114,8 @@ func (g *generation) leave() {
 	}
 }
 
-// warm makes ready what takes reading or asking. An error that wraps
-// key.ErrNoKeys reports that g can serve, but refuses tokens for now.
+// warm does the I/O that a generation needs before it serves. An error that wraps key.ErrNoKeys
+// reports that g can serve, but refuses tokens until keys are loaded.
 func (g *generation) warm(ctx context.Context) error {
 	if g.config.Tokens == nil {
 		return nil

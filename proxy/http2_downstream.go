@@ -17,20 +17,20 @@ import (
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
-// errBody reports that the body of a request could not be read to its end.
+// errBody reports that the body of a request could not be read completely.
 var errBody = errors.New("body cannot be read")
 
-// An httpDownstream is the downstream of net/http's server, by which HTTP/2 comes in.
+// An httpDownstream is the downstream of net/http's server, which serves HTTP/2.
 type httpDownstream struct {
 	w    *responseWriter
 	r    *http.Request
 	x    *exchange
 	body *body  // nil if the request has none
-	kept buffer // what whole has read of it
-	read []byte // in kept; nil if nobody asked
+	kept buffer // holds the body read by readAll
+	read []byte // the body in kept; nil if readAll was not called
 }
 
-// ServeHTTP takes one request in and sees it out.
+// ServeHTTP serves one request.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := p.exchanges.Get().(*exchange)
 	x.request.Method, x.request.HostField, x.request.Proto = r.Method, r.Host, r.Proto
@@ -67,35 +67,35 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.w.end(r.Context())
 	d.body.end()
 	if x.outcome.result.Wrote && x.outcome.result.Kind != upstream.OK {
-		panic(http.ErrAbortHandler) // how net/http wants a connection to be cut
+		panic(http.ErrAbortHandler) // makes net/http abort the stream or connection
 	}
 }
 
-// local is the address that the client of r has connected to.
+// local returns the local address of the client's connection.
 func local(r *http.Request) string {
 	if at, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr); ok {
 		return at.String()
 	}
-	return "localhost" // by a socket of this machine
+	return "localhost" // a Unix domain socket
 }
 
-// answer sends a response of ours at once, whether or not the request's body
-// has come. What has not is read afterwards if that saves the connection.
+// answer sends a response by Weir itself at once, whether or not the request's body has been
+// received. net/http reads the rest of the body if that allows the connection to be reused.
 func (d *httpDownstream) answer(a respond.Response) {
 	h := d.w.Header()
 	a.CopyTo(h)
 	h.Set("X-Request-Id", d.x.id)
-	if d.r.Method == http.MethodConnect { // what follows may be meant for another server
+	if d.r.Method == http.MethodConnect { // the following bytes may be meant for another server
 		h.Set("Connection", "close")
 	}
 	d.w.WriteHeader(a.Status)
 	if d.r.Method != http.MethodHead {
-		_, _ = d.w.Write(a.Body) // the client may have left
+		_, _ = d.w.Write(a.Body) // the client may have disconnected
 	}
 }
 
-// readAll implements carrier. The trailer has come with the end of the body, so it
-// is forwarded as well.
+// readAll implements bodyReader. The trailer is available at the end of the body and is forwarded
+// as well.
 func (d *httpDownstream) readAll(most int64) ([]byte, error) {
 	if d.body == nil {
 		return nil, nil
@@ -130,7 +130,7 @@ func (d *httpDownstream) forward(p *upstream.Pool, t *upstream.Request) upstream
 	}
 	result := p.Forward(d.r.Context(), t, upstream.NewNetSink(d.w))
 	if result.Kind == upstream.ClientGone && d.body.late() {
-		result.Kind = upstream.BodyTimeout // net/http takes one for the other
+		result.Kind = upstream.BodyTimeout // net/http does not distinguish the two
 	}
 	return result
 }
@@ -138,7 +138,7 @@ func (d *httpDownstream) forward(p *upstream.Pool, t *upstream.Request) upstream
 // beforeEnd implements downstream.
 func (d *httpDownstream) beforeEnd(release func(flush func())) { d.w.release = release }
 
-// newBody is the body of r, nil if it has none.
+// newBody returns the body of r, or nil if it has none.
 func newBody(w http.ResponseWriter, r *http.Request, wait time.Duration) *body {
 	if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 {
 		return nil
@@ -152,7 +152,7 @@ func newBody(w http.ResponseWriter, r *http.Request, wait time.Duration) *body {
 	}
 }
 
-// A responseWriter notes what the client was sent.
+// A responseWriter records the response that is sent.
 type responseWriter struct {
 	http.ResponseWriter
 	x       *exchange
@@ -163,7 +163,7 @@ type responseWriter struct {
 	left    int64              // bytes of the body that are still to be written, where that is announced
 }
 
-// Unwrap lets net/http find what the writer below can do.
+// Unwrap returns the underlying writer for http.ResponseController.
 func (c *responseWriter) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
 func (c *responseWriter) WriteHeader(status int) {
@@ -175,8 +175,8 @@ func (c *responseWriter) WriteHeader(status int) {
 	c.ResponseWriter.WriteHeader(status)
 }
 
-// expect learns how long the body will be if something has to happen before its end.
-// A response without a body ends with its header.
+// expect reads the announced length of the body if release must be called before its end. A
+// response without a body ends with its header.
 func (c *responseWriter) expect(status int) {
 	if c.release == nil {
 		return
@@ -195,7 +195,7 @@ func (c *responseWriter) expect(status int) {
 // beforeEnd is called before what ends the response is written.
 func (c *responseWriter) beforeEnd() {
 	if c.release != nil {
-		c.release(func() { _ = c.FlushError() }) // whether the client is still there is learnt later
+		c.release(func() { _ = c.FlushError() }) // a disconnected client is noticed later
 		c.release = nil
 	}
 }
@@ -217,7 +217,7 @@ func (c *responseWriter) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// FlushError sends what has been written on its way.
+// FlushError sends buffered data to the client.
 func (c *responseWriter) FlushError() error {
 	c.held = false
 	c.stall.begin()
@@ -225,13 +225,13 @@ func (c *responseWriter) FlushError() error {
 	return http.NewResponseController(c.ResponseWriter).Flush()
 }
 
-// end bounds the wait for what net/http still holds of a response over HTTP/2: after
-// the handler it would wait for the client's window for ever. It is not flushed, for
-// a response that ends with its last bytes is one frame less, and some clients of
-// gRPC know no other. The deadline ends with its stream; on one that is gone already
-// nothing would end it, see stall.
+// end sets a deadline for data of an HTTP/2 response that net/http still buffers. Without it,
+// net/http would wait without limit for the client's flow control window after the handler returns.
+// The data is not flushed, because a response that ends together with its last bytes needs one
+// frame less, and some gRPC clients accept nothing else. The deadline is removed with the stream.
+// It must not be set on a stream that is gone, where nothing would remove it; see stall.
 func (c *responseWriter) end(ctx context.Context) {
 	if c.stall != nil && c.stall.after > 0 && c.held && ctx.Err() == nil {
-		_ = c.stall.cut(time.Now().Add(c.stall.after)) // fails when the stream is gone
+		_ = c.stall.cut(time.Now().Add(c.stall.after)) // fails if the stream is gone
 	}
 }

@@ -10,23 +10,23 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// A keyTarget is one limit that counts by the key that an operator names.
+// A keyTarget is one limit that counts by the key an operator has named.
 type keyTarget struct {
 	route    *route
 	limit    *limit
-	by       *key.Spec // of the limit, or what is used in its place
+	by       *key.Spec // the key of the limit, or its replacement
 	key      limiter.Key
-	previous limiter.Key // under the secret that is being replaced, if there is one and the value is known
+	previous limiter.Key // under the previous secret, if rotates
 	rotates  bool
 	derived  bool
 	masked   string
 	windows  []*window
-	name     string // of the limiter that Java programs share; empty for none
-	why      string // not empty: why the limit cannot be asked
+	name     string // the name of the shared Redisson limiter; empty if it is not shared
+	why      string // why the limit cannot be queried; empty if it can
 }
 
-// targets are the limits that q is about: those that count by exactly the key that is
-// named, and by parts of it. Errors wrap ErrKeyQuery.
+// targets returns the limits selected by q: those that count by exactly the named key, and those
+// that count by a part of it. Errors wrap ErrKeyQuery.
 func (g *generation) targets(q KeyQuery, known func(hash string) (limiter.Key, bool)) ([]keyTarget, error) {
 	given, err := q.given(g.config.ClientIP.IPv6Prefix)
 	if err != nil {
@@ -70,7 +70,7 @@ func (g *generation) targets(q KeyQuery, known func(hash string) (limiter.Key, b
 	return nil, g.nothing(q, given)
 }
 
-// alias lets ip stand for client_ip where no key is called so.
+// alias makes ip an alias of client_ip unless a key has that name.
 func (g *generation) alias(given key.Given) error {
 	text, short := given.Texts["ip"]
 	if _, named := g.config.Keys["ip"]; named || !short {
@@ -84,7 +84,7 @@ func (g *generation) alias(given key.Given) error {
 	return nil
 }
 
-// readID reads the value of a query that is an id, or a hash of the log.
+// readID reads the value of a query if it is a key id or a hash in the log.
 func (g *generation) readID(q KeyQuery, known func(hash string) (limiter.Key, bool)) (k limiter.Key, found bool, err error) {
 	if len(q.Pairs) != 1 {
 		return k, false, nil
@@ -98,7 +98,7 @@ func (g *generation) readID(q KeyQuery, known func(hash string) (limiter.Key, bo
 	return g.redact.readKeyID(q.Pairs[0].Value)
 }
 
-// byID makes t what counts under k, if its limit counts by a key of that name.
+// byID sets the key of t to k, and reports whether the limit of t counts by a key of that name.
 func (g *generation) byID(t *keyTarget, name string, k limiter.Key) bool {
 	specs := append([]*key.Spec{t.limit.Key}, t.limit.Key.Replacements()...)
 	i := slices.IndexFunc(specs, func(s *key.Spec) bool { return s.Name == name || name == "ip" && s.From.Source == key.ClientIP })
@@ -107,14 +107,15 @@ func (g *generation) byID(t *keyTarget, name string, k limiter.Key) bool {
 	}
 	t.by, t.key, t.masked = specs[i], k, specs[i].Name
 	if t.limit.keyed {
-		t.why = "the name of the limiter that Java programs share is made of the value, which an id does not tell; give the value"
+		t.why = "the name of the shared Redisson limiter contains the value, which an id does not reveal; give the value"
 	}
 	t.name = t.limit.RedissonName
 	t.override()
 	return true
 }
 
-// byValue makes t what counts under the given key, if it is the key of its limit.
+// byValue sets the key of t from the given values, and reports whether the limit of t counts by
+// them.
 func (g *generation) byValue(t *keyTarget, given key.Given) (bool, error) {
 	var v key.Value
 	r, err := t.limit.Key.Read(given, &v)
@@ -135,7 +136,7 @@ func (g *generation) byValue(t *keyTarget, given key.Given) (bool, error) {
 	if t.limit.RedissonName != "" {
 		t.name = strings.ReplaceAll(t.limit.RedissonName, "{key}", v.Text())
 		if t.limit.keyed && limiter.CheckRedissonKey(v.Text()) != nil || limiter.CheckRedissonName(t.name) != nil {
-			return false, fmt.Errorf("%s: %w: it cannot stand in the name of a limiter", t.limit.Key.Name, key.ErrInvalid)
+			return false, fmt.Errorf("%s: %w: it cannot be part of the name of a limiter", t.limit.Key.Name, key.ErrInvalid)
 		}
 		return true, nil
 	}
@@ -149,8 +150,8 @@ func (t *keyTarget) override() {
 	}
 }
 
-// claims are those of t's windows, with a penalty also that of its refusals; then the
-// same under the secret that is being replaced.
+// claims returns the claims on the windows of t and, for a limit with a penalty, on its count of
+// refusals; then the same under the previous secret.
 func (t *keyTarget) claims() []limiter.Claim {
 	claims := t.under(t.key)
 	if t.rotates {
@@ -163,7 +164,7 @@ func (t *keyTarget) under(k limiter.Key) []limiter.Claim {
 	var claims []limiter.Claim
 	for _, w := range t.windows {
 		claims = append(claims, limiter.Claim{
-			Limit: &w.Limit, Key: k, Cost: 1, Redisson: t.name, RedissonForm: t.limit.RedissonForm,
+			Limit: &w.Limit, Key: k, Cost: 1, RedissonName: t.name, RedissonFormat: t.limit.RedissonFormat,
 		})
 	}
 	if t.limit.Penalty != nil {
@@ -172,13 +173,13 @@ func (t *keyTarget) under(k limiter.Key) []limiter.Claim {
 	return claims
 }
 
-// display is how people see keys.
+// display returns how keys are displayed to operators.
 func (g *generation) display() key.Display { return key.Display{Address: g.redact.shownAddress} }
 
-// nothing says why no limit is about q.
+// nothing returns an error that says why no limit is selected by q.
 func (g *generation) nothing(q KeyQuery, given key.Given) error {
 	var routes, limits, names []string
-	var joined *key.Spec // of which some, and not all, are given
+	var joined *key.Spec // a joined key of which only some parts are given
 	for _, r := range g.routes {
 		routes = append(routes, r.Name)
 		for _, l := range r.limits {
@@ -212,7 +213,7 @@ func (g *generation) nothing(q KeyQuery, given key.Given) error {
 	return fmt.Errorf("%w: no limit counts by these keys together; give one of them, or all that a key is joined of", ErrKeyQuery)
 }
 
-// within reports whether all that is given has one of these names.
+// within reports whether all given names are among names.
 func within(given key.Given, names []string) bool {
 	for name := range given.Texts {
 		if !slices.Contains(names, name) {
@@ -222,10 +223,10 @@ func within(given key.Given, names []string) bool {
 	return true
 }
 
-// maxListed is how many names an error lists.
+// maxListed is the maximum number of names that an error lists.
 const maxListed = 20
 
-// listing is names in order, each once.
+// listing returns the names in order and without duplicates.
 func listing(names []string) string {
 	names = slices.Clone(names)
 	slices.Sort(names)

@@ -7,24 +7,24 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// labelBytes is how much is kept of the texts of a key, to be shown masked: all of a
-// phone number, an address or both.
+// labelBytes is the size of the texts of a key that are kept to be shown masked. A phone number, an
+// address or both fit.
 const labelBytes = 39
 
-// A label is the texts of a key, in a size that is always the same, so that keeping one
-// costs a copy. Of a text that is too long the beginning and the end are kept, which are
-// all that is shown of it. It never leaves the process as it is.
+// A label holds the texts of a key in a fixed size, so that storing one costs only a copy. Of a
+// text that is too long, the beginning and the end are kept; nothing else of it is ever shown. It
+// is never shown unmasked.
 type label struct {
 	size uint8
-	text [labelBytes]byte // the texts, with NULs between
+	text [labelBytes]byte // the texts, separated by NUL
 }
 
-// eachLabel is how many bytes a text has at least beside the others of its key: enough
-// for a phone number.
+// eachLabel is the minimum size of a text beside the other texts of its key: enough for a phone
+// number.
 const eachLabel = 16
 
-// put takes up one more text; rest is how many are still to come. A text that is too long
-// has a star where it was cut.
+// put adds a text; rest is the number of texts that follow. A text that is too long is cut in the
+// middle, where it gets a star.
 func (l *label) put(text string, rest int) {
 	if l.size > 0 && l.size < labelBytes {
 		l.text[l.size] = 0
@@ -44,11 +44,11 @@ func (l *label) put(text string, rest int) {
 
 func (l *label) add(text string) { l.size += uint8(copy(l.text[l.size:], text)) }
 
-// shown is how people see the key.
+// shown returns the masked texts of the key.
 func (l *label) shown(d key.Display, shapes []key.Shape) string {
 	texts := strings.Split(string(l.text[:l.size]), "\x00")
 	for i, t := range texts {
-		if !utf8.ValidString(t) { // cut in the middle of a letter
+		if !utf8.ValidString(t) { // cut within a character
 			texts[i] = strings.ToValidUTF8(t, "")
 		}
 	}
@@ -64,7 +64,7 @@ func (x *exchange) fillLabel(l *label, k *extractedKey) {
 	}
 	leaves := x.route.leaves[k.by]
 	for n, leaf := range leaves {
-		text := "*" // unless a limit looks at it by itself
+		text := "*" // if no limit counts by the part alone
 		for i := range x.extracted.keys {
 			if x.extracted.keys[i].by == leaf {
 				text = x.extracted.keys[i].text

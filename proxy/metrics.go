@@ -10,7 +10,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// The results of a decision, as metrics call them.
+// The results of a decision, as label values.
 const (
 	allowed       = "allowed"
 	refused       = "refused"
@@ -18,8 +18,8 @@ const (
 	unavailable   = "unavailable"
 )
 
-// metrics are the figures of one proxy. Labels are names from the configuration
-// and small fixed sets of words: never anything that a client sent.
+// metrics are the metrics of one proxy. Label values are names from the configuration and small
+// fixed sets of words, never data sent by clients.
 type metrics struct {
 	requests         *prometheus.CounterVec
 	durations        *histogramVec
@@ -84,8 +84,8 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	m.waiting = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_waiting_requests", Help: "Requests waiting for a permit."}, []string{"route", "limit"})
 	m.unlogged = prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_log_resets_unlogged_total", Help: "HTTP/2 requests reset by their clients that were left out of the log."})
 	r.MustRegister(m.generation, m.waiting, m.unlogged)
-	// A counter that is first seen at 1 has not grown for Prometheus: what alerts watch
-	// begins at 0.
+	// Prometheus sees no increase if a counter first appears with value 1, so counters that alerts
+	// use start at 0.
 	for _, result := range []string{"ok", "unchanged", "refused"} {
 		m.reloads.WithLabelValues(result)
 	}
@@ -95,7 +95,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	return m
 }
 
-// served notes a response, and returns what its route is called.
+// served counts a response and returns the label value of its route.
 func (m *metrics) served(x *exchange) (name string) {
 	name, f := "none", &m.unrouted
 	if x.route != nil {
@@ -110,7 +110,7 @@ func (m *metrics) served(x *exchange) (name string) {
 	return name
 }
 
-// took notes how long x took, and who took how much of that.
+// took records the duration of x and its parts.
 func (m *metrics) took(x *exchange, name string, f *figures) {
 	x.observe(f.durations.of(m.durations, name), x.took)
 	x.observe(f.own.of(m.own, name), x.ownTook())
@@ -122,15 +122,15 @@ func (m *metrics) took(x *exchange, name string, f *figures) {
 	}
 }
 
-// observe notes d of x. Now and then x is an example of those that took so long.
+// observe records the duration d of x. At intervals x becomes an exemplar.
 func (x *exchange) observe(h *histogram, d time.Duration) {
 	if bucket := h.observe(d); h.due(bucket, x.began.UnixNano()+int64(x.took)) || x.traceID() != "" {
 		h.example(bucket, d, x)
 	}
 }
 
-// decided counts what each limit said; a limit of several windows says one thing,
-// and one that was not asked nothing.
+// decided counts the decision of each limit. A limit with several windows is counted once, and a
+// limit without a decision is not counted.
 func (m *metrics) decided(r *route, asked claimSet, d *limiter.Decision) {
 	for i := 0; i < len(asked.windows); {
 		of, to := asked.limit(i)
@@ -147,7 +147,7 @@ func (m *metrics) decided(r *route, asked claimSet, d *limiter.Decision) {
 	}
 }
 
-// decision is the counter of what a limit said.
+// decision returns the counter of a result of a limit.
 func (m *metrics) decision(r *route, of *limit, result string) prometheus.Counter {
 	c, ok := of.decisions.get(result)
 	if !ok {
@@ -156,7 +156,7 @@ func (m *metrics) decision(r *route, of *limit, result string) prometheus.Counte
 	return c
 }
 
-// asked notes a call to the store.
+// asked records a call to the store.
 func (m *metrics) asked(operation string, took time.Duration, err error) {
 	o, ok := m.storeSeconds.get(operation)
 	if !ok {
@@ -168,12 +168,12 @@ func (m *metrics) asked(operation string, took time.Duration, err error) {
 	}
 }
 
-// fellBack notes a request that was decided without the store.
+// fellBack counts a request that was decided without the store.
 func (m *metrics) fellBack(q *admission) {
 	m.fallbacks.WithLabelValues(q.fallback).Inc()
 }
 
-// unasked notes a limit that nobody could be asked about.
+// unasked counts a limit that could not be evaluated.
 func (m *metrics) unasked(q *admission, of *limit) {
 	m.decision(q.route, of, unavailable).Inc()
 }

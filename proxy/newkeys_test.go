@@ -214,7 +214,7 @@ func TestNewKeys_KnownKeysCostNoAllocation(t *testing.T) {
 	x := newExchange().(*exchange)
 	x.client.network = netip.MustParsePrefix("203.0.113.1/32")
 	x.request.Method, x.request.HostField, x.request.RequestTarget, x.in.header = "GET", "a", "/a", http.Header{"X-Phone": {"8613800130001"}}
-	for _, stage := range []func(*exchange) error{tidy, g.match, g.extract} {
+	for _, stage := range []func(*exchange) error{normalize, g.match, g.extract} {
 		if err := stage(x); err != nil {
 			t.Fatal(err)
 		}

@@ -57,7 +57,7 @@ func TestObserve_Memory(t *testing.T) {
 	if size := unsafe.Sizeof(recentRecord{}) * ring; size > 8<<20 {
 		t.Errorf("the ring takes %d bytes, %d a request; want 8 MB at most", size, unsafe.Sizeof(recentRecord{}))
 	}
-	one := unsafe.Sizeof(limiter.HeavyKey[limiter.Key, label]{})
+	one := unsafe.Sizeof(limiter.HeavyHitter[limiter.Key, label]{})
 	if size := one * topCounters * 2 * TopSlices; size > 200_000 {
 		t.Errorf("a limit takes %d bytes, %d a key; want 200 KB at most", size, one)
 	}

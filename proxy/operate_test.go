@@ -414,7 +414,7 @@ routes:
 			far.eventually("the ban is known without Redis", func() bool {
 				w := far.current.Load().routes[0].windows[0]
 				in, err := far.admitter.fallback.local.Inspect(t.Context(), []limiter.Claim{{Limit: &w.Limit, Key: limiter.KeyOf("header:X-User", "b"), Cost: 1}})
-				return err == nil && in.Standings[0].Banned > 59*time.Minute
+				return err == nil && in.Statuses[0].BannedFor > 59*time.Minute
 			})
 			far.eventually("and by what far counts by itself", func() bool {
 				return !far.stands("header:X-User=b", "@own")["own.l"].BannedUntil.IsZero()

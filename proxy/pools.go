@@ -7,7 +7,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
-// pool returns the pool of an upstream, made once a generation.
+// pool returns the pool of an upstream. It is created once per generation.
 func (g *generation) pool(from *config.Upstream) (*upstream.Pool, error) {
 	if p := g.pools[from]; p != nil {
 		return p, nil
@@ -20,7 +20,7 @@ func (g *generation) pool(from *config.Upstream) (*upstream.Pool, error) {
 	return p, nil
 }
 
-// asked is how the targets of an upstream are to be asked.
+// asked returns the pool configuration of an upstream.
 func (g *generation) asked(from *config.Upstream) upstream.Config {
 	c := upstream.Config{
 		Name:           from.Name,
@@ -64,7 +64,7 @@ func (g *generation) asked(from *config.Upstream) upstream.Config {
 	return c
 }
 
-// trust is what a connection to an https target goes by.
+// trust returns the TLS configuration for https targets.
 func trust(from config.UpstreamTLS) *tls.Config {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: from.Roots, ServerName: from.ServerName}
 	if from.Certificate != nil {
@@ -73,22 +73,21 @@ func trust(from config.UpstreamTLS) *tls.Config {
 	return c
 }
 
-// start begins to look after the targets of g, which serves from now on.
+// start starts the health checks and name resolution of g's targets.
 func (g *generation) start() {
 	for _, p := range g.pools {
 		p.Start()
 	}
 }
 
-// retire ends that: g gets no new requests. Those in progress go on.
+// retire stops what start has started. Requests in progress continue.
 func (g *generation) retire() {
 	for _, p := range g.pools {
 		p.Retire()
 	}
 }
 
-// close lets go of idle connections to upstreams; requests in progress end in
-// peace.
+// close closes idle connections to upstreams. Requests in progress are not interrupted.
 func (g *generation) close() {
 	for _, p := range g.pools {
 		p.Close()
@@ -98,8 +97,8 @@ func (g *generation) close() {
 	}
 }
 
-// hashBy is what the request has in common with others that are to go to the
-// same target, "" for nothing: a request without the key goes to any.
+// hashBy returns the value by which the target is selected with hash balancing. It is "" if there
+// is none or the request does not have the key; any target may then be selected.
 func (g *generation) hashBy(x *exchange) string {
 	by := x.route.hashBy()
 	if by == nil || x.readQuery() != nil {

@@ -8,12 +8,10 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// preflight reports whether the request is a browser's question whether another
-// one may be sent (CORS), which no limit of its route is asked about. So that it
-// cannot be anything else to an upstream, it has no body, no cookie, no
-// authorization and no field that a browser does not send with that question. And
-// no key of its route stands in it: some upstreams do not look at the method at all,
-// and would act on that key as often as it is asked for.
+// preflight reports whether the request is a CORS preflight of a browser, to which no limit
+// applies. A preflight has no body, no cookie, no authorization and no field that browsers do not
+// send with it, so that an upstream cannot take it for another request. It has no key of its route
+// either: some upstreams ignore the method, and would process such a key without its being counted.
 func (x *exchange) preflight() bool {
 	if x.request.Method != http.MethodOptions || x.in.length != 0 || x.route.CountPreflight {
 		return false
@@ -29,8 +27,8 @@ func (x *exchange) preflight() bool {
 	return x.readQuery() == nil && !slices.ContainsFunc(x.route.written, x.carries)
 }
 
-// carries reports whether something stands at o in a request without a body, or
-// where some servers take it for o.
+// carries reports whether a request without a body has a value at o, or at a place that some
+// servers take for o.
 func (x *exchange) carries(o key.Origin) bool {
 	if slices.ContainsFunc(x.extracted.confused, func(other key.Origin) bool { return other.Name == o.Name }) {
 		return true
@@ -46,9 +44,8 @@ func (x *exchange) carries(o key.Origin) bool {
 	return false
 }
 
-// unasked are the fields of h that browsers do not send with a preflight (Fetch
-// section 4.8 and what networks add); nil for any other method than OPTIONS, which
-// is never asked about.
+// unasked returns the fields of h that browsers do not send with a preflight (Fetch section 4.8,
+// and fields added by networks). It returns nil for methods other than OPTIONS.
 func unasked(method string, h map[string][]string) []string {
 	if method != http.MethodOptions {
 		return nil
@@ -71,8 +68,7 @@ func browsersSend(name string) bool {
 	return strings.HasPrefix(name, "Access-Control-Request-") || strings.HasPrefix(name, "Sec-Fetch-")
 }
 
-// addedByProxies reports whether proxies and their like add a field called name to
-// whatever they pass on.
+// addedByProxies reports whether proxies and similar intermediaries add a field with this name.
 func addedByProxies(name string) bool {
 	switch name {
 	case "Forwarded", "Via", "X-Real-Ip", "X-Request-Id", "X-Correlation-Id", "True-Client-Ip", "Traceparent", "Tracestate", "X-Cloud-Trace-Context", "X-Varnish":

@@ -20,42 +20,40 @@ import (
 	"github.com/weir-proxy/weir/proxy/upstream"
 )
 
-// Options are what a Proxy is given. All but Read, Nodes, Number, LogSalt and
-// Agree are required.
+// Options configure a Proxy. Config, Store, Registry and Log are required.
 type Options struct {
-	Path   string         // of the configuration
-	Config *config.Config // what was read at start
+	Path   string         // path of the configuration file
+	Config *config.Config // the initial configuration
 	// Read reads the configuration again; nil loads Path.
 	Read     func(ctx context.Context) (*config.Config, error)
 	Store    limiter.AdminStore
 	Registry prometheus.Registerer
 	Log      zerolog.Logger
-	// Access is where lines of requests go; nil: where Log writes.
+	// Access receives the lines of the access log; nil writes them to Log.
 	Access *AccessWriter
-	// Traces takes the spans of requests; nil: nothing is traced.
+	// Traces receives the spans of requests; nil disables tracing.
 	Traces *trace.Exporter
-	// Nodes tells how many proxies share the store, at least 1; nil is always 1.
+	// Nodes returns the number of proxies that share the store, at least 1; nil means 1.
 	Nodes func() int
-	// Number is that of the first generation; 0 is 1, not agreed on yet.
+	// Number is the number of the first generation; 0 means 1, and that the other nodes have not
+	// agreed on it yet.
 	Number int64
-	// LogSalt is what hashes of keys and addresses in logs and alerts are made with
-	// where the configuration has no secret; nil is one that this Proxy makes. Nodes
-	// that shall be compared have the same. It may change.
+	// LogSalt returns the salt of the hashes of keys and addresses in logs and alerts, used if the
+	// configuration has no secret. Nodes whose logs shall be comparable use the same salt. It may
+	// change. Nil is a random salt of this Proxy.
 	LogSalt func() Salt
-	// Agree makes the nodes of a cluster take up a configuration one after the
-	// other: it calls swap with the number of the generation, at most once,
-	// while no other node is in the middle of a reload. An error after swap was
-	// called says that the others could not be asked; what was taken up so is
-	// agreed on once more by Rejoin. Nil is for a proxy
-	// that shares nothing.
+	// Agree makes the nodes of a cluster adopt a configuration one after the other. It calls swap
+	// with the number of the generation, at most once, while no other node is within a reload. An
+	// error after the call of swap reports that the other nodes could not be reached; Rejoin then
+	// repeats the agreement. Nil is for a proxy that is not part of a cluster.
 	Agree Agree
 }
 
-// Agree is how nodes agree on a configuration; see Options.
+// Agree agrees with the other nodes on a configuration; see Options.
 type Agree func(ctx context.Context, c *config.Config, swap func(number int64)) error
 
-// A Proxy serves requests by what its configuration says. It is safe for
-// concurrent use; several in one process share nothing.
+// A Proxy serves requests according to its configuration. It is safe for concurrent use. Several
+// proxies in one process share no state.
 type Proxy struct {
 	read        func(ctx context.Context) (*config.Config, error)
 	lasting     shared
@@ -63,22 +61,22 @@ type Proxy struct {
 	current     atomic.Pointer[generation]
 	exchanges   sync.Pool
 	downstreams sync.Pool         // of *http1Downstream
-	guard       *limiter.KeyGuard // which keys are known
+	guard       *limiter.KeyGuard // the keys seen recently
 	buffers     *buffers
 	admitter    *admitter
 	recorder    *recorder
-	traces      *trace.Exporter // nil: nothing is traced
+	traces      *trace.Exporter // nil disables tracing
 	log         zerolog.Logger
 	metrics     *metrics
-	alive       sync.WaitGroup // generations that a request is still served by
+	alive       sync.WaitGroup // generations that still serve requests
 	timeouts    config.ListenTimeouts
 
 	reloading sync.Mutex // one reload at a time; guards what follows
-	unagreed  bool       // the other nodes could not be asked about what is served
+	unagreed  bool       // the other nodes have not agreed on the current configuration
 }
 
-// New makes a Proxy that serves o.Config as its first generation. It reads the
-// files that the configuration names, and may ask for the keys of tokens.
+// New returns a Proxy that serves o.Config as its first generation. It reads the files that the
+// configuration names, and may fetch the verification keys of tokens.
 func New(ctx context.Context, o Options) (*Proxy, error) {
 	p, err := assemble(o, limiter.KeyGuardOptions{}, func(first *generation) error { return first.warm(ctx) })
 	if err != nil {
@@ -88,8 +86,8 @@ func New(ctx context.Context, o Options) (*Proxy, error) {
 	return p, nil
 }
 
-// assemble makes a Proxy that does not look after its targets yet. warm makes its first
-// generation ready; see generation.warm.
+// assemble returns a Proxy whose pools are not started. warm prepares its first generation; see
+// generation.warm.
 func assemble(o Options, keys limiter.KeyGuardOptions, warm func(*generation) error) (*Proxy, error) {
 	if o.LogSalt == nil {
 		own := NewSalt()
@@ -144,7 +142,7 @@ func assemble(o Options, keys limiter.KeyGuardOptions, warm func(*generation) er
 	return p, nil
 }
 
-// alone numbers the generations of a proxy that shares nothing.
+// alone returns an Agree that numbers the generations of a proxy without a cluster.
 func alone() Agree {
 	number := int64(1)
 	return func(_ context.Context, _ *config.Config, swap func(int64)) error {
@@ -154,8 +152,8 @@ func alone() Agree {
 	}
 }
 
-// serve is the life of one request between its downstream and the way back; finish is the
-// rest. The generation that it begins with is the one it ends with.
+// serve runs one request through the stages, from its downstream to the response; finish does the
+// rest. The generation with which it begins serves it to its end.
 func (p *Proxy) serve(ctx context.Context, x *exchange, d downstream) {
 	p.recorder.arrive(x)
 	x.generation = p.enter()
@@ -172,7 +170,7 @@ func (p *Proxy) serve(ctx context.Context, x *exchange, d downstream) {
 	x.outcome.known = true
 }
 
-// through takes a request through the stages in which it may be refused.
+// through runs the stages that can refuse a request.
 func (p *Proxy) through(ctx context.Context, g *generation, x *exchange) error {
 	if err := p.route(g, x); err != nil {
 		return err
@@ -185,7 +183,7 @@ func (p *Proxy) through(ctx context.Context, g *generation, x *exchange) error {
 	return p.admitter.admit(ctx, &x.admission)
 }
 
-// route learns who asks, and the route of the request.
+// route determines the client and the route of the request.
 func (p *Proxy) route(g *generation, x *exchange) error {
 	g.address.resolve(x)
 	p.recorder.name(x)
@@ -193,13 +191,13 @@ func (p *Proxy) route(g *generation, x *exchange) error {
 	if x.in.fault != nil {
 		return x.in.fault
 	}
-	if err := tidy(x); err != nil {
+	if err := normalize(x); err != nil {
 		return err
 	}
 	return g.match(x)
 }
 
-// claim learns what the request asks of which limits.
+// claim determines the claims of the request on limits.
 func (p *Proxy) claim(ctx context.Context, g *generation, x *exchange) error {
 	if err := g.checkConfusable(x); err != nil {
 		return err
@@ -228,13 +226,13 @@ func (p *Proxy) claim(ctx context.Context, g *generation, x *exchange) error {
 	return g.idempotency(x)
 }
 
-// install makes g the generation that serves.
+// install makes g the current generation.
 func (p *Proxy) install(g *generation) {
 	p.adopt(g)
 	g.start()
 }
 
-// adopt is install without looking after the targets.
+// adopt makes g the current generation without starting its pools.
 func (p *Proxy) adopt(g *generation) {
 	p.alive.Add(1)
 	g.ended = sync.OnceFunc(p.alive.Done)
@@ -242,8 +240,8 @@ func (p *Proxy) adopt(g *generation) {
 	p.current.Store(g)
 }
 
-// Close lets go of what the proxy holds. It is called when no request comes any
-// more. Requests that were cut off have a moment to give back what they took.
+// Close releases the resources of the proxy. It must be called after the last request. It waits a
+// short time for aborted requests to refund their permits.
 func (p *Proxy) Close() {
 	last := p.current.Load()
 	last.retire()

@@ -10,66 +10,66 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// A Decision is what was decided about one request of the last minutes.
+// A Decision is what was decided about one recent request.
 type Decision struct {
-	RequestID string    `json:"request_id"` // the first 48 bytes of it
-	At        time.Time `json:"at"`         // when it came
+	RequestID string    `json:"request_id"` // its first 48 bytes
+	At        time.Time `json:"at"`         // when the request arrived
 	Route     string    `json:"route,omitempty"`
 	Method    string    `json:"method"`
-	Path      string    `json:"path"` // as the log shows it, the first 96 bytes of it
+	Path      string    `json:"path"` // its first 96 bytes, redacted as in the log
 	Status    int       `json:"status"`
-	// Outcome is allowed, refused (by a limit, or for too many new keys), shadow_refused
-	// (it passed, and would not have if all limits were enforced), or rejected: no limit
-	// refused it, and it was not forwarded anyway.
+	// Outcome is allowed, refused (by a limit, or for too many new keys), shadow_refused (allowed,
+	// but a limit in shadow mode would have refused it), or rejected (not forwarded for another
+	// reason).
 	Outcome  string          `json:"outcome"`
 	TookMS   float64         `json:"took_ms"`
-	Limits   []DecisionLimit `json:"limits"`         // that were asked, 8 at most
-	More     int             `json:"more,omitempty"` // limits beyond those
-	List     string          `json:"list,omitempty"` // the one that decided
+	Limits   []DecisionLimit `json:"limits"`         // the limits evaluated, at most 8
+	More     int             `json:"more,omitempty"` // the number of further limits
+	List     string          `json:"list,omitempty"` // the list that decided
 	NewKeys  string          `json:"new_keys,omitempty"`
-	Fallback string          `json:"fallback,omitempty"` // the policy that decided while the store could not
+	Fallback string          `json:"fallback,omitempty"` // the policy that decided while the store was unreachable
 	Upstream string          `json:"upstream,omitempty"`
 	Error    string          `json:"error,omitempty"`
-	Repeated bool            `json:"repeated,omitempty"`  // it repeats a request that was counted
-	Waited   bool            `json:"waited,omitempty"`    // it waited for a permit
-	Exempt   bool            `json:"exempt,omitempty"`    // no limit is asked about it
-	BanBegan bool            `json:"ban_began,omitempty"` // by this refusal
+	Repeated bool            `json:"repeated,omitempty"`  // the request repeats one that was counted
+	Waited   bool            `json:"waited,omitempty"`    // the request waited for a permit
+	Exempt   bool            `json:"exempt,omitempty"`    // no limit applies to the request
+	BanBegan bool            `json:"ban_began,omitempty"` // this refusal started a ban
 }
 
-// A DecisionLimit is what one rate said of a request.
+// A DecisionLimit is the decision of one rate about a request.
 type DecisionLimit struct {
 	Limit string `json:"limit"`
-	Rate  string `json:"rate"` // phone-1h, as the log calls it
-	// Result is allowed, refused, shadow_refused, or not_asked where another limit was
-	// known to refuse.
+	Rate  string `json:"rate"` // the name in the log, such as phone-1h
+	// Result is allowed, refused, shadow_refused, or not_asked if the limit was not evaluated
+	// because another limit was known to refuse.
 	Result string  `json:"result"`
 	Banned bool    `json:"banned,omitempty"`
-	Left   *int64  `json:"left,omitempty"`    // absent where it is not known
-	WaitMS float64 `json:"wait_ms,omitempty"` // until the same request would pass
-	Key    string  `json:"key"`               // its name
+	Left   *int64  `json:"left,omitempty"`    // nil if unknown
+	WaitMS float64 `json:"wait_ms,omitempty"` // until the same request would be allowed
+	Key    string  `json:"key"`               // the name of the key
 	Masked string  `json:"masked,omitempty"`
-	Hash   string  `json:"hash,omitempty"` // what the log calls the key
-	ID     string  `json:"id,omitempty"`   // KeyPair.Value of it
+	Hash   string  `json:"hash,omitempty"` // the hash of the key in the log
+	ID     string  `json:"id,omitempty"`   // the key id, see KeyPair.Value
 }
 
-// A DecisionQuery says which requests are looked for; fields that are empty match all.
+// A DecisionQuery selects requests. Empty fields match all.
 type DecisionQuery struct {
 	RequestID string
 	Route     string
-	Limit     string // that was asked; with an outcome, that had it
+	Limit     string // a limit that was evaluated; with Outcome, with that result
 	Outcome   string // as Decision.Outcome
 	Key       string // Hash or ID of a key
 	Before    time.Time
-	N         int // 100 when 0, and 1000 at most
+	N         int // 100 if 0, at most 1000
 }
 
-// maxDecisions is how many are read at a time.
+// maxDecisions is the maximum number of results of one query.
 const maxDecisions = 1000
 
-// Decisions are what was decided recently on this node, the last first. Of what was
-// refused, or would have been in shadow mode, the last 6144 requests are known, of each
-// key and client 96 at least; of others the last 4096. Looking costs requests nothing but
-// a moment's wait.
+// Decisions returns recent decisions of this node, newest first. It covers the last 6144 requests
+// that were refused, or would have been in shadow mode, with at least 96 of each key and client,
+// and the last 4096 others. A query delays requests only for the time of copying a part of the
+// ring.
 func (p *Proxy) Decisions(q DecisionQuery) []Decision {
 	g := p.current.Load()
 	if q.N <= 0 {
@@ -86,7 +86,7 @@ func (p *Proxy) Decisions(q DecisionQuery) []Decision {
 	return all
 }
 
-// find copies the records that match.
+// find returns copies of the records that match.
 func (ring *recentRing) find(q DecisionQuery, r *redactor) (found []recentRecord) {
 	hash := maphash.String(ring.seed, q.RequestID)
 	for i := range ring.sets {
@@ -105,7 +105,7 @@ func (ring *recentRing) find(q DecisionQuery, r *redactor) (found []recentRecord
 	return found
 }
 
-// matches reports whether a record is one that q is about, its id left aside.
+// matches reports whether a record matches q, apart from the request id.
 func (one *recentRecord) matches(q *DecisionQuery, r *redactor) bool {
 	switch {
 	case q.Outcome != "" && one.outcome.String() != q.Outcome,
@@ -119,7 +119,7 @@ func (one *recentRecord) matches(q *DecisionQuery, r *redactor) bool {
 	})
 }
 
-// has reports whether a limit was asked, and, with an outcome, said that.
+// has reports whether a limit was evaluated and, if outcome is that of a limit, had that result.
 func (one *recentRecord) has(limit, outcome string) bool {
 	return slices.ContainsFunc(one.claim[:one.claims], func(c recentClaim) bool {
 		if one.route.windows[c.window].limit != limit {
@@ -129,7 +129,7 @@ func (one *recentRecord) has(limit, outcome string) bool {
 	})
 }
 
-// result is what people call what a rate said.
+// result returns the name of the result of a rate.
 func (c recentClaim) result() string {
 	switch {
 	case c.flags&claimUnknown != 0:
@@ -142,7 +142,7 @@ func (c recentClaim) result() string {
 	return refused
 }
 
-// decision is what people see of a record.
+// decision returns a record as operators see it.
 func (one *recentRecord) decision(g *generation) Decision {
 	d := Decision{
 		RequestID: string(one.id[:one.idLen]), At: time.Unix(0, one.began).UTC(), Method: string(one.method[:one.methodLen]),
@@ -178,12 +178,12 @@ func (one *recentRecord) decision(g *generation) Decision {
 	return d
 }
 
-// identify says whose key it was.
+// identify sets the fields that identify the key.
 func (l *DecisionLimit) identify(g *generation, k *recentKey, d key.Display, shapes []key.Shape) {
 	l.Masked, l.Hash, l.ID = k.label.shown(d, shapes), g.redact.key(k.key), g.redact.keyID(k.key)
 }
 
-// keyOf is the key that the log calls so, if a request of the last minutes had it here.
+// keyOf returns the key with the given hash in the log, if a recent request on this node had it.
 func (p *Proxy) keyOf(hash string) (limiter.Key, bool) {
 	g := p.current.Load()
 	o := p.lasting.observer
@@ -196,7 +196,7 @@ func (p *Proxy) keyOf(hash string) (limiter.Key, bool) {
 			if l.top == nil {
 				continue
 			}
-			for _, h := range []limiter.Heavy[limiter.Key, label]{l.top.refused.Last(minute, TopSlices), l.top.asked.Last(minute, TopSlices)} {
+			for _, h := range []limiter.HeavyHitters[limiter.Key, label]{l.top.refused.Last(minute, TopSlices), l.top.asked.Last(minute, TopSlices)} {
 				for _, k := range h.Keys {
 					if g.redact.key(k.Key) == hash {
 						return k.Key, true

@@ -11,8 +11,8 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// note remembers x, whose answer has been written. Strings of x may be the connection's
-// buffer, so what is kept of them is copied.
+// note stores x, whose response has been written. Strings of x may share the buffer of the
+// connection, so they are copied.
 func (ring *recentRing) note(x *exchange) {
 	outcome := outcomeOf(x)
 	set := &ring.sets[ring.setOf(x, outcome)]
@@ -35,18 +35,18 @@ func (ring *recentRing) note(x *exchange) {
 	r.fillClaims(x)
 }
 
-// due reports whether it is time to note another request that was allowed. Of two that
-// come at once both may be.
+// due reports whether another allowed request is to be stored. Two concurrent calls may both return
+// true.
 func (s *recentSet) due(now int64, every time.Duration) bool {
 	since := now - s.last.Load()
-	if since >= 0 && since < int64(every) { // or the clock was set back
+	if since >= 0 && since < int64(every) { // since is negative if the clock was set back
 		return false
 	}
 	s.last.Store(now)
 	return true
 }
 
-// outcomeOf is what became of x.
+// outcomeOf returns the outcome of x.
 func outcomeOf(x *exchange) outcomeKind {
 	switch {
 	case x.decided && !x.decision.Allowed, x.newKeys == refused:
@@ -59,7 +59,7 @@ func outcomeOf(x *exchange) outcomeKind {
 	return outcomeAllowed
 }
 
-// setOf is the part of the ring to which x goes.
+// setOf returns the index of the part of the ring that stores x.
 func (ring *recentRing) setOf(x *exchange, outcome outcomeKind) uint64 {
 	if outcome == outcomeAllowed || outcome == outcomeShadow {
 		return spread(uint64(x.began.UnixNano()) >> 10)
@@ -71,10 +71,10 @@ func (ring *recentRing) setOf(x *exchange, outcome outcomeKind) uint64 {
 	return spread(n)
 }
 
-// spread is the number of a part.
+// spread maps a hash to the index of a part.
 func spread(n uint64) uint64 { return n * 0x9e3779b97f4a7c15 >> 32 % recentSets }
 
-// fill writes what is known of every request.
+// fill sets the fields that every request has.
 func (r *recentRecord) fill(x *exchange) {
 	r.began, r.took, r.status = x.began.UnixNano(), x.took, uint16(x.answer.status)
 	r.route, r.list, r.newKeys, r.fallback, r.upstream, r.fault = nil, "", x.newKeys, x.fallback, x.outcome.result.Target, ""
@@ -98,8 +98,8 @@ func (r *recentRecord) fill(x *exchange) {
 	}
 }
 
-// copyPath is redactedPath as far as it costs nothing: parameters that are keys are
-// hidden; what else may tell of persons is when somebody looks.
+// copyPath copies the path like redactedPath, as far as that is cheap: parameters that are keys are
+// hidden. Other personal data is redacted when the record is read.
 func (x *exchange) copyPath(to *[recentPath]byte) uint8 {
 	path, n := x.request.Path, 0
 	if x.route != nil && (len(x.route.hidden) > 0 || x.route.redacts()) {
@@ -116,13 +116,13 @@ func (x *exchange) copyPath(to *[recentPath]byte) uint8 {
 	return uint8(n + copy(to[n:], path))
 }
 
-// fillClaims writes what each rate has said, and under which key.
+// fillClaims adds the decision of each rate, with its key.
 func (r *recentRecord) fillClaims(x *exchange) {
 	r.claims, r.keys, r.more = 0, 0, 0
 	if x.decided {
 		for i := range min(len(x.claims.claims), len(x.decision.Outcomes)) {
 			if x.bothSecrets && x.claims.current(i) != i {
-				continue // it is told of once
+				continue // one entry for both secrets
 			}
 			o := &x.decision.Outcomes[i]
 			c := recentClaim{window: uint16(x.claims.windows[i].number), left: int32(min(o.Remaining, math.MaxInt32)), wait: shortWait(o.Wait)}
@@ -141,11 +141,11 @@ func (r *recentRecord) fillClaims(x *exchange) {
 	}
 }
 
-// fillShadow writes what a limit in shadow mode has said, which is a taking by itself.
+// fillShadow adds the decision of a limit in shadow mode, which has a taken permit of its own.
 func (r *recentRecord) fillShadow(x *exchange, t *takenPermit) {
 	for i, w := range t.asked.windows {
 		if t.asked.current(i) != i {
-			continue // it is told of once
+			continue // one entry for both secrets
 		}
 		c := recentClaim{window: uint16(w.number), flags: claimShadow | claimAllowed}
 		for _, s := range x.shadowed {
@@ -160,10 +160,10 @@ func (r *recentRecord) fillShadow(x *exchange, t *takenPermit) {
 	}
 }
 
-// shortWait is d in milliseconds.
+// shortWait returns d in milliseconds.
 func shortWait(d time.Duration) uint32 { return uint32(min(d.Milliseconds(), math.MaxUint32)) }
 
-// add writes what one rate has said of a key.
+// add adds the decision of one rate about a key.
 func (r *recentRecord) add(x *exchange, c recentClaim, k limiter.Key) {
 	if r.claims == maxRecentClaims {
 		r.more++
@@ -174,7 +174,8 @@ func (r *recentRecord) add(x *exchange, c recentClaim, k limiter.Key) {
 	r.claims++
 }
 
-// learn is the number of k among the keys of r; maxRecentKeys where there is no room.
+// learn returns the index of k among the keys of r, and adds it if it is missing. It returns
+// maxRecentKeys if there is no space.
 func (r *recentRecord) learn(x *exchange, k limiter.Key) uint8 {
 	for i := range r.keys {
 		if r.keyOf[i].key == k {

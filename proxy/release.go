@@ -5,12 +5,11 @@ import (
 	"time"
 )
 
-// headerDelay is how long the beginning of a response waits for the release of
-// concurrent permits, so that a response goes out in one piece where the store is
-// as fast as it should be.
+// headerDelay is how long the header of a response may wait for the release of concurrent permits,
+// so that header and body are sent together if the store is as fast as usual.
 const headerDelay = 5 * time.Millisecond
 
-// hasHeld reports whether q has concurrent permits to give back.
+// hasHeld reports whether q has concurrent permits to release.
 func (q *admission) hasHeld() bool {
 	for i := range q.taken {
 		if q.taken[i].hasHeld() {
@@ -20,16 +19,16 @@ func (q *admission) hasHeld() bool {
 	return false
 }
 
-// hasHeld reports whether t has concurrent permits to give back.
+// hasHeld reports whether t has concurrent permits to release.
 func (t *takenPermit) hasHeld() bool { return t.hold != nil && !t.released }
 
-// release gives back the concurrent permits of q, whatever comes of it, while its
-// response is about to end: a client that has read the response whole, and asks again,
-// is not refused for what it has just ended. The response's end waits for it, its
-// beginning does not: when the store is slow flush is called, which sends what there
-// is. Of a response without a body the header is the end.
+// release releases the concurrent permits of q, whatever its outcome, before the end of its
+// response is sent. A client that has received the complete response and sends its next request is
+// then not refused because of the previous one. Only the end of the response waits for the store.
+// If the store is slow, flush is called to send what is available. The end of a response without a
+// body is its header.
 func (a *admitter) release(ctx context.Context, q *admission, flush func()) {
-	if a.timeout == 0 { // this store never waits
+	if a.timeout == 0 { // a store in memory does not block
 		a.giveHeld(ctx, q)
 		return
 	}
@@ -48,7 +47,7 @@ func (a *admitter) release(ctx context.Context, q *admission, flush func()) {
 	}
 }
 
-// giveHeld gives the concurrent permits of q back.
+// giveHeld refunds the concurrent permits of q.
 func (a *admitter) giveHeld(ctx context.Context, q *admission) {
 	for i := range q.taken {
 		t := &q.taken[i]

@@ -7,14 +7,13 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// A repeat is what a request and its repeats are known by.
+// A repeat holds the claims by which repeats of a request are recognized.
 type repeat struct {
-	first []limiter.Claim // to be the first of its kind; none without an idempotency key
-	all   []limiter.Claim // what is asked in one step: first and all else
+	first []limiter.Claim // the claim on the first use of the idempotency key; empty without a key
+	all   []limiter.Claim // all claims that are taken in one step, including first
 }
 
-// repeats reports whether the request is a repeat that does not count. An error
-// means that it is not known.
+// repeats reports whether the request is a repeat that is not counted.
 func (a *admitter) repeats(ctx context.Context, q *admission) (bool, error) {
 	var d limiter.Decision
 	if err := a.store.Peek(ctx, q.repeat.first, &d); err != nil || d.Allowed {
@@ -22,7 +21,7 @@ func (a *admitter) repeats(ctx context.Context, q *admission) (bool, error) {
 	}
 	free := []limiter.Claim{{Limit: &q.route.repeats.repeats, Key: q.repeat.first[0].Key, Cost: 1, Source: q.source}}
 	if err := a.take(ctx, free, &d); err != nil || !d.Allowed {
-		q.repeat.first = nil // it counts, but as no first one
+		q.repeat.first = nil // counted like a request without an idempotency key
 		return false, err
 	}
 	q.repeated = true
@@ -31,8 +30,8 @@ func (a *admitter) repeats(ctx context.Context, q *admission) (bool, error) {
 	return true, nil
 }
 
-// takeOnce asks for all claims of q and, with an idempotency key, for being the first of its
-// kind, in one step. Of two that come at once the second is a repeat.
+// takeOnce takes all claims of q and, with an idempotency key, the claim on its first use, in one
+// step. Of two concurrent requests with the same key, the second is a repeat.
 func (a *admitter) takeOnce(ctx context.Context, q *admission, take taker) error {
 	if len(q.repeat.first) == 0 {
 		return take(ctx, q.claims.claims, &q.decision)

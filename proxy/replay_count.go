@@ -7,26 +7,26 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// maxReasons bounds how many reasons are told apart.
+// maxReasons is the maximum number of reasons that are counted separately.
 const maxReasons = 100
 
-// tallies count what comes of the requests of a Replay.
+// tallies count the outcomes of the requests of a Replay.
 type tallies struct {
 	ReplayTally
 	generation *generation
-	most       int // keys to tell of
+	most       int // number of keys to report
 	axis       axis
 	routes     map[*replayRoute]*routeTally
 }
 
-// A routeTally is a RouteTally in the making.
+// A routeTally accumulates a RouteTally.
 type routeTally struct {
 	RouteTally
-	limits []*limitTally // as those of the route
+	limits []*limitTally // indexed like the limits of the route
 	series series
 }
 
-// A limitTally is a LimitTally in the making.
+// A limitTally accumulates a LimitTally.
 type limitTally struct {
 	LimitTally
 	of     *limit
@@ -39,7 +39,7 @@ func newTallies(g *generation, most int) *tallies {
 	return &tallies{generation: g, most: most, routes: map[*replayRoute]*routeTally{}, ReplayTally: ReplayTally{Unmatched: map[string]int64{}}}
 }
 
-// route is the tally of a route.
+// route returns the tally of a route.
 func (t *tallies) route(r *replayRoute) *routeTally {
 	if made := t.routes[r]; made != nil {
 		return made
@@ -60,7 +60,7 @@ func (t *tallies) route(r *replayRoute) *routeTally {
 	return made
 }
 
-// count counts one request about which is decided.
+// count counts one request that has been decided.
 func (t *tallies) count(now time.Time, v *visit) {
 	x := &v.x
 	if t.Requests == 0 {
@@ -102,7 +102,7 @@ func (t *tallies) count(now time.Time, v *visit) {
 	t.limits(rt, v, step)
 }
 
-// flags counts what else is known of a request.
+// flags counts the other properties of a request.
 func (rt *routeTally) flags(x *exchange, err error) {
 	if x.exempt && err == nil {
 		rt.Exempt++
@@ -118,7 +118,7 @@ func (rt *routeTally) flags(x *exchange, err error) {
 	}
 }
 
-// limits counts what each limit said of the request.
+// limits counts the result of each limit.
 func (t *tallies) limits(rt *routeTally, v *visit, step int) {
 	x := &v.x
 	asked := v.err == nil || errors.Is(v.err, errRefused)
@@ -127,7 +127,7 @@ func (t *tallies) limits(rt *routeTally, v *visit, step int) {
 			l.unknown()
 			continue
 		}
-		if !asked || l.of.Mode == config.Shadow && v.err != nil { // what others refuse it is not asked about
+		if !asked || l.of.Mode == config.Shadow && v.err != nil { // a refused request is not evaluated by limits in shadow mode
 			continue
 		}
 		said, refused := x.saidBy(l.of), false
@@ -157,7 +157,7 @@ func (t *tallies) limits(rt *routeTally, v *visit, step int) {
 	}
 }
 
-// unknown counts a request whose key the log does not tell.
+// unknown counts a request whose key is not in the log.
 func (l *limitTally) unknown() {
 	l.Unknown++
 	if len(l.Missing) == 0 {
@@ -165,7 +165,7 @@ func (l *limitTally) unknown() {
 	}
 }
 
-// reason counts why a request was refused before any limit was asked.
+// reason counts why a request was refused before the limits were evaluated.
 func reason(by map[string]int64, err error) {
 	text := err.Error()
 	if _, known := by[text]; !known && len(by) >= maxReasons {
@@ -174,7 +174,7 @@ func reason(by map[string]int64, err error) {
 	by[text]++
 }
 
-// whole is all that was counted.
+// whole returns all counts.
 func (t *tallies) whole() ReplayTally {
 	out := t.ReplayTally
 	out.Start, out.Step = t.axis.start, t.axis.step

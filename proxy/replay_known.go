@@ -6,8 +6,8 @@ import (
 	"github.com/weir-proxy/weir/proxy/key"
 )
 
-// needs are the places that a key has to be read from. What a copy has to equal is not
-// among them, for it may be missing.
+// needs returns the origins that are needed to read a key. Origins of copies that must match are
+// not included, because they may be missing.
 func needs(s *key.Spec) []key.Origin {
 	if s == nil {
 		return nil
@@ -22,7 +22,7 @@ func needs(s *key.Spec) []key.Origin {
 	return all
 }
 
-// needs are the places that l has to be read from.
+// needs returns the origins that are needed to evaluate l.
 func (l *limit) needs() []key.Origin {
 	all := append(needs(l.Key), needs(l.Distinct)...)
 	if l.Cost != nil {
@@ -31,12 +31,12 @@ func (l *limit) needs() []key.Origin {
 	return all
 }
 
-// A replayRoute is a route and those of its copies that leave out what a log does not
-// tell.
+// A replayRoute is a route with its copies that skip limits and lists whose keys are not in the
+// log.
 type replayRoute struct {
 	*route
-	needs  [][]key.Origin // of each of its limits
-	looks  [][]key.Origin // of each of its lookups, those in the body last
+	needs  [][]key.Origin // origins by limit
+	looks  [][]key.Origin // origins by list lookup; those in the body are last
 	copies map[bitset]*route
 }
 
@@ -51,9 +51,8 @@ func newReplayRoute(r *route) *replayRoute {
 	return made
 }
 
-// known is the route with those limits and lists alone of which the log tells the keys;
-// unknown has those that are left out, the limits first. The usual case is found
-// without allocating.
+// known returns the route with only those limits and lists whose keys are in the log. unknown has
+// those that are skipped, limits first. The usual case does not allocate.
 func (r *replayRoute) known(q *LoggedRequest, x *exchange) (known *route, unknown bitset) {
 	for i, places := range r.needs {
 		if !q.knowsAll(places, x) {
@@ -72,7 +71,7 @@ func (r *replayRoute) known(q *LoggedRequest, x *exchange) (known *route, unknow
 	return known, unknown
 }
 
-// knowsAll reports whether the log tells of all places.
+// knowsAll reports whether the log has the values at all places.
 func (q *LoggedRequest) knowsAll(places []key.Origin, x *exchange) bool {
 	for _, o := range places {
 		if !q.knows(o, x) {
@@ -82,7 +81,7 @@ func (q *LoggedRequest) knowsAll(places []key.Origin, x *exchange) bool {
 	return true
 }
 
-// without is a copy of the route without some limits and lists.
+// without returns a copy of the route without some limits and lists.
 func (r *replayRoute) without(unknown bitset) *route {
 	made := *r.route
 	made.limits, made.early, made.lists, made.bodyLists = nil, nil, nil, nil
@@ -108,7 +107,7 @@ func (r *replayRoute) without(unknown bitset) *route {
 	return &made
 }
 
-// A bitset is numbers from 0 to 255; what is beyond is not in it.
+// A bitset is a set of numbers from 0 to 255. Larger numbers are ignored.
 type bitset [4]uint64
 
 func (b *bitset) set(i int) {

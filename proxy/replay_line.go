@@ -8,30 +8,30 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// A replayPlace is whose line it is: the key and the limit of the claim that waits.
+// A replayPlace identifies a queue: the limit and the key of the claim that waits.
 type replayPlace struct {
 	limit string
 	key   limiter.Key
 }
 
-// A replayLine is limiter.WaitQueue on the clock of a Replay: first come, first served, and
-// only the first in line asks the store.
+// A replayLine is limiter.WaitQueue on the clock of a Replay: first come, first served. Only the
+// first request in the queue calls the store.
 type replayLine struct {
 	waiting []*replayWaiter
-	free    time.Time // when the first was told to ask again
+	free    time.Time // when the first request will call the store again
 }
 
 type replayWaiter struct {
 	*visit
 	limiter.WaitOptions
 	place replayPlace
-	first int // the claim whose line it is
+	first int // index of the claim that waits
 	began time.Time
 	done  bool
 }
 
-// waitsAt is the line in which x stands, and the limit that lets it wait; nil if it does
-// not wait.
+// waitsAt returns the queue in which x waits, and the limit that allows it to wait. The limit is
+// nil if x does not wait.
 func (q *admission) waitsAt() (at replayPlace, first *limit) {
 	if !q.route.waits {
 		return at, nil
@@ -44,13 +44,12 @@ func (q *admission) waitsAt() (at replayPlace, first *limit) {
 	return at, nil
 }
 
-// stand puts a request into its line. What it has of the log is forgotten before it is
-// decided.
+// stand adds a request to its queue. Data of the log is not used after that.
 func (r *Replay) stand(v *visit, at replayPlace, first *limit) {
-	v.x.repeat.first = nil // those of a request that waits are not replayed
+	v.x.repeat.first = nil // idempotency is not replayed for requests that wait
 	w := &replayWaiter{visit: v, place: at, began: r.now}
 	w.WaitOptions, _ = v.x.waitOptions()
-	w.first = slices.IndexFunc(w.For, func(d time.Duration) bool { return d > 0 })
+	w.first = slices.IndexFunc(w.MaxWait, func(d time.Duration) bool { return d > 0 })
 	q := r.lines[at]
 	if q == nil {
 		q = &replayLine{}
@@ -67,7 +66,7 @@ func (r *Replay) stand(v *visit, at replayPlace, first *limit) {
 		r.serveFirst(q)
 		return
 	}
-	until := w.began.Add(w.For[w.first])
+	until := w.began.Add(w.MaxWait[w.first])
 	if q.free.After(until) {
 		r.tooLate(q, w)
 		return
@@ -80,7 +79,8 @@ func (r *Replay) stand(v *visit, at replayPlace, first *limit) {
 	})
 }
 
-// serveFirst asks the store for the first in line, and again when the store says.
+// serveFirst calls the store for the first request in the queue, and again after the wait that the
+// store returns.
 func (r *Replay) serveFirst(q *replayLine) {
 	w := q.waiting[0]
 	x := &w.x
@@ -95,18 +95,18 @@ func (r *Replay) serveFirst(q *replayLine) {
 	r.events.add(again, func() { r.serveFirst(q) })
 }
 
-// worth reports whether all that refuses may be waited for.
+// worth reports whether the request may wait for all limits that refuse it.
 func (w *replayWaiter) worth(now time.Time) bool {
 	for i, o := range w.x.decision.Outcomes {
-		if !o.Allowed && now.Add(o.Wait).After(w.began.Add(w.For[i])) {
+		if !o.Allowed && now.Add(o.Wait).After(w.began.Add(w.MaxWait[i])) {
 			return false
 		}
 	}
 	return true
 }
 
-// tooLate decides about one whose turn does not come in time. What the store would grant
-// belongs to those before.
+// tooLate decides about a request that cannot become the first in time. A permit that the store
+// would grant belongs to the requests before it.
 func (r *Replay) tooLate(q *replayLine, w *replayWaiter) {
 	x := &w.x
 	w.taken = r.proxy.admitter.store.Peek(context.Background(), x.claims.claims, &x.decision)
@@ -116,12 +116,13 @@ func (r *Replay) tooLate(q *replayLine, w *replayWaiter) {
 	r.leaveLine(q, w)
 }
 
-// refuse decides without asking: those who are in line go first.
+// refuse refuses the request without calling the store, because other requests are before it in the
+// queue.
 func (w *replayWaiter) refuse(now time.Time) {
 	d := &w.x.decision
-	*d = limiter.Decision{At: now, Wait: w.For[w.first], Outcomes: d.Outcomes[:0]}
+	*d = limiter.Decision{At: now, Wait: w.MaxWait[w.first], Outcomes: d.Outcomes[:0]}
 	for i, c := range w.x.claims.claims {
-		o := limiter.Outcome{Allowed: true, Remaining: c.Limit.Most(), Unknown: true}
+		o := limiter.Outcome{Allowed: true, Remaining: c.Limit.Capacity(), Unknown: true}
 		if i == w.first {
 			o = limiter.Outcome{Wait: d.Wait}
 		}
@@ -129,7 +130,7 @@ func (w *replayWaiter) refuse(now time.Time) {
 	}
 }
 
-// leaveLine takes w out, and lets the next be first.
+// leaveLine removes w from the queue, and serves the next request.
 func (r *Replay) leaveLine(q *replayLine, w *replayWaiter) {
 	first := q.waiting[0] == w
 	i := slices.Index(q.waiting, w)
@@ -145,7 +146,7 @@ func (r *Replay) leaveLine(q *replayLine, w *replayWaiter) {
 	}
 }
 
-// decide goes on with a request about which is decided.
+// decide continues with a request that has been decided.
 func (r *Replay) decide(w *replayWaiter) {
 	v := w.visit
 	if v.err = v.taken; v.err == nil {

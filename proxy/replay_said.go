@@ -7,15 +7,15 @@ import (
 	"github.com/weir-proxy/weir/proxy/config"
 )
 
-// What a limit says of a request.
+// The result of a limit for a request.
 const (
-	verdictNone = iota // it does not apply
+	verdictNone = iota // the limit does not apply
 	verdictAllowed
 	verdictRefused
 	notAsked
 )
 
-// saidBy is what l said of x.
+// saidBy returns the result of l for x.
 func (x *exchange) saidBy(l *limit) int {
 	if l.Mode == config.Shadow {
 		return x.shadowSaid(l)
@@ -38,7 +38,7 @@ func (x *exchange) saidBy(l *limit) int {
 	return said
 }
 
-// shadowSaid is the same of a limit in shadow mode.
+// shadowSaid returns the result of a limit in shadow mode.
 func (x *exchange) shadowSaid(l *limit) int {
 	if slices.Contains(x.shadowErrors, l) {
 		return verdictRefused
@@ -52,7 +52,7 @@ func (x *exchange) shadowSaid(l *limit) int {
 	return verdictNone
 }
 
-// refusedKey is the key under which l refused x, or would have.
+// refusedKey returns the key for which l refused x, or would have.
 func (x *exchange) refusedKey(l *limit) limiter.Key {
 	for _, asked := range []claimSet{x.claims, x.shadows} {
 		if i := asked.first(l); i >= 0 {
@@ -62,7 +62,7 @@ func (x *exchange) refusedKey(l *limit) limiter.Key {
 	return limiter.Key{}
 }
 
-// label is the key of l  to read.
+// label returns the masked key of l.
 func (v *visit) label(l *limit) string {
 	if v.labels != nil {
 		return v.labels[l]
@@ -77,7 +77,7 @@ func (x *exchange) label(l *limit) string {
 	return x.extracted.value.Masked()
 }
 
-// labels are those of all limits of x that are asked.
+// labels returns the masked keys of all limits of x that apply.
 func (x *exchange) labels() map[*limit]string {
 	all := map[*limit]string{}
 	for _, w := range slices.Concat(x.claims.windows, x.shadows.windows) {

@@ -7,11 +7,11 @@ import (
 	"github.com/weir-proxy/weir/limiter"
 )
 
-// maxCounted is how many keys of a limit are counted at a time.
+// maxCounted is the maximum number of keys of a limit that are counted at a time.
 const maxCounted = 1 << 15
 
-// topKeys count the refusals of each key. Where there are too many keys, the half with
-// the fewest refusals is forgotten: a count is then too low by at most lost.
+// topKeys counts the refusals of each key. If there are too many keys, the half with the fewest
+// refusals is removed. A count is then too low by at most lost.
 type topKeys struct {
 	counts map[limiter.Key]*ReplayKey
 	lost   int64
@@ -19,7 +19,7 @@ type topKeys struct {
 
 func newTopKeys() *topKeys { return &topKeys{counts: map[limiter.Key]*ReplayKey{}} }
 
-// add counts one refusal. label is asked once for each key.
+// add counts one refusal. label is called once for each key.
 func (t *topKeys) add(k limiter.Key, label func() string) {
 	c := t.counts[k]
 	if c == nil {
@@ -32,8 +32,8 @@ func (t *topKeys) add(k limiter.Key, label func() string) {
 	c.Refused++
 }
 
-// forget makes room. A key that was forgotten and comes again begins at 0, so it may lack
-// what it had: no more than the most that was ever forgotten, each time.
+// forget removes keys. A removed key that returns starts at 0. Each time, its count may lack at
+// most the largest count that was removed.
 func (t *topKeys) forget() {
 	counts := make([]int64, 0, len(t.counts))
 	for _, c := range t.counts {
@@ -49,7 +49,7 @@ func (t *topKeys) forget() {
 	t.lost += median
 }
 
-// first are the n keys with the most refusals.
+// first returns the n keys with the most refusals.
 func (t *topKeys) first(n int) (keys []ReplayKey, lost int64) {
 	keys = []ReplayKey{}
 	for _, c := range t.counts {

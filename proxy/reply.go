@@ -9,7 +9,7 @@ import (
 	"github.com/weir-proxy/weir/proxy/respond"
 )
 
-// newRespond is the response of a route that always gives the same.
+// newRespond returns the response of a route with a fixed response.
 func newRespond(c *config.Respond) respond.Response {
 	if c == nil {
 		return respond.Response{}
@@ -21,8 +21,8 @@ func newRespond(c *config.Respond) respond.Response {
 	return respond.Static(c.Status, c.ContentType, c.Body, fields)
 }
 
-// reply answers a request that its limits have allowed and that nobody else is
-// to answer. It counts as a response of an upstream would.
+// reply responds to an allowed request of a route without an upstream. Its status counts for
+// refunds like that of an upstream.
 func (x *exchange) reply(d downstream) {
 	answer := x.route.respond
 	if to := x.route.Redirect; to != nil {
@@ -36,8 +36,8 @@ func (x *exchange) reply(d downstream) {
 	d.answer(answer)
 }
 
-// place fills the request's host, path and query into to. The path begins with
-// one slash only, so that it cannot become a host.
+// place replaces the placeholders of to by the request's host, path and query. The path begins with
+// exactly one slash, so that it cannot be taken for a host.
 func (x *exchange) place(to string) string {
 	query := ""
 	if x.request.RawQuery != "" {

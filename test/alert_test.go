@@ -77,8 +77,9 @@ routes:
 	others[0].statuses(phone, 45) // 120 in all, and 20 refused
 	leader.statuses(phone, 15)    // 35 refused
 	// A leader that died before this would leave an alert to be sent once more.
+	rdb := client(t, server.Addr)
 	await.Until(t, "both alerts are sent, and known to be", func() bool {
-		return len(box.of("refused")) > 0 && len(box.of("used")) > 0 && client(t, server.Addr).LLen(t.Context(), "weir:{cluster}:alerts").Val() == 0
+		return len(box.of("refused")) > 0 && len(box.of("used")) > 0 && rdb.LLen(t.Context(), "weir:{cluster}:alerts").Val() == 0
 	})
 	leader.Kill()
 	others[0].statuses(phone, 35)

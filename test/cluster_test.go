@@ -13,12 +13,10 @@ import (
 	"github.com/weir-proxy/weir/test/redistest"
 )
 
-// signs are the nodes that Redis knows of, and when each was last heard.
-func signs(t *testing.T, addr string) map[string]float64 {
+// heartbeats are the nodes that Redis knows of, and when each was last heard.
+func heartbeats(t *testing.T, rdb *redis.Client) map[string]float64 {
 	t.Helper()
-	c := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, ReadTimeout: testTimeout})
-	defer c.Close() // who polls would use up the connections that Redis accepts
-	nodes, err := c.ZRangeWithScores(t.Context(), "weir:{cluster}:nodes", 0, -1).Result()
+	nodes, err := rdb.ZRangeWithScores(t.Context(), "weir:{cluster}:nodes", 0, -1).Result()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,18 +27,26 @@ func signs(t *testing.T, addr string) map[string]float64 {
 	return out
 }
 
+// waitForNodes waits until Redis knows of n nodes.
+func waitForNodes(t *testing.T, addr string, n int) {
+	t.Helper()
+	rdb := client(t, addr)
+	await.Until(t, "all nodes are heard", func() bool { return len(heartbeats(t, rdb)) == n })
+}
+
 // acquainted waits until n nodes have been heard, and each of them once more:
 // then each has been told how many there are.
 func acquainted(t *testing.T, addr string, n int) {
 	t.Helper()
+	rdb := client(t, addr)
 	var first map[string]float64
 	await.Until(t, "all nodes are heard", func() bool {
-		first = signs(t, addr)
+		first = heartbeats(t, rdb)
 		return len(first) == n
 	})
 	await.Until(t, "all nodes are heard again", func() bool {
 		again := 0
-		for id, at := range signs(t, addr) {
+		for id, at := range heartbeats(t, rdb) {
 			if at > first[id] {
 				again++
 			}
@@ -76,7 +82,7 @@ func TestCluster_NodeThatEndsIsForgotten(t *testing.T) {
 	if code := one.Exit(); code != 0 {
 		t.Errorf("exit code %d, want 0", code)
 	}
-	if got := signs(t, server.Addr); len(got) != 1 {
+	if got := heartbeats(t, client(t, server.Addr)); len(got) != 1 {
 		t.Errorf("after one of two has ended Redis knows of %v", got)
 	}
 	other.statuses("p", 1)
@@ -166,8 +172,9 @@ func TestCluster_ReturnsAfterAnOutage(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := redistest.NewFaultProxy(t, server.Addr)
 	w := start(t, hasty(proxy.Addr)+sms("1/1h", ""))
+	rdb := client(t, server.Addr)
 	known := func() string {
-		return client(t, server.Addr).HGet(t.Context(), "weir:{cluster}:config", "number").Val()
+		return rdb.HGet(t.Context(), "weir:{cluster}:config", "number").Val()
 	}
 	if got := known(); got != "1" {
 		t.Fatalf("Redis knows of generation %q, want 1", got)

@@ -193,7 +193,7 @@ func TestDrain_ANodeStaysUntilItsEnd(t *testing.T) {
 	if code := leaves.Exit(); code != 0 {
 		t.Errorf("exit code %d, want 0", code)
 	}
-	if got := signs(t, server.Addr); len(got) != 1 {
+	if got := heartbeats(t, client(t, server.Addr)); len(got) != 1 {
 		t.Errorf("after it has ended Redis knows of %v", got)
 	}
 }

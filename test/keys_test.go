@@ -20,7 +20,7 @@ func twoNodes(t *testing.T, more string) (one, other *weir) {
 	server := redistest.Start(t)
 	config := shared(server.Addr) + sms("1/1h", more)
 	one, other = start(t, config), start(t, config)
-	await.Until(t, "both nodes are heard", func() bool { return len(signs(t, server.Addr)) == 2 })
+	waitForNodes(t, server.Addr, 2)
 	one.send("p")
 	for _, w := range []*weir{one, other} { // each remembers the refusal
 		if got := w.statuses("p", 2); !slices.Equal(got, []int{429, 429}) {

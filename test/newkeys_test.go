@@ -32,8 +32,8 @@ routes:
 		status, _ := do(t, http.MethodPost, w.URL+"/v1/sms/send", http.Header{"X-Forwarded-For": {from}, "X-Phone": {phone}})
 		return status
 	}
+	rdb := client(t, server.Addr)
 	stored := func() int64 {
-		rdb := client(t, server.Addr)
 		var n int64
 		for keys := rdb.Scan(context.Background(), 0, "*sms*", 1000).Iterator(); keys.Next(t.Context()); n++ {
 		}

@@ -76,7 +76,7 @@ func TestPush_KilledAtEachStep(t *testing.T) {
 			c := client(t, server.Addr)
 			// It is forgotten as a node, and so is what it did not decide.
 			await.Within(t, 2*testTimeout, "the push is over", func() bool {
-				return c.Exists(t.Context(), "weir:{cluster}:push").Val() == 0 && len(signs(t, server.Addr)) == 2
+				return c.Exists(t.Context(), "weir:{cluster}:push").Val() == 0 && len(heartbeats(t, c)) == 2
 			})
 			want := step.serves
 			if want < 0 {
@@ -103,7 +103,7 @@ func startBeside(t *testing.T, addr string, n int) []*weir {
 	for range n {
 		nodes = append(nodes, start(t, following(addr)))
 	}
-	await.Until(t, "all nodes are heard", func() bool { return len(signs(t, addr)) == n+1 })
+	waitForNodes(t, addr, n+1)
 	return nodes
 }
 

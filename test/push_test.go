@@ -39,7 +39,7 @@ func startFollowers(t *testing.T, addr string, n int) []*weir {
 	for range n {
 		nodes = append(nodes, start(t, following(addr)))
 	}
-	await.Until(t, "all nodes are heard", func() bool { return len(signs(t, addr)) == n })
+	waitForNodes(t, addr, n)
 	return nodes
 }
 

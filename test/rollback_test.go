@@ -155,7 +155,7 @@ func TestPush_ToldWhatIsWrong(t *testing.T) {
 	if code, _, stderr := alone.push(revisionYAML(2), "ann"); code != 1 || !strings.Contains(stderr, "reload: {source: redis}") {
 		t.Errorf("push to one that serves its own file exits %d: %s", code, stderr)
 	}
-	await.Until(t, "both are heard", func() bool { return len(signs(t, server.Addr)) == 2 })
+	waitForNodes(t, server.Addr, 2)
 	if code, stdout, _ := w.push(revisionYAML(2), "ann"); code != 1 || !strings.Contains(stdout, "reads its own file") {
 		t.Errorf("push beside one that serves its own file exits %d: %s", code, stdout)
 	}

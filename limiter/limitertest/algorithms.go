@@ -83,7 +83,7 @@ func leases(t *testing.T, s *suite) {
 		}
 	}
 	s.left(c, 1) // b died
-	if err := admin.Renew(t.Context(), c, b.Permit); !errors.Is(err, limiter.ErrReturned) {
+	if err := admin.Renew(t.Context(), c, b.Permit); !errors.Is(err, limiter.ErrNotHeld) {
 		t.Errorf("renew after the lease: %v", err)
 	}
 	s.allowed(c, 1)
@@ -91,12 +91,12 @@ func leases(t *testing.T, s *suite) {
 	s.refund(t, c, a.Permit)
 	s.refund(t, c, a.Permit)
 	s.left(c, 1)
-	if err := admin.Renew(t.Context(), c, a.Permit); !errors.Is(err, limiter.ErrReturned) {
+	if err := admin.Renew(t.Context(), c, a.Permit); !errors.Is(err, limiter.ErrNotHeld) {
 		t.Errorf("renew after giving back: %v", err)
 	}
 	l.Rate.Count = limiter.MaxConcurrent + 1
 	var d limiter.Decision
-	if err := s.Store.Take(t.Context(), c, &d); !errors.Is(err, limiter.ErrLimit) {
+	if err := s.Store.Take(t.Context(), c, &d); !errors.Is(err, limiter.ErrInvalidLimit) {
 		t.Errorf("more than the most concurrent: %v", err)
 	}
 	l.Rate.Count = 300 // more than a log ever merges
@@ -112,7 +112,7 @@ func leases(t *testing.T, s *suite) {
 	bucket := one(limit("no-lease", 1, 10*time.Second), s.key(), 1)
 	p := s.allowed(bucket, 1).Permit
 	s.Advance(6 * time.Second)
-	if err := admin.Renew(t.Context(), bucket, p); !errors.Is(err, limiter.ErrReturned) {
+	if err := admin.Renew(t.Context(), bucket, p); !errors.Is(err, limiter.ErrNotHeld) {
 		t.Errorf("renew of what is no lease: %v", err)
 	}
 	s.denied(bucket, 4*time.Second)
@@ -181,7 +181,7 @@ func keeping(t *testing.T, s *suite) {
 		"grant": admin.Grant(t.Context(), bad), "ban": admin.Ban(t.Context(), bad, time.Hour),
 		"ban back": admin.Ban(t.Context(), nil, -time.Hour), "ban long": admin.Ban(t.Context(), nil, 2*limiter.MaxWindow),
 	} {
-		if !errors.Is(err, limiter.ErrLimit) {
+		if !errors.Is(err, limiter.ErrInvalidLimit) {
 			t.Errorf("%s: %v, want ErrLimit", name, err)
 		}
 	}

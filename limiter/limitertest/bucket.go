@@ -100,21 +100,21 @@ func badClaims(t *testing.T, s *suite) {
 		claim limiter.Claim
 		want  error
 	}{
-		"cost 0":       {limiter.Claim{Limit: good, Key: s.key(), Cost: 0}, limiter.ErrCost},
-		"cost -3":      {limiter.Claim{Limit: good, Key: s.key(), Cost: -3}, limiter.ErrCost},
-		"cost 4 of 3":  {limiter.Claim{Limit: good, Key: s.key(), Cost: 4}, limiter.ErrCost},
-		"no limit":     {limiter.Claim{Key: s.key(), Cost: 1}, limiter.ErrLimit},
-		"no name":      {limiter.Claim{Limit: limit("", 3, time.Second), Key: s.key(), Cost: 1}, limiter.ErrLimit},
-		"name {":       {limiter.Claim{Limit: limit("a{b", 3, time.Second), Key: s.key(), Cost: 1}, limiter.ErrLimit},
-		"rate 0":       {limiter.Claim{Limit: limit("x", 0, time.Second), Key: s.key(), Cost: 1}, limiter.ErrLimit},
-		"rate 1e17":    {limiter.Claim{Limit: limit("x", 1e17, time.Second), Key: s.key(), Cost: 1}, limiter.ErrLimit},
-		"half a ms":    {limiter.Claim{Limit: limit("x", 1, time.Millisecond/2), Key: s.key(), Cost: 1}, limiter.ErrLimit},
-		"the same key": {claim, limiter.ErrLimit},
-		"a burst":      {limiter.Claim{Limit: &limiter.Limit{Name: "x", Rate: good.Rate, Burst: 2}, Key: s.key(), Cost: 1}, limiter.ErrLimit},
-		"algorithm 9":  {limiter.Claim{Limit: &limiter.Limit{Name: "x", Rate: good.Rate, Algorithm: 9}, Key: s.key(), Cost: 1}, limiter.ErrLimit},
+		"cost 0":       {limiter.Claim{Limit: good, Key: s.key(), Cost: 0}, limiter.ErrInvalidCost},
+		"cost -3":      {limiter.Claim{Limit: good, Key: s.key(), Cost: -3}, limiter.ErrInvalidCost},
+		"cost 4 of 3":  {limiter.Claim{Limit: good, Key: s.key(), Cost: 4}, limiter.ErrInvalidCost},
+		"no limit":     {limiter.Claim{Key: s.key(), Cost: 1}, limiter.ErrInvalidLimit},
+		"no name":      {limiter.Claim{Limit: limit("", 3, time.Second), Key: s.key(), Cost: 1}, limiter.ErrInvalidLimit},
+		"name {":       {limiter.Claim{Limit: limit("a{b", 3, time.Second), Key: s.key(), Cost: 1}, limiter.ErrInvalidLimit},
+		"rate 0":       {limiter.Claim{Limit: limit("x", 0, time.Second), Key: s.key(), Cost: 1}, limiter.ErrInvalidLimit},
+		"rate 1e17":    {limiter.Claim{Limit: limit("x", 1e17, time.Second), Key: s.key(), Cost: 1}, limiter.ErrInvalidLimit},
+		"half a ms":    {limiter.Claim{Limit: limit("x", 1, time.Millisecond/2), Key: s.key(), Cost: 1}, limiter.ErrInvalidLimit},
+		"the same key": {claim, limiter.ErrInvalidLimit},
+		"a burst":      {limiter.Claim{Limit: &limiter.Limit{Name: "x", Rate: good.Rate, Burst: 2}, Key: s.key(), Cost: 1}, limiter.ErrInvalidLimit},
+		"algorithm 9":  {limiter.Claim{Limit: &limiter.Limit{Name: "x", Rate: good.Rate, Algorithm: 9}, Key: s.key(), Cost: 1}, limiter.ErrInvalidLimit},
 		"above burst": {limiter.Claim{
 			Limit: &limiter.Limit{Name: "x", Rate: good.Rate, Algorithm: limiter.GCRA, Burst: 2}, Key: s.key(), Cost: 3,
-		}, limiter.ErrCost},
+		}, limiter.ErrInvalidCost},
 	} {
 		claims := []limiter.Claim{claim, bad.claim}
 		var d limiter.Decision
@@ -134,7 +134,7 @@ func badClaims(t *testing.T, s *suite) {
 		many = append(many, limiter.Claim{Limit: limit(fmt.Sprint("many", i), int64(3+i), time.Second), Key: k, Cost: 1})
 	}
 	var d limiter.Decision
-	if err := s.Store.Take(t.Context(), many, &d); !errors.Is(err, limiter.ErrLimit) {
+	if err := s.Store.Take(t.Context(), many, &d); !errors.Is(err, limiter.ErrInvalidLimit) {
 		t.Errorf("%d claims: %v", len(many), err)
 	}
 	s.allowed(many[1:], 3)

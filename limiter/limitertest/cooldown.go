@@ -91,7 +91,7 @@ func badPauses(t *testing.T, s *suite) {
 		"two": two, "stray": stray, "many": pauses(make([]time.Duration, limiter.MaxSteps+1)...),
 	} {
 		var d limiter.Decision
-		if err := s.Store.Take(t.Context(), one(bad, s.key(), 1), &d); !errors.Is(err, limiter.ErrLimit) {
+		if err := s.Store.Take(t.Context(), one(bad, s.key(), 1), &d); !errors.Is(err, limiter.ErrInvalidLimit) {
 			t.Errorf("bad %s: %v, want ErrLimit", name, err)
 		}
 	}

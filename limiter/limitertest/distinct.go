@@ -95,7 +95,7 @@ func badValues(t *testing.T, s *suite) {
 		"count": {Limit: values(limiter.MaxDistinct + 1), Key: k, Cost: 1},
 	} {
 		var d limiter.Decision
-		if err := s.Store.Take(t.Context(), []limiter.Claim{bad}, &d); !errors.Is(err, limiter.ErrCost) && !errors.Is(err, limiter.ErrLimit) {
+		if err := s.Store.Take(t.Context(), []limiter.Claim{bad}, &d); !errors.Is(err, limiter.ErrInvalidCost) && !errors.Is(err, limiter.ErrInvalidLimit) {
 			t.Errorf("bad %s: %v", name, err)
 		}
 	}

@@ -63,7 +63,7 @@ func (o *gcraOracle) owed(now int64, l *limiter.Limit) float64 {
 }
 
 func (o *gcraOracle) left(now int64, l *limiter.Limit) int64 {
-	return int64(math.Floor(float64(l.Most()) - o.owed(now, l) + 1e-6))
+	return int64(math.Floor(float64(l.Capacity()) - o.owed(now, l) + 1e-6))
 }
 
 func (o *gcraOracle) take(l *limiter.Limit, t taken) {

@@ -199,7 +199,7 @@ func (s *suite) sane(t reporter, claims []limiter.Claim, d limiter.Decision) {
 	all := true
 	for i, o := range d.Outcomes {
 		c := claims[i]
-		if o.Remaining < 0 || o.Remaining > c.Limit.Most() || o.Wait < 0 || o.Wait > c.Limit.Horizon() {
+		if o.Remaining < 0 || o.Remaining > c.Limit.Capacity() || o.Wait < 0 || o.Wait > c.Limit.Horizon() {
 			t.Fatalf("outcome out of range: %+v", o)
 		}
 		stands := c.Limit.Algorithm == limiter.Distinct && o.Wait == 0 // its value does

@@ -30,7 +30,7 @@ func (l *trackedKey) draw(t *rapid.T) []limiter.Claim {
 	c := l.claims(1)
 	if l.limit.Algorithm == limiter.Distinct {
 		c[0].Value = limiter.KeyOf(fmt.Sprint(rapid.IntRange(0, 8).Draw(t, "value")))
-	} else if most := l.limit.Most(); most > 1 {
+	} else if most := l.limit.Capacity(); most > 1 {
 		c[0].Cost = rapid.Int64Range(1, 1+(most-1)/3).Draw(t, "cost")
 	}
 	return c
@@ -72,7 +72,7 @@ func (l *trackedKey) refund(t *rapid.T, now int64) {
 	}
 	g := rapid.SampledFrom(from).Draw(t, "permit")
 	most := *l.limit
-	if l.limit.Most() < g.n {
+	if l.limit.Capacity() < g.n {
 		most.Rate.Count = g.n
 	}
 	c := one(&most, l.key, g.n)
@@ -90,7 +90,7 @@ func (l *trackedKey) renew(t *rapid.T, now int64) {
 	most := *l.limit
 	most.Rate.Count = max(most.Rate.Count, g.n)
 	err := l.s.Store.(limiter.AdminStore).Renew(l.s.t.Context(), one(&most, l.key, g.n), g.permit)
-	if out && err != nil || !out && !errors.Is(err, limiter.ErrReturned) {
+	if out && err != nil || !out && !errors.Is(err, limiter.ErrNotHeld) {
 		t.Fatalf("renew says %v, want that it is still out: %v", err, out)
 	}
 	if i := slices.IndexFunc(l.log, func(t taken) bool { return t.permit == g.permit }); out && i >= 0 {
@@ -101,7 +101,7 @@ func (l *trackedKey) renew(t *rapid.T, now int64) {
 // worth is what the bounds of l's algorithm are multiples of.
 func worth(l *limiter.Limit) int64 {
 	if l.Algorithm == limiter.GCRA {
-		return l.Rate.Count + l.Most()
+		return l.Rate.Count + l.Capacity()
 	}
 	return l.Rate.Count
 }

@@ -52,7 +52,7 @@ func connect(ctx context.Context, node *redis.Client) (*conn, error) {
 	c := &conn{maker: maker, inUse: maker.Conn()}
 	err := c.inUse.Ping(ctx).Err()
 	if raw := made.Load(); raw != nil {
-		c.Conn = *raw
+		c.Conn = newSocketConn(*raw)
 	} else if err == nil {
 		err = errNoConn
 	}

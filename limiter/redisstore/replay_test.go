@@ -44,7 +44,11 @@ func TestStore_CountsWhatAReplayCounts(t *testing.T) {
 	defer backend.Close()
 	s := newReplayed(t, strings.ReplaceAll(replayedConfig, "BACKEND", backend.URL))
 	random := rand.New(rand.NewPCG(1, 2))
-	for range 3000 {
+	requests := 3000
+	if testing.Short() {
+		requests = 1000
+	}
+	for range requests {
 		s.ask(random)
 	}
 	s.compare()

@@ -19,7 +19,7 @@ import (
 // it changes as soon as a claim has another rate.
 type sharedCall struct {
 	*redisstore.Store
-	form limiter.RedissonForm
+	form limiter.RedissonFormat
 
 	mu    sync.Mutex // guards what follows
 	rates map[string]limiter.Rate
@@ -30,20 +30,20 @@ func (s *sharedCall) shared(ctx context.Context, claims []limiter.Claim, edit bo
 	defer s.mu.Unlock()
 	out := make([]limiter.Claim, len(claims))
 	for i, c := range claims {
-		c.Redisson, c.RedissonForm = c.Limit.Name+":"+c.Key.String(), s.form
+		c.RedissonName, c.RedissonFormat = c.Limit.Name+":"+c.Key.String(), s.form
 		out[i] = c
-		if had, ok := s.rates[c.Redisson]; edit && (!ok || had != c.Limit.Rate) {
-			if r, err := s.RateLimiter(c.Redisson, ""); err == nil {
+		if had, ok := s.rates[c.RedissonName]; edit && (!ok || had != c.Limit.Rate) {
+			if r, err := s.RateLimiter(c.RedissonName, ""); err == nil {
 				_, _ = r.As(s.form).UpdateRate(ctx, redisstore.RateConfig{Rate: c.Limit.Rate, KeepAlive: c.Limit.Rate.Window})
 			}
-			s.rates[c.Redisson] = c.Limit.Rate
+			s.rates[c.RedissonName] = c.Limit.Rate
 		}
 	}
 	return out
 }
 
 func (s *sharedCall) Take(ctx context.Context, claims []limiter.Claim, d *limiter.Decision) error {
-	if err := limiter.CheckAll(claims); err != nil {
+	if err := limiter.CheckClaims(claims); err != nil {
 		return err
 	}
 	return s.Store.Take(ctx, s.shared(ctx, claims, true), d)
@@ -61,7 +61,7 @@ func (s *sharedCall) Refund(ctx context.Context, claims []limiter.Claim, p limit
 func TestShared_KeepsTheContractOnRedis(t *testing.T) {
 	t.Parallel()
 	client := connect(t, redistest.Start(t).Addr)
-	for _, f := range []limiter.RedissonForm{limiter.RedissonByte, limiter.RedissonFloat} {
+	for _, f := range []limiter.RedissonFormat{limiter.RedissonByte, limiter.RedissonFloat} {
 		t.Run(f.String(), func(t *testing.T) {
 			limitertest.RunLog(t, func(t *testing.T) limitertest.Subject {
 				client.FlushAll(t.Context())
@@ -72,7 +72,7 @@ func TestShared_KeepsTheContractOnRedis(t *testing.T) {
 	}
 }
 
-func sharedSubject(t *testing.T, client redis.UniversalClient, f limiter.RedissonForm) limitertest.Subject {
+func sharedSubject(t *testing.T, client redis.UniversalClient, f limiter.RedissonFormat) limitertest.Subject {
 	return limitertest.Subject{
 		Store: &sharedCall{
 			Store: redisstore.NewWithTestClock(client, redisstore.Options{Timeout: patient}),

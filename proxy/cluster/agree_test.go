@@ -39,6 +39,7 @@ func step(t *testing.T, n *cluster.Node, hash string, want int64) {
 }
 
 func TestAgree_SameConfigSameNumber(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	a, _ := joined(t, dial(t, s.Addr), "a")
 	b, _ := joined(t, dial(t, s.Addr), "b")
@@ -185,6 +186,7 @@ func TestAgree_LostTurnChangesNothing(t *testing.T) {
 // What a node took up alone is numbered when Redis is back, unless the others
 // have gone further: then theirs stays.
 func TestAgree_ReturnsAfterAnOutage(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name   string
 		others string // what they take up meanwhile

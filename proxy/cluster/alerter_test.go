@@ -126,6 +126,7 @@ func reported(t *testing.T, rdb redis.UniversalClient, node string, n int64) *cl
 // What two nodes refuse together is told once, whoever leads, and again and again
 // until the webhook takes it.
 func TestAlerter_TellsOnceForAll(t *testing.T) {
+	t.Parallel()
 	rdb := dial(t, redistest.Start(t).Addr)
 	hook := receives(t, 503, 200)
 	s := reported(t, rdb, "a", 60)
@@ -157,6 +158,7 @@ func TestAlerter_TellsOnceForAll(t *testing.T) {
 
 // A leader that dies with the alert unsent leaves it to the next.
 func TestAlerter_NothingIsLostWithTheLeader(t *testing.T) {
+	t.Parallel()
 	rdb := dial(t, redistest.Start(t).Addr)
 	hook := receives(t, 503, 503, 204)
 	s := reported(t, rdb, "a", 100)

@@ -63,6 +63,7 @@ func remembers(id string) func(cluster.Question) cluster.Seen {
 }
 
 func TestAsk_HearsAllOthersAndNamesThoseThatAreSilent(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	rdb := dial(t, s.Addr)
 	a, _ := joined(t, rdb, "a")
@@ -110,6 +111,7 @@ func TestAsk_SaysThatRedisIsAway(t *testing.T) {
 // A reply that is too long is cut to one that is not, and says so; one that can be cut no
 // more says that.
 func TestAnswer_IsBounded(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	a, _ := joined(t, dial(t, s.Addr), "a")
 	var noise strings.Builder // which does not pack well
@@ -147,6 +149,7 @@ func TestAnswer_IsBounded(t *testing.T) {
 
 // Nothing stays in Redis of a reply that nobody came for.
 func TestAnswer_LeavesNothingBehind(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	rdb := dial(t, s.Addr)
 	a, _ := joined(t, rdb, "a")
@@ -172,6 +175,7 @@ func TestAnswer_LeavesNothingBehind(t *testing.T) {
 
 // What lies among the replies and is none does no harm.
 func TestAsk_TakesNoReplyOfAStranger(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	rdb := dial(t, s.Addr)
 	a, _ := joined(t, rdb, "a")

@@ -130,6 +130,7 @@ func TestFaults_ValuesThatAreNone(t *testing.T) {
 // A node that reads its own file cannot serve what is pushed: the push says what to
 // write there.
 func TestFaults_PushBesideANodeWithAFileOfItsOwn(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	all := hosts(t, s.Addr, "a")
 	joined(t, dial(t, s.Addr), "b")
@@ -149,6 +150,7 @@ func TestFaults_PushBesideANodeWithAFileOfItsOwn(t *testing.T) {
 
 // A push that its caller gives up leaves nothing that the next one waits for.
 func TestFaults_PushThatIsGivenUp(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	all := hosts(t, s.Addr, "a")
 	rdb := dial(t, s.Addr)

@@ -17,6 +17,7 @@ import (
 // The history holds the last 20 pushes, the last first, each with the files that were
 // pushed; what was gone back to says so, and counts as a push.
 func TestHistory_KeepsTheLastTwenty(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	n := hosts(t, s.Addr, "a")[0]
 	if all, err := n.History(t.Context()); err != nil || len(all) != 0 {
@@ -60,6 +61,7 @@ func TestHistory_KeepsTheLastTwenty(t *testing.T) {
 // Of several who push at the same moment each is told either that it is done, with a
 // number of its own, or who pushes; what is served last is what was decided last.
 func TestPush_ManyAtOnceHaveNumbersOfTheirOwn(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	all := hosts(t, s.Addr, "a", "b")
 	var mu sync.Mutex
@@ -114,6 +116,7 @@ func TestPush_ManyAtOnceHaveNumbersOfTheirOwn(t *testing.T) {
 // what is left of it: one entry that cannot be read is named, and the last push is
 // known all the same if it is not that one.
 func TestHistory_AnEntryThatCannotBeRead(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	rdb := dial(t, s.Addr)
 	n := hosts(t, s.Addr, "a")[0]

@@ -162,6 +162,7 @@ func TestLeader_LateWritesAreRefused(t *testing.T) {
 }
 
 func TestLeader_DeadOneIsFollowed(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	mortal := redis.NewClient(&redis.Options{Addr: s.Addr, MaxRetries: -1})
 	const lease = time.Second

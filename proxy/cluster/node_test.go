@@ -36,6 +36,7 @@ func joined(t *testing.T, rdb redis.UniversalClient, id string) (*cluster.Node, 
 }
 
 func TestNode_CountsThoseThatLive(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	a, _ := joined(t, dial(t, s.Addr), "a")
 	b, leaveB := joined(t, dial(t, s.Addr), "b")
@@ -45,6 +46,7 @@ func TestNode_CountsThoseThatLive(t *testing.T) {
 }
 
 func TestNode_RemembersWhileRedisIsAway(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	a, _ := joined(t, dial(t, s.Addr), "a")
 	joined(t, dial(t, s.Addr), "b")

@@ -37,6 +37,7 @@ func knowing(t *testing.T, n *cluster.Node, generation int64, entries int) {
 // A Redis that comes back empty is told what the nodes know, and the next generation
 // is a higher one.
 func TestRestore_EmptyRedis(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	all := hosts(t, s.Addr, "a", "b")
 	pushes(t, all[0].Node, "one", "two", "three")
@@ -61,6 +62,7 @@ func TestRestore_EmptyRedis(t *testing.T) {
 
 // The same at the very moment of a push, before any sign of life.
 func TestRestore_BeforeAPush(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	a, _ := hosted(t, dial(t, s.Addr), "a")
 	await.Until(t, "a is known", func() bool { m, err := a.Nodes(t.Context()); return err == nil && len(m) == 1 })
@@ -81,6 +83,7 @@ func TestRestore_BeforeAPush(t *testing.T) {
 // A replica that became master without the last pushes is brought up to date, and
 // nobody serves an older one again.
 func TestRestore_OlderReplica(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	all := hosts(t, s.Addr, "a", "b")
 	pushes(t, all[0].Node, "one", "two")
@@ -103,6 +106,7 @@ func TestRestore_OlderReplica(t *testing.T) {
 // What was pushed to nodes that knew nothing of what was before is the later one, and
 // so gets a higher generation.
 func TestRestore_PushedMeanwhileIsLater(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	rdb := dial(t, s.Addr)
 	a := &host{Node: cluster.Join(rdb, cluster.Options{Prefix: "test", ID: "a", Source: "redis"})}

@@ -140,6 +140,7 @@ func (f *field) sweep(grace time.Duration) string {
 }
 
 func TestSweep_OnlyWhatIsNoMore(t *testing.T) {
+	t.Parallel()
 	f := sown(t, dial(t, redistest.Start(t).Addr))
 	f.counts("test", limiter.Limit{Name: "send.phone:1h"}, 3)                                       // lives
 	f.counts("test", limiter.Limit{Name: "send.older:1h"}, 1)                                       // unknown, and never ours to judge
@@ -174,6 +175,7 @@ func TestSweep_OnlyWhatIsNoMore(t *testing.T) {
 
 // A limit that comes back in the middle of a sweep keeps what was counted since.
 func TestSweep_SparesWhatComesBack(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	f := sown(t, dial(t, s.Addr))
 	f.counts("test", limiter.Limit{Name: "send.old:1h"}, 3000)
@@ -275,6 +277,7 @@ func TestSweep_WaitsForNodesThatAreBehind(t *testing.T) {
 
 // In a cluster the keys lie on other servers than what is known of limits.
 func TestSweep_InARedisCluster(t *testing.T) {
+	t.Parallel()
 	c := redistest.StartCluster(t, 3)
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), ReadTimeout: 3 * time.Second})
 	t.Cleanup(func() { rdb.Close() })

@@ -21,7 +21,7 @@ type Limit struct {
 	Overrides      map[limiter.Key][]limiter.Rate // by key, as Privacy.Hash makes it
 	Hashed         *HashedOverrides               // whose keys are hashed as values of lists are; nil: none
 	RedissonName   string                         // of the limiter that Java programs share; {key} stands for the key's text; may be empty
-	RedissonForm   limiter.RedissonForm           // how they keep it
+	RedissonFormat limiter.RedissonFormat         // how they keep it
 	Penalty        *Penalty                       // nil: none
 	Cost           *Cost                          // nil: each request costs 1
 	Count          *Statuses                      // after which a request stays counted; nil means after all

@@ -36,8 +36,8 @@ func (h challenged) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // ServeHTTP1 implements Handler.
 func (h challenged) ServeHTTP1(x *http1.Exchange) {
 	if strings.HasPrefix(x.Path(), challenges) {
-		x.ServeNet(context.Background(), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.challenger.Answer(w, r) }))
-		if x.Begun() {
+		x.ServeNetHTTP(context.Background(), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.challenger.Answer(w, r) }))
+		if x.Committed() {
 			return
 		}
 	}

@@ -14,7 +14,7 @@ type routes struct{}
 
 func (routes) ServeHTTP(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "routes") }
 
-func (r routes) ServeHTTP1(x *http1.Exchange) { x.ServeNet(&http1.Context{Exchange: x}, r) }
+func (r routes) ServeHTTP1(x *http1.Exchange) { x.ServeNetHTTP(&http1.Context{Exchange: x}, r) }
 
 func (routes) RefuseHTTP1(x *http1.Exchange, _ error) {
 	x.Begin(http.StatusTeapot)

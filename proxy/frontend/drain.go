@@ -26,7 +26,7 @@ const (
 // load balancer may need that time to learn that this server leaves.
 func (s *Server) AnnounceClose() {
 	s.closing.Store(true)
-	s.http1.Part()
+	s.http1.DisableKeepAlives()
 }
 
 // Drain ends the server in peace. It takes the connections that wait already and then

@@ -75,16 +75,16 @@ func NewServer(h http.Handler, c config.Listen, log zerolog.Logger) *Server {
 	s := &Server{bounds: c, log: log, offenders: newResetTracker(), handover: newHandover()}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.http1 = http1.Server{
-		Handler:  netHandler(h),
-		Limits:   http1.Limits{Target: int(c.MaxHeader), Head: int(c.MaxHeader), Fields: maxHeaderFields},
-		Timeouts: http1.Timeouts{Header: c.Timeouts.Header, Body: c.Timeouts.Body, Write: c.Timeouts.Write, Idle: c.Timeouts.Idle},
-		EndsLate: true,
-		Panicked: func(v any) {
+		Handler:           netHandler(h),
+		Limits:            http1.Limits{Target: int(c.MaxHeader), Head: int(c.MaxHeader), Fields: maxHeaderFields},
+		Timeouts:          http1.Timeouts{Header: c.Timeouts.Header, Body: c.Timeouts.Body, Write: c.Timeouts.Write, Idle: c.Timeouts.Idle},
+		FlushAfterHandler: true,
+		OnPanic: func(v any) {
 			log.Error().Interface("error", v).Bytes("stack", debug.Stack()).Msg("panic in a request")
 		},
 	}
 	if own, ok := h.(Handler); ok {
-		s.http1.Handler, s.http1.Refuse = own.ServeHTTP1, own.RefuseHTTP1
+		s.http1.Handler, s.http1.ErrorHandler = own.ServeHTTP1, own.RefuseHTTP1
 	}
 	if c.H2C {
 		s.http1.HTTP2 = s.deliver
@@ -112,8 +112,8 @@ func NewServer(h http.Handler, c config.Listen, log zerolog.Logger) *Server {
 // empty one, as with net/http.
 func netHandler(h http.Handler) http1.Handler {
 	return func(x *http1.Exchange) {
-		x.ServeNet(&http1.Context{Exchange: x}, h)
-		if !x.Begun() {
+		x.ServeNetHTTP(&http1.Context{Exchange: x}, h)
+		if !x.Committed() {
 			x.Begin(http.StatusOK)
 			_ = x.Send(nil) // the client may have left
 		}

@@ -10,13 +10,13 @@ import (
 var (
 	// ErrBodyTooLarge reports that a body is longer than its reader allows.
 	ErrBodyTooLarge = &Error{413, "body too large"}
-	// ErrStopped reports that the exchange wants no more of a body.
-	ErrStopped = errors.New("body no longer wanted")
+	// ErrBodyReadCanceled reports that the exchange wants no more of a body.
+	ErrBodyReadCanceled = errors.New("body no longer wanted")
 )
 
-// A feeder brings more of a body, within the time for it.
-type feeder interface {
-	feed(b *Body) error
+// A bodyFiller brings more of a body, within the time for it.
+type bodyFiller interface {
+	fillBody(b *Body) error
 }
 
 // A flusher sends what was written to it.
@@ -33,26 +33,26 @@ type Body struct {
 
 // A bodyState is a Body but for what is kept for the next one.
 type bodyState struct {
-	in      *input
-	from    feeder
-	limits  *Limits
-	framing Framing
-	left    int64 // of a body with a length
-	chunks  chunkedReader
-	section section
-	most    int64         // bytes; 0 for any number
-	got     int64         // bytes
-	err     error         // how reading ended; io.EOF is its good end
-	sink    flusher       // what was written to it is flushed before waiting for more; nil for nothing
-	waited  time.Duration // for the client
+	in        *input
+	filler    bodyFiller
+	limits    *Limits
+	framing   Framing
+	bytesLeft int64 // of a body with a length
+	chunks    chunkedReader
+	parser    fieldParser
+	maxBytes  int64         // bytes; 0 for any number
+	received  int64         // bytes
+	err       error         // how reading ended; io.EOF is its good end
+	flusher   flusher       // what was written to it is flushed before waiting for more; nil for nothing
+	waited    time.Duration // for the client
 }
 
 // open makes b ready for a body that begins with what in has unread.
-func (b *Body) open(in *input, from feeder, f Framing, l *Limits) {
+func (b *Body) open(in *input, from bodyFiller, f Framing, l *Limits) {
 	b.reset()
-	b.in, b.from, b.framing, b.limits, b.left = in, from, f, l, f.Length
-	if f.Kind == None || f.Kind == Length && f.Length == 0 {
-		b.left, b.err = 0, io.EOF
+	b.in, b.filler, b.framing, b.limits, b.bytesLeft = in, from, f, l, f.Length
+	if f.Kind == NoBody || f.Kind == FixedLength && f.Length == 0 {
+		b.bytesLeft, b.err = 0, io.EOF
 	}
 }
 
@@ -63,21 +63,21 @@ func (b *Body) reset() {
 
 // Limit makes reading fail with ErrBodyTooLarge after so many bytes; 0 is any
 // number. A body whose length is known fails at once.
-func (b *Body) Limit(most int64) { b.most = most }
+func (b *Body) Limit(most int64) { b.maxBytes = most }
 
 // Length is the length of the body as announced, 0 for none and -1 for unknown.
 func (b *Body) Length() int64 {
 	switch b.framing.Kind {
-	case None:
+	case NoBody:
 		return 0
-	case Length:
+	case FixedLength:
 		return b.framing.Length
 	}
 	return -1
 }
 
 // Received is how many bytes of it have been read.
-func (b *Body) Received() int64 { return b.got }
+func (b *Body) Received() int64 { return b.received }
 
 // Err is how reading ended: io.EOF if the body is whole, nil if it has not.
 func (b *Body) Err() error { return b.err }
@@ -90,11 +90,11 @@ func (b *Body) Trailer() *Fields { return &b.trailer }
 // The error is io.EOF when the body is whole, and no bytes come with any.
 func (b *Body) Next() ([]byte, error) {
 	for b.err == nil {
-		if data, err := b.ready(); len(data) > 0 || err != nil {
+		if data, err := b.nextBuffered(); len(data) > 0 || err != nil {
 			return data, err
 		}
-		if err := b.from.feed(b); err != nil {
-			b.fed(err)
+		if err := b.filler.fillBody(b); err != nil {
+			b.readFailed(err)
 		}
 	}
 	return nil, b.err
@@ -108,20 +108,20 @@ func (b *Body) Read(p []byte) (int, error) {
 	data, err := b.Next()
 	n := copy(p, data)
 	if rest := len(data) - n; rest > 0 {
-		b.back(rest)
+		b.unread(rest)
 	} else if err == nil && b.done() {
 		err = io.EOF // so that nobody needs room to learn that there is no more
 	}
 	return n, err
 }
 
-// back gives the last n bytes of what Next returned back.
-func (b *Body) back(n int) {
+// unread gives the last n bytes of what Next returned back.
+func (b *Body) unread(n int) {
 	b.in.r -= n
-	b.got -= int64(n)
+	b.received -= int64(n)
 	switch b.framing.Kind {
-	case Length:
-		b.left += int64(n)
+	case FixedLength:
+		b.bytesLeft += int64(n)
 		b.err = nil
 	case Chunked:
 		b.chunks.left += uint64(n)
@@ -131,21 +131,21 @@ func (b *Body) back(n int) {
 
 // count notes what is handed out, and cuts it at the limit.
 func (b *Body) count(data []byte) ([]byte, error) {
-	if b.most > 0 && (b.got+int64(len(data)) > b.most || b.framing.Length > b.most) {
+	if b.maxBytes > 0 && (b.received+int64(len(data)) > b.maxBytes || b.framing.Length > b.maxBytes) {
 		b.err = ErrBodyTooLarge
 		return nil, b.err
 	}
-	b.got += int64(len(data))
+	b.received += int64(len(data))
 	return data, nil
 }
 
-// ready is Next for what is at hand: no bytes and no error mean that more has to
+// nextBuffered is Next for what is at hand: no bytes and no error mean that more has to
 // be read.
-func (b *Body) ready() ([]byte, error) {
+func (b *Body) nextBuffered() ([]byte, error) {
 	if b.err != nil {
 		return nil, b.err
 	}
-	data, err := b.take()
+	data, err := b.consume()
 	if err != nil {
 		b.err = err
 		return nil, err
@@ -156,28 +156,28 @@ func (b *Body) ready() ([]byte, error) {
 	return b.count(data)
 }
 
-// take uses up what is unread: data, or framing until more is needed.
-func (b *Body) take() ([]byte, error) {
+// consume uses up what is unread: data, or framing until more is needed.
+func (b *Body) consume() ([]byte, error) {
 	have := b.in.unread()
 	switch b.framing.Kind {
-	case Length:
-		n := int(min(int64(len(have)), b.left))
-		if b.left == 0 {
+	case FixedLength:
+		n := int(min(int64(len(have)), b.bytesLeft))
+		if b.bytesLeft == 0 {
 			return nil, io.EOF
 		}
-		b.left -= int64(n)
+		b.bytesLeft -= int64(n)
 		b.in.r += n
 		return have[:n], nil
 	case UntilClose:
 		b.in.r = b.in.w
 		return have, nil
 	case Chunked:
-		return b.takeChunk(have)
+		return b.consumeChunk(have)
 	}
 	return nil, io.EOF
 }
 
-func (b *Body) takeChunk(have []byte) ([]byte, error) {
+func (b *Body) consumeChunk(have []byte) ([]byte, error) {
 	if b.chunks.state != atTrailer {
 		skip, n, err := b.chunks.next(have, b.limits)
 		if err != nil {
@@ -189,34 +189,34 @@ func (b *Body) takeChunk(have []byte) ([]byte, error) {
 		}
 	}
 	have = b.in.unread()
-	done, err := b.section.parse(have, &b.trailer, bound{b.limits.Trailer, b.limits.TrailerFields})
+	done, err := b.parser.parse(have, &b.trailer, fieldLimits{b.limits.Trailer, b.limits.TrailerFields})
 	if err != nil {
 		return nil, ErrTrailer
 	}
 	if !done {
 		return nil, nil
 	}
-	b.in.r += b.section.next
-	b.trailer.DropUntrailed()
+	b.in.r += b.parser.next
+	b.trailer.DropForbiddenTrailers()
 	return nil, io.EOF
 }
 
-// fed notes that no more comes.
-func (b *Body) fed(err error) {
+// readFailed notes that no more comes.
+func (b *Body) readFailed(err error) {
 	switch {
 	case !errors.Is(err, io.EOF):
 		b.err = err
 	case b.framing.Kind == UntilClose:
 		b.err = io.EOF
 	default:
-		b.err = ErrCut
+		b.err = ErrTruncated
 	}
 }
 
 // done reports whether the body has been read to its end, taking into account
 // what can be told without waiting.
 func (b *Body) done() bool {
-	if b.err == nil && b.framing.Kind == Length && b.left == 0 {
+	if b.err == nil && b.framing.Kind == FixedLength && b.bytesLeft == 0 {
 		b.err = io.EOF
 	}
 	if b.err == nil && b.framing.Kind == Chunked && b.chunks.state == atDataCR {

@@ -13,12 +13,12 @@ type Call struct {
 	// Interim is told of 1xx responses, all but 100 and 101. By default the
 	// exchange's client gets them, without hop-by-hop fields.
 	Interim func(r *Response)
-	// KeepTrailer says which trailer fields of the request are sent on; none if it
+	// KeepRequestTrailer says which trailer fields of the request are sent on; none if it
 	// is nil.
-	KeepTrailer func(f Field) bool
-	// KeepAnswerTrailer says which trailer fields of the response Relay sends on,
+	KeepRequestTrailer func(f Field) bool
+	// KeepResponseTrailer says which trailer fields of the response Relay sends on,
 	// of those that may stand there; all if it is nil.
-	KeepAnswerTrailer func(f Field) bool
+	KeepResponseTrailer func(f Field) bool
 
 	client       *Client
 	sourceReader sourceReader // what the client's body is read from where there is no exchange
@@ -28,9 +28,9 @@ type Call struct {
 	upload       upload
 	callState
 
-	mu     sync.Mutex // guards what follows
-	cancel context.CancelFunc
-	live   *clientConn // what Abort interrupts
+	mu         sync.Mutex // guards what follows
+	cancel     context.CancelFunc
+	activeConn *clientConn // what Abort interrupts
 	// aborted is also looked at without mu, by who has just set a deadline: if it is false
 	// then, Abort will set another one.
 	aborted atomic.Bool
@@ -39,24 +39,24 @@ type Call struct {
 // A callState is how far a call has come. It is apart from what is kept for the next one,
 // so that all of it is zeroed in place.
 type callState struct {
-	x       *Exchange
-	source  *Body // the client's body, nil if there is none
-	pool    *Pool
-	conn    *clientConn
-	framed  bool   // the head in out is whole
-	head    int    // how long it is
-	content []byte // the client's body if it has been read before
-	atHand  []byte // body that was behind the head before this one
-	framing Framing
-	method  string
-	upgrade string
-	te      bool // TE: trailers is sent
+	x              *Exchange
+	requestBody    *Body // the client's body, nil if there is none
+	pool           *Pool
+	conn           *clientConn
+	encoded        bool   // the head in out is whole
+	headLen        int    // how long it is
+	givenBody      []byte // the client's body if it has been read before
+	savedBody      []byte // body that was behind the head before this one
+	framing        Framing
+	method         string
+	upgrade        string
+	acceptTrailers bool // TE: trailers is sent
 
-	written  bool // the request has been sent whole
-	taken    bool // body was used up that is not in out
-	answered bool // some of a response has been read
-	switched bool // 101 has come
-	handed   bool // the connection is somebody else's
+	requestWritten  bool // the request has been sent whole
+	bodyConsumed    bool // body was used up that is not in out
+	responseStarted bool // some of a response has been read
+	switched        bool // 101 has come
+	handedOver      bool // the connection is somebody else's
 }
 
 // Begin begins the head of the request. The parts of the target together are what
@@ -64,44 +64,44 @@ type callState struct {
 //
 // It may be called again, to make the same call over another pool.
 func (c *Call) Begin(method, host string, target ...string) *Head {
-	if c.framed && len(c.out.buf) > c.head {
-		c.atHand = append([]byte(nil), c.out.buf[c.head:]...) // it cannot be read again
+	if c.encoded && len(c.out.buf) > c.headLen {
+		c.savedBody = append([]byte(nil), c.out.buf[c.headLen:]...) // it cannot be read again
 	}
-	c.out.open(&c.client.memory)
-	c.method, c.framed = method, false
+	c.out.reset(&c.client.buffers)
+	c.method, c.encoded = method, false
 	c.out.startRequest(method, target...)
 	if (c.x == nil || host != c.x.Host()) && !validAuthority(host) { // that of x has been looked at
 		c.out.err = ErrOutgoing
 	}
 	c.out.add("Host", host)
-	c.out.host = true
+	c.out.hasHost = true
 	if c.x != nil && !c.expectsContinue() {
 		c.x.Fields.DropKnown(Expect) // it means nothing here, nor to the upstream
 	}
 	return &c.out
 }
 
-// Upgrade asks the upstream to change to this protocol. Only then 101 is a
+// SetUpgrade asks the upstream to change to this protocol. Only then 101 is a
 // response, and only to it. The request must have no body.
-func (c *Call) Upgrade(protocol string) { c.upgrade = protocol }
+func (c *Call) SetUpgrade(protocol string) { c.upgrade = protocol }
 
-// Content is the body of the request, which whoever has read it to its end gives
+// SetBody is the body of the request, which whoever has read it to its end gives
 // back to be sent on. It must stay as it is until Release.
-func (c *Call) Content(body []byte) {
-	c.content = body
+func (c *Call) SetBody(body []byte) {
+	c.givenBody = body
 	if body == nil {
-		c.content = []byte{}
+		c.givenBody = []byte{}
 	}
 }
 
 // AcceptTrailers tells the upstream that trailer fields are welcome.
-func (c *Call) AcceptTrailers() { c.te = true }
+func (c *Call) AcceptTrailers() { c.acceptTrailers = true }
 
 // Body is the body of the response.
 func (c *Call) Body() *Body { return &c.body }
 
 // Reused reports whether the connection has carried another request before.
-func (c *Call) Reused() bool { return c.conn != nil && c.conn.used }
+func (c *Call) Reused() bool { return c.conn != nil && c.conn.reused }
 
 // Abort ends what the call waits for. It may be called by any goroutine, until
 // Release.
@@ -112,31 +112,31 @@ func (c *Call) Abort() {
 	if c.cancel != nil {
 		c.cancel()
 	}
-	if c.live != nil {
-		_ = c.live.net.SetDeadline(passed())
+	if c.activeConn != nil {
+		_ = c.activeConn.net.SetDeadline(pastTime())
 	}
 }
 
-// dials notes how dialling can be aborted, and reports whether it shall go on.
-func (c *Call) dials(cancel context.CancelFunc) bool {
+// setDialCancel notes how dialling can be aborted, and reports whether it shall go on.
+func (c *Call) setDialCancel(cancel context.CancelFunc) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.cancel = cancel
 	return !c.aborted.Load()
 }
 
-// uses notes which connection Abort interrupts, and reports whether the call
+// setActiveConn notes which connection Abort interrupts, and reports whether the call
 // shall go on.
-func (c *Call) uses(u *clientConn) bool {
+func (c *Call) setActiveConn(u *clientConn) bool {
 	c.mu.Lock()
-	c.live = u
+	c.activeConn = u
 	goesOn := !c.aborted.Load()
 	c.mu.Unlock()
 	return goesOn
 }
 
-// because is err, or that the call was aborted if that is why.
-func (c *Call) because(err error) error {
+// abortedOr is err, or that the call was aborted if that is why.
+func (c *Call) abortedOr(err error) error {
 	if c.aborted.Load() {
 		return ErrAborted
 	}
@@ -148,15 +148,15 @@ func (c *Call) because(err error) error {
 // made the call, before the handler of its exchange returns.
 func (c *Call) Release() {
 	if c.x != nil {
-		c.x.Unwatch()
+		c.x.StopMonitoringClient()
 	}
-	c.endUpload()
-	c.dropConn()
-	memory := &c.client.memory
+	c.stopUpload()
+	c.releaseConn()
+	memory := &c.client.buffers
 	c.in.release()
 	c.sourceReader.in.release()
-	c.out.rest(memory)
-	calls := &c.client.calls
+	c.out.recycle(memory)
+	calls := &c.client.callPool
 	c.reset()
 	calls.Put(c)
 }
@@ -166,27 +166,27 @@ func (c *Call) reset() {
 	c.Response.Reset()
 	c.body.reset()
 	c.upload.reset()
-	if c.source == &c.sourceReader.body {
+	if c.requestBody == &c.sourceReader.body {
 		c.sourceReader = sourceReader{}
 	}
-	c.Interim, c.KeepTrailer, c.KeepAnswerTrailer = nil, nil, nil
+	c.Interim, c.KeepRequestTrailer, c.KeepResponseTrailer = nil, nil, nil
 	c.client, c.callState = nil, callState{}
-	c.cancel, c.live = nil, nil
+	c.cancel, c.activeConn = nil, nil
 	if c.aborted.Load() { // to look costs less than to store
 		c.aborted.Store(false)
 	}
 }
 
-// dropConn gives up the connection: to the pool or to nobody.
-func (c *Call) dropConn() {
+// releaseConn gives up the connection: to the pool or to nobody.
+func (c *Call) releaseConn() {
 	u := c.conn
-	if u == nil || c.handed {
+	if u == nil || c.handedOver {
 		return
 	}
-	alive := c.uses(nil)
+	alive := c.setActiveConn(nil)
 	c.conn = nil
-	if alive && c.reusable() && !u.pending() {
-		u.used = true
+	if alive && c.reusable() && !u.hasBufferedTLS() {
+		u.reused = true
 		c.pool.put(u)
 		return
 	}
@@ -195,20 +195,20 @@ func (c *Call) dropConn() {
 
 // reusable reports whether the connection owes nothing and has nothing left.
 func (c *Call) reusable() bool {
-	return c.written && c.Response.Status >= 200 && !c.Response.Closes && !c.switched && c.body.done() &&
-		len(c.in.unread()) == 0 && !c.bound()
+	return c.requestWritten && c.Response.Status >= 200 && !c.Response.Close && !c.switched && c.body.done() &&
+		len(c.in.unread()) == 0 && !c.isConnAuthenticated()
 }
 
-// bound reports whether the connection now belongs to who was authenticated on
+// isConnAuthenticated reports whether the connection now belongs to who was authenticated on
 // it: some schemes identify a connection rather than a request.
-func (c *Call) bound() bool {
+func (c *Call) isConnAuthenticated() bool {
 	for _, n := range [...]Name{WWWAuthenticate, ProxyAuthenticate} {
-		if c.Response.Fields.known&(1<<n) == 0 {
+		if c.Response.Fields.present&(1<<n) == 0 {
 			continue
 		}
 		for i := range c.Response.Fields.lines {
 			l := &c.Response.Fields.lines[i] // also of those that were stripped
-			if l.id == n && connectionBound(c.Response.Fields.value(l)) {
+			if l.id == n && authenticatesConn(c.Response.Fields.value(l)) {
 				return true
 			}
 		}
@@ -216,9 +216,9 @@ func (c *Call) bound() bool {
 	return false
 }
 
-// connectionBound reports whether a list of challenges has one of NTLM or
+// authenticatesConn reports whether a list of challenges has one of NTLM or
 // Negotiate.
-func connectionBound(list string) bool {
+func authenticatesConn(list string) bool {
 	for list != "" {
 		var challenge string
 		challenge, list = token(list)
@@ -228,7 +228,7 @@ func connectionBound(list string) bool {
 				break
 			}
 		}
-		if fold(challenge, "ntlm") || fold(challenge, "negotiate") {
+		if equalFoldLower(challenge, "ntlm") || equalFoldLower(challenge, "negotiate") {
 			return true
 		}
 	}

@@ -36,11 +36,11 @@ const classes = "" +
 	"\x04\x04\x04\x04\x04\x04\x04\x04\x04\x04\x04\x04\x04\x04\x04\x04" +
 	"\x04\x04\x04\x04\x04\x04\x04\x04\x04\x04\x04\x04\x04\x04\x04\x04"
 
-// is reports whether c is of the class.
-func is(c byte, class byte) bool { return classes[c]&class != 0 }
+// isClass reports whether c is of the class.
+func isClass(c byte, class byte) bool { return classes[c]&class != 0 }
 
-// all reports whether every byte of s is of the class.
-func all[S string | []byte](s S, class byte) bool {
+// allOf reports whether every byte of s is of the class.
+func allOf[S string | []byte](s S, class byte) bool {
 	for i := range len(s) {
 		if classes[s[i]]&class == 0 {
 			return false
@@ -51,23 +51,23 @@ func all[S string | []byte](s S, class byte) bool {
 
 // Eight bytes are looked at together as digits of a number, the first as the lowest.
 const (
-	ones = 0x0101010101010101
-	tops = ones << 7
+	lowBits  = 0x0101010101010101
+	highBits = lowBits << 7
 )
 
-// zeros has a bit in tops for the first byte of c that is zero, and maybe for some behind
+// zeroByte has a bit in tops for the first byte of c that is zero, and maybe for some behind
 // it: one is subtracted from each byte, and borrows from that one.
-func zeros(c uint64) uint64 { return (c - ones) &^ c & tops }
+func zeroByte(c uint64) uint64 { return (c - lowBits) &^ c & highBits }
 
-// controls has a bit in tops for the first byte of c that is less than a space, or DEL, and
+// controlByte has a bit in tops for the first byte of c that is less than a space, or DEL, and
 // maybe for some behind it.
-func controls(c uint64) uint64 { return (c-ones*' ')&^c&tops | zeros(c^ones*0x7f) }
+func controlByte(c uint64) uint64 { return (c-lowBits*' ')&^c&highBits | zeroByte(c^lowBits*0x7f) }
 
-// place is which byte the first bit in tops belongs to.
-func place(at uint64) int { return bits.TrailingZeros64(at) / 8 }
+// byteIndex is which byte the first bit in tops belongs to.
+func byteIndex(at uint64) int { return bits.TrailingZeros64(at) / 8 }
 
-// eight are the first eight bytes of s.
-func eight[S string | []byte](s S) uint64 {
+// loadUint64 are the first eight bytes of s.
+func loadUint64[S string | []byte](s S) uint64 {
 	_ = s[7]
 	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
 		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
@@ -78,17 +78,17 @@ func eight[S string | []byte](s S) uint64 {
 func valueLength(b []byte) int {
 	i := 0
 	for i+8 <= len(b) {
-		at := controls(binary.LittleEndian.Uint64(b[i:]))
+		at := controlByte(binary.LittleEndian.Uint64(b[i:]))
 		if at == 0 {
 			i += 8
 			continue
 		}
-		if i += place(at); classes[b[i]]&valueChar == 0 {
+		if i += byteIndex(at); classes[b[i]]&valueChar == 0 {
 			return i
 		}
 		i++ // a tab
 	}
-	if i < len(b) && len(b) >= 8 && controls(binary.LittleEndian.Uint64(b[len(b)-8:])) == 0 {
+	if i < len(b) && len(b) >= 8 && controlByte(binary.LittleEndian.Uint64(b[len(b)-8:])) == 0 {
 		return len(b) // some of the last eight were looked at before
 	}
 	for ; i < len(b); i++ {
@@ -107,10 +107,10 @@ func lower(c byte) byte {
 	return c
 }
 
-// fold reports whether s is the same as small but for the case of ASCII letters.
+// equalFoldLower reports whether s is the same as small but for the case of ASCII letters.
 // small must be in lower case, and of the rest of ASCII have only what is less than "@".
 // Where it has a letter, and nowhere else, 0x40 is set, and 0x20 makes no difference.
-func fold[S string | []byte](s S, small string) bool {
+func equalFoldLower[S string | []byte](s S, small string) bool {
 	if len(s) != len(small) {
 		return false
 	}
@@ -123,8 +123,8 @@ func fold[S string | []byte](s S, small string) bool {
 		return true
 	}
 	for i := 0; ; i = min(i+8, len(s)-8) { // the last eight may be some of those before
-		a, b := eight(s[i:]), eight(small[i:])
-		if (a^b)&^(b>>1&(ones*0x20)) != 0 {
+		a, b := loadUint64(s[i:]), loadUint64(small[i:])
+		if (a^b)&^(b>>1&(lowBits*0x20)) != 0 {
 			return false
 		}
 		if i == len(s)-8 {

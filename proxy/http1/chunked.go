@@ -64,7 +64,7 @@ func (c *chunkedReader) step(b byte, l *Limits) error {
 		if b != '\n' {
 			return ErrChunk
 		}
-		return c.begin(l)
+		return c.beginChunk(l)
 	case atDataCR:
 		if b != '\r' {
 			return ErrChunk
@@ -82,7 +82,7 @@ func (c *chunkedReader) step(b byte, l *Limits) error {
 // size takes a byte of the size, or the one after it.
 func (c *chunkedReader) size(b byte) error {
 	switch {
-	case is(b, hexChar):
+	case isClass(b, hexChar):
 		if c.digits++; c.digits > maxChunkDigits {
 			return ErrChunk
 		}
@@ -109,8 +109,8 @@ func (c *chunkedReader) extension(b byte) error {
 	return nil
 }
 
-// begin is called when a chunk line has ended.
-func (c *chunkedReader) begin(l *Limits) error {
+// beginChunk is called when a chunk line has ended.
+func (c *chunkedReader) beginChunk(l *Limits) error {
 	if c.left == 0 {
 		c.state = atTrailer
 		return nil

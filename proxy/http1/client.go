@@ -12,24 +12,24 @@ import (
 // and not changed then. Pools of one Client share its memory.
 type Client struct {
 	Limits Limits
-	// Connect bounds making a connection, and TLS its handshake; if TLS is 0,
+	// ConnectTimeout bounds making a connection, and TLS its handshake; if TLS is 0,
 	// Connect is for both. Response bounds the wait for a head after the request
 	// was sent, and how long the upstream may take none of the request. Idle bounds
 	// how long it may send nothing in the middle of a body. 0 is no bound.
-	Connect, TLS, Response, Idle time.Duration
-	// Continue is how long an upstream may take to answer 100-continue before it
+	ConnectTimeout, TLSHandshakeTimeout, ResponseTimeout, BodyTimeout time.Duration
+	// ExpectContinueTimeout is how long an upstream may take to answer 100-continue before it
 	// gets the body nevertheless; 1 s if 0.
-	Continue time.Duration
-	// MaxIdle is how many connections a pool keeps, 512 if 0; IdleFor how long it
-	// keeps one that is not used, 30 s if 0; MaxAge how old one may be to be used
+	ExpectContinueTimeout time.Duration
+	// MaxIdleConns is how many connections a pool keeps, 512 if 0; IdleConnTimeout how long it
+	// keeps one that is not used, 30 s if 0; MaxConnAge how old one may be to be used
 	// again, 0 for any age.
-	MaxIdle         int
-	IdleFor, MaxAge time.Duration
+	MaxIdleConns                int
+	IdleConnTimeout, MaxConnAge time.Duration
 
-	setup  sync.Once
-	memory memory
-	calls  sync.Pool // of *Call
-	epoch  time.Time
+	setupOnce sync.Once
+	buffers   bufferPool
+	callPool  sync.Pool // of *Call
+	epoch     time.Time
 }
 
 // An Endpoint is where the connections of a pool lead to.
@@ -43,19 +43,19 @@ type Endpoint struct {
 }
 
 func (c *Client) prepare() {
-	c.setup.Do(func() {
+	c.setupOnce.Do(func() {
 		c.Limits = c.Limits.withDefaults()
 		c.epoch = time.Now()
 		for _, d := range []struct {
 			field     *time.Duration
 			otherwise time.Duration
-		}{{&c.Continue, time.Second}, {&c.IdleFor, 30 * time.Second}} {
+		}{{&c.ExpectContinueTimeout, time.Second}, {&c.IdleConnTimeout, 30 * time.Second}} {
 			if *d.field == 0 {
 				*d.field = d.otherwise
 			}
 		}
-		if c.MaxIdle == 0 {
-			c.MaxIdle = 512
+		if c.MaxIdleConns == 0 {
+			c.MaxIdleConns = 512
 		}
 	})
 }
@@ -76,14 +76,14 @@ func (c *Client) NewPool(e Endpoint) *Pool {
 // Release must be called.
 func (c *Client) NewCall(x *Exchange) *Call {
 	c.prepare()
-	call, ok := c.calls.Get().(*Call)
+	call, ok := c.callPool.Get().(*Call)
 	if !ok {
 		call = new(Call)
 	}
 	call.client, call.x = c, x
-	call.out.open(&c.memory)
+	call.out.reset(&c.buffers)
 	if x != nil {
-		call.source = x.Body()
+		call.requestBody = x.Body()
 	}
 	return call
 }

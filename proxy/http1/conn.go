@@ -16,66 +16,66 @@ import (
 // A conn is one client's connection. All of it but what is said to be shared
 // belongs to its goroutine.
 type conn struct {
-	server *Server
-	net    net.Conn
-	reader syscall.RawConn       // of net, nil if something lies in between
-	fd     syscall.RawConn       // of the socket, nil if there is none
-	first  func(fd uintptr) bool // reads the first bytes; made once
-	tls    bool                  // net is a *tls.Conn
-	peer   netip.AddrPort        // once met
-	met    bool
-	x      *Exchange // nil while no byte of a request is there
-	read   struct {
+	server        *Server
+	net           net.Conn
+	rawConn       syscall.RawConn       // of net, nil if something lies in between
+	socket        syscall.RawConn       // of the socket, nil if there is none
+	readFirstFunc func(fd uintptr) bool // reads the first bytes; made once
+	tls           bool                  // net is a *tls.Conn
+	peer          netip.AddrPort        // once met
+	peerKnown     bool
+	x             *Exchange // nil while no byte of a request is there
+	firstRead     struct {
 		n   int
 		err error
 	} // what first found
-	one     [1]byte // for the first byte where reader is nil
-	putting writing
-	putStep func(fd uintptr) bool // that of putting
-	fresh   bool                  // no request has come yet
-	handed  bool                  // to whoever hijacked it
-	lately  time.Duration         // now, if the response before was sent without waiting; 0 otherwise
+	oneByte      [1]byte // for the first byte where reader is nil
+	writeOp      writeOp
+	writeStep    func(fd uintptr) bool // that of putting
+	firstRequest bool                  // no request has come yet
+	handedOver   bool                  // to whoever hijacked it
+	lastWrite    time.Duration         // now, if the response before was sent without waiting; 0 otherwise
 
-	write deadline
-	state atomic.Uint32 // shared
+	writeDeadline deadline
+	state         atomic.Uint32 // shared
 
-	mu    sync.Mutex // guards what follows, which is shared with an upload
-	armed deadline   // for reading
-	free  bool       // the response has begun: the client may send at its own pace
-	stop  bool       // nobody wants more of the body
-	reads bool       // of the body, in progress
+	mu            sync.Mutex // guards what follows, which is shared with an upload
+	readDeadline  deadline   // for reading
+	bodyUnbounded bool       // the response has begun: the client may send at its own pace
+	bodyCanceled  bool       // nobody wants more of the body
+	bodyReading   bool       // of the body, in progress
 
-	watch watch // shared with the sweep
+	monitor clientMonitor // shared with the sweep
 }
 
 // States of a connection.
 const (
-	busy  uint32 = iota
-	idle         // it waits for a request
-	ended        // by Shutdown while it was idle, or by itself
-	cut          // by Close
+	stateActive  uint32 = iota
+	stateIdle           // it waits for a request
+	stateEnded          // by Shutdown while it was idle, or by itself
+	stateAborted        // by Close
 )
 
-// errEnded reports that a connection was ended while it was idle.
-var errEnded = errors.New("connection ended while idle")
+// errIdleEnded reports that a connection was ended while it was idle.
+var errIdleEnded = errors.New("connection ended while idle")
 
 func newConn(s *Server, nc net.Conn) *conn {
-	c := &conn{server: s, net: nc, fresh: true}
-	c.fd = socket(nc)
+	c := &conn{server: s, net: nc, firstRequest: true}
+	c.socket = rawSocketOf(nc)
 	_, c.tls = nc.(*tls.Conn)
 	switch nc.(type) {
 	case *net.TCPConn, *net.UnixConn:
 		if runtime.GOOS != "windows" {
-			c.reader = c.fd
+			c.rawConn = c.socket
 		}
 	}
-	c.first, c.putStep = c.readFirst, c.putting.step
+	c.readFirstFunc, c.writeStep = c.readFirst, c.writeOp.step
 	return c
 }
 
-// socket finds the socket under nc, which may be wrapped by TLS or by the PROXY
+// rawSocketOf finds the socket under nc, which may be wrapped by TLS or by the PROXY
 // protocol; nil if there is none.
-func socket(nc net.Conn) syscall.RawConn {
+func rawSocketOf(nc net.Conn) syscall.RawConn {
 	for nc != nil {
 		switch under := nc.(type) {
 		case syscall.Conn:
@@ -102,9 +102,9 @@ type deadline struct {
 	at time.Duration // since the server's epoch; 0 for none
 }
 
-// due reports whether the deadline has to be set, for something that may take
+// next reports whether the deadline has to be set, for something that may take
 // until within from now, and to when.
-func (d *deadline) due(now, within time.Duration) (at time.Duration, due bool) {
+func (d *deadline) next(now, within time.Duration) (at time.Duration, due bool) {
 	slack := min(within/8, time.Second)
 	want := now + within
 	if d.at >= want && d.at <= want+slack {
@@ -113,43 +113,43 @@ func (d *deadline) due(now, within time.Duration) (at time.Duration, due bool) {
 	return want + slack, true
 }
 
-// armRead bounds reading; 0 is no bound. c.mu is held, or there is no upload.
-func (c *conn) armRead(now, within time.Duration) {
+// setReadDeadline bounds reading; 0 is no bound. c.mu is held, or there is no upload.
+func (c *conn) setReadDeadline(now, within time.Duration) {
 	if within == 0 {
-		c.disarmRead()
+		c.clearReadDeadline()
 		return
 	}
-	if at, due := c.armed.due(now, within); due {
-		c.armed.at = at
+	if at, due := c.readDeadline.next(now, within); due {
+		c.readDeadline.at = at
 		_ = c.net.SetReadDeadline(c.server.epoch.Add(at)) // fails if the connection is closed, as reading will
 	}
 }
 
-func (c *conn) disarmRead() {
-	if c.armed.at != 0 {
-		c.armed.at = 0
+func (c *conn) clearReadDeadline() {
+	if c.readDeadline.at != 0 {
+		c.readDeadline.at = 0
 		_ = c.net.SetReadDeadline(time.Time{})
 	}
 }
 
-// armWrite bounds writing.
-func (c *conn) armWrite() { c.armWriteAt(c.server.now()) }
+// setWriteDeadline bounds writing.
+func (c *conn) setWriteDeadline() { c.setWriteDeadlineAt(c.server.now()) }
 
-func (c *conn) armWriteAt(now time.Duration) {
+func (c *conn) setWriteDeadlineAt(now time.Duration) {
 	within := c.server.Timeouts.Write
 	if within == 0 {
 		return
 	}
-	if at, due := c.write.due(now, within); due {
-		c.write.at = at
+	if at, due := c.writeDeadline.next(now, within); due {
+		c.writeDeadline.at = at
 		_ = c.net.SetWriteDeadline(c.server.epoch.Add(at))
 	}
 }
 
-// interrupt ends what c waits for in reading, whoever waits.
-func (c *conn) interrupt() {
-	c.armed.at = -1
-	_ = c.net.SetReadDeadline(passed())
+// interruptRead ends what c waits for in reading, whoever waits.
+func (c *conn) interruptRead() {
+	c.readDeadline.at = -1
+	_ = c.net.SetReadDeadline(pastTime())
 }
 
 // closeWrite sends the end of the stream, and lets the client still send.
@@ -173,8 +173,8 @@ func (c *conn) linger() {
 	if c.net.SetReadDeadline(at) != nil {
 		return
 	}
-	b := c.server.memory.bulk()
-	defer c.server.memory.giveBack(b)
+	b := c.server.buffers.getBody()
+	defer c.server.buffers.put(b)
 	for read := 0; read < lingerBytes; {
 		n, err := c.net.Read(b)
 		if err != nil {
@@ -187,5 +187,5 @@ func (c *conn) linger() {
 // timedOut reports whether err is that of a deadline.
 func timedOut(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
 
-// passed is a time that has passed: a deadline that ends any wait.
-func passed() time.Time { return time.Unix(1, 0) }
+// pastTime is a time that has passed: a deadline that ends any wait.
+func pastTime() time.Time { return time.Unix(1, 0) }

@@ -11,10 +11,10 @@ import (
 type Context struct {
 	Exchange *Exchange // of the request
 
-	mu    sync.Mutex // guards what follows
-	gone  bool
-	done  chan struct{} // nil: nobody has asked
-	after map[*func()]struct{}
+	mu         sync.Mutex // guards what follows
+	canceled   bool
+	done       chan struct{} // nil: nobody has asked
+	afterFuncs map[*func()]struct{}
 }
 
 // Deadline implements context.Context: there is none.
@@ -29,10 +29,10 @@ func (c *Context) Done() <-chan struct{} {
 	defer c.mu.Unlock()
 	if c.done == nil {
 		c.done = make(chan struct{})
-		if c.gone {
+		if c.canceled {
 			close(c.done)
 		} else {
-			c.Exchange.Watch(c)
+			c.Exchange.MonitorClient(c)
 		}
 	}
 	return c.done
@@ -42,37 +42,37 @@ func (c *Context) Done() <-chan struct{} {
 func (c *Context) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.gone {
+	if c.canceled {
 		return context.Canceled
 	}
 	return nil
 }
 
-// Asked reports whether somebody has waited for c to be done, or has heard that it is:
+// Observed reports whether somebody has waited for c to be done, or has heard that it is:
 // then c may not be used for another request.
-func (c *Context) Asked() bool {
+func (c *Context) Observed() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.gone || c.done != nil || c.after != nil
+	return c.canceled || c.done != nil || c.afterFuncs != nil
 }
 
 // AfterFunc spares contexts that are made from it a goroutine each.
 func (c *Context) AfterFunc(f func()) (stop func() bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.gone {
+	if c.canceled {
 		go f()
 		return func() bool { return false }
 	}
-	if c.after == nil {
-		c.after = map[*func()]struct{}{}
+	if c.afterFuncs == nil {
+		c.afterFuncs = map[*func()]struct{}{}
 	}
-	c.after[&f] = struct{}{}
+	c.afterFuncs[&f] = struct{}{}
 	return func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		_, waits := c.after[&f]
-		delete(c.after, &f)
+		_, waits := c.afterFuncs[&f]
+		delete(c.afterFuncs, &f)
 		return waits
 	}
 }
@@ -81,12 +81,12 @@ func (c *Context) AfterFunc(f func()) (stop func() bool) {
 func (c *Context) Abort() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.gone = true
+	c.canceled = true
 	if c.done != nil {
 		close(c.done)
 	}
-	for f := range c.after {
+	for f := range c.afterFuncs {
 		go (*f)()
 	}
-	c.after = nil
+	c.afterFuncs = nil
 }

@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// A date renders the field Date once a second. Who appends it does not look at the
+// A dateCache renders the field Date once a second. Who appends it does not look at the
 // clock: what refreshes it does, some times a second.
-type date struct {
-	line atomic.Pointer[dateLine]
+type dateCache struct {
+	line atomic.Pointer[renderedDate]
 }
 
-type dateLine struct {
+type renderedDate struct {
 	second int64
 	text   []byte
 }
 
 // append appends the whole field line.
-func (d *date) append(dst []byte) []byte {
+func (d *dateCache) append(dst []byte) []byte {
 	line := d.line.Load()
 	if line == nil {
 		line = d.refresh()
@@ -27,11 +27,11 @@ func (d *date) append(dst []byte) []byte {
 }
 
 // refresh sees to it that the date is that of now.
-func (d *date) refresh() *dateLine {
+func (d *dateCache) refresh() *renderedDate {
 	now := time.Now()
 	line := d.line.Load()
 	if line == nil || line.second != now.Unix() {
-		line = &dateLine{now.Unix(), now.UTC().AppendFormat([]byte("Date: "), http.TimeFormat+"\r\n")}
+		line = &renderedDate{now.Unix(), now.UTC().AppendFormat([]byte("Date: "), http.TimeFormat+"\r\n")}
 		d.line.Store(line)
 	}
 	return line

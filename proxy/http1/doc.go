@@ -10,7 +10,7 @@
 //	func handle(x *http1.Exchange) {
 //		call := client.NewCall(x)
 //		defer call.Release()
-//		x.Fields.Strip()                  // hop-by-hop fields, first of all
+//		x.Fields.StripHopByHop()                  // hop-by-hop fields, first of all
 //		head := call.Begin(x.Method(), x.Host(), x.Path())
 //		head.AddFields(&x.Fields)
 //		head.Add("X-Forwarded-For", ip)   // our own fields, last
@@ -19,7 +19,7 @@
 //			_ = x.Send(text)
 //			return
 //		}
-//		call.Response.Fields.Strip()
+//		call.Response.Fields.StripHopByHop()
 //		head = x.Begin(call.Response.Status)
 //		head.AddFields(&call.Response.Fields)
 //		_ = x.Relay(call)
@@ -34,7 +34,7 @@
 //
 // A handler whose other side is not HTTP/1.1 uses a [Duplex] of the exchange, which
 // allows one goroutine to read the body while another one responds, or passes the body
-// to a Call by Call.Source and the response to a [Receiver] by Call.RelayTo.
+// to a Call by Call.SetSource and the response to a [Receiver] by Call.RelayTo.
 //
 // # Lifetime of strings
 //
@@ -81,7 +81,7 @@
 // A refusal ends the connection; a client is told why, an upstream's response
 // becomes a CallError. Each is an error of its own, to be counted.
 //
-//	ErrRequestLine    more than Limits.Empty empty lines                    9112 2.2
+//	ErrRequestLine    more than Limits.EmptyLines empty lines                    9112 2.2
 //	ErrMethod         no token, longer than 32 bytes, other separators      9112 3, 9110 9.1
 //	ErrConnect        CONNECT: there is no tunnel here                      9110 9.3.6
 //	ErrTarget         not /..., http(s)://host..., or * for OPTIONS;        9112 3.2
@@ -91,23 +91,23 @@
 //	ErrMajorVersion   another major version                                 9110 15.6.6
 //	ErrStatusLine     no three digits from 100 to 599, other versions       9112 4
 //	ErrLineEnd        a line that ends with LF, or CR without LF            9112 2.2
-//	ErrFolded         a line that begins with a blank                       9112 5.2
+//	ErrFoldedLine         a line that begins with a blank                       9112 5.2
 //	ErrFieldName      no token, a blank before the colon, no colon          9112 5.1
 //	ErrFieldValue     a control character                                   9110 5.5
 //	ErrTooLarge       a head larger than Limits.Head                        6585 5
 //	ErrTooManyFields  more lines than Limits.Fields                         6585 5
 //	ErrHost, ErrHostMissing, ErrHostRepeated                                9112 3.2, 9110 7.2
-//	ErrLength         no 1 to 18 digits, a list                             9110 8.6
-//	ErrLengthRepeated more than one line, even if all say the same          9112 6.3
-//	ErrLengthAndCoded with Transfer-Encoding                                9112 6.1
-//	ErrCoding         anything but "chunked", once                          9112 6.1
-//	ErrCodingOld      in HTTP/1.0                                           9112 6.1
+//	ErrContentLength         no 1 to 18 digits, a list                             9110 8.6
+//	ErrContentLengthRepeated more than one line, even if all say the same          9112 6.3
+//	ErrLengthAndTransferCoding with Transfer-Encoding                                9112 6.1
+//	ErrTransferCoding         anything but "chunked", once                          9112 6.1
+//	ErrTransferCodingHTTP10      in HTTP/1.0                                           9112 6.1
 //	ErrExpectation    anything but 100-continue                             9110 10.1.1
 //	ErrChunk          signs, blanks, quotes, bare CR or LF, 16 digits       9112 7.1
 //	ErrChunkLine, ErrChunkOverhead  too much that is not data               9112 7.1.1
 //	ErrTrailer        a trailer section that is no field section            9112 7.1.2
-//	ErrInterim        more 1xx than Limits.Interim                          9110 15.2
-//	ErrSwitch         101 to something that nobody asked for                9110 7.8
+//	ErrTooManyInterim        more 1xx than Limits.Interim                          9110 15.2
+//	ErrUnexpectedUpgrade         101 to something that nobody asked for                9110 7.8
 //
 // It is lenient in three things. Empty lines may come before a request (9112 2.2);
 // a status without a reason needs no space behind it, since widespread servers

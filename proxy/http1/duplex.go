@@ -45,7 +45,7 @@ func (d *Duplex) Read(p []byte) (int, error) {
 // Stop ends reading, also a read that waits, unless the body is whole.
 func (d *Duplex) Stop() {
 	if !d.whole.Load() {
-		d.x.StopBody()
+		d.x.CancelBodyRead()
 	}
 }
 
@@ -70,9 +70,9 @@ func (d *Duplex) Begin(status int, f *Fields, length int64) error {
 	d.x.Begin(status).AddFields(f)
 	framing := Framing{UntilClose, -1}
 	if length >= 0 {
-		framing = Framing{Length, length}
+		framing = Framing{FixedLength, length}
 	}
-	return d.x.Start(framing)
+	return d.x.StartBody(framing)
 }
 
 // Write is Exchange.Write.
@@ -96,12 +96,12 @@ func (d *Duplex) End(trailer *Fields) error {
 	return d.x.EndWith(trailer)
 }
 
-// HandOver answers 101 with these fields and gives the connection away; see
-// Exchange.Switch.
-func (d *Duplex) HandOver(protocol string, f *Fields) (c net.Conn, unread []byte, err error) {
+// SwitchProtocols answers 101 with these fields and gives the connection away; see
+// Exchange.SwitchProtocols.
+func (d *Duplex) SwitchProtocols(protocol string, f *Fields) (c net.Conn, unread []byte, err error) {
 	d.x.Begin(101).AddFields(f)
-	return d.x.Switch(protocol)
+	return d.x.SwitchProtocols(protocol)
 }
 
-// Begun is Exchange.Begun.
-func (d *Duplex) Begun() bool { return d.x.Begun() }
+// Committed is Exchange.Committed.
+func (d *Duplex) Committed() bool { return d.x.Committed() }

@@ -56,8 +56,8 @@ func TestDuplex_BothWaysAtOnce(t *testing.T) {
 				_, _ = d.Write([]byte(piece))
 				_ = d.Flush()
 			}
-			if err := d.End(d.Trailer()); err != nil || !d.Begun() {
-				t.Errorf("end: %v, begun %t", err, d.Begun())
+			if err := d.End(d.Trailer()); err != nil || !d.Committed() {
+				t.Errorf("end: %v, begun %t", err, d.Committed())
 			}
 		}), nil)
 		w := p.dial(t, lined("POST / HTTP/1.1|Host: a|Expect: 100-continue|Transfer-Encoding: chunked||"))
@@ -122,7 +122,7 @@ func TestDuplex_StopEndsARead(t *testing.T) {
 	if res, _ := w.Status(200); !res.Close {
 		t.Error("the connection goes on")
 	}
-	if err := await.Value(t, read, "end of the read"); !errors.Is(err, ErrStopped) {
+	if err := await.Value(t, read, "end of the read"); !errors.Is(err, ErrBodyReadCanceled) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -176,7 +176,7 @@ func TestCall_RelayTo(t *testing.T) {
 		if err := p.Send(call); err != nil {
 			t.Fatal(err)
 		}
-		call.Response.Fields.Strip()
+		call.Response.Fields.StripHopByHop()
 		r := &receiving{fail: c.fail}
 		err := call.RelayTo(r)
 		var fault *CallError

@@ -45,25 +45,25 @@ func TestEnding_BeforeTheEnd(t *testing.T) {
 		{"empty", "GET / HTTP/1.1", func(x *Exchange) { _ = x.Send(nil) }, "", "||"},
 		{"HEAD", "HEAD / HTTP/1.1", func(x *Exchange) { _ = x.Send([]byte("hello")) }, "", "Connection: close||"},
 		{"in pieces", "GET / HTTP/1.1", func(x *Exchange) {
-			_ = x.Start(Framing{Length, 10})
+			_ = x.StartBody(Framing{FixedLength, 10})
 			_, _ = x.Write([]byte("hello"))
 			_, _ = x.Write([]byte("world"))
 			_ = x.End()
 		}, "hello", "world"},
 		{"in chunks", "GET / HTTP/1.1", func(x *Exchange) {
-			_ = x.Start(Framing{Chunked, -1})
+			_ = x.StartBody(Framing{Chunked, -1})
 			_, _ = x.Write([]byte("hello"))
 			_ = x.End()
 		}, "5|hello|", "0||"},
 		{"until the end", "GET / HTTP/1.0", func(x *Exchange) {
-			_ = x.Start(Framing{UntilClose, -1})
+			_ = x.StartBody(Framing{UntilClose, -1})
 			_, _ = x.Write([]byte("hello"))
 			_ = x.End()
 		}, "hello", ""},
 	} {
 		calls, let := make(chan struct{}, 10), make(chan struct{})
 		p := serving(t, func(x *Exchange) {
-			x.Ending = func(flush func()) {
+			x.BeforeEnd = func(flush func()) {
 				flush()
 				calls <- struct{}{}
 				<-let
@@ -89,9 +89,9 @@ func TestEnding_BeforeTheEnd(t *testing.T) {
 // An answer that breaks off has no end, so Ending is not called.
 func TestEnding_NotOfACutAnswer(t *testing.T) {
 	p := serving(t, func(x *Exchange) {
-		x.Ending = func(func()) { t.Error("it was called") }
+		x.BeforeEnd = func(func()) { t.Error("it was called") }
 		x.Begin(200)
-		_ = x.Start(Framing{Length, 10})
+		_ = x.StartBody(Framing{FixedLength, 10})
 		_, _ = x.Write([]byte("hello"))
 		x.Abort()
 	}, nil)
@@ -99,7 +99,7 @@ func TestEnding_NotOfACutAnswer(t *testing.T) {
 	_, _ = io.ReadAll(w.Reader)
 }
 
-// With EndsLate what ends an answer comes when its handler has returned, and without
+// With FlushAfterHandler what ends an answer comes when its handler has returned, and without
 // it at once.
 func TestEndsLate_AfterTheHandler(t *testing.T) {
 	sockettest.OverBoth(t, func(t testing.TB) {
@@ -109,7 +109,7 @@ func TestEndsLate_AfterTheHandler(t *testing.T) {
 				says(x)
 				close(answered)
 				<-let
-			}, func(s *Server) { s.EndsLate = late })
+			}, func(s *Server) { s.FlushAfterHandler = late })
 			w := p.dial(t, lined("GET /late HTTP/1.1|Host: a|Connection: close||"))
 			await.Value(t, answered, "answer")
 			if late {
@@ -139,7 +139,7 @@ func TestSwitch_HandsOverWhole(t *testing.T) {
 		handed, let := make(chan net.Conn, 1), make(chan struct{})
 		p := serving(t, func(x *Exchange) {
 			x.Begin(101).Add("X-A", "1")
-			c, unread, err := x.Switch("echo")
+			c, unread, err := x.SwitchProtocols("echo")
 			if err != nil || string(unread) != "early" {
 				t.Errorf("got %q, %v", unread, err)
 			}
@@ -180,7 +180,7 @@ func TestSwitch_NotEverything(t *testing.T) {
 			status = 200
 		}
 		x.Begin(status)
-		if _, _, err := x.Switch("echo"); !errors.Is(err, ErrNoHeadroom) {
+		if _, _, err := x.SwitchProtocols("echo"); !errors.Is(err, ErrResponseState) {
 			t.Errorf("%s: got %v", x.Path(), err)
 		}
 		says(x)

@@ -10,10 +10,10 @@ import (
 // its Handler was called on, unless a method says that it is shared.
 type Exchange struct {
 	Request
-	// Ending, unless nil, is called once, before what ends the final response is
+	// BeforeEnd, unless nil, is called once, before what ends the final response is
 	// sent. What it is given sends what there is of the response so far, if it is
 	// not all.
-	Ending func(flush func())
+	BeforeEnd func(flush func())
 
 	conn *conn
 	in   input
@@ -21,56 +21,56 @@ type Exchange struct {
 	body Body
 	exchangeState
 
-	stage   progress
-	used    bool // for a request of this connection
-	vector  [3][]byte
-	lineEnd [2]byte
-	buffers net.Buffers
+	stage      responseStage
+	hadRequest bool // for a request of this connection
+	vector     [3][]byte
+	lineEnd    [2]byte
+	buffers    net.Buffers
 }
 
 // An exchangeState is how far an exchange has come. It is apart from what is kept for the
 // next one, so that all of it is zeroed in place.
 type exchangeState struct {
-	began     time.Duration // when the head turned out not to have come at once; 0 if it did
-	status    int
-	framing   Framing // of the response
-	left      int64   // of its body, if it has a length
-	sent      int64   // of its body
-	closing   bool    // the connection ends after this response
-	continued bool    // 100 Continue was sent
-	aborted   bool
-	hijacked  bool
-	err       error // why the client cannot be written to
-	uploading bool  // another goroutine reads the body
+	headStarted time.Duration // when the head turned out not to have come at once; 0 if it did
+	status      int
+	framing     Framing // of the response
+	bytesLeft   int64   // of its body, if it has a length
+	bodySent    int64   // of its body
+	closeConn   bool    // the connection ends after this response
+	continued   bool    // 100 Continue was sent
+	aborted     bool
+	hijacked    bool
+	err         error // why the client cannot be written to
+	uploading   bool  // another goroutine reads the body
 }
 
-// A progress is how far a response has come.
-type progress uint8
+// A responseStage is how far a response has come.
+type responseStage uint8
 
 const (
-	unanswered progress = iota
-	begun               // the head is being made; nothing of it has been sent
-	streaming           // the head is whole and maybe sent
-	answered            // whole
+	responseNone responseStage = iota
+	responseHead               // the head is being made; nothing of it has been sent
+	responseBody               // the head is whole and maybe sent
+	responseDone               // whole
 )
 
-// forget makes x ready for another connection, and keeps its memory.
-func (x *Exchange) forget() {
+// resetForConn makes x ready for another connection, and keeps its memory.
+func (x *Exchange) resetForConn() {
 	x.reset()
-	x.conn, x.in.from, x.used = nil, nil, false
+	x.conn, x.in.from, x.hadRequest = nil, nil, false
 }
 
 // reset makes x ready for the next request of the same connection.
 func (x *Exchange) reset() {
 	x.Request.Reset()
 	x.body.reset()
-	x.Ending, x.exchangeState, x.stage, x.used = nil, exchangeState{}, unanswered, false
+	x.BeforeEnd, x.exchangeState, x.stage, x.hadRequest = nil, exchangeState{}, responseNone, false
 }
 
 // Body is the body of the request, nil if it has none. Reading it tells a client
 // that waits for that to go on.
 func (x *Exchange) Body() *Body {
-	if x.Request.Framing.Kind == None {
+	if x.Request.Framing.Kind == NoBody {
 		return nil
 	}
 	return &x.body
@@ -84,8 +84,8 @@ func (x *Exchange) NetConn() net.Conn { return x.conn.net }
 // socket of this machine.
 func (x *Exchange) Peer() netip.AddrPort {
 	c := x.conn
-	if !c.met {
-		c.met, c.peer = true, peerOf(c.net)
+	if !c.peerKnown {
+		c.peerKnown, c.peer = true, peerOf(c.net)
 	}
 	return c.peer
 }
@@ -105,27 +105,27 @@ func peerOf(c net.Conn) netip.AddrPort {
 // Secure reports whether the client speaks TLS.
 func (x *Exchange) Secure() bool { return x.conn.tls }
 
-// Fresh reports whether this is the first request of its connection.
-func (x *Exchange) Fresh() bool { return x.conn.fresh }
+// IsFirst reports whether this is the first request of its connection.
+func (x *Exchange) IsFirst() bool { return x.conn.firstRequest }
 
 // Status is the status of the final response so far, 0 for none.
 func (x *Exchange) Status() int { return x.status }
 
-// Sent is how many bytes of a body the client was sent.
-func (x *Exchange) Sent() int64 { return x.sent }
+// BodyBytesSent is how many bytes of a body the client was sent.
+func (x *Exchange) BodyBytesSent() int64 { return x.bodySent }
 
-// Begun reports whether some of the final response may have been sent, so that
+// Committed reports whether some of the final response may have been sent, so that
 // no other can be given.
-func (x *Exchange) Begun() bool { return x.stage >= streaming }
+func (x *Exchange) Committed() bool { return x.stage >= responseBody }
 
-// Close lets the connection end after this response. It must come before the
+// SetConnectionClose lets the connection end after this response. It must come before the
 // head of the response is whole.
-func (x *Exchange) Close() { x.closing = true }
+func (x *Exchange) SetConnectionClose() { x.closeConn = true }
 
 // Abort cuts the connection, so that the client can tell that the response is
 // not whole. Nothing more is sent.
 func (x *Exchange) Abort() { x.aborted = true }
 
-// Gone reports, at the price of a system call, whether the client has left:
+// PeerState reports, at the price of a system call, whether the client has left:
 // whether it has reset the connection, or only will send no more.
-func (x *Exchange) Gone() Presence { return look(x.conn.fd) }
+func (x *Exchange) PeerState() PeerState { return peerState(x.conn.socket) }

@@ -18,53 +18,53 @@ type Field struct {
 // lines that were added: looking something up costs a walk over a few dozen numbers
 // and no memory. The zero Fields have no lines.
 type Fields struct {
-	buf   []byte // that was parsed
-	own   []byte // lines that were added
-	lines []line
-	known uint64 // a bit for each Name that is there or was
-	odd   bool   // some name has more than letters, digits and hyphens
+	buf          []byte // that was parsed
+	added        []byte // lines that were added
+	lines        []fieldLine
+	present      uint64 // a bit for each Name that is there or was
+	unusualNames bool   // some name has more than letters, digits and hyphens
 
 	scratch []string // for Values
 }
 
-// A line says where a field lies in the buffer.
-type line struct {
+// A fieldLine says where a field lies in the buffer.
+type fieldLine struct {
 	name, nameEnd   uint32
 	value, valueEnd uint32
 	id              Name
-	gone            bool
-	added           bool // it lies in Fields.own
+	dropped         bool
+	added           bool // it lies in Fields.added
 	generated       bool // it lies in Fields.buf, up to its CRLF, as it would be written
 }
 
-// text is buf[from:to] as a string that shares its memory.
-func text(buf []byte, from, to uint32) string {
+// bufString is buf[from:to] as a string that shares its memory.
+func bufString(buf []byte, from, to uint32) string {
 	if from == to {
 		return ""
 	}
 	return unsafe.String(&buf[from], int(to-from))
 }
 
-// memory is where l lies.
-func (f *Fields) memory(l *line) []byte {
+// bufferOf is where l lies.
+func (f *Fields) bufferOf(l *fieldLine) []byte {
 	if l.added {
-		return f.own
+		return f.added
 	}
 	return f.buf
 }
 
-func (f *Fields) value(l *line) string { return text(f.memory(l), l.value, l.valueEnd) }
+func (f *Fields) value(l *fieldLine) string { return bufString(f.bufferOf(l), l.value, l.valueEnd) }
 
-func (f *Fields) at(l *line) Field {
-	buf := f.memory(l)
-	return Field{l.id, text(buf, l.name, l.nameEnd), text(buf, l.value, l.valueEnd)}
+func (f *Fields) field(l *fieldLine) Field {
+	buf := f.bufferOf(l)
+	return Field{l.id, bufString(buf, l.name, l.nameEnd), bufString(buf, l.value, l.valueEnd)}
 }
 
 // All are the lines that have not been dropped.
 func (f *Fields) All() iter.Seq[Field] {
 	return func(yield func(Field) bool) {
 		for i := range f.lines {
-			if l := &f.lines[i]; !l.gone && !yield(f.at(l)) {
+			if l := &f.lines[i]; !l.dropped && !yield(f.field(l)) {
 				return
 			}
 		}
@@ -79,11 +79,11 @@ func (f *Fields) Has(n Name) bool {
 
 // Value is the value of the first line of that name. n must be a known name.
 func (f *Fields) Value(n Name) (value string, ok bool) {
-	if f.known&(1<<n) == 0 {
+	if f.present&(1<<n) == 0 {
 		return "", false
 	}
 	for i := range f.lines {
-		if l := &f.lines[i]; l.id == n && !l.gone {
+		if l := &f.lines[i]; l.id == n && !l.dropped {
 			return f.value(l), true
 		}
 	}
@@ -93,7 +93,7 @@ func (f *Fields) Value(n Name) (value string, ok bool) {
 // Lookup is the value of the first line whose name is this one in any case.
 func (f *Fields) Lookup(name string) (value string, ok bool) {
 	for i := range f.lines {
-		if l := &f.lines[i]; f.named(l, name) {
+		if l := &f.lines[i]; f.hasName(l, name) {
 			return f.value(l), true
 		}
 	}
@@ -104,36 +104,36 @@ func (f *Fields) Lookup(name string) (value string, ok bool) {
 // any case.
 func (f *Fields) AppendValues(dst []string, name string) []string {
 	for i := range f.lines {
-		if l := &f.lines[i]; f.named(l, name) {
+		if l := &f.lines[i]; f.hasName(l, name) {
 			dst = append(dst, f.value(l))
 		}
 	}
 	return dst
 }
 
-// Odd reports whether some name has more than letters, digits and hyphens: an
+// HasUnusualNames reports whether some name has more than letters, digits and hyphens: an
 // underscore, which CGI and WSGI do not tell from a hyphen, or worse.
-func (f *Fields) Odd() bool { return f.odd }
+func (f *Fields) HasUnusualNames() bool { return f.unusualNames }
 
 // Drop takes out all lines whose name is this one in any case.
 func (f *Fields) Drop(name string) {
 	for i := range f.lines {
-		if l := &f.lines[i]; f.named(l, name) {
-			l.gone = true
+		if l := &f.lines[i]; f.hasName(l, name) {
+			l.dropped = true
 		}
 	}
 }
 
-// DropLike is Drop for lines whose name differs from this one only in case and
+// DropConfusable is Drop for lines whose name differs from this one only in case and
 // in underscores for hyphens.
-func (f *Fields) DropLike(name string) {
-	if !f.odd {
+func (f *Fields) DropConfusable(name string) {
+	if !f.unusualNames {
 		f.Drop(name)
 		return
 	}
 	for i := range f.lines {
-		if l := &f.lines[i]; equalFoldUnderscore(f.memory(l)[l.name:l.nameEnd], name) {
-			l.gone = true
+		if l := &f.lines[i]; equalFoldUnderscore(f.bufferOf(l)[l.name:l.nameEnd], name) {
+			l.dropped = true
 		}
 	}
 }
@@ -144,35 +144,35 @@ func (f *Fields) DropKnown(n Name) { f.dropSet(1 << n) }
 // DropFunc takes out the lines for which drop is true.
 func (f *Fields) DropFunc(drop func(Field) bool) {
 	for i := range f.lines {
-		if l := &f.lines[i]; !l.gone && drop(f.at(l)) {
-			l.gone = true
+		if l := &f.lines[i]; !l.dropped && drop(f.field(l)) {
+			l.dropped = true
 		}
 	}
 }
 
-func (f *Fields) named(l *line, name string) bool {
-	return int(l.nameEnd-l.name) == len(name) && !l.gone && equalFold(f.memory(l)[l.name:l.nameEnd], name)
+func (f *Fields) hasName(l *fieldLine, name string) bool {
+	return int(l.nameEnd-l.name) == len(name) && !l.dropped && equalFold(f.bufferOf(l)[l.name:l.nameEnd], name)
 }
 
 // dropSet takes out the lines whose names have their bit in set.
 func (f *Fields) dropSet(set uint64) {
-	if f.known&set == 0 {
+	if f.present&set == 0 {
 		return
 	}
 	for i := range f.lines {
 		if l := &f.lines[i]; l.id != Other && set&(1<<l.id) != 0 {
-			l.gone = true
+			l.dropped = true
 		}
 	}
 }
 
 // count is how many lines of that known name there are.
 func (f *Fields) count(n Name) (count int) {
-	if f.known&(1<<n) == 0 {
+	if f.present&(1<<n) == 0 {
 		return 0
 	}
 	for i := range f.lines {
-		if l := &f.lines[i]; l.id == n && !l.gone {
+		if l := &f.lines[i]; l.id == n && !l.dropped {
 			count++
 		}
 	}
@@ -181,7 +181,7 @@ func (f *Fields) count(n Name) (count int) {
 
 // reset forgets all lines and keeps the memory for them.
 func (f *Fields) reset() {
-	f.buf, f.own, f.lines, f.known, f.odd, f.scratch = nil, f.own[:0], f.lines[:0], 0, false, f.scratch[:0]
+	f.buf, f.added, f.lines, f.present, f.unusualNames, f.scratch = nil, f.added[:0], f.lines[:0], 0, false, f.scratch[:0]
 }
 
 // equalFold compares names in any case.

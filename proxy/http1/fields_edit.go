@@ -4,19 +4,19 @@ package http1
 func (f *Fields) Add(name, value string) {
 	n := nameOf(name)
 	f.add(n, name, value)
-	f.odd = f.odd || n == Other && !all(name, plainChar) // no known name is
+	f.unusualNames = f.unusualNames || n == Other && !allOf(name, plainChar) // no known name is
 }
 
 // add adds a line whose name, which may have any case, is n.
 func (f *Fields) add(n Name, name, value string) {
-	l := line{name: uint32(len(f.own)), id: n, added: true}
-	f.own = append(f.own, name...)
-	l.nameEnd = uint32(len(f.own))
+	l := fieldLine{name: uint32(len(f.added)), id: n, added: true}
+	f.added = append(f.added, name...)
+	l.nameEnd = uint32(len(f.added))
 	l.value = l.nameEnd
-	f.own = append(f.own, value...)
-	l.valueEnd = uint32(len(f.own))
+	f.added = append(f.added, value...)
+	l.valueEnd = uint32(len(f.added))
 	f.lines = append(f.lines, l)
-	f.known |= 1 << l.id
+	f.present |= 1 << l.id
 }
 
 // Set replaces all lines of that name, in any case, by one.
@@ -40,8 +40,8 @@ func (f *Fields) Reset() { f.reset() }
 
 // Grow makes room for so many more lines, of so many bytes together.
 func (f *Fields) Grow(lines, bytes int) {
-	f.lines = append(make([]line, 0, len(f.lines)+lines), f.lines...)
-	f.own = append(make([]byte, 0, len(f.own)+bytes), f.own...)
+	f.lines = append(make([]fieldLine, 0, len(f.lines)+lines), f.lines...)
+	f.added = append(make([]byte, 0, len(f.added)+bytes), f.added...)
 }
 
 // Clone is a copy of f in memory of its own.

@@ -39,7 +39,7 @@ func TestFields_Strip(t *testing.T) {
 		{"Connection: keep-alive|C: 3", "C: 3|"},
 	} {
 		f := fieldsOf(t, c.lines)
-		f.Strip()
+		f.StripHopByHop()
 		if got := written(t, f); got != lined(c.want) {
 			t.Errorf("%q: got %q; want %q", c.lines, got, lined(c.want))
 		}
@@ -69,10 +69,10 @@ func TestFields_EachLineIsGenerated(t *testing.T) {
 
 func TestFields_Drop(t *testing.T) {
 	f := fieldsOf(t, "X-Forwarded-For: 1|x_forwarded_FOR: 2|X_Forwarded-For: 3|Y: 4|y: 5|Age: 6|_: 7")
-	if !f.Odd() {
+	if !f.HasUnusualNames() {
 		t.Error("no underscore was seen")
 	}
-	f.DropLike("x-forwarded-for")
+	f.DropConfusable("x-forwarded-for")
 	if got := written(t, f); got != lined("Y: 4|y: 5|Age: 6|_: 7|") {
 		t.Errorf("got %q", got)
 	}
@@ -107,10 +107,10 @@ func TestHead_RefusesWhatWouldBeAnotherLine(t *testing.T) {
 		}
 	}
 	var h Head
-	if h.startAnswer(1000); !errors.Is(h.err, ErrOutgoing) {
+	if h.startResponse(1000); !errors.Is(h.err, ErrOutgoing) {
 		t.Error("status 1000 was written")
 	}
-	if _, err := NewBlock("A", "b\n"); !errors.Is(err, ErrOutgoing) {
+	if _, err := NewFieldBlock("A", "b\n"); !errors.Is(err, ErrOutgoing) {
 		t.Error("a block with a line feed was rendered")
 	}
 }

@@ -105,7 +105,7 @@ func TestForward_ACutMessageStaysCut(t *testing.T) {
 					t.Errorf("%s %q: got %q, and no sign that it is cut", version, answer, body)
 				}
 				var fault *CallError
-				if err := await.Value(t, p.faults, "fault"); !errors.As(err, &fault) || fault.Phase != ReadingBody {
+				if err := await.Value(t, p.faults, "fault"); !errors.As(err, &fault) || fault.Phase != ReadingResponseBody {
 					t.Errorf("%q: got %v; want a fault in the answer", answer, err)
 				}
 			}

@@ -10,32 +10,32 @@ import (
 // is what is generated from values that are checked, also where a line is copied
 // that was received in that very form.
 type Head struct {
-	buf   []byte
-	err   error // the first field that cannot be sent
-	dated bool  // it has Date
-	host  bool  // it has Host, so that no other is added
+	buf     []byte
+	err     error // the first field that cannot be sent
+	hasDate bool  // it has Date
+	hasHost bool  // it has Host, so that no other is added
 }
 
-// open lends in a buffer and forgets what is in it.
-func (h *Head) open(m *memory) {
+// reset lends in a buffer and forgets what is in it.
+func (h *Head) reset(m *bufferPool) {
 	if h.buf == nil {
-		h.buf = m.head()
+		h.buf = m.getHead()
 	}
 	*h = Head{buf: h.buf[:0]}
 }
 
-// rest is release for what is kept, empty, to be used again: it keeps one buffer.
-func (h *Head) rest(m *memory) {
-	if poisoned || cap(h.buf) != headSize {
+// recycle is release for what is kept, empty, to be used again: it keeps one buffer.
+func (h *Head) recycle(m *bufferPool) {
+	if poisoned || cap(h.buf) != headBufferSize {
 		h.release(m)
 		return
 	}
 	*h = Head{buf: h.buf[:0]}
 }
 
-func (h *Head) release(m *memory) {
+func (h *Head) release(m *bufferPool) {
 	if h.buf != nil {
-		m.giveBack(h.buf)
+		m.put(h.buf)
 	}
 	*h = Head{}
 }
@@ -54,12 +54,12 @@ func (h *Head) Add(name, value string) {
 // addLine adds a field line whose name, which may have any case, is n.
 func (h *Head) addLine(n Name, name string, value []byte) {
 	switch {
-	case n == Other && (len(name) == 0 || !all(name, tokenChar)), valueLength(value) < len(value),
-		hopByHop&(1<<n) != 0 && n != ProxyAuthenticate && n != ProxyAuthorization, h.host && n == Host:
+	case n == Other && (len(name) == 0 || !allOf(name, tokenChar)), valueLength(value) < len(value),
+		hopByHop&(1<<n) != 0 && n != ProxyAuthenticate && n != ProxyAuthorization, h.hasHost && n == Host:
 		h.err = ErrOutgoing
 		return
 	}
-	h.dated = h.dated || n == Date
+	h.hasDate = h.hasDate || n == Date
 	h.buf = append(h.buf, name...)
 	h.buf = append(h.buf, ':', ' ')
 	h.buf = append(h.buf, value...)
@@ -76,18 +76,18 @@ func (h *Head) AddFields(f *Fields) {
 	for i := range f.lines {
 		l := &f.lines[i]
 		switch {
-		case l.gone || h.host && l.id == Host:
+		case l.dropped || h.hasHost && l.id == Host:
 			continue
 		case l.added:
 			h.buf = append(h.buf, f.buf[from:to]...)
 			from, to = 0, 0
-			h.addLine(l.id, text(f.own, l.name, l.nameEnd), f.own[l.value:l.valueEnd])
+			h.addLine(l.id, bufString(f.added, l.name, l.nameEnd), f.added[l.value:l.valueEnd])
 			continue
 		case l.id != Other && hopByHop&(1<<l.id) != 0:
 			h.err = ErrOutgoing
 			return
 		}
-		h.dated = h.dated || l.id == Date
+		h.hasDate = h.hasDate || l.id == Date
 		if l.generated && l.name == to {
 			to = l.valueEnd + 2
 			continue
@@ -106,7 +106,7 @@ func (h *Head) AddFields(f *Fields) {
 }
 
 // AddBlock adds lines that were rendered before, each ended by CRLF.
-func (h *Head) AddBlock(b Block) { h.buf = append(h.buf, b.text...) }
+func (h *Head) AddBlock(b FieldBlock) { h.buf = append(h.buf, b.text...) }
 
 func (h *Head) add(name, value string) {
 	h.buf = append(h.buf, name...)
@@ -115,8 +115,8 @@ func (h *Head) add(name, value string) {
 	h.buf = append(h.buf, '\r', '\n')
 }
 
-// frame adds what says how the body is framed.
-func (h *Head) frame(f Framing) {
+// addFraming adds what says how the body is framed.
+func (h *Head) addFraming(f Framing) {
 	switch {
 	case f.Kind == Chunked:
 		h.add("Transfer-Encoding", "chunked")
@@ -132,7 +132,7 @@ func (h *Head) end() { h.buf = append(h.buf, '\r', '\n') }
 // startRequest begins a head with a request line, whose target is the parts
 // together.
 func (h *Head) startRequest(method string, target ...string) {
-	if len(method) == 0 || !all(method, tokenChar) {
+	if len(method) == 0 || !allOf(method, tokenChar) {
 		h.err = ErrOutgoing
 		return
 	}
@@ -143,7 +143,7 @@ func (h *Head) startRequest(method string, target ...string) {
 		if part == "" {
 			continue
 		}
-		if !all(part, targetChar) {
+		if !allOf(part, targetChar) {
 			h.err = ErrOutgoing
 			return
 		}
@@ -156,9 +156,9 @@ func (h *Head) startRequest(method string, target ...string) {
 	h.buf = append(h.buf, " HTTP/1.1\r\n"...)
 }
 
-// startAnswer begins a head with a status line. The reason is always the usual
+// startResponse begins a head with a status line. The reason is always the usual
 // one: what an upstream calls it is not sent on.
-func (h *Head) startAnswer(status int) {
+func (h *Head) startResponse(status int) {
 	switch {
 	case status == 200: // most are
 		h.buf = append(h.buf, "HTTP/1.1 200 OK\r\n"...)
@@ -174,16 +174,16 @@ func (h *Head) startAnswer(status int) {
 	h.buf = append(h.buf, '\r', '\n')
 }
 
-// A Block is field lines that were checked and rendered once, to be added to many
+// A FieldBlock is field lines that were checked and rendered once, to be added to many
 // heads.
-type Block struct{ text []byte }
+type FieldBlock struct{ text []byte }
 
-// NewBlock renders pairs of names and values. ErrOutgoing reports that one of
+// NewFieldBlock renders pairs of names and values. ErrOutgoing reports that one of
 // them cannot be sent.
-func NewBlock(pairs ...string) (Block, error) {
+func NewFieldBlock(pairs ...string) (FieldBlock, error) {
 	var h Head
 	for i := 0; i+1 < len(pairs); i += 2 {
 		h.Add(pairs[i], pairs[i+1])
 	}
-	return Block{h.buf}, h.err
+	return FieldBlock{h.buf}, h.err
 }

@@ -35,7 +35,7 @@ func validLiteral[S string | []byte](b S) bool {
 // validEscapes reports whether each percent sign begins an escape.
 func validEscapes[S string | []byte](b S) bool {
 	for i := range len(b) {
-		if b[i] == '%' && (i+2 >= len(b) || !is(b[i+1], hexChar) || !is(b[i+2], hexChar)) {
+		if b[i] == '%' && (i+2 >= len(b) || !isClass(b[i+1], hexChar) || !isClass(b[i+2], hexChar)) {
 			return false
 		}
 	}

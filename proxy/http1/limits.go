@@ -14,7 +14,7 @@ type Limits struct {
 	ChunkOverhead int // bytes of chunk lines beyond as many as there are of data; 16 KiB
 	Interim       int // 1xx responses before the final one; 8
 	Drain         int // bytes of a body nobody wants that are read to keep its connection; 256 KiB
-	Empty         int // empty lines before a request; 4
+	EmptyLines    int // empty lines before a request; 4
 }
 
 // maxHead is the largest head that can be configured: offsets into it are kept
@@ -28,13 +28,13 @@ func (l Limits) withDefaults() Limits {
 		otherwise int
 	}{
 		{&l.Target, 8 << 10}, {&l.Head, 32 << 10}, {&l.Fields, 128}, {&l.Trailer, 8 << 10}, {&l.TrailerFields, 32},
-		{&l.ChunkLine, 256}, {&l.ChunkOverhead, 16 << 10}, {&l.Interim, 8}, {&l.Drain, 256 << 10}, {&l.Empty, 4},
+		{&l.ChunkLine, 256}, {&l.ChunkOverhead, 16 << 10}, {&l.Interim, 8}, {&l.Drain, 256 << 10}, {&l.EmptyLines, 4},
 	} {
 		if *d.field <= 0 {
 			*d.field = d.otherwise
 		}
 	}
-	l.Head, l.Trailer = min(l.Head, maxHead), min(l.Trailer, bulkSize/2)
+	l.Head, l.Trailer = min(l.Head, maxHead), min(l.Trailer, bodyBufferSize/2)
 	return l
 }
 

@@ -45,7 +45,7 @@ const (
 	CacheControl
 	Age
 	Proxy
-	names
+	nameCount
 )
 
 // spelling is the name in lower case. A switch becomes a table of jumps; an array

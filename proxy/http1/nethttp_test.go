@@ -17,9 +17,9 @@ import (
 // serves answers with a handler of net/http; what that leaves unanswered is 404.
 func serves(h http.HandlerFunc) Handler {
 	return func(x *Exchange) {
-		x.ServeNet(context.Background(), h)
-		if !x.Begun() {
-			_ = x.text(404, "nobody")
+		x.ServeNetHTTP(context.Background(), h)
+		if !x.Committed() {
+			_ = x.sendText(404, "nobody")
 		}
 	}
 }
@@ -186,7 +186,7 @@ func TestServeNet_Panic(t *testing.T) {
 	p := serving(t, serves(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, strings.Repeat("x", 20_000))
 		panic(http.ErrAbortHandler)
-	}), func(s *Server) { s.Panicked = func(any) {} })
+	}), func(s *Server) { s.OnPanic = func(any) {} })
 	w := p.dial(t, lined("GET / HTTP/1.1|Host: a||"))
 	res, err := http.ReadResponse(w.Reader, nil)
 	if err == nil {

@@ -13,18 +13,18 @@ import (
 // it fails when the client has been sent a part, the exchange is aborted; an error
 // that is a *Fault is the upstream's, any other the client's or the head's.
 func (x *Exchange) Relay(c *Call) error {
-	c.settleUpload()
-	if err := x.Start(c.body.framing); err != nil {
+	c.pollUpload()
+	if err := x.StartBody(c.body.framing); err != nil {
 		return err
 	}
-	c.body.sink = x
+	c.body.flusher = x
 	for {
 		data, err := c.body.Next()
 		if err == io.EOF { //nolint:errorlint // it is the body's own
-			return x.EndWith(c.answerTrailer())
+			return x.EndWith(c.responseTrailer())
 		}
 		if err != nil {
-			return x.broken(c, err)
+			return x.abortRelay(c, err)
 		}
 		if _, err := x.Write(data); err != nil {
 			x.Abort()
@@ -48,22 +48,22 @@ type Receiver interface {
 // reader of its body, Relay costs less. An error that is a *Fault is the upstream's,
 // any other that of to.
 func (c *Call) RelayTo(to Receiver) error {
-	c.settleUpload()
+	c.pollUpload()
 	if err := to.Begin(c.Response.Status, &c.Response.Fields, c.body.framing.Length); err != nil {
 		return err
 	}
-	before := &flushing{to: to}
-	c.body.sink = before
+	before := &flushRecorder{to: to}
+	c.body.flusher = before
 	for {
 		data, err := c.body.Next()
 		switch {
 		case errors.Is(err, io.EOF):
-			return to.End(c.answerTrailer())
+			return to.End(c.responseTrailer())
 		case before.err != nil:
 			return before.err
 		case err != nil:
 			_ = to.Flush() // what has come is the client's
-			return c.broken(err)
+			return c.responseBodyError(err)
 		}
 		if _, err := to.Write(data); err != nil {
 			return err
@@ -71,28 +71,28 @@ func (c *Call) RelayTo(to Receiver) error {
 	}
 }
 
-// A flushing flushes, and notes how that failed.
-type flushing struct {
+// A flushRecorder flushes, and notes how that failed.
+type flushRecorder struct {
 	to  flusher
 	err error
 }
 
 // Flush implements flusher.
-func (f *flushing) Flush() error {
+func (f *flushRecorder) Flush() error {
 	f.err = f.to.Flush()
 	return f.err
 }
 
-// answerTrailer are the trailer fields of the response that are sent on.
-func (c *Call) answerTrailer() *Fields {
-	if keep := c.KeepAnswerTrailer; keep != nil {
+// responseTrailer are the trailer fields of the response that are sent on.
+func (c *Call) responseTrailer() *Fields {
+	if keep := c.KeepResponseTrailer; keep != nil {
 		c.body.trailer.DropFunc(func(f Field) bool { return !keep(f) })
 	}
 	return &c.body.trailer
 }
 
-// broken cuts the response short since its upstream did, or its client.
-func (x *Exchange) broken(c *Call, err error) error {
+// abortRelay cuts the response short since its upstream did, or its client.
+func (x *Exchange) abortRelay(c *Call, err error) error {
 	if x.err == nil {
 		_ = x.Flush() // what has come is the client's
 	}
@@ -100,53 +100,53 @@ func (x *Exchange) broken(c *Call, err error) error {
 	if x.err != nil {
 		return x.err
 	}
-	return c.broken(err)
+	return c.responseBodyError(err)
 }
 
-// broken says why the body of the response was cut short. What ends the body of
+// responseBodyError says why the body of the response was cut short. What ends the body of
 // the request ends it, too: an upstream cannot answer what never arrived.
-func (c *Call) broken(err error) *CallError {
-	f := &CallError{Phase: ReadingBody, Err: c.because(err), Reused: c.Reused(), Wrote: true, Answered: true}
-	c.endUpload()
-	if why := c.sourceErr(); why != nil {
-		f.Phase, f.Err = Uploading, why
+func (c *Call) responseBodyError(err error) *CallError {
+	f := &CallError{Phase: ReadingResponseBody, Err: c.abortedOr(err), Reused: c.Reused(), RequestSent: true, ResponseStarted: true}
+	c.stopUpload()
+	if why := c.requestBodyErr(); why != nil {
+		f.Phase, f.Err = ReadingRequestBody, why
 	}
 	return f
 }
 
-// Switched hands the connection over that has changed its protocol: what the
+// UpgradedConn hands the connection over that has changed its protocol: what the
 // upstream has sent behind its 101 comes first, as unread. Both belong to the
 // caller from then on, and deadlines are off.
-func (c *Call) Switched() (nc net.Conn, unread []byte, ok bool) {
-	if !c.switched || c.handed {
+func (c *Call) UpgradedConn() (nc net.Conn, unread []byte, ok bool) {
+	if !c.switched || c.handedOver {
 		return nil, nil, false
 	}
-	c.handed = true
-	c.uses(nil)
+	c.handedOver = true
+	c.setActiveConn(nil)
 	_ = c.conn.net.SetDeadline(time.Time{})
 	return c.conn.net, append([]byte(nil), c.in.unread()...), true
 }
 
-// A Side is one end of a tunnel: a connection, and what was read from it already.
-type Side struct {
+// A TunnelEnd is one end of a tunnel: a connection, and what was read from it already.
+type TunnelEnd struct {
 	Conn   net.Conn
 	Unread []byte
 }
 
 // Tunnel carries bytes both ways until both directions have ended, or one has
 // failed; then it closes both. Nothing is read that is not sent on.
-func Tunnel(a, b Side) {
+func Tunnel(a, b TunnelEnd) {
 	var both sync.WaitGroup
-	both.Go(func() { carry(a.Conn, b) })
-	carry(b.Conn, a)
+	both.Go(func() { copyOneWay(a.Conn, b) })
+	copyOneWay(b.Conn, a)
 	both.Wait()
 	_ = a.Conn.Close()
 	_ = b.Conn.Close()
 }
 
-// carry sends what comes from one side to the other. The end of one direction
+// copyOneWay sends what comes from one side to the other. The end of one direction
 // leaves the other open.
-func carry(to net.Conn, from Side) {
+func copyOneWay(to net.Conn, from TunnelEnd) {
 	_, err := to.Write(from.Unread)
 	if err == nil {
 		_, err = io.Copy(to, from.Conn) // between two sockets, the kernel does it

@@ -9,7 +9,7 @@ type Request struct {
 	Fields  Fields
 	Minor   int     // of its version: 1, or 0
 	Framing Framing // of its body
-	Closes  bool    // the client wants the connection to end with this exchange
+	Close   bool    // the client wants the connection to end with this exchange
 
 	buf       []byte
 	method    span
@@ -18,20 +18,20 @@ type Request struct {
 	path      span // of the target, query included
 	query     int  // where the question mark is in path; -1 for nowhere
 
-	stage   stage
-	section section
+	stage  parseStage
+	parser fieldParser
 }
 
 // A span is a part of the buffer.
 type span struct{ from, to uint32 }
 
-func (s span) in(buf []byte) string { return text(buf, s.from, s.to) }
+func (s span) in(buf []byte) string { return bufString(buf, s.from, s.to) }
 
-// A stage is how far a head has been parsed.
-type stage uint8
+// A parseStage is how far a head has been parsed.
+type parseStage uint8
 
 const (
-	atStartLine stage = iota
+	atStartLine parseStage = iota
 	atFields
 )
 
@@ -63,7 +63,7 @@ func (r *Request) Path() string {
 	}
 	switch {
 	case end > r.path.from:
-		return text(r.buf, r.path.from, end)
+		return bufString(r.buf, r.path.from, end)
 	case r.query < 0 && r.Method() == "OPTIONS":
 		return "*"
 	}
@@ -76,7 +76,7 @@ func (r *Request) RawQuery() (query string, asked bool) {
 	if r.query < 0 {
 		return "", false
 	}
-	return text(r.buf, r.path.from+uint32(r.query)+1, r.path.to), true
+	return bufString(r.buf, r.path.from+uint32(r.query)+1, r.path.to), true
 }
 
 // Proto is the version as it was sent.
@@ -90,14 +90,14 @@ func (r *Request) Proto() string {
 // Expects reports whether the client waits for 100 Continue before it sends the
 // body.
 func (r *Request) Expects() bool {
-	return r.Minor == 1 && r.Framing.Kind != None && r.Fields.Has(Expect)
+	return r.Minor == 1 && r.Framing.Kind != NoBody && r.Fields.Has(Expect)
 }
 
 // Upgrade is the protocol that the client would like to change to, "" if none
 // that can be: that takes HTTP/1.1, one protocol, both fields and no body.
 func (r *Request) Upgrade() string {
 	to, ok := r.Fields.Value(Upgrade)
-	if !ok || r.Minor == 0 || r.Framing.Kind != None || !all(to, tokenChar) ||
+	if !ok || r.Minor == 0 || r.Framing.Kind != NoBody || !allOf(to, tokenChar) ||
 		r.Fields.count(Upgrade) != 1 || !r.Fields.hasToken(Connection, "upgrade") {
 		return ""
 	}
@@ -114,24 +114,24 @@ func (r *Request) Parse(buf []byte, l *Limits) (n int, err error) {
 		if n, err = r.startLine(buf, l); n == 0 || err != nil {
 			return 0, err
 		}
-		r.section.next, r.stage = n, atFields
+		r.parser.next, r.stage = n, atFields
 	}
-	done, err := r.section.parse(buf, &r.Fields, bound{l.Head, l.Fields})
+	done, err := r.parser.parse(buf, &r.Fields, fieldLimits{l.Head, l.Fields})
 	if !done {
 		return 0, err
 	}
-	if err := r.judge(); err != nil {
+	if err := r.validate(); err != nil {
 		return 0, err
 	}
-	return r.section.next, nil
+	return r.parser.next, nil
 }
 
 // Reset makes r ready for another head.
 func (r *Request) Reset() {
 	r.Fields.reset()
-	r.Minor, r.Framing, r.Closes = 0, Framing{}, false
+	r.Minor, r.Framing, r.Close = 0, Framing{}, false
 	r.buf, r.method, r.target, r.authority, r.path, r.query = nil, span{}, span{}, span{}, span{}, 0
-	r.stage, r.section = atStartLine, section{}
+	r.stage, r.parser = atStartLine, fieldParser{}
 }
 
 // startLine parses the request line and returns its length, 0 if it is not whole.
@@ -205,37 +205,37 @@ func (r *Request) version(b []byte, from int) (int, error) {
 	return from + n, nil
 }
 
-// judge looks at a head that is whole.
-func (r *Request) judge() error {
+// validate looks at a head that is whole.
+func (r *Request) validate() error {
 	if err := r.splitTarget(); err != nil {
 		return err
 	}
-	if err := r.judgeHost(); err != nil {
+	if err := r.checkHost(); err != nil {
 		return err
 	}
 	var err error
 	if r.Framing, err = incomingFraming(message{fields: &r.Fields, minor: r.Minor}); err != nil {
 		return err
 	}
-	r.Closes = !persists(&r.Fields, r.Minor)
-	return r.judgeExpect()
+	r.Close = !persists(&r.Fields, r.Minor)
+	return r.checkExpect()
 }
 
-// judgeExpect refuses what nobody here can promise. HTTP/1.0 has no expectations.
-func (r *Request) judgeExpect() error {
+// checkExpect refuses what nobody here can promise. HTTP/1.0 has no expectations.
+func (r *Request) checkExpect() error {
 	if r.Minor == 0 || !r.Fields.Has(Expect) {
 		return nil
 	}
-	if value, _ := r.Fields.Value(Expect); r.Fields.count(Expect) > 1 || !fold(value, "100-continue") {
+	if value, _ := r.Fields.Value(Expect); r.Fields.count(Expect) > 1 || !equalFoldLower(value, "100-continue") {
 		return ErrExpectation
 	}
 	return nil
 }
 
-// judgeHost checks Host, and takes it for the authority unless the target has one
+// checkHost checks Host, and takes it for the authority unless the target has one
 // (RFC 9112 section 3.2).
-func (r *Request) judgeHost() error {
-	if r.Fields.known&(1<<Host) == 0 {
+func (r *Request) checkHost() error {
+	if r.Fields.present&(1<<Host) == 0 {
 		if r.Minor == 0 {
 			return nil
 		}

@@ -28,7 +28,7 @@ func TestReset_LeavesNothing(t *testing.T) {
 		}
 	}
 	for _, f := range []*Fields{&q.Fields, &r.Fields} {
-		if f.buf != nil || len(f.own)+len(f.lines)+len(f.scratch) > 0 || f.known != 0 || f.odd {
+		if f.buf != nil || len(f.added)+len(f.lines)+len(f.scratch) > 0 || f.present != 0 || f.unusualNames {
 			t.Errorf("%+v is left of the fields before", f)
 		}
 	}

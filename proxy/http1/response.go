@@ -7,10 +7,10 @@ type Response struct {
 	Status  int
 	Minor   int     // of its version: 1, or 0
 	Framing Framing // of its body
-	Closes  bool    // the sender ends the connection after this response
+	Close   bool    // the sender ends the connection after this response
 
-	stage   stage
-	section section
+	stage  parseStage
+	parser fieldParser
 }
 
 // Parse takes the head of a response to a request with that method from the
@@ -20,9 +20,9 @@ func (r *Response) Parse(buf []byte, method string, l *Limits) (n int, err error
 		if n, err = r.startLine(buf, l); n == 0 || err != nil {
 			return 0, err
 		}
-		r.section.next, r.stage = n, atFields
+		r.parser.next, r.stage = n, atFields
 	}
-	done, err := r.section.parse(buf, &r.Fields, bound{l.Head, l.Fields})
+	done, err := r.parser.parse(buf, &r.Fields, fieldLimits{l.Head, l.Fields})
 	if !done {
 		return 0, err
 	}
@@ -30,15 +30,15 @@ func (r *Response) Parse(buf []byte, method string, l *Limits) (n int, err error
 	if err != nil {
 		return 0, err
 	}
-	r.Closes = r.Framing.Kind == UntilClose || !persists(&r.Fields, r.Minor)
-	return r.section.next, nil
+	r.Close = r.Framing.Kind == UntilClose || !persists(&r.Fields, r.Minor)
+	return r.parser.next, nil
 }
 
 // Reset makes r ready for another head.
 func (r *Response) Reset() {
 	r.Fields.reset()
-	r.Status, r.Minor, r.Framing, r.Closes = 0, 0, Framing{}, false
-	r.stage, r.section = atStartLine, section{}
+	r.Status, r.Minor, r.Framing, r.Close = 0, 0, Framing{}, false
+	r.stage, r.parser = atStartLine, fieldParser{}
 }
 
 // startLine parses the status line and returns its length, 0 if it is not whole.

@@ -115,14 +115,14 @@ func TestServer_NoTwoShareMemory(t *testing.T) {
 		busy := make(chan struct{}) // closed when some exchanges have begun
 		var begun atomic.Int64
 		p := proxyTo(t, address, func(p *proxy) {
-			p.server.Panicked = func(any) {}
-			p.server.HalfClosed = Leaves
+			p.server.OnPanic = func(any) {}
+			p.server.HalfClose = AbortOnHalfClose
 			p.server.Handler = func(x *Exchange) {
 				if begun.Add(1) == 40 {
 					close(busy)
 				}
 				defer l.begin(x)()
-				defer l.begin(&x.in.head[0])()
+				defer l.begin(&x.in.headBuf[0])()
 				if x.Path() == "/panic" {
 					panic("as it was told")
 				}
@@ -130,7 +130,7 @@ func TestServer_NoTwoShareMemory(t *testing.T) {
 			}
 			p.change = func(_ *Exchange, c *Call) {
 				end := l.begin(c)
-				c.KeepAnswerTrailer = func(Field) bool { return true }
+				c.KeepResponseTrailer = func(Field) bool { return true }
 				end()
 			}
 		})
@@ -205,7 +205,7 @@ func TestCall_AbortAtAnyMoment(t *testing.T) {
 		c.Begin("GET", "a", id)
 		go func(spin int) {
 			for range spin {
-				_ = c.because(nil)
+				_ = c.abortedOr(nil)
 			}
 			c.Abort()
 		}(random.IntN(2000))
@@ -225,7 +225,7 @@ func TestCall_AbortAtAnyMoment(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 		}
-		await.Until(t, "Abort", func() bool { return c.because(nil) != nil })
+		await.Until(t, "Abort", func() bool { return c.abortedOr(nil) != nil })
 		c.Release()
 	}
 	if got, err := ask(t, p, "/after"); got != "/after" || err != nil {
@@ -265,7 +265,7 @@ func (l late) SetReadDeadline(at time.Time) error {
 // The deadline that a call sets does not undo the one by which Abort has ended it.
 func TestCall_AbortAsADeadlineIsSet(t *testing.T) {
 	address := origin(t, func(_ net.Conn, r *bufio.Reader) { _, _ = io.Copy(io.Discard, r) })
-	client := &Client{Response: time.Hour}
+	client := &Client{ResponseTimeout: time.Hour}
 	c := client.NewCall(nil)
 	p := client.NewPool(Endpoint{Dial: func(context.Context, string, string) (net.Conn, error) {
 		nc, err := net.Dial("tcp", address)

@@ -7,22 +7,22 @@ import (
 	"time"
 )
 
-// Part tells clients from now on, with each response, that it is the last of
+// DisableKeepAlives tells clients from now on, with each response, that it is the last of
 // its connection. Connections are still taken.
-func (s *Server) Part() { s.parting.Store(true) }
+func (s *Server) DisableKeepAlives() { s.keepAlivesDisabled.Store(true) }
 
 // Shutdown ends the server in peace: it takes no more connections, tells clients
 // as Part does, closes connections that wait for a request, and lets exchanges
 // in progress end until ctx is done. Those that have not ended then are cut, and
 // the error says so. Connections that were handed over are not waited for.
 func (s *Server) Shutdown(ctx context.Context) error {
-	s.Part()
+	s.DisableKeepAlives()
 	s.stopListening()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if s.endIdle() {
-			s.stopSweeping()
+		if s.closeIdleConns() {
+			s.stopMonitor()
 			return nil
 		}
 		select {
@@ -35,14 +35,14 @@ func (s *Server) Shutdown(ctx context.Context) error {
 
 // Close ends the server at once, and cuts exchanges in progress.
 func (s *Server) Close() error {
-	s.Part()
+	s.DisableKeepAlives()
 	s.stopListening()
-	for _, c := range s.current(nil) {
-		c.state.Store(cut)
+	for _, c := range s.appendConns(nil) {
+		c.state.Store(stateAborted)
 		_ = c.net.Close()
-		c.watch.leave()
+		c.monitor.abort()
 	}
-	s.stopSweeping()
+	s.stopMonitor()
 	return nil
 }
 
@@ -50,41 +50,41 @@ func (s *Server) stopListening() {
 	s.prepare()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.over = true
+	s.closed = true
 	for l := range s.listeners {
 		_ = l.Close()
 	}
 }
 
-// endIdle ends connections that wait for a request and have not begun to bring
+// closeIdleConns ends connections that wait for a request and have not begun to bring
 // one. It reports whether no connection is left.
-func (s *Server) endIdle() bool {
-	all := s.current(nil)
+func (s *Server) closeIdleConns() bool {
+	all := s.appendConns(nil)
 	for _, c := range all {
-		if c.state.Load() == idle && look(c.fd) != Talking {
-			c.endWait()
+		if c.state.Load() == stateIdle && peerState(c.socket) != PeerReadable {
+			c.endIdleWait()
 		}
 	}
 	return len(all) == 0
 }
 
-// endWait ends c if it still waits for a request; one that comes meanwhile is answered,
-// see lateRequest.
-func (c *conn) endWait() {
-	c.mu.Lock() // so that lateRequest sets its deadline after this one
+// endIdleWait ends c if it still waits for a request; one that comes meanwhile is answered,
+// see requestDuringShutdown.
+func (c *conn) endIdleWait() {
+	c.mu.Lock() // so that requestDuringShutdown sets its deadline after this one
 	defer c.mu.Unlock()
-	if c.state.CompareAndSwap(idle, ended) {
-		_ = c.net.SetReadDeadline(passed())
+	if c.state.CompareAndSwap(stateIdle, stateEnded) {
+		_ = c.net.SetReadDeadline(pastTime())
 	}
 }
 
-func (s *Server) stopSweeping() {
+func (s *Server) stopMonitor() {
 	s.mu.Lock()
-	sweeping := s.sweeping
-	s.sweeping = nil
+	sweeping := s.monitorStop
+	s.monitorStop = nil
 	s.mu.Unlock()
 	if sweeping != nil {
 		close(sweeping)
-		s.swept.Wait()
+		s.monitorGroup.Wait()
 	}
 }

@@ -28,7 +28,7 @@ func (c *lateConn) NetConn() net.Conn { return c.Conn }
 
 func (c *lateConn) SetReadDeadline(at time.Time) error {
 	err := c.Conn.SetReadDeadline(at)
-	if at.Equal(passed()) {
+	if at.Equal(pastTime()) {
 		c.end.Do(func() { close(c.ended) })
 	}
 	return err
@@ -52,7 +52,7 @@ func TestServer_ShutdownAnswersWhoCameLate(t *testing.T) {
 			return c.Read(p)
 		},
 		"to be read": func(c net.Conn, _ []byte) (int, error) {
-			for look(socket(c)) != Talking {
+			for peerState(rawSocketOf(c)) != PeerReadable {
 				runtime.Gosched()
 			}
 			return 0, os.ErrDeadlineExceeded

@@ -48,7 +48,7 @@ func (r *Request) splitAbsolute(raw []byte) error {
 // 0 if there is neither.
 func schemeLength(raw []byte) int {
 	for _, scheme := range [...]string{"http://", "https://"} {
-		if len(raw) > len(scheme) && fold(raw[:len(scheme)], scheme) {
+		if len(raw) > len(scheme) && equalFoldLower(raw[:len(scheme)], scheme) {
 			return len(scheme)
 		}
 	}

@@ -138,7 +138,7 @@ func TestUpload_Expect(t *testing.T) {
 					_, _ = io.WriteString(nc, lined(c.then))
 				}
 			})
-			p := proxyTo(t, address, func(p *proxy) { p.client.Continue = 20 * time.Millisecond })
+			p := proxyTo(t, address, func(p *proxy) { p.client.ExpectContinueTimeout = 20 * time.Millisecond })
 			w := p.dial(t, lined(asks))
 			for _, want := range c.interim {
 				res, _ := w.Status(want)
@@ -241,7 +241,7 @@ func TestUpgrade_ToSomethingElse(t *testing.T) {
 			w := p.dial(t, lined("GET / HTTP/1.1|Host: a|Connection: Upgrade|Upgrade: websocket||"))
 			w.Status(502)
 			var fault *CallError
-			if err := await.Value(t, p.faults, "fault"); !errors.As(err, &fault) || !errors.Is(err, ErrSwitch) {
+			if err := await.Value(t, p.faults, "fault"); !errors.As(err, &fault) || !errors.Is(err, ErrUnexpectedUpgrade) {
 				t.Errorf("%q: got %v", fields, err)
 			}
 		}
@@ -260,7 +260,7 @@ func TestUpload_BodyReadBefore(t *testing.T) {
 				t.Error(err)
 			}
 			if give {
-				c.Content(body)
+				c.SetBody(body)
 			}
 		}
 		large := strings.Repeat("x", 100_000)

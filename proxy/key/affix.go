@@ -8,18 +8,18 @@ import (
 	"sync"
 )
 
-// An affix is what can be dialled before a number: the national prefix with or without
-// the code of a carrier, or what one dials to reach another country.
+// An affix is a sequence of digits that can be dialled before a number: the national
+// prefix, with or without a carrier code, or an international prefix.
 type affix struct {
 	quick *automaton // nil if there is no affix
 	exact func() *regexp.Regexp
 	rule  string // what takes the place of an affix of which a group is captured; "" for nothing
-	// empty says that a group can capture the empty string.
+	// empty is true if a group can capture the empty string.
 	empty bool
 }
 
-// newAffix makes an affix of an expression of which the beginning of a number is matched
-// as package regexp does.
+// newAffix compiles an expression that is matched at the beginning of a number, with the
+// syntax and the preferences of package regexp.
 func newAffix(expression, rule string) (*affix, error) {
 	if expression == "" {
 		return &affix{}, nil
@@ -49,9 +49,9 @@ func capturesEmpty(re *syntax.Regexp) bool {
 	return slices.ContainsFunc(re.Sub, capturesEmpty)
 }
 
-// cut is digits without the affix, and reports whether they have one. Where only one
-// beginning of the digits can be an affix and nothing is to take its place, it is that
-// one, whichever package regexp would prefer.
+// cut returns digits without the affix, and whether they had one. If only one beginning of
+// the digits can be an affix and nothing replaces it, the affix is that beginning,
+// whichever one package regexp would prefer.
 func (a *affix) cut(digits string) (rest string, found bool) {
 	if a.quick == nil {
 		return digits, false

@@ -7,28 +7,30 @@ import (
 	"slices"
 )
 
-// maxStates bounds an automaton. The numbering plans of today need 500 at most.
+// maxStates is the maximum number of states of an automaton. Current numbering plans need
+// 500 at most.
 const maxStates = 1 << 14
 
-// An automaton matches strings of ASCII digits with up to 16 regular expressions at once:
-// a deterministic finite automaton, built by the subset construction. A digit costs it one
-// look-up, where package regexp, which matches any text, needs a hundred times as long.
+// An automaton matches strings of ASCII digits with up to 16 regular expressions at once.
+// It is a deterministic finite automaton, built by the subset construction. It takes one
+// look-up for each digit; package regexp, which matches any text, takes about a hundred
+// times as long.
 type automaton struct {
 	states []state // the first is dead, the second the start
-	// loose says that an expression has an assertion, such as $. It is taken to be true
-	// everywhere, so that more may be matched than the expression matches, never less.
+	// loose is true if an expression has an assertion, such as $. Assertions are taken to
+	// be true, so that the automaton matches at least what the expression matches.
 	loose bool
 }
 
 type state struct {
 	next  [10]uint16 // by digit; 0 when no longer string can match
-	match uint16     // which expressions match what was read, a bit of each
+	match uint16     // bit set of the expressions that match the input so far
 }
 
 const start = 1
 
-// newAutomaton builds an automaton of expressions in the syntax of package regexp. An
-// empty one matches nothing.
+// newAutomaton builds an automaton for expressions in the syntax of package regexp. An
+// empty expression matches nothing.
 func newAutomaton(expressions ...string) (*automaton, error) {
 	b := builder{known: map[string]uint16{}, out: &automaton{states: make([]state, 1)}}
 	var starts []uint32
@@ -50,11 +52,11 @@ func newAutomaton(expressions ...string) (*automaton, error) {
 	if err := b.build(starts); err != nil {
 		return nil, err
 	}
-	b.out.states = slices.Clone(b.out.states) // no larger than it is
+	b.out.states = slices.Clone(b.out.states) // without spare capacity
 	return b.out, nil
 }
 
-// match says which expressions match all of s, a bit of each.
+// match returns the bit set of the expressions that match all of s.
 func (a *automaton) match(s string) uint16 {
 	at := uint16(start)
 	for i := 0; i < len(s) && at != 0; i++ {
@@ -63,8 +65,8 @@ func (a *automaton) match(s string) uint16 {
 	return a.states[at].match
 }
 
-// begins says how many beginnings of s, from the empty one to all of s, are matched, and
-// how long the last of them is.
+// begins returns the number of prefixes of s that match, including the empty one and s
+// itself, and the length of the longest.
 func (a *automaton) begins(s string) (count, longest int) {
 	at := uint16(start)
 	for i := 0; at != 0; i++ {
@@ -79,16 +81,16 @@ func (a *automaton) begins(s string) (count, longest int) {
 	return count, longest
 }
 
-// A builder builds an automaton: each of its states stands for a set of instructions at
-// which the compiled expressions may be.
+// A builder builds an automaton. Each state stands for a set of instructions of the
+// compiled expressions.
 type builder struct {
 	program []syntax.Inst // of all expressions
 	of      []int         // the expression of each instruction
 	known   map[string]uint16
-	sets    [][]uint32 // of each state behind the dead one
+	sets    [][]uint32 // of each state after the dead one
 	out     *automaton
 
-	// Of the state that is being made, kept for the next.
+	// Scratch space for the state under construction.
 	visited []bool
 	reached []uint32
 	set     []uint32
@@ -96,7 +98,7 @@ type builder struct {
 	name    []byte
 }
 
-// load takes up the instructions of an expression, and returns where it starts.
+// load appends the instructions of an expression and returns the index of the first.
 func (b *builder) load(p *syntax.Prog, of int) uint32 {
 	base := uint32(len(b.program))
 	for _, in := range p.Inst {
@@ -128,8 +130,8 @@ func (b *builder) build(starts []uint32) error {
 	return nil
 }
 
-// state is the state in which the instructions at pcs, and all that follow of them without
-// a digit, may be next.
+// state returns the state for the instructions at pcs, and all that can be reached from
+// them without reading a digit.
 func (b *builder) state(pcs []uint32) uint16 {
 	clear(b.visited)
 	b.set, b.match = b.set[:0], 0
@@ -154,7 +156,8 @@ func (b *builder) state(pcs []uint32) uint16 {
 	return at
 }
 
-// closure adds the instruction at pc, or those that follow without a digit, to the set.
+// closure adds the instruction at pc to the set, or those reachable from it without reading
+// a digit.
 func (b *builder) closure(pc uint32) {
 	if b.visited[pc] {
 		return

@@ -7,11 +7,11 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// bearer is the token of the only Authorization field, "" if it is of another
-// scheme. What servers cut in different ways is ErrAmbiguous, so that no request
-// passes for one without a token whose upstream finds one: more than one blank
-// after the scheme, a tab, a token without a scheme, a scheme that hides in
-// another's credentials (Laravel looks for the last "Bearer " there is).
+// bearer returns the token of the Authorization field, "" if the field has another scheme.
+// Credentials that servers parse differently are ErrAmbiguous, so that a request for which
+// the upstream finds a token is never treated as one without: several spaces after the
+// scheme, a tab, a token without a scheme, a scheme within other credentials (Laravel takes
+// the last "Bearer ").
 func bearer(fields []string) (string, error) {
 	field, err := one(fields)
 	if err != nil || field == "" {
@@ -32,7 +32,7 @@ func bearer(fields []string) (string, error) {
 	return "", nil
 }
 
-// isToken68 reports whether s is what a bearer token is made of (RFC 6750 section
+// isToken68 reports whether s has the syntax of a bearer token (token68, RFC 6750 section
 // 2.1).
 func isToken68(s string) bool {
 	s = strings.TrimRight(s, "=")

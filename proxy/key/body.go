@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// decodedBody is the body as its sender meant it: one Content-Type, no encoding.
+// decodedBody returns the body of a request with one Content-Type and no content coding.
 func decodedBody(r Request, m Message) (Body, error) {
 	body, err := m.Body()
 	if err != nil || len(body.Bytes) == 0 {
@@ -23,9 +23,9 @@ func decodedBody(r Request, m Message) (Body, error) {
 	return body, nil
 }
 
-// media is the type of the body. One that is broken is ErrAmbiguous, because some
-// servers look no further than its beginning, and so is a charset other than UTF-8:
-// keys are read as UTF-8, and an upstream could read them otherwise.
+// media returns the media type of the body. A malformed one is ErrAmbiguous, because some
+// servers parse only its beginning. So is a charset other than UTF-8, because keys are read
+// as UTF-8.
 func (b Body) media() (string, error) {
 	if b.Type == "" {
 		return "", fmt.Errorf("%w: Content-Type is missing", ErrInvalid)
@@ -40,7 +40,7 @@ func (b Body) media() (string, error) {
 	return kind, nil
 }
 
-// json returns an error unless the body says that it is JSON.
+// json returns an error unless the media type is JSON.
 func (b Body) json() error {
 	if b.Type == "application/json" {
 		return nil

@@ -6,26 +6,27 @@ import (
 	"sync/atomic"
 )
 
-// callingCodes are how many codes of at most three digits there are.
+// callingCodes is the number of calling codes, which have at most three digits.
 const callingCodes = 1000
 
-// countries are the numbering plans by calling code. A plan is compiled when the first of
-// its numbers is read; all of them together take less than a megabyte. The zero value is
-// ready for use, also by several goroutines.
+// countries holds the numbering plans by calling code. A plan is compiled when the first
+// number with its code is parsed, which takes about a millisecond; all plans together take
+// less than a megabyte. The zero value is ready for use, also concurrently.
 type countries [callingCodes]atomic.Pointer[country]
 
-// A country is what shares a calling code: a country, several, or a service without one.
+// A country holds the plans of one calling code: of one or several countries, or of a
+// service.
 type country struct {
 	dial  string  // "+86"
 	plans []*plan // the one that speaks for the code stands first; none if there is no such code
 }
 
-// of is the country with a calling code.
+// of returns the country for a calling code.
 func (all *countries) of(code int) *country {
 	c := all[code].Load()
 	if c == nil {
 		c = newCountry(code)
-		all[code].Store(c) // it makes no difference who of two is first
+		all[code].Store(c) // concurrent calls store equal values
 	}
 	return c
 }
@@ -42,7 +43,8 @@ func newCountry(code int) *country {
 	return c
 }
 
-// split takes the calling code off digits. It is nil if they begin with none.
+// split splits the calling code off digits. The country is nil if they do not begin with
+// one.
 func (all *countries) split(digits string) (c *country, national string) {
 	code := 0
 	for i := 0; i < min(len(digits), 3); i++ {
@@ -57,10 +59,10 @@ func (all *countries) split(digits string) (c *country, national string) {
 	return nil, digits
 }
 
-// main is the plan that speaks for the calling code.
+// main returns the main plan of the calling code.
 func (c *country) main() *plan { return c.plans[0] }
 
-// plan is that of a region, nil if it has another code.
+// plan returns the plan of a region, nil if the region has another code.
 func (c *country) plan(region string) *plan {
 	for _, p := range c.plans {
 		if p.region == region {
@@ -70,7 +72,7 @@ func (c *country) plan(region string) *plan {
 	return nil
 }
 
-// find is the region that has a national number and its type, "" if none has.
+// find returns the plan and the type of a national number, "" if no plan has it.
 func (c *country) find(national string) (*plan, LineType) {
 	if len(c.plans) == 1 {
 		return c.plans[0], c.plans[0].lineType(national)

@@ -6,20 +6,19 @@ import (
 	"strings"
 )
 
-// cookie is the one cookie of this name in the Cookie field, "" if there is none.
-// Escapes are decoded, because some servers do so and a client could otherwise spell
-// one value in many ways. What servers read in different ways is ErrAmbiguous: a
-// second Cookie field, which some join with a comma; a name that is folded, or has
-// whitespace around it; a string in quotes that reaches over the end of its pair; and
-// in the value, what RFC 6265 forbids there, a % that is no escape, a plus that is
-// none either, and the mark of JSON.
+// cookie returns the value of the cookie with this name, "" if there is none. Escapes are
+// decoded, because some servers do so and a client could otherwise send one value in many
+// spellings. ErrAmbiguous reports what servers parse differently: a second Cookie field,
+// which some join with a comma; a name in another spelling, or with whitespace around it; a
+// quoted string that extends beyond its pair; and in the value, characters that RFC 6265
+// forbids, an invalid escape, an unescaped plus, and the prefix of JSON cookies.
 func cookie(fields []string, name string) (string, error) {
 	field, err := one(fields)
 	if err != nil {
 		return "", fmt.Errorf("%w: two Cookie fields", ErrAmbiguous)
 	}
-	var names Names                       // made when it is needed
-	value, seen, open := "", false, false // open: within quotes, for those who know them
+	var names Names                       // created when needed
+	value, seen, open := "", false, false // open: inside a quoted string, for servers that support them
 	for after := byte(';'); field != ""; {
 		pair, separator, rest := cutCookie(field)
 		this, text, _ := strings.Cut(strings.TrimLeft(pair, " "), "=")
@@ -40,8 +39,8 @@ func cookie(fields []string, name string) (string, error) {
 	return cookieValue(value)
 }
 
-// nameless reports whether a pair without a name, "=sid=1", has this one for
-// servers that look for it where the first "=" is not the end of a name.
+// nameless reports whether a pair without a name, such as "=sid=1", is this cookie for
+// servers that split it at a later "=".
 func nameless(this, text, name string) bool {
 	if strings.TrimSpace(this) != "" {
 		return strings.TrimSpace(this) == name
@@ -50,7 +49,7 @@ func nameless(this, text, name string) bool {
 	return strings.TrimSpace(inner) == name
 }
 
-// cookieValue is a value, decoded.
+// cookieValue decodes a value.
 func cookieValue(value string) (string, error) {
 	if strings.ContainsFunc(value, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '"' || r == '\\' }) {
 		return "", fmt.Errorf("%w: a quote, blank, backslash or no ASCII in a cookie", ErrAmbiguous)
@@ -71,8 +70,8 @@ func cookieValue(value string) (string, error) {
 	return plain, nil
 }
 
-// cutCookie takes the first pair off a Cookie field. Old servers part cookies at
-// commas too.
+// cutCookie splits the first pair off a Cookie field. Some old servers also split at
+// commas.
 func cutCookie(field string) (pair string, separator byte, rest string) {
 	i := strings.IndexAny(field, ";,")
 	if i < 0 {

@@ -7,19 +7,18 @@ import (
 
 const (
 	maxSpelling  = 160 // bytes of a phone number as written
-	maxDialled   = 24  // digits, with prefixes for going abroad
+	maxDialled   = 24  // digits, with international prefixes
 	maxExtension = 9   // digits
 )
 
-// dialled is what one would dial for a phone number as written: a plus, if it
-// begins with one, and ASCII digits. It takes whitespace, dashes, dots, slashes
-// and parentheses, full-width ones as well; "tel:" before the number, and an
-// extension after it (";ext=5", "ext. 5", "x5"), are dropped, and so are the
-// invisible marks that come along when a number is copied from a page or an
-// address book. Whether there was an extension is told. Anything else makes it no
-// phone number: digits beyond ASCII, letters, as in 1-800-FLOWERS, other text
-// before or after the number, a second plus, line breaks, a URI's other
-// parameters. What dialled returns it returns unchanged again, without allocating.
+// dialled returns the characters that would be dialled for a phone number: a plus, if it
+// begins with one, and ASCII digits. It accepts whitespace, dashes, dots, slashes and
+// parentheses, also full-width ones. It drops "tel:" before the number, an extension after
+// it (";ext=5", "ext. 5", "x5"), and invisible characters from copied text; extension
+// reports whether there was an extension. Everything else is not a phone number: digits
+// beyond ASCII, letters as in 1-800-FLOWERS, other text before or after the number, a
+// second plus, line breaks, other parameters of a URI. A result of dialled is returned
+// unchanged when it is passed in again, without allocating.
 func dialled(s string) (digits string, extension, ok bool) {
 	if isDialled(s) {
 		return s, false, true
@@ -41,7 +40,7 @@ func dialled(s string) (digits string, extension, ok bool) {
 		text, extension = text[:i], true
 	}
 	if text == "" || text[0] != '+' && text[0] != '(' && !isDigit(text[0]) {
-		return "", false, false // -138 is a number below zero
+		return "", false, false // -138 is a negative number
 	}
 	var out [maxDialled + 1]byte
 	n := 0
@@ -62,7 +61,7 @@ func dialled(s string) (digits string, extension, ok bool) {
 	return digits, extension, isDialled(digits)
 }
 
-// isDialled reports whether s is a plus or none, and digits.
+// isDialled reports whether s consists of an optional plus, and digits.
 func isDialled(s string) bool {
 	digits := strings.TrimPrefix(s, "+")
 	if digits == "" || len(digits) > maxDialled {
@@ -78,8 +77,8 @@ func isDialled(s string) bool {
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// isLatin appends s to b in ASCII: letters in lower case, every blank as a space, every
-// dash as a hyphen. It reports whether all of s has such a form.
+// isLatin appends s to b in ASCII: letters in lower case, whitespace as a space, dashes as
+// a hyphen. It reports whether all of s has such a form.
 func isLatin(b []byte, s string) ([]byte, bool) {
 	for _, r := range s {
 		if '\uFF01' <= r && r <= '\uFF5E' && !unicode.IsDigit(r) {
@@ -109,8 +108,8 @@ func isLatin(b []byte, s string) ([]byte, bool) {
 	return b, true
 }
 
-// isInvisible reports whether r is a mark of no width: joiners and the like, or
-// one that says which way a text runs.
+// isInvisible reports whether r is a character without width, such as a joiner or a mark of
+// text direction.
 func isInvisible(r rune) bool {
 	switch {
 	case r == '\u00AD', r == '\u061C', r == '\uFEFF',
@@ -120,8 +119,7 @@ func isInvisible(r rune) bool {
 	return false
 }
 
-// isExtension reports whether s, in the form of latin, is nothing but an
-// extension.
+// isExtension reports whether s, in the form of isLatin, is an extension and nothing else.
 func isExtension(s string) bool {
 	digits, ok := strings.CutPrefix(s, ";ext=")
 	for _, mark := range []string{"extension", "ext", "x"} {

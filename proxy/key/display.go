@@ -2,16 +2,15 @@ package key
 
 import "strings"
 
-// A Display says how people see keys that they look up, or that are shown among
-// others. What tells of nobody stands as it is, the country of a phone number for
-// example; addresses as Address writes them, and not at all where that is empty;
-// everything else is masked, whether or not it is said to be sensitive: it may be a
-// token, or a name.
+// A Display formats keys for operators. Values that identify nobody, such as the country of
+// a phone number, are shown; addresses are formatted by Address, and omitted if it returns
+// ""; all other values are masked, whether or not their key is sensitive, because they may
+// be tokens or names.
 type Display struct {
 	Address func(text string) string
 }
 
-// Value is the key that v holds: "ip=192.0.2.1 phone=+86138****8000".
+// Value formats the key in v: "ip=192.0.2.1 phone=+86138****8000".
 func (d Display) Value(v *Value) string {
 	shapes, texts := make([]Shape, len(v.leaves)), make([]string, len(v.leaves))
 	for i, l := range v.leaves {
@@ -20,8 +19,8 @@ func (d Display) Value(v *Value) string {
 	return d.Texts(shapes, texts)
 }
 
-// A Shape is how the text of a key is shown. It outlives the key's Spec, and holds
-// nothing of it.
+// A Shape determines how the text of a key is shown. It holds no reference to the key's
+// Spec.
 type Shape struct {
 	Name string
 	kind shapeKind
@@ -31,12 +30,12 @@ type shapeKind uint8
 
 const (
 	shapeMasked  shapeKind = iota
-	shapeOpen              // it tells of nobody
-	shapeAddress           // of a client
-	shapeNumber            // of a phone, or the beginning of one
+	shapeOpen              // identifies nobody
+	shapeAddress           // a client address
+	shapeNumber            // a phone number, or a prefix of one
 )
 
-// Shapes are those of the keys that s is joined of, or of s alone.
+// Shapes returns the shapes of the keys that s joins, or of s alone.
 func (s *Spec) Shapes() []Shape {
 	var all []Shape
 	for _, leaf := range s.Leaves() {
@@ -57,8 +56,8 @@ func (s *Spec) shape() Shape {
 	return Shape{s.Name, shapeMasked}
 }
 
-// Texts is a key of these shapes and texts. A text that is not known is "", and one for
-// which there is no text is left out.
+// Texts formats a key with these shapes and texts. Unknown texts are ""; those for which
+// nothing is shown are omitted.
 func (d Display) Texts(shapes []Shape, texts []string) string {
 	var b strings.Builder
 	for i, s := range shapes {
@@ -91,8 +90,8 @@ func (d Display) text(s Shape, text string) string {
 	return Mask(text, 0)
 }
 
-// dialLength is how many bytes of a number in E.164, or of the beginning of one, are
-// its country code; 0 if it has none.
+// dialLength returns the length of the country code in an E.164 number or a prefix of one;
+// 0 if it has none.
 func dialLength(text string) int {
 	digits, found := strings.CutPrefix(text, "+")
 	if !found {
@@ -108,8 +107,7 @@ func dialLength(text string) int {
 	return 0
 }
 
-// Texts appends the texts of the key extracted last, one for each key that it is
-// joined of.
+// Texts appends the texts of the key extracted last, one for each key that it joins.
 func (v *Value) Texts(to []string) []string {
 	for _, l := range v.leaves {
 		to = append(to, l.text)
@@ -117,7 +115,7 @@ func (v *Value) Texts(to []string) []string {
 	return to
 }
 
-// Leaves are the keys that s is joined of, or s alone.
+// Leaves returns the keys that s joins, or s alone.
 func (s *Spec) Leaves() []*Spec {
 	if s.Join == nil {
 		return []*Spec{s}

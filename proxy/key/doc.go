@@ -1,35 +1,33 @@
-// Package key makes the keys that limits count under: it takes the texts that
-// a request carries, brings different spellings of one value into one form,
-// and hashes the result, so that no client's text reaches a store.
+// Package key extracts the keys that limits count by from requests. It reads their texts,
+// normalizes them, and hashes the result, so that stores never see what clients sent.
 //
-// # The rule
+// # Ambiguity
 //
-// A key, a cost, a list, a mark or a route is read only from what every common
-// server reads in one way. Where two of them differ, the request is refused with
-// 400 (ErrAmbiguous, ErrMismatch), or goes to the stricter route; it is never a
-// guess. A limit then holds for what the upstream acts on, whatever framework that
-// is written in. What a Spec says of keys that are missing or not valid does not
-// change this: on_invalid: skip lets a text pass that no server takes for a phone
-// number, and not one that some do.
+// Keys, costs, lists, idempotency keys and routes depend only on data that all common servers
+// read in the same way. If servers differ, the request is refused with 400 (ErrAmbiguous,
+// ErrMismatch), or matched to the stricter route. So a limit applies to the value that the
+// upstream uses, whatever framework it is written in. OnMissing and OnInvalid do not change
+// this: on_invalid: skip accepts a text that no server reads as a phone number, but not one
+// that some servers do.
 //
 // # Names
 //
-// A field counts under its exact name. A request that has another which some server
-// takes for it is refused, whether or not the right one is there too: FoldHeader,
-// Names. Field names in HTTP are one whatever their letter case.
+// A field counts under its exact name. A request with another name that some server treats as
+// the same is refused, whether or not the exact name is present too: FoldHeader, Names. Names
+// of header fields are case-insensitive.
 //
 //	sent                      is read as by
-//	X_Phone, X.Phone: header  X-Phone    CGI, FastCGI, WSGI, Rack, PHP: all but letters and digits is "_"
+//	X_Phone, X.Phone: header  X-Phone    CGI, FastCGI, WSGI, Rack, PHP: other characters become "_"
 //	user.id, user id, user[id user_id    PHP, in queries, forms and cookies
-//	" phone"                  phone      PHP; with a blank behind, what trims names
+//	" phone"                  phone      PHP; with a trailing space: servers that trim names
 //	phone[], phone[x]         phone      PHP, Rails, qs (Express): a list, or a map
 //	[phone], phone], phone[]x phone      Rack, qs
-//	phone NUL x               phone      what keeps names as C does; PHP
+//	phone NUL x               phone      servers with C strings; PHP
 //	!phone                    phone      Spring's data binder
 //	?phone, as in /a??phone   phone      PHP
 //	Phone                     phone      ASP.NET, and databases behind others
 //	p%68one: cookie           phone      PHP before 7.4.11, Rack
-//	filter, filter[phone][]   filter[phone]  PHP, Rails, qs: the one replaces or hides the other
+//	filter, filter[phone][]   filter[phone]  PHP, Rails, qs: one replaces or hides the other
 //
 // # Values
 //
@@ -74,14 +72,15 @@
 //
 // # Bodies
 //
-// Content-Type is there once, a body without a charset other than UTF-8 and without
-// a coding. JSON has no name twice or in another case, nothing behind its end, no
-// comments, at most 64 levels. A number 42 is the text "42"; what is no plain whole
-// number, or beyond 2^53-1, is 400, because 42.0 is 42 to JavaScript and "42.0" to
-// Python, 1e10 is "1.0E10" to Java, and JavaScript rounds; true is "1" to PHP, so that
-// is 400 too. A form has no semicolons and no bad escapes, and the
-// key's field not in the query. A form in parts is written in one grammar
-// (multipart.go):
+// A body must have one Content-Type, no charset other than UTF-8, and no content coding.
+//
+// JSON must have no duplicate names, also in different case, no trailing data, no comments,
+// and at most 64 levels. The number 42 is the text "42". A number that is not a plain integer,
+// or is beyond 2^53-1, is refused: 42.0 is 42 in JavaScript and "42.0" in Python, 1e10 is
+// "1.0E10" in Java, and JavaScript rounds. Booleans are refused, because true is "1" in PHP.
+//
+// A form must have no semicolons and no invalid escapes, and the field of the key must not be
+// in the query. A multipart form must follow a strict grammar (multipart.go):
 //
 //	sent                              differs in
 //	two boundaries, a quoted one      PHP takes the first word "boundary" in the field; others the last parameter
@@ -99,25 +98,25 @@
 //
 // # Authorization
 //
-// It is a scheme, one blank, and credentials. Two spaces or a tab are skipped by
-// some (regular expressions, split) and part of the token, or none, to others
-// (substr); a token without a scheme is one to whoever only takes "Bearer " away;
-// "Basic x, Bearer y" is y to Laravel. All these are 400 where a key is read from a
-// token, and none of them is a request without one.
+// Authorization must be a scheme, one space, and credentials. Two spaces or a tab are skipped
+// by some servers (regular expressions, split), and part of the token, or no token, for others
+// (substr). A token without a scheme is accepted by servers that only remove "Bearer ".
+// "Basic x, Bearer y" is y in Laravel. All these are refused with 400 if a key is read from a
+// token; none of them counts as a request without a token.
 //
 // # Query and form
 //
-// Rails' params, PHP's $_REQUEST, Flask's values, Go's FormValue and Java's
-// getParameter know no difference between the query and a form in the body. A key
-// from a form is therefore not in the query, with a form or without one; and a key
-// or a cost from the query stands beside no form, whatever is in that, because
-// uploads may be long and are nobody's key: the Content-Type tells. A Spec that is
-// read at both compares them (must_equal), for which the body is read like that of
-// any key. Other bodies, JSON for one, stand beside a query as they like.
+// Rails' params, PHP's $_REQUEST, Flask's values, Go's FormValue and Java's getParameter do not
+// distinguish the query from a form in the body. Therefore a key from a form must not be in the
+// query, with or without a form. If a key or a cost is read from the query, the body must not
+// be a form, whatever it contains; this is decided by Content-Type, without reading the body. A
+// Spec that is read from both compares them (must_equal), and reads the body like that of any
+// key. Other bodies, such as JSON, do not matter for keys from the query.
 //
-// Where an upstream reads another place than the key altogether, set_header tells it
-// what was counted.
+// If an upstream reads the value from another place, set_header passes it the counted value.
 //
-// A Spec never changes once compiled and is safe for concurrent use, as are
-// Phone, Tokens, List and Names. A Value belongs to one request.
+// # Concurrency
+//
+// A Spec is immutable once compiled and safe for concurrent use, as are Phone, Tokens, List and
+// Names. A Value belongs to one request.
 package key

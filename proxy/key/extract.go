@@ -7,9 +7,9 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// Extract reads the key from r into v, whose Parts it reuses. All calls between
-// two of v.Reset must be for the same request. Errors wrap one of this
-// package's and name the key, never its value; v says nothing then.
+// Extract reads the key from r into v, and reuses v.Parts. All calls between two calls of
+// v.Reset must be for the same request. Errors wrap one of this package's errors and name
+// the key, never its value; v is then undefined.
 func (s *Spec) Extract(r Request, v *Value) error {
 	v.Parts, v.Skip, v.leaves = v.Parts[:0], false, v.leaves[:0]
 	return s.extract(r, v)
@@ -42,7 +42,7 @@ func (s *Spec) extract(r Request, v *Value) error {
 	return nil
 }
 
-// onFailure does what the configuration says of a request without the key.
+// onFailure applies OnMissing and OnInvalid.
 func (s *Spec) onFailure(r Request, v *Value, err error) error {
 	policy, instead, name := Reject, (*Spec)(nil), s.Name
 	switch {
@@ -64,8 +64,7 @@ func (s *Spec) onFailure(r Request, v *Value, err error) error {
 	return fmt.Errorf("%s: %w", s.From, err)
 }
 
-// find is what s, which has an origin, is in the request, and why there is
-// none. It remembers what took work.
+// find reads s, which has an origin, from the request. It caches expensive results in v.
 func (s *Spec) find(r Request, v *Value) (found, error) {
 	expensive := s.Phone != nil || len(s.Equal) > 0 || s.From.Source == JSON || s.From.Source == Form || s.From.Source == JWT
 	if expensive {
@@ -91,7 +90,7 @@ func (s *Spec) find(r Request, v *Value) (found, error) {
 	return f, err
 }
 
-// at is what stands at one place, normalized.
+// at reads and normalizes the value at one origin.
 func (s *Spec) at(o Origin, r Request, v *Value) (found, error) {
 	if err := s.checkOneSource(o, r); err != nil {
 		return found{}, err
@@ -109,7 +108,7 @@ func (s *Spec) at(o Origin, r Request, v *Value) (found, error) {
 	return s.normalize(f)
 }
 
-// normalize brings f into its one form. Nothing left of it is ErrMissing.
+// normalize normalizes f. An empty result is ErrMissing.
 func (s *Spec) normalize(f found) (found, error) {
 	for _, step := range s.Normalize {
 		if step == Digits || step == E164 {
@@ -129,10 +128,10 @@ func (s *Spec) normalize(f found) (found, error) {
 	return found{text: number.E164, number: number}, err
 }
 
-// mustEqual returns err, which is what came of the key's own place, or else that
-// another place carries another key. Where the key's own place has none but
-// the request would not be refused for that, no other place may have one: the
-// upstream could go by it.
+// mustEqual compares f with the values at s.Equal. It returns err, the error of the key's
+// own origin, or ErrMismatch. If the key is missing at its own origin and such a request
+// would be accepted, it must be missing at the other origins too, because the upstream
+// could use them.
 func (s *Spec) mustEqual(r Request, v *Value, f found, err error) error {
 	missing, invalid := errors.Is(err, ErrMissing), errors.Is(err, ErrInvalid)
 	policy := s.OnMissing
@@ -156,7 +155,7 @@ func (s *Spec) mustEqual(r Request, v *Value, f found, err error) error {
 	return err
 }
 
-// one is the only value, or "" if there is none.
+// one returns the only value, "" if there is none.
 func one(values []string) (string, error) {
 	switch len(values) {
 	case 0:

@@ -7,9 +7,8 @@ import (
 	"unicode"
 )
 
-// FoldHeader is the name of a header field as servers show it that hand it on in
-// a variable (CGI, FastCGI, WSGI, Rack, PHP): X-Phone, X_Phone and X.Phone are
-// all X_PHONE.
+// FoldHeader returns the name of a header field as servers see it that pass fields in
+// variables (CGI, FastCGI, WSGI, Rack, PHP): X-Phone, X_Phone and X.Phone are all X_PHONE.
 func FoldHeader(name string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -22,8 +21,8 @@ func FoldHeader(name string) string {
 	}, name)
 }
 
-// IsPlainHeader reports whether name, in canonical form, is all letters, digits
-// and hyphens: no other such name folds to the same.
+// IsPlainHeader reports whether name, in canonical form, consists of letters, digits and
+// hyphens: no other such name has the same FoldHeader.
 func IsPlainHeader(name string) bool {
 	for i := range len(name) {
 		if c := name[i]; !isLetter(c) && !isDigit(c) && c != '-' {
@@ -33,18 +32,18 @@ func IsPlainHeader(name string) bool {
 	return true
 }
 
-// Names are those of the parameters that something is read from: of a query, a
-// form or the cookies. It is immutable.
+// Names is a set of names of query parameters, form fields or cookies, with the other names
+// that some servers treat as the same. It is immutable.
 type Names []folded
 
-// A folded is a name with all that servers make of it.
+// A folded is a name with all its readings.
 type folded struct {
 	name     string
 	dotted   bool // see isDotted
 	readings []string
 }
 
-// With is n and one name more.
+// With returns n with one more name.
 func (n Names) With(name string) Names {
 	if slices.ContainsFunc(n, func(f folded) bool { return f.name == name }) {
 		return n
@@ -52,11 +51,11 @@ func (n Names) With(name string) Names {
 	return append(slices.Clip(n), folded{name, isDotted(name), readings(name)})
 }
 
-// Confused appends to found those of n that some server takes a parameter called
-// name for, although it is called otherwise; usually none. A name of letters,
-// digits, "_", "-" and "." costs one comparison with each of n.
+// Confused appends to found those of n that some server could read from a parameter called
+// name, although it has another name; usually none. A name of letters, digits, "_", "-" and
+// "." costs one comparison with each of n.
 func (n Names) Confused(found []string, name string) []string {
-	var all []string // what servers make of name; made when it is needed
+	var all []string // the readings of name, computed when needed
 	dotted := isDotted(name)
 	for i := range n {
 		switch f := &n[i]; {
@@ -79,7 +78,7 @@ func (n Names) Confused(found []string, name string) []string {
 
 func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
 
-// isDotted reports whether name has one reading but for letter case and dots.
+// isDotted reports whether name has one reading, apart from letter case and dots.
 func isDotted(name string) bool {
 	for i := range len(name) {
 		if c := name[i]; !isLetter(c) && !isDigit(c) && c != '_' && c != '-' && c != '.' {
@@ -89,7 +88,7 @@ func isDotted(name string) bool {
 	return name != ""
 }
 
-// equalDotted compares two such names.
+// equalDotted reports whether two such names are equal.
 func equalDotted(a, b string) bool {
 	if len(a) != len(b) {
 		return false
@@ -112,9 +111,9 @@ func plainByte(c byte) byte {
 	return c
 }
 
-// readings are what servers make of a name, each as the names of a path into
-// nested values, joined by "[": letter case is lost, whitespace around are,
-// what follows a NUL may be, and escapes may be decoded once more.
+// readings returns the ways in which servers read a name, each as the path of a nested
+// value joined by "[". Letter case and surrounding whitespace are dropped; text after a NUL
+// may be dropped, and escapes may be decoded once more.
 func readings(name string) []string {
 	name = strings.Map(foldRune, strings.ToValidUTF8(name, ""))
 	forms := []string{name}
@@ -139,9 +138,9 @@ func readings(name string) []string {
 	return all
 }
 
-// nested reads a name as qs, Rack and Rails do, brackets wherever they stand:
-// [phone], phone[], phone] and phone[0] are all about phone. Spring binds !phone
-// to phone as well, and of a query PHP drops every question mark in front.
+// nested reads a name like qs, Rack and Rails, wherever the brackets are: [phone], phone[],
+// phone] and phone[0] all refer to phone. Spring binds !phone to phone as well, and PHP
+// drops leading question marks in queries.
 func nested(name string) string {
 	var path []string
 	for _, s := range strings.FieldsFunc(name, func(r rune) bool { return r == '[' || r == ']' }) {
@@ -156,8 +155,8 @@ func nested(name string) string {
 	return strings.Join(path, "[")
 }
 
-// underscored reads a name as PHP does: a dot, a space and a bracket that is not
-// closed are "_", but for what is dropped in front.
+// underscored reads a name like PHP: a dot, a space and an unclosed bracket become "_",
+// after leading characters have been dropped.
 func underscored(name string) string {
 	name = strings.TrimLeftFunc(name, leading)
 	base, index, found := strings.Cut(name, "[")
@@ -171,7 +170,7 @@ func underscored(name string) string {
 	return base
 }
 
-// leading reports whether some servers drop r in front of a name.
+// leading reports whether some servers drop r at the beginning of a name.
 func leading(r rune) bool { return r == '?' || r == '!' || unicode.IsSpace(r) }
 
 func underscore(r rune) rune {
@@ -181,7 +180,7 @@ func underscore(r rune) rune {
 	return r
 }
 
-// visible drops what shows nothing.
+// visible maps invisible characters to -1, for strings.Map.
 func visible(r rune) rune {
 	if unicode.IsControl(r) && !unicode.IsSpace(r) || isInvisible(r) {
 		return -1
@@ -189,8 +188,8 @@ func visible(r rune) rune {
 	return r
 }
 
-// foldRune is one of all runes that differ from r in case only: an ASCII letter
-// if there is one, as for the sign of the kelvin.
+// foldRune maps all runes that differ only in case to the same rune: an ASCII letter if
+// there is one, also for the Kelvin sign.
 func foldRune(r rune) rune {
 	if r < 0x80 {
 		if 'A' <= r && r <= 'Z' {
@@ -207,8 +206,8 @@ func foldRune(r rune) rune {
 	return least
 }
 
-// collide reports whether a path of one name is a path of the other, or leads to
-// it: phone[x] makes something else of phone.
+// collide reports whether a path of one name equals a path of the other, or is a prefix of
+// it: phone[x] changes the meaning of phone.
 func collide(some, others []string) bool {
 	for _, a := range some {
 		for _, b := range others {

@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// checkOneSource returns an error if o is a parameter of the query or a field of a form and
-// the other of the two may have it as well, or instead: many servers mix them. A key
-// that compares both is read from both.
+// checkOneSource returns an error if o is a query parameter or a form field, and the
+// request may also have it in the other of the two: many servers merge them. A key that
+// compares both is read from both.
 func (s *Spec) checkOneSource(o Origin, r Request) error {
 	switch o.Source {
 	case Form:
@@ -25,10 +25,10 @@ func (s *Spec) checkOneSource(o Origin, r Request) error {
 	return nil
 }
 
-// compares reports whether s itself is read at o.
+// compares reports whether s is read at o, too.
 func (s *Spec) compares(o Origin) bool { return s.From == o || slices.Contains(s.Equal, o) }
 
-// form is the one value of a field in a form, "" if there is none.
+// form returns the only value of a form field, "" if there is none.
 func form(r Request, m Message, name string) (string, error) {
 	body, err := decodedBody(r, m)
 	if err != nil || len(body.Bytes) == 0 {
@@ -53,15 +53,15 @@ func form(r Request, m Message, name string) (string, error) {
 	return one(fields.values)
 }
 
-// A field collects the values that a form has for a name.
+// A field collects the values of a form field.
 type field struct {
 	name   string
 	names  Names // the same
 	values []string
 }
 
-// urlencoded reads a form in which & stands between fields. A semicolon, which
-// some servers take for & too, and a bad escape are ErrAmbiguous.
+// urlencoded parses a URL-encoded form with & as separator. A semicolon, which some servers
+// treat as a separator too, and an invalid escape are ErrAmbiguous.
 func (f *field) urlencoded(body []byte) error {
 	all, err := url.ParseQuery(string(body))
 	if err != nil {
@@ -77,7 +77,7 @@ func (f *field) urlencoded(body []byte) error {
 	return nil
 }
 
-// meet takes a value if it is of this field.
+// meet adds value if name is that of the field.
 func (f *field) meet(name, value string) error {
 	switch {
 	case len(f.names.Confused(nil, name)) > 0:

@@ -10,31 +10,29 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// A Given is keys that somebody names outside of any request, as an operator does: by
-// the key's name, or an origin such as header:X-Phone, the text that a request would
-// carry.
+// A Given holds keys that are given outside of a request, by an operator for example: texts
+// by the name of a key, or by an origin such as header:X-Phone.
 type Given struct {
 	Texts map[string]string
-	// IPv6Prefix is how many bits of an IPv6 address make one client.
+	// IPv6Prefix is the number of bits of an IPv6 address that identify a client.
 	IPv6Prefix int
 }
 
-// A Reading is how Given led to a key.
+// A Reading describes how a key was derived from a Given.
 type Reading struct {
-	// Names are those of Texts that the key is made of, each once; none of a key
-	// without a text.
+	// Names are the names in Given.Texts that were used, each once; empty for a key without
+	// a text.
 	Names []string
-	// Derived says that of a key that was given only a part counts, as the country of a
-	// phone number: it counts for many others as well.
+	// Derived is true if the key depends only on a part of a given text, such as the
+	// country of a phone number: it also counts for many other texts.
 	Derived bool
 
-	whole []string // of Names, those that count as they are
+	whole []string // those of Names that are used unchanged
 }
 
-// Read reads s into v as Extract would of a request that carries what g says and
-// nothing else, with the same errors for a text that is not valid. ErrMissing reports
-// that s is not given, nor a key that is used in its place. A key under which requests
-// without one are counted together is never given.
+// Read reads s into v as Extract would from a request with only these keys, with the same
+// errors for invalid texts. ErrMissing reports that neither s nor a key used instead of it
+// is given. A key shared by requests without one is never given.
 func (s *Spec) Read(g Given, v *Value) (Reading, error) {
 	v.Reset()
 	var r Reading
@@ -45,7 +43,7 @@ func (s *Spec) Read(g Given, v *Value) (Reading, error) {
 	return r, err
 }
 
-// note notes that a key was made of the text of that name.
+// note records that the text of that name was used.
 func (r *Reading) note(name string) {
 	if !slices.Contains(r.Names, name) {
 		r.Names = append(r.Names, name)
@@ -95,7 +93,7 @@ func (s *Spec) read(g Given, v *Value, r *Reading) error {
 	return whole.instead(g, v, r)
 }
 
-// instead reads the key that is used where whole is missing or not valid.
+// instead reads the key that is used if whole is missing or invalid.
 func (whole *Spec) instead(g Given, v *Value, r *Reading) error {
 	if whole.OnMissing == Use {
 		if err := whole.Fallback.read(g, v, r); !errors.Is(err, ErrMissing) {
@@ -108,7 +106,7 @@ func (whole *Spec) instead(g Given, v *Value, r *Reading) error {
 	return ErrMissing
 }
 
-// own is what s makes of a text of its own.
+// own reads s from a text of its own.
 func (s *Spec) own(g Given, text string) (found, error) {
 	switch {
 	case s.Of != nil:
@@ -136,7 +134,7 @@ func (s *Spec) own(g Given, text string) (found, error) {
 	return f, err
 }
 
-// client reads an address, or a network that counts as one client.
+// client parses an address, or a network that counts as one client.
 func (g Given) client(text string) (found, error) {
 	bad := fmt.Errorf("%w: not an address; write one such as 192.0.2.1 or 2001:db8::1", ErrInvalid)
 	network, isNetwork := strings.CutSuffix(text, fmt.Sprintf("/%d", g.IPv6Prefix))
@@ -156,7 +154,7 @@ func (g Given) client(text string) (found, error) {
 	return found{text: new(Value).client(p), network: p}, nil
 }
 
-// wrong names the key of an error, and how phone numbers are read.
+// wrong adds to an error the name of the key, and the syntax of phone numbers.
 func (s *Spec) wrong(err error) error {
 	if s.Phone != nil && s.Phone.region != noRegion {
 		return fmt.Errorf("%s: %w; a number without a country code is one of %s", s.Name, err, s.Phone.region)
@@ -164,8 +162,8 @@ func (s *Spec) wrong(err error) error {
 	return fmt.Errorf("%s: %w", s.Name, err)
 }
 
-// Names are what s, or a key that it is made of or may be replaced by, can be given
-// by; the keys that are joined are not among their parts.
+// Names returns the names by which s, or a key that it consists of or that may replace it,
+// can be given; for a joined key, those of its parts.
 func (s *Spec) Names() []string {
 	names := []string{s.Name}
 	for _, other := range s.others() {
@@ -174,7 +172,7 @@ func (s *Spec) Names() []string {
 	return names
 }
 
-// Replacements are the keys that may be used in place of s, and in place of those.
+// Replacements returns the keys that may be used instead of s, and instead of those.
 func (s *Spec) Replacements() []*Spec {
 	var all []*Spec
 	for _, other := range []*Spec{s.Fallback, s.InvalidFallback} {
@@ -185,8 +183,8 @@ func (s *Spec) Replacements() []*Spec {
 	return all
 }
 
-// Canonical is the name of the key that text names: an origin in its one spelling, and
-// anything else as it is.
+// Canonical returns the name of the key that text refers to: the canonical spelling of an
+// origin, and any other text unchanged.
 func Canonical(text string) string {
 	if o, err := ParseOrigin(text); err == nil {
 		return o.String()

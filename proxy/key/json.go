@@ -10,17 +10,15 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// maxDepth is how deep a document may be nested. Parsers give up at different
-// depths; no API needs this one.
+// maxDepth is the maximum nesting of a document. Parsers have different limits; no API
+// needs this depth.
 const maxDepth = 64
 
-// lookup finds the one scalar that pointer names in doc, "" if there is none; a
-// number as it is written.
-// It reads doc to its end in one pass, without building a tree, and is
-// ErrInvalid for all that two parsers could read in two ways: a name given
-// twice in any object, bytes that are no UTF-8, half a surrogate pair, anything
-// after the document. Names on the way that differ from the pointer's only in
-// case are ErrAmbiguous: some parsers take one for the other.
+// lookup returns the scalar that pointer refers to in doc, "" if there is none; a number as
+// it is written. It reads doc to its end in one pass, without building a tree. ErrInvalid
+// reports documents that parsers could read differently: duplicate names in any object,
+// invalid UTF-8, half a surrogate pair, trailing data. Names on the path that differ from
+// the pointer's only in case are ErrAmbiguous, because some parsers treat them as equal.
 func (v *Value) lookup(doc []byte, pointer string) (found, error) {
 	v.buffer = *bytes.NewBuffer(doc)
 	if v.json == nil {
@@ -38,15 +36,14 @@ func (v *Value) lookup(doc []byte, pointer string) (found, error) {
 	return w.found, w.fault
 }
 
-// A walk goes through a document once.
+// A walk is one pass through a document.
 type walk struct {
 	*jsontext.Decoder
 	found
-	fault error // what is wrong with the value, in a document that is well formed
+	fault error // an error of the value, if the document is well formed
 }
 
-// value reads a value in which pointer names what is looked for; "" names the
-// value itself.
+// value reads a value in which pointer is looked up; "" refers to the value itself.
 func (w *walk) value(pointer string) error {
 	if w.StackDepth() > maxDepth {
 		return fmt.Errorf("%w: JSON nested deeper than %d", ErrInvalid, maxDepth)
@@ -113,7 +110,7 @@ func (w *walk) array(at int, rest string) error {
 	return err
 }
 
-// scalar reads what was looked for.
+// scalar reads the value that was looked up.
 func (w *walk) scalar() error {
 	if k := w.PeekKind(); k == '{' || k == '[' {
 		w.fault = fmt.Errorf("%w: in JSON it is an object or a list", ErrInvalid)
@@ -135,7 +132,7 @@ func (w *walk) scalar() error {
 	return nil
 }
 
-// skip reads a value that nobody looks for.
+// skip skips a value.
 func (w *walk) skip() error {
 	for depth := w.StackDepth(); ; {
 		if _, err := w.token(); err != nil {
@@ -150,7 +147,7 @@ func (w *walk) skip() error {
 	}
 }
 
-// token reads on. What is wrong is said without what was read.
+// token reads the next token. Errors do not contain the input.
 func (w *walk) token() (jsontext.Token, error) {
 	t, err := w.ReadToken()
 	if err == nil {

@@ -16,13 +16,12 @@ import (
 
 const (
 	maxJWKS      = 1 << 20          // bytes
-	fetchTimeout = 10 * time.Second // for one answer
-	refreshPause = 10 * time.Second // between two, however many unknown keys are asked for
+	fetchTimeout = 10 * time.Second // for one response
+	refreshPause = 10 * time.Second // between two requests, even if tokens name unknown keys
 )
 
-// keep reads the JSON Web Key Set again from time to time, and soon after a token
-// named a key that is not in it. No request waits for that: issuers publish a
-// key before they sign with it.
+// keep reloads the JSON Web Key Set periodically, and soon after a token named an unknown
+// key. Requests do not wait for it: issuers publish a key before they sign with it.
 func (t *Tokens) keep(ctx context.Context) {
 	every := t.config.Refresh
 	if every == 0 {
@@ -38,7 +37,7 @@ func (t *Tokens) keep(ctx context.Context) {
 		case <-again.C:
 		case <-wanted:
 			if rest := refreshPause - time.Since(last); rest > 0 {
-				wanted = nil // one refresh will do for all who ask until then
+				wanted = nil // one refresh serves all requests until then
 				again.Reset(min(rest, every))
 				continue
 			}
@@ -51,7 +50,7 @@ func (t *Tokens) keep(ctx context.Context) {
 	}
 }
 
-// requestRefresh has the keys read again soon. It does not wait.
+// requestRefresh schedules a refresh. It does not wait.
 func (t *Tokens) requestRefresh() {
 	select {
 	case t.wanted <- struct{}{}:
@@ -59,8 +58,7 @@ func (t *Tokens) requestRefresh() {
 	}
 }
 
-// refresh reads the set of keys and puts it in force. If it cannot be read, or is
-// empty, the keys in force stay.
+// refresh reloads the key set. If it cannot be read or is empty, the current keys stay.
 func (t *Tokens) refresh(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
@@ -113,8 +111,8 @@ func (t *Tokens) fetch(ctx context.Context) ([]byte, error) {
 	return text, err
 }
 
-// jwksKeys reads a set of keys. Keys of a kind that is not known, secret keys
-// and those for encryption are left out; none left is an error.
+// jwksKeys parses a key set. It ignores keys of unknown types, secret keys and encryption
+// keys; a set without others is an error.
 func jwksKeys(text []byte) ([]verifier, error) {
 	var set jwkset.JWKSMarshal
 	if err := json.Unmarshal(text, &set); err != nil {

@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// A LineType is what kind of line a phone number belongs to, as far as the
-// numbering plan of its country tells.
+// A LineType is the type of line of a phone number, according to the numbering plan of its
+// country.
 type LineType string
 
 // The types.
 const (
 	Mobile        LineType = "mobile"
 	Fixed         LineType = "fixed"
-	FixedOrMobile LineType = "fixed_or_mobile" // the plan does not tell, as in North America
+	FixedOrMobile LineType = "fixed_or_mobile" // the plan does not distinguish them, as in North America
 	TollFree      LineType = "toll_free"
 	Premium       LineType = "premium"
 	SharedCost    LineType = "shared_cost"
@@ -25,12 +25,12 @@ const (
 	Personal      LineType = "personal" // follows a person from line to line
 )
 
-// lineTypes are those that a configuration may name.
+// lineTypes returns the types that a configuration may name.
 func lineTypes() []LineType {
 	return []LineType{Mobile, Fixed, FixedOrMobile, TollFree, Premium, SharedCost, VoIP, Pager, UAN, Voicemail, Personal}
 }
 
-// ParseLineType reads the name of a type. Errors wrap ErrSpec and list them.
+// ParseLineType parses the name of a type. Errors wrap ErrSpec and list the valid names.
 func ParseLineType(s string) (LineType, error) {
 	if t := LineType(s); slices.Contains(lineTypes(), t) {
 		return t, nil

@@ -8,27 +8,26 @@ import (
 	"github.com/gaissmai/bart"
 )
 
-// A List is a set of keys: for the client's address, addresses and networks; for
-// any other key, texts. It never changes and is safe for concurrent use.
+// A List is a set of keys: addresses and networks for client_ip, texts for all other keys.
+// It is immutable and safe for concurrent use.
 type List struct {
 	spec     *Spec
 	texts    map[string]struct{}
-	hashes   *hashes // of values that are not told
+	hashes   *hashes // values that are known only by their hash
 	networks bart.Lite
 }
 
-// A Problem is what is wrong with a line of a list. Its text does not repeat the
-// line.
+// A Problem is an error in a line of a list. It does not contain the line.
 type Problem struct {
 	Line int // from 1
 	Err  error
 }
 
-// ParseList reads a list of keys of spec, one a line, each in any spelling that
-// spec takes. Blank lines are left out, and so is what follows a # at the start
-// of a line or after a space. It returns every problem there is; the List holds
-// the lines that have none. Problems wrap ErrSpec. A joined key has no lists.
-// Values may be hashed (see Pepper), under one of secrets or a salt.
+// ParseList parses a list of values of spec, one per line, in any spelling that spec
+// accepts. Blank lines are ignored, and so is a comment: text after a # at the beginning of
+// a line or after a space. It returns all problems; the List contains the valid lines.
+// Problems wrap ErrSpec. Joined keys have no lists. Values may be hashed (see Pepper), with
+// one of secrets or a salt.
 func ParseList(spec *Spec, text string, secrets ...[]byte) (*List, []Problem) {
 	var entries []string
 	for line := range strings.Lines(strings.TrimPrefix(text, "\uFEFF")) {
@@ -37,8 +36,8 @@ func ParseList(spec *Spec, text string, secrets ...[]byte) (*List, []Problem) {
 	return ListOf(spec, entries, secrets...)
 }
 
-// ListOf is ParseList for values that stand each by itself, where no # begins a
-// comment. Empty ones are left out. The line of a Problem is the number of its value.
+// ListOf is like ParseList for separate values, without comments. Empty values are ignored.
+// Problem.Line is the number of the value.
 func ListOf(spec *Spec, values []string, secrets ...[]byte) (*List, []Problem) {
 	l := &List{spec: spec, texts: map[string]struct{}{}, hashes: newHashes(secrets)}
 	if spec.Join != nil || spec.From.Source == Global {
@@ -56,7 +55,7 @@ func ListOf(spec *Spec, values []string, secrets ...[]byte) (*List, []Problem) {
 	return l, problems
 }
 
-// entry is a line without its comment.
+// entry returns a line without its comment.
 func entry(line string) string {
 	for i := range len(line) {
 		if line[i] == '#' && (i == 0 || line[i-1] == ' ' || line[i-1] == '\t') {
@@ -85,7 +84,7 @@ func (l *List) insert(entry string) error {
 	return err
 }
 
-// value is the text that a request with entry is counted under.
+// value returns the text under which a request with entry is counted.
 func (s *Spec) value(entry string) (string, error) {
 	if s.Of != nil {
 		return s.Part.text(entry)
@@ -97,8 +96,8 @@ func (s *Spec) value(entry string) (string, error) {
 	return f.text, nil
 }
 
-// network reads an address or a network. One in which bits are set behind its
-// length is refused: which of the two was meant is not known.
+// network parses an address or a network. A network with host bits set is an error, because
+// its meaning is unclear.
 func network(s string) (netip.Prefix, error) {
 	if !strings.Contains(s, "/") {
 		a, err := netip.ParseAddr(s)
@@ -118,9 +117,9 @@ func network(s string) (netip.Prefix, error) {
 	return p, nil
 }
 
-// Has reports whether the key that v extracted last stands in the list. It does
-// not if it is missing or replaced by another. A client whose addresses count
-// as one network is in the list if any of them is.
+// Has reports whether the list contains the key that v extracted last. It does not if the
+// key is missing or was replaced by another. If several addresses count as one client, the
+// list contains the client if it contains any of them.
 func (l *List) Has(v *Value) bool {
 	leaf, ok := l.own(v)
 	switch {
@@ -136,8 +135,8 @@ func (l *List) Has(v *Value) bool {
 	return ok
 }
 
-// Hash is how ConcealOne writes the key that v extracted last, if it stands in the
-// list hashed.
+// Hash returns the key that v extracted last as ConcealOne writes it, if the list contains
+// it as a hash.
 func (l *List) Hash(v *Value) (text string, ok bool) {
 	leaf, ok := l.own(v)
 	if !ok || l.byAddress() {
@@ -146,8 +145,8 @@ func (l *List) Hash(v *Value) (text string, ok bool) {
 	return l.hashes.find(leaf.text)
 }
 
-// HasExactly is Has for a list that lets through: it goes by the address that the
-// client has, and not by those of its network that others may have.
+// HasExactly is like Has, for a list that bypasses limits: it uses the address of the
+// client, not its network, which others may share.
 func (l *List) HasExactly(v *Value, client netip.Addr) bool {
 	if _, ok := l.own(v); ok && l.byAddress() {
 		return client.IsValid() && l.networks.Contains(client)
@@ -155,7 +154,7 @@ func (l *List) HasExactly(v *Value, client netip.Addr) bool {
 	return l.Has(v)
 }
 
-// own is what v extracted last, if that can stand in l.
+// own returns the text that v extracted last, if l can contain it.
 func (l *List) own(v *Value) (leaf, bool) {
 	if l == nil || v.Skip || len(v.leaves) != 1 {
 		return leaf{}, false
@@ -164,8 +163,8 @@ func (l *List) own(v *Value) (leaf, bool) {
 	return last, last.spec == l.spec && last.known && last.kind == text
 }
 
-// byAddress reports whether l is of addresses and networks.
+// byAddress reports whether l contains addresses and networks.
 func (l *List) byAddress() bool { return l.spec.Of == nil && l.spec.From.Source == ClientIP }
 
-// Len is how many different entries the list has.
+// Len returns the number of distinct entries.
 func (l *List) Len() int { return len(l.texts) + len(l.hashes.sums) + l.networks.Size() }

@@ -9,36 +9,36 @@ import (
 	"strings"
 )
 
-// sumSize is how many bytes of a hash stand for a value: enough that no value meets
-// the hash of another, and few enough that a list does not grow by being hashed.
+// sumSize is the number of bytes of a hash that are kept: enough to avoid collisions, and
+// few enough that a hashed list is not longer than the original.
 const sumSize = 12
 
-// hashedForm is the head of a list whose lines are hashes, "hashed:KIND:ID", or one
-// value that is hashed, "hashed:KIND:ID:HASH".
+// hashedForm matches the header of a list of hashes, "hashed:KIND:ID", or a single hashed
+// value, "hashed:KIND:ID:HASH".
 var hashedForm = regexp.MustCompile(`^hashed:([ks]):([A-Za-z0-9_-]{22})(?::([A-Za-z0-9_-]{16}))?$`)
 
-// A Pepper is what the values of lists are hashed with, so that they can be sent
-// and stored where others may read. Under a secret nobody without it can tell from
-// a hash what the value was. Under a salt alone whoever sees a hash can try values
-// one by one; for phone numbers that is a matter of minutes.
+// A Pepper hashes the values of lists, so that they can be sent and stored where others may
+// read them. With a secret, values cannot be found from hashes without the secret. With
+// only a salt, they can be found by brute force; for phone numbers this takes minutes.
 type Pepper struct {
 	key  []byte
 	head string // "hashed:KIND:ID"
 }
 
-// PepperOf is the Pepper of a secret. Its name in a list does not tell the secret.
+// PepperOf returns the Pepper for a secret. Its id in a list does not reveal the secret.
 func PepperOf(secret []byte) Pepper {
 	id := keyed(secret, "name of a secret")
 	return Pepper{secret, "hashed:k:" + encode(id[:16])}
 }
 
-// Salt is the Pepper of 16 bytes, which stand in the list; more are left out.
+// Salt returns the Pepper for a salt of 16 bytes, which is part of the list; further bytes
+// are ignored.
 func Salt(salt []byte) Pepper {
 	salt = append(append([]byte{}, salt...), make([]byte, 16)...)[:16]
 	return Pepper{salt, "hashed:s:" + encode(salt)}
 }
 
-// SaltOf is the salt that some value of text was hashed with.
+// SaltOf returns the salt with which a value in text was hashed.
 func SaltOf(text string) (p Pepper, ok bool) {
 	for line := range strings.Lines(text) {
 		if at := strings.Index(line, "hashed:s:"); at >= 0 && len(line) >= at+31 {
@@ -54,8 +54,8 @@ func SaltOf(text string) (p Pepper, ok bool) {
 // Conceals reports whether the values of spec can be hashed: networks cannot.
 func (s *Spec) Conceals() bool { return s.Of != nil || s.From.Source != ClientIP }
 
-// Conceal is text, a list of values of spec, one a line, with each value hashed.
-// What is hashed already stays as it is; comments and what is no value are left out.
+// Conceal returns text, a list of values of spec with one per line, with each value hashed.
+// Hashed values are unchanged; comments and invalid values are omitted.
 func (p Pepper) Conceal(spec *Spec, text string) string {
 	var b strings.Builder
 	before, headed := newHashes(nil), false
@@ -79,7 +79,7 @@ func (p Pepper) Conceal(spec *Spec, text string) string {
 	return b.String()
 }
 
-// ConcealOne is one value of spec, hashed.
+// ConcealOne returns the hash of one value of spec.
 func (p Pepper) ConcealOne(spec *Spec, text string) (string, error) {
 	if hashedForm.MatchString(text) {
 		return text, nil
@@ -91,22 +91,22 @@ func (p Pepper) ConcealOne(spec *Spec, text string) (string, error) {
 	return p.head + ":" + p.sum(value), nil
 }
 
-// sum is the hash of a value.
+// sum returns the hash of a value.
 func (p Pepper) sum(value string) string {
 	h := keyed(p.key, "value of a list "+value)
 	return encode(h[:sumSize])
 }
 
-// IsHashed reports whether text is one value that ConcealOne has hashed.
+// IsHashed reports whether text is a single value hashed by ConcealOne.
 func IsHashed(text string) bool {
 	m := hashedForm.FindStringSubmatch(text)
 	return m != nil && m[3] != ""
 }
 
-// hashes are the values of a list that are hashed.
+// hashes holds the hashed values of a list.
 type hashes struct {
 	secrets [][]byte
-	peppers []Pepper            // that have been met
+	peppers []Pepper            // found in the list
 	sums    map[string]struct{} // HEAD and HASH
 	head    string              // under which lines stand now; "" while they are plain
 }
@@ -115,8 +115,7 @@ func newHashes(secrets [][]byte) *hashes {
 	return &hashes{secrets: secrets, sums: map[string]struct{}{}}
 }
 
-// reads reports whether line is a head or a hash; then the lines after a head are
-// hashes.
+// reads reports whether line is a header or a hash; the lines after a header are hashes.
 func (h *hashes) reads(line string) bool {
 	m := hashedForm.FindStringSubmatch(line)
 	if m != nil && m[3] == "" {
@@ -125,7 +124,7 @@ func (h *hashes) reads(line string) bool {
 	return m != nil
 }
 
-// insert takes a line in that is a head or a hash, or stands below a head.
+// insert adds a line that is a header, or a hash.
 func (h *hashes) insert(line string) error {
 	m := hashedForm.FindStringSubmatch(line)
 	head, sum := h.head, line
@@ -144,7 +143,7 @@ func (h *hashes) insert(line string) error {
 	return nil
 }
 
-// meet finds what the values under a head were hashed with.
+// meet finds the Pepper for a header.
 func (h *hashes) meet(m []string) error {
 	head := "hashed:" + m[1] + ":" + m[2]
 	for _, p := range h.peppers {
@@ -169,8 +168,7 @@ func (h *hashes) meet(m []string) error {
 	return fmt.Errorf("%w: hashed under a secret that is not known here; set it as privacy.previous_secret, or push the list again as it was before it was hashed", ErrSpec)
 }
 
-// find is the hash of value as ConcealOne writes it, if value is one of those that
-// were hashed.
+// find returns the hash of value as ConcealOne writes it, if the list contains it.
 func (h *hashes) find(value string) (text string, ok bool) {
 	if h == nil || len(h.sums) == 0 {
 		return "", false

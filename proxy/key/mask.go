@@ -5,9 +5,9 @@ import (
 	"unicode/utf8"
 )
 
-// shown is the text of l as people may see it.
+// shown returns the text of l for display.
 func (l leaf) shown() string {
-	if l.spec.Of != nil && l.spec.Part.Kind != Prefix { // a country is nobody's
+	if l.spec.Of != nil && l.spec.Part.Kind != Prefix { // a country identifies nobody
 		return l.text
 	}
 	if !l.spec.Sensitive && (l.spec.Of == nil || !l.spec.Of.Sensitive) {
@@ -16,13 +16,12 @@ func (l leaf) shown() string {
 	return Mask(l.text, len(l.number.Dial))
 }
 
-// Mask is the redaction of a sensitive text, as people may see it: enough to tell two
-// apart, not enough to know one. head is the length of a country code in front
-// of it, which is shown, or 0. Of a phone number of eleven or more digits behind
-// its country code it shows the first three and the last four, as people write
-// them; of anything else at most half, as much at the end as in front, and at
-// most four characters at either end. All that is left out of a text that is
-// no phone number is four stars, so that its length stays unknown.
+// Mask returns a sensitive text for display (redaction): enough to distinguish texts, not
+// enough to identify one. head is the length of a leading country code, which is shown, or
+// 0. Of a phone number with eleven or more digits after its country code, it shows the
+// first three and the last four digits; of any other text at most half, evenly from both
+// ends, and at most four characters at each end. In texts that are not phone numbers, the
+// hidden part is always four stars, which hides its length.
 func Mask(s string, head int) string {
 	number := s[head:]
 	n := utf8.RuneCountInString(number)

@@ -2,9 +2,8 @@ package key
 
 import "strings"
 
-// Masked is Shown with all texts masked that clients write, sensitive or not: for
-// documents that are passed on. Addresses, hosts, methods and countries stay as they
-// are.
+// Masked is like Shown, with all texts masked that clients choose, sensitive or not, for
+// documents that are passed on. Addresses, hosts, methods and countries are not masked.
 func (v *Value) Masked() string {
 	var b strings.Builder
 	for i, l := range v.leaves {
@@ -20,7 +19,7 @@ func (v *Value) Masked() string {
 	return b.String()
 }
 
-// masked is the text of l, masked if a client has written it.
+// masked returns the text of l, masked if clients choose it.
 func (l leaf) masked() string {
 	s := l.spec
 	if s.Of != nil && s.Part.Kind != Prefix {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// One grammar of RFC 7578 that all servers read alike, and no more of it.
+// The subset of RFC 7578 that all servers parse in the same way.
 var (
 	// multipartType has one boundary of characters that need no quotes, of any length, and
 	// nothing else in which PHP could find the word. Two counts up to maxBoundary in it
@@ -26,7 +26,7 @@ const (
 	maxBoundary   = 70 // characters: RFC 2046, section 5.1.1
 )
 
-// A partHeader is what the header of a part says.
+// A partHeader is the parsed header of a part.
 type partHeader struct {
 	name   string
 	file   bool
@@ -34,10 +34,9 @@ type partHeader struct {
 	length string // "" if it does not say
 }
 
-// multipart reads a form whose fields are parts of their own. What is not
-// written in the one grammar is ErrAmbiguous, wherever in the form it stands:
-// what one server takes for text of a part, or for a part of which nobody asks,
-// another takes for the field.
+// multipart parses a multipart form. Any deviation from the strict grammar is ErrAmbiguous,
+// wherever it is in the form: what one server reads as text of a part, or as another part,
+// another server reads as the field.
 func (f *field) multipart(body Body) error {
 	match := multipartType.FindStringSubmatch(body.Type)
 	if match == nil || len(match[1]+match[2]) > maxBoundary {
@@ -74,12 +73,12 @@ func (f *field) multipart(body Body) error {
 	}
 }
 
-// ambiguousForm says why a form is not written in the one grammar.
+// ambiguousForm reports a deviation from the strict grammar.
 func ambiguousForm(why string) error {
 	return fmt.Errorf("%w: a form in parts that servers read differently: %s", ErrAmbiguous, why)
 }
 
-// part reads one part.
+// part parses one part.
 func (f *field) part(header string, text []byte) error {
 	h, err := readPartHeader(header)
 	switch {
@@ -95,7 +94,7 @@ func (f *field) part(header string, text []byte) error {
 	return f.meet(h.name, string(text))
 }
 
-// readPartHeader reads the fields of a part, of which each is there once.
+// readPartHeader parses the header of a part. Repeated fields are errors.
 func readPartHeader(header string) (h partHeader, err error) {
 	lines := strings.Split(header, "\r\n")
 	if len(lines) > maxPartHeader {

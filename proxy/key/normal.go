@@ -2,19 +2,19 @@ package key
 
 import "strings"
 
-// A Step is one way of normalization: it brings different spellings of a value into one
+// A Step is one step of the normalization of a value: it maps different spellings to one
 // form.
 type Step string
 
 // The steps.
 const (
-	Trim   Step = "trim"   // whitespace at both ends are dropped
-	Lower  Step = "lower"  // letters become lower case
-	Digits Step = "digits" // all but 0-9 is dropped; digits of other scripts are refused
-	E164   Step = "e164"   // a phone number becomes +8613800138000; see Phone
+	Trim   Step = "trim"   // removes whitespace at both ends
+	Lower  Step = "lower"  // converts letters to lower case
+	Digits Step = "digits" // removes all characters except 0-9; digits of other scripts are refused
+	E164   Step = "e164"   // converts a phone number to +8613800138000; see Phone
 )
 
-// Apply takes the step on s. E164 leaves s as it is: only a Phone can take it.
+// Apply applies the step to s. E164 returns s unchanged: it requires a Phone.
 func (step Step) Apply(s string) string {
 	switch step {
 	case Trim:
@@ -27,7 +27,7 @@ func (step Step) Apply(s string) string {
 	return s
 }
 
-// digits keeps 0-9 of s.
+// digits returns the characters 0-9 of s.
 func digits(s string) string {
 	return strings.Map(func(r rune) rune {
 		if '0' <= r && r <= '9' {

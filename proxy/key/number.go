@@ -3,9 +3,9 @@ package key
 import "strings"
 
 const (
-	// noRegion is the region that has no numbers.
+	// noRegion is the region code without numbers.
 	noRegion = "ZZ"
-	// nonGeographic is the region of calling codes that belong to no country.
+	// nonGeographic is the region of calling codes that do not belong to a country.
 	nonGeographic = "001"
 
 	mexico = "+52"
@@ -19,10 +19,10 @@ type Number struct {
 	Type    LineType
 }
 
-// A reading is how dialled digits are understood.
+// A reading is the interpretation of dialled digits.
 type reading struct {
-	country  *country // nil if they are no number of any
-	plan     *plan    // by which a national prefix may stand before the number
+	country  *country // nil if no country has such a number
+	plan     *plan    // the plan whose national prefix may precede the number
 	national string
 }
 
@@ -52,7 +52,7 @@ func (p *Phone) number(digits string) (n Number, valid bool) {
 	return Number{E164: e164(digits, r.country.dial, national), Country: of.region, Dial: r.country.dial, Type: kind}, true
 }
 
-// e164 is a number in E.164: digits themselves, if they are it already.
+// e164 returns a number in E.164: digits itself, if it already has this form.
 func e164(digits, dial, national string) string {
 	if len(digits) == len(dial)+len(national) && strings.HasPrefix(digits, dial) && strings.HasSuffix(digits, national) {
 		return digits
@@ -60,7 +60,7 @@ func e164(digits, dial, national string) string {
 	return dial + national
 }
 
-// read tells the calling code from the number.
+// read splits digits into calling code and number.
 func (p *Phone) read(digits string) reading {
 	digits, plus := strings.CutPrefix(digits, "+")
 	switch {

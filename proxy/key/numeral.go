@@ -10,22 +10,20 @@ import (
 
 const (
 	maxNumeral = 64 // characters of a number
-	maxWhole   = 40 // digits of a whole number that is written out
+	maxWhole   = 40 // digits of an integer
 )
 
-// plainNumeral is a number that programs write as it was sent when they take it for
-// a text: no fraction, no exponent, no sign before a zero, which Python, Ruby, Java
-// and JavaScript each write in their own way.
+// plainNumeral matches numbers that all programs convert to the same text: no fraction, no
+// exponent, no negative zero, which Python, Ruby, Java and JavaScript format differently.
 var plainNumeral = regexp.MustCompile(`^(0|-?[1-9][0-9]{0,15})$`)
 
-// maxExact is the largest whole number that is exact where numbers are 64-bit
-// floating point, as in JavaScript: one more, and two numbers are one there.
+// maxExact is the largest integer that 64-bit floating point, as in JavaScript, represents
+// exactly and distinguishes from the next one.
 const maxExact = 1<<53 - 1
 
-// canonicalJSON is what a client has sent for a key in JSON, where the number 42 and the
-// string "42" are one key: to most programs they are one phone, or one user. What is
-// no plain number, and a truth value, have other texts in each language; they are
-// ErrAmbiguous.
+// canonicalJSON returns the text of a JSON value for a key. The number 42 and the string
+// "42" are the same key, because most programs treat them as the same phone number or user.
+// Other numbers and booleans have different texts in each language; they are ErrAmbiguous.
 func canonicalJSON(f found, err error) (found, error) {
 	switch {
 	case err != nil:
@@ -43,16 +41,16 @@ func canonicalJSON(f found, err error) (found, error) {
 	return f, nil
 }
 
-// canonical is a number in a token as a text: a claim 42 and a claim "42" are one key.
+// canonical converts a number in a token to text: the claims 42 and "42" are the same key.
 func canonical(f found) (found, error) {
 	spelled, err := numeralText(f.text)
 	return found{text: spelled}, err
 }
 
-// numeralText is the one spelling of a number in a token, which is not the client's
-// to spell: 1, 1.0, 1e0 and 10e-1 are one key, and so are 0 and -0. A whole number of at most 40 digits is exact;
-// any other is what 64-bit floating point makes of it, because an upstream
-// could read it so: 1.00000000000000000001 is 1.
+// numeralText returns the canonical text of a number in a token, whose spelling the client
+// does not choose: 1, 1.0, 1e0 and 10e-1 are the same key, and so are 0 and -0. Integers of
+// at most 40 digits are exact; all other numbers are rounded to 64-bit floating point,
+// because an upstream could do so: 1.00000000000000000001 is 1.
 func numeralText(n string) (string, error) {
 	if len(n) > maxNumeral {
 		return "", fmt.Errorf("%w: a number of more than %d characters", ErrInvalid, maxNumeral)
@@ -65,12 +63,12 @@ func numeralText(n string) (string, error) {
 		return "", fmt.Errorf("%w: a number that is too large", ErrInvalid)
 	}
 	if f == math.Trunc(f) && math.Abs(f) < 1e40 {
-		return strconv.FormatFloat(f+0, 'f', -1, 64), nil // + 0 takes the sign off -0
+		return strconv.FormatFloat(f+0, 'f', -1, 64), nil // + 0 turns -0 into 0
 	}
 	return strconv.FormatFloat(f, 'g', -1, 64), nil
 }
 
-// wholeNumber writes n without fraction and exponent if that loses nothing.
+// wholeNumber returns n without fraction and exponent, if that is exact.
 func wholeNumber(n string) (string, bool) {
 	sign, digits := "", n
 	if n[0] == '-' {

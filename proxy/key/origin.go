@@ -20,10 +20,10 @@ const (
 	Form     Source = "form"      // a field of a form in the body
 	JSON     Source = "json"      // a value in a JSON body, by its pointer
 	JWT      Source = "jwt"       // a claim of the verified bearer token
-	ClientIP Source = "client_ip" // the client's address, IPv6 cut to its network
-	Host     Source = "host"      // the host that was asked for, in lower case
-	Method   Source = "method"    // the request's method
-	Global   Source = "global"    // one key for everybody
+	ClientIP Source = "client_ip" // the client's address; for IPv6, its network
+	Host     Source = "host"      // the requested host, in lower case
+	Method   Source = "method"    // the request method
+	Global   Source = "global"    // one key for all requests
 )
 
 // An Origin is a Source and the name of the field in it.
@@ -36,9 +36,9 @@ type Origin struct {
 
 const origins = "header:NAME, query:NAME, path:NAME, cookie:NAME, form:NAME, json:/POINTER, jwt:CLAIM, client_ip, host, method or global"
 
-// ParseOrigin reads "header:X-Phone", "query:user", "cookie:sid", "form:phone",
-// "json:/user/phone", "path:id", "jwt:sub", "client_ip", "host", "method" or
-// "global". Errors wrap ErrSpec and say what to write instead.
+// ParseOrigin parses "header:X-Phone", "query:user", "cookie:sid", "form:phone",
+// "json:/user/phone", "path:id", "jwt:sub", "client_ip", "host", "method" or "global".
+// Errors wrap ErrSpec and contain what to write instead.
 func ParseOrigin(s string) (Origin, error) {
 	source, name, named := strings.Cut(s, ":")
 	o := Origin{Source: Source(source), Name: name}
@@ -78,7 +78,7 @@ func ParseOrigin(s string) (Origin, error) {
 	return Origin{}, fmt.Errorf("%w: %q; write %s", ErrSpec, s, origins)
 }
 
-// String is o as ParseOrigin reads it.
+// String returns o in the syntax of ParseOrigin.
 func (o Origin) String() string {
 	if o.Name == "" {
 		return string(o.Source)
@@ -86,8 +86,8 @@ func (o Origin) String() string {
 	return string(o.Source) + ":" + o.Name
 }
 
-// printable reports whether s holds no control characters. The names of keys
-// rely on it: see tag.
+// printable reports whether s has no control characters, which the names of keys must not
+// have: see tag.
 func printable(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\uFFFD' })
 }

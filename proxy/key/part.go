@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// A PartKind is what a key can take of a phone number.
+// A PartKind is the kind of a part of a phone number.
 type PartKind string
 
 // The parts.
@@ -15,14 +15,14 @@ const (
 	Prefix   PartKind = "prefix"    // the number without its last digits, "+861380013"
 )
 
-// A Part is what a key takes of a phone number.
+// A Part is the part of a phone number that a key uses.
 type Part struct {
 	Kind PartKind
-	Drop int // digits that Prefix drops, 1 to 10
+	Drop int // digits that Prefix omits, 1 to 10
 }
 
-// ParsePart reads "country", "dial_code" or "prefix"; drop is for prefix alone,
-// and 0 for the others. Errors wrap ErrSpec and say what to write.
+// ParsePart parses "country", "dial_code" or "prefix"; drop is used only for prefix, and
+// must be 0 for the others. Errors wrap ErrSpec and contain what to write.
 func ParsePart(s string, drop int) (Part, error) {
 	p := Part{Kind: PartKind(s), Drop: drop}
 	switch p.Kind {
@@ -40,7 +40,7 @@ func ParsePart(s string, drop int) (Part, error) {
 	return Part{}, fmt.Errorf("%w: %q is not a part of a phone number; write %s, %s or %s", ErrSpec, s, Country, DialCode, Prefix)
 }
 
-// of is the part of n. A prefix keeps at least the country code.
+// of returns the part of n. A prefix keeps at least the country code.
 func (p Part) of(n Number) string {
 	switch p.Kind {
 	case Country:
@@ -51,7 +51,7 @@ func (p Part) of(n Number) string {
 	return n.E164[:max(len(n.Dial), len(n.E164)-p.Drop)]
 }
 
-// text checks what a list says of p and writes it as of does.
+// text validates a value of p in a list, and returns it in the form of of.
 func (p Part) text(s string) (string, error) {
 	if p.Kind == Country {
 		if len(s) != 2 && s != "001" || strings.ToUpper(s) != s {

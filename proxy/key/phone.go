@@ -7,20 +7,20 @@ import (
 	"unicode"
 )
 
-// Extensions says what becomes of an extension behind a phone number.
+// Extensions is the handling of an extension after a phone number.
 type Extensions string
 
 // What can become of an extension.
 const (
-	// RefuseExtensions refuses a number with an extension: nobody can text it, and
-	// some servers drop the extension while others append it to the number.
+	// RefuseExtensions refuses a number with an extension: it cannot receive SMS, and some
+	// servers drop the extension while others append its digits to the number.
 	RefuseExtensions Extensions = "refuse"
-	// KeepExtensions lets it pass. All extensions of one number are one key.
+	// KeepExtensions accepts it. All extensions of a number are the same key.
 	KeepExtensions Extensions = "keep"
 )
 
-// A Phone brings all spellings of a phone number into E.164. It needs no closing. It is
-// safe for concurrent use.
+// A Phone normalizes phone numbers to E.164. It is safe for concurrent use, and needs no
+// Close.
 type Phone struct {
 	region    string
 	code      int // the calling code of region
@@ -29,10 +29,9 @@ type Phone struct {
 	countries *countries
 }
 
-// NewPhone returns a Phone that reads numbers without a country code as they
-// are dialled in region, an ISO 3166 code such as CN. If region is empty, all
-// numbers need a plus. Numbers of other types than allow are refused; nil
-// allows all. Extensions are refused unless they are kept. Errors wrap ErrSpec.
+// NewPhone returns a Phone. Numbers without a country code are parsed as dialled in region,
+// an ISO 3166 code such as CN; if region is empty, all numbers need a plus. Only the line
+// types in allow are accepted; nil accepts all. Errors wrap ErrSpec.
 func NewPhone(region string, allow []LineType, extend Extensions) (*Phone, error) {
 	code := codeOf(region)
 	if region != "" && code == 0 {
@@ -51,11 +50,11 @@ func NewPhone(region string, allow []LineType, extend Extensions) (*Phone, error
 	}, nil
 }
 
-// Parse reads a number in any spelling that dialled lets through and that is
-// valid in the numbering plan of its country. Errors wrap ErrInvalid, or
-// ErrAmbiguous where a server could make a number of what is none here: it has
-// digits, and something else between them or behind. The Number may share the bytes of s.
-// It takes less than a microsecond, and a millisecond when it is the first of its country.
+// Parse parses a number in any spelling that dialled accepts and that is valid in the
+// numbering plan of its country. Errors wrap ErrInvalid, or ErrAmbiguous if a server could
+// read a number from a text that is not one here, because it contains digits. Number may
+// share memory with s. Parse takes less than a microsecond, and about a millisecond for the
+// first number of a country.
 func (p *Phone) Parse(s string) (Number, error) {
 	digits, extension, ok := dialled(s)
 	switch {

@@ -26,17 +26,17 @@ type plan struct {
 	same     bool                    // fixed and mobile lines are not told apart
 }
 
-// The kinds of numbers that the expressions of a plan tell apart, a bit of each.
+// The kinds of numbers that the expressions of a plan distinguish, one bit each.
 const (
-	kindGeneral = 1 << iota // a number at all
+	kindGeneral = 1 << iota // any number
 	kindFixed
 	kindMobile
-	kindLeading // begins as those of the region
-	kindSpecial // of a type of specialTypes, each of which has a bit from here
+	kindLeading // has the leading digits of the region
+	kindSpecial // types of specialTypes, one bit each from here on
 )
 
-// specialTypes are the types that come before fixed and mobile, in this order: a number
-// that is of two of them is of the first.
+// specialTypes returns the types that take precedence over fixed and mobile, in order of
+// precedence.
 func specialTypes() []LineType {
 	return []LineType{Premium, TollFree, SharedCost, VoIP, Personal, Pager, UAN, Voicemail}
 }
@@ -132,16 +132,16 @@ func (p *plan) lineType(national string) LineType {
 	return ""
 }
 
-// matches reports whether the plan has numbers of this form; of some forms it has
-// fewer lengths than the form allows.
+// matches reports whether the plan has numbers of this form; for some forms not all lengths
+// are in use.
 func (p *plan) matches(national string) bool { return p.numbers.match(national)&kindGeneral != 0 }
 
-// begins reports whether numbers of the region, and of no other with the same calling
-// code, begin like this one.
+// begins reports whether national has the leading digits of the region, which no other
+// region with the same calling code has.
 func (p *plan) begins(national string) bool { return p.numbers.match(national)&kindLeading != 0 }
 
-// withoutPrefix is a national number without the national prefix. It keeps what looks like
-// one where there would be no number without it, or none of a length that the plan has.
+// withoutPrefix removes the national prefix from a number. It does not if the rest would
+// not be a number, or would not have a valid length.
 func (p *plan) withoutPrefix(national string) string {
 	rest := p.cutPrefix(national)
 	if n := len(rest); p.fits(n) || p.tooLong(n) {
@@ -158,7 +158,7 @@ func (p *plan) cutPrefix(national string) string {
 	return rest
 }
 
-// fits reports whether there are numbers of so many digits that can be called from
+// fits reports whether the plan has numbers with this many digits that can be called from
 // everywhere.
 func (p *plan) fits(digits int) bool {
 	return slices.Contains(p.possible, digits) && !slices.Contains(p.local, digits)

@@ -2,8 +2,7 @@ package key
 
 import "strings"
 
-// validPointer reports whether p is a JSON pointer (RFC 6901) to something
-// inside of a document.
+// validPointer reports whether p is a JSON Pointer (RFC 6901) to a value inside a document.
 func validPointer(p string) bool {
 	if p == "" || p[0] != '/' || !printable(p) {
 		return false
@@ -16,7 +15,7 @@ func validPointer(p string) bool {
 	return true
 }
 
-// segment takes the first name off a pointer that is not empty.
+// segment splits the first name off a pointer that is not empty.
 func segment(p string) (name, rest string) {
 	name, rest = p[1:], ""
 	if i := strings.IndexByte(name, '/'); i >= 0 {
@@ -28,12 +27,12 @@ func segment(p string) (name, rest string) {
 	return name, rest
 }
 
-// pointerTo is the pointer to the member of this name.
+// pointerTo returns the pointer to the member with this name.
 func pointerTo(name string) string {
 	return "/" + strings.ReplaceAll(strings.ReplaceAll(name, "~", "~0"), "/", "~1")
 }
 
-// index reads a place in a list, -1 if name is none.
+// index parses an array index; -1 if name is not one.
 func index(name string) int {
 	if name == "" || len(name) > 9 || len(name) > 1 && name[0] == '0' {
 		return -1

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 )
 
-// read returns the one text at o, "" if there is none.
+// read returns the only text at o, "" if there is none.
 func (o Origin) read(r Request, v *Value, tokens *Tokens) (f found, err error) {
 	switch o.Source {
 	case Header, Query:
@@ -25,7 +25,7 @@ func (o Origin) read(r Request, v *Value, tokens *Tokens) (f found, err error) {
 	return f, err
 }
 
-// plain reads the one field or parameter of this name.
+// plain reads the only header field or parameter with this name.
 func (o Origin) plain(r Request) (string, error) {
 	if r.Confused(o) {
 		return "", fmt.Errorf("%w: another name may be taken for its own", ErrAmbiguous)
@@ -36,7 +36,7 @@ func (o Origin) plain(r Request) (string, error) {
 	return one(r.Query(o.Name))
 }
 
-// open reads what only a Message has.
+// open reads origins that require a Message.
 func (o Origin) open(r Request, v *Value) (f found, err error) {
 	m, err := message(r)
 	if err != nil {
@@ -62,8 +62,8 @@ func (o Origin) open(r Request, v *Value) (f found, err error) {
 	return f, err
 }
 
-// client writes an address without the length of its network when that is a
-// single host. It remembers the last one: requests of one client come one after another.
+// client formats an address, without the prefix length if it is a single host. It caches
+// the last one, because requests of a client often follow each other.
 func (v *Value) client(p netip.Prefix) string {
 	switch {
 	case !p.IsValid():

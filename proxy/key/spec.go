@@ -8,60 +8,57 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// Missing says what happens when a request does not carry the key, or carries
-// one that is not valid.
+// Missing is the handling of a request without the key, or with an invalid one.
 type Missing string
 
-// What can happen when a key is missing or not valid.
+// Values of Missing.
 const (
 	Reject Missing = "reject" // the request is refused with 400
 	Skip   Missing = "skip"   // limits on this key do not apply
-	Shared Missing = "shared" // all requests without it are counted together
+	Shared Missing = "shared" // all requests without it share one count
 	Use    Missing = "use"    // another key is used instead
 )
 
-// A Spec says how to make one key. It is immutable once compiled.
+// A Spec describes how to extract one key. It is immutable once compiled, and safe for
+// concurrent use.
 type Spec struct {
-	// Name is the key's name under keys:, or its origin when written in place.
+	// Name is the name of the key under keys:, or its origin if it is defined inline.
 	Name string
-	// From is where the text comes from. It is the zero Origin when Join or Of
-	// is set.
+	// From is the origin of the text. It is zero if Join or Of is set.
 	From Origin
-	// Join lists keys that together make this one; it is nil when From is set.
+	// Join lists the keys to combine; it is nil if From is set.
 	Join []*Spec
-	// Of is the key of a phone number that this one is a Part of. What happens
-	// without it is what Of says.
+	// Of is the phone number key of which this is a Part. Its OnMissing and OnInvalid
+	// apply.
 	Of   *Spec
 	Part Part
-	// Normalize lists the steps that bring different spellings together, in the
-	// order they are taken. E164 is last, if it is there.
+	// Normalize lists the normalization steps in order. E164 must be the last.
 	Normalize []Step
-	// Phone takes the step E164.
+	// Phone implements the step E164.
 	Phone *Phone
-	// Tokens verifies what a key is read from when that is a token.
+	// Tokens verifies the token that a key is read from.
 	Tokens *Tokens
-	// Equal lists further places: each that carries the key must carry the same,
-	// after normalizing.
+	// Equal lists further origins, which must have the same normalized value if they are
+	// present.
 	Equal []Origin
-	// OnMissing is Reject when empty. It is not consulted when Join is set: then
-	// that of the missing part decides.
+	// OnMissing is Reject if empty. If Join is set, that of the missing part applies
+	// instead.
 	OnMissing Missing
 	// Fallback is the key to use when OnMissing is Use.
 	Fallback *Spec
-	// OnInvalid is the same for a key that is not valid; InvalidFallback is the
-	// key to use when it is Use. A key given twice, or one that differs from
-	// its copy, is always refused.
+	// OnInvalid is the same for an invalid key; InvalidFallback is the key to use if it is
+	// Use. A repeated key, or one that differs from a value in Equal, is always refused.
 	OnInvalid       Missing
 	InvalidFallback *Spec
-	// SetHeader is the field, its name in canonical form, that tells the upstream
-	// the normalized text; empty for none. What a client sends in it never reaches the upstream.
+	// SetHeader is the header field, in canonical form, that passes the normalized text to
+	// the upstream; empty for none. The client's own field is removed.
 	SetHeader string
-	// Sensitive says that people see the key masked.
+	// Sensitive is true if the key is masked for display.
 	Sensitive bool
 }
 
-// Check returns an error that wraps ErrSpec if parts of s do not fit together.
-// It does not look into other specs.
+// Check returns an error that wraps ErrSpec if the fields of s are inconsistent. It does
+// not check other specs.
 func (s *Spec) Check() error {
 	e164 := slices.Index(s.Normalize, E164)
 	switch tokens := slices.ContainsFunc(s.places(), func(o Origin) bool { return o.Source == JWT }); {
@@ -77,7 +74,7 @@ func (s *Spec) Check() error {
 		return fmt.Errorf("%w: must_equal, normalize and set_header belong to a key that has from; write them there", ErrSpec)
 	case s.SetHeader != "" && (!httpguts.ValidHeaderFieldName(s.SetHeader) || http.CanonicalHeaderKey(s.SetHeader) != s.SetHeader):
 		return fmt.Errorf("%w: %q is not a valid name for a header field; write one such as X-Phone-E164", ErrSpec, s.SetHeader)
-	case s.SetHeader != "" && !httpguts.ValidTrailerHeader(s.SetHeader): // nor what frames or routes a message
+	case s.SetHeader != "" && !httpguts.ValidTrailerHeader(s.SetHeader): // and not a field that frames or routes a message
 		return fmt.Errorf("%w: %s means something of its own in HTTP; write a field such as X-Phone-E164", ErrSpec, s.SetHeader)
 	case s.OnMissing == Use && s.Fallback == nil, s.OnInvalid == Use && s.InvalidFallback == nil:
 		return fmt.Errorf("%w: which key to use instead is not said; name one", ErrSpec)
@@ -85,7 +82,7 @@ func (s *Spec) Check() error {
 	return nil
 }
 
-// places are all that s itself is read from.
+// places returns all origins of s itself.
 func (s *Spec) places() []Origin {
 	if s.From.Source == "" {
 		return nil
@@ -93,9 +90,8 @@ func (s *Spec) places() []Origin {
 	return append([]Origin{s.From}, s.Equal...)
 }
 
-// Origins lists every place that s, or a key it is made of or may be replaced
-// by, is read from: what a request has to keep at hand. Some may be listed more
-// than once.
+// Origins returns all origins of s and of the keys that it consists of or that may replace
+// it, possibly with duplicates. A request must provide these.
 func (s *Spec) Origins() []Origin {
 	all := s.places()
 	for _, other := range s.others() {
@@ -104,17 +100,17 @@ func (s *Spec) Origins() []Origin {
 	return all
 }
 
-// ClientChosen reports whether clients can make up values of s, or of a key it is made
-// of or may be replaced by, as many as they like. Addresses are given to them,
-// tokens are signed, and of global there is one.
+// ClientChosen reports whether clients can choose any number of values for s, or for a key
+// that it consists of or that may replace it. They cannot choose addresses, signed tokens,
+// or the global key.
 func (s *Spec) ClientChosen() bool {
 	return slices.ContainsFunc(s.Origins(), func(o Origin) bool {
 		return o.Source != ClientIP && o.Source != JWT && o.Source != Global
 	})
 }
 
-// Headers lists the fields that s, or a key it is made of or may be replaced
-// by, sets for the upstream.
+// Headers returns the header fields that s, or a key that it consists of or that may
+// replace it, sets for the upstream.
 func (s *Spec) Headers() []string {
 	var all []string
 	if s.SetHeader != "" {
@@ -126,7 +122,7 @@ func (s *Spec) Headers() []string {
 	return all
 }
 
-// others are the keys that s is made of or may be replaced by.
+// others returns the keys that s consists of or that may replace it.
 func (s *Spec) others() []*Spec {
 	others := slices.Clone(s.Join)
 	for _, o := range []*Spec{s.Of, s.Fallback, s.InvalidFallback} {

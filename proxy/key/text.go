@@ -8,12 +8,12 @@ import (
 	"unicode/utf8"
 )
 
-// checkAmbiguous returns an error unless servers read the text of a key, as it was
-// sent at o, in one way. What the steps of s drop anyway may be in it.
+// checkAmbiguous returns an error unless all servers read the text of a key at o in the
+// same way. Characters that the steps of s remove are allowed.
 func (s *Spec) checkAmbiguous(o Origin, f found) error {
 	switch o.Source {
 	case Header, Query, Path, Cookie, Form, JSON:
-	default: // nobody's spelling, or signed
+	default: // not spelled by the client, or signed
 		return nil
 	}
 	sent := f.text
@@ -29,7 +29,7 @@ func (s *Spec) checkAmbiguous(o Origin, f found) error {
 		return fmt.Errorf("%w: bytes that are digits to who reads Latin-1", ErrAmbiguous)
 	}
 	if slices.Contains(s.Normalize, Digits) || slices.Contains(s.Normalize, E164) {
-		return nil // which refuse what they do not drop
+		return nil // these steps refuse what they do not remove
 	}
 	if o.Source == Header && strings.ContainsFunc(sent, func(r rune) bool { return r >= utf8.RuneSelf }) {
 		return fmt.Errorf("%w: bytes beyond ASCII in a header field", ErrAmbiguous)
@@ -46,7 +46,7 @@ func (s *Spec) checkAmbiguous(o Origin, f found) error {
 	return nil
 }
 
-// isPlainText tells the usual case apart: visible ASCII, and whitespace inside.
+// isPlainText reports the common case: visible ASCII, with whitespace inside.
 func isPlainText(s string) bool {
 	for i := range len(s) {
 		if s[i] < ' ' || s[i] >= 0x7f {
@@ -59,9 +59,9 @@ func isPlainText(s string) bool {
 // blank reports whether some servers drop r at the ends of a text.
 func blank(r rune) bool { return unicode.IsSpace(r) || isInvisible(r) }
 
-// latinDigits reports whether s, read as Latin-1 like headers by WSGI and Node, and
-// headers and forms by Tomcat, has a number beyond ASCII, as the superscript two in the bytes of a Cyrillic
-// letter, or the quarter in those of a full-width plus.
+// latinDigits reports whether s contains a number beyond ASCII when it is read as Latin-1,
+// like header fields by WSGI and Node, and header and form fields by Tomcat: the
+// superscript two in the bytes of a Cyrillic letter, for example.
 func latinDigits(s string) bool {
 	for i := range len(s) {
 		if s[i] >= utf8.RuneSelf && unicode.IsNumber(rune(s[i])) {
@@ -71,9 +71,9 @@ func latinDigits(s string) bool {
 	return false
 }
 
-// otherDigits returns an error if s has a digit or number beyond ASCII. Java,
-// JavaScript, Go and PHP drop it as none of 0-9, Python takes decimal ones for
-// digits, and libraries for phone numbers do both.
+// otherDigits returns an error if s has a digit or number beyond ASCII. Java, JavaScript,
+// Go and PHP drop it because it is not one of 0-9, Python reads decimal ones as digits, and
+// phone number libraries do both.
 func otherDigits(s string) error {
 	for _, r := range s {
 		if r >= utf8.RuneSelf && unicode.IsNumber(r) {

@@ -9,7 +9,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// A token is the one that a request bears, verified once.
+// A token is the bearer token of a request, verified once.
 type token struct {
 	by     *Tokens
 	text   string
@@ -17,10 +17,10 @@ type token struct {
 	err    error
 }
 
-// claim returns a claim of the request's token, "" if it bears none. The claim
-// is a string or a number.
+// claim returns a claim of the request's token, "" if there is no token. The claim must be
+// a string or a number.
 func (t *Tokens) claim(r Request, v *Value, name string) (found, error) {
-	if t == nil { // Spec.Check refuses such a spec
+	if t == nil { // Spec.Check does not allow such a spec
 		return found{}, ErrNoVerificationKeys
 	}
 	text, err := bearer(r.Header("Authorization"))
@@ -46,9 +46,9 @@ func (t *Tokens) claim(r Request, v *Value, name string) (found, error) {
 	return f, nil
 }
 
-// verify returns the claims of a token that is signed with one of the keys, has
-// begun and has not expired. All others are ErrInvalid, or ErrNoKeys while no
-// keys are known. It does not wait.
+// verify returns the claims of a token that is signed with one of the keys, is already
+// valid and has not expired. Otherwise the error is ErrInvalid, or ErrNoVerificationKeys
+// while no keys are known. It does not wait.
 func (t *Tokens) verify(text string) ([]byte, error) {
 	_, err := t.parser.ParseWithClaims(text, &jwt.RegisteredClaims{}, t.candidates)
 	if err != nil {
@@ -61,13 +61,13 @@ func (t *Tokens) verify(text string) ([]byte, error) {
 	return claims, nil
 }
 
-// candidates are the keys that may have signed a token.
+// candidates returns the keys that may have signed a token.
 func (t *Tokens) candidates(token *jwt.Token) (any, error) {
 	keys := t.keys.Load()
 	if keys == nil || len(*keys) == 0 {
 		return nil, ErrNoVerificationKeys
 	}
-	if _, ok := token.Header["crit"]; ok { // RFC 7515 section 4.1.11: none is understood here
+	if _, ok := token.Header["crit"]; ok { // RFC 7515 section 4.1.11: no extension is supported
 		return nil, errors.New("critical extensions")
 	}
 	id, ok := token.Header["kid"].(string)
@@ -87,7 +87,7 @@ func (t *Tokens) candidates(token *jwt.Token) (any, error) {
 	return set, nil
 }
 
-// explain says what is wrong with a token without a word of the token.
+// explain describes the error of a token without its contents.
 func explain(err error) error {
 	if errors.Is(err, ErrNoVerificationKeys) {
 		return ErrNoVerificationKeys

@@ -19,54 +19,53 @@ import (
 )
 
 const (
-	minSecret      = 32 // bytes; RFC 7518 section 3.2 asks for as many as the hash has
+	minSecret      = 32 // bytes; RFC 7518 section 3.2 requires the size of the hash
 	defaultRefresh = 5 * time.Minute
 )
 
-// A TokenConfig says which tokens are believed.
+// A TokenConfig configures the verification of tokens.
 type TokenConfig struct {
-	// Secret verifies HS256, HS384 and HS512. It has at least 32 bytes; empty
-	// means that such tokens are refused.
+	// Secret is the key for HS256, HS384 and HS512, at least 32 bytes. If it is empty, such
+	// tokens are refused.
 	Secret []byte
-	// Files name PEM files with public keys or certificates.
+	// Files are the names of PEM files with public keys or certificates.
 	Files []string
-	// JWKS is a set of public keys (RFC 7517): an https URL, an http URL of this
-	// machine, or the name of a file. Keys for encryption and secret keys in it
-	// are left out.
+	// JWKS is the location of a JSON Web Key Set (RFC 7517): an https URL, an http URL of
+	// this machine, or a file name. Encryption keys and secret keys in it are ignored.
 	JWKS string
-	// Methods lists the algorithms that tokens may be signed with, such as RS256;
-	// empty means all that fit the keys. "none" is never among them.
+	// Methods lists the accepted signature algorithms, such as RS256; empty accepts all
+	// that fit the keys. "none" is never accepted.
 	Methods []string
-	// Issuer must be the token's iss, and one of Audience among its aud, unless
-	// they are empty.
+	// Issuer is the required iss, and Audience lists accepted values of aud, unless they
+	// are empty.
 	Issuer   string
 	Audience []string
-	// Leeway is by how much the issuer's clock may be wrong.
+	// Leeway is the tolerated clock skew of the issuer.
 	Leeway time.Duration
-	// Refresh is how often JWKS is read again; 5 minutes when zero.
+	// Refresh is the interval at which JWKS is reloaded; 5 minutes if zero.
 	Refresh time.Duration
-	// Client fetches JWKS; nil means one that gives up after 10 s.
+	// Client fetches JWKS; if nil, one with a timeout of 10 s is used.
 	Client *http.Client
-	// Report, unless nil, is told each time that JWKS could not be read again.
-	// The keys known until then stay in force.
+	// Report, unless nil, is called with each error of reloading JWKS. The current keys
+	// stay in use.
 	Report func(error)
 }
 
-// Tokens verifies the bearer tokens (JWT, RFC 7519) of requests. Open reads the
-// keys, and Close ends what Open began. It is safe for concurrent use.
+// Tokens verifies bearer tokens (JWT, RFC 7519). Open loads the keys, and Close stops
+// reloading them. It is safe for concurrent use.
 type Tokens struct {
 	config TokenConfig
 	parser *jwt.Parser
 	fixed  []verifier
-	keys   atomic.Pointer[[]verifier] // all in force; nil before Open
-	wanted chan struct{}              // a token named a key that is not known
+	keys   atomic.Pointer[[]verifier] // current keys; nil before Open
+	wanted chan struct{}              // a token named an unknown key
 
 	closing context.CancelFunc
 	loop    sync.WaitGroup
 }
 
-// NewTokens checks c. It opens and dials nothing. Errors wrap ErrSpec and say
-// what to write.
+// NewTokens validates c. It opens no file and no connection. Errors wrap ErrSpec and
+// contain what to write.
 func NewTokens(c TokenConfig) (*Tokens, error) {
 	switch {
 	case len(c.Secret) == 0 && len(c.Files) == 0 && c.JWKS == "":
@@ -100,7 +99,7 @@ func NewTokens(c TokenConfig) (*Tokens, error) {
 	return t, nil
 }
 
-// trusted reports whether nobody but its owner can change what stands at jwks.
+// trusted reports whether only the owner can change the content at jwks.
 func trusted(jwks string) bool {
 	if !remote(jwks) {
 		return true
@@ -117,11 +116,11 @@ func remote(jwks string) bool {
 	return strings.HasPrefix(jwks, "http://") || strings.HasPrefix(jwks, "https://")
 }
 
-// Open reads the keys and keeps those of a JWKS fresh until Close. A file that
-// cannot be read, or holds no key, is an error, and then nothing is open. A URL
-// that does not answer is an error that wraps ErrNoKeys: Tokens is open then,
-// goes on asking, and refuses tokens with ErrNoKeys until it has an answer.
-// Open is called once.
+// Open loads the keys, and reloads those of a JWKS until Close. If a file cannot be read or
+// has no key, it returns an error, and nothing is open. If a URL does not respond, it
+// returns an error that wraps ErrNoVerificationKeys; Tokens is then open, tries again, and
+// refuses tokens with ErrNoVerificationKeys until it has keys. Open must be called only
+// once.
 func (t *Tokens) Open(ctx context.Context) error {
 	if len(t.config.Secret) > 0 {
 		t.fixed = append(t.fixed, verifier{methods: hmacMethods(), key: t.config.Secret})
@@ -155,8 +154,8 @@ func (t *Tokens) Open(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the refreshing and waits for its end. Tokens still verifies with the
-// keys it has. Closing twice, or what was never opened, does no harm.
+// Close stops the reloading and waits for it. Tokens still verifies tokens with the current
+// keys. Close may be called several times, and without Open.
 func (t *Tokens) Close() {
 	if t.closing != nil {
 		t.closing()

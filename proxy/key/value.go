@@ -8,25 +8,25 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// A Value is what keys were found to be in one request. The zero Value is ready
-// for the first request; Reset makes it ready for the next. It remembers what
-// is expensive to find (a place in a body, a verified token, a phone number), so
-// that several keys made of it cost it once.
+// A Value holds the keys extracted from one request. The zero Value is ready for use; Reset
+// prepares it for the next request. It caches expensive results (a lookup in a body, a
+// verified token, a phone number), so that several keys derived from them cost no more than
+// one. It must not be used concurrently.
 type Value struct {
-	// Parts are what Extract found: names and texts, one of each unless keys
-	// were joined.
+	// Parts are the names and texts that Extract found; one of each unless keys were
+	// joined.
 	Parts []string
-	// Skip says that the key is missing and limits on it do not apply.
+	// Skip is true if the key is missing and limits on it do not apply.
 	Skip bool
-	// Set lists the fields to be set for the upstream, of all keys extracted
-	// since Reset, one of each name. It replaces what the client sent; an empty
-	// Value means that the field is not sent at all.
+	// Set lists the header fields to set for the upstream, for all keys extracted since
+	// Reset, one for each name. They replace those of the client; an empty Value means that
+	// the field is not sent.
 	Set []Field
 
-	leaves []leaf // what Parts are, for people and lists
+	leaves []leaf // Parts, for display and lists
 	memory []cached
 	token  token
-	last   found             // the client whose address was written last
+	last   found             // the client whose address was formatted last
 	json   *jsontext.Decoder // reads from buffer
 	buffer bytes.Buffer
 }
@@ -38,26 +38,26 @@ type Field struct{ Name, Value string }
 type leaf struct {
 	spec *Spec
 	found
-	known bool // false for requests that are counted together for want of a text
+	known bool // false for the shared key of requests without one
 }
 
-// found is what a spec finds in a request.
+// found is the result of reading a key.
 type found struct {
 	text    string
 	kind    kind
-	number  Number       // of a phone
-	network netip.Prefix // of the client
+	number  Number       // if it is a phone number
+	network netip.Prefix // if it is a client address
 }
 
-// cached is what a spec found, or why it did not.
+// cached is a result of reading a key, or its error.
 type cached struct {
 	spec *Spec
 	found
 	err error
 }
 
-// A kind is what JSON says a text is. All other sources have strings only, and of
-// keys that are found none is a number or a truth value: see sent.
+// A kind is the JSON type of a text. All other sources have only strings, and extracted
+// keys are never numbers or booleans: see canonicalJSON.
 type kind uint8
 
 const (
@@ -67,7 +67,7 @@ const (
 	null
 )
 
-// Reset forgets the request and keeps what was allocated.
+// Reset prepares v for the next request, and keeps its allocations.
 func (v *Value) Reset() {
 	clear(v.Parts[:cap(v.Parts)])
 	clear(v.Set[:cap(v.Set)])
@@ -78,8 +78,8 @@ func (v *Value) Reset() {
 	v.buffer = bytes.Buffer{}
 }
 
-// Text is the normalized text of the key extracted last, "" if it is joined,
-// missing or skipped. It is the client's: it belongs in no log.
+// Text returns the normalized text of the key extracted last, "" if it is joined, missing
+// or skipped. It is personal data and must not be logged.
 func (v *Value) Text() string {
 	if len(v.leaves) != 1 {
 		return ""
@@ -87,8 +87,8 @@ func (v *Value) Text() string {
 	return v.leaves[0].text
 }
 
-// Shown is the key extracted last as people may see it, with the texts of
-// sensitive keys masked: "ip=192.0.2.1 phone=+86138****8000".
+// Shown formats the key extracted last for display, with the texts of sensitive keys
+// masked: "ip=192.0.2.1 phone=+86138****8000".
 func (v *Value) Shown() string {
 	var b strings.Builder
 	for i, l := range v.leaves {
@@ -104,21 +104,21 @@ func (v *Value) Shown() string {
 	return b.String()
 }
 
-// add takes up what s found. The name stands first, so that the value of one
-// key never counts under another whose text happens to be the same.
+// add appends the name and the text of s. The name is included, so that different keys with
+// the same text have different counts.
 func (v *Value) add(s *Spec, f found) {
 	v.Parts = append(v.Parts, tag(s.Name, f.kind), f.text)
 	v.leaves = append(v.leaves, leaf{spec: s, found: f, known: true})
 }
 
-// share counts the request with all others of its kind that have no text.
+// share appends the shared key of requests without a text.
 func (v *Value) share(s *Spec, name string) {
 	v.Parts = append(v.Parts, name)
 	v.leaves = append(v.leaves, leaf{spec: s})
 }
 
-// tag is the name under which texts of a kind count, so that null and the string
-// "null" are two keys. No name holds a NUL.
+// tag returns the name under which texts of a kind are counted, so that null and the string
+// "null" are different keys. Names never contain NUL.
 func tag(name string, k kind) string {
 	if k == null {
 		return name + "\x00null"
@@ -126,7 +126,7 @@ func tag(name string, k kind) string {
 	return name
 }
 
-// set has the upstream told text in the field name, or nothing if it is empty.
+// set sets the header field name to text for the upstream, or removes it if text is empty.
 func (v *Value) set(name, text string) {
 	if name == "" {
 		return

@@ -10,11 +10,11 @@ import (
 	"slices"
 )
 
-// minRSA is how many bits an RSA key has at least (RFC 7518 section 3.3).
+// minRSA is the minimum size of an RSA key in bits (RFC 7518 section 3.3).
 const minRSA = 2048
 
-// A verifier is a key and the algorithms it is for. A key verifies nothing else,
-// whatever a token says of itself: a public key is never a secret to sign with.
+// A verifier is a key and the algorithms for which it may be used, whatever a token says
+// about its algorithm: a public key is never used as an HMAC secret.
 type verifier struct {
 	id      string // "" fits any
 	methods []string
@@ -27,12 +27,12 @@ func rsaMethods() []string {
 	return []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"}
 }
 
-// fits reports whether v may verify a token signed like this.
+// fits reports whether v may verify a token with this key id and algorithm.
 func (v verifier) fits(id, method string) bool {
 	return (id == "" || v.id == "" || v.id == id) && slices.Contains(v.methods, method)
 }
 
-// publicKey ties a key to its algorithms.
+// publicKey returns the verifier for a key.
 func publicKey(key any) (verifier, error) {
 	switch k := key.(type) {
 	case *rsa.PublicKey:
@@ -55,7 +55,7 @@ func publicKey(key any) (verifier, error) {
 	return verifier{}, fmt.Errorf("a key of the kind %T; give RSA, P-256, P-384, P-521 or Ed25519", key)
 }
 
-// pemKeys reads all keys of a PEM file.
+// pemKeys parses all keys of a PEM file.
 func pemKeys(text []byte) ([]verifier, error) {
 	var keys []verifier
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {

@@ -60,6 +60,7 @@ func begin(t *testing.T, path string, reload <-chan os.Signal) (*testNode, error
 	}
 	end := sync.OnceValue(func() error {
 		defer log.Close()
+		http.DefaultClient.CloseIdleConnections() // a drain waits for a second until these have been told
 		return n.Close()
 	})
 	t.Cleanup(func() { end() })

@@ -36,7 +36,7 @@ func (f *forwarding) fail(err error) {
 
 // failMidResponse ends it when the response has begun, or was about to.
 func (f *forwarding) failMidResponse(err error) {
-	f.result.Wrote = f.to.Begun()
+	f.result.Wrote = f.to.Committed()
 	var fault *http1.CallError
 	switch {
 	case errors.As(err, &fault), errors.As(err, new(*cutError)), errors.As(err, new(*bodyError)):
@@ -68,7 +68,7 @@ func (f *forwarding) kindOf(err error) Kind {
 		return ClientGone
 	case errors.As(err, &inBody):
 		return bodyKind(inBody.err)
-	case errors.As(err, &fault) && fault.Phase == http1.Uploading:
+	case errors.As(err, &fault) && fault.Phase == http1.ReadingRequestBody:
 		return bodyKind(fault.Err)
 	case errors.Is(err, http1.ErrOutgoing):
 		return BadRequest
@@ -82,7 +82,7 @@ func (f *forwarding) kindOf(err error) Kind {
 
 // clientLeft reports whether the client was found to have left.
 func (f *forwarding) clientLeft() bool {
-	if d, ok := f.to.(*http1.Duplex); ok && d.Exchange().Left() {
+	if d, ok := f.to.(*http1.Duplex); ok && d.Exchange().ClientGone() {
 		return true
 	}
 	return errors.Is(f.ctx.Err(), context.Canceled)
@@ -97,7 +97,7 @@ func bodyKind(err error) Kind {
 		return BodyTooLarge
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return BodyTimeout
-	case errors.As(err, &op), errors.Is(err, http1.ErrCut):
+	case errors.As(err, &op), errors.Is(err, http1.ErrTruncated):
 		return ClientGone
 	}
 	return BadRequest
@@ -122,7 +122,7 @@ func targetKind(err error) Kind {
 
 // closed reports whether the target ended the connection.
 func closed(err error) bool {
-	for _, end := range []error{io.EOF, io.ErrUnexpectedEOF, http1.ErrCut, net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE} {
+	for _, end := range []error{io.EOF, io.ErrUnexpectedEOF, http1.ErrTruncated, net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE} {
 		if errors.Is(err, end) {
 			return true
 		}

@@ -39,7 +39,7 @@ func (p *Pool) Forward(ctx context.Context, t *Request, to Sink) Result {
 	if err := f.answer(); err != nil {
 		f.failMidResponse(err)
 	}
-	f.result.Wrote = f.result.Wrote || to.Begun()
+	f.result.Wrote = f.result.Wrote || to.Committed()
 	return f.result
 }
 
@@ -149,7 +149,7 @@ func (f *forwarding) answer() error {
 	if a, ok := f.to.(announcer); ok {
 		a.announce(trailing(fields))
 	}
-	fields.Strip()
+	fields.StripHopByHop()
 	fields.DropKnown(http1.AltSvc) // would lead clients round the proxy
 	if f.request.OnHeader != nil {
 		f.request.OnHeader(status, fields)
@@ -162,12 +162,12 @@ func (f *forwarding) answer() error {
 
 // tunnel carries what is no HTTP any more, until its end.
 func (f *forwarding) tunnel(fields *http1.Fields) error {
-	client, early, err := f.to.HandOver(f.upgrade, fields)
+	client, early, err := f.to.SwitchProtocols(f.upgrade, fields)
 	if err != nil {
 		return err
 	}
 	target, unread := f.switched()
-	http1.Tunnel(http1.Side{Conn: client, Unread: early}, http1.Side{Conn: target, Unread: unread})
+	http1.Tunnel(http1.TunnelEnd{Conn: client, Unread: early}, http1.TunnelEnd{Conn: target, Unread: unread})
 	return nil
 }
 

@@ -30,7 +30,7 @@ func (f *forwarding) header(to header) {
 	if !t.expects() {
 		t.Fields.DropKnown(http1.Expect) // it means nothing there
 	}
-	t.Fields.Strip()
+	t.Fields.StripHopByHop()
 	t.Fields.DropFunc(f.drops)
 	to.AddFields(t.Fields)
 	f.writer.text(http1.Via, f.via)

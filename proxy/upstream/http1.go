@@ -27,10 +27,10 @@ type targetURL struct{ scheme, host string }
 func newHTTP1(c Config, members []*backend) *http1Transport {
 	o := &http1Transport{
 		client: http1.Client{
-			Limits:  http1.Limits{Head: maxHeader, Fields: maxFields},
-			Connect: orElse(c.Connect, defaultConnect), TLS: c.TLSTimeout,
-			Response: orElse(c.Response, defaultResponse), Idle: c.Idle,
-			Continue: continueAfter, MaxIdle: maxIdlePerTarget, IdleFor: idleTimeout,
+			Limits:         http1.Limits{Head: maxHeader, Fields: maxFields},
+			ConnectTimeout: orElse(c.Connect, defaultConnect), TLSHandshakeTimeout: c.TLSTimeout,
+			ResponseTimeout: orElse(c.Response, defaultResponse), BodyTimeout: c.Idle,
+			ExpectContinueTimeout: continueAfter, MaxIdleConns: maxIdlePerTarget, IdleConnTimeout: idleTimeout,
 		},
 		pools: map[targetURL]*http1.Pool{},
 	}

@@ -47,7 +47,7 @@ func (s *http1Sender) prepare() {
 	t := s.request
 	switch {
 	case s.upgrade != "":
-		s.call.Upgrade(s.upgrade)
+		s.call.SetUpgrade(s.upgrade)
 	case s.te:
 		s.call.AcceptTrailers()
 	}
@@ -61,9 +61,9 @@ func (s *http1Sender) prepare() {
 		s.source()
 		return
 	}
-	s.call.KeepTrailer = s.keep
+	s.call.KeepRequestTrailer = s.keep
 	if t.Content != nil {
-		s.call.Content(t.Content)
+		s.call.SetBody(t.Content)
 	}
 }
 
@@ -75,7 +75,7 @@ func (s *http1Sender) source() {
 	if t.Content != nil {
 		from.Reader, from.Stop = bytes.NewReader(t.Content), nil
 	}
-	s.call.Source(from)
+	s.call.SetSource(from)
 }
 
 // trailer adds the trailer of the request, which is known when its body has been read.
@@ -89,7 +89,7 @@ func (s *http1Sender) trailer(h *http1.Head) {
 
 // interim passes a 1xx response on.
 func (s *http1Sender) interim(r *http1.Response) {
-	r.Fields.Strip()
+	r.Fields.StripHopByHop()
 	s.to.Informational(r.Status, &r.Fields)
 }
 
@@ -118,7 +118,7 @@ func (s *http1Sender) answer() (int, *http1.Fields, error) {
 	from := &s.call.Response
 	if from.Framing.Kind == http1.Chunked {
 		if named := from.Fields.Values("Connection"); len(named) > 0 {
-			s.call.KeepAnswerTrailer = func(f http1.Field) bool { return !has(named, f.Name) }
+			s.call.KeepResponseTrailer = func(f http1.Field) bool { return !has(named, f.Name) }
 		}
 	}
 	return from.Status, &from.Fields, nil
@@ -136,7 +136,7 @@ func (s *http1Sender) relay(to Sink) error {
 
 // switched implements sender.
 func (s *http1Sender) switched() (net.Conn, []byte) {
-	c, unread, _ := s.call.Switched()
+	c, unread, _ := s.call.UpgradedConn()
 	return c, unread
 }
 
@@ -189,7 +189,7 @@ type http1Source struct {
 func (b *http1Source) Read(p []byte) (int, error) {
 	n, err := b.Body.Read(p)
 	if err != nil && err != io.EOF && b.stopped.Load() {
-		err = http1.ErrStopped
+		err = http1.ErrBodyReadCanceled
 	}
 	return n, err
 }

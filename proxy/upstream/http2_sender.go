@@ -103,7 +103,7 @@ func (s *http2Sender) interim(status int, h textproto.MIMEHeader) error {
 		return nil
 	}
 	f := FieldsOf(http.Header(h))
-	f.Strip()
+	f.StripHopByHop()
 	s.to.Informational(status, f)
 	return nil
 }

@@ -85,13 +85,13 @@ func (s *NetSink) End(trailer *http1.Fields) error {
 	return nil
 }
 
-// HandOver implements Sink: over HTTP/2, no connection is one request's alone.
-func (s *NetSink) HandOver(string, *http1.Fields) (net.Conn, []byte, error) {
+// SwitchProtocols implements Sink: over HTTP/2, no connection is one request's alone.
+func (s *NetSink) SwitchProtocols(string, *http1.Fields) (net.Conn, []byte, error) {
 	return nil, nil, errHandOver
 }
 
-// Begun implements Sink.
-func (s *NetSink) Begun() bool { return s.begun }
+// Committed implements Sink.
+func (s *NetSink) Committed() bool { return s.begun }
 
 // FieldsOf are the fields of a header as net/http has it.
 func FieldsOf(h http.Header) *http1.Fields {

@@ -13,11 +13,11 @@ type Sink interface {
 	// Informational passes a 1xx response on, neither 100 nor 101. It comes before
 	// Begin, or not at all.
 	Informational(status int, f *http1.Fields)
-	// HandOver answers 101 with these fields and gives the client's connection away:
+	// SwitchProtocols answers 101 with these fields and gives the client's connection away:
 	// what the client has sent behind its request is unread.
-	HandOver(protocol string, f *http1.Fields) (c net.Conn, unread []byte, err error)
-	// Begun reports whether some of the final response may have been sent.
-	Begun() bool
+	SwitchProtocols(protocol string, f *http1.Fields) (c net.Conn, unread []byte, err error)
+	// Committed reports whether some of the final response may have been sent.
+	Committed() bool
 }
 
 // A Body is that of a request. It ends with io.EOF.

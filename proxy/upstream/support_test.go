@@ -41,7 +41,7 @@ type received struct {
 func open(t testing.TB, pool *Pool, change func(*Request, received)) *testProxy {
 	t.Helper()
 	p := &testProxy{results: make(chan Result, 1000)}
-	s := &http1.Server{HalfClosed: http1.Leaves, Handler: func(x *http1.Exchange) {
+	s := &http1.Server{HalfClose: http1.AbortOnHalfClose, Handler: func(x *http1.Exchange) {
 		d := new(http1.Duplex)
 		d.Open(x)
 		r := requestOf(d)

@@ -289,7 +289,7 @@ func TestVersions_Probe(t *testing.T) {
 // Nothing that came over HTTP/2 can become anything else.
 func TestNetSink_HandsNothingOver(t *testing.T) {
 	var w http.ResponseWriter = httptest.NewRecorder()
-	if c, _, err := NewNetSink(w).HandOver("websocket", new(http1.Fields)); c != nil || !errors.Is(err, errHandOver) {
+	if c, _, err := NewNetSink(w).SwitchProtocols("websocket", new(http1.Fields)); c != nil || !errors.Is(err, errHandOver) {
 		t.Errorf("got %v, %v", c, err)
 	}
 }

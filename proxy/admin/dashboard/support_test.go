@@ -64,7 +64,7 @@ func options() admin.Options {
 		},
 		Explain: func(_ context.Context, r proxy.ExplainRequest) (proxy.Explanation, error) {
 			return proxy.Explanation{Method: r.Method, Path: r.URL, Stages: []proxy.ExplainedStage{
-				{Name: "match", Result: proxy.StagePassed}, {Name: "admit", Result: proxy.StageRefused, Detail: "limit phone"},
+				{Name: "match route", Result: proxy.StagePassed}, {Name: "check limits", Result: proxy.StageRefused, Detail: "limit phone"},
 			}, Answer: &proxy.ExplainedAnswer{Status: 429}}, nil
 		},
 	}

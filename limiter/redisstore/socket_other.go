@@ -1,0 +1,8 @@
+//go:build !linux || race
+
+package redisstore
+
+import "net"
+
+// newSocketConn returns c.
+func newSocketConn(c net.Conn) net.Conn { return c }
